@@ -1,0 +1,57 @@
+/* dual.h - what a header needs to be compiled as C11, as C++17 and as CUDA device code.
+ *
+ * Dual headers include nothing but other dual headers and keep to what the three languages share
+ * (STYLE: no compound literals, VLAs, restrict, _Generic, implicit void * conversion). */
+#ifndef QM_BASE_DUAL_H
+#define QM_BASE_DUAL_H
+
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define QM_FN static __host__ __device__ __forceinline__
+#else
+#define QM_FN static inline __attribute__((unused))
+#endif
+
+#if defined(__CUDACC_RTC__)
+typedef unsigned char uint8_t;
+typedef unsigned short uint16_t;
+typedef unsigned int uint32_t;
+typedef unsigned long long uint64_t;
+typedef int int32_t;
+typedef long long int64_t;
+#else
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+#endif
+
+/* The bits of a float and back; no conversion, NaN payloads survive. */
+QM_FN uint32_t qm_bits(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+QM_FN float qm_float(uint32_t u)
+{
+    float x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+QM_FN int qm_isnan(float x) { return (qm_bits(x) & 0x7fffffffu) > 0x7f800000u; }
+
+/* An order-preserving integer image of the floats: a < b iff qm_ordered(a) < qm_ordered(b) for
+ * numbers, with -0 just below +0.  NaNs lie beyond the infinities. */
+QM_FN int32_t qm_ordered(float x)
+{
+    int32_t i = (int32_t)qm_bits(x);
+    return i < 0 ? (int32_t)(0x80000000u - (uint32_t)i) - 1 : i;
+}
+
+QM_FN float qm_unordered(int32_t k)
+{
+    return qm_float(k < 0 ? 0x80000000u - (uint32_t)(k + 1) : (uint32_t)k);
+}
+
+#endif

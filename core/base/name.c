@@ -1,0 +1,74 @@
+/* name.c - edit distance and filters. */
+#include "core/base/name.h"
+
+#include <regex.h>
+#include <string.h>
+#include <strings.h>
+
+#define LONGEST 63
+
+int qm_name_find(const char *name, const char *const *names, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(name, names[i]) == 0)
+            return i;
+    return -1;
+}
+
+static int smaller(int a, int b) { return a < b ? a : b; }
+
+/* Optimal string alignment: insertions, deletions, substitutions, swaps of neighbours. */
+static int distance(const char *a, const char *b)
+{
+    int la = (int)strnlen(a, LONGEST), lb = (int)strnlen(b, LONGEST);
+    int d[LONGEST + 1][LONGEST + 1];
+    for (int i = 0; i <= la; i++)
+        d[i][0] = i;
+    for (int j = 0; j <= lb; j++)
+        d[0][j] = j;
+    for (int i = 1; i <= la; i++)
+        for (int j = 1; j <= lb; j++) {
+            int cost = a[i - 1] != b[j - 1];
+            d[i][j] = smaller(smaller(d[i - 1][j] + 1, d[i][j - 1] + 1), d[i - 1][j - 1] + cost);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                d[i][j] = smaller(d[i][j], d[i - 2][j - 2] + 1);
+        }
+    return d[la][lb];
+}
+
+const char *qm_name_nearest(const char *name, const char *const *names, int n)
+{
+    int limit = (int)strnlen(name, LONGEST) / 3;
+    int best = (limit > 2 ? limit : 2) + 1;
+    const char *nearest = NULL;
+    for (int i = 0; i < n; i++) {
+        int d = distance(name, names[i]);
+        if (d < best) {
+            best = d;
+            nearest = names[i];
+        }
+    }
+    return nearest;
+}
+
+qm_status qm_name_unknown(const char *what, const char *name, const char *const *names, int n)
+{
+    const char *nearest = qm_name_nearest(name, names, n);
+    if (nearest)
+        return qm_fail(QM_NO_MATCH, "no %s '%s'; did you mean '%s'?", what, name, nearest);
+    return qm_fail(QM_NO_MATCH, "no %s '%s'; `qualm list %s%s` shows them", what, name, what,
+                   strcmp(what, "search") == 0 ? "es" : "s");
+}
+
+int qm_name_matches(const char *text, const char *filter)
+{
+    if (!filter || !*filter)
+        return 1;
+    regex_t re;
+    if (regcomp(&re, filter, REG_EXTENDED | REG_ICASE | REG_NOSUB) == 0) {
+        int hit = regexec(&re, text, 0, NULL, 0) == 0;
+        regfree(&re);
+        return hit;
+    }
+    return strcasestr(text, filter) != NULL;
+}

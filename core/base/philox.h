@@ -1,0 +1,76 @@
+/* philox.h - Philox4x32-10, the only source of randomness (dual).
+ *
+ * J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).  A draw is a function
+ * of (seed, step, tensor, role, element) and of nothing else: never of threads, blocks or order.
+ * The assignment equals cuRAND's device state with subsequence = (w << 32) | z and offset =
+ * element (curand_philox4x32_x.h), so the real header reproduces every word. */
+#ifndef QM_BASE_PHILOX_H
+#define QM_BASE_PHILOX_H
+
+#include "core/base/dual.h"
+
+struct qm_philox_block {
+    uint32_t word[4];
+};
+
+/* Ten rounds on counter (c0..c3) with key (k0, k1). */
+QM_FN struct qm_philox_block qm_philox(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3,
+                                       uint32_t k0, uint32_t k1)
+{
+    for (int round = 0; round < 10; round++) {
+        uint64_t a = (uint64_t)0xD2511F53u * c0;
+        uint64_t b = (uint64_t)0xCD9E8D57u * c2;
+        c0 = (uint32_t)(b >> 32) ^ c1 ^ k0;
+        c1 = (uint32_t)b;
+        c2 = (uint32_t)(a >> 32) ^ c3 ^ k1;
+        c3 = (uint32_t)a;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    struct qm_philox_block out;
+    out.word[0] = c0;
+    out.word[1] = c1;
+    out.word[2] = c2;
+    out.word[3] = c3;
+    return out;
+}
+
+/* Word i of a cuRAND device stream: curand_init(seed, sub, i), then one curand(). */
+QM_FN uint32_t qm_philox_stream(uint64_t seed, uint64_t sub, uint64_t i)
+{
+    struct qm_philox_block b =
+        qm_philox((uint32_t)(i >> 2), (uint32_t)(i >> 34), (uint32_t)sub, (uint32_t)(sub >> 32),
+                  (uint32_t)seed, (uint32_t)(seed >> 32));
+    return b.word[i & 3u];
+}
+
+/* What a draw is for.  The role is part of the counter, so streams never meet. */
+enum qm_role { QM_ROLE_weight = 0, QM_ROLE_slot0 = 1, QM_ROLE_slot1 = 2, QM_ROLE_spare = 3 };
+
+/* The counter prefix of one (seed, step, tensor, role). */
+struct qm_draws {
+    uint64_t seed;
+    uint32_t step, stream; /* stream = tensor * 4 + role */
+};
+
+QM_FN struct qm_draws qm_draws_for(uint64_t seed, int64_t step, uint32_t tensor, enum qm_role role)
+{
+    struct qm_draws d;
+    d.seed = seed;
+    d.step = (uint32_t)step;
+    d.stream = tensor * 4u + (uint32_t)role;
+    return d;
+}
+
+QM_FN uint32_t qm_draw(const struct qm_draws *d, int64_t element)
+{
+    return qm_philox_stream(d->seed, ((uint64_t)d->stream << 32) | d->step, (uint64_t)element);
+}
+
+/* cuRAND's curand_uniform: a float in (0, 1]. */
+QM_FN float qm_uniform(uint32_t word)
+{
+    return (float)word * 2.3283064365386963e-10f + 1.1641532182693481e-10f;
+}
+
+#endif

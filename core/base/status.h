@@ -1,0 +1,56 @@
+/* status.h - how a function says what went wrong.
+ *
+ * What can fail returns a qm_status; results come last, through pointers, and are untouched on
+ * failure.  qm_fail keeps one line of text per thread and yields the code.  Only main prints. */
+#ifndef QM_BASE_STATUS_H
+#define QM_BASE_STATUS_H
+
+#include <stdio.h>
+
+/* clang-format off */
+#define QM_STATUS_LIST(X)                                                             \
+    X(OK,          0, "done")                                                         \
+    X(VERDICT,     1, "a verdict failed, or a regression")                            \
+    X(BAD_ARG,     2, "usage, configuration or composition error")                    \
+    X(BAD_FILE,    3, "a file is missing, truncated, foreign or cannot be written")   \
+    X(NO_MEMORY,   3, "out of memory")                                                \
+    X(INTERNAL,    3, "internal error")                                               \
+    X(NO_MATCH,    4, "nothing matched a name or a filter")                           \
+    X(INTERRUPTED, 75, "interrupted; the same command resumes")                       \
+    X(SKIPPED,     77, "skipped: a device or an optional part is absent")
+/* clang-format on */
+
+typedef enum qm_status {
+#define X(name, code, text) QM_##name,
+    QM_STATUS_LIST(X)
+#undef X
+} qm_status;
+
+/* The documented exit code of a status: 0 ok, 1 verdict, 2 usage, 3 I/O or internal, 4 nothing
+ * matched, 75 interrupted, 77 skipped. */
+int qm_exit_code(qm_status st);
+
+/* The text of this thread's last failure, never NULL; "" when there was none. */
+const char *qm_message(void);
+
+/* Where it was raised ("core/quant/quantizer.c:123"); for -v and for bug reports. */
+const char *qm_message_where(void);
+
+qm_status qm_fail_at(const char *file, int line, qm_status code, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* qm_fail(QM_BAD_ARG, "tensor is %d x %d", ...): records the text and yields the code. */
+#define qm_fail(code, ...) qm_fail_at(__FILE__, __LINE__, (code), __VA_ARGS__)
+
+/* Puts "prefix: " before the last failure's text ("FILE: ..."); yields the code it was given. */
+qm_status qm_fail_in(qm_status code, const char *prefix);
+
+/* Return early where nothing needs undoing. */
+#define QM_TRY(call)                                                                               \
+    do {                                                                                           \
+        qm_status try_status = (call);                                                             \
+        if (try_status != QM_OK)                                                                   \
+            return try_status;                                                                     \
+    } while (0)
+
+#endif

@@ -1,0 +1,58 @@
+/* tensor.h - element types, shapes and views of contiguous row-major tensors. */
+#ifndef QM_BASE_TENSOR_H
+#define QM_BASE_TENSOR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/status.h"
+
+#define QM_MAX_RANK 8
+
+/* clang-format off */
+#define QM_DTYPE_LIST(X)  /* name, bytes, is a float type, safetensors' name */ \
+    X(f64,  8, 1, "F64")  X(f32, 4, 1, "F32")  X(f16, 2, 1, "F16")  X(bf16, 2, 1, "BF16") \
+    X(i64,  8, 0, "I64")  X(i32, 4, 0, "I32")  X(i16, 2, 0, "I16")  X(i8,   1, 0, "I8")   \
+    X(u64,  8, 0, "U64")  X(u32, 4, 0, "U32")  X(u16, 2, 0, "U16")  X(u8,   1, 0, "U8")   \
+    X(bool, 1, 0, "BOOL")
+/* clang-format on */
+
+enum qm_dtype {
+#define X(name, bytes, is_float, st) QM_DTYPE_##name,
+    QM_DTYPE_LIST(X)
+#undef X
+        QM_DTYPE_COUNT
+};
+
+size_t qm_dtype_size(enum qm_dtype d);
+int qm_dtype_is_float(enum qm_dtype d);
+const char *qm_dtype_name(enum qm_dtype d);
+
+/* Row-major; rank 0 is a scalar of one element; any dim may be 0. */
+struct qm_shape {
+    int rank;
+    int64_t dim[QM_MAX_RANK];
+};
+
+/* Product of the dims; 1 for rank 0; -1 when it does not fit in 63 bits or a dim is negative. */
+int64_t qm_shape_numel(const struct qm_shape *s);
+
+/* "64x256"; a scalar prints as "scalar".  Writes at most size bytes, returns text. */
+char *qm_shape_print(const struct qm_shape *s, char *text, size_t size);
+
+/* Reads "64x256", "300", "scalar". */
+qm_status qm_shape_parse(const char *text, struct qm_shape *out);
+
+/* A view; never owns.  data points at numel elements of dtype. */
+struct qm_tensor {
+    void *data;
+    enum qm_dtype dtype;
+    struct qm_shape shape;
+};
+
+/* n elements of src (any dtype) from element `from` on, as floats or doubles: bf16, f16, f32 and
+ * integers up to 24 bits widen exactly; f64 and wider integers round to nearest even. */
+void qm_to_float(const void *src, enum qm_dtype dtype, int64_t from, int64_t n, float *out);
+void qm_to_double(const void *src, enum qm_dtype dtype, int64_t from, int64_t n, double *out);
+
+#endif

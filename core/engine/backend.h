@@ -1,0 +1,40 @@
+/* backend.h - a backend binds a recipe to a shape and runs its steps. */
+#ifndef QM_ENGINE_BACKEND_H
+#define QM_ENGINE_BACKEND_H
+
+#include "core/engine/recipe.h"
+
+struct qm_backend {
+    const char *name;
+    qm_status (*probe)(void); /* QM_OK, or QM_SKIPPED with why it cannot run here */
+
+    /* One tensor's plan: owns codes, scales and scratch.  tensor: its number in the problem, part
+     * of the random counter.  States start as the recipe says. */
+    qm_status (*open)(const struct qm_recipe *r, const struct qm_shape *shape, uint32_t tensor,
+                      void **plan);
+
+    /* Step t >= 1 of p (f32, in place) with gradient g (f32, bf16 or f16).  seed: of this run. */
+    qm_status (*step)(void *plan, struct qm_tensor *p, const struct qm_tensor *g, int64_t t,
+                      uint64_t seed);
+
+    /* Slot i as it decodes: numel floats. */
+    qm_status (*decode)(void *plan, int slot, float *out);
+
+    /* Raw state for bit verdicts; for an f32 slot codes is NULL and scales its numel values.
+     * codes: unpacked, numel bytes; scales: qm_scale_count floats.  NULL: not wanted. */
+    qm_status (*save)(void *plan, int slot, uint8_t *codes, float *scales);
+    qm_status (*load)(void *plan, int slot, const uint8_t *codes, const float *scales);
+
+    int64_t (*bytes)(const void *plan); /* what the state really costs */
+    void (*close)(void *plan);          /* accepts NULL */
+};
+
+extern const struct qm_backend qm_backend_cpu;
+
+/* Replaces hyper-parameters of an open plan (a learning-rate schedule). */
+void qm_plan_cpu_hyper(void *plan, const struct qm_hyper *h);
+
+/* The instruction set the CPU kernels run at: "sse2", "avx2", "avx512"; QM_ISA lowers it. */
+const char *qm_cpu_isa(void);
+
+#endif

@@ -1,0 +1,59 @@
+/* map.h - AXIS map: which real value each code means.
+ *
+ * Tables are float32 and part of the published formats: built here in the source's own order of
+ * operations, compared bit for bit with the source's tables in tests. */
+#ifndef QM_QUANT_MAP_H
+#define QM_QUANT_MAP_H
+
+#include "core/base/dual.h"
+
+/* clang-format off */
+#define QM_MAP_LIST(X)  /* name, bits from, to, signs allowed (1 u, 2 s, 3 both), what */              \
+    X(int,   2, 8, 2, "-2^(b-1) .. 2^(b-1)-1 times scale = absmax / (2^(b-1)-1); the lowest code is "  \
+                      "never reached (adafactor8bit 0.2.2, reconstructed, at 4 bits)")                 \
+    X(intm,  2, 8, 2, "k / 2^(b-1), k = -2^(b-1) .. 2^(b-1)-1: +absmax saturates (adafactor8bit 0.2.6)") \
+    X(lint,  2, 8, 3, "k / (2^(b-1)-1) signed, k / (2^b-1) unsigned, zero included (lpmm linear)")     \
+    X(nf4,   4, 4, 2, "canonical NormalFloat-4 (QLoRA, arXiv:2305.14314; bitsandbytes)")               \
+    X(nf4a8, 4, 4, 2, "the symmetric table shipped as NF4 by adafactor8bit 0.2.4 (reconstructed)")     \
+    X(fp4,   4, 4, 2, "sign, 2 exponent, 1 mantissa bits, in bitsandbytes' code order")                \
+    X(dyn,   2, 8, 3, "dynamic map of bitsandbytes and torchao (8 bits: 7 decades; 4 bits: 3)")        \
+    X(de,    2, 8, 3, "dynamic exponent map of lpmm: as dyn, last ulp of its own")                     \
+    X(de0,   2, 8, 3, "de with the zero code replaced by its neighbour (unsigned; lpmm nonlinear-nozero)") \
+    X(lin,   2, 8, 3, "(k+1) / 2^b unsigned, no zero (torchao 4-bit, lpmm power-1); linspace(-1,1) signed") \
+    X(lin0,  2, 8, 3, "linspace with a zero: k / (2^b-1) unsigned (bitsandbytes linear)")              \
+    X(pow2,  2, 8, 3, "signed squares of lin (lpmm power-2)")                                          \
+    X(pow3,  2, 8, 3, "signed cubes of lin (lpmm power-3)")                                            \
+    X(fpx,   2, 8, 3, "lpmm float-point: exponent downward, 1 to 4 exponent bits")                     \
+    X(log,   8, 8, 1, "log2 space: q/255 of the range above 2^-126, decoded (q s)(1/255) "             \
+                      "(adafactor8bit 0.2.x PyTorch); wants curve log2")                               \
+    X(logf,  8, 8, 1, "the same decoded (q (1/255)) s (its CUDA kernels)")
+/* clang-format on */
+
+enum qm_map {
+#define X(name, from, to, signs, text) QM_MAP_##name,
+    QM_MAP_LIST(X)
+#undef X
+        QM_MAP_COUNT
+};
+
+/* value[] ascends (equal neighbours allowed).  The stored code of sorted position k is perm[k];
+ * position_of is its inverse. */
+struct qm_codebook {
+    int n;             /* entries: 2^bits */
+    float value[256];  /* decoded unit value of position k */
+    float cut[255];    /* published thresholds: position above k iff x > cut[k]; see has_cuts */
+    uint8_t perm[256], position_of[256];
+    int has_cuts, is_permuted;
+    float gain;  /* stored scale = maximum * gain */
+    float post;  /* decoded value = (value * scale) * post */
+    float steps; /* evenly spaced: position = x * steps - base, before rounding; 0: it is not */
+    int base;
+};
+
+/* Builds a table; bits and sign are within what QM_MAP_LIST allows (asserted). */
+void qm_codebook_build(enum qm_map map, int bits, int sign, struct qm_codebook *out);
+
+/* Whether this map exists at this width and sign. */
+int qm_map_allows(enum qm_map map, int bits, int sign);
+
+#endif

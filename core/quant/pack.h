@@ -1,0 +1,100 @@
+/* pack.h - AXIS pack: codes of 1 to 16 bits to bytes and back (dual).
+ * Words: lo, hi, byte.  Codes of 8 bits are bytes in every order. */
+#ifndef QM_QUANT_PACK_H
+#define QM_QUANT_PACK_H
+
+#include "core/base/dual.h"
+
+/* clang-format off */
+#define QM_PACK_LIST(X)                                                                      \
+    X(lo,   "first code in the lowest bits of the first byte (lpmm)")                        \
+    X(hi,   "first code in the highest bits (bitsandbytes, torchao, adafactor8bit)")         \
+    X(byte, "one byte per code whatever its width (lpmm at 3, 5, 6, 7 bits)")
+/* clang-format on */
+
+enum qm_pack {
+#define X(name, text) QM_PACK_##name,
+    QM_PACK_LIST(X)
+#undef X
+        QM_PACK_COUNT
+};
+
+QM_FN int64_t qm_pack_bytes(enum qm_pack order, int bits, int64_t n)
+{
+    return order == QM_PACK_byte && bits <= 8 ? n : (n * bits + 7) / 8;
+}
+
+/* Code i of a packed stream. */
+QM_FN uint32_t qm_pack_get(enum qm_pack order, int bits, const uint8_t *bytes, int64_t i)
+{
+    uint32_t code = 0;
+    if (order == QM_PACK_byte && bits <= 8)
+        return bytes[i];
+    for (int b = 0; b < bits; b++) {
+        int64_t at = i * bits + b;
+        uint32_t bit = order == QM_PACK_hi ? (uint32_t)bytes[at >> 3] >> (7 - (at & 7))
+                                           : (uint32_t)bytes[at >> 3] >> (at & 7);
+        code |= (bit & 1u) << (order == QM_PACK_hi ? bits - 1 - b : b);
+    }
+    return code;
+}
+
+/* Puts code i; the bits must be zero before. */
+QM_FN void qm_pack_put(enum qm_pack order, int bits, uint8_t *bytes, int64_t i, uint32_t code)
+{
+    if (order == QM_PACK_byte && bits <= 8) {
+        bytes[i] = (uint8_t)code;
+        return;
+    }
+    for (int b = 0; b < bits; b++) {
+        int64_t at = i * bits + b;
+        uint32_t bit = (order == QM_PACK_hi ? code >> (bits - 1 - b) : code >> b) & 1u;
+        bytes[at >> 3] |= (uint8_t)(order == QM_PACK_hi ? bit << (7 - (at & 7)) : bit << (at & 7));
+    }
+}
+
+/* n codes of at most 8 bits; the unused bits of the last byte are 0. */
+QM_FN void qm_pack_codes(enum qm_pack order, int bits, const uint8_t *codes, int64_t n,
+                         uint8_t *bytes)
+{
+    int64_t i = 0;
+    if (bits == 8 || order == QM_PACK_byte) {
+        memcpy(bytes, codes, (size_t)n);
+        return;
+    }
+    if (bits == 4) {
+        int lo = order == QM_PACK_lo ? 0 : 4;
+        for (; i + 1 < n; i += 2)
+            bytes[i / 2] = (uint8_t)((codes[i] << lo) | (codes[i + 1] << (4 - lo)));
+        if (i < n)
+            bytes[i / 2] = (uint8_t)(codes[i] << lo);
+        return;
+    }
+    memset(bytes, 0, (size_t)qm_pack_bytes(order, bits, n));
+    for (; i < n; i++)
+        qm_pack_put(order, bits, bytes, i, codes[i]);
+}
+
+QM_FN void qm_unpack_codes(enum qm_pack order, int bits, const uint8_t *bytes, int64_t n,
+                           uint8_t *codes)
+{
+    int64_t i = 0;
+    if (bits == 8 || order == QM_PACK_byte) {
+        memcpy(codes, bytes, (size_t)n);
+        return;
+    }
+    if (bits == 4) {
+        int lo = order == QM_PACK_lo ? 0 : 4;
+        for (; i + 1 < n; i += 2) {
+            codes[i] = (uint8_t)((bytes[i / 2] >> lo) & 15);
+            codes[i + 1] = (uint8_t)((bytes[i / 2] >> (4 - lo)) & 15);
+        }
+        if (i < n)
+            codes[i] = (uint8_t)((bytes[i / 2] >> lo) & 15);
+        return;
+    }
+    for (; i < n; i++)
+        codes[i] = (uint8_t)qm_pack_get(order, bits, bytes, i);
+}
+
+#endif

@@ -1,0 +1,132 @@
+/* quantizer.h - a quantizer: one choice per axis, written as one string.
+ *
+ *     MAP:BITSs|u / NORM[:BLOCK] / SEARCH / ROUND [/ option]...        dyn:4s/block:128/bisect/mid/lo
+ *
+ * "f32" alone is the identity.  Words may come in any order after the map; qm_quantizer_print
+ * gives the canonical one, which parses back to the same value.  Axes and their files:
+ *
+ *     map     core/quant/map.h       which real value each code means
+ *     norm    core/quant/norm.h      which elements share a scale
+ *     search  core/quant/search.h    how the nearest code is found
+ *     round   core/quant/round.h     which end of the cell is taken
+ *     unit    core/quant/unit.h      how x becomes x / scale
+ *     scale   core/quant/scale.h     how the scale is stored: dtype, floor, NaN, zero block, nesting
+ *     curve   core/quant/curve.h     what is applied before the scale is taken
+ *     pack    core/quant/pack.h      how codes become bytes
+ */
+#ifndef QM_QUANT_QUANTIZER_H
+#define QM_QUANT_QUANTIZER_H
+
+#include "core/base/philox.h"
+#include "core/base/status.h"
+#include "core/base/tensor.h"
+#include "core/quant/curve.h"
+#include "core/quant/map.h"
+#include "core/quant/norm.h"
+#include "core/quant/pack.h"
+#include "core/quant/round.h"
+#include "core/quant/scale.h"
+#include "core/quant/search.h"
+#include "core/quant/unit.h"
+
+/* Plain data; compare field by field (qm_quantizer_equal). bits == 0 means "f32". */
+struct qm_quantizer {
+    enum qm_map map;
+    int bits, sign; /* bits per code; sign 1: values in [-1, 1], 0: in [0, 1] */
+    enum qm_norm norm;
+    int64_t block; /* elements per scale; 0 for norms without a block */
+    enum qm_curve curve;
+    enum qm_search search;
+    enum qm_round round;
+    enum qm_unit unit;
+    struct qm_scale_rule scale;
+    enum qm_pack pack;
+};
+
+#define QM_QUANTIZER_TEXT 192 /* enough for any printed quantizer, NUL included */
+
+/* Reads a quantizer string.  QM_NO_MATCH for an unknown word (with the nearest one), QM_BAD_ARG
+ * for a malformed or doubled word or a composition that qm_quantizer_applicable refuses. */
+qm_status qm_quantizer_parse(const char *text, struct qm_quantizer *out);
+
+/* The canonical string; text holds QM_QUANTIZER_TEXT bytes.  Returns text. */
+char *qm_quantizer_print(const struct qm_quantizer *q, char *text);
+
+int qm_quantizer_equal(const struct qm_quantizer *a, const struct qm_quantizer *b);
+
+/* QM_OK, or QM_BAD_ARG with the reason why this composition makes no sense ("arith needs an
+ * evenly spaced map, nf4 is not").  Every axis can be replaced alone and asked again. */
+qm_status qm_quantizer_applicable(const struct qm_quantizer *q);
+
+/* A quantizer with its tables built: what encoding and decoding need.  Owns nothing; plain data of
+ * about 4 KiB; build once, share between threads. */
+struct qm_codec {
+    struct qm_quantizer q;
+    struct qm_codebook cb;
+    /* edge[k] = the smallest float32 y whose code (as sorted position) is above k, found with the
+     * search and round themselves over ordered bits.  So code = number of edges <= y, exactly, for
+     * every deterministic search and round but arith: one comparison kernel serves them all. */
+    float edge[255];
+    int has_edges;
+};
+
+qm_status qm_codec_init(struct qm_codec *c, const struct qm_quantizer *q);
+
+/* The same from a string; for tests and tools. */
+qm_status qm_codec_parse(struct qm_codec *c, const char *text);
+
+/* Number of scales that a tensor of this shape has (0 elements: 0 scales).
+ * tensor 1; row dim[0]; col dim[1] (1-D: QM_BAD_ARG is for qm_codec_fits); block ceil(n / block);
+ * rank1 sum of dims for 2-D and more, ceil(n / 128) for 1-D. */
+int64_t qm_scale_count(const struct qm_codec *c, const struct qm_shape *shape);
+
+/* Bytes of packed codes for n elements: ceil(n * bits / 8) (pack "byte": n). */
+int64_t qm_code_bytes(const struct qm_codec *c, int64_t n);
+
+/* Bytes that the state of this shape really costs: packed codes, scales, and for nested scales
+ * their codes, second-level scales and the offset.  "f32": 4 per element. */
+int64_t qm_state_bytes(const struct qm_codec *c, const struct qm_shape *shape);
+
+/* QM_OK, or why this shape cannot be encoded (col on a 1-D tensor, rank1 on a scalar). */
+qm_status qm_codec_fits(const struct qm_codec *c, const struct qm_shape *shape);
+
+/* Encoding in ranges, so that a tensor larger than memory can be streamed.
+ *
+ * qm_fold: the statistic of elements [from, from + n) of the flattened tensor is folded by maximum
+ *   into stat[qm_scale_count], which starts at 0.  Ranges may come in any order and be folded by
+ *   several threads into copies that are merged by qm_fold_merge.  Maxima on bits: NaN above Inf.
+ * qm_scales: stat becomes the stored scales (floor, cap, dtype rounding, nesting; nested scales
+ *   come back as they decode). stat and scales may be the same array.
+ * qm_encode_range: unpacked codes (one byte each) of a range; draws is used by round = stoch only
+ *   (else NULL): draw of element i = qm_draw(draws, i).  x, codes: n elements, no overlap.
+ *
+ * For norms with blocks a range must start on a block boundary. */
+void qm_fold(const struct qm_codec *c, const struct qm_shape *shape, int64_t from, int64_t n,
+             const float *x, float *stat);
+void qm_fold_merge(float *into, const float *stat, int64_t n_scales);
+qm_status qm_scales(const struct qm_codec *c, const struct qm_shape *shape, const float *stat,
+                    float *scales);
+void qm_encode_range(const struct qm_codec *c, const struct qm_shape *shape, int64_t from,
+                     int64_t n, const float *x, const float *scales, const struct qm_draws *draws,
+                     uint8_t *codes);
+void qm_decode_range(const struct qm_codec *c, const struct qm_shape *shape, int64_t from,
+                     int64_t n, const uint8_t *codes, const float *scales, float *out);
+
+/* The whole tensor at once: fold, scales, encode.  codes: unpacked, numel bytes; scales:
+ * qm_scale_count floats.  The caller owns every buffer.
+ * NaN and Inf go by the scale words (scale.h); inside the map's range round = mid errs by half a
+ * code gap times the scale, plus float rounding.  Source: arXiv:2110.02861, section 2.1. */
+qm_status qm_encode(const struct qm_codec *c, const struct qm_shape *shape, const float *x,
+                    const struct qm_draws *draws, uint8_t *codes, float *scales);
+qm_status qm_decode(const struct qm_codec *c, const struct qm_shape *shape, const uint8_t *codes,
+                    const float *scales, float *out);
+
+/* One element, the slow and defining form: the sorted position (not yet permuted) of unit value
+ * y.  draw: 32 random bits, for round = stoch. */
+int qm_code_of(const struct qm_codec *c, float y, uint32_t draw);
+
+/* Encode with the search's own routine instead of the edges: what `make bench` times and what the
+ * edges are tested against.  y: unit values; positions come back unpermuted. */
+void qm_search_block(const struct qm_codec *c, const float *y, int64_t n, uint8_t *position);
+
+#endif

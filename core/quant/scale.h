@@ -1,0 +1,27 @@
+/* scale.h - AXIS scale: from the maximum of a group to the stored scale (dual).
+ *
+ *     stored = round_dtype(min(max(maximum, floor), cap) * gain)      gain: the map's (1 but for int)
+ *
+ * Words, none printed at its default:
+ *     floor:V   the scale is at least V (torchao, adafactor8bit 1e-12)
+ *     guard:V   the divisor is at least V, the stored scale is not raised (bitsandbytes 1e-38)
+ *     cap:V     the maximum is at most V (adafactor8bit CUDA log2 code)
+ *     zero:C    code of every element of an all-zero group, instead of what 0/scale gives
+ *     maxskip   NaN is ignored by the maximum (fmax); otherwise one NaN makes the scale NaN
+ *     nantop    a NaN unit value gets the top code (lpmm, bitsandbytes default); otherwise code 0
+ *     f16       scales are stored as float16 (Lion 8-bit); x is divided by the unrounded one
+ *     nest:N    the scales minus their mean are stored in 8 bits: dyn:8s, blocks of N
+ *               (bitsandbytes compress_statistics) */
+#ifndef QM_QUANT_SCALE_H
+#define QM_QUANT_SCALE_H
+
+#include "core/base/dual.h"
+
+struct qm_scale_rule {
+    float floor, guard, cap; /* 0: none */
+    int zero;                /* -1: none */
+    int max_skips_nan, nan_top, f16;
+    int64_t nest; /* 0: none; else the block of the second level */
+};
+
+#endif

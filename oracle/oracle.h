@@ -1,0 +1,32 @@
+/* oracle.h - the double-precision references.
+ *
+ * Written from the papers with the papers' symbols, a loop per line of the formula, nothing
+ * folded.  No oracle includes anything of core/ but core/base: it shares no code with what it
+ * judges.  Tested on closed forms and on trajectories published elsewhere, never on our variants. */
+#ifndef QM_ORACLE_ORACLE_H
+#define QM_ORACLE_ORACLE_H
+
+#include <stdint.h>
+
+/* The oracle's own hyper-parameters: the same names as the rules', not the same type. */
+struct qm_oracle_hyper {
+    double lr, beta1, beta2, eps, weight_decay, momentum, dampening;
+    int nesterov, maximize, amsgrad;
+};
+
+struct qm_oracle {
+    const char *family; /* the rules it is the reference for: "adamw" */
+    const char *source; /* paper and equation numbers */
+    int n_slots;
+    const char *slot[4];
+    /* One step.  p, g and every slot[i] hold n elements, row-major; p and slots are updated in
+     * place; t >= 1 counts from 1.  Elementwise families ignore the shape; rows * cols = n. */
+    void (*step)(double *p, double *const *slot, const double *g, int64_t rows, int64_t cols,
+                 const struct qm_oracle_hyper *h, int64_t t);
+};
+
+const struct qm_oracle *qm_oracle_find(const char *family); /* NULL when there is none */
+int qm_oracle_count(void);
+const struct qm_oracle *qm_oracle_at(int i);
+
+#endif
