@@ -1,0 +1,25 @@
+/* command.h - the subcommands: one file cmd_NAME.c each, one line here. */
+#ifndef QM_EXPERIMENTS_COMMAND_H
+#define QM_EXPERIMENTS_COMMAND_H
+
+/* clang-format off */
+#define QM_COMMAND_LIST(X)                                                                        \
+    X(list,       "variants, maps, searches, norms, rules, problems, distributions, metrics")     \
+    X(show,       "everything about one variant, axis word, quantizer or problem")                \
+    X(run,        "run a suite of experiments and write an HDF5 file")                            \
+    X(analyze,    "quantization error of any tensor in .h5, .npy or .safetensors files")          \
+    X(check,      "every variant against the double-precision oracle, over planted edge cases")   \
+    X(conform,    "replay golden vectors made by the published systems")                          \
+    X(bench,      "speed of steps and searches, as ratios within one run")                        \
+    X(size,       "bytes of optimizer state for a whole model")                                   \
+    X(digest,     "hash of a result file, without what may differ between two runs")              \
+    X(doctor,     "environment, floating-point mode, CPU features, CUDA found or why not")        \
+    X(completion, "print a bash completion script")
+/* clang-format on */
+
+/* Each returns an exit code as core/base/status.h documents; argv[0] is the subcommand's name. */
+#define X(name, text) int qm_cmd_##name(int argc, char **argv);
+QM_COMMAND_LIST(X)
+#undef X
+
+#endif
