@@ -1,0 +1,143 @@
+/* suite.h - a YAML file of experiments, and the cells that it stands for.
+ *
+ *     title: how momentum formats compare            # text
+ *     question: which map carries the error?         # text
+ *     variant: [ema4_uniform, adamw4_ao]             # names; required
+ *     exp_avg: [int: "int:4s/block:128", "nf4:4s"]   # any recipe key; "label: value" names a value
+ *     exp_avg.norm: ["block:64", "block:128"]        # (recipe.h: slots, axes of a slot, lr, grad ...)
+ *     coupling: oneshot                              # oneshot | local | global | closed
+ *     slot: exp_avg                                  # the state that is measured; default: the first
+ *     source: ["states:gpt_*", "dist:student:3"]     # required; see below
+ *     seed: [1, 2, 3]                                # default 1
+ *     steps: 200                                     # default: all of a trace, a problem's own, or 100
+ *     n: 65536                                       # elements of a dist: source
+ *     data: ["experiments/data/x.h5"]                # globs of files; default experiments/data (*.h5)
+ *     min_numel: 128                                 # smaller recorded tensors are left out
+ *     min_rank: 1                                    # so are those of lower rank
+ *     every: 10                                      # steps between two points of a curve
+ *     summary:                                       # tables, printed and stored; summary.h
+ *       - {name: by_class, by: [class, exp_avg.norm], across: exp_avg, value: sqnr_db, stat: median}
+ *
+ * Any key of variant, coupling, slot, source, seed, steps, n and the recipe keys takes a list and is
+ * then an axis; the cells are the product in the file's order, the last axis fastest.  Sources:
+ *
+ *     states:GLOB       recorded states, GLOB over "run/sNNNNNN/tensor" ('*' crosses '/')
+ *     trace:GLOB        recorded gradients, GLOB over "run/trace/tensor"
+ *     dist:NAME[:ARG]   a distribution (dist.h)
+ *     problem:NAME[:k=v,...]   a problem with its own gradients (problem.h)
+ *
+ * A source that matches several recorded tensors stands for one cell each.  Couplings:
+ *
+ *     oneshot  the slot's quantizer is applied once to a recorded state or to draws, whatever
+ *              fallback the variant has for small tensors; the other states stay exact
+ *     local    before each step the oracle takes over the variant's decoded state and parameter: the
+ *              error of one step
+ *     global   both sides get the same gradients and run free: drift
+ *     closed   each side evaluates its own gradient of a problem: convergence
+ *
+ * Unknown and doubled keys and misspelt words are errors that name file and line.  A composition
+ * that makes no sense is a skipped cell with its reason. */
+#ifndef QM_EXPERIMENTS_SUITE_H
+#define QM_EXPERIMENTS_SUITE_H
+
+#include "core/engine/recipe.h"
+#include "experiments/dist.h"
+#include "experiments/problem.h"
+#include "experiments/replay.h"
+
+enum { QM_SUITE_AXES = 24, QM_SUITE_BY = 6, QM_SUITE_VALUES = 4 };
+
+/* clang-format off */
+#define QM_COUPLING_LIST(X)                                                          \
+    X(oneshot, "the quantizer applied once")                                         \
+    X(local,   "the oracle takes over the variant's state before each step")         \
+    X(global,  "the same gradients, both sides free")                                \
+    X(closed,  "each side evaluates its own gradient")
+/* clang-format on */
+
+enum qm_coupling {
+#define X(name, text) QM_COUPLING_##name,
+    QM_COUPLING_LIST(X)
+#undef X
+        QM_COUPLING_COUNT
+};
+const char *qm_coupling_name(enum qm_coupling c);
+
+struct qm_axis_value {
+    char *text, *label; /* label equals text unless the suite gives one */
+    int line;
+};
+
+struct qm_axis {
+    char *key;
+    int line, n;
+    int is_recipe; /* a key for qm_recipe_set */
+    struct qm_axis_value *value;
+};
+
+/* One table; the meaning is in summary.h. */
+struct qm_summary_plan {
+    char *name;
+    int line, n_by, n_values, n_stats, n_where;
+    char *by[QM_SUITE_BY], *value[QM_SUITE_VALUES], *stat[QM_SUITE_VALUES];
+    char *across;                    /* or NULL */
+    char *versus_key, *versus_label; /* or NULL */
+    char *where_key[QM_SUITE_BY], *where_label[QM_SUITE_BY];
+};
+
+struct qm_suite {
+    char *path, *stem, *title, *question;
+    int n_axes, n_data, n_summaries;
+    struct qm_axis axis[QM_SUITE_AXES];
+    char **data;
+    int64_t min_numel, min_rank, every;
+    struct qm_summary_plan *summary;
+    char *plan; /* canonical text: the same for two files that mean the same */
+};
+
+/* Reads a suite.  QM_BAD_FILE when it cannot be read; QM_BAD_ARG ("FILE:LINE: ...") for YAML errors,
+ * unknown or doubled keys and values of the wrong kind. */
+qm_status qm_suite_read(const char *path, struct qm_suite **out);
+void qm_suite_free(struct qm_suite *s); /* accepts NULL */
+
+/* Index of the axis of that key, or -1. */
+int qm_suite_axis(const struct qm_suite *s, const char *key);
+
+enum qm_source_kind {
+    QM_SOURCE_none,
+    QM_SOURCE_states,
+    QM_SOURCE_trace,
+    QM_SOURCE_dist,
+    QM_SOURCE_problem
+};
+
+/* Everything one experiment needs; pointers are borrowed from the suite and the replay. */
+struct qm_cell {
+    int64_t index;
+    int choice[QM_SUITE_AXES]; /* which value of each axis */
+    struct qm_recipe recipe;
+    enum qm_coupling coupling;
+    int slot; /* of the rule */
+    enum qm_source_kind kind;
+    struct qm_dist_bound dist;
+    const struct qm_problem *problem;
+    const char *problem_args;
+    struct qm_recorded *recorded;
+    const char *source_text, *tensor, *class_name;
+    int lr_given; /* the suite sets lr */
+    uint64_t seed;
+    int64_t steps, n, every; /* steps 0: the source's own */
+    char *reason;            /* NULL, or why this cell is skipped */
+};
+
+/* The product of the axes over the sources.  replay holds the suite's data (NULL: none was needed).
+ * QM_BAD_ARG or QM_NO_MATCH with file and line for words that name nothing; compositions that are
+ * refused become cells with a reason.  Free with qm_cells_free. */
+qm_status qm_suite_cells(const struct qm_suite *s, const struct qm_replay *replay,
+                         struct qm_cell **cells, int64_t *n_cells);
+void qm_cells_free(struct qm_cell *cells, int64_t n_cells);
+
+/* Whether any source of the suite needs recorded data. */
+int qm_suite_wants_data(const struct qm_suite *s);
+
+#endif
