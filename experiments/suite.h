@@ -123,8 +123,9 @@ struct qm_cell {
     const struct qm_problem *problem;
     const char *problem_args;
     struct qm_recorded *recorded;
-    const char *source_text, *tensor, *class_name;
-    int lr_given; /* the suite sets lr */
+    char *source_text;               /* "gpt.h5:run/s000400", "dist:gauss" */
+    const char *tensor, *class_name; /* "" where the source has none */
+    int lr_given;                    /* the suite sets lr */
     uint64_t seed;
     int64_t steps, n, every; /* steps 0: the source's own */
     char *reason;            /* NULL, or why this cell is skipped */

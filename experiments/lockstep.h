@@ -1,0 +1,101 @@
+/* lockstep.h - the one loop: a variant and its double-precision reference, side by side.
+ *
+ * One call runs one cell (suite.h) and fills an outcome.  What is measured:
+ *
+ *   oneshot  metrics of the slot's state: want = the recorded or drawn float32 values, got = what
+ *            the codec gives back.  Update: m / (sqrt(v / (1 - beta2^(t-1))) + eps) of the recorded
+ *            state before update t, this slot quantized and the other one exact (adamw runs with
+ *            both states; otherwise NaN).
+ *   local    the same of the state after a step from the variant's own decoded state, over all
+ *            measured steps together.
+ *   global,  the same of the state after the last step; update: m and v with their bias
+ *   closed   corrections at step t.  Curves hold what happened on the way.
+ *
+ * Hyper-parameters.  Recorded sources bring the run's own, learning-rate schedule included (rule ema
+ * averages with the run's beta1, for Lion with its beta2).  Problems bring a learning rate per family
+ * when the suite sets none: adamw as suggested, lion a tenth of that, sgdm as suggested, ema that
+ * divided by 1 - beta1.  In local and global the oracle sees the gradient as the variant gets it
+ * (rounded to the recipe's dtype); in closed it sees its own in double. */
+#ifndef QM_EXPERIMENTS_LOCKSTEP_H
+#define QM_EXPERIMENTS_LOCKSTEP_H
+
+#include <signal.h>
+
+#include "experiments/suite.h"
+#include "oracle/metric.h"
+
+/* Columns of /metrics beside those of oracle/metric.h, and the curves. */
+/* clang-format off */
+#define QM_EXTRA_LIST(X) /* name, unit, text */                                                        \
+    X(state0_sqnr_db, "dB", "SQNR of the first state after the last step (local, global, closed)")   \
+    X(state1_sqnr_db, "dB", "SQNR of the second state after the last step")                          \
+    X(param_sqnr_db,  "dB", "SQNR of the parameter's movement since the start, against the twin's")  \
+    X(loss,           "1",  "loss of the variant after the last step, above the problem's floor")    \
+    X(twin_loss,      "1",  "the same of the double-precision twin")                                 \
+    X(loss_ratio,     "log10", "log10 of loss / twin_loss after the last step")                      \
+    X(loss_ratio_mean, "log10", "its mean over the points of the curve after the start")             \
+    X(theory_nmse,    "1",  "NMSE by quadrature (oracle/theory.h), oneshot of closed-form laws")     \
+    X(theory_z,       "1",  "standard errors (by block) between measured and theoretical NMSE")
+#define QM_TRACK_LIST(X) /* name, unit, text */                                                        \
+    X(step,           "1",  "number of updates done")                                                \
+    X(loss,           "1",  "loss of the variant above the floor")                                   \
+    X(twin_loss,      "1",  "loss of the double-precision twin above the floor")                     \
+    X(state0_sqnr_db, "dB", "SQNR of the first state against the twin's")                            \
+    X(state1_sqnr_db, "dB", "SQNR of the second state against the twin's")                           \
+    X(param_sqnr_db,  "dB", "SQNR of the movement of the parameter against the twin's")
+/* clang-format on */
+
+enum qm_extra {
+#define X(name, unit, text) QM_EXTRA_##name,
+    QM_EXTRA_LIST(X)
+#undef X
+        QM_EXTRA_COUNT
+};
+
+enum qm_track {
+#define X(name, unit, text) QM_TRACK_##name,
+    QM_TRACK_LIST(X)
+#undef X
+        QM_TRACK_COUNT
+};
+
+/* Values of a cell in the order of columns: qm_metric_at(0 ...), then the extras. */
+int qm_value_count(void);
+const char *qm_value_name(int i);
+const char *qm_value_unit(int i);
+const char *qm_value_text(int i);
+int qm_value_find(const char *name); /* -1 when there is none */
+
+struct qm_outcome {
+    char *reason;       /* NULL: it ran; else why it was skipped */
+    int done, diverged; /* diverged: the variant's loss or parameter became non-finite, or the loss
+                           exceeded 1000 times its start; measured up to there */
+    int64_t n, steps;
+    double bits; /* of state per element: of the slot (oneshot) or of all slots */
+    double *value;
+    struct qm_decade decade[QM_DECADES];
+    int64_t n_points;
+    double *track[QM_TRACK_COUNT]; /* n_points each; NULL for oneshot */
+};
+
+/* Runs one cell; m is scratch of the calling thread; stop (may be NULL) is polled between steps.
+ * Recorded sources must be loaded.  A refusal is QM_OK with out->reason.  QM_INTERRUPTED when
+ * stopped.  Free with qm_outcome_free. */
+qm_status qm_lockstep_run(const struct qm_cell *c, struct qm_metrics *m,
+                          const volatile sig_atomic_t *stop, struct qm_outcome *out);
+void qm_outcome_free(struct qm_outcome *o);
+
+/* Its two halves: coupling oneshot, and the loop. */
+qm_status qm_oneshot_run(const struct qm_cell *c, struct qm_metrics *m, struct qm_outcome *out);
+
+/* Records why a cell is skipped; QM_OK. */
+qm_status qm_outcome_skip(struct qm_outcome *o, const char *reason);
+
+/* out->value[] of all metrics, and the decades. */
+void qm_outcome_measure(struct qm_outcome *o, const struct qm_metrics *m);
+
+/* m / (1 - beta1^t1) / (sqrt(v / (1 - beta2^t2)) + eps), element by element; t1 = 0: m as it is. */
+void qm_adam_update(int64_t n, const double *m, const double *v, const struct qm_hyper *h,
+                    int64_t t1, int64_t t2, double *update);
+
+#endif
