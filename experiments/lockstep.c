@@ -430,7 +430,7 @@ static void finish(const struct pair *a, const struct qm_metrics *m, struct qm_o
     extra[QM_EXTRA_loss_ratio] = log10(loss[last] / twin[last]);
     for (int64_t i = 1; i <= last; i++, n++)
         sum += log10(loss[i] / twin[i]);
-    extra[QM_EXTRA_loss_ratio_mean] = n ? sum / (double)n : NAN;
+    extra[QM_EXTRA_loss_ratio_mean] = n ? sum / (double)n : (double)NAN;
 }
 
 /* ---- the loop -------------------------------------------------------------------------------- */
