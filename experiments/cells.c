@@ -218,6 +218,14 @@ static int has_slot(const struct qm_rule *rule, const char *key)
     return 0;
 }
 
+static int is_slot_key(const char *key)
+{
+    for (int r = 0; r < qm_rule_count(); r++)
+        if (has_slot(qm_rule_at(r), key))
+            return 1;
+    return 0;
+}
+
 /* The variant with all overrides; a refused override is a reason, a misspelt one an error. */
 static qm_status build_recipe(const struct qm_suite *s, struct qm_cell *c)
 {
@@ -234,7 +242,7 @@ static qm_status build_recipe(const struct qm_suite *s, struct qm_cell *c)
         const struct qm_axis_value *v = &axis->value[c->choice[i]];
         if (!axis->is_recipe || c->reason)
             continue;
-        if (strncmp(axis->key, "exp_avg", 7) == 0 && !has_slot(c->recipe.rule, axis->key)) {
+        if (is_slot_key(axis->key) && !has_slot(c->recipe.rule, axis->key)) {
             QM_TRY(skip(c, "%s has no state %.*s", variant->name, (int)strcspn(axis->key, "."),
                         axis->key));
             continue;
@@ -258,11 +266,7 @@ static qm_status choose_slot(const struct qm_suite *s, struct qm_cell *c)
     if (a < 0)
         return c->recipe.rule->n_slots > 0 ? QM_OK : skip(c, "the rule has no state");
     const struct qm_axis_value *v = &s->axis[a].value[c->choice[a]];
-    int known = 0;
-    for (int r = 0; r < qm_rule_count(); r++)
-        for (int i = 0; i < qm_rule_at(r)->n_slots; i++)
-            known |= strcmp(qm_rule_at(r)->slot[i], v->text) == 0;
-    if (!known)
+    if (!is_slot_key(v->text))
         return fail_at(s, v->line, qm_fail(QM_NO_MATCH, "no rule has a slot '%s'", v->text));
     for (int i = 0; i < c->recipe.rule->n_slots; i++)
         if (strcmp(c->recipe.rule->slot[i], v->text) == 0) {
@@ -297,6 +301,8 @@ static qm_status check_source(struct qm_cell *c)
     const char *coupling = qm_coupling_name(c->coupling);
     if (c->coupling == QM_COUPLING_closed && c->kind != QM_SOURCE_problem)
         return skip(c, "closed needs a problem: source, which has its own gradients");
+    if (c->coupling == QM_COUPLING_closed && strcmp(rule->family, "ema") == 0)
+        return skip(c, "rule %s never moves the parameter", rule->name);
     if (c->coupling == QM_COUPLING_oneshot && c->kind != QM_SOURCE_states &&
         c->kind != QM_SOURCE_dist)
         return skip(c, "oneshot needs a states: or dist: source");

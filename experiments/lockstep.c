@@ -141,7 +141,6 @@ static double problem_lr(const struct qm_problem *p, const char *family, const s
     double lr = strcmp(family, "adamw") == 0  ? p->lr_adamw
                 : strcmp(family, "lion") == 0 ? 0.1 * p->lr_adamw
                 : strcmp(family, "sgdm") == 0 ? p->lr_sgdm
-                : strcmp(family, "ema") == 0  ? p->lr_sgdm / (1.0 - h->beta1)
                                               : 0.0;
     return lr > 0.0 ? lr : h->lr;
 }
@@ -385,7 +384,7 @@ static qm_status measure(struct pair *a, int64_t k, struct qm_metrics *m, struct
     int64_t at = out->n_points++;
     double *sqnr[2] = {out->track[QM_TRACK_state0_sqnr_db], out->track[QM_TRACK_state1_sqnr_db]};
     for (int i = 0; i < QM_TRACK_COUNT; i++)
-        out->track[i][at] = NAN;
+        out->track[i][at] = nan("");
     out->track[QM_TRACK_step][at] = (double)k;
     for (int s = 0; s < a->n_slots && s < 2; s++) {
         double *keep = s == 0 ? a->m : a->v;
@@ -430,7 +429,7 @@ static void finish(const struct pair *a, const struct qm_metrics *m, struct qm_o
     extra[QM_EXTRA_loss_ratio] = log10(loss[last] / twin[last]);
     for (int64_t i = 1; i <= last; i++, n++)
         sum += log10(loss[i] / twin[i]);
-    extra[QM_EXTRA_loss_ratio_mean] = n ? sum / (double)n : (double)NAN;
+    extra[QM_EXTRA_loss_ratio_mean] = n ? sum / (double)n : nan("");
 }
 
 /* ---- the loop -------------------------------------------------------------------------------- */
@@ -504,9 +503,9 @@ qm_status qm_lockstep_run(const struct qm_cell *c, struct qm_metrics *m,
     if (!out->value)
         return qm_fail(QM_NO_MEMORY, "values");
     for (int i = 0; i < qm_value_count(); i++)
-        out->value[i] = NAN;
+        out->value[i] = nan("");
     for (int i = 0; i < QM_DECADES; i++)
-        out->decade[i] = (struct qm_decade){0, NAN, NAN, NAN};
+        out->decade[i] = (struct qm_decade){0, nan(""), nan(""), nan("")};
     if (c->reason)
         return qm_outcome_skip(out, c->reason);
     qm_status st =
