@@ -362,6 +362,7 @@ static void add_sample(struct pair *a, struct qm_metrics *m, int64_t t)
         struct qm_sample sample = {.n = a->numel[i],
                                    .want = a->twin_slot[c->slot] + at,
                                    .got = a->got + at,
+                                   .grad = a->twin_g + at,
                                    .bits = q.bits,
                                    .eps = a->recipe.hyper.eps};
         if (has_update) {

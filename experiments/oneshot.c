@@ -9,7 +9,7 @@
 
 /* Everything one tensor needs, in one allocation per type. */
 struct buffers {
-    float *x, *got, *scales;
+    float *x, *got, *scales, *scale_of; /* scale_of: of each element */
     uint8_t *codes;
     double *want, *other, *update, *got_update, *spare;
 };
@@ -19,6 +19,7 @@ static void buffers_free(struct buffers *b)
     free(b->x);
     free(b->got);
     free(b->scales);
+    free(b->scale_of);
     free(b->codes);
     free(b->want);
     free(b->other);
@@ -34,14 +35,15 @@ static qm_status buffers_open(struct buffers *b, int64_t n, int64_t n_scales)
     b->x = malloc(size * sizeof(float));
     b->got = malloc(size * sizeof(float));
     b->scales = malloc((size_t)(n_scales > 0 ? n_scales : 1) * sizeof(float));
+    b->scale_of = malloc(size * sizeof(float));
     b->codes = malloc(size);
     b->want = malloc(size * sizeof(double));
     b->other = malloc(size * sizeof(double));
     b->update = malloc(size * sizeof(double));
     b->got_update = malloc(size * sizeof(double));
     b->spare = malloc(size * sizeof(double));
-    if (b->x && b->got && b->scales && b->codes && b->want && b->other && b->update &&
-        b->got_update && b->spare)
+    if (b->x && b->got && b->scales && b->scale_of && b->codes && b->want && b->other &&
+        b->update && b->got_update && b->spare)
         return QM_OK;
     buffers_free(b);
     return qm_fail(QM_NO_MEMORY, "a tensor of %lld elements", (long long)n);
@@ -153,6 +155,18 @@ static qm_status theory(const struct qm_cell *c, const struct qm_codec *codec,
     return QM_OK;
 }
 
+/* What 1 in the map's range stands for, where scales belong to runs of elements; else NULL. */
+static const float *scale_of(const struct qm_codec *c, int64_t n, struct buffers *b)
+{
+    const struct qm_quantizer *q = &c->q;
+    if (q->bits == 0 || q->curve != QM_CURVE_none ||
+        (q->norm != QM_NORM_block && q->norm != QM_NORM_tensor))
+        return NULL;
+    for (int64_t i = 0; i < n; i++)
+        b->scale_of[i] = b->scales[q->norm == QM_NORM_block ? i / q->block : 0] / c->cb.gain;
+    return b->scale_of;
+}
+
 /* ---- the cell -------------------------------------------------------------------------------- */
 
 static qm_status measure(const struct qm_cell *c, const struct qm_codec *codec,
@@ -182,6 +196,7 @@ static qm_status measure(const struct qm_cell *c, const struct qm_codec *codec,
                                .code = codec->q.bits ? b->codes : NULL,
                                .want_step = has_update ? b->update : NULL,
                                .got_step = has_update ? b->got_update : NULL,
+                               .scale = scale_of(codec, n, b),
                                .bits = codec->q.bits,
                                .eps = c->recorded ? c->recorded->hyper.eps : c->recipe.hyper.eps};
     qm_metrics_reset(m);

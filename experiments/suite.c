@@ -359,6 +359,8 @@ static void print_summary(FILE *f, const struct qm_summary_plan *p)
 static qm_status print_plan(struct qm_suite *s)
 {
     size_t size;
+    free(s->plan);
+    s->plan = NULL;
     FILE *f = open_memstream(&s->plan, &size);
     if (!f)
         return qm_fail(QM_NO_MEMORY, "suite");
@@ -499,4 +501,18 @@ void qm_suite_free(struct qm_suite *s)
     free(s->question);
     free(s->plan);
     free(s);
+}
+
+qm_status qm_suite_data(struct qm_suite *s, char *const *globs, int n)
+{
+    char **data = calloc((size_t)n, sizeof *data);
+    if (!data)
+        return qm_fail(QM_NO_MEMORY, "suite");
+    words_free(s->data, s->n_data);
+    free(s->data);
+    s->data = data;
+    s->n_data = n;
+    for (int i = 0; i < n; i++)
+        QM_TRY(copy(globs[i], &s->data[i]));
+    return print_plan(s);
 }

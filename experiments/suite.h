@@ -100,6 +100,9 @@ struct qm_suite {
 qm_status qm_suite_read(const char *path, struct qm_suite **out);
 void qm_suite_free(struct qm_suite *s); /* accepts NULL */
 
+/* Replaces the data globs (n > 0) and the plan's line about them. */
+qm_status qm_suite_data(struct qm_suite *s, char *const *globs, int n);
+
 /* Index of the axis of that key, or -1. */
 int qm_suite_axis(const struct qm_suite *s, const char *key);
 

@@ -71,11 +71,6 @@ struct qm_summary {
     struct row *row;
 };
 
-const char *qm_outcome_status(const struct qm_outcome *o)
-{
-    return o->reason ? "skipped" : o->diverged ? "diverged" : "ok";
-}
-
 /* ---- keys ------------------------------------------------------------------------------------ */
 
 static qm_status fail_in_plan(const struct qm_suite *s, const struct qm_summary_plan *p,

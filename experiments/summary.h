@@ -19,19 +19,7 @@
 
 #include <jansson.h>
 
-#include "experiments/lockstep.h"
-#include "experiments/store.h"
-
-/* What a run leaves: outcome[i] belongs to cell[i]. */
-struct qm_results {
-    const struct qm_suite *suite;
-    struct qm_cell *cell;
-    struct qm_outcome *outcome;
-    int64_t n_cells;
-};
-
-/* "ok", "skipped", "diverged". */
-const char *qm_outcome_status(const struct qm_outcome *o);
+#include "experiments/results.h"
 
 struct qm_summary; /* opaque: one computed table; refers to the results */
 

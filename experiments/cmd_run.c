@@ -1,0 +1,376 @@
+/* cmd_run.c - qualm run: suites to result files. */
+#include "core/base/name.h"
+#include "experiments/cli.h"
+#include "experiments/command.h"
+#include "experiments/summary.h"
+
+#include <errno.h>
+#include <glob.h>
+#include <omp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SUITES "experiments/suites/"
+static char default_data[] = "experiments/data/*.h5";
+
+struct options {
+    const char *out;
+    char **suite, **data;
+    int n_suites, n_data, threads, dry_run;
+    int argc; /* of the whole command, for /provenance */
+    char **argv;
+};
+
+static const struct argp_option options[] = {
+    {"out", 'o', "FILE", 0, "result file, or folder when it ends in '/' (default: results/NAME.h5)",
+     0},
+    {"data", 'd', "GLOB", 0, "recorded data, instead of the suite's; may be repeated", 0},
+    {"threads", 't', "N", 0, "threads (default: all cores); results do not depend on it", 0},
+    {"dry-run", 'n', NULL, 0, "list the cells and run nothing", 0},
+    {0}};
+
+static const char doc[] =
+    "Run suites of experiments; print their tables, write one HDF5 file each.\v"
+    "SUITE is a file, or a name in " SUITES ".  A suite is YAML; any of its keys with a list of "
+    "values is an axis, and every combination is a cell:\n"
+    "  title, question        text\n"
+    "  variant                names (qualm list variants)\n"
+    "  exp_avg, exp_avg.norm, lr, grad ...\n"
+    "                         any override of a recipe; 'label: value' names one\n"
+    "  coupling               oneshot, local, global or closed\n"
+    "  slot                   the state to measure: exp_avg, exp_avg_sq ...\n"
+    "  source                 states:GLOB, trace:GLOB, dist:NAME[:ARG], problem:NAME[:k=v,...]\n"
+    "  seed, steps            random seed; updates\n"
+    "  n                      elements of a dist: source\n"
+    "and, one value each: data (globs of recorded files), min_numel, min_rank, every (steps "
+    "between "
+    "points of a curve), summary (a list of {name, by, across, value, stat, versus, where}).\n"
+    "\n"
+    "Combinations that make no sense are skipped cells with a reason.  Exit codes: 0 done, 2 a "
+    "mistake in a suite, 3 a file cannot be read or written, 4 nothing matched or every cell was "
+    "skipped, 75 interrupted (nothing is written).";
+
+static volatile sig_atomic_t stopped;
+
+static void on_signal(int number)
+{
+    (void)number;
+    stopped = 1;
+}
+
+static qm_status append(char ***list, int *n, char *word)
+{
+    char **more = realloc(*list, (size_t)(*n + 1) * sizeof *more);
+    if (!more)
+        return qm_fail(QM_NO_MEMORY, "options");
+    *list = more;
+    more[(*n)++] = word;
+    return QM_OK;
+}
+
+static error_t option(int key, char *arg, struct argp_state *state)
+{
+    struct options *o = state->input;
+    char *end;
+    switch (key) {
+    case 'o': o->out = arg; return 0;
+    case 'd': return append(&o->data, &o->n_data, arg) == QM_OK ? 0 : ENOMEM;
+    case 'n': o->dry_run = 1; return 0;
+    case 't':
+        o->threads = (int)strtol(arg, &end, 10);
+        if (*end || end == arg || o->threads < 1 || o->threads > 4096)
+            argp_error(state, "--threads is '%s', expected 1 to 4096", arg);
+        return 0;
+    case ARGP_KEY_ARG: return append(&o->suite, &o->n_suites, arg) == QM_OK ? 0 : ENOMEM;
+    case ARGP_KEY_END:
+        if (o->n_suites == 0)
+            argp_error(state, "no SUITE given");
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* ---- finding files --------------------------------------------------------------------------- */
+
+/* A path as it is, or a name in the folder of suites. */
+static qm_status find_suite(const char *word, char *path, size_t size)
+{
+    snprintf(path, size, "%s", word);
+    if (access(path, F_OK) == 0 || strchr(word, '/'))
+        return QM_OK; /* what is wrong with it shows when it is read */
+    size_t n = strlen(word);
+    int has_ending = n > 5 && strcmp(word + n - 5, ".yaml") == 0;
+    snprintf(path, size, SUITES "%s%s", word, has_ending ? "" : ".yaml");
+    if (access(path, F_OK) == 0)
+        return QM_OK;
+    glob_t found = {0};
+    glob(SUITES "*.yaml", 0, NULL, &found);
+    for (size_t i = 0; i < found.gl_pathc; i++) { /* "SUITES NAME.yaml" to "NAME" */
+        memmove(found.gl_pathv[i], found.gl_pathv[i] + strlen(SUITES),
+                strlen(found.gl_pathv[i] + strlen(SUITES)) + 1);
+        *strrchr(found.gl_pathv[i], '.') = 0;
+    }
+    const char *nearest =
+        qm_name_nearest(word, (const char *const *)found.gl_pathv, (int)found.gl_pathc);
+    qm_status st =
+        qm_fail(QM_NO_MATCH, "no suite '%s'%s%s%s", word, nearest ? "; did you mean '" : "",
+                nearest ? nearest : "", nearest ? "'?" : "; " SUITES " holds them");
+    globfree(&found);
+    return st;
+}
+
+static int is_folder(const char *path)
+{
+    struct stat s;
+    return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+}
+
+static qm_status find_out(const struct options *o, const char *stem, char *path, size_t size)
+{
+    const char *out = o->out ? o->out : "results/";
+    size_t n = strlen(out);
+    int folder = is_folder(out) || (n > 0 && out[n - 1] == '/');
+    if (!folder && o->n_suites > 1)
+        return qm_fail(QM_BAD_ARG, "--out is '%s'; several suites need a folder, 'NAME/'", out);
+    if (folder && mkdir(out, 0777) != 0 && errno != EEXIST)
+        return qm_fail(QM_BAD_FILE, "%s: %s", out, strerror(errno));
+    if (folder)
+        snprintf(path, size, "%s%s%s.h5", out, n > 0 && out[n - 1] == '/' ? "" : "/", stem);
+    else
+        snprintf(path, size, "%s", out);
+    return QM_OK;
+}
+
+/* ---- reporting ------------------------------------------------------------------------------- */
+
+static const char *quantizer_of(const struct qm_cell *c, char *buffer)
+{
+    return c->recipe.base ? qm_quantizer_print(&c->recipe.slot[c->slot], buffer) : "";
+}
+
+static json_t *cell_json(const struct qm_cell *c)
+{
+    char quantizer[QM_QUANTIZER_TEXT], recipe[QM_RECIPE_TEXT];
+    return json_pack("{s:I, s:s, s:s, s:s, s:s, s:s, s:I, s:s}", "cell", (json_int_t)c->index,
+                     "recipe", c->recipe.base ? qm_recipe_print(&c->recipe, recipe) : "",
+                     "quantizer", quantizer_of(c, quantizer), "coupling",
+                     qm_coupling_name(c->coupling), "source", c->source_text, "tensor", c->tensor,
+                     "seed", (json_int_t)c->seed, "skipped", c->reason ? c->reason : "");
+}
+
+static void list_cells(const struct qm_suite *s, const struct qm_cell *cells, int64_t n,
+                       json_t *into)
+{
+    static const char *const heads[] = {"cell",   "recipe", "quantizer", "coupling",
+                                        "source", "tensor", "seed",      "skipped"};
+    char quantizer[QM_QUANTIZER_TEXT], recipe[QM_RECIPE_TEXT];
+    if (qm_cli.json) {
+        json_t *list = json_array();
+        for (int64_t i = 0; i < n; i++)
+            json_array_append_new(list, cell_json(&cells[i]));
+        json_array_append_new(into, json_pack("{s:s, s:o}", "suite", s->stem, "cells", list));
+        return;
+    }
+    struct qm_table *t = qm_table_open(8, heads);
+    for (int64_t i = 0; i < n; i++) {
+        const struct qm_cell *c = &cells[i];
+        qm_table_cell(t, "%lld", (long long)i);
+        qm_table_cell(t, "%s", c->recipe.base ? qm_recipe_print(&c->recipe, recipe) : "");
+        qm_table_cell(t, "%s", quantizer_of(c, quantizer));
+        qm_table_cell(t, "%s", qm_coupling_name(c->coupling));
+        qm_table_cell(t, "%s", c->source_text);
+        qm_table_cell(t, "%s", c->tensor);
+        qm_table_cell(t, "%llu", (unsigned long long)c->seed);
+        qm_table_cell(t, "%s", c->reason ? c->reason : "");
+    }
+    qm_table_close(t);
+}
+
+struct counts {
+    int64_t ok, skipped, diverged;
+};
+
+static struct counts count(const struct qm_results *r)
+{
+    struct counts n = {0, 0, 0};
+    for (int64_t i = 0; i < r->n_cells; i++) {
+        const struct qm_outcome *o = &r->outcome[i];
+        n.skipped += o->reason != NULL;
+        n.diverged += !o->reason && o->diverged;
+        n.ok += !o->reason && !o->diverged;
+    }
+    return n;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Every distinct reason once, with how many cells it took. */
+static void note_skips(const struct qm_results *r, int64_t skipped, json_t *into)
+{
+    const char **reason = calloc((size_t)skipped + 1, sizeof *reason);
+    int64_t n = 0;
+    for (int64_t i = 0; reason && i < r->n_cells; i++)
+        if (r->outcome[i].reason)
+            reason[n++] = r->outcome[i].reason;
+    if (n > 0)
+        qsort(reason, (size_t)n, sizeof *reason, by_text);
+    for (int64_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && strcmp(reason[end], reason[i]) == 0; end++)
+            ;
+        qm_note("%lld %s skipped: %s", (long long)(end - i), end - i == 1 ? "cell" : "cells",
+                reason[i]);
+        json_object_set_new(into, reason[i], json_integer(end - i));
+    }
+    free(reason);
+}
+
+static json_t *report(const struct qm_results *r, struct qm_summary **tables, const char *path,
+                      double seconds)
+{
+    struct counts n = count(r);
+    json_t *skips = json_object(), *summary = json_object();
+    note_skips(r, n.skipped, skips);
+    if (n.diverged)
+        qm_note("%lld cells diverged", (long long)n.diverged);
+    for (int i = 0; i < r->suite->n_summaries; i++) {
+        if (qm_cli.json)
+            json_object_set_new(summary, r->suite->summary[i].name, qm_summary_json(tables[i]));
+        else
+            qm_summary_print(tables[i]);
+    }
+    qm_note("\n%lld cells, %lld skipped, %.1f s: %s", (long long)r->n_cells, (long long)n.skipped,
+            seconds, path);
+    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:o}", "suite", r->suite->stem, "file",
+                     path, "cells", (json_int_t)r->n_cells, "ok", (json_int_t)n.ok, "skipped",
+                     (json_int_t)n.skipped, "diverged", (json_int_t)n.diverged, "reasons", skips,
+                     "summary", summary);
+}
+
+/* ---- one suite ------------------------------------------------------------------------------- */
+
+static qm_status store_all(const struct qm_results *r, struct qm_summary **tables,
+                           struct qm_store *store)
+{
+    QM_TRY(qm_results_store(r, store));
+    for (int i = 0; i < r->suite->n_summaries; i++)
+        QM_TRY(qm_summary_store(tables[i], store));
+    return QM_OK;
+}
+
+/* Runs the cells, makes the tables, writes the file. */
+static qm_status run_and_store(const struct options *o, const struct qm_suite *s,
+                               struct qm_cell *cells, int64_t n_cells, json_t *into)
+{
+    struct qm_results r = {0};
+    struct qm_store *store = NULL;
+    struct qm_summary **tables = calloc((size_t)s->n_summaries + 1, sizeof *tables);
+    char path[1024];
+    double start = qm_seconds();
+    qm_status st =
+        tables ? find_out(o, s->stem, path, sizeof path) : qm_fail(QM_NO_MEMORY, "summaries");
+    if (st == QM_OK)
+        st = qm_store_open(path, "run", o->argc, o->argv, &store);
+    if (st == QM_OK)
+        st = qm_results_run(s, cells, n_cells, o->threads, 1, &stopped, &r);
+    for (int i = 0; st == QM_OK && i < s->n_summaries; i++)
+        st = qm_summary_make(&r, &s->summary[i], &tables[i]);
+    if (st == QM_OK)
+        st = store_all(&r, tables, store);
+    if (st == QM_OK && stopped)
+        st = qm_fail(QM_INTERRUPTED, "interrupted");
+    if (st == QM_OK) {
+        st = qm_store_commit(store);
+        store = NULL;
+    }
+    if (st == QM_OK) {
+        struct counts n = count(&r);
+        json_array_append_new(into, report(&r, tables, path, qm_seconds() - start));
+        if (n.skipped == n_cells)
+            st = qm_fail(QM_NO_MATCH, "%s: every cell was skipped", s->path);
+    }
+    qm_store_abort(store);
+    for (int i = 0; tables && i < s->n_summaries; i++)
+        qm_summary_free(tables[i]);
+    free(tables);
+    qm_results_free(&r);
+    return st;
+}
+
+static qm_status load_data(struct qm_replay *replay, struct qm_cell *cells, int64_t n_cells)
+{
+    for (int64_t i = 0; i < n_cells; i++)
+        if (cells[i].recorded && !cells[i].reason)
+            QM_TRY(qm_replay_load(replay, cells[i].recorded));
+    return QM_OK;
+}
+
+static qm_status open_data(const struct options *o, struct qm_suite *s, struct qm_replay **replay)
+{
+    char *globs[] = {default_data};
+    if (o->n_data)
+        QM_TRY(qm_suite_data(s, o->data, o->n_data));
+    else if (s->n_data == 0 && qm_suite_wants_data(s))
+        QM_TRY(qm_suite_data(s, globs, 1));
+    return qm_suite_wants_data(s) ? qm_replay_open(s->data, s->n_data, replay) : QM_OK;
+}
+
+static qm_status run_suite(const struct options *o, const char *word, json_t *into)
+{
+    char path[1024];
+    struct qm_suite *s = NULL;
+    struct qm_replay *replay = NULL;
+    struct qm_cell *cells = NULL;
+    int64_t n_cells = 0;
+    QM_TRY(find_suite(word, path, sizeof path));
+    qm_status st = qm_suite_read(path, &s);
+    for (int i = 0; st == QM_OK && i < s->n_summaries; i++)
+        st = qm_summary_check(s, &s->summary[i]);
+    if (st == QM_OK)
+        st = open_data(o, s, &replay);
+    if (st == QM_OK)
+        st = qm_suite_cells(s, replay, &cells, &n_cells);
+    if (st == QM_OK && !o->dry_run) {
+        qm_note("%s: %s", s->stem, s->question ? s->question : s->title ? s->title : "");
+        st = load_data(replay, cells, n_cells);
+    }
+    if (st == QM_OK && o->dry_run)
+        list_cells(s, cells, n_cells, into);
+    else if (st == QM_OK)
+        st = run_and_store(o, s, cells, n_cells, into);
+    qm_cells_free(cells, n_cells);
+    qm_replay_close(replay);
+    qm_suite_free(s);
+    return st;
+}
+
+int qm_cmd_run(int argc, char **argv)
+{
+    static const struct argp_child children[] = {{&qm_cli_argp, 0, "Common options:", -1}, {0}};
+    const struct argp argp = {options, option, "SUITE...", doc, children, NULL, NULL};
+    struct options o = {.threads = omp_get_max_threads(), .argc = argc, .argv = argv};
+    struct sigaction act = {.sa_handler = on_signal}, was_int, was_term;
+    int code = qm_cli_parse(&argp, argc, argv, &o);
+    qm_status st = QM_OK;
+    json_t *all = json_array();
+    stopped = 0;
+    sigemptyset(&act.sa_mask);
+    sigaction(SIGINT, &act, &was_int);
+    sigaction(SIGTERM, &act, &was_term);
+    for (int i = 0; code == 0 && i < o.n_suites; i++)
+        if ((st = run_suite(&o, o.suite[i], all)) != QM_OK)
+            code = qm_cli_failed("run", st);
+    sigaction(SIGINT, &was_int, NULL);
+    sigaction(SIGTERM, &was_term, NULL);
+    if (code == 0 && qm_cli.json)
+        qm_json_print(json_incref(all));
+    json_decref(all);
+    free(o.suite);
+    free(o.data);
+    return code;
+}
