@@ -224,6 +224,6 @@ const struct qm_problem qm_problem_lowrank = {
     .expected = qm_problem_unexpected,
     .close = lowrank_close,
     .steps = 1000,
-    .lr_adamw = 1e-2,
-    .lr_sgdm = 0.1,
+    .lr_adamw = 0.0316227766,
+    .lr_sgdm = 1,
 };

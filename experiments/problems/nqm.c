@@ -165,6 +165,6 @@ const struct qm_problem qm_problem_nqm = {
     .expected = nqm_expected,
     .close = nqm_close,
     .steps = 1000,
-    .lr_adamw = 1e-2,
+    .lr_adamw = 0.01,
     .lr_sgdm = 0.1,
 };

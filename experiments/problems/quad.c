@@ -253,6 +253,6 @@ const struct qm_problem qm_problem_quad = {
     .expected = quad_expected,
     .close = quad_close,
     .steps = 1000,
-    .lr_adamw = 1e-2,
+    .lr_adamw = 0.1,
     .lr_sgdm = 1,
 };
