@@ -99,7 +99,7 @@ static void test_laws(void **state)
         for (uint64_t seed = 1; seed <= 2; seed++) {
             draw(laws[k].text, seed, N);
             for (int i = 0; i < N; i++)
-                x[i] = sample[i];
+                x[i] = (double)sample[i];
             double d = distance(x, N, laws[k].cdf, laws[k].arg);
             if (d > KS_LIMIT)
                 fail_msg("%s, seed %d: sqrt(n) D = %.3f", laws[k].text, (int)seed, d);
@@ -118,7 +118,7 @@ static void check_mean(const char *text, const char *what, double (*f)(double), 
     double sum = 0, sum2 = 0;
     draw(text, 7, N);
     for (int i = 0; i < N; i++) {
-        double y = f(sample[i]);
+        double y = f((double)sample[i]);
         sum += y;
         sum2 += y * y;
     }
@@ -260,7 +260,7 @@ static void test_uniform_is_open(void **state)
     draw("uniform", 1, N);
     for (int i = 0; i < N; i++) {
         double odd = ((double)sample[i] + 1) * 0x1p24;
-        assert_true(fabsf(sample[i]) < 1);
+        assert_true(fabsf((double)sample[i]) < 1);
         assert_true(odd == floor(odd) && fmod(odd, 2) == 1);
     }
 }
