@@ -260,7 +260,7 @@ static void test_uniform_is_open(void **state)
     draw("uniform", 1, N);
     for (int i = 0; i < N; i++) {
         double odd = ((double)sample[i] + 1) * 0x1p24;
-        assert_true(fabsf((double)sample[i]) < 1);
+        assert_true(fabsf(sample[i]) < 1);
         assert_true(odd == floor(odd) && fmod(odd, 2) == 1);
     }
 }
