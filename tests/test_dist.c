@@ -89,6 +89,7 @@ static void test_laws(void **state)
         {"chi2", cdf_chi2, 1},
         {"ema2:beta=0.95", cdf_mean_chi2, 39},
         {"ema2:0.5", cdf_mean_chi2, 3},
+        {"ema2:0.33333333333333335", cdf_mean_chi2, 2},
         {"ema2:0.999", cdf_mean_chi2, 1999},
         {"studentsq:4", cdf_studentsq, 4},
     };
