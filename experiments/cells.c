@@ -226,7 +226,21 @@ static int is_slot_key(const char *key)
     return 0;
 }
 
-/* The variant with all overrides; a refused override is a reason, a misspelt one an error. */
+/* One override; a refused one is a reason, a misspelt one an error. */
+static qm_status override(const struct qm_suite *s, struct qm_cell *c, const struct qm_axis *axis,
+                          const struct qm_axis_value *v)
+{
+    if (is_slot_key(axis->key) && !has_slot(c->recipe.rule, axis->key))
+        return skip(c, "%s has no state %.*s", c->recipe.base->name, (int)strcspn(axis->key, "."),
+                    axis->key);
+    c->lr_given |= strcmp(axis->key, "lr") == 0;
+    qm_status st = qm_recipe_set(&c->recipe, axis->key, v->text);
+    if (st == QM_NO_MATCH || st == QM_NO_MEMORY)
+        return fail_at(s, v->line, st);
+    return st == QM_OK ? QM_OK : skip(c, "%s", qm_message());
+}
+
+/* The variant with all overrides. */
 static qm_status build_recipe(const struct qm_suite *s, struct qm_cell *c)
 {
     int a = qm_suite_axis(s, "variant");
@@ -237,22 +251,10 @@ static qm_status build_recipe(const struct qm_suite *s, struct qm_cell *c)
         st = qm_recipe_from(variant, &c->recipe);
     if (st != QM_OK)
         return fail_at(s, name->line, st);
-    for (int i = 0; i < s->n_axes; i++) {
-        const struct qm_axis *axis = &s->axis[i];
-        const struct qm_axis_value *v = &axis->value[c->choice[i]];
-        if (!axis->is_recipe || c->reason)
-            continue;
-        if (is_slot_key(axis->key) && !has_slot(c->recipe.rule, axis->key)) {
-            QM_TRY(skip(c, "%s has no state %.*s", variant->name, (int)strcspn(axis->key, "."),
-                        axis->key));
-            continue;
-        }
-        c->lr_given |= strcmp(axis->key, "lr") == 0;
-        st = qm_recipe_set(&c->recipe, axis->key, v->text);
-        if (st == QM_NO_MATCH || st == QM_NO_MEMORY)
-            return fail_at(s, v->line, st);
-        if (st != QM_OK)
-            QM_TRY(skip(c, "%s", qm_message()));
+    for (int i = 0; i < 2 * s->n_axes; i++) { /* whole slots first, then parts of them */
+        const struct qm_axis *axis = &s->axis[i % s->n_axes];
+        if (axis->is_recipe && (strchr(axis->key, '.') != NULL) == (i >= s->n_axes) && !c->reason)
+            QM_TRY(override(s, c, axis, &axis->value[c->choice[i % s->n_axes]]));
     }
     if (!c->reason && qm_recipe_applicable(&c->recipe) != QM_OK)
         QM_TRY(skip(c, "%s", qm_message()));

@@ -383,7 +383,7 @@ static void add_sample(struct pair *a, struct qm_metrics *m, int64_t t)
 static qm_status measure(struct pair *a, int64_t k, struct qm_metrics *m, struct qm_outcome *out)
 {
     int64_t at = out->n_points++;
-    double *sqnr[2] = {out->track[QM_TRACK_state0_sqnr_db], out->track[QM_TRACK_state1_sqnr_db]};
+    double *sqnr[2] = {out->track[QM_TRACK_state0_sqnr], out->track[QM_TRACK_state1_sqnr]};
     for (int i = 0; i < QM_TRACK_COUNT; i++)
         out->track[i][at] = nan("");
     out->track[QM_TRACK_step][at] = (double)k;
@@ -394,7 +394,7 @@ static qm_status measure(struct pair *a, int64_t k, struct qm_metrics *m, struct
             keep[i] = (double)a->got[i];
         sqnr[s][at] = sqnr_db(a->twin_slot[s], NULL, a->got, a->total);
     }
-    out->track[QM_TRACK_param_sqnr_db][at] = sqnr_db(a->twin_p, a->start, a->p, a->total);
+    out->track[QM_TRACK_param_sqnr][at] = sqnr_db(a->twin_p, a->start, a->p, a->total);
     if (a->problem) {
         for (int64_t i = 0; i < a->total; i++)
             a->scratch[i] = (double)a->p[i];
@@ -419,9 +419,9 @@ static void finish(const struct pair *a, const struct qm_metrics *m, struct qm_o
     int64_t last = out->n_points - 1, n = 0;
     double sum = 0.0;
     qm_outcome_measure(out, m);
-    extra[QM_EXTRA_state0_sqnr_db] = out->track[QM_TRACK_state0_sqnr_db][last];
-    extra[QM_EXTRA_state1_sqnr_db] = out->track[QM_TRACK_state1_sqnr_db][last];
-    extra[QM_EXTRA_param_sqnr_db] = out->track[QM_TRACK_param_sqnr_db][last];
+    extra[QM_EXTRA_state0_sqnr] = out->track[QM_TRACK_state0_sqnr][last];
+    extra[QM_EXTRA_state1_sqnr] = out->track[QM_TRACK_state1_sqnr][last];
+    extra[QM_EXTRA_param_sqnr] = out->track[QM_TRACK_param_sqnr][last];
     if (!a->problem)
         return;
     const double *loss = out->track[QM_TRACK_loss], *twin = out->track[QM_TRACK_twin_loss];

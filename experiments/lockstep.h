@@ -26,9 +26,9 @@
 /* Columns of /metrics beside those of oracle/metric.h, and the curves. */
 /* clang-format off */
 #define QM_EXTRA_LIST(X) /* name, unit, text */                                                        \
-    X(state0_sqnr_db, "dB", "SQNR of the first state after the last step (local, global, closed)")   \
-    X(state1_sqnr_db, "dB", "SQNR of the second state after the last step")                          \
-    X(param_sqnr_db,  "dB", "SQNR of the parameter's movement since the start, against the twin's")  \
+    X(state0_sqnr, "dB", "SQNR of the first state after the last step (local, global, closed)")   \
+    X(state1_sqnr, "dB", "SQNR of the second state after the last step")                          \
+    X(param_sqnr,  "dB", "SQNR of the parameter's movement since the start, against the twin's")  \
     X(loss,           "1",  "loss of the variant after the last step, above the problem's floor")    \
     X(twin_loss,      "1",  "the same of the double-precision twin")                                 \
     X(loss_ratio,     "log10", "log10 of loss / twin_loss after the last step")                      \
@@ -39,9 +39,9 @@
     X(step,           "1",  "number of updates done")                                                \
     X(loss,           "1",  "loss of the variant above the floor")                                   \
     X(twin_loss,      "1",  "loss of the double-precision twin above the floor")                     \
-    X(state0_sqnr_db, "dB", "SQNR of the first state against the twin's")                            \
-    X(state1_sqnr_db, "dB", "SQNR of the second state against the twin's")                           \
-    X(param_sqnr_db,  "dB", "SQNR of the movement of the parameter against the twin's")
+    X(state0_sqnr, "dB", "SQNR of the first state against the twin's")                            \
+    X(state1_sqnr, "dB", "SQNR of the second state against the twin's")                           \
+    X(param_sqnr,  "dB", "SQNR of the movement of the parameter against the twin's")
 /* clang-format on */
 
 enum qm_extra {

@@ -16,7 +16,7 @@
  *     min_rank: 1                                    # so are those of lower rank
  *     every: 10                                      # steps between two points of a curve
  *     summary:                                       # tables, printed and stored; summary.h
- *       - {name: by_class, by: [class, exp_avg.norm], across: exp_avg, value: sqnr_db, stat: median}
+ *       - {name: by_class, by: [class, exp_avg.norm], across: exp_avg, value: sqnr, stat: median}
  *
  * Any key of variant, coupling, slot, source, seed, steps, n and the recipe keys takes a list and is
  * then an axis; the cells are the product in the file's order, the last axis fastest.  Sources:
@@ -26,7 +26,8 @@
  *     dist:NAME[:ARG]   a distribution (dist.h)
  *     problem:NAME[:k=v,...]   a problem with its own gradients (problem.h)
  *
- * A source that matches several recorded tensors stands for one cell each.  Couplings:
+ * A source that matches several recorded tensors stands for one cell each.  Whole quantizers are set
+ * before single axes of them, whatever the file's order.  Couplings:
  *
  *     oneshot  the slot's quantizer is applied once to a recorded state or to draws, whatever
  *              fallback the variant has for small tensors; the other states stay exact

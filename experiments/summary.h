@@ -1,6 +1,6 @@
 /* summary.h - group-by tables over the cells of a suite.
  *
- *     {name: by_class, by: [class, exp_avg.norm], across: exp_avg, value: sqnr_db, stat: median}
+ *     {name: by_class, by: [class, exp_avg.norm], across: exp_avg, value: sqnr, stat: median}
  *
  *   by      keys that make a row: any axis of the suite, or class, tensor, from (the recorded run and
  *           step), quantizer, recipe, coupling, status
