@@ -112,7 +112,7 @@ static int plain_codec(const struct qm_codec *c, double *value, double *cut)
         value[k] = (double)c->cb.value[k] * gain * (double)c->cb.post;
     qm_theory_midpoints(value, c->cb.n, cut);
     for (int k = 0; c->has_edges && k + 1 < c->cb.n; k++)
-        cut[k] = (double)c->edge[k];
+        cut[k] = (double)c->edge[k] * gain;
     return 1;
 }
 
@@ -147,8 +147,8 @@ static qm_status theory(const struct qm_cell *c, const struct qm_codec *codec,
         n % block != 0 || n / block < 2)
         return QM_OK;
     qm_status st = qm_theory_block(&law, value, cut, codec->cb.n, block, &t);
-    if (st != QM_OK)
-        return st;
+    if (st != QM_OK) /* outside what the quadrature covers: no figure, but the cell stands */
+        return st == QM_NO_MEMORY ? st : QM_OK;
     double *extra = out->value + qm_metric_count();
     extra[QM_EXTRA_theory_nmse] = t.nmse;
     extra[QM_EXTRA_theory_z] = standard_errors(b, n, block, t.nmse);
