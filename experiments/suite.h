@@ -46,7 +46,7 @@
 #include "experiments/problem.h"
 #include "experiments/replay.h"
 
-enum { QM_SUITE_AXES = 24, QM_SUITE_BY = 6, QM_SUITE_VALUES = 4 };
+enum { QM_SUITE_AXES = 24, QM_SUITE_BY = 6, QM_SUITE_VALUES = 8 };
 
 /* clang-format off */
 #define QM_COUPLING_LIST(X)                                                          \

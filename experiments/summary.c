@@ -446,7 +446,7 @@ static void print_wide(const struct qm_summary *s)
 {
     int last = s->n_keys - 1, columns = s->key[last].n;
     const char **heads = calloc((size_t)(last + 1 + columns), sizeof *heads);
-    char text[256];
+    char text[1024];
     if (!heads)
         return;
     for (int k = 0; k < last; k++)
