@@ -111,26 +111,26 @@ static int dynamic_nozero(int bits, int sign, double *value)
     return n;
 }
 
-/* Quantiles of N(0,1) at equally spaced probabilities from the offset to 1/2 (not included): 8
- * positive, 7 negative, and 0; over the largest.  The source forms the probabilities in float32,
- * which moves the quantiles by up to 1.1e-7, and so does this. */
+/* The quantile of N(0,1) at point k of n equally spaced ones from the offset to 1/2. */
+static float quantile(int k, int n)
+{
+    const double offset = (double)0.9677083f;
+    float p = (float)(offset + (0.5 - offset) * k / (n - 1));
+    return (float)gsl_cdf_ugaussian_Pinv((double)p);
+}
+
+/* Quantiles at equally spaced probabilities (1/2 not included): 8 positive, 7 negative, and 0; over
+ * the largest.  By definition a float32 table: its source rounds probabilities, quantiles and
+ * quotients to float32, and leaving any of the three out moves entries by up to 1.1e-7. */
 static int normal_float(int bits, int sign, double *value)
 {
-    const float offset = 0.9677083f;
     (void)bits;
     (void)sign;
-    for (int k = 0; k < 8; k++) {
-        float p = (float)((double)offset + (0.5 - (double)offset) * k / 8.0);
-        value[k] = gsl_cdf_ugaussian_Pinv((double)p);
-    }
-    for (int k = 0; k < 7; k++) {
-        float p = (float)((double)offset + (0.5 - (double)offset) * k / 7.0);
-        value[8 + k] = -gsl_cdf_ugaussian_Pinv((double)p);
-    }
+    for (int k = 0; k < 8; k++)
+        value[k] = (double)(quantile(k, 9) / quantile(0, 9));
+    for (int k = 0; k < 7; k++)
+        value[8 + k] = -(double)(quantile(k, 8) / quantile(0, 9));
     value[15] = 0.0;
-    double largest = value[0];
-    for (int k = 0; k < 16; k++)
-        value[k] /= largest;
     return sorted(value, 16);
 }
 

@@ -106,7 +106,10 @@ void qm_law_range(const struct qm_law *law, double *low, double *high, double *s
     switch (law->kind) {
     case QM_LAW_laplace: *high = 90.0; break;
     case QM_LAW_uniform: *high = 60.0; break;
-    case QM_LAW_student: *high = 120.0; break;
+    case QM_LAW_student: /* nearly normal for many degrees: the maximum is narrow in asinh x */
+        *high = 120.0;
+        *step = law->shape > 8.0 ? 8.0 / law->shape : 1.0;
+        break;
     case QM_LAW_lognormal:
         *high = 2.0 * law->shape + 14.0;
         *step = law->shape > 2.0 ? 2.0 / law->shape : 1.0;

@@ -13,7 +13,7 @@
     X(normal,    1, "N(0, 1)")                                                        \
     X(laplace,   1, "density exp(-|x|) / 2, E x^2 = 2")                               \
     X(uniform,   1, "uniform on (-1, 1), E x^2 = 1/3")                                \
-    X(student,   1, "Student's t with shape degrees of freedom, shape > 0")           \
+    X(student,   1, "Student's t with shape degrees of freedom, 0 < shape <= 100")  \
     X(chisq1,    0, "the square of N(0, 1), E x^2 = 3")                               \
     X(lognormal, 0, "ln x ~ N(0, shape^2), 0 < shape <= 8, E x^2 = exp(2 shape^2)")
 /* clang-format on */

@@ -128,21 +128,22 @@ static void add_block(const struct work *w, double weight, double z, int64_t blo
     add_point(w, qm_law_sign(w->law) ? 0.5 * share : share, 1.0, m, out);
 }
 
-/* Density of the maximum: B g(z) G(z)^(B-1). */
+/* Density of the maximum: B g(z) G(z)^(B-1).  Nodes whose share of every sum is below 1e-18 are
+ * left out. */
 static void over_blocks(const struct work *w, int64_t block, struct qm_theory *out)
 {
-    double square = qm_law_square(w->law), least = isnan(square) ? 1e-18 : 1e-18 * (1.0 + square);
-    int panels = (int)ceil((w->high - w->low) * 2.0);
+    double square = qm_law_square(w->law);
+    int panels = (int)ceil((w->high - w->low) * 2.0 / w->step);
     double length = (w->high - w->low) / panels;
     for (int p = 0; p < panels; p++)
         for (size_t i = 0; i < w->many->n; i++) {
             double z, weight;
             gsl_integration_glfixed_point(w->low + length * p, w->low + length * (p + 1), i, &z,
                                           &weight, w->many);
+            double m = qm_law_at(w->law, z);
             weight *= (double)block * qm_law_density(w->law, z) *
                       exp((double)(block - 1) * qm_law_log_below(w->law, z));
-            double m = isnan(square) ? 1.0 : qm_law_at(w->law, z);
-            if (weight * (m > 1.0 ? m * m : 1.0) > least)
+            if (weight > 1e-18 || weight * m * m > 1e-18 * square)
                 add_block(w, weight, z, block, out);
         }
 }
