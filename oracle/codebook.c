@@ -161,7 +161,7 @@ static int float4(int bits, int sign, double *value)
 }
 
 /* lpmm float-point: e exponent bits and p fraction bits, bias B = 2^(e-1).  Field 0: f 2^-B; field
- * ev >= 1: (1 + f) 2^(B+1-ev), downward; f = k / 2^p.  Over the largest; signed keeps -0 and +0. */
+ * ev >= 1: (1 + f) 2^(B+1-ev), downward; f = k / 2^p.  Over the largest; signed keeps both zeros, +0 first. */
 static int float_down(int bits, int sign, double *value)
 {
     static const int exponent_bits[9] = {0, 0, 1, 2, 2, 3, 3, 4, 4};
@@ -182,8 +182,10 @@ static int float_down(int bits, int sign, double *value)
         double v = magnitude[k] / magnitude[n - 1];
         value[sign ? n + k : k] = v;
         if (sign)
-            value[n - 1 - k] = -v;
+            value[n - 1 - k] = k > 0 ? -v : 0.0;
     }
+    if (sign)
+        value[n] = -0.0;
     return sign ? 2 * n : n;
 }
 

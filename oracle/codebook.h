@@ -10,8 +10,8 @@
  *   int          in units of its code, -2^(b-1) .. 2^(b-1) - 1; its scale is absmax / (2^(b-1) - 1)
  *   lint signed  2^b - 1 entries, k / (2^(b-1) - 1), since its source has no other codes
  *   log, logf    q / 255 of the coded range, in log2 space
- * Equal neighbours where a format has two codes for one value: lin0 signed (0 twice), fp4 and fpx
- * signed (-0 then +0), de0 unsigned (its smallest value twice).
+ * Equal neighbours where a format has two codes for one value: lin0 signed (0 twice), fp4
+ * (-0, +0), fpx signed (+0, -0, as its source sorts them), de0 unsigned (its smallest twice).
  *
  * The tables in use are float32.  These values rounded once are those of int, intm, lint, nf4,
  * nf4a8, fp4, fpx and of unsigned lin, pow2, pow3; the sources of dyn and de (within 2 ulp), of
