@@ -3,7 +3,9 @@
  *   theta <- (1 - lr lambda) theta
  *   m     <- beta1 m + (1 - beta1) g
  *   v     <- beta2 v + (1 - beta2) g^2
- *   theta <- theta - lr mhat / (sqrt(vhat) + eps),  mhat = m / (1 - beta1^t), vhat = v / (1 - beta2^t)
+ *   theta <- theta - lr mhat / (sqrt(vhat) + eps)
+ *
+ * with mhat = m / (1 - beta1^t) and vhat = v / (1 - beta2^t).
  *
  * maximize negates g; amsgrad takes vhat from the running maximum of the raw v. */
 #include "oracle/oracle.h"

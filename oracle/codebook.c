@@ -161,7 +161,8 @@ static int float4(int bits, int sign, double *value)
 }
 
 /* lpmm float-point: e exponent bits and p fraction bits, bias B = 2^(e-1).  Field 0: f 2^-B; field
- * ev >= 1: (1 + f) 2^(B+1-ev), downward; f = k / 2^p.  Over the largest; signed keeps both zeros, +0 first. */
+ * ev >= 1: (1 + f) 2^(B+1-ev), downward; f = k / 2^p.  Over the largest;
+ * signed keeps both zeros, +0 first. */
 static int float_down(int bits, int sign, double *value)
 {
     static const int exponent_bits[9] = {0, 0, 1, 2, 2, 3, 3, 4, 4};

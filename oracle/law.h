@@ -2,7 +2,8 @@
  *
  * |x| = at(z) of a variable z with a smooth density, chosen so that the largest of many z has a
  * width of about one: panels of fixed length in z then resolve light and heavy tails alike.
- *   normal, laplace z;  uniform 1 - exp(-z);  student sinh z;  chisq1 z^2;  lognormal exp(shape z) */
+ *   normal, laplace: z       uniform: 1 - exp(-z)    student: sinh z
+ *   chisq1: z^2              lognormal: exp(shape z) */
 #ifndef QM_ORACLE_LAW_H
 #define QM_ORACLE_LAW_H
 

@@ -2,7 +2,8 @@
  *
  * Written from the papers with the papers' symbols, a loop per line of the formula, nothing
  * folded.  No oracle includes anything of core/ but core/base: it shares no code with what it
- * judges.  Tested on closed forms and on trajectories published elsewhere, never on our variants. */
+ * judges.  Tested on closed forms, on trajectories published elsewhere and against 200-bit
+ * arithmetic, never on our variants. */
 #ifndef QM_ORACLE_ORACLE_H
 #define QM_ORACLE_ORACLE_H
 

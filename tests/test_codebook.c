@@ -172,8 +172,17 @@ static void printed_facts(void **state)
     assert_true(v[0] == 0x1p-24);
     qm_oracle_codebook("log", 8, 0, v);
     assert_true(v[0] == 0.0 && v[51] == 0.2 && v[255] == 1.0);
+    /* nf4a8: symmetric but for its last entry but one; mid-points = published thresholds */
+    static const double threshold[8] = {0.0397901, 0.1262246, 0.2234769, 0.3317961,
+                                        0.4572902, 0.6106329, 0.7801653, 0.9320689};
+    static const double positive[9] = {0.0,        0.07958022, 0.17286907, 0.27408478, 0.3895074,
+                                       0.52507306, 0.6961928,  0.8641379,  1.0};
     qm_oracle_codebook("nf4a8", 4, 1, v);
-    assert_true(v[14] == 0.8641379 && v[1] == -v[13]);
+    for (int k = 0; k < 8; k++) {
+        assert_true(fabs(0.5 * (v[7 + k] + v[8 + k]) - threshold[k]) < 1.1e-7);
+        assert_true(v[8 + k] == positive[k + 1] && (k == 7 || v[7 - k] == -positive[k]));
+    }
+    assert_true(v[0] == -1.0);
 }
 
 /* ---- golden files ---------------------------------------------------------------------------- */

@@ -131,6 +131,9 @@ static void adam_corners(void **state)
     g[0] = (double)NAN;
     oracle("adam")->step(p, slot, g, 1, 1, &h, 51);
     assert_true(isnan(p[0]) && isnan(m[0]) && isnan(v[0]) && isnan(top[0]));
+    m[0] = v[0] = p[0] = top[0] = 0.0;
+    oracle("adamw")->step(p, slot, g, 1, 1, &h, 1);
+    assert_true(isnan(p[0]) && isnan(m[0]) && isnan(v[0]) && isnan(top[0]));
     /* beta = 0: no memory, the correction is 1 */
     struct qm_oracle_hyper none = {.lr = 0.5};
     m[0] = v[0] = p[0] = 0.0;
