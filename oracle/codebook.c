@@ -160,6 +160,15 @@ static int float4(int bits, int sign, double *value)
     return 16;
 }
 
+/* The same as its default backend sorts it: +0 below -0. */
+static int float4_sorted(int bits, int sign, double *value)
+{
+    int n = float4(bits, sign, value);
+    value[7] = 0.0;
+    value[8] = -0.0;
+    return n;
+}
+
 /* lpmm float-point: e exponent bits and p fraction bits, bias B = 2^(e-1).  Field 0: f 2^-B; field
  * ev >= 1: (1 + f) 2^(B+1-ev), downward; f = k / 2^p.  Over the largest;
  * signed keeps both zeros, +0 first. */
@@ -208,6 +217,7 @@ static const struct {
     {"nf4", 4, 4, 0, 1, normal_float},
     {"nf4a8", 4, 4, 0, 1, normal_float_a8},
     {"fp4", 4, 4, 0, 1, float4},
+    {"fp4s", 4, 4, 0, 1, float4_sorted},
     {"dyn", 2, 8, 1, 1, dynamic},
     {"de", 2, 8, 1, 1, dynamic},
     {"de0", 2, 8, 1, 1, dynamic_nozero},

@@ -13,8 +13,9 @@
 
 #include <cmocka.h>
 
-static const char *const name[] = {"int", "intm", "lint", "nf4",  "nf4a8", "fp4", "dyn", "de",
-                                   "de0", "lin",  "lin0", "pow2", "pow3",  "fpx", "log", "logf"};
+static const char *const name[] = {"int",  "intm", "lint", "nf4", "nf4a8", "fp4",
+                                   "fp4s", "dyn",  "de",   "de0", "lin",   "lin0",
+                                   "pow2", "pow3", "fpx",  "log", "logf"};
 enum { NAMES = sizeof name / sizeof *name };
 
 /* What every table must be: ascending, full, inside its range, with 1 reached (int: its codes). */
@@ -40,8 +41,8 @@ static void tables_are_sound(void **state)
                 }
                 assert_true(v[n - 1] == unit * top);
             }
-    /* 7 widths: int and intm signed, nine maps in both signs; nf4, nf4a8, fp4; log, logf */
-    assert_int_equal(tables, 7 * 2 + 7 * 2 * 9 + 3 + 2);
+    /* 7 widths: int and intm signed, nine maps in both signs; nf4, nf4a8, fp4, fp4s; log, logf */
+    assert_int_equal(tables, 7 * 2 + 7 * 2 * 9 + 4 + 2);
 }
 
 static void refusals(void **state)
@@ -132,6 +133,11 @@ static void printed_tables(void **state)
     (void)state;
     compare("nf4", 4, 1, nf4, 16, 0.5, 0.0);
     compare("fp4", 4, 1, fp4, 16, 0.5, 0.0);
+    float swapped[16];
+    memcpy(swapped, fp4, sizeof swapped);
+    swapped[7] = 0.0f;
+    swapped[8] = -0.0f;
+    compare("fp4s", 4, 1, swapped, 16, 0.5, 0.0);
     compare("de", 4, 1, de_signed, 16, 2.0, 0.0);
     compare("de", 4, 0, de_unsigned, 16, 2.0, 0.0);
     compare("dyn", 4, 1, de_signed, 16, 2.0, 0.0);
