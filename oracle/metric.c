@@ -151,6 +151,7 @@ static void add_group(struct qm_metrics *m, struct qm_group g, double eps)
 void qm_metrics_add(struct qm_metrics *m, const struct qm_sample *s)
 {
     double got[QM_PAIR_BLOCK];
+    assert(s->bits <= 8);
     m->bits = s->bits > 0 ? s->bits : m->bits;
     for (int64_t at = 0; at < s->n; at += QM_PAIR_BLOCK) {
         int64_t left = s->n - at;

@@ -55,17 +55,22 @@ static int decade_of(double x)
     return k < QM_DECADES - 1 && x >= power10[k + 1] ? k + 1 : k;
 }
 
-static void add_decades(struct qm_decade_sums *d, const double *size, const double *rel,
-                        const double *got, int n)
+/* Nonzero elements with their sizes and relative errors. */
+struct sized {
+    int n;
+    double size[QM_PAIR_BLOCK], rel[QM_PAIR_BLOCK], got[QM_PAIR_BLOCK];
+};
+
+static void add_decades(struct qm_decade_sums *d, const struct sized *s)
 {
     double sum[QM_DECADES] = {0}, sq[QM_DECADES] = {0};
     int64_t count[QM_DECADES] = {0};
-    for (int i = 0; i < n; i++) {
-        int k = decade_of(size[i]);
+    for (int i = 0; i < s->n; i++) {
+        int k = decade_of(s->size[i]);
         count[k]++;
-        d[k].zero += got[i] == 0.0;
-        sum[k] += rel[i];
-        sq[k] += rel[i] * rel[i];
+        d[k].zero += s->got[i] == 0.0;
+        sum[k] += s->rel[i];
+        sq[k] += s->rel[i] * s->rel[i];
     }
     for (int k = 0; k < QM_DECADES; k++) {
         if (count[k] == 0)
@@ -76,35 +81,34 @@ static void add_decades(struct qm_decade_sums *d, const double *size, const doub
     }
 }
 
+static void sized_put(struct sized *s, double size, double want, double got)
+{
+    s->size[s->n] = size;
+    s->rel[s->n] = fabs(got - want) / fabs(want);
+    s->got[s->n++] = got;
+}
+
 /* Error against magnitude, absolute and in units of the scale. */
 static void add_magnitudes(struct qm_metrics_extra *x, const struct qm_group *g)
 {
-    double size[QM_PAIR_BLOCK], rel[QM_PAIR_BLOCK], got[QM_PAIR_BLOCK];
-    int n = 0;
-    for (int i = 0; i < g->n; i++) {
-        size[n] = fabs(g->want[i]);
-        rel[n] = fabs(g->got[i] - g->want[i]) / size[n];
-        got[n] = g->got[i];
-        n += g->want[i] != 0.0;
-    }
-    add_decades(x->decade[0], size, rel, got, n);
-    if (!g->scale)
-        return;
-    n = 0;
-    for (int i = 0; i < g->n; i++) {
+    struct sized s;
+    s.n = 0;
+    for (int i = 0; i < g->n; i++)
+        if (g->want[i] != 0.0)
+            sized_put(&s, fabs(g->want[i]), g->want[i], g->got[i]);
+    add_decades(x->decade[0], &s);
+    s.n = 0;
+    for (int i = 0; g->scale && i < g->n; i++) {
         double a = fabs(g->want[i]), scale = (double)g->scale[i];
         x->scaled++;
         x->clipped += a > scale * (1.0 + 0x1p-23); /* beyond float rounding of the scale */
         if (a == 0.0 || !(scale > 0.0) || isinf(scale))
             continue;
-        size[n] = a / scale;
-        rel[n] = fabs(g->got[i] - g->want[i]) / a;
-        got[n] = g->got[i];
+        sized_put(&s, a / scale, g->want[i], g->got[i]);
         if (a >= 0.01 * scale)
-            x->max_rel_scaled = fmax(x->max_rel_scaled, rel[n]);
-        n++;
+            x->max_rel_scaled = fmax(x->max_rel_scaled, s.rel[s.n - 1]);
     }
-    add_decades(x->decade[1], size, rel, got, n);
+    add_decades(x->decade[1], &s);
 }
 
 /* Relative, logarithmic and ULP errors. */

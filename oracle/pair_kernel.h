@@ -4,6 +4,7 @@
  * attribute).  A group of 8 lanes is 64 / WIDTH registers; an operation on them rounds as the
  * scalar one does, and nothing is contracted, so every width gives the same bits. */
 typedef double NAME(f64) __attribute__((vector_size(WIDTH)));
+typedef float NAME(f32) __attribute__((vector_size(WIDTH / 2)));
 typedef int64_t NAME(i64) __attribute__((vector_size(WIDTH)));
 
 #define F       NAME(f64)
@@ -104,8 +105,14 @@ TARGET static void NAME(pair_kernel)(const double *restrict want, const double *
 
 TARGET static void NAME(widen_kernel)(const float *restrict from, int n, double *restrict to)
 {
-#pragma omp simd
-    for (int i = 0; i < n; i++)
+    int i = 0;
+    for (; i + PER_REG <= n; i += PER_REG) {
+        NAME(f32) x;
+        memcpy(&x, from + i, sizeof x);
+        F y = __builtin_convertvector(x, F);
+        memcpy(to + i, &y, sizeof y);
+    }
+    for (; i < n; i++)
         to[i] = (double)from[i];
 }
 
