@@ -27,15 +27,17 @@ static double bin_low(int k)
 
 void qm_loghist_add(struct qm_loghist *h, const double *x, int64_t n)
 {
+    double least = h->n ? h->min : HUGE_VAL, most = h->max;
     for (int64_t i = 0; i < n; i++) {
-        h->min = h->n == 0 || x[i] < h->min ? x[i] : h->min;
-        h->max = x[i] > h->max ? x[i] : h->max;
-        h->n++;
-        if (x[i] == 0.0)
-            h->zero++;
-        else
-            h->count[bin_of(x[i])]++;
+        int some = x[i] != 0.0;
+        least = x[i] < least ? x[i] : least;
+        most = x[i] > most ? x[i] : most;
+        h->zero += !some;
+        h->count[bin_of(x[i])] += some;
     }
+    h->n += n;
+    h->min = least;
+    h->max = most;
 }
 
 void qm_loghist_merge(struct qm_loghist *into, const struct qm_loghist *from)
@@ -73,18 +75,17 @@ double qm_loghist_quantile(const struct qm_loghist *h, double p)
 
 void qm_dist_add(struct qm_dist *d, const double *x, int64_t n)
 {
+    double most = d->max;
     d->n += n;
     for (int64_t i = 0; i < n; i++) {
         double a = fabs(x[i]);
-        int k = bin_of(a);
-        d->max = a > d->max ? a : d->max;
-        if (a == 0.0) {
-            d->zero++;
-            continue;
-        }
-        d->bin[x[i] < 0.0][k].count++;
-        d->bin[x[i] < 0.0][k].over += a - bin_low(k);
+        int k = bin_of(a), s = signbit(x[i]) != 0, some = a != 0.0;
+        most = a > most ? a : most;
+        d->zero += !some;
+        d->bin[s][k].count += some; /* no branch on signs: they are random */
+        d->bin[s][k].over += a - bin_low(k);
     }
+    d->max = most;
 }
 
 void qm_dist_merge(struct qm_dist *into, const struct qm_dist *from)

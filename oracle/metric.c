@@ -94,27 +94,17 @@ static void drop_steps(struct qm_metrics *m, struct qm_group *g, struct room *to
     gather(g, to, keep);
 }
 
-/* The steps that collapsed elements would have made, and make. */
-static void add_lost(struct qm_metrics *m, const struct qm_group *g)
-{
-    double want[8] = {0}, got[8] = {0};
-    for (int i = 0; i < g->n; i++) {
-        int lost = g->got[i] == 0.0 && g->want[i] != 0.0;
-        want[i & 7] += lost ? fabs(g->want_step[i]) : 0.0;
-        got[i & 7] += lost ? fabs(g->got_step[i]) : 0.0;
-    }
-    qm_sum_add(&m->lost_want_step, qm_sum_lanes(want));
-    qm_sum_add(&m->lost_got_step, qm_sum_lanes(got));
-}
-
 static void add_steps(struct qm_metrics *m, struct qm_group g)
 {
+    double lost[2];
     struct room kept;
     if (!qm_pair_add(&m->step, g.want_step, g.got_step, g.n, m->isa)) {
         drop_steps(m, &g, &kept);
         qm_pair_add_any(&m->step, g.want_step, g.got_step, g.n, m->isa);
     }
-    add_lost(m, &g);
+    qm_pair_lost(g.want, g.got, g.want_step, g.got_step, g.n, lost, m->isa);
+    qm_sum_add(&m->lost_want_step, lost[0]);
+    qm_sum_add(&m->lost_got_step, lost[1]);
     if (m->extra)
         qm_extra_add_steps(m->extra, &g);
 }

@@ -5,14 +5,15 @@
 
 static void stream_add(struct qm_stream *s, const double *t, int n)
 {
-    double sum[8] = {0}, mag[8] = {0}, sq[8] = {0};
+    double sum[8] = {0}, mag[8] = {0}, sq[8] = {0}, most = s->max;
     for (int i = 0; i < n; i++) {
         double a = fabs(t[i]);
         sum[i & 7] += t[i];
         mag[i & 7] += a;
         sq[i & 7] += a * a;
-        s->max = a > s->max ? a : s->max;
+        most = a > most ? a : most;
     }
+    s->max = most;
     s->n += n;
     qm_sum_add(&s->sum, qm_sum_lanes(sum));
     qm_sum_add(&s->abs, qm_sum_lanes(mag));
@@ -34,6 +35,15 @@ static int exponent_of(double x)
     int64_t bits;
     memcpy(&bits, &x, sizeof bits);
     return (int)((bits >> 52) & 2047) - 1023;
+}
+
+/* 1 over the float32 ULP at x >= 2^-126: 2^(23 - floor(log2 x)), exponent field 1023 + 23 - e */
+static double inverse_ulp(double x)
+{
+    int64_t bits = (int64_t)(2 * 1023 + 23 - (exponent_of(x) + 1023)) << 52;
+    double scale;
+    memcpy(&scale, &bits, sizeof scale);
+    return scale;
 }
 
 /* clang-format off */
@@ -92,6 +102,7 @@ static void sized_put(struct sized *s, double size, double want, double got)
 static void add_magnitudes(struct qm_metrics_extra *x, const struct qm_group *g)
 {
     struct sized s;
+    double most = x->max_rel_scaled;
     s.n = 0;
     for (int i = 0; i < g->n; i++)
         if (g->want[i] != 0.0)
@@ -106,8 +117,9 @@ static void add_magnitudes(struct qm_metrics_extra *x, const struct qm_group *g)
             continue;
         sized_put(&s, a / scale, g->want[i], g->got[i]);
         if (a >= 0.01 * scale)
-            x->max_rel_scaled = fmax(x->max_rel_scaled, s.rel[s.n - 1]);
+            most = s.rel[s.n - 1] > most ? s.rel[s.n - 1] : most;
     }
+    x->max_rel_scaled = most;
     add_decades(x->decade[1], &s);
 }
 
@@ -118,9 +130,9 @@ static void add_relative(struct qm_metrics_extra *x, const struct qm_group *g)
     int n_log = 0;
     for (int i = 0; i < g->n; i++) {
         double want = g->want[i], got = g->got[i], e = got - want;
-        int k = exponent_of(want);
-        rel[i] = fabs(e) / fmax(fabs(want), 0x1p-126);
-        ulp[i] = ldexp(fabs(e), 23 - (k > -126 ? k : -126));
+        double size = fabs(want) > 0x1p-126 ? fabs(want) : 0x1p-126;
+        rel[i] = fabs(e) / size;
+        ulp[i] = fabs(e) * inverse_ulp(size);
         x->equal += got == (double)(float)want;
         if (want != 0.0 && got != 0.0 && (want < 0.0) == (got < 0.0))
             log[n_log++] = log1p(e / want);

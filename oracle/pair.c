@@ -49,6 +49,8 @@ enum qm_pair_isa qm_pair_best(void)
 #else
 #define pair_kernel_avx2    pair_kernel_base
 #define pair_kernel_avx512  pair_kernel_base
+#define lost_kernel_avx2    lost_kernel_base
+#define lost_kernel_avx512  lost_kernel_base
 #define widen_kernel_avx2   widen_kernel_base
 #define widen_kernel_avx512 widen_kernel_base
 
@@ -183,6 +185,25 @@ void qm_pair_add_any(struct qm_pair *p, const double *want, const double *got, i
                      enum qm_pair_isa isa)
 {
     add(p, want, got, n, isa, 1);
+}
+
+void qm_pair_lost(const double *want, const double *got, const double *a, const double *b, int n,
+                  double out[2], enum qm_pair_isa isa)
+{
+    int whole = n & ~7;
+    double sum[2][8];
+    switch (isa) {
+    case QM_PAIR_avx512: lost_kernel_avx512(want, got, a, b, whole, sum); break;
+    case QM_PAIR_avx2: lost_kernel_avx2(want, got, a, b, whole, sum); break;
+    default: lost_kernel_base(want, got, a, b, whole, sum); break;
+    }
+    for (int i = whole; i < n; i++) {
+        int lost = got[i] == 0.0 && want[i] != 0.0;
+        sum[0][i - whole] += lost ? fabs(a[i]) : 0.0;
+        sum[1][i - whole] += lost ? fabs(b[i]) : 0.0;
+    }
+    out[0] = qm_sum_lanes(sum[0]);
+    out[1] = qm_sum_lanes(sum[1]);
 }
 
 void qm_pair_widen(const float *got, int n, double *out, enum qm_pair_isa isa)

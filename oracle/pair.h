@@ -21,7 +21,7 @@
 #include "oracle/sum.h"
 #include <stdint.h>
 
-enum { QM_PAIR_BLOCK = 256 };
+enum { QM_PAIR_BLOCK = 512 };
 
 /* e = got - want.  "Collapsed": got = 0 where want is not; "flipped": opposite signs, both nonzero;
  * "beyond": got / want outside [1/2, 2], over want != 0. */
@@ -48,6 +48,10 @@ int qm_pair_add(struct qm_pair *p, const double *want, const double *got, int n,
 void qm_pair_add_any(struct qm_pair *p, const double *want, const double *got, int n,
                      enum qm_pair_isa isa);
 void qm_pair_merge(struct qm_pair *into, const struct qm_pair *from);
+
+/* out[0], out[1]: sums of |a| and of |b| over the collapsed; n <= QM_PAIR_BLOCK, all finite. */
+void qm_pair_lost(const double *want, const double *got, const double *a, const double *b, int n,
+                  double out[2], enum qm_pair_isa isa);
 
 /* got[n] widened to double, n <= QM_PAIR_BLOCK. */
 void qm_pair_widen(const float *got, int n, double *out, enum qm_pair_isa isa);

@@ -103,6 +103,31 @@ TARGET static void NAME(pair_kernel)(const double *restrict want, const double *
     }
 }
 
+/* Sums of |a| and |b| over the collapsed; n a multiple of 8. */
+TARGET static void NAME(lost_kernel)(const double *restrict want, const double *restrict got,
+                                     const double *restrict a, const double *restrict b, int n,
+                                     double sum[2][8])
+{
+    const F zero = {0.0};
+    const I magnitude = (I)zero + INT64_MAX;
+    F sum_a[REGS] = {zero}, sum_b[REGS] = {zero};
+    for (int i = 0; i < n; i += 8)
+        EACH
+        {
+            int at = i + k * PER_REG;
+            F x, y, u, v;
+            memcpy(&x, want + at, sizeof x);
+            memcpy(&y, got + at, sizeof y);
+            memcpy(&u, a + at, sizeof u);
+            memcpy(&v, b + at, sizeof v);
+            I lost = (y == zero) & ~(x == zero) & magnitude;
+            sum_a[k] += (F)(lost & (I)u);
+            sum_b[k] += (F)(lost & (I)v);
+        }
+    memcpy(sum[0], sum_a, 64);
+    memcpy(sum[1], sum_b, 64);
+}
+
 TARGET static void NAME(widen_kernel)(const float *restrict from, int n, double *restrict to)
 {
     int i = 0;

@@ -630,7 +630,7 @@ static void small_angles_are_accurate(void **state)
 static void kernels_agree_to_the_bit(void **state)
 {
     (void)state;
-    static double got[N];
+    static double got[N], lost[3][QM_PAIR_BLOCK][2];
     make_signed();
     for (int i = 0; i < N; i++)
         got[i] = (double)y[i];
@@ -638,8 +638,12 @@ static void kernels_agree_to_the_bit(void **state)
     for (int isa = QM_PAIR_base; isa <= (int)qm_pair_best(); isa++) {
         struct qm_pair p;
         memset(&p, 0, sizeof p);
-        for (int i = 0, n = 1; i + n <= N; i += n, n = n % 256 + 1) /* every length */
-            assert_true(qm_pair_add(&p, x + i, got + i, n, (enum qm_pair_isa)isa));
+        for (int n = 1; n <= QM_PAIR_BLOCK; n++) { /* every length */
+            int at = 7 * n % (N - QM_PAIR_BLOCK);
+            assert_true(qm_pair_add(&p, x + at, got + at, n, (enum qm_pair_isa)isa));
+            qm_pair_lost(x + at, got + at, ws, gs, n, lost[isa][n - 1], (enum qm_pair_isa)isa);
+        }
+        assert_memory_equal(lost[isa], lost[QM_PAIR_base], sizeof lost[isa]);
         if (isa == QM_PAIR_base)
             base = p;
         assert_memory_equal(&p, &base, sizeof p);
@@ -793,6 +797,48 @@ static void ulp_distance_counts_steps(void **state)
     assert_int_equal(qm_ulp_distance(-0.0f, 0.0f), 1);
     assert_int_equal(qm_ulp_distance(1.0f, 2.0f), 1 << 23);
     assert_int_equal(qm_ulp_distance(-HUGE_VALF, HUGE_VALF), 2LL * 0x7f800000 + 1);
+}
+
+/* Squares of normals in 8 bits of k/255, one maximum in 128: NMSE, collapse and the RMS of
+ * sqrt(v / v^) - 1 as their integrals give them, within 4 standard errors from 20 batches. */
+static void published_second_moment_figures(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 250, B = 128, BATCHES = 20 };
+    const char *name[3] = {"nmse", "collapse", "rho_alive_rms"};
+    const double expected[3] = {2.9218e-05, 9.9536e-02, 4.6627e-02};
+    double *v = malloc(BLOCKS * B * sizeof *v), sum[3] = {0}, sq[3] = {0};
+    float *w = malloc(BLOCKS * B * sizeof *w);
+    struct qm_metrics *m = qm_metrics_open(QM_METRICS_full);
+    assert_true(v && w && m);
+    for (int batch = 0; batch < BATCHES; batch++) {
+        for (int i = 0; i < BLOCKS * B; i++)
+            v[i] = pow(normal(20, (int64_t)batch * BLOCKS * B + i), 2.0);
+        for (int b = 0; b < BLOCKS * B; b += B) {
+            double most = 0.0;
+            for (int i = b; i < b + B; i++)
+                most = fmax(most, v[i]);
+            for (int i = b; i < b + B; i++)
+                w[i] = (float)(rint(v[i] / most * 255.0) / 255.0 * most);
+        }
+        struct qm_sample s = {.n = BLOCKS * B, .want = v, .got = w};
+        qm_metrics_reset(m);
+        qm_metrics_add(m, &s);
+        for (int k = 0; k < 3; k++) {
+            double r = get(m, name[k]) / expected[k] - 1.0;
+            sum[k] += r;
+            sq[k] += r * r;
+        }
+    }
+    for (int k = 0; k < 3; k++) {
+        double mean = sum[k] / BATCHES;
+        double se = sqrt((sq[k] / BATCHES - mean * mean) / (BATCHES - 1));
+        if (!(fabs(mean) <= 4.0 * se) || !(se < 0.01))
+            fail_msg("%s: off by %g, standard error %g", name[k], mean, se);
+    }
+    qm_metrics_close(m);
+    free(v);
+    free(w);
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
@@ -977,6 +1023,7 @@ int main(void)
         cmocka_unit_test(all_nonfinite_is_empty),
         cmocka_unit_test(zeros_and_exact_copies),
         cmocka_unit_test(ulp_distance_counts_steps),
+        cmocka_unit_test(published_second_moment_figures),
         cmocka_unit_test(blocks_match_definition),
         cmocka_unit_test(columns_by_stride),
         cmocka_unit_test(drift_of_known_series),
