@@ -51,9 +51,9 @@ static hid_t half_type(size_t exponent_bits, size_t bias)
 {
     size_t fraction_bits = 15 - exponent_bits;
     hid_t t = H5Tcopy(H5T_IEEE_F32LE);
-    if (t >= 0 && (H5Tset_fields(t, 15, fraction_bits, exponent_bits, 0, fraction_bits) < 0 ||
-                   H5Tset_precision(t, 16) < 0 || H5Tset_size(t, 2) < 0 ||
-                   H5Tset_ebias(t, bias) < 0)) {
+    if (t >= 0 &&
+        (H5Tset_fields(t, 15, fraction_bits, exponent_bits, 0, fraction_bits) < 0 ||
+         H5Tset_precision(t, 16) < 0 || H5Tset_size(t, 2) < 0 || H5Tset_ebias(t, bias) < 0)) {
         qm_h5_close(t);
         return -1;
     }
@@ -107,7 +107,7 @@ static qm_status readable(const char *path)
     return QM_OK;
 }
 
-qm_status qm_h5_open(const char *path, hid_t *out)
+qm_status qm_h5_open(const char *path, size_t cache, hid_t *out)
 {
     QM_TRY(readable(path));
     qm_h5_quiet();
@@ -115,6 +115,7 @@ qm_status qm_h5_open(const char *path, hid_t *out)
     if (access < 0)
         return qm_h5_fail(QM_NO_MEMORY, "%s", path);
     H5Pset_file_locking(access, 1, 1);
+    H5Pset_cache(access, 0, 521, cache, 0.75);
     htri_t known = H5Fis_hdf5(path);
     if (known <= 0) {
         H5Pclose(access);

@@ -6,7 +6,7 @@
 
 #include "core/base/tensor.h"
 
-#define QM_H5_SCHEMA "qualm-results"
+#define QM_H5_SCHEMA         "qualm-results"
 #define QM_H5_SCHEMA_VERSION 1
 
 /* HDF5 prints no error stacks in this thread from now on: failures speak through qm_fail. */
@@ -30,7 +30,8 @@ hid_t qm_h5_type(enum qm_dtype d);
 hid_t qm_h5_native(enum qm_dtype d);
 
 /* Opens an existing file for reading; one clear line when it is missing, a folder, not HDF5, or
- * damaged.  Locks are taken where the file system has them. */
-qm_status qm_h5_open(const char *path, hid_t *out);
+ * damaged.  Locks are taken where the file system has them.  cache: bytes of inflated chunks kept
+ * per dataset. */
+qm_status qm_h5_open(const char *path, size_t cache, hid_t *out);
 
 #endif
