@@ -401,8 +401,7 @@ static void slab_start(struct slab *s, size_t element)
     for (int i = s->rank - 1; i >= 0; i--) {
         s->at[i] = 0;
         s->count[i] = s->dim[i] < left ? s->dim[i] : left;
-        left /= s->count[i];
-        left = s->count[i] < s->dim[i] || left == 0 ? 1 : left;
+        left = s->count[i] < s->dim[i] ? 1 : left / s->count[i];
     }
 }
 
