@@ -742,7 +742,7 @@ static void large_things_fit(void **state)
     enum { WORDS = 5000, COLUMNS = 300 };
     static char *argv[WORDS];
     static struct qm_column column[COLUMNS];
-    static char name[COLUMNS][16];
+    static char name[COLUMNS][24];
     const double x = 2;
     struct qm_store *s;
     struct qm_result *r;
