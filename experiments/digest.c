@@ -15,7 +15,7 @@ enum {
 
 struct walk {
     struct qm_sha256 sum;
-    hid_t file;
+    hid_t file = -1;
     int depth;
     qm_status st; /* iteration callbacks leave theirs here */
     char path[PATH_SIZE];
@@ -555,7 +555,7 @@ static qm_status put_group(struct walk *w, hid_t group)
 
 qm_status qm_store_digest(const char *path, char out[65])
 {
-    hid_t file;
+    hid_t file = -1;
     QM_TRY(qm_h5_open(path, CACHE, &file));
     struct walk *w = calloc(1, sizeof *w);
     hid_t root = H5Gopen2(file, "/", H5P_DEFAULT);

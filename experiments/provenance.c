@@ -61,7 +61,7 @@ static struct qm_fact *fact(struct facts *f, const char *name)
 static void say(struct facts *f, const char *name, const char *text)
 {
     struct qm_fact *new = fact(f, name);
-    snprintf(new->text, sizeof new->text, "%s", text && *text ? text : "unknown");
+    snprintf(new->text, sizeof new->text, "%.511s", text && *text ? text : "unknown");
 }
 
 static void count(struct facts *f, const char *name, int64_t number)

@@ -406,7 +406,7 @@ qm_status qm_put_text(hid_t file, const char *path, const char *name, const char
 {
     if (strlen(value) > LONG_TEXT)
         return long_text(file, path, name, value);
-    hid_t object;
+    hid_t object = -1;
     QM_TRY(object_open(file, path, &object));
     qm_status st = attribute_text(object, name, value);
     qm_h5_close(object);
@@ -416,7 +416,7 @@ qm_status qm_put_text(hid_t file, const char *path, const char *name, const char
 qm_status qm_put_number(hid_t file, const char *path, const char *name, enum qm_dtype dtype,
                         const void *value)
 {
-    hid_t object;
+    hid_t object = -1;
     QM_TRY(object_open(file, path, &object));
     qm_status st = attribute_number(object, name, dtype, value);
     qm_h5_close(object);

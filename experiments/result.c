@@ -483,7 +483,7 @@ static qm_status long_text(struct qm_result *r, const char *path, char **out)
 
 qm_status qm_result_text(struct qm_result *r, const char *path, const char *name, char **out)
 {
-    hid_t object;
+    hid_t object = -1;
     char longer[512];
     QM_TRY(object_open(r, path, &object));
     qm_status st = attribute_text(object, name, out);
@@ -496,7 +496,7 @@ qm_status qm_result_text(struct qm_result *r, const char *path, const char *name
 
 qm_status qm_result_number(struct qm_result *r, const char *path, const char *name, double *out)
 {
-    hid_t object;
+    hid_t object = -1;
     QM_TRY(object_open(r, path, &object));
     qm_status st = number_read(object, name, out);
     qm_h5_close(object);
