@@ -15,7 +15,7 @@ enum {
 
 struct walk {
     struct qm_sha256 sum;
-    hid_t file = -1;
+    hid_t file;
     int depth;
     qm_status st; /* iteration callbacks leave theirs here */
     char path[PATH_SIZE];
