@@ -163,6 +163,33 @@ static void h5dump_opens(void **state)
     shell("grep -q 'which map is best' %s", in_folder("h.txt"));
 }
 
+/* The module that the plots share reads the file, and draws the same bytes twice. */
+static void plots_read_and_repeat(void **state)
+{
+    (void)state;
+    if (system("/usr/bin/python3 -c 'import h5py, matplotlib' 2>/dev/null") != 0)
+        skip();
+    assert_int_equal(sample(in_folder("p.h5"), SAME), QM_OK);
+    shell("/usr/bin/python3 -B -c \"\n"
+          "import sys; sys.path.insert(0, 'plots')\n"
+          "import common\n"
+          "f = common.load('%s', kinds=('run',))\n"
+          "c = common.table(f, '/cells')\n"
+          "assert c['cell'].tolist() == ['a1', 'b22', '', 'caf\\u00e9', 'y'], c\n"
+          "assert common.columns(f, '/metrics')['sqnr'] == ('dB', 'SQNR')\n"
+          "for name in ('one', 'two'):\n"
+          "    fig, ax = common.figure()\n"
+          "    for i, y in enumerate(common.curves(f, '/curves/loss')):\n"
+          "        ax.plot(y, label=str(i), **common.look(i))\n"
+          "    ax.set_ylabel(common.label('SQNR', common.unit(f, '/metrics', 'sqnr')))\n"
+          "    common.save(fig, '%s', name)\n\" > %s",
+          in_folder("p.h5"), folder, in_folder("out.txt"));
+    for (int i = 0; i < 2; i++) {
+        const char *suffix = i ? "svg" : "png";
+        shell("cd %s && cmp one.%s two.%s", folder, suffix, suffix);
+    }
+}
+
 /* ---- never half there ---------------------------------------------------------------------- */
 
 static void old_file_stays_until_commit(void **state)
@@ -388,6 +415,7 @@ int main(void)
         cmocka_unit_test(readers_refuse_clearly),
         cmocka_unit_test(python_reads),
         cmocka_unit_test(h5dump_opens),
+        cmocka_unit_test(plots_read_and_repeat),
         cmocka_unit_test(old_file_stays_until_commit),
         cmocka_unit_test(killed_writers_leave_no_half_file),
         cmocka_unit_test(full_disk),
