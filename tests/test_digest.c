@@ -148,7 +148,7 @@ static void digest_is_as_described(void **state)
         skip();
     assert_int_equal(sample(in_folder("s.h5"), SAME), QM_OK);
     agrees_with(in_folder("s.h5"));
-    agrees_with(in_folder("f2.h5")); /* the foreign one of the test before */
+    agrees_with(in_folder("f1.h5")); /* the foreign one of the test before */
 }
 
 int main(void)
