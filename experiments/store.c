@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -72,6 +73,14 @@ static qm_status line_store(struct qm_store *s, const char *folder, const char *
     return qm_put_array(s->file, path, dtype, &shape, data, unit, text, NULL);
 }
 
+static int has_nan(const double *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (isnan(x[i]))
+            return 1;
+    return 0;
+}
+
 static qm_status ragged_store(struct qm_store *s, const char *path, int64_t n,
                               const int64_t *length, const double *value, const char *unit,
                               const char *text)
@@ -82,14 +91,15 @@ static qm_status ragged_store(struct qm_store *s, const char *path, int64_t n,
             return qm_fail(QM_BAD_ARG, "%s: curve %lld has %lld values", path, (long long)i,
                            (long long)length[i]);
     int64_t *offset = malloc((size_t)(n > 0 ? n : 1) * sizeof *offset);
-    double *plain = malloc((size_t)(total > 0 ? total : 1) * sizeof *plain);
-    qm_status st = !offset || !plain ? qm_fail(QM_NO_MEMORY, "%s", path) : QM_OK;
+    double *plain = has_nan(value, total) ? malloc((size_t)total * sizeof *plain) : NULL;
+    int short_of = !offset || (!plain && has_nan(value, total));
+    qm_status st = short_of ? qm_fail(QM_NO_MEMORY, "%s", path) : QM_OK;
     if (st == QM_OK) {
         for (int64_t i = 0, at = 0; i < n; at += length[i++])
             offset[i] = at;
-        for (int64_t i = 0; i < total; i++)
+        for (int64_t i = 0; plain && i < total; i++)
             plain[i] = qm_put_nan(value[i]);
-        st = line_store(s, path, "value", QM_DTYPE_f64, total, plain, unit, text);
+        st = line_store(s, path, "value", QM_DTYPE_f64, total, plain ? plain : value, unit, text);
     }
     if (st == QM_OK)
         st = line_store(s, path, "offset", QM_DTYPE_i64, n, offset, "1",

@@ -69,7 +69,8 @@ static inline int teardown(void **state)
 enum change {
     SAME,
     TIMING,
-    COMMAND_LINE, /* these three leave the digest as it is */
+    NAN_SIGN,
+    COMMAND_LINE, /* these four leave the digest as it is */
     KIND,
     CELL_TEXT,
     CELL_NUMBER,
@@ -100,7 +101,8 @@ static inline qm_status put_cells(struct qm_store *s, enum change c)
 {
     const char *id[] = {"a1", "b22", NULL, "caf\xc3\xa9", c == CELL_TEXT ? "x" : "y"};
     int64_t seed[] = {1, -2, INT64_MAX, INT64_MIN, c == CELL_NUMBER ? 6 : 5};
-    double loss[] = {0.5, c == CELL_ZERO_SIGN ? 0.0 : -0.0, HUGE_VAL, (double)NAN, 1e-310};
+    double loss[] = {0.5, c == CELL_ZERO_SIGN ? 0.0 : -0.0, HUGE_VAL,
+                     c == NAN_SIGN ? -(double)NAN : (double)NAN, 1e-310};
     const struct qm_column columns[] = {
         {c == COLUMN_NAME ? "name" : "cell", QM_COLUMN_text, "", "which cell", id},
         {"seed", QM_COLUMN_i64, c == COLUMN_UNIT ? "s" : "1", "seed of the run", seed},
@@ -170,7 +172,8 @@ static inline qm_status put_arrays(struct qm_store *s, enum change c)
 static inline qm_status put_rest(struct qm_store *s, enum change c)
 {
     int64_t length[] = {3, 0, 2};
-    double value[] = {3, 2, 1, 5, c == CURVE_VALUE ? 4.5 : 4};
+    double value[] = {3, c == NAN_SIGN ? -(double)NAN : (double)NAN, 1, 5,
+                      c == CURVE_VALUE ? 4.5 : 4};
     double wall[] = {c == TIMING ? 2.0 : 1.0};
     if (c == CURVE_CUT)
         length[0] = 2, length[1] = 1;
