@@ -117,6 +117,18 @@ $(BUILD)/tests/test_%: tests/test_%.c $(BUILD)/libqm.a
 
 tests: $(TESTS)
 
+# ---- what every result records ---------------------------------------------------------------
+VERSION := 0.1.0
+COMMIT := $(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null || echo unknown)
+PROVENANCE := -DQM_VERSION='"$(VERSION)"' -DQM_COMMIT='"$(COMMIT)"' -DQM_CFLAGS='"$(CFLAGS)"'
+$(BUILD)/gen/provenance: FORCE
+	@mkdir -p $(@D)
+	@echo "$(VERSION) $(COMMIT) $(CFLAGS)" | cmp -s - $@ || \
+	  echo "$(VERSION) $(COMMIT) $(CFLAGS)" > $@
+$(BUILD)/experiments/provenance.o: $(BUILD)/gen/provenance
+$(BUILD)/experiments/provenance.o: CPPFLAGS += $(PROVENANCE)
+FORCE:
+
 # ---- what people call ----------------------------------------------------------------------
 # Installs what is missing; silent when nothing is.  Only the goals below ask for it.
 setup:
