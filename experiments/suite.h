@@ -101,6 +101,9 @@ struct qm_suite {
 qm_status qm_suite_read(const char *path, struct qm_suite **out);
 void qm_suite_free(struct qm_suite *s); /* accepts NULL */
 
+/* Makes s->plan anew from what s holds; reading it back gives the same plan. */
+qm_status qm_suite_print(struct qm_suite *s);
+
 /* Replaces the data globs (n > 0) and the plan's line about them. */
 qm_status qm_suite_data(struct qm_suite *s, char *const *globs, int n);
 

@@ -1,37 +1,16 @@
 /* summary.c - group-by tables. */
-#include "experiments/summary.h"
+#include "experiments/summary_table.h"
 
 #include "core/base/name.h"
-#include "experiments/cli.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_KEYS = QM_SUITE_BY + 1, MAX_NUMBERS = QM_SUITE_VALUES * QM_SUITE_VALUES };
-
-/* clang-format off */
-#define STAT_LIST(X) X(median) X(mean) X(min) X(max) X(std) X(p05) X(p95) X(sum) X(wins)
-#define CELL_KEY_LIST(X) X(class) X(tensor) X(from) X(quantizer) X(recipe) X(coupling) X(status)
-/* clang-format on */
-
-enum stat {
-#define X(name) STAT_##name,
-    STAT_LIST(X)
-#undef X
-        STAT_COUNT
-};
 static const char *const stat_names[] = {
 #define X(name) #name,
     STAT_LIST(X)
 #undef X
-};
-
-enum cell_key {
-#define X(name) CELL_##name,
-    CELL_KEY_LIST(X)
-#undef X
-        CELL_KEY_COUNT
 };
 static const char *const cell_key_names[] = {
 #define X(name) #name,
@@ -39,36 +18,11 @@ static const char *const cell_key_names[] = {
 #undef X
 };
 
-/* A key: an axis of the suite, or something of the cell; its distinct texts in order. */
-struct key {
-    const char *name;
-    int axis; /* or -1 */
-    enum cell_key of_cell;
-    int n, room;
-    char **text;
-};
-
-struct row {
-    int at[MAX_KEYS]; /* the texts of its keys */
-    int64_t n;
-    double number[MAX_NUMBERS];
-};
-
 /* One value of one cell on its way into a row. */
 struct member {
     int at[MAX_KEYS], n_keys;
     int64_t order;
     double value[QM_SUITE_VALUES];
-};
-
-struct qm_summary {
-    const struct qm_results *results;
-    const struct qm_summary_plan *plan;
-    int n_keys, n_rows; /* keys: by, then across */
-    struct key key[MAX_KEYS];
-    int value[QM_SUITE_VALUES];
-    enum stat stat[QM_SUITE_VALUES];
-    struct row *row;
 };
 
 /* ---- keys ------------------------------------------------------------------------------------ */
@@ -398,162 +352,4 @@ const char *qm_summary_key(const struct qm_summary *s, int row, int key)
 double qm_summary_value(const struct qm_summary *s, int row, int value, int stat)
 {
     return s->row[row].number[value * s->plan->n_stats + stat];
-}
-
-static void number_name(const struct qm_summary *s, int value, int stat, char *name, size_t size)
-{
-    snprintf(name, size, "%s_%s", s->plan->value[value], s->plan->stat[stat]);
-}
-
-/* All statistics of a row as one text: "20.37 / 10.2". */
-static void row_text(const struct qm_summary *s, int row, char *text, size_t size)
-{
-    size_t used = 0;
-    text[0] = 0;
-    for (int v = 0; v < s->plan->n_values; v++)
-        for (int k = 0; k < s->plan->n_stats && used < size; k++)
-            used += (size_t)snprintf(text + used, size - used, "%s%.4g", used ? " / " : "",
-                                     qm_summary_value(s, row, v, k));
-}
-
-/* ---- printing -------------------------------------------------------------------------------- */
-
-static void print_long(const struct qm_summary *s)
-{
-    const char *heads[MAX_KEYS + 1 + MAX_NUMBERS];
-    char names[MAX_NUMBERS][96];
-    int n = 0, numbers = s->plan->n_values * s->plan->n_stats;
-    for (int k = 0; k < s->n_keys; k++)
-        heads[n++] = s->key[k].name;
-    heads[n++] = "n";
-    for (int i = 0; i < numbers; i++) {
-        number_name(s, i / s->plan->n_stats, i % s->plan->n_stats, names[i], sizeof names[i]);
-        heads[n++] = names[i];
-    }
-    struct qm_table *t = qm_table_open(n, heads);
-    for (int r = 0; r < s->n_rows; r++) {
-        for (int k = 0; k < s->n_keys; k++)
-            qm_table_cell(t, "%s", qm_summary_key(s, r, k));
-        qm_table_cell(t, "%lld", (long long)s->row[r].n);
-        for (int i = 0; i < numbers; i++)
-            qm_table_cell(t, "%.4g", s->row[r].number[i]);
-    }
-    qm_table_close(t);
-}
-
-/* The last key as columns: rows with equal other keys stand side by side. */
-static void print_wide(const struct qm_summary *s)
-{
-    int last = s->n_keys - 1, columns = s->key[last].n;
-    const char **heads = calloc((size_t)(last + 1 + columns), sizeof *heads);
-    char text[1024];
-    if (!heads)
-        return;
-    for (int k = 0; k < last; k++)
-        heads[k] = s->key[k].name;
-    heads[last] = "n";
-    for (int c = 0; c < columns; c++)
-        heads[last + 1 + c] = s->key[last].text[c];
-    struct qm_table *t = qm_table_open(last + 1 + columns, heads);
-    for (int r = 0; r < s->n_rows;) {
-        int end = r, most = r;
-        while (end < s->n_rows &&
-               memcmp(s->row[end].at, s->row[r].at, (size_t)last * sizeof(int)) == 0)
-            end++;
-        for (int k = 0; k < last; k++)
-            qm_table_cell(t, "%s", qm_summary_key(s, r, k));
-        for (int i = r; i < end; i++)
-            most = s->row[i].n > s->row[most].n ? i : most;
-        qm_table_cell(t, "%lld", (long long)s->row[most].n);
-        for (int c = 0; c < columns; c++) {
-            snprintf(text, sizeof text, "-");
-            if (r < end && s->row[r].at[last] == c)
-                row_text(s, r++, text, sizeof text);
-            qm_table_cell(t, "%s", text);
-        }
-        r = end;
-    }
-    qm_table_close(t);
-    free(heads);
-}
-
-void qm_summary_print(const struct qm_summary *s)
-{
-    const struct qm_summary_plan *p = s->plan;
-    printf("\n%s:", p->name);
-    for (int v = 0; v < p->n_values; v++)
-        for (int k = 0; k < p->n_stats; k++)
-            printf("%s %s of %s", v + k ? "," : "", p->stat[k], p->value[v]);
-    if (p->versus_key)
-        printf(", minus that of %s", p->versus_label);
-    printf("\n");
-    if (p->across)
-        print_wide(s);
-    else
-        print_long(s);
-}
-
-json_t *qm_summary_json(const struct qm_summary *s)
-{
-    char name[96];
-    json_t *rows = json_array();
-    for (int r = 0; r < s->n_rows; r++) {
-        json_t *row = json_object();
-        for (int k = 0; k < s->n_keys; k++)
-            json_object_set_new(row, s->key[k].name, json_string(qm_summary_key(s, r, k)));
-        json_object_set_new(row, "n", json_integer(s->row[r].n));
-        for (int v = 0; v < s->plan->n_values; v++)
-            for (int k = 0; k < s->plan->n_stats; k++) {
-                number_name(s, v, k, name, sizeof name);
-                json_object_set_new(row, name, qm_json_number(qm_summary_value(s, r, v, k)));
-            }
-        json_array_append_new(rows, row);
-    }
-    return rows;
-}
-
-/* ---- storing --------------------------------------------------------------------------------- */
-
-static const char *stat_unit(const struct qm_summary *s, int value, int stat)
-{
-    return s->stat[stat] == STAT_wins ? "1" : qm_value_unit(s->value[value]);
-}
-
-qm_status qm_summary_store(const struct qm_summary *s, struct qm_store *store)
-{
-    struct qm_column column[MAX_KEYS + 1 + MAX_NUMBERS];
-    char names[MAX_NUMBERS][96], path[256], text[512];
-    int n_numbers = s->plan->n_values * s->plan->n_stats, n = 0;
-    size_t rows = (size_t)(s->n_rows > 0 ? s->n_rows : 1);
-    const char **keys = calloc(rows * MAX_KEYS, sizeof *keys);
-    double *numbers = calloc(rows * MAX_NUMBERS, sizeof *numbers);
-    int64_t *counts = calloc(rows, sizeof *counts);
-    qm_status st = keys && numbers && counts ? QM_OK : qm_fail(QM_NO_MEMORY, "summary");
-    for (int r = 0; st == QM_OK && r < s->n_rows; r++) {
-        for (int k = 0; k < s->n_keys; k++)
-            keys[(size_t)k * rows + (size_t)r] = qm_summary_key(s, r, k);
-        for (int i = 0; i < n_numbers; i++)
-            numbers[(size_t)i * rows + (size_t)r] = s->row[r].number[i];
-        counts[r] = s->row[r].n;
-    }
-    for (int k = 0; st == QM_OK && k < s->n_keys; k++)
-        column[n++] = (struct qm_column){s->key[k].name, QM_COLUMN_text, "", "key of the group",
-                                         keys + (size_t)k * rows};
-    column[n++] = (struct qm_column){"n", QM_COLUMN_i64, "1", "number of values", counts};
-    for (int i = 0; st == QM_OK && i < n_numbers; i++) {
-        int v = i / s->plan->n_stats, k = i % s->plan->n_stats;
-        number_name(s, v, k, names[i], sizeof names[i]);
-        column[n++] = (struct qm_column){names[i], QM_COLUMN_f64, stat_unit(s, v, k),
-                                         qm_value_text(s->value[v]), numbers + (size_t)i * rows};
-    }
-    snprintf(path, sizeof path, "/summary/%s", s->plan->name);
-    snprintf(text, sizeof text, "statistics over groups of cells%s%s",
-             s->plan->versus_key ? ", differences to " : "",
-             s->plan->versus_key ? s->plan->versus_label : "");
-    if (st == QM_OK)
-        st = qm_store_table(store, path, text, s->n_rows, n, column);
-    free(counts);
-    free(numbers);
-    free(keys);
-    return st;
 }

@@ -1,0 +1,243 @@
+/* sides.c - variant and twin: opening, gradients, one step. */
+#include "experiments/sides.h"
+
+#include "core/base/half.h"
+#include "core/engine/backend.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void qm_sides_close(struct qm_sides *a)
+{
+    for (int i = 0; i < a->n_tensors; i++)
+        if (a->plan[i])
+            qm_backend_cpu.close(a->plan[i]);
+    if (a->problem)
+        a->c->problem->close(a->problem);
+    free(a->p);
+    free(a->g);
+    free(a->got);
+    free(a->g16);
+    free(a->codes);
+    free(a->twin_p);
+    free(a->twin_g);
+    free(a->start);
+    free(a->scratch);
+    free(a->m);
+    free(a->v);
+    free(a->update);
+    free(a->got_update);
+    for (int s = 0; s < QM_MAX_SLOTS; s++)
+        free(a->twin_slot[s]);
+    free(a);
+}
+
+static qm_status buffers(struct qm_sides *a)
+{
+    size_t n = (size_t)(a->total > 0 ? a->total : 1);
+    float **floats[] = {&a->p, &a->g, &a->got};
+    double **doubles[] = {&a->twin_p, &a->twin_g, &a->start,  &a->scratch,
+                          &a->m,      &a->v,      &a->update, &a->got_update};
+    int ok = (a->g16 = calloc(n, sizeof(uint16_t))) && (a->codes = calloc(n, 1));
+    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
+        ok = (*floats[i] = calloc(n, sizeof(float))) && ok;
+    for (size_t i = 0; i < sizeof doubles / sizeof *doubles; i++)
+        ok = (*doubles[i] = calloc(n, sizeof(double))) && ok;
+    for (int s = 0; s < a->n_slots; s++)
+        ok = (a->twin_slot[s] = calloc(n, sizeof(double))) && ok;
+    return ok ? QM_OK : qm_fail(QM_NO_MEMORY, "%lld elements in lockstep", (long long)a->total);
+}
+
+/* The suggested learning rate of a problem for a family, or the recipe's. */
+static double problem_lr(const struct qm_problem *p, const char *family, const struct qm_hyper *h)
+{
+    double lr = strcmp(family, "adamw") == 0  ? p->lr_adamw
+                : strcmp(family, "lion") == 0 ? 0.1 * p->lr_adamw
+                : strcmp(family, "sgdm") == 0 ? p->lr_sgdm
+                                              : 0.0;
+    return lr > 0.0 ? lr : h->lr;
+}
+
+static void set_hyper(struct qm_sides *a)
+{
+    const struct qm_cell *c = a->c;
+    struct qm_hyper *h = &a->recipe.hyper;
+    if (c->recorded) {
+        *h = c->recorded->hyper;
+        if (strcmp(a->recipe.rule->family, "ema") == 0 &&
+            strcmp(c->recorded->optimizer, "lion") == 0)
+            h->beta1 = h->beta2;
+    } else if (c->problem && !c->lr_given) {
+        h->lr = problem_lr(c->problem, a->recipe.rule->family, h);
+    }
+    a->twin_hyper = (struct qm_oracle_hyper){.lr = h->lr,
+                                             .beta1 = h->beta1,
+                                             .beta2 = h->beta2,
+                                             .eps = h->eps,
+                                             .weight_decay = h->weight_decay,
+                                             .momentum = h->momentum,
+                                             .dampening = h->dampening,
+                                             .nesterov = h->nesterov,
+                                             .maximize = h->maximize};
+}
+
+static qm_status set_shapes(struct qm_sides *a)
+{
+    const struct qm_cell *c = a->c;
+    a->n_tensors = 1;
+    a->t0 = c->recorded ? c->recorded->first_step : 1;
+    if (c->problem)
+        QM_TRY(c->problem->open(c->problem_args, c->seed, &a->problem, &a->n_tensors, a->shape));
+    else if (c->recorded)
+        a->shape[0] = c->recorded->shape;
+    else
+        a->shape[0] = (struct qm_shape){.rank = 1, .dim = {c->n}};
+    for (int i = 0; i < a->n_tensors; i++) {
+        a->first[i] = a->total;
+        a->numel[i] = qm_shape_numel(&a->shape[i]);
+        a->total += a->numel[i];
+    }
+    return QM_OK;
+}
+
+/* Puts a recorded state into slot s of the only plan, encoded as the recipe says. */
+static qm_status load_state(struct qm_sides *a, int s)
+{
+    const float *x = a->c->recorded->slot[s];
+    struct qm_quantizer q = qm_recipe_slot(&a->recipe, s, &a->shape[0]);
+    if (q.bits == 0)
+        return qm_backend_cpu.load(a->plan[0], s, NULL, x);
+    struct qm_codec *codec = malloc(sizeof *codec);
+    qm_status st = codec ? qm_codec_init(codec, &q) : qm_fail(QM_NO_MEMORY, "codec");
+    float *scales = NULL;
+    if (st == QM_OK) {
+        scales = malloc((size_t)(qm_scale_count(codec, &a->shape[0]) + 1) * sizeof *scales);
+        st = scales ? QM_OK : qm_fail(QM_NO_MEMORY, "scales");
+    }
+    struct qm_draws draws =
+        qm_draws_for(a->c->seed, a->t0 - 1, 0, s == 0 ? QM_ROLE_slot0 : QM_ROLE_slot1);
+    if (st == QM_OK)
+        st = qm_encode(codec, &a->shape[0], x, &draws, a->codes, scales);
+    if (st == QM_OK)
+        st = qm_backend_cpu.load(a->plan[0], s, a->codes, scales);
+    free(scales);
+    free(codec);
+    return st;
+}
+
+static qm_status set_start(struct qm_sides *a)
+{
+    const struct qm_recorded *r = a->c->recorded;
+    if (a->problem)
+        a->c->problem->start(a->problem, a->twin_p);
+    for (int64_t i = 0; i < a->total; i++) {
+        a->p[i] = r ? r->param[i] : (float)a->twin_p[i];
+        a->twin_p[i] = (double)a->p[i]; /* both sides start from the same float32 values */
+        a->start[i] = a->twin_p[i];
+    }
+    for (int s = 0; r && s < a->n_slots; s++) {
+        for (int64_t i = 0; i < a->total; i++)
+            a->twin_slot[s][i] = (double)r->slot[s][i];
+        QM_TRY(load_state(a, s));
+    }
+    if (a->problem) {
+        a->floor = a->c->problem->optimum(a->problem);
+        a->start_loss = a->c->problem->eval(a->problem, a->start, 1, NULL) - a->floor;
+    }
+    return QM_OK;
+}
+
+qm_status qm_sides_open(const struct qm_cell *c, struct qm_sides *a)
+{
+    a->c = c;
+    a->recipe = c->recipe;
+    a->n_slots = c->recipe.rule->n_slots;
+    a->oracle = qm_oracle_find(c->recipe.rule->family);
+    if (!a->oracle)
+        return qm_fail(QM_BAD_ARG, "rule %s (family %s) has no oracle", c->recipe.rule->name,
+                       c->recipe.rule->family);
+    set_hyper(a);
+    QM_TRY(set_shapes(a));
+    QM_TRY(buffers(a));
+    for (int i = 0; i < a->n_tensors; i++)
+        QM_TRY(qm_backend_cpu.open(&a->recipe, &a->shape[i], (uint32_t)i, &a->plan[i]));
+    return set_start(a);
+}
+
+/* ---- one step -------------------------------------------------------------------------------- */
+
+qm_status qm_sides_decode(struct qm_sides *a, int s)
+{
+    for (int i = 0; i < a->n_tensors; i++)
+        QM_TRY(qm_backend_cpu.decode(a->plan[i], s, a->got + a->first[i]));
+    return QM_OK;
+}
+
+qm_status qm_sides_take_over(struct qm_sides *a)
+{
+    for (int s = 0; s < a->n_slots; s++) {
+        QM_TRY(qm_sides_decode(a, s));
+        for (int64_t i = 0; i < a->total; i++)
+            a->twin_slot[s][i] = (double)a->got[i];
+    }
+    for (int64_t i = 0; i < a->total; i++)
+        a->twin_p[i] = (double)a->p[i];
+    return QM_OK;
+}
+
+void qm_sides_gradients(struct qm_sides *a, int64_t k)
+{
+    const struct qm_cell *c = a->c;
+    if (c->recorded) {
+        memcpy(a->g, c->recorded->grad + k * a->total, (size_t)a->total * sizeof *a->g);
+    } else if (!a->problem) {
+        qm_dist_fill(&c->dist, c->seed, k * a->total, a->total, a->g);
+    } else {
+        double *g = a->twin_g;
+        const double *x = a->twin_p;
+        if (c->coupling != QM_COUPLING_global) {
+            for (int64_t i = 0; i < a->total; i++)
+                a->scratch[i] = (double)a->p[i];
+            x = a->scratch;
+        }
+        c->problem->eval(a->problem, x, k + 1, g);
+        for (int64_t i = 0; i < a->total; i++)
+            a->g[i] = (float)g[i];
+    }
+    for (int64_t i = 0; i < a->total; i++)
+        if (a->recipe.grad == QM_DTYPE_bf16) {
+            a->g16[i] = qm_float_to_bf16(a->g[i]);
+            a->g[i] = qm_bf16_to_float(a->g16[i]);
+        } else if (a->recipe.grad == QM_DTYPE_f16) {
+            a->g16[i] = qm_float_to_f16(a->g[i]);
+            a->g[i] = qm_f16_to_float(a->g16[i]);
+        }
+    if (c->coupling == QM_COUPLING_closed)
+        c->problem->eval(a->problem, a->twin_p, k + 1, a->twin_g);
+    else
+        for (int64_t i = 0; i < a->total; i++)
+            a->twin_g[i] = (double)a->g[i];
+}
+
+qm_status qm_sides_step(struct qm_sides *a, int64_t k)
+{
+    int64_t t = a->t0 + k;
+    if (a->c->recorded) {
+        a->recipe.hyper.lr = a->twin_hyper.lr = a->c->recorded->lr[k];
+        qm_plan_cpu_hyper(a->plan[0], &a->recipe.hyper);
+    }
+    for (int i = 0; i < a->n_tensors; i++) {
+        int64_t at = a->first[i], rows = a->shape[i].rank > 0 ? a->shape[i].dim[0] : 1;
+        int is_f32 = a->recipe.grad == QM_DTYPE_f32;
+        struct qm_tensor p = {a->p + at, QM_DTYPE_f32, a->shape[i]};
+        struct qm_tensor g = {is_f32 ? (void *)(a->g + at) : (void *)(a->g16 + at), a->recipe.grad,
+                              a->shape[i]};
+        QM_TRY(qm_backend_cpu.step(a->plan[i], &p, &g, t, a->c->seed));
+        double *slot[QM_MAX_SLOTS] = {NULL};
+        for (int s = 0; s < a->n_slots; s++)
+            slot[s] = a->twin_slot[s] + at;
+        a->oracle->step(a->twin_p + at, slot, a->twin_g + at, rows,
+                        rows > 0 ? a->numel[i] / rows : 0, &a->twin_hyper, t);
+    }
+    return QM_OK;
+}

@@ -1,0 +1,48 @@
+/* sides.h - the two sides of a lockstep run: a variant's plans and its twin, the oracle.
+ *
+ * All tensors of a problem lie one after the other in every array; tensor i is numel[i] elements from
+ * first[i] on. */
+#ifndef QM_EXPERIMENTS_SIDES_H
+#define QM_EXPERIMENTS_SIDES_H
+
+#include "experiments/suite.h"
+#include "oracle/oracle.h"
+
+struct qm_sides {
+    const struct qm_cell *c;
+    struct qm_recipe recipe; /* with the source's hyper-parameters */
+    struct qm_oracle_hyper twin_hyper;
+    const struct qm_oracle *oracle;
+    int n_tensors, n_slots;
+    struct qm_shape shape[QM_PROBLEM_TENSORS];
+    int64_t first[QM_PROBLEM_TENSORS], numel[QM_PROBLEM_TENSORS], total;
+    void *plan[QM_PROBLEM_TENSORS];
+    void *problem; /* self of c->problem */
+    int64_t t0;    /* the first update's number */
+    double floor, start_loss;
+    /* [total]; the variant's side in float, the twin's in double */
+    float *p, *g, *got;
+    uint16_t *g16;
+    uint8_t *codes;
+    double *twin_p, *twin_g, *start, *twin_slot[QM_MAX_SLOTS], *scratch;
+    double *m, *v, *update, *got_update;
+};
+
+/* Opens plans, states and start as the cell's source says; a was zeroed.  QM_BAD_ARG: the shapes or the
+ * problem's arguments do not go with the recipe.  Close it whatever comes out. */
+qm_status qm_sides_open(const struct qm_cell *c, struct qm_sides *a);
+void qm_sides_close(struct qm_sides *a); /* frees a */
+
+/* Slot s of the variant as it decodes, into a->got. */
+qm_status qm_sides_decode(struct qm_sides *a, int s);
+
+/* The twin takes over the variant's decoded states and its parameter. */
+qm_status qm_sides_take_over(struct qm_sides *a);
+
+/* Gradients of update k (from 0): a->g for the variant, a->twin_g for the twin. */
+void qm_sides_gradients(struct qm_sides *a, int64_t k);
+
+/* Update k on both sides. */
+qm_status qm_sides_step(struct qm_sides *a, int64_t k);
+
+#endif
