@@ -11,10 +11,11 @@
  *   global,  the same of the state after the last step; update: m and v with their bias
  *   closed   corrections at step t.  Curves hold what happened on the way.
  *
- * Hyper-parameters.  Recorded sources bring the run's own, learning-rate schedule included (rule ema
- * averages with the run's beta1, for Lion with its beta2).  Problems bring a learning rate per family
- * when the suite sets none: adamw as suggested, lion a tenth of that, sgdm as suggested.  In local and global the oracle sees the gradient as the variant gets it
- * (rounded to the recipe's dtype); in closed it sees its own in double. */
+ * Hyper-parameters.  Recorded sources bring the run's own, learning-rate schedule included (rule
+ * ema averages with the run's beta1, for Lion with its beta2).  Problems bring a learning rate per
+ * family when the suite sets none: adamw and sgdm as suggested, lion a tenth of adamw's.  In local
+ * and global the oracle sees the gradient as the variant gets it (rounded to the recipe's dtype); in
+ * closed it sees its own in double. */
 #ifndef QM_EXPERIMENTS_LOCKSTEP_H
 #define QM_EXPERIMENTS_LOCKSTEP_H
 
@@ -25,20 +26,20 @@
 
 /* Columns of /metrics beside those of oracle/metric.h, and the curves. */
 /* clang-format off */
-#define QM_EXTRA_LIST(X) /* name, unit, text */                                                        \
+#define QM_EXTRA_LIST(X) /* name, unit, text */                                                   \
     X(state0_sqnr, "dB", "SQNR of the first state after the last step (local, global, closed)")   \
     X(state1_sqnr, "dB", "SQNR of the second state after the last step")                          \
     X(param_sqnr,  "dB", "SQNR of the parameter's movement since the start, against the twin's")  \
-    X(loss,           "1",  "loss of the variant after the last step, above the problem's floor")    \
-    X(twin_loss,      "1",  "the same of the double-precision twin")                                 \
-    X(loss_ratio,     "log10", "log10 of loss / twin_loss after the last step")                      \
-    X(loss_ratio_mean, "log10", "its mean over the points of the curve after the start")             \
-    X(theory_nmse,    "1",  "NMSE by quadrature (oracle/theory.h), oneshot of closed-form laws")     \
-    X(theory_z,       "1",  "standard errors (by block) between measured and theoretical NMSE")
-#define QM_TRACK_LIST(X) /* name, unit, text */                                                        \
-    X(step,           "1",  "number of updates done")                                                \
-    X(loss,           "1",  "loss of the variant above the floor")                                   \
-    X(twin_loss,      "1",  "loss of the double-precision twin above the floor")                     \
+    X(loss,        "1",  "loss of the variant after the last step, above the problem's floor")    \
+    X(twin_loss,   "1",  "the same of the double-precision twin")                                 \
+    X(loss_ratio,  "log10", "log10 of loss / twin_loss after the last step")                      \
+    X(loss_ratio_mean, "log10", "its mean over the points of the curve after the start")          \
+    X(theory_nmse, "1",  "NMSE by quadrature (oracle/theory.h), oneshot of closed-form laws")     \
+    X(theory_z,    "1",  "standard errors (by block) between measured and theoretical NMSE")
+#define QM_TRACK_LIST(X) /* name, unit, text */                                                   \
+    X(step,        "1",  "number of updates done")                                                \
+    X(loss,        "1",  "loss of the variant above the floor")                                   \
+    X(twin_loss,   "1",  "loss of the double-precision twin above the floor")                     \
     X(state0_sqnr, "dB", "SQNR of the first state against the twin's")                            \
     X(state1_sqnr, "dB", "SQNR of the second state against the twin's")                           \
     X(param_sqnr,  "dB", "SQNR of the movement of the parameter against the twin's")

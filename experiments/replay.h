@@ -8,8 +8,8 @@
  *     /RUN/trace            attributes first_step, n_steps; lr[T]
  *     /RUN/trace/TENSOR     grad[T, ...], param_init, exp_avg_init, exp_avg_sq_init: T updates
  *
- * A state is a trace of one update.  exp_avg is the first state of any optimizer (Lion's average, the
- * momentum buffer of SGD); exp_avg_sq the second. */
+ * A state is a trace of one update.  exp_avg is the first state of any optimizer (Lion's average,
+ * the momentum buffer of SGD); exp_avg_sq the second. */
 #ifndef QM_EXPERIMENTS_REPLAY_H
 #define QM_EXPERIMENTS_REPLAY_H
 
@@ -35,7 +35,7 @@ struct qm_recorded {
     double *lr; /* [n_steps] */
 };
 
-/* Opens all files that match the globs (sorted, each once).  QM_NO_MATCH when a glob matches none. */
+/* Opens all files that match the globs (sorted, each once).  QM_NO_MATCH: a glob matches none. */
 qm_status qm_replay_open(char *const *globs, int n_globs, struct qm_replay **out);
 void qm_replay_close(struct qm_replay *r); /* accepts NULL */
 

@@ -152,8 +152,10 @@ static qm_status store_cells(const struct qm_results *r, struct qm_store *store)
     char(*recipe)[QM_RECIPE_TEXT] = calloc(n, sizeof *recipe);
     char(*quantizer)[QM_QUANTIZER_TEXT] = calloc(n, sizeof *quantizer);
     /* clang-format off */
-#define TEXT(variable, name, text) const char **variable = column(&t, name, QM_COLUMN_text, "", text)
-#define WHOLE(variable, name, text) int64_t *variable = column(&t, name, QM_COLUMN_i64, "1", text)
+#define TEXT(variable, name, text) \
+    const char **variable = column(&t, name, QM_COLUMN_text, "", text)
+#define WHOLE(variable, name, text) \
+    int64_t *variable = column(&t, name, QM_COLUMN_i64, "1", text)
     WHOLE(cell, "cell", "number of the cell: its place in the product of the axes");
     TEXT(variant, "variant", "name of the variant");
     TEXT(recipe_at, "recipe", "the variant with its overrides; parses back");

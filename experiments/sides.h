@@ -1,7 +1,7 @@
 /* sides.h - the two sides of a lockstep run: a variant's plans and its twin, the oracle.
  *
- * All tensors of a problem lie one after the other in every array; tensor i is numel[i] elements from
- * first[i] on. */
+ * All tensors of a problem lie one after the other in every array; tensor i is numel[i] elements
+ * from first[i] on. */
 #ifndef QM_EXPERIMENTS_SIDES_H
 #define QM_EXPERIMENTS_SIDES_H
 
@@ -28,8 +28,8 @@ struct qm_sides {
     double *m, *v, *update, *got_update;
 };
 
-/* Opens plans, states and start as the cell's source says; a was zeroed.  QM_BAD_ARG: the shapes or the
- * problem's arguments do not go with the recipe.  Close it whatever comes out. */
+/* Opens plans, states and start as the cell's source says; a was zeroed.  QM_BAD_ARG: the shapes or
+ * the problem's arguments do not go with the recipe.  Close it whatever comes out. */
 qm_status qm_sides_open(const struct qm_cell *c, struct qm_sides *a);
 void qm_sides_close(struct qm_sides *a); /* frees a */
 

@@ -242,7 +242,7 @@ static qm_status summaries(struct walk *w, const yaml_node_t *n)
     return QM_OK;
 }
 
-/* "exp_avg.norm" is a recipe's key when some rule has the slot, "lr" when it is a hyper-parameter. */
+/* "exp_avg.norm" is a recipe's key when some rule has the slot; "lr" is one always. */
 static int is_recipe_key(const char *key)
 {
     if (qm_name_find(key, hyper_keys, COUNT(hyper_keys)) >= 0)

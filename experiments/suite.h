@@ -1,38 +1,40 @@
 /* suite.h - a YAML file of experiments, and the cells that it stands for.
  *
- *     title: how momentum formats compare            # text
- *     question: which map carries the error?         # text
- *     variant: [ema4_uniform, adamw4_ao]             # names; required
- *     exp_avg: [int: "int:4s/block:128", "nf4:4s"]   # any recipe key; "label: value" names a value
- *     exp_avg.norm: ["block:64", "block:128"]        # (recipe.h: slots, axes of a slot, lr, grad ...)
- *     coupling: oneshot                              # oneshot | local | global | closed
- *     slot: exp_avg                                  # the state that is measured; default: the first
- *     source: ["states:gpt_*", "dist:student:3"]     # required; see below
- *     seed: [1, 2, 3]                                # default 1
- *     steps: 200                                     # default: all of a trace, a problem's own, or 100
- *     n: 65536                                       # elements of a dist: source
- *     data: ["experiments/data/x.h5"]                # globs of files; default experiments/data (*.h5)
- *     min_numel: 128                                 # smaller recorded tensors are left out
- *     min_rank: 1                                    # so are those of lower rank
- *     every: 10                                      # steps between two points of a curve
- *     summary:                                       # tables, printed and stored; summary.h
- *       - {name: by_class, by: [class, exp_avg.norm], across: exp_avg, value: sqnr, stat: median}
+ *     title: how momentum formats compare          # text
+ *     question: which map carries the error?       # text
+ *     variant: [ema4_uniform, adamw4_ao]           # names; required
+ *     exp_avg:                                     # any recipe key (recipe.h): a slot,
+ *       - nf4: "nf4:4s/block:128"                  # one axis of it, lr, grad ...;
+ *       - "dyn:4s/block:128"                       # "label: value" names a value
+ *     exp_avg.norm: ["block:64", "block:128"]
+ *     coupling: oneshot                            # oneshot | local | global | closed
+ *     slot: exp_avg                                # the state measured; default: the first
+ *     source: ["states:gpt_*", "dist:student:3"]   # required; see below
+ *     seed: [1, 2, 3]                              # default 1
+ *     steps: 200                                   # default: a trace's or problem's own, or 100
+ *     n: 65536                                     # elements of a dist: source
+ *     data: ["experiments/data/x.h5"]              # globs; default: all .h5 in experiments/data
+ *     min_numel: 128                               # smaller recorded tensors are left out
+ *     min_rank: 1                                  # so are those of lower rank
+ *     every: 10                                    # steps between two points of a curve
+ *     summary:                                     # tables, printed and stored; summary.h
+ *       - {name: a, by: [class, exp_avg.norm], across: exp_avg, value: sqnr, stat: median}
  *
- * Any key of variant, coupling, slot, source, seed, steps, n and the recipe keys takes a list and is
- * then an axis; the cells are the product in the file's order, the last axis fastest.  Sources:
+ * Any key of variant, coupling, slot, source, seed, steps, n and the recipe keys takes a list and
+ * is then an axis; the cells are the product in the file's order, the last axis fastest.  Sources:
  *
  *     states:GLOB       recorded states, GLOB over "run/sNNNNNN/tensor" ('*' crosses '/')
  *     trace:GLOB        recorded gradients, GLOB over "run/trace/tensor"
  *     dist:NAME[:ARG]   a distribution (dist.h)
  *     problem:NAME[:k=v,...]   a problem with its own gradients (problem.h)
  *
- * A source that matches several recorded tensors stands for one cell each.  Whole quantizers are set
- * before single axes of them, whatever the file's order.  Couplings:
+ * A source that matches several recorded tensors stands for one cell each.  Whole quantizers are
+ * set before single axes of them, whatever the file's order.  Couplings:
  *
  *     oneshot  the slot's quantizer is applied once to a recorded state or to draws, whatever
  *              fallback the variant has for small tensors; the other states stay exact
- *     local    before each step the oracle takes over the variant's decoded state and parameter: the
- *              error of one step
+ *     local    before each step the oracle takes over the variant's decoded state and parameter:
+ *              the error of one step
  *     global   both sides get the same gradients and run free: drift
  *     closed   each side evaluates its own gradient of a problem: convergence
  *
@@ -96,8 +98,8 @@ struct qm_suite {
     char *plan; /* canonical text: the same for two files that mean the same */
 };
 
-/* Reads a suite.  QM_BAD_FILE when it cannot be read; QM_BAD_ARG ("FILE:LINE: ...") for YAML errors,
- * unknown or doubled keys and values of the wrong kind. */
+/* Reads a suite.  QM_BAD_FILE when it cannot be read; QM_BAD_ARG ("FILE:LINE: ...") for YAML
+ * errors, unknown or doubled keys and values of the wrong kind. */
 qm_status qm_suite_read(const char *path, struct qm_suite **out);
 void qm_suite_free(struct qm_suite *s); /* accepts NULL */
 

@@ -2,13 +2,13 @@
  *
  *     {name: by_class, by: [class, exp_avg.norm], across: exp_avg, value: sqnr, stat: median}
  *
- *   by      keys that make a row: any axis of the suite, or class, tensor, from (the recorded run and
- *           step), quantizer, recipe, coupling, status
+ *   by      keys that make a row: any axis of the suite, or class, tensor, from (the recorded run
+ *           and step), quantizer, recipe, coupling, status
  *   across  one more key, printed as columns
  *   value   columns of /metrics
  *   stat    median, mean, min, max, std, p05, p95, sum, wins; default median
- *   versus  {KEY: VALUE}: differences to the cell that has VALUE for the axis KEY and is equal in all
- *           else; cells with VALUE itself are left out; wins counts positive differences
+ *   versus  {KEY: VALUE}: differences to the cell that has VALUE for the axis KEY and is equal in
+ *           all else; cells with VALUE itself are left out; wins counts positive differences
  *   where   {KEY: VALUE, ...}: only these cells
  *
  * Skipped cells and NaNs do not count; n is the number of values.  Rows go in the order of the

@@ -5,8 +5,8 @@ setup() {
     qualm="${QUALM:-./qualm}"
     dir="$(mktemp -d)"
     suite="$dir/small.yaml"
-    printf '%s\n' 'variant: [ema4_nf4, ema4_uniform]' 'source: dist:gauss' 'n: 4096' 'seed: [1, 2]' \
-        'summary:' '  - {name: sqnr, by: seed, across: variant, value: sqnr}' >"$suite"
+    printf '%s\n' 'variant: [ema4_nf4, ema4_uniform]' 'source: dist:gauss' 'n: 4096' \
+        'seed: [1, 2]' 'summary:' '  - {name: sqnr, by: seed, across: variant, value: sqnr}' >"$suite"
 }
 
 teardown() { rm -rf "$dir"; }
@@ -89,8 +89,8 @@ assert len(rows) == 4 and all(15 < r["sqnr_median"] < 25 for r in rows), rows'
 }
 
 @test "an interrupted run leaves with 75 and no file" {
-    printf '%s\n' 'variant: adamw4_ao' 'source: problem:quad' 'coupling: closed' 'steps: 100000000' \
-        'every: 1000000' >"$suite"
+    printf '%s\n' 'variant: adamw4_ao' 'source: problem:quad' 'coupling: closed' \
+        'steps: 100000000' 'every: 1000000' >"$suite"
     "$qualm" run -q -o "$dir/out.h5" "$suite" &
     pid=$!
     sleep 1

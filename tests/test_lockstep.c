@@ -293,7 +293,7 @@ static void test_trace(void **state)
     release(&a);
 }
 
-/* Float32 states follow the twin to float precision, with the run's own lr, decay and step number. */
+/* Float32 states follow the twin to float precision, with the run's own lr, decay and step. */
 static void test_full_precision(void **state)
 {
     struct ran a;
