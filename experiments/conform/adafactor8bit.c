@@ -63,8 +63,8 @@ static void replay_quantizer(struct qm_conform *c, const char *group)
 
 /* Elements whose code is off by one may be 1e-4 of all, and every tie: the logarithms of two
  * libraries differ in the last place. */
-static void judge_log(struct qm_conform *c, const uint8_t *got, const int64_t *want,
-                      const float *x, const float *scales, int64_t n, int64_t block)
+static void judge_log(struct qm_conform *c, const uint8_t *got, const int64_t *want, const float *x,
+                      const float *scales, int64_t n, int64_t block)
 {
     int64_t off = 0, ties = 0;
     for (int64_t i = 0; i < n && qm_case_open(c); i++) {
@@ -127,7 +127,8 @@ static void replay_log(struct qm_conform *c, int cuda)
     judge_log(c, got, want, x, scale, n, block);
     for (int64_t i = 0; i < padded; i++)
         got[i] = (uint8_t)want[i];
-    if (dequant && qm_decode(&codec, &shape, got, scale, out) == QM_OK)
+    qm_decode(&codec, &shape, got, scale, out);
+    if (dequant)
         qm_judge_close(c, "decoded", out, dequant, n, 1e-5, 0.0);
 }
 
@@ -175,8 +176,7 @@ static void replay_average(struct qm_conform *c, const char *group)
     if (!qm_run_recipe(c, "ema", &run.recipe))
         return;
     run.recipe.hyper.beta1 = qm_case_number(c, "beta1", 0.9);
-    snprintf(text, sizeof text, "%s/block:%lld/%s", codes[k].map, (long long)block,
-             codes[k].words);
+    snprintf(text, sizeof text, "%s/block:%lld/%s", codes[k].map, (long long)block, codes[k].words);
     int byte = (int)qm_case_whole(c, "init_byte", codes[k].init_byte);
     if (!qm_run_quantizer(c, &run.recipe, 0, text, byte & 15,
                           (float)qm_case_number(c, "init_scale", 1.0)))
@@ -184,9 +184,9 @@ static void replay_average(struct qm_conform *c, const char *group)
     run.shape = qm_shape_flat(padded);
     run.slot[0].n_scales = padded / block;
     run.slot[0].scales = qm_case_floats(c, "scale", run.steps * run.slot[0].n_scales);
-    run.slot[0].codes = qm_case_unpacked(c, QM_PACK_hi, 4,
-                                         qm_case_ints(c, "codes_packed", run.steps * padded / 2),
-                                         run.steps * padded);
+    run.slot[0].codes =
+        qm_case_unpacked(c, QM_PACK_hi, 4, qm_case_ints(c, "codes_packed", run.steps * padded / 2),
+                         run.steps * padded);
     const float *g = qm_case_floats(c, "grads", run.steps * n);
     float *grads = qm_case_memory(c, run.steps * padded, sizeof *grads);
     int64_t *none = qm_case_memory(c, 1, sizeof *none);

@@ -205,8 +205,7 @@ int qm_case_shape(struct qm_conform *c, const char *name, struct qm_shape *out)
     return 0;
 }
 
-static void *dataset_read(struct qm_conform *c, const char *name, int64_t numel,
-                          enum qm_dtype want)
+static void *dataset_read(struct qm_conform *c, const char *name, int64_t numel, enum qm_dtype want)
 {
     char path[2 * QM_GOLDEN_PATH];
     struct qm_shape s;

@@ -105,8 +105,8 @@ int qm_case_text(struct qm_conform *c, const char *name, char *out, size_t size)
 /* Floats by their bits (any NaN equals any NaN; -0 differs from +0), codes as numbers. */
 void qm_judge_floats(struct qm_conform *c, const char *what, const float *got, const float *want,
                      int64_t n);
-void qm_judge_codes(struct qm_conform *c, const char *what, const uint8_t *got,
-                    const int64_t *want, int64_t n);
+void qm_judge_codes(struct qm_conform *c, const char *what, const uint8_t *got, const int64_t *want,
+                    int64_t n);
 void qm_judge_words(struct qm_conform *c, const char *what, const uint64_t *got,
                     const uint64_t *want, int64_t n);
 
@@ -153,8 +153,8 @@ float *qm_case_padded(struct qm_conform *c, const float *x, int64_t n, int64_t b
                       int64_t *padded);
 
 /* The codes in packed bytes (values 0 to 255), n of them, as numbers. */
-int64_t *qm_case_unpacked(struct qm_conform *c, enum qm_pack order, int bits,
-                          const int64_t *packed, int64_t n);
+int64_t *qm_case_unpacked(struct qm_conform *c, enum qm_pack order, int bits, const int64_t *packed,
+                          int64_t n);
 
 struct qm_shape qm_shape_flat(int64_t n); /* rank 1 */
 

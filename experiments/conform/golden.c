@@ -117,8 +117,7 @@ static int attribute_read(struct qm_golden *g, const char *path, const char *nam
     return count;
 }
 
-int qm_golden_numbers(struct qm_golden *g, const char *path, const char *name, double *out,
-                      int max)
+int qm_golden_numbers(struct qm_golden *g, const char *path, const char *name, double *out, int max)
 {
     void *all;
     int n = attribute_read(g, path, name, H5T_NATIVE_DOUBLE, &all);

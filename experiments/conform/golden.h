@@ -31,8 +31,7 @@ int qm_golden_member(struct qm_golden *g, const char *group, int i, char *name, 
 int qm_golden_numbers(struct qm_golden *g, const char *path, const char *name, double *out,
                       int max);
 int qm_golden_unsigned(struct qm_golden *g, const char *path, const char *name, uint64_t *out);
-int qm_golden_text(struct qm_golden *g, const char *path, const char *name, char *out,
-                   size_t size);
+int qm_golden_text(struct qm_golden *g, const char *path, const char *name, char *out, size_t size);
 
 /* Shape of a dataset; QM_NO_MATCH when it is absent, QM_BAD_FILE for more dimensions or elements
  * than this program reads (8; 2^28). */

@@ -12,8 +12,8 @@
 
 static const struct {
     const char *source, *word;
-} maps[] = {{"nonlinear", "de"},  {"nonlinear-nozero", "de0"}, {"power-1", "lin"},
-            {"power-2", "pow2"},  {"power-3", "pow3"},         {"float-point", "fpx"},
+} maps[] = {{"nonlinear", "de"}, {"nonlinear-nozero", "de0"}, {"power-1", "lin"},
+            {"power-2", "pow2"}, {"power-3", "pow3"},         {"float-point", "fpx"},
             {"linear", "lint"}},
   norms[] = {{"tensor", "tensor"}, {"dim0", "row"},    {"dim1", "col"},
              {"group", "block"},   {"rank1", "rank1"}, {"id", "id"}},
@@ -28,17 +28,17 @@ enum {
 };
 
 /* The word for attribute prefix + name; NULL, and the case skipped, when there is none. */
-#define WORD(table, count, name)                                                                   \
-    static const char *name(struct qm_conform *c, const char *prefix)                              \
-    {                                                                                              \
-        char attribute[64], text[64];                                                              \
-        snprintf(attribute, sizeof attribute, "%s%s", prefix, #name);                              \
-        qm_case_text(c, attribute, text, sizeof text);                                             \
-        for (int k = 0; k < (count); k++)                                                          \
-            if (strcmp(table[k].source, text) == 0)                                                \
-                return table[k].word;                                                              \
-        qm_case_skip(c, "%s '%s': not built", attribute, text);                                    \
-        return NULL;                                                                               \
+#define WORD(table, count, name)                                      \
+    static const char *name(struct qm_conform *c, const char *prefix) \
+    {                                                                 \
+        char attribute[64], text[64];                                 \
+        snprintf(attribute, sizeof attribute, "%s%s", prefix, #name); \
+        qm_case_text(c, attribute, text, sizeof text);                \
+        for (int k = 0; k < (count); k++)                             \
+            if (strcmp(table[k].source, text) == 0)                   \
+                return table[k].word;                                 \
+        qm_case_skip(c, "%s '%s': not built", attribute, text);       \
+        return NULL;                                                  \
     }
 WORD(maps, N_MAPS, quant_type)
 WORD(norms, N_NORMS, scale_type)
@@ -66,7 +66,10 @@ int qm_lpmm_quantizer(struct qm_conform *c, const char *prefix, char *out, size_
     qm_case_text(c, attribute, type, sizeof type);
     int packed = strncmp(type, "real-", 5) == 0;
     snprintf(out, size, "%s:%d%c/%s%s/%s%s%s", map, bits, sign ? 's' : 'u', norm, block, rounding,
-             bits == 8 ? "" : bits == 2 || bits == 4 ? "/lo" : "/byte", packed ? "/nantop" : "");
+             bits == 8                ? ""
+             : bits == 2 || bits == 4 ? "/lo"
+                                      : "/byte",
+             packed ? "/nantop" : "");
     return 1;
 }
 
@@ -190,7 +193,8 @@ static void replay_real(struct qm_conform *c)
     uint64_t seed = 0, offset = 0;
     if (!qm_lpmm_quantizer(c, "", text, sizeof text) || !qm_case_codec(c, &codec, "%s", text))
         return;
-    int64_t n = qm_case_numel(c, "normalized"), per = codec.q.pack == QM_PACK_byte ? 4 : 32 / codec.q.bits;
+    int64_t n = qm_case_numel(c, "normalized"),
+            per = codec.q.pack == QM_PACK_byte ? 4 : 32 / codec.q.bits;
     const float *y = qm_case_floats(c, "normalized", n), *noise = qm_case_floats(c, "noise", n);
     const int64_t *want = qm_case_ints(c, "codes", n);
     uint8_t *got = qm_case_memory(c, n, 1);
@@ -204,8 +208,8 @@ static void replay_real(struct qm_conform *c)
     }
     for (int64_t i = 0; i < n; i++) {
         uint32_t word = 0;
-        drawn[i] = qm_uniform(
-            qm_philox_stream(seed, (uint64_t)(i / per), offset + (uint64_t)(i % per)));
+        drawn[i] =
+            qm_uniform(qm_philox_stream(seed, (uint64_t)(i / per), offset + (uint64_t)(i % per)));
         if (!word_of(noise[i], &word))
             qm_case_differs(c, "noise[%lld] = %.9g is no uniform of 32 bits", (long long)i,
                             (double)noise[i]);
@@ -324,8 +328,8 @@ static void walk(struct qm_conform *c, const char *group, int depth)
         if (!qm_golden_member(c->file, group, i, name, sizeof name))
             continue;
         snprintf(path, sizeof path, "%s%s%s", group, group[0] ? "/" : "", name);
-        if (strlen(path) >= QM_GOLDEN_PATH - 16 ||
-            qm_golden_at(c->file, path) != QM_GOLDEN_GROUP || strcmp(path, "inputs") == 0)
+        if (strlen(path) >= QM_GOLDEN_PATH - 16 || qm_golden_at(c->file, path) != QM_GOLDEN_GROUP ||
+            strcmp(path, "inputs") == 0)
             continue;
         leaf = 0;
         walk(c, path, depth - 1);

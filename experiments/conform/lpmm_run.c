@@ -7,10 +7,8 @@
 
 /* lpmm.md: parameters 2e-7 absolute, scales 5e-7 relative, at most 0.1 % of the codes off by one,
  * each step from the recorded state; fused runs every bit. */
-static const struct qm_run_tolerance teacher_forced = {.param_absolute = 2e-7,
-                                                       .scale_relative = 5e-7,
-                                                       .value_relative = 5e-7,
-                                                       .code_share = 1e-3};
+static const struct qm_run_tolerance teacher_forced = {
+    .param_absolute = 2e-7, .scale_relative = 5e-7, .value_relative = 5e-7, .code_share = 1e-3};
 
 /* Scales after every step as one row: "NAME_scale", or one dataset per axis. */
 static int scales_read(struct qm_conform *c, const char *name, int64_t steps,

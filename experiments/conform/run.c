@@ -6,19 +6,15 @@
 
 int qm_run_recipe(struct qm_conform *c, const char *rule, struct qm_recipe *out)
 {
-    const struct qm_variant *base = NULL;
-    for (int i = 0; i < qm_variant_count() && !base; i++)
-        base = strcmp(qm_variant_at(i)->rule, rule) == 0 ? qm_variant_at(i) : NULL;
-    if (!base) {
+    *out = (struct qm_recipe){.base = qm_variant_at(0),
+                              .rule = qm_rule_find(rule),
+                              .grad = QM_DTYPE_f32,
+                              .hyper = qm_hyper_default()};
+    snprintf(c->now.how, sizeof c->now.how, "%s", rule);
+    if (!out->rule) {
         qm_case_skip(c, "rule %s: not built yet", rule);
         return 0;
     }
-    if (qm_recipe_from(base, out) != QM_OK) {
-        qm_case_skip(c, "%s: %.200s", base->name, qm_message());
-        return 0;
-    }
-    out->hyper = qm_hyper_default();
-    snprintf(c->now.how, sizeof c->now.how, "%s", rule);
     for (int i = 0; i < out->rule->n_slots; i++)
         if (!qm_run_quantizer(c, out, i, "f32", 0, 0.0f))
             return 0;
@@ -88,8 +84,7 @@ static qm_status state_load(const struct qm_run *run, struct scratch *s, void *p
         if (slot->codes) {
             for (int64_t k = 0; k < n; k++)
                 s->codes[k] = (uint8_t)slot->codes[(t - 1) * n + k];
-            QM_TRY(qm_backend_cpu.load(plan, i, s->codes,
-                                       slot->scales + (t - 1) * slot->n_scales));
+            QM_TRY(qm_backend_cpu.load(plan, i, s->codes, slot->scales + (t - 1) * slot->n_scales));
         } else if (slot->values && row >= 0) {
             QM_TRY(qm_backend_cpu.load(plan, i, NULL, slot->values + row * n));
         }
@@ -115,8 +110,7 @@ static qm_status state_judge(struct qm_conform *c, const struct qm_run *run, str
                            slot->n_scales, w->scale_relative, 0.0);
             snprintf(what, sizeof what, "step %lld %s code", (long long)t, name);
             if (w->code_share > 0)
-                qm_judge_codes_near(c, what, s->codes, slot->codes + (t - 1) * n, n,
-                                    w->code_share);
+                qm_judge_codes_near(c, what, s->codes, slot->codes + (t - 1) * n, n, w->code_share);
             else
                 qm_judge_codes(c, what, s->codes, slot->codes + (t - 1) * n, n);
         } else if (slot->values && row >= 0) {

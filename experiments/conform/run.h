@@ -28,14 +28,14 @@ struct qm_run {
     const float *p0, *grads; /* [numel], [steps][numel] */
     const double *lr;        /* [steps], or NULL: the recipe's */
     struct qm_run_slot slot[QM_MAX_SLOTS];
-    const float *params;   /* [n_kept][numel] */
-    const int64_t *kept;   /* the steps (from 1) that params and float32 states were kept for */
+    const float *params; /* [n_kept][numel] */
+    const int64_t *kept; /* the steps (from 1) that params and float32 states were kept for */
     int64_t n_kept;
     struct qm_run_tolerance within;
 };
 
 /* A recipe of the named rule with every slot in float32 and the default hyper-parameters; 0, and
- * the case skipped, when no rule or no variant of it is built. */
+ * the case skipped, when that rule is not built. */
 int qm_run_recipe(struct qm_conform *c, const char *rule, struct qm_recipe *out);
 
 /* Gives slot i a quantizer, for tensors of any size, starting at code and scale; 0: skipped. */

@@ -155,8 +155,10 @@ static int slots_read(struct qm_conform *c, struct qm_run *run, int bits, int64_
             run->slot[i].values = qm_case_floats(c, names[i], run->steps * n);
             continue;
         }
-        const char *map = i == 1 && bits == 4 ? "lin:4u" : i == 1 ? "dyn:8u" : bits == 4 ? "dyn:4s"
-                                                                                        : "dyn:8s";
+        const char *map = i == 1 && bits == 4 ? "lin:4u"
+                          : i == 1            ? "dyn:8u"
+                          : bits == 4         ? "dyn:4s"
+                                              : "dyn:8s";
         snprintf(text, sizeof text, "%s/block:%lld/bisect/near/floor:1e-12%s", map,
                  (long long)block, bits == 4 ? "/hi" : "");
         if (!qm_run_quantizer(c, &run->recipe, i, text, 0, 0.0f) ||
