@@ -25,6 +25,17 @@ static void replay_block(struct qm_conform *c)
     }
 }
 
+/* Word k after an offset; the sum may go beyond 64 bits, the block it lies in does not. */
+static uint64_t word_after(uint64_t seed, uint64_t sub, uint64_t offset, uint64_t k)
+{
+    uint64_t lane = (offset & 3u) + k, block = (offset >> 2) + (lane >> 2);
+    if (offset + k >= offset)
+        return qm_philox_stream(seed, sub, offset + k);
+    return qm_philox((uint32_t)block, (uint32_t)(block >> 32), (uint32_t)sub, (uint32_t)(sub >> 32),
+                     (uint32_t)seed, (uint32_t)(seed >> 32))
+        .word[lane & 3u];
+}
+
 /* Rows of (seed, subsequence, offset), each followed by words. */
 static void replay_device(struct qm_conform *c)
 {
@@ -38,8 +49,7 @@ static void replay_device(struct qm_conform *c)
     if (!seed || !sub || !offset || !want || !got)
         return;
     for (int64_t i = 0; i < rows * per; i++)
-        got[i] =
-            qm_philox_stream(seed[i / per], sub[i / per], offset[i / per] + (uint64_t)(i % per));
+        got[i] = word_after(seed[i / per], sub[i / per], offset[i / per], (uint64_t)(i % per));
     qm_judge_words(c, "word", got, want, rows * per);
 }
 
@@ -51,10 +61,13 @@ static uint64_t attribute(struct qm_conform *c, const char *name)
     return x;
 }
 
-/* The host generator interleaves 65,536 subsequences, four words of each at a time. */
-static uint64_t host_word(uint64_t seed, uint64_t w)
+/* Word offset + k of the host generator, which interleaves 65,536 subsequences, four words of
+ * each at a time; the sum may go beyond 64 bits. */
+static uint64_t host_word(uint64_t seed, uint64_t offset, uint64_t k)
 {
-    return qm_philox_stream(seed, (w >> 2) & 65535u, (w >> 18) * 4u + (w & 3u));
+    uint64_t w = offset + k, carry = w < offset;
+    uint64_t round = (w >> 18) + (carry << 46);
+    return qm_philox_stream(seed, (w >> 2) & 65535u, round * 4u + (w & 3u));
 }
 
 static void replay_host(struct qm_conform *c)
@@ -68,7 +81,7 @@ static void replay_host(struct qm_conform *c)
     if (!want || !got || !qm_case_open(c))
         return;
     for (int64_t i = 0; i < n; i++)
-        got[i] = host_word(seed, offset + (index ? index[i] : (uint64_t)i));
+        got[i] = host_word(seed, offset, index ? index[i] : (uint64_t)i);
     qm_judge_words(c, "word", got, want, n);
 }
 
@@ -96,7 +109,7 @@ static void replay_skips(struct qm_conform *c)
             at += k;
     }
     for (int64_t i = 0; i < n; i++)
-        got[i] = qm_philox_stream(seed, sub, at + (uint64_t)i);
+        got[i] = word_after(seed, sub, at, (uint64_t)i);
     qm_judge_words(c, "word", got, want, n);
 }
 
@@ -112,7 +125,7 @@ static void replay_uniform(struct qm_conform *c)
     if (!want || !got || !u || !qm_case_open(c))
         return;
     for (int64_t i = 0; i < n; i++) {
-        got[i] = qm_philox_stream(seed, sub, offset + (uint64_t)i);
+        got[i] = word_after(seed, sub, offset, (uint64_t)i);
         u[i] = qm_uniform((uint32_t)got[i]);
     }
     qm_judge_words(c, "word", got, want, n);

@@ -8,7 +8,7 @@
 /* lpmm.md: parameters 2e-7 absolute, scales 5e-7 relative, at most 0.1 % of the codes off by one,
  * each step from the recorded state; fused runs every bit. */
 static const struct qm_run_tolerance teacher_forced = {
-    .param_absolute = 2e-7, .scale_relative = 5e-7, .value_relative = 5e-7, .code_share = 1e-3};
+    .param_absolute = 2e-7, .scale_relative = 5e-7, .value_largest = 5e-7, .code_share = 1e-3};
 
 /* Scales after every step as one row: "NAME_scale", or one dataset per axis. */
 static int scales_read(struct qm_conform *c, const char *name, int64_t steps,
@@ -59,7 +59,7 @@ static int slot_read(struct qm_conform *c, struct qm_run *run, int slot, int i, 
                qm_run_quantizer(c, &run->recipe, slot, text, 0, 0.0f);
     }
     snprintf(name, sizeof name, "p%d_%s_fp32", i, which);
-    if (qm_case_has(c, name))
+    if (qm_case_numel(c, name) == run->n_kept * n) /* else a placeholder: SGD without momentum */
         run->slot[slot].values = qm_case_floats(c, name, run->n_kept * n);
     return qm_case_open(c);
 }

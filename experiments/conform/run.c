@@ -1,6 +1,7 @@
 /* run.c - the CPU backend against a recorded optimizer run. */
 #include "experiments/conform/run.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -94,6 +95,14 @@ static qm_status state_load(const struct qm_run *run, struct scratch *s, void *p
     return QM_OK;
 }
 
+static double largest(const float *x, int64_t n)
+{
+    double m = 0;
+    for (int64_t i = 0; i < n; i++)
+        m = fabs((double)x[i]) > m ? fabs((double)x[i]) : m;
+    return m;
+}
+
 static qm_status state_judge(struct qm_conform *c, const struct qm_run *run, struct scratch *s,
                              void *plan, int64_t t)
 {
@@ -116,7 +125,8 @@ static qm_status state_judge(struct qm_conform *c, const struct qm_run *run, str
         } else if (slot->values && row >= 0) {
             QM_TRY(qm_backend_cpu.save(plan, i, NULL, s->values));
             snprintf(what, sizeof what, "step %lld %s", (long long)t, name);
-            qm_judge_close(c, what, s->values, slot->values + row * n, n, w->value_relative, 0.0);
+            qm_judge_close(c, what, s->values, slot->values + row * n, n, 0.0,
+                           w->value_largest * largest(slot->values + row * n, n));
         }
     }
     snprintf(what, sizeof what, "step %lld parameter", (long long)t);

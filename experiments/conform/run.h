@@ -17,8 +17,9 @@ struct qm_run_slot {
 /* How close a step must come; 0: every bit. */
 struct qm_run_tolerance {
     double param_relative, param_absolute; /* absolute: of the value itself */
-    double scale_relative, value_relative; /* value: of float32 states */
-    double code_share;                     /* codes that may be off by one, 1e-3 = 0.1 % */
+    double scale_relative;
+    double value_largest; /* of float32 states: times the tensor's largest value */
+    double code_share;    /* codes that may be off by one, 1e-3 = 0.1 % */
 };
 
 struct qm_run {
