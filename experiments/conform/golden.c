@@ -11,7 +11,21 @@
 struct qm_golden {
     char *path;
     hid_t file;
+    char *listed; /* the group whose members are in names, sorted */
+    char **names;
+    int n_names;
 };
+
+static void list_forget(struct qm_golden *g)
+{
+    for (int i = 0; i < g->n_names; i++)
+        free(g->names[i]);
+    free(g->names);
+    free(g->listed);
+    g->names = NULL;
+    g->listed = NULL;
+    g->n_names = 0;
+}
 
 qm_status qm_golden_open(const char *path, struct qm_golden **out)
 {
@@ -40,6 +54,7 @@ void qm_golden_close(struct qm_golden *g)
         return;
     if (g->file >= 0)
         H5Fclose(g->file);
+    list_forget(g);
     free(g->path);
     free(g);
 }
@@ -61,24 +76,54 @@ enum qm_golden_kind qm_golden_at(struct qm_golden *g, const char *path)
                                  : QM_GOLDEN_NONE;
 }
 
+static herr_t list_add(hid_t group, const char *name, const H5L_info_t *info, void *context)
+{
+    struct qm_golden *g = context;
+    (void)group, (void)info;
+    if (g->n_names % 64 == 0) {
+        char **more = realloc(g->names, ((size_t)g->n_names + 64) * sizeof *more);
+        if (!more)
+            return -1;
+        g->names = more;
+    }
+    if (!(g->names[g->n_names] = strdup(name)))
+        return -1;
+    g->n_names++;
+    return 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Members are listed in the file's own order and sorted here: asking HDF5 1.10 for sorted names
+ * makes it free wild pointers on some damaged files. */
 int qm_golden_members(struct qm_golden *g, const char *group)
 {
+    if (g->listed && strcmp(g->listed, group) == 0)
+        return g->n_names;
+    list_forget(g);
     hid_t o = object_open(g, group);
-    H5G_info_t info;
-    int n = 0;
     if (o < 0)
         return 0;
-    if (H5Iget_type(o) == H5I_GROUP && H5Gget_info(o, &info) >= 0)
-        n = info.nlinks < 1000000 ? (int)info.nlinks : 0;
+    if (H5Iget_type(o) == H5I_GROUP &&
+        H5Literate(o, H5_INDEX_NAME, H5_ITER_NATIVE, NULL, list_add, g) >= 0)
+        g->listed = strdup(group);
     H5Oclose(o);
-    return n;
+    if (!g->listed)
+        list_forget(g);
+    else if (g->n_names > 0)
+        qsort(g->names, (size_t)g->n_names, sizeof *g->names, by_name);
+    return g->n_names;
 }
 
 int qm_golden_member(struct qm_golden *g, const char *group, int i, char *name, size_t size)
 {
-    ssize_t n = H5Lget_name_by_idx(g->file, group[0] ? group : "/", H5_INDEX_NAME, H5_ITER_INC,
-                                   (hsize_t)i, name, size, H5P_DEFAULT);
-    return n > 0 && (size_t)n < size;
+    if (i < 0 || i >= qm_golden_members(g, group) || strlen(g->names[i]) >= size)
+        return 0;
+    strcpy(name, g->names[i]);
+    return 1;
 }
 
 /* ---- attributes ---- */
