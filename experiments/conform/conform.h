@@ -145,8 +145,9 @@ int qm_case_codec(struct qm_conform *c, struct qm_codec *codec, const char *form
 /* Replaces a codec's table by n ascending values, without published thresholds. */
 void qm_codec_table(struct qm_codec *codec, const float *value, int n);
 
-/* Compares a table in code order with the map's own. */
-void qm_judge_map(struct qm_conform *c, const char *map, int bits, int sign, const char *dataset);
+/* Compares a table of n values in code order with the map's own. */
+void qm_judge_map(struct qm_conform *c, const char *map, int bits, int sign, const float *table,
+                  int64_t n);
 
 /* x[n] followed by zeros up to a multiple of block. */
 float *qm_case_padded(struct qm_conform *c, const float *x, int64_t n, int64_t block,

@@ -289,7 +289,7 @@ static void replay_map(struct qm_conform *c)
     const char *map = quant_type(c, "");
     if (map)
         qm_judge_map(c, map, (int)qm_case_whole(c, "bits", 0), (int)qm_case_whole(c, "signed", 1),
-                     "qmap");
+                     qm_case_floats(c, "qmap", -1), qm_case_numel(c, "qmap"));
 }
 
 static void replay_leaf(struct qm_conform *c, const char *group)

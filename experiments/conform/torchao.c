@@ -28,7 +28,8 @@ static void replay_maps(struct qm_conform *c, const char *group)
         while (k < N_MAPS && strcmp(maps[k].dataset, name) != 0)
             k++;
         if (k < N_MAPS)
-            qm_judge_map(c, maps[k].map, maps[k].bits, maps[k].sign, name);
+            qm_judge_map(c, maps[k].map, maps[k].bits, maps[k].sign, qm_case_floats(c, name, -1),
+                         qm_case_numel(c, name));
         else
             qm_case_skip(c, "a table of an older linspace, for reference only");
         qm_case_end(c);
