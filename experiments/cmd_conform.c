@@ -9,7 +9,7 @@
 
 struct options {
     const char *filter;
-    char **files;
+    char **files; /* room for every word of the command line */
     int n_files;
 };
 
@@ -24,10 +24,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     switch (key) {
     case ARGP_KEY_INIT: state->child_inputs[0] = NULL; return 0;
     case 'c': o->filter = arg; return 0;
-    case ARGP_KEY_ARGS:
-        o->files = state->argv + state->next;
-        o->n_files = state->argc - state->next;
-        return 0;
+    case ARGP_KEY_ARG: o->files[o->n_files++] = arg; return 0;
     case ARGP_KEY_NO_ARGS: argp_error(state, "expected at least one FILE.h5"); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -121,14 +118,10 @@ static qm_status run(const struct options *o, int64_t *total)
     return worst;
 }
 
-int qm_cmd_conform(int argc, char **argv)
+static int conform(const struct options *o)
 {
-    struct options o = {NULL, NULL, 0};
     int64_t total[QM_OUTCOME_COUNT] = {0}, cases = 0;
-    int rc = qm_cli_parse(&argp, argc, argv, &o);
-    if (rc != 0)
-        return rc;
-    qm_status st = run(&o, total);
+    qm_status st = run(o, total);
     for (int k = 0; k < QM_OUTCOME_COUNT; k++)
         cases += total[k];
     if (total[QM_OUTCOME_differs] > 0)
@@ -138,8 +131,20 @@ int qm_cmd_conform(int argc, char **argv)
     if (total[QM_OUTCOME_unreadable] > 0)
         return qm_exit_code(QM_BAD_FILE);
     if (cases == 0) {
-        qm_note("qualm conform: no case matches '%s'", o.filter ? o.filter : "");
+        qm_note("qualm conform: no case matches '%s'", o->filter ? o->filter : "");
         return qm_exit_code(QM_NO_MATCH);
     }
     return 0;
+}
+
+int qm_cmd_conform(int argc, char **argv)
+{
+    struct options o = {.files = calloc((size_t)argc, sizeof(char *))};
+    if (!o.files)
+        return qm_cli_failed("conform", qm_fail(QM_NO_MEMORY, "out of memory"));
+    int rc = qm_cli_parse(&argp, argc, argv, &o);
+    if (rc == 0)
+        rc = conform(&o);
+    free(o.files);
+    return rc;
 }
