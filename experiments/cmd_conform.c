@@ -50,15 +50,22 @@ struct output {
     json_t *cases; /* NULL: text */
 };
 
+/* Names in a damaged file, and paths, need not be UTF-8. */
+static json_t *json_text(const char *text)
+{
+    json_t *t = json_string(text);
+    return t ? t : json_string("(not UTF-8)");
+}
+
 static void print_case(void *context, const struct qm_case *c)
 {
     struct output *o = context;
     if (o->cases) {
-        json_array_append_new(o->cases,
-                              json_pack("{s:s, s:s, s:s, s:s, s:I, s:o}", "name", c->name,
-                                        "outcome", qm_outcome_word(c->outcome), "text", c->text,
-                                        "recipe", c->how, "compared", (json_int_t)c->compared,
-                                        "of_tolerance", qm_json_number(c->worst)));
+        json_array_append_new(
+            o->cases, json_pack("{s:o, s:s, s:o, s:s, s:I, s:o}", "name", json_text(c->name),
+                                "outcome", qm_outcome_word(c->outcome), "text", json_text(c->text),
+                                "recipe", c->how, "compared", (json_int_t)c->compared,
+                                "of_tolerance", qm_json_number(c->worst)));
         return;
     }
     int quiet = qm_cli.quiet && (c->outcome == QM_OUTCOME_equal || c->outcome == QM_OUTCOME_near ||
@@ -103,9 +110,10 @@ static qm_status run(const struct options *o, int64_t *total)
         for (int k = 0; k < QM_OUTCOME_COUNT; k++)
             total[k] += count[k];
         if (files)
-            json_array_append_new(files, json_pack("{s:s, s:o, s:o, s:s}", "path", o->files[i],
-                                                   "cases", out.cases, "counts", json_counts(count),
-                                                   "error", st == QM_OK ? "" : qm_message()));
+            json_array_append_new(files,
+                                  json_pack("{s:o, s:o, s:o, s:o}", "path", json_text(o->files[i]),
+                                            "cases", out.cases, "counts", json_counts(count),
+                                            "error", json_text(st == QM_OK ? "" : qm_message())));
         if (st != QM_OK) {
             worst = st;
             qm_note("qualm conform: %s", qm_message());
