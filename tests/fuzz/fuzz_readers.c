@@ -3,7 +3,7 @@
  * Stand-alone: fuzz_readers [COUNT [SEED]] mutates the seed files COUNT times, the same way for the
  * same SEED, and reads every entry of what still opens; HDF5 files are only truncated, one for
  * every 1000 of COUNT.  With -DQM_LIBFUZZER (clang -fsanitize=fuzzer) the input comes from
- * libFuzzer.  tests/test_readers.c includes this file with QM_FUZZ_NO_MAIN for its writers. */
+ * libFuzzer.  tests/test_readers.c includes this file with QM_FUZZ_NO_MAIN and runs a few. */
 #include <hdf5.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -13,74 +13,25 @@
 
 #include "core/base/philox.h"
 #include "experiments/readers/reader.h"
-
-/* ---- writers of valid files, also for tests ---- */
-
-struct bytes {
-    unsigned char *data;
-    size_t size, capacity;
-};
-
-static void bytes_put(struct bytes *b, const void *src, size_t n)
-{
-    if (b->size + n > b->capacity) {
-        b->capacity = 2 * (b->size + n);
-        b->data = realloc(b->data, b->capacity);
-        if (!b->data)
-            abort();
-    }
-    if (n > 0)
-        memcpy(b->data + b->size, src, n);
-    b->size += n;
-}
-
-static void bytes_clear(struct bytes *b)
-{
-    free(b->data);
-    *b = (struct bytes){NULL, 0, 0};
-}
-
-/* A .npy file: version, dict, data.  The header is padded to 64 bytes as NumPy does. */
-static void npy_file(struct bytes *b, unsigned version, const char *dict, const void *data,
-                     size_t n)
-{
-    size_t start = version == 1 ? 10 : 12, length = strlen(dict) + 1;
-    length += (64 - (start + length) % 64) % 64;
-    unsigned char head[12] = {0x93, 'N', 'U', 'M', 'P', 'Y', (unsigned char)version};
-    for (size_t k = 8; k < start; k++)
-        head[k] = (unsigned char)(length >> 8 * (k - 8));
-    b->size = 0;
-    bytes_put(b, head, start);
-    bytes_put(b, dict, strlen(dict));
-    for (size_t k = strlen(dict); k + 1 < length; k++)
-        bytes_put(b, " ", 1);
-    bytes_put(b, "\n", 1);
-    bytes_put(b, data, n);
-}
-
-/* A .safetensors file: header and data. */
-static void st_file(struct bytes *b, const char *json, const void *data, size_t n)
-{
-    uint64_t length = strlen(json);
-    b->size = 0;
-    bytes_put(b, &length, 8);
-    bytes_put(b, json, (size_t)length);
-    bytes_put(b, data, n);
-}
+#include "tests/fuzz/writers.h"
 
 /* ---- checking one input ---- */
 
+/* A file in memory; in a directory where that is wanted (HDF5 asks for the real path). */
 struct place {
     int fd;
-    char path[40];
+    char path[256];
 };
 
-static void place_open(struct place *p)
+static void place_open(struct place *p, int in_directory)
 {
-    p->fd = memfd_create("fuzz", MFD_CLOEXEC);
+    const char *tmp = getenv("TMPDIR");
+    snprintf(p->path, sizeof p->path, "%s/fuzz_readers_XXXXXX", tmp ? tmp : "/tmp");
+    p->fd = in_directory ? mkstemp(p->path) : memfd_create("fuzz", MFD_CLOEXEC);
     if (p->fd < 0)
         abort();
-    snprintf(p->path, sizeof p->path, "/proc/self/fd/%d", p->fd);
+    if (!in_directory)
+        snprintf(p->path, sizeof p->path, "/proc/self/fd/%d", p->fd);
 }
 
 static void place_fill(const struct place *p, const unsigned char *data, size_t n)
@@ -140,6 +91,7 @@ static const char *check_file(const char *path, size_t size)
     return bad;
 }
 
+#ifndef QM_LIBFUZZER
 /* ---- seeds and mutations ---- */
 
 #define SEEDS 9
@@ -289,7 +241,7 @@ static const char *fuzz_mutations(uint64_t seed_number, uint32_t count, uint32_t
     struct place p;
     const char *bad = NULL;
     make_seeds(seed);
-    place_open(&p);
+    place_open(&p, 0);
     for (uint32_t k = 0; !bad && k < count; k++) {
         struct source s = {seed_number, k, 0};
         const struct bytes *from = &seed[k % SEEDS];
@@ -349,7 +301,7 @@ static const char *fuzz_hdf5_truncations(uint64_t seed_number, uint32_t count)
     struct place p;
     const char *bad = NULL;
     hdf5_seed(&b);
-    place_open(&p);
+    place_open(&p, 1);
     for (uint32_t k = 0; !bad && k <= count; k++) {
         struct source s = {seed_number, k, 1u << 16};
         size_t size = k == 0 ? b.size : 1 + below(&s, b.size - 1);
@@ -357,27 +309,12 @@ static const char *fuzz_hdf5_truncations(uint64_t seed_number, uint32_t count)
         bad = check_file(p.path, size);
     }
     bytes_clear(&b);
+    unlink(p.path);
     close(p.fd);
     return bad;
 }
 
-#ifdef QM_LIBFUZZER
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
-{
-    static struct place p = {-1, ""};
-    static const unsigned char hdf5_magic[4] = {0x89, 'H', 'D', 'F'};
-    if (size == 0 || memmem(data, size, hdf5_magic, sizeof hdf5_magic))
-        return 0;
-    if (p.fd < 0)
-        place_open(&p);
-    place_fill(&p, data, size);
-    if (check_file(p.path, size))
-        abort();
-    return 0;
-}
-#elif !defined(QM_FUZZ_NO_MAIN)
+#ifndef QM_FUZZ_NO_MAIN
 int main(int argc, char **argv)
 {
     uint32_t count = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 20000, which = 0;
@@ -393,6 +330,24 @@ int main(int argc, char **argv)
         return 1;
     }
     printf("%u mutated files, %u truncated HDF5 files\n", count, 17 + count / 1000);
+    return 0;
+}
+#endif
+
+#else /* QM_LIBFUZZER */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct place p = {-1, ""};
+    static const unsigned char hdf5_magic[4] = {0x89, 'H', 'D', 'F'};
+    if (size == 0 || memmem(data, size, hdf5_magic, sizeof hdf5_magic))
+        return 0;
+    if (p.fd < 0)
+        place_open(&p, 0);
+    place_fill(&p, data, size);
+    if (check_file(p.path, size))
+        abort();
     return 0;
 }
 #endif
