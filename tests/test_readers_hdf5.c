@@ -293,6 +293,24 @@ static void test_hdf5_broken(void **state)
         expect_bad(path, "HDF5");
     }
 
+    /* the dataspace claims more than the file holds */
+    struct bytes b = {NULL, 0, 0};
+    uint64_t claimed = 4000, much = 1000000007;
+    file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    put_set(file, "x", H5T_IEEE_F64LE, 1, dims, NULL, data);
+    H5Fclose(file);
+    unsigned char block[4096];
+    FILE *in = fopen(path, "rb");
+    assert_non_null(in);
+    for (size_t n; (n = fread(block, 1, sizeof block, in)) > 0;)
+        bytes_put(&b, block, n);
+    fclose(in);
+    unsigned char *at_dims = memmem(b.data, b.size, &claimed, 8);
+    assert_non_null(at_dims);
+    memcpy(at_dims, &much, 8);
+    expect_bad(save("broken.h5", &b), "8000000056 bytes at");
+    bytes_clear(&b);
+
     static const char *const messages[] = {"link '/g/soft' leads nowhere", "link '/out' leads",
                                            "link '/out' leads", "link '/loop' leads"};
     for (int k = 0; k < 4; k++) {

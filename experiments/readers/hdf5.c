@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEPTH_MAX 64      /* groups on one path */
-#define LINK_MAX  1000000 /* links met: groups that share groups multiply paths */
+#define DEPTH_MAX 64     /* groups on one path */
+#define LINK_MAX  250000 /* links met: groups that share groups multiply paths */
 
 struct walk {
     struct qm_file *f;
@@ -97,6 +97,24 @@ static qm_status take_shape(struct walk *w, hid_t space, enum qm_dtype dtype, st
     return QM_OK;
 }
 
+/* Unfiltered data that was ever written must lie inside the file that holds the dataset. */
+static qm_status check_extent(struct walk *w, hid_t set, enum qm_dtype dtype,
+                              const struct qm_shape *shape)
+{
+    haddr_t offset = H5Dget_offset(set);
+    hsize_t bytes = (hsize_t)qm_shape_numel(shape) * qm_dtype_size(dtype), size = 0;
+    if (offset == HADDR_UNDEF)
+        return QM_OK;
+    hid_t file = H5Iget_file_id(set);
+    H5Fget_filesize(file, &size);
+    H5Fclose(file);
+    if (offset > size || bytes > size - offset)
+        return qm_file_bad(w->f, "dataset '%.200s': %llu bytes at %llu, but the file ends at %llu",
+                           w->path, (unsigned long long)bytes, (unsigned long long)offset,
+                           (unsigned long long)size);
+    return QM_OK;
+}
+
 static qm_status add_dataset(struct walk *w, hid_t group, const char *name)
 {
     char why[200];
@@ -113,6 +131,8 @@ static qm_status add_dataset(struct walk *w, hid_t group, const char *name)
     else if (H5Pget_layout(plist) != H5D_VIRTUAL && H5Pget_external_count(plist) == 0 &&
              dtype_of(type, &dtype))
         st = take_shape(w, space, dtype, &shape, &usable);
+    if (st == QM_OK && usable && H5Pget_layout(plist) == H5D_CONTIGUOUS)
+        st = check_extent(w, set, dtype, &shape);
     if (st == QM_OK && usable)
         st = qm_file_add(w->f, w->path, dtype, &shape, (struct qm_place){0, 0, 0});
     H5Pclose(plist);

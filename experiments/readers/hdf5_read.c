@@ -5,6 +5,7 @@
 #include "experiments/readers/hdf5.h"
 
 #define CACHE_MIN ((size_t)16 << 20) /* of the one open dataset */
+#define CACHE_MAX ((size_t)128 << 20)
 #define STAGE_MAX ((int64_t)1 << 20) /* elements converted at a time */
 
 /* The type in memory of a dtype; the library converts byte order and padding.  To be closed. */
@@ -37,18 +38,27 @@ static hid_t memory_type(enum qm_dtype dtype)
     return type;
 }
 
-/* Room for a row of chunks, so that ranges that end inside chunks do not unpack them again. */
-static size_t cache_bytes(hid_t set)
+/* Room for the chunks that one row meets, where that is affordable: ranges go row by row, and
+ * chunks that do not stay are unpacked again for each.  At least one chunk, whatever its size. */
+static size_t cache_bytes(hid_t set, const struct qm_shape *s)
 {
     hsize_t dims[H5S_MAX_RANK];
     hid_t plist = H5Dget_create_plist(set), type = H5Dget_type(set);
-    size_t bytes = H5Tget_size(type);
+    size_t chunk = H5Tget_size(type), row, best = CACHE_MIN;
     int rank = H5Pget_layout(plist) == H5D_CHUNKED ? H5Pget_chunk(plist, H5S_MAX_RANK, dims) : 0;
-    for (int k = 0; k < rank; k++)
-        bytes *= (size_t)dims[k]; /* the library keeps chunks below 2^32 bytes */
     H5Tclose(type);
     H5Pclose(plist);
-    return bytes > CACHE_MIN ? bytes : CACHE_MIN;
+    for (int k = 0; k < rank; k++)
+        chunk *= (size_t)dims[k]; /* the library keeps chunks below 2^32 bytes */
+    row = chunk;
+    for (int k = 1; k < rank && k < s->rank && row <= CACHE_MAX; k++) {
+        size_t one = dims[k] ? (size_t)dims[k] : 1;
+        if (__builtin_mul_overflow(row, ((size_t)s->dim[k] + one - 1) / one, &row))
+            row = SIZE_MAX;
+    }
+    if (row <= CACHE_MAX && row > best)
+        best = row;
+    return chunk > best ? chunk : best;
 }
 
 static qm_status open_dataset(struct qm_file *f, int i)
@@ -64,7 +74,7 @@ static qm_status open_dataset(struct qm_file *f, int i)
     if (first < 0)
         return qm_file_bad(f, "dataset '%.200s': %s", f->entry[i].name, qm_hdf5_reason(why));
     hid_t access = H5Pcreate(H5P_DATASET_ACCESS);
-    H5Pset_chunk_cache(access, 10007, cache_bytes(first), 1.0);
+    H5Pset_chunk_cache(access, 10007, cache_bytes(first, &f->entry[i].shape), 1.0);
     H5Dclose(first);
     own->dataset = H5Dopen2(own->file, f->entry[i].name, access);
     H5Pclose(access);
@@ -79,13 +89,15 @@ static qm_status read_box(struct qm_file *f, int i, const struct qm_box *box, hi
 {
     char why[200];
     struct qm_hdf5 *own = f->own;
-    hsize_t start[QM_MAX_RANK], count[QM_MAX_RANK], n = (hsize_t)box->numel;
+    hsize_t start[QM_MAX_RANK], count[QM_MAX_RANK];
     int rank = f->entry[i].shape.rank;
-    hid_t space = H5Dget_space(own->dataset), memory = H5Screate_simple(1, &n, NULL);
     for (int k = 0; k < rank; k++) {
         start[k] = (hsize_t)box->start[k];
         count[k] = (hsize_t)box->count[k];
     }
+    /* a memory space of the box's own rank: with any other HDF5 goes element by element */
+    hid_t space = H5Dget_space(own->dataset);
+    hid_t memory = rank ? H5Screate_simple(rank, count, NULL) : H5Screate(H5S_SCALAR);
     qm_status st = QM_OK;
     if (space < 0 || memory < 0 || H5Sget_simple_extent_ndims(space) != rank ||
         (rank > 0 && H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL) < 0) ||

@@ -1,6 +1,7 @@
 /* reader.c - opening a file by its content; entries, ranges and errors of every format. */
 #include "experiments/readers/reader.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -137,7 +138,11 @@ void qm_file_close(struct qm_file *f)
 
 int qm_file_count(const struct qm_file *f) { return f->n_entries; }
 
-const struct qm_entry *qm_file_entry(const struct qm_file *f, int i) { return &f->entry[i]; }
+const struct qm_entry *qm_file_entry(const struct qm_file *f, int i)
+{
+    assert(i >= 0 && i < f->n_entries);
+    return &f->entry[i];
+}
 
 const char *qm_file_format(const struct qm_file *f) { return f->format->name; }
 

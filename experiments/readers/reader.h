@@ -8,12 +8,13 @@
  *                 directory and ".npy".
  *   .safetensors  the element types of QM_DTYPE_LIST; any other refuses the file, as do unknown
  *                 bytes between, before or after the tensors.
- *   .h5           simple datasets of 1, 2, 4 or 8 byte integers and IEEE 2, 4 and 8 byte floats
- *                 and bfloat16, of up to QM_MAX_RANK dimensions.  Datasets of other types
- *                 (strings, compounds, enumerations, uint16 stays uint16), of higher rank, or with
- *                 their data in other files (virtual, external storage) are left out.  Blocks
- *                 never written read as the fill value.  A link that leads nowhere refuses the
- *                 file; a link back to a group it lies in is not followed.
+ *   .h5           simple datasets of 1, 2, 4 or 8 byte integers, of IEEE 2, 4 and 8 byte floats
+ *                 and of bfloat16 (bfloat16 bits stored as uint16 stay u16), of up to QM_MAX_RANK
+ *                 dimensions.  Datasets of other types (strings, compounds, enumerations), of
+ *                 higher rank, or with their data in other files (virtual, external storage) are
+ *                 left out.  Blocks never written read as the fill value.  A link that leads
+ *                 nowhere refuses the file; a link back to a group it lies in is not followed.
+ *                 What is inside the file is checked by the HDF5 library, as well as it does.
  *
  * A file that others shorten while it is open is refused at the next read.  One thread at a time
  * per file; HDF5 files of one process from one thread at a time. */
@@ -43,7 +44,8 @@ const char *qm_file_format(const struct qm_file *f); /* "hdf5", "npy", "safetens
 
 /* Elements [from, from + n) of entry i, row-major whatever the file's order, as floats (exact for
  * f32, f16, bf16; rounded for f64).  Besides out, memory stays bounded however large the file is:
- * buffers of at most 16 MB (or one HDF5 chunk, where that is larger), 64 MB of mapped pages.
+ * about 64 MB of mapped pages, or 8 MB of buffer and up to 128 MB of unpacked HDF5 chunks (or one
+ * chunk, where that is larger).
  * QM_BAD_ARG when i or the range is outside; QM_BAD_FILE when the file cannot give the data, and
  * out is undefined then. */
 qm_status qm_file_read(struct qm_file *f, int i, int64_t from, int64_t n, float *out);
