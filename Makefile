@@ -51,7 +51,7 @@ LDLIBS = $(PC_LIBS) -ldl -lm
 
 # ---- sources -------------------------------------------------------------------------------
 ISAS := sse2 avx2 avx512
-BY_ISA := core/quant/lanes.c core/rule/blocks.c
+BY_ISA := core/quant/lanes.c core/quant/searches.c core/rule/blocks.c
 MAIN := experiments/main.c
 SOURCES := $(filter-out $(BY_ISA) $(MAIN),$(wildcard core/*/*.c variants/*.c oracle/*.c \
   experiments/*.c experiments/*/*.c))
@@ -173,7 +173,7 @@ bench: qualm ## speed of steps and searches, as ratios within one run
 # Dual headers compile as C11, as C++17 and, where nvcc is there, as CUDA.
 DUAL := $(wildcard core/base/dual.h core/base/half.h core/base/philox.h core/base/logexp.h \
   core/quant/*.h core/rule/adamw.h core/rule/sgdm.h)
-DUAL := $(filter-out core/quant/quantizer.h core/quant/lanes.h,$(DUAL))
+DUAL := $(filter-out core/quant/quantizer.h core/quant/lanes.h core/quant/searches.h,$(DUAL))
 check-dual: ## the dual headers compile as C11, C++17 and CUDA
 	@mkdir -p $(BUILD); printf '#include "%s"\n' $(DUAL) > $(BUILD)/dual.c
 	$(Q)$(CC) -std=c11 $(WARN) -I. -fsyntax-only $(BUILD)/dual.c && echo "check-dual: C11 ok"

@@ -6,12 +6,9 @@
 
 #include "core/base/half.h"
 #include "core/quant/lanes.h"
+#include "core/quant/searches.h"
 
 enum { PIECE = 1024 }; /* elements held in L1 between two phases */
-
-#define X(name) extern const struct qm_lanes qm_lanes_##name;
-QM_ISA_LIST(X)
-#undef X
 
 const struct qm_lanes *qm_lanes(void)
 {
@@ -651,10 +648,45 @@ void qm_decode_blocks(const struct qm_codec *c, const uint8_t *packed, const flo
     qm_lanes()->decode_blocks(c, packed, scales, n, out);
 }
 
-/* ---- a search by its own routine ------------------------------------------------------------ */
+/* ---- searches by their own routines ---------------------------------------------------------- */
 
-void qm_search_block(const struct qm_codec *c, const float *y, int64_t n, uint8_t *position)
+#define X(name) extern const struct qm_searches qm_searches_##name;
+QM_ISA_LIST(X)
+#undef X
+
+const struct qm_searches *qm_searches(void)
 {
-    for (int64_t i = 0; i < n; i++)
-        position[i] = (uint8_t)qm_search_code(c->q.search, c->q.round, y[i], &c->cb, 0);
+    static const struct qm_searches *const table[] = {
+#define X(name) &qm_searches_##name,
+        QM_ISA_LIST(X)
+#undef X
+    };
+    return table[qm_isa()];
+}
+
+void qm_search_grid_table(const struct qm_codec *c, uint8_t *table)
+{
+    int k = 0;
+    for (int j = 0; j < 65536; j++) {
+        float at = -1.0f + 2.0f * (float)j / 65535.0f;
+        while (k + 1 < c->cb.n && 0.5f * (c->cb.value[k] + c->cb.value[k + 1]) < at)
+            k++;
+        table[j] = (uint8_t)k;
+    }
+}
+
+struct qm_search_cost qm_search_cost(const struct qm_codec *c)
+{
+    int n = c->cb.n, levels = 0;
+    while (1 << levels < n)
+        levels++;
+    switch (c->q.search) {
+    case QM_SEARCH_scan: return (struct qm_search_cost){n, 4 * n};
+    case QM_SEARCH_bisect: return (struct qm_search_cost){levels + 1, 4 * n};
+    case QM_SEARCH_arith: return (struct qm_search_cost){2, 0};
+    case QM_SEARCH_ladder:
+    case QM_SEARCH_mids: return (struct qm_search_cost){n - 1, 4 * (n - 1)};
+    case QM_SEARCH_argmin: return (struct qm_search_cost){n - 1, 4 * n};
+    default: return (struct qm_search_cost){2, 65536};
+    }
 }

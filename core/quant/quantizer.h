@@ -147,8 +147,4 @@ void qm_decode_blocks(const struct qm_codec *c, const uint8_t *packed, const flo
  * y.  draw: 32 random bits, for round = stoch. */
 int qm_code_of(const struct qm_codec *c, float y, uint32_t draw);
 
-/* Encode with the search's own routine instead of the edges: what `make bench` times and what the
- * edges are tested against.  y: unit values; positions come back unpermuted. */
-void qm_search_block(const struct qm_codec *c, const float *y, int64_t n, uint8_t *position);
-
 #endif

@@ -65,7 +65,7 @@ static void prepare_adamw(const struct qm_hyper *h, int64_t t, struct qm_rule_st
                          (float)h->eps,
                          (float)(-h->lr / bc1),
                          (float)h->weight_decay,
-                         (float)((1.0 - h->beta1) - 1.0)};
+                         (float)(1.0 - h->beta1) - 1.0f};
     memset(s, 0, sizeof *s);
     memcpy(s->c, c, sizeof c);
     s->flag[1] = h->maximize;
