@@ -26,8 +26,8 @@ struct qm_results {
 const char *qm_outcome_status(const struct qm_outcome *o);
 
 /* Runs all cells with the given number of threads; outcome[] and seconds[] are filled in by index,
- * so the number of threads does not show.  progress 0: silent.  stop as in lockstep.h.  On failure the
- * message is that of the failed cell with the lowest index. */
+ * so the number of threads does not show.  progress 0: silent.  stop as in lockstep.h.  On failure
+ * the message is that of the failed cell with the lowest index. */
 qm_status qm_results_run(const struct qm_suite *suite, struct qm_cell *cells, int64_t n_cells,
                          int threads, int progress, const volatile sig_atomic_t *stop,
                          struct qm_results *out);

@@ -6,7 +6,8 @@ setup() {
     dir="$(mktemp -d)"
     suite="$dir/small.yaml"
     printf '%s\n' 'variant: [ema4_nf4, ema4_uniform]' 'source: dist:gauss' 'n: 4096' \
-        'seed: [1, 2]' 'summary:' '  - {name: sqnr, by: seed, across: variant, value: sqnr}' >"$suite"
+        'seed: [1, 2]' 'summary:' \
+        '  - {name: sqnr, by: seed, across: variant, value: sqnr}' >"$suite"
 }
 
 teardown() { rm -rf "$dir"; }
