@@ -38,12 +38,13 @@ CFLAGS = -std=c11 $(WARN) $(NUMERIC) $(OPT) $(SANFLAGS) -fopenmp
 LDLIBS = $(PC_LIBS) -ldl -lm
 
 # ---- sources -------------------------------------------------------------------------------
-LANES := core/engine/lanes.c
+ISAS := sse2 avx2 avx512
+BY_ISA := core/quant/lanes.c core/rule/blocks.c
 MAIN := experiments/main.c
-SOURCES := $(filter-out $(LANES) $(MAIN),$(wildcard core/*/*.c variants/*.c oracle/*.c \
+SOURCES := $(filter-out $(BY_ISA) $(MAIN),$(wildcard core/*/*.c variants/*.c oracle/*.c \
   experiments/*.c experiments/*/*.c))
 LIB_OBJ := $(SOURCES:%.c=$(BUILD)/%.o)
-LANE_OBJ := $(foreach isa,sse2 avx2 avx512,$(BUILD)/core/engine/lanes_$(isa).o)
+ISA_OBJ := $(foreach isa,$(ISAS),$(BY_ISA:%.c=$(BUILD)/%_$(isa).o))
 TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 Q := $(if $(filter 1,$(V)),,@)
 say = @printf '%-4s %s\n' $(1) $(2)
@@ -61,10 +62,15 @@ $(BUILD)/%.o: %.c
 ISA_sse2 :=
 ISA_avx2 := -mavx2 -mfma -mf16c
 ISA_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c -mprefer-vector-width=512
-$(BUILD)/core/engine/lanes_%.o: core/engine/lanes.c
-	$(if $(filter 1,$(V)),,$(call say,CC,"$< ($*)"))
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -O3 $(ISA_$*) -DQM_ISA=$* -MMD -MP -c $< -o $@
+# One object per instruction set: the same source, the same bits, chosen when the program starts.
+define isa_rule
+$(BUILD)/%_$(1).o: %.c
+	$$(if $$(filter 1,$$(V)),,$$(call say,CC,"$$< ($(1))"))
+	@mkdir -p $$(@D)
+	$$(Q)$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(ISA_OPT) $$(ISA_$(1)) -DQM_ISA=$(1) -MMD -MP -c $$< -o $$@
+endef
+ISA_OPT := $(if $(filter 1,$(SAN)),,-O3)
+$(foreach isa,$(ISAS),$(eval $(call isa_rule,$(isa))))
 
 # ---- registries: a file is its registration --------------------------------------------------
 entries = $(patsubst %,QM_ENTRY(%)\n,$(basename $(notdir $(sort $(wildcard $(1)/*.c)))))
@@ -78,7 +84,7 @@ $(LIB_OBJ): | $(BUILD)/gen/variants.inc $(BUILD)/gen/problems.inc
 $(BUILD)/variants/registry.o: $(BUILD)/gen/variants.inc
 $(BUILD)/experiments/problem.o: $(BUILD)/gen/problems.inc
 
-$(BUILD)/libqm.a: $(LIB_OBJ) $(LANE_OBJ)
+$(BUILD)/libqm.a: $(LIB_OBJ) $(ISA_OBJ)
 	$(if $(filter 1,$(V)),,$(call say,AR,$@))
 	@rm -f $@
 	$(Q)ar rcs $@ $^

@@ -29,13 +29,13 @@ QM_FN float qm_log2(float x)
     float m = qm_float(u - ((uint32_t)shift << 23));
     /* ln(m) = 2 atanh(f), f = (m-1)/(m+1), in double-single arithmetic: hi + lo */
     float a = m - 1.0f, b = m + 1.0f;
-    float b_low = (1.0f - (b - m));        /* b + b_low = m + 1 exactly (m <= 2) */
+    float b_low = (1.0f - (b - m)); /* b + b_low = m + 1 exactly (m <= 2) */
     float f = a / b;
-    float r = fmaf(-f, b, a);              /* a - f b, exact */
+    float r = fmaf(-f, b, a); /* a - f b, exact */
     float f_low = fmaf(-f, b_low, r) / b;
     float f2 = f * f;
-    float p = 0.15384615f;                 /* 2/13 */
-    p = fmaf(p, f2, 0.18181819f);          /* 2/11 */
+    float p = 0.15384615f;        /* 2/13 */
+    p = fmaf(p, f2, 0.18181819f); /* 2/11 */
     p = fmaf(p, f2, 0.22222222f);
     p = fmaf(p, f2, 0.28571430f);
     p = fmaf(p, f2, 0.4f);
@@ -47,7 +47,7 @@ QM_FN float qm_log2(float x)
     float lo = fmaf(head, 1.44269502f, -hi);
     lo = fmaf(head, 1.92596299e-8f, lo);
     lo = fmaf(tail, 1.44269502f, lo);
-    float s = (float)e + hi;               /* |e| >= |hi| unless e = 0 */
+    float s = (float)e + hi; /* |e| >= |hi| unless e = 0 */
     float err = e ? ((float)e - s) + hi : 0.0f;
     return s + (err + lo);
 }

@@ -10,7 +10,7 @@ static _Thread_local char where[160];
 int qm_exit_code(qm_status st)
 {
     switch (st) {
-#define X(name, code, text)                                                                        \
+#define X(name, code, text) \
     case QM_##name: return code;
         QM_STATUS_LIST(X)
 #undef X

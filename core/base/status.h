@@ -46,11 +46,11 @@ qm_status qm_fail_at(const char *file, int line, qm_status code, const char *for
 qm_status qm_fail_in(qm_status code, const char *prefix);
 
 /* Return early where nothing needs undoing. */
-#define QM_TRY(call)                                                                               \
-    do {                                                                                           \
-        qm_status try_status = (call);                                                             \
-        if (try_status != QM_OK)                                                                   \
-            return try_status;                                                                     \
+#define QM_TRY(call)                   \
+    do {                               \
+        qm_status try_status = (call); \
+        if (try_status != QM_OK)       \
+            return try_status;         \
     } while (0)
 
 #endif

@@ -37,8 +37,8 @@ char *qm_shape_print(const struct qm_shape *s, char *text, size_t size)
     if (s->rank == 0)
         snprintf(text, size, "scalar");
     for (int i = 0; i < s->rank && used < size; i++)
-        used += (size_t)snprintf(text + used, size - used, i ? "x%lld" : "%lld",
-                                 (long long)s->dim[i]);
+        used +=
+            (size_t)snprintf(text + used, size - used, i ? "x%lld" : "%lld", (long long)s->dim[i]);
     return text;
 }
 
@@ -67,12 +67,12 @@ qm_status qm_shape_parse(const char *text, struct qm_shape *out)
 }
 
 /* One loop per dtype; `get` turns element i of src into the output type. */
-#define CONVERT(type, get)                                                                         \
-    for (int64_t i = 0; i < n; i++) {                                                              \
-        type e;                                                                                    \
-        memcpy(&e, (const char *)src + (size_t)(from + i) * sizeof e, sizeof e);                   \
-        out[i] = get;                                                                              \
-    }                                                                                              \
+#define CONVERT(type, get)                                                       \
+    for (int64_t i = 0; i < n; i++) {                                            \
+        type e;                                                                  \
+        memcpy(&e, (const char *)src + (size_t)(from + i) * sizeof e, sizeof e); \
+        out[i] = get;                                                            \
+    }                                                                            \
     break
 
 void qm_to_float(const void *src, enum qm_dtype dtype, int64_t from, int64_t n, float *out)

@@ -16,6 +16,7 @@
     X(nf4,   4, 4, 2, "canonical NormalFloat-4 (QLoRA, arXiv:2305.14314; bitsandbytes)")               \
     X(nf4a8, 4, 4, 2, "the symmetric table shipped as NF4 by adafactor8bit 0.2.4 (reconstructed)")     \
     X(fp4,   4, 4, 2, "sign, 2 exponent, 1 mantissa bits, in bitsandbytes' code order")                \
+    X(fp4s,  4, 4, 2, "fp4 as its default backend sorts it: +0 before -0")                             \
     X(dyn,   2, 8, 3, "dynamic map of bitsandbytes and torchao (8 bits: 7 decades; 4 bits: 3)")        \
     X(de,    2, 8, 3, "dynamic exponent map of lpmm: as dyn, last ulp of its own")                     \
     X(de0,   2, 8, 3, "de with the zero code replaced by its neighbour (unsigned; lpmm nonlinear-nozero)") \
@@ -39,11 +40,12 @@ enum qm_map {
 /* value[] ascends (equal neighbours allowed).  The stored code of sorted position k is perm[k];
  * position_of is its inverse. */
 struct qm_codebook {
-    int n;             /* entries: 2^bits */
-    float value[256];  /* decoded unit value of position k */
-    float cut[255];    /* published thresholds: position above k iff x > cut[k]; see has_cuts */
+    int n;            /* entries: 2^bits */
+    float value[256]; /* decoded unit value of position k */
+    float cut[255];   /* published thresholds: position above k iff x > cut[k]; see has_cuts */
     uint8_t perm[256], position_of[256];
     int has_cuts, is_permuted;
+    int zero;    /* position of value 0 (of +0 where both are there), -1: none */
     float gain;  /* stored scale = maximum * gain */
     float post;  /* decoded value = (value * scale) * post */
     float steps; /* evenly spaced: position = x * steps - base, before rounding; 0: it is not */

@@ -54,6 +54,11 @@ char *qm_quantizer_print(const struct qm_quantizer *q, char *text);
 
 int qm_quantizer_equal(const struct qm_quantizer *a, const struct qm_quantizer *b);
 
+/* Replaces one axis: axis "map" ("nf4", which keeps width and sign, or "dyn:8u"), "norm"
+ * ("block:64"), "curve", "search", "round", "unit", "pack", or "scale" (its words, separated by '/',
+ * instead of all present ones; "none" for none).  Does not ask whether the result is applicable. */
+qm_status qm_quantizer_set(struct qm_quantizer *q, const char *axis, const char *value);
+
 /* QM_OK, or QM_BAD_ARG with the reason why this composition makes no sense ("arith needs an
  * evenly spaced map, nf4 is not").  Every axis can be replaced alone and asked again. */
 qm_status qm_quantizer_applicable(const struct qm_quantizer *q);
@@ -71,6 +76,9 @@ struct qm_codec {
 };
 
 qm_status qm_codec_init(struct qm_codec *c, const struct qm_quantizer *q);
+
+/* After cb was replaced (a table of the caller's own): computes the edges anew. */
+void qm_codec_rebuild(struct qm_codec *c);
 
 /* The same from a string; for tests and tools. */
 qm_status qm_codec_parse(struct qm_codec *c, const char *text);
@@ -95,19 +103,20 @@ qm_status qm_codec_fits(const struct qm_codec *c, const struct qm_shape *shape);
  * qm_fold: the statistic of elements [from, from + n) of the flattened tensor is folded by maximum
  *   into stat[qm_scale_count], which starts at 0.  Ranges may come in any order and be folded by
  *   several threads into copies that are merged by qm_fold_merge.  Maxima on bits: NaN above Inf.
- * qm_scales: stat becomes the stored scales (floor, cap, dtype rounding, nesting; nested scales
- *   come back as they decode). stat and scales may be the same array.
- * qm_encode_range: unpacked codes (one byte each) of a range; draws is used by round = stoch only
- *   (else NULL): draw of element i = qm_draw(draws, i).  x, codes: n elements, no overlap.
+ * qm_scales: stat becomes the stored scales, as they decode (floor, cap, gain, dtype rounding,
+ *   nesting).  n: elements of the tensor.  stat and scales may be the same array.
+ * qm_encode_range: unpacked codes (one byte each) of a range, from the raw maxima in stat; draws is
+ *   used by round = stoch only (else NULL): the draw of element i is qm_draw(draws, i).
+ * qm_decode_range: from codes and stored scales.
  *
- * For norms with blocks a range must start on a block boundary. */
+ * For norms with blocks a range must start on a block boundary.  x, codes, out: n elements. */
 void qm_fold(const struct qm_codec *c, const struct qm_shape *shape, int64_t from, int64_t n,
              const float *x, float *stat);
 void qm_fold_merge(float *into, const float *stat, int64_t n_scales);
-qm_status qm_scales(const struct qm_codec *c, const struct qm_shape *shape, const float *stat,
-                    float *scales);
+void qm_scales(const struct qm_codec *c, const struct qm_shape *shape, const float *stat,
+               float *scales);
 void qm_encode_range(const struct qm_codec *c, const struct qm_shape *shape, int64_t from,
-                     int64_t n, const float *x, const float *scales, const struct qm_draws *draws,
+                     int64_t n, const float *x, const float *stat, const struct qm_draws *draws,
                      uint8_t *codes);
 void qm_decode_range(const struct qm_codec *c, const struct qm_shape *shape, int64_t from,
                      int64_t n, const uint8_t *codes, const float *scales, float *out);
@@ -118,8 +127,17 @@ void qm_decode_range(const struct qm_codec *c, const struct qm_shape *shape, int
  * code gap times the scale, plus float rounding.  Source: arXiv:2110.02861, section 2.1. */
 qm_status qm_encode(const struct qm_codec *c, const struct qm_shape *shape, const float *x,
                     const struct qm_draws *draws, uint8_t *codes, float *scales);
-qm_status qm_decode(const struct qm_codec *c, const struct qm_shape *shape, const uint8_t *codes,
-                    const float *scales, float *out);
+void qm_decode(const struct qm_codec *c, const struct qm_shape *shape, const uint8_t *codes,
+               const float *scales, float *out);
+
+/* Packed state, for engines: whole blocks of codecs that qm_codec_is_fused (norm block of even size,
+ * 4 bits or 8, no curve, plain scales, deterministic), n elements from a block boundary on; the
+ * last block of the tensor may be short.  scales: the blocks' own. */
+int qm_codec_is_fused(const struct qm_codec *c);
+void qm_encode_blocks(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed,
+                      float *scales);
+void qm_decode_blocks(const struct qm_codec *c, const uint8_t *packed, const float *scales,
+                      int64_t n, float *out);
 
 /* One element, the slow and defining form: the sorted position (not yet permuted) of unit value
  * y.  draw: 32 random bits, for round = stoch. */

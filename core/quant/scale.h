@@ -8,19 +8,26 @@
  *     cap:V     the maximum is at most V (adafactor8bit CUDA log2 code)
  *     zero:C    code of every element of an all-zero group, instead of what 0/scale gives
  *     maxskip   NaN is ignored by the maximum (fmax); otherwise one NaN makes the scale NaN
- *     nantop    a NaN unit value gets the top code (lpmm, bitsandbytes default); otherwise code 0
+ *     nantop    a NaN unit value gets the top code (lpmm, bitsandbytes default); otherwise the lowest
+ *     nanzero   it gets the code of zero (adafactor8bit CUDA uniform, bitsandbytes FP4 tree)
  *     f16       scales are stored as float16 (Lion 8-bit); x is divided by the unrounded one
- *     nest:N    the scales minus their mean are stored in 8 bits: dyn:8s, blocks of N
- *               (bitsandbytes compress_statistics) */
+ *     nest:N    the scales minus their mean are stored in 8 bits as
+ *               dyn:8s/block:N/grid; x is divided by the unrounded one
+ *               (bitsandbytes compress_statistics)
+ *
+ * A group whose divisor is 0 gives 0/0 = NaN and so the code of the NaN word, unless zero:C. */
 #ifndef QM_QUANT_SCALE_H
 #define QM_QUANT_SCALE_H
 
 #include "core/base/dual.h"
 
+enum qm_nan { QM_NAN_low, QM_NAN_top, QM_NAN_zero };
+
 struct qm_scale_rule {
     float floor, guard, cap; /* 0: none */
     int zero;                /* -1: none */
-    int max_skips_nan, nan_top, f16;
+    int max_skips_nan, f16;
+    enum qm_nan nan;
     int64_t nest; /* 0: none; else the block of the second level */
 };
 

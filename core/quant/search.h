@@ -80,12 +80,14 @@ QM_FN int qm_search_grid(float x, const struct qm_codebook *cb)
     return k;
 }
 
-/* Evenly spaced maps: code - base = x * steps, rounded, clamped.  z is that product. */
-QM_FN int qm_search_arith(enum qm_round round, float z, const struct qm_codebook *cb, uint32_t draw)
+/* Evenly spaced maps: position + base = y * factor, rounded, clamped; NaN gives 0.  The published
+ * ties-up form (adafactor8bit CUDA log2 code) fuses the product and the half. */
+QM_FN int qm_search_arith(enum qm_round round, float y, float factor, const struct qm_codebook *cb,
+                          uint32_t draw)
 {
-    float k = floorf(z), f = z - k, r;
+    float z = y * factor, k = floorf(z), f = z - k, r;
     switch (round) {
-    case QM_ROUND_near: r = floorf(z + 0.5f); break;
+    case QM_ROUND_near: r = floorf(fmaf(y, factor, 0.5f)); break;
     case QM_ROUND_mid: r = f > 0.5f ? k + 1.0f : k; break;
     case QM_ROUND_even: r = rintf(z); break;
     case QM_ROUND_away: r = roundf(z); break;
@@ -105,7 +107,7 @@ QM_FN int qm_search_code(enum qm_search search, enum qm_round round, float x,
 {
     int k;
     switch (search) {
-    case QM_SEARCH_arith: return qm_search_arith(round, x * cb->steps, cb, draw);
+    case QM_SEARCH_arith: return qm_search_arith(round, x, cb->steps, cb, draw);
     case QM_SEARCH_ladder: return qm_search_cuts(x, cb->cut, cb->n - 1);
     case QM_SEARCH_argmin: return qm_search_argmin(x, cb);
     case QM_SEARCH_grid: return qm_search_grid(x, cb);

@@ -1,0 +1,425 @@
+/* lanes.c - compiled once per instruction set (QM_ISA). */
+#include "core/quant/lanes.h"
+
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
+#include <immintrin.h>
+#define WIDE 1
+#else
+#define WIDE 0
+#endif
+
+static uint32_t max_bits(const float *x, int64_t n)
+{
+    int32_t m = 0; /* bits of |x| are below 2^31: signed compares, which every level vectorizes */
+    for (int64_t i = 0; i < n; i++) {
+        int32_t b = (int32_t)(qm_bits(x[i]) & 0x7fffffffu);
+        m = b > m ? b : m;
+    }
+    return (uint32_t)m;
+}
+
+static void divide(const float *x, float d, int64_t n, float *y)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] = x[i] / d;
+}
+
+static void multiply(const float *x, float r, int64_t n, float *y)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] = x[i] * r;
+}
+
+static void divide_each(const float *x, const float *d, int64_t n, float *y)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] = x[i] / d[i];
+}
+
+static void multiply_each(const float *x, const float *r, int64_t n, float *y)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] = x[i] * r[i];
+}
+
+#if WIDE
+/* The edges of a table of at most 16 entries, as three levels of a bisection tree in registers:
+ * step s compares with edge[k + s - 1], k < 16. */
+struct tree16 {
+    __m512 edge; /* edge[0..14], +Inf */
+};
+
+static inline void tree16_load(struct tree16 *t, const struct qm_codec *c)
+{
+    float e[16];
+    for (int k = 0; k < 16; k++)
+        e[k] = k + 1 < c->cb.n ? c->edge[k] : INFINITY;
+    t->edge = _mm512_loadu_ps(e);
+}
+
+static inline __m512i tree16_find(const struct tree16 *t, __m512 y)
+{
+    const __m512i one = _mm512_set1_epi32(1);
+    __m512 e8 = _mm512_permutexvar_ps(_mm512_set1_epi32(7), t->edge);
+    __mmask16 up = _mm512_cmp_ps_mask(y, e8, _CMP_GE_OQ);
+    __m512i k = _mm512_maskz_set1_epi32(up, 8);
+    for (int half = 4; half >= 2; half /= 2) {
+        __m512 e = _mm512_permutexvar_ps(_mm512_add_epi32(k, _mm512_set1_epi32(half - 1)), t->edge);
+        up = _mm512_cmp_ps_mask(y, e, _CMP_GE_OQ);
+        k = _mm512_mask_add_epi32(k, up, k, _mm512_set1_epi32(half));
+    }
+    __m512 e = _mm512_permutexvar_ps(k, t->edge);
+    up = _mm512_cmp_ps_mask(y, e, _CMP_GE_OQ);
+    return _mm512_mask_add_epi32(k, up, k, one);
+}
+
+/* 256 entries: five steps over every eighth edge, then the seven edges of the group at once. */
+struct tree256 {
+    __m512 high[2];   /* edge[8k + 7], k < 32; the last is +Inf */
+    __m512 low[7][2]; /* low[j] = edge[8k + j] */
+};
+
+static inline void tree256_load(struct tree256 *t, const struct qm_codec *c)
+{
+    float e[8][32];
+    for (int k = 0; k < 32; k++)
+        for (int j = 0; j < 8; j++)
+            e[j][k] = 8 * k + j + 1 < c->cb.n ? c->edge[8 * k + j] : INFINITY;
+    for (int j = 0; j < 7; j++)
+        for (int h = 0; h < 2; h++)
+            t->low[j][h] = _mm512_loadu_ps(e[j] + 16 * h);
+    for (int h = 0; h < 2; h++)
+        t->high[h] = _mm512_loadu_ps(e[7] + 16 * h);
+}
+
+static inline __m512i tree256_find(const struct tree256 *t, __m512 y)
+{
+    __m512i k = _mm512_setzero_si512();
+    for (int half = 16; half >= 1; half /= 2) {
+        __m512i at = _mm512_add_epi32(k, _mm512_set1_epi32(half - 1));
+        __m512 e = _mm512_permutex2var_ps(t->high[0], at, t->high[1]);
+        k = _mm512_mask_add_epi32(k, _mm512_cmp_ps_mask(y, e, _CMP_GE_OQ), k,
+                                  _mm512_set1_epi32(half));
+    }
+    __m512i code = _mm512_slli_epi32(k, 3);
+    for (int j = 0; j < 7; j++) {
+        __m512 e = _mm512_permutex2var_ps(t->low[j][0], k, t->low[j][1]);
+        code = _mm512_mask_add_epi32(code, _mm512_cmp_ps_mask(y, e, _CMP_GE_OQ), code,
+                                     _mm512_set1_epi32(1));
+    }
+    return code;
+}
+
+struct table256 {
+    __m512 value[16];
+};
+
+static inline void table256_load(struct table256 *t, const struct qm_codec *c)
+{
+    for (int k = 0; k < 16; k++)
+        t->value[k] = _mm512_loadu_ps(c->cb.value + 16 * k);
+}
+
+static inline __m512 table256_get(const struct table256 *t, __m512i code)
+{
+    __m512 v[8];
+    for (int k = 0; k < 8; k++)
+        v[k] = _mm512_permutex2var_ps(t->value[2 * k], code, t->value[2 * k + 1]);
+    __mmask16 b5 = _mm512_test_epi32_mask(code, _mm512_set1_epi32(32));
+    __mmask16 b6 = _mm512_test_epi32_mask(code, _mm512_set1_epi32(64));
+    __mmask16 b7 = _mm512_test_epi32_mask(code, _mm512_set1_epi32(128));
+    for (int k = 0; k < 4; k++)
+        v[k] = _mm512_mask_blend_ps(b5, v[2 * k], v[2 * k + 1]);
+    for (int k = 0; k < 2; k++)
+        v[k] = _mm512_mask_blend_ps(b6, v[2 * k], v[2 * k + 1]);
+    return _mm512_mask_blend_ps(b7, v[0], v[1]);
+}
+
+static inline __mmask16 tail16(int64_t left)
+{
+    return left >= 16 ? (__mmask16)0xffff : (__mmask16)((1u << left) - 1u);
+}
+
+static void positions(const struct qm_codec *c, const float *y, int64_t n, uint8_t *position)
+{
+    if (c->cb.n <= 16) {
+        struct tree16 t;
+        tree16_load(&t, c);
+        for (int64_t i = 0; i < n; i += 16) {
+            __mmask16 m = tail16(n - i);
+            __m512i k = tree16_find(&t, _mm512_maskz_loadu_ps(m, y + i));
+            _mm_mask_storeu_epi8(position + i, m, _mm512_cvtepi32_epi8(k));
+        }
+        return;
+    }
+    struct tree256 t;
+    tree256_load(&t, c);
+    for (int64_t i = 0; i < n; i += 16) {
+        __mmask16 m = tail16(n - i);
+        __m512i k = tree256_find(&t, _mm512_maskz_loadu_ps(m, y + i));
+        _mm_mask_storeu_epi8(position + i, m, _mm512_cvtepi32_epi8(k));
+    }
+}
+
+static void values(const struct qm_codec *c, const uint8_t *position, int64_t n, float *out)
+{
+    struct table256 t;
+    table256_load(&t, c);
+    for (int64_t i = 0; i < n; i += 16) {
+        __mmask16 m = tail16(n - i);
+        __m512i k = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(m, position + i));
+        __m512 v = c->cb.n <= 16 ? _mm512_permutexvar_ps(k, t.value[0]) : table256_get(&t, k);
+        _mm512_mask_storeu_ps(out + i, m, v);
+    }
+}
+#else
+static void positions(const struct qm_codec *c, const float *y, int64_t n, uint8_t *position)
+{
+    if (c->cb.n <= 16) {
+        float e[15];
+        for (int k = 0; k < 15; k++)
+            e[k] = k + 1 < c->cb.n ? c->edge[k] : INFINITY;
+        for (int64_t i = 0; i < n; i++) {
+            int p = 0;
+            for (int k = 0; k < 15; k++)
+                p += y[i] >= e[k];
+            position[i] = (uint8_t)p;
+        }
+        return;
+    }
+    float e[256];
+    for (int k = 0; k < 256; k++)
+        e[k] = k + 1 < c->cb.n ? c->edge[k] : INFINITY;
+    for (int64_t i = 0; i < n; i++) {
+        int p = 0;
+        for (int half = 128; half > 0; half /= 2)
+            p += y[i] >= e[p + half - 1] ? half : 0;
+        position[i] = (uint8_t)p;
+    }
+}
+
+static void values(const struct qm_codec *c, const uint8_t *position, int64_t n, float *out)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = c->cb.value[position[i]];
+}
+#endif
+
+static void arith(const struct qm_codec *c, const float *y, float factor, int64_t n,
+                  uint8_t *position)
+{
+    float low = (float)c->cb.base, high = (float)(c->cb.base + c->cb.n - 1);
+    int32_t base = c->cb.base;
+    if (c->q.round == QM_ROUND_near) {
+        for (int64_t i = 0; i < n; i++) {
+            float r = fmaf(y[i], factor, 0.5f);
+            r = r > low ? r : low; /* low is an integer: floor and clamp commute */
+            r = r < high ? r : high;
+            int32_t k = (int32_t)r;
+            k -= (float)k > r;
+            position[i] = (uint8_t)(k - base);
+        }
+        return;
+    }
+    /* |z| < 2^22 after the clamp: adding and taking away 1.5 * 2^23 rounds to even */
+    for (int64_t i = 0; i < n; i++) {
+        float z = y[i] * factor;
+        z = z > low ? z : low;
+        z = z < high ? z : high;
+        float r = (z + 12582912.0f) - 12582912.0f;
+        position[i] = (uint8_t)((int32_t)r - base);
+    }
+}
+
+/* ---- whole blocks ------------------------------------------------------------------------- */
+
+/* What an ordinary block is multiplied or divided by; 0 when the block is not for the lanes. */
+struct unit {
+    float stored, by;
+    int divides;
+};
+
+static struct unit unit_of(const struct qm_codec *c, uint32_t bits, int is_short)
+{
+    const struct qm_scale_rule *r = &c->q.scale;
+    struct unit u = {qm_float(bits), 0.0f, c->q.unit == QM_UNIT_div};
+    if (bits >= 0x7f800000u || (is_short && c->q.unit == QM_UNIT_recip_tail))
+        return u;
+    if (u.stored < r->floor)
+        u.stored = r->floor;
+    if (r->cap != 0.0f && u.stored > r->cap)
+        u.stored = r->cap;
+    u.stored *= c->cb.gain;
+    if (!(u.stored > 0.0f) || u.stored < r->guard)
+        return u;
+    u.by = u.divides ? u.stored : 1.0f / u.stored;
+    if (!(u.by < INFINITY))
+        u.by = 0.0f;
+    return u;
+}
+
+#if WIDE
+static void decode_blocks(const struct qm_codec *c, const uint8_t *packed, const float *scales,
+                          int64_t n, float *out)
+{
+    int64_t block = c->q.block;
+    struct table256 t;
+    table256_load(&t, c);
+    if (c->q.bits == 4) {
+        /* one permute serves both nibbles: 8 bytes become 16 codes in element order */
+        const __m512i shift = c->q.pack == QM_PACK_hi ? _mm512_set1_epi64(0x0000000000000004)
+                                                      : _mm512_set1_epi64(0x0000000400000000);
+        const __m512i spread = _mm512_set_epi32(7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
+        const __m512i low4 = _mm512_set1_epi32(15);
+        for (int64_t b = 0; b * block < n; b++) {
+            int64_t end = (b + 1) * block < n ? (b + 1) * block : n;
+            __m512 s = _mm512_set1_ps(scales[b]);
+            for (int64_t i = b * block; i < end; i += 16) {
+                __mmask16 m = tail16(end - i);
+                __m128i bytes =
+                    end - i >= 16
+                        ? _mm_loadl_epi64((const __m128i *)(packed + i / 2))
+                        : _mm_maskz_loadu_epi8((__mmask16)((1u << ((end - i + 1) / 2)) - 1u),
+                                               packed + i / 2);
+                __m512i k = _mm512_permutexvar_epi32(spread, _mm512_cvtepu8_epi32(bytes));
+                k = _mm512_and_si512(_mm512_srlv_epi32(k, shift), low4);
+                __m512 v = _mm512_mul_ps(_mm512_permutexvar_ps(k, t.value[0]), s);
+                _mm512_mask_storeu_ps(out + i, m, v);
+            }
+        }
+        return;
+    }
+    for (int64_t b = 0; b * block < n; b++) {
+        int64_t end = (b + 1) * block < n ? (b + 1) * block : n;
+        __m512 s = _mm512_set1_ps(scales[b]);
+        for (int64_t i = b * block; i < end; i += 16) {
+            __mmask16 m = tail16(end - i);
+            __m512i k = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(m, packed + i));
+            __m512 v = c->cb.n <= 16 ? _mm512_permutexvar_ps(k, t.value[0]) : table256_get(&t, k);
+            _mm512_mask_storeu_ps(out + i, m, _mm512_mul_ps(v, s));
+        }
+    }
+}
+
+/* 16 codes, one per lane, as 8 bytes of two nibbles in the low half. */
+static inline __m128i nibbles(__m512i k, int high_first)
+{
+    __m128i bytes = _mm512_cvtepi32_epi8(k); /* even elements in the low byte of each pair */
+    __m128i even = _mm_and_si128(bytes, _mm_set1_epi16(0x00ff)), odd = _mm_srli_epi16(bytes, 8);
+    __m128i pair = high_first ? _mm_or_si128(_mm_slli_epi16(even, 4), odd)
+                              : _mm_or_si128(_mm_slli_epi16(odd, 4), even);
+    return _mm_cvtepi16_epi8(pair);
+}
+
+/* tree16 and tree256 share this body; `four` is a constant in each. */
+#define ENCODE_BLOCKS(name, four, tree, tree_load, tree_find)                                    \
+    static void name(                                                                            \
+        const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed, float *scales,     \
+        void (*other)(const struct qm_codec *, const float *, int64_t, uint8_t *, float *))      \
+    {                                                                                            \
+        int64_t block = c->q.block;                                                              \
+        int high_first = c->q.pack == QM_PACK_hi;                                                \
+        struct tree t;                                                                           \
+        tree_load(&t, c);                                                                        \
+        for (int64_t b = 0; b * block < n; b++) {                                                \
+            int64_t from = b * block, end = from + block < n ? from + block : n;                 \
+            uint32_t bits = max_bits(x + from, end - from);                                      \
+            struct unit u = unit_of(c, bits, end - from < block);                                \
+            if (u.by == 0.0f) {                                                                  \
+                other(c, x + from, end - from, packed + ((four) ? from / 2 : from), scales + b); \
+                continue;                                                                        \
+            }                                                                                    \
+            scales[b] = u.stored;                                                                \
+            __m512 s = _mm512_set1_ps(u.by);                                                     \
+            for (int64_t i = from; i < end; i += 16) {                                           \
+                __mmask16 m = tail16(end - i);                                                   \
+                __m512 y = _mm512_maskz_loadu_ps(m, x + i);                                      \
+                y = u.divides ? _mm512_div_ps(y, s) : _mm512_mul_ps(y, s);                       \
+                __m512i k = _mm512_maskz_mov_epi32(m, tree_find(&t, y));                         \
+                if (!(four))                                                                     \
+                    _mm_mask_storeu_epi8(packed + i, m, _mm512_cvtepi32_epi8(k));                \
+                else if (m == 0xffff)                                                            \
+                    _mm_storel_epi64((__m128i *)(packed + i / 2), nibbles(k, high_first));       \
+                else                                                                             \
+                    _mm_mask_storeu_epi8(packed + i / 2,                                         \
+                                         (__mmask16)((1u << ((end - i + 1) / 2)) - 1u),          \
+                                         nibbles(k, high_first));                                \
+            }                                                                                    \
+        }                                                                                        \
+    }
+
+ENCODE_BLOCKS(encode_blocks4, 1, tree16, tree16_load, tree16_find)
+ENCODE_BLOCKS(encode_blocks8, 0, tree256, tree256_load, tree256_find)
+
+static void
+encode_blocks(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed, float *scales,
+              void (*other)(const struct qm_codec *, const float *, int64_t, uint8_t *, float *))
+{
+    (c->q.bits == 4 ? encode_blocks4 : encode_blocks8)(c, x, n, packed, scales, other);
+}
+#else
+enum { PIECE = 512 };
+
+static void decode_blocks(const struct qm_codec *c, const uint8_t *packed, const float *scales,
+                          int64_t n, float *out)
+{
+    uint8_t codes[PIECE];
+    int64_t block = c->q.block;
+    for (int64_t b = 0; b * block < n; b++) {
+        int64_t end = (b + 1) * block < n ? (b + 1) * block : n;
+        for (int64_t i = b * block; i < end; i += PIECE) {
+            int64_t m = end - i < PIECE ? end - i : PIECE;
+            const uint8_t *from = codes;
+            if (c->q.bits == 4)
+                qm_unpack_codes(c->q.pack, 4, packed + i / 2, m, codes);
+            else
+                from = packed + i;
+            values(c, from, m, out + i);
+            multiply(out + i, scales[b], m, out + i);
+        }
+    }
+}
+
+static void
+encode_blocks(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed, float *scales,
+              void (*other)(const struct qm_codec *, const float *, int64_t, uint8_t *, float *))
+{
+    float y[PIECE];
+    uint8_t codes[PIECE];
+    int64_t block = c->q.block;
+    int four = c->q.bits == 4;
+    for (int64_t b = 0; b * block < n; b++) {
+        int64_t from = b * block, end = from + block < n ? from + block : n;
+        uint32_t bits = max_bits(x + from, end - from);
+        struct unit u = unit_of(c, bits, end - from < block);
+        if (u.by == 0.0f) {
+            other(c, x + from, end - from, packed + (four ? from / 2 : from), scales + b);
+            continue;
+        }
+        scales[b] = u.stored;
+        for (int64_t i = from; i < end; i += PIECE) {
+            int64_t m = end - i < PIECE ? end - i : PIECE;
+            if (u.divides)
+                divide(x + i, u.by, m, y);
+            else
+                multiply(x + i, u.by, m, y);
+            positions(c, y, m, four ? codes : packed + i);
+            if (four)
+                qm_pack_codes(c->q.pack, 4, codes, m, packed + i / 2);
+        }
+    }
+}
+#endif
+
+const struct qm_lanes QM_ISA_NAME(qm_lanes) = {
+    .max_bits = max_bits,
+    .divide = divide,
+    .multiply = multiply,
+    .divide_each = divide_each,
+    .multiply_each = multiply_each,
+    .positions = positions,
+    .arith = arith,
+    .values = values,
+    .decode_blocks = decode_blocks,
+    .encode_blocks = encode_blocks,
+};

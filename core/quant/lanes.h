@@ -1,0 +1,46 @@
+/* lanes.h - the vector primitives of encoding and decoding, one table per instruction set.
+ *
+ * All are pure and give the same bits at every level.  "Ordinary" data: no NaN in x, 0 < d < Inf;
+ * everything else is the business of quantizer.c's defining path. */
+#ifndef QM_QUANT_LANES_H
+#define QM_QUANT_LANES_H
+
+#include "core/base/isa.h"
+#include "core/quant/quantizer.h"
+
+struct qm_lanes {
+    /* Maximum of the bits of |x[i]|: a float's bits, NaN above Inf; 0 for n = 0. */
+    uint32_t (*max_bits)(const float *x, int64_t n);
+
+    /* y = x / d (one rounding) and y = x * r.  y may be x. */
+    void (*divide)(const float *x, float d, int64_t n, float *y);
+    void (*multiply)(const float *x, float r, int64_t n, float *y);
+    /* The same with a divisor or factor per element. */
+    void (*divide_each)(const float *x, const float *d, int64_t n, float *y);
+    void (*multiply_each)(const float *x, const float *r, int64_t n, float *y);
+
+    /* position[i] = number of edges <= y[i], by c->edge. */
+    void (*positions)(const struct qm_codec *c, const float *y, int64_t n, uint8_t *position);
+
+    /* arith search with round = even or near: y * factor rounded and clamped. */
+    void (*arith)(const struct qm_codec *c, const float *y, float factor, int64_t n,
+                  uint8_t *position);
+
+    /* out[i] = value[position[i]]. */
+    void (*values)(const struct qm_codec *c, const uint8_t *position, int64_t n, float *out);
+
+    /* Whole blocks of codecs that qm_codec_is_fused: n elements (the last block may be short) from
+     * and to packed codes and stored scales.  encode_blocks handles ordinary blocks itself and
+     * leaves the others to `other`. */
+    void (*decode_blocks)(const struct qm_codec *c, const uint8_t *packed, const float *scales,
+                          int64_t n, float *out);
+    void (*encode_blocks)(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed,
+                          float *scales,
+                          void (*other)(const struct qm_codec *c, const float *x, int64_t n,
+                                        uint8_t *packed, float *scale));
+};
+
+/* The table of the level that qm_isa() chose. */
+const struct qm_lanes *qm_lanes(void);
+
+#endif

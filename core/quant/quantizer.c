@@ -1,0 +1,644 @@
+/* quantizer.c - the composition of the axes: edges, scales, encoding and decoding. */
+#include "core/quant/quantizer.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "core/base/half.h"
+#include "core/quant/lanes.h"
+
+enum { PIECE = 1024 }; /* elements held in L1 between two phases */
+
+#define X(name) extern const struct qm_lanes qm_lanes_##name;
+QM_ISA_LIST(X)
+#undef X
+
+const struct qm_lanes *qm_lanes(void)
+{
+    static const struct qm_lanes *const table[] = {
+#define X(name) &qm_lanes_##name,
+        QM_ISA_LIST(X)
+#undef X
+    };
+    return table[qm_isa()];
+}
+
+/* ---- tables ------------------------------------------------------------------------------- */
+
+/* Unit values never leave [-1 - ulp, 1 + ulp] (int: [-8, 8] and the like), and argmin is not
+ * monotone where distances overflow the mantissa, so edges are sought below this. */
+static float edge_limit(const struct qm_codec *c)
+{
+    float top = c->cb.value[c->cb.n - 1];
+    return top > 2.0f ? 2.0f * top : 4.0f;
+}
+
+int qm_code_of(const struct qm_codec *c, float y, uint32_t draw)
+{
+    if (qm_isnan(y))
+        return c->q.scale.nan == QM_NAN_top    ? c->cb.n - 1
+               : c->q.scale.nan == QM_NAN_zero ? (c->cb.zero > 0 ? c->cb.zero : 0)
+                                               : 0;
+    return qm_search_code(c->q.search, c->q.round, y, &c->cb, draw);
+}
+
+void qm_codec_rebuild(struct qm_codec *c)
+{
+    float limit = edge_limit(c);
+    c->has_edges = c->q.round != QM_ROUND_stoch && c->q.norm != QM_NORM_id;
+    int32_t floor_key = qm_ordered(-limit);
+    for (int k = 0; k + 1 < c->cb.n && c->has_edges; k++) {
+        int32_t low = floor_key, high = qm_ordered(limit); /* code(low) <= k < code(high) */
+        if (qm_code_of(c, limit, 0) <= k) {
+            c->edge[k] = INFINITY;
+            continue;
+        }
+        while ((int64_t)high - low > 1) {
+            int32_t mid = (int32_t)(((int64_t)low + high) >> 1);
+            if (qm_code_of(c, qm_unordered(mid), 0) > k)
+                high = mid;
+            else
+                low = mid;
+        }
+        c->edge[k] = qm_unordered(high);
+        floor_key = low; /* edges ascend */
+    }
+}
+
+qm_status qm_codec_init(struct qm_codec *c, const struct qm_quantizer *q)
+{
+    QM_TRY(qm_quantizer_applicable(q));
+    memset(c, 0, sizeof *c);
+    c->q = *q;
+    if (q->bits == 0)
+        return QM_OK;
+    qm_codebook_build(q->map, q->bits, q->sign, &c->cb);
+    qm_codec_rebuild(c);
+    return QM_OK;
+}
+
+qm_status qm_codec_parse(struct qm_codec *c, const char *text)
+{
+    struct qm_quantizer q;
+    QM_TRY(qm_quantizer_parse(text, &q));
+    return qm_codec_init(c, &q);
+}
+
+/* ---- scales ------------------------------------------------------------------------------- */
+
+/* The norm that a shape really gets, and its block. */
+static enum qm_norm norm_for(const struct qm_codec *c, const struct qm_shape *shape, int64_t *block)
+{
+    *block = c->q.block;
+    if (c->q.norm == QM_NORM_rank1 && shape->rank <= 1) {
+        *block = QM_RANK1_BLOCK;
+        return QM_NORM_block;
+    }
+    return c->q.norm;
+}
+
+qm_status qm_codec_fits(const struct qm_codec *c, const struct qm_shape *shape)
+{
+    if (c->q.bits == 0)
+        return QM_OK;
+    if (c->q.norm == QM_NORM_col && shape->rank < 2)
+        return qm_fail(QM_BAD_ARG, "norm col wants a tensor of at least two dimensions");
+    if (c->q.norm == QM_NORM_row && shape->rank < 1)
+        return qm_fail(QM_BAD_ARG, "norm row wants a tensor of at least one dimension");
+    if (c->q.norm == QM_NORM_rank1 && shape->rank < 1)
+        return qm_fail(QM_BAD_ARG, "norm rank1 wants a tensor of at least one dimension");
+    return QM_OK;
+}
+
+int64_t qm_scale_count(const struct qm_codec *c, const struct qm_shape *shape)
+{
+    int64_t n = qm_shape_numel(shape), block, sum = 0;
+    if (n == 0 || c->q.bits == 0)
+        return 0;
+    switch (norm_for(c, shape, &block)) {
+    case QM_NORM_tensor: return 1;
+    case QM_NORM_row: return shape->dim[0];
+    case QM_NORM_col: return shape->dim[1];
+    case QM_NORM_block: return (n + block - 1) / block;
+    case QM_NORM_rank1:
+        for (int i = 0; i < shape->rank; i++)
+            sum += shape->dim[i];
+        return sum;
+    default: return 0;
+    }
+}
+
+int64_t qm_code_bytes(const struct qm_codec *c, int64_t n)
+{
+    return c->q.bits == 0 ? 0 : qm_pack_bytes(c->q.pack, c->q.bits, n);
+}
+
+int64_t qm_state_bytes(const struct qm_codec *c, const struct qm_shape *shape)
+{
+    int64_t n = qm_shape_numel(shape);
+    if (c->q.bits == 0)
+        return 4 * n;
+    int64_t s = qm_scale_count(c, shape), bytes = qm_code_bytes(c, n);
+    if (c->q.scale.nest && s > 0)
+        return bytes + s + 4 * ((s + c->q.scale.nest - 1) / c->q.scale.nest) + 4;
+    return bytes + s * (c->q.scale.f16 ? 2 : 4);
+}
+
+/* From the raw maximum of a group to what its elements are divided by and what is stored. */
+struct divisor {
+    float by, stored;
+};
+
+static struct divisor divisor_of(const struct qm_codec *c, float max, int is_short)
+{
+    const struct qm_scale_rule *r = &c->q.scale;
+    struct divisor d;
+    float m = max;
+    if (m < r->floor)
+        m = r->floor;
+    if (r->cap != 0.0f && m > r->cap)
+        m = r->cap;
+    d.stored = d.by = m * c->cb.gain;
+    if (d.by < r->guard)
+        d.by = r->guard;
+    if (c->q.unit == QM_UNIT_recip_tail && is_short)
+        d.stored = d.by;
+    if (r->f16)
+        d.stored = qm_f16_to_float(qm_float_to_f16(d.stored));
+    return d;
+}
+
+/* Scales minus their mean, through dyn:8s/block:N/grid (bitsandbytes compress_statistics). */
+static void nest_scales(const struct qm_codec *c, float *scales, int64_t n)
+{
+    struct qm_codec inner;
+    struct qm_quantizer q = {.map = QM_MAP_dyn,
+                             .bits = 8,
+                             .sign = 1,
+                             .norm = QM_NORM_block,
+                             .block = c->q.scale.nest,
+                             .search = QM_SEARCH_grid,
+                             .round = QM_ROUND_mid,
+                             .unit = QM_UNIT_recip,
+                             .scale = {.zero = 0, .max_skips_nan = 1}};
+    struct qm_shape flat = {1, {n}};
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)scales[i];
+    float mean = (float)(sum / (double)n);
+    uint8_t *codes = malloc((size_t)n);
+    float *outer = malloc(sizeof(float) * (size_t)(n / q.block + 1));
+    if (codes && outer && qm_codec_init(&inner, &q) == QM_OK) {
+        for (int64_t i = 0; i < n; i++)
+            scales[i] -= mean;
+        if (qm_encode(&inner, &flat, scales, NULL, codes, outer) == QM_OK)
+            qm_decode(&inner, &flat, codes, outer, scales);
+        for (int64_t i = 0; i < n; i++)
+            scales[i] += mean;
+    }
+    free(codes);
+    free(outer);
+}
+
+void qm_scales(const struct qm_codec *c, const struct qm_shape *shape, const float *stat,
+               float *scales)
+{
+    int64_t block, n = qm_shape_numel(shape), count = qm_scale_count(c, shape);
+    int has_tail = norm_for(c, shape, &block) == QM_NORM_block && n % block != 0;
+    for (int64_t i = 0; i < count; i++)
+        scales[i] = divisor_of(c, stat[i], has_tail && i == count - 1).stored;
+    if (c->q.scale.nest && count > 0)
+        nest_scales(c, scales, count);
+}
+
+static float larger(float a, float b) { return qm_bits(a) > qm_bits(b) ? a : b; }
+
+void qm_fold_merge(float *into, const float *stat, int64_t n_scales)
+{
+    for (int64_t i = 0; i < n_scales; i++)
+        into[i] = larger(into[i], stat[i]);
+}
+
+/* ---- the statistic ------------------------------------------------------------------------ */
+
+static float magnitude(const struct qm_codec *c, float x)
+{
+    float u = fabsf(qm_curve_to(c->q.curve, x));
+    return qm_isnan(u) && c->q.scale.max_skips_nan ? 0.0f : u;
+}
+
+/* Maximum over a run that shares one scale. */
+static float run_max(const struct qm_codec *c, const float *x, int64_t n)
+{
+    if (c->q.curve == QM_CURVE_none || c->q.curve == QM_CURVE_softsign) {
+        uint32_t bits = qm_lanes()->max_bits(x, n);
+        if (bits <= 0x7f800000u || !c->q.scale.max_skips_nan)
+            return qm_float(bits);
+    }
+    float m = 0.0f;
+    for (int64_t i = 0; i < n; i++)
+        m = larger(m, magnitude(c, x[i]));
+    return m;
+}
+
+/* Walks [from, from + n) in runs that lie in one row of the last axis; at[] is the index of the
+ * run's first element. */
+struct walk {
+    const struct qm_shape *shape;
+    int64_t at[QM_MAX_RANK], left, run;
+};
+
+static void walk_start(struct walk *w, const struct qm_shape *shape, int64_t from, int64_t n)
+{
+    w->shape = shape;
+    w->left = n;
+    for (int i = shape->rank - 1; i >= 0; i--) {
+        w->at[i] = from % shape->dim[i];
+        from /= shape->dim[i];
+    }
+    int64_t row = shape->dim[shape->rank - 1] - w->at[shape->rank - 1];
+    w->run = row < n ? row : n;
+}
+
+static void walk_next(struct walk *w)
+{
+    int last = w->shape->rank - 1;
+    w->left -= w->run;
+    w->at[last] = 0;
+    for (int i = last - 1; i >= 0; i--) {
+        if (++w->at[i] < w->shape->dim[i])
+            break;
+        w->at[i] = 0;
+    }
+    w->run = w->shape->dim[last] < w->left ? w->shape->dim[last] : w->left;
+}
+
+/* Folds a run into the arrays of the axes: all but the last get one maximum. */
+static void fold_rank1(const struct qm_codec *c, const struct walk *w, const float *x, float *stat)
+{
+    int last = w->shape->rank - 1;
+    float m = run_max(c, x, w->run);
+    for (int i = 0; i < last; i++) {
+        stat[w->at[i]] = larger(stat[w->at[i]], m);
+        stat += w->shape->dim[i];
+    }
+    stat += w->at[last];
+    for (int64_t j = 0; j < w->run; j++)
+        stat[j] = larger(stat[j], magnitude(c, x[j]));
+}
+
+void qm_fold(const struct qm_codec *c, const struct qm_shape *shape, int64_t from, int64_t n,
+             const float *x, float *stat)
+{
+    int64_t block;
+    struct walk w;
+    enum qm_norm norm = norm_for(c, shape, &block);
+    if (n == 0)
+        return;
+    switch (norm) {
+    case QM_NORM_tensor: stat[0] = larger(stat[0], run_max(c, x, n)); break;
+    case QM_NORM_block:
+        for (int64_t i = 0; i < n;) {
+            int64_t b = (from + i) / block, end = (b + 1) * block - from;
+            int64_t m = (end < n ? end : n) - i;
+            stat[b] = larger(stat[b], run_max(c, x + i, m));
+            i += m;
+        }
+        break;
+    case QM_NORM_row:
+    case QM_NORM_col:
+    case QM_NORM_rank1:
+        for (walk_start(&w, shape, from, n); w.left > 0; x += w.run, walk_next(&w)) {
+            if (norm == QM_NORM_rank1) {
+                fold_rank1(c, &w, x, stat);
+            } else if (norm == QM_NORM_col && shape->rank == 2) {
+                for (int64_t j = 0; j < w.run; j++)
+                    stat[w.at[1] + j] = larger(stat[w.at[1] + j], magnitude(c, x[j]));
+            } else if (norm == QM_NORM_row && shape->rank == 1) {
+                for (int64_t j = 0; j < w.run; j++)
+                    stat[w.at[0] + j] = larger(stat[w.at[0] + j], magnitude(c, x[j]));
+            } else {
+                int64_t i = norm == QM_NORM_row ? w.at[0] : w.at[1];
+                stat[i] = larger(stat[i], run_max(c, x, w.run));
+            }
+        }
+        break;
+    default: break;
+    }
+}
+
+/* ---- encoding ----------------------------------------------------------------------------- */
+
+/* The defining path: one element by its divisor. */
+static uint8_t encode_one(const struct qm_codec *c, float x, struct divisor d, int divides,
+                          uint32_t draw)
+{
+    float u = qm_curve_to(c->q.curve, x), y;
+    int k;
+    if (c->q.search == QM_SEARCH_arith && !divides) {
+        float factor = c->cb.steps / d.by;
+        k = qm_isnan(u * factor) ? qm_code_of(c, NAN, draw)
+                                 : qm_search_arith(c->q.round, u, factor, &c->cb, draw);
+        return c->cb.perm[k];
+    }
+    y = divides ? u / d.by : u * (1.0f / d.by);
+    return c->cb.perm[qm_code_of(c, qm_curve_unit_to(c->q.curve, y), draw)];
+}
+
+static int unit_divides(const struct qm_codec *c, int is_short)
+{
+    return c->q.unit == QM_UNIT_div || (c->q.unit == QM_UNIT_recip_tail && is_short);
+}
+
+/* A run that shares one scale whose raw maximum is max. first: flat index of x[0]. */
+static void encode_run(const struct qm_codec *c, const float *x, int64_t n, float max, int is_short,
+                       int64_t first, const struct qm_draws *draws, uint8_t *codes)
+{
+    struct divisor d = divisor_of(c, max, is_short);
+    int divides = unit_divides(c, is_short);
+    const struct qm_lanes *v = qm_lanes();
+    int by_arith = c->q.search == QM_SEARCH_arith && !divides;
+    float factor = by_arith ? c->cb.steps / d.by : 1.0f / d.by;
+
+    if (max == 0.0f && c->q.scale.zero >= 0) {
+        memset(codes, c->q.scale.zero, (size_t)n);
+        return;
+    }
+    int ordinary = c->has_edges && d.by > 0.0f && qm_bits(max) < 0x7f800000u &&
+                   (divides || (factor < INFINITY && factor > 0.0f)) &&
+                   !(by_arith && c->q.round != QM_ROUND_even && c->q.round != QM_ROUND_near) &&
+                   !(c->q.scale.max_skips_nan && v->max_bits(x, n) > 0x7f800000u);
+    if (!ordinary) {
+        for (int64_t i = 0; i < n; i++)
+            codes[i] = encode_one(c, x[i], d, divides, draws ? qm_draw(draws, first + i) : 0);
+        return;
+    }
+    float y[PIECE];
+    for (int64_t i = 0; i < n; i += PIECE) {
+        int64_t m = n - i < PIECE ? n - i : PIECE;
+        const float *u = x + i;
+        if (c->q.curve == QM_CURVE_log2 || c->q.curve == QM_CURVE_sqrt) {
+            for (int64_t j = 0; j < m; j++)
+                y[j] = qm_curve_to(c->q.curve, x[i + j]);
+            u = y;
+        }
+        if (by_arith) {
+            v->arith(c, u, factor, m, codes + i);
+        } else {
+            if (divides)
+                v->divide(u, d.by, m, y);
+            else
+                v->multiply(u, factor, m, y);
+            if (c->q.curve == QM_CURVE_softsign)
+                for (int64_t j = 0; j < m; j++)
+                    y[j] = qm_curve_unit_to(c->q.curve, y[j]);
+            v->positions(c, y, m, codes + i);
+        }
+    }
+    if (c->cb.is_permuted)
+        for (int64_t i = 0; i < n; i++)
+            codes[i] = c->cb.perm[codes[i]];
+}
+
+/* The smallest of an element's scales, for a run of the last axis. */
+static void rank1_minimum(const struct walk *w, int64_t from, int64_t n, const float *scales,
+                          float *out)
+{
+    int last = w->shape->rank - 1;
+    float m = INFINITY;
+    int is_nan = 0;
+    for (int i = 0; i < last; i++) {
+        float s = scales[w->at[i]];
+        is_nan |= qm_isnan(s);
+        m = s < m ? s : m;
+        scales += w->shape->dim[i];
+    }
+    scales += w->at[last] + from;
+    if (is_nan)
+        m = NAN; /* as torch.min: NaN wins */
+    for (int64_t j = 0; j < n; j++)
+        out[j] = scales[j] > m || qm_isnan(m) ? m : scales[j];
+}
+
+static void encode_each(const struct qm_codec *c, const float *x, int64_t n, const float *max,
+                        int64_t first, const struct qm_draws *draws, uint8_t *codes)
+{
+    const struct qm_lanes *v = qm_lanes();
+    float d[PIECE], y[PIECE];
+    uint32_t low = 0x7f800000u, high = v->max_bits(x, n);
+    for (int64_t j = 0; j < n; j++) {
+        d[j] = divisor_of(c, max[j], 0).by;
+        low = qm_bits(d[j]) < low ? qm_bits(d[j]) : low;
+        high = qm_bits(d[j]) > high ? qm_bits(d[j]) : high;
+    }
+    if (c->has_edges && c->q.curve == QM_CURVE_none && c->q.unit == QM_UNIT_div &&
+        c->q.scale.zero < 0 && low > 0 && high < 0x7f800000u) {
+        v->divide_each(x, d, n, y);
+        v->positions(c, y, n, codes);
+        for (int64_t j = 0; j < n && c->cb.is_permuted; j++)
+            codes[j] = c->cb.perm[codes[j]];
+        return;
+    }
+    for (int64_t j = 0; j < n; j++)
+        codes[j] = max[j] == 0.0f && c->q.scale.zero >= 0
+                       ? (uint8_t)c->q.scale.zero
+                       : encode_one(c, x[j], divisor_of(c, max[j], 0), unit_divides(c, 0),
+                                    draws ? qm_draw(draws, first + j) : 0);
+}
+
+void qm_encode_range(const struct qm_codec *c, const struct qm_shape *shape, int64_t from,
+                     int64_t n, const float *x, const float *stat, const struct qm_draws *draws,
+                     uint8_t *codes)
+{
+    int64_t block, numel = qm_shape_numel(shape);
+    struct walk w;
+    float max[PIECE];
+    enum qm_norm norm = norm_for(c, shape, &block);
+    if (n == 0)
+        return;
+    switch (norm) {
+    case QM_NORM_tensor: encode_run(c, x, n, stat[0], 0, from, draws, codes); break;
+    case QM_NORM_block:
+        for (int64_t i = 0; i < n;) {
+            int64_t b = (from + i) / block, end = (b + 1) * block - from;
+            int64_t m = (end < n ? end : n) - i;
+            encode_run(c, x + i, m, stat[b], (b + 1) * block > numel, from + i, draws, codes + i);
+            i += m;
+        }
+        break;
+    case QM_NORM_id:
+        for (int64_t i = 0; i < n; i++)
+            codes[i] =
+                c->cb
+                    .perm[qm_code_of(c, qm_curve_unit_to(c->q.curve, qm_curve_to(c->q.curve, x[i])),
+                                     draws ? qm_draw(draws, from + i) : 0)];
+        break;
+    default:
+        for (walk_start(&w, shape, from, n); w.left > 0; walk_next(&w)) {
+            int last = shape->rank - 1;
+            if (norm == QM_NORM_rank1 || (norm == QM_NORM_col && last == 1) ||
+                (norm == QM_NORM_row && last == 0)) {
+                for (int64_t j = 0; j < w.run; j += PIECE) {
+                    int64_t m = w.run - j < PIECE ? w.run - j : PIECE;
+                    if (norm == QM_NORM_rank1)
+                        rank1_minimum(&w, j, m, stat, max);
+                    else
+                        memcpy(max, stat + w.at[last] + j, sizeof *max * (size_t)m);
+                    encode_each(c, x + j, m, max, from + j, draws, codes + j);
+                }
+            } else {
+                encode_run(c, x, w.run, stat[norm == QM_NORM_row ? w.at[0] : w.at[1]], 0, from,
+                           draws, codes);
+            }
+            x += w.run;
+            codes += w.run;
+            from += w.run;
+        }
+    }
+}
+
+/* ---- decoding ----------------------------------------------------------------------------- */
+
+static void finish(const struct qm_codec *c, int64_t n, float *out)
+{
+    if (c->cb.post != 1.0f)
+        qm_lanes()->multiply(out, c->cb.post, n, out);
+    if (c->q.curve == QM_CURVE_log2 || c->q.curve == QM_CURVE_sqrt)
+        for (int64_t j = 0; j < n; j++)
+            out[j] = qm_curve_from(c->q.curve, out[j]);
+}
+
+/* Unit values of up to PIECE codes. */
+static void unit_values(const struct qm_codec *c, const uint8_t *codes, int64_t n, float *out)
+{
+    uint8_t position[PIECE];
+    if (c->cb.is_permuted) {
+        for (int64_t j = 0; j < n; j++)
+            position[j] = c->cb.position_of[codes[j]];
+        codes = position;
+    }
+    qm_lanes()->values(c, codes, n, out);
+    if (c->q.curve == QM_CURVE_softsign)
+        for (int64_t j = 0; j < n; j++)
+            out[j] = qm_curve_unit_from(c->q.curve, out[j]);
+}
+
+static void decode_run(const struct qm_codec *c, const uint8_t *codes, int64_t n, float scale,
+                       float *out)
+{
+    for (int64_t i = 0; i < n; i += PIECE) {
+        int64_t m = n - i < PIECE ? n - i : PIECE;
+        unit_values(c, codes + i, m, out + i);
+        if (c->q.norm != QM_NORM_id)
+            qm_lanes()->multiply(out + i, scale, m, out + i);
+        finish(c, m, out + i);
+    }
+}
+
+void qm_decode_range(const struct qm_codec *c, const struct qm_shape *shape, int64_t from,
+                     int64_t n, const uint8_t *codes, const float *scales, float *out)
+{
+    int64_t block;
+    struct walk w;
+    float s[PIECE];
+    enum qm_norm norm = norm_for(c, shape, &block);
+    if (n == 0)
+        return;
+    switch (norm) {
+    case QM_NORM_id: decode_run(c, codes, n, 1.0f, out); break;
+    case QM_NORM_tensor: decode_run(c, codes, n, scales[0], out); break;
+    case QM_NORM_block:
+        for (int64_t i = 0; i < n;) {
+            int64_t b = (from + i) / block, end = (b + 1) * block - from;
+            int64_t m = (end < n ? end : n) - i;
+            decode_run(c, codes + i, m, scales[b], out + i);
+            i += m;
+        }
+        break;
+    default:
+        for (walk_start(&w, shape, from, n); w.left > 0; walk_next(&w)) {
+            int last = shape->rank - 1;
+            if (norm == QM_NORM_rank1 || (norm == QM_NORM_col && last == 1) ||
+                (norm == QM_NORM_row && last == 0)) {
+                for (int64_t j = 0; j < w.run; j += PIECE) {
+                    int64_t m = w.run - j < PIECE ? w.run - j : PIECE;
+                    if (norm == QM_NORM_rank1)
+                        rank1_minimum(&w, j, m, scales, s);
+                    else
+                        memcpy(s, scales + w.at[last] + j, sizeof *s * (size_t)m);
+                    unit_values(c, codes + j, m, out + j);
+                    qm_lanes()->multiply_each(out + j, s, m, out + j);
+                    finish(c, m, out + j);
+                }
+            } else {
+                decode_run(c, codes, w.run, scales[norm == QM_NORM_row ? w.at[0] : w.at[1]], out);
+            }
+            codes += w.run;
+            out += w.run;
+        }
+    }
+}
+
+qm_status qm_encode(const struct qm_codec *c, const struct qm_shape *shape, const float *x,
+                    const struct qm_draws *draws, uint8_t *codes, float *scales)
+{
+    int64_t n = qm_shape_numel(shape), count = qm_scale_count(c, shape);
+    QM_TRY(qm_codec_fits(c, shape));
+    memset(scales, 0, sizeof *scales * (size_t)count);
+    qm_fold(c, shape, 0, n, x, scales);
+    qm_encode_range(c, shape, 0, n, x, scales, draws, codes);
+    qm_scales(c, shape, scales, scales);
+    return QM_OK;
+}
+
+void qm_decode(const struct qm_codec *c, const struct qm_shape *shape, const uint8_t *codes,
+               const float *scales, float *out)
+{
+    qm_decode_range(c, shape, 0, qm_shape_numel(shape), codes, scales, out);
+}
+
+/* ---- packed blocks ------------------------------------------------------------------------- */
+
+int qm_codec_is_fused(const struct qm_codec *c)
+{
+    const struct qm_scale_rule *r = &c->q.scale;
+    return (c->q.bits == 4 || c->q.bits == 8) && c->q.norm == QM_NORM_block &&
+           c->q.block % 2 == 0 && c->q.curve == QM_CURVE_none && c->q.pack != QM_PACK_byte &&
+           c->has_edges && !c->cb.is_permuted && c->cb.post == 1.0f && r->zero < 0 && !r->f16 &&
+           !r->nest && !(c->q.search == QM_SEARCH_arith && c->q.unit != QM_UNIT_div);
+}
+
+/* A block that the lanes leave out: NaN, Inf or zero in it, or a short one of recip_tail. */
+static void encode_other(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed,
+                         float *scale)
+{
+    uint8_t codes[PIECE];
+    float max = run_max(c, x, n);
+    int is_short = n < c->q.block;
+    for (int64_t i = 0; i < n; i += PIECE) {
+        int64_t m = n - i < PIECE ? n - i : PIECE;
+        encode_run(c, x + i, m, max, is_short, i, NULL, codes);
+        qm_pack_codes(c->q.pack, c->q.bits, codes, m, packed + i * c->q.bits / 8);
+    }
+    *scale = divisor_of(c, max, is_short).stored;
+}
+
+void qm_encode_blocks(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed,
+                      float *scales)
+{
+    qm_lanes()->encode_blocks(c, x, n, packed, scales, encode_other);
+}
+
+void qm_decode_blocks(const struct qm_codec *c, const uint8_t *packed, const float *scales,
+                      int64_t n, float *out)
+{
+    qm_lanes()->decode_blocks(c, packed, scales, n, out);
+}
+
+/* ---- a search by its own routine ------------------------------------------------------------ */
+
+void qm_search_block(const struct qm_codec *c, const float *y, int64_t n, uint8_t *position)
+{
+    for (int64_t i = 0; i < n; i++)
+        position[i] = (uint8_t)qm_search_code(c->q.search, c->q.round, y[i], &c->cb, 0);
+}

@@ -1,0 +1,64 @@
+/* adamw.h - AXIS rule, family adamw and adam: one element, in each source's order (dual).
+ *
+ * c[] of every function is filled by the prepare of the same name in rule.c. */
+#ifndef QM_RULE_ADAMW_H
+#define QM_RULE_ADAMW_H
+
+#include "core/base/dual.h"
+
+/* torch.lerp on CPU with FMA: a + w (b - a) below w = 1/2, from the other end above it. */
+QM_FN float qm_lerp(float a, float b, float w, float w_minus_1)
+{
+    return w < 0.5f ? fmaf(w, b - a, a) : fmaf(w_minus_1, b - a, b);
+}
+
+/* torch.optim.AdamW and Adam, float32 on CPU: torch/optim/adamw.py _single_tensor_adamw.
+ * c: 0 decay factor, 1 beta1, 2 1-beta1, 3 beta2, 4 1-beta2, 5 sqrt(bc2), 6 eps, 7 -lr/bc1, 8 L2 */
+QM_FN void qm_adamw_torch(const float *c, int coupled, float *p, float g, float *m, float *v)
+{
+    if (coupled)
+        g = fmaf(*p, c[8], g);
+    else
+        *p = *p * c[0];
+    *m = fmaf(g, c[2], *m * c[1]);
+    *v = fmaf(c[4] * g, g, *v * c[3]);
+    float den = sqrtf(*v) / c[5] + c[6];
+    *p = *p + (c[7] * *m) / den;
+}
+
+/* lpmm/optim/adamw.py _single_tensor_adamw4bit: as torch, but the first moment by lerp. c[9] = w-1 */
+QM_FN void qm_adamw_lpmm(const float *c, float *p, float g, float *m, float *v)
+{
+    *p = *p * c[0];
+    *m = qm_lerp(*m, g, c[2], c[9]);
+    *v = fmaf(c[4] * g, g, *v * c[3]);
+    float den = sqrtf(*v) / c[5] + c[6];
+    *p = *p + (c[7] * *m) / den;
+}
+
+/* torchao/optim/adam.py single_param_adam.  c: 0 lr*wd, 1 w1, 2 w1-1, 3 w2, 4 w2-1, 5 c1,
+ * 6 sqrt(c2), 7 eps, 8 lr, 9 wd */
+QM_FN void qm_adamw_ao(const float *c, int coupled, float *p, float g, float *m, float *v)
+{
+    if (coupled)
+        g = g + c[9] * *p;
+    else
+        *p = *p - c[0] * *p;
+    *m = qm_lerp(*m, g, c[1], c[2]);
+    *v = qm_lerp(*v, g * g, c[3], c[4]);
+    float den = sqrtf(*v) / c[6] + c[7];
+    *p = *p - ((c[8] * (*m / c[5])) / den);
+}
+
+/* bitsandbytes backends/cpu, 8-bit Adam.  c: 0 decay factor, 1 beta1, 2 1-beta1, 3 beta2,
+ * 4 1-beta2, 5 sqrt(bc2), 6 eps, 7 -lr/bc1 */
+QM_FN void qm_adamw_bnb(const float *c, float *p, float g, float *m, float *v)
+{
+    *m = *m * c[1] + c[2] * g;
+    *v = *v * c[3] + (c[4] * g) * g;
+    *p = *p * c[0];
+    float den = sqrtf(*v) / c[5] + c[6];
+    *p = *p + (c[7] * *m) / den;
+}
+
+#endif

@@ -1,0 +1,87 @@
+/* blocks.c - compiled once per instruction set (QM_ISA).
+ *
+ * Each loop is split on its flags outside, so that the body has no branches. */
+#include "core/rule/blocks.h"
+
+#include "core/rule/adamw.h"
+#include "core/rule/sgdm.h"
+
+#define ARGS                                                                             \
+    const struct qm_rule_step *s, int64_t n, float *restrict p, const float *restrict g, \
+        float *restrict m, float *restrict v
+
+/* flag 0: coupled decay (Adam); flag 1: the gradient's sign is turned (maximize). */
+#define LOOP(call)                            \
+    do {                                      \
+        if (s->flag[1])                       \
+            for (int64_t i = 0; i < n; i++) { \
+                float gi = -g[i];             \
+                call;                         \
+            }                                 \
+        else                                  \
+            for (int64_t i = 0; i < n; i++) { \
+                float gi = g[i];              \
+                call;                         \
+            }                                 \
+    } while (0)
+
+static void adamw(ARGS)
+{
+    float c[12];
+    memcpy(c, s->c, sizeof c);
+    if (s->flag[0])
+        LOOP(qm_adamw_torch(c, 1, p + i, gi, m + i, v + i));
+    else
+        LOOP(qm_adamw_torch(c, 0, p + i, gi, m + i, v + i));
+}
+
+static void adamw_lpmm(ARGS)
+{
+    float c[12];
+    memcpy(c, s->c, sizeof c);
+    LOOP(qm_adamw_lpmm(c, p + i, gi, m + i, v + i));
+}
+
+static void adamw_ao(ARGS)
+{
+    float c[12];
+    memcpy(c, s->c, sizeof c);
+    if (s->flag[0])
+        LOOP(qm_adamw_ao(c, 1, p + i, gi, m + i, v + i));
+    else
+        LOOP(qm_adamw_ao(c, 0, p + i, gi, m + i, v + i));
+}
+
+static void adamw_bnb(ARGS)
+{
+    float c[12];
+    memcpy(c, s->c, sizeof c);
+    LOOP(qm_adamw_bnb(c, p + i, gi, m + i, v + i));
+}
+
+/* flag 0: first step; flag 2: nesterov */
+static void sgdm(ARGS)
+{
+    (void)v;
+    float c[12];
+    memcpy(c, s->c, sizeof c);
+    if (s->flag[0])
+        LOOP(qm_sgdm_torch(c, 1, s->flag[2], p + i, gi, m + i));
+    else
+        LOOP(qm_sgdm_torch(c, 0, s->flag[2], p + i, gi, m + i));
+}
+
+static void ema(ARGS)
+{
+    (void)p;
+    (void)v;
+    float c[12];
+    memcpy(c, s->c, sizeof c);
+    LOOP(qm_ema_lerp(c, gi, m + i));
+}
+
+const struct qm_blocks QM_ISA_NAME(qm_blocks) = {
+#define X(name) .name = name,
+    QM_BLOCK_LIST(X)
+#undef X
+};

@@ -1,0 +1,21 @@
+/* blocks.h - the rules as loops over elements, one table per instruction set. */
+#ifndef QM_RULE_BLOCKS_H
+#define QM_RULE_BLOCKS_H
+
+#include "core/base/isa.h"
+#include "core/rule/rule.h"
+
+/* clang-format off */
+#define QM_BLOCK_LIST(X) X(adamw) X(adamw_lpmm) X(adamw_ao) X(adamw_bnb) X(sgdm) X(ema)
+/* clang-format on */
+
+typedef void qm_block_fn(const struct qm_rule_step *s, int64_t n, float *restrict p,
+                         const float *restrict g, float *restrict slot0, float *restrict slot1);
+
+struct qm_blocks {
+#define X(name) qm_block_fn *name;
+    QM_BLOCK_LIST(X)
+#undef X
+};
+
+#endif

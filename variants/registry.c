@@ -1,0 +1,35 @@
+/* registry.c - finds and enumerates the variants; the table is made from the folder's file names,
+ * so that a variant is registered by its file alone. */
+#include "core/base/name.h"
+#include "core/variant.h"
+
+#include <string.h>
+
+#define QM_ENTRY(stem) extern const struct qm_variant qm_variant_##stem;
+#include "variants.inc"
+#undef QM_ENTRY
+
+static const struct qm_variant *const table[] = {
+#define QM_ENTRY(stem) &qm_variant_##stem,
+#include "variants.inc"
+#undef QM_ENTRY
+};
+
+enum { COUNT = sizeof table / sizeof *table };
+
+int qm_variant_count(void) { return COUNT; }
+
+const struct qm_variant *qm_variant_at(int i) { return table[i]; }
+
+qm_status qm_variant_find(const char *name, const struct qm_variant **out)
+{
+    const char *names[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        names[i] = table[i]->name;
+        if (strcmp(name, names[i]) == 0) {
+            *out = table[i];
+            return QM_OK;
+        }
+    }
+    return qm_name_unknown("variant", name, names, COUNT);
+}
