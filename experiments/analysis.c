@@ -11,8 +11,10 @@ enum {
     IN_FLIGHT = 1 << 22,     /* elements in all pieces that are worked on at once */
     MOST_SCALES = 1 << 24,   /* of a quantizer whose scales are kept for the whole tensor */
 };
-static const int64_t group_bytes = 128 << 20;   /* scales and accumulators kept at once */
-static const int64_t metrics_bytes = 256 << 10; /* of one accumulator, rounded up */
+static const int64_t group_bytes = 128 << 20; /* scales and accumulators kept at once */
+/* Of one accumulator, rounded up: oracle/metric.h. */
+static const int64_t metrics_bytes[] = {
+    [QM_METRICS_basic] = 16 << 10, [QM_METRICS_full] = 1280 << 10};
 
 /* A piece that is being worked on: room for its elements. */
 struct piece {
@@ -38,6 +40,7 @@ struct job {
     int64_t numel;
     uint64_t seed;
     int threads;
+    enum qm_metrics_level level;
     qm_analysis_progress *progress;
     void *context;
     struct qm_census *census;
@@ -108,7 +111,7 @@ static void piece_close(struct piece *p, int parts)
     free(p->part);
 }
 
-static int piece_open(struct piece *p, int64_t room, int parts)
+static int piece_open(struct piece *p, int64_t room, int parts, enum qm_metrics_level level)
 {
     size_t n = (size_t)room;
     p->want = malloc(n * sizeof *p->want);
@@ -120,7 +123,7 @@ static int piece_open(struct piece *p, int64_t room, int parts)
     p->part = calloc((size_t)parts + 1, sizeof(struct qm_metrics *));
     int ok = p->want && p->x && p->got && p->scale && p->local && p->code && p->part;
     for (int i = 0; ok && i < parts; i++)
-        ok = (p->part[i] = qm_metrics_open()) != NULL;
+        ok = (p->part[i] = qm_metrics_open(level)) != NULL;
     return ok;
 }
 
@@ -148,11 +151,11 @@ static qm_status read_batch(struct job *j, int64_t size, struct piece *piece, in
         struct piece *p = &piece[s];
         p->from = *at;
         p->n = j->numel - *at < size ? j->numel - *at : size;
-        QM_TRY(qm_file_read_double(j->f, j->index, p->from, p->n, p->want));
+        QM_TRY(qm_file_read(j->f, j->index, p->from, p->n, p->x));
+        for (int64_t i = 0; i < p->n; i++)
+            p->want[i] = (double)p->x[i];
         if (!j->counted)
             count(j->census, p->want, p->n);
-        for (int64_t i = 0; i < p->n; i++)
-            p->x[i] = (float)p->want[i];
         *at += p->n;
         ++*filled;
     }
@@ -163,9 +166,9 @@ static qm_status read_batch(struct job *j, int64_t size, struct piece *piece, in
 
 /* ---- scales of elements -------------------------------------------------------------------- */
 
-/* The scale that each element of [from, from + n) is divided by, as stored. */
-static void spread(const struct qm_codec *c, const struct qm_shape *shape, int64_t from, int64_t n,
-                   const float *scales, float *out)
+/* The stored scale of each element of [from, from + n). */
+static void spread_stored(const struct qm_codec *c, const struct qm_shape *shape, int64_t from,
+                          int64_t n, const float *scales, float *out)
 {
     int64_t at[QM_MAX_RANK] = {0}, rest = from;
     enum qm_norm norm = c->q.norm;
@@ -203,30 +206,38 @@ static void spread(const struct qm_codec *c, const struct qm_shape *shape, int64
     }
 }
 
+/* What 1 in the map's range stands for: the scale before the map's gain, the curve undone. */
+static void spread(const struct qm_codec *c, const struct qm_shape *shape, int64_t from, int64_t n,
+                   const float *scales, float *out)
+{
+    spread_stored(c, shape, from, n, scales, out);
+    for (int64_t i = 0; i < n; i++)
+        out[i] = qm_curve_from(c->q.curve, out[i] / c->cb.gain);
+}
+
 /* ---- the two passes ------------------------------------------------------------------------ */
 
 /* Encodes and decodes a piece with quantizer k of the group and adds it to the piece's part. */
 static void judge(const struct job *j, const struct group *g, int k, struct piece *p)
 {
     const struct qm_codec *c = &g->a[k]->codec;
-    struct qm_sample s = {.n = p->n,
-                          .want = p->want,
-                          .got = p->got,
-                          .code = p->code,
-                          .scale = p->scale,
-                          .bits = c->q.bits,
-                          .eps = 1e-8};
-    if (g->stat[k]) {
+    struct qm_shape flat = {1, {p->n}};
+    struct qm_sample s = {
+        .n = p->n, .want = p->want, .got = p->got, .code = p->code, .bits = c->q.bits, .eps = 1e-8};
+    int whole = g->stat[k] != NULL;
+    const float *scales = whole ? g->scales[k] : p->local;
+    const struct qm_shape *shape = whole ? &j->shape : &flat;
+    int64_t from = whole ? p->from : 0;
+    if (whole) {
         struct qm_draws draws = qm_draws_for(j->seed, 1, 0, QM_ROLE_slot0);
-        qm_encode_range(c, &j->shape, p->from, p->n, p->x, g->stat[k], &draws, p->code);
-        qm_decode_range(c, &j->shape, p->from, p->n, p->code, g->scales[k], p->got);
-        spread(c, &j->shape, p->from, p->n, g->scales[k], p->scale);
-    } else {
-        struct qm_shape flat = {1, {p->n}};
-        if (qm_encode(c, &flat, p->x, NULL, p->code, p->local) != QM_OK)
-            return; /* not reached: any run of elements fits a norm of blocks */
-        qm_decode(c, &flat, p->code, p->local, p->got);
-        spread(c, &flat, 0, p->n, p->local, p->scale);
+        qm_encode_range(c, shape, from, p->n, p->x, g->stat[k], &draws, p->code);
+    } else if (qm_encode(c, &flat, p->x, NULL, p->code, p->local) != QM_OK) {
+        return; /* not reached: any run of elements fits a norm of blocks */
+    }
+    qm_decode_range(c, shape, from, p->n, p->code, scales, p->got);
+    if (j->level == QM_METRICS_full) {
+        spread(c, shape, from, p->n, scales, p->scale);
+        s.scale = p->scale;
     }
     qm_metrics_reset(p->part[k]);
     qm_metrics_add(p->part[k], &s);
@@ -290,7 +301,7 @@ static qm_status run_group(struct job *j, struct group *g)
     struct piece *piece = calloc((size_t)slots, sizeof *piece);
     qm_status st = piece ? open_scales(j, g, &two_passes) : QM_NO_MEMORY;
     for (int s = 0; st == QM_OK && s < slots; s++)
-        if (!piece_open(&piece[s], room, g->n))
+        if (!piece_open(&piece[s], room, g->n, j->level))
             st = QM_NO_MEMORY;
     if (st == QM_NO_MEMORY)
         qm_fail(st, "buffers for %lld elements", (long long)(slots * room));
@@ -321,7 +332,8 @@ static void gather(const struct job *j, struct qm_analysis *a, int n, char *done
         if (done[i] || a[i].skipped[0])
             continue;
         int64_t piece = piece_for(&a[i].codec, j->numel);
-        int64_t more = whole_bytes(j, &a[i]) + (j->threads < 16 ? j->threads : 16) * metrics_bytes;
+        int64_t more =
+            whole_bytes(j, &a[i]) + (j->threads < 16 ? j->threads : 16) * metrics_bytes[j->level];
         if (g->n && (piece != g->piece || bytes + more > group_bytes))
             continue;
         g->piece = piece;
@@ -338,8 +350,8 @@ static void count_only(struct job *j, qm_status *st)
 }
 
 qm_status qm_analyze_tensor(struct qm_file *f, int index, struct qm_analysis *a, int n_analyses,
-                            uint64_t seed, int threads, qm_analysis_progress *progress,
-                            void *context, struct qm_census *census)
+                            enum qm_metrics_level level, uint64_t seed, int threads,
+                            qm_analysis_progress *progress, void *context, struct qm_census *census)
 {
     const struct qm_entry *e = qm_file_entry(f, index);
     struct qm_census found = {0};
@@ -349,6 +361,7 @@ qm_status qm_analyze_tensor(struct qm_file *f, int index, struct qm_analysis *a,
                     .numel = e->numel,
                     .seed = seed,
                     .threads = threads < 1 ? 1 : threads,
+                    .level = level,
                     .progress = progress,
                     .context = context,
                     .census = &found};

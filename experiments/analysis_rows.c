@@ -139,18 +139,65 @@ static void drop_empty(json_t *list, const char *key)
     json_array_foreach(list, i, o) json_object_del(o, key);
 }
 
-json_t *qm_rows_json(const struct qm_rows *rows, int full)
+static json_t *skipped_json(const struct qm_rows *rows, int full)
 {
-    json_t *good = json_array(), *skipped = json_array();
+    json_t *list = json_array();
     for (int i = 0; i < rows->n; i++)
-        json_array_append_new(rows->row[i].value ? good : skipped,
-                              row_json(rows, &rows->row[i], full));
-    for (int k = 0; !full && k < 4; k++) {
-        static const char *const key[] = {"variant", "quantizer", "nan", "inf"};
-        drop_empty(good, key[k]);
-        drop_empty(skipped, key[k]);
+        if (!rows->row[i].value)
+            json_array_append_new(list, row_json(rows, &rows->row[i], full));
+    return list;
+}
+
+static json_t *analyzed_json(const struct qm_rows *rows, int full)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < rows->n; i++)
+        if (rows->row[i].value)
+            json_array_append_new(list, row_json(rows, &rows->row[i], full));
+    return list;
+}
+
+/* One row below the other, each with what is known of it. */
+static void report_full(const struct qm_rows *rows)
+{
+    json_t *list = analyzed_json(rows, 1), *o, *v;
+    size_t i;
+    const char *key;
+    void *next;
+    json_array_foreach(list, i, o)
+    {
+        json_object_foreach_safe(o, next, key, v) if (json_is_null(v)) json_object_del(o, key);
+        if (i)
+            putchar('\n');
+        qm_report(json_incref(o));
     }
-    return json_pack("{s:o, s:o}", "rows", good, "skipped", skipped);
+    json_decref(list);
+}
+
+void qm_rows_report(const struct qm_rows *rows, int full)
+{
+    static const char *const optional[] = {"variant", "quantizer", "nan", "inf"};
+    json_t *skipped = skipped_json(rows, qm_cli.json);
+    if (qm_cli.json) {
+        qm_report(json_pack("{s:o, s:o}", "rows", analyzed_json(rows, 1), "skipped", skipped));
+        return;
+    }
+    if (full) {
+        report_full(rows);
+    } else {
+        json_t *list = analyzed_json(rows, 0);
+        for (int k = 0; k < 4; k++)
+            drop_empty(list, optional[k]);
+        qm_report(list);
+    }
+    drop_empty(skipped, "variant");
+    drop_empty(skipped, "quantizer");
+    if (json_array_size(skipped)) {
+        puts(qm_rows_analyzed(rows) ? "\nskipped" : "skipped");
+        qm_report(skipped);
+    } else {
+        json_decref(skipped);
+    }
 }
 
 /* ---- HDF5 ---------------------------------------------------------------------------------- */

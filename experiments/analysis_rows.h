@@ -31,9 +31,9 @@ void qm_rows_free(struct qm_rows *rows);
 
 int qm_rows_analyzed(const struct qm_rows *rows); /* how many were not skipped */
 
-/* {"rows": [...], "skipped": [...]}; full: all particulars and the decades (for programs),
- * otherwise what a person reads in a table. */
-json_t *qm_rows_json(const struct qm_rows *rows, int full);
+/* On stdout: with --json {"rows": [...], "skipped": [...]} with all particulars; else a table, or,
+ * full, all that is known of each row below one another. */
+void qm_rows_report(const struct qm_rows *rows, int full);
 
 /* Tables /analyze/rows and /analyze/skipped and, with decades, arrays /analyze/decades/... */
 qm_status qm_rows_store(const struct qm_rows *rows, struct qm_store *s);

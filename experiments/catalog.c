@@ -25,7 +25,7 @@ static const char *const kind_files[QM_KIND_COUNT] = {
     [QM_KIND_scale] = "core/quant/scale.h",
     [QM_KIND_curve] = "core/quant/curve.h",
     [QM_KIND_pack] = "core/quant/pack.h",
-    [QM_KIND_metric] = "oracle/metric.c",
+    [QM_KIND_metric] = "oracle/metric_list.c",
     [QM_KIND_rule] = "core/rule/rule.c",
     [QM_KIND_problem] = "experiments/problems",
     [QM_KIND_distribution] = "experiments/dist.c",
@@ -33,17 +33,23 @@ static const char *const kind_files[QM_KIND_COUNT] = {
 };
 
 /* The words of scale.h, which combine freely and so have no enum. */
+enum { FLOOR, GUARD, CAP, ZERO, MAXSKIP, NANTOP, NANZERO, F16, NEST };
 static const struct {
     const char *name, *text;
 } scale_words[] = {
-    {"floor", "floor:V - the scale is at least V (torchao, adafactor8bit 1e-12)"},
-    {"guard", "guard:V - the divisor is at least V, the stored scale is not raised (bitsandbytes)"},
-    {"cap", "cap:V - the maximum is at most V (adafactor8bit CUDA log2 code)"},
-    {"zero", "zero:C - code of every element of an all-zero group"},
-    {"maxskip", "NaN is ignored by the maximum; otherwise one NaN makes the scale NaN"},
-    {"nantop", "a NaN unit value gets the top code (lpmm, bitsandbytes default); else code 0"},
-    {"f16", "scales are stored as float16 (Lion 8-bit)"},
-    {"nest", "nest:N - scales minus their mean in 8 bits, blocks of N (bitsandbytes)"},
+    [FLOOR] = {"floor", "floor:V - the scale is at least V (torchao, adafactor8bit 1e-12)"},
+    [GUARD] = {"guard", "guard:V - the divisor is at least V, the stored scale is not raised "
+                        "(bitsandbytes 1e-38)"},
+    [CAP] = {"cap", "cap:V - the maximum is at most V (adafactor8bit CUDA log2 code)"},
+    [ZERO] = {"zero", "zero:C - code of every element of an all-zero group"},
+    [MAXSKIP] = {"maxskip", "NaN is ignored by the maximum; otherwise it makes the scale NaN"},
+    [NANTOP] = {"nantop", "a NaN unit value gets the top code (lpmm, bitsandbytes default); "
+                          "otherwise the lowest"},
+    [NANZERO] = {"nanzero", "a NaN unit value gets the code of zero (adafactor8bit CUDA uniform, "
+                            "bitsandbytes FP4 tree)"},
+    [F16] = {"f16", "scales are stored as float16; x is divided by the unrounded one (Lion 8-bit)"},
+    [NEST] = {"nest", "nest:N - scales minus their mean in 8 bits, dyn:8s/block:N/grid "
+                      "(bitsandbytes compress_statistics)"},
 };
 
 struct word {
@@ -173,21 +179,22 @@ static void explain_scale(json_t *out, const struct qm_scale_rule *s)
 {
     size_t before = json_array_size(out);
     if (s->floor > 0)
-        explain_value(out, 0, (double)s->floor);
+        explain_value(out, FLOOR, (double)s->floor);
     if (s->guard > 0)
-        explain_value(out, 1, (double)s->guard);
+        explain_value(out, GUARD, (double)s->guard);
     if (s->cap > 0)
-        explain_value(out, 2, (double)s->cap);
+        explain_value(out, CAP, (double)s->cap);
     if (s->zero >= 0)
-        explain_value(out, 3, (double)s->zero);
+        explain_value(out, ZERO, (double)s->zero);
     if (s->max_skips_nan)
-        explain(out, QM_KIND_scale, "maxskip", scale_words[4].text, 0);
-    if (s->nan_top)
-        explain(out, QM_KIND_scale, "nantop", scale_words[5].text, 0);
+        explain(out, QM_KIND_scale, "maxskip", scale_words[MAXSKIP].text, 0);
+    if (s->nan != QM_NAN_low)
+        explain(out, QM_KIND_scale, s->nan == QM_NAN_top ? "nantop" : "nanzero",
+                scale_words[s->nan == QM_NAN_top ? NANTOP : NANZERO].text, 0);
     if (s->f16)
-        explain(out, QM_KIND_scale, "f16", scale_words[6].text, 0);
+        explain(out, QM_KIND_scale, "f16", scale_words[F16].text, 0);
     if (s->nest)
-        explain_value(out, 7, (double)s->nest);
+        explain_value(out, NEST, (double)s->nest);
     if (json_array_size(out) == before)
         explain(out, QM_KIND_scale, "f32", "the maximum as it is, in float32", 1);
 }

@@ -25,7 +25,8 @@ struct options {
     int n_judges;
     const struct qm_metric **metric;
     int n_metrics;
-    qm_status status; /* the first failure of an argument */
+    enum qm_metrics_level level; /* that the metrics need */
+    qm_status status;            /* the first failure of an argument */
 };
 
 enum { KEY_SEED = 256 };
@@ -43,7 +44,7 @@ static const struct argp_option options[] = {
     {"seed", KEY_SEED, "N", 0, "of stochastic rounding (default 1)", 0},
     {0}};
 
-static const char *const default_metrics[] = {"sqnr", "nmse", "max_abs", "zero_collapse",
+static const char *const default_metrics[] = {"sqnr", "nmse", "max_abs", "collapse",
                                               "code_entropy"};
 
 /* ---- arguments ----------------------------------------------------------------------------- */
@@ -180,6 +181,9 @@ static qm_status defaults(struct options *o)
     int chosen = o->n_metrics > 0;
     for (size_t i = 0; !chosen && i < sizeof default_metrics / sizeof *default_metrics; i++)
         QM_TRY(add_metric(o, default_metrics[i]));
+    for (int i = 0; i < o->n_metrics; i++)
+        if (o->metric[i]->full)
+            o->level = QM_METRICS_full;
     return QM_OK;
 }
 
@@ -214,7 +218,7 @@ static const char *choose(const struct options *o, const struct judge *j, const 
     int i = slot_for(&j->recipe, e->name, o->slot);
     if (i < 0)
         return o->slot ? "the variant has no such slot"
-                       : "its name ends in no slot of the variant; --slot says which it is";
+                       : "its name ends in no slot; --slot says which it is";
     *slot = j->recipe.rule->slot[i];
     *q = qm_recipe_slot(&j->recipe, i, &e->shape);
     if (j->recipe.slot[i].bits == 0)
@@ -261,7 +265,7 @@ static qm_status bind(const struct options *o, const struct qm_entry *e, struct 
         const char *why = choose(o, &o->judge[i], e, &q, &slot[i]);
         snprintf(a[i].skipped, sizeof a[i].skipped, "%s", why);
         QM_TRY(qm_codec_init(&a[i].codec, &q));
-        if (!(a[i].metrics = qm_metrics_open()))
+        if (!(a[i].metrics = qm_metrics_open(o->level)))
             return qm_fail(QM_NO_MEMORY, "metrics");
     }
     return QM_OK;
@@ -286,14 +290,20 @@ static qm_status analyze_entry(const struct options *o, const char *path, struct
     struct qm_analysis *a = calloc((size_t)o->n_judges, sizeof *a);
     const char **slot = calloc((size_t)o->n_judges, sizeof *slot);
     qm_status st = a && slot ? bind(o, e, a, slot) : qm_fail(QM_NO_MEMORY, "quantizers");
-    int wanted = 0;
-    for (int i = 0; st == QM_OK && i < o->n_judges; i++)
+    int wanted = 0, alike = 1;
+    for (int i = 0; st == QM_OK && i < o->n_judges; i++) {
         wanted += !a[i].skipped[0];
+        alike = alike && strcmp(a[i].skipped, a[0].skipped) == 0;
+    }
     if (st == QM_OK && wanted)
-        st = qm_analyze_tensor(f, index, a, o->n_judges, o->seed, o->threads, advance, progress,
-                               &census);
-    if (st == QM_OK)
+        st = qm_analyze_tensor(f, index, a, o->n_judges, o->level, o->seed, o->threads, advance,
+                               progress, &census);
+    if (st == QM_OK && !wanted && alike) { /* one line says it for all */
+        label.skipped = a[0].skipped;
+        st = qm_rows_add(rows, &label);
+    } else if (st == QM_OK) {
         st = add_rows(o, &label, a, slot, &census, rows);
+    }
     for (int i = 0; a && i < o->n_judges; i++)
         qm_metrics_close(a[i].metrics);
     free(a);
@@ -367,13 +377,13 @@ static qm_status analyze(struct options *o, int argc, char **argv)
         st = analyze_file(o, o->path[i], &matched, &rows);
     if (st == QM_OK && !matched)
         st = no_tensor(o);
-    if (st == QM_OK && o->out)
-        st = save(o, argc, argv, &rows);
     if (st == QM_OK && !qm_rows_analyzed(&rows))
         st = qm_fail(QM_NO_MATCH, "none of %d tensors could be analyzed: %s", matched,
                      rows.row[0].skipped);
+    if (st == QM_OK && o->out)
+        st = save(o, argc, argv, &rows);
     if (st == QM_OK)
-        qm_report(qm_rows_json(&rows, qm_cli.json));
+        qm_rows_report(&rows, o->full);
     qm_rows_free(&rows);
     return st;
 }
@@ -391,7 +401,7 @@ int qm_cmd_analyze(int argc, char **argv)
         "\vExamples:\n"
         "  qualm analyze states.h5 --tensor exp_avg\n"
         "  qualm analyze states.h5 -t 'exp_avg_sq$' --variant adamw4_ao,adamw4_lpmm\n"
-        "  qualm analyze m.npy --quantizer nf4/block:64/bisect/mid --quantizer dyn:4s/block:64\n"
+        "  qualm analyze m.npy -Q nf4:4s/block:64/bisect/mid -Q dyn:4s/row/bisect/mid\n"
         "  qualm analyze m.npy --variant adamw8_bnb --slot exp_avg --full --json\n"
         "  qualm analyze states.h5 --metrics sqnr,nmse --out results/states.h5\n",
         children,

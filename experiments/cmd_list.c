@@ -68,8 +68,8 @@ static json_t *row(const struct qm_item *item)
     } else if (item->kind == QM_KIND_rule) {
         json_object_set_new(o, "family", json_string(((const struct qm_rule *)item->data)->family));
     }
-    json_object_set_new(o, "summary", json_string(item->text));
     json_object_set_new(o, "file", json_string(item->file));
+    json_object_set_new(o, "summary", json_string(item->text));
     return o;
 }
 
@@ -108,8 +108,8 @@ static int print(enum qm_kind kind, const char *filter, int names)
     return hits;
 }
 
-/* Nothing matched: the nearest kind or name of that kind. */
-static int unmatched(enum qm_kind kind, const char *filter)
+/* The nearest name of a kind (QM_KIND_COUNT: any name or kind), or NULL. */
+static const char *nearest_of(enum qm_kind kind, const char *filter)
 {
     int n, k = 0;
     const struct qm_item *item = qm_catalog(&n);
@@ -119,12 +119,21 @@ static int unmatched(enum qm_kind kind, const char *filter)
     for (int i = 0; i < n && k < QM_KIND_COUNT + 1024; i++)
         if (kind == QM_KIND_COUNT || item[i].kind == kind)
             candidate[k++] = item[i].name;
+    return qm_name_nearest(filter, candidate, k);
+}
+
+static int unmatched(enum qm_kind kind, const char *filter)
+{
     const char *what = kind == QM_KIND_COUNT ? "name" : qm_kind_singular(kind);
-    const char *nearest = filter ? qm_name_nearest(filter, candidate, k) : NULL;
-    qm_status st = nearest ? qm_fail(QM_NO_MATCH, "no %s matches '%s'; did you mean '%s'?", what,
-                                     filter, nearest)
-                           : qm_fail(QM_NO_MATCH, "no %s matches '%s'", what, filter ? filter : "");
-    return qm_cli_failed("list", st);
+    if (!filter || !*filter)
+        return qm_cli_failed("list", qm_fail(QM_NO_MATCH, "there is no %s", what));
+    const char *nearest = nearest_of(kind, filter);
+    if (!nearest)
+        nearest = nearest_of(QM_KIND_COUNT, filter);
+    return qm_cli_failed("list",
+                         nearest ? qm_fail(QM_NO_MATCH, "no %s matches '%s'; did you mean '%s'?",
+                                           what, filter, nearest)
+                                 : qm_fail(QM_NO_MATCH, "no %s matches '%s'", what, filter));
 }
 
 int qm_cmd_list(int argc, char **argv)

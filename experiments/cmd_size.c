@@ -128,7 +128,7 @@ int qm_cmd_size(int argc, char **argv)
         "entries count."
         "\vExamples:\n"
         "  qualm size --shapes llama7b\n"
-        "  qualm size --shapes gpt2 --variant adamw4_lpmm,adamw4_ao,exp_avg.norm=block:64\n"
+        "  qualm size --shapes gpt2 -V adamw4_lpmm,adamw4_ao,exp_avg.norm=row\n"
         "  qualm size --shapes my_model.txt --json\n"
         "  qualm size --shapes states.h5 --tensor '/param$'\n",
         children,

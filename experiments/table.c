@@ -118,7 +118,8 @@ static char *scalar(const json_t *v)
     return need(n < 0 ? NULL : text);
 }
 
-static void object_lines(json_t *object, const char *indent)
+/* Returns whether there was a line. */
+static int object_lines(json_t *object, const char *indent)
 {
     const char *key;
     json_t *v;
@@ -135,6 +136,7 @@ static void object_lines(json_t *object, const char *indent)
         free(name);
         free(text);
     }
+    return width > 0;
 }
 
 static void number_lines(json_t *array)
@@ -183,7 +185,7 @@ static void as_text(json_t *value)
             number_lines(value);
         return;
     }
-    object_lines(value, "");
+    int lines = object_lines(value, "");
     const char *key;
     json_t *v;
     json_object_foreach(value, key, v)
@@ -193,7 +195,8 @@ static void as_text(json_t *value)
             continue;
         char *name = spaced(key);
         int colour = qm_colour(stdout);
-        printf("\n%s%s%s\n", colour ? "\033[1m" : "", name, colour ? "\033[0m" : "");
+        printf("%s%s%s%s\n", lines++ ? "\n" : "", colour ? "\033[1m" : "", name,
+               colour ? "\033[0m" : "");
         free(name);
         if (json_is_array(v))
             as_text(v);
