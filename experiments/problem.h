@@ -7,12 +7,15 @@
 #define QM_PROBLEM_TENSORS 16
 
 /* A problem is a pure function of (name, arguments, seed): the variant and its twin see the same
- * start, data and noise whatever else they draw.  Values and gradients in double. */
+ * start, data and noise whatever else they draw.  Values and gradients in double.  Every member is
+ * required but argmin.  An open problem serves one thread at a time (it owns scratch); its answers
+ * do not depend on what was asked before. */
 struct qm_problem {
     const char *name, *summary, *source;
     const char *args; /* the arguments it takes with their defaults: "n=1024,cond=1e4" */
 
-    /* args: "key=value,..." or "".  Sets the number of tensors and their shapes. */
+    /* args: "key=value,..." or "" (experiments/args.h).  Sets the number of tensors and their
+     * shapes.  QM_BAD_ARG names the argument. */
     qm_status (*open)(const char *args, uint64_t seed, void **self, int *n_tensors,
                       struct qm_shape *shapes);
     /* The start: all tensors one after the other. */
@@ -22,11 +25,16 @@ struct qm_problem {
     double (*eval)(void *self, const double *x, int64_t t, double *grad);
     /* The floor of that loss. */
     double (*optimum)(void *self);
-    /* Expected loss after t steps of the full-precision optimizer where a closed form exists;
+    /* A point where the floor is reached.  NULL: the problem does not know one. */
+    void (*argmin)(void *self, double *x);
+    /* Expected loss after t >= 0 steps of the full-precision optimizer where a closed form exists;
      * NaN where it does not.  family: "sgdm", ...; lr and momentum as given. */
     double (*expected)(void *self, const char *family, double lr, double momentum, int64_t t);
-    void (*close)(void *self);
-    /* Suggested budget and learning rate for the families, for suites that give none. */
+    void (*close)(void *self); /* accepts NULL */
+    /* Suggested budget and learning rate for the families, for suites that give none.  Found by
+     * running the double-precision optimizers (momentum 0.9; AdamW with the defaults of qm_hyper)
+     * at the default arguments and seed 1 over powers of sqrt(10): the lowest final loss among
+     * lr <= 0.1 for AdamW and, for SGDM, among those where sqrt(10) lr converges too. */
     int64_t steps;
     double lr_adamw, lr_sgdm;
 };
@@ -34,5 +42,24 @@ struct qm_problem {
 int qm_problem_count(void);
 const struct qm_problem *qm_problem_at(int i);
 qm_status qm_problem_find(const char *name, const struct qm_problem **out);
+
+/* ---- for the files in problems/ --------------------------------------------------------------- */
+
+/* n elements as rows x n / rows; rows 0: the largest divisor of n that is at most sqrt(n).  One
+ * row makes a vector.  QM_BAD_ARG where rows does not divide n. */
+qm_status qm_problem_shape(const char *name, int64_t n, int64_t rows, struct qm_shape *out);
+
+/* An `expected` without a closed form: NaN. */
+double qm_problem_unexpected(void *self, const char *family, double lr, double momentum, int64_t t);
+
+/* s[9] to the power t >= 0, 3 x 3 row-major, by squaring, in place. */
+void qm_problem_power(double s[9], int64_t t);
+
+/* Portable data, the same everywhere: MT19937 words w (init_genrand seed; seed 0 stands for 4357),
+ * u = (w + 0.5) / 2^32, pairs sqrt(-2 ln u1) cos 2 pi u2, sqrt(-2 ln u1) sin 2 pi u2.  Each call
+ * fills one array; an odd n drops the last sine. */
+qm_status qm_data_open(uint32_t seed, void **data);
+void qm_data_normals(void *data, int64_t n, double *out);
+void qm_data_close(void *data);
 
 #endif

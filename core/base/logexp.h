@@ -29,7 +29,7 @@ QM_FN float qm_log2(float x)
     float m = qm_float(u - ((uint32_t)shift << 23));
     /* ln(m) = 2 atanh(f), f = (m-1)/(m+1), in double-single arithmetic: hi + lo */
     float a = m - 1.0f, b = m + 1.0f;
-    float b_low = (1.0f - (b - m)); /* b + b_low = m + 1 exactly (m <= 2) */
+    float b_low = m - (b - 1.0f); /* b + b_low = m + 1 exactly */
     float f = a / b;
     float r = fmaf(-f, b, a); /* a - f b, exact */
     float f_low = fmaf(-f, b_low, r) / b;

@@ -233,29 +233,22 @@ static void arith(const struct qm_codec *c, const float *y, float factor, int64_
 
 /* ---- whole blocks ------------------------------------------------------------------------- */
 
-/* What an ordinary block is multiplied or divided by; 0 when the block is not for the lanes. */
-struct unit {
-    float stored, by;
-    int divides;
-};
+enum { BATCH = 16 };
 
-static struct unit unit_of(const struct qm_codec *c, uint32_t bits, int is_short)
+/* What an ordinary block is divided or multiplied by, and its stored scale; 0 when the block is
+ * not for the lanes (stored is then undefined). */
+static inline float unit_of(const struct qm_codec *c, uint32_t bits, int is_short, float *stored)
 {
     const struct qm_scale_rule *r = &c->q.scale;
-    struct unit u = {qm_float(bits), 0.0f, c->q.unit == QM_UNIT_div};
-    if (bits >= 0x7f800000u || (is_short && c->q.unit == QM_UNIT_recip_tail))
-        return u;
-    if (u.stored < r->floor)
-        u.stored = r->floor;
-    if (r->cap != 0.0f && u.stored > r->cap)
-        u.stored = r->cap;
-    u.stored *= c->cb.gain;
-    if (!(u.stored > 0.0f) || u.stored < r->guard)
-        return u;
-    u.by = u.divides ? u.stored : 1.0f / u.stored;
-    if (!(u.by < INFINITY))
-        u.by = 0.0f;
-    return u;
+    float s = qm_float(bits);
+    s = s < r->floor ? r->floor : s;
+    s = r->cap != 0.0f && s > r->cap ? r->cap : s;
+    s *= c->cb.gain;
+    float by = c->q.unit == QM_UNIT_div ? s : 1.0f / s;
+    *stored = s;
+    int ordinary = bits < 0x7f800000u && s > 0.0f && s >= r->guard && by < INFINITY &&
+                   !(is_short && c->q.unit == QM_UNIT_recip_tail);
+    return ordinary ? by : 0.0f;
 }
 
 #if WIDE
@@ -304,52 +297,109 @@ static void decode_blocks(const struct qm_codec *c, const uint8_t *packed, const
 /* 16 codes, one per lane, as 8 bytes of two nibbles in the low half. */
 static inline __m128i nibbles(__m512i k, int high_first)
 {
-    __m128i bytes = _mm512_cvtepi32_epi8(k); /* even elements in the low byte of each pair */
-    __m128i even = _mm_and_si128(bytes, _mm_set1_epi16(0x00ff)), odd = _mm_srli_epi16(bytes, 8);
-    __m128i pair = high_first ? _mm_or_si128(_mm_slli_epi16(even, 4), odd)
-                              : _mm_or_si128(_mm_slli_epi16(odd, 4), even);
+    __m128i pair = _mm_maddubs_epi16(_mm512_cvtepi32_epi8(k),
+                                     _mm_set1_epi16(high_first ? 0x0110 : 0x1001));
     return _mm_cvtepi16_epi8(pair);
 }
 
-/* tree16 and tree256 share this body; `four` is a constant in each. */
-#define ENCODE_BLOCKS(name, four, tree, tree_load, tree_find)                                    \
-    static void name(                                                                            \
-        const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed, float *scales,     \
-        void (*other)(const struct qm_codec *, const float *, int64_t, uint8_t *, float *))      \
-    {                                                                                            \
-        int64_t block = c->q.block;                                                              \
-        int high_first = c->q.pack == QM_PACK_hi;                                                \
-        struct tree t;                                                                           \
-        tree_load(&t, c);                                                                        \
-        for (int64_t b = 0; b * block < n; b++) {                                                \
-            int64_t from = b * block, end = from + block < n ? from + block : n;                 \
-            uint32_t bits = max_bits(x + from, end - from);                                      \
-            struct unit u = unit_of(c, bits, end - from < block);                                \
-            if (u.by == 0.0f) {                                                                  \
-                other(c, x + from, end - from, packed + ((four) ? from / 2 : from), scales + b); \
-                continue;                                                                        \
-            }                                                                                    \
-            scales[b] = u.stored;                                                                \
-            __m512 s = _mm512_set1_ps(u.by);                                                     \
-            for (int64_t i = from; i < end; i += 16) {                                           \
-                __mmask16 m = tail16(end - i);                                                   \
-                __m512 y = _mm512_maskz_loadu_ps(m, x + i);                                      \
-                y = u.divides ? _mm512_div_ps(y, s) : _mm512_mul_ps(y, s);                       \
-                __m512i k = _mm512_maskz_mov_epi32(m, tree_find(&t, y));                         \
-                if (!(four))                                                                     \
-                    _mm_mask_storeu_epi8(packed + i, m, _mm512_cvtepi32_epi8(k));                \
-                else if (m == 0xffff)                                                            \
-                    _mm_storel_epi64((__m128i *)(packed + i / 2), nibbles(k, high_first));       \
-                else                                                                             \
-                    _mm_mask_storeu_epi8(packed + i / 2,                                         \
-                                         (__mmask16)((1u << ((end - i + 1) / 2)) - 1u),          \
-                                         nibbles(k, high_first));                                \
-            }                                                                                    \
-        }                                                                                        \
+/* Four times 16 codes as 64 bytes in element order: byte j of dword i is code 16 j + i, so a
+ * transposition within and one across the 128-bit lanes. */
+static inline __m512i bytes64(__m512i a, __m512i b, __m512i c, __m512i d)
+{
+    __m512i ab = _mm512_or_si512(a, _mm512_slli_epi32(b, 8));
+    __m512i cd = _mm512_or_si512(_mm512_slli_epi32(c, 16), _mm512_slli_epi32(d, 24));
+    const __m512i within = _mm512_broadcast_i32x4(
+        _mm_set_epi8(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0));
+    const __m512i across =
+        _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+    return _mm512_permutexvar_epi32(across,
+                                    _mm512_shuffle_epi8(_mm512_or_si512(ab, cd), within));
+}
+
+static inline void put64(uint8_t *packed, int64_t i, int four, int high_first, __m512i codes)
+{
+    if (!four) {
+        _mm512_storeu_si512(packed + i, codes);
+        return;
+    }
+    __m512i pair = _mm512_maddubs_epi16(codes, _mm512_set1_epi16(high_first ? 0x0110 : 0x1001));
+    _mm256_storeu_si256((__m256i *)(packed + i / 2), _mm512_cvtepi16_epi8(pair));
+}
+
+static inline __m512 unit16(__m512 x, __m512 by, int divides)
+{
+    return divides ? _mm512_div_ps(x, by) : _mm512_mul_ps(x, by);
+}
+
+/* tree16 and tree256 share this body; `four` is a constant in each.  Sixty-four elements at a time
+ * keep four independent searches in flight. */
+#define ENCODE_RUN(name, four, tree, tree_find)                                                    \
+    static inline __attribute__((always_inline)) void name(                                        \
+        const struct tree *t, const float *x, int64_t from, int64_t end, float by, int divides,    \
+        int high_first, uint8_t *packed)                                                           \
+    {                                                                                              \
+        __m512 s = _mm512_set1_ps(by);                                                             \
+        int64_t i = from;                                                                          \
+        for (; i + 64 <= end; i += 64) {                                                           \
+            __m512i a = tree_find(t, unit16(_mm512_loadu_ps(x + i), s, divides));                  \
+            __m512i b = tree_find(t, unit16(_mm512_loadu_ps(x + i + 16), s, divides));             \
+            __m512i c = tree_find(t, unit16(_mm512_loadu_ps(x + i + 32), s, divides));             \
+            __m512i d = tree_find(t, unit16(_mm512_loadu_ps(x + i + 48), s, divides));             \
+            put64(packed, i, four, high_first, bytes64(a, b, c, d));                               \
+        }                                                                                          \
+        for (; i < end; i += 16) {                                                                 \
+            __mmask16 m = tail16(end - i);                                                         \
+            __m512 y = unit16(_mm512_maskz_loadu_ps(m, x + i), s, divides);                        \
+            __m512i k = _mm512_maskz_mov_epi32(m, tree_find(t, y));                                \
+            if (four)                                                                              \
+                _mm_mask_storeu_epi8(packed + i / 2,                                               \
+                                     end - i >= 16                                                 \
+                                         ? (__mmask16)0xff                                         \
+                                         : (__mmask16)((1u << ((end - i + 1) / 2)) - 1u),          \
+                                     nibbles(k, high_first));                                      \
+            else                                                                                   \
+                _mm_mask_storeu_epi8(packed + i, m, _mm512_cvtepi32_epi8(k));                      \
+        }                                                                                          \
     }
 
-ENCODE_BLOCKS(encode_blocks4, 1, tree16, tree16_load, tree16_find)
-ENCODE_BLOCKS(encode_blocks8, 0, tree256, tree256_load, tree256_find)
+ENCODE_RUN(encode_run4, 1, tree16, tree16_find)
+ENCODE_RUN(encode_run8, 0, tree256, tree256_find)
+
+/* The maxima of a batch of blocks come first: their reductions and the searches of another block
+ * then overlap in the processor. */
+#define ENCODE_BLOCKS(name, four, tree, tree_load, encode_run)                                     \
+    static void name(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed,         \
+                     float *scales,                                                                \
+                     void (*other)(const struct qm_codec *, const float *, int64_t, uint8_t *,     \
+                                   float *))                                                       \
+    {                                                                                              \
+        int64_t block = c->q.block, blocks = (n + block - 1) / block;                              \
+        int high_first = c->q.pack == QM_PACK_hi, divides = c->q.unit == QM_UNIT_div;              \
+        float by[BATCH];                                                                           \
+        struct tree t;                                                                             \
+        tree_load(&t, c);                                                                          \
+        for (int64_t first = 0; first < blocks; first += BATCH) {                                  \
+            int64_t last = first + BATCH < blocks ? first + BATCH : blocks;                        \
+            for (int64_t b = first; b < last; b++) {                                               \
+                int64_t from = b * block, m = n - from < block ? n - from : block;                 \
+                by[b - first] = unit_of(c, max_bits(x + from, m), m < block, scales + b);          \
+            }                                                                                      \
+            for (int64_t b = first; b < last; b++) {                                               \
+                int64_t from = b * block, end = n - from < block ? n : from + block;               \
+                float u = by[b - first];                                                           \
+                if (u == 0.0f)                                                                     \
+                    other(c, x + from, end - from, packed + ((four) ? from / 2 : from),            \
+                          scales + b);                                                             \
+                else if (divides)                                                                  \
+                    encode_run(&t, x, from, end, u, 1, high_first, packed);                        \
+                else                                                                               \
+                    encode_run(&t, x, from, end, u, 0, high_first, packed);                        \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+ENCODE_BLOCKS(encode_blocks4, 1, tree16, tree16_load, encode_run4)
+ENCODE_BLOCKS(encode_blocks8, 0, tree256, tree256_load, encode_run8)
 
 static void
 encode_blocks(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed, float *scales,
@@ -390,19 +440,17 @@ encode_blocks(const struct qm_codec *c, const float *x, int64_t n, uint8_t *pack
     int four = c->q.bits == 4;
     for (int64_t b = 0; b * block < n; b++) {
         int64_t from = b * block, end = from + block < n ? from + block : n;
-        uint32_t bits = max_bits(x + from, end - from);
-        struct unit u = unit_of(c, bits, end - from < block);
-        if (u.by == 0.0f) {
+        float by = unit_of(c, max_bits(x + from, end - from), end - from < block, scales + b);
+        if (by == 0.0f) {
             other(c, x + from, end - from, packed + (four ? from / 2 : from), scales + b);
             continue;
         }
-        scales[b] = u.stored;
         for (int64_t i = from; i < end; i += PIECE) {
             int64_t m = end - i < PIECE ? end - i : PIECE;
-            if (u.divides)
-                divide(x + i, u.by, m, y);
+            if (c->q.unit == QM_UNIT_div)
+                divide(x + i, by, m, y);
             else
-                multiply(x + i, u.by, m, y);
+                multiply(x + i, by, m, y);
             positions(c, y, m, four ? codes : packed + i);
             if (four)
                 qm_pack_codes(c->q.pack, 4, codes, m, packed + i / 2);

@@ -1,0 +1,26 @@
+/* args.h - the short arguments of problems and distributions: "n=4096,cond=1e6", "3", "-8:0".
+ *
+ * A list of values separated by ',' or ':'.  A value is key=value, or a bare value for the
+ * argument of that position.  The text of the defaults has the same form, so that what is printed
+ * as a default is what is used. */
+#ifndef QM_EXPERIMENTS_ARGS_H
+#define QM_EXPERIMENTS_ARGS_H
+
+#include "core/base/status.h"
+
+struct qm_arg {
+    const char *key;
+    double lo, hi; /* inclusive; not read where words stand */
+    int whole;     /* 1: whole numbers only */
+    const char
+        *words;   /* "sorted|shuffled|dct": the value is the index of one of these; else NULL */
+    double value; /* written by qm_args_read */
+};
+
+/* Values of arg[n]: first those of defaults (which names every argument), then those of text
+ * (NULL and "" add nothing).  QM_BAD_ARG names `who`, the argument and what was expected: an
+ * unknown or repeated key, a value too many, not a number, out of range. */
+qm_status qm_args_read(const char *who, const char *defaults, const char *text, struct qm_arg *arg,
+                       int n);
+
+#endif

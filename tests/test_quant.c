@@ -1,0 +1,480 @@
+/* test_quant.c - core/quant and core/base: every axis against its slow definition, every
+ * instruction set against every other. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "core/base/half.h"
+#include "core/base/isa.h"
+#include "core/quant/lanes.h"
+#include "core/quant/quantizer.h"
+
+static uint64_t seed = 0x5eed;
+
+static uint32_t random_word(void)
+{
+    static uint64_t i;
+    return qm_philox_stream(seed, 7, i++);
+}
+
+/* Floats of every kind: log-uniform over all exponents, normal-like, zeros, specials. */
+static float random_float(int special)
+{
+    uint32_t w = random_word(), kind = w % 16;
+    if (special && kind == 0)
+        return qm_float((w & 0x80000000u) | 0x7f800000u);
+    if (special && kind == 1)
+        return qm_float(0x7fc00001u);
+    if (kind == 2)
+        return qm_float(w & 0x80000000u);
+    if (kind == 3)
+        return qm_float(w & 0x807fffffu); /* subnormal */
+    return ((float)(int32_t)random_word() / 2147483648.0f) *
+           ldexpf(1.0f, kind < 10 ? 0 : -(int)(w >> 8) % 40);
+}
+
+static const char *const maps[] = {
+    "int:4s",  "int:8s",  "intm:4s", "lint:4s", "lint:4u", "lint:8u", "nf4:4s",  "nf4a8:4s",
+    "fp4:4s",  "fp4s:4s", "dyn:4s",  "dyn:4u",  "dyn:8s",  "dyn:8u",  "de:2s",   "de:3u",
+    "de:5s",   "de:8s",   "de0:4u",  "lin:4u",  "lin:4s",  "lin:8u",  "lin0:8s", "lin0:8u",
+    "pow2:4u", "pow3:6s", "fpx:4s",  "fpx:7u",  "log:8u",  "logf:8u"};
+static const char *const searches[] = {"scan", "bisect", "arith", "ladder",
+                                       "mids", "argmin", "grid"};
+static const char *const rounds[] = {"near", "mid", "even", "away", "floor", "ceil"};
+enum {
+    MAPS = sizeof maps / sizeof *maps,
+    SEARCHES = sizeof searches / sizeof *searches,
+    ROUNDS = sizeof rounds / sizeof *rounds
+};
+
+/* Calls f with every composition that is applicable; returns how many there were. */
+static int each_codec(const char *tail, void (*f)(const struct qm_codec *c, const char *text))
+{
+    int count = 0;
+    for (int m = 0; m < MAPS; m++)
+        for (int s = 0; s < SEARCHES; s++)
+            for (int r = 0; r < ROUNDS; r++) {
+                char text[256];
+                struct qm_codec c;
+                int is_log = strncmp(maps[m], "log", 3) == 0;
+                snprintf(text, sizeof text, "%s/%s%s/%s/%s", maps[m], is_log ? "log2/" : "", tail,
+                         searches[s], rounds[r]);
+                if (qm_codec_parse(&c, text) != QM_OK)
+                    continue;
+                f(&c, text);
+                count++;
+            }
+    return count;
+}
+
+static void check_edges(const struct qm_codec *c, const char *text)
+{
+    float limit = c->cb.value[c->cb.n - 1] > 2.0f ? 300.0f : 1.0f;
+    for (int k = -1; k < c->cb.n - 1; k++)
+        for (int d = -3; d <= 3; d++) {
+            float e = k < 0 ? limit : c->edge[k];
+            if (!isfinite(e))
+                continue;
+            float y = qm_unordered(qm_ordered(e) + d);
+            uint8_t fast;
+            qm_lanes()->positions(c, &y, 1, &fast);
+            if (fast != qm_code_of(c, y, 0))
+                fail_msg("%s: y = %a: edges give %d, the search gives %d", text, (double)y, fast,
+                         qm_code_of(c, y, 0));
+        }
+    for (int i = 0; i < 300; i++) {
+        float y = random_float(0) * limit;
+        uint8_t fast;
+        qm_lanes()->positions(c, &y, 1, &fast);
+        assert_int_equal(fast, qm_code_of(c, y, 0));
+    }
+}
+
+static void test_edges(void **state)
+{
+    (void)state;
+    int n = each_codec("block:64", check_edges);
+    assert_true(n > 200);
+}
+
+static void check_text(const struct qm_codec *c, const char *text)
+{
+    char a[QM_QUANTIZER_TEXT], b[QM_QUANTIZER_TEXT];
+    struct qm_quantizer q;
+    qm_quantizer_print(&c->q, a);
+    assert_int_equal(qm_quantizer_parse(a, &q), QM_OK);
+    assert_string_equal(a, qm_quantizer_print(&q, b));
+    if (!qm_quantizer_equal(&c->q, &q))
+        fail_msg("%s does not round-trip: %s", text, a);
+}
+
+static void test_text(void **state)
+{
+    (void)state;
+    each_codec("block:64", check_text);
+    each_codec("rank1/f16/maxskip/nanzero", check_text);
+    each_codec("tensor/recip/guard:1e-38/cap:176/zero:3/nantop", check_text);
+    static const char *const bad[] = {
+        "",
+        "nf4",
+        "nf4:4s",
+        "nf4:5s/tensor",
+        "nf4:4u/tensor",
+        "f33",
+        "nf4:4s/block",
+        "nf4:4s/block:0",
+        "nf4:4s/block:-3",
+        "nf4:4s/block:64x",
+        "nf4:4s/tensor/rank1",
+        "nf4:4s/tensor/arith/even",
+        "dyn:8s/tensor/ladder/mid",
+        "nf4:4s/tensor/argmin/near",
+        "nf4:4s/tensor/floor:0",
+        "nf4:4s/tensor/floor:nan",
+        "log:8u/block:64/arith/even",
+        "dyn:8s/block:64/log2",
+        "nf4:4s/tensor/zero:16",
+        "nf4:4s/tensor/lo:3",
+        "nf4:4s//tensor",
+        "nf4:4s/tensor/",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct qm_quantizer q;
+        if (qm_quantizer_parse(bad[i], &q) == QM_OK)
+            fail_msg("'%s' should be refused", bad[i]);
+        assert_true(strlen(qm_message()) > 0 && !strchr(qm_message(), '\n'));
+    }
+    struct qm_quantizer q;
+    assert_int_equal(qm_quantizer_parse("nf4:4s/block:64/bisekt/mid", &q), QM_NO_MATCH);
+    assert_non_null(strstr(qm_message(), "'bisect'"));
+}
+
+/* ---- encoding: ranges, instruction sets, fused blocks ---------------------------------------- */
+
+enum { N = 1531 };
+
+struct encoded {
+    uint8_t codes[N];
+    float scales[N], out[N];
+};
+
+static void encode(const struct qm_codec *c, const struct qm_shape *shape, const float *x,
+                   int64_t cut, struct encoded *e)
+{
+    struct qm_draws d = qm_draws_for(11, 3, 5, QM_ROLE_slot0);
+    int64_t n = qm_shape_numel(shape);
+    float stat[N] = {0};
+    memset(e, 0, sizeof *e);
+    for (int64_t i = 0; i < n; i += cut)
+        qm_fold(c, shape, i, n - i < cut ? n - i : cut, x + i, stat);
+    for (int64_t i = 0; i < n; i += cut)
+        qm_encode_range(c, shape, i, n - i < cut ? n - i : cut, x + i, stat, &d, e->codes + i);
+    qm_scales(c, shape, stat, e->scales);
+    for (int64_t i = 0; i < n; i += cut)
+        qm_decode_range(c, shape, i, n - i < cut ? n - i : cut, e->codes + i, e->scales,
+                        e->out + i);
+}
+
+static const char *const codecs[] = {
+    "nf4:4s/block:64/bisect/mid/hi",
+    "nf4a8:4s/block:32/ladder/mid/hi/recip/floor:1e-12/maxskip",
+    "int:4s/block:128/arith/even/hi/floor:1e-12",
+    "int:4s/block:128/arith/even/hi/recip/floor:1e-12/maxskip/nanzero",
+    "dyn:8s/block:256/bisect/near/floor:1e-12",
+    "dyn:8u/block:64/mids/mid/recip_tail/guard:1e-38/nantop",
+    "dyn:8s/block:256/grid/mid/recip/maxskip/zero:0",
+    "lin:4u/rank1/bisect/mid/lo/nantop",
+    "de:4s/rank1/bisect/stoch/lo/nantop",
+    "lin:4u/row/bisect/near/lo",
+    "lin:4u/col/bisect/near/lo",
+    "nf4:4s/tensor/argmin/mid",
+    "fp4:4s/block:64/ladder/mid/hi/nanzero",
+    "log:8u/logblock:128/arith/even/floor:1e-12",
+    "logf:8u/logblock:128/arith/near/recip/cap:176/maxskip",
+    "dyn:8u/block:32/sqrt/bisect/mid/f16",
+    "lint:8s/block:32/softsign/arith/even/f16",
+    "nf4:4s/block:64/bisect/mid/hi/nest:8",
+    "de:5s/block:128/bisect/mid/lo/nantop",
+    "dyn:4s/id/bisect/near",
+};
+enum { CODECS = sizeof codecs / sizeof *codecs };
+
+static void test_ranges_and_isas(void **state)
+{
+    (void)state;
+    static const struct qm_shape shapes[] = {
+        {1, {N}},        {2, {1, 37}},       {2, {37, 1}}, {2, {23, 61}},
+        {3, {5, 9, 14}}, {4, {2, 3, 5, 16}}, {1, {1}},     {2, {0, 4}},
+    };
+    static float x[N];
+    static struct encoded whole, part;
+    for (int k = 0; k < CODECS; k++)
+        for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+            for (int special = 0; special < 2; special++) {
+                struct qm_codec c;
+                assert_int_equal(qm_codec_parse(&c, codecs[k]), QM_OK);
+                if (qm_codec_fits(&c, &shapes[s]) != QM_OK)
+                    continue;
+                for (int i = 0; i < N; i++) {
+                    x[i] = random_float(special && i % 50 == 7);
+                    x[i] = c.q.sign ? x[i] : fabsf(x[i]);
+                    if (i / 256 == 2)
+                        x[i] = 0.0f;
+                }
+                assert_true(qm_isa_force(QM_ISA_sse2));
+                encode(&c, &shapes[s], x, N, &whole);
+                for (int isa = 0; isa < QM_ISA_COUNT; isa++) {
+                    if (!qm_isa_force((enum qm_isa)isa))
+                        continue;
+                    for (int64_t cut = c.q.norm == QM_NORM_block ? c.q.block : 128; cut <= N;
+                         cut *= 3) {
+                        encode(&c, &shapes[s], x, cut, &part);
+                        if (memcmp(whole.codes, part.codes, sizeof whole.codes) != 0 ||
+                            memcmp(whole.scales, part.scales, sizeof whole.scales) != 0)
+                            fail_msg("%s, %s: ranges of %lld change codes or scales", codecs[k],
+                                     qm_isa_text((enum qm_isa)isa), (long long)cut);
+                        for (int i = 0; i < N; i++)
+                            if (qm_bits(whole.out[i]) != qm_bits(part.out[i]) &&
+                                !(qm_isnan(whole.out[i]) && qm_isnan(part.out[i])))
+                                fail_msg("%s: decoded %d differs", codecs[k], i);
+                    }
+                }
+            }
+    for (int isa = 0; isa < QM_ISA_COUNT; isa++)
+        qm_isa_force((enum qm_isa)isa);
+}
+
+static void test_fused_blocks(void **state)
+{
+    (void)state;
+    static float x[N], scales[N], out[N];
+    static uint8_t packed[N + 8], unpacked[N];
+    static struct encoded want;
+    int fused = 0;
+    for (int k = 0; k < CODECS; k++)
+        for (int round = 0; round < 40; round++) {
+            struct qm_codec c;
+            int64_t n = 1 + random_word() % N;
+            struct qm_shape shape = {1, {n}};
+            assert_int_equal(qm_codec_parse(&c, codecs[k]), QM_OK);
+            if (!qm_codec_is_fused(&c))
+                continue;
+            fused++;
+            for (int i = 0; i < n; i++) {
+                x[i] = random_float(round % 4 == 1 && i % 90 == 7);
+                x[i] = c.q.sign ? x[i] : fabsf(x[i]);
+                if (i / 128 == round % 8)
+                    x[i] = 0.0f;
+            }
+            encode(&c, &shape, x, N, &want);
+            for (int isa = 0; isa < QM_ISA_COUNT; isa++) {
+                if (!qm_isa_force((enum qm_isa)isa))
+                    continue;
+                memset(packed, 0xa5, sizeof packed);
+                qm_encode_blocks(&c, x, n, packed, scales);
+                int64_t bytes = qm_code_bytes(&c, n);
+                for (size_t i = (size_t)bytes; i < sizeof packed; i++)
+                    assert_int_equal(packed[i], 0xa5);
+                qm_unpack_codes(c.q.pack, c.q.bits, packed, n, unpacked);
+                if (memcmp(unpacked, want.codes, (size_t)n) != 0 ||
+                    memcmp(scales, want.scales, sizeof(float) * (size_t)qm_scale_count(&c, &shape)))
+                    fail_msg("%s, %s, n = %lld: fused codes or scales differ", codecs[k],
+                             qm_isa_text((enum qm_isa)isa), (long long)n);
+                qm_decode_blocks(&c, packed, scales, n, out);
+                for (int64_t i = 0; i < n; i++)
+                    assert_true(qm_bits(out[i]) == qm_bits(want.out[i]) ||
+                                (qm_isnan(out[i]) && qm_isnan(want.out[i])));
+            }
+        }
+    assert_true(fused > 100);
+}
+
+/* rank-1 by the definition: min over axes of the maxima over all other axes. */
+static void test_rank1_definition(void **state)
+{
+    (void)state;
+    struct qm_shape shape = {3, {4, 6, 10}};
+    struct qm_codec c;
+    float x[240], scales[20], out[240];
+    uint8_t codes[240];
+    for (int i = 0; i < 240; i++)
+        x[i] = fabsf(random_float(0));
+    assert_int_equal(qm_codec_parse(&c, "lin:4u/rank1/bisect/mid/lo/nantop"), QM_OK);
+    assert_int_equal(qm_encode(&c, &shape, x, NULL, codes, scales), QM_OK);
+    qm_decode(&c, &shape, codes, scales, out);
+    for (int i = 0; i < 240; i++) {
+        int at[3] = {i / 60, i / 10 % 6, i % 10};
+        float smallest = INFINITY;
+        for (int axis = 0, base = 0; axis < 3; base += (int)shape.dim[axis++]) {
+            float max = 0.0f;
+            for (int j = 0; j < 240; j++) {
+                int other[3] = {j / 60, j / 10 % 6, j % 10};
+                if (other[axis] == at[axis] && x[j] > max)
+                    max = x[j];
+            }
+            assert_true(scales[base + at[axis]] == max);
+            smallest = max < smallest ? max : smallest;
+        }
+        int want = smallest > 0.0f ? qm_code_of(&c, x[i] / smallest, 0) : 15;
+        assert_int_equal(codes[i], want);
+        assert_true(out[i] == c.cb.value[want] * smallest);
+    }
+}
+
+/* P(up) of stochastic rounding is the position within the cell; the draw is counter-based. */
+static void test_stochastic(void **state)
+{
+    (void)state;
+    struct qm_codec c;
+    struct qm_shape shape = {1, {4096}};
+    static float x[4096];
+    static uint8_t codes[4096], again[4096];
+    float scale;
+    assert_int_equal(qm_codec_parse(&c, "lint:4s/tensor/scan/stoch"), QM_OK);
+    for (int i = 0; i < 4096; i++)
+        x[i] = i == 0 ? 1.0f : (3.0f + 0.3f) / 7.0f;
+    struct qm_draws d = qm_draws_for(1, 2, 3, QM_ROLE_slot0);
+    qm_encode(&c, &shape, x, &d, codes, &scale);
+    qm_encode(&c, &shape, x, &d, again, &scale);
+    assert_memory_equal(codes, again, sizeof codes);
+    int up = 0;
+    for (int i = 1; i < 4096; i++) {
+        assert_true(codes[i] == 10 || codes[i] == 11);
+        up += codes[i] == 11;
+    }
+    /* binomial: 4095 * 0.3 = 1228.5, standard deviation 29.3; 5 of them */
+    assert_in_range(up, 1228 - 147, 1229 + 147);
+}
+
+static void test_pack(void **state)
+{
+    (void)state;
+    uint8_t bytes[80], codes[40], back[40];
+    for (int order = 0; order < 2; order++)
+        for (int bits = 1; bits <= 16; bits++)
+            for (int n = 1; n <= 37; n += 4) {
+                uint32_t want[40];
+                memset(bytes, 0, sizeof bytes);
+                for (int i = 0; i < n; i++) {
+                    want[i] = random_word() & ((1u << bits) - 1u);
+                    qm_pack_put((enum qm_pack)order, bits, bytes, i, want[i]);
+                }
+                for (int64_t i = qm_pack_bytes((enum qm_pack)order, bits, n); i < 80; i++)
+                    assert_int_equal(bytes[i], 0);
+                for (int i = 0; i < n; i++)
+                    assert_int_equal(qm_pack_get((enum qm_pack)order, bits, bytes, i), want[i]);
+                if (bits > 8)
+                    continue;
+                for (int i = 0; i < n; i++)
+                    codes[i] = (uint8_t)want[i];
+                uint8_t block[80] = {0};
+                qm_pack_codes((enum qm_pack)order, bits, codes, n, block);
+                assert_memory_equal(block, bytes, sizeof bytes);
+                qm_unpack_codes((enum qm_pack)order, bits, block, n, back);
+                assert_memory_equal(back, codes, (size_t)n);
+            }
+    /* the published orders: even element high (torchao) and low (lpmm) */
+    uint8_t two[2] = {3, 12}, byte;
+    qm_pack_codes(QM_PACK_hi, 4, two, 2, &byte);
+    assert_int_equal(byte, 0x3c);
+    qm_pack_codes(QM_PACK_lo, 4, two, 2, &byte);
+    assert_int_equal(byte, 0xc3);
+}
+
+static double ulps(float got, double want)
+{
+    int e;
+    frexp(want, &e);
+    double ulp = ldexp(1.0, (e - 1 < -126 ? -126 : e - 1) - 23);
+    return fabs((double)got - want) / ulp;
+}
+
+static void test_log_exp(void **state)
+{
+    (void)state;
+    double worst_log = 0.0, worst_exp = 0.0;
+    for (int i = 0; i < 2000000; i++) {
+        float x = qm_float(random_word() & 0x7fffffffu);
+        if (i % 4 == 0)
+            x = 1.0f + (float)(int32_t)random_word() * 1e-11f;
+        if (isfinite(x) && x > 0.0f) {
+            double e = ulps(qm_log2(x), log2((double)x));
+            worst_log = e > worst_log && x != 1.0f ? e : worst_log;
+        }
+        float y = (float)(int32_t)random_word() * (125.9f / 2147483648.0f);
+        double e = ulps(qm_exp2(y), exp2((double)y));
+        worst_exp = e > worst_exp ? e : worst_exp;
+    }
+    print_message("log2 within %.3f ULP, exp2 within %.3f ULP\n", worst_log, worst_exp);
+    assert_true(worst_log <= 1.0);
+    assert_true(worst_exp <= 1.0);
+    for (int k = -126; k < 128; k++) {
+        assert_true(qm_log2(ldexpf(1.0f, k)) == (float)k);
+        assert_true(qm_exp2((float)k) == ldexpf(1.0f, k));
+    }
+    assert_true(qm_log2(ldexpf(1.0f, -149)) == -149.0f);
+    assert_true(isinf(qm_log2(0.0f)) && isnan(qm_log2(-1.0f)) && isnan(qm_log2(NAN)));
+    assert_true(qm_exp2(128.0f) == INFINITY && qm_exp2(-151.0f) == 0.0f && isnan(qm_exp2(NAN)));
+    assert_true(ulps(qm_exp2(127.99999f), exp2((double)127.99999f)) <= 1.0);
+}
+
+static void test_halves(void **state)
+{
+    (void)state;
+    for (uint32_t h = 0; h < 65536; h++) {
+        float b = qm_bf16_to_float((uint16_t)h), f = qm_f16_to_float((uint16_t)h);
+        if (!isnan(b))
+            assert_int_equal(qm_float_to_bf16(b), h);
+        if (!isnan(f))
+            assert_int_equal(qm_float_to_f16(f), h);
+    }
+    for (int i = 0; i < 300000; i++) { /* nearest, ties to even: against exact doubles */
+        float x = qm_float(random_word());
+        if (i % 2)
+            x = qm_f16_to_float((uint16_t)(random_word() % 0x7bff)) *
+                (1.0f + (float)(i % 3) * 0.00048828125f);
+        if (!isfinite(x) || fabsf(x) > 65000.0f)
+            continue;
+        uint16_t h = qm_float_to_f16(x);
+        double at = (double)qm_f16_to_float(h), d = fabs((double)x - at);
+        double up = (double)qm_f16_to_float((uint16_t)(h + 1)),
+               down = h & 0x7fff ? (double)qm_f16_to_float((uint16_t)(h - 1)) : at;
+        assert_true(d <= fabs((double)x - up) && d <= fabs((double)x - down));
+        if ((d == fabs((double)x - up) || (down != at && d == fabs((double)x - down))) && d > 0)
+            assert_int_equal(h & 1, 0);
+    }
+}
+
+static void test_philox(void **state)
+{
+    (void)state;
+    struct qm_philox_block b = qm_philox(0, 0, 0, 0, 0, 0);
+    assert_int_equal(b.word[0], 0x6627e8d5u);
+    assert_int_equal(b.word[3], 0x9b00dbd8u);
+    b = qm_philox(0x243f6a88u, 0x85a308d3u, 0x13198a2eu, 0x03707344u, 0xa4093822u, 0x299f31d0u);
+    assert_int_equal(b.word[0], 0xd16cfe09u);
+    assert_int_equal(b.word[1], 0x94fdcceb);
+    assert_int_equal(b.word[2], 0x5001e420u);
+    assert_int_equal(b.word[3], 0x24126ea1u);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_edges),
+        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_ranges_and_isas),
+        cmocka_unit_test(test_fused_blocks),
+        cmocka_unit_test(test_rank1_definition),
+        cmocka_unit_test(test_stochastic),
+        cmocka_unit_test(test_pack),
+        cmocka_unit_test(test_log_exp),
+        cmocka_unit_test(test_halves),
+        cmocka_unit_test(test_philox),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
