@@ -23,6 +23,7 @@ struct piece {
     float *x, *got, *scale, *local; /* local: scales of a piece by itself */
     uint8_t *code;
     struct qm_metrics **part; /* one per quantizer of the group */
+    struct qm_census census;
 };
 
 /* Quantizers that share pieces and a pass over the file. */
@@ -127,40 +128,52 @@ static int piece_open(struct piece *p, int64_t room, int parts, enum qm_metrics_
     return ok;
 }
 
-static void count(struct qm_census *c, const double *x, int64_t n)
+/* Widens the elements and counts what they are. */
+static void inspect(struct piece *p)
 {
-    for (int64_t i = 0; i < n; i++) {
-        double size = fabs(x[i]);
-        c->nan += x[i] != x[i];
-        c->inf += isinf(x[i]) != 0;
-        c->negative += x[i] < 0.0;
-        c->zero += x[i] == 0.0;
-        if (size > c->max_abs && !isinf(size))
-            c->max_abs = size;
+    struct qm_census c = {.n = p->n};
+    for (int64_t i = 0; i < p->n; i++) {
+        double x = p->want[i] = (double)p->x[i], size = fabs(x);
+        c.nan += x != x;
+        c.inf += isinf(x) != 0;
+        c.negative += x < 0.0;
+        c.zero += x == 0.0;
+        c.max_abs = size > c.max_abs && !isinf(x) ? size : c.max_abs;
     }
-    c->n += n;
+    p->census = c;
 }
 
-/* Reads up to `slots` pieces from *at on; returns how many. */
+static void add_census(struct qm_census *into, const struct qm_census *c)
+{
+    into->n += c->n;
+    into->nan += c->nan;
+    into->inf += c->inf;
+    into->negative += c->negative;
+    into->zero += c->zero;
+    into->max_abs = c->max_abs > into->max_abs ? c->max_abs : into->max_abs;
+}
+
+/* Reads up to `slots` pieces from *at on; says how many in *filled. */
 static qm_status read_batch(struct job *j, int64_t size, struct piece *piece, int slots,
                             int64_t *at, int *filled)
 {
     int64_t before = *at;
-    *filled = 0;
-    for (int s = 0; s < slots && *at < j->numel; s++) {
-        struct piece *p = &piece[s];
+    int n = 0;
+    for (; n < slots && *at < j->numel; n++) {
+        struct piece *p = &piece[n];
         p->from = *at;
         p->n = j->numel - *at < size ? j->numel - *at : size;
         QM_TRY(qm_file_read(j->f, j->index, p->from, p->n, p->x));
-        for (int64_t i = 0; i < p->n; i++)
-            p->want[i] = (double)p->x[i];
-        if (!j->counted)
-            count(j->census, p->want, p->n);
         *at += p->n;
-        ++*filled;
     }
+#pragma omp parallel for num_threads(j->threads) schedule(dynamic)
+    for (int s = 0; s < n; s++)
+        inspect(&piece[s]);
+    for (int s = 0; s < n && !j->counted; s++)
+        add_census(j->census, &piece[s].census);
     if (j->progress)
         j->progress(*at - before, j->context);
+    *filled = n;
     return QM_OK;
 }
 
@@ -291,8 +304,7 @@ static qm_status open_scales(const struct job *j, struct group *g, int *any)
 
 static qm_status run_group(struct job *j, struct group *g)
 {
-    int64_t slots = IN_FLIGHT / g->piece;
-    slots = slots < j->threads ? slots : j->threads;
+    int64_t slots = IN_FLIGHT / g->piece; /* more than threads: fewer of them wait at the end */
     int64_t pieces = (j->numel + g->piece - 1) / g->piece;
     slots = slots < pieces ? slots : pieces;
     slots = slots < 1 ? 1 : slots;
@@ -332,8 +344,7 @@ static void gather(const struct job *j, struct qm_analysis *a, int n, char *done
         if (done[i] || a[i].skipped[0])
             continue;
         int64_t piece = piece_for(&a[i].codec, j->numel);
-        int64_t more =
-            whole_bytes(j, &a[i]) + (j->threads < 16 ? j->threads : 16) * metrics_bytes[j->level];
+        int64_t more = whole_bytes(j, &a[i]) + IN_FLIGHT / piece * metrics_bytes[j->level];
         if (g->n && (piece != g->piece || bytes + more > group_bytes))
             continue;
         g->piece = piece;
