@@ -15,15 +15,28 @@ ifeq ($(origin CC),default)
 CC := gcc
 endif
 BUILD := build/$(notdir $(firstword $(CC)))$(if $(filter 1,$(SAN)),-san)
-# package:what must exist for it to count as present
-PACKAGES := gcc:/usr/bin/gcc pkg-config:/usr/bin/pkg-config libhdf5-dev:pc/hdf5 libgsl-dev:pc/gsl \
-  libyaml-dev:pc/yaml-0.1 libjansson-dev:pc/jansson libcmocka-dev:pc/cmocka libmpfr-dev:pc/mpfr \
-  bats:/usr/bin/bats python3-h5py:py/h5py python3-matplotlib:py/matplotlib
+# Debian package = a test that it is there
+define PACKAGES
+gcc=command -v gcc
+libc6-dev=test -e /usr/include/stdio.h
+pkg-config=command -v pkg-config
+libhdf5-dev=pkg-config --exists hdf5
+libgsl-dev=pkg-config --exists gsl
+libyaml-dev=pkg-config --exists yaml-0.1
+libjansson-dev=pkg-config --exists jansson
+libcmocka-dev=pkg-config --exists cmocka
+libmpfr-dev=pkg-config --exists mpfr
+bats=command -v bats
+python3-h5py=$(PYTHON) -c "import h5py"
+python3-matplotlib=$(PYTHON) -c "import matplotlib"
+endef
+export PACKAGES
 
+# Asked when first needed, so that what setup has just installed is found.
 PC := hdf5 gsl yaml-0.1 jansson
-PC_CFLAGS = $(shell pkg-config --cflags $(PC) 2>/dev/null)
-PC_LIBS = $(shell pkg-config --libs $(PC) 2>/dev/null) -lhdf5_hl
-TEST_LIBS = $(shell pkg-config --libs cmocka mpfr 2>/dev/null)
+PC_CFLAGS = $(eval PC_CFLAGS := $(shell pkg-config --cflags $(PC)))$(PC_CFLAGS)
+PC_LIBS = $(eval PC_LIBS := $(shell pkg-config --libs $(PC)) -lhdf5_hl)$(PC_LIBS)
+TEST_LIBS = $(eval TEST_LIBS := $(shell pkg-config --libs cmocka mpfr))$(TEST_LIBS)
 
 # ---- flags ---------------------------------------------------------------------------------
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wvla -Wdouble-promotion \
@@ -38,7 +51,7 @@ LDLIBS = $(PC_LIBS) -ldl -lm
 
 # ---- sources -------------------------------------------------------------------------------
 ISAS := sse2 avx2 avx512
-BY_ISA := core/quant/lanes.c core/rule/blocks.c
+BY_ISA := core/quant/lanes.c core/quant/searches.c core/rule/blocks.c
 MAIN := experiments/main.c
 SOURCES := $(filter-out $(BY_ISA) $(MAIN),$(wildcard core/*/*.c variants/*.c oracle/*.c \
   experiments/*.c experiments/*/*.c))
@@ -50,6 +63,7 @@ say = @printf '%-4s %s\n' $(1) $(2)
 
 .PHONY: all run test bench check-dual check-kernels check-long config bundle help clean plots setup \
   tests
+.DELETE_ON_ERROR:
 
 all: qualm ## build ./qualm
 
@@ -60,7 +74,7 @@ $(BUILD)/%.o: %.c
 
 ISA_sse2 :=
 ISA_avx2 := -mavx2 -mfma -mf16c
-ISA_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c -mprefer-vector-width=512
+ISA_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vbmi2 -mfma -mf16c -mprefer-vector-width=512
 # One object per instruction set: the same source, the same bits, chosen when the program starts.
 define isa_rule
 $(BUILD)/%_$(1).o: %.c
@@ -102,6 +116,104 @@ $(BUILD)/tests/test_%: tests/test_%.c $(BUILD)/libqm.a
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP $< $(BUILD)/libqm.a -o $@ $(TEST_LIBS) $(LDLIBS)
 
 tests: $(TESTS)
+
+# ---- what every result records ---------------------------------------------------------------
+VERSION := 0.1.0
+COMMIT := $(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null || echo unknown)
+PROVENANCE := -DQM_VERSION='"$(VERSION)"' -DQM_COMMIT='"$(COMMIT)"' -DQM_CFLAGS='"$(CFLAGS)"'
+$(BUILD)/gen/provenance: FORCE
+	@mkdir -p $(@D)
+	@echo "$(VERSION) $(COMMIT) $(CFLAGS)" | cmp -s - $@ || \
+	  echo "$(VERSION) $(COMMIT) $(CFLAGS)" > $@
+$(BUILD)/experiments/provenance.o: $(BUILD)/gen/provenance
+$(BUILD)/experiments/provenance.o: CPPFLAGS += $(PROVENANCE)
+FORCE:
+
+# ---- what people call ----------------------------------------------------------------------
+# Installs what is missing; silent when nothing is.  Only the goals below ask for it.
+setup:
+	@missing=; \
+	while IFS='=' read -r package test; do \
+	  eval "$$test" >/dev/null 2>&1 || missing="$$missing $$package"; \
+	done <<< "$$PACKAGES"; \
+	[ -z "$$missing" ] && exit 0; \
+	if [ "$(INSTALL)" = 0 ] || ! command -v apt-get >/dev/null; then \
+	  echo "qualm: missing Debian packages:$$missing; install them and run make again" >&2; exit 1; \
+	fi; \
+	sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+	if [ -n "$$sudo" ] && ! command -v sudo >/dev/null; then \
+	  echo "qualm: missing packages:$$missing; run as root: apt-get install$$missing" >&2; exit 1; \
+	fi; \
+	echo "qualm: installing$$missing" >&2; mkdir -p build; \
+	{ $$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+	  $$sudo -E apt-get install -y -qq --no-install-recommends $$missing; } >build/setup.log 2>&1 || \
+	{ echo "qualm: apt-get could not install$$missing (see build/setup.log)" >&2; exit 1; }
+
+ifneq ($(filter run test bench plots check-long setup,$(MAKECMDGOALS)),)
+$(LIB_OBJ) $(ISA_OBJ) $(BUILD)/experiments/main.o: | setup
+endif
+
+SUITES := momentum_format search second_moment theory drift convergence
+run: qualm ## the main job: the momentum ablation on real states; results/*.h5, plots/out/*, a table
+	@mkdir -p results plots/out
+	$(Q)./qualm run $(SUITES:%=experiments/suites/%.yaml)
+	$(Q)./qualm bench --quick --out results/bench.h5
+	@$(MAKE) --no-print-directory plots
+
+plots: ## draw results/*.h5 into plots/out (PNG and SVG)
+	$(Q)for script in $(filter-out plots/common.py,$(wildcard plots/*.py)); do \
+	  $(PYTHON) $$script --results results --out plots/out || exit 1; done
+
+test: qualm tests ## every test; ends with N passed, N failed, N skipped
+	@BUILD=$(BUILD) SAN=$(SAN) tests/run.sh
+
+bench: qualm ## speed of steps and searches, as ratios within one run
+	$(Q)./qualm bench --out results/bench.h5
+
+# Dual headers compile as C11, as C++17 and, where nvcc is there, as CUDA.
+DUAL := $(wildcard core/base/dual.h core/base/half.h core/base/philox.h core/base/logexp.h \
+  core/quant/*.h core/rule/adamw.h core/rule/sgdm.h)
+DUAL := $(filter-out core/quant/quantizer.h core/quant/lanes.h core/quant/searches.h,$(DUAL))
+check-dual: ## the dual headers compile as C11, C++17 and CUDA
+	@mkdir -p $(BUILD); printf '#include "%s"\n' $(DUAL) > $(BUILD)/dual.c
+	$(Q)$(CC) -std=c11 $(WARN) -I. -fsyntax-only $(BUILD)/dual.c && echo "check-dual: C11 ok"
+	$(Q)if echo 'int main(){}' | $(CC) -x c++ -fsyntax-only - 2>/dev/null; then \
+	  $(CC) -x c++ -std=c++17 -Wall -Wextra -Werror -I. -fsyntax-only $(BUILD)/dual.c && \
+	  echo "check-dual: C++17 ok"; else echo "check-dual: C++17 skipped: no C++ compiler"; fi
+	$(Q)if [ "$(CUDA)" = 1 ] && command -v nvcc >/dev/null; then \
+	  nvcc -x cu -std=c++17 -arch=sm_90 --fmad=false -I. -ptx -o $(BUILD)/dual.ptx $(BUILD)/dual.c && \
+	  echo "check-dual: CUDA ok"; else echo "check-dual: CUDA skipped: no nvcc, or CUDA=0"; fi
+
+# Every element function in one kernel, for the architectures named by the plan for CUDA.
+check-kernels: ## the element functions compile as CUDA kernels (needs nvcc, no GPU)
+	$(Q)if [ "$(CUDA)" = 1 ] && command -v nvcc >/dev/null; then mkdir -p $(BUILD); \
+	  for arch in sm_80 sm_90 sm_100; do \
+	    nvcc -std=c++17 -arch=$$arch --fmad=false -I. -cubin -o $(BUILD)/kernels_$$arch.cubin \
+	      tests/kernels.cu && echo "check-kernels: $$arch ok" || exit 1; done; \
+	else echo "check-kernels: skipped: no nvcc, or CUDA=0"; fi
+
+check-long: qualm $(BUILD)/tests/long_edges ## every float in [-2, 2] through every search
+	$(Q)$(BUILD)/tests/long_edges
+
+$(BUILD)/tests/long_edges: tests/long_edges.c $(BUILD)/libqm.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $< $(BUILD)/libqm.a -o $@ $(LDLIBS)
+
+config: ## a line per dependency, with the package to install
+	@while IFS='=' read -r package test; do \
+	  if eval "$$test" >/dev/null 2>&1; then state=found; else state="MISSING: apt-get install $$package"; fi; \
+	  printf '%-20s %s\n' "$$package" "$$state"; done <<< "$$PACKAGES"
+	@printf '%-20s %s\n' "nvcc (optional)" "$$(command -v nvcc || echo 'not found: CUDA checks are skipped')"
+
+# The binary with every library it needs but libc and the driver, for machines without packages.
+bundle: qualm ## a folder that runs without HDF5 and GSL installed
+	@rm -rf bundle; mkdir -p bundle/lib
+	@cp -L qualm bundle/qualm.bin
+	@ldd qualm | awk '$$3 ~ /^\// && $$1 !~ /^(libc|libm|libdl|libpthread|librt)\.so/ {print $$3}' | \
+	  xargs -I{} cp -L {} bundle/lib/
+	@printf '#!/bin/sh\nhere=$$(dirname "$$(readlink -f "$$0")")\nLD_LIBRARY_PATH="$$here/lib$${LD_LIBRARY_PATH:+:$$LD_LIBRARY_PATH}" exec "$$here/qualm.bin" "$$@"\n' > bundle/qualm
+	@chmod +x bundle/qualm; cp -r experiments/suites bundle/
+	@bundle/qualm --version && du -sh bundle
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16

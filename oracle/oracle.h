@@ -2,7 +2,8 @@
  *
  * Written from the papers with the papers' symbols, a loop per line of the formula, nothing
  * folded.  No oracle includes anything of core/ but core/base: it shares no code with what it
- * judges.  Tested on closed forms and on trajectories published elsewhere, never on our variants. */
+ * judges.  Tested on closed forms, on trajectories published elsewhere and against 200-bit
+ * arithmetic, never on our variants. */
 #ifndef QM_ORACLE_ORACLE_H
 #define QM_ORACLE_ORACLE_H
 
@@ -17,10 +18,13 @@ struct qm_oracle_hyper {
 struct qm_oracle {
     const char *family; /* the rules it is the reference for: "adamw" */
     const char *source; /* paper and equation numbers */
-    int n_slots;
+    int n_slots;        /* slots every step needs */
+    /* Their names.  Where slot[n_slots] is named too, steps with hyper.amsgrad need that one
+     * besides ("max_exp_avg_sq"); others never touch it. */
     const char *slot[4];
-    /* One step.  p, g and every slot[i] hold n elements, row-major; p and slots are updated in
-     * place; t >= 1 counts from 1.  Elementwise families ignore the shape; rows * cols = n. */
+    /* One step.  p, g and every slot[i] hold n = rows * cols elements, row-major; p and slots are
+     * updated in place and start at 0; t >= 1 counts from 1.  Elementwise families ignore the
+     * shape.  NaN and Inf go through the formula as IEEE arithmetic takes them. */
     void (*step)(double *p, double *const *slot, const double *g, int64_t rows, int64_t cols,
                  const struct qm_oracle_hyper *h, int64_t t);
 };

@@ -12,6 +12,7 @@
 #include "core/base/isa.h"
 #include "core/quant/lanes.h"
 #include "core/quant/quantizer.h"
+#include "core/quant/searches.h"
 
 static uint64_t seed = 0x5eed;
 
@@ -92,6 +93,39 @@ static void check_edges(const struct qm_codec *c, const char *text)
         qm_lanes()->positions(c, &y, 1, &fast);
         assert_int_equal(fast, qm_code_of(c, y, 0));
     }
+}
+
+/* The searches as loops, at every instruction set, against the definition. */
+static void check_searches(const struct qm_codec *c, const char *text)
+{
+    static uint8_t grid[65536], got[1500];
+    static float y[1500];
+    float limit = c->cb.value[c->cb.n - 1] > 2.0f ? 300.0f : 1.0f;
+    int n = 0;
+    for (int k = 0; k + 1 < c->cb.n && n < 1200; k++)
+        for (int d = -1; d <= 1; d++)
+            if (isfinite(c->edge[k]))
+                y[n++] = qm_unordered(qm_ordered(c->edge[k]) + d);
+    while (n < 1500)
+        y[n++] = random_float(0) * limit;
+    if (c->q.search == QM_SEARCH_grid)
+        qm_search_grid_table(c, grid);
+    for (int isa = 0; isa < QM_ISA_COUNT; isa++) {
+        if (!qm_isa_force((enum qm_isa)isa))
+            continue;
+        qm_searches()->by[c->q.search](c, y, n, got, grid);
+        for (int i = 0; i < n; i++)
+            if (got[i] != qm_code_of(c, y[i], 0))
+                fail_msg("%s, %s: y = %a: the loop gives %d, the definition %d", text,
+                         qm_isa_text((enum qm_isa)isa), (double)y[i], got[i],
+                         qm_code_of(c, y[i], 0));
+    }
+}
+
+static void test_searches(void **state)
+{
+    (void)state;
+    each_codec("block:64", check_searches);
 }
 
 static void test_edges(void **state)
@@ -465,15 +499,11 @@ static void test_philox(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_edges),
-        cmocka_unit_test(test_text),
-        cmocka_unit_test(test_ranges_and_isas),
-        cmocka_unit_test(test_fused_blocks),
-        cmocka_unit_test(test_rank1_definition),
-        cmocka_unit_test(test_stochastic),
-        cmocka_unit_test(test_pack),
-        cmocka_unit_test(test_log_exp),
-        cmocka_unit_test(test_halves),
+        cmocka_unit_test(test_edges),        cmocka_unit_test(test_searches),
+        cmocka_unit_test(test_text),         cmocka_unit_test(test_ranges_and_isas),
+        cmocka_unit_test(test_fused_blocks), cmocka_unit_test(test_rank1_definition),
+        cmocka_unit_test(test_stochastic),   cmocka_unit_test(test_pack),
+        cmocka_unit_test(test_log_exp),      cmocka_unit_test(test_halves),
         cmocka_unit_test(test_philox),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,7 +12,7 @@
 #include "core/base/isa.h"
 #include "core/engine/backend.h"
 
-enum { PIECE = 2048, ALIGN = 64 };
+enum { PIECE = 1024, ALIGN = 64 };
 
 struct slot {
     struct qm_codec c;
@@ -28,7 +28,7 @@ struct plan {
     struct qm_shape shape;
     int64_t n, piece;
     uint32_t tensor;
-    int n_slots, is_two_pass, threads;
+    int n_slots, is_two_pass, second_alone, threads;
     struct slot slot[QM_MAX_SLOTS];
     float *scratch; /* per thread: p, g, slots; PIECE each */
 };
@@ -119,6 +119,8 @@ static qm_status cpu_open(const struct qm_recipe *r, const struct qm_shape *shap
         if (block > 0)
             p->piece = p->piece / gcd(p->piece, block) * block;
     }
+    p->second_alone =
+        p->n_slots == 2 && r->rule->second && !p->slot[0].is_global && p->slot[1].is_global;
     p->piece = (PIECE + p->piece - 1) / p->piece * p->piece;
     if (p->piece > p->n && p->n > 0)
         p->piece = (p->n + 7) / 8 * 8;
@@ -143,8 +145,7 @@ static float *slot_floats(const struct plan *p, const struct slot *s, int64_t fr
         qm_decode_blocks(&s->c, s->packed + from * s->c.q.bits / 8, s->scales + from / s->c.q.block,
                          n, room);
     } else {
-        qm_unpack_codes(s->c.q.pack, s->c.q.bits,
-                        s->packed + qm_pack_bytes(s->c.q.pack, s->c.q.bits, from), n, codes);
+        qm_unpack_range(&s->c, s->packed + qm_code_bytes(&s->c, from), n, codes);
         qm_decode_range(&s->c, &p->shape, from, n, codes, s->scales, room);
     }
     return room;
@@ -168,8 +169,7 @@ static void slot_store(struct plan *p, int i, int64_t from, int64_t n, const flo
         qm_fold(&s->c, &p->shape, from, n, x, s->stat);
     }
     qm_encode_range(&s->c, &p->shape, from, n, x, s->stat, draws, codes);
-    qm_pack_codes(s->c.q.pack, s->c.q.bits, codes, n,
-                  s->packed + qm_pack_bytes(s->c.q.pack, s->c.q.bits, from));
+    qm_pack_range(&s->c, codes, n, s->packed + qm_code_bytes(&s->c, from));
 }
 
 struct step {
@@ -180,6 +180,19 @@ struct step {
     int64_t t;
     uint64_t seed;
 };
+
+/* Asks for the next piece's parameters and gradients while this one is encoded in registers. */
+static void fetch_ahead(const struct step *st, int64_t from, int64_t n)
+{
+    size_t g_size = qm_dtype_size(st->g->dtype);
+    const char *g = (const char *)st->g->data + (size_t)from * g_size;
+    const char *param = (const char *)(st->param + from);
+    int64_t left = st->p->n - from < n ? st->p->n - from : n;
+    for (int64_t i = 0; i < left * (int64_t)sizeof(float); i += 64)
+        __builtin_prefetch(param + i, 1, 2);
+    for (int64_t i = 0; i < left * (int64_t)g_size; i += 64)
+        __builtin_prefetch(g + i, 0, 2);
+}
 
 /* One piece: decode, rule; then either fold the new states' maxima (pass 1 of 2) or store them. */
 static void run_piece(const struct step *st, int64_t from, int64_t n, int thread, int fold_only)
@@ -195,8 +208,15 @@ static void run_piece(const struct step *st, int64_t from, int64_t n, int thread
         qm_to_float(st->g->data, st->g->dtype, from, n, room);
         g = room;
     }
-    for (int i = 0; i < p->n_slots; i++)
+    int first = fold_only && p->second_alone ? 1 : 0;
+    for (int i = first; i < p->n_slots; i++)
         slots[i] = slot_floats(p, &p->slot[i], from, n, room + (i + 2) * p->piece, codes);
+    if (first) {
+        p->r.rule->second(&st->s, n, param, g, slots[1]);
+        qm_fold(&p->slot[1].c, &p->shape, from, n, slots[1],
+                p->slot[1].stat + (thread + 1) * p->slot[1].n_scales);
+        return;
+    }
     if (fold_only) { /* nothing of the caller's may change yet */
         param = memcpy(room + p->piece, param, sizeof(float) * (size_t)n);
         for (int i = 0; i < p->n_slots; i++)
@@ -204,6 +224,7 @@ static void run_piece(const struct step *st, int64_t from, int64_t n, int thread
                 slots[i] = memcpy(room + (i + 2) * p->piece, slots[i], sizeof(float) * (size_t)n);
     }
     p->r.rule->block(&st->s, n, param, g, slots[0], slots[1]);
+    fetch_ahead(st, from + n, n);
     for (int i = 0; i < p->n_slots; i++) {
         struct slot *s = &p->slot[i];
         struct qm_draws d =
@@ -286,7 +307,7 @@ static qm_status cpu_save(void *plan, int slot, uint8_t *codes, float *scales)
     QM_TRY(slot_check(p, slot));
     struct slot *s = &p->slot[slot];
     if (codes && !s->is_f32)
-        qm_unpack_codes(s->c.q.pack, s->c.q.bits, s->packed, p->n, codes);
+        qm_unpack_range(&s->c, s->packed, p->n, codes);
     if (scales)
         memcpy(scales, s->scales, sizeof(float) * (size_t)s->n_scales);
     return QM_OK;
@@ -302,7 +323,7 @@ static qm_status cpu_load(void *plan, int slot, const uint8_t *codes, const floa
             if (codes[i] >= 1 << s->c.q.bits || s->c.cb.position_of[codes[i]] >= s->c.cb.n)
                 return qm_fail(QM_BAD_ARG, "code %d at %lld does not exist in %d bits", codes[i],
                                (long long)i, s->c.q.bits);
-        qm_pack_codes(s->c.q.pack, s->c.q.bits, codes, p->n, s->packed);
+        qm_pack_range(&s->c, codes, p->n, s->packed);
     }
     if (scales)
         memcpy(s->scales, scales, sizeof(float) * (size_t)s->n_scales);

@@ -51,7 +51,7 @@ static qm_status read_number(const char *key, const char *value, double *out)
 static qm_status set_slot(struct qm_recipe *r, int i, const char *sub, const char *key,
                           const char *value)
 {
-    double number;
+    double number = 0.0;
     if (!sub) {
         struct qm_quantizer q;
         QM_TRY(qm_quantizer_parse(value, &q));
@@ -74,7 +74,7 @@ static qm_status set_slot(struct qm_recipe *r, int i, const char *sub, const cha
 qm_status qm_recipe_set(struct qm_recipe *r, const char *key, const char *value)
 {
     struct qm_hyper *h = &r->hyper;
-    double v;
+    double v = 0.0;
     for (int i = 0; i < r->rule->n_slots; i++) {
         size_t n = strlen(r->rule->slot[i]);
         if (strncmp(key, r->rule->slot[i], n) == 0 && (key[n] == '\0' || key[n] == '.'))

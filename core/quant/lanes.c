@@ -1,7 +1,7 @@
 /* lanes.c - compiled once per instruction set (QM_ISA). */
 #include "core/quant/lanes.h"
 
-#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
+#if defined(__AVX512VBMI2__) && defined(__AVX512BW__) && defined(__AVX512VL__)
 #include <immintrin.h>
 #define WIDE 1
 #else
@@ -42,35 +42,92 @@ static void multiply_each(const float *x, const float *r, int64_t n, float *y)
         y[i] = x[i] * r[i];
 }
 
+static void fold_each(const float *restrict x, int64_t n, float *restrict stat)
+{
+    int32_t *restrict s = (int32_t *)stat; /* bits of non-negative floats order as integers */
+    for (int64_t i = 0; i < n; i++) {
+        int32_t b = (int32_t)(qm_bits(x[i]) & 0x7fffffffu);
+        s[i] = b > s[i] ? b : s[i];
+    }
+}
+
+static void smaller(const float *restrict s, float m, int64_t n, float *restrict out)
+{
+    if (qm_isnan(m)) {
+        for (int64_t i = 0; i < n; i++)
+            out[i] = m;
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        out[i] = s[i] >= m ? m : s[i];
+}
+
+static int divisors(const struct qm_codec *c, const float *max, int64_t n, float *d)
+{
+    float floor = c->q.scale.floor, guard = c->q.scale.guard, gain = c->cb.gain;
+    float cap = c->q.scale.cap != 0.0f ? c->q.scale.cap : INFINITY;
+    int32_t odd = 0;
+    for (int64_t i = 0; i < n; i++) {
+        float m = max[i];
+        m = m < floor ? floor : m;
+        m = m > cap ? cap : m;
+        m *= gain;
+        m = m < guard ? guard : m;
+        d[i] = m;
+        int32_t b = (int32_t)qm_bits(m);
+        odd |= (b - 1) | (0x7f7fffff - b); /* a sign bit for 0, Inf and NaN */
+    }
+    return odd >= 0;
+}
+
+static void pack4(const uint8_t *restrict codes, int64_t n, int high_first, uint8_t *restrict bytes)
+{
+    int first = high_first ? 4 : 0, second = 4 - first;
+    for (int64_t i = 0; i < n / 2; i++)
+        bytes[i] = (uint8_t)((codes[2 * i] << first) | (codes[2 * i + 1] << second));
+    if (n % 2)
+        bytes[n / 2] = (uint8_t)(codes[n - 1] << first);
+}
+
+static void unpack4(const uint8_t *restrict bytes, int64_t n, int high_first,
+                    uint8_t *restrict codes)
+{
+    int first = high_first ? 4 : 0, second = 4 - first;
+    for (int64_t i = 0; i < n / 2; i++) {
+        codes[2 * i] = (uint8_t)((bytes[i] >> first) & 15);
+        codes[2 * i + 1] = (uint8_t)((bytes[i] >> second) & 15);
+    }
+    if (n % 2)
+        codes[n - 1] = (uint8_t)((bytes[n / 2] >> first) & 15);
+}
+
 #if WIDE
-/* The edges of a table of at most 16 entries, as three levels of a bisection tree in registers:
- * step s compares with edge[k + s - 1], k < 16. */
+/* The edges of a table of at most 16 entries as the levels of a bisection tree in registers.  The
+ * sign of y - edge is exact, so each step shifts one bit, 1 for "below", into the index. */
 struct tree16 {
-    __m512 edge; /* edge[0..14], +Inf */
+    __m512 level[4]; /* level l holds its 2^l edges, highest first */
 };
 
 static inline void tree16_load(struct tree16 *t, const struct qm_codec *c)
 {
-    float e[16];
-    for (int k = 0; k < 16; k++)
-        e[k] = k + 1 < c->cb.n ? c->edge[k] : INFINITY;
-    t->edge = _mm512_loadu_ps(e);
+    for (int l = 0; l < 4; l++) {
+        float e[16];
+        for (int k = 0; k < 16; k++) {
+            int at = 15 - ((k & ((1 << l) - 1)) * 2 + 1) * (8 >> l);
+            e[k] = at + 1 < c->cb.n ? c->edge[at] : INFINITY;
+        }
+        t->level[l] = _mm512_loadu_ps(e);
+    }
 }
 
 static inline __m512i tree16_find(const struct tree16 *t, __m512 y)
 {
-    const __m512i one = _mm512_set1_epi32(1);
-    __m512 e8 = _mm512_permutexvar_ps(_mm512_set1_epi32(7), t->edge);
-    __mmask16 up = _mm512_cmp_ps_mask(y, e8, _CMP_GE_OQ);
-    __m512i k = _mm512_maskz_set1_epi32(up, 8);
-    for (int half = 4; half >= 2; half /= 2) {
-        __m512 e = _mm512_permutexvar_ps(_mm512_add_epi32(k, _mm512_set1_epi32(half - 1)), t->edge);
-        up = _mm512_cmp_ps_mask(y, e, _CMP_GE_OQ);
-        k = _mm512_mask_add_epi32(k, up, k, _mm512_set1_epi32(half));
+    __m512i k = _mm512_srli_epi32(_mm512_castps_si512(_mm512_sub_ps(y, t->level[0])), 31);
+    for (int l = 1; l < 4; l++) {
+        __m512 e = _mm512_permutexvar_ps(k, t->level[l]);
+        k = _mm512_shldi_epi32(k, _mm512_castps_si512(_mm512_sub_ps(y, e)), 1);
     }
-    __m512 e = _mm512_permutexvar_ps(k, t->edge);
-    up = _mm512_cmp_ps_mask(y, e, _CMP_GE_OQ);
-    return _mm512_mask_add_epi32(k, up, k, one);
+    return _mm512_xor_si512(k, _mm512_set1_epi32(15));
 }
 
 /* 256 entries: five steps over every eighth edge, then the seven edges of the group at once. */
@@ -297,8 +354,8 @@ static void decode_blocks(const struct qm_codec *c, const uint8_t *packed, const
 /* 16 codes, one per lane, as 8 bytes of two nibbles in the low half. */
 static inline __m128i nibbles(__m512i k, int high_first)
 {
-    __m128i pair = _mm_maddubs_epi16(_mm512_cvtepi32_epi8(k),
-                                     _mm_set1_epi16(high_first ? 0x0110 : 0x1001));
+    __m128i pair =
+        _mm_maddubs_epi16(_mm512_cvtepi32_epi8(k), _mm_set1_epi16(high_first ? 0x0110 : 0x1001));
     return _mm_cvtepi16_epi8(pair);
 }
 
@@ -308,12 +365,10 @@ static inline __m512i bytes64(__m512i a, __m512i b, __m512i c, __m512i d)
 {
     __m512i ab = _mm512_or_si512(a, _mm512_slli_epi32(b, 8));
     __m512i cd = _mm512_or_si512(_mm512_slli_epi32(c, 16), _mm512_slli_epi32(d, 24));
-    const __m512i within = _mm512_broadcast_i32x4(
-        _mm_set_epi8(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0));
-    const __m512i across =
-        _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
-    return _mm512_permutexvar_epi32(across,
-                                    _mm512_shuffle_epi8(_mm512_or_si512(ab, cd), within));
+    const __m512i within =
+        _mm512_broadcast_i32x4(_mm_set_epi8(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0));
+    const __m512i across = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+    return _mm512_permutexvar_epi32(across, _mm512_shuffle_epi8(_mm512_or_si512(ab, cd), within));
 }
 
 static inline void put64(uint8_t *packed, int64_t i, int four, int high_first, __m512i codes)
@@ -333,33 +388,33 @@ static inline __m512 unit16(__m512 x, __m512 by, int divides)
 
 /* tree16 and tree256 share this body; `four` is a constant in each.  Sixty-four elements at a time
  * keep four independent searches in flight. */
-#define ENCODE_RUN(name, four, tree, tree_find)                                                    \
-    static inline __attribute__((always_inline)) void name(                                        \
-        const struct tree *t, const float *x, int64_t from, int64_t end, float by, int divides,    \
-        int high_first, uint8_t *packed)                                                           \
-    {                                                                                              \
-        __m512 s = _mm512_set1_ps(by);                                                             \
-        int64_t i = from;                                                                          \
-        for (; i + 64 <= end; i += 64) {                                                           \
-            __m512i a = tree_find(t, unit16(_mm512_loadu_ps(x + i), s, divides));                  \
-            __m512i b = tree_find(t, unit16(_mm512_loadu_ps(x + i + 16), s, divides));             \
-            __m512i c = tree_find(t, unit16(_mm512_loadu_ps(x + i + 32), s, divides));             \
-            __m512i d = tree_find(t, unit16(_mm512_loadu_ps(x + i + 48), s, divides));             \
-            put64(packed, i, four, high_first, bytes64(a, b, c, d));                               \
-        }                                                                                          \
-        for (; i < end; i += 16) {                                                                 \
-            __mmask16 m = tail16(end - i);                                                         \
-            __m512 y = unit16(_mm512_maskz_loadu_ps(m, x + i), s, divides);                        \
-            __m512i k = _mm512_maskz_mov_epi32(m, tree_find(t, y));                                \
-            if (four)                                                                              \
-                _mm_mask_storeu_epi8(packed + i / 2,                                               \
-                                     end - i >= 16                                                 \
-                                         ? (__mmask16)0xff                                         \
-                                         : (__mmask16)((1u << ((end - i + 1) / 2)) - 1u),          \
-                                     nibbles(k, high_first));                                      \
-            else                                                                                   \
-                _mm_mask_storeu_epi8(packed + i, m, _mm512_cvtepi32_epi8(k));                      \
-        }                                                                                          \
+#define ENCODE_RUN(name, four, tree, tree_find)                                                 \
+    static inline __attribute__((always_inline)) void name(                                     \
+        const struct tree *t, const float *x, int64_t from, int64_t end, float by, int divides, \
+        int high_first, uint8_t *packed)                                                        \
+    {                                                                                           \
+        __m512 s = _mm512_set1_ps(by);                                                          \
+        int64_t i = from;                                                                       \
+        for (; i + 64 <= end; i += 64) {                                                        \
+            __m512i a = tree_find(t, unit16(_mm512_loadu_ps(x + i), s, divides));               \
+            __m512i b = tree_find(t, unit16(_mm512_loadu_ps(x + i + 16), s, divides));          \
+            __m512i c = tree_find(t, unit16(_mm512_loadu_ps(x + i + 32), s, divides));          \
+            __m512i d = tree_find(t, unit16(_mm512_loadu_ps(x + i + 48), s, divides));          \
+            put64(packed, i, four, high_first, bytes64(a, b, c, d));                            \
+        }                                                                                       \
+        for (; i < end; i += 16) {                                                              \
+            __mmask16 m = tail16(end - i);                                                      \
+            __m512 y = unit16(_mm512_maskz_loadu_ps(m, x + i), s, divides);                     \
+            __m512i k = _mm512_maskz_mov_epi32(m, tree_find(t, y));                             \
+            if (four)                                                                           \
+                _mm_mask_storeu_epi8(packed + i / 2,                                            \
+                                     end - i >= 16                                              \
+                                         ? (__mmask16)0xff                                      \
+                                         : (__mmask16)((1u << ((end - i + 1) / 2)) - 1u),       \
+                                     nibbles(k, high_first));                                   \
+            else                                                                                \
+                _mm_mask_storeu_epi8(packed + i, m, _mm512_cvtepi32_epi8(k));                   \
+        }                                                                                       \
     }
 
 ENCODE_RUN(encode_run4, 1, tree16, tree16_find)
@@ -367,35 +422,34 @@ ENCODE_RUN(encode_run8, 0, tree256, tree256_find)
 
 /* The maxima of a batch of blocks come first: their reductions and the searches of another block
  * then overlap in the processor. */
-#define ENCODE_BLOCKS(name, four, tree, tree_load, encode_run)                                     \
-    static void name(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed,         \
-                     float *scales,                                                                \
-                     void (*other)(const struct qm_codec *, const float *, int64_t, uint8_t *,     \
-                                   float *))                                                       \
-    {                                                                                              \
-        int64_t block = c->q.block, blocks = (n + block - 1) / block;                              \
-        int high_first = c->q.pack == QM_PACK_hi, divides = c->q.unit == QM_UNIT_div;              \
-        float by[BATCH];                                                                           \
-        struct tree t;                                                                             \
-        tree_load(&t, c);                                                                          \
-        for (int64_t first = 0; first < blocks; first += BATCH) {                                  \
-            int64_t last = first + BATCH < blocks ? first + BATCH : blocks;                        \
-            for (int64_t b = first; b < last; b++) {                                               \
-                int64_t from = b * block, m = n - from < block ? n - from : block;                 \
-                by[b - first] = unit_of(c, max_bits(x + from, m), m < block, scales + b);          \
-            }                                                                                      \
-            for (int64_t b = first; b < last; b++) {                                               \
-                int64_t from = b * block, end = n - from < block ? n : from + block;               \
-                float u = by[b - first];                                                           \
-                if (u == 0.0f)                                                                     \
-                    other(c, x + from, end - from, packed + ((four) ? from / 2 : from),            \
-                          scales + b);                                                             \
-                else if (divides)                                                                  \
-                    encode_run(&t, x, from, end, u, 1, high_first, packed);                        \
-                else                                                                               \
-                    encode_run(&t, x, from, end, u, 0, high_first, packed);                        \
-            }                                                                                      \
-        }                                                                                          \
+#define ENCODE_BLOCKS(name, four, tree, tree_load, encode_run)                               \
+    static void name(                                                                        \
+        const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed, float *scales, \
+        void (*other)(const struct qm_codec *, const float *, int64_t, uint8_t *, float *))  \
+    {                                                                                        \
+        int64_t block = c->q.block, blocks = (n + block - 1) / block;                        \
+        int high_first = c->q.pack == QM_PACK_hi, divides = c->q.unit == QM_UNIT_div;        \
+        float by[BATCH];                                                                     \
+        struct tree t;                                                                       \
+        tree_load(&t, c);                                                                    \
+        for (int64_t first = 0; first < blocks; first += BATCH) {                            \
+            int64_t last = first + BATCH < blocks ? first + BATCH : blocks;                  \
+            for (int64_t b = first; b < last; b++) {                                         \
+                int64_t from = b * block, m = n - from < block ? n - from : block;           \
+                by[b - first] = unit_of(c, max_bits(x + from, m), m < block, scales + b);    \
+            }                                                                                \
+            for (int64_t b = first; b < last; b++) {                                         \
+                int64_t from = b * block, end = n - from < block ? n : from + block;         \
+                float u = by[b - first];                                                     \
+                if (u == 0.0f)                                                               \
+                    other(c, x + from, end - from, packed + ((four) ? from / 2 : from),      \
+                          scales + b);                                                       \
+                else if (divides)                                                            \
+                    encode_run(&t, x, from, end, u, 1, high_first, packed);                  \
+                else                                                                         \
+                    encode_run(&t, x, from, end, u, 0, high_first, packed);                  \
+            }                                                                                \
+        }                                                                                    \
     }
 
 ENCODE_BLOCKS(encode_blocks4, 1, tree16, tree16_load, encode_run4)
@@ -465,6 +519,11 @@ const struct qm_lanes QM_ISA_NAME(qm_lanes) = {
     .multiply = multiply,
     .divide_each = divide_each,
     .multiply_each = multiply_each,
+    .fold_each = fold_each,
+    .smaller = smaller,
+    .divisors = divisors,
+    .pack4 = pack4,
+    .unpack4 = unpack4,
     .positions = positions,
     .arith = arith,
     .values = values,

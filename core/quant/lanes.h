@@ -19,6 +19,20 @@ struct qm_lanes {
     void (*divide_each)(const float *x, const float *d, int64_t n, float *y);
     void (*multiply_each)(const float *x, const float *r, int64_t n, float *y);
 
+    /* stat[i] = the larger of stat[i] and |x[i]| by their bits. */
+    void (*fold_each)(const float *x, int64_t n, float *stat);
+
+    /* out[i] = the smaller of s[i] and m; NaN where either is (torch.min). */
+    void (*smaller)(const float *s, float m, int64_t n, float *out);
+
+    /* d[i] = what is divided by, from the raw maximum max[i] (floor, cap, gain, guard); returns 1
+     * when all are positive and finite.  d may be max. */
+    int (*divisors)(const struct qm_codec *c, const float *max, int64_t n, float *d);
+
+    /* Four-bit codes to bytes and back, n codes from an even one on. */
+    void (*pack4)(const uint8_t *codes, int64_t n, int high_first, uint8_t *bytes);
+    void (*unpack4)(const uint8_t *bytes, int64_t n, int high_first, uint8_t *codes);
+
     /* position[i] = number of edges <= y[i], by c->edge. */
     void (*positions)(const struct qm_codec *c, const float *y, int64_t n, uint8_t *position);
 
@@ -39,6 +53,10 @@ struct qm_lanes {
                           void (*other)(const struct qm_codec *c, const float *x, int64_t n,
                                         uint8_t *packed, float *scale));
 };
+
+#define X(name) extern const struct qm_lanes qm_lanes_##name;
+QM_ISA_LIST(X)
+#undef X
 
 /* The table of the level that qm_isa() chose. */
 const struct qm_lanes *qm_lanes(void);

@@ -6,12 +6,9 @@
 
 #include "core/base/half.h"
 #include "core/quant/lanes.h"
+#include "core/quant/searches.h"
 
 enum { PIECE = 1024 }; /* elements held in L1 between two phases */
-
-#define X(name) extern const struct qm_lanes qm_lanes_##name;
-QM_ISA_LIST(X)
-#undef X
 
 const struct qm_lanes *qm_lanes(void)
 {
@@ -273,6 +270,16 @@ static void walk_next(struct walk *w)
     w->run = w->shape->dim[last] < w->left ? w->shape->dim[last] : w->left;
 }
 
+/* Folds element by element. */
+static void fold_each(const struct qm_codec *c, const float *x, int64_t n, float *stat)
+{
+    if (c->q.curve == QM_CURVE_none && !c->q.scale.max_skips_nan)
+        qm_lanes()->fold_each(x, n, stat);
+    else
+        for (int64_t j = 0; j < n; j++)
+            stat[j] = larger(stat[j], magnitude(c, x[j]));
+}
+
 /* Folds a run into the arrays of the axes: all but the last get one maximum. */
 static void fold_rank1(const struct qm_codec *c, const struct walk *w, const float *x, float *stat)
 {
@@ -282,9 +289,7 @@ static void fold_rank1(const struct qm_codec *c, const struct walk *w, const flo
         stat[w->at[i]] = larger(stat[w->at[i]], m);
         stat += w->shape->dim[i];
     }
-    stat += w->at[last];
-    for (int64_t j = 0; j < w->run; j++)
-        stat[j] = larger(stat[j], magnitude(c, x[j]));
+    fold_each(c, x, w->run, stat + w->at[last]);
 }
 
 void qm_fold(const struct qm_codec *c, const struct qm_shape *shape, int64_t from, int64_t n,
@@ -312,11 +317,9 @@ void qm_fold(const struct qm_codec *c, const struct qm_shape *shape, int64_t fro
             if (norm == QM_NORM_rank1) {
                 fold_rank1(c, &w, x, stat);
             } else if (norm == QM_NORM_col && shape->rank == 2) {
-                for (int64_t j = 0; j < w.run; j++)
-                    stat[w.at[1] + j] = larger(stat[w.at[1] + j], magnitude(c, x[j]));
+                fold_each(c, x, w.run, stat + w.at[1]);
             } else if (norm == QM_NORM_row && shape->rank == 1) {
-                for (int64_t j = 0; j < w.run; j++)
-                    stat[w.at[0] + j] = larger(stat[w.at[0] + j], magnitude(c, x[j]));
+                fold_each(c, x, w.run, stat + w.at[0]);
             } else {
                 int64_t i = norm == QM_NORM_row ? w.at[0] : w.at[1];
                 stat[i] = larger(stat[i], run_max(c, x, w.run));
@@ -413,11 +416,9 @@ static void rank1_minimum(const struct walk *w, int64_t from, int64_t n, const f
         m = s < m ? s : m;
         scales += w->shape->dim[i];
     }
-    scales += w->at[last] + from;
     if (is_nan)
         m = NAN; /* as torch.min: NaN wins */
-    for (int64_t j = 0; j < n; j++)
-        out[j] = scales[j] > m || qm_isnan(m) ? m : scales[j];
+    qm_lanes()->smaller(scales + w->at[last] + from, m, n, out);
 }
 
 static void encode_each(const struct qm_codec *c, const float *x, int64_t n, const float *max,
@@ -425,14 +426,8 @@ static void encode_each(const struct qm_codec *c, const float *x, int64_t n, con
 {
     const struct qm_lanes *v = qm_lanes();
     float d[PIECE], y[PIECE];
-    uint32_t low = 0x7f800000u, high = v->max_bits(x, n);
-    for (int64_t j = 0; j < n; j++) {
-        d[j] = divisor_of(c, max[j], 0).by;
-        low = qm_bits(d[j]) < low ? qm_bits(d[j]) : low;
-        high = qm_bits(d[j]) > high ? qm_bits(d[j]) : high;
-    }
     if (c->has_edges && c->q.curve == QM_CURVE_none && c->q.unit == QM_UNIT_div &&
-        c->q.scale.zero < 0 && low > 0 && high < 0x7f800000u) {
+        c->q.scale.zero < 0 && v->divisors(c, max, n, d) && v->max_bits(x, n) < 0x7f800000u) {
         v->divide_each(x, d, n, y);
         v->positions(c, y, n, codes);
         for (int64_t j = 0; j < n && c->cb.is_permuted; j++)
@@ -597,6 +592,24 @@ void qm_decode(const struct qm_codec *c, const struct qm_shape *shape, const uin
     qm_decode_range(c, shape, 0, qm_shape_numel(shape), codes, scales, out);
 }
 
+/* ---- bytes --------------------------------------------------------------------------------- */
+
+void qm_pack_range(const struct qm_codec *c, const uint8_t *codes, int64_t n, uint8_t *bytes)
+{
+    if (c->q.bits == 4 && c->q.pack != QM_PACK_byte)
+        qm_lanes()->pack4(codes, n, c->q.pack == QM_PACK_hi, bytes);
+    else
+        qm_pack_codes(c->q.pack, c->q.bits, codes, n, bytes);
+}
+
+void qm_unpack_range(const struct qm_codec *c, const uint8_t *bytes, int64_t n, uint8_t *codes)
+{
+    if (c->q.bits == 4 && c->q.pack != QM_PACK_byte)
+        qm_lanes()->unpack4(bytes, n, c->q.pack == QM_PACK_hi, codes);
+    else
+        qm_unpack_codes(c->q.pack, c->q.bits, bytes, n, codes);
+}
+
 /* ---- packed blocks ------------------------------------------------------------------------- */
 
 int qm_codec_is_fused(const struct qm_codec *c)
@@ -618,7 +631,7 @@ static void encode_other(const struct qm_codec *c, const float *x, int64_t n, ui
     for (int64_t i = 0; i < n; i += PIECE) {
         int64_t m = n - i < PIECE ? n - i : PIECE;
         encode_run(c, x + i, m, max, is_short, i, NULL, codes);
-        qm_pack_codes(c->q.pack, c->q.bits, codes, m, packed + i * c->q.bits / 8);
+        qm_pack_range(c, codes, m, packed + i * c->q.bits / 8);
     }
     *scale = divisor_of(c, max, is_short).stored;
 }
@@ -635,10 +648,45 @@ void qm_decode_blocks(const struct qm_codec *c, const uint8_t *packed, const flo
     qm_lanes()->decode_blocks(c, packed, scales, n, out);
 }
 
-/* ---- a search by its own routine ------------------------------------------------------------ */
+/* ---- searches by their own routines ---------------------------------------------------------- */
 
-void qm_search_block(const struct qm_codec *c, const float *y, int64_t n, uint8_t *position)
+#define X(name) extern const struct qm_searches qm_searches_##name;
+QM_ISA_LIST(X)
+#undef X
+
+const struct qm_searches *qm_searches(void)
 {
-    for (int64_t i = 0; i < n; i++)
-        position[i] = (uint8_t)qm_search_code(c->q.search, c->q.round, y[i], &c->cb, 0);
+    static const struct qm_searches *const table[] = {
+#define X(name) &qm_searches_##name,
+        QM_ISA_LIST(X)
+#undef X
+    };
+    return table[qm_isa()];
+}
+
+void qm_search_grid_table(const struct qm_codec *c, uint8_t *table)
+{
+    int k = 0;
+    for (int j = 0; j < 65536; j++) {
+        float at = -1.0f + 2.0f * (float)j / 65535.0f;
+        while (k + 1 < c->cb.n && 0.5f * (c->cb.value[k] + c->cb.value[k + 1]) < at)
+            k++;
+        table[j] = (uint8_t)k;
+    }
+}
+
+struct qm_search_cost qm_search_cost(const struct qm_codec *c)
+{
+    int n = c->cb.n, levels = 0;
+    while (1 << levels < n)
+        levels++;
+    switch (c->q.search) {
+    case QM_SEARCH_scan: return (struct qm_search_cost){n, 4 * n};
+    case QM_SEARCH_bisect: return (struct qm_search_cost){levels + 1, 4 * n};
+    case QM_SEARCH_arith: return (struct qm_search_cost){2, 0};
+    case QM_SEARCH_ladder:
+    case QM_SEARCH_mids: return (struct qm_search_cost){n - 1, 4 * (n - 1)};
+    case QM_SEARCH_argmin: return (struct qm_search_cost){n - 1, 4 * n};
+    default: return (struct qm_search_cost){2, 65536};
+    }
 }

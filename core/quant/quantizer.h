@@ -130,6 +130,10 @@ qm_status qm_encode(const struct qm_codec *c, const struct qm_shape *shape, cons
 void qm_decode(const struct qm_codec *c, const struct qm_shape *shape, const uint8_t *codes,
                const float *scales, float *out);
 
+/* n codes to their packed bytes and back, from a byte boundary on; unused bits are 0. */
+void qm_pack_range(const struct qm_codec *c, const uint8_t *codes, int64_t n, uint8_t *bytes);
+void qm_unpack_range(const struct qm_codec *c, const uint8_t *bytes, int64_t n, uint8_t *codes);
+
 /* Packed state, for engines: whole blocks of codecs that qm_codec_is_fused (norm block of even size,
  * 4 bits or 8, no curve, plain scales, deterministic), n elements from a block boundary on; the
  * last block of the tensor may be short.  scales: the blocks' own. */
@@ -142,9 +146,5 @@ void qm_decode_blocks(const struct qm_codec *c, const uint8_t *packed, const flo
 /* One element, the slow and defining form: the sorted position (not yet permuted) of unit value
  * y.  draw: 32 random bits, for round = stoch. */
 int qm_code_of(const struct qm_codec *c, float y, uint32_t draw);
-
-/* Encode with the search's own routine instead of the edges: what `make bench` times and what the
- * edges are tested against.  y: unit values; positions come back unpermuted. */
-void qm_search_block(const struct qm_codec *c, const float *y, int64_t n, uint8_t *position);
 
 #endif

@@ -98,7 +98,7 @@ static qm_status read_word(struct qm_quantizer *q, struct seen *s, const char *w
                            const char *value)
 {
     int i;
-    int64_t count;
+    int64_t count = 0;
     if (strcmp(word, "logblock") == 0) {
         QM_TRY(once(&s->norm, "norm", word));
         QM_TRY(once(&s->curve, "curve", word));

@@ -54,8 +54,8 @@ QM_FN void qm_adamw_ao(const float *c, int coupled, float *p, float g, float *m,
  * 4 1-beta2, 5 sqrt(bc2), 6 eps, 7 -lr/bc1 */
 QM_FN void qm_adamw_bnb(const float *c, float *p, float g, float *m, float *v)
 {
-    *m = *m * c[1] + c[2] * g;
-    *v = *v * c[3] + (c[4] * g) * g;
+    *m = fmaf(g, c[2], *m * c[1]);
+    *v = fmaf(c[4] * g, g, *v * c[3]);
     *p = *p * c[0];
     float den = sqrtf(*v) / c[5] + c[6];
     *p = *p + (c[7] * *m) / den;

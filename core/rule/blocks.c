@@ -11,17 +11,17 @@
         float *restrict m, float *restrict v
 
 /* flag 0: coupled decay (Adam); flag 1: the gradient's sign is turned (maximize). */
-#define LOOP(call)                            \
+#define LOOP(...)                             \
     do {                                      \
         if (s->flag[1])                       \
             for (int64_t i = 0; i < n; i++) { \
                 float gi = -g[i];             \
-                call;                         \
+                __VA_ARGS__;                  \
             }                                 \
         else                                  \
             for (int64_t i = 0; i < n; i++) { \
                 float gi = g[i];              \
-                call;                         \
+                __VA_ARGS__;                  \
             }                                 \
     } while (0)
 
@@ -59,6 +59,25 @@ static void adamw_bnb(ARGS)
     LOOP(qm_adamw_bnb(c, p + i, gi, m + i, v + i));
 }
 
+/* The second moments alone: the same element functions, whose other results are dropped. */
+#define SECOND(name, call)                                                             \
+    static void name(const struct qm_rule_step *s, int64_t n, const float *restrict p, \
+                     const float *restrict g, float *restrict v)                       \
+    {                                                                                  \
+        float c[12];                                                                   \
+        memcpy(c, s->c, sizeof c);                                                     \
+        int coupled = s->flag[0];                                                      \
+        (void)coupled;                                                                 \
+        LOOP({                                                                         \
+            float pi = p[i], mi = 0.0f;                                                \
+            call;                                                                      \
+        });                                                                            \
+    }
+
+SECOND(second_adamw, qm_adamw_torch(c, coupled, &pi, gi, &mi, v + i))
+SECOND(second_ao, qm_adamw_ao(c, coupled, &pi, gi, &mi, v + i))
+SECOND(second_bnb, qm_adamw_bnb(c, &pi, gi, &mi, v + i))
+
 /* flag 0: first step; flag 2: nesterov */
 static void sgdm(ARGS)
 {
@@ -84,4 +103,7 @@ const struct qm_blocks QM_ISA_NAME(qm_blocks) = {
 #define X(name) .name = name,
     QM_BLOCK_LIST(X)
 #undef X
+        .second_adamw = second_adamw,
+    .second_ao = second_ao,
+    .second_bnb = second_bnb,
 };

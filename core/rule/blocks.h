@@ -12,7 +12,12 @@
 typedef void qm_block_fn(const struct qm_rule_step *s, int64_t n, float *restrict p,
                          const float *restrict g, float *restrict slot0, float *restrict slot1);
 
+/* The second moment alone. */
+typedef void qm_second_fn(const struct qm_rule_step *s, int64_t n, const float *restrict p,
+                          const float *restrict g, float *restrict slot1);
+
 struct qm_blocks {
+    qm_second_fn *second_adamw, *second_ao, *second_bnb;
 #define X(name) qm_block_fn *name;
     QM_BLOCK_LIST(X)
 #undef X

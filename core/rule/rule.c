@@ -30,6 +30,17 @@ static const struct qm_blocks *blocks(void)
 QM_BLOCK_LIST(X)
 #undef X
 
+#define SECOND(name)                                                                \
+    static void run_##name(const struct qm_rule_step *s, int64_t n, const float *p, \
+                           const float *g, float *slot1)                            \
+    {                                                                               \
+        blocks()->name(s, n, p, g, slot1);                                          \
+    }
+SECOND(second_adamw)
+SECOND(second_ao)
+SECOND(second_bnb)
+#undef SECOND
+
 struct qm_hyper qm_hyper_default(void)
 {
     struct qm_hyper h = {.lr = 1e-3,
@@ -54,7 +65,7 @@ static void prepare_adamw(const struct qm_hyper *h, int64_t t, struct qm_rule_st
                          (float)h->eps,
                          (float)(-h->lr / bc1),
                          (float)h->weight_decay,
-                         (float)((1.0 - h->beta1) - 1.0)};
+                         (float)(1.0 - h->beta1) - 1.0f};
     memset(s, 0, sizeof *s);
     memcpy(s->c, c, sizeof c);
     s->flag[1] = h->maximize;
@@ -122,42 +133,48 @@ static const struct qm_rule rules[] = {
      .summary = "AdamW, decoupled decay before the step, float32 as PyTorch on CPU",
      .source = "arXiv:1711.05101; torch/optim/adamw.py _single_tensor_adamw",
      .prepare = prepare_adamw,
-     .block = run_adamw},
+     .block = run_adamw,
+     .second = run_second_adamw},
     {.name = "adam",
      .family = "adam",
      MOMENTS,
      .summary = "Adam with coupled L2 decay, float32 as PyTorch on CPU",
      .source = "arXiv:1412.6980; torch/optim/adam.py _single_tensor_adam",
      .prepare = prepare_adam,
-     .block = run_adamw},
+     .block = run_adamw,
+     .second = run_second_adamw},
     {.name = "adamw_ao",
      .family = "adamw",
      MOMENTS,
      .summary = "AdamW in torchao's order: lerp moments, float32 bias corrections",
      .source = "torchao/optim/adam.py single_param_adam",
      .prepare = prepare_adamw_ao,
-     .block = run_adamw_ao},
+     .block = run_adamw_ao,
+     .second = run_second_ao},
     {.name = "adam_ao",
      .family = "adam",
      MOMENTS,
      .summary = "Adam in torchao's order",
      .source = "torchao/optim/adam.py single_param_adam",
      .prepare = prepare_adam_ao,
-     .block = run_adamw_ao},
+     .block = run_adamw_ao,
+     .second = run_second_ao},
     {.name = "adamw_bnb",
      .family = "adamw",
      MOMENTS,
      .summary = "AdamW in the order of bitsandbytes' CPU 8-bit update",
      .source = "bitsandbytes/backends/cpu/ops.py",
      .prepare = prepare_adamw,
-     .block = run_adamw_bnb},
+     .block = run_adamw_bnb,
+     .second = run_second_bnb},
     {.name = "adamw_lpmm",
      .family = "adamw",
      MOMENTS,
      .summary = "AdamW in lpmm's order, not fused: lerp first moment",
      .source = "lpmm/optim/adamw.py _single_tensor_adamw4bit",
      .prepare = prepare_adamw,
-     .block = run_adamw_lpmm},
+     .block = run_adamw_lpmm,
+     .second = run_second_adamw},
     {.name = "sgdm",
      .family = "sgdm",
      .n_slots = 1,

@@ -44,6 +44,11 @@ struct qm_rule {
      * so any split of a tensor gives the same bits.  slots[j] may be NULL for j >= n_slots. */
     void (*block)(const struct qm_rule_step *s, int64_t n, float *p, const float *g, float *slot0,
                   float *slot1);
+
+    /* Slot 1 alone, to the same bits; NULL where it depends on slot 0.  Lets a global norm of slot
+     * 1 be folded without reading slot 0. */
+    void (*second)(const struct qm_rule_step *s, int64_t n, const float *p, const float *g,
+                   float *slot1);
 };
 
 const struct qm_rule *qm_rule_find(const char *name); /* NULL when there is none */

@@ -1,0 +1,239 @@
+/* adafactor8bit.c - golden vectors of adafactor8bit, 0.2.1 to 0.4.3.
+ *
+ * Attribute kind says what a case holds; which release's code made it is the first part of the
+ * group's name (uf4_022_torch__...), which the file's notes define. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/conform/run.h"
+
+/* Releases by the first part of a case's name; the second string without the block size. */
+static const struct {
+    const char *made, *map, *words;
+    int init_byte;
+} codes[] = {
+    {"uf4_022_torch", "int:4s", "arith/even/hi/floor:1e-12", 0x88},
+    {"uf4_022_cudahost", "int:4s", "arith/even/hi/recip/floor:1e-12/maxskip/nanzero", 0x88},
+    {"nf4_024_torch", "nf4a8:4s", "argmin/mid/hi/floor:1e-12", 0x77},
+    {"nf4_024_cudahost", "nf4a8:4s", "ladder/mid/hi/recip/floor:1e-12/maxskip", 0x77},
+    {"uf4_026_torch", "intm:4s", "arith/even/hi/floor:1e-12", 0x88},
+    {"uf4_026_cudahost", "intm:4s", "arith/even/hi/recip/floor:1e-12/maxskip/nanzero", 0x88},
+    {"uf4_043_torch", "intm:4s", "arith/even/hi/floor:1e-12", 0x88},
+    {"uf8_043_torch", "intm:8s", "arith/even/floor:1e-12", 128},
+};
+enum { N_CODES = sizeof codes / sizeof *codes };
+
+static int made_by(const char *group)
+{
+    int k = 0;
+    const char *name = strncmp(group, "m_ema_", 6) == 0 ? group + 6 : group;
+    while (k < N_CODES && strncmp(codes[k].made, name, strlen(codes[k].made)) != 0)
+        k++;
+    return k;
+}
+
+/* x, codes_packed (4 bits) or codes, scale, dequant; the last block is filled with zeros. */
+static void replay_quantizer(struct qm_conform *c, const char *group)
+{
+    struct qm_codec codec;
+    int64_t block = qm_case_whole(c, "block_size", 0), n = qm_case_numel(c, "x"), padded = 0;
+    int k = made_by(group);
+    if (k == N_CODES || block < 1) {
+        qm_case_skip(c, "%.20s: this code is not built", group);
+        return;
+    }
+    if (!qm_case_codec(c, &codec, "%s/block:%lld/%s", codes[k].map, (long long)block,
+                       codes[k].words))
+        return;
+    const float *x = qm_case_padded(c, qm_case_floats(c, "x", n), n, block, &padded);
+    struct qm_shape shape = qm_shape_flat(padded);
+    struct qm_recorded want = {.n_dequant = n};
+    const char *name = qm_case_has(c, "codes_packed") ? "codes_packed" : "codes";
+    want.packed_bytes = qm_case_numel(c, name);
+    want.packed = qm_case_ints(c, name, qm_code_bytes(&codec, padded));
+    want.codes = qm_case_unpacked(c, codec.q.pack, codec.q.bits, want.packed, padded);
+    want.scales = qm_case_floats(c, "scale", padded / block);
+    want.dequant = qm_case_floats(c, "dequant", n);
+    qm_judge_quantizer(c, &codec, &shape, x, &want);
+}
+
+/* ---- the 8-bit code in log space ---- */
+
+/* Elements whose code is off by one may be 1e-4 of all, and every tie: the logarithms of two
+ * libraries differ in the last place. */
+static void judge_log(struct qm_conform *c, const uint8_t *got, const int64_t *want, const float *x,
+                      const float *scales, int64_t n, int64_t block)
+{
+    int64_t off = 0, ties = 0;
+    for (int64_t i = 0; i < n && qm_case_open(c); i++) {
+        if (got[i] == want[i])
+            continue;
+        double l = x[i] > 1.17549435e-38f ? log2((double)x[i]) : -126.0;
+        double z = (l + 126.0) / (double)scales[i / block] * 255.0;
+        int tie = fabs(z - floor(z) - 0.5) < 255.0 * 1e-6;
+        ties += tie;
+        off += !tie;
+        if (llabs((long long)got[i] - (long long)want[i]) > 1)
+            qm_case_differs(c, "code[%lld]: got 0x%02x, want 0x%02llx, more than one apart",
+                            (long long)i, got[i], (unsigned long long)want[i]);
+    }
+    c->now.compared += n;
+    double allowed = floor(1e-4 * (double)n) > 1 ? floor(1e-4 * (double)n) : 1;
+    if (!qm_case_open(c) || off + ties == 0)
+        return;
+    if ((double)off > allowed) {
+        qm_case_differs(c, "%lld of %lld codes away from ties are off by one, allowed %.0f",
+                        (long long)off, (long long)n, allowed);
+        return;
+    }
+    c->now.outcome = QM_OUTCOME_near;
+    c->now.worst = (double)off / allowed;
+    snprintf(c->now.text, sizeof c->now.text,
+             "%lld codes off by one (allowed %.0f) and %lld at ties, of %lld", (long long)off,
+             allowed, (long long)ties, (long long)n);
+}
+
+static void replay_log(struct qm_conform *c, int cuda)
+{
+    struct qm_codec codec;
+    int64_t block = qm_case_whole(c, "block_size", 0), n = qm_case_numel(c, "x"), padded = 0;
+    if (block < 1) {
+        qm_case_skip(c, "block_size is missing");
+        return;
+    }
+    if (cuda ? !qm_case_codec(c, &codec, "logf:8u/logblock:%lld/arith/near/recip/cap:%g/maxskip",
+                              (long long)block, qm_case_number(c, "cap", 126.0) + 126.0)
+             : !qm_case_codec(c, &codec, "log:8u/logblock:%lld/arith/even/floor:1e-12",
+                              (long long)block))
+        return;
+    float *x = qm_case_padded(c, qm_case_floats(c, "x", n), n, block, &padded);
+    struct qm_shape shape = qm_shape_flat(padded);
+    for (int64_t i = 0; cuda && x && i < n; i++) /* the kernel replaces what is not finite */
+        x[i] = isfinite(x[i]) ? x[i] : 0.0f;
+    const int64_t *want = qm_case_ints(c, "codes", padded);
+    const float *scale = qm_case_floats(c, "scale", padded / block);
+    const float *dequant = qm_case_has(c, "dequant") ? qm_case_floats(c, "dequant", n) : NULL;
+    uint8_t *got = qm_case_memory(c, padded, 1);
+    float *scales = qm_case_memory(c, padded / block, sizeof *scales);
+    float *out = qm_case_memory(c, padded, sizeof *out);
+    if (!x || !want || !scale || !got || !scales || !out)
+        return;
+    if (qm_encode(&codec, &shape, x, NULL, got, scales) != QM_OK) {
+        qm_case_differs(c, "encoding failed: %.200s", qm_message());
+        return;
+    }
+    /* adafactor8bit.md: scales 1e-6, decoded values 1e-5 relative */
+    qm_judge_close(c, "scale", scales, scale, padded / block, 1e-6, 0.0);
+    judge_log(c, got, want, x, scale, n, block);
+    for (int64_t i = 0; i < padded; i++)
+        got[i] = (uint8_t)want[i];
+    qm_decode(&codec, &shape, got, scale, out);
+    if (dequant)
+        qm_judge_close(c, "decoded", out, dequant, n, 1e-5, 0.0);
+}
+
+/* ---- functions and averages ---- */
+
+/* x is a unit value; the thresholds of the kernel against the nearest code of the same table. */
+static void replay_function(struct qm_conform *c)
+{
+    static const struct {
+        const char *dataset, *quantizer;
+    } part[2] = {{"code_threshold", "nf4a8:4s/tensor/ladder/mid/hi"},
+                 {"code_argmin", "nf4a8:4s/tensor/argmin/mid/hi"}};
+    int64_t n = qm_case_numel(c, "x");
+    const float *x = qm_case_floats(c, "x", n);
+    uint8_t *got = qm_case_memory(c, n, 1);
+    for (int k = 0; k < 2 && x && got; k++) {
+        struct qm_codec codec;
+        const int64_t *want = qm_case_ints(c, part[k].dataset, n);
+        if (!want || !qm_case_codec(c, &codec, "%s", part[k].quantizer))
+            return;
+        qm_judge_floats(c, "table", codec.cb.value, qm_case_floats(c, "table", 16), 16);
+        for (int64_t i = 0; i < n; i++)
+            got[i] = (uint8_t)(qm_isnan(x[i]) ? 0 : qm_code_of(&codec, x[i], 0));
+        qm_judge_codes(c, part[k].dataset, got, want, n);
+    }
+}
+
+/* T updates of one average in a 4-bit state: decode, lerp, encode. */
+static void replay_average(struct qm_conform *c, const char *group)
+{
+    struct qm_run run = {.n_kept = 0};
+    char text[QM_QUANTIZER_TEXT];
+    int64_t block = qm_case_whole(c, "block_size", 0), n = qm_case_whole(c, "n", 0), padded;
+    int k = made_by(group);
+    if (k == N_CODES || block < 1 || n < 1 || n > (1 << 24)) {
+        qm_case_skip(c, "%.20s: this code is not built", group);
+        return;
+    }
+    if (strstr(group, "cudahost")) {
+        qm_case_skip(c, "the kernel's own average (beta m + (1 - beta) g): not built yet");
+        return;
+    }
+    run.steps = qm_case_numel(c, "grads") / n;
+    padded = (n + block - 1) / block * block;
+    if (!qm_run_recipe(c, "ema", &run.recipe))
+        return;
+    run.recipe.hyper.beta1 = qm_case_number(c, "beta1", 0.9);
+    snprintf(text, sizeof text, "%s/block:%lld/%s", codes[k].map, (long long)block, codes[k].words);
+    int byte = (int)qm_case_whole(c, "init_byte", codes[k].init_byte);
+    if (!qm_run_quantizer(c, &run.recipe, 0, text, byte & 15,
+                          (float)qm_case_number(c, "init_scale", 1.0)))
+        return;
+    run.shape = qm_shape_flat(padded);
+    run.slot[0].n_scales = padded / block;
+    run.slot[0].scales = qm_case_floats(c, "scale", run.steps * run.slot[0].n_scales);
+    run.slot[0].codes =
+        qm_case_unpacked(c, QM_PACK_hi, 4, qm_case_ints(c, "codes_packed", run.steps * padded / 2),
+                         run.steps * padded);
+    const float *g = qm_case_floats(c, "grads", run.steps * n);
+    float *grads = qm_case_memory(c, run.steps * padded, sizeof *grads);
+    int64_t *none = qm_case_memory(c, 1, sizeof *none);
+    if (!g || !grads || !none)
+        return;
+    for (int64_t t = 0; t < run.steps; t++)
+        memcpy(grads + t * padded, g + t * n, (size_t)n * sizeof *g);
+    run.grads = grads;
+    run.p0 = run.params = qm_case_memory(c, padded, sizeof *run.p0);
+    run.kept = none;
+    qm_run_replay(c, &run);
+}
+
+static void replay_group(struct qm_conform *c, const char *group)
+{
+    char kind[32];
+    if (!qm_case_begin(c, group, NULL))
+        return;
+    qm_case_text(c, "kind", kind, sizeof kind);
+    if (strcmp(kind, "quantizer4") == 0 || strcmp(kind, "m043") == 0)
+        replay_quantizer(c, group);
+    else if (strcmp(kind, "log8") == 0)
+        replay_log(c, 0);
+    else if (strcmp(kind, "log8_cudahost") == 0)
+        replay_log(c, 1);
+    else if (strcmp(kind, "function") == 0)
+        replay_function(c);
+    else if (strcmp(kind, "m_ema") == 0)
+        replay_average(c, group);
+    else if (strcmp(kind, "optimizer") == 0 || strcmp(kind, "cudahost_step") == 0)
+        qm_case_skip(c, "Adafactor: not built yet");
+    else if (strcmp(kind, "v_ema") == 0 || strcmp(kind, "stall") == 0)
+        qm_case_skip(c, "averages in the 8-bit log code: not built yet");
+    else if (strcmp(kind, "al") == 0)
+        qm_case_skip(c, "the adaptive log code of 0.4.3: not built yet");
+    else
+        qm_case_skip(c, "unknown kind of case '%s'", kind);
+    qm_case_end(c);
+}
+
+void qm_conform_adafactor8bit(struct qm_conform *c)
+{
+    char name[128];
+    int n = qm_golden_members(c->file, "");
+    for (int i = 0; i < n; i++)
+        if (qm_golden_member(c->file, "", i, name, sizeof name) && strcmp(name, "inputs") != 0)
+            replay_group(c, name);
+}

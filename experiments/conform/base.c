@@ -1,0 +1,237 @@
+/* base.c - golden vectors of the foundations: Philox words and conversions of narrow types. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/half.h"
+#include "experiments/conform/conform.h"
+
+/* ---- philox ---- */
+
+/* 256 rows of counter (4), key (2) and output (4). */
+static void replay_block(struct qm_conform *c)
+{
+    int64_t rows = qm_case_numel(c, "key") / 2;
+    const uint64_t *counter = qm_case_words(c, "counter", 4 * rows);
+    const uint64_t *key = qm_case_words(c, "key", 2 * rows);
+    const uint64_t *want = qm_case_words(c, "output", 4 * rows);
+    for (int64_t r = 0; counter && key && want && r < rows; r++) {
+        const uint64_t *n = counter + 4 * r, *k = key + 2 * r;
+        struct qm_philox_block b = qm_philox((uint32_t)n[0], (uint32_t)n[1], (uint32_t)n[2],
+                                             (uint32_t)n[3], (uint32_t)k[0], (uint32_t)k[1]);
+        uint64_t got[4] = {b.word[0], b.word[1], b.word[2], b.word[3]};
+        qm_judge_words(c, "word", got, want + 4 * r, 4);
+    }
+}
+
+/* Word k after an offset; the sum may go beyond 64 bits, the block it lies in does not. */
+static uint64_t word_after(uint64_t seed, uint64_t sub, uint64_t offset, uint64_t k)
+{
+    uint64_t lane = (offset & 3u) + k, block = (offset >> 2) + (lane >> 2);
+    if (offset + k >= offset)
+        return qm_philox_stream(seed, sub, offset + k);
+    return qm_philox((uint32_t)block, (uint32_t)(block >> 32), (uint32_t)sub, (uint32_t)(sub >> 32),
+                     (uint32_t)seed, (uint32_t)(seed >> 32))
+        .word[lane & 3u];
+}
+
+/* Rows of (seed, subsequence, offset), each followed by words. */
+static void replay_device(struct qm_conform *c)
+{
+    int64_t rows = qm_case_numel(c, "seed");
+    int64_t per = rows > 0 ? qm_case_numel(c, "words") / rows : 0;
+    const uint64_t *seed = qm_case_words(c, "seed", rows);
+    const uint64_t *sub = qm_case_words(c, "subsequence", rows);
+    const uint64_t *offset = qm_case_words(c, "offset", rows);
+    const uint64_t *want = qm_case_words(c, "words", rows * per);
+    uint64_t *got = qm_case_memory(c, rows * per, sizeof *got);
+    if (!seed || !sub || !offset || !want || !got)
+        return;
+    for (int64_t i = 0; i < rows * per; i++)
+        got[i] = word_after(seed[i / per], sub[i / per], offset[i / per], (uint64_t)(i % per));
+    qm_judge_words(c, "word", got, want, rows * per);
+}
+
+static uint64_t attribute(struct qm_conform *c, const char *name)
+{
+    uint64_t x = 0;
+    if (!qm_golden_unsigned(c->file, c->group, name, &x))
+        qm_case_skip(c, "attribute %s is missing", name);
+    return x;
+}
+
+/* Word offset + k of the host generator, which interleaves 65,536 subsequences, four words of
+ * each at a time; the sum may go beyond 64 bits. */
+static uint64_t host_word(uint64_t seed, uint64_t offset, uint64_t k)
+{
+    uint64_t w = offset + k, carry = w < offset;
+    uint64_t round = (w >> 18) + (carry << 46);
+    return qm_philox_stream(seed, (w >> 2) & 65535u, round * 4u + (w & 3u));
+}
+
+static void replay_host(struct qm_conform *c)
+{
+    uint64_t seed = attribute(c, "seed"), offset = attribute(c, "offset");
+    int64_t n = qm_case_numel(c, "words");
+    const uint64_t *want = qm_case_words(c, "words", n), *index = NULL;
+    uint64_t *got = qm_case_memory(c, n, sizeof *got);
+    if (qm_case_has(c, "index"))
+        index = qm_case_words(c, "index", n);
+    if (!want || !got || !qm_case_open(c))
+        return;
+    for (int64_t i = 0; i < n; i++)
+        got[i] = host_word(seed, offset, index ? index[i] : (uint64_t)i);
+    qm_judge_words(c, "word", got, want, n);
+}
+
+/* "c 3 s 7 q 2": three draws, seven words skipped, two subsequences skipped. */
+static void replay_skips(struct qm_conform *c)
+{
+    char ops[256];
+    uint64_t seed = attribute(c, "seed"), sub = attribute(c, "subsequence");
+    uint64_t at = attribute(c, "offset");
+    int64_t n = qm_case_numel(c, "words");
+    const uint64_t *want = qm_case_words(c, "words", n);
+    uint64_t *got = qm_case_memory(c, n, sizeof *got);
+    if (!qm_case_text(c, "ops", ops, sizeof ops))
+        qm_case_skip(c, "attribute ops is missing");
+    if (!want || !got || !qm_case_open(c))
+        return;
+    for (char *p = ops; *p;) {
+        char op = *p++;
+        if (op == ' ')
+            continue;
+        uint64_t k = strtoull(p, &p, 10);
+        if (op == 'q')
+            sub += k;
+        else
+            at += k;
+    }
+    for (int64_t i = 0; i < n; i++)
+        got[i] = word_after(seed, sub, at, (uint64_t)i);
+    qm_judge_words(c, "word", got, want, n);
+}
+
+static void replay_uniform(struct qm_conform *c)
+{
+    static const char *const names[2] = {"uniform", "uniform4"};
+    uint64_t seed = attribute(c, "seed"), sub = attribute(c, "subsequence");
+    uint64_t offset = attribute(c, "offset");
+    int64_t n = qm_case_numel(c, "curand");
+    const uint64_t *want = qm_case_words(c, "curand", n);
+    uint64_t *got = qm_case_memory(c, n, sizeof *got);
+    float *u = qm_case_memory(c, n, sizeof *u);
+    if (!want || !got || !u || !qm_case_open(c))
+        return;
+    for (int64_t i = 0; i < n; i++) {
+        got[i] = word_after(seed, sub, offset, (uint64_t)i);
+        u[i] = qm_uniform((uint32_t)got[i]);
+    }
+    qm_judge_words(c, "word", got, want, n);
+    for (int k = 0; k < 2; k++) {
+        int64_t m = qm_case_numel(c, names[k]);
+        qm_judge_floats(c, names[k], u, qm_case_floats(c, names[k], m), m < n ? m : n);
+    }
+}
+
+static void replay_philox(struct qm_conform *c, const char *group)
+{
+    if (!qm_case_begin(c, group, NULL))
+        return;
+    if (qm_case_has(c, "counter"))
+        replay_block(c);
+    else if (qm_case_has(c, "curand"))
+        replay_uniform(c);
+    else if (qm_case_has(c, "seed"))
+        replay_device(c);
+    else if (strstr(group, "host"))
+        replay_host(c);
+    else
+        replay_skips(c);
+    qm_case_end(c);
+}
+
+void qm_conform_philox(struct qm_conform *c)
+{
+    char name[128], path[QM_GOLDEN_PATH];
+    int n = qm_golden_members(c->file, "");
+    for (int i = 0; i < n; i++) {
+        int below = 0;
+        if (!qm_golden_member(c->file, "", i, name, sizeof name))
+            continue;
+        int members = qm_golden_members(c->file, name);
+        for (int k = 0; k < members; k++) {
+            char part[128];
+            if (!qm_golden_member(c->file, name, k, part, sizeof part))
+                continue;
+            snprintf(path, sizeof path, "%s/%s", name, part);
+            if (qm_golden_at(c->file, path) != QM_GOLDEN_GROUP)
+                continue;
+            below = 1;
+            replay_philox(c, path);
+        }
+        if (!below)
+            replay_philox(c, name);
+    }
+}
+
+/* ---- dtypes ---- */
+
+/* A conversion this program has, from 16 or 32 bits to 16. */
+static uint64_t bf16_to_f16(uint64_t x) { return qm_float_to_f16(qm_bf16_to_float((uint16_t)x)); }
+static uint64_t f16_to_bf16(uint64_t x) { return qm_float_to_bf16(qm_f16_to_float((uint16_t)x)); }
+static uint64_t f32_to_bf16(uint64_t x) { return qm_float_to_bf16(qm_float((uint32_t)x)); }
+static uint64_t f32_to_f16(uint64_t x) { return qm_float_to_f16(qm_float((uint32_t)x)); }
+
+static const struct {
+    const char *dataset;
+    uint64_t (*convert)(uint64_t);
+    uint64_t infinity; /* of the result; a NaN is above it, its bits are not compared */
+} conversions[] = {
+    {"bf16_to_f16", bf16_to_f16, 0x7c00}, {"f16_to_bf16", f16_to_bf16, 0x7f80},
+    {"bf16_rn", f32_to_bf16, 0x7f80},     {"torch_bf16", f32_to_bf16, 0x7f80},
+    {"f16_rn", f32_to_f16, 0x7c00},       {"torch_f16", f32_to_f16, 0x7c00},
+};
+enum { N_CONVERSIONS = sizeof conversions / sizeof *conversions };
+
+static void replay_conversion(struct qm_conform *c, const char *dataset, int k)
+{
+    int64_t n = qm_case_numel(c, dataset);
+    uint64_t inf = conversions[k].infinity;
+    uint64_t *want = qm_case_words(c, dataset, n), *got = qm_case_memory(c, n, sizeof *got);
+    const uint64_t *x = qm_case_has(c, "x_bits") ? qm_case_words(c, "x_bits", n) : NULL;
+    if (!want || !got)
+        return;
+    for (int64_t i = 0; i < n; i++) {
+        got[i] = conversions[k].convert(x ? x[i] : (uint64_t)i);
+        if ((got[i] & 0x7fff) > inf && (want[i] & 0x7fff) > inf)
+            got[i] = want[i];
+    }
+    qm_judge_words(c, "value", got, want, n);
+}
+
+void qm_conform_dtypes(struct qm_conform *c)
+{
+    char group[128], name[128];
+    int groups = qm_golden_members(c->file, "");
+    for (int i = 0; i < groups; i++) {
+        if (!qm_golden_member(c->file, "", i, group, sizeof group))
+            continue;
+        int members = qm_golden_members(c->file, group);
+        for (int m = 0; m < members; m++) {
+            int k = 0;
+            if (!qm_golden_member(c->file, group, m, name, sizeof name) || strcmp(name, "x") == 0 ||
+                strcmp(name, "x_bits") == 0 || strcmp(name, "random") == 0 ||
+                !qm_case_begin(c, group, name))
+                continue;
+            while (k < N_CONVERSIONS && strcmp(conversions[k].dataset, name) != 0)
+                k++;
+            if (k < N_CONVERSIONS)
+                replay_conversion(c, name, k);
+            else
+                qm_case_skip(c, "this conversion is not built");
+            qm_case_end(c);
+        }
+    }
+}

@@ -1,0 +1,373 @@
+/* bitsandbytes.c - golden vectors of bitsandbytes: three implementations side by side.
+ *
+ *   default       backends/default: multiplies by 1/absmax (a short last block divides), mid-points
+ *   cpu_native    csrc/cpu_ops.cpp: a table of 65,536 entries
+ *   cuda_hostemu  csrc/kernels.cu on the host: binary search, ties to the even code */
+#include <stdio.h>
+#include <string.h>
+
+#include "experiments/conform/run.h"
+
+static const struct {
+    const char *dataset, *map; /* map NULL: no composition uses it */
+    int bits, sign;
+} maps[] = {
+    {"dynamic_signed", "dyn", 8, 1},
+    {"dynamic_unsigned", "dyn", 8, 0},
+    {"linear_signed", "lin0", 8, 1},
+    {"linear_unsigned", "lin0", 8, 0},
+    {"nf4", "nf4", 4, 1},
+    {"fp4_code_order", "fp4s", 4, 1},
+};
+enum { N_MAPS = sizeof maps / sizeof *maps };
+
+static int map_find(const char *name)
+{
+    int k = 0;
+    while (k < N_MAPS && strcmp(maps[k].dataset, name) != 0)
+        k++;
+    return k;
+}
+
+/* The source has the table of fp4 twice: code 8 is -0 in its back ends and +0 in get_4bit_type,
+ * which decodes odd sizes and nested scales.  Recorded zeros of that code get the sign of ours. */
+static void sign_zeros(float *x, const int64_t *codes, int64_t n)
+{
+    for (int64_t i = 0; x && i < n; i++)
+        if (x[i] == 0.0f && (codes ? codes[i] : i) == 8)
+            x[i] = -0.0f;
+}
+
+static void replay_maps(struct qm_conform *c, const char *group)
+{
+    char name[128];
+    int n = qm_golden_members(c->file, group);
+    for (int i = 0; i < n; i++) {
+        if (!qm_golden_member(c->file, group, i, name, sizeof name) ||
+            !qm_case_begin(c, group, name))
+            continue;
+        int k = map_find(name);
+        if (k < N_MAPS) {
+            int64_t entries = qm_case_numel(c, name);
+            float *table = qm_case_floats(c, name, entries);
+            if (strcmp(maps[k].map, "fp4s") == 0)
+                sign_zeros(table, NULL, entries);
+            qm_judge_map(c, maps[k].map, maps[k].bits, maps[k].sign, table, entries);
+        } else
+            qm_case_skip(c, "a table that no quantizer here uses");
+        qm_case_end(c);
+    }
+}
+
+/* ---- quantizers ---- */
+
+/* The words after the map for each implementation, 8-bit and 4-bit. */
+static const struct {
+    const char *name, *words8, *words4;
+} ways[] = {
+    {"default", "mids/mid/recip_tail/guard:1e-38/nantop",
+     "mids/mid/recip_tail/guard:1e-38/nantop/hi"},
+    {"cpu_native", "grid/mid/recip/maxskip/zero:0", "grid/mid/recip/maxskip/zero:0/hi"},
+    {"cuda_hostemu", "bisect/even/recip/maxskip", "ladder/mid/recip/maxskip/hi"},
+};
+enum { N_WAYS = sizeof ways / sizeof *ways };
+
+/* Attribute map, or the table that the case brings. */
+static int codec8(struct qm_conform *c, int way, struct qm_codec *codec)
+{
+    char map[64];
+    long long block = qm_case_whole(c, "block_size", 0);
+    int known = qm_case_text(c, "map", map, sizeof map), k = known ? map_find(map) : 0;
+    if (k == N_MAPS) {
+        qm_case_skip(c, "map '%s' is not built", map);
+        return 0;
+    }
+    if (!qm_case_codec(c, codec, "%s:8%c/block:%lld/%s", maps[k].map, maps[k].sign ? 's' : 'u',
+                       block, ways[way].words8))
+        return 0;
+    if (!qm_case_has(c, "code"))
+        return 1;
+    const float *table = qm_case_floats(c, "code", 256);
+    if (!table)
+        return 0;
+    qm_codec_table(codec, table, 256);
+    snprintf(c->now.how, sizeof c->now.how, "block:%lld/%s on the recorded table", block,
+             ways[way].words8);
+    return 1;
+}
+
+static void replay_quantizer8(struct qm_conform *c, int way)
+{
+    struct qm_codec codec;
+    struct qm_shape shape;
+    char name[64];
+    const char *x = qm_case_has(c, "x") ? "x" : "x_as_float32";
+    if (!codec8(c, way, &codec) || !qm_case_shape(c, x, &shape))
+        return;
+    int64_t n = qm_shape_numel(&shape);
+    struct qm_recorded want = {.n_dequant = n};
+    snprintf(name, sizeof name, "codes_%s", ways[way].name);
+    want.codes = qm_case_ints(c, name, n);
+    snprintf(name, sizeof name, "absmax_%s", ways[way].name);
+    want.scales = qm_case_floats(c, name, qm_scale_count(&codec, &shape));
+    snprintf(name, sizeof name, "dequant_%s", ways[way].name);
+    if (qm_case_has(c, name))
+        want.dequant = qm_case_floats(c, name, n);
+    qm_judge_quantizer(c, &codec, &shape, qm_case_floats(c, x, n), &want);
+}
+
+/* Attribute quant_type; in the default implementation the two zeros of fp4 sort the other way, and
+ * the tree of the kernels sends NaN to zero. */
+static int codec4(struct qm_conform *c, const char *words, struct qm_codec *codec)
+{
+    char type[16];
+    qm_case_text(c, "quant_type", type, sizeof type);
+    if (strcmp(type, "nf4") != 0 && strcmp(type, "fp4") != 0) {
+        qm_case_skip(c, "quant_type '%s' is not built", type);
+        return 0;
+    }
+    int fp4 = strcmp(type, "fp4") == 0, tree = strncmp(words, "ladder", 6) == 0;
+    return qm_case_codec(c, codec, "%s%s:4s/block:%lld/%s%s", type, fp4 && !tree ? "s" : "",
+                         (long long)qm_case_whole(c, "block_size", 0), words,
+                         fp4 && tree ? "/nanzero" : "");
+}
+
+static void replay_quantizer4(struct qm_conform *c, int way)
+{
+    struct qm_codec codec;
+    struct qm_shape shape;
+    char name[64];
+    if (!codec4(c, ways[way].words4, &codec) || !qm_case_shape(c, "x", &shape))
+        return;
+    int64_t n = qm_shape_numel(&shape);
+    struct qm_recorded want = {.n_dequant = n};
+    snprintf(name, sizeof name, "packed_%s", ways[way].name);
+    want.packed_bytes = qm_case_numel(c, name);
+    want.packed = qm_case_ints(c, name, (n + 1) / 2);
+    want.codes = qm_case_unpacked(c, QM_PACK_hi, 4, want.packed, n);
+    snprintf(name, sizeof name, "absmax_%s", ways[way].name);
+    want.scales = qm_case_floats(c, name, qm_scale_count(&codec, &shape));
+    snprintf(name, sizeof name, "dequant_%s", ways[way].name);
+    float *dequant = qm_case_has(c, name) ? qm_case_floats(c, name, n) : NULL;
+    if (codec.q.map == QM_MAP_fp4s && want.codes)
+        sign_zeros(dequant, want.codes, n);
+    want.dequant = dequant;
+    qm_judge_quantizer(c, &codec, &shape, qm_case_floats(c, "x", n), &want);
+}
+
+/* Scales that are quantized themselves: codes times absmax2, plus the mean. */
+static float *nested_scales(struct qm_conform *c, int64_t blocks)
+{
+    struct qm_codec second;
+    struct qm_shape flat = qm_shape_flat(blocks);
+    if (qm_codec_parse(&second, "dyn:8s/block:256/grid/mid/recip/maxskip/zero:0") != QM_OK) {
+        qm_case_skip(c, "%s", qm_message());
+        return NULL;
+    }
+    const int64_t *codes = qm_case_ints(c, "absmax_codes", blocks);
+    const float *absmax = qm_case_floats(c, "absmax2", qm_scale_count(&second, &flat));
+    uint8_t *bytes = qm_case_memory(c, blocks, 1);
+    float *scales = qm_case_memory(c, blocks, sizeof *scales);
+    float offset = (float)qm_case_number(c, "offset", 0.0);
+    if (!codes || !absmax || !bytes || !scales)
+        return NULL;
+    for (int64_t i = 0; i < blocks; i++)
+        bytes[i] = (uint8_t)codes[i];
+    qm_decode(&second, &flat, bytes, absmax, scales);
+    for (int64_t i = 0; i < blocks; i++)
+        scales[i] += offset;
+    return scales;
+}
+
+/* The CPU kernel of the source decodes row by row and counts cols / block scales to a row, so
+ * where rows are no multiple of the block it uses other scales than the ones it encoded with. */
+static void judge_by_rows(struct qm_conform *c, const struct qm_codec *codec,
+                          const struct qm_shape *shape, const int64_t *codes, const float *scales)
+{
+    int64_t n = qm_shape_numel(shape), cols = shape->rank > 0 ? shape->dim[shape->rank - 1] : n;
+    int64_t block = codec->q.block, blocks = qm_scale_count(codec, shape);
+    float *want = qm_case_floats(c, "dequant", n), *got = qm_case_memory(c, n, sizeof *got);
+    if (codec->q.map == QM_MAP_fp4s)
+        sign_zeros(want, codes, n);
+    for (int64_t i = 0; want && got && codes && i < n; i++) {
+        int64_t k = i / cols * (cols / block) + i % cols / block;
+        got[i] = codec->cb.value[codec->cb.position_of[codes[i] & 15]] *
+                 scales[k < blocks ? k : blocks - 1];
+    }
+    qm_judge_floats(c, "decoded", got, want, n);
+}
+
+static void replay_nested(struct qm_conform *c)
+{
+    struct qm_codec codec;
+    struct qm_shape shape;
+    if (!codec4(c, "mids/mid/recip_tail/guard:1e-38/nantop/hi/nest:256", &codec) ||
+        !qm_case_shape(c, "x", &shape))
+        return;
+    int64_t n = qm_shape_numel(&shape);
+    struct qm_recorded want = {.packed_bytes = qm_case_numel(c, "packed")};
+    want.scales = nested_scales(c, qm_scale_count(&codec, &shape));
+    want.packed = qm_case_ints(c, "packed", (n + 1) / 2);
+    want.codes = qm_case_unpacked(c, QM_PACK_hi, 4, want.packed, n);
+    if (!want.scales || !want.codes)
+        return;
+    qm_judge_quantizer(c, &codec, &shape, qm_case_floats(c, "x", n), &want);
+    judge_by_rows(c, &codec, &shape, want.codes, want.scales);
+}
+
+/* Scalar functions of csrc/kernels.cu: x is a unit value.  A case with a table is the binary
+ * search; the others are the decision trees of the two four-bit types, told by the codes. */
+static void replay_function(struct qm_conform *c, const char *group)
+{
+    struct qm_codec codec;
+    int table = qm_case_has(c, "code");
+    int fp4 = strstr(group, "FP4") || strstr(group, "fp4");
+    if (!qm_case_codec(c, &codec, "%s",
+                       table ? "dyn:8s/tensor/bisect/even"
+                       : fp4 ? "fp4:4s/tensor/ladder/mid/hi"
+                             : "nf4:4s/tensor/ladder/mid/hi"))
+        return;
+    if (table) {
+        const float *values = qm_case_floats(c, "code", 256);
+        if (!values)
+            return;
+        qm_codec_table(&codec, values, 256);
+    }
+    int64_t n = qm_case_numel(c, "x");
+    const float *x = qm_case_floats(c, "x", n);
+    const int64_t *want = qm_case_ints(c, "code_out", n);
+    uint8_t *got = qm_case_memory(c, n, 1);
+    if (!x || !want || !got)
+        return;
+    for (int64_t i = 0; i < n; i++)
+        got[i] = qm_isnan(x[i]) ? 0 : codec.cb.perm[qm_code_of(&codec, x[i], 0)];
+    qm_judge_codes(c, "code", got, want, n);
+}
+
+/* ---- optimizer runs ---- */
+
+static int slots_read(struct qm_conform *c, struct qm_run *run, const char *quantizer, int64_t n)
+{
+    int way = strcmp(quantizer, "native") == 0 ? 1 : 0;
+    char name[32], text[QM_QUANTIZER_TEXT];
+    for (int i = 0; i < run->recipe.rule->n_slots; i++) {
+        struct qm_run_slot *slot = &run->slot[i];
+        snprintf(name, sizeof name, "absmax%d", i + 1);
+        if (!qm_case_has(c, name)) {
+            snprintf(name, sizeof name, "state%d", i + 1);
+            slot->values = qm_case_floats(c, name, run->steps * n);
+            continue;
+        }
+        slot->n_scales = run->steps > 0 ? qm_case_numel(c, name) / run->steps : 0;
+        slot->scales = qm_case_floats(c, name, run->steps * slot->n_scales);
+        snprintf(name, sizeof name, "state%d", i + 1);
+        slot->codes = qm_case_ints(c, name, run->steps * n);
+        snprintf(text, sizeof text, "%s/block:%lld/%s", i == 0 ? "dyn:8s" : "dyn:8u",
+                 (long long)qm_case_whole(c, "block_size", 0), ways[way].words8);
+        if (!qm_run_quantizer(c, &run->recipe, i, text, 0, 0.0f))
+            return 0;
+    }
+    return qm_case_open(c);
+}
+
+/* The rule of an optimizer and back end, NULL when it is not built.  The 32-bit back ends order
+ * Adam's step otherwise (eps times the correction), which the tolerance covers. */
+static const char *rule_of(const char *optimizer, const char *quantizer)
+{
+    static const char *const cpu[] = {"default", "native", "cpu32", "default32"};
+    int on_cpu = 0, is_adam = strcmp(optimizer, "AdamW") == 0 || strcmp(optimizer, "Adam") == 0 ||
+                              strcmp(optimizer, "AdamW8bit") == 0 ||
+                              strcmp(optimizer, "Adam8bit") == 0;
+    for (size_t i = 0; i < sizeof cpu / sizeof *cpu; i++)
+        on_cpu |= strcmp(quantizer, cpu[i]) == 0;
+    if (!on_cpu)
+        return NULL;
+    return is_adam ? "adamw_bnb" : strncmp(optimizer, "SGD", 3) == 0 ? "sgdm" : NULL;
+}
+
+static void replay_optimizer(struct qm_conform *c)
+{
+    /* bitsandbytes.md: parameters within 3e-7 relative, absmax within 2e-7, codes equal but next
+     * to a mid-point.  A parameter near 0 is held to 3e-7 of lr, the size of a step; float32
+     * states, which cancel, to 3e-7 of the tensor's largest. */
+    struct qm_run run = {.steps = qm_case_whole(c, "T", 0),
+                         .within = {.param_relative = 3e-7,
+                                    .scale_relative = 2e-7,
+                                    .value_largest = 3e-7,
+                                    .code_share = 1e-3}};
+    char optimizer[64], quantizer[64];
+    int64_t n = qm_case_numel(c, "p0");
+    qm_case_text(c, "optimizer", optimizer, sizeof optimizer);
+    qm_case_text(c, "quantizer", quantizer, sizeof quantizer);
+    const char *rule = rule_of(optimizer, quantizer);
+    if (!rule) {
+        qm_case_skip(c, "%s with %s states: not built yet", optimizer, quantizer);
+        return;
+    }
+    if (!qm_run_recipe(c, rule, &run.recipe))
+        return;
+    struct qm_hyper *h = &run.recipe.hyper;
+    h->lr = qm_case_number(c, "lr", 1e-3);
+    h->beta1 = qm_case_number(c, "beta1", 0.9);
+    h->momentum = h->beta1;
+    h->beta2 = qm_case_number(c, "beta2", 0.999);
+    h->eps = qm_case_number(c, "eps", 1e-8);
+    h->weight_decay = qm_case_number(c, "weight_decay", 0.0);
+    h->dampening = 0.0;
+    run.within.param_absolute = 3e-7 * h->lr;
+    run.shape = qm_run_shape(c, "shape", n);
+    if (!slots_read(c, &run, quantizer, n))
+        return;
+    run.p0 = qm_case_floats(c, "p0", n);
+    run.grads = qm_case_floats(c, "grads", run.steps * n);
+    run.params = qm_case_floats(c, "params", run.steps * n);
+    run.n_kept = run.steps;
+    run.kept = qm_run_all_steps(c, run.steps);
+    qm_run_replay(c, &run);
+}
+
+static void replay_group(struct qm_conform *c, const char *group)
+{
+    char dataset[64];
+    int several = 0;
+    snprintf(c->group, sizeof c->group, "%.310s", group);
+    for (int w = 0; w < N_WAYS; w++)
+        for (int four = 0; four < 2; four++) {
+            snprintf(dataset, sizeof dataset, "%s_%s", four ? "packed" : "codes", ways[w].name);
+            if (!qm_case_has(c, dataset))
+                continue;
+            several = 1;
+            if (!qm_case_begin(c, group, ways[w].name))
+                continue;
+            if (four)
+                replay_quantizer4(c, w);
+            else
+                replay_quantizer8(c, w);
+            qm_case_end(c);
+        }
+    if (several || !qm_case_begin(c, group, NULL))
+        return;
+    if (qm_case_has(c, "code_out"))
+        replay_function(c, group);
+    else if (qm_case_has(c, "absmax_codes"))
+        replay_nested(c);
+    else if (qm_case_has(c, "grads"))
+        replay_optimizer(c);
+    else
+        qm_case_skip(c, "unknown kind of case");
+    qm_case_end(c);
+}
+
+void qm_conform_bitsandbytes(struct qm_conform *c)
+{
+    char name[128];
+    int n = qm_golden_members(c->file, "");
+    for (int i = 0; i < n; i++) {
+        if (!qm_golden_member(c->file, "", i, name, sizeof name))
+            continue;
+        if (strcmp(name, "maps") == 0)
+            replay_maps(c, name);
+        else
+            replay_group(c, name);
+    }
+}

@@ -1,0 +1,266 @@
+/* conform.c - golden-vector files: which system they come from, and the life of a case. */
+#include "experiments/conform/conform.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/name.h"
+
+const char *qm_outcome_word(enum qm_outcome o)
+{
+    static const char *const words[] = {
+#define X(name, word, text) word,
+        QM_OUTCOME_LIST(X)
+#undef X
+    };
+    return words[o];
+}
+
+/* ---- systems ---- */
+
+/* A file is recognised by a root attribute that holds a text; the reference files, which name no
+ * system, by the function that was executed. */
+static const struct {
+    const char *name, *attribute, *holds;
+    void (*replay)(struct qm_conform *c); /* NULL: known, not built */
+} systems[] = {
+    {"torchao", "source_repo", "pytorch/ao", qm_conform_torchao},
+    {"bitsandbytes", "source_repo", "bitsandbytes", qm_conform_bitsandbytes},
+    {"lpmm", "system", "lpmm", qm_conform_lpmm},
+    {"adafactor8bit", "system", "adafactor8bit", qm_conform_adafactor8bit},
+    {"philox", "system", "philox", qm_conform_philox},
+    {"dtypes", "system", "dtypes", qm_conform_dtypes},
+    {"adamw", "executed", "torch/optim/adamw.py", qm_conform_reference},
+    {"sgd", "executed", "torch/optim/sgd.py", qm_conform_reference},
+    {"adamw", "executed", "torch/optim/adam.py", qm_conform_reference},
+};
+
+static int system_find(struct qm_golden *file)
+{
+    char text[1024];
+    for (size_t i = 0; i < sizeof systems / sizeof *systems; i++)
+        if (qm_golden_text(file, "", systems[i].attribute, text, sizeof text) &&
+            strstr(text, systems[i].holds))
+            return (int)i;
+    return -1;
+}
+
+/* A system without a replay of its own: its name, from the root attributes. */
+static void skip_all(struct qm_conform *c)
+{
+    char name[QM_GOLDEN_PATH];
+    int n = qm_golden_members(c->file, "");
+    for (int i = 0; i < n; i++)
+        if (qm_golden_member(c->file, "", i, name, sizeof name) && qm_case_begin(c, name, NULL)) {
+            qm_case_skip(c, "no replay is built for this system");
+            qm_case_end(c);
+        }
+}
+
+qm_status qm_conform_file(const char *path, const char *filter,
+                          void (*report)(void *context, const struct qm_case *c), void *context,
+                          int64_t count[QM_OUTCOME_COUNT])
+{
+    struct qm_conform c = {.filter = filter, .report = report, .context = context};
+    char text[256];
+    QM_TRY(qm_golden_open(path, &c.file));
+    int i = system_find(c.file);
+    qm_status st = QM_OK;
+    if (i >= 0) {
+        c.system = systems[i].name;
+        systems[i].replay(&c);
+    } else if (qm_golden_text(c.file, "", "source_repo", text, sizeof text) ||
+               qm_golden_text(c.file, "", "source", text, sizeof text) ||
+               qm_golden_text(c.file, "", "executed", text, sizeof text)) {
+        c.system = "unknown";
+        skip_all(&c);
+    } else {
+        st = qm_fail(QM_BAD_FILE,
+                     "%s: not a file of golden vectors: the root has none of the attributes "
+                     "system, source_repo, source, executed",
+                     path);
+    }
+    qm_golden_close(c.file);
+    for (int k = 0; k < QM_OUTCOME_COUNT; k++)
+        count[k] += c.count[k];
+    return st;
+}
+
+/* ---- the life of a case ---- */
+
+struct chunk {
+    struct chunk *next;
+    _Alignas(16) unsigned char bytes[];
+};
+
+int qm_case_begin(struct qm_conform *c, const char *group, const char *part)
+{
+    memset(&c->now, 0, sizeof c->now);
+    if (part)
+        snprintf(c->now.name, sizeof c->now.name, "%.250s/%.60s", group, part);
+    else
+        snprintf(c->now.name, sizeof c->now.name, "%.310s", group);
+    snprintf(c->group, sizeof c->group, "%.310s", group);
+    return qm_name_matches(c->now.name, c->filter);
+}
+
+void qm_case_end(struct qm_conform *c)
+{
+    if (qm_case_open(c) && c->now.compared == 0) {
+        c->now.outcome = QM_OUTCOME_unreadable;
+        snprintf(c->now.text, sizeof c->now.text, "nothing in the group could be compared");
+    }
+    c->count[c->now.outcome]++;
+    if (c->report)
+        c->report(c->context, &c->now);
+    for (struct chunk *m = c->memory, *next; m; m = next) {
+        next = m->next;
+        free(m);
+    }
+    c->memory = NULL;
+}
+
+int qm_case_open(const struct qm_conform *c)
+{
+    return c->now.outcome == QM_OUTCOME_equal || c->now.outcome == QM_OUTCOME_near;
+}
+
+static void settle(struct qm_conform *c, enum qm_outcome outcome, const char *format, va_list args)
+{
+    if (!qm_case_open(c))
+        return;
+    c->now.outcome = outcome;
+    vsnprintf(c->now.text, sizeof c->now.text, format, args);
+}
+
+void qm_case_skip(struct qm_conform *c, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    settle(c, QM_OUTCOME_skipped, format, args);
+    va_end(args);
+}
+
+void qm_case_differs(struct qm_conform *c, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    settle(c, QM_OUTCOME_differs, format, args);
+    va_end(args);
+}
+
+void qm_case_failed(struct qm_conform *c)
+{
+    if (!qm_case_open(c))
+        return;
+    c->now.outcome = QM_OUTCOME_unreadable;
+    snprintf(c->now.text, sizeof c->now.text, "%.310s", qm_message());
+}
+
+void *qm_case_memory(struct qm_conform *c, int64_t n, size_t size)
+{
+    struct chunk *m = NULL;
+    if (n >= 0 && (uint64_t)n < ((uint64_t)1 << 40) / size)
+        m = calloc(1, sizeof *m + ((size_t)n + 1) * size);
+    if (!m) {
+        (void)qm_fail(QM_NO_MEMORY, "%lld values of %zu bytes", (long long)n, size);
+        qm_case_failed(c);
+        return NULL;
+    }
+    m->next = c->memory;
+    c->memory = m;
+    return m->bytes;
+}
+
+/* ---- reading ---- */
+
+static char *dataset_path(const struct qm_conform *c, const char *name, char *out, size_t size)
+{
+    snprintf(out, size, "%s/%s", c->group, name);
+    return out;
+}
+
+int qm_case_has(struct qm_conform *c, const char *name)
+{
+    char path[2 * QM_GOLDEN_PATH];
+    return qm_golden_at(c->file, dataset_path(c, name, path, sizeof path)) == QM_GOLDEN_DATASET;
+}
+
+int64_t qm_case_numel(struct qm_conform *c, const char *name)
+{
+    char path[2 * QM_GOLDEN_PATH];
+    struct qm_shape s;
+    qm_status st = qm_golden_shape(c->file, dataset_path(c, name, path, sizeof path), &s);
+    return st == QM_OK ? qm_shape_numel(&s) : 0;
+}
+
+int qm_case_shape(struct qm_conform *c, const char *name, struct qm_shape *out)
+{
+    char path[2 * QM_GOLDEN_PATH];
+    if (qm_golden_shape(c->file, dataset_path(c, name, path, sizeof path), out) == QM_OK)
+        return 1;
+    qm_case_failed(c);
+    return 0;
+}
+
+static void *dataset_read(struct qm_conform *c, const char *name, int64_t numel, enum qm_dtype want)
+{
+    char path[2 * QM_GOLDEN_PATH];
+    struct qm_shape s;
+    if (!qm_case_open(c) || !qm_case_shape(c, name, &s))
+        return NULL;
+    dataset_path(c, name, path, sizeof path);
+    int64_t n = qm_shape_numel(&s);
+    if (numel >= 0 && n != numel) {
+        (void)qm_fail(QM_BAD_FILE, "%s holds %lld values, expected %lld", path, (long long)n,
+                      (long long)numel);
+        qm_case_failed(c);
+        return NULL;
+    }
+    void *out = qm_case_memory(c, n, qm_dtype_size(want));
+    if (out && qm_golden_read(c->file, path, want, out) != QM_OK) {
+        qm_case_failed(c);
+        return NULL;
+    }
+    return out;
+}
+
+float *qm_case_floats(struct qm_conform *c, const char *name, int64_t numel)
+{
+    return dataset_read(c, name, numel, QM_DTYPE_f32);
+}
+
+double *qm_case_doubles(struct qm_conform *c, const char *name, int64_t numel)
+{
+    return dataset_read(c, name, numel, QM_DTYPE_f64);
+}
+
+int64_t *qm_case_ints(struct qm_conform *c, const char *name, int64_t numel)
+{
+    return dataset_read(c, name, numel, QM_DTYPE_i64);
+}
+
+uint64_t *qm_case_words(struct qm_conform *c, const char *name, int64_t numel)
+{
+    return dataset_read(c, name, numel, QM_DTYPE_u64);
+}
+
+double qm_case_number(struct qm_conform *c, const char *name, double fallback)
+{
+    double x;
+    int n = qm_golden_numbers(c->file, c->group, name, &x, 1);
+    return n > 0 && !isnan(x) ? x : fallback;
+}
+
+int64_t qm_case_whole(struct qm_conform *c, const char *name, int64_t fallback)
+{
+    double x = qm_case_number(c, name, (double)fallback);
+    return fabs(x) < 9e15 ? (int64_t)x : fallback;
+}
+
+int qm_case_text(struct qm_conform *c, const char *name, char *out, size_t size)
+{
+    return qm_golden_text(c->file, c->group, name, out, size);
+}

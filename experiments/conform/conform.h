@@ -1,0 +1,162 @@
+/* conform.h - replaying golden vectors: cases, their verdicts, and what the systems share.
+ *
+ * One file per published system turns each group of a golden-vector file into cases; a case reads
+ * what it needs, runs this program's code on the recorded inputs and judges the outcome.  The
+ * first difference decides; later comparisons of the same case are ignored.
+ *
+ * What a case reads lives until the case ends.  Reading fails by NULL, and the case is then
+ * unreadable, with one line that says why; so a body is a row of reads and returns. */
+#ifndef QM_CONFORM_CONFORM_H
+#define QM_CONFORM_CONFORM_H
+
+#include "core/quant/quantizer.h"
+#include "experiments/conform/golden.h"
+
+/* clang-format off */
+#define QM_OUTCOME_LIST(X)                                                 \
+    X(equal,      "EQUAL",      "every bit")                               \
+    X(near,       "NEAR",       "within the stated tolerance")             \
+    X(differs,    "DIFFERS",    "outside of it")                           \
+    X(skipped,    "skipped",    "not built, or nothing to compare")        \
+    X(unreadable, "UNREADABLE", "a dataset is missing, foreign or damaged")
+/* clang-format on */
+
+enum qm_outcome {
+#define X(name, word, text) QM_OUTCOME_##name,
+    QM_OUTCOME_LIST(X)
+#undef X
+        QM_OUTCOME_COUNT
+};
+
+const char *qm_outcome_word(enum qm_outcome o);
+
+struct qm_case {
+    char name[QM_GOLDEN_PATH]; /* the group, and "/part" where a group holds several */
+    enum qm_outcome outcome;
+    char text[320];   /* figures, the first difference, or the reason of a skip */
+    char how[256];    /* the quantizer or recipe that ran */
+    int64_t compared; /* values */
+    double worst;     /* largest difference in units of the tolerance; 0 when all are equal */
+};
+
+struct qm_conform {
+    struct qm_golden *file;
+    const char *system; /* "torchao", ... */
+    const char *filter; /* of case names; NULL: all */
+    void (*report)(void *context, const struct qm_case *c);
+    void *context;
+    int64_t count[QM_OUTCOME_COUNT];
+
+    struct qm_case now;
+    char group[QM_GOLDEN_PATH]; /* where the case reads */
+    void *memory;               /* what it has read */
+};
+
+/* Replays every case of one file whose name matches filter; report may be NULL.  count: cases by
+ * outcome, added to.  QM_BAD_FILE: no golden-vector file, with what was expected. */
+qm_status qm_conform_file(const char *path, const char *filter,
+                          void (*report)(void *context, const struct qm_case *c), void *context,
+                          int64_t count[QM_OUTCOME_COUNT]);
+
+/* The systems: every group of the file, in the order of their names. */
+void qm_conform_torchao(struct qm_conform *c);
+void qm_conform_bitsandbytes(struct qm_conform *c);
+void qm_conform_lpmm(struct qm_conform *c);
+void qm_conform_adafactor8bit(struct qm_conform *c);
+void qm_conform_reference(struct qm_conform *c); /* torch.optim: adamw, sgd */
+void qm_conform_philox(struct qm_conform *c);
+void qm_conform_dtypes(struct qm_conform *c);
+
+/* ---- a case ---- */
+
+/* Starts the case "group" or, with part, "group/part"; 0 when the filter leaves it out.  At its
+ * end the verdict is reported and counted and its memory released; a case that compared nothing
+ * and has no verdict is unreadable. */
+int qm_case_begin(struct qm_conform *c, const char *group, const char *part);
+void qm_case_end(struct qm_conform *c);
+
+int qm_case_open(const struct qm_conform *c); /* no difference, skip or failure so far */
+void qm_case_skip(struct qm_conform *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void qm_case_differs(struct qm_conform *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void qm_case_failed(struct qm_conform *c); /* unreadable, with qm_message() */
+
+/* Zeroed memory of the case; NULL when there is none left. */
+void *qm_case_memory(struct qm_conform *c, int64_t n, size_t size);
+
+/* Datasets of the case's group.  numel: what is required, -1 for any; the count comes back
+ * through qm_case_numel (0 when the dataset is absent). */
+int qm_case_has(struct qm_conform *c, const char *name);
+int64_t qm_case_numel(struct qm_conform *c, const char *name);
+int qm_case_shape(struct qm_conform *c, const char *name, struct qm_shape *out);
+float *qm_case_floats(struct qm_conform *c, const char *name, int64_t numel);
+double *qm_case_doubles(struct qm_conform *c, const char *name, int64_t numel);
+int64_t *qm_case_ints(struct qm_conform *c, const char *name, int64_t numel);
+uint64_t *qm_case_words(struct qm_conform *c, const char *name, int64_t numel);
+
+/* Attributes of the case's group; number: fallback when absent or NaN. */
+double qm_case_number(struct qm_conform *c, const char *name, double fallback);
+int64_t qm_case_whole(struct qm_conform *c, const char *name, int64_t fallback);
+int qm_case_text(struct qm_conform *c, const char *name, char *out, size_t size);
+
+/* ---- comparing ---- */
+
+/* Floats by their bits (any NaN equals any NaN; -0 differs from +0), codes as numbers. */
+void qm_judge_floats(struct qm_conform *c, const char *what, const float *got, const float *want,
+                     int64_t n);
+void qm_judge_codes(struct qm_conform *c, const char *what, const uint8_t *got, const int64_t *want,
+                    int64_t n);
+void qm_judge_words(struct qm_conform *c, const char *what, const uint64_t *got,
+                    const uint64_t *want, int64_t n);
+
+/* |got - want| <= relative * |want| + absolute; equal bits count as equal. */
+void qm_judge_close(struct qm_conform *c, const char *what, const float *got, const float *want,
+                    int64_t n, double relative, double absolute);
+void qm_judge_close_double(struct qm_conform *c, const char *what, const double *got,
+                           const double *want, int64_t n, double absolute);
+
+/* Codes equal but for at most `share` of them, which may be off by one. */
+void qm_judge_codes_near(struct qm_conform *c, const char *what, const uint8_t *got,
+                         const int64_t *want, int64_t n, double share);
+
+/* ---- quantizers ---- */
+
+/* What a quantizer case recorded; a NULL member is not compared. */
+struct qm_recorded {
+    const float *scales;
+    const int64_t *codes;  /* numel */
+    const int64_t *packed; /* packed_bytes; the codes beyond numel are the code of 0 */
+    int64_t packed_bytes;
+    const float *dequant; /* the first n_dequant decoded values */
+    int64_t n_dequant;
+};
+
+/* Encodes x by the codec and compares scales, codes, packed bytes, and the decoding of the
+ * recorded codes with the recorded scales. */
+void qm_judge_quantizer(struct qm_conform *c, const struct qm_codec *codec,
+                        const struct qm_shape *shape, const float *x,
+                        const struct qm_recorded *want);
+
+/* The codec of a quantizer string; 0, and the case skipped with the reason, when it cannot be. */
+int qm_case_codec(struct qm_conform *c, struct qm_codec *codec, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Replaces a codec's table by n ascending values, without published thresholds. */
+void qm_codec_table(struct qm_codec *codec, const float *value, int n);
+
+/* Compares a table of n values in code order with the map's own. */
+void qm_judge_map(struct qm_conform *c, const char *map, int bits, int sign, const float *table,
+                  int64_t n);
+
+/* x[n] followed by zeros up to a multiple of block. */
+float *qm_case_padded(struct qm_conform *c, const float *x, int64_t n, int64_t block,
+                      int64_t *padded);
+
+/* The codes in packed bytes (values 0 to 255), n of them, as numbers. */
+int64_t *qm_case_unpacked(struct qm_conform *c, enum qm_pack order, int bits, const int64_t *packed,
+                          int64_t n);
+
+struct qm_shape qm_shape_flat(int64_t n); /* rank 1 */
+
+#endif

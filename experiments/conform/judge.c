@@ -1,0 +1,268 @@
+/* judge.c - comparing what this program makes with what was recorded. */
+#include "experiments/conform/conform.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+static int same_float(float a, float b)
+{
+    return qm_bits(a) == qm_bits(b) || (qm_isnan(a) && qm_isnan(b));
+}
+
+void qm_judge_floats(struct qm_conform *c, const char *what, const float *got, const float *want,
+                     int64_t n)
+{
+    if (!got || !want)
+        return;
+    for (int64_t i = 0; i < n && qm_case_open(c); i++)
+        if (!same_float(got[i], want[i]))
+            qm_case_differs(c, "%s[%lld]: got 0x%08x (%.9g), want 0x%08x (%.9g)", what,
+                            (long long)i, qm_bits(got[i]), (double)got[i], qm_bits(want[i]),
+                            (double)want[i]);
+    c->now.compared += n;
+}
+
+void qm_judge_codes(struct qm_conform *c, const char *what, const uint8_t *got, const int64_t *want,
+                    int64_t n)
+{
+    if (!got || !want)
+        return;
+    for (int64_t i = 0; i < n && qm_case_open(c); i++)
+        if (got[i] != want[i])
+            qm_case_differs(c, "%s[%lld]: got 0x%02x, want 0x%02llx", what, (long long)i, got[i],
+                            (unsigned long long)want[i]);
+    c->now.compared += n;
+}
+
+void qm_judge_words(struct qm_conform *c, const char *what, const uint64_t *got,
+                    const uint64_t *want, int64_t n)
+{
+    if (!got || !want)
+        return;
+    for (int64_t i = 0; i < n && qm_case_open(c); i++)
+        if (got[i] != want[i])
+            qm_case_differs(c, "%s[%lld]: got 0x%08llx, want 0x%08llx", what, (long long)i,
+                            (unsigned long long)got[i], (unsigned long long)want[i]);
+    c->now.compared += n;
+}
+
+/* A difference within the tolerance makes the case near; error and allowed are what it weighs. */
+static void weigh(struct qm_conform *c, const char *what, int64_t i, double got, double want,
+                  double error, double allowed)
+{
+    if (error <= allowed) {
+        double share = allowed > 0 ? error / allowed : 0;
+        if (share < c->now.worst)
+            return;
+        c->now.worst = share;
+        c->now.outcome = QM_OUTCOME_near;
+        snprintf(c->now.text, sizeof c->now.text, "%s[%lld] off by %.2g, allowed %.2g", what,
+                 (long long)i, error, allowed);
+        return;
+    }
+    qm_case_differs(c, "%s[%lld]: got %.9g, want %.9g: off by %.3g, allowed %.3g", what,
+                    (long long)i, got, want, error, allowed);
+}
+
+void qm_judge_close(struct qm_conform *c, const char *what, const float *got, const float *want,
+                    int64_t n, double relative, double absolute)
+{
+    if (!got || !want)
+        return;
+    for (int64_t i = 0; i < n && qm_case_open(c); i++) {
+        double g = (double)got[i], w = (double)want[i];
+        if (!same_float(got[i], want[i]))
+            weigh(c, what, i, g, w, fabs(g - w), relative * fabs(w) + absolute);
+    }
+    c->now.compared += n;
+}
+
+void qm_judge_close_double(struct qm_conform *c, const char *what, const double *got,
+                           const double *want, int64_t n, double absolute)
+{
+    if (!got || !want)
+        return;
+    for (int64_t i = 0; i < n && qm_case_open(c); i++)
+        if (memcmp(&got[i], &want[i], sizeof *got) != 0 && !(isnan(got[i]) && isnan(want[i])))
+            weigh(c, what, i, got[i], want[i], fabs(got[i] - want[i]), absolute);
+    c->now.compared += n;
+}
+
+void qm_judge_codes_near(struct qm_conform *c, const char *what, const uint8_t *got,
+                         const int64_t *want, int64_t n, double share)
+{
+    if (!got || !want)
+        return;
+    int64_t off = 0;
+    for (int64_t i = 0; i < n && qm_case_open(c); i++) {
+        int64_t d = got[i] - want[i];
+        off += d != 0;
+        if (d < -1 || d > 1)
+            qm_case_differs(c, "%s[%lld]: got 0x%02x, want 0x%02llx, more than one apart", what,
+                            (long long)i, got[i], (unsigned long long)want[i]);
+    }
+    c->now.compared += n;
+    if (off == 0 || !qm_case_open(c))
+        return;
+    double allowed = floor(share * (double)n) > 1 ? floor(share * (double)n) : 1;
+    if ((double)off > allowed)
+        qm_case_differs(c, "%s: %lld of %lld codes are off by one, allowed %.0f", what,
+                        (long long)off, (long long)n, allowed);
+    else if ((double)off / allowed >= c->now.worst) {
+        c->now.worst = (double)off / allowed;
+        c->now.outcome = QM_OUTCOME_near;
+        snprintf(c->now.text, sizeof c->now.text, "%s: %lld of %lld codes off by one, allowed %.0f",
+                 what, (long long)off, (long long)n, allowed);
+    }
+}
+
+/* ---- quantizers ---- */
+
+struct qm_shape qm_shape_flat(int64_t n) { return (struct qm_shape){.rank = 1, .dim = {n}}; }
+
+int qm_case_codec(struct qm_conform *c, struct qm_codec *codec, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(c->now.how, sizeof c->now.how, format, args);
+    va_end(args);
+    if (qm_codec_parse(codec, c->now.how) == QM_OK)
+        return 1;
+    qm_case_skip(c, "%.200s: %.100s", c->now.how, qm_message());
+    return 0;
+}
+
+void qm_codec_table(struct qm_codec *codec, const float *value, int n)
+{
+    codec->cb.n = n;
+    codec->cb.has_cuts = codec->cb.is_permuted = 0;
+    codec->cb.zero = -1;
+    for (int k = 0; k < n; k++) {
+        codec->cb.value[k] = value[k];
+        codec->cb.perm[k] = codec->cb.position_of[k] = (uint8_t)k;
+        if (value[k] == 0.0f)
+            codec->cb.zero = k;
+    }
+    qm_codec_rebuild(codec);
+}
+
+float *qm_case_padded(struct qm_conform *c, const float *x, int64_t n, int64_t block,
+                      int64_t *padded)
+{
+    if (!x || block < 1)
+        return NULL;
+    *padded = (n + block - 1) / block * block;
+    float *out = qm_case_memory(c, *padded, sizeof *out);
+    if (out)
+        memcpy(out, x, (size_t)n * sizeof *out);
+    return out;
+}
+
+int64_t *qm_case_unpacked(struct qm_conform *c, enum qm_pack order, int bits, const int64_t *packed,
+                          int64_t n)
+{
+    int64_t bytes = qm_pack_bytes(order, bits, n);
+    uint8_t *b = qm_case_memory(c, bytes, 1), *codes = qm_case_memory(c, n, 1);
+    int64_t *out = qm_case_memory(c, n, sizeof *out);
+    if (!packed || !b || !codes || !out)
+        return NULL;
+    for (int64_t i = 0; i < bytes; i++)
+        b[i] = (uint8_t)packed[i];
+    qm_unpack_codes(order, bits, b, n, codes);
+    for (int64_t i = 0; i < n; i++)
+        out[i] = codes[i];
+    return out;
+}
+
+static uint8_t *narrow(struct qm_conform *c, const int64_t *codes, int64_t n)
+{
+    uint8_t *out = qm_case_memory(c, n, 1);
+    for (int64_t i = 0; out && i < n; i++)
+        out[i] = (uint8_t)codes[i];
+    return out;
+}
+
+/* The packed stream may be longer than the tensor: the rest is the code of 0. */
+static void judge_packed(struct qm_conform *c, const struct qm_codec *codec, const uint8_t *codes,
+                         int64_t n, const struct qm_recorded *want)
+{
+    int bits = codec->q.bits;
+    int64_t total =
+        codec->q.pack == QM_PACK_byte ? want->packed_bytes : want->packed_bytes * 8 / bits;
+    if (total < n) {
+        qm_case_differs(c, "packed: %lld bytes recorded for %lld codes",
+                        (long long)want->packed_bytes, (long long)n);
+        return;
+    }
+    uint8_t *all = qm_case_memory(c, total, 1), *bytes = qm_case_memory(c, total + 1, 1);
+    if (!all || !bytes)
+        return;
+    memcpy(all, codes, (size_t)n);
+    memset(all + n, codec->cb.perm[qm_code_of(codec, 0.0f, 0)], (size_t)(total - n));
+    qm_pack_codes(codec->q.pack, bits, all, total, bytes);
+    qm_judge_codes(c, "packed", bytes, want->packed, want->packed_bytes);
+}
+
+void qm_judge_quantizer(struct qm_conform *c, const struct qm_codec *codec,
+                        const struct qm_shape *shape, const float *x,
+                        const struct qm_recorded *want)
+{
+    if (!qm_case_open(c) || !x)
+        return;
+    if (qm_codec_fits(codec, shape) != QM_OK) {
+        qm_case_skip(c, "%s", qm_message());
+        return;
+    }
+    int64_t n = qm_shape_numel(shape), n_scales = qm_scale_count(codec, shape);
+    uint8_t *codes = qm_case_memory(c, n, 1);
+    float *scales = qm_case_memory(c, n_scales, sizeof *scales);
+    float *out = qm_case_memory(c, n, sizeof *out);
+    if (!codes || !scales || !out)
+        return;
+    if (qm_encode(codec, shape, x, NULL, codes, scales) != QM_OK) {
+        qm_case_differs(c, "encoding failed: %.200s", qm_message());
+        return;
+    }
+    qm_judge_floats(c, "scale", scales, want->scales, n_scales);
+    qm_judge_codes(c, "code", codes, want->codes, n);
+    if (want->packed)
+        judge_packed(c, codec, codes, n, want);
+    if (!want->dequant || !qm_case_open(c))
+        return;
+    const uint8_t *stored = want->codes ? narrow(c, want->codes, n) : codes;
+    const float *by = want->scales ? want->scales : scales;
+    if (!stored)
+        return;
+    qm_decode(codec, shape, stored, by, out);
+    qm_judge_floats(c, "decoded", out, want->dequant, want->n_dequant);
+}
+
+void qm_judge_map(struct qm_conform *c, const char *map, int bits, int sign, const float *table,
+                  int64_t n)
+{
+    static const char *const names[] = {
+#define X(name, from, to, signs, text) #name,
+        QM_MAP_LIST(X)
+#undef X
+    };
+    struct qm_codebook cb;
+    float got[256];
+    snprintf(c->now.how, sizeof c->now.how, "%s:%d%c", map, bits, sign ? 's' : 'u');
+    for (int m = 0; m < QM_MAP_COUNT; m++) {
+        if (strcmp(names[m], map) != 0)
+            continue;
+        if (!qm_map_allows((enum qm_map)m, bits, sign)) {
+            qm_case_skip(c, "map %s does not exist", c->now.how);
+            return;
+        }
+        qm_codebook_build((enum qm_map)m, bits, sign, &cb);
+        for (int k = 0; k < cb.n; k++)
+            got[cb.is_permuted ? cb.perm[k] : k] = cb.value[k];
+        if (n != cb.n)
+            qm_case_differs(c, "%d entries, want %lld", cb.n, (long long)n);
+        qm_judge_floats(c, "value", got, table, cb.n);
+        return;
+    }
+    qm_case_skip(c, "map %s is not built", map);
+}

@@ -1,0 +1,341 @@
+/* lpmm.c - golden vectors of low-bit-optimizers (lpmm): tables, quantizers, stochastic rounding.
+ *
+ * A case is a group without groups in it; attributes scale_type, quant_type, round_type, bits,
+ * signed and group_size name the quantizer.  Optimizer runs: lpmm_run.c. */
+#include "experiments/conform/lpmm.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "experiments/conform/conform.h"
+
+static const struct {
+    const char *source, *word;
+} maps[] = {{"nonlinear", "de"}, {"nonlinear-nozero", "de0"}, {"power-1", "lin"},
+            {"power-2", "pow2"}, {"power-3", "pow3"},         {"float-point", "fpx"},
+            {"linear", "lint"}},
+  norms[] = {{"tensor", "tensor"}, {"dim0", "row"},    {"dim1", "col"},
+             {"group", "block"},   {"rank1", "rank1"}, {"id", "id"}},
+  rounds[] = {{"real-nearest", "bisect/mid"}, {"real-sr", "bisect/stoch"},
+              {"nearest", "argmin/mid"},      {"up", "bisect/ceil"},
+              {"down", "bisect/floor"},       {"sr", "bisect/stoch"},
+              {"sr1", "bisect/stoch"},        {"sr2", "bisect/stoch"}};
+enum {
+    N_MAPS = sizeof maps / sizeof *maps,
+    N_NORMS = sizeof norms / sizeof *norms,
+    N_ROUNDS = sizeof rounds / sizeof *rounds
+};
+
+/* The word for attribute prefix + name; NULL, and the case skipped, when there is none. */
+#define WORD(table, count, name)                                      \
+    static const char *name(struct qm_conform *c, const char *prefix) \
+    {                                                                 \
+        char attribute[64], text[64];                                 \
+        snprintf(attribute, sizeof attribute, "%s%s", prefix, #name); \
+        qm_case_text(c, attribute, text, sizeof text);                \
+        for (int k = 0; k < (count); k++)                             \
+            if (strcmp(table[k].source, text) == 0)                   \
+                return table[k].word;                                 \
+        qm_case_skip(c, "%s '%s': not built", attribute, text);       \
+        return NULL;                                                  \
+    }
+WORD(maps, N_MAPS, quant_type)
+WORD(norms, N_NORMS, scale_type)
+WORD(rounds, N_ROUNDS, round_type)
+
+int qm_lpmm_quantizer(struct qm_conform *c, const char *prefix, char *out, size_t size)
+{
+    char attribute[64], block[32] = "", rounding[32];
+    const char *map = quant_type(c, prefix), *norm = scale_type(c, prefix),
+               *round = round_type(c, prefix);
+    if (!map || !norm || !round)
+        return 0;
+    snprintf(attribute, sizeof attribute, "%sbits", prefix);
+    int bits = (int)qm_case_whole(c, attribute, 0);
+    snprintf(attribute, sizeof attribute, "%ssigned", prefix);
+    int sign = (int)qm_case_whole(c, attribute, 1);
+    snprintf(attribute, sizeof attribute, "%sgroup_size", prefix);
+    if (strcmp(norm, "block") == 0)
+        snprintf(block, sizeof block, ":%lld", (long long)qm_case_whole(c, attribute, 0));
+    snprintf(rounding, sizeof rounding, "%s", round);
+    if (strcmp(map, "lint") == 0)
+        snprintf(rounding, sizeof rounding, "arith/%s", strchr(round, '/') + 1);
+    snprintf(attribute, sizeof attribute, "%sround_type", prefix);
+    char type[32];
+    qm_case_text(c, attribute, type, sizeof type);
+    int packed = strncmp(type, "real-", 5) == 0;
+    snprintf(out, size, "%s:%d%c/%s%s/%s%s%s", map, bits, sign ? 's' : 'u', norm, block, rounding,
+             bits == 8                ? ""
+             : bits == 2 || bits == 4 ? "/lo"
+                                      : "/byte",
+             packed ? "/nantop" : "");
+    return 1;
+}
+
+/* ---- quantizers ---- */
+
+/* Scales as this program keeps them: one array, or one per axis, axis 0 first. */
+static float *scales_read(struct qm_conform *c, int64_t n_scales)
+{
+    char name[32];
+    int64_t filled = 0;
+    if (qm_case_has(c, "scale_max1"))
+        return qm_case_floats(c, "scale_max1", n_scales);
+    float *out = qm_case_memory(c, n_scales, sizeof *out);
+    for (int axis = 0; out && axis < QM_MAX_RANK; axis++) {
+        snprintf(name, sizeof name, "scale_dim%d", axis);
+        if (!qm_case_has(c, name))
+            break;
+        int64_t n = qm_case_numel(c, name);
+        const float *part = qm_case_floats(c, name, n);
+        if (!part || filled + n > n_scales)
+            break;
+        memcpy(out + filled, part, (size_t)n * sizeof *part);
+        filled += n;
+    }
+    if (filled == n_scales)
+        return out;
+    if (qm_case_open(c)) {
+        (void)qm_fail(QM_BAD_FILE, "%s: scales for %lld groups expected", c->group,
+                      (long long)n_scales);
+        qm_case_failed(c);
+    }
+    return NULL;
+}
+
+/* Codes as recorded are those of the scaled tensor: groups are filled with zeros. */
+static int input_read(struct qm_conform *c, const struct qm_codec *codec, struct qm_shape *shape,
+                      float **x, int64_t *n)
+{
+    int64_t padded;
+    if (!qm_case_shape(c, "x", shape))
+        return 0;
+    *n = qm_shape_numel(shape);
+    *x = qm_case_floats(c, "x", *n);
+    int64_t block = codec->q.norm == QM_NORM_block                       ? codec->q.block
+                    : codec->q.norm == QM_NORM_rank1 && shape->rank == 1 ? QM_RANK1_BLOCK
+                                                                         : 0;
+    if (block > 0) {
+        *x = qm_case_padded(c, *x, *n, block, &padded);
+        *shape = qm_shape_flat(padded);
+    }
+    return *x != NULL;
+}
+
+/* Codes as positions: the integer map counts from its lowest code, and the code of NaN, all ones
+ * in a byte, is the top code here.  Returns 1 when there were such codes. */
+static int codes_shift(const struct qm_codec *codec, int64_t *codes, int64_t n)
+{
+    int ones = 0;
+    for (int64_t i = 0; codes && i < n; i++) {
+        if (codec->q.map == QM_MAP_lint)
+            codes[i] -= codec->cb.base;
+        else if (codes[i] == 255 && codec->cb.n < 256) {
+            codes[i] = codec->cb.n - 1;
+            ones = 1;
+        }
+    }
+    return ones;
+}
+
+static void replay_quantizer(struct qm_conform *c)
+{
+    char text[QM_QUANTIZER_TEXT];
+    struct qm_codec codec;
+    struct qm_shape shape;
+    float *x;
+    int64_t n;
+    if (!qm_lpmm_quantizer(c, "", text, sizeof text) || !qm_case_codec(c, &codec, "%s", text) ||
+        !input_read(c, &codec, &shape, &x, &n))
+        return;
+    int64_t all = qm_shape_numel(&shape);
+    struct qm_recorded want = {.n_dequant = n};
+    int64_t *codes = qm_case_ints(c, "codes", all);
+    int ones = codes_shift(&codec, codes, all);
+    want.codes = codes;
+    if (codec.q.norm != QM_NORM_id)
+        want.scales = scales_read(c, qm_scale_count(&codec, &shape));
+    if (qm_case_has(c, "packed")) { /* one spare byte at the end */
+        int64_t *packed = qm_case_ints(c, "packed", -1);
+        want.packed_bytes = qm_case_numel(c, "packed") - 1;
+        if (codec.q.pack == QM_PACK_byte)
+            codes_shift(&codec, packed, want.packed_bytes);
+        want.packed = packed;
+    }
+    if (qm_case_has(c, "dequant") && !ones) /* such a code reads beyond the source's table */
+        want.dequant = qm_case_floats(c, "dequant", n);
+    qm_judge_quantizer(c, &codec, &shape, x, &want);
+}
+
+/* ---- stochastic rounding ---- */
+
+/* A word whose uniform is exactly u, or 0 where there is none. */
+static int word_of(float u, uint32_t *word)
+{
+    double w = floor((double)u * 4294967296.0);
+    for (int64_t d = -256; d <= 256; d++) {
+        double at = w + (double)d;
+        if (at < 0 || at > 4294967295.0 || qm_bits(qm_uniform((uint32_t)at)) != qm_bits(u))
+            continue;
+        *word = (uint32_t)at;
+        return 1;
+    }
+    return 0;
+}
+
+/* The packed kernels: noise, seed and offset are given.  Thread t owns 32 / bits consecutive
+ * elements (4 bytes; one code a byte: 4) and draws from subsequence t. */
+static void replay_real(struct qm_conform *c)
+{
+    char text[QM_QUANTIZER_TEXT];
+    struct qm_codec codec;
+    uint64_t seed = 0, offset = 0;
+    if (!qm_lpmm_quantizer(c, "", text, sizeof text) || !qm_case_codec(c, &codec, "%s", text))
+        return;
+    int64_t n = qm_case_numel(c, "normalized"),
+            per = codec.q.pack == QM_PACK_byte ? 4 : 32 / codec.q.bits;
+    const float *y = qm_case_floats(c, "normalized", n), *noise = qm_case_floats(c, "noise", n);
+    const int64_t *want = qm_case_ints(c, "codes", n);
+    uint8_t *got = qm_case_memory(c, n, 1);
+    float *drawn = qm_case_memory(c, n, sizeof *drawn);
+    if (!y || !noise || !want || !got || !drawn)
+        return;
+    if (!qm_golden_unsigned(c->file, c->group, "philox_seed", &seed) ||
+        !qm_golden_unsigned(c->file, c->group, "philox_offset", &offset)) {
+        qm_case_skip(c, "philox_seed and philox_offset are missing");
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t word = 0;
+        drawn[i] =
+            qm_uniform(qm_philox_stream(seed, (uint64_t)(i / per), offset + (uint64_t)(i % per)));
+        if (!word_of(noise[i], &word))
+            qm_case_differs(c, "noise[%lld] = %.9g is no uniform of 32 bits", (long long)i,
+                            (double)noise[i]);
+        got[i] = qm_isnan(y[i]) ? (uint8_t)(codec.cb.n - 1)
+                                : codec.cb.perm[qm_code_of(&codec, y[i], word)];
+    }
+    qm_judge_floats(c, "noise", drawn, noise, n);
+    qm_judge_codes(c, "code", got, want, n);
+}
+
+/* How likely the codec goes up from its lower code at y, exactly: rounding up is monotone in the
+ * draw, so the first word that does so is found by halving. */
+static double chance_up(const struct qm_codec *codec, float y, int low)
+{
+    uint64_t from = 0, to = (uint64_t)1 << 32;
+    while (from < to) {
+        uint64_t at = (from + to) / 2;
+        if (qm_code_of(codec, y, (uint32_t)at) > low)
+            to = at;
+        else
+            from = at + 1;
+    }
+    return (double)(((uint64_t)1 << 32) - from) / 4294967296.0;
+}
+
+/* Histograms of codes over many draws of the framework's own generator: every count within five
+ * standard deviations (and one) of this codec's probability. */
+static void replay_histogram(struct qm_conform *c)
+{
+    char text[QM_QUANTIZER_TEXT], round[32];
+    struct qm_codec codec;
+    struct qm_shape shape;
+    float *x;
+    int64_t n;
+    if (!qm_lpmm_quantizer(c, "", text, sizeof text) || !qm_case_codec(c, &codec, "%s", text) ||
+        !input_read(c, &codec, &shape, &x, &n))
+        return;
+    int64_t entries = codec.cb.n, block = codec.q.block > 0 ? codec.q.block : n;
+    double repeats = qm_case_number(c, "repeats", 0);
+    const int64_t *counts = qm_case_ints(c, "code_counts", n * entries);
+    const float *scales = scales_read(c, qm_scale_count(&codec, &shape));
+    if (!counts || !scales)
+        return;
+    qm_case_text(c, "round_type", round, sizeof round);
+    int least = strcmp(round, "sr1") == 0 ? 1 : strcmp(round, "sr2") == 0 ? 2 : 0;
+    double worst = 0;
+    for (int64_t i = 0; i < n && qm_case_open(c); i++) {
+        double p[257] = {0};
+        float y = x[i] / scales[i / block];
+        int low = qm_code_of(&codec, y, 0);
+        double up = chance_up(&codec, y, low);
+        p[low > least ? low : least] += 1.0 - up;
+        p[low + 1 > least ? low + 1 : least] += up;
+        for (int64_t k = 0; k < entries && qm_case_open(c); k++) {
+            double mean = repeats * p[k], sigma = sqrt(repeats * p[k] * (1.0 - p[k]));
+            double off = fabs((double)counts[i * entries + k] - mean), allowed = 5.0 * sigma + 1.0;
+            worst = off / allowed > worst ? off / allowed : worst;
+            if (off > allowed)
+                qm_case_differs(c, "count[%lld][%lld]: got %.2f, want %lld, allowed %.2f apart",
+                                (long long)i, (long long)k, mean,
+                                (long long)counts[i * entries + k], allowed);
+        }
+    }
+    c->now.compared += n * entries;
+    if (!qm_case_open(c))
+        return;
+    c->now.outcome = QM_OUTCOME_near;
+    c->now.worst = worst;
+    snprintf(c->now.text, sizeof c->now.text, "counts of %.0f draws: at worst %.2f of five sigma",
+             repeats, worst);
+}
+
+/* ---- the file ---- */
+
+static void replay_map(struct qm_conform *c)
+{
+    const char *map = quant_type(c, "");
+    if (map)
+        qm_judge_map(c, map, (int)qm_case_whole(c, "bits", 0), (int)qm_case_whole(c, "signed", 1),
+                     qm_case_floats(c, "qmap", -1), qm_case_numel(c, "qmap"));
+}
+
+static void replay_leaf(struct qm_conform *c, const char *group)
+{
+    char error[64];
+    snprintf(c->group, sizeof c->group, "%.310s", group);
+    if (qm_case_has(c, "p0_grads")) {
+        qm_conform_lpmm_run(c, group);
+        return;
+    }
+    if (!qm_case_begin(c, group, NULL))
+        return;
+    if (qm_case_text(c, "quant_error", error, sizeof error))
+        qm_case_skip(c, "the source refuses this (%.50s)", error);
+    else if (qm_case_has(c, "qmap"))
+        replay_map(c);
+    else if (qm_case_has(c, "code_counts"))
+        replay_histogram(c);
+    else if (qm_case_has(c, "absmax"))
+        qm_case_skip(c, "a kernel that the published code never calls: not built");
+    else if (qm_case_has(c, "noise") && qm_case_has(c, "normalized"))
+        replay_real(c);
+    else if (qm_case_has(c, "noise"))
+        qm_case_skip(c, "noise in [0, 1) of the framework's generator; draws here are in (0, 1]");
+    else
+        replay_quantizer(c);
+    qm_case_end(c);
+}
+
+/* depth bounds what a damaged or circular file can ask for. */
+static void walk(struct qm_conform *c, const char *group, int depth)
+{
+    char name[128], path[QM_GOLDEN_PATH + 128];
+    int n = qm_golden_members(c->file, group), leaf = 1;
+    for (int i = 0; i < n && depth > 0; i++) {
+        if (!qm_golden_member(c->file, group, i, name, sizeof name))
+            continue;
+        snprintf(path, sizeof path, "%s%s%s", group, group[0] ? "/" : "", name);
+        if (strlen(path) >= QM_GOLDEN_PATH - 16 || qm_golden_at(c->file, path) != QM_GOLDEN_GROUP ||
+            strcmp(path, "inputs") == 0)
+            continue;
+        leaf = 0;
+        walk(c, path, depth - 1);
+    }
+    if (leaf && group[0])
+        replay_leaf(c, group);
+}
+
+void qm_conform_lpmm(struct qm_conform *c) { walk(c, "", 6); }

@@ -1,0 +1,184 @@
+/* run.c - the CPU backend against a recorded optimizer run. */
+#include "experiments/conform/run.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+int qm_run_recipe(struct qm_conform *c, const char *rule, struct qm_recipe *out)
+{
+    *out = (struct qm_recipe){.base = qm_variant_at(0),
+                              .rule = qm_rule_find(rule),
+                              .grad = QM_DTYPE_f32,
+                              .hyper = qm_hyper_default()};
+    snprintf(c->now.how, sizeof c->now.how, "%s", rule);
+    if (!out->rule) {
+        qm_case_skip(c, "rule %s: not built yet", rule);
+        return 0;
+    }
+    for (int i = 0; i < out->rule->n_slots; i++)
+        if (!qm_run_quantizer(c, out, i, "f32", 0, 0.0f))
+            return 0;
+    return 1;
+}
+
+int qm_run_quantizer(struct qm_conform *c, struct qm_recipe *r, int i, const char *quantizer,
+                     int init_code, float init_scale)
+{
+    if (qm_recipe_set(r, r->rule->slot[i], quantizer) != QM_OK) {
+        qm_case_skip(c, "%.100s %.100s: %.100s", r->rule->name, quantizer, qm_message());
+        return 0;
+    }
+    r->min_numel[i] = 0;
+    r->whole_blocks[i] = 0;
+    r->init_code[i] = init_code;
+    r->init_scale[i] = init_scale;
+    if (strcmp(quantizer, "f32") != 0) {
+        size_t used = strlen(c->now.how);
+        snprintf(c->now.how + used, sizeof c->now.how - used, " %s", quantizer);
+    }
+    return 1;
+}
+
+struct qm_shape qm_run_shape(struct qm_conform *c, const char *attribute, int64_t numel)
+{
+    double dims[QM_MAX_RANK];
+    int rank = qm_golden_numbers(c->file, c->group, attribute, dims, QM_MAX_RANK);
+    struct qm_shape s = {.rank = rank};
+    if (rank < 1 || rank > QM_MAX_RANK)
+        return qm_shape_flat(numel);
+    for (int i = 0; i < rank; i++)
+        s.dim[i] = dims[i] >= 0 && dims[i] < 1e9 ? (int64_t)dims[i] : -1;
+    return qm_shape_numel(&s) == numel ? s : qm_shape_flat(numel);
+}
+
+int64_t *qm_run_all_steps(struct qm_conform *c, int64_t steps)
+{
+    int64_t *out = qm_case_memory(c, steps, sizeof *out);
+    for (int64_t t = 0; out && t < steps; t++)
+        out[t] = t + 1;
+    return out;
+}
+
+/* Row of the kept step t, or -1. */
+static int64_t kept_row(const struct qm_run *run, int64_t t)
+{
+    for (int64_t k = 0; k < run->n_kept; k++)
+        if (run->kept[k] == t)
+            return k;
+    return -1;
+}
+
+/* What one step needs besides the run. */
+struct scratch {
+    int64_t numel, most_scales;
+    float *p, *values;
+    uint8_t *codes;
+};
+
+/* The recorded state after step t goes into the plan. */
+static qm_status state_load(const struct qm_run *run, struct scratch *s, void *plan, int64_t t)
+{
+    int64_t n = s->numel, row = kept_row(run, t);
+    for (int i = 0; i < run->recipe.rule->n_slots; i++) {
+        const struct qm_run_slot *slot = &run->slot[i];
+        if (slot->codes) {
+            for (int64_t k = 0; k < n; k++)
+                s->codes[k] = (uint8_t)slot->codes[(t - 1) * n + k];
+            QM_TRY(qm_backend_cpu.load(plan, i, s->codes, slot->scales + (t - 1) * slot->n_scales));
+        } else if (slot->values && row >= 0) {
+            QM_TRY(qm_backend_cpu.load(plan, i, NULL, slot->values + row * n));
+        }
+    }
+    if (row >= 0)
+        memcpy(s->p, run->params + row * n, (size_t)n * sizeof *s->p);
+    return QM_OK;
+}
+
+static double largest(const float *x, int64_t n)
+{
+    double m = 0;
+    for (int64_t i = 0; i < n; i++)
+        m = fabs((double)x[i]) > m ? fabs((double)x[i]) : m;
+    return m;
+}
+
+static qm_status state_judge(struct qm_conform *c, const struct qm_run *run, struct scratch *s,
+                             void *plan, int64_t t)
+{
+    const struct qm_run_tolerance *w = &run->within;
+    int64_t n = s->numel, row = kept_row(run, t);
+    char what[96];
+    for (int i = 0; i < run->recipe.rule->n_slots; i++) {
+        const struct qm_run_slot *slot = &run->slot[i];
+        const char *name = run->recipe.rule->slot[i];
+        if (slot->codes) {
+            QM_TRY(qm_backend_cpu.save(plan, i, s->codes, s->values));
+            snprintf(what, sizeof what, "step %lld %s scale", (long long)t, name);
+            qm_judge_close(c, what, s->values, slot->scales + (t - 1) * slot->n_scales,
+                           slot->n_scales, w->scale_relative, 0.0);
+            snprintf(what, sizeof what, "step %lld %s code", (long long)t, name);
+            if (w->code_share > 0)
+                qm_judge_codes_near(c, what, s->codes, slot->codes + (t - 1) * n, n, w->code_share);
+            else
+                qm_judge_codes(c, what, s->codes, slot->codes + (t - 1) * n, n);
+        } else if (slot->values && row >= 0) {
+            QM_TRY(qm_backend_cpu.save(plan, i, NULL, s->values));
+            snprintf(what, sizeof what, "step %lld %s", (long long)t, name);
+            qm_judge_close(c, what, s->values, slot->values + row * n, n, 0.0,
+                           w->value_largest * largest(slot->values + row * n, n));
+        }
+    }
+    snprintf(what, sizeof what, "step %lld parameter", (long long)t);
+    if (row >= 0)
+        qm_judge_close(c, what, s->p, run->params + row * n, n, w->param_relative,
+                       w->param_absolute);
+    return QM_OK;
+}
+
+static qm_status replay(struct qm_conform *c, const struct qm_run *run, struct scratch *s,
+                        void *plan)
+{
+    struct qm_hyper h = run->recipe.hyper;
+    for (int64_t t = 1; t <= run->steps && qm_case_open(c); t++) {
+        struct qm_tensor p = {s->p, QM_DTYPE_f32, run->shape};
+        struct qm_tensor g = {NULL, QM_DTYPE_f32, run->shape};
+        float *grad = s->values;
+        if (t > 1)
+            QM_TRY(state_load(run, s, plan, t - 1));
+        if (run->lr) {
+            h.lr = run->lr[t - 1];
+            qm_plan_cpu_hyper(plan, &h);
+        }
+        memcpy(grad, run->grads + (t - 1) * s->numel, (size_t)s->numel * sizeof *grad);
+        g.data = grad;
+        QM_TRY(qm_backend_cpu.step(plan, &p, &g, t, 0));
+        QM_TRY(state_judge(c, run, s, plan, t));
+    }
+    return QM_OK;
+}
+
+void qm_run_replay(struct qm_conform *c, const struct qm_run *run)
+{
+    struct scratch s = {.numel = qm_shape_numel(&run->shape)};
+    void *plan = NULL;
+    if (!qm_case_open(c) || !run->p0 || !run->grads || !run->params || !run->kept)
+        return;
+    for (int i = 0; i < run->recipe.rule->n_slots; i++)
+        if (run->slot[i].n_scales > s.most_scales)
+            s.most_scales = run->slot[i].n_scales;
+    s.p = qm_case_memory(c, s.numel, sizeof *s.p);
+    s.values = qm_case_memory(c, s.numel + s.most_scales, sizeof *s.values);
+    s.codes = qm_case_memory(c, s.numel, 1);
+    if (!s.p || !s.values || !s.codes)
+        return;
+    memcpy(s.p, run->p0, (size_t)s.numel * sizeof *s.p);
+    if (qm_recipe_applicable(&run->recipe) != QM_OK ||
+        qm_backend_cpu.open(&run->recipe, &run->shape, 0, &plan) != QM_OK) {
+        qm_case_skip(c, "%s", qm_message());
+        return;
+    }
+    if (replay(c, run, &s, plan) != QM_OK)
+        qm_case_differs(c, "the run stopped: %.250s", qm_message());
+    qm_backend_cpu.close(plan);
+}

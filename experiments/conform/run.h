@@ -1,0 +1,57 @@
+/* run.h - replaying a recorded optimizer run, step by step from the recorded states. */
+#ifndef QM_CONFORM_RUN_H
+#define QM_CONFORM_RUN_H
+
+#include "core/engine/backend.h"
+#include "experiments/conform/conform.h"
+
+/* One state tensor.  Quantized: codes (unpacked) and scales after every step; float32: values
+ * after the steps that were kept.  Arrays are [step][...]. */
+struct qm_run_slot {
+    const int64_t *codes;
+    const float *scales;
+    int64_t n_scales; /* a step */
+    const float *values;
+};
+
+/* How close a step must come; 0: every bit. */
+struct qm_run_tolerance {
+    double param_relative, param_absolute; /* absolute: of the value itself */
+    double scale_relative;
+    double value_largest; /* of float32 states: times the tensor's largest value */
+    double code_share;    /* codes that may be off by one, 1e-3 = 0.1 % */
+};
+
+struct qm_run {
+    struct qm_recipe recipe;
+    struct qm_shape shape;
+    int64_t steps;
+    const float *p0, *grads; /* [numel], [steps][numel] */
+    const double *lr;        /* [steps], or NULL: the recipe's */
+    struct qm_run_slot slot[QM_MAX_SLOTS];
+    const float *params; /* [n_kept][numel] */
+    const int64_t *kept; /* the steps (from 1) that params and float32 states were kept for */
+    int64_t n_kept;
+    struct qm_run_tolerance within;
+};
+
+/* A recipe of the named rule with every slot in float32 and the default hyper-parameters; 0, and
+ * the case skipped, when that rule is not built. */
+int qm_run_recipe(struct qm_conform *c, const char *rule, struct qm_recipe *out);
+
+/* Gives slot i a quantizer, for tensors of any size, starting at code and scale; 0: skipped. */
+int qm_run_quantizer(struct qm_conform *c, struct qm_recipe *r, int i, const char *quantizer,
+                     int init_code, float init_scale);
+
+/* Steps 1..steps of the CPU backend.  Before step t the recorded state after t - 1 is loaded, and
+ * the recorded parameter where it was kept; after it codes, scales and parameters are compared.
+ * Where nothing was kept the run goes on from its own values. */
+void qm_run_replay(struct qm_conform *c, const struct qm_run *run);
+
+/* The attribute "shape" where it describes numel elements, else a flat shape. */
+struct qm_shape qm_run_shape(struct qm_conform *c, const char *attribute, int64_t numel);
+
+/* Steps 1..steps as a list, for runs that kept all of them. */
+int64_t *qm_run_all_steps(struct qm_conform *c, int64_t steps);
+
+#endif

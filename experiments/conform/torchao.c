@@ -1,0 +1,242 @@
+/* torchao.c - golden vectors of torchao's low-bit optimizers.
+ *
+ * Layout: maps; q{4,8}{s,u}_* quantizer cases; search_* the search on arbitrary tables; fp8_*;
+ * bf16_sr; opt_* and cls_* optimizer runs; fallback_rules. */
+#include <stdio.h>
+#include <string.h>
+
+#include "experiments/conform/run.h"
+
+static const struct {
+    const char *dataset, *map;
+    int bits, sign;
+} maps[] = {
+    {"signed8", "dyn", 8, 1},   {"unsigned8", "dyn", 8, 0}, {"signed4", "dyn", 4, 1},
+    {"unsigned4", "lin", 4, 0}, {"nf4", "nf4", 4, 1},
+};
+enum { N_MAPS = sizeof maps / sizeof *maps };
+
+static void replay_maps(struct qm_conform *c, const char *group)
+{
+    char name[128];
+    int n = qm_golden_members(c->file, group);
+    for (int i = 0; i < n; i++) {
+        int k = 0;
+        if (!qm_golden_member(c->file, group, i, name, sizeof name) ||
+            !qm_case_begin(c, group, name))
+            continue;
+        while (k < N_MAPS && strcmp(maps[k].dataset, name) != 0)
+            k++;
+        if (k < N_MAPS)
+            qm_judge_map(c, maps[k].map, maps[k].bits, maps[k].sign, qm_case_floats(c, name, -1),
+                         qm_case_numel(c, name));
+        else
+            qm_case_skip(c, "a table of an older linspace, for reference only");
+        qm_case_end(c);
+    }
+}
+
+/* Attributes map, bits, block_size; x, scale, dequant and codes or codes_packed. */
+static void replay_quantizer(struct qm_conform *c)
+{
+    char map[64];
+    struct qm_codec codec;
+    int k = 0;
+    int64_t block = qm_case_whole(c, "block_size", 0);
+    qm_case_text(c, "map", map, sizeof map);
+    while (k < N_MAPS && strcmp(maps[k].dataset, map) != 0)
+        k++;
+    if (k == N_MAPS) {
+        qm_case_skip(c, "map '%s' is not built", map);
+        return;
+    }
+    if (!qm_case_codec(c, &codec, "%s:%d%c/block:%lld/bisect/near/floor:1e-12%s", maps[k].map,
+                       maps[k].bits, maps[k].sign ? 's' : 'u', (long long)block,
+                       maps[k].bits < 8 ? "/hi" : ""))
+        return;
+    struct qm_shape shape;
+    if (!qm_case_shape(c, "x", &shape))
+        return;
+    int64_t n = qm_shape_numel(&shape);
+    struct qm_recorded want = {.n_dequant = n};
+    want.packed_bytes = qm_case_numel(c, "codes_packed");
+    if (qm_case_has(c, "codes_packed"))
+        want.packed = qm_case_ints(c, "codes_packed", -1);
+    if (qm_case_has(c, "codes"))
+        want.codes = qm_case_ints(c, "codes", n);
+    else
+        want.codes = qm_case_unpacked(c, codec.q.pack, codec.q.bits, want.packed,
+                                      want.packed_bytes * 8 / codec.q.bits == n ? n : 0);
+    want.scales = qm_case_floats(c, "scale", qm_scale_count(&codec, &shape));
+    want.dequant = qm_case_floats(c, "dequant", n);
+    qm_judge_quantizer(c, &codec, &shape, qm_case_floats(c, "x", n), &want);
+}
+
+/* qmap, x, codes: bisect and near on any sorted table, without a scale. */
+static void replay_search(struct qm_conform *c)
+{
+    struct qm_codec codec;
+    int64_t entries = qm_case_numel(c, "qmap"), n = qm_case_numel(c, "x");
+    if (entries < 2 || entries > 256) {
+        qm_case_skip(c, "tables have 2 to 256 entries, this one %lld", (long long)entries);
+        return;
+    }
+    const float *table = qm_case_floats(c, "qmap", entries), *x = qm_case_floats(c, "x", n);
+    const int64_t *want = qm_case_ints(c, "codes", n);
+    uint8_t *got = qm_case_memory(c, n, 1);
+    if (!table || !x || !want || !got || !qm_case_codec(c, &codec, "dyn:8s/tensor/bisect/near"))
+        return;
+    qm_codec_table(&codec, table, (int)entries);
+    snprintf(c->now.how, sizeof c->now.how, "bisect/near on the recorded table");
+    for (int64_t i = 0; i < n; i++)
+        got[i] = (uint8_t)(qm_isnan(x[i]) ? 0 : qm_code_of(&codec, x[i], 0));
+    qm_judge_codes(c, "code", got, want, n);
+}
+
+/* numel, 8-bit quantized?, 4-bit quantized? */
+static void replay_fallback(struct qm_conform *c)
+{
+    static const char *const names[2] = {"adamw8_ao", "adamw4_ao"};
+    int64_t n = qm_case_numel(c, "numel_q8_q4") / 3;
+    const int64_t *rows = qm_case_ints(c, "numel_q8_q4", 3 * n);
+    for (int v = 0; rows && v < 2; v++) {
+        struct qm_recipe r;
+        if (qm_recipe_parse(names[v], &r) != QM_OK) {
+            qm_case_skip(c, "%s", qm_message());
+            return;
+        }
+        for (int64_t i = 0; i < n; i++) {
+            struct qm_shape shape = qm_shape_flat(rows[3 * i]);
+            uint8_t got = qm_recipe_slot(&r, 0, &shape).bits != 0;
+            char what[96];
+            snprintf(what, sizeof what, "%s quantizes %lld elements", names[v],
+                     (long long)rows[3 * i]);
+            qm_judge_codes(c, what, &got, &rows[3 * i + 1 + v], 1);
+        }
+    }
+}
+
+/* ---- optimizer runs ---- */
+
+static int slot_read(struct qm_conform *c, const char *which, int bits, int64_t steps, int64_t n,
+                     struct qm_run_slot *out)
+{
+    char name[32];
+    int64_t bytes = bits == 4 ? n / 2 : n;
+    snprintf(name, sizeof name, "%s_codes", which);
+    const int64_t *codes = qm_case_ints(c, name, steps * bytes);
+    out->codes = bits == 4 ? qm_case_unpacked(c, QM_PACK_hi, 4, codes, steps * n) : codes;
+    snprintf(name, sizeof name, "%s_scale", which);
+    out->n_scales = steps > 0 ? qm_case_numel(c, name) / steps : 0;
+    out->scales = qm_case_floats(c, name, steps * out->n_scales);
+    return out->codes && out->scales;
+}
+
+/* "q8", "q4", "fp8", "fp32" from attribute state, or from the class that held it. */
+static void state_format(struct qm_conform *c, char *out, size_t size)
+{
+    char name[64];
+    if (qm_case_text(c, "state", out, size))
+        return;
+    qm_case_text(c, "state_class", name, sizeof name);
+    snprintf(out, size, "%s",
+             strstr(name, "8bit")   ? "q8"
+             : strstr(name, "4bit") ? "q4"
+             : strstr(name, "Fp8")  ? "fp8"
+                                    : "fp32");
+}
+
+static int slots_read(struct qm_conform *c, struct qm_run *run, int bits, int64_t n)
+{
+    static const char *const names[2] = {"m", "v"};
+    int64_t block = qm_case_whole(c, "block_size", 0);
+    for (int i = 0; i < 2; i++) {
+        char text[QM_QUANTIZER_TEXT];
+        if (bits == 0) {
+            run->slot[i].values = qm_case_floats(c, names[i], run->steps * n);
+            continue;
+        }
+        const char *map = i == 1 && bits == 4 ? "lin:4u"
+                          : i == 1            ? "dyn:8u"
+                          : bits == 4         ? "dyn:4s"
+                                              : "dyn:8s";
+        snprintf(text, sizeof text, "%s/block:%lld/bisect/near/floor:1e-12%s", map,
+                 (long long)block, bits == 4 ? "/hi" : "");
+        if (!qm_run_quantizer(c, &run->recipe, i, text, 0, 0.0f) ||
+            !slot_read(c, names[i], bits, run->steps, n, &run->slot[i]))
+            return 0;
+    }
+    return 1;
+}
+
+static void replay_optimizer(struct qm_conform *c)
+{
+    struct qm_run run = {.steps = qm_case_whole(c, "T", 0)};
+    char state[32], dtype[32];
+    int64_t n = qm_case_numel(c, "p0");
+    state_format(c, state, sizeof state);
+    qm_case_text(c, "dtype", dtype, sizeof dtype);
+    if (strcmp(dtype, "float32") != 0)
+        qm_case_skip(c, "%s parameters: not built yet", dtype);
+    else if (strcmp(state, "fp8") == 0)
+        qm_case_skip(c, "fp8 state: not built yet");
+    else if (qm_case_whole(c, "amsgrad", 0))
+        qm_case_skip(c, "amsgrad: not built yet");
+    if (!qm_case_open(c) ||
+        !qm_run_recipe(c, qm_case_whole(c, "is_adamw", 0) ? "adamw_ao" : "adam_ao", &run.recipe))
+        return;
+    run.recipe.hyper.lr = qm_case_number(c, "lr", 1e-3);
+    run.recipe.hyper.beta1 = qm_case_number(c, "beta1", 0.9);
+    run.recipe.hyper.beta2 = qm_case_number(c, "beta2", 0.999);
+    run.recipe.hyper.eps = qm_case_number(c, "eps", 1e-8);
+    run.recipe.hyper.weight_decay = qm_case_number(c, "weight_decay", 0.0);
+    run.shape = qm_run_shape(c, "shape", n);
+    int bits = strcmp(state, "q8") == 0 ? 8 : strcmp(state, "q4") == 0 ? 4 : 0;
+    if (!slots_read(c, &run, bits, n))
+        return;
+    run.p0 = qm_case_floats(c, "p0", n);
+    run.grads = qm_case_floats(c, "grads", run.steps * n);
+    if (qm_case_has(c, "lr_per_step"))
+        run.lr = qm_case_doubles(c, "lr_per_step", run.steps);
+    run.n_kept = qm_case_has(c, "params_steps") ? qm_case_numel(c, "params_steps") : run.steps;
+    run.kept = qm_case_has(c, "params_steps") ? qm_case_ints(c, "params_steps", -1)
+                                              : qm_run_all_steps(c, run.steps);
+    run.params = qm_case_floats(c, "params", run.n_kept * n);
+    qm_run_replay(c, &run);
+}
+
+static void replay_group(struct qm_conform *c, const char *group)
+{
+    char error[64];
+    if (!qm_case_begin(c, group, NULL))
+        return;
+    if (qm_case_text(c, "error", error, sizeof error))
+        qm_case_skip(c, "the source refuses this input (%.50s)", error);
+    else if (qm_case_has(c, "numel_q8_q4"))
+        replay_fallback(c);
+    else if (qm_case_has(c, "y_bf16_bits"))
+        qm_case_skip(c, "bfloat16 parameters: not built yet");
+    else if (qm_case_has(c, "decoded") || strncmp(group, "fp8_", 4) == 0)
+        qm_case_skip(c, "fp8 state: not built yet");
+    else if (qm_case_has(c, "grads"))
+        replay_optimizer(c);
+    else if (qm_case_has(c, "qmap"))
+        replay_search(c);
+    else
+        replay_quantizer(c);
+    qm_case_end(c);
+}
+
+void qm_conform_torchao(struct qm_conform *c)
+{
+    char name[128];
+    int n = qm_golden_members(c->file, "");
+    for (int i = 0; i < n; i++) {
+        if (!qm_golden_member(c->file, "", i, name, sizeof name))
+            continue;
+        if (strcmp(name, "maps") == 0)
+            replay_maps(c, name);
+        else
+            replay_group(c, name);
+    }
+}

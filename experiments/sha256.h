@@ -1,0 +1,24 @@
+/* sha256.h - SHA-256 (FIPS 180-4), streaming. */
+#ifndef QM_EXPERIMENTS_SHA256_H
+#define QM_EXPERIMENTS_SHA256_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct qm_sha256 {
+    uint32_t state[8];
+    uint64_t bytes; /* taken so far */
+    uint8_t block[64];
+};
+
+void qm_sha256_start(struct qm_sha256 *h);
+void qm_sha256_add(struct qm_sha256 *h, const void *data, size_t n);
+void qm_sha256_end(struct qm_sha256 *h, uint8_t out[32]);
+
+/* The same as 64 lower-case hex digits and a NUL; ends h. */
+void qm_sha256_hex(struct qm_sha256 *h, char out[65]);
+
+/* Of one piece of memory. */
+void qm_sha256_of(const void *data, size_t n, char out[65]);
+
+#endif

@@ -1,0 +1,32 @@
+/* oracle.c - the list of double-precision references. */
+#include "oracle/oracle.h"
+
+#include <string.h>
+
+/* A new oracle is its file and its line here. */
+#define QM_ORACLE_LIST(X) X(adam) X(adamw) X(ema) X(sgdm)
+
+#define X(name) extern const struct qm_oracle qm_oracle_##name;
+QM_ORACLE_LIST(X)
+#undef X
+
+static const struct qm_oracle *const list[] = {
+#define X(name) &qm_oracle_##name,
+    QM_ORACLE_LIST(X)
+#undef X
+};
+
+int qm_oracle_count(void) { return (int)(sizeof list / sizeof *list); }
+
+const struct qm_oracle *qm_oracle_at(int i)
+{
+    return i >= 0 && i < qm_oracle_count() ? list[i] : NULL;
+}
+
+const struct qm_oracle *qm_oracle_find(const char *family)
+{
+    for (int i = 0; i < qm_oracle_count(); i++)
+        if (strcmp(list[i]->family, family) == 0)
+            return list[i];
+    return NULL;
+}

@@ -1,0 +1,180 @@
+"""common.py - what every plot script shares: reading result files, one look, reproducible output.
+
+A script draws what the C program stored; it computes no numbers of its own.
+
+    import common
+    args = common.arguments("what the plot shows")
+    for path in args.results:
+        with common.load(path, kinds=("run",)) as f:
+            cells = common.table(f, "/cells")
+            fig, ax = common.figure()
+            ...
+            common.save(fig, args.out, "name")
+"""
+import argparse
+import os
+import sys
+
+import h5py
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+
+SCHEMA, VERSION = "qualm-results", 1
+
+# Okabe and Ito's palette: distinct with any of the common colour deficiencies.  Black first.
+PALETTE = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
+
+STYLE = {
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.labelsize": 9,
+    "axes.linewidth": 0.8,
+    "axes.prop_cycle": matplotlib.cycler(color=PALETTE),
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlesize": 10,
+    "figure.constrained_layout.use": True,
+    "figure.dpi": 100,
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "grid.color": "#d9d9d9",
+    "grid.linewidth": 0.6,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 5,
+    "savefig.dpi": 200,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "qualm",
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+}
+
+
+def fail(message):
+    """Ends the script with one line on stderr; exit code 3, as the C program's for bad files."""
+    print(f"{os.path.basename(sys.argv[0])}: {message}", file=sys.stderr)
+    sys.exit(3)
+
+
+def arguments(description):
+    """The command line `script.py RESULTS.h5... [--out DIR]`: .results and .out (made if absent)."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("results", nargs="+", metavar="RESULTS.h5", help="result files to read")
+    parser.add_argument("--out", default="plots/out", metavar="DIR",
+                        help="folder for the .png and .svg (default %(default)s)")
+    args = parser.parse_args()
+    try:
+        os.makedirs(args.out, exist_ok=True)
+    except OSError as error:
+        fail(f"{args.out}: {error.strerror}")
+    return args
+
+
+# ---- reading ------------------------------------------------------------------------------------
+
+
+def text(value):
+    """A text attribute or dataset, however h5py hands it out, as str."""
+    if isinstance(value, h5py.Dataset):
+        value = value[()]
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def load(path, kinds=None):
+    """An open h5py.File of a schema version this module knows and, if given, of one of kinds."""
+    try:
+        f = h5py.File(path, "r")
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else "is it HDF5, and whole?"
+        fail(f"{path}: cannot be read: {reason}")
+    if text(f.attrs.get("schema", "")) != SCHEMA:
+        fail(f"{path}: is no result file (attribute 'schema' is not '{SCHEMA}')")
+    version = int(f.attrs.get("schema_version", 0))
+    if version != VERSION:
+        fail(f"{path}: has schema version {version}; this script reads version {VERSION}")
+    kind = text(f.attrs.get("kind", ""))
+    if kinds and kind not in kinds:
+        fail(f"{path}: holds results of `{kind}`; expected {' or '.join(kinds)}")
+    return f
+
+
+def dataset(f, path):
+    """f[path], or one clear line when it is not there."""
+    if path not in f:
+        fail(f"{f.filename}: no {path} in it")
+    return f[path]
+
+
+def table(f, path):
+    """A table as {column: numpy array}; text columns become arrays of str."""
+    rows = dataset(f, path)
+    if rows.dtype.names is None:
+        fail(f"{f.filename}: {path} is not a table")
+    rows = rows[...]
+    out = {}
+    for name in rows.dtype.names:
+        column = rows[name]
+        out[name] = np.char.decode(column, "utf-8") if column.dtype.kind == "S" else column
+    return out
+
+
+def columns(f, path):
+    """{column: (unit, description)} of a table, in order."""
+    d = dataset(f, path)
+    words = zip(d.attrs["column_units"], d.attrs["column_text"])
+    return {name: (text(u), text(t)) for name, (u, t) in zip(d.dtype.names, words)}
+
+
+def unit(f, path, column=None):
+    """The unit of an array, or of one column of a table."""
+    return text(dataset(f, path).attrs["unit"]) if column is None else columns(f, path)[column][0]
+
+
+def label(name, unit_text):
+    """An axis label: "name (unit)"; pure numbers and texts go without."""
+    return name if unit_text in ("", "1") else f"{name} ({unit_text})"
+
+
+def curves(f, path):
+    """Ragged curves as a list of numpy arrays, one per curve."""
+    value = dataset(f, path + "/value")[...]
+    ends = zip(dataset(f, path + "/offset")[...], dataset(f, path + "/length")[...])
+    return [value[at:at + n] for at, n in ends]
+
+
+# ---- drawing ------------------------------------------------------------------------------------
+
+
+def look(i):
+    """Colour, marker and line of series i: any two of the first 56 differ without colour too."""
+    return {"color": PALETTE[i % len(PALETTE)], "marker": MARKERS[i % len(MARKERS)],
+            "linestyle": LINES[i % len(LINES)]}
+
+
+def figure(rows=1, cols=1, width=6.4, height=4.0, **options):
+    """plt.subplots in the house style; width and height in inches, of the whole figure."""
+    plt.rcdefaults()
+    plt.rcParams.update(STYLE)
+    return plt.subplots(rows, cols, figsize=(width, height), **options)
+
+
+def save(fig, folder, name):
+    """Writes folder/name.png (200 dpi) and .svg, free of dates and versions; closes the figure."""
+    for suffix, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
+        path = os.path.join(folder, f"{name}.{suffix}")
+        part = f"{path}.part"
+        try:
+            fig.savefig(part, format=suffix, metadata=metadata)
+            os.replace(part, path)
+        except OSError as error:
+            if os.path.exists(part):
+                os.remove(part)
+            fail(f"{path}: cannot be written: {error.strerror}")
+        print(path)
+    plt.close(fig)

@@ -1,0 +1,50 @@
+#!/bin/bash
+# run.sh - runs every test program and every bats file, two at a time, and adds up their counts.
+# Called by `make test` from the top of the tree with BUILD set; the last line is the sum.
+set -u
+logs=$BUILD/logs
+rm -rf "$logs"
+mkdir -p "$logs"
+export QM_SHARED=${QM_SHARED:-../shared} OMP_WAIT_POLICY=passive
+export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:abort_on_error=0}
+[ -d "$QM_SHARED/data" ] || echo "skipping the full golden and real data: not present, the shipped selection is tested"
+
+one() { # a test program or a .bats file
+    local name log start=$SECONDS
+    name=$(basename "$1")
+    log=$logs/$name.log
+    if [[ $1 == *.bats ]]; then bats --tap "$1"; else timeout 600 "$1"; fi >"$log" 2>&1
+    echo "exit $? seconds $((SECONDS - start))" >>"$log"
+}
+export -f one
+export logs
+
+if [ "${SAN:-0}" = 1 ]; then bats=(); else bats=(tests/*.bats); fi
+printf '%s\n' "$BUILD"/tests/test_* "${bats[@]}" | grep -v '\.d$' | xargs -P 2 -I{} bash -c 'one "$1"' _ {}
+
+passed=0 failed=0 skipped=0
+for log in "$logs"/*.log; do
+    name=$(basename "$log" .log)
+    read -r code seconds < <(awk '/^exit [0-9]+ seconds/ {c = $2; s = $4} END {print c, s}' "$log")
+    if [[ $name == *.bats ]]; then
+        s=$(grep -cE '^ok .*# skip' "$log")
+        p=$(($(grep -cE '^ok ' "$log") - s))
+        f=$(grep -cE '^not ok ' "$log")
+        reasons='s/^ok [0-9]+ (.*) # skip ?(.*)/\1: \2/p'
+    else
+        p=$(sed -nE 's/^\[  PASSED  \] ([0-9]+) test.*/\1/p' "$log" | tail -1)
+        f=$(sed -nE 's/^\[  FAILED  \] ([0-9]+) test.*/\1/p' "$log" | tail -1)
+        s=$(sed -nE 's/^\[  SKIPPED \] ([0-9]+) test.*/\1/p' "$log" | tail -1)
+        p=${p:-0} f=${f:-0} s=${s:-0}
+        reasons='s/^skipped: (.*)/\1/p'
+    fi
+    [ "$code" != 0 ] && [ "$f" = 0 ] && f=1
+    [ "$code" = 0 ] && [ $((p + f + s)) = 0 ] && f=1 # a program that tested nothing
+    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+    printf '%-24s %4d passed %3d failed %3d skipped %5s s\n' "$name" "$p" "$f" "$s" "$seconds"
+    sed -nE "$reasons" "$log" | sed 's/^/    skipped: /'
+    [ "$f" != 0 ] && sed 's/^/    | /' "$log" | tail -n 60
+done
+[ "${SAN:-0}" = 1 ] && echo "bats tests are left out under SAN=1: they run the same functions"
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ]

@@ -1,0 +1,214 @@
+/* test_golden.c - the golden vectors that ship, and the larger set where it is at hand. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <glob.h>
+#include <hdf5.h>
+#include <hdf5_hl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "experiments/conform/conform.h"
+
+static void show(void *context, const struct qm_case *c)
+{
+    if (c->outcome == QM_OUTCOME_differs || c->outcome == QM_OUTCOME_unreadable)
+        print_error("%s: %s %s: %s [%s]\n", (const char *)context, qm_outcome_word(c->outcome),
+                    c->name, c->text, c->how);
+}
+
+static int64_t replay(const char *path, int64_t count[QM_OUTCOME_COUNT])
+{
+    memset(count, 0, QM_OUTCOME_COUNT * sizeof *count);
+    qm_status st = qm_conform_file(path, NULL, show, (void *)(uintptr_t)path, count);
+    if (st != QM_OK)
+        print_error("%s\n", qm_message());
+    assert_int_equal(st, QM_OK);
+    print_message("%s: %lld EQUAL, %lld NEAR, %lld skipped\n", path,
+                  (long long)count[QM_OUTCOME_equal], (long long)count[QM_OUTCOME_near],
+                  (long long)count[QM_OUTCOME_skipped]);
+    return count[QM_OUTCOME_differs] + count[QM_OUTCOME_unreadable];
+}
+
+/* One test for each shipped file: nothing differs, and no case is skipped that was once compared. */
+struct expected {
+    const char *path;
+    int compared;
+};
+
+static void test_file(void **state)
+{
+    const struct expected *e = *state;
+    int64_t count[QM_OUTCOME_COUNT];
+    assert_int_equal(replay(e->path, count), 0);
+    assert_true(count[QM_OUTCOME_equal] + count[QM_OUTCOME_near] >= e->compared);
+}
+
+static void test_shared(void **state)
+{
+    const char *root = getenv("QM_SHARED");
+    char pattern[512];
+    glob_t found;
+    (void)state;
+    snprintf(pattern, sizeof pattern, "%s/data/golden/*.h5", root ? root : "../shared");
+    if (glob(pattern, 0, NULL, &found) != 0)
+        skip();
+    int64_t count[QM_OUTCOME_COUNT];
+    int64_t differs = 0;
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        differs += replay(found.gl_pathv[i], count);
+    globfree(&found);
+    assert_int_equal(differs, 0);
+}
+
+/* ---- files that are not what they should be ---- */
+
+static void write_file(const char *path, const void *bytes, size_t n)
+{
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    fclose(f);
+}
+
+static char *read_whole(const char *path, size_t *n)
+{
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    fseek(f, 0, SEEK_END);
+    *n = (size_t)ftell(f);
+    rewind(f);
+    char *bytes = malloc(*n);
+    assert_non_null(bytes);
+    assert_int_equal(fread(bytes, 1, *n, f), *n);
+    fclose(f);
+    return bytes;
+}
+
+static void test_foreign(void **state)
+{
+    int64_t count[QM_OUTCOME_COUNT] = {0};
+    char path[] = "/tmp/qm_golden_XXXXXX";
+    (void)state;
+    assert_int_equal(qm_conform_file("/nonexistent.h5", NULL, NULL, NULL, count), QM_BAD_FILE);
+    close(mkstemp(path));
+    assert_int_equal(qm_conform_file(path, NULL, NULL, NULL, count), QM_BAD_FILE);
+    write_file(path, "not an HDF5 file", 16);
+    assert_int_equal(qm_conform_file(path, NULL, NULL, NULL, count), QM_BAD_FILE);
+    unlink(path);
+    /* states of a training run, no golden vectors */
+    assert_int_equal(qm_conform_file("experiments/data/cancer_tabular.h5", NULL, NULL, NULL, count),
+                     QM_BAD_FILE);
+    assert_non_null(strstr(qm_message(), "not a file of golden vectors"));
+}
+
+/* A file cut short anywhere is refused. */
+static void test_truncated(void **state)
+{
+    char path[] = "/tmp/qm_golden_XXXXXX";
+    size_t n;
+    (void)state;
+    char *bytes = read_whole("tests/golden/philox.h5", &n);
+    close(mkstemp(path));
+    for (size_t i = 0; i < 24; i++) {
+        int64_t count[QM_OUTCOME_COUNT] = {0};
+        write_file(path, bytes, i < 12 ? n * i / 12 : n - (24 - i) * (24 - i));
+        assert_int_equal(qm_conform_file(path, NULL, NULL, NULL, count), QM_BAD_FILE);
+        assert_non_null(strstr(qm_message(), path));
+    }
+    unlink(path);
+    free(bytes);
+}
+
+/* A dataset of the wrong size makes its case unreadable and leaves the others alone. */
+static void test_unreadable(void **state)
+{
+    char path[] = "/tmp/qm_golden_XXXXXX";
+    int64_t count[QM_OUTCOME_COUNT] = {0};
+    hsize_t sizes[3] = {8, 4, 7}; /* counter 4, key 2, output 4 a row: 2 rows, one word short */
+    static const char *const names[3] = {"counter", "key", "output"};
+    (void)state;
+    close(mkstemp(path));
+    hid_t f = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    hid_t g = H5Gcreate2(f, "block", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    hid_t empty = H5Gcreate2(f, "empty", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    assert_true(H5LTset_attribute_string(f, "/", "system", "philox") >= 0);
+    for (int i = 0; i < 3; i++) {
+        unsigned zeros[8] = {0};
+        assert_true(H5LTmake_dataset(g, names[i], 1, &sizes[i], H5T_NATIVE_UINT, zeros) >= 0);
+    }
+    H5Gclose(empty);
+    H5Gclose(g);
+    H5Fclose(f);
+    assert_int_equal(qm_conform_file(path, NULL, NULL, NULL, count), QM_OK);
+    assert_int_equal(count[QM_OUTCOME_unreadable], 1);
+    assert_int_equal(count[QM_OUTCOME_skipped], 1);
+    unlink(path);
+}
+
+/* A changed bit in a recorded code is seen, with its index and both values. */
+static void keep_text(void *context, const struct qm_case *c)
+{
+    if (c->outcome == QM_OUTCOME_differs)
+        snprintf(context, 320, "%s", c->text);
+}
+
+static void test_seen(void **state)
+{
+    char path[] = "/tmp/qm_golden_XXXXXX", text[320] = "";
+    int64_t count[QM_OUTCOME_COUNT] = {0};
+    size_t n;
+    (void)state;
+    char *bytes = read_whole("tests/golden/torchao.h5", &n);
+    close(mkstemp(path));
+    write_file(path, bytes, n);
+    free(bytes);
+    unsigned char codes[2048];
+    hid_t f = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
+    assert_true(H5LTread_dataset(f, "q8s_gauss/codes", H5T_NATIVE_UCHAR, codes) >= 0);
+    codes[137] ^= 1;
+    hid_t d = H5Dopen2(f, "q8s_gauss/codes", H5P_DEFAULT);
+    assert_true(H5Dwrite(d, H5T_NATIVE_UCHAR, H5S_ALL, H5S_ALL, H5P_DEFAULT, codes) >= 0);
+    H5Dclose(d);
+    H5Fclose(f);
+    assert_int_equal(qm_conform_file(path, "^q8s_", keep_text, text, count), QM_OK);
+    assert_int_equal(count[QM_OUTCOME_differs], 1);
+    assert_non_null(strstr(text, "code[137]: got 0x"));
+    unlink(path);
+}
+
+/* A filter leaves out what it does not match. */
+static void test_filter(void **state)
+{
+    int64_t count[QM_OUTCOME_COUNT] = {0};
+    (void)state;
+    assert_int_equal(qm_conform_file("tests/golden/torchao.h5", "^q4s_gauss$", NULL, NULL, count),
+                     QM_OK);
+    assert_int_equal(count[QM_OUTCOME_equal], 1);
+    assert_int_equal(count[QM_OUTCOME_near] + count[QM_OUTCOME_skipped], 0);
+}
+
+int main(void)
+{
+    static struct expected files[] = {
+        {"tests/golden/torchao.h5", 56}, {"tests/golden/bitsandbytes.h5", 121},
+        {"tests/golden/lpmm.h5", 398},   {"tests/golden/adafactor8bit.h5", 194},
+        {"tests/golden/adamw.h5", 17},   {"tests/golden/sgd.h5", 13},
+        {"tests/golden/philox.h5", 17},  {"tests/golden/dtypes.h5", 6},
+    };
+    enum { N = sizeof files / sizeof *files };
+    enum { OTHERS = 6 };
+    struct CMUnitTest tests[N + OTHERS] = {
+        cmocka_unit_test(test_foreign),    cmocka_unit_test(test_truncated),
+        cmocka_unit_test(test_unreadable), cmocka_unit_test(test_seen),
+        cmocka_unit_test(test_filter),     cmocka_unit_test(test_shared),
+    };
+    for (int i = 0; i < N; i++)
+        tests[OTHERS + i] = (struct CMUnitTest){files[i].path, test_file, NULL, NULL, &files[i]};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

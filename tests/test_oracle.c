@@ -1,0 +1,559 @@
+/* test_oracle.c - the double references: closed forms, published trajectories, MPFR. */
+#include "core/base/philox.h"
+#include "oracle/oracle.h"
+
+#include <hdf5.h>
+#include <math.h>
+#include <mpfr.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const struct qm_oracle *oracle(const char *family)
+{
+    const struct qm_oracle *o = qm_oracle_find(family);
+    assert_non_null(o);
+    return o;
+}
+
+static void list_is_sound(void **state)
+{
+    (void)state;
+    assert_true(qm_oracle_count() >= 4);
+    for (int i = 0; i < qm_oracle_count(); i++) {
+        const struct qm_oracle *o = qm_oracle_at(i);
+        assert_true(qm_oracle_find(o->family) == o);
+        assert_true(strlen(o->source) > 0 && o->step && o->n_slots >= 0 && o->n_slots <= 4);
+        for (int j = 0; j < o->n_slots; j++)
+            assert_non_null(o->slot[j]);
+    }
+    assert_null(qm_oracle_at(-1));
+    assert_null(qm_oracle_at(qm_oracle_count()));
+    assert_null(qm_oracle_find("adam "));
+    assert_string_equal(oracle("adamw")->slot[1], "exp_avg_sq");
+    assert_string_equal(oracle("sgdm")->slot[0], "momentum_buffer");
+}
+
+/* ---- closed forms ---------------------------------------------------------------------------- */
+
+static void near_to(double got, double want, double relative)
+{
+    if (!(fabs(got - want) <= relative * fabs(want)))
+        fail_msg("got %.17g, want %.17g", got, want);
+}
+
+/* A constant input c from m = 0 gives m_t = (1 - beta^t) c; the parameter stays. */
+static void average_of_constant(void **state)
+{
+    (void)state;
+    struct qm_oracle_hyper h = {.lr = 1.0, .beta1 = 0.9, .weight_decay = 0.5};
+    double p[2] = {3.0, -4.0}, m[2] = {0.0, 0.0}, *slot[1] = {m};
+    const double g[2] = {2.5, -1e-9};
+    for (int64_t t = 1; t <= 40; t++) {
+        oracle("ema")->step(p, slot, g, 1, 2, &h, t);
+        for (int i = 0; i < 2; i++)
+            near_to(m[i], g[i] * (1.0 - pow(0.9, (double)t)), 1e-14);
+    }
+    assert_true(p[0] == 3.0 && p[1] == -4.0);
+}
+
+/* With eps = 0 the first step is lr sign(g), and under a constant gradient every step is. */
+static void adam_steps_by_sign(void **state)
+{
+    (void)state;
+    static const char *const family[2] = {"adam", "adamw"};
+    const double g[4] = {1e-30, -7.0, 2e10, -0.03};
+    for (int f = 0; f < 2; f++)
+        for (int amsgrad = 0; amsgrad < 2; amsgrad++) {
+            struct qm_oracle_hyper h = {
+                .lr = 0.125, .beta1 = 0.9, .beta2 = 0.999, .amsgrad = amsgrad};
+            double p[4] = {0.0}, m[4] = {0.0}, v[4] = {0.0}, top[4] = {0.0};
+            double *slot[3] = {m, v, top};
+            for (int64_t t = 1; t <= 20; t++) {
+                oracle(family[f])->step(p, slot, g, 2, 2, &h, t);
+                for (int i = 0; i < 4; i++)
+                    near_to(p[i], copysign(0.125 * (double)t, -g[i]), 1e-14);
+            }
+            for (int i = 0; i < 4; i++)
+                assert_true(top[i] == (amsgrad ? v[i] : 0.0));
+            h.maximize = 1;
+            double q[4] = {0.0};
+            memset(m, 0, sizeof m);
+            memset(v, 0, sizeof v);
+            memset(top, 0, sizeof top);
+            oracle(family[f])->step(q, slot, g, 4, 1, &h, 1);
+            near_to(q[1], -0.125, 1e-14);
+        }
+}
+
+/* g = 0: AdamW shrinks by 1 - lr lambda a step, Adam sees lambda theta as its gradient. */
+static void pure_decay(void **state)
+{
+    (void)state;
+    struct qm_oracle_hyper h = {
+        .lr = 0.25, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .weight_decay = 0.5};
+    double p[1] = {1.0}, m[1] = {0.0}, v[1] = {0.0}, *slot[2] = {m, v};
+    const double g[1] = {0.0};
+    for (int64_t t = 1; t <= 10; t++) {
+        oracle("adamw")->step(p, slot, g, 1, 1, &h, t);
+        near_to(p[0], pow(0.875, (double)t), 1e-15);
+        assert_true(m[0] == 0.0 && v[0] == 0.0);
+    }
+    double q[1] = {8.0}; /* coupled: first step is lr * 4 / (4 + eps) */
+    oracle("adam")->step(q, slot, g, 1, 1, &h, 1);
+    near_to(q[0], 8.0 - 0.25 * 4.0 / (4.0 + 1e-8), 1e-15);
+    near_to(m[0], 0.4, 1e-14);
+}
+
+/* The step tends to lr m / eps where v vanishes; the maximum of amsgrad never falls. */
+static void adam_corners(void **state)
+{
+    (void)state;
+    struct qm_oracle_hyper h = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+    double p[1] = {0.0}, m[1] = {0.0}, v[1] = {0.0}, top[1] = {0.0}, *slot[3] = {m, v, top};
+    double g[1] = {1e-200};
+    oracle("adamw")->step(p, slot, g, 1, 1, &h, 1);
+    near_to(p[0], -1e-3 * 1e-200 / 1e-8, 1e-14);
+    m[0] = v[0] = p[0] = 0.0;
+    h.amsgrad = 1;
+    for (int64_t t = 1; t <= 50; t++) {
+        double before = top[0];
+        g[0] = t == 3 ? 1e3 : 1.0 / (double)t;
+        oracle("adam")->step(p, slot, g, 1, 1, &h, t);
+        assert_true(top[0] >= before && top[0] >= v[0]);
+    }
+    assert_true(top[0] > v[0] && top[0] > 999.0);
+    g[0] = (double)NAN;
+    oracle("adam")->step(p, slot, g, 1, 1, &h, 51);
+    assert_true(isnan(p[0]) && isnan(m[0]) && isnan(v[0]) && isnan(top[0]));
+    m[0] = v[0] = p[0] = top[0] = 0.0;
+    oracle("adamw")->step(p, slot, g, 1, 1, &h, 1);
+    assert_true(isnan(p[0]) && isnan(m[0]) && isnan(v[0]) && isnan(top[0]));
+    /* beta = 0: no memory, the correction is 1 */
+    struct qm_oracle_hyper none = {.lr = 0.5};
+    m[0] = v[0] = p[0] = 0.0;
+    g[0] = -3.0;
+    oracle("adamw")->step(p, slot, g, 1, 1, &none, 7);
+    assert_true(p[0] == 0.5 && m[0] == -3.0 && v[0] == 9.0);
+}
+
+/* Heavy ball on a x^2 / 2: p_t solves p'' = (1 + mu - lr a) p' - mu p, whose roots are known. */
+static void heavy_ball_on_quadratic(void **state)
+{
+    (void)state;
+    double a = 2.0, mu = 0.5, lr = 0.01, s = 1.0 + mu - lr * a, root = sqrt(s * s - 4.0 * mu);
+    double r1 = 0.5 * (s + root), r2 = 0.5 * (s - root); /* both real */
+    double start = 1.0, first = start - lr * a * start;
+    double c1 = (first - r2 * start) / (r1 - r2), c2 = start - c1;
+    struct qm_oracle_hyper h = {.lr = lr, .momentum = mu};
+    double p[1] = {start}, b[1] = {0.0}, *slot[1] = {b};
+    for (int64_t t = 1; t <= 60; t++) {
+        double g[1] = {a * p[0]};
+        oracle("sgdm")->step(p, slot, g, 1, 1, &h, t);
+        near_to(p[0], c1 * pow(r1, (double)t) + c2 * pow(r2, (double)t), 1e-13);
+    }
+}
+
+/* The buffer starts as g whatever the dampening; a constant gradient fills it geometrically. */
+static void sgd_forms(void **state)
+{
+    (void)state;
+    struct qm_oracle_hyper h = {.lr = 1.0, .momentum = 0.5, .dampening = 0.25};
+    double p[1] = {0.0}, b[1] = {99.0}, *slot[1] = {b};
+    const double g[1] = {4.0};
+    oracle("sgdm")->step(p, slot, g, 1, 1, &h, 1);
+    assert_true(b[0] == 4.0 && p[0] == -4.0);
+    oracle("sgdm")->step(p, slot, g, 1, 1, &h, 2);
+    assert_true(b[0] == 5.0 && p[0] == -9.0);
+    struct qm_oracle_hyper nesterov = {.lr = 1.0, .momentum = 0.5, .nesterov = 1, .maximize = 1};
+    p[0] = b[0] = 0.0;
+    for (int64_t t = 1; t <= 30; t++) {
+        double before = p[0];
+        oracle("sgdm")->step(p, slot, g, 1, 1, &nesterov, t);
+        near_to(b[0], -8.0 * (1.0 - pow(0.5, (double)t)), 1e-15);
+        near_to(p[0] - before, 4.0 - 0.5 * b[0], 1e-14);
+    }
+    struct qm_oracle_hyper plain = {.lr = 0.25, .weight_decay = 0.5};
+    p[0] = 8.0;
+    b[0] = 7.0;
+    oracle("sgdm")->step(p, slot, g, 1, 1, &plain, 1);
+    assert_true(p[0] == 6.0 && b[0] == 7.0); /* without momentum the slot is not touched */
+}
+
+/* ---- published trajectories (torch.optim, double) -------------------------------------------- */
+
+/* The file's path, or NULL: first the full set beside the repository, then the one in the tree. */
+static const char *golden(const char *name, char *path, size_t size)
+{
+    const char *shared = getenv("QM_SHARED");
+    snprintf(path, size, "%s/data/golden/%s", shared ? shared : "../shared", name);
+    if (access(path, R_OK) != 0)
+        snprintf(path, size, "tests/golden/%s", name);
+    return access(path, R_OK) == 0 ? path : NULL;
+}
+
+/* Numbers of an attribute; 0 where the group does not have it. */
+static void attribute(hid_t group, const char *name, int n, double *out)
+{
+    memset(out, 0, (size_t)n * sizeof *out);
+    if (H5Aexists(group, name) <= 0)
+        return;
+    hid_t a = H5Aopen(group, name, H5P_DEFAULT), space = H5Aget_space(a);
+    assert_int_equal(H5Sget_simple_extent_npoints(space), n);
+    assert_true(H5Aread(a, H5T_NATIVE_DOUBLE, out) >= 0);
+    H5Sclose(space);
+    H5Aclose(a);
+}
+
+/* A whole dataset as doubles; *n its size.  The caller frees. */
+static double *dataset(hid_t group, const char *name, int64_t *n)
+{
+    hid_t d = H5Dopen2(group, name, H5P_DEFAULT);
+    assert_true(d >= 0);
+    hid_t space = H5Dget_space(d);
+    *n = H5Sget_simple_extent_npoints(space);
+    double *x = malloc((size_t)*n * sizeof *x);
+    assert_non_null(x);
+    assert_true(H5Dread(d, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, x) >= 0);
+    H5Sclose(space);
+    H5Dclose(d);
+    return x;
+}
+
+static double largest(const double *x, int64_t n)
+{
+    double most = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        most = fmax(most, fabs(x[i]));
+    return most;
+}
+
+static double distance(const double *a, const double *b, int64_t n)
+{
+    double most = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        most = fmax(most, fabs(a[i] - b[i]));
+    return most;
+}
+
+static struct qm_oracle_hyper hyper_of(hid_t group)
+{
+    static const char *const name[9] = {"lr",       "eps",       "weight_decay",
+                                        "momentum", "dampening", "nesterov",
+                                        "maximize", "amsgrad",   "betas"};
+    double x[8], beta[2];
+    for (int i = 0; i < 8; i++)
+        attribute(group, name[i], 1, &x[i]);
+    attribute(group, name[8], 2, beta);
+    struct qm_oracle_hyper h = {x[0], beta[0], beta[1],     x[1],        x[2],
+                                x[3], x[4],    x[5] != 0.0, x[6] != 0.0, x[7] != 0.0};
+    return h;
+}
+
+/* States within 1e-14 of the largest entry, parameters within 1e-15, which leaves room for the
+ * source's other order of operations, and besides: the source forms 1 - beta^t by subtraction, off
+ * by up to 2^-53 absolute, where the oracle does not cancel; every step carries that on. */
+static void replay(hid_t file, const char *name, const struct qm_oracle *o)
+{
+    hid_t group = H5Gopen2(file, name, H5P_DEFAULT);
+    assert_true(group >= 0);
+    struct qm_oracle_hyper h = hyper_of(group);
+    int64_t n, total;
+    double *p = dataset(group, "param0", &n), *grads = dataset(group, "grads", &total);
+    double *params = dataset(group, "params", &total), *want[3] = {0}, *slot[3] = {0};
+    assert_true(n > 0 && total > n && total % n == 0);
+    int slots = strcmp(o->family, "sgdm") == 0 ? h.momentum != 0.0 : h.amsgrad ? 3 : 2;
+    for (int j = 0; j < slots; j++) {
+        char text[64];
+        int64_t size;
+        snprintf(text, sizeof text, "state_%s", o->slot[j]);
+        want[j] = dataset(group, text, &size);
+        assert_int_equal(size, total);
+        slot[j] = calloc((size_t)n, sizeof *slot[j]);
+        assert_non_null(slot[j]);
+    }
+    double carried = 0.0;
+    for (int64_t t = 1; t <= total / n; t++) {
+        const double *at = params + (t - 1) * n;
+        double bias1 = -expm1((double)t * log1p(h.beta1 - 1.0));
+        double bias2 = -expm1((double)t * log1p(h.beta2 - 1.0));
+        if (t > 1)
+            carried += 0x1p-53 * (1.0 / bias1 + 0.5 / bias2) * distance(at, at - n, n);
+        o->step(p, slot, grads + (t - 1) * n, 1, n, &h, t);
+        double off = distance(p, at, n);
+        if (!(off <= 1e-15 * largest(at, n) + carried))
+            fail_msg("%s, step %d: parameters off by %.3g", name, (int)t, off);
+        for (int j = 0; j < slots; j++) {
+            off = distance(slot[j], want[j] + (t - 1) * n, n);
+            if (!(off <= 1e-14 * largest(want[j] + (t - 1) * n, n)))
+                fail_msg("%s, step %d: %s off by %.3g", name, (int)t, o->slot[j], off);
+        }
+    }
+    for (int j = 0; j < slots; j++) {
+        free(want[j]);
+        free(slot[j]);
+    }
+    free(params);
+    free(grads);
+    free(p);
+    H5Gclose(group);
+}
+
+/* Every float64 case of the file, all steps, run freely from its start. */
+static void replay_file(const char *name, const char *(*family)(const char *group))
+{
+    char path[512];
+    if (!golden(name, path, sizeof path)) {
+        print_message("%s: neither $QM_SHARED nor tests/golden has it\n", name);
+        skip();
+    }
+    hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
+    assert_true(file >= 0);
+    H5G_info_t info;
+    assert_true(H5Gget_info(file, &info) >= 0);
+    int cases = 0;
+    for (hsize_t i = 0; i < info.nlinks; i++) {
+        char group[128];
+        H5Lget_name_by_idx(file, ".", H5_INDEX_NAME, H5_ITER_INC, i, group, sizeof group,
+                           H5P_DEFAULT);
+        if (!strstr(group, "_f64"))
+            continue;
+        replay(file, group, oracle(family(group)));
+        cases++;
+    }
+    H5Fclose(file);
+    assert_true(cases > 0);
+    print_message("%s: %d cases\n", path, cases);
+}
+
+static const char *adam_family(const char *group)
+{
+    return strncmp(group, "adamw", 5) == 0 ? "adamw" : "adam";
+}
+
+static const char *sgd_family(const char *group)
+{
+    (void)group;
+    return "sgdm";
+}
+
+static void published_adam(void **state)
+{
+    (void)state;
+    replay_file("adamw.h5", adam_family);
+}
+
+static void published_sgd(void **state)
+{
+    (void)state;
+    replay_file("sgd.h5", sgd_family);
+}
+
+/* ---- the same formulas in 200 bits ----------------------------------------------------------- */
+
+enum { N = 48, STEPS = 12, BITS = 200 };
+
+/* One element in MPFR and the running bound of what double rounding may do to it. */
+struct exact {
+    mpfr_t p, m, v, top, g, x, y;
+    double bound_p, bound_m, bound_v, bound_top;
+};
+
+static double value(mpfr_t x) { return mpfr_get_d(x, MPFR_RNDN); }
+
+static double magnitude(mpfr_t x) { return fabs(value(x)); }
+
+/* z <- b z + (1 - a) x with 1 - a formed exactly; y is scratch. */
+static void average(mpfr_t z, double b, double a, mpfr_t x, mpfr_t y)
+{
+    mpfr_set_d(y, a, MPFR_RNDN);
+    mpfr_ui_sub(y, 1, y, MPFR_RNDN);
+    mpfr_mul(y, y, x, MPFR_RNDN);
+    mpfr_mul_d(z, z, b, MPFR_RNDN);
+    mpfr_add(z, z, y, MPFR_RNDN);
+}
+
+/* x <- z / (1 - beta^t); y is scratch. */
+static void corrected(mpfr_t x, mpfr_t z, double beta, int64_t t, mpfr_t y)
+{
+    mpfr_set_d(y, beta, MPFR_RNDN);
+    mpfr_pow_ui(y, y, (unsigned long)t, MPFR_RNDN);
+    mpfr_ui_sub(y, 1, y, MPFR_RNDN);
+    mpfr_div(x, z, y, MPFR_RNDN);
+}
+
+static const double U = 0x1p-53; /* each double operation errs by a factor 1 + d, |d| <= U */
+
+/* The gradient with sign and coupled decay, and the bound of its rounding. */
+static double exact_gradient(struct exact *e, double grad, const struct qm_oracle_hyper *h,
+                             int coupled)
+{
+    mpfr_set_d(e->g, h->maximize ? -grad : grad, MPFR_RNDN);
+    if (!coupled || h->weight_decay == 0.0)
+        return 0.0;
+    mpfr_mul_d(e->x, e->p, h->weight_decay, MPFR_RNDN);
+    mpfr_add(e->g, e->g, e->x, MPFR_RNDN);
+    return h->weight_decay * e->bound_p + U * (magnitude(e->x) + magnitude(e->g));
+}
+
+static void exact_adam(struct exact *e, double grad, const struct qm_oracle_hyper *h, int64_t t,
+                       int coupled)
+{
+    double b1 = h->beta1, b2 = h->beta2;
+    if (!coupled) { /* theta <- (1 - lr lambda) theta: three roundings */
+        mpfr_set_d(e->x, h->lr, MPFR_RNDN);
+        mpfr_mul_d(e->x, e->x, h->weight_decay, MPFR_RNDN);
+        mpfr_ui_sub(e->x, 1, e->x, MPFR_RNDN);
+        mpfr_mul(e->p, e->p, e->x, MPFR_RNDN);
+        e->bound_p = e->bound_p + 3.0 * U * magnitude(e->p);
+    }
+    double bound_g = exact_gradient(e, grad, h, coupled), g = magnitude(e->g);
+    double old = magnitude(e->m);
+    average(e->m, b1, b1, e->g, e->y);
+    e->bound_m = b1 * e->bound_m + (1.0 - b1) * bound_g +
+                 U * (b1 * old + 2.0 * (1.0 - b1) * g + magnitude(e->m));
+    old = magnitude(e->v);
+    mpfr_sqr(e->x, e->g, MPFR_RNDN);
+    average(e->v, b2, b2, e->x, e->y);
+    e->bound_v = b2 * e->bound_v + (1.0 - b2) * 2.0 * g * bound_g +
+                 U * (b2 * old + 3.0 * (1.0 - b2) * g * g + magnitude(e->v));
+    if (h->amsgrad) {
+        mpfr_max(e->top, e->top, e->v, MPFR_RNDN);
+        e->bound_top = fmax(e->bound_top, e->bound_v);
+    }
+    double bound_v = h->amsgrad ? e->bound_top : e->bound_v;
+    mpfr_set(e->x, h->amsgrad ? e->top : e->v, MPFR_RNDN);
+    double relative_v = value(e->x) > 0.0 ? bound_v / value(e->x) : 0.0;
+    corrected(e->x, e->x, b2, t, e->y);
+    mpfr_sqrt(e->x, e->x, MPFR_RNDN);
+    mpfr_add_d(e->x, e->x, h->eps, MPFR_RNDN);
+    double root = value(e->x), bias1 = -expm1((double)t * log1p(b1 - 1.0));
+    corrected(e->g, e->m, b1, t, e->y);
+    mpfr_div(e->g, e->g, e->x, MPFR_RNDN);
+    mpfr_mul_d(e->g, e->g, h->lr, MPFR_RNDN);
+    mpfr_sub(e->p, e->p, e->g, MPFR_RNDN);
+    /* each correction: log1p, product, expm1 (condition <= 1) within 6 U, the division one more */
+    e->bound_p = e->bound_p + h->lr / root * e->bound_m / bias1 +
+                 magnitude(e->g) * (7.0 * U + 0.5 * (relative_v + 7.0 * U) + 4.0 * U) +
+                 U * magnitude(e->p);
+}
+
+static void exact_sgdm(struct exact *e, double grad, const struct qm_oracle_hyper *h, int64_t t)
+{
+    double bound_d = exact_gradient(e, grad, h, 1), d = magnitude(e->g), old = magnitude(e->m);
+    double mu = h->momentum, tau = h->dampening;
+    if (t == 1) {
+        mpfr_set(e->m, e->g, MPFR_RNDN);
+        e->bound_m = bound_d;
+    } else {
+        average(e->m, mu, tau, e->g, e->y);
+        e->bound_m = mu * e->bound_m + (1.0 - tau) * bound_d +
+                     U * (mu * old + 2.0 * (1.0 - tau) * d + magnitude(e->m));
+    }
+    mpfr_mul_d(e->x, e->m, mu, MPFR_RNDN);
+    mpfr_add(e->g, e->g, e->x, MPFR_RNDN);
+    if (h->nesterov)
+        bound_d = bound_d + mu * e->bound_m + U * (magnitude(e->x) + magnitude(e->g));
+    else {
+        mpfr_set(e->g, e->m, MPFR_RNDN);
+        bound_d = e->bound_m;
+    }
+    mpfr_mul_d(e->g, e->g, h->lr, MPFR_RNDN);
+    mpfr_sub(e->p, e->p, e->g, MPFR_RNDN);
+    e->bound_p = e->bound_p + h->lr * bound_d + U * (magnitude(e->g) + magnitude(e->p));
+}
+
+/* Largest |got - exact| / bound of what one family keeps; fails above 1. */
+static double excess(const char *what, double got, mpfr_t want, double bound, mpfr_t x)
+{
+    mpfr_d_sub(x, got, want, MPFR_RNDN);
+    double error = magnitude(x);
+    bound *= 1.0 + 1e-6; /* terms in U^2, and the bound's own rounding */
+    if (!(error <= bound))
+        fail_msg("%s: %.17g is off by %.3g, bound %.3g", what, got, error, bound);
+    return error > 0.0 ? error / bound : 0.0;
+}
+
+static double random_value(uint64_t stream, int64_t i)
+{
+    double a = qm_philox_stream(7, 2 * stream, (uint64_t)i) / 4294967296.0;
+    double b = qm_philox_stream(7, 2 * stream + 1, (uint64_t)i) / 4294967296.0;
+    return (a < 0.5 ? -1.0 : 1.0) * exp(12.0 * b - 9.0); /* 1e-4 .. 20 */
+}
+
+static void against_mpfr(const char *family, const struct qm_oracle_hyper *h)
+{
+    static struct exact e[N];
+    double p[N], m[N] = {0}, v[N] = {0}, top[N] = {0}, g[N], *slot[3] = {m, v, top};
+    int sgd = strcmp(family, "sgdm") == 0, coupled = strcmp(family, "adam") == 0;
+    for (int i = 0; i < N; i++) {
+        mpfr_inits2(BITS, e[i].p, e[i].m, e[i].v, e[i].top, e[i].g, e[i].x, e[i].y, (mpfr_ptr)0);
+        p[i] = random_value(0, i);
+        mpfr_set_d(e[i].p, p[i], MPFR_RNDN);
+        mpfr_set_zero(e[i].m, 1);
+        mpfr_set_zero(e[i].v, 1);
+        mpfr_set_zero(e[i].top, 1);
+        e[i].bound_p = e[i].bound_m = e[i].bound_v = e[i].bound_top = 0.0;
+    }
+    double worst = 0.0, loosest = 0.0;
+    for (int64_t t = 1; t <= STEPS; t++) {
+        for (int i = 0; i < N; i++)
+            g[i] = i == 5 ? 0.0 : random_value((uint64_t)t, i);
+        oracle(family)->step(p, slot, g, 6, N / 6, h, t);
+        for (int i = 0; i < N; i++) {
+            if (sgd)
+                exact_sgdm(&e[i], g[i], h, t);
+            else
+                exact_adam(&e[i], g[i], h, t, coupled);
+            worst = fmax(worst, excess("parameter", p[i], e[i].p, e[i].bound_p, e[i].x));
+            worst = fmax(worst, excess("first slot", m[i], e[i].m, e[i].bound_m, e[i].x));
+            if (!sgd)
+                worst = fmax(worst, excess("exp_avg_sq", v[i], e[i].v, e[i].bound_v, e[i].x));
+            if (h->amsgrad)
+                worst = fmax(worst, excess("maximum", top[i], e[i].top, e[i].bound_top, e[i].x));
+            loosest = fmax(loosest, e[i].bound_p / fmax(1.0, fabs(p[i])));
+        }
+    }
+    for (int i = 0; i < N; i++)
+        mpfr_clears(e[i].p, e[i].m, e[i].v, e[i].top, e[i].g, e[i].x, e[i].y, (mpfr_ptr)0);
+    assert_true(loosest < 3e-13 && worst > 0.05); /* the bound says something, and is near */
+}
+
+static void more_bits(void **state)
+{
+    (void)state;
+    struct qm_oracle_hyper h = {.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+    for (int k = 0; k < 16; k++) {
+        h.weight_decay = k & 1 ? 0.1 : 0.0;
+        h.amsgrad = k & 2 ? 1 : 0;
+        h.maximize = k & 4 ? 1 : 0;
+        h.beta2 = k & 8 ? 0.95 : 0.9999;
+        against_mpfr("adamw", &h);
+        against_mpfr("adam", &h);
+    }
+    for (int k = 0; k < 8; k++) {
+        struct qm_oracle_hyper s = {.lr = 1e-2, .momentum = 0.95};
+        s.weight_decay = k & 1 ? 0.1 : 0.0;
+        s.nesterov = k & 2 ? 1 : 0;
+        s.dampening = k & 4 ? 0.3 : 0.0;
+        against_mpfr("sgdm", &s);
+    }
+    mpfr_free_cache();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(list_is_sound),      cmocka_unit_test(average_of_constant),
+        cmocka_unit_test(adam_steps_by_sign), cmocka_unit_test(pure_decay),
+        cmocka_unit_test(adam_corners),       cmocka_unit_test(heavy_ball_on_quadratic),
+        cmocka_unit_test(sgd_forms),          cmocka_unit_test(published_adam),
+        cmocka_unit_test(published_sgd),      cmocka_unit_test(more_bits),
+    };
+    return cmocka_run_group_tests_name("oracle", tests, NULL, NULL);
+}

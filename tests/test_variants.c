@@ -1,0 +1,353 @@
+/* test_variants.c - walks the registry: what a variant file promises is what its steps do, on any
+ * shape, instruction set and number of threads. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+#include <omp.h>
+
+#include "core/base/half.h"
+#include "core/base/isa.h"
+#include "core/engine/backend.h"
+#include "oracle/oracle.h"
+
+static const struct qm_shape shapes[] = {
+    {2, {96, 64}},    {1, {6145}}, {1, {1}},      {1, {4096}},   {2, {1, 4097}},
+    {3, {9, 23, 31}}, {0, {0}},    {2, {0, 128}}, {2, {65, 65}},
+};
+enum { SHAPES = sizeof shapes / sizeof *shapes, STEPS = 4 };
+
+static float gaussish(uint64_t seed, int64_t t, int64_t i)
+{
+    float sum = 0.0f;
+    for (uint64_t k = 0; k < 4; k++)
+        sum += qm_uniform(qm_philox_stream(seed, (uint64_t)t * 8 + k, (uint64_t)i)) - 0.5f;
+    return sum;
+}
+
+struct run {
+    int64_t n;
+    float *p, *slot[QM_MAX_SLOTS];
+    uint8_t *codes[QM_MAX_SLOTS];
+    int64_t bytes;
+};
+
+static void run_free(struct run *r)
+{
+    free(r->p);
+    for (int i = 0; i < QM_MAX_SLOTS; i++) {
+        free(r->slot[i]);
+        free(r->codes[i]);
+    }
+}
+
+/* STEPS steps of a recipe with gradients of every row another scale; bf16 or f16 where asked. */
+static void run(const char *recipe, const struct qm_shape *shape, int threads, struct run *out)
+{
+    struct qm_recipe r;
+    void *plan;
+    int64_t n = qm_shape_numel(shape);
+    omp_set_num_threads(threads);
+    if (qm_recipe_parse(recipe, &r) != QM_OK)
+        fail_msg("%s: %s", recipe, qm_message());
+    if (qm_backend_cpu.open(&r, shape, 2, &plan) != QM_OK)
+        fail_msg("%s: %s", recipe, qm_message());
+    memset(out, 0, sizeof *out);
+    out->n = n;
+    out->p = malloc(sizeof(float) * (size_t)(n + 1));
+    float *g = malloc(sizeof(float) * (size_t)(n + 1));
+    uint16_t *h = malloc(sizeof(uint16_t) * (size_t)(n + 1));
+    for (int64_t i = 0; i < n; i++)
+        out->p[i] = gaussish(1, 0, i);
+    out->p[n] = 77.0f; /* a sentinel behind the end */
+    for (int64_t t = 1; t <= STEPS; t++) {
+        for (int64_t i = 0; i < n; i++) {
+            g[i] = t == 3 && i / 256 == 1 ? 0.0f
+                                          : gaussish(2, t, i) * ldexpf(1.0f, -(int)(i / 64 % 11));
+            h[i] = r.grad == QM_DTYPE_bf16 ? qm_float_to_bf16(g[i]) : qm_float_to_f16(g[i]);
+        }
+        struct qm_tensor p = {out->p, QM_DTYPE_f32, *shape};
+        struct qm_tensor gt = {r.grad == QM_DTYPE_f32 ? (void *)g : (void *)h, r.grad, *shape};
+        assert_int_equal(qm_backend_cpu.step(plan, &p, &gt, t, 99), QM_OK);
+    }
+    assert_true(out->p[n] == 77.0f);
+    for (int i = 0; i < r.rule->n_slots; i++) {
+        out->slot[i] = malloc(sizeof(float) * (size_t)(n + 1));
+        out->codes[i] = calloc((size_t)n + 1, 1);
+        assert_int_equal(qm_backend_cpu.decode(plan, i, out->slot[i]), QM_OK);
+        assert_int_equal(qm_backend_cpu.save(plan, i, out->codes[i], NULL), QM_OK);
+    }
+    out->bytes = qm_backend_cpu.bytes(plan);
+    qm_backend_cpu.close(plan);
+    free(g);
+    free(h);
+}
+
+static void assert_same(const struct run *a, const struct run *b, const char *what)
+{
+    if (memcmp(a->p, b->p, sizeof(float) * (size_t)a->n) != 0)
+        fail_msg("%s: parameters differ", what);
+    for (int i = 0; i < QM_MAX_SLOTS && a->slot[i]; i++)
+        if (memcmp(a->slot[i], b->slot[i], sizeof(float) * (size_t)a->n) != 0 ||
+            memcmp(a->codes[i], b->codes[i], (size_t)a->n) != 0)
+            fail_msg("%s: slot %d differs", what, i);
+}
+
+static const char *const more_recipes[] = {
+    "adamw4_lpmm,exp_avg.round=stoch,exp_avg_sq.round=stoch,exp_avg.min_numel=0",
+    "adamw4_lpmm,exp_avg=nf4:4s/rank1/bisect/mid/hi,exp_avg.min_numel=0,exp_avg_sq.min_numel=0",
+    "adamw4_ao,grad=bf16,exp_avg_sq=lin:4u/tensor/scan/near/lo,exp_avg_sq.min_numel=0",
+    "adamw8_ao,grad=f16,exp_avg_sq=log:8u/logblock:256/arith/even/floor:1e-12",
+    "adamw4_lpmm_group,exp_avg=de:5s/block:64/bisect/mid/lo,exp_avg.min_numel=0",
+    "adamw8_bnb,exp_avg=dyn:8s/block:2048/grid/mid/recip/maxskip/zero:0",
+};
+enum { MORE = sizeof more_recipes / sizeof *more_recipes };
+
+static const char *recipe_at(int i)
+{
+    return i < qm_variant_count() ? qm_variant_at(i)->name : more_recipes[i - qm_variant_count()];
+}
+
+/* Bits do not depend on threads or instruction set. */
+static void test_same_bits(void **state)
+{
+    (void)state;
+    for (int k = 0; k < qm_variant_count() + MORE; k++)
+        for (int s = 0; s < SHAPES; s++) {
+            struct run base, other;
+            char what[256];
+            assert_true(qm_isa_force(QM_ISA_sse2));
+            run(recipe_at(k), &shapes[s], 1, &base);
+            for (int isa = 0; isa < QM_ISA_COUNT; isa++)
+                for (int threads = 1; threads <= 3; threads += 2) {
+                    if (!qm_isa_force((enum qm_isa)isa))
+                        continue;
+                    run(recipe_at(k), &shapes[s], threads, &other);
+                    snprintf(what, sizeof what, "%s, shape %d, %s, %d threads", recipe_at(k), s,
+                             qm_isa_text((enum qm_isa)isa), threads);
+                    assert_same(&base, &other, what);
+                    run_free(&other);
+                }
+            run_free(&base);
+        }
+}
+
+/* A step is decode, rule, encode of whole tensors: the plain composition, without pieces. */
+static void test_step_is_the_composition(void **state)
+{
+    (void)state;
+    for (int k = 0; k < qm_variant_count() + MORE; k++)
+        for (int s = 0; s < SHAPES; s++) {
+            struct qm_recipe r;
+            struct qm_codec c[2];
+            const struct qm_shape *shape = &shapes[s];
+            int64_t n = qm_shape_numel(shape);
+            struct run fast;
+            run(recipe_at(k), shape, 2, &fast);
+            assert_int_equal(qm_recipe_parse(recipe_at(k), &r), QM_OK);
+            float *p = malloc(sizeof(float) * (size_t)(n + 1)), *x[2] = {NULL, NULL}, *scales[2];
+            float *g = malloc(sizeof(float) * (size_t)(n + 1));
+            uint8_t *codes[2];
+            for (int i = 0; i < r.rule->n_slots; i++) {
+                struct qm_quantizer q = qm_recipe_slot(&r, i, shape);
+                assert_int_equal(qm_codec_init(&c[i], &q), QM_OK);
+                x[i] = calloc((size_t)n + 1, sizeof(float));
+                codes[i] = malloc((size_t)n + 1);
+                memset(codes[i], r.init_code[i], (size_t)n + 1);
+                int64_t count = qm_scale_count(&c[i], shape);
+                scales[i] = malloc(sizeof(float) * (size_t)(count + 1));
+                for (int64_t j = 0; j < count; j++)
+                    scales[i][j] = r.init_scale[i];
+            }
+            for (int64_t i = 0; i < n; i++)
+                p[i] = gaussish(1, 0, i);
+            for (int64_t t = 1; t <= STEPS; t++) {
+                struct qm_rule_step st;
+                r.rule->prepare(&r.hyper, t, &st);
+                for (int64_t i = 0; i < n; i++) {
+                    g[i] = t == 3 && i / 256 == 1
+                               ? 0.0f
+                               : gaussish(2, t, i) * ldexpf(1.0f, -(int)(i / 64 % 11));
+                    if (r.grad == QM_DTYPE_bf16)
+                        g[i] = qm_bf16_to_float(qm_float_to_bf16(g[i]));
+                    if (r.grad == QM_DTYPE_f16)
+                        g[i] = qm_f16_to_float(qm_float_to_f16(g[i]));
+                }
+                for (int i = 0; i < r.rule->n_slots; i++)
+                    if (c[i].q.bits)
+                        qm_decode(&c[i], shape, codes[i], scales[i], x[i]);
+                r.rule->block(&st, n, p, g, x[0], x[1]);
+                for (int i = 0; i < r.rule->n_slots; i++) {
+                    struct qm_draws d = qm_draws_for(99, t, 2, i ? QM_ROLE_slot1 : QM_ROLE_slot0);
+                    if (c[i].q.bits)
+                        assert_int_equal(qm_encode(&c[i], shape, x[i], &d, codes[i], scales[i]),
+                                         QM_OK);
+                }
+            }
+            for (int i = 0; i < r.rule->n_slots; i++) {
+                if (c[i].q.bits) {
+                    qm_decode(&c[i], shape, codes[i], scales[i], x[i]);
+                    if (memcmp(codes[i], fast.codes[i], (size_t)n) != 0)
+                        fail_msg("%s, shape %d: codes of slot %d", recipe_at(k), s, i);
+                }
+                if (memcmp(x[i], fast.slot[i], sizeof(float) * (size_t)n) != 0)
+                    fail_msg("%s, shape %d: values of slot %d", recipe_at(k), s, i);
+                free(x[i]);
+                free(codes[i]);
+                free(scales[i]);
+            }
+            if (memcmp(p, fast.p, sizeof(float) * (size_t)n) != 0)
+                fail_msg("%s, shape %d: parameters", recipe_at(k), s);
+            free(p);
+            free(g);
+            run_free(&fast);
+        }
+}
+
+/* What the files promise: name, slots, state size, and SQNR after a step from the oracle's state. */
+static void test_promises(void **state)
+{
+    (void)state;
+    struct qm_shape square = {2, {1024, 1024}};
+    for (int k = 0; k < qm_variant_count(); k++) {
+        const struct qm_variant *v = qm_variant_at(k);
+        struct qm_recipe r, again;
+        char text[QM_RECIPE_TEXT], text2[QM_RECIPE_TEXT];
+        int64_t bytes;
+        void *plan;
+        if (k > 0)
+            assert_true(strcmp(qm_variant_at(k - 1)->name, v->name) < 0);
+        assert_true(v->summary && v->source && strlen(v->summary) < 100);
+        assert_int_equal(qm_recipe_parse(v->name, &r), QM_OK);
+        assert_string_equal(qm_recipe_print(&r, text), v->name);
+        assert_int_equal(qm_recipe_bytes(&r, &square, &bytes), QM_OK);
+        assert_int_equal(qm_backend_cpu.open(&r, &square, 0, &plan), QM_OK);
+        assert_int_equal(qm_backend_cpu.bytes(plan), bytes);
+        qm_backend_cpu.close(plan);
+        if ((double)bytes * 8.0 != v->state_bits * 1024.0 * 1024.0)
+            fail_msg("%s: %g bits of state per parameter, declared %g", v->name,
+                     (double)bytes * 8.0 / 1048576.0, v->state_bits);
+        for (int i = 0; i < r.rule->n_slots; i++) { /* overrides print and parse back */
+            char key[64];
+            snprintf(key, sizeof key, "%s", r.rule->slot[i]);
+            assert_int_equal(qm_recipe_set(&r, key,
+                                           r.rule->slot_sign[i]
+                                               ? "nf4:4s/block:32/argmin/mid/hi/f16"
+                                               : "pow2:4u/row/scan/near/lo"),
+                             QM_OK);
+        }
+        assert_int_equal(qm_recipe_set(&r, "lr", "0.3"), QM_OK);
+        assert_int_equal(qm_recipe_parse(qm_recipe_print(&r, text), &again), QM_OK);
+        assert_string_equal(text, qm_recipe_print(&again, text2));
+    }
+}
+
+static void test_step_sqnr(void **state)
+{
+    (void)state;
+    enum { N = 8192 };
+    struct qm_shape shape = {2, {64, 128}};
+    static double p[N], g[N], slot0[N], slot1[N];
+    static float pf[N], gf[N], got[N];
+    for (int k = 0; k < qm_variant_count(); k++) {
+        const struct qm_variant *v = qm_variant_at(k);
+        struct qm_recipe r;
+        void *plan;
+        double *slots[4] = {slot0, slot1};
+        assert_int_equal(qm_recipe_parse(v->name, &r), QM_OK);
+        const struct qm_oracle *o = qm_oracle_find(r.rule->family);
+        if (!o)
+            fail_msg("no oracle for %s", r.rule->family);
+        struct qm_oracle_hyper h = {.lr = r.hyper.lr,
+                                    .beta1 = r.hyper.beta1,
+                                    .beta2 = r.hyper.beta2,
+                                    .eps = r.hyper.eps,
+                                    .weight_decay = r.hyper.weight_decay,
+                                    .momentum = r.hyper.momentum};
+        memset(slot0, 0, sizeof slot0);
+        memset(slot1, 0, sizeof slot1);
+        for (int i = 0; i < N; i++) {
+            p[i] = (double)(pf[i] = gaussish(5, 0, i));
+            g[i] = (double)(gf[i] = gaussish(6, 0, i));
+        }
+        assert_int_equal(qm_backend_cpu.open(&r, &shape, 0, &plan), QM_OK);
+        struct qm_tensor pt = {pf, QM_DTYPE_f32, shape}, gt = {gf, QM_DTYPE_f32, shape};
+        assert_int_equal(qm_backend_cpu.step(plan, &pt, &gt, 1, 1), QM_OK);
+        o->step(p, slots, g, 64, 128, &h, 1);
+        for (int s = 0; s < r.rule->n_slots; s++) {
+            double e2 = 0.0, x2 = 0.0;
+            assert_int_equal(qm_backend_cpu.decode(plan, s, got), QM_OK);
+            for (int i = 0; i < N; i++) {
+                e2 += ((double)got[i] - slots[s][i]) * ((double)got[i] - slots[s][i]);
+                x2 += slots[s][i] * slots[s][i];
+            }
+            double db = 10.0 * log10(x2 / e2);
+            if (!(db >= v->step_sqnr_db))
+                fail_msg("%s: slot %d has %.1f dB, declared at least %.1f", v->name, s, db,
+                         v->step_sqnr_db);
+        }
+        /* the step itself uses the fresh moments: the parameter is as good as float32 */
+        for (int i = 0; i < N; i++)
+            assert_true(fabs((double)pf[i] - p[i]) <= 1e-6);
+        qm_backend_cpu.close(plan);
+    }
+}
+
+static void test_bad_input(void **state)
+{
+    (void)state;
+    static const char *const bad[][2] = {
+        {"adamw4_a", "'adamw4_ao'"},
+        {"adamw4_ao,exp_avgg=f32", "'exp_avg'"},
+        {"adamw4_ao,lr", "key=value"},
+        {"adamw4_ao,lr=fast", "number"},
+        {"adamw4_ao,beta1=1", "[0, 1)"},
+        {"adamw4_ao,exp_avg=dyn:4u/block:128/bisect/near", "both signs"},
+        {"adamw4_ao,exp_avg.map=log:8u", "log2"},
+        {"adamw4_ao,exp_avg.search=block:64", "axis"},
+        {"adamw4_ao,exp_avg.serch=scan", "'search'"},
+        {"adamw_f32,exp_avg.map=nf4", "f32"},
+        {"adamw4_ao,grad=f64", "bf16"},
+        {"adamw4_ao,nesterov=2", "0 or 1"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct qm_recipe r;
+        if (qm_recipe_parse(bad[i][0], &r) == QM_OK)
+            fail_msg("'%s' should be refused", bad[i][0]);
+        if (!strstr(qm_message(), bad[i][1]))
+            fail_msg("'%s': '%s' does not mention %s", bad[i][0], qm_message(), bad[i][1]);
+    }
+    struct qm_recipe r;
+    void *plan;
+    float x[4] = {0}, y[4] = {0};
+    struct qm_shape four = {1, {4}};
+    assert_int_equal(qm_recipe_parse("adamw_f32", &r), QM_OK);
+    assert_int_equal(qm_backend_cpu.open(&r, &four, 0, &plan), QM_OK);
+    struct qm_tensor p = {x, QM_DTYPE_f32, four}, g = {y, QM_DTYPE_f32, four};
+    struct qm_tensor wrong = {y, QM_DTYPE_f64, four};
+    assert_int_equal(qm_backend_cpu.step(plan, &p, &g, 0, 0), QM_BAD_ARG);
+    assert_int_equal(qm_backend_cpu.step(plan, &p, &wrong, 1, 0), QM_BAD_ARG);
+    assert_int_equal(qm_backend_cpu.step(plan, &wrong, &g, 1, 0), QM_BAD_ARG);
+    assert_int_equal(qm_backend_cpu.decode(plan, 2, x), QM_BAD_ARG);
+    qm_backend_cpu.close(plan);
+    qm_backend_cpu.close(NULL);
+    assert_int_equal(qm_recipe_parse("adamw4_ao", &r), QM_OK);
+    struct qm_shape square = {2, {64, 64}};
+    assert_int_equal(qm_backend_cpu.open(&r, &square, 0, &plan), QM_OK);
+    uint8_t codes[4096] = {16};
+    assert_int_equal(qm_backend_cpu.load(plan, 0, codes, NULL), QM_BAD_ARG);
+    qm_backend_cpu.close(plan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_promises),  cmocka_unit_test(test_step_is_the_composition),
+        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_step_sqnr),
+        cmocka_unit_test(test_bad_input),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
