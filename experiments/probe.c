@@ -215,7 +215,8 @@ json_t *qm_probe_machine(void)
 
 /* ---- CUDA ---------------------------------------------------------------------------------- */
 
-/* Opens the first of the names, then of the same names under the toolkit's usual folder. */
+/* Opens the first of the names, then of the same names under the toolkit's usual folder.  What is
+ * found stays loaded: CUDA's libraries do not give back what they took when they are closed. */
 static void *open_library(const char *const *names, char *found, size_t size)
 {
     static const char *const folder[] = {"", "/usr/local/cuda/lib64/"};
@@ -258,7 +259,6 @@ static void driver(char *out, size_t size)
         snprintf(out, size, "%s, driver API %d.%d, %d device%s: %s", path, number / 1000,
                  number % 1000 / 10, devices, devices == 1 ? "" : "s", device);
     }
-    dlclose(handle);
 }
 
 static void compiler(char *out, size_t size)
@@ -276,7 +276,6 @@ static void compiler(char *out, size_t size)
         snprintf(out, size, "%s, version %d.%d", path, major, minor);
     else
         snprintf(out, size, "%s found, but it does not tell its version", path);
-    dlclose(handle);
 }
 
 static void random_library(char *out, size_t size)
@@ -294,7 +293,6 @@ static void random_library(char *out, size_t size)
         snprintf(out, size, "%s, version %d", path, version);
     else
         snprintf(out, size, "%s found, but it does not tell its version", path);
-    dlclose(handle);
 }
 
 json_t *qm_probe_cuda(void)
