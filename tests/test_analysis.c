@@ -90,8 +90,8 @@ static void expect(const struct qm_analysis *a, const struct qm_shape *shape, co
     double largest = 0.0;
     for (int64_t i = 0; i < n; i++) {
         double e = (double)got[i] - (double)x[i];
-        error += (long double)e * e;
-        power += (long double)x[i] * x[i];
+        error += (long double)e * (long double)e;
+        power += (long double)x[i] * (long double)x[i];
         largest = fabs(e) > largest ? fabs(e) : largest;
     }
     double nmse = (double)(error / power);
