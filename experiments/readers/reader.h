@@ -1,7 +1,23 @@
 /* reader.h - named tensors in files: .h5, .npy, .safetensors.
  *
  * A reader trusts nothing in the file: every size and offset is checked against the file's length
- * before use.  Errors are one line that names the file, the place and what was expected. */
+ * before use.  Errors are one line that names the file, the place and what was expected.
+ *
+ *   .npy          versions 1 to 3, C or Fortran order, either byte order; f2 f4 f8, i1 .. i8,
+ *                 u1 .. u8, b1, and V2 as bf16.  One entry, named after the file without its
+ *                 directory and ".npy".
+ *   .safetensors  the element types of QM_DTYPE_LIST; any other refuses the file, as do unknown
+ *                 bytes between, before or after the tensors.
+ *   .h5           simple datasets of 1, 2, 4 or 8 byte integers, of IEEE 2, 4 and 8 byte floats
+ *                 and of bfloat16 (bfloat16 bits stored as uint16 stay u16), of up to QM_MAX_RANK
+ *                 dimensions.  Datasets of other types (strings, compounds, enumerations), of
+ *                 higher rank, or with their data in other files (virtual, external storage) are
+ *                 left out.  Blocks never written read as the fill value.  A link that leads
+ *                 nowhere refuses the file; a link back to a group it lies in is not followed.
+ *                 What is inside the file is checked by the HDF5 library, as well as it does.
+ *
+ * A file that others shorten while it is open is refused at the next read.  One thread at a time
+ * per file; HDF5 files of one process from one thread at a time. */
 #ifndef QM_READERS_READER_H
 #define QM_READERS_READER_H
 
@@ -16,7 +32,8 @@ struct qm_entry {
     int64_t numel;
 };
 
-/* Opens by content (magic numbers), not by ending.  QM_BAD_FILE names what is wrong. */
+/* Opens by content (magic numbers), not by ending.  QM_BAD_FILE names what is wrong.  Switches
+ * off HDF5's printing of its error stack. */
 qm_status qm_file_open(const char *path, struct qm_file **out);
 void qm_file_close(struct qm_file *f); /* accepts NULL */
 
@@ -26,12 +43,18 @@ const struct qm_entry *qm_file_entry(const struct qm_file *f, int i);
 const char *qm_file_format(const struct qm_file *f); /* "hdf5", "npy", "safetensors" */
 
 /* Elements [from, from + n) of entry i, row-major whatever the file's order, as floats (exact for
- * f32, f16, bf16; rounded for f64). */
+ * f32, f16, bf16; rounded for f64).  Besides out, memory stays bounded however large the file is:
+ * about 64 MB of mapped pages, or 8 MB of buffer and up to 128 MB of unpacked HDF5 chunks (or one
+ * chunk, where that is larger).
+ * QM_BAD_ARG when i or the range is outside; QM_BAD_FILE when the file cannot give the data, and
+ * out is undefined then. */
 qm_status qm_file_read(struct qm_file *f, int i, int64_t from, int64_t n, float *out);
 qm_status qm_file_read_double(struct qm_file *f, int i, int64_t from, int64_t n, double *out);
 
-/* A numeric or string attribute of an HDF5 object (path: "/run" or "/run/s000400/tensor"); -1 /
- * NULL text when the object or attribute is absent.  Strings are truncated to size - 1. */
+/* A numeric or string attribute of an HDF5 object (path: "/run" or "/run/s000400/tensor").
+ * number: the first max values of the attribute; returns how many were stored.  text: a scalar
+ * string, truncated to size - 1; returns its stored length.  Both return -1 (and text "") when the
+ * object or the attribute is absent or of another kind, and for files that are not HDF5. */
 int qm_file_attr_number(struct qm_file *f, const char *path, const char *name, double *out,
                         int max);
 int qm_file_attr_text(struct qm_file *f, const char *path, const char *name, char *out,

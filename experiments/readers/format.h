@@ -1,0 +1,80 @@
+/* format.h - what the readers of one format share; internal to experiments/readers. */
+#ifndef QM_READERS_FORMAT_H
+#define QM_READERS_FORMAT_H
+
+#include "experiments/readers/reader.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "mapped elements are read in place");
+
+/* Where values go: exactly one of the two is set. */
+struct qm_sink {
+    float *f;
+    double *d;
+};
+
+/* n elements of src (any alignment) become values at .. at + n of the sink. */
+void qm_sink_put(struct qm_sink sink, int64_t at, const void *src, enum qm_dtype dtype, int64_t n);
+
+/* How one entry lies in the mapping. */
+struct qm_place {
+    size_t offset; /* of element 0; offset + bytes is at most the file's size */
+    int swap;      /* big-endian elements */
+    int fortran;   /* the first dimension varies fastest */
+};
+
+struct qm_format {
+    const char *name;
+    /* Whether the mapping looks like this format; decides which errors are reported. */
+    int (*knows)(const unsigned char *map, size_t size);
+    /* Adds every entry, or fails with qm_file_bad. */
+    qm_status (*open)(struct qm_file *f);
+    /* The range is inside the entry and n >= 1. */
+    qm_status (*read)(struct qm_file *f, int i, int64_t from, int64_t n, struct qm_sink sink);
+    /* Optional: frees f->own; also called after a failed open. */
+    void (*close)(struct qm_file *f);
+    /* Optional, as qm_file_attr_number and qm_file_attr_text. */
+    int (*attr_number)(struct qm_file *f, const char *path, const char *name, double *out, int max);
+    int (*attr_text)(struct qm_file *f, const char *path, const char *name, char *out, size_t size);
+};
+
+extern const struct qm_format qm_format_hdf5, qm_format_npy, qm_format_safetensors;
+
+struct qm_file {
+    char *path;
+    const struct qm_format *format;
+    struct qm_entry *entry; /* names are owned */
+    struct qm_place *place; /* parallel to entry; unused by HDF5 */
+    int n_entries, capacity;
+    int fd;                   /* -1 when closed */
+    const unsigned char *map; /* NULL when unmapped; size stays */
+    size_t size;
+    size_t resident; /* bytes of the mapping touched since its pages were last dropped */
+    void *own;       /* the format's */
+};
+
+/* Appends an entry; copies the name.  The shape's numel is valid and dtype in range. */
+qm_status qm_file_add(struct qm_file *f, const char *name, enum qm_dtype dtype,
+                      const struct qm_shape *shape, struct qm_place place);
+
+/* Closes mapping and descriptor; for formats whose library opens the file itself. */
+void qm_file_unmap(struct qm_file *f);
+
+/* QM_BAD_FILE with "PATH: text"; control characters in either become '?', so it is one line. */
+#define qm_file_bad(f, ...) qm_file_bad_at(__FILE__, __LINE__, (f), __VA_ARGS__)
+qm_status qm_file_bad_at(const char *file, int line, const struct qm_file *f, const char *format,
+                         ...) __attribute__((format(printf, 4, 5)));
+
+/* The read of every format that lies in the mapping. */
+qm_status qm_mapped_read(struct qm_file *f, int i, int64_t from, int64_t n, struct qm_sink sink);
+
+/* A box of a row-major array whose elements are consecutive: start and count per dimension. */
+struct qm_box {
+    int64_t start[QM_MAX_RANK], count[QM_MAX_RANK];
+    int64_t numel;
+};
+
+/* The largest box that begins at element from and holds at most n elements; n >= 1 and [from,
+ * from + n) is inside the shape.  A range takes at most 2 * rank - 1 boxes. */
+void qm_box_next(const struct qm_shape *s, int64_t from, int64_t n, struct qm_box *box);
+
+#endif

@@ -1,0 +1,252 @@
+/* hdf5.c - the numeric datasets of an HDF5 file: which there are. */
+#include "experiments/readers/hdf5.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define DEPTH_MAX 64     /* groups on one path */
+#define LINK_MAX  250000 /* links met: groups that share groups multiply paths */
+
+struct walk {
+    struct qm_file *f;
+    qm_status st;
+    char path[4096];
+    size_t length;
+    struct {
+        unsigned long fileno;
+        haddr_t addr;
+    } group[DEPTH_MAX]; /* the groups on the current path */
+    int depth, links;
+};
+
+static int knows(const unsigned char *map, size_t size)
+{
+    static const unsigned char magic[8] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
+    for (size_t at = 0; at <= size && size - at >= sizeof magic; at = at ? 2 * at : 512)
+        if (memcmp(map + at, magic, sizeof magic) == 0)
+            return 1;
+    return 0;
+}
+
+static herr_t keep_first(unsigned n, const H5E_error2_t *e, void *text)
+{
+    if (n == 0 && e->desc)
+        snprintf(text, 200, "%s", e->desc);
+    return 0;
+}
+
+const char *qm_hdf5_reason(char text[200])
+{
+    snprintf(text, 200, "HDF5 gives no reason");
+    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_first, text);
+    return text;
+}
+
+/* Whether a stored type is read, and as what. */
+static int dtype_of(hid_t type, enum qm_dtype *out)
+{
+    static const enum qm_dtype ints[2][4] = {
+        {QM_DTYPE_u8, QM_DTYPE_u16, QM_DTYPE_u32, QM_DTYPE_u64},
+        {QM_DTYPE_i8, QM_DTYPE_i16, QM_DTYPE_i32, QM_DTYPE_i64}};
+    static const struct {
+        size_t bytes, exponent, mantissa;
+        enum qm_dtype dtype;
+    } floats[] = {{8, 11, 52, QM_DTYPE_f64},
+                  {4, 8, 23, QM_DTYPE_f32},
+                  {2, 5, 10, QM_DTYPE_f16},
+                  {2, 8, 7, QM_DTYPE_bf16}};
+    size_t bytes = H5Tget_size(type), sign, e_at, e, m_at, m;
+    switch (H5Tget_class(type)) {
+    case H5T_INTEGER:
+        for (int k = 0; k < 4; k++)
+            if (bytes == (size_t)1 << k) {
+                *out = ints[H5Tget_sign(type) == H5T_SGN_2][k];
+                return 1;
+            }
+        return 0;
+    case H5T_FLOAT:
+        if (H5Tget_fields(type, &sign, &e_at, &e, &m_at, &m) < 0)
+            return 0;
+        for (size_t k = 0; k < sizeof floats / sizeof *floats; k++)
+            if (bytes == floats[k].bytes && e == floats[k].exponent && m == floats[k].mantissa) {
+                *out = floats[k].dtype;
+                return 1;
+            }
+        return 0;
+    default: return 0;
+    }
+}
+
+/* Whether the shape is one that is read; bad when it is, but impossible. */
+static qm_status take_shape(struct walk *w, hid_t space, enum qm_dtype dtype, struct qm_shape *out,
+                            int *usable)
+{
+    hsize_t dims[H5S_MAX_RANK] = {0};
+    H5S_class_t kind = H5Sget_simple_extent_type(space);
+    int rank = H5Sget_simple_extent_dims(space, dims, NULL);
+    *usable = (kind == H5S_SIMPLE || kind == H5S_SCALAR) && rank >= 0 && rank <= QM_MAX_RANK;
+    if (!*usable)
+        return QM_OK;
+    struct qm_shape s = {rank, {0}};
+    for (int k = 0; k < rank; k++)
+        s.dim[k] = dims[k] <= INT64_MAX ? (int64_t)dims[k] : -1;
+    int64_t bytes = qm_shape_numel(&s);
+    if (bytes < 0 || __builtin_mul_overflow(bytes, (int64_t)qm_dtype_size(dtype), &bytes))
+        return qm_file_bad(w->f, "dataset '%.200s' does not fit in 2^63 bytes", w->path);
+    *out = s;
+    return QM_OK;
+}
+
+/* Unfiltered data that was ever written must lie inside the file that holds the dataset. */
+static qm_status check_extent(struct walk *w, hid_t set, enum qm_dtype dtype,
+                              const struct qm_shape *shape)
+{
+    haddr_t offset = H5Dget_offset(set);
+    hsize_t bytes = (hsize_t)qm_shape_numel(shape) * qm_dtype_size(dtype), size = 0;
+    if (offset == HADDR_UNDEF)
+        return QM_OK;
+    hid_t file = H5Iget_file_id(set);
+    H5Fget_filesize(file, &size);
+    H5Fclose(file);
+    if (offset > size || bytes > size - offset)
+        return qm_file_bad(w->f, "dataset '%.200s': %llu bytes at %llu, but the file ends at %llu",
+                           w->path, (unsigned long long)bytes, (unsigned long long)offset,
+                           (unsigned long long)size);
+    return QM_OK;
+}
+
+static qm_status add_dataset(struct walk *w, hid_t group, const char *name)
+{
+    char why[200];
+    hid_t set = H5Dopen2(group, name, H5P_DEFAULT);
+    if (set < 0)
+        return qm_file_bad(w->f, "dataset '%.200s': %s", w->path, qm_hdf5_reason(why));
+    hid_t type = H5Dget_type(set), space = H5Dget_space(set), plist = H5Dget_create_plist(set);
+    enum qm_dtype dtype;
+    struct qm_shape shape;
+    int usable = 0;
+    qm_status st = QM_OK;
+    if (type < 0 || space < 0 || plist < 0)
+        st = qm_file_bad(w->f, "dataset '%.200s': %s", w->path, qm_hdf5_reason(why));
+    else if (H5Pget_layout(plist) != H5D_VIRTUAL && H5Pget_external_count(plist) == 0 &&
+             dtype_of(type, &dtype))
+        st = take_shape(w, space, dtype, &shape, &usable);
+    if (st == QM_OK && usable && H5Pget_layout(plist) == H5D_CONTIGUOUS)
+        st = check_extent(w, set, dtype, &shape);
+    if (st == QM_OK && usable)
+        st = qm_file_add(w->f, w->path, dtype, &shape, (struct qm_place){0, 0, 0});
+    H5Pclose(plist);
+    H5Sclose(space);
+    H5Tclose(type);
+    H5Dclose(set);
+    return st;
+}
+
+static herr_t visit(hid_t group, const char *name, const H5L_info_t *link, void *data);
+
+static qm_status enter_group(struct walk *w, hid_t group, const char *name, const H5O_info_t *info)
+{
+    char why[200];
+    for (int k = 0; k < w->depth; k++)
+        if (w->group[k].fileno == info->fileno && w->group[k].addr == info->addr)
+            return QM_OK; /* a way back up */
+    if (w->depth == DEPTH_MAX)
+        return qm_file_bad(w->f, "group '%.200s' nests deeper than %d", w->path, DEPTH_MAX);
+    w->group[w->depth].fileno = info->fileno;
+    w->group[w->depth++].addr = info->addr;
+    herr_t end =
+        H5Literate_by_name(group, name, H5_INDEX_NAME, H5_ITER_INC, NULL, visit, w, H5P_DEFAULT);
+    w->depth--;
+    if (end < 0 && w->st == QM_OK)
+        return qm_file_bad(w->f, "group '%.200s': %s", w->path, qm_hdf5_reason(why));
+    return w->st;
+}
+
+static qm_status visit_link(struct walk *w, hid_t group, const char *name)
+{
+    char why[200];
+    H5O_info_t info;
+    if (++w->links > LINK_MAX)
+        return qm_file_bad(w->f, "has more than %d links", LINK_MAX);
+    if (H5Oget_info_by_name2(group, name, &info, H5O_INFO_BASIC, H5P_DEFAULT) < 0)
+        return qm_file_bad(w->f, "link '%.200s' leads nowhere: %s", w->path, qm_hdf5_reason(why));
+    switch (info.type) {
+    case H5O_TYPE_GROUP: return enter_group(w, group, name, &info);
+    case H5O_TYPE_DATASET: return add_dataset(w, group, name);
+    default: return QM_OK; /* a named type */
+    }
+}
+
+/* H5Literate's callback; more than 0 ends the walk. */
+static herr_t visit(hid_t group, const char *name, const H5L_info_t *link, void *data)
+{
+    struct walk *w = data;
+    size_t before = w->length;
+    (void)link;
+    size_t n = (size_t)snprintf(w->path + before, sizeof w->path - before, "/%s", name);
+    if (n >= sizeof w->path - before) {
+        w->st =
+            qm_file_bad(w->f, "a path is longer than %zu: %.200s...", sizeof w->path - 1, w->path);
+    } else {
+        w->length += n;
+        w->st = visit_link(w, group, name);
+    }
+    w->length = before;
+    w->path[before] = '\0';
+    return w->st == QM_OK ? 0 : 1;
+}
+
+static qm_status open_hdf5(struct qm_file *f)
+{
+    char why[200];
+    struct qm_hdf5 *own = malloc(sizeof *own);
+    struct walk *w = calloc(1, sizeof *w);
+    f->own = own;
+    qm_status st = own && w ? QM_OK : qm_fail(QM_NO_MEMORY, "%s: opening", f->path);
+    if (own)
+        *own = (struct qm_hdf5){-1, -1, -1};
+    if (st == QM_OK) {
+        qm_file_unmap(f);
+        H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+        hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+        H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
+        H5Pset_file_locking(access, 1, 1); /* file systems without locks can be read, too */
+        own->file = H5Fopen(f->path, H5F_ACC_RDONLY, access);
+        if (own->file < 0)
+            st = qm_file_bad(f, "HDF5: %s", qm_hdf5_reason(why));
+        H5Pclose(access);
+    }
+    if (st == QM_OK) {
+        w->f = f;
+        H5O_info_t info;
+        if (H5Oget_info2(own->file, &info, H5O_INFO_BASIC) < 0)
+            st = qm_file_bad(f, "root group: %s", qm_hdf5_reason(why));
+        else
+            st = enter_group(w, own->file, "/", &info);
+    }
+    free(w);
+    return st;
+}
+
+static void close_hdf5(struct qm_file *f)
+{
+    struct qm_hdf5 *own = f->own;
+    if (!own)
+        return;
+    if (own->dataset >= 0)
+        H5Dclose(own->dataset);
+    if (own->file >= 0)
+        H5Fclose(own->file);
+    free(own);
+    f->own = NULL;
+}
+
+const struct qm_format qm_format_hdf5 = {
+    .name = "hdf5",
+    .knows = knows,
+    .open = open_hdf5,
+    .read = qm_hdf5_read,
+    .close = close_hdf5,
+    .attr_number = qm_hdf5_attr_number,
+    .attr_text = qm_hdf5_attr_text,
+};

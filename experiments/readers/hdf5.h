@@ -1,0 +1,27 @@
+/* hdf5.h - what the files of the HDF5 reader share; internal to experiments/readers. */
+#ifndef QM_READERS_HDF5_H
+#define QM_READERS_HDF5_H
+
+#define H5_USE_110_API /* one signature of H5Literate_by_name in every library version */
+#include <hdf5.h>
+
+#include "experiments/readers/format.h"
+
+/* qm_file.own of an HDF5 file. */
+struct qm_hdf5 {
+    hid_t file;
+    hid_t dataset; /* the one read last stays open with its chunks; -1 for none */
+    int entry;     /* its number, or -1 */
+};
+
+/* The library's deepest reason for the call that failed last; writes and returns text. */
+const char *qm_hdf5_reason(char text[200]);
+
+/* As declared by struct qm_format. */
+qm_status qm_hdf5_read(struct qm_file *f, int i, int64_t from, int64_t n, struct qm_sink sink);
+int qm_hdf5_attr_number(struct qm_file *f, const char *path, const char *name, double *out,
+                        int max);
+int qm_hdf5_attr_text(struct qm_file *f, const char *path, const char *name, char *out,
+                      size_t size);
+
+#endif

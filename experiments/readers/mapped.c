@@ -1,0 +1,160 @@
+/* mapped.c - ranges of arrays that lie in a mapped file. */
+#include <assert.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "experiments/readers/format.h"
+
+#define RESIDENT_MAX ((size_t)64 << 20) /* pages are dropped after touching this much */
+#define PIECE_BYTES  ((size_t)4 << 20)  /* converted between two looks at what is resident */
+#define FAULT_BYTES  ((size_t)64 << 10) /* what one page fault maps around itself (fault-around) */
+#define RUN          512                /* elements swapped or scattered at a time */
+
+void qm_sink_put(struct qm_sink sink, int64_t at, const void *src, enum qm_dtype dtype, int64_t n)
+{
+    if (sink.f && dtype == QM_DTYPE_f32)
+        memcpy(sink.f + at, src, (size_t)n * sizeof(float));
+    else if (sink.d && dtype == QM_DTYPE_f64)
+        memcpy(sink.d + at, src, (size_t)n * sizeof(double));
+    else if (sink.f)
+        qm_to_float(src, dtype, 0, n, sink.f + at);
+    else
+        qm_to_double(src, dtype, 0, n, sink.d + at);
+}
+
+void qm_box_next(const struct qm_shape *s, int64_t from, int64_t n, struct qm_box *box)
+{
+    int64_t coord[QM_MAX_RANK], inner[QM_MAX_RANK]; /* inner: elements below one step of dim k */
+    int64_t rest = from, below = 1;
+    for (int k = s->rank - 1; k >= 0; k--) {
+        inner[k] = below;
+        below *= s->dim[k];
+        coord[k] = rest % s->dim[k];
+        rest /= s->dim[k];
+    }
+    int d = s->rank - 1;
+    while (d > 0 && coord[d] == 0 && n >= inner[d - 1])
+        d--;
+    box->numel = 1;
+    for (int k = 0; k < s->rank; k++) {
+        int64_t left = s->dim[k] - coord[k];
+        box->start[k] = coord[k];
+        box->count[k] = k < d ? 1 : k > d ? s->dim[k] : left < n / inner[k] ? left : n / inner[k];
+        box->numel *= box->count[k];
+    }
+}
+
+/* Elements [first, first + n) as they lie in the file; the one place that touches the mapping. */
+static void put_run(const struct qm_file *f, int i, int64_t first, int64_t n, struct qm_sink sink,
+                    int64_t at)
+{
+    const struct qm_place *p = &f->place[i];
+    enum qm_dtype dtype = f->entry[i].dtype;
+    size_t size = qm_dtype_size(dtype);
+    assert(first >= 0 && n <= f->entry[i].numel - first);
+    assert(p->offset + (size_t)(first + n) * size <= f->size);
+    const unsigned char *src = f->map + p->offset + (size_t)first * size;
+    if (!p->swap) {
+        qm_sink_put(sink, at, src, dtype, n);
+        return;
+    }
+    unsigned char turned[RUN * sizeof(double)];
+    for (int64_t done = 0; done < n;) {
+        int64_t part = n - done < RUN ? n - done : RUN;
+        for (int64_t k = 0; k < part; k++, src += size)
+            for (size_t b = 0; b < size; b++)
+                turned[(size_t)k * size + b] = src[size - 1 - b];
+        qm_sink_put(sink, at + done, turned, dtype, part);
+        done += part;
+    }
+}
+
+/* Clean pages of a file: dropping them costs a minor fault if they are wanted again. */
+static void touched(struct qm_file *f, size_t bytes)
+{
+    if (f->size <= RESIDENT_MAX)
+        return;
+    f->resident += bytes < FAULT_BYTES ? FAULT_BYTES : bytes;
+    if (f->resident > RESIDENT_MAX) {
+        madvise((void *)f->map, f->size, MADV_DONTNEED);
+        f->resident = 0;
+    }
+}
+
+/* n elements along the first dimension, which varies fastest: near in the file, far in the sink. */
+static void put_column(struct qm_file *f, int i, int64_t first, int64_t n, struct qm_sink sink,
+                       int64_t at, int64_t stride)
+{
+    float run_f[RUN];
+    double run_d[RUN];
+    struct qm_sink run = {sink.f ? run_f : NULL, sink.d ? run_d : NULL};
+    for (int64_t done = 0; done < n;) {
+        int64_t part = n - done < RUN ? n - done : RUN;
+        put_run(f, i, first + done, part, run, 0);
+        for (int64_t k = 0; k < part; k++) {
+            if (sink.f)
+                sink.f[at + (done + k) * stride] = run_f[k];
+            else
+                sink.d[at + (done + k) * stride] = run_d[k];
+        }
+        done += part;
+        touched(f, (size_t)part * qm_dtype_size(f->entry[i].dtype));
+    }
+}
+
+/* Walks the box in the file's order, so that each page is met once or in a row. */
+static void put_fortran_box(struct qm_file *f, int i, const struct qm_box *box, struct qm_sink sink,
+                            int64_t at)
+{
+    const struct qm_shape *s = &f->entry[i].shape;
+    int64_t in[QM_MAX_RANK], out[QM_MAX_RANK], index[QM_MAX_RANK] = {0};
+    int64_t first = 0, step = 1;
+    for (int k = 0; k < s->rank; k++) {
+        in[k] = step;
+        step *= s->dim[k];
+        first += box->start[k] * in[k];
+    }
+    step = 1;
+    for (int k = s->rank - 1; k >= 0; k--) {
+        out[k] = step;
+        step *= box->count[k];
+    }
+    for (int k = 0; k < s->rank;) {
+        put_column(f, i, first, box->count[0], sink, at, out[0]);
+        for (k = 1; k < s->rank; k++) { /* an odometer whose digits are 1 .. rank - 1 */
+            first += in[k];
+            at += out[k];
+            if (++index[k] < box->count[k])
+                break;
+            first -= index[k] * in[k];
+            at -= index[k] * out[k];
+            index[k] = 0;
+        }
+    }
+}
+
+qm_status qm_mapped_read(struct qm_file *f, int i, int64_t from, int64_t n, struct qm_sink sink)
+{
+    const struct qm_entry *e = &f->entry[i];
+    struct stat info;
+    if (fstat(f->fd, &info) != 0 || (size_t)info.st_size < f->size)
+        return qm_file_bad(f, "became shorter than the %zu bytes it had when it was opened",
+                           f->size);
+    if (f->place[i].fortran && e->shape.rank > 1) {
+        struct qm_box box;
+        for (int64_t done = 0; done < n; done += box.numel) {
+            qm_box_next(&e->shape, from + done, n - done, &box);
+            put_fortran_box(f, i, &box, sink, done);
+        }
+        return QM_OK;
+    }
+    int64_t piece = (int64_t)(PIECE_BYTES / qm_dtype_size(e->dtype));
+    for (int64_t done = 0; done < n;) {
+        int64_t part = n - done < piece ? n - done : piece;
+        put_run(f, i, from + done, part, sink, done);
+        touched(f, (size_t)part * qm_dtype_size(e->dtype));
+        done += part;
+    }
+    return QM_OK;
+}

@@ -1,0 +1,180 @@
+/* reader.c - opening a file by its content; entries, ranges and errors of every format. */
+#include "experiments/readers/reader.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "experiments/readers/format.h"
+
+static const struct qm_format *const formats[] = {&qm_format_npy, &qm_format_hdf5,
+                                                  &qm_format_safetensors};
+
+static void one_line(char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            *text = '?';
+}
+
+qm_status qm_file_bad_at(const char *file, int line, const struct qm_file *f, const char *format,
+                         ...)
+{
+    char path[512], text[480];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    snprintf(path, sizeof path, "%s", f->path);
+    one_line(path);
+    one_line(text);
+    return qm_fail_at(file, line, QM_BAD_FILE, "%s: %s", path, text);
+}
+
+qm_status qm_file_add(struct qm_file *f, const char *name, enum qm_dtype dtype,
+                      const struct qm_shape *shape, struct qm_place place)
+{
+    if (f->n_entries == f->capacity) {
+        int capacity = f->capacity ? 2 * f->capacity : 16;
+        struct qm_entry *entry = realloc(f->entry, (size_t)capacity * sizeof *entry);
+        if (entry)
+            f->entry = entry;
+        struct qm_place *places = realloc(f->place, (size_t)capacity * sizeof *places);
+        if (places)
+            f->place = places;
+        if (!entry || !places)
+            return qm_fail(QM_NO_MEMORY, "%s: %d entries", f->path, capacity);
+        f->capacity = capacity;
+    }
+    char *copy = strdup(name);
+    if (!copy)
+        return qm_fail(QM_NO_MEMORY, "%s: an entry's name", f->path);
+    f->entry[f->n_entries] = (struct qm_entry){copy, dtype, *shape, qm_shape_numel(shape)};
+    f->place[f->n_entries++] = place;
+    return QM_OK;
+}
+
+void qm_file_unmap(struct qm_file *f)
+{
+    if (f->map)
+        munmap((void *)f->map, f->size);
+    if (f->fd >= 0)
+        close(f->fd);
+    f->map = NULL;
+    f->fd = -1;
+}
+
+static qm_status map_file(struct qm_file *f)
+{
+    struct stat info;
+    f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not block */
+    if (f->fd < 0 || fstat(f->fd, &info) != 0)
+        return qm_file_bad(f, "cannot open: %s", strerror(errno));
+    if (S_ISDIR(info.st_mode))
+        return qm_file_bad(f, "is a directory, expected a file");
+    if (!S_ISREG(info.st_mode))
+        return qm_file_bad(f, "is not a regular file");
+    if (info.st_size == 0)
+        return qm_file_bad(f, "is empty");
+    f->size = (size_t)info.st_size;
+    void *map = mmap(NULL, f->size, PROT_READ, MAP_PRIVATE, f->fd, 0);
+    if (map == MAP_FAILED)
+        return qm_file_bad(f, "cannot map %zu bytes: %s", f->size, strerror(errno));
+    f->map = map;
+    return QM_OK;
+}
+
+static qm_status open_format(struct qm_file *f)
+{
+    for (size_t k = 0; k < sizeof formats / sizeof *formats; k++)
+        if (formats[k]->knows(f->map, f->size)) {
+            f->format = formats[k];
+            return f->format->open(f);
+        }
+    char head[3 * 8 + 1] = "";
+    for (size_t k = 0; k < 8 && k < f->size; k++)
+        snprintf(head + 3 * k, 4, " %02x", (unsigned)f->map[k]);
+    return qm_file_bad(f, "neither HDF5, .npy nor .safetensors (%zu bytes, starts with%s)", f->size,
+                       head);
+}
+
+qm_status qm_file_open(const char *path, struct qm_file **out)
+{
+    struct qm_file *f = calloc(1, sizeof *f);
+    if (!f)
+        return qm_fail(QM_NO_MEMORY, "%s: opening", path);
+    f->fd = -1;
+    f->path = strdup(path);
+    qm_status st = f->path ? map_file(f) : qm_fail(QM_NO_MEMORY, "%s: opening", path);
+    if (st == QM_OK)
+        st = open_format(f);
+    if (st == QM_OK)
+        *out = f;
+    else
+        qm_file_close(f);
+    return st;
+}
+
+void qm_file_close(struct qm_file *f)
+{
+    if (!f)
+        return;
+    if (f->format && f->format->close)
+        f->format->close(f);
+    qm_file_unmap(f);
+    for (int i = 0; i < f->n_entries; i++)
+        free((char *)f->entry[i].name);
+    free(f->entry);
+    free(f->place);
+    free(f->path);
+    free(f);
+}
+
+int qm_file_count(const struct qm_file *f) { return f->n_entries; }
+
+const struct qm_entry *qm_file_entry(const struct qm_file *f, int i)
+{
+    assert(i >= 0 && i < f->n_entries);
+    return &f->entry[i];
+}
+
+const char *qm_file_format(const struct qm_file *f) { return f->format->name; }
+
+static qm_status read_range(struct qm_file *f, int i, int64_t from, int64_t n, struct qm_sink sink)
+{
+    if (i < 0 || i >= f->n_entries)
+        return qm_fail(QM_BAD_ARG, "%s: entry %d of %d", f->path, i, f->n_entries);
+    const struct qm_entry *e = &f->entry[i];
+    if (from < 0 || n < 0 || from > e->numel || n > e->numel - from)
+        return qm_fail(QM_BAD_ARG, "%s: '%s' has %lld elements, asked for %lld from %lld", f->path,
+                       e->name, (long long)e->numel, (long long)n, (long long)from);
+    return n ? f->format->read(f, i, from, n, sink) : QM_OK;
+}
+
+qm_status qm_file_read(struct qm_file *f, int i, int64_t from, int64_t n, float *out)
+{
+    return read_range(f, i, from, n, (struct qm_sink){out, NULL});
+}
+
+qm_status qm_file_read_double(struct qm_file *f, int i, int64_t from, int64_t n, double *out)
+{
+    return read_range(f, i, from, n, (struct qm_sink){NULL, out});
+}
+
+int qm_file_attr_number(struct qm_file *f, const char *path, const char *name, double *out, int max)
+{
+    return f->format->attr_number ? f->format->attr_number(f, path, name, out, max) : -1;
+}
+
+int qm_file_attr_text(struct qm_file *f, const char *path, const char *name, char *out, size_t size)
+{
+    if (size > 0)
+        out[0] = '\0';
+    return f->format->attr_text ? f->format->attr_text(f, path, name, out, size) : -1;
+}
