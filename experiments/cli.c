@@ -1,0 +1,135 @@
+/* cli.c - what all subcommands share: options, errors, JSON, progress. */
+#include "experiments/cli.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+struct qm_cli qm_cli;
+
+static const struct argp_option common_options[] = {
+    {"json", 'j', NULL, 0, "JSON on stdout and nothing else there", 0},
+    {"verbose", 'v', NULL, 0, "say more on stderr", 0},
+    {"quiet", 'q', NULL, 0, "no notes and no progress on stderr", 0},
+    {0}};
+
+static error_t common_option(int key, char *arg, struct argp_state *state)
+{
+    (void)arg;
+    (void)state;
+    switch (key) {
+    case 'j': qm_cli.json = 1; return 0;
+    case 'v': qm_cli.verbose = 1; return 0;
+    case 'q': qm_cli.quiet = 1; return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+const struct argp qm_cli_argp = {common_options, common_option, NULL, NULL, NULL, NULL, NULL};
+
+int qm_cli_parse(const struct argp *argp, int argc, char **argv, void *input)
+{
+    static char name[64]; /* argp keeps pointing at it until the program ends */
+    char **own = calloc((size_t)argc + 1, sizeof *own);
+    if (!own)
+        return qm_cli_failed(argv[0], qm_fail(QM_NO_MEMORY, "out of memory"));
+    memcpy(own, argv, (size_t)argc * sizeof *own);
+    snprintf(name, sizeof name, "qualm %s", argv[0]);
+    own[0] = name;
+    argp_err_exit_status = qm_exit_code(QM_BAD_ARG);
+    error_t failed = argp_parse(argp, argc, own, 0, NULL, input);
+    free(own);
+    return failed ? qm_exit_code(QM_BAD_ARG) : 0;
+}
+
+int qm_cli_failed(const char *command, qm_status st)
+{
+    int code = qm_exit_code(st);
+    const char *text = *qm_message() ? qm_message() : "failed without a message";
+    fflush(stdout);
+    fprintf(stderr, "qualm %s: %s\n", command, text);
+    if (qm_cli.verbose)
+        fprintf(stderr, "  raised at %s\n", qm_message_where());
+    if (qm_cli.json)
+        qm_json_print(json_pack("{s:s, s:i}", "error", text, "code", code));
+    return code;
+}
+
+void qm_note(const char *format, ...)
+{
+    if (qm_cli.quiet)
+        return;
+    va_list args;
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
+void qm_json_print(json_t *value)
+{
+    json_dumpf(value, stdout, JSON_INDENT(2) | JSON_ENCODE_ANY);
+    putchar('\n');
+    json_decref(value);
+}
+
+json_t *qm_json_number(double x) { return isfinite(x) ? json_real(x) : json_null(); }
+
+double qm_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+int qm_colour(FILE *stream)
+{
+    const char *off = getenv("NO_COLOR"), *term = getenv("TERM");
+    return !(off && *off) && term && strcmp(term, "dumb") != 0 && isatty(fileno(stream));
+}
+
+/* ---- progress ------------------------------------------------------------------------------ */
+
+static void progress_show(struct qm_progress *p, double now, int tty)
+{
+    double spent = now - p->started;
+    double rate = spent > 0 ? (double)p->done / spent : 0.0;
+    fprintf(stderr, tty ? "\r%s: %lld" : "%s: %lld", p->what, (long long)p->done);
+    if (p->total > 0)
+        fprintf(stderr, "/%lld (%.0f %%)", (long long)p->total,
+                100.0 * (double)p->done / (double)p->total);
+    fprintf(stderr, ", %.3g/s", rate);
+    if (p->total > p->done && rate > 0)
+        fprintf(stderr, ", %.0f s left", (double)(p->total - p->done) / rate);
+    if (p->failed)
+        fprintf(stderr, ", %lld failed", (long long)p->failed);
+    fputs(tty ? "\033[K" : "\n", stderr);
+    fflush(stderr);
+    p->shown = now;
+}
+
+void qm_progress_start(struct qm_progress *p, const char *what, int64_t total)
+{
+    double now = qm_seconds();
+    *p = (struct qm_progress){.what = what, .total = total, .started = now, .shown = now};
+}
+
+void qm_progress_add(struct qm_progress *p, int64_t done, int64_t failed)
+{
+    p->done += done;
+    p->failed += failed;
+    if (qm_cli.quiet)
+        return;
+    int tty = isatty(STDERR_FILENO);
+    double now = qm_seconds();
+    if (now - p->shown >= (tty ? 0.1 : 30.0))
+        progress_show(p, now, tty);
+}
+
+void qm_progress_end(struct qm_progress *p)
+{
+    if (!qm_cli.quiet && isatty(STDERR_FILENO) && p->shown > p->started)
+        fputs("\r\033[K", stderr); /* what follows on the terminal says how it went */
+}

@@ -1,0 +1,84 @@
+/* cmd_completion.c - qualm completion: a bash completion script. */
+#include <string.h>
+
+#include "experiments/catalog.h"
+#include "experiments/cli.h"
+#include "experiments/command.h"
+#include "experiments/models.h"
+
+/* Options and names are asked from the program itself, so the script does not go stale. */
+static const char *const script =
+    "_qualm()\n"
+    "{\n"
+    "    local cur=${COMP_WORDS[COMP_CWORD]} program=${COMP_WORDS[0]} words=\"\"\n"
+    "    local command=${COMP_WORDS[1]}\n"
+    "    COMPREPLY=()\n"
+    "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
+    "        words=\"$_qualm_commands help --help --version\"\n"
+    "    elif [ \"$command\" = help ]; then\n"
+    "        words=$_qualm_commands\n"
+    "    elif [[ $cur == -* ]]; then\n"
+    "        words=$(\"$program\" \"$command\" --help 2>/dev/null | grep -oE -- "
+    "'--[a-z0-9][a-z0-9-]*' | sort -u)\n"
+    "    else\n"
+    "        case \"$command\" in\n"
+    "        list) words=$_qualm_kinds ;;\n"
+    "        show) words=$(\"$program\" list --names 2>/dev/null | sort -u) ;;\n"
+    "        completion) words=bash ;;\n"
+    "        esac\n"
+    "        case \"${COMP_WORDS[COMP_CWORD-1]}\" in\n"
+    "        --variant|--variants) words=$(\"$program\" list variants --names 2>/dev/null) ;;\n"
+    "        --metrics) words=$(\"$program\" list metrics --names 2>/dev/null) ;;\n"
+    "        --problem) words=$(\"$program\" list problems --names 2>/dev/null) ;;\n"
+    "        --shapes) words=$_qualm_models ;;\n"
+    "        --slot) words=\"exp_avg exp_avg_sq\" ;;\n"
+    "        esac\n"
+    "    fi\n"
+    "    if [ -n \"$words\" ]; then\n"
+    "        COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
+    "    fi\n"
+    "}\n"
+    "complete -o default -F _qualm qualm ./qualm\n";
+
+static error_t option(int key, char *arg, struct argp_state *state)
+{
+    switch (key) {
+    case ARGP_KEY_ARG:
+        if (strcmp(arg, "bash") != 0)
+            argp_error(state, "no completion for '%s'; expected 'bash'", arg);
+        return 0;
+    case ARGP_KEY_NO_ARGS: argp_error(state, "the shell is missing; expected 'bash'"); return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+int qm_cmd_completion(int argc, char **argv)
+{
+    static const struct argp argp = {
+        NULL,
+        option,
+        "bash",
+        "Prints a completion script for bash: commands, their options, names of variants and of "
+        "everything else."
+        "\vExamples:\n"
+        "  source <(./qualm completion bash)\n"
+        "  qualm completion bash > ~/.local/share/bash-completion/completions/qualm\n",
+        NULL,
+        NULL,
+        NULL};
+    int code = qm_cli_parse(&argp, argc, argv, NULL);
+    if (code)
+        return code;
+#define X(name, text) " " #name
+    fputs("# bash completion for qualm\n_qualm_commands=\"" QM_COMMAND_LIST(X) "\"\n", stdout);
+#undef X
+#define X(plural, singular) " " #plural
+    fputs("_qualm_kinds=\"" QM_KIND_LIST(X) "\"\n", stdout);
+#undef X
+    fputs("_qualm_models=\"", stdout);
+    for (int i = 0; i < qm_model_count(); i++)
+        printf(" %s", qm_model_at(i)->name);
+    fputs("\"\n", stdout);
+    fputs(script, stdout);
+    return 0;
+}
