@@ -507,12 +507,14 @@ int qm_cmd_bench(int argc, char **argv)
                       .searches = 1,
                       .argc = argc,
                       .argv = argv};
+    int code = qm_cli_parse(&argp, argc, argv, &b);
+    if (code)
+        return code;
     struct steps *s = calloc(1, sizeof *s);
     struct search_row *rows = calloc(MAX_SEARCHES, sizeof *rows);
     json_t *out = json_object();
     struct qm_store *f = NULL;
-    int n_searches = 0, code = qm_cli_parse(&argp, argc, argv, &b);
-    (void)code;
+    int n_searches = 0;
     qm_status st = s && rows ? QM_OK : qm_fail(QM_NO_MEMORY, "the benchmark");
     if (st == QM_OK && b.out)
         st = qm_store_open(b.out, "bench", argc, argv, &f);

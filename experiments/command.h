@@ -4,7 +4,7 @@
 
 /* clang-format off */
 #define QM_COMMAND_LIST(X)                                                                        \
-    X(list,       "variants, maps, searches, norms, rules, problems, distributions, metrics")     \
+    X(list,       "variants, axis words, rules, problems, distributions, metrics")     \
     X(show,       "everything about one variant, axis word, quantizer or problem")                \
     X(run,        "run a suite of experiments and write an HDF5 file")                            \
     X(analyze,    "quantization error of any tensor in .h5, .npy or .safetensors files")          \

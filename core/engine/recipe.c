@@ -135,11 +135,22 @@ qm_status qm_recipe_parse(const char *text, struct qm_recipe *out)
     return QM_OK;
 }
 
+/* The shortest decimal that reads back as v. */
+static const char *shortest(double v, char text[32])
+{
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(text, 32, "%.*g", digits, v);
+        if (strtod(text, NULL) == v)
+            break;
+    }
+    return text;
+}
+
 char *qm_recipe_print(const struct qm_recipe *r, char *text)
 {
     struct qm_recipe base;
     size_t n = 0, size = QM_RECIPE_TEXT;
-    char q[QM_QUANTIZER_TEXT];
+    char q[QM_QUANTIZER_TEXT], number[32];
 #define PUT(...) n += (size_t)snprintf(text + n, n < size ? size - n : 0, __VA_ARGS__)
     PUT("%s", r->base->name);
     if (qm_recipe_from(r->base, &base) != QM_OK)
@@ -152,9 +163,9 @@ char *qm_recipe_print(const struct qm_recipe *r, char *text)
     }
     if (r->grad != base.grad)
         PUT(",grad=%s", qm_dtype_name(r->grad));
-#define X(name)                           \
-    if (r->hyper.name != base.hyper.name) \
-        PUT(",%s=%.17g", #name, r->hyper.name);
+#define X(name)                                                \
+    if (r->hyper.name != base.hyper.name)                      \
+        PUT(",%s=%s", #name, shortest(r->hyper.name, number)); \
     HYPER_LIST(X)
 #undef X
     if (r->hyper.nesterov != base.hyper.nesterov)

@@ -50,7 +50,7 @@ static void scan(const struct qm_codec *c, const float *y, int64_t n, uint8_t *p
         for (int e = 1; e < c->cb.n; e++) {
             float v = c->cb.value[e], low = c->cb.value[0];
             for (int64_t j = 0; j < m; j++)
-                k[j] = (y[i + j] >= v) & (y[i + j] > low) ? e : k[j];
+                k[j] = ((y[i + j] >= v) & (y[i + j] > low)) ? e : k[j];
         }
         choose(c, y + i, k, m);
         store(k, m, position + i);
@@ -73,7 +73,7 @@ static void bisect(const struct qm_codec *c, const float *y, int64_t n, uint8_t 
         memset(k, 0, sizeof k);
         for (int h = half; h > 0; h /= 2)
             for (int64_t j = 0; j < m; j++)
-                k[j] += (y[i + j] >= value[k[j] + h]) & (y[i + j] > low) ? h : 0;
+                k[j] += ((y[i + j] >= value[k[j] + h]) & (y[i + j] > low)) ? h : 0;
         choose(c, y + i, k, m);
         store(k, m, position + i);
     }
