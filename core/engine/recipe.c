@@ -163,9 +163,9 @@ char *qm_recipe_print(const struct qm_recipe *r, char *text)
     }
     if (r->grad != base.grad)
         PUT(",grad=%s", qm_dtype_name(r->grad));
-#define X(name)                                                \
-    if (r->hyper.name != base.hyper.name)                      \
-        PUT(",%s=%s", #name, shortest(r->hyper.name, number)); \
+#define X(name)                           \
+    if (r->hyper.name != base.hyper.name) \
+        PUT(",%s=%s", #name, shortest(r->hyper.name, number));
     HYPER_LIST(X)
 #undef X
     if (r->hyper.nesterov != base.hyper.nesterov)
