@@ -74,8 +74,8 @@ $(BUILD)/%.o: %.c
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
 ISA_sse2 :=
-ISA_avx2 := -mavx2 -mfma -mf16c
-ISA_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vbmi2 -mfma -mf16c -mprefer-vector-width=512
+ISA_avx2 := -mavx2 -mfma -mf16c -mtune=haswell
+ISA_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vbmi2 -mfma -mf16c -mprefer-vector-width=512 -mtune=icelake-server
 # One object per instruction set: the same source, the same bits, chosen when the program starts.
 define isa_rule
 $(BUILD)/%_$(1).o: %.c
