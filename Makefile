@@ -153,7 +153,7 @@ ifneq ($(filter run test bench plots check-long setup,$(MAKECMDGOALS)),)
 $(LIB_OBJ) $(ISA_OBJ) $(BUILD)/experiments/main.o: | setup
 endif
 
-SUITES := momentum_format search second_moment theory drift convergence
+SUITES := momentum_format search second_moment rank1 theory drift convergence
 run: qualm ## the main job: the momentum ablation on real states; results/*.h5, plots/out/*, a table
 	@mkdir -p results plots/out
 	$(Q)./qualm run $(SUITES:%=experiments/suites/%.yaml)

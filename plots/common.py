@@ -28,8 +28,9 @@ import numpy as np
 
 SCHEMA, VERSION = "qualm-results", 1
 
-# Okabe and Ito's palette: distinct with any of the common colour deficiencies.  Black first.
-PALETTE = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442")
+# Okabe and Ito's palette: distinct with any of the common colour deficiencies.  Black first; grey
+# stands in for yellow, which is too light on white.
+PALETTE = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 
@@ -45,11 +46,13 @@ STYLE = {
     "figure.constrained_layout.use": True,
     "figure.dpi": 100,
     "font.family": "DejaVu Sans",
+    "figure.titlesize": 10,
     "font.size": 9,
     "grid.color": "#d9d9d9",
     "grid.linewidth": 0.6,
     "legend.fontsize": 8,
     "legend.frameon": False,
+    "legend.handlelength": 3,
     "lines.linewidth": 1.4,
     "lines.markersize": 5,
     "savefig.dpi": 200,
@@ -183,9 +186,9 @@ def known(present, wanted):
 
 # The formats of the momentum by their label in the suites: a name for readers, and their look,
 # the same in all figures.
-FORMATS = {"int4": ("uniform int4", 0), "nf4": ("NF4", 1), "nf4a8 nearest": ("0.2.4 table", 2),
-           "nf4a8 ladder": ("0.2.4 table, its ladder", 5), "dyn4": ("dynamic 4-bit", 3),
-           "dyn8": ("dynamic 8-bit", 4)}
+FORMATS = {"int4": ("uniform int4", 0), "nf4": ("NF4", 1), "nf4a8 nearest": ("0.2.4 table, nearest", 2),
+           "nf4a8 ladder": ("0.2.4 table, its ladder", 5),
+           "dyn4": ("dynamic 4-bit", 3), "dyn8": ("dynamic 8-bit", 4)}
 
 
 def format_name(key):
@@ -217,6 +220,14 @@ def figure(rows=1, cols=1, width=6.4, height=4.0, **options):
     plt.rcdefaults()
     plt.rcParams.update(STYLE)
     return plt.subplots(rows, cols, figsize=(width, height), **options)
+
+
+def legend(fig, handles, labels, columns=3):
+    """One legend for the whole figure, below everything, in as much room as it takes."""
+    lines = -(-len(labels) // columns)
+    height = (0.19 * lines + 0.06) / fig.get_figheight()
+    fig.get_layout_engine().set(rect=(0, height, 1, 1 - height))
+    fig.legend(handles, labels, loc="lower center", ncol=columns, borderaxespad=0.2)
 
 
 def save(fig, folder, name):
