@@ -51,7 +51,8 @@ LDLIBS = $(PC_LIBS) -ldl -lm
 
 # ---- sources -------------------------------------------------------------------------------
 ISAS := sse2 avx2 avx512
-BY_ISA := core/quant/lanes.c core/quant/searches.c core/rule/blocks.c
+BY_ISA := core/quant/lanes.c core/quant/searches.c core/rule/blocks.c \
+  experiments/census.c
 MAIN := experiments/main.c
 SOURCES := $(filter-out $(BY_ISA) $(MAIN),$(wildcard core/*/*.c variants/*.c oracle/*.c \
   experiments/*.c experiments/*/*.c))
@@ -73,8 +74,8 @@ $(BUILD)/%.o: %.c
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
 ISA_sse2 :=
-ISA_avx2 := -mavx2 -mfma -mf16c
-ISA_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vbmi2 -mfma -mf16c -mprefer-vector-width=512
+ISA_avx2 := -mavx2 -mfma -mf16c -mtune=haswell
+ISA_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vbmi2 -mfma -mf16c -mprefer-vector-width=512 -mtune=icelake-server
 # One object per instruction set: the same source, the same bits, chosen when the program starts.
 define isa_rule
 $(BUILD)/%_$(1).o: %.c
@@ -153,7 +154,8 @@ ifneq ($(filter run test bench plots check-long setup,$(MAKECMDGOALS)),)
 $(LIB_OBJ) $(ISA_OBJ) $(BUILD)/experiments/main.o: | setup
 endif
 
-SUITES := momentum_format search second_moment rank1 theory drift convergence
+SUITES := momentum_format search rank1 second_moment theory drift drift_second \
+  momentum_convergence momentum_sgdm convergence
 run: qualm ## the main job: the momentum ablation on real states; results/*.h5, plots/out/*, a table
 	@mkdir -p results plots/out
 	$(Q)./qualm run $(SUITES:%=experiments/suites/%.yaml)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/number.h"
 #include "experiments/dist.h"
 #include "experiments/problem.h"
 #include "oracle/metric.h"
@@ -170,8 +171,9 @@ static void explain(json_t *out, enum qm_kind kind, const char *word, const char
 
 static void explain_value(json_t *out, int which, double v)
 {
-    char word[40];
-    snprintf(word, sizeof word, "%s:%.9g", scale_words[which].name, v);
+    char word[64], number[QM_NUMBER_TEXT];
+    snprintf(word, sizeof word, "%s:%s", scale_words[which].name,
+             qm_float_text((float)v, number));
     explain(out, QM_KIND_scale, word, strstr(scale_words[which].text, " - ") + 3, 0);
 }
 

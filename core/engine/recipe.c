@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/name.h"
+#include "core/base/number.h"
 
 /* clang-format off */
 #define HYPER_LIST(X) \
@@ -135,22 +136,11 @@ qm_status qm_recipe_parse(const char *text, struct qm_recipe *out)
     return QM_OK;
 }
 
-/* The shortest decimal that reads back as v. */
-static const char *shortest(double v, char text[32])
-{
-    for (int digits = 1; digits <= 17; digits++) {
-        snprintf(text, 32, "%.*g", digits, v);
-        if (strtod(text, NULL) == v)
-            break;
-    }
-    return text;
-}
-
 char *qm_recipe_print(const struct qm_recipe *r, char *text)
 {
     struct qm_recipe base;
     size_t n = 0, size = QM_RECIPE_TEXT;
-    char q[QM_QUANTIZER_TEXT], number[32];
+    char q[QM_QUANTIZER_TEXT], number[QM_NUMBER_TEXT];
 #define PUT(...) n += (size_t)snprintf(text + n, n < size ? size - n : 0, __VA_ARGS__)
     PUT("%s", r->base->name);
     if (qm_recipe_from(r->base, &base) != QM_OK)
@@ -165,7 +155,7 @@ char *qm_recipe_print(const struct qm_recipe *r, char *text)
         PUT(",grad=%s", qm_dtype_name(r->grad));
 #define X(name)                           \
     if (r->hyper.name != base.hyper.name) \
-        PUT(",%s=%s", #name, shortest(r->hyper.name, number));
+        PUT(",%s=%s", #name, qm_double_text(r->hyper.name, number));
     HYPER_LIST(X)
 #undef X
     if (r->hyper.nesterov != base.hyper.nesterov)
