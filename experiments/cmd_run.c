@@ -51,6 +51,11 @@ static const char doc[] =
     "points of a curve), summary (a list of {name, by, across, value, stat, versus, where, "
     "headline}).\n"
     "\n"
+    "Examples:\n"
+    "  qualm run momentum_format\n"
+    "  qualm run --headline rank1 search --out results/\n"
+    "  qualm run mine.yaml --data '../states/*.h5' --out results/mine.h5\n"
+    "\n"
     "Combinations that make no sense are skipped cells with a reason.  Exit codes: 0 done, 2 a "
     "mistake in a suite, 3 a file cannot be read or written, 4 nothing matched or every cell was "
     "skipped, 75 interrupted (nothing is written).";
