@@ -43,12 +43,11 @@ SECOND(second_bnb)
 
 struct qm_hyper qm_hyper_default(void)
 {
-    struct qm_hyper h = {.lr = 1e-3,
-                         .beta1 = 0.9,
-                         .beta2 = 0.999,
-                         .eps = 1e-8,
-                         .weight_decay = 1e-2,
-                         .momentum = 0.9};
+    struct qm_hyper h = {
+#define X(name, value, text) .name = value,
+        QM_HYPER_LIST(X) QM_HYPER_FLAG_LIST(X)
+#undef X
+    };
     return h;
 }
 
