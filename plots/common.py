@@ -123,12 +123,17 @@ def load(path, kinds=None):
     return f
 
 
-def results(args, name, kind="run"):
-    """args.results/name, opened; skips the script where there is no such file."""
+def results(args, name, kind="run", needed=True):
+    """args.results/name, opened.  Where there is no such file, one line says so and the script
+    ends, or, when it is not needed, gets None."""
     path = os.path.join(args.results, name)
-    if not os.path.exists(path):
-        skip(f"{path} is not there (make run writes it)")
-    return load(path, kinds=(kind,))
+    if os.path.exists(path):
+        return load(path, kinds=(kind,))
+    missing = f"{path} is not there (make run writes it)"
+    if needed:
+        skip(missing)
+    print(f"{script()}: skipped: {missing}", file=sys.stderr)
+    return None
 
 
 def dataset(f, path):
@@ -188,6 +193,7 @@ def known(present, wanted):
 # the same in all figures.
 FORMATS = {"int4": ("uniform int4", 0), "nf4": ("NF4", 1), "nf4a8 nearest": ("0.2.4 table, nearest", 2),
            "nf4a8 ladder": ("0.2.4 table, its ladder", 5),
+           "f32": ("float32", 7), "nf4 stoch": ("NF4, stochastic rounding", 5),
            "dyn4": ("dynamic 4-bit", 3), "dyn8": ("dynamic 8-bit", 4)}
 
 
