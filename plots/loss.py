@@ -1,8 +1,8 @@
 """loss.py - loss over steps with quantized states, against the double-precision twin.
 
-Reads convergence.h5 (whole variants), momentum_convergence.h5 (AdamW, only the momentum quantized) and
-momentum_sgdm.h5 (SGD with momentum), a figure each: curves step, loss, twin_loss.  Lines are medians over seeds, bands go from the
-lowest seed to the highest.
+Reads convergence.h5 (whole variants), momentum_convergence.h5 (AdamW, only the momentum quantized)
+and momentum_sgdm.h5 (SGD with momentum), a figure each: curves step, loss, twin_loss.  Lines are
+medians over seeds, bands go from the lowest seed to the highest; both end where all diverged.
 """
 import common
 import numpy as np
@@ -25,6 +25,9 @@ def at_steps(curves, steps, rows, wanted):
 
 
 def band(ax, x, y, style, **more):
+    y = np.where(np.isfinite(y), y, np.nan)
+    alive = ~np.isnan(y).all(axis=0)
+    x, y = x[alive], y[:, alive]
     ax.fill_between(x, np.nanmin(y, axis=0), np.nanmax(y, axis=0), color=style["color"],
                     alpha=0.1, linewidth=0)
     for edge in (np.nanmin(y, axis=0), np.nanmax(y, axis=0)):
@@ -74,7 +77,7 @@ def main():
     args = common.arguments("loss with quantized states against the double-precision twin")
     for stem, axis, question, name in FIGURES:
         f = common.results(args, stem + ".h5", needed=False)
-        if f:
+        if f and common.has(f, "/curves"):
             with f:
                 figure(f, axis, question, args.out, name)
 
