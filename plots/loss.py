@@ -62,7 +62,8 @@ def figure(f, axis, question, out, name):
     owner = common.dataset(f, "/curves/cell")[...]
     curves = [common.curves(f, "/curves/" + track) for track in ("step", "loss", "twin_loss")]
     sources = list(dict.fromkeys(cells["source"][owner].tolist()))
-    fig, grid = common.figure(1, len(sources), width=2.45 * len(sources), height=3.9, squeeze=False)
+    fig, grid = common.figure(1, len(sources), width=max(6, 2.45 * len(sources)),
+                              height=3.9, squeeze=False)
     for ax, source in zip(grid[0], sources):
         draw(ax, cells["source"][owner] == source, labels[owner], curves)
         problem = source.split(":")[1]
