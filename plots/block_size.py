@@ -5,8 +5,8 @@ Reads theory.h5: sqnr and theory_sqnr of /metrics.
 import common
 import numpy as np
 
-LAWS = {"dist:gauss": "normal", "dist:laplace": "Laplace", "dist:student:3": "Student, 3 degrees of freedom",
-        "dist:uniform": "uniform"}
+LAWS = {"dist:gauss": "normal", "dist:laplace": "Laplace",
+        "dist:student:3": "Student, 3 degrees of freedom", "dist:uniform": "uniform"}
 
 
 def main():

@@ -89,8 +89,9 @@ def main():
         ax.grid(False)
         ax.tick_params(axis="y", length=0)
         ax.spines["left"].set_visible(False)
-    handles = [common.plt.Line2D([], [], linestyle="none", marker="o", markersize=4, color=common.PALETTE[1]),
-               common.plt.Line2D([], [], linestyle="none", marker="|", markersize=9, color="#333333")]
+    shapes = (("o", 4, common.PALETTE[1]), ("|", 9, "#333333"))
+    handles = [common.plt.Line2D([], [], linestyle="none", marker=m, markersize=size, color=colour)
+               for m, size, colour in shapes]
     common.legend(fig, handles, ["value of a code", "boundary between two codes"])
     fig.suptitle("Where do 4-bit codebooks put their 16 values, and where do they decide?")
     common.save(fig, args.out, "codebooks")

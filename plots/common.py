@@ -1,7 +1,7 @@
 """common.py - what every plot script shares: reading result files, one look, reproducible output.
 
-A script draws what the C program stored.  It selects, sorts and orders, down to medians and extremes
-over tensors or seeds, and computes no other numbers.  Called as
+A script draws what the C program stored.  It selects and sorts, down to medians and extremes over
+tensors or seeds, and computes no other numbers.  Called as
 
     /usr/bin/python3 plots/NAME.py [--results results] [--out plots/out]
 
@@ -74,9 +74,14 @@ def fail(message):
     sys.exit(3)
 
 
-def skip(reason):
-    """Ends the script with one line on stderr and exit code 0: there is nothing to draw."""
+def note(reason):
+    """One line on stderr that a figure is not drawn."""
     print(f"{script()}: skipped: {reason}", file=sys.stderr)
+
+
+def skip(reason):
+    """The same, and the script ends with exit code 0: there is nothing to draw."""
+    note(reason)
     sys.exit(0)
 
 
@@ -123,12 +128,24 @@ def load(path, kinds=None):
     return f
 
 
-def results(args, name, kind="run"):
-    """args.results/name, opened; skips the script where there is no such file."""
+def results(args, name, kind="run", needed=True):
+    """args.results/name, opened.  Where there is no such file, one line says so and the script
+    ends, or, when it is not needed, gets None."""
     path = os.path.join(args.results, name)
-    if not os.path.exists(path):
-        skip(f"{path} is not there (make run writes it)")
-    return load(path, kinds=(kind,))
+    if os.path.exists(path):
+        return load(path, kinds=(kind,))
+    missing = f"{path} is not there (make run writes it)"
+    if needed:
+        skip(missing)
+    note(missing)
+    return None
+
+
+def has(f, path):
+    """Whether f holds path; where it does not, one line says so."""
+    if path not in f:
+        note(f"{f.filename} holds no {path}")
+    return path in f
 
 
 def dataset(f, path):
@@ -186,8 +203,10 @@ def known(present, wanted):
 
 # The formats of the momentum by their label in the suites: a name for readers, and their look,
 # the same in all figures.
-FORMATS = {"int4": ("uniform int4", 0), "nf4": ("NF4", 1), "nf4a8 nearest": ("0.2.4 table, nearest", 2),
+FORMATS = {"int4": ("uniform int4", 0), "nf4": ("NF4", 1),
+           "nf4a8 nearest": ("0.2.4 table, nearest", 2),
            "nf4a8 ladder": ("0.2.4 table, its ladder", 5),
+           "f32": ("float32", 7), "nf4 stoch": ("NF4, stochastic rounding", 5),
            "dyn4": ("dynamic 4-bit", 3), "dyn8": ("dynamic 8-bit", 4)}
 
 

@@ -1,8 +1,8 @@
 """decades.py - error of the momentum formats against magnitude, relative to the block's maximum.
 
-Reads momentum_format.h5: /unit_decades of block size 128.  Points are medians over tensors and stand
-in the middle of their decade.  The ladder of the 0.2.4 table is left out: it differs from the nearest
-value in one cell of the highest decade only.
+Reads momentum_format.h5: /unit_decades of block size 128.  Points are medians over tensors and
+stand in the middle of their decade.  The ladder of the 0.2.4 table is left out: it differs from the
+nearest value in one cell of the highest decade only.
 """
 import common
 import numpy as np
@@ -27,12 +27,14 @@ def main():
     few = count < LEAST
     error[few], zero[few] = np.nan, np.nan
     fig, (top, bottom) = common.figure(2, 1, width=5.2, height=5.2, sharex=True)
-    formats = [key for key in common.known(axes["exp_avg"], common.FORMATS) if key != "nf4a8 ladder"]
+    formats = [key for key in common.known(axes["exp_avg"], common.FORMATS)
+               if key != "nf4a8 ladder"]
     for key in formats:
         mask = of_block & (axes["exp_avg"] == key)
         style = common.format_look(key)
-        top.plot(low[shown] + 0.5, common.median(error[mask]), label=common.format_name(key), **style)
-        bottom.plot(low[shown] + 0.5, common.median(zero[mask]), **style)
+        middle = low[shown] + 0.5
+        top.plot(middle, common.median(error[mask]), label=common.format_name(key), **style)
+        bottom.plot(middle, common.median(zero[mask]), **style)
     tensors = max(np.sum(of_block & (axes["exp_avg"] == key)) for key in formats)
     top.set_yscale("log")
     top.set_ylabel("mean of |error| / |x|")

@@ -11,7 +11,7 @@ PAIR = ("int4", "nf4")
 
 
 def pairs(cells, axes, values):
-    """{class: [(tensor, source, left, right)]} by rising right - left; classes in the file's order."""
+    """{class: [(tensor, source, left, right)]} by rising right - left; classes as in the file."""
     found = {}
     ok = (axes["exp_avg.norm"] == BLOCK) & (cells["status"] == "ok")
     ends = [{(cells["source"][i], cells["tensor"][i]): i

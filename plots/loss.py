@@ -1,11 +1,18 @@
 """loss.py - loss over steps with quantized states, against the double-precision twin.
 
-Reads convergence.h5: curves step, loss, twin_loss.  Lines are medians over seeds, bands go from the
-lowest seed to the highest.
+Reads convergence.h5 (whole variants), momentum_convergence.h5 (AdamW, only the momentum quantized)
+and momentum_sgdm.h5 (SGD with momentum), a figure each: curves step, loss, twin_loss.  Lines are
+medians over seeds, bands go from the lowest seed to the highest; both end where all diverged.
 """
 import common
 import numpy as np
 
+FIGURES = [  # file, axis of the lines, title, figure
+    ("convergence", "variant", "What do quantized states change in the loss of AdamW?", "loss"),
+    ("momentum_convergence", "exp_avg",
+     "What does the format of the momentum alone change in the loss of AdamW?", "loss_momentum"),
+    ("momentum_sgdm", "momentum_buffer",
+     "What does the format of the momentum change in the loss of SGD?", "loss_sgdm")]
 TITLES = {"quad": "ill-conditioned quadratic", "nqm": "noisy quadratic", "lowrank": "low-rank fit"}
 
 
@@ -18,6 +25,9 @@ def at_steps(curves, steps, rows, wanted):
 
 
 def band(ax, x, y, style, **more):
+    y = np.where(np.isfinite(y), y, np.nan)
+    alive = ~np.isnan(y).all(axis=0)
+    x, y = x[alive], y[:, alive]
     ax.fill_between(x, np.nanmin(y, axis=0), np.nanmax(y, axis=0), color=style["color"],
                     alpha=0.1, linewidth=0)
     for edge in (np.nanmin(y, axis=0), np.nanmax(y, axis=0)):
@@ -25,44 +35,52 @@ def band(ax, x, y, style, **more):
     ax.plot(x, common.median(y), **style, **more)
 
 
-def draw(ax, cells, mask, curves):
-    """One problem; mask: over curves."""
-    owner, steps, loss, twin = curves
+def draw(ax, mask, labels, curves):
+    """One problem.  mask: over curves; labels: of every curve, in the order of the suite."""
+    steps, loss, twin = curves
     rows = np.flatnonzero(mask)
     wanted = np.unique(np.concatenate([steps[row] for row in rows]))
     x, keep = wanted[wanted > 0], wanted > 0
-    variants = list(dict.fromkeys(cells["variant"][owner[rows]].tolist()))
-    first = rows[cells["variant"][owner[rows]] == variants[0]]
+    series = list(dict.fromkeys(labels[rows].tolist()))
+    first = rows[labels[rows] == series[0]]
     exact = at_steps(twin, steps, first, wanted)[:, keep]
-    ax.plot(x, common.median(exact), color="#bbbbbb", linewidth=4, label="double-precision twin",
+    ax.plot(x, common.median(exact), color="#c4c4c4", linewidth=4, label="double-precision twin",
             solid_capstyle="round", zorder=1)
-    for k, name in enumerate(variants):
-        mine = rows[cells["variant"][owner[rows]] == name]
-        band(ax, x, at_steps(loss, steps, mine, wanted)[:, keep], common.look(k), label=name,
-             markevery=(k % 5, 8), zorder=3)
+    for k, name in enumerate(series):
+        style = common.format_look(name) if name in common.FORMATS else common.look(k)
+        mine = rows[labels[rows] == name]
+        band(ax, x, at_steps(loss, steps, mine, wanted)[:, keep], style,
+             label=common.format_name(name), markevery=(k % 7, 8), zorder=3)
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_xlabel("updates")
 
 
-def main():
-    args = common.arguments("loss with quantized states against the full-precision twin")
-    with common.results(args, "convergence.h5") as f:
-        cells = common.table(f, "/cells")
-        curves = (common.dataset(f, "/curves/cell")[...], common.curves(f, "/curves/step"),
-                  common.curves(f, "/curves/loss"), common.curves(f, "/curves/twin_loss"))
-    sources = list(dict.fromkeys(cells["source"][curves[0]].tolist()))
-    fig, grid = common.figure(1, len(sources), width=2.45 * len(sources), height=3.8, squeeze=False)
+def figure(f, axis, question, out, name):
+    """One file: a panel per problem."""
+    cells, labels = common.table(f, "/cells"), common.table(f, "/axes")[axis]
+    owner = common.dataset(f, "/curves/cell")[...]
+    curves = [common.curves(f, "/curves/" + track) for track in ("step", "loss", "twin_loss")]
+    sources = list(dict.fromkeys(cells["source"][owner].tolist()))
+    fig, grid = common.figure(1, len(sources), width=max(6, 2.45 * len(sources)),
+                              height=3.9, squeeze=False)
     for ax, source in zip(grid[0], sources):
-        draw(ax, cells, cells["source"][curves[0]] == source, curves)
-        name = source.split(":")[1]
-        ax.set_title(TITLES.get(name, name), loc="left")
+        draw(ax, cells["source"][owner] == source, labels[owner], curves)
+        problem = source.split(":")[1]
+        ax.set_title(TITLES.get(problem, problem), loc="left")
     grid[0, 0].set_ylabel("loss above the problem's floor")
     common.legend(fig, *grid[0, 0].get_legend_handles_labels(), columns=4)
-    seeds = len(set(cells["seed"].tolist()))
-    fig.suptitle(f"What does the format of the states change in the loss?\n"
-                 f"Median and range of {seeds} seeds")
-    common.save(fig, args.out, "loss")
+    fig.suptitle(f"{question}\nMedian and range of {len(set(cells['seed'].tolist()))} seeds")
+    common.save(fig, out, name)
+
+
+def main():
+    args = common.arguments("loss with quantized states against the double-precision twin")
+    for stem, axis, question, name in FIGURES:
+        f = common.results(args, stem + ".h5", needed=False)
+        if f and common.has(f, "/curves"):
+            with f:
+                figure(f, axis, question, args.out, name)
 
 
 main()

@@ -17,8 +17,14 @@ setup_file() {
     for name in momentum_format second_moment rank1; do
         sed 's|"states:\*"|"states:cancer_mlp/s0001*"|' "$s/$name.yaml" >"$DIR/suites/$name.yaml"
     done
-    sed 's|"trace:\*"|"trace:cancer_mlp*"|; s|^every: .*|every: 50|' "$s/drift.yaml" >"$DIR/suites/drift.yaml"
-    sed 's|^steps: .*|steps: 20|; s|^seed: .*|seed: [1, 2]|' "$s/convergence.yaml" >"$DIR/suites/convergence.yaml"
+    for name in drift drift_second; do
+        sed 's|"trace:\*"|"trace:cancer_mlp*"|; s|^every: .*|every: 50|' "$s/$name.yaml" \
+            >"$DIR/suites/$name.yaml"
+    done
+    for name in convergence momentum_convergence momentum_sgdm; do
+        sed 's|^steps: .*|steps: 20|; s|^seed: .*|seed: [1, 2]|' "$s/$name.yaml" \
+            >"$DIR/suites/$name.yaml"
+    done
     sed 's|^n: .*|n: 4096|' "$s/theory.yaml" >"$DIR/suites/theory.yaml"
     "$QUALM" run -q -o "$DIR/results/" "$DIR"/suites/*.yaml >"$DIR/tables"
     "$QUALM" bench -q --quick --only searches --out "$DIR/results/bench.h5" >>"$DIR/tables"
@@ -42,29 +48,32 @@ draw() {
 @test "every script writes a PNG and an SVG, the same when drawn twice" {
     draw "$DIR/a"
     draw "$DIR/b"
-    count=0
     for script in $(scripts); do
-        name=$(basename "$script" .py)
-        for file in "$name.png" "$name.svg"; do
-            [ "$(stat -c %s "$DIR/a/$file")" -gt 10000 ]
-            cmp "$DIR/a/$file" "$DIR/b/$file"
-            count=$((count + 1))
-        done
-        [ "$(head -c 4 "$DIR/a/$name.png" | tail -c 3)" = PNG ]
-        "$PYTHON" -c "import sys, xml.dom.minidom as x; x.parse(sys.argv[1])" "$DIR/a/$name.svg"
+        [ -e "$DIR/a/$(basename "$script" .py).png" ]
     done
-    [ "$count" -ge 16 ]
-    [ "$(ls "$DIR/a" | wc -l)" -eq "$count" ]
+    [ "$(ls "$DIR/a")" = "$(ls "$DIR/b")" ]
+    [ "$(ls "$DIR/a" | wc -l)" -eq 22 ] # 8 scripts, 11 figures
+    for png in "$DIR"/a/*.png; do
+        name=$(basename "$png" .png)
+        [ "$(stat -c %s "$png")" -gt 10000 ]
+        [ "$(stat -c %s "$DIR/a/$name.svg")" -gt 10000 ]
+        [ "$(head -c 4 "$png" | tail -c 3)" = PNG ]
+        "$PYTHON" -c "import sys, xml.dom.minidom as x; x.parse(sys.argv[1])" "$DIR/a/$name.svg"
+        cmp "$png" "$DIR/b/$name.png"
+        cmp "$DIR/a/$name.svg" "$DIR/b/$name.svg"
+    done
 }
 
-@test "a missing result file is one line, and no error" {
+@test "a missing result file is one line each, and no error" {
     mkdir -p "$DIR/none"
     for script in $(scripts); do
         run --separate-stderr "$PYTHON" "$script" --results "$DIR/none" --out "$DIR/c"
         [ "$status" -eq 0 ]
         [ -z "$output" ]
-        [ "${#stderr_lines[@]}" -eq 1 ]
-        [[ "$stderr" == "${script%.py}: skipped: $DIR/none/"*".h5 is not there (make run writes it)" ]]
+        [ "${#stderr_lines[@]}" -ge 1 ]
+        for line in "${stderr_lines[@]}"; do
+            [[ $line == "${script%.py}: skipped: $DIR/none/"*".h5 is not there (make run writes it)" ]]
+        done
     done
     [ -z "$(ls "$DIR/c")" ]
 }
