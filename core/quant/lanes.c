@@ -138,8 +138,143 @@ static inline float unit_of(const struct qm_codec *c, uint32_t bits, int is_shor
     return ordinary ? by : 0.0f;
 }
 
+#if defined(__AVX2__)
+#include <immintrin.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* How the codes of a group are found: by bisection of at most 16 entries in registers, by one of
+ * 256, or by the straight lines of core/quant/segments.h, which fall back to bisection. */
+enum finder { BY_TREE16, BY_TREE256, BY_LINES };
+
 #if defined(__AVX512VBMI__) && defined(__AVX512VBMI2__)
 #include "core/quant/lanes_avx512.h"
+#else
+#include "core/quant/lanes_avx2.h"
+#endif
+
+INLINE enum finder finder_of(const struct qm_codec *c)
+{
+    return c->cb.n <= 16 ? BY_TREE16 : c->cb.n == 256 && c->segments.usable ? BY_LINES : BY_TREE256;
+}
+
+INLINE void positions_by(enum finder how, const struct qm_codec *c, const float *y, int64_t n,
+                         uint8_t *position)
+{
+    struct finders f;
+    load_finder(how, &f, c);
+    for (int64_t i = 0; i < n; i += GROUP)
+        put_group(position, i, n - i, 0, 0, find_group(how, &f, c, load_group(y + i, n - i)));
+}
+
+static void positions(const struct qm_codec *c, const float *y, int64_t n, uint8_t *position)
+{
+    switch (finder_of(c)) {
+    case BY_TREE16: positions_by(BY_TREE16, c, y, n, position); break;
+    case BY_TREE256: positions_by(BY_TREE256, c, y, n, position); break;
+    case BY_LINES: positions_by(BY_LINES, c, y, n, position); break;
+    }
+}
+
+INLINE void values_by(int small, const struct qm_codec *c, const uint8_t *position, int64_t n,
+                      float *out)
+{
+    struct planes t;
+    planes_load(&t, small, c);
+    for (int64_t i = 0; i < n; i += GROUP)
+        store_group(out + i, n - i, planes_get(&t, small, load_codes(position + i, n - i)));
+}
+
+static void values(const struct qm_codec *c, const uint8_t *position, int64_t n, float *out)
+{
+    if (c->cb.n <= 16)
+        values_by(1, c, position, n, out);
+    else
+        values_by(0, c, position, n, out);
+}
+
+INLINE void decode_blocks_by(int four, const struct qm_codec *c, const uint8_t *packed,
+                             const float *scales, int64_t n, float *out)
+{
+    int64_t block = c->q.block;
+    int high_first = c->q.pack == QM_PACK_hi;
+    struct planes t;
+    planes_load(&t, four, c);
+    for (int64_t b = 0; b * block < n; b++) {
+        int64_t end = (b + 1) * block < n ? (b + 1) * block : n;
+        float s = scales[b];
+        for (int64_t i = b * block; i < end; i += GROUP) {
+            group_codes k = four ? load_nibbles(packed + i / 2, end - i, high_first)
+                                 : load_codes(packed + i, end - i);
+            store_group(out + i, end - i, unit_group(planes_get(&t, four, k), s, 0));
+        }
+    }
+}
+
+static void decode_blocks(const struct qm_codec *c, const uint8_t *packed, const float *scales,
+                          int64_t n, float *out)
+{
+    if (c->q.bits == 4)
+        decode_blocks_by(1, c, packed, scales, n, out);
+    else
+        decode_blocks_by(0, c, packed, scales, n, out);
+}
+
+INLINE void encode_run(enum finder how, const struct finders *f, const struct qm_codec *c,
+                       const float *x, int64_t from, int64_t end, float by, int divides,
+                       uint8_t *packed)
+{
+    int four = how == BY_TREE16, high_first = c->q.pack == QM_PACK_hi;
+    for (int64_t i = from; i < end; i += GROUP) {
+        struct group g = unit_group(load_group(x + i, end - i), by, divides);
+        put_group(packed, i, end - i, four, high_first, find_group(how, f, c, g));
+    }
+}
+
+enum { BATCH = 16 };
+
+typedef void other_fn(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed,
+                      float *scale);
+
+/* The maxima of a batch of blocks come first: their reductions and the searches of another block
+ * then overlap in the processor. */
+INLINE void encode_blocks_by(enum finder how, const struct qm_codec *c, const float *x, int64_t n,
+                             uint8_t *packed, float *scales, other_fn *other)
+{
+    int64_t block = c->q.block, blocks = (n + block - 1) / block;
+    int divides = c->q.unit == QM_UNIT_div;
+    float by[BATCH];
+    struct finders f;
+    load_finder(how, &f, c);
+    for (int64_t first = 0; first < blocks; first += BATCH) {
+        int64_t last = first + BATCH < blocks ? first + BATCH : blocks;
+        for (int64_t b = first; b < last; b++) {
+            int64_t from = b * block, m = n - from < block ? n - from : block;
+            by[b - first] = unit_of(c, max_bits(x + from, m), m < block, scales + b);
+        }
+        for (int64_t b = first; b < last; b++) {
+            int64_t from = b * block, end = n - from < block ? n : from + block;
+            float u = by[b - first];
+            if (u == 0.0f)
+                other(c, x + from, end - from, packed + (how == BY_TREE16 ? from / 2 : from),
+                      scales + b);
+            else if (divides)
+                encode_run(how, &f, c, x, from, end, u, 1, packed);
+            else
+                encode_run(how, &f, c, x, from, end, u, 0, packed);
+        }
+    }
+}
+
+static void encode_blocks(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed,
+                          float *scales, other_fn *other)
+{
+    switch (finder_of(c)) {
+    case BY_TREE16: encode_blocks_by(BY_TREE16, c, x, n, packed, scales, other); break;
+    case BY_TREE256: encode_blocks_by(BY_TREE256, c, x, n, packed, scales, other); break;
+    case BY_LINES: encode_blocks_by(BY_LINES, c, x, n, packed, scales, other); break;
+    }
+}
 #else
 static void positions(const struct qm_codec *c, const float *y, int64_t n, uint8_t *position)
 {
