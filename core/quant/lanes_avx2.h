@@ -154,25 +154,39 @@ INLINE __m256i find_group(enum finder how, const struct finders *f, const struct
     return _mm256_xor_si256(unscramble(k), _mm256_set1_epi8(15));
 }
 
+INLINE struct group load_whole(const float *x)
+{
+    struct group g;
+    for (int v = 0; v < 4; v++)
+        g.y[v] = _mm256_loadu_ps(x + 8 * v);
+    return g;
+}
+
 /* Reads up to 32 floats, 0 beyond them. */
 INLINE struct group load_group(const float *x, int64_t left)
 {
-    struct group g;
+    if (__builtin_expect(left >= GROUP, 1))
+        return load_whole(x);
     float part[GROUP] = {0};
-    if (left < GROUP)
-        memcpy(part, x, sizeof *x * (size_t)left);
+    memcpy(part, x, sizeof *x * (size_t)left);
+    return load_whole(part);
+}
+
+INLINE void store_whole(float *out, struct group g)
+{
     for (int v = 0; v < 4; v++)
-        g.y[v] = _mm256_loadu_ps((left < GROUP ? part : x) + 8 * v);
-    return g;
+        _mm256_storeu_ps(out + 8 * v, g.y[v]);
 }
 
 INLINE void store_group(float *out, int64_t left, struct group g)
 {
+    if (__builtin_expect(left >= GROUP, 1)) {
+        store_whole(out, g);
+        return;
+    }
     float part[GROUP];
-    for (int v = 0; v < 4; v++)
-        _mm256_storeu_ps((left < GROUP ? part : out) + 8 * v, g.y[v]);
-    if (left < GROUP)
-        memcpy(out, part, sizeof *out * (size_t)left);
+    store_whole(part, g);
+    memcpy(out, part, sizeof *out * (size_t)left);
 }
 
 /* Divided by `by`, or multiplied. */
@@ -184,28 +198,31 @@ INLINE struct group unit_group(struct group g, float by, int divides)
     return g;
 }
 
+INLINE void put_whole(uint8_t *to, int four, int high_first, __m256i codes)
+{
+    if (!four) {
+        _mm256_storeu_si256((__m256i *)to, codes);
+        return;
+    }
+    __m256i pair = _mm256_maddubs_epi16(codes, _mm256_set1_epi16(high_first ? 0x0110 : 0x1001));
+    _mm_storeu_si128((__m128i *)to, _mm_packus_epi16(_mm256_castsi256_si128(pair),
+                                                     _mm256_extracti128_si256(pair, 1)));
+}
+
 /* Up to 32 codes, as bytes or as nibbles. */
 INLINE void put_group(uint8_t *packed, int64_t i, int64_t left, int four, int high_first,
                       __m256i codes)
 {
-    uint8_t part[GROUP];
-    if (!four) {
-        _mm256_storeu_si256((__m256i *)(left < GROUP ? part : packed + i), codes);
-        if (left < GROUP)
-            memcpy(packed + i, part, (size_t)left);
+    uint8_t *to = packed + (four ? i / 2 : i);
+    if (__builtin_expect(left >= GROUP, 1)) {
+        put_whole(to, four, high_first, codes);
         return;
     }
-    if (left < GROUP) { /* the nibble after an odd number of codes is 0 */
-        memset(part, 0, sizeof part);
-        memset(part, 255, (size_t)left);
-        codes = _mm256_and_si256(codes, _mm256_loadu_si256((const __m256i *)part));
-    }
-    __m256i pair = _mm256_maddubs_epi16(codes, _mm256_set1_epi16(high_first ? 0x0110 : 0x1001));
-    __m128i bytes =
-        _mm_packus_epi16(_mm256_castsi256_si128(pair), _mm256_extracti128_si256(pair, 1));
-    _mm_storeu_si128((__m128i *)(left < GROUP ? part : packed + i / 2), bytes);
-    if (left < GROUP)
-        memcpy(packed + i / 2, part, (size_t)((left + 1) / 2));
+    uint8_t part[GROUP] = {0}; /* the nibble after an odd number of codes is 0 */
+    memset(part, 255, (size_t)left);
+    codes = _mm256_and_si256(codes, _mm256_loadu_si256((const __m256i *)part));
+    put_whole(part, four, high_first, codes);
+    memcpy(to, part, (size_t)(four ? (left + 1) / 2 : left));
 }
 
 /* ---- values --------------------------------------------------------------------------------- */
@@ -236,7 +253,7 @@ INLINE struct group planes_get(const struct planes *t, int small, __m256i codes)
         _mm256_storeu_si256((__m256i *)k, codes);
         for (int i = 0; i < GROUP; i++)
             x[i] = t->value[k[i]];
-        return load_group(x, GROUP);
+        return load_whole(x);
     }
     __m256i k = _mm256_permutevar8x32_epi32(codes, _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7)), b[4];
     for (int p = 0; p < 4; p++)
@@ -252,19 +269,21 @@ INLINE struct group planes_get(const struct planes *t, int small, __m256i codes)
 
 INLINE group_codes load_codes(const uint8_t *codes, int64_t left)
 {
+    if (__builtin_expect(left >= GROUP, 1))
+        return _mm256_loadu_si256((const __m256i *)codes);
     uint8_t part[GROUP] = {0};
-    if (left < GROUP)
-        memcpy(part, codes, (size_t)left);
-    return _mm256_loadu_si256((const __m256i *)(left < GROUP ? part : codes));
+    memcpy(part, codes, (size_t)left);
+    return _mm256_loadu_si256((const __m256i *)part);
 }
 
 INLINE group_codes load_nibbles(const uint8_t *bytes, int64_t left, int high_first)
 {
     uint8_t part[GROUP / 2] = {0};
-    if (left < GROUP)
+    if (__builtin_expect(left < GROUP, 0)) {
         memcpy(part, bytes, (size_t)((left + 1) / 2));
-    __m256i w =
-        _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(left < GROUP ? part : bytes)));
+        bytes = part;
+    }
+    __m256i w = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)bytes));
     w = high_first ? _mm256_or_si256(_mm256_srli_epi16(w, 4), _mm256_slli_epi16(w, 8))
                    : _mm256_or_si256(w, _mm256_slli_epi16(w, 4));
     return _mm256_and_si256(w, _mm256_set1_epi8(15));
