@@ -248,12 +248,17 @@ INLINE void planes_load(struct planes *t, int small, const struct qm_codec *c)
 INLINE struct group planes_get(const struct planes *t, int small, __m256i codes)
 {
     if (!small) {
-        uint8_t k[GROUP];
-        float x[GROUP];
-        _mm256_storeu_si256((__m256i *)k, codes);
-        for (int i = 0; i < GROUP; i++)
-            x[i] = t->value[k[i]];
-        return load_whole(x);
+        uint64_t word[4];
+        struct group g;
+        _mm256_storeu_si256((__m256i *)word, codes);
+        for (int v = 0; v < 4; v++) {
+            uint64_t k = word[v]; /* eight codes */
+            const float *x = t->value;
+            g.y[v] =
+                _mm256_setr_ps(x[k & 255], x[k >> 8 & 255], x[k >> 16 & 255], x[k >> 24 & 255],
+                               x[k >> 32 & 255], x[k >> 40 & 255], x[k >> 48 & 255], x[k >> 56]);
+        }
+        return g;
     }
     __m256i k = _mm256_permutevar8x32_epi32(codes, _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7)), b[4];
     for (int p = 0; p < 4; p++)
