@@ -156,9 +156,9 @@ endif
 
 SUITES := momentum_format search rank1 second_moment theory drift drift_second \
   momentum_convergence momentum_sgdm convergence
-run: qualm ## the main job: the momentum ablation on real states; results/*.h5, plots/out/*, a table
+run: qualm ## the main job: the momentum ablation on real states; results, plots, the headline tables
 	@mkdir -p results plots/out
-	$(Q)./qualm run $(SUITES:%=experiments/suites/%.yaml)
+	$(Q)./qualm run --headline $(SUITES:%=experiments/suites/%.yaml)
 	$(Q)./qualm bench --quick --out results/bench.h5
 	@$(MAKE) --no-print-directory plots
 

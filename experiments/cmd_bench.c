@@ -28,11 +28,11 @@ struct bench {
 };
 
 static const struct argp_option options[] = {
-    {"quick", 'q' + 256, NULL, 0, "16 M parameters and few rounds: under half a minute", 0},
+    {"quick", 'q' + 256, NULL, 0, "Steps of 16 M parameters and searches, few rounds", 0},
     {"size", 's', "M", 0, "Millions of parameters (default 64)", 0},
     {"rounds", 'r', "N", 0, "Interleaved rounds (default 9)", 0},
     {"threads", 't', "N", 0, "Threads of the many-threads half (default: all cores)", 0},
-    {"gib", 'g', "N", 0, "Size of the file that analyze streams (default 4; --quick: 1)", 0},
+    {"gib", 'g', "N", 0, "Size of the file that analyze streams (default 4, in TMPDIR)", 0},
     {"only", 'o', "WHAT", 0, "steps, searches or analyze", 0},
     {"out", 'O', "FILE", 0, "Write an HDF5 file with every raw sample", 0},
     {0},
@@ -59,7 +59,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         b->quick = 1;
         b->n = 16 << 20;
         b->rounds = 5;
-        b->gib = 1;
+        b->analyze = 0;
         break;
     case 'g':
         st = read_int("gib", arg, 1, 64, &v);

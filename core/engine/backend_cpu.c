@@ -223,7 +223,7 @@ static void run_piece(const struct step *st, int64_t from, int64_t n, int thread
             if (p->slot[i].is_f32)
                 slots[i] = memcpy(room + (i + 2) * p->piece, slots[i], sizeof(float) * (size_t)n);
     }
-    p->r.rule->block(&st->s, n, param, g, slots[0], slots[1]);
+    p->r.rule->block(&st->s, n, param, g, slots);
     fetch_ahead(st, from + n, n);
     for (int i = 0; i < p->n_slots; i++) {
         struct slot *s = &p->slot[i];

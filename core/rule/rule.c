@@ -23,9 +23,9 @@ static const struct qm_blocks *blocks(void)
 /* The public entry of each loop: picks the instruction set once per call. */
 #define X(name)                                                                               \
     static void run_##name(const struct qm_rule_step *s, int64_t n, float *p, const float *g, \
-                           float *slot0, float *slot1)                                        \
+                           float *const *slot)                                                \
     {                                                                                         \
-        blocks()->name(s, n, p, g, slot0, slot1);                                             \
+        blocks()->name(s, n, p, g, slot);                                                     \
     }
 QM_BLOCK_LIST(X)
 #undef X

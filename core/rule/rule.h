@@ -40,10 +40,10 @@ struct qm_rule {
     /* Step number t >= 1 of hyper h. */
     void (*prepare)(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s);
 
-    /* n consecutive elements in place: p, slots; g is read.  Element i depends on element i only,
-     * so any split of a tensor gives the same bits.  slots[j] may be NULL for j >= n_slots. */
-    void (*block)(const struct qm_rule_step *s, int64_t n, float *p, const float *g, float *slot0,
-                  float *slot1);
+    /* n consecutive elements in place: p, slot[0 .. n_slots - 1]; g is read.  Element i depends on
+     * element i only, so any split of a tensor gives the same bits.  No two arrays overlap. */
+    void (*block)(const struct qm_rule_step *s, int64_t n, float *p, const float *g,
+                  float *const *slot);
 
     /* Slot 1 alone, to the same bits; NULL where it depends on slot 0.  Lets a global norm of slot
      * 1 be folded without reading slot 0. */

@@ -1,0 +1,144 @@
+/* cases.c - the list of edge cases, their names and settings. */
+#include "experiments/check/cases.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/name.h"
+
+static const char *const class_names[] = {
+#define X(name, text) #name,
+    QM_CLASS_LIST(X)
+#undef X
+};
+
+static const struct {
+    double lr, beta1, beta2, eps, weight_decay;
+} settings[] = {
+#define X(name, lr, b1, b2, eps, wd, text) {lr, b1, b2, eps, wd},
+    QM_SETTING_LIST(X)
+#undef X
+};
+
+static const char *const setting_names[] = {
+#define X(name, lr, b1, b2, eps, wd, text) #name,
+    QM_SETTING_LIST(X)
+#undef X
+};
+
+/* Every shape meets every class; the first ones also meet every setting, late steps and fallbacks.
+ * 9797 elements are more than eight pieces: two threads share them. */
+static const struct qm_shape shapes[] = {
+    {1, {4097}},   {2, {61, 67}}, {3, {7, 11, 53}}, {1, {4096}},   {2, {97, 101}},
+    {1, {1}},      {1, {127}},    {1, {128}},       {1, {129}},    {2, {1, 257}},
+    {2, {257, 1}}, {0, {0}},      {1, {0}},         {2, {0, 128}},
+};
+static const enum qm_class thorough[] = {QM_CLASS_normal, QM_CLASS_loguniform, QM_CLASS_outlier,
+                                         QM_CLASS_planted};
+static const enum qm_class fallback[] = {QM_CLASS_normal, QM_CLASS_nonfinite, QM_CLASS_planted};
+
+enum {
+    SHAPES = sizeof shapes / sizeof *shapes,
+    THOROUGH = sizeof thorough / sizeof *thorough,
+    FALLBACK = sizeof fallback / sizeof *fallback,
+    SETTINGS = QM_SETTING_COUNT - 1, /* without exact */
+    WIDE = SHAPES * QM_CLASS_COUNT,
+    DEEP = 2 * THOROUGH * SETTINGS * 2,
+    OWN = 8 * FALLBACK
+};
+
+int qm_case_count(void) { return WIDE + DEEP + OWN; }
+
+struct qm_case qm_case_at(int i)
+{
+    struct qm_case c = {.t = 1, .forced = 1};
+    if (i < WIDE) {
+        c.shape = shapes[i / QM_CLASS_COUNT];
+        c.kind = (enum qm_class)(i % QM_CLASS_COUNT);
+        c.setting = c.kind == QM_CLASS_exact ? QM_SETTING_exact
+                                             : (enum qm_setting)((i / QM_CLASS_COUNT + i) % 3);
+    } else if (i < WIDE + DEEP) {
+        i -= WIDE;
+        c.t = i % 2 ? 1000000 : 1;
+        c.setting = (enum qm_setting)(i / 2 % SETTINGS);
+        c.kind = thorough[i / 2 / SETTINGS % THOROUGH];
+        c.shape = shapes[1 + i / 2 / SETTINGS / THOROUGH]; /* 61x67 and 7x11x53 */
+    } else {
+        i -= WIDE + DEEP;
+        c.forced = 0;
+        c.kind = fallback[i % FALLBACK];
+        c.shape = shapes[i / FALLBACK];
+    }
+    return c;
+}
+
+char *qm_case_print(const struct qm_case *c, char *text)
+{
+    char shape[48];
+    snprintf(text, QM_CASE_TEXT, "%s/%s/%s/t%lld/%s",
+             qm_shape_print(&c->shape, shape, sizeof shape), class_names[c->kind],
+             setting_names[c->setting], (long long)c->t, c->forced ? "forced" : "own");
+    return text;
+}
+
+static qm_status word(const char *what, const char *text, const char *const *names, int n, int *out)
+{
+    int i = qm_name_find(text, names, n);
+    if (i < 0) {
+        const char *nearest = qm_name_nearest(text, names, n);
+        return qm_fail(QM_NO_MATCH, "no %s '%s'%s%s%s; `qualm check --list-cases` shows them", what,
+                       text, nearest ? "; did you mean '" : "", nearest ? nearest : "",
+                       nearest ? "'?" : "");
+    }
+    *out = i;
+    return QM_OK;
+}
+
+qm_status qm_case_parse(const char *text, struct qm_case *out)
+{
+    static const char *const modes[] = {"own", "forced"};
+    char copy[QM_CASE_TEXT], *part[5], *rest = copy, *end;
+    struct qm_case c;
+    int kind = 0, setting = 0, n = 0;
+    snprintf(copy, sizeof copy, "%s", text);
+    while (n < 5 && rest)
+        part[n++] = strsep(&rest, "/");
+    if (n < 5 || rest || strlen(text) >= sizeof copy)
+        return qm_fail(QM_BAD_ARG,
+                       "case '%s': expected SHAPE/CLASS/SETTING/tSTEP/MODE, such as "
+                       "4097/planted/default/t1/forced",
+                       text);
+    QM_TRY(qm_shape_parse(part[0], &c.shape));
+    QM_TRY(word("class of gradients", part[1], class_names, QM_CLASS_COUNT, &kind));
+    QM_TRY(word("setting", part[2], setting_names, QM_SETTING_COUNT, &setting));
+    c.t = part[3][0] == 't' ? strtoll(part[3] + 1, &end, 10) : 0;
+    if (c.t < 1 || *end || c.t > 1000000000)
+        return qm_fail(QM_BAD_ARG, "case '%s': the first step is '%s', expected t1 or more", text,
+                       part[3]);
+    QM_TRY(word("mode", part[4], modes, 2, &c.forced));
+    int64_t numel = qm_shape_numel(&c.shape);
+    if (numel < 0 || numel > 1 << 24)
+        return qm_fail(QM_BAD_ARG, "case '%s': at most 2^24 elements", text);
+    c.kind = (enum qm_class)kind;
+    c.setting = (enum qm_setting)setting;
+    *out = c;
+    return QM_OK;
+}
+
+static void put(double *to, double value)
+{
+    if (!isnan(value))
+        *to = value;
+}
+
+void qm_case_apply(const struct qm_case *c, struct qm_recipe *r)
+{
+    put(&r->hyper.lr, settings[c->setting].lr);
+    put(&r->hyper.beta1, settings[c->setting].beta1);
+    put(&r->hyper.beta2, settings[c->setting].beta2);
+    put(&r->hyper.eps, settings[c->setting].eps);
+    put(&r->hyper.weight_decay, settings[c->setting].weight_decay);
+    for (int i = 0; i < r->rule->n_slots && c->forced; i++)
+        r->min_numel[i] = r->whole_blocks[i] = 0;
+}

@@ -1,0 +1,91 @@
+/* cases.h - the edge cases: shapes x classes of gradients x hyper-parameters x first step.
+ *
+ * A case is named by its parts, "4097/planted/beta0/t1/forced".  forced: no fallback to float32
+ * (min_numel and whole_blocks are 0), so that every shape is quantized; own: the variant's own. */
+#ifndef QM_EXPERIMENTS_CHECK_CASES_H
+#define QM_EXPERIMENTS_CHECK_CASES_H
+
+#include "core/engine/recipe.h"
+#include "experiments/check/decide.h"
+
+/* clang-format off */
+#define QM_CLASS_LIST(X)                                                                            \
+    X(normal,     "normal, 0.01 wide")                                                              \
+    X(loguniform, "both signs, magnitudes log-uniform over 30 decades")                             \
+    X(denormal,   "multiples of the smallest float below the normal range")                         \
+    X(huge,       "1e15 to 4e19: g * g passes the largest float")                                   \
+    X(zeros,      "all +0")                                                                         \
+    X(signedzeros, "+0 and -0 in turn")                                                             \
+    X(outlier,    "normal with one element 10,000 times larger")                                    \
+    X(zeroblock,  "normal, but elements 128 to 511 stay 0")                                         \
+    X(nonfinite,  "normal with one NaN, and one Inf 600 elements on")                               \
+    X(lastmax,    "normal with the largest element at the end of each block and of the tensor")     \
+    X(planted,    "new states on codebook points and decision mid-points -+3 ulp, carried state")   \
+    X(exact,      "the same with exact arithmetic: beta1 0, beta2 1/2, loaded second moment; ties")
+#define QM_SETTING_LIST(X)  /* a NAN keeps the variant's own value */                               \
+    X(default, NAN, NAN, NAN,  NAN,  NAN,  "the variant's own")                                     \
+    X(wd0,     NAN, NAN, NAN,  NAN,  0.0,  "no weight decay")                                       \
+    X(wd,      NAN, NAN, NAN,  NAN,  0.1,  "weight decay 0.1")                                      \
+    X(beta0,   NAN, 0.0, 0.0,  NAN,  NAN,  "beta1 = beta2 = 0")                                     \
+    X(eps,     1e-2, 0.5, 0.9, 1e-3, NAN,  "lr 0.01, beta1 0.5, beta2 0.9, eps 1e-3")               \
+    X(lr0,     0.0, NAN, NAN,  NAN,  NAN,  "lr 0")                                                  \
+    X(exact,   NAN, 0.0, 0.5,  NAN,  NAN,  "beta1 0, beta2 1/2: what class exact needs")
+/* clang-format on */
+
+enum qm_class {
+#define X(name, text) QM_CLASS_##name,
+    QM_CLASS_LIST(X)
+#undef X
+        QM_CLASS_COUNT
+};
+
+enum qm_setting {
+#define X(name, lr, b1, b2, eps, wd, text) QM_SETTING_##name,
+    QM_SETTING_LIST(X)
+#undef X
+        QM_SETTING_COUNT
+};
+
+struct qm_case {
+    struct qm_shape shape;
+    enum qm_class kind;
+    enum qm_setting setting;
+    int64_t t; /* of the first step */
+    int forced;
+};
+
+#define QM_CASE_TEXT 96
+enum { QM_CHECK_STEPS = 3 };
+
+int qm_case_count(void);
+struct qm_case qm_case_at(int i);
+
+char *qm_case_print(const struct qm_case *c, char *text);
+
+/* Any case, also one that the list does not have.  QM_NO_MATCH names the nearest word. */
+qm_status qm_case_parse(const char *text, struct qm_case *out);
+
+/* Hyper-parameters and fallbacks of the case, on a copy of the recipe. */
+void qm_case_apply(const struct qm_case *c, struct qm_recipe *r);
+
+/* Where a case runs: what its gradients may be aimed at. */
+struct qm_aim {
+    const struct qm_recipe *recipe; /* applied */
+    const struct qm_shape *shape;
+    int64_t n;
+    const struct qm_decider *slot[QM_MAX_SLOTS]; /* NULL: float32 */
+    const float *state[QM_MAX_SLOTS];            /* as decoded before the step */
+    uint64_t seed;
+};
+
+/* Parameters to start from: normal, with some zeros and some of 1000. */
+void qm_case_start(const struct qm_aim *a, float *p);
+
+/* Codes and scales of the second moment that class exact starts from; 0 when it loads none. */
+int qm_case_load(const struct qm_case *c, const struct qm_aim *a, int slot, int64_t n_scales,
+                 uint8_t *codes, float *scales);
+
+/* Gradients of step t, number k = 0, 1, ... of the case. */
+void qm_case_gradient(const struct qm_case *c, const struct qm_aim *a, int64_t t, int k, float *g);
+
+#endif

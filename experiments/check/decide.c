@@ -1,0 +1,256 @@
+/* decide.c - values, thresholds and decisions of every map, search and round. */
+#include "experiments/check/decide.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "experiments/check/bound.h"
+#include "oracle/codebook.h"
+
+static const char *const map_names[] = {
+#define X(name, from, to, signs, text) #name,
+    QM_MAP_LIST(X)
+#undef X
+};
+
+/* bitsandbytes dQuantizeNF4: y > t goes up. */
+static const double nf4_cut[15] = {
+    -0.8480964004993439,  -0.6106329262256622,  -0.4599952697753906,   -0.33967943489551544,
+    -0.23460740596055984, -0.13791173323988914, -0.045525018125772476, 0.03979014977812767,
+    0.1202552504837513,   0.2035212516784668,   0.2920137718319893,    0.3893125355243683,
+    0.5016634166240692,   0.6427869200706482,   0.8614784181118011,
+};
+
+/* adafactor8bit 0.2.4 find_nearest_nf4: |y| < t stays; the negative side uses the first seven. */
+static const double nf4a8_cut[8] = {0.0397901, 0.1262246, 0.2234769, 0.3317961,
+                                    0.4572902, 0.6106329, 0.7801653, 0.9320689};
+
+/* bitsandbytes dQuantizeFP4: |y| > t goes outward. */
+static const double fp4_cut[7] = {0.00260417, 0.0859375, 0.20833333, 0.29166667,
+                                  0.4166667,  0.583333,  0.8333333};
+
+/* bitsandbytes FP4: magnitude of each code in twelfths, below the sign bit. */
+static const double fp4_twelfths[8] = {0.0, 0.0625, 8.0, 12.0, 4.0, 6.0, 2.0, 3.0};
+
+static double narrow(double x) { return (double)(float)x; }
+
+/* How far a source's float32 table may be from the definition. */
+static double slack(const struct qm_quantizer *q, double value)
+{
+    switch (q->map) {
+    case QM_MAP_dyn:
+    case QM_MAP_de:
+    case QM_MAP_de0: return 4.0 * QM_U * fabs(value); /* 2 ulp */
+    case QM_MAP_lin0: return 1.2e-7;
+    case QM_MAP_lin:
+    case QM_MAP_pow2:
+    case QM_MAP_pow3: return q->sign ? 1.2e-7 : 0.0;
+    default: return 0.0;
+    }
+}
+
+int qm_decider_is_plain(const struct qm_quantizer *q) { return q->curve == QM_CURVE_none; }
+
+/* Codes are positions but for FP4, whose codes are sign and magnitude. */
+static void number_codes(struct qm_decider *d)
+{
+    for (int c = 0; c < 256; c++)
+        d->position_of[c] = c < d->n ? c : -1;
+    if (d->q.map == QM_MAP_fp4 || d->q.map == QM_MAP_fp4s)
+        for (int c = 0; c < 16; c++) {
+            int below = 0;
+            for (int i = 0; i < 8; i++)
+                below += fp4_twelfths[i] < fp4_twelfths[c & 7];
+            d->position_of[c] = c < 8 ? 8 + below : 7 - below;
+            if (below == 0 && d->q.map == QM_MAP_fp4s)
+                d->position_of[c] = c < 8 ? 7 : 8;
+        }
+    for (int c = 0; c < 256; c++)
+        if (d->position_of[c] >= 0)
+            d->code_of[d->position_of[c]] = (uint8_t)c;
+}
+
+static int nan_position(const struct qm_decider *d)
+{
+    if (d->q.scale.nan == QM_NAN_top)
+        return d->n - 1;
+    for (int k = 0; k < d->n && d->q.scale.nan == QM_NAN_zero; k++)
+        if (d->value[k] == 0.0 && !signbit(d->value[k]))
+            return k;
+    return 0;
+}
+
+static void set(struct qm_threshold *t, double at, int up, double below, double above)
+{
+    *t = (struct qm_threshold){at, at - below, at + above, up, up, up};
+    if (below > 0.0)
+        t->low_up = 1;
+    if (above > 0.0)
+        t->high_up = 0;
+}
+
+/* Differences with both ends are exact near the mid-point (Sterbenz). */
+static int is_close(double a, double b)
+{
+    double x = fabs(a), y = fabs(b);
+    return a * b > 0.0 && fmax(x, y) <= 2.0 * fmin(x, y);
+}
+
+/* The steps in the unit range of an evenly spaced map and the integer of its first position. */
+static double even_steps(const struct qm_decider *d, int *base)
+{
+    int half = 1 << (d->q.bits - 1);
+    *base = 0;
+    switch (d->q.map) {
+    case QM_MAP_int: *base = -half; return 1.0;
+    case QM_MAP_intm: *base = -half; return half;
+    case QM_MAP_lin: *base = 1; return 2.0 * half;
+    case QM_MAP_lint:
+        *base = d->q.sign ? 1 - half : 0;
+        return d->q.sign ? half - 1 : 2.0 * half - 1;
+    default: return 255.0; /* log, logf */
+    }
+}
+
+/* z = y * steps is rounded by u |z| unless steps is a power of two; then its fraction (mid) or
+ * its sum with 1/2 (near) is, by u of one step at most; even and away look at z alone. */
+static void arith_threshold(struct qm_decider *d, int k)
+{
+    int base, exponent, odd;
+    double steps = even_steps(d, &base), at = (base + k + 0.5) / steps;
+    double product = frexp(steps, &exponent) == 0.5 ? 0.0 : 2.0 * QM_U * fabs(at) + QM_U / steps;
+    odd = (base + k) & 1;
+    switch (d->q.round) {
+    case QM_ROUND_near:
+        set(&d->cut[k], at, 1, product + QM_U * (fabs(at) + 1.0 / steps), product);
+        break;
+    case QM_ROUND_mid: set(&d->cut[k], at, 0, product, product + QM_U / steps); break;
+    case QM_ROUND_even: set(&d->cut[k], at, odd, product, product); break;
+    case QM_ROUND_away: set(&d->cut[k], at, at > 0.0, product, product); break;
+    case QM_ROUND_ceil: set(&d->cut[k], (base + k) / steps, 0, product, product); break;
+    default: set(&d->cut[k], (base + k + 1) / steps, 1, product, product); break;
+    }
+}
+
+/* Published thresholds, compared as float32 numbers. */
+static void ladder_threshold(struct qm_decider *d, int k)
+{
+    double at;
+    switch (d->q.map) {
+    case QM_MAP_nf4: set(&d->cut[k], narrow(nf4_cut[k]), 0, 0.0, 0.0); break;
+    case QM_MAP_nf4a8:
+        at = narrow(k < 7 ? -nf4a8_cut[6 - k] : nf4a8_cut[k - 7]);
+        set(&d->cut[k], at, k >= 7, 0.0, 0.0);
+        break;
+    default:
+        at = k == 7 ? 0.0 : narrow(k < 7 ? -fp4_cut[6 - k] : fp4_cut[k - 8]);
+        set(&d->cut[k], at, k <= 7, 0.0, 0.0);
+        break;
+    }
+}
+
+static void threshold(struct qm_decider *d, int k)
+{
+    double lo = d->value[k], hi = d->value[k + 1], gap = hi - lo, mid = 0.5 * (lo + hi);
+    double rounded = 0.5 * narrow(lo + hi), below = fmax(mid - rounded, 0.0);
+    double above = fmax(rounded - mid, 0.0), error = is_close(lo, hi) ? 0.0 : QM_U * gap;
+    struct qm_threshold *t = &d->cut[k];
+    if (d->q.search == QM_SEARCH_arith) {
+        arith_threshold(d, k);
+    } else if (d->q.search == QM_SEARCH_ladder) {
+        ladder_threshold(d, k);
+    } else if (d->q.search == QM_SEARCH_argmin) {
+        set(t, mid, 0, error, error); /* first of equal distances */
+    } else if (d->q.search == QM_SEARCH_grid) {
+        set(t, mid, 0, 1.0 / 65535.0 + 0x1p-22, 1.0 / 65535.0 + 0x1p-22);
+    } else if (d->q.search == QM_SEARCH_mids) {
+        set(t, mid, 0, below, above);
+        t->low_up = 0; /* at the rounded mid-point itself nothing goes up */
+    } else {
+        switch (d->q.round) {
+        case QM_ROUND_near: /* y - lo >= (hi - lo) / 2 */
+            set(t, mid, 1, narrow(gap) == gap ? error : QM_U * gap,
+                narrow(gap) == gap ? 0.0 : QM_U * gap);
+            break;
+        case QM_ROUND_mid:
+            set(t, mid, 0, below, above);
+            t->low_up = 0;
+            break;
+        case QM_ROUND_even: set(t, mid, k & 1, below, above); break;
+        case QM_ROUND_away: set(t, mid, mid >= 0.0, below, above); break;
+        case QM_ROUND_ceil: set(t, lo, 0, 0.0, 0.0); break;
+        default: set(t, hi, 1, 0.0, 0.0); break; /* floor; stoch: its lower end */
+        }
+    }
+    if (gap == 0.0 && d->q.search != QM_SEARCH_ladder) { /* two codes for one value: either at it */
+        t->low_up = 1;
+        t->high_up = 0;
+    }
+    if (d->q.curve != QM_CURVE_none) { /* values of curved maps are known to their last bits only */
+        t->low -= 2.0 * QM_U * fabs(t->low);
+        t->high += 2.0 * QM_U * fabs(t->high);
+    }
+}
+
+qm_status qm_decider_init(struct qm_decider *d, const struct qm_quantizer *q, const float *decoded,
+                          int *wrong)
+{
+    memset(d, 0, sizeof *d);
+    d->q = *q;
+    d->n = qm_oracle_codebook(map_names[q->map], q->bits, q->sign, d->value);
+    *wrong = -1;
+    if (d->n == 0)
+        return qm_fail(QM_BAD_ARG, "no definition of map %s at %d bits %s is known here",
+                       map_names[q->map], q->bits, q->sign ? "signed" : "unsigned");
+    number_codes(d);
+    for (int k = 0; k < d->n; k++) {
+        double exact = d->value[k];
+        d->value[k] = narrow(exact);
+        if (!decoded || !qm_decider_is_plain(q))
+            continue;
+        double got = (double)decoded[d->code_of[k]], room = slack(q, exact);
+        if (room > 0.0 && fabs(got - exact) <= room)
+            d->value[k] = got;
+        else if (got != d->value[k] && *wrong < 0)
+            *wrong = d->code_of[k];
+    }
+    d->gain = q->map == QM_MAP_int ? narrow(1.0 / ((1 << (q->bits - 1)) - 1)) : 1.0;
+    d->nan_position = nan_position(d);
+    for (int k = 0; k + 1 < d->n; k++)
+        threshold(d, k);
+    return QM_OK;
+}
+
+/* Number of thresholds that y passes, by one of their three readings; all three ascend. */
+enum reading { AT, LOW, HIGH };
+
+static int passed(const struct qm_decider *d, double y, enum reading which)
+{
+    int from = 0, to = d->n - 1;
+    while (from < to) {
+        int k = (from + to) / 2;
+        const struct qm_threshold *t = &d->cut[k];
+        double at = which == AT ? t->at : which == LOW ? t->low : t->high;
+        int up = which == AT ? t->up : which == LOW ? t->low_up : t->high_up;
+        if (y > at || (y == at && up))
+            from = k + 1;
+        else
+            to = k;
+    }
+    return from;
+}
+
+int qm_decider_at(const struct qm_decider *d, double y) { return passed(d, y, AT); }
+
+void qm_decider_range(const struct qm_decider *d, double low, double high, int *from, int *to)
+{
+    *from = passed(d, low, HIGH);
+    *to = passed(d, high, LOW);
+    if (d->q.round == QM_ROUND_stoch && *to + 1 < d->n && high > d->value[*to])
+        ++*to;
+}
+
+int qm_decider_nearest(const struct qm_decider *d, double y)
+{
+    return qm_oracle_nearest(d->value, d->n, y, -1);
+}

@@ -1,0 +1,247 @@
+/* gradient.c - the gradients of each class, planted ones among them.
+ *
+ * Planting.  Some elements are anchors: they get the largest new state, so that the scale of every
+ * group is known beforehand.  The others are aimed at points y of the codebook or at thresholds:
+ * the gradient is solved for so that the new state is y times the divisor, give or take 0 to 3 ulp.
+ * First moments are planted in even blocks of 128 or the slot's block, second ones in odd blocks. */
+#include <math.h>
+#include <string.h>
+
+#include "core/base/philox.h"
+#include "experiments/check/cases.h"
+
+/* Tensor numbers of the draws; variants draw as tensor 1. */
+enum { STREAM_START = 101, STREAM_GRADIENT = 102, STREAM_PLANT = 103 };
+
+static uint32_t draw(const struct qm_aim *a, uint32_t stream, int64_t t, int64_t i)
+{
+    struct qm_draws d = qm_draws_for(a->seed, t, stream, QM_ROLE_spare);
+    return qm_draw(&d, i);
+}
+
+static double uniform(uint32_t word) { return ((double)word + 0.5) * 0x1p-32; }
+
+static double normal(const struct qm_aim *a, uint32_t stream, int64_t t, int64_t i)
+{
+    double u = uniform(draw(a, stream, t, 2 * i)), v = uniform(draw(a, stream, t, 2 * i + 1));
+    return sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v);
+}
+
+void qm_case_start(const struct qm_aim *a, float *p)
+{
+    for (int64_t i = 0; i < a->n; i++)
+        p[i] = i % 13 == 5 ? 0.0f : i % 17 == 3 ? 1000.0f : (float)normal(a, STREAM_START, 0, i);
+}
+
+/* ---- planting ------------------------------------------------------------------------------ */
+
+static int64_t plant_block(const struct qm_aim *a, int slot)
+{
+    const struct qm_decider *d = a->slot[slot];
+    return d && d->q.norm == QM_NORM_block && d->q.block > 1 ? d->q.block : 128;
+}
+
+/* Scales of this slot reach beyond a block. */
+static int reaches(const struct qm_aim *a, int slot)
+{
+    const struct qm_decider *d = a->slot[slot];
+    return d && d->q.norm != QM_NORM_block && !(d->q.norm == QM_NORM_rank1 && a->shape->rank < 2);
+}
+
+/* Element i holds the largest value of its groups: the last of its block; where scales reach
+ * further, the diagonal of the last axis against all others, and the last of the tensor. */
+static int is_anchor(const struct qm_aim *a, int slot, int64_t i)
+{
+    int64_t block = plant_block(a, slot), rows, cols;
+    if (i == a->n - 1 || (!reaches(a, slot) && i % block == block - 1))
+        return 1;
+    if (!reaches(a, slot) || a->shape->rank < 2)
+        return 0;
+    cols = a->shape->dim[a->shape->rank - 1];
+    rows = a->n / cols;
+    return i % cols == i / cols % cols || i / cols == i % cols % rows;
+}
+
+static int64_t anchor_of(const struct qm_aim *a, int slot, int64_t i)
+{
+    int64_t block = plant_block(a, slot), last = i / block * block + block - 1;
+    return last < a->n && !reaches(a, slot) ? last : a->n - 1;
+}
+
+/* The slot that the block of element i is for, and -1 where both are float32. */
+static int planted_slot(const struct qm_aim *a, int64_t i)
+{
+    if (a->recipe->rule->n_slots < 2)
+        return a->slot[0] ? 0 : -1;
+    int64_t b0 = plant_block(a, 0), b1 = plant_block(a, 1);
+    int slot = (int)(i / (b0 > b1 ? b0 : b1) % 2);
+    return a->slot[slot] ? slot : a->slot[1 - slot] ? 1 - slot : -1;
+}
+
+/* The rule's new state is keep * state + give * g (slot 0) or + give * g^2 (slot 1). */
+static void weights(const struct qm_aim *a, int slot, int64_t t, double *keep, double *give)
+{
+    const struct qm_hyper *h = &a->recipe->hyper;
+    if (strcmp(a->recipe->rule->family, "sgdm") == 0) {
+        *keep = t == 1 ? 0.0 : h->momentum;
+        *give = t == 1 ? 1.0 : 1.0 - h->dampening;
+    } else {
+        *keep = slot == 0 ? h->beta1 : h->beta2;
+        *give = 1.0 - *keep;
+    }
+}
+
+static float steps_from(float x, int ulps)
+{
+    for (; ulps > 0; ulps--)
+        x = nextafterf(x, INFINITY);
+    for (; ulps < 0; ulps++)
+        x = nextafterf(x, -INFINITY);
+    return x;
+}
+
+/* Points of the codebook and thresholds in turn. */
+static double aimed_unit(const struct qm_decider *d, uint32_t word)
+{
+    int k = (int)(word % (uint32_t)(2 * d->n - 1));
+    return k % 2 ? d->cut[k / 2].at : d->value[k / 2];
+}
+
+/* The largest gradient of step k of the case: a power of two that outgrows what is carried. */
+static double anchor_gradient(int k) { return ldexp(1.0, 2 * k - 6); }
+
+/* What block-mates are divided by, from an anchor's gradient and its own state. */
+static double planted_divisor(const struct qm_aim *a, int slot, double keep, double give,
+                              double state, double g)
+{
+    double fresh = keep * state + give * (slot == 0 ? g : g * g);
+    return (double)(float)fabs(fresh) * a->slot[slot]->gain;
+}
+
+static float planted(const struct qm_aim *a, int64_t t, int k, int64_t i)
+{
+    int slot = planted_slot(a, i);
+    uint32_t word = draw(a, STREAM_PLANT, t, i), sign = word & 1u;
+    double keep, give, g = anchor_gradient(k);
+    if (slot < 0)
+        return (float)(g * normal(a, STREAM_GRADIENT, t, i) / 8.0);
+    for (int s = 0; s < a->recipe->rule->n_slots; s++)
+        if (is_anchor(a, s, i))
+            return (float)g;
+    weights(a, slot, t, &keep, &give);
+    double by =
+        planted_divisor(a, slot, keep, give, (double)a->state[slot][anchor_of(a, slot, i)], g);
+    double y = aimed_unit(a->slot[slot], word >> 4);
+    float target = steps_from((float)(by * y), (int)((word >> 1) & 7u) - 3);
+    double left = ((double)target - keep * (double)a->state[slot][i]) / give;
+    if (slot == 1)
+        left = left > 0.0 ? (sign ? -sqrt(left) : sqrt(left)) : 0.0;
+    return fabs(left) <= g ? (float)left : 0.0f; /* out of reach beside this anchor */
+}
+
+/* Class exact: beta1 = 0 makes the new first moment g itself, and beta2 = 1/2 the new second one
+ * (v + g^2) / 2.  Anchors of slot 1 have v = s and g = 0, so the divisor is s / 2; s = 32 4^e lets
+ * g = 2^e reach the ties of an evenly spaced map without any rounding.  Where scales reach beyond
+ * the block, e = 0, and first moments up to 4 stay below the anchors. */
+static double exact_scale(const struct qm_aim *a, int64_t i)
+{
+    if (reaches(a, 1))
+        return 32.0;
+    return ldexp(32.0, 2 * (int)(draw(a, STREAM_PLANT, 0, i / plant_block(a, 1)) % 9u) - 12);
+}
+
+int qm_case_load(const struct qm_case *c, const struct qm_aim *a, int slot, int64_t n_scales,
+                 uint8_t *codes, float *scales)
+{
+    const struct qm_decider *d = a->slot[slot];
+    if (c->kind != QM_CLASS_exact || slot != 1 || !d || d->q.curve != QM_CURVE_none)
+        return 0;
+    for (int64_t i = 0; i < a->n; i++) {
+        int k = (int)(draw(a, STREAM_START, 1, i) % (uint32_t)d->n);
+        if (is_anchor(a, 1, i))
+            k = d->n - 1;
+        else if (reaches(a, 1) && planted_slot(a, i) == 0)
+            k = 0;
+        codes[i] = d->code_of[k];
+    }
+    for (int64_t b = 0; b < n_scales; b++)
+        scales[b] = (float)exact_scale(a, b * plant_block(a, 1));
+    return 1;
+}
+
+/* Of the ties above v / 2, one that some g reaches exactly, else the last. */
+static float exact_second(const struct qm_decider *d, double by, double v)
+{
+    double best = 0.0;
+    int found = 0;
+    for (int j = 0; j + 1 < d->n && !found; j++) {
+        double square = 2.0 * by * d->cut[j].at - v;
+        if (!(square > 0.0))
+            continue;
+        best = (double)(float)sqrt(square);
+        found = best * best == square;
+    }
+    return (float)best;
+}
+
+static float exact_first(const struct qm_aim *a, int64_t t, int64_t i, uint32_t word)
+{
+    const struct qm_decider *d = a->slot[0];
+    int wide = reaches(a, 0) || (a->recipe->rule->n_slots > 1 && reaches(a, 1));
+    uint32_t power = draw(a, STREAM_PLANT, t, -1 - i / plant_block(a, 0));
+    float by = ldexpf(1.0f, wide ? (int)(power % 5u) - 2 : (int)(power % 17u) - 8);
+    if (reaches(a, 0))
+        by = 1.0f;
+    if (is_anchor(a, 0, i))
+        return by;
+    float target = (float)((double)(float)((double)by * d->gain) * aimed_unit(d, word >> 4));
+    target = steps_from(target, (int)((word >> 1) & 7u) - 3);
+    return fabsf(target) <= by ? target : 0.0f;
+}
+
+static float exact_gradient(const struct qm_aim *a, int64_t t, int k, int64_t i)
+{
+    int slot = planted_slot(a, i), second = a->recipe->rule->n_slots > 1 && a->slot[1];
+    uint32_t word = draw(a, STREAM_PLANT, t, i);
+    if (slot < 0)
+        return (float)normal(a, STREAM_GRADIENT, t, i);
+    if (second && is_anchor(a, 1, i) && (slot == 1 || reaches(a, 1)))
+        return 0.0f;
+    if (slot == 0)
+        return exact_first(a, t, i, word);
+    float g = exact_second(a->slot[1], 0.5 * (double)a->state[1][anchor_of(a, 1, i)],
+                           (double)a->state[1][i]);
+    return k > 0 ? 0.0f : word & 1u ? -g : g;
+}
+
+/* ---- the other classes --------------------------------------------------------------------- */
+
+static float plain(enum qm_class kind, const struct qm_aim *a, int64_t t, int64_t i)
+{
+    uint32_t word = draw(a, STREAM_GRADIENT, t, i + (1 << 30));
+    double z = 0.01 * normal(a, STREAM_GRADIENT, t, i), u = uniform(word);
+    double sign = word & 1u ? -1.0 : 1.0;
+    switch (kind) {
+    case QM_CLASS_loguniform: return (float)(sign * pow(10.0, -15.0 + 30.0 * u));
+    case QM_CLASS_denormal: return (float)(sign * floor(ldexp(1.0, (int)(24.0 * u))) * 0x1p-149);
+    case QM_CLASS_huge: return (float)(sign * pow(10.0, 15.0 + 4.6 * u));
+    case QM_CLASS_zeros: return 0.0f;
+    case QM_CLASS_signedzeros: return i % 2 ? -0.0f : 0.0f;
+    case QM_CLASS_outlier: return (float)(i == a->n / 3 ? 100.0 : z);
+    case QM_CLASS_zeroblock: return i >= 128 && i < 512 ? 0.0f : (float)z;
+    case QM_CLASS_nonfinite:
+        return i == a->n / 5         ? NAN
+               : i == a->n / 5 + 600 ? copysignf(INFINITY, (float)sign)
+                                     : (float)z;
+    case QM_CLASS_lastmax: return (float)(i % 64 == 63 || i == a->n - 1 ? sign * 0.25 : z);
+    default: return (float)z;
+    }
+}
+
+void qm_case_gradient(const struct qm_case *c, const struct qm_aim *a, int64_t t, int k, float *g)
+{
+    for (int64_t i = 0; i < a->n; i++)
+        g[i] = c->kind == QM_CLASS_planted ? planted(a, t, k, i)
+               : c->kind == QM_CLASS_exact ? exact_gradient(a, t, k, i)
+                                           : plain(c->kind, a, t, i);
+}

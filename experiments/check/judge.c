@@ -1,0 +1,540 @@
+/* judge.c - runs a case beside the oracle and collects verdicts. */
+#include "experiments/check/judge.h"
+
+#include <float.h>
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/half.h"
+#include "experiments/check/bound.h"
+#include "experiments/check/slot.h"
+#include "oracle/oracle.h"
+
+enum { TENSOR = 1, GUARD = 64, POISON = 0xA5 };
+
+/* ---- guarded memory ------------------------------------------------------------------------ */
+
+struct room {
+    unsigned char *base;
+    size_t bytes;
+};
+
+static void *room_open(struct room *r, size_t bytes)
+{
+    r->bytes = bytes;
+    r->base = malloc(bytes + 2 * GUARD);
+    if (!r->base)
+        return NULL;
+    memset(r->base, POISON, bytes + 2 * GUARD);
+    return r->base + GUARD;
+}
+
+static int room_is_intact(const struct room *r)
+{
+    for (size_t i = 0; i < GUARD; i++)
+        if (r->base[i] != POISON || r->base[GUARD + r->bytes + i] != POISON)
+            return 0;
+    return 1;
+}
+
+/* ---- one run ------------------------------------------------------------------------------- */
+
+/* One of the two plans, with everything that a backend writes to. */
+struct side {
+    void *plan;
+    struct room p_room, state_room[QM_MAX_SLOTS], codes_room[QM_MAX_SLOTS],
+        scales_room[QM_MAX_SLOTS];
+    float *p, *state[QM_MAX_SLOTS], *scales[QM_MAX_SLOTS];
+    uint8_t *codes[QM_MAX_SLOTS];
+};
+
+struct run {
+    const struct qm_subject *s;
+    const struct qm_case *c;
+    struct qm_recipe judged, run; /* applied to the case; run: altered too */
+    const struct qm_oracle *oracle;
+    struct qm_oracle_hyper hyper;
+    int n_slots;
+    int64_t n, n_scales[QM_MAX_SLOTS];
+    const struct qm_decider *decider[QM_MAX_SLOTS]; /* NULL: float32 */
+    uint64_t seed;
+    struct side side[2]; /* one thread, two threads */
+    struct room g_room, h_room;
+    float *g;
+    uint16_t *h;
+    double *want_p, *want[QM_MAX_SLOTS], *error_p, *error[QM_MAX_SLOTS], *wide_g, *lo, *hi;
+    float *before_p, *before[QM_MAX_SLOTS];
+    int *flag;
+    struct qm_tally *t;
+    struct qm_finding finding;
+};
+
+static uint64_t hash(uint64_t seed, const char *text)
+{
+    uint64_t h = seed ^ 0xcbf29ce484222325u;
+    for (; *text; text++)
+        h = (h ^ (unsigned char)*text) * 0x100000001b3u;
+    return h;
+}
+
+static qm_status side_open(struct run *r, struct side *s, int threads)
+{
+    size_t n = (size_t)r->n;
+    int before = omp_get_max_threads();
+    omp_set_num_threads(threads);
+    qm_status st = r->s->backend->open(&r->run, &r->c->shape, TENSOR, &s->plan);
+    omp_set_num_threads(before);
+    QM_TRY(st);
+    int ok = (s->p = room_open(&s->p_room, sizeof(float) * n)) != NULL;
+    for (int i = 0; i < r->n_slots; i++) {
+        size_t scales = sizeof(float) * (size_t)r->n_scales[i];
+        ok &= (s->state[i] = room_open(&s->state_room[i], sizeof(float) * n)) != NULL;
+        ok &= (s->codes[i] = room_open(&s->codes_room[i], n)) != NULL;
+        ok &= (s->scales[i] = room_open(&s->scales_room[i], scales)) != NULL;
+    }
+    return ok ? QM_OK : qm_fail(QM_NO_MEMORY, "buffers of %lld elements", (long long)r->n);
+}
+
+static void side_close(const struct run *r, struct side *s)
+{
+    if (s->plan)
+        r->s->backend->close(s->plan);
+    free(s->p_room.base);
+    for (int i = 0; i < QM_MAX_SLOTS; i++) {
+        free(s->state_room[i].base);
+        free(s->codes_room[i].base);
+        free(s->scales_room[i].base);
+    }
+}
+
+static void run_close(struct run *r)
+{
+    side_close(r, &r->side[0]);
+    side_close(r, &r->side[1]);
+    free(r->g_room.base);
+    free(r->h_room.base);
+    free(r->want_p);
+    free(r->before_p);
+    free(r->flag);
+}
+
+static qm_status run_memory(struct run *r)
+{
+    size_t n = (size_t)r->n, scales = 1, doubles;
+    int slots = r->n_slots;
+    for (int i = 0; i < slots; i++)
+        scales = (size_t)r->n_scales[i] > scales ? (size_t)r->n_scales[i] : scales;
+    doubles = n * (size_t)(3 + 2 * slots) + 2 * scales;
+    r->g = room_open(&r->g_room, sizeof *r->g * n);
+    r->h = room_open(&r->h_room, sizeof *r->h * n);
+    r->want_p = malloc(sizeof(double) * doubles);
+    r->before_p = malloc(sizeof(float) * (n * (size_t)(1 + slots) + 1));
+    r->flag = malloc(sizeof(int) * scales);
+    if (!r->g || !r->h || !r->want_p || !r->before_p || !r->flag)
+        return qm_fail(QM_NO_MEMORY, "buffers of %lld elements", (long long)r->n);
+    r->error_p = r->want_p + n;
+    r->wide_g = r->error_p + n;
+    r->lo = r->wide_g + n;
+    r->hi = r->lo + scales;
+    for (int i = 0; i < slots; i++) {
+        r->want[i] = r->hi + scales + (size_t)(2 * i) * n;
+        r->error[i] = r->want[i] + n;
+        r->before[i] = r->before_p + (size_t)(1 + i) * n;
+    }
+    QM_TRY(side_open(r, &r->side[0], 1));
+    return side_open(r, &r->side[1], 2);
+}
+
+static struct qm_oracle_hyper oracle_hyper(const struct qm_hyper *h)
+{
+    return (struct qm_oracle_hyper){.lr = h->lr,
+                                    .beta1 = h->beta1,
+                                    .beta2 = h->beta2,
+                                    .eps = h->eps,
+                                    .weight_decay = h->weight_decay,
+                                    .momentum = h->momentum,
+                                    .dampening = h->dampening,
+                                    .nesterov = h->nesterov,
+                                    .maximize = h->maximize};
+}
+
+/* ---- what surrounds the numbers -------------------------------------------------------------- */
+
+static const char *slot_name(const struct run *r, int i) { return r->judged.rule->slot[i]; }
+
+/* Reads codes, scales and values of every slot into poisoned memory. */
+static qm_status read_state(struct run *r, struct side *s)
+{
+    const struct qm_backend *b = r->s->backend;
+    for (int i = 0; i < r->n_slots; i++) {
+        size_t n = (size_t)r->n, bytes = sizeof(float) * (size_t)r->n_scales[i];
+        uint8_t *codes = r->decider[i] ? s->codes[i] : NULL;
+        memset(s->state[i], POISON, sizeof(float) * n);
+        memset(s->codes[i], POISON, n);
+        memset(s->scales[i], POISON, bytes);
+        QM_TRY(b->decode(s->plan, i, s->state[i]));
+        QM_TRY(b->save(s->plan, i, codes, s->scales[i]));
+    }
+    return QM_OK;
+}
+
+/* Poison that is still there, and guards that are not.  8-bit codes may be the poison themselves;
+ * codes are compared with what a second plan gives, whose poison is judged by its decoded values. */
+static void judge_memory(struct run *r, const struct side *s)
+{
+    uint32_t poison = 0x01010101u * POISON;
+    int intact =
+        room_is_intact(&s->p_room) && room_is_intact(&r->g_room) && room_is_intact(&r->h_room);
+    for (int i = 0; i < r->n_slots; i++) {
+        intact &= room_is_intact(&s->state_room[i]) && room_is_intact(&s->codes_room[i]) &&
+                  room_is_intact(&s->scales_room[i]);
+        for (int64_t k = 0; k < r->n; k++)
+            if (qm_bits(s->state[i][k]) == poison)
+                qm_finding_set(&r->finding, QM_BAD_MACHINERY, "%s: element %lld was not written",
+                               slot_name(r, i), (long long)k);
+        for (int64_t k = 0; k < r->n_scales[i]; k++)
+            if (qm_bits(s->scales[i][k]) == poison)
+                qm_finding_set(&r->finding, QM_BAD_MACHINERY, "%s: scale %lld was not written",
+                               slot_name(r, i), (long long)k);
+    }
+    if (!intact)
+        qm_finding_set(&r->finding, QM_BAD_MACHINERY, "something was written outside a buffer");
+}
+
+static int64_t first_difference(const void *a, const void *b, size_t n, size_t size)
+{
+    for (size_t i = 0; i < n; i++)
+        if (memcmp((const char *)a + i * size, (const char *)b + i * size, size) != 0)
+            return (int64_t)i;
+    return -1;
+}
+
+static void judge_repetition(struct run *r)
+{
+    const struct side *a = &r->side[0], *b = &r->side[1];
+    int64_t at = first_difference(a->p, b->p, (size_t)r->n, sizeof(float));
+    if (at >= 0)
+        qm_finding_set(&r->finding, QM_BAD_MACHINERY,
+                       "a second run with two threads differs: parameter %lld is %a, then %a",
+                       (long long)at, (double)a->p[at], (double)b->p[at]);
+    for (int i = 0; i < r->n_slots; i++) {
+        at = first_difference(a->state[i], b->state[i], (size_t)r->n, sizeof(float));
+        if (at < 0 && r->decider[i])
+            at = first_difference(a->codes[i], b->codes[i], (size_t)r->n, 1);
+        if (at >= 0)
+            qm_finding_set(&r->finding, QM_BAD_MACHINERY,
+                           "a second run with two threads differs: %s element %lld is %a, then %a",
+                           slot_name(r, i), (long long)at, (double)a->state[i][at],
+                           (double)b->state[i][at]);
+        if (first_difference(a->scales[i], b->scales[i], (size_t)r->n_scales[i], sizeof(float)) >=
+            0)
+            qm_finding_set(&r->finding, QM_BAD_MACHINERY,
+                           "a second run with two threads differs: scales of %s", slot_name(r, i));
+    }
+}
+
+/* ---- a step -------------------------------------------------------------------------------- */
+
+/* A float32 number against the oracle; 1 when it is out of bounds. */
+static int judge_number(struct run *r, double got, double want, double error, const char *case_name)
+{
+    double off = fabs(got - want);
+    if (isfinite(want) && !(error < (double)INFINITY)) {
+        r->t->unbounded++;
+        return 0;
+    }
+    r->t->judged++;
+    if (!isfinite(want))
+        return isfinite(got) != 0;
+    if (error > 0.0 && off / error > r->t->worst_ratio) {
+        r->t->worst_ratio = off / error;
+        snprintf(r->t->worst_case, sizeof r->t->worst_case, "%s", case_name);
+    }
+    return !(off <= error);
+}
+
+/* The inputs of element i, for reproducing it by hand. */
+static void add_inputs(struct run *r, int64_t i, int64_t t)
+{
+    size_t used = strlen(r->finding.text), size = sizeof r->finding.text;
+    snprintf(r->finding.text + used, size - used, "; step %lld", (long long)t);
+    if (i < 0)
+        return;
+    used = strlen(r->finding.text);
+    snprintf(r->finding.text + used, size - used, ", p %a, g %a", (double)r->before_p[i],
+             r->wide_g[i]);
+    for (int k = 0; k < r->n_slots; k++) {
+        used = strlen(r->finding.text);
+        snprintf(r->finding.text + used, size - used, ", %s %a", slot_name(r, k),
+                 (double)r->before[k][i]);
+    }
+}
+
+static void judge_floats(struct run *r, int slot, int64_t t, const char *case_name)
+{
+    const float *got = slot < 0 ? r->side[0].p : r->side[0].state[slot];
+    const double *want = slot < 0 ? r->want_p : r->want[slot];
+    const double *error = slot < 0 ? r->error_p : r->error[slot];
+    for (int64_t i = 0; i < r->n; i++)
+        if (judge_number(r, (double)got[i], want[i], error[i], case_name) &&
+            qm_finding_set(&r->finding, isfinite(want[i]) ? QM_BAD_BOUND : QM_BAD_SPECIAL,
+                           "%s %lld is %a, want %a within %.3g",
+                           slot < 0 ? "parameter" : slot_name(r, slot), (long long)i,
+                           (double)got[i], want[i], error[i]))
+            add_inputs(r, i, t);
+}
+
+static void judge_slot(struct run *r, int i, int64_t t)
+{
+    struct qm_slot_view v = {.d = r->decider[i],
+                             .shape = &r->c->shape,
+                             .n = r->n,
+                             .want = r->want[i],
+                             .error = r->error[i],
+                             .codes = r->side[0].codes[i],
+                             .scales = r->side[0].scales[i],
+                             .decoded = r->side[0].state[i]};
+    struct qm_finding f = {.severity = r->finding.severity};
+    int64_t at = -1;
+    qm_slot_judge(&v, i, r->lo, r->hi, r->flag, r->t, &f, &at);
+    if (qm_finding_set(&r->finding, f.severity, "%s: %s", slot_name(r, i), f.text))
+        add_inputs(r, at, t);
+}
+
+/* The gradient of step t in the recipe's type, and what it widens to. */
+static void make_gradient(struct run *r, int64_t t, int k, struct qm_tensor *out)
+{
+    struct qm_aim aim = {.recipe = &r->judged, .shape = &r->c->shape, .n = r->n, .seed = r->seed};
+    for (int i = 0; i < r->n_slots; i++) {
+        aim.slot[i] = r->decider[i];
+        aim.state[i] = r->before[i];
+    }
+    qm_case_gradient(r->c, &aim, t, k, r->g);
+    *out = (struct qm_tensor){r->g, QM_DTYPE_f32, r->c->shape};
+    if (r->judged.grad != QM_DTYPE_f32) {
+        for (int64_t i = 0; i < r->n; i++)
+            r->h[i] = r->judged.grad == QM_DTYPE_bf16 ? qm_float_to_bf16(r->g[i])
+                                                      : qm_float_to_f16(r->g[i]);
+        *out = (struct qm_tensor){r->h, r->judged.grad, r->c->shape};
+    }
+    qm_to_double(out->data, out->dtype, 0, r->n, r->wide_g);
+}
+
+/* The oracle from the judged side's state, and the bound of every result. */
+static qm_status run_oracle(struct run *r, int64_t t)
+{
+    struct qm_bound bound;
+    const struct qm_rule *rule = r->judged.rule;
+    QM_TRY(qm_bound_init(&bound, rule->family, rule->name, &r->hyper, t));
+    for (int64_t i = 0; i < r->n; i++) {
+        r->want_p[i] = (double)r->before_p[i];
+        for (int k = 0; k < r->n_slots; k++)
+            r->want[k][i] = (double)r->before[k][i];
+    }
+    r->oracle->step(r->want_p, r->want, r->wide_g, 1, r->n, &r->hyper, t);
+    for (int64_t i = 0; i < r->n; i++) {
+        double slot[QM_MAX_SLOTS], fresh[QM_MAX_SLOTS], e[QM_MAX_SLOTS];
+        for (int k = 0; k < r->n_slots; k++) {
+            slot[k] = (double)r->before[k][i];
+            fresh[k] = r->want[k][i];
+        }
+        qm_bound_element(&bound, (double)r->before_p[i], r->wide_g[i], slot, fresh, &r->error_p[i],
+                         e);
+        for (int k = 0; k < r->n_slots; k++)
+            r->error[k][i] = e[k];
+    }
+    return QM_OK;
+}
+
+static qm_status one_step(struct run *r, int k, const char *case_name)
+{
+    int64_t t = r->c->t + k;
+    size_t bytes = sizeof(float) * (size_t)r->n;
+    struct qm_tensor g;
+    QM_TRY(read_state(r, &r->side[0]));
+    memcpy(r->before_p, r->side[0].p, bytes);
+    for (int i = 0; i < r->n_slots; i++)
+        memcpy(r->before[i], r->side[0].state[i], bytes);
+    make_gradient(r, t, k, &g);
+    QM_TRY(run_oracle(r, t));
+    for (int i = 0; i < 2; i++) {
+        struct qm_tensor p = {r->side[i].p, QM_DTYPE_f32, r->c->shape};
+        QM_TRY(r->s->backend->step(r->side[i].plan, &p, &g, t, r->seed));
+        QM_TRY(read_state(r, &r->side[i]));
+        judge_memory(r, &r->side[i]);
+    }
+    for (int64_t i = 0; i < r->n; i++) {
+        double now;
+        qm_to_double(g.data, g.dtype, i, 1, &now);
+        if (memcmp(&now, &r->wide_g[i], sizeof now) != 0)
+            qm_finding_set(&r->finding, QM_BAD_MACHINERY, "gradient %lld was changed",
+                           (long long)i);
+    }
+    judge_repetition(r);
+    judge_floats(r, -1, t, case_name);
+    for (int i = 0; i < r->n_slots; i++) {
+        if (r->decider[i])
+            judge_slot(r, i, t);
+        else
+            judge_floats(r, i, t, case_name);
+    }
+    return QM_OK;
+}
+
+/* ---- a case -------------------------------------------------------------------------------- */
+
+static qm_status start(struct run *r)
+{
+    struct qm_aim aim = {.recipe = &r->judged, .shape = &r->c->shape, .n = r->n, .seed = r->seed};
+    for (int i = 0; i < r->n_slots; i++)
+        aim.slot[i] = r->decider[i];
+    for (int s = 0; s < 2; s++) {
+        struct side *side = &r->side[s];
+        qm_case_start(&aim, side->p);
+        for (int i = 0; i < r->n_slots; i++)
+            if (qm_case_load(r->c, &aim, i, r->n_scales[i], side->codes[i], side->scales[i]))
+                QM_TRY(r->s->backend->load(side->plan, i, side->codes[i], side->scales[i]));
+    }
+    return QM_OK;
+}
+
+static qm_status run_case(struct run *r, const char *name)
+{
+    QM_TRY(run_memory(r));
+    QM_TRY(start(r));
+    for (int k = 0; k < QM_CHECK_STEPS; k++)
+        QM_TRY(one_step(r, k, name));
+    return QM_OK;
+}
+
+/* A shape that the quantizers do not take (col of a 1-D tensor) is left out. */
+static int does_not_fit(const struct run *r)
+{
+    for (int i = 0; i < r->n_slots; i++) {
+        enum qm_norm norm = r->decider[i] ? r->decider[i]->q.norm : QM_NORM_tensor;
+        if (norm == QM_NORM_col && r->c->shape.rank < 2)
+            return 1;
+    }
+    return 0;
+}
+
+qm_status qm_judge_case(const struct qm_subject *s, const struct qm_case *c, uint64_t seed,
+                        struct qm_tally *t)
+{
+    char name[QM_CASE_TEXT];
+    struct run r = {.s = s, .c = c, .t = t, .judged = s->recipe};
+    qm_case_print(c, name);
+    qm_case_apply(c, &r.judged);
+    r.run = r.judged;
+    if (s->alter)
+        s->alter(&r.run);
+    r.seed = hash(seed, name);
+    r.n = qm_shape_numel(&c->shape);
+    r.n_slots = r.judged.rule->n_slots;
+    r.hyper = oracle_hyper(&r.judged.hyper);
+    r.oracle = qm_oracle_find(r.judged.rule->family);
+    if (!r.oracle)
+        return qm_fail(QM_BAD_ARG, "no oracle for rules of family %s", r.judged.rule->family);
+    for (int i = 0; i < r.n_slots; i++) {
+        struct qm_quantizer q = qm_recipe_slot(&r.judged, i, &c->shape);
+        r.decider[i] = q.bits ? &s->decider[i] : NULL;
+        r.n_scales[i] = q.bits ? qm_groups_count(&q, &c->shape, r.n) : r.n;
+    }
+    if (does_not_fit(&r)) {
+        t->skipped++;
+        return QM_OK;
+    }
+    qm_status st = run_case(&r, name);
+    run_close(&r);
+    if (st != QM_OK)
+        return qm_fail_in(st, name);
+    t->cases++;
+    if (r.finding.severity) {
+        t->failed_cases++;
+        snprintf(r.finding.name, sizeof r.finding.name, "%s", name);
+        if (t->n_findings < QM_FINDINGS)
+            t->finding[t->n_findings++] = r.finding;
+    }
+    return QM_OK;
+}
+
+/* ---- before and after ------------------------------------------------------------------------ */
+
+static void add_finding(struct qm_tally *t, const char *name, const char *text)
+{
+    t->failed_cases++;
+    if (t->n_findings == QM_FINDINGS)
+        return;
+    struct qm_finding *f = &t->finding[t->n_findings++];
+    memset(f, 0, sizeof *f);
+    snprintf(f->name, sizeof f->name, "%s", name);
+    qm_finding_set(f, QM_BAD_WRONG, "%s", text);
+}
+
+/* What each code decodes to where every scale is 1. */
+static qm_status decode_table(const struct qm_subject *s, int slot, const struct qm_decider *d,
+                              float *decoded)
+{
+    struct qm_case all = {.shape = {2, {1, d->n}}, .forced = 1};
+    struct qm_recipe r = s->recipe;
+    uint8_t codes[256];
+    float scales[512], value[256];
+    void *plan;
+    qm_case_apply(&all, &r);
+    if (s->alter)
+        s->alter(&r);
+    QM_TRY(s->backend->open(&r, &all.shape, TENSOR, &plan));
+    for (int k = 0; k < d->n; k++)
+        codes[k] = d->code_of[k];
+    for (int k = 0; k < 512; k++)
+        scales[k] = 1.0f;
+    qm_status st = s->backend->load(plan, slot, codes, scales);
+    if (st == QM_OK)
+        st = s->backend->decode(plan, slot, value);
+    s->backend->close(plan);
+    for (int k = 0; st == QM_OK && k < d->n; k++)
+        decoded[codes[k]] = value[k];
+    return st;
+}
+
+qm_status qm_judge_begin(struct qm_subject *s, struct qm_tally *t)
+{
+    const struct qm_recipe *r = &s->recipe;
+    memset(t, 0, sizeof *t);
+    for (int i = 0; i < r->rule->n_slots; i++) {
+        struct qm_decider *d = &s->decider[i];
+        float decoded[256] = {0};
+        char text[160];
+        int wrong;
+        if (r->slot[i].bits == 0)
+            continue;
+        QM_TRY(qm_decider_init(d, &r->slot[i], NULL, &wrong));
+        QM_TRY(decode_table(s, i, d, decoded));
+        QM_TRY(qm_decider_init(d, &r->slot[i], decoded, &wrong));
+        t->judged += d->n;
+        if (wrong < 0)
+            continue;
+        snprintf(text, sizeof text, "%s: code %d decodes to %a at scale 1, its definition is %a",
+                 r->rule->slot[i], wrong, (double)decoded[wrong], d->value[d->position_of[wrong]]);
+        add_finding(t, "codebook", text);
+    }
+    return QM_OK;
+}
+
+void qm_judge_end(const struct qm_subject *s, struct qm_tally *t)
+{
+    for (int i = 0; i < s->recipe.rule->n_slots; i++) {
+        double off = fabs(t->stoch_up[i] - t->stoch_expected[i]), variance = t->stoch_variance[i];
+        char text[160];
+        if (variance < 25.0 || off <= 5.0 * sqrt(variance))
+            continue;
+        snprintf(
+            text, sizeof text, "%s: stochastic rounding went up %.0f times, want %.1f within %.1f",
+            s->recipe.rule->slot[i], t->stoch_up[i], t->stoch_expected[i], 5.0 * sqrt(variance));
+        add_finding(t, "stochastic", text);
+    }
+}
+
+int qm_tally_passed(const struct qm_tally *t) { return t->failed_cases == 0 && t->judged > 0; }

@@ -1,0 +1,83 @@
+/* judge.h - one variant, one case: a few steps beside the oracle, and a verdict on every number.
+ *
+ * Before each step the oracle takes over the judged side's decoded state and parameter.  After it:
+ *
+ *   parameter, float32 slots   within the bound of bound.h of the oracle's value
+ *   stored scales              between the images of max(|x| - e) and max(|x| + e) over the group,
+ *                              x the oracle's fresh state and e its bound
+ *   codes                      EQUAL       the exact decision on x / divisor
+ *                              BOUNDARY    another one that some unit value within the bound gets
+ *                              OFF_BY_ONE  next to one of those
+ *                              WRONG       none of those
+ *                              of stochastic rounding both neighbours are EQUAL, and the number of
+ *                              steps up is within 5 standard deviations of its expectation
+ *   decoded state              value of the code times the scale, rounded once per operation
+ *   NaN and Inf                a group is non-finite if and only if an element of it is (NaN does not
+ *                              count under maxskip), and so is everything it decodes to
+ *   buffers                    nothing written before or behind; everything poisoned is written;
+ *                              gradients untouched
+ *   repetition                 a second plan, run with two threads, gives the same bits
+ *
+ * Where the float32 side may have overflowed (infinite bound) a number is counted, not judged. */
+#ifndef QM_EXPERIMENTS_CHECK_JUDGE_H
+#define QM_EXPERIMENTS_CHECK_JUDGE_H
+
+#include "core/engine/backend.h"
+#include "experiments/check/cases.h"
+
+/* clang-format off */
+#define QM_VERDICT_LIST(X) X(EQUAL) X(BOUNDARY) X(OFF_BY_ONE) X(WRONG)
+/* clang-format on */
+
+enum qm_verdict {
+#define X(name) QM_VERDICT_##name,
+    QM_VERDICT_LIST(X)
+#undef X
+        QM_VERDICT_COUNT
+};
+
+/* Who is judged, as what. */
+struct qm_subject {
+    const struct qm_backend *backend;
+    struct qm_recipe recipe;            /* what it claims to be */
+    void (*alter)(struct qm_recipe *r); /* what it is run as, after the case was applied; or NULL */
+    struct qm_decider decider[QM_MAX_SLOTS]; /* filled by qm_judge_begin */
+};
+
+/* The worst thing found in one case. */
+struct qm_finding {
+    char name[QM_CASE_TEXT]; /* of the case */
+    char text[480];          /* where, inputs, got, want */
+    int severity;            /* larger is worse; 0: none */
+};
+
+enum { QM_FINDINGS = 32 };
+
+struct qm_tally {
+    int64_t cases, skipped, judged; /* numbers judged: parameters, values, scales, codes */
+    int64_t verdict[QM_VERDICT_COUNT];
+    int64_t deviations; /* codes of a published ladder where the nearest value is another one */
+    int64_t unbounded;  /* not judged: may have overflowed */
+    int64_t failed_cases;
+    double worst_ratio; /* largest error of a parameter or value over its bound, among those > 0 */
+    char worst_case[QM_CASE_TEXT];
+    double stoch_up[QM_MAX_SLOTS], stoch_expected[QM_MAX_SLOTS], stoch_variance[QM_MAX_SLOTS];
+    int n_findings;
+    struct qm_finding finding[QM_FINDINGS]; /* the first failing cases, in order */
+};
+
+/* Builds the deciders and judges the values of all codes.  t is zeroed. */
+qm_status qm_judge_begin(struct qm_subject *s, struct qm_tally *t);
+
+/* Runs one case and adds what it finds.  Not QM_OK only where nothing could be judged: no bound or
+ * definition is known, a backend refused, out of memory. */
+qm_status qm_judge_case(const struct qm_subject *s, const struct qm_case *c, uint64_t seed,
+                        struct qm_tally *t);
+
+/* After the last case: the rate of stochastic rounding. */
+void qm_judge_end(const struct qm_subject *s, struct qm_tally *t);
+
+/* 1: everything judged was within bounds, and something was judged. */
+int qm_tally_passed(const struct qm_tally *t);
+
+#endif

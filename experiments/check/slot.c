@@ -1,0 +1,446 @@
+/* slot.c - scales, codes and decoded values of one slot against the oracle's fresh state. */
+#include "experiments/check/slot.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "experiments/check/bound.h"
+#include "oracle/codebook.h"
+
+enum { HAS_NAN = 1, HAS_INF = 2, HAS_UNBOUNDED = 4 };
+
+int qm_finding_set(struct qm_finding *f, int severity, const char *format, ...)
+{
+    va_list args;
+    if (severity <= f->severity)
+        return 0;
+    f->severity = severity;
+    va_start(args, format);
+    vsnprintf(f->text, sizeof f->text, format, args);
+    va_end(args);
+    return 1;
+}
+
+/* ---- groups -------------------------------------------------------------------------------- */
+
+/* Elements per scale where they are consecutive, or 0. */
+static int64_t run_length(const struct qm_quantizer *q, const struct qm_shape *shape)
+{
+    if (q->norm == QM_NORM_block)
+        return q->block;
+    return q->norm == QM_NORM_rank1 && shape->rank < 2 ? 128 : 0;
+}
+
+int64_t qm_groups_count(const struct qm_quantizer *q, const struct qm_shape *shape, int64_t n)
+{
+    int64_t run = run_length(q, shape), sum = 0;
+    if (n == 0 || q->norm == QM_NORM_id)
+        return 0;
+    if (run > 0)
+        return (n + run - 1) / run;
+    if (q->norm == QM_NORM_tensor)
+        return 1;
+    if (q->norm != QM_NORM_rank1)
+        return shape->dim[q->norm == QM_NORM_row ? 0 : 1];
+    for (int i = 0; i < shape->rank; i++)
+        sum += shape->dim[i];
+    return sum;
+}
+
+/* The scales of element i; returns how many. */
+static int groups_of(const struct qm_quantizer *q, const struct qm_shape *shape, int64_t i,
+                     int64_t *group)
+{
+    int64_t run = run_length(q, shape), at[QM_MAX_RANK], base = 0;
+    if (q->norm == QM_NORM_id)
+        return 0;
+    group[0] = run > 0 ? i / run : 0;
+    if (run > 0 || q->norm == QM_NORM_tensor)
+        return 1;
+    for (int a = shape->rank - 1; a >= 0; a--) {
+        at[a] = i % shape->dim[a];
+        i /= shape->dim[a];
+    }
+    if (q->norm != QM_NORM_rank1) {
+        group[0] = at[q->norm == QM_NORM_row ? 0 : 1];
+        return 1;
+    }
+    for (int a = 0; a < shape->rank; a++) {
+        group[a] = base + at[a];
+        base += shape->dim[a];
+    }
+    return shape->rank;
+}
+
+/* ---- scales -------------------------------------------------------------------------------- */
+
+/* Before the scale is taken.  Curves are monotone; theirs is within 4 u of the sum's parts. */
+static double curved(enum qm_curve curve, double x, double *error)
+{
+    double log_x;
+    switch (curve) {
+    case QM_CURVE_log2:
+        log_x = log2(fmax(x, 0x1p-126));
+        *error = 4.0 * QM_U * (fabs(log_x) + 126.0);
+        return log_x + 126.0;
+    case QM_CURVE_sqrt:
+        x = sqrt(fmax(x, 0.0));
+        *error = QM_U * x;
+        return x;
+    default: *error = 0.0; return x;
+    }
+}
+
+/* The interval of the curved fresh state. */
+static void fresh_interval(const struct qm_slot_view *v, int64_t i, double *low, double *high)
+{
+    double error;
+    *low = curved(v->d->q.curve, v->want[i] - v->error[i], &error);
+    *low -= error;
+    *high = curved(v->d->q.curve, v->want[i] + v->error[i], &error);
+    *high += error;
+}
+
+/* Largest |x| - e and |x| + e of every group. */
+static void fold(const struct qm_slot_view *v, double *lo, double *hi, int *flag)
+{
+    int64_t group[QM_MAX_RANK];
+    for (int64_t i = 0; i < v->n; i++) {
+        int count = groups_of(&v->d->q, v->shape, i, group), what = 0;
+        double low = 0.0, high = 0.0, least = 0.0, most = 0.0;
+        if (isnan(v->want[i]))
+            what = HAS_NAN;
+        else if (isinf(v->want[i]))
+            what = HAS_INF;
+        else if (!(v->error[i] < (double)INFINITY))
+            what = HAS_UNBOUNDED;
+        else
+            fresh_interval(v, i, &low, &high);
+        most = fmax(fabs(low), fabs(high));
+        least = low > 0.0 || high < 0.0 ? fmin(fabs(low), fabs(high)) : 0.0;
+        for (int k = 0; k < count; k++) {
+            lo[group[k]] = fmax(lo[group[k]], least);
+            hi[group[k]] = fmax(hi[group[k]], what == HAS_UNBOUNDED ? (double)INFINITY : most);
+            flag[group[k]] |= what;
+        }
+    }
+}
+
+/* From a maximum to what is divided by, before the guard. */
+static double divisor(const struct qm_decider *d, double m, double rounding)
+{
+    const struct qm_scale_rule *r = &d->q.scale;
+    m = fmax(m, (double)r->floor);
+    if (r->cap != 0.0f)
+        m = fmin(m, (double)r->cap);
+    return d->gain == 1.0 ? m : m * d->gain * (1.0 + rounding) + copysign(QM_ETA, rounding);
+}
+
+/* Half precision keeps 11 bits, and 2^-24 below the normal range. */
+static double half_slack(double x) { return 0x1p-11 * x + 0x1p-25; }
+
+/* Widest distance of a point of [-1, 1] to a value of the nested map, and of its table search. */
+static double nested_error(void)
+{
+    double value[256], widest = 0.0;
+    int n = qm_oracle_codebook("dyn", 8, 1, value);
+    for (int k = 0; k + 1 < n; k++)
+        widest = fmax(widest, 0.5 * (value[k + 1] - value[k]));
+    return fmax(widest, 1.0 + value[0]) + 2.0 / 65535.0;
+}
+
+static int is_short(const struct qm_slot_view *v, int64_t group)
+{
+    int64_t run = run_length(&v->d->q, v->shape);
+    return run > 0 && (group + 1) * run > v->n;
+}
+
+static int must_be_nonfinite(const struct qm_quantizer *q, int flag)
+{
+    if (q->scale.cap != 0.0f && flag & HAS_INF)
+        return 0;
+    return (flag & HAS_NAN && !q->scale.max_skips_nan) ||
+           (flag & HAS_INF && !q->scale.max_skips_nan);
+}
+
+/* Whether a scale may be anything: some element may have overflowed, or Inf may have become NaN. */
+static int may_be_anything(const struct qm_quantizer *q, int flag)
+{
+    return flag & HAS_UNBOUNDED ||
+           (flag & HAS_INF && (q->scale.max_skips_nan || q->scale.cap != 0.0f));
+}
+
+static void judge_scales(const struct qm_slot_view *v, const double *lo, const double *hi,
+                         const int *flag, int64_t count, struct qm_tally *t, struct qm_finding *f,
+                         int64_t *at)
+{
+    const struct qm_quantizer *q = &v->d->q;
+    double reach = 0.0, top = 0.0, room = 0.0;
+    int any = 0;
+    for (int64_t b = 0; b < count; b++) {
+        top = fmax(top, 2.0 * hi[b]);
+        any |= flag[b];
+    }
+    if (q->scale.nest) { /* minus the mean, in 8 bits of the largest distance from it */
+        reach = nested_error();
+        room = reach * top + 4.0 * QM_U * top;
+    }
+    for (int64_t b = 0; b < count; b++) {
+        double got = (double)v->scales[b], low = divisor(v->d, lo[b], -QM_U);
+        double high = divisor(v->d, hi[b], QM_U);
+        if (q->unit == QM_UNIT_recip_tail && is_short(v, b)) {
+            low = fmax(low, (double)q->scale.guard);
+            high = fmax(high, (double)q->scale.guard);
+        }
+        if (q->scale.f16) {
+            low -= half_slack(low);
+            high += half_slack(high);
+        }
+        if (may_be_anything(q, flag[b]) || (q->scale.nest && any) || high > (double)FLT_MAX ||
+            (q->scale.f16 && high >= 65504.0)) {
+            t->unbounded++;
+            continue;
+        }
+        t->judged++;
+        if (must_be_nonfinite(q, flag[b])) {
+            if (isfinite(got) &&
+                qm_finding_set(f, QM_BAD_SPECIAL,
+                               "scale %lld is %a, want NaN or Inf: the group has one", (long long)b,
+                               got))
+                *at = -1;
+        } else if (!(got >= low - room && got <= high + room) &&
+                   qm_finding_set(f, QM_BAD_SCALE, "scale %lld is %a, want %a to %a", (long long)b,
+                                  got, low - room, high + room)) {
+            *at = -1;
+        }
+    }
+}
+
+/* ---- codes --------------------------------------------------------------------------------- */
+
+/* What an element is divided by and multiplied by. */
+struct element_scale {
+    double by_low, by_high; /* NaN where any is */
+    double stored;
+    double max_low, max_high; /* of the raw maximum */
+    int is_short;
+};
+
+static double least(double a, double b) { return isnan(a) || isnan(b) ? (double)NAN : fmin(a, b); }
+
+static struct element_scale scale_of(const struct qm_slot_view *v, int64_t i, const double *lo,
+                                     const double *hi)
+{
+    const struct qm_scale_rule *r = &v->d->q.scale;
+    struct element_scale s = {INFINITY, INFINITY, INFINITY, INFINITY, INFINITY, 0};
+    int64_t group[QM_MAX_RANK];
+    int count = groups_of(&v->d->q, v->shape, i, group);
+    for (int k = 0; k < count; k++) {
+        int64_t b = group[k];
+        double stored = (double)v->scales[b], low = stored, high = stored;
+        if (isfinite(stored) && (r->f16 || r->nest)) { /* divided by the unrounded one */
+            low = divisor(v->d, lo[b], -QM_U);
+            high = divisor(v->d, hi[b], QM_U);
+        }
+        if (!isnan(stored)) {
+            low = fmax(low, (double)r->guard);
+            high = fmax(high, (double)r->guard);
+        }
+        s.by_low = least(s.by_low, low);
+        s.by_high = least(s.by_high, high);
+        s.stored = least(s.stored, stored);
+        s.max_low = fmin(s.max_low, lo[b]);
+        s.max_high = fmin(s.max_high, hi[b]);
+        s.is_short = is_short(v, b);
+    }
+    if (count == 0)
+        s = (struct element_scale){1.0, 1.0, 1.0, 1.0, 1.0, 0};
+    return s;
+}
+
+static int is_exact(double x) { return (double)(float)x == x; }
+
+/* The interval of the float32 unit value.  A division rounds once, a reciprocal and its product
+ * twice; a reciprocal below the normal range errs by eta, times |x|. */
+static void unit_interval(const struct qm_slot_view *v, double x_low, double x_high,
+                          const struct element_scale *s, int divides, double *low, double *high)
+{
+    double y, r, eta = QM_ETA + (divides ? 0.0 : QM_ETA * fmax(fabs(x_low), fabs(x_high)));
+    double relative = (divides ? 1.0 : 2.0) * QM_U * (1.0 + 0x1p-20);
+    *low = x_low / (x_low < 0.0 ? s->by_low : s->by_high);
+    *high = x_high / (x_high < 0.0 ? s->by_high : s->by_low);
+    y = *low;
+    r = divides ? 1.0 : 1.0 / s->by_low;
+    int exact = x_low == x_high && s->by_low == s->by_high && is_exact(y) &&
+                fma(y, s->by_low, -x_low) == 0.0 &&
+                (divides || (is_exact(r) && fma(r, s->by_low, -1.0) == 0.0));
+    if (!exact && v->d->q.norm != QM_NORM_id) {
+        *low -= relative * fabs(*low) + eta;
+        *high += relative * fabs(*high) + eta;
+    }
+    if (v->d->q.curve == QM_CURVE_softsign) {
+        *low = 2.0 * *low / (1.0 + fabs(*low));
+        *high = 2.0 * *high / (1.0 + fabs(*high));
+        *low -= 4.0 * QM_U * fabs(*low);
+        *high += 4.0 * QM_U * fabs(*high);
+    }
+}
+
+/* What is known about the unit value of element i: an interval, certainly NaN, or nothing. */
+enum unit { UNIT_INTERVAL, UNIT_NAN, UNIT_ZERO_CODE, UNIT_UNKNOWN };
+
+static enum unit unit_of(const struct qm_slot_view *v, int64_t i, const struct element_scale *s,
+                         double *low, double *high)
+{
+    const struct qm_quantizer *q = &v->d->q;
+    double x = v->want[i], e = v->error[i];
+    int divides = q->unit == QM_UNIT_div || (q->unit == QM_UNIT_recip_tail && s->is_short);
+    if (q->scale.zero >= 0 && s->max_low == 0.0)
+        return s->max_high == 0.0 && isfinite(x) ? UNIT_ZERO_CODE : UNIT_UNKNOWN;
+    if (isnan(s->by_low) || isnan(x))
+        return UNIT_NAN;
+    if (isinf(x)) /* Inf / Inf; a cap or no scale at all leaves Inf */
+        return q->scale.cap != 0.0f || q->norm == QM_NORM_id ? UNIT_UNKNOWN : UNIT_NAN;
+    if (!(e < (double)INFINITY))
+        return UNIT_UNKNOWN;
+    if (isinf(s->by_low)) {
+        *low = *high = 0.0;
+        return UNIT_INTERVAL;
+    }
+    fresh_interval(v, i, low, high);
+    if (s->by_low == 0.0)
+        return s->by_high == 0.0 && *low == 0.0 && *high == 0.0 ? UNIT_NAN : UNIT_UNKNOWN;
+    if (!divides && !(256.0 / s->by_low <= (double)FLT_MAX)) /* the reciprocal may be Inf */
+        return UNIT_UNKNOWN;
+    unit_interval(v, *low, *high, s, divides, low, high);
+    return UNIT_INTERVAL;
+}
+
+/* Steps up of stochastic rounding, where the position within the cell is known well. */
+static void count_up(const struct qm_decider *d, int slot, double low, double high, int position,
+                     struct qm_tally *t)
+{
+    double y = 0.5 * (low + high), share;
+    int k = 0;
+    while (k + 2 < d->n && y >= d->value[k + 1])
+        k++;
+    double gap = d->value[k + 1] - d->value[k];
+    if (!(low >= d->value[k] && high <= d->value[k + 1] && high - low <= 0x1p-10 * gap))
+        return;
+    share = (y - d->value[k]) / gap;
+    t->stoch_up[slot] += position > k;
+    t->stoch_expected[slot] += share;
+    t->stoch_variance[slot] += share * (1.0 - share);
+}
+
+static enum qm_verdict verdict(const struct qm_decider *d, int slot, double low, double high,
+                               int position, struct qm_tally *t)
+{
+    int from, to;
+    qm_decider_range(d, low, high, &from, &to);
+    if (position < from - 1 || position > to + 1)
+        return QM_VERDICT_WRONG;
+    if (position < from || position > to)
+        return QM_VERDICT_OFF_BY_ONE;
+    if (d->q.round == QM_ROUND_stoch) {
+        count_up(d, slot, low, high, position, t);
+        return QM_VERDICT_EQUAL;
+    }
+    return position == qm_decider_at(d, 0.5 * (low + high)) ? QM_VERDICT_EQUAL
+                                                            : QM_VERDICT_BOUNDARY;
+}
+
+/* Decoding rounds once per operation; curves as above, with exp2's derivative. */
+static double decode_of(const struct qm_decider *d, double value, double scale, double *error)
+{
+    double y = d->q.curve == QM_CURVE_softsign ? value / (2.0 - fabs(value)) : value, x = y * scale;
+    *error = QM_U * fabs(x) + QM_ETA;
+    if (fma(y, scale, -x) == 0.0 && is_exact(x))
+        *error = 0.0;
+    switch (d->q.curve) {
+    case QM_CURVE_softsign: *error = 4.0 * QM_U * fabs(x) + QM_ETA; return x;
+    case QM_CURVE_sqrt: *error = 4.0 * QM_U * x * x + 2.0 * QM_ETA * (1.0 + fabs(x)); return x * x;
+    case QM_CURVE_log2:
+        *error = (4.0 * QM_U * (fabs(x) + 127.0) + 4.0 * QM_U) * exp2(x - 126.0) + 2.0 * QM_ETA;
+        return exp2(x - 126.0);
+    default: return x;
+    }
+}
+
+static void judge_decoded(const struct qm_slot_view *v, int64_t i, double value, double scale,
+                          struct qm_tally *t, struct qm_finding *f, int64_t *at)
+{
+    double error, want = decode_of(v->d, value, scale, &error), got = (double)v->decoded[i];
+    if (isfinite(scale) && fabs(want) + error > (double)FLT_MAX) {
+        t->unbounded++;
+        return;
+    }
+    t->judged++;
+    if (isfinite(scale) ? !(fabs(got - want) <= error) : isfinite(got))
+        if (qm_finding_set(
+                f, isfinite(scale) ? QM_BAD_WRONG : QM_BAD_SPECIAL,
+                "element %lld decodes to %a, want %a within %.3g (code value %a, scale %a)",
+                (long long)i, got, want, error, value, scale))
+            *at = i;
+}
+
+static void judge_code(const struct qm_slot_view *v, int slot, int64_t i,
+                       const struct element_scale *s, struct qm_tally *t, struct qm_finding *f,
+                       int64_t *at)
+{
+    static const int severity[] = {0, 0, QM_BAD_OFF_BY_ONE, QM_BAD_WRONG};
+    const struct qm_decider *d = v->d;
+    int position = d->position_of[v->codes[i]], want;
+    double low = NAN, high = NAN;
+    enum unit known = unit_of(v, i, s, &low, &high);
+    enum qm_verdict is = QM_VERDICT_WRONG;
+    t->judged++;
+    want = known == UNIT_ZERO_CODE ? d->position_of[d->q.scale.zero] : d->nan_position;
+    if (position < 0) {
+        t->verdict[QM_VERDICT_WRONG]++;
+        if (qm_finding_set(f, QM_BAD_WRONG, "element %lld has code %d, which does not exist",
+                           (long long)i, v->codes[i]))
+            *at = i;
+        return;
+    }
+    if (known == UNIT_UNKNOWN) {
+        t->judged--;
+        t->unbounded++;
+        judge_decoded(v, i, d->value[position], s->stored, t, f, at);
+        return;
+    }
+    if (known == UNIT_INTERVAL) {
+        want = qm_decider_at(d, 0.5 * (low + high));
+        is = verdict(d, slot, low, high, position, t);
+    } else if (position == want) {
+        is = QM_VERDICT_EQUAL;
+    }
+    t->verdict[is]++;
+    if (d->q.search == QM_SEARCH_ladder && known == UNIT_INTERVAL && is == QM_VERDICT_EQUAL)
+        t->deviations += qm_decider_nearest(d, 0.5 * (low + high)) != position;
+    if (severity[is] &&
+        qm_finding_set(
+            f, severity[is],
+            "element %lld has code %d (%a), want code %d (%a): unit value %a to %a, scale %a",
+            (long long)i, v->codes[i], d->value[position], d->code_of[want], d->value[want], low,
+            high, s->stored))
+        *at = i;
+    judge_decoded(v, i, d->value[position], s->stored, t, f, at);
+}
+
+void qm_slot_judge(const struct qm_slot_view *v, int slot, double *lo, double *hi, int *flag,
+                   struct qm_tally *t, struct qm_finding *f, int64_t *at)
+{
+    int64_t count = qm_groups_count(&v->d->q, v->shape, v->n);
+    memset(lo, 0, sizeof *lo * (size_t)count);
+    memset(hi, 0, sizeof *hi * (size_t)count);
+    memset(flag, 0, sizeof *flag * (size_t)count);
+    fold(v, lo, hi, flag);
+    judge_scales(v, lo, hi, flag, count, t, f, at);
+    for (int64_t i = 0; i < v->n; i++) {
+        struct element_scale s = scale_of(v, i, lo, hi);
+        judge_code(v, slot, i, &s, t, f, at);
+    }
+}

@@ -1,0 +1,39 @@
+/* slot.h - the verdict on one quantized slot after one step: scales, codes, decoded values. */
+#ifndef QM_EXPERIMENTS_CHECK_SLOT_H
+#define QM_EXPERIMENTS_CHECK_SLOT_H
+
+#include "experiments/check/judge.h"
+
+/* How bad a finding is. */
+enum {
+    QM_BAD_OFF_BY_ONE = 1,
+    QM_BAD_BOUND,
+    QM_BAD_WRONG,
+    QM_BAD_SCALE,
+    QM_BAD_SPECIAL,
+    QM_BAD_MACHINERY
+};
+
+/* What the oracle says and what was found; n elements each, scales qm_groups_count. */
+struct qm_slot_view {
+    const struct qm_decider *d;
+    const struct qm_shape *shape;
+    int64_t n;
+    const double *want, *error; /* the fresh state before it is quantized, and its bound */
+    const uint8_t *codes;
+    const float *scales, *decoded;
+};
+
+/* Scales that a tensor of this shape has under q. */
+int64_t qm_groups_count(const struct qm_quantizer *q, const struct qm_shape *shape, int64_t n);
+
+/* Judges the slot; i-th entries of the counts go to t, the worst finding to f, its element to *at
+ * (-1: none, or a scale).  lo and hi: scratch of one double per scale each; flag: one int. */
+void qm_slot_judge(const struct qm_slot_view *v, int slot, double *lo, double *hi, int *flag,
+                   struct qm_tally *t, struct qm_finding *f, int64_t *at);
+
+/* Replaces the finding by a worse one; 1 when it did. */
+int qm_finding_set(struct qm_finding *f, int severity, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

@@ -1,0 +1,226 @@
+/* cmd_check.c - qualm check: every variant against the double-precision oracle. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/check/judge.h"
+#include "experiments/cli.h"
+#include "experiments/command.h"
+#include "experiments/select.h"
+
+enum { KEY_CASE = 256, KEY_LIST };
+
+static const uint64_t default_seed = 20240501;
+
+struct options {
+    struct qm_recipes recipes;
+    qm_status status; /* of the recipes */
+    const char *one_case;
+    int list;
+    uint64_t seed;
+};
+
+static const struct argp_option options[] = {
+    {"case", KEY_CASE, "ID", 0, "this case only; see --list-cases", 0},
+    {"list-cases", KEY_LIST, NULL, 0, "print the cases and stop", 0},
+    {"seed", 's', "N", 0, "of parameters and gradients (default 20240501)", 0},
+    {0}};
+
+static error_t option(int key, char *arg, struct argp_state *state)
+{
+    struct options *o = state->input;
+    char *end;
+    switch (key) {
+    case KEY_CASE: o->one_case = arg; return 0;
+    case KEY_LIST: o->list = 1; return 0;
+    case 's':
+        o->seed = strtoull(arg, &end, 10);
+        if (end == arg || *end || *arg == '-')
+            argp_error(state, "--seed: expected a whole number, got '%s'", arg);
+        return 0;
+    case ARGP_KEY_ARG:
+        if (o->status == QM_OK)
+            o->status = qm_recipes_add(&o->recipes, arg);
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static void list_cases(void)
+{
+    char name[QM_CASE_TEXT];
+    json_t *all = json_array();
+    for (int i = 0; i < qm_case_count(); i++) {
+        struct qm_case c = qm_case_at(i);
+        qm_case_print(&c, name);
+        if (qm_cli.json)
+            json_array_append_new(all, json_string(name));
+        else
+            puts(name);
+    }
+    if (qm_cli.json)
+        qm_json_print(all);
+    else
+        json_decref(all);
+}
+
+static qm_status check_one(struct qm_subject *s, const struct options *o, struct qm_tally *t,
+                           struct qm_progress *progress)
+{
+    QM_TRY(qm_judge_begin(s, t));
+    if (o->one_case) {
+        struct qm_case c;
+        QM_TRY(qm_case_parse(o->one_case, &c));
+        QM_TRY(qm_judge_case(s, &c, o->seed, t));
+    }
+    for (int i = 0; i < qm_case_count() && !o->one_case; i++) {
+        struct qm_case c = qm_case_at(i);
+        QM_TRY(qm_judge_case(s, &c, o->seed, t));
+        qm_progress_add(progress, 1, 0);
+    }
+    qm_judge_end(s, t);
+    return QM_OK;
+}
+
+static json_t *findings(const char *recipe, const struct qm_tally *t, uint64_t seed)
+{
+    json_t *all = json_array();
+    for (int i = 0; i < t->n_findings; i++) {
+        const struct qm_finding *f = &t->finding[i];
+        char again[QM_RECIPE_TEXT + 2 * QM_CASE_TEXT], part[QM_CASE_TEXT + 16] = "";
+        if (strchr(f->name, '/'))
+            snprintf(part, sizeof part, " --case %s", f->name);
+        snprintf(again, sizeof again, "qualm check '%s'%s --seed %llu", recipe, part,
+                 (unsigned long long)seed);
+        json_array_append_new(
+            all, json_pack("{s:s, s:s, s:s}", "case", f->name, "what", f->text, "again", again));
+    }
+    return all;
+}
+
+static json_t *row(const char *recipe, const struct qm_tally *t, uint64_t seed)
+{
+    return json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s, s:o}",
+                     "variant", recipe, "passed", qm_tally_passed(t), "cases", (json_int_t)t->cases,
+                     "skipped", (json_int_t)t->skipped, "judged", (json_int_t)t->judged, "equal",
+                     (json_int_t)t->verdict[QM_VERDICT_EQUAL], "boundary",
+                     (json_int_t)t->verdict[QM_VERDICT_BOUNDARY], "off_by_one",
+                     (json_int_t)t->verdict[QM_VERDICT_OFF_BY_ONE], "wrong",
+                     (json_int_t)t->verdict[QM_VERDICT_WRONG], "deviations",
+                     (json_int_t)t->deviations, "unbounded", (json_int_t)t->unbounded,
+                     "failed_cases", (json_int_t)t->failed_cases, "worst_ratio",
+                     qm_json_number(t->worst_ratio), "worst_case", t->worst_case, "failures",
+                     findings(recipe, t, seed));
+}
+
+static long long whole(json_t *from, const char *key)
+{
+    return (long long)json_integer_value(json_object_get(from, key));
+}
+
+static const char *text_of(json_t *from, const char *key)
+{
+    return json_string_value(json_object_get(from, key));
+}
+
+static void print_rows(json_t *rows)
+{
+    static const char *const heads[] = {"variant",      "cases",       "judged",     "EQUAL",
+                                        "BOUNDARY",     "OFF_BY_ONE",  "WRONG",      "by ladder",
+                                        "may overflow", "worst/bound", "worst case", "verdict"};
+    struct qm_table *t = qm_table_open(12, heads);
+    json_t *r, *f;
+    size_t i, k;
+    json_array_foreach(rows, i, r)
+    {
+        static const char *const counts[] = {"cases",      "judged", "equal",      "boundary",
+                                             "off_by_one", "wrong",  "deviations", "unbounded"};
+        qm_table_cell(t, "%s", text_of(r, "variant"));
+        for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+            qm_table_cell(t, "%lld", whole(r, counts[c]));
+        qm_table_cell(t, "%.3f", json_real_value(json_object_get(r, "worst_ratio")));
+        qm_table_cell(t, "%s", *text_of(r, "worst_case") ? text_of(r, "worst_case") : "-");
+        qm_table_cell(t, "%s", json_is_true(json_object_get(r, "passed")) ? "passed" : "FAILED");
+    }
+    qm_table_close(t);
+    json_array_foreach(rows, i, r)
+    {
+        json_t *list = json_object_get(r, "failures");
+        json_array_foreach(list, k, f)
+            printf("FAILED %s %s: %s\n       again: %s\n", text_of(r, "variant"),
+                   text_of(f, "case"), text_of(f, "what"), text_of(f, "again"));
+        long long more = whole(r, "failed_cases") - (long long)json_array_size(list);
+        if (more > 0)
+            printf("FAILED %s: %lld more cases\n", text_of(r, "variant"), more);
+    }
+}
+
+static qm_status check(const struct options *o, json_t **out, int *failed)
+{
+    struct qm_progress progress;
+    json_t *rows = json_array();
+    qm_status st = QM_OK;
+    qm_progress_start(&progress, "check",
+                      (int64_t)o->recipes.n * (o->one_case ? 1 : qm_case_count()));
+    for (int i = 0; i < o->recipes.n && st == QM_OK; i++) {
+        struct qm_subject s = {.backend = &qm_backend_cpu, .recipe = o->recipes.recipe[i]};
+        struct qm_tally t;
+        char name[QM_RECIPE_TEXT];
+        st = check_one(&s, o, &t, &progress);
+        if (st == QM_OK) {
+            json_array_append_new(rows, row(qm_recipe_print(&s.recipe, name), &t, o->seed));
+            *failed |= !qm_tally_passed(&t);
+        }
+    }
+    qm_progress_end(&progress);
+    if (st == QM_OK)
+        *out = rows;
+    else
+        json_decref(rows);
+    return st;
+}
+
+int qm_cmd_check(int argc, char **argv)
+{
+    static const struct argp_child children[] = {{&qm_cli_argp, 0, "Common options:", -1}, {0}};
+    static const struct argp argp = {
+        .options = options,
+        .parser = option,
+        .args_doc = "[VARIANT|RECIPE...]",
+        .doc = "Runs each variant (default: all) beside the double-precision oracle over shapes, "
+               "gradients and settings that are known to break kernels, and judges parameters, "
+               "scales and codes by derived bounds.  Exit code 1 when something is out of bounds."
+               "\vExamples:\n"
+               "  qualm check\n"
+               "  qualm check adamw4_ao --json\n"
+               "  qualm check adamw4_ao,exp_avg.round=mid\n"
+               "  qualm check adamw4_lpmm --case 61x67/planted/wd/t1/forced --seed 7",
+        .children = children,
+    };
+    struct options o = {.status = QM_OK, .seed = default_seed};
+    json_t *rows = NULL;
+    int failed = 0, code = qm_cli_parse(&argp, argc, argv, &o);
+    qm_status st = o.status;
+    if (code == 0 && st == QM_OK && o.list) {
+        list_cases();
+        qm_recipes_free(&o.recipes);
+        return 0;
+    }
+    if (code == 0 && st == QM_OK && o.recipes.n == 0)
+        st = qm_recipes_add_all(&o.recipes);
+    if (code == 0 && st == QM_OK)
+        st = check(&o, &rows, &failed);
+    qm_recipes_free(&o.recipes);
+    if (code != 0)
+        return code;
+    if (st != QM_OK)
+        return qm_cli_failed("check", st);
+    if (qm_cli.json) {
+        qm_json_print(json_pack("{s:I, s:b, s:o}", "seed", (json_int_t)o.seed, "passed", !failed,
+                                "variants", rows));
+    } else {
+        print_rows(rows);
+        printf("seed %llu\n", (unsigned long long)o.seed);
+        json_decref(rows);
+    }
+    return failed ? qm_exit_code(QM_VERDICT) : 0;
+}
