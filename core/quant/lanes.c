@@ -122,20 +122,27 @@ static void arith(const struct qm_codec *c, const float *y, float factor, int64_
 
 /* ---- whole blocks ------------------------------------------------------------------------- */
 
-/* What an ordinary block is divided or multiplied by, and its stored scale; 0 when the block is
- * not for the lanes (stored is then undefined). */
-static inline float unit_of(const struct qm_codec *c, uint32_t bits, int is_short, float *stored)
+enum { BATCH = 16 };
+
+/* What ordinary blocks are divided or multiplied by, from their maxima, and their stored scales; 0
+ * for a block that is not for the lanes (stored is then undefined). */
+static inline void units(const struct qm_codec *c, const uint32_t *restrict bits,
+                         float *restrict by, float *restrict stored)
 {
     const struct qm_scale_rule *r = &c->q.scale;
-    float s = qm_float(bits);
-    s = s < r->floor ? r->floor : s;
-    s = r->cap != 0.0f && s > r->cap ? r->cap : s;
-    s *= c->cb.gain;
-    float by = c->q.unit == QM_UNIT_div ? s : 1.0f / s;
-    *stored = s;
-    int ordinary = bits < 0x7f800000u && s > 0.0f && s >= r->guard && by < INFINITY &&
-                   !(is_short && c->q.unit == QM_UNIT_recip_tail);
-    return ordinary ? by : 0.0f;
+    float floor = r->floor, cap = r->cap != 0.0f ? r->cap : INFINITY, gain = c->cb.gain;
+    float least = r->guard;
+    int divides = c->q.unit == QM_UNIT_div;
+    for (int b = 0; b < BATCH; b++) {
+        float s = qm_float(bits[b]);
+        s = s < floor ? floor : s;
+        s = s > cap ? cap : s;
+        s *= gain;
+        float u = divides ? s : 1.0f / s;
+        int ordinary = (bits[b] < 0x7f800000u) & (s > 0.0f) & (s >= least) & (u < INFINITY);
+        stored[b] = s;
+        by[b] = ordinary ? u : 0.0f;
+    }
 }
 
 #if defined(__AVX2__)
@@ -231,37 +238,45 @@ INLINE void encode_run(enum finder how, const struct finders *f, const struct qm
     }
 }
 
-enum { BATCH = 16 };
-
 typedef void other_fn(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed,
                       float *scale);
 
-/* The maxima of a batch of blocks come first: their reductions and the searches of another block
- * then overlap in the processor. */
+/* The units of a batch of blocks come first: their reductions are done together. */
+INLINE void batch_units(const struct qm_codec *c, const float *x, int64_t n, float *by,
+                        float *scales)
+{
+    int64_t block = c->q.block, whole = n / block, count = (n + block - 1) / block;
+    uint32_t bits[BATCH] = {0};
+    float stored[BATCH];
+    maxima(x, block, whole, bits);
+    if (whole < count)
+        bits[whole] = max_bits(x + whole * block, n - whole * block);
+    units(c, bits, by, stored);
+    if (whole < count && c->q.unit == QM_UNIT_recip_tail)
+        by[whole] = 0.0f;
+    memcpy(scales, stored, sizeof *scales * (size_t)count);
+}
+
 INLINE void encode_blocks_by(enum finder how, const struct qm_codec *c, const float *x, int64_t n,
                              uint8_t *packed, float *scales, other_fn *other)
 {
-    int64_t block = c->q.block, blocks = (n + block - 1) / block;
+    int64_t block = c->q.block, batch = BATCH * block;
     int divides = c->q.unit == QM_UNIT_div;
     float by[BATCH];
     struct finders f;
     load_finder(how, &f, c);
-    for (int64_t first = 0; first < blocks; first += BATCH) {
-        int64_t last = first + BATCH < blocks ? first + BATCH : blocks;
-        for (int64_t b = first; b < last; b++) {
-            int64_t from = b * block, m = n - from < block ? n - from : block;
-            by[b - first] = unit_of(c, max_bits(x + from, m), m < block, scales + b);
-        }
-        for (int64_t b = first; b < last; b++) {
-            int64_t from = b * block, end = n - from < block ? n : from + block;
-            float u = by[b - first];
-            if (u == 0.0f)
+    for (int64_t first = 0; first < n; first += batch) {
+        int64_t last = n - first < batch ? n : first + batch;
+        batch_units(c, x + first, last - first, by, scales + first / block);
+        for (int64_t from = first, b = 0; from < last; from += block, b++) {
+            int64_t end = last - from < block ? last : from + block;
+            if (by[b] == 0.0f)
                 other(c, x + from, end - from, packed + (how == BY_TREE16 ? from / 2 : from),
-                      scales + b);
+                      scales + from / block);
             else if (divides)
-                encode_run(how, &f, c, x, from, end, u, 1, packed);
+                encode_run(how, &f, c, x, from, end, by[b], 1, packed);
             else
-                encode_run(how, &f, c, x, from, end, u, 0, packed);
+                encode_run(how, &f, c, x, from, end, by[b], 0, packed);
         }
     }
 }
@@ -308,6 +323,15 @@ static void values(const struct qm_codec *c, const uint8_t *position, int64_t n,
 }
 
 enum { PIECE = 512 };
+
+static float unit_of(const struct qm_codec *c, uint32_t max, int is_short, float *stored)
+{
+    uint32_t bits[BATCH] = {max};
+    float by[BATCH], all[BATCH];
+    units(c, bits, by, all);
+    *stored = all[0];
+    return is_short && c->q.unit == QM_UNIT_recip_tail ? 0.0f : by[0];
+}
 
 static void decode_blocks(const struct qm_codec *c, const uint8_t *packed, const float *scales,
                           int64_t n, float *out)

@@ -104,18 +104,6 @@ INLINE __m512i lines_find(const struct lines *t, __m512 y)
 
 /* ---- 64 at a time --------------------------------------------------------------------------- */
 
-/* Four times 16 codes as 64 bytes in element order: byte j of dword i is code 16 j + i, so a
- * transposition within and one across the 128-bit lanes. */
-INLINE __m512i bytes64(__m512i a, __m512i b, __m512i c, __m512i d)
-{
-    __m512i ab = _mm512_or_si512(a, _mm512_slli_epi32(b, 8));
-    __m512i cd = _mm512_or_si512(_mm512_slli_epi32(c, 16), _mm512_slli_epi32(d, 24));
-    const __m512i within =
-        _mm512_broadcast_i32x4(_mm_set_epi8(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0));
-    const __m512i across = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
-    return _mm512_permutexvar_epi32(across, _mm512_shuffle_epi8(_mm512_or_si512(ab, cd), within));
-}
-
 /* Byte `at` of every dword of a, b, c, d. */
 INLINE __m512i pick64(__m512i a, __m512i b, __m512i c, __m512i d, int at)
 {
@@ -133,8 +121,8 @@ tree256_codes(const struct qm_codec *c, const struct group *g)
 {
     struct tree256 t;
     tree256_load(&t, c);
-    return bytes64(tree256_find(&t, g->y[0]), tree256_find(&t, g->y[1]), tree256_find(&t, g->y[2]),
-                   tree256_find(&t, g->y[3]));
+    return pick64(tree256_find(&t, g->y[0]), tree256_find(&t, g->y[1]), tree256_find(&t, g->y[2]),
+                  tree256_find(&t, g->y[3]), 0);
 }
 
 INLINE __m512i lines_codes(const struct lines *t, const struct qm_codec *c, struct group g)
@@ -178,10 +166,10 @@ INLINE __m512i find_group(enum finder how, const struct finders *f, const struct
     if (how == BY_LINES)
         return lines_codes(&f->lines, c, g);
     if (how == BY_TREE256)
-        return bytes64(tree256_find(&f->tree256, g.y[0]), tree256_find(&f->tree256, g.y[1]),
-                       tree256_find(&f->tree256, g.y[2]), tree256_find(&f->tree256, g.y[3]));
-    __m512i k = bytes64(tree16_find(&f->tree16, g.y[0]), tree16_find(&f->tree16, g.y[1]),
-                        tree16_find(&f->tree16, g.y[2]), tree16_find(&f->tree16, g.y[3]));
+        return pick64(tree256_find(&f->tree256, g.y[0]), tree256_find(&f->tree256, g.y[1]),
+                      tree256_find(&f->tree256, g.y[2]), tree256_find(&f->tree256, g.y[3]), 0);
+    __m512i k = pick64(tree16_find(&f->tree16, g.y[0]), tree16_find(&f->tree16, g.y[1]),
+                       tree16_find(&f->tree16, g.y[2]), tree16_find(&f->tree16, g.y[3]), 0);
     return _mm512_xor_si512(k, _mm512_set1_epi8(15));
 }
 
@@ -202,6 +190,37 @@ INLINE struct group unit_group(struct group g, float by, int divides)
     for (int v = 0; v < 4; v++)
         g.y[v] = divides ? _mm512_div_ps(g.y[v], s) : _mm512_mul_ps(g.y[v], s);
     return g;
+}
+
+/* max_bits of each of up to BATCH whole blocks. */
+INLINE void maxima(const float *x, int64_t block, int64_t count, uint32_t *bits)
+{
+    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+    __m512i m[BATCH];
+    if (block % 16) {
+        for (int64_t b = 0; b < count; b++)
+            bits[b] = max_bits(x + b * block, block);
+        return;
+    }
+    for (int64_t b = count; b < BATCH; b++)
+        m[b] = _mm512_setzero_si512();
+    for (int64_t b = 0; b < count; b++, x += block) {
+        m[b] = _mm512_and_si512(_mm512_loadu_si512(x), magnitude);
+        for (int64_t i = 16; i < block; i += 16)
+            m[b] = _mm512_max_epi32(m[b], _mm512_and_si512(_mm512_loadu_si512(x + i), magnitude));
+    }
+    /* a transposition that folds as it goes: two vectors become one, four times */
+    for (int b = 0; b < 8; b++)
+        m[b] = _mm512_max_epi32(_mm512_unpacklo_epi32(m[2 * b], m[2 * b + 1]),
+                                _mm512_unpackhi_epi32(m[2 * b], m[2 * b + 1]));
+    for (int b = 0; b < 4; b++)
+        m[b] = _mm512_max_epi32(_mm512_unpacklo_epi64(m[2 * b], m[2 * b + 1]),
+                                _mm512_unpackhi_epi64(m[2 * b], m[2 * b + 1]));
+    for (int left = 2; left > 0; left--)
+        for (int b = 0; b < left; b++)
+            m[b] = _mm512_max_epi32(_mm512_shuffle_i32x4(m[2 * b], m[2 * b + 1], 0x88),
+                                    _mm512_shuffle_i32x4(m[2 * b], m[2 * b + 1], 0xdd));
+    _mm512_storeu_si512(bits, m[0]);
 }
 
 /* Up to 64 codes, as bytes or as nibbles. */
