@@ -75,7 +75,7 @@ $(BUILD)/%.o: %.c
 
 ISA_sse2 :=
 ISA_avx2 := -mavx2 -mfma -mf16c -mtune=haswell
-ISA_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vbmi2 -mfma -mf16c -mprefer-vector-width=512 -mtune=icelake-server
+ISA_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vbmi -mavx512vbmi2 -mfma -mf16c -mprefer-vector-width=512 -mtune=icelake-server
 # One object per instruction set: the same source, the same bits, chosen when the program starts.
 define isa_rule
 $(BUILD)/%_$(1).o: %.c
@@ -175,7 +175,8 @@ bench: qualm ## speed of steps and searches, as ratios within one run
 # Dual headers compile as C11, as C++17 and, where nvcc is there, as CUDA.
 DUAL := $(wildcard core/base/dual.h core/base/half.h core/base/philox.h core/base/logexp.h \
   core/quant/*.h core/rule/adamw.h core/rule/sgdm.h)
-DUAL := $(filter-out core/quant/quantizer.h core/quant/lanes.h core/quant/searches.h,$(DUAL))
+DUAL := $(filter-out core/quant/quantizer.h core/quant/lanes.h core/quant/lanes_avx512.h \
+  core/quant/lanes_avx2.h core/quant/searches.h,$(DUAL))
 check-dual: ## the dual headers compile as C11, C++17 and CUDA
 	@mkdir -p $(BUILD); printf '#include "%s"\n' $(DUAL) > $(BUILD)/dual.c
 	$(Q)$(CC) -std=c11 $(WARN) -I. -fsyntax-only $(BUILD)/dual.c && echo "check-dual: C11 ok"

@@ -39,6 +39,23 @@ int qm_code_of(const struct qm_codec *c, float y, uint32_t draw)
     return qm_search_code(c->q.search, c->q.round, y, &c->cb, draw);
 }
 
+/* The edges in the orders of core/quant/lanes.c. */
+static void arrange_edges(struct qm_codec *c)
+{
+    float e[256];
+    for (int k = 0; k < 256; k++)
+        e[k] = k + 1 < c->cb.n ? c->edge[k] : INFINITY;
+    for (int l = 0; l < 4; l++)
+        for (int k = 0; k < 16; k++)
+            c->level[l][k] = e[15 - ((k & ((1 << l) - 1)) * 2 + 1) * (8 >> l)];
+    for (int k = 0; k < 32; k++)
+        for (int j = 0; j < 8; j++)
+            c->fan[j][k] = e[8 * k + j];
+    c->segments.usable = 0;
+    if (c->cb.n == 256)
+        qm_segments_build(c->edge, &c->segments);
+}
+
 void qm_codec_rebuild(struct qm_codec *c)
 {
     float limit = edge_limit(c);
@@ -60,6 +77,8 @@ void qm_codec_rebuild(struct qm_codec *c)
         c->edge[k] = qm_unordered(high);
         floor_key = low; /* edges ascend */
     }
+    if (c->has_edges)
+        arrange_edges(c);
 }
 
 qm_status qm_codec_init(struct qm_codec *c, const struct qm_quantizer *q)
