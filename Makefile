@@ -51,7 +51,7 @@ LDLIBS = $(PC_LIBS) -ldl -lm
 
 # ---- sources -------------------------------------------------------------------------------
 ISAS := sse2 avx2 avx512
-BY_ISA := core/quant/lanes.c core/quant/searches.c core/rule/blocks.c \
+BY_ISA := core/quant/lanes.c core/quant/searches.c $(wildcard core/rule/blocks_*.c) \
   experiments/census.c
 MAIN := experiments/main.c
 SOURCES := $(filter-out $(BY_ISA) $(MAIN),$(wildcard core/*/*.c variants/*.c oracle/*.c \
@@ -95,7 +95,11 @@ $(BUILD)/gen/variants.inc: $(wildcard variants/*.c) Makefile
 $(BUILD)/gen/problems.inc: $(wildcard experiments/problems/*.c) Makefile
 	@mkdir -p $(@D)
 	@printf '$(call entries,experiments/problems)' | tr -d ' ' > $@
-$(LIB_OBJ): | $(BUILD)/gen/variants.inc $(BUILD)/gen/problems.inc
+$(BUILD)/gen/families.inc: $(wildcard core/rule/family_*.c) Makefile
+	@mkdir -p $(@D)
+	@printf '$(patsubst %,QM_ENTRY(%)\n,$(basename $(notdir $(sort $(wildcard core/rule/family_*.c)))))' | tr -d ' ' > $@
+$(BUILD)/core/rule/rule.o: $(BUILD)/gen/families.inc
+$(LIB_OBJ): | $(BUILD)/gen/families.inc $(BUILD)/gen/variants.inc $(BUILD)/gen/problems.inc
 $(BUILD)/variants/registry.o: $(BUILD)/gen/variants.inc
 $(BUILD)/experiments/problem.o: $(BUILD)/gen/problems.inc
 

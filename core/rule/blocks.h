@@ -1,4 +1,4 @@
-/* blocks.h - the rules as loops over elements, one table per instruction set. */
+/* blocks.h - the rules of family_adamw.c as loops over elements, one table per instruction set. */
 #ifndef QM_RULE_BLOCKS_H
 #define QM_RULE_BLOCKS_H
 

@@ -112,6 +112,13 @@ struct qm_rule {
                        struct qm_shape *out);
 };
 
+/* What a file core/rule/family_NAME.c provides, as qm_family_NAME; the file is its registration.
+ * Loops that want every instruction set go to core/rule/blocks_NAME.c (compiled once per level). */
+struct qm_rule_family {
+    int n;
+    const struct qm_rule *rule;
+};
+
 const struct qm_rule *qm_rule_find(const char *name); /* NULL when there is none */
 int qm_rule_count(void);
 const struct qm_rule *qm_rule_at(int i);

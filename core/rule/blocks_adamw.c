@@ -1,4 +1,4 @@
-/* blocks.c - compiled once per instruction set (QM_ISA).
+/* blocks_adamw.c - compiled once per instruction set (QM_ISA).
  *
  * Each loop is split on its flags outside, so that the body has no branches. */
 #include "core/rule/blocks.h"
