@@ -352,6 +352,11 @@ static const char *const codecs[] = {
     "nf4:4s/block:64/bisect/mid/hi/nest:8",
     "de:5s/block:128/bisect/mid/lo/nantop",
     "dyn:4s/id/bisect/near",
+    "lin:8u/block:64/bisect/mid",
+    "de:8s/block:96/bisect/mid/recip",
+    "dyn:8u/block:32/bisect/near/cap:0.5",
+    "dyn:4s/block:16/bisect/near/recip_tail",
+    "dyn:8u/rank1/bisect/mid/lo/floor:1e-12",
 };
 enum { CODECS = sizeof codecs / sizeof *codecs };
 
@@ -421,6 +426,11 @@ static void test_fused_blocks(void **state)
                 x[i] = c.q.sign ? x[i] : fabsf(x[i]);
                 if (i / 128 == round % 8)
                     x[i] = 0.0f;
+                if (round % 4 == 2) { /* blocks of edges and their neighbours */
+                    uint32_t w = random_word();
+                    float e = c.edge[w % (uint32_t)(c.cb.n - 1)];
+                    x[i] = i % 16 == 0 ? 1.0f : qm_unordered(qm_ordered(e) + (int)(w >> 30) - 1);
+                }
             }
             encode(&c, &shape, x, N, &want);
             for (int isa = 0; isa < QM_ISA_COUNT; isa++) {
