@@ -202,6 +202,8 @@ qm_status qm_decider_init(struct qm_decider *d, const struct qm_quantizer *q, co
     if (d->n == 0)
         return qm_fail(QM_BAD_ARG, "no definition of map %s at %d bits %s is known here",
                        map_names[q->map], q->bits, q->sign ? "signed" : "unsigned");
+    if (q->scale.least)
+        return qm_fail(QM_BAD_ARG, "scale word least:%d is not judged here", q->scale.least);
     number_codes(d);
     for (int k = 0; k < d->n; k++) {
         double exact = d->value[k];
@@ -246,7 +248,7 @@ void qm_decider_range(const struct qm_decider *d, double low, double high, int *
 {
     *from = passed(d, low, HIGH);
     *to = passed(d, high, LOW);
-    if (d->q.round == QM_ROUND_stoch && *to + 1 < d->n && high > d->value[*to])
+    if (qm_round_draws(d->q.round) && *to + 1 < d->n && high > d->value[*to])
         ++*to;
 }
 

@@ -344,7 +344,7 @@ static enum qm_verdict verdict(const struct qm_decider *d, int slot, double low,
         return QM_VERDICT_WRONG;
     if (position < from || position > to)
         return QM_VERDICT_OFF_BY_ONE;
-    if (d->q.round == QM_ROUND_stoch) {
+    if (qm_round_draws(d->q.round)) {
         count_up(d, slot, low, high, position, t);
         return QM_VERDICT_EQUAL;
     }
