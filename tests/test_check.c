@@ -137,6 +137,11 @@ static void plain_encode(struct plain *p, int i, int64_t t, uint64_t seed)
     qm_scales(c, &p->shape, stat, p->scales[i]);
     if (bug == STALE_SCALE && count > 1)
         p->scales[i][1] = old;
+    for (int64_t k = 0; bug == NIBBLES_SWAPPED && k + 1 < p->n; k += 2) {
+        uint8_t first = p->codes[i][k];
+        p->codes[i][k] = p->codes[i][k + 1];
+        p->codes[i][k + 1] = first;
+    }
     if (bug == LAST_CODE_MISSING && p->n > 0)
         p->codes[i][p->n - 1] = last;
     if (bug == ZERO_BLOCK_KEPT)
@@ -174,23 +179,14 @@ static qm_status plain_step(void *plan, struct qm_tensor *param, const struct qm
     return QM_OK;
 }
 
-static int64_t partner(const struct plain *p, int64_t i)
-{
-    return bug == NIBBLES_SWAPPED && (i ^ 1) < p->n ? i ^ 1 : i;
-}
-
 static qm_status plain_decode(void *plan, int slot, float *out)
 {
     struct plain *p = plan;
-    if (p->c[slot].q.bits) {
-        uint8_t *codes = malloc((size_t)p->n + 1);
-        for (int64_t i = 0; i < p->n; i++)
-            codes[i] = p->codes[slot][partner(p, i)];
-        qm_decode(&p->c[slot], &p->shape, codes, p->scales[slot], p->x[slot]);
-        free(codes);
-    }
-    memcpy(out, p->x[slot], sizeof(float) * (size_t)(p->n - (bug == LAST_NOT_WRITTEN && p->n > 0)));
-    if (bug == DECODE_PAST_END)
+    if (p->c[slot].q.bits)
+        qm_decode(&p->c[slot], &p->shape, p->codes[slot], p->scales[slot], p->x[slot]);
+    memcpy(out, p->x[slot],
+           sizeof(float) * (size_t)(p->n - (bug == LAST_NOT_WRITTEN && p->n > 256)));
+    if (bug == DECODE_PAST_END && p->n > 256)
         out[p->n] = 0.0f;
     return QM_OK;
 }
@@ -199,8 +195,8 @@ static qm_status plain_save(void *plan, int slot, uint8_t *codes, float *scales)
 {
     struct plain *p = plan;
     int64_t count = qm_scale_count(&p->c[slot], &p->shape);
-    for (int64_t i = 0; i < p->n && codes; i++)
-        codes[i] = p->codes[slot][partner(p, i)];
+    if (codes)
+        memcpy(codes, p->codes[slot], (size_t)p->n);
     if (scales && p->c[slot].q.bits)
         memcpy(scales, p->scales[slot], sizeof(float) * (size_t)count);
     else if (scales)
@@ -297,12 +293,13 @@ static void test_no_false_alarm(void **state)
     (void)state;
     bug = NONE;
     for (int v = 0; v < qm_variant_count(); v++)
-        for (int seed = 1; seed <= 4; seed++)
-            assert_passes(&qm_backend_cpu, qm_variant_at(v)->name, NULL, (uint64_t)seed, seed, 7);
+        for (int seed = 1; seed <= 3; seed++)
+            assert_passes(&qm_backend_cpu, qm_variant_at(v)->name, NULL, (uint64_t)seed,
+                          (v + 4 * seed) % 11, 11);
     for (size_t i = 0; i < sizeof more_recipes / sizeof *more_recipes; i++)
-        assert_passes(&qm_backend_cpu, more_recipes[i], NULL, 5 + i, (int)i % 9, 9);
+        assert_passes(&qm_backend_cpu, more_recipes[i], NULL, 5 + i, (int)i % 17, 17);
     for (int v = 0; v < qm_variant_count(); v++)
-        assert_passes(&plain, qm_variant_at(v)->name, NULL, 11, v % 13, 13);
+        assert_passes(&plain, qm_variant_at(v)->name, NULL, 11, v % 29, 29);
 }
 
 /* Coverage: every verdict that may occur does, codes are really judged, ties are met. */
@@ -312,13 +309,13 @@ static void test_not_vacuous(void **state)
     for (int v = 0; v < qm_variant_count(); v++) {
         struct qm_tally t;
         struct qm_recipe r;
-        judge(&qm_backend_cpu, qm_variant_at(v)->name, NULL, 3, v % 5, 5, 0, &t);
+        judge(&qm_backend_cpu, qm_variant_at(v)->name, NULL, 3, v % 11, 11, 0, &t);
         assert_int_equal(qm_recipe_parse(qm_variant_at(v)->name, &r), QM_OK);
         assert_true(t.worst_ratio > 0.25); /* the bounds are not far away */
         assert_true(t.unbounded < t.judged / 20);
         if (r.slot[0].bits == 0)
             continue;
-        assert_true(t.verdict[QM_VERDICT_EQUAL] > 100000);
+        assert_true(t.verdict[QM_VERDICT_EQUAL] > 50000);
         assert_true(t.verdict[QM_VERDICT_BOUNDARY] > 100);
         assert_true(t.verdict[QM_VERDICT_BOUNDARY] < t.verdict[QM_VERDICT_EQUAL] / 50);
         assert_int_equal(t.deviations > 0, r.slot[0].search == QM_SEARCH_ladder);
@@ -503,7 +500,7 @@ static double wide(uint64_t stream, uint64_t i, double decades)
 {
     uint32_t a = qm_philox_stream(77, stream, 2 * i), b = qm_philox_stream(77, stream, 2 * i + 1);
     double u = (double)a * 0x1p-32;
-    return (b & 1 ? -1.0 : 1.0) * pow(10.0, decades * (u - 0.5));
+    return qm_narrow((b & 1 ? -1.0 : 1.0) * pow(10.0, decades * (u - 0.5)));
 }
 
 /* Every rule, over magnitudes of many decades and several settings: always within the bound, and
@@ -557,9 +554,12 @@ static void test_bounds_hold(void **state)
                     double off = fabs(s < 0 ? (double)p - wp : (double)x[s] - want[s]);
                     double bound = s < 0 ? ep : e[s];
                     if (!(off <= bound))
-                        fail_msg("%s, hyper %d, t %lld, %llu: slot %d off by %g, bound %g",
-                                 rule->name, j % 3, (long long)t, (unsigned long long)i, s, off,
-                                 bound);
+                        fail_msg(
+                            "%s, hyper %d, t %lld, %llu: slot %d is %a, want %a within %g (g %a, "
+                            "before %a, %a)",
+                            rule->name, j % 3, (long long)t, (unsigned long long)i, s,
+                            s < 0 ? (double)p : (double)x[s], s < 0 ? wp : want[s], bound, wg,
+                            old[0], old[1]);
                     if (bound > 0.0 && off / bound > worst)
                         worst = off / bound;
                 }
@@ -596,7 +596,13 @@ static void assert_decides(const struct qm_codec *c, const struct qm_decider *d,
     qm_decider_range(d, (double)y, (double)y, &from, &to);
     if (got < from || got > to)
         fail_msg("%s: %a gives %d, expected %d to %d", text, (double)y, got, from, to);
-    assert_true(to - from <= 1 || d->q.search == QM_SEARCH_grid);
+    while (from < to && d->value[from] == d->value[from + 1])
+        from++; /* two codes of one value count once */
+    while (from < to && d->value[to] == d->value[to - 1])
+        to--;
+    int sorted = !(d->q.map == QM_MAP_lin0 && d->q.sign); /* its source's zeros are -4e-8 apart */
+    if (to - from > 1 && d->q.search != QM_SEARCH_grid && sorted)
+        fail_msg("%s: %a may give anything from %d to %d", text, (double)y, from, to);
 }
 
 /* Every map, search and round that compose: what the float32 search does to unit values around all

@@ -7,7 +7,7 @@
 
 typedef struct qm_bound_scalar pair;
 
-static int is_float(double x) { return (double)(float)x == x; }
+static int is_float(double x) { return qm_narrow(x) == x; }
 
 /* The last line of every operation: adds the rounding error and the factor. */
 static pair rounded(double x, double e, double eta)

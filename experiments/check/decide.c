@@ -33,7 +33,8 @@ static const float fp4_cut[7] = {0.00260417f, 0.0859375f, 0.20833333f, 0.2916666
 /* bitsandbytes FP4: magnitude of each code in twelfths, below the sign bit. */
 static const double fp4_twelfths[8] = {0.0, 0.0625, 8.0, 12.0, 4.0, 6.0, 2.0, 3.0};
 
-static double narrow(double x) { return (double)(float)x; }
+#define LIN0_SLACK 1.2e-7                    /* of a float32 linspace: oracle/codebook.h */
+#define GRID_STEP  (1.0 / 65535.0 + 0x1p-22) /* half a step of the table, and its rounding */
 
 /* How far a source's float32 table may be from the definition. */
 static double slack(const struct qm_quantizer *q, double value)
@@ -42,10 +43,10 @@ static double slack(const struct qm_quantizer *q, double value)
     case QM_MAP_dyn:
     case QM_MAP_de:
     case QM_MAP_de0: return 4.0 * QM_U * fabs(value); /* 2 ulp */
-    case QM_MAP_lin0: return 1.2e-7;
+    case QM_MAP_lin0: return LIN0_SLACK;
     case QM_MAP_lin:
     case QM_MAP_pow2:
-    case QM_MAP_pow3: return q->sign ? 1.2e-7 : 0.0;
+    case QM_MAP_pow3: return q->sign ? LIN0_SLACK : 0.0;
     default: return 0.0;
     }
 }
@@ -150,44 +151,65 @@ static void ladder_threshold(struct qm_decider *d, int k)
     }
 }
 
+/* Scan or bisection finds the cell, the round its end. */
+static void round_threshold(struct qm_decider *d, int k, double below, double above, double error)
+{
+    double lo = d->value[k], hi = d->value[k + 1], gap = hi - lo, mid = 0.5 * (lo + hi);
+    struct qm_threshold *t = &d->cut[k];
+    switch (d->q.round) {
+    case QM_ROUND_near: /* y - lo >= (hi - lo) / 2: a gap that is a float makes the tie exact */
+        above = qm_narrow(gap) == gap ? 0.0 : QM_U * gap;
+        set(t, mid, 1, above > 0.0 ? above : error, above);
+        break;
+    case QM_ROUND_mid:
+        set(t, mid, 0, below, above);
+        t->low_up = 0; /* at the rounded mid-point itself nothing goes up */
+        break;
+    case QM_ROUND_even: set(t, mid, k & 1, below, above); break;
+    case QM_ROUND_away: set(t, mid, mid >= 0.0, below, above); break;
+    case QM_ROUND_ceil: set(t, lo, 0, 0.0, 0.0); break;
+    default: set(t, hi, 1, 0.0, 0.0); break; /* floor; stoch: its lower end */
+    }
+}
+
+/* Neighbours that are one value, or, in the float32 table of signed lin0, two zeros that descend. */
+static void merged_threshold(struct qm_decider *d, int k)
+{
+    double lo = d->value[k], hi = d->value[k + 1], mid = 0.5 * (lo + hi);
+    struct qm_threshold *t = &d->cut[k];
+    if (d->q.search == QM_SEARCH_argmin && lo > hi && k > 0) {
+        t->low = 0.5 * (d->value[k - 1] + hi) - LIN0_SLACK;
+        t->high = d->cut[k + 1].high;
+    } else if (d->q.search == QM_SEARCH_argmin && k + 2 < d->n) {
+        *t = d->cut[k + 1]; /* the first of two equals is always the nearer one */
+    } else if (d->q.search != QM_SEARCH_ladder) { /* either at that value */
+        double zone = d->q.search == QM_SEARCH_grid ? GRID_STEP : 0.0;
+        *t = (struct qm_threshold){mid, hi - zone, lo + zone, 0, 1, 0};
+    }
+}
+
 static void threshold(struct qm_decider *d, int k)
 {
     double lo = d->value[k], hi = d->value[k + 1], gap = hi - lo, mid = 0.5 * (lo + hi);
-    double rounded = 0.5 * narrow(lo + hi), below = fmax(mid - rounded, 0.0);
+    double rounded = 0.5 * qm_narrow(lo + hi), below = fmax(mid - rounded, 0.0);
     double above = fmax(rounded - mid, 0.0), error = is_close(lo, hi) ? 0.0 : QM_U * gap;
     struct qm_threshold *t = &d->cut[k];
-    if (d->q.search == QM_SEARCH_arith) {
-        arith_threshold(d, k);
-    } else if (d->q.search == QM_SEARCH_ladder) {
-        ladder_threshold(d, k);
-    } else if (d->q.search == QM_SEARCH_argmin) {
-        set(t, mid, 0, error, error); /* first of equal distances */
-    } else if (d->q.search == QM_SEARCH_grid) {
-        set(t, mid, 0, 1.0 / 65535.0 + 0x1p-22, 1.0 / 65535.0 + 0x1p-22);
-    } else if (d->q.search == QM_SEARCH_mids) {
+    switch (d->q.search) {
+    case QM_SEARCH_arith: arith_threshold(d, k); break;
+    case QM_SEARCH_ladder: ladder_threshold(d, k); break;
+    case QM_SEARCH_argmin: /* first of equal distances; of two zeros either may be the nearer */
+        error += d->q.map == QM_MAP_lin0 && d->q.sign ? LIN0_SLACK : 0.0;
+        set(t, mid, 0, error, error);
+        break;
+    case QM_SEARCH_grid: set(t, mid, 0, GRID_STEP, GRID_STEP); break;
+    case QM_SEARCH_mids:
         set(t, mid, 0, below, above);
-        t->low_up = 0; /* at the rounded mid-point itself nothing goes up */
-    } else {
-        switch (d->q.round) {
-        case QM_ROUND_near: /* y - lo >= (hi - lo) / 2 */
-            set(t, mid, 1, narrow(gap) == gap ? error : QM_U * gap,
-                narrow(gap) == gap ? 0.0 : QM_U * gap);
-            break;
-        case QM_ROUND_mid:
-            set(t, mid, 0, below, above);
-            t->low_up = 0;
-            break;
-        case QM_ROUND_even: set(t, mid, k & 1, below, above); break;
-        case QM_ROUND_away: set(t, mid, mid >= 0.0, below, above); break;
-        case QM_ROUND_ceil: set(t, lo, 0, 0.0, 0.0); break;
-        default: set(t, hi, 1, 0.0, 0.0); break; /* floor; stoch: its lower end */
-        }
+        t->low_up = 0;
+        break;
+    default: round_threshold(d, k, below, above, error); break;
     }
-    if (gap <= 0.0 && d->q.search == QM_SEARCH_argmin && k + 2 < d->n) {
-        *t = d->cut[k + 1]; /* the first of two equals is always the nearer one */
-    } else if (gap <= 0.0 && d->q.search != QM_SEARCH_ladder) { /* two codes for one value */
-        *t = (struct qm_threshold){mid, hi, lo, 0, 1, 0};
-    }
+    if (gap <= 0.0)
+        merged_threshold(d, k);
     if (!qm_decider_is_plain(&d->q)) { /* these values are known up to their last bits only */
         t->low -= 2.0 * QM_U * fabs(t->low) + d->slack[k + 1];
         t->high += 2.0 * QM_U * fabs(t->high) + d->slack[k + 1];
@@ -207,7 +229,7 @@ qm_status qm_decider_init(struct qm_decider *d, const struct qm_quantizer *q, co
     number_codes(d);
     for (int k = 0; k < d->n; k++) {
         double exact = d->value[k];
-        d->value[k] = narrow(exact);
+        d->value[k] = qm_narrow(exact);
         if (!qm_decider_is_plain(q))
             d->slack[k] = slack(q, exact);
         if (!decoded || !qm_decider_is_plain(q))
@@ -218,7 +240,7 @@ qm_status qm_decider_init(struct qm_decider *d, const struct qm_quantizer *q, co
         else if (got != d->value[k] && *wrong < 0)
             *wrong = d->code_of[k];
     }
-    d->gain = q->map == QM_MAP_int ? narrow(1.0 / ((1 << (q->bits - 1)) - 1)) : 1.0;
+    d->gain = q->map == QM_MAP_int ? qm_narrow(1.0 / ((1 << (q->bits - 1)) - 1)) : 1.0;
     d->nan_position = nan_position(d);
     for (int k = d->n - 2; k >= 0; k--)
         threshold(d, k);

@@ -264,7 +264,7 @@ static struct element_scale scale_of(const struct qm_slot_view *v, int64_t i, co
     return s;
 }
 
-static int is_exact(double x) { return (double)(float)x == x; }
+static int is_exact(double x) { return qm_narrow(x) == x; }
 
 /* The interval of the float32 unit value.  A division rounds once, a reciprocal and its product
  * twice; a reciprocal below the normal range errs by eta, times |x|. */
@@ -316,7 +316,8 @@ static enum unit unit_of(const struct qm_slot_view *v, int64_t i, const struct e
     fresh_interval(v, i, low, high);
     if (s->by_low == 0.0)
         return s->by_high == 0.0 && *low == 0.0 && *high == 0.0 ? UNIT_NAN : UNIT_UNKNOWN;
-    if (!divides && !(256.0 / s->by_low <= (double)FLT_MAX)) /* the reciprocal may be Inf */
+    double steps = q->search == QM_SEARCH_arith ? 256.0 : 1.0;
+    if (!divides && !(steps / s->by_low <= (double)FLT_MAX)) /* the reciprocal may be Inf */
         return UNIT_UNKNOWN;
     unit_interval(v, *low, *high, s, divides, low, high);
     return UNIT_INTERVAL;
