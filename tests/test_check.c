@@ -494,6 +494,36 @@ static void test_benign_orders_pass(void **state)
         assert_passes(&qm_backend_cpu, "adamw_f32", unfused, (uint64_t)seed, seed, 5);
 }
 
+/* Rules that no variant uses, with 4-bit states. */
+static void test_every_rule_passes(void **state)
+{
+    (void)state;
+    for (int k = 0; k < qm_rule_count(); k++) {
+        const struct qm_rule *rule = qm_rule_at(k);
+        struct qm_variant v = {.name = rule->name,
+                               .rule = rule->name,
+                               .hyper = qm_hyper_default(),
+                               .slot = {{.quantizer = "dyn:4s/block:128/bisect/near/hi"},
+                                        {.quantizer = "lin:4u/block:64/bisect/mid/lo"}}};
+        for (int i = 0; i < rule->n_slots; i++)
+            v.slot[i].name = rule->slot[i];
+        for (int nesterov = 0; nesterov < 2; nesterov++) {
+            struct qm_subject s = {.backend = &qm_backend_cpu};
+            struct qm_tally t;
+            v.hyper.nesterov = nesterov;
+            v.hyper.maximize = nesterov && strcmp(rule->family, "ema") != 0;
+            assert_int_equal(qm_recipe_from(&v, &s.recipe), QM_OK);
+            assert_int_equal(qm_judge_begin(&s, &t), QM_OK);
+            for (int i = k; i < qm_case_count(); i += 23) {
+                struct qm_case c = qm_case_at(i);
+                assert_int_equal(qm_judge_case(&s, &c, 9, &t), QM_OK);
+            }
+            if (!qm_tally_passed(&t))
+                fail_msg("%s: %s: %s", rule->name, t.finding[0].name, t.finding[0].text);
+        }
+    }
+}
+
 /* ---- bounds -------------------------------------------------------------------------------- */
 
 static double wide(uint64_t stream, uint64_t i, double decades)
@@ -533,7 +563,7 @@ static void test_bounds_hold(void **state)
             struct qm_hyper h = hypers[j % 3];
             int64_t t = j / 3 == 0 ? 1 : j / 3 == 1 ? 2 : j / 3 == 2 ? 100 : 1000000;
             if (strcmp(rule->family, "ema") == 0)
-                h.maximize = 0;
+                h.maximize = 0; /* its oracle does not know the word */
             struct qm_oracle_hyper oh = {h.lr,           h.beta1,    h.beta2,     h.eps,
                                          h.weight_decay, h.momentum, h.dampening, h.nesterov,
                                          h.maximize,     0};
@@ -701,11 +731,17 @@ static void test_cases(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bounds_hold),     cmocka_unit_test(test_bound_edges),
-        cmocka_unit_test(test_decisions),       cmocka_unit_test(test_zones),
-        cmocka_unit_test(test_cases),           cmocka_unit_test(test_no_false_alarm),
-        cmocka_unit_test(test_not_vacuous),     cmocka_unit_test(test_benign_orders_pass),
-        cmocka_unit_test(test_backend_mutants), cmocka_unit_test(test_recipe_mutants),
+        cmocka_unit_test(test_bounds_hold),
+        cmocka_unit_test(test_bound_edges),
+        cmocka_unit_test(test_decisions),
+        cmocka_unit_test(test_zones),
+        cmocka_unit_test(test_cases),
+        cmocka_unit_test(test_no_false_alarm),
+        cmocka_unit_test(test_not_vacuous),
+        cmocka_unit_test(test_benign_orders_pass),
+        cmocka_unit_test(test_every_rule_passes),
+        cmocka_unit_test(test_backend_mutants),
+        cmocka_unit_test(test_recipe_mutants),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

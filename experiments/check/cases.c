@@ -1,7 +1,6 @@
 /* cases.c - the list of edge cases, their names and settings. */
 #include "experiments/check/cases.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -129,7 +128,7 @@ qm_status qm_case_parse(const char *text, struct qm_case *out)
 
 static void put(double *to, double value)
 {
-    if (!isnan(value))
+    if (value >= 0.0)
         *to = value;
 }
 

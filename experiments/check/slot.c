@@ -114,7 +114,7 @@ static void fold(const struct qm_slot_view *v, double *lo, double *hi, int *flag
             what = HAS_NAN;
         else if (isinf(v->want[i]))
             what = HAS_INF;
-        else if (!(v->error[i] < (double)INFINITY))
+        else if (!(v->error[i] < HUGE_VAL))
             what = HAS_UNBOUNDED;
         else
             fresh_interval(v, i, &low, &high);
@@ -122,7 +122,7 @@ static void fold(const struct qm_slot_view *v, double *lo, double *hi, int *flag
         least = low > 0.0 || high < 0.0 ? fmin(fabs(low), fabs(high)) : 0.0;
         for (int k = 0; k < count; k++) {
             lo[group[k]] = fmax(lo[group[k]], least);
-            hi[group[k]] = fmax(hi[group[k]], what == HAS_UNBOUNDED ? (double)INFINITY : most);
+            hi[group[k]] = fmax(hi[group[k]], what == HAS_UNBOUNDED ? HUGE_VAL : most);
             flag[group[k]] |= what;
         }
     }
@@ -234,7 +234,7 @@ static struct element_scale scale_of(const struct qm_slot_view *v, int64_t i, co
                                      const double *hi, const int *flag)
 {
     const struct qm_scale_rule *r = &v->d->q.scale;
-    struct element_scale s = {INFINITY, INFINITY, INFINITY, INFINITY, INFINITY, 0};
+    struct element_scale s = {HUGE_VAL, HUGE_VAL, HUGE_VAL, HUGE_VAL, HUGE_VAL, 0};
     int64_t group[QM_MAX_RANK];
     int count = groups_of(&v->d->q, v->shape, i, group);
     for (int k = 0; k < count; k++) {
@@ -246,7 +246,7 @@ static struct element_scale scale_of(const struct qm_slot_view *v, int64_t i, co
             if (flag[b] & HAS_NAN && !r->max_skips_nan)
                 low = high = (double)NAN;
             else if (flag[b])
-                high = (double)INFINITY;
+                high = HUGE_VAL;
         }
         if (!isnan(low)) {
             low = fmax(low, (double)r->guard);
@@ -307,7 +307,7 @@ static enum unit unit_of(const struct qm_slot_view *v, int64_t i, const struct e
         return UNIT_NAN;
     if (isinf(x)) /* Inf / Inf; a cap or no scale at all leaves Inf */
         return q->scale.cap != 0.0f || q->norm == QM_NORM_id ? UNIT_UNKNOWN : UNIT_NAN;
-    if (!(e < (double)INFINITY))
+    if (!(e < HUGE_VAL))
         return UNIT_UNKNOWN;
     if (isinf(s->by_low)) {
         *low = *high = 0.0;
@@ -402,7 +402,7 @@ static void judge_code(const struct qm_slot_view *v, int slot, int64_t i,
     static const int severity[] = {0, 0, QM_BAD_OFF_BY_ONE, QM_BAD_WRONG};
     const struct qm_decider *d = v->d;
     int position = d->position_of[v->codes[i]], want;
-    double low = NAN, high = NAN;
+    double low = (double)NAN, high = low;
     enum unit known = unit_of(v, i, s, &low, &high);
     enum qm_verdict is = QM_VERDICT_WRONG;
     t->judged++;
