@@ -51,7 +51,8 @@ LDLIBS = $(PC_LIBS) -ldl -lm
 
 # ---- sources -------------------------------------------------------------------------------
 ISAS := sse2 avx2 avx512
-BY_ISA := core/quant/lanes.c core/quant/searches.c core/rule/blocks.c
+BY_ISA := core/quant/lanes.c core/quant/searches.c $(wildcard core/rule/blocks_*.c) \
+  experiments/census.c
 MAIN := experiments/main.c
 SOURCES := $(filter-out $(BY_ISA) $(MAIN),$(wildcard core/*/*.c variants/*.c oracle/*.c \
   experiments/*.c experiments/*/*.c))
@@ -73,8 +74,8 @@ $(BUILD)/%.o: %.c
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
 ISA_sse2 :=
-ISA_avx2 := -mavx2 -mfma -mf16c
-ISA_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vbmi2 -mfma -mf16c -mprefer-vector-width=512
+ISA_avx2 := -mavx2 -mfma -mf16c -mtune=haswell
+ISA_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vbmi -mavx512vbmi2 -mfma -mf16c -mprefer-vector-width=512 -mtune=icelake-server
 # One object per instruction set: the same source, the same bits, chosen when the program starts.
 define isa_rule
 $(BUILD)/%_$(1).o: %.c
@@ -94,7 +95,11 @@ $(BUILD)/gen/variants.inc: $(wildcard variants/*.c) Makefile
 $(BUILD)/gen/problems.inc: $(wildcard experiments/problems/*.c) Makefile
 	@mkdir -p $(@D)
 	@printf '$(call entries,experiments/problems)' | tr -d ' ' > $@
-$(LIB_OBJ): | $(BUILD)/gen/variants.inc $(BUILD)/gen/problems.inc
+$(BUILD)/gen/families.inc: $(wildcard core/rule/family_*.c) Makefile
+	@mkdir -p $(@D)
+	@printf '$(patsubst %,QM_ENTRY(%)\n,$(basename $(notdir $(sort $(wildcard core/rule/family_*.c)))))' | tr -d ' ' > $@
+$(BUILD)/core/rule/rule.o: $(BUILD)/gen/families.inc
+$(LIB_OBJ): | $(BUILD)/gen/families.inc $(BUILD)/gen/variants.inc $(BUILD)/gen/problems.inc
 $(BUILD)/variants/registry.o: $(BUILD)/gen/variants.inc
 $(BUILD)/experiments/problem.o: $(BUILD)/gen/problems.inc
 
@@ -153,10 +158,11 @@ ifneq ($(filter run test bench plots check-long setup,$(MAKECMDGOALS)),)
 $(LIB_OBJ) $(ISA_OBJ) $(BUILD)/experiments/main.o: | setup
 endif
 
-SUITES := momentum_format search second_moment theory drift convergence
-run: qualm ## the main job: the momentum ablation on real states; results/*.h5, plots/out/*, a table
+SUITES := momentum_format search rank1 second_moment theory drift drift_second \
+  momentum_convergence momentum_sgdm convergence
+run: qualm ## the main job: the momentum ablation on real states; results, plots, the headline tables
 	@mkdir -p results plots/out
-	$(Q)./qualm run $(SUITES:%=experiments/suites/%.yaml)
+	$(Q)./qualm run --headline $(SUITES:%=experiments/suites/%.yaml)
 	$(Q)./qualm bench --quick --out results/bench.h5
 	@$(MAKE) --no-print-directory plots
 
@@ -173,7 +179,8 @@ bench: qualm ## speed of steps and searches, as ratios within one run
 # Dual headers compile as C11, as C++17 and, where nvcc is there, as CUDA.
 DUAL := $(wildcard core/base/dual.h core/base/half.h core/base/philox.h core/base/logexp.h \
   core/quant/*.h core/rule/adamw.h core/rule/sgdm.h)
-DUAL := $(filter-out core/quant/quantizer.h core/quant/lanes.h core/quant/searches.h,$(DUAL))
+DUAL := $(filter-out core/quant/quantizer.h core/quant/lanes.h core/quant/lanes_avx512.h \
+  core/quant/lanes_avx2.h core/quant/searches.h,$(DUAL))
 check-dual: ## the dual headers compile as C11, C++17 and CUDA
 	@mkdir -p $(BUILD); printf '#include "%s"\n' $(DUAL) > $(BUILD)/dual.c
 	$(Q)$(CC) -std=c11 $(WARN) -I. -fsyntax-only $(BUILD)/dual.c && echo "check-dual: C11 ok"

@@ -2,11 +2,13 @@
 #include "experiments/analysis.h"
 
 #include <math.h>
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    PIECE = 1 << 18,         /* elements that are read and encoded at a time */
+    PIECE = 1 << 18,         /* elements that are read at a time */
+    CHUNK = 1 << 13,         /* elements that are encoded, decoded and measured at a time */
     LONGEST_BLOCK = 1 << 20, /* of a piece that has to hold one block */
     IN_FLIGHT = 1 << 22,     /* elements in all pieces that are worked on at once */
     MOST_SCALES = 1 << 24,   /* of a quantizer whose scales are kept for the whole tensor */
@@ -16,14 +18,19 @@ static const int64_t group_bytes = 128 << 20; /* scales and accumulators kept at
 static const int64_t metrics_bytes[] = {
     [QM_METRICS_basic] = 16 << 10, [QM_METRICS_full] = 1280 << 10};
 
-/* A piece that is being worked on: room for its elements. */
+/* A piece that is being worked on. */
 struct piece {
     int64_t from, n;
-    double *want;
-    float *x, *got, *scale, *local; /* local: scales of a piece by itself */
-    uint8_t *code;
+    float *x;
     struct qm_metrics **part; /* one per quantizer of the group */
     struct qm_census census;
+};
+
+/* A thread's room for the part of a piece that goes through all phases while it is in the cache. */
+struct room {
+    double *want;
+    float *got, *scale, *local; /* local: scales of a chunk by itself */
+    uint8_t *code, *packed;
 };
 
 /* Quantizers that share pieces and a pass over the file. */
@@ -31,7 +38,8 @@ struct group {
     struct qm_analysis **a;
     float **stat, **scales; /* for the whole tensor; NULL: pieces stand by themselves */
     int n;
-    int64_t piece; /* elements */
+    int64_t piece, chunk; /* elements */
+    struct room *room;    /* one per thread */
 };
 
 struct job {
@@ -45,7 +53,9 @@ struct job {
     qm_analysis_progress *progress;
     void *context;
     struct qm_census *census;
-    int counted; /* the census is complete */
+    int counted;  /* the census is complete */
+    qm_status st; /* of reading, in any thread */
+    char why[1024];
 };
 
 /* ---- planning ------------------------------------------------------------------------------ */
@@ -101,12 +111,7 @@ static void refuse_negative(const struct job *j, struct qm_analysis *a)
 
 static void piece_close(struct piece *p, int parts)
 {
-    free(p->want);
     free(p->x);
-    free(p->got);
-    free(p->scale);
-    free(p->local);
-    free(p->code);
     for (int i = 0; p->part && i < parts; i++)
         qm_metrics_close(p->part[i]);
     free(p->part);
@@ -114,36 +119,51 @@ static void piece_close(struct piece *p, int parts)
 
 static int piece_open(struct piece *p, int64_t room, int parts, enum qm_metrics_level level)
 {
-    size_t n = (size_t)room;
-    p->want = malloc(n * sizeof *p->want);
-    p->x = malloc(n * sizeof *p->x);
-    p->got = malloc(n * sizeof *p->got);
-    p->scale = malloc(n * sizeof *p->scale);
-    p->local = malloc(n * sizeof *p->local);
-    p->code = malloc(n);
+    p->x = malloc((size_t)room * sizeof *p->x);
     p->part = calloc((size_t)parts + 1, sizeof(struct qm_metrics *));
-    int ok = p->want && p->x && p->got && p->scale && p->local && p->code && p->part;
+    int ok = p->x && p->part;
     for (int i = 0; ok && i < parts; i++)
         ok = (p->part[i] = qm_metrics_open(level)) != NULL;
     return ok;
 }
 
-/* Widens the elements and counts what they are. */
-static void inspect(struct piece *p)
+static void room_close(struct room *r)
 {
-    struct qm_census c = {.n = p->n};
-    for (int64_t i = 0; i < p->n; i++) {
-        double x = p->want[i] = (double)p->x[i], size = fabs(x);
-        c.nan += x != x;
-        c.inf += isinf(x) != 0;
-        c.negative += x < 0.0;
-        c.zero += x == 0.0;
-        c.max_abs = size > c.max_abs && !isinf(x) ? size : c.max_abs;
-    }
-    p->census = c;
+    free(r->want);
+    free(r->got);
+    free(r->scale);
+    free(r->local);
+    free(r->code);
+    free(r->packed);
 }
 
-static void add_census(struct qm_census *into, const struct qm_census *c)
+static int room_open(struct room *r, int64_t chunk)
+{
+    size_t n = (size_t)chunk;
+    r->want = malloc(n * sizeof *r->want);
+    r->got = malloc(n * sizeof *r->got);
+    r->scale = malloc(n * sizeof *r->scale);
+    r->local = malloc(n * sizeof *r->local);
+    r->code = malloc(n);
+    r->packed = malloc(n);
+    return r->want && r->got && r->scale && r->local && r->code && r->packed;
+}
+
+#define X(name) extern qm_census_fn *const qm_census_##name;
+QM_ISA_LIST(X)
+#undef X
+
+qm_census_fn *qm_census_of(void)
+{
+    static qm_census_fn *const *const table[] = {
+#define X(name) &qm_census_##name,
+        QM_ISA_LIST(X)
+#undef X
+    };
+    return *table[qm_isa()];
+}
+
+void qm_census_add(struct qm_census *into, const struct qm_census *c)
 {
     into->n += c->n;
     into->nan += c->nan;
@@ -151,30 +171,6 @@ static void add_census(struct qm_census *into, const struct qm_census *c)
     into->negative += c->negative;
     into->zero += c->zero;
     into->max_abs = c->max_abs > into->max_abs ? c->max_abs : into->max_abs;
-}
-
-/* Reads up to `slots` pieces from *at on; says how many in *filled. */
-static qm_status read_batch(struct job *j, int64_t size, struct piece *piece, int slots,
-                            int64_t *at, int *filled)
-{
-    int64_t before = *at;
-    int n = 0;
-    for (; n < slots && *at < j->numel; n++) {
-        struct piece *p = &piece[n];
-        p->from = *at;
-        p->n = j->numel - *at < size ? j->numel - *at : size;
-        QM_TRY(qm_file_read(j->f, j->index, p->from, p->n, p->x));
-        *at += p->n;
-    }
-#pragma omp parallel for num_threads(j->threads) schedule(dynamic)
-    for (int s = 0; s < n; s++)
-        inspect(&piece[s]);
-    for (int s = 0; s < n && !j->counted; s++)
-        add_census(j->census, &piece[s].census);
-    if (j->progress)
-        j->progress(*at - before, j->context);
-    *filled = n;
-    return QM_OK;
 }
 
 /* ---- scales of elements -------------------------------------------------------------------- */
@@ -230,59 +226,111 @@ static void spread(const struct qm_codec *c, const struct qm_shape *shape, int64
 
 /* ---- the two passes ------------------------------------------------------------------------ */
 
-/* Encodes and decodes a piece with quantizer k of the group and adds it to the piece's part. */
-static void judge(const struct job *j, const struct group *g, int k, struct piece *p)
+/* Encodes, decodes and measures elements [at, at + n) of a piece with quantizer k of the group. */
+static void judge(const struct job *j, const struct group *g, int k, const struct piece *p,
+                  int64_t at, int64_t n, struct room *r)
 {
     const struct qm_codec *c = &g->a[k]->codec;
-    struct qm_shape flat = {1, {p->n}};
+    const float *x = p->x + at, *scales = r->local;
+    struct qm_shape flat = {1, {n}};
+    const struct qm_shape *shape = &flat;
     struct qm_sample s = {
-        .n = p->n, .want = p->want, .got = p->got, .code = p->code, .bits = c->q.bits, .eps = 1e-8};
-    int whole = g->stat[k] != NULL;
-    const float *scales = whole ? g->scales[k] : p->local;
-    const struct qm_shape *shape = whole ? &j->shape : &flat;
-    int64_t from = whole ? p->from : 0;
-    if (whole) {
+        .n = n, .want = r->want, .got = r->got, .code = r->code, .bits = c->q.bits, .eps = 1e-8};
+    int64_t from = 0;
+    if (g->stat[k]) { /* scales of the whole tensor */
         struct qm_draws draws = qm_draws_for(j->seed, 1, 0, QM_ROLE_slot0);
-        qm_encode_range(c, shape, from, p->n, p->x, g->stat[k], &draws, p->code);
-    } else if (qm_encode(c, &flat, p->x, NULL, p->code, p->local) != QM_OK) {
+        scales = g->scales[k];
+        shape = &j->shape;
+        from = p->from + at;
+        qm_encode_range(c, shape, from, n, x, g->stat[k], &draws, r->code);
+        qm_decode_range(c, shape, from, n, r->code, scales, r->got);
+    } else if (qm_codec_is_fused(c)) {
+        qm_encode_blocks(c, x, n, r->packed, r->local);
+        qm_decode_blocks(c, r->packed, r->local, n, r->got);
+        qm_unpack_range(c, r->packed, n, r->code);
+    } else if (qm_encode(c, &flat, x, NULL, r->code, r->local) == QM_OK) {
+        qm_decode(c, &flat, r->code, r->local, r->got);
+    } else {
         return; /* not reached: any run of elements fits a norm of blocks */
     }
-    qm_decode_range(c, shape, from, p->n, p->code, scales, p->got);
     if (j->level == QM_METRICS_full) {
-        spread(c, shape, from, p->n, scales, p->scale);
-        s.scale = p->scale;
+        spread(c, shape, from, n, scales, r->scale);
+        s.scale = r->scale;
     }
-    qm_metrics_reset(p->part[k]);
     qm_metrics_add(p->part[k], &s);
 }
 
-/* Pass over the file: maxima of those that need them first (folding), or codes and errors. */
+static void judge_piece(const struct job *j, const struct group *g, struct piece *p, struct room *r)
+{
+    struct qm_census c;
+    memset(&p->census, 0, sizeof p->census);
+    for (int k = 0; k < g->n; k++)
+        qm_metrics_reset(p->part[k]);
+    for (int64_t at = 0; at < p->n; at += g->chunk) {
+        int64_t n = p->n - at < g->chunk ? p->n - at : g->chunk;
+        qm_census_of()(p->x + at, n, r->want, &c);
+        qm_census_add(&p->census, &c);
+        for (int k = 0; k < g->n; k++)
+            if (!g->a[k]->skipped[0])
+                judge(j, g, k, p, at, n, r);
+    }
+}
+
+/* Reads a piece: one thread at a time, since a file serves one.  The first failure's text is kept
+ * for the thread that reports it. */
+static int read_piece(struct job *j, struct piece *p)
+{
+    int ok;
+#pragma omp critical(qm_analysis_read)
+    {
+        if (j->st == QM_OK) {
+            j->st = qm_file_read(j->f, j->index, p->from, p->n, p->x);
+            if (j->st != QM_OK)
+                snprintf(j->why, sizeof j->why, "%s", qm_message());
+        }
+        ok = j->st == QM_OK;
+    }
+    return ok;
+}
+
+/* Pass over the file: maxima of those that need them first (folding), or codes and errors.  A
+ * batch of pieces is read, encoded and measured by all threads and merged in the pieces' order. */
 static qm_status pass(struct job *j, struct group *g, struct piece *piece, int slots, int folding)
 {
-    int filled;
     for (int64_t at = 0; at < j->numel;) {
-        QM_TRY(read_batch(j, g->piece, piece, slots, &at, &filled));
+        int64_t before = at;
+        int filled = 0;
+        for (; filled < slots && at < j->numel; filled++) {
+            piece[filled].from = at;
+            piece[filled].n = j->numel - at < g->piece ? j->numel - at : g->piece;
+            at += piece[filled].n;
+        }
+#pragma omp parallel for num_threads(j->threads) schedule(dynamic)
+        for (int s = 0; s < filled; s++)
+            if (read_piece(j, &piece[s]) && !folding)
+                judge_piece(j, g, &piece[s], &g->room[omp_get_thread_num()]);
+        if (j->st != QM_OK)
+            return qm_fail(j->st, "%s", j->why);
         if (folding) { /* one thread per quantizer: maxima are exact in any order */
 #pragma omp parallel for num_threads(j->threads) schedule(dynamic)
             for (int k = 0; k < g->n; k++)
                 for (int s = 0; s < filled && g->stat[k]; s++)
                     qm_fold(&g->a[k]->codec, &j->shape, piece[s].from, piece[s].n, piece[s].x,
                             g->stat[k]);
-            continue;
-        }
-        for (int k = 0; k < g->n; k++)
-            refuse_negative(j, g->a[k]);
-#pragma omp parallel for num_threads(j->threads) schedule(dynamic)
-        for (int s = 0; s < filled; s++)
+        } else {
+            for (int s = 0; s < filled && !j->counted; s++)
+                qm_census_add(j->census, &piece[s].census);
             for (int k = 0; k < g->n; k++)
-                if (!g->a[k]->skipped[0])
-                    judge(j, g, k, &piece[s]);
+                refuse_negative(j, g->a[k]);
 #pragma omp parallel for num_threads(j->threads) schedule(dynamic)
-        for (int k = 0; k < g->n; k++)
-            for (int s = 0; s < filled && !g->a[k]->skipped[0]; s++)
-                qm_metrics_merge(g->a[k]->metrics, piece[s].part[k]);
+            for (int k = 0; k < g->n; k++)
+                for (int s = 0; s < filled && !g->a[k]->skipped[0]; s++)
+                    qm_metrics_merge(g->a[k]->metrics, piece[s].part[k]);
+        }
+        if (j->progress)
+            j->progress(at - before, j->context);
     }
-    j->counted = 1;
+    j->counted |= !folding;
     return QM_OK;
 }
 
@@ -302,6 +350,26 @@ static qm_status open_scales(const struct job *j, struct group *g, int *any)
     return QM_OK;
 }
 
+/* A whole number of blocks of every quantizer, at least one, that divides the piece. */
+static int64_t chunk_for(const struct group *g, int64_t piece)
+{
+    int64_t chunk = 1;
+    for (int k = 0; k < g->n; k++) {
+        const struct qm_quantizer *q = &g->a[k]->codec.q;
+        int64_t block = q->norm == QM_NORM_block ? q->block : 1, a = chunk, b = block;
+        while (b) { /* their least common multiple */
+            int64_t rest = a % b;
+            a = b;
+            b = rest;
+        }
+        chunk = chunk / a * block;
+        if (chunk > piece)
+            return piece;
+    }
+    chunk = (CHUNK + chunk - 1) / chunk * chunk;
+    return chunk < piece ? chunk : piece;
+}
+
 static qm_status run_group(struct job *j, struct group *g)
 {
     int64_t slots = IN_FLIGHT / g->piece; /* more than threads: fewer of them wait at the end */
@@ -311,9 +379,14 @@ static qm_status run_group(struct job *j, struct group *g)
     int two_passes = 0;
     int64_t room = g->piece < j->numel ? g->piece : j->numel;
     struct piece *piece = calloc((size_t)slots, sizeof *piece);
-    qm_status st = piece ? open_scales(j, g, &two_passes) : QM_NO_MEMORY;
+    g->chunk = chunk_for(g, room);
+    g->room = calloc((size_t)j->threads, sizeof *g->room);
+    qm_status st = piece && g->room ? open_scales(j, g, &two_passes) : QM_NO_MEMORY;
     for (int s = 0; st == QM_OK && s < slots; s++)
         if (!piece_open(&piece[s], room, g->n, j->level))
+            st = QM_NO_MEMORY;
+    for (int t = 0; st == QM_OK && t < j->threads; t++)
+        if (!room_open(&g->room[t], g->chunk))
             st = QM_NO_MEMORY;
     if (st == QM_NO_MEMORY)
         qm_fail(st, "buffers for %lld elements", (long long)(slots * room));
@@ -331,6 +404,10 @@ static qm_status run_group(struct job *j, struct group *g)
         free(g->scales[k]);
         g->stat[k] = g->scales[k] = NULL;
     }
+    for (int t = 0; g->room && t < j->threads; t++)
+        room_close(&g->room[t]);
+    free(g->room);
+    g->room = NULL;
     free(piece);
     return st;
 }
@@ -356,7 +433,7 @@ static void gather(const struct job *j, struct qm_analysis *a, int n, char *done
 
 static void count_only(struct job *j, qm_status *st)
 {
-    struct group none = {NULL, NULL, NULL, 0, PIECE};
+    struct group none = {.piece = PIECE};
     *st = run_group(j, &none);
 }
 
@@ -377,8 +454,10 @@ qm_status qm_analyze_tensor(struct qm_file *f, int index, struct qm_analysis *a,
                     .context = context,
                     .census = &found};
     size_t n = (size_t)n_analyses + 1;
-    struct group g = {calloc(n, sizeof *g.a), calloc(n, sizeof *g.stat),
-                      calloc(n, sizeof *g.scales), 0, PIECE};
+    struct group g = {.a = calloc(n, sizeof *g.a),
+                      .stat = calloc(n, sizeof *g.stat),
+                      .scales = calloc(n, sizeof *g.scales),
+                      .piece = PIECE};
     char *done = calloc(n, 1);
     qm_status st = g.a && g.stat && g.scales && done
                        ? QM_OK

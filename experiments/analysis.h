@@ -3,6 +3,7 @@
 #define QM_EXPERIMENTS_ANALYSIS_H
 
 #include "core/quant/quantizer.h"
+#include "experiments/census.h"
 #include "experiments/readers/reader.h"
 #include "oracle/metric.h"
 
@@ -11,12 +12,6 @@ struct qm_analysis {
     struct qm_codec codec;
     struct qm_metrics *metrics; /* opened and closed by the caller at `level`, empty before */
     char skipped[256];          /* why it was not analyzed; "": it was */
-};
-
-/* What the tensor holds, counted once. */
-struct qm_census {
-    int64_t n, nan, inf, negative, zero;
-    double max_abs; /* of the finite elements */
 };
 
 /* Called with the number of elements that were read, now and then. */

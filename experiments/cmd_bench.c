@@ -7,9 +7,11 @@
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/engine/backend.h"
 #include "core/quant/searches.h"
+#include "experiments/analysis.h"
 #include "experiments/cli.h"
 #include "experiments/command.h"
 #include "experiments/store.h"
@@ -18,18 +20,20 @@ enum { MAX_VARIANTS = 64, MAX_ROUNDS = 101, MAX_SEARCHES = 96, SEARCH_N = 1 << 1
 
 struct bench {
     int64_t n;
-    int rounds, quick, threads, steps, searches;
+    int rounds, quick, threads, steps, searches, analyze;
+    int64_t gib;
     const char *out;
     int argc;
     char **argv;
 };
 
 static const struct argp_option options[] = {
-    {"quick", 'q' + 256, NULL, 0, "16 M parameters and few rounds: under half a minute", 0},
+    {"quick", 'q' + 256, NULL, 0, "Steps of 16 M parameters and searches, few rounds", 0},
     {"size", 's', "M", 0, "Millions of parameters (default 64)", 0},
     {"rounds", 'r', "N", 0, "Interleaved rounds (default 9)", 0},
     {"threads", 't', "N", 0, "Threads of the many-threads half (default: all cores)", 0},
-    {"only", 'o', "WHAT", 0, "steps or searches", 0},
+    {"gib", 'g', "N", 0, "Size of the file that analyze streams (default 4, in TMPDIR)", 0},
+    {"only", 'o', "WHAT", 0, "steps, searches or analyze", 0},
     {"out", 'O', "FILE", 0, "Write an HDF5 file with every raw sample", 0},
     {0},
 };
@@ -55,6 +59,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         b->quick = 1;
         b->n = 16 << 20;
         b->rounds = 5;
+        b->analyze = 0;
+        break;
+    case 'g':
+        st = read_int("gib", arg, 1, 64, &v);
+        b->gib = v;
         break;
     case 's':
         st = read_int("size", arg, 1, 4096, &v);
@@ -71,8 +80,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     case 'o':
         b->steps = strcmp(arg, "steps") == 0;
         b->searches = strcmp(arg, "searches") == 0;
-        if (!b->steps && !b->searches)
-            st = qm_fail(QM_BAD_ARG, "--only: expected steps or searches, got '%s'", arg);
+        b->analyze = strcmp(arg, "analyze") == 0;
+        if (!b->steps && !b->searches && !b->analyze)
+            st = qm_fail(QM_BAD_ARG, "--only: expected steps, searches or analyze, got '%s'", arg);
         break;
     case 'O': b->out = arg; break;
     case ARGP_KEY_ARG: st = qm_fail(QM_BAD_ARG, "bench takes no argument '%s'", arg); break;
@@ -393,6 +403,124 @@ static json_t *print_searches(const struct bench *b, const struct search_row *ro
     return list;
 }
 
+/* ---- analyze --------------------------------------------------------------------------------- */
+
+/* Reading a float32 file in the page cache by read(2) into 1 MiB, and analyzing it: seconds. */
+struct analyze {
+    double read[MAX_ROUNDS], run[MAX_ROUNDS];
+    int rounds;
+};
+
+static qm_status write_file(FILE *f, int64_t gib)
+{
+    enum { N = 1 << 18 };
+    float *x = malloc(sizeof *x * N);
+    char head[128];
+    int64_t n = gib << 28;
+    /* a .npy header of 128 bytes: magic, version 1.0, length 118, a padded dictionary */
+    int used = snprintf(head, sizeof head,
+                        "\x93NUMPY%c%c%c%c{'descr': '<f4', 'fortran_order': "
+                        "False, 'shape': (%lld,), }",
+                        1, 0, 118, 0, (long long)n);
+    if (!x)
+        return qm_fail(QM_NO_MEMORY, "a file of %lld GiB", (long long)gib);
+    memset(head + used, ' ', sizeof head - (size_t)used);
+    head[127] = '\n';
+    fill(x, x + N / 2, N / 2);
+    int ok = fwrite(head, 1, sizeof head, f) == sizeof head;
+    for (int64_t i = 0; ok && i < n; i += N)
+        ok = fwrite(x, sizeof *x, N, f) == N;
+    free(x);
+    return ok && fflush(f) == 0 ? QM_OK
+                                : qm_fail(QM_BAD_FILE, "the temporary file cannot be written");
+}
+
+static qm_status read_plainly(const char *path, double *seconds)
+{
+    char *room = malloc(1 << 20);
+    FILE *f = fopen(path, "rb");
+    double start = qm_seconds();
+    qm_status st = QM_OK;
+    if (!room || !f)
+        st = qm_fail(QM_BAD_FILE, "%s cannot be read", path);
+    while (st == QM_OK && read(fileno(f), room, 1 << 20) > 0)
+        ;
+    *seconds = qm_seconds() - start;
+    if (f)
+        fclose(f);
+    free(room);
+    return st;
+}
+
+static qm_status analyze_once(const struct bench *b, const char *path, double *seconds)
+{
+    struct qm_file *f = NULL;
+    struct qm_analysis a = {.skipped = ""};
+    struct qm_census census;
+    double start = qm_seconds();
+    QM_TRY(qm_codec_parse(&a.codec, "nf4:4s/block:128/bisect/mid/hi"));
+    qm_status st = qm_file_open(path, &f);
+    a.metrics = qm_metrics_open(QM_METRICS_basic);
+    if (st == QM_OK && !a.metrics)
+        st = qm_fail(QM_NO_MEMORY, "metrics");
+    if (st == QM_OK)
+        st = qm_analyze_tensor(f, 0, &a, 1, QM_METRICS_basic, 1, b->threads, NULL, NULL, &census);
+    *seconds = qm_seconds() - start;
+    qm_metrics_close(a.metrics);
+    qm_file_close(f);
+    return st;
+}
+
+static qm_status run_analyze(const struct bench *b, struct analyze *a)
+{
+    const char *folder = getenv("TMPDIR");
+    char path[512];
+    snprintf(path, sizeof path, "%s/qualm-bench-XXXXXX", folder && *folder ? folder : "/tmp");
+    int fd = mkstemp(path);
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "wb");
+    if (!f)
+        return qm_fail(QM_BAD_FILE, "no temporary file in %s; set TMPDIR",
+                       folder ? folder : "/tmp");
+    qm_status st = write_file(f, b->gib);
+    fclose(f);
+    double cold;
+    if (st == QM_OK)
+        st = read_plainly(path, &cold); /* into the page cache, if it was not */
+    a->rounds = b->rounds < 5 ? b->rounds : 5;
+    for (int r = 0; st == QM_OK && r < a->rounds; r++) {
+        st = read_plainly(path, &a->read[r]);
+        if (st == QM_OK)
+            st = analyze_once(b, path, &a->run[r]);
+    }
+    unlink(path);
+    return st;
+}
+
+static double analyze_ratio(const struct analyze *a)
+{
+    double x[MAX_ROUNDS];
+    for (int r = 0; r < a->rounds; r++)
+        x[r] = a->run[r] / a->read[r];
+    return median(x, a->rounds);
+}
+
+static json_t *print_analyze(const struct bench *b, const struct analyze *a)
+{
+    static const char *const heads[] = {"GiB", "threads", "read s", "analyze s", "x read"};
+    double read = median(a->read, a->rounds), run = median(a->run, a->rounds);
+    if (!qm_cli.json) {
+        struct qm_table *table = qm_table_open(5, heads);
+        qm_table_cell(table, "%lld", (long long)b->gib);
+        qm_table_cell(table, "%d", b->threads);
+        qm_table_cell(table, "%.3f", read);
+        qm_table_cell(table, "%.3f", run);
+        qm_table_cell(table, "%.2f", analyze_ratio(a));
+        qm_table_close(table);
+    }
+    return json_pack("{s:I, s:i, s:f, s:f, s:f}", "gib", (json_int_t)b->gib, "threads", b->threads,
+                     "read_s", read, "analyze_s", run, "to_read", analyze_ratio(a));
+}
+
 /* ---- storing -------------------------------------------------------------------------------- */
 
 static qm_status store_steps(struct qm_store *f, const struct bench *b, const struct steps *s)
@@ -501,6 +629,8 @@ int qm_cmd_bench(int argc, char **argv)
             "are medians over rounds of ratios within a round. Exit codes: 0 done, 2 usage, 3 I/O.",
     };
     struct bench b = {.n = 64 << 20,
+                      .gib = 4,
+                      .analyze = 1,
                       .rounds = 9,
                       .threads = omp_get_max_threads(),
                       .steps = 1,
@@ -515,6 +645,7 @@ int qm_cmd_bench(int argc, char **argv)
     json_t *out = json_object();
     struct qm_store *f = NULL;
     int n_searches = 0;
+    struct analyze a = {.rounds = 0};
     qm_status st = s && rows ? QM_OK : qm_fail(QM_NO_MEMORY, "the benchmark");
     if (st == QM_OK && b.out)
         st = qm_store_open(b.out, "bench", argc, argv, &f);
@@ -522,6 +653,8 @@ int qm_cmd_bench(int argc, char **argv)
         st = run_steps(&b, s);
     if (st == QM_OK && b.searches)
         st = run_searches(&b, rows, &n_searches);
+    if (st == QM_OK && b.analyze)
+        st = run_analyze(&b, &a);
     if (st == QM_OK && b.steps) {
         qm_note(
             "steps: %lld M parameters, %d rounds, %s, in-place bandwidth %.1f GB/s on %d threads",
@@ -532,6 +665,16 @@ int qm_cmd_bench(int argc, char **argv)
     if (st == QM_OK && b.searches) {
         qm_note("searches: one thread, codes from the first-level cache; x scan within a map");
         json_object_set_new(out, "searches", print_searches(&b, rows, n_searches));
+    }
+    if (st == QM_OK && b.analyze) {
+        qm_note("analyze: a .npy file in the page cache, nf4 with blocks of 128, default metrics; "
+                "reading: read(2) into 1 MiB");
+        json_object_set_new(out, "analyze", print_analyze(&b, &a));
+    }
+    if (st == QM_OK && f && b.analyze) {
+        st = qm_store_timing(f, "analyze_seconds", a.rounds, a.run, "s", "analyzing the file");
+        if (st == QM_OK)
+            st = qm_store_timing(f, "read_seconds", a.rounds, a.read, "s", "reading it plainly");
     }
     if (st == QM_OK && f && b.steps)
         st = store_steps(f, &b, s);

@@ -19,7 +19,7 @@ static char default_data[] = "experiments/data/*.h5";
 struct options {
     const char *out;
     char **suite, **data;
-    int n_suites, n_data, threads, dry_run;
+    int n_suites, n_data, threads, dry_run, headline;
     int argc; /* of the whole command, for /provenance */
     char **argv;
 };
@@ -29,6 +29,7 @@ static const struct argp_option options[] = {
      0},
     {"data", 'd', "GLOB", 0, "recorded data, instead of the suite's; may be repeated", 0},
     {"threads", 't', "N", 0, "threads (default: all cores); results do not depend on it", 0},
+    {"headline", 'H', NULL, 0, "print only the tables that answer the suites' questions", 0},
     {"dry-run", 'n', NULL, 0, "list the cells and run nothing", 0},
     {0}};
 
@@ -47,7 +48,13 @@ static const char doc[] =
     "  n                      elements of a dist: source\n"
     "and, one value each: data (globs of recorded files), min_numel, min_rank, every (steps "
     "between "
-    "points of a curve), summary (a list of {name, by, across, value, stat, versus, where}).\n"
+    "points of a curve), summary (a list of {name, by, across, value, stat, versus, where, "
+    "headline}).\n"
+    "\n"
+    "Examples:\n"
+    "  qualm run momentum_format\n"
+    "  qualm run --headline rank1 search --out results/\n"
+    "  qualm run mine.yaml --data '../states/*.h5' --out results/mine.h5\n"
     "\n"
     "Combinations that make no sense are skipped cells with a reason.  Exit codes: 0 done, 2 a "
     "mistake in a suite, 3 a file cannot be read or written, 4 nothing matched or every cell was "
@@ -79,6 +86,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case 'o': o->out = arg; return 0;
     case 'd': return append(&o->data, &o->n_data, arg) == QM_OK ? 0 : ENOMEM;
     case 'n': o->dry_run = 1; return 0;
+    case 'H': o->headline = 1; return 0;
     case 't':
         o->threads = (int)strtol(arg, &end, 10);
         if (*end || end == arg || o->threads < 1 || o->threads > 4096)
@@ -231,7 +239,7 @@ static void note_skips(const struct qm_results *r, int64_t skipped, json_t *into
 }
 
 static json_t *report(const struct qm_results *r, struct qm_summary **tables, const char *path,
-                      double seconds)
+                      double seconds, int headline)
 {
     struct counts n = count(r);
     json_t *skips = json_object(), *summary = json_object();
@@ -241,7 +249,7 @@ static json_t *report(const struct qm_results *r, struct qm_summary **tables, co
     for (int i = 0; i < r->suite->n_summaries; i++) {
         if (qm_cli.json)
             json_object_set_new(summary, r->suite->summary[i].name, qm_summary_json(tables[i]));
-        else
+        else if (!headline || r->suite->summary[i].headline)
             qm_summary_print(tables[i]);
     }
     qm_note("\n%lld cells, %lld skipped, %.1f s: %s", (long long)r->n_cells, (long long)n.skipped,
@@ -290,7 +298,7 @@ static qm_status run_and_store(const struct options *o, const struct qm_suite *s
     }
     if (st == QM_OK) {
         struct counts n = count(&r);
-        json_array_append_new(into, report(&r, tables, path, qm_seconds() - start));
+        json_array_append_new(into, report(&r, tables, path, qm_seconds() - start, o->headline));
         if (n.skipped == n_cells)
             st = qm_fail(QM_NO_MATCH, "%s: every cell was skipped", s->path);
     }
@@ -336,7 +344,8 @@ static qm_status run_suite(const struct options *o, const char *word, json_t *in
     if (st == QM_OK)
         st = qm_suite_cells(s, replay, &cells, &n_cells);
     if (st == QM_OK && !o->dry_run) {
-        qm_note("%s: %s", s->stem, s->question ? s->question : s->title ? s->title : "");
+        if (!o->headline)
+            qm_note("%s: %s", s->stem, s->question ? s->question : s->title ? s->title : "");
         st = load_data(replay, cells, n_cells);
     }
     if (st == QM_OK && o->dry_run)

@@ -60,6 +60,7 @@ void qm_outcome_measure(struct qm_outcome *o, const struct qm_metrics *m)
     for (int i = 0; i < qm_metric_count(); i++)
         o->value[i] = qm_metric_at(i)->value(m);
     qm_metrics_decades(m, o->decade);
+    qm_metrics_unit_decades(m, o->unit_decade);
 }
 
 void qm_outcome_free(struct qm_outcome *o)
@@ -247,7 +248,7 @@ qm_status qm_lockstep_run(const struct qm_cell *c, struct qm_metrics *m,
     for (int i = 0; i < qm_value_count(); i++)
         out->value[i] = nan("");
     for (int i = 0; i < QM_DECADES; i++)
-        out->decade[i] = (struct qm_decade){0, nan(""), nan(""), nan("")};
+        out->decade[i] = out->unit_decade[i] = (struct qm_decade){0, nan(""), nan(""), nan("")};
     if (c->reason)
         return qm_outcome_skip(out, c->reason);
     qm_status st =

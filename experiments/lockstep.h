@@ -35,6 +35,7 @@
     X(loss_ratio,  "log10", "log10 of loss / twin_loss after the last step")                      \
     X(loss_ratio_mean, "log10", "its mean over the points of the curve after the start")          \
     X(theory_nmse, "1",  "NMSE by quadrature (oracle/theory.h), oneshot of closed-form laws")     \
+    X(theory_sqnr, "dB", "SQNR by quadrature: -10 log10 of theory_nmse")                          \
     X(theory_z,    "1",  "standard errors (by block) between measured and theoretical NMSE")
 #define QM_TRACK_LIST(X) /* name, unit, text */                                                   \
     X(step,        "1",  "number of updates done")                                                \
@@ -73,7 +74,7 @@ struct qm_outcome {
     int64_t n, steps;
     double bits; /* of state per element: of the slot (oneshot) or of all slots */
     double *value;
-    struct qm_decade decade[QM_DECADES];
+    struct qm_decade decade[QM_DECADES], unit_decade[QM_DECADES];
     int64_t n_points;
     double *track[QM_TRACK_COUNT]; /* n_points each; NULL for oneshot */
 };

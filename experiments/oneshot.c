@@ -151,6 +151,7 @@ static qm_status theory(const struct qm_cell *c, const struct qm_codec *codec,
         return st == QM_NO_MEMORY ? st : QM_OK;
     double *extra = out->value + qm_metric_count();
     extra[QM_EXTRA_theory_nmse] = t.nmse;
+    extra[QM_EXTRA_theory_sqnr] = -10.0 * log10(t.nmse);
     extra[QM_EXTRA_theory_z] = standard_errors(b, n, block, t.nmse);
     return QM_OK;
 }

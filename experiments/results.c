@@ -2,6 +2,7 @@
 #include "experiments/results.h"
 
 #include "experiments/cli.h"
+#include "experiments/codebooks.h"
 
 #include <math.h>
 #include <omp.h>
@@ -230,39 +231,44 @@ static qm_status store_metrics(const struct qm_results *r, struct qm_store *stor
 
 /* ---- arrays ---------------------------------------------------------------------------------- */
 
-static qm_status store_decades(const struct qm_results *r, struct qm_store *store)
+/* unit 0: /decades, unit 1: /unit_decades. */
+static qm_status store_decades(const struct qm_results *r, struct qm_store *store, int unit)
 {
-    static const struct {
-        const char *path, *text;
-    } parts[] = {{"/decades/mean_rel", "mean of |error| / |x| of the non-zero x in the decade"},
-                 {"/decades/rms_rel", "root mean square of error / x in the decade"},
-                 {"/decades/zero_share", "share of the decade that decodes to 0"}};
-    const char *scales[2] = {NULL, "/decades/low"};
+    static const char *const what[3][2] = {
+        {"mean_rel", "mean of |error| / |x| of the non-zero x in the decade"},
+        {"rms_rel", "root mean square of error / x in the decade"},
+        {"zero_share", "share of the decade that decodes to 0"}};
+    char path[40], low_path[40];
+    const char *group = unit ? "/unit_decades/" : "/decades/", *scales[2] = {NULL, low_path};
     struct qm_shape one = {1, {QM_DECADES}}, all = {2, {r->n_cells, QM_DECADES}};
     double low[QM_DECADES];
     size_t n = (size_t)(r->n_cells > 0 ? r->n_cells : 1) * QM_DECADES;
     double *x = calloc(n, sizeof *x);
     int64_t *count = calloc(n, sizeof *count);
     qm_status st = x && count ? QM_OK : qm_fail(QM_NO_MEMORY, "decades");
+    snprintf(low_path, sizeof low_path, "%slow", group);
     for (int d = 0; d < QM_DECADES; d++)
         low[d] = (double)(QM_DECADE_LOW + d);
     if (st == QM_OK)
-        st = qm_store_array(store, "/decades/low", QM_DTYPE_f64, &one, low, "log10",
-                            "decade d holds 10^low <= |x| < 10^(low + 1)", NULL);
-    for (int64_t i = 0; st == QM_OK && i < r->n_cells; i++)
-        for (int d = 0; d < QM_DECADES; d++)
-            count[i * QM_DECADES + d] = r->outcome[i].decade[d].count;
-    if (st == QM_OK)
-        st = qm_store_array(store, "/decades/count", QM_DTYPE_i64, &all, count, "1",
-                            "number of elements in the decade", scales);
-    for (int p = 0; p < 3 && st == QM_OK; p++) {
+        st = qm_store_array(store, low_path, QM_DTYPE_f64, &one, low, "log10",
+                            unit ? "decade d holds 10^low <= |x| / scale < 10^(low + 1)"
+                                 : "decade d holds 10^low <= |x| < 10^(low + 1)",
+                            NULL);
+    for (int part = -1; part < 3 && st == QM_OK; part++) {
         for (int64_t i = 0; i < r->n_cells; i++)
             for (int d = 0; d < QM_DECADES; d++) {
-                const struct qm_decade *q = &r->outcome[i].decade[d];
-                x[i * QM_DECADES + d] = p == 0 ? q->mean_rel : p == 1 ? q->rms_rel : q->zero_share;
+                const struct qm_outcome *o = &r->outcome[i];
+                const struct qm_decade *q = unit ? &o->unit_decade[d] : &o->decade[d];
+                count[i * QM_DECADES + d] = q->count;
+                x[i * QM_DECADES + d] = part == 0   ? q->mean_rel
+                                        : part == 1 ? q->rms_rel
+                                                    : q->zero_share;
             }
-        st =
-            qm_store_array(store, parts[p].path, QM_DTYPE_f64, &all, x, "1", parts[p].text, scales);
+        snprintf(path, sizeof path, "%s%s", group, part < 0 ? "count" : what[part][0]);
+        st = part < 0
+                 ? qm_store_array(store, path, QM_DTYPE_i64, &all, count, "1",
+                                  "number of elements in the decade", scales)
+                 : qm_store_array(store, path, QM_DTYPE_f64, &all, x, "1", what[part][1], scales);
     }
     free(x);
     free(count);
@@ -319,7 +325,9 @@ qm_status qm_results_store(const struct qm_results *r, struct qm_store *store)
     QM_TRY(store_cells(r, store));
     QM_TRY(store_axes(r, store));
     QM_TRY(store_metrics(r, store));
-    QM_TRY(store_decades(r, store));
+    QM_TRY(store_decades(r, store, 0));
+    QM_TRY(store_decades(r, store, 1));
+    QM_TRY(qm_codebooks_store(r, store));
     QM_TRY(store_curves(r, store));
     return qm_store_timing(store, "cell_seconds", r->n_cells, r->seconds, "s",
                            "wall time of each cell on its thread");

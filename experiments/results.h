@@ -4,6 +4,9 @@
  *     /axes      the same rows: the label of every axis of the suite
  *     /metrics   the same rows: every metric of oracle/metric.h, then lockstep.h's
  *     /decades   count, mean_rel, rms_rel, zero_share [cells x 48] against the decade of |x|
+ *     /unit_decades   the same against the decade of |x| / scale; no counts where scales are not
+ *                of single elements (couplings other than oneshot, norms other than block, tensor)
+ *     /codebooks the tables that the cells decide by (codebooks.h)
  *     /curves    cell (which cell each curve belongs to) and one ragged array per track
  *     /summary   the suite's tables
  *     /suite     attributes title, question, plan (the suite in canonical form) */

@@ -70,15 +70,11 @@ static void set_hyper(struct qm_sides *a)
     } else if (c->problem && !c->lr_given) {
         h->lr = problem_lr(c->problem, a->recipe.rule->family, h);
     }
-    a->twin_hyper = (struct qm_oracle_hyper){.lr = h->lr,
-                                             .beta1 = h->beta1,
-                                             .beta2 = h->beta2,
-                                             .eps = h->eps,
-                                             .weight_decay = h->weight_decay,
-                                             .momentum = h->momentum,
-                                             .dampening = h->dampening,
-                                             .nesterov = h->nesterov,
-                                             .maximize = h->maximize};
+    a->twin_hyper = (struct qm_oracle_hyper){
+#define X(name, value, text) .name = h->name,
+        QM_HYPER_LIST(X) QM_HYPER_FLAG_LIST(X)
+#undef X
+    };
 }
 
 static qm_status set_shapes(struct qm_sides *a)

@@ -189,7 +189,7 @@ static qm_status versus_pair(struct walk *w, const char *key, const yaml_node_t 
 }
 
 static const char *const summary_keys[] = {"name", "by",     "across", "value",
-                                           "stat", "versus", "where"};
+                                           "stat", "versus", "where",  "headline"};
 
 static qm_status summary_pair(struct walk *w, const char *key, const yaml_node_t *at,
                               const yaml_node_t *value, void *to)
@@ -203,6 +203,7 @@ static qm_status summary_pair(struct walk *w, const char *key, const yaml_node_t
     case 4: return words(w, value, key, QM_SUITE_VALUES, p->stat, &p->n_stats);
     case 5: return each_pair(w, value, "versus", versus_pair, p);
     case 6: return each_pair(w, value, "where", where_pair, p);
+    case 7: return scalar(w, value, key, &p->headline);
     default:
         qm_name_unknown("key of a summary", key, summary_keys, COUNT(summary_keys));
         return fail_prefix(w->s->path, line_of(at), QM_BAD_ARG);
@@ -404,6 +405,7 @@ void qm_suite_free(struct qm_suite *s)
         free(p->across);
         free(p->versus_key);
         free(p->versus_label);
+        free(p->headline);
     }
     words_free(s->data, s->n_data);
     free(s->data);

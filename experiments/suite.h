@@ -86,6 +86,7 @@ struct qm_summary_plan {
     char *across;                    /* or NULL */
     char *versus_key, *versus_label; /* or NULL */
     char *where_key[QM_SUITE_BY], *where_label[QM_SUITE_BY];
+    char *headline; /* what the table answers; printed by `qualm run --headline`; or NULL */
 };
 
 struct qm_suite {

@@ -50,6 +50,10 @@ static void print_summary(FILE *f, const struct qm_summary_plan *p)
         quoted(f, p->where_label[i]);
         fputs(i + 1 == p->n_where ? "}" : "", f);
     }
+    if (p->headline) {
+        fputs(", headline: ", f);
+        quoted(f, p->headline);
+    }
     fputs("}\n", f);
 }
 

@@ -10,6 +10,7 @@
  *   versus  {KEY: VALUE}: differences to the cell that has VALUE for the axis KEY and is equal in
  *           all else; cells with VALUE itself are left out; wins counts positive differences
  *   where   {KEY: VALUE, ...}: only these cells
+ *   headline  a sentence; `qualm run --headline` prints only the tables that have one
  *
  * Skipped cells and NaNs do not count; n is the number of values.  Rows go in the order of the
  * suite's values, classes in the order of qm_tensor_class_at, all else by first appearance.  The

@@ -87,6 +87,8 @@ static void print_wide(const struct qm_summary *s)
 void qm_summary_print(const struct qm_summary *s)
 {
     const struct qm_summary_plan *p = s->plan;
+    if (p->headline)
+        printf("\n%s", p->headline);
     printf("\n%s:", p->name);
     for (int v = 0; v < p->n_values; v++)
         for (int k = 0; k < p->n_stats; k++)
@@ -98,6 +100,7 @@ void qm_summary_print(const struct qm_summary *s)
         print_wide(s);
     else
         print_long(s);
+    fflush(stdout); /* notes on stderr stay in step */
 }
 
 json_t *qm_summary_json(const struct qm_summary *s)

@@ -1,15 +1,19 @@
 """common.py - what every plot script shares: reading result files, one look, reproducible output.
 
-A script draws what the C program stored; it computes no numbers of its own.
+A script draws what the C program stored.  It selects and sorts, down to medians and extremes over
+tensors or seeds, and computes no other numbers.  Called as
+
+    /usr/bin/python3 plots/NAME.py [--results results] [--out plots/out]
+
+it writes NAME.png and NAME.svg, or says in one line which result file it misses.
 
     import common
     args = common.arguments("what the plot shows")
-    for path in args.results:
-        with common.load(path, kinds=("run",)) as f:
-            cells = common.table(f, "/cells")
-            fig, ax = common.figure()
-            ...
-            common.save(fig, args.out, "name")
+    with common.results(args, "theory.h5") as f:
+        cells, metrics = common.table(f, "/cells"), common.table(f, "/metrics")
+        fig, ax = common.figure()
+        ...
+        common.save(fig, args.out, "name")
 """
 import argparse
 import os
@@ -24,8 +28,9 @@ import numpy as np
 
 SCHEMA, VERSION = "qualm-results", 1
 
-# Okabe and Ito's palette: distinct with any of the common colour deficiencies.  Black first.
-PALETTE = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442")
+# Okabe and Ito's palette: distinct with any of the common colour deficiencies.  Black first; grey
+# stands in for yellow, which is too light on white.
+PALETTE = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 
@@ -41,11 +46,13 @@ STYLE = {
     "figure.constrained_layout.use": True,
     "figure.dpi": 100,
     "font.family": "DejaVu Sans",
+    "figure.titlesize": 10,
     "font.size": 9,
     "grid.color": "#d9d9d9",
     "grid.linewidth": 0.6,
     "legend.fontsize": 8,
     "legend.frameon": False,
+    "legend.handlelength": 3,
     "lines.linewidth": 1.4,
     "lines.markersize": 5,
     "savefig.dpi": 200,
@@ -56,16 +63,33 @@ STYLE = {
 }
 
 
+def script():
+    """How a script names itself in messages: plots/NAME."""
+    return "plots/" + os.path.splitext(os.path.basename(sys.argv[0]))[0]
+
+
 def fail(message):
     """Ends the script with one line on stderr; exit code 3, as the C program's for bad files."""
-    print(f"{os.path.basename(sys.argv[0])}: {message}", file=sys.stderr)
+    print(f"{script()}: {message}", file=sys.stderr)
     sys.exit(3)
 
 
+def note(reason):
+    """One line on stderr that a figure is not drawn."""
+    print(f"{script()}: skipped: {reason}", file=sys.stderr)
+
+
+def skip(reason):
+    """The same, and the script ends with exit code 0: there is nothing to draw."""
+    note(reason)
+    sys.exit(0)
+
+
 def arguments(description):
-    """The command line `script.py RESULTS.h5... [--out DIR]`: .results and .out (made if absent)."""
+    """The command line of every script: .results and .out, two folders; .out is made if absent."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("results", nargs="+", metavar="RESULTS.h5", help="result files to read")
+    parser.add_argument("--results", default="results", metavar="DIR",
+                        help="folder of result files (default %(default)s)")
     parser.add_argument("--out", default="plots/out", metavar="DIR",
                         help="folder for the .png and .svg (default %(default)s)")
     args = parser.parse_args()
@@ -102,6 +126,26 @@ def load(path, kinds=None):
     if kinds and kind not in kinds:
         fail(f"{path}: holds results of `{kind}`; expected {' or '.join(kinds)}")
     return f
+
+
+def results(args, name, kind="run", needed=True):
+    """args.results/name, opened.  Where there is no such file, one line says so and the script
+    ends, or, when it is not needed, gets None."""
+    path = os.path.join(args.results, name)
+    if os.path.exists(path):
+        return load(path, kinds=(kind,))
+    missing = f"{path} is not there (make run writes it)"
+    if needed:
+        skip(missing)
+    note(missing)
+    return None
+
+
+def has(f, path):
+    """Whether f holds path; where it does not, one line says so."""
+    if path not in f:
+        note(f"{f.filename} holds no {path}")
+    return path in f
 
 
 def dataset(f, path):
@@ -148,7 +192,40 @@ def curves(f, path):
     return [value[at:at + n] for at, n in ends]
 
 
+def known(present, wanted):
+    """Those of wanted that occur in present, in wanted's order, then the others in sorted order."""
+    names = set(present.tolist())
+    return [w for w in wanted if w in names] + sorted(names - set(wanted))
+
+
 # ---- drawing ------------------------------------------------------------------------------------
+
+
+# The formats of the momentum by their label in the suites: a name for readers, and their look,
+# the same in all figures.
+FORMATS = {"int4": ("uniform int4", 0), "nf4": ("NF4", 1),
+           "nf4a8 nearest": ("0.2.4 table, nearest", 2),
+           "nf4a8 ladder": ("0.2.4 table, its ladder", 5),
+           "f32": ("float32", 7), "nf4 stoch": ("NF4, stochastic rounding", 5),
+           "dyn4": ("dynamic 4-bit", 3), "dyn8": ("dynamic 8-bit", 4)}
+
+
+def format_name(key):
+    """What a format of the suites is called in a legend."""
+    return FORMATS.get(key, (key,))[0]
+
+
+def format_look(key):
+    """Its colour, marker and line."""
+    return look(FORMATS[key][1] if key in FORMATS else 6)
+
+
+def median(rows):
+    """The middle value of each column over those rows where it is not NaN; NaN where there is
+    none; for an even number of rows the lower of the two, so that it is a value that was stored."""
+    ordered = np.sort(np.asarray(rows, dtype=float), axis=0)      # NaN comes last
+    count = np.sum(~np.isnan(ordered), axis=0)
+    return np.take_along_axis(ordered, np.maximum((count - 1) // 2, 0)[None], axis=0)[0]
 
 
 def look(i):
@@ -162,6 +239,14 @@ def figure(rows=1, cols=1, width=6.4, height=4.0, **options):
     plt.rcdefaults()
     plt.rcParams.update(STYLE)
     return plt.subplots(rows, cols, figsize=(width, height), **options)
+
+
+def legend(fig, handles, labels, columns=3):
+    """One legend for the whole figure, below everything, in as much room as it takes."""
+    lines = -(-len(labels) // columns)
+    height = (0.19 * lines + 0.06) / fig.get_figheight()
+    fig.get_layout_engine().set(rect=(0, height, 1, 1 - height))
+    fig.legend(handles, labels, loc="lower center", ncol=columns, borderaxespad=0.2)
 
 
 def save(fig, folder, name):

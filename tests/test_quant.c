@@ -187,6 +187,124 @@ static void test_text(void **state)
     assert_non_null(strstr(qm_message(), "'bisect'"));
 }
 
+/* Positions of y[n] at every instruction set against the definition. */
+static void check_positions(const struct qm_codec *c, const char *text, const float *y, int n)
+{
+    static uint8_t want[16384], got[16384 + 64];
+    assert_true(n <= 16384);
+    for (int i = 0; i < n; i++)
+        want[i] = (uint8_t)qm_code_of(c, y[i], 0);
+    for (int isa = 0; isa < QM_ISA_COUNT; isa++) {
+        if (!qm_isa_force((enum qm_isa)isa))
+            continue;
+        memset(got, 0xa5, sizeof got);
+        qm_lanes()->positions(c, y, n, got);
+        for (int i = 0; i < n; i++)
+            if (got[i] != want[i])
+                fail_msg("%s, %s: y = %a is at %d, by the lanes at %d", text,
+                         qm_isa_text((enum qm_isa)isa), (double)y[i], want[i], got[i]);
+        for (int i = n; i < n + 64; i++)
+            assert_int_equal(got[i], 0xa5);
+    }
+}
+
+/* The straight lines of 8-bit dynamic maps: both signs, thousands of floats around every edge,
+ * around every change of segment and around what is clamped; and that they are in use. */
+static void test_segments(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "dyn:8s/block:256/bisect/near", "dyn:8u/block:256/bisect/near",
+        "dyn:8s/block:256/mids/mid",    "dyn:8u/block:256/mids/mid",
+        "de:8s/block:128/bisect/mid",   "de:8u/block:128/bisect/mid",
+        "dyn:8s/block:64/bisect/even",  "dyn:8u/block:64/bisect/away",
+        "de:8s/block:64/argmin/mid",
+    };
+    static float y[16384];
+    for (size_t t = 0; t < sizeof texts / sizeof *texts; t++) {
+        struct qm_codec c;
+        assert_int_equal(qm_codec_parse(&c, texts[t]), QM_OK);
+        assert_true(c.segments.usable);
+        int reach = t < 2 ? 4096 : 256;
+        float at[255 + 8 + 3];
+        int places = 0;
+        for (int k = 0; k < 255; k++)
+            at[places++] = c.edge[k];
+        for (int i = 0; i + 1 < QM_SEGMENTS; i++)
+            at[places++] = c.segments.end[i];
+        at[places++] = 1.0f;
+        at[places++] = 0.0f;
+        at[places++] = QM_SEGMENT_TINY;
+        for (int k = 0; k < places; k++) {
+            int n = 0;
+            for (int d = -reach; d < reach; d++)
+                y[n++] = qm_unordered(qm_ordered(at[k]) + d);
+            for (int i = 0; n < 16384 && i < 2 * reach; i++)
+                if (c.q.sign || y[i] < 0.0f)
+                    y[n++] = -y[i];
+            check_positions(&c, texts[t], y, n);
+        }
+        for (int i = 0; i < 16384; i++) { /* a quarter each: any float, small, large, subnormal */
+            float v = random_float(0);
+            y[i] = i % 4 == 1   ? v * 1e-6f
+                   : i % 4 == 2 ? v * 3.0f
+                   : i % 4 == 3 ? qm_float(random_word() & 0x807fffffu)
+                                : v;
+        }
+        for (int n = 16384; n > 0; n = n * 5 / 7)
+            check_positions(&c, texts[t], y, n);
+    }
+    /* what is not made of decades must be told apart */
+    static const char *const others[] = {
+        "dyn:8s/block:64/bisect/floor", "lin:8u/block:64/bisect/mid",
+        "de0:8u/block:64/bisect/mid",   "dyn:8s/block:64/grid/mid",
+        "dyn:7u/block:64/bisect/mid",   "lint:8s/block:64/bisect/mid"};
+    for (size_t t = 0; t < sizeof others / sizeof *others; t++) {
+        struct qm_codec c;
+        assert_int_equal(qm_codec_parse(&c, others[t]), QM_OK);
+        assert_false(c.segments.usable);
+        for (int i = 0; i < 1000; i++)
+            y[i] = random_float(0);
+        check_positions(&c, others[t], y, 1000);
+    }
+}
+
+/* One edge moved by little, or by much: what cannot be proved must not be used. */
+static void test_segments_refused(void **state)
+{
+    (void)state;
+    struct qm_codec c;
+    struct qm_segments s;
+    assert_int_equal(qm_codec_parse(&c, "dyn:8s/block:256/bisect/near"), QM_OK);
+    for (int k = 0; k < 255; k++) {
+        float kept = c.edge[k];
+        for (int way = -1; way <= 1; way += 2) {
+            float to = k + way < 0 || k + way > 254 ? 0.0f : c.edge[k + way];
+            c.edge[k] = kept + 0.01f * (to - kept);
+            qm_segments_build(c.edge, &s);
+            /* an edge that a line was fitted to may be followed; no other */
+            for (int i = 0; s.usable && i < 600; i++) {
+                struct qm_codec d = c;
+                d.segments = s;
+                float y = i % 2 ? random_float(0) : qm_unordered(qm_ordered(c.edge[k]) + i - 300);
+                int want = 0;
+                uint8_t got;
+                for (int j = 0; j < 255; j++)
+                    want += y >= c.edge[j];
+                for (int j = 0; j < 32; j++)
+                    for (int l = 0; l < 8; l++)
+                        d.fan[l][j] = 8 * j + l < 255 ? c.edge[8 * j + l] : INFINITY;
+                qm_lanes()->positions(&d, &y, 1, &got);
+                assert_int_equal(got, want);
+            }
+        }
+        c.edge[k] = kept;
+    }
+    c.edge[200] = NAN;
+    qm_segments_build(c.edge, &s);
+    assert_false(s.usable);
+}
+
 /* ---- encoding: ranges, instruction sets, fused blocks ---------------------------------------- */
 
 enum { N = 1531 };
@@ -234,6 +352,11 @@ static const char *const codecs[] = {
     "nf4:4s/block:64/bisect/mid/hi/nest:8",
     "de:5s/block:128/bisect/mid/lo/nantop",
     "dyn:4s/id/bisect/near",
+    "lin:8u/block:64/bisect/mid",
+    "de:8s/block:96/bisect/mid/recip",
+    "dyn:8u/block:32/bisect/near/cap:0.5",
+    "dyn:4s/block:16/bisect/near/recip_tail",
+    "dyn:8u/rank1/bisect/mid/lo/floor:1e-12",
 };
 enum { CODECS = sizeof codecs / sizeof *codecs };
 
@@ -303,6 +426,11 @@ static void test_fused_blocks(void **state)
                 x[i] = c.q.sign ? x[i] : fabsf(x[i]);
                 if (i / 128 == round % 8)
                     x[i] = 0.0f;
+                if (round % 4 == 2) { /* blocks of edges and their neighbours */
+                    uint32_t w = random_word();
+                    float e = c.edge[w % (uint32_t)(c.cb.n - 1)];
+                    x[i] = i % 16 == 0 ? 1.0f : qm_unordered(qm_ordered(e) + (int)(w >> 30) - 1);
+                }
             }
             encode(&c, &shape, x, N, &want);
             for (int isa = 0; isa < QM_ISA_COUNT; isa++) {
@@ -499,12 +627,19 @@ static void test_philox(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_edges),        cmocka_unit_test(test_searches),
-        cmocka_unit_test(test_text),         cmocka_unit_test(test_ranges_and_isas),
-        cmocka_unit_test(test_fused_blocks), cmocka_unit_test(test_rank1_definition),
-        cmocka_unit_test(test_stochastic),   cmocka_unit_test(test_pack),
-        cmocka_unit_test(test_log_exp),      cmocka_unit_test(test_halves),
+        cmocka_unit_test(test_edges),
+        cmocka_unit_test(test_searches),
+        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_ranges_and_isas),
+        cmocka_unit_test(test_fused_blocks),
+        cmocka_unit_test(test_rank1_definition),
+        cmocka_unit_test(test_stochastic),
+        cmocka_unit_test(test_pack),
+        cmocka_unit_test(test_log_exp),
+        cmocka_unit_test(test_halves),
         cmocka_unit_test(test_philox),
+        cmocka_unit_test(test_segments),
+        cmocka_unit_test(test_segments_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

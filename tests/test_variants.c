@@ -179,7 +179,7 @@ static void test_step_is_the_composition(void **state)
                 for (int i = 0; i < r.rule->n_slots; i++)
                     if (c[i].q.bits)
                         qm_decode(&c[i], shape, codes[i], scales[i], x[i]);
-                r.rule->block(&st, n, p, g, x[0], x[1]);
+                r.rule->block(&st, n, p, g, x);
                 for (int i = 0; i < r.rule->n_slots; i++) {
                     struct qm_draws d = qm_draws_for(99, t, 2, i ? QM_ROLE_slot1 : QM_ROLE_slot0);
                     if (c[i].q.bits)

@@ -16,8 +16,9 @@ enum { PIECE = 1024, ALIGN = 64 };
 
 struct slot {
     struct qm_codec c;
+    struct qm_shape shape; /* the parameter's but for rules over whole tensors */
     int is_f32, is_fused, is_global;
-    int64_t n_scales, code_bytes;
+    int64_t n, n_scales, code_bytes;
     uint8_t *packed;
     float *scales; /* stored ones; of an f32 slot, its values */
     float *stat;   /* raw maxima of the new state, for global norms; one set per thread */
@@ -30,8 +31,12 @@ struct plan {
     uint32_t tensor;
     int n_slots, is_two_pass, second_alone, threads;
     struct slot slot[QM_MAX_SLOTS];
-    float *scratch; /* per thread: p, g, slots; PIECE each */
+    uint8_t *residual;              /* of a parameter that keeps one */
+    float *scratch;                 /* per thread: g, p, slots; a piece each */
+    float *whole[2 + QM_MAX_SLOTS]; /* rules over whole tensors: g, p, slots */
 };
+
+static int arrays(const struct plan *p) { return 2 + p->n_slots; }
 
 static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
 
@@ -54,18 +59,21 @@ static void cpu_close(void *plan)
         free(p->slot[i].scales);
         free(p->slot[i].stat);
     }
+    for (int i = 0; i < 2 + QM_MAX_SLOTS; i++)
+        free(p->whole[i]);
+    free(p->residual);
     free(p->scratch);
     free(p);
 }
 
 /* Blocks of a slot, or 1 where any split will do; 0: wants two passes. */
-static int64_t slot_block(const struct plan *p, const struct slot *s)
+static int64_t slot_block(const struct slot *s)
 {
     if (s->is_f32 || s->c.q.norm == QM_NORM_id)
         return 8;
     if (s->c.q.norm == QM_NORM_block)
         return s->c.q.block;
-    if (s->c.q.norm == QM_NORM_rank1 && p->shape.rank <= 1)
+    if (s->c.q.norm == QM_NORM_rank1 && s->shape.rank <= 1)
         return QM_RANK1_BLOCK;
     return 0;
 }
@@ -74,13 +82,17 @@ static qm_status slot_open(struct plan *p, int i)
 {
     struct slot *s = &p->slot[i];
     struct qm_quantizer q = qm_recipe_slot(&p->r, i, &p->shape);
+    s->shape = p->shape;
+    if (p->r.rule->slot_shape)
+        p->r.rule->slot_shape(&p->r.hyper, i, &p->shape, &s->shape);
+    s->n = qm_shape_numel(&s->shape);
     QM_TRY(qm_codec_init(&s->c, &q));
-    QM_TRY(qm_codec_fits(&s->c, &p->shape));
+    QM_TRY(qm_codec_fits(&s->c, &s->shape));
     s->is_f32 = q.bits == 0;
     s->is_fused = !s->is_f32 && qm_codec_is_fused(&s->c);
-    s->n_scales = s->is_f32 ? p->n : qm_scale_count(&s->c, &p->shape);
-    s->code_bytes = qm_code_bytes(&s->c, p->n);
-    s->is_global = p->n > 0 && slot_block(p, s) == 0;
+    s->n_scales = s->is_f32 ? s->n : qm_scale_count(&s->c, &s->shape);
+    s->code_bytes = qm_code_bytes(&s->c, s->n);
+    s->is_global = s->n > 0 && slot_block(s) == 0;
     s->scales = aligned(sizeof(float) * (size_t)s->n_scales);
     if (!s->is_f32)
         s->packed = aligned((size_t)s->code_bytes);
@@ -88,12 +100,23 @@ static qm_status slot_open(struct plan *p, int i)
                         : aligned(sizeof(float) * (size_t)s->n_scales *
                                   (size_t)(s->is_global ? p->threads + 1 : 1));
     if (!s->scales || (!s->is_f32 && (!s->packed || !s->stat)))
-        return qm_fail(QM_NO_MEMORY, "state of %lld elements", (long long)p->n);
+        return qm_fail(QM_NO_MEMORY, "state of %lld elements", (long long)s->n);
     if (!s->is_f32) {
-        for (int64_t k = 0; k < p->n && p->r.init_code[i]; k++)
+        for (int64_t k = 0; k < s->n && p->r.init_code[i]; k++)
             qm_pack_put(q.pack, q.bits, s->packed, k, (uint32_t)p->r.init_code[i]);
         for (int64_t k = 0; k < s->n_scales; k++)
             s->scales[k] = p->r.init_scale[i];
+    }
+    return QM_OK;
+}
+
+/* Room for a rule over whole tensors: everything as float32. */
+static qm_status whole_open(struct plan *p)
+{
+    for (int i = 0; i < arrays(p); i++) {
+        int64_t n = i < 2 ? p->n : p->slot[i - 2].n;
+        if (!(p->whole[i] = aligned(sizeof(float) * (size_t)n)))
+            return qm_fail(QM_NO_MEMORY, "a whole tensor of %lld elements", (long long)n);
     }
     return QM_OK;
 }
@@ -114,7 +137,7 @@ static qm_status cpu_open(const struct qm_recipe *r, const struct qm_shape *shap
     qm_status st = p->n < 0 ? qm_fail(QM_BAD_ARG, "tensor has more than 2^63 elements") : QM_OK;
     for (int i = 0; st == QM_OK && i < p->n_slots; i++) {
         st = slot_open(p, i);
-        int64_t block = st == QM_OK ? slot_block(p, &p->slot[i]) : 1;
+        int64_t block = st == QM_OK ? slot_block(&p->slot[i]) : 1;
         p->is_two_pass |= st == QM_OK && p->slot[i].is_global;
         if (block > 0)
             p->piece = p->piece / gcd(p->piece, block) * block;
@@ -124,8 +147,13 @@ static qm_status cpu_open(const struct qm_recipe *r, const struct qm_shape *shap
     p->piece = (PIECE + p->piece - 1) / p->piece * p->piece;
     if (p->piece > p->n && p->n > 0)
         p->piece = (p->n + 7) / 8 * 8;
-    p->scratch = aligned(sizeof(float) * (size_t)p->piece * 4 * (size_t)p->threads +
-                         (size_t)p->piece * (size_t)p->threads);
+    p->scratch =
+        aligned((sizeof(float) * (size_t)arrays(p) + 1) * (size_t)p->piece * (size_t)p->threads);
+    int residual = qm_param_residual(&r->param);
+    if (st == QM_OK && residual && !(p->residual = aligned((size_t)p->n * (size_t)residual)))
+        st = qm_fail(QM_NO_MEMORY, "residuals of %lld elements", (long long)p->n);
+    if (st == QM_OK && r->rule->states)
+        st = whole_open(p);
     if (st == QM_OK && !p->scratch)
         st = qm_fail(QM_NO_MEMORY, "scratch of %lld elements", (long long)p->piece);
     if (st == QM_OK)
@@ -136,8 +164,8 @@ static qm_status cpu_open(const struct qm_recipe *r, const struct qm_shape *shap
 }
 
 /* A piece of a slot as floats: f32 slots are used in place. */
-static float *slot_floats(const struct plan *p, const struct slot *s, int64_t from, int64_t n,
-                          float *room, uint8_t *codes)
+static float *slot_floats(const struct slot *s, int64_t from, int64_t n, float *room,
+                          uint8_t *codes)
 {
     if (s->is_f32)
         return s->scales + from;
@@ -146,16 +174,15 @@ static float *slot_floats(const struct plan *p, const struct slot *s, int64_t fr
                          n, room);
     } else {
         qm_unpack_range(&s->c, s->packed + qm_code_bytes(&s->c, from), n, codes);
-        qm_decode_range(&s->c, &p->shape, from, n, codes, s->scales, room);
+        qm_decode_range(&s->c, &s->shape, from, n, codes, s->scales, room);
     }
     return room;
 }
 
 /* Puts a piece back.  Global norms: s->stat holds the whole tensor's maxima. */
-static void slot_store(struct plan *p, int i, int64_t from, int64_t n, const float *x,
-                       uint8_t *codes, const struct qm_draws *draws)
+static void slot_store(struct slot *s, int64_t from, int64_t n, const float *x, uint8_t *codes,
+                       const struct qm_draws *draws)
 {
-    struct slot *s = &p->slot[i];
     if (s->is_f32)
         return;
     if (s->is_fused) {
@@ -164,18 +191,18 @@ static void slot_store(struct plan *p, int i, int64_t from, int64_t n, const flo
         return;
     }
     if (!s->is_global && s->n_scales > 0) { /* block norm: this piece's scales lie in it alone */
-        int64_t block = slot_block(p, s), b = from / block, count = (n + block - 1) / block;
+        int64_t block = slot_block(s), b = from / block, count = (n + block - 1) / block;
         memset(s->stat + b, 0, sizeof(float) * (size_t)count);
-        qm_fold(&s->c, &p->shape, from, n, x, s->stat);
+        qm_fold(&s->c, &s->shape, from, n, x, s->stat);
     }
-    qm_encode_range(&s->c, &p->shape, from, n, x, s->stat, draws, codes);
+    qm_encode_range(&s->c, &s->shape, from, n, x, s->stat, draws, codes);
     qm_pack_range(&s->c, codes, n, s->packed + qm_code_bytes(&s->c, from));
 }
 
 struct step {
     struct plan *p;
     struct qm_rule_step s;
-    float *param;
+    void *param;
     const struct qm_tensor *g;
     int64_t t;
     uint64_t seed;
@@ -186,7 +213,7 @@ static void fetch_ahead(const struct step *st, int64_t from, int64_t n)
 {
     size_t g_size = qm_dtype_size(st->g->dtype);
     const char *g = (const char *)st->g->data + (size_t)from * g_size;
-    const char *param = (const char *)(st->param + from);
+    const char *param = (const char *)((const float *)st->param + from);
     int64_t left = st->p->n - from < n ? st->p->n - from : n;
     for (int64_t i = 0; i < left * (int64_t)sizeof(float); i += 64)
         __builtin_prefetch(param + i, 1, 2);
@@ -194,23 +221,88 @@ static void fetch_ahead(const struct step *st, int64_t from, int64_t n)
         __builtin_prefetch(g + i, 0, 2);
 }
 
+/* A piece of the parameter as float32, the residual added. */
+static void param_load(const struct plan *p, const void *param, int64_t from, int64_t n, float *out)
+{
+    enum qm_param_format f = p->r.param.format;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t h = f == QM_PARAM_e4m3 ? ((const uint8_t *)param)[from + i]
+                                        : ((const uint16_t *)param)[from + i];
+        out[i] = qm_param_widen(f, h);
+        switch (p->r.param.write) {
+        case QM_WRITE_kahan:
+            out[i] += qm_param_widen(f, ((const uint16_t *)(const void *)p->residual)[from + i]);
+            break;
+        case QM_WRITE_ecc8:
+            out[i] = qm_ecc_decode(f, h, ((const int8_t *)p->residual)[from + i], 127);
+            break;
+        case QM_WRITE_ecc16:
+            out[i] =
+                qm_ecc_decode(f, h, ((const int16_t *)(const void *)p->residual)[from + i], 32767);
+            break;
+        default: break;
+        }
+    }
+}
+
+static void param_store(struct plan *p, void *param, int64_t from, int64_t n, const float *x,
+                        const struct qm_draws *draws)
+{
+    enum qm_param_format f = p->r.param.format;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t h = p->r.param.write == QM_WRITE_stoch
+                         ? qm_param_stochastic(f, x[i], qm_draw(draws, from + i))
+                         : qm_param_nearest(f, x[i]);
+        if (f == QM_PARAM_e4m3)
+            ((uint8_t *)param)[from + i] = (uint8_t)h;
+        else
+            ((uint16_t *)param)[from + i] = (uint16_t)h;
+        switch (p->r.param.write) {
+        case QM_WRITE_kahan:
+            ((uint16_t *)(void *)p->residual)[from + i] =
+                (uint16_t)qm_param_nearest(f, x[i] - qm_param_widen(f, h));
+            break;
+        case QM_WRITE_ecc8:
+            ((int8_t *)p->residual)[from + i] = (int8_t)qm_ecc_encode(f, x[i], h, 127);
+            break;
+        case QM_WRITE_ecc16:
+            ((int16_t *)(void *)p->residual)[from + i] = (int16_t)qm_ecc_encode(f, x[i], h, 32767);
+            break;
+        default: break;
+        }
+    }
+}
+
+/* What stochastic rounding draws by.  Roles are two bits: slots beyond the third share theirs, and
+ * no rule rounds more than three stochastically. */
+static struct qm_draws slot_draws(const struct step *st, int i)
+{
+    enum qm_role role = i == 0 ? QM_ROLE_slot0 : i == 1 ? QM_ROLE_slot1 : QM_ROLE_spare;
+    return qm_draws_for(st->seed, st->t, st->p->tensor, role);
+}
+
 /* One piece: decode, rule; then either fold the new states' maxima (pass 1 of 2) or store them. */
 static void run_piece(const struct step *st, int64_t from, int64_t n, int thread, int fold_only)
 {
     struct plan *p = st->p;
-    float *room = p->scratch + (size_t)thread * 4 * (size_t)p->piece;
-    uint8_t *codes = (uint8_t *)(p->scratch + (size_t)p->threads * 4 * (size_t)p->piece) +
-                     (size_t)thread * (size_t)p->piece;
-    float *slots[QM_MAX_SLOTS] = {NULL}, *param = st->param + from;
+    float *room = p->scratch + (size_t)thread * (size_t)arrays(p) * (size_t)p->piece;
+    uint8_t *codes =
+        (uint8_t *)(p->scratch + (size_t)p->threads * (size_t)arrays(p) * (size_t)p->piece) +
+        (size_t)thread * (size_t)p->piece;
+    int is_f32 = p->r.param.format == QM_PARAM_f32;
+    float *slots[QM_MAX_SLOTS] = {NULL},
+          *param = is_f32 ? (float *)st->param + from : room + p->piece;
     const float *g = (const float *)st->g->data + from;
 
     if (st->g->dtype != QM_DTYPE_f32) {
         qm_to_float(st->g->data, st->g->dtype, from, n, room);
         g = room;
     }
+    if (!is_f32)
+        param_load(p, st->param, from, n, param);
     int first = fold_only && p->second_alone ? 1 : 0;
     for (int i = first; i < p->n_slots; i++)
-        slots[i] = slot_floats(p, &p->slot[i], from, n, room + (i + 2) * p->piece, codes);
+        slots[i] = slot_floats(&p->slot[i], from, n, room + (i + 2) * p->piece, codes);
     if (first) {
         p->r.rule->second(&st->s, n, param, g, slots[1]);
         qm_fold(&p->slot[1].c, &p->shape, from, n, slots[1],
@@ -218,22 +310,88 @@ static void run_piece(const struct step *st, int64_t from, int64_t n, int thread
         return;
     }
     if (fold_only) { /* nothing of the caller's may change yet */
-        param = memcpy(room + p->piece, param, sizeof(float) * (size_t)n);
+        if (is_f32)
+            param = memcpy(room + p->piece, param, sizeof(float) * (size_t)n);
         for (int i = 0; i < p->n_slots; i++)
             if (p->slot[i].is_f32)
                 slots[i] = memcpy(room + (i + 2) * p->piece, slots[i], sizeof(float) * (size_t)n);
     }
-    p->r.rule->block(&st->s, n, param, g, slots[0], slots[1]);
-    fetch_ahead(st, from + n, n);
+    p->r.rule->block(&st->s, n, param, g, slots);
+    if (is_f32)
+        fetch_ahead(st, from + n, n);
     for (int i = 0; i < p->n_slots; i++) {
         struct slot *s = &p->slot[i];
-        struct qm_draws d =
-            qm_draws_for(st->seed, st->t, p->tensor, i == 0 ? QM_ROLE_slot0 : QM_ROLE_slot1);
+        struct qm_draws d = slot_draws(st, i);
         if (!fold_only)
-            slot_store(p, i, from, n, slots[i], codes, &d);
+            slot_store(s, from, n, slots[i], codes, &d);
         else if (s->is_global)
             qm_fold(&s->c, &p->shape, from, n, slots[i], s->stat + (thread + 1) * s->n_scales);
     }
+    if (!is_f32 && !fold_only) {
+        struct qm_draws d = qm_draws_for(st->seed, st->t, p->tensor, QM_ROLE_weight);
+        param_store(p, st->param, from, n, param, &d);
+    }
+}
+
+/* A slot of any shape between its codes and whole floats, piece by piece. */
+static void slot_whole(const struct step *st, int i, float *x, int store)
+{
+    struct plan *p = st->p;
+    struct slot *s = &p->slot[i];
+    uint8_t *codes =
+        (uint8_t *)(p->scratch + (size_t)p->threads * (size_t)arrays(p) * (size_t)p->piece);
+    struct qm_draws d = slot_draws(st, i);
+    int64_t block = slot_block(s) > 0 ? slot_block(s) : 1;
+    int64_t piece = p->piece / block > 0 ? p->piece / block * block : block;
+    if (store && s->is_global) {
+        memset(s->stat, 0, sizeof(float) * (size_t)s->n_scales);
+        qm_fold(&s->c, &s->shape, 0, s->n, x, s->stat);
+    }
+    for (int64_t from = 0; from < s->n; from += piece) {
+        int64_t n = s->n - from < piece ? s->n - from : piece;
+        if (store && s->is_f32)
+            memcpy(s->scales + from, x + from, sizeof(float) * (size_t)n);
+        else if (store)
+            slot_store(s, from, n, x + from, codes, &d);
+        else if (slot_floats(s, from, n, x + from, codes) != x + from)
+            memcpy(x + from, s->scales + from, sizeof(float) * (size_t)n);
+    }
+    if (store && !s->is_f32 && !s->is_fused)
+        qm_scales(&s->c, &s->shape, s->stat, s->scales);
+}
+
+/* A step of a rule over whole tensors: states, encode, perhaps decode again, apply. */
+static qm_status run_whole(const struct step *st)
+{
+    struct plan *p = st->p;
+    struct qm_whole w = {.s = &st->s, .shape = &p->shape, .p = p->whole[1], .g = p->whole[0]};
+    int is_f32 = p->r.param.format == QM_PARAM_f32;
+    qm_to_float(st->g->data, st->g->dtype, 0, p->n, p->whole[0]);
+    if (is_f32)
+        memcpy(w.p, st->param, sizeof(float) * (size_t)p->n);
+    else
+        param_load(p, st->param, 0, p->n, w.p);
+    for (int i = 0; i < p->n_slots; i++) {
+        w.slot[i] = p->whole[2 + i];
+        w.slot_shape[i] = p->slot[i].shape;
+        slot_whole(st, i, w.slot[i], 0);
+    }
+    QM_TRY(p->r.rule->states(&w));
+    for (int i = 0; i < p->n_slots; i++) {
+        slot_whole(st, i, w.slot[i], 1);
+        if (p->r.state_stored)
+            slot_whole(st, i, w.slot[i], 0);
+    }
+    QM_TRY(p->r.rule->apply(&w));
+    for (int i = 0; i < p->n_slots; i++) /* what apply keeps for the next step (norms) is float32 */
+        if (p->slot[i].is_f32)
+            slot_whole(st, i, w.slot[i], 1);
+    struct qm_draws d = qm_draws_for(st->seed, st->t, p->tensor, QM_ROLE_weight);
+    if (is_f32)
+        memcpy(st->param, w.p, sizeof(float) * (size_t)p->n);
+    else
+        param_store(p, st->param, 0, p->n, w.p, &d);
+    return QM_OK;
 }
 
 static void run_pass(const struct step *st, int fold_only)
@@ -252,14 +410,20 @@ static qm_status cpu_step(void *plan, struct qm_tensor *param, const struct qm_t
 {
     struct plan *p = plan;
     struct step st = {.p = p, .param = param->data, .g = g, .t = t, .seed = seed};
-    if (param->dtype != QM_DTYPE_f32)
-        return qm_fail(QM_BAD_ARG, "parameters must be f32, got %s", qm_dtype_name(param->dtype));
+    static const enum qm_dtype stored_as[] = {QM_DTYPE_f32, QM_DTYPE_bf16, QM_DTYPE_f16,
+                                              QM_DTYPE_u8};
+    if (param->dtype != stored_as[p->r.param.format])
+        return qm_fail(QM_BAD_ARG, "parameters must be %s, got %s",
+                       qm_dtype_name(stored_as[p->r.param.format]), qm_dtype_name(param->dtype));
     if (g->dtype != QM_DTYPE_f32 && g->dtype != QM_DTYPE_bf16 && g->dtype != QM_DTYPE_f16)
         return qm_fail(QM_BAD_ARG, "gradients must be f32, bf16 or f16, got %s",
                        qm_dtype_name(g->dtype));
     if (t < 1)
         return qm_fail(QM_BAD_ARG, "steps count from 1, got %lld", (long long)t);
     p->r.rule->prepare(&p->r.hyper, t, &st.s);
+    st.s.hyper = &p->r.hyper;
+    if (p->r.rule->states)
+        return run_whole(&st);
     if (p->is_two_pass) {
         for (int i = 0; i < p->n_slots; i++)
             if (p->slot[i].is_global)
@@ -291,13 +455,8 @@ static qm_status cpu_decode(void *plan, int slot, float *out)
 {
     struct plan *p = plan;
     QM_TRY(slot_check(p, slot));
-    struct slot *s = &p->slot[slot];
-    uint8_t *codes = (uint8_t *)(p->scratch + (size_t)p->threads * 4 * (size_t)p->piece);
-    for (int64_t from = 0; from < p->n; from += p->piece) {
-        int64_t n = p->n - from < p->piece ? p->n - from : p->piece;
-        const float *x = slot_floats(p, s, from, n, p->scratch, codes);
-        memcpy(out + from, x, sizeof(float) * (size_t)n);
-    }
+    struct step st = {.p = p};
+    slot_whole(&st, slot, out, 0);
     return QM_OK;
 }
 
@@ -307,7 +466,7 @@ static qm_status cpu_save(void *plan, int slot, uint8_t *codes, float *scales)
     QM_TRY(slot_check(p, slot));
     struct slot *s = &p->slot[slot];
     if (codes && !s->is_f32)
-        qm_unpack_range(&s->c, s->packed, p->n, codes);
+        qm_unpack_range(&s->c, s->packed, s->n, codes);
     if (scales)
         memcpy(scales, s->scales, sizeof(float) * (size_t)s->n_scales);
     return QM_OK;
@@ -319,11 +478,11 @@ static qm_status cpu_load(void *plan, int slot, const uint8_t *codes, const floa
     QM_TRY(slot_check(p, slot));
     struct slot *s = &p->slot[slot];
     if (codes && !s->is_f32) {
-        for (int64_t i = 0; i < p->n; i++)
+        for (int64_t i = 0; i < s->n; i++)
             if (codes[i] >= 1 << s->c.q.bits || s->c.cb.position_of[codes[i]] >= s->c.cb.n)
                 return qm_fail(QM_BAD_ARG, "code %d at %lld does not exist in %d bits", codes[i],
                                (long long)i, s->c.q.bits);
-        qm_pack_range(&s->c, codes, p->n, s->packed);
+        qm_pack_range(&s->c, codes, s->n, s->packed);
     }
     if (scales)
         memcpy(s->scales, scales, sizeof(float) * (size_t)s->n_scales);
@@ -333,11 +492,11 @@ static qm_status cpu_load(void *plan, int slot, const uint8_t *codes, const floa
 static int64_t cpu_bytes(const void *plan)
 {
     const struct plan *p = plan;
-    int64_t sum = 0;
+    int64_t sum = qm_param_residual(&p->r.param) * p->n;
     for (int i = 0; i < p->n_slots; i++) {
         const struct slot *s = &p->slot[i];
         sum += s->is_f32 || s->c.q.scale.nest
-                   ? qm_state_bytes(&s->c, &p->shape)
+                   ? qm_state_bytes(&s->c, &s->shape)
                    : s->code_bytes + s->n_scales * (s->c.q.scale.f16 ? 2 : 4);
     }
     return sum;

@@ -5,17 +5,82 @@
 #include <string.h>
 
 #include "core/base/name.h"
+#include "core/base/number.h"
 
 /* clang-format off */
-#define HYPER_LIST(X) \
-    X(lr) X(beta1) X(beta2) X(eps) X(weight_decay) X(momentum) X(dampening)
 static const char *const plain_keys[] = {
-#define X(name) #name,
-    HYPER_LIST(X)
+#define X(name, value, text) #name,
+    QM_HYPER_LIST(X) QM_HYPER_FLAG_LIST(X)
 #undef X
-    "nesterov", "maximize", "grad",
+    "grad", "param", "state_used",
+};
+static const char *const formats[] = {
+#define X(name, bytes, mantissa, least, text) #name,
+    QM_PARAM_FORMAT_LIST(X)
+#undef X
+};
+static const int format_bytes[] = {
+#define X(name, bytes, mantissa, least, text) bytes,
+    QM_PARAM_FORMAT_LIST(X)
+#undef X
+};
+static const char *const writes[] = {
+#define X(name, bytes, text) #name,
+    QM_PARAM_WRITE_LIST(X)
+#undef X
+};
+static const int write_bytes[] = {
+#define X(name, bytes, text) bytes,
+    QM_PARAM_WRITE_LIST(X)
+#undef X
 };
 /* clang-format on */
+
+int qm_param_bytes(const struct qm_param *p) { return format_bytes[p->format]; }
+
+int qm_param_residual(const struct qm_param *p)
+{
+    return p->format == QM_PARAM_f32 ? 0 : write_bytes[p->write];
+}
+
+qm_status qm_param_parse(const char *text, struct qm_param *out)
+{
+    char copy[32];
+    snprintf(copy, sizeof copy, "%s", text);
+    char *write = strchr(copy, '/');
+    if (write)
+        *write++ = '\0';
+    int f = qm_name_find(copy, formats, QM_PARAM_FORMAT_COUNT);
+    int w = write ? qm_name_find(write, writes, QM_WRITE_COUNT) : QM_WRITE_near;
+    if (f < 0)
+        return qm_name_unknown("param", copy, formats, QM_PARAM_FORMAT_COUNT);
+    if (w < 0)
+        return qm_name_unknown("param", write, writes, QM_WRITE_COUNT);
+    if (f == QM_PARAM_f32 && w != QM_WRITE_near)
+        return qm_fail(QM_BAD_ARG, "param f32 has nothing to round: no '%s'", writes[w]);
+    if (f == QM_PARAM_e4m3 && w > QM_WRITE_stoch)
+        return qm_fail(QM_BAD_ARG, "param e4m3 composes with near and stoch, not with '%s'",
+                       writes[w]);
+    *out = (struct qm_param){(enum qm_param_format)f, (enum qm_param_write)w};
+    return QM_OK;
+}
+
+const char *qm_param_text(const struct qm_param *p, char text[24])
+{
+    if (p->format == QM_PARAM_f32)
+        snprintf(text, 24, "f32");
+    else
+        snprintf(text, 24, "%s/%s", formats[p->format], writes[p->write]);
+    return text;
+}
+
+static qm_status set_used(struct qm_recipe *r, const char *value)
+{
+    if (strcmp(value, "fresh") != 0 && strcmp(value, "stored") != 0)
+        return qm_fail(QM_BAD_ARG, "state_used: expected fresh or stored, got '%s'", value);
+    r->state_stored = *value == 's';
+    return QM_OK;
+}
 
 qm_status qm_recipe_from(const struct qm_variant *v, struct qm_recipe *out)
 {
@@ -23,6 +88,10 @@ qm_status qm_recipe_from(const struct qm_variant *v, struct qm_recipe *out)
         .base = v, .rule = qm_rule_find(v->rule), .grad = QM_DTYPE_f32, .hyper = v->hyper};
     if (!r.rule)
         return qm_fail(QM_INTERNAL, "variant %s: there is no rule '%s'", v->name, v->rule);
+    if (v->param)
+        QM_TRY(qm_param_parse(v->param, &r.param));
+    if (v->state_used)
+        QM_TRY(set_used(&r, v->state_used));
     for (int i = 0; i < r.rule->n_slots; i++) {
         const struct qm_variant_slot *s = &v->slot[i];
         if (!s->name || strcmp(s->name, r.rule->slot[i]) != 0)
@@ -89,21 +158,28 @@ qm_status qm_recipe_set(struct qm_recipe *r, const char *key, const char *value)
             }
         return qm_fail(QM_BAD_ARG, "grad: expected f32, bf16 or f16, got '%s'", value);
     }
-    if (strcmp(key, "nesterov") == 0 || strcmp(key, "maximize") == 0) {
-        if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
-            return qm_fail(QM_BAD_ARG, "%s: expected 0 or 1, got '%s'", key, value);
-        *(*key == 'n' ? &h->nesterov : &h->maximize) = *value == '1';
-        return QM_OK;
+    if (strcmp(key, "param") == 0)
+        return qm_param_parse(value, &r->param);
+    if (strcmp(key, "state_used") == 0)
+        return set_used(r, value);
+#define X(name, initial, text)                                                       \
+    if (strcmp(key, #name) == 0) {                                                   \
+        if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)                      \
+            return qm_fail(QM_BAD_ARG, "%s: expected 0 or 1, got '%s'", key, value); \
+        h->name = *value == '1';                                                     \
+        return QM_OK;                                                                \
     }
-#define X(name)                              \
+    QM_HYPER_FLAG_LIST(X)
+#undef X
+#define X(name, initial, text)               \
     if (strcmp(key, #name) == 0) {           \
         QM_TRY(read_number(key, value, &v)); \
         h->name = v;                         \
         return QM_OK;                        \
     }
-    HYPER_LIST(X)
+    QM_HYPER_LIST(X)
 #undef X
-    const char *names[32];
+    const char *names[64];
     int n = 0;
     for (int i = 0; i < r->rule->n_slots; i++)
         names[n++] = r->rule->slot[i];
@@ -135,22 +211,11 @@ qm_status qm_recipe_parse(const char *text, struct qm_recipe *out)
     return QM_OK;
 }
 
-/* The shortest decimal that reads back as v. */
-static const char *shortest(double v, char text[32])
-{
-    for (int digits = 1; digits <= 17; digits++) {
-        snprintf(text, 32, "%.*g", digits, v);
-        if (strtod(text, NULL) == v)
-            break;
-    }
-    return text;
-}
-
 char *qm_recipe_print(const struct qm_recipe *r, char *text)
 {
     struct qm_recipe base;
     size_t n = 0, size = QM_RECIPE_TEXT;
-    char q[QM_QUANTIZER_TEXT], number[32];
+    char q[QM_QUANTIZER_TEXT], number[QM_NUMBER_TEXT];
 #define PUT(...) n += (size_t)snprintf(text + n, n < size ? size - n : 0, __VA_ARGS__)
     PUT("%s", r->base->name);
     if (qm_recipe_from(r->base, &base) != QM_OK)
@@ -163,15 +228,20 @@ char *qm_recipe_print(const struct qm_recipe *r, char *text)
     }
     if (r->grad != base.grad)
         PUT(",grad=%s", qm_dtype_name(r->grad));
-#define X(name)                           \
+    if (r->param.format != base.param.format || r->param.write != base.param.write)
+        PUT(",param=%s", qm_param_text(&r->param, q));
+    if (r->state_stored != base.state_stored)
+        PUT(",state_used=%s", r->state_stored ? "stored" : "fresh");
+#define X(name, initial, text)            \
     if (r->hyper.name != base.hyper.name) \
-        PUT(",%s=%s", #name, shortest(r->hyper.name, number));
-    HYPER_LIST(X)
+        PUT(",%s=%s", #name, qm_double_text(r->hyper.name, number));
+    QM_HYPER_LIST(X)
 #undef X
-    if (r->hyper.nesterov != base.hyper.nesterov)
-        PUT(",nesterov=%d", r->hyper.nesterov);
-    if (r->hyper.maximize != base.hyper.maximize)
-        PUT(",maximize=%d", r->hyper.maximize);
+#define X(name, initial, text)            \
+    if (r->hyper.name != base.hyper.name) \
+        PUT(",%s=%d", #name, r->hyper.name);
+    QM_HYPER_FLAG_LIST(X)
+#undef X
 #undef PUT
     return text;
 }
@@ -214,12 +284,15 @@ struct qm_quantizer qm_recipe_slot(const struct qm_recipe *r, int i, const struc
 
 qm_status qm_recipe_bytes(const struct qm_recipe *r, const struct qm_shape *shape, int64_t *bytes)
 {
-    int64_t sum = 0;
+    int64_t sum = qm_param_residual(&r->param) * qm_shape_numel(shape);
     for (int i = 0; i < r->rule->n_slots; i++) {
         struct qm_quantizer q = qm_recipe_slot(r, i, shape);
+        struct qm_shape own = *shape;
         struct qm_codec c = {.q = q};
-        QM_TRY(qm_codec_fits(&c, shape));
-        sum += qm_state_bytes(&c, shape);
+        if (r->rule->slot_shape)
+            r->rule->slot_shape(&r->hyper, i, shape, &own);
+        QM_TRY(qm_codec_fits(&c, &own));
+        sum += qm_state_bytes(&c, &own);
     }
     *bytes = sum;
     return QM_OK;

@@ -8,6 +8,7 @@
 #ifndef QM_ENGINE_RECIPE_H
 #define QM_ENGINE_RECIPE_H
 
+#include "core/param.h"
 #include "core/quant/quantizer.h"
 #include "core/variant.h"
 
@@ -19,7 +20,9 @@ struct qm_recipe {
     int whole_blocks[QM_MAX_SLOTS];
     int init_code[QM_MAX_SLOTS];
     float init_scale[QM_MAX_SLOTS];
-    enum qm_dtype grad; /* f32, bf16 or f16 */
+    enum qm_dtype grad;    /* f32, bf16 or f16 */
+    struct qm_param param; /* how the parameter is stored */
+    int state_stored;      /* rules over whole tensors apply the stored state, not the fresh one */
     struct qm_hyper hyper;
 };
 
@@ -31,7 +34,16 @@ qm_status qm_recipe_parse(const char *text, struct qm_recipe *out);
 /* The variant's name and every override, in canonical order; parses back to an equal recipe. */
 char *qm_recipe_print(const struct qm_recipe *r, char *text);
 
-/* One override; key "exp_avg", "exp_avg.map" (any axis), "exp_avg.min_numel", "lr", "grad", ... */
+/* "bf16/stoch" and back; QM_NO_MATCH names the nearest word. */
+qm_status qm_param_parse(const char *text, struct qm_param *out);
+const char *qm_param_text(const struct qm_param *p, char text[24]);
+
+/* Bytes that the write-back keeps beside each parameter (residuals). */
+int qm_param_residual(const struct qm_param *p);
+int qm_param_bytes(const struct qm_param *p); /* of one stored parameter */
+
+/* One override; key "exp_avg", "exp_avg.map" (any axis), "exp_avg.min_numel", "lr", "grad", "param",
+ * "state_used" (fresh or stored), ... */
 qm_status qm_recipe_set(struct qm_recipe *r, const char *key, const char *value);
 
 /* QM_OK, or why the composition makes no sense (an unsigned map on a signed slot, ...). */

@@ -27,6 +27,7 @@
 #include "core/quant/round.h"
 #include "core/quant/scale.h"
 #include "core/quant/search.h"
+#include "core/quant/segments.h"
 #include "core/quant/unit.h"
 
 /* Plain data; compare field by field (qm_quantizer_equal). bits == 0 means "f32". */
@@ -64,7 +65,7 @@ qm_status qm_quantizer_set(struct qm_quantizer *q, const char *axis, const char 
 qm_status qm_quantizer_applicable(const struct qm_quantizer *q);
 
 /* A quantizer with its tables built: what encoding and decoding need.  Owns nothing; plain data of
- * about 4 KiB; build once, share between threads. */
+ * about 6 KiB; build once, share between threads. */
 struct qm_codec {
     struct qm_quantizer q;
     struct qm_codebook cb;
@@ -73,6 +74,10 @@ struct qm_codec {
      * every deterministic search and round but arith: one comparison kernel serves them all. */
     float edge[255];
     int has_edges;
+    /* The same edges as vectors want them, +Inf where there is none. */
+    float level[4][16]; /* n <= 16: the levels of a bisection, each highest first and repeated */
+    float fan[8][32];   /* n > 16: fan[j][k] = edge[8 k + j] */
+    struct qm_segments segments; /* n = 256; for n <= 128 not usable */
 };
 
 qm_status qm_codec_init(struct qm_codec *c, const struct qm_quantizer *q);

@@ -25,7 +25,7 @@ static void choose(const struct qm_codec *c, const float *y, int32_t *k, int64_t
         float x = y[j], lo = value[at], hi = value[next], mid = (lo + hi) * 0.5f; \
         (void)mid;                                                                \
         int32_t r = (up);                                                         \
-        k[j] = x > low && at < top ? at + r : at;                                 \
+        k[j] = at + (r & (x > low) & (at < top));                                 \
     }                                                                             \
     break
     switch (c->q.round) {
@@ -73,7 +73,7 @@ static void bisect(const struct qm_codec *c, const float *y, int64_t n, uint8_t 
         memset(k, 0, sizeof k);
         for (int h = half; h > 0; h /= 2)
             for (int64_t j = 0; j < m; j++)
-                k[j] += ((y[i + j] >= value[k[j] + h]) & (y[i + j] > low)) ? h : 0;
+                k[j] += h & -((y[i + j] >= value[k[j] + h]) & (y[i + j] > low));
         choose(c, y + i, k, m);
         store(k, m, position + i);
     }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/name.h"
+#include "core/base/number.h"
 
 /* clang-format off */
 static const char *const map_names[] = {
@@ -271,21 +272,10 @@ qm_status qm_quantizer_parse(const char *text, struct qm_quantizer *out)
     return QM_OK;
 }
 
-/* The shortest decimal that reads back as v. */
-static const char *shortest(float v, char text[24])
-{
-    for (int digits = 1; digits <= 9; digits++) {
-        snprintf(text, 24, "%.*g", digits, (double)v);
-        if (strtof(text, NULL) == v)
-            break;
-    }
-    return text;
-}
-
 char *qm_quantizer_print(const struct qm_quantizer *q, char *text)
 {
     size_t n = 0, size = QM_QUANTIZER_TEXT;
-    char number[24];
+    char number[QM_NUMBER_TEXT];
 #define PUT(...) n += (size_t)snprintf(text + n, n < size ? size - n : 0, __VA_ARGS__)
     if (q->bits == 0) {
         PUT("f32");
@@ -302,11 +292,11 @@ char *qm_quantizer_print(const struct qm_quantizer *q, char *text)
     if (q->unit != QM_UNIT_div)
         PUT("/%s", unit_names[q->unit]);
     if (q->scale.floor != 0.0f)
-        PUT("/floor:%s", shortest(q->scale.floor, number));
+        PUT("/floor:%s", qm_float_text(q->scale.floor, number));
     if (q->scale.guard != 0.0f)
-        PUT("/guard:%s", shortest(q->scale.guard, number));
+        PUT("/guard:%s", qm_float_text(q->scale.guard, number));
     if (q->scale.cap != 0.0f)
-        PUT("/cap:%s", shortest(q->scale.cap, number));
+        PUT("/cap:%s", qm_float_text(q->scale.cap, number));
     if (q->scale.zero >= 0)
         PUT("/zero:%d", q->scale.zero);
     if (q->scale.max_skips_nan)

@@ -1,4 +1,4 @@
-/* blocks.h - the rules as loops over elements, one table per instruction set. */
+/* blocks.h - the rules of family_adamw.c as loops over elements, one table per instruction set. */
 #ifndef QM_RULE_BLOCKS_H
 #define QM_RULE_BLOCKS_H
 
@@ -10,7 +10,7 @@
 /* clang-format on */
 
 typedef void qm_block_fn(const struct qm_rule_step *s, int64_t n, float *restrict p,
-                         const float *restrict g, float *restrict slot0, float *restrict slot1);
+                         const float *restrict g, float *const *slot);
 
 /* The second moment alone. */
 typedef void qm_second_fn(const struct qm_rule_step *s, int64_t n, const float *restrict p,

@@ -1,208 +1,64 @@
-/* rule.c - the list of rules and the scalars of their steps. */
+/* rule.c - finds and enumerates the rules; a family is registered by its file, family_NAME.c. */
 #include "core/rule/rule.h"
 
-#include <math.h>
 #include <string.h>
 
-#include "core/rule/blocks.h"
+#define QM_ENTRY(stem) extern const struct qm_rule_family qm_##stem;
+#include "families.inc"
+#undef QM_ENTRY
 
-#define X(name) extern const struct qm_blocks qm_blocks_##name;
-QM_ISA_LIST(X)
-#undef X
+static const struct qm_rule_family *const table[] = {
+#define QM_ENTRY(stem) &qm_##stem,
+#include "families.inc"
+#undef QM_ENTRY
+};
 
-static const struct qm_blocks *blocks(void)
-{
-    static const struct qm_blocks *const table[] = {
-#define X(name) &qm_blocks_##name,
-        QM_ISA_LIST(X)
-#undef X
-    };
-    return table[qm_isa()];
-}
+static const char *const files[] = {
+#define QM_ENTRY(stem) "core/rule/" #stem ".c",
+#include "families.inc"
+#undef QM_ENTRY
+};
 
-/* The public entry of each loop: picks the instruction set once per call. */
-#define X(name)                                                                               \
-    static void run_##name(const struct qm_rule_step *s, int64_t n, float *p, const float *g, \
-                           float *slot0, float *slot1)                                        \
-    {                                                                                         \
-        blocks()->name(s, n, p, g, slot0, slot1);                                             \
-    }
-QM_BLOCK_LIST(X)
-#undef X
-
-#define SECOND(name)                                                                \
-    static void run_##name(const struct qm_rule_step *s, int64_t n, const float *p, \
-                           const float *g, float *slot1)                            \
-    {                                                                               \
-        blocks()->name(s, n, p, g, slot1);                                          \
-    }
-SECOND(second_adamw)
-SECOND(second_ao)
-SECOND(second_bnb)
-#undef SECOND
+enum { FAMILIES = sizeof table / sizeof *table };
 
 struct qm_hyper qm_hyper_default(void)
 {
-    struct qm_hyper h = {.lr = 1e-3,
-                         .beta1 = 0.9,
-                         .beta2 = 0.999,
-                         .eps = 1e-8,
-                         .weight_decay = 1e-2,
-                         .momentum = 0.9};
+    struct qm_hyper h = {
+#define X(name, value, text) .name = value,
+        QM_HYPER_LIST(X) QM_HYPER_FLAG_LIST(X)
+#undef X
+    };
     return h;
 }
 
-/* PyTorch keeps scalars in double and rounds each once when it meets a tensor. */
-static void prepare_adamw(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
+int qm_rule_count(void)
 {
-    double bc1 = 1.0 - pow(h->beta1, (double)t), bc2 = 1.0 - pow(h->beta2, (double)t);
-    const float c[12] = {(float)(1.0 - h->lr * h->weight_decay),
-                         (float)h->beta1,
-                         (float)(1.0 - h->beta1),
-                         (float)h->beta2,
-                         (float)(1.0 - h->beta2),
-                         (float)sqrt(bc2),
-                         (float)h->eps,
-                         (float)(-h->lr / bc1),
-                         (float)h->weight_decay,
-                         (float)(1.0 - h->beta1) - 1.0f};
-    memset(s, 0, sizeof *s);
-    memcpy(s->c, c, sizeof c);
-    s->flag[1] = h->maximize;
-    s->t = t;
+    int n = 0;
+    for (int i = 0; i < FAMILIES; i++)
+        n += table[i]->n;
+    return n;
 }
 
-/* Adam's coupled decay is left out where it is zero, as the source does. */
-static void prepare_adam(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
+const struct qm_rule *qm_rule_at(int i)
 {
-    prepare_adamw(h, t, s);
-    s->flag[0] = h->weight_decay != 0.0;
-    s->c[0] = 1.0f;
+    int f = 0;
+    for (; i >= table[f]->n; f++)
+        i -= table[f]->n;
+    return &table[f]->rule[i];
 }
-
-/* torchao: lr and the step are float32 tensors, so products with them are float32. */
-static void prepare_adamw_ao(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
-{
-    float lr = (float)h->lr, w1 = (float)(1.0 - h->beta1), w2 = (float)(1.0 - h->beta2);
-    float c1 = 1.0f - (float)pow((double)(float)h->beta1, (double)t);
-    float c2 = 1.0f - (float)pow((double)(float)h->beta2, (double)t);
-    const float c[12] = {
-        lr * (float)h->weight_decay, w1, w1 - 1.0f, w2, w2 - 1.0f, c1, sqrtf(c2), (float)h->eps, lr,
-        (float)h->weight_decay};
-    memset(s, 0, sizeof *s);
-    memcpy(s->c, c, sizeof c);
-    s->flag[1] = h->maximize;
-    s->t = t;
-}
-
-/* Adam of torchao adds the L2 term even where it is zero. */
-static void prepare_adam_ao(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
-{
-    prepare_adamw_ao(h, t, s);
-    s->flag[0] = 1;
-}
-
-static void prepare_sgdm(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
-{
-    memset(s, 0, sizeof *s);
-    s->c[0] = (float)h->weight_decay;
-    s->c[1] = (float)h->momentum;
-    s->c[2] = (float)(1.0 - h->dampening);
-    s->c[3] = (float)-h->lr;
-    s->flag[0] = t == 1;
-    s->flag[1] = h->maximize;
-    s->flag[2] = h->nesterov;
-    s->t = t;
-}
-
-static void prepare_ema(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
-{
-    memset(s, 0, sizeof *s);
-    s->c[0] = (float)(1.0 - h->beta1);
-    s->c[1] = s->c[0] - 1.0f;
-    s->flag[1] = h->maximize;
-    s->t = t;
-}
-
-#define MOMENTS .n_slots = 2, .slot = {"exp_avg", "exp_avg_sq"}, .slot_sign = {1, 0}
-
-static const struct qm_rule rules[] = {
-    {.name = "adamw",
-     .family = "adamw",
-     MOMENTS,
-     .summary = "AdamW, decoupled decay before the step, float32 as PyTorch on CPU",
-     .source = "arXiv:1711.05101; torch/optim/adamw.py _single_tensor_adamw",
-     .prepare = prepare_adamw,
-     .block = run_adamw,
-     .second = run_second_adamw},
-    {.name = "adam",
-     .family = "adam",
-     MOMENTS,
-     .summary = "Adam with coupled L2 decay, float32 as PyTorch on CPU",
-     .source = "arXiv:1412.6980; torch/optim/adam.py _single_tensor_adam",
-     .prepare = prepare_adam,
-     .block = run_adamw,
-     .second = run_second_adamw},
-    {.name = "adamw_ao",
-     .family = "adamw",
-     MOMENTS,
-     .summary = "AdamW in torchao's order: lerp moments, float32 bias corrections",
-     .source = "torchao/optim/adam.py single_param_adam",
-     .prepare = prepare_adamw_ao,
-     .block = run_adamw_ao,
-     .second = run_second_ao},
-    {.name = "adam_ao",
-     .family = "adam",
-     MOMENTS,
-     .summary = "Adam in torchao's order",
-     .source = "torchao/optim/adam.py single_param_adam",
-     .prepare = prepare_adam_ao,
-     .block = run_adamw_ao,
-     .second = run_second_ao},
-    {.name = "adamw_bnb",
-     .family = "adamw",
-     MOMENTS,
-     .summary = "AdamW in the order of bitsandbytes' CPU 8-bit update",
-     .source = "bitsandbytes/backends/cpu/ops.py",
-     .prepare = prepare_adamw,
-     .block = run_adamw_bnb,
-     .second = run_second_bnb},
-    {.name = "adamw_lpmm",
-     .family = "adamw",
-     MOMENTS,
-     .summary = "AdamW in lpmm's order, not fused: lerp first moment",
-     .source = "lpmm/optim/adamw.py _single_tensor_adamw4bit",
-     .prepare = prepare_adamw,
-     .block = run_adamw_lpmm,
-     .second = run_second_adamw},
-    {.name = "sgdm",
-     .family = "sgdm",
-     .n_slots = 1,
-     .slot = {"momentum_buffer"},
-     .slot_sign = {1},
-     .summary = "SGD with heavy-ball or Nesterov momentum, float32 as PyTorch on CPU",
-     .source = "torch/optim/sgd.py _single_tensor_sgd",
-     .prepare = prepare_sgdm,
-     .block = run_sgdm},
-    {.name = "ema",
-     .family = "ema",
-     .n_slots = 1,
-     .slot = {"exp_avg"},
-     .slot_sign = {1},
-     .summary = "exponential moving average of the gradient; the parameter stays",
-     .source = "torch.lerp on CPU; adafactor8bit optimizer.py, momentum path",
-     .prepare = prepare_ema,
-     .block = run_ema},
-};
-
-int qm_rule_count(void) { return (int)(sizeof rules / sizeof *rules); }
-
-const struct qm_rule *qm_rule_at(int i) { return &rules[i]; }
 
 const struct qm_rule *qm_rule_find(const char *name)
 {
     for (int i = 0; i < qm_rule_count(); i++)
-        if (strcmp(name, rules[i].name) == 0)
-            return &rules[i];
+        if (strcmp(name, qm_rule_at(i)->name) == 0)
+            return qm_rule_at(i);
     return NULL;
+}
+
+const char *qm_rule_file(const struct qm_rule *r)
+{
+    for (int f = 0; f < FAMILIES; f++)
+        if (r >= table[f]->rule && r < table[f]->rule + table[f]->n)
+            return files[f];
+    return "";
 }

@@ -8,17 +8,55 @@
 
 #include "core/base/tensor.h"
 
-#define QM_MAX_SLOTS 4
+#define QM_MAX_SLOTS 8
 
 /* One set of hyper-parameters for every rule; a rule reads what its paper names.  Doubles, as the
  * sources keep them; each rule rounds where its source rounds. */
+/* clang-format off */
+#define QM_HYPER_LIST(X) /* name, default, what */                                                   \
+    X(lr,           1e-3,  "learning rate")                                                          \
+    X(beta1,        0.9,   "decay of the first moment")                                              \
+    X(beta2,        0.999, "decay of the second moment")                                             \
+    X(beta3,        0.0,   "decay of CAME's confidence, or of AdEMAMix' slow moment; 0: none")       \
+    X(eps,          1e-8,  "added to the denominator")                                               \
+    X(eps1,         1e-30, "Adafactor: regularizer of the squared gradient")                         \
+    X(eps2,         1e-3,  "Adafactor: least scale of the parameter; CAME: of the confidence")       \
+    X(weight_decay, 1e-2,  "decay of the parameters")                                                \
+    X(momentum,     0.9,   "SGD: weight of the old buffer")                                          \
+    X(dampening,    0.0,   "SGD: 1 minus the weight of the gradient")                                \
+    X(alpha,        0.0,   "AdEMAMix: weight of the slow moment")                                    \
+    X(clip,         1.0,   "Adafactor: largest RMS of the update")                                   \
+    X(beta2_decay, -0.8,   "Adafactor: exponent of the decay schedule")                              \
+    X(rank,         0.0,   "APOLLO, Fira: rank of the projection")                                   \
+    X(gap,          200.0, "APOLLO, Fira: steps between projections")                                \
+    X(scale,        1.0,   "APOLLO, Fira: scale of the projected update")                            \
+    X(margin,       0.01,  "Fira, APOLLO: growth of the norm that the limiter allows")               \
+    X(max_unorm,    0.0,   "LAMB, LARS: largest update norm over the parameter's; 0: none")          \
+    X(gnorm_scale,  1.0,   "bitsandbytes: factor on the gradient")                                   \
+    X(initial_lr,   0.0,   "Lion 8-bit: learning rate that decay is relative to; 0: lr itself")
+#define QM_HYPER_FLAG_LIST(X)                                                                        \
+    X(nesterov,           0, "SGD: Nesterov's form")                                                 \
+    X(maximize,           0, "turn the gradient's sign")                                             \
+    X(amsgrad,            0, "Adam: keep the maximum of the second moment")                          \
+    X(relative_step,      0, "Adafactor: lr is a cap on 1 / sqrt(t)")                                \
+    X(scale_parameter,    0, "Adafactor: lr is relative to the parameter's RMS")                     \
+    X(scale_weight_decay, 0, "adafactor8bit: decay is scaled as the step is")                        \
+    X(factored,           1, "Adafactor: row and column second moments for two and more dims")       \
+    X(limiter,            1, "Fira, APOLLO: limit the growth of the update's norm")                  \
+    X(tensor_scale,       0, "APOLLO: one scale per tensor instead of per channel")                  \
+    X(scale_front,        0, "APOLLO: scale before the limiter")
+/* clang-format on */
+
 struct qm_hyper {
-    double lr, beta1, beta2, eps, weight_decay;
-    double momentum, dampening; /* sgdm */
-    int nesterov, maximize;
+#define X(name, value, text) double name;
+    QM_HYPER_LIST(X)
+#undef X
+#define X(name, value, text) int name;
+    QM_HYPER_FLAG_LIST(X)
+#undef X
 };
 
-/* lr 1e-3, betas (0.9, 0.999), eps 1e-8, weight decay 1e-2, momentum 0.9, the rest 0. */
+/* The defaults of the lists. */
 struct qm_hyper qm_hyper_default(void);
 
 /* Scalars of one step, prepared once per step; meaning of c[] is the rule's own. */
@@ -26,6 +64,17 @@ struct qm_rule_step {
     float c[12];
     int flag[4];
     int64_t t;
+    const struct qm_hyper *hyper;
+};
+
+/* What a rule over whole tensors works on: everything as float32, slots in their own shapes. */
+struct qm_whole {
+    const struct qm_rule_step *s;
+    const struct qm_shape *shape; /* of p and g */
+    float *p;
+    const float *g;
+    float *slot[QM_MAX_SLOTS];
+    struct qm_shape slot_shape[QM_MAX_SLOTS];
 };
 
 struct qm_rule {
@@ -40,19 +89,39 @@ struct qm_rule {
     /* Step number t >= 1 of hyper h. */
     void (*prepare)(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s);
 
-    /* n consecutive elements in place: p, slots; g is read.  Element i depends on element i only,
-     * so any split of a tensor gives the same bits.  slots[j] may be NULL for j >= n_slots. */
-    void (*block)(const struct qm_rule_step *s, int64_t n, float *p, const float *g, float *slot0,
-                  float *slot1);
+    /* n consecutive elements in place: p, slot[0 .. n_slots - 1]; g is read.  Element i depends on
+     * element i only, so any split of a tensor gives the same bits.  No two arrays overlap.  NULL
+     * for a rule over whole tensors. */
+    void (*block)(const struct qm_rule_step *s, int64_t n, float *p, const float *g,
+                  float *const *slot);
 
     /* Slot 1 alone, to the same bits; NULL where it depends on slot 0.  Lets a global norm of slot
      * 1 be folded without reading slot 0. */
     void (*second)(const struct qm_rule_step *s, int64_t n, const float *p, const float *g,
                    float *slot1);
+
+    /* Rules that need sums over a tensor (factored second moments, clipping): `states` brings the
+     * slots up to date, `apply` changes p.  Between the two the engine encodes the slots and, for
+     * a recipe with state_used = stored, decodes them again.  Sums go in one fixed order. */
+    qm_status (*states)(const struct qm_whole *w);
+    qm_status (*apply)(const struct qm_whole *w);
+
+    /* Shape of slot i for a parameter of this shape; NULL: every slot has the parameter's.  A slot
+     * that this tensor does not have gets dim {0}. */
+    void (*slot_shape)(const struct qm_hyper *h, int i, const struct qm_shape *param,
+                       struct qm_shape *out);
+};
+
+/* What a file core/rule/family_NAME.c provides, as qm_family_NAME; the file is its registration.
+ * Loops that want every instruction set go to core/rule/blocks_NAME.c (compiled once per level). */
+struct qm_rule_family {
+    int n;
+    const struct qm_rule *rule;
 };
 
 const struct qm_rule *qm_rule_find(const char *name); /* NULL when there is none */
 int qm_rule_count(void);
 const struct qm_rule *qm_rule_at(int i);
+const char *qm_rule_file(const struct qm_rule *r); /* "core/rule/family_adamw.c" */
 
 #endif

@@ -1,4 +1,4 @@
-/* blocks.c - compiled once per instruction set (QM_ISA).
+/* blocks_adamw.c - compiled once per instruction set (QM_ISA).
  *
  * Each loop is split on its flags outside, so that the body has no branches. */
 #include "core/rule/blocks.h"
@@ -8,7 +8,15 @@
 
 #define ARGS                                                                             \
     const struct qm_rule_step *s, int64_t n, float *restrict p, const float *restrict g, \
-        float *restrict m, float *restrict v
+        float *const *slot
+
+/* The scalars and the slots as locals, which nothing else points at. */
+#define ONE_SLOT                        \
+    float c[12], *restrict m = slot[0]; \
+    memcpy(c, s->c, sizeof c)
+#define TWO_SLOTS                \
+    float *restrict v = slot[1]; \
+    ONE_SLOT
 
 /* flag 0: coupled decay (Adam); flag 1: the gradient's sign is turned (maximize). */
 #define LOOP(...)                             \
@@ -27,8 +35,7 @@
 
 static void adamw(ARGS)
 {
-    float c[12];
-    memcpy(c, s->c, sizeof c);
+    TWO_SLOTS;
     if (s->flag[0])
         LOOP(qm_adamw_torch(c, 1, p + i, gi, m + i, v + i));
     else
@@ -37,15 +44,13 @@ static void adamw(ARGS)
 
 static void adamw_lpmm(ARGS)
 {
-    float c[12];
-    memcpy(c, s->c, sizeof c);
+    TWO_SLOTS;
     LOOP(qm_adamw_lpmm(c, p + i, gi, m + i, v + i));
 }
 
 static void adamw_ao(ARGS)
 {
-    float c[12];
-    memcpy(c, s->c, sizeof c);
+    TWO_SLOTS;
     if (s->flag[0])
         LOOP(qm_adamw_ao(c, 1, p + i, gi, m + i, v + i));
     else
@@ -54,8 +59,7 @@ static void adamw_ao(ARGS)
 
 static void adamw_bnb(ARGS)
 {
-    float c[12];
-    memcpy(c, s->c, sizeof c);
+    TWO_SLOTS;
     LOOP(qm_adamw_bnb(c, p + i, gi, m + i, v + i));
 }
 
@@ -81,9 +85,7 @@ SECOND(second_bnb, qm_adamw_bnb(c, &pi, gi, &mi, v + i))
 /* flag 0: first step; flag 2: nesterov */
 static void sgdm(ARGS)
 {
-    (void)v;
-    float c[12];
-    memcpy(c, s->c, sizeof c);
+    ONE_SLOT;
     if (s->flag[0])
         LOOP(qm_sgdm_torch(c, 1, s->flag[2], p + i, gi, m + i));
     else
@@ -93,9 +95,7 @@ static void sgdm(ARGS)
 static void ema(ARGS)
 {
     (void)p;
-    (void)v;
-    float c[12];
-    memcpy(c, s->c, sizeof c);
+    ONE_SLOT;
     LOOP(qm_ema_lerp(c, gi, m + i));
 }
 

@@ -1,0 +1,314 @@
+/* lanes_avx512.h - finding codes and looking values up with AVX-512; included by lanes.c.
+ *
+ * A group is 64 elements: four vectors of 16 floats, one vector of bytes. */
+enum { GROUP = 64 };
+
+struct group {
+    __m512 y[4];
+};
+
+typedef __m512i group_codes;
+
+/* The lowest `left` of `lanes` bits. */
+INLINE uint64_t low_bits(int64_t left)
+{
+    return left >= 64 ? ~UINT64_C(0) : left <= 0 ? 0 : (UINT64_C(1) << left) - 1;
+}
+
+/* ---- finders -------------------------------------------------------------------------------- */
+
+/* The edges of a table of at most 16 entries as the levels of a bisection tree in registers.  The
+ * sign of y - edge is exact, so each step shifts one bit, 1 for "below", into the index. */
+struct tree16 {
+    __m512 level[4]; /* level l holds its 2^l edges, highest first */
+};
+
+INLINE void tree16_load(struct tree16 *t, const struct qm_codec *c)
+{
+    for (int l = 0; l < 4; l++)
+        t->level[l] = _mm512_loadu_ps(c->level[l]);
+}
+
+INLINE __m512i tree16_find(const struct tree16 *t, __m512 y)
+{
+    __m512i k = _mm512_srli_epi32(_mm512_castps_si512(_mm512_sub_ps(y, t->level[0])), 31);
+    for (int l = 1; l < 4; l++) {
+        __m512 e = _mm512_permutexvar_ps(k, t->level[l]);
+        k = _mm512_shldi_epi32(k, _mm512_castps_si512(_mm512_sub_ps(y, e)), 1);
+    }
+    return k; /* 15 less the code */
+}
+
+/* 256 entries: five steps over every eighth edge, then the seven edges of the group at once. */
+struct tree256 {
+    __m512 fan[8][2]; /* fan[j] = edge[8k + j], k < 32; the last of all is +Inf */
+};
+
+INLINE void tree256_load(struct tree256 *t, const struct qm_codec *c)
+{
+    for (int j = 0; j < 8; j++)
+        for (int h = 0; h < 2; h++)
+            t->fan[j][h] = _mm512_loadu_ps(c->fan[j] + 16 * h);
+}
+
+INLINE __m512i tree256_find(const struct tree256 *t, __m512 y)
+{
+    __m512i k = _mm512_setzero_si512();
+    for (int half = 16; half >= 1; half /= 2) {
+        __m512i at = _mm512_add_epi32(k, _mm512_set1_epi32(half - 1));
+        __m512 e = _mm512_permutex2var_ps(t->fan[7][0], at, t->fan[7][1]);
+        k = _mm512_mask_add_epi32(k, _mm512_cmp_ps_mask(y, e, _CMP_GE_OQ), k,
+                                  _mm512_set1_epi32(half));
+    }
+    __m512i code = _mm512_slli_epi32(k, 3);
+    for (int j = 0; j < 7; j++) {
+        __m512 e = _mm512_permutex2var_ps(t->fan[j][0], k, t->fan[j][1]);
+        code = _mm512_mask_add_epi32(code, _mm512_cmp_ps_mask(y, e, _CMP_GE_OQ), code,
+                                     _mm512_set1_epi32(1));
+    }
+    return code;
+}
+
+/* core/quant/segments.h */
+struct lines {
+    __m512 end[2], slope, offset, bend;
+    __m512i zero;
+};
+
+INLINE void lines_load(struct lines *t, const struct qm_codec *c)
+{
+    const struct qm_segments *s = &c->segments;
+    t->end[0] = _mm512_loadu_ps(s->end_by_binade);
+    t->end[1] = _mm512_loadu_ps(s->end_by_binade + 16);
+    t->slope = _mm512_loadu_ps(s->slope);
+    t->offset = _mm512_loadu_ps(s->offset);
+    t->bend = _mm512_loadu_ps(s->bend);
+    t->zero = _mm512_set1_epi8((char)s->zero);
+}
+
+INLINE __m512i lines_find(const struct lines *t, __m512 y)
+{
+    /* the smaller magnitude of y and 1, as a magnitude */
+    __m512 m = _mm512_range_ps(y, _mm512_set1_ps(1.0f), 0x0a);
+    m = _mm512_max_ps(m, _mm512_set1_ps(QM_SEGMENT_TINY));
+    __m512i binade = _mm512_srli_epi32(_mm512_castps_si512(m), 23);
+    __m512 end = _mm512_permutex2var_ps(t->end[0], binade, t->end[1]);
+    __m512i s = _mm512_castps_si512(end);
+    s = _mm512_mask_add_epi32(s, _mm512_cmp_ps_mask(m, end, _CMP_GT_OQ), s, _mm512_set1_epi32(1));
+    __m512 line =
+        _mm512_fmadd_ps(m, _mm512_permutexvar_ps(s, t->slope), _mm512_permutexvar_ps(s, t->offset));
+    __m512 bent =
+        _mm512_fmadd_ps(line, _mm512_set1_ps(QM_SEGMENT_BEND), _mm512_permutexvar_ps(s, t->bend));
+    return _mm512_castps_si512(_mm512_min_ps(line, bent));
+}
+
+/* ---- 64 at a time --------------------------------------------------------------------------- */
+
+/* Byte `at` of every dword of a, b, c, d. */
+INLINE __m512i pick64(__m512i a, __m512i b, __m512i c, __m512i d, int at)
+{
+    const __m512i quads =
+        _mm512_set_epi32(0x7c787470, 0x6c686460, 0x5c585450, 0x4c484440, 0x3c383430, 0x2c282420,
+                         0x1c181410, 0x0c080400, 0x7c787470, 0x6c686460, 0x5c585450, 0x4c484440,
+                         0x3c383430, 0x2c282420, 0x1c181410, 0x0c080400);
+    __m512i from = _mm512_add_epi8(quads, _mm512_set1_epi8((char)at));
+    return _mm512_inserti64x4(_mm512_permutex2var_epi8(a, from, b),
+                              _mm512_castsi512_si256(_mm512_permutex2var_epi8(c, from, d)), 1);
+}
+
+static __m512i __attribute__((noinline))
+tree256_codes(const struct qm_codec *c, const struct group *g)
+{
+    struct tree256 t;
+    tree256_load(&t, c);
+    return pick64(tree256_find(&t, g->y[0]), tree256_find(&t, g->y[1]), tree256_find(&t, g->y[2]),
+                  tree256_find(&t, g->y[3]), 0);
+}
+
+INLINE __m512i lines_codes(const struct lines *t, const struct qm_codec *c, struct group g)
+{
+    const __m512i sure = _mm512_set1_epi32(QM_SEGMENT_SURE);
+    __m512i u[4];
+    __mmask16 doubt = 0;
+    for (int v = 0; v < 4; v++) {
+        u[v] = lines_find(t, g.y[v]);
+        doubt |= _mm512_testn_epi32_mask(u[v], sure);
+    }
+    if (__builtin_expect(doubt, 0)) {
+        struct group kept = g;
+        return tree256_codes(c, &kept);
+    }
+    __m512i k = pick64(u[0], u[1], u[2], u[3], 2);
+    __m512i top = pick64(_mm512_castps_si512(g.y[0]), _mm512_castps_si512(g.y[1]),
+                         _mm512_castps_si512(g.y[2]), _mm512_castps_si512(g.y[3]), 3);
+    return _mm512_mask_subs_epu8(_mm512_add_epi8(t->zero, k), _mm512_movepi8_mask(top), t->zero, k);
+}
+
+struct finders {
+    struct tree16 tree16;
+    struct tree256 tree256;
+    struct lines lines;
+};
+
+INLINE void load_finder(enum finder how, struct finders *f, const struct qm_codec *c)
+{
+    if (how == BY_TREE16)
+        tree16_load(&f->tree16, c);
+    else if (how == BY_TREE256)
+        tree256_load(&f->tree256, c);
+    else
+        lines_load(&f->lines, c);
+}
+
+INLINE __m512i find_group(enum finder how, const struct finders *f, const struct qm_codec *c,
+                          struct group g)
+{
+    if (how == BY_LINES)
+        return lines_codes(&f->lines, c, g);
+    if (how == BY_TREE256)
+        return pick64(tree256_find(&f->tree256, g.y[0]), tree256_find(&f->tree256, g.y[1]),
+                      tree256_find(&f->tree256, g.y[2]), tree256_find(&f->tree256, g.y[3]), 0);
+    __m512i k = pick64(tree16_find(&f->tree16, g.y[0]), tree16_find(&f->tree16, g.y[1]),
+                       tree16_find(&f->tree16, g.y[2]), tree16_find(&f->tree16, g.y[3]), 0);
+    return _mm512_xor_si512(k, _mm512_set1_epi8(15));
+}
+
+/* Reads up to 64 floats, 0 beyond them. */
+INLINE struct group load_group(const float *x, int64_t left)
+{
+    struct group g;
+    for (int v = 0; v < 4; v++)
+        g.y[v] = left >= 64 ? _mm512_loadu_ps(x + 16 * v)
+                            : _mm512_maskz_loadu_ps((__mmask16)low_bits(left - 16 * v), x + 16 * v);
+    return g;
+}
+
+/* Divided by `by`, or multiplied. */
+INLINE struct group unit_group(struct group g, float by, int divides)
+{
+    __m512 s = _mm512_set1_ps(by);
+    for (int v = 0; v < 4; v++)
+        g.y[v] = divides ? _mm512_div_ps(g.y[v], s) : _mm512_mul_ps(g.y[v], s);
+    return g;
+}
+
+/* max_bits of each of up to BATCH whole blocks. */
+INLINE void maxima(const float *x, int64_t block, int64_t count, uint32_t *bits)
+{
+    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+    __m512i m[BATCH];
+    if (block % 16) {
+        for (int64_t b = 0; b < count; b++)
+            bits[b] = max_bits(x + b * block, block);
+        return;
+    }
+    for (int64_t b = count; b < BATCH; b++)
+        m[b] = _mm512_setzero_si512();
+    for (int64_t b = 0; b < count; b++, x += block) {
+        m[b] = _mm512_and_si512(_mm512_loadu_si512(x), magnitude);
+        for (int64_t i = 16; i < block; i += 16)
+            m[b] = _mm512_max_epi32(m[b], _mm512_and_si512(_mm512_loadu_si512(x + i), magnitude));
+    }
+    /* a transposition that folds as it goes: two vectors become one, four times */
+    for (int b = 0; b < 8; b++)
+        m[b] = _mm512_max_epi32(_mm512_unpacklo_epi32(m[2 * b], m[2 * b + 1]),
+                                _mm512_unpackhi_epi32(m[2 * b], m[2 * b + 1]));
+    for (int b = 0; b < 4; b++)
+        m[b] = _mm512_max_epi32(_mm512_unpacklo_epi64(m[2 * b], m[2 * b + 1]),
+                                _mm512_unpackhi_epi64(m[2 * b], m[2 * b + 1]));
+    for (int left = 2; left > 0; left--)
+        for (int b = 0; b < left; b++)
+            m[b] = _mm512_max_epi32(_mm512_shuffle_i32x4(m[2 * b], m[2 * b + 1], 0x88),
+                                    _mm512_shuffle_i32x4(m[2 * b], m[2 * b + 1], 0xdd));
+    _mm512_storeu_si512(bits, m[0]);
+}
+
+/* Up to 64 codes, as bytes or as nibbles. */
+INLINE void put_group(uint8_t *packed, int64_t i, int64_t left, int four, int high_first,
+                      __m512i codes)
+{
+    if (!four) {
+        if (left >= 64)
+            _mm512_storeu_si512(packed + i, codes);
+        else
+            _mm512_mask_storeu_epi8(packed + i, low_bits(left), codes);
+        return;
+    }
+    if (left < 64)
+        codes = _mm512_maskz_mov_epi8(low_bits(left), codes);
+    __m512i pair = _mm512_maddubs_epi16(codes, _mm512_set1_epi16(high_first ? 0x0110 : 0x1001));
+    __m256i bytes = _mm512_cvtepi16_epi8(pair);
+    if (left >= 64)
+        _mm256_storeu_si256((__m256i *)(packed + i / 2), bytes);
+    else
+        _mm256_mask_storeu_epi8(packed + i / 2, (__mmask32)low_bits((left + 1) / 2), bytes);
+}
+
+/* ---- values --------------------------------------------------------------------------------- */
+
+/* The values as four tables of bytes, each in four vectors; where there are at most 16 entries
+ * (small), each repeated in one. */
+struct planes {
+    __m512i byte[4][4];
+};
+
+INLINE void planes_load(struct planes *t, int small, const struct qm_codec *c)
+{
+    if (small) {
+        __m512i v = _mm512_loadu_si512(c->cb.value);
+        for (int p = 0; p < 4; p++)
+            t->byte[p][0] = _mm512_broadcast_i32x4(_mm512_castsi512_si128(pick64(v, v, v, v, p)));
+        return;
+    }
+    for (int q = 0; q < 4; q++) {
+        const float *v = c->cb.value + 64 * q;
+        __m512i a = _mm512_loadu_si512(v), b = _mm512_loadu_si512(v + 16);
+        __m512i d = _mm512_loadu_si512(v + 32), e = _mm512_loadu_si512(v + 48);
+        for (int p = 0; p < 4; p++)
+            t->byte[p][q] = pick64(a, b, d, e, p);
+    }
+}
+
+/* The values of 64 codes: looked up byte by byte, then put together again. */
+INLINE struct group planes_get(const struct planes *t, int small, __m512i codes)
+{
+    const __m512i across = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+    __m512i k = _mm512_permutexvar_epi32(across, codes), b[4];
+    __mmask64 upper = small ? 0 : _mm512_movepi8_mask(k);
+    for (int p = 0; p < 4; p++)
+        b[p] = small ? _mm512_shuffle_epi8(t->byte[p][0], k)
+                     : _mm512_mask_blend_epi8(
+                           upper, _mm512_permutex2var_epi8(t->byte[p][0], k, t->byte[p][1]),
+                           _mm512_permutex2var_epi8(t->byte[p][2], k, t->byte[p][3]));
+    __m512i low01 = _mm512_unpacklo_epi8(b[0], b[1]), high01 = _mm512_unpackhi_epi8(b[0], b[1]);
+    __m512i low23 = _mm512_unpacklo_epi8(b[2], b[3]), high23 = _mm512_unpackhi_epi8(b[2], b[3]);
+    struct group g = {{_mm512_castsi512_ps(_mm512_unpacklo_epi16(low01, low23)),
+                       _mm512_castsi512_ps(_mm512_unpackhi_epi16(low01, low23)),
+                       _mm512_castsi512_ps(_mm512_unpacklo_epi16(high01, high23)),
+                       _mm512_castsi512_ps(_mm512_unpackhi_epi16(high01, high23))}};
+    return g;
+}
+
+INLINE group_codes load_codes(const uint8_t *codes, int64_t left)
+{
+    return left >= 64 ? _mm512_loadu_si512(codes) : _mm512_maskz_loadu_epi8(low_bits(left), codes);
+}
+
+INLINE group_codes load_nibbles(const uint8_t *bytes, int64_t left, int high_first)
+{
+    __m256i b = left >= 64 ? _mm256_loadu_si256((const __m256i *)bytes)
+                           : _mm256_maskz_loadu_epi8((__mmask32)low_bits((left + 1) / 2), bytes);
+    __m512i w = _mm512_cvtepu8_epi16(b);
+    w = high_first ? _mm512_or_si512(_mm512_srli_epi16(w, 4), _mm512_slli_epi16(w, 8))
+                   : _mm512_or_si512(w, _mm512_slli_epi16(w, 4));
+    return _mm512_and_si512(w, _mm512_set1_epi8(15));
+}
+
+INLINE void store_group(float *out, int64_t left, struct group g)
+{
+    for (int v = 0; v < 4; v++)
+        if (left >= 64)
+            _mm512_storeu_ps(out + 16 * v, g.y[v]);
+        else
+            _mm512_mask_storeu_ps(out + 16 * v, (__mmask16)low_bits(left - 16 * v), g.y[v]);
+}
