@@ -14,7 +14,7 @@ one=4097/planted/default/t1/forced
     [ "$(json_value 'd["passed"]' check -q)" = True ]
     variants=$(json_value 'len(d)' list variants)
     [ "$variants" -ge 9 ]
-    [ "$(json_value 'len(d["variants"])' check --case "$one")" = "$variants" ]
+    [ "$(json_value 'len(d["variants"]) + len(d["skipped"])' check --case "$one")" = "$variants" ]
 }
 
 @test "what is judged is not nothing" {
@@ -55,6 +55,12 @@ one=4097/planted/default/t1/forced
 
 @test "--json: stdout is JSON alone" {
     json_on_stdout check adamw4_ao --case "$one" --json
+}
+
+@test "what cannot be judged is skipped with a reason; exit code 77 when that is all" {
+    fails_with 77 "float32" check adamw4_ao,param=bf16/near
+    run -0 "$QUALM" check adamw4_ao,param=bf16/near ema4_nf4 -q --case "$one"
+    [[ $output == *"skipped adamw4_ao,param=bf16/near: "* && $output == *"passed"* ]]
 }
 
 @test "an unknown variant, class or case is refused with what was meant" {
