@@ -4,6 +4,7 @@
 # CC=clang chooses the compiler, INSTALL=0 never installs packages.
 .DEFAULT_GOAL := all
 SHELL := /bin/bash
+MAKEFLAGS += --jobs=$(shell nproc) --no-print-directory
 
 # ---- detection -----------------------------------------------------------------------------
 V ?= 0
