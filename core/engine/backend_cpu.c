@@ -454,6 +454,9 @@ static qm_status cpu_step(void *plan, struct qm_tensor *param, const struct qm_t
         return qm_fail(QM_BAD_ARG, "steps count from 1, got %lld", (long long)t);
     p->r.rule->prepare(&p->r.hyper, t, &st.s);
     st.s.hyper = &p->r.hyper;
+    for (int i = 0; i < p->n_slots && p->n == 1 && p->r.rule->single; i++)
+        if (p->slot[i].is_f32 && p->slot[i].n == 1)
+            p->r.rule->single(&st.s, i);
     if (p->r.rule->states)
         return run_whole(&st);
     for (int fold = 1; fold <= p->folds; fold++)
