@@ -226,8 +226,6 @@ qm_status qm_decider_init(struct qm_decider *d, const struct qm_quantizer *q, co
     if (d->n == 0)
         return qm_fail(QM_BAD_ARG, "no definition of map %s at %d bits %s is known here",
                        map_names[q->map], q->bits, q->sign ? "signed" : "unsigned");
-    if (q->scale.least)
-        return qm_fail(QM_BAD_ARG, "scale word least:%d is not judged here", q->scale.least);
     number_codes(d);
     for (int k = 0; k < d->n; k++) {
         double exact = d->value[k];
@@ -272,6 +270,10 @@ int qm_decider_at(const struct qm_decider *d, double y) { return passed(d, y, AT
 
 void qm_decider_range(const struct qm_decider *d, double low, double high, int *from, int *to)
 {
+    if (d->q.round == QM_ROUND_dither) { /* the sum of steps and noise is rounded */
+        low -= 4.0 * QM_U;
+        high += 4.0 * QM_U;
+    }
     *from = passed(d, low, HIGH);
     *to = passed(d, high, LOW);
     if (qm_round_draws(d->q.round) && *to + 1 < d->n && high > d->value[*to])
