@@ -9,77 +9,43 @@
 #include <string.h>
 
 #include "experiments/conform/conform.h"
+#include "experiments/lpmm_config.h"
 
-static const struct {
-    const char *source, *word;
-} maps[] = {{"nonlinear", "de"}, {"nonlinear-nozero", "de0"}, {"power-1", "lin"},
-            {"power-2", "pow2"}, {"power-3", "pow3"},         {"float-point", "fpx"},
-            {"linear", "lint"}},
-  norms[] = {{"tensor", "tensor"}, {"dim0", "row"},
-             {"dim1", "col"},      {"dim01", "rowcol"},
-             {"dim10", "colrow"},  {"group", "block"},
-             {"rank1", "rank1"},   {"rank1-group", "rank1block"},
-             {"id", "id"}},
-  rounds[] = {{"real-nearest", "bisect/mid"}, {"real-sr", "bisect/stoch"},
-              {"nearest", "argmin/mid"},      {"up", "bisect/ceil"},
-              {"down", "bisect/floor"},       {"sr", "bisect/stoch"},
-              {"sr1", "bisect/stoch"},        {"sr2", "bisect/stoch"}};
-enum {
-    N_MAPS = sizeof maps / sizeof *maps,
-    N_NORMS = sizeof norms / sizeof *norms,
-    N_ROUNDS = sizeof rounds / sizeof *rounds
-};
+static int state_set(struct qm_conform *c, const char *prefix, const char *attribute,
+                     const char *key, struct qm_lpmm_state *s)
+{
+    char name[64], text[64];
+    snprintf(name, sizeof name, "%s%s", prefix, attribute);
+    qm_case_text(c, name, text, sizeof text);
+    if (qm_lpmm_state_set(s, key, text) == QM_OK)
+        return 1;
+    qm_case_skip(c, "%s: %.100s", name, qm_message());
+    return 0;
+}
 
-/* The word for attribute prefix + name; NULL, and the case skipped, when there is none. */
-#define WORD(table, count, name)                                      \
-    static const char *name(struct qm_conform *c, const char *prefix) \
-    {                                                                 \
-        char attribute[64], text[64];                                 \
-        snprintf(attribute, sizeof attribute, "%s%s", prefix, #name); \
-        qm_case_text(c, attribute, text, sizeof text);                \
-        for (int k = 0; k < (count); k++)                             \
-            if (strcmp(table[k].source, text) == 0)                   \
-                return table[k].word;                                 \
-        qm_case_skip(c, "%s '%s': not built", attribute, text);       \
-        return NULL;                                                  \
-    }
-WORD(maps, N_MAPS, quant_type)
-WORD(norms, N_NORMS, scale_type)
-WORD(rounds, N_ROUNDS, round_type)
+static int64_t whole(struct qm_conform *c, const char *prefix, const char *attribute,
+                     int64_t fallback)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s%s", prefix, attribute);
+    return qm_case_whole(c, name, fallback);
+}
 
 int qm_lpmm_quantizer(struct qm_conform *c, const char *prefix, char *out, size_t size)
 {
-    char attribute[64], block[32] = "", rounding[32];
-    const char *map = quant_type(c, prefix), *norm = scale_type(c, prefix),
-               *round = round_type(c, prefix);
-    if (!map || !norm || !round)
+    struct qm_lpmm_state s = {.bits = (int)whole(c, prefix, "bits", 0),
+                              .sign = (int)whole(c, prefix, "signed", 1),
+                              .group_size = whole(c, prefix, "group_size", 0)};
+    char text[QM_QUANTIZER_TEXT];
+    if (!state_set(c, prefix, "scale_type", "SCALE_TYPE", &s) ||
+        !state_set(c, prefix, "quant_type", "QUANT_TYPE", &s) ||
+        !state_set(c, prefix, "round_type", "ROUND_TYPE", &s))
         return 0;
-    snprintf(attribute, sizeof attribute, "%sbits", prefix);
-    int bits = (int)qm_case_whole(c, attribute, 0);
-    snprintf(attribute, sizeof attribute, "%ssigned", prefix);
-    int sign = (int)qm_case_whole(c, attribute, 1);
-    snprintf(attribute, sizeof attribute, "%sgroup_size", prefix);
-    if (strcmp(norm, "block") == 0 || strcmp(norm, "rank1block") == 0)
-        snprintf(block, sizeof block, ":%lld", (long long)qm_case_whole(c, attribute, 0));
-    snprintf(attribute, sizeof attribute, "%sround_type", prefix);
-    char type[32];
-    qm_case_text(c, attribute, type, sizeof type);
-    int packed = strncmp(type, "real-", 5) == 0, is_lint = strcmp(map, "lint") == 0;
-    int least = strcmp(type, "sr1") == 0 ? 1 : strcmp(type, "sr2") == 0 ? 2 : 0;
-    if (least && is_lint && sign) /* integers there, positions here */
-        least += (1 << (bits - 1)) - 1;
-    snprintf(rounding, sizeof rounding, "%s", round);
-    if (is_lint)
-        snprintf(rounding, sizeof rounding, "arith/%s",
-                 strstr(round, "stoch") ? "dither" : strchr(round, '/') + 1);
-    if (least)
-        snprintf(rounding + strlen(rounding), sizeof rounding - strlen(rounding), "/least:%d",
-                 least);
-    snprintf(out, size, "%s:%d%c/%s%s/%s%s%s", map, bits, sign ? 's' : 'u', norm, block, rounding,
-             bits == 8                ? ""
-             : bits == 2 || bits == 4 ? "/lo"
-                                      : "/byte",
-             packed ? "/nantop" : "");
+    if (s.bits < 2 || s.bits > 8 || qm_lpmm_state_quantizer(&s, text) != QM_OK) {
+        qm_case_skip(c, "%d bits: %.200s", s.bits, qm_message());
+        return 0;
+    }
+    snprintf(out, size, "%s", text);
     return 1;
 }
 
@@ -370,10 +336,18 @@ static void replay_histogram(struct qm_conform *c)
 
 static void replay_map(struct qm_conform *c)
 {
-    const char *map = quant_type(c, "");
-    if (map)
-        qm_judge_map(c, map, (int)qm_case_whole(c, "bits", 0), (int)qm_case_whole(c, "signed", 1),
-                     qm_case_floats(c, "qmap", -1), qm_case_numel(c, "qmap"));
+    char text[QM_QUANTIZER_TEXT];
+    struct qm_lpmm_state s = qm_lpmm_config_default().m;
+    s.bits = (int)whole(c, "", "bits", 0);
+    s.sign = (int)whole(c, "", "signed", 1);
+    if (!state_set(c, "", "quant_type", "QUANT_TYPE", &s))
+        return;
+    if (qm_lpmm_state_quantizer(&s, text) != QM_OK) {
+        qm_case_skip(c, "%.200s", qm_message());
+        return;
+    }
+    text[strcspn(text, ":")] = '\0'; /* the map's name */
+    qm_judge_map(c, text, s.bits, s.sign, qm_case_floats(c, "qmap", -1), qm_case_numel(c, "qmap"));
 }
 
 static void replay_leaf(struct qm_conform *c, const char *group)
