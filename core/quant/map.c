@@ -152,8 +152,10 @@ static void build_lin0(struct qm_codebook *cb, int bits, int sign)
         return;
     }
     linspace(-1.0f, 1.0f, n - 1, t);
+    /* the middle of t is a zero, or within an ulp of 1 of it: it goes where it sorts */
+    int below = t[n / 2 - 1] < 0.0f;
     for (int k = 0; k < n; k++)
-        cb->value[k] = k < n / 2 - 1 ? t[k] : k == n / 2 - 1 ? 0.0f : t[k - 1];
+        cb->value[k] = k < n / 2 - 1 + below ? t[k] : k == n / 2 - 1 + below ? 0.0f : t[k - 1];
 }
 
 /* lpmm create_fp8_map: the exponent field runs downward. */
