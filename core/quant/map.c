@@ -145,7 +145,7 @@ static void build_power(struct qm_codebook *cb, int bits, int sign, int p)
 static void build_lin0(struct qm_codebook *cb, int bits, int sign)
 {
     int n = 1 << bits;
-    float t[256];
+    float t[256] = {0.0f};
     cb->n = n;
     if (!sign) {
         linspace(0.0f, 1.0f, n, cb->value);
