@@ -272,6 +272,54 @@ static void replay_dither(struct qm_conform *c)
     qm_judge_floats(c, "decoded", own, dequant, n);
 }
 
+/* The extension's linear kernel, which the published code never calls: the integer map, noise from
+ * Philox, codes as two's complement.  It takes one half after adding the noise, in double, where
+ * dither takes it before; and decodes as code (absmax / most), where the map has (code / most)
+ * absmax: two roundings each, so 4 u apart. */
+static void replay_absmax_linear(struct qm_conform *c)
+{
+    static const char *const contractions[] = {"strict", "fma"};
+    int bits = (int)qm_case_whole(c, "bits", 0), per = bits == 4 || bits == 8 ? 32 / bits : 1;
+    int64_t group = qm_case_whole(c, "group_size", 0), n = qm_case_numel(c, "x");
+    struct qm_codec codec;
+    struct qm_shape shape = qm_shape_flat(n);
+    uint64_t seed = 0, offset = 0;
+    if (per == 1 || group < 1 || n % group != 0 ||
+        !qm_golden_unsigned(c->file, c->group, "seed", &seed) ||
+        !qm_golden_unsigned(c->file, c->group, "offset", &offset)) {
+        qm_case_skip(c, "bits, group_size, seed or offset are missing");
+        return;
+    }
+    if (!qm_case_codec(c, &codec, "lint:%ds/block:%lld/arith/dither/lo", bits, (long long)group))
+        return;
+    const float *x = qm_case_floats(c, "x", n), *scales = qm_case_floats(c, "absmax", n / group),
+                *noise = qm_case_floats(c, "noise", n);
+    uint8_t *codes = qm_case_memory(c, n, 1), *stored = qm_case_memory(c, n, 1),
+            *bytes = qm_case_memory(c, n, 1);
+    float *drawn = qm_case_memory(c, n, sizeof *drawn), *out = qm_case_memory(c, n, sizeof *out);
+    if (!x || !scales || !noise || !codes || !stored || !bytes || !drawn || !out)
+        return;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t word = qm_philox_stream(seed, (uint64_t)(i / per), offset + (uint64_t)(i % per));
+        drawn[i] = qm_uniform(word);
+        codes[i] = (uint8_t)qm_code_of(&codec, x[i] / scales[i / group], word);
+        stored[i] = (uint8_t)((codes[i] + codec.cb.base) & ((1 << bits) - 1));
+    }
+    qm_judge_floats(c, "noise", drawn, noise, n);
+    qm_pack_codes(QM_PACK_lo, bits, stored, n, bytes);
+    qm_decode(&codec, &shape, codes, scales, out);
+    for (int k = 0; k < 2; k++) {
+        char name[32];
+        snprintf(name, sizeof name, "packed_%s", contractions[k]);
+        const int64_t *packed = qm_case_ints(c, name, -1);
+        if (!packed || qm_case_numel(c, name) < n * bits / 8)
+            return;
+        qm_judge_codes(c, name, bytes, packed, n * bits / 8);
+        snprintf(name, sizeof name, "unpacked_%s", contractions[k]);
+        qm_judge_close(c, name, out, qm_case_floats(c, name, n), n, 0x1p-22, 0.0);
+    }
+}
+
 /* How likely the codec goes up from its lower code at y, exactly: rounding up is monotone in the
  * draw, so the first word that does so is found by halving. */
 static double chance_up(const struct qm_codec *codec, float y, int low)
@@ -367,7 +415,7 @@ static void replay_leaf(struct qm_conform *c, const char *group)
     else if (qm_case_has(c, "code_counts"))
         replay_histogram(c);
     else if (qm_case_has(c, "absmax"))
-        qm_case_skip(c, "a kernel that the published code never calls: not built");
+        replay_absmax_linear(c);
     else if (qm_case_has(c, "noise") && qm_case_has(c, "normalized"))
         replay_real(c);
     else if (qm_case_has(c, "noise"))
