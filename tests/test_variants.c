@@ -99,8 +99,8 @@ static void assert_same(const struct run *a, const struct run *b, const char *wh
 static const char *const more_recipes[] = {
     "adamw4_lpmm,exp_avg.round=stoch,exp_avg_sq.round=stoch,exp_avg.min_numel=0",
     "adamw4_lpmm,exp_avg=nf4:4s/rank1/bisect/mid/hi,exp_avg.min_numel=0,exp_avg_sq.min_numel=0",
-    "adamw4_lpmm_group,exp_avg.norm=rank1block:24,exp_avg_sq.norm=rank1block:64,"
-    "exp_avg.min_numel=0,exp_avg_sq.min_numel=0",
+    ("adamw4_lpmm_group,exp_avg.norm=rank1block:24,exp_avg_sq.norm=rank1block:64,"
+     "exp_avg.min_numel=0,exp_avg_sq.min_numel=0"),
     "adamw8_lpmm,exp_avg_sq=lint:8u/rank1block:48/arith/dither/least:1,exp_avg_sq.min_numel=0",
     "adamw4_ao,grad=bf16,exp_avg_sq=lin:4u/tensor/scan/near/lo,exp_avg_sq.min_numel=0",
     "adamw8_ao,grad=f16,exp_avg_sq=log:8u/logblock:256/arith/even/floor:1e-12",
@@ -111,8 +111,8 @@ enum { MORE = sizeof more_recipes / sizeof *more_recipes };
 
 /* Norms that vectors do not have. */
 static const char *const matrix_recipes[] = {
-    "adamw4_lpmm_group,exp_avg.norm=rowcol,exp_avg_sq.norm=colrow,exp_avg.min_numel=0,"
-    "exp_avg_sq.min_numel=0",
+    ("adamw4_lpmm_group,exp_avg.norm=rowcol,exp_avg_sq.norm=colrow,exp_avg.min_numel=0,"
+     "exp_avg_sq.min_numel=0"),
     "adamw4_lpmm_fused,exp_avg_sq=lin:4u/colrow/bisect/stoch/lo/nantop,exp_avg_sq.min_numel=0",
 };
 enum { MATRIX = sizeof matrix_recipes / sizeof *matrix_recipes };
