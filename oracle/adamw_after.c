@@ -11,6 +11,12 @@
 
 #include <math.h>
 
+/* gnorm_scale; 0 stands for 1. */
+static double gamma_of(const struct qm_oracle_hyper *h)
+{
+    return h->gnorm_scale != 0.0 ? h->gnorm_scale : 1.0;
+}
+
 /* 1 - beta^t without the cancellation of the difference. */
 static double correction(double beta, int64_t t) { return -expm1((double)t * log1p(beta - 1.0)); }
 
@@ -22,7 +28,7 @@ static void step(double *theta, double *const *slot, const double *grad, int64_t
     double *m = slot[0], *v = slot[1];
 
     for (int64_t i = 0; i < n; i++) {
-        double g = h->gnorm_scale * grad[i];
+        double g = gamma_of(h) * grad[i];
         if (!isfinite(grad[i])) {
             m[i] = v[i] = 0.0;
             continue;

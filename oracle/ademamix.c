@@ -17,6 +17,12 @@
 
 #include <math.h>
 
+/* gnorm_scale; 0 stands for 1. */
+static double gamma_of(const struct qm_oracle_hyper *h)
+{
+    return h->gnorm_scale != 0.0 ? h->gnorm_scale : 1.0;
+}
+
 static double correction(double beta, int64_t t) { return -expm1((double)t * log1p(beta - 1.0)); }
 
 static double alpha_at(const struct qm_oracle_hyper *h, int64_t t)
@@ -52,7 +58,7 @@ static void step(double *theta, double *const *slot, const double *grad, int64_t
 {
     double beta3 = beta3_at(h, t);
     for (int64_t i = 0; i < rows * cols; i++) {
-        moments(slot, i, h->gnorm_scale * grad[i], h, beta3);
+        moments(slot, i, gamma_of(h) * grad[i], h, beta3);
         theta[i] = theta[i] - h->lr * (direction(slot, i, h, t) + h->weight_decay * theta[i]);
     }
 }
@@ -66,7 +72,7 @@ static void step_after(double *theta, double *const *slot, const double *grad, i
             slot[0][i] = slot[1][i] = slot[2][i] = 0.0;
             continue;
         }
-        moments(slot, i, h->gnorm_scale * grad[i], h, beta3);
+        moments(slot, i, gamma_of(h) * grad[i], h, beta3);
         theta[i] = theta[i] - h->lr * direction(slot, i, h, t);
         theta[i] = (1.0 - h->lr * h->weight_decay) * theta[i];
     }

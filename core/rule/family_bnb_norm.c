@@ -15,11 +15,17 @@
 
 #include "core/rule/bnb.h"
 
+/* 0, as everything that was not named, is 1 too. */
+static double gnorm_scale(const struct qm_hyper *h)
+{
+    return h->gnorm_scale != 0.0 ? h->gnorm_scale : 1.0;
+}
+
 /* c of bnb.h, but 8 and 9: 1 / (1 - beta^t). */
 static void prepare_lamb(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     double bc1 = 1.0 - pow(h->beta1, (double)t), bc2 = 1.0 - pow(h->beta2, (double)t);
-    const double c[10] = {h->gnorm_scale,     1.0 - h->lr * h->weight_decay,
+    const double c[10] = {gnorm_scale(h),     1.0 - h->lr * h->weight_decay,
                           h->beta1,           1.0 - h->beta1,
                           h->beta2,           1.0 - h->beta2,
                           h->eps * sqrt(bc2), -h->lr * sqrt(bc2) / bc1,
@@ -33,7 +39,7 @@ static void prepare_lamb(const struct qm_hyper *h, int64_t t, struct qm_rule_ste
 static void prepare_lars(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     memset(s, 0, sizeof *s);
-    s->c[0] = (float)h->gnorm_scale;
+    s->c[0] = (float)gnorm_scale(h);
     s->c[1] = (float)h->weight_decay;
     s->c[2] = (float)h->momentum;
     s->c[6] = (float)h->eps;

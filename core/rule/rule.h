@@ -34,7 +34,7 @@
     X(scale,        1.0,   "APOLLO, Fira: scale of the projected update")                            \
     X(margin,       0.01,  "Fira, APOLLO: growth of the norm that the limiter allows")               \
     X(max_unorm,    0.0,   "LAMB, LARS: largest update norm over the parameter's; 0: none")          \
-    X(gnorm_scale,  1.0,   "bitsandbytes: factor on the gradient")                                   \
+    X(gnorm_scale,  1.0,   "bitsandbytes: factor on the gradient; 0: 1")                                   \
     X(initial_lr,   0.0,   "Lion 8-bit: learning rate that decay is relative to; 0: lr itself")
 #define QM_HYPER_FLAG_LIST(X)                                                                        \
     X(nesterov,           0, "SGD: Nesterov's form")                                                 \
