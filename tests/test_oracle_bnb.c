@@ -121,7 +121,7 @@ static void test_after(void **state)
         run(pairs[k][1], &h, 1, &d);
         for (int i = 0; i < N; i++)
             near(d.p[i], (1.0 - 0.1 * 2.0) * c.p[i]);
-        d.g[1] = NAN;
+        d.g[1] = (double)NAN;
         double kept = d.p[1];
         run(pairs[k][1], &h, 1, &d);
         assert_true(d.p[1] == kept && d.s0[1] == 0.0 && d.s1[1] == 0.0);
