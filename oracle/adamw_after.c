@@ -5,8 +5,8 @@
  *   v     <- beta2 v + (1 - beta2) g^2
  *   theta <- (1 - lr lambda) (theta - lr mhat / (sqrt(vhat) + eps))
  *
- * with g carrying the factor gnorm_scale, mhat = m / (1 - beta1^t), vhat = v / (1 - beta2^t).  Where
- * g is NaN or Inf: m <- 0, v <- 0, theta stays. */
+ * with g carrying the factor gnorm_scale, mhat = m / (1 - beta1^t), vhat = v / (1 - beta2^t).
+ * Where g is NaN or Inf: m <- 0, v <- 0, theta stays. */
 #include "oracle/oracle.h"
 
 #include <math.h>

@@ -5,14 +5,15 @@
  *   nu <- beta2 nu + (1 - beta2) g^2
  *   theta <- theta - lr ((m1hat + alpha(t) m2) / (sqrt(nuhat) + eps) + lambda theta)
  *
- * with m1hat = m1 / (1 - beta1^t), nuhat = nu / (1 - beta2^t), g carrying the factor gnorm_scale, and
+ * with m1hat = m1 / (1 - beta1^t), nuhat = nu / (1 - beta2^t), g carrying the factor gnorm_scale,
+ * and
  *
  *   alpha(t) = min(alpha t / T_alpha, alpha)
  *   beta3(t) = min(exp(ln beta1 ln beta3 / ((1 - t/T) ln beta3 + (t/T) ln beta1)), beta3)
  *
  * or alpha and beta3 themselves where T_alpha, T_beta3 are 0.  The family with "after" decays what
- * the step has given, (1 - lr lambda) theta, and leaves theta alone where g is not finite, the three
- * moments becoming 0. */
+ * the step has given, (1 - lr lambda) theta, and leaves theta alone where g is not finite, the
+ * three moments becoming 0. */
 #include "oracle/oracle.h"
 
 #include <math.h>

@@ -4,8 +4,8 @@
  *   b <- d at t = 1,  mu b + d afterwards
  *   theta <- theta - lr b
  *
- * gamma (gnorm_scale) is the factor that clipping by percentiles of the gradient norm would put on the
- * gradient, else 1. */
+ * gamma (gnorm_scale) is the factor that clipping by percentiles of the gradient norm would put on
+ * the gradient, else 1. */
 #include "oracle/oracle.h"
 
 /* gnorm_scale; 0 stands for 1. */

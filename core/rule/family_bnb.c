@@ -3,8 +3,8 @@
  * Which moment decays by what: Adam, AdEMAMix and Lion by beta1 and beta2 (and beta3), momentum by
  * momentum, RMSprop by beta2 (its class names it alpha).
  *
- * gnorm_scale is 1 in every call of the source since its clipping by percentiles went (0.50.0).  The
- * rules of family adamw do without it, and obey maximize instead as that family's do; of the
+ * gnorm_scale is 1 in every call of the source since its clipping by percentiles went (0.50.0).
+ * The rules of family adamw do without it, and obey maximize instead as that family's do; of the
  * others the oracles know it, but Lion's. */
 #include "core/rule/rule.h"
 

@@ -1,8 +1,8 @@
 /* family_bnb_norm.c - bitsandbytes' LAMB and LARS: the step is scaled so that its norm is at most
  * max_unorm times the parameter's.
  *
- * default  the norm of LAMB is that of the bias-corrected update, that of LARS leaves the L2 term of
- *          this step out; LARS compares with max_unorm |p| + eps
+ * default  the norm of LAMB is that of the bias-corrected update, that of LARS leaves the L2 term
+ *          of this step out; LARS compares with max_unorm |p| + eps
  * CPU      the norm of what is really added: not bias-corrected, with the L2 term
  *
  * Norms of parameters and those of the CPU go in PyTorch's order.  The update norm of the default
@@ -51,8 +51,8 @@ static void prepare_lars(const struct qm_hyper *h, int64_t t, struct qm_rule_ste
 
 static int64_t numel(const struct qm_whole *w) { return qm_shape_numel(w->shape); }
 
-/* torch.norm of float32 on CPU with AVX2, one thread: eight lanes, an fma each, added in order; then
- * the rest. */
+/* torch.norm of float32 on CPU with AVX2, one thread: eight lanes, an fma each, added in order;
+ * then the rest. */
 struct norm {
     float lane[8];
     int64_t at, whole; /* the lanes take the first n / 8 * 8 */
