@@ -41,7 +41,7 @@ static void set(struct qm_rule_step *s, const float c[12], const struct qm_hyper
 {
     memset(s, 0, sizeof *s);
     s->flag[1] = h->maximize;
-    memcpy(s->c, c, sizeof s->c);
+    memcpy(s->c, c, 12 * sizeof *c);
     s->t = t;
 }
 

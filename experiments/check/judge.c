@@ -522,6 +522,8 @@ static qm_status judgeable(const struct qm_recipe *r)
             return qm_fail(QM_SKIPPED, "norms that divide twice are not judged");
         if (r->slot[i].bits && r->slot[i].scale.least)
             return qm_fail(QM_SKIPPED, "scale word least is not judged");
+        if (r->slot[i].bits && r->slot[i].scale.keep_sign)
+            return qm_fail(QM_SKIPPED, "codes moved by keepsign are not judged");
     }
     if (r->hyper.amsgrad)
         return qm_fail(QM_SKIPPED, "no error bound is derived for amsgrad");
