@@ -223,7 +223,7 @@ qm_status qm_sides_step(struct qm_sides *a, int64_t k)
         qm_plan_cpu_hyper(a->plan[0], &a->recipe.hyper);
     }
     for (int i = 0; i < a->n_tensors; i++) {
-        int64_t at = a->first[i], rows = a->shape[i].rank > 0 ? a->shape[i].dim[0] : 1;
+        int64_t at = a->first[i];
         int is_f32 = a->recipe.grad == QM_DTYPE_f32;
         struct qm_tensor p = {a->p + at, QM_DTYPE_f32, a->shape[i]};
         struct qm_tensor g = {is_f32 ? (void *)(a->g + at) : (void *)(a->g16 + at), a->recipe.grad,
@@ -232,8 +232,8 @@ qm_status qm_sides_step(struct qm_sides *a, int64_t k)
         double *slot[QM_MAX_SLOTS] = {NULL};
         for (int s = 0; s < a->n_slots; s++)
             slot[s] = a->twin_slot[s] + at;
-        a->oracle->step(a->twin_p + at, slot, a->twin_g + at, rows,
-                        rows > 0 ? a->numel[i] / rows : 0, &a->twin_hyper, t);
+        QM_TRY(qm_oracle_step(a->oracle, a->twin_p + at, slot, a->twin_g + at, &a->shape[i],
+                              (uint32_t)i, &a->twin_hyper, t));
     }
     return QM_OK;
 }

@@ -22,8 +22,7 @@ static void estimate(const struct qm_batch *m, const double *r, const double *c,
         double mean = fmax(qm_mean_of(r + b * m->rows, m->rows, 1), eps1);
         for (int64_t i = 0; i < m->rows; i++)
             for (int64_t j = 0; j < m->cols; j++)
-                v[(b * m->rows + i) * m->cols + j] =
-                    r[b * m->rows + i] * c[b * m->cols + j] / mean;
+                v[(b * m->rows + i) * m->cols + j] = r[b * m->rows + i] * c[b * m->cols + j] / mean;
     }
 }
 

@@ -19,7 +19,7 @@ static inline struct qm_batch qm_batch_of(const struct qm_shape *s)
         return b;
     b.rows = s->dim[s->rank - 2];
     b.cols = s->dim[s->rank - 1];
-    b.batch = b.rows * b.cols ? b.numel / (b.rows * b.cols) : 0;
+    b.batch = b.rows > 0 && b.cols > 0 ? b.numel / (b.rows * b.cols) : 0;
     return b;
 }
 

@@ -55,8 +55,8 @@ static void rms_prop(double *const *slot, const double *r, double *r_tilde, int6
 static qm_status fira(double *theta, double *const *slot, int first, const double *g,
                       const struct qm_shape *shape, uint32_t tensor,
                       const struct qm_oracle_hyper *h, int64_t t,
-                      void (*form)(double *const *slot, const double *r, double *r_tilde,
-                                   int64_t k, const struct qm_oracle_hyper *h),
+                      void (*form)(double *const *slot, const double *r, double *r_tilde, int64_t k,
+                                   const struct qm_oracle_hyper *h),
                       double step)
 {
     struct qm_projection q;

@@ -4,9 +4,10 @@
 #include <string.h>
 
 /* A new oracle is its file and its line here. */
-#define QM_ORACLE_LIST(X) \
-    X(adafactor) X(adafactor_torch) X(adam) X(adamw) X(apollo) X(came) X(ema) X(fira) \
-    X(fira_rms) X(lion) X(sgdm)
+#define QM_ORACLE_LIST(X)                                                                    \
+    X(adafactor)                                                                             \
+    X(adafactor_torch) X(adam) X(adamw) X(apollo) X(came) X(ema) X(fira) X(fira_rms) X(lion) \
+        X(sgdm)
 
 #define X(name) extern const struct qm_oracle qm_oracle_##name;
 QM_ORACLE_LIST(X)
@@ -33,8 +34,8 @@ const struct qm_oracle *qm_oracle_find(const char *family)
     return NULL;
 }
 
-qm_status qm_oracle_step(const struct qm_oracle *o, double *p, double *const *slot,
-                         const double *g, const struct qm_shape *shape, uint32_t tensor,
+qm_status qm_oracle_step(const struct qm_oracle *o, double *p, double *const *slot, const double *g,
+                         const struct qm_shape *shape, uint32_t tensor,
                          const struct qm_oracle_hyper *h, int64_t t)
 {
     if (o->whole)

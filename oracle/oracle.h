@@ -43,8 +43,8 @@ struct qm_oracle {
 };
 
 /* One step of either kind. */
-qm_status qm_oracle_step(const struct qm_oracle *o, double *p, double *const *slot,
-                         const double *g, const struct qm_shape *shape, uint32_t tensor,
+qm_status qm_oracle_step(const struct qm_oracle *o, double *p, double *const *slot, const double *g,
+                         const struct qm_shape *shape, uint32_t tensor,
                          const struct qm_oracle_hyper *h, int64_t t);
 
 const struct qm_oracle *qm_oracle_find(const char *family); /* NULL when there is none */

@@ -90,7 +90,8 @@ enum { SWEEPS = 60 };
 /* G^T G (n x n) for right vectors, G G^T (m x m) for left ones. */
 static void gram(const struct qm_lowrank *l, const float *g, int64_t k, double *a)
 {
-    int64_t inner = l->right ? l->m : l->n, along = l->right ? l->n : 1, across = l->right ? 1 : l->n;
+    int64_t inner = l->right ? l->m : l->n, along = l->right ? l->n : 1,
+            across = l->right ? 1 : l->n;
     for (int64_t i = 0; i < k; i++)
         for (int64_t j = i; j < k; j++) {
             double sum = 0.0;
