@@ -26,8 +26,10 @@ static const char *const kind_files[QM_KIND_COUNT] = {
     [QM_KIND_scale] = "core/quant/scale.h",
     [QM_KIND_curve] = "core/quant/curve.h",
     [QM_KIND_pack] = "core/quant/pack.h",
+    [QM_KIND_param] = "core/param.h",
+    [QM_KIND_hyper] = "core/rule/rule.h",
     [QM_KIND_metric] = "oracle/metric_list.c",
-    [QM_KIND_rule] = "core/rule/rule.c",
+    [QM_KIND_rule] = "core/rule",
     [QM_KIND_problem] = "experiments/problems",
     [QM_KIND_distribution] = "experiments/dist.c",
     [QM_KIND_variant] = "variants",
@@ -70,6 +72,20 @@ static const struct word curve_words[] = {QM_CURVE_LIST(X)};
 static const struct word pack_words[] = {QM_PACK_LIST(X)};
 #undef X
 
+static const struct word param_words[] = {
+#define X(name, bytes, mantissa, least, text) {#name, text},
+    QM_PARAM_FORMAT_LIST(X)
+#undef X
+#define X(name, bytes, text) {#name, text},
+        QM_PARAM_WRITE_LIST(X)
+#undef X
+};
+static const struct word hyper_words[] = {
+#define X(name, value, text) {#name, text},
+    QM_HYPER_LIST(X) QM_HYPER_FLAG_LIST(X)
+#undef X
+};
+
 const char *qm_kind_plural(enum qm_kind kind) { return kinds[kind].plural; }
 
 const char *qm_kind_singular(enum qm_kind kind) { return kinds[kind].singular; }
@@ -108,7 +124,9 @@ static void add(struct list *l, enum qm_kind kind, const char *name, const char 
     }
     struct qm_item *item = &l->item[l->n++];
     *item = (struct qm_item){.kind = kind, .name = name, .text = text, .data = data};
-    if (kind == QM_KIND_variant || kind == QM_KIND_problem)
+    if (kind == QM_KIND_rule)
+        snprintf(item->file, sizeof item->file, "%s", qm_rule_file(data));
+    else if (kind == QM_KIND_variant || kind == QM_KIND_problem)
         snprintf(item->file, sizeof item->file, "%s/%s.c", kind_files[kind], name);
     else
         snprintf(item->file, sizeof item->file, "%s", kind_files[kind]);
@@ -127,6 +145,8 @@ static void add_words(struct list *l)
     ADD(scale);
     ADD(curve);
     ADD(pack);
+    ADD(param);
+    ADD(hyper);
 #undef ADD
 }
 
@@ -172,8 +192,7 @@ static void explain(json_t *out, enum qm_kind kind, const char *word, const char
 static void explain_value(json_t *out, int which, double v)
 {
     char word[64], number[QM_NUMBER_TEXT];
-    snprintf(word, sizeof word, "%s:%s", scale_words[which].name,
-             qm_float_text((float)v, number));
+    snprintf(word, sizeof word, "%s:%s", scale_words[which].name, qm_float_text((float)v, number));
     explain(out, QM_KIND_scale, word, strstr(scale_words[which].text, " - ") + 3, 0);
 }
 

@@ -10,7 +10,8 @@
 #define QM_KIND_LIST(X)  /* plural, singular */                                        \
     X(variants, variant)   X(maps, map)       X(searches, search)  X(norms, norm)      \
     X(rounds, round)       X(units, unit)     X(scales, scale)     X(curves, curve)    \
-    X(packs, pack)         X(rules, rule)     X(problems, problem)                     \
+    X(packs, pack)         X(params, param)   X(hypers, hyper)                         \
+    X(rules, rule)         X(problems, problem)                                        \
     X(distributions, distribution)            X(metrics, metric)
 /* clang-format on */
 

@@ -70,14 +70,21 @@ static qm_status show_quantizer(const char *text, json_t **out)
     return QM_OK;
 }
 
+/* Those that are not 0: what a variant leaves out its rule does not read. */
 static void hyper(json_t *o, const struct qm_hyper *h)
 {
-    json_object_set_new(o, "hyper",
-                        json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:b}", "lr", h->lr,
-                                  "beta1", h->beta1, "beta2", h->beta2, "eps", h->eps,
-                                  "weight_decay", h->weight_decay, "momentum", h->momentum,
-                                  "dampening", h->dampening, "nesterov", h->nesterov, "maximize",
-                                  h->maximize));
+    json_t *list = json_object();
+#define X(name, value, text) \
+    if (h->name != 0)        \
+        json_object_set_new(list, #name, json_real(h->name));
+    QM_HYPER_LIST(X)
+#undef X
+#define X(name, value, text) \
+    if (h->name != 0)        \
+        json_object_set_new(list, #name, json_true());
+    QM_HYPER_FLAG_LIST(X)
+#undef X
+    json_object_set_new(o, "hyper", list);
 }
 
 /* Slots of a recipe: one line each, then every word of each. */
@@ -121,7 +128,11 @@ static qm_status show_recipe(const char *text, json_t **out)
     set_text(o, "rule", r.rule->name);
     set_text(o, "rule_summary", r.rule->summary);
     set_text(o, "rule_source", r.rule->source);
+    char param[24];
     set_text(o, "grad", qm_dtype_name(r.grad));
+    set_text(o, "param", qm_param_text(&r.param, param));
+    if (r.rule->states)
+        set_text(o, "state_used", r.state_stored ? "stored" : "fresh");
     json_object_set_new(o, "state_bits_per_param_at_1024x1024",
                         qm_json_number((double)bytes * 8.0 / (1024.0 * 1024.0)));
     json_object_set_new(o, "step_sqnr_floor_db", qm_json_number(r.base->step_sqnr_db));

@@ -352,6 +352,11 @@ static const char *const codecs[] = {
     "nf4:4s/block:64/bisect/mid/hi/nest:8",
     "de:5s/block:128/bisect/mid/lo/nantop",
     "dyn:4s/id/bisect/near",
+    "lin:8u/block:64/bisect/mid",
+    "de:8s/block:96/bisect/mid/recip",
+    "dyn:8u/block:32/bisect/near/cap:0.5",
+    "dyn:4s/block:16/bisect/near/recip_tail",
+    "dyn:8u/rank1/bisect/mid/lo/floor:1e-12",
 };
 enum { CODECS = sizeof codecs / sizeof *codecs };
 
@@ -421,6 +426,11 @@ static void test_fused_blocks(void **state)
                 x[i] = c.q.sign ? x[i] : fabsf(x[i]);
                 if (i / 128 == round % 8)
                     x[i] = 0.0f;
+                if (round % 4 == 2) { /* blocks of edges and their neighbours */
+                    uint32_t w = random_word();
+                    float e = c.edge[w % (uint32_t)(c.cb.n - 1)];
+                    x[i] = i % 16 == 0 ? 1.0f : qm_unordered(qm_ordered(e) + (int)(w >> 30) - 1);
+                }
             }
             encode(&c, &shape, x, N, &want);
             for (int isa = 0; isa < QM_ISA_COUNT; isa++) {
@@ -601,6 +611,24 @@ static void test_halves(void **state)
     }
 }
 
+/* Two neighbouring roundings of doubles to float and back must both happen: GCC 12's straight-line
+ * vectorizer drops them unless it is told not to. */
+static __attribute__((noinline)) void round_two(const double *in, double *out)
+{
+    float a = (float)in[0], b = (float)in[1];
+    out[0] = (double)a;
+    out[1] = (double)b;
+}
+
+static void test_roundings_happen(void **state)
+{
+    (void)state;
+    const double in[2] = {0.1, 0.3};
+    double out[2];
+    round_two(in, out);
+    assert_true(out[0] == 0.100000001490116119384765625 && out[1] == 0.300000011920928955078125);
+}
+
 static void test_philox(void **state)
 {
     (void)state;
@@ -617,19 +645,13 @@ static void test_philox(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_edges),
-        cmocka_unit_test(test_searches),
-        cmocka_unit_test(test_text),
-        cmocka_unit_test(test_ranges_and_isas),
-        cmocka_unit_test(test_fused_blocks),
-        cmocka_unit_test(test_rank1_definition),
-        cmocka_unit_test(test_stochastic),
-        cmocka_unit_test(test_pack),
-        cmocka_unit_test(test_log_exp),
-        cmocka_unit_test(test_halves),
-        cmocka_unit_test(test_philox),
-        cmocka_unit_test(test_segments),
-        cmocka_unit_test(test_segments_refused),
+        cmocka_unit_test(test_edges),        cmocka_unit_test(test_searches),
+        cmocka_unit_test(test_text),         cmocka_unit_test(test_ranges_and_isas),
+        cmocka_unit_test(test_fused_blocks), cmocka_unit_test(test_rank1_definition),
+        cmocka_unit_test(test_stochastic),   cmocka_unit_test(test_pack),
+        cmocka_unit_test(test_log_exp),      cmocka_unit_test(test_halves),
+        cmocka_unit_test(test_philox),       cmocka_unit_test(test_roundings_happen),
+        cmocka_unit_test(test_segments),     cmocka_unit_test(test_segments_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

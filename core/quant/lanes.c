@@ -23,18 +23,6 @@ static void multiply(const float *x, float r, int64_t n, float *y)
         y[i] = x[i] * r;
 }
 
-static void divide_each(const float *x, const float *d, int64_t n, float *y)
-{
-    for (int64_t i = 0; i < n; i++)
-        y[i] = x[i] / d[i];
-}
-
-static void multiply_each(const float *x, const float *r, int64_t n, float *y)
-{
-    for (int64_t i = 0; i < n; i++)
-        y[i] = x[i] * r[i];
-}
-
 static void fold_each(const float *restrict x, int64_t n, float *restrict stat)
 {
     int32_t *restrict s = (int32_t *)stat; /* bits of non-negative floats order as integers */
@@ -44,33 +32,33 @@ static void fold_each(const float *restrict x, int64_t n, float *restrict stat)
     }
 }
 
-static void smaller(const float *restrict s, float m, int64_t n, float *restrict out)
-{
-    if (qm_isnan(m)) {
-        for (int64_t i = 0; i < n; i++)
-            out[i] = m;
-        return;
-    }
-    for (int64_t i = 0; i < n; i++)
-        out[i] = s[i] >= m ? m : s[i];
-}
-
-static int divisors(const struct qm_codec *c, const float *max, int64_t n, float *d)
+static int unit_each(const struct qm_codec *c, const float *restrict x, const float *restrict s,
+                     float m, int64_t n, float *restrict y)
 {
     float floor = c->q.scale.floor, guard = c->q.scale.guard, gain = c->cb.gain;
     float cap = c->q.scale.cap != 0.0f ? c->q.scale.cap : INFINITY;
-    int32_t odd = 0;
+    int32_t odd = qm_isnan(m) ? -1 : 0; /* its sign bit counts */
     for (int64_t i = 0; i < n; i++) {
-        float m = max[i];
-        m = m < floor ? floor : m;
-        m = m > cap ? cap : m;
-        m *= gain;
-        m = m < guard ? guard : m;
-        d[i] = m;
-        int32_t b = (int32_t)qm_bits(m);
-        odd |= (b - 1) | (0x7f7fffff - b); /* a sign bit for 0, Inf and NaN */
+        float d = s[i] >= m ? m : s[i];
+        d = d < floor ? floor : d;
+        d = d > cap ? cap : d;
+        d *= gain;
+        d = d < guard ? guard : d;
+        y[i] = x[i] / d;
+        int32_t b = (int32_t)qm_bits(d), a = (int32_t)(qm_bits(x[i]) & 0x7fffffffu);
+        odd |= (b - 1) | (0x7f7fffff - b) | (0x7f7fffff - a); /* 0, Inf and NaN */
     }
     return odd >= 0;
+}
+
+static void scale_each(const float *restrict s, float m, int64_t n, float *restrict y)
+{
+    if (qm_isnan(m)) {
+        multiply(y, m, n, y);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        y[i] *= s[i] >= m ? m : s[i];
 }
 
 static void pack4(const uint8_t *restrict codes, int64_t n, int high_first, uint8_t *restrict bytes)
@@ -386,11 +374,9 @@ const struct qm_lanes QM_ISA_NAME(qm_lanes) = {
     .max_bits = max_bits,
     .divide = divide,
     .multiply = multiply,
-    .divide_each = divide_each,
-    .multiply_each = multiply_each,
     .fold_each = fold_each,
-    .smaller = smaller,
-    .divisors = divisors,
+    .unit_each = unit_each,
+    .scale_each = scale_each,
     .pack4 = pack4,
     .unpack4 = unpack4,
     .positions = positions,

@@ -15,19 +15,17 @@ struct qm_lanes {
     /* y = x / d (one rounding) and y = x * r.  y may be x. */
     void (*divide)(const float *x, float d, int64_t n, float *y);
     void (*multiply)(const float *x, float r, int64_t n, float *y);
-    /* The same with a divisor or factor per element. */
-    void (*divide_each)(const float *x, const float *d, int64_t n, float *y);
-    void (*multiply_each)(const float *x, const float *r, int64_t n, float *y);
-
     /* stat[i] = the larger of stat[i] and |x[i]| by their bits. */
     void (*fold_each)(const float *x, int64_t n, float *stat);
 
-    /* out[i] = the smaller of s[i] and m; NaN where either is (torch.min). */
-    void (*smaller)(const float *s, float m, int64_t n, float *out);
+    /* y[i] = x[i] / d[i], where d[i] comes by floor, cap, gain and guard from the raw maximum of
+     * x[i]: the smaller of s[i] and m.  Returns 1 when all is ordinary: x finite, d positive and
+     * finite; else y is undefined. */
+    int (*unit_each)(const struct qm_codec *c, const float *x, const float *s, float m, int64_t n,
+                     float *y);
 
-    /* d[i] = what is divided by, from the raw maximum max[i] (floor, cap, gain, guard); returns 1
-     * when all are positive and finite.  d may be max. */
-    int (*divisors)(const struct qm_codec *c, const float *max, int64_t n, float *d);
+    /* y[i] *= the smaller of s[i] and m; NaN where either is (torch.min). */
+    void (*scale_each)(const float *s, float m, int64_t n, float *y);
 
     /* Four-bit codes to bytes and back, n codes from an even one on. */
     void (*pack4)(const uint8_t *codes, int64_t n, int high_first, uint8_t *bytes);

@@ -422,42 +422,48 @@ static void encode_run(const struct qm_codec *c, const float *x, int64_t n, floa
             codes[i] = c->cb.perm[codes[i]];
 }
 
-/* The smallest of an element's scales, for a run of the last axis. */
-static void rank1_minimum(const struct walk *w, int64_t from, int64_t n, const float *scales,
-                          float *out)
+/* The smallest of the scales of all axes but the last, which a run shares; NaN where one is, as
+ * torch.min.  *scales moves on to those of the last axis. */
+static float rank1_others(const struct walk *w, const float **scales)
 {
-    int last = w->shape->rank - 1;
     float m = INFINITY;
     int is_nan = 0;
-    for (int i = 0; i < last; i++) {
-        float s = scales[w->at[i]];
+    for (int i = 0; i < w->shape->rank - 1; i++) {
+        float s = (*scales)[w->at[i]];
         is_nan |= qm_isnan(s);
         m = s < m ? s : m;
-        scales += w->shape->dim[i];
+        *scales += w->shape->dim[i];
     }
-    if (is_nan)
-        m = NAN; /* as torch.min: NaN wins */
-    qm_lanes()->smaller(scales + w->at[last] + from, m, n, out);
+    return is_nan ? NAN : m;
 }
 
-static void encode_each(const struct qm_codec *c, const float *x, int64_t n, const float *max,
-                        int64_t first, const struct qm_draws *draws, uint8_t *codes)
+/* A run whose elements' raw maxima are the smaller ones of s[j] and m. */
+static void encode_each(const struct qm_codec *c, const float *x, int64_t n, const float *s,
+                        float m, int64_t first, const struct qm_draws *draws, uint8_t *codes)
 {
     const struct qm_lanes *v = qm_lanes();
-    float d[PIECE], y[PIECE];
+    float y[PIECE];
     if (c->has_edges && c->q.curve == QM_CURVE_none && c->q.unit == QM_UNIT_div &&
-        c->q.scale.zero < 0 && v->divisors(c, max, n, d) && v->max_bits(x, n) < 0x7f800000u) {
-        v->divide_each(x, d, n, y);
+        c->q.scale.zero < 0 && v->unit_each(c, x, s, m, n, y)) {
         v->positions(c, y, n, codes);
         for (int64_t j = 0; j < n && c->cb.is_permuted; j++)
             codes[j] = c->cb.perm[codes[j]];
         return;
     }
-    for (int64_t j = 0; j < n; j++)
-        codes[j] = max[j] == 0.0f && c->q.scale.zero >= 0
+    for (int64_t j = 0; j < n; j++) {
+        float max = qm_isnan(m) || s[j] >= m ? m : s[j];
+        codes[j] = max == 0.0f && c->q.scale.zero >= 0
                        ? (uint8_t)c->q.scale.zero
-                       : encode_one(c, x[j], divisor_of(c, max[j], 0), unit_divides(c, 0),
+                       : encode_one(c, x[j], divisor_of(c, max, 0), unit_divides(c, 0),
                                     draws ? qm_draw(draws, first + j) : 0);
+    }
+}
+
+/* Whether the elements of a run have scales of their own. */
+static int is_each(enum qm_norm norm, const struct qm_shape *shape)
+{
+    return norm == QM_NORM_rank1 || (norm == QM_NORM_col && shape->rank == 2) ||
+           (norm == QM_NORM_row && shape->rank == 1);
 }
 
 void qm_encode_range(const struct qm_codec *c, const struct qm_shape *shape, int64_t from,
@@ -466,7 +472,6 @@ void qm_encode_range(const struct qm_codec *c, const struct qm_shape *shape, int
 {
     int64_t block, numel = qm_shape_numel(shape);
     struct walk w;
-    float max[PIECE];
     enum qm_norm norm = norm_for(c, shape, &block);
     if (n == 0)
         return;
@@ -489,16 +494,13 @@ void qm_encode_range(const struct qm_codec *c, const struct qm_shape *shape, int
         break;
     default:
         for (walk_start(&w, shape, from, n); w.left > 0; walk_next(&w)) {
-            int last = shape->rank - 1;
-            if (norm == QM_NORM_rank1 || (norm == QM_NORM_col && last == 1) ||
-                (norm == QM_NORM_row && last == 0)) {
+            if (is_each(norm, shape)) {
+                const float *s = stat;
+                float others = norm == QM_NORM_rank1 ? rank1_others(&w, &s) : INFINITY;
+                s += w.at[shape->rank - 1];
                 for (int64_t j = 0; j < w.run; j += PIECE) {
                     int64_t m = w.run - j < PIECE ? w.run - j : PIECE;
-                    if (norm == QM_NORM_rank1)
-                        rank1_minimum(&w, j, m, stat, max);
-                    else
-                        memcpy(max, stat + w.at[last] + j, sizeof *max * (size_t)m);
-                    encode_each(c, x + j, m, max, from + j, draws, codes + j);
+                    encode_each(c, x + j, m, s + j, others, from + j, draws, codes + j);
                 }
             } else {
                 encode_run(c, x, w.run, stat[norm == QM_NORM_row ? w.at[0] : w.at[1]], 0, from,
@@ -554,7 +556,6 @@ void qm_decode_range(const struct qm_codec *c, const struct qm_shape *shape, int
 {
     int64_t block;
     struct walk w;
-    float s[PIECE];
     enum qm_norm norm = norm_for(c, shape, &block);
     if (n == 0)
         return;
@@ -571,17 +572,14 @@ void qm_decode_range(const struct qm_codec *c, const struct qm_shape *shape, int
         break;
     default:
         for (walk_start(&w, shape, from, n); w.left > 0; walk_next(&w)) {
-            int last = shape->rank - 1;
-            if (norm == QM_NORM_rank1 || (norm == QM_NORM_col && last == 1) ||
-                (norm == QM_NORM_row && last == 0)) {
+            if (is_each(norm, shape)) {
+                const float *s = scales;
+                float others = norm == QM_NORM_rank1 ? rank1_others(&w, &s) : INFINITY;
+                s += w.at[shape->rank - 1];
                 for (int64_t j = 0; j < w.run; j += PIECE) {
                     int64_t m = w.run - j < PIECE ? w.run - j : PIECE;
-                    if (norm == QM_NORM_rank1)
-                        rank1_minimum(&w, j, m, scales, s);
-                    else
-                        memcpy(s, scales + w.at[last] + j, sizeof *s * (size_t)m);
                     unit_values(c, codes + j, m, out + j);
-                    qm_lanes()->multiply_each(out + j, s, m, out + j);
+                    qm_lanes()->scale_each(s + j, others, m, out + j);
                     finish(c, m, out + j);
                 }
             } else {

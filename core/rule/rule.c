@@ -13,6 +13,12 @@ static const struct qm_rule_family *const table[] = {
 #undef QM_ENTRY
 };
 
+static const char *const files[] = {
+#define QM_ENTRY(stem) "core/rule/" #stem ".c",
+#include "families.inc"
+#undef QM_ENTRY
+};
+
 enum { FAMILIES = sizeof table / sizeof *table };
 
 struct qm_hyper qm_hyper_default(void)
@@ -47,4 +53,12 @@ const struct qm_rule *qm_rule_find(const char *name)
         if (strcmp(name, qm_rule_at(i)->name) == 0)
             return qm_rule_at(i);
     return NULL;
+}
+
+const char *qm_rule_file(const struct qm_rule *r)
+{
+    for (int f = 0; f < FAMILIES; f++)
+        if (r >= table[f]->rule && r < table[f]->rule + table[f]->n)
+            return files[f];
+    return "";
 }

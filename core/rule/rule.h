@@ -130,5 +130,6 @@ struct qm_rule_family {
 const struct qm_rule *qm_rule_find(const char *name); /* NULL when there is none */
 int qm_rule_count(void);
 const struct qm_rule *qm_rule_at(int i);
+const char *qm_rule_file(const struct qm_rule *r); /* "core/rule/family_adamw.c" */
 
 #endif
