@@ -96,6 +96,21 @@ static qm_status set_shapes(struct qm_sides *a)
     return QM_OK;
 }
 
+/* Every slot has room for as many elements as its parameter; a projection may ask for more. */
+static qm_status slots_fit(const struct qm_sides *a, int tensor)
+{
+    const struct qm_rule *rule = a->recipe.rule;
+    for (int s = 0; s < a->n_slots && rule->slot_shape; s++) {
+        struct qm_shape own;
+        rule->slot_shape(&a->recipe.hyper, s, &a->shape[tensor], &own);
+        if (qm_shape_numel(&own) > a->numel[tensor])
+            return qm_fail(QM_BAD_ARG, "slot %s has %lld elements, its parameter %lld: lower rank",
+                           rule->slot[s], (long long)qm_shape_numel(&own),
+                           (long long)a->numel[tensor]);
+    }
+    return QM_OK;
+}
+
 /* Puts a recorded state into slot s of the only plan, encoded as the recipe says. */
 static qm_status load_state(struct qm_sides *a, int s)
 {
@@ -155,6 +170,8 @@ qm_status qm_sides_open(const struct qm_cell *c, struct qm_sides *a)
     set_hyper(a);
     QM_TRY(set_shapes(a));
     QM_TRY(buffers(a));
+    for (int i = 0; i < a->n_tensors; i++)
+        QM_TRY(slots_fit(a, i));
     for (int i = 0; i < a->n_tensors; i++)
         QM_TRY(qm_backend_cpu.open(&a->recipe, &a->shape[i], (uint32_t)i, &a->plan[i]));
     return set_start(a);

@@ -1,4 +1,4 @@
-/* project.h - what the references of APOLLO and Fira share: projections, channel norms, the limiter.
+/* project.h - what the references of APOLLO and Fira share: projections, norms, the limiter.
  *
  * G is m x n.  A right projection P is r x n and gives R = G P^T (m x r); a left one is m x r and
  * gives R = P^T G (r x n).  Matrices are made by GSL's generator and eigenvalue solver, and

@@ -1,4 +1,4 @@
-/* blocks_lion.h - the rule of family_lion.c as a loop over elements, one table per instruction set. */
+/* blocks_lion.h - the rule of family_lion.c as a loop, one table per instruction set. */
 #ifndef QM_RULE_BLOCKS_LION_H
 #define QM_RULE_BLOCKS_LION_H
 

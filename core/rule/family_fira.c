@@ -74,8 +74,8 @@ static qm_status full_rank(const struct qm_whole *w, const struct qm_lowrank *l,
     return QM_OK;
 }
 
-/* One step of p from norm_grad, which is of the projected shape where there is a projection; low is
- * the projected gradient. */
+/* One step of p from norm_grad, which is of the projected shape where there is a projection; low
+ * is the projected gradient. */
 static qm_status take_step(const struct qm_whole *w, const float *p, const float *low,
                            const float *norm_grad, float *norm, double step)
 {

@@ -39,7 +39,7 @@ static void normals_16(const double u[16], float out[16])
     }
 }
 
-/* All n uniforms are drawn first, 24 bits each; a last part of less than 16 is made from 16 more. */
+/* All n uniforms are drawn first, 24 bits each; a tail of less than 16 is made from 16 more. */
 static void normals_many(struct qm_mt19937 *r, int64_t n, float *out)
 {
     double u[16];

@@ -37,8 +37,8 @@ float qm_rms(const float *x, int64_t n);
 /* old <- old * decay + x * weight, the addition fused: mul_(decay).add_(x, alpha=weight). */
 void qm_average(float *old, const float *x, int64_t n, double decay, double weight);
 
-/* x[n] <- (r / mean(r))^(-1/2) c^(-1/2), r's mean over the rows of each matrix: the inverse root of
- * the factored second moment in the order of fairseq's, transformers' and CAME's _approx_sq_grad. */
+/* x[n] <- (r / mean(r))^(-1/2) c^(-1/2), r's mean over the rows of each matrix: the inverse root
+ * of the factored second moment in the order of transformers' and CAME's _approx_sq_grad. */
 void qm_factor_rsqrt(const struct qm_matrices *m, const float *row, const float *col, float *x);
 
 /* x / max(1, rms(x) / clip). */

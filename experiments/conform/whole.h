@@ -9,7 +9,7 @@
 #include "core/rule/rule.h"
 #include "experiments/conform/conform.h"
 
-/* What may differ, times the largest magnitude of the tensor; param of bf16: 0 asks for every bit. */
+/* What may differ, times the largest magnitude of the tensor; 0: every bit. */
 struct qm_whole_tolerance {
     double state, param, free_state, free_param;
 };
