@@ -96,17 +96,22 @@ static qm_status set_shapes(struct qm_sides *a)
     return QM_OK;
 }
 
+int64_t qm_sides_slot_numel(const struct qm_sides *a, int tensor, int s)
+{
+    struct qm_shape own = a->shape[tensor];
+    if (a->recipe.rule->slot_shape)
+        a->recipe.rule->slot_shape(&a->recipe.hyper, s, &a->shape[tensor], &own);
+    return qm_shape_numel(&own);
+}
+
 /* Every slot has room for as many elements as its parameter; a projection may ask for more. */
 static qm_status slots_fit(const struct qm_sides *a, int tensor)
 {
-    const struct qm_rule *rule = a->recipe.rule;
-    for (int s = 0; s < a->n_slots && rule->slot_shape; s++) {
-        struct qm_shape own;
-        rule->slot_shape(&a->recipe.hyper, s, &a->shape[tensor], &own);
-        if (qm_shape_numel(&own) > a->numel[tensor])
+    for (int s = 0; s < a->n_slots; s++) {
+        int64_t n = qm_sides_slot_numel(a, tensor, s);
+        if (n > a->numel[tensor])
             return qm_fail(QM_BAD_ARG, "slot %s has %lld elements, its parameter %lld: lower rank",
-                           rule->slot[s], (long long)qm_shape_numel(&own),
-                           (long long)a->numel[tensor]);
+                           a->recipe.rule->slot[s], (long long)n, (long long)a->numel[tensor]);
     }
     return QM_OK;
 }
@@ -181,6 +186,7 @@ qm_status qm_sides_open(const struct qm_cell *c, struct qm_sides *a)
 
 qm_status qm_sides_decode(struct qm_sides *a, int s)
 {
+    memset(a->got, 0, sizeof *a->got * (size_t)a->total);
     for (int i = 0; i < a->n_tensors; i++)
         QM_TRY(qm_backend_cpu.decode(a->plan[i], s, a->got + a->first[i]));
     return QM_OK;

@@ -40,6 +40,7 @@ qm_status qm_oracle_step(const struct qm_oracle *o, double *p, double *const *sl
 {
     if (o->whole)
         return o->whole(p, slot, g, shape, tensor, h, t);
-    o->step(p, slot, g, 1, qm_shape_numel(shape), h, t);
+    int64_t n = qm_shape_numel(shape), rows = shape->rank > 0 ? shape->dim[0] : 1;
+    o->step(p, slot, g, rows, rows > 0 ? n / rows : 0, h, t);
     return QM_OK;
 }

@@ -36,10 +36,10 @@ static const struct {
     {"adamw", "executed", "torch/optim/adamw.py", qm_conform_reference},
     {"sgd", "executed", "torch/optim/sgd.py", qm_conform_reference},
     {"adamw", "executed", "torch/optim/adam.py", qm_conform_reference},
-    {"adafactor", "executed", "_adafactor.py", qm_conform_adafactor},
+    {"adafactor", "executed", "adafactor.py", qm_conform_adafactor},
     {"came", "executed", "CAME.py", qm_conform_came},
     {"apollo", "executed", "apollo_torch/apollo.py", qm_conform_apollo},
-    {"fira", "executed", "fira_adamw.py", qm_conform_fira},
+    {"fira", "executed", "optimizer_torch/fira_", qm_conform_fira},
 };
 
 static int system_find(struct qm_golden *file)
