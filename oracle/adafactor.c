@@ -30,7 +30,7 @@ static qm_status whole(double *theta, double *const *slot, const double *g,
     struct qm_batch m = qm_batch_of(shape);
     int64_t n = m.numel;
     double beta = 1.0 - pow((double)t, h->beta2_decay);
-    double *u = malloc(sizeof *u * (size_t)(n + 1));
+    double *u = calloc((size_t)(n + 1), sizeof *u);
     (void)tensor;
     if (!u)
         return qm_fail(QM_NO_MEMORY, "oracle of %lld elements", (long long)n);

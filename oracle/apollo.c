@@ -56,7 +56,7 @@ static qm_status whole(double *theta, double *const *slot, const double *g,
     int projected = qm_projection_of(h, h->svd, shape, &q);
     int64_t n = qm_shape_numel(shape), k = projected ? q.rows * q.cols : n;
     double *m = slot[0], *v = slot[1], *p = slot[2];
-    double *u = malloc(sizeof *u * (size_t)(n + 2 * k + 1)), *r = u + n, *r_tilde = r + k;
+    double *u = calloc((size_t)(n + 2 * k + 1), sizeof *u), *r = u + n, *r_tilde = r + k;
     qm_status st = QM_OK;
     if (!u)
         return qm_fail(QM_NO_MEMORY, "oracle of %lld elements", (long long)n);

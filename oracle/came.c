@@ -24,7 +24,7 @@ static qm_status whole(double *theta, double *const *slot, const double *g,
     int64_t n = b.numel;
     double *m = slot[0], *r = slot[1], *c = slot[2], *v = slot[3], *big_r = slot[4],
            *big_c = slot[5];
-    double *u = malloc(sizeof *u * (size_t)(n + 1));
+    double *u = calloc((size_t)(n + 1), sizeof *u);
     (void)tensor;
     (void)t;
     if (!u)

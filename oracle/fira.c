@@ -63,7 +63,7 @@ static qm_status fira(double *theta, double *const *slot, int first, const doubl
     int projected = qm_projection_of(h, 1, shape, &q);
     int64_t n = qm_shape_numel(shape), k = projected ? q.rows * q.cols : n;
     double *p = slot[first], *norm = slot[first + 1];
-    double *u = malloc(sizeof *u * (size_t)(2 * n + 2 * k + 1));
+    double *u = calloc((size_t)(2 * n + 2 * k + 1), sizeof *u);
     double *s = u + n, *r = s + n, *r_tilde = r + k;
     qm_status st = QM_OK;
     if (!u)
