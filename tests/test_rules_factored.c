@@ -784,6 +784,13 @@ static void sides(void **state)
     assert_false(qm_lowrank_of(&h, 0, &batch, &l));
     h.rank = 0.25;
     assert_true(qm_lowrank_of(&h, 0, &square, &l) && l.r == 2);
+    static const char *const bad[] = {"apollo_f32,rank=1e300", "apollo_f32,rank=-1",
+                                      "fira_f32,gap=-1", "apollo_f32,side=4"};
+    struct qm_recipe r;
+    for (size_t k = 0; k < sizeof bad / sizeof *bad; k++)
+        assert_int_equal(qm_recipe_parse(bad[k], &r), QM_BAD_ARG);
+    h.rank = 1e300;
+    assert_true(qm_lowrank_of(&h, 0, &square, &l) && l.r == 1 << 20);
     h.rank = 12;
     assert_true(qm_lowrank_of(&h, 0, &square, &l) && l.r == 12);
     assert_true(qm_lowrank_of(&h, 1, &square, &l) && l.r == 8);

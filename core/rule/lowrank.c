@@ -7,6 +7,7 @@
 #include "core/rule/whole.h"
 
 enum { STD, REVERSE, RIGHT, LEFT };
+#define MOST_RANK 0x1p20 /* what a recipe may ask for; files may hold anything */
 
 int qm_lowrank_of(const struct qm_hyper *h, int cut, const struct qm_shape *param,
                   struct qm_lowrank *out)
@@ -17,7 +18,7 @@ int qm_lowrank_of(const struct qm_hyper *h, int cut, const struct qm_shape *para
     int64_t least = l.m < l.n ? l.m : l.n;
     int tall = l.m >= l.n, side = (int)h->side;
     l.right = side == RIGHT || (side == STD && tall) || (side == REVERSE && !tall);
-    l.r = h->rank >= 1.0 ? (int64_t)h->rank : (int64_t)(h->rank * (double)least);
+    l.r = h->rank >= 1.0 ? (int64_t)fmin(h->rank, MOST_RANK) : (int64_t)(h->rank * (double)least);
     l.r = l.r < 1 ? 1 : cut && l.r > least ? least : l.r;
     l.rows = l.right ? l.m : l.r;
     l.cols = l.right ? l.r : l.n;
