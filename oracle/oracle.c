@@ -4,10 +4,13 @@
 #include <string.h>
 
 /* A new oracle is its file and its line here. */
-#define QM_ORACLE_LIST(X)                                                                    \
-    X(adafactor)                                                                             \
-    X(adafactor_torch) X(adam) X(adamw) X(apollo) X(came) X(ema) X(fira) X(fira_rms) X(lion) \
-        X(sgdm)
+/* clang-format off */
+#define QM_ORACLE_LIST(X)                                                                      \
+    X(adam) X(adamw) X(ema) X(sgdm)                                                            \
+    X(adamw_after) X(ademamix) X(ademamix_after) X(momentum) X(rmsprop) X(rmsprop_raw)         \
+    X(adagrad) X(adagrad_raw) X(lion) X(lamb) X(lamb_raw) X(lars) X(lars_bare)                 \
+    X(adafactor) X(adafactor_torch) X(came) X(apollo) X(fira) X(fira_rms)
+/* clang-format on */
 
 #define X(name) extern const struct qm_oracle qm_oracle_##name;
 QM_ORACLE_LIST(X)
