@@ -13,6 +13,7 @@
 #ifndef QM_PARAM_H
 #define QM_PARAM_H
 
+#include "core/base/fp8.h"
 #include "core/base/half.h"
 
 /* clang-format off */
@@ -47,36 +48,6 @@ struct qm_param {
     enum qm_param_format format;
     enum qm_param_write write;
 };
-
-/* ---- e4m3fn --------------------------------------------------------------------------------- */
-
-QM_FN float qm_e4m3_to_float(uint8_t h)
-{
-    uint32_t sign = (uint32_t)(h & 0x80u) << 24, e = (h >> 3) & 15u, m = h & 7u;
-    if (e == 15 && m == 7)
-        return qm_float(0x7fc00000u | sign);
-    if (e == 0)
-        return qm_float(sign | qm_bits((float)(int32_t)m * 0.001953125f)); /* 2^-9 */
-    return qm_float(sign | ((e + 120u) << 23) | (m << 20));
-}
-
-/* To nearest even; saturate: beyond 464 and infinite to 448, else NaN (0x7f).  NaN drops its sign. */
-QM_FN uint8_t qm_float_to_e4m3(float x, int saturate)
-{
-    uint32_t u = qm_bits(x), a = u & 0x7fffffffu;
-    uint8_t sign = (uint8_t)((u >> 24) & 0x80u);
-    if (a > 0x7f800000u)
-        return 0x7f;
-    if (a > 0x43e80000u) /* 464 */
-        return saturate ? (uint8_t)(sign | 0x7e) : (uint8_t)(sign | 0x7f);
-    if (a < 0x3c800000u) { /* below 2^-6: adding 2^14 aligns the last bit at 2^-9 */
-        float t = qm_float(a) + 16384.0f;
-        return (uint8_t)(sign | (qm_bits(t) - 0x46800000u));
-    }
-    a += 0x7ffffu + ((a >> 20) & 1u);
-    a = (a - 0x3c000000u) >> 20;
-    return (uint8_t)(sign | (a > 0x7eu ? 0x7eu : a));
-}
 
 /* ---- any format ----------------------------------------------------------------------------- */
 

@@ -199,6 +199,26 @@ static int float_down(int bits, int sign, double *value)
     return sign ? 2 * n : n;
 }
 
+/* OCP 8-bit float E4M3: (1 + m/8) 2^(e-7), m/8 2^-6 for e = 0; e = 15 with m = 7 is NaN. */
+static int float8(int bits, int sign, double *value)
+{
+    int n = 0;
+    (void)bits;
+    (void)sign;
+    for (int code = 0; code < 127; code++) {
+        int e = code / 8;
+        double v = (e > 0 ? 8 + code % 8 : code % 8) / 8.0;
+        for (int i = 7; i > (e > 0 ? e : 1); i--)
+            v /= 2.0;
+        for (int i = 7; i < e; i++)
+            v *= 2.0;
+        value[n++] = v;
+        if (code > 0)
+            value[n++] = -v;
+    }
+    return sorted(value, n);
+}
+
 /* adafactor8bit: code q stands for q / 255 of the stored range, in log2 units above 2^-126. */
 static int log_units(int bits, int sign, double *value)
 {
@@ -226,6 +246,7 @@ static const struct {
     {"pow2", 2, 8, 1, 1, square},
     {"pow3", 2, 8, 1, 1, cube},
     {"fpx", 2, 8, 1, 1, float_down},
+    {"e4m3", 8, 8, 0, 1, float8},
     {"log", 8, 8, 1, 0, log_units},
     {"logf", 8, 8, 1, 0, log_units},
 };

@@ -32,11 +32,29 @@ static float edge_limit(const struct qm_codec *c)
 
 int qm_code_of(const struct qm_codec *c, float y, uint32_t draw)
 {
+    if (qm_isnan(y) && c->cb.is_float && c->q.scale.nan == QM_NAN_low)
+        return c->cb.n + 1 + (int)(qm_bits(y) >> 31);
     if (qm_isnan(y))
         return c->q.scale.nan == QM_NAN_top    ? c->cb.n - 1
                : c->q.scale.nan == QM_NAN_zero ? (c->cb.zero > 0 ? c->cb.zero : 0)
                                                : 0;
     return qm_search_code(c->q.search, c->q.round, y, &c->cb, draw);
+}
+
+/* Positions to stored codes, in place; y: their unit values, read for float formats only. */
+static void store_codes(const struct qm_codec *c, const float *y, int64_t n, uint8_t *codes)
+{
+    for (int64_t j = 0; j < n && c->cb.is_float; j++)
+        codes[j] = (uint8_t)(codes[j] == c->cb.zero && qm_bits(y[j]) >> 31 ? c->cb.n : codes[j]);
+    for (int64_t j = 0; j < n && c->cb.is_permuted; j++)
+        codes[j] = c->cb.perm[codes[j]];
+}
+
+static uint8_t code_of(const struct qm_codec *c, float y, uint32_t draw)
+{
+    uint8_t code = (uint8_t)qm_code_of(c, y, draw);
+    store_codes(c, &y, 1, &code);
+    return code;
 }
 
 /* The edges in the orders of core/quant/lanes.c. */
@@ -174,7 +192,7 @@ static struct divisor divisor_of(const struct qm_codec *c, float max, int is_sho
         m = r->floor;
     if (r->cap != 0.0f && m > r->cap)
         m = r->cap;
-    d.stored = d.by = m * c->cb.gain;
+    d.stored = d.by = c->cb.over != 0.0f ? m / c->cb.over : m * c->cb.gain;
     if (d.by < r->guard)
         d.by = r->guard;
     if (c->q.unit == QM_UNIT_recip_tail && is_short)
@@ -364,7 +382,7 @@ static uint8_t encode_one(const struct qm_codec *c, float x, struct divisor d, i
         return c->cb.perm[k];
     }
     y = divides ? u / d.by : u * (1.0f / d.by);
-    return c->cb.perm[qm_code_of(c, qm_curve_unit_to(c->q.curve, y), draw)];
+    return code_of(c, qm_curve_unit_to(c->q.curve, y), draw);
 }
 
 static int unit_divides(const struct qm_codec *c, int is_short)
@@ -416,10 +434,8 @@ static void encode_run(const struct qm_codec *c, const float *x, int64_t n, floa
                     y[j] = qm_curve_unit_to(c->q.curve, y[j]);
             v->positions(c, y, m, codes + i);
         }
+        store_codes(c, y, m, codes + i);
     }
-    if (c->cb.is_permuted)
-        for (int64_t i = 0; i < n; i++)
-            codes[i] = c->cb.perm[codes[i]];
 }
 
 /* The smallest of the scales of all axes but the last, which a run shares; NaN where one is, as
@@ -444,10 +460,9 @@ static void encode_each(const struct qm_codec *c, const float *x, int64_t n, con
     const struct qm_lanes *v = qm_lanes();
     float y[PIECE];
     if (c->has_edges && c->q.curve == QM_CURVE_none && c->q.unit == QM_UNIT_div &&
-        c->q.scale.zero < 0 && v->unit_each(c, x, s, m, n, y)) {
+        c->q.scale.zero < 0 && c->cb.over == 0.0f && v->unit_each(c, x, s, m, n, y)) {
         v->positions(c, y, n, codes);
-        for (int64_t j = 0; j < n && c->cb.is_permuted; j++)
-            codes[j] = c->cb.perm[codes[j]];
+        store_codes(c, y, n, codes);
         return;
     }
     for (int64_t j = 0; j < n; j++) {
@@ -487,10 +502,8 @@ void qm_encode_range(const struct qm_codec *c, const struct qm_shape *shape, int
         break;
     case QM_NORM_id:
         for (int64_t i = 0; i < n; i++)
-            codes[i] =
-                c->cb
-                    .perm[qm_code_of(c, qm_curve_unit_to(c->q.curve, qm_curve_to(c->q.curve, x[i])),
-                                     draws ? qm_draw(draws, from + i) : 0)];
+            codes[i] = code_of(c, qm_curve_unit_to(c->q.curve, qm_curve_to(c->q.curve, x[i])),
+                               draws ? qm_draw(draws, from + i) : 0);
         break;
     default:
         for (walk_start(&w, shape, from, n); w.left > 0; walk_next(&w)) {

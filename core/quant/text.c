@@ -341,10 +341,11 @@ qm_status qm_quantizer_applicable(const struct qm_quantizer *q)
     if (decides_alone(q->search) && q->round != QM_ROUND_mid)
         return qm_fail(QM_BAD_ARG, "search %s decides by itself and composes with round mid only",
                        search_names[q->search]);
-    if (q->search == QM_SEARCH_grid && q->map == QM_MAP_int)
-        return qm_fail(QM_BAD_ARG, "search grid covers [-1, 1]; map int is in code units");
-    if (cb.is_permuted && q->search != QM_SEARCH_ladder && q->search != QM_SEARCH_mids &&
-        q->search != QM_SEARCH_argmin)
+    if (q->search == QM_SEARCH_grid && (q->map == QM_MAP_int || cb.is_float))
+        return qm_fail(QM_BAD_ARG, "search grid covers [-1, 1]; map %s is in units of its own",
+                       map_names[q->map]);
+    if (cb.is_permuted && !cb.is_float && q->search != QM_SEARCH_ladder &&
+        q->search != QM_SEARCH_mids && q->search != QM_SEARCH_argmin)
         return qm_fail(QM_BAD_ARG, "map %s has two zeros: use search ladder, mids or argmin",
                        map_names[q->map]);
     if ((q->map == QM_MAP_log || q->map == QM_MAP_logf) != (q->curve == QM_CURVE_log2))

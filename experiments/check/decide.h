@@ -11,7 +11,7 @@
 
 struct qm_decider {
     struct qm_quantizer q;
-    int n;                /* positions */
+    int n;                /* positions; e4m3 has NaN at n besides */
     double value[256];    /* unit value of each, ascending */
     int position_of[256]; /* of a stored code; -1: no such code */
     uint8_t code_of[256]; /* of a position */

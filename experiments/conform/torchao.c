@@ -12,7 +12,7 @@ static const struct {
     int bits, sign;
 } maps[] = {
     {"signed8", "dyn", 8, 1},   {"unsigned8", "dyn", 8, 0}, {"signed4", "dyn", 4, 1},
-    {"unsigned4", "lin", 4, 0}, {"nf4", "nf4", 4, 1},
+    {"unsigned4", "lin", 4, 0}, {"nf4", "nf4", 4, 1},       {"e4m3", "e4m3", 8, 1},
 };
 enum { N_MAPS = sizeof maps / sizeof *maps };
 
@@ -36,23 +36,31 @@ static void replay_maps(struct qm_conform *c, const char *group)
     }
 }
 
-/* Attributes map, bits, block_size; x, scale, dequant and codes or codes_packed. */
+/* Rounding of a map, and words of its own: ties go up; a float format has its own rule. */
+static const char *words_of(int k)
+{
+    return strcmp(maps[k].map, "e4m3") == 0 ? "even/floor:1e-12"
+           : maps[k].bits < 8               ? "near/hi/floor:1e-12"
+                                            : "near/floor:1e-12";
+}
+
+/* Attributes map (absent: e4m3), block_size; x, scale, dequant and codes or codes_packed. */
 static void replay_quantizer(struct qm_conform *c)
 {
     char map[64];
     struct qm_codec codec;
     int k = 0;
     int64_t block = qm_case_whole(c, "block_size", 0);
-    qm_case_text(c, "map", map, sizeof map);
+    if (!qm_case_text(c, "map", map, sizeof map))
+        snprintf(map, sizeof map, "%s", strncmp(c->group, "fp8_", 4) == 0 ? "e4m3" : "");
     while (k < N_MAPS && strcmp(maps[k].dataset, map) != 0)
         k++;
     if (k == N_MAPS) {
         qm_case_skip(c, "map '%s' is not built", map);
         return;
     }
-    if (!qm_case_codec(c, &codec, "%s:%d%c/block:%lld/bisect/near/floor:1e-12%s", maps[k].map,
-                       maps[k].bits, maps[k].sign ? 's' : 'u', (long long)block,
-                       maps[k].bits < 8 ? "/hi" : ""))
+    if (!qm_case_codec(c, &codec, "%s:%d%c/block:%lld/bisect/%s", maps[k].map, maps[k].bits,
+                       maps[k].sign ? 's' : 'u', (long long)block, words_of(k)))
         return;
     struct qm_shape shape;
     if (!qm_case_shape(c, "x", &shape))
@@ -70,6 +78,25 @@ static void replay_quantizer(struct qm_conform *c)
     want.scales = qm_case_floats(c, "scale", qm_scale_count(&codec, &shape));
     want.dequant = qm_case_floats(c, "dequant", n);
     qm_judge_quantizer(c, &codec, &shape, qm_case_floats(c, "x", n), &want);
+}
+
+/* value, decoded: what every code means at scale 1, no matter its order. */
+static void replay_table(struct qm_conform *c)
+{
+    struct qm_codec codec;
+    int64_t n = qm_case_numel(c, "decoded");
+    const float *want = qm_case_floats(c, "decoded", n);
+    const int64_t *code = qm_case_ints(c, "value", n);
+    uint8_t *codes = qm_case_memory(c, n, 1);
+    float *got = qm_case_memory(c, n, sizeof *got);
+    struct qm_shape flat = qm_shape_flat(n);
+    const float one = 1.0f;
+    if (!want || !code || !codes || !got || !qm_case_codec(c, &codec, "e4m3:8s/tensor/bisect/even"))
+        return;
+    for (int64_t i = 0; i < n; i++)
+        codes[i] = (uint8_t)code[i];
+    qm_decode(&codec, &flat, codes, &one, got);
+    qm_judge_floats(c, "decoded", got, want, n);
 }
 
 /* qmap, x, codes: bisect and near on any sorted table, without a scale. */
@@ -216,8 +243,8 @@ static void replay_group(struct qm_conform *c, const char *group)
         replay_fallback(c);
     else if (qm_case_has(c, "y_bf16_bits"))
         qm_case_skip(c, "bfloat16 parameters: not built yet");
-    else if (qm_case_has(c, "decoded") || strncmp(group, "fp8_", 4) == 0)
-        qm_case_skip(c, "fp8 state: not built yet");
+    else if (qm_case_has(c, "decoded"))
+        replay_table(c);
     else if (qm_case_has(c, "grads"))
         replay_optimizer(c);
     else if (qm_case_has(c, "qmap"))
