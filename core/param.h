@@ -98,6 +98,14 @@ QM_FN uint32_t qm_param_stochastic(enum qm_param_format format, float x, uint32_
     return qm_param_nearest(format, (u >> 31) ? -y : y);
 }
 
+/* The residual of x over w' (bits h) in the same format; 0 where w' is not finite (its difference to x
+ * would be stuck at -Inf or NaN). */
+QM_FN uint32_t qm_kahan_residual(enum qm_param_format format, float x, uint32_t h)
+{
+    float r = x - qm_param_widen(format, h);
+    return r >= -3.4e38f && r <= 3.4e38f ? qm_param_nearest(format, r) : 0;
+}
+
 /* ---- error correction ----------------------------------------------------------------------- */
 
 /* Exponent of the ulp of w' (bits h): FlashOptim, flashoptim/optimizers.py. */

@@ -16,8 +16,8 @@ enum { PIECE = 1024, ALIGN = 64 };
 
 struct slot {
     struct qm_codec c;
-    struct qm_shape shape; /* the parameter's but for rules over whole tensors */
-    int is_f32, is_fused, is_global;
+    struct qm_shape shape;           /* the parameter's but for rules over whole tensors */
+    int is_f32, is_fused, is_global; /* is_f32: no codes; plain floats in place */
     int64_t n, n_scales, code_bytes;
     uint8_t *packed;
     float *scales; /* stored ones; of an f32 slot, its values */
@@ -183,8 +183,10 @@ static float *slot_floats(const struct slot *s, int64_t from, int64_t n, float *
 static void slot_store(struct slot *s, int64_t from, int64_t n, const float *x, uint8_t *codes,
                        const struct qm_draws *draws)
 {
-    if (s->is_f32)
+    if (s->is_f32) {
+        qm_plain_round(s->c.q.plain, n, s->scales + from);
         return;
+    }
     if (s->is_fused) {
         qm_encode_blocks(&s->c, x, n, s->packed + from * s->c.q.bits / 8,
                          s->scales + from / s->c.q.block);
@@ -259,8 +261,7 @@ static void param_store(struct plan *p, void *param, int64_t from, int64_t n, co
             ((uint16_t *)param)[from + i] = (uint16_t)h;
         switch (p->r.param.write) {
         case QM_WRITE_kahan:
-            ((uint16_t *)(void *)p->residual)[from + i] =
-                (uint16_t)qm_param_nearest(f, x[i] - qm_param_widen(f, h));
+            ((uint16_t *)(void *)p->residual)[from + i] = (uint16_t)qm_kahan_residual(f, x[i], h);
             break;
         case QM_WRITE_ecc8:
             ((int8_t *)p->residual)[from + i] = (int8_t)qm_ecc_encode(f, x[i], h, 127);
@@ -351,7 +352,7 @@ static void slot_whole(const struct step *st, int i, float *x, int store)
         int64_t n = s->n - from < piece ? s->n - from : piece;
         if (store && s->is_f32)
             memcpy(s->scales + from, x + from, sizeof(float) * (size_t)n);
-        else if (store)
+        if (store)
             slot_store(s, from, n, x + from, codes, &d);
         else if (slot_floats(s, from, n, x + from, codes) != x + from)
             memcpy(x + from, s->scales + from, sizeof(float) * (size_t)n);
@@ -487,6 +488,8 @@ static qm_status cpu_load(void *plan, int slot, const uint8_t *codes, const floa
     }
     if (scales)
         memcpy(s->scales, scales, sizeof(float) * (size_t)s->n_scales);
+    if (s->is_f32)
+        qm_plain_round(s->c.q.plain, s->n_scales, s->scales);
     return QM_OK;
 }
 

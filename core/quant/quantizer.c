@@ -118,6 +118,16 @@ qm_status qm_codec_parse(struct qm_codec *c, const char *text)
     return qm_codec_init(c, &q);
 }
 
+void qm_plain_round(enum qm_plain plain, int64_t n, float *x)
+{
+    if (plain == QM_PLAIN_bf16)
+        for (int64_t i = 0; i < n; i++)
+            x[i] = qm_bf16_to_float(qm_float_to_bf16(x[i]));
+    else if (plain == QM_PLAIN_f16)
+        for (int64_t i = 0; i < n; i++)
+            x[i] = qm_f16_to_float(qm_float_to_f16(x[i]));
+}
+
 /* ---- scales ------------------------------------------------------------------------------- */
 
 /* The norm that a shape really gets, and its block. */
@@ -171,7 +181,7 @@ int64_t qm_state_bytes(const struct qm_codec *c, const struct qm_shape *shape)
 {
     int64_t n = qm_shape_numel(shape);
     if (c->q.bits == 0)
-        return 4 * n;
+        return (c->q.plain == QM_PLAIN_f32 ? 4 : 2) * n;
     int64_t s = qm_scale_count(c, shape), bytes = qm_code_bytes(c, n);
     if (c->q.scale.nest && s > 0)
         return bytes + s + 4 * ((s + c->q.scale.nest - 1) / c->q.scale.nest) + 4;

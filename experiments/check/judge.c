@@ -322,6 +322,17 @@ static void make_gradient(struct run *r, int64_t t, int k, struct qm_tensor *out
     qm_to_double(out->data, out->dtype, 0, r->n, r->wide_g);
 }
 
+/* What rounding a plain slot to 16 bits may change: half an ulp. */
+static double plain_error(const struct run *r, int slot, double x)
+{
+    struct qm_quantizer q = qm_recipe_slot(&r->judged, slot, &r->c->shape);
+    if (q.bits != 0 || q.plain == QM_PLAIN_f32)
+        return 0.0;
+    if (q.plain == QM_PLAIN_f16)
+        return x >= 65504.0 ? (double)INFINITY : 0x1p-11 * x + 0x1p-25;
+    return x >= 0x1.fep127 ? (double)INFINITY : 0x1p-8 * x + 0x1p-134;
+}
+
 /* The oracle from the judged side's state, and the bound of every result. */
 static qm_status run_oracle(struct run *r, int64_t t)
 {
@@ -343,7 +354,7 @@ static qm_status run_oracle(struct run *r, int64_t t)
         qm_bound_element(&bound, (double)r->before_p[i], r->wide_g[i], slot, fresh, &r->error_p[i],
                          e);
         for (int k = 0; k < r->n_slots; k++)
-            r->error[k][i] = e[k];
+            r->error[k][i] = e[k] + plain_error(r, k, fabs(r->want[k][i]) + e[k]);
     }
     return QM_OK;
 }
@@ -427,6 +438,8 @@ qm_status qm_judge_case(const struct qm_subject *s, const struct qm_case *c, uin
     struct run r = {.s = s, .c = c, .t = t, .judged = s->recipe};
     qm_case_print(c, name);
     qm_case_apply(c, &r.judged);
+    r.judged.param =
+        (struct qm_param){QM_PARAM_f32, QM_WRITE_near}; /* what is stored is tested apart */
     r.run = r.judged;
     if (s->alter)
         s->alter(&r.run);
