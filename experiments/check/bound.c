@@ -7,14 +7,14 @@
 
 typedef struct qm_bound_scalar pair;
 
-static int is_float(double x) { return (double)(float)x == x; }
+static int is_float(double x) { return qm_narrow(x) == x; }
 
 /* The last line of every operation: adds the rounding error and the factor. */
 static pair rounded(double x, double e, double eta)
 {
     e = (e + QM_U * (fabs(x) + e) + eta) * (1.0 + 0x1p-20);
     if (!(fabs(x) + e <= (double)FLT_MAX))
-        e = INFINITY;
+        e = HUGE_VAL;
     return (pair){x, e};
 }
 
@@ -34,7 +34,7 @@ static pair mul(pair a, pair b)
 {
     double x = a.x * b.x;
     if ((a.x == 0.0 && a.e == 0.0) || (b.x == 0.0 && b.e == 0.0))
-        return a.e + b.e < (double)INFINITY ? exactly(x) : (pair){x, INFINITY};
+        return a.e + b.e < HUGE_VAL ? exactly(x) : (pair){x, HUGE_VAL};
     if (a.e == 0.0 && b.e == 0.0 && fma(a.x, b.x, -x) == 0.0 && is_float(x))
         return exactly(x);
     return rounded(x, fabs(a.x) * b.e + fabs(b.x) * a.e + a.e * b.e, QM_ETA);
@@ -44,7 +44,7 @@ static pair quotient(pair a, pair b)
 {
     double x = a.x / b.x;
     if (!(fabs(b.x) > b.e))
-        return (pair){x, INFINITY};
+        return (pair){x, HUGE_VAL};
     if (a.e == 0.0 && b.e == 0.0 && fma(x, b.x, -a.x) == 0.0 && is_float(x))
         return exactly(x);
     return rounded(x, (a.e + fabs(x) * b.e) / (fabs(b.x) - b.e), QM_ETA);
@@ -69,8 +69,18 @@ static const struct {
     const char *rule;
     int lerp_m, lerp_v, torchao;
 } orders[] = {
-    {"adamw", 0, 0, 0},    {"adam", 0, 0, 0},    {"adamw_bnb", 0, 0, 0}, {"adamw_lpmm", 1, 0, 0},
-    {"adamw_ao", 1, 1, 1}, {"adam_ao", 1, 1, 1}, {"sgdm", 0, 0, 0},      {"ema", 1, 0, 0},
+    {"adamw", 0, 0, 0},
+    {"adam", 0, 0, 0},
+    {"adamw_bnb", 0, 0, 0},
+    {"adamw_lpmm", 1, 0, 0},
+    {"adamw_amsgrad", 0, 0, 0},
+    {"adam_amsgrad", 0, 0, 0},
+    {"adamw_ao_amsgrad", 1, 1, 1},
+    {"adam_ao_amsgrad", 1, 1, 1},
+    {"adamw_ao", 1, 1, 1},
+    {"adam_ao", 1, 1, 1},
+    {"sgdm", 0, 0, 0},
+    {"ema", 1, 0, 0},
 };
 
 /* 1 - beta^t.  In double: two roundings of 2^-53 about 1.  torchao: P = beta^t of beta (1 + d) is
@@ -105,7 +115,13 @@ static pair average(int lerp, pair beta, pair w, pair less_1, pair old, pair fre
 static void adam_element(const struct qm_bound *b, int coupled, double p, double g,
                          const double *slot, const double *want, double *e_p, double *e_slot)
 {
-    pair param = exactly(p), grad = exactly(b->h.maximize ? -g : g), square;
+    pair param = exactly(p), grad = exactly(b->h.maximize ? -g : g), square, top;
+    if (coupled && b->torchao && !isfinite(p)) { /* it adds 0 p even without decay: NaN */
+        *e_p = e_slot[0] = e_slot[1] = INFINITY;
+        if (b->h.amsgrad)
+            e_slot[2] = INFINITY;
+        return;
+    }
     if (coupled && b->h.weight_decay != 0.0)
         grad = add(grad, mul(b->wd, param));
     pair m = average(b->lerp_m, b->b1, b->w1, b->w1_less_1, exactly(slot[0]), grad), v;
@@ -119,7 +135,12 @@ static void adam_element(const struct qm_bound *b, int coupled, double p, double
     v.x = want[1];
     e_slot[0] = m.e;
     e_slot[1] = v.e;
-    pair den = add(quotient(root(v), b->root_bc2), b->eps);
+    top = v;
+    if (b->h.amsgrad) { /* a maximum errs by what its argument does, or not where that is smaller */
+        top = (pair){want[2], v.x + v.e <= slot[2] ? 0.0 : v.e};
+        e_slot[2] = top.e;
+    }
+    pair den = add(quotient(root(top), b->root_bc2), b->eps);
     pair update = b->torchao ? quotient(mul(b->lr, quotient(m, b->bc1)), den)
                              : quotient(mul(b->lr_over_bc1, m), den);
     if (!coupled)
