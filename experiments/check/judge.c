@@ -439,8 +439,6 @@ qm_status qm_judge_case(const struct qm_subject *s, const struct qm_case *c, uin
     struct run r = {.s = s, .c = c, .t = t, .judged = s->recipe};
     qm_case_print(c, name);
     qm_case_apply(c, &r.judged);
-    r.judged.param =
-        (struct qm_param){QM_PARAM_f32, QM_WRITE_near}; /* what is stored is tested apart */
     r.run = r.judged;
     if (s->alter)
         s->alter(&r.run);
@@ -518,7 +516,7 @@ static qm_status judgeable(const struct qm_recipe *r)
     struct qm_bound bound;
     const struct qm_oracle *oracle = qm_oracle_find(r->rule->family);
     char reason[160];
-    if (!oracle || oracle->n_slots != r->rule->n_slots)
+    if (!oracle || oracle->n_slots + (h.amsgrad != 0) != r->rule->n_slots)
         return qm_fail(QM_SKIPPED, "no oracle judges rule %s of family %s", r->rule->name,
                        r->rule->family);
     if (qm_bound_init(&bound, r->rule->family, r->rule->name, &h, 1) != QM_OK) {
@@ -527,8 +525,6 @@ static qm_status judgeable(const struct qm_recipe *r)
     }
     if (!r->rule->block || r->rule->slot_shape)
         return qm_fail(QM_SKIPPED, "no error bound is derived for sums over a tensor");
-    if (r->hyper.amsgrad)
-        return qm_fail(QM_SKIPPED, "no error bound is derived for amsgrad");
     if (r->param.format != QM_PARAM_f32)
         return qm_fail(QM_SKIPPED, "parameters other than float32 are not judged");
     return QM_OK;
