@@ -77,13 +77,15 @@ QM_FN uint32_t qm_param_nearest(enum qm_param_format format, float x)
  * saturates. */
 QM_FN uint32_t qm_param_stochastic(enum qm_param_format format, float x, uint32_t draw)
 {
-    int mantissa = format == QM_PARAM_bf16 ? 7 : format == QM_PARAM_f16 ? 10 : 3;
-    int least = format == QM_PARAM_bf16 ? -126 : format == QM_PARAM_f16 ? -14 : -6;
+    int mantissa = format == QM_PARAM_f16 ? 10 : 3, least = format == QM_PARAM_f16 ? -14 : -6;
     uint32_t u = qm_bits(x), a = u & 0x7fffffffu;
     if (format == QM_PARAM_f32)
         return u;
     if (a >= 0x7f800000u)
         return qm_param_nearest(format, x);
+    if (format ==
+        QM_PARAM_bf16) /* the same exponents as float32: the bits themselves are the grid */
+        return (u >> 16) + ((draw >> 16) < (u & 0xffffu));
     int exponent = a < 0x00800000u ? -126 : (int)(a >> 23) - 127;
     uint32_t significand = a < 0x00800000u ? a : (a & 0x7fffffu) | 0x800000u;
     int drop = 23 - mantissa + (exponent < least ? least - exponent : 0);

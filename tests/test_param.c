@@ -10,7 +10,8 @@
 
 #include <cmocka.h>
 
-#include "core/base/philox.h"
+#include "core/base/isa.h"
+#include "core/base/narrow.h"
 #include "core/engine/recipe.h"
 
 /* clang-format off */
@@ -259,6 +260,51 @@ static void test_kahan_residual(void **state)
         }
 }
 
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+/* The loops give the bits of the element functions, at every instruction set, from any offset. */
+static void test_rows(void **state)
+{
+    enum { N = 1021 };
+    static float x[N], out[N];
+    static uint32_t draw[N];
+    static uint16_t h[N];
+    static uint8_t b[N];
+    (void)state;
+    for (int isa = 0; isa < QM_ISA_COUNT; isa++) {
+        if (!qm_isa_force((enum qm_isa)isa))
+            continue;
+        const struct qm_narrow *rows = qm_narrow();
+        for (int64_t round = 0; round < 200; round++) {
+            int64_t from = round * 1237 + (round > 100 ? (int64_t)1 << 36 : 0), n = N - round;
+            struct qm_draws d = qm_draws_for(0x123456789abcdefu, round, 7, QM_ROLE_weight);
+            const struct format *f = &formats[round % FORMATS];
+            rows->draws(&d, from, n, draw);
+            for (int64_t i = 0; i < n; i++) {
+                assert_int_equal(draw[i], qm_draw(&d, from + i));
+                assert_true(inputs(f, (round * 7919 + i * 31) % (6 * f->codes + 300000), &x[i]));
+            }
+            rows->float_to_bf16(x, n, h);
+            for (int64_t i = 0; i < n; i++)
+                assert_int_equal(h[i], qm_float_to_bf16(x[i]));
+            rows->stochastic_bf16(x, draw, n, h);
+            for (int64_t i = 0; i < n; i++)
+                assert_int_equal(h[i], qm_param_stochastic(QM_PARAM_bf16, x[i], draw[i]));
+            rows->bf16_to_float(h, n, out);
+            for (int64_t i = 0; i < n; i++)
+                assert_int_equal(qm_bits(out[i]), qm_bits(qm_bf16_to_float(h[i])));
+            rows->float_to_e4m3(x, n, b);
+            for (int64_t i = 0; i < n; i++)
+                assert_int_equal(b[i], qm_float_to_e4m3(x[i], 1));
+            for (int64_t i = 0; i < n; i++)
+                b[i] = (uint8_t)(i + round);
+            rows->e4m3_to_float(b, n, out);
+            for (int64_t i = 0; i < n; i++)
+                assert_int_equal(qm_bits(out[i]), qm_bits(qm_e4m3_to_float(b[i])));
+        }
+    }
+}
+
 /* ---- small steps ----------------------------------------------------------------------------- */
 
 struct kept {
@@ -379,7 +425,7 @@ int main(void)
         cmocka_unit_test(test_stochastic),      cmocka_unit_test(test_stochastic_mean),
         cmocka_unit_test(test_stochastic_bias), cmocka_unit_test(test_error_correction),
         cmocka_unit_test(test_kahan_residual),  cmocka_unit_test(test_small_steps),
-        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_words),           cmocka_unit_test(test_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

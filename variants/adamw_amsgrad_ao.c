@@ -10,9 +10,9 @@ const struct qm_variant qm_variant_adamw_amsgrad_ao = {
     .rule = "adamw_ao_amsgrad",
     .slot =
         {
-            {"exp_avg", "f32"},
-            {"exp_avg_sq", "f32"},
-            {"max_exp_avg_sq", "f32"},
+            {.name = "exp_avg", .quantizer = "f32"},
+            {.name = "exp_avg_sq", .quantizer = "f32"},
+            {.name = "max_exp_avg_sq", .quantizer = "f32"},
         },
     .hyper =
         {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 1e-2, .amsgrad = 1},

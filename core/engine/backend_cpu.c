@@ -10,9 +10,10 @@
 #include <string.h>
 
 #include "core/base/isa.h"
+#include "core/base/narrow.h"
 #include "core/engine/backend.h"
 
-enum { PIECE = 1024, ALIGN = 64 };
+enum { PIECE = 1024, ALIGN = 64, DRAWS = 256 };
 
 struct slot {
     struct qm_codec c;
@@ -227,6 +228,14 @@ static void fetch_ahead(const struct step *st, int64_t from, int64_t n)
 static void param_load(const struct plan *p, const void *param, int64_t from, int64_t n, float *out)
 {
     enum qm_param_format f = p->r.param.format;
+    if (!p->residual && f == QM_PARAM_bf16) {
+        qm_narrow()->bf16_to_float((const uint16_t *)param + from, n, out);
+        return;
+    }
+    if (!p->residual && f == QM_PARAM_e4m3) {
+        qm_narrow()->e4m3_to_float((const uint8_t *)param + from, n, out);
+        return;
+    }
     for (int64_t i = 0; i < n; i++) {
         uint32_t h = f == QM_PARAM_e4m3 ? ((const uint8_t *)param)[from + i]
                                         : ((const uint16_t *)param)[from + i];
@@ -251,10 +260,25 @@ static void param_store(struct plan *p, void *param, int64_t from, int64_t n, co
                         const struct qm_draws *draws)
 {
     enum qm_param_format f = p->r.param.format;
+    int is_stochastic = p->r.param.write == QM_WRITE_stoch;
+    uint32_t draw[DRAWS];
+    for (int64_t i = 0; i < n && !p->residual && f == QM_PARAM_bf16; i += DRAWS) {
+        int64_t m = n - i < DRAWS ? n - i : DRAWS;
+        uint16_t *to = (uint16_t *)param + from + i;
+        if (is_stochastic) {
+            qm_narrow()->draws(draws, from + i, m, draw);
+            qm_narrow()->stochastic_bf16(x + i, draw, m, to);
+        } else {
+            qm_narrow()->float_to_bf16(x + i, m, to);
+        }
+    }
+    if (!p->residual && f == QM_PARAM_bf16)
+        return;
     for (int64_t i = 0; i < n; i++) {
-        uint32_t h = p->r.param.write == QM_WRITE_stoch
-                         ? qm_param_stochastic(f, x[i], qm_draw(draws, from + i))
-                         : qm_param_nearest(f, x[i]);
+        if (is_stochastic && i % DRAWS == 0)
+            qm_narrow()->draws(draws, from + i, n - i < DRAWS ? n - i : DRAWS, draw);
+        uint32_t h = is_stochastic ? qm_param_stochastic(f, x[i], draw[i % DRAWS])
+                                   : qm_param_nearest(f, x[i]);
         if (f == QM_PARAM_e4m3)
             ((uint8_t *)param)[from + i] = (uint8_t)h;
         else

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "core/base/half.h"
+#include "core/base/narrow.h"
 #include "core/quant/lanes.h"
 #include "core/quant/searches.h"
 
@@ -48,6 +49,18 @@ static void store_codes(const struct qm_codec *c, const float *y, int64_t n, uin
         codes[j] = (uint8_t)(codes[j] == c->cb.zero && qm_bits(y[j]) >> 31 ? c->cb.n : codes[j]);
     for (int64_t j = 0; j < n && c->cb.is_permuted; j++)
         codes[j] = c->cb.perm[codes[j]];
+}
+
+/* Finite unit values to stored codes, by the edges or, to the same bits, by the format's own
+ * conversion. */
+static void codes_of(const struct qm_codec *c, const float *y, int64_t n, uint8_t *codes)
+{
+    if (c->cb.is_float && c->q.round == QM_ROUND_even) {
+        qm_narrow()->float_to_e4m3(y, n, codes);
+        return;
+    }
+    qm_lanes()->positions(c, y, n, codes);
+    store_codes(c, y, n, codes);
 }
 
 static uint8_t code_of(const struct qm_codec *c, float y, uint32_t draw)
@@ -434,6 +447,7 @@ static void encode_run(const struct qm_codec *c, const float *x, int64_t n, floa
         }
         if (by_arith) {
             v->arith(c, u, factor, m, codes + i);
+            store_codes(c, u, m, codes + i);
         } else {
             if (divides)
                 v->divide(u, d.by, m, y);
@@ -442,9 +456,8 @@ static void encode_run(const struct qm_codec *c, const float *x, int64_t n, floa
             if (c->q.curve == QM_CURVE_softsign)
                 for (int64_t j = 0; j < m; j++)
                     y[j] = qm_curve_unit_to(c->q.curve, y[j]);
-            v->positions(c, y, m, codes + i);
+            codes_of(c, y, m, codes + i);
         }
-        store_codes(c, y, m, codes + i);
     }
 }
 
@@ -471,8 +484,7 @@ static void encode_each(const struct qm_codec *c, const float *x, int64_t n, con
     float y[PIECE];
     if (c->has_edges && c->q.curve == QM_CURVE_none && c->q.unit == QM_UNIT_div &&
         c->q.scale.zero < 0 && c->cb.over == 0.0f && v->unit_each(c, x, s, m, n, y)) {
-        v->positions(c, y, n, codes);
-        store_codes(c, y, n, codes);
+        codes_of(c, y, n, codes);
         return;
     }
     for (int64_t j = 0; j < n; j++) {
@@ -551,6 +563,13 @@ static void finish(const struct qm_codec *c, int64_t n, float *out)
 static void unit_values(const struct qm_codec *c, const uint8_t *codes, int64_t n, float *out)
 {
     uint8_t position[PIECE];
+    if (c->cb.is_float) {
+        qm_narrow()->e4m3_to_float(codes, n, out);
+        if (c->q.curve == QM_CURVE_softsign)
+            for (int64_t j = 0; j < n; j++)
+                out[j] = qm_curve_unit_from(c->q.curve, out[j]);
+        return;
+    }
     if (c->cb.is_permuted) {
         for (int64_t j = 0; j < n; j++)
             position[j] = c->cb.position_of[codes[j]];

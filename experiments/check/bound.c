@@ -117,9 +117,9 @@ static void adam_element(const struct qm_bound *b, int coupled, double p, double
 {
     pair param = exactly(p), grad = exactly(b->h.maximize ? -g : g), square, top;
     if (coupled && b->torchao && !isfinite(p)) { /* it adds 0 p even without decay: NaN */
-        *e_p = e_slot[0] = e_slot[1] = INFINITY;
+        *e_p = e_slot[0] = e_slot[1] = (double)INFINITY;
         if (b->h.amsgrad)
-            e_slot[2] = INFINITY;
+            e_slot[2] = (double)INFINITY;
         return;
     }
     if (coupled && b->h.weight_decay != 0.0)
