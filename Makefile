@@ -4,7 +4,10 @@
 # CC=clang chooses the compiler, INSTALL=0 never installs packages.
 .DEFAULT_GOAL := all
 SHELL := /bin/bash
-MAKEFLAGS += --jobs=$(shell nproc) --no-print-directory
+MAKEFLAGS += --no-print-directory
+ifeq ($(MAKELEVEL),0)
+MAKEFLAGS += --jobs=$(shell nproc)
+endif
 
 # ---- detection -----------------------------------------------------------------------------
 V ?= 0
