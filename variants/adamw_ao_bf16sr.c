@@ -10,8 +10,8 @@ const struct qm_variant qm_variant_adamw_ao_bf16sr = {
     .rule = "adamw_ao",
     .slot =
         {
-            {"exp_avg", "bf16"},
-            {"exp_avg_sq", "bf16"},
+            {.name = "exp_avg", .quantizer = "bf16"},
+            {.name = "exp_avg_sq", .quantizer = "bf16"},
         },
     .hyper = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 1e-2},
     .param = "bf16/stoch",
