@@ -72,6 +72,8 @@ static const struct {
     {"adamw", 0, 0, 0},
     {"adam", 0, 0, 0},
     {"adamw_bnb", 0, 0, 0},
+    {"adamw_bnb32", 0, 0, 0},
+    {"adamw_bnb_plain", 0, 0, 0},
     {"adamw_lpmm", 1, 0, 0},
     {"adamw_amsgrad", 0, 0, 0},
     {"adam_amsgrad", 0, 0, 0},

@@ -525,6 +525,9 @@ static qm_status judgeable(const struct qm_recipe *r)
     }
     if (!r->rule->block || r->rule->slot_shape)
         return qm_fail(QM_SKIPPED, "no error bound is derived for sums over a tensor");
+    for (int i = 0; i < r->rule->n_slots; i++)
+        if (r->slot[i].bits && r->slot[i].scale.keep_sign)
+            return qm_fail(QM_SKIPPED, "codes moved by keepsign are not judged");
     if (r->param.format != QM_PARAM_f32)
         return qm_fail(QM_SKIPPED, "parameters other than float32 are not judged");
     return QM_OK;
