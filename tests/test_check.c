@@ -324,7 +324,7 @@ static void test_not_vacuous(void **state)
         judged++;
         assert_int_equal(qm_recipe_parse(qm_variant_at(v)->name, &r), QM_OK);
         assert_true(t.worst_ratio > 0.25); /* the bounds are not far away */
-        assert_true(t.unbounded < t.judged / 20);
+        assert_true(t.unbounded < t.judged / 10); /* a subset may hold two of the huge cases */
         if (r.slot[0].bits == 0)
             continue;
         assert_true(t.verdict[QM_VERDICT_EQUAL] > 50000);
