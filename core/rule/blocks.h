@@ -6,7 +6,7 @@
 #include "core/rule/rule.h"
 
 /* clang-format off */
-#define QM_BLOCK_LIST(X) X(adamw) X(adamw_lpmm) X(adamw_ao) X(adamw_bnb) X(sgdm) X(ema) \
+#define QM_BLOCK_LIST(X) X(adamw) X(adamw_ao) X(adamw_bnb) X(sgdm) X(ema) \
     X(adamw_amsgrad) X(adamw_ao_amsgrad)
 /* clang-format on */
 
