@@ -36,7 +36,7 @@ static const char *const kind_files[QM_KIND_COUNT] = {
 };
 
 /* The words of scale.h, which combine freely and so have no enum. */
-enum { FLOOR, GUARD, CAP, ZERO, MAXSKIP, NANTOP, NANZERO, F16, NEST };
+enum { FLOOR, GUARD, CAP, ZERO, MAXSKIP, NANTOP, NANZERO, F16, F16BOTH, NEST };
 static const struct {
     const char *name, *text;
 } scale_words[] = {
@@ -51,6 +51,8 @@ static const struct {
     [NANZERO] = {"nanzero", "a NaN unit value gets the code of zero (adafactor8bit CUDA uniform, "
                             "bitsandbytes FP4 tree)"},
     [F16] = {"f16", "scales are stored as float16; x is divided by the unrounded one (Lion 8-bit)"},
+    [F16BOTH] = {"f16both",
+                 "scales are stored as float16, and x is divided by the rounded one too"},
     [NEST] = {"nest", "nest:N - scales minus their mean in 8 bits, dyn:8s/block:N/grid "
                       "(bitsandbytes compress_statistics)"},
 };
@@ -213,7 +215,8 @@ static void explain_scale(json_t *out, const struct qm_scale_rule *s)
         explain(out, QM_KIND_scale, s->nan == QM_NAN_top ? "nantop" : "nanzero",
                 scale_words[s->nan == QM_NAN_top ? NANTOP : NANZERO].text, 0);
     if (s->f16)
-        explain(out, QM_KIND_scale, "f16", scale_words[F16].text, 0);
+        explain(out, QM_KIND_scale, scale_words[s->f16 == QM_F16_both ? F16BOTH : F16].name,
+                scale_words[s->f16 == QM_F16_both ? F16BOTH : F16].text, 0);
     if (s->nest)
         explain_value(out, NEST, (double)s->nest);
     if (json_array_size(out) == before)

@@ -11,6 +11,8 @@
  *     nantop    a NaN unit value gets the top code (lpmm, bitsandbytes default); otherwise the lowest
  *     nanzero   it gets the code of zero (adafactor8bit CUDA uniform, bitsandbytes FP4 tree)
  *     f16       scales are stored as float16 (Lion 8-bit); x is divided by the unrounded one
+ *     f16both   the same, and x is divided by the rounded one too, so that both directions use one
+ *               scale; wants a floor of at least 6e-8, below which float16 is 0
  *     nest:N    the scales minus their mean are stored in 8 bits as
  *               dyn:8s/block:N/grid; x is divided by the unrounded one
  *               (bitsandbytes compress_statistics)
@@ -22,11 +24,13 @@
 #include "core/base/dual.h"
 
 enum qm_nan { QM_NAN_low, QM_NAN_top, QM_NAN_zero };
+enum qm_f16 { QM_F16_none, QM_F16_stored, QM_F16_both };
 
 struct qm_scale_rule {
     float floor, guard, cap; /* 0: none */
     int zero;                /* -1: none */
-    int max_skips_nan, f16;
+    int max_skips_nan;
+    enum qm_f16 f16;
     enum qm_nan nan;
     int64_t nest; /* 0: none; else the block of the second level */
 };

@@ -48,7 +48,7 @@ static const char *const words[] = {
 #define X(name, ...) #name,
     QM_NORM_LIST(X) QM_CURVE_LIST(X) QM_SEARCH_LIST(X) QM_ROUND_LIST(X) QM_UNIT_LIST(X) QM_PACK_LIST(X)
 #undef X
-    "logblock", "guard", "cap", "zero", "maxskip", "nantop", "nanzero", "f16", "nest",
+    "logblock", "guard", "cap", "zero", "maxskip", "nantop", "nanzero", "f16", "f16both", "nest",
 };
 /* clang-format on */
 
@@ -163,8 +163,8 @@ static qm_status read_word(struct qm_quantizer *q, struct seen *s, const char *w
         q->scale.nan = word[3] == 't' ? QM_NAN_top : QM_NAN_zero;
         return once(&s->nan, "nan", word);
     }
-    if (strcmp(word, "f16") == 0) {
-        q->scale.f16 = 1;
+    if (strcmp(word, "f16") == 0 || strcmp(word, "f16both") == 0) {
+        q->scale.f16 = word[3] ? QM_F16_both : QM_F16_stored;
         return once(&s->f16, "f16", word);
     }
     return qm_name_unknown("word", word, words, COUNT_WORDS);
@@ -304,7 +304,7 @@ char *qm_quantizer_print(const struct qm_quantizer *q, char *text)
     if (q->scale.nan != QM_NAN_low)
         PUT("/%s", q->scale.nan == QM_NAN_top ? "nantop" : "nanzero");
     if (q->scale.f16)
-        PUT("/f16");
+        PUT(q->scale.f16 == QM_F16_both ? "/f16both" : "/f16");
     if (q->scale.nest)
         PUT("/nest:%lld", (long long)q->scale.nest);
 #undef PUT
