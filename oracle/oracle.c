@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* A new oracle is its file and its line here. */
-#define QM_ORACLE_LIST(X) X(adam) X(adamw) X(ema) X(sgdm)
+#define QM_ORACLE_LIST(X) X(adam) X(adamw) X(ema) X(lion8) X(sgd_zero) X(sgdm) X(sgdw)
 
 #define X(name) extern const struct qm_oracle qm_oracle_##name;
 QM_ORACLE_LIST(X)

@@ -128,6 +128,8 @@ static qm_status cpu_open(const struct qm_recipe *r, const struct qm_shape *shap
     if (!p)
         return qm_fail(QM_NO_MEMORY, "plan for %s", r->base->name);
     p->r = *r;
+    if (r->hyper.initial_lr == 0.0)
+        p->r.hyper.initial_lr = r->hyper.lr;
     p->shape = *shape;
     p->n = qm_shape_numel(shape);
     p->tensor = tensor;
@@ -420,8 +422,11 @@ static qm_status cpu_step(void *plan, struct qm_tensor *param, const struct qm_t
                        qm_dtype_name(g->dtype));
     if (t < 1)
         return qm_fail(QM_BAD_ARG, "steps count from 1, got %lld", (long long)t);
+    if (!g->data)
+        return QM_OK;
     p->r.rule->prepare(&p->r.hyper, t, &st.s);
     st.s.hyper = &p->r.hyper;
+    st.s.param = p->r.param.format;
     if (p->r.rule->states)
         return run_whole(&st);
     if (p->is_two_pass) {
@@ -506,8 +511,13 @@ static qm_status cpu_probe(void) { return QM_OK; }
 
 void qm_plan_cpu_hyper(void *plan, const struct qm_hyper *h)
 {
-    ((struct plan *)plan)->r.hyper = *h;
+    struct qm_hyper *own = &((struct plan *)plan)->r.hyper;
+    double initial_lr = h->initial_lr != 0.0 ? h->initial_lr : own->initial_lr;
+    *own = *h;
+    own->initial_lr = initial_lr;
 }
+
+void *qm_plan_cpu_residual(void *plan) { return ((struct plan *)plan)->residual; }
 
 const char *qm_cpu_isa(void) { return qm_isa_text(qm_isa()); }
 

@@ -259,6 +259,12 @@ qm_status qm_recipe_applicable(const struct qm_recipe *r)
                            r->rule->slot[i]);
     }
     const struct qm_hyper *h = &r->hyper;
+    if (r->rule->check) {
+        int bits[QM_MAX_SLOTS];
+        for (int i = 0; i < r->rule->n_slots; i++)
+            bits[i] = r->slot[i].bits;
+        return r->rule->check(&(struct qm_rule_use){h, r->param, r->grad, bits});
+    }
     if (!(h->lr >= 0 && h->eps >= 0 && h->weight_decay >= 0))
         return qm_fail(QM_BAD_ARG, "lr, eps and weight_decay must not be negative");
     if (!(h->beta1 >= 0 && h->beta1 < 1 && h->beta2 >= 0 && h->beta2 < 1))
