@@ -28,6 +28,78 @@ static float gaussish(uint64_t seed, int64_t t, int64_t i)
     return sum;
 }
 
+/* A parameter as it is stored: its bits, and the residual beside them (ecc: a number). */
+struct stored {
+    struct qm_param how;
+    uint32_t *bits;
+    int *residual;
+};
+
+static float stored_get(const struct stored *s, int64_t i)
+{
+    enum qm_param_format f = s->how.format;
+    float w = qm_param_widen(f, s->bits[i]);
+    switch (s->how.write) {
+    case QM_WRITE_kahan: return w + qm_param_widen(f, (uint32_t)s->residual[i]);
+    case QM_WRITE_ecc8: return qm_ecc_decode(f, s->bits[i], s->residual[i], 127);
+    case QM_WRITE_ecc16: return qm_ecc_decode(f, s->bits[i], s->residual[i], 32767);
+    default: return w;
+    }
+}
+
+static void stored_put(struct stored *s, int64_t i, float x, const struct qm_draws *d)
+{
+    enum qm_param_format f = s->how.format;
+    uint32_t h = d && s->how.write == QM_WRITE_stoch ? qm_param_stochastic(f, x, qm_draw(d, i))
+                                                     : qm_param_nearest(f, x);
+    s->bits[i] = h;
+    if (s->how.write == QM_WRITE_kahan)
+        s->residual[i] = (int)qm_param_nearest(f, x - qm_param_widen(f, h));
+    else if (s->how.write == QM_WRITE_ecc8 || s->how.write == QM_WRITE_ecc16)
+        s->residual[i] = qm_ecc_encode(f, x, h, s->how.write == QM_WRITE_ecc8 ? 127 : 32767);
+}
+
+/* Before the first step there is no residual, whatever x is. */
+static struct stored stored_open(struct qm_param how, const float *x, int64_t n)
+{
+    struct stored s = {how, calloc((size_t)n + 1, sizeof *s.bits),
+                       calloc((size_t)n + 1, sizeof *s.residual)};
+    for (int64_t i = 0; i < n; i++)
+        s.bits[i] = qm_param_nearest(how.format, x[i]);
+    return s;
+}
+
+static void stored_close(struct stored *s)
+{
+    free(s->bits);
+    free(s->residual);
+}
+
+/* The same memory as the engine wants it; n + 1 elements, room for floats, the last a sentinel. */
+static struct qm_tensor stored_pack(const struct qm_recipe *r, const struct qm_shape *shape,
+                                    const float *x, void *room)
+{
+    static const enum qm_dtype types[] = {QM_DTYPE_f32, QM_DTYPE_bf16, QM_DTYPE_f16, QM_DTYPE_u8};
+    enum qm_param_format f = r->param.format;
+    for (int64_t i = 0; i <= qm_shape_numel(shape); i++) {
+        uint32_t h = qm_param_nearest(f, x[i]);
+        if (f == QM_PARAM_f32)
+            ((float *)room)[i] = x[i];
+        else if (f == QM_PARAM_e4m3)
+            ((uint8_t *)room)[i] = (uint8_t)h;
+        else
+            ((uint16_t *)room)[i] = (uint16_t)h;
+    }
+    return (struct qm_tensor){room, types[f], *shape};
+}
+
+static float stored_at(enum qm_param_format f, const void *p, int64_t i)
+{
+    return f == QM_PARAM_f32    ? ((const float *)p)[i]
+           : f == QM_PARAM_e4m3 ? qm_param_widen(f, ((const uint8_t *)p)[i])
+                                : qm_param_widen(f, ((const uint16_t *)p)[i]);
+}
+
 struct run {
     int64_t n;
     float *p, *slot[QM_MAX_SLOTS];
@@ -60,20 +132,23 @@ static void run(const char *recipe, const struct qm_shape *shape, int threads, s
     out->p = malloc(sizeof(float) * (size_t)(n + 1));
     float *g = malloc(sizeof(float) * (size_t)(n + 1));
     uint16_t *h = malloc(sizeof(uint16_t) * (size_t)(n + 1));
+    float *room = malloc(sizeof(float) * (size_t)(n + 1));
     for (int64_t i = 0; i < n; i++)
         out->p[i] = gaussish(1, 0, i);
-    out->p[n] = 77.0f; /* a sentinel behind the end */
+    out->p[n] = 72.0f; /* a sentinel behind the end */
+    struct qm_tensor p = stored_pack(&r, shape, out->p, room);
     for (int64_t t = 1; t <= STEPS; t++) {
         for (int64_t i = 0; i < n; i++) {
             g[i] = t == 3 && i / 256 == 1 ? 0.0f
                                           : gaussish(2, t, i) * ldexpf(1.0f, -(int)(i / 64 % 11));
             h[i] = r.grad == QM_DTYPE_bf16 ? qm_float_to_bf16(g[i]) : qm_float_to_f16(g[i]);
         }
-        struct qm_tensor p = {out->p, QM_DTYPE_f32, *shape};
         struct qm_tensor gt = {r.grad == QM_DTYPE_f32 ? (void *)g : (void *)h, r.grad, *shape};
         assert_int_equal(qm_backend_cpu.step(plan, &p, &gt, t, 99), QM_OK);
     }
-    assert_true(out->p[n] == 77.0f);
+    for (int64_t i = 0; i <= n; i++)
+        out->p[i] = stored_at(r.param.format, room, i);
+    assert_true(out->p[n] == 72.0f);
     for (int i = 0; i < r.rule->n_slots; i++) {
         out->slot[i] = malloc(sizeof(float) * (size_t)(n + 1));
         out->codes[i] = calloc((size_t)n + 1, 1);
@@ -84,6 +159,7 @@ static void run(const char *recipe, const struct qm_shape *shape, int threads, s
     qm_backend_cpu.close(plan);
     free(g);
     free(h);
+    free(room);
 }
 
 static void assert_same(const struct run *a, const struct run *b, const char *what)
@@ -103,6 +179,12 @@ static const char *const more_recipes[] = {
     "adamw8_ao,grad=f16,exp_avg_sq=log:8u/logblock:256/arith/even/floor:1e-12",
     "adamw4_lpmm_group,exp_avg=de:5s/block:64/bisect/mid/lo,exp_avg.min_numel=0",
     "adamw8_bnb,exp_avg=dyn:8s/block:2048/grid/mid/recip/maxskip/zero:0",
+    "lion8_unfused,param=bf16,grad=bf16,weight_decay=0.1,initial_lr=2e-3",
+    "lion8_unfused,param=f16,weight_decay=0.1",
+    "lion8_fused,exp_avg=lint:4s/block:32/arith/near/lo/floor:1e-12/f16",
+    "lion8_fused,exp_avg=lint:8s/block:32/arith/near/floor:6e-8/f16both,param=f16/ecc16,grad=f16",
+    "flash_adamw,param=bf16/kahan,exp_avg=nf4:4s/block:32/bisect/mid/hi/f16",
+    "flash_lion,param=bf16/stoch,exp_avg=f32,initial_lr=0",
 };
 enum { MORE = sizeof more_recipes / sizeof *more_recipes };
 
@@ -164,9 +246,14 @@ static void test_step_is_the_composition(void **state)
             }
             for (int64_t i = 0; i < n; i++)
                 p[i] = gaussish(1, 0, i);
+            struct stored w = stored_open(r.param, p, n);
             for (int64_t t = 1; t <= STEPS; t++) {
                 struct qm_rule_step st;
+                struct qm_draws weight = qm_draws_for(99, t, 2, QM_ROLE_weight);
                 r.rule->prepare(&r.hyper, t, &st);
+                st.param = r.param.format;
+                for (int64_t i = 0; i < n; i++)
+                    p[i] = stored_get(&w, i);
                 for (int64_t i = 0; i < n; i++) {
                     g[i] = t == 3 && i / 256 == 1
                                ? 0.0f
@@ -180,6 +267,10 @@ static void test_step_is_the_composition(void **state)
                     if (c[i].q.bits)
                         qm_decode(&c[i], shape, codes[i], scales[i], x[i]);
                 r.rule->block(&st, n, p, g, x);
+                for (int64_t i = 0; i < n; i++) {
+                    stored_put(&w, i, p[i], &weight);
+                    p[i] = qm_param_widen(r.param.format, w.bits[i]);
+                }
                 for (int i = 0; i < r.rule->n_slots; i++) {
                     struct qm_draws d = qm_draws_for(99, t, 2, i ? QM_ROLE_slot1 : QM_ROLE_slot0);
                     if (c[i].q.bits)
@@ -201,6 +292,7 @@ static void test_step_is_the_composition(void **state)
             }
             if (memcmp(p, fast.p, sizeof(float) * (size_t)n) != 0)
                 fail_msg("%s, shape %d: parameters", recipe_at(k), s);
+            stored_close(&w);
             free(p);
             free(g);
             run_free(&fast);
@@ -251,7 +343,7 @@ static void test_step_sqnr(void **state)
     enum { N = 8192 };
     struct qm_shape shape = {2, {64, 128}};
     static double p[N], g[N], slot0[N], slot1[N];
-    static float pf[N], gf[N], got[N];
+    static float pf[N + 1], gf[N], got[N], stored[N + 1];
     for (int k = 0; k < qm_variant_count(); k++) {
         const struct qm_variant *v = qm_variant_at(k);
         struct qm_recipe r;
@@ -266,15 +358,19 @@ static void test_step_sqnr(void **state)
                                     .beta2 = r.hyper.beta2,
                                     .eps = r.hyper.eps,
                                     .weight_decay = r.hyper.weight_decay,
-                                    .momentum = r.hyper.momentum};
+                                    .momentum = r.hyper.momentum,
+                                    .dampening = r.hyper.dampening,
+                                    .initial_lr = r.hyper.initial_lr};
         memset(slot0, 0, sizeof slot0);
         memset(slot1, 0, sizeof slot1);
         for (int i = 0; i < N; i++) {
-            p[i] = (double)(pf[i] = gaussish(5, 0, i));
+            pf[i] = gaussish(5, 0, i);
+            p[i] = (double)qm_param_widen(r.param.format, qm_param_nearest(r.param.format, pf[i]));
             g[i] = (double)(gf[i] = gaussish(6, 0, i));
         }
         assert_int_equal(qm_backend_cpu.open(&r, &shape, 0, &plan), QM_OK);
-        struct qm_tensor pt = {pf, QM_DTYPE_f32, shape}, gt = {gf, QM_DTYPE_f32, shape};
+        struct qm_tensor pt = stored_pack(&r, &shape, pf, stored);
+        struct qm_tensor gt = {gf, QM_DTYPE_f32, shape};
         assert_int_equal(qm_backend_cpu.step(plan, &pt, &gt, 1, 1), QM_OK);
         o->step(p, slots, g, 64, 128, &h, 1);
         for (int s = 0; s < r.rule->n_slots; s++) {
@@ -289,9 +385,14 @@ static void test_step_sqnr(void **state)
                 fail_msg("%s: slot %d has %.1f dB, declared at least %.1f", v->name, s, db,
                          v->step_sqnr_db);
         }
-        /* the step itself uses the fresh moments: the parameter is as good as float32 */
+        /* the step itself uses the fresh moments: the parameter is as good as its format */
+        double ulp = r.param.format == QM_PARAM_bf16   ? 0x1p-7
+                     : r.param.format == QM_PARAM_f16  ? 0x1p-10
+                     : r.param.format == QM_PARAM_e4m3 ? 0x1p-3
+                                                       : 0.0;
         for (int i = 0; i < N; i++)
-            assert_true(fabs((double)pf[i] - p[i]) <= 1e-6);
+            assert_true(fabs((double)stored_at(r.param.format, stored, i) - p[i]) <=
+                        1e-6 + ulp * fabs(p[i]));
         qm_backend_cpu.close(plan);
     }
 }

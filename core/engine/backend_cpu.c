@@ -102,8 +102,9 @@ static qm_status slot_open(struct plan *p, int i)
     if (!s->scales || (!s->is_f32 && (!s->packed || !s->stat)))
         return qm_fail(QM_NO_MEMORY, "state of %lld elements", (long long)s->n);
     if (!s->is_f32) {
-        for (int64_t k = 0; k < s->n && p->r.init_code[i]; k++)
-            qm_pack_put(q.pack, q.bits, s->packed, k, (uint32_t)p->r.init_code[i]);
+        int init = p->r.init_code[i] < s->c.cb.n ? p->r.init_code[i] : 0; /* map replaced */
+        for (int64_t k = 0; k < s->n && init; k++)
+            qm_pack_put(q.pack, q.bits, s->packed, k, (uint32_t)init);
         for (int64_t k = 0; k < s->n_scales; k++)
             s->scales[k] = p->r.init_scale[i];
     }
