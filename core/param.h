@@ -156,6 +156,8 @@ QM_FN int qm_ecc_encode(enum qm_param_format format, float x, uint32_t h, int mo
     return r < 0.0f ? -(int)e : (int)e;
 }
 
+/* Where the product is subnormal (bf16 below 2^-118) it is rounded before the sum; the source's
+ * kernel, contracted on a GPU, rounds once there. */
 QM_FN float qm_ecc_decode(enum qm_param_format format, uint32_t h, int e, int most)
 {
     float step = (float)e / (float)most;

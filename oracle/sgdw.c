@@ -4,13 +4,15 @@
  *   m     <- mu m + (1 - tau) g
  *   theta <- theta - eta (g + mu m)      (nesterov)   or   theta - eta m
  *
- * Unlike PyTorch's, the first buffer is (1 - tau) g: dampening acts at t = 1 too. */
+ * Unlike PyTorch's, the first buffer is (1 - tau) g: dampening acts at t = 1 too.  Without momentum
+ * there is no buffer and tau does nothing: theta <- theta - eta g. */
 #include "oracle/oracle.h"
 
 static void any_step(int decoupled, double *theta, double *m, const double *grad, int64_t n,
                      const struct qm_oracle_hyper *h)
 {
-    double mu = h->momentum, tau = h->dampening, eta = h->lr, lambda = h->weight_decay;
+    double mu = h->momentum, tau = mu != 0.0 ? h->dampening : 0.0, eta = h->lr,
+           lambda = h->weight_decay;
     for (int64_t i = 0; i < n; i++) {
         double g = h->maximize ? -grad[i] : grad[i];
         if (decoupled)

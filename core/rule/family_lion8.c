@@ -175,11 +175,11 @@ static void prepare_lion8_fused(const struct qm_hyper *h, int64_t t, struct qm_r
     s->c[4] = 1.0f - s->c[3];
 }
 
+/* As lion8_fused, but for the order of the host's product; initial_lr 1: lr * weight_decay. */
 static void prepare_flash_lion(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     prepare_lion8_fused(h, t, s);
-    if (h->initial_lr == 1.0) /* the default: decay times lr, in the kernel */
-        s->c[0] = 1.0f - s->c[5] * (float)h->weight_decay;
+    s->c[0] = 1.0f - (float)(h->weight_decay * (h->lr / h->initial_lr));
 }
 
 /* 1 - beta^t: the power in double of the float32 beta, rounded. */
@@ -191,7 +191,7 @@ static float correction(float beta, int64_t t)
 static void prepare_flash_adamw(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     start(h, t, s);
-    s->c[0] = 1.0f - s->c[5] * (float)h->weight_decay;
+    s->c[0] = 1.0f - (float)(h->weight_decay * h->lr);
     s->c[1] = (float)h->beta1;
     s->c[2] = 1.0f - s->c[1];
     s->c[3] = (float)h->beta2;
@@ -211,9 +211,9 @@ static void prepare_flash_adam(const struct qm_hyper *h, int64_t t, struct qm_ru
 static void prepare_flash_sgdw(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     start(h, t, s);
-    s->c[0] = 1.0f - s->c[5] * (float)h->weight_decay;
+    s->c[0] = 1.0f - (float)(h->weight_decay * h->lr);
     s->c[1] = (float)h->momentum;
-    s->c[2] = 1.0f - (float)h->dampening;
+    s->c[2] = h->momentum != 0.0 ? (float)(1.0 - h->dampening) : 1.0f; /* no buffer: no dampening */
     s->c[9] = (float)h->weight_decay;
     s->flag[2] = h->nesterov;
 }
