@@ -131,11 +131,12 @@ static double yardstick(float *a, const float *b, int64_t n, int threads)
     return qm_seconds() - start;
 }
 
-/* Bytes that must move per parameter: p and g, the states both ways, and what a second pass reads
- * again (the gradient and the slots with a global norm). */
+/* Bytes that must move per parameter: p with its residual, the states both ways, g, and what a
+ * second pass reads again (the gradient and the slots with a global norm). */
 static double bytes_moved(const struct qm_recipe *r, const struct qm_shape *shape)
 {
-    double n = (double)qm_shape_numel(shape), sum = 12.0;
+    double n = (double)qm_shape_numel(shape);
+    double sum = 4.0 + 2.0 * (qm_param_bytes(&r->param) + qm_param_residual(&r->param));
     for (int i = 0; i < r->rule->n_slots; i++) {
         struct qm_quantizer q = qm_recipe_slot(r, i, shape);
         struct qm_codec c = {.q = q};
@@ -166,9 +167,11 @@ static qm_status run_steps(const struct bench *b, struct steps *s)
     qm_status st = QM_OK;
     float *p = aligned_alloc(64, sizeof(float) * (size_t)b->n);
     float *g = aligned_alloc(64, sizeof(float) * (size_t)b->n);
+    uint16_t *narrow = aligned_alloc(64, sizeof *narrow * (size_t)b->n); /* other formats' p */
+    enum qm_dtype stored[MAX_VARIANTS] = {QM_DTYPE_f32};
     s->count = qm_variant_count() < MAX_VARIANTS ? qm_variant_count() : MAX_VARIANTS;
     s->name[s->count] = "a += s*b";
-    if (!p || !g)
+    if (!p || !g || !narrow)
         st = qm_fail(QM_NO_MEMORY, "two arrays of %lld floats", (long long)b->n);
     for (int v = 0; st == QM_OK && v < s->count; v++) {
         struct qm_recipe r;
@@ -182,17 +185,22 @@ static qm_status run_steps(const struct bench *b, struct steps *s)
         if (st == QM_OK) {
             s->state_bytes[v] = (double)qm_backend_cpu.bytes(plan[0][v]) / (double)b->n;
             s->moved[v] = bytes_moved(&r, &shape);
+            stored[v] = qm_param_dtype(r.param.format);
         }
     }
     omp_set_num_threads(b->threads);
-    if (st == QM_OK)
+    if (st == QM_OK) {
         fill(p, g, b->n);
+        memset(narrow, 0x3c, sizeof *narrow * (size_t)b->n); /* about 1 in f16 and e4m3 */
+    }
     struct qm_progress bar;
     qm_progress_start(&bar, "steps", (int64_t)(b->rounds + 1) * 2 * (s->count + 1));
     for (int r = -1; st == QM_OK && r < b->rounds; r++) /* round -1 warms up */
         for (int h = 0; st == QM_OK && h < 2; h++)
             for (int v = 0; st == QM_OK && v <= s->count; v++) {
-                struct qm_tensor pt = {p, QM_DTYPE_f32, shape}, gt = {g, QM_DTYPE_f32, shape};
+                enum qm_dtype type = v < s->count ? stored[v] : QM_DTYPE_f32;
+                struct qm_tensor pt = {type == QM_DTYPE_f32 ? (void *)p : narrow, type, shape};
+                struct qm_tensor gt = {g, QM_DTYPE_f32, shape};
                 double start = qm_seconds(), time;
                 omp_set_num_threads(h ? b->threads : 1);
                 if (v == s->count) {
@@ -212,6 +220,7 @@ static qm_status run_steps(const struct bench *b, struct steps *s)
             qm_backend_cpu.close(plan[h][v]);
     free(p);
     free(g);
+    free(narrow);
     return st;
 }
 

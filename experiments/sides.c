@@ -51,10 +51,10 @@ static qm_status buffers(struct qm_sides *a)
 /* The suggested learning rate of a problem for a family, or the recipe's. */
 static double problem_lr(const struct qm_problem *p, const char *family, const struct qm_hyper *h)
 {
-    double lr = strcmp(family, "adamw") == 0  ? p->lr_adamw
-                : strcmp(family, "lion") == 0 ? 0.1 * p->lr_adamw
-                : strcmp(family, "sgdm") == 0 ? p->lr_sgdm
-                                              : 0.0;
+    double lr = strcmp(family, "adamw") == 0      ? p->lr_adamw
+                : strncmp(family, "lion", 4) == 0 ? 0.1 * p->lr_adamw
+                : strncmp(family, "sgd", 3) == 0  ? p->lr_sgdm
+                                                  : 0.0;
     return lr > 0.0 ? lr : h->lr;
 }
 
@@ -63,13 +63,17 @@ static void set_hyper(struct qm_sides *a)
     const struct qm_cell *c = a->c;
     struct qm_hyper *h = &a->recipe.hyper;
     if (c->recorded) {
+        double initial_lr = h->initial_lr;
         *h = c->recorded->hyper;
+        h->initial_lr = initial_lr;
         if (strcmp(a->recipe.rule->family, "ema") == 0 &&
             strcmp(c->recorded->optimizer, "lion") == 0)
             h->beta1 = h->beta2;
     } else if (c->problem && !c->lr_given) {
         h->lr = problem_lr(c->problem, a->recipe.rule->family, h);
     }
+    if (h->initial_lr == 0.0) /* as a plan keeps it */
+        h->initial_lr = h->lr;
     a->twin_hyper = (struct qm_oracle_hyper){
 #define X(name, value, text) .name = h->name,
         QM_HYPER_LIST(X) QM_HYPER_FLAG_LIST(X)

@@ -11,6 +11,7 @@
 
 #include "core/engine/backend.h"
 #include "core/engine/lion8_state.h"
+#include "oracle/oracle.h"
 
 enum { MOST = 4096 };
 
@@ -22,11 +23,6 @@ struct opt {
     int64_t n, t;
     uint32_t room[MOST], g_room[MOST];
 };
-
-static enum qm_dtype dtype_of(enum qm_param_format f)
-{
-    return f == QM_PARAM_bf16 ? QM_DTYPE_bf16 : f == QM_PARAM_f16 ? QM_DTYPE_f16 : QM_DTYPE_f32;
-}
 
 static void put(enum qm_param_format f, const float *x, int64_t n, void *out)
 {
@@ -54,7 +50,7 @@ static void opt_close(struct opt *o) { qm_backend_cpu.close(o->plan); }
 /* Gradients in the parameter's format; NULL: none. */
 static void opt_step(struct opt *o, const float *g)
 {
-    struct qm_tensor p = {o->room, dtype_of(o->r.param.format), o->shape};
+    struct qm_tensor p = {o->room, qm_param_dtype(o->r.param.format), o->shape};
     struct qm_tensor gt = {g ? o->g_room : NULL, p.dtype, o->shape};
     if (g)
         put(o->r.param.format, g, o->n, o->g_room);
@@ -594,6 +590,60 @@ static void test_widths(void **state)
     assert_true(error[1] < 0.2 * error[0] && error[2] < 0.1 * error[1]);
 }
 
+/* ---- the oracles ------------------------------------------------------------------------------- */
+
+/* beta1 = 1/2, beta2 = 3/4, eta = 1/2 of eta_0 = 1, lambda = 1/4: by hand. */
+static void test_oracle_lion(void **state)
+{
+    (void)state;
+    const struct qm_oracle *o = qm_oracle_find("lion8");
+    double p[3] = {8.0, 8.0, 8.0}, m[3] = {1.0, 0.0, -2.0}, *slot[1] = {m};
+    const double g[3] = {-3.0, 0.0, 2.0};
+    struct qm_oracle_hyper h = {
+        .lr = 0.5, .beta1 = 0.5, .beta2 = 0.75, .weight_decay = 0.25, .initial_lr = 1.0};
+    assert_non_null(o);
+    o->step(p, slot, g, 1, 3, &h, 1);
+    assert_true(p[0] == 7.5 && m[0] == 0.0);  /* c = -1: 8 (7/8) + 1/2 */
+    assert_true(p[1] == 7.0 && m[1] == 0.0);  /* c = 0 */
+    assert_true(p[2] == 7.0 && m[2] == -1.0); /* c = 0 of both signs */
+    h.initial_lr = 0.0;                       /* decay by lambda itself */
+    h.maximize = 1;
+    o->step(p, slot, g, 1, 3, &h, 2);
+    assert_true(p[0] == 7.5 * 0.75 - 0.5 && m[0] == 0.75);
+}
+
+/* A constant gradient: m = g (1 - tau) (1 - mu^t) / (1 - mu). */
+static void test_oracle_sgd(void **state)
+{
+    (void)state;
+    static const char *const families[2] = {"sgdw", "sgd_zero"};
+    for (int f = 0; f < 2; f++) {
+        const struct qm_oracle *o = qm_oracle_find(families[f]);
+        double p = 0.0, m = 0.0, *slot[1] = {&m}, want = 0.0;
+        const double g = 2.0;
+        struct qm_oracle_hyper h = {.lr = 0.125, .momentum = 0.5, .dampening = 0.25};
+        assert_non_null(o);
+        for (int t = 1; t <= 8; t++) {
+            o->step(&p, slot, &g, 1, 1, &h, t);
+            assert_true(m == 2.0 * 0.75 * (1.0 - ldexp(1.0, -t)) / 0.5);
+            want -= 0.125 * m;
+            assert_true(p == want);
+        }
+        h = (struct qm_oracle_hyper){
+            .lr = 0.25, .momentum = 0.0, .dampening = 0.5, .weight_decay = 0.5};
+        p = 4.0;
+        o->step(&p, slot, &g, 1, 1, &h, 1); /* no buffer: 4 (7/8) - 1/2, or 4 - (2 + 2) / 4 */
+        assert_true(p == 3.0);
+        h.momentum = 0.5;
+        h.dampening = 0.0;
+        h.nesterov = 1;
+        h.weight_decay = 0.0;
+        m = 2.0;
+        o->step(&p, slot, &g, 1, 1, &h, 1); /* m = 3, 2 + 3/2 */
+        assert_true(m == 3.0 && p == 3.0 - 0.25 * 3.5);
+    }
+}
+
 /* ---- checkpoints ------------------------------------------------------------------------------- */
 
 static void test_keys(void **state)
@@ -703,6 +753,7 @@ int main(void)
         cmocka_unit_test(test_round_trip),     cmocka_unit_test(test_four_bits),
         cmocka_unit_test(test_zero_and_first), cmocka_unit_test(test_descends),
         cmocka_unit_test(test_same_way),       cmocka_unit_test(test_widths),
+        cmocka_unit_test(test_oracle_lion),    cmocka_unit_test(test_oracle_sgd),
         cmocka_unit_test(test_keys),           cmocka_unit_test(test_save_load),
         cmocka_unit_test(test_least_rate),
     };

@@ -79,7 +79,6 @@ static void stored_close(struct stored *s)
 static struct qm_tensor stored_pack(const struct qm_recipe *r, const struct qm_shape *shape,
                                     const float *x, void *room)
 {
-    static const enum qm_dtype types[] = {QM_DTYPE_f32, QM_DTYPE_bf16, QM_DTYPE_f16, QM_DTYPE_u8};
     enum qm_param_format f = r->param.format;
     for (int64_t i = 0; i <= qm_shape_numel(shape); i++) {
         uint32_t h = qm_param_nearest(f, x[i]);
@@ -90,7 +89,7 @@ static struct qm_tensor stored_pack(const struct qm_recipe *r, const struct qm_s
         else
             ((uint16_t *)room)[i] = (uint16_t)h;
     }
-    return (struct qm_tensor){room, types[f], *shape};
+    return (struct qm_tensor){room, qm_param_dtype(f), *shape};
 }
 
 static float stored_at(enum qm_param_format f, const void *p, int64_t i)

@@ -413,11 +413,10 @@ static qm_status cpu_step(void *plan, struct qm_tensor *param, const struct qm_t
 {
     struct plan *p = plan;
     struct step st = {.p = p, .param = param->data, .g = g, .t = t, .seed = seed};
-    static const enum qm_dtype stored_as[] = {QM_DTYPE_f32, QM_DTYPE_bf16, QM_DTYPE_f16,
-                                              QM_DTYPE_u8};
-    if (param->dtype != stored_as[p->r.param.format])
-        return qm_fail(QM_BAD_ARG, "parameters must be %s, got %s",
-                       qm_dtype_name(stored_as[p->r.param.format]), qm_dtype_name(param->dtype));
+    enum qm_dtype stored_as = qm_param_dtype(p->r.param.format);
+    if (param->dtype != stored_as)
+        return qm_fail(QM_BAD_ARG, "parameters must be %s, got %s", qm_dtype_name(stored_as),
+                       qm_dtype_name(param->dtype));
     if (g->dtype != QM_DTYPE_f32 && g->dtype != QM_DTYPE_bf16 && g->dtype != QM_DTYPE_f16)
         return qm_fail(QM_BAD_ARG, "gradients must be f32, bf16 or f16, got %s",
                        qm_dtype_name(g->dtype));

@@ -43,15 +43,13 @@ static int is_16(enum qm_dtype d) { return d == QM_DTYPE_bf16 || d == QM_DTYPE_f
 /* Gradients of 16 bits go with parameters of the same format or float32. */
 static qm_status check_types(const struct qm_rule_use *u)
 {
-    static const enum qm_dtype stored_as[] = {QM_DTYPE_f32, QM_DTYPE_bf16, QM_DTYPE_f16,
-                                              QM_DTYPE_u8};
+    enum qm_dtype stored_as = qm_param_dtype(u->param.format);
     if (u->param.format == QM_PARAM_e4m3)
         return qm_fail(QM_BAD_ARG, "parameters must be f32, bf16 or f16, not e4m3");
-    if (is_16(u->grad) && u->param.format != QM_PARAM_f32 && u->grad != stored_as[u->param.format])
+    if (is_16(u->grad) && u->param.format != QM_PARAM_f32 && u->grad != stored_as)
         return qm_fail(QM_BAD_ARG,
                        "gradients in %s go with parameters in %s or f32, not with parameters in %s",
-                       qm_dtype_name(u->grad), qm_dtype_name(u->grad),
-                       qm_dtype_name(stored_as[u->param.format]));
+                       qm_dtype_name(u->grad), qm_dtype_name(u->grad), qm_dtype_name(stored_as));
     return QM_OK;
 }
 
@@ -179,7 +177,8 @@ static void prepare_lion8_fused(const struct qm_hyper *h, int64_t t, struct qm_r
 static void prepare_flash_lion(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     prepare_lion8_fused(h, t, s);
-    s->c[0] = 1.0f - (float)(h->weight_decay * (h->lr / h->initial_lr));
+    double ratio = h->initial_lr != 0.0 ? h->lr / h->initial_lr : 1.0;
+    s->c[0] = 1.0f - (float)(h->weight_decay * ratio);
 }
 
 /* 1 - beta^t: the power in double of the float32 beta, rounded. */

@@ -31,6 +31,15 @@ struct qm_hyper qm_hyper_default(void)
     return h;
 }
 
+enum qm_dtype qm_param_dtype(enum qm_param_format format)
+{
+    static const enum qm_dtype types[] = {[QM_PARAM_f32] = QM_DTYPE_f32,
+                                          [QM_PARAM_bf16] = QM_DTYPE_bf16,
+                                          [QM_PARAM_f16] = QM_DTYPE_f16,
+                                          [QM_PARAM_e4m3] = QM_DTYPE_u8};
+    return types[format];
+}
+
 int qm_rule_count(void)
 {
     int n = 0;

@@ -11,6 +11,9 @@
 
 #define QM_MAX_SLOTS 8
 
+/* The type of tensors that hold parameters of this format; e4m3 is u8. */
+enum qm_dtype qm_param_dtype(enum qm_param_format format);
+
 /* One set of hyper-parameters for every rule; a rule reads what its paper names.  Doubles, as the
  * sources keep them; each rule rounds where its source rounds. */
 /* clang-format off */

@@ -37,12 +37,11 @@ float *qm_case_stored(struct qm_conform *c, const char *name, int64_t numel,
 int qm_stored_recipe(struct qm_conform *c, const char *rule, struct qm_param param,
                      enum qm_param_format grad, struct qm_recipe *out)
 {
-    static const enum qm_dtype types[] = {QM_DTYPE_f32, QM_DTYPE_bf16, QM_DTYPE_f16, QM_DTYPE_u8};
     char text[24];
     if (!qm_run_recipe(c, rule, out))
         return 0;
     out->param = param;
-    out->grad = types[grad];
+    out->grad = qm_param_dtype(grad);
     size_t used = strlen(c->now.how);
     snprintf(c->now.how + used, sizeof c->now.how - used, " param=%s grad=%s",
              qm_param_text(&param, text), qm_dtype_name(out->grad));
@@ -174,7 +173,6 @@ static qm_status steps(struct qm_conform *c, struct replay *r, int is_free)
 
 void qm_stored_replay(struct qm_conform *c, const struct qm_stored_run *run)
 {
-    static const enum qm_dtype types[] = {QM_DTYPE_f32, QM_DTYPE_bf16, QM_DTYPE_f16, QM_DTYPE_u8};
     struct replay r = {.run = run, .n = qm_shape_numel(&run->shape)};
     int64_t most = r.n;
     if (!qm_case_open(c) || !run->p0 || !run->grads || !run->params)
@@ -188,7 +186,7 @@ void qm_stored_replay(struct qm_conform *c, const struct qm_stored_run *run)
     r.codes = qm_case_memory(c, r.n, 1);
     if (!r.p || !r.g || !r.wide || !r.scales || !r.codes)
         return;
-    r.param = (struct qm_tensor){r.p, types[run->recipe.param.format], run->shape};
+    r.param = (struct qm_tensor){r.p, qm_param_dtype(run->recipe.param.format), run->shape};
     r.grad = (struct qm_tensor){r.g, run->recipe.grad, run->shape};
     if (qm_recipe_applicable(&run->recipe) != QM_OK) {
         qm_case_skip(c, "%s", qm_message());
