@@ -11,6 +11,7 @@
 
 #include "core/base/isa.h"
 #include "core/engine/backend.h"
+#include "core/rule/blocks_param.h"
 
 enum { PIECE = 1024, ALIGN = 64 };
 
@@ -224,56 +225,28 @@ static void fetch_ahead(const struct step *st, int64_t from, int64_t n)
         __builtin_prefetch(g + i, 0, 2);
 }
 
-/* A piece of the parameter as float32, the residual added. */
-static void param_load(const struct plan *p, const void *param, int64_t from, int64_t n, float *out)
+/* Element `from` of the parameter and of its residuals. */
+static void *param_at(const struct plan *p, void *param, int64_t from)
 {
-    enum qm_param_format f = p->r.param.format;
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t h = f == QM_PARAM_e4m3 ? ((const uint8_t *)param)[from + i]
-                                        : ((const uint16_t *)param)[from + i];
-        out[i] = qm_param_widen(f, h);
-        switch (p->r.param.write) {
-        case QM_WRITE_kahan:
-            out[i] += qm_param_widen(f, ((const uint16_t *)(const void *)p->residual)[from + i]);
-            break;
-        case QM_WRITE_ecc8:
-            out[i] = qm_ecc_decode(f, h, ((const int8_t *)p->residual)[from + i], 127);
-            break;
-        case QM_WRITE_ecc16:
-            out[i] =
-                qm_ecc_decode(f, h, ((const int16_t *)(const void *)p->residual)[from + i], 32767);
-            break;
-        default: break;
-        }
-    }
+    return (char *)param + from * qm_param_bytes(&p->r.param);
+}
+
+static void *residual_at(const struct plan *p, int64_t from)
+{
+    return p->residual ? p->residual + from * qm_param_residual(&p->r.param) : NULL;
+}
+
+/* A piece of the parameter as float32, the residual added; and back. */
+static void param_load(const struct plan *p, void *param, int64_t from, int64_t n, float *out)
+{
+    qm_param_blocks()->load(p->r.param, param_at(p, param, from), residual_at(p, from), n, out);
 }
 
 static void param_store(struct plan *p, void *param, int64_t from, int64_t n, const float *x,
                         const struct qm_draws *draws)
 {
-    enum qm_param_format f = p->r.param.format;
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t h = p->r.param.write == QM_WRITE_stoch
-                         ? qm_param_stochastic(f, x[i], qm_draw(draws, from + i))
-                         : qm_param_nearest(f, x[i]);
-        if (f == QM_PARAM_e4m3)
-            ((uint8_t *)param)[from + i] = (uint8_t)h;
-        else
-            ((uint16_t *)param)[from + i] = (uint16_t)h;
-        switch (p->r.param.write) {
-        case QM_WRITE_kahan:
-            ((uint16_t *)(void *)p->residual)[from + i] =
-                (uint16_t)qm_param_nearest(f, x[i] - qm_param_widen(f, h));
-            break;
-        case QM_WRITE_ecc8:
-            ((int8_t *)p->residual)[from + i] = (int8_t)qm_ecc_encode(f, x[i], h, 127);
-            break;
-        case QM_WRITE_ecc16:
-            ((int16_t *)(void *)p->residual)[from + i] = (int16_t)qm_ecc_encode(f, x[i], h, 32767);
-            break;
-        default: break;
-        }
-    }
+    qm_param_blocks()->store(p->r.param, x, n, draws, from, param_at(p, param, from),
+                             residual_at(p, from));
 }
 
 /* What stochastic rounding draws by.  Roles are two bits: slots beyond the third share theirs, and

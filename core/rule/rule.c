@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "core/rule/blocks_param.h"
+
 #define QM_ENTRY(stem) extern const struct qm_rule_family qm_##stem;
 #include "families.inc"
 #undef QM_ENTRY
@@ -20,6 +22,20 @@ static const char *const files[] = {
 };
 
 enum { FAMILIES = sizeof table / sizeof *table };
+
+#define X(name) extern const struct qm_param_blocks qm_param_blocks_##name;
+QM_ISA_LIST(X)
+#undef X
+
+const struct qm_param_blocks *qm_param_blocks(void)
+{
+    static const struct qm_param_blocks *const by_isa[] = {
+#define X(name) &qm_param_blocks_##name,
+        QM_ISA_LIST(X)
+#undef X
+    };
+    return by_isa[qm_isa()];
+}
 
 struct qm_hyper qm_hyper_default(void)
 {
