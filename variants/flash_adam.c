@@ -9,7 +9,7 @@ const struct qm_variant qm_variant_flash_adam = {
     .slot =
         {
             {"exp_avg", "lint:8s/block:32/arith/near/softsign/floor:1e-12/f16", .init_code = 127},
-            {"exp_avg_sq", "lint:8u/block:32/arith/near/sqrt/floor:1e-12/f16"},
+            {"exp_avg_sq", "lint:8u/block:32/arith/near/sqrt/floor:1e-12/f16", .init_code = 0},
         },
     .hyper = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
     .param = "bf16/ecc8",
