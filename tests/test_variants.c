@@ -184,6 +184,7 @@ static const char *const more_recipes[] = {
     "lion8_fused,exp_avg=lint:8s/block:32/arith/near/floor:6e-8/f16both,param=f16/ecc16,grad=f16",
     "flash_adamw,param=bf16/kahan,exp_avg=nf4:4s/block:32/bisect/mid/hi/f16",
     "flash_lion,param=bf16/stoch,exp_avg=f32,initial_lr=0",
+    "ademamix8_bnb,exp_avg.min_numel=0,exp_avg_slow=nf4:4s/rank1/bisect/even/hi/keepsign,t_beta3=3",
 };
 enum { MORE = sizeof more_recipes / sizeof *more_recipes };
 
@@ -223,15 +224,19 @@ static void test_step_is_the_composition(void **state)
     for (int k = 0; k < qm_variant_count() + MORE; k++)
         for (int s = 0; s < SHAPES; s++) {
             struct qm_recipe r;
-            struct qm_codec c[2];
+            struct qm_codec c[QM_MAX_SLOTS];
             const struct qm_shape *shape = &shapes[s];
             int64_t n = qm_shape_numel(shape);
             struct run fast;
             run(recipe_at(k), shape, 2, &fast);
             assert_int_equal(qm_recipe_parse(recipe_at(k), &r), QM_OK);
-            float *p = malloc(sizeof(float) * (size_t)(n + 1)), *x[2] = {NULL, NULL}, *scales[2];
-            float *g = malloc(sizeof(float) * (size_t)(n + 1));
-            uint8_t *codes[2];
+            if (!r.rule->block) { /* over whole tensors */
+                run_free(&fast);
+                continue;
+            }
+            float *p = malloc(sizeof(float) * (size_t)(n + 1)), *x[QM_MAX_SLOTS] = {NULL};
+            float *g = malloc(sizeof(float) * (size_t)(n + 1)), *scales[QM_MAX_SLOTS];
+            uint8_t *codes[QM_MAX_SLOTS];
             for (int i = 0; i < r.rule->n_slots; i++) {
                 struct qm_quantizer q = qm_recipe_slot(&r, i, shape);
                 assert_int_equal(qm_codec_init(&c[i], &q), QM_OK);
@@ -271,7 +276,10 @@ static void test_step_is_the_composition(void **state)
                     p[i] = qm_param_widen(r.param.format, w.bits[i]);
                 }
                 for (int i = 0; i < r.rule->n_slots; i++) {
-                    struct qm_draws d = qm_draws_for(99, t, 2, i ? QM_ROLE_slot1 : QM_ROLE_slot0);
+                    struct qm_draws d = qm_draws_for(99, t, 2,
+                                                     i == 0   ? QM_ROLE_slot0
+                                                     : i == 1 ? QM_ROLE_slot1
+                                                              : QM_ROLE_spare);
                     if (c[i].q.bits)
                         assert_int_equal(qm_encode(&c[i], shape, x[i], &d, codes[i], scales[i]),
                                          QM_OK);
@@ -341,27 +349,25 @@ static void test_step_sqnr(void **state)
     (void)state;
     enum { N = 8192 };
     struct qm_shape shape = {2, {64, 128}};
-    static double p[N], g[N], slot0[N], slot1[N];
+    static double p[N], g[N], slot[QM_MAX_SLOTS][N];
     static float pf[N + 1], gf[N], got[N], stored[N + 1];
     for (int k = 0; k < qm_variant_count(); k++) {
         const struct qm_variant *v = qm_variant_at(k);
         struct qm_recipe r;
         void *plan;
-        double *slots[4] = {slot0, slot1};
+        double *slots[QM_MAX_SLOTS];
         assert_int_equal(qm_recipe_parse(v->name, &r), QM_OK);
         const struct qm_oracle *o = qm_oracle_find(r.rule->family);
         if (!o)
             fail_msg("no oracle for %s", r.rule->family);
-        struct qm_oracle_hyper h = {.lr = r.hyper.lr,
-                                    .beta1 = r.hyper.beta1,
-                                    .beta2 = r.hyper.beta2,
-                                    .eps = r.hyper.eps,
-                                    .weight_decay = r.hyper.weight_decay,
-                                    .momentum = r.hyper.momentum,
-                                    .dampening = r.hyper.dampening,
-                                    .initial_lr = r.hyper.initial_lr};
-        memset(slot0, 0, sizeof slot0);
-        memset(slot1, 0, sizeof slot1);
+        struct qm_oracle_hyper h = {
+#define X(name, value, text) .name = r.hyper.name,
+            QM_HYPER_LIST(X) QM_HYPER_FLAG_LIST(X)
+#undef X
+        };
+        memset(slot, 0, sizeof slot);
+        for (int i = 0; i < QM_MAX_SLOTS; i++)
+            slots[i] = slot[i];
         for (int i = 0; i < N; i++) {
             pf[i] = gaussish(5, 0, i);
             p[i] = (double)qm_param_widen(r.param.format, qm_param_nearest(r.param.format, pf[i]));

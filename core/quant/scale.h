@@ -10,6 +10,10 @@
  *     maxskip   NaN is ignored by the maximum (fmax); otherwise one NaN makes the scale NaN
  *     nantop    a NaN unit value gets the top code (lpmm, bitsandbytes default); otherwise the lowest
  *     nanzero   it gets the code of zero (adafactor8bit CUDA uniform, bitsandbytes FP4 tree)
+ *     keepsign  a code whose value has not the sign bit of x moves by one: up where x > 0, down
+ *               otherwise, 0 to the top code.  Acts on -0, NaN and the NaN of an all-zero group too:
+ *               there +0 gets the top code, harmless as the scale is 0.  Signed maps only
+ *               (bitsandbytes kOptimizerStatic8bit*Blockwise, first moments)
  *     f16       scales are stored as float16 (Lion 8-bit); x is divided by the unrounded one
  *     f16both   the same, and x is divided by the rounded one too, so that both directions use one
  *               scale; wants a floor of at least 6e-8, below which float16 is 0
@@ -29,7 +33,7 @@ enum qm_f16 { QM_F16_none, QM_F16_stored, QM_F16_both };
 struct qm_scale_rule {
     float floor, guard, cap; /* 0: none */
     int zero;                /* -1: none */
-    int max_skips_nan;
+    int max_skips_nan, keep_sign;
     enum qm_f16 f16;
     enum qm_nan nan;
     int64_t nest; /* 0: none; else the block of the second level */

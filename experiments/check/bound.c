@@ -70,11 +70,23 @@ static const struct {
     const char *rule;
     int lerp_m, lerp_v, torchao, flash;
 } orders[] = {
-    {"adamw", 0, 0, 0, 0},       {"adam", 0, 0, 0, 0},        {"adamw_bnb", 0, 0, 0, 0},
-    {"adamw_lpmm", 1, 0, 0, 0},  {"adamw_ao", 1, 1, 1, 0},    {"adam_ao", 1, 1, 1, 0},
-    {"sgdm", 0, 0, 0, 0},        {"ema", 1, 0, 0, 0},         {"lion8_unfused", 1, 0, 0, 0},
-    {"lion8_cpu", 1, 0, 0, 0},   {"lion8_fused", 0, 0, 0, 1}, {"flash_lion", 0, 0, 0, 1},
-    {"flash_adamw", 0, 0, 1, 1}, {"flash_adam", 0, 0, 1, 1},  {"flash_sgd", 0, 0, 0, 1},
+    {"adamw", 0, 0, 0, 0},
+    {"adam", 0, 0, 0, 0},
+    {"adamw_bnb", 0, 0, 0, 0},
+    {"adamw_bnb32", 0, 0, 0, 0},
+    {"adamw_bnb_plain", 0, 0, 0, 0},
+    {"adamw_lpmm", 1, 0, 0, 0},
+    {"adamw_ao", 1, 1, 1, 0},
+    {"adam_ao", 1, 1, 1, 0},
+    {"sgdm", 0, 0, 0, 0},
+    {"ema", 1, 0, 0, 0},
+    {"lion8_unfused", 1, 0, 0, 0},
+    {"lion8_cpu", 1, 0, 0, 0},
+    {"lion8_fused", 0, 0, 0, 1},
+    {"flash_lion", 0, 0, 0, 1},
+    {"flash_adamw", 0, 0, 1, 1},
+    {"flash_adam", 0, 0, 1, 1},
+    {"flash_sgd", 0, 0, 0, 1},
     {"flash_sgdw", 0, 0, 0, 1},
 };
 
