@@ -328,7 +328,8 @@ static void test_not_vacuous(void **state)
         if (r.slot[0].bits == 0)
             continue;
         assert_true(t.verdict[QM_VERDICT_EQUAL] > 50000);
-        assert_true(t.verdict[QM_VERDICT_BOUNDARY] > 100);
+        /* ties are planted between the values of a map, not of a curve */
+        assert_true(t.verdict[QM_VERDICT_BOUNDARY] > (r.slot[0].curve == QM_CURVE_none ? 100 : 20));
         if (r.slot[0].search == QM_SEARCH_grid) /* its entries are 3e-5 wide */
             continue;
         assert_true(t.verdict[QM_VERDICT_BOUNDARY] < t.verdict[QM_VERDICT_EQUAL] / 50);

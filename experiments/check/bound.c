@@ -193,7 +193,7 @@ static void lion8(const struct qm_bound *b, double p, double g, const double *sl
     pair step = is_sure ? mul(exactly(sign), b->lr) : (pair){0.0, b->lr.x + b->lr.e};
     *e_p = add(param, negated(step)).e + (is_sure ? 0.0 : fabs(sign) * b->lr.x);
     if (isnan(c.x) || isnan(c.e))
-        *e_p = INFINITY;
+        *e_p = (double)INFINITY;
 }
 
 /* m' = mu m + (1 - tau) g from a zero buffer; theta' = theta d - lr (m' or g + mu m'). */
