@@ -12,14 +12,14 @@ static void step(double *theta, double *const *slot, const double *grad, int64_t
                  const struct qm_oracle_hyper *h, int64_t t)
 {
     int64_t n = rows * cols;
-    double *m = slot[0], eta = h->lr, eta_0 = h->initial_lr != 0.0 ? h->initial_lr : h->lr;
+    double *m = slot[0], eta = h->lr, ratio = h->initial_lr != 0.0 ? eta / h->initial_lr : 1.0;
     (void)t;
 
     for (int64_t i = 0; i < n; i++) {
         double g = h->maximize ? -grad[i] : grad[i];
         double c = h->beta1 * m[i] + (1.0 - h->beta1) * g;
         double sign = c > 0.0 ? 1.0 : c < 0.0 ? -1.0 : 0.0;
-        theta[i] = (1.0 - h->weight_decay * (eta / eta_0)) * theta[i] - eta * sign;
+        theta[i] = (1.0 - h->weight_decay * ratio) * theta[i] - eta * sign;
         m[i] = h->beta2 * m[i] + (1.0 - h->beta2) * g;
     }
 }

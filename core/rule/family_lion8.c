@@ -142,7 +142,7 @@ static void start(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 /* The decay of one step: formed in double by the host. */
 static double decay(const struct qm_hyper *h)
 {
-    return h->weight_decay * h->lr / (h->initial_lr != 0.0 ? h->initial_lr : h->lr);
+    return h->initial_lr != 0.0 ? h->weight_decay * h->lr / h->initial_lr : h->weight_decay;
 }
 
 static void prepare_lion8_unfused(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
