@@ -183,7 +183,7 @@ bench: qualm ## speed of steps and searches, as ratios within one run
 # Dual headers compile as C11, as C++17 and, where nvcc is there, as CUDA.
 DUAL := $(wildcard core/base/dual.h core/base/half.h core/base/fp8.h core/base/philox.h \
   core/base/logexp.h core/param.h core/quant/*.h core/rule/adamw.h core/rule/sgdm.h \
-  core/rule/bnb.h core/rule/lpmm.h core/rule/lion.h)
+  core/rule/bnb.h core/rule/lpmm.h core/rule/lion.h core/rule/lion8.h)
 DUAL := $(filter-out core/quant/quantizer.h core/quant/lanes.h core/quant/lanes_avx512.h \
   core/quant/lanes_avx2.h core/quant/searches.h core/quant/norm_pair.h,$(DUAL))
 check-dual: ## the dual headers compile as C11, C++17 and CUDA
@@ -204,8 +204,9 @@ check-kernels: ## the element functions compile as CUDA kernels (needs nvcc, no 
 	      tests/kernels.cu && echo "check-kernels: $$arch ok" || exit 1; done; \
 	else echo "check-kernels: skipped: no nvcc, or CUDA=0"; fi
 
-check-long: qualm $(BUILD)/tests/long_edges ## every float in [-2, 2] through every search
+check-long: qualm $(BUILD)/tests/long_edges $(BUILD)/tests/test_ecc ## every float in [-2, 2] through every search
 	$(Q)$(BUILD)/tests/long_edges
+	$(Q)$(BUILD)/tests/test_ecc all
 
 $(BUILD)/tests/long_edges: tests/long_edges.c $(BUILD)/libqm.a
 	@mkdir -p $(@D)

@@ -118,11 +118,11 @@ QM_FN int qm_ecc_ulp(enum qm_param_format format, uint32_t h)
     return (e == 0 ? 1 - bias : e - bias) - mantissa;
 }
 
-/* x 2^k in two factors, so that neither leaves the range of float32. */
+/* x 2^k in two factors, so that neither leaves the range of float32; |k| <= 252. */
 QM_FN float qm_ecc_scale(float x, int k)
 {
     int half = k >= 0 ? k / 2 : -((1 - k) / 2);
-    return ldexpf(ldexpf(x, half), k - half);
+    return x * qm_float((uint32_t)(half + 127) << 23) * qm_float((uint32_t)(k - half + 127) << 23);
 }
 
 /* The residual of x over w' (bits h) in steps of half an ulp / most; most: 127 or 32767.  Half a step
@@ -137,6 +137,8 @@ QM_FN int qm_ecc_encode(enum qm_param_format format, float x, uint32_t h, int mo
     return r < 0.0f ? -(int)e : (int)e;
 }
 
+/* Where the product is subnormal (bf16 below 2^-118) it is rounded before the sum; the source's
+ * kernel, contracted on a GPU, rounds once there. */
 QM_FN float qm_ecc_decode(enum qm_param_format format, uint32_t h, int e, int most)
 {
     float step = (float)e / (float)most;

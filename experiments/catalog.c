@@ -36,7 +36,7 @@ static const char *const kind_files[QM_KIND_COUNT] = {
 };
 
 /* The words of scale.h, which combine freely and so have no enum. */
-enum { FLOOR, GUARD, CAP, ZERO, LEAST, MAXSKIP, NANTOP, NANZERO, KEEPSIGN, F16, NEST };
+enum { FLOOR, GUARD, CAP, ZERO, LEAST, MAXSKIP, NANTOP, NANZERO, KEEPSIGN, F16, F16BOTH, NEST };
 static const struct {
     const char *name, *text;
 } scale_words[] = {
@@ -54,6 +54,8 @@ static const struct {
     [KEEPSIGN] = {"keepsign", "a code whose value has not the sign bit of x moves by one "
                               "(bitsandbytes CUDA first moments)"},
     [F16] = {"f16", "scales are stored as float16; x is divided by the unrounded one (Lion 8-bit)"},
+    [F16BOTH] = {"f16both",
+                 "scales are stored as float16, and x is divided by the rounded one too"},
     [NEST] = {"nest", "nest:N - scales minus their mean in 8 bits, dyn:8s/block:N/grid "
                       "(bitsandbytes compress_statistics)"},
 };
@@ -220,7 +222,8 @@ static void explain_scale(json_t *out, const struct qm_scale_rule *s)
     if (s->keep_sign)
         explain(out, QM_KIND_scale, "keepsign", scale_words[KEEPSIGN].text, 0);
     if (s->f16)
-        explain(out, QM_KIND_scale, "f16", scale_words[F16].text, 0);
+        explain(out, QM_KIND_scale, scale_words[s->f16 == QM_F16_both ? F16BOTH : F16].name,
+                scale_words[s->f16 == QM_F16_both ? F16BOTH : F16].text, 0);
     if (s->nest)
         explain_value(out, NEST, (double)s->nest);
     if (json_array_size(out) == before)

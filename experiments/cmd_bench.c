@@ -16,7 +16,7 @@
 #include "experiments/command.h"
 #include "experiments/store.h"
 
-enum { MAX_VARIANTS = 64, MAX_ROUNDS = 101, MAX_SEARCHES = 96, SEARCH_N = 1 << 14 };
+enum { MAX_VARIANTS = 96, MAX_ROUNDS = 101, MAX_SEARCHES = 96, SEARCH_N = 1 << 14 };
 
 struct bench {
     int64_t n;

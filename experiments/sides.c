@@ -60,7 +60,8 @@ static double problem_lr(const struct qm_problem *p, const char *family, const s
     } suggested[] = {
         {"adamw", 0, 1.0},        {"adam", 0, 1.0},     {"adamw_after", 0, 1.0},
         {"adamw_factor", 0, 1.0}, {"ademamix", 0, 1.0}, {"ademamix_after", 0, 1.0},
-        {"lion", 0, 0.1},         {"sgdm", 1, 1.0},     {"momentum", 1, 1.0},
+        {"lion", 0, 0.1},         {"lion8", 0, 0.1},    {"sgdm", 1, 1.0},
+        {"momentum", 1, 1.0},     {"sgdw", 1, 1.0},
     };
     for (size_t i = 0; i < sizeof suggested / sizeof *suggested; i++) {
         double lr = suggested[i].times * (suggested[i].is_sgd ? p->lr_sgdm : p->lr_adamw);
@@ -75,13 +76,17 @@ static void set_hyper(struct qm_sides *a)
     const struct qm_cell *c = a->c;
     struct qm_hyper *h = &a->recipe.hyper;
     if (c->recorded) {
+        double initial_lr = h->initial_lr;
         *h = c->recorded->hyper;
+        h->initial_lr = initial_lr;
         if (strcmp(a->recipe.rule->family, "ema") == 0 &&
             strcmp(c->recorded->optimizer, "lion") == 0)
             h->beta1 = h->beta2;
     } else if (c->problem && !c->lr_given) {
         h->lr = problem_lr(c->problem, a->recipe.rule->family, h);
     }
+    if (h->initial_lr == 0.0) /* as a plan keeps it */
+        h->initial_lr = h->lr;
     a->twin_hyper = (struct qm_oracle_hyper){
 #define X(name, value, text) .name = h->name,
         QM_HYPER_LIST(X) QM_HYPER_FLAG_LIST(X)

@@ -9,7 +9,8 @@
     X(adam) X(adamw) X(adamw_factor) X(ema) X(sgdm)                                            \
     X(adamw_after) X(ademamix) X(ademamix_after) X(momentum) X(rmsprop) X(rmsprop_raw)         \
     X(adagrad) X(adagrad_raw) X(lion) X(lamb) X(lamb_raw) X(lars) X(lars_bare)                 \
-    X(adafactor) X(adafactor_torch) X(came) X(apollo) X(fira) X(fira_rms)
+    X(adafactor) X(adafactor_torch) X(came) X(apollo) X(fira) X(fira_rms)                \
+    X(lion8) X(sgd_zero) X(sgdw)
 /* clang-format on */
 
 #define X(name) extern const struct qm_oracle qm_oracle_##name;

@@ -7,6 +7,7 @@
 #include "core/quant/search.h"
 #include "core/quant/unit.h"
 #include "core/rule/adamw.h"
+#include "core/rule/lion8.h"
 #include "core/rule/lpmm.h"
 #include "core/rule/sgdm.h"
 
@@ -35,5 +36,11 @@ extern "C" __global__ void step(const float *c, float *p, const float *g, float 
     qm_adamw_ao(c, 1, p + i, g[i], m + i, v + i);
     qm_adamw_bnb(c, p + i, g[i], m + i, v + i);
     qm_sgdm_torch(c, 0, 1, p + i, g[i], m + i);
+    qm_lion8_unfused(c, QM_PARAM_bf16, p + i, g[i], m + i);
+    qm_lion8_fused(c, p + i, g[i], m + i);
+    qm_flash_adam(c, 1, p + i, g[i], m + i, v + i);
+    qm_flash_sgd(c, 0, 1, p + i, g[i], m + i);
+    uint32_t h = qm_param_nearest(QM_PARAM_bf16, p[i]);
+    p[i] = qm_ecc_decode(QM_PARAM_bf16, h, qm_ecc_encode(QM_PARAM_bf16, p[i], h, 127), 127);
     qm_ema_lerp(c, qm_f16_to_float(qm_float_to_f16(qm_exp2(g[i]))), m + i);
 }

@@ -329,11 +329,12 @@ static void test_not_vacuous(void **state)
         judged++;
         assert_int_equal(qm_recipe_parse(qm_variant_at(v)->name, &r), QM_OK);
         assert_true(t.worst_ratio > 0.25); /* the bounds are not far away */
-        assert_true(t.unbounded < t.judged / 20);
+        assert_true(t.unbounded < t.judged / (r.slot[0].scale.f16 ? 10 : 20)); /* f16 overflows */
         if (r.slot[0].bits == 0)
             continue;
         assert_true(t.verdict[QM_VERDICT_EQUAL] > 50000);
-        assert_true(t.verdict[QM_VERDICT_BOUNDARY] > 100);
+        /* ties are planted between the values of a map, not of a curve */
+        assert_true(t.verdict[QM_VERDICT_BOUNDARY] > (r.slot[0].curve == QM_CURVE_none ? 100 : 0));
         if (r.slot[0].search == QM_SEARCH_grid) /* its entries are 3e-5 wide */
             continue;
         assert_true(t.verdict[QM_VERDICT_BOUNDARY] < t.verdict[QM_VERDICT_EQUAL] / 25);

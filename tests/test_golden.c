@@ -202,6 +202,7 @@ int main(void)
         {"tests/golden/philox.h5", 17},    {"tests/golden/dtypes.h5", 26},
         {"tests/golden/adafactor.h5", 34}, {"tests/golden/came.h5", 18},
         {"tests/golden/apollo.h5", 31},    {"tests/golden/fira.h5", 14},
+        {"tests/golden/lion8bit.h5", 77},  {"tests/golden/flashoptim.h5", 65},
     };
     enum { N = sizeof files / sizeof *files };
     enum { OTHERS = 6 };

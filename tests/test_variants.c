@@ -114,6 +114,12 @@ static const char *const more_recipes[] = {
     "adamw4_ao,param=bf16/ecc8,exp_avg_sq=f16,exp_avg.plain=bf16",
     "adamw4_lpmm,param=e4m3/stoch",
     "adamw_f32,param=f16/ecc16,exp_avg=bf16",
+    "lion8_unfused,param=bf16,grad=bf16,weight_decay=0.1,initial_lr=2e-3",
+    "lion8_unfused,param=f16,weight_decay=0.1",
+    "lion8_fused,exp_avg=lint:4s/block:32/arith/near/lo/floor:1e-12/f16",
+    "lion8_fused,exp_avg=lint:8s/block:32/arith/near/floor:6e-8/f16both,param=f16/ecc16,grad=f16",
+    "flash_adamw,param=bf16/kahan,exp_avg=nf4:4s/block:32/bisect/mid/hi/f16",
+    "flash_lion,param=bf16/stoch,exp_avg=f32,initial_lr=0",
     "ademamix8_bnb,exp_avg.min_numel=0,exp_avg_slow=nf4:4s/rank1/bisect/even/hi/keepsign,t_beta3=3",
 };
 enum { MORE = sizeof more_recipes / sizeof *more_recipes };
@@ -225,6 +231,7 @@ static void test_step_is_the_composition(void **state)
             for (int64_t t = 1; t <= STEPS; t++) {
                 struct qm_rule_step st;
                 r.rule->prepare(&r.hyper, t, &st);
+                st.param = r.param.format;
                 for (int i = 0; i < r.rule->n_slots && n == 1 && r.rule->single; i++)
                     if (c[i].q.bits == 0)
                         r.rule->single(&st, i);

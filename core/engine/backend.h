@@ -13,7 +13,9 @@ struct qm_backend {
     qm_status (*open)(const struct qm_recipe *r, const struct qm_shape *shape, uint32_t tensor,
                       void **plan);
 
-    /* Step t >= 1 of p (f32, in place) with gradient g (f32, bf16 or f16).  seed: of this run. */
+    /* Step t >= 1 of p (in place; f32, or as the recipe stores it) with gradient g (f32, bf16 or
+     * f16).  g->data NULL: there is no gradient, and the tensor is skipped whole, decay too.  seed:
+     * of this run. */
     qm_status (*step)(void *plan, struct qm_tensor *p, const struct qm_tensor *g, int64_t t,
                       uint64_t seed);
 
@@ -31,8 +33,13 @@ struct qm_backend {
 
 extern const struct qm_backend qm_backend_cpu;
 
-/* Replaces hyper-parameters of an open plan (a learning-rate schedule). */
+/* Replaces hyper-parameters of an open plan (a learning-rate schedule).  initial_lr 0 keeps the
+ * plan's own, which is the learning rate that it was opened with. */
 void qm_plan_cpu_hyper(void *plan, const struct qm_hyper *h);
+
+/* The residuals that the parameter's write-back keeps (kahan: 16-bit floats, ecc8: int8, ecc16:
+ * int16), one per element, to read or to replace; NULL where there are none. */
+void *qm_plan_cpu_residual(void *plan);
 
 /* The instruction set the CPU kernels run at: "sse2", "avx2", "avx512"; QM_ISA lowers it. */
 const char *qm_cpu_isa(void);

@@ -12,6 +12,7 @@
 #include "core/base/isa.h"
 #include "core/base/narrow.h"
 #include "core/engine/backend.h"
+#include "core/rule/blocks_param.h"
 
 enum { PIECE = 1024, ALIGN = 64, DRAWS = 256 };
 
@@ -103,8 +104,9 @@ static qm_status slot_open(struct plan *p, int i)
     if (!s->scales || (!s->is_f32 && (!s->packed || !s->stat)))
         return qm_fail(QM_NO_MEMORY, "state of %lld elements", (long long)s->n);
     if (!s->is_f32) {
-        for (int64_t k = 0; k < s->n && p->r.init_code[i]; k++)
-            qm_pack_put(q.pack, q.bits, s->packed, k, (uint32_t)p->r.init_code[i]);
+        int init = p->r.init_code[i] < s->c.cb.n ? p->r.init_code[i] : 0; /* map replaced */
+        for (int64_t k = 0; k < s->n && init; k++)
+            qm_pack_put(q.pack, q.bits, s->packed, k, (uint32_t)init);
         for (int64_t k = 0; k < s->n_scales; k++)
             s->scales[k] = p->r.init_scale[i];
     }
@@ -129,6 +131,8 @@ static qm_status cpu_open(const struct qm_recipe *r, const struct qm_shape *shap
     if (!p)
         return qm_fail(QM_NO_MEMORY, "plan for %s", r->base->name);
     p->r = *r;
+    if (r->hyper.initial_lr == 0.0)
+        p->r.hyper.initial_lr = r->hyper.lr;
     p->shape = *shape;
     p->n = qm_shape_numel(shape);
     p->tensor = tensor;
@@ -225,76 +229,46 @@ static void fetch_ahead(const struct step *st, int64_t from, int64_t n)
         __builtin_prefetch(g + i, 0, 2);
 }
 
-/* A piece of the parameter as float32, the residual added. */
-static void param_load(const struct plan *p, const void *param, int64_t from, int64_t n, float *out)
+/* Element `from` of the parameter and of its residuals. */
+static void *param_at(const struct plan *p, void *param, int64_t from)
+{
+    return (char *)param + from * qm_param_bytes(&p->r.param);
+}
+
+static void *residual_at(const struct plan *p, int64_t from)
+{
+    return p->residual ? p->residual + from * qm_param_residual(&p->r.param) : NULL;
+}
+
+/* A piece of the parameter as float32, the residual added; and back. */
+static void param_load(const struct plan *p, void *param, int64_t from, int64_t n, float *out)
 {
     enum qm_param_format f = p->r.param.format;
-    if (!p->residual && f == QM_PARAM_bf16) {
-        qm_narrow()->bf16_to_float((const uint16_t *)param + from, n, out);
-        return;
-    }
-    if (!p->residual && f == QM_PARAM_e4m3) {
-        qm_narrow()->e4m3_to_float((const uint8_t *)param + from, n, out);
-        return;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t h = f == QM_PARAM_e4m3 ? ((const uint8_t *)param)[from + i]
-                                        : ((const uint16_t *)param)[from + i];
-        out[i] = qm_param_widen(f, h);
-        switch (p->r.param.write) {
-        case QM_WRITE_kahan:
-            out[i] += qm_param_widen(f, ((const uint16_t *)(const void *)p->residual)[from + i]);
-            break;
-        case QM_WRITE_ecc8:
-            out[i] = qm_ecc_decode(f, h, ((const int8_t *)p->residual)[from + i], 127);
-            break;
-        case QM_WRITE_ecc16:
-            out[i] =
-                qm_ecc_decode(f, h, ((const int16_t *)(const void *)p->residual)[from + i], 32767);
-            break;
-        default: break;
-        }
-    }
+    const void *at = param_at(p, param, from);
+    if (!p->residual && f == QM_PARAM_bf16)
+        qm_narrow()->bf16_to_float(at, n, out);
+    else if (!p->residual && f == QM_PARAM_e4m3)
+        qm_narrow()->e4m3_to_float(at, n, out);
+    else
+        qm_param_blocks()->load(p->r.param, at, residual_at(p, from), n, out);
 }
 
 static void param_store(struct plan *p, void *param, int64_t from, int64_t n, const float *x,
                         const struct qm_draws *draws)
 {
-    enum qm_param_format f = p->r.param.format;
-    int is_stochastic = p->r.param.write == QM_WRITE_stoch;
     uint32_t draw[DRAWS];
-    for (int64_t i = 0; i < n && !p->residual && f == QM_PARAM_bf16; i += DRAWS) {
-        int64_t m = n - i < DRAWS ? n - i : DRAWS;
-        uint16_t *to = (uint16_t *)param + from + i;
-        if (is_stochastic) {
-            qm_narrow()->draws(draws, from + i, m, draw);
-            qm_narrow()->stochastic_bf16(x + i, draw, m, to);
-        } else {
-            qm_narrow()->float_to_bf16(x + i, m, to);
-        }
-    }
-    if (!p->residual && f == QM_PARAM_bf16)
+    uint16_t *to = param_at(p, param, from);
+    if (p->residual || p->r.param.format != QM_PARAM_bf16) {
+        qm_param_blocks()->store(p->r.param, x, n, draws, from, to, residual_at(p, from));
         return;
-    for (int64_t i = 0; i < n; i++) {
-        if (is_stochastic && i % DRAWS == 0)
-            qm_narrow()->draws(draws, from + i, n - i < DRAWS ? n - i : DRAWS, draw);
-        uint32_t h = is_stochastic ? qm_param_stochastic(f, x[i], draw[i % DRAWS])
-                                   : qm_param_nearest(f, x[i]);
-        if (f == QM_PARAM_e4m3)
-            ((uint8_t *)param)[from + i] = (uint8_t)h;
-        else
-            ((uint16_t *)param)[from + i] = (uint16_t)h;
-        switch (p->r.param.write) {
-        case QM_WRITE_kahan:
-            ((uint16_t *)(void *)p->residual)[from + i] = (uint16_t)qm_kahan_residual(f, x[i], h);
-            break;
-        case QM_WRITE_ecc8:
-            ((int8_t *)p->residual)[from + i] = (int8_t)qm_ecc_encode(f, x[i], h, 127);
-            break;
-        case QM_WRITE_ecc16:
-            ((int16_t *)(void *)p->residual)[from + i] = (int16_t)qm_ecc_encode(f, x[i], h, 32767);
-            break;
-        default: break;
+    }
+    for (int64_t i = 0; i < n; i += DRAWS) {
+        int64_t m = n - i < DRAWS ? n - i : DRAWS;
+        if (p->r.param.write == QM_WRITE_stoch) {
+            qm_narrow()->draws(draws, from + i, m, draw);
+            qm_narrow()->stochastic_bf16(x + i, draw, m, to + i);
+        } else {
+            qm_narrow()->float_to_bf16(x + i, m, to + i);
         }
     }
 }
@@ -474,18 +448,20 @@ static qm_status cpu_step(void *plan, struct qm_tensor *param, const struct qm_t
 {
     struct plan *p = plan;
     struct step st = {.p = p, .param = param->data, .g = g, .t = t, .seed = seed};
-    static const enum qm_dtype stored_as[] = {QM_DTYPE_f32, QM_DTYPE_bf16, QM_DTYPE_f16,
-                                              QM_DTYPE_u8};
-    if (param->dtype != stored_as[p->r.param.format])
-        return qm_fail(QM_BAD_ARG, "parameters must be %s, got %s",
-                       qm_dtype_name(stored_as[p->r.param.format]), qm_dtype_name(param->dtype));
+    enum qm_dtype stored_as = qm_param_type(p->r.param.format);
+    if (param->dtype != stored_as)
+        return qm_fail(QM_BAD_ARG, "parameters must be %s, got %s", qm_dtype_name(stored_as),
+                       qm_dtype_name(param->dtype));
     if (g->dtype != QM_DTYPE_f32 && g->dtype != QM_DTYPE_bf16 && g->dtype != QM_DTYPE_f16)
         return qm_fail(QM_BAD_ARG, "gradients must be f32, bf16 or f16, got %s",
                        qm_dtype_name(g->dtype));
     if (t < 1)
         return qm_fail(QM_BAD_ARG, "steps count from 1, got %lld", (long long)t);
+    if (!g->data)
+        return QM_OK;
     p->r.rule->prepare(&p->r.hyper, t, &st.s);
     st.s.hyper = &p->r.hyper;
+    st.s.param = p->r.param.format;
     for (int i = 0; i < p->n_slots && p->n == 1 && p->r.rule->single; i++)
         if (p->slot[i].is_f32 && p->slot[i].n == 1)
             p->r.rule->single(&st.s, i);
@@ -566,8 +542,13 @@ static qm_status cpu_probe(void) { return QM_OK; }
 
 void qm_plan_cpu_hyper(void *plan, const struct qm_hyper *h)
 {
-    ((struct plan *)plan)->r.hyper = *h;
+    struct qm_hyper *own = &((struct plan *)plan)->r.hyper;
+    double initial_lr = h->initial_lr != 0.0 ? h->initial_lr : own->initial_lr;
+    *own = *h;
+    own->initial_lr = initial_lr;
 }
+
+void *qm_plan_cpu_residual(void *plan) { return ((struct plan *)plan)->residual; }
 
 const char *qm_cpu_isa(void) { return qm_isa_text(qm_isa()); }
 

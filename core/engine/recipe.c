@@ -45,8 +45,7 @@ int qm_param_residual(const struct qm_param *p)
 
 enum qm_dtype qm_param_dtype(const struct qm_param *p)
 {
-    static const enum qm_dtype dtype[] = {QM_DTYPE_f32, QM_DTYPE_bf16, QM_DTYPE_f16, QM_DTYPE_u8};
-    return dtype[p->format];
+    return qm_param_type(p->format);
 }
 
 void qm_param_from_float(const struct qm_param *p, int64_t n, const float *x, void *out)
@@ -302,6 +301,12 @@ qm_status qm_recipe_applicable(const struct qm_recipe *r)
                            r->rule->slot[i]);
     }
     const struct qm_hyper *h = &r->hyper;
+    if (r->rule->check) {
+        int bits[QM_MAX_SLOTS];
+        for (int i = 0; i < r->rule->n_slots; i++)
+            bits[i] = r->slot[i].bits;
+        return r->rule->check(&(struct qm_rule_use){h, r->param, r->grad, bits});
+    }
     if (!(h->lr >= 0 && h->eps >= 0 && h->weight_decay >= 0))
         return qm_fail(QM_BAD_ARG, "lr, eps and weight_decay must not be negative");
     if (!(h->beta1 >= 0 && h->beta1 < 1 && h->beta2 >= 0 && h->beta2 < 1))

@@ -34,7 +34,7 @@ struct qm_lanes {
     /* position[i] = number of edges <= y[i], by c->edge. */
     void (*positions)(const struct qm_codec *c, const float *y, int64_t n, uint8_t *position);
 
-    /* arith search with round = even or near: y * factor rounded and clamped. */
+    /* arith search with round = even or near (fused): y * factor rounded and clamped. */
     void (*arith)(const struct qm_codec *c, const float *y, float factor, int64_t n,
                   uint8_t *position);
 

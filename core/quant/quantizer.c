@@ -232,6 +232,8 @@ static struct divisor divisor_of(const struct qm_codec *c, float max, int is_sho
         d.stored = d.by;
     if (r->f16)
         d.stored = qm_f16_to_float(qm_float_to_f16(d.stored));
+    if (r->f16 == QM_F16_both)
+        d.by = d.stored;
     return d;
 }
 
@@ -426,7 +428,7 @@ static uint8_t encode_one(const struct qm_codec *c, float x, struct divisor d, i
     if (c->q.search == QM_SEARCH_arith && !divides) {
         float factor = c->cb.steps / d.by;
         k = qm_isnan(u * factor) ? qm_code_of(c, NAN, draw)
-                                 : qm_search_arith(c->q.round, u, factor, &c->cb, draw);
+                                 : qm_search_arith(c->q.round, 1, u, factor, &c->cb, draw);
         return c->cb.perm[k];
     }
     y = divides ? u / d.by : u * (1.0f / d.by);
@@ -508,7 +510,8 @@ static void encode_each(const struct qm_codec *c, const float *x, int64_t n, con
     const struct qm_lanes *v = qm_lanes();
     float y[PIECE];
     if (c->has_edges && c->q.curve == QM_CURVE_none && c->q.unit == QM_UNIT_div &&
-        c->q.scale.zero < 0 && c->cb.over == 0.0f && v->unit_each(c, x, s, m, n, y)) {
+        c->q.scale.zero < 0 && c->q.scale.f16 != QM_F16_both && c->cb.over == 0.0f &&
+        v->unit_each(c, x, s, m, n, y)) {
         codes_of(c, y, n, codes);
         return;
     }

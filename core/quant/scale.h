@@ -16,6 +16,8 @@
  *               there +0 gets the top code, harmless as the scale is 0.  Signed maps only
  *               (bitsandbytes kOptimizerStatic8bit*Blockwise, first moments)
  *     f16       scales are stored as float16 (Lion 8-bit); x is divided by the unrounded one
+ *     f16both   the same, and x is divided by the rounded one too, so that both directions use one
+ *               scale; wants a floor of at least 6e-8, below which float16 is 0
  *     nest:N    the scales minus their mean are stored in 8 bits as
  *               dyn:8s/block:N/grid; x is divided by the unrounded one
  *               (bitsandbytes compress_statistics)
@@ -27,12 +29,14 @@
 #include "core/base/dual.h"
 
 enum qm_nan { QM_NAN_low, QM_NAN_top, QM_NAN_zero };
+enum qm_f16 { QM_F16_none, QM_F16_stored, QM_F16_both };
 
 struct qm_scale_rule {
     float floor, guard, cap; /* 0: none */
     int zero;                /* -1: none */
     int least;               /* 0: none */
-    int max_skips_nan, keep_sign, f16;
+    int max_skips_nan, keep_sign;
+    enum qm_f16 f16;
     enum qm_nan nan;
     int64_t nest; /* 0: none; else the block of the second level */
 };

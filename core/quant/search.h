@@ -80,14 +80,15 @@ QM_FN int qm_search_grid(float x, const struct qm_codebook *cb)
     return k;
 }
 
-/* Evenly spaced maps: position + base = y * factor, rounded, clamped; NaN gives 0.  The published
- * ties-up form (adafactor8bit CUDA log2 code) fuses the product and the half. */
-QM_FN int qm_search_arith(enum qm_round round, float y, float factor, const struct qm_codebook *cb,
-                          uint32_t draw)
+/* Evenly spaced maps: position + base = y * factor, rounded, clamped; NaN gives 0.  Ties up are
+ * floor(y * factor + 1/2): fused where x is multiplied by steps / scale (unit recip; adafactor8bit
+ * CUDA log2 code), in two roundings where y is a quotient already (FlashOptim, Lion 8-bit). */
+QM_FN int qm_search_arith(enum qm_round round, int fused, float y, float factor,
+                          const struct qm_codebook *cb, uint32_t draw)
 {
     float z = y * factor, k = floorf(z), f = z - k, r;
     switch (round) {
-    case QM_ROUND_near: r = floorf(fmaf(y, factor, 0.5f)); break;
+    case QM_ROUND_near: r = floorf(fused ? fmaf(y, factor, 0.5f) : z + 0.5f); break;
     case QM_ROUND_mid: r = f > 0.5f ? k + 1.0f : k; break;
     case QM_ROUND_even: r = rintf(z); break;
     case QM_ROUND_away: r = roundf(z); break;
@@ -108,7 +109,7 @@ QM_FN int qm_search_code(enum qm_search search, enum qm_round round, float x,
 {
     int k;
     switch (search) {
-    case QM_SEARCH_arith: return qm_search_arith(round, x, cb->steps, cb, draw);
+    case QM_SEARCH_arith: return qm_search_arith(round, 0, x, cb->steps, cb, draw);
     case QM_SEARCH_ladder: return qm_search_cuts(x, cb->cut, cb->n - 1);
     case QM_SEARCH_argmin: return qm_search_argmin(x, cb);
     case QM_SEARCH_grid: return qm_search_grid(x, cb);

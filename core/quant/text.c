@@ -50,7 +50,7 @@ static const char *const words[] = {
     QM_NORM_LIST(X) QM_CURVE_LIST(X) QM_SEARCH_LIST(X) QM_ROUND_LIST(X) QM_UNIT_LIST(X) QM_PACK_LIST(X)
 #undef X
     "logblock", "guard",   "cap",      "zero", "least", "maxskip",
-    "nantop",   "nanzero", "keepsign", "f16",  "nest",
+    "nantop",   "nanzero", "keepsign", "f16", "f16both", "nest",
 };
 /* clang-format on */
 
@@ -177,8 +177,8 @@ static qm_status read_word(struct qm_quantizer *q, struct seen *s, const char *w
         q->scale.keep_sign = 1;
         return once(&s->sign, "sign", word);
     }
-    if (strcmp(word, "f16") == 0) {
-        q->scale.f16 = 1;
+    if (strcmp(word, "f16") == 0 || strcmp(word, "f16both") == 0) {
+        q->scale.f16 = word[3] ? QM_F16_both : QM_F16_stored;
         return once(&s->f16, "f16", word);
     }
     return qm_name_unknown("word", word, words, COUNT_WORDS);
@@ -324,7 +324,7 @@ char *qm_quantizer_print(const struct qm_quantizer *q, char *text)
     if (q->scale.keep_sign)
         PUT("/keepsign");
     if (q->scale.f16)
-        PUT("/f16");
+        PUT(q->scale.f16 == QM_F16_both ? "/f16both" : "/f16");
     if (q->scale.nest)
         PUT("/nest:%lld", (long long)q->scale.nest);
 #undef PUT

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "core/rule/blocks_param.h"
+
 #define QM_ENTRY(stem) extern const struct qm_rule_family qm_##stem;
 #include "families.inc"
 #undef QM_ENTRY
@@ -21,6 +23,20 @@ static const char *const files[] = {
 
 enum { FAMILIES = sizeof table / sizeof *table };
 
+#define X(name) extern const struct qm_param_blocks qm_param_blocks_##name;
+QM_ISA_LIST(X)
+#undef X
+
+const struct qm_param_blocks *qm_param_blocks(void)
+{
+    static const struct qm_param_blocks *const by_isa[] = {
+#define X(name) &qm_param_blocks_##name,
+        QM_ISA_LIST(X)
+#undef X
+    };
+    return by_isa[qm_isa()];
+}
+
 struct qm_hyper qm_hyper_default(void)
 {
     struct qm_hyper h = {
@@ -29,6 +45,15 @@ struct qm_hyper qm_hyper_default(void)
 #undef X
     };
     return h;
+}
+
+enum qm_dtype qm_param_type(enum qm_param_format format)
+{
+    static const enum qm_dtype types[] = {[QM_PARAM_f32] = QM_DTYPE_f32,
+                                          [QM_PARAM_bf16] = QM_DTYPE_bf16,
+                                          [QM_PARAM_f16] = QM_DTYPE_f16,
+                                          [QM_PARAM_e4m3] = QM_DTYPE_u8};
+    return types[format];
 }
 
 int qm_rule_count(void)

@@ -7,8 +7,12 @@
 #define QM_RULE_RULE_H
 
 #include "core/base/tensor.h"
+#include "core/param.h"
 
 #define QM_MAX_SLOTS 8
+
+/* The type of tensors that hold parameters of this format; e4m3 is u8. */
+enum qm_dtype qm_param_type(enum qm_param_format format);
 
 /* One set of hyper-parameters for every rule; a rule reads what its paper names.  Doubles, as the
  * sources keep them; each rule rounds where its source rounds. */
@@ -71,7 +75,16 @@ struct qm_rule_step {
     float c[16];
     int flag[4];
     int64_t t;
+    enum qm_param_format param; /* how the parameter is stored; set by the engine after prepare */
     const struct qm_hyper *hyper;
+};
+
+/* What a recipe asks of its rule. */
+struct qm_rule_use {
+    const struct qm_hyper *hyper;
+    struct qm_param param;
+    enum qm_dtype grad;
+    const int *slot_bits; /* [n_slots]; 0: float32 */
 };
 
 /* What a rule over whole tensors works on: everything as float32, slots in their own shapes. */
@@ -95,6 +108,10 @@ struct qm_rule {
     int n_slots;
     const char *slot[QM_MAX_SLOTS]; /* "exp_avg", "exp_avg_sq" */
     int slot_sign[QM_MAX_SLOTS];    /* 1: takes both signs; 0: never negative */
+
+    /* Optional: QM_OK, or why the source refuses this use.  Replaces the general bounds on lr, eps,
+     * weight_decay and the betas. */
+    qm_status (*check)(const struct qm_rule_use *use);
 
     /* Step number t >= 1 of hyper h. */
     void (*prepare)(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s);

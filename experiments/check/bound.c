@@ -66,28 +66,37 @@ static pair scalar(double x) { return is_float(x) ? exactly(x) : rounded(x, 0.0,
 /* lerp_m, lerp_v: moments as a + w (b - a) instead of beta a + w b.  torchao: 1 - beta^t formed in
  * float32 from a float32 power of a float32 beta; decay as p - (lr wd) p; lr (m / bc1).  fused: as
  * torchao's the powers, but by powf, within an ulp; 1 - beta of a float32 beta;
- * p - lr (m / ((root + eps) bc1) + wd p). */
+ * p - lr (m / ((root + eps) bc1) + wd p).  flash: corrections as torchao's, 1 - beta of a float32 beta,
+ * decay by a factor, g^2 first, sqrt(v / bc2). */
 static const struct {
     const char *rule;
-    int lerp_m, lerp_v, torchao, fused;
+    int lerp_m, lerp_v, torchao, fused, flash;
 } orders[] = {
-    {"adamw", 0, 0, 0, 0},
-    {"adam", 0, 0, 0, 0},
-    {"adamw_bnb", 0, 0, 0, 0},
-    {"adamw_bnb32", 0, 0, 0, 0},
-    {"adamw_bnb_plain", 0, 0, 0, 0},
-    {"adamw_lpmm", 1, 0, 0, 0},
-    {"adamw_lpmm_fused", 0, 0, 0, 1},
-    {"adamw_lpmm_fused_strict", 0, 0, 0, 1},
-    {"adamw_amsgrad", 0, 0, 0, 0},
-    {"adam_amsgrad", 0, 0, 0, 0},
-    {"adamw_ao_amsgrad", 1, 1, 1, 0},
-    {"adam_ao_amsgrad", 1, 1, 1, 0},
-    {"adamw_ao", 1, 1, 1, 0},
-    {"adam_ao", 1, 1, 1, 0},
-    {"sgdm", 0, 0, 0, 0},
-    {"sgdm_lpmm", 0, 0, 0, 0},
-    {"ema", 1, 0, 0, 0},
+    {"adamw", 0, 0, 0, 0, 0},
+    {"adam", 0, 0, 0, 0, 0},
+    {"adamw_bnb", 0, 0, 0, 0, 0},
+    {"adamw_bnb32", 0, 0, 0, 0, 0},
+    {"adamw_bnb_plain", 0, 0, 0, 0, 0},
+    {"adamw_lpmm", 1, 0, 0, 0, 0},
+    {"adamw_lpmm_fused", 0, 0, 0, 1, 0},
+    {"adamw_lpmm_fused_strict", 0, 0, 0, 1, 0},
+    {"adamw_amsgrad", 0, 0, 0, 0, 0},
+    {"adam_amsgrad", 0, 0, 0, 0, 0},
+    {"adamw_ao_amsgrad", 1, 1, 1, 0, 0},
+    {"adam_ao_amsgrad", 1, 1, 1, 0, 0},
+    {"adamw_ao", 1, 1, 1, 0, 0},
+    {"adam_ao", 1, 1, 1, 0, 0},
+    {"sgdm", 0, 0, 0, 0, 0},
+    {"sgdm_lpmm", 0, 0, 0, 0, 0},
+    {"ema", 1, 0, 0, 0, 0},
+    {"lion8_unfused", 1, 0, 0, 0, 0},
+    {"lion8_cpu", 1, 0, 0, 0, 0},
+    {"lion8_fused", 0, 0, 0, 0, 1},
+    {"flash_lion", 0, 0, 0, 0, 1},
+    {"flash_adamw", 0, 0, 1, 0, 1},
+    {"flash_adam", 0, 0, 1, 0, 1},
+    {"flash_sgd", 0, 0, 0, 0, 1},
+    {"flash_sgdw", 0, 0, 0, 0, 1},
 };
 
 /* 1 - beta^t.  In double: two roundings of 2^-53 about 1.  torchao: P = beta^t of beta (1 + d) is
@@ -136,7 +145,8 @@ static void adam_element(const struct qm_bound *b, int coupled, double p, double
         square = mul(grad, grad);
         v = average(1, b->b2, b->w2, b->w2_less_1, exactly(slot[1]), square);
     } else {
-        v = add(mul(mul(b->w2, grad), grad), mul(b->b2, exactly(slot[1])));
+        square = b->flash ? mul(b->w2, mul(grad, grad)) : mul(mul(b->w2, grad), grad);
+        v = add(square, mul(b->b2, exactly(slot[1])));
     }
     m.x = want[0];
     v.x = want[1];
@@ -147,7 +157,7 @@ static void adam_element(const struct qm_bound *b, int coupled, double p, double
         top = (pair){want[2], v.x + v.e <= slot[2] ? 0.0 : v.e};
         e_slot[2] = top.e;
     }
-    pair den = add(quotient(root(top), b->root_bc2), b->eps);
+    pair den = add(b->flash ? root(quotient(top, b->bc2)) : quotient(root(top), b->root_bc2), b->eps);
     if (b->fused) {
         pair whole = add(quotient(m, mul(den, b->bc1)), mul(b->wd, param));
         *e_p = add(param, negated(mul(b->lr, whole))).e;
@@ -156,7 +166,8 @@ static void adam_element(const struct qm_bound *b, int coupled, double p, double
     pair update = b->torchao ? quotient(mul(b->lr, quotient(m, b->bc1)), den)
                              : quotient(mul(b->lr_over_bc1, m), den);
     if (!coupled)
-        param = b->torchao ? add(param, negated(mul(b->lr_wd, param))) : mul(param, b->decay);
+        param = b->torchao && !b->flash ? add(param, negated(mul(b->lr_wd, param)))
+                                        : mul(param, b->decay);
     *e_p = add(param, negated(update)).e;
 }
 
@@ -191,6 +202,54 @@ static void sgdm(const struct qm_bound *b, double p, double g, const double *slo
     *e_p = add(exactly(p), negated(mul(b->lr, d))).e;
 }
 
+/* theta' = theta d - lr sign(c), c = beta1 m + (1 - beta1) g: where the bound of c reaches 0 the sign
+ * may be any of the three. */
+static void lion8(const struct qm_bound *b, double p, double g, const double *slot,
+                  const double *want, double *e_p, double *e_slot)
+{
+    pair grad = exactly(b->h.maximize ? -g : g), old = exactly(slot[0]);
+    pair c = average(b->lerp_m, b->b1, b->w1, b->w1_less_1, old, grad);
+    pair m = average(b->lerp_m, b->b2, b->w2, b->w2_less_1, old, grad);
+    m.x = want[0];
+    e_slot[0] = m.e;
+    int is_sure = c.e == 0.0 || fabs(c.x) > c.e;
+    double sign = c.x > 0.0 ? 1.0 : c.x < 0.0 ? -1.0 : 0.0;
+    pair param = mul(exactly(p), b->decay);
+    pair step = is_sure ? mul(exactly(sign), b->lr) : (pair){0.0, b->lr.x + b->lr.e};
+    *e_p = add(param, negated(step)).e + (is_sure ? 0.0 : fabs(sign) * b->lr.x);
+    if (isnan(c.x) || isnan(c.e))
+        *e_p = (double)INFINITY;
+}
+
+/* m' = mu m + (1 - tau) g from a zero buffer; theta' = theta d - lr (m' or g + mu m'). */
+static void sgd_zero(const struct qm_bound *b, int coupled, double p, double g, const double *slot,
+                     const double *want, double *e_p, double *e_slot)
+{
+    pair grad = exactly(b->h.maximize ? -g : g), param = exactly(p);
+    pair mu = scalar(b->h.momentum);
+    pair rest = scalar(b->h.momentum != 0.0 ? 1.0 - b->h.dampening : 1.0);
+    if (coupled)
+        grad = add(grad, mul(b->wd, param));
+    else
+        param = mul(param, b->decay);
+    pair m = add(mul(mu, exactly(slot[0])), mul(rest, grad));
+    m.x = want[0];
+    e_slot[0] = m.e;
+    *e_p = add(param, negated(mul(b->h.nesterov ? add(grad, mul(mu, m)) : m, b->lr))).e;
+}
+
+static void sgd_coupled(const struct qm_bound *b, double p, double g, const double *slot,
+                        const double *want, double *e_p, double *e_slot)
+{
+    sgd_zero(b, 1, p, g, slot, want, e_p, e_slot);
+}
+
+static void sgdw(const struct qm_bound *b, double p, double g, const double *slot,
+                 const double *want, double *e_p, double *e_slot)
+{
+    sgd_zero(b, 0, p, g, slot, want, e_p, e_slot);
+}
+
 /* The average alone; the parameter stays. */
 static void ema(const struct qm_bound *b, double p, double g, const double *slot,
                 const double *want, double *e_p, double *e_slot)
@@ -206,7 +265,9 @@ static const struct {
     const char *family;
     void (*element)(const struct qm_bound *b, double p, double g, const double *slot,
                     const double *want, double *e_p, double *e_slot);
-} families[] = {{"adamw", adamw}, {"adam", adam}, {"sgdm", sgdm}, {"ema", ema}};
+} families[] = {{"adamw", adamw}, {"adam", adam},   {"sgdm", sgdm},
+                {"ema", ema},     {"lion8", lion8}, {"sgd_zero", sgd_coupled},
+                {"sgdw", sgdw}};
 
 /* 1 - beta is formed in double and rounded; its difference from 1 is exact after that, or rounded
  * from the double: |error| <= u times the larger of both either way. */
@@ -239,19 +300,24 @@ qm_status qm_bound_init(struct qm_bound *b, const char *family, const char *rule
             b->lerp_v = orders[i].lerp_v;
             b->torchao = orders[i].torchao;
             b->fused = orders[i].fused;
+            b->flash = orders[i].flash;
         }
-    weights(h->beta1, b->fused, &b->b1, &b->w1, &b->w1_less_1);
-    weights(h->beta2, b->fused, &b->b2, &b->w2, &b->w2_less_1);
+    weights(h->beta1, b->fused || b->flash, &b->b1, &b->w1, &b->w1_less_1);
+    weights(h->beta2, b->fused || b->flash, &b->b2, &b->w2, &b->w2_less_1);
     pair bc1 = correction(b, h->beta1), bc2 = correction(b, h->beta2);
     double r = sqrt(bc2.x), step = h->lr / bc1.x;
     b->bc1 = bc1;
+    b->bc2 = bc2;
     b->root_bc2 =
         b->torchao || b->fused || is_float(r) ? root(bc2) : rounded(r, 0.5 * bc2.e / r, 0.0);
     b->lr_over_bc1 = is_float(step) ? exactly(step) : rounded(step, step * bc1.e / bc1.x, QM_ETA);
     b->eps = scalar(h->eps);
     b->lr = scalar(h->lr);
     b->wd = scalar(h->weight_decay);
-    b->decay = scalar(1.0 - h->lr * h->weight_decay);
+    int is_lion = strcmp(family, "lion8") == 0;
+    double d = is_lion ? h->weight_decay * (h->initial_lr != 0.0 ? h->lr / h->initial_lr : 1.0)
+                       : h->lr * h->weight_decay;
+    b->decay = b->flash ? add(exactly(1.0), negated(scalar(d))) : scalar(1.0 - d);
     b->lr_wd = mul(b->lr, b->wd);
     return QM_OK;
 }

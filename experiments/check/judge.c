@@ -149,16 +149,11 @@ static qm_status run_memory(struct run *r)
 
 static struct qm_oracle_hyper oracle_hyper(const struct qm_hyper *h)
 {
-    return (struct qm_oracle_hyper){.lr = h->lr,
-                                    .beta1 = h->beta1,
-                                    .beta2 = h->beta2,
-                                    .eps = h->eps,
-                                    .weight_decay = h->weight_decay,
-                                    .momentum = h->momentum,
-                                    .dampening = h->dampening,
-                                    .nesterov = h->nesterov,
-                                    .maximize = h->maximize,
-                                    .amsgrad = h->amsgrad};
+    return (struct qm_oracle_hyper){
+#define X(name, value, text) .name = h->name,
+        QM_HYPER_LIST(X) QM_HYPER_FLAG_LIST(X)
+#undef X
+    };
 }
 
 /* ---- what surrounds the numbers -------------------------------------------------------------- */

@@ -259,7 +259,7 @@ static struct element_scale scale_of(const struct qm_slot_view *v, int64_t i, co
     for (int k = 0; k < count; k++) {
         int64_t b = group[k];
         double stored = (double)v->scales[b], low = stored, high = stored;
-        if (r->f16 || r->nest) { /* divided by the unrounded one */
+        if (r->f16 == QM_F16_stored || r->nest) { /* divided by the unrounded one */
             low = divisor(v->d, lo[b], -QM_U);
             high = divisor(v->d, hi[b], QM_U);
             if (flag[b] & HAS_NAN && !r->max_skips_nan)

@@ -31,6 +31,8 @@ static const struct {
     {"bitsandbytes", "source_repo", "bitsandbytes", qm_conform_bitsandbytes},
     {"lpmm", "system", "lpmm", qm_conform_lpmm},
     {"adafactor8bit", "system", "adafactor8bit", qm_conform_adafactor8bit},
+    {"lion8bit", "system", "lion8bit", qm_conform_lion8bit},
+    {"flashoptim", "system", "flashoptim", qm_conform_flashoptim},
     {"philox", "system", "philox", qm_conform_philox},
     {"dtypes", "system", "dtypes", qm_conform_dtypes},
     {"adamw", "executed", "torch/optim/adamw.py", qm_conform_reference},

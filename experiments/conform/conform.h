@@ -63,6 +63,8 @@ void qm_conform_torchao(struct qm_conform *c);
 void qm_conform_bitsandbytes(struct qm_conform *c);
 void qm_conform_lpmm(struct qm_conform *c);
 void qm_conform_adafactor8bit(struct qm_conform *c);
+void qm_conform_lion8bit(struct qm_conform *c);
+void qm_conform_flashoptim(struct qm_conform *c);
 void qm_conform_reference(struct qm_conform *c); /* torch.optim: adamw, sgd */
 void qm_conform_philox(struct qm_conform *c);
 void qm_conform_dtypes(struct qm_conform *c);

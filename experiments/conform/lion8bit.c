@@ -1,0 +1,142 @@
+/* lion8bit.c - golden vectors of 8-bit Lion (llm-foundry DecoupledLionW_8bit).
+ *
+ * Layout: class_* the whole class without quantization; q8step_* its unfused quantized step;
+ * q8_* the quantizer; ecc_* error correction. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/engine/lion8_state.h"
+#include "experiments/conform/run.h"
+#include "experiments/conform/stored.h"
+
+/* What the two kinds of runs share. */
+static int run_read(struct qm_conform *c, struct qm_stored_run *run)
+{
+    enum qm_param_format format;
+    if (!qm_case_format(c, "dtype", &format) ||
+        !qm_stored_recipe(c, "lion8_cpu", (struct qm_param){format, QM_WRITE_near}, format,
+                          &run->recipe))
+        return 0;
+    int64_t n = qm_case_numel(c, "params0");
+    struct qm_hyper *h = &run->recipe.hyper;
+    run->steps = qm_case_whole(c, "steps", 0);
+    run->shape = qm_run_shape(c, "shape", n);
+    h->lr = qm_case_number(c, "lr", 1e-3);
+    h->beta1 = qm_case_number(c, "beta1", 0.9);
+    h->beta2 = qm_case_number(c, "beta2", 0.99);
+    h->weight_decay = qm_case_number(c, "weight_decay", 0.0);
+    h->initial_lr = qm_case_number(c, "initial_lr", 0.0);
+    run->p0 = qm_case_stored(c, "params0", n, format);
+    run->params = qm_case_stored(c, "params", run->steps * n, format);
+    run->grads = qm_case_stored(c, "grads", run->steps * n, format);
+    return run->p0 && run->params && run->grads;
+}
+
+/* What an uncompressed checkpoint holds after the last step. */
+static void judge_plain(struct qm_conform *c, const float *last, int64_t n)
+{
+    if (!qm_case_has(c, "state_dict_exp_avg_bf16") || !last)
+        return;
+    const float *want = qm_case_stored(c, "state_dict_exp_avg_bf16", n, QM_PARAM_bf16);
+    uint16_t *bits = qm_case_memory(c, n, sizeof *bits);
+    float *got = qm_case_memory(c, n, sizeof *got);
+    if (!want || !bits || !got)
+        return;
+    qm_lion8_plain(last, n, bits);
+    for (int64_t i = 0; i < n; i++)
+        got[i] = qm_bf16_to_float(bits[i]);
+    qm_judge_floats(c, "checkpoint", got, want, n);
+}
+
+/* The keys that a checkpoint of this case had, "a,b": as this program reads them. */
+static void judge_keys(struct qm_conform *c, const char *attribute, int want)
+{
+    char text[256], *rest = text, *part;
+    const char *keys[8];
+    int n = 0, got;
+    if (!qm_case_text(c, attribute, text, sizeof text))
+        return;
+    while (n < 8 && (part = strsep(&rest, ",")) != NULL)
+        keys[n++] = part;
+    if (qm_lion8_keys(keys, n, &got) != QM_OK)
+        qm_case_differs(c, "%s: %.200s", attribute, qm_message());
+    else if (got != want)
+        qm_case_differs(c, "%s: read as the %s form", attribute, got ? "compressed" : "plain");
+}
+
+/* weight_decay * lr / initial_lr of every step, as it was recorded. */
+static void judge_decay(struct qm_conform *c, const struct qm_stored_run *run)
+{
+    const struct qm_hyper *h = &run->recipe.hyper;
+    const double *want = qm_case_doubles(c, "decay_factor", run->steps);
+    double *got = qm_case_memory(c, run->steps, sizeof *got);
+    if (!want || !got || !run->lr)
+        return;
+    for (int64_t t = 0; t < run->steps; t++)
+        got[t] = h->weight_decay * run->lr[t] / h->initial_lr;
+    qm_judge_close_double(c, "decay factor", got, want, run->steps, 1e-17);
+}
+
+static void replay_class(struct qm_conform *c)
+{
+    struct qm_stored_run run = {.steps = 0};
+    if (!run_read(c, &run))
+        return;
+    int64_t n = qm_shape_numel(&run.shape);
+    run.slot[0].values = qm_case_floats(c, "exp_avg", run.steps * n);
+    run.slot[0].kept_as = QM_PARAM_f32;
+    run.lr = qm_case_doubles(c, "lr", run.steps);
+    if (!run.slot[0].values || !run.lr)
+        return;
+    judge_decay(c, &run);
+    judge_keys(c, "state_dict_keys", 0);
+    qm_stored_replay(c, &run);
+    judge_plain(c, run.slot[0].values + (run.steps - 1) * n, run.steps > 0 ? n : 0);
+}
+
+static void replay_step(struct qm_conform *c)
+{
+    struct qm_stored_run run = {.steps = 0};
+    struct qm_stored_slot *s = &run.slot[0];
+    char text[96];
+    if (!run_read(c, &run))
+        return;
+    /* the factor itself is recorded */
+    run.recipe.hyper.weight_decay = qm_case_number(c, "weight_decay_factor", 0.0);
+    run.recipe.hyper.initial_lr = run.recipe.hyper.lr;
+    snprintf(text, sizeof text, "lint:8s/block:%lld/arith/near/floor:1e-12/f16",
+             (long long)qm_case_whole(c, "group_size", 32));
+    if (!qm_run_quantizer(c, &run.recipe, 0, text, 127, 0.0f))
+        return;
+    int64_t n = qm_shape_numel(&run.shape);
+    s->base = -127;
+    s->n_scales = run.steps > 0 ? qm_case_numel(c, "scales_f16") / run.steps : 0;
+    s->codes = qm_case_ints(c, "codes", run.steps * n);
+    s->scales = qm_case_stored(c, "scales_f16", run.steps * s->n_scales, QM_PARAM_f16);
+    s->decoded = qm_case_floats(c, "exp_avg_dequant", run.steps * n);
+    if (!s->codes || !s->scales || !s->decoded)
+        return;
+    judge_keys(c, "compressed_keys", 1);
+    judge_keys(c, "uncompressed_keys", 0);
+    qm_stored_replay(c, &run);
+    judge_plain(c, s->decoded + (run.steps - 1) * n, run.steps > 0 ? n : 0);
+}
+
+void qm_conform_lion8bit(struct qm_conform *c)
+{
+    char name[128];
+    int n = qm_golden_members(c->file, "");
+    for (int i = 0; i < n; i++) {
+        if (!qm_golden_member(c->file, "", i, name, sizeof name) || !qm_case_begin(c, name, NULL))
+            continue;
+        if (qm_case_has(c, "narrow_bits"))
+            qm_conform_ecc(c);
+        else if (!qm_case_has(c, "grads"))
+            qm_conform_q8(c);
+        else if (qm_case_has(c, "codes"))
+            replay_step(c);
+        else
+            replay_class(c);
+        qm_case_end(c);
+    }
+}

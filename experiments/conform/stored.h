@@ -1,0 +1,53 @@
+/* stored.h - replaying runs whose parameters are kept in 16 bits, with residuals, and whose codes
+ * are recorded as numbers: Lion 8-bit and FlashOptim. */
+#ifndef QM_CONFORM_STORED_H
+#define QM_CONFORM_STORED_H
+
+#include "core/engine/backend.h"
+#include "experiments/conform/conform.h"
+
+/* One state tensor.  Either codes and scales, or values as they are kept. */
+struct qm_stored_slot {
+    const int64_t *codes; /* [steps][numel] as recorded; the lowest one is `base` */
+    int base;
+    const float *scales; /* [steps][n_scales] */
+    int64_t n_scales;
+    const float *decoded; /* [steps][numel], or NULL */
+    const float *values;  /* [steps][numel] */
+    enum qm_param_format kept_as;
+};
+
+/* Everything of 16 bits is widened to float32. */
+struct qm_stored_run {
+    struct qm_recipe recipe;
+    struct qm_shape shape;
+    int64_t steps;
+    const float *p0, *params; /* [numel], [steps][numel] */
+    const float *grads;       /* [steps][numel] */
+    const double *lr;         /* [steps], or NULL */
+    const int64_t *residual;  /* [steps][numel], or NULL */
+    struct qm_stored_slot slot[2];
+};
+
+/* A dataset of floats, or of the bits of bf16 or f16 numbers, widened. */
+float *qm_case_stored(struct qm_conform *c, const char *name, int64_t numel,
+                      enum qm_param_format format);
+
+/* "f32", "bf16", "f16" of an attribute; 0, and the case skipped, for anything else. */
+int qm_case_format(struct qm_conform *c, const char *attribute, enum qm_param_format *out);
+
+/* A recipe of the rule with float32 slots, its parameter as format/write and gradients in grad; 0,
+ * and the case skipped, when the rule is not built. */
+int qm_stored_recipe(struct qm_conform *c, const char *rule, struct qm_param param,
+                     enum qm_param_format grad, struct qm_recipe *out);
+
+/* All steps twice, every bit: each from the recorded state, then free-running from the first. */
+void qm_stored_replay(struct qm_conform *c, const struct qm_stored_run *run);
+
+/* dtype, group_size, signed, softsign, sqrt; x, codes, scales_f16, dequant. */
+void qm_conform_q8(struct qm_conform *c);
+
+/* x, narrow_bits, ecc, reconstructed. */
+void qm_conform_ecc(struct qm_conform *c);
+
+#endif

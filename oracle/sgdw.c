@@ -1,0 +1,55 @@
+/* sgdw.c - SGD with a momentum that starts at 0, in double: decoupled decay and coupled.
+ *
+ *   theta <- (1 - eta lambda) theta      (decoupled; coupled: g <- g + lambda theta instead)
+ *   m     <- mu m + (1 - tau) g
+ *   theta <- theta - eta (g + mu m)      (nesterov)   or   theta - eta m
+ *
+ * Unlike PyTorch's, the first buffer is (1 - tau) g: dampening acts at t = 1 too.  Without momentum
+ * there is no buffer and tau does nothing: theta <- theta - eta g. */
+#include "oracle/oracle.h"
+
+static void any_step(int decoupled, double *theta, double *m, const double *grad, int64_t n,
+                     const struct qm_oracle_hyper *h)
+{
+    double mu = h->momentum, tau = mu != 0.0 ? h->dampening : 0.0, eta = h->lr,
+           lambda = h->weight_decay;
+    for (int64_t i = 0; i < n; i++) {
+        double g = h->maximize ? -grad[i] : grad[i];
+        if (decoupled)
+            theta[i] = (1.0 - eta * lambda) * theta[i];
+        else
+            g = g + lambda * theta[i];
+        m[i] = mu * m[i] + (1.0 - tau) * g;
+        theta[i] = theta[i] - eta * (h->nesterov ? g + mu * m[i] : m[i]);
+    }
+}
+
+static void step(double *theta, double *const *slot, const double *grad, int64_t rows, int64_t cols,
+                 const struct qm_oracle_hyper *h, int64_t t)
+{
+    (void)t;
+    any_step(1, theta, slot[0], grad, rows * cols, h);
+}
+
+static void coupled_step(double *theta, double *const *slot, const double *grad, int64_t rows,
+                         int64_t cols, const struct qm_oracle_hyper *h, int64_t t)
+{
+    (void)t;
+    any_step(0, theta, slot[0], grad, rows * cols, h);
+}
+
+extern const struct qm_oracle qm_oracle_sgdw, qm_oracle_sgd_zero;
+const struct qm_oracle qm_oracle_sgdw = {
+    .family = "sgdw",
+    .source = "arXiv:1711.05101, algorithm 1, decay times lr as in PyTorch's AdamW",
+    .n_slots = 1,
+    .slot = {"momentum_buffer"},
+    .step = step,
+};
+const struct qm_oracle qm_oracle_sgd_zero = {
+    .family = "sgd_zero",
+    .source = "Sutskever et al., ICML 2013, equations 1 to 4, in PyTorch's form from a zero buffer",
+    .n_slots = 1,
+    .slot = {"momentum_buffer"},
+    .step = coupled_step,
+};
