@@ -261,8 +261,11 @@ qm_status qm_recipe_applicable(const struct qm_recipe *r)
     const struct qm_hyper *h = &r->hyper;
     if (!(h->lr >= 0 && h->eps >= 0 && h->weight_decay >= 0))
         return qm_fail(QM_BAD_ARG, "lr, eps and weight_decay must not be negative");
-    if (!(h->beta1 >= 0 && h->beta1 < 1 && h->beta2 >= 0 && h->beta2 < 1))
-        return qm_fail(QM_BAD_ARG, "beta1 and beta2 must be in [0, 1)");
+    int none = r->rule->betas_optional;
+    if (!((h->beta1 >= 0 && h->beta1 < 1) || (none && h->beta1 == -1.0)) ||
+        !((h->beta2 >= 0 && h->beta2 < 1) || (none && h->beta2 == -1.0)))
+        return qm_fail(QM_BAD_ARG, "beta1 and beta2 must be in [0, 1)%s",
+                       none ? ", or -1 for none" : "");
     if (h->nesterov && (h->momentum <= 0 || h->dampening != 0))
         return qm_fail(QM_BAD_ARG, "nesterov wants momentum > 0 and dampening 0");
     return QM_OK;

@@ -75,6 +75,9 @@ struct qm_whole {
     const float *g;
     float *slot[QM_MAX_SLOTS];
     struct qm_shape slot_shape[QM_MAX_SLOTS];
+    int slot_is_f32[QM_MAX_SLOTS]; /* kept unquantized: some sources treat such a state otherwise */
+    uint64_t seed;                 /* of the run, and which tensor this is: for random projections */
+    uint32_t tensor;
 };
 
 struct qm_rule {
@@ -85,6 +88,7 @@ struct qm_rule {
     int n_slots;
     const char *slot[QM_MAX_SLOTS]; /* "exp_avg", "exp_avg_sq" */
     int slot_sign[QM_MAX_SLOTS];    /* 1: takes both signs; 0: never negative */
+    int betas_optional;             /* 1: beta1 = -1 or beta2 = -1 stand for "none" */
 
     /* Step number t >= 1 of hyper h. */
     void (*prepare)(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s);
@@ -105,6 +109,10 @@ struct qm_rule {
      * a recipe with state_used = stored, decodes them again.  Sums go in one fixed order. */
     qm_status (*states)(const struct qm_whole *w);
     qm_status (*apply)(const struct qm_whole *w);
+
+    /* 1 for a slot that `apply` reads back from its codes whatever state_used says, where a source
+     * treats its states unalike; NULL: none. */
+    int (*reads_back)(const struct qm_whole *w, int i);
 
     /* Shape of slot i for a parameter of this shape; NULL: every slot has the parameter's.  A slot
      * that this tensor does not have gets dim {0}. */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/conform/run.h"
+#include "experiments/conform/adafactor8bit.h"
 
 /* Releases by the first part of a case's name; the second string without the block size. */
 static const struct {
@@ -24,6 +24,21 @@ static const struct {
     {"uf8_043_torch", "intm:8s", "arith/even/floor:1e-12", 128},
 };
 enum { N_CODES = sizeof codes / sizeof *codes };
+
+void qm_a8_moment_text(const struct qm_a8_release *r, int64_t block, char text[QM_QUANTIZER_TEXT])
+{
+    snprintf(text, QM_QUANTIZER_TEXT, "%s/block:%lld/%s", r->map, (long long)block, r->words);
+}
+
+void qm_a8_square_text(int is_cuda, double cap, int64_t block, char text[QM_QUANTIZER_TEXT])
+{
+    if (is_cuda)
+        snprintf(text, QM_QUANTIZER_TEXT, "logf:8u/logblock:%lld/arith/near/recip/cap:%g/maxskip",
+                 (long long)block, cap + 126.0);
+    else
+        snprintf(text, QM_QUANTIZER_TEXT, "log:8u/logblock:%lld/arith/even/floor:1e-12",
+                 (long long)block);
+}
 
 static int made_by(const char *group)
 {
@@ -218,8 +233,10 @@ static void replay_group(struct qm_conform *c, const char *group)
         replay_function(c);
     else if (strcmp(kind, "m_ema") == 0)
         replay_average(c, group);
-    else if (strcmp(kind, "optimizer") == 0 || strcmp(kind, "cudahost_step") == 0)
-        qm_case_skip(c, "Adafactor: not built yet");
+    else if (strcmp(kind, "optimizer") == 0)
+        qm_a8_replay_optimizer(c);
+    else if (strcmp(kind, "cudahost_step") == 0)
+        qm_a8_replay_cudahost(c);
     else if (strcmp(kind, "v_ema") == 0 || strcmp(kind, "stall") == 0)
         qm_case_skip(c, "averages in the 8-bit log code: not built yet");
     else if (strcmp(kind, "al") == 0)
