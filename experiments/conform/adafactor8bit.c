@@ -9,19 +9,19 @@
 
 #include "experiments/conform/adafactor8bit.h"
 
-/* Releases by the first part of a case's name; the second string without the block size. */
+/* Releases by the first part of a case's name. */
 static const struct {
-    const char *made, *map, *words;
-    int init_byte;
+    const char *made;
+    struct qm_a8_release release;
 } codes[] = {
-    {"uf4_022_torch", "int:4s", "arith/even/hi/floor:1e-12", 0x88},
-    {"uf4_022_cudahost", "int:4s", "arith/even/hi/recip/floor:1e-12/maxskip/nanzero", 0x88},
-    {"nf4_024_torch", "nf4a8:4s", "argmin/mid/hi/floor:1e-12", 0x77},
-    {"nf4_024_cudahost", "nf4a8:4s", "ladder/mid/hi/recip/floor:1e-12/maxskip", 0x77},
-    {"uf4_026_torch", "intm:4s", "arith/even/hi/floor:1e-12", 0x88},
-    {"uf4_026_cudahost", "intm:4s", "arith/even/hi/recip/floor:1e-12/maxskip/nanzero", 0x88},
-    {"uf4_043_torch", "intm:4s", "arith/even/hi/floor:1e-12", 0x88},
-    {"uf8_043_torch", "intm:8s", "arith/even/floor:1e-12", 128},
+    {"uf4_022_torch", {"int:4s", "arith/even/hi/floor:1e-12", 8, 0, 0}},
+    {"uf4_022_cudahost", {"int:4s", "arith/even/hi/recip/floor:1e-12/maxskip/nanzero", 8, 0, 1}},
+    {"nf4_024_torch", {"nf4a8:4s", "argmin/mid/hi/floor:1e-12", 7, 0, 0}},
+    {"nf4_024_cudahost", {"nf4a8:4s", "ladder/mid/hi/recip/floor:1e-12/maxskip", 7, 0, 1}},
+    {"uf4_026_torch", {"intm:4s", "arith/even/hi/floor:1e-12", 8, 1, 0}},
+    {"uf4_026_cudahost", {"intm:4s", "arith/even/hi/recip/floor:1e-12/maxskip/nanzero", 8, 1, 1}},
+    {"uf4_043_torch", {"intm:4s", "arith/even/hi/floor:1e-12", 8, 1, 0}},
+    {"uf8_043_torch", {"intm:8s", "arith/even/floor:1e-12", 128, 1, 0}},
 };
 enum { N_CODES = sizeof codes / sizeof *codes };
 
@@ -59,8 +59,9 @@ static void replay_quantizer(struct qm_conform *c, const char *group)
         qm_case_skip(c, "%.20s: this code is not built", group);
         return;
     }
-    if (!qm_case_codec(c, &codec, "%s/block:%lld/%s", codes[k].map, (long long)block,
-                       codes[k].words))
+    char text[QM_QUANTIZER_TEXT];
+    qm_a8_moment_text(&codes[k].release, block, text);
+    if (!qm_case_codec(c, &codec, "%s", text))
         return;
     const float *x = qm_case_padded(c, qm_case_floats(c, "x", n), n, block, &padded);
     struct qm_shape shape = qm_shape_flat(padded);
@@ -173,48 +174,13 @@ static void replay_function(struct qm_conform *c)
     }
 }
 
-/* T updates of one average in a 4-bit state: decode, lerp, encode. */
 static void replay_average(struct qm_conform *c, const char *group)
 {
-    struct qm_run run = {.n_kept = 0};
-    char text[QM_QUANTIZER_TEXT];
-    int64_t block = qm_case_whole(c, "block_size", 0), n = qm_case_whole(c, "n", 0), padded;
     int k = made_by(group);
-    if (k == N_CODES || block < 1 || n < 1 || n > (1 << 24)) {
-        qm_case_skip(c, "%.20s: this code is not built", group);
-        return;
-    }
-    if (strstr(group, "cudahost")) {
-        qm_case_skip(c, "the kernel's own average (beta m + (1 - beta) g): not built yet");
-        return;
-    }
-    run.steps = qm_case_numel(c, "grads") / n;
-    padded = (n + block - 1) / block * block;
-    if (!qm_run_recipe(c, "ema", &run.recipe))
-        return;
-    run.recipe.hyper.beta1 = qm_case_number(c, "beta1", 0.9);
-    snprintf(text, sizeof text, "%s/block:%lld/%s", codes[k].map, (long long)block, codes[k].words);
-    int byte = (int)qm_case_whole(c, "init_byte", codes[k].init_byte);
-    if (!qm_run_quantizer(c, &run.recipe, 0, text, byte & 15,
-                          (float)qm_case_number(c, "init_scale", 1.0)))
-        return;
-    run.shape = qm_shape_flat(padded);
-    run.slot[0].n_scales = padded / block;
-    run.slot[0].scales = qm_case_floats(c, "scale", run.steps * run.slot[0].n_scales);
-    run.slot[0].codes =
-        qm_case_unpacked(c, QM_PACK_hi, 4, qm_case_ints(c, "codes_packed", run.steps * padded / 2),
-                         run.steps * padded);
-    const float *g = qm_case_floats(c, "grads", run.steps * n);
-    float *grads = qm_case_memory(c, run.steps * padded, sizeof *grads);
-    int64_t *none = qm_case_memory(c, 1, sizeof *none);
-    if (!g || !grads || !none)
-        return;
-    for (int64_t t = 0; t < run.steps; t++)
-        memcpy(grads + t * padded, g + t * n, (size_t)n * sizeof *g);
-    run.grads = grads;
-    run.p0 = run.params = qm_case_memory(c, padded, sizeof *run.p0);
-    run.kept = none;
-    qm_run_replay(c, &run);
+    if (k == N_CODES)
+        qm_case_skip(c, "%.40s: this code is not built", group);
+    else
+        qm_a8_replay_moments(c, &codes[k].release);
 }
 
 static void replay_group(struct qm_conform *c, const char *group)
@@ -233,12 +199,15 @@ static void replay_group(struct qm_conform *c, const char *group)
         replay_function(c);
     else if (strcmp(kind, "m_ema") == 0)
         replay_average(c, group);
+    else if (strcmp(kind, "v_ema") == 0)
+        qm_a8_replay_squares(c, strncmp(group, "v_ema_log8_026", 14) == 0,
+                             strstr(group, "cudahost") != NULL);
+    else if (strcmp(kind, "stall") == 0)
+        qm_a8_replay_stall(c);
     else if (strcmp(kind, "optimizer") == 0)
         qm_a8_replay_optimizer(c);
     else if (strcmp(kind, "cudahost_step") == 0)
         qm_a8_replay_cudahost(c);
-    else if (strcmp(kind, "v_ema") == 0 || strcmp(kind, "stall") == 0)
-        qm_case_skip(c, "averages in the 8-bit log code: not built yet");
     else if (strcmp(kind, "al") == 0)
         qm_case_skip(c, "the adaptive log code of 0.4.3: not built yet");
     else

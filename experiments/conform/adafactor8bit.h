@@ -1,4 +1,4 @@
-/* adafactor8bit.h - what the two files of this system share. */
+/* adafactor8bit.h - what the files of this system share. */
 #ifndef QM_CONFORM_ADAFACTOR8BIT_H
 #define QM_CONFORM_ADAFACTOR8BIT_H
 
@@ -18,5 +18,10 @@ void qm_a8_square_text(int is_cuda, double cap, int64_t block, char text[QM_QUAN
 /* Whole optimizer steps: kinds "optimizer" and "cudahost_step". */
 void qm_a8_replay_optimizer(struct qm_conform *c);
 void qm_a8_replay_cudahost(struct qm_conform *c);
+
+/* One average in a quantized state: kinds "m_ema", "v_ema" and "stall". */
+void qm_a8_replay_moments(struct qm_conform *c, const struct qm_a8_release *release);
+void qm_a8_replay_squares(struct qm_conform *c, int is_026, int is_cuda);
+void qm_a8_replay_stall(struct qm_conform *c);
 
 #endif
