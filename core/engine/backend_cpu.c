@@ -195,7 +195,8 @@ static void slot_store(struct slot *s, int64_t from, int64_t n, const float *x, 
     }
     if (!s->is_global && s->n_scales > 0) { /* block norm: this piece's scales lie in it alone */
         int64_t block = slot_block(s), b = from / block, count = (n + block - 1) / block;
-        memset(s->stat + b, 0, sizeof(float) * (size_t)count);
+        int64_t per = qm_block_numbers(&s->c);
+        memset(s->stat + b * per, 0, sizeof(float) * (size_t)(count * per));
         qm_fold(&s->c, &s->shape, from, n, x, s->stat);
     }
     qm_encode_range(&s->c, &s->shape, from, n, x, s->stat, draws, codes);
