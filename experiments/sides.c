@@ -136,10 +136,34 @@ static qm_status set_start(struct qm_sides *a)
             a->twin_slot[s][i] = (double)r->slot[s][i];
         QM_TRY(load_state(a, s));
     }
+    if (!r) /* a state need not begin at 0 */
+        QM_TRY(qm_sides_take_over(a));
     if (a->problem) {
         a->floor = a->c->problem->optimum(a->problem);
         a->start_loss = a->c->problem->eval(a->problem, a->start, 1, NULL) - a->floor;
     }
+    return QM_OK;
+}
+
+int64_t qm_sides_slot_numel(const struct qm_sides *a, int s, int tensor)
+{
+    struct qm_shape own = a->shape[tensor];
+    if (a->recipe.rule->slot_shape)
+        a->recipe.rule->slot_shape(&a->recipe.hyper, s, &a->shape[tensor], &own);
+    return qm_shape_numel(&own);
+}
+
+/* Every array has the parameter's size: states beyond it (a projection's rank) have no room. */
+static qm_status slots_fit(const struct qm_sides *a)
+{
+    for (int i = 0; i < a->n_tensors; i++)
+        for (int s = 0; s < a->n_slots; s++)
+            if (qm_sides_slot_numel(a, s, i) > a->numel[i])
+                return qm_fail(QM_BAD_ARG,
+                               "slot %s of a tensor of %lld elements has %lld: the rank is larger "
+                               "than the tensor's smaller side",
+                               a->recipe.rule->slot[s], (long long)a->numel[i],
+                               (long long)qm_sides_slot_numel(a, s, i));
     return QM_OK;
 }
 
@@ -154,6 +178,7 @@ qm_status qm_sides_open(const struct qm_cell *c, struct qm_sides *a)
                        c->recipe.rule->family);
     set_hyper(a);
     QM_TRY(set_shapes(a));
+    QM_TRY(slots_fit(a));
     QM_TRY(buffers(a));
     for (int i = 0; i < a->n_tensors; i++)
         QM_TRY(qm_backend_cpu.open(&a->recipe, &a->shape[i], (uint32_t)i, &a->plan[i]));
@@ -164,6 +189,7 @@ qm_status qm_sides_open(const struct qm_cell *c, struct qm_sides *a)
 
 qm_status qm_sides_decode(struct qm_sides *a, int s)
 {
+    memset(a->got, 0, (size_t)a->total * sizeof *a->got); /* a slot may be smaller, or not there */
     for (int i = 0; i < a->n_tensors; i++)
         QM_TRY(qm_backend_cpu.decode(a->plan[i], s, a->got + a->first[i]));
     return QM_OK;
@@ -223,7 +249,7 @@ qm_status qm_sides_step(struct qm_sides *a, int64_t k)
         qm_plan_cpu_hyper(a->plan[0], &a->recipe.hyper);
     }
     for (int i = 0; i < a->n_tensors; i++) {
-        int64_t at = a->first[i], rows = a->shape[i].rank > 0 ? a->shape[i].dim[0] : 1;
+        int64_t at = a->first[i];
         int is_f32 = a->recipe.grad == QM_DTYPE_f32;
         struct qm_tensor p = {a->p + at, QM_DTYPE_f32, a->shape[i]};
         struct qm_tensor g = {is_f32 ? (void *)(a->g + at) : (void *)(a->g16 + at), a->recipe.grad,
@@ -232,8 +258,8 @@ qm_status qm_sides_step(struct qm_sides *a, int64_t k)
         double *slot[QM_MAX_SLOTS] = {NULL};
         for (int s = 0; s < a->n_slots; s++)
             slot[s] = a->twin_slot[s] + at;
-        a->oracle->step(a->twin_p + at, slot, a->twin_g + at, rows,
-                        rows > 0 ? a->numel[i] / rows : 0, &a->twin_hyper, t);
+        QM_TRY(qm_oracle_step(a->oracle, a->twin_p + at, slot, a->twin_g + at, &a->shape[i],
+                              (uint32_t)i, &a->twin_hyper, t));
     }
     return QM_OK;
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* A new oracle is its file and its line here. */
-#define QM_ORACLE_LIST(X) X(adam) X(adamw) X(ema) X(sgdm)
+#define QM_ORACLE_LIST(X) X(adafactor8) X(adafactor8_021) X(adam) X(adamw) X(ema) X(sgdm)
 
 #define X(name) extern const struct qm_oracle qm_oracle_##name;
 QM_ORACLE_LIST(X)
@@ -29,4 +29,14 @@ const struct qm_oracle *qm_oracle_find(const char *family)
         if (strcmp(list[i]->family, family) == 0)
             return list[i];
     return NULL;
+}
+
+qm_status qm_oracle_step(const struct qm_oracle *o, double *p, double *const *slot, const double *g,
+                         const struct qm_shape *shape, uint32_t tensor,
+                         const struct qm_oracle_hyper *h, int64_t t)
+{
+    if (o->whole)
+        return o->whole(p, slot, g, shape, tensor, h, t);
+    o->step(p, slot, g, 1, qm_shape_numel(shape), h, t);
+    return QM_OK;
 }

@@ -28,7 +28,8 @@ static void list_is_sound(void **state)
     for (int i = 0; i < qm_oracle_count(); i++) {
         const struct qm_oracle *o = qm_oracle_at(i);
         assert_true(qm_oracle_find(o->family) == o);
-        assert_true(strlen(o->source) > 0 && o->step && o->n_slots >= 0 && o->n_slots <= 4);
+        assert_true(strlen(o->source) > 0 && (o->step || o->whole) &&
+                    o->n_slots >= 0 && o->n_slots <= QM_ORACLE_SLOTS);
         for (int j = 0; j < o->n_slots; j++)
             assert_non_null(o->slot[j]);
     }

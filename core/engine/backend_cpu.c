@@ -369,12 +369,8 @@ static qm_status run_whole(const struct step *st)
 {
     struct plan *p = st->p;
     const struct qm_rule *rule = p->r.rule;
-    struct qm_whole w = {.s = &st->s,
-                         .shape = &p->shape,
-                         .p = p->whole[1],
-                         .g = p->whole[0],
-                         .seed = st->seed,
-                         .tensor = p->tensor};
+    struct qm_whole w = {
+        .s = &st->s, .shape = &p->shape, .p = p->whole[1], .g = p->whole[0], .tensor = p->tensor};
     int is_f32 = p->r.param.format == QM_PARAM_f32;
     qm_to_float(st->g->data, st->g->dtype, 0, p->n, p->whole[0]);
     if (is_f32)

@@ -2,7 +2,7 @@
  * adaptive step does to them in a random projection (arXiv:2412.05270).
  *
  * The source redraws the projection from its framework's generator every step; here its numbers are
- * counted by seed, tensor and projection, and are never stored either.  gap < 0: every |gap| steps,
+ * counted by tensor and projection, and are never stored either.  gap < 0: every |gap| steps,
  * and the projection is slot proj, which the caller fills. */
 #include "core/rule/adafactor8.h"
 
@@ -28,7 +28,7 @@ static void draw_projection(const struct qm_a8 *a, float *p)
 {
     const double tau = 6.283185307179586;
     int64_t n = a->rank * (a->is_right ? a->cols : a->rows), which = (a->t - 1) / gap_of(a);
-    struct qm_draws d = qm_draws_for(a->w->seed, (int64_t)0x80000000 + which, a->w->tensor,
+    struct qm_draws d = qm_draws_for(0, (int64_t)0x80000000 + which, a->w->tensor,
                                      QM_ROLE_spare); /* apart from the draws of rounding */
     for (int64_t i = 0; i < n; i++) {
         double u = (double)qm_uniform(qm_draw(&d, 2 * i));

@@ -330,8 +330,7 @@ static qm_status apply(const struct qm_whole *w)
     if (st == QM_OK) {
         double norm = norm_of(u, a.n), limit = a.h->limiter ? qm_a8_limit(&a, &norm) : 1.0;
         double alpha = qm_a8_rate(&a) * a.correction;
-        /* CAME's float states were clipped before the momentum and are not clipped again */
-        double d = a.is_came && w->slot_is_f32[QM_A8_CONF_ROW] ? 1e9 : a.h->clip;
+        double d = a.is_came && !a.h->clip_twice ? 1e9 : a.h->clip; /* as the source turns it off */
         double clipped = a.is_026 ? norm : norm * limit;
         double denom = fmax(1.0, clipped / (sqrt((double)a.n) * d));
         if (limit == 0.0)
@@ -372,31 +371,34 @@ PREPARE(026_cuda, 1, 1)
 PREPARE(021_cuda, 0, 1)
 #undef PREPARE
 
-#define FAMILY                                                                                    \
-    .family = "adafactor8", .n_slots = QM_A8_SLOTS,                                               \
-    .slot = {"exp_avg",  "row_var",  "col_var",   "variance",                                     \
-             "conf_row", "conf_col", "prev_norm", "proj"},                                        \
+#define SLOTS_AND_STEPS                                                                           \
+    .n_slots = QM_A8_SLOTS, .slot = {"exp_avg",  "row_var",  "col_var",   "variance",             \
+                                     "conf_row", "conf_col", "prev_norm", "proj"},                \
     .slot_sign = {1, 0, 0, 0, 0, 0, 0, 1}, .betas_optional = 1, .states = states, .apply = apply, \
     .slot_shape = slot_shape, .reads_back = reads_back
 
 static const struct qm_rule rules[] = {
     {.name = "adafactor8",
-     FAMILY,
+     .family = "adafactor8",
+     SLOTS_AND_STEPS,
      .summary = "Adafactor, CAME, APOLLO of adafactor8bit 0.2.6, PyTorch path",
      .source = "adafactor8bit 0.2.6 optimizer.py, use_cuda_kernel=False",
      .prepare = prepare_026},
     {.name = "adafactor8_021",
-     FAMILY,
+     .family = "adafactor8_021",
+     SLOTS_AND_STEPS,
      .summary = "Adafactor, APOLLO of adafactor8bit 0.2.1 (kept by 0.2.2, 0.2.4), PyTorch path",
      .source = "adafactor8bit 0.2.1 optimizer.py, use_cuda_kernel=False",
      .prepare = prepare_021},
     {.name = "adafactor8_cuda",
-     FAMILY,
+     .family = "adafactor8",
+     SLOTS_AND_STEPS,
      .summary = "Adafactor of adafactor8bit 0.2.6, arithmetic of its CUDA kernels",
      .source = "adafactor8bit 0.2.6 kernels.cu",
      .prepare = prepare_026_cuda},
     {.name = "adafactor8_021_cuda",
-     FAMILY,
+     .family = "adafactor8_021",
+     SLOTS_AND_STEPS,
      .summary = "Adafactor of adafactor8bit 0.2.1 (kept by 0.2.2, 0.2.4), its CUDA kernels",
      .source = "adafactor8bit 0.2.1 kernels.cu",
      .prepare = prepare_021_cuda},

@@ -44,7 +44,8 @@
     X(factored,           1, "Adafactor: row and column second moments for two and more dims")       \
     X(limiter,            1, "Fira, APOLLO: limit the growth of the update's norm")                  \
     X(tensor_scale,       0, "APOLLO: one scale per tensor instead of per channel")                  \
-    X(scale_front,        0, "APOLLO: scale before the limiter")
+    X(scale_front,        0, "APOLLO: scale before the limiter")                                     \
+    X(clip_twice,         0, "adafactor8bit's CAME: clip behind the confidence too, as its quantized path")
 /* clang-format on */
 
 struct qm_hyper {
@@ -76,8 +77,7 @@ struct qm_whole {
     float *slot[QM_MAX_SLOTS];
     struct qm_shape slot_shape[QM_MAX_SLOTS];
     int slot_is_f32[QM_MAX_SLOTS]; /* kept unquantized: some sources treat such a state otherwise */
-    uint64_t seed;                 /* of the run, and which tensor this is: for random projections */
-    uint32_t tensor;
+    uint32_t tensor;               /* its number in the problem, from 0 */
 };
 
 struct qm_rule {

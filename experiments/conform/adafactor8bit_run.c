@@ -295,6 +295,8 @@ static int states_read(struct qm_conform *c, struct replay *r, int version)
                      : values_read(c, r, i, name);
         if (!ok)
             return 0;
+        if (i == QM_A8_CONF_ROW && r->slot[i].codes)
+            r->recipe.hyper.clip_twice = 1;
     }
     return 1;
 }
