@@ -323,6 +323,14 @@ static int decides_alone(enum qm_search s)
            s == QM_SEARCH_grid || s == QM_SEARCH_lower;
 }
 
+static int has_one_inner_zero(const struct qm_codebook *cb)
+{
+    int zeros = 0;
+    for (int k = 0; k < cb->n; k++)
+        zeros += cb->value[k] == 0.0f;
+    return zeros == 1 && cb->value[0] < 0.0f && cb->value[cb->n - 1] > 0.0f;
+}
+
 qm_status qm_quantizer_applicable(const struct qm_quantizer *q)
 {
     struct qm_codebook cb;
@@ -351,8 +359,10 @@ qm_status qm_quantizer_applicable(const struct qm_quantizer *q)
         return qm_fail(QM_BAD_ARG, "map log and curve log2 (or norm logblock) need each other");
     if (q->map == QM_MAP_log && q->search != QM_SEARCH_arith)
         return qm_fail(QM_BAD_ARG, "map log is in code units: use search arith");
-    if (q->search == QM_SEARCH_lower && (!q->sign || cb.zero <= 0 || cb.zero == cb.n - 1))
-        return qm_fail(QM_BAD_ARG, "search lower keeps signs: map %s has not both signs and a zero",
+    if (q->search == QM_SEARCH_lower && !has_one_inner_zero(&cb))
+        return qm_fail(QM_BAD_ARG,
+                       "search lower keeps signs: map %s has no single zero between two "
+                       "signs",
                        map_names[q->map]);
     if ((q->map == QM_MAP_al) != (q->curve == QM_CURVE_allog))
         return qm_fail(QM_BAD_ARG, "map al and curve allog need each other");

@@ -44,6 +44,9 @@ struct qm_a8 {
     double correction; /* of Adam's bias; 1 where the source has none */
 };
 
+/* A step's scalars and geometry; the tensor may have no element. */
+struct qm_a8 qm_a8_open(const struct qm_whole *w);
+
 /* Geometry alone: which slots there are. */
 void qm_a8_shape(struct qm_a8 *a, const struct qm_hyper *h, const struct qm_shape *shape);
 
@@ -65,12 +68,16 @@ double qm_a8_limit(const struct qm_a8 *a, double *norm);
 /* p <- p (1 - decay) - rate u, each product rounded to float32. */
 void qm_a8_write(const struct qm_a8 *a, double alpha, double rate, const float *u);
 
+/* The two halves of a step, as struct qm_rule has them. */
+qm_status qm_a8_states(const struct qm_whole *w);
+qm_status qm_a8_apply(const struct qm_whole *w);
+
 /* The step in the projected space (adafactor8_apollo.c). */
 qm_status qm_a8_apollo_states(const struct qm_a8 *a);
 qm_status qm_a8_apollo_apply(const struct qm_a8 *a);
 
 /* 1 on the steps that begin the projected second moment anew: the first and, in 0.2.1, every one
  * that draws a new projection. */
-int qm_a8_begins(const struct qm_a8 *a);
+int qm_a8_starts(const struct qm_a8 *a);
 
 #endif

@@ -18,7 +18,7 @@ static int64_t gap_of(const struct qm_a8 *a)
     return gap >= 1.0 ? (int64_t)gap : 1;
 }
 
-int qm_a8_begins(const struct qm_a8 *a)
+int qm_a8_starts(const struct qm_a8 *a)
 {
     return a->t == 1 || (!a->is_026 && (a->t - 1) % gap_of(a) == 0);
 }
@@ -105,7 +105,7 @@ static void factor_states(const struct qm_a8 *a, const float *low)
     int64_t rows = a->is_right ? a->rows : a->rank, cols = a->is_right ? a->rank : a->cols;
     float *r = a->w->slot[QM_A8_ROW], *c = a->w->slot[QM_A8_COL];
     double add = a->is_026 ? regularizer(a) : 0.0, b = a->b, old = 1.0 - b;
-    if (qm_a8_begins(a)) {
+    if (qm_a8_starts(a)) {
         b = a->is_026 ? b : 1.0;
         old = 0.0;
     }
@@ -132,7 +132,7 @@ qm_status qm_a8_apollo_states(const struct qm_a8 *a)
         factor_states(a, low);
     for (int64_t i = 0; !a->h->factored && i < low_size(a); i++) {
         float square = low[i] * low[i];
-        if (qm_a8_begins(a))
+        if (qm_a8_starts(a))
             v[i] = fmaxf(first * square, QM_A8_TINY);
         else
             v[i] = qm_a8_square(a, QM_A8_V, v[i], square + add);
