@@ -220,7 +220,7 @@ static void run_replay(struct qm_conform *c, const struct replay *r)
 
 static void hyper_read(struct qm_conform *c, struct qm_hyper *h, int dims)
 {
-    double eps[2] = {NAN, 1e-3};
+    double eps[2] = {(double)NAN, 1e-3};
     char type[16];
     qm_golden_numbers(c->file, c->group, "hp_eps", eps, 2);
     qm_case_text(c, "hp_apollo_scale_type", type, sizeof type);
