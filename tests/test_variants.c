@@ -114,6 +114,7 @@ static const char *const more_recipes[] = {
     "adamw8_ao,grad=f16,exp_avg_sq=log:8u/logblock:256/arith/even/floor:1e-12",
     "adamw4_lpmm_group,exp_avg=de:5s/block:64/bisect/mid/lo,exp_avg.min_numel=0",
     "adamw8_bnb,exp_avg=dyn:8s/block:2048/grid/mid/recip/maxskip/zero:0",
+    "ademamix8_bnb,exp_avg.min_numel=0,exp_avg_slow=nf4:4s/rank1/bisect/even/hi/keepsign,t_beta3=3",
 };
 enum { MORE = sizeof more_recipes / sizeof *more_recipes };
 
@@ -153,17 +154,17 @@ static void test_step_is_the_composition(void **state)
     for (int k = 0; k < qm_variant_count() + MORE; k++)
         for (int s = 0; s < SHAPES; s++) {
             struct qm_recipe r;
-            struct qm_codec c[2];
+            struct qm_codec c[QM_MAX_SLOTS];
             const struct qm_shape *shape = &shapes[s];
             int64_t n = qm_shape_numel(shape);
             struct run fast;
             assert_int_equal(qm_recipe_parse(recipe_at(k), &r), QM_OK);
-            if (!r.rule->block)
+            if (!r.rule->block) /* over whole tensors */
                 continue;
             run(recipe_at(k), shape, 2, &fast);
-            float *p = malloc(sizeof(float) * (size_t)(n + 1)), *x[2] = {NULL, NULL}, *scales[2];
-            float *g = malloc(sizeof(float) * (size_t)(n + 1));
-            uint8_t *codes[2];
+            float *p = malloc(sizeof(float) * (size_t)(n + 1)), *x[QM_MAX_SLOTS] = {NULL};
+            float *g = malloc(sizeof(float) * (size_t)(n + 1)), *scales[QM_MAX_SLOTS];
+            uint8_t *codes[QM_MAX_SLOTS];
             for (int i = 0; i < r.rule->n_slots; i++) {
                 struct qm_quantizer q = qm_recipe_slot(&r, i, shape);
                 assert_int_equal(qm_codec_init(&c[i], &q), QM_OK);
@@ -194,7 +195,10 @@ static void test_step_is_the_composition(void **state)
                         qm_decode(&c[i], shape, codes[i], scales[i], x[i]);
                 r.rule->block(&st, n, p, g, x);
                 for (int i = 0; i < r.rule->n_slots; i++) {
-                    struct qm_draws d = qm_draws_for(99, t, 2, i ? QM_ROLE_slot1 : QM_ROLE_slot0);
+                    struct qm_draws d = qm_draws_for(99, t, 2,
+                                                     i == 0   ? QM_ROLE_slot0
+                                                     : i == 1 ? QM_ROLE_slot1
+                                                              : QM_ROLE_spare);
                     if (c[i].q.bits)
                         assert_int_equal(qm_encode(&c[i], shape, x[i], &d, codes[i], scales[i]),
                                          QM_OK);

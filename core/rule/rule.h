@@ -26,13 +26,15 @@
     X(dampening,    0.0,   "SGD: 1 minus the weight of the gradient")                                \
     X(alpha,        0.0,   "AdEMAMix: weight of the slow moment")                                    \
     X(clip,         1.0,   "Adafactor: largest RMS of the update")                                   \
+    X(t_alpha,      0.0,   "AdEMAMix: steps over which alpha rises to its value; 0: none")           \
+    X(t_beta3,      0.0,   "AdEMAMix: steps over which beta3 rises to its value; 0: none")           \
     X(beta2_decay, -0.8,   "Adafactor: exponent of the decay schedule")                              \
     X(rank,         0.0,   "APOLLO, Fira: rank of the projection")                                   \
     X(gap,          200.0, "APOLLO, Fira: steps between projections")                                \
     X(scale,        1.0,   "APOLLO, Fira: scale of the projected update")                            \
     X(margin,       0.01,  "Fira, APOLLO: growth of the norm that the limiter allows")               \
     X(max_unorm,    0.0,   "LAMB, LARS: largest update norm over the parameter's; 0: none")          \
-    X(gnorm_scale,  1.0,   "bitsandbytes: factor on the gradient")                                   \
+    X(gnorm_scale,  1.0,   "bitsandbytes: factor on the gradient; 0: 1")                                   \
     X(initial_lr,   0.0,   "Lion 8-bit: learning rate that decay is relative to; 0: lr itself")
 #define QM_HYPER_FLAG_LIST(X)                                                                        \
     X(nesterov,           0, "SGD: Nesterov's form")                                                 \
@@ -62,7 +64,7 @@ struct qm_hyper qm_hyper_default(void);
 
 /* Scalars of one step, prepared once per step; meaning of c[] is the rule's own. */
 struct qm_rule_step {
-    float c[12];
+    float c[16];
     int flag[4];
     int64_t t;
     const struct qm_hyper *hyper;

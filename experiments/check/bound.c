@@ -69,8 +69,16 @@ static const struct {
     const char *rule;
     int lerp_m, lerp_v, torchao;
 } orders[] = {
-    {"adamw", 0, 0, 0},    {"adam", 0, 0, 0},    {"adamw_bnb", 0, 0, 0}, {"adamw_lpmm", 1, 0, 0},
-    {"adamw_ao", 1, 1, 1}, {"adam_ao", 1, 1, 1}, {"sgdm", 0, 0, 0},      {"ema", 1, 0, 0},
+    {"adamw", 0, 0, 0},
+    {"adam", 0, 0, 0},
+    {"adamw_bnb", 0, 0, 0},
+    {"adamw_bnb32", 0, 0, 0},
+    {"adamw_bnb_plain", 0, 0, 0},
+    {"adamw_lpmm", 1, 0, 0},
+    {"adamw_ao", 1, 1, 1},
+    {"adam_ao", 1, 1, 1},
+    {"sgdm", 0, 0, 0},
+    {"ema", 1, 0, 0},
 };
 
 /* 1 - beta^t.  In double: two roundings of 2^-53 about 1.  torchao: P = beta^t of beta (1 + d) is

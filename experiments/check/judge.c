@@ -513,9 +513,12 @@ static qm_status judgeable(const struct qm_recipe *r)
     }
     if (!r->rule->block || r->rule->slot_shape)
         return qm_fail(QM_SKIPPED, "no error bound is derived for sums over a tensor");
-    for (int i = 0; i < r->rule->n_slots; i++)
+    for (int i = 0; i < r->rule->n_slots; i++) {
         if (r->slot[i].curve == QM_CURVE_allog)
             return qm_fail(QM_SKIPPED, "no zones are derived for blocks with two numbers (allog)");
+        if (r->slot[i].bits && r->slot[i].scale.keep_sign)
+            return qm_fail(QM_SKIPPED, "codes moved by keepsign are not judged");
+    }
     if (r->hyper.amsgrad)
         return qm_fail(QM_SKIPPED, "no error bound is derived for amsgrad");
     if (r->param.format != QM_PARAM_f32)
