@@ -51,10 +51,10 @@ static qm_status buffers(struct qm_sides *a)
 /* The suggested learning rate of a problem for a family, or the recipe's. */
 static double problem_lr(const struct qm_problem *p, const char *family, const struct qm_hyper *h)
 {
-    double lr = strcmp(family, "adamw") == 0  ? p->lr_adamw
-                : strcmp(family, "lion") == 0 ? 0.1 * p->lr_adamw
-                : strcmp(family, "sgdm") == 0 ? p->lr_sgdm
-                                              : 0.0;
+    double lr = strncmp(family, "adamw", 5) == 0 ? p->lr_adamw
+                : strcmp(family, "lion") == 0    ? 0.1 * p->lr_adamw
+                : strcmp(family, "sgdm") == 0    ? p->lr_sgdm
+                                                 : 0.0;
     return lr > 0.0 ? lr : h->lr;
 }
 

@@ -6,7 +6,7 @@
 /* A new oracle is its file and its line here. */
 /* clang-format off */
 #define QM_ORACLE_LIST(X)                                                                      \
-    X(adafactor8) X(adafactor8_021) X(adam) X(adamw) X(ema) X(sgdm)                            \
+    X(adafactor8) X(adafactor8_021) X(adam) X(adamw) X(adamw_factor) X(ema) X(sgdm)            \
     X(adamw_after) X(ademamix) X(ademamix_after) X(momentum) X(rmsprop) X(rmsprop_raw)         \
     X(adagrad) X(adagrad_raw) X(lion) X(lamb) X(lamb_raw) X(lars) X(lars_bare)
 /* clang-format on */
@@ -42,6 +42,10 @@ qm_status qm_oracle_step(const struct qm_oracle *o, double *p, double *const *sl
 {
     if (o->whole)
         return o->whole(p, slot, g, shape, tensor, h, t);
-    o->step(p, slot, g, 1, qm_shape_numel(shape), h, t);
+    struct qm_oracle_hyper shaped = *h;
+    int64_t rows = shape->rank > 0 ? shape->dim[0] : 1, n = qm_shape_numel(shape);
+    shaped.n_dims = shape->rank;
+    memcpy(shaped.dim, shape->dim, sizeof shaped.dim);
+    o->step(p, slot, g, rows, rows > 0 ? n / rows : 0, &shaped, t);
     return QM_OK;
 }

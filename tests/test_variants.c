@@ -110,6 +110,9 @@ static void assert_same(const struct run *a, const struct run *b, const char *wh
 static const char *const more_recipes[] = {
     "adamw4_lpmm,exp_avg.round=stoch,exp_avg_sq.round=stoch,exp_avg.min_numel=0",
     "adamw4_lpmm,exp_avg=nf4:4s/rank1/bisect/mid/hi,exp_avg.min_numel=0,exp_avg_sq.min_numel=0",
+    ("adamw4_lpmm_group,exp_avg.norm=rank1block:24,exp_avg_sq.norm=rank1block:64,"
+     "exp_avg.min_numel=0,exp_avg_sq.min_numel=0"),
+    "adamw8_lpmm,exp_avg_sq=lint:8u/rank1block:48/arith/dither/least:1,exp_avg_sq.min_numel=0",
     "adamw4_ao,grad=bf16,exp_avg_sq=lin:4u/tensor/scan/near/lo,exp_avg_sq.min_numel=0",
     "adamw8_ao,grad=f16,exp_avg_sq=log:8u/logblock:256/arith/even/floor:1e-12",
     "adamw4_lpmm_group,exp_avg=de:5s/block:64/bisect/mid/lo,exp_avg.min_numel=0",
@@ -118,8 +121,18 @@ static const char *const more_recipes[] = {
 };
 enum { MORE = sizeof more_recipes / sizeof *more_recipes };
 
+/* Norms that vectors do not have. */
+static const char *const matrix_recipes[] = {
+    ("adamw4_lpmm_group,exp_avg.norm=rowcol,exp_avg_sq.norm=colrow,exp_avg.min_numel=0,"
+     "exp_avg_sq.min_numel=0"),
+    "adamw4_lpmm_fused,exp_avg_sq=lin:4u/colrow/bisect/stoch/lo/nantop,exp_avg_sq.min_numel=0",
+};
+enum { MATRIX = sizeof matrix_recipes / sizeof *matrix_recipes };
+
 static const char *recipe_at(int i)
 {
+    if (i >= qm_variant_count() + MORE)
+        return matrix_recipes[i - qm_variant_count() - MORE];
     return i < qm_variant_count() ? qm_variant_at(i)->name : more_recipes[i - qm_variant_count()];
 }
 
@@ -127,8 +140,10 @@ static const char *recipe_at(int i)
 static void test_same_bits(void **state)
 {
     (void)state;
-    for (int k = 0; k < qm_variant_count() + MORE; k++)
+    for (int k = 0; k < qm_variant_count() + MORE + MATRIX; k++)
         for (int s = 0; s < SHAPES; s++) {
+            if (k >= qm_variant_count() + MORE && shapes[s].rank < 2)
+                continue;
             struct run base, other;
             char what[256];
             assert_true(qm_isa_force(QM_ISA_sse2));
@@ -151,8 +166,10 @@ static void test_same_bits(void **state)
 static void test_step_is_the_composition(void **state)
 {
     (void)state;
-    for (int k = 0; k < qm_variant_count() + MORE; k++)
+    for (int k = 0; k < qm_variant_count() + MORE + MATRIX; k++)
         for (int s = 0; s < SHAPES; s++) {
+            if (k >= qm_variant_count() + MORE && shapes[s].rank < 2)
+                continue;
             struct qm_recipe r;
             struct qm_codec c[QM_MAX_SLOTS];
             const struct qm_shape *shape = &shapes[s];
@@ -181,6 +198,9 @@ static void test_step_is_the_composition(void **state)
             for (int64_t t = 1; t <= STEPS; t++) {
                 struct qm_rule_step st;
                 r.rule->prepare(&r.hyper, t, &st);
+                for (int i = 0; i < r.rule->n_slots && n == 1 && r.rule->single; i++)
+                    if (c[i].q.bits == 0)
+                        r.rule->single(&st, i);
                 for (int64_t i = 0; i < n; i++) {
                     g[i] = t == 3 && i / 256 == 1
                                ? 0.0f

@@ -95,6 +95,10 @@ struct qm_rule {
     /* Step number t >= 1 of hyper h. */
     void (*prepare)(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s);
 
+    /* What changes where slot i is one float32 number, of a tensor of one element: lpmm takes such a
+     * state for one that is not there yet.  Called after prepare; NULL: nothing changes. */
+    void (*single)(struct qm_rule_step *s, int i);
+
     /* n consecutive elements in place: p, slot[0 .. n_slots - 1]; g is read.  Element i depends on
      * element i only, so any split of a tensor gives the same bits.  No two arrays overlap.  NULL
      * for a rule over whole tensors. */
