@@ -1,16 +1,15 @@
 /* adafactor8_022.c - Adafactor of adafactor8bit 0.2.2: uniform 4-bit momentum, reconstructed.
  *
  *   exp_avg             uniform integers -7..7, scale = absmax / 7 per 128
- *   row_var, col_var    8 bits in log2 space above 2^-126, one maximum per 2048; 1-D tensors:
- *                       variance
+ *   row_var, col_var    8 bits in log2 space above 2^-126, one maximum per 2048
+ *   variance            likewise, of tensors of one dimension
  *
  * 0.2.2 is not available as text: a reconstruction, 0.2.1 with the reshape of 1-D codes that the
  * published difference to 0.2.4 proves.
  * The update reads the codes back (CUDA path, the package's default).
  * Package defaults, but for beta1 = 0.9 where the package has no first moment unless asked.  Tensors
  * of fewer than 4096 elements keep float32.  The package pads every factor to whole blocks, which is
- * not counted here.
- */
+ * not counted here. */
 #include "core/variant.h"
 
 const struct qm_variant qm_variant_adafactor8_022 = {

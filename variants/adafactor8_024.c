@@ -2,16 +2,15 @@
  *
  *   exp_avg             its own 16-entry table, one absmax per 128, found by the thresholds of its
  *                       kernel: on (-0.8480964, -0.7801653] not the nearest entry
- *   row_var, col_var    8 bits in log2 space above 2^-126, one maximum per 2048; 1-D tensors:
- *                       variance
+ *   row_var, col_var    8 bits in log2 space above 2^-126, one maximum per 2048
+ *   variance            likewise, of tensors of one dimension
  *
  * 0.2.4 is not available as text: a reconstruction from 0.2.1 and the published difference of 0.2.2
  * and 0.2.4.
  * The update reads the codes back (CUDA path, the package's default).
  * Package defaults, but for beta1 = 0.9 where the package has no first moment unless asked.  Tensors
  * of fewer than 4096 elements keep float32.  The package pads every factor to whole blocks, which is
- * not counted here.
- */
+ * not counted here. */
 #include "core/variant.h"
 
 const struct qm_variant qm_variant_adafactor8_024 = {

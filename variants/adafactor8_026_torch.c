@@ -1,14 +1,13 @@
 /* adafactor8_026_torch.c - the same 0.2.6 without CUDA.
  *
  *   exp_avg             uniform integers -8..7, scale = absmax per 128: +absmax is stored as 7/8 of it
- *   row_var, col_var    8 bits in log2 space above 2^-126, one maximum per 2048; 1-D tensors:
- *                       variance
+ *   row_var, col_var    8 bits in log2 space above 2^-126, one maximum per 2048
+ *   variance            likewise, of tensors of one dimension
  *
  * The update uses the moments before they are encoded (PyTorch path).
  * Package defaults, but for beta1 = 0.9 where the package has no first moment unless asked.  Tensors
  * of fewer than 4096 elements keep float32.  The package pads every factor to whole blocks, which is
- * not counted here.
- */
+ * not counted here. */
 #include "core/variant.h"
 
 const struct qm_variant qm_variant_adafactor8_026_torch = {

@@ -2,12 +2,12 @@
  *
  *   exp_avg             of the projected gradient; uniform integers -8..7, scale = absmax per 128
  *   variance            likewise; 8 bits in log2 space above 2^-126, one maximum per 2048
+ *   row_var, col_var    float32, in place of variance when factored (apollo_factorize)
  *
  * Tensors of two and more dimensions are projected, vectors take plain Adafactor.  The update uses
  * the momentum before it is encoded and the second moment after it (PyTorch path).  Package defaults
  * but for beta1 and the rank.  Tensors of fewer than 4096 elements keep float32.  From the second
- * step the package also holds a momentum of the full size that nothing reads: not counted here.
- */
+ * step the package also holds a momentum of the full size that nothing reads: not counted here. */
 #include "core/variant.h"
 
 const struct qm_variant qm_variant_apollo8_026 = {
@@ -19,10 +19,8 @@ const struct qm_variant qm_variant_apollo8_026 = {
         {
             {"exp_avg", "intm:4s/block:128/arith/even/hi/floor:1e-12", .min_numel = 4096,
              .init_code = 8, .init_scale = 1.0f},
-            {"row_var", "log:8u/logblock:2048/arith/even/floor:1e-12", .min_numel = 4096,
-             .init_scale = 1.0f},
-            {"col_var", "log:8u/logblock:2048/arith/even/floor:1e-12", .min_numel = 4096,
-             .init_scale = 1.0f},
+            {.name = "row_var", .quantizer = "f32"},
+            {.name = "col_var", .quantizer = "f32"},
             {"variance", "log:8u/logblock:2048/arith/even/floor:1e-12", .min_numel = 4096,
              .init_scale = 1.0f},
             {"conf_row", "log:8u/logblock:2048/arith/even/floor:1e-12", .min_numel = 4096,

@@ -1,18 +1,17 @@
 /* came8_024.c - CAME of adafactor8bit 0.2.4, reconstructed.
  *
  *   exp_avg             its own 16-entry table, one absmax per 128, nearest entry
- *   row_var, col_var    8 bits in log2 space above 2^-126, one maximum per 2048; 1-D tensors:
- *                       variance
- *   conf_row, conf_col  likewise; they begin at 1 and, at beta3 = 0.9999,
- *                       stay there for thousands of steps
+ *   row_var, col_var    8 bits in log2 space above 2^-126, one maximum per 2048
+ *   variance            likewise, of tensors of one dimension
+ *   conf_row, conf_col  likewise; they begin at 1 and, at beta3 = 0.9999, stay
+ *                       there for thousands of steps
  *
  * The CAME part of 0.2.4 is not available as text: a stand-in, 0.2.6 with the table and the first
  * confidence of the published difference.
  * The update uses the moments before they are encoded (PyTorch path).
- * Package defaults, but for beta1 = 0.9 where the package has no first moment unless asked.  Tensors
- * of fewer than 4096 elements keep float32.  The package pads every factor to whole blocks, which is
- * not counted here; and it leaves out the second clip for float32 states, which this does not.
- */
+ * Package defaults, but for the betas (None there): 0.9, 0.999, 0.9999.  Tensors of fewer than 4096
+ * elements keep float32.  The package pads every factor to whole blocks, which is not counted here,
+ * and it leaves out the second clip for float32 states, which this does not. */
 #include "core/variant.h"
 
 const struct qm_variant qm_variant_came8_024 = {

@@ -1,15 +1,14 @@
 /* came8_026.c - CAME of adafactor8bit 0.2.6.
  *
  *   exp_avg             uniform integers -8..7, scale = absmax per 128
- *   row_var, col_var    8 bits in log2 space above 2^-126, one maximum per 2048; 1-D tensors:
- *                       variance
+ *   row_var, col_var    8 bits in log2 space above 2^-126, one maximum per 2048
+ *   variance            likewise, of tensors of one dimension
  *   conf_row, conf_col  likewise; they begin at 2^-126
  *
  * The update uses the moments before they are encoded (PyTorch path).
- * Package defaults, but for beta1 = 0.9 where the package has no first moment unless asked.  Tensors
- * of fewer than 4096 elements keep float32.  The package pads every factor to whole blocks, which is
- * not counted here; and it leaves out the second clip for float32 states, which this does not.
- */
+ * Package defaults, but for the betas (None there): 0.9, 0.999, 0.9999.  Tensors of fewer than 4096
+ * elements keep float32.  The package pads every factor to whole blocks, which is not counted here,
+ * and it leaves out the second clip for float32 states, which this does not. */
 #include "core/variant.h"
 
 const struct qm_variant qm_variant_came8_026 = {
