@@ -117,6 +117,9 @@ static const char *const more_recipes[] = {
     "adamw8_ao,grad=f16,exp_avg_sq=log:8u/logblock:256/arith/even/floor:1e-12",
     "adamw4_lpmm_group,exp_avg=de:5s/block:64/bisect/mid/lo,exp_avg.min_numel=0",
     "adamw8_bnb,exp_avg=dyn:8s/block:2048/grid/mid/recip/maxskip/zero:0",
+    "adamw8_ao,exp_avg=de:8s/block:64/lower/mid,exp_avg_sq=al:8u/block:96/arith/even/allog",
+    "adafactor8_026_torch,exp_avg.min_numel=0,row_var=al:8u/block:64/arith/even/"
+    "allog,rank=2,factored=0",
     "ademamix8_bnb,exp_avg.min_numel=0,exp_avg_slow=nf4:4s/rank1/bisect/even/hi/keepsign,t_beta3=3",
 };
 enum { MORE = sizeof more_recipes / sizeof *more_recipes };
