@@ -96,6 +96,26 @@ static qm_status set_shapes(struct qm_sides *a)
     return QM_OK;
 }
 
+int64_t qm_sides_slot_numel(const struct qm_sides *a, int tensor, int s)
+{
+    struct qm_shape own = a->shape[tensor];
+    if (a->recipe.rule->slot_shape)
+        a->recipe.rule->slot_shape(&a->recipe.hyper, s, &a->shape[tensor], &own);
+    return qm_shape_numel(&own);
+}
+
+/* Every slot has room for as many elements as its parameter; a projection may ask for more. */
+static qm_status slots_fit(const struct qm_sides *a, int tensor)
+{
+    for (int s = 0; s < a->n_slots; s++) {
+        int64_t n = qm_sides_slot_numel(a, tensor, s);
+        if (n > a->numel[tensor])
+            return qm_fail(QM_BAD_ARG, "slot %s has %lld elements, its parameter %lld: lower rank",
+                           a->recipe.rule->slot[s], (long long)n, (long long)a->numel[tensor]);
+    }
+    return QM_OK;
+}
+
 /* Puts a recorded state into slot s of the only plan, encoded as the recipe says. */
 static qm_status load_state(struct qm_sides *a, int s)
 {
@@ -145,28 +165,6 @@ static qm_status set_start(struct qm_sides *a)
     return QM_OK;
 }
 
-int64_t qm_sides_slot_numel(const struct qm_sides *a, int s, int tensor)
-{
-    struct qm_shape own = a->shape[tensor];
-    if (a->recipe.rule->slot_shape)
-        a->recipe.rule->slot_shape(&a->recipe.hyper, s, &a->shape[tensor], &own);
-    return qm_shape_numel(&own);
-}
-
-/* Every array has the parameter's size: states beyond it (a projection's rank) have no room. */
-static qm_status slots_fit(const struct qm_sides *a)
-{
-    for (int i = 0; i < a->n_tensors; i++)
-        for (int s = 0; s < a->n_slots; s++)
-            if (qm_sides_slot_numel(a, s, i) > a->numel[i])
-                return qm_fail(QM_BAD_ARG,
-                               "slot %s of a tensor of %lld elements has %lld: the rank is larger "
-                               "than the tensor's smaller side",
-                               a->recipe.rule->slot[s], (long long)a->numel[i],
-                               (long long)qm_sides_slot_numel(a, s, i));
-    return QM_OK;
-}
-
 qm_status qm_sides_open(const struct qm_cell *c, struct qm_sides *a)
 {
     a->c = c;
@@ -178,8 +176,9 @@ qm_status qm_sides_open(const struct qm_cell *c, struct qm_sides *a)
                        c->recipe.rule->family);
     set_hyper(a);
     QM_TRY(set_shapes(a));
-    QM_TRY(slots_fit(a));
     QM_TRY(buffers(a));
+    for (int i = 0; i < a->n_tensors; i++)
+        QM_TRY(slots_fit(a, i));
     for (int i = 0; i < a->n_tensors; i++)
         QM_TRY(qm_backend_cpu.open(&a->recipe, &a->shape[i], (uint32_t)i, &a->plan[i]));
     return set_start(a);

@@ -16,10 +16,6 @@ struct qm_oracle_hyper {
         initial_lr;
     int nesterov, maximize, amsgrad, relative_step, scale_parameter, scale_weight_decay, factored,
         limiter, tensor_scale, scale_front, correct_bias, svd, centered, warmup, clip_twice;
-    /* The parameter's own shape, for families that treat dimensions apart (factored moments);
-     * n_dims 0: a matrix of the rows and cols that step is given. */
-    int n_dims;
-    int64_t dim[8];
 };
 
 enum { QM_ORACLE_SLOTS = 8 };
@@ -31,10 +27,10 @@ struct qm_oracle {
     /* Their names.  Where slot[n_slots] is named too, steps with hyper.amsgrad need that one
      * besides ("max_exp_avg_sq"); others never touch it. */
     const char *slot[QM_ORACLE_SLOTS];
-    /* One step.  p, g and every slot[i] hold n = rows * cols elements, row-major (factored moments
-     * use the first ones only, as their file says); p and slots are updated in place and start at
-     * 0; t >= 1 counts from 1.  Elementwise families ignore the shape.  NaN and Inf go through the
-     * formula as IEEE arithmetic takes them.  NULL for families over whole tensors. */
+    /* One step.  p, g and every slot[i] hold n = rows * cols elements, row-major; p and slots are
+     * updated in place and start at 0; t >= 1 counts from 1.  Elementwise families ignore the
+     * shape.  NaN and Inf go through the formula as IEEE arithmetic takes them.  NULL for families
+     * over whole tensors. */
     void (*step)(double *p, double *const *slot, const double *g, int64_t rows, int64_t cols,
                  const struct qm_oracle_hyper *h, int64_t t);
 

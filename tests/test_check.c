@@ -324,12 +324,12 @@ static void test_not_vacuous(void **state)
     for (int v = 0; v < qm_variant_count(); v++) {
         struct qm_tally t;
         struct qm_recipe r;
-        if (!judge(&qm_backend_cpu, qm_variant_at(v)->name, NULL, 3, v % 11, 11, 0, &t))
+        if (!judge(&qm_backend_cpu, qm_variant_at(v)->name, NULL, 3, 4, 11, 0, &t))
             continue;
         judged++;
         assert_int_equal(qm_recipe_parse(qm_variant_at(v)->name, &r), QM_OK);
         assert_true(t.worst_ratio > 0.25); /* the bounds are not far away */
-        assert_true(t.unbounded < t.judged / 16); /* more or less by the slice of cases */
+        assert_true(t.unbounded < t.judged / 20);
         if (r.slot[0].bits == 0)
             continue;
         assert_true(t.verdict[QM_VERDICT_EQUAL] > 50000);
@@ -543,7 +543,7 @@ static void test_every_rule_passes(void **state)
             if (qm_judge_begin(&s, &t) == QM_SKIPPED)
                 continue;
             judged++;
-            for (int i = k; i < qm_case_count(); i += 23) {
+            for (int i = 7; i < qm_case_count(); i += 17) {
                 struct qm_case c = qm_case_at(i);
                 assert_int_equal(qm_judge_case(&s, &c, 9, &t), QM_OK);
             }
