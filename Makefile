@@ -93,16 +93,15 @@ ISA_OPT := $(if $(filter 1,$(SAN)),,-O3)
 $(foreach isa,$(ISAS),$(eval $(call isa_rule,$(isa))))
 
 # ---- registries: a file is its registration --------------------------------------------------
-entries = $(patsubst %,QM_ENTRY(%)\n,$(basename $(notdir $(sort $(wildcard $(1)/*.c)))))
-$(BUILD)/gen/variants.inc: $(wildcard variants/*.c) Makefile
+# A list is written again only where it changes, so that a file that went is noticed too.
+listed = $(patsubst %,QM_ENTRY(%)\n,$(basename $(notdir $(sort $(filter-out variants/registry.c,$(wildcard $(1)))))))
+$(BUILD)/gen/variants.inc: FILES := variants/*.c
+$(BUILD)/gen/problems.inc: FILES := experiments/problems/*.c
+$(BUILD)/gen/families.inc: FILES := core/rule/family_*.c
+$(BUILD)/gen/%.inc: FORCE
 	@mkdir -p $(@D)
-	@printf '$(subst QM_ENTRY(registry)\n,,$(call entries,variants))' | tr -d ' ' > $@
-$(BUILD)/gen/problems.inc: $(wildcard experiments/problems/*.c) Makefile
-	@mkdir -p $(@D)
-	@printf '$(call entries,experiments/problems)' | tr -d ' ' > $@
-$(BUILD)/gen/families.inc: $(wildcard core/rule/family_*.c) Makefile
-	@mkdir -p $(@D)
-	@printf '$(patsubst %,QM_ENTRY(%)\n,$(basename $(notdir $(sort $(wildcard core/rule/family_*.c)))))' | tr -d ' ' > $@
+	@printf '$(call listed,$(FILES))' | tr -d ' ' > $@.new
+	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 $(BUILD)/core/rule/rule.o: $(BUILD)/gen/families.inc
 $(LIB_OBJ): | $(BUILD)/gen/families.inc $(BUILD)/gen/variants.inc $(BUILD)/gen/problems.inc
 $(BUILD)/variants/registry.o: $(BUILD)/gen/variants.inc

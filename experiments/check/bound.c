@@ -119,7 +119,7 @@ static void adam_element(const struct qm_bound *b, int coupled, double p, double
                          const double *slot, const double *want, double *e_p, double *e_slot)
 {
     pair param = exactly(p), grad = exactly(b->h.maximize ? -g : g), square;
-    if (coupled && b->h.weight_decay != 0.0)
+    if (coupled && (b->h.weight_decay != 0.0 || b->torchao)) /* torchao: 0 x Inf is added too */
         grad = add(grad, mul(b->wd, param));
     pair m = average(b->lerp_m, b->b1, b->w1, b->w1_less_1, exactly(slot[0]), grad), v;
     if (b->lerp_v) {
