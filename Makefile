@@ -57,7 +57,7 @@ LDLIBS = $(PC_LIBS) -ldl -lm
 
 # ---- sources -------------------------------------------------------------------------------
 ISAS := sse2 avx2 avx512
-BY_ISA := core/quant/lanes.c core/quant/searches.c $(wildcard core/rule/blocks_*.c) \
+BY_ISA := core/base/narrow.c core/quant/lanes.c core/quant/searches.c $(wildcard core/rule/blocks_*.c) \
   experiments/census.c
 MAIN := experiments/main.c
 SOURCES := $(filter-out $(BY_ISA) $(MAIN),$(wildcard core/*/*.c variants/*.c oracle/*.c \
@@ -181,9 +181,9 @@ bench: qualm ## speed of steps and searches, as ratios within one run
 	$(Q)./qualm bench --out results/bench.h5
 
 # Dual headers compile as C11, as C++17 and, where nvcc is there, as CUDA.
-DUAL := $(wildcard core/base/dual.h core/base/half.h core/base/philox.h core/base/logexp.h \
-  core/quant/*.h core/rule/adamw.h core/rule/lpmm.h core/rule/sgdm.h core/rule/bnb.h \
-  core/rule/lion.h)
+DUAL := $(wildcard core/base/dual.h core/base/half.h core/base/fp8.h core/base/philox.h \
+  core/base/logexp.h core/param.h core/quant/*.h core/rule/adamw.h core/rule/sgdm.h \
+  core/rule/bnb.h core/rule/lpmm.h core/rule/lion.h)
 DUAL := $(filter-out core/quant/quantizer.h core/quant/lanes.h core/quant/lanes_avx512.h \
   core/quant/lanes_avx2.h core/quant/searches.h core/quant/norm_pair.h,$(DUAL))
 check-dual: ## the dual headers compile as C11, C++17 and CUDA

@@ -18,6 +18,7 @@ void qm_sides_close(struct qm_sides *a)
     free(a->g);
     free(a->got);
     free(a->g16);
+    free(a->stored);
     free(a->codes);
     free(a->twin_p);
     free(a->twin_g);
@@ -38,7 +39,8 @@ static qm_status buffers(struct qm_sides *a)
     float **floats[] = {&a->p, &a->g, &a->got};
     double **doubles[] = {&a->twin_p, &a->twin_g, &a->start,  &a->scratch,
                           &a->m,      &a->v,      &a->update, &a->got_update};
-    int ok = (a->g16 = calloc(n, sizeof(uint16_t))) && (a->codes = calloc(n, 1));
+    int ok = (a->g16 = calloc(n, sizeof(uint16_t))) && (a->codes = calloc(n, 1)) &&
+             (a->stored = calloc(n, (size_t)qm_param_bytes(&a->recipe.param)));
     for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
         ok = (*floats[i] = calloc(n, sizeof(float))) && ok;
     for (size_t i = 0; i < sizeof doubles / sizeof *doubles; i++)
@@ -147,10 +149,13 @@ static qm_status set_start(struct qm_sides *a)
     if (a->problem)
         a->c->problem->start(a->problem, a->twin_p);
     for (int64_t i = 0; i < a->total; i++) {
-        a->p[i] = r ? r->param[i] : (float)a->twin_p[i];
-        a->twin_p[i] = (double)a->p[i]; /* both sides start from the same float32 values */
+        float x = r ? r->param[i] : (float)a->twin_p[i];
+        a->p[i] =
+            qm_param_widen(a->recipe.param.format, qm_param_nearest(a->recipe.param.format, x));
+        a->twin_p[i] = (double)a->p[i]; /* both sides start from the same stored values */
         a->start[i] = a->twin_p[i];
     }
+    qm_param_from_float(&a->recipe.param, a->total, a->p, a->stored);
     for (int s = 0; r && s < a->n_slots; s++) {
         for (int64_t i = 0; i < a->total; i++)
             a->twin_slot[s][i] = (double)r->slot[s][i];
@@ -250,10 +255,15 @@ qm_status qm_sides_step(struct qm_sides *a, int64_t k)
     for (int i = 0; i < a->n_tensors; i++) {
         int64_t at = a->first[i];
         int is_f32 = a->recipe.grad == QM_DTYPE_f32;
-        struct qm_tensor p = {a->p + at, QM_DTYPE_f32, a->shape[i]};
+        enum qm_dtype type = qm_param_dtype(&a->recipe.param);
+        char *stored = (char *)a->stored + at * qm_param_bytes(&a->recipe.param);
+        struct qm_tensor p = {type == QM_DTYPE_f32 ? (void *)(a->p + at) : (void *)stored, type,
+                              a->shape[i]};
         struct qm_tensor g = {is_f32 ? (void *)(a->g + at) : (void *)(a->g16 + at), a->recipe.grad,
                               a->shape[i]};
         QM_TRY(qm_backend_cpu.step(a->plan[i], &p, &g, t, a->c->seed));
+        if (type != QM_DTYPE_f32)
+            qm_param_to_float(&a->recipe.param, a->numel[i], stored, a->p + at);
         double *slot[QM_MAX_SLOTS] = {NULL};
         for (int s = 0; s < a->n_slots; s++)
             slot[s] = a->twin_slot[s] + at;
