@@ -96,7 +96,9 @@ static double above_floor(const struct qm_sides *a, double loss)
 static void add_sample(struct qm_sides *a, struct qm_metrics *m, int64_t t)
 {
     const struct qm_cell *c = a->c;
-    int has_update = strcmp(a->recipe.rule->family, "adamw") == 0;
+    const char *family = a->recipe.rule->family;
+    int has_update = strcmp(family, "adamw") == 0 || strcmp(family, "adam") == 0 ||
+                     strcmp(family, "adamw_after") == 0;
     for (int i = 0; i < a->n_tensors; i++) {
         int64_t at = a->first[i];
         struct qm_quantizer q = qm_recipe_slot(&a->recipe, c->slot, &a->shape[i]);

@@ -53,11 +53,21 @@ static qm_status buffers(struct qm_sides *a)
 /* The suggested learning rate of a problem for a family, or the recipe's. */
 static double problem_lr(const struct qm_problem *p, const char *family, const struct qm_hyper *h)
 {
-    double lr = strncmp(family, "adamw", 5) == 0 ? p->lr_adamw
-                : strcmp(family, "lion") == 0    ? 0.1 * p->lr_adamw
-                : strcmp(family, "sgdm") == 0    ? p->lr_sgdm
-                                                 : 0.0;
-    return lr > 0.0 ? lr : h->lr;
+    static const struct {
+        const char *family;
+        int is_sgd;
+        double times;
+    } suggested[] = {
+        {"adamw", 0, 1.0},        {"adam", 0, 1.0},     {"adamw_after", 0, 1.0},
+        {"adamw_factor", 0, 1.0}, {"ademamix", 0, 1.0}, {"ademamix_after", 0, 1.0},
+        {"lion", 0, 0.1},         {"sgdm", 1, 1.0},     {"momentum", 1, 1.0},
+    };
+    for (size_t i = 0; i < sizeof suggested / sizeof *suggested; i++) {
+        double lr = suggested[i].times * (suggested[i].is_sgd ? p->lr_sgdm : p->lr_adamw);
+        if (strcmp(family, suggested[i].family) == 0 && lr > 0.0)
+            return lr;
+    }
+    return h->lr;
 }
 
 static void set_hyper(struct qm_sides *a)
