@@ -176,6 +176,8 @@ static qm_status set_start(struct qm_sides *a)
             a->twin_slot[s][i] = (double)r->slot[s][i];
         QM_TRY(load_state(a, s));
     }
+    if (!r) /* a state need not begin at 0 */
+        QM_TRY(qm_sides_take_over(a));
     if (a->problem) {
         a->floor = a->c->problem->optimum(a->problem);
         a->start_loss = a->c->problem->eval(a->problem, a->start, 1, NULL) - a->floor;

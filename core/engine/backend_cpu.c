@@ -151,8 +151,11 @@ static qm_status cpu_open(const struct qm_recipe *r, const struct qm_shape *shap
     p->second_alone =
         p->n_slots == 2 && r->rule->second && !p->slot[0].is_global && p->slot[1].is_global;
     p->piece = (PIECE + p->piece - 1) / p->piece * p->piece;
-    if (p->piece > p->n && p->n > 0)
-        p->piece = (p->n + 7) / 8 * 8;
+    int64_t most = p->n; /* a projected state may be larger than its parameter */
+    for (int i = 0; st == QM_OK && i < p->n_slots; i++)
+        most = p->slot[i].n > most ? p->slot[i].n : most;
+    if (p->piece > most && most > 0)
+        p->piece = (most + 7) / 8 * 8;
     p->scratch =
         aligned((sizeof(float) * (size_t)arrays(p) + 1) * (size_t)p->piece * (size_t)p->threads);
     int residual = qm_param_residual(&r->param);
@@ -200,7 +203,8 @@ static void slot_store(struct slot *s, int64_t from, int64_t n, const float *x, 
     }
     if (!s->is_global && s->n_scales > 0) { /* block norm: this piece's scales lie in it alone */
         int64_t block = slot_block(s), b = from / block, count = (n + block - 1) / block;
-        memset(s->stat + b, 0, sizeof(float) * (size_t)count);
+        int64_t per = qm_block_numbers(&s->c);
+        memset(s->stat + b * per, 0, sizeof(float) * (size_t)(count * per));
         qm_fold(&s->c, &s->shape, from, n, x, s->stat);
     }
     qm_encode_range(&s->c, &s->shape, from, n, x, s->stat, draws, codes);
@@ -375,8 +379,9 @@ static void slot_whole(const struct step *st, int i, float *x, int store)
 static qm_status run_whole(const struct step *st)
 {
     struct plan *p = st->p;
+    const struct qm_rule *rule = p->r.rule;
     struct qm_whole w = {
-        .s = &st->s, .shape = &p->shape, .tensor = p->tensor, .p = p->whole[1], .g = p->whole[0]};
+        .s = &st->s, .shape = &p->shape, .p = p->whole[1], .g = p->whole[0], .tensor = p->tensor};
     int is_f32 = p->r.param.format == QM_PARAM_f32;
     if (p->r.param.write == QM_WRITE_near && p->r.param.format != QM_PARAM_e4m3)
         w.param = is_f32                               ? QM_DTYPE_f32
@@ -392,15 +397,16 @@ static qm_status run_whole(const struct step *st)
     for (int i = 0; i < p->n_slots; i++) {
         w.slot[i] = p->whole[2 + i];
         w.slot_shape[i] = p->slot[i].shape;
+        w.slot_is_f32[i] = p->slot[i].is_f32;
         slot_whole(st, i, w.slot[i], 0);
     }
-    QM_TRY(p->r.rule->states(&w));
+    QM_TRY(rule->states(&w));
     for (int i = 0; i < p->n_slots; i++) {
         slot_whole(st, i, w.slot[i], 1);
-        if (p->r.state_stored)
+        if (p->r.state_stored || (rule->reads_back && rule->reads_back(&w, i)))
             slot_whole(st, i, w.slot[i], 0);
     }
-    QM_TRY(p->r.rule->apply(&w));
+    QM_TRY(rule->apply(&w));
     for (int i = 0; i < p->n_slots; i++) /* what apply keeps for the next step (norms) is float32 */
         if (p->slot[i].is_f32)
             slot_whole(st, i, w.slot[i], 1);

@@ -1,5 +1,5 @@
 /* curve.h - AXIS curve: a monotone function applied to x before its scale is taken, and undone
- * after decoding (dual).  Words: none (not printed), log2, sqrt, softsign. */
+ * after decoding (dual).  Words: none (not printed), log2, allog, sqrt, softsign. */
 #ifndef QM_QUANT_CURVE_H
 #define QM_QUANT_CURVE_H
 
@@ -9,6 +9,7 @@
 #define QM_CURVE_LIST(X)                                                                        \
     X(none,     "x itself")                                                                     \
     X(log2,     "log2(max(x, 2^-126)) + 126; unsigned states only (adafactor8bit 0.2.x V)")     \
+    X(allog,    "log2 between the block's own ends, two numbers per block (allog.h, adafactor8bit 0.4.3)") \
     X(sqrt,     "square root; unsigned states only (FlashOptim's second moment)")               \
     X(softsign, "2u / (1 + |u|) of the unit value u, undone by u / (2 - |u|) (FlashOptim)")
 /* clang-format on */

@@ -357,6 +357,13 @@ void qm_codebook_build(enum qm_map map, int bits, int sign, struct qm_codebook *
         out->steps = 255.0f;
         out->post = map == QM_MAP_log ? 1.0f / 255.0f : 1.0f;
         break;
+    case QM_MAP_al: /* as parts of the block's span */
+        for (int k = 0; k < 256; k++)
+            out->value[k] = k ? (float)(k - 1) / 254.0f : 0.0f;
+        out->n = 256;
+        out->steps = 254.0f;
+        out->base = -1;
+        break;
     case QM_MAP_COUNT: break;
     }
     out->zero = -1;

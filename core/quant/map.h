@@ -35,7 +35,9 @@
     X(fp52,  8, 8, 2, "fpx with 5 exponent and 2 fraction bits (bitsandbytes create_fp8_map)")         \
     X(log,   8, 8, 1, "log2 space: q/255 of the range above 2^-126, decoded (q s)(1/255) "             \
                       "(adafactor8bit 0.2.x PyTorch); wants curve log2")                               \
-    X(logf,  8, 8, 1, "the same decoded (q (1/255)) s (its CUDA kernels)")
+    X(logf,  8, 8, 1, "the same decoded (q (1/255)) s (its CUDA kernels)")                             \
+    X(al,    8, 8, 1, "0, then even steps in log2 between the ends of the block (adafactor8bit 0.4.3); " \
+                      "wants curve allog")
 /* clang-format on */
 
 enum qm_map {

@@ -6,6 +6,7 @@
 
 #include "core/base/half.h"
 #include "core/base/narrow.h"
+#include "core/quant/allog.h"
 #include "core/quant/lanes.h"
 #include "core/quant/norm_pair.h"
 #include "core/quant/searches.h"
@@ -174,6 +175,11 @@ qm_status qm_codec_fits(const struct qm_codec *c, const struct qm_shape *shape)
     return QM_OK;
 }
 
+int qm_block_numbers(const struct qm_codec *c)
+{
+    return c->q.curve == QM_CURVE_allog ? QM_AL_NUMBERS : 1;
+}
+
 int64_t qm_scale_count(const struct qm_codec *c, const struct qm_shape *shape)
 {
     int64_t n = qm_shape_numel(shape), block, sum = 0;
@@ -183,7 +189,7 @@ int64_t qm_scale_count(const struct qm_codec *c, const struct qm_shape *shape)
     case QM_NORM_tensor: return 1;
     case QM_NORM_row: return shape->dim[0];
     case QM_NORM_col: return shape->dim[1];
-    case QM_NORM_block: return (n + block - 1) / block;
+    case QM_NORM_block: return (n + block - 1) / block * qm_block_numbers(c);
     case QM_NORM_rank1:
         for (int i = 0; i < shape->rank; i++)
             sum += shape->dim[i];
@@ -273,6 +279,12 @@ void qm_scales(const struct qm_codec *c, const struct qm_shape *shape, const flo
                float *scales)
 {
     int64_t block, n = qm_shape_numel(shape), count = qm_scale_count(c, shape);
+    for (int64_t i = 0; c->q.curve == QM_CURVE_allog && i < count; i += QM_AL_NUMBERS) {
+        float of[QM_AL_NUMBERS] = {stat[i], stat[i + 1]};
+        qm_al_numbers(of, &scales[i], &scales[i + 1]);
+    }
+    if (c->q.curve == QM_CURVE_allog)
+        return;
     int has_tail = norm_for(c, shape, &block) == QM_NORM_block && n % block != 0;
     for (int64_t i = 0; i < count; i++)
         scales[i] = divisor_of(c, stat[i], has_tail && i == count - 1).stored;
@@ -364,6 +376,18 @@ static void fold_rank1(const struct qm_codec *c, const struct walk *w, const flo
     fold_each(c, x, w->run, stat + w->at[last]);
 }
 
+/* The largest and, complemented, the least positive element of a block. */
+static void fold_al(const float *x, int64_t n, float *stat)
+{
+    uint32_t least = qm_bits(stat[1]);
+    stat[0] = larger(stat[0], qm_float(qm_lanes()->max_bits(x, n)));
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t u = qm_al_complement(x[i]);
+        least = u > least ? u : least;
+    }
+    stat[1] = qm_float(least);
+}
+
 void qm_fold(const struct qm_codec *c, const struct qm_shape *shape, int64_t from, int64_t n,
              const float *x, float *stat)
 {
@@ -378,7 +402,10 @@ void qm_fold(const struct qm_codec *c, const struct qm_shape *shape, int64_t fro
         for (int64_t i = 0; i < n;) {
             int64_t b = (from + i) / block, end = (b + 1) * block - from;
             int64_t m = (end < n ? end : n) - i;
-            stat[b] = larger(stat[b], run_max(c, x + i, m));
+            if (c->q.curve == QM_CURVE_allog)
+                fold_al(x + i, m, stat + QM_AL_NUMBERS * b);
+            else
+                stat[b] = larger(stat[b], run_max(c, x + i, m));
             i += m;
         }
         break;
@@ -531,6 +558,15 @@ static int is_each(enum qm_norm norm, const struct qm_shape *shape)
            (norm == QM_NORM_row && shape->rank == 1);
 }
 
+static void encode_al(const struct qm_codec *c, const float *x, int64_t n, const float *stat,
+                      uint8_t *codes)
+{
+    float span, low;
+    qm_al_numbers(stat, &span, &low);
+    for (int64_t i = 0; i < n; i++)
+        codes[i] = (uint8_t)qm_al_code(x[i], span, low, c->cb.n);
+}
+
 /* Two scales per element: the first division is done here, the second as of one scale. */
 static void encode_pair(const struct qm_codec *c, const struct qm_shape *shape, int64_t from,
                         int64_t n, const float *x, const float *stat, const struct qm_draws *draws,
@@ -568,7 +604,11 @@ static void encode_any(const struct qm_codec *c, const struct qm_shape *shape, i
         for (int64_t i = 0; i < n;) {
             int64_t b = (from + i) / block, end = (b + 1) * block - from;
             int64_t m = (end < n ? end : n) - i;
-            encode_run(c, x + i, m, stat[b], (b + 1) * block > numel, from + i, draws, codes + i);
+            if (c->q.curve == QM_CURVE_allog)
+                encode_al(c, x + i, m, stat + QM_AL_NUMBERS * b, codes + i);
+            else
+                encode_run(c, x + i, m, stat[b], (b + 1) * block > numel, from + i, draws,
+                           codes + i);
             i += m;
         }
         break;
@@ -701,7 +741,12 @@ void qm_decode_range(const struct qm_codec *c, const struct qm_shape *shape, int
         for (int64_t i = 0; i < n;) {
             int64_t b = (from + i) / block, end = (b + 1) * block - from;
             int64_t m = (end < n ? end : n) - i;
-            decode_run(c, codes + i, m, scales[b], out + i);
+            if (c->q.curve == QM_CURVE_allog)
+                for (int64_t k = i; k < i + m; k++)
+                    out[k] = qm_al_value(codes[k], scales[QM_AL_NUMBERS * b],
+                                         scales[QM_AL_NUMBERS * b + 1], c->cb.n);
+            else
+                decode_run(c, codes + i, m, scales[b], out + i);
             i += m;
         }
         break;

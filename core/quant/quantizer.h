@@ -102,6 +102,9 @@ void qm_plain_round(enum qm_plain plain, int64_t n, float *x);
  * colrow. */
 int64_t qm_scale_count(const struct qm_codec *c, const struct qm_shape *shape);
 
+/* Numbers that a block keeps among the scales: 1; with curve allog 2, its span and its low end. */
+int qm_block_numbers(const struct qm_codec *c);
+
 /* Bytes of packed codes for n elements: ceil(n * bits / 8) (pack "byte": n). */
 int64_t qm_code_bytes(const struct qm_codec *c, int64_t n);
 

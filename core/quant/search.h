@@ -2,8 +2,8 @@
  *
  * A search finds the cell: the largest k with value[k] <= x, 0 where x <= value[0] (also the last
  * of several equal entries otherwise), n - 1 where x >= value[n - 1]; NaN as the scale's nan word
- * says.  Axis "round" then picks k or k + 1.  ladder, mids, argmin and grid decide by themselves
- * and compose with round = mid only. */
+ * says.  Axis "round" then picks k or k + 1.  ladder, mids, argmin, grid and lower decide by
+ * themselves and compose with round = mid only. */
 #ifndef QM_QUANT_SEARCH_H
 #define QM_QUANT_SEARCH_H
 
@@ -18,7 +18,9 @@
     X(ladder, "compares with the source's published thresholds (adafactor8bit 0.2.4, bitsandbytes)")   \
     X(mids,   "compares with the float32 mid-points, ties down (bitsandbytes backends/default)")       \
     X(argmin, "smallest float32 distance, first of equals (adafactor8bit PyTorch path, lpmm nearest)") \
-    X(grid,   "65,536-entry table over [-1, 1] (bitsandbytes csrc/cpu_ops.cpp)")
+    X(grid,   "65,536-entry table over [-1, 1] (bitsandbytes csrc/cpu_ops.cpp)")                       \
+    X(lower,  "smaller float32 distance to the two neighbours, ties up; never 0 or the other sign "    \
+              "(adafactor8bit 0.4.3)")
 /* clang-format on */
 
 enum qm_search {
@@ -80,6 +82,22 @@ QM_FN int qm_search_grid(float x, const struct qm_codebook *cb)
     return k;
 }
 
+/* The first entry not below x, or the one before where that is strictly nearer; then a step away
+ * from zero where that changed the sign.  Maps with both signs and a zero. */
+QM_FN int qm_search_lower(float x, const struct qm_codebook *cb)
+{
+    int k = 0;
+    for (int i = 0; i + 1 < cb->n; i++)
+        k += cb->value[i] < x;
+    if (k > 0 && fabsf(x - cb->value[k - 1]) < fabsf(cb->value[k] - x))
+        k--;
+    if (x > 0.0f && cb->value[k] <= 0.0f)
+        k++;
+    if (x < 0.0f && cb->value[k] >= 0.0f)
+        k--;
+    return k;
+}
+
 /* Evenly spaced maps: position + base = y * factor, rounded, clamped; NaN gives 0.  Ties up are
  * floor(y * factor + 1/2): fused where x is multiplied by steps / scale (unit recip; adafactor8bit
  * CUDA log2 code), in two roundings where y is a quotient already (FlashOptim, Lion 8-bit). */
@@ -113,6 +131,7 @@ QM_FN int qm_search_code(enum qm_search search, enum qm_round round, float x,
     case QM_SEARCH_ladder: return qm_search_cuts(x, cb->cut, cb->n - 1);
     case QM_SEARCH_argmin: return qm_search_argmin(x, cb);
     case QM_SEARCH_grid: return qm_search_grid(x, cb);
+    case QM_SEARCH_lower: return qm_search_lower(x, cb);
     case QM_SEARCH_mids:
         k = 0;
         for (int i = 0; i + 1 < cb->n; i++)

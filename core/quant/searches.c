@@ -145,6 +145,14 @@ static void grid_lookup(const struct qm_codec *c, const float *y, int64_t n, uin
     }
 }
 
+static void lower(const struct qm_codec *c, const float *y, int64_t n, uint8_t *position,
+                  const uint8_t *grid)
+{
+    (void)grid;
+    for (int64_t i = 0; i < n; i++)
+        position[i] = (uint8_t)qm_search_lower(y[i], &c->cb);
+}
+
 static void arith(const struct qm_codec *c, const float *y, int64_t n, uint8_t *position,
                   const uint8_t *grid)
 {
@@ -173,6 +181,7 @@ const struct qm_searches QM_ISA_NAME(qm_searches) = {
            [QM_SEARCH_ladder] = ladder,
            [QM_SEARCH_mids] = mids,
            [QM_SEARCH_argmin] = argmin,
-           [QM_SEARCH_grid] = grid_lookup},
+           [QM_SEARCH_grid] = grid_lookup,
+           [QM_SEARCH_lower] = lower},
     .edges = edges,
 };

@@ -340,7 +340,15 @@ int qm_quantizer_equal(const struct qm_quantizer *a, const struct qm_quantizer *
 static int decides_alone(enum qm_search s)
 {
     return s == QM_SEARCH_ladder || s == QM_SEARCH_mids || s == QM_SEARCH_argmin ||
-           s == QM_SEARCH_grid;
+           s == QM_SEARCH_grid || s == QM_SEARCH_lower;
+}
+
+static int has_one_inner_zero(const struct qm_codebook *cb)
+{
+    int zeros = 0;
+    for (int k = 0; k < cb->n; k++)
+        zeros += cb->value[k] == 0.0f;
+    return zeros == 1 && cb->value[0] < 0.0f && cb->value[cb->n - 1] > 0.0f;
 }
 
 qm_status qm_quantizer_applicable(const struct qm_quantizer *q)
@@ -372,6 +380,21 @@ qm_status qm_quantizer_applicable(const struct qm_quantizer *q)
         return qm_fail(QM_BAD_ARG, "map log and curve log2 (or norm logblock) need each other");
     if (q->map == QM_MAP_log && q->search != QM_SEARCH_arith)
         return qm_fail(QM_BAD_ARG, "map log is in code units: use search arith");
+    if (q->search == QM_SEARCH_lower && !has_one_inner_zero(&cb))
+        return qm_fail(QM_BAD_ARG,
+                       "search lower keeps signs: map %s has no single zero between two "
+                       "signs",
+                       map_names[q->map]);
+    if ((q->map == QM_MAP_al) != (q->curve == QM_CURVE_allog))
+        return qm_fail(QM_BAD_ARG, "map al and curve allog need each other");
+    if (q->curve == QM_CURVE_allog &&
+        (q->norm != QM_NORM_block || q->search != QM_SEARCH_arith || q->round != QM_ROUND_even ||
+         q->unit != QM_UNIT_div || q->scale.floor != 0.0f || q->scale.guard != 0.0f ||
+         q->scale.cap != 0.0f || q->scale.zero >= 0 || q->scale.max_skips_nan ||
+         q->scale.nan != QM_NAN_low || q->scale.f16 || q->scale.nest))
+        return qm_fail(QM_BAD_ARG,
+                       "curve allog has scales of its own: it composes with norm block, "
+                       "search arith and round even, without scale words");
     if ((q->curve == QM_CURVE_log2 || q->curve == QM_CURVE_sqrt) && q->sign)
         return qm_fail(QM_BAD_ARG, "curve %s is for unsigned maps", curve_names[q->curve]);
     if (qm_norm_has_block(q->norm) && q->block < 1)

@@ -55,7 +55,8 @@ enum qm_dtype qm_param_type(enum qm_param_format format);
     X(correct_bias,       1, "APOLLO, Fira: correct the bias of Adam's moments")                     \
     X(svd,                0, "APOLLO: project on singular vectors instead of at random")             \
     X(centered,           0, "Fira's RMSProp: take the mean gradient's square off")                  \
-    X(warmup,             0, "Adafactor: the relative step is capped by 1e-6 t instead of lr")
+    X(warmup,             0, "Adafactor: the relative step is capped by 1e-6 t instead of lr")                     \
+    X(clip_twice,         0, "adafactor8bit's CAME: clip behind the confidence too, as its quantized path")
 /* clang-format on */
 
 struct qm_hyper {
@@ -98,6 +99,7 @@ struct qm_whole {
     const float *g;
     float *slot[QM_MAX_SLOTS];
     struct qm_shape slot_shape[QM_MAX_SLOTS];
+    int slot_is_f32[QM_MAX_SLOTS]; /* kept unquantized: some sources treat such a state otherwise */
 };
 
 struct qm_rule {
@@ -108,6 +110,8 @@ struct qm_rule {
     int n_slots;
     const char *slot[QM_MAX_SLOTS]; /* "exp_avg", "exp_avg_sq" */
     int slot_sign[QM_MAX_SLOTS];    /* 1: takes both signs; 0: never negative */
+    int betas_optional;             /* 1: beta1 = -1 or beta2 = -1 stand for "none",
+                                     * gap < 0 for a projection of the caller's */
 
     /* Optional: QM_OK, or why the source refuses this use.  Replaces the general bounds on lr, eps,
      * weight_decay and the betas. */
@@ -136,6 +140,10 @@ struct qm_rule {
      * a recipe with state_used = stored, decodes them again.  Sums go in one fixed order. */
     qm_status (*states)(const struct qm_whole *w);
     qm_status (*apply)(const struct qm_whole *w);
+
+    /* 1 for a slot that `apply` reads back from its codes whatever state_used says, where a source
+     * treats its states unalike; NULL: none. */
+    int (*reads_back)(const struct qm_whole *w, int i);
 
     /* Shape of slot i for a parameter of this shape; NULL: every slot has the parameter's.  A slot
      * that this tensor does not have gets dim {0}. */

@@ -212,6 +212,12 @@ static void threshold(struct qm_decider *d, int k)
         set(t, mid, 0, error, error);
         break;
     case QM_SEARCH_grid: set(t, mid, 0, GRID_STEP, GRID_STEP); break;
+    case QM_SEARCH_lower: /* equal distances go up; only 0 itself is 0 */
+        if (lo == 0.0 || hi == 0.0)
+            set(t, 0.0, hi == 0.0, 0.0, 0.0);
+        else
+            set(t, mid, 1, error, error);
+        break;
     case QM_SEARCH_mids:
         set(t, mid, 0, below, above);
         t->low_up = 0;

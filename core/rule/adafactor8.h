@@ -1,0 +1,83 @@
+/* adafactor8.h - what the files of family adafactor8 share: one step's scalars and geometry.
+ *
+ * The family is the optimizer of adafactor8bit: Adafactor with optional first moment, CAME's
+ * confidence, APOLLO's projection and Fira's limiter, in the forms of its releases:
+ *
+ *     version 0.2.1 (0.2.2 and 0.2.4 follow it) or 0.2.6; PyTorch path or CUDA path
+ *
+ * Hyper-parameters that the source takes as None are -1 here: beta1 (no first moment), beta2 (the
+ * weight of a new square is t^beta2_decay), eps1 (machine epsilon of float32; in the projected
+ * space eps instead).  eps is the source's eps_came and apollo_eps; clip its d; factored, with
+ * rank > 0, its apollo_factorize. */
+#ifndef QM_RULE_ADAFACTOR8_H
+#define QM_RULE_ADAFACTOR8_H
+
+#include "core/rule/rule.h"
+
+#define QM_A8_TINY 1.17549435e-38f /* 2^-126, least second moment of the log code */
+
+enum qm_a8_slot {
+    QM_A8_M,        /* exp_avg: of the parameter's shape, or of the projected gradient's */
+    QM_A8_ROW,      /* row_var [batch x rows] */
+    QM_A8_COL,      /* col_var [batch x cols] */
+    QM_A8_V,        /* variance, unfactored */
+    QM_A8_CONF_ROW, /* CAME */
+    QM_A8_CONF_COL,
+    QM_A8_NORM, /* prev_norm: of the limiter */
+    QM_A8_PROJ, /* the projection, where the caller gives it (gap < 0) */
+    QM_A8_SLOTS
+};
+
+/* A tensor as the source sees it: batch matrices of rows x cols (APOLLO: one of dim[0] x rest). */
+struct qm_a8 {
+    const struct qm_whole *w;
+    const struct qm_hyper *h;
+    int is_026, is_cuda;
+    int has_m, is_factored, is_came, is_apollo;
+    int64_t t, n, batch, rows, cols;
+    int64_t rank;      /* APOLLO; as the source, not limited by rows and cols */
+    int is_right;      /* APOLLO: rows >= cols, G P^T is rows x rank; else P^T G is rank x cols */
+    double eps1;       /* None resolved */
+    double eps_sq;     /* max(eps1^2, 2^-126): floor of a second moment */
+    double b;          /* weight of a new square */
+    double rho;        /* the rate before the parameter's scale */
+    double correction; /* of Adam's bias; 1 where the source has none */
+};
+
+/* A step's scalars and geometry; the tensor may have no element. */
+struct qm_a8 qm_a8_open(const struct qm_whole *w);
+
+/* Geometry alone: which slots there are. */
+void qm_a8_shape(struct qm_a8 *a, const struct qm_hyper *h, const struct qm_shape *shape);
+
+/* Element i of the gradient as the averages see it: sign turned, non-finite to 0 where the source
+ * does so. */
+float qm_a8_gradient(const struct qm_a8 *a, int64_t i, int sanitized);
+
+/* One element of an average of squares, and of the first moment. */
+float qm_a8_square(const struct qm_a8 *a, enum qm_a8_slot slot, float old, float fresh);
+float qm_a8_moment(const struct qm_a8 *a, float old, float fresh);
+
+/* The parameter's rate: max(RMS(p), eps2) rho, or rho. */
+double qm_a8_rate(const struct qm_a8 *a);
+
+/* The limiter of the update's norm (Fira): the factor for an update of this norm; keeps its memory
+ * in slot prev_norm.  *norm: made 0 where it is not finite (0.2.6). */
+double qm_a8_limit(const struct qm_a8 *a, double *norm);
+
+/* p <- p (1 - decay) - rate u, each product rounded to float32. */
+void qm_a8_write(const struct qm_a8 *a, double alpha, double rate, const float *u);
+
+/* The two halves of a step, as struct qm_rule has them. */
+qm_status qm_a8_states(const struct qm_whole *w);
+qm_status qm_a8_apply(const struct qm_whole *w);
+
+/* The step in the projected space (adafactor8_apollo.c). */
+qm_status qm_a8_apollo_states(const struct qm_a8 *a);
+qm_status qm_a8_apollo_apply(const struct qm_a8 *a);
+
+/* 1 on the steps that begin the projected second moment anew: the first and, in 0.2.1, every one
+ * that draws a new projection. */
+int qm_a8_starts(const struct qm_a8 *a);
+
+#endif

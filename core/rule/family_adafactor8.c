@@ -1,0 +1,153 @@
+/* family_adafactor8.c - the rules of adafactor8bit 0.2.1 to 0.2.6: their scalars and the shapes of
+ * their states. */
+#include "core/rule/adafactor8.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+/* ---- scalars and geometry ------------------------------------------------------------------- */
+
+void qm_a8_shape(struct qm_a8 *a, const struct qm_hyper *h, const struct qm_shape *shape)
+{
+    int last = shape->rank - 1;
+    a->h = h;
+    a->n = qm_shape_numel(shape);
+    a->has_m = h->beta1 >= 0.0;
+    a->is_apollo = h->rank > 0.0 && shape->rank >= 2;
+    a->is_factored = !a->is_apollo && h->factored && shape->rank >= 2;
+    a->is_came = a->is_factored && h->beta3 > 0.0 && a->has_m;
+    a->batch = 1;
+    a->rows = a->is_apollo ? shape->dim[0] : shape->rank >= 2 ? shape->dim[last - 1] : 1;
+    a->cols = a->is_apollo      ? (a->rows > 0 ? a->n / a->rows : 0)
+              : shape->rank > 0 ? shape->dim[last]
+                                : 1;
+    for (int i = 0; !a->is_apollo && i < last - 1; i++)
+        a->batch *= shape->dim[i];
+    a->is_right = a->rows >= a->cols;
+    a->rank = a->is_apollo ? (int64_t)h->rank : 0;
+}
+
+struct qm_a8 qm_a8_open(const struct qm_whole *w)
+{
+    struct qm_a8 a = {.w = w};
+    const struct qm_hyper *h = w->s->hyper;
+    double t = (double)w->s->t;
+    qm_a8_shape(&a, h, w->shape);
+    a.is_026 = w->s->flag[0];
+    a.is_cuda = w->s->flag[1];
+    a.t = w->s->t;
+    a.eps1 = h->eps1 < 0.0 ? (double)FLT_EPSILON : h->eps1;
+    a.eps_sq = fmax(a.eps1 * a.eps1, (double)QM_A8_TINY);
+    a.b = h->beta2 >= 0.0 ? 1.0 - h->beta2 : pow(t, h->beta2_decay);
+    a.rho = h->relative_step ? fmin(h->lr, 1.0 / sqrt(t)) : h->lr;
+    a.correction = 1.0;
+    if (a.has_m && !h->relative_step) {
+        a.correction = 1.0 / (1.0 - pow(h->beta1, t));
+        if (h->beta2 >= 0.0)
+            a.correction *= sqrt(1.0 - pow(h->beta2, t));
+    }
+    return a;
+}
+
+static void slot_shape(const struct qm_hyper *h, int i, const struct qm_shape *param,
+                       struct qm_shape *out)
+{
+    struct qm_a8 a = {.w = NULL};
+    qm_a8_shape(&a, h, param);
+    int64_t side = a.is_right ? a.rows : a.cols, low = a.rank * side;
+    int64_t rows = a.is_apollo ? (a.is_right ? a.rows : a.rank) : a.batch * a.rows;
+    int64_t cols = a.is_apollo ? (a.is_right ? a.rank : a.cols) : a.batch * a.cols;
+    int factors = a.is_factored || (a.is_apollo && h->factored);
+    int64_t n = 0;
+    switch ((enum qm_a8_slot)i) {
+    case QM_A8_M:
+        if (a.has_m && !a.is_apollo) {
+            *out = *param;
+            return;
+        }
+        n = a.has_m ? low : 0;
+        break;
+    case QM_A8_ROW: n = factors ? rows : 0; break;
+    case QM_A8_COL: n = factors ? cols : 0; break;
+    case QM_A8_V:
+        if (!factors && !a.is_apollo) {
+            *out = *param;
+            return;
+        }
+        n = factors ? 0 : low;
+        break;
+    case QM_A8_CONF_ROW: n = a.is_came ? rows : 0; break;
+    case QM_A8_CONF_COL: n = a.is_came ? cols : 0; break;
+    case QM_A8_NORM: n = a.n > 0 && (h->limiter || a.is_apollo); break;
+    case QM_A8_PROJ: n = h->gap < 0.0 ? a.rank * (a.is_right ? a.cols : a.rows) : 0; break;
+    default: break;
+    }
+    *out = (struct qm_shape){.rank = 1, .dim = {n}};
+}
+
+/* ---- rules ---------------------------------------------------------------------------------- */
+
+/* PyTorch too applies the projected second moment as stored, but for the step that begins it. */
+static int reads_back(const struct qm_whole *w, int i)
+{
+    struct qm_a8 a = qm_a8_open(w);
+    return i == QM_A8_V && a.is_apollo && !qm_a8_starts(&a);
+}
+
+/* flag 0: 0.2.6, flag 1: the CUDA path */
+static void prepare(int64_t t, int is_026, int is_cuda, struct qm_rule_step *s)
+{
+    memset(s, 0, sizeof *s);
+    s->t = t;
+    s->flag[0] = is_026;
+    s->flag[1] = is_cuda;
+}
+
+#define PREPARE(name, is_026, is_cuda)                                                      \
+    static void prepare_##name(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s) \
+    {                                                                                       \
+        (void)h;                                                                            \
+        prepare(t, is_026, is_cuda, s);                                                     \
+    }
+PREPARE(026, 1, 0)
+PREPARE(021, 0, 0)
+PREPARE(026_cuda, 1, 1)
+PREPARE(021_cuda, 0, 1)
+#undef PREPARE
+
+#define SLOTS_AND_STEPS                                                                 \
+    .n_slots = QM_A8_SLOTS, .slot = {"exp_avg",  "row_var",  "col_var",   "variance",   \
+                                     "conf_row", "conf_col", "prev_norm", "proj"},      \
+    .slot_sign = {1, 0, 0, 0, 0, 0, 0, 1}, .betas_optional = 1, .states = qm_a8_states, \
+    .apply = qm_a8_apply, .slot_shape = slot_shape, .reads_back = reads_back
+
+static const struct qm_rule rules[] = {
+    {.name = "adafactor8",
+     .family = "adafactor8",
+     SLOTS_AND_STEPS,
+     .summary = "Adafactor, CAME, APOLLO of adafactor8bit 0.2.6, PyTorch path",
+     .source = "adafactor8bit 0.2.6 optimizer.py, use_cuda_kernel=False",
+     .prepare = prepare_026},
+    {.name = "adafactor8_021",
+     .family = "adafactor8_021",
+     SLOTS_AND_STEPS,
+     .summary = "Adafactor, APOLLO of adafactor8bit 0.2.1 (kept by 0.2.2, 0.2.4), PyTorch path",
+     .source = "adafactor8bit 0.2.1 optimizer.py, use_cuda_kernel=False",
+     .prepare = prepare_021},
+    {.name = "adafactor8_cuda",
+     .family = "adafactor8",
+     SLOTS_AND_STEPS,
+     .summary = "Adafactor of adafactor8bit 0.2.6, arithmetic of its CUDA kernels",
+     .source = "adafactor8bit 0.2.6 kernels.cu",
+     .prepare = prepare_026_cuda},
+    {.name = "adafactor8_021_cuda",
+     .family = "adafactor8_021",
+     SLOTS_AND_STEPS,
+     .summary = "Adafactor of adafactor8bit 0.2.1 (kept by 0.2.2, 0.2.4), its CUDA kernels",
+     .source = "adafactor8bit 0.2.1 kernels.cu",
+     .prepare = prepare_021_cuda},
+};
+
+extern const struct qm_rule_family qm_family_adafactor8;
+const struct qm_rule_family qm_family_adafactor8 = {sizeof rules / sizeof *rules, rules};

@@ -1,0 +1,185 @@
+/* adafactor8bit_average.c - the averages of adafactor8bit alone: T updates of one quantized state,
+ * and second moments that do not decay after the gradient has dropped. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/rule/adafactor8.h"
+#include "experiments/conform/adafactor8bit.h"
+#include "experiments/conform/numpy_normal.h"
+
+/* Rows of n out of rows of `from`: the padding of the recorded blocks is left out. */
+static int64_t *rows_cut(struct qm_conform *c, const int64_t *x, int64_t steps, int64_t from,
+                         int64_t n)
+{
+    int64_t *out = qm_case_memory(c, steps * n, sizeof *out);
+    for (int64_t t = 0; x && out && t < steps; t++)
+        memcpy(out + t * n, x + t * from, (size_t)n * sizeof *x);
+    return x ? out : NULL;
+}
+
+static void run_average(struct qm_conform *c, struct qm_run *run)
+{
+    int64_t n = qm_shape_numel(&run->shape), *none = qm_case_memory(c, 1, sizeof *none);
+    run->grads = qm_case_floats(c, "grads", run->steps * n);
+    run->p0 = run->params = qm_case_memory(c, n, sizeof *run->p0);
+    run->kept = none;
+    run->n_kept = 0;
+    if (run->grads && none)
+        qm_run_replay(c, run);
+}
+
+/* The family's rule where nothing but one average is looked at. */
+static int average_rule(struct qm_conform *c, const char *rule, struct qm_recipe *out)
+{
+    if (!qm_run_recipe(c, rule, out))
+        return 0;
+    out->hyper.lr = 0.0;
+    out->hyper.weight_decay = 0.0;
+    out->hyper.beta1 = -1.0;
+    out->hyper.beta2 = 0.5;
+    out->hyper.factored = out->hyper.limiter = 0;
+    return 1;
+}
+
+void qm_a8_replay_moments(struct qm_conform *c, const struct qm_a8_release *release)
+{
+    struct qm_run run = {.n_kept = 0};
+    char text[QM_QUANTIZER_TEXT];
+    int64_t block = qm_case_whole(c, "block_size", 0), n = qm_case_whole(c, "n", 0);
+    if (block < 1 || n < 1 || n > (1 << 24)) {
+        qm_case_skip(c, "block_size or n is missing");
+        return;
+    }
+    run.steps = qm_case_numel(c, "grads") / n;
+    int64_t padded = (n + block - 1) / block * block;
+    if (!average_rule(c, release->is_cuda ? "adafactor8_021_cuda" : "adafactor8_021", &run.recipe))
+        return;
+    run.recipe.hyper.beta1 = qm_case_number(c, "beta1", 0.9);
+    qm_a8_moment_text(release, block, text);
+    int code = (int)qm_case_whole(c, "init_byte", release->init_code * 17) & 15;
+    if (!qm_run_quantizer(c, &run.recipe, QM_A8_M, text, code,
+                          (float)qm_case_number(c, "init_scale", 1.0)))
+        return;
+    struct qm_run_slot *slot = &run.slot[QM_A8_M];
+    run.shape = qm_shape_flat(n);
+    slot->n_scales = padded / block;
+    slot->scales = qm_case_floats(c, "scale", run.steps * slot->n_scales);
+    const int64_t *bytes = qm_case_ints(c, "codes_packed", run.steps * padded / 2);
+    slot->codes = rows_cut(c, qm_case_unpacked(c, QM_PACK_hi, 4, bytes, run.steps * padded),
+                           run.steps, padded, n);
+    if (slot->scales && slot->codes)
+        run_average(c, &run);
+}
+
+/* The weights of the new squares as a schedule of the rule's: constant, or t^decay. */
+static int schedule_read(struct qm_conform *c, int64_t steps, struct qm_hyper *h)
+{
+    const double *b = qm_case_doubles(c, "beta_val", steps);
+    if (!b || steps < 1)
+        return 0;
+    int decays = steps > 1 && b[0] == 1.0;
+    h->beta2 = decays ? -1.0 : 1.0 - b[0];
+    h->beta2_decay = decays ? log2(b[1]) : -0.8;
+    for (int64_t t = 1; t <= steps; t++) {
+        double want = decays ? pow((double)t, h->beta2_decay) : b[0];
+        if (!(fabs(b[t - 1] - want) <= 1e-9)) {
+            qm_case_skip(c, "beta_val[%lld] = %g is neither constant nor a power of the step",
+                         (long long)t - 1, b[t - 1]);
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* adafactor8bit.md: scales 1e-6 relative, one code in 1e-4 off by one. */
+void qm_a8_replay_squares(struct qm_conform *c, int is_026, int is_cuda)
+{
+    struct qm_run run = {.within = {.scale_relative = 1e-6, .code_share = 1e-4}};
+    char text[QM_QUANTIZER_TEXT];
+    int64_t block = qm_case_whole(c, "block_size", 0), n = qm_case_whole(c, "n", 0);
+    if (block < 1 || n < 1 || n > (1 << 24)) {
+        qm_case_skip(c, "block_size or n is missing");
+        return;
+    }
+    run.steps = qm_case_numel(c, "grads") / n;
+    int64_t padded = (n + block - 1) / block * block;
+    static const char *const rules[2][2] = {{"adafactor8_021", "adafactor8_021_cuda"},
+                                            {"adafactor8", "adafactor8_cuda"}};
+    qm_a8_square_text(is_cuda, qm_case_number(c, "cap", 126.0), block, text);
+    if (!average_rule(c, rules[is_026][is_cuda], &run.recipe) ||
+        !qm_run_quantizer(c, &run.recipe, QM_A8_V, text, 0, 1.0f) ||
+        !schedule_read(c, run.steps, &run.recipe.hyper))
+        return;
+    run.recipe.hyper.eps1 = qm_case_number(c, "eps1", -1.0);
+    struct qm_run_slot *slot = &run.slot[QM_A8_V];
+    run.shape = qm_shape_flat(n);
+    slot->n_scales = padded / block;
+    slot->scales = qm_case_floats(c, "scale", run.steps * slot->n_scales);
+    slot->codes = rows_cut(c, qm_case_ints(c, "codes", run.steps * padded), run.steps, padded, n);
+    if (slot->scales && slot->codes)
+        run_average(c, &run);
+}
+
+/* ---- kind "stall" --------------------------------------------------------------------------- */
+
+/* adafactor8bit.md: decoded values 1e-5 relative. */
+#define STALL_RELATIVE 1e-5
+
+static void stall_side(struct qm_conform *c, const struct qm_recipe *r,
+                       const struct qm_shape *shape, const char *dataset)
+{
+    int64_t n = qm_shape_numel(shape), steps = qm_case_whole(c, "steps", 0);
+    int64_t every = qm_case_whole(c, "keep_every", 1), total = qm_case_numel(c, dataset);
+    int slot = shape->rank > 1 ? QM_A8_ROW : QM_A8_V;
+    int64_t size = slot == QM_A8_ROW ? n / shape->dim[shape->rank - 1] : n;
+    const int64_t *mask = qm_case_ints(c, "mask", n);
+    const float *want = qm_case_floats(c, dataset, total);
+    float *p = qm_case_memory(c, n, sizeof *p), *g = qm_case_memory(c, n, sizeof *g);
+    float *got = qm_case_memory(c, n, sizeof *got);
+    struct qm_numpy draws;
+    void *plan = NULL;
+    qm_numpy_seed(&draws, (uint32_t)qm_case_whole(c, "seed", 0));
+    if (!mask || !want || !p || !g || !got)
+        return;
+    if (every < 1 || size < 1 || total != steps / every * size) {
+        qm_case_skip(c, "%s: %lld values for %lld steps kept every %lld", dataset, (long long)total,
+                     (long long)steps, (long long)every);
+        return;
+    }
+    if (qm_backend_cpu.open(r, shape, 0, &plan) != QM_OK) {
+        qm_case_skip(c, "%s", qm_message());
+        return;
+    }
+    for (int64_t t = 1; t <= steps && qm_case_open(c); t++) {
+        for (int64_t i = 0; i < n; i++)
+            g[i] = (float)qm_numpy_normal(&draws) * (t > 50 && mask[i] ? 0.01f : 1.0f);
+        struct qm_tensor pt = {p, QM_DTYPE_f32, *shape}, gt = {g, QM_DTYPE_f32, *shape};
+        if (qm_backend_cpu.step(plan, &pt, &gt, t, 1) != QM_OK ||
+            qm_backend_cpu.decode(plan, slot, got) != QM_OK)
+            qm_case_differs(c, "the run stopped: %.250s", qm_message());
+        if (t % every != 0)
+            continue;
+        char what[96];
+        snprintf(what, sizeof what, "step %lld %s", (long long)t, dataset);
+        qm_judge_close(c, what, got, want + (t / every - 1) * size, size, STALL_RELATIVE, 0.0);
+    }
+    qm_backend_cpu.close(plan);
+}
+
+void qm_a8_replay_stall(struct qm_conform *c)
+{
+    struct qm_recipe r;
+    struct qm_shape shape = qm_run_shape(c, "shape", qm_case_numel(c, "mask"));
+    char text[QM_QUANTIZER_TEXT];
+    if (!average_rule(c, "adafactor8_021", &r))
+        return;
+    r.hyper.beta2 = qm_case_number(c, "hp_beta2", 0.999);
+    r.hyper.factored = 1;
+    stall_side(c, &r, &shape, "v_float_state");
+    qm_a8_square_text(0, 0.0, 1024, text);
+    if (qm_run_quantizer(c, &r, shape.rank > 1 ? QM_A8_ROW : QM_A8_V, text, 0, 1.0f) &&
+        (shape.rank < 2 || qm_run_quantizer(c, &r, QM_A8_COL, text, 0, 1.0f)))
+        stall_side(c, &r, &shape, "v_quantised_state");
+}
