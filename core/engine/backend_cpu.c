@@ -460,9 +460,19 @@ static qm_status cpu_decode(void *plan, int slot, float *out)
     return QM_OK;
 }
 
+static size_t residual_bytes(const struct plan *p)
+{
+    return (size_t)p->n * (size_t)qm_param_residual(&p->r.param);
+}
+
 static qm_status cpu_save(void *plan, int slot, uint8_t *codes, float *scales)
 {
     struct plan *p = plan;
+    if (slot == QM_RESIDUAL) {
+        if (codes && p->residual)
+            memcpy(codes, p->residual, residual_bytes(p));
+        return QM_OK;
+    }
     QM_TRY(slot_check(p, slot));
     struct slot *s = &p->slot[slot];
     if (codes && !s->is_f32)
@@ -475,6 +485,11 @@ static qm_status cpu_save(void *plan, int slot, uint8_t *codes, float *scales)
 static qm_status cpu_load(void *plan, int slot, const uint8_t *codes, const float *scales)
 {
     struct plan *p = plan;
+    if (slot == QM_RESIDUAL) {
+        if (codes && p->residual)
+            memcpy(p->residual, codes, residual_bytes(p));
+        return QM_OK;
+    }
     QM_TRY(slot_check(p, slot));
     struct slot *s = &p->slot[slot];
     if (codes && !s->is_f32) {
