@@ -189,7 +189,8 @@ static qm_status image_open(struct qm_store *s)
         H5Pset_libver_bounds(access, H5F_LIBVER_EARLIEST, H5F_LIBVER_V18) >= 0 &&
         H5Pset_obj_track_times(make, 0) >= 0)
         s->file = H5Fcreate(s->part.part, H5F_ACC_TRUNC, make, access);
-    qm_status st = s->file < 0 ? qm_h5_fail(QM_INTERNAL, "%s: cannot be begun", s->part.path) : QM_OK;
+    qm_status st =
+        s->file < 0 ? qm_h5_fail(QM_INTERNAL, "%s: cannot be begun", s->part.path) : QM_OK;
     qm_h5_close(make);
     qm_h5_close(access);
     return st;
