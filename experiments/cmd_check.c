@@ -122,7 +122,7 @@ static const char *text_of(json_t *from, const char *key)
     return json_string_value(json_object_get(from, key));
 }
 
-static void print_rows(json_t *rows)
+static void print_rows(json_t *rows, json_t *skipped)
 {
     static const char *const heads[] = {"variant",      "cases",       "judged",     "EQUAL",
                                         "BOUNDARY",     "OFF_BY_ONE",  "WRONG",      "by ladder",
@@ -152,12 +152,15 @@ static void print_rows(json_t *rows)
         if (more > 0)
             printf("FAILED %s: %lld more cases\n", text_of(r, "variant"), more);
     }
+    json_array_foreach(skipped, i, r)
+        printf("skipped %s: %s\n", text_of(r, "variant"), text_of(r, "reason"));
 }
 
-static qm_status check(const struct options *o, json_t **out, int *failed)
+/* Rows of what was judged; {variant, reason} of what cannot be. */
+static qm_status check(const struct options *o, json_t **out, json_t **left_out, int *failed)
 {
     struct qm_progress progress;
-    json_t *rows = json_array();
+    json_t *rows = json_array(), *skipped = json_array();
     qm_status st = QM_OK;
     qm_progress_start(&progress, "check",
                       (int64_t)o->recipes.n * (o->one_case ? 1 : qm_case_count()));
@@ -166,16 +169,26 @@ static qm_status check(const struct options *o, json_t **out, int *failed)
         struct qm_tally t;
         char name[QM_RECIPE_TEXT];
         st = check_one(&s, o, &t, &progress);
+        qm_recipe_print(&s.recipe, name);
         if (st == QM_OK) {
-            json_array_append_new(rows, row(qm_recipe_print(&s.recipe, name), &t, o->seed));
+            json_array_append_new(rows, row(name, &t, o->seed));
             *failed |= !qm_tally_passed(&t);
+        } else if (st == QM_SKIPPED) {
+            json_array_append_new(skipped,
+                                  json_pack("{s:s, s:s}", "variant", name, "reason", qm_message()));
+            st = QM_OK;
         }
     }
     qm_progress_end(&progress);
-    if (st == QM_OK)
+    if (st == QM_OK && json_array_size(rows) == 0)
+        st = QM_SKIPPED; /* qm_message() still says why */
+    if (st == QM_OK) {
         *out = rows;
-    else
+        *left_out = skipped;
+    } else {
         json_decref(rows);
+        json_decref(skipped);
+    }
     return st;
 }
 
@@ -197,7 +210,7 @@ int qm_cmd_check(int argc, char **argv)
         .children = children,
     };
     struct options o = {.status = QM_OK, .seed = default_seed};
-    json_t *rows = NULL;
+    json_t *rows = NULL, *skipped = NULL;
     int failed = 0, code = qm_cli_parse(&argp, argc, argv, &o);
     qm_status st = o.status;
     if (code == 0 && st == QM_OK && o.list) {
@@ -208,19 +221,20 @@ int qm_cmd_check(int argc, char **argv)
     if (code == 0 && st == QM_OK && o.recipes.n == 0)
         st = qm_recipes_add_all(&o.recipes);
     if (code == 0 && st == QM_OK)
-        st = check(&o, &rows, &failed);
+        st = check(&o, &rows, &skipped, &failed);
     qm_recipes_free(&o.recipes);
     if (code != 0)
         return code;
     if (st != QM_OK)
         return qm_cli_failed("check", st);
     if (qm_cli.json) {
-        qm_json_print(json_pack("{s:I, s:b, s:o}", "seed", (json_int_t)o.seed, "passed", !failed,
-                                "variants", rows));
+        qm_json_print(json_pack("{s:I, s:b, s:o, s:o}", "seed", (json_int_t)o.seed, "passed",
+                                !failed, "variants", rows, "skipped", skipped));
     } else {
-        print_rows(rows);
+        print_rows(rows, skipped);
         printf("seed %llu\n", (unsigned long long)o.seed);
         json_decref(rows);
+        json_decref(skipped);
     }
     return failed ? qm_exit_code(QM_VERDICT) : 0;
 }

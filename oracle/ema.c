@@ -1,4 +1,5 @@
-/* ema.c - the exponential moving average alone, in double: m <- beta1 m + (1 - beta1) g.
+/* ema.c - the exponential moving average alone, in double: m <- beta1 m + (1 - beta1) g, or
+ * with -g when the objective is maximized.
  *
  * The parameter is not touched: what a quantized state does to an average is seen without an
  * optimizer around it. */
@@ -11,7 +12,7 @@ static void step(double *theta, double *const *slot, const double *g, int64_t ro
     (void)t;
     double *m = slot[0];
     for (int64_t i = 0; i < rows * cols; i++)
-        m[i] = h->beta1 * m[i] + (1.0 - h->beta1) * g[i];
+        m[i] = h->beta1 * m[i] + (1.0 - h->beta1) * (h->maximize ? -g[i] : g[i]);
 }
 
 extern const struct qm_oracle qm_oracle_ema;

@@ -250,8 +250,16 @@ static struct qm_oracle_hyper hyper_of(hid_t group)
     for (int i = 0; i < 8; i++)
         attribute(group, name[i], 1, &x[i]);
     attribute(group, name[8], 2, beta);
-    struct qm_oracle_hyper h = {x[0], beta[0], beta[1],     x[1],        x[2],
-                                x[3], x[4],    x[5] != 0.0, x[6] != 0.0, x[7] != 0.0};
+    struct qm_oracle_hyper h = {.lr = x[0],
+                                .beta1 = beta[0],
+                                .beta2 = beta[1],
+                                .eps = x[1],
+                                .weight_decay = x[2],
+                                .momentum = x[3],
+                                .dampening = x[4],
+                                .nesterov = x[5] != 0.0,
+                                .maximize = x[6] != 0.0,
+                                .amsgrad = x[7] != 0.0};
     return h;
 }
 

@@ -145,15 +145,17 @@ static void build_power(struct qm_codebook *cb, int bits, int sign, int p)
 static void build_lin0(struct qm_codebook *cb, int bits, int sign)
 {
     int n = 1 << bits;
-    float t[256];
+    float t[256] = {0.0f};
     cb->n = n;
     if (!sign) {
         linspace(0.0f, 1.0f, n, cb->value);
         return;
     }
     linspace(-1.0f, 1.0f, n - 1, t);
+    /* the middle of t is a zero, or within an ulp of 1 of it: it goes where it sorts */
+    int below = t[n / 2 - 1] < 0.0f;
     for (int k = 0; k < n; k++)
-        cb->value[k] = k < n / 2 - 1 ? t[k] : k == n / 2 - 1 ? 0.0f : t[k - 1];
+        cb->value[k] = k < n / 2 - 1 + below ? t[k] : k == n / 2 - 1 + below ? 0.0f : t[k - 1];
 }
 
 /* lpmm create_fp8_map: the exponent field runs downward. */

@@ -7,14 +7,14 @@
 
 typedef struct qm_bound_scalar pair;
 
-static int is_float(double x) { return (double)(float)x == x; }
+static int is_float(double x) { return qm_narrow(x) == x; }
 
 /* The last line of every operation: adds the rounding error and the factor. */
 static pair rounded(double x, double e, double eta)
 {
     e = (e + QM_U * (fabs(x) + e) + eta) * (1.0 + 0x1p-20);
     if (!(fabs(x) + e <= (double)FLT_MAX))
-        e = INFINITY;
+        e = HUGE_VAL;
     return (pair){x, e};
 }
 
@@ -34,7 +34,7 @@ static pair mul(pair a, pair b)
 {
     double x = a.x * b.x;
     if ((a.x == 0.0 && a.e == 0.0) || (b.x == 0.0 && b.e == 0.0))
-        return a.e + b.e < (double)INFINITY ? exactly(x) : (pair){x, INFINITY};
+        return a.e + b.e < HUGE_VAL ? exactly(x) : (pair){x, HUGE_VAL};
     if (a.e == 0.0 && b.e == 0.0 && fma(a.x, b.x, -x) == 0.0 && is_float(x))
         return exactly(x);
     return rounded(x, fabs(a.x) * b.e + fabs(b.x) * a.e + a.e * b.e, QM_ETA);
@@ -44,7 +44,7 @@ static pair quotient(pair a, pair b)
 {
     double x = a.x / b.x;
     if (!(fabs(b.x) > b.e))
-        return (pair){x, INFINITY};
+        return (pair){x, HUGE_VAL};
     if (a.e == 0.0 && b.e == 0.0 && fma(x, b.x, -a.x) == 0.0 && is_float(x))
         return exactly(x);
     return rounded(x, (a.e + fabs(x) * b.e) / (fabs(b.x) - b.e), QM_ETA);

@@ -24,6 +24,14 @@
 #define QM_U   0x1p-24  /* unit roundoff of float32 */
 #define QM_ETA 0x1p-150 /* half its smallest denormal */
 
+/* x rounded to float32.  Through memory: GCC 12's basic-block vectorizer (-O2) drops the rounding of
+ * (double)(float)x where two such conversions stand side by side. */
+static inline double qm_narrow(double x)
+{
+    volatile float rounded = (float)x;
+    return (double)rounded;
+}
+
 struct qm_bound_scalar {
     double x, e;
 };

@@ -22,14 +22,14 @@
     X(lastmax,    "normal with the largest element at the end of each block and of the tensor")     \
     X(planted,    "new states on codebook points and decision mid-points -+3 ulp, carried state")   \
     X(exact,      "the same with exact arithmetic: beta1 0, beta2 1/2, loaded second moment; ties")
-#define QM_SETTING_LIST(X)  /* a NAN keeps the variant's own value */                               \
-    X(default, NAN, NAN, NAN,  NAN,  NAN,  "the variant's own")                                     \
-    X(wd0,     NAN, NAN, NAN,  NAN,  0.0,  "no weight decay")                                       \
-    X(wd,      NAN, NAN, NAN,  NAN,  0.1,  "weight decay 0.1")                                      \
-    X(beta0,   NAN, 0.0, 0.0,  NAN,  NAN,  "beta1 = beta2 = 0")                                     \
-    X(eps,     1e-2, 0.5, 0.9, 1e-3, NAN,  "lr 0.01, beta1 0.5, beta2 0.9, eps 1e-3")               \
-    X(lr0,     0.0, NAN, NAN,  NAN,  NAN,  "lr 0")                                                  \
-    X(exact,   NAN, 0.0, 0.5,  NAN,  NAN,  "beta1 0, beta2 1/2: what class exact needs")
+#define QM_SETTING_LIST(X)  /* lr, beta1, beta2, eps, weight decay; -1: the variant's own */         \
+    X(default, -1.0, -1.0, -1.0, -1.0, -1.0, "the variant's own")                                   \
+    X(wd0,     -1.0, -1.0, -1.0, -1.0, 0.0,  "no weight decay")                                     \
+    X(wd,      -1.0, -1.0, -1.0, -1.0, 0.1,  "weight decay 0.1")                                    \
+    X(beta0,   -1.0, 0.0,  0.0,  -1.0, -1.0, "beta1 = beta2 = 0")                                   \
+    X(eps,     1e-2, 0.5,  0.9,  1e-3, -1.0, "lr 0.01, beta1 0.5, beta2 0.9, eps 1e-3")             \
+    X(lr0,     0.0,  -1.0, -1.0, -1.0, -1.0, "lr 0")                                                \
+    X(exact,   -1.0, 0.0,  0.5,  -1.0, -1.0, "beta1 0, beta2 1/2: what class exact needs")
 /* clang-format on */
 
 enum qm_class {

@@ -13,26 +13,28 @@ static const char *const map_names[] = {
 #undef X
 };
 
-/* bitsandbytes dQuantizeNF4: y > t goes up. */
-static const double nf4_cut[15] = {
-    -0.8480964004993439,  -0.6106329262256622,  -0.4599952697753906,   -0.33967943489551544,
-    -0.23460740596055984, -0.13791173323988914, -0.045525018125772476, 0.03979014977812767,
-    0.1202552504837513,   0.2035212516784668,   0.2920137718319893,    0.3893125355243683,
-    0.5016634166240692,   0.6427869200706482,   0.8614784181118011,
+/* bitsandbytes dQuantizeNF4: y > t goes up.  float32 literals as there: by way of double some of
+ * these digits, mid-points themselves, would be rounded twice. */
+static const float nf4_cut[15] = {
+    -0.8480964004993439f,  -0.6106329262256622f,  -0.4599952697753906f,   -0.33967943489551544f,
+    -0.23460740596055984f, -0.13791173323988914f, -0.045525018125772476f, 0.03979014977812767f,
+    0.1202552504837513f,   0.2035212516784668f,   0.2920137718319893f,    0.3893125355243683f,
+    0.5016634166240692f,   0.6427869200706482f,   0.8614784181118011f,
 };
 
 /* adafactor8bit 0.2.4 find_nearest_nf4: |y| < t stays; the negative side uses the first seven. */
-static const double nf4a8_cut[8] = {0.0397901, 0.1262246, 0.2234769, 0.3317961,
-                                    0.4572902, 0.6106329, 0.7801653, 0.9320689};
+static const float nf4a8_cut[8] = {0.0397901f, 0.1262246f, 0.2234769f, 0.3317961f,
+                                   0.4572902f, 0.6106329f, 0.7801653f, 0.9320689f};
 
 /* bitsandbytes dQuantizeFP4: |y| > t goes outward. */
-static const double fp4_cut[7] = {0.00260417, 0.0859375, 0.20833333, 0.29166667,
-                                  0.4166667,  0.583333,  0.8333333};
+static const float fp4_cut[7] = {0.00260417f, 0.0859375f, 0.20833333f, 0.29166667f,
+                                 0.4166667f,  0.583333f,  0.8333333f};
 
 /* bitsandbytes FP4: magnitude of each code in twelfths, below the sign bit. */
 static const double fp4_twelfths[8] = {0.0, 0.0625, 8.0, 12.0, 4.0, 6.0, 2.0, 3.0};
 
-static double narrow(double x) { return (double)(float)x; }
+#define LIN0_SLACK 1.2e-7                    /* of a float32 linspace: oracle/codebook.h */
+#define GRID_STEP  (1.0 / 65535.0 + 0x1p-22) /* half a step of the table, and its rounding */
 
 /* How far a source's float32 table may be from the definition. */
 static double slack(const struct qm_quantizer *q, double value)
@@ -41,10 +43,10 @@ static double slack(const struct qm_quantizer *q, double value)
     case QM_MAP_dyn:
     case QM_MAP_de:
     case QM_MAP_de0: return 4.0 * QM_U * fabs(value); /* 2 ulp */
-    case QM_MAP_lin0: return 1.2e-7;
+    case QM_MAP_lin0: return LIN0_SLACK;
     case QM_MAP_lin:
     case QM_MAP_pow2:
-    case QM_MAP_pow3: return q->sign ? 1.2e-7 : 0.0;
+    case QM_MAP_pow3: return q->sign ? LIN0_SLACK : 0.0;
     default: return 0.0;
     }
 }
@@ -137,58 +139,80 @@ static void ladder_threshold(struct qm_decider *d, int k)
 {
     double at;
     switch (d->q.map) {
-    case QM_MAP_nf4: set(&d->cut[k], narrow(nf4_cut[k]), 0, 0.0, 0.0); break;
+    case QM_MAP_nf4: set(&d->cut[k], (double)nf4_cut[k], 0, 0.0, 0.0); break;
     case QM_MAP_nf4a8:
-        at = narrow(k < 7 ? -nf4a8_cut[6 - k] : nf4a8_cut[k - 7]);
+        at = (double)(k < 7 ? -nf4a8_cut[6 - k] : nf4a8_cut[k - 7]);
         set(&d->cut[k], at, k >= 7, 0.0, 0.0);
         break;
     default:
-        at = k == 7 ? 0.0 : narrow(k < 7 ? -fp4_cut[6 - k] : fp4_cut[k - 8]);
+        at = k == 7 ? 0.0 : (double)(k < 7 ? -fp4_cut[6 - k] : fp4_cut[k - 8]);
         set(&d->cut[k], at, k <= 7, 0.0, 0.0);
         break;
+    }
+}
+
+/* Scan or bisection finds the cell, the round its end. */
+static void round_threshold(struct qm_decider *d, int k, double below, double above, double error)
+{
+    double lo = d->value[k], hi = d->value[k + 1], gap = hi - lo, mid = 0.5 * (lo + hi);
+    struct qm_threshold *t = &d->cut[k];
+    switch (d->q.round) {
+    case QM_ROUND_near: /* y - lo >= (hi - lo) / 2: a gap that is a float makes the tie exact */
+        above = qm_narrow(gap) == gap ? 0.0 : QM_U * gap;
+        set(t, mid, 1, above > 0.0 ? above : error, above);
+        break;
+    case QM_ROUND_mid:
+        set(t, mid, 0, below, above);
+        t->low_up = 0; /* at the rounded mid-point itself nothing goes up */
+        break;
+    case QM_ROUND_even: set(t, mid, k & 1, below, above); break;
+    case QM_ROUND_away: set(t, mid, mid >= 0.0, below, above); break;
+    case QM_ROUND_ceil: set(t, lo, 0, 0.0, 0.0); break;
+    default: set(t, hi, 1, 0.0, 0.0); break; /* floor; stoch: its lower end */
+    }
+}
+
+/* Neighbours that are one value, or, in the float32 table of signed lin0, two zeros that descend. */
+static void merged_threshold(struct qm_decider *d, int k)
+{
+    double lo = d->value[k], hi = d->value[k + 1], mid = 0.5 * (lo + hi);
+    struct qm_threshold *t = &d->cut[k];
+    if (d->q.search == QM_SEARCH_argmin && lo > hi && k > 0) {
+        t->low = 0.5 * (d->value[k - 1] + hi) - LIN0_SLACK;
+        t->high = d->cut[k + 1].high;
+    } else if (d->q.search == QM_SEARCH_argmin && k + 2 < d->n) {
+        *t = d->cut[k + 1]; /* the first of two equals is always the nearer one */
+    } else if (d->q.search != QM_SEARCH_ladder) { /* either at that value */
+        double zone = d->q.search == QM_SEARCH_grid ? GRID_STEP : 0.0;
+        *t = (struct qm_threshold){mid, hi - zone, lo + zone, 0, 1, 0};
     }
 }
 
 static void threshold(struct qm_decider *d, int k)
 {
     double lo = d->value[k], hi = d->value[k + 1], gap = hi - lo, mid = 0.5 * (lo + hi);
-    double rounded = 0.5 * narrow(lo + hi), below = fmax(mid - rounded, 0.0);
+    double rounded = 0.5 * qm_narrow(lo + hi), below = fmax(mid - rounded, 0.0);
     double above = fmax(rounded - mid, 0.0), error = is_close(lo, hi) ? 0.0 : QM_U * gap;
     struct qm_threshold *t = &d->cut[k];
-    if (d->q.search == QM_SEARCH_arith) {
-        arith_threshold(d, k);
-    } else if (d->q.search == QM_SEARCH_ladder) {
-        ladder_threshold(d, k);
-    } else if (d->q.search == QM_SEARCH_argmin) {
-        set(t, mid, 0, error, error); /* first of equal distances */
-    } else if (d->q.search == QM_SEARCH_grid) {
-        set(t, mid, 0, 1.0 / 65535.0 + 0x1p-22, 1.0 / 65535.0 + 0x1p-22);
-    } else if (d->q.search == QM_SEARCH_mids) {
+    switch (d->q.search) {
+    case QM_SEARCH_arith: arith_threshold(d, k); break;
+    case QM_SEARCH_ladder: ladder_threshold(d, k); break;
+    case QM_SEARCH_argmin: /* first of equal distances; of two zeros either may be the nearer */
+        error += d->q.map == QM_MAP_lin0 && d->q.sign ? LIN0_SLACK : 0.0;
+        set(t, mid, 0, error, error);
+        break;
+    case QM_SEARCH_grid: set(t, mid, 0, GRID_STEP, GRID_STEP); break;
+    case QM_SEARCH_mids:
         set(t, mid, 0, below, above);
-        t->low_up = 0; /* at the rounded mid-point itself nothing goes up */
-    } else {
-        switch (d->q.round) {
-        case QM_ROUND_near: /* y - lo >= (hi - lo) / 2 */
-            set(t, mid, 1, narrow(gap) == gap ? error : QM_U * gap,
-                narrow(gap) == gap ? 0.0 : QM_U * gap);
-            break;
-        case QM_ROUND_mid:
-            set(t, mid, 0, below, above);
-            t->low_up = 0;
-            break;
-        case QM_ROUND_even: set(t, mid, k & 1, below, above); break;
-        case QM_ROUND_away: set(t, mid, mid >= 0.0, below, above); break;
-        case QM_ROUND_ceil: set(t, lo, 0, 0.0, 0.0); break;
-        default: set(t, hi, 1, 0.0, 0.0); break; /* floor; stoch: its lower end */
-        }
+        t->low_up = 0;
+        break;
+    default: round_threshold(d, k, below, above, error); break;
     }
-    if (gap == 0.0 && d->q.search != QM_SEARCH_ladder) { /* two codes for one value: either at it */
-        t->low_up = 1;
-        t->high_up = 0;
-    }
-    if (d->q.curve != QM_CURVE_none) { /* values of curved maps are known to their last bits only */
-        t->low -= 2.0 * QM_U * fabs(t->low);
-        t->high += 2.0 * QM_U * fabs(t->high);
+    if (gap <= 0.0)
+        merged_threshold(d, k);
+    if (!qm_decider_is_plain(&d->q)) { /* these values are known up to their last bits only */
+        t->low -= 2.0 * QM_U * fabs(t->low) + d->slack[k + 1];
+        t->high += 2.0 * QM_U * fabs(t->high) + d->slack[k + 1];
     }
 }
 
@@ -205,7 +229,9 @@ qm_status qm_decider_init(struct qm_decider *d, const struct qm_quantizer *q, co
     number_codes(d);
     for (int k = 0; k < d->n; k++) {
         double exact = d->value[k];
-        d->value[k] = narrow(exact);
+        d->value[k] = qm_narrow(exact);
+        if (!qm_decider_is_plain(q))
+            d->slack[k] = slack(q, exact);
         if (!decoded || !qm_decider_is_plain(q))
             continue;
         double got = (double)decoded[d->code_of[k]], room = slack(q, exact);
@@ -214,9 +240,9 @@ qm_status qm_decider_init(struct qm_decider *d, const struct qm_quantizer *q, co
         else if (got != d->value[k] && *wrong < 0)
             *wrong = d->code_of[k];
     }
-    d->gain = q->map == QM_MAP_int ? narrow(1.0 / ((1 << (q->bits - 1)) - 1)) : 1.0;
+    d->gain = q->map == QM_MAP_int ? qm_narrow(1.0 / ((1 << (q->bits - 1)) - 1)) : 1.0;
     d->nan_position = nan_position(d);
-    for (int k = 0; k + 1 < d->n; k++)
+    for (int k = d->n - 2; k >= 0; k--)
         threshold(d, k);
     return QM_OK;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/base/philox.h"
+#include "experiments/check/bound.h"
 #include "experiments/check/cases.h"
 
 /* Tensor numbers of the draws; variants draw as tensor 1. */
@@ -115,7 +116,7 @@ static double planted_divisor(const struct qm_aim *a, int slot, double keep, dou
                               double state, double g)
 {
     double fresh = keep * state + give * (slot == 0 ? g : g * g);
-    return (double)(float)fabs(fresh) * a->slot[slot]->gain;
+    return qm_narrow(fabs(fresh)) * a->slot[slot]->gain;
 }
 
 static float planted(const struct qm_aim *a, int64_t t, int k, int64_t i)
@@ -178,7 +179,7 @@ static float exact_second(const struct qm_decider *d, double by, double v)
         double square = 2.0 * by * d->cut[j].at - v;
         if (!(square > 0.0))
             continue;
-        best = (double)(float)sqrt(square);
+        best = qm_narrow(sqrt(square));
         found = best * best == square;
     }
     return (float)best;
@@ -192,9 +193,11 @@ static float exact_first(const struct qm_aim *a, int64_t t, int64_t i, uint32_t 
     float by = ldexpf(1.0f, wide ? (int)(power % 5u) - 2 : (int)(power % 17u) - 8);
     if (reaches(a, 0))
         by = 1.0f;
+    else if (power & 256u) /* not a power of two: the unit value is rounded, what it is of is not */
+        by *= 1.0f + (float)(power >> 9) * 0x1p-23f;
     if (is_anchor(a, 0, i))
         return by;
-    float target = (float)((double)(float)((double)by * d->gain) * aimed_unit(d, word >> 4));
+    float target = (float)(qm_narrow((double)by * d->gain) * aimed_unit(d, word >> 4));
     target = steps_from(target, (int)((word >> 1) & 7u) - 3);
     return fabsf(target) <= by ? target : 0.0f;
 }

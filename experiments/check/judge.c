@@ -241,7 +241,7 @@ static void judge_repetition(struct run *r)
 static int judge_number(struct run *r, double got, double want, double error, const char *case_name)
 {
     double off = fabs(got - want);
-    if (isfinite(want) && !(error < (double)INFINITY)) {
+    if (isfinite(want) && !(error < HUGE_VAL)) {
         r->t->unbounded++;
         return 0;
     }
@@ -435,8 +435,6 @@ qm_status qm_judge_case(const struct qm_subject *s, const struct qm_case *c, uin
     r.n_slots = r.judged.rule->n_slots;
     r.hyper = oracle_hyper(&r.judged.hyper);
     r.oracle = qm_oracle_find(r.judged.rule->family);
-    if (!r.oracle)
-        return qm_fail(QM_BAD_ARG, "no oracle for rules of family %s", r.judged.rule->family);
     for (int i = 0; i < r.n_slots; i++) {
         struct qm_quantizer q = qm_recipe_slot(&r.judged, i, &c->shape);
         r.decider[i] = q.bits ? &s->decider[i] : NULL;
@@ -499,10 +497,34 @@ static qm_status decode_table(const struct qm_subject *s, int slot, const struct
     return st;
 }
 
+/* QM_OK, or QM_SKIPPED with why this recipe cannot be judged. */
+static qm_status judgeable(const struct qm_recipe *r)
+{
+    struct qm_oracle_hyper h = oracle_hyper(&r->hyper);
+    struct qm_bound bound;
+    const struct qm_oracle *oracle = qm_oracle_find(r->rule->family);
+    char reason[160];
+    if (!oracle || oracle->n_slots != r->rule->n_slots)
+        return qm_fail(QM_SKIPPED, "no oracle judges rule %s of family %s", r->rule->name,
+                       r->rule->family);
+    if (qm_bound_init(&bound, r->rule->family, r->rule->name, &h, 1) != QM_OK) {
+        snprintf(reason, sizeof reason, "%s", qm_message());
+        return qm_fail(QM_SKIPPED, "%s", reason);
+    }
+    if (!r->rule->block || r->rule->slot_shape)
+        return qm_fail(QM_SKIPPED, "no error bound is derived for sums over a tensor");
+    if (r->hyper.amsgrad)
+        return qm_fail(QM_SKIPPED, "no error bound is derived for amsgrad");
+    if (r->param.format != QM_PARAM_f32)
+        return qm_fail(QM_SKIPPED, "parameters other than float32 are not judged");
+    return QM_OK;
+}
+
 qm_status qm_judge_begin(struct qm_subject *s, struct qm_tally *t)
 {
     const struct qm_recipe *r = &s->recipe;
     memset(t, 0, sizeof *t);
+    QM_TRY(judgeable(r));
     for (int i = 0; i < r->rule->n_slots; i++) {
         struct qm_decider *d = &s->decider[i];
         float decoded[256] = {0};

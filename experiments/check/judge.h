@@ -66,11 +66,12 @@ struct qm_tally {
     struct qm_finding finding[QM_FINDINGS]; /* the first failing cases, in order */
 };
 
-/* Builds the deciders and judges the values of all codes.  t is zeroed. */
+/* Builds the deciders and judges the values of all codes.  t is zeroed.  QM_SKIPPED, with the
+ * reason, where nothing can be judged yet: a family without a derived bound or oracle, a rule over
+ * whole tensors, amsgrad, parameters that are not float32. */
 qm_status qm_judge_begin(struct qm_subject *s, struct qm_tally *t);
 
-/* Runs one case and adds what it finds.  Not QM_OK only where nothing could be judged: no bound or
- * definition is known, a backend refused, out of memory. */
+/* Runs one case and adds what it finds.  Not QM_OK where a backend refused, or out of memory. */
 qm_status qm_judge_case(const struct qm_subject *s, const struct qm_case *c, uint64_t seed,
                         struct qm_tally *t);
 

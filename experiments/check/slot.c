@@ -114,7 +114,7 @@ static void fold(const struct qm_slot_view *v, double *lo, double *hi, int *flag
             what = HAS_NAN;
         else if (isinf(v->want[i]))
             what = HAS_INF;
-        else if (!(v->error[i] < (double)INFINITY))
+        else if (!(v->error[i] < HUGE_VAL))
             what = HAS_UNBOUNDED;
         else
             fresh_interval(v, i, &low, &high);
@@ -122,7 +122,7 @@ static void fold(const struct qm_slot_view *v, double *lo, double *hi, int *flag
         least = low > 0.0 || high < 0.0 ? fmin(fabs(low), fabs(high)) : 0.0;
         for (int k = 0; k < count; k++) {
             lo[group[k]] = fmax(lo[group[k]], least);
-            hi[group[k]] = fmax(hi[group[k]], what == HAS_UNBOUNDED ? (double)INFINITY : most);
+            hi[group[k]] = fmax(hi[group[k]], what == HAS_UNBOUNDED ? HUGE_VAL : most);
             flag[group[k]] |= what;
         }
     }
@@ -177,16 +177,16 @@ static void judge_scales(const struct qm_slot_view *v, const double *lo, const d
                          int64_t *at)
 {
     const struct qm_quantizer *q = &v->d->q;
-    double reach = 0.0, top = 0.0, room = 0.0;
+    double top = 0.0, room = 0.0;
     int any = 0;
     for (int64_t b = 0; b < count; b++) {
         top = fmax(top, 2.0 * hi[b]);
         any |= flag[b];
     }
-    if (q->scale.nest) { /* minus the mean, in 8 bits of the largest distance from it */
-        reach = nested_error();
-        room = reach * top + 4.0 * QM_U * top;
-    }
+    if (q->scale
+            .nest) /* minus the mean, in 8 bits of the largest distance from it, whose reciprocal
+                          is Inf below 2^-128 */
+        room = (nested_error() + 4.0 * QM_U) * top + 0x1p-126;
     for (int64_t b = 0; b < count; b++) {
         double got = (double)v->scales[b], low = divisor(v->d, lo[b], -QM_U);
         double high = divisor(v->d, hi[b], QM_U);
@@ -231,20 +231,24 @@ struct element_scale {
 static double least(double a, double b) { return isnan(a) || isnan(b) ? (double)NAN : fmin(a, b); }
 
 static struct element_scale scale_of(const struct qm_slot_view *v, int64_t i, const double *lo,
-                                     const double *hi)
+                                     const double *hi, const int *flag)
 {
     const struct qm_scale_rule *r = &v->d->q.scale;
-    struct element_scale s = {INFINITY, INFINITY, INFINITY, INFINITY, INFINITY, 0};
+    struct element_scale s = {HUGE_VAL, HUGE_VAL, HUGE_VAL, HUGE_VAL, HUGE_VAL, 0};
     int64_t group[QM_MAX_RANK];
     int count = groups_of(&v->d->q, v->shape, i, group);
     for (int k = 0; k < count; k++) {
         int64_t b = group[k];
         double stored = (double)v->scales[b], low = stored, high = stored;
-        if (isfinite(stored) && (r->f16 || r->nest)) { /* divided by the unrounded one */
+        if (r->f16 || r->nest) { /* divided by the unrounded one */
             low = divisor(v->d, lo[b], -QM_U);
             high = divisor(v->d, hi[b], QM_U);
+            if (flag[b] & HAS_NAN && !r->max_skips_nan)
+                low = high = (double)NAN;
+            else if (flag[b])
+                high = HUGE_VAL;
         }
-        if (!isnan(stored)) {
+        if (!isnan(low)) {
             low = fmax(low, (double)r->guard);
             high = fmax(high, (double)r->guard);
         }
@@ -260,7 +264,7 @@ static struct element_scale scale_of(const struct qm_slot_view *v, int64_t i, co
     return s;
 }
 
-static int is_exact(double x) { return (double)(float)x == x; }
+static int is_exact(double x) { return qm_narrow(x) == x; }
 
 /* The interval of the float32 unit value.  A division rounds once, a reciprocal and its product
  * twice; a reciprocal below the normal range errs by eta, times |x|. */
@@ -303,7 +307,7 @@ static enum unit unit_of(const struct qm_slot_view *v, int64_t i, const struct e
         return UNIT_NAN;
     if (isinf(x)) /* Inf / Inf; a cap or no scale at all leaves Inf */
         return q->scale.cap != 0.0f || q->norm == QM_NORM_id ? UNIT_UNKNOWN : UNIT_NAN;
-    if (!(e < (double)INFINITY))
+    if (!(e < HUGE_VAL))
         return UNIT_UNKNOWN;
     if (isinf(s->by_low)) {
         *low = *high = 0.0;
@@ -312,7 +316,8 @@ static enum unit unit_of(const struct qm_slot_view *v, int64_t i, const struct e
     fresh_interval(v, i, low, high);
     if (s->by_low == 0.0)
         return s->by_high == 0.0 && *low == 0.0 && *high == 0.0 ? UNIT_NAN : UNIT_UNKNOWN;
-    if (!divides && !(256.0 / s->by_low <= (double)FLT_MAX)) /* the reciprocal may be Inf */
+    double steps = q->search == QM_SEARCH_arith ? 256.0 : 1.0;
+    if (!divides && !(steps / s->by_low <= (double)FLT_MAX)) /* the reciprocal may be Inf */
         return UNIT_UNKNOWN;
     unit_interval(v, *low, *high, s, divides, low, high);
     return UNIT_INTERVAL;
@@ -352,16 +357,20 @@ static enum qm_verdict verdict(const struct qm_decider *d, int slot, double low,
                                                             : QM_VERDICT_BOUNDARY;
 }
 
-/* Decoding rounds once per operation; curves as above, with exp2's derivative. */
-static double decode_of(const struct qm_decider *d, double value, double scale, double *error)
+/* Decoding rounds once per operation; curves as above, with exp2's derivative; the slack of a value
+ * by the derivatives 2 / (2 - |y|)^2 <= 2 and 2 x. */
+static double decode_of(const struct qm_decider *d, int position, double scale, double *error)
 {
+    double value = d->value[position], slack = d->slack[position] * scale;
     double y = d->q.curve == QM_CURVE_softsign ? value / (2.0 - fabs(value)) : value, x = y * scale;
     *error = QM_U * fabs(x) + QM_ETA;
     if (fma(y, scale, -x) == 0.0 && is_exact(x))
         *error = 0.0;
     switch (d->q.curve) {
-    case QM_CURVE_softsign: *error = 4.0 * QM_U * fabs(x) + QM_ETA; return x;
-    case QM_CURVE_sqrt: *error = 4.0 * QM_U * x * x + 2.0 * QM_ETA * (1.0 + fabs(x)); return x * x;
+    case QM_CURVE_softsign: *error = 4.0 * QM_U * fabs(x) + QM_ETA + 2.0 * slack; return x;
+    case QM_CURVE_sqrt:
+        *error = 4.0 * QM_U * x * x + 2.0 * QM_ETA * (1.0 + fabs(x)) + (2.0 * x + slack) * slack;
+        return x * x;
     case QM_CURVE_log2:
         *error = (4.0 * QM_U * (fabs(x) + 127.0) + 4.0 * QM_U) * exp2(x - 126.0) + 2.0 * QM_ETA;
         return exp2(x - 126.0);
@@ -369,10 +378,10 @@ static double decode_of(const struct qm_decider *d, double value, double scale, 
     }
 }
 
-static void judge_decoded(const struct qm_slot_view *v, int64_t i, double value, double scale,
+static void judge_decoded(const struct qm_slot_view *v, int64_t i, int position, double scale,
                           struct qm_tally *t, struct qm_finding *f, int64_t *at)
 {
-    double error, want = decode_of(v->d, value, scale, &error), got = (double)v->decoded[i];
+    double error, want = decode_of(v->d, position, scale, &error), got = (double)v->decoded[i];
     if (isfinite(scale) && fabs(want) + error > (double)FLT_MAX) {
         t->unbounded++;
         return;
@@ -382,7 +391,7 @@ static void judge_decoded(const struct qm_slot_view *v, int64_t i, double value,
         if (qm_finding_set(
                 f, isfinite(scale) ? QM_BAD_WRONG : QM_BAD_SPECIAL,
                 "element %lld decodes to %a, want %a within %.3g (code value %a, scale %a)",
-                (long long)i, got, want, error, value, scale))
+                (long long)i, got, want, error, v->d->value[position], scale))
             *at = i;
 }
 
@@ -393,7 +402,7 @@ static void judge_code(const struct qm_slot_view *v, int slot, int64_t i,
     static const int severity[] = {0, 0, QM_BAD_OFF_BY_ONE, QM_BAD_WRONG};
     const struct qm_decider *d = v->d;
     int position = d->position_of[v->codes[i]], want;
-    double low = NAN, high = NAN;
+    double low = (double)NAN, high = low;
     enum unit known = unit_of(v, i, s, &low, &high);
     enum qm_verdict is = QM_VERDICT_WRONG;
     t->judged++;
@@ -408,7 +417,7 @@ static void judge_code(const struct qm_slot_view *v, int slot, int64_t i,
     if (known == UNIT_UNKNOWN) {
         t->judged--;
         t->unbounded++;
-        judge_decoded(v, i, d->value[position], s->stored, t, f, at);
+        judge_decoded(v, i, position, s->stored, t, f, at);
         return;
     }
     if (known == UNIT_INTERVAL) {
@@ -427,7 +436,7 @@ static void judge_code(const struct qm_slot_view *v, int slot, int64_t i,
             (long long)i, v->codes[i], d->value[position], d->code_of[want], d->value[want], low,
             high, s->stored))
         *at = i;
-    judge_decoded(v, i, d->value[position], s->stored, t, f, at);
+    judge_decoded(v, i, position, s->stored, t, f, at);
 }
 
 void qm_slot_judge(const struct qm_slot_view *v, int slot, double *lo, double *hi, int *flag,
@@ -440,7 +449,7 @@ void qm_slot_judge(const struct qm_slot_view *v, int slot, double *lo, double *h
     fold(v, lo, hi, flag);
     judge_scales(v, lo, hi, flag, count, t, f, at);
     for (int64_t i = 0; i < v->n; i++) {
-        struct element_scale s = scale_of(v, i, lo, hi);
+        struct element_scale s = scale_of(v, i, lo, hi, flag);
         judge_code(v, slot, i, &s, t, f, at);
     }
 }

@@ -1,0 +1,798 @@
+/* test_check.c - the judge: what is right passes, and every planted bug is found. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "experiments/check/bound.h"
+#include "experiments/check/judge.h"
+#include "oracle/oracle.h"
+
+/* ---- a plain backend with bugs to switch on ------------------------------------------------ */
+
+enum bug {
+    NONE,
+    NIBBLES_SWAPPED,
+    EARLIER_STEP,
+    STALE_SCALE,
+    PREVIOUS_SCALE,
+    LAST_CODE_MISSING,
+    LAST_NOT_IN_MAXIMUM,
+    WRONG_VALUE,
+    VALUE_OFF_BY_ULPS,
+    DECODE_PAST_END,
+    LAST_NOT_WRITTEN,
+    GRADIENT_CHANGED,
+    NOT_REPEATABLE,
+    BIASED_DRAWS,
+    DENORMALS_FLUSHED,
+    NAN_SPREADS,
+    INF_IGNORED,
+    ZERO_BLOCK_KEPT
+};
+
+static enum bug bug;
+
+struct plain {
+    struct qm_recipe r;
+    struct qm_shape shape;
+    int64_t n;
+    int n_slots, steps;
+    struct qm_codec c[QM_MAX_SLOTS];
+    float *x[QM_MAX_SLOTS], *scales[QM_MAX_SLOTS];
+    uint8_t *codes[QM_MAX_SLOTS];
+};
+
+static void plain_close(void *plan)
+{
+    struct plain *p = plan;
+    for (int i = 0; i < p->n_slots; i++) {
+        free(p->x[i]);
+        free(p->scales[i]);
+        free(p->codes[i]);
+    }
+    free(p);
+}
+
+static qm_status plain_open(const struct qm_recipe *r, const struct qm_shape *shape,
+                            uint32_t tensor, void **plan)
+{
+    struct plain *p = calloc(1, sizeof *p);
+    (void)tensor;
+    assert_non_null(p);
+    p->r = *r;
+    p->shape = *shape;
+    p->n = qm_shape_numel(shape);
+    p->n_slots = r->rule->n_slots;
+    for (int i = 0; i < p->n_slots; i++) {
+        struct qm_quantizer q = qm_recipe_slot(r, i, shape);
+        assert_int_equal(qm_codec_init(&p->c[i], &q), QM_OK);
+        if (q.bits && (bug == WRONG_VALUE || bug == VALUE_OFF_BY_ULPS)) {
+            p->c[i].cb.value[5] *= bug == WRONG_VALUE ? 1.01f : 1.0f + 0x1p-21f;
+            qm_codec_rebuild(&p->c[i]);
+        }
+        int64_t count = qm_scale_count(&p->c[i], shape);
+        p->x[i] = calloc((size_t)p->n + 1, sizeof(float));
+        p->scales[i] = calloc((size_t)count + 1, sizeof(float));
+        p->codes[i] = malloc((size_t)p->n + 1);
+        memset(p->codes[i], r->init_code[i], (size_t)p->n + 1);
+        for (int64_t k = 0; k < count; k++)
+            p->scales[i][k] = r->init_scale[i];
+    }
+    *plan = p;
+    return QM_OK;
+}
+
+static float flushed(float x) { return fabsf(x) < 1.17549435e-38f ? 0.0f : x; }
+
+static void plain_encode(struct plain *p, int i, int64_t t, uint64_t seed)
+{
+    const struct qm_codec *c = &p->c[i];
+    struct qm_draws d = qm_draws_for(seed, t, 2, i ? QM_ROLE_slot1 : QM_ROLE_slot0);
+    int64_t count = qm_scale_count(c, &p->shape), block = c->q.block ? c->q.block : p->n, b;
+    float *stat = calloc((size_t)count + 1, sizeof(float)), *x = p->x[i], old = 0.0f;
+    float *seen = malloc(sizeof(float) * (size_t)(p->n + 1));
+    uint8_t last = p->n > 0 ? p->codes[i][p->n - 1] : 0;
+    memcpy(seen, x, sizeof(float) * (size_t)p->n);
+    for (int64_t k = 0; k < p->n; k++) {
+        if (bug == LAST_NOT_IN_MAXIMUM && (k % block == block - 1 || k == p->n - 1))
+            seen[k] = 0.0f;
+        if (bug == INF_IGNORED && isinf(seen[k]))
+            seen[k] = 0.0f;
+    }
+    qm_fold(c, &p->shape, 0, p->n, seen, stat);
+    if (bug == PREVIOUS_SCALE)
+        for (b = count - 1; b > 0; b--)
+            stat[b] = stat[b - 1];
+    for (b = 0; bug == NAN_SPREADS && b + 1 < count; b++)
+        if (isnan(stat[b + 1]))
+            stat[b] = NAN;
+    if (count > 1)
+        old = p->scales[i][1];
+    if (bug == BIASED_DRAWS) {
+        for (int64_t k = 0; k < p->n; k++) { /* the largest of two draws */
+            uint8_t a, e;
+            struct qm_draws other = d;
+            other.seed++;
+            int64_t from = k / block * block;
+            if (k % block == 0) {
+                int64_t n = p->n - from < block ? p->n - from : block;
+                uint8_t *two = malloc((size_t)n);
+                qm_encode_range(c, &p->shape, from, n, x + from, stat, &d, p->codes[i] + from);
+                qm_encode_range(c, &p->shape, from, n, x + from, stat, &other, two);
+                for (int64_t j = 0; j < n; j++) {
+                    a = p->codes[i][from + j];
+                    e = two[j];
+                    p->codes[i][from + j] = a > e ? a : e;
+                }
+                free(two);
+            }
+        }
+    } else {
+        qm_encode_range(c, &p->shape, 0, p->n, x, stat, &d, p->codes[i]);
+    }
+    qm_scales(c, &p->shape, stat, p->scales[i]);
+    if (bug == STALE_SCALE && count > 1)
+        p->scales[i][1] = old;
+    for (int64_t k = 0; bug == NIBBLES_SWAPPED && k + 1 < p->n; k += 2) {
+        uint8_t first = p->codes[i][k];
+        p->codes[i][k] = p->codes[i][k + 1];
+        p->codes[i][k + 1] = first;
+    }
+    if (bug == LAST_CODE_MISSING && p->n > 0)
+        p->codes[i][p->n - 1] = last;
+    if (bug == ZERO_BLOCK_KEPT)
+        for (b = 0; b < count; b++)
+            if (stat[b] == 0.0f)
+                p->scales[i][b] = 1.0f;
+    free(stat);
+    free(seen);
+}
+
+static qm_status plain_step(void *plan, struct qm_tensor *param, const struct qm_tensor *g,
+                            int64_t t, uint64_t seed)
+{
+    struct plain *p = plan;
+    struct qm_rule_step st;
+    float *wide = malloc(sizeof(float) * (size_t)(p->n + 1)), *out = param->data;
+    static int calls;
+    qm_to_float(g->data, g->dtype, 0, p->n, wide);
+    p->r.rule->prepare(&p->r.hyper, bug == EARLIER_STEP && t > 1 ? t - 1 : t, &st);
+    for (int i = 0; i < p->n_slots; i++)
+        if (p->c[i].q.bits)
+            qm_decode(&p->c[i], &p->shape, p->codes[i], p->scales[i], p->x[i]);
+    p->r.rule->block(&st, p->n, out, wide, p->x);
+    for (int i = 0; i < p->n_slots; i++) {
+        for (int64_t k = 0; k < p->n && bug == DENORMALS_FLUSHED; k++)
+            p->x[i][k] = flushed(p->x[i][k]);
+        if (p->c[i].q.bits)
+            plain_encode(p, i, t, seed);
+    }
+    if (bug == GRADIENT_CHANGED && p->n > 0)
+        ((float *)g->data)[p->n - 1] = 1.0f;
+    if (bug == NOT_REPEATABLE && p->n > 0 && calls++ % 2)
+        out[p->n / 2] = nextafterf(out[p->n / 2], 1e9f);
+    free(wide);
+    return QM_OK;
+}
+
+static qm_status plain_decode(void *plan, int slot, float *out)
+{
+    struct plain *p = plan;
+    if (p->c[slot].q.bits)
+        qm_decode(&p->c[slot], &p->shape, p->codes[slot], p->scales[slot], p->x[slot]);
+    memcpy(out, p->x[slot],
+           sizeof(float) * (size_t)(p->n - (bug == LAST_NOT_WRITTEN && p->n > 256)));
+    if (bug == DECODE_PAST_END && p->n > 256)
+        out[p->n] = 0.0f;
+    return QM_OK;
+}
+
+static qm_status plain_save(void *plan, int slot, uint8_t *codes, float *scales)
+{
+    struct plain *p = plan;
+    int64_t count = qm_scale_count(&p->c[slot], &p->shape);
+    if (codes)
+        memcpy(codes, p->codes[slot], (size_t)p->n);
+    if (scales && p->c[slot].q.bits)
+        memcpy(scales, p->scales[slot], sizeof(float) * (size_t)count);
+    else if (scales)
+        memcpy(scales, p->x[slot], sizeof(float) * (size_t)p->n);
+    return QM_OK;
+}
+
+static qm_status plain_load(void *plan, int slot, const uint8_t *codes, const float *scales)
+{
+    struct plain *p = plan;
+    memcpy(p->codes[slot], codes, (size_t)p->n);
+    memcpy(p->scales[slot], scales, sizeof(float) * (size_t)qm_scale_count(&p->c[slot], &p->shape));
+    return QM_OK;
+}
+
+static qm_status plain_probe(void) { return QM_OK; }
+static int64_t plain_bytes(const void *plan)
+{
+    (void)plan;
+    return 0;
+}
+
+static const struct qm_backend plain = {"plain",    plain_probe,  plain_open,
+                                        plain_step, plain_decode, plain_save,
+                                        plain_load, plain_bytes,  plain_close};
+
+/* ---- running the judge --------------------------------------------------------------------- */
+
+/* Cases first, first + stride, ...; stops at the first failing one where asked.  0: this recipe
+ * cannot be judged. */
+static int judge(const struct qm_backend *backend, const char *recipe,
+                 void (*alter)(struct qm_recipe *), uint64_t seed, int first, int stride,
+                 int stop_early, struct qm_tally *t)
+{
+    struct qm_subject s = {.backend = backend, .alter = alter};
+    qm_status st = qm_recipe_parse(recipe, &s.recipe);
+    if (st == QM_OK)
+        st = qm_judge_begin(&s, t);
+    if (st == QM_SKIPPED)
+        return 0;
+    if (st != QM_OK)
+        fail_msg("%s: %s", recipe, qm_message());
+    for (int i = first; i < qm_case_count() && !(stop_early && t->failed_cases); i += stride) {
+        struct qm_case c = qm_case_at(i);
+        if (qm_judge_case(&s, &c, seed, t) != QM_OK)
+            fail_msg("%s: %s", recipe, qm_message());
+    }
+    qm_judge_end(&s, t);
+    return 1;
+}
+
+static void assert_passes(const struct qm_backend *backend, const char *recipe,
+                          void (*alter)(struct qm_recipe *), uint64_t seed, int first, int stride)
+{
+    struct qm_tally t;
+    if (!judge(backend, recipe, alter, seed, first, stride, 0, &t))
+        return;
+    if (!qm_tally_passed(&t))
+        fail_msg("%s, seed %llu: false alarm: %s: %s", recipe, (unsigned long long)seed,
+                 t.n_findings ? t.finding[0].name : "nothing judged",
+                 t.n_findings ? t.finding[0].text : "");
+    assert_true(t.verdict[QM_VERDICT_OFF_BY_ONE] == 0 && t.verdict[QM_VERDICT_WRONG] == 0);
+    assert_true(t.worst_ratio <= 1.0);
+}
+
+/* The default regime is the whole list with the default seed. */
+static void assert_caught(const struct qm_backend *backend, const char *recipe,
+                          void (*alter)(struct qm_recipe *), const char *what, const char *text)
+{
+    struct qm_tally t;
+    if (!judge(backend, recipe, alter, 20240501, 0, 1, 1, &t))
+        fail_msg("%s: %s", recipe, qm_message());
+    if (t.failed_cases == 0)
+        fail_msg("%s: not caught: %s", recipe, what);
+    if (text && !strstr(t.finding[0].text, text))
+        fail_msg("%s: %s: expected '%s' in: %s", recipe, what, text, t.finding[0].text);
+}
+
+static const char *const more_recipes[] = {
+    "adamw4_lpmm,exp_avg.round=stoch,exp_avg_sq.round=stoch",
+    "adamw4_lpmm,exp_avg=nf4:4s/rank1/bisect/mid/hi",
+    "adamw4_ao,grad=bf16,exp_avg_sq=lin:4u/tensor/scan/near/lo",
+    "adamw8_ao,grad=f16,exp_avg_sq=log:8u/logblock:256/arith/even/floor:1e-12",
+    "adamw8_bnb,exp_avg=dyn:8s/block:2048/grid/mid/recip/maxskip/zero:0",
+    "ema4_nf4,exp_avg=fp4:4s/block:64/ladder/mid/hi",
+    "ema4_nf4,exp_avg=fp4s:4s/block:64/argmin/mid/hi",
+    "ema4_nf4,exp_avg=nf4:4s/row/ladder/mid/hi",
+    "ema4_nf4,exp_avg=dyn:4s/col/mids/mid/hi",
+    "ema4_nf4,exp_avg=lint:3s/block:32/arith/near/hi/f16",
+    "ema4_nf4,exp_avg=dyn:8s/block:64/bisect/even/softsign",
+    "adamw4_ao,exp_avg_sq=lin0:4u/block:128/bisect/near/hi/sqrt",
+    "ema4_nf4,exp_avg=dyn:8s/block:64/mids/mid/nest:256/maxskip",
+    "ema4_nf4,exp_avg=lin0:4s/block:64/bisect/away/lo",
+    "adamw4_ao,exp_avg_sq=de0:4u/rank1/argmin/mid/hi",
+    "ema4_nf4,exp_avg=int:4s/block:64/arith/even/recip/cap:0.5",
+    "ema4_nf4,exp_avg=nf4:4s/id/bisect/mid/hi",
+    "ema4_nf4,exp_avg=nf4:4s/block:7/bisect/mid/hi/zero:7/nanzero",
+    "adamw4_ao,lr=0.1,beta1=0.5,eps=0.01,maximize=1",
+};
+
+static void test_no_false_alarm(void **state)
+{
+    (void)state;
+    bug = NONE;
+    for (int v = 0; v < qm_variant_count(); v++)
+        for (int seed = 1; seed <= 3; seed++)
+            assert_passes(&qm_backend_cpu, qm_variant_at(v)->name, NULL, (uint64_t)seed,
+                          (v + 4 * seed) % 11, 11);
+    for (size_t i = 0; i < sizeof more_recipes / sizeof *more_recipes; i++)
+        assert_passes(&qm_backend_cpu, more_recipes[i], NULL, 5 + i, (int)i % 17, 17);
+    for (int v = 0; v < qm_variant_count(); v++)
+        assert_passes(&plain, qm_variant_at(v)->name, NULL, 11, v % 29, 29);
+}
+
+/* Coverage: every verdict that may occur does, codes are really judged, ties are met. */
+static void test_not_vacuous(void **state)
+{
+    int judged = 0;
+    (void)state;
+    for (int v = 0; v < qm_variant_count(); v++) {
+        struct qm_tally t;
+        struct qm_recipe r;
+        if (!judge(&qm_backend_cpu, qm_variant_at(v)->name, NULL, 3, v % 11, 11, 0, &t))
+            continue;
+        judged++;
+        assert_int_equal(qm_recipe_parse(qm_variant_at(v)->name, &r), QM_OK);
+        assert_true(t.worst_ratio > 0.25); /* the bounds are not far away */
+        assert_true(t.unbounded < t.judged / 20);
+        if (r.slot[0].bits == 0)
+            continue;
+        assert_true(t.verdict[QM_VERDICT_EQUAL] > 50000);
+        assert_true(t.verdict[QM_VERDICT_BOUNDARY] > 100);
+        assert_true(t.verdict[QM_VERDICT_BOUNDARY] < t.verdict[QM_VERDICT_EQUAL] / 50);
+        assert_int_equal(t.deviations > 0, r.slot[0].search == QM_SEARCH_ladder);
+    }
+    assert_true(judged >= 10);
+}
+
+/* ---- mutants: a backend with a bug --------------------------------------------------------- */
+
+static void test_backend_mutants(void **state)
+{
+    static const struct {
+        enum bug bug;
+        const char *recipe, *text;
+    } mutants[] = {
+        {NIBBLES_SWAPPED, "adamw4_ao", "has code"},
+        {NIBBLES_SWAPPED, "ema4_uniform", "has code"},
+        {EARLIER_STEP, "adamw4_ao", "parameter"},
+        {EARLIER_STEP, "adamw_f32", "parameter"},
+        {STALE_SCALE, "adamw8_bnb", "scale 1"},
+        {STALE_SCALE, "adamw4_lpmm", "scale 1"},
+        {PREVIOUS_SCALE, "ema4_nf4", "scale"},
+        {PREVIOUS_SCALE, "adamw4_lpmm", "scale"},
+        {LAST_CODE_MISSING, "adamw4_ao", "has code"},
+        {LAST_CODE_MISSING, "adamw8_ao", "has code"},
+        {LAST_NOT_IN_MAXIMUM, "adamw4_ao", "scale"},
+        {LAST_NOT_IN_MAXIMUM, "ema4_nf4a8", "scale"},
+        {LAST_NOT_IN_MAXIMUM, "adamw4_lpmm", "scale"},
+        {WRONG_VALUE, "adamw8_ao", "code 5 decodes"},
+        {WRONG_VALUE, "ema4_nf4", "code 5 decodes"},
+        {VALUE_OFF_BY_ULPS, "adamw4_lpmm", "code 5 decodes"},
+        {VALUE_OFF_BY_ULPS, "ema4_nf4a8", "code 5 decodes"},
+        {DECODE_PAST_END, "adamw4_ao", "outside a buffer"},
+        {LAST_NOT_WRITTEN, "adamw8_bnb", "not written"},
+        {GRADIENT_CHANGED, "adamw4_ao", "gradient"},
+        {NOT_REPEATABLE, "adamw4_ao", "two threads"},
+        {BIASED_DRAWS, "adamw4_lpmm_group,exp_avg.round=stoch", "stochastic rounding"},
+        {DENORMALS_FLUSHED, "adamw_f32", NULL},
+        {DENORMALS_FLUSHED, "adamw4_lpmm_group", NULL},
+        {NAN_SPREADS, "adamw4_ao", "scale"},
+        {INF_IGNORED, "adamw8_bnb", "want NaN or Inf"},
+        {ZERO_BLOCK_KEPT, "adamw4_lpmm_group", "scale"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof mutants / sizeof *mutants; i++) {
+        char what[64];
+        snprintf(what, sizeof what, "backend mutant %zu", i);
+        bug = mutants[i].bug;
+        assert_caught(&plain, mutants[i].recipe, NULL, what, mutants[i].text);
+    }
+    bug = NONE;
+}
+
+/* ---- mutants: run as another recipe than judged ---------------------------------------------- */
+
+static void no_decay(struct qm_recipe *r) { r->hyper.weight_decay = 0.0; }
+static void beta2_for_m(struct qm_recipe *r) { r->hyper.beta1 = r->hyper.beta2; }
+static void beta1_for_v(struct qm_recipe *r) { r->hyper.beta2 = r->hyper.beta1; }
+static void eps_larger(struct qm_recipe *r) { r->hyper.eps *= 2.0; }
+static void other_lr(struct qm_recipe *r) { r->hyper.lr *= 1.000001; }
+static void coupled(struct qm_recipe *r) { r->rule = qm_rule_find("adam_ao"); }
+static void unfused(struct qm_recipe *r) { r->rule = qm_rule_find("adamw_bnb"); }
+static void round_floor0(struct qm_recipe *r) { r->slot[0].round = QM_ROUND_floor; }
+static void round_floor1(struct qm_recipe *r) { r->slot[1].round = QM_ROUND_floor; }
+static void round_ceil0(struct qm_recipe *r) { r->slot[0].round = QM_ROUND_ceil; }
+static void round_mid0(struct qm_recipe *r) { r->slot[0].round = QM_ROUND_mid; }
+static void round_mid1(struct qm_recipe *r) { r->slot[1].round = QM_ROUND_mid; }
+static void round_near0(struct qm_recipe *r) { r->slot[0].round = QM_ROUND_near; }
+static void round_near1(struct qm_recipe *r) { r->slot[1].round = QM_ROUND_near; }
+static void round_even0(struct qm_recipe *r) { r->slot[0].round = QM_ROUND_even; }
+static void round_away0(struct qm_recipe *r) { r->slot[0].round = QM_ROUND_away; }
+static void search_ladder(struct qm_recipe *r) { r->slot[0].search = QM_SEARCH_ladder; }
+static void search_bisect(struct qm_recipe *r) { r->slot[0].search = QM_SEARCH_bisect; }
+static void search_grid(struct qm_recipe *r) { r->slot[0].search = QM_SEARCH_grid; }
+static void scale_f16(struct qm_recipe *r) { r->slot[0].scale.f16 = 1; }
+static void no_floor(struct qm_recipe *r) { r->slot[0].scale.floor = 0.0f; }
+static void nan_top(struct qm_recipe *r) { r->slot[0].scale.nan = QM_NAN_top; }
+static void max_skips(struct qm_recipe *r) { r->slot[0].scale.max_skips_nan = 1; }
+static void reciprocal(struct qm_recipe *r) { r->slot[0].unit = QM_UNIT_recip; }
+static void canonical_nf4(struct qm_recipe *r) { r->slot[0].map = QM_MAP_nf4; }
+static void lin_zero(struct qm_recipe *r) { r->slot[1].map = QM_MAP_lin0; }
+
+/* AdamW in lpmm's order with sqrt(vhat + eps). */
+static void eps_inside_block(const struct qm_rule_step *s, int64_t n, float *p, const float *g,
+                             float *const *slot)
+{
+    const float *c = s->c;
+    float *m = slot[0], *v = slot[1];
+    for (int64_t i = 0; i < n; i++) {
+        float old = p[i];
+        float *at[2] = {m + i, v + i};
+        qm_rule_find("adamw_lpmm")->block(s, 1, p + i, g + i, at);
+        p[i] = old * c[0] + (c[7] * m[i]) / sqrtf(v[i] / (c[5] * c[5]) + c[6]);
+    }
+}
+
+static void eps_inside(struct qm_recipe *r)
+{
+    static struct qm_rule rule;
+    rule = *r->rule;
+    rule.block = eps_inside_block;
+    r->rule = &rule;
+}
+
+/* The update from the state before the step. */
+static void stale_moment_block(const struct qm_rule_step *s, int64_t n, float *p, const float *g,
+                               float *const *slot)
+{
+    const float *c = s->c;
+    float *m = slot[0], *v = slot[1];
+    for (int64_t i = 0; i < n; i++) {
+        float old_p = p[i], old_m = m[i];
+        float *at[2] = {m + i, v + i};
+        qm_rule_find("adamw_lpmm")->block(s, 1, p + i, g + i, at);
+        p[i] = old_p * c[0] + (c[7] * old_m) / (sqrtf(v[i]) / c[5] + c[6]);
+    }
+}
+
+static void stale_moment(struct qm_recipe *r)
+{
+    static struct qm_rule rule;
+    rule = *r->rule;
+    rule.block = stale_moment_block;
+    r->rule = &rule;
+}
+
+static void test_recipe_mutants(void **state)
+{
+    static const struct {
+        const char *what, *recipe;
+        void (*alter)(struct qm_recipe *r);
+        const char *text;
+    } mutants[] = {
+        {"truncates", "adamw4_ao", round_floor0, "has code"},
+        {"truncates", "adamw4_lpmm", round_floor1, "has code"},
+        {"truncates", "ema4_uniform", round_floor0, "has code"},
+        {"rounds up", "ema4_nf4", round_ceil0, "has code"},
+        {"eps inside the root", "adamw4_lpmm_group", eps_inside, "parameter"},
+        {"eps twice as large", "adamw_f32", eps_larger, "parameter"},
+        {"update from the old moment", "adamw4_lpmm", stale_moment, "parameter"},
+        {"coupled decay", "adamw4_ao", coupled, NULL},
+        {"decay missing", "adamw4_lpmm", no_decay, "parameter"},
+        {"decay missing", "adamw_f32", no_decay, "parameter"},
+        {"learning rate 1e-6 larger", "adamw8_bnb", other_lr, "parameter"},
+        {"beta2 for the first moment", "adamw8_ao", beta2_for_m, "exp_avg: "},
+        {"beta1 for the second moment", "adamw4_ao", beta1_for_v, "exp_avg_sq: "},
+        {"f16 scale", "adamw4_ao", scale_f16, "scale"},
+        {"f16 scale", "ema4_nf4", scale_f16, "scale"},
+        {"ladder for nearest", "ema4_nf4,exp_avg.map=nf4a8", search_ladder, "has code"},
+        {"nearest for ladder", "ema4_nf4a8", search_bisect, "has code"},
+        {"table of 65,536 for nearest", "adamw8_ao,exp_avg.round=mid", search_grid, "has code"},
+        {"ties down for up, dyn", "adamw4_ao", round_mid0, "exp_avg: "},
+        {"ties down for up, lin", "adamw4_ao", round_mid1, "exp_avg_sq: "},
+        {"ties up for down, de", "adamw4_lpmm_group", round_near0, "exp_avg: "},
+        {"ties up for down, lin", "adamw4_lpmm_group", round_near1, "exp_avg_sq: "},
+        {"ties up for down, lin by rank 1", "adamw4_lpmm", round_near1, "exp_avg_sq: "},
+        {"ties up for down, nf4", "ema4_nf4", round_near0, "has code"},
+        {"ties down for up, 8 bits", "adamw8_ao", round_mid0, "has code"},
+        {"ties to even for up", "adamw4_ao", round_even0, "has code"},
+        {"ties away for up", "adamw4_ao", round_away0, "has code"},
+        {"ties up for even", "ema4_uniform", round_near0, "has code"},
+        {"ties away for even", "ema4_uniform", round_away0, "has code"},
+        {"reciprocal for division", "ema4_nf4", reciprocal, "has code"},
+        {"no floor under the scale", "adamw4_ao", no_floor, "scale"},
+        {"NaN to the top code", "adamw4_ao", nan_top, "has code"},
+        {"NaN left out of the maximum", "ema4_nf4", max_skips, "want NaN or Inf"},
+        {"another table", "ema4_nf4a8,exp_avg.search=bisect", canonical_nf4, "decodes to"},
+        {"a zero code", "adamw4_lpmm", lin_zero, "decodes to"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof mutants / sizeof *mutants; i++)
+        assert_caught(&qm_backend_cpu, mutants[i].recipe, mutants[i].alter, mutants[i].what,
+                      mutants[i].text);
+}
+
+/* Fused or not is the same mathematics: no alarm. */
+static void test_benign_orders_pass(void **state)
+{
+    (void)state;
+    for (int seed = 1; seed <= 3; seed++)
+        assert_passes(&qm_backend_cpu, "adamw_f32", unfused, (uint64_t)seed, seed, 5);
+}
+
+/* Rules that no variant uses, with 4-bit states. */
+static void test_every_rule_passes(void **state)
+{
+    int judged = 0;
+    (void)state;
+    for (int k = 0; k < qm_rule_count(); k++) {
+        const struct qm_rule *rule = qm_rule_at(k);
+        if (rule->n_slots > 2 || !rule->block)
+            continue;
+        struct qm_variant v = {.name = rule->name,
+                               .rule = rule->name,
+                               .hyper = qm_hyper_default(),
+                               .slot = {{.quantizer = "dyn:4s/block:128/bisect/near/hi"},
+                                        {.quantizer = "lin:4u/block:64/bisect/mid/lo"}}};
+        for (int i = 0; i < rule->n_slots; i++)
+            v.slot[i].name = rule->slot[i];
+        for (int nesterov = 0; nesterov < 2; nesterov++) {
+            struct qm_subject s = {.backend = &qm_backend_cpu};
+            struct qm_tally t;
+            v.hyper.nesterov = nesterov;
+            v.hyper.maximize = nesterov && strcmp(rule->family, "ema") != 0;
+            assert_int_equal(qm_recipe_from(&v, &s.recipe), QM_OK);
+            if (qm_judge_begin(&s, &t) == QM_SKIPPED)
+                continue;
+            judged++;
+            for (int i = k; i < qm_case_count(); i += 23) {
+                struct qm_case c = qm_case_at(i);
+                assert_int_equal(qm_judge_case(&s, &c, 9, &t), QM_OK);
+            }
+            if (!qm_tally_passed(&t))
+                fail_msg("%s: %s: %s", rule->name, t.finding[0].name, t.finding[0].text);
+        }
+    }
+    assert_true(judged >= 16);
+}
+
+static void test_what_is_skipped(void **state)
+{
+    static const char *const recipes[] = {"adamw_f32,amsgrad=1", "adamw4_ao,param=bf16/near"};
+    (void)state;
+    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
+        struct qm_subject s = {.backend = &qm_backend_cpu};
+        struct qm_tally t;
+        assert_int_equal(qm_recipe_parse(recipes[i], &s.recipe), QM_OK);
+        assert_int_equal(qm_judge_begin(&s, &t), QM_SKIPPED);
+        assert_true(strlen(qm_message()) > 10);
+    }
+}
+
+/* ---- bounds -------------------------------------------------------------------------------- */
+
+static double wide(uint64_t stream, uint64_t i, double decades)
+{
+    uint32_t a = qm_philox_stream(77, stream, 2 * i), b = qm_philox_stream(77, stream, 2 * i + 1);
+    double u = (double)a * 0x1p-32;
+    return qm_narrow((b & 1 ? -1.0 : 1.0) * pow(10.0, decades * (u - 0.5)));
+}
+
+/* Every rule, over magnitudes of many decades and several settings: always within the bound, and
+ * the bound is never far away. */
+static void test_bounds_hold(void **state)
+{
+    static const struct qm_hyper hypers[] = {
+        {.lr = 1e-3,
+         .beta1 = 0.9,
+         .beta2 = 0.999,
+         .eps = 1e-8,
+         .weight_decay = 1e-2,
+         .momentum = 0.9},
+        {.lr = 0.3, .beta1 = 0.5, .beta2 = 0.95, .eps = 1e-3, .momentum = 0.5, .nesterov = 1},
+        {.lr = 1e-2,
+         .beta1 = 0.3,
+         .beta2 = 0.0,
+         .eps = 1e-6,
+         .weight_decay = 0.1,
+         .momentum = 0.99,
+         .dampening = 0.1,
+         .maximize = 1},
+    };
+    enum { N = 20000 };
+    int held = 0;
+    (void)state;
+    for (int k = 0; k < qm_rule_count(); k++) {
+        const struct qm_rule *rule = qm_rule_at(k);
+        struct qm_oracle_hyper plain_hyper = {.lr = 1.0};
+        struct qm_bound known;
+        double worst = 0.0;
+        if (qm_bound_init(&known, rule->family, rule->name, &plain_hyper, 1) != QM_OK)
+            continue;
+        held++;
+        for (int j = 0; j < 12; j++) {
+            struct qm_hyper h = hypers[j % 3];
+            int64_t t = j / 3 == 0 ? 1 : j / 3 == 1 ? 2 : j / 3 == 2 ? 100 : 1000000;
+            if (strcmp(rule->family, "ema") == 0)
+                h.maximize = 0; /* its oracle does not know the word */
+            struct qm_oracle_hyper oh = {.lr = h.lr,
+                                         .beta1 = h.beta1,
+                                         .beta2 = h.beta2,
+                                         .eps = h.eps,
+                                         .weight_decay = h.weight_decay,
+                                         .momentum = h.momentum,
+                                         .dampening = h.dampening,
+                                         .nesterov = h.nesterov,
+                                         .maximize = h.maximize};
+            struct qm_rule_step st;
+            struct qm_bound b;
+            rule->prepare(&h, t, &st);
+            assert_int_equal(qm_bound_init(&b, rule->family, rule->name, &oh, t), QM_OK);
+            for (uint64_t i = 0; i < N; i++) {
+                double reach = i % 2 ? 2.0 : 16.0;
+                float p = (float)wide(1, i, 4.0), g = (float)wide(2, i, reach);
+                float x[2] = {(float)wide(3, i, reach), (float)fabs(wide(4, i, 2.0 * reach))};
+                double want[2] = {(double)x[0], (double)x[1]}, old[2] = {want[0], want[1]};
+                float *at[2] = {&x[0], &x[1]};
+                double *slot[2] = {&want[0], &want[1]}, wp = (double)p, wg = (double)g, ep, e[2];
+                qm_oracle_find(rule->family)->step(&wp, slot, &wg, 1, 1, &oh, t);
+                qm_bound_element(&b, (double)p, wg, old, want, &ep, e);
+                rule->block(&st, 1, &p, &g, at);
+                for (int s = -1; s < rule->n_slots; s++) {
+                    double off = fabs(s < 0 ? (double)p - wp : (double)x[s] - want[s]);
+                    double bound = s < 0 ? ep : e[s];
+                    if (!(off <= bound))
+                        fail_msg(
+                            "%s, hyper %d, t %lld, %llu: slot %d is %a, want %a within %g (g %a, "
+                            "before %a, %a)",
+                            rule->name, j % 3, (long long)t, (unsigned long long)i, s,
+                            s < 0 ? (double)p : (double)x[s], s < 0 ? wp : want[s], bound, wg,
+                            old[0], old[1]);
+                    if (bound > 0.0 && off / bound > worst)
+                        worst = off / bound;
+                }
+            }
+        }
+        assert_true(worst > 0.5);
+    }
+    assert_true(held >= 8);
+}
+
+/* Exact operations have bound 0; an unknown family has none. */
+static void test_bound_edges(void **state)
+{
+    struct qm_oracle_hyper h = {.lr = 0.5, .beta1 = 0.0, .beta2 = 0.5, .eps = 0.25};
+    struct qm_bound b;
+    double slot[2] = {3.0, 4.0}, want[2] = {2.0, 4.0}, ep, e[2];
+    (void)state;
+    assert_int_equal(qm_bound_init(&b, "adamw", "adamw", &h, 1), QM_OK);
+    qm_bound_element(&b, 1.0, 2.0, slot, want, &ep, e);
+    assert_true(e[0] == 0.0 && e[1] == 0.0 && ep > 0.0 && ep < 1e-6);
+    want[0] = 1e30;
+    want[1] = 0.5e60 + 2.0;
+    qm_bound_element(&b, 1.0, 1e30, slot, want, &ep, e);
+    assert_true(isinf(e[1]));
+    assert_int_equal(qm_bound_init(&b, "lion", "lion", &h, 1), QM_BAD_ARG);
+    assert_non_null(strstr(qm_message(), "lion"));
+}
+
+/* ---- decisions ----------------------------------------------------------------------------- */
+
+static void assert_decides(const struct qm_codec *c, const struct qm_decider *d, float y,
+                           const char *text)
+{
+    int from, to, got = qm_code_of(c, y, 0);
+    qm_decider_range(d, (double)y, (double)y, &from, &to);
+    if (got < from || got > to)
+        fail_msg("%s: %a gives %d, expected %d to %d", text, (double)y, got, from, to);
+    while (from < to && d->value[from] == d->value[from + 1])
+        from++; /* two codes of one value count once */
+    while (from < to && d->value[to] == d->value[to - 1])
+        to--;
+    int sorted = !(d->q.map == QM_MAP_lin0 && d->q.sign); /* its source's zeros are -4e-8 apart */
+    if (to - from > 1 && d->q.search != QM_SEARCH_grid && sorted)
+        fail_msg("%s: %a may give anything from %d to %d", text, (double)y, from, to);
+}
+
+/* Every map, search and round that compose: what the float32 search does to unit values around all
+ * values and thresholds is what was decided in double; the open zones are few ulp wide. */
+static void test_decisions(void **state)
+{
+    int composed = 0;
+    (void)state;
+    for (int map = 0; map < QM_MAP_COUNT; map++)
+        for (int form = 0; form < 4; form++)
+            for (int search = 0; search < QM_SEARCH_COUNT; search++)
+                for (int round = 0; round < QM_ROUND_COUNT; round++) {
+                    struct qm_quantizer q = {.map = (enum qm_map)map,
+                                             .bits = form & 1 ? 8 : 4,
+                                             .sign = form >> 1,
+                                             .norm = QM_NORM_block,
+                                             .block = 64,
+                                             .search = (enum qm_search)search,
+                                             .round = (enum qm_round)round,
+                                             .scale = {.zero = -1}};
+                    struct qm_codec c;
+                    struct qm_decider d;
+                    char text[QM_QUANTIZER_TEXT];
+                    float decoded[256] = {0};
+                    int wrong;
+                    if (map == QM_MAP_log || map == QM_MAP_logf)
+                        continue; /* only under a curve: judged by whole cases */
+                    if (round == QM_ROUND_stoch || qm_codec_init(&c, &q) != QM_OK)
+                        continue;
+                    for (int k = 0; k < c.cb.n; k++)
+                        decoded[c.cb.perm[k]] = c.cb.value[k];
+                    qm_quantizer_print(&q, text);
+                    assert_int_equal(qm_decider_init(&d, &q, decoded, &wrong), QM_OK);
+                    assert_int_equal(wrong, -1);
+                    assert_int_equal(d.n, c.cb.n);
+                    composed++;
+                    for (int k = 0; k < d.n; k++) {
+                        assert_int_equal(d.code_of[k], c.cb.perm[k]);
+                        float near[2] = {(float)d.value[k], (float)d.cut[k < d.n - 1 ? k : 0].at};
+                        for (int j = 0; j < 2; j++)
+                            for (int ulp = -5; ulp <= 5; ulp++)
+                                assert_decides(&c, &d, qm_unordered(qm_ordered(near[j]) + ulp),
+                                               text);
+                    }
+                }
+    assert_true(composed > 150);
+}
+
+/* The zone of a float32 comparison is narrow, and empty at ties that it decides exactly. */
+static void test_zones(void **state)
+{
+    struct qm_quantizer q;
+    struct qm_decider d;
+    int wrong, from, to;
+    (void)state;
+    assert_int_equal(qm_quantizer_parse("lin:4u/block:128/bisect/near/lo", &q), QM_OK);
+    assert_int_equal(qm_decider_init(&d, &q, NULL, &wrong), QM_OK);
+    qm_decider_range(&d, 5.0 / 32.0, 5.0 / 32.0, &from, &to);
+    assert_true(from == 2 && to == 2); /* up */
+    q.round = QM_ROUND_mid;
+    assert_int_equal(qm_decider_init(&d, &q, NULL, &wrong), QM_OK);
+    qm_decider_range(&d, 5.0 / 32.0, 5.0 / 32.0, &from, &to);
+    assert_true(from == 1 && to == 1); /* down */
+    qm_decider_range(&d, 5.0 / 32.0 - 1e-6, 5.0 / 32.0 + 1e-6, &from, &to);
+    assert_true(from == 1 && to == 2);
+    assert_int_equal(qm_quantizer_parse("nf4a8:4s/block:128/ladder/mid/hi", &q), QM_OK);
+    assert_int_equal(qm_decider_init(&d, &q, NULL, &wrong), QM_OK);
+    assert_int_equal(qm_decider_at(&d, -0.8), 0); /* the published threshold is -0.7801653 */
+    assert_int_equal(qm_decider_nearest(&d, -0.8), 1);
+}
+
+/* ---- cases --------------------------------------------------------------------------------- */
+
+static void test_cases(void **state)
+{
+    struct qm_case c, again;
+    char a[QM_CASE_TEXT], b[QM_CASE_TEXT];
+    (void)state;
+    for (int i = 0; i < qm_case_count(); i++) {
+        c = qm_case_at(i);
+        if (qm_case_parse(qm_case_print(&c, a), &again) != QM_OK)
+            fail_msg("%s: %s", a, qm_message());
+        assert_string_equal(a, qm_case_print(&again, b));
+        for (int j = 0; j < i; j++) {
+            again = qm_case_at(j);
+            assert_string_not_equal(a, qm_case_print(&again, b));
+        }
+    }
+    assert_int_equal(qm_case_parse("4097/plantet/default/t1/forced", &c), QM_NO_MATCH);
+    assert_non_null(strstr(qm_message(), "did you mean 'planted'?"));
+    assert_int_equal(qm_case_parse("4097/planted/default/t0/forced", &c), QM_BAD_ARG);
+    assert_int_equal(qm_case_parse("4097/planted/default/t1", &c), QM_BAD_ARG);
+    assert_int_equal(qm_case_parse("4x/planted/default/t1/own", &c), QM_BAD_ARG);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bounds_hold),
+        cmocka_unit_test(test_bound_edges),
+        cmocka_unit_test(test_decisions),
+        cmocka_unit_test(test_zones),
+        cmocka_unit_test(test_cases),
+        cmocka_unit_test(test_no_false_alarm),
+        cmocka_unit_test(test_not_vacuous),
+        cmocka_unit_test(test_benign_orders_pass),
+        cmocka_unit_test(test_every_rule_passes),
+        cmocka_unit_test(test_what_is_skipped),
+        cmocka_unit_test(test_backend_mutants),
+        cmocka_unit_test(test_recipe_mutants),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
