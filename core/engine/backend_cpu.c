@@ -494,7 +494,8 @@ static qm_status cpu_load(void *plan, int slot, const uint8_t *codes, const floa
     struct slot *s = &p->slot[slot];
     if (codes && !s->is_f32) {
         for (int64_t i = 0; i < s->n; i++)
-            if (codes[i] >= 1 << s->c.q.bits || s->c.cb.position_of[codes[i]] >= s->c.cb.n)
+            if (codes[i] >= 1 << s->c.q.bits ||
+                s->c.cb.perm[s->c.cb.position_of[codes[i]]] != codes[i])
                 return qm_fail(QM_BAD_ARG, "code %d at %lld does not exist in %d bits", codes[i],
                                (long long)i, s->c.q.bits);
         qm_pack_range(&s->c, codes, s->n, s->packed);
