@@ -152,8 +152,8 @@ setup:
 	  echo "qualm: missing packages:$$missing; run as root: apt-get install$$missing" >&2; exit 1; \
 	fi; \
 	echo "qualm: installing$$missing" >&2; mkdir -p build; \
-	{ $$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
-	  $$sudo -E apt-get install -y -qq --no-install-recommends $$missing; } >build/setup.log 2>&1 || \
+	{ $$sudo apt-get update -qq; $$sudo env DEBIAN_FRONTEND=noninteractive \
+	  apt-get install -y -qq --no-install-recommends $$missing; } >build/setup.log 2>&1 || \
 	{ echo "qualm: apt-get could not install$$missing (see build/setup.log)" >&2; exit 1; }
 
 ifneq ($(filter run test bench plots check-long setup,$(MAKECMDGOALS)),)
