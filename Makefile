@@ -4,7 +4,10 @@
 # CC=clang chooses the compiler, INSTALL=0 never installs packages.
 .DEFAULT_GOAL := all
 SHELL := /bin/bash
-MAKEFLAGS += --jobs=$(shell nproc) --no-print-directory
+MAKEFLAGS += --no-print-directory
+ifeq ($(MAKELEVEL),0)
+MAKEFLAGS += --jobs=$(shell nproc)
+endif
 
 # ---- detection -----------------------------------------------------------------------------
 V ?= 0
@@ -180,7 +183,7 @@ bench: qualm ## speed of steps and searches, as ratios within one run
 
 # Dual headers compile as C11, as C++17 and, where nvcc is there, as CUDA.
 DUAL := $(wildcard core/base/dual.h core/base/half.h core/base/philox.h core/base/logexp.h \
-  core/quant/*.h core/rule/adamw.h core/rule/sgdm.h)
+  core/quant/*.h core/rule/adamw.h core/rule/sgdm.h core/rule/bnb.h)
 DUAL := $(filter-out core/quant/quantizer.h core/quant/lanes.h core/quant/lanes_avx512.h \
   core/quant/lanes_avx2.h core/quant/searches.h,$(DUAL))
 check-dual: ## the dual headers compile as C11, C++17 and CUDA

@@ -36,7 +36,7 @@ static const char *const kind_files[QM_KIND_COUNT] = {
 };
 
 /* The words of scale.h, which combine freely and so have no enum. */
-enum { FLOOR, GUARD, CAP, ZERO, MAXSKIP, NANTOP, NANZERO, F16, NEST };
+enum { FLOOR, GUARD, CAP, ZERO, MAXSKIP, NANTOP, NANZERO, KEEPSIGN, F16, NEST };
 static const struct {
     const char *name, *text;
 } scale_words[] = {
@@ -50,6 +50,8 @@ static const struct {
                           "otherwise the lowest"},
     [NANZERO] = {"nanzero", "a NaN unit value gets the code of zero (adafactor8bit CUDA uniform, "
                             "bitsandbytes FP4 tree)"},
+    [KEEPSIGN] = {"keepsign", "a code whose value has not the sign bit of x moves by one "
+                              "(bitsandbytes CUDA first moments)"},
     [F16] = {"f16", "scales are stored as float16; x is divided by the unrounded one (Lion 8-bit)"},
     [NEST] = {"nest", "nest:N - scales minus their mean in 8 bits, dyn:8s/block:N/grid "
                       "(bitsandbytes compress_statistics)"},
@@ -212,6 +214,8 @@ static void explain_scale(json_t *out, const struct qm_scale_rule *s)
     if (s->nan != QM_NAN_low)
         explain(out, QM_KIND_scale, s->nan == QM_NAN_top ? "nantop" : "nanzero",
                 scale_words[s->nan == QM_NAN_top ? NANTOP : NANZERO].text, 0);
+    if (s->keep_sign)
+        explain(out, QM_KIND_scale, "keepsign", scale_words[KEEPSIGN].text, 0);
     if (s->f16)
         explain(out, QM_KIND_scale, "f16", scale_words[F16].text, 0);
     if (s->nest)

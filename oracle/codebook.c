@@ -103,6 +103,28 @@ static int dynamic(int bits, int sign, double *value)
     return sorted(value, n);
 }
 
+/* bitsandbytes 0.36.0 to 0.41.0, unsigned 8 bits: in decade i mid-points of 2^(i+2) equal parts of
+ * [0.1, 1] and those of 2 parts, times 10^(i - 6); 0 and 1; the lowest 256 of these 524. */
+static int dynamic_defect(int bits, int sign, double *value)
+{
+    double all[524], down = 1e6;
+    int n = 0;
+    (void)bits;
+    (void)sign;
+    for (int i = 0; i < 7; i++, down /= 10.0)
+        for (int parts = 4 << i;; parts = 2) {
+            for (int k = 0; k < parts; k++)
+                all[n++] = (2.0 * parts + 9.0 * (2 * k + 1)) / (20.0 * parts * down);
+            if (parts == 2)
+                break;
+        }
+    all[n++] = 0.0;
+    all[n++] = 1.0;
+    sorted(all, n);
+    memcpy(value, all, 256 * sizeof *value);
+    return 256;
+}
+
 static int dynamic_nozero(int bits, int sign, double *value)
 {
     int n = dynamic(bits, sign, value);
@@ -132,6 +154,32 @@ static int normal_float(int bits, int sign, double *value)
         value[8 + k] = -(double)(quantile(k, 8) / quantile(0, 9));
     value[15] = 0.0;
     return sorted(value, 16);
+}
+
+/* create_normal_map without the extra value: the 7 magnitudes in both signs, and 0. */
+static int normal_float_symmetric(int bits, int sign, double *value)
+{
+    (void)bits;
+    (void)sign;
+    for (int k = 0; k < 7; k++) {
+        value[14 - k] = (double)(quantile(k, 8) / quantile(0, 8));
+        value[k] = -value[14 - k];
+    }
+    value[7] = 0.0;
+    return 15;
+}
+
+/* arXiv:2306.06965, block size 64, the printed list. */
+static int abnormal_float(int bits, int sign, double *value)
+{
+    static const double table[16] = {-1.0,        -0.69441008, -0.51243739, -0.3736951,
+                                     -0.25607552, -0.14982478, -0.04934812, 0.0,
+                                     0.04273164,  0.12934483,  0.21961274,  0.31675666,
+                                     0.42563882,  0.55496234,  0.72424863,  1.0};
+    (void)bits;
+    (void)sign;
+    memcpy(value, table, sizeof table);
+    return 16;
 }
 
 /* adafactor8bit 0.2.4, its table of 16: a printed list, defined by nothing else. */
@@ -172,10 +220,9 @@ static int float4_sorted(int bits, int sign, double *value)
 /* lpmm float-point: e exponent bits and p fraction bits, bias B = 2^(e-1).  Field 0: f 2^-B; field
  * ev >= 1: (1 + f) 2^(B+1-ev), downward; f = k / 2^p.  Over the largest;
  * signed keeps both zeros, +0 first. */
-static int float_down(int bits, int sign, double *value)
+static int float_down_by(int e, int bits, int sign, double *value)
 {
-    static const int exponent_bits[9] = {0, 0, 1, 2, 2, 3, 3, 4, 4};
-    int e = exponent_bits[bits], p = bits - e - (sign ? 1 : 0), bias = 1 << (e - 1), n = 0;
+    int p = bits - e - (sign ? 1 : 0), bias = 1 << (e - 1), n = 0;
     double magnitude[256];
     for (int ev = 0; ev < 1 << e; ev++)
         for (int k = 0; k < 1 << p; k++) {
@@ -199,6 +246,17 @@ static int float_down(int bits, int sign, double *value)
     return sign ? 2 * n : n;
 }
 
+static int float_down(int bits, int sign, double *value)
+{
+    static const int exponent_bits[9] = {0, 0, 1, 2, 2, 3, 3, 4, 4};
+    return float_down_by(exponent_bits[bits], bits, sign, value);
+}
+
+static int float_down_52(int bits, int sign, double *value)
+{
+    return float_down_by(5, bits, sign, value);
+}
+
 /* adafactor8bit: code q stands for q / 255 of the stored range, in log2 units above 2^-126. */
 static int log_units(int bits, int sign, double *value)
 {
@@ -211,23 +269,17 @@ static const struct {
     int from, to, is_unsigned, is_signed;
     int (*fill)(int bits, int sign, double *value);
 } maps[] = {
-    {"int", 2, 8, 0, 1, integer},
-    {"intm", 2, 8, 0, 1, integer_over_2b},
-    {"lint", 2, 8, 1, 1, integer_linear},
-    {"nf4", 4, 4, 0, 1, normal_float},
-    {"nf4a8", 4, 4, 0, 1, normal_float_a8},
-    {"fp4", 4, 4, 0, 1, float4},
-    {"fp4s", 4, 4, 0, 1, float4_sorted},
-    {"dyn", 2, 8, 1, 1, dynamic},
-    {"de", 2, 8, 1, 1, dynamic},
-    {"de0", 2, 8, 1, 1, dynamic_nozero},
-    {"lin", 2, 8, 1, 1, linear},
-    {"lin0", 2, 8, 1, 1, linear_with_zero},
-    {"pow2", 2, 8, 1, 1, square},
-    {"pow3", 2, 8, 1, 1, cube},
-    {"fpx", 2, 8, 1, 1, float_down},
-    {"log", 8, 8, 1, 0, log_units},
-    {"logf", 8, 8, 1, 0, log_units},
+    {"int", 2, 8, 0, 1, integer},           {"intm", 2, 8, 0, 1, integer_over_2b},
+    {"lint", 2, 8, 1, 1, integer_linear},   {"nf4", 4, 4, 0, 1, normal_float},
+    {"nf4a8", 4, 4, 0, 1, normal_float_a8}, {"nf4s", 4, 4, 0, 1, normal_float_symmetric},
+    {"af4", 4, 4, 0, 1, abnormal_float},    {"fp4", 4, 4, 0, 1, float4},
+    {"fp4s", 4, 4, 0, 1, float4_sorted},    {"dyn", 2, 8, 1, 1, dynamic},
+    {"dyndef", 8, 8, 1, 0, dynamic_defect}, {"de", 2, 8, 1, 1, dynamic},
+    {"de0", 2, 8, 1, 1, dynamic_nozero},    {"lin", 2, 8, 1, 1, linear},
+    {"lin0", 2, 8, 1, 1, linear_with_zero}, {"linb", 8, 8, 0, 1, linear},
+    {"pow2", 2, 8, 1, 1, square},           {"pow3", 2, 8, 1, 1, cube},
+    {"fpx", 2, 8, 1, 1, float_down},        {"fp52", 8, 8, 0, 1, float_down_52},
+    {"log", 8, 8, 1, 0, log_units},         {"logf", 8, 8, 1, 0, log_units},
 };
 
 int qm_oracle_codebook(const char *map, int bits, int sign, double *value)

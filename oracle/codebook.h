@@ -6,12 +6,13 @@
 
 /* Fills value[2^bits] with the definition of the map of that name ("dyn", "nf4", "lin", ...) in
  * double, ascending, and returns the number of entries; 0 for a name, width or sign it does not
- * know.  sign 1: in [-1, 1]; 0: in [0, 1].  Three that differ:
+ * know.  sign 1: in [-1, 1]; 0: in [0, 1].  Four that differ:
  *   int          in units of its code, -2^(b-1) .. 2^(b-1) - 1; its scale is absmax / (2^(b-1) - 1)
+ *   nf4s         15 entries
  *   lint signed  2^b - 1 entries, k / (2^(b-1) - 1), since its source has no other codes
  *   log, logf    q / 255 of the coded range, in log2 space
  * Equal neighbours where a format has two codes for one value: lin0 signed (0 twice), fp4
- * (-0, +0), fp4s and fpx signed (+0, -0, as their sources sort them), de0 unsigned (its smallest
+ * (-0, +0), fp4s, fp52 and fpx signed (+0, -0, as their sources sort them), de0 unsigned (its smallest
  * value twice).
  *
  * The tables in use are float32.  These values rounded once are those of int, intm, lint, nf4,

@@ -4,7 +4,12 @@
 #include <string.h>
 
 /* A new oracle is its file and its line here. */
-#define QM_ORACLE_LIST(X) X(adam) X(adamw) X(ema) X(sgdm)
+/* clang-format off */
+#define QM_ORACLE_LIST(X)                                                                      \
+    X(adam) X(adamw) X(ema) X(sgdm)                                                            \
+    X(adamw_after) X(ademamix) X(ademamix_after) X(momentum) X(rmsprop) X(rmsprop_raw)         \
+    X(adagrad) X(adagrad_raw) X(lion) X(lamb) X(lamb_raw) X(lars) X(lars_bare)
+/* clang-format on */
 
 #define X(name) extern const struct qm_oracle qm_oracle_##name;
 QM_ORACLE_LIST(X)

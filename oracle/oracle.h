@@ -11,8 +11,9 @@
 
 /* The oracle's own hyper-parameters: the same names as the rules', not the same type. */
 struct qm_oracle_hyper {
-    double lr, beta1, beta2, beta3, eps, eps1, eps2, weight_decay, momentum, dampening, alpha, clip,
-        beta2_decay, rank, gap, scale, margin, max_unorm, gnorm_scale, initial_lr;
+    double lr, beta1, beta2, beta3, eps, eps1, eps2, weight_decay, momentum, dampening, alpha,
+        t_alpha, t_beta3, clip, beta2_decay, rank, gap, scale, margin, max_unorm, gnorm_scale,
+        initial_lr;
     int nesterov, maximize, amsgrad, relative_step, scale_parameter, scale_weight_decay, factored,
         limiter, tensor_scale, scale_front;
 };

@@ -54,6 +54,13 @@ static const float nf4a8_threshold[8] = {
     0.0397901f, 0.1262246f, 0.2234769f, 0.3317961f, 0.4572902f, 0.6106329f, 0.7801653f, 0.9320689f,
 };
 
+/* bitsandbytes functional.py, get_4bit_type("af4"): code 0 is the first. */
+static const float af4_code[16] = {
+    1.0f,        0.72424863f,  0.55496234f,  0.42563882f,  0.31675666f,  0.21961274f,
+    0.12934483f, 0.04273164f,  0.0f,         -0.04934812f, -0.14982478f, -0.25607552f,
+    -0.3736951f, -0.51243739f, -0.69441008f, -1.0f,
+};
+
 /* bitsandbytes: FP4 in code order times 12, and dQuantizeFP4's thresholds on |x| (strict). */
 static const float fp4_code[8] = {0.0f,         0.00520833349f, 0.666666687f, 1.0f,
                                   0.333333343f, 0.5f,           0.166666672f, 0.25f};
@@ -119,6 +126,28 @@ static void build_dynamic(struct qm_codebook *cb, int bits, int sign,
     cb->n = n;
 }
 
+/* create_dynamic_map of bitsandbytes 0.36.0 to 0.41.0, unsigned: 8 bits beside the sign instead of 7
+ * double the cells, and the two cells meant for the last decade go into each. */
+static void build_dynamic_defect(struct qm_codebook *cb)
+{
+    float edge[257], all[524];
+    int n = 0;
+    for (int i = 0; i < 7; i++) {
+        float power = (float)pow(10.0, i - 6);
+        const int cells[2] = {4 << i, 2};
+        for (int part = 0; part < 2; part++) {
+            linspace(0.1f, 1.0f, cells[part] + 1, edge);
+            for (int k = 0; k < cells[part]; k++)
+                all[n++] = power * ((edge[k] + edge[k + 1]) / 2.0f);
+        }
+    }
+    all[n++] = 0.0f;
+    all[n++] = 1.0f;
+    qsort(all, (size_t)n, sizeof *all, by_value);
+    cb->n = 256;
+    memcpy(cb->value, all, sizeof cb->value);
+}
+
 static float power_of(float t, int p)
 {
     float a = fabsf(t), r = p == 1 ? a : p == 2 ? a * a : a * a * a;
@@ -159,10 +188,9 @@ static void build_lin0(struct qm_codebook *cb, int bits, int sign)
 }
 
 /* lpmm create_fp8_map: the exponent field runs downward. */
-static void build_float_point(struct qm_codebook *cb, int bits, int sign)
+static void build_float_point(struct qm_codebook *cb, int bits, int sign, int e)
 {
-    static const int exponent_bits[9] = {0, 0, 1, 2, 2, 3, 3, 4, 4};
-    int e = exponent_bits[bits], p = bits - e - (sign ? 1 : 0), n = 0;
+    int p = bits - e - (sign ? 1 : 0), n = 0;
     int bias = 1 << (e - 1);
     float top = 0.0f;
     for (int field = 0; field < 1 << e; field++)
@@ -180,6 +208,26 @@ static void build_float_point(struct qm_codebook *cb, int bits, int sign)
     if (sign)
         cb->value[n / 2] = -0.0f; /* the source keeps both zeros, +0 first */
     cb->n = n;
+}
+
+static void build_af4(struct qm_codebook *cb)
+{
+    cb->n = 16;
+    cb->is_permuted = 1;
+    for (int k = 0; k < 16; k++) {
+        cb->value[15 - k] = af4_code[k];
+        cb->perm[15 - k] = (uint8_t)k;
+    }
+}
+
+static void build_nf4s(struct qm_codebook *cb)
+{
+    cb->n = 15;
+    for (int k = 0; k < 7; k++) {
+        cb->value[k] = nf4_value[k];
+        cb->value[14 - k] = -nf4_value[k];
+    }
+    cb->value[7] = 0.0f;
 }
 
 /* Positions from -1 to 1: codes 11 10 13 12 15 14 9 | 8 0 | 1 6 7 4 5 2 3. */
@@ -236,6 +284,7 @@ int qm_map_allows(enum qm_map map, int bits, int sign)
 
 void qm_codebook_build(enum qm_map map, int bits, int sign, struct qm_codebook *out)
 {
+    static const int exponent_bits[9] = {0, 0, 1, 2, 2, 3, 3, 4, 4}; /* lpmm create_fp8_map */
     int half = 1 << (bits - 1);
     assert(qm_map_allows(map, bits, sign));
     memset(out, 0, sizeof *out);
@@ -259,9 +308,12 @@ void qm_codebook_build(enum qm_map map, int bits, int sign, struct qm_codebook *
         out->has_cuts = 1;
         break;
     case QM_MAP_nf4a8: build_nf4a8(out); break;
+    case QM_MAP_nf4s: build_nf4s(out); break;
+    case QM_MAP_af4: build_af4(out); break;
     case QM_MAP_fp4: build_fp4(out, 0); break;
     case QM_MAP_fp4s: build_fp4(out, 1); break;
     case QM_MAP_dyn: build_dynamic(out, bits, sign, linspace); break;
+    case QM_MAP_dyndef: build_dynamic_defect(out); break;
     case QM_MAP_de: build_dynamic(out, bits, sign, linspace_avx2); break;
     case QM_MAP_de0:
         build_dynamic(out, bits, sign, linspace_avx2);
@@ -270,9 +322,14 @@ void qm_codebook_build(enum qm_map map, int bits, int sign, struct qm_codebook *
         break;
     case QM_MAP_lin: build_power(out, bits, sign, 1); break;
     case QM_MAP_lin0: build_lin0(out, bits, sign); break;
+    case QM_MAP_linb:
+        linspace(-1.0f, 1.0f, 256, out->value);
+        out->n = 256;
+        break;
     case QM_MAP_pow2: build_power(out, bits, sign, 2); break;
     case QM_MAP_pow3: build_power(out, bits, sign, 3); break;
-    case QM_MAP_fpx: build_float_point(out, bits, sign); break;
+    case QM_MAP_fpx: build_float_point(out, bits, sign, exponent_bits[bits]); break;
+    case QM_MAP_fp52: build_float_point(out, bits, sign, 5); break;
     case QM_MAP_log:
     case QM_MAP_logf:
         for (int k = 0; k < 256; k++)

@@ -15,16 +15,23 @@
     X(lint,  2, 8, 3, "k / (2^(b-1)-1) signed, k / (2^b-1) unsigned, zero included (lpmm linear)")     \
     X(nf4,   4, 4, 2, "canonical NormalFloat-4 (QLoRA, arXiv:2305.14314; bitsandbytes)")               \
     X(nf4a8, 4, 4, 2, "the symmetric table shipped as NF4 by adafactor8bit 0.2.4 (reconstructed)")     \
+    X(nf4s,  4, 4, 2, "nf4 without its extra positive value: symmetric, 15 entries (bitsandbytes)")    \
+    X(af4,   4, 4, 2, "AbnormalFloat-4 of blocks of 64 (arXiv:2306.06965), codes descending "          \
+                      "(bitsandbytes)")                                                                \
     X(fp4,   4, 4, 2, "sign, 2 exponent, 1 mantissa bits, in bitsandbytes' code order")                \
     X(fp4s,  4, 4, 2, "fp4 as its default backend sorts it: +0 before -0")                             \
     X(dyn,   2, 8, 3, "dynamic map of bitsandbytes and torchao (8 bits: 7 decades; 4 bits: 3)")        \
+    X(dyndef, 8, 8, 1, "dyn as bitsandbytes 0.36.0 to 0.41.0 built it: the lowest 256 of 524 "         \
+                       "entries, at most 0.0933; a negative control")                                  \
     X(de,    2, 8, 3, "dynamic exponent map of lpmm: as dyn, last ulp of its own")                     \
     X(de0,   2, 8, 3, "de with the zero code replaced by its neighbour (unsigned; lpmm nonlinear-nozero)") \
     X(lin,   2, 8, 3, "(k+1) / 2^b unsigned, no zero (torchao 4-bit, lpmm power-1); linspace(-1,1) signed") \
     X(lin0,  2, 8, 3, "linspace with a zero: k / (2^b-1) unsigned (bitsandbytes linear)")              \
+    X(linb,  8, 8, 2, "linspace(-1, 1), no zero (bitsandbytes linear without add_zero)")               \
     X(pow2,  2, 8, 3, "signed squares of lin (lpmm power-2)")                                          \
     X(pow3,  2, 8, 3, "signed cubes of lin (lpmm power-3)")                                            \
     X(fpx,   2, 8, 3, "lpmm float-point: exponent downward, 1 to 4 exponent bits")                     \
+    X(fp52,  8, 8, 2, "fpx with 5 exponent and 2 fraction bits (bitsandbytes create_fp8_map)")         \
     X(log,   8, 8, 1, "log2 space: q/255 of the range above 2^-126, decoded (q s)(1/255) "             \
                       "(adafactor8bit 0.2.x PyTorch); wants curve log2")                               \
     X(logf,  8, 8, 1, "the same decoded (q (1/255)) s (its CUDA kernels)")

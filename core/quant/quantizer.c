@@ -466,9 +466,9 @@ static int is_each(enum qm_norm norm, const struct qm_shape *shape)
            (norm == QM_NORM_row && shape->rank == 1);
 }
 
-void qm_encode_range(const struct qm_codec *c, const struct qm_shape *shape, int64_t from,
-                     int64_t n, const float *x, const float *stat, const struct qm_draws *draws,
-                     uint8_t *codes)
+static void encode_any(const struct qm_codec *c, const struct qm_shape *shape, int64_t from,
+                       int64_t n, const float *x, const float *stat, const struct qm_draws *draws,
+                       uint8_t *codes)
 {
     int64_t block, numel = qm_shape_numel(shape);
     struct walk w;
@@ -511,6 +511,27 @@ void qm_encode_range(const struct qm_codec *c, const struct qm_shape *shape, int
             from += w.run;
         }
     }
+}
+
+/* Scale word keepsign; the map is in code order. */
+static void keep_sign(const struct qm_codec *c, int64_t n, const float *x, uint8_t *codes)
+{
+    uint32_t negative = 0, top = (uint32_t)c->cb.n - 1;
+    while (negative <= top && signbit(c->cb.value[negative]))
+        negative++; /* codes below it have a sign bit: values ascend */
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t k = codes[i], moved = x[i] > 0.0f ? k + 1 : k - 1;
+        codes[i] = (uint8_t)((k < negative) != (qm_bits(x[i]) >> 31) ? moved & top : k);
+    }
+}
+
+void qm_encode_range(const struct qm_codec *c, const struct qm_shape *shape, int64_t from,
+                     int64_t n, const float *x, const float *stat, const struct qm_draws *draws,
+                     uint8_t *codes)
+{
+    encode_any(c, shape, from, n, x, stat, draws, codes);
+    if (c->q.scale.keep_sign)
+        keep_sign(c, n, x, codes);
 }
 
 /* ---- decoding ----------------------------------------------------------------------------- */
@@ -634,8 +655,9 @@ int qm_codec_is_fused(const struct qm_codec *c)
     const struct qm_scale_rule *r = &c->q.scale;
     return (c->q.bits == 4 || c->q.bits == 8) && c->q.norm == QM_NORM_block &&
            c->q.block % 2 == 0 && c->q.curve == QM_CURVE_none && c->q.pack != QM_PACK_byte &&
-           c->has_edges && !c->cb.is_permuted && c->cb.post == 1.0f && r->zero < 0 && !r->f16 &&
-           !r->nest && !(c->q.search == QM_SEARCH_arith && c->q.unit != QM_UNIT_div);
+           c->has_edges && !c->cb.is_permuted && !r->keep_sign && c->cb.post == 1.0f &&
+           r->zero < 0 && !r->f16 && !r->nest &&
+           !(c->q.search == QM_SEARCH_arith && c->q.unit != QM_UNIT_div);
 }
 
 /* A block that the lanes leave out: NaN, Inf or zero in it, or a short one of recip_tail. */

@@ -48,7 +48,8 @@ static const char *const words[] = {
 #define X(name, ...) #name,
     QM_NORM_LIST(X) QM_CURVE_LIST(X) QM_SEARCH_LIST(X) QM_ROUND_LIST(X) QM_UNIT_LIST(X) QM_PACK_LIST(X)
 #undef X
-    "logblock", "guard", "cap", "zero", "maxskip", "nantop", "nanzero", "f16", "nest",
+    "logblock", "guard",   "cap",      "zero", "maxskip",
+    "nantop",   "nanzero", "keepsign", "f16",  "nest",
 };
 /* clang-format on */
 
@@ -56,7 +57,7 @@ enum { COUNT_WORDS = sizeof words / sizeof *words };
 
 /* Which axes a string has named so far; a second word for one of them is an error. */
 struct seen {
-    int norm, curve, search, round, unit, pack, floor, guard, cap, zero, skip, nan, f16, nest;
+    int norm, curve, search, round, unit, pack, floor, guard, cap, zero, skip, nan, sign, f16, nest;
 };
 
 static qm_status once(int *flag, const char *axis, const char *word)
@@ -163,6 +164,10 @@ static qm_status read_word(struct qm_quantizer *q, struct seen *s, const char *w
         q->scale.nan = word[3] == 't' ? QM_NAN_top : QM_NAN_zero;
         return once(&s->nan, "nan", word);
     }
+    if (strcmp(word, "keepsign") == 0) {
+        q->scale.keep_sign = 1;
+        return once(&s->sign, "sign", word);
+    }
     if (strcmp(word, "f16") == 0) {
         q->scale.f16 = 1;
         return once(&s->f16, "f16", word);
@@ -222,7 +227,7 @@ qm_status qm_quantizer_set(struct qm_quantizer *q, const char *axis, const char 
         QM_TRY(read_word(&next, &seen, word, colon));
     }
     int scale = seen.floor || seen.guard || seen.cap || seen.zero || seen.skip || seen.nan ||
-                seen.f16 || seen.nest;
+                seen.sign || seen.f16 || seen.nest;
     const int used[] = {0,           seen.norm,  seen.curve && !seen.norm,
                         seen.search, seen.round, seen.unit,
                         scale,       seen.pack};
@@ -303,6 +308,8 @@ char *qm_quantizer_print(const struct qm_quantizer *q, char *text)
         PUT("/maxskip");
     if (q->scale.nan != QM_NAN_low)
         PUT("/%s", q->scale.nan == QM_NAN_top ? "nantop" : "nanzero");
+    if (q->scale.keep_sign)
+        PUT("/keepsign");
     if (q->scale.f16)
         PUT("/f16");
     if (q->scale.nest)
@@ -343,8 +350,8 @@ qm_status qm_quantizer_applicable(const struct qm_quantizer *q)
                        search_names[q->search]);
     if (q->search == QM_SEARCH_grid && q->map == QM_MAP_int)
         return qm_fail(QM_BAD_ARG, "search grid covers [-1, 1]; map int is in code units");
-    if (cb.is_permuted && q->search != QM_SEARCH_ladder && q->search != QM_SEARCH_mids &&
-        q->search != QM_SEARCH_argmin)
+    if ((q->map == QM_MAP_fp4 || q->map == QM_MAP_fp4s) && q->search != QM_SEARCH_ladder &&
+        q->search != QM_SEARCH_mids && q->search != QM_SEARCH_argmin)
         return qm_fail(QM_BAD_ARG, "map %s has two zeros: use search ladder, mids or argmin",
                        map_names[q->map]);
     if ((q->map == QM_MAP_log || q->map == QM_MAP_logf) != (q->curve == QM_CURVE_log2))
@@ -359,6 +366,8 @@ qm_status qm_quantizer_applicable(const struct qm_quantizer *q)
         return qm_fail(QM_BAD_ARG, "unit recip_tail is about a short last block: norm block only");
     if (q->scale.zero >= 1 << q->bits)
         return qm_fail(QM_BAD_ARG, "zero:%d is no code of %d bits", q->scale.zero, q->bits);
+    if (q->scale.keep_sign && (!q->sign || cb.is_permuted || q->scale.zero >= 0))
+        return qm_fail(QM_BAD_ARG, "keepsign wants a signed map in code order, and no zero:C");
     if (q->norm == QM_NORM_id && (q->scale.nest || q->scale.f16))
         return qm_fail(QM_BAD_ARG, "norm id has no scale to store");
     return QM_OK;

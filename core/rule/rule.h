@@ -26,6 +26,8 @@
     X(dampening,    0.0,   "SGD: 1 minus the weight of the gradient")                                \
     X(alpha,        0.0,   "AdEMAMix: weight of the slow moment")                                    \
     X(clip,         1.0,   "Adafactor: largest RMS of the update")                                   \
+    X(t_alpha,      0.0,   "AdEMAMix: steps over which alpha rises to its value; 0: none")           \
+    X(t_beta3,      0.0,   "AdEMAMix: steps over which beta3 rises to its value; 0: none")           \
     X(beta2_decay, -0.8,   "Adafactor: exponent of the decay schedule")                              \
     X(rank,         0.0,   "APOLLO, Fira: rank of the projection")                                   \
     X(gap,          200.0, "APOLLO, Fira: steps between projections")                                \
@@ -61,7 +63,7 @@ struct qm_hyper qm_hyper_default(void);
 
 /* Scalars of one step, prepared once per step; meaning of c[] is the rule's own. */
 struct qm_rule_step {
-    float c[12];
+    float c[16];
     int flag[4];
     int64_t t;
     const struct qm_hyper *hyper;

@@ -42,8 +42,10 @@ static double slack(const struct qm_quantizer *q, double value)
     switch (q->map) {
     case QM_MAP_dyn:
     case QM_MAP_de:
-    case QM_MAP_de0: return 4.0 * QM_U * fabs(value); /* 2 ulp */
-    case QM_MAP_lin0: return LIN0_SLACK;
+    case QM_MAP_de0:
+    case QM_MAP_dyndef: return 4.0 * QM_U * fabs(value); /* 2 ulp */
+    case QM_MAP_lin0:
+    case QM_MAP_linb: return LIN0_SLACK;
     case QM_MAP_lin:
     case QM_MAP_pow2:
     case QM_MAP_pow3: return q->sign ? LIN0_SLACK : 0.0;
@@ -53,11 +55,14 @@ static double slack(const struct qm_quantizer *q, double value)
 
 int qm_decider_is_plain(const struct qm_quantizer *q) { return q->curve == QM_CURVE_none; }
 
-/* Codes are positions but for FP4, whose codes are sign and magnitude. */
+/* Codes are positions but for FP4, whose codes are sign and magnitude, and AF4, whose descend. */
 static void number_codes(struct qm_decider *d)
 {
     for (int c = 0; c < 256; c++)
         d->position_of[c] = c < d->n ? c : -1;
+    if (d->q.map == QM_MAP_af4)
+        for (int c = 0; c < 16; c++)
+            d->position_of[c] = 15 - c;
     if (d->q.map == QM_MAP_fp4 || d->q.map == QM_MAP_fp4s)
         for (int c = 0; c < 16; c++) {
             int below = 0;

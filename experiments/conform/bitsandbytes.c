@@ -5,19 +5,31 @@
  *   cuda_hostemu  csrc/kernels.cu on the host: binary search, ties to the even code */
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "experiments/conform/run.h"
 
 static const struct {
-    const char *dataset, *map; /* map NULL: no composition uses it */
-    int bits, sign;
+    const char *dataset, *map;
+    int bits, sign, is_padded; /* padded: with zeros to 256 entries, around the zero it has */
 } maps[] = {
-    {"dynamic_signed", "dyn", 8, 1},
-    {"dynamic_unsigned", "dyn", 8, 0},
-    {"linear_signed", "lin0", 8, 1},
-    {"linear_unsigned", "lin0", 8, 0},
-    {"nf4", "nf4", 4, 1},
-    {"fp4_code_order", "fp4s", 4, 1},
+    {"dynamic_signed", "dyn", 8, 1, 0},
+    {"dynamic_unsigned", "dyn", 8, 0, 0},
+    {"linear_signed", "lin0", 8, 1, 0},
+    {"linear_unsigned", "lin0", 8, 0, 0},
+    {"nf4", "nf4", 4, 1, 0},
+    {"fp4_code_order", "fp4s", 4, 1, 0},
+    {"af4_bs64", "af4", 4, 1, 0},
+    {"fp8_e4m3", "fpx", 8, 1, 0},
+    {"fp8_e5m2", "fp52", 8, 1, 0},
+    {"linear_signed_nozero", "linb", 8, 1, 0},
+    {"dynamic_unsigned_defect_0_36_to_0_41_0", "dyndef", 8, 0, 0},
+    {"dynamic_signed_4bit_padded", "dyn", 4, 1, 1},
+    {"dynamic_signed_3exp_4bit_padded", "dyn", 4, 1, 1},
+    {"linear_signed_4bit_padded", "lin0", 4, 1, 1},
+    {"fp4_e2m1_padded", "fpx", 4, 1, 1},
+    {"normal_padded", "nf4", 4, 1, 1},
+    {"normal_symmetric_padded", "nf4s", 4, 1, 1},
 };
 enum { N_MAPS = sizeof maps / sizeof *maps };
 
@@ -38,6 +50,31 @@ static void sign_zeros(float *x, const int64_t *codes, int64_t n)
             x[i] = -0.0f;
 }
 
+/* Takes the zeros out of a padded table; their number, and *n entries remain. */
+static int64_t without_zeros(float *table, int64_t *n)
+{
+    int64_t kept = 0, all = *n;
+    for (int64_t i = 0; table && i < all; i++)
+        if (table[i] != 0.0f)
+            table[kept++] = table[i];
+    *n = kept;
+    return all - kept;
+}
+
+static void judge_padded(struct qm_conform *c, int k, float *table, int64_t entries)
+{
+    struct qm_codec codec;
+    if (!qm_case_codec(c, &codec, "%s:%d%c/tensor/scan/mid", maps[k].map, maps[k].bits,
+                       maps[k].sign ? 's' : 'u'))
+        return;
+    int64_t n = codec.cb.n;
+    int64_t ours = without_zeros(codec.cb.value, &n), theirs = without_zeros(table, &entries);
+    if (n != entries || theirs - ours != 256 - codec.cb.n)
+        qm_case_differs(c, "%lld values and %lld zeros, want %lld and %lld", (long long)n,
+                        (long long)ours, (long long)entries, (long long)theirs);
+    qm_judge_floats(c, "value", codec.cb.value, table, n);
+}
+
 static void replay_maps(struct qm_conform *c, const char *group)
 {
     char name[128];
@@ -52,7 +89,10 @@ static void replay_maps(struct qm_conform *c, const char *group)
             float *table = qm_case_floats(c, name, entries);
             if (strcmp(maps[k].map, "fp4s") == 0)
                 sign_zeros(table, NULL, entries);
-            qm_judge_map(c, maps[k].map, maps[k].bits, maps[k].sign, table, entries);
+            if (maps[k].is_padded)
+                judge_padded(c, k, table, entries);
+            else
+                qm_judge_map(c, maps[k].map, maps[k].bits, maps[k].sign, table, entries);
         } else
             qm_case_skip(c, "a table that no quantizer here uses");
         qm_case_end(c);
@@ -246,78 +286,156 @@ static void replay_function(struct qm_conform *c, const char *group)
 
 /* ---- optimizer runs ---- */
 
-static int slots_read(struct qm_conform *c, struct qm_run *run, const char *quantizer, int64_t n)
+/* The quantizer of an optimizer's states; the kernels keep the sign of what has one. */
+enum { DEFAULT, NATIVE, CPU32, DEFAULT32, CUDA, BACK_ENDS };
+static const struct {
+    const char *name, *first, *second;
+} back_ends[BACK_ENDS] = {
+    [DEFAULT] = {"default", "mids/mid/recip_tail/guard:1e-38/nantop",
+                 "mids/mid/recip_tail/guard:1e-38/nantop"},
+    [NATIVE] = {"native", "grid/mid/recip/maxskip/zero:0", "grid/mid/recip/maxskip/zero:0"},
+    [CPU32] = {"cpu32", "f32", "f32"},
+    [DEFAULT32] = {"default32", "f32", "f32"},
+    [CUDA] = {"cuda_hostemu", "bisect/even/maxskip/keepsign", "bisect/even/maxskip"},
+};
+
+/* The rules by back end: 8-bit on CPU, 32-bit on CPU, 32-bit by default, 8-bit in CUDA.  In 8 bits
+ * LAMB is Adam and LARS is momentum. */
+static const struct optimizer {
+    const char *name, *rule[4];
+} optimizers[] = {
+    {"adamw", {"adamw_bnb", "adamw_bnb32", "adamw_bnb_plain", "adamw_bnb_cuda"}},
+    {"adam", {"adamw_bnb", "adamw_bnb32", "adamw_bnb_plain", "adamw_bnb_cuda"}},
+    {"lamb", {"adamw_bnb", "lamb_bnb_cpu", "lamb_bnb", "adamw_bnb_cuda"}},
+    {"sgd", {"momentum_bnb", "momentum_bnb32", "momentum_bnb_plain", "momentum_bnb_plain"}},
+    {"momentum", {"momentum_bnb", "momentum_bnb32", "momentum_bnb_plain", "momentum_bnb_plain"}},
+    {"lars", {"momentum_bnb", "lars_bnb_cpu", "lars_bnb", "momentum_bnb_plain"}},
+    {"rmsprop", {"rmsprop_bnb", "rmsprop_bnb32", "rmsprop_bnb_plain", "rmsprop_bnb_cuda"}},
+    {"adagrad", {"adagrad_bnb", "adagrad_bnb32", "adagrad_bnb_plain", "adagrad_bnb_cuda"}},
+    {"lion", {"lion_bnb", "lion_bnb32", "lion_bnb_plain", "lion_bnb_cuda"}},
+    {"ademamix", {"ademamix_bnb", "ademamix_bnb", "ademamix_bnb_plain", "ademamix_bnb_cuda"}},
+};
+enum { OPTIMIZERS = sizeof optimizers / sizeof *optimizers };
+
+/* Attributes optimizer ("Adam8bit", "ADAM") and quantizer; 0: skipped. */
+static int optimizer_read(struct qm_conform *c, const struct optimizer **optimizer, int *back_end)
 {
-    int way = strcmp(quantizer, "native") == 0 ? 1 : 0;
-    char name[32], text[QM_QUANTIZER_TEXT];
-    for (int i = 0; i < run->recipe.rule->n_slots; i++) {
-        struct qm_run_slot *slot = &run->slot[i];
-        snprintf(name, sizeof name, "absmax%d", i + 1);
-        if (!qm_case_has(c, name)) {
-            snprintf(name, sizeof name, "state%d", i + 1);
-            slot->values = qm_case_floats(c, name, run->steps * n);
-            continue;
-        }
-        slot->n_scales = run->steps > 0 ? qm_case_numel(c, name) / run->steps : 0;
-        slot->scales = qm_case_floats(c, name, run->steps * slot->n_scales);
-        snprintf(name, sizeof name, "state%d", i + 1);
-        slot->codes = qm_case_ints(c, name, run->steps * n);
-        snprintf(text, sizeof text, "%s/block:%lld/%s", i == 0 ? "dyn:8s" : "dyn:8u",
-                 (long long)qm_case_whole(c, "block_size", 0), ways[way].words8);
-        if (!qm_run_quantizer(c, &run->recipe, i, text, 0, 0.0f))
-            return 0;
-    }
-    return qm_case_open(c);
+    char name[64], quantizer[64];
+    qm_case_text(c, "optimizer", name, sizeof name);
+    qm_case_text(c, "quantizer", quantizer, sizeof quantizer);
+    char *bits = strstr(name, "8bit");
+    if (bits)
+        *bits = '\0';
+    *optimizer = NULL;
+    for (int i = 0; i < OPTIMIZERS; i++)
+        if (strcasecmp(name, optimizers[i].name) == 0)
+            *optimizer = &optimizers[i];
+    *back_end = 0;
+    while (*back_end < BACK_ENDS && strcmp(back_ends[*back_end].name, quantizer) != 0)
+        ++*back_end;
+    if (*optimizer && *back_end < BACK_ENDS)
+        return 1;
+    qm_case_skip(c, "%s with %s states: not built", name, quantizer);
+    return 0;
 }
 
-/* The rule of an optimizer and back end, NULL when it is not built.  The 32-bit back ends order
- * Adam's step otherwise (eps times the correction), which the tolerance covers. */
-static const char *rule_of(const char *optimizer, const char *quantizer)
+/* Part `part` of `parts` in each of the rows of n / parts elements. */
+static void *rows_part(struct qm_conform *c, const void *all, size_t size, int64_t rows, int64_t n,
+                       int part, int parts)
 {
-    static const char *const cpu[] = {"default", "native", "cpu32", "default32"};
-    int on_cpu = 0, is_adam = strcmp(optimizer, "AdamW") == 0 || strcmp(optimizer, "Adam") == 0 ||
-                              strcmp(optimizer, "AdamW8bit") == 0 ||
-                              strcmp(optimizer, "Adam8bit") == 0;
-    for (size_t i = 0; i < sizeof cpu / sizeof *cpu; i++)
-        on_cpu |= strcmp(quantizer, cpu[i]) == 0;
-    if (!on_cpu)
+    int64_t each = n / parts;
+    char *out = qm_case_memory(c, rows * each, size);
+    if (!all || !out)
         return NULL;
-    return is_adam ? "adamw_bnb" : strncmp(optimizer, "SGD", 3) == 0 ? "sgdm" : NULL;
+    for (int64_t t = 0; t < rows; t++)
+        memcpy(out + (size_t)(t * each) * size,
+               (const char *)all + (size_t)(t * n + part * each) * size, (size_t)each * size);
+    return out;
+}
+
+/* Slot i of the rule; AdEMAMix keeps its two first moments in state1, one after the other. */
+static int slot_read(struct qm_conform *c, struct qm_run *run, int i, int back_end, int64_t n)
+{
+    struct qm_run_slot *slot = &run->slot[i];
+    int slots = run->recipe.rule->n_slots, second = i > 0 && i == slots - 1;
+    int parts = slots == 3 && !second ? 2 : 1, part = parts == 2 ? i : 0;
+    int64_t rows = run->steps;
+    char state[16], absmax[16], text[QM_QUANTIZER_TEXT];
+    snprintf(state, sizeof state, "state%d", second ? 2 : 1);
+    snprintf(absmax, sizeof absmax, "absmax%d", second ? 2 : 1);
+    if (!qm_case_has(c, absmax)) {
+        slot->values = rows_part(c, qm_case_floats(c, state, rows * parts * n), sizeof(float), rows,
+                                 parts * n, part, parts);
+        return slot->values != NULL;
+    }
+    int64_t scales = rows > 0 ? qm_case_numel(c, absmax) / rows : 0;
+    slot->n_scales = scales / parts;
+    slot->scales = rows_part(c, qm_case_floats(c, absmax, rows * scales), sizeof(float), rows,
+                             scales, part, parts);
+    slot->codes = rows_part(c, qm_case_ints(c, state, rows * parts * n), sizeof(int64_t), rows,
+                            parts * n, part, parts);
+    snprintf(text, sizeof text, "dyn:8%c/block:%lld/%s", second ? 'u' : 's',
+             (long long)qm_case_whole(c, "block_size", 0),
+             second ? back_ends[back_end].second : back_ends[back_end].first);
+    return slot->scales && slot->codes && qm_run_quantizer(c, &run->recipe, i, text, 0, 0.0f);
+}
+
+/* Betas stand for what the class passes as such: momentum, RMSprop's alpha. */
+static void hyper_read(struct qm_conform *c, const char *family, struct qm_hyper *h)
+{
+    int buffer = strcmp(family, "momentum") == 0 || strncmp(family, "lars", 4) == 0;
+    h->lr = qm_case_number(c, "lr", 1e-3);
+    h->beta1 = qm_case_number(c, "beta1", 0.9);
+    h->momentum = h->beta1;
+    h->beta2 = strncmp(family, "rmsprop", 7) == 0 ? h->beta1 : qm_case_number(c, "beta2", 0.999);
+    h->beta3 = qm_case_number(c, "beta3", 0.0);
+    h->alpha = qm_case_number(c, "alpha", 0.0);
+    h->t_alpha = qm_case_number(c, "t_alpha", 0.0);
+    h->t_beta3 = qm_case_number(c, "t_beta3", 0.0);
+    h->eps = qm_case_number(c, "eps", buffer ? 0.0 : 1e-8);
+    h->weight_decay = qm_case_number(c, "weight_decay", 0.0);
+    h->max_unorm = qm_case_number(c, "max_unorm", 0.0);
+    h->gnorm_scale = qm_case_number(c, "gnorm_scale", 1.0);
+}
+
+/* bitsandbytes.md: parameters within 3e-7 relative (1e-4 for RMSprop and Adagrad, whose state can be
+ * tiny; 2e-4 in CUDA, as absmax), absmax within 2e-7, codes equal but next to a mid-point.  A
+ * parameter near 0 is held to as much of lr, the size of a step; float32 states, which cancel, to
+ * 3e-7 of the tensor's largest. */
+static struct qm_run_tolerance tolerance(const char *family, int back_end, double lr)
+{
+    int tiny = strncmp(family, "rmsprop", 7) == 0 || strncmp(family, "adagrad", 7) == 0;
+    double relative = back_end == CUDA ? 2e-4 : tiny ? 1e-4 : 3e-7;
+    return (struct qm_run_tolerance){.param_relative = relative,
+                                     .param_absolute = relative * lr,
+                                     .scale_relative = back_end == CUDA ? 2e-4 : 2e-7,
+                                     .value_largest = 3e-7,
+                                     .code_share = 1e-3};
 }
 
 static void replay_optimizer(struct qm_conform *c)
 {
-    /* bitsandbytes.md: parameters within 3e-7 relative, absmax within 2e-7, codes equal but next
-     * to a mid-point.  A parameter near 0 is held to 3e-7 of lr, the size of a step; float32
-     * states, which cancel, to 3e-7 of the tensor's largest. */
-    struct qm_run run = {.steps = qm_case_whole(c, "T", 0),
-                         .within = {.param_relative = 3e-7,
-                                    .scale_relative = 2e-7,
-                                    .value_largest = 3e-7,
-                                    .code_share = 1e-3}};
-    char optimizer[64], quantizer[64];
+    struct qm_run run = {.steps = qm_case_whole(c, "T", 0)};
+    const struct optimizer *optimizer;
+    int back_end = 0;
     int64_t n = qm_case_numel(c, "p0");
-    qm_case_text(c, "optimizer", optimizer, sizeof optimizer);
-    qm_case_text(c, "quantizer", quantizer, sizeof quantizer);
-    const char *rule = rule_of(optimizer, quantizer);
-    if (!rule) {
-        qm_case_skip(c, "%s with %s states: not built yet", optimizer, quantizer);
+    if (!optimizer_read(c, &optimizer, &back_end) ||
+        !qm_run_recipe(c, optimizer->rule[back_end > NATIVE ? back_end - NATIVE : 0], &run.recipe))
         return;
-    }
-    if (!qm_run_recipe(c, rule, &run.recipe))
+    const struct qm_rule *rule = run.recipe.rule;
+    if (back_end == CUDA && rule->n_slots == 1 && qm_case_whole(c, "skip_zeros", 0))
+        qm_case_skip(c, "skip_zeros: the kernel quantizes what was never computed");
+    if (back_end == CUDA && rule->n_slots == 3 && n % qm_case_whole(c, "block_size", 256) != 0)
+        qm_case_skip(c, "the kernel lets the last block of one moment and the first of the other "
+                        "share a scale");
+    if (!qm_case_open(c))
         return;
-    struct qm_hyper *h = &run.recipe.hyper;
-    h->lr = qm_case_number(c, "lr", 1e-3);
-    h->beta1 = qm_case_number(c, "beta1", 0.9);
-    h->momentum = h->beta1;
-    h->beta2 = qm_case_number(c, "beta2", 0.999);
-    h->eps = qm_case_number(c, "eps", 1e-8);
-    h->weight_decay = qm_case_number(c, "weight_decay", 0.0);
-    h->dampening = 0.0;
-    run.within.param_absolute = 3e-7 * h->lr;
+    hyper_read(c, rule->family, &run.recipe.hyper);
+    run.within = tolerance(rule->family, back_end, run.recipe.hyper.lr);
     run.shape = qm_run_shape(c, "shape", n);
-    if (!slots_read(c, &run, quantizer, n))
-        return;
+    for (int i = 0; i < rule->n_slots; i++)
+        if (!slot_read(c, &run, i, back_end, n))
+            return;
     run.p0 = qm_case_floats(c, "p0", n);
     run.grads = qm_case_floats(c, "grads", run.steps * n);
     run.params = qm_case_floats(c, "params", run.steps * n);

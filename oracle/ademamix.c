@@ -1,0 +1,90 @@
+/* ademamix.c - AdEMAMix in double.
+ *
+ *   m1 <- beta1 m1 + (1 - beta1) g
+ *   m2 <- beta3(t) m2 + (1 - beta3(t)) g
+ *   nu <- beta2 nu + (1 - beta2) g^2
+ *   theta <- theta - lr ((m1hat + alpha(t) m2) / (sqrt(nuhat) + eps) + lambda theta)
+ *
+ * with m1hat = m1 / (1 - beta1^t), nuhat = nu / (1 - beta2^t), g carrying the factor gnorm_scale, and
+ *
+ *   alpha(t) = min(alpha t / T_alpha, alpha)
+ *   beta3(t) = min(exp(ln beta1 ln beta3 / ((1 - t/T) ln beta3 + (t/T) ln beta1)), beta3)
+ *
+ * or alpha and beta3 themselves where T_alpha, T_beta3 are 0.  The family with "after" decays what
+ * the step has given, (1 - lr lambda) theta, and leaves theta alone where g is not finite, the three
+ * moments becoming 0. */
+#include "oracle/oracle.h"
+
+#include <math.h>
+
+static double correction(double beta, int64_t t) { return -expm1((double)t * log1p(beta - 1.0)); }
+
+static double alpha_at(const struct qm_oracle_hyper *h, int64_t t)
+{
+    return h->t_alpha > 0.0 ? fmin(h->alpha * (double)t / h->t_alpha, h->alpha) : h->alpha;
+}
+
+static double beta3_at(const struct qm_oracle_hyper *h, int64_t t)
+{
+    if (!(h->t_beta3 > 0.0))
+        return h->beta3;
+    double share = (double)t / h->t_beta3, start = log(h->beta1), end = log(h->beta3);
+    return fmin(exp(start * end / ((1.0 - share) * end + share * start)), h->beta3);
+}
+
+static void moments(double *const *slot, int64_t i, double g, const struct qm_oracle_hyper *h,
+                    double beta3)
+{
+    slot[0][i] = h->beta1 * slot[0][i] + (1.0 - h->beta1) * g;
+    slot[1][i] = beta3 * slot[1][i] + (1.0 - beta3) * g;
+    slot[2][i] = h->beta2 * slot[2][i] + (1.0 - h->beta2) * (g * g);
+}
+
+static double direction(double *const *slot, int64_t i, const struct qm_oracle_hyper *h, int64_t t)
+{
+    double m1_hat = slot[0][i] / correction(h->beta1, t);
+    double nu_hat = slot[2][i] / correction(h->beta2, t);
+    return (m1_hat + alpha_at(h, t) * slot[1][i]) / (sqrt(nu_hat) + h->eps);
+}
+
+static void step(double *theta, double *const *slot, const double *grad, int64_t rows, int64_t cols,
+                 const struct qm_oracle_hyper *h, int64_t t)
+{
+    double beta3 = beta3_at(h, t);
+    for (int64_t i = 0; i < rows * cols; i++) {
+        moments(slot, i, h->gnorm_scale * grad[i], h, beta3);
+        theta[i] = theta[i] - h->lr * (direction(slot, i, h, t) + h->weight_decay * theta[i]);
+    }
+}
+
+static void step_after(double *theta, double *const *slot, const double *grad, int64_t rows,
+                       int64_t cols, const struct qm_oracle_hyper *h, int64_t t)
+{
+    double beta3 = beta3_at(h, t);
+    for (int64_t i = 0; i < rows * cols; i++) {
+        if (!isfinite(grad[i])) {
+            slot[0][i] = slot[1][i] = slot[2][i] = 0.0;
+            continue;
+        }
+        moments(slot, i, h->gnorm_scale * grad[i], h, beta3);
+        theta[i] = theta[i] - h->lr * direction(slot, i, h, t);
+        theta[i] = (1.0 - h->lr * h->weight_decay) * theta[i];
+    }
+}
+
+extern const struct qm_oracle qm_oracle_ademamix, qm_oracle_ademamix_after;
+
+const struct qm_oracle qm_oracle_ademamix = {
+    .family = "ademamix",
+    .source = "arXiv:2409.03137, algorithm 1 and the schedulers of section 3",
+    .n_slots = 3,
+    .slot = {"exp_avg", "exp_avg_slow", "exp_avg_sq"},
+    .step = step,
+};
+const struct qm_oracle qm_oracle_ademamix_after = {
+    .family = "ademamix_after",
+    .source = "the same, the decay last: bitsandbytes csrc/kernels.cu",
+    .n_slots = 3,
+    .slot = {"exp_avg", "exp_avg_slow", "exp_avg_sq"},
+    .step = step_after,
+};

@@ -1,0 +1,35 @@
+/* momentum.c - SGD with momentum in double, without dampening and Nesterov's form.
+ *
+ *   d <- gamma g + lambda theta
+ *   b <- d at t = 1,  mu b + d afterwards
+ *   theta <- theta - lr b
+ *
+ * gamma (gnorm_scale) is the factor that clipping by percentiles of the gradient norm would put on the
+ * gradient, else 1. */
+#include "oracle/oracle.h"
+
+static void step(double *theta, double *const *slot, const double *grad, int64_t rows, int64_t cols,
+                 const struct qm_oracle_hyper *h, int64_t t)
+{
+    int64_t n = rows * cols;
+    double mu = h->momentum, lambda = h->weight_decay;
+    double *b = slot[0];
+
+    for (int64_t i = 0; i < n; i++) {
+        double d = h->gnorm_scale * grad[i];
+        if (lambda != 0.0)
+            d = d + lambda * theta[i];
+        b[i] = t == 1 ? d : mu * b[i] + d;
+        theta[i] = theta[i] - h->lr * b[i];
+    }
+}
+
+extern const struct qm_oracle qm_oracle_momentum;
+const struct qm_oracle qm_oracle_momentum = {
+    .family = "momentum",
+    .source = "Polyak 1964, equation 9, with the learning rate outside the sum; bitsandbytes "
+              "optim/sgd.py",
+    .n_slots = 1,
+    .slot = {"momentum_buffer"},
+    .step = step,
+};
