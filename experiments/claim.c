@@ -107,11 +107,14 @@ static qm_status judge(const struct qm_results *r, const struct qm_expect *e, st
     units_plan(e, &plan);
     QM_TRY(qm_summary_make(r, &plan, &s));
     int n = qm_summary_rows(s);
-    double *x = malloc(((size_t)n + 1) * sizeof *x);
+    double *x = calloc((size_t)n + 1, sizeof *x);
     for (int i = 0; x && i < n; i++)
         x[i] = qm_summary_value(s, i, 0, 0);
     if (x) {
         qm_mean_interval(x, n, 0.95, out);
+        out->cells = 0;
+        for (int i = 0; i < n; i++)
+            out->cells += qm_summary_n(s, i);
         out->verdict = qm_verdict_of(out, e->relation, e->bound);
     }
     qm_summary_free(s);
@@ -155,9 +158,10 @@ void qm_claim_print(const struct qm_suite *s, const struct qm_effect *effect)
         printf("  %s of %s", e->value, of ? of : "");
         if (e->versus_key)
             printf(" minus %s=%s", e->versus_key, e->versus_label);
-        printf(": %.3g%s%s [%.3g, %.3g] over %lld x %s; expected %s: %s\n", x->mean,
+        printf(": %.3g%s%s [%.3g, %.3g] over %lld x %s (%lld cells); expected %s: %s\n", x->mean,
                strcmp(unit, "1") == 0 ? "" : " ", strcmp(unit, "1") == 0 ? "" : unit, x->lo, x->hi,
-               (long long)x->n, e->unit, e->relation_text, qm_verdict_text(x->verdict));
+               (long long)x->n, e->unit, (long long)x->cells, e->relation_text,
+               qm_verdict_text(x->verdict));
         free(of);
     }
 }
@@ -174,12 +178,12 @@ json_t *qm_claim_json(const struct qm_suite *s, const struct qm_effect *effect)
             json_object_set_new(versus, e->versus_key, json_string(e->versus_label));
         json_array_append_new(
             rows,
-            json_pack("{s:s, s:s, s:o, s:o, s:s, s:I, s:o, s:o, s:o, s:s, s:s}", "value", e->value,
-                      "value_unit", qm_value_unit(qm_value_find(e->value)), "of", of, "versus",
-                      versus, "unit", e->unit, "n", (json_int_t)effect[i].n, "mean",
-                      qm_json_number(effect[i].mean), "lo", qm_json_number(effect[i].lo), "hi",
-                      qm_json_number(effect[i].hi), "relation", e->relation_text, "verdict",
-                      qm_verdict_text(effect[i].verdict)));
+            json_pack("{s:s, s:s, s:o, s:o, s:s, s:I, s:I, s:o, s:o, s:o, s:s, s:s}", "value",
+                      e->value, "value_unit", qm_value_unit(qm_value_find(e->value)), "of", of,
+                      "versus", versus, "unit", e->unit, "n", (json_int_t)effect[i].n, "cells",
+                      (json_int_t)effect[i].cells, "mean", qm_json_number(effect[i].mean), "lo",
+                      qm_json_number(effect[i].lo), "hi", qm_json_number(effect[i].hi), "relation",
+                      e->relation_text, "verdict", qm_verdict_text(effect[i].verdict)));
     }
     return json_pack("{s:s, s:s, s:s, s:o}", "suite", s->stem, "claim", s->claim, "source",
                      s->claim_source ? s->claim_source : "", "expect", rows);
@@ -189,7 +193,7 @@ json_t *qm_claim_json(const struct qm_suite *s, const struct qm_effect *effect)
 struct columns {
     const char **value, **versus, **unit, **relation, **verdict;
     char **of;
-    int64_t *n;
+    int64_t *n, *cells;
     double *mean, *lo, *hi;
 };
 
@@ -201,6 +205,7 @@ static qm_status store_table(struct columns *c, int rows, struct qm_store *store
         {"versus", QM_COLUMN_text, "", "what they are compared with; empty: nothing", c->versus},
         {"unit", QM_COLUMN_text, "", "what counts as independent", c->unit},
         {"n", QM_COLUMN_i64, "1", "units", c->n},
+        {"cells", QM_COLUMN_i64, "1", "values that they were averaged from", c->cells},
         {"mean", QM_COLUMN_f64, "1", "mean over units, in the value's unit", c->mean},
         {"lo", QM_COLUMN_f64, "1", "lower end of its 95 % interval (Student's t)", c->lo},
         {"hi", QM_COLUMN_f64, "1", "upper end", c->hi},
@@ -222,9 +227,9 @@ qm_status qm_claim_store(const struct qm_suite *s, const struct qm_effect *effec
     size_t room = (size_t)rows + 1;
     const char **texts = calloc(5 * room, sizeof *texts);
     double *numbers = calloc(3 * room, sizeof *numbers);
-    int64_t *n = calloc(room, sizeof *n);
+    int64_t *n = calloc(2 * room, sizeof *n);
     char **of = calloc(room, sizeof *of);
-    struct columns c = {.of = of, .n = n};
+    struct columns c = {.of = of, .n = n, .cells = n ? n + room : NULL};
     qm_status st =
         texts && numbers && n && of ? QM_OK : qm_fail(QM_NO_MEMORY, "claims of %s", s->stem);
     if (st == QM_OK) {
@@ -237,7 +242,7 @@ qm_status qm_claim_store(const struct qm_suite *s, const struct qm_effect *effec
         c.value[i] = e->value, c.versus[i] = e->versus_label, c.unit[i] = e->unit;
         c.relation[i] = e->relation_text, c.verdict[i] = qm_verdict_text(effect[i].verdict);
         c.of[i] = cells_text(e);
-        c.n[i] = effect[i].n;
+        c.n[i] = effect[i].n, c.cells[i] = effect[i].cells;
         c.mean[i] = effect[i].mean, c.lo[i] = effect[i].lo, c.hi[i] = effect[i].hi;
     }
     if (st == QM_OK)

@@ -12,7 +12,7 @@
  *
  * The effect is the mean over units; its 95 % interval is Student's, mean +- t s / sqrt(n) with
  * n - 1 degrees of freedom: for differences the paired t interval.  Cells that were skipped or have
- * no value do not count.
+ * no value do not count; how many did is said.
  *
  * Verdicts: `holds` when the whole interval satisfies the relation, `does not hold` when all of it
  * violates the relation, else `undecided`; with fewer than two units always `undecided`. */
@@ -40,7 +40,7 @@ const char *qm_verdict_text(enum qm_verdict v);
 
 struct qm_effect {
     double mean, lo, hi; /* NaN for no units; an infinite interval for one */
-    int64_t n;           /* units */
+    int64_t n, cells;    /* units; values that they were averaged from */
     enum qm_verdict verdict;
 };
 

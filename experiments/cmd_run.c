@@ -268,6 +268,7 @@ static json_t *report(struct options *o, const struct qm_results *r, struct qm_s
         o->verdicts[effect[i].verdict]++;
     if (r->suite->claim && !qm_cli.json)
         qm_claim_print(r->suite, effect);
+    fflush(stdout); /* before the notes on stderr */
     qm_note("%s%lld cells, %lld skipped, %.1f s: %s", o->claims ? "  " : "\n",
             (long long)r->n_cells, (long long)n.skipped, seconds, path);
     json_t *all = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:o}", "suite", r->suite->stem,

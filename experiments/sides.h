@@ -23,7 +23,7 @@ struct qm_sides {
     /* [total]; the variant's side in float, the twin's in double */
     float *p, *g, *got;
     uint16_t *g16;
-    uint8_t *codes;
+    uint8_t *codes, *stored; /* stored: p as the recipe stores it, where that is not float32 */
     double *twin_p, *twin_g, *start, *twin_slot[QM_MAX_SLOTS], *scratch;
     double *m, *v, *update, *got_update;
 };
