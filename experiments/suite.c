@@ -4,6 +4,7 @@
 #include "core/base/name.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <yaml.h>
@@ -283,13 +284,17 @@ static qm_status expect_versus(struct walk *w, const char *key, const yaml_node_
 /* "above 0", "between -7.7 -6.7". */
 static qm_status relation(struct walk *w, const yaml_node_t *n, struct qm_expect *e)
 {
-    char word[16] = "", rest[8] = "";
+    char word[16] = "", *rest;
     QM_TRY(scalar(w, n, "relation", &e->relation_text));
-    int found =
-        sscanf(e->relation_text, "%15s %lf %lf %7s", word, &e->bound[0], &e->bound[1], rest);
-    int which = qm_name_find(word, relations, QM_RELATION_COUNT);
-    if (which < 0 || found != 1 + relation_bounds[which] ||
-        (found == 3 && !(e->bound[0] < e->bound[1])))
+    sscanf(e->relation_text, "%15s", word);
+    int which = qm_name_find(word, relations, QM_RELATION_COUNT), ok = which >= 0;
+    rest = e->relation_text + strspn(e->relation_text, " ") + strlen(word);
+    for (int i = 0; ok && i < relation_bounds[which]; i++) {
+        char *from = rest;
+        e->bound[i] = strtod(from, &rest);
+        ok = rest != from && isfinite(e->bound[i]);
+    }
+    if (!ok || *rest || (which == QM_RELATION_between && !(e->bound[0] < e->bound[1])))
         return fail_at(w, n, QM_BAD_ARG,
                        "'%s': expected 'above X', 'below X' or 'between X Y' with X < Y",
                        e->relation_text);
