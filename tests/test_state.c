@@ -184,8 +184,7 @@ static void test_every_variant_resumes(void **state)
 static const char *const more_recipes[] = {
     "adamw4_lpmm,exp_avg.round=stoch,exp_avg_sq.round=stoch,exp_avg.min_numel=0",
     "adamw4_lpmm,exp_avg_sq.min_numel=0,param=bf16/kahan",
-    "adamw4_ao,grad=bf16,exp_avg_sq=lin:4u/tensor/scan/near/lo,exp_avg_sq.min_numel=0,param=f16/"
-    "ecc16",
+    "adamw4_ao,grad=bf16,exp_avg_sq=lin:4u/tensor/scan/near/lo,param=f16/ecc16",
     "adamw8_ao,grad=f16,param=bf16/ecc8",
     "adamw4_lpmm_group,exp_avg=de:5s/block:64/bisect/mid/lo,exp_avg.min_numel=0,param=e4m3/stoch",
     "adamw_f32,exp_avg=nf4:4s/block:64/bisect/stoch/hi/f16,param=f16/kahan",
