@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/quant/norm_pair.h"
+
 enum {
     PIECE = 1 << 18,         /* elements that are read at a time */
     CHUNK = 1 << 13,         /* elements that are encoded, decoded and measured at a time */
@@ -63,7 +65,7 @@ struct job {
 /* Whether every piece can be encoded without knowing the others. */
 static int stands_alone(const struct qm_codec *c)
 {
-    return c->q.norm == QM_NORM_block && !c->q.scale.nest && c->q.round != QM_ROUND_stoch;
+    return c->q.norm == QM_NORM_block && !c->q.scale.nest && !qm_round_draws(c->q.round);
 }
 
 static int64_t piece_for(const struct qm_codec *c, int64_t numel)
@@ -182,9 +184,11 @@ static void spread_stored(const struct qm_codec *c, const struct qm_shape *shape
     int64_t at[QM_MAX_RANK] = {0}, rest = from;
     enum qm_norm norm = c->q.norm;
     int64_t block = c->q.block;
-    if (norm == QM_NORM_rank1 && shape->rank < 2) {
+    if ((norm == QM_NORM_rank1 || norm == QM_NORM_rank1block) && shape->rank < 2) {
         norm = QM_NORM_block;
         block = QM_RANK1_BLOCK;
+    } else if (norm == QM_NORM_rank1block && shape->rank > 2) {
+        norm = QM_NORM_rank1;
     }
     if (norm == QM_NORM_block) {
         for (int64_t i = 0, b = from / block; i < n; b++)
@@ -198,7 +202,7 @@ static void spread_stored(const struct qm_codec *c, const struct qm_shape *shape
     }
     for (int64_t i = 0; i < n; i++) {
         int64_t base = 0;
-        float least = INFINITY;
+        float least = INFINITY, first, second;
         switch (norm) {
         case QM_NORM_tensor: out[i] = scales[0]; break;
         case QM_NORM_row: out[i] = scales[at[0]]; break;
@@ -207,6 +211,12 @@ static void spread_stored(const struct qm_codec *c, const struct qm_shape *shape
             for (int d = 0; d < shape->rank; base += shape->dim[d++])
                 least = scales[base + at[d]] < least ? scales[base + at[d]] : least;
             out[i] = least;
+            break;
+        case QM_NORM_rowcol:
+        case QM_NORM_colrow:
+        case QM_NORM_rank1block:
+            out[i] =
+                qm_pair_scales(c, shape, at, 1, scales, &first, &second) ? first * second : second;
             break;
         default: out[i] = 1.0f; break;
         }
@@ -293,7 +303,7 @@ static int read_piece(struct job *j, struct piece *p)
     return ok;
 }
 
-/* Pass over the file: maxima of those that need them first (folding), or codes and errors.  A
+/* Pass over the file: maxima of those that need them first (folding: the 1st or 2nd time), or codes and errors.  A
  * batch of pieces is read, encoded and measured by all threads and merged in the pieces' order. */
 static qm_status pass(struct job *j, struct group *g, struct piece *piece, int slots, int folding)
 {
@@ -315,8 +325,9 @@ static qm_status pass(struct job *j, struct group *g, struct piece *piece, int s
 #pragma omp parallel for num_threads(j->threads) schedule(dynamic)
             for (int k = 0; k < g->n; k++)
                 for (int s = 0; s < filled && g->stat[k]; s++)
-                    qm_fold(&g->a[k]->codec, &j->shape, piece[s].from, piece[s].n, piece[s].x,
-                            g->stat[k]);
+                    (folding == 1 ? qm_fold : qm_fold_again)(&g->a[k]->codec, &j->shape,
+                                                             piece[s].from, piece[s].n, piece[s].x,
+                                                             g->stat[k]);
         } else {
             for (int s = 0; s < filled && !j->counted; s++)
                 qm_census_add(j->census, &piece[s].census);
@@ -334,9 +345,10 @@ static qm_status pass(struct job *j, struct group *g, struct piece *piece, int s
     return QM_OK;
 }
 
-static qm_status open_scales(const struct job *j, struct group *g, int *any)
+/* folds: passes that the maxima want; 0 where every piece has its own. */
+static qm_status open_scales(const struct job *j, struct group *g, int *folds)
 {
-    *any = 0;
+    *folds = 0;
     for (int k = 0; k < g->n; k++) {
         if (stands_alone(&g->a[k]->codec))
             continue;
@@ -345,7 +357,8 @@ static qm_status open_scales(const struct job *j, struct group *g, int *any)
         g->scales[k] = calloc(n + 1, sizeof(float));
         if (!g->stat[k] || !g->scales[k])
             return qm_fail(QM_NO_MEMORY, "%zu scales", n);
-        *any = 1;
+        int wants = qm_folds(&g->a[k]->codec);
+        *folds = wants > *folds ? wants : *folds;
     }
     return QM_OK;
 }
@@ -376,12 +389,12 @@ static qm_status run_group(struct job *j, struct group *g)
     int64_t pieces = (j->numel + g->piece - 1) / g->piece;
     slots = slots < pieces ? slots : pieces;
     slots = slots < 1 ? 1 : slots;
-    int two_passes = 0;
+    int folds = 0;
     int64_t room = g->piece < j->numel ? g->piece : j->numel;
     struct piece *piece = calloc((size_t)slots, sizeof *piece);
     g->chunk = chunk_for(g, room);
     g->room = calloc((size_t)j->threads, sizeof *g->room);
-    qm_status st = piece && g->room ? open_scales(j, g, &two_passes) : QM_NO_MEMORY;
+    qm_status st = piece && g->room ? open_scales(j, g, &folds) : QM_NO_MEMORY;
     for (int s = 0; st == QM_OK && s < slots; s++)
         if (!piece_open(&piece[s], room, g->n, j->level))
             st = QM_NO_MEMORY;
@@ -390,8 +403,8 @@ static qm_status run_group(struct job *j, struct group *g)
             st = QM_NO_MEMORY;
     if (st == QM_NO_MEMORY)
         qm_fail(st, "buffers for %lld elements", (long long)(slots * room));
-    if (st == QM_OK && two_passes)
-        st = pass(j, g, piece, (int)slots, 1);
+    for (int fold = 1; st == QM_OK && fold <= folds; fold++)
+        st = pass(j, g, piece, (int)slots, fold);
     for (int k = 0; st == QM_OK && k < g->n; k++)
         if (g->stat[k])
             qm_scales(&g->a[k]->codec, &j->shape, g->stat[k], g->scales[k]);

@@ -36,7 +36,7 @@ static const char *const kind_files[QM_KIND_COUNT] = {
 };
 
 /* The words of scale.h, which combine freely and so have no enum. */
-enum { FLOOR, GUARD, CAP, ZERO, MAXSKIP, NANTOP, NANZERO, KEEPSIGN, F16, NEST };
+enum { FLOOR, GUARD, CAP, ZERO, LEAST, MAXSKIP, NANTOP, NANZERO, KEEPSIGN, F16, NEST };
 static const struct {
     const char *name, *text;
 } scale_words[] = {
@@ -45,6 +45,7 @@ static const struct {
                         "(bitsandbytes 1e-38)"},
     [CAP] = {"cap", "cap:V - the maximum is at most V (adafactor8bit CUDA log2 code)"},
     [ZERO] = {"zero", "zero:C - code of every element of an all-zero group"},
+    [LEAST] = {"least", "least:C - sorted positions below C become C (lpmm sr1, sr2)"},
     [MAXSKIP] = {"maxskip", "NaN is ignored by the maximum; otherwise it makes the scale NaN"},
     [NANTOP] = {"nantop", "a NaN unit value gets the top code (lpmm, bitsandbytes default); "
                           "otherwise the lowest"},
@@ -209,6 +210,8 @@ static void explain_scale(json_t *out, const struct qm_scale_rule *s)
         explain_value(out, CAP, (double)s->cap);
     if (s->zero >= 0)
         explain_value(out, ZERO, (double)s->zero);
+    if (s->least > 0)
+        explain_value(out, LEAST, (double)s->least);
     if (s->max_skips_nan)
         explain(out, QM_KIND_scale, "maxskip", scale_words[MAXSKIP].text, 0);
     if (s->nan != QM_NAN_low)
@@ -236,8 +239,8 @@ json_t *qm_explain(const struct qm_quantizer *q)
     }
     snprintf(word, sizeof word, "%s:%d%c", map_words[q->map].name, q->bits, q->sign ? 's' : 'u');
     explain(out, QM_KIND_map, word, map_words[q->map].text, 0);
-    if (q->norm == QM_NORM_block)
-        snprintf(word, sizeof word, "block:%lld", (long long)q->block);
+    if (qm_norm_has_block(q->norm))
+        snprintf(word, sizeof word, "%s:%lld", norm_words[q->norm].name, (long long)q->block);
     else
         snprintf(word, sizeof word, "%s", norm_words[q->norm].name);
     explain(out, QM_KIND_norm, word, norm_words[q->norm].text, 0);

@@ -245,10 +245,8 @@ static qm_status build_recipe(const struct qm_suite *s, struct qm_cell *c)
 {
     int a = qm_suite_axis(s, "variant");
     const struct qm_axis_value *name = &s->axis[a].value[c->choice[a]];
-    const struct qm_variant *variant;
-    qm_status st = qm_variant_find(name->text, &variant);
-    if (st == QM_OK)
-        st = qm_recipe_from(variant, &c->recipe);
+    qm_status st = qm_recipe_parse(name->text, &c->recipe);
+    c->lr_given |= strstr(name->text, ",lr=") != NULL;
     if (st != QM_OK)
         return fail_at(s, name->line, st);
     for (int i = 0; i < 2 * s->n_axes; i++) { /* whole slots first, then parts of them */

@@ -142,7 +142,7 @@ static double bytes_moved(const struct qm_recipe *r, const struct qm_shape *shap
         double slot = (double)qm_state_bytes(&c, shape) / n;
         sum += 2.0 * slot;
         if (q.bits && q.norm != QM_NORM_block && q.norm != QM_NORM_id)
-            sum += 4.0 + slot;
+            sum += qm_folds(&c) * (4.0 + slot);
     }
     return sum;
 }

@@ -3,6 +3,7 @@
 #include "experiments/claim.h"
 #include "experiments/cli.h"
 #include "experiments/command.h"
+#include "experiments/lpmm_config.h"
 #include "experiments/summary.h"
 
 #include <errno.h>
@@ -16,20 +17,32 @@
 
 #define SUITES "experiments/suites/"
 static char default_data[] = "experiments/data/*.h5";
+static char states_suite[] = "lpmm_states", training_suite[] = "lpmm_training";
+static char *const config_suites[] = {states_suite, training_suite};
+
+/* A variant that the command line adds to every suite. */
+struct added {
+    char label[64], recipe[QM_RECIPE_TEXT];
+};
 
 struct options {
     const char *out;
-    char **suite, **data;
-    int n_suites, n_data, threads, dry_run, headline, claims;
+    char **suite, **data, **config;
+    int n_suites, n_data, n_configs, threads, dry_run, headline, claims;
     int verdicts[QM_VERDICT_COUNT];
     int argc; /* of the whole command, for /provenance */
     char **argv;
+    struct added *added; /* n_configs of them */
 };
 
 static const struct argp_option options[] = {
     {"out", 'o', "FILE", 0, "result file, or folder when it ends in '/' (default: results/NAME.h5)",
      0},
     {"data", 'd', "GLOB", 0, "recorded data, instead of the suite's; may be repeated", 0},
+    {"lpmm-config", 'c', "FILE", 0,
+     "another variant: AdamW as this configuration of low-bit-optimizers has it; may be repeated; "
+     "without SUITE runs lpmm_states and lpmm_training",
+     0},
     {"threads", 't', "N", 0, "threads (default: all cores); results do not depend on it", 0},
     {"headline", 'H', NULL, 0, "print only the tables that answer the suites' questions", 0},
     {"claims", 'C', NULL, 0,
@@ -42,7 +55,7 @@ static const char doc[] =
     "SUITE is a file, or a name in " SUITES ".  A suite is YAML; any of its keys with a list of "
     "values is an axis, and every combination is a cell:\n"
     "  title, question        text\n"
-    "  variant                names (qualm list variants)\n"
+    "  variant                names (qualm list variants) or recipes\n"
     "  exp_avg, exp_avg.norm, lr, grad ...\n"
     "                         any override of a recipe; 'label: value' names one\n"
     "  coupling               oneshot, local, global or closed\n"
@@ -65,6 +78,7 @@ static const char doc[] =
     "  qualm run momentum_format\n"
     "  qualm run --claims --out results/claims/\n"
     "  qualm run --headline rank1 search --out results/\n"
+    "  qualm run --lpmm-config default_5b.yml second_moment convergence\n"
     "  qualm run mine.yaml --data '../states/*.h5' --out results/mine.h5\n"
     "\n"
     "Combinations that make no sense are skipped cells with a reason.  Exit codes: 0 done, 2 a "
@@ -96,6 +110,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     switch (key) {
     case 'o': o->out = arg; return 0;
     case 'd': return append(&o->data, &o->n_data, arg) == QM_OK ? 0 : ENOMEM;
+    case 'c': return append(&o->config, &o->n_configs, arg) == QM_OK ? 0 : ENOMEM;
     case 'n': o->dry_run = 1; return 0;
     case 'H': o->headline = 1; return 0;
     case 'C': o->claims = 1; return 0;
@@ -106,6 +121,9 @@ static error_t option(int key, char *arg, struct argp_state *state)
         return 0;
     case ARGP_KEY_ARG: return append(&o->suite, &o->n_suites, arg) == QM_OK ? 0 : ENOMEM;
     case ARGP_KEY_END:
+        for (int i = 0, none = o->n_suites == 0; i < 2 && none && o->n_configs; i++)
+            if (append(&o->suite, &o->n_suites, config_suites[i]) != QM_OK)
+                return ENOMEM;
         if (o->n_suites == 0 && !o->claims)
             argp_error(state, "no SUITE given");
         return 0;
@@ -352,6 +370,32 @@ static qm_status open_data(const struct options *o, struct qm_suite *s, struct q
     return qm_suite_wants_data(s) ? qm_replay_open(s->data, s->n_data, replay) : QM_OK;
 }
 
+static void warn(void *context, const char *line)
+{
+    (void)context;
+    qm_note("warning: %s", line);
+}
+
+/* The recipes of all configurations: "configs/default_5b.yml" becomes the variant default_5b. */
+static qm_status read_configs(struct options *o)
+{
+    o->added = calloc((size_t)o->n_configs + 1, sizeof *o->added);
+    if (!o->added)
+        return qm_fail(QM_NO_MEMORY, "options");
+    for (int i = 0; i < o->n_configs; i++) {
+        struct qm_lpmm_config config;
+        struct added *a = &o->added[i];
+        const char *slash = strrchr(o->config[i], '/'), *stem = slash ? slash + 1 : o->config[i];
+        const char *dot = strrchr(stem, '.');
+        snprintf(a->label, sizeof a->label, "%.*s", dot && dot > stem ? (int)(dot - stem) : 63,
+                 stem);
+        QM_TRY(qm_lpmm_config_read(o->config[i], warn, NULL, &config));
+        QM_TRY(qm_lpmm_config_recipe(&config, a->recipe));
+        qm_note("%s: %s", o->config[i], a->recipe);
+    }
+    return QM_OK;
+}
+
 static qm_status run_suite(struct options *o, const char *word, json_t *into)
 {
     char path[1024];
@@ -361,6 +405,8 @@ static qm_status run_suite(struct options *o, const char *word, json_t *into)
     int64_t n_cells = 0;
     QM_TRY(find_suite(word, path, sizeof path));
     qm_status st = qm_suite_read(path, &s);
+    for (int i = 0; st == QM_OK && i < o->n_configs; i++)
+        st = qm_suite_add_variant(s, o->added[i].label, o->added[i].recipe);
     for (int i = 0; st == QM_OK && i < s->n_summaries; i++)
         st = qm_summary_check(s, &s->summary[i]);
     for (int i = 0; st == QM_OK && i < s->n_expects; i++)
@@ -408,6 +454,8 @@ int qm_cmd_run(int argc, char **argv)
     sigemptyset(&act.sa_mask);
     sigaction(SIGINT, &act, &was_int);
     sigaction(SIGTERM, &act, &was_term);
+    if (code == 0 && (st = read_configs(&o)) != QM_OK)
+        code = qm_cli_failed("run", st);
     if (code == 0 && o.n_suites == 0 && (st = all_claims(&o, &found)) != QM_OK)
         code = qm_cli_failed("run", st);
     for (int i = 0; code == 0 && i < o.n_suites; i++)
@@ -424,5 +472,7 @@ int qm_cmd_run(int argc, char **argv)
     globfree(&found);
     free(o.suite);
     free(o.data);
+    free(o.config);
+    free(o.added);
     return code;
 }

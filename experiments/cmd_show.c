@@ -7,6 +7,7 @@
 #include "experiments/cli.h"
 #include "experiments/command.h"
 #include "experiments/dist.h"
+#include "experiments/lpmm_config.h"
 #include "experiments/problem.h"
 #include "oracle/metric.h"
 
@@ -258,9 +259,33 @@ static qm_status unknown(const char *name)
     return qm_fail(QM_NO_MATCH, "nothing is named '%s'; `qualm list` shows every name", name);
 }
 
+static void warn(void *context, const char *line)
+{
+    (void)context;
+    qm_note("warning: %s", line);
+}
+
+/* A configuration of low-bit-optimizers as the recipe that it stands for. */
+static qm_status show_config(const char *path, json_t **out)
+{
+    struct qm_lpmm_config config;
+    char recipe[QM_RECIPE_TEXT];
+    QM_TRY(qm_lpmm_config_read(path, warn, NULL, &config));
+    QM_TRY(qm_lpmm_config_recipe(&config, recipe));
+    QM_TRY(show_recipe(recipe, out));
+    set_text(*out, "configuration", path);
+    return QM_OK;
+}
+
 static qm_status show(const char *name, json_t *found)
 {
     json_t *one = NULL;
+    size_t length = strlen(name);
+    if (length > 4 && strcmp(name + length - 4, ".yml") == 0) {
+        QM_TRY(show_config(name, &one));
+        json_array_append_new(found, one);
+        return QM_OK;
+    }
     if (strchr(name, '/') || strcmp(name, "f32") == 0) {
         QM_TRY(show_quantizer(name, &one));
         json_array_append_new(found, one);
@@ -288,6 +313,7 @@ int qm_cmd_show(int argc, char **argv)
         "\vExamples:\n"
         "  qualm show adamw4_lpmm                 a variant: slots, sources, bits of state\n"
         "  qualm show adamw4_ao,exp_avg.map=nf4   a recipe\n"
+        "  qualm show default_5b.yml              a configuration of low-bit-optimizers\n"
         "  qualm show dyn:4s/block:128/bisect/mid a quantizer: every word, codebook, boundaries\n"
         "  qualm show rank1                       a word of an axis\n"
         "  qualm show nf4 --json                  for programs: an array, one object per meaning\n",

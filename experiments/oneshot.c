@@ -105,7 +105,7 @@ static int plain_codec(const struct qm_codec *c, double *value, double *cut)
     const struct qm_quantizer *q = &c->q;
     if (q->bits == 0 || q->norm != QM_NORM_block || q->curve != QM_CURVE_none ||
         q->scale.floor != 0.0f || q->scale.cap != 0.0f || q->scale.nest || q->scale.f16 ||
-        q->round == QM_ROUND_stoch || (!c->has_edges && q->round >= QM_ROUND_floor))
+        qm_round_draws(q->round) || (!c->has_edges && q->round >= QM_ROUND_floor))
         return 0;
     double gain = (double)c->cb.gain;
     for (int k = 0; k < c->cb.n; k++)

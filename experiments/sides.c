@@ -53,10 +53,10 @@ static qm_status buffers(struct qm_sides *a)
 /* The suggested learning rate of a problem for a family, or the recipe's. */
 static double problem_lr(const struct qm_problem *p, const char *family, const struct qm_hyper *h)
 {
-    double lr = strcmp(family, "adamw") == 0  ? p->lr_adamw
-                : strcmp(family, "lion") == 0 ? 0.1 * p->lr_adamw
-                : strcmp(family, "sgdm") == 0 ? p->lr_sgdm
-                                              : 0.0;
+    double lr = strncmp(family, "adamw", 5) == 0 ? p->lr_adamw
+                : strcmp(family, "lion") == 0    ? 0.1 * p->lr_adamw
+                : strcmp(family, "sgdm") == 0    ? p->lr_sgdm
+                                                 : 0.0;
     return lr > 0.0 ? lr : h->lr;
 }
 
@@ -184,6 +184,7 @@ qm_status qm_sides_open(const struct qm_cell *c, struct qm_sides *a)
 
 qm_status qm_sides_decode(struct qm_sides *a, int s)
 {
+    memset(a->got, 0, (size_t)a->total * sizeof *a->got); /* a slot may be smaller, or not there */
     for (int i = 0; i < a->n_tensors; i++)
         QM_TRY(qm_backend_cpu.decode(a->plan[i], s, a->got + a->first[i]));
     return QM_OK;
@@ -256,6 +257,9 @@ qm_status qm_sides_step(struct qm_sides *a, int64_t k)
         QM_TRY(qm_backend_cpu.step(a->plan[i], &p, &g, t, a->c->seed));
         for (int64_t j = at; !p_f32 && j < at + a->numel[i]; j++)
             widen(a, j);
+        a->twin_hyper.n_dims = a->shape[i].rank;
+        for (int d = 0; d < a->shape[i].rank; d++)
+            a->twin_hyper.dim[d] = a->shape[i].dim[d];
         double *slot[QM_MAX_SLOTS] = {NULL};
         for (int s = 0; s < a->n_slots; s++)
             slot[s] = a->twin_slot[s] + at;

@@ -535,6 +535,23 @@ void qm_suite_free(struct qm_suite *s)
     free(s);
 }
 
+qm_status qm_suite_add_variant(struct qm_suite *s, const char *label, const char *recipe)
+{
+    struct qm_axis *a = &s->axis[qm_suite_axis(s, "variant")];
+    for (int i = 0; i < a->n; i++)
+        if (strcmp(a->value[i].label, label) == 0)
+            return qm_fail(QM_BAD_ARG, "%s: variant lists '%s' twice", s->path, label);
+    struct qm_axis_value *more = realloc(a->value, (size_t)(a->n + 1) * sizeof *more);
+    if (!more)
+        return qm_fail(QM_NO_MEMORY, "suite");
+    a->value = more;
+    more[a->n] = (struct qm_axis_value){.line = a->line};
+    a->n++;
+    QM_TRY(copy(recipe, &more[a->n - 1].text));
+    QM_TRY(copy(label, &more[a->n - 1].label));
+    return qm_suite_print(s);
+}
+
 qm_status qm_suite_data(struct qm_suite *s, char *const *globs, int n)
 {
     char **data = calloc((size_t)n, sizeof *data);

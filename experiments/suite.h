@@ -2,7 +2,7 @@
  *
  *     title: how momentum formats compare          # text
  *     question: which map carries the error?       # text
- *     variant: [ema4_uniform, adamw4_ao]           # names; required
+ *     variant: [ema4_uniform, adamw4_ao]           # names or recipes; required
  *     exp_avg:                                     # any recipe key (recipe.h): a slot,
  *       - nf4: "nf4:4s/block:128"                  # one axis of it, lr, grad ...;
  *       - "dyn:4s/block:128"                       # "label: value" names a value
@@ -138,6 +138,10 @@ void qm_suite_free(struct qm_suite *s); /* accepts NULL */
 
 /* Makes s->plan anew from what s holds; reading it back gives the same plan. */
 qm_status qm_suite_print(struct qm_suite *s);
+
+/* Appends a variant or recipe to the axis "variant", and to the plan.  QM_BAD_ARG where the label is
+ * already there. */
+qm_status qm_suite_add_variant(struct qm_suite *s, const char *label, const char *recipe);
 
 /* Replaces the data globs (n > 0) and the plan's line about them. */
 qm_status qm_suite_data(struct qm_suite *s, char *const *globs, int n);

@@ -5,11 +5,17 @@
  *   v     <- beta2 v + (1 - beta2) g^2
  *   theta <- (1 - lr lambda) (theta - lr mhat / (sqrt(vhat) + eps))
  *
- * with g carrying the factor gnorm_scale, mhat = m / (1 - beta1^t), vhat = v / (1 - beta2^t).  Where
- * g is NaN or Inf: m <- 0, v <- 0, theta stays. */
+ * with g carrying the factor gnorm_scale, mhat = m / (1 - beta1^t), vhat = v / (1 - beta2^t).
+ * Where g is NaN or Inf: m <- 0, v <- 0, theta stays. */
 #include "oracle/oracle.h"
 
 #include <math.h>
+
+/* gnorm_scale; 0 stands for 1. */
+static double gamma_of(const struct qm_oracle_hyper *h)
+{
+    return h->gnorm_scale != 0.0 ? h->gnorm_scale : 1.0;
+}
 
 /* 1 - beta^t without the cancellation of the difference. */
 static double correction(double beta, int64_t t) { return -expm1((double)t * log1p(beta - 1.0)); }
@@ -22,7 +28,7 @@ static void step(double *theta, double *const *slot, const double *grad, int64_t
     double *m = slot[0], *v = slot[1];
 
     for (int64_t i = 0; i < n; i++) {
-        double g = h->gnorm_scale * grad[i];
+        double g = gamma_of(h) * grad[i];
         if (!isfinite(grad[i])) {
             m[i] = v[i] = 0.0;
             continue;

@@ -5,17 +5,24 @@
  *   nu <- beta2 nu + (1 - beta2) g^2
  *   theta <- theta - lr ((m1hat + alpha(t) m2) / (sqrt(nuhat) + eps) + lambda theta)
  *
- * with m1hat = m1 / (1 - beta1^t), nuhat = nu / (1 - beta2^t), g carrying the factor gnorm_scale, and
+ * with m1hat = m1 / (1 - beta1^t), nuhat = nu / (1 - beta2^t), g carrying the factor gnorm_scale,
+ * and
  *
  *   alpha(t) = min(alpha t / T_alpha, alpha)
  *   beta3(t) = min(exp(ln beta1 ln beta3 / ((1 - t/T) ln beta3 + (t/T) ln beta1)), beta3)
  *
  * or alpha and beta3 themselves where T_alpha, T_beta3 are 0.  The family with "after" decays what
- * the step has given, (1 - lr lambda) theta, and leaves theta alone where g is not finite, the three
- * moments becoming 0. */
+ * the step has given, (1 - lr lambda) theta, and leaves theta alone where g is not finite, the
+ * three moments becoming 0. */
 #include "oracle/oracle.h"
 
 #include <math.h>
+
+/* gnorm_scale; 0 stands for 1. */
+static double gamma_of(const struct qm_oracle_hyper *h)
+{
+    return h->gnorm_scale != 0.0 ? h->gnorm_scale : 1.0;
+}
 
 static double correction(double beta, int64_t t) { return -expm1((double)t * log1p(beta - 1.0)); }
 
@@ -52,7 +59,7 @@ static void step(double *theta, double *const *slot, const double *grad, int64_t
 {
     double beta3 = beta3_at(h, t);
     for (int64_t i = 0; i < rows * cols; i++) {
-        moments(slot, i, h->gnorm_scale * grad[i], h, beta3);
+        moments(slot, i, gamma_of(h) * grad[i], h, beta3);
         theta[i] = theta[i] - h->lr * (direction(slot, i, h, t) + h->weight_decay * theta[i]);
     }
 }
@@ -66,7 +73,7 @@ static void step_after(double *theta, double *const *slot, const double *grad, i
             slot[0][i] = slot[1][i] = slot[2][i] = 0.0;
             continue;
         }
-        moments(slot, i, h->gnorm_scale * grad[i], h, beta3);
+        moments(slot, i, gamma_of(h) * grad[i], h, beta3);
         theta[i] = theta[i] - h->lr * direction(slot, i, h, t);
         theta[i] = (1.0 - h->lr * h->weight_decay) * theta[i];
     }

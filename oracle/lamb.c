@@ -18,6 +18,12 @@
 
 #include <math.h>
 
+/* gnorm_scale; 0 stands for 1. */
+static double gamma_of(const struct qm_oracle_hyper *h)
+{
+    return h->gnorm_scale != 0.0 ? h->gnorm_scale : 1.0;
+}
+
 static double correction(double beta, int64_t t) { return -expm1((double)t * log1p(beta - 1.0)); }
 
 static double norm(const double *x, int64_t n)
@@ -45,7 +51,7 @@ static void lamb_step(double *theta, double *const *slot, const double *grad, in
 {
     double *m = slot[0], *v = slot[1], sum = 0.0;
     for (int64_t i = 0; i < n; i++) {
-        double g = h->gnorm_scale * grad[i];
+        double g = gamma_of(h) * grad[i];
         m[i] = h->beta1 * m[i] + (1.0 - h->beta1) * g;
         v[i] = h->beta2 * v[i] + (1.0 - h->beta2) * (g * g);
         double w = is_raw ? m[i] / (sqrt(v[i]) + h->eps * sqrt(correction(h->beta2, t)))
@@ -63,7 +69,7 @@ static void lars_step(double *theta, double *const *slot, const double *grad, in
 {
     double *b = slot[0], sum = 0.0;
     for (int64_t i = 0; i < n; i++) {
-        double g = h->gnorm_scale * grad[i], old = t == 1 ? 0.0 : h->momentum * b[i];
+        double g = gamma_of(h) * grad[i], old = t == 1 ? 0.0 : h->momentum * b[i];
         b[i] = old + (g + h->weight_decay * theta[i]);
         double w = is_bare ? old + g : b[i];
         sum += w * w;

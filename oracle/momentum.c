@@ -4,9 +4,15 @@
  *   b <- d at t = 1,  mu b + d afterwards
  *   theta <- theta - lr b
  *
- * gamma (gnorm_scale) is the factor that clipping by percentiles of the gradient norm would put on the
- * gradient, else 1. */
+ * gamma (gnorm_scale) is the factor that clipping by percentiles of the gradient norm would put on
+ * the gradient, else 1. */
 #include "oracle/oracle.h"
+
+/* gnorm_scale; 0 stands for 1. */
+static double gamma_of(const struct qm_oracle_hyper *h)
+{
+    return h->gnorm_scale != 0.0 ? h->gnorm_scale : 1.0;
+}
 
 static void step(double *theta, double *const *slot, const double *grad, int64_t rows, int64_t cols,
                  const struct qm_oracle_hyper *h, int64_t t)
@@ -16,7 +22,7 @@ static void step(double *theta, double *const *slot, const double *grad, int64_t
     double *b = slot[0];
 
     for (int64_t i = 0; i < n; i++) {
-        double d = h->gnorm_scale * grad[i];
+        double d = gamma_of(h) * grad[i];
         if (lambda != 0.0)
             d = d + lambda * theta[i];
         b[i] = t == 1 ? d : mu * b[i] + d;

@@ -6,7 +6,7 @@
 /* A new oracle is its file and its line here. */
 /* clang-format off */
 #define QM_ORACLE_LIST(X)                                                                      \
-    X(adam) X(adamw) X(ema) X(sgdm)                                                            \
+    X(adam) X(adamw) X(adamw_factor) X(ema) X(sgdm)                                            \
     X(adamw_after) X(ademamix) X(ademamix_after) X(momentum) X(rmsprop) X(rmsprop_raw)         \
     X(adagrad) X(adagrad_raw) X(lion) X(lamb) X(lamb_raw) X(lars) X(lars_bare)
 /* clang-format on */

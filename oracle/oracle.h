@@ -16,6 +16,10 @@ struct qm_oracle_hyper {
         initial_lr;
     int nesterov, maximize, amsgrad, relative_step, scale_parameter, scale_weight_decay, factored,
         limiter, tensor_scale, scale_front;
+    /* The parameter's own shape, for families that treat dimensions apart (factored moments);
+     * n_dims 0: a matrix of the rows and cols that step is given. */
+    int n_dims;
+    int64_t dim[8];
 };
 
 struct qm_oracle {
@@ -24,10 +28,10 @@ struct qm_oracle {
     int n_slots;        /* slots every step needs */
     /* Their names.  Where slot[n_slots] is named too, steps with hyper.amsgrad need that one
      * besides ("max_exp_avg_sq"); others never touch it. */
-    const char *slot[4];
-    /* One step.  p, g and every slot[i] hold n = rows * cols elements, row-major; p and slots are
-     * updated in place and start at 0; t >= 1 counts from 1.  Elementwise families ignore the
-     * shape.  NaN and Inf go through the formula as IEEE arithmetic takes them. */
+    const char *slot[8];
+    /* One step.  p, g and every slot[i] hold n = rows * cols elements, row-major (factored moments
+     * use the first ones only, as their file says); p and slots are updated in place and start at
+     * 0; t >= 1 counts from 1.  Elementwise families ignore the shape.  NaN and Inf go through the formula as IEEE arithmetic takes them. */
     void (*step)(double *p, double *const *slot, const double *g, int64_t rows, int64_t cols,
                  const struct qm_oracle_hyper *h, int64_t t);
 };

@@ -355,7 +355,7 @@ complete_words() {
     [ "$(complete_words analyze --quant)" = --quantizer ]
     [ "$(complete_words list variab)" = "" ]
     [ "$(complete_words list vari)" = variants ]
-    [ "$(complete_words show adamw4_lpmm_)" = adamw4_lpmm_group ]
+    [ "$(complete_words show adamw4_lpmm_g)" = adamw4_lpmm_group ]
     [ "$(complete_words size --shapes lla)" = llama7b ]
     [ "$(complete_words analyze --metrics sqn)" = sqnr ]
 }

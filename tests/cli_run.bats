@@ -109,3 +109,23 @@ assert len(rows) == 4 and all(15 < r["sqnr_median"] < 25 for r in rows), rows'
         [[ "$output" == *"$word"* ]]
     done
 }
+
+@test "a configuration of low-bit-optimizers is one more variant" {
+    printf 'TAG: x\nQUANT:\n  M:\n    BITS: 5\n' >"$dir/five.yml"
+    run "$qualm" run -n --json --lpmm-config "$dir/five.yml" "$suite"
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"five.yml:1: TAG is ignored"* ]]
+    [[ "$output" == *"adamw4_lpmm_group,exp_avg=de:5s/block:128/bisect/mid/byte/nantop"* ]]
+    [[ "$output" == *"ema4_nf4"* ]]
+    run "$qualm" run -n --lpmm-config "$dir/five.yml" # without a suite: its own two
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"problem:lowrank"* ]]
+    [[ "$output" == *"states:"* || "$output" == *"oneshot"* ]]
+    run "$qualm" show "$dir/five.yml"
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"de:5s/block:128"* ]]
+    printf 'QUANT:\n  M:\n    BITZ: 5\n' >"$dir/five.yml"
+    run "$qualm" run -n --lpmm-config "$dir/five.yml" "$suite"
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"five.yml:3: no key 'QUANT.M.BITZ'"* ]]
+}

@@ -7,6 +7,7 @@
 #include "core/quant/search.h"
 #include "core/quant/unit.h"
 #include "core/rule/adamw.h"
+#include "core/rule/lpmm.h"
 #include "core/rule/sgdm.h"
 
 __constant__ struct qm_codebook book;
@@ -29,6 +30,8 @@ extern "C" __global__ void step(const float *c, float *p, const float *g, float 
         return;
     qm_adamw_torch(c, 0, p + i, g[i], m + i, v + i);
     qm_adamw_lpmm(c, p + i, g[i], m + i, v + i);
+    qm_adamw_lpmm_fused(c, 0, p + i, g[i], m + i, v + i);
+    qm_adamw_lpmm_fused(c, 1, p + i, g[i], m + i, v + i);
     qm_adamw_ao(c, 1, p + i, g[i], m + i, v + i);
     qm_adamw_bnb(c, p + i, g[i], m + i, v + i);
     qm_sgdm_torch(c, 0, 1, p + i, g[i], m + i);

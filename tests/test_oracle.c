@@ -62,6 +62,56 @@ static void average_of_constant(void **state)
     assert_true(p[0] == 3.0 && p[1] == -4.0);
 }
 
+/* Squares of rank one are factored without loss: with eps = 0 and a constant gradient every step is
+ * lr sign(g), matrix by matrix of a batch. */
+static void factors_of_rank_one(void **state)
+{
+    (void)state;
+    struct qm_oracle_hyper h = {
+        .lr = 0.25, .beta1 = 0.9, .beta2 = 0.999, .factored = 1, .n_dims = 3, .dim = {2, 3, 4}};
+    double p[24] = {0}, m[24] = {0}, v[24] = {0}, r[24] = {0}, c[24] = {0}, g[24];
+    double *slot[4] = {m, v, r, c};
+    for (int i = 0; i < 24; i++)
+        g[i] = (i % 5 == 2 ? -1.0 : 1.0) * (i / 12 ? 1e-3 : 1.0) * (1 + i / 4 % 3) * (7 - i % 4);
+    for (int64_t t = 1; t <= 30; t++) {
+        oracle("adamw_factor")->step(p, slot, g, 6, 4, &h, t);
+        for (int i = 0; i < 24; i++)
+            near_to(p[i], -0.25 * (double)t * (g[i] > 0 ? 1.0 : -1.0), 1e-12);
+    }
+    assert_true(r[6] == 0.0 && c[8] == 0.0 && v[0] == 0.0); /* 6 rows, 8 columns, no whole V */
+}
+
+/* A matrix by hand, a vector as AdamW, and the whole moment where factoring is off. */
+static void factors_by_hand(void **state)
+{
+    (void)state;
+    struct qm_oracle_hyper h = {.lr = 1.0, .beta1 = 0.0, .beta2 = 0.0, .eps = 0.5, .factored = 1};
+    double p[4] = {0}, m[4] = {0}, v[4] = {0}, r[4] = {0}, c[4] = {0}, *slot[4] = {m, v, r, c};
+    const double g[4] = {1.0, 2.0, 3.0, 4.0};
+    oracle("adamw_factor")->step(p, slot, g, 2, 2, &h, 1);
+    near_to(r[0], 2.5, 0.0);
+    near_to(r[1], 12.5, 0.0);
+    near_to(c[0], 5.0, 0.0);
+    near_to(c[1], 10.0, 0.0);
+    near_to(p[1], -2.0 / (sqrt(2.5 * 10.0 / 7.5) + 0.5), 1e-15);
+    near_to(p[2], -3.0 / (sqrt(12.5 * 5.0 / 7.5) + 0.5), 1e-15);
+    for (int vector = 0; vector < 2; vector++) {
+        double q[4] = {1, 2, 3, 4}, w[4] = {1, 2, 3, 4}, a[4] = {0}, b[4] = {0}, d[4] = {0},
+               e[4] = {0}, *own[4] = {a, b, r, c}, *plain[2] = {d, e};
+        struct qm_oracle_hyper k = {.lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .weight_decay = 0.1};
+        k.factored = vector;
+        k.n_dims = vector ? 1 : 2;
+        k.dim[0] = vector ? 4 : 2;
+        k.dim[1] = 2;
+        for (int64_t t = 1; t <= 5; t++) {
+            oracle("adamw_factor")->step(q, own, g, 2, 2, &k, t);
+            oracle("adamw")->step(w, plain, g, 2, 2, &k, t);
+        }
+        assert_memory_equal(q, w, sizeof q);
+        assert_memory_equal(b, e, sizeof b);
+    }
+}
+
 /* With eps = 0 the first step is lr sign(g), and under a constant gradient every step is. */
 static void adam_steps_by_sign(void **state)
 {
@@ -557,11 +607,12 @@ static void more_bits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(list_is_sound),      cmocka_unit_test(average_of_constant),
-        cmocka_unit_test(adam_steps_by_sign), cmocka_unit_test(pure_decay),
-        cmocka_unit_test(adam_corners),       cmocka_unit_test(heavy_ball_on_quadratic),
-        cmocka_unit_test(sgd_forms),          cmocka_unit_test(published_adam),
-        cmocka_unit_test(published_sgd),      cmocka_unit_test(more_bits),
+        cmocka_unit_test(list_is_sound),       cmocka_unit_test(average_of_constant),
+        cmocka_unit_test(factors_of_rank_one), cmocka_unit_test(factors_by_hand),
+        cmocka_unit_test(adam_steps_by_sign),  cmocka_unit_test(pure_decay),
+        cmocka_unit_test(adam_corners),        cmocka_unit_test(heavy_ball_on_quadratic),
+        cmocka_unit_test(sgd_forms),           cmocka_unit_test(published_adam),
+        cmocka_unit_test(published_sgd),       cmocka_unit_test(more_bits),
     };
     return cmocka_run_group_tests_name("oracle", tests, NULL, NULL);
 }

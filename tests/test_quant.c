@@ -323,6 +323,8 @@ static void encode(const struct qm_codec *c, const struct qm_shape *shape, const
     memset(e, 0, sizeof *e);
     for (int64_t i = 0; i < n; i += cut)
         qm_fold(c, shape, i, n - i < cut ? n - i : cut, x + i, stat);
+    for (int64_t i = 0; i < n && qm_folds(c) == 2; i += cut)
+        qm_fold_again(c, shape, i, n - i < cut ? n - i : cut, x + i, stat);
     for (int64_t i = 0; i < n; i += cut)
         qm_encode_range(c, shape, i, n - i < cut ? n - i : cut, x + i, stat, &d, e->codes + i);
     qm_scales(c, shape, stat, e->scales);
@@ -341,6 +343,12 @@ static const char *const codecs[] = {
     "dyn:8s/block:256/grid/mid/recip/maxskip/zero:0",
     "lin:4u/rank1/bisect/mid/lo/nantop",
     "de:4s/rank1/bisect/stoch/lo/nantop",
+    "lin:4u/rank1block:10/bisect/mid/lo/nantop",
+    "de:8s/rank1block:64/bisect/stoch/least:2",
+    "de:4s/rowcol/bisect/mid/lo/nantop",
+    "pow2:5u/colrow/argmin/mid/byte",
+    "lint:6s/block:64/arith/dither/byte/least:33",
+    "lin:4u/block:128/bisect/mid/lo/least:3",
     "lin:4u/row/bisect/near/lo",
     "lin:4u/col/bisect/near/lo",
     "nf4:4s/tensor/argmin/mid",
@@ -485,6 +493,86 @@ static void test_rank1_definition(void **state)
         assert_int_equal(codes[i], want);
         assert_true(out[i] == c.cb.value[want] * smallest);
     }
+}
+
+/* The largest of |x| / by[] over a piece of a row (across = 1) or of a column of a 7 x 11 matrix. */
+static float largest(const float *x, const float *by, int row, int col, int across, int from, int n)
+{
+    float max = 0.0f;
+    for (int k = from; k < from + n && k < (across ? 11 : 7); k++) {
+        int i = across ? row : k, j = across ? k : col;
+        max = fmaxf(max, fabsf(x[i * 11 + j]) / (by ? by[across ? j : i] : 1.0f));
+    }
+    return max;
+}
+
+/* Pairs of scales by their definitions: the smaller of both pieces, or one after the other. */
+static void test_pair_definitions(void **state)
+{
+    (void)state;
+    static const char *const text[] = {"de:8s/rank1block:4/bisect/mid/nantop",
+                                       "de:8s/rowcol/bisect/mid/nantop",
+                                       "de:8s/colrow/bisect/mid/nantop"};
+    struct qm_shape shape = {2, {7, 11}};
+    float x[77], scales[64], out[77];
+    uint8_t codes[77];
+    for (int i = 0; i < 77; i++)
+        x[i] = ldexpf(random_float(0), i % 11 - i / 11);
+    for (int norm = 0; norm < 3; norm++) {
+        struct qm_codec c;
+        assert_int_equal(qm_codec_parse(&c, text[norm]), QM_OK);
+        assert_int_equal(qm_scale_count(&c, &shape), norm ? 18 : 7 * 3 + 11 * 2);
+        assert_int_equal(qm_folds(&c), norm ? 2 : 1);
+        assert_int_equal(qm_encode(&c, &shape, x, NULL, codes, scales), QM_OK);
+        qm_decode(&c, &shape, codes, scales, out);
+        float rows[7], cols[11], second;
+        for (int i = 0; i < 7; i++)
+            rows[i] = largest(x, NULL, i, 0, 1, 0, 11);
+        for (int j = 0; j < 11; j++)
+            cols[j] = largest(x, NULL, 0, j, 0, 0, 7);
+        for (int k = 0; k < 77; k++) {
+            int i = k / 11, j = k % 11;
+            if (norm == 0) {
+                float a = largest(x, NULL, i, j, 1, j / 4 * 4, 4);
+                float b = largest(x, NULL, i, j, 0, i / 4 * 4, 4);
+                assert_true(scales[i * 3 + j / 4] == a && scales[21 + j * 2 + i / 4] == b);
+                assert_int_equal(codes[k], qm_code_of(&c, x[k] / fminf(a, b), 0));
+                assert_true(out[k] == c.cb.value[codes[k]] * fminf(a, b));
+                continue;
+            }
+            float first = norm == 1 ? rows[i] : cols[j];
+            second = norm == 1 ? largest(x, rows, 0, j, 0, 0, 7) : largest(x, cols, i, 0, 1, 0, 11);
+            assert_true(scales[norm == 1 ? i : 7 + j] == first);
+            assert_true(scales[norm == 1 ? 7 + j : i] == second);
+            assert_int_equal(codes[k], qm_code_of(&c, x[k] / first / second, 0));
+            assert_true(out[k] == c.cb.value[codes[k]] * second * first);
+        }
+    }
+    struct qm_codec c;
+    struct qm_shape flat = {1, {256}}, deep = {3, {2, 3, 4}};
+    assert_int_equal(qm_codec_parse(&c, text[0]), QM_OK);
+    assert_int_equal(qm_scale_count(&c, &flat), 2); /* as rank1: blocks of 128, or three axes */
+    assert_int_equal(qm_scale_count(&c, &deep), 9);
+    assert_int_equal(qm_codec_parse(&c, text[1]), QM_OK);
+    assert_int_equal(qm_codec_fits(&c, &flat), QM_BAD_ARG);
+    assert_int_equal(qm_codec_parse(&c, "de:8s/rowcol/bisect/mid/f16"), QM_BAD_ARG);
+    assert_int_equal(qm_codec_parse(&c, "de:8s/block:8/bisect/dither"), QM_BAD_ARG);
+    assert_int_equal(qm_codec_parse(&c, "de:4s/block:8/bisect/mid/lo/least:16"), QM_BAD_ARG);
+}
+
+/* Noise of one step is rounded away on average: the mean code is the position itself. */
+static void test_dither(void **state)
+{
+    (void)state;
+    struct qm_codec c;
+    assert_int_equal(qm_codec_parse(&c, "lint:5s/tensor/arith/dither/byte"), QM_OK);
+    double sum = 0.0;
+    for (int i = 0; i < 40000; i++)
+        sum += qm_code_of(&c, 3.3f / 15.0f, qm_philox_stream(5, 6, (uint64_t)i)) + c.cb.base;
+    assert_true(fabs(sum / 40000.0 - 3.3) < 5.0 * sqrt(0.21 / 40000.0));
+    assert_int_equal(qm_codec_parse(&c, "lint:5s/tensor/arith/dither/byte/least:16"), QM_OK);
+    for (int i = 0; i < 100; i++)
+        assert_true(qm_code_of(&c, -0.4f, qm_philox_stream(5, 6, (uint64_t)i)) == 16);
 }
 
 /* P(up) of stochastic rounding is the position within the cell; the draw is counter-based. */
@@ -645,13 +733,22 @@ static void test_philox(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_edges),        cmocka_unit_test(test_searches),
-        cmocka_unit_test(test_text),         cmocka_unit_test(test_ranges_and_isas),
-        cmocka_unit_test(test_fused_blocks), cmocka_unit_test(test_rank1_definition),
-        cmocka_unit_test(test_stochastic),   cmocka_unit_test(test_pack),
-        cmocka_unit_test(test_log_exp),      cmocka_unit_test(test_halves),
-        cmocka_unit_test(test_philox),       cmocka_unit_test(test_roundings_happen),
-        cmocka_unit_test(test_segments),     cmocka_unit_test(test_segments_refused),
+        cmocka_unit_test(test_edges),
+        cmocka_unit_test(test_searches),
+        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_ranges_and_isas),
+        cmocka_unit_test(test_fused_blocks),
+        cmocka_unit_test(test_rank1_definition),
+        cmocka_unit_test(test_pair_definitions),
+        cmocka_unit_test(test_dither),
+        cmocka_unit_test(test_stochastic),
+        cmocka_unit_test(test_pack),
+        cmocka_unit_test(test_log_exp),
+        cmocka_unit_test(test_halves),
+        cmocka_unit_test(test_philox),
+        cmocka_unit_test(test_roundings_happen),
+        cmocka_unit_test(test_segments),
+        cmocka_unit_test(test_segments_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

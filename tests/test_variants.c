@@ -75,7 +75,7 @@ static void run(const char *recipe, const struct qm_shape *shape, int threads, s
     }
     assert_true(out->p[n] == 77.0f);
     for (int i = 0; i < r.rule->n_slots; i++) {
-        out->slot[i] = malloc(sizeof(float) * (size_t)(n + 1));
+        out->slot[i] = calloc((size_t)n + 1, sizeof(float)); /* a slot may be smaller */
         out->codes[i] = calloc((size_t)n + 1, 1);
         assert_int_equal(qm_backend_cpu.decode(plan, i, out->slot[i]), QM_OK);
         assert_int_equal(qm_backend_cpu.save(plan, i, out->codes[i], NULL), QM_OK);
@@ -99,15 +99,29 @@ static void assert_same(const struct run *a, const struct run *b, const char *wh
 static const char *const more_recipes[] = {
     "adamw4_lpmm,exp_avg.round=stoch,exp_avg_sq.round=stoch,exp_avg.min_numel=0",
     "adamw4_lpmm,exp_avg=nf4:4s/rank1/bisect/mid/hi,exp_avg.min_numel=0,exp_avg_sq.min_numel=0",
+    ("adamw4_lpmm_group,exp_avg.norm=rank1block:24,exp_avg_sq.norm=rank1block:64,"
+     "exp_avg.min_numel=0,exp_avg_sq.min_numel=0"),
+    "adamw8_lpmm,exp_avg_sq=lint:8u/rank1block:48/arith/dither/least:1,exp_avg_sq.min_numel=0",
     "adamw4_ao,grad=bf16,exp_avg_sq=lin:4u/tensor/scan/near/lo,exp_avg_sq.min_numel=0",
     "adamw8_ao,grad=f16,exp_avg_sq=log:8u/logblock:256/arith/even/floor:1e-12",
     "adamw4_lpmm_group,exp_avg=de:5s/block:64/bisect/mid/lo,exp_avg.min_numel=0",
     "adamw8_bnb,exp_avg=dyn:8s/block:2048/grid/mid/recip/maxskip/zero:0",
+    "ademamix8_bnb,exp_avg.min_numel=0,exp_avg_slow=nf4:4s/rank1/bisect/even/hi/keepsign,t_beta3=3",
 };
 enum { MORE = sizeof more_recipes / sizeof *more_recipes };
 
+/* Norms that vectors do not have. */
+static const char *const matrix_recipes[] = {
+    ("adamw4_lpmm_group,exp_avg.norm=rowcol,exp_avg_sq.norm=colrow,exp_avg.min_numel=0,"
+     "exp_avg_sq.min_numel=0"),
+    "adamw4_lpmm_fused,exp_avg_sq=lin:4u/colrow/bisect/stoch/lo/nantop,exp_avg_sq.min_numel=0",
+};
+enum { MATRIX = sizeof matrix_recipes / sizeof *matrix_recipes };
+
 static const char *recipe_at(int i)
 {
+    if (i >= qm_variant_count() + MORE)
+        return matrix_recipes[i - qm_variant_count() - MORE];
     return i < qm_variant_count() ? qm_variant_at(i)->name : more_recipes[i - qm_variant_count()];
 }
 
@@ -115,8 +129,10 @@ static const char *recipe_at(int i)
 static void test_same_bits(void **state)
 {
     (void)state;
-    for (int k = 0; k < qm_variant_count() + MORE; k++)
+    for (int k = 0; k < qm_variant_count() + MORE + MATRIX; k++)
         for (int s = 0; s < SHAPES; s++) {
+            if (k >= qm_variant_count() + MORE && shapes[s].rank < 2)
+                continue;
             struct run base, other;
             char what[256];
             assert_true(qm_isa_force(QM_ISA_sse2));
@@ -139,18 +155,24 @@ static void test_same_bits(void **state)
 static void test_step_is_the_composition(void **state)
 {
     (void)state;
-    for (int k = 0; k < qm_variant_count() + MORE; k++)
+    for (int k = 0; k < qm_variant_count() + MORE + MATRIX; k++)
         for (int s = 0; s < SHAPES; s++) {
+            if (k >= qm_variant_count() + MORE && shapes[s].rank < 2)
+                continue;
             struct qm_recipe r;
-            struct qm_codec c[2];
+            struct qm_codec c[QM_MAX_SLOTS];
             const struct qm_shape *shape = &shapes[s];
             int64_t n = qm_shape_numel(shape);
             struct run fast;
             run(recipe_at(k), shape, 2, &fast);
             assert_int_equal(qm_recipe_parse(recipe_at(k), &r), QM_OK);
-            float *p = malloc(sizeof(float) * (size_t)(n + 1)), *x[2] = {NULL, NULL}, *scales[2];
-            float *g = malloc(sizeof(float) * (size_t)(n + 1));
-            uint8_t *codes[2];
+            if (!r.rule->block) { /* over whole tensors */
+                run_free(&fast);
+                continue;
+            }
+            float *p = malloc(sizeof(float) * (size_t)(n + 1)), *x[QM_MAX_SLOTS] = {NULL};
+            float *g = malloc(sizeof(float) * (size_t)(n + 1)), *scales[QM_MAX_SLOTS];
+            uint8_t *codes[QM_MAX_SLOTS];
             for (int i = 0; i < r.rule->n_slots; i++) {
                 struct qm_quantizer q = qm_recipe_slot(&r, i, shape);
                 assert_int_equal(qm_codec_init(&c[i], &q), QM_OK);
@@ -167,6 +189,9 @@ static void test_step_is_the_composition(void **state)
             for (int64_t t = 1; t <= STEPS; t++) {
                 struct qm_rule_step st;
                 r.rule->prepare(&r.hyper, t, &st);
+                for (int i = 0; i < r.rule->n_slots && n == 1 && r.rule->single; i++)
+                    if (c[i].q.bits == 0)
+                        r.rule->single(&st, i);
                 for (int64_t i = 0; i < n; i++) {
                     g[i] = t == 3 && i / 256 == 1
                                ? 0.0f
@@ -181,7 +206,10 @@ static void test_step_is_the_composition(void **state)
                         qm_decode(&c[i], shape, codes[i], scales[i], x[i]);
                 r.rule->block(&st, n, p, g, x);
                 for (int i = 0; i < r.rule->n_slots; i++) {
-                    struct qm_draws d = qm_draws_for(99, t, 2, i ? QM_ROLE_slot1 : QM_ROLE_slot0);
+                    struct qm_draws d = qm_draws_for(99, t, 2,
+                                                     i == 0   ? QM_ROLE_slot0
+                                                     : i == 1 ? QM_ROLE_slot1
+                                                              : QM_ROLE_spare);
                     if (c[i].q.bits)
                         assert_int_equal(qm_encode(&c[i], shape, x[i], &d, codes[i], scales[i]),
                                          QM_OK);
@@ -250,25 +278,25 @@ static void test_step_sqnr(void **state)
     (void)state;
     enum { N = 8192 };
     struct qm_shape shape = {2, {64, 128}};
-    static double p[N], g[N], slot0[N], slot1[N];
+    static double p[N], g[N], slot[QM_MAX_SLOTS][N];
     static float pf[N], gf[N], got[N];
     for (int k = 0; k < qm_variant_count(); k++) {
         const struct qm_variant *v = qm_variant_at(k);
         struct qm_recipe r;
         void *plan;
-        double *slots[4] = {slot0, slot1};
+        double *slots[QM_MAX_SLOTS];
         assert_int_equal(qm_recipe_parse(v->name, &r), QM_OK);
         const struct qm_oracle *o = qm_oracle_find(r.rule->family);
         if (!o)
             fail_msg("no oracle for %s", r.rule->family);
-        struct qm_oracle_hyper h = {.lr = r.hyper.lr,
-                                    .beta1 = r.hyper.beta1,
-                                    .beta2 = r.hyper.beta2,
-                                    .eps = r.hyper.eps,
-                                    .weight_decay = r.hyper.weight_decay,
-                                    .momentum = r.hyper.momentum};
-        memset(slot0, 0, sizeof slot0);
-        memset(slot1, 0, sizeof slot1);
+        struct qm_oracle_hyper h = {
+#define X(name, value, text) .name = r.hyper.name,
+            QM_HYPER_LIST(X) QM_HYPER_FLAG_LIST(X)
+#undef X
+        };
+        memset(slot, 0, sizeof slot);
+        for (int i = 0; i < QM_MAX_SLOTS; i++)
+            slots[i] = slot[i];
         for (int i = 0; i < N; i++) {
             p[i] = (double)(pf[i] = gaussish(5, 0, i));
             g[i] = (double)(gf[i] = gaussish(6, 0, i));
@@ -279,8 +307,14 @@ static void test_step_sqnr(void **state)
         o->step(p, slots, g, 64, 128, &h, 1);
         for (int s = 0; s < r.rule->n_slots; s++) {
             double e2 = 0.0, x2 = 0.0;
+            struct qm_shape own = shape;
+            if (r.rule->slot_shape)
+                r.rule->slot_shape(&r.hyper, s, &shape, &own);
+            int64_t n = qm_shape_numel(&own);
+            if (n == 0) /* a slot that this tensor does not have */
+                continue;
             assert_int_equal(qm_backend_cpu.decode(plan, s, got), QM_OK);
-            for (int i = 0; i < N; i++) {
+            for (int64_t i = 0; i < n; i++) {
                 e2 += ((double)got[i] - slots[s][i]) * ((double)got[i] - slots[s][i]);
                 x2 += slots[s][i] * slots[s][i];
             }

@@ -18,5 +18,5 @@ const struct qm_variant qm_variant_adagrad8_bnb_cuda = {
         },
     .hyper = {.lr = 1e-2, .eps = 1e-10, .gnorm_scale = 1.0},
     .state_bits = 8.125,
-    .step_sqnr_db = 0.0,
+    .step_sqnr_db = 35.0,
 };

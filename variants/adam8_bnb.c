@@ -22,5 +22,5 @@ const struct qm_variant qm_variant_adam8_bnb = {
         },
     .hyper = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .gnorm_scale = 1.0},
     .state_bits = 16.25,
-    .step_sqnr_db = 0.0,
+    .step_sqnr_db = 35.0,
 };

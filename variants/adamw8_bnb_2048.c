@@ -24,5 +24,5 @@ const struct qm_variant qm_variant_adamw8_bnb_2048 = {
               .weight_decay = 1e-2,
               .gnorm_scale = 1.0},
     .state_bits = 16.03125,
-    .step_sqnr_db = 0.0,
+    .step_sqnr_db = 35.0,
 };

@@ -26,5 +26,5 @@ const struct qm_variant qm_variant_adamw8_bnb_cuda = {
               .weight_decay = 1e-2,
               .gnorm_scale = 1.0},
     .state_bits = 16.25,
-    .step_sqnr_db = 0.0,
+    .step_sqnr_db = 35.0,
 };

@@ -30,5 +30,5 @@ const struct qm_variant qm_variant_ademamix8_bnb = {
               .weight_decay = 1e-2,
               .gnorm_scale = 1.0},
     .state_bits = 24.375,
-    .step_sqnr_db = 0.0,
+    .step_sqnr_db = 35.0,
 };

@@ -18,5 +18,5 @@ const struct qm_variant qm_variant_lion8_bnb = {
         },
     .hyper = {.lr = 1e-4, .beta1 = 0.9, .beta2 = 0.99, .gnorm_scale = 1.0},
     .state_bits = 8.125,
-    .step_sqnr_db = 0.0,
+    .step_sqnr_db = 35.0,
 };

@@ -19,5 +19,5 @@ const struct qm_variant qm_variant_sgdm8_bnb = {
         },
     .hyper = {.lr = 1e-2, .momentum = 0.9, .gnorm_scale = 1.0},
     .state_bits = 8.125,
-    .step_sqnr_db = 0.0,
+    .step_sqnr_db = 35.0,
 };

@@ -29,7 +29,7 @@ struct plan {
     struct qm_shape shape;
     int64_t n, piece;
     uint32_t tensor;
-    int n_slots, is_two_pass, second_alone, threads;
+    int n_slots, folds, second_alone, threads; /* folds: passes before the one that stores */
     struct slot slot[QM_MAX_SLOTS];
     uint8_t *residual;              /* of a parameter that keeps one */
     float *scratch;                 /* per thread: g, p, slots; a piece each */
@@ -73,7 +73,7 @@ static int64_t slot_block(const struct slot *s)
         return 8;
     if (s->c.q.norm == QM_NORM_block)
         return s->c.q.block;
-    if (s->c.q.norm == QM_NORM_rank1 && s->shape.rank <= 1)
+    if ((s->c.q.norm == QM_NORM_rank1 || s->c.q.norm == QM_NORM_rank1block) && s->shape.rank <= 1)
         return QM_RANK1_BLOCK;
     return 0;
 }
@@ -138,7 +138,8 @@ static qm_status cpu_open(const struct qm_recipe *r, const struct qm_shape *shap
     for (int i = 0; st == QM_OK && i < p->n_slots; i++) {
         st = slot_open(p, i);
         int64_t block = st == QM_OK ? slot_block(&p->slot[i]) : 1;
-        p->is_two_pass |= st == QM_OK && p->slot[i].is_global;
+        int folds = st == QM_OK && p->slot[i].is_global ? qm_folds(&p->slot[i].c) : 0;
+        p->folds = folds > p->folds ? folds : p->folds;
         if (block > 0)
             p->piece = p->piece / gcd(p->piece, block) * block;
     }
@@ -281,7 +282,18 @@ static struct qm_draws slot_draws(const struct step *st, int i)
     return qm_draws_for(st->seed, st->t, st->p->tensor, role);
 }
 
-/* One piece: decode, rule; then either fold the new states' maxima (pass 1 of 2) or store them. */
+/* The maxima of a piece: the first fold, or what norms with two want after it. */
+static void slot_fold(struct slot *s, int64_t from, int64_t n, const float *x, int thread, int fold)
+{
+    float *stat = s->stat + (thread + 1) * s->n_scales;
+    if (fold == 1)
+        qm_fold(&s->c, &s->shape, from, n, x, stat);
+    else
+        qm_fold_again(&s->c, &s->shape, from, n, x, stat);
+}
+
+/* One piece: decode, rule; then either fold the new states' maxima (fold_only: the 1st or 2nd time)
+ * or store them. */
 static void run_piece(const struct step *st, int64_t from, int64_t n, int thread, int fold_only)
 {
     struct plan *p = st->p;
@@ -305,8 +317,7 @@ static void run_piece(const struct step *st, int64_t from, int64_t n, int thread
         slots[i] = slot_floats(&p->slot[i], from, n, room + (i + 2) * p->piece, codes);
     if (first) {
         p->r.rule->second(&st->s, n, param, g, slots[1]);
-        qm_fold(&p->slot[1].c, &p->shape, from, n, slots[1],
-                p->slot[1].stat + (thread + 1) * p->slot[1].n_scales);
+        slot_fold(&p->slot[1], from, n, slots[1], thread, fold_only);
         return;
     }
     if (fold_only) { /* nothing of the caller's may change yet */
@@ -325,7 +336,7 @@ static void run_piece(const struct step *st, int64_t from, int64_t n, int thread
         if (!fold_only)
             slot_store(s, from, n, slots[i], codes, &d);
         else if (s->is_global)
-            qm_fold(&s->c, &p->shape, from, n, slots[i], s->stat + (thread + 1) * s->n_scales);
+            slot_fold(s, from, n, slots[i], thread, fold_only);
     }
     if (!is_f32 && !fold_only) {
         struct qm_draws d = qm_draws_for(st->seed, st->t, p->tensor, QM_ROLE_weight);
@@ -346,6 +357,7 @@ static void slot_whole(const struct step *st, int i, float *x, int store)
     if (store && s->is_global) {
         memset(s->stat, 0, sizeof(float) * (size_t)s->n_scales);
         qm_fold(&s->c, &s->shape, 0, s->n, x, s->stat);
+        qm_fold_again(&s->c, &s->shape, 0, s->n, x, s->stat);
     }
     for (int64_t from = 0; from < s->n; from += piece) {
         int64_t n = s->n - from < piece ? s->n - from : piece;
@@ -405,6 +417,26 @@ static void run_pass(const struct step *st, int fold_only)
     }
 }
 
+/* The maxima of the whole new state, the first or the second of them; every thread folds a copy. */
+static void fold_all(const struct step *st, int fold)
+{
+    struct plan *p = st->p;
+    for (int i = 0; i < p->n_slots; i++) {
+        struct slot *s = &p->slot[i];
+        for (int k = 0; s->is_global && k <= p->threads; k++)
+            if (fold == 1)
+                memset(s->stat + k * s->n_scales, 0, sizeof(float) * (size_t)s->n_scales);
+            else if (k > 0)
+                memcpy(s->stat + k * s->n_scales, s->stat, sizeof(float) * (size_t)s->n_scales);
+    }
+    run_pass(st, fold);
+    for (int i = 0; i < p->n_slots; i++) {
+        struct slot *s = &p->slot[i];
+        for (int k = 1; s->is_global && k <= p->threads; k++)
+            qm_fold_merge(s->stat, s->stat + k * s->n_scales, s->n_scales);
+    }
+}
+
 static qm_status cpu_step(void *plan, struct qm_tensor *param, const struct qm_tensor *g, int64_t t,
                           uint64_t seed)
 {
@@ -422,20 +454,13 @@ static qm_status cpu_step(void *plan, struct qm_tensor *param, const struct qm_t
         return qm_fail(QM_BAD_ARG, "steps count from 1, got %lld", (long long)t);
     p->r.rule->prepare(&p->r.hyper, t, &st.s);
     st.s.hyper = &p->r.hyper;
+    for (int i = 0; i < p->n_slots && p->n == 1 && p->r.rule->single; i++)
+        if (p->slot[i].is_f32 && p->slot[i].n == 1)
+            p->r.rule->single(&st.s, i);
     if (p->r.rule->states)
         return run_whole(&st);
-    if (p->is_two_pass) {
-        for (int i = 0; i < p->n_slots; i++)
-            if (p->slot[i].is_global)
-                memset(p->slot[i].stat, 0,
-                       sizeof(float) * (size_t)p->slot[i].n_scales * (size_t)(p->threads + 1));
-        run_pass(&st, 1);
-        for (int i = 0; i < p->n_slots; i++) {
-            struct slot *s = &p->slot[i];
-            for (int k = 1; s->is_global && k <= p->threads; k++)
-                qm_fold_merge(s->stat, s->stat + k * s->n_scales, s->n_scales);
-        }
-    }
+    for (int fold = 1; fold <= p->folds; fold++)
+        fold_all(&st, fold);
     run_pass(&st, 0);
     for (int i = 0; i < p->n_slots; i++)
         if (!p->slot[i].is_f32 && !p->slot[i].is_fused)

@@ -126,8 +126,8 @@ static void build_dynamic(struct qm_codebook *cb, int bits, int sign,
     cb->n = n;
 }
 
-/* create_dynamic_map of bitsandbytes 0.36.0 to 0.41.0, unsigned: 8 bits beside the sign instead of 7
- * double the cells, and the two cells meant for the last decade go into each. */
+/* create_dynamic_map of bitsandbytes 0.36.0 to 0.41.0, unsigned: 8 bits beside the sign instead of
+ * 7 double the cells, and the two cells meant for the last decade go into each. */
 static void build_dynamic_defect(struct qm_codebook *cb)
 {
     float edge[257], all[524];

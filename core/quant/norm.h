@@ -1,7 +1,7 @@
 /* norm.h - AXIS norm: which elements share a scale (dual).
  *
  * The scale of a group is the maximum of |curve(x)| over it.  Words: tensor, row, col, block:N,
- * rank1, id; "logblock:N" is read as block:N/log2. */
+ * rank1, rank1block:N, rowcol, colrow, id; "logblock:N" is read as block:N/log2. */
 #ifndef QM_QUANT_NORM_H
 #define QM_QUANT_NORM_H
 
@@ -15,6 +15,10 @@
     X(block,  "one scale per N consecutive elements of the flattened tensor; last one short")    \
     X(rank1,  "one scale per index of every axis; an element uses the smallest of its own "      \
               "(arXiv:2309.01507, section 4.2); 1-D tensors: block:128")                         \
+    X(rank1block, "one scale per N elements of each row and one per N of each column, the smaller "  \
+              "is used; not a matrix: as rank1 (lpmm rank1-group)")                              \
+    X(rowcol, "divided by its row's scale, then by its column's of what that leaves (lpmm dim01)") \
+    X(colrow, "divided by its column's scale, then by its row's of what that leaves (lpmm dim10)") \
     X(id,     "no scale: values are used as they are (lpmm id)")
 /* clang-format on */
 
@@ -24,6 +28,12 @@ enum qm_norm {
 #undef X
         QM_NORM_COUNT
 };
+
+/* Norms that take a block size. */
+QM_FN int qm_norm_has_block(enum qm_norm norm)
+{
+    return norm == QM_NORM_block || norm == QM_NORM_rank1block;
+}
 
 #define QM_RANK1_BLOCK 128 /* of a 1-D tensor: lpmm/functional.py, whatever GROUP_SIZE says */
 

@@ -6,6 +6,7 @@
 
 #include "core/base/half.h"
 #include "core/quant/lanes.h"
+#include "core/quant/norm_pair.h"
 #include "core/quant/searches.h"
 
 enum { PIECE = 1024 }; /* elements held in L1 between two phases */
@@ -36,7 +37,8 @@ int qm_code_of(const struct qm_codec *c, float y, uint32_t draw)
         return c->q.scale.nan == QM_NAN_top    ? c->cb.n - 1
                : c->q.scale.nan == QM_NAN_zero ? (c->cb.zero > 0 ? c->cb.zero : 0)
                                                : 0;
-    return qm_search_code(c->q.search, c->q.round, y, &c->cb, draw);
+    int k = qm_search_code(c->q.search, c->q.round, y, &c->cb, draw);
+    return k > c->q.scale.least ? k : c->q.scale.least;
 }
 
 /* The edges in the orders of core/quant/lanes.c. */
@@ -59,7 +61,7 @@ static void arrange_edges(struct qm_codec *c)
 void qm_codec_rebuild(struct qm_codec *c)
 {
     float limit = edge_limit(c);
-    c->has_edges = c->q.round != QM_ROUND_stoch && c->q.norm != QM_NORM_id;
+    c->has_edges = !qm_round_draws(c->q.round) && c->q.norm != QM_NORM_id;
     int32_t floor_key = qm_ordered(-limit);
     for (int k = 0; k + 1 < c->cb.n && c->has_edges; k++) {
         int32_t low = floor_key, high = qm_ordered(limit); /* code(low) <= k < code(high) */
@@ -106,10 +108,13 @@ qm_status qm_codec_parse(struct qm_codec *c, const char *text)
 static enum qm_norm norm_for(const struct qm_codec *c, const struct qm_shape *shape, int64_t *block)
 {
     *block = c->q.block;
-    if (c->q.norm == QM_NORM_rank1 && shape->rank <= 1) {
+    int is_rank1 = c->q.norm == QM_NORM_rank1 || c->q.norm == QM_NORM_rank1block;
+    if (is_rank1 && shape->rank <= 1) {
         *block = QM_RANK1_BLOCK;
         return QM_NORM_block;
     }
+    if (is_rank1 && shape->rank > 2)
+        return QM_NORM_rank1;
     return c->q.norm;
 }
 
@@ -121,8 +126,10 @@ qm_status qm_codec_fits(const struct qm_codec *c, const struct qm_shape *shape)
         return qm_fail(QM_BAD_ARG, "norm col wants a tensor of at least two dimensions");
     if (c->q.norm == QM_NORM_row && shape->rank < 1)
         return qm_fail(QM_BAD_ARG, "norm row wants a tensor of at least one dimension");
-    if (c->q.norm == QM_NORM_rank1 && shape->rank < 1)
+    if ((c->q.norm == QM_NORM_rank1 || c->q.norm == QM_NORM_rank1block) && shape->rank < 1)
         return qm_fail(QM_BAD_ARG, "norm rank1 wants a tensor of at least one dimension");
+    if ((c->q.norm == QM_NORM_rowcol || c->q.norm == QM_NORM_colrow) && shape->rank < 2)
+        return qm_fail(QM_BAD_ARG, "norms rowcol and colrow want at least two dimensions");
     return QM_OK;
 }
 
@@ -140,6 +147,9 @@ int64_t qm_scale_count(const struct qm_codec *c, const struct qm_shape *shape)
         for (int i = 0; i < shape->rank; i++)
             sum += shape->dim[i];
         return sum;
+    case QM_NORM_rank1block:
+    case QM_NORM_rowcol:
+    case QM_NORM_colrow: return qm_pair_count(c, shape);
     default: return 0;
     }
 }
@@ -345,8 +355,23 @@ void qm_fold(const struct qm_codec *c, const struct qm_shape *shape, int64_t fro
             }
         }
         break;
+    case QM_NORM_rank1block:
+    case QM_NORM_rowcol:
+    case QM_NORM_colrow: qm_pair_fold(c, shape, 0, from, n, x, stat); break;
     default: break;
     }
+}
+
+int qm_folds(const struct qm_codec *c)
+{
+    return c->q.norm == QM_NORM_rowcol || c->q.norm == QM_NORM_colrow ? 2 : 1;
+}
+
+void qm_fold_again(const struct qm_codec *c, const struct qm_shape *shape, int64_t from, int64_t n,
+                   const float *x, float *stat)
+{
+    if (qm_folds(c) == 2)
+        qm_pair_fold(c, shape, 1, from, n, x, stat);
 }
 
 /* ---- encoding ----------------------------------------------------------------------------- */
@@ -466,6 +491,28 @@ static int is_each(enum qm_norm norm, const struct qm_shape *shape)
            (norm == QM_NORM_row && shape->rank == 1);
 }
 
+/* Two scales per element: the first division is done here, the second as of one scale. */
+static void encode_pair(const struct qm_codec *c, const struct qm_shape *shape, int64_t from,
+                        int64_t n, const float *x, const float *stat, const struct qm_draws *draws,
+                        uint8_t *codes)
+{
+    struct walk w;
+    float first[PIECE], second[PIECE];
+    for (walk_start(&w, shape, from, n); w.left > 0; walk_next(&w))
+        for (int64_t j = 0; j < w.run;) {
+            int64_t m = w.run - j < PIECE ? w.run - j : PIECE;
+            const float *u = x;
+            if (qm_pair_scales(c, shape, w.at, m, stat, first, second)) {
+                for (int64_t i = 0; i < m; i++)
+                    first[i] = x[i] / first[i];
+                u = first;
+            }
+            encode_each(c, u, m, second, INFINITY, from, draws, codes);
+            x += m, codes += m, from += m, j += m;
+            w.at[shape->rank - 1] += m;
+        }
+}
+
 static void encode_any(const struct qm_codec *c, const struct qm_shape *shape, int64_t from,
                        int64_t n, const float *x, const float *stat, const struct qm_draws *draws,
                        uint8_t *codes)
@@ -492,6 +539,9 @@ static void encode_any(const struct qm_codec *c, const struct qm_shape *shape, i
                     .perm[qm_code_of(c, qm_curve_unit_to(c->q.curve, qm_curve_to(c->q.curve, x[i])),
                                      draws ? qm_draw(draws, from + i) : 0)];
         break;
+    case QM_NORM_rank1block:
+    case QM_NORM_rowcol:
+    case QM_NORM_colrow: encode_pair(c, shape, from, n, x, stat, draws, codes); break;
     default:
         for (walk_start(&w, shape, from, n); w.left > 0; walk_next(&w)) {
             if (is_each(norm, shape)) {
@@ -572,6 +622,25 @@ static void decode_run(const struct qm_codec *c, const uint8_t *codes, int64_t n
     }
 }
 
+static void decode_pair(const struct qm_codec *c, const struct qm_shape *shape, int64_t from,
+                        int64_t n, const uint8_t *codes, const float *scales, float *out)
+{
+    struct walk w;
+    float first[PIECE], second[PIECE];
+    for (walk_start(&w, shape, from, n); w.left > 0; walk_next(&w))
+        for (int64_t j = 0; j < w.run;) {
+            int64_t m = w.run - j < PIECE ? w.run - j : PIECE;
+            int both = qm_pair_scales(c, shape, w.at, m, scales, first, second);
+            unit_values(c, codes, m, out);
+            qm_lanes()->scale_each(second, INFINITY, m, out);
+            if (both)
+                qm_lanes()->scale_each(first, INFINITY, m, out);
+            finish(c, m, out);
+            codes += m, out += m, j += m;
+            w.at[shape->rank - 1] += m;
+        }
+}
+
 void qm_decode_range(const struct qm_codec *c, const struct qm_shape *shape, int64_t from,
                      int64_t n, const uint8_t *codes, const float *scales, float *out)
 {
@@ -591,6 +660,9 @@ void qm_decode_range(const struct qm_codec *c, const struct qm_shape *shape, int
             i += m;
         }
         break;
+    case QM_NORM_rank1block:
+    case QM_NORM_rowcol:
+    case QM_NORM_colrow: decode_pair(c, shape, from, n, codes, scales, out); break;
     default:
         for (walk_start(&w, shape, from, n); w.left > 0; walk_next(&w)) {
             if (is_each(norm, shape)) {
@@ -619,6 +691,7 @@ qm_status qm_encode(const struct qm_codec *c, const struct qm_shape *shape, cons
     QM_TRY(qm_codec_fits(c, shape));
     memset(scales, 0, sizeof *scales * (size_t)count);
     qm_fold(c, shape, 0, n, x, scales);
+    qm_fold_again(c, shape, 0, n, x, scales);
     qm_encode_range(c, shape, 0, n, x, scales, draws, codes);
     qm_scales(c, shape, scales, scales);
     return QM_OK;

@@ -35,7 +35,7 @@ struct qm_quantizer {
     enum qm_map map;
     int bits, sign; /* bits per code; sign 1: values in [-1, 1], 0: in [0, 1] */
     enum qm_norm norm;
-    int64_t block; /* elements per scale; 0 for norms without a block */
+    int64_t block; /* N of block:N and rank1block:N; 0 for norms without one */
     enum qm_curve curve;
     enum qm_search search;
     enum qm_round round;
@@ -90,7 +90,8 @@ qm_status qm_codec_parse(struct qm_codec *c, const char *text);
 
 /* Number of scales that a tensor of this shape has (0 elements: 0 scales).
  * tensor 1; row dim[0]; col dim[1] (1-D: QM_BAD_ARG is for qm_codec_fits); block ceil(n / block);
- * rank1 sum of dims for 2-D and more, ceil(n / 128) for 1-D. */
+ * rank1 sum of dims for 2-D and more, ceil(n / 128) for 1-D; norm_pair.h: rank1block, rowcol,
+ * colrow. */
 int64_t qm_scale_count(const struct qm_codec *c, const struct qm_shape *shape);
 
 /* Bytes of packed codes for n elements: ceil(n * bits / 8) (pack "byte": n). */
@@ -117,6 +118,12 @@ qm_status qm_codec_fits(const struct qm_codec *c, const struct qm_shape *shape);
  * For norms with blocks a range must start on a block boundary.  x, codes, out: n elements. */
 void qm_fold(const struct qm_codec *c, const struct qm_shape *shape, int64_t from, int64_t n,
              const float *x, float *stat);
+/* Norms that divide by a scale before the next one is taken (rowcol, colrow) want a second fold of
+ * all elements once the first is complete and merged: qm_folds says 2, and qm_fold_again folds
+ * into the same stat; for other norms 1, and nothing is folded. */
+int qm_folds(const struct qm_codec *c);
+void qm_fold_again(const struct qm_codec *c, const struct qm_shape *shape, int64_t from, int64_t n,
+                   const float *x, float *stat);
 void qm_fold_merge(float *into, const float *stat, int64_t n_scales);
 void qm_scales(const struct qm_codec *c, const struct qm_shape *shape, const float *stat,
                float *scales);

@@ -1,6 +1,6 @@
 /* round.h - AXIS round: which end of the cell [lo, hi] found by the search is taken (dual).
  *
- * All work on float32 unit values.  Words: near, mid, even, away, stoch, floor, ceil. */
+ * All work on float32 unit values.  Words: near, mid, even, away, stoch, dither, floor, ceil. */
 #ifndef QM_QUANT_ROUND_H
 #define QM_QUANT_ROUND_H
 
@@ -13,6 +13,7 @@
     X(even,  "nearest, ties to the even code (bitsandbytes dQuantize; rint for arith)")             \
     X(away,  "nearest, ties away from zero (adafactor8bit 0.2.4 thresholds)")                       \
     X(stoch, "up with probability (x - lo) / (hi - lo), by Philox (lpmm real-sr)")                  \
+    X(dither, "arith only: steps plus uniform noise of one step, to nearest even (lpmm linear sr)")    \
     X(floor, "always lo (lpmm down)")                                                               \
     X(ceil,  "hi unless x == lo (lpmm up)")
 /* clang-format on */
@@ -23,6 +24,12 @@ enum qm_round {
 #undef X
         QM_ROUND_COUNT
 };
+
+/* Whether a draw decides. */
+QM_FN int qm_round_draws(enum qm_round which)
+{
+    return which == QM_ROUND_stoch || which == QM_ROUND_dither;
+}
 
 /* 1 when the upper end is taken.  k is the lower end's code, draw 32 random bits (stoch only).
  * NaN never goes up. */

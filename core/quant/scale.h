@@ -6,6 +6,7 @@
  *     floor:V   the scale is at least V (torchao, adafactor8bit 1e-12)
  *     guard:V   the divisor is at least V, the stored scale is not raised (bitsandbytes 1e-38)
  *     cap:V     the maximum is at most V (adafactor8bit CUDA log2 code)
+ *     least:C   sorted positions below C become C (lpmm sr1, sr2: a crude way to leave zero out)
  *     zero:C    code of every element of an all-zero group, instead of what 0/scale gives
  *     maxskip   NaN is ignored by the maximum (fmax); otherwise one NaN makes the scale NaN
  *     nantop    a NaN unit value gets the top code (lpmm, bitsandbytes default); otherwise the lowest
@@ -30,6 +31,7 @@ enum qm_nan { QM_NAN_low, QM_NAN_top, QM_NAN_zero };
 struct qm_scale_rule {
     float floor, guard, cap; /* 0: none */
     int zero;                /* -1: none */
+    int least;               /* 0: none */
     int max_skips_nan, keep_sign, f16;
     enum qm_nan nan;
     int64_t nest; /* 0: none; else the block of the second level */

@@ -92,6 +92,7 @@ QM_FN int qm_search_arith(enum qm_round round, float y, float factor, const stru
     case QM_ROUND_even: r = rintf(z); break;
     case QM_ROUND_away: r = roundf(z); break;
     case QM_ROUND_stoch: r = rintf(f + qm_uniform(draw) - 0.5f) != 0.0f ? k + 1.0f : k; break;
+    case QM_ROUND_dither: r = rintf(z + (qm_uniform(draw) - 0.5f)); break;
     case QM_ROUND_ceil: r = ceilf(z); break;
     default: r = k; break;
     }

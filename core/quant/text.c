@@ -48,7 +48,7 @@ static const char *const words[] = {
 #define X(name, ...) #name,
     QM_NORM_LIST(X) QM_CURVE_LIST(X) QM_SEARCH_LIST(X) QM_ROUND_LIST(X) QM_UNIT_LIST(X) QM_PACK_LIST(X)
 #undef X
-    "logblock", "guard",   "cap",      "zero", "maxskip",
+    "logblock", "guard",   "cap",      "zero", "least", "maxskip",
     "nantop",   "nanzero", "keepsign", "f16",  "nest",
 };
 /* clang-format on */
@@ -57,7 +57,8 @@ enum { COUNT_WORDS = sizeof words / sizeof *words };
 
 /* Which axes a string has named so far; a second word for one of them is an error. */
 struct seen {
-    int norm, curve, search, round, unit, pack, floor, guard, cap, zero, skip, nan, sign, f16, nest;
+    int norm, curve, search, round, unit, pack, floor, guard, cap, zero, least, skip, nan, sign,
+        f16, nest;
 };
 
 static qm_status once(int *flag, const char *axis, const char *word)
@@ -111,7 +112,8 @@ static qm_status read_word(struct qm_quantizer *q, struct seen *s, const char *w
     if ((i = FIND(norm_names, word)) >= 0) {
         QM_TRY(once(&s->norm, "norm", word));
         q->norm = (enum qm_norm)i;
-        return i == QM_NORM_block ? read_count(word, value, 1, &q->block) : no_value(word, value);
+        return qm_norm_has_block(q->norm) ? read_count(word, value, 1, &q->block)
+                                          : no_value(word, value);
     }
     if (strcmp(word, "floor") == 0 && value) { /* the rounding of this name takes no value */
         QM_TRY(once(&s->floor, "floor", word));
@@ -129,6 +131,12 @@ static qm_status read_word(struct qm_quantizer *q, struct seen *s, const char *w
         QM_TRY(once(&s->zero, "zero", word));
         QM_TRY(read_count(word, value, 0, &count));
         q->scale.zero = (int)(count < 1 << 16 ? count : 1 << 16);
+        return QM_OK;
+    }
+    if (strcmp(word, "least") == 0) {
+        QM_TRY(once(&s->least, "least", word));
+        QM_TRY(read_count(word, value, 1, &count));
+        q->scale.least = (int)(count < 1 << 16 ? count : 1 << 16);
         return QM_OK;
     }
     if (strcmp(word, "nest") == 0) {
@@ -226,8 +234,8 @@ qm_status qm_quantizer_set(struct qm_quantizer *q, const char *axis, const char 
             *colon++ = '\0';
         QM_TRY(read_word(&next, &seen, word, colon));
     }
-    int scale = seen.floor || seen.guard || seen.cap || seen.zero || seen.skip || seen.nan ||
-                seen.sign || seen.f16 || seen.nest;
+    int scale = seen.floor || seen.guard || seen.cap || seen.zero || seen.least || seen.skip ||
+                seen.nan || seen.sign || seen.f16 || seen.nest;
     const int used[] = {0,           seen.norm,  seen.curve && !seen.norm,
                         seen.search, seen.round, seen.unit,
                         scale,       seen.pack};
@@ -287,7 +295,7 @@ char *qm_quantizer_print(const struct qm_quantizer *q, char *text)
         return text;
     }
     PUT("%s:%d%c/%s", map_names[q->map], q->bits, q->sign ? 's' : 'u', norm_names[q->norm]);
-    if (q->norm == QM_NORM_block)
+    if (qm_norm_has_block(q->norm))
         PUT(":%lld", (long long)q->block);
     PUT("/%s/%s", search_names[q->search], round_names[q->round]);
     if (q->bits != 8)
@@ -304,6 +312,8 @@ char *qm_quantizer_print(const struct qm_quantizer *q, char *text)
         PUT("/cap:%s", qm_float_text(q->scale.cap, number));
     if (q->scale.zero >= 0)
         PUT("/zero:%d", q->scale.zero);
+    if (q->scale.least > 0)
+        PUT("/least:%d", q->scale.least);
     if (q->scale.max_skips_nan)
         PUT("/maxskip");
     if (q->scale.nan != QM_NAN_low)
@@ -360,12 +370,32 @@ qm_status qm_quantizer_applicable(const struct qm_quantizer *q)
         return qm_fail(QM_BAD_ARG, "map log is in code units: use search arith");
     if ((q->curve == QM_CURVE_log2 || q->curve == QM_CURVE_sqrt) && q->sign)
         return qm_fail(QM_BAD_ARG, "curve %s is for unsigned maps", curve_names[q->curve]);
-    if (q->norm == QM_NORM_block && q->block < 1)
-        return qm_fail(QM_BAD_ARG, "norm block wants a size of at least 1");
+    if (qm_norm_has_block(q->norm) && q->block < 1)
+        return qm_fail(QM_BAD_ARG, "norm %s wants a size of at least 1", norm_names[q->norm]);
+    if (q->norm == QM_NORM_rowcol || q->norm == QM_NORM_colrow) {
+        const struct qm_scale_rule *s = &q->scale;
+        if (q->curve != QM_CURVE_none || q->unit != QM_UNIT_div || cb.gain != 1.0f ||
+            s->floor != 0.0f || s->guard != 0.0f || s->cap != 0.0f || s->zero >= 0 ||
+            s->max_skips_nan || s->f16 || s->nest)
+            return qm_fail(QM_BAD_ARG,
+                           "norm %s divides by two plain maxima: no curve, reciprocal, gain or "
+                           "scale word but nantop and nanzero goes with it",
+                           norm_names[q->norm]);
+    }
+    if (q->norm == QM_NORM_rank1block && (q->curve != QM_CURVE_none || q->scale.max_skips_nan))
+        return qm_fail(QM_BAD_ARG,
+                       "norm rank1block takes maxima of x itself: no curve, no maxskip");
     if (q->norm != QM_NORM_block && q->unit == QM_UNIT_recip_tail)
         return qm_fail(QM_BAD_ARG, "unit recip_tail is about a short last block: norm block only");
     if (q->scale.zero >= 1 << q->bits)
         return qm_fail(QM_BAD_ARG, "zero:%d is no code of %d bits", q->scale.zero, q->bits);
+    if (q->scale.least >= cb.n)
+        return qm_fail(QM_BAD_ARG, "least:%d is beyond the %d codes of the map", q->scale.least,
+                       cb.n);
+    if (q->scale.least > 0 && q->search == QM_SEARCH_arith && q->unit != QM_UNIT_div)
+        return qm_fail(QM_BAD_ARG, "least with search arith wants unit div");
+    if (q->round == QM_ROUND_dither && q->search != QM_SEARCH_arith)
+        return qm_fail(QM_BAD_ARG, "round dither adds noise to steps: search arith only");
     if (q->scale.keep_sign && (!q->sign || cb.is_permuted || q->scale.zero >= 0))
         return qm_fail(QM_BAD_ARG, "keepsign wants a signed map in code order, and no zero:C");
     if (q->norm == QM_NORM_id && (q->scale.nest || q->scale.f16))

@@ -26,16 +26,6 @@ QM_FN void qm_adamw_torch(const float *c, int coupled, float *p, float g, float 
     *p = *p + (c[7] * *m) / den;
 }
 
-/* lpmm/optim/adamw.py _single_tensor_adamw4bit: as torch, but the first moment by lerp. c[9] = w-1 */
-QM_FN void qm_adamw_lpmm(const float *c, float *p, float g, float *m, float *v)
-{
-    *p = *p * c[0];
-    *m = qm_lerp(*m, g, c[2], c[9]);
-    *v = fmaf(c[4] * g, g, *v * c[3]);
-    float den = sqrtf(*v) / c[5] + c[6];
-    *p = *p + (c[7] * *m) / den;
-}
-
 /* torchao/optim/adam.py single_param_adam.  c: 0 lr*wd, 1 w1, 2 w1-1, 3 w2, 4 w2-1, 5 c1,
  * 6 sqrt(c2), 7 eps, 8 lr, 9 wd */
 QM_FN void qm_adamw_ao(const float *c, int coupled, float *p, float g, float *m, float *v)

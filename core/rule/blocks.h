@@ -6,7 +6,7 @@
 #include "core/rule/rule.h"
 
 /* clang-format off */
-#define QM_BLOCK_LIST(X) X(adamw) X(adamw_lpmm) X(adamw_ao) X(adamw_bnb) X(sgdm) X(ema)
+#define QM_BLOCK_LIST(X) X(adamw) X(adamw_ao) X(adamw_bnb) X(sgdm) X(ema)
 /* clang-format on */
 
 typedef void qm_block_fn(const struct qm_rule_step *s, int64_t n, float *restrict p,

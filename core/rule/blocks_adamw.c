@@ -42,12 +42,6 @@ static void adamw(ARGS)
         LOOP(qm_adamw_torch(c, 0, p + i, gi, m + i, v + i));
 }
 
-static void adamw_lpmm(ARGS)
-{
-    TWO_SLOTS;
-    LOOP(qm_adamw_lpmm(c, p + i, gi, m + i, v + i));
-}
-
 static void adamw_ao(ARGS)
 {
     TWO_SLOTS;

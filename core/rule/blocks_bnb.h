@@ -1,4 +1,4 @@
-/* blocks_bnb.h - the rules of family_bnb.c as loops over elements, one table per instruction set. */
+/* blocks_bnb.h - the rules of family_bnb.c as loops, one table per instruction set. */
 #ifndef QM_RULE_BLOCKS_BNB_H
 #define QM_RULE_BLOCKS_BNB_H
 

@@ -8,8 +8,8 @@
  *     cuda   csrc/kernels.cu kOptimizerStatic8bit{1,2}StateBlockwise in IEEE arithmetic
  *
  * 8 and 32 fuse where PyTorch on CPU does: add with alpha and addcmul, not addcdiv.
- * c: 0 gnorm_scale, 1 L2 or the decay factor, 2 beta1, 3 1-beta1, 4 beta2, 5 1-beta2, 6 eps as added,
- *    7 -lr or the step, 8 c1, 9 c2, 10 alpha, 11 beta3, 12 1-beta3
+ * c: 0 gnorm_scale, 1 L2 or the decay factor, 2 beta1, 3 1-beta1, 4 beta2, 5 1-beta2, 6 eps as
+ *    added, 7 -lr or the step, 8 c1, 9 c2, 10 alpha, 11 beta3, 12 1-beta3
  * Moments of one slot decay by beta1 (first) or beta2 (second). */
 #ifndef QM_RULE_BNB_H
 #define QM_RULE_BNB_H
@@ -37,8 +37,8 @@ QM_FN float qm_bnb_add_square(enum qm_bnb_form form, float a, float w, float x)
     return qm_bnb_fuses(form) ? fmaf(w * x, x, a) : a + w * x * x;
 }
 
-/* Adam and AdamW: decoupled decay before the step, in CUDA after it.  CUDA leaves the parameter of a
- * gradient that is not finite alone and forgets its moments. */
+/* Adam and AdamW: decoupled decay before the step, in CUDA after it.  CUDA leaves the parameter of
+ * a gradient that is not finite alone and forgets its moments. */
 QM_FN void qm_bnb_adamw(enum qm_bnb_form form, const float *c, float *p, float g, float *m,
                         float *v)
 {

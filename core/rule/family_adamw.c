@@ -54,8 +54,7 @@ static void prepare_adamw(const struct qm_hyper *h, int64_t t, struct qm_rule_st
                          (float)sqrt(bc2),
                          (float)h->eps,
                          (float)(-h->lr / bc1),
-                         (float)h->weight_decay,
-                         (float)(1.0 - h->beta1) - 1.0f};
+                         (float)h->weight_decay};
     memset(s, 0, sizeof *s);
     memcpy(s->c, c, sizeof c);
     s->flag[1] = h->maximize;
@@ -157,14 +156,6 @@ static const struct qm_rule rules[] = {
      .prepare = prepare_adamw,
      .block = run_adamw_bnb,
      .second = run_second_bnb},
-    {.name = "adamw_lpmm",
-     .family = "adamw",
-     MOMENTS,
-     .summary = "AdamW in lpmm's order, not fused: lerp first moment",
-     .source = "lpmm/optim/adamw.py _single_tensor_adamw4bit",
-     .prepare = prepare_adamw,
-     .block = run_adamw_lpmm,
-     .second = run_second_adamw},
     {.name = "sgdm",
      .family = "sgdm",
      .n_slots = 1,

@@ -1,7 +1,11 @@
 /* family_bnb.c - bitsandbytes' elementwise updates: rules and the scalars of their steps.
  *
  * Which moment decays by what: Adam, AdEMAMix and Lion by beta1 and beta2 (and beta3), momentum by
- * momentum, RMSprop by beta2 (its class names it alpha). */
+ * momentum, RMSprop by beta2 (its class names it alpha).
+ *
+ * gnorm_scale is 1 in every call of the source since its clipping by percentiles went (0.50.0).
+ * The rules of family adamw do without it, and obey maximize instead as that family's do; of the
+ * others the oracles know it, but Lion's. */
 #include "core/rule/rule.h"
 
 #include <math.h>
@@ -50,11 +54,17 @@ static double beta3_at(const struct qm_hyper *h, int64_t t)
     return beta3 < h->beta3 ? beta3 : h->beta3;
 }
 
+/* 0, as everything that was not named, is 1 too. */
+static double gnorm_scale(const struct qm_hyper *h)
+{
+    return h->gnorm_scale != 0.0 ? h->gnorm_scale : 1.0;
+}
+
 /* CPU and default back ends: Python's doubles, each rounded once when it meets a tensor. */
 static void set(struct qm_rule_step *s, const struct qm_hyper *h, int64_t t)
 {
     double beta3 = beta3_at(h, t);
-    const double c[13] = {h->gnorm_scale,
+    const double c[13] = {gnorm_scale(h),
                           1.0 - h->lr * h->weight_decay,
                           h->beta1,
                           1.0 - h->beta1,
@@ -92,6 +102,7 @@ static void prepare_adamw(const struct qm_hyper *h, int64_t t, struct qm_rule_st
 {
     double c1 = 1.0 - pow(h->beta1, (double)t), c2 = sqrt(1.0 - pow(h->beta2, (double)t));
     set(s, h, t);
+    s->c[0] = h->maximize ? -1.0f : 1.0f;
     s->c[6] = (float)(h->eps * c2);
     s->c[7] = (float)(-h->lr * c2 / c1);
 }

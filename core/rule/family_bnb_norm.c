@@ -1,8 +1,8 @@
 /* family_bnb_norm.c - bitsandbytes' LAMB and LARS: the step is scaled so that its norm is at most
  * max_unorm times the parameter's.
  *
- * default  the norm of LAMB is that of the bias-corrected update, that of LARS leaves the L2 term of
- *          this step out; LARS compares with max_unorm |p| + eps
+ * default  the norm of LAMB is that of the bias-corrected update, that of LARS leaves the L2 term
+ *          of this step out; LARS compares with max_unorm |p| + eps
  * CPU      the norm of what is really added: not bias-corrected, with the L2 term
  *
  * Norms of parameters and those of the CPU go in PyTorch's order.  The update norm of the default
@@ -15,11 +15,17 @@
 
 #include "core/rule/bnb.h"
 
+/* 0, as everything that was not named, is 1 too. */
+static double gnorm_scale(const struct qm_hyper *h)
+{
+    return h->gnorm_scale != 0.0 ? h->gnorm_scale : 1.0;
+}
+
 /* c of bnb.h, but 8 and 9: 1 / (1 - beta^t). */
 static void prepare_lamb(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     double bc1 = 1.0 - pow(h->beta1, (double)t), bc2 = 1.0 - pow(h->beta2, (double)t);
-    const double c[10] = {h->gnorm_scale,     1.0 - h->lr * h->weight_decay,
+    const double c[10] = {gnorm_scale(h),     1.0 - h->lr * h->weight_decay,
                           h->beta1,           1.0 - h->beta1,
                           h->beta2,           1.0 - h->beta2,
                           h->eps * sqrt(bc2), -h->lr * sqrt(bc2) / bc1,
@@ -33,7 +39,7 @@ static void prepare_lamb(const struct qm_hyper *h, int64_t t, struct qm_rule_ste
 static void prepare_lars(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     memset(s, 0, sizeof *s);
-    s->c[0] = (float)h->gnorm_scale;
+    s->c[0] = (float)gnorm_scale(h);
     s->c[1] = (float)h->weight_decay;
     s->c[2] = (float)h->momentum;
     s->c[6] = (float)h->eps;
@@ -45,8 +51,8 @@ static void prepare_lars(const struct qm_hyper *h, int64_t t, struct qm_rule_ste
 
 static int64_t numel(const struct qm_whole *w) { return qm_shape_numel(w->shape); }
 
-/* torch.norm of float32 on CPU with AVX2, one thread: eight lanes, an fma each, added in order; then
- * the rest. */
+/* torch.norm of float32 on CPU with AVX2, one thread: eight lanes, an fma each, added in order;
+ * then the rest. */
 struct norm {
     float lane[8];
     int64_t at, whole; /* the lanes take the first n / 8 * 8 */

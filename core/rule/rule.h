@@ -34,7 +34,7 @@
     X(scale,        1.0,   "APOLLO, Fira: scale of the projected update")                            \
     X(margin,       0.01,  "Fira, APOLLO: growth of the norm that the limiter allows")               \
     X(max_unorm,    0.0,   "LAMB, LARS: largest update norm over the parameter's; 0: none")          \
-    X(gnorm_scale,  1.0,   "bitsandbytes: factor on the gradient")                                   \
+    X(gnorm_scale,  1.0,   "bitsandbytes: factor on the gradient; 0: 1")                                   \
     X(initial_lr,   0.0,   "Lion 8-bit: learning rate that decay is relative to; 0: lr itself")
 #define QM_HYPER_FLAG_LIST(X)                                                                        \
     X(nesterov,           0, "SGD: Nesterov's form")                                                 \
@@ -90,6 +90,10 @@ struct qm_rule {
 
     /* Step number t >= 1 of hyper h. */
     void (*prepare)(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s);
+
+    /* What changes where slot i is one float32 number, of a tensor of one element: lpmm takes such a
+     * state for one that is not there yet.  Called after prepare; NULL: nothing changes. */
+    void (*single)(struct qm_rule_step *s, int i);
 
     /* n consecutive elements in place: p, slot[0 .. n_slots - 1]; g is read.  Element i depends on
      * element i only, so any split of a tensor gives the same bits.  No two arrays overlap.  NULL

@@ -64,13 +64,26 @@ static pair scalar(double x) { return is_float(x) ? exactly(x) : rounded(x, 0.0,
 /* ---- orders -------------------------------------------------------------------------------- */
 
 /* lerp_m, lerp_v: moments as a + w (b - a) instead of beta a + w b.  torchao: 1 - beta^t formed in
- * float32 from a float32 power of a float32 beta; decay as p - (lr wd) p; lr (m / bc1). */
+ * float32 from a float32 power of a float32 beta; decay as p - (lr wd) p; lr (m / bc1).  fused: as
+ * torchao's the powers, but by powf, within an ulp; 1 - beta of a float32 beta;
+ * p - lr (m / ((root + eps) bc1) + wd p). */
 static const struct {
     const char *rule;
-    int lerp_m, lerp_v, torchao;
+    int lerp_m, lerp_v, torchao, fused;
 } orders[] = {
-    {"adamw", 0, 0, 0},    {"adam", 0, 0, 0},    {"adamw_bnb", 0, 0, 0}, {"adamw_lpmm", 1, 0, 0},
-    {"adamw_ao", 1, 1, 1}, {"adam_ao", 1, 1, 1}, {"sgdm", 0, 0, 0},      {"ema", 1, 0, 0},
+    {"adamw", 0, 0, 0, 0},
+    {"adam", 0, 0, 0, 0},
+    {"adamw_bnb", 0, 0, 0, 0},
+    {"adamw_bnb32", 0, 0, 0, 0},
+    {"adamw_bnb_plain", 0, 0, 0, 0},
+    {"adamw_lpmm", 1, 0, 0, 0},
+    {"adamw_lpmm_fused", 0, 0, 0, 1},
+    {"adamw_lpmm_fused_strict", 0, 0, 0, 1},
+    {"adamw_ao", 1, 1, 1, 0},
+    {"adam_ao", 1, 1, 1, 0},
+    {"sgdm", 0, 0, 0, 0},
+    {"sgdm_lpmm", 0, 0, 0, 0},
+    {"ema", 1, 0, 0, 0},
 };
 
 /* 1 - beta^t.  In double: two roundings of 2^-53 about 1.  torchao: P = beta^t of beta (1 + d) is
@@ -78,10 +91,10 @@ static const struct {
 static pair correction(const struct qm_bound *b, double beta)
 {
     double power = pow(beta, (double)b->t), x = -expm1((double)b->t * log1p(beta - 1.0)), e;
-    if (!b->torchao)
+    if (!b->torchao && !b->fused)
         return (pair){x, power > 0.0 ? 0x1p-52 : 0.0};
     e = (is_float(beta) ? 0.0 : QM_U * (double)b->t * power) +
-        (is_float(power) ? 0.0 : QM_U * power);
+        (is_float(power) ? 0.0 : (b->fused ? 2.0 : 1.0) * QM_U * power);
     return e == 0.0 && is_float(x) ? exactly(x) : rounded(x, e, 0.0);
 }
 
@@ -120,6 +133,11 @@ static void adam_element(const struct qm_bound *b, int coupled, double p, double
     e_slot[0] = m.e;
     e_slot[1] = v.e;
     pair den = add(quotient(root(v), b->root_bc2), b->eps);
+    if (b->fused) {
+        pair whole = add(quotient(m, mul(den, b->bc1)), mul(b->wd, param));
+        *e_p = add(param, negated(mul(b->lr, whole))).e;
+        return;
+    }
     pair update = b->torchao ? quotient(mul(b->lr, quotient(m, b->bc1)), den)
                              : quotient(mul(b->lr_over_bc1, m), den);
     if (!coupled)
@@ -177,10 +195,12 @@ static const struct {
 
 /* 1 - beta is formed in double and rounded; its difference from 1 is exact after that, or rounded
  * from the double: |error| <= u times the larger of both either way. */
-static void weights(double beta, pair *b, pair *w, pair *less_1)
+static void weights(double beta, int fused, pair *b, pair *w, pair *less_1)
 {
     *b = scalar(beta);
     *w = scalar(1.0 - beta);
+    if (fused && !is_float(beta)) /* the difference itself is exact from beta = 1/2 on */
+        *w = rounded(1.0 - beta, QM_U * beta, 0.0);
     *less_1 =
         w->e == 0.0 && b->e == 0.0 ? exactly(-beta) : (pair){-beta, QM_U * fmax(beta, 1.0 - beta)};
 }
@@ -203,13 +223,15 @@ qm_status qm_bound_init(struct qm_bound *b, const char *family, const char *rule
             b->lerp_m = orders[i].lerp_m;
             b->lerp_v = orders[i].lerp_v;
             b->torchao = orders[i].torchao;
+            b->fused = orders[i].fused;
         }
-    weights(h->beta1, &b->b1, &b->w1, &b->w1_less_1);
-    weights(h->beta2, &b->b2, &b->w2, &b->w2_less_1);
+    weights(h->beta1, b->fused, &b->b1, &b->w1, &b->w1_less_1);
+    weights(h->beta2, b->fused, &b->b2, &b->w2, &b->w2_less_1);
     pair bc1 = correction(b, h->beta1), bc2 = correction(b, h->beta2);
     double r = sqrt(bc2.x), step = h->lr / bc1.x;
     b->bc1 = bc1;
-    b->root_bc2 = b->torchao || is_float(r) ? root(bc2) : rounded(r, 0.5 * bc2.e / r, 0.0);
+    b->root_bc2 =
+        b->torchao || b->fused || is_float(r) ? root(bc2) : rounded(r, 0.5 * bc2.e / r, 0.0);
     b->lr_over_bc1 = is_float(step) ? exactly(step) : rounded(step, step * bc1.e / bc1.x, QM_ETA);
     b->eps = scalar(h->eps);
     b->lr = scalar(h->lr);

@@ -41,7 +41,7 @@ struct qm_bound {
     int family; /* index of the family's analysis */
     struct qm_oracle_hyper h;
     int64_t t;
-    int lerp_m, lerp_v, torchao; /* the orders this rule documents */
+    int lerp_m, lerp_v, torchao, fused; /* the orders this rule documents */
     struct qm_bound_scalar b1, w1, w1_less_1, b2, w2, w2_less_1, root_bc2, eps, lr, lr_over_bc1,
         bc1, decay, lr_wd, wd;
 };

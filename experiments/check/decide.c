@@ -275,9 +275,13 @@ int qm_decider_at(const struct qm_decider *d, double y) { return passed(d, y, AT
 
 void qm_decider_range(const struct qm_decider *d, double low, double high, int *from, int *to)
 {
+    if (d->q.round == QM_ROUND_dither) { /* the sum of steps and noise is rounded */
+        low -= 4.0 * QM_U;
+        high += 4.0 * QM_U;
+    }
     *from = passed(d, low, HIGH);
     *to = passed(d, high, LOW);
-    if (d->q.round == QM_ROUND_stoch && *to + 1 < d->n && high > d->value[*to])
+    if (qm_round_draws(d->q.round) && *to + 1 < d->n && high > d->value[*to])
         ++*to;
 }
 

@@ -357,6 +357,9 @@ static qm_status one_step(struct run *r, int k, const char *case_name)
     memcpy(r->before_p, r->side[0].p, bytes);
     for (int i = 0; i < r->n_slots; i++)
         memcpy(r->before[i], r->side[0].state[i], bytes);
+    for (int i = 0; i < r->n_slots; i++) /* what the rule does not read */
+        if (r->n == 1 && r->judged.rule->single && !r->decider[i])
+            r->before[i][0] = 0.0f;
     make_gradient(r, t, k, &g);
     QM_TRY(run_oracle(r, t));
     for (int i = 0; i < 2; i++) {
@@ -413,8 +416,8 @@ static qm_status run_case(struct run *r, const char *name)
 static int does_not_fit(const struct run *r)
 {
     for (int i = 0; i < r->n_slots; i++) {
-        enum qm_norm norm = r->decider[i] ? r->decider[i]->q.norm : QM_NORM_tensor;
-        if (norm == QM_NORM_col && r->c->shape.rank < 2)
+        struct qm_codec c = {.q = r->decider[i] ? r->decider[i]->q : (struct qm_quantizer){0}};
+        if (qm_codec_fits(&c, &r->c->shape) != QM_OK)
             return 1;
     }
     return 0;
@@ -513,6 +516,15 @@ static qm_status judgeable(const struct qm_recipe *r)
     }
     if (!r->rule->block || r->rule->slot_shape)
         return qm_fail(QM_SKIPPED, "no error bound is derived for sums over a tensor");
+    for (int i = 0; i < r->rule->n_slots; i++) {
+        enum qm_norm norm = r->slot[i].norm;
+        if (r->slot[i].bits && (norm == QM_NORM_rowcol || norm == QM_NORM_colrow))
+            return qm_fail(QM_SKIPPED, "norms that divide twice are not judged");
+        if (r->slot[i].bits && r->slot[i].scale.least)
+            return qm_fail(QM_SKIPPED, "scale word least is not judged");
+        if (r->slot[i].bits && r->slot[i].scale.keep_sign)
+            return qm_fail(QM_SKIPPED, "codes moved by keepsign are not judged");
+    }
     if (r->hyper.amsgrad)
         return qm_fail(QM_SKIPPED, "no error bound is derived for amsgrad");
     if (r->param.format != QM_PARAM_f32)

@@ -30,8 +30,17 @@ static int64_t run_length(const struct qm_quantizer *q, const struct qm_shape *s
 {
     if (q->norm == QM_NORM_block)
         return q->block;
-    return q->norm == QM_NORM_rank1 && shape->rank < 2 ? 128 : 0;
+    int is_rank1 = q->norm == QM_NORM_rank1 || q->norm == QM_NORM_rank1block;
+    return is_rank1 && shape->rank < 2 ? 128 : 0;
 }
+
+/* rank1block of a matrix: pieces of rows, then pieces of columns. */
+static int is_pieces(const struct qm_quantizer *q, const struct qm_shape *shape)
+{
+    return q->norm == QM_NORM_rank1block && shape->rank == 2;
+}
+
+static int64_t pieces(int64_t n, int64_t block) { return (n + block - 1) / block; }
 
 int64_t qm_groups_count(const struct qm_quantizer *q, const struct qm_shape *shape, int64_t n)
 {
@@ -42,7 +51,10 @@ int64_t qm_groups_count(const struct qm_quantizer *q, const struct qm_shape *sha
         return (n + run - 1) / run;
     if (q->norm == QM_NORM_tensor)
         return 1;
-    if (q->norm != QM_NORM_rank1)
+    if (is_pieces(q, shape))
+        return shape->dim[0] * pieces(shape->dim[1], q->block) +
+               shape->dim[1] * pieces(shape->dim[0], q->block);
+    if (q->norm != QM_NORM_rank1 && q->norm != QM_NORM_rank1block)
         return shape->dim[q->norm == QM_NORM_row ? 0 : 1];
     for (int i = 0; i < shape->rank; i++)
         sum += shape->dim[i];
@@ -63,7 +75,14 @@ static int groups_of(const struct qm_quantizer *q, const struct qm_shape *shape,
         at[a] = i % shape->dim[a];
         i /= shape->dim[a];
     }
-    if (q->norm != QM_NORM_rank1) {
+    if (is_pieces(q, shape)) {
+        int64_t per_row = pieces(shape->dim[1], q->block),
+                per_col = pieces(shape->dim[0], q->block);
+        group[0] = at[0] * per_row + at[1] / q->block;
+        group[1] = shape->dim[0] * per_row + at[1] * per_col + at[0] / q->block;
+        return 2;
+    }
+    if (q->norm != QM_NORM_rank1 && q->norm != QM_NORM_rank1block) {
         group[0] = at[q->norm == QM_NORM_row ? 0 : 1];
         return 1;
     }
@@ -349,7 +368,7 @@ static enum qm_verdict verdict(const struct qm_decider *d, int slot, double low,
         return QM_VERDICT_WRONG;
     if (position < from || position > to)
         return QM_VERDICT_OFF_BY_ONE;
-    if (d->q.round == QM_ROUND_stoch) {
+    if (qm_round_draws(d->q.round)) {
         count_up(d, slot, low, high, position, t);
         return QM_VERDICT_EQUAL;
     }

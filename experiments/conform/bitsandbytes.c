@@ -398,8 +398,8 @@ static void hyper_read(struct qm_conform *c, const char *family, struct qm_hyper
     h->gnorm_scale = qm_case_number(c, "gnorm_scale", 1.0);
 }
 
-/* bitsandbytes.md: parameters within 3e-7 relative (1e-4 for RMSprop and Adagrad, whose state can be
- * tiny; 2e-4 in CUDA, as absmax), absmax within 2e-7, codes equal but next to a mid-point.  A
+/* bitsandbytes.md: parameters within 3e-7 relative (1e-4 for RMSprop and Adagrad, whose state can
+ * be tiny; 2e-4 in CUDA, as absmax), absmax within 2e-7, codes equal but next to a mid-point.  A
  * parameter near 0 is held to as much of lr, the size of a step; float32 states, which cancel, to
  * 3e-7 of the tensor's largest. */
 static struct qm_run_tolerance tolerance(const char *family, int back_end, double lr)

@@ -9,67 +9,43 @@
 #include <string.h>
 
 #include "experiments/conform/conform.h"
+#include "experiments/lpmm_config.h"
 
-static const struct {
-    const char *source, *word;
-} maps[] = {{"nonlinear", "de"}, {"nonlinear-nozero", "de0"}, {"power-1", "lin"},
-            {"power-2", "pow2"}, {"power-3", "pow3"},         {"float-point", "fpx"},
-            {"linear", "lint"}},
-  norms[] = {{"tensor", "tensor"}, {"dim0", "row"},    {"dim1", "col"},
-             {"group", "block"},   {"rank1", "rank1"}, {"id", "id"}},
-  rounds[] = {{"real-nearest", "bisect/mid"}, {"real-sr", "bisect/stoch"},
-              {"nearest", "argmin/mid"},      {"up", "bisect/ceil"},
-              {"down", "bisect/floor"},       {"sr", "bisect/stoch"},
-              {"sr1", "bisect/stoch"},        {"sr2", "bisect/stoch"}};
-enum {
-    N_MAPS = sizeof maps / sizeof *maps,
-    N_NORMS = sizeof norms / sizeof *norms,
-    N_ROUNDS = sizeof rounds / sizeof *rounds
-};
+static int state_set(struct qm_conform *c, const char *prefix, const char *attribute,
+                     const char *key, struct qm_lpmm_state *s)
+{
+    char name[64], text[64];
+    snprintf(name, sizeof name, "%s%s", prefix, attribute);
+    qm_case_text(c, name, text, sizeof text);
+    if (qm_lpmm_state_set(s, key, text) == QM_OK)
+        return 1;
+    qm_case_skip(c, "%s: %.100s", name, qm_message());
+    return 0;
+}
 
-/* The word for attribute prefix + name; NULL, and the case skipped, when there is none. */
-#define WORD(table, count, name)                                      \
-    static const char *name(struct qm_conform *c, const char *prefix) \
-    {                                                                 \
-        char attribute[64], text[64];                                 \
-        snprintf(attribute, sizeof attribute, "%s%s", prefix, #name); \
-        qm_case_text(c, attribute, text, sizeof text);                \
-        for (int k = 0; k < (count); k++)                             \
-            if (strcmp(table[k].source, text) == 0)                   \
-                return table[k].word;                                 \
-        qm_case_skip(c, "%s '%s': not built", attribute, text);       \
-        return NULL;                                                  \
-    }
-WORD(maps, N_MAPS, quant_type)
-WORD(norms, N_NORMS, scale_type)
-WORD(rounds, N_ROUNDS, round_type)
+static int64_t whole(struct qm_conform *c, const char *prefix, const char *attribute,
+                     int64_t fallback)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s%s", prefix, attribute);
+    return qm_case_whole(c, name, fallback);
+}
 
 int qm_lpmm_quantizer(struct qm_conform *c, const char *prefix, char *out, size_t size)
 {
-    char attribute[64], block[32] = "", rounding[32];
-    const char *map = quant_type(c, prefix), *norm = scale_type(c, prefix),
-               *round = round_type(c, prefix);
-    if (!map || !norm || !round)
+    struct qm_lpmm_state s = {.bits = (int)whole(c, prefix, "bits", 0),
+                              .sign = (int)whole(c, prefix, "signed", 1),
+                              .group_size = whole(c, prefix, "group_size", 0)};
+    char text[QM_QUANTIZER_TEXT];
+    if (!state_set(c, prefix, "scale_type", "SCALE_TYPE", &s) ||
+        !state_set(c, prefix, "quant_type", "QUANT_TYPE", &s) ||
+        !state_set(c, prefix, "round_type", "ROUND_TYPE", &s))
         return 0;
-    snprintf(attribute, sizeof attribute, "%sbits", prefix);
-    int bits = (int)qm_case_whole(c, attribute, 0);
-    snprintf(attribute, sizeof attribute, "%ssigned", prefix);
-    int sign = (int)qm_case_whole(c, attribute, 1);
-    snprintf(attribute, sizeof attribute, "%sgroup_size", prefix);
-    if (strcmp(norm, "block") == 0)
-        snprintf(block, sizeof block, ":%lld", (long long)qm_case_whole(c, attribute, 0));
-    snprintf(rounding, sizeof rounding, "%s", round);
-    if (strcmp(map, "lint") == 0)
-        snprintf(rounding, sizeof rounding, "arith/%s", strchr(round, '/') + 1);
-    snprintf(attribute, sizeof attribute, "%sround_type", prefix);
-    char type[32];
-    qm_case_text(c, attribute, type, sizeof type);
-    int packed = strncmp(type, "real-", 5) == 0;
-    snprintf(out, size, "%s:%d%c/%s%s/%s%s%s", map, bits, sign ? 's' : 'u', norm, block, rounding,
-             bits == 8                ? ""
-             : bits == 2 || bits == 4 ? "/lo"
-                                      : "/byte",
-             packed ? "/nantop" : "");
+    if (s.bits < 2 || s.bits > 8 || qm_lpmm_state_quantizer(&s, text) != QM_OK) {
+        qm_case_skip(c, "%d bits: %.200s", s.bits, qm_message());
+        return 0;
+    }
+    snprintf(out, size, "%s", text);
     return 1;
 }
 
@@ -78,13 +54,22 @@ int qm_lpmm_quantizer(struct qm_conform *c, const char *prefix, char *out, size_
 /* Scales as this program keeps them: one array, or one per axis, axis 0 first. */
 static float *scales_read(struct qm_conform *c, int64_t n_scales)
 {
+    static const char *const pairs[][2] = {{"scale_max_dim0", "scale_max1"}, /* dim01 */
+                                           {"scale_max1", "scale_max_dim1"}, /* dim10 */
+                                           {"scale_max0", "scale_max1"}};    /* rank1-group */
     char name[32];
+    const char *const *pair = NULL;
     int64_t filled = 0;
-    if (qm_case_has(c, "scale_max1"))
+    for (int k = 0; k < 3 && !pair; k++)
+        if (qm_case_has(c, pairs[k][0]) && qm_case_has(c, pairs[k][1]))
+            pair = pairs[k];
+    if (!pair && qm_case_has(c, "scale_max1"))
         return qm_case_floats(c, "scale_max1", n_scales);
     float *out = qm_case_memory(c, n_scales, sizeof *out);
-    for (int axis = 0; out && axis < QM_MAX_RANK; axis++) {
+    for (int axis = 0; out && axis < (pair ? 2 : QM_MAX_RANK); axis++) {
         snprintf(name, sizeof name, "scale_dim%d", axis);
+        if (pair)
+            snprintf(name, sizeof name, "%s", pair[axis]);
         if (!qm_case_has(c, name))
             break;
         int64_t n = qm_case_numel(c, name);
@@ -113,9 +98,10 @@ static int input_read(struct qm_conform *c, const struct qm_codec *codec, struct
         return 0;
     *n = qm_shape_numel(shape);
     *x = qm_case_floats(c, "x", *n);
-    int64_t block = codec->q.norm == QM_NORM_block                       ? codec->q.block
-                    : codec->q.norm == QM_NORM_rank1 && shape->rank == 1 ? QM_RANK1_BLOCK
-                                                                         : 0;
+    int is_rank1 = codec->q.norm == QM_NORM_rank1 || codec->q.norm == QM_NORM_rank1block;
+    int64_t block = codec->q.norm == QM_NORM_block ? codec->q.block
+                    : is_rank1 && shape->rank == 1 ? QM_RANK1_BLOCK
+                                                   : 0;
     if (block > 0) {
         *x = qm_case_padded(c, *x, *n, block, &padded);
         *shape = qm_shape_flat(padded);
@@ -123,20 +109,41 @@ static int input_read(struct qm_conform *c, const struct qm_codec *codec, struct
     return *x != NULL;
 }
 
-/* Codes as positions: the integer map counts from its lowest code, and the code of NaN, all ones
- * in a byte, is the top code here.  Returns 1 when there were such codes. */
-static int codes_shift(const struct qm_codec *codec, int64_t *codes, int64_t n)
+/* Codes as positions: the integer map counts from its lowest code, and 255 of a NaN unit value
+ * beyond a table of 8 to 128 entries is the top code here.  Returns how many of those there were. */
+static int64_t codes_shift(const struct qm_codec *codec, int64_t *codes, int64_t n)
 {
-    int ones = 0;
+    int64_t ones = 0;
     for (int64_t i = 0; codes && i < n; i++) {
         if (codec->q.map == QM_MAP_lint)
             codes[i] -= codec->cb.base;
         else if (codes[i] == 255 && codec->cb.n < 256) {
             codes[i] = codec->cb.n - 1;
-            ones = 1;
+            ones++;
         }
     }
     return ones;
+}
+
+/* The recorded values, but for elements of the top code those decoded here: where the source has
+ * stored 255 it has read beyond its table, and what it found there is no result. */
+static const float *defined_only(struct qm_conform *c, const struct qm_codec *codec,
+                                 const struct qm_shape *shape, const int64_t *codes,
+                                 const float *scales, int64_t n)
+{
+    int64_t all = qm_shape_numel(shape);
+    const int64_t *recorded = qm_case_ints(c, "codes", all);
+    float *want = qm_case_floats(c, "dequant", n), *own = qm_case_memory(c, all, sizeof *own);
+    uint8_t *narrow = qm_case_memory(c, all, 1);
+    if (!recorded || !want || !own || !narrow || !scales)
+        return NULL;
+    for (int64_t i = 0; i < all; i++)
+        narrow[i] = (uint8_t)codes[i];
+    qm_decode(codec, shape, narrow, scales, own);
+    for (int64_t i = 0; i < n; i++)
+        if (recorded[i] == 255)
+            want[i] = own[i];
+    return want;
 }
 
 static void replay_quantizer(struct qm_conform *c)
@@ -152,7 +159,7 @@ static void replay_quantizer(struct qm_conform *c)
     int64_t all = qm_shape_numel(&shape);
     struct qm_recorded want = {.n_dequant = n};
     int64_t *codes = qm_case_ints(c, "codes", all);
-    int ones = codes_shift(&codec, codes, all);
+    int64_t ones = codes_shift(&codec, codes, all);
     want.codes = codes;
     if (codec.q.norm != QM_NORM_id)
         want.scales = scales_read(c, qm_scale_count(&codec, &shape));
@@ -163,20 +170,25 @@ static void replay_quantizer(struct qm_conform *c)
             codes_shift(&codec, packed, want.packed_bytes);
         want.packed = packed;
     }
-    if (qm_case_has(c, "dequant") && !ones) /* such a code reads beyond the source's table */
-        want.dequant = qm_case_floats(c, "dequant", n);
+    if (qm_case_has(c, "dequant"))
+        want.dequant = ones ? defined_only(c, &codec, &shape, codes, want.scales, n)
+                            : qm_case_floats(c, "dequant", n);
     qm_judge_quantizer(c, &codec, &shape, x, &want);
+    if (ones && qm_case_open(c))
+        snprintf(c->now.text, sizeof c->now.text,
+                 "but for %lld codes 255 of 0/0, which the source reads beyond its table",
+                 (long long)ones);
 }
 
 /* ---- stochastic rounding ---- */
 
-/* A word whose uniform is exactly u, or 0 where there is none. */
-static int word_of(float u, uint32_t *word)
+/* A word whose uniform less `minus` is exactly u - minus, or 0 where there is none. */
+static int word_of(float u, float minus, uint32_t *word)
 {
     double w = floor((double)u * 4294967296.0);
     for (int64_t d = -256; d <= 256; d++) {
         double at = w + (double)d;
-        if (at < 0 || at > 4294967295.0 || qm_bits(qm_uniform((uint32_t)at)) != qm_bits(u))
+        if (at < 0 || at > 4294967295.0 || qm_uniform((uint32_t)at) - minus != u - minus)
             continue;
         *word = (uint32_t)at;
         return 1;
@@ -210,7 +222,7 @@ static void replay_real(struct qm_conform *c)
         uint32_t word = 0;
         drawn[i] =
             qm_uniform(qm_philox_stream(seed, (uint64_t)(i / per), offset + (uint64_t)(i % per)));
-        if (!word_of(noise[i], &word))
+        if (!word_of(noise[i], 0.0f, &word))
             qm_case_differs(c, "noise[%lld] = %.9g is no uniform of 32 bits", (long long)i,
                             (double)noise[i]);
         got[i] = qm_isnan(y[i]) ? (uint8_t)(codec.cb.n - 1)
@@ -218,6 +230,94 @@ static void replay_real(struct qm_conform *c)
     }
     qm_judge_floats(c, "noise", drawn, noise, n);
     qm_judge_codes(c, "code", got, want, n);
+}
+
+/* The integer map: noise in [0, 1) of the framework's generator is given, one half is taken from it
+ * before anything else, and what is left of it a draw here has too. */
+static void replay_dither(struct qm_conform *c)
+{
+    char text[QM_QUANTIZER_TEXT];
+    struct qm_codec codec;
+    struct qm_shape shape;
+    float *x;
+    int64_t n;
+    if (!qm_lpmm_quantizer(c, "", text, sizeof text) || !qm_case_codec(c, &codec, "%s", text) ||
+        !input_read(c, &codec, &shape, &x, &n))
+        return;
+    if (codec.q.norm != QM_NORM_block && codec.q.norm != QM_NORM_tensor) {
+        qm_case_skip(c, "noise is replayed for scales of blocks and tensors only");
+        return;
+    }
+    int64_t all = qm_shape_numel(&shape), block = codec.q.block > 0 ? codec.q.block : all;
+    const float *noise = qm_case_floats(c, "noise", all),
+                *scales = scales_read(c, qm_scale_count(&codec, &shape)),
+                *dequant = qm_case_floats(c, "dequant", n);
+    int64_t *want = qm_case_ints(c, "codes", all);
+    uint8_t *got = qm_case_memory(c, all, 1);
+    float *own = qm_case_memory(c, qm_scale_count(&codec, &shape) + all, sizeof *own);
+    if (!noise || !scales || !dequant || !want || !got || !own)
+        return;
+    codes_shift(&codec, want, all);
+    qm_fold(&codec, &shape, 0, all, x, own);
+    qm_judge_floats(c, "scale", own, scales, qm_scale_count(&codec, &shape));
+    for (int64_t i = 0; i < all; i++) {
+        uint32_t word = 0;
+        if (!word_of(noise[i], 0.5f, &word))
+            qm_case_differs(c, "noise[%lld] = %.9g is no uniform of 32 bits", (long long)i,
+                            (double)noise[i]);
+        got[i] = (uint8_t)qm_code_of(&codec, x[i] / scales[i / block], word);
+    }
+    qm_judge_codes(c, "code", got, want, all);
+    qm_decode(&codec, &shape, got, scales, own);
+    qm_judge_floats(c, "decoded", own, dequant, n);
+}
+
+/* The extension's linear kernel, which the published code never calls: the integer map, noise from
+ * Philox, codes as two's complement.  It takes one half after adding the noise, in double, where
+ * dither takes it before; and decodes as code (absmax / most), where the map has (code / most)
+ * absmax: two roundings each, so 4 u apart. */
+static void replay_absmax_linear(struct qm_conform *c)
+{
+    static const char *const contractions[] = {"strict", "fma"};
+    int bits = (int)qm_case_whole(c, "bits", 0), per = bits == 4 || bits == 8 ? 32 / bits : 1;
+    int64_t group = qm_case_whole(c, "group_size", 0), n = qm_case_numel(c, "x");
+    struct qm_codec codec;
+    struct qm_shape shape = qm_shape_flat(n);
+    uint64_t seed = 0, offset = 0;
+    if (per == 1 || group < 1 || n % group != 0 ||
+        !qm_golden_unsigned(c->file, c->group, "seed", &seed) ||
+        !qm_golden_unsigned(c->file, c->group, "offset", &offset)) {
+        qm_case_skip(c, "bits, group_size, seed or offset are missing");
+        return;
+    }
+    if (!qm_case_codec(c, &codec, "lint:%ds/block:%lld/arith/dither/lo", bits, (long long)group))
+        return;
+    const float *x = qm_case_floats(c, "x", n), *scales = qm_case_floats(c, "absmax", n / group),
+                *noise = qm_case_floats(c, "noise", n);
+    uint8_t *codes = qm_case_memory(c, n, 1), *stored = qm_case_memory(c, n, 1),
+            *bytes = qm_case_memory(c, n, 1);
+    float *drawn = qm_case_memory(c, n, sizeof *drawn), *out = qm_case_memory(c, n, sizeof *out);
+    if (!x || !scales || !noise || !codes || !stored || !bytes || !drawn || !out)
+        return;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t word = qm_philox_stream(seed, (uint64_t)(i / per), offset + (uint64_t)(i % per));
+        drawn[i] = qm_uniform(word);
+        codes[i] = (uint8_t)qm_code_of(&codec, x[i] / scales[i / group], word);
+        stored[i] = (uint8_t)((codes[i] + codec.cb.base) & ((1 << bits) - 1));
+    }
+    qm_judge_floats(c, "noise", drawn, noise, n);
+    qm_pack_codes(QM_PACK_lo, bits, stored, n, bytes);
+    qm_decode(&codec, &shape, codes, scales, out);
+    for (int k = 0; k < 2; k++) {
+        char name[32];
+        snprintf(name, sizeof name, "packed_%s", contractions[k]);
+        const int64_t *packed = qm_case_ints(c, name, -1);
+        if (!packed || qm_case_numel(c, name) < n * bits / 8)
+            return;
+        qm_judge_codes(c, name, bytes, packed, n * bits / 8);
+        snprintf(name, sizeof name, "unpacked_%s", contractions[k]);
+        qm_judge_close(c, name, out, qm_case_floats(c, name, n), n, 0x1p-22, 0.0);
+    }
 }
 
 /* How likely the codec goes up from its lower code at y, exactly: rounding up is monotone in the
@@ -239,7 +339,7 @@ static double chance_up(const struct qm_codec *codec, float y, int low)
  * standard deviations (and one) of this codec's probability. */
 static void replay_histogram(struct qm_conform *c)
 {
-    char text[QM_QUANTIZER_TEXT], round[32];
+    char text[QM_QUANTIZER_TEXT];
     struct qm_codec codec;
     struct qm_shape shape;
     float *x;
@@ -253,16 +353,14 @@ static void replay_histogram(struct qm_conform *c)
     const float *scales = scales_read(c, qm_scale_count(&codec, &shape));
     if (!counts || !scales)
         return;
-    qm_case_text(c, "round_type", round, sizeof round);
-    int least = strcmp(round, "sr1") == 0 ? 1 : strcmp(round, "sr2") == 0 ? 2 : 0;
     double worst = 0;
     for (int64_t i = 0; i < n && qm_case_open(c); i++) {
         double p[257] = {0};
         float y = x[i] / scales[i / block];
         int low = qm_code_of(&codec, y, 0);
         double up = chance_up(&codec, y, low);
-        p[low > least ? low : least] += 1.0 - up;
-        p[low + 1 > least ? low + 1 : least] += up;
+        p[low] += 1.0 - up;
+        p[low + 1] += up;
         for (int64_t k = 0; k < entries && qm_case_open(c); k++) {
             double mean = repeats * p[k], sigma = sqrt(repeats * p[k] * (1.0 - p[k]));
             double off = fabs((double)counts[i * entries + k] - mean), allowed = 5.0 * sigma + 1.0;
@@ -286,10 +384,18 @@ static void replay_histogram(struct qm_conform *c)
 
 static void replay_map(struct qm_conform *c)
 {
-    const char *map = quant_type(c, "");
-    if (map)
-        qm_judge_map(c, map, (int)qm_case_whole(c, "bits", 0), (int)qm_case_whole(c, "signed", 1),
-                     qm_case_floats(c, "qmap", -1), qm_case_numel(c, "qmap"));
+    char text[QM_QUANTIZER_TEXT];
+    struct qm_lpmm_state s = qm_lpmm_config_default().m;
+    s.bits = (int)whole(c, "", "bits", 0);
+    s.sign = (int)whole(c, "", "signed", 1);
+    if (!state_set(c, "", "quant_type", "QUANT_TYPE", &s))
+        return;
+    if (qm_lpmm_state_quantizer(&s, text) != QM_OK) {
+        qm_case_skip(c, "%.200s", qm_message());
+        return;
+    }
+    text[strcspn(text, ":")] = '\0'; /* the map's name */
+    qm_judge_map(c, text, s.bits, s.sign, qm_case_floats(c, "qmap", -1), qm_case_numel(c, "qmap"));
 }
 
 static void replay_leaf(struct qm_conform *c, const char *group)
@@ -309,11 +415,11 @@ static void replay_leaf(struct qm_conform *c, const char *group)
     else if (qm_case_has(c, "code_counts"))
         replay_histogram(c);
     else if (qm_case_has(c, "absmax"))
-        qm_case_skip(c, "a kernel that the published code never calls: not built");
+        replay_absmax_linear(c);
     else if (qm_case_has(c, "noise") && qm_case_has(c, "normalized"))
         replay_real(c);
     else if (qm_case_has(c, "noise"))
-        qm_case_skip(c, "noise in [0, 1) of the framework's generator; draws here are in (0, 1]");
+        replay_dither(c);
     else
         replay_quantizer(c);
     qm_case_end(c);

@@ -5,10 +5,13 @@
 #include "experiments/conform/lpmm.h"
 #include "experiments/conform/run.h"
 
-/* lpmm.md: parameters 2e-7 absolute, scales 5e-7 relative, at most 0.1 % of the codes off by one,
+/* lpmm.md: parameters 2e-7 absolute, scales, row and column states 5e-7 relative, at most 0.1 % of the codes off by one,
  * each step from the recorded state; fused runs every bit. */
-static const struct qm_run_tolerance teacher_forced = {
-    .param_absolute = 2e-7, .scale_relative = 5e-7, .value_largest = 5e-7, .code_share = 1e-3};
+static const struct qm_run_tolerance teacher_forced = {.param_absolute = 2e-7,
+                                                       .scale_relative = 5e-7,
+                                                       .value_largest = 5e-7,
+                                                       .factor_relative = 5e-7,
+                                                       .code_share = 1e-3};
 
 /* Scales after every step as one row: "NAME_scale", or one dataset per axis. */
 static int scales_read(struct qm_conform *c, const char *name, int64_t steps,
@@ -50,6 +53,13 @@ static int slot_read(struct qm_conform *c, struct qm_run *run, int slot, int i, 
 {
     const char *which = slot == 0 ? "m" : "v";
     char name[48], text[QM_QUANTIZER_TEXT];
+    if (slot >= 2) { /* row and column factors, after every step */
+        snprintf(name, sizeof name, "p%d_v_%s", i, slot == 2 ? "row" : "col");
+        run->slot[slot].every_step = 1;
+        if (qm_case_has(c, name))
+            run->slot[slot].values = qm_case_floats(c, name, qm_case_numel(c, name));
+        return qm_case_open(c);
+    }
     snprintf(name, sizeof name, "p%d_%s_codes", i, which);
     if (qm_case_has(c, name)) {
         run->slot[slot].codes = qm_case_ints(c, name, run->steps * n);
@@ -68,11 +78,13 @@ static const char *rule_of(struct qm_conform *c, int sgd)
 {
     char contraction[16];
     if (sgd)
-        return "sgdm";
+        return "sgdm_lpmm";
+    if (qm_case_whole(c, "factor_second_moment", 0)) /* one-dimensional tensors: the plain path */
+        return "adamw_lpmm_factor";
     if (!qm_case_whole(c, "fused", 0))
         return "adamw_lpmm";
     qm_case_text(c, "contraction", contraction, sizeof contraction);
-    return strcmp(contraction, "fma") == 0 ? "adamw_lpmm_fma" : "adamw_lpmm_fused";
+    return strcmp(contraction, "fma") == 0 ? "adamw_lpmm_fused" : "adamw_lpmm_fused_strict";
 }
 
 static void replay(struct qm_conform *c, int i)
@@ -83,14 +95,11 @@ static void replay(struct qm_conform *c, int i)
     int64_t n = qm_case_numel(c, name);
     int sgd = qm_case_number(c, "momentum", -1.0) >= 0.0;
     run.p0 = qm_case_floats(c, name, n);
+    snprintf(name, sizeof name, "shape_p%d", i);
+    run.shape = qm_run_shape(c, name, n);
     if (!run.p0 || run.steps < 1)
         return;
-    snprintf(name, sizeof name, "p%d_v_row", i);
-    if (qm_case_has(c, name))
-        qm_case_skip(c, "factored second moment: not built yet");
-    else if (n == 1 && !sgd)
-        qm_case_skip(c, "the source forgets the moments of one-element parameters every step");
-    if (!qm_case_open(c) || !qm_run_recipe(c, rule_of(c, sgd), &run.recipe))
+    if (!qm_run_recipe(c, rule_of(c, sgd), &run.recipe))
         return;
     struct qm_hyper *h = &run.recipe.hyper;
     h->lr = qm_case_number(c, "lr", 1e-3);
@@ -102,7 +111,8 @@ static void replay(struct qm_conform *c, int i)
     h->dampening = qm_case_number(c, "dampening", 0.0);
     h->nesterov = (int)qm_case_whole(c, "nesterov", 0);
     h->maximize = (int)qm_case_whole(c, "maximize", 0);
-    if (!qm_case_whole(c, "fused", 0))
+    h->factored = 1;
+    if (!qm_case_whole(c, "fused", 0) || qm_case_whole(c, "factor_second_moment", 0))
         run.within = teacher_forced;
     run.n_kept = qm_golden_numbers(c->file, c->group, "kept_steps", NULL, 0);
     double *kept = qm_case_memory(c, run.n_kept, sizeof *kept);
@@ -116,8 +126,6 @@ static void replay(struct qm_conform *c, int i)
     for (int slot = 0; slot < run.recipe.rule->n_slots; slot++)
         if (!slot_read(c, &run, slot, i, n))
             return;
-    snprintf(name, sizeof name, "shape_p%d", i);
-    run.shape = qm_run_shape(c, name, n);
     snprintf(name, sizeof name, "p%d_grads", i);
     run.grads = qm_case_floats(c, name, run.steps * n);
     snprintf(name, sizeof name, "p%d_params", i);

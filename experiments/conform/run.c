@@ -69,6 +69,15 @@ static int64_t kept_row(const struct qm_run *run, int64_t t)
     return -1;
 }
 
+/* Elements of a slot recorded after every step: its own shape's. */
+static int64_t own_numel(const struct qm_run *run, int i)
+{
+    struct qm_shape own = run->shape;
+    if (run->recipe.rule->slot_shape)
+        run->recipe.rule->slot_shape(&run->recipe.hyper, i, &run->shape, &own);
+    return qm_shape_numel(&own);
+}
+
 /* What one step needs besides the run. */
 struct scratch {
     int64_t numel, most_scales;
@@ -86,6 +95,8 @@ static qm_status state_load(const struct qm_run *run, struct scratch *s, void *p
             for (int64_t k = 0; k < n; k++)
                 s->codes[k] = (uint8_t)slot->codes[(t - 1) * n + k];
             QM_TRY(qm_backend_cpu.load(plan, i, s->codes, slot->scales + (t - 1) * slot->n_scales));
+        } else if (slot->values && slot->every_step) {
+            QM_TRY(qm_backend_cpu.load(plan, i, NULL, slot->values + (t - 1) * own_numel(run, i)));
         } else if (slot->values && row >= 0) {
             QM_TRY(qm_backend_cpu.load(plan, i, NULL, slot->values + row * n));
         }
@@ -122,6 +133,12 @@ static qm_status state_judge(struct qm_conform *c, const struct qm_run *run, str
                 qm_judge_codes_near(c, what, s->codes, slot->codes + (t - 1) * n, n, w->code_share);
             else
                 qm_judge_codes(c, what, s->codes, slot->codes + (t - 1) * n, n);
+        } else if (slot->values && slot->every_step) {
+            int64_t own = own_numel(run, i);
+            QM_TRY(qm_backend_cpu.save(plan, i, NULL, s->values));
+            snprintf(what, sizeof what, "step %lld %s", (long long)t, name);
+            qm_judge_close(c, what, s->values, slot->values + (t - 1) * own, own,
+                           w->factor_relative, 0.0);
         } else if (slot->values && row >= 0) {
             QM_TRY(qm_backend_cpu.save(plan, i, NULL, s->values));
             snprintf(what, sizeof what, "step %lld %s", (long long)t, name);

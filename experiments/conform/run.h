@@ -12,14 +12,16 @@ struct qm_run_slot {
     const float *scales;
     int64_t n_scales; /* a step */
     const float *values;
+    int every_step; /* values of every step, in the slot's own shape: numel is the dataset's */
 };
 
 /* How close a step must come; 0: every bit. */
 struct qm_run_tolerance {
     double param_relative, param_absolute; /* absolute: of the value itself */
     double scale_relative;
-    double value_largest; /* of float32 states: times the tensor's largest value */
-    double code_share;    /* codes that may be off by one, 1e-3 = 0.1 % */
+    double value_largest;   /* of float32 states: times the tensor's largest value */
+    double factor_relative; /* of those recorded after every step: of the value itself */
+    double code_share;      /* codes that may be off by one, 1e-3 = 0.1 % */
 };
 
 struct qm_run {

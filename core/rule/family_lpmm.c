@@ -1,0 +1,154 @@
+/* family_lpmm.c - the optimizers of low-bit-optimizers (lpmm), and the scalars of their steps. */
+#include <math.h>
+#include <string.h>
+
+#include "core/rule/blocks_lpmm.h"
+#include "core/rule/factor_lpmm.h"
+
+#define X(name) extern const struct qm_blocks_lpmm qm_blocks_lpmm_##name;
+QM_ISA_LIST(X)
+#undef X
+
+static const struct qm_blocks_lpmm *blocks(void)
+{
+    static const struct qm_blocks_lpmm *const table[] = {
+#define X(name) &qm_blocks_lpmm_##name,
+        QM_ISA_LIST(X)
+#undef X
+    };
+    return table[qm_isa()];
+}
+
+/* The public entry of each loop: picks the instruction set once per call. */
+#define X(name)                                                                               \
+    static void run_##name(const struct qm_rule_step *s, int64_t n, float *p, const float *g, \
+                           float *const *slot)                                                \
+    {                                                                                         \
+        blocks()->name(s, n, p, g, slot);                                                     \
+    }
+QM_LPMM_BLOCK_LIST(X)
+#undef X
+#define X(name)                                                                     \
+    static void run_##name(const struct qm_rule_step *s, int64_t n, const float *p, \
+                           const float *g, float *slot1)                            \
+    {                                                                               \
+        blocks()->name(s, n, p, g, slot1);                                          \
+    }
+QM_LPMM_SECOND_LIST(X)
+#undef X
+
+static void set(struct qm_rule_step *s, const float c[12], const struct qm_hyper *h, int64_t t)
+{
+    memset(s, 0, sizeof *s);
+    s->flag[1] = h->maximize;
+    memcpy(s->c, c, 12 * sizeof *c);
+    s->t = t;
+}
+
+/* Scalars are doubles there, rounded once when they meet a tensor. */
+static void prepare_adamw(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
+{
+    double bc1 = 1.0 - pow(h->beta1, (double)t), bc2 = 1.0 - pow(h->beta2, (double)t);
+    float w1 = (float)(1.0 - h->beta1);
+    const float c[12] = {(float)(1.0 - h->lr * h->weight_decay),
+                         w1,
+                         w1 - 1.0f,
+                         (float)h->beta2,
+                         (float)(1.0 - h->beta2),
+                         (float)sqrt(bc2),
+                         (float)h->eps,
+                         (float)(-h->lr / bc1)};
+    set(s, c, h, t);
+}
+
+/* The kernels take all scalars as float32, the step too, and form 1 - beta of them: 1 - 0.999f is
+ * 1.3e-5 below 0.001. */
+static void prepare_fused(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
+{
+    float beta1 = (float)h->beta1, beta2 = (float)h->beta2, step = (float)t;
+    const float c[12] = {beta1,
+                         1.0f - beta1,
+                         beta2,
+                         1.0f - beta2,
+                         sqrtf(1.0f - powf(beta2, step)),
+                         (float)h->eps,
+                         1.0f - powf(beta1, step),
+                         (float)h->lr,
+                         (float)h->weight_decay};
+    set(s, c, h, t);
+}
+
+static void prepare_sgdm(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
+{
+    const float c[12] = {(float)h->weight_decay, (float)h->momentum, (float)(1.0 - h->dampening),
+                         (float)-h->lr};
+    set(s, c, h, t);
+    s->flag[0] = t == 1;
+    s->flag[2] = h->nesterov;
+}
+
+/* The test of a state not yet made is that it has at most one element. */
+static void single_moment(struct qm_rule_step *s, int i)
+{
+    if (i < 2)
+        s->flag[2 + i] = 1;
+}
+
+static void single_buffer(struct qm_rule_step *s, int i) { s->flag[0] |= i == 0; }
+
+#define MOMENTS .n_slots = 2, .slot = {"exp_avg", "exp_avg_sq"}, .slot_sign = {1, 0}
+
+static const struct qm_rule rules[] = {
+    {.name = "adamw_lpmm",
+     .family = "adamw",
+     MOMENTS,
+     .summary = "AdamW in lpmm's order, not fused: lerp first moment",
+     .source = "lpmm/optim/adamw.py _single_tensor_adamw4bit",
+     .prepare = prepare_adamw,
+     .single = single_moment,
+     .block = run_adamw_lpmm,
+     .second = run_second_lpmm},
+    {.name = "adamw_lpmm_fused",
+     .family = "adamw",
+     MOMENTS,
+     .summary = "AdamW in lpmm's fused kernel, float32 scalars, contracted as nvcc does for sm_80",
+     .source = "lpmm/cpp_extension/fused_adamw_kernel.cu adamw4bit_cuda_kernel",
+     .prepare = prepare_fused,
+     .single = single_moment,
+     .block = run_adamw_lpmm_fused,
+     .second = run_second_lpmm_fused},
+    {.name = "adamw_lpmm_fused_strict",
+     .family = "adamw",
+     MOMENTS,
+     .summary = "AdamW in lpmm's fused kernel, every operation rounded",
+     .source = "lpmm/cpp_extension/fused_adamw_kernel.cu adamw4bit_cuda_kernel",
+     .prepare = prepare_fused,
+     .single = single_moment,
+     .block = run_adamw_lpmm_fused_strict,
+     .second = run_second_lpmm_fused_strict},
+    {.name = "adamw_lpmm_factor",
+     .family = "adamw_factor",
+     .n_slots = QM_FACTOR_SLOTS,
+     .slot = {"exp_avg", "exp_avg_sq", "exp_avg_sq_row", "exp_avg_sq_col"},
+     .slot_sign = {1, 0, 0, 0},
+     .summary = "AdamW with the second moment of matrices factored into rows and columns (lpmm)",
+     .source =
+         "arXiv:2309.01507 (4-bit Factor); lpmm/optim/adamw.py _single_quantized_factored_update",
+     .prepare = prepare_adamw,
+     .single = single_moment,
+     .states = qm_factor_lpmm_states,
+     .apply = qm_factor_lpmm_apply,
+     .slot_shape = qm_factor_lpmm_shape},
+    {.name = "sgdm_lpmm",
+     .family = "sgdm",
+     .n_slots = 1,
+     .slot = {"momentum_buffer"},
+     .slot_sign = {1},
+     .summary = "SGD with momentum as lpmm has it: PyTorch's, but one element never gathers any",
+     .source = "lpmm/optim/sgd.py _single_tensor_sgd4bit",
+     .prepare = prepare_sgdm,
+     .single = single_buffer,
+     .block = run_sgdm_lpmm},
+};
+
+const struct qm_rule_family qm_family_lpmm = {sizeof rules / sizeof *rules, rules};

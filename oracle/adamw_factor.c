@@ -1,0 +1,112 @@
+/* adamw_factor.c - AdamW in double whose second moment is factored as Adafactor's (no epsilon, no
+ * clipping, bias correction as Adam's): "4-bit Factor" before anything is quantized.
+ *
+ *   theta <- (1 - lr lambda) theta
+ *   M     <- beta1 M + (1 - beta1) G
+ *   R_i   <- beta2 R_i + (1 - beta2) mean_j G_ij^2
+ *   C_j   <- beta2 C_j + (1 - beta2) mean_i G_ij^2
+ *   V_ij   = R_i C_j / mean_i R_i
+ *   theta <- theta - lr Mhat / (sqrt(Vhat) + eps)
+ *
+ * A tensor of more than two dimensions is a batch of matrices of its last two; one of fewer than two,
+ * and every tensor where hyper.factored is 0, keeps V whole: AdamW.
+ *
+ * Slots: M; V whole, or untouched; R of batch * rows and C of batch * cols elements at the front of
+ * theirs, or untouched. */
+#include "oracle/oracle.h"
+
+#include <math.h>
+
+struct shape {
+    int64_t batch, rows, cols;
+};
+
+/* 1 - beta^t without the cancellation of the difference. */
+static double correction(double beta, int64_t t) { return -expm1((double)t * log1p(beta - 1.0)); }
+
+static struct shape shape_of(const struct qm_oracle_hyper *h, int64_t rows, int64_t cols)
+{
+    struct shape s = {1, rows, cols};
+    if (h->n_dims < 2)
+        return s;
+    s.rows = h->dim[h->n_dims - 2];
+    s.cols = h->dim[h->n_dims - 1];
+    for (int i = 0; i < h->n_dims - 2; i++)
+        s.batch *= h->dim[i];
+    return s;
+}
+
+static void average_squares(const double *g, struct shape s, double beta2, double sign, double *r,
+                            double *c)
+{
+    for (int64_t i = 0; i < s.rows; i++) {
+        double mean = 0.0;
+        for (int64_t j = 0; j < s.cols; j++)
+            mean += sign * g[i * s.cols + j] * (sign * g[i * s.cols + j]);
+        mean = mean / (double)s.cols;
+        r[i] = beta2 * r[i] + (1.0 - beta2) * mean;
+    }
+    for (int64_t j = 0; j < s.cols; j++) {
+        double mean = 0.0;
+        for (int64_t i = 0; i < s.rows; i++)
+            mean += sign * g[i * s.cols + j] * (sign * g[i * s.cols + j]);
+        mean = mean / (double)s.rows;
+        c[j] = beta2 * c[j] + (1.0 - beta2) * mean;
+    }
+}
+
+static double mean_of(const double *x, int64_t n)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        sum += x[i];
+    return sum / (double)n;
+}
+
+static double step_of(double m, double v, const struct qm_oracle_hyper *h, int64_t t)
+{
+    double m_hat = m / correction(h->beta1, t), v_hat = v / correction(h->beta2, t);
+    return h->lr * (m_hat / (sqrt(v_hat) + h->eps));
+}
+
+static void step(double *theta, double *const *slot, const double *grad, int64_t rows, int64_t cols,
+                 const struct qm_oracle_hyper *h, int64_t t)
+{
+    int64_t n = rows * cols;
+    double sign = h->maximize ? -1.0 : 1.0;
+    double *m = slot[0], *v = slot[1], *r = slot[2], *c = slot[3];
+    struct shape s = shape_of(h, rows, cols);
+
+    for (int64_t i = 0; i < n; i++)
+        theta[i] = (1.0 - h->lr * h->weight_decay) * theta[i];
+    for (int64_t i = 0; i < n; i++)
+        m[i] = h->beta1 * m[i] + (1.0 - h->beta1) * (sign * grad[i]);
+    if (h->n_dims == 1 || !h->factored) {
+        for (int64_t i = 0; i < n; i++) {
+            v[i] = h->beta2 * v[i] + (1.0 - h->beta2) * (grad[i] * grad[i]);
+            theta[i] = theta[i] - step_of(m[i], v[i], h, t);
+        }
+        return;
+    }
+    for (int64_t b = 0; b < s.batch && n > 0; b++) {
+        int64_t first = b * s.rows * s.cols;
+        double *rb = r + b * s.rows, *cb = c + b * s.cols;
+        average_squares(grad + first, s, h->beta2, sign, rb, cb);
+        double mean = mean_of(rb, s.rows);
+        for (int64_t i = 0; i < s.rows; i++)
+            for (int64_t j = 0; j < s.cols; j++) {
+                int64_t at = first + i * s.cols + j;
+                theta[at] = theta[at] - step_of(m[at], rb[i] * cb[j] / mean, h, t);
+            }
+    }
+}
+
+extern const struct qm_oracle qm_oracle_adamw_factor;
+const struct qm_oracle qm_oracle_adamw_factor = {
+    .family = "adamw_factor",
+    .source = "arXiv:2309.01507 (4-bit Factor) with arXiv:1804.04235, section 3, algorithm 2, and "
+              "AdamW's step, arXiv:1711.05101, algorithm 2",
+    .n_slots = 4,
+    .slot = {"exp_avg", "exp_avg_sq", "exp_avg_sq_row", "exp_avg_sq_col"},
+    .step = step,
+};
