@@ -187,7 +187,8 @@ bench: qualm ## speed of steps and searches, as ratios within one run
 
 # Dual headers compile as C11, as C++17 and, where nvcc is there, as CUDA.
 DUAL := $(wildcard core/base/dual.h core/base/half.h core/base/philox.h core/base/logexp.h \
-  core/quant/*.h core/rule/adamw.h core/rule/lpmm.h core/rule/sgdm.h core/rule/bnb.h)
+  core/quant/*.h core/rule/adamw.h core/rule/lpmm.h core/rule/sgdm.h core/rule/bnb.h \
+  core/rule/lion.h)
 DUAL := $(filter-out core/quant/quantizer.h core/quant/lanes.h core/quant/lanes_avx512.h \
   core/quant/lanes_avx2.h core/quant/searches.h core/quant/norm_pair.h,$(DUAL))
 check-dual: ## the dual headers compile as C11, C++17 and CUDA

@@ -100,7 +100,7 @@ static void add_sample(struct qm_sides *a, struct qm_metrics *m, int64_t t)
     for (int i = 0; i < a->n_tensors; i++) {
         int64_t at = a->first[i];
         struct qm_quantizer q = qm_recipe_slot(&a->recipe, c->slot, &a->shape[i]);
-        struct qm_sample sample = {.n = a->numel[i],
+        struct qm_sample sample = {.n = qm_sides_slot_numel(a, i, c->slot),
                                    .want = a->twin_slot[c->slot] + at,
                                    .got = a->got + at,
                                    .grad = a->twin_g + at,

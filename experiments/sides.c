@@ -98,6 +98,26 @@ static qm_status set_shapes(struct qm_sides *a)
     return QM_OK;
 }
 
+int64_t qm_sides_slot_numel(const struct qm_sides *a, int tensor, int s)
+{
+    struct qm_shape own = a->shape[tensor];
+    if (a->recipe.rule->slot_shape)
+        a->recipe.rule->slot_shape(&a->recipe.hyper, s, &a->shape[tensor], &own);
+    return qm_shape_numel(&own);
+}
+
+/* Every slot has room for as many elements as its parameter; a projection may ask for more. */
+static qm_status slots_fit(const struct qm_sides *a, int tensor)
+{
+    for (int s = 0; s < a->n_slots; s++) {
+        int64_t n = qm_sides_slot_numel(a, tensor, s);
+        if (n > a->numel[tensor])
+            return qm_fail(QM_BAD_ARG, "slot %s has %lld elements, its parameter %lld: lower rank",
+                           a->recipe.rule->slot[s], (long long)n, (long long)a->numel[tensor]);
+    }
+    return QM_OK;
+}
+
 /* Puts a recorded state into slot s of the only plan, encoded as the recipe says. */
 static qm_status load_state(struct qm_sides *a, int s)
 {
@@ -176,6 +196,8 @@ qm_status qm_sides_open(const struct qm_cell *c, struct qm_sides *a)
     QM_TRY(set_shapes(a));
     QM_TRY(buffers(a));
     for (int i = 0; i < a->n_tensors; i++)
+        QM_TRY(slots_fit(a, i));
+    for (int i = 0; i < a->n_tensors; i++)
         QM_TRY(qm_backend_cpu.open(&a->recipe, &a->shape[i], (uint32_t)i, &a->plan[i]));
     return set_start(a);
 }
@@ -244,7 +266,7 @@ qm_status qm_sides_step(struct qm_sides *a, int64_t k)
         qm_plan_cpu_hyper(a->plan[0], &a->recipe.hyper);
     }
     for (int i = 0; i < a->n_tensors; i++) {
-        int64_t at = a->first[i], rows = a->shape[i].rank > 0 ? a->shape[i].dim[0] : 1;
+        int64_t at = a->first[i];
         int is_f32 = a->recipe.grad == QM_DTYPE_f32;
         static const enum qm_dtype stored_as[] = {QM_DTYPE_f32, QM_DTYPE_bf16, QM_DTYPE_f16,
                                                   QM_DTYPE_u8};
@@ -257,14 +279,11 @@ qm_status qm_sides_step(struct qm_sides *a, int64_t k)
         QM_TRY(qm_backend_cpu.step(a->plan[i], &p, &g, t, a->c->seed));
         for (int64_t j = at; !p_f32 && j < at + a->numel[i]; j++)
             widen(a, j);
-        a->twin_hyper.n_dims = a->shape[i].rank;
-        for (int d = 0; d < a->shape[i].rank; d++)
-            a->twin_hyper.dim[d] = a->shape[i].dim[d];
         double *slot[QM_MAX_SLOTS] = {NULL};
         for (int s = 0; s < a->n_slots; s++)
             slot[s] = a->twin_slot[s] + at;
-        a->oracle->step(a->twin_p + at, slot, a->twin_g + at, rows,
-                        rows > 0 ? a->numel[i] / rows : 0, &a->twin_hyper, t);
+        QM_TRY(qm_oracle_step(a->oracle, a->twin_p + at, slot, a->twin_g + at, &a->shape[i],
+                              (uint32_t)i, &a->twin_hyper, t));
     }
     return QM_OK;
 }

@@ -33,7 +33,10 @@ struct qm_sides {
 qm_status qm_sides_open(const struct qm_cell *c, struct qm_sides *a);
 void qm_sides_close(struct qm_sides *a); /* frees a */
 
-/* Slot s of the variant as it decodes, into a->got. */
+/* Elements of slot s of a tensor; never more than the parameter has. */
+int64_t qm_sides_slot_numel(const struct qm_sides *a, int tensor, int s);
+
+/* Slot s of the variant as it decodes, into a->got; 0 beyond a slot smaller than its parameter. */
 qm_status qm_sides_decode(struct qm_sides *a, int s);
 
 /* The twin takes over the variant's decoded states and its parameter. */

@@ -17,26 +17,23 @@
 
 #include <math.h>
 
-struct shape {
+struct matrices {
     int64_t batch, rows, cols;
 };
 
 /* 1 - beta^t without the cancellation of the difference. */
 static double correction(double beta, int64_t t) { return -expm1((double)t * log1p(beta - 1.0)); }
 
-static struct shape shape_of(const struct qm_oracle_hyper *h, int64_t rows, int64_t cols)
+/* shape->rank >= 2 */
+static struct matrices matrices_of(const struct qm_shape *shape)
 {
-    struct shape s = {1, rows, cols};
-    if (h->n_dims < 2)
-        return s;
-    s.rows = h->dim[h->n_dims - 2];
-    s.cols = h->dim[h->n_dims - 1];
-    for (int i = 0; i < h->n_dims - 2; i++)
-        s.batch *= h->dim[i];
+    struct matrices s = {1, shape->dim[shape->rank - 2], shape->dim[shape->rank - 1]};
+    for (int i = 0; i < shape->rank - 2; i++)
+        s.batch *= shape->dim[i];
     return s;
 }
 
-static void average_squares(const double *g, struct shape s, double beta2, double sign, double *r,
+static void average_squares(const double *g, struct matrices s, double beta2, double sign, double *r,
                             double *c)
 {
     for (int64_t i = 0; i < s.rows; i++) {
@@ -69,25 +66,27 @@ static double step_of(double m, double v, const struct qm_oracle_hyper *h, int64
     return h->lr * (m_hat / (sqrt(v_hat) + h->eps));
 }
 
-static void step(double *theta, double *const *slot, const double *grad, int64_t rows, int64_t cols,
-                 const struct qm_oracle_hyper *h, int64_t t)
+static qm_status whole(double *theta, double *const *slot, const double *grad,
+                       const struct qm_shape *shape, uint32_t tensor,
+                       const struct qm_oracle_hyper *h, int64_t t)
 {
-    int64_t n = rows * cols;
+    int64_t n = qm_shape_numel(shape);
     double sign = h->maximize ? -1.0 : 1.0;
     double *m = slot[0], *v = slot[1], *r = slot[2], *c = slot[3];
-    struct shape s = shape_of(h, rows, cols);
+    (void)tensor;
 
     for (int64_t i = 0; i < n; i++)
         theta[i] = (1.0 - h->lr * h->weight_decay) * theta[i];
     for (int64_t i = 0; i < n; i++)
         m[i] = h->beta1 * m[i] + (1.0 - h->beta1) * (sign * grad[i]);
-    if (h->n_dims == 1 || !h->factored) {
+    if (shape->rank < 2 || !h->factored) {
         for (int64_t i = 0; i < n; i++) {
             v[i] = h->beta2 * v[i] + (1.0 - h->beta2) * (grad[i] * grad[i]);
             theta[i] = theta[i] - step_of(m[i], v[i], h, t);
         }
-        return;
+        return QM_OK;
     }
+    struct matrices s = matrices_of(shape);
     for (int64_t b = 0; b < s.batch && n > 0; b++) {
         int64_t first = b * s.rows * s.cols;
         double *rb = r + b * s.rows, *cb = c + b * s.cols;
@@ -99,6 +98,7 @@ static void step(double *theta, double *const *slot, const double *grad, int64_t
                 theta[at] = theta[at] - step_of(m[at], rb[i] * cb[j] / mean, h, t);
             }
     }
+    return QM_OK;
 }
 
 extern const struct qm_oracle qm_oracle_adamw_factor;
@@ -108,5 +108,5 @@ const struct qm_oracle qm_oracle_adamw_factor = {
               "AdamW's step, arXiv:1711.05101, algorithm 2",
     .n_slots = 4,
     .slot = {"exp_avg", "exp_avg_sq", "exp_avg_sq_row", "exp_avg_sq_col"},
-    .step = step,
+    .whole = whole,
 };

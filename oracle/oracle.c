@@ -8,7 +8,8 @@
 #define QM_ORACLE_LIST(X)                                                                      \
     X(adam) X(adamw) X(adamw_factor) X(ema) X(sgdm)                                            \
     X(adamw_after) X(ademamix) X(ademamix_after) X(momentum) X(rmsprop) X(rmsprop_raw)         \
-    X(adagrad) X(adagrad_raw) X(lion) X(lamb) X(lamb_raw) X(lars) X(lars_bare)
+    X(adagrad) X(adagrad_raw) X(lion) X(lamb) X(lamb_raw) X(lars) X(lars_bare)                 \
+    X(adafactor) X(adafactor_torch) X(came) X(apollo) X(fira) X(fira_rms)
 /* clang-format on */
 
 #define X(name) extern const struct qm_oracle qm_oracle_##name;
@@ -34,4 +35,15 @@ const struct qm_oracle *qm_oracle_find(const char *family)
         if (strcmp(list[i]->family, family) == 0)
             return list[i];
     return NULL;
+}
+
+qm_status qm_oracle_step(const struct qm_oracle *o, double *p, double *const *slot, const double *g,
+                         const struct qm_shape *shape, uint32_t tensor,
+                         const struct qm_oracle_hyper *h, int64_t t)
+{
+    if (o->whole)
+        return o->whole(p, slot, g, shape, tensor, h, t);
+    int64_t n = qm_shape_numel(shape), rows = shape->rank > 0 ? shape->dim[0] : 1;
+    o->step(p, slot, g, rows, rows > 0 ? n / rows : 0, h, t);
+    return QM_OK;
 }

@@ -543,7 +543,7 @@ static void test_every_rule_passes(void **state)
             if (qm_judge_begin(&s, &t) == QM_SKIPPED)
                 continue;
             judged++;
-            for (int i = k; i < qm_case_count(); i += 23) {
+            for (int i = (judged - 1) / 2; i < qm_case_count(); i += 23) {
                 struct qm_case c = qm_case_at(i);
                 assert_int_equal(qm_judge_case(&s, &c, 9, &t), QM_OK);
             }

@@ -376,8 +376,15 @@ static void slot_whole(const struct step *st, int i, float *x, int store)
 static qm_status run_whole(const struct step *st)
 {
     struct plan *p = st->p;
-    struct qm_whole w = {.s = &st->s, .shape = &p->shape, .p = p->whole[1], .g = p->whole[0]};
+    struct qm_whole w = {
+        .s = &st->s, .shape = &p->shape, .tensor = p->tensor, .p = p->whole[1], .g = p->whole[0]};
     int is_f32 = p->r.param.format == QM_PARAM_f32;
+    if (p->r.param.write == QM_WRITE_near && p->r.param.format != QM_PARAM_e4m3)
+        w.param = is_f32                               ? QM_DTYPE_f32
+                  : p->r.param.format == QM_PARAM_bf16 ? QM_DTYPE_bf16
+                                                       : QM_DTYPE_f16;
+    else
+        w.param = QM_DTYPE_f32;
     qm_to_float(st->g->data, st->g->dtype, 0, p->n, p->whole[0]);
     if (is_f32)
         memcpy(w.p, st->param, sizeof(float) * (size_t)p->n);

@@ -263,6 +263,10 @@ qm_status qm_recipe_applicable(const struct qm_recipe *r)
         return qm_fail(QM_BAD_ARG, "lr, eps and weight_decay must not be negative");
     if (!(h->beta1 >= 0 && h->beta1 < 1 && h->beta2 >= 0 && h->beta2 < 1))
         return qm_fail(QM_BAD_ARG, "beta1 and beta2 must be in [0, 1)");
+    if (!(h->rank >= 0 && h->rank <= 1 << 20 && h->gap >= 0 && h->gap < 1e15))
+        return qm_fail(QM_BAD_ARG, "rank must be in [0, 2^20], gap in [0, 1e15)");
+    if (h->side != 0 && h->side != 1 && h->side != 2 && h->side != 3)
+        return qm_fail(QM_BAD_ARG, "side must be 0 (std), 1 (reverse_std), 2 (right) or 3 (left)");
     if (h->nesterov && (h->momentum <= 0 || h->dampening != 0))
         return qm_fail(QM_BAD_ARG, "nesterov wants momentum > 0 and dampening 0");
     return QM_OK;

@@ -29,8 +29,9 @@
     X(t_alpha,      0.0,   "AdEMAMix: steps over which alpha rises to its value; 0: none")           \
     X(t_beta3,      0.0,   "AdEMAMix: steps over which beta3 rises to its value; 0: none")           \
     X(beta2_decay, -0.8,   "Adafactor: exponent of the decay schedule")                              \
-    X(rank,         0.0,   "APOLLO, Fira: rank of the projection")                                   \
-    X(gap,          200.0, "APOLLO, Fira: steps between projections")                                \
+    X(rank,         0.0,   "APOLLO, Fira: rank; below 1: share of the smaller side; 0: no projection") \
+    X(side,         0.0,   "APOLLO, Fira: 0 std, 1 reverse_std, 2 right, 3 left")                    \
+    X(gap,          200.0, "APOLLO, Fira: steps between projections; 0: slot proj is given")         \
     X(scale,        1.0,   "APOLLO, Fira: scale of the projected update")                            \
     X(margin,       0.01,  "Fira, APOLLO: growth of the norm that the limiter allows")               \
     X(max_unorm,    0.0,   "LAMB, LARS: largest update norm over the parameter's; 0: none")          \
@@ -46,7 +47,11 @@
     X(factored,           1, "Adafactor: row and column second moments for two and more dims")       \
     X(limiter,            1, "Fira, APOLLO: limit the growth of the update's norm")                  \
     X(tensor_scale,       0, "APOLLO: one scale per tensor instead of per channel")                  \
-    X(scale_front,        0, "APOLLO: scale before the limiter")
+    X(scale_front,        0, "APOLLO: scale before the limiter")                                     \
+    X(correct_bias,       1, "APOLLO, Fira: correct the bias of Adam's moments")                     \
+    X(svd,                0, "APOLLO: project on singular vectors instead of at random")             \
+    X(centered,           0, "Fira's RMSProp: take the mean gradient's square off")                  \
+    X(warmup,             0, "Adafactor: the relative step is capped by 1e-6 t instead of lr")
 /* clang-format on */
 
 struct qm_hyper {
@@ -73,6 +78,9 @@ struct qm_rule_step {
 struct qm_whole {
     const struct qm_rule_step *s;
     const struct qm_shape *shape; /* of p and g */
+    uint32_t tensor;              /* its number in the problem, from 0 */
+    enum qm_dtype param;          /* bf16, f16: p is stored so, to nearest; else f32.  For sources
+                                   * that round more than once in a step */
     float *p;
     const float *g;
     float *slot[QM_MAX_SLOTS];

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/name.h"
+#include "experiments/conform/whole.h"
 
 const char *qm_outcome_word(enum qm_outcome o)
 {
@@ -35,6 +36,10 @@ static const struct {
     {"adamw", "executed", "torch/optim/adamw.py", qm_conform_reference},
     {"sgd", "executed", "torch/optim/sgd.py", qm_conform_reference},
     {"adamw", "executed", "torch/optim/adam.py", qm_conform_reference},
+    {"adafactor", "executed", "adafactor.py", qm_conform_adafactor},
+    {"came", "executed", "CAME.py", qm_conform_came},
+    {"apollo", "executed", "apollo_torch/apollo.py", qm_conform_apollo},
+    {"fira", "executed", "optimizer_torch/fira_", qm_conform_fira},
 };
 
 static int system_find(struct qm_golden *file)

@@ -1,0 +1,261 @@
+/* family_adafactor.c - Adafactor in its two published forms, full precision.
+ *
+ * transformers (and fairseq, and the paper): eps1 is added to the squared gradient, the step is
+ * lr_t times the clipped update, decay takes lr_t.  PyTorch core: eps1 clamps, decay takes lr. */
+#include "core/rule/rule.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/rule/whole.h"
+
+static void prepare(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
+{
+    memset(s, 0, sizeof *s);
+    s->hyper = h;
+    s->t = t;
+}
+
+static float *scratch(int64_t n) { return malloc(sizeof(float) * (size_t)(n > 0 ? n : 1)); }
+
+static qm_status no_memory(int64_t n)
+{
+    return qm_fail(QM_NO_MEMORY, "update of %lld elements", (long long)n);
+}
+
+static int is_factored(const struct qm_whole *w, struct qm_matrices *m)
+{
+    return w->s->hyper->factored && qm_matrices_of(w->shape, m);
+}
+
+/* ---- transformers ---------------------------------------------------------------------------- */
+
+enum { HF_ROW, HF_COL, HF_SQ, HF_AVG };
+
+static void hf_shape(const struct qm_hyper *h, int i, const struct qm_shape *param,
+                     struct qm_shape *out)
+{
+    int factored = h->factored && param->rank >= 2;
+    *out = *param;
+    if (i == HF_ROW && factored)
+        qm_shape_of_rows(param, out);
+    else if (i == HF_COL && factored)
+        qm_shape_of_cols(param, out);
+    else if (i == HF_AVG ? h->beta1 == 0.0 : (i == HF_SQ) == factored)
+        *out = qm_shape_none();
+}
+
+/* lr_t: a float32 tensor where the parameter's scale decides, else a Python float. */
+struct hf_lr {
+    float lr, decay;
+};
+
+static struct hf_lr hf_lr(const struct qm_whole *w)
+{
+    const struct qm_hyper *h = w->s->hyper;
+    double t = (double)w->s->t, lr = h->lr, cap = h->warmup ? 1e-6 * t : h->lr;
+    if (h->relative_step)
+        lr = cap < 1.0 / sqrt(t) ? cap : 1.0 / sqrt(t);
+    if (h->scale_parameter) {
+        float rms = qm_rms(w->p, qm_shape_numel(w->shape));
+        if (rms > (float)h->eps2) {
+            float scaled = rms * (float)lr;
+            return (struct hf_lr){scaled, (float)-h->weight_decay * scaled};
+        }
+        lr = h->eps2 * lr;
+    }
+    return (struct hf_lr){(float)lr, (float)(-h->weight_decay * lr)};
+}
+
+/* The clipped update times lr, from the second moments in the slots. */
+static void hf_update(const struct qm_whole *w, float lr, float *u)
+{
+    struct qm_matrices m;
+    int64_t n = qm_shape_numel(w->shape);
+    if (is_factored(w, &m))
+        qm_factor_rsqrt(&m, w->slot[HF_ROW], w->slot[HF_COL], u);
+    else
+        for (int64_t i = 0; i < n; i++)
+            u[i] = 1.0f / sqrtf(w->slot[HF_SQ][i]);
+    for (int64_t i = 0; i < n; i++)
+        u[i] = u[i] * w->g[i];
+    qm_clip_rms(u, n, w->s->hyper->clip);
+    for (int64_t i = 0; i < n; i++)
+        u[i] = u[i] * lr;
+}
+
+static qm_status hf_states(const struct qm_whole *w)
+{
+    const struct qm_hyper *h = w->s->hyper;
+    struct qm_matrices m;
+    int64_t n = qm_shape_numel(w->shape);
+    double beta2 = 1.0 - pow((double)w->s->t, h->beta2_decay);
+    float *u = scratch(2 * n), eps1 = (float)h->eps1;
+    if (!u)
+        return no_memory(n);
+    for (int64_t i = 0; i < n; i++)
+        u[i] = w->g[i] * w->g[i] + eps1;
+    if (is_factored(w, &m) && n > 0) {
+        float *mean = u + n;
+        qm_row_means(&m, u, mean);
+        qm_average(w->slot[HF_ROW], mean, m.batch * m.rows, beta2, 1.0 - beta2);
+        qm_col_means(&m, u, mean);
+        qm_average(w->slot[HF_COL], mean, m.batch * m.cols, beta2, 1.0 - beta2);
+    } else {
+        qm_average(w->slot[HF_SQ], u, n, beta2, 1.0 - beta2);
+    }
+    if (h->beta1 != 0.0) {
+        hf_update(w, hf_lr(w).lr, u);
+        qm_average(w->slot[HF_AVG], u, n, h->beta1, 1.0 - h->beta1);
+    }
+    free(u);
+    return QM_OK;
+}
+
+static qm_status hf_apply(const struct qm_whole *w)
+{
+    const struct qm_hyper *h = w->s->hyper;
+    int64_t n = qm_shape_numel(w->shape);
+    struct hf_lr lr = hf_lr(w);
+    float *u = scratch(n);
+    if (!u)
+        return no_memory(n);
+    if (h->beta1 == 0.0)
+        hf_update(w, lr.lr, u);
+    for (int64_t i = 0; i < n && h->weight_decay != 0.0; i++)
+        w->p[i] = fmaf(w->p[i], lr.decay, w->p[i]);
+    for (int64_t i = 0; i < n; i++)
+        w->p[i] = w->p[i] - (h->beta1 == 0.0 ? u[i] : w->slot[HF_AVG][i]);
+    free(u);
+    return QM_OK;
+}
+
+/* ---- PyTorch core ---------------------------------------------------------------------------- */
+
+enum { TORCH_ROW, TORCH_COL, TORCH_SQ };
+
+static void torch_shape(const struct qm_hyper *h, int i, const struct qm_shape *param,
+                        struct qm_shape *out)
+{
+    struct qm_hyper second = *h;
+    second.beta1 = 0.0;
+    hf_shape(&second, i, param, out);
+}
+
+/* torch.lerp on CPU with FMA. */
+static void lerp(float *a, const float *b, int64_t n, double weight)
+{
+    float w = (float)weight, less = (float)weight - 1.0f;
+    for (int64_t i = 0; i < n; i++)
+        a[i] = w < 0.5f ? fmaf(w, b[i] - a[i], a[i]) : fmaf(less, b[i] - a[i], b[i]);
+}
+
+/* Means of squares through the norm: its root, squared again, over the count. */
+static void mean_squares(float *mean, int64_t n, int64_t count)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float norm = (float)sqrt((double)mean[i] * (double)count);
+        mean[i] = norm * norm / (float)count;
+    }
+}
+
+static qm_status torch_states(const struct qm_whole *w)
+{
+    const struct qm_hyper *h = w->s->hyper;
+    struct qm_matrices m;
+    int64_t n = qm_shape_numel(w->shape);
+    double weight = pow((double)w->s->t, h->beta2_decay);
+    float *square = scratch(2 * n), *mean = square + n;
+    if (!square)
+        return no_memory(n);
+    for (int64_t i = 0; i < n; i++)
+        square[i] = w->g[i] * w->g[i];
+    if (is_factored(w, &m) && n > 0) {
+        qm_row_means(&m, square, mean);
+        mean_squares(mean, m.batch * m.rows, m.cols);
+        lerp(w->slot[TORCH_ROW], mean, m.batch * m.rows, weight);
+        qm_col_means(&m, square, mean);
+        mean_squares(mean, m.batch * m.cols, m.rows);
+        lerp(w->slot[TORCH_COL], mean, m.batch * m.cols, weight);
+    } else {
+        lerp(w->slot[TORCH_SQ], square, n, weight);
+    }
+    free(square);
+    return QM_OK;
+}
+
+/* The estimate of the second moment, unclamped. */
+static void torch_estimate(const struct qm_whole *w, float *v)
+{
+    struct qm_matrices m;
+    if (!is_factored(w, &m)) {
+        memcpy(v, w->slot[TORCH_SQ], sizeof(float) * (size_t)qm_shape_numel(w->shape));
+        return;
+    }
+    for (int64_t b = 0; b < m.batch; b++) {
+        const float *r = w->slot[TORCH_ROW] + b * m.rows, *c = w->slot[TORCH_COL] + b * m.cols;
+        const struct qm_matrices rows = {1, 1, m.rows};
+        float mean = 0.0f, eps1 = (float)w->s->hyper->eps1;
+        qm_row_means(&rows, r, &mean);
+        mean = mean < eps1 ? eps1 : mean;
+        for (int64_t i = 0; i < m.rows; i++)
+            for (int64_t j = 0; j < m.cols; j++)
+                v[(b * m.rows + i) * m.cols + j] = r[i] * c[j] / mean;
+    }
+}
+
+static qm_status torch_apply(const struct qm_whole *w)
+{
+    const struct qm_hyper *h = w->s->hyper;
+    int64_t n = qm_shape_numel(w->shape);
+    double root = sqrt((double)n), scale = (double)qm_norm2(w->p, n) / root, lr = h->lr;
+    double rho = 1.0 / sqrt((double)w->s->t);
+    rho = lr < rho ? lr : rho;
+    scale = scale > h->eps2 ? scale : h->eps2;
+    float least = (float)(h->eps1 * h->eps1), decay = (float)(1.0 - lr * h->weight_decay);
+    float *u = scratch(n);
+    if (!u)
+        return no_memory(n);
+    if (n > 0)
+        torch_estimate(w, u);
+    for (int64_t i = 0; i < n; i++) {
+        float v = u[i] < least ? least : u[i];
+        u[i] = 1.0f / sqrtf(v) * (h->maximize ? -w->g[i] : w->g[i]);
+    }
+    double den = (double)qm_norm2(u, n) / (root * h->clip);
+    float alpha = (float)(-(scale * rho) / (den > 1.0 ? den : 1.0));
+    for (int64_t i = 0; i < n && h->weight_decay != 0.0; i++)
+        w->p[i] = w->p[i] * decay;
+    for (int64_t i = 0; i < n; i++)
+        w->p[i] = fmaf(u[i], alpha, w->p[i]);
+    free(u);
+    return QM_OK;
+}
+
+static const struct qm_rule rules[] = {
+    {.name = "adafactor",
+     .family = "adafactor",
+     .summary = "Adafactor of the paper, float32 as transformers: eps1 added to squares",
+     .source = "arXiv:1804.04235; transformers src/transformers/optimization.py Adafactor",
+     .n_slots = 4,
+     .slot = {"exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_sq", "exp_avg"},
+     .slot_sign = {0, 0, 0, 1},
+     .prepare = prepare,
+     .states = hf_states,
+     .apply = hf_apply,
+     .slot_shape = hf_shape},
+    {.name = "adafactor_torch",
+     .family = "adafactor_torch",
+     .summary = "Adafactor of PyTorch core: eps1 clamps, lr caps the relative step",
+     .source = "torch/optim/_adafactor.py _single_tensor_adafactor",
+     .n_slots = 3,
+     .slot = {"row_var", "col_var", "variance"},
+     .slot_sign = {0, 0, 0},
+     .prepare = prepare,
+     .states = torch_states,
+     .apply = torch_apply,
+     .slot_shape = torch_shape},
+};
+
+const struct qm_rule_family qm_family_adafactor = {sizeof rules / sizeof *rules, rules};

@@ -1,0 +1,166 @@
+/* family_apollo.c - APOLLO and APOLLO-Mini, full precision: Adam's moments of a projected gradient
+ * give the scale of each channel, or of the tensor; the step is the raw gradient times it. */
+#include "core/rule/rule.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/rule/lowrank.h"
+#include "core/rule/whole.h"
+
+enum { AVG, SQ, PROJ, NORM };
+
+static void prepare(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
+{
+    memset(s, 0, sizeof *s);
+    s->hyper = h;
+    s->t = t;
+}
+
+static void slot_shape(const struct qm_hyper *h, int i, const struct qm_shape *param,
+                       struct qm_shape *out)
+{
+    struct qm_lowrank l;
+    int projected = qm_lowrank_of(h, h->svd, param, &l);
+    *out = i < PROJ ? *param : qm_shape_none();
+    if (projected && i == PROJ)
+        *out = qm_lowrank_proj(&l);
+    else if (projected && i < PROJ)
+        *out = qm_lowrank_state(&l);
+    else if (projected && h->limiter)
+        *out = (struct qm_shape){1, {1}};
+}
+
+/* Adam's moments of x[n]. */
+static void moments(const struct qm_whole *w, const float *x, int64_t n)
+{
+    const struct qm_hyper *h = w->s->hyper;
+    float beta2 = (float)h->beta2, weight = (float)(1.0 - h->beta2), *sq = w->slot[SQ];
+    qm_average(w->slot[AVG], x, n, h->beta1, 1.0 - h->beta1);
+    for (int64_t i = 0; i < n; i++)
+        sq[i] = fmaf(weight * x[i], x[i], sq[i] * beta2);
+}
+
+/* m / (sqrt(v) + eps). */
+static void normalized(const struct qm_whole *w, int64_t n, float *out)
+{
+    float eps = (float)w->s->hyper->eps;
+    for (int64_t i = 0; i < n; i++)
+        out[i] = w->slot[AVG][i] / (sqrtf(w->slot[SQ][i]) + eps);
+}
+
+static float *floats(int64_t n)
+{
+    float *x = malloc(sizeof(float) * (size_t)(n + 1));
+    if (!x)
+        (void)qm_fail(QM_NO_MEMORY, "update of %lld elements", (long long)n);
+    return x;
+}
+
+static qm_status states(const struct qm_whole *w)
+{
+    const struct qm_hyper *h = w->s->hyper;
+    struct qm_lowrank l;
+    if (!qm_lowrank_of(h, h->svd, w->shape, &l)) {
+        moments(w, w->g, qm_shape_numel(w->shape));
+        return QM_OK;
+    }
+    float *low = floats(l.rows * l.cols);
+    if (!low)
+        return QM_NO_MEMORY;
+    qm_status st = qm_lowrank_renew(h, h->svd, &l, w->g, w->tensor, w->s->t, w->slot[PROJ]);
+    if (st == QM_OK) {
+        qm_lowrank_project(&l, w->g, w->slot[PROJ], low);
+        moments(w, low, l.rows * l.cols);
+    }
+    free(low);
+    return st;
+}
+
+/* u <- G times its scales.  The axis goes by the shape of G, as in the source: with a side that
+ * does not fit it, scales and channels differ in number and the source raises. */
+static qm_status scaled(const struct qm_whole *w, const struct qm_lowrank *l, float *low,
+                        float *norm_grad, float *ratio, float *u)
+{
+    int64_t n = l->m * l->n, axis = l->m < l->n ? 0 : 1, count = axis ? l->rows : l->cols;
+    qm_lowrank_project(l, w->g, w->slot[PROJ], low);
+    normalized(w, l->rows * l->cols, norm_grad);
+    if (w->s->hyper->tensor_scale) {
+        int64_t k = l->rows * l->cols;
+        float s = qm_norm2(norm_grad, k) / (qm_norm2(low, k) + 1e-8f);
+        for (int64_t i = 0; i < n; i++)
+            u[i] = w->g[i] * s;
+        return QM_OK;
+    }
+    if (count != 1 && count != (axis ? l->m : l->n))
+        return qm_fail(QM_BAD_ARG,
+                       "APOLLO: %lld channel scales do not fit a %lld x %lld gradient projected "
+                       "on this side",
+                       (long long)count, (long long)l->m, (long long)l->n);
+    qm_lowrank_ratios(l, (int)axis, norm_grad, low, ratio);
+    for (int64_t i = 0; i < n; i++)
+        u[i] = w->g[i] * ratio[count == 1 ? 0 : axis ? i / l->n : i % l->n];
+    return QM_OK;
+}
+
+/* The full-rank update of a projected tensor, limited and scaled. */
+static qm_status update(const struct qm_whole *w, const struct qm_lowrank *l, float *u)
+{
+    const struct qm_hyper *h = w->s->hyper;
+    int64_t k = l->rows * l->cols, n = l->m * l->n;
+    float root = (float)sqrt(h->scale), *low = floats(2 * k + l->rows + l->cols);
+    if (!low)
+        return QM_NO_MEMORY;
+    qm_status st = scaled(w, l, low, low + k, low + 2 * k, u);
+    free(low);
+    if (st != QM_OK)
+        return st;
+    for (int64_t i = 0; i < n && h->scale_front; i++)
+        u[i] = u[i] * root;
+    if (h->limiter)
+        qm_limit_growth(u, n, h->margin, w->s->t, w->slot[NORM]);
+    for (int64_t i = 0; i < n && !h->scale_front; i++)
+        u[i] = u[i] * root;
+    return QM_OK;
+}
+
+static qm_status apply(const struct qm_whole *w)
+{
+    const struct qm_hyper *h = w->s->hyper;
+    struct qm_lowrank l;
+    int64_t n = qm_shape_numel(w->shape);
+    double t = (double)w->s->t, step = h->lr;
+    float decay = (float)(-h->lr * h->weight_decay), *u = floats(n);
+    qm_status st = QM_OK;
+    if (!u)
+        return QM_NO_MEMORY;
+    if (h->correct_bias)
+        step = step * sqrt(1.0 - pow(h->beta2, t)) / (1.0 - pow(h->beta1, t));
+    if (qm_lowrank_of(h, h->svd, w->shape, &l))
+        st = update(w, &l, u);
+    else
+        normalized(w, n, u);
+    for (int64_t i = 0; i < n && st == QM_OK; i++)
+        w->p[i] = fmaf(u[i], (float)-step, w->p[i]);
+    for (int64_t i = 0; i < n && st == QM_OK && h->weight_decay > 0.0; i++)
+        w->p[i] = fmaf(w->p[i], decay, w->p[i]);
+    free(u);
+    return st;
+}
+
+static const struct qm_rule rules[] = {
+    {.name = "apollo",
+     .family = "apollo",
+     .summary = "APOLLO: gradient times channel or tensor scales from projected moments",
+     .source = "arXiv:2412.05270; apollo_torch/apollo.py AdamW.step",
+     .n_slots = 4,
+     .slot = {"exp_avg", "exp_avg_sq", "proj", "scaled_grad"},
+     .slot_sign = {1, 0, 1, 0},
+     .prepare = prepare,
+     .states = states,
+     .apply = apply,
+     .slot_shape = slot_shape},
+};
+
+const struct qm_rule_family qm_family_apollo = {sizeof rules / sizeof *rules, rules};

@@ -1,0 +1,252 @@
+/* family_fira.c - Fira, full precision: a projected Adam or RMSProp step, projected back, plus the
+ * residual of the gradient scaled by the same channel norms and limited in growth. */
+#include "core/rule/rule.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/rule/lowrank.h"
+#include "core/rule/whole.h"
+
+static void prepare(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
+{
+    memset(s, 0, sizeof *s);
+    s->hyper = h;
+    s->t = t;
+}
+
+/* Shape of a state of the projected gradient, of the projection, or of the limiter's norm. */
+enum kind { STATE, PROJ, NORM };
+
+static void shape_of(const struct qm_hyper *h, enum kind kind, const struct qm_shape *param,
+                     struct qm_shape *out)
+{
+    struct qm_lowrank l;
+    int projected = qm_lowrank_of(h, 1, param, &l);
+    *out = kind == STATE ? *param : qm_shape_none();
+    if (projected && kind == PROJ)
+        *out = qm_lowrank_proj(&l);
+    else if (projected && kind == STATE)
+        *out = qm_lowrank_state(&l);
+    else if (projected)
+        *out = (struct qm_shape){1, {1}};
+}
+
+static float *floats(int64_t n)
+{
+    float *x = malloc(sizeof(float) * (size_t)(n + 1));
+    if (!x)
+        (void)qm_fail(QM_NO_MEMORY, "update of %lld elements", (long long)n);
+    return x;
+}
+
+static void average_squares(float *old, const float *x, int64_t n, double beta)
+{
+    float b = (float)beta, weight = (float)(1.0 - beta);
+    for (int64_t i = 0; i < n; i++)
+        old[i] = fmaf(weight * x[i], x[i], old[i] * b);
+}
+
+/* u <- back(norm_grad) + limited (G - back(low)) ratio.  The axis goes by the shape of R. */
+static qm_status full_rank(const struct qm_whole *w, const struct qm_lowrank *l, const float *p,
+                           const float *low, const float *norm_grad, float *norm, float *u)
+{
+    const struct qm_hyper *h = w->s->hyper;
+    int64_t n = l->m * l->n, axis = l->rows < l->cols ? 0 : 1, count = axis ? l->rows : l->cols;
+    if (count != 1 && count != (axis ? l->m : l->n))
+        return qm_fail(QM_BAD_ARG,
+                       "Fira: %lld channel scales do not fit a %lld x %lld gradient projected on "
+                       "this side",
+                       (long long)count, (long long)l->m, (long long)l->n);
+    float *rest = floats(n + count), *ratio = rest + n;
+    if (!rest)
+        return QM_NO_MEMORY;
+    qm_lowrank_back(l, low, p, h->scale, rest);
+    qm_lowrank_ratios(l, (int)axis, norm_grad, low, ratio);
+    for (int64_t i = 0; i < n; i++)
+        rest[i] = (w->g[i] - rest[i]) * ratio[count == 1 ? 0 : axis ? i / l->n : i % l->n];
+    qm_limit_growth(rest, n, h->margin, w->s->t, norm);
+    qm_lowrank_back(l, norm_grad, p, h->scale, u);
+    for (int64_t i = 0; i < n; i++)
+        u[i] = u[i] + rest[i];
+    free(rest);
+    return QM_OK;
+}
+
+/* One step of p from norm_grad, which is of the projected shape where there is a projection; low
+ * is the projected gradient. */
+static qm_status take_step(const struct qm_whole *w, const float *p, const float *low,
+                           const float *norm_grad, float *norm, double step)
+{
+    struct qm_lowrank l;
+    int64_t n = qm_shape_numel(w->shape);
+    float *u = floats(n);
+    qm_status st = QM_OK;
+    if (!u)
+        return QM_NO_MEMORY;
+    if (qm_lowrank_of(w->s->hyper, 1, w->shape, &l))
+        st = full_rank(w, &l, p, low, norm_grad, norm, u);
+    else
+        memcpy(u, norm_grad, sizeof *u * (size_t)n);
+    for (int64_t i = 0; i < n && st == QM_OK; i++)
+        w->p[i] = fmaf(u[i], (float)-step, w->p[i]);
+    free(u);
+    return st;
+}
+
+/* The gradient as the moments see it, projected where there is a projection; the caller frees it. */
+static float *seen(const struct qm_whole *w, const float *p, int64_t *n)
+{
+    struct qm_lowrank l;
+    int projected = qm_lowrank_of(w->s->hyper, 1, w->shape, &l);
+    *n = projected ? l.rows * l.cols : qm_shape_numel(w->shape);
+    float *x = floats(*n);
+    if (x && projected)
+        qm_lowrank_project(&l, w->g, p, x);
+    else if (x)
+        memcpy(x, w->g, sizeof *x * (size_t)*n);
+    return x;
+}
+
+static qm_status renew(const struct qm_whole *w, float *p)
+{
+    struct qm_lowrank l;
+    if (!qm_lowrank_of(w->s->hyper, 1, w->shape, &l))
+        return QM_OK;
+    return qm_lowrank_renew(w->s->hyper, 1, &l, w->g, w->tensor, w->s->t, p);
+}
+
+/* ---- Adam ------------------------------------------------------------------------------------ */
+
+enum { ADAM_AVG, ADAM_SQ, ADAM_PROJ, ADAM_NORM };
+
+static void adam_shape(const struct qm_hyper *h, int i, const struct qm_shape *param,
+                       struct qm_shape *out)
+{
+    shape_of(h, i == ADAM_PROJ ? PROJ : i == ADAM_NORM ? NORM : STATE, param, out);
+}
+
+static qm_status adam_states(const struct qm_whole *w)
+{
+    const struct qm_hyper *h = w->s->hyper;
+    int64_t n;
+    QM_TRY(renew(w, w->slot[ADAM_PROJ]));
+    float *x = seen(w, w->slot[ADAM_PROJ], &n);
+    if (!x)
+        return QM_NO_MEMORY;
+    qm_average(w->slot[ADAM_AVG], x, n, h->beta1, 1.0 - h->beta1);
+    average_squares(w->slot[ADAM_SQ], x, n, h->beta2);
+    free(x);
+    return QM_OK;
+}
+
+static qm_status adam_apply(const struct qm_whole *w)
+{
+    const struct qm_hyper *h = w->s->hyper;
+    double t = (double)w->s->t, step = h->lr;
+    float eps = (float)h->eps, decay = (float)(-h->lr * h->weight_decay);
+    int64_t n;
+    float *x = seen(w, w->slot[ADAM_PROJ], &n), *norm_grad = x ? floats(n) : NULL;
+    if (!norm_grad) {
+        free(x);
+        return QM_NO_MEMORY;
+    }
+    if (h->correct_bias)
+        step = step * sqrt(1.0 - pow(h->beta2, t)) / (1.0 - pow(h->beta1, t));
+    for (int64_t i = 0; i < n; i++)
+        norm_grad[i] = w->slot[ADAM_AVG][i] / (sqrtf(w->slot[ADAM_SQ][i]) + eps);
+    qm_status st = take_step(w, w->slot[ADAM_PROJ], x, norm_grad, w->slot[ADAM_NORM], step);
+    for (int64_t i = 0; i < qm_shape_numel(w->shape) && st == QM_OK && h->weight_decay > 0.0; i++)
+        w->p[i] = fmaf(w->p[i], decay, w->p[i]);
+    free(norm_grad);
+    free(x);
+    return st;
+}
+
+/* ---- RMSProp --------------------------------------------------------------------------------- */
+
+enum { RMS_SQ, RMS_MOMENTUM, RMS_AVG, RMS_PROJ, RMS_NORM };
+
+static void rms_shape(const struct qm_hyper *h, int i, const struct qm_shape *param,
+                      struct qm_shape *out)
+{
+    shape_of(h, i == RMS_PROJ ? PROJ : i == RMS_NORM ? NORM : STATE, param, out);
+    if ((i == RMS_MOMENTUM && !(h->momentum > 0.0)) || (i == RMS_AVG && !h->centered))
+        *out = qm_shape_none();
+}
+
+/* x <- x over its root mean square, about the mean gradient where centered. */
+static void rms_normalize(const struct qm_whole *w, float *x, int64_t n)
+{
+    const float *sq = w->slot[RMS_SQ], *avg = w->slot[RMS_AVG];
+    float eps = (float)w->s->hyper->eps;
+    for (int64_t i = 0; i < n; i++) {
+        float v = w->s->hyper->centered ? fmaf(-avg[i], avg[i], sq[i]) : sq[i];
+        x[i] = x[i] / (sqrtf(v) + eps);
+    }
+}
+
+static qm_status rms_states(const struct qm_whole *w)
+{
+    const struct qm_hyper *h = w->s->hyper;
+    int64_t n;
+    QM_TRY(renew(w, w->slot[RMS_PROJ]));
+    float *x = seen(w, w->slot[RMS_PROJ], &n), mu = (float)h->momentum;
+    if (!x)
+        return QM_NO_MEMORY;
+    average_squares(w->slot[RMS_SQ], x, n, h->beta2);
+    if (h->centered)
+        qm_average(w->slot[RMS_AVG], x, n, h->beta2, 1.0 - h->beta2);
+    rms_normalize(w, x, n);
+    for (int64_t i = 0; i < n && h->momentum > 0.0; i++)
+        w->slot[RMS_MOMENTUM][i] = w->slot[RMS_MOMENTUM][i] * mu + x[i];
+    free(x);
+    return QM_OK;
+}
+
+/* The source takes weight_decay and does nothing with it. */
+static qm_status rms_apply(const struct qm_whole *w)
+{
+    const struct qm_hyper *h = w->s->hyper;
+    int64_t n;
+    float *x = seen(w, w->slot[RMS_PROJ], &n), *norm_grad = x ? floats(n) : NULL;
+    if (!norm_grad) {
+        free(x);
+        return QM_NO_MEMORY;
+    }
+    memcpy(norm_grad, h->momentum > 0.0 ? w->slot[RMS_MOMENTUM] : x, sizeof *x * (size_t)n);
+    if (!(h->momentum > 0.0))
+        rms_normalize(w, norm_grad, n);
+    qm_status st = take_step(w, w->slot[RMS_PROJ], x, norm_grad, w->slot[RMS_NORM], h->lr);
+    free(norm_grad);
+    free(x);
+    return st;
+}
+
+static const struct qm_rule rules[] = {
+    {.name = "fira",
+     .family = "fira",
+     .summary = "Fira with Adam: projected step plus the scaled, limited residual",
+     .source = "arXiv:2410.01623; optimizer_torch/fira_adamw.py AdamW.step",
+     .n_slots = 4,
+     .slot = {"exp_avg", "exp_avg_sq", "proj", "scaling_grad"},
+     .slot_sign = {1, 0, 1, 0},
+     .prepare = prepare,
+     .states = adam_states,
+     .apply = adam_apply,
+     .slot_shape = adam_shape},
+    {.name = "fira_rms",
+     .family = "fira_rms",
+     .summary = "Fira with RMSProp (beta2 is its beta), optionally centered, with momentum",
+     .source = "arXiv:2410.01623; optimizer_torch/fira_rmsprop.py RMSProp.step",
+     .n_slots = 5,
+     .slot = {"square_avg", "momentum_buffer", "grad_avg", "proj", "scaling_grad"},
+     .slot_sign = {0, 1, 1, 1, 0},
+     .prepare = prepare,
+     .states = rms_states,
+     .apply = rms_apply,
+     .slot_shape = rms_shape},
+};
+
+const struct qm_rule_family qm_family_fira = {sizeof rules / sizeof *rules, rules};

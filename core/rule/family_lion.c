@@ -1,0 +1,48 @@
+/* family_lion.c - Lion, full precision. */
+#include "core/rule/rule.h"
+
+#include <string.h>
+
+#include "core/rule/blocks_lion.h"
+
+#define X(name) extern const struct qm_blocks_lion qm_blocks_lion_##name;
+QM_ISA_LIST(X)
+#undef X
+
+static void run(const struct qm_rule_step *s, int64_t n, float *p, const float *g,
+                float *const *slot)
+{
+    static const struct qm_blocks_lion *const table[] = {
+#define X(name) &qm_blocks_lion_##name,
+        QM_ISA_LIST(X)
+#undef X
+    };
+    table[qm_isa()]->lion(s, n, p, g, slot);
+}
+
+static void prepare(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
+{
+    const float c[12] = {(float)(1.0 - h->lr * h->weight_decay),
+                         (float)h->beta1,
+                         (float)(1.0 - h->beta1),
+                         (float)h->beta2,
+                         (float)(1.0 - h->beta2),
+                         (float)h->lr};
+    memset(s, 0, sizeof *s);
+    memcpy(s->c, c, sizeof c);
+    s->t = t;
+}
+
+static const struct qm_rule rules[] = {
+    {.name = "lion",
+     .family = "lion",
+     .summary = "Lion, decoupled decay before the step, float32 as PyTorch on CPU",
+     .source = "arXiv:2302.06675; google/automl lion/lion_pytorch.py",
+     .n_slots = 1,
+     .slot = {"exp_avg"},
+     .slot_sign = {1},
+     .prepare = prepare,
+     .block = run},
+};
+
+const struct qm_rule_family qm_family_lion = {sizeof rules / sizeof *rules, rules};

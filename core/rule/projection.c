@@ -1,0 +1,195 @@
+/* projection.c - the projection matrices of APOLLO and Fira. */
+#include "core/rule/lowrank.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/mt19937.h"
+
+#define PI 3.14159265358979323846
+
+/* ---- random ---------------------------------------------------------------------------------- */
+
+static uint64_t next64(struct qm_mt19937 *r)
+{
+    uint64_t high = qm_mt_next(r);
+    return high << 32 | qm_mt_next(r);
+}
+
+uint64_t qm_lowrank_seed(uint64_t index, int64_t k)
+{
+    uint64_t seed = index;
+    for (int64_t i = 0; i < k; i++) {
+        struct qm_mt19937 r;
+        qm_mt_seed(&r, (uint32_t)seed);
+        for (int draw = 0; draw < 15; draw++)
+            seed = next64(&r) % 0x7fffffffffffffffu;
+    }
+    return seed;
+}
+
+/* Sixteen uniforms to sixteen normals: radius from the first eight, angle from the others. */
+static void normals_16(const double u[16], float out[16])
+{
+    for (int j = 0; j < 8; j++) {
+        double radius = sqrt(-2.0 * log(1.0 - u[j])), angle = 2.0 * PI * u[j + 8];
+        out[j] = (float)(radius * cos(angle));
+        out[j + 8] = (float)(radius * sin(angle));
+    }
+}
+
+/* All n uniforms are drawn first, 24 bits each; a tail of less than 16 is made from 16 more. */
+static void normals_many(struct qm_mt19937 *r, int64_t n, float *out)
+{
+    double u[16];
+    for (int64_t i = 0; i < n; i++)
+        out[i] = (float)(qm_mt_next(r) & 0xffffffu) * 0x1p-24f;
+    for (int64_t from = 0; from + 16 <= n; from += 16) {
+        for (int k = 0; k < 16; k++)
+            u[k] = (double)out[from + k];
+        normals_16(u, out + from);
+    }
+    if (n % 16 == 0)
+        return;
+    for (int k = 0; k < 16; k++)
+        u[k] = (double)(qm_mt_next(r) & 0xffffffu) * 0x1p-24;
+    normals_16(u, out + n - 16);
+}
+
+/* Less than 16: pairs from two 53-bit uniforms, radius from the second. */
+static void normals_few(struct qm_mt19937 *r, int64_t n, float *out)
+{
+    for (int64_t i = 0; i < n; i += 2) {
+        double u1 = (double)(next64(r) & 0x1fffffffffffffu) * 0x1p-53;
+        double u2 = (double)(next64(r) & 0x1fffffffffffffu) * 0x1p-53;
+        double radius = sqrt(-2.0 * log1p(-u2));
+        out[i] = (float)(radius * cos(2.0 * PI * u1));
+        if (i + 1 < n)
+            out[i + 1] = (float)(radius * sin(2.0 * PI * u1));
+    }
+}
+
+void qm_lowrank_random(uint64_t seed, int64_t n, int64_t r, float *out)
+{
+    struct qm_mt19937 mt;
+    qm_mt_seed(&mt, (uint32_t)seed);
+    if (n >= 16)
+        normals_many(&mt, n, out);
+    else
+        normals_few(&mt, n, out);
+    float root = (float)sqrt((double)r);
+    for (int64_t i = 0; i < n; i++)
+        out[i] = out[i] / root;
+}
+
+/* ---- singular vectors ------------------------------------------------------------------------ */
+
+enum { SWEEPS = 60 };
+
+/* G^T G (n x n) for right vectors, G G^T (m x m) for left ones. */
+static void gram(const struct qm_lowrank *l, const float *g, int64_t k, double *a)
+{
+    int64_t inner = l->right ? l->m : l->n, along = l->right ? l->n : 1,
+            across = l->right ? 1 : l->n;
+    for (int64_t i = 0; i < k; i++)
+        for (int64_t j = i; j < k; j++) {
+            double sum = 0.0;
+            for (int64_t x = 0; x < inner; x++)
+                sum += (double)g[i * across + x * along] * (double)g[j * across + x * along];
+            a[i * k + j] = a[j * k + i] = sum;
+        }
+}
+
+/* One rotation of rows and columns p and q of the symmetric a that makes a[p][q] zero; v's rows
+ * collect the rotations. */
+static void rotate(double *a, double *v, int64_t k, int64_t p, int64_t q)
+{
+    double theta = (a[q * k + q] - a[p * k + p]) / (2.0 * a[p * k + q]);
+    double t = (theta < 0.0 ? -1.0 : 1.0) / (fabs(theta) + sqrt(theta * theta + 1.0));
+    double c = 1.0 / sqrt(t * t + 1.0), s = t * c;
+    for (int64_t i = 0; i < k; i++) {
+        double x = a[p * k + i], y = a[q * k + i];
+        a[p * k + i] = c * x - s * y;
+        a[q * k + i] = s * x + c * y;
+        x = v[p * k + i], y = v[q * k + i];
+        v[p * k + i] = c * x - s * y;
+        v[q * k + i] = s * x + c * y;
+    }
+    for (int64_t i = 0; i < k; i++) {
+        double x = a[i * k + p], y = a[i * k + q];
+        a[i * k + p] = c * x - s * y;
+        a[i * k + q] = s * x + c * y;
+    }
+    a[p * k + q] = a[q * k + p] = 0.0;
+}
+
+/* Cyclic Jacobi: eigenvectors of a as rows of v, eigenvalues on a's diagonal.  What is below 1e-17
+ * of the trace is below the rounding of a itself. */
+static void jacobi(double *a, double *v, int64_t k)
+{
+    int moved = 1;
+    double trace = 0.0;
+    for (int64_t i = 0; i < k; i++)
+        trace += a[i * k + i];
+    for (int sweep = 0; sweep < SWEEPS && moved; sweep++) {
+        moved = 0;
+        for (int64_t p = 0; p < k; p++)
+            for (int64_t q = p + 1; q < k; q++)
+                if (fabs(a[p * k + q]) > 1e-17 * trace) {
+                    rotate(a, v, k, p, q);
+                    moved = 1;
+                }
+    }
+}
+
+/* Vector x with its first entry of largest magnitude positive, every step-th of out. */
+static void put_vector(const double *x, int64_t k, float *out, int64_t step)
+{
+    int64_t at = 0;
+    for (int64_t i = 1; i < k; i++)
+        at = fabs(x[i]) > fabs(x[at]) ? i : at;
+    for (int64_t i = 0; i < k; i++)
+        out[i * step] = (float)(x[at] < 0.0 ? -x[i] : x[i]);
+}
+
+qm_status qm_lowrank_svd(const struct qm_lowrank *l, const float *g, float *out)
+{
+    int64_t k = l->right ? l->n : l->m;
+    double *a = calloc(2 * (size_t)k * (size_t)k, sizeof *a), *v = a + k * k;
+    if (!a)
+        return qm_fail(QM_NO_MEMORY, "singular vectors of %lld x %lld", (long long)l->m,
+                       (long long)l->n);
+    gram(l, g, k, a);
+    for (int64_t i = 0; i < k; i++)
+        v[i * k + i] = 1.0;
+    jacobi(a, v, k);
+    for (int64_t i = 0; i < l->r; i++) { /* the next largest; the first of equal ones */
+        int64_t best = -1;
+        for (int64_t j = 0; j < k; j++)
+            if (!isnan(a[j * k + j]) && (best < 0 || a[j * k + j] > a[best * k + best]))
+                best = j;
+        if (best < 0)
+            best = i;
+        put_vector(v + best * k, k, l->right ? out + i * l->n : out + i, l->right ? 1 : l->r);
+        a[best * k + best] = nan("");
+    }
+    free(a);
+    return QM_OK;
+}
+
+qm_status qm_lowrank_renew(const struct qm_hyper *h, int svd, const struct qm_lowrank *l,
+                           const float *g, uint32_t tensor, int64_t t, float *p)
+{
+    int64_t n = l->r * (l->right ? l->n : l->m), gap = (int64_t)h->gap, given = 0;
+    if (gap < 1)
+        return QM_OK;
+    for (int64_t i = 0; i < n && !given; i++)
+        given = p[i] != 0.0f;
+    if (given && (t - 1) % gap != 0)
+        return QM_OK;
+    if (svd)
+        return qm_lowrank_svd(l, g, p);
+    qm_lowrank_random(qm_lowrank_seed((uint64_t)tensor + 1, (t - 1) / gap), n, l->r, p);
+    return QM_OK;
+}

@@ -1,0 +1,126 @@
+/* fira.c - Fira with Adam and with RMSProp, in double.
+ *
+ *   R = G P^T or P^T G, P the leading singular vectors of G;  back(X) = alpha X P or alpha P X
+ *   Adam:     m, v of R;  R~ = m / (sqrt(v) + eps);  step lr sqrt(1 - beta2^t) / (1 - beta1^t)
+ *   RMSProp:  v <- beta2 v + (1 - beta2) R^2;  a <- beta2 a + (1 - beta2) R where centered
+ *             b <- momentum b + R / (sqrt(v - a^2) + eps);  R~ = b;  step lr
+ *   S = (G - back(R)) |R~| / (|R| + 1e-8), a channel's norms;  limited in growth
+ *   theta <- theta - step (back(R~) + S)
+ *   Adam: theta <- theta - lr lambda theta where lambda > 0
+ *
+ * alpha is hyper.scale.  A tensor without two dims, or no rank: theta <- theta - step R~, R = G.
+ * Slots: Adam m, v, P, the limiter's norm; RMSProp v, b (momentum > 0), a (centered), P, norm. */
+#include "oracle/oracle.h"
+
+#include <stdlib.h>
+
+#include "oracle/factor.h"
+#include "oracle/project.h"
+
+static double bias_correction(const struct qm_oracle_hyper *h, int64_t t)
+{
+    if (!h->correct_bias)
+        return 1.0;
+    return sqrt(-expm1((double)t * log1p(h->beta2 - 1.0))) /
+           -expm1((double)t * log1p(h->beta1 - 1.0));
+}
+
+static void adam(double *const *slot, const double *r, double *r_tilde, int64_t k,
+                 const struct qm_oracle_hyper *h)
+{
+    double *m = slot[0], *v = slot[1];
+    for (int64_t i = 0; i < k; i++) {
+        m[i] = h->beta1 * m[i] + (1.0 - h->beta1) * r[i];
+        v[i] = h->beta2 * v[i] + (1.0 - h->beta2) * (r[i] * r[i]);
+        r_tilde[i] = m[i] / (sqrt(v[i]) + h->eps);
+    }
+}
+
+static void rms_prop(double *const *slot, const double *r, double *r_tilde, int64_t k,
+                     const struct qm_oracle_hyper *h)
+{
+    double *v = slot[0], *b = slot[1], *a = slot[2];
+    for (int64_t i = 0; i < k; i++) {
+        double about = 0.0;
+        v[i] = h->beta2 * v[i] + (1.0 - h->beta2) * (r[i] * r[i]);
+        if (h->centered)
+            about = a[i] = h->beta2 * a[i] + (1.0 - h->beta2) * r[i];
+        r_tilde[i] = r[i] / (sqrt(v[i] - about * about) + h->eps);
+        if (h->momentum > 0.0)
+            r_tilde[i] = b[i] = h->momentum * b[i] + r_tilde[i];
+    }
+}
+
+/* One step of either form; its P and norm are slots first and first + 1. */
+static qm_status fira(double *theta, double *const *slot, int first, const double *g,
+                      const struct qm_shape *shape, uint32_t tensor,
+                      const struct qm_oracle_hyper *h, int64_t t,
+                      void (*form)(double *const *slot, const double *r, double *r_tilde, int64_t k,
+                                   const struct qm_oracle_hyper *h),
+                      double step)
+{
+    struct qm_projection q;
+    int projected = qm_projection_of(h, 1, shape, &q);
+    int64_t n = qm_shape_numel(shape), k = projected ? q.rows * q.cols : n;
+    double *p = slot[first], *norm = slot[first + 1];
+    double *u = calloc((size_t)(2 * n + 2 * k + 1), sizeof *u);
+    double *s = u + n, *r = s + n, *r_tilde = r + k;
+    qm_status st = QM_OK;
+    if (!u)
+        return qm_fail(QM_NO_MEMORY, "oracle of %lld elements", (long long)n);
+
+    if (projected)
+        st = qm_project_renew(h, 1, &q, g, tensor, t, p);
+    if (projected && st == QM_OK)
+        qm_project(&q, g, p, r);
+    for (int64_t i = 0; i < k && !projected; i++)
+        r[i] = g[i];
+    if (st == QM_OK)
+        form(slot, r, r_tilde, k, h);
+    if (projected && st == QM_OK) {
+        qm_project_back(&q, r, p, h->scale, s);
+        for (int64_t i = 0; i < n; i++)
+            s[i] = g[i] - s[i];
+        st = qm_project_scale(&q, q.rows < q.cols ? 0 : 1, r_tilde, r, s);
+        qm_project_back(&q, r_tilde, p, h->scale, u);
+    }
+    if (projected && st == QM_OK)
+        qm_project_limit(s, n, h->margin, t, norm);
+    for (int64_t i = 0; i < n && st == QM_OK; i++)
+        theta[i] = theta[i] - step * (projected ? u[i] + s[i] : r_tilde[i]);
+    free(u);
+    return st;
+}
+
+static qm_status with_adam(double *theta, double *const *slot, const double *g,
+                           const struct qm_shape *shape, uint32_t tensor,
+                           const struct qm_oracle_hyper *h, int64_t t)
+{
+    QM_TRY(fira(theta, slot, 2, g, shape, tensor, h, t, adam, h->lr * bias_correction(h, t)));
+    for (int64_t i = 0; i < qm_shape_numel(shape) && h->weight_decay > 0.0; i++)
+        theta[i] = theta[i] - h->lr * h->weight_decay * theta[i];
+    return QM_OK;
+}
+
+static qm_status with_rms_prop(double *theta, double *const *slot, const double *g,
+                               const struct qm_shape *shape, uint32_t tensor,
+                               const struct qm_oracle_hyper *h, int64_t t)
+{
+    return fira(theta, slot, 3, g, shape, tensor, h, t, rms_prop, h->lr);
+}
+
+extern const struct qm_oracle qm_oracle_fira, qm_oracle_fira_rms;
+const struct qm_oracle qm_oracle_fira = {
+    .family = "fira",
+    .source = "arXiv:2410.01623, algorithm 1; constants and order as fira_adamw.py",
+    .n_slots = 4,
+    .slot = {"exp_avg", "exp_avg_sq", "proj", "scaling_grad"},
+    .whole = with_adam,
+};
+const struct qm_oracle qm_oracle_fira_rms = {
+    .family = "fira_rms",
+    .source = "arXiv:2410.01623; fira_rmsprop.py",
+    .n_slots = 5,
+    .slot = {"square_avg", "momentum_buffer", "grad_avg", "proj", "scaling_grad"},
+    .whole = with_rms_prop,
+};
