@@ -190,6 +190,8 @@ static const char *const more_recipes[] = {
     "adamw8_ao,grad=f16,param=bf16/ecc8",
     "adamw4_lpmm_group,exp_avg=de:5s/block:64/bisect/mid/lo,exp_avg.min_numel=0,param=e4m3/stoch",
     "adamw_f32,exp_avg=nf4:4s/block:64/bisect/stoch/hi/f16,param=f16/kahan",
+    "apollo_f32,gap=2,param=bf16/kahan",
+    "fira_f32,gap=4,rank=2",
 };
 
 static void test_other_recipes_resume(void **state)
