@@ -57,7 +57,7 @@ LDLIBS = $(PC_LIBS) -ldl -lm
 
 # ---- sources -------------------------------------------------------------------------------
 ISAS := sse2 avx2 avx512
-BY_ISA := core/quant/lanes.c core/quant/searches.c $(wildcard core/rule/blocks_*.c) \
+BY_ISA := core/base/narrow.c core/quant/lanes.c core/quant/searches.c $(wildcard core/rule/blocks_*.c) \
   experiments/census.c
 MAIN := experiments/main.c
 SOURCES := $(filter-out $(BY_ISA) $(MAIN),$(wildcard core/*/*.c variants/*.c oracle/*.c \
@@ -93,16 +93,15 @@ ISA_OPT := $(if $(filter 1,$(SAN)),,-O3)
 $(foreach isa,$(ISAS),$(eval $(call isa_rule,$(isa))))
 
 # ---- registries: a file is its registration --------------------------------------------------
-entries = $(patsubst %,QM_ENTRY(%)\n,$(basename $(notdir $(sort $(wildcard $(1)/*.c)))))
-$(BUILD)/gen/variants.inc: $(wildcard variants/*.c) Makefile
+# A list is written again only where it changes, so that a file that went is noticed too.
+listed = $(patsubst %,QM_ENTRY(%)\n,$(basename $(notdir $(sort $(filter-out variants/registry.c,$(wildcard $(1)))))))
+$(BUILD)/gen/variants.inc: FILES := variants/*.c
+$(BUILD)/gen/problems.inc: FILES := experiments/problems/*.c
+$(BUILD)/gen/families.inc: FILES := core/rule/family_*.c
+$(BUILD)/gen/%.inc: FORCE
 	@mkdir -p $(@D)
-	@printf '$(subst QM_ENTRY(registry)\n,,$(call entries,variants))' | tr -d ' ' > $@
-$(BUILD)/gen/problems.inc: $(wildcard experiments/problems/*.c) Makefile
-	@mkdir -p $(@D)
-	@printf '$(call entries,experiments/problems)' | tr -d ' ' > $@
-$(BUILD)/gen/families.inc: $(wildcard core/rule/family_*.c) Makefile
-	@mkdir -p $(@D)
-	@printf '$(patsubst %,QM_ENTRY(%)\n,$(basename $(notdir $(sort $(wildcard core/rule/family_*.c)))))' | tr -d ' ' > $@
+	@printf '$(call listed,$(FILES))' | tr -d ' ' > $@.new
+	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 $(BUILD)/core/rule/rule.o: $(BUILD)/gen/families.inc
 $(LIB_OBJ): | $(BUILD)/gen/families.inc $(BUILD)/gen/variants.inc $(BUILD)/gen/problems.inc
 $(BUILD)/variants/registry.o: $(BUILD)/gen/variants.inc
@@ -186,9 +185,9 @@ bench: qualm ## speed of steps and searches, as ratios within one run
 	$(Q)./qualm bench --out results/bench.h5
 
 # Dual headers compile as C11, as C++17 and, where nvcc is there, as CUDA.
-DUAL := $(wildcard core/base/dual.h core/base/half.h core/base/philox.h core/base/logexp.h \
-  core/quant/*.h core/rule/adamw.h core/rule/lpmm.h core/rule/sgdm.h core/rule/bnb.h \
-  core/rule/lion.h)
+DUAL := $(wildcard core/base/dual.h core/base/half.h core/base/fp8.h core/base/philox.h \
+  core/base/logexp.h core/param.h core/quant/*.h core/rule/adamw.h core/rule/sgdm.h \
+  core/rule/bnb.h core/rule/lpmm.h core/rule/lion.h)
 DUAL := $(filter-out core/quant/quantizer.h core/quant/lanes.h core/quant/lanes_avx512.h \
   core/quant/lanes_avx2.h core/quant/searches.h core/quant/norm_pair.h,$(DUAL))
 check-dual: ## the dual headers compile as C11, C++17 and CUDA

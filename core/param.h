@@ -13,6 +13,7 @@
 #ifndef QM_PARAM_H
 #define QM_PARAM_H
 
+#include "core/base/fp8.h"
 #include "core/base/half.h"
 
 /* clang-format off */
@@ -48,36 +49,6 @@ struct qm_param {
     enum qm_param_write write;
 };
 
-/* ---- e4m3fn --------------------------------------------------------------------------------- */
-
-QM_FN float qm_e4m3_to_float(uint8_t h)
-{
-    uint32_t sign = (uint32_t)(h & 0x80u) << 24, e = (h >> 3) & 15u, m = h & 7u;
-    if (e == 15 && m == 7)
-        return qm_float(0x7fc00000u | sign);
-    if (e == 0)
-        return qm_float(sign | qm_bits((float)(int32_t)m * 0.001953125f)); /* 2^-9 */
-    return qm_float(sign | ((e + 120u) << 23) | (m << 20));
-}
-
-/* To nearest even; saturate: beyond 464 and infinite to 448, else NaN (0x7f).  NaN drops its sign. */
-QM_FN uint8_t qm_float_to_e4m3(float x, int saturate)
-{
-    uint32_t u = qm_bits(x), a = u & 0x7fffffffu;
-    uint8_t sign = (uint8_t)((u >> 24) & 0x80u);
-    if (a > 0x7f800000u)
-        return 0x7f;
-    if (a > 0x43e80000u) /* 464 */
-        return saturate ? (uint8_t)(sign | 0x7e) : (uint8_t)(sign | 0x7f);
-    if (a < 0x3c800000u) { /* below 2^-6: adding 2^14 aligns the last bit at 2^-9 */
-        float t = qm_float(a) + 16384.0f;
-        return (uint8_t)(sign | (qm_bits(t) - 0x46800000u));
-    }
-    a += 0x7ffffu + ((a >> 20) & 1u);
-    a = (a - 0x3c000000u) >> 20;
-    return (uint8_t)(sign | (a > 0x7eu ? 0x7eu : a));
-}
-
 /* ---- any format ----------------------------------------------------------------------------- */
 
 QM_FN float qm_param_widen(enum qm_param_format format, uint32_t bits)
@@ -106,13 +77,15 @@ QM_FN uint32_t qm_param_nearest(enum qm_param_format format, float x)
  * saturates. */
 QM_FN uint32_t qm_param_stochastic(enum qm_param_format format, float x, uint32_t draw)
 {
-    int mantissa = format == QM_PARAM_bf16 ? 7 : format == QM_PARAM_f16 ? 10 : 3;
-    int least = format == QM_PARAM_bf16 ? -126 : format == QM_PARAM_f16 ? -14 : -6;
+    int mantissa = format == QM_PARAM_f16 ? 10 : 3, least = format == QM_PARAM_f16 ? -14 : -6;
     uint32_t u = qm_bits(x), a = u & 0x7fffffffu;
     if (format == QM_PARAM_f32)
         return u;
     if (a >= 0x7f800000u)
         return qm_param_nearest(format, x);
+    if (format ==
+        QM_PARAM_bf16) /* the same exponents as float32: the bits themselves are the grid */
+        return (u >> 16) + ((draw >> 16) < (u & 0xffffu));
     int exponent = a < 0x00800000u ? -126 : (int)(a >> 23) - 127;
     uint32_t significand = a < 0x00800000u ? a : (a & 0x7fffffu) | 0x800000u;
     int drop = 23 - mantissa + (exponent < least ? least - exponent : 0);
@@ -125,6 +98,14 @@ QM_FN uint32_t qm_param_stochastic(enum qm_param_format format, float x, uint32_
     int top = exponent < least ? least : exponent;
     float y = ldexpf((float)kept, top - mantissa);
     return qm_param_nearest(format, (u >> 31) ? -y : y);
+}
+
+/* The residual of x over w' (bits h) in the same format; 0 where w' is not finite (its difference to x
+ * would be stuck at -Inf or NaN). */
+QM_FN uint32_t qm_kahan_residual(enum qm_param_format format, float x, uint32_t h)
+{
+    float r = x - qm_param_widen(format, h);
+    return r >= -3.4e38f && r <= 3.4e38f ? qm_param_nearest(format, r) : 0;
 }
 
 /* ---- error correction ----------------------------------------------------------------------- */

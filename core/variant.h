@@ -7,8 +7,9 @@
 struct qm_variant_slot {
     const char *name;      /* the rule's slot name; checked when the registry is opened */
     const char *quantizer; /* "dyn:4s/block:128/bisect/near/hi" or "f32" */
-    int64_t min_numel;     /* smaller tensors keep this slot in float32; 0: none do */
+    int64_t min_numel;     /* smaller tensors keep this slot plain; 0: none do */
     int whole_blocks;      /* 1: so do tensors that are no multiple of the block (torchao) */
+    const char *plain;     /* what those get: "f32" (also NULL), "bf16" or "f16" */
     int init_code;         /* first content of every code, with scale init_scale */
     float init_scale;
 };

@@ -91,7 +91,7 @@ static void refuse(const struct job *j, struct qm_analysis *a)
     if (a->skipped[0])
         return;
     if (q->bits == 0)
-        snprintf(a->skipped, sizeof a->skipped, "f32: not quantized");
+        snprintf(a->skipped, sizeof a->skipped, "not quantized");
     else if (qm_codec_fits(&a->codec, &j->shape) != QM_OK)
         snprintf(a->skipped, sizeof a->skipped, "%s", qm_message());
     else if (piece_for(&a->codec, j->numel) > LONGEST_BLOCK)

@@ -230,10 +230,13 @@ static void explain_scale(json_t *out, const struct qm_scale_rule *s)
 json_t *qm_explain(const struct qm_quantizer *q)
 {
     json_t *out = json_array();
-    char word[64];
+    char word[QM_QUANTIZER_TEXT];
     if (q->bits == 0) {
-        json_array_append_new(out, json_pack("{s:s, s:s, s:s, s:s}", "axis", "-", "word", "f32",
-                                             "meaning", "not quantized: 32-bit floats", "file",
+        const char *text = q->plain == QM_PLAIN_f32
+                               ? "not quantized: 32-bit floats"
+                               : "not quantized: 16-bit floats, to nearest even";
+        json_array_append_new(out, json_pack("{s:s, s:s, s:s, s:s}", "axis", "-", "word",
+                                             qm_quantizer_print(q, word), "meaning", text, "file",
                                              "core/quant/quantizer.h"));
         return out;
     }

@@ -114,6 +114,7 @@ static double median(const double *x, int n)
 struct steps {
     int count, f32;
     const char *name[MAX_VARIANTS + 1];
+    struct qm_param param[MAX_VARIANTS];
     double state_bytes[MAX_VARIANTS], moved[MAX_VARIANTS];
     double time[2][MAX_VARIANTS + 1][MAX_ROUNDS];
 };
@@ -135,7 +136,8 @@ static double yardstick(float *a, const float *b, int64_t n, int threads)
  * again (the gradient and the slots with a global norm). */
 static double bytes_moved(const struct qm_recipe *r, const struct qm_shape *shape)
 {
-    double n = (double)qm_shape_numel(shape), sum = 12.0;
+    double n = (double)qm_shape_numel(shape),
+           sum = 4.0 + 2.0 * qm_param_bytes(&r->param) + 2.0 * qm_param_residual(&r->param);
     for (int i = 0; i < r->rule->n_slots; i++) {
         struct qm_quantizer q = qm_recipe_slot(r, i, shape);
         struct qm_codec c = {.q = q};
@@ -166,8 +168,9 @@ static qm_status run_steps(const struct bench *b, struct steps *s)
     qm_status st = QM_OK;
     float *p = aligned_alloc(64, sizeof(float) * (size_t)b->n);
     float *g = aligned_alloc(64, sizeof(float) * (size_t)b->n);
-    if (!p || !g)
-        st = qm_fail(QM_NO_MEMORY, "two arrays of %lld floats", (long long)b->n);
+    void *stored = aligned_alloc(64, sizeof(float) * (size_t)b->n); /* narrow parameters */
+    if (!p || !g || !stored)
+        st = qm_fail(QM_NO_MEMORY, "three arrays of %lld floats", (long long)b->n);
     for (int k = 0; st == QM_OK && k < qm_variant_count() && s->count < MAX_VARIANTS; k++) {
         struct qm_recipe r;
         st = qm_recipe_parse(qm_variant_at(k)->name, &r);
@@ -183,6 +186,7 @@ static qm_status run_steps(const struct bench *b, struct steps *s)
         if (st == QM_OK) {
             s->state_bytes[v] = (double)qm_backend_cpu.bytes(plan[0][v]) / (double)b->n;
             s->moved[v] = bytes_moved(&r, &shape);
+            s->param[v] = r.param;
         }
     }
     s->name[s->count] = "a += s*b";
@@ -195,6 +199,10 @@ static qm_status run_steps(const struct bench *b, struct steps *s)
         for (int h = 0; st == QM_OK && h < 2; h++)
             for (int v = 0; st == QM_OK && v <= s->count; v++) {
                 struct qm_tensor pt = {p, QM_DTYPE_f32, shape}, gt = {g, QM_DTYPE_f32, shape};
+                if (v < s->count && s->param[v].format != QM_PARAM_f32) {
+                    pt = (struct qm_tensor){stored, qm_param_dtype(&s->param[v]), shape};
+                    qm_param_from_float(&s->param[v], b->n, p, stored);
+                }
                 double start = qm_seconds(), time;
                 omp_set_num_threads(h ? b->threads : 1);
                 if (v == s->count) {
@@ -214,6 +222,7 @@ static qm_status run_steps(const struct bench *b, struct steps *s)
             qm_backend_cpu.close(plan[h][v]);
     free(p);
     free(g);
+    free(stored);
     return st;
 }
 

@@ -170,7 +170,7 @@ static qm_status run_steps(const struct qm_recipe *r, const struct qm_shape *sha
     int64_t n = qm_shape_numel(shape);
     float *g = malloc(sizeof(float) * ((size_t)n + 1));
     uint16_t *narrow = malloc(sizeof(uint16_t) * ((size_t)n + 1));
-    struct qm_tensor p = {param, qm_state_param_dtype(&r->param), *shape};
+    struct qm_tensor p = {param, qm_param_dtype(&r->param), *shape};
     struct qm_tensor gt = {r->grad == QM_DTYPE_f32 ? (void *)g : (void *)narrow, r->grad, *shape};
     qm_status st = g && narrow ? QM_OK : qm_fail(QM_NO_MEMORY, "gradients");
     for (int64_t t = from + 1; st == QM_OK && t <= from + steps; t++) {

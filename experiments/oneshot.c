@@ -184,6 +184,7 @@ static qm_status measure(const struct qm_cell *c, const struct qm_codec *codec,
         qm_dist_fill(&c->dist, c->seed, 0, n, b->x);
     if (codec->q.bits == 0) {
         memcpy(b->got, b->x, (size_t)n * sizeof *b->x);
+        qm_plain_round(codec->q.plain, n, b->got);
     } else {
         QM_TRY(qm_encode(codec, shape, b->x, &draws, b->codes, b->scales));
         qm_decode(codec, shape, b->codes, b->scales, b->got);

@@ -18,8 +18,8 @@ void qm_sides_close(struct qm_sides *a)
     free(a->g);
     free(a->got);
     free(a->g16);
-    free(a->codes);
     free(a->stored);
+    free(a->codes);
     free(a->twin_p);
     free(a->twin_g);
     free(a->start);
@@ -40,7 +40,7 @@ static qm_status buffers(struct qm_sides *a)
     double **doubles[] = {&a->twin_p, &a->twin_g, &a->start,  &a->scratch,
                           &a->m,      &a->v,      &a->update, &a->got_update};
     int ok = (a->g16 = calloc(n, sizeof(uint16_t))) && (a->codes = calloc(n, 1)) &&
-             (a->stored = calloc(n, sizeof(float)));
+             (a->stored = calloc(n, (size_t)qm_param_bytes(&a->recipe.param)));
     for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
         ok = (*floats[i] = calloc(n, sizeof(float))) && ok;
     for (size_t i = 0; i < sizeof doubles / sizeof *doubles; i++)
@@ -143,34 +143,19 @@ static qm_status load_state(struct qm_sides *a, int s)
     return st;
 }
 
-/* p[i] in the recipe's format, to its own place in stored. */
-static void narrow(struct qm_sides *a, int64_t i)
-{
-    uint32_t h = qm_param_nearest(a->recipe.param.format, a->p[i]);
-    size_t bytes = (size_t)qm_param_bytes(&a->recipe.param);
-    memcpy(a->stored + (size_t)i * bytes, &h, bytes);
-}
-
-static void widen(struct qm_sides *a, int64_t i)
-{
-    uint32_t h = 0;
-    size_t bytes = (size_t)qm_param_bytes(&a->recipe.param);
-    memcpy(&h, a->stored + (size_t)i * bytes, bytes);
-    a->p[i] = qm_param_widen(a->recipe.param.format, h);
-}
-
 static qm_status set_start(struct qm_sides *a)
 {
     const struct qm_recorded *r = a->c->recorded;
     if (a->problem)
         a->c->problem->start(a->problem, a->twin_p);
     for (int64_t i = 0; i < a->total; i++) {
-        a->p[i] = r ? r->param[i] : (float)a->twin_p[i];
-        narrow(a, i);
-        widen(a, i);
+        float x = r ? r->param[i] : (float)a->twin_p[i];
+        a->p[i] =
+            qm_param_widen(a->recipe.param.format, qm_param_nearest(a->recipe.param.format, x));
         a->twin_p[i] = (double)a->p[i]; /* both sides start from the same stored values */
         a->start[i] = a->twin_p[i];
     }
+    qm_param_from_float(&a->recipe.param, a->total, a->p, a->stored);
     for (int s = 0; r && s < a->n_slots; s++) {
         for (int64_t i = 0; i < a->total; i++)
             a->twin_slot[s][i] = (double)r->slot[s][i];
@@ -268,17 +253,15 @@ qm_status qm_sides_step(struct qm_sides *a, int64_t k)
     for (int i = 0; i < a->n_tensors; i++) {
         int64_t at = a->first[i];
         int is_f32 = a->recipe.grad == QM_DTYPE_f32;
-        static const enum qm_dtype stored_as[] = {QM_DTYPE_f32, QM_DTYPE_bf16, QM_DTYPE_f16,
-                                                  QM_DTYPE_u8};
-        int p_f32 = a->recipe.param.format == QM_PARAM_f32;
-        struct qm_tensor p = {p_f32 ? (void *)(a->p + at)
-                                    : (void *)(a->stored + at * qm_param_bytes(&a->recipe.param)),
-                              stored_as[a->recipe.param.format], a->shape[i]};
+        enum qm_dtype type = qm_param_dtype(&a->recipe.param);
+        char *stored = (char *)a->stored + at * qm_param_bytes(&a->recipe.param);
+        struct qm_tensor p = {type == QM_DTYPE_f32 ? (void *)(a->p + at) : (void *)stored, type,
+                              a->shape[i]};
         struct qm_tensor g = {is_f32 ? (void *)(a->g + at) : (void *)(a->g16 + at), a->recipe.grad,
                               a->shape[i]};
         QM_TRY(qm_backend_cpu.step(a->plan[i], &p, &g, t, a->c->seed));
-        for (int64_t j = at; !p_f32 && j < at + a->numel[i]; j++)
-            widen(a, j);
+        if (type != QM_DTYPE_f32)
+            qm_param_to_float(&a->recipe.param, a->numel[i], stored, a->p + at);
         double *slot[QM_MAX_SLOTS] = {NULL};
         for (int s = 0; s < a->n_slots; s++)
             slot[s] = a->twin_slot[s] + at;

@@ -21,9 +21,10 @@ struct qm_sides {
     int64_t t0;    /* the first update's number */
     double floor, start_loss;
     /* [total]; the variant's side in float, the twin's in double */
-    float *p, *g, *got;
+    float *p, *g, *got; /* p: widened from what is stored */
+    void *stored;       /* the parameters as the recipe stores them; unused for float32 */
     uint16_t *g16;
-    uint8_t *codes, *stored; /* stored: p as the recipe stores it, where that is not float32 */
+    uint8_t *codes;
     double *twin_p, *twin_g, *start, *twin_slot[QM_MAX_SLOTS], *scratch;
     double *m, *v, *update, *got_update;
 };

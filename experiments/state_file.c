@@ -268,7 +268,8 @@ static qm_status codes_check(const struct source *f, const char *tensor, struct 
     uint8_t *packed = codes + n;
     qm_unpack_range(&c, slot->codes.data, n, codes);
     for (int64_t i = n - 1; i >= 0; i--)
-        if (codes[i] >= 1 << c.q.bits || c.cb.perm[c.cb.position_of[codes[i]]] != codes[i])
+        if (codes[i] >= 1 << c.q.bits ||
+            (c.cb.perm[c.cb.position_of[codes[i]]] != codes[i] && !c.cb.is_float))
             bad = i;
     qm_pack_range(&c, codes, n, packed);
     qm_status st = QM_OK;

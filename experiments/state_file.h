@@ -10,7 +10,7 @@
  *
  *     param            f32, bf16, f16, or u8 for e4m3; the tensor's shape
  *     residual         bf16, f16, i8 or i16; the tensor's shape; only where there is one
- *     SLOT             f32 values, in the slot's shape
+ *     SLOT             f32 values, in the slot's shape; for slots without codes
  *     SLOT.codes       u8[bytes], packed as the quantizer's pack word says
  *     SLOT.scales      f32[qm_scale_count], as they decode
  *
@@ -38,9 +38,10 @@ enum { QM_STATE_NAME = 256, QM_STATE_SLOT_NAME = 48 };
 struct qm_state_slot {
     char name[QM_STATE_SLOT_NAME];
     char quantizer[QM_QUANTIZER_TEXT];
+    int is_plain; /* "f32", "bf16": no codes */
     struct qm_shape shape;
-    struct qm_tensor codes;  /* u8; data NULL for "f32" */
-    struct qm_tensor scales; /* f32; for "f32" the values */
+    struct qm_tensor codes;  /* u8; data NULL for a plain slot */
+    struct qm_tensor scales; /* f32; for a plain slot the values */
 };
 
 struct qm_state_tensor {
@@ -85,8 +86,7 @@ qm_status qm_state_give(const struct qm_state_tensor *t, const struct qm_recipe 
                         const struct qm_shape *shape, const struct qm_backend *backend, void *plan,
                         void *param, qm_state_note *note, void *context);
 
-/* The element type of a stored parameter and of its residual. */
-enum qm_dtype qm_state_param_dtype(const struct qm_param *p);
+/* The element type of a stored parameter's residual. */
 enum qm_dtype qm_state_residual_dtype(const struct qm_param *p);
 
 /* ---- files ---------------------------------------------------------------------------------- */

@@ -49,7 +49,7 @@ static qm_status tensor_take(struct qm_state_tensor *t, const struct qm_recipe *
                              const struct qm_backend *backend, void *plan, const void *param)
 {
     t->stored = r->param;
-    t->param.dtype = qm_state_param_dtype(&t->stored);
+    t->param.dtype = qm_param_dtype(&t->stored);
     t->residual.dtype = qm_state_residual_dtype(&t->stored);
     t->param.shape = t->residual.shape = t->shape;
     size_t bytes = qm_state_bytes_of(&t->param);
@@ -147,8 +147,7 @@ static void narrow(const struct qm_param *p, float x, void *param, void *residua
     if (qm_param_residual(p) == 0)
         return;
     if (p->write == QM_WRITE_kahan)
-        ((uint16_t *)residual)[i] =
-            (uint16_t)qm_param_nearest(p->format, x - qm_param_widen(p->format, h));
+        ((uint16_t *)residual)[i] = (uint16_t)qm_kahan_residual(p->format, x, h);
     else if (p->write == QM_WRITE_ecc8)
         ((int8_t *)residual)[i] = (int8_t)qm_ecc_encode(p->format, x, h, 127);
     else

@@ -26,19 +26,11 @@ size_t qm_state_bytes_of(const struct qm_tensor *t)
     return (size_t)qm_shape_numel(&t->shape) * qm_dtype_size(t->dtype);
 }
 
-enum qm_dtype qm_state_param_dtype(const struct qm_param *p)
-{
-    return p->format == QM_PARAM_f32    ? QM_DTYPE_f32
-           : p->format == QM_PARAM_bf16 ? QM_DTYPE_bf16
-           : p->format == QM_PARAM_f16  ? QM_DTYPE_f16
-                                        : QM_DTYPE_u8;
-}
-
 enum qm_dtype qm_state_residual_dtype(const struct qm_param *p)
 {
     return p->write == QM_WRITE_ecc8    ? QM_DTYPE_i8
            : p->write == QM_WRITE_ecc16 ? QM_DTYPE_i16
-                                        : qm_state_param_dtype(p);
+                                        : qm_param_dtype(p);
 }
 
 qm_status qm_state_slot_layout(struct qm_state_slot *slot, struct qm_codec *c)
@@ -48,7 +40,8 @@ qm_status qm_state_slot_layout(struct qm_state_slot *slot, struct qm_codec *c)
     int64_t n = qm_shape_numel(&slot->shape);
     slot->scales.dtype = QM_DTYPE_f32;
     slot->codes.dtype = QM_DTYPE_u8;
-    if (c->q.bits == 0) {
+    slot->is_plain = c->q.bits == 0;
+    if (slot->is_plain) {
         slot->scales.shape = slot->shape;
         slot->codes.shape = (struct qm_shape){1, {0}};
     } else {
@@ -189,7 +182,7 @@ static qm_status take_tensor(const json_t *from, struct qm_state_tensor *t)
     QM_TRY(take_text(from, "param", stored, sizeof stored));
     if (qm_param_parse(stored, &t->stored) != QM_OK)
         return qm_fail_in(QM_BAD_FILE, "'param'");
-    t->param.dtype = qm_state_param_dtype(&t->stored);
+    t->param.dtype = qm_param_dtype(&t->stored);
     t->param.shape = t->residual.shape = t->shape;
     t->residual.dtype = qm_state_residual_dtype(&t->stored);
     const json_t *slots = json_object_get(from, "slots"), *slot;
@@ -254,10 +247,10 @@ qm_status qm_state_arrays(const struct qm_state *s, struct qm_state_array **out,
             ok = append(a, &count, t, "residual", "", &t->residual);
         for (int k = 0; ok && k < t->n_slots; k++) {
             struct qm_state_slot *slot = &t->slot[k];
-            int is_f32 = strcmp(slot->quantizer, "f32") == 0;
-            if (!is_f32)
+            if (!slot->is_plain)
                 ok = append(a, &count, t, slot->name, ".codes", &slot->codes);
-            ok = ok && append(a, &count, t, slot->name, is_f32 ? "" : ".scales", &slot->scales);
+            ok = ok &&
+                 append(a, &count, t, slot->name, slot->is_plain ? "" : ".scales", &slot->scales);
         }
     }
     if (!ok) {

@@ -246,6 +246,26 @@ static int float_down_by(int e, int bits, int sign, double *value)
     return sign ? 2 * n : n;
 }
 
+/* OCP 8-bit float E4M3: (1 + m/8) 2^(e-7), m/8 2^-6 for e = 0; e = 15 with m = 7 is NaN. */
+static int float8(int bits, int sign, double *value)
+{
+    int n = 0;
+    (void)bits;
+    (void)sign;
+    for (int code = 0; code < 127; code++) {
+        int e = code / 8;
+        double v = (e > 0 ? 8 + code % 8 : code % 8) / 8.0;
+        for (int i = 7; i > (e > 0 ? e : 1); i--)
+            v /= 2.0;
+        for (int i = 7; i < e; i++)
+            v *= 2.0;
+        value[n++] = v;
+        if (code > 0)
+            value[n++] = -v;
+    }
+    return sorted(value, n);
+}
+
 static int float_down(int bits, int sign, double *value)
 {
     static const int exponent_bits[9] = {0, 0, 1, 2, 2, 3, 3, 4, 4};
@@ -279,7 +299,8 @@ static const struct {
     {"lin0", 2, 8, 1, 1, linear_with_zero}, {"linb", 8, 8, 0, 1, linear},
     {"pow2", 2, 8, 1, 1, square},           {"pow3", 2, 8, 1, 1, cube},
     {"fpx", 2, 8, 1, 1, float_down},        {"fp52", 8, 8, 0, 1, float_down_52},
-    {"log", 8, 8, 1, 0, log_units},         {"logf", 8, 8, 1, 0, log_units},
+    {"e4m3", 8, 8, 0, 1, float8},           {"log", 8, 8, 1, 0, log_units},
+    {"logf", 8, 8, 1, 0, log_units},
 };
 
 int qm_oracle_codebook(const char *map, int bits, int sign, double *value)

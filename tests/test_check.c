@@ -324,7 +324,7 @@ static void test_not_vacuous(void **state)
     for (int v = 0; v < qm_variant_count(); v++) {
         struct qm_tally t;
         struct qm_recipe r;
-        if (!judge(&qm_backend_cpu, qm_variant_at(v)->name, NULL, 3, v % 11, 11, 0, &t))
+        if (!judge(&qm_backend_cpu, qm_variant_at(v)->name, NULL, 3, 4, 11, 0, &t))
             continue;
         judged++;
         assert_int_equal(qm_recipe_parse(qm_variant_at(v)->name, &r), QM_OK);
@@ -543,7 +543,7 @@ static void test_every_rule_passes(void **state)
             if (qm_judge_begin(&s, &t) == QM_SKIPPED)
                 continue;
             judged++;
-            for (int i = (judged - 1) / 2; i < qm_case_count(); i += 23) {
+            for (int i = 7; i < qm_case_count(); i += 17) {
                 struct qm_case c = qm_case_at(i);
                 assert_int_equal(qm_judge_case(&s, &c, 9, &t), QM_OK);
             }
@@ -556,7 +556,7 @@ static void test_every_rule_passes(void **state)
 
 static void test_what_is_skipped(void **state)
 {
-    static const char *const recipes[] = {"adamw_f32,amsgrad=1", "adamw4_ao,param=bf16/near",
+    static const char *const recipes[] = {"adamw8_ao_bf16sr", "adamw4_ao,param=bf16/near",
                                           "adamw4_lpmm_factor", "adamw4_lpmm,exp_avg.norm=rowcol",
                                           "adamw4_lpmm,exp_avg.scale=least:2"};
     (void)state;
@@ -615,6 +615,7 @@ static void test_bounds_hold(void **state)
             int64_t t = j / 3 == 0 ? 1 : j / 3 == 1 ? 2 : j / 3 == 2 ? 100 : 1000000;
             if (strcmp(rule->family, "ema") == 0)
                 h.maximize = 0; /* its oracle does not know the word */
+            h.amsgrad = rule->n_slots == 3 && strcmp(rule->slot[2], "max_exp_avg_sq") == 0;
             struct qm_oracle_hyper oh = {.lr = h.lr,
                                          .beta1 = h.beta1,
                                          .beta2 = h.beta2,
@@ -623,7 +624,8 @@ static void test_bounds_hold(void **state)
                                          .momentum = h.momentum,
                                          .dampening = h.dampening,
                                          .nesterov = h.nesterov,
-                                         .maximize = h.maximize};
+                                         .maximize = h.maximize,
+                                         .amsgrad = h.amsgrad};
             struct qm_rule_step st;
             struct qm_bound b;
             rule->prepare(&h, t, &st);
@@ -631,10 +633,13 @@ static void test_bounds_hold(void **state)
             for (uint64_t i = 0; i < N; i++) {
                 double reach = i % 2 ? 2.0 : 16.0;
                 float p = (float)wide(1, i, 4.0), g = (float)wide(2, i, reach);
-                float x[2] = {(float)wide(3, i, reach), (float)fabs(wide(4, i, 2.0 * reach))};
-                double want[2] = {(double)x[0], (double)x[1]}, old[2] = {want[0], want[1]};
-                float *at[2] = {&x[0], &x[1]};
-                double *slot[2] = {&want[0], &want[1]}, wp = (double)p, wg = (double)g, ep, e[2];
+                float x[3] = {(float)wide(3, i, reach), (float)fabs(wide(4, i, 2.0 * reach)),
+                              (float)fabs(wide(5, i, 2.0 * reach))};
+                double want[3] = {(double)x[0], (double)x[1], (double)x[2]};
+                double old[3] = {want[0], want[1], want[2]};
+                float *at[3] = {&x[0], &x[1], &x[2]};
+                double *slot[3] = {&want[0], &want[1], &want[2]};
+                double wp = (double)p, wg = (double)g, ep, e[3];
                 qm_oracle_find(rule->family)->step(&wp, slot, &wg, 1, 1, &oh, t);
                 qm_bound_element(&b, (double)p, wg, old, want, &ep, e);
                 rule->block(&st, 1, &p, &g, at);

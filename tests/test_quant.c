@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "core/base/fp8.h"
 #include "core/base/half.h"
 #include "core/base/isa.h"
 #include "core/quant/lanes.h"
@@ -42,7 +43,7 @@ static const char *const maps[] = {
     "int:4s",  "int:8s",  "intm:4s", "lint:4s", "lint:4u", "lint:8u", "nf4:4s",  "nf4a8:4s",
     "fp4:4s",  "fp4s:4s", "dyn:4s",  "dyn:4u",  "dyn:8s",  "dyn:8u",  "de:2s",   "de:3u",
     "de:5s",   "de:8s",   "de0:4u",  "lin:4u",  "lin:4s",  "lin:8u",  "lin0:8s", "lin0:8u",
-    "pow2:4u", "pow3:6s", "fpx:4s",  "fpx:7u",  "log:8u",  "logf:8u"};
+    "pow2:4u", "pow3:6s", "fpx:4s",  "fpx:7u",  "log:8u",  "logf:8u", "e4m3:8s"};
 static const char *const searches[] = {"scan", "bisect", "arith", "ladder",
                                        "mids", "argmin", "grid"};
 static const char *const rounds[] = {"near", "mid", "even", "away", "floor", "ceil"};
@@ -575,6 +576,51 @@ static void test_dither(void **state)
         assert_true(qm_code_of(&c, -0.4f, qm_philox_stream(5, 6, (uint64_t)i)) == 16);
 }
 
+/* e4m3 is the conversion of x / (maximum / 448), -0 and NaN with their signs included. */
+static void test_float8(void **state)
+{
+    enum { COUNT = 4000, BLOCK = 125 };
+    static const char *const texts[] = {"e4m3:8s/block:125/bisect/even/floor:1e-12",
+                                        "e4m3:8s/rank1/scan/even/floor:1e-12"};
+    static float x[COUNT], out[COUNT], scales[COUNT];
+    static uint8_t codes[COUNT];
+    struct qm_shape shape = {2, {COUNT / BLOCK, BLOCK}};
+    (void)state;
+    for (int isa = 0; isa < QM_ISA_COUNT; isa++)
+        for (int q = 0; q < 2; q++) {
+            struct qm_codec c;
+            float column[BLOCK] = {0};
+            if (!qm_isa_force((enum qm_isa)isa))
+                continue;
+            assert_int_equal(qm_codec_parse(&c, texts[q]), QM_OK);
+            for (int i = 0; i < COUNT; i++)
+                x[i] = random_float(q == 0 && i < 3 * BLOCK);
+            for (int i = 0; i < COUNT; i++)
+                column[i % BLOCK] = fmaxf(column[i % BLOCK], fabsf(x[i]));
+            assert_int_equal(qm_encode(&c, &shape, x, NULL, codes, scales), QM_OK);
+            qm_decode(&c, &shape, codes, scales, out);
+            for (int i = 0; i < COUNT; i++) {
+                float m = 0.0f, y;
+                int is_nan = 0;
+                for (int j = i / BLOCK * BLOCK; j < (i / BLOCK + 1) * BLOCK; j++) {
+                    m = fmaxf(m, fabsf(x[j]));
+                    is_nan |= qm_isnan(x[j]);
+                }
+                m = q == 1 && column[i % BLOCK] < m ? column[i % BLOCK] : m;
+                m = (is_nan ? (float)NAN : m < 1e-12f ? 1e-12f : m) / 448.0f;
+                y = x[i] / m;
+                uint8_t want = qm_float_to_e4m3(y, 1);
+                float decoded = qm_e4m3_to_float(want) * m;
+                if (want == 0x7f)
+                    want |= codes[i] & 0x80; /* the division decides about the sign */
+                if (codes[i] != want)
+                    fail_msg("%s: %a is %02x, want %02x", texts[q], (double)y, codes[i], want);
+                if (!qm_isnan(decoded) || !qm_isnan(out[i]))
+                    assert_int_equal(qm_bits(out[i]), qm_bits(decoded));
+            }
+        }
+}
+
 /* P(up) of stochastic rounding is the position within the cell; the draw is counter-based. */
 static void test_stochastic(void **state)
 {
@@ -739,6 +785,7 @@ int main(void)
         cmocka_unit_test(test_ranges_and_isas),
         cmocka_unit_test(test_fused_blocks),
         cmocka_unit_test(test_rank1_definition),
+        cmocka_unit_test(test_float8),
         cmocka_unit_test(test_pair_definitions),
         cmocka_unit_test(test_dither),
         cmocka_unit_test(test_stochastic),

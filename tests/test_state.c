@@ -89,7 +89,7 @@ static void run_on(struct run *a, int steps)
     int64_t n = qm_shape_numel(&a->shape);
     float *g = malloc(sizeof(float) * ((size_t)n + 1));
     uint16_t *h = malloc(sizeof(uint16_t) * ((size_t)n + 1));
-    struct qm_tensor p = {a->param, qm_state_param_dtype(&a->r.param), a->shape};
+    struct qm_tensor p = {a->param, qm_param_dtype(&a->r.param), a->shape};
     struct qm_tensor gt = {a->r.grad == QM_DTYPE_f32 ? (void *)g : (void *)h, a->r.grad, a->shape};
     for (int k = 0; k < steps; k++) {
         a->t++;

@@ -60,8 +60,10 @@ static void run(const char *recipe, const struct qm_shape *shape, int threads, s
     out->p = malloc(sizeof(float) * (size_t)(n + 1));
     float *g = malloc(sizeof(float) * (size_t)(n + 1));
     uint16_t *h = malloc(sizeof(uint16_t) * (size_t)(n + 1));
+    void *stored = malloc(sizeof(float) * (size_t)(n + 1));
     for (int64_t i = 0; i < n; i++)
         out->p[i] = gaussish(1, 0, i);
+    qm_param_from_float(&r.param, n, out->p, stored);
     out->p[n] = 77.0f; /* a sentinel behind the end */
     for (int64_t t = 1; t <= STEPS; t++) {
         for (int64_t i = 0; i < n; i++) {
@@ -69,10 +71,11 @@ static void run(const char *recipe, const struct qm_shape *shape, int threads, s
                                           : gaussish(2, t, i) * ldexpf(1.0f, -(int)(i / 64 % 11));
             h[i] = r.grad == QM_DTYPE_bf16 ? qm_float_to_bf16(g[i]) : qm_float_to_f16(g[i]);
         }
-        struct qm_tensor p = {out->p, QM_DTYPE_f32, *shape};
+        struct qm_tensor p = {stored, qm_param_dtype(&r.param), *shape};
         struct qm_tensor gt = {r.grad == QM_DTYPE_f32 ? (void *)g : (void *)h, r.grad, *shape};
         assert_int_equal(qm_backend_cpu.step(plan, &p, &gt, t, 99), QM_OK);
     }
+    qm_param_to_float(&r.param, n, stored, out->p);
     assert_true(out->p[n] == 77.0f);
     for (int i = 0; i < r.rule->n_slots; i++) {
         out->slot[i] = calloc((size_t)n + 1, sizeof(float)); /* a slot may be smaller */
@@ -84,6 +87,7 @@ static void run(const char *recipe, const struct qm_shape *shape, int threads, s
     qm_backend_cpu.close(plan);
     free(g);
     free(h);
+    free(stored);
 }
 
 static void assert_same(const struct run *a, const struct run *b, const char *what)
@@ -106,6 +110,10 @@ static const char *const more_recipes[] = {
     "adamw8_ao,grad=f16,exp_avg_sq=log:8u/logblock:256/arith/even/floor:1e-12",
     "adamw4_lpmm_group,exp_avg=de:5s/block:64/bisect/mid/lo,exp_avg.min_numel=0",
     "adamw8_bnb,exp_avg=dyn:8s/block:2048/grid/mid/recip/maxskip/zero:0",
+    "adamw8_ao,param=f16/kahan,exp_avg=e4m3:8s/rank1/bisect/stoch,exp_avg.min_numel=0",
+    "adamw4_ao,param=bf16/ecc8,exp_avg_sq=f16,exp_avg.plain=bf16",
+    "adamw4_lpmm,param=e4m3/stoch",
+    "adamw_f32,param=f16/ecc16,exp_avg=bf16",
     "ademamix8_bnb,exp_avg.min_numel=0,exp_avg_slow=nf4:4s/rank1/bisect/even/hi/keepsign,t_beta3=3",
 };
 enum { MORE = sizeof more_recipes / sizeof *more_recipes };
@@ -151,6 +159,32 @@ static void test_same_bits(void **state)
         }
 }
 
+/* A parameter on its way into the rule and out of it; *residual is kept between steps. */
+static float master(const struct qm_param *q, float p, int16_t residual)
+{
+    uint32_t h = qm_param_nearest(q->format, p);
+    switch (q->write) {
+    case QM_WRITE_kahan: return p + qm_param_widen(q->format, (uint16_t)residual);
+    case QM_WRITE_ecc8: return qm_ecc_decode(q->format, h, residual, 127);
+    case QM_WRITE_ecc16: return qm_ecc_decode(q->format, h, residual, 32767);
+    default: return p;
+    }
+}
+
+static float stored_as(const struct qm_param *q, float x, int64_t t, int64_t i, int16_t *residual)
+{
+    struct qm_draws d = qm_draws_for(99, t, 2, QM_ROLE_weight);
+    uint32_t h = q->write == QM_WRITE_stoch ? qm_param_stochastic(q->format, x, qm_draw(&d, i))
+                                            : qm_param_nearest(q->format, x);
+    switch (q->write) {
+    case QM_WRITE_kahan: *residual = (int16_t)qm_kahan_residual(q->format, x, h); break;
+    case QM_WRITE_ecc8: *residual = (int16_t)qm_ecc_encode(q->format, x, h, 127); break;
+    case QM_WRITE_ecc16: *residual = (int16_t)qm_ecc_encode(q->format, x, h, 32767); break;
+    default: break;
+    }
+    return qm_param_widen(q->format, h);
+}
+
 /* A step is decode, rule, encode of whole tensors: the plain composition, without pieces. */
 static void test_step_is_the_composition(void **state)
 {
@@ -172,6 +206,7 @@ static void test_step_is_the_composition(void **state)
             }
             float *p = malloc(sizeof(float) * (size_t)(n + 1)), *x[QM_MAX_SLOTS] = {NULL};
             float *g = malloc(sizeof(float) * (size_t)(n + 1)), *scales[QM_MAX_SLOTS];
+            int16_t *residual = calloc((size_t)n + 1, sizeof *residual);
             uint8_t *codes[QM_MAX_SLOTS];
             for (int i = 0; i < r.rule->n_slots; i++) {
                 struct qm_quantizer q = qm_recipe_slot(&r, i, shape);
@@ -185,7 +220,8 @@ static void test_step_is_the_composition(void **state)
                     scales[i][j] = r.init_scale[i];
             }
             for (int64_t i = 0; i < n; i++)
-                p[i] = gaussish(1, 0, i);
+                p[i] = qm_param_widen(r.param.format,
+                                      qm_param_nearest(r.param.format, gaussish(1, 0, i)));
             for (int64_t t = 1; t <= STEPS; t++) {
                 struct qm_rule_step st;
                 r.rule->prepare(&r.hyper, t, &st);
@@ -204,7 +240,11 @@ static void test_step_is_the_composition(void **state)
                 for (int i = 0; i < r.rule->n_slots; i++)
                     if (c[i].q.bits)
                         qm_decode(&c[i], shape, codes[i], scales[i], x[i]);
+                for (int64_t i = 0; i < n; i++)
+                    p[i] = master(&r.param, p[i], residual[i]);
                 r.rule->block(&st, n, p, g, x);
+                for (int64_t i = 0; i < n; i++)
+                    p[i] = stored_as(&r.param, p[i], t, i, &residual[i]);
                 for (int i = 0; i < r.rule->n_slots; i++) {
                     struct qm_draws d = qm_draws_for(99, t, 2,
                                                      i == 0   ? QM_ROLE_slot0
@@ -213,6 +253,8 @@ static void test_step_is_the_composition(void **state)
                     if (c[i].q.bits)
                         assert_int_equal(qm_encode(&c[i], shape, x[i], &d, codes[i], scales[i]),
                                          QM_OK);
+                    else
+                        qm_plain_round(c[i].q.plain, n, x[i]);
                 }
             }
             for (int i = 0; i < r.rule->n_slots; i++) {
@@ -230,6 +272,7 @@ static void test_step_is_the_composition(void **state)
             if (memcmp(p, fast.p, sizeof(float) * (size_t)n) != 0)
                 fail_msg("%s, shape %d: parameters", recipe_at(k), s);
             free(p);
+            free(residual);
             free(g);
             run_free(&fast);
         }
@@ -279,12 +322,14 @@ static void test_step_sqnr(void **state)
     enum { N = 8192 };
     struct qm_shape shape = {2, {64, 128}};
     static double p[N], g[N], slot[QM_MAX_SLOTS][N];
-    static float pf[N], gf[N], got[N];
+    static float pf[N], gf[N], got[N], stored[N];
     for (int k = 0; k < qm_variant_count(); k++) {
         const struct qm_variant *v = qm_variant_at(k);
         struct qm_recipe r;
         void *plan;
         double *slots[QM_MAX_SLOTS];
+        for (int i = 0; i < QM_MAX_SLOTS; i++)
+            slots[i] = memset(slot[i], 0, sizeof slot[i]);
         assert_int_equal(qm_recipe_parse(v->name, &r), QM_OK);
         const struct qm_oracle *o = qm_oracle_find(r.rule->family);
         if (!o)
@@ -294,16 +339,19 @@ static void test_step_sqnr(void **state)
             QM_HYPER_LIST(X) QM_HYPER_FLAG_LIST(X)
 #undef X
         };
-        memset(slot, 0, sizeof slot);
-        for (int i = 0; i < QM_MAX_SLOTS; i++)
-            slots[i] = slot[i];
         for (int i = 0; i < N; i++) {
-            p[i] = (double)(pf[i] = gaussish(5, 0, i));
+            pf[i] = gaussish(5, 0, i);
             g[i] = (double)(gf[i] = gaussish(6, 0, i));
         }
+        qm_param_from_float(&r.param, N, pf, stored);
+        qm_param_to_float(&r.param, N, stored, pf);
+        for (int i = 0; i < N; i++)
+            p[i] = (double)pf[i];
         assert_int_equal(qm_backend_cpu.open(&r, &shape, 0, &plan), QM_OK);
-        struct qm_tensor pt = {pf, QM_DTYPE_f32, shape}, gt = {gf, QM_DTYPE_f32, shape};
+        struct qm_tensor pt = {stored, qm_param_dtype(&r.param), shape};
+        struct qm_tensor gt = {gf, QM_DTYPE_f32, shape};
         assert_int_equal(qm_backend_cpu.step(plan, &pt, &gt, 1, 1), QM_OK);
+        qm_param_to_float(&r.param, N, stored, pf);
         assert_int_equal(qm_oracle_step(o, p, slots, g, &shape, 0, &h, 1), QM_OK);
         for (int s = 0; s < r.rule->n_slots; s++) {
             struct qm_shape own = shape;
@@ -323,9 +371,12 @@ static void test_step_sqnr(void **state)
                 fail_msg("%s: slot %d has %.1f dB, declared at least %.1f", v->name, s, db,
                          v->step_sqnr_db);
         }
-        /* the step itself uses the fresh moments: the parameter is as good as float32 */
+        /* the step itself uses the fresh moments: the parameter is as good as float32, or as the
+         * grid it is stored on (an ulp is at most 2^-7, 2^-10, 2^-3 of the value) */
+        static const double ulp[] = {0.0, 0x1p-7, 0x1p-10, 0x1p-3};
         for (int i = 0; i < N; i++)
-            assert_true(fabs((double)pf[i] - p[i]) <= 1e-6);
+            assert_true(fabs((double)pf[i] - p[i]) <=
+                        1e-6 + ulp[r.param.format] * fmax(fabs(p[i]), 0x1p-6));
         qm_backend_cpu.close(plan);
     }
 }

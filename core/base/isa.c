@@ -1,8 +1,10 @@
-/* isa.c - choosing the instruction set. */
+/* isa.c - choosing the instruction set, and the tables of core/base that depend on it. */
 #include "core/base/isa.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "core/base/narrow.h"
 
 static const char *const names[] = {
 #define X(name) #name,
@@ -49,3 +51,17 @@ int qm_isa_force(enum qm_isa isa)
 }
 
 const char *qm_isa_text(enum qm_isa isa) { return names[isa]; }
+
+#define X(name) extern const struct qm_narrow qm_narrow_##name;
+QM_ISA_LIST(X)
+#undef X
+
+const struct qm_narrow *qm_narrow(void)
+{
+    static const struct qm_narrow *const table[] = {
+#define X(name) &qm_narrow_##name,
+        QM_ISA_LIST(X)
+#undef X
+    };
+    return table[qm_isa()];
+}

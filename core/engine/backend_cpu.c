@@ -10,14 +10,15 @@
 #include <string.h>
 
 #include "core/base/isa.h"
+#include "core/base/narrow.h"
 #include "core/engine/backend.h"
 
-enum { PIECE = 1024, ALIGN = 64 };
+enum { PIECE = 1024, ALIGN = 64, DRAWS = 256 };
 
 struct slot {
     struct qm_codec c;
-    struct qm_shape shape; /* the parameter's but for rules over whole tensors */
-    int is_f32, is_fused, is_global;
+    struct qm_shape shape;           /* the parameter's but for rules over whole tensors */
+    int is_f32, is_fused, is_global; /* is_f32: no codes; plain floats in place */
     int64_t n, n_scales, code_bytes;
     uint8_t *packed;
     float *scales; /* stored ones; of an f32 slot, its values */
@@ -184,8 +185,10 @@ static float *slot_floats(const struct slot *s, int64_t from, int64_t n, float *
 static void slot_store(struct slot *s, int64_t from, int64_t n, const float *x, uint8_t *codes,
                        const struct qm_draws *draws)
 {
-    if (s->is_f32)
+    if (s->is_f32) {
+        qm_plain_round(s->c.q.plain, n, s->scales + from);
         return;
+    }
     if (s->is_fused) {
         qm_encode_blocks(&s->c, x, n, s->packed + from * s->c.q.bits / 8,
                          s->scales + from / s->c.q.block);
@@ -226,6 +229,14 @@ static void fetch_ahead(const struct step *st, int64_t from, int64_t n)
 static void param_load(const struct plan *p, const void *param, int64_t from, int64_t n, float *out)
 {
     enum qm_param_format f = p->r.param.format;
+    if (!p->residual && f == QM_PARAM_bf16) {
+        qm_narrow()->bf16_to_float((const uint16_t *)param + from, n, out);
+        return;
+    }
+    if (!p->residual && f == QM_PARAM_e4m3) {
+        qm_narrow()->e4m3_to_float((const uint8_t *)param + from, n, out);
+        return;
+    }
     for (int64_t i = 0; i < n; i++) {
         uint32_t h = f == QM_PARAM_e4m3 ? ((const uint8_t *)param)[from + i]
                                         : ((const uint16_t *)param)[from + i];
@@ -250,18 +261,32 @@ static void param_store(struct plan *p, void *param, int64_t from, int64_t n, co
                         const struct qm_draws *draws)
 {
     enum qm_param_format f = p->r.param.format;
+    int is_stochastic = p->r.param.write == QM_WRITE_stoch;
+    uint32_t draw[DRAWS];
+    for (int64_t i = 0; i < n && !p->residual && f == QM_PARAM_bf16; i += DRAWS) {
+        int64_t m = n - i < DRAWS ? n - i : DRAWS;
+        uint16_t *to = (uint16_t *)param + from + i;
+        if (is_stochastic) {
+            qm_narrow()->draws(draws, from + i, m, draw);
+            qm_narrow()->stochastic_bf16(x + i, draw, m, to);
+        } else {
+            qm_narrow()->float_to_bf16(x + i, m, to);
+        }
+    }
+    if (!p->residual && f == QM_PARAM_bf16)
+        return;
     for (int64_t i = 0; i < n; i++) {
-        uint32_t h = p->r.param.write == QM_WRITE_stoch
-                         ? qm_param_stochastic(f, x[i], qm_draw(draws, from + i))
-                         : qm_param_nearest(f, x[i]);
+        if (is_stochastic && i % DRAWS == 0)
+            qm_narrow()->draws(draws, from + i, n - i < DRAWS ? n - i : DRAWS, draw);
+        uint32_t h = is_stochastic ? qm_param_stochastic(f, x[i], draw[i % DRAWS])
+                                   : qm_param_nearest(f, x[i]);
         if (f == QM_PARAM_e4m3)
             ((uint8_t *)param)[from + i] = (uint8_t)h;
         else
             ((uint16_t *)param)[from + i] = (uint16_t)h;
         switch (p->r.param.write) {
         case QM_WRITE_kahan:
-            ((uint16_t *)(void *)p->residual)[from + i] =
-                (uint16_t)qm_param_nearest(f, x[i] - qm_param_widen(f, h));
+            ((uint16_t *)(void *)p->residual)[from + i] = (uint16_t)qm_kahan_residual(f, x[i], h);
             break;
         case QM_WRITE_ecc8:
             ((int8_t *)p->residual)[from + i] = (int8_t)qm_ecc_encode(f, x[i], h, 127);
@@ -363,7 +388,7 @@ static void slot_whole(const struct step *st, int i, float *x, int store)
         int64_t n = s->n - from < piece ? s->n - from : piece;
         if (store && s->is_f32)
             memcpy(s->scales + from, x + from, sizeof(float) * (size_t)n);
-        else if (store)
+        if (store)
             slot_store(s, from, n, x + from, codes, &d);
         else if (slot_floats(s, from, n, x + from, codes) != x + from)
             memcpy(x + from, s->scales + from, sizeof(float) * (size_t)n);
@@ -527,13 +552,15 @@ static qm_status cpu_load(void *plan, int slot, const uint8_t *codes, const floa
     if (codes && !s->is_f32) {
         for (int64_t i = 0; i < s->n; i++)
             if (codes[i] >= 1 << s->c.q.bits ||
-                s->c.cb.perm[s->c.cb.position_of[codes[i]]] != codes[i])
+                (s->c.cb.perm[s->c.cb.position_of[codes[i]]] != codes[i] && !s->c.cb.is_float))
                 return qm_fail(QM_BAD_ARG, "code %d at %lld does not exist in %d bits", codes[i],
                                (long long)i, s->c.q.bits);
         qm_pack_range(&s->c, codes, s->n, s->packed);
     }
     if (scales)
         memcpy(s->scales, scales, sizeof(float) * (size_t)s->n_scales);
+    if (s->is_f32)
+        qm_plain_round(s->c.q.plain, s->n_scales, s->scales);
     return QM_OK;
 }
 

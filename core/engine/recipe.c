@@ -43,6 +43,34 @@ int qm_param_residual(const struct qm_param *p)
     return p->format == QM_PARAM_f32 ? 0 : write_bytes[p->write];
 }
 
+enum qm_dtype qm_param_dtype(const struct qm_param *p)
+{
+    static const enum qm_dtype dtype[] = {QM_DTYPE_f32, QM_DTYPE_bf16, QM_DTYPE_f16, QM_DTYPE_u8};
+    return dtype[p->format];
+}
+
+void qm_param_from_float(const struct qm_param *p, int64_t n, const float *x, void *out)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t h = qm_param_nearest(p->format, x[i]);
+        switch (format_bytes[p->format]) {
+        case 1: ((uint8_t *)out)[i] = (uint8_t)h; break;
+        case 2: ((uint16_t *)out)[i] = (uint16_t)h; break;
+        default: ((float *)out)[i] = qm_float(h); break;
+        }
+    }
+}
+
+void qm_param_to_float(const struct qm_param *p, int64_t n, const void *x, float *out)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t h = format_bytes[p->format] == 1   ? ((const uint8_t *)x)[i]
+                     : format_bytes[p->format] == 2 ? ((const uint16_t *)x)[i]
+                                                    : qm_bits(((const float *)x)[i]);
+        out[i] = qm_param_widen(p->format, h);
+    }
+}
+
 qm_status qm_param_parse(const char *text, struct qm_param *out)
 {
     char copy[32];
@@ -74,6 +102,15 @@ const char *qm_param_text(const struct qm_param *p, char text[24])
     return text;
 }
 
+static qm_status set_plain(struct qm_quantizer *out, const char *value)
+{
+    struct qm_quantizer q;
+    if (qm_quantizer_parse(value, &q) != QM_OK || q.bits != 0)
+        return qm_fail(QM_BAD_ARG, "plain: expected f32, bf16 or f16, got '%s'", value);
+    *out = q;
+    return QM_OK;
+}
+
 static qm_status set_used(struct qm_recipe *r, const char *value)
 {
     if (strcmp(value, "fresh") != 0 && strcmp(value, "stored") != 0)
@@ -98,6 +135,7 @@ qm_status qm_recipe_from(const struct qm_variant *v, struct qm_recipe *out)
             return qm_fail(QM_INTERNAL, "variant %s: slot %d should be named %s", v->name, i,
                            r.rule->slot[i]);
         QM_TRY(qm_quantizer_parse(s->quantizer, &r.slot[i]));
+        QM_TRY(set_plain(&r.plain[i], s->plain ? s->plain : "f32"));
         r.min_numel[i] = s->min_numel;
         r.whole_blocks[i] = s->whole_blocks;
         r.init_code[i] = s->init_code;
@@ -134,8 +172,11 @@ static qm_status set_slot(struct qm_recipe *r, int i, const char *sub, const cha
         r->min_numel[i] = (int64_t)number;
         return QM_OK;
     }
+    if (strcmp(sub, "plain") == 0)
+        return set_plain(&r->plain[i], value);
     if (r->slot[i].bits == 0)
-        return qm_fail(QM_BAD_ARG, "%s: slot %s is f32; give it a whole quantizer first", key,
+        return qm_fail(QM_BAD_ARG,
+                       "%s: slot %s has no codes (f32); give it a whole quantizer first", key,
                        r->rule->slot[i]);
     return qm_quantizer_set(&r->slot[i], sub, value);
 }
@@ -225,6 +266,8 @@ char *qm_recipe_print(const struct qm_recipe *r, char *text)
             PUT(",%s=%s", r->rule->slot[i], qm_quantizer_print(&r->slot[i], q));
         if (r->min_numel[i] != base.min_numel[i])
             PUT(",%s.min_numel=%lld", r->rule->slot[i], (long long)r->min_numel[i]);
+        if (r->plain[i].plain != base.plain[i].plain)
+            PUT(",%s.plain=%s", r->rule->slot[i], qm_quantizer_print(&r->plain[i], q));
     }
     if (r->grad != base.grad)
         PUT(",grad=%s", qm_dtype_name(r->grad));
@@ -267,6 +310,12 @@ qm_status qm_recipe_applicable(const struct qm_recipe *r)
         return qm_fail(QM_BAD_ARG, "rank must be in [0, 2^20], gap in [0, 1e15)");
     if (h->side != 0 && h->side != 1 && h->side != 2 && h->side != 3)
         return qm_fail(QM_BAD_ARG, "side must be 0 (std), 1 (reverse_std), 2 (right) or 3 (left)");
+    int keeps_top = 0;
+    for (int i = 0; i < r->rule->n_slots; i++)
+        keeps_top |= strcmp(r->rule->slot[i], "max_exp_avg_sq") == 0;
+    if (h->amsgrad && !keeps_top)
+        return qm_fail(QM_BAD_ARG, "amsgrad wants a slot max_exp_avg_sq, which rule %s has not",
+                       r->rule->name);
     if (h->nesterov && (h->momentum <= 0 || h->dampening != 0))
         return qm_fail(QM_BAD_ARG, "nesterov wants momentum > 0 and dampening 0");
     return QM_OK;
@@ -275,14 +324,13 @@ qm_status qm_recipe_applicable(const struct qm_recipe *r)
 struct qm_quantizer qm_recipe_slot(const struct qm_recipe *r, int i, const struct qm_shape *shape)
 {
     int64_t n = qm_shape_numel(shape);
-    struct qm_quantizer f32 = {.scale = {.zero = -1}};
     const struct qm_quantizer *q = &r->slot[i];
     if (n < r->min_numel[i])
-        return f32;
+        return r->plain[i];
     if (r->whole_blocks[i] && q->norm == QM_NORM_block && n % q->block != 0)
-        return f32;
+        return r->plain[i];
     if (shape->rank == 0 && q->norm != QM_NORM_block && q->norm != QM_NORM_tensor)
-        return f32;
+        return r->plain[i];
     return *q;
 }
 

@@ -18,6 +18,7 @@ struct qm_recipe {
     struct qm_quantizer slot[QM_MAX_SLOTS];
     int64_t min_numel[QM_MAX_SLOTS];
     int whole_blocks[QM_MAX_SLOTS];
+    struct qm_quantizer plain[QM_MAX_SLOTS]; /* what tensors get that are too small for slot[] */
     int init_code[QM_MAX_SLOTS];
     float init_scale[QM_MAX_SLOTS];
     enum qm_dtype grad;    /* f32, bf16 or f16 */
@@ -42,8 +43,14 @@ const char *qm_param_text(const struct qm_param *p, char text[24]);
 int qm_param_residual(const struct qm_param *p);
 int qm_param_bytes(const struct qm_param *p); /* of one stored parameter */
 
-/* One override; key "exp_avg", "exp_avg.map" (any axis), "exp_avg.min_numel", "lr", "grad", "param",
- * "state_used" (fresh or stored), ... */
+/* The tensor type that the backend wants such parameters in (e4m3: u8), and parameters to and from
+ * it, to nearest. */
+enum qm_dtype qm_param_dtype(const struct qm_param *p);
+void qm_param_from_float(const struct qm_param *p, int64_t n, const float *x, void *out);
+void qm_param_to_float(const struct qm_param *p, int64_t n, const void *x, float *out);
+
+/* One override; key "exp_avg", "exp_avg.map" (any axis), "exp_avg.min_numel", "exp_avg.plain", "lr", "grad",
+ * "param", * "state_used" (fresh or stored), ... */
 qm_status qm_recipe_set(struct qm_recipe *r, const char *key, const char *value);
 
 /* QM_OK, or why the composition makes no sense (an unsigned map on a signed slot, ...). */

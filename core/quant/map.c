@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "core/base/fp8.h"
+
 static const struct {
     const char *name;
     int from, to, signs;
@@ -277,6 +279,22 @@ static void build_even(struct qm_codebook *cb, int low, int n, float divisor)
         cb->value[k] = (float)(low + k) / divisor;
 }
 
+/* Positions: -448 .. -2^-9 (codes 0xfe down to 0x81), 0, 2^-9 .. 448; then -0, NaN, -NaN. */
+static void build_e4m3(struct qm_codebook *cb)
+{
+    cb->n = 253;
+    cb->is_permuted = cb->is_float = 1;
+    for (int k = 0; k < 256; k++) {
+        static const uint8_t others[3] = {0x80, 0x7f, 0xff};
+        int code = k < 126 ? 0xfe - k : k < 253 ? k - 126 : others[k - 253];
+        cb->perm[k] = (uint8_t)code;
+        cb->position_of[code] = (uint8_t)k;
+        cb->value[k] = qm_e4m3_to_float((uint8_t)code);
+    }
+    cb->over = 448.0f;
+    cb->gain = 1.0f / 448.0f;
+}
+
 int qm_map_allows(enum qm_map map, int bits, int sign)
 {
     return bits >= maps[map].from && bits <= maps[map].to && (maps[map].signs & (sign ? 2 : 1));
@@ -330,6 +348,7 @@ void qm_codebook_build(enum qm_map map, int bits, int sign, struct qm_codebook *
     case QM_MAP_pow3: build_power(out, bits, sign, 3); break;
     case QM_MAP_fpx: build_float_point(out, bits, sign, exponent_bits[bits]); break;
     case QM_MAP_fp52: build_float_point(out, bits, sign, 5); break;
+    case QM_MAP_e4m3: build_e4m3(out); break;
     case QM_MAP_log:
     case QM_MAP_logf:
         for (int k = 0; k < 256; k++)

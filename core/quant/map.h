@@ -31,6 +31,7 @@
     X(pow2,  2, 8, 3, "signed squares of lin (lpmm power-2)")                                          \
     X(pow3,  2, 8, 3, "signed cubes of lin (lpmm power-3)")                                            \
     X(fpx,   2, 8, 3, "lpmm float-point: exponent downward, 1 to 4 exponent bits")                     \
+    X(e4m3,  8, 8, 2, "8-bit float e4m3fn in its own units, scale = absmax / 448 (torchao fp8)")        \
     X(fp52,  8, 8, 2, "fpx with 5 exponent and 2 fraction bits (bitsandbytes create_fp8_map)")         \
     X(log,   8, 8, 1, "log2 space: q/255 of the range above 2^-126, decoded (q s)(1/255) "             \
                       "(adafactor8bit 0.2.x PyTorch); wants curve log2")                               \
@@ -45,15 +46,21 @@ enum qm_map {
 };
 
 /* value[] ascends (equal neighbours allowed).  The stored code of sorted position k is perm[k];
- * position_of is its inverse. */
+ * position_of is its inverse.
+ *
+ * A float format has three codes besides, at positions n, n + 1 and n + 2, which decode but which
+ * no search finds: -0 (what a negative unit value gets instead of `zero`), NaN and -NaN (what a NaN
+ * unit value gets by its sign, unless a nan word says otherwise).  Position and code have the same
+ * parity, so round = even is that of the format. */
 struct qm_codebook {
-    int n;            /* entries: 2^bits */
+    int n;            /* entries: 2^bits, or fewer */
     float value[256]; /* decoded unit value of position k */
     float cut[255];   /* published thresholds: position above k iff x > cut[k]; see has_cuts */
     uint8_t perm[256], position_of[256];
-    int has_cuts, is_permuted;
+    int has_cuts, is_permuted, is_float;
     int zero;    /* position of value 0 (of +0 where both are there), -1: none */
     float gain;  /* stored scale = maximum * gain */
+    float over;  /* not 0: stored scale = maximum / over, and gain is its rounded reciprocal */
     float post;  /* decoded value = (value * scale) * post */
     float steps; /* evenly spaced: position = x * steps - base, before rounding; 0: it is not */
     int base;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "core/base/half.h"
+#include "core/base/narrow.h"
 #include "core/quant/lanes.h"
 #include "core/quant/norm_pair.h"
 #include "core/quant/searches.h"
@@ -33,12 +34,42 @@ static float edge_limit(const struct qm_codec *c)
 
 int qm_code_of(const struct qm_codec *c, float y, uint32_t draw)
 {
+    if (qm_isnan(y) && c->cb.is_float && c->q.scale.nan == QM_NAN_low)
+        return c->cb.n + 1 + (int)(qm_bits(y) >> 31);
     if (qm_isnan(y))
         return c->q.scale.nan == QM_NAN_top    ? c->cb.n - 1
                : c->q.scale.nan == QM_NAN_zero ? (c->cb.zero > 0 ? c->cb.zero : 0)
                                                : 0;
     int k = qm_search_code(c->q.search, c->q.round, y, &c->cb, draw);
     return k > c->q.scale.least ? k : c->q.scale.least;
+}
+
+/* Positions to stored codes, in place; y: their unit values, read for float formats only. */
+static void store_codes(const struct qm_codec *c, const float *y, int64_t n, uint8_t *codes)
+{
+    for (int64_t j = 0; j < n && c->cb.is_float; j++)
+        codes[j] = (uint8_t)(codes[j] == c->cb.zero && qm_bits(y[j]) >> 31 ? c->cb.n : codes[j]);
+    for (int64_t j = 0; j < n && c->cb.is_permuted; j++)
+        codes[j] = c->cb.perm[codes[j]];
+}
+
+/* Finite unit values to stored codes, by the edges or, to the same bits, by the format's own
+ * conversion. */
+static void codes_of(const struct qm_codec *c, const float *y, int64_t n, uint8_t *codes)
+{
+    if (c->cb.is_float && c->q.round == QM_ROUND_even) {
+        qm_narrow()->float_to_e4m3(y, n, codes);
+        return;
+    }
+    qm_lanes()->positions(c, y, n, codes);
+    store_codes(c, y, n, codes);
+}
+
+static uint8_t code_of(const struct qm_codec *c, float y, uint32_t draw)
+{
+    uint8_t code = (uint8_t)qm_code_of(c, y, draw);
+    store_codes(c, &y, 1, &code);
+    return code;
 }
 
 /* The edges in the orders of core/quant/lanes.c. */
@@ -102,6 +133,16 @@ qm_status qm_codec_parse(struct qm_codec *c, const char *text)
     return qm_codec_init(c, &q);
 }
 
+void qm_plain_round(enum qm_plain plain, int64_t n, float *x)
+{
+    if (plain == QM_PLAIN_bf16)
+        for (int64_t i = 0; i < n; i++)
+            x[i] = qm_bf16_to_float(qm_float_to_bf16(x[i]));
+    else if (plain == QM_PLAIN_f16)
+        for (int64_t i = 0; i < n; i++)
+            x[i] = qm_f16_to_float(qm_float_to_f16(x[i]));
+}
+
 /* ---- scales ------------------------------------------------------------------------------- */
 
 /* The norm that a shape really gets, and its block. */
@@ -163,7 +204,7 @@ int64_t qm_state_bytes(const struct qm_codec *c, const struct qm_shape *shape)
 {
     int64_t n = qm_shape_numel(shape);
     if (c->q.bits == 0)
-        return 4 * n;
+        return (c->q.plain == QM_PLAIN_f32 ? 4 : 2) * n;
     int64_t s = qm_scale_count(c, shape), bytes = qm_code_bytes(c, n);
     if (c->q.scale.nest && s > 0)
         return bytes + s + 4 * ((s + c->q.scale.nest - 1) / c->q.scale.nest) + 4;
@@ -184,7 +225,7 @@ static struct divisor divisor_of(const struct qm_codec *c, float max, int is_sho
         m = r->floor;
     if (r->cap != 0.0f && m > r->cap)
         m = r->cap;
-    d.stored = d.by = m * c->cb.gain;
+    d.stored = d.by = c->cb.over != 0.0f ? m / c->cb.over : m * c->cb.gain;
     if (d.by < r->guard)
         d.by = r->guard;
     if (c->q.unit == QM_UNIT_recip_tail && is_short)
@@ -389,7 +430,7 @@ static uint8_t encode_one(const struct qm_codec *c, float x, struct divisor d, i
         return c->cb.perm[k];
     }
     y = divides ? u / d.by : u * (1.0f / d.by);
-    return c->cb.perm[qm_code_of(c, qm_curve_unit_to(c->q.curve, y), draw)];
+    return code_of(c, qm_curve_unit_to(c->q.curve, y), draw);
 }
 
 static int unit_divides(const struct qm_codec *c, int is_short)
@@ -431,6 +472,7 @@ static void encode_run(const struct qm_codec *c, const float *x, int64_t n, floa
         }
         if (by_arith) {
             v->arith(c, u, factor, m, codes + i);
+            store_codes(c, u, m, codes + i);
         } else {
             if (divides)
                 v->divide(u, d.by, m, y);
@@ -439,12 +481,9 @@ static void encode_run(const struct qm_codec *c, const float *x, int64_t n, floa
             if (c->q.curve == QM_CURVE_softsign)
                 for (int64_t j = 0; j < m; j++)
                     y[j] = qm_curve_unit_to(c->q.curve, y[j]);
-            v->positions(c, y, m, codes + i);
+            codes_of(c, y, m, codes + i);
         }
     }
-    if (c->cb.is_permuted)
-        for (int64_t i = 0; i < n; i++)
-            codes[i] = c->cb.perm[codes[i]];
 }
 
 /* The smallest of the scales of all axes but the last, which a run shares; NaN where one is, as
@@ -469,10 +508,8 @@ static void encode_each(const struct qm_codec *c, const float *x, int64_t n, con
     const struct qm_lanes *v = qm_lanes();
     float y[PIECE];
     if (c->has_edges && c->q.curve == QM_CURVE_none && c->q.unit == QM_UNIT_div &&
-        c->q.scale.zero < 0 && v->unit_each(c, x, s, m, n, y)) {
-        v->positions(c, y, n, codes);
-        for (int64_t j = 0; j < n && c->cb.is_permuted; j++)
-            codes[j] = c->cb.perm[codes[j]];
+        c->q.scale.zero < 0 && c->cb.over == 0.0f && v->unit_each(c, x, s, m, n, y)) {
+        codes_of(c, y, n, codes);
         return;
     }
     for (int64_t j = 0; j < n; j++) {
@@ -534,10 +571,8 @@ static void encode_any(const struct qm_codec *c, const struct qm_shape *shape, i
         break;
     case QM_NORM_id:
         for (int64_t i = 0; i < n; i++)
-            codes[i] =
-                c->cb
-                    .perm[qm_code_of(c, qm_curve_unit_to(c->q.curve, qm_curve_to(c->q.curve, x[i])),
-                                     draws ? qm_draw(draws, from + i) : 0)];
+            codes[i] = code_of(c, qm_curve_unit_to(c->q.curve, qm_curve_to(c->q.curve, x[i])),
+                               draws ? qm_draw(draws, from + i) : 0);
         break;
     case QM_NORM_rank1block:
     case QM_NORM_rowcol:
@@ -599,6 +634,13 @@ static void finish(const struct qm_codec *c, int64_t n, float *out)
 static void unit_values(const struct qm_codec *c, const uint8_t *codes, int64_t n, float *out)
 {
     uint8_t position[PIECE];
+    if (c->cb.is_float) {
+        qm_narrow()->e4m3_to_float(codes, n, out);
+        if (c->q.curve == QM_CURVE_softsign)
+            for (int64_t j = 0; j < n; j++)
+                out[j] = qm_curve_unit_from(c->q.curve, out[j]);
+        return;
+    }
     if (c->cb.is_permuted) {
         for (int64_t j = 0; j < n; j++)
             position[j] = c->cb.position_of[codes[j]];

@@ -2,7 +2,8 @@
  *
  *     MAP:BITSs|u / NORM[:BLOCK] / SEARCH / ROUND [/ option]...        dyn:4s/block:128/bisect/mid/lo
  *
- * "f32" alone is the identity.  Words may come in any order after the map; qm_quantizer_print
+ * "f32" alone is the identity; "bf16" and "f16" alone keep plain floats of 16 bits, each rounded to
+ * nearest even where it is stored (the states torch gives small tensors of bfloat16 parameters).  Words may come in any order after the map; qm_quantizer_print
  * gives the canonical one, which parses back to the same value.  Axes and their files:
  *
  *     map     core/quant/map.h       which real value each code means
@@ -30,8 +31,12 @@
 #include "core/quant/segments.h"
 #include "core/quant/unit.h"
 
-/* Plain data; compare field by field (qm_quantizer_equal). bits == 0 means "f32". */
+/* How a slot without codes keeps its floats. */
+enum qm_plain { QM_PLAIN_f32, QM_PLAIN_bf16, QM_PLAIN_f16 };
+
+/* Plain data; compare field by field (qm_quantizer_equal). bits == 0: no codes, see `plain`. */
 struct qm_quantizer {
+    enum qm_plain plain;
     enum qm_map map;
     int bits, sign; /* bits per code; sign 1: values in [-1, 1], 0: in [0, 1] */
     enum qm_norm norm;
@@ -88,6 +93,9 @@ void qm_codec_rebuild(struct qm_codec *c);
 /* The same from a string; for tests and tools. */
 qm_status qm_codec_parse(struct qm_codec *c, const char *text);
 
+/* What a slot without codes keeps of x[n], in place; f32: x itself. */
+void qm_plain_round(enum qm_plain plain, int64_t n, float *x);
+
 /* Number of scales that a tensor of this shape has (0 elements: 0 scales).
  * tensor 1; row dim[0]; col dim[1] (1-D: QM_BAD_ARG is for qm_codec_fits); block ceil(n / block);
  * rank1 sum of dims for 2-D and more, ceil(n / 128) for 1-D; norm_pair.h: rank1block, rowcol,
@@ -98,7 +106,7 @@ int64_t qm_scale_count(const struct qm_codec *c, const struct qm_shape *shape);
 int64_t qm_code_bytes(const struct qm_codec *c, int64_t n);
 
 /* Bytes that the state of this shape really costs: packed codes, scales, and for nested scales
- * their codes, second-level scales and the offset.  "f32": 4 per element. */
+ * their codes, second-level scales and the offset.  "f32": 4 per element; "bf16", "f16": 2. */
 int64_t qm_state_bytes(const struct qm_codec *c, const struct qm_shape *shape);
 
 /* QM_OK, or why this shape cannot be encoded (col on a 1-D tensor, rank1 on a scalar). */

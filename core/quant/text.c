@@ -43,6 +43,7 @@ static const char *const pack_names[] = {
     QM_PACK_LIST(X)
 #undef X
 };
+static const char *const plain_names[] = {"f32", "bf16", "f16"};
 /* Every word that may follow the map, for suggestions. */
 static const char *const words[] = {
 #define X(name, ...) #name,
@@ -258,10 +259,12 @@ qm_status qm_quantizer_parse(const char *text, struct qm_quantizer *out)
     struct seen seen = {0};
     char copy[512], *rest = copy, *word;
     qm_status st = QM_OK;
-    if (strcmp(text, "f32") == 0) {
-        *out = q;
-        return QM_OK;
-    }
+    for (int i = 0; i < 3; i++)
+        if (strcmp(text, plain_names[i]) == 0) {
+            q.plain = (enum qm_plain)i;
+            *out = q;
+            return QM_OK;
+        }
     if (strlen(text) >= sizeof copy)
         return qm_fail(QM_BAD_ARG, "a quantizer string has at most %zu characters",
                        sizeof copy - 1);
@@ -291,7 +294,7 @@ char *qm_quantizer_print(const struct qm_quantizer *q, char *text)
     char number[QM_NUMBER_TEXT];
 #define PUT(...) n += (size_t)snprintf(text + n, n < size ? size - n : 0, __VA_ARGS__)
     if (q->bits == 0) {
-        PUT("f32");
+        PUT("%s", plain_names[q->plain]);
         return text;
     }
     PUT("%s:%d%c/%s", map_names[q->map], q->bits, q->sign ? 's' : 'u', norm_names[q->norm]);
@@ -358,8 +361,9 @@ qm_status qm_quantizer_applicable(const struct qm_quantizer *q)
     if (decides_alone(q->search) && q->round != QM_ROUND_mid)
         return qm_fail(QM_BAD_ARG, "search %s decides by itself and composes with round mid only",
                        search_names[q->search]);
-    if (q->search == QM_SEARCH_grid && q->map == QM_MAP_int)
-        return qm_fail(QM_BAD_ARG, "search grid covers [-1, 1]; map int is in code units");
+    if (q->search == QM_SEARCH_grid && (q->map == QM_MAP_int || cb.is_float))
+        return qm_fail(QM_BAD_ARG, "search grid covers [-1, 1]; map %s is in units of its own",
+                       map_names[q->map]);
     if ((q->map == QM_MAP_fp4 || q->map == QM_MAP_fp4s) && q->search != QM_SEARCH_ladder &&
         q->search != QM_SEARCH_mids && q->search != QM_SEARCH_argmin)
         return qm_fail(QM_BAD_ARG, "map %s has two zeros: use search ladder, mids or argmin",

@@ -14,7 +14,7 @@ QM_FN float qm_lerp(float a, float b, float w, float w_minus_1)
 
 /* torch.optim.AdamW and Adam, float32 on CPU: torch/optim/adamw.py _single_tensor_adamw.
  * c: 0 decay factor, 1 beta1, 2 1-beta1, 3 beta2, 4 1-beta2, 5 sqrt(bc2), 6 eps, 7 -lr/bc1, 8 L2 */
-QM_FN void qm_adamw_torch(const float *c, int coupled, float *p, float g, float *m, float *v)
+QM_FN void qm_adamw_torch_states(const float *c, int coupled, float *p, float g, float *m, float *v)
 {
     if (coupled)
         g = fmaf(*p, c[8], g);
@@ -22,13 +22,26 @@ QM_FN void qm_adamw_torch(const float *c, int coupled, float *p, float g, float 
         *p = *p * c[0];
     *m = fmaf(g, c[2], *m * c[1]);
     *v = fmaf(c[4] * g, g, *v * c[3]);
-    float den = sqrtf(*v) / c[5] + c[6];
-    *p = *p + (c[7] * *m) / den;
 }
+
+QM_FN void qm_adamw_torch_apply(const float *c, float *p, float m, float v)
+{
+    float den = sqrtf(v) / c[5] + c[6];
+    *p = *p + (c[7] * m) / den;
+}
+
+QM_FN void qm_adamw_torch(const float *c, int coupled, float *p, float g, float *m, float *v)
+{
+    qm_adamw_torch_states(c, coupled, p, g, m, v);
+    qm_adamw_torch_apply(c, p, *m, *v);
+}
+
+/* torch.maximum: NaN of either side wins. */
+QM_FN float qm_adamw_top(float top, float v) { return v > top || qm_isnan(v) ? v : top; }
 
 /* torchao/optim/adam.py single_param_adam.  c: 0 lr*wd, 1 w1, 2 w1-1, 3 w2, 4 w2-1, 5 c1,
  * 6 sqrt(c2), 7 eps, 8 lr, 9 wd */
-QM_FN void qm_adamw_ao(const float *c, int coupled, float *p, float g, float *m, float *v)
+QM_FN void qm_adamw_ao_states(const float *c, int coupled, float *p, float g, float *m, float *v)
 {
     if (coupled)
         g = g + c[9] * *p;
@@ -36,8 +49,18 @@ QM_FN void qm_adamw_ao(const float *c, int coupled, float *p, float g, float *m,
         *p = *p - c[0] * *p;
     *m = qm_lerp(*m, g, c[1], c[2]);
     *v = qm_lerp(*v, g * g, c[3], c[4]);
-    float den = sqrtf(*v) / c[6] + c[7];
-    *p = *p - ((c[8] * (*m / c[5])) / den);
+}
+
+QM_FN void qm_adamw_ao_apply(const float *c, float *p, float m, float v)
+{
+    float den = sqrtf(v) / c[6] + c[7];
+    *p = *p - ((c[8] * (m / c[5])) / den);
+}
+
+QM_FN void qm_adamw_ao(const float *c, int coupled, float *p, float g, float *m, float *v)
+{
+    qm_adamw_ao_states(c, coupled, p, g, m, v);
+    qm_adamw_ao_apply(c, p, *m, *v);
 }
 
 /* bitsandbytes backends/cpu, 8-bit Adam.  c: 0 decay factor, 1 beta1, 2 1-beta1, 3 beta2,

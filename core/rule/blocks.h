@@ -6,7 +6,8 @@
 #include "core/rule/rule.h"
 
 /* clang-format off */
-#define QM_BLOCK_LIST(X) X(adamw) X(adamw_ao) X(adamw_bnb) X(sgdm) X(ema)
+#define QM_BLOCK_LIST(X) X(adamw) X(adamw_ao) X(adamw_bnb) X(sgdm) X(ema) \
+    X(adamw_amsgrad) X(adamw_ao_amsgrad)
 /* clang-format on */
 
 typedef void qm_block_fn(const struct qm_rule_step *s, int64_t n, float *restrict p,

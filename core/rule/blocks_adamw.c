@@ -18,6 +18,10 @@
     float *restrict v = slot[1]; \
     ONE_SLOT
 
+#define THREE_SLOTS                \
+    float *restrict top = slot[2]; \
+    TWO_SLOTS
+
 /* flag 0: coupled decay (Adam); flag 1: the gradient's sign is turned (maximize). */
 #define LOOP(...)                             \
     do {                                      \
@@ -56,6 +60,26 @@ static void adamw_bnb(ARGS)
     TWO_SLOTS;
     LOOP(qm_adamw_bnb(c, p + i, gi, m + i, v + i));
 }
+
+/* flag 2: amsgrad; without it the third slot is not touched. */
+#define AMSGRAD(name, element, without)                            \
+    static void name(ARGS)                                         \
+    {                                                              \
+        THREE_SLOTS;                                               \
+        int coupled = s->flag[0];                                  \
+        if (!s->flag[2]) {                                         \
+            without(s, n, p, g, slot);                             \
+            return;                                                \
+        }                                                          \
+        LOOP({                                                     \
+            element##_states(c, coupled, p + i, gi, m + i, v + i); \
+            top[i] = qm_adamw_top(top[i], v[i]);                   \
+            element##_apply(c, p + i, m[i], top[i]);               \
+        });                                                        \
+    }
+
+AMSGRAD(adamw_amsgrad, qm_adamw_torch, adamw)
+AMSGRAD(adamw_ao_amsgrad, qm_adamw_ao, adamw_ao)
 
 /* The second moments alone: the same element functions, whose other results are dropped. */
 #define SECOND(name, call)                                                             \

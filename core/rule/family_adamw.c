@@ -58,6 +58,7 @@ static void prepare_adamw(const struct qm_hyper *h, int64_t t, struct qm_rule_st
     memset(s, 0, sizeof *s);
     memcpy(s->c, c, sizeof c);
     s->flag[1] = h->maximize;
+    s->flag[2] = h->amsgrad;
     s->t = t;
 }
 
@@ -81,6 +82,7 @@ static void prepare_adamw_ao(const struct qm_hyper *h, int64_t t, struct qm_rule
     memset(s, 0, sizeof *s);
     memcpy(s->c, c, sizeof c);
     s->flag[1] = h->maximize;
+    s->flag[2] = h->amsgrad;
     s->t = t;
 }
 
@@ -114,6 +116,8 @@ static void prepare_ema(const struct qm_hyper *h, int64_t t, struct qm_rule_step
 }
 
 #define MOMENTS .n_slots = 2, .slot = {"exp_avg", "exp_avg_sq"}, .slot_sign = {1, 0}
+#define MOMENTS_AND_TOP \
+    .n_slots = 3, .slot = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}, .slot_sign = {1, 0, 0}
 
 static const struct qm_rule rules[] = {
     {.name = "adamw",
@@ -156,6 +160,34 @@ static const struct qm_rule rules[] = {
      .prepare = prepare_adamw,
      .block = run_adamw_bnb,
      .second = run_second_bnb},
+    {.name = "adamw_amsgrad",
+     .family = "adamw",
+     MOMENTS_AND_TOP,
+     .summary = "adamw that keeps the maximum of the second moment",
+     .source = "arXiv:1904.09237; torch/optim/adamw.py _single_tensor_adamw",
+     .prepare = prepare_adamw,
+     .block = run_adamw_amsgrad},
+    {.name = "adam_amsgrad",
+     .family = "adam",
+     MOMENTS_AND_TOP,
+     .summary = "adam that keeps the maximum of the second moment",
+     .source = "arXiv:1904.09237; torch/optim/adam.py _single_tensor_adam",
+     .prepare = prepare_adam,
+     .block = run_adamw_amsgrad},
+    {.name = "adamw_ao_amsgrad",
+     .family = "adamw",
+     MOMENTS_AND_TOP,
+     .summary = "adamw_ao that keeps the maximum of the second moment",
+     .source = "torchao/optim/adam.py single_param_adam",
+     .prepare = prepare_adamw_ao,
+     .block = run_adamw_ao_amsgrad},
+    {.name = "adam_ao_amsgrad",
+     .family = "adam",
+     MOMENTS_AND_TOP,
+     .summary = "adam_ao that keeps the maximum of the second moment",
+     .source = "torchao/optim/adam.py single_param_adam",
+     .prepare = prepare_adam_ao,
+     .block = run_adamw_ao_amsgrad},
     {.name = "sgdm",
      .family = "sgdm",
      .n_slots = 1,

@@ -79,6 +79,10 @@ static const struct {
     {"adamw_lpmm", 1, 0, 0, 0},
     {"adamw_lpmm_fused", 0, 0, 0, 1},
     {"adamw_lpmm_fused_strict", 0, 0, 0, 1},
+    {"adamw_amsgrad", 0, 0, 0, 0},
+    {"adam_amsgrad", 0, 0, 0, 0},
+    {"adamw_ao_amsgrad", 1, 1, 1, 0},
+    {"adam_ao_amsgrad", 1, 1, 1, 0},
     {"adamw_ao", 1, 1, 1, 0},
     {"adam_ao", 1, 1, 1, 0},
     {"sgdm", 0, 0, 0, 0},
@@ -118,7 +122,13 @@ static pair average(int lerp, pair beta, pair w, pair less_1, pair old, pair fre
 static void adam_element(const struct qm_bound *b, int coupled, double p, double g,
                          const double *slot, const double *want, double *e_p, double *e_slot)
 {
-    pair param = exactly(p), grad = exactly(b->h.maximize ? -g : g), square;
+    pair param = exactly(p), grad = exactly(b->h.maximize ? -g : g), square, top;
+    if (coupled && b->torchao && !isfinite(p)) { /* it adds 0 p even without decay: NaN */
+        *e_p = e_slot[0] = e_slot[1] = (double)INFINITY;
+        if (b->h.amsgrad)
+            e_slot[2] = (double)INFINITY;
+        return;
+    }
     if (coupled && b->h.weight_decay != 0.0)
         grad = add(grad, mul(b->wd, param));
     pair m = average(b->lerp_m, b->b1, b->w1, b->w1_less_1, exactly(slot[0]), grad), v;
@@ -132,7 +142,12 @@ static void adam_element(const struct qm_bound *b, int coupled, double p, double
     v.x = want[1];
     e_slot[0] = m.e;
     e_slot[1] = v.e;
-    pair den = add(quotient(root(v), b->root_bc2), b->eps);
+    top = v;
+    if (b->h.amsgrad) { /* a maximum errs by what its argument does, or not where that is smaller */
+        top = (pair){want[2], v.x + v.e <= slot[2] ? 0.0 : v.e};
+        e_slot[2] = top.e;
+    }
+    pair den = add(quotient(root(top), b->root_bc2), b->eps);
     if (b->fused) {
         pair whole = add(quotient(m, mul(den, b->bc1)), mul(b->wd, param));
         *e_p = add(param, negated(mul(b->lr, whole))).e;

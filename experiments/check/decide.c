@@ -55,7 +55,8 @@ static double slack(const struct qm_quantizer *q, double value)
 
 int qm_decider_is_plain(const struct qm_quantizer *q) { return q->curve == QM_CURVE_none; }
 
-/* Codes are positions but for FP4, whose codes are sign and magnitude, and AF4, whose descend. */
+/* Codes are positions but for the float formats, whose codes are sign and magnitude, and AF4, whose
+ * descend.  E4M3 has NaN at a position of its own behind the others. */
 static void number_codes(struct qm_decider *d)
 {
     for (int c = 0; c < 256; c++)
@@ -72,7 +73,9 @@ static void number_codes(struct qm_decider *d)
             if (below == 0 && d->q.map == QM_MAP_fp4s)
                 d->position_of[c] = c < 8 ? 7 : 8;
         }
-    for (int c = 0; c < 256; c++)
+    for (int c = 0; c < 256 && d->q.map == QM_MAP_e4m3; c++)
+        d->position_of[c] = (c & 127) == 127 ? d->n : c < 128 ? 126 + c : 126 - (c & 127);
+    for (int c = 255; c >= 0; c--)
         if (d->position_of[c] >= 0)
             d->code_of[d->position_of[c]] = (uint8_t)c;
 }
@@ -81,6 +84,8 @@ static int nan_position(const struct qm_decider *d)
 {
     if (d->q.scale.nan == QM_NAN_top)
         return d->n - 1;
+    if (d->q.map == QM_MAP_e4m3 && d->q.scale.nan == QM_NAN_low)
+        return d->n;
     for (int k = 0; k < d->n && d->q.scale.nan == QM_NAN_zero; k++)
         if (d->value[k] == 0.0 && !signbit(d->value[k]))
             return k;
@@ -245,7 +250,11 @@ qm_status qm_decider_init(struct qm_decider *d, const struct qm_quantizer *q, co
         else if (got != d->value[k] && *wrong < 0)
             *wrong = d->code_of[k];
     }
-    d->gain = q->map == QM_MAP_int ? qm_narrow(1.0 / ((1 << (q->bits - 1)) - 1)) : 1.0;
+    d->gain = q->map == QM_MAP_int    ? qm_narrow(1.0 / ((1 << (q->bits - 1)) - 1))
+              : q->map == QM_MAP_e4m3 ? 1.0 / 448.0 /* divided, in one rounding */
+                                      : 1.0;
+    if (q->map == QM_MAP_e4m3)
+        d->value[d->n] = (double)NAN;
     d->nan_position = nan_position(d);
     for (int k = d->n - 2; k >= 0; k--)
         threshold(d, k);

@@ -11,7 +11,7 @@
 
 struct qm_decider {
     struct qm_quantizer q;
-    int n;                /* positions */
+    int n;                /* positions; e4m3 has NaN at n besides */
     double value[256];    /* unit value of each, ascending */
     double slack[256];    /* how far the table in use may be from it; 0 but under a curve */
     int position_of[256]; /* of a stored code; -1: no such code */

@@ -157,7 +157,8 @@ static struct qm_oracle_hyper oracle_hyper(const struct qm_hyper *h)
                                     .momentum = h->momentum,
                                     .dampening = h->dampening,
                                     .nesterov = h->nesterov,
-                                    .maximize = h->maximize};
+                                    .maximize = h->maximize,
+                                    .amsgrad = h->amsgrad};
 }
 
 /* ---- what surrounds the numbers -------------------------------------------------------------- */
@@ -322,6 +323,17 @@ static void make_gradient(struct run *r, int64_t t, int k, struct qm_tensor *out
     qm_to_double(out->data, out->dtype, 0, r->n, r->wide_g);
 }
 
+/* What rounding a plain slot to 16 bits may change: half an ulp. */
+static double plain_error(const struct run *r, int slot, double x)
+{
+    struct qm_quantizer q = qm_recipe_slot(&r->judged, slot, &r->c->shape);
+    if (q.bits != 0 || q.plain == QM_PLAIN_f32)
+        return 0.0;
+    if (q.plain == QM_PLAIN_f16)
+        return x >= 65504.0 ? (double)INFINITY : 0x1p-11 * x + 0x1p-25;
+    return x >= 0x1.fep127 ? (double)INFINITY : 0x1p-8 * x + 0x1p-134;
+}
+
 /* The oracle from the judged side's state, and the bound of every result. */
 static qm_status run_oracle(struct run *r, int64_t t)
 {
@@ -343,7 +355,7 @@ static qm_status run_oracle(struct run *r, int64_t t)
         qm_bound_element(&bound, (double)r->before_p[i], r->wide_g[i], slot, fresh, &r->error_p[i],
                          e);
         for (int k = 0; k < r->n_slots; k++)
-            r->error[k][i] = e[k];
+            r->error[k][i] = e[k] + plain_error(r, k, fabs(r->want[k][i]) + e[k]);
     }
     return QM_OK;
 }
@@ -507,7 +519,7 @@ static qm_status judgeable(const struct qm_recipe *r)
     struct qm_bound bound;
     const struct qm_oracle *oracle = qm_oracle_find(r->rule->family);
     char reason[160];
-    if (!oracle || oracle->n_slots != r->rule->n_slots)
+    if (!oracle || oracle->n_slots + (h.amsgrad != 0) != r->rule->n_slots)
         return qm_fail(QM_SKIPPED, "no oracle judges rule %s of family %s", r->rule->name,
                        r->rule->family);
     if (qm_bound_init(&bound, r->rule->family, r->rule->name, &h, 1) != QM_OK) {
@@ -525,8 +537,6 @@ static qm_status judgeable(const struct qm_recipe *r)
         if (r->slot[i].bits && r->slot[i].scale.keep_sign)
             return qm_fail(QM_SKIPPED, "codes moved by keepsign are not judged");
     }
-    if (r->hyper.amsgrad)
-        return qm_fail(QM_SKIPPED, "no error bound is derived for amsgrad");
     if (r->param.format != QM_PARAM_f32)
         return qm_fail(QM_SKIPPED, "parameters other than float32 are not judged");
     return QM_OK;

@@ -401,6 +401,13 @@ static void judge_decoded(const struct qm_slot_view *v, int64_t i, int position,
                           struct qm_tally *t, struct qm_finding *f, int64_t *at)
 {
     double error, want = decode_of(v->d, position, scale, &error), got = (double)v->decoded[i];
+    if (isnan(v->d->value[position])) { /* a code that means NaN whatever the scale */
+        t->judged++;
+        if (!isnan(got) && qm_finding_set(f, QM_BAD_SPECIAL, "element %lld decodes to %a, want NaN",
+                                          (long long)i, got))
+            *at = i;
+        return;
+    }
     if (isfinite(scale) && fabs(want) + error > (double)FLT_MAX) {
         t->unbounded++;
         return;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/half.h"
+#include "core/param.h"
 #include "experiments/conform/conform.h"
 
 /* ---- philox ---- */
@@ -178,37 +178,133 @@ void qm_conform_philox(struct qm_conform *c)
 
 /* ---- dtypes ---- */
 
-/* A conversion this program has, from 16 or 32 bits to 16. */
-static uint64_t bf16_to_f16(uint64_t x) { return qm_float_to_f16(qm_bf16_to_float((uint16_t)x)); }
-static uint64_t f16_to_bf16(uint64_t x) { return qm_float_to_bf16(qm_f16_to_float((uint16_t)x)); }
-static uint64_t f32_to_bf16(uint64_t x) { return qm_float_to_bf16(qm_float((uint32_t)x)); }
-static uint64_t f32_to_f16(uint64_t x) { return qm_float_to_f16(qm_float((uint32_t)x)); }
+/* Conversions this program has: from the bits of x to those of the result. */
+static float wide(uint64_t x) { return qm_float((uint32_t)x); }
+static float wide_bf16(uint64_t x) { return qm_bf16_to_float((uint16_t)x); }
+static float wide_f16(uint64_t x) { return qm_f16_to_float((uint16_t)x); }
+static uint64_t bf16_to_f16(uint64_t x) { return qm_float_to_f16(wide_bf16(x)); }
+static uint64_t f16_to_bf16(uint64_t x) { return qm_float_to_bf16(wide_f16(x)); }
+static uint64_t f32_to_bf16(uint64_t x) { return qm_float_to_bf16(wide(x)); }
+static uint64_t f32_to_f16(uint64_t x) { return qm_float_to_f16(wide(x)); }
+
+#define FP8(from, widen)                                                                     \
+    static uint64_t from##_to_e4m3(uint64_t x) { return qm_float_to_e4m3(widen(x), 0); }     \
+    static uint64_t from##_to_e4m3_sat(uint64_t x) { return qm_float_to_e4m3(widen(x), 1); } \
+    static uint64_t from##_to_e5m2(uint64_t x) { return qm_float_to_e5m2(widen(x), 0); }     \
+    static uint64_t from##_to_e5m2_sat(uint64_t x) { return qm_float_to_e5m2(widen(x), 1); }
+/* What the *_f64 columns converted in one rounding: the double next to x. */
+static float beyond(uint64_t x) { return qm_double_to_odd((double)wide(x) * (1.0 + 1e-12)); }
+FP8(f32, wide)
+FP8(bf16, wide_bf16)
+FP8(f16, wide_f16)
+static uint64_t f64_to_e4m3_sat(uint64_t x) { return qm_float_to_e4m3(beyond(x), 1); }
+static uint64_t f64_to_e5m2_sat(uint64_t x) { return qm_float_to_e5m2(beyond(x), 1); }
+
+static uint64_t e4m3_to_f32(uint64_t x) { return qm_bits(qm_e4m3_to_float((uint8_t)x)); }
+static uint64_t e5m2_to_f32(uint64_t x) { return qm_bits(qm_e5m2_to_float((uint8_t)x)); }
+static uint64_t e4m3_to_f16(uint64_t x) { return qm_float_to_f16(wide(e4m3_to_f32(x))); }
+static uint64_t e5m2_to_f16(uint64_t x) { return qm_float_to_f16(wide(e5m2_to_f32(x))); }
 
 static const struct {
     const char *dataset;
     uint64_t (*convert)(uint64_t);
-    uint64_t infinity; /* of the result; a NaN is above it, its bits are not compared */
+    uint64_t sign, infinity; /* of the result; a NaN is above infinity, its bits are not compared */
 } conversions[] = {
-    {"bf16_to_f16", bf16_to_f16, 0x7c00}, {"f16_to_bf16", f16_to_bf16, 0x7f80},
-    {"bf16_rn", f32_to_bf16, 0x7f80},     {"torch_bf16", f32_to_bf16, 0x7f80},
-    {"f16_rn", f32_to_f16, 0x7c00},       {"torch_f16", f32_to_f16, 0x7c00},
+    {"bf16_to_f16", bf16_to_f16, 0x8000, 0x7c00},
+    {"f16_to_bf16", f16_to_bf16, 0x8000, 0x7f80},
+    {"bf16_rn", f32_to_bf16, 0x8000, 0x7f80},
+    {"torch_bf16", f32_to_bf16, 0x8000, 0x7f80},
+    {"f16_rn", f32_to_f16, 0x8000, 0x7c00},
+    {"torch_f16", f32_to_f16, 0x8000, 0x7c00},
+    {"e4m3_nosat", f32_to_e4m3, 0x80, 0x7e},
+    {"e4m3_sat", f32_to_e4m3_sat, 0x80, 0x7e},
+    {"e4m3_sat_f64", f64_to_e4m3_sat, 0x80, 0x7e},
+    {"e5m2_nosat", f32_to_e5m2, 0x80, 0x7c},
+    {"e5m2_sat", f32_to_e5m2_sat, 0x80, 0x7c},
+    {"e5m2_sat_f64", f64_to_e5m2_sat, 0x80, 0x7c},
+    {"bf16_to_e4m3_nosat", bf16_to_e4m3, 0x80, 0x7e},
+    {"bf16_to_e4m3_sat", bf16_to_e4m3_sat, 0x80, 0x7e},
+    {"bf16_to_e5m2_nosat", bf16_to_e5m2, 0x80, 0x7c},
+    {"bf16_to_e5m2_sat", bf16_to_e5m2_sat, 0x80, 0x7c},
+    {"f16_to_e4m3_nosat", f16_to_e4m3, 0x80, 0x7e},
+    {"f16_to_e4m3_sat", f16_to_e4m3_sat, 0x80, 0x7e},
+    {"f16_to_e5m2_nosat", f16_to_e5m2, 0x80, 0x7c},
+    {"f16_to_e5m2_sat", f16_to_e5m2_sat, 0x80, 0x7c},
+    {"e4m3_to_f32", e4m3_to_f32, 0x80000000, 0x7f800000},
+    {"e5m2_to_f32", e5m2_to_f32, 0x80000000, 0x7f800000},
+    {"e4m3_to_f16_bits", e4m3_to_f16, 0x8000, 0x7c00},
+    {"e5m2_to_f16_bits", e5m2_to_f16, 0x8000, 0x7c00},
 };
 enum { N_CONVERSIONS = sizeof conversions / sizeof *conversions };
+
+/* Bits of a dataset, which may be stored as floats. */
+static uint64_t *read_bits(struct qm_conform *c, const char *dataset, int is_float, int64_t n)
+{
+    if (!is_float)
+        return qm_case_words(c, dataset, n);
+    const float *x = qm_case_floats(c, dataset, n);
+    uint64_t *bits = qm_case_memory(c, n, sizeof *bits);
+    for (int64_t i = 0; x && bits && i < n; i++)
+        bits[i] = qm_bits(x[i]);
+    return x ? bits : NULL;
+}
+
+/* A NaN's bits are not compared. */
+static void judge_bits(struct qm_conform *c, uint64_t *got, const uint64_t *want, int64_t n,
+                       uint64_t sign, uint64_t infinity)
+{
+    for (int64_t i = 0; i < n; i++)
+        if ((got[i] & (sign - 1)) > infinity && (want[i] & (sign - 1)) > infinity)
+            got[i] = want[i];
+    qm_judge_words(c, "value", got, want, n);
+}
 
 static void replay_conversion(struct qm_conform *c, const char *dataset, int k)
 {
     int64_t n = qm_case_numel(c, dataset);
-    uint64_t inf = conversions[k].infinity;
-    uint64_t *want = qm_case_words(c, dataset, n), *got = qm_case_memory(c, n, sizeof *got);
+    uint64_t sign = conversions[k].sign;
+    uint64_t *want = read_bits(c, dataset, sign > 0x8000, n);
+    uint64_t *got = qm_case_memory(c, n, sizeof *got);
     const uint64_t *x = qm_case_has(c, "x_bits") ? qm_case_words(c, "x_bits", n) : NULL;
     if (!want || !got)
         return;
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++)
         got[i] = conversions[k].convert(x ? x[i] : (uint64_t)i);
-        if ((got[i] & 0x7fff) > inf && (want[i] & 0x7fff) > inf)
-            got[i] = want[i];
+    judge_bits(c, got, want, n, sign, conversions[k].infinity);
+}
+
+/* LLMQ's stochastic rounding: as ours, but by the low bits of the random word; e4m3 goes to nearest
+ * below 2^-6 and above 448.  Its bfloat16 of a NaN may be an infinity: NaN is not compared. */
+static void replay_stochastic(struct qm_conform *c, const char *dataset)
+{
+    int64_t n = qm_case_numel(c, dataset);
+    int is_bf16 = strcmp(dataset, "bf16") == 0;
+    enum qm_param_format format = is_bf16 ? QM_PARAM_bf16 : QM_PARAM_e4m3;
+    uint64_t *want = qm_case_words(c, dataset, n), *got = qm_case_memory(c, n, sizeof *got);
+    const uint64_t *random = qm_case_words(c, "random", n);
+    const float *x = qm_case_floats(c, "x", n);
+    if (!want || !got || !random || !x)
+        return;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t draw = (uint32_t)random[i] << (is_bf16 ? 16 : 12);
+        int nearest = !is_bf16 && !(fabsf(x[i]) >= 0.015625f && fabsf(x[i]) <= 448.0f);
+        got[i] = nearest ? qm_param_nearest(format, x[i]) : qm_param_stochastic(format, x[i], draw);
+        if (qm_isnan(x[i]) && is_bf16 && (got[i] & 0x7fff) > 0x7f80)
+            want[i] = got[i];
     }
-    qm_judge_words(c, "value", got, want, n);
+    judge_bits(c, got, want, n, is_bf16 ? 0x8000 : 0x80, is_bf16 ? 0x7f80 : 0x7e);
+}
+
+/* Why a dataset is not replayed: nothing here has the operation. */
+static const char *why_not(const char *dataset)
+{
+    if (strncmp(dataset, "squirrel", 8) == 0)
+        return "LLMQ's hash; every draw here is Philox";
+    if (strstr(dataset, "e2m1") || strstr(dataset, "e8m0"))
+        return "no state or parameter here is stored in 4-bit floats with power-of-two scales";
+    if (strstr(dataset, "_rz") || strstr(dataset, "_rd") || strstr(dataset, "_ru"))
+        return "nothing here rounds to 16 bits in a direction";
+    return "this program does not have this conversion";
 }
 
 void qm_conform_dtypes(struct qm_conform *c)
@@ -229,8 +325,10 @@ void qm_conform_dtypes(struct qm_conform *c)
                 k++;
             if (k < N_CONVERSIONS)
                 replay_conversion(c, name, k);
+            else if (qm_case_has(c, "random") && strncmp(name, "squirrel", 8) != 0)
+                replay_stochastic(c, name);
             else
-                qm_case_skip(c, "this conversion is not built");
+                qm_case_skip(c, "%s", why_not(name));
             qm_case_end(c);
         }
     }

@@ -49,21 +49,25 @@ static struct qm_hyper hyper_read(struct qm_conform *c)
     h.dampening = qm_case_number(c, "dampening", 0.0);
     h.nesterov = (int)qm_case_whole(c, "nesterov", 0);
     h.maximize = (int)qm_case_whole(c, "maximize", 0);
+    h.amsgrad = (int)qm_case_whole(c, "amsgrad", 0);
     return h;
 }
 
 static void replay_float(struct qm_conform *c, int family, int64_t steps, int64_t n)
 {
     struct qm_run run = {.steps = steps};
-    if (qm_case_whole(c, "amsgrad", 0))
-        qm_case_skip(c, "amsgrad in float32: not built yet");
-    if (!qm_case_open(c) || !qm_run_recipe(c, families[family].family, &run.recipe))
+    char rule[32];
+    int amsgrad = (int)qm_case_whole(c, "amsgrad", 0);
+    snprintf(rule, sizeof rule, "%s%s", families[family].family, amsgrad ? "_amsgrad" : "");
+    if (!qm_run_recipe(c, rule, &run.recipe))
         return;
     run.recipe.hyper = hyper_read(c);
     run.shape = qm_run_shape(c, "shape", n);
     for (int i = 0; i < families[family].n_slots; i++)
         if (qm_case_has(c, families[family].state[i]))
             run.slot[i].values = qm_case_floats(c, families[family].state[i], steps * n);
+    if (amsgrad)
+        run.slot[2].values = qm_case_floats(c, "state_max_exp_avg_sq", steps * n);
     run.p0 = qm_case_floats(c, "param0", n);
     run.grads = qm_case_floats(c, "grads", steps * n);
     run.params = qm_case_floats(c, "params", steps * n);

@@ -82,6 +82,7 @@ static int64_t own_numel(const struct qm_run *run, int i)
 struct scratch {
     int64_t numel, most_scales;
     float *p, *values;
+    void *stored; /* the parameter as the recipe stores it */
     uint8_t *codes;
 };
 
@@ -153,15 +154,30 @@ static qm_status state_judge(struct qm_conform *c, const struct qm_run *run, str
     return QM_OK;
 }
 
+/* One step of p; with recorded draws the float32 result is rounded here. */
+static qm_status step(const struct qm_run *run, struct scratch *s, void *plan,
+                      const struct qm_tensor *g, int64_t t)
+{
+    const struct qm_param *q = &run->recipe.param;
+    const int64_t *draw = run->draws ? run->draws + (t - 1) * s->numel : NULL;
+    struct qm_tensor p = {s->stored, qm_param_dtype(q), run->shape};
+    qm_param_from_float(q, s->numel, s->p, s->stored);
+    QM_TRY(qm_backend_cpu.step(plan, &p, g, t, 0));
+    qm_param_to_float(q, s->numel, s->stored, s->p);
+    for (int64_t i = 0; draw && i < s->numel; i++)
+        s->p[i] = qm_param_widen(
+            QM_PARAM_bf16, qm_param_stochastic(QM_PARAM_bf16, s->p[i], (uint32_t)draw[i] << 16));
+    return QM_OK;
+}
+
 static qm_status replay(struct qm_conform *c, const struct qm_run *run, struct scratch *s,
                         void *plan)
 {
     struct qm_hyper h = run->recipe.hyper;
     for (int64_t t = 1; t <= run->steps && qm_case_open(c); t++) {
-        struct qm_tensor p = {s->p, QM_DTYPE_f32, run->shape};
         struct qm_tensor g = {NULL, QM_DTYPE_f32, run->shape};
         float *grad = s->values;
-        if (t > 1)
+        if (t > 1 && !run->is_free)
             QM_TRY(state_load(run, s, plan, t - 1));
         if (run->lr) {
             h.lr = run->lr[t - 1];
@@ -169,7 +185,7 @@ static qm_status replay(struct qm_conform *c, const struct qm_run *run, struct s
         }
         memcpy(grad, run->grads + (t - 1) * s->numel, (size_t)s->numel * sizeof *grad);
         g.data = grad;
-        QM_TRY(qm_backend_cpu.step(plan, &p, &g, t, 0));
+        QM_TRY(step(run, s, plan, &g, t));
         QM_TRY(state_judge(c, run, s, plan, t));
     }
     return QM_OK;
@@ -187,7 +203,8 @@ void qm_run_replay(struct qm_conform *c, const struct qm_run *run)
     s.p = qm_case_memory(c, s.numel, sizeof *s.p);
     s.values = qm_case_memory(c, s.numel + s.most_scales, sizeof *s.values);
     s.codes = qm_case_memory(c, s.numel, 1);
-    if (!s.p || !s.values || !s.codes)
+    s.stored = qm_case_memory(c, s.numel, sizeof(float));
+    if (!s.p || !s.values || !s.codes || !s.stored)
         return;
     memcpy(s.p, run->p0, (size_t)s.numel * sizeof *s.p);
     if (qm_recipe_applicable(&run->recipe) != QM_OK ||

@@ -35,6 +35,10 @@ struct qm_run {
     const int64_t *kept; /* the steps (from 1) that params and float32 states were kept for */
     int64_t n_kept;
     struct qm_run_tolerance within;
+    /* Parameters that are rounded stochastically to bfloat16: the 16 recorded random bits of each
+     * step and element, [steps][numel]; NULL: as the recipe says. */
+    const int64_t *draws;
+    int is_free; /* from the run's own values all the way: nothing recorded is loaded */
 };
 
 /* A recipe of the named rule with every slot in float32 and the default hyper-parameters; 0, and
@@ -45,7 +49,7 @@ int qm_run_recipe(struct qm_conform *c, const char *rule, struct qm_recipe *out)
 int qm_run_quantizer(struct qm_conform *c, struct qm_recipe *r, int i, const char *quantizer,
                      int init_code, float init_scale);
 
-/* Steps 1..steps of the CPU backend.  Before step t the recorded state after t - 1 is loaded, and
+/* Steps 1..steps of the CPU backend.  Unless the run is free, before step t the recorded state after t - 1 is loaded, and
  * the recorded parameter where it was kept; after it codes, scales and parameters are compared.
  * Where nothing was kept the run goes on from its own values. */
 void qm_run_replay(struct qm_conform *c, const struct qm_run *run);

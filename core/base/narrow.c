@@ -1,0 +1,88 @@
+/* narrow.c - compiled once per instruction set (QM_ISA): loops without branches, which compilers
+ * vectorize. */
+#include "core/base/narrow.h"
+
+#include "core/base/isa.h"
+
+static void bf16_to_float(const uint16_t *restrict h, int64_t n, float *restrict x)
+{
+    for (int64_t i = 0; i < n; i++)
+        x[i] = qm_float((uint32_t)h[i] << 16);
+}
+
+static void float_to_bf16(const float *restrict x, int64_t n, uint16_t *restrict h)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t u = qm_bits(x[i]), up = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+        h[i] = (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? 0x7fffu : up);
+    }
+}
+
+static void stochastic_bf16(const float *restrict x, const uint32_t *restrict draw, int64_t n,
+                            uint16_t *restrict h)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t u = qm_bits(x[i]), up = (u >> 16) + ((draw[i] >> 16) < (u & 0xffffu));
+        h[i] = (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? 0x7fffu : up);
+    }
+}
+
+static void e4m3_to_float(const uint8_t *restrict h, int64_t n, float *restrict x)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t a = h[i] & 0x7fu, sign = (uint32_t)(h[i] & 0x80u) << 24;
+        uint32_t small = qm_bits((float)(int32_t)a * 0.001953125f); /* 2^-9 */
+        uint32_t u = a < 8u ? small : (a << 20) + 0x3c000000u;
+        x[i] = qm_float((a == 0x7fu ? 0x7fc00000u : u) | sign);
+    }
+}
+
+static void float_to_e4m3(const float *restrict x, int64_t n, uint8_t *restrict h)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t u = qm_bits(x[i]), a = u & 0x7fffffffu, sign = (u >> 24) & 0x80u;
+        uint32_t small = qm_bits(qm_float(a) + 16384.0f) - 0x46800000u;
+        uint32_t large = (a + 0x7ffffu + ((a >> 20) & 1u) - 0x3c000000u) >> 20;
+        large = a > 0x43e00000u ? 0x7eu : large; /* 448 */
+        uint32_t code = (a < 0x3c800000u ? small : large) | sign;
+        h[i] = (uint8_t)(a > 0x7f800000u ? 0x7fu : code);
+    }
+}
+
+/* Four words a block; whole blocks in chunks, so that the words can be put in order afterwards. */
+static void draws(const struct qm_draws *d, int64_t from, int64_t n, uint32_t *restrict out)
+{
+    enum { CHUNK = 64 };
+    uint32_t w[4][CHUNK];
+    int64_t i = 0;
+    for (; i < n && ((from + i) & 3); i++)
+        out[i] = qm_draw(d, from + i);
+    for (; i + 4 <= n;) {
+        int64_t first = (from + i) >> 2, left = (n - i) / 4, count = left < CHUNK ? left : CHUNK;
+        for (int64_t b = 0; b < count; b++) {
+            uint64_t at = (uint64_t)(first + b);
+            struct qm_philox_block block =
+                qm_philox((uint32_t)at, (uint32_t)(at >> 32), d->step, d->stream, (uint32_t)d->seed,
+                          (uint32_t)(d->seed >> 32));
+            w[0][b] = block.word[0];
+            w[1][b] = block.word[1];
+            w[2][b] = block.word[2];
+            w[3][b] = block.word[3];
+        }
+        for (int64_t b = 0; b < count; b++)
+            for (int k = 0; k < 4; k++)
+                out[i + 4 * b + k] = w[k][b];
+        i += 4 * count;
+    }
+    for (; i < n; i++)
+        out[i] = qm_draw(d, from + i);
+}
+
+const struct qm_narrow QM_ISA_NAME(qm_narrow) = {
+    .bf16_to_float = bf16_to_float,
+    .float_to_bf16 = float_to_bf16,
+    .stochastic_bf16 = stochastic_bf16,
+    .e4m3_to_float = e4m3_to_float,
+    .float_to_e4m3 = float_to_e4m3,
+    .draws = draws,
+};
