@@ -192,6 +192,7 @@ static const char *const more_recipes[] = {
     "adamw_f32,exp_avg=nf4:4s/block:64/bisect/stoch/hi/f16,param=f16/kahan",
     "apollo_f32,gap=2,param=bf16/kahan",
     "fira_f32,gap=4,rank=2",
+    "adamw_f32,exp_avg=bf16,exp_avg_sq=f16,param=bf16/near",
 };
 
 static void test_other_recipes_resume(void **state)
