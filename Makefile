@@ -68,7 +68,7 @@ TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 Q := $(if $(filter 1,$(V)),,@)
 say = @printf '%-4s %s\n' $(1) $(2)
 
-.PHONY: all run test bench check-dual check-kernels check-long config bundle help clean plots setup \
+.PHONY: all run claims test bench check-dual check-kernels check-long config bundle help clean plots setup \
   tests
 .DELETE_ON_ERROR:
 
@@ -158,7 +158,7 @@ setup:
 	  apt-get install -y -qq --no-install-recommends $$missing; } >build/setup.log 2>&1 || \
 	{ echo "qualm: apt-get could not install$$missing (see build/setup.log)" >&2; exit 1; }
 
-ifneq ($(filter run test bench plots check-long setup,$(MAKECMDGOALS)),)
+ifneq ($(filter run claims test bench plots check-long setup,$(MAKECMDGOALS)),)
 $(LIB_OBJ) $(ISA_OBJ) $(BUILD)/experiments/main.o: | setup
 endif
 
@@ -173,6 +173,10 @@ run: qualm ## the main job: the momentum ablation on real states; results, plots
 plots: ## draw results/*.h5 into plots/out (PNG and SVG)
 	$(Q)for script in $(filter-out plots/common.py,$(wildcard plots/*.py)); do \
 	  $(PYTHON) $$script --results results --out plots/out || exit 1; done
+
+claims: qualm ## claims of the literature, each with its effect, 95 % interval and verdict
+	@mkdir -p results/claims
+	$(Q)./qualm run --claims --out results/claims/
 
 test: qualm tests ## every test; ends with N passed, N failed, N skipped
 	@BUILD=$(BUILD) SAN=$(SAN) tests/run.sh

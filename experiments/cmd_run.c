@@ -1,5 +1,6 @@
 /* cmd_run.c - qualm run: suites to result files. */
 #include "core/base/name.h"
+#include "experiments/claim.h"
 #include "experiments/cli.h"
 #include "experiments/command.h"
 #include "experiments/lpmm_config.h"
@@ -27,7 +28,8 @@ struct added {
 struct options {
     const char *out;
     char **suite, **data, **config;
-    int n_suites, n_data, n_configs, threads, dry_run, headline;
+    int n_suites, n_data, n_configs, threads, dry_run, headline, claims;
+    int verdicts[QM_VERDICT_COUNT];
     int argc; /* of the whole command, for /provenance */
     char **argv;
     struct added *added; /* n_configs of them */
@@ -43,6 +45,8 @@ static const struct argp_option options[] = {
      0},
     {"threads", 't', "N", 0, "threads (default: all cores); results do not depend on it", 0},
     {"headline", 'H', NULL, 0, "print only the tables that answer the suites' questions", 0},
+    {"claims", 'C', NULL, 0,
+     "print only what the suites say of their claims; without SUITE: all in " SUITES "claims/", 0},
     {"dry-run", 'n', NULL, 0, "list the cells and run nothing", 0},
     {0}};
 
@@ -62,10 +66,17 @@ static const char doc[] =
     "and, one value each: data (globs of recorded files), min_numel, min_rank, every (steps "
     "between "
     "points of a curve), summary (a list of {name, by, across, value, stat, versus, where, "
-    "headline}).\n"
+    "headline}).  A suite may test a claim of the literature:\n"
+    "  claim, claim_source    text\n"
+    "  expect                 a list of {value: METRIC, of: {KEY: LABEL}, versus: {KEY: LABEL}, "
+    "unit: tensor or seed, relation: above X, below X or between X Y}: the mean over units of the "
+    "value (the difference to versus, all else equal), with Student's 95 % interval (paired t); "
+    "the claim holds when the whole interval satisfies the relation, does not hold when all of it "
+    "violates it, and is undecided otherwise.\n"
     "\n"
     "Examples:\n"
     "  qualm run momentum_format\n"
+    "  qualm run --claims --out results/claims/\n"
     "  qualm run --headline rank1 search --out results/\n"
     "  qualm run --lpmm-config default_5b.yml second_moment convergence\n"
     "  qualm run mine.yaml --data '../states/*.h5' --out results/mine.h5\n"
@@ -102,6 +113,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case 'c': return append(&o->config, &o->n_configs, arg) == QM_OK ? 0 : ENOMEM;
     case 'n': o->dry_run = 1; return 0;
     case 'H': o->headline = 1; return 0;
+    case 'C': o->claims = 1; return 0;
     case 't':
         o->threads = (int)strtol(arg, &end, 10);
         if (*end || end == arg || o->threads < 1 || o->threads > 4096)
@@ -112,7 +124,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
         for (int i = 0, none = o->n_suites == 0; i < 2 && none && o->n_configs; i++)
             if (append(&o->suite, &o->n_suites, config_suites[i]) != QM_OK)
                 return ENOMEM;
-        if (o->n_suites == 0)
+        if (o->n_suites == 0 && !o->claims)
             argp_error(state, "no SUITE given");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
@@ -256,8 +268,8 @@ static void note_skips(const struct qm_results *r, int64_t skipped, json_t *into
     free(reason);
 }
 
-static json_t *report(const struct qm_results *r, struct qm_summary **tables, const char *path,
-                      double seconds, int headline)
+static json_t *report(struct options *o, const struct qm_results *r, struct qm_summary **tables,
+                      const struct qm_effect *effect, const char *path, double seconds)
 {
     struct counts n = count(r);
     json_t *skips = json_object(), *summary = json_object();
@@ -267,39 +279,48 @@ static json_t *report(const struct qm_results *r, struct qm_summary **tables, co
     for (int i = 0; i < r->suite->n_summaries; i++) {
         if (qm_cli.json)
             json_object_set_new(summary, r->suite->summary[i].name, qm_summary_json(tables[i]));
-        else if (!headline || r->suite->summary[i].headline)
+        else if (!o->claims && (!o->headline || r->suite->summary[i].headline))
             qm_summary_print(tables[i]);
     }
-    qm_note("\n%lld cells, %lld skipped, %.1f s: %s", (long long)r->n_cells, (long long)n.skipped,
-            seconds, path);
-    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:o}", "suite", r->suite->stem, "file",
-                     path, "cells", (json_int_t)r->n_cells, "ok", (json_int_t)n.ok, "skipped",
-                     (json_int_t)n.skipped, "diverged", (json_int_t)n.diverged, "reasons", skips,
-                     "summary", summary);
+    for (int i = 0; i < r->suite->n_expects; i++)
+        o->verdicts[effect[i].verdict]++;
+    if (r->suite->claim && !qm_cli.json)
+        qm_claim_print(r->suite, effect);
+    fflush(stdout); /* before the notes on stderr */
+    qm_note("%s%lld cells, %lld skipped, %.1f s: %s", o->claims ? "  " : "\n",
+            (long long)r->n_cells, (long long)n.skipped, seconds, path);
+    json_t *all = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:o}", "suite", r->suite->stem,
+                            "file", path, "cells", (json_int_t)r->n_cells, "ok", (json_int_t)n.ok,
+                            "skipped", (json_int_t)n.skipped, "diverged", (json_int_t)n.diverged,
+                            "reasons", skips, "summary", summary);
+    if (r->suite->claim)
+        json_object_set_new(all, "claim", qm_claim_json(r->suite, effect));
+    return all;
 }
 
 /* ---- one suite ------------------------------------------------------------------------------- */
 
 static qm_status store_all(const struct qm_results *r, struct qm_summary **tables,
-                           struct qm_store *store)
+                           const struct qm_effect *effect, struct qm_store *store)
 {
     QM_TRY(qm_results_store(r, store));
     for (int i = 0; i < r->suite->n_summaries; i++)
         QM_TRY(qm_summary_store(tables[i], store));
-    return QM_OK;
+    return qm_claim_store(r->suite, effect, store);
 }
 
 /* Runs the cells, makes the tables, writes the file. */
-static qm_status run_and_store(const struct options *o, const struct qm_suite *s,
-                               struct qm_cell *cells, int64_t n_cells, json_t *into)
+static qm_status run_and_store(struct options *o, const struct qm_suite *s, struct qm_cell *cells,
+                               int64_t n_cells, json_t *into)
 {
     struct qm_results r = {0};
     struct qm_store *store = NULL;
     struct qm_summary **tables = calloc((size_t)s->n_summaries + 1, sizeof *tables);
+    struct qm_effect *effect = calloc((size_t)s->n_expects + 1, sizeof *effect);
     char path[1024];
     double start = qm_seconds();
-    qm_status st =
-        tables ? find_out(o, s->stem, path, sizeof path) : qm_fail(QM_NO_MEMORY, "summaries");
+    qm_status st = tables && effect ? find_out(o, s->stem, path, sizeof path)
+                                    : qm_fail(QM_NO_MEMORY, "summaries");
     if (st == QM_OK)
         st = qm_store_open(path, "run", o->argc, o->argv, &store);
     if (st == QM_OK)
@@ -307,7 +328,9 @@ static qm_status run_and_store(const struct options *o, const struct qm_suite *s
     for (int i = 0; st == QM_OK && i < s->n_summaries; i++)
         st = qm_summary_make(&r, &s->summary[i], &tables[i]);
     if (st == QM_OK)
-        st = store_all(&r, tables, store);
+        st = qm_claim_judge(&r, effect);
+    if (st == QM_OK)
+        st = store_all(&r, tables, effect, store);
     if (st == QM_OK && stopped)
         st = qm_fail(QM_INTERRUPTED, "interrupted");
     if (st == QM_OK) {
@@ -316,7 +339,7 @@ static qm_status run_and_store(const struct options *o, const struct qm_suite *s
     }
     if (st == QM_OK) {
         struct counts n = count(&r);
-        json_array_append_new(into, report(&r, tables, path, qm_seconds() - start, o->headline));
+        json_array_append_new(into, report(o, &r, tables, effect, path, qm_seconds() - start));
         if (n.skipped == n_cells)
             st = qm_fail(QM_NO_MATCH, "%s: every cell was skipped", s->path);
     }
@@ -324,6 +347,7 @@ static qm_status run_and_store(const struct options *o, const struct qm_suite *s
     for (int i = 0; tables && i < s->n_summaries; i++)
         qm_summary_free(tables[i]);
     free(tables);
+    free(effect);
     qm_results_free(&r);
     return st;
 }
@@ -372,7 +396,7 @@ static qm_status read_configs(struct options *o)
     return QM_OK;
 }
 
-static qm_status run_suite(const struct options *o, const char *word, json_t *into)
+static qm_status run_suite(struct options *o, const char *word, json_t *into)
 {
     char path[1024];
     struct qm_suite *s = NULL;
@@ -385,12 +409,14 @@ static qm_status run_suite(const struct options *o, const char *word, json_t *in
         st = qm_suite_add_variant(s, o->added[i].label, o->added[i].recipe);
     for (int i = 0; st == QM_OK && i < s->n_summaries; i++)
         st = qm_summary_check(s, &s->summary[i]);
+    for (int i = 0; st == QM_OK && i < s->n_expects; i++)
+        st = qm_claim_check(s, &s->expect[i]);
     if (st == QM_OK)
         st = open_data(o, s, &replay);
     if (st == QM_OK)
         st = qm_suite_cells(s, replay, &cells, &n_cells);
     if (st == QM_OK && !o->dry_run) {
-        if (!o->headline)
+        if (!o->headline && !o->claims)
             qm_note("%s: %s", s->stem, s->question ? s->question : s->title ? s->title : "");
         st = load_data(replay, cells, n_cells);
     }
@@ -404,6 +430,16 @@ static qm_status run_suite(const struct options *o, const char *word, json_t *in
     return st;
 }
 
+/* Every suite of claims, where --claims names none. */
+static qm_status all_claims(struct options *o, glob_t *found)
+{
+    if (glob(SUITES "claims/*.yaml", 0, NULL, found) != 0)
+        return qm_fail(QM_NO_MATCH, "no suites in " SUITES "claims/");
+    for (size_t i = 0; i < found->gl_pathc; i++)
+        QM_TRY(append(&o->suite, &o->n_suites, found->gl_pathv[i]));
+    return QM_OK;
+}
+
 int qm_cmd_run(int argc, char **argv)
 {
     static const struct argp_child children[] = {{&qm_cli_argp, 0, "Common options:", -1}, {0}};
@@ -412,6 +448,7 @@ int qm_cmd_run(int argc, char **argv)
     struct sigaction act = {.sa_handler = on_signal}, was_int, was_term;
     int code = qm_cli_parse(&argp, argc, argv, &o);
     qm_status st = QM_OK;
+    glob_t found = {0};
     json_t *all = json_array();
     stopped = 0;
     sigemptyset(&act.sa_mask);
@@ -419,14 +456,20 @@ int qm_cmd_run(int argc, char **argv)
     sigaction(SIGTERM, &act, &was_term);
     if (code == 0 && (st = read_configs(&o)) != QM_OK)
         code = qm_cli_failed("run", st);
+    if (code == 0 && o.n_suites == 0 && (st = all_claims(&o, &found)) != QM_OK)
+        code = qm_cli_failed("run", st);
     for (int i = 0; code == 0 && i < o.n_suites; i++)
         if ((st = run_suite(&o, o.suite[i], all)) != QM_OK)
             code = qm_cli_failed("run", st);
     sigaction(SIGINT, &was_int, NULL);
     sigaction(SIGTERM, &was_term, NULL);
+    if (code == 0 && o.claims)
+        qm_note("\n%d expectations hold, %d do not, %d undecided", o.verdicts[QM_VERDICT_holds],
+                o.verdicts[QM_VERDICT_fails], o.verdicts[QM_VERDICT_undecided]);
     if (code == 0 && qm_cli.json)
         qm_json_print(json_incref(all));
     json_decref(all);
+    globfree(&found);
     free(o.suite);
     free(o.data);
     free(o.config);

@@ -11,6 +11,7 @@
     X(check,      "every variant against the double-precision oracle, over planted edge cases")   \
     X(conform,    "replay golden vectors made by the published systems")                          \
     X(bench,      "speed of steps and searches, as ratios within one run")                        \
+    X(state,      "optimizer states in files: make, step, convert, show")                         \
     X(size,       "bytes of optimizer state for a whole model")                                   \
     X(digest,     "hash of a result file, without what may differ between two runs")              \
     X(doctor,     "environment, floating-point mode, CPU features, CUDA found or why not")        \

@@ -2,16 +2,12 @@
 #include "experiments/store.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "experiments/h5.h"
+#include "experiments/part.h"
 #include "experiments/provenance.h"
 #include "experiments/put.h"
 
@@ -19,8 +15,7 @@ enum { GROW = 1 << 20 }; /* bytes by which the image in memory grows */
 
 struct qm_store {
     hid_t file;
-    char *path, *part;
-    int fd;           /* of part; locked */
+    struct qm_part part;
     qm_status failed; /* the first failure, and its text */
     char why[600];
 };
@@ -185,26 +180,6 @@ static qm_status root_store(struct qm_store *s, const char *kind)
 
 /* ---- the file ------------------------------------------------------------------------------ */
 
-/* The temporary file, made now and locked: the number of a dead process may come again, and its
- * leftovers must neither block nor survive. */
-static qm_status part_open(struct qm_store *s)
-{
-    struct stat info;
-    if (!*s->path || (stat(s->path, &info) == 0 && !S_ISREG(info.st_mode)))
-        return qm_fail(QM_BAD_FILE, "'%s': expected the name of a file to write", s->path);
-    s->fd = open(s->part, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (s->fd < 0)
-        return qm_fail(QM_BAD_FILE, "%s: cannot be written: %s", s->path, strerror(errno));
-    if (flock(s->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-        close(s->fd);
-        s->fd = -1;
-        return qm_fail(QM_BAD_FILE, "%s: is being written already", s->path);
-    }
-    if (ftruncate(s->fd, 0) != 0)
-        return qm_fail(QM_BAD_FILE, "%s: cannot be written: %s", s->path, strerror(errno));
-    return QM_OK;
-}
-
 /* An HDF5 file in memory: what the disk refuses shows in our own write, with a reason. */
 static qm_status image_open(struct qm_store *s)
 {
@@ -213,8 +188,9 @@ static qm_status image_open(struct qm_store *s)
     if (access >= 0 && make >= 0 && H5Pset_fapl_core(access, GROW, 0) >= 0 &&
         H5Pset_libver_bounds(access, H5F_LIBVER_EARLIEST, H5F_LIBVER_V18) >= 0 &&
         H5Pset_obj_track_times(make, 0) >= 0)
-        s->file = H5Fcreate(s->part, H5F_ACC_TRUNC, make, access);
-    qm_status st = s->file < 0 ? qm_h5_fail(QM_INTERNAL, "%s: cannot be begun", s->path) : QM_OK;
+        s->file = H5Fcreate(s->part.part, H5F_ACC_TRUNC, make, access);
+    qm_status st =
+        s->file < 0 ? qm_h5_fail(QM_INTERNAL, "%s: cannot be begun", s->part.path) : QM_OK;
     qm_h5_close(make);
     qm_h5_close(access);
     return st;
@@ -226,15 +202,8 @@ qm_status qm_store_open(const char *path, const char *kind, int argc, char **arg
     struct qm_store *s = calloc(1, sizeof *s);
     if (!s)
         return qm_fail(QM_NO_MEMORY, "%s", path);
-    s->file = s->fd = -1;
-    qm_status st = QM_OK;
-    s->path = strdup(path);
-    if (!s->path || asprintf(&s->part, "%s.%ld.part", path, (long)getpid()) < 0) {
-        s->part = NULL;
-        st = qm_fail(QM_NO_MEMORY, "%s", path);
-    }
-    if (st == QM_OK)
-        st = part_open(s);
+    s->file = s->part.fd = -1;
+    qm_status st = qm_part_open(path, &s->part);
     if (st == QM_OK)
         st = image_open(s);
     if (st == QM_OK)
@@ -254,60 +223,25 @@ void qm_store_abort(struct qm_store *s)
         return;
     if (s->file >= 0)
         H5Fclose(s->file);
-    if (s->fd >= 0) {
-        unlink(s->part);
-        close(s->fd);
-    }
-    free(s->part);
-    free(s->path);
+    qm_part_abort(&s->part);
     free(s);
-}
-
-static qm_status bytes_write(const struct qm_store *s, const char *bytes, size_t n)
-{
-    for (size_t at = 0; at < n;) {
-        ssize_t wrote = write(s->fd, bytes + at, n - at);
-        if (wrote < 0 && errno != EINTR)
-            return qm_fail(QM_BAD_FILE, "%s: cannot be written: %s", s->path, strerror(errno));
-        at += wrote > 0 ? (size_t)wrote : 0;
-    }
-    if (fsync(s->fd) != 0)
-        return qm_fail(QM_BAD_FILE, "%s: cannot be written: %s", s->path, strerror(errno));
-    return QM_OK;
 }
 
 static qm_status image_write(const struct qm_store *s)
 {
     if (H5Fflush(s->file, H5F_SCOPE_GLOBAL) < 0)
-        return qm_h5_fail(QM_INTERNAL, "%s: cannot be finished", s->path);
+        return qm_h5_fail(QM_INTERNAL, "%s: cannot be finished", s->part.path);
     ssize_t n = H5Fget_file_image(s->file, NULL, 0);
     if (n <= 0)
-        return qm_h5_fail(QM_INTERNAL, "%s: cannot be finished", s->path);
+        return qm_h5_fail(QM_INTERNAL, "%s: cannot be finished", s->part.path);
     char *bytes = malloc((size_t)n);
     if (!bytes)
-        return qm_fail(QM_NO_MEMORY, "%s: %lld bytes", s->path, (long long)n);
+        return qm_fail(QM_NO_MEMORY, "%s: %lld bytes", s->part.path, (long long)n);
     qm_status st = H5Fget_file_image(s->file, bytes, (size_t)n) != n
-                       ? qm_h5_fail(QM_INTERNAL, "%s: cannot be finished", s->path)
-                       : bytes_write(s, bytes, (size_t)n);
+                       ? qm_h5_fail(QM_INTERNAL, "%s: cannot be finished", s->part.path)
+                       : qm_part_write(&s->part, bytes, (size_t)n);
     free(bytes);
     return st;
-}
-
-/* A renamed file survives a crash once its folder is on the disk; some file systems cannot. */
-static qm_status folder_sync(const char *path)
-{
-    char *folder = strdup(path);
-    if (!folder)
-        return qm_fail(QM_NO_MEMORY, "%s", path);
-    char *slash = strrchr(folder, '/');
-    if (slash)
-        slash[slash == folder] = 0;
-    int fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    free(folder);
-    int bad = fd >= 0 && fsync(fd) != 0 && errno == EIO;
-    if (fd >= 0)
-        close(fd);
-    return bad ? qm_fail(QM_BAD_FILE, "%s: its folder cannot be flushed", path) : QM_OK;
 }
 
 /* Puts the finished image in place. */
@@ -316,11 +250,7 @@ static qm_status publish(struct qm_store *s)
     char now[24];
     QM_TRY(qm_put_text(s->file, "/provenance", "finished", qm_utc(now)));
     QM_TRY(image_write(s));
-    if (rename(s->part, s->path) != 0)
-        return qm_fail(QM_BAD_FILE, "%s: cannot be written: %s", s->path, strerror(errno));
-    close(s->fd);
-    s->fd = -1; /* nothing left to remove */
-    return folder_sync(s->path);
+    return qm_part_commit(&s->part);
 }
 
 qm_status qm_store_commit(struct qm_store *s)

@@ -4,6 +4,7 @@
 #include "core/base/name.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <yaml.h>
@@ -19,11 +20,25 @@ const char *qm_coupling_name(enum qm_coupling c) { return coupling_names[c]; }
 /* Keys besides those of recipes. */
 static const char *const axis_keys[] = {"variant", "coupling", "slot", "source",
                                         "seed",    "steps",    "n"};
-static const char *const plain_keys[] = {"title",    "question", "data",   "min_numel",
-                                         "min_rank", "every",    "summary"};
-static const char *const hyper_keys[] = {"lr",           "beta1",    "beta2",     "eps",
-                                         "weight_decay", "momentum", "dampening", "nesterov",
-                                         "maximize",     "grad"};
+static const char *const plain_keys[] = {"title", "question", "data",  "min_numel",    "min_rank",
+                                         "every", "summary",  "claim", "claim_source", "expect"};
+/* clang-format off */
+static const char *const hyper_keys[] = {
+#define X(name, value, text) #name,
+    QM_HYPER_LIST(X) QM_HYPER_FLAG_LIST(X)
+#undef X
+    "grad", "param", "state_used"};
+static const char *const relations[] = {
+#define X(name, bounds, text) #name,
+    QM_RELATION_LIST(X)
+#undef X
+};
+static const int relation_bounds[] = {
+#define X(name, bounds, text) bounds,
+    QM_RELATION_LIST(X)
+#undef X
+};
+/* clang-format on */
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
 
 /* One document being walked. */
@@ -243,6 +258,90 @@ static qm_status summaries(struct walk *w, const yaml_node_t *n)
     return QM_OK;
 }
 
+/* ---- claims ---------------------------------------------------------------------------------- */
+
+static qm_status of_pair(struct walk *w, const char *key, const yaml_node_t *at,
+                         const yaml_node_t *value, void *to)
+{
+    struct qm_expect *e = to;
+    if (e->n_of == QM_SUITE_BY)
+        return fail_at(w, at, QM_BAD_ARG, "'of' takes at most %d keys", QM_SUITE_BY);
+    int i = e->n_of++;
+    QM_TRY(copy(key, &e->of_key[i]));
+    return scalar(w, value, "of", &e->of_label[i]);
+}
+
+static qm_status expect_versus(struct walk *w, const char *key, const yaml_node_t *at,
+                               const yaml_node_t *value, void *to)
+{
+    struct qm_expect *e = to;
+    if (e->versus_key)
+        return fail_at(w, at, QM_BAD_ARG, "'versus' takes one key");
+    QM_TRY(copy(key, &e->versus_key));
+    return scalar(w, value, "versus", &e->versus_label);
+}
+
+/* "above 0", "between -7.7 -6.7". */
+static qm_status relation(struct walk *w, const yaml_node_t *n, struct qm_expect *e)
+{
+    char word[16] = "", *rest;
+    QM_TRY(scalar(w, n, "relation", &e->relation_text));
+    sscanf(e->relation_text, "%15s", word);
+    int which = qm_name_find(word, relations, QM_RELATION_COUNT), ok = which >= 0;
+    rest = e->relation_text + strspn(e->relation_text, " ") + strlen(word);
+    for (int i = 0; ok && i < relation_bounds[which]; i++) {
+        char *from = rest;
+        e->bound[i] = strtod(from, &rest);
+        ok = rest != from && isfinite(e->bound[i]);
+    }
+    if (!ok || *rest || (which == QM_RELATION_between && !(e->bound[0] < e->bound[1])))
+        return fail_at(w, n, QM_BAD_ARG,
+                       "'%s': expected 'above X', 'below X' or 'between X Y' with X < Y",
+                       e->relation_text);
+    e->relation = (enum qm_relation)which;
+    return QM_OK;
+}
+
+static const char *const expect_keys[] = {"value", "of", "versus", "unit", "relation"};
+
+static qm_status expect_pair(struct walk *w, const char *key, const yaml_node_t *at,
+                             const yaml_node_t *value, void *to)
+{
+    struct qm_expect *e = to;
+    switch (qm_name_find(key, expect_keys, COUNT(expect_keys))) {
+    case 0: return scalar(w, value, key, &e->value);
+    case 1: return each_pair(w, value, "'of'", of_pair, e);
+    case 2: return each_pair(w, value, "'versus'", expect_versus, e);
+    case 3: return scalar(w, value, key, &e->unit);
+    case 4: return relation(w, value, e);
+    default:
+        return fail_at(w, at, QM_BAD_ARG, "no key '%s' in expect; there are %s", key,
+                       "value, of, versus, unit and relation");
+    }
+}
+
+static qm_status expects(struct walk *w, const yaml_node_t *n)
+{
+    struct qm_suite *s = w->s;
+    if (n->type != YAML_SEQUENCE_NODE)
+        return fail_at(w, n, QM_BAD_ARG, "'expect' takes a list of {value, of, versus, relation}");
+    int count = (int)(n->data.sequence.items.top - n->data.sequence.items.start);
+    s->expect = calloc((size_t)(count > 0 ? count : 1), sizeof *s->expect);
+    if (!s->expect)
+        return qm_fail(QM_NO_MEMORY, "suite");
+    for (int i = 0; i < count; i++) {
+        const yaml_node_t *item = node(w, n->data.sequence.items.start[i]);
+        struct qm_expect *e = &s->expect[s->n_expects++];
+        e->line = line_of(item);
+        QM_TRY(each_pair(w, item, "an expectation", expect_pair, e));
+        if (!e->value || !e->relation_text)
+            return fail_at(w, item, QM_BAD_ARG, "an expectation needs 'value' and 'relation'");
+        if (!e->unit)
+            QM_TRY(copy("tensor", &e->unit));
+    }
+    return QM_OK;
+}
+
 /* "exp_avg.norm" is a recipe's key when some rule has the slot; "lr" is one always. */
 static int is_recipe_key(const char *key)
 {
@@ -260,7 +359,7 @@ static int is_recipe_key(const char *key)
 
 static qm_status unknown_key(struct walk *w, const char *key, const yaml_node_t *at)
 {
-    const char *all[64];
+    const char *all[COUNT(axis_keys) + COUNT(plain_keys) + COUNT(hyper_keys) + 2];
     int n = 0;
     for (int i = 0; i < COUNT(axis_keys); i++)
         all[n++] = axis_keys[i];
@@ -301,6 +400,9 @@ static qm_status top_pair(struct walk *w, const char *key, const yaml_node_t *at
     case 4: return integer(w, value, key, 0, &s->min_rank);
     case 5: return integer(w, value, key, 1, &s->every);
     case 6: return summaries(w, value);
+    case 7: return scalar(w, value, key, &s->claim);
+    case 8: return scalar(w, value, key, &s->claim_source);
+    case 9: return expects(w, value);
     default:
         return is_recipe_key(key) ? axis(w, key, line_of(at), value, 1) : unknown_key(w, key, at);
     }
@@ -365,6 +467,8 @@ qm_status qm_suite_read(const char *path, struct qm_suite **out)
     for (int i = 0; st == QM_OK && i < 2; i++)
         if (qm_suite_axis(s, i ? "source" : "variant") < 0)
             st = fail_line(path, 1, QM_BAD_ARG, "the suite has no '%s'", i ? "source" : "variant");
+    if (st == QM_OK && s->n_expects > 0 && !s->claim)
+        st = fail_line(path, s->expect[0].line, QM_BAD_ARG, "'expect' without a 'claim'");
     if (st == QM_OK)
         st = qm_suite_print(s);
     if (f)
@@ -407,9 +511,22 @@ void qm_suite_free(struct qm_suite *s)
         free(p->versus_label);
         free(p->headline);
     }
+    for (int i = 0; i < s->n_expects; i++) {
+        struct qm_expect *e = &s->expect[i];
+        words_free(e->of_key, QM_SUITE_BY);
+        words_free(e->of_label, QM_SUITE_BY);
+        free(e->value);
+        free(e->unit);
+        free(e->relation_text);
+        free(e->versus_key);
+        free(e->versus_label);
+    }
     words_free(s->data, s->n_data);
     free(s->data);
     free(s->summary);
+    free(s->expect);
+    free(s->claim);
+    free(s->claim_source);
     free(s->path);
     free(s->stem);
     free(s->title);

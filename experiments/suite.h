@@ -19,6 +19,11 @@
  *     every: 10                                    # steps between two points of a curve
  *     summary:                                     # tables, printed and stored; summary.h
  *       - {name: a, by: [class, exp_avg.norm], across: exp_avg, value: sqnr, stat: median}
+ *     claim: NF4 momentum loses less than uniform int4     # what a paper or a release says
+ *     claim_source: "arXiv:2305.14314"             # and where
+ *     expect:                                      # what the cells should show if so; claim.h
+ *       - {value: sqnr, of: {exp_avg: nf4}, versus: {exp_avg: int4}, unit: tensor,
+ *          relation: above 0}
  *
  * Any key of variant, coupling, slot, source, seed, steps, n and the recipe keys takes a list and
  * is then an axis; the cells are the product in the file's order, the last axis fastest.  Sources:
@@ -89,6 +94,30 @@ struct qm_summary_plan {
     char *headline; /* what the table answers; printed by `qualm run --headline`; or NULL */
 };
 
+/* clang-format off */
+#define QM_RELATION_LIST(X) /* name, bounds, text */                                      \
+    X(above,   1, "the whole interval above the bound")                                   \
+    X(below,   1, "the whole interval below the bound")                                   \
+    X(between, 2, "the whole interval between the bounds")
+/* clang-format on */
+
+enum qm_relation {
+#define X(name, bounds, text) QM_RELATION_##name,
+    QM_RELATION_LIST(X)
+#undef X
+        QM_RELATION_COUNT
+};
+
+/* One expectation of a claim; the meaning is in claim.h. */
+struct qm_expect {
+    int line, n_of;
+    char *value, *unit, *relation_text; /* unit: default "tensor" */
+    char *of_key[QM_SUITE_BY], *of_label[QM_SUITE_BY];
+    char *versus_key, *versus_label; /* or NULL */
+    enum qm_relation relation;
+    double bound[2];
+};
+
 struct qm_suite {
     char *path, *stem, *title, *question;
     int n_axes, n_data, n_summaries;
@@ -96,6 +125,9 @@ struct qm_suite {
     char **data;
     int64_t min_numel, min_rank, every;
     struct qm_summary_plan *summary;
+    char *claim, *claim_source; /* or NULL */
+    int n_expects;
+    struct qm_expect *expect;
     char *plan; /* canonical text: the same for two files that mean the same */
 };
 

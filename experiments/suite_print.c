@@ -22,6 +22,17 @@ static void word_list(FILE *f, const char *key, char *const *word, int n)
     fputc(']', f);
 }
 
+static void print_pairs(FILE *f, const char *key, char *const *name, char *const *label, int n)
+{
+    for (int i = 0; i < n; i++) {
+        fprintf(f, i ? ", " : ", %s: {", key);
+        quoted(f, name[i]);
+        fputs(": ", f);
+        quoted(f, label[i]);
+        fputs(i + 1 == n ? "}" : "", f);
+    }
+}
+
 static void print_summary(FILE *f, const struct qm_summary_plan *p)
 {
     fputs("  - {name: ", f);
@@ -36,25 +47,34 @@ static void print_summary(FILE *f, const struct qm_summary_plan *p)
     word_list(f, "value", p->value, p->n_values);
     fputs(", ", f);
     word_list(f, "stat", p->stat, p->n_stats);
-    if (p->versus_key) {
-        fputs(", versus: {", f);
-        quoted(f, p->versus_key);
-        fputs(": ", f);
-        quoted(f, p->versus_label);
-        fputs("}", f);
-    }
-    for (int i = 0; i < p->n_where; i++) {
-        fputs(i ? ", " : ", where: {", f);
-        quoted(f, p->where_key[i]);
-        fputs(": ", f);
-        quoted(f, p->where_label[i]);
-        fputs(i + 1 == p->n_where ? "}" : "", f);
-    }
+    print_pairs(f, "versus", &p->versus_key, &p->versus_label, p->versus_key ? 1 : 0);
+    print_pairs(f, "where", p->where_key, p->where_label, p->n_where);
     if (p->headline) {
         fputs(", headline: ", f);
         quoted(f, p->headline);
     }
     fputs("}\n", f);
+}
+
+static void print_claim(FILE *f, const struct qm_suite *s)
+{
+    fputs("claim: ", f);
+    quoted(f, s->claim);
+    fputs("\nclaim_source: ", f);
+    quoted(f, s->claim_source ? s->claim_source : "");
+    fputs(s->n_expects ? "\nexpect:\n" : "\n", f);
+    for (int i = 0; i < s->n_expects; i++) {
+        const struct qm_expect *e = &s->expect[i];
+        fputs("  - {value: ", f);
+        quoted(f, e->value);
+        print_pairs(f, "of", e->of_key, e->of_label, e->n_of);
+        print_pairs(f, "versus", &e->versus_key, &e->versus_label, e->versus_key ? 1 : 0);
+        fputs(", unit: ", f);
+        quoted(f, e->unit);
+        fputs(", relation: ", f);
+        quoted(f, e->relation_text);
+        fputs("}\n", f);
+    }
 }
 
 qm_status qm_suite_print(struct qm_suite *s)
@@ -90,5 +110,7 @@ qm_status qm_suite_print(struct qm_suite *s)
     fputs(s->n_summaries ? "summary:\n" : "", f);
     for (int i = 0; i < s->n_summaries; i++)
         print_summary(f, &s->summary[i]);
+    if (s->claim)
+        print_claim(f, s);
     return fclose(f) == 0 ? QM_OK : qm_fail(QM_NO_MEMORY, "suite");
 }

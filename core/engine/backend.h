@@ -4,6 +4,8 @@
 
 #include "core/engine/recipe.h"
 
+#define QM_RESIDUAL (-1) /* in place of a slot's number, for save and load */
+
 struct qm_backend {
     const char *name;
     qm_status (*probe)(void); /* QM_OK, or QM_SKIPPED with why it cannot run here */
@@ -23,7 +25,9 @@ struct qm_backend {
     qm_status (*decode)(void *plan, int slot, float *out);
 
     /* Raw state for bit verdicts; for an f32 slot codes is NULL and scales its numel values.
-     * codes: unpacked, numel bytes; scales: qm_scale_count floats.  NULL: not wanted. */
+     * codes: unpacked, numel bytes; scales: qm_scale_count floats.  NULL: not wanted.
+     * slot QM_RESIDUAL: what the write-back keeps beside the parameter; codes takes its
+     * numel * qm_param_residual bytes, scales is not touched. */
     qm_status (*save)(void *plan, int slot, uint8_t *codes, float *scales);
     qm_status (*load)(void *plan, int slot, const uint8_t *codes, const float *scales);
 

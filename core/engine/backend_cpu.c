@@ -499,9 +499,19 @@ static qm_status cpu_decode(void *plan, int slot, float *out)
     return QM_OK;
 }
 
+static size_t residual_bytes(const struct plan *p)
+{
+    return (size_t)p->n * (size_t)qm_param_residual(&p->r.param);
+}
+
 static qm_status cpu_save(void *plan, int slot, uint8_t *codes, float *scales)
 {
     struct plan *p = plan;
+    if (slot == QM_RESIDUAL) {
+        if (codes && p->residual)
+            memcpy(codes, p->residual, residual_bytes(p));
+        return QM_OK;
+    }
     QM_TRY(slot_check(p, slot));
     struct slot *s = &p->slot[slot];
     if (codes && !s->is_f32)
@@ -514,12 +524,17 @@ static qm_status cpu_save(void *plan, int slot, uint8_t *codes, float *scales)
 static qm_status cpu_load(void *plan, int slot, const uint8_t *codes, const float *scales)
 {
     struct plan *p = plan;
+    if (slot == QM_RESIDUAL) {
+        if (codes && p->residual)
+            memcpy(p->residual, codes, residual_bytes(p));
+        return QM_OK;
+    }
     QM_TRY(slot_check(p, slot));
     struct slot *s = &p->slot[slot];
     if (codes && !s->is_f32) {
         for (int64_t i = 0; i < s->n; i++)
             if (codes[i] >= 1 << s->c.q.bits ||
-                (s->c.cb.position_of[codes[i]] >= s->c.cb.n && !s->c.cb.is_float))
+                (s->c.cb.perm[s->c.cb.position_of[codes[i]]] != codes[i] && !s->c.cb.is_float))
                 return qm_fail(QM_BAD_ARG, "code %d at %lld does not exist in %d bits", codes[i],
                                (long long)i, s->c.q.bits);
         qm_pack_range(&s->c, codes, s->n, s->packed);

@@ -134,13 +134,33 @@ static void put_fortran_box(struct qm_file *f, int i, const struct qm_box *box, 
     }
 }
 
-qm_status qm_mapped_read(struct qm_file *f, int i, int64_t from, int64_t n, struct qm_sink sink)
+static qm_status still_whole(const struct qm_file *f)
 {
-    const struct qm_entry *e = &f->entry[i];
     struct stat info;
     if (fstat(f->fd, &info) != 0 || (size_t)info.st_size < f->size)
         return qm_file_bad(f, "became shorter than the %zu bytes it had when it was opened",
                            f->size);
+    return QM_OK;
+}
+
+qm_status qm_mapped_bytes(struct qm_file *f, int i, void *out)
+{
+    const struct qm_entry *e = &f->entry[i];
+    const struct qm_place *p = &f->place[i];
+    if (!f->map || p->swap || (p->fortran && e->shape.rank > 1))
+        return qm_fail(QM_BAD_ARG, "%s: '%s' does not lie in one piece", f->path, e->name);
+    QM_TRY(still_whole(f));
+    size_t n = (size_t)e->numel * qm_dtype_size(e->dtype);
+    if (n > 0)
+        memcpy(out, f->map + p->offset, n);
+    touched(f, n);
+    return QM_OK;
+}
+
+qm_status qm_mapped_read(struct qm_file *f, int i, int64_t from, int64_t n, struct qm_sink sink)
+{
+    const struct qm_entry *e = &f->entry[i];
+    QM_TRY(still_whole(f));
     if (f->place[i].fortran && e->shape.rank > 1) {
         struct qm_box box;
         for (int64_t done = 0; done < n; done += box.numel) {

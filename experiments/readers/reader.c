@@ -167,6 +167,13 @@ qm_status qm_file_read_double(struct qm_file *f, int i, int64_t from, int64_t n,
     return read_range(f, i, from, n, (struct qm_sink){NULL, out});
 }
 
+qm_status qm_file_read_bytes(struct qm_file *f, int i, void *out)
+{
+    if (i < 0 || i >= f->n_entries)
+        return qm_fail(QM_BAD_ARG, "%s: entry %d of %d", f->path, i, f->n_entries);
+    return qm_mapped_bytes(f, i, out);
+}
+
 int qm_file_attr_number(struct qm_file *f, const char *path, const char *name, double *out, int max)
 {
     return f->format->attr_number ? f->format->attr_number(f, path, name, out, max) : -1;

@@ -51,10 +51,15 @@ const char *qm_file_format(const struct qm_file *f); /* "hdf5", "npy", "safetens
 qm_status qm_file_read(struct qm_file *f, int i, int64_t from, int64_t n, float *out);
 qm_status qm_file_read_double(struct qm_file *f, int i, int64_t from, int64_t n, double *out);
 
+/* All bytes of entry i as the file has them, to out.  QM_BAD_ARG for entries that do not lie in one
+ * piece in this machine's order (HDF5, some .npy). */
+qm_status qm_file_read_bytes(struct qm_file *f, int i, void *out);
+
 /* A numeric or string attribute of an HDF5 object (path: "/run" or "/run/s000400/tensor").
  * number: the first max values of the attribute; returns how many were stored.  text: a scalar
  * string, truncated to size - 1; returns its stored length.  Both return -1 (and text "") when the
- * object or the attribute is absent or of another kind, and for files that are not HDF5. */
+ * object or the attribute is absent or of another kind, and for other files; but of a .safetensors
+ * file the texts of its "__metadata__" are the attributes of "/". */
 int qm_file_attr_number(struct qm_file *f, const char *path, const char *name, double *out,
                         int max);
 int qm_file_attr_text(struct qm_file *f, const char *path, const char *name, char *out,

@@ -183,10 +183,26 @@ static qm_status open_safetensors(struct qm_file *f)
     if (st == QM_OK)
         st = check_tiling(f, extents, n, (int64_t)(f->size - data_start));
     free(extents);
+    f->own = json_incref(json_object_get(root, "__metadata__"));
     json_decref(root);
     if (st == QM_OK)
         madvise((void *)f->map, f->size, MADV_SEQUENTIAL);
     return st;
+}
+
+static void close_safetensors(struct qm_file *f) { json_decref(f->own); }
+
+static int attr_text(struct qm_file *f, const char *path, const char *name, char *out, size_t size)
+{
+    const json_t *value = json_object_get(f->own, name);
+    if (strcmp(path, "/") != 0 || !json_is_string(value))
+        return -1;
+    size_t length = json_string_length(value), kept = length < size ? length : size - 1;
+    if (size > 0) {
+        memcpy(out, json_string_value(value), kept);
+        out[kept] = '\0';
+    }
+    return (int)length;
 }
 
 const struct qm_format qm_format_safetensors = {
@@ -194,4 +210,6 @@ const struct qm_format qm_format_safetensors = {
     .knows = knows,
     .open = open_safetensors,
     .read = qm_mapped_read,
+    .close = close_safetensors,
+    .attr_text = attr_text,
 };
