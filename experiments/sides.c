@@ -61,7 +61,7 @@ static double problem_lr(const struct qm_problem *p, const char *family, const s
         {"adamw", 0, 1.0},        {"adam", 0, 1.0},     {"adamw_after", 0, 1.0},
         {"adamw_factor", 0, 1.0}, {"ademamix", 0, 1.0}, {"ademamix_after", 0, 1.0},
         {"lion", 0, 0.1},         {"lion8", 0, 0.1},    {"sgdm", 1, 1.0},
-        {"momentum", 1, 1.0},     {"sgdw", 1, 1.0},
+        {"momentum", 1, 1.0},     {"sgdw", 1, 1.0},     {"sgd_zero", 1, 1.0},
     };
     for (size_t i = 0; i < sizeof suggested / sizeof *suggested; i++) {
         double lr = suggested[i].times * (suggested[i].is_sgd ? p->lr_sgdm : p->lr_adamw);
