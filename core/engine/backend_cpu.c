@@ -14,7 +14,7 @@
 #include "core/engine/backend.h"
 #include "core/rule/blocks_param.h"
 
-enum { PIECE = 1024, ALIGN = 64, DRAWS = 256 };
+enum { PIECE = 1024, PAD = 64, ALIGN = 64, DRAWS = 256 }; /* PAD: a multiple of 16 */
 
 struct slot {
     struct qm_codec c;
@@ -29,7 +29,7 @@ struct slot {
 struct plan {
     struct qm_recipe r;
     struct qm_shape shape;
-    int64_t n, piece;
+    int64_t n, piece, stride; /* stride: of the arrays of scratch; not all at one place of a page */
     uint32_t tensor;
     int n_slots, folds, second_alone, threads; /* folds: passes before the one that stores */
     struct slot slot[QM_MAX_SLOTS];
@@ -156,8 +156,9 @@ static qm_status cpu_open(const struct qm_recipe *r, const struct qm_shape *shap
         most = p->slot[i].n > most ? p->slot[i].n : most;
     if (p->piece > most && most > 0)
         p->piece = (most + 7) / 8 * 8;
+    p->stride = p->piece / 16 * 16 + 16 + PAD;
     p->scratch =
-        aligned((sizeof(float) * (size_t)arrays(p) + 1) * (size_t)p->piece * (size_t)p->threads);
+        aligned((sizeof(float) * (size_t)arrays(p) + 1) * (size_t)p->stride * (size_t)p->threads);
     int residual = qm_param_residual(&r->param);
     if (st == QM_OK && residual && !(p->residual = aligned((size_t)p->n * (size_t)residual)))
         st = qm_fail(QM_NO_MEMORY, "residuals of %lld elements", (long long)p->n);
@@ -300,13 +301,13 @@ static void slot_fold(struct slot *s, int64_t from, int64_t n, const float *x, i
 static void run_piece(const struct step *st, int64_t from, int64_t n, int thread, int fold_only)
 {
     struct plan *p = st->p;
-    float *room = p->scratch + (size_t)thread * (size_t)arrays(p) * (size_t)p->piece;
+    float *room = p->scratch + (size_t)thread * (size_t)arrays(p) * (size_t)p->stride;
     uint8_t *codes =
-        (uint8_t *)(p->scratch + (size_t)p->threads * (size_t)arrays(p) * (size_t)p->piece) +
-        (size_t)thread * (size_t)p->piece;
+        (uint8_t *)(p->scratch + (size_t)p->threads * (size_t)arrays(p) * (size_t)p->stride) +
+        (size_t)thread * (size_t)p->stride;
     int is_f32 = p->r.param.format == QM_PARAM_f32;
     float *slots[QM_MAX_SLOTS] = {NULL},
-          *param = is_f32 ? (float *)st->param + from : room + p->piece;
+          *param = is_f32 ? (float *)st->param + from : room + p->stride;
     const float *g = (const float *)st->g->data + from;
 
     if (st->g->dtype != QM_DTYPE_f32) {
@@ -317,7 +318,7 @@ static void run_piece(const struct step *st, int64_t from, int64_t n, int thread
         param_load(p, st->param, from, n, param);
     int first = fold_only && p->second_alone ? 1 : 0;
     for (int i = first; i < p->n_slots; i++)
-        slots[i] = slot_floats(&p->slot[i], from, n, room + (i + 2) * p->piece, codes);
+        slots[i] = slot_floats(&p->slot[i], from, n, room + (i + 2) * p->stride, codes);
     if (first) {
         p->r.rule->second(&st->s, n, param, g, slots[1]);
         slot_fold(&p->slot[1], from, n, slots[1], thread, fold_only);
@@ -325,10 +326,10 @@ static void run_piece(const struct step *st, int64_t from, int64_t n, int thread
     }
     if (fold_only) { /* nothing of the caller's may change yet */
         if (is_f32)
-            param = memcpy(room + p->piece, param, sizeof(float) * (size_t)n);
+            param = memcpy(room + p->stride, param, sizeof(float) * (size_t)n);
         for (int i = 0; i < p->n_slots; i++)
             if (p->slot[i].is_f32)
-                slots[i] = memcpy(room + (i + 2) * p->piece, slots[i], sizeof(float) * (size_t)n);
+                slots[i] = memcpy(room + (i + 2) * p->stride, slots[i], sizeof(float) * (size_t)n);
     }
     p->r.rule->block(&st->s, n, param, g, slots);
     if (is_f32)
@@ -353,7 +354,7 @@ static void slot_whole(const struct step *st, int i, float *x, int store)
     struct plan *p = st->p;
     struct slot *s = &p->slot[i];
     uint8_t *codes =
-        (uint8_t *)(p->scratch + (size_t)p->threads * (size_t)arrays(p) * (size_t)p->piece);
+        (uint8_t *)(p->scratch + (size_t)p->threads * (size_t)arrays(p) * (size_t)p->stride);
     struct qm_draws d = slot_draws(st, i);
     int64_t block = slot_block(s) > 0 ? slot_block(s) : 1;
     int64_t piece = p->piece / block > 0 ? p->piece / block * block : block;
