@@ -138,9 +138,10 @@ static inline void units(const struct qm_codec *c, const uint32_t *restrict bits
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* How the codes of a group are found: by bisection of at most 16 entries in registers, by one of
- * 256, or by the straight lines of core/quant/segments.h, which fall back to bisection. */
-enum finder { BY_TREE16, BY_TREE256, BY_LINES };
+/* How the codes of a group are found: by bisection of at most 16 entries in registers, by one
+ * straight line where 16 are evenly spaced and y is ordinary, by bisection of 256, or by the straight
+ * lines of core/quant/segments.h, which fall back to it. */
+enum finder { BY_TREE16, BY_LINE16, BY_TREE256, BY_LINES };
 
 #if defined(__AVX512VBMI__) && defined(__AVX512VBMI2__)
 #include "core/quant/lanes_avx512.h"
@@ -152,6 +153,8 @@ INLINE enum finder finder_of(const struct qm_codec *c)
 {
     return c->cb.n <= 16 ? BY_TREE16 : c->cb.n == 256 && c->segments.usable ? BY_LINES : BY_TREE256;
 }
+
+INLINE int is_four(enum finder how) { return how == BY_TREE16 || how == BY_LINE16; }
 
 INLINE void positions_by(enum finder how, const struct qm_codec *c, const float *y, int64_t n,
                          uint8_t *position)
@@ -165,6 +168,7 @@ INLINE void positions_by(enum finder how, const struct qm_codec *c, const float 
 static void positions(const struct qm_codec *c, const float *y, int64_t n, uint8_t *position)
 {
     switch (finder_of(c)) {
+    case BY_LINE16:
     case BY_TREE16: positions_by(BY_TREE16, c, y, n, position); break;
     case BY_TREE256: positions_by(BY_TREE256, c, y, n, position); break;
     case BY_LINES: positions_by(BY_LINES, c, y, n, position); break;
@@ -219,7 +223,7 @@ INLINE void encode_run(enum finder how, const struct finders *f, const struct qm
                        const float *x, int64_t from, int64_t end, float by, int divides,
                        uint8_t *packed)
 {
-    int four = how == BY_TREE16, high_first = c->q.pack == QM_PACK_hi;
+    int four = is_four(how), high_first = c->q.pack == QM_PACK_hi;
     for (int64_t i = from; i < end; i += GROUP) {
         struct group g = unit_group(load_group(x + i, end - i), by, divides);
         put_group(packed, i, end - i, four, high_first, find_group(how, f, c, g));
@@ -259,7 +263,7 @@ INLINE void encode_blocks_by(enum finder how, const struct qm_codec *c, const fl
         for (int64_t from = first, b = 0; from < last; from += block, b++) {
             int64_t end = last - from < block ? last : from + block;
             if (by[b] == 0.0f)
-                other(c, x + from, end - from, packed + (how == BY_TREE16 ? from / 2 : from),
+                other(c, x + from, end - from, packed + (is_four(how) ? from / 2 : from),
                       scales + from / block);
             else if (divides)
                 encode_run(how, &f, c, x, from, end, by[b], 1, packed);
@@ -272,8 +276,9 @@ INLINE void encode_blocks_by(enum finder how, const struct qm_codec *c, const fl
 static void encode_blocks(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed,
                           float *scales, other_fn *other)
 {
-    switch (finder_of(c)) {
+    switch (c->has_line && HAS_LINE16 ? BY_LINE16 : finder_of(c)) {
     case BY_TREE16: encode_blocks_by(BY_TREE16, c, x, n, packed, scales, other); break;
+    case BY_LINE16: encode_blocks_by(BY_LINE16, c, x, n, packed, scales, other); break;
     case BY_TREE256: encode_blocks_by(BY_TREE256, c, x, n, packed, scales, other); break;
     case BY_LINES: encode_blocks_by(BY_LINES, c, x, n, packed, scales, other); break;
     }

@@ -50,6 +50,8 @@ INLINE __m256i lines_find(const struct lines *t, __m256 y)
     return _mm256_castps_si256(_mm256_min_ps(line, bent));
 }
 
+#define HAS_LINE16 0 /* no rounding down in one instruction */
+
 struct finders {
     struct tree16 tree16;
     struct lines lines;

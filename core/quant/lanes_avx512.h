@@ -39,6 +39,20 @@ INLINE __m512i tree16_find(const struct tree16 *t, __m512 y)
     return k; /* 15 less the code */
 }
 
+/* Sixteen evenly spaced entries: rounded down, the line has the floor of its exact value. */
+#define HAS_LINE16 1
+struct line16 {
+    __m512 slope, offset;
+};
+
+INLINE __m512i line16_find(const struct line16 *t, __m512 y)
+{
+    __m512 z = _mm512_fmadd_round_ps(y, t->slope, t->offset,
+                                     _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+    z = _mm512_min_ps(_mm512_max_ps(z, _mm512_setzero_ps()), _mm512_set1_ps(15.0f));
+    return _mm512_cvttps_epi32(z);
+}
+
 /* 256 entries: five steps over every eighth edge, then the seven edges of the group at once. */
 struct tree256 {
     __m512 fan[8][2]; /* fan[j] = edge[8k + j], k < 32; the last of all is +Inf */
@@ -146,6 +160,7 @@ INLINE __m512i lines_codes(const struct lines *t, const struct qm_codec *c, stru
 
 struct finders {
     struct tree16 tree16;
+    struct line16 line16;
     struct tree256 tree256;
     struct lines lines;
 };
@@ -154,6 +169,8 @@ INLINE void load_finder(enum finder how, struct finders *f, const struct qm_code
 {
     if (how == BY_TREE16)
         tree16_load(&f->tree16, c);
+    else if (how == BY_LINE16)
+        f->line16 = (struct line16){_mm512_set1_ps(c->line_slope), _mm512_set1_ps(c->line_offset)};
     else if (how == BY_TREE256)
         tree256_load(&f->tree256, c);
     else
@@ -168,6 +185,9 @@ INLINE __m512i find_group(enum finder how, const struct finders *f, const struct
     if (how == BY_TREE256)
         return pick64(tree256_find(&f->tree256, g.y[0]), tree256_find(&f->tree256, g.y[1]),
                       tree256_find(&f->tree256, g.y[2]), tree256_find(&f->tree256, g.y[3]), 0);
+    if (how == BY_LINE16)
+        return pick64(line16_find(&f->line16, g.y[0]), line16_find(&f->line16, g.y[1]),
+                      line16_find(&f->line16, g.y[2]), line16_find(&f->line16, g.y[3]), 0);
     __m512i k = pick64(tree16_find(&f->tree16, g.y[0]), tree16_find(&f->tree16, g.y[1]),
                        tree16_find(&f->tree16, g.y[2]), tree16_find(&f->tree16, g.y[3]), 0);
     return _mm512_xor_si512(k, _mm512_set1_epi8(15));
