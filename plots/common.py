@@ -249,8 +249,23 @@ def legend(fig, handles, labels, columns=3):
     fig.legend(handles, labels, loc="lower center", ncol=columns, borderaxespad=0.2)
 
 
+def freeze(fig):
+    """Lays fig out once and for all, at positions of five digits: the constraint solver orders its
+    variables by their addresses, so its last bits, and with them an SVG's digits, may change from
+    run to run."""
+    fig.draw_without_rendering()
+    fig.set_layout_engine("none")
+    for ax in fig.axes:
+        bounds = ax.get_position(original=True).bounds
+        ax.set_position([round(float(v), 5) for v in bounds])
+    for title in (fig._suptitle, fig._supxlabel, fig._supylabel):
+        if title is not None:
+            title.set_position([round(float(v), 5) for v in title.get_position()])
+
+
 def save(fig, folder, name):
     """Writes folder/name.png (200 dpi) and .svg, free of dates and versions; closes the figure."""
+    freeze(fig)
     for suffix, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
         path = os.path.join(folder, f"{name}.{suffix}")
         part = f"{path}.part"
