@@ -270,6 +270,59 @@ static void test_segments(void **state)
     }
 }
 
+/* A block whose largest magnitude is d: unit values of all floats next to edge k, in order of their
+ * distance from it. */
+static void aim_at_edge(const struct qm_codec *c, int k, float d, float *x)
+{
+    int32_t at = qm_ordered(c->edge[k] * d);
+    x[0] = k % 2 ? d : -d;
+    for (int i = 1; i < 128; i++) {
+        float y = qm_unordered(at + (i % 2 ? i : -i) / 2);
+        x[i] = fabsf(y) <= d ? y : 0.0f;
+    }
+}
+
+/* Codes by cells (lanes_avx512.h): both sides of every edge, for scales of every size, divided or
+ * multiplied, against the defining form; and that the tables are in use. */
+static void test_cells(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "dyn:4s/block:128/bisect/near/hi",     "lin:4u/block:128/bisect/near/hi",
+        "lin:4u/block:128/bisect/mid/lo",      "nf4:4s/block:128/mids/mid/lo",
+        "nf4a8:4s/block:128/ladder/mid/hi",    "dyn:4s/block:128/bisect/near/recip/hi",
+        "nf4:4s/block:128/argmin/mid/recip/hi"};
+    static const float sizes[] = {1.0f,      3e-3f,  0x1p-96f, 0x1p-110f,
+                                  0x1p-112f, 1e-37f, 1e-42f,   0x1.fffffep127f,
+                                  7e37f,     1e20f,  0x1p-4f,  1.1754e-38f};
+    for (size_t t = 0; t < sizeof texts / sizeof *texts; t++) {
+        struct qm_codec c;
+        assert_int_equal(qm_codec_parse(&c, texts[t]), QM_OK);
+        assert_true(c.cells.usable);
+        for (int round = 0; round < 600; round++) {
+            float size = round < 12 ? sizes[round] : qm_float(random_word() % 0x7f000000u);
+            float x[15 * 128], scale[15];
+            uint8_t packed[15 * 64], codes[15 * 128];
+            for (int k = 0; k < 15; k++)
+                aim_at_edge(&c, k, size, x + 128 * k);
+            qm_encode_blocks(&c, x, 15 * 128, packed, scale);
+            qm_unpack_range(&c, packed, 15 * 128, codes);
+            float r = 1.0f / size;
+            for (int i = 0; i < 15 * 128 && r < INFINITY; i++) {
+                float y = c.q.unit == QM_UNIT_div ? x[i] / size : x[i] * r;
+                if (codes[i] != qm_code_of(&c, y, 0))
+                    fail_msg("%s: x = %a, scale %a: code %d, want %d", texts[t], (double)x[i],
+                             (double)size, codes[i], qm_code_of(&c, y, 0));
+            }
+        }
+    }
+    struct qm_codec c; /* two edges in a cell */
+    assert_int_equal(qm_codec_parse(&c, "de0:4u/block:128/bisect/near"), QM_OK);
+    c.edge[3] = c.edge[4] - 0x1p-10f;
+    qm_cells_build(c.edge, 16, &c.cells);
+    assert_false(c.cells.usable);
+}
+
 /* One edge moved by little, or by much: what cannot be proved must not be used. */
 static void test_segments_refused(void **state)
 {
@@ -798,6 +851,7 @@ int main(void)
         cmocka_unit_test(test_philox),
         cmocka_unit_test(test_roundings_happen),
         cmocka_unit_test(test_segments),
+        cmocka_unit_test(test_cells),
         cmocka_unit_test(test_segments_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -138,10 +138,10 @@ static inline void units(const struct qm_codec *c, const uint32_t *restrict bits
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* How the codes of a group are found: by bisection of at most 16 entries in registers, by one
- * straight line where 16 are evenly spaced and y is ordinary, by bisection of 256, or by the straight
- * lines of core/quant/segments.h, which fall back to it. */
-enum finder { BY_TREE16, BY_LINE16, BY_TREE256, BY_LINES };
+/* How the codes of a group are found: by bisection of at most 16 entries in registers or, where y
+ * keeps within its limit, by core/quant/cells.h, which falls back to it; by bisection of 256, or by the
+ * straight lines of core/quant/segments.h, which fall back to that. */
+enum finder { BY_TREE16, BY_CELLS, BY_TREE256, BY_LINES };
 
 #if defined(__AVX512VBMI__) && defined(__AVX512VBMI2__)
 #include "core/quant/lanes_avx512.h"
@@ -154,7 +154,7 @@ INLINE enum finder finder_of(const struct qm_codec *c)
     return c->cb.n <= 16 ? BY_TREE16 : c->cb.n == 256 && c->segments.usable ? BY_LINES : BY_TREE256;
 }
 
-INLINE int is_four(enum finder how) { return how == BY_TREE16 || how == BY_LINE16; }
+INLINE int is_four(enum finder how) { return how <= BY_CELLS; }
 
 INLINE void positions_by(enum finder how, const struct qm_codec *c, const float *y, int64_t n,
                          uint8_t *position)
@@ -168,7 +168,7 @@ INLINE void positions_by(enum finder how, const struct qm_codec *c, const float 
 static void positions(const struct qm_codec *c, const float *y, int64_t n, uint8_t *position)
 {
     switch (finder_of(c)) {
-    case BY_LINE16:
+    case BY_CELLS:
     case BY_TREE16: positions_by(BY_TREE16, c, y, n, position); break;
     case BY_TREE256: positions_by(BY_TREE256, c, y, n, position); break;
     case BY_LINES: positions_by(BY_LINES, c, y, n, position); break;
@@ -219,15 +219,31 @@ static void decode_blocks(const struct qm_codec *c, const uint8_t *packed, const
         decode_blocks_by(0, c, packed, scales, n, out);
 }
 
+INLINE float cells_slope(float by, int divides)
+{
+    return divides ? QM_CELL_SLOPE / by : QM_CELL_SLOPE * by;
+}
+
+INLINE void encode_group(enum finder how, const struct finders *f, const struct qm_codec *c,
+                         const float *x, int64_t i, int64_t left, float by, float slope,
+                         int divides, uint8_t *packed)
+{
+    put_group(packed, i, left, is_four(how), c->q.pack == QM_PACK_hi,
+              how == BY_CELLS
+                  ? cells_codes(&f->cells, c, x + i, left, by, slope)
+                  : find_group(how, f, c, unit_group(load_group(x + i, left), by, divides)));
+}
+
 INLINE void encode_run(enum finder how, const struct finders *f, const struct qm_codec *c,
                        const float *x, int64_t from, int64_t end, float by, int divides,
                        uint8_t *packed)
 {
-    int four = is_four(how), high_first = c->q.pack == QM_PACK_hi;
-    for (int64_t i = from; i < end; i += GROUP) {
-        struct group g = unit_group(load_group(x + i, end - i), by, divides);
-        put_group(packed, i, end - i, four, high_first, find_group(how, f, c, g));
-    }
+    float slope = cells_slope(by, divides);
+    int64_t i = from;
+    for (; i + GROUP <= end; i += GROUP)
+        encode_group(how, f, c, x, i, GROUP, by, slope, divides, packed);
+    if (i < end)
+        encode_group(how, f, c, x, i, end - i, by, slope, divides, packed);
 }
 
 typedef void other_fn(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed,
@@ -262,7 +278,7 @@ INLINE void encode_blocks_by(enum finder how, const struct qm_codec *c, const fl
         batch_units(c, x + first, last - first, by, scales + first / block);
         for (int64_t from = first, b = 0; from < last; from += block, b++) {
             int64_t end = last - from < block ? last : from + block;
-            if (by[b] == 0.0f)
+            if (by[b] == 0.0f || (how == BY_CELLS && !(cells_slope(by[b], divides) < INFINITY)))
                 other(c, x + from, end - from, packed + (is_four(how) ? from / 2 : from),
                       scales + from / block);
             else if (divides)
@@ -273,12 +289,19 @@ INLINE void encode_blocks_by(enum finder how, const struct qm_codec *c, const fl
     }
 }
 
+/* Whether no unit value of an ordinary block passes the cells' limit: what is divided by is the largest
+ * of the block or more. */
+static int within_cells(const struct qm_codec *c)
+{
+    return c->cells.usable && c->q.scale.cap == 0.0f && c->cb.gain >= 1.0f && !c->q.scale.f16;
+}
+
 static void encode_blocks(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed,
                           float *scales, other_fn *other)
 {
-    switch (c->has_line && HAS_LINE16 ? BY_LINE16 : finder_of(c)) {
+    switch (HAS_CELLS && within_cells(c) ? BY_CELLS : finder_of(c)) {
     case BY_TREE16: encode_blocks_by(BY_TREE16, c, x, n, packed, scales, other); break;
-    case BY_LINE16: encode_blocks_by(BY_LINE16, c, x, n, packed, scales, other); break;
+    case BY_CELLS: encode_blocks_by(BY_CELLS, c, x, n, packed, scales, other); break;
     case BY_TREE256: encode_blocks_by(BY_TREE256, c, x, n, packed, scales, other); break;
     case BY_LINES: encode_blocks_by(BY_LINES, c, x, n, packed, scales, other); break;
     }

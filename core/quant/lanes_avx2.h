@@ -50,10 +50,22 @@ INLINE __m256i lines_find(const struct lines *t, __m256 y)
     return _mm256_castps_si256(_mm256_min_ps(line, bent));
 }
 
-#define HAS_LINE16 0 /* no rounding down in one instruction */
+/* No tables of 128 bytes in registers: never chosen. */
+#define HAS_CELLS 0
+struct cells {
+    int none;
+};
+
+INLINE __m256i cells_codes(const struct cells *t, const struct qm_codec *c, const float *x,
+                           int64_t left, float by, float slope)
+{
+    (void)t, (void)c, (void)x, (void)left, (void)by, (void)slope;
+    return _mm256_setzero_si256();
+}
 
 struct finders {
     struct tree16 tree16;
+    struct cells cells;
     struct lines lines;
 };
 

@@ -39,20 +39,6 @@ INLINE __m512i tree16_find(const struct tree16 *t, __m512 y)
     return k; /* 15 less the code */
 }
 
-/* Sixteen evenly spaced entries: rounded down, the line has the floor of its exact value. */
-#define HAS_LINE16 1
-struct line16 {
-    __m512 slope, offset;
-};
-
-INLINE __m512i line16_find(const struct line16 *t, __m512 y)
-{
-    __m512 z = _mm512_fmadd_round_ps(y, t->slope, t->offset,
-                                     _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
-    z = _mm512_min_ps(_mm512_max_ps(z, _mm512_setzero_ps()), _mm512_set1_ps(15.0f));
-    return _mm512_cvttps_epi32(z);
-}
-
 /* 256 entries: five steps over every eighth edge, then the seven edges of the group at once. */
 struct tree256 {
     __m512 fan[8][2]; /* fan[j] = edge[8k + j], k < 32; the last of all is +Inf */
@@ -130,6 +116,112 @@ INLINE __m512i pick64(__m512i a, __m512i b, __m512i c, __m512i d, int at)
                               _mm512_castsi512_si256(_mm512_permutex2var_epi8(c, from, d)), 1);
 }
 
+#define HAS_CELLS 1
+struct cells {
+    __m512i base[2], high[2];
+};
+
+INLINE void cells_load(struct cells *t, const struct qm_codec *c)
+{
+    for (int h = 0; h < 2; h++) {
+        t->base[h] = _mm512_loadu_si512(c->cells.base + 64 * h);
+        t->high[h] = _mm512_loadu_si512(c->cells.edge_high + 64 * h);
+    }
+}
+
+/* Reads up to 64 floats, 0 beyond them. */
+INLINE struct group load_group(const float *x, int64_t left)
+{
+    struct group g;
+    for (int v = 0; v < 4; v++)
+        g.y[v] = left >= 64 ? _mm512_loadu_ps(x + 16 * v)
+                            : _mm512_maskz_loadu_ps((__mmask16)low_bits(left - 16 * v), x + 16 * v);
+    return g;
+}
+
+/* Divided by `by`, or multiplied. */
+INLINE struct group unit_group(struct group g, float by, int divides)
+{
+    __m512 s = _mm512_set1_ps(by);
+    for (int v = 0; v < 4; v++)
+        g.y[v] = divides ? _mm512_div_ps(g.y[v], s) : _mm512_mul_ps(g.y[v], s);
+    return g;
+}
+
+/* Byte `at` of every word of a and b. */
+INLINE __m512i bytes64(__m512i a, __m512i b, int at)
+{
+    const __m512i even =
+        _mm512_set_epi32(0x7e7c7a78, 0x76747270, 0x6e6c6a68, 0x66646260, 0x5e5c5a58, 0x56545250,
+                         0x4e4c4a48, 0x46444240, 0x3e3c3a38, 0x36343230, 0x2e2c2a28, 0x26242220,
+                         0x1e1c1a18, 0x16141210, 0x0e0c0a08, 0x06040200);
+    return _mm512_permutex2var_epi8(a, _mm512_add_epi8(even, _mm512_set1_epi8((char)at)), b);
+}
+
+/* Look-up of 64 cells. */
+INLINE __m512i in_cells(const uint8_t *table, __m512i cell)
+{
+    return _mm512_permutex2var_epi8(_mm512_loadu_si512(table), cell,
+                                    _mm512_loadu_si512(table + 64));
+}
+
+/* z in the lower 23 bits. */
+INLINE void cells_places(struct group x, float slope, __m512i *z)
+{
+    const __m512 offset = _mm512_set1_ps(65536.0f + QM_CELL_OFFSET), s = _mm512_set1_ps(slope);
+    for (int v = 0; v < 4; v++)
+        z[v] = _mm512_castps_si512(
+            _mm512_fmadd_round_ps(x.y[v], s, offset, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC));
+}
+
+/* The codes of a group with a place that shares its upper byte with an edge; where the lower bytes
+ * leave a doubt, by division and search. */
+static __m512i __attribute__((noinline))
+close_codes(const struct qm_codec *c, const float *x, int64_t left, float by, float slope)
+{
+    const struct qm_cells *t = &c->cells;
+    struct group g = load_group(x, left);
+    __m512i z[4];
+    cells_places(g, slope, z);
+    __m512i cell = pick64(z[0], z[1], z[2], z[3], 2), high = pick64(z[0], z[1], z[2], z[3], 1);
+    __m512i low = pick64(z[0], z[1], z[2], z[3], 0), base = in_cells(t->base, cell);
+    __m512i edge_high = in_cells(t->edge_high, cell), edge_low = in_cells(t->edge_low, cell);
+    __mmask64 same = _mm512_cmpeq_epi8_mask(high, edge_high);
+    __m512i past = _mm512_sub_epi8(low, _mm512_sub_epi8(edge_low, _mm512_set1_epi8(1)));
+    if (_mm512_mask_cmple_epu8_mask(same, past, _mm512_set1_epi8(2))) {
+        struct tree16 tree;
+        g = unit_group(g, by, c->q.unit == QM_UNIT_div);
+        tree16_load(&tree, c);
+        __m512i k = pick64(tree16_find(&tree, g.y[0]), tree16_find(&tree, g.y[1]),
+                           tree16_find(&tree, g.y[2]), tree16_find(&tree, g.y[3]), 0);
+        return _mm512_xor_si512(k, _mm512_set1_epi8(15));
+    }
+    __mmask64 up =
+        _mm512_cmpgt_epu8_mask(high, edge_high) | _mm512_mask_cmpge_epu8_mask(same, low, edge_low);
+    return _mm512_mask_add_epi8(base, up, base, _mm512_set1_epi8(1));
+}
+
+/* The codes of up to 64 x / by, or x * by, where slope is QM_CELL_SLOPE / by or times it. */
+INLINE __m512i cells_codes(const struct cells *t, const struct qm_codec *c, const float *x,
+                           int64_t left, float by, float slope)
+{
+    const __m512i upper = /* bytes 1 and 2 of each dword of two vectors */
+        _mm512_set_epi32(0x7e7d7a79, 0x76757271, 0x6e6d6a69, 0x66656261, 0x5e5d5a59, 0x56555251,
+                         0x4e4d4a49, 0x46454241, 0x3e3d3a39, 0x36353231, 0x2e2d2a29, 0x26252221,
+                         0x1e1d1a19, 0x16151211, 0x0e0d0a09, 0x06050201);
+    __m512i z[4];
+    cells_places(load_group(x, left), slope, z);
+    __m512i a = _mm512_permutex2var_epi8(z[0], upper, z[1]);
+    __m512i b = _mm512_permutex2var_epi8(z[2], upper, z[3]);
+    __m512i high = bytes64(a, b, 0), cell = bytes64(a, b, 1); /* seven bits of which are read */
+    __m512i base = _mm512_permutex2var_epi8(t->base[0], cell, t->base[1]);
+    __m512i edge = _mm512_permutex2var_epi8(t->high[0], cell, t->high[1]);
+    if (__builtin_expect(_mm512_cmpeq_epi8_mask(high, edge), 0))
+        return close_codes(c, x, left, by, slope);
+    return _mm512_mask_add_epi8(base, _mm512_cmpgt_epu8_mask(high, edge), base,
+                                _mm512_set1_epi8(1));
+}
+
 static __m512i __attribute__((noinline))
 tree256_codes(const struct qm_codec *c, const struct group *g)
 {
@@ -160,7 +252,7 @@ INLINE __m512i lines_codes(const struct lines *t, const struct qm_codec *c, stru
 
 struct finders {
     struct tree16 tree16;
-    struct line16 line16;
+    struct cells cells;
     struct tree256 tree256;
     struct lines lines;
 };
@@ -169,8 +261,8 @@ INLINE void load_finder(enum finder how, struct finders *f, const struct qm_code
 {
     if (how == BY_TREE16)
         tree16_load(&f->tree16, c);
-    else if (how == BY_LINE16)
-        f->line16 = (struct line16){_mm512_set1_ps(c->line_slope), _mm512_set1_ps(c->line_offset)};
+    else if (how == BY_CELLS)
+        cells_load(&f->cells, c);
     else if (how == BY_TREE256)
         tree256_load(&f->tree256, c);
     else
@@ -185,31 +277,9 @@ INLINE __m512i find_group(enum finder how, const struct finders *f, const struct
     if (how == BY_TREE256)
         return pick64(tree256_find(&f->tree256, g.y[0]), tree256_find(&f->tree256, g.y[1]),
                       tree256_find(&f->tree256, g.y[2]), tree256_find(&f->tree256, g.y[3]), 0);
-    if (how == BY_LINE16)
-        return pick64(line16_find(&f->line16, g.y[0]), line16_find(&f->line16, g.y[1]),
-                      line16_find(&f->line16, g.y[2]), line16_find(&f->line16, g.y[3]), 0);
     __m512i k = pick64(tree16_find(&f->tree16, g.y[0]), tree16_find(&f->tree16, g.y[1]),
                        tree16_find(&f->tree16, g.y[2]), tree16_find(&f->tree16, g.y[3]), 0);
     return _mm512_xor_si512(k, _mm512_set1_epi8(15));
-}
-
-/* Reads up to 64 floats, 0 beyond them. */
-INLINE struct group load_group(const float *x, int64_t left)
-{
-    struct group g;
-    for (int v = 0; v < 4; v++)
-        g.y[v] = left >= 64 ? _mm512_loadu_ps(x + 16 * v)
-                            : _mm512_maskz_loadu_ps((__mmask16)low_bits(left - 16 * v), x + 16 * v);
-    return g;
-}
-
-/* Divided by `by`, or multiplied. */
-INLINE struct group unit_group(struct group g, float by, int divides)
-{
-    __m512 s = _mm512_set1_ps(by);
-    for (int v = 0; v < 4; v++)
-        g.y[v] = divides ? _mm512_div_ps(g.y[v], s) : _mm512_mul_ps(g.y[v], s);
-    return g;
 }
 
 /* max_bits of each of up to BATCH whole blocks. */

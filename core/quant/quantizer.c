@@ -73,41 +73,6 @@ static uint8_t code_of(const struct qm_codec *c, float y, uint32_t draw)
     return code;
 }
 
-/* The code of y by a line; exact for |y| from 2^-20 to 2^20 and a whole slope of eight bits. */
-static int line_code(float slope, float offset, float y)
-{
-    double k = floor((double)slope * (double)y + (double)offset);
-    return k < 0.0 ? 0 : k > 15.0 ? 15 : (int)k;
-}
-
-/* A line is monotone: right on both sides of every edge, it is right everywhere. */
-static int line_holds(const struct qm_codec *c, float slope, float offset)
-{
-    for (int k = 0; k < 15; k++) {
-        float e = c->edge[k];
-        if (!(fabsf(e) >= 0x1p-20f && fabsf(e) <= 0x1p20f) ||
-            line_code(slope, offset, e) != k + 1 ||
-            line_code(slope, offset, nextafterf(e, -INFINITY)) != k)
-            return 0;
-    }
-    return 1;
-}
-
-/* Evenly spaced edges lie on a line of a whole slope; ties up or down are the two offsets. */
-static void fit_line(struct qm_codec *c)
-{
-    c->has_line = 0;
-    if (c->cb.n != 16 || !(c->edge[14] > c->edge[0]) || c->edge[14] == INFINITY)
-        return;
-    float slope = rintf(14.0f / (c->edge[14] - c->edge[0]));
-    float offset = rintf(2.0f * (1.0f - slope * c->edge[0])) / 2.0f;
-    for (int try = 0; try < 2 && slope >= 1.0f && slope <= 255.0f && !c->has_line; try++) {
-        c->line_slope = slope;
-        c->line_offset = try == 0 ? offset : nextafterf(offset, -INFINITY);
-        c->has_line = line_holds(c, slope, c->line_offset);
-    }
-}
-
 /* The edges in the orders of core/quant/lanes.c. */
 static void arrange_edges(struct qm_codec *c)
 {
@@ -123,7 +88,9 @@ static void arrange_edges(struct qm_codec *c)
     c->segments.usable = 0;
     if (c->cb.n == 256)
         qm_segments_build(c->edge, &c->segments);
-    fit_line(c);
+    c->cells.usable = 0;
+    if (c->cb.n <= 16)
+        qm_cells_build(c->edge, c->cb.n, &c->cells);
 }
 
 void qm_codec_rebuild(struct qm_codec *c)

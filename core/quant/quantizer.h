@@ -21,6 +21,7 @@
 #include "core/base/philox.h"
 #include "core/base/status.h"
 #include "core/base/tensor.h"
+#include "core/quant/cells.h"
 #include "core/quant/curve.h"
 #include "core/quant/map.h"
 #include "core/quant/norm.h"
@@ -83,9 +84,7 @@ struct qm_codec {
     float level[4][16]; /* n <= 16: the levels of a bisection, each highest first and repeated */
     float fan[8][32];   /* n > 16: fan[j][k] = edge[8 k + j] */
     struct qm_segments segments; /* n = 256; for n <= 128 not usable */
-    /* n = 16, where has_line: code = floor(line_slope y + line_offset), exactly, cut to 0 .. 15. */
-    float line_slope, line_offset;
-    int has_line;
+    struct qm_cells cells;       /* n <= 16 */
 };
 
 qm_status qm_codec_init(struct qm_codec *c, const struct qm_quantizer *q);
