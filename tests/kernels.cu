@@ -29,12 +29,12 @@ extern "C" __global__ void step(const float *c, float *p, const float *g, float 
     long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
     if (i >= n)
         return;
-    qm_adamw_torch(c, 0, p + i, g[i], m + i, v + i);
+    qm_adamw_torch(c, 0, 0, p + i, g[i], m + i, v + i);
     qm_adamw_lpmm(c, p + i, g[i], m + i, v + i);
     qm_adamw_lpmm_fused(c, 0, p + i, g[i], m + i, v + i);
     qm_adamw_lpmm_fused(c, 1, p + i, g[i], m + i, v + i);
     qm_adamw_ao(c, 1, p + i, g[i], m + i, v + i);
-    qm_adamw_bnb(c, p + i, g[i], m + i, v + i);
+    qm_adamw_bnb(c, 0, p + i, g[i], m + i, v + i);
     qm_sgdm_torch(c, 0, 1, p + i, g[i], m + i);
     qm_lion8_unfused(c, QM_PARAM_bf16, p + i, g[i], m + i);
     qm_lion8_fused(c, p + i, g[i], m + i);

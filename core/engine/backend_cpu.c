@@ -221,17 +221,22 @@ struct step {
     uint64_t seed;
 };
 
-/* Asks for the next piece's parameters and gradients while this one is encoded in registers. */
-static void fetch_ahead(const struct step *st, int64_t from, int64_t n)
+/* Asks for part k of the next piece's parameters and gradients.  A part before decoding and one before
+ * encoding each of the first two slots, which compute in registers: memory then works all the time.
+ * Float32 states need none of it, the processor foresees them. */
+static void fetch_ahead(const struct step *st, int64_t from, int64_t n, int k)
 {
+    int parts = st->p->n_slots > 1 ? 4 : 2;
     size_t g_size = qm_dtype_size(st->g->dtype);
-    const char *g = (const char *)st->g->data + (size_t)from * g_size;
-    const char *param = (const char *)((const float *)st->param + from);
-    int64_t left = st->p->n - from < n ? st->p->n - from : n;
-    for (int64_t i = 0; i < left * (int64_t)sizeof(float); i += 64)
+    int64_t left = st->p->n - from - n < n ? st->p->n - from - n : n;
+    int64_t begin = k * (n / parts), end = k + 1 == parts ? n : begin + n / parts;
+    end = end < left ? end : left;
+    const char *g = (const char *)st->g->data + (size_t)(from + n) * g_size;
+    const float *param = (const float *)st->param + from + n;
+    for (int64_t i = begin; i < end; i += 16)
         __builtin_prefetch(param + i, 1, 2);
-    for (int64_t i = 0; i < left * (int64_t)g_size; i += 64)
-        __builtin_prefetch(g + i, 0, 2);
+    for (int64_t i = begin; i < end; i += 64 / (int64_t)g_size)
+        __builtin_prefetch(g + (size_t)i * g_size, 0, 2);
 }
 
 /* Element `from` of the parameter and of its residuals. */
@@ -317,8 +322,11 @@ static void run_piece(const struct step *st, int64_t from, int64_t n, int thread
     if (!is_f32)
         param_load(p, st->param, from, n, param);
     int first = fold_only && p->second_alone ? 1 : 0;
-    for (int i = first; i < p->n_slots; i++)
+    for (int i = first; i < p->n_slots; i++) {
+        if (is_f32 && i < 2 && !p->slot[i].is_f32)
+            fetch_ahead(st, from, n, i);
         slots[i] = slot_floats(&p->slot[i], from, n, room + (i + 2) * p->stride, codes);
+    }
     if (first) {
         p->r.rule->second(&st->s, n, param, g, slots[1]);
         slot_fold(&p->slot[1], from, n, slots[1], thread, fold_only);
@@ -332,11 +340,11 @@ static void run_piece(const struct step *st, int64_t from, int64_t n, int thread
                 slots[i] = memcpy(room + (i + 2) * p->stride, slots[i], sizeof(float) * (size_t)n);
     }
     p->r.rule->block(&st->s, n, param, g, slots);
-    if (is_f32)
-        fetch_ahead(st, from + n, n);
     for (int i = 0; i < p->n_slots; i++) {
         struct slot *s = &p->slot[i];
         struct qm_draws d = slot_draws(st, i);
+        if (is_f32 && i < 2 && !s->is_f32)
+            fetch_ahead(st, from, n, (p->n_slots > 1 ? 2 : 1) + i);
         if (!fold_only)
             slot_store(s, from, n, slots[i], codes, &d);
         else if (s->is_global)

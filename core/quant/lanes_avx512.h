@@ -118,7 +118,7 @@ INLINE __m512i pick64(__m512i a, __m512i b, __m512i c, __m512i d, int at)
 
 #define HAS_CELLS 1
 struct cells {
-    __m512i base[2], high[2];
+    __m512i base[2], high[2], low[2];
 };
 
 INLINE void cells_load(struct cells *t, const struct qm_codec *c)
@@ -126,6 +126,7 @@ INLINE void cells_load(struct cells *t, const struct qm_codec *c)
     for (int h = 0; h < 2; h++) {
         t->base[h] = _mm512_loadu_si512(c->cells.base + 64 * h);
         t->high[h] = _mm512_loadu_si512(c->cells.edge_high + 64 * h);
+        t->low[h] = _mm512_loadu_si512(c->cells.edge_low + 64 * h);
     }
 }
 
@@ -158,68 +159,47 @@ INLINE __m512i bytes64(__m512i a, __m512i b, int at)
     return _mm512_permutex2var_epi8(a, _mm512_add_epi8(even, _mm512_set1_epi8((char)at)), b);
 }
 
-/* Look-up of 64 cells. */
-INLINE __m512i in_cells(const uint8_t *table, __m512i cell)
-{
-    return _mm512_permutex2var_epi8(_mm512_loadu_si512(table), cell,
-                                    _mm512_loadu_si512(table + 64));
-}
-
-/* z in the lower 23 bits. */
-INLINE void cells_places(struct group x, float slope, __m512i *z)
-{
-    const __m512 offset = _mm512_set1_ps(65536.0f + QM_CELL_OFFSET), s = _mm512_set1_ps(slope);
-    for (int v = 0; v < 4; v++)
-        z[v] = _mm512_castps_si512(
-            _mm512_fmadd_round_ps(x.y[v], s, offset, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC));
-}
-
-/* The codes of a group with a place that shares its upper byte with an edge; where the lower bytes
- * leave a doubt, by division and search. */
+/* What doubt leaves: division and search. */
 static __m512i __attribute__((noinline))
-close_codes(const struct qm_codec *c, const float *x, int64_t left, float by, float slope)
+tree16_codes(const struct qm_codec *c, const float *x, int64_t left, float by)
 {
-    const struct qm_cells *t = &c->cells;
-    struct group g = load_group(x, left);
-    __m512i z[4];
-    cells_places(g, slope, z);
-    __m512i cell = pick64(z[0], z[1], z[2], z[3], 2), high = pick64(z[0], z[1], z[2], z[3], 1);
-    __m512i low = pick64(z[0], z[1], z[2], z[3], 0), base = in_cells(t->base, cell);
-    __m512i edge_high = in_cells(t->edge_high, cell), edge_low = in_cells(t->edge_low, cell);
-    __mmask64 same = _mm512_cmpeq_epi8_mask(high, edge_high);
-    __m512i past = _mm512_sub_epi8(low, _mm512_sub_epi8(edge_low, _mm512_set1_epi8(1)));
-    if (_mm512_mask_cmple_epu8_mask(same, past, _mm512_set1_epi8(2))) {
-        struct tree16 tree;
-        g = unit_group(g, by, c->q.unit == QM_UNIT_div);
-        tree16_load(&tree, c);
-        __m512i k = pick64(tree16_find(&tree, g.y[0]), tree16_find(&tree, g.y[1]),
-                           tree16_find(&tree, g.y[2]), tree16_find(&tree, g.y[3]), 0);
-        return _mm512_xor_si512(k, _mm512_set1_epi8(15));
-    }
-    __mmask64 up =
-        _mm512_cmpgt_epu8_mask(high, edge_high) | _mm512_mask_cmpge_epu8_mask(same, low, edge_low);
-    return _mm512_mask_add_epi8(base, up, base, _mm512_set1_epi8(1));
+    struct tree16 t;
+    struct group g = unit_group(load_group(x, left), by, c->q.unit == QM_UNIT_div);
+    tree16_load(&t, c);
+    __m512i k = pick64(tree16_find(&t, g.y[0]), tree16_find(&t, g.y[1]), tree16_find(&t, g.y[2]),
+                       tree16_find(&t, g.y[3]), 0);
+    return _mm512_xor_si512(k, _mm512_set1_epi8(15));
 }
 
 /* The codes of up to 64 x / by, or x * by, where slope is QM_CELL_SLOPE / by or times it. */
 INLINE __m512i cells_codes(const struct cells *t, const struct qm_codec *c, const float *x,
                            int64_t left, float by, float slope)
 {
-    const __m512i upper = /* bytes 1 and 2 of each dword of two vectors */
-        _mm512_set_epi32(0x7e7d7a79, 0x76757271, 0x6e6d6a69, 0x66656261, 0x5e5d5a59, 0x56555251,
-                         0x4e4d4a49, 0x46454241, 0x3e3d3a39, 0x36353231, 0x2e2d2a29, 0x26252221,
-                         0x1e1d1a19, 0x16151211, 0x0e0d0a09, 0x06050201);
-    __m512i z[4];
-    cells_places(load_group(x, left), slope, z);
-    __m512i a = _mm512_permutex2var_epi8(z[0], upper, z[1]);
-    __m512i b = _mm512_permutex2var_epi8(z[2], upper, z[3]);
-    __m512i high = bytes64(a, b, 0), cell = bytes64(a, b, 1); /* seven bits of which are read */
+    const __m512i lower = /* bytes 0 and 1 of each dword of two vectors */
+        _mm512_set_epi32(0x7d7c7978, 0x75747170, 0x6d6c6968, 0x65646160, 0x5d5c5958, 0x55545150,
+                         0x4d4c4948, 0x45444140, 0x3d3c3938, 0x35343130, 0x2d2c2928, 0x25242120,
+                         0x1d1c1918, 0x15141110, 0x0d0c0908, 0x05040100);
+    const __m512 offset = _mm512_set1_ps(65536.0f + QM_CELL_OFFSET), s = _mm512_set1_ps(slope);
+    const __m512i one = _mm512_set1_epi8(1);
+    struct group g = load_group(x, left);
+    __m512i z[4]; /* the place in the lower 23 bits */
+    for (int v = 0; v < 4; v++)
+        z[v] = _mm512_castps_si512(
+            _mm512_fmadd_round_ps(g.y[v], s, offset, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC));
+    __m512i a = _mm512_permutex2var_epi8(z[0], lower, z[1]);
+    __m512i b = _mm512_permutex2var_epi8(z[2], lower, z[3]);
+    __m512i low = bytes64(a, b, 0), high = bytes64(a, b, 1);
+    __m512i cell = pick64(z[0], z[1], z[2], z[3], 2); /* seven bits of which are read */
     __m512i base = _mm512_permutex2var_epi8(t->base[0], cell, t->base[1]);
-    __m512i edge = _mm512_permutex2var_epi8(t->high[0], cell, t->high[1]);
-    if (__builtin_expect(_mm512_cmpeq_epi8_mask(high, edge), 0))
-        return close_codes(c, x, left, by, slope);
-    return _mm512_mask_add_epi8(base, _mm512_cmpgt_epu8_mask(high, edge), base,
-                                _mm512_set1_epi8(1));
+    __m512i edge_high = _mm512_permutex2var_epi8(t->high[0], cell, t->high[1]);
+    __m512i edge_low = _mm512_permutex2var_epi8(t->low[0], cell, t->low[1]);
+    __mmask64 same = _mm512_cmpeq_epi8_mask(high, edge_high);
+    __m512i past = _mm512_add_epi8(_mm512_sub_epi8(low, edge_low), one);
+    if (__builtin_expect(_mm512_mask_cmple_epu8_mask(same, past, _mm512_set1_epi8(2)), 0))
+        return tree16_codes(c, x, left, by);
+    __mmask64 up =
+        _mm512_cmpgt_epu8_mask(high, edge_high) | _mm512_mask_cmpge_epu8_mask(same, low, edge_low);
+    return _mm512_mask_add_epi8(base, up, base, one);
 }
 
 static __m512i __attribute__((noinline))

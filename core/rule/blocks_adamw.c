@@ -22,6 +22,14 @@
     float *restrict top = slot[2]; \
     TWO_SLOTS
 
+/* Whether s->over[k] divides by c[at].  Without fused multiply-add in the instruction set the division
+ * is faster. */
+#ifdef __FMA__
+#define HAS(k, at) (s->over[k].holds && s->over[k].c == c[at])
+#else
+#define HAS(k, at) (s->over[k].holds < 0)
+#endif
+
 /* flag 0: coupled decay (Adam); flag 1: the gradient's sign is turned (maximize). */
 #define LOOP(...)                             \
     do {                                      \
@@ -40,15 +48,53 @@
 static void adamw(ARGS)
 {
     TWO_SLOTS;
-    if (s->flag[0])
-        LOOP(qm_adamw_torch(c, 1, p + i, gi, m + i, v + i));
+    const struct qm_inverse o0 = s->over[0];
+    int has0 = HAS(0, 5);
+    if (s->flag[0] && has0)
+        LOOP(qm_adamw_torch(c, &o0, 1, p + i, gi, m + i, v + i));
+    else if (s->flag[0])
+        LOOP(qm_adamw_torch(c, NULL, 1, p + i, gi, m + i, v + i));
+    else if (has0)
+        LOOP(qm_adamw_torch(c, &o0, 0, p + i, gi, m + i, v + i));
     else
-        LOOP(qm_adamw_torch(c, 0, p + i, gi, m + i, v + i));
+        LOOP(qm_adamw_torch(c, NULL, 0, p + i, gi, m + i, v + i));
+}
+
+/* One chunk by inverses; a first moment too small for them is found afterwards, and the parameters
+ * are done again. */
+enum { CHUNK = 1024 };
+
+static void chunk_ao(ARGS)
+{
+    float kept[CHUNK];
+    uint32_t tiny = 0;
+    int coupled = s->flag[0];
+    TWO_SLOTS;
+    const struct qm_inverse o6 = s->over[0], o5 = s->over[1];
+    memcpy(kept, p, sizeof *p * (size_t)n);
+    if (coupled)
+        LOOP(qm_adamw_ao_states(c, 1, p[i], gi, m + i, v + i);
+             qm_adamw_ao_apply(c, 1, &o5, &o6, p + i, m[i], v[i]); tiny |= qm_is_tiny(m[i]));
+    else
+        LOOP(qm_adamw_ao_states(c, 0, p[i], gi, m + i, v + i);
+             qm_adamw_ao_apply(c, 0, &o5, &o6, p + i, m[i], v[i]); tiny |= qm_is_tiny(m[i]));
+    if (!tiny)
+        return;
+    memcpy(p, kept, sizeof *p * (size_t)n);
+    for (int64_t i = 0; i < n; i++)
+        qm_adamw_ao_apply(c, coupled, NULL, NULL, p + i, m[i], v[i]);
 }
 
 static void adamw_ao(ARGS)
 {
     TWO_SLOTS;
+    int multiplies = HAS(0, 6) && HAS(1, 5);
+    for (int64_t i = 0; multiplies && i < n; i += CHUNK) {
+        float *const at[] = {m + i, v + i};
+        chunk_ao(s, n - i < CHUNK ? n - i : CHUNK, p + i, g + i, at);
+    }
+    if (multiplies)
+        return;
     if (s->flag[0])
         LOOP(qm_adamw_ao(c, 1, p + i, gi, m + i, v + i));
     else
@@ -58,28 +104,34 @@ static void adamw_ao(ARGS)
 static void adamw_bnb(ARGS)
 {
     TWO_SLOTS;
-    LOOP(qm_adamw_bnb(c, p + i, gi, m + i, v + i));
+    const struct qm_inverse o0 = s->over[0];
+    if (HAS(0, 5))
+        LOOP(qm_adamw_bnb(c, &o0, p + i, gi, m + i, v + i));
+    else
+        LOOP(qm_adamw_bnb(c, NULL, p + i, gi, m + i, v + i));
 }
 
 /* flag 2: amsgrad; without it the third slot is not touched. */
-#define AMSGRAD(name, element, without)                            \
-    static void name(ARGS)                                         \
-    {                                                              \
-        THREE_SLOTS;                                               \
-        int coupled = s->flag[0];                                  \
-        if (!s->flag[2]) {                                         \
-            without(s, n, p, g, slot);                             \
-            return;                                                \
-        }                                                          \
-        LOOP({                                                     \
-            element##_states(c, coupled, p + i, gi, m + i, v + i); \
-            top[i] = qm_adamw_top(top[i], v[i]);                   \
-            element##_apply(c, p + i, m[i], top[i]);               \
-        });                                                        \
+#define AMSGRAD(name, without, states, apply)    \
+    static void name(ARGS)                       \
+    {                                            \
+        THREE_SLOTS;                             \
+        int coupled = s->flag[0];                \
+        if (!s->flag[2]) {                       \
+            without(s, n, p, g, slot);           \
+            return;                              \
+        }                                        \
+        LOOP({                                   \
+            states;                              \
+            top[i] = qm_adamw_top(top[i], v[i]); \
+            apply;                               \
+        });                                      \
     }
 
-AMSGRAD(adamw_amsgrad, qm_adamw_torch, adamw)
-AMSGRAD(adamw_ao_amsgrad, qm_adamw_ao, adamw_ao)
+AMSGRAD(adamw_amsgrad, adamw, qm_adamw_torch_states(c, coupled, p + i, gi, m + i, v + i),
+        qm_adamw_torch_apply(c, NULL, p + i, m[i], top[i]))
+AMSGRAD(adamw_ao_amsgrad, adamw_ao, qm_adamw_ao_states(c, coupled, p[i], gi, m + i, v + i),
+        qm_adamw_ao_apply(c, coupled, NULL, NULL, p + i, m[i], top[i]))
 
 /* The second moments alone: the same element functions, whose other results are dropped. */
 #define SECOND(name, call)                                                             \
@@ -96,9 +148,9 @@ AMSGRAD(adamw_ao_amsgrad, qm_adamw_ao, adamw_ao)
         });                                                                            \
     }
 
-SECOND(second_adamw, qm_adamw_torch(c, coupled, &pi, gi, &mi, v + i))
+SECOND(second_adamw, qm_adamw_torch(c, NULL, coupled, &pi, gi, &mi, v + i))
 SECOND(second_ao, qm_adamw_ao(c, coupled, &pi, gi, &mi, v + i))
-SECOND(second_bnb, qm_adamw_bnb(c, &pi, gi, &mi, v + i))
+SECOND(second_bnb, qm_adamw_bnb(c, NULL, &pi, gi, &mi, v + i))
 
 /* flag 0: first step; flag 2: nesterov */
 static void sgdm(ARGS)

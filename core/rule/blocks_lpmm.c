@@ -26,21 +26,33 @@
             }                                 \
     } while (0)
 
-#define STEP(name, call)                                           \
+/* call: with `over` for s->over[0], which divides by c[at] (not worth it without fused multiply-add),
+ * or null. */
+#ifdef __FMA__
+#define HAS(at) (o.holds && o.c == c[at])
+#else
+#define HAS(at) (o.holds < 0)
+#endif
+
+#define STEP(name, at, call)                                       \
     static void name(ARGS)                                         \
     {                                                              \
         float c[12], *restrict m = slot[0], *restrict v = slot[1]; \
+        const struct qm_inverse o = s->over[0];                    \
         memcpy(c, s->c, sizeof c);                                 \
         if (s->flag[2])                                            \
             m[0] = 0.0f;                                           \
         if (s->flag[3])                                            \
             v[0] = 0.0f;                                           \
-        LOOP(call);                                                \
+        if (HAS(at))                                               \
+            LOOP(const struct qm_inverse *over = &o; call);        \
+        else                                                       \
+            LOOP(const struct qm_inverse *over = NULL; call);      \
     }
 
-STEP(adamw_lpmm, qm_adamw_lpmm(c, p + i, gi, m + i, v + i))
-STEP(adamw_lpmm_fused, qm_adamw_lpmm_fused(c, 1, p + i, gi, m + i, v + i))
-STEP(adamw_lpmm_fused_strict, qm_adamw_lpmm_fused(c, 0, p + i, gi, m + i, v + i))
+STEP(adamw_lpmm, 5, qm_adamw_lpmm(c, over, p + i, gi, m + i, v + i))
+STEP(adamw_lpmm_fused, 4, qm_adamw_lpmm_fused(c, over, 1, p + i, gi, m + i, v + i))
+STEP(adamw_lpmm_fused_strict, 4, qm_adamw_lpmm_fused(c, over, 0, p + i, gi, m + i, v + i))
 
 /* The second moments alone, which no sign of the gradient changes; p is not needed. */
 #define SECOND(name, call)                                                             \

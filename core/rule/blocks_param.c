@@ -56,22 +56,22 @@ static void store(struct qm_param how, const float *restrict x, int64_t n,
         return;                           \
     } while (0)
 #define NEAR(name) qm_param_nearest(QM_PARAM_##name, x[i])
-#define FORMAT(name, T)                                                                            \
-    case QM_PARAM_##name:                                                                          \
-        switch (how.write) {                                                                       \
-        case QM_WRITE_stoch:                                                                       \
-            LOOP(T, uint8_t,                                                                       \
-                 qm_param_stochastic(QM_PARAM_##name, x[i], qm_draw(draws, from + i)), );          \
-        case QM_WRITE_kahan:                                                                       \
-            LOOP(T, uint16_t, NEAR(name),                                                          \
-                 rest[i] = (uint16_t)qm_kahan_residual(QM_PARAM_##name, x[i], h));                 \
-        case QM_WRITE_ecc8:                                                                        \
-            LOOP(T, int8_t, NEAR(name),                                                            \
-                 rest[i] = (int8_t)qm_ecc_encode(QM_PARAM_##name, x[i], h, 127));                  \
-        case QM_WRITE_ecc16:                                                                       \
-            LOOP(T, int16_t, NEAR(name),                                                           \
-                 rest[i] = (int16_t)qm_ecc_encode(QM_PARAM_##name, x[i], h, 32767));               \
-        default: LOOP(T, uint8_t, NEAR(name), );                                                   \
+#define FORMAT(name, T)                                                                   \
+    case QM_PARAM_##name:                                                                 \
+        switch (how.write) {                                                              \
+        case QM_WRITE_stoch:                                                              \
+            LOOP(T, uint8_t,                                                              \
+                 qm_param_stochastic(QM_PARAM_##name, x[i], qm_draw(draws, from + i)), ); \
+        case QM_WRITE_kahan:                                                              \
+            LOOP(T, uint16_t, NEAR(name),                                                 \
+                 rest[i] = (uint16_t)qm_kahan_residual(QM_PARAM_##name, x[i], h));        \
+        case QM_WRITE_ecc8:                                                               \
+            LOOP(T, int8_t, NEAR(name),                                                   \
+                 rest[i] = (int8_t)qm_ecc_encode(QM_PARAM_##name, x[i], h, 127));         \
+        case QM_WRITE_ecc16:                                                              \
+            LOOP(T, int16_t, NEAR(name),                                                  \
+                 rest[i] = (int16_t)qm_ecc_encode(QM_PARAM_##name, x[i], h, 32767));      \
+        default: LOOP(T, uint8_t, NEAR(name), );                                          \
         }
     switch (how.format) {
         FORMATS(FORMAT)

@@ -95,7 +95,7 @@ qm_status qm_factor_lpmm_apply(const struct qm_whole *w)
         return QM_OK;
     if (!is_factored(w->s->hyper, w->shape)) {
         for (int64_t i = 0; i < n; i++)
-            qm_adamw_lpmm_apply(w->s->c, w->p + i, m[i], w->slot[QM_FACTOR_V][i]);
+            qm_adamw_lpmm_apply(w->s->c, NULL, w->p + i, m[i], w->slot[QM_FACTOR_V][i]);
         return QM_OK;
     }
     struct matrices k = matrices_of(w->shape);
@@ -108,7 +108,7 @@ qm_status qm_factor_lpmm_apply(const struct qm_whole *w)
         float mean = (float)(sum / (double)k.rows);
         for (int64_t i = 0; i < k.rows; i++)
             for (int64_t j = 0, at = (b * k.rows + i) * k.cols; j < k.cols; j++, at++)
-                qm_adamw_lpmm_apply(w->s->c, w->p + at, m[at], (row[i] / mean) * col[j]);
+                qm_adamw_lpmm_apply(w->s->c, NULL, w->p + at, m[at], (row[i] / mean) * col[j]);
     }
     return QM_OK;
 }

@@ -57,6 +57,7 @@ static void prepare_adamw(const struct qm_hyper *h, int64_t t, struct qm_rule_st
                          (float)h->weight_decay};
     memset(s, 0, sizeof *s);
     memcpy(s->c, c, sizeof c);
+    s->over[0] = qm_inverse_of(c[5]);
     s->flag[1] = h->maximize;
     s->flag[2] = h->amsgrad;
     s->t = t;
@@ -81,6 +82,8 @@ static void prepare_adamw_ao(const struct qm_hyper *h, int64_t t, struct qm_rule
         (float)h->weight_decay};
     memset(s, 0, sizeof *s);
     memcpy(s->c, c, sizeof c);
+    s->over[0] = qm_inverse_of(c[6]);
+    s->over[1] = qm_inverse_of(c[5]);
     s->flag[1] = h->maximize;
     s->flag[2] = h->amsgrad;
     s->t = t;

@@ -59,6 +59,7 @@ static void prepare_adamw(const struct qm_hyper *h, int64_t t, struct qm_rule_st
                          (float)h->eps,
                          (float)(-h->lr / bc1)};
     set(s, c, h, t);
+    s->over[0] = qm_inverse_of(c[5]);
 }
 
 /* The kernels take all scalars as float32, the step too, and form 1 - beta of them: 1 - 0.999f is
@@ -76,6 +77,7 @@ static void prepare_fused(const struct qm_hyper *h, int64_t t, struct qm_rule_st
                          (float)h->lr,
                          (float)h->weight_decay};
     set(s, c, h, t);
+    s->over[0] = qm_inverse_of(c[4]);
 }
 
 static void prepare_sgdm(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)

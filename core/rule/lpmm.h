@@ -1,6 +1,7 @@
 /* lpmm.h - AXIS rule: AdamW of low-bit-optimizers (lpmm), one element (dual).
  *
- * c[] of every function is filled by the prepare of the same name in family_lpmm.c. */
+ * c[] of every function is filled by the prepare of the same name in family_lpmm.c; over5 as in adamw.h,
+ * over4 likewise. */
 #ifndef QM_RULE_LPMM_H
 #define QM_RULE_LPMM_H
 
@@ -13,18 +14,20 @@ QM_FN void qm_adamw_lpmm_second(const float *c, float g, float *v)
     *v = fmaf(c[4] * g, g, *v * c[3]);
 }
 
-QM_FN void qm_adamw_lpmm_apply(const float *c, float *p, float m, float v)
+QM_FN void qm_adamw_lpmm_apply(const float *c, const struct qm_inverse *over5, float *p, float m,
+                               float v)
 {
-    float den = sqrtf(v) / c[5] + c[6];
+    float den = qm_divided(sqrtf(v), c[5], over5) + c[6];
     *p = *p * c[0];
     *p = *p + (c[7] * m) / den;
 }
 
-QM_FN void qm_adamw_lpmm(const float *c, float *p, float g, float *m, float *v)
+QM_FN void qm_adamw_lpmm(const float *c, const struct qm_inverse *over5, float *p, float g,
+                         float *m, float *v)
 {
     *m = qm_lerp(*m, g, c[1], c[2]);
     qm_adamw_lpmm_second(c, g, v);
-    qm_adamw_lpmm_apply(c, p, *m, *v);
+    qm_adamw_lpmm_apply(c, over5, p, *m, *v);
 }
 
 /* lpmm/cpp_extension/fused_adamw_kernel.cu adamw4bit_cuda_kernel and adamw_cuda_kernel, all float32,
@@ -36,11 +39,12 @@ QM_FN float qm_lpmm_average(int contract, float old, float beta, float fresh)
     return contract ? fmaf(old, beta, fresh) : beta * old + fresh;
 }
 
-QM_FN void qm_adamw_lpmm_fused(const float *c, int contract, float *p, float g, float *m, float *v)
+QM_FN void qm_adamw_lpmm_fused(const float *c, const struct qm_inverse *over4, int contract,
+                               float *p, float g, float *m, float *v)
 {
     *m = qm_lpmm_average(contract, *m, c[0], c[1] * g);
     *v = qm_lpmm_average(contract, *v, c[2], (c[3] * g) * g);
-    float den = (sqrtf(*v) / c[4] + c[5]) * c[6];
+    float den = (qm_divided(sqrtf(*v), c[4], over4) + c[5]) * c[6];
     if (contract) {
         float update = fmaf(*p, c[8], *m / den);
         *p = fmaf(-update, c[7], *p);

@@ -6,6 +6,7 @@
 #ifndef QM_RULE_RULE_H
 #define QM_RULE_RULE_H
 
+#include "core/base/inverse.h"
 #include "core/base/tensor.h"
 #include "core/param.h"
 
@@ -78,6 +79,7 @@ struct qm_rule_step {
     int64_t t;
     enum qm_param_format param; /* how the parameter is stored; set by the engine after prepare */
     const struct qm_hyper *hyper;
+    struct qm_inverse over[2]; /* divisors among c[], as the rule says; another c: not to be used */
 };
 
 /* What a recipe asks of its rule. */
