@@ -30,9 +30,9 @@ extern "C" __global__ void step(const float *c, float *p, const float *g, float 
     if (i >= n)
         return;
     qm_adamw_torch(c, 0, 0, p + i, g[i], m + i, v + i);
-    qm_adamw_lpmm(c, p + i, g[i], m + i, v + i);
-    qm_adamw_lpmm_fused(c, 0, p + i, g[i], m + i, v + i);
-    qm_adamw_lpmm_fused(c, 1, p + i, g[i], m + i, v + i);
+    qm_adamw_lpmm(c, 0, p + i, g[i], m + i, v + i);
+    qm_adamw_lpmm_fused(c, 0, 0, p + i, g[i], m + i, v + i);
+    qm_adamw_lpmm_fused(c, 0, 1, p + i, g[i], m + i, v + i);
     qm_adamw_ao(c, 1, p + i, g[i], m + i, v + i);
     qm_adamw_bnb(c, 0, p + i, g[i], m + i, v + i);
     qm_sgdm_torch(c, 0, 1, p + i, g[i], m + i);
