@@ -18,12 +18,13 @@ enum {
 static const int64_t group_bytes = 128 << 20; /* scales and accumulators kept at once */
 /* Of one accumulator, rounded up: oracle/metric.h. */
 static const int64_t metrics_bytes[] = {
-    [QM_METRICS_basic] = 16 << 10, [QM_METRICS_full] = 1280 << 10};
+    [QM_METRICS_brief] = 24 << 10, [QM_METRICS_basic] = 24 << 10, [QM_METRICS_full] = 1280 << 10};
 
 /* A piece that is being worked on. */
 struct piece {
     int64_t from, n;
-    float *x;
+    const float *x; /* in the file, or room */
+    float *room;
     struct qm_metrics **part; /* one per quantizer of the group */
     struct qm_census census;
 };
@@ -113,7 +114,7 @@ static void refuse_negative(const struct job *j, struct qm_analysis *a)
 
 static void piece_close(struct piece *p, int parts)
 {
-    free(p->x);
+    free(p->room);
     for (int i = 0; p->part && i < parts; i++)
         qm_metrics_close(p->part[i]);
     free(p->part);
@@ -121,9 +122,9 @@ static void piece_close(struct piece *p, int parts)
 
 static int piece_open(struct piece *p, int64_t room, int parts, enum qm_metrics_level level)
 {
-    p->x = malloc((size_t)room * sizeof *p->x);
+    p->room = malloc((size_t)room * sizeof *p->room);
     p->part = calloc((size_t)parts + 1, sizeof(struct qm_metrics *));
-    int ok = p->x && p->part;
+    int ok = p->room && p->part;
     for (int i = 0; ok && i < parts; i++)
         ok = (p->part[i] = qm_metrics_open(level)) != NULL;
     return ok;
@@ -294,7 +295,10 @@ static int read_piece(struct job *j, struct piece *p)
 #pragma omp critical(qm_analysis_read)
     {
         if (j->st == QM_OK) {
-            j->st = qm_file_read(j->f, j->index, p->from, p->n, p->x);
+            p->x = qm_file_view(j->f, j->index, p->from, p->n);
+            if (!p->x)
+                j->st = qm_file_read(j->f, j->index, p->from, p->n, p->room);
+            p->x = p->x ? p->x : p->room;
             if (j->st != QM_OK)
                 snprintf(j->why, sizeof j->why, "%s", qm_message());
         }

@@ -182,8 +182,8 @@ static qm_status defaults(struct options *o)
     for (size_t i = 0; !chosen && i < sizeof default_metrics / sizeof *default_metrics; i++)
         QM_TRY(add_metric(o, default_metrics[i]));
     for (int i = 0; i < o->n_metrics; i++)
-        if (o->metric[i]->full)
-            o->level = QM_METRICS_full;
+        if (o->metric[i]->level > o->level)
+            o->level = o->metric[i]->level;
     return QM_OK;
 }
 

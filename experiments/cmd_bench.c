@@ -471,11 +471,11 @@ static qm_status analyze_once(const struct bench *b, const char *path, double *s
     double start = qm_seconds();
     QM_TRY(qm_codec_parse(&a.codec, "nf4:4s/block:128/bisect/mid/hi"));
     qm_status st = qm_file_open(path, &f);
-    a.metrics = qm_metrics_open(QM_METRICS_basic);
+    a.metrics = qm_metrics_open(QM_METRICS_brief);
     if (st == QM_OK && !a.metrics)
         st = qm_fail(QM_NO_MEMORY, "metrics");
     if (st == QM_OK)
-        st = qm_analyze_tensor(f, 0, &a, 1, QM_METRICS_basic, 1, b->threads, NULL, NULL, &census);
+        st = qm_analyze_tensor(f, 0, &a, 1, QM_METRICS_brief, 1, b->threads, NULL, NULL, &census);
     *seconds = qm_seconds() - start;
     qm_metrics_close(a.metrics);
     qm_file_close(f);

@@ -109,10 +109,26 @@ static void add_steps(struct qm_metrics *m, struct qm_group g)
         qm_extra_add_steps(m->extra, &g);
 }
 
+/* Two codes of at most 4 bits at a time: half the work. */
+static int add_twos(struct qm_metrics *m, const uint8_t *code, int n)
+{
+    int i = 0;
+    for (; i + 8 <= n; i += 8) {
+        uint64_t w;
+        memcpy(&w, code + i, sizeof w);
+        w |= w >> 4;
+        m->two[0][w & 0xff]++;
+        m->two[1][w >> 16 & 0xff]++;
+        m->two[2][w >> 32 & 0xff]++;
+        m->two[3][w >> 48 & 0xff]++;
+    }
+    return i;
+}
+
 /* Four tables, so that equal neighbours do not wait for each other's store. */
 static void add_codes(struct qm_metrics *m, const uint8_t *code, int n)
 {
-    int i = 0;
+    int i = m->bits >= 1 && m->bits <= 4 ? add_twos(m, code, n) : 0;
     for (; i + 4 <= n; i += 4) {
         m->code[0][code[i]]++;
         m->code[1][code[i + 1]]++;
@@ -134,7 +150,7 @@ static void add_group(struct qm_metrics *m, struct qm_group g, double eps)
         add_codes(m, g.code, g.n);
     if (m->extra)
         qm_extra_add(m->extra, &g, eps);
-    if (g.want_step && g.got_step)
+    if (m->level > QM_METRICS_brief && g.want_step && g.got_step)
         add_steps(m, g);
 }
 
@@ -146,14 +162,20 @@ void qm_metrics_add(struct qm_metrics *m, const struct qm_sample *s)
     for (int64_t at = 0; at < s->n; at += QM_PAIR_BLOCK) {
         int64_t left = s->n - at;
         struct qm_group g = {.n = left < QM_PAIR_BLOCK ? (int)left : QM_PAIR_BLOCK};
-        qm_pair_widen(s->got + at, g.n, got, m->isa);
         g.want = s->want + at;
+        g.code = s->code ? s->code + at : NULL;
+        if (m->level == QM_METRICS_brief && g.n % 8 == 0 &&
+            qm_pair_add_brief(&m->state, g.want, s->got + at, g.n, m->isa)) {
+            if (g.code)
+                add_codes(m, g.code, g.n);
+            continue;
+        }
+        qm_pair_widen(s->got + at, g.n, got, m->isa);
         g.got = got;
         g.want_step = s->want_step ? s->want_step + at : NULL;
         g.got_step = s->got_step ? s->got_step + at : NULL;
         g.grad = s->grad ? s->grad + at : NULL;
         g.scale = s->scale ? s->scale + at : NULL;
-        g.code = s->code ? s->code + at : NULL;
         add_group(m, g, s->eps);
     }
 }
@@ -172,8 +194,10 @@ void qm_metrics_merge(struct qm_metrics *into, const struct qm_metrics *from)
     qm_sum_merge(&into->lost_want_step, &from->lost_want_step);
     qm_sum_merge(&into->lost_got_step, &from->lost_got_step);
     for (int t = 0; t < 4; t++)
-        for (int k = 0; k < 256; k++)
+        for (int k = 0; k < 256; k++) {
             into->code[t][k] += from->code[t][k];
+            into->two[t][k] += from->two[t][k];
+        }
     if (into->extra)
         qm_extra_merge(into->extra, from->extra);
 }
@@ -182,6 +206,11 @@ void qm_metrics_codes(const struct qm_metrics *m, int64_t out[256])
 {
     for (int k = 0; k < 256; k++)
         out[k] = m->code[0][k] + m->code[1][k] + m->code[2][k] + m->code[3][k];
+    for (int k = 0; k < 256; k++) {
+        int64_t n = m->two[0][k] + m->two[1][k] + m->two[2][k] + m->two[3][k];
+        out[k & 15] += n;
+        out[k >> 4] += n;
+    }
 }
 
 double qm_metrics_rel_quantile(const struct qm_metrics *m, double p)

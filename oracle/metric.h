@@ -31,9 +31,11 @@ struct qm_sample {
     double eps;              /* the optimizer's eps, for the inverse square root metrics */
 };
 
-/* basic: about 1 nanosecond an element with codes, 2 with codes and steps (one AVX-512 core), and
- * 9 KiB.  full: everything; some 40 nanoseconds and 1.2 MiB. */
-enum qm_metrics_level { QM_METRICS_basic, QM_METRICS_full };
+/* brief: the squares, the largest error, zeros and codes.  basic: all sums over pairs; about 1
+ * nanosecond an element with codes, 2 with codes and steps (one AVX-512 core); brief about a third of
+ * that.  Either 17 KiB.  full: everything; some 40 nanoseconds and 1.2 MiB.  What a level has is the
+ * same to the bit at every level above it. */
+enum qm_metrics_level { QM_METRICS_brief, QM_METRICS_basic, QM_METRICS_full };
 
 struct qm_metrics; /* opaque; one accumulator for all metrics */
 
@@ -45,10 +47,10 @@ void qm_metrics_add(struct qm_metrics *m, const struct qm_sample *s);
 void qm_metrics_merge(struct qm_metrics *into, const struct qm_metrics *from);
 
 /* The list: name, unit, one line, and the value from an accumulator.  A statistic over zero
- * elements is NaN; so is one whose `full` is set from an accumulator of the basic level. */
+ * elements is NaN; so is one from an accumulator below its level. */
 struct qm_metric {
     const char *name, *unit, *text;
-    int full;
+    enum qm_metrics_level level; /* the least that has it */
     double (*value)(const struct qm_metrics *m);
 };
 int qm_metric_count(void);
@@ -58,7 +60,7 @@ const struct qm_metric *qm_metric_find(const char *name); /* NULL when there is 
 /* Error against magnitude (full level): decades of |x| from 10^(QM_DECADE_LOW) on; the first takes
  * everything below as well, the last everything above.  Zeros are in none.  In the second form
  * decades of |x| / scale; elements without a scale, or with scale 0, are in none.  Counts are 0
- * and means NaN at the basic level. */
+ * and means NaN below it. */
 enum { QM_DECADES = 48, QM_DECADE_LOW = -40 };
 struct qm_decade {
     int64_t count;
@@ -71,7 +73,7 @@ void qm_metrics_unit_decades(const struct qm_metrics *m, struct qm_decade out[QM
 void qm_metrics_codes(const struct qm_metrics *m, int64_t out[256]);
 
 /* The p-quantile of |e| / max(|x|, 2^-126), p in [0, 1], as loghist.h says: within 1/128 of it.
- * NaN at the basic level. */
+ * NaN below the full level. */
 double qm_metrics_rel_quantile(const struct qm_metrics *m, double p);
 
 /* Float32 steps from a to b: 0 for equal bits, 1 for neighbours; -0 and +0 are neighbours.  Neither

@@ -44,7 +44,8 @@ struct qm_metrics {
     struct qm_pair state, step;
     struct qm_sum lost_want_step, lost_got_step; /* |step| of the collapsed */
     int64_t code[4][256];
-    struct qm_metrics_extra *extra; /* NULL at the basic level */
+    int64_t two[4][256];            /* of codes of at most 4 bits, neighbours: one | other << 4 */
+    struct qm_metrics_extra *extra; /* NULL below the full level */
 };
 
 /* Up to QM_PAIR_BLOCK elements, all with finite want and got; absent arrays are NULL. */

@@ -49,6 +49,8 @@ enum qm_pair_isa qm_pair_best(void)
 #else
 #define pair_kernel_avx2    pair_kernel_base
 #define pair_kernel_avx512  pair_kernel_base
+#define brief_kernel_avx2   brief_kernel_base
+#define brief_kernel_avx512 brief_kernel_base
 #define lost_kernel_avx2    lost_kernel_base
 #define lost_kernel_avx512  lost_kernel_base
 #define widen_kernel_avx2   widen_kernel_base
@@ -185,6 +187,28 @@ void qm_pair_add_any(struct qm_pair *p, const double *want, const double *got, i
                      enum qm_pair_isa isa)
 {
     add(p, want, got, n, isa, 1);
+}
+
+int qm_pair_add_brief(struct qm_pair *p, const double *want, const float *got, int n,
+                      enum qm_pair_isa isa)
+{
+    struct lanes l;
+    assert(n > 0 && n <= QM_PAIR_BLOCK && n % 8 == 0);
+    switch (isa) {
+    case QM_PAIR_avx512: brief_kernel_avx512(want, got, n, &l); break;
+    case QM_PAIR_avx2: brief_kernel_avx2(want, got, n, &l); break;
+    default: brief_kernel_base(want, got, n, &l); break;
+    }
+    struct qm_sum sq_err = sum_of(l.sq_err), sq_want = sum_of(l.sq_want);
+    if (!(sq_err.hi < HUGE_VAL && sq_want.hi < HUGE_VAL))
+        return 0;
+    p->n += n;
+    p->zero_want += count_lanes(l.zero_want);
+    p->collapsed += count_lanes(l.collapsed);
+    qm_sum_merge(&p->sq_err, &sq_err);
+    qm_sum_merge(&p->sq_want, &sq_want);
+    p->max_err = max_lanes(p->max_err, l.max_err);
+    return 1;
 }
 
 void qm_pair_lost(const double *want, const double *got, const double *a, const double *b, int n,

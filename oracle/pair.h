@@ -47,6 +47,10 @@ int qm_pair_add(struct qm_pair *p, const double *want, const double *got, int n,
                 enum qm_pair_isa isa);
 void qm_pair_add_any(struct qm_pair *p, const double *want, const double *got, int n,
                      enum qm_pair_isa isa);
+/* Of the same pairs only n, zero_want, collapsed, sq_err, sq_want and max_err, to the same bits; the
+ * rest of p stays as it is.  n a multiple of 8, above 0; otherwise as qm_pair_add. */
+int qm_pair_add_brief(struct qm_pair *p, const double *want, const float *got, int n,
+                      enum qm_pair_isa isa);
 void qm_pair_merge(struct qm_pair *into, const struct qm_pair *from);
 
 /* out[0], out[1]: sums of |a| and of |b| over the collapsed; n <= QM_PAIR_BLOCK, all finite. */

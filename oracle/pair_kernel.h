@@ -103,6 +103,39 @@ TARGET static void NAME(pair_kernel)(const double *restrict want, const double *
     }
 }
 
+/* The sums of the brief level alone, in the same lanes and order; n a multiple of 8. */
+TARGET static void NAME(brief_kernel)(const double *restrict want, const float *restrict got, int n,
+                                      struct lanes *restrict out)
+{
+    const F zero = {0.0};
+    const I magnitude = (I)zero + INT64_MAX;
+    F sq_err[REGS] = {zero}, sq_want[REGS] = {zero}, max_err[REGS] = {zero};
+    I zero_want[REGS] = {(I)zero}, collapsed[REGS] = {(I)zero};
+    for (int i = 0; i < n; i += 8)
+        EACH
+        {
+            int at = i + k * PER_REG;
+            F x;
+            NAME(f32) narrow;
+            memcpy(&x, want + at, sizeof x);
+            memcpy(&narrow, got + at, sizeof narrow);
+            F y = __builtin_convertvector(narrow, F);
+            F e = y - x, ae = (F)((I)e & magnitude);
+            sq_err[k] += e * e;
+            sq_want[k] += x * x;
+            I more = max_err[k] > ae;
+            max_err[k] = (F)(((I)max_err[k] & more) | ((I)ae & ~more));
+            I x0 = x == zero, y0 = y == zero;
+            zero_want[k] -= x0;
+            collapsed[k] -= y0 & ~x0;
+        }
+    PUT(sq_err, sq_err);
+    PUT(sq_want, sq_want);
+    PUT(max_err, max_err);
+    PUT(zero_want, zero_want);
+    PUT(collapsed, collapsed);
+}
+
 /* Sums of |a| and |b| over the collapsed; n a multiple of 8. */
 TARGET static void NAME(lost_kernel)(const double *restrict want, const double *restrict got,
                                      const double *restrict a, const double *restrict b, int n,

@@ -123,11 +123,19 @@ static void streamed_equals_whole(const char *dims, const struct qm_shape *shape
     write_npy(dims, x, numel);
     analyze(a, quantizer, n, 2, QM_METRICS_basic, &census);
     assert_int_equal(census.n, numel);
+    struct qm_analysis brief[16];
+    analyze(brief, quantizer, n, 2, QM_METRICS_brief, &census);
     for (int i = 0; i < n; i++) {
         assert_string_equal(a[i].skipped, "");
         expect(&a[i], shape, x, numel);
+        for (int k = 0; k < qm_metric_count(); k++) {
+            const struct qm_metric *m = qm_metric_at(k);
+            if (m->level == QM_METRICS_brief)
+                assert_true(m->value(brief[i].metrics) == m->value(a[i].metrics));
+        }
     }
     release(a, n);
+    release(brief, n);
     free(x);
 }
 

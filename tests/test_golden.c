@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "experiments/conform/conform.h"
@@ -47,6 +48,24 @@ static void test_file(void **state)
     int64_t count[QM_OUTCOME_COUNT];
     assert_int_equal(replay(e->path, count), 0);
     assert_true(count[QM_OUTCOME_equal] + count[QM_OUTCOME_near] >= e->compared);
+}
+
+/* A clone stays small: what is dropped to keep it so is in the larger set. */
+static void test_size(void **state)
+{
+    enum { MOST = 12000000 };
+    long long bytes = 0;
+    glob_t found;
+    (void)state;
+    assert_int_equal(glob("tests/golden/*", 0, NULL, &found), 0);
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        struct stat s;
+        assert_int_equal(stat(found.gl_pathv[i], &s), 0);
+        bytes += (long long)s.st_size;
+    }
+    globfree(&found);
+    if (bytes > MOST)
+        fail_msg("tests/golden holds %lld bytes, at most %d", bytes, MOST);
 }
 
 static void test_shared(void **state)
@@ -196,20 +215,21 @@ static void test_filter(void **state)
 int main(void)
 {
     static struct expected files[] = {
-        {"tests/golden/torchao.h5", 69},   {"tests/golden/bitsandbytes.h5", 141},
-        {"tests/golden/lpmm.h5", 465},     {"tests/golden/adafactor8bit.h5", 240},
-        {"tests/golden/adamw.h5", 18},     {"tests/golden/sgd.h5", 13},
+        {"tests/golden/torchao.h5", 66},   {"tests/golden/bitsandbytes.h5", 138},
+        {"tests/golden/lpmm.h5", 408},     {"tests/golden/adafactor8bit.h5", 235},
+        {"tests/golden/adamw.h5", 13},     {"tests/golden/sgd.h5", 10},
         {"tests/golden/philox.h5", 17},    {"tests/golden/dtypes.h5", 26},
-        {"tests/golden/adafactor.h5", 34}, {"tests/golden/came.h5", 18},
-        {"tests/golden/apollo.h5", 31},    {"tests/golden/fira.h5", 14},
-        {"tests/golden/lion8bit.h5", 77},  {"tests/golden/flashoptim.h5", 65},
+        {"tests/golden/adafactor.h5", 32}, {"tests/golden/came.h5", 14},
+        {"tests/golden/apollo.h5", 28},    {"tests/golden/fira.h5", 14},
+        {"tests/golden/lion8bit.h5", 67},  {"tests/golden/flashoptim.h5", 61},
     };
     enum { N = sizeof files / sizeof *files };
-    enum { OTHERS = 6 };
+    enum { OTHERS = 7 };
     struct CMUnitTest tests[N + OTHERS] = {
         cmocka_unit_test(test_foreign),    cmocka_unit_test(test_truncated),
         cmocka_unit_test(test_unreadable), cmocka_unit_test(test_seen),
         cmocka_unit_test(test_filter),     cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_size),
     };
     for (int i = 0; i < N; i++)
         tests[OTHERS + i] = (struct CMUnitTest){files[i].path, test_file, NULL, NULL, &files[i]};

@@ -127,15 +127,17 @@ static void check(const struct qm_metrics *m, const char *name, double want)
 static void list_is_sound(void **state)
 {
     (void)state;
-    struct qm_metrics *m = collect(QM_METRICS_basic, 4);
-    for (int i = 0; i < qm_metric_count(); i++) {
-        const struct qm_metric *k = qm_metric_at(i);
-        assert_ptr_equal(qm_metric_find(k->name), k);
-        assert_true(strlen(k->unit) > 0 && strlen(k->text) > 0);
-        assert_int_equal(k->full, isnan(k->value(m)) != 0);
+    for (int level = QM_METRICS_brief; level <= QM_METRICS_basic; level++) {
+        struct qm_metrics *m = collect((enum qm_metrics_level)level, 4);
+        for (int i = 0; i < qm_metric_count(); i++) {
+            const struct qm_metric *k = qm_metric_at(i);
+            assert_ptr_equal(qm_metric_find(k->name), k);
+            assert_true(strlen(k->unit) > 0 && strlen(k->text) > 0);
+            assert_int_equal((int)k->level > level, isnan(k->value(m)) != 0);
+        }
+        qm_metrics_close(m);
     }
     assert_null(qm_metric_find("no_such"));
-    qm_metrics_close(m);
     qm_metrics_close(NULL);
 }
 
@@ -143,14 +145,14 @@ static void list_is_sound(void **state)
 static void empty_is_nan(void **state)
 {
     (void)state;
-    for (int level = 0; level < 2; level++) {
+    for (int level = QM_METRICS_brief; level <= QM_METRICS_full; level++) {
         struct qm_metrics *m = qm_metrics_open((enum qm_metrics_level)level);
         struct qm_sample s = sample(0, 0);
         qm_metrics_add(m, &s);
         for (int i = 0; i < qm_metric_count(); i++) {
             const struct qm_metric *k = qm_metric_at(i);
             double v = k->value(m);
-            if (strcmp(k->unit, "elements") == 0 && !(k->full && level == 0))
+            if (strcmp(k->unit, "elements") == 0 && (int)k->level <= level)
                 assert_true(v == 0.0);
             else if (!isnan(v))
                 fail_msg("%s of nothing is %g", k->name, v);
@@ -647,10 +649,49 @@ static void kernels_agree_to_the_bit(void **state)
         if (isa == QM_PAIR_base)
             base = p;
         assert_memory_equal(&p, &base, sizeof p);
+        for (int n = 8; n <= QM_PAIR_BLOCK; n += 8) {
+            struct qm_pair all = {0}, few = {0};
+            assert_true(qm_pair_add(&all, x + n, got + n, n, (enum qm_pair_isa)isa));
+            assert_true(qm_pair_add_brief(&few, x + n, y + n, n, (enum qm_pair_isa)isa));
+            assert_memory_equal(&few.sq_err, &all.sq_err, sizeof few.sq_err);
+            assert_memory_equal(&few.sq_want, &all.sq_want, sizeof few.sq_want);
+            assert_true(few.n == all.n && few.zero_want == all.zero_want);
+            assert_true(few.collapsed == all.collapsed && few.max_err == all.max_err);
+        }
         double wide[256];
         qm_pair_widen(y, 255, wide, (enum qm_pair_isa)isa);
         assert_memory_equal(wide, got, 255 * sizeof *wide);
     }
+}
+
+/* Whatever a level has is the same at those above it, where elements are dropped as well. */
+static void levels_agree_to_the_bit(void **state)
+{
+    (void)state;
+    for (int poisoned = 0; poisoned < 2; poisoned++)
+        for (int bits = 4; bits <= 8; bits += 4) {
+            make_signed();
+            if (poisoned) {
+                x[700] = (double)NAN, x[2000] = -HUGE_VAL, x[2001] = 1e200;
+                y[701] = NAN, y[4990] = HUGE_VALF;
+            }
+            struct qm_metrics *m[3];
+            for (int level = QM_METRICS_brief; level <= QM_METRICS_full; level++)
+                m[level] = collect((enum qm_metrics_level)level, bits);
+            for (int i = 0; i < qm_metric_count(); i++) {
+                const struct qm_metric *k = qm_metric_at(i);
+                double full = k->value(m[QM_METRICS_full]);
+                for (int level = (int)k->level; level < QM_METRICS_full; level++) {
+                    double v = k->value(m[level]);
+                    if (memcmp(&v, &full, sizeof v) != 0)
+                        fail_msg("%s: %.17g at level %d, %.17g at full", k->name, v, level, full);
+                }
+            }
+            check(m[QM_METRICS_brief], "nan_want", poisoned);
+            check(m[QM_METRICS_brief], "inf_got", poisoned);
+            for (int level = QM_METRICS_brief; level <= QM_METRICS_full; level++)
+                qm_metrics_close(m[level]);
+        }
 }
 
 /* The same pieces give the same bits whoever fills them; other cuts the same value to rounding. */
@@ -1018,6 +1059,7 @@ int main(void)
         cmocka_unit_test(variance_about_a_far_mean),
         cmocka_unit_test(small_angles_are_accurate),
         cmocka_unit_test(kernels_agree_to_the_bit),
+        cmocka_unit_test(levels_agree_to_the_bit),
         cmocka_unit_test(merging_is_reproducible),
         cmocka_unit_test(nonfinite_is_counted_and_left_out),
         cmocka_unit_test(all_nonfinite_is_empty),

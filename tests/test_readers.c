@@ -190,6 +190,49 @@ static void test_npy_large(void **state)
 
 /* ---- .safetensors ---- */
 
+/* Only what are floats of this machine as they lie is handed out; it is what reading gives. */
+static void test_view(void **state)
+{
+    static const char *const dict[] = {
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 4), }",
+        "{'descr': '<f4', 'fortran_order': True, 'shape': (8,), }",
+        "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 4), }",
+        "{'descr': '>f4', 'fortran_order': False, 'shape': (2, 4), }",
+        "{'descr': '<f2', 'fortran_order': False, 'shape': (2, 4), }",
+        "{'descr': '<i4', 'fortran_order': False, 'shape': (2, 4), }"};
+    static const float data[8] = {1.0f, 2.0f, 3.0f, 4.0f, 5.0f, 6.0f, 7.0f, 8.0f};
+    struct bytes b = {NULL, 0, 0};
+    float x[8];
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        npy_file(&b, 1, dict[i], data, i == 4 ? 16 : 32);
+        struct qm_file *f = open_good(save("view.npy", &b));
+        const float *seen = qm_file_view(f, 0, 3, 5);
+        assert_int_equal(seen != NULL, i < 2);
+        assert_int_equal(qm_file_read(f, 0, 3, 5, x), QM_OK);
+        if (seen)
+            assert_memory_equal(seen, x, 5 * sizeof *x);
+        assert_null(qm_file_view(f, 0, 3, 6));
+        assert_null(qm_file_view(f, 0, -1, 2));
+        assert_null(qm_file_view(f, 0, 8, 0));
+        assert_null(qm_file_view(f, 1, 0, 1));
+        qm_file_close(f);
+    }
+    for (int pad = 0; pad < 4; pad++) { /* floats at every alignment */
+        char json[96];
+        snprintf(json, sizeof json, "{\"a\":{\"dtype\":\"F32\",\"shape\":[8],%*s%s}}", pad, "",
+                 "\"data_offsets\":[0,32]");
+        st_file(&b, json, data, 32);
+        struct qm_file *f = open_good(save("view.safetensors", &b));
+        const float *seen = qm_file_view(f, 0, 0, 8);
+        assert_int_equal(seen != NULL, (8 + strlen(json)) % 4 == 0);
+        if (seen)
+            assert_memory_equal(seen, data, sizeof data);
+        qm_file_close(f);
+    }
+    bytes_clear(&b);
+}
+
 static void test_safetensors(void **state)
 {
     static const struct {
@@ -352,7 +395,9 @@ static void test_shortened_while_open(void **state)
     const char *path = save("short.npy", &b);
     struct qm_file *f = open_good(path);
     assert_int_equal(qm_file_read(f, 0, 0, 12, x), QM_OK);
+    assert_non_null(qm_file_view(f, 0, 0, 12));
     assert_int_equal(truncate(path, 100), 0);
+    assert_null(qm_file_view(f, 0, 0, 12));
     assert_int_equal(qm_file_read(f, 0, 0, 12, x), QM_BAD_FILE);
     expect_message(path, "became shorter");
     assert_int_equal(qm_file_read(f, 1, 0, 1, x), QM_BAD_ARG);
@@ -460,11 +505,17 @@ static void test_samples(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_npy_types),   cmocka_unit_test(test_npy_fortran),
-        cmocka_unit_test(test_npy_broken),  cmocka_unit_test(test_npy_large),
-        cmocka_unit_test(test_safetensors), cmocka_unit_test(test_safetensors_broken),
-        cmocka_unit_test(test_odd_files),   cmocka_unit_test(test_shortened_while_open),
-        cmocka_unit_test(test_fuzzed),      cmocka_unit_test(test_samples),
+        cmocka_unit_test(test_npy_types),
+        cmocka_unit_test(test_npy_fortran),
+        cmocka_unit_test(test_npy_broken),
+        cmocka_unit_test(test_npy_large),
+        cmocka_unit_test(test_view),
+        cmocka_unit_test(test_safetensors),
+        cmocka_unit_test(test_safetensors_broken),
+        cmocka_unit_test(test_odd_files),
+        cmocka_unit_test(test_shortened_while_open),
+        cmocka_unit_test(test_fuzzed),
+        cmocka_unit_test(test_samples),
     };
     return cmocka_run_group_tests_name("readers", tests, make_dir, remove_dir);
 }

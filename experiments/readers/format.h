@@ -67,6 +67,9 @@ qm_status qm_file_bad_at(const char *file, int line, const struct qm_file *f, co
 /* The read of every format that lies in the mapping. */
 qm_status qm_mapped_read(struct qm_file *f, int i, int64_t from, int64_t n, struct qm_sink sink);
 
+/* As qm_file_view; the range is inside the entry. */
+const float *qm_mapped_view(struct qm_file *f, int i, int64_t from, int64_t n);
+
 /* All bytes of entry i where they lie in one piece, in this machine's order. */
 qm_status qm_mapped_bytes(struct qm_file *f, int i, void *out);
 

@@ -143,6 +143,17 @@ static qm_status still_whole(const struct qm_file *f)
     return QM_OK;
 }
 
+const float *qm_mapped_view(struct qm_file *f, int i, int64_t from, int64_t n)
+{
+    const struct qm_entry *e = &f->entry[i];
+    const struct qm_place *p = &f->place[i];
+    if (!f->map || e->dtype != QM_DTYPE_f32 || p->swap || (p->fortran && e->shape.rank > 1) ||
+        p->offset % _Alignof(float) != 0 || still_whole(f) != QM_OK)
+        return NULL;
+    touched(f, (size_t)n * sizeof(float));
+    return (const float *)(const void *)(f->map + p->offset) + from;
+}
+
 qm_status qm_mapped_bytes(struct qm_file *f, int i, void *out)
 {
     const struct qm_entry *e = &f->entry[i];

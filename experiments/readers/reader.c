@@ -167,6 +167,13 @@ qm_status qm_file_read_double(struct qm_file *f, int i, int64_t from, int64_t n,
     return read_range(f, i, from, n, (struct qm_sink){NULL, out});
 }
 
+const float *qm_file_view(struct qm_file *f, int i, int64_t from, int64_t n)
+{
+    if (i < 0 || i >= f->n_entries || from < 0 || n < 1 || n > f->entry[i].numel - from)
+        return NULL;
+    return qm_mapped_view(f, i, from, n);
+}
+
 qm_status qm_file_read_bytes(struct qm_file *f, int i, void *out)
 {
     if (i < 0 || i >= f->n_entries)

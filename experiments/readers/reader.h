@@ -51,6 +51,11 @@ const char *qm_file_format(const struct qm_file *f); /* "hdf5", "npy", "safetens
 qm_status qm_file_read(struct qm_file *f, int i, int64_t from, int64_t n, float *out);
 qm_status qm_file_read_double(struct qm_file *f, int i, int64_t from, int64_t n, double *out);
 
+/* The same elements where they lie, until the file is closed; NULL where that is not as floats of this
+ * machine in one mapped piece, or the range is outside: read them then.  Their pages count among the
+ * 64 MB. */
+const float *qm_file_view(struct qm_file *f, int i, int64_t from, int64_t n);
+
 /* All bytes of entry i as the file has them, to out.  QM_BAD_ARG for entries that do not lie in one
  * piece in this machine's order (HDF5, some .npy). */
 qm_status qm_file_read_bytes(struct qm_file *f, int i, void *out);
