@@ -101,6 +101,7 @@ struct qm_whole {
     float *slot[QM_MAX_SLOTS];
     struct qm_shape slot_shape[QM_MAX_SLOTS];
     int slot_is_f32[QM_MAX_SLOTS]; /* kept unquantized: some sources treat such a state otherwise */
+    int round;                     /* of `states`, from 0 */
 };
 
 struct qm_rule {
@@ -146,6 +147,12 @@ struct qm_rule {
     /* 1 for a slot that `apply` reads back from its codes whatever state_used says, where a source
      * treats its states unalike; NULL: none. */
     int (*reads_back)(const struct qm_whole *w, int i);
+
+    /* The round in which `states` brings slot i up to date, where a source encodes one state before
+     * it forms the next: `states` is called for rounds 0, 1 ... in turn, and after each the engine
+     * encodes the slots of that round, and decodes them again where they are read back.  NULL: all
+     * in round 0. */
+    int (*round_of)(const struct qm_whole *w, int i);
 
     /* Shape of slot i for a parameter of this shape; NULL: every slot has the parameter's.  A slot
      * that this tensor does not have gets dim {0}. */
