@@ -305,7 +305,7 @@ static void rules_agree(void **state)
             }
 }
 
-/* The CUDA path of 0.2.4 rebuilt the update from its codes within a kernel that is not published. */
+/* The CUDA path of 0.2.4 rebuilt the update from its codes within a kernel whose text is not available. */
 static void came_on_cuda_is_refused(void **state)
 {
     (void)state;
