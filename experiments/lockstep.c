@@ -93,12 +93,42 @@ static double above_floor(const struct qm_sides *a, double loss)
     return gap < least ? least : gap;
 }
 
+/* Where a rule's update is to be had: from its states, from the parameter's movement, nowhere. */
+enum update { UPDATE_none, UPDATE_states, UPDATE_moved };
+
+static enum update update_of(const struct qm_sides *a)
+{
+    const char *family = a->recipe.rule->family;
+    if (strcmp(family, "adamw") == 0 || strcmp(family, "adam") == 0 ||
+        strcmp(family, "adamw_after") == 0)
+        return UPDATE_states;
+    return strcmp(family, "ema") == 0 || a->recipe.hyper.lr == 0.0 ? UPDATE_none : UPDATE_moved;
+}
+
+/* Both sides' parameters, to be called before a step; after it `moved` makes its updates of them. */
+static void keep_parameters(struct qm_sides *a)
+{
+    for (int64_t i = 0; i < a->total; i++) {
+        a->update[i] = a->twin_p[i];
+        a->got_update[i] = (double)a->p[i];
+    }
+}
+
+static void moved(struct qm_sides *a)
+{
+    double lr = a->recipe.hyper.lr;
+    for (int64_t i = 0; i < a->total; i++) {
+        a->update[i] = (a->update[i] - a->twin_p[i]) / lr;
+        a->got_update[i] = (a->got_update[i] - (double)a->p[i]) / lr;
+    }
+}
+
 static void add_sample(struct qm_sides *a, struct qm_metrics *m, int64_t t)
 {
     const struct qm_cell *c = a->c;
-    const char *family = a->recipe.rule->family;
-    int has_update = strcmp(family, "adamw") == 0 || strcmp(family, "adam") == 0 ||
-                     strcmp(family, "adamw_after") == 0;
+    enum update update = update_of(a);
+    if (update == UPDATE_moved)
+        moved(a);
     for (int i = 0; i < a->n_tensors; i++) {
         int64_t at = a->first[i];
         struct qm_quantizer q = qm_recipe_slot(&a->recipe, c->slot, &a->shape[i]);
@@ -108,11 +138,13 @@ static void add_sample(struct qm_sides *a, struct qm_metrics *m, int64_t t)
                                    .grad = a->twin_g + at,
                                    .bits = q.bits,
                                    .eps = a->recipe.hyper.eps};
-        if (has_update) {
+        if (update == UPDATE_states) {
             qm_adam_update(a->numel[i], a->twin_slot[0] + at, a->twin_slot[1] + at,
                            &a->recipe.hyper, t, t, a->update + at);
             qm_adam_update(a->numel[i], a->m + at, a->v + at, &a->recipe.hyper, t, t,
                            a->got_update + at);
+        }
+        if (update != UPDATE_none) {
             sample.want_step = a->update + at;
             sample.got_step = a->got_update + at;
         }
@@ -201,6 +233,7 @@ static qm_status loop(struct qm_sides *a, struct qm_metrics *m, const volatile s
         if (is_local)
             QM_TRY(qm_sides_take_over(a));
         qm_sides_gradients(a, k);
+        keep_parameters(a);
         QM_TRY(qm_sides_step(a, k));
         out->steps = k + 1;
         if (is_last || (k + 1) % c->every == 0)

@@ -5,11 +5,14 @@
  *   oneshot  metrics of the slot's state: want = the recorded or drawn float32 values, got = what
  *            the codec gives back.  Update: m / (sqrt(v / (1 - beta2^(t-1))) + eps) of the recorded
  *            state before update t, this slot quantized and the other one exact (adamw runs with
- *            both states; otherwise NaN).
+ *            both states); a rule of family lion on a run of Lion's: sign(beta1 m + (1 - beta1) g);
+ *            otherwise NaN.
  *   local    the same of the state after a step from the variant's own decoded state, over all
  *            measured steps together.
  *   global,  the same of the state after the last step; update: m and v with their bias
- *   closed   corrections at step t.  Curves hold what happened on the way.
+ *   closed   corrections at step t; of rules but Adam and AdamW (in local too) what the update took
+ *            off the parameter, decay included, over the learning rate.  Curves hold what happened
+ *            on the way.
  *
  * Hyper-parameters.  Recorded sources bring the run's own, learning-rate schedule included (rule
  * ema averages with the run's beta1, for Lion with its beta2).  Problems bring a learning rate per

@@ -58,10 +58,28 @@ void qm_adam_update(int64_t n, const double *m, const double *v, const struct qm
         update[i] = m[i] / correct1 / (sqrt(v[i] / correct2) + h->eps);
 }
 
-/* The exact and the quantized update, where the record holds both states of Adam. */
+static double sign(double x) { return (double)((x > 0.0) - (x < 0.0)); }
+
+/* Lion's update of the record's gradient by the exact and the quantized average. */
+static void lion_updates(const struct qm_recorded *r, int64_t n, struct buffers *b)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double fresh = (1.0 - r->hyper.beta1) * (double)r->grad[i];
+        b->update[i] = sign(r->hyper.beta1 * b->want[i] + fresh);
+        b->got_update[i] = sign(r->hyper.beta1 * (double)b->got[i] + fresh);
+    }
+}
+
+/* The exact and the quantized update, where the record holds both states of Adam, or what the rule
+ * Lion needs. */
 static int updates(const struct qm_cell *c, int64_t n, struct buffers *b)
 {
     const struct qm_recorded *r = c->recorded;
+    if (r && r->grad && strcmp(c->recipe.rule->family, "lion") == 0 &&
+        strcmp(r->optimizer, "lion") == 0) {
+        lion_updates(r, n, b);
+        return 1;
+    }
     if (!r || !r->slot[0] || !r->slot[1])
         return 0;
     for (int64_t i = 0; i < n; i++) {

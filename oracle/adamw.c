@@ -7,6 +7,7 @@
  *
  * with mhat = m / (1 - beta1^t) and vhat = v / (1 - beta2^t).
  *
+ * decouple_lr: the first line's lr is lr / lr_0 instead, lr_0 the learning rate at the start (0: lr itself).
  * maximize negates g; amsgrad takes vhat from the running maximum of the raw v. */
 #include "oracle/oracle.h"
 
@@ -23,8 +24,9 @@ static void step(double *theta, double *const *slot, const double *grad, int64_t
     double beta1 = h->beta1, beta2 = h->beta2, sign = h->maximize ? -1.0 : 1.0;
     double *m = slot[0], *v = slot[1], *top = h->amsgrad ? slot[2] : NULL;
 
+    double times = !h->decouple_lr ? h->lr : h->initial_lr != 0.0 ? h->lr / h->initial_lr : 1.0;
     for (int64_t i = 0; i < n; i++)
-        theta[i] = (1.0 - h->lr * h->weight_decay) * theta[i];
+        theta[i] = (1.0 - times * h->weight_decay) * theta[i];
     for (int64_t i = 0; i < n; i++) {
         double g = sign * grad[i];
         m[i] = beta1 * m[i] + (1.0 - beta1) * g;
@@ -42,9 +44,10 @@ static void step(double *theta, double *const *slot, const double *grad, int64_t
 extern const struct qm_oracle qm_oracle_adamw;
 const struct qm_oracle qm_oracle_adamw = {
     .family = "adamw",
-    .source =
-        "arXiv:1711.05101, algorithm 2 (decay before the step, times lr, as PyTorch adamw.py); "
-        "amsgrad: arXiv:1904.09237, algorithm 2",
+    .source = "arXiv:1711.05101, algorithm 2 (decay before the step, times lr, as PyTorch "
+              "adamw.py; or times "
+              "lr / lr_0: FlashOptim's documentation); "
+              "amsgrad: arXiv:1904.09237, algorithm 2",
     .n_slots = 2,
     .slot = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
     .step = step,

@@ -4,7 +4,7 @@
  *   Adam:     m, v of R;  R~ = m / (sqrt(v) + eps);  step lr sqrt(1 - beta2^t) / (1 - beta1^t)
  *   RMSProp:  v <- beta2 v + (1 - beta2) R^2;  a <- beta2 a + (1 - beta2) R where centered
  *             b <- momentum b + R / (sqrt(v - a^2) + eps);  R~ = b;  step lr
- *   S = (G - back(R)) |R~| / (|R| + 1e-8), a channel's norms;  limited in growth
+ *   S = (G - back(R)) |R~| / (|R| + 1e-8), a channel's norms;  limited in growth (limiter)
  *   theta <- theta - step (back(R~) + S)
  *   Adam: theta <- theta - lr lambda theta where lambda > 0
  *
@@ -84,7 +84,7 @@ static qm_status fira(double *theta, double *const *slot, int first, const doubl
         st = qm_project_scale(&q, q.rows < q.cols ? 0 : 1, r_tilde, r, s);
         qm_project_back(&q, r_tilde, p, h->scale, u);
     }
-    if (projected && st == QM_OK)
+    if (projected && h->limiter && st == QM_OK)
         qm_project_limit(s, n, h->margin, t, norm);
     for (int64_t i = 0; i < n && st == QM_OK; i++)
         theta[i] = theta[i] - step * (projected ? u[i] + s[i] : r_tilde[i]);

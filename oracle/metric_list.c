@@ -134,6 +134,14 @@ static double rms(const struct qm_pair *p)
     return over(sqrt(value_of(&p->sq_err) / (double)p->n), p->n);
 }
 
+/* From the parts about the exact values, so that nothing cancels; all-zero ones leave the error. */
+static double rms_got(const struct qm_pair *p)
+{
+    if (p->zero_want == p->n)
+        return rms(p);
+    return qm_pair_norm_ratio(p) * sqrt(value_of(&p->sq_want) / (double)p->n);
+}
+
 #define S           (&m->state)
 #define U           (&m->step)
 #define FX          (m->extra)
@@ -223,6 +231,8 @@ static double rms(const struct qm_pair *p)
     X(step_nmse, "1", basic, "nmse of the update", qm_pair_nmse(U)) \
     X(step_sqnr, "dB", basic, "-10 log10 of step_nmse", decibel(qm_pair_nmse(U))) \
     X(step_rmse, "1", basic, "root mean squared error of the update", rms(U)) \
+    X(step_rms, "1", basic, "root mean square of the update from the quantized state, lr = 1", \
+      rms_got(U)) \
     X(step_max, "1", basic, "largest |update| from the quantized state, lr = 1", \
       over(U->max_got, U->n)) \
     X(step_max_abs, "1", basic, "largest absolute error of the update", over(U->max_err, U->n)) \

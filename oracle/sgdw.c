@@ -1,6 +1,6 @@
 /* sgdw.c - SGD with a momentum that starts at 0, in double: decoupled decay and coupled.
  *
- *   theta <- (1 - eta lambda) theta      (decoupled; coupled: g <- g + lambda theta instead)
+ *   theta <- (1 - eta lambda) theta      (decoupled, with decouple_lr eta / eta_0 for eta; coupled: g <- g + lambda theta instead)
  *   m     <- mu m + (1 - tau) g
  *   theta <- theta - eta (g + mu m)      (nesterov)   or   theta - eta m
  *
@@ -12,11 +12,14 @@ static void any_step(int decoupled, double *theta, double *m, const double *grad
                      const struct qm_oracle_hyper *h)
 {
     double mu = h->momentum, tau = mu != 0.0 ? h->dampening : 0.0, eta = h->lr,
-           lambda = h->weight_decay;
+           lambda = h->weight_decay,
+           times = !h->decouple_lr        ? eta
+                   : h->initial_lr != 0.0 ? eta / h->initial_lr
+                                          : 1.0;
     for (int64_t i = 0; i < n; i++) {
         double g = h->maximize ? -grad[i] : grad[i];
         if (decoupled)
-            theta[i] = (1.0 - eta * lambda) * theta[i];
+            theta[i] = (1.0 - times * lambda) * theta[i];
         else
             g = g + lambda * theta[i];
         m[i] = mu * m[i] + (1.0 - tau) * g;

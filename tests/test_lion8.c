@@ -107,6 +107,12 @@ static void test_refused(void **state)
         {"flash_adamw,beta1=1", "[0, 1)"},
         {"flash_adamw,eps=-1", "must not be negative"},
         {"lion8_fused,exp_avg.map=lint:8u", "both signs"},
+        {"flash_adamw,decouple_lr=1,lr=0", "decouple_lr wants an initial_lr above 0, got 0"},
+        {"flash_sgdw,decouple_lr=1,initial_lr=-1", "above 0, got -1"},
+        {"flash_adam,decouple_lr=1", "rule flash_adam decays in no such way"},
+        {"flash_sgd,decouple_lr=1", "rule flash_sgd decays in no such way"},
+        {"flash_lion,decouple_lr=1", "rule flash_lion decays in no such way"},
+        {"adamw_f32,decouple_lr=1", "rule adamw decays in no such way"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct qm_recipe r;
@@ -152,6 +158,31 @@ static void test_schedule(void **state)
         qm_plan_cpu_hyper(o.plan, &h);
         opt_step(&o, g);
         assert_true(opt_at(&o, 0) == 5.0f && opt_at(&o, 1) == -5.25f);
+        opt_close(&o);
+    }
+}
+
+/* FlashOptim's default decays by lr weight_decay, its decouple_lr by weight_decay lr / initial_lr:
+ * a zero gradient leaves nothing but the decay. */
+static void test_decouple_lr(void **state)
+{
+    (void)state;
+    static const char *const rules[] = {"flash_adamw", "flash_sgdw"};
+    for (int k = 0; k < 4; k++) {
+        struct opt o;
+        char recipe[96];
+        float p[2] = {8.0f, -8.0f}, g[2] = {0.0f, 0.0f}, want = k % 2 ? 6.0f : 7.0f;
+        snprintf(recipe, sizeof recipe, "%s,param=f32,lr=0.5,weight_decay=0.25,decouple_lr=%d",
+                 rules[k / 2], k % 2);
+        opt_open(&o, recipe, flat(2), p);
+        opt_step(&o, g);
+        assert_true(opt_at(&o, 0) == want && opt_at(&o, 1) == -want);
+        struct qm_hyper h = o.r.hyper;
+        h.lr = 0.25; /* d = 1/16; of half the initial rate 1/8 */
+        want = k % 2 ? 5.25f : 6.5625f;
+        qm_plan_cpu_hyper(o.plan, &h);
+        opt_step(&o, g);
+        assert_true(opt_at(&o, 0) == want && opt_at(&o, 1) == -want);
         opt_close(&o);
     }
 }
@@ -746,16 +777,16 @@ static void test_least_rate(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refused),        cmocka_unit_test(test_schedule),
-        cmocka_unit_test(test_signs),          cmocka_unit_test(test_no_gradient),
-        cmocka_unit_test(test_two_roundings),  cmocka_unit_test(test_lost_decay),
-        cmocka_unit_test(test_end_betas),      cmocka_unit_test(test_quantizer),
-        cmocka_unit_test(test_round_trip),     cmocka_unit_test(test_four_bits),
-        cmocka_unit_test(test_zero_and_first), cmocka_unit_test(test_descends),
-        cmocka_unit_test(test_same_way),       cmocka_unit_test(test_widths),
-        cmocka_unit_test(test_oracle_lion),    cmocka_unit_test(test_oracle_sgd),
-        cmocka_unit_test(test_keys),           cmocka_unit_test(test_save_load),
-        cmocka_unit_test(test_least_rate),
+        cmocka_unit_test(test_refused),     cmocka_unit_test(test_schedule),
+        cmocka_unit_test(test_decouple_lr), cmocka_unit_test(test_signs),
+        cmocka_unit_test(test_no_gradient), cmocka_unit_test(test_two_roundings),
+        cmocka_unit_test(test_lost_decay),  cmocka_unit_test(test_end_betas),
+        cmocka_unit_test(test_quantizer),   cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_four_bits),   cmocka_unit_test(test_zero_and_first),
+        cmocka_unit_test(test_descends),    cmocka_unit_test(test_same_way),
+        cmocka_unit_test(test_widths),      cmocka_unit_test(test_oracle_lion),
+        cmocka_unit_test(test_oracle_sgd),  cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_save_load),   cmocka_unit_test(test_least_rate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

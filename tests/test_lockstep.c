@@ -21,7 +21,7 @@ static char suite_path[] = "/tmp/qm_lockstep_XXXXXX", data_path[64];
 
 /* ---- a recorded file of our own -------------------------------------------------------------- */
 
-static float exp_avg[N], exp_avg_sq[N], grad[STEPS * N], param[N];
+static float exp_avg[N], exp_avg_sq[N], grad[STEPS * N], param[N], lion_avg[N];
 
 static void put(hid_t at, const char *name, int rank, const hsize_t *dims, const float *x)
 {
@@ -48,6 +48,7 @@ static void write_data(void)
     for (int i = 0; i < N; i++) {
         param[i] = cosf((float)i);
         exp_avg[i] = sinf((float)(i * i)) * 1e-3f;
+        lion_avg[i] = exp_avg[i] * 100;
         exp_avg_sq[i] = 1e-6f * (1.5f + sinf((float)(3 * i)));
     }
     hid_t f = H5Fcreate(data_path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
@@ -70,10 +71,18 @@ static void write_data(void)
     put(tw, "param_init", 2, dims + 1, param);
     put(tw, "exp_avg_init", 2, dims + 1, exp_avg);
     put(tw, "exp_avg_sq_init", 2, dims + 1, exp_avg_sq);
+    hid_t lion = group(f, "run_lion"), lion_state = group(lion, "s000005");
+    hid_t of_lion = group(lion_state, "of_lion");
+    assert_true(H5LTset_attribute_string(lion, ".", "optimizer", "lion") >= 0);
+    put_number(lion, "beta1", 0.8);
+    put_number(lion, "beta2", 0.9);
+    put_number(lion_state, "lr", 0.25);
+    put(of_lion, "exp_avg", 2, dims + 1, lion_avg);
+    put(of_lion, "grad", 2, dims + 1, grad);
     double lr[STEPS] = {0.1, 0.1, 0.1, 0.05, 0.05, 0.05};
     hsize_t steps = STEPS;
     assert_true(H5LTmake_dataset_double(trace, "lr", 1, &steps, lr) >= 0);
-    hid_t all[] = {tw, small, w, trace, state, run};
+    hid_t all[] = {tw, small, w, trace, state, run, of_lion, lion_state, lion};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         H5Gclose(all[i]);
     H5Fclose(f);
@@ -162,7 +171,7 @@ static void test_replay(void **state)
     (void)state;
     assert_int_equal(qm_replay_open(none, 1, &r), QM_NO_MATCH);
     assert_int_equal(qm_replay_open(globs, 2, &r), QM_OK);
-    assert_int_equal(qm_replay_count(r), 3);
+    assert_int_equal(qm_replay_count(r), 4);
     struct qm_recorded *small = qm_replay_at(r, 0), *w = qm_replay_at(r, 1),
                        *t = qm_replay_at(r, 2);
     assert_string_equal(small->name, "run/s000005/small");
@@ -234,6 +243,54 @@ static void test_oneshot(void **state)
         assert_true(close_to(value(&a, s, "step_sqnr"), db_of(update, got_update, N), 1e-12));
         assert_true(
             close_to(a.r.outcome[s].bits, 4 + 32.0 * (s ? ROWS + COLS : N / 64) / N, 1e-12));
+    }
+    release(&a);
+}
+
+static int sign(double x) { return (x > 0) - (x < 0); }
+
+/* Lion's update is of the recorded gradient too; no other rule gets one on such a run. */
+static void test_oneshot_lion(void **state)
+{
+    struct ran a;
+    float got[N], scales[N];
+    uint8_t codes[N];
+    struct qm_codec codec;
+    struct qm_shape shape = {.rank = 2, .dim = {ROWS, COLS}};
+    int other = 0;
+    (void)state;
+    run_text("variant: [ema4_uniform, lion_f32]\nsource: \"states:run_lion/*\"\n"
+             "exp_avg: \"int:4s/block:64/arith/even\"\n",
+             &a);
+    assert_int_equal(qm_codec_parse(&codec, "int:4s/block:64/arith/even"), QM_OK);
+    assert_int_equal(qm_encode(&codec, &shape, lion_avg, NULL, codes, scales), QM_OK);
+    qm_decode(&codec, &shape, codes, scales, got);
+    for (int i = 0; i < N; i++) {
+        double fresh = (1 - 0.8) * (double)grad[i];
+        other += sign(0.8 * (double)lion_avg[i] + fresh) != sign(0.8 * (double)got[i] + fresh);
+    }
+    assert_true(other > 0 && isnan(value(&a, 0, "step_sign")));
+    assert_true(value(&a, 1, "step_sign") == (double)other / N);
+    release(&a);
+}
+
+/* What an update takes off the parameter, for rules whose states do not give it: the sign for Lion,
+ * the gradient for the first step of SGD: lambda_i = 1e4^(-i/63) on quad's start of ones. */
+static void test_updates_made(void **state)
+{
+    struct ran a;
+    double squares = 0;
+    (void)state;
+    run_text("variant: [lion_f32, sgdm_f32]\nsource: \"problem:quad:n=64\"\n"
+             "coupling: [local, closed]\nweight_decay: 0\nsteps: 1\nlr: 0.125\n",
+             &a);
+    for (int i = 0; i < 64; i++)
+        squares += pow(1e4, -2.0 * i / 63.0) / 64;
+    assert_int_equal(a.r.n_cells, 4);
+    for (int64_t i = 0; i < 4; i++) {
+        int is_lion = strcmp(a.r.cell[i].recipe.rule->family, "lion") == 0;
+        assert_true(close_to(value(&a, i, "step_rms"), is_lion ? 1.0 : sqrt(squares), 1e-5));
+        assert_true(value(&a, i, "step_sqnr") > 100);
     }
     release(&a);
 }
@@ -450,6 +507,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_replay),
                                        cmocka_unit_test(test_oneshot),
+                                       cmocka_unit_test(test_oneshot_lion),
+                                       cmocka_unit_test(test_updates_made),
                                        cmocka_unit_test(test_theory),
                                        cmocka_unit_test(test_trace),
                                        cmocka_unit_test(test_full_precision),

@@ -253,6 +253,7 @@ static void step_matches_definitions(void **state)
     assert_true(signs > 20);
     check(m, "step_nmse", (double)(e2 / w2));
     check(m, "step_rmse", (double)sqrtl(e2 / N));
+    check(m, "step_rms", (double)sqrtl(g2 / N));
     check(m, "step_max", max_g);
     check(m, "step_max_abs", max_e);
     check(m, "step_norm_ratio", (double)sqrtl(g2 / w2));

@@ -294,6 +294,9 @@ static void lowrank_follows(void **state)
     h.centered = 1;
     h.rank = 3;
     follow_shapes("fira_rms", &h);
+    h.limiter = 0;
+    follow_shapes("fira_rms", &h);
+    follow_shapes("fira", &h);
 }
 
 /* ---- Adafactor ------------------------------------------------------------------------------- */
@@ -609,6 +612,29 @@ static void limiter_in_a_step(void **state)
     }
 }
 
+/* Off, Fira steps as with a margin that is never reached, to the bit, and keeps no norm. */
+static void limiter_off(void **state)
+{
+    (void)state;
+    struct pair *q[3];
+    for (int k = 0; k < 3; k++) {
+        struct qm_hyper h = lowrank_hyper(2, 0.25);
+        h.limiter = k != 1;
+        h.margin = k == 2 ? 1e30 : 0.01;
+        q[k] = pair_open("fira", &h, 2, 8, 6, 0);
+        assert_int_equal(q[k]->slot_n[3], k != 1);
+    }
+    for (int64_t t = 1; t <= 12; t++)
+        for (int k = 0; k < 3; k++) {
+            draw(q[k]->g, q[k]->n, 60 + (uint64_t)t, t == 1 ? 0.0 : 1.0);
+            assert_int_equal(step_float(q[k], t), QM_OK);
+        }
+    assert_memory_equal(q[1]->p, q[2]->p, sizeof(float) * 48);
+    assert_memory_not_equal(q[1]->p, q[0]->p, sizeof(float) * 48);
+    for (int k = 0; k < 3; k++)
+        free(q[k]);
+}
+
 /* ---- projections ----------------------------------------------------------------------------- */
 
 /* The generator's published words, and the chain of seeds recorded from the public code. */
@@ -866,6 +892,7 @@ int main(void)
         cmocka_unit_test(limiter_latches),
         cmocka_unit_test(limiter_formula),
         cmocka_unit_test(limiter_in_a_step),
+        cmocka_unit_test(limiter_off),
         cmocka_unit_test(seeds),
         cmocka_unit_test(random_matrices),
         cmocka_unit_test(refresh),

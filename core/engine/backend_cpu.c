@@ -384,6 +384,29 @@ static void slot_whole(const struct step *st, int i, float *x, int store)
         qm_scales(&s->c, &s->shape, s->stat, s->scales);
 }
 
+/* The rounds of a rule's states: after each its slots are encoded, and perhaps decoded again. */
+static qm_status run_rounds(const struct step *st, struct qm_whole *w)
+{
+    const struct plan *p = st->p;
+    const struct qm_rule *rule = p->r.rule;
+    int round[QM_MAX_SLOTS] = {0}, last = 0;
+    for (int i = 0; i < p->n_slots && rule->round_of; i++) {
+        round[i] = rule->round_of(w, i);
+        last = round[i] > last ? round[i] : last;
+    }
+    for (w->round = 0; w->round <= last; w->round++) {
+        QM_TRY(rule->states(w));
+        for (int i = 0; i < p->n_slots; i++) {
+            if (round[i] != w->round)
+                continue;
+            slot_whole(st, i, w->slot[i], 1);
+            if (p->r.state_stored || (rule->reads_back && rule->reads_back(w, i)))
+                slot_whole(st, i, w->slot[i], 0);
+        }
+    }
+    return QM_OK;
+}
+
 /* A step of a rule over whole tensors: states, encode, perhaps decode again, apply. */
 static qm_status run_whole(const struct step *st)
 {
@@ -409,12 +432,7 @@ static qm_status run_whole(const struct step *st)
         w.slot_is_f32[i] = p->slot[i].is_f32;
         slot_whole(st, i, w.slot[i], 0);
     }
-    QM_TRY(rule->states(&w));
-    for (int i = 0; i < p->n_slots; i++) {
-        slot_whole(st, i, w.slot[i], 1);
-        if (p->r.state_stored || (rule->reads_back && rule->reads_back(&w, i)))
-            slot_whole(st, i, w.slot[i], 0);
-    }
+    QM_TRY(run_rounds(st, &w));
     QM_TRY(rule->apply(&w));
     for (int i = 0; i < p->n_slots; i++) /* what apply keeps for the next step (norms) is float32 */
         if (p->slot[i].is_f32)

@@ -44,10 +44,7 @@ int qm_param_residual(const struct qm_param *p)
     return p->format == QM_PARAM_f32 ? 0 : write_bytes[p->write];
 }
 
-enum qm_dtype qm_param_dtype(const struct qm_param *p)
-{
-    return qm_param_type(p->format);
-}
+enum qm_dtype qm_param_dtype(const struct qm_param *p) { return qm_param_type(p->format); }
 
 void qm_param_from_float(const struct qm_param *p, int64_t n, const float *x, void *out)
 {
@@ -302,6 +299,8 @@ qm_status qm_recipe_applicable(const struct qm_recipe *r)
                            r->rule->slot[i]);
     }
     const struct qm_hyper *h = &r->hyper;
+    if (h->decouple_lr && !r->rule->decouples_lr)
+        return qm_fail(QM_BAD_ARG, "decouple_lr: rule %s decays in no such way", r->rule->name);
     if (r->rule->check) {
         int bits[QM_MAX_SLOTS];
         for (int i = 0; i < r->rule->n_slots; i++)

@@ -96,21 +96,25 @@ static qm_status factor_states(const struct qm_a8 *a, const float *x, float add,
     return st;
 }
 
-/* out = x over the root of the factored second moment in two slots.  clamps_mean: the row mean is
- * of values already at their floor (CAME's float states). */
+/* How a factored second moment is divided by: torch's operators; the same with the row mean of
+ * values already at their floor (CAME's float states); the CUDA kernels, whose floor acts on the
+ * product. */
+enum form { TORCH, TORCH_CLAMPED, KERNEL };
+
+/* out = x over the root of the factored second moment in two slots. */
 static qm_status factored_direction(const struct qm_a8 *a, enum qm_a8_slot row, enum qm_a8_slot col,
-                                    int clamps_mean, const float *x, float *out)
+                                    enum form form, const float *x, float *out)
 {
     int64_t n_rows = a->rows, n_cols = a->cols;
     double *root = malloc(sizeof *root * (size_t)(n_rows + n_cols));
     if (!root)
         return qm_fail(QM_NO_MEMORY, "%lld roots", (long long)(n_rows + n_cols));
-    double floor = a->is_cuda ? fmax(a->eps_sq, 0x1p-53) : a->eps_sq;
+    double floor = fmax(a->eps_sq, 0x1p-53);
     for (int64_t k = 0; k < a->batch; k++) {
         const float *r = a->w->slot[row] + k * n_rows, *c = a->w->slot[col] + k * n_cols;
         double mean = 0.0;
         for (int64_t i = 0; i < n_rows; i++)
-            mean += clamps_mean ? fmax((double)r[i], a->eps_sq) : (double)r[i];
+            mean += form == TORCH_CLAMPED ? fmax((double)r[i], a->eps_sq) : (double)r[i];
         mean = fmax(mean / (double)n_rows, a->eps1);
         for (int64_t i = 0; i < n_rows; i++)
             root[i] = sqrt(mean / fmax((double)r[i], a->eps_sq));
@@ -120,7 +124,7 @@ static qm_status factored_direction(const struct qm_a8 *a, enum qm_a8_slot row, 
             for (int64_t j = 0; j < n_cols; j++) {
                 int64_t e = (k * n_rows + i) * n_cols + j;
                 double by = root[i] * root[n_rows + j];
-                if (a->is_cuda) /* the floor acts on the product */
+                if (form == KERNEL)
                     by = 1.0 / sqrt(fmax((double)r[i] * (double)c[j] / mean, floor));
                 out[e] = (float)((double)x[e] * by);
             }
@@ -137,17 +141,23 @@ static double norm_of(const float *x, int64_t n)
     return sqrt(sum);
 }
 
-/* CAME: the clipped direction enters the momentum, what it misses enters the confidence. */
+/* CAME: the clipped direction enters the momentum (round 0, on the CUDA path 1), what it misses
+ * enters the confidence (round 0; 2).  On the CUDA path both see the codes of what went before. */
 static qm_status came_states(struct qm_a8 *a, const float *g, float *u)
 {
     float *m = a->w->slot[QM_A8_M];
-    QM_TRY(factored_direction(a, QM_A8_ROW, QM_A8_COL, 0, g, u));
+    QM_TRY(factored_direction(a, QM_A8_ROW, QM_A8_COL, TORCH, g, u));
     double rms = norm_of(u, a->n) / sqrt((double)a->n), denom = fmax(1.0, rms / a->h->clip);
-    for (int64_t i = 0; i < a->n; i++) {
+    for (int64_t i = 0; i < a->n; i++)
         u[i] = u[i] / (float)denom;
-        m[i] = qm_a8_moment(a, m[i], u[i]);
-        u[i] = (u[i] - m[i]) * (u[i] - m[i]) + (float)a->h->eps;
+    for (int64_t i = 0; i < a->n && a->w->round < 2; i++) {
+        int skips = a->is_cuda && !(fabsf(u[i]) <= FLT_MAX);
+        m[i] = qm_a8_moment(a, m[i], skips ? 0.0f : u[i]);
     }
+    if (a->w->round == 1)
+        return QM_OK;
+    for (int64_t i = 0; i < a->n; i++)
+        u[i] = (u[i] - m[i]) * (u[i] - m[i]) + (float)a->h->eps;
     a->b = 1.0 - a->h->beta3;
     return factor_states(a, u, 0.0f, QM_A8_CONF_ROW, QM_A8_CONF_COL);
 }
@@ -157,10 +167,9 @@ qm_status qm_a8_states(const struct qm_whole *w)
     struct qm_a8 a = qm_a8_open(w);
     if (a.n == 0)
         return QM_OK;
-    if (a.is_came && a.is_cuda)
-        return qm_fail(QM_BAD_ARG,
-                       "CAME on the CUDA path encodes the momentum before its residual is taken: "
-                       "use rule adafactor8");
+    if (a.is_came && a.is_cuda && !a.is_026)
+        return qm_fail(QM_BAD_ARG, "CAME on the CUDA path is known of 0.2.6 only: use rule "
+                                   "adafactor8_cuda");
     if (a.is_apollo)
         return qm_a8_apollo_states(&a);
     qm_status st = QM_OK;
@@ -174,8 +183,9 @@ qm_status qm_a8_states(const struct qm_whole *w)
             g[i] = qm_a8_gradient(&a, i, 0);
             x[i] = g[i] * g[i];
         }
-        st = factor_states(&a, x, added(&a), QM_A8_ROW, QM_A8_COL);
-        if (st == QM_OK && a.is_came)
+        if (w->round == 0)
+            st = factor_states(&a, x, added(&a), QM_A8_ROW, QM_A8_COL);
+        if (st == QM_OK && a.is_came && (w->round > 0 || !a.is_cuda))
             st = came_states(&a, g, x);
         free(x);
     }
@@ -226,11 +236,12 @@ static qm_status direction(const struct qm_a8 *a, float *u)
     double floor = a->is_cuda ? fmax(a->eps_sq, 0x1p-53) : a->eps_sq;
     for (int64_t i = 0; i < a->n; i++)
         u[i] = a->has_m ? a->w->slot[QM_A8_M][i] : qm_a8_gradient(a, i, sanitized);
-    if (a->is_came)
-        return factored_direction(a, QM_A8_CONF_ROW, QM_A8_CONF_COL,
-                                  a->w->slot_is_f32[QM_A8_CONF_ROW], u, u);
-    if (a->is_factored)
-        return factored_direction(a, QM_A8_ROW, QM_A8_COL, 0, u, u);
+    if (a->is_came && a->w->slot_is_f32[QM_A8_CONF_ROW])
+        return factored_direction(a, QM_A8_CONF_ROW, QM_A8_CONF_COL, TORCH_CLAMPED, u, u);
+    if (a->is_came || a->is_factored)
+        return factored_direction(a, a->is_came ? QM_A8_CONF_ROW : QM_A8_ROW,
+                                  a->is_came ? QM_A8_CONF_COL : QM_A8_COL,
+                                  a->is_cuda ? KERNEL : TORCH, u, u);
     for (int64_t i = 0; i < a->n; i++)
         u[i] = (float)((double)u[i] / sqrt(fmax((double)a->w->slot[QM_A8_V][i], floor)));
     return QM_OK;

@@ -95,6 +95,16 @@ static int reads_back(const struct qm_whole *w, int i)
     return i == QM_A8_V && a.is_apollo && !qm_a8_starts(&a);
 }
 
+/* CAME on the CUDA path: the second moment is encoded before the momentum is formed of what it
+ * gives, and the momentum before the residual is. */
+static int round_of(const struct qm_whole *w, int i)
+{
+    struct qm_a8 a = qm_a8_open(w);
+    if (!a.is_came || !a.is_cuda)
+        return 0;
+    return i == QM_A8_M ? 1 : i == QM_A8_CONF_ROW || i == QM_A8_CONF_COL ? 2 : 0;
+}
+
 /* flag 0: 0.2.6, flag 1: the CUDA path */
 static void prepare(int64_t t, int is_026, int is_cuda, struct qm_rule_step *s)
 {
@@ -120,7 +130,7 @@ PREPARE(021_cuda, 0, 1)
     .n_slots = QM_A8_SLOTS, .slot = {"exp_avg",  "row_var",  "col_var",   "variance",   \
                                      "conf_row", "conf_col", "prev_norm", "proj"},      \
     .slot_sign = {1, 0, 0, 0, 0, 0, 0, 1}, .betas_optional = 1, .states = qm_a8_states, \
-    .apply = qm_a8_apply, .slot_shape = slot_shape, .reads_back = reads_back
+    .apply = qm_a8_apply, .slot_shape = slot_shape, .reads_back = reads_back, .round_of = round_of
 
 static const struct qm_rule rules[] = {
     {.name = "adafactor8",
@@ -138,7 +148,7 @@ static const struct qm_rule rules[] = {
     {.name = "adafactor8_cuda",
      .family = "adafactor8",
      SLOTS_AND_STEPS,
-     .summary = "Adafactor of adafactor8bit 0.2.6, arithmetic of its CUDA kernels",
+     .summary = "Adafactor, CAME of adafactor8bit 0.2.6, arithmetic of its CUDA kernels",
      .source = "adafactor8bit 0.2.6 kernels.cu",
      .prepare = prepare_026_cuda},
     {.name = "adafactor8_021_cuda",

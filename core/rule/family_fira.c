@@ -1,5 +1,6 @@
 /* family_fira.c - Fira, full precision: a projected Adam or RMSProp step, projected back, plus the
- * residual of the gradient scaled by the same channel norms and limited in growth. */
+ * residual of the gradient scaled by the same channel norms and limited in growth.  Its source has
+ * no switch for the limiter; limiter = 0 leaves it out. */
 #include "core/rule/rule.h"
 
 #include <math.h>
@@ -29,7 +30,7 @@ static void shape_of(const struct qm_hyper *h, enum kind kind, const struct qm_s
         *out = qm_lowrank_proj(&l);
     else if (projected && kind == STATE)
         *out = qm_lowrank_state(&l);
-    else if (projected)
+    else if (projected && h->limiter)
         *out = (struct qm_shape){1, {1}};
 }
 
@@ -66,7 +67,8 @@ static qm_status full_rank(const struct qm_whole *w, const struct qm_lowrank *l,
     qm_lowrank_ratios(l, (int)axis, norm_grad, low, ratio);
     for (int64_t i = 0; i < n; i++)
         rest[i] = (w->g[i] - rest[i]) * ratio[count == 1 ? 0 : axis ? i / l->n : i % l->n];
-    qm_limit_growth(rest, n, h->margin, w->s->t, norm);
+    if (h->limiter)
+        qm_limit_growth(rest, n, h->margin, w->s->t, norm);
     qm_lowrank_back(l, norm_grad, p, h->scale, u);
     for (int64_t i = 0; i < n; i++)
         u[i] = u[i] + rest[i];

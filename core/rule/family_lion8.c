@@ -109,9 +109,19 @@ static qm_status check_unfused(const struct qm_rule_use *u)
     return QM_OK;
 }
 
+/* The source would divide by zero. */
+static qm_status check_decay(const struct qm_hyper *h)
+{
+    if (h->decouple_lr && !(h->initial_lr > 0.0 || (h->initial_lr == 0.0 && h->lr > 0.0)))
+        return qm_fail(QM_BAD_ARG, "decouple_lr wants an initial_lr above 0, got %g",
+                       h->initial_lr != 0.0 ? h->initial_lr : h->lr);
+    return QM_OK;
+}
+
 static qm_status check_flash_adam(const struct qm_rule_use *u)
 {
     const struct qm_hyper *h = u->hyper;
+    QM_TRY(check_decay(h));
     if (!(h->lr >= 0.0 && h->eps >= 0.0 && h->weight_decay >= 0.0))
         return qm_fail(QM_BAD_ARG, "lr, eps and weight_decay must not be negative");
     if (!(h->beta1 >= 0.0 && h->beta1 < 1.0 && h->beta2 >= 0.0 && h->beta2 < 1.0))
@@ -122,6 +132,7 @@ static qm_status check_flash_adam(const struct qm_rule_use *u)
 static qm_status check_flash_sgd(const struct qm_rule_use *u)
 {
     const struct qm_hyper *h = u->hyper;
+    QM_TRY(check_decay(h));
     if (!(h->lr >= 0.0 && h->momentum >= 0.0 && h->weight_decay >= 0.0))
         return qm_fail(QM_BAD_ARG, "lr, momentum and weight_decay must not be negative");
     if (h->nesterov && (h->momentum <= 0.0 || h->dampening != 0.0))
@@ -181,6 +192,13 @@ static void prepare_flash_lion(const struct qm_hyper *h, int64_t t, struct qm_ru
     s->c[0] = 1.0f - (float)(h->weight_decay * ratio);
 }
 
+/* The factor that decay leaves of a parameter, of FlashAdamW and FlashSGDW. */
+static float kept(const struct qm_hyper *h)
+{
+    double ratio = h->initial_lr != 0.0 ? h->lr / h->initial_lr : 1.0;
+    return 1.0f - (float)(h->weight_decay * (h->decouple_lr ? ratio : h->lr));
+}
+
 /* 1 - beta^t: the power in double of the float32 beta, rounded. */
 static float correction(float beta, int64_t t)
 {
@@ -190,7 +208,7 @@ static float correction(float beta, int64_t t)
 static void prepare_flash_adamw(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     start(h, t, s);
-    s->c[0] = 1.0f - (float)(h->weight_decay * h->lr);
+    s->c[0] = kept(h);
     s->c[1] = (float)h->beta1;
     s->c[2] = 1.0f - s->c[1];
     s->c[3] = (float)h->beta2;
@@ -210,7 +228,7 @@ static void prepare_flash_adam(const struct qm_hyper *h, int64_t t, struct qm_ru
 static void prepare_flash_sgdw(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     start(h, t, s);
-    s->c[0] = 1.0f - (float)(h->weight_decay * h->lr);
+    s->c[0] = kept(h);
     s->c[1] = (float)h->momentum;
     s->c[2] = h->momentum != 0.0 ? (float)(1.0 - h->dampening) : 1.0f; /* no buffer: no dampening */
     s->c[9] = (float)h->weight_decay;
@@ -265,6 +283,7 @@ static const struct qm_rule rules[] = {
      MOMENTS,
      .summary = "FlashOptim's AdamW: no fused multiply-adds, float32 scalars",
      .source = "arXiv:2602.23349; FlashOptim optimizers.py, fused Adam step",
+     .decouples_lr = 1,
      .check = check_flash_adam,
      .prepare = prepare_flash_adamw,
      .block = run_flash_adam,
@@ -291,6 +310,7 @@ static const struct qm_rule rules[] = {
      BUFFER,
      .summary = "FlashOptim's SGD with decoupled decay lr * weight_decay",
      .source = "arXiv:2602.23349; FlashOptim optimizers.py, fused momentum step",
+     .decouples_lr = 1,
      .check = check_flash_sgd,
      .prepare = prepare_flash_sgdw,
      .block = run_flash_sgd},

@@ -41,7 +41,7 @@ enum qm_dtype qm_param_type(enum qm_param_format format);
     X(margin,       0.01,  "Fira, APOLLO: growth of the norm that the limiter allows")               \
     X(max_unorm,    0.0,   "LAMB, LARS: largest update norm over the parameter's; 0: none")          \
     X(gnorm_scale,  1.0,   "bitsandbytes: factor on the gradient; 0: 1")                                   \
-    X(initial_lr,   0.0,   "Lion 8-bit: learning rate that decay is relative to; 0: lr itself")
+    X(initial_lr,   0.0,   "Lion 8-bit, decouple_lr: learning rate that decay is relative to; 0: lr itself")
 #define QM_HYPER_FLAG_LIST(X)                                                                        \
     X(nesterov,           0, "SGD: Nesterov's form")                                                 \
     X(maximize,           0, "turn the gradient's sign")                                             \
@@ -57,7 +57,8 @@ enum qm_dtype qm_param_type(enum qm_param_format format);
     X(svd,                0, "APOLLO: project on singular vectors instead of at random")             \
     X(centered,           0, "Fira's RMSProp: take the mean gradient's square off")                  \
     X(warmup,             0, "Adafactor: the relative step is capped by 1e-6 t instead of lr")                     \
-    X(clip_twice,         0, "adafactor8bit's CAME: clip behind the confidence too, as its quantized path")
+    X(clip_twice,         0, "adafactor8bit's CAME: clip behind the confidence too, as its quantized path")      \
+    X(decouple_lr,        0, "FlashAdamW, FlashSGDW: decay by lr / initial_lr instead of lr")
 /* clang-format on */
 
 struct qm_hyper {
@@ -102,6 +103,7 @@ struct qm_whole {
     float *slot[QM_MAX_SLOTS];
     struct qm_shape slot_shape[QM_MAX_SLOTS];
     int slot_is_f32[QM_MAX_SLOTS]; /* kept unquantized: some sources treat such a state otherwise */
+    int round;                     /* of `states`, from 0 */
 };
 
 struct qm_rule {
@@ -114,6 +116,7 @@ struct qm_rule {
     int slot_sign[QM_MAX_SLOTS];    /* 1: takes both signs; 0: never negative */
     int betas_optional;             /* 1: beta1 = -1 or beta2 = -1 stand for "none",
                                      * gap < 0 for a projection of the caller's */
+    int decouples_lr;               /* 1: knows decouple_lr */
 
     /* Optional: QM_OK, or why the source refuses this use.  Replaces the general bounds on lr, eps,
      * weight_decay and the betas. */
@@ -146,6 +149,12 @@ struct qm_rule {
     /* 1 for a slot that `apply` reads back from its codes whatever state_used says, where a source
      * treats its states unalike; NULL: none. */
     int (*reads_back)(const struct qm_whole *w, int i);
+
+    /* The round in which `states` brings slot i up to date, where a source encodes one state before
+     * it forms the next: `states` is called for rounds 0, 1 ... in turn, and after each the engine
+     * encodes the slots of that round, and decodes them again where they are read back.  NULL: all
+     * in round 0. */
+    int (*round_of)(const struct qm_whole *w, int i);
 
     /* Shape of slot i for a parameter of this shape; NULL: every slot has the parameter's.  A slot
      * that this tensor does not have gets dim {0}. */

@@ -157,7 +157,8 @@ static void adam_element(const struct qm_bound *b, int coupled, double p, double
         top = (pair){want[2], v.x + v.e <= slot[2] ? 0.0 : v.e};
         e_slot[2] = top.e;
     }
-    pair den = add(b->flash ? root(quotient(top, b->bc2)) : quotient(root(top), b->root_bc2), b->eps);
+    pair den =
+        add(b->flash ? root(quotient(top, b->bc2)) : quotient(root(top), b->root_bc2), b->eps);
     if (b->fused) {
         pair whole = add(quotient(m, mul(den, b->bc1)), mul(b->wd, param));
         *e_p = add(param, negated(mul(b->lr, whole))).e;
@@ -314,9 +315,9 @@ qm_status qm_bound_init(struct qm_bound *b, const char *family, const char *rule
     b->eps = scalar(h->eps);
     b->lr = scalar(h->lr);
     b->wd = scalar(h->weight_decay);
-    int is_lion = strcmp(family, "lion8") == 0;
-    double d = is_lion ? h->weight_decay * (h->initial_lr != 0.0 ? h->lr / h->initial_lr : 1.0)
-                       : h->lr * h->weight_decay;
+    int is_ratio = strcmp(family, "lion8") == 0 || h->decouple_lr;
+    double d = is_ratio ? h->weight_decay * (h->initial_lr != 0.0 ? h->lr / h->initial_lr : 1.0)
+                        : h->lr * h->weight_decay;
     b->decay = b->flash ? add(exactly(1.0), negated(scalar(d))) : scalar(1.0 - d);
     b->lr_wd = mul(b->lr, b->wd);
     return QM_OK;
