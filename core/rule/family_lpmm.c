@@ -101,6 +101,7 @@ static void single_buffer(struct qm_rule_step *s, int i) { s->flag[0] |= i == 0;
 static const struct qm_rule rules[] = {
     {.name = "adamw_lpmm",
      .family = "adamw",
+     .order = QM_ORDER_lerp_m,
      MOMENTS,
      .summary = "AdamW in lpmm's order, not fused: lerp first moment",
      .source = "lpmm/optim/adamw.py _single_tensor_adamw4bit",
@@ -110,6 +111,7 @@ static const struct qm_rule rules[] = {
      .second = run_second_lpmm},
     {.name = "adamw_lpmm_fused",
      .family = "adamw",
+     .order = QM_ORDER_fused,
      MOMENTS,
      .summary = "AdamW in lpmm's fused kernel, float32 scalars, contracted as nvcc does for sm_80",
      .source = "lpmm/cpp_extension/fused_adamw_kernel.cu adamw4bit_cuda_kernel",
@@ -119,6 +121,7 @@ static const struct qm_rule rules[] = {
      .second = run_second_lpmm_fused},
     {.name = "adamw_lpmm_fused_strict",
      .family = "adamw",
+     .order = QM_ORDER_fused,
      MOMENTS,
      .summary = "AdamW in lpmm's fused kernel, every operation rounded",
      .source = "lpmm/cpp_extension/fused_adamw_kernel.cu adamw4bit_cuda_kernel",

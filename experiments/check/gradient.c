@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "core/base/philox.h"
-#include "experiments/check/bound.h"
 #include "experiments/check/cases.h"
+#include "oracle/bound.h"
 
 /* Tensor numbers of the draws; variants draw as tensor 1. */
 enum { STREAM_START = 101, STREAM_GRADIENT = 102, STREAM_PLANT = 103 };

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "core/base/half.h"
-#include "experiments/check/bound.h"
 #include "experiments/check/slot.h"
+#include "oracle/bound.h"
 #include "oracle/oracle.h"
 
 enum { TENSOR = 1, GUARD = 64, POISON = 0xA5 };
@@ -64,7 +64,8 @@ struct run {
     struct room g_room, h_room;
     float *g;
     uint16_t *h;
-    double *want_p, *want[QM_MAX_SLOTS], *error_p, *error[QM_MAX_SLOTS], *wide_g, *lo, *hi;
+    double *want_p, *want[QM_MAX_SLOTS], *error_p, *error[QM_MAX_SLOTS], *lo, *hi;
+    double *wide_p, *wide_g, *wide[QM_MAX_SLOTS]; /* the inputs of a step */
     float *before_p, *before[QM_MAX_SLOTS];
     int *flag;
     struct qm_tally *t;
@@ -126,7 +127,7 @@ static qm_status run_memory(struct run *r)
     int slots = r->n_slots;
     for (int i = 0; i < slots; i++)
         scales = (size_t)r->n_scales[i] > scales ? (size_t)r->n_scales[i] : scales;
-    doubles = n * (size_t)(3 + 2 * slots) + 2 * scales;
+    doubles = n * (size_t)(4 + 3 * slots) + 2 * scales;
     r->g = room_open(&r->g_room, sizeof *r->g * n);
     r->h = room_open(&r->h_room, sizeof *r->h * n);
     r->want_p = malloc(sizeof(double) * doubles);
@@ -136,11 +137,13 @@ static qm_status run_memory(struct run *r)
         return qm_fail(QM_NO_MEMORY, "buffers of %lld elements", (long long)r->n);
     r->error_p = r->want_p + n;
     r->wide_g = r->error_p + n;
-    r->lo = r->wide_g + n;
+    r->wide_p = r->wide_g + n;
+    r->lo = r->wide_p + n;
     r->hi = r->lo + scales;
     for (int i = 0; i < slots; i++) {
-        r->want[i] = r->hi + scales + (size_t)(2 * i) * n;
+        r->want[i] = r->hi + scales + (size_t)(3 * i) * n;
         r->error[i] = r->want[i] + n;
+        r->wide[i] = r->error[i] + n;
         r->before[i] = r->before_p + (size_t)(1 + i) * n;
     }
     QM_TRY(side_open(r, &r->side[0], 1));
@@ -241,14 +244,14 @@ static int judge_number(struct run *r, double got, double want, double error, co
         r->t->unbounded++;
         return 0;
     }
+    enum qm_verdict is = qm_verdict_number(got, want, error);
     r->t->judged++;
-    if (!isfinite(want))
-        return isfinite(got) != 0;
-    if (error > 0.0 && off / error > r->t->worst_ratio) {
+    r->t->verdict[is]++;
+    if (isfinite(want) && error > 0.0 && off / error > r->t->worst_ratio) {
         r->t->worst_ratio = off / error;
         snprintf(r->t->worst_case, sizeof r->t->worst_case, "%s", case_name);
     }
-    return !(off <= error);
+    return is == QM_VERDICT_WRONG;
 }
 
 /* The inputs of element i, for reproducing it by hand. */
@@ -332,26 +335,36 @@ static double plain_error(const struct run *r, int slot, double x)
 /* The oracle from the judged side's state, and the bound of every result. */
 static qm_status run_oracle(struct run *r, int64_t t)
 {
-    struct qm_bound bound;
-    const struct qm_rule *rule = r->judged.rule;
-    QM_TRY(qm_bound_init(&bound, rule->family, rule->name, &r->hyper, t));
+    const double *old[QM_MAX_SLOTS], *want[QM_MAX_SLOTS];
+    struct qm_bound_step b = {.h = &r->hyper,
+                              .t = t,
+                              .n = r->n,
+                              .order = r->judged.rule->order,
+                              .reorder = r->s->reorder,
+                              .shape = &r->c->shape,
+                              .tensor = TENSOR,
+                              .p = r->wide_p,
+                              .g = r->wide_g,
+                              .slot = old,
+                              .p_want = r->want_p,
+                              .want = want,
+                              .e_p = r->error_p,
+                              .e_slot = r->error};
     for (int64_t i = 0; i < r->n; i++) {
-        r->want_p[i] = (double)r->before_p[i];
+        r->want_p[i] = r->wide_p[i] = (double)r->before_p[i];
         for (int k = 0; k < r->n_slots; k++)
-            r->want[k][i] = (double)r->before[k][i];
+            r->want[k][i] = r->wide[k][i] = (double)r->before[k][i];
     }
-    r->oracle->step(r->want_p, r->want, r->wide_g, 1, r->n, &r->hyper, t);
-    for (int64_t i = 0; i < r->n; i++) {
-        double slot[QM_MAX_SLOTS], fresh[QM_MAX_SLOTS], e[QM_MAX_SLOTS];
-        for (int k = 0; k < r->n_slots; k++) {
-            slot[k] = (double)r->before[k][i];
-            fresh[k] = r->want[k][i];
-        }
-        qm_bound_element(&bound, (double)r->before_p[i], r->wide_g[i], slot, fresh, &r->error_p[i],
-                         e);
-        for (int k = 0; k < r->n_slots; k++)
-            r->error[k][i] = e[k] + plain_error(r, k, fabs(r->want[k][i]) + e[k]);
+    for (int k = 0; k < r->n_slots; k++) {
+        old[k] = r->wide[k];
+        want[k] = r->want[k];
     }
+    QM_TRY(qm_oracle_step(r->oracle, r->want_p, r->want, r->wide_g, &r->c->shape, TENSOR, &r->hyper,
+                          t));
+    QM_TRY(r->oracle->bound(&b));
+    for (int k = 0; k < r->n_slots; k++)
+        for (int64_t i = 0; i < r->n; i++)
+            r->error[k][i] += plain_error(r, k, fabs(r->want[k][i]) + r->error[k][i]);
     return QM_OK;
 }
 
@@ -511,16 +524,13 @@ static qm_status decode_table(const struct qm_subject *s, int slot, const struct
 static qm_status judgeable(const struct qm_recipe *r)
 {
     struct qm_oracle_hyper h = oracle_hyper(&r->hyper);
-    struct qm_bound bound;
     const struct qm_oracle *oracle = qm_oracle_find(r->rule->family);
-    char reason[160];
     if (!oracle || oracle->n_slots + (h.amsgrad != 0) != r->rule->n_slots)
         return qm_fail(QM_SKIPPED, "no oracle judges rule %s of family %s", r->rule->name,
                        r->rule->family);
-    if (qm_bound_init(&bound, r->rule->family, r->rule->name, &h, 1) != QM_OK) {
-        snprintf(reason, sizeof reason, "%s", qm_message());
-        return qm_fail(QM_SKIPPED, "%s", reason);
-    }
+    if (!oracle->bound)
+        return qm_fail(QM_SKIPPED, "no error bound is derived for rules of family %s",
+                       r->rule->family);
     if (!r->rule->block || r->rule->slot_shape)
         return qm_fail(QM_SKIPPED, "no error bound is derived for sums over a tensor");
     for (int i = 0; i < r->rule->n_slots; i++) {
