@@ -33,8 +33,8 @@ static struct matrices matrices_of(const struct qm_shape *shape)
     return s;
 }
 
-static void average_squares(const double *g, struct matrices s, double beta2, double sign, double *r,
-                            double *c)
+static void average_squares(const double *g, struct matrices s, double beta2, double sign,
+                            double *r, double *c)
 {
     for (int64_t i = 0; i < s.rows; i++) {
         double mean = 0.0;

@@ -60,6 +60,17 @@ struct qm_pair qm_bound_less(const struct qm_bound_step *b, double x, double y)
     return qm_pair_add(qm_pair_exact(1.0), qm_pair_negated(product));
 }
 
+struct qm_pair qm_bound_coupled(const struct qm_bound_step *b, double g, double p)
+{
+    double gamma = b->h->gnorm_scale != 0.0 ? b->h->gnorm_scale : 1.0, lambda = b->h->weight_decay;
+    struct qm_pair d = qm_pair_mul(qm_pair_scalar(gamma), qm_pair_exact(g));
+    if (lambda != 0.0)
+        d = qm_pair_add(d, qm_pair_mul(qm_pair_scalar(lambda), qm_pair_exact(p)));
+    else if (!isfinite(p)) /* a source that adds 0 p all the same has NaN */
+        d.e = HUGE_VAL;
+    return d;
+}
+
 void qm_bound_each(const struct qm_bound_step *b, int n_slots, const void *scalars,
                    void (*element)(const void *scalars, struct qm_bound_at *at))
 {

@@ -164,9 +164,13 @@ struct qm_pair qm_bound_correction(const struct qm_bound_step *b, double beta);
 /* 1 - x y of two hyper-parameters, formed in double, or in float32. */
 struct qm_pair qm_bound_less(const struct qm_bound_step *b, double x, double y);
 
+/* gamma g + lambda p of L2 decay, nothing added where lambda is 0; gamma 0 stands for 1. */
+struct qm_pair qm_bound_coupled(const struct qm_bound_step *b, double g, double p);
+
 /* Bounds that more than one oracle uses (bound_adam.c, bound_lion.c). */
 qm_status qm_bound_adamw(const struct qm_bound_step *b);
 qm_status qm_bound_adam(const struct qm_bound_step *b);
+qm_status qm_bound_adamw_after(const struct qm_bound_step *b);
 qm_status qm_bound_lion(const struct qm_bound_step *b);
 qm_status qm_bound_lion8(const struct qm_bound_step *b);
 

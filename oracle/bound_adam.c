@@ -1,10 +1,10 @@
-/* bound_adam.c - the error bound of AdamW and Adam in every order. */
+/* bound_adam.c - the error bound of AdamW, Adam and AdamW with late decay in every order. */
 #include "oracle/bound.h"
 
 /* One step's scalars. */
 struct adam {
     const struct qm_bound_step *b;
-    int coupled, lerp_v, torchao, fused, flash, bnb;
+    int coupled, after, torchao, fused, flash, bnb;
     struct qm_beta m, v;
     struct qm_pair bc1, bc2, root_bc2, eps, lr, lr_over_bc1, decay, lr_wd, wd;
 };
@@ -35,6 +35,12 @@ static void element(const void *scalars, struct qm_bound_at *at)
     const struct adam *s = scalars;
     const struct qm_oracle_hyper *h = s->b->h;
     struct qm_pair p = qm_pair_exact(at->p), g = qm_pair_exact(h->maximize ? -at->g : at->g);
+    if (s->after)
+        g = qm_pair_mul(qm_pair_scalar(h->gnorm_scale != 0.0 ? h->gnorm_scale : 1.0), g);
+    if (s->after && !isfinite(at->g)) { /* nothing happens */
+        at->e_p = at->e[0] = at->e[1] = 0.0;
+        return;
+    }
     if (s->coupled && s->torchao && !isfinite(at->p)) { /* it adds 0 p even without decay: NaN */
         at->e_p = at->e[0] = at->e[1] = at->e[2] = HUGE_VAL;
         return;
@@ -54,6 +60,9 @@ static void element(const void *scalars, struct qm_bound_at *at)
     struct qm_pair step = update(s, m, v);
     if (s->fused) {
         step = qm_pair_mul(s->lr, qm_pair_add(step, qm_pair_mul(s->wd, p)));
+    } else if (s->after) {
+        at->e_p = qm_pair_mul(qm_pair_add(p, qm_pair_negated(step)), s->decay).e;
+        return;
     } else if (!s->coupled) {
         p = s->torchao && !s->flash ? qm_pair_add(p, qm_pair_negated(qm_pair_mul(s->lr_wd, p)))
                                     : qm_pair_mul(p, s->decay);
@@ -67,11 +76,21 @@ static struct qm_pair host(double x, double e)
     return qm_is_float(x) ? qm_pair_exact(x) : qm_pair_rounded(x, e, QM_ETA);
 }
 
-static qm_status bound(const struct qm_bound_step *b, int coupled)
+/* Scalars in float32: those of bitsandbytes' kernels. */
+static void in_float(struct adam *s)
+{
+    const struct qm_reorder *o = &s->b->reorder;
+    s->root_bc2 = qm_pair_root(o, s->bc2);
+    s->eps = qm_pair_mul(s->root_bc2, s->eps);
+    s->lr_over_bc1 = qm_pair_over(o, qm_pair_mul(s->lr, s->root_bc2), s->bc1);
+}
+
+static qm_status bound(const struct qm_bound_step *b, int coupled, int after)
 {
     const struct qm_oracle_hyper *h = b->h;
     struct adam s = {.b = b,
                      .coupled = coupled,
+                     .after = after,
                      .torchao = !!(b->order & QM_ORDER_torchao),
                      .fused = !!(b->order & QM_ORDER_fused),
                      .flash = !!(b->order & QM_ORDER_flash),
@@ -90,10 +109,16 @@ static qm_status bound(const struct qm_bound_step *b, int coupled)
     s.wd = qm_pair_scalar(h->weight_decay);
     s.decay = qm_bound_less(b, h->lr, h->weight_decay);
     s.lr_wd = qm_pair_mul(s.lr, s.wd);
+    if (b->order & QM_ORDER_cuda) {
+        s.eps = qm_pair_scalar(h->eps);
+        in_float(&s);
+    }
     qm_bound_each(b, h->amsgrad ? 3 : 2, &s, element);
     return QM_OK;
 }
 
-qm_status qm_bound_adamw(const struct qm_bound_step *b) { return bound(b, 0); }
+qm_status qm_bound_adamw(const struct qm_bound_step *b) { return bound(b, 0, 0); }
 
-qm_status qm_bound_adam(const struct qm_bound_step *b) { return bound(b, 1); }
+qm_status qm_bound_adam(const struct qm_bound_step *b) { return bound(b, 1, 0); }
+
+qm_status qm_bound_adamw_after(const struct qm_bound_step *b) { return bound(b, 0, 1); }

@@ -3,7 +3,7 @@
 
 /* One step's scalars. */
 struct lion {
-    const struct qm_bound_step *b;
+    int turned; /* the gradient's sign */
     struct qm_beta c, m;
     struct qm_pair decay, lr;
 };
@@ -13,7 +13,7 @@ struct lion {
 static void element(const void *scalars, struct qm_bound_at *at)
 {
     const struct lion *s = scalars;
-    struct qm_pair g = qm_pair_exact(s->b->h->maximize ? -at->g : at->g);
+    struct qm_pair g = qm_pair_exact(s->turned ? -at->g : at->g);
     struct qm_pair old = qm_pair_exact(at->slot[0]),
                    p = qm_pair_mul(qm_pair_exact(at->p), s->decay);
     struct qm_pair c = qm_bound_average(&s->c, old, g), m = qm_bound_average(&s->m, old, g);
@@ -27,11 +27,11 @@ static void element(const void *scalars, struct qm_bound_at *at)
         at->e_p = HUGE_VAL;
 }
 
-static qm_status bound(const struct qm_bound_step *b, struct qm_pair decay)
+static qm_status bound(const struct qm_bound_step *b, int turned, struct qm_pair decay)
 {
     int lerp = !!(b->order & QM_ORDER_lerp_m);
-    struct lion s = {b, qm_bound_beta(b, b->h->beta1, lerp), qm_bound_beta(b, b->h->beta2, lerp),
-                     decay, qm_pair_scalar(b->h->lr)};
+    struct lion s = {turned, qm_bound_beta(b, b->h->beta1, lerp),
+                     qm_bound_beta(b, b->h->beta2, lerp), decay, qm_pair_scalar(b->h->lr)};
     qm_bound_each(b, 1, &s, element);
     return QM_OK;
 }
@@ -40,10 +40,10 @@ qm_status qm_bound_lion8(const struct qm_bound_step *b)
 {
     const struct qm_oracle_hyper *h = b->h;
     double ratio = h->initial_lr != 0.0 ? h->lr / h->initial_lr : 1.0;
-    return bound(b, qm_bound_less(b, h->weight_decay, ratio));
+    return bound(b, h->maximize, qm_bound_less(b, h->weight_decay, ratio));
 }
 
 qm_status qm_bound_lion(const struct qm_bound_step *b)
 {
-    return bound(b, qm_bound_less(b, b->h->lr, b->h->weight_decay));
+    return bound(b, 0, qm_bound_less(b, b->h->lr, b->h->weight_decay));
 }

@@ -272,6 +272,7 @@ static const struct qm_rule rules[] = {
      .block = run_rmsprop_plain},
     {.name = "rmsprop_bnb_cuda",
      .family = "rmsprop_raw",
+     .order = QM_ORDER_cuda,
      ONE("square_avg", 0),
      .summary = "RMSprop of bitsandbytes' CUDA 8-bit update: the raw gradient is divided",
      .source = CUDA_1,
