@@ -123,10 +123,10 @@ struct qm_bound_step {
     const struct qm_shape *shape;
     uint32_t tensor;
     const double *p, *g, *const *slot; /* exact inputs */
-    double *p_want;                    /* the oracle's results */
-    const double *const *want;
-    /* Slots as stored after the step where the parameter's part reads those back, else NULL: the
-     * bound of a family over whole tensors then works p_want out from them. */
+    double *p_want, *const *want;      /* the oracle's results */
+    /* Slots as stored after the step where the parameter's part of it reads those back, else NULL.
+     * Families over whole tensors work out from them what that part yields, and put it in p_want and
+     * want. */
     const double *const *stored;
     double *e_p, *const *e_slot; /* results; any may be INFINITY: not bounded, it may overflow */
 };

@@ -81,7 +81,7 @@ static double run(struct data *d, const struct qm_rule *rule, struct qm_hyper h,
 {
     const struct qm_oracle *oracle = qm_oracle_find(rule->family);
     const struct qm_shape shape = {1, {N}};
-    const double *old[QM_MAX_SLOTS], *fresh[QM_MAX_SLOTS];
+    const double *old[QM_MAX_SLOTS];
     double *want[QM_MAX_SLOTS], *e[QM_MAX_SLOTS];
     float *slot[QM_MAX_SLOTS];
     char what[64];
@@ -90,7 +90,7 @@ static double run(struct data *d, const struct qm_rule *rule, struct qm_hyper h,
     fill(d, rule);
     for (int k = 0; k < QM_MAX_SLOTS; k++) {
         old[k] = d->slot[k];
-        fresh[k] = want[k] = d->want[k];
+        want[k] = d->want[k];
         e[k] = d->e[k];
         slot[k] = d->x[2 + k];
     }
@@ -103,7 +103,7 @@ static double run(struct data *d, const struct qm_rule *rule, struct qm_hyper h,
                               .g = d->g,
                               .slot = old,
                               .p_want = d->want_p,
-                              .want = fresh,
+                              .want = want,
                               .e_p = d->e_p,
                               .e_slot = e};
     struct qm_rule_step s;
@@ -200,7 +200,7 @@ struct one {
 static void bound_one(struct one *o, struct qm_reorder reorder)
 {
     const struct qm_shape shape = {1, {1}};
-    const double *old[2] = {&o->slot[0], &o->slot[1]}, *want[2] = {&o->want[0], &o->want[1]};
+    const double *old[2] = {&o->slot[0], &o->slot[1]};
     double *e[2] = {&o->e[0], &o->e[1]}, *fresh[2] = {&o->want[0], &o->want[1]};
     struct qm_bound_step b = {.h = &o->h,
                               .t = 1,
