@@ -20,6 +20,13 @@ struct qm_beta qm_bound_beta(const struct qm_bound_step *b, double beta, int ler
     return w;
 }
 
+struct qm_beta qm_bound_weight(double weight, int lerp)
+{
+    struct qm_beta w = {lerp, qm_pair_scalar(1.0 - weight), qm_pair_scalar(weight), {0.0, 0.0}};
+    w.less_1 = negated_weight(&w, 1.0 - weight);
+    return w;
+}
+
 struct qm_pair qm_bound_average(const struct qm_beta *w, struct qm_pair old, struct qm_pair fresh)
 {
     if (!w->lerp)

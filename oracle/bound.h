@@ -117,9 +117,9 @@ static inline struct qm_pair qm_pair_root(const struct qm_reorder *o, struct qm_
  * be NULL. */
 struct qm_bound_step {
     const struct qm_oracle_hyper *h;
-    int64_t t, n;              /* n: elements of p */
-    unsigned order;            /* QM_ORDER_..., of the rule */
-    struct qm_reorder reorder; /* allowed besides */
+    int64_t t, n, slot_n[QM_ORACLE_SLOTS]; /* n: elements of p */
+    unsigned order;                        /* QM_ORDER_..., of the rule */
+    struct qm_reorder reorder;             /* allowed besides */
     const struct qm_shape *shape;
     uint32_t tensor;
     const double *p, *g, *const *slot; /* exact inputs */
@@ -128,6 +128,7 @@ struct qm_bound_step {
      * Families over whole tensors work out from them what that part yields, and put it in p_want and
      * want. */
     const double *const *stored;
+    unsigned plain; /* bit i: slot i is kept as float32, which some sources treat otherwise */
     double *e_p, *const *e_slot; /* results; any may be INFINITY: not bounded, it may overflow */
 };
 
@@ -151,6 +152,9 @@ struct qm_beta {
 
 struct qm_beta qm_bound_beta(const struct qm_bound_step *b, double beta, int lerp);
 
+/* The same from the weight 1 - beta, which is what the source keeps. */
+struct qm_beta qm_bound_weight(double weight, int lerp);
+
 /* a (1 - beta) + beta b in that order. */
 struct qm_pair qm_bound_average(const struct qm_beta *w, struct qm_pair old, struct qm_pair fresh);
 
@@ -166,6 +170,18 @@ struct qm_pair qm_bound_less(const struct qm_bound_step *b, double x, double y);
 
 /* gamma g + lambda p of L2 decay, nothing added where lambda is 0; gamma 0 stands for 1. */
 struct qm_pair qm_bound_coupled(const struct qm_bound_step *b, double g, double p);
+
+/* Adam's scalars in that order, and its parameter from the new moments. */
+struct qm_bound_adam {
+    const struct qm_bound_step *b;
+    int coupled, after, torchao, fused, flash, bnb;
+    struct qm_beta m, v;
+    struct qm_pair bc1, bc2, root_bc2, eps, lr, lr_over_bc1, decay, lr_wd, wd;
+};
+
+struct qm_bound_adam qm_bound_adam_open(const struct qm_bound_step *b, int coupled, int after);
+struct qm_pair qm_bound_adam_param(const struct qm_bound_adam *s, struct qm_pair p,
+                                   struct qm_pair m, struct qm_pair v);
 
 /* Bounds that more than one oracle uses (bound_adam.c, bound_lion.c). */
 qm_status qm_bound_adamw(const struct qm_bound_step *b);

@@ -1,21 +1,13 @@
 /* bound_adam.c - the error bound of AdamW, Adam and AdamW with late decay in every order. */
 #include "oracle/bound.h"
 
-/* One step's scalars. */
-struct adam {
-    const struct qm_bound_step *b;
-    int coupled, after, torchao, fused, flash, bnb;
-    struct qm_beta m, v;
-    struct qm_pair bc1, bc2, root_bc2, eps, lr, lr_over_bc1, decay, lr_wd, wd;
-};
-
 /* The fresh moments err by about
  *   |dm| <= u (2 |beta1 m| + 2 |(1-beta1) g| + |m'|),  |dv| <= u (2 beta2 v + 3 (1-beta2) g^2 + v')
  * and by lerp 2 u w |g - m| instead; then with mhat = m'/bc1 and den = sqrt(v'/bc2) + eps
  *   |d update| / update <= dm/|m'| + dv/(2 v') sqrt(vhat)/den + (errors of lr, bc1, bc2) + 5 u
  * and |dp'| <= |d update| + 2 u |p| + u |p'|.  What is evaluated below are these sums without
  * first-order approximations, around the oracle's own moments. */
-static struct qm_pair update(const struct adam *s, struct qm_pair m, struct qm_pair top)
+static struct qm_pair update(const struct qm_bound_adam *s, struct qm_pair m, struct qm_pair top)
 {
     const struct qm_reorder *o = &s->b->reorder;
     if (s->bnb)
@@ -30,9 +22,24 @@ static struct qm_pair update(const struct adam *s, struct qm_pair m, struct qm_p
                       : qm_pair_over(o, qm_pair_mul(s->lr_over_bc1, m), den);
 }
 
+struct qm_pair qm_bound_adam_param(const struct qm_bound_adam *s, struct qm_pair p,
+                                   struct qm_pair m, struct qm_pair v)
+{
+    struct qm_pair step = update(s, m, v);
+    if (s->after)
+        return qm_pair_mul(qm_pair_add(p, qm_pair_negated(step)), s->decay);
+    if (s->fused)
+        step = qm_pair_mul(s->lr, qm_pair_add(step, qm_pair_mul(s->wd, p)));
+    else if (!s->coupled && s->torchao && !s->flash)
+        p = qm_pair_add(p, qm_pair_negated(qm_pair_mul(s->lr_wd, p)));
+    else if (!s->coupled)
+        p = qm_pair_mul(p, s->decay);
+    return qm_pair_add(p, qm_pair_negated(step));
+}
+
 static void element(const void *scalars, struct qm_bound_at *at)
 {
-    const struct adam *s = scalars;
+    const struct qm_bound_adam *s = scalars;
     const struct qm_oracle_hyper *h = s->b->h;
     struct qm_pair p = qm_pair_exact(at->p), g = qm_pair_exact(h->maximize ? -at->g : at->g);
     if (s->after)
@@ -57,17 +64,7 @@ static void element(const void *scalars, struct qm_bound_at *at)
         v = (struct qm_pair){at->want[2], v.x + v.e <= at->slot[2] ? 0.0 : v.e};
         at->e[2] = v.e;
     }
-    struct qm_pair step = update(s, m, v);
-    if (s->fused) {
-        step = qm_pair_mul(s->lr, qm_pair_add(step, qm_pair_mul(s->wd, p)));
-    } else if (s->after) {
-        at->e_p = qm_pair_mul(qm_pair_add(p, qm_pair_negated(step)), s->decay).e;
-        return;
-    } else if (!s->coupled) {
-        p = s->torchao && !s->flash ? qm_pair_add(p, qm_pair_negated(qm_pair_mul(s->lr_wd, p)))
-                                    : qm_pair_mul(p, s->decay);
-    }
-    at->e_p = qm_pair_add(p, qm_pair_negated(step)).e;
+    at->e_p = qm_bound_adam_param(s, p, m, v).e;
 }
 
 /* x formed in double of a number that errs by e there. */
@@ -77,7 +74,7 @@ static struct qm_pair host(double x, double e)
 }
 
 /* Scalars in float32: those of bitsandbytes' kernels. */
-static void in_float(struct adam *s)
+static void in_float(struct qm_bound_adam *s)
 {
     const struct qm_reorder *o = &s->b->reorder;
     s->root_bc2 = qm_pair_root(o, s->bc2);
@@ -85,16 +82,16 @@ static void in_float(struct adam *s)
     s->lr_over_bc1 = qm_pair_over(o, qm_pair_mul(s->lr, s->root_bc2), s->bc1);
 }
 
-static qm_status bound(const struct qm_bound_step *b, int coupled, int after)
+struct qm_bound_adam qm_bound_adam_open(const struct qm_bound_step *b, int coupled, int after)
 {
     const struct qm_oracle_hyper *h = b->h;
-    struct adam s = {.b = b,
-                     .coupled = coupled,
-                     .after = after,
-                     .torchao = !!(b->order & QM_ORDER_torchao),
-                     .fused = !!(b->order & QM_ORDER_fused),
-                     .flash = !!(b->order & QM_ORDER_flash),
-                     .bnb = !!(b->order & QM_ORDER_bnb)};
+    struct qm_bound_adam s = {.b = b,
+                              .coupled = coupled,
+                              .after = after,
+                              .torchao = !!(b->order & QM_ORDER_torchao),
+                              .fused = !!(b->order & QM_ORDER_fused),
+                              .flash = !!(b->order & QM_ORDER_flash),
+                              .bnb = !!(b->order & QM_ORDER_bnb)};
     s.m = qm_bound_beta(b, h->beta1, !!(b->order & QM_ORDER_lerp_m));
     s.v = qm_bound_beta(b, h->beta2, !!(b->order & QM_ORDER_lerp_v));
     s.bc1 = qm_bound_correction(b, h->beta1);
@@ -113,7 +110,13 @@ static qm_status bound(const struct qm_bound_step *b, int coupled, int after)
         s.eps = qm_pair_scalar(h->eps);
         in_float(&s);
     }
-    qm_bound_each(b, h->amsgrad ? 3 : 2, &s, element);
+    return s;
+}
+
+static qm_status bound(const struct qm_bound_step *b, int coupled, int after)
+{
+    struct qm_bound_adam s = qm_bound_adam_open(b, coupled, after);
+    qm_bound_each(b, b->h->amsgrad ? 3 : 2, &s, element);
     return QM_OK;
 }
 

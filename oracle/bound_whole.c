@@ -26,7 +26,9 @@ struct qm_pair qm_pair_wide_root(const struct qm_bound_step *b, struct qm_pair x
 
 struct qm_pair qm_pair_max(struct qm_pair a, struct qm_pair b)
 {
-    struct qm_pair top = a.x > b.x || isnan(a.x) ? a : b, other = top.x == a.x ? b : a;
+    struct qm_pair top = a.x > b.x || isnan(b.x) ? a : b, other = a.x > b.x ? b : a;
+    if (isnan(a.x) || isnan(b.x))
+        return top;
     if (other.x + other.e <= top.x - top.e)
         return top;
     return (struct qm_pair){top.x, fmax(top.e, other.x + other.e - top.x)};
@@ -131,4 +133,62 @@ int qm_bound_reads_back(const struct qm_bound_step *b)
     for (int k = 0; k < QM_ORACLE_SLOTS && b->stored; k++)
         any |= b->stored[k] != NULL;
     return any;
+}
+
+/* ---- factored second moments ------------------------------------------------------------------- */
+
+void qm_pair_row_means(const struct qm_bound_step *b, const struct qm_batch *m,
+                       const struct qm_pair *x, struct qm_pair *row)
+{
+    for (int64_t i = 0; i < m->batch * m->rows; i++)
+        row[i] = qm_pair_float(qm_pair_mean(b, x + i * m->cols, m->cols, 1));
+}
+
+void qm_pair_col_means(const struct qm_bound_step *b, const struct qm_batch *m,
+                       const struct qm_pair *x, struct qm_pair *col)
+{
+    for (int64_t k = 0; k < m->batch; k++)
+        for (int64_t j = 0; j < m->cols; j++)
+            col[k * m->cols + j] =
+                qm_pair_float(qm_pair_mean(b, x + k * m->rows * m->cols + j, m->rows, m->cols));
+}
+
+void qm_pair_average_slot(const struct qm_bound_step *b, int k, const struct qm_beta *w, int64_t n,
+                          struct qm_pair *x)
+{
+    for (int64_t i = 0; i < n; i++)
+        x[i] = qm_fresh(b, k, i, qm_bound_average(w, qm_old(b, k, i), x[i]));
+}
+
+void qm_pair_factors_rsqrt(const struct qm_bound_step *b, const struct qm_batch *m,
+                           const struct qm_pair *row, const struct qm_pair *col,
+                           struct qm_pair *out)
+{
+    const struct qm_reorder *o = &b->reorder;
+    const struct qm_pair one = {1.0, 0.0};
+    for (int64_t k = 0; k < m->batch; k++) {
+        const struct qm_pair *r = row + k * m->rows, *c = col + k * m->cols;
+        struct qm_pair mean = qm_pair_float(qm_pair_mean(b, r, m->rows, 1));
+        for (int64_t i = 0; i < m->rows; i++) {
+            struct qm_pair by = qm_pair_over(o, one, qm_pair_root(o, qm_pair_over(o, r[i], mean)));
+            for (int64_t j = 0; j < m->cols; j++)
+                out[(k * m->rows + i) * m->cols + j] =
+                    qm_pair_mul(by, qm_pair_over(o, one, qm_pair_root(o, c[j])));
+        }
+    }
+}
+
+struct qm_pair qm_pair_rms(const struct qm_bound_step *b, const struct qm_pair *x, int64_t n)
+{
+    return qm_pair_over(&b->reorder, qm_pair_float(qm_pair_norm(b, x, n, 1)),
+                        qm_pair_scalar(sqrt((double)n)));
+}
+
+void qm_pair_clip(const struct qm_bound_step *b, struct qm_pair *x, int64_t n, double clip)
+{
+    struct qm_pair by = qm_pair_over(&b->reorder, qm_pair_rms(b, x, n), qm_pair_scalar(clip));
+    if (!isnan(by.x)) /* the sources keep that one */
+        by = qm_pair_max(by, qm_pair_exact(1.0));
+    for (int64_t i = 0; i < n; i++)
+        x[i] = qm_pair_over(&b->reorder, x[i], by);
 }

@@ -23,6 +23,8 @@ static inline struct qm_pair qm_pair_loose(const struct qm_bound_step *b, struct
 {
     if (b->reorder.tree > 0)
         return qm_pair_rounded(a.x, a.e, QM_ETA);
+    if (isnan(a.e)) /* Inf 0 */
+        a.e = HUGE_VAL;
     a.e += 0x1p-52 * (fabs(a.x) + a.e);
     return a;
 }
@@ -32,7 +34,8 @@ struct qm_pair qm_pair_wide_mul(const struct qm_bound_step *b, struct qm_pair x,
 struct qm_pair qm_pair_wide_over(const struct qm_bound_step *b, struct qm_pair x, struct qm_pair y);
 struct qm_pair qm_pair_wide_root(const struct qm_bound_step *b, struct qm_pair x);
 
-/* The larger; a threshold within the error moves the result by no more than the error. */
+/* The larger, as fmax has it: NaN loses.  A threshold within the error moves the result by no more
+ * than the error. */
 struct qm_pair qm_pair_max(struct qm_pair a, struct qm_pair b);
 
 /* Sum, mean, and root of the sum of squares of n pairs from x on, step apart. */
@@ -57,15 +60,25 @@ static inline struct qm_pair qm_old(const struct qm_bound_step *b, int k, int64_
     return qm_pair_exact(b->slot[k][i]);
 }
 
-/* Notes a new state's error around the oracle's value; yields the pair that the rest of the step
- * works with: the stored value where it reads that back. */
+/* Notes a new state's error around the oracle's value. */
+static inline struct qm_pair qm_fresh(const struct qm_bound_step *b, int k, int64_t i,
+                                      struct qm_pair v)
+{
+    b->e_slot[k][i] = v.e;
+    return (struct qm_pair){b->want[k][i], v.e};
+}
+
+/* What the parameter's part of the step finds: the stored value where it reads that back. */
+static inline struct qm_pair qm_found(const struct qm_bound_step *b, int k, int64_t i,
+                                      struct qm_pair v)
+{
+    return b->stored && b->stored[k] ? qm_pair_exact(b->stored[k][i]) : v;
+}
+
 static inline struct qm_pair qm_new(const struct qm_bound_step *b, int k, int64_t i,
                                     struct qm_pair v)
 {
-    b->e_slot[k][i] = v.e;
-    if (b->stored[k])
-        return qm_pair_exact(b->stored[k][i]);
-    return (struct qm_pair){b->want[k][i], v.e};
+    return qm_found(b, k, i, qm_fresh(b, k, i, v));
 }
 
 /* Whether any slot is read back: then p_want is not the oracle's. */
@@ -78,5 +91,28 @@ static inline void qm_new_param(const struct qm_bound_step *b, int64_t i, struct
     if (qm_bound_reads_back(b))
         b->p_want[i] = p.x;
 }
+
+/* ---- factored second moments ------------------------------------------------------------------- */
+
+/* Means of x over columns and over rows of every matrix, rounded to float32. */
+void qm_pair_row_means(const struct qm_bound_step *b, const struct qm_batch *m,
+                       const struct qm_pair *x, struct qm_pair *row);
+void qm_pair_col_means(const struct qm_bound_step *b, const struct qm_batch *m,
+                       const struct qm_pair *x, struct qm_pair *col);
+
+/* Slot k <- average of old and x[n]; the pairs of the new states replace x. */
+void qm_pair_average_slot(const struct qm_bound_step *b, int k, const struct qm_beta *w, int64_t n,
+                          struct qm_pair *x);
+
+/* out = 1 / sqrt(r / mean(r)) times 1 / sqrt(c), each step in float32. */
+void qm_pair_factors_rsqrt(const struct qm_bound_step *b, const struct qm_batch *m,
+                           const struct qm_pair *row, const struct qm_pair *col,
+                           struct qm_pair *out);
+
+/* x / max(1, rms(x) / clip). */
+void qm_pair_clip(const struct qm_bound_step *b, struct qm_pair *x, int64_t n, double clip);
+
+/* rms(x) in float32. */
+struct qm_pair qm_pair_rms(const struct qm_bound_step *b, const struct qm_pair *x, int64_t n);
 
 #endif

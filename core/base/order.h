@@ -18,7 +18,8 @@
     X(flash,   "1 - beta of a float32 beta; decay factor 1 - (float32)(lr wd); g^2 before its "     \
                "weight; sqrt(v / (1 - beta2^t))")                                                   \
     X(bnb,     "the second correction in step and eps: lr sqrt(c2) / c1, eps sqrt(c2)")             \
-    X(cuda,    "scalars in float32 throughout, of float32 hyper-parameters")                        \
+    X(cuda,    "scalars in float32 throughout, of float32 hyper-parameters; adafactor8bit: what its "  \
+               "kernels do with NaN, and their floors")                                               \
     X(lanes,   "norms by float32 sums in eight lanes; without: sums in double, rounded once")
 /* clang-format on */
 

@@ -131,6 +131,7 @@ static const struct qm_rule rules[] = {
      .second = run_second_lpmm_fused_strict},
     {.name = "adamw_lpmm_factor",
      .family = "adamw_factor",
+     .order = QM_ORDER_lerp_m,
      .n_slots = QM_FACTOR_SLOTS,
      .slot = {"exp_avg", "exp_avg_sq", "exp_avg_sq_row", "exp_avg_sq_col"},
      .slot_sign = {1, 0, 0, 0},

@@ -1,7 +1,8 @@
 /* cases.h - the edge cases: shapes x classes of gradients x hyper-parameters x first step.
  *
  * A case is named by its parts, "4097/planted/beta0/t1/forced".  forced: no fallback to float32
- * (min_numel and whole_blocks are 0), so that every shape is quantized; own: the variant's own. */
+ * (min_numel and whole_blocks are 0), so that every shape is quantized, and projections of rank 4 at
+ * most; own: the variant's own. */
 #ifndef QM_EXPERIMENTS_CHECK_CASES_H
 #define QM_EXPERIMENTS_CHECK_CASES_H
 

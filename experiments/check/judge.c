@@ -310,30 +310,45 @@ static void judge_slot(struct run *r, int i, int64_t t)
         add_inputs(r, at, t);
 }
 
-/* How slot i answers to its state and to the gradient: asked of the oracle at one element.  A slot of
- * a rule over whole tensors cannot be aimed at but for vectors, where it is such an average. */
+/* Slot i of a tensor of one element after a step from `state` with gradient g. */
+static double answer(const struct run *r, int i, int64_t t, double state, double g)
+{
+    const struct qm_shape one = {r->c->shape.rank < 2 ? 1 : 2, {1, 1}};
+    double p = 0.0, room[QM_MAX_SLOTS] = {0.0}, *slot[QM_MAX_SLOTS];
+    for (int k = 0; k < r->n_slots; k++)
+        slot[k] = &room[k];
+    room[i] = state;
+    if (r->hyper.maximize)
+        g = -g;
+    if (qm_oracle_step(r->oracle, &p, slot, &g, &one, TENSOR, &r->hyper, t) != QM_OK)
+        return (double)NAN;
+    return room[i];
+}
+
+/* How slot i answers to its state and to the gradient, asked of the oracle; nothing where that is no
+ * average (of a clipped update, of a projection). */
 static struct qm_aim_weight weight_of(const struct run *r, int i, int64_t t)
 {
-    const struct qm_shape one = {1, {1}};
-    double answer[2];
-    for (int k = 0; k < 2; k++) {
-        double p = 0.0, g = k, room[QM_MAX_SLOTS] = {0.0}, *slot[QM_MAX_SLOTS];
-        for (int j = 0; j < r->n_slots; j++)
-            slot[j] = &room[j];
-        room[i] = 1.0 - k;
-        if (qm_oracle_step(r->oracle, &p, slot, &g, &one, TENSOR, &r->hyper, t) != QM_OK)
-            return (struct qm_aim_weight){0.0, 0.0};
-        answer[k] = r->hyper.maximize && r->judged.rule->slot_sign[i] && k ? -room[i] : room[i];
-    }
-    return (struct qm_aim_weight){answer[0], answer[1]};
+    double give = answer(r, i, t, 0.0, 1.0), half = answer(r, i, t, 0.0, 0.5);
+    double share = r->judged.rule->slot_sign[i] ? 0.5 : 0.25;
+    if (!(fabs(half - share * give) <= 1e-6 * fabs(give)))
+        return (struct qm_aim_weight){0.0, 0.0};
+    return (struct qm_aim_weight){answer(r, i, t, 1.0, 0.0), give};
+}
+
+static int same_shape(const struct qm_shape *a, const struct qm_shape *b)
+{
+    int same = a->rank == b->rank;
+    for (int i = 0; i < a->rank && same; i++)
+        same = a->dim[i] == b->dim[i];
+    return same;
 }
 
 static struct qm_aim aim_of(const struct run *r, int64_t t)
 {
     struct qm_aim aim = {.recipe = &r->judged, .shape = &r->c->shape, .n = r->n, .seed = r->seed};
     for (int i = 0; i < r->n_slots; i++)
-        if (r->decider[i] && r->slot_n[i] == r->n &&
-            (r->judged.rule->block || r->shape[i].rank < 2)) {
+        if (r->decider[i] && same_shape(&r->shape[i], &r->c->shape)) {
             aim.slot[i] = r->decider[i];
             aim.weight[i] = weight_of(r, i, t);
         }
@@ -410,6 +425,8 @@ static qm_status run_oracle(struct run *r, int64_t t)
     for (int k = 0; k < r->n_slots; k++) {
         old[k] = r->wide[k];
         stored[k] = is_read_back(r, k, t) ? r->stored[k] : NULL;
+        b.slot_n[k] = r->slot_n[k];
+        b.plain |= r->decider[k] ? 0u : 1u << k;
         for (int64_t i = 0; i < r->slot_n[k]; i++) {
             r->want[k][i] = r->wide[k][i] = (double)r->before[k][i];
             r->stored[k][i] = (double)r->side[0].state[k][i];
@@ -552,29 +569,56 @@ static void add_finding(struct qm_tally *t, const char *name, const char *text)
     qm_finding_set(f, QM_BAD_WRONG, "%s", text);
 }
 
-/* What each code decodes to where every scale is 1. */
-static qm_status decode_table(const struct qm_subject *s, int slot, const struct qm_decider *d,
-                              float *decoded)
+/* A shape whose slot holds n elements at least; 0: no tensor has this slot. */
+static int shape_for(const struct qm_recipe *r, int slot, int64_t n, struct qm_shape *out,
+                     int64_t *slot_n)
 {
-    struct qm_case all = {.shape = {2, {1, d->n}}, .forced = 1};
+    const struct qm_shape shapes[] = {{2, {1, n}}, {1, {n}}, {2, {n, n}}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        struct qm_shape of = shapes[i];
+        if (r->rule->slot_shape)
+            r->rule->slot_shape(&r->hyper, slot, &shapes[i], &of);
+        *out = shapes[i];
+        *slot_n = qm_shape_numel(&of);
+        if (*slot_n >= n)
+            return 1;
+    }
+    return 0;
+}
+
+/* What each code decodes to where every scale is 1; *found 0 where no tensor has the slot. */
+static qm_status decode_table(const struct qm_subject *s, int slot, const struct qm_decider *d,
+                              float *decoded, int *found)
+{
+    struct qm_case all = {.forced = 1};
     struct qm_recipe r = s->recipe;
-    uint8_t codes[256];
-    float scales[512], value[256];
+    int64_t n;
     void *plan;
+    *found = shape_for(&r, slot, d->n, &all.shape, &n);
+    if (!*found)
+        return QM_OK;
     qm_case_apply(&all, &r);
     if (s->alter)
         s->alter(&r);
-    QM_TRY(s->backend->open(&r, &all.shape, TENSOR, &plan));
-    for (int k = 0; k < d->n; k++)
-        codes[k] = d->code_of[k];
-    for (int k = 0; k < 512; k++)
-        scales[k] = 1.0f;
-    qm_status st = s->backend->load(plan, slot, codes, scales);
+    uint8_t *codes = calloc((size_t)n, 1);
+    float *scales = malloc(sizeof *scales * (size_t)(2 * n + 512)), *value = scales + n + 512;
+    qm_status st = codes && scales ? QM_OK : qm_fail(QM_NO_MEMORY, "a table of codes");
     if (st == QM_OK)
-        st = s->backend->decode(plan, slot, value);
-    s->backend->close(plan);
+        st = s->backend->open(&r, &all.shape, TENSOR, &plan);
+    if (st == QM_OK) {
+        for (int k = 0; k < d->n; k++)
+            codes[k] = d->code_of[k];
+        for (int64_t k = 0; k < n + 512; k++)
+            scales[k] = 1.0f;
+        st = s->backend->load(plan, slot, codes, scales);
+        if (st == QM_OK)
+            st = s->backend->decode(plan, slot, value);
+        s->backend->close(plan);
+    }
     for (int k = 0; st == QM_OK && k < d->n; k++)
         decoded[codes[k]] = value[k];
+    free(codes);
+    free(scales);
     return st;
 }
 
@@ -614,11 +658,13 @@ qm_status qm_judge_begin(struct qm_subject *s, struct qm_tally *t)
         struct qm_decider *d = &s->decider[i];
         float decoded[256] = {0};
         char text[160];
-        int wrong;
+        int wrong, found;
         if (r->slot[i].bits == 0)
             continue;
         QM_TRY(qm_decider_init(d, &r->slot[i], NULL, &wrong));
-        QM_TRY(decode_table(s, i, d, decoded));
+        QM_TRY(decode_table(s, i, d, decoded, &found));
+        if (!found)
+            continue;
         QM_TRY(qm_decider_init(d, &r->slot[i], decoded, &wrong));
         t->judged += d->n;
         if (wrong < 0)
