@@ -99,17 +99,18 @@ static json_t *findings(const char *recipe, const struct qm_tally *t, uint64_t s
 
 static json_t *row(const char *recipe, const struct qm_tally *t, uint64_t seed)
 {
-    return json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s, s:o}",
-                     "variant", recipe, "passed", qm_tally_passed(t), "cases", (json_int_t)t->cases,
-                     "skipped", (json_int_t)t->skipped, "judged", (json_int_t)t->judged, "equal",
-                     (json_int_t)t->verdict[QM_VERDICT_EQUAL], "boundary",
-                     (json_int_t)t->verdict[QM_VERDICT_BOUNDARY], "off_by_one",
-                     (json_int_t)t->verdict[QM_VERDICT_OFF_BY_ONE], "wrong",
-                     (json_int_t)t->verdict[QM_VERDICT_WRONG], "deviations",
-                     (json_int_t)t->deviations, "unbounded", (json_int_t)t->unbounded,
-                     "failed_cases", (json_int_t)t->failed_cases, "worst_ratio",
-                     qm_json_number(t->worst_ratio), "worst_case", t->worst_case, "failures",
-                     findings(recipe, t, seed));
+    return json_pack(
+        "{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s, s:o}",
+        "variant", recipe, "passed", qm_tally_passed(t), "cases", (json_int_t)t->cases, "skipped",
+        (json_int_t)t->skipped, "judged", (json_int_t)t->judged, "equal",
+        (json_int_t)t->verdict[QM_VERDICT_EQUAL], "within_bound",
+        (json_int_t)t->verdict[QM_VERDICT_WITHIN_BOUND], "boundary",
+        (json_int_t)t->verdict[QM_VERDICT_BOUNDARY], "off_by_one",
+        (json_int_t)t->verdict[QM_VERDICT_OFF_BY_ONE], "wrong",
+        (json_int_t)t->verdict[QM_VERDICT_WRONG], "deviations", (json_int_t)t->deviations,
+        "unbounded", (json_int_t)t->unbounded, "failed_cases", (json_int_t)t->failed_cases,
+        "worst_ratio", qm_json_number(t->worst_ratio), "worst_case", t->worst_case, "failures",
+        findings(recipe, t, seed));
 }
 
 static long long whole(json_t *from, const char *key)
@@ -124,16 +125,18 @@ static const char *text_of(json_t *from, const char *key)
 
 static void print_rows(json_t *rows, json_t *skipped)
 {
-    static const char *const heads[] = {"variant",      "cases",       "judged",     "EQUAL",
-                                        "BOUNDARY",     "OFF_BY_ONE",  "WRONG",      "by ladder",
-                                        "may overflow", "worst/bound", "worst case", "verdict"};
-    struct qm_table *t = qm_table_open(12, heads);
+    static const char *const heads[] = {"variant",      "cases",        "judged",      "EQUAL",
+                                        "WITHIN_BOUND", "BOUNDARY",     "OFF_BY_ONE",  "WRONG",
+                                        "by ladder",    "may overflow", "worst/bound", "worst case",
+                                        "verdict"};
+    struct qm_table *t = qm_table_open(13, heads);
     json_t *r, *f;
     size_t i, k;
     json_array_foreach(rows, i, r)
     {
-        static const char *const counts[] = {"cases",      "judged", "equal",      "boundary",
-                                             "off_by_one", "wrong",  "deviations", "unbounded"};
+        static const char *const counts[] = {"cases",        "judged",     "equal",
+                                             "within_bound", "boundary",   "off_by_one",
+                                             "wrong",        "deviations", "unbounded"};
         qm_table_cell(t, "%s", text_of(r, "variant"));
         for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
             qm_table_cell(t, "%lld", whole(r, counts[c]));

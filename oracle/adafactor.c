@@ -9,11 +9,9 @@
  *   theta <- (1 - lambda lr_t) theta - m
  *
  * Slots: row means [batch x rows], column means [batch x cols], V of a vector, m. */
-#include "oracle/oracle.h"
+#include "oracle/bound_whole.h"
 
 #include <stdlib.h>
-
-#include "oracle/factor.h"
 
 static double step_size(const double *theta, int64_t n, const struct qm_oracle_hyper *h, int64_t t)
 {
@@ -60,6 +58,76 @@ static qm_status whole(double *theta, double *const *slot, const double *g,
     return QM_OK;
 }
 
+/* ---- its bound --------------------------------------------------------------------------------- */
+
+static struct qm_pair step_size_bound(const struct qm_bound_step *b, const struct qm_pair *theta)
+{
+    const struct qm_oracle_hyper *h = b->h;
+    double rho = h->lr;
+    if (h->relative_step)
+        rho = fmin(h->warmup ? 1e-6 * (double)b->t : h->lr, 1.0 / sqrt((double)b->t));
+    struct qm_pair rate = qm_pair_scalar(rho);
+    if (!h->scale_parameter)
+        return rate;
+    return qm_pair_mul(qm_pair_max(qm_pair_rms(b, theta, b->n), qm_pair_exact(h->eps2)), rate);
+}
+
+/* u: room for the squares, then for U; row, col: for the means. */
+static void second_moments(const struct qm_bound_step *b, const struct qm_batch *m, int factored,
+                           struct qm_pair *u, struct qm_pair *row, struct qm_pair *col)
+{
+    const struct qm_pair one = {1.0, 0.0};
+    struct qm_beta w = qm_bound_beta(b, 1.0 - pow((double)b->t, b->h->beta2_decay), 0);
+    int reads_back = b->h->beta1 == 0.0;
+    for (int64_t i = 0; i < b->n; i++)
+        u[i] = qm_pair_add(qm_pair_mul(qm_pair_exact(b->g[i]), qm_pair_exact(b->g[i])),
+                           qm_pair_scalar(b->h->eps1));
+    if (factored) {
+        qm_pair_row_means(b, m, u, row);
+        qm_pair_col_means(b, m, u, col);
+        qm_pair_average_slot(b, 0, &w, m->batch * m->rows, row);
+        qm_pair_average_slot(b, 1, &w, m->batch * m->cols, col);
+        for (int64_t i = 0; reads_back && i < m->batch * m->rows; i++)
+            row[i] = qm_found(b, 0, i, row[i]);
+        for (int64_t i = 0; reads_back && i < m->batch * m->cols; i++)
+            col[i] = qm_found(b, 1, i, col[i]);
+        qm_pair_factors_rsqrt(b, m, row, col, u);
+        return;
+    }
+    qm_pair_average_slot(b, 2, &w, b->n, u);
+    for (int64_t i = 0; i < b->n; i++) {
+        struct qm_pair v = reads_back ? qm_found(b, 2, i, u[i]) : u[i];
+        u[i] = qm_pair_over(&b->reorder, one, qm_pair_root(&b->reorder, v));
+    }
+}
+
+static qm_status bound(const struct qm_bound_step *b)
+{
+    struct qm_batch m = qm_batch_of(b->shape);
+    int64_t n = b->n;
+    struct qm_pair *u = qm_pairs(4 * n + 2), *row = u + n, *col = row + n + 1, *theta = col + n + 1;
+    struct qm_beta w = qm_bound_beta(b, b->h->beta1, 0);
+    if (!u)
+        return QM_NO_MEMORY;
+    for (int64_t i = 0; i < n; i++)
+        theta[i] = qm_pair_exact(b->p[i]);
+    struct qm_pair lr = step_size_bound(b, theta);
+    second_moments(b, &m, b->shape->rank >= 2 && b->h->factored, u, row, col);
+    for (int64_t i = 0; i < n; i++)
+        u[i] = qm_pair_mul(u[i], qm_pair_exact(b->g[i]));
+    qm_pair_clip(b, u, n, b->h->clip);
+    struct qm_pair decay = qm_pair_mul(qm_pair_scalar(b->h->weight_decay), lr);
+    for (int64_t i = 0; i < n; i++) {
+        u[i] = qm_pair_mul(u[i], lr);
+        if (b->h->beta1 != 0.0)
+            u[i] = qm_new(b, 3, i, qm_bound_average(&w, qm_old(b, 3, i), u[i]));
+        theta[i] = qm_pair_add(theta[i], qm_pair_negated(qm_pair_mul(theta[i], decay)));
+        qm_new_param(b, i, qm_pair_add(theta[i], qm_pair_negated(u[i])));
+    }
+    free(u);
+    return QM_OK;
+}
+
 extern const struct qm_oracle qm_oracle_adafactor;
 const struct qm_oracle qm_oracle_adafactor = {
     .family = "adafactor",
@@ -67,4 +135,5 @@ const struct qm_oracle qm_oracle_adafactor = {
     .n_slots = 4,
     .slot = {"exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_sq", "exp_avg"},
     .whole = whole,
+    .bound = bound,
 };

@@ -25,15 +25,13 @@
  *
  * None is -1: beta1, beta2, eps1 (then 2^-23; in the projected space eps).  Slots: M; R and C
  * [batch x rows], [batch x cols]; V; CAME's R and C; the limiter's norm [1]; P when gap < 0. */
-#include "oracle/oracle.h"
+#include "oracle/adafactor8.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/philox.h"
-
-enum { M, R, C, V, CONF_R, CONF_C, NORM, PROJ, SLOTS };
 
 struct side {
     const struct qm_oracle_hyper *h;
@@ -174,9 +172,7 @@ static void plain_step(struct side *a, double *theta, double *const *slot, const
 
 /* ---- APOLLO ---------------------------------------------------------------------------------- */
 
-/* N(0, 1) / sqrt(rank): matrix number `which` of this tensor, from the counter generator's stream
- * of role "spare" at step 2^31 + which. */
-static void random_matrix(uint32_t tensor, int64_t which, int64_t rank, int64_t n, double *p)
+void qm_adafactor8_matrix(uint32_t tensor, int64_t which, int64_t rank, int64_t n, double *p)
 {
     uint64_t stream = (uint64_t)(tensor * 4u + 3u) << 32 | (0x80000000u + (uint32_t)which);
     for (uint64_t i = 0; i < (uint64_t)n; i++) {
@@ -267,7 +263,7 @@ static qm_status apollo_step(struct side *a, double *theta, double *const *slot,
     if (h->gap < 0.0)
         memcpy(p, slot[PROJ], sizeof *p * (size_t)n_p);
     else
-        random_matrix(tensor, ((int64_t)a->t - 1) / gap, l.rank, n_p, p);
+        qm_adafactor8_matrix(tensor, ((int64_t)a->t - 1) / gap, l.rank, n_p, p);
     project(a, &l, g, p, x);
     second_moment(a, &l, slot, x, v);
     for (int64_t i = 0; i < n; i++) {
@@ -359,6 +355,6 @@ static qm_status whole_021(double *p, double *const *slot, const double *g,
 
 extern const struct qm_oracle qm_oracle_adafactor8, qm_oracle_adafactor8_021;
 const struct qm_oracle qm_oracle_adafactor8 = {
-    .family = "adafactor8", ADAFACTOR8, .whole = whole_026};
+    .family = "adafactor8", ADAFACTOR8, .whole = whole_026, .bound = qm_bound_adafactor8};
 const struct qm_oracle qm_oracle_adafactor8_021 = {
-    .family = "adafactor8_021", ADAFACTOR8, .whole = whole_021};
+    .family = "adafactor8_021", ADAFACTOR8, .whole = whole_021, .bound = qm_bound_adafactor8_021};

@@ -8,7 +8,7 @@
  * with mhat = m / (1 - beta1^t) and vhat = v / (1 - beta2^t).
  *
  * maximize negates g before decay is added; amsgrad takes vhat from the running maximum of v. */
-#include "oracle/oracle.h"
+#include "oracle/bound.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -47,4 +47,5 @@ const struct qm_oracle qm_oracle_adam = {
     .n_slots = 2,
     .slot = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
     .step = step,
+    .bound = qm_bound_adam,
 };

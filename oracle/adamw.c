@@ -9,7 +9,7 @@
  *
  * decouple_lr: the first line's lr is lr / lr_0 instead, lr_0 the learning rate at the start (0: lr itself).
  * maximize negates g; amsgrad takes vhat from the running maximum of the raw v. */
-#include "oracle/oracle.h"
+#include "oracle/bound.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -51,4 +51,5 @@ const struct qm_oracle qm_oracle_adamw = {
     .n_slots = 2,
     .slot = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"},
     .step = step,
+    .bound = qm_bound_adamw,
 };

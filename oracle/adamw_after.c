@@ -7,7 +7,7 @@
  *
  * with g carrying the factor gnorm_scale, mhat = m / (1 - beta1^t), vhat = v / (1 - beta2^t).
  * Where g is NaN or Inf: m <- 0, v <- 0, theta stays. */
-#include "oracle/oracle.h"
+#include "oracle/bound.h"
 
 #include <math.h>
 
@@ -49,4 +49,5 @@ const struct qm_oracle qm_oracle_adamw_after = {
     .n_slots = 2,
     .slot = {"exp_avg", "exp_avg_sq"},
     .step = step,
+    .bound = qm_bound_adamw_after,
 };

@@ -13,9 +13,9 @@
  *
  * Slots: M; V whole, or untouched; R of batch * rows and C of batch * cols elements at the front of
  * theirs, or untouched. */
-#include "oracle/oracle.h"
+#include "oracle/bound_whole.h"
 
-#include <math.h>
+#include <stdlib.h>
 
 struct matrices {
     int64_t batch, rows, cols;
@@ -33,8 +33,8 @@ static struct matrices matrices_of(const struct qm_shape *shape)
     return s;
 }
 
-static void average_squares(const double *g, struct matrices s, double beta2, double sign, double *r,
-                            double *c)
+static void average_squares(const double *g, struct matrices s, double beta2, double sign,
+                            double *r, double *c)
 {
     for (int64_t i = 0; i < s.rows; i++) {
         double mean = 0.0;
@@ -101,6 +101,57 @@ static qm_status whole(double *theta, double *const *slot, const double *grad,
     return QM_OK;
 }
 
+/* ---- its bound --------------------------------------------------------------------------------- */
+
+/* v of every element of the matrices, from the averages as the parameter's part finds them. */
+static void factors_bound(const struct qm_bound_step *b, const struct qm_batch *m,
+                          const struct qm_beta *w, struct qm_pair *v, struct qm_pair *row,
+                          struct qm_pair *col)
+{
+    qm_pair_row_means(b, m, v, row);
+    qm_pair_col_means(b, m, v, col);
+    qm_pair_average_slot(b, 2, w, m->batch * m->rows, row);
+    qm_pair_average_slot(b, 3, w, m->batch * m->cols, col);
+    for (int64_t i = 0; i < m->batch * m->rows; i++)
+        row[i] = qm_found(b, 2, i, row[i]);
+    for (int64_t i = 0; i < m->batch * m->cols; i++)
+        col[i] = qm_found(b, 3, i, col[i]);
+    for (int64_t k = 0; k < m->batch; k++) {
+        const struct qm_pair *r = row + k * m->rows, *c = col + k * m->cols;
+        struct qm_pair mean = qm_pair_float(qm_pair_mean(b, r, m->rows, 1));
+        for (int64_t i = 0; i < m->rows; i++)
+            for (int64_t j = 0; j < m->cols; j++)
+                v[(k * m->rows + i) * m->cols + j] =
+                    qm_pair_mul(qm_pair_over(&b->reorder, r[i], mean), c[j]);
+    }
+}
+
+static qm_status bound(const struct qm_bound_step *b)
+{
+    const struct qm_oracle_hyper *h = b->h;
+    struct qm_bound_adam s = qm_bound_adam_open(b, 0, 0);
+    struct qm_batch batch = qm_batch_of(b->shape);
+    int64_t n = b->n;
+    struct qm_pair *v = qm_pairs(3 * n + 2), *row = v + n, *col = row + n + 1;
+    int factored = b->shape->rank >= 2 && h->factored;
+    if (!v)
+        return QM_NO_MEMORY;
+    for (int64_t i = 0; i < n; i++) {
+        struct qm_pair g = qm_pair_exact(b->g[i]);
+        v[i] = factored ? qm_pair_mul(g, g)
+                        : qm_new(b, 1, i, qm_bound_square(b, &s.v, qm_old(b, 1, i), g));
+    }
+    if (factored)
+        factors_bound(b, &batch, &s.v, v, row, col);
+    for (int64_t i = 0; i < n; i++) {
+        struct qm_pair g = qm_pair_exact(h->maximize ? -b->g[i] : b->g[i]);
+        struct qm_pair m = qm_new(b, 0, i, qm_bound_average(&s.m, qm_old(b, 0, i), g));
+        qm_new_param(b, i, qm_bound_adam_param(&s, qm_pair_exact(b->p[i]), m, v[i]));
+    }
+    free(v);
+    return QM_OK;
+}
+
 extern const struct qm_oracle qm_oracle_adamw_factor;
 const struct qm_oracle qm_oracle_adamw_factor = {
     .family = "adamw_factor",
@@ -109,4 +160,5 @@ const struct qm_oracle qm_oracle_adamw_factor = {
     .n_slots = 4,
     .slot = {"exp_avg", "exp_avg_sq", "exp_avg_sq_row", "exp_avg_sq_col"},
     .whole = whole,
+    .bound = bound,
 };

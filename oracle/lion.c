@@ -4,7 +4,7 @@
  *   u     <- sign(beta1 m + (1 - beta1) g),  sign(0) = sign(NaN) = 0
  *   theta <- theta - lr u
  *   m     <- beta2 m + (1 - beta2) g */
-#include "oracle/oracle.h"
+#include "oracle/bound.h"
 
 static double sign(double x) { return x > 0.0 ? 1.0 : x < 0.0 ? -1.0 : 0.0; }
 
@@ -29,4 +29,5 @@ const struct qm_oracle qm_oracle_lion = {
     .n_slots = 1,
     .slot = {"exp_avg"},
     .step = step,
+    .bound = qm_bound_lion,
 };

@@ -6,7 +6,7 @@
  *
  * The paper decays by lambda eta: eta_0 = 1.  eta_0 = 0 stands for eta itself.  maximize negates
  * g. */
-#include "oracle/oracle.h"
+#include "oracle/bound.h"
 
 static void step(double *theta, double *const *slot, const double *grad, int64_t rows, int64_t cols,
                  const struct qm_oracle_hyper *h, int64_t t)
@@ -31,4 +31,5 @@ const struct qm_oracle qm_oracle_lion8 = {
     .n_slots = 1,
     .slot = {"exp_avg"},
     .step = step,
+    .bound = qm_bound_lion8,
 };

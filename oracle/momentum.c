@@ -6,7 +6,7 @@
  *
  * gamma (gnorm_scale) is the factor that clipping by percentiles of the gradient norm would put on
  * the gradient, else 1. */
-#include "oracle/oracle.h"
+#include "oracle/bound.h"
 
 /* gnorm_scale; 0 stands for 1. */
 static double gamma_of(const struct qm_oracle_hyper *h)
@@ -30,6 +30,25 @@ static void step(double *theta, double *const *slot, const double *grad, int64_t
     }
 }
 
+static void element(const void *scalars, struct qm_bound_at *at)
+{
+    const struct qm_bound_step *b = scalars;
+    struct qm_pair buffer = qm_bound_coupled(b, at->g, at->p), step;
+    if (b->t > 1)
+        buffer = qm_pair_add(
+            qm_pair_mul(qm_pair_scalar(b->h->momentum), qm_pair_exact(at->slot[0])), buffer);
+    buffer.x = at->want[0];
+    at->e[0] = buffer.e;
+    step = qm_pair_mul(qm_pair_scalar(b->h->lr), buffer);
+    at->e_p = qm_pair_add(qm_pair_exact(at->p), qm_pair_negated(step)).e;
+}
+
+static qm_status bound(const struct qm_bound_step *b)
+{
+    qm_bound_each(b, 1, b, element);
+    return QM_OK;
+}
+
 extern const struct qm_oracle qm_oracle_momentum;
 const struct qm_oracle qm_oracle_momentum = {
     .family = "momentum",
@@ -38,4 +57,5 @@ const struct qm_oracle qm_oracle_momentum = {
     .n_slots = 1,
     .slot = {"momentum_buffer"},
     .step = step,
+    .bound = bound,
 };

@@ -21,6 +21,8 @@ struct qm_oracle_hyper {
 
 enum { QM_ORACLE_SLOTS = 8 };
 
+struct qm_bound_step; /* bound.h */
+
 struct qm_oracle {
     const char *family; /* the rules it is the reference for: "adamw" */
     const char *source; /* paper and equation numbers */
@@ -42,6 +44,9 @@ struct qm_oracle {
     qm_status (*whole)(double *p, double *const *slot, const double *g,
                        const struct qm_shape *shape, uint32_t tensor,
                        const struct qm_oracle_hyper *h, int64_t t);
+
+    /* How far float32 arithmetic may be from one such step (bound.h).  NULL: not derived. */
+    qm_status (*bound)(const struct qm_bound_step *b);
 };
 
 /* One step of either kind. */

@@ -6,7 +6,7 @@
  *
  * The families with "raw" divide g instead of d, so decay and gamma act on v only: what the CUDA
  * kernels of bitsandbytes compute. */
-#include "oracle/oracle.h"
+#include "oracle/bound.h"
 
 #include <math.h>
 
@@ -59,6 +59,58 @@ static void adagrad_raw(double *theta, double *const *slot, const double *grad, 
     step(theta, slot[0], grad, rows * cols, h, 1, 1);
 }
 
+/* One step's scalars. */
+struct scalars {
+    const struct qm_bound_step *b;
+    int accumulates, is_raw;
+    struct qm_beta w;
+    struct qm_pair lr, eps;
+};
+
+/* (lr d) / den and lr (d / den) both occur; the larger bound of the two. */
+static void element(const void *scalars, struct qm_bound_at *at)
+{
+    const struct scalars *s = scalars;
+    const struct qm_reorder *o = &s->b->reorder;
+    struct qm_pair d = qm_bound_coupled(s->b, at->g, at->p), old = qm_pair_exact(at->slot[0]), v;
+    if (s->accumulates)
+        v = qm_pair_add(old, qm_pair_mul(d, d));
+    else if (s->b->order & QM_ORDER_cuda)
+        v = qm_bound_average(&s->w, old, qm_pair_mul(d, d));
+    else
+        v = qm_bound_square(s->b, &s->w, old, d);
+    v.x = at->want[0];
+    at->e[0] = v.e;
+    struct qm_pair den = qm_pair_add(qm_pair_root(o, v), s->eps);
+    struct qm_pair by = s->is_raw ? qm_pair_exact(at->g) : d;
+    struct qm_pair a = qm_pair_over(o, qm_pair_mul(s->lr, by), den);
+    a.e = fmax(a.e, qm_pair_mul(s->lr, qm_pair_over(o, by, den)).e);
+    at->e_p = qm_pair_add(qm_pair_exact(at->p), qm_pair_negated(a)).e;
+}
+
+static qm_status bound(const struct qm_bound_step *b, int accumulates, int is_raw)
+{
+    struct scalars s = {b,
+                        accumulates,
+                        is_raw,
+                        qm_bound_beta(b, b->h->beta2, 0),
+                        qm_pair_scalar(b->h->lr),
+                        qm_pair_scalar(b->h->eps)};
+    qm_bound_each(b, 1, &s, element);
+    return QM_OK;
+}
+
+#define BOUND(name, accumulates, is_raw)                         \
+    static qm_status name##_bound(const struct qm_bound_step *b) \
+    {                                                            \
+        return bound(b, accumulates, is_raw);                    \
+    }
+BOUND(rmsprop, 0, 0)
+BOUND(rmsprop_raw, 0, 1)
+BOUND(adagrad, 1, 0)
+BOUND(adagrad_raw, 1, 1)
+#undef BOUND
+
 extern const struct qm_oracle qm_oracle_rmsprop, qm_oracle_rmsprop_raw;
 extern const struct qm_oracle qm_oracle_adagrad, qm_oracle_adagrad_raw;
 
@@ -68,6 +120,7 @@ const struct qm_oracle qm_oracle_rmsprop = {
     .n_slots = 1,
     .slot = {"square_avg"},
     .step = rmsprop,
+    .bound = rmsprop_bound,
 };
 const struct qm_oracle qm_oracle_rmsprop_raw = {
     .family = "rmsprop_raw",
@@ -75,6 +128,7 @@ const struct qm_oracle qm_oracle_rmsprop_raw = {
     .n_slots = 1,
     .slot = {"square_avg"},
     .step = rmsprop_raw,
+    .bound = rmsprop_raw_bound,
 };
 const struct qm_oracle qm_oracle_adagrad = {
     .family = "adagrad",
@@ -82,6 +136,7 @@ const struct qm_oracle qm_oracle_adagrad = {
     .n_slots = 1,
     .slot = {"sum"},
     .step = adagrad,
+    .bound = adagrad_bound,
 };
 const struct qm_oracle qm_oracle_adagrad_raw = {
     .family = "adagrad_raw",
@@ -89,4 +144,5 @@ const struct qm_oracle qm_oracle_adagrad_raw = {
     .n_slots = 1,
     .slot = {"sum"},
     .step = adagrad_raw,
+    .bound = adagrad_raw_bound,
 };

@@ -7,7 +7,6 @@
 
 #include <cmocka.h>
 
-#include "experiments/check/bound.h"
 #include "experiments/check/judge.h"
 #include "oracle/oracle.h"
 
@@ -570,118 +569,6 @@ static void test_what_is_skipped(void **state)
     }
 }
 
-/* ---- bounds -------------------------------------------------------------------------------- */
-
-static double wide(uint64_t stream, uint64_t i, double decades)
-{
-    uint32_t a = qm_philox_stream(77, stream, 2 * i), b = qm_philox_stream(77, stream, 2 * i + 1);
-    double u = (double)a * 0x1p-32;
-    return qm_narrow((b & 1 ? -1.0 : 1.0) * pow(10.0, decades * (u - 0.5)));
-}
-
-/* Every rule, over magnitudes of many decades and several settings: always within the bound, and
- * the bound is never far away. */
-static void test_bounds_hold(void **state)
-{
-    static const struct qm_hyper hypers[] = {
-        {.lr = 1e-3,
-         .beta1 = 0.9,
-         .beta2 = 0.999,
-         .eps = 1e-8,
-         .weight_decay = 1e-2,
-         .momentum = 0.9},
-        {.lr = 0.3, .beta1 = 0.5, .beta2 = 0.95, .eps = 1e-3, .momentum = 0.5, .nesterov = 1},
-        {.lr = 1e-2,
-         .beta1 = 0.3,
-         .beta2 = 0.0,
-         .eps = 1e-6,
-         .weight_decay = 0.1,
-         .momentum = 0.99,
-         .dampening = 0.1,
-         .maximize = 1},
-    };
-    enum { N = 20000 };
-    int held = 0;
-    (void)state;
-    for (int k = 0; k < qm_rule_count(); k++) {
-        const struct qm_rule *rule = qm_rule_at(k);
-        struct qm_oracle_hyper plain_hyper = {.lr = 1.0};
-        struct qm_bound known;
-        double worst = 0.0;
-        if (qm_bound_init(&known, rule->family, rule->name, &plain_hyper, 1) != QM_OK)
-            continue;
-        held++;
-        for (int j = 0; j < 12; j++) {
-            struct qm_hyper h = hypers[j % 3];
-            int64_t t = j / 3 == 0 ? 1 : j / 3 == 1 ? 2 : j / 3 == 2 ? 100 : 1000000;
-            if (strcmp(rule->family, "ema") == 0)
-                h.maximize = 0; /* its oracle does not know the word */
-            h.amsgrad = rule->n_slots == 3 && strcmp(rule->slot[2], "max_exp_avg_sq") == 0;
-            struct qm_oracle_hyper oh = {.lr = h.lr,
-                                         .beta1 = h.beta1,
-                                         .beta2 = h.beta2,
-                                         .eps = h.eps,
-                                         .weight_decay = h.weight_decay,
-                                         .momentum = h.momentum,
-                                         .dampening = h.dampening,
-                                         .nesterov = h.nesterov,
-                                         .maximize = h.maximize,
-                                         .amsgrad = h.amsgrad};
-            struct qm_rule_step st;
-            struct qm_bound b;
-            rule->prepare(&h, t, &st);
-            assert_int_equal(qm_bound_init(&b, rule->family, rule->name, &oh, t), QM_OK);
-            for (uint64_t i = 0; i < N; i++) {
-                double reach = i % 2 ? 2.0 : 16.0;
-                float p = (float)wide(1, i, 4.0), g = (float)wide(2, i, reach);
-                float x[3] = {(float)wide(3, i, reach), (float)fabs(wide(4, i, 2.0 * reach)),
-                              (float)fabs(wide(5, i, 2.0 * reach))};
-                double want[3] = {(double)x[0], (double)x[1], (double)x[2]};
-                double old[3] = {want[0], want[1], want[2]};
-                float *at[3] = {&x[0], &x[1], &x[2]};
-                double *slot[3] = {&want[0], &want[1], &want[2]};
-                double wp = (double)p, wg = (double)g, ep, e[3];
-                qm_oracle_find(rule->family)->step(&wp, slot, &wg, 1, 1, &oh, t);
-                qm_bound_element(&b, (double)p, wg, old, want, &ep, e);
-                rule->block(&st, 1, &p, &g, at);
-                for (int s = -1; s < rule->n_slots; s++) {
-                    double off = fabs(s < 0 ? (double)p - wp : (double)x[s] - want[s]);
-                    double bound = s < 0 ? ep : e[s];
-                    if (!(off <= bound))
-                        fail_msg(
-                            "%s, hyper %d, t %lld, %llu: slot %d is %a, want %a within %g (g %a, "
-                            "before %a, %a)",
-                            rule->name, j % 3, (long long)t, (unsigned long long)i, s,
-                            s < 0 ? (double)p : (double)x[s], s < 0 ? wp : want[s], bound, wg,
-                            old[0], old[1]);
-                    if (bound > 0.0 && off / bound > worst)
-                        worst = off / bound;
-                }
-            }
-        }
-        assert_true(worst > 0.5);
-    }
-    assert_true(held >= 8);
-}
-
-/* Exact operations have bound 0; an unknown family has none. */
-static void test_bound_edges(void **state)
-{
-    struct qm_oracle_hyper h = {.lr = 0.5, .beta1 = 0.0, .beta2 = 0.5, .eps = 0.25};
-    struct qm_bound b;
-    double slot[2] = {3.0, 4.0}, want[2] = {2.0, 4.0}, ep, e[2];
-    (void)state;
-    assert_int_equal(qm_bound_init(&b, "adamw", "adamw", &h, 1), QM_OK);
-    qm_bound_element(&b, 1.0, 2.0, slot, want, &ep, e);
-    assert_true(e[0] == 0.0 && e[1] == 0.0 && ep > 0.0 && ep < 1e-6);
-    want[0] = 1e30;
-    want[1] = 0.5e60 + 2.0;
-    qm_bound_element(&b, 1.0, 1e30, slot, want, &ep, e);
-    assert_true(isinf(e[1]));
-    assert_int_equal(qm_bound_init(&b, "lion", "lion", &h, 1), QM_BAD_ARG);
-    assert_non_null(strstr(qm_message(), "lion"));
-}
-
 /* ---- decisions ----------------------------------------------------------------------------- */
 
 static void assert_decides(const struct qm_codec *c, const struct qm_decider *d, float y,
@@ -796,8 +683,6 @@ static void test_cases(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bounds_hold),
-        cmocka_unit_test(test_bound_edges),
         cmocka_unit_test(test_decisions),
         cmocka_unit_test(test_zones),
         cmocka_unit_test(test_cases),

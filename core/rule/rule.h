@@ -7,6 +7,7 @@
 #define QM_RULE_RULE_H
 
 #include "core/base/inverse.h"
+#include "core/base/order.h"
 #include "core/base/tensor.h"
 #include "core/param.h"
 
@@ -111,6 +112,7 @@ struct qm_rule {
     const char *family;  /* "adamw": the oracle that judges it */
     const char *summary; /* one line */
     const char *source;  /* project, file, function */
+    unsigned order;      /* QM_ORDER_...: in which order, where the family's sources differ */
     int n_slots;
     const char *slot[QM_MAX_SLOTS]; /* "exp_avg", "exp_avg_sq" */
     int slot_sign[QM_MAX_SLOTS];    /* 1: takes both signs; 0: never negative */

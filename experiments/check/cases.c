@@ -45,7 +45,8 @@ enum {
     SETTINGS = QM_SETTING_COUNT - 1, /* without exact */
     WIDE = SHAPES * QM_CLASS_COUNT,
     DEEP = 2 * THOROUGH * SETTINGS * 2,
-    OWN = 8 * FALLBACK
+    OWN = 8 * FALLBACK,
+    RANK = 4 /* of projections in forced cases: states no larger than the tensor */
 };
 
 int qm_case_count(void) { return WIDE + DEEP + OWN; }
@@ -139,6 +140,8 @@ void qm_case_apply(const struct qm_case *c, struct qm_recipe *r)
     put(&r->hyper.beta2, settings[c->setting].beta2);
     put(&r->hyper.eps, settings[c->setting].eps);
     put(&r->hyper.weight_decay, settings[c->setting].weight_decay);
+    if (c->forced && r->hyper.rank > RANK)
+        r->hyper.rank = RANK;
     for (int i = 0; i < r->rule->n_slots && c->forced; i++)
         r->min_numel[i] = r->whole_blocks[i] = 0;
 }

@@ -1,7 +1,8 @@
 /* cases.h - the edge cases: shapes x classes of gradients x hyper-parameters x first step.
  *
  * A case is named by its parts, "4097/planted/beta0/t1/forced".  forced: no fallback to float32
- * (min_numel and whole_blocks are 0), so that every shape is quantized; own: the variant's own. */
+ * (min_numel and whole_blocks are 0), so that every shape is quantized, and projections of rank 4 at
+ * most; own: the variant's own. */
 #ifndef QM_EXPERIMENTS_CHECK_CASES_H
 #define QM_EXPERIMENTS_CHECK_CASES_H
 
@@ -68,6 +69,12 @@ qm_status qm_case_parse(const char *text, struct qm_case *out);
 /* Hyper-parameters and fallbacks of the case, on a copy of the recipe. */
 void qm_case_apply(const struct qm_case *c, struct qm_recipe *r);
 
+/* Slot i becomes keep * state + give * g, or + give * g^2 where the slot is never negative; give 0:
+ * it cannot be aimed at. */
+struct qm_aim_weight {
+    double keep, give;
+};
+
 /* Where a case runs: what its gradients may be aimed at. */
 struct qm_aim {
     const struct qm_recipe *recipe; /* applied */
@@ -75,6 +82,7 @@ struct qm_aim {
     int64_t n;
     const struct qm_decider *slot[QM_MAX_SLOTS]; /* NULL: float32 */
     const float *state[QM_MAX_SLOTS];            /* as decoded before the step */
+    struct qm_aim_weight weight[QM_MAX_SLOTS];
     uint64_t seed;
 };
 

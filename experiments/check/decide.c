@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "experiments/check/bound.h"
+#include "oracle/bound.h"
 #include "oracle/codebook.h"
 
 static const char *const map_names[] = {

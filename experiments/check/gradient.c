@@ -3,13 +3,13 @@
  * Planting.  Some elements are anchors: they get the largest new state, so that the scale of every
  * group is known beforehand.  The others are aimed at points y of the codebook or at thresholds:
  * the gradient is solved for so that the new state is y times the divisor, give or take 0 to 3 ulp.
- * First moments are planted in even blocks of 128 or the slot's block, second ones in odd blocks. */
+ * Slots take turns, by blocks of 128 or of their own block. */
 #include <math.h>
 #include <string.h>
 
 #include "core/base/philox.h"
-#include "experiments/check/bound.h"
 #include "experiments/check/cases.h"
+#include "oracle/bound.h"
 
 /* Tensor numbers of the draws; variants draw as tensor 1. */
 enum { STREAM_START = 101, STREAM_GRADIENT = 102, STREAM_PLANT = 103 };
@@ -69,27 +69,34 @@ static int64_t anchor_of(const struct qm_aim *a, int slot, int64_t i)
     return last < a->n && !reaches(a, slot) ? last : a->n - 1;
 }
 
-/* The slot that the block of element i is for, and -1 where both are float32. */
-static int planted_slot(const struct qm_aim *a, int64_t i)
+/* Not negative: an average of squares. */
+static int is_square(const struct qm_aim *a, int slot) { return !a->recipe->rule->slot_sign[slot]; }
+
+static int is_planted(const struct qm_aim *a, int slot)
 {
-    if (a->recipe->rule->n_slots < 2)
-        return a->slot[0] ? 0 : -1;
-    int64_t b0 = plant_block(a, 0), b1 = plant_block(a, 1);
-    int slot = (int)(i / (b0 > b1 ? b0 : b1) % 2);
-    return a->slot[slot] ? slot : a->slot[1 - slot] ? 1 - slot : -1;
+    return a->slot[slot] && a->weight[slot].give != 0.0;
 }
 
-/* The rule's new state is keep * state + give * g (slot 0) or + give * g^2 (slot 1). */
-static void weights(const struct qm_aim *a, int slot, int64_t t, double *keep, double *give)
+/* The slot that the block of element i is for, in turn; -1 where there is none. */
+static int planted_slot(const struct qm_aim *a, int64_t i)
 {
-    const struct qm_hyper *h = &a->recipe->hyper;
-    if (strcmp(a->recipe->rule->family, "sgdm") == 0) {
-        *keep = t == 1 ? 0.0 : h->momentum;
-        *give = t == 1 ? 1.0 : 1.0 - h->dampening;
-    } else {
-        *keep = slot == 0 ? h->beta1 : h->beta2;
-        *give = 1.0 - *keep;
-    }
+    int which[QM_MAX_SLOTS], n = 0;
+    int64_t block = 128;
+    for (int s = 0; s < a->recipe->rule->n_slots; s++)
+        if (is_planted(a, s)) {
+            block = plant_block(a, s) > block || n == 0 ? plant_block(a, s) : block;
+            which[n++] = s;
+        }
+    return n ? which[i / block % n] : -1;
+}
+
+/* The first planted slot of squares, or of other numbers; -1: none. */
+static int first_slot(const struct qm_aim *a, int squares)
+{
+    for (int s = 0; s < a->recipe->rule->n_slots; s++)
+        if (is_planted(a, s) && is_square(a, s) == squares)
+            return s;
+    return -1;
 }
 
 static float steps_from(float x, int ulps)
@@ -112,10 +119,10 @@ static double aimed_unit(const struct qm_decider *d, uint32_t word)
 static double anchor_gradient(int k) { return ldexp(1.0, 2 * k - 6); }
 
 /* What block-mates are divided by, from an anchor's gradient and its own state. */
-static double planted_divisor(const struct qm_aim *a, int slot, double keep, double give,
-                              double state, double g)
+static double planted_divisor(const struct qm_aim *a, int slot, double state, double g)
 {
-    double fresh = keep * state + give * (slot == 0 ? g : g * g);
+    const struct qm_aim_weight *w = &a->weight[slot];
+    double fresh = w->keep * state + w->give * (is_square(a, slot) ? g * g : g);
     return qm_narrow(fabs(fresh)) * a->slot[slot]->gain;
 }
 
@@ -123,60 +130,60 @@ static float planted(const struct qm_aim *a, int64_t t, int k, int64_t i)
 {
     int slot = planted_slot(a, i);
     uint32_t word = draw(a, STREAM_PLANT, t, i), sign = word & 1u;
-    double keep, give, g = anchor_gradient(k);
+    double g = anchor_gradient(k);
     if (slot < 0)
         return (float)(g * normal(a, STREAM_GRADIENT, t, i) / 8.0);
     for (int s = 0; s < a->recipe->rule->n_slots; s++)
-        if (is_anchor(a, s, i))
+        if (is_planted(a, s) && is_anchor(a, s, i))
             return (float)g;
-    weights(a, slot, t, &keep, &give);
-    double by =
-        planted_divisor(a, slot, keep, give, (double)a->state[slot][anchor_of(a, slot, i)], g);
+    const struct qm_aim_weight *w = &a->weight[slot];
+    double by = planted_divisor(a, slot, (double)a->state[slot][anchor_of(a, slot, i)], g);
     double y = aimed_unit(a->slot[slot], word >> 4);
     float target = steps_from((float)(by * y), (int)((word >> 1) & 7u) - 3);
-    double left = ((double)target - keep * (double)a->state[slot][i]) / give;
-    if (slot == 1)
+    double left = ((double)target - w->keep * (double)a->state[slot][i]) / w->give;
+    if (is_square(a, slot))
         left = left > 0.0 ? (sign ? -sqrt(left) : sqrt(left)) : 0.0;
     return fabs(left) <= g ? (float)left : 0.0f; /* out of reach beside this anchor */
 }
 
 /* Class exact: beta1 = 0 makes the new first moment g itself, and beta2 = 1/2 the new second one
- * (v + g^2) / 2.  Anchors of slot 1 have v = s and g = 0, so the divisor is s / 2; s = 32 4^e lets
- * g = 2^e reach the ties of an evenly spaced map without any rounding.  Where scales reach beyond
- * the block, e = 0, and first moments up to 4 stay below the anchors. */
-static double exact_scale(const struct qm_aim *a, int64_t i)
+ * (v + g^2) / 2.  Anchors of the second have v = s and g = 0, so the divisor is s / 2; s = 32 4^e
+ * lets g = 2^e reach the ties of an evenly spaced map without any rounding.  Where scales reach
+ * beyond the block, e = 0, and first moments up to 4 stay below the anchors. */
+static double exact_scale(const struct qm_aim *a, int slot, int64_t i)
 {
-    if (reaches(a, 1))
+    if (reaches(a, slot))
         return 32.0;
-    return ldexp(32.0, 2 * (int)(draw(a, STREAM_PLANT, 0, i / plant_block(a, 1)) % 9u) - 12);
+    uint32_t power = draw(a, STREAM_PLANT, 0, i / plant_block(a, slot)) % 9u;
+    return ldexp(32.0, 2 * (int)power - 12);
 }
 
 int qm_case_load(const struct qm_case *c, const struct qm_aim *a, int slot, int64_t n_scales,
                  uint8_t *codes, float *scales)
 {
     const struct qm_decider *d = a->slot[slot];
-    if (c->kind != QM_CLASS_exact || slot != 1 || !d || d->q.curve != QM_CURVE_none)
+    if (c->kind != QM_CLASS_exact || slot != first_slot(a, 1) || d->q.curve != QM_CURVE_none)
         return 0;
     for (int64_t i = 0; i < a->n; i++) {
         int k = (int)(draw(a, STREAM_START, 1, i) % (uint32_t)d->n);
-        if (is_anchor(a, 1, i))
+        if (is_anchor(a, slot, i))
             k = d->n - 1;
-        else if (reaches(a, 1) && planted_slot(a, i) == 0)
+        else if (reaches(a, slot) && planted_slot(a, i) != slot)
             k = 0;
         codes[i] = d->code_of[k];
     }
     for (int64_t b = 0; b < n_scales; b++)
-        scales[b] = (float)exact_scale(a, b * plant_block(a, 1));
+        scales[b] = (float)exact_scale(a, slot, b * plant_block(a, slot));
     return 1;
 }
 
-/* Of the ties above v / 2, one that some g reaches exactly, else the last. */
-static float exact_second(const struct qm_decider *d, double by, double v)
+/* Of the ties above what is kept, one that some g reaches exactly, else the last. */
+static float exact_second(const struct qm_decider *d, double by, double kept, double give)
 {
     double best = 0.0;
     int found = 0;
     for (int j = 0; j + 1 < d->n && !found; j++) {
-        double square = 2.0 * by * d->cut[j].at - v;
+        double square = (by * d->cut[j].at - kept) / give;
         if (!(square > 0.0))
             continue;
         best = qm_narrow(sqrt(square));
@@ -185,35 +192,39 @@ static float exact_second(const struct qm_decider *d, double by, double v)
     return (float)best;
 }
 
-static float exact_first(const struct qm_aim *a, int64_t t, int64_t i, uint32_t word)
+static float exact_first(const struct qm_aim *a, int slot, int64_t t, int64_t i, uint32_t word)
 {
-    const struct qm_decider *d = a->slot[0];
-    int wide = reaches(a, 0) || (a->recipe->rule->n_slots > 1 && reaches(a, 1));
-    uint32_t power = draw(a, STREAM_PLANT, t, -1 - i / plant_block(a, 0));
+    const struct qm_decider *d = a->slot[slot];
+    const struct qm_aim_weight *w = &a->weight[slot];
+    int square = first_slot(a, 1), wide = reaches(a, slot) || (square >= 0 && reaches(a, square));
+    uint32_t power = draw(a, STREAM_PLANT, t, -1 - i / plant_block(a, slot));
     float by = ldexpf(1.0f, wide ? (int)(power % 5u) - 2 : (int)(power % 17u) - 8);
-    if (reaches(a, 0))
+    if (reaches(a, slot))
         by = 1.0f;
     else if (power & 256u) /* not a power of two: the unit value is rounded, what it is of is not */
         by *= 1.0f + (float)(power >> 9) * 0x1p-23f;
-    if (is_anchor(a, 0, i))
-        return by;
     float target = (float)(qm_narrow((double)by * d->gain) * aimed_unit(d, word >> 4));
     target = steps_from(target, (int)((word >> 1) & 7u) - 3);
-    return fabsf(target) <= by ? target : 0.0f;
+    if (is_anchor(a, slot, i))
+        target = by;
+    else if (!(fabsf(target) <= by))
+        target = 0.0f;
+    return (float)(((double)target - w->keep * (double)a->state[slot][i]) / w->give);
 }
 
 static float exact_gradient(const struct qm_aim *a, int64_t t, int k, int64_t i)
 {
-    int slot = planted_slot(a, i), second = a->recipe->rule->n_slots > 1 && a->slot[1];
+    int slot = planted_slot(a, i), square = first_slot(a, 1);
     uint32_t word = draw(a, STREAM_PLANT, t, i);
     if (slot < 0)
         return (float)normal(a, STREAM_GRADIENT, t, i);
-    if (second && is_anchor(a, 1, i) && (slot == 1 || reaches(a, 1)))
+    if (square >= 0 && is_anchor(a, square, i) && (slot == square || reaches(a, square)))
         return 0.0f;
-    if (slot == 0)
-        return exact_first(a, t, i, word);
-    float g = exact_second(a->slot[1], 0.5 * (double)a->state[1][anchor_of(a, 1, i)],
-                           (double)a->state[1][i]);
+    if (slot != square)
+        return exact_first(a, slot, t, i, word);
+    const struct qm_aim_weight *w = &a->weight[square];
+    double by = w->keep * (double)a->state[square][anchor_of(a, square, i)];
+    float g = exact_second(a->slot[square], by, w->keep * (double)a->state[square][i], w->give);
     return k > 0 ? 0.0f : word & 1u ? -g : g;
 }
 

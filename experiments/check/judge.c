@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "core/base/half.h"
-#include "experiments/check/bound.h"
 #include "experiments/check/slot.h"
+#include "oracle/bound.h"
 #include "oracle/oracle.h"
 
 enum { TENSOR = 1, GUARD = 64, POISON = 0xA5 };
@@ -57,14 +57,17 @@ struct run {
     const struct qm_oracle *oracle;
     struct qm_oracle_hyper hyper;
     int n_slots;
-    int64_t n, n_scales[QM_MAX_SLOTS];
+    struct qm_shape shape[QM_MAX_SLOTS]; /* of the slots */
+    int64_t n, slot_n[QM_MAX_SLOTS], n_scales[QM_MAX_SLOTS];
     const struct qm_decider *decider[QM_MAX_SLOTS]; /* NULL: float32 */
     uint64_t seed;
     struct side side[2]; /* one thread, two threads */
     struct room g_room, h_room;
     float *g;
     uint16_t *h;
-    double *want_p, *want[QM_MAX_SLOTS], *error_p, *error[QM_MAX_SLOTS], *wide_g, *lo, *hi;
+    double *want_p, *want[QM_MAX_SLOTS], *error_p, *error[QM_MAX_SLOTS], *lo, *hi;
+    double *wide_p, *wide_g, *wide[QM_MAX_SLOTS]; /* the inputs of a step */
+    double *stored[QM_MAX_SLOTS];                 /* slots after it, as they decode */
     float *before_p, *before[QM_MAX_SLOTS];
     int *flag;
     struct qm_tally *t;
@@ -89,9 +92,9 @@ static qm_status side_open(struct run *r, struct side *s, int threads)
     QM_TRY(st);
     int ok = (s->p = room_open(&s->p_room, sizeof(float) * n)) != NULL;
     for (int i = 0; i < r->n_slots; i++) {
-        size_t scales = sizeof(float) * (size_t)r->n_scales[i];
-        ok &= (s->state[i] = room_open(&s->state_room[i], sizeof(float) * n)) != NULL;
-        ok &= (s->codes[i] = room_open(&s->codes_room[i], n)) != NULL;
+        size_t scales = sizeof(float) * (size_t)r->n_scales[i], m = (size_t)r->slot_n[i];
+        ok &= (s->state[i] = room_open(&s->state_room[i], sizeof(float) * m)) != NULL;
+        ok &= (s->codes[i] = room_open(&s->codes_room[i], m)) != NULL;
         ok &= (s->scales[i] = room_open(&s->scales_room[i], scales)) != NULL;
     }
     return ok ? QM_OK : qm_fail(QM_NO_MEMORY, "buffers of %lld elements", (long long)r->n);
@@ -122,26 +125,33 @@ static void run_close(struct run *r)
 
 static qm_status run_memory(struct run *r)
 {
-    size_t n = (size_t)r->n, scales = 1, doubles;
-    int slots = r->n_slots;
-    for (int i = 0; i < slots; i++)
+    size_t n = (size_t)r->n, scales = 1, sum = 0;
+    for (int i = 0; i < r->n_slots; i++) {
         scales = (size_t)r->n_scales[i] > scales ? (size_t)r->n_scales[i] : scales;
-    doubles = n * (size_t)(3 + 2 * slots) + 2 * scales;
+        sum += (size_t)r->slot_n[i];
+    }
     r->g = room_open(&r->g_room, sizeof *r->g * n);
     r->h = room_open(&r->h_room, sizeof *r->h * n);
-    r->want_p = malloc(sizeof(double) * doubles);
-    r->before_p = malloc(sizeof(float) * (n * (size_t)(1 + slots) + 1));
+    r->want_p = malloc(sizeof(double) * (4 * n + 4 * sum + 2 * scales));
+    r->before_p = malloc(sizeof(float) * (n + sum + 1));
     r->flag = malloc(sizeof(int) * scales);
     if (!r->g || !r->h || !r->want_p || !r->before_p || !r->flag)
         return qm_fail(QM_NO_MEMORY, "buffers of %lld elements", (long long)r->n);
     r->error_p = r->want_p + n;
     r->wide_g = r->error_p + n;
-    r->lo = r->wide_g + n;
+    r->wide_p = r->wide_g + n;
+    r->lo = r->wide_p + n;
     r->hi = r->lo + scales;
-    for (int i = 0; i < slots; i++) {
-        r->want[i] = r->hi + scales + (size_t)(2 * i) * n;
-        r->error[i] = r->want[i] + n;
-        r->before[i] = r->before_p + (size_t)(1 + i) * n;
+    double *at = r->hi + scales;
+    float *before = r->before_p + n;
+    for (int i = 0; i < r->n_slots; i++) {
+        r->want[i] = at;
+        r->error[i] = r->want[i] + r->slot_n[i];
+        r->wide[i] = r->error[i] + r->slot_n[i];
+        r->stored[i] = r->wide[i] + r->slot_n[i];
+        r->before[i] = before;
+        at = r->stored[i] + r->slot_n[i];
+        before += r->slot_n[i];
     }
     QM_TRY(side_open(r, &r->side[0], 1));
     return side_open(r, &r->side[1], 2);
@@ -165,7 +175,7 @@ static qm_status read_state(struct run *r, struct side *s)
 {
     const struct qm_backend *b = r->s->backend;
     for (int i = 0; i < r->n_slots; i++) {
-        size_t n = (size_t)r->n, bytes = sizeof(float) * (size_t)r->n_scales[i];
+        size_t n = (size_t)r->slot_n[i], bytes = sizeof(float) * (size_t)r->n_scales[i];
         uint8_t *codes = r->decider[i] ? s->codes[i] : NULL;
         memset(s->state[i], POISON, sizeof(float) * n);
         memset(s->codes[i], POISON, n);
@@ -186,7 +196,7 @@ static void judge_memory(struct run *r, const struct side *s)
     for (int i = 0; i < r->n_slots; i++) {
         intact &= room_is_intact(&s->state_room[i]) && room_is_intact(&s->codes_room[i]) &&
                   room_is_intact(&s->scales_room[i]);
-        for (int64_t k = 0; k < r->n; k++)
+        for (int64_t k = 0; k < r->slot_n[i]; k++)
             if (qm_bits(s->state[i][k]) == poison)
                 qm_finding_set(&r->finding, QM_BAD_MACHINERY, "%s: element %lld was not written",
                                slot_name(r, i), (long long)k);
@@ -216,9 +226,9 @@ static void judge_repetition(struct run *r)
                        "a second run with two threads differs: parameter %lld is %a, then %a",
                        (long long)at, (double)a->p[at], (double)b->p[at]);
     for (int i = 0; i < r->n_slots; i++) {
-        at = first_difference(a->state[i], b->state[i], (size_t)r->n, sizeof(float));
+        at = first_difference(a->state[i], b->state[i], (size_t)r->slot_n[i], sizeof(float));
         if (at < 0 && r->decider[i])
-            at = first_difference(a->codes[i], b->codes[i], (size_t)r->n, 1);
+            at = first_difference(a->codes[i], b->codes[i], (size_t)r->slot_n[i], 1);
         if (at >= 0)
             qm_finding_set(&r->finding, QM_BAD_MACHINERY,
                            "a second run with two threads differs: %s element %lld is %a, then %a",
@@ -241,14 +251,14 @@ static int judge_number(struct run *r, double got, double want, double error, co
         r->t->unbounded++;
         return 0;
     }
+    enum qm_verdict is = qm_verdict_number(got, want, error);
     r->t->judged++;
-    if (!isfinite(want))
-        return isfinite(got) != 0;
-    if (error > 0.0 && off / error > r->t->worst_ratio) {
+    r->t->verdict[is]++;
+    if (isfinite(want) && error > 0.0 && off / error > r->t->worst_ratio) {
         r->t->worst_ratio = off / error;
         snprintf(r->t->worst_case, sizeof r->t->worst_case, "%s", case_name);
     }
-    return !(off <= error);
+    return is == QM_VERDICT_WRONG;
 }
 
 /* The inputs of element i, for reproducing it by hand. */
@@ -263,8 +273,9 @@ static void add_inputs(struct run *r, int64_t i, int64_t t)
              r->wide_g[i]);
     for (int k = 0; k < r->n_slots; k++) {
         used = strlen(r->finding.text);
-        snprintf(r->finding.text + used, size - used, ", %s %a", slot_name(r, k),
-                 (double)r->before[k][i]);
+        if (i < r->slot_n[k])
+            snprintf(r->finding.text + used, size - used, ", %s %a", slot_name(r, k),
+                     (double)r->before[k][i]);
     }
 }
 
@@ -273,7 +284,7 @@ static void judge_floats(struct run *r, int slot, int64_t t, const char *case_na
     const float *got = slot < 0 ? r->side[0].p : r->side[0].state[slot];
     const double *want = slot < 0 ? r->want_p : r->want[slot];
     const double *error = slot < 0 ? r->error_p : r->error[slot];
-    for (int64_t i = 0; i < r->n; i++)
+    for (int64_t i = 0; i < (slot < 0 ? r->n : r->slot_n[slot]); i++)
         if (judge_number(r, (double)got[i], want[i], error[i], case_name) &&
             qm_finding_set(&r->finding, isfinite(want[i]) ? QM_BAD_BOUND : QM_BAD_SPECIAL,
                            "%s %lld is %a, want %a within %.3g",
@@ -285,8 +296,8 @@ static void judge_floats(struct run *r, int slot, int64_t t, const char *case_na
 static void judge_slot(struct run *r, int i, int64_t t)
 {
     struct qm_slot_view v = {.d = r->decider[i],
-                             .shape = &r->c->shape,
-                             .n = r->n,
+                             .shape = &r->shape[i],
+                             .n = r->slot_n[i],
                              .want = r->want[i],
                              .error = r->error[i],
                              .codes = r->side[0].codes[i],
@@ -299,14 +310,57 @@ static void judge_slot(struct run *r, int i, int64_t t)
         add_inputs(r, at, t);
 }
 
+/* Slot i of a tensor of one element after a step from `state` with gradient g. */
+static double answer(const struct run *r, int i, int64_t t, double state, double g)
+{
+    const struct qm_shape one = {r->c->shape.rank < 2 ? 1 : 2, {1, 1}};
+    double p = 0.0, room[QM_MAX_SLOTS] = {0.0}, *slot[QM_MAX_SLOTS];
+    for (int k = 0; k < r->n_slots; k++)
+        slot[k] = &room[k];
+    room[i] = state;
+    if (r->hyper.maximize)
+        g = -g;
+    if (qm_oracle_step(r->oracle, &p, slot, &g, &one, TENSOR, &r->hyper, t) != QM_OK)
+        return (double)NAN;
+    return room[i];
+}
+
+/* How slot i answers to its state and to the gradient, asked of the oracle; nothing where that is no
+ * average (of a clipped update, of a projection). */
+static struct qm_aim_weight weight_of(const struct run *r, int i, int64_t t)
+{
+    double give = answer(r, i, t, 0.0, 1.0), half = answer(r, i, t, 0.0, 0.5);
+    double share = r->judged.rule->slot_sign[i] ? 0.5 : 0.25;
+    if (!(fabs(half - share * give) <= 1e-6 * fabs(give)))
+        return (struct qm_aim_weight){0.0, 0.0};
+    return (struct qm_aim_weight){answer(r, i, t, 1.0, 0.0), give};
+}
+
+static int same_shape(const struct qm_shape *a, const struct qm_shape *b)
+{
+    int same = a->rank == b->rank;
+    for (int i = 0; i < a->rank && same; i++)
+        same = a->dim[i] == b->dim[i];
+    return same;
+}
+
+static struct qm_aim aim_of(const struct run *r, int64_t t)
+{
+    struct qm_aim aim = {.recipe = &r->judged, .shape = &r->c->shape, .n = r->n, .seed = r->seed};
+    for (int i = 0; i < r->n_slots; i++)
+        if (r->decider[i] && same_shape(&r->shape[i], &r->c->shape)) {
+            aim.slot[i] = r->decider[i];
+            aim.weight[i] = weight_of(r, i, t);
+        }
+    return aim;
+}
+
 /* The gradient of step t in the recipe's type, and what it widens to. */
 static void make_gradient(struct run *r, int64_t t, int k, struct qm_tensor *out)
 {
-    struct qm_aim aim = {.recipe = &r->judged, .shape = &r->c->shape, .n = r->n, .seed = r->seed};
-    for (int i = 0; i < r->n_slots; i++) {
-        aim.slot[i] = r->decider[i];
+    struct qm_aim aim = aim_of(r, t);
+    for (int i = 0; i < r->n_slots; i++)
         aim.state[i] = r->before[i];
-    }
     qm_case_gradient(r->c, &aim, t, k, r->g);
     *out = (struct qm_tensor){r->g, QM_DTYPE_f32, r->c->shape};
     if (r->judged.grad != QM_DTYPE_f32) {
@@ -329,29 +383,61 @@ static double plain_error(const struct run *r, int slot, double x)
     return x >= 0x1.fep127 ? (double)INFINITY : 0x1p-8 * x + 0x1p-134;
 }
 
+/* The parameter's part of the step sees slot i as stored: because the recipe says so, or the rule, or
+ * because no reference decides it (a projection). */
+static int is_read_back(const struct run *r, int i, int64_t t)
+{
+    const struct qm_rule *rule = r->judged.rule;
+    struct qm_rule_step s;
+    struct qm_whole w = {.s = &s, .shape = &r->c->shape, .tensor = TENSOR};
+    if (rule->block)
+        return 0;
+    if (r->judged.state_stored || strcmp(rule->slot[i], "proj") == 0)
+        return 1;
+    if (!rule->reads_back)
+        return 0;
+    rule->prepare(&r->judged.hyper, t, &s);
+    s.hyper = &r->judged.hyper;
+    return rule->reads_back(&w, i);
+}
+
 /* The oracle from the judged side's state, and the bound of every result. */
 static qm_status run_oracle(struct run *r, int64_t t)
 {
-    struct qm_bound bound;
-    const struct qm_rule *rule = r->judged.rule;
-    QM_TRY(qm_bound_init(&bound, rule->family, rule->name, &r->hyper, t));
-    for (int64_t i = 0; i < r->n; i++) {
-        r->want_p[i] = (double)r->before_p[i];
-        for (int k = 0; k < r->n_slots; k++)
-            r->want[k][i] = (double)r->before[k][i];
-    }
-    r->oracle->step(r->want_p, r->want, r->wide_g, 1, r->n, &r->hyper, t);
-    for (int64_t i = 0; i < r->n; i++) {
-        double slot[QM_MAX_SLOTS], fresh[QM_MAX_SLOTS], e[QM_MAX_SLOTS];
-        for (int k = 0; k < r->n_slots; k++) {
-            slot[k] = (double)r->before[k][i];
-            fresh[k] = r->want[k][i];
+    const double *old[QM_MAX_SLOTS], *stored[QM_MAX_SLOTS];
+    struct qm_bound_step b = {.h = &r->hyper,
+                              .t = t,
+                              .n = r->n,
+                              .order = r->judged.rule->order,
+                              .reorder = r->s->reorder,
+                              .shape = &r->c->shape,
+                              .tensor = TENSOR,
+                              .p = r->wide_p,
+                              .g = r->wide_g,
+                              .slot = old,
+                              .p_want = r->want_p,
+                              .want = r->want,
+                              .stored = stored,
+                              .e_p = r->error_p,
+                              .e_slot = r->error};
+    for (int64_t i = 0; i < r->n; i++)
+        r->want_p[i] = r->wide_p[i] = (double)r->before_p[i];
+    for (int k = 0; k < r->n_slots; k++) {
+        old[k] = r->wide[k];
+        stored[k] = is_read_back(r, k, t) ? r->stored[k] : NULL;
+        b.slot_n[k] = r->slot_n[k];
+        b.plain |= r->decider[k] ? 0u : 1u << k;
+        for (int64_t i = 0; i < r->slot_n[k]; i++) {
+            r->want[k][i] = r->wide[k][i] = (double)r->before[k][i];
+            r->stored[k][i] = (double)r->side[0].state[k][i];
         }
-        qm_bound_element(&bound, (double)r->before_p[i], r->wide_g[i], slot, fresh, &r->error_p[i],
-                         e);
-        for (int k = 0; k < r->n_slots; k++)
-            r->error[k][i] = e[k] + plain_error(r, k, fabs(r->want[k][i]) + e[k]);
     }
+    QM_TRY(qm_oracle_step(r->oracle, r->want_p, r->want, r->wide_g, &r->c->shape, TENSOR, &r->hyper,
+                          t));
+    QM_TRY(r->oracle->bound(&b));
+    for (int k = 0; k < r->n_slots; k++)
+        for (int64_t i = 0; i < r->slot_n[k]; i++)
+            r->error[k][i] += plain_error(r, k, fabs(r->want[k][i]) + r->error[k][i]);
     return QM_OK;
 }
 
@@ -363,12 +449,11 @@ static qm_status one_step(struct run *r, int k, const char *case_name)
     QM_TRY(read_state(r, &r->side[0]));
     memcpy(r->before_p, r->side[0].p, bytes);
     for (int i = 0; i < r->n_slots; i++)
-        memcpy(r->before[i], r->side[0].state[i], bytes);
+        memcpy(r->before[i], r->side[0].state[i], sizeof(float) * (size_t)r->slot_n[i]);
     for (int i = 0; i < r->n_slots; i++) /* what the rule does not read */
-        if (r->n == 1 && r->judged.rule->single && !r->decider[i])
+        if (r->slot_n[i] == 1 && r->n == 1 && r->judged.rule->single && !r->decider[i])
             r->before[i][0] = 0.0f;
     make_gradient(r, t, k, &g);
-    QM_TRY(run_oracle(r, t));
     for (int i = 0; i < 2; i++) {
         struct qm_tensor p = {r->side[i].p, QM_DTYPE_f32, r->c->shape};
         QM_TRY(r->s->backend->step(r->side[i].plan, &p, &g, t, r->seed));
@@ -383,6 +468,7 @@ static qm_status one_step(struct run *r, int k, const char *case_name)
                            (long long)i);
     }
     judge_repetition(r);
+    QM_TRY(run_oracle(r, t));
     judge_floats(r, -1, t, case_name);
     for (int i = 0; i < r->n_slots; i++) {
         if (r->decider[i])
@@ -397,9 +483,7 @@ static qm_status one_step(struct run *r, int k, const char *case_name)
 
 static qm_status start(struct run *r)
 {
-    struct qm_aim aim = {.recipe = &r->judged, .shape = &r->c->shape, .n = r->n, .seed = r->seed};
-    for (int i = 0; i < r->n_slots; i++)
-        aim.slot[i] = r->decider[i];
+    struct qm_aim aim = aim_of(r, r->c->t);
     for (int s = 0; s < 2; s++) {
         struct side *side = &r->side[s];
         qm_case_start(&aim, side->p);
@@ -424,7 +508,7 @@ static int does_not_fit(const struct run *r)
 {
     for (int i = 0; i < r->n_slots; i++) {
         struct qm_codec c = {.q = r->decider[i] ? r->decider[i]->q : (struct qm_quantizer){0}};
-        if (qm_codec_fits(&c, &r->c->shape) != QM_OK)
+        if (qm_codec_fits(&c, &r->shape[i]) != QM_OK)
             return 1;
     }
     return 0;
@@ -447,8 +531,12 @@ qm_status qm_judge_case(const struct qm_subject *s, const struct qm_case *c, uin
     r.oracle = qm_oracle_find(r.judged.rule->family);
     for (int i = 0; i < r.n_slots; i++) {
         struct qm_quantizer q = qm_recipe_slot(&r.judged, i, &c->shape);
+        r.shape[i] = c->shape;
+        if (r.judged.rule->slot_shape)
+            r.judged.rule->slot_shape(&r.judged.hyper, i, &c->shape, &r.shape[i]);
+        r.slot_n[i] = qm_shape_numel(&r.shape[i]);
         r.decider[i] = q.bits ? &s->decider[i] : NULL;
-        r.n_scales[i] = q.bits ? qm_groups_count(&q, &c->shape, r.n) : r.n;
+        r.n_scales[i] = q.bits ? qm_groups_count(&q, &r.shape[i], r.slot_n[i]) : r.slot_n[i];
     }
     if (does_not_fit(&r)) {
         t->skipped++;
@@ -481,29 +569,56 @@ static void add_finding(struct qm_tally *t, const char *name, const char *text)
     qm_finding_set(f, QM_BAD_WRONG, "%s", text);
 }
 
-/* What each code decodes to where every scale is 1. */
-static qm_status decode_table(const struct qm_subject *s, int slot, const struct qm_decider *d,
-                              float *decoded)
+/* A shape whose slot holds n elements at least; 0: no tensor has this slot. */
+static int shape_for(const struct qm_recipe *r, int slot, int64_t n, struct qm_shape *out,
+                     int64_t *slot_n)
 {
-    struct qm_case all = {.shape = {2, {1, d->n}}, .forced = 1};
+    const struct qm_shape shapes[] = {{2, {1, n}}, {1, {n}}, {2, {n, n}}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        struct qm_shape of = shapes[i];
+        if (r->rule->slot_shape)
+            r->rule->slot_shape(&r->hyper, slot, &shapes[i], &of);
+        *out = shapes[i];
+        *slot_n = qm_shape_numel(&of);
+        if (*slot_n >= n)
+            return 1;
+    }
+    return 0;
+}
+
+/* What each code decodes to where every scale is 1; *found 0 where no tensor has the slot. */
+static qm_status decode_table(const struct qm_subject *s, int slot, const struct qm_decider *d,
+                              float *decoded, int *found)
+{
+    struct qm_case all = {.forced = 1};
     struct qm_recipe r = s->recipe;
-    uint8_t codes[256];
-    float scales[512], value[256];
+    int64_t n;
     void *plan;
+    *found = shape_for(&r, slot, d->n, &all.shape, &n);
+    if (!*found)
+        return QM_OK;
     qm_case_apply(&all, &r);
     if (s->alter)
         s->alter(&r);
-    QM_TRY(s->backend->open(&r, &all.shape, TENSOR, &plan));
-    for (int k = 0; k < d->n; k++)
-        codes[k] = d->code_of[k];
-    for (int k = 0; k < 512; k++)
-        scales[k] = 1.0f;
-    qm_status st = s->backend->load(plan, slot, codes, scales);
+    uint8_t *codes = calloc((size_t)n, 1);
+    float *scales = malloc(sizeof *scales * (size_t)(2 * n + 512)), *value = scales + n + 512;
+    qm_status st = codes && scales ? QM_OK : qm_fail(QM_NO_MEMORY, "a table of codes");
     if (st == QM_OK)
-        st = s->backend->decode(plan, slot, value);
-    s->backend->close(plan);
+        st = s->backend->open(&r, &all.shape, TENSOR, &plan);
+    if (st == QM_OK) {
+        for (int k = 0; k < d->n; k++)
+            codes[k] = d->code_of[k];
+        for (int64_t k = 0; k < n + 512; k++)
+            scales[k] = 1.0f;
+        st = s->backend->load(plan, slot, codes, scales);
+        if (st == QM_OK)
+            st = s->backend->decode(plan, slot, value);
+        s->backend->close(plan);
+    }
     for (int k = 0; st == QM_OK && k < d->n; k++)
         decoded[codes[k]] = value[k];
+    free(codes);
+    free(scales);
     return st;
 }
 
@@ -511,18 +626,13 @@ static qm_status decode_table(const struct qm_subject *s, int slot, const struct
 static qm_status judgeable(const struct qm_recipe *r)
 {
     struct qm_oracle_hyper h = oracle_hyper(&r->hyper);
-    struct qm_bound bound;
     const struct qm_oracle *oracle = qm_oracle_find(r->rule->family);
-    char reason[160];
     if (!oracle || oracle->n_slots + (h.amsgrad != 0) != r->rule->n_slots)
         return qm_fail(QM_SKIPPED, "no oracle judges rule %s of family %s", r->rule->name,
                        r->rule->family);
-    if (qm_bound_init(&bound, r->rule->family, r->rule->name, &h, 1) != QM_OK) {
-        snprintf(reason, sizeof reason, "%s", qm_message());
-        return qm_fail(QM_SKIPPED, "%s", reason);
-    }
-    if (!r->rule->block || r->rule->slot_shape)
-        return qm_fail(QM_SKIPPED, "no error bound is derived for sums over a tensor");
+    if (!oracle->bound)
+        return qm_fail(QM_SKIPPED, "no error bound is derived for rules of family %s",
+                       r->rule->family);
     for (int i = 0; i < r->rule->n_slots; i++) {
         if (r->slot[i].curve == QM_CURVE_allog)
             return qm_fail(QM_SKIPPED, "no zones are derived for blocks with two numbers (allog)");
@@ -548,11 +658,13 @@ qm_status qm_judge_begin(struct qm_subject *s, struct qm_tally *t)
         struct qm_decider *d = &s->decider[i];
         float decoded[256] = {0};
         char text[160];
-        int wrong;
+        int wrong, found;
         if (r->slot[i].bits == 0)
             continue;
         QM_TRY(qm_decider_init(d, &r->slot[i], NULL, &wrong));
-        QM_TRY(decode_table(s, i, d, decoded));
+        QM_TRY(decode_table(s, i, d, decoded, &found));
+        if (!found)
+            continue;
         QM_TRY(qm_decider_init(d, &r->slot[i], decoded, &wrong));
         t->judged += d->n;
         if (wrong < 0)

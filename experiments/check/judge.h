@@ -2,7 +2,7 @@
  *
  * Before each step the oracle takes over the judged side's decoded state and parameter.  After it:
  *
- *   parameter, float32 slots   within the bound of bound.h of the oracle's value
+ *   parameter, float32 slots   EQUAL, or WITHIN_BOUND of oracle/bound.h, or WRONG
  *   stored scales              between the images of max(|x| - e) and max(|x| + e) over the group,
  *                              x the oracle's fresh state and e its bound
  *   codes                      EQUAL       the exact decision on x / divisor
@@ -24,23 +24,14 @@
 
 #include "core/engine/backend.h"
 #include "experiments/check/cases.h"
-
-/* clang-format off */
-#define QM_VERDICT_LIST(X) X(EQUAL) X(BOUNDARY) X(OFF_BY_ONE) X(WRONG)
-/* clang-format on */
-
-enum qm_verdict {
-#define X(name) QM_VERDICT_##name,
-    QM_VERDICT_LIST(X)
-#undef X
-        QM_VERDICT_COUNT
-};
+#include "oracle/verdict.h"
 
 /* Who is judged, as what. */
 struct qm_subject {
     const struct qm_backend *backend;
     struct qm_recipe recipe;            /* what it claims to be */
     void (*alter)(struct qm_recipe *r); /* what it is run as, after the case was applied; or NULL */
+    struct qm_reorder reorder;          /* what it may do beside its rule's order; 0: nothing */
     struct qm_decider decider[QM_MAX_SLOTS]; /* filled by qm_judge_begin */
 };
 

@@ -6,7 +6,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "experiments/check/bound.h"
+#include "oracle/bound.h"
 #include "oracle/codebook.h"
 
 enum { HAS_NAN = 1, HAS_INF = 2, HAS_UNBOUNDED = 4 };
@@ -364,16 +364,11 @@ static enum qm_verdict verdict(const struct qm_decider *d, int slot, double low,
 {
     int from, to;
     qm_decider_range(d, low, high, &from, &to);
-    if (position < from - 1 || position > to + 1)
-        return QM_VERDICT_WRONG;
-    if (position < from || position > to)
-        return QM_VERDICT_OFF_BY_ONE;
-    if (qm_round_draws(d->q.round)) {
+    if (!qm_round_draws(d->q.round))
+        return qm_verdict_code(position, qm_decider_at(d, 0.5 * (low + high)), from, to);
+    if (position >= from && position <= to)
         count_up(d, slot, low, high, position, t);
-        return QM_VERDICT_EQUAL;
-    }
-    return position == qm_decider_at(d, 0.5 * (low + high)) ? QM_VERDICT_EQUAL
-                                                            : QM_VERDICT_BOUNDARY;
+    return qm_verdict_code(position, position, from, to);
 }
 
 /* Decoding rounds once per operation; curves as above, with exp2's derivative; the slack of a value
@@ -425,7 +420,8 @@ static void judge_code(const struct qm_slot_view *v, int slot, int64_t i,
                        const struct element_scale *s, struct qm_tally *t, struct qm_finding *f,
                        int64_t *at)
 {
-    static const int severity[] = {0, 0, QM_BAD_OFF_BY_ONE, QM_BAD_WRONG};
+    static const int severity[] = {
+        [QM_VERDICT_OFF_BY_ONE] = QM_BAD_OFF_BY_ONE, [QM_VERDICT_WRONG] = QM_BAD_WRONG};
     const struct qm_decider *d = v->d;
     int position = d->position_of[v->codes[i]], want;
     double low = (double)NAN, high = low;
