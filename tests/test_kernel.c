@@ -296,6 +296,8 @@ static void misbehaviour(void **state)
         {"((float *)a->p)[-1] = 1; return 0;", "outside the buffer of the parameters"},
         {"a->slot[0].values[a->n] = 1; return 0;",
          "outside the buffer of the values of momentum_buffer"},
+        {"return __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040), 0;",
+         "treatment of denormals"},
     };
     float p[5] = {1, 2, 3, 4, 5}, g[5] = {0};
     (void)state;

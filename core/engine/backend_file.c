@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <dlfcn.h>
+#include <fenv.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -306,6 +307,13 @@ static const char *first_damaged(const struct plan *p)
     return NULL;
 }
 
+/* Whether sums round to nearest and denormals are kept. */
+static int arithmetic_is_plain(void)
+{
+    volatile float tiny = 0x1p-140f, one = 1.0f;
+    return fegetround() == FE_TONEAREST && tiny * one == tiny && tiny > 0.0f;
+}
+
 static qm_status call(struct plan *p, const struct qm_tensor *g, int64_t t, uint64_t seed)
 {
     size_t g_bytes = (size_t)p->n * qm_dtype_size(g->dtype);
@@ -319,13 +327,22 @@ static qm_status call(struct plan *p, const struct qm_tensor *g, int64_t t, uint
     fill_args(p, g, t, seed, (struct qm_kernel_args *)p->args.at);
     qm_guarded_protect(&p->g, 1);
     qm_guarded_protect(&p->args, 1);
+    fenv_t before;
+    fegetenv(&before);
     running = p;
     double from = now();
     int refused = p->kernel->step((const struct qm_kernel_args *)p->args.at);
     p->seconds = now() - from;
     running = NULL;
+    int is_plain = arithmetic_is_plain();
+    fesetenv(&before);
     if (refused)
         return qm_fail(QM_SKIPPED, "the kernel refuses this input: it returned %d", refused);
+    if (!is_plain)
+        return qm_fail(QM_VERDICT,
+                       "step %lld left the rounding mode or the treatment of denormals "
+                       "changed",
+                       (long long)t);
     return QM_OK;
 }
 
@@ -393,11 +410,18 @@ static int describe(const struct qm_guarded *g, const unsigned char *at, char *t
     return 1;
 }
 
+const struct qm_kernel_file *qm_kernel_file_running(void)
+{
+    return running ? running->kernel : NULL;
+}
+
 void qm_kernel_file_where(const void *address, char *text, size_t size)
 {
     const struct plan *p = running;
     *text = '\0';
-    if (!p)
+    if ((uintptr_t)address < 65536)
+        append(text, size, "at a null pointer");
+    if (!p || *text)
         return;
     const struct qm_guarded *alone[] = {&p->p, &p->g, &p->residual, &p->draws, &p->args};
     for (int i = 0; i < 5; i++)

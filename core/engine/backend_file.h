@@ -28,11 +28,15 @@ const char *qm_kernel_file_as(const struct qm_kernel_file *k);
 void qm_kernel_file_use(struct qm_kernel_file *k);
 
 /* step: QM_SKIPPED where the kernel refuses the input; QM_VERDICT where it wrote between a buffer
- * and the unmapped pages around it.  open: QM_BAD_ARG without a kernel. */
+ * and the unmapped pages around it, or left the floating-point environment changed (it is put back).
+ * open: QM_BAD_ARG without a kernel. */
 extern const struct qm_backend qm_backend_file;
 
 /* Seconds that the kernel itself took in the plan's last step. */
 double qm_plan_file_seconds(const void *plan);
+
+/* The kernel that is within a step, or NULL.  Async-signal-safe. */
+const struct qm_kernel_file *qm_kernel_file_running(void);
 
 /* Says of an address that faulted within a step which buffer it belongs to, or leaves "" in text.
  * Async-signal-safe. */
