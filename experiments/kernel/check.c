@@ -27,7 +27,7 @@ static qm_status finish(const struct qm_kernel_run *r)
         QM_TRY(qm_kernel_junit(r, r->o->junit));
     if (bad || r->tally.failed_cases > 0)
         return QM_VERDICT;
-    if (r->count[QM_CASE_passed] == 0)
+    if (!qm_kernel_run_passed(r))
         return nothing_judged(r);
     return r->interrupted && !r->o->forever ? QM_INTERRUPTED : QM_OK;
 }

@@ -229,7 +229,11 @@ static void print_versus(const json_t *v)
         qm_table_cell(t, "%lld", whole(row, "values_changed"));
         put_number(t, row, "rmse_old");
         put_number(t, row, "rmse_new");
-        put_number(t, row, "rmse_ratio");
+        const json_t *ratio = json_object_get(row, "rmse_ratio");
+        if (json_is_number(ratio))
+            qm_table_cell(t, "%.6f", json_number_value(ratio));
+        else
+            qm_table_cell(t, "-");
         qm_table_cell(t, "%lld", whole(row, "better"));
         qm_table_cell(t, "%lld", whole(row, "worse"));
     }

@@ -1,15 +1,13 @@
 /* run.c - the cases of a kernel check, one after the other, each survived. */
-#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <unistd.h>
 
-#include "core/base/name.h"
-#include "core/base/philox.h"
 #include "experiments/cli.h"
+#include "experiments/kernel/files.h"
 #include "experiments/kernel/kernel.h"
+#include "experiments/kernel/regime.h"
 #include "experiments/kernel/wire.h"
 
 enum { SPEED_N = 1 << 20 };
@@ -33,152 +31,6 @@ const char *qm_case_result_name(enum qm_case_result r) { return result_names[r];
 int qm_case_result_is_bad(enum qm_case_result r)
 {
     return r != QM_CASE_passed && r != QM_CASE_refused && r != QM_CASE_unfit;
-}
-
-/* ---- files --------------------------------------------------------------------------------- */
-
-struct files {
-    char folder[64], old_folder[80], object[128], old_object[128];
-};
-
-static int ends_in(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
-/* A shared object by its absolute path, or a source, compiled. */
-static qm_status object_of(const char *file, const char *folder, char *object, size_t size)
-{
-    if (ends_in(file, ".c"))
-        return qm_kernel_file_build(file, folder, object, size);
-    if (ends_in(file, ".cu"))
-        return qm_fail(QM_SKIPPED,
-                       "%s: a .cu file needs backend cuda or emu, which are not built "
-                       "into this binary",
-                       file);
-    if (!strstr(file, ".so"))
-        return qm_fail(QM_BAD_ARG, "%s: expected a .c or a .so file", file);
-    char *path = realpath(file, NULL);
-    if (!path)
-        return qm_fail(QM_BAD_FILE, "%s: %s", file, strerror(errno));
-    int fits = snprintf(object, size, "%s", path) < (int)size;
-    free(path);
-    return fits ? QM_OK : qm_fail(QM_BAD_ARG, "%s: the path is too long", file);
-}
-
-static qm_status files_open(const struct qm_kernel_options *o, struct files *f)
-{
-    const char *tmp = getenv("TMPDIR");
-    memset(f, 0, sizeof *f);
-    if (snprintf(f->folder, sizeof f->folder, "%s/qualm-XXXXXX", tmp && *tmp ? tmp : "/tmp") >=
-        (int)sizeof f->folder)
-        snprintf(f->folder, sizeof f->folder, "/tmp/qualm-XXXXXX");
-    if (!mkdtemp(f->folder)) {
-        *f->folder = '\0';
-        return qm_fail(QM_BAD_FILE, "no temporary folder: %s", strerror(errno));
-    }
-    QM_TRY(object_of(o->file, f->folder, f->object, sizeof f->object));
-    if (!o->against)
-        return QM_OK;
-    strcpy(f->old_folder, f->folder);
-    strcat(f->old_folder, "-old-XXXXXX");
-    if (!mkdtemp(f->old_folder)) {
-        *f->old_folder = '\0';
-        return qm_fail(QM_BAD_FILE, "no temporary folder: %s", strerror(errno));
-    }
-    return object_of(o->against, f->old_folder, f->old_object, sizeof f->old_object);
-}
-
-static void folder_remove(const char *folder)
-{
-    static const char *const made[] = {"kernel.so", "kernel_abi.h"};
-    char path[160];
-    if (!*folder)
-        return;
-    for (size_t i = 0; i < sizeof made / sizeof *made; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, made[i]);
-        unlink(path);
-    }
-    rmdir(folder);
-}
-
-/* ---- which cases --------------------------------------------------------------------------- */
-
-static const char *const class_names[] = {
-#define X(name, ...) #name,
-    QM_CLASS_LIST(X)
-#undef X
-};
-static const char *const setting_names[] = {
-#define X(name, ...) #name,
-    QM_SETTING_LIST(X)
-#undef X
-};
-
-struct regimes {
-    int any_class, any_setting; /* 1: none of this kind was named */
-    int class[QM_CLASS_COUNT], setting[QM_SETTING_COUNT];
-};
-
-static qm_status regimes_of(const struct qm_kernel_options *o, struct regimes *r)
-{
-    const char *all[QM_CLASS_COUNT + QM_SETTING_COUNT];
-    memcpy(all, class_names, sizeof class_names);
-    memcpy(all + QM_CLASS_COUNT, setting_names, sizeof setting_names);
-    *r = (struct regimes){.any_class = 1, .any_setting = 1};
-    for (int i = 0; i < o->n_regimes; i++) {
-        int c = qm_name_find(o->regime[i], class_names, QM_CLASS_COUNT);
-        int s = qm_name_find(o->regime[i], setting_names, QM_SETTING_COUNT);
-        if (c < 0 && s < 0) {
-            const char *near =
-                qm_name_nearest(o->regime[i], all, QM_CLASS_COUNT + QM_SETTING_COUNT);
-            return qm_fail(QM_NO_MATCH,
-                           "no regime '%s'%s%s%s; the second and third part of "
-                           "`qualm check --list-cases` are their names",
-                           o->regime[i], near ? "; did you mean '" : "", near ? near : "",
-                           near ? "'?" : "");
-        }
-        if (c >= 0)
-            r->class[c] = 1, r->any_class = 0;
-        if (s >= 0)
-            r->setting[s] = 1, r->any_setting = 0;
-    }
-    return QM_OK;
-}
-
-static int takes(const struct regimes *r, const struct qm_case *c)
-{
-    return (r->any_class || r->class[c->kind]) && (r->any_setting || r->setting[c->setting]);
-}
-
-/* Draw k of round i: uniform below n. */
-static int64_t draw(uint64_t seed, int64_t i, int k, int64_t n)
-{
-    return (int64_t)(qm_philox_stream(seed, (uint64_t)i, (uint64_t)k) % (uint32_t)n);
-}
-
-/* A case that no list has: any shape of up to 16,384 elements, any class, setting and step. */
-static struct qm_case random_case(uint64_t seed, int64_t i, const struct regimes *r)
-{
-    static const int64_t steps[] = {1, 1, 2, 10, 1000, 1000000};
-    struct qm_case c = {.forced = draw(seed, i, 0, 4) != 0};
-    int64_t left = 1 + draw(seed, i, 1, 1 << draw(seed, i, 2, 15));
-    c.shape.rank = 1 + (int)draw(seed, i, 3, 3);
-    for (int a = 0; a < c.shape.rank; a++) {
-        int64_t most = a + 1 == c.shape.rank ? left : 1 + draw(seed, i, 4 + a, left);
-        c.shape.dim[a] = most;
-        left /= most;
-    }
-    c.t = steps[draw(seed, i, 10, 6)];
-    for (int k = 12;; k += 2) {
-        c.kind = (enum qm_class)draw(seed, i, k, QM_CLASS_COUNT);
-        c.setting = (enum qm_setting)draw(seed, i, k + 1, QM_SETTING_COUNT);
-        if (c.kind == QM_CLASS_exact && r->any_setting)
-            c.setting = QM_SETTING_exact; /* what it needs */
-        if (takes(r, &c) || k > 4000)
-            return c;
-    }
 }
 
 /* ---- one case ------------------------------------------------------------------------------ */
@@ -355,7 +207,15 @@ static int64_t bad_cases(const struct qm_kernel_run *r)
     return sum;
 }
 
-static qm_status all_cases(struct session *s, const struct regimes *regimes)
+/* Said at once: the table comes at the end, which a run without end does not have. */
+static void note_first(const struct qm_kernel_run *r, double seconds)
+{
+    const struct qm_kernel_case *c = &r->cases[r->n_cases - 1];
+    qm_note("first failure, after %.1f s: %s %s: %s", seconds, c->name,
+            qm_case_result_name(c->result), c->text ? c->text : "");
+}
+
+static qm_status all_cases(struct session *s, const struct qm_regimes *regimes)
 {
     struct qm_kernel_run *r = s->r;
     struct qm_progress progress;
@@ -369,14 +229,14 @@ static qm_status all_cases(struct session *s, const struct regimes *regimes)
     }
     for (int i = 0; i < qm_case_count(); i++) {
         c = qm_case_at(i);
-        total += takes(regimes, &c);
+        total += qm_regimes_take(regimes, &c);
     }
     if (total == 0)
         return qm_fail(QM_NO_MATCH, "no case has these regimes together");
     qm_progress_start(&progress, "check", r->o->forever ? 0 : total);
     for (int64_t i = 0; st == QM_OK && (r->o->forever || i < qm_case_count()); i++) {
-        c = r->o->forever ? random_case(r->seed, i, regimes) : qm_case_at((int)i);
-        if (!takes(regimes, &c))
+        c = r->o->forever ? qm_regimes_draw(regimes, r->seed, i) : qm_case_at((int)i);
+        if (!qm_regimes_take(regimes, &c))
             continue;
         if (is_over(r, from)) {
             if (r->o->forever)
@@ -386,6 +246,8 @@ static qm_status all_cases(struct session *s, const struct regimes *regimes)
         }
         int64_t bad = bad_cases(r);
         st = one_case(s, &c, r->o->forever ? r->seed + (uint64_t)i : r->seed);
+        if (bad == 0 && bad_cases(r) > 0)
+            note_first(r, qm_seconds() - from);
         qm_progress_add(&progress, 1, bad_cases(r) - bad);
     }
     qm_progress_end(&progress);
@@ -415,11 +277,11 @@ static void time_both(struct session *s)
     json_decref(reply);
 }
 
-static qm_status run_with(struct qm_kernel_run *r, const struct files *f)
+static qm_status run_with(struct qm_kernel_run *r, const struct qm_kernel_files *f)
 {
-    struct regimes regimes;
+    struct qm_regimes regimes;
     struct session s = {.r = r};
-    QM_TRY(regimes_of(r->o, &regimes));
+    QM_TRY(qm_regimes_of(r->o, &regimes));
     s.job = json_pack("{s:s, s:s?, s:s?}", "object", f->object, "as", r->o->as, "against",
                       r->o->against ? f->old_object : NULL);
     qm_status st = session_up(&s);
@@ -441,7 +303,7 @@ static qm_status run_with(struct qm_kernel_run *r, const struct files *f)
 qm_status qm_kernel_run(const struct qm_kernel_options *o, struct qm_kernel_run *r)
 {
     struct sigaction act = {.sa_handler = on_signal}, was_int, was_term;
-    struct files f;
+    struct qm_kernel_files f;
     double from = qm_seconds();
     memset(r, 0, sizeof *r);
     r->o = o;
@@ -455,11 +317,10 @@ qm_status qm_kernel_run(const struct qm_kernel_options *o, struct qm_kernel_run 
     sigemptyset(&act.sa_mask);
     sigaction(SIGINT, &act, &was_int);
     sigaction(SIGTERM, &act, &was_term);
-    qm_status st = files_open(o, &f);
+    qm_status st = qm_kernel_files_open(o, &f);
     if (st == QM_OK)
         st = run_with(r, &f);
-    folder_remove(f.old_folder);
-    folder_remove(f.folder);
+    qm_kernel_files_close(&f);
     sigaction(SIGINT, &was_int, NULL);
     sigaction(SIGTERM, &was_term, NULL);
     r->interrupted |= stop != 0;

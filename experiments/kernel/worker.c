@@ -221,6 +221,8 @@ int qm_worker_main(const char *text)
     const struct rlimit none = {0, 0};
     setrlimit(RLIMIT_CORE, &none);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    close_range(3, QM_WORKER_FD - 1, 0); /* what the user's shell passed on is not the kernel's */
+    close_range(QM_WORKER_FD + 1, ~0u, 0);
     fcntl(QM_WORKER_FD, F_SETFD, FD_CLOEXEC); /* not for children of the kernel's */
     FILE *in = fdopen(dup(QM_WORKER_FD), "r");
     if (!job || !in)
