@@ -107,6 +107,15 @@ $(LIB_OBJ): | $(BUILD)/gen/families.inc $(BUILD)/gen/variants.inc $(BUILD)/gen/p
 $(BUILD)/variants/registry.o: $(BUILD)/gen/variants.inc
 $(BUILD)/experiments/problem.o: $(BUILD)/gen/problems.inc
 
+# Texts that the executable carries: a line of the file, a string; NULL after the last.
+TEXTS := core/kernel_abi.h $(sort $(wildcard variants/native/*.c))
+$(BUILD)/gen/texts.inc: $(TEXTS) FORCE
+	@mkdir -p $(@D)
+	@for f in $(TEXTS); do echo "QM_TEXT(\"$$(basename $$f)\","; \
+	  sed -e 's/[\\"]/\\&/g' -e 's/.*/"&\\n",/' $$f; echo 'NULL)'; done > $@.new
+	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+$(BUILD)/core/engine/kernel_build.o: $(BUILD)/gen/texts.inc
+
 $(BUILD)/libqm.a: $(LIB_OBJ) $(ISA_OBJ)
 	$(if $(filter 1,$(V)),,$(call say,AR,$@))
 	@rm -f $@
@@ -186,7 +195,8 @@ bench: qualm ## speed of steps and searches, as ratios within one run
 
 # Dual headers compile as C11, as C++17 and, where nvcc is there, as CUDA.
 DUAL := $(wildcard core/base/dual.h core/base/half.h core/base/fp8.h core/base/philox.h \
-  core/base/inverse.h core/base/logexp.h core/param.h core/quant/*.h core/rule/adamw.h core/rule/sgdm.h \
+  core/base/inverse.h core/base/logexp.h core/kernel_abi.h core/param.h core/quant/*.h \
+  core/rule/adamw.h core/rule/sgdm.h \
   core/rule/bnb.h core/rule/lpmm.h core/rule/lion.h core/rule/lion8.h)
 DUAL := $(filter-out core/quant/quantizer.h core/quant/lanes.h core/quant/lanes_avx512.h \
   core/quant/lanes_avx2.h core/quant/searches.h core/quant/norm_pair.h,$(DUAL))

@@ -5,9 +5,26 @@
 #include "experiments/check/judge.h"
 #include "experiments/cli.h"
 #include "experiments/command.h"
+#include "experiments/kernel/kernel.h"
+#include "experiments/kernel/worker.h"
 #include "experiments/select.h"
 
-enum { KEY_CASE = 256, KEY_LIST };
+enum {
+    KEY_CASE = 256,
+    KEY_LIST,
+    KEY_KERNEL,
+    KEY_AS,
+    KEY_AGAINST,
+    KEY_REGIME,
+    KEY_TIME,
+    KEY_FOREVER,
+    KEY_JUNIT,
+    KEY_LIMIT_TIME,
+    KEY_LIMIT_MEMORY,
+    KEY_TEMPLATE,
+    KEY_BACKEND,
+    KEY_WORKER
+};
 
 static const uint64_t default_seed = 20240501;
 
@@ -17,25 +34,98 @@ struct options {
     const char *one_case;
     int list;
     uint64_t seed;
+    struct qm_kernel_options kernel;
+    const char *template, *worker, *backend,
+        *only_kernel; /* only_kernel: an option that needs --kernel */
 };
 
 static const struct argp_option options[] = {
     {"case", KEY_CASE, "ID", 0, "this case only; see --list-cases", 0},
     {"list-cases", KEY_LIST, NULL, 0, "print the cases and stop", 0},
     {"seed", 's', "N", 0, "of parameters and gradients (default 20240501)", 0},
+    {"backend", KEY_BACKEND, "NAME", 0, "cpu (default); cuda and emu are not built in", 0},
+    {NULL, 0, NULL, 0, "A kernel of your own in place of the variant's step:", 1},
+    {"kernel", KEY_KERNEL, "FILE", 0,
+     "judge this .c (compiled with $CC and $CFLAGS) or .so file; it runs in a process of its own",
+     1},
+    {"as", KEY_AS, "VARIANT", 0, "what it claims to be (default: what its QM_KERNEL says)", 1},
+    {"against", KEY_AGAINST, "FILE", 0, "compare with an older kernel too: codes, errors, speed",
+     1},
+    {"regime", KEY_REGIME, "NAME", 0,
+     "only cases of this class or setting (planted, denormal, wd0, ...); may be repeated", 1},
+    {"time", KEY_TIME, "S", 0, "stop after S seconds", 1},
+    {"forever", KEY_FOREVER, NULL, 0,
+     "random cases with fresh seeds until interrupted, or --time is over", 1},
+    {"junit", KEY_JUNIT, "FILE", 0, "write the results as JUnit XML", 1},
+    {"limit-time", KEY_LIMIT_TIME, "S", 0, "wall-clock time for one case (default 10)", 1},
+    {"limit-memory", KEY_LIMIT_MEMORY, "MIB", 0, "resident memory (default 2048)", 1},
+    {"template", KEY_TEMPLATE, "VARIANT", 0,
+     "print a kernel to start from, or kernel_abi.h; \"list\" names them", 1},
+    {"kernel-worker", KEY_WORKER, "JOB", OPTION_HIDDEN, NULL, 1},
     {0}};
+
+static double number_of(struct argp_state *state, const char *option, const char *arg)
+{
+    char *end;
+    double x = strtod(arg, &end);
+    if (end == arg || *end || !(x > 0.0 && x < 1e9))
+        argp_error(state, "--%s: expected a positive number, got '%s'", option, arg);
+    return x;
+}
+
+/* Options of --kernel; 0: another one. */
+static int kernel_option(int key, char *arg, struct argp_state *state, struct options *o)
+{
+    struct qm_kernel_options *k = &o->kernel;
+    switch (key) {
+    case KEY_KERNEL: k->file = arg; return 1;
+    case KEY_AS: k->as = arg; break;
+    case KEY_AGAINST: k->against = arg; break;
+    case KEY_REGIME:
+        if (k->n_regimes == QM_REGIMES)
+            argp_error(state, "--regime: at most %d of them", QM_REGIMES);
+        k->regime[k->n_regimes++] = arg;
+        break;
+    case KEY_TIME: k->time = number_of(state, "time", arg); break;
+    case KEY_FOREVER: k->forever = 1; break;
+    case KEY_JUNIT: k->junit = arg; break;
+    case KEY_LIMIT_TIME: k->limits.seconds = number_of(state, "limit-time", arg); break;
+    case KEY_LIMIT_MEMORY: k->limits.mebibytes = number_of(state, "limit-memory", arg); break;
+    default: return 0;
+    }
+    o->only_kernel = key == KEY_AS        ? "as"
+                     : key == KEY_AGAINST ? "against"
+                     : key == KEY_REGIME  ? "regime"
+                     : key == KEY_TIME    ? "time"
+                     : key == KEY_FOREVER ? "forever"
+                     : key == KEY_JUNIT   ? "junit"
+                                          : "limit-...";
+    return 1;
+}
 
 static error_t option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
     char *end;
+    if (kernel_option(key, arg, state, o))
+        return 0;
     switch (key) {
+    case KEY_TEMPLATE: o->template = arg; return 0;
+    case KEY_BACKEND: o->backend = arg; return 0;
+    case KEY_WORKER: o->worker = arg; return 0;
     case KEY_CASE: o->one_case = arg; return 0;
     case KEY_LIST: o->list = 1; return 0;
     case 's':
         o->seed = strtoull(arg, &end, 10);
+        o->kernel.has_seed = 1;
         if (end == arg || *end || *arg == '-')
             argp_error(state, "--seed: expected a whole number, got '%s'", arg);
+        return 0;
+    case ARGP_KEY_END:
+        if (o->only_kernel && !o->kernel.file)
+            argp_error(state, "--%s needs --kernel FILE", o->only_kernel);
+        if (o->kernel.file && o->recipes.n > 0)
+            argp_error(state, "--kernel takes what it is judged as by --as");
         return 0;
     case ARGP_KEY_ARG:
         if (o->status == QM_OK)
@@ -159,6 +249,36 @@ static void print_rows(json_t *rows, json_t *skipped)
         printf("skipped %s: %s\n", text_of(r, "variant"), text_of(r, "reason"));
 }
 
+static qm_status backend_found(const char *name)
+{
+    if (!name || strcmp(name, "cpu") == 0)
+        return QM_OK;
+    if (strcmp(name, "cuda") == 0 || strcmp(name, "emu") == 0)
+        return qm_fail(QM_SKIPPED, "backend %s is not built into this binary", name);
+    return qm_fail(QM_NO_MATCH, "no backend '%s'; expected cpu, cuda or emu", name);
+}
+
+/* Whatever is not a check of variants; -1: it is one. */
+static int other_work(struct options *o)
+{
+    qm_status st = backend_found(o->backend);
+    if (o->worker)
+        return qm_worker_main(o->worker);
+    if (st != QM_OK)
+        return qm_cli_failed("check", st);
+    if (o->template)
+        return qm_kernel_template(o->template);
+    if (o->list) {
+        list_cases();
+        return 0;
+    }
+    if (!o->kernel.file)
+        return -1;
+    o->kernel.one_case = o->one_case;
+    o->kernel.seed = o->seed;
+    return qm_kernel_check(&o->kernel);
+}
+
 /* Rows of what was judged; {variant, reason} of what cannot be. */
 static qm_status check(const struct options *o, json_t **out, json_t **left_out, int *failed)
 {
@@ -202,24 +322,33 @@ int qm_cmd_check(int argc, char **argv)
         .options = options,
         .parser = option,
         .args_doc = "[VARIANT|RECIPE...]",
-        .doc = "Runs each variant (default: all) beside the double-precision oracle over shapes, "
-               "gradients and settings that are known to break kernels, and judges parameters, "
-               "scales and codes by derived bounds.  Exit code 1 when something is out of bounds."
-               "\vExamples:\n"
-               "  qualm check\n"
-               "  qualm check adamw4_ao --json\n"
-               "  qualm check adamw4_ao,exp_avg.round=mid\n"
-               "  qualm check adamw4_lpmm --case 61x67/planted/wd/t1/forced --seed 7",
+        .doc =
+            "Runs each variant (default: all) beside the double-precision oracle over shapes, "
+            "gradients and settings that are known to break kernels, and judges parameters, "
+            "scales and codes by derived bounds.  Exit code 1 when something is out of bounds."
+            "  With --kernel FILE your own step is judged in place of the variant's, in a child "
+            "process: crashes, hangs and writes past the end are verdicts like others."
+            "\vExamples:\n"
+            "  qualm check\n"
+            "  qualm check adamw4_ao --json\n"
+            "  qualm check adamw4_ao,exp_avg.round=mid\n"
+            "  qualm check adamw4_lpmm --case 61x67/planted/wd/t1/forced --seed 7\n"
+            "  qualm check --template adamw4_ao > mine.c\n"
+            "  qualm check --kernel mine.c\n"
+            "  qualm check --kernel mine.so --as adamw4_ao,exp_avg.norm=block:64 --junit out.xml\n"
+            "  qualm check --kernel mine.c --against old.c --regime planted --regime wd\n"
+            "  qualm check --kernel mine.c --forever --time 60",
         .children = children,
     };
-    struct options o = {.status = QM_OK, .seed = default_seed};
+    struct options o = {
+        .status = QM_OK, .seed = default_seed, .kernel.limits = {.seconds = 10, .mebibytes = 2048}};
     json_t *rows = NULL, *skipped = NULL;
     int failed = 0, code = qm_cli_parse(&argp, argc, argv, &o);
     qm_status st = o.status;
-    if (code == 0 && st == QM_OK && o.list) {
-        list_cases();
+    int other = code == 0 && st == QM_OK ? other_work(&o) : -1;
+    if (other >= 0) {
         qm_recipes_free(&o.recipes);
-        return 0;
+        return other;
     }
     if (code == 0 && st == QM_OK && o.recipes.n == 0)
         st = qm_recipes_add_all(&o.recipes);

@@ -1,0 +1,108 @@
+/* kernel_abi.h - what a kernel file of your own must export to be judged by `qualm check --kernel`.
+ *
+ *     #include "kernel_abi.h"
+ *     QM_KERNEL("adamw4_ao");                              the variant or recipe it claims to be
+ *     int qm_kernel_step(const struct qm_kernel_args *a)   one step of one tensor, in place
+ *     {
+ *         ...
+ *         return 0;
+ *     }
+ *
+ * Valid C11, C++17 and CUDA; it includes nothing but <stdint.h> and links with nothing.
+ *
+ * A step is stateless: everything carried from one step to the next lies in the buffers below, the
+ * same input gives the same bits, and calls for several tensors may come in any order.  Buffers are
+ * host memory, start at multiples of 64 bytes and end where they are said to end: memory beyond is
+ * not mapped or is compared afterwards.  What is const lies in read-only memory.  Every element of
+ * every buffer that is not const is to be up to date on return.  Tensors may have 0 elements. */
+#ifndef QM_KERNEL_ABI_H
+#define QM_KERNEL_ABI_H
+
+#include <stdint.h>
+
+#define QM_KERNEL_ABI   1 /* raised with every change of the structs below */
+#define QM_KERNEL_SLOTS 8
+#define QM_KERNEL_RANK  8
+
+/* Element types of parameters and gradients; e4m3 is the 8-bit float e4m3fn. */
+enum qm_kernel_dtype { QM_KERNEL_F32, QM_KERNEL_BF16, QM_KERNEL_F16, QM_KERNEL_E4M3 };
+
+/* One tensor of optimizer state.  It has the parameter's shape but in factored rules; a slot that a
+ * tensor does not have has n = 0.
+ *
+ * bits == 0: plain floats in values[n]; `quantizer` is "f32", or "bf16" or "f16" where each float is
+ *   rounded to that format before it is stored.  codes, scales, codebook and draws are NULL.
+ * bits > 0: codes and scales; values is NULL.  Without a curve word element i decodes to
+ *   codebook[code i] * scale, where several scales apply the smallest of them.
+ *
+ * codes   packed as the quantizer's last axis says.  hi: the first code in the highest bits of the
+ *         first byte; lo: in the lowest; byte, and 8 bits always: one byte each.
+ * scales  float32 in this order: block, one per `block` consecutive elements, the last one short;
+ *         tensor, one; row, col, one per row or column; rank1 of two and more dims, one per index of
+ *         the first axis, then of the second, ... (1-D: blocks of 128); curve allog, two per block.
+ *         Scales stored as float16 or nested are given as the float32 they decode to. */
+struct qm_kernel_slot {
+    const char *name;      /* "exp_avg" */
+    const char *quantizer; /* what this tensor really gets: "dyn:4s/block:128/bisect/near/hi" */
+    int bits, is_signed;
+    int64_t block; /* N of block:N; 0: the norm has none */
+    int64_t n;
+    int ndim;
+    int64_t dim[QM_KERNEL_RANK];
+    uint8_t *codes;
+    int64_t code_bytes;
+    float *scales;
+    int64_t n_scales;
+    float *values;
+    const float *codebook; /* [2^bits]: unit value of each stored code; NaN: there is no such code.
+                            * Entries need not ascend (float formats, af4) */
+    const uint32_t *draws; /* [n]: 32 random bits per element where round is stoch or dither */
+};
+
+struct qm_kernel_args {
+    int abi;                     /* QM_KERNEL_ABI of the caller */
+    const char *recipe;          /* "adamw4_ao,lr=0.01" */
+    int64_t n;                   /* elements of p and g */
+    int ndim;                    /* 0: a scalar, n == 1 */
+    int64_t dim[QM_KERNEL_RANK]; /* row-major */
+    void *p;                     /* in place */
+    int p_dtype;                 /* enum qm_kernel_dtype */
+    const char *param;           /* how p is written back: "f32", "bf16/stoch", "bf16/kahan", ... */
+    const void *g;
+    int g_dtype;
+    void *residual; /* per element; kahan: one of p's type, ecc8: int8, ecc16: int16; else NULL */
+    const uint32_t *p_draws; /* [n]: 32 random bits per element where param says stoch, else NULL */
+    int n_slots;
+    struct qm_kernel_slot slot[QM_KERNEL_SLOTS];
+    int64_t t;       /* number of this step, from 1 */
+    uint64_t seed;   /* of the run, and */
+    uint32_t tensor; /* the tensor's number in it, for rules that draw for themselves */
+    /* Hyper-parameters; `qualm show VARIANT` says what each means and where it stands. */
+    double lr, beta1, beta2, beta3, eps, eps1, eps2, weight_decay, momentum, dampening, alpha, clip,
+        t_alpha, t_beta3, beta2_decay, rank, side, gap, scale, margin, max_unorm, gnorm_scale,
+        initial_lr;
+    int nesterov, maximize, amsgrad, relative_step, scale_parameter, scale_weight_decay, factored,
+        limiter, tensor_scale, scale_front, correct_bias, svd, centered, warmup, clip_twice;
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Required.  0: done; anything else: the kernel does not take this input and has changed nothing;
+ * the case is counted as refused. */
+int qm_kernel_step(const struct qm_kernel_args *a);
+
+extern const int qm_kernel_abi;   /* required: QM_KERNEL_ABI of the header it was built with */
+extern const char qm_kernel_as[]; /* optional: stands in for --as */
+
+#ifdef __cplusplus
+}
+#endif
+
+/* Defines the last two. */
+#define QM_KERNEL(recipe)                    \
+    const int qm_kernel_abi = QM_KERNEL_ABI; \
+    const char qm_kernel_as[] = recipe
+
+#endif

@@ -1,0 +1,90 @@
+/* check.c - qualm check --kernel from its options to its exit code. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/name.h"
+#include "experiments/cli.h"
+#include "experiments/kernel/kernel.h"
+
+/* Why nothing was judged, as a status; QM_OK: something was. */
+static qm_status nothing_judged(const struct qm_kernel_run *r)
+{
+    if (r->interrupted && !r->o->forever)
+        return qm_fail(QM_INTERRUPTED, "interrupted");
+    if (r->count[QM_CASE_refused] > 0)
+        return qm_fail(QM_SKIPPED, "the kernel refuses every case");
+    return qm_fail(QM_SKIPPED, "nothing could be judged");
+}
+
+static qm_status finish(const struct qm_kernel_run *r)
+{
+    int bad = 0;
+    for (int i = 0; i < QM_CASE_RESULT_COUNT; i++)
+        bad |= qm_case_result_is_bad((enum qm_case_result)i) && r->count[i] > 0;
+    qm_kernel_report(r);
+    if (r->o->junit)
+        QM_TRY(qm_kernel_junit(r, r->o->junit));
+    if (bad || r->tally.failed_cases > 0)
+        return QM_VERDICT;
+    if (!qm_kernel_run_passed(r))
+        return nothing_judged(r);
+    return r->interrupted && !r->o->forever ? QM_INTERRUPTED : QM_OK;
+}
+
+int qm_kernel_check(const struct qm_kernel_options *o)
+{
+    struct qm_kernel_run r;
+    qm_status st = qm_kernel_run(o, &r);
+    int ran = st == QM_OK;
+    if (ran)
+        st = finish(&r);
+    qm_kernel_run_free(&r);
+    if (st == QM_OK || st == QM_VERDICT || (ran && st == QM_INTERRUPTED))
+        return qm_exit_code(st);
+    if (ran) { /* the report is out: no second one */
+        fprintf(stderr, "qualm check: %s\n", qm_message());
+        return qm_exit_code(st);
+    }
+    return qm_cli_failed("check", st);
+}
+
+static void list_templates(void)
+{
+    const char *name;
+    for (int i = 0; (name = qm_kernel_file_name(i)); i++)
+        printf("%.*s\n", (int)(strstr(name, ".c") ? strlen(name) - 2 : strlen(name)), name);
+}
+
+int qm_kernel_template(const char *name)
+{
+    enum { MOST = 64 };
+    static char texts[MOST][64];
+    const char *names[MOST], *file;
+    char wanted[64];
+    int n = 0;
+    if (strcmp(name, "list") == 0) {
+        list_templates();
+        return 0;
+    }
+    snprintf(wanted, sizeof wanted, "%s.c", name);
+    const char *const *lines = qm_kernel_file_text(name);
+    if (!lines)
+        lines = qm_kernel_file_text(wanted);
+    for (; (file = qm_kernel_file_name(n)) && n < MOST; n++) {
+        size_t length = strstr(file, ".c") ? strlen(file) - 2 : strlen(file);
+        snprintf(texts[n], sizeof texts[n], "%.*s", (int)length, file);
+        names[n] = texts[n];
+    }
+    if (!lines) {
+        const char *near = qm_name_nearest(name, names, n);
+        return qm_cli_failed("check", qm_fail(QM_NO_MATCH,
+                                              "no template '%s'%s%s%s; `qualm check --template "
+                                              "list` names them",
+                                              name, near ? "; did you mean '" : "",
+                                              near ? near : "", near ? "'?" : ""));
+    }
+    for (; *lines; lines++)
+        fputs(*lines, stdout);
+    return 0;
+}

@@ -1,0 +1,260 @@
+/* child.c - starts workers, waits for answers within limits, says how a worker ended. */
+#include "experiments/kernel/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "experiments/cli.h"
+#include "experiments/kernel/wire.h"
+#include "experiments/kernel/worker.h"
+
+extern char **environ;
+
+enum { LINE_MOST = 1 << 20, TICK_MS = 20 };
+
+static const char *const end_names[] = {
+#define X(name, text) #name,
+    QM_END_LIST(X)
+#undef X
+};
+
+const char *qm_end_name(enum qm_end e) { return end_names[e]; }
+
+/* ---- start and stop ------------------------------------------------------------------------ */
+
+static int spawn(struct qm_child *c, int fd, int out)
+{
+    char program[] = "/proc/self/exe", name[] = "check", option[] = "--kernel-worker";
+    char *argv[] = {program, name, option, c->job, NULL};
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attr;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, out, STDERR_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, fd, QM_WORKER_FD);
+    posix_spawnattr_init(&attr);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP); /* Ctrl-C is the parent's */
+    int failed = posix_spawn(&c->pid, program, &actions, &attr, argv, environ);
+    posix_spawnattr_destroy(&attr);
+    posix_spawn_file_actions_destroy(&actions);
+    return failed;
+}
+
+qm_status qm_child_start(struct qm_child *c, const json_t *job, const volatile int *stop)
+{
+    int both[2] = {-1, -1}, out[2] = {-1, -1};
+    memset(c, 0, sizeof *c);
+    c->fd = c->out = -1;
+    c->stop = stop;
+    c->job = json_dumps(job, JSON_COMPACT);
+    c->line = malloc(LINE_MOST);
+    if (!c->job || !c->line)
+        return qm_fail(QM_NO_MEMORY, "a worker");
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, both) != 0)
+        return qm_fail(QM_INTERNAL, "no socket: %s", strerror(errno));
+    if (pipe2(out, O_CLOEXEC | O_NONBLOCK) != 0) {
+        close(both[0]);
+        close(both[1]);
+        return qm_fail(QM_INTERNAL, "no pipe: %s", strerror(errno));
+    }
+    fcntl(out[1], F_SETFL, 0); /* the kernel's end blocks */
+    int failed = spawn(c, both[1], out[1]);
+    close(both[1]);
+    close(out[1]);
+    c->fd = both[0];
+    c->out = out[0];
+    if (!failed)
+        return QM_OK;
+    c->pid = 0;
+    qm_child_stop(c);
+    return qm_fail(QM_INTERNAL, "cannot start a worker: %s", strerror(failed));
+}
+
+/* Kills the worker and what it started; returns its exit state. */
+static int end(struct qm_child *c, int kill_it)
+{
+    int state = 0;
+    if (c->pid <= 0)
+        return 0;
+    if (kill_it)
+        kill(c->pid, SIGKILL);
+    while (waitpid(c->pid, &state, 0) < 0 && errno == EINTR)
+        ;
+    kill(-c->pid, SIGKILL); /* children of the kernel's, which kept the group */
+    c->pid = 0;
+    return state;
+}
+
+void qm_child_stop(struct qm_child *c)
+{
+    end(c, 1);
+    if (c->fd > 0)
+        close(c->fd);
+    if (c->out > 0)
+        close(c->out);
+    free(c->job);
+    free(c->line);
+    memset(c, 0, sizeof *c);
+}
+
+/* ---- waiting ------------------------------------------------------------------------------- */
+
+/* Keeps the end of what the kernel prints. */
+static void drain(struct qm_child *c)
+{
+    char more[4096];
+    ssize_t n;
+    while ((n = read(c->out, more, sizeof more)) > 0) {
+        size_t used = strlen(c->said), room = sizeof c->said - 1, take = (size_t)n;
+        const char *from = more;
+        if (take > room) {
+            from += take - room;
+            take = room;
+        }
+        if (used + take > room) {
+            memmove(c->said, c->said + used + take - room, room - take);
+            used = room - take;
+        }
+        for (size_t i = 0; i < take; i++)
+            c->said[used + i] = from[i] ? from[i] : ' ';
+        c->said[used + take] = '\0';
+    }
+}
+
+static double resident(pid_t pid)
+{
+    char path[48];
+    long long pages = 0, all;
+    snprintf(path, sizeof path, "/proc/%d/statm", (int)pid);
+    FILE *f = fopen(path, "r");
+    if (!f)
+        return 0.0;
+    if (fscanf(f, "%lld %lld", &all, &pages) != 2)
+        pages = 0;
+    fclose(f);
+    return (double)pages * (double)sysconf(_SC_PAGESIZE) / 1048576.0;
+}
+
+/* A line, or how it ended; the line stays in c->line, without its newline. */
+static enum qm_end read_line(struct qm_child *c, const struct qm_child_limits *limits, char *why,
+                             size_t size)
+{
+    double until = qm_seconds() + limits->seconds;
+    c->used = 0;
+    for (;;) {
+        struct pollfd fds[] = {{c->fd, POLLIN, 0}, {c->out, POLLIN, 0}};
+        poll(fds, 2, TICK_MS);
+        drain(c);
+        ssize_t n =
+            fds[0].revents ? recv(c->fd, c->line + c->used, LINE_MOST - 1 - c->used, 0) : -1;
+        if (n == 0 || (n < 0 && fds[0].revents && errno != EINTR))
+            return QM_END_left; /* or crashed: its exit state says */
+        if (n > 0)
+            c->used += (size_t)n;
+        c->line[c->used] = '\0';
+        char *newline = memchr(c->line, '\n', c->used);
+        if (newline) {
+            *newline = '\0';
+            return QM_END_answered;
+        }
+        if (c->used == LINE_MOST - 1)
+            return QM_END_garbage;
+        if (c->stop && *c->stop)
+            return QM_END_stopped;
+        if (qm_seconds() > until) {
+            snprintf(why, size, "no answer within %g s", limits->seconds);
+            return QM_END_hung;
+        }
+        double used = resident(c->pid);
+        if (used > limits->mebibytes) {
+            snprintf(why, size, "%.0f MiB of memory, the limit is %g", used, limits->mebibytes);
+            return QM_END_memory;
+        }
+    }
+}
+
+/* ---- how it ended -------------------------------------------------------------------------- */
+
+static void signal_text(int sig, char *text, size_t size)
+{
+    const char *name = sigabbrev_np(sig);
+    if (name)
+        snprintf(text, size, "SIG%s", name);
+    else
+        snprintf(text, size, "signal %d", sig);
+}
+
+static enum qm_end gone(struct qm_child *c, const char *where, char *why, size_t size)
+{
+    int state = end(c, 0);
+    char name[32];
+    if (WIFSIGNALED(state)) {
+        signal_text(WTERMSIG(state), name, sizeof name);
+        snprintf(why, size, "%s%s%s", name, where && *where ? " " : "", where ? where : "");
+        return QM_END_crashed;
+    }
+    snprintf(why, size, "it called exit(%d)", WEXITSTATUS(state));
+    return QM_END_left;
+}
+
+static void add_said(const struct qm_child *c, char *why, size_t size)
+{
+    size_t used = strlen(why), from = strlen(c->said) > 160 ? strlen(c->said) - 160 : 0;
+    if (!*c->said)
+        return;
+    snprintf(why + used, size - used, "; it had printed: %s", c->said + from);
+    for (char *p = why + used; *p; p++)
+        if (*p == '\n' || *p == '\r')
+            *p = p[1] ? ' ' : '\0';
+}
+
+/* Whether a line is an answer to what was asked, by its case. */
+static int is_answer(const json_t *value, const json_t *asked)
+{
+    const json_t *name = json_object_get(value, "case");
+    return json_is_object(value) &&
+           (!asked || json_object_get(value, "error") || (name && json_equal(asked, name)));
+}
+
+enum qm_end qm_child_ask(struct qm_child *c, json_t *request, const struct qm_child_limits *limits,
+                         json_t **reply, char *why, size_t size, int *old)
+{
+    json_t *asked = request ? json_incref(json_object_get(request, "case")) : NULL, *value = NULL;
+    const char *where = NULL;
+    *why = '\0';
+    *old = 0;
+    *c->said = '\0';
+    if (request)
+        qm_wire_write(c->fd, request); /* where it fails, reading says why */
+    enum qm_end how = read_line(c, limits, why, size);
+    if (how == QM_END_answered) {
+        value = json_loads(c->line, 0, NULL);
+        where = json_string_value(json_object_get(value, "where"));
+        *old = json_is_true(json_object_get(value, "old"));
+    }
+    if (how == QM_END_left || where)
+        how = gone(c, where, why, size);
+    else if (how == QM_END_answered && !is_answer(value, asked))
+        how = QM_END_garbage;
+    if (how == QM_END_garbage)
+        snprintf(why, size, "what came from the worker is no answer: %.60s", c->line);
+    json_decref(asked);
+    if (how == QM_END_answered) {
+        *reply = value;
+        return how;
+    }
+    json_decref(value);
+    end(c, 1);
+    drain(c);
+    add_said(c, why, size);
+    return how;
+}

@@ -1,0 +1,75 @@
+/* files.c - the kernels as shared objects, in a temporary folder where they are compiled. */
+#include "experiments/kernel/files.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int ends_in(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* A shared object by its absolute path, or a source, compiled. */
+static qm_status object_of(const char *file, const char *folder, char *object, size_t size)
+{
+    if (ends_in(file, ".c"))
+        return qm_kernel_file_build(file, folder, object, size);
+    if (ends_in(file, ".cu"))
+        return qm_fail(QM_SKIPPED,
+                       "%s: a .cu file needs backend cuda or emu, which are not built "
+                       "into this binary",
+                       file);
+    if (!strstr(file, ".so"))
+        return qm_fail(QM_BAD_ARG, "%s: expected a .c or a .so file", file);
+    char *path = realpath(file, NULL);
+    if (!path)
+        return qm_fail(QM_BAD_FILE, "%s: %s", file, strerror(errno));
+    int fits = snprintf(object, size, "%s", path) < (int)size;
+    free(path);
+    return fits ? QM_OK : qm_fail(QM_BAD_ARG, "%s: the path is too long", file);
+}
+
+qm_status qm_kernel_files_open(const struct qm_kernel_options *o, struct qm_kernel_files *f)
+{
+    const char *tmp = getenv("TMPDIR");
+    memset(f, 0, sizeof *f);
+    if (snprintf(f->folder, sizeof f->folder, "%s/qualm-XXXXXX", tmp && *tmp ? tmp : "/tmp") >=
+        (int)sizeof f->folder)
+        snprintf(f->folder, sizeof f->folder, "/tmp/qualm-XXXXXX");
+    if (!mkdtemp(f->folder)) {
+        *f->folder = '\0';
+        return qm_fail(QM_BAD_FILE, "no temporary folder: %s", strerror(errno));
+    }
+    QM_TRY(object_of(o->file, f->folder, f->object, sizeof f->object));
+    if (!o->against)
+        return QM_OK;
+    strcpy(f->old_folder, f->folder);
+    strcat(f->old_folder, "-old-XXXXXX");
+    if (!mkdtemp(f->old_folder)) {
+        *f->old_folder = '\0';
+        return qm_fail(QM_BAD_FILE, "no temporary folder: %s", strerror(errno));
+    }
+    return object_of(o->against, f->old_folder, f->old_object, sizeof f->old_object);
+}
+
+static void folder_remove(const char *folder)
+{
+    static const char *const made[] = {"kernel.so", "kernel_abi.h"};
+    char path[160];
+    if (!*folder)
+        return;
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, made[i]);
+        unlink(path);
+    }
+    rmdir(folder);
+}
+
+void qm_kernel_files_close(const struct qm_kernel_files *f)
+{
+    folder_remove(f->old_folder);
+    folder_remove(f->folder);
+}

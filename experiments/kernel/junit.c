@@ -1,0 +1,106 @@
+/* junit.c - a kernel check as JUnit's XML. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/kernel/kernel.h"
+#include "experiments/part.h"
+
+/* Text within a quoted attribute: what XML reserves is escaped, what it forbids becomes '?'. */
+static void put_text(FILE *f, const char *text)
+{
+    for (; text && *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        switch (c) {
+        case '&': fputs("&amp;", f); break;
+        case '<': fputs("&lt;", f); break;
+        case '>': fputs("&gt;", f); break;
+        case '"': fputs("&quot;", f); break;
+        default: fputc(c < 0x20 || c >= 0x7f ? '?' : c, f);
+        }
+    }
+}
+
+static void put_attribute(FILE *f, const char *name, const char *text)
+{
+    fprintf(f, " %s=\"", name);
+    put_text(f, text);
+    fputc('"', f);
+}
+
+static void put_case(FILE *f, const struct qm_kernel_run *r, const struct qm_kernel_case *c)
+{
+    char again[QM_RECIPE_TEXT + 1024];
+    fputs("  <testcase", f);
+    put_attribute(f, "classname", *r->recipe ? r->recipe : "kernel");
+    put_attribute(f, "name", c->name);
+    fprintf(f, " time=\"%.6f\"", c->seconds);
+    if (c->result == QM_CASE_passed) {
+        fputs("/>\n", f);
+        return;
+    }
+    int is_bad = qm_case_result_is_bad(c->result);
+    int is_error = is_bad && c->result != QM_CASE_failed;
+    fprintf(f, ">\n    <%s", is_error ? "error" : is_bad ? "failure" : "skipped");
+    if (is_bad)
+        put_attribute(f, "type", qm_case_result_name(c->result));
+    put_attribute(f, "message", c->text ? c->text : "this shape does not fit the quantizer");
+    fputs(">", f);
+    qm_kernel_again(r, c, again, sizeof again);
+    if (is_bad)
+        put_text(f, again);
+    fprintf(f, "</%s>\n  </testcase>\n", is_error ? "error" : is_bad ? "failure" : "skipped");
+}
+
+static int is_general(const struct qm_finding *f) { return !strchr(f->name, '/'); }
+
+static void put_all(FILE *f, const struct qm_kernel_run *r)
+{
+    int64_t tests = 0, failures = r->count[QM_CASE_failed], errors = 0, skipped = 0;
+    for (int i = 0; i < r->n_cases; i++) {
+        enum qm_case_result is = r->cases[i].result;
+        tests++;
+        errors += qm_case_result_is_bad(is) && is != QM_CASE_failed;
+        skipped += is == QM_CASE_refused || is == QM_CASE_unfit;
+    }
+    for (int i = 0; i < r->tally.n_findings; i++)
+        if (is_general(&r->tally.finding[i]))
+            tests++, failures++;
+    fputs("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n<testsuite", f);
+    put_attribute(f, "name", r->o->file);
+    fprintf(
+        f, " tests=\"%lld\" failures=\"%lld\" errors=\"%lld\" skipped=\"%lld\" time=\"%.3f\">\n",
+        (long long)tests, (long long)failures, (long long)errors, (long long)skipped, r->seconds);
+    fprintf(f, "  <properties><property name=\"seed\" value=\"%llu\"/></properties>\n",
+            (unsigned long long)r->seed);
+    for (int i = 0; i < r->tally.n_findings; i++)
+        if (is_general(&r->tally.finding[i])) {
+            struct qm_kernel_case c = {.result = QM_CASE_failed};
+            snprintf(c.name, sizeof c.name, "%s", r->tally.finding[i].name);
+            c.text = (char *)(uintptr_t)r->tally.finding[i].text;
+            put_case(f, r, &c);
+        }
+    for (int i = 0; i < r->n_cases; i++)
+        put_case(f, r, &r->cases[i]);
+    fputs("</testsuite>\n</testsuites>\n", f);
+}
+
+qm_status qm_kernel_junit(const struct qm_kernel_run *r, const char *path)
+{
+    struct qm_part part;
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&text, &size);
+    if (!f)
+        return qm_fail(QM_NO_MEMORY, "%s", path);
+    put_all(f, r);
+    int bad = fclose(f) != 0;
+    qm_status st = bad ? qm_fail(QM_NO_MEMORY, "%s", path) : qm_part_open(path, &part);
+    if (st == QM_OK) {
+        st = qm_part_write(&part, text, size);
+        if (st == QM_OK)
+            st = qm_part_commit(&part);
+        qm_part_abort(&part);
+    }
+    free(text);
+    return st;
+}

@@ -1,0 +1,298 @@
+/* report.c - what a kernel check found, for people and as JSON. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/cli.h"
+#include "experiments/kernel/kernel.h"
+
+enum { SHOWN = 8 }; /* failing cases printed one by one, without -v */
+
+static const char *const verdict_names[] = {
+#define X(name) #name,
+    QM_VERDICT_LIST(X)
+#undef X
+};
+
+void qm_kernel_again(const struct qm_kernel_run *r, const struct qm_kernel_case *c, char *text,
+                     size_t size)
+{
+    char one[QM_CASE_TEXT + 64] = "", as[QM_RECIPE_TEXT + 16] = "";
+    if (strchr(c->name, '/'))
+        snprintf(one, sizeof one, " --case %s --seed %llu", c->name, (unsigned long long)c->seed);
+    if (*r->recipe)
+        snprintf(as, sizeof as, " --as '%s'", r->recipe);
+    snprintf(text, size, "qualm check --kernel %s%s%s", r->o->file, as, one);
+}
+
+/* ---- speed and errors of two kernels ------------------------------------------------------- */
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+struct times {
+    double least, median;
+};
+
+static struct times times_of(const json_t *list)
+{
+    size_t n = json_array_size(list), i;
+    const json_t *item;
+    double *all = malloc(sizeof *all * (n + 1));
+    struct times t = {0.0, 0.0};
+    if (all && n > 0) {
+        json_array_foreach(list, i, item) all[i] = json_number_value(item);
+        qsort(all, n, sizeof *all, by_value);
+        t = (struct times){all[0], n % 2 ? all[n / 2] : 0.5 * (all[n / 2 - 1] + all[n / 2])};
+    }
+    free(all);
+    return t;
+}
+
+/* Relative RMSE over the steps. */
+static double rms(double sum, int64_t steps)
+{
+    return steps > 0 ? sqrt(sum / (double)steps) : (double)NAN;
+}
+
+static json_t *versus_json(const struct qm_kernel_run *r)
+{
+    json_t *tensors = json_array(), *out = json_object();
+    int slots = r->subject.recipe.rule ? r->subject.recipe.rule->n_slots : -1;
+    for (int i = 0; i <= slots; i++) {
+        const struct qm_versus_count *c = &r->versus[i < slots ? i : QM_MAX_SLOTS];
+        double now = rms(c->error_new, c->steps), old = rms(c->error_old, c->steps);
+        json_array_append_new(
+            tensors, json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "tensor",
+                               i < slots ? r->subject.recipe.rule->slot[i] : "parameter",
+                               "elements", (json_int_t)c->n, "codes_changed", (json_int_t)c->codes,
+                               "scales_changed", (json_int_t)c->scales, "values_changed",
+                               (json_int_t)c->values, "steps", (json_int_t)c->steps, "better",
+                               (json_int_t)c->better, "worse", (json_int_t)c->worse, "rmse_new",
+                               qm_json_number(now), "rmse_old", qm_json_number(old), "rmse_ratio",
+                               qm_json_number(old > 0.0    ? now / old
+                                              : now == old ? 1.0
+                                                           : HUGE_VAL)));
+    }
+    json_object_set_new(out, "old", json_string(r->o->against));
+    json_object_set_new(out, "tensors", tensors);
+    if (*r->old_trouble)
+        json_object_set_new(out, "old_fails", json_string(r->old_trouble));
+    if (r->speed) {
+        struct times now = times_of(json_object_get(r->speed, "new"));
+        struct times old = times_of(json_object_get(r->speed, "old"));
+        json_object_set_new(out, "speed",
+                            json_pack("{s:I, s:I, s:f, s:f, s:f, s:f, s:o, s:o}", "elements",
+                                      (json_int_t)r->speed_n, "rounds",
+                                      (json_int_t)json_array_size(json_object_get(r->speed, "new")),
+                                      "new_min", now.least, "new_median", now.median, "old_min",
+                                      old.least, "old_median", old.median, "times_as_fast_min",
+                                      qm_json_number(old.least / now.least), "times_as_fast_median",
+                                      qm_json_number(old.median / now.median)));
+    }
+    return out;
+}
+
+/* ---- JSON ---------------------------------------------------------------------------------- */
+
+static json_t *failure(const struct qm_kernel_run *r, const struct qm_kernel_case *c)
+{
+    char again[QM_RECIPE_TEXT + 1024];
+    qm_kernel_again(r, c, again, sizeof again);
+    return json_pack("{s:s, s:s, s:s, s:s}", "case", c->name, "result",
+                     qm_case_result_name(c->result), "what", c->text ? c->text : "", "again",
+                     again);
+}
+
+/* Findings that are of no one case: the codebook, the rate of stochastic rounding. */
+static void add_general(const struct qm_kernel_run *r, json_t *list)
+{
+    for (int i = 0; i < r->tally.n_findings; i++) {
+        const struct qm_finding *f = &r->tally.finding[i];
+        struct qm_kernel_case c = {.result = QM_CASE_failed};
+        if (strchr(f->name, '/'))
+            continue;
+        snprintf(c.name, sizeof c.name, "%s", f->name);
+        c.text = (char *)(uintptr_t)f->text;
+        json_array_append_new(list, failure(r, &c));
+    }
+}
+
+static json_t *to_json(const struct qm_kernel_run *r)
+{
+    json_t *out = json_object(), *verdict = json_object(), *results = json_object();
+    json_t *failures = json_array();
+    const struct qm_tally *t = &r->tally;
+    add_general(r, failures);
+    for (int i = 0; i < r->n_cases; i++)
+        if (qm_case_result_is_bad(r->cases[i].result))
+            json_array_append_new(failures, failure(r, &r->cases[i]));
+    for (int i = 0; i < QM_VERDICT_COUNT; i++)
+        json_object_set_new(verdict, verdict_names[i], json_integer((json_int_t)t->verdict[i]));
+    for (int i = 0; i < QM_CASE_RESULT_COUNT; i++)
+        json_object_set_new(results, qm_case_result_name((enum qm_case_result)i),
+                            json_integer((json_int_t)r->count[i]));
+    json_object_set_new(out, "kernel", json_string(r->o->file));
+    json_object_set_new(out, "as", json_string(r->recipe));
+    json_object_set_new(out, "seed", json_integer((json_int_t)r->seed));
+    json_object_set_new(out, "passed", json_boolean(qm_kernel_run_passed(r)));
+    json_object_set_new(out, "seconds", json_real(r->seconds));
+    json_object_set_new(out, "interrupted", json_boolean(r->interrupted));
+    json_object_set_new(out, "left_out", json_integer((json_int_t)r->left_out));
+    json_object_set_new(out, "results", results);
+    json_object_set_new(out, "judged", json_integer((json_int_t)t->judged));
+    json_object_set_new(out, "verdicts", verdict);
+    json_object_set_new(out, "deviations", json_integer((json_int_t)t->deviations));
+    json_object_set_new(out, "unbounded", json_integer((json_int_t)t->unbounded));
+    json_object_set_new(out, "worst_ratio", qm_json_number(t->worst_ratio));
+    json_object_set_new(out, "worst_case", json_string(t->worst_case));
+    json_object_set_new(out, "failures", failures);
+    if (r->o->against)
+        json_object_set_new(out, "against", versus_json(r));
+    return out;
+}
+
+/* ---- text ---------------------------------------------------------------------------------- */
+
+static const char *text_of(const json_t *from, const char *key)
+{
+    const char *text = json_string_value(json_object_get(from, key));
+    return text ? text : "";
+}
+
+static long long whole(const json_t *from, const char *key)
+{
+    return (long long)json_integer_value(json_object_get(from, key));
+}
+
+static void put_number(struct qm_table *t, const json_t *from, const char *key)
+{
+    const json_t *x = json_object_get(from, key);
+    if (json_is_number(x))
+        qm_table_cell(t, "%.4g", json_number_value(x));
+    else
+        qm_table_cell(t, "-");
+}
+
+/* One row: how many cases ended how, and the numbers in them by their verdicts. */
+static void print_row(const json_t *all)
+{
+    const char *heads[8 + QM_CASE_RESULT_COUNT + QM_VERDICT_COUNT] = {"as"};
+    const json_t *results = json_object_get(all, "results"),
+                 *verdicts = json_object_get(all, "verdicts");
+    int n = 1, shown[QM_CASE_RESULT_COUNT];
+    for (int i = 0; i < QM_CASE_RESULT_COUNT; i++) {
+        const char *name = qm_case_result_name((enum qm_case_result)i);
+        shown[i] = i == QM_CASE_passed || i == QM_CASE_failed || whole(results, name) > 0;
+        if (shown[i])
+            heads[n++] = name;
+    }
+    heads[n++] = "judged";
+    for (int i = 0; i < QM_VERDICT_COUNT; i++)
+        heads[n++] = verdict_names[i];
+    heads[n++] = "may overflow";
+    heads[n++] = "worst/bound";
+    heads[n++] = "verdict";
+    struct qm_table *t = qm_table_open(n, heads);
+    qm_table_cell(t, "%s", *text_of(all, "as") ? text_of(all, "as") : "-");
+    for (int i = 0; i < QM_CASE_RESULT_COUNT; i++)
+        if (shown[i])
+            qm_table_cell(t, "%lld", whole(results, qm_case_result_name((enum qm_case_result)i)));
+    qm_table_cell(t, "%lld", whole(all, "judged"));
+    for (int i = 0; i < QM_VERDICT_COUNT; i++)
+        qm_table_cell(t, "%lld", whole(verdicts, verdict_names[i]));
+    qm_table_cell(t, "%lld", whole(all, "unbounded"));
+    put_number(t, all, "worst_ratio");
+    int is_bad = json_array_size(json_object_get(all, "failures")) > 0;
+    int has_passed = json_is_true(json_object_get(all, "passed"));
+    qm_table_cell(t, "%s", is_bad ? "FAILED" : has_passed ? "passed" : "nothing judged");
+    qm_table_close(t);
+}
+
+static void print_versus(const json_t *v)
+{
+    static const char *const heads[] = {
+        "tensor",   "elements", "codes changed", "scales changed", "values changed",
+        "RMSE old", "RMSE new", "new/old",       "steps better",   "worse"};
+    struct qm_table *t = qm_table_open(10, heads);
+    const json_t *row, *speed = json_object_get(v, "speed");
+    size_t i;
+    json_array_foreach(json_object_get(v, "tensors"), i, row)
+    {
+        qm_table_cell(t, "%s", text_of(row, "tensor"));
+        qm_table_cell(t, "%lld", whole(row, "elements"));
+        qm_table_cell(t, "%lld", whole(row, "codes_changed"));
+        qm_table_cell(t, "%lld", whole(row, "scales_changed"));
+        qm_table_cell(t, "%lld", whole(row, "values_changed"));
+        put_number(t, row, "rmse_old");
+        put_number(t, row, "rmse_new");
+        const json_t *ratio = json_object_get(row, "rmse_ratio");
+        if (json_is_number(ratio))
+            qm_table_cell(t, "%.6f", json_number_value(ratio));
+        else
+            qm_table_cell(t, "-");
+        qm_table_cell(t, "%lld", whole(row, "better"));
+        qm_table_cell(t, "%lld", whole(row, "worse"));
+    }
+    printf("against %s; RMSE: of one step from the same state, relative to the oracle's\n",
+           text_of(v, "old"));
+    qm_table_close(t);
+    if (*text_of(v, "old_fails"))
+        printf("the old kernel fails: %s\n", text_of(v, "old_fails"));
+    if (speed)
+        printf("speed, %lld elements, %lld rounds in turn: min %.3f ms, was %.3f ms (%.2f times as "
+               "fast); median %.3f ms, was %.3f ms (%.2f times)\n",
+               whole(speed, "elements"), whole(speed, "rounds"),
+               1e3 * json_number_value(json_object_get(speed, "new_min")),
+               1e3 * json_number_value(json_object_get(speed, "old_min")),
+               json_number_value(json_object_get(speed, "times_as_fast_min")),
+               1e3 * json_number_value(json_object_get(speed, "new_median")),
+               1e3 * json_number_value(json_object_get(speed, "old_median")),
+               json_number_value(json_object_get(speed, "times_as_fast_median")));
+}
+
+static void print_refused(const struct qm_kernel_run *r)
+{
+    for (int i = 0; i < r->n_cases; i++)
+        if (r->cases[i].result == QM_CASE_refused) {
+            printf("refused %s: %s%s\n", r->cases[i].name, r->cases[i].text ? r->cases[i].text : "",
+                   r->count[QM_CASE_refused] > 1 ? " (and others)" : "");
+            return;
+        }
+}
+
+void qm_kernel_report(const struct qm_kernel_run *r)
+{
+    json_t *all = to_json(r);
+    const json_t *failures = json_object_get(all, "failures"), *f;
+    size_t i;
+    if (qm_cli.json) {
+        qm_json_print(all);
+        return;
+    }
+    print_row(all);
+    json_array_foreach(failures, i, f)
+    {
+        if (i == SHOWN && !qm_cli.verbose)
+            break;
+        printf("FAILED %s %s: %s\n       again: %s\n", text_of(f, "case"), text_of(f, "result"),
+               text_of(f, "what"), text_of(f, "again"));
+    }
+    if (json_array_size(failures) > SHOWN && !qm_cli.verbose)
+        printf("FAILED: %zu more cases (-v prints them)\n", json_array_size(failures) - SHOWN);
+    print_refused(r);
+    if (r->hangs >= QM_HANGS)
+        printf("stopped: %d cases hung\n", r->hangs);
+    if (r->left_out)
+        printf("left out: %lld cases\n", (long long)r->left_out);
+    if (r->interrupted)
+        printf("interrupted\n");
+    if (r->o->against)
+        print_versus(json_object_get(all, "against"));
+    printf("seed %llu%s\n", (unsigned long long)r->seed,
+           r->o->forever ? ", raised by one with each case" : "");
+    json_decref(all);
+}
