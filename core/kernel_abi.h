@@ -82,7 +82,8 @@ struct qm_kernel_args {
         t_alpha, t_beta3, beta2_decay, rank, side, gap, scale, margin, max_unorm, gnorm_scale,
         initial_lr;
     int nesterov, maximize, amsgrad, relative_step, scale_parameter, scale_weight_decay, factored,
-        limiter, tensor_scale, scale_front, correct_bias, svd, centered, warmup, clip_twice;
+        limiter, tensor_scale, scale_front, correct_bias, svd, centered, warmup, clip_twice,
+        decouple_lr;
 };
 
 #ifdef __cplusplus
