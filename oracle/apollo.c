@@ -10,11 +10,8 @@
  *
  * A tensor without two dims, or no rank: U = m / (sqrt(v) + eps) of G itself.
  * Slots: m, v (of R's shape), P, the limiter's norm (one number). */
-#include "oracle/oracle.h"
-
 #include <stdlib.h>
 
-#include "oracle/factor.h"
 #include "oracle/project.h"
 
 static double bias_correction(const struct qm_oracle_hyper *h, int64_t t)
@@ -82,6 +79,55 @@ static qm_status whole(double *theta, double *const *slot, const double *g,
     return st;
 }
 
+/* ---- its bound --------------------------------------------------------------------------------- */
+
+/* u <- the projected update; r holds R, and R~ after it. */
+static void scaled_bound(const struct qm_bound_step *b, const struct qm_projection *q,
+                         const struct qm_pair *r, struct qm_pair *u)
+{
+    const struct qm_oracle_hyper *h = b->h;
+    int64_t k = q->rows * q->cols;
+    struct qm_pair root = qm_pair_scalar(sqrt(h->scale)), s, low;
+    for (int64_t i = 0; i < b->n; i++)
+        u[i] = qm_pair_exact(b->g[i]);
+    if (h->tensor_scale) {
+        low = qm_pair_add(qm_pair_float(qm_pair_norm(b, r, k, 1)), qm_pair_scalar(1e-8));
+        s = qm_pair_over(&b->reorder, qm_pair_float(qm_pair_norm(b, r + k, k, 1)), low);
+        for (int64_t i = 0; i < b->n; i++)
+            u[i] = qm_pair_mul(u[i], s);
+    } else {
+        qm_pair_project_scale(b, q, q->m < q->n ? 0 : 1, r + k, r, u);
+    }
+    for (int64_t i = 0; i < b->n && h->scale_front; i++)
+        u[i] = qm_pair_mul(u[i], root);
+    if (h->limiter)
+        qm_pair_project_limit(b, 3, u);
+    for (int64_t i = 0; i < b->n && !h->scale_front; i++)
+        u[i] = qm_pair_mul(u[i], root);
+}
+
+static qm_status bound(const struct qm_bound_step *b)
+{
+    struct qm_projection q;
+    int projected = qm_projection_of(b->h, b->h->svd, b->shape, &q);
+    int64_t n = b->n, k = projected ? q.rows * q.cols : n;
+    struct qm_pair *u = qm_pairs(n + 2 * k), *r = u + n;
+    if (!u)
+        return QM_NO_MEMORY;
+    if (projected) {
+        qm_pair_project_matrix(b, &q, b->h->svd, 2);
+        qm_pair_project(b, &q, b->stored[2], r);
+    }
+    for (int64_t i = 0; i < k && !projected; i++)
+        r[i] = qm_pair_exact(b->g[i]);
+    qm_pair_adam_states(b, projected, r, k, r + k);
+    if (projected)
+        scaled_bound(b, &q, r, u);
+    qm_pair_take(b, projected, b->h->lr * bias_correction(b->h, b->t), projected ? u : r + k, 1);
+    free(u);
+    return QM_OK;
+}
+
 extern const struct qm_oracle qm_oracle_apollo;
 const struct qm_oracle qm_oracle_apollo = {
     .family = "apollo",
@@ -89,4 +135,5 @@ const struct qm_oracle qm_oracle_apollo = {
     .n_slots = 4,
     .slot = {"exp_avg", "exp_avg_sq", "proj", "scaled_grad"},
     .whole = whole,
+    .bound = bound,
 };

@@ -10,11 +10,8 @@
  *
  * alpha is hyper.scale.  A tensor without two dims, or no rank: theta <- theta - step R~, R = G.
  * Slots: Adam m, v, P, the limiter's norm; RMSProp v, b (momentum > 0), a (centered), P, norm. */
-#include "oracle/oracle.h"
-
 #include <stdlib.h>
 
-#include "oracle/factor.h"
 #include "oracle/project.h"
 
 static double bias_correction(const struct qm_oracle_hyper *h, int64_t t)
@@ -109,6 +106,83 @@ static qm_status with_rms_prop(double *theta, double *const *slot, const double 
     return fira(theta, slot, 3, g, shape, tensor, h, t, rms_prop, h->lr);
 }
 
+/* ---- their bounds ------------------------------------------------------------------------------ */
+
+static void rms_prop_bound(const struct qm_bound_step *b, int own, const struct qm_pair *r,
+                           int64_t k, struct qm_pair *r_tilde)
+{
+    const struct qm_oracle_hyper *h = b->h;
+    const struct qm_reorder *o = &b->reorder;
+    struct qm_beta w = qm_bound_beta(b, h->beta2, 0);
+    for (int64_t i = 0; i < k; i++) {
+        struct qm_pair v = qm_bound_square(b, &w, qm_old(b, 0, i), r[i]), a;
+        if (own)
+            b->want[0][i] = v.x;
+        v = qm_new(b, 0, i, v);
+        if (h->centered) {
+            a = qm_bound_average(&w, qm_old(b, 2, i), r[i]);
+            if (own)
+                b->want[2][i] = a.x;
+            a = qm_new(b, 2, i, a);
+            v = qm_pair_add(v, qm_pair_negated(qm_pair_mul(a, a)));
+        }
+        r_tilde[i] = qm_pair_over(o, r[i], qm_pair_add(qm_pair_root(o, v), qm_pair_scalar(h->eps)));
+        if (v.x - v.e < 0.0) /* the root of what may be negative */
+            r_tilde[i].e = HUGE_VAL;
+        if (!(h->momentum > 0.0))
+            continue;
+        a = qm_pair_mul(qm_pair_scalar(h->momentum), qm_old(b, 1, i));
+        a = qm_pair_add(a, r_tilde[i]);
+        if (own)
+            b->want[1][i] = a.x;
+        r_tilde[i] = qm_new(b, 1, i, a);
+    }
+}
+
+/* P and the limiter's norm are slots first and first + 1. */
+static qm_status any_bound(const struct qm_bound_step *b, int first, double step,
+                           void (*form)(const struct qm_bound_step *b, int own,
+                                        const struct qm_pair *r, int64_t k,
+                                        struct qm_pair *r_tilde))
+{
+    struct qm_projection q;
+    int projected = qm_projection_of(b->h, 1, b->shape, &q);
+    int64_t n = b->n, k = projected ? q.rows * q.cols : n;
+    struct qm_pair *u = qm_pairs(2 * n + 2 * k), *s = u + n, *r = s + n, *r_tilde = r + k;
+    if (!u)
+        return QM_NO_MEMORY;
+    if (projected) {
+        qm_pair_project_matrix(b, &q, 1, first);
+        qm_pair_project(b, &q, b->stored[first], r);
+    }
+    for (int64_t i = 0; i < k && !projected; i++)
+        r[i] = qm_pair_exact(b->g[i]);
+    form(b, projected, r, k, r_tilde);
+    if (projected) {
+        qm_pair_project_back(b, &q, r, b->stored[first], b->h->scale, s);
+        for (int64_t i = 0; i < n; i++)
+            s[i] = qm_pair_add(qm_pair_exact(b->g[i]), qm_pair_negated(s[i]));
+        qm_pair_project_scale(b, &q, q.rows < q.cols ? 0 : 1, r_tilde, r, s);
+        qm_pair_project_limit(b, first + 1, s);
+        qm_pair_project_back(b, &q, r_tilde, b->stored[first], b->h->scale, u);
+        for (int64_t i = 0; i < n; i++)
+            u[i] = qm_pair_add(u[i], s[i]);
+    }
+    qm_pair_take(b, projected, step, projected ? u : r_tilde, first == 2);
+    free(u);
+    return QM_OK;
+}
+
+static qm_status adam_bound(const struct qm_bound_step *b)
+{
+    return any_bound(b, 2, b->h->lr * bias_correction(b->h, b->t), qm_pair_adam_states);
+}
+
+static qm_status rms_bound(const struct qm_bound_step *b)
+{
+    return any_bound(b, 3, b->h->lr, rms_prop_bound);
+}
+
 extern const struct qm_oracle qm_oracle_fira, qm_oracle_fira_rms;
 const struct qm_oracle qm_oracle_fira = {
     .family = "fira",
@@ -116,6 +190,7 @@ const struct qm_oracle qm_oracle_fira = {
     .n_slots = 4,
     .slot = {"exp_avg", "exp_avg_sq", "proj", "scaling_grad"},
     .whole = with_adam,
+    .bound = adam_bound,
 };
 const struct qm_oracle qm_oracle_fira_rms = {
     .family = "fira_rms",
@@ -123,4 +198,5 @@ const struct qm_oracle qm_oracle_fira_rms = {
     .n_slots = 5,
     .slot = {"square_avg", "momentum_buffer", "grad_avg", "proj", "scaling_grad"},
     .whole = with_rms_prop,
+    .bound = rms_bound,
 };

@@ -6,7 +6,7 @@
 #ifndef QM_ORACLE_PROJECT_H
 #define QM_ORACLE_PROJECT_H
 
-#include "oracle/oracle.h"
+#include "oracle/bound_whole.h"
 
 struct qm_projection {
     int right;
@@ -35,5 +35,32 @@ void qm_project_limit(double *x, int64_t n, double margin, int64_t t, double *pr
 /* P of step t where a new one is due: steps 1, 1 + gap, ..., or while it is zero; gap 0: never. */
 qm_status qm_project_renew(const struct qm_oracle_hyper *h, int svd, const struct qm_projection *q,
                            const double *g, uint32_t tensor, int64_t t, double *p);
+
+/* ---- the same in pairs (bound_project.c), float32 in the order of the sources ------------------- */
+
+/* P is what the judged side used, exact. */
+void qm_pair_project(const struct qm_bound_step *b, const struct qm_projection *q, const double *p,
+                     struct qm_pair *r);
+void qm_pair_project_back(const struct qm_bound_step *b, const struct qm_projection *q,
+                          const struct qm_pair *x, const double *p, double alpha,
+                          struct qm_pair *out);
+void qm_pair_project_scale(const struct qm_bound_step *b, const struct qm_projection *q, int axis,
+                           const struct qm_pair *top, const struct qm_pair *low, struct qm_pair *x);
+
+/* Slot `slot` keeps the norm. */
+void qm_pair_project_limit(const struct qm_bound_step *b, int slot, struct qm_pair *x);
+
+/* The error of slot `slot`, P: singular vectors have none that is known. */
+void qm_pair_project_matrix(const struct qm_bound_step *b, const struct qm_projection *q, int svd,
+                            int slot);
+
+/* Adam's moments of r[k], slots 0 and 1, and m / (sqrt(v) + eps).  With a P of the judged side's own
+ * the wanted values are those of the pairs. */
+void qm_pair_adam_states(const struct qm_bound_step *b, int own, const struct qm_pair *r, int64_t k,
+                         struct qm_pair *r_tilde);
+
+/* theta <- theta - step u, then decayed by lr lambda where lambda > 0. */
+void qm_pair_take(const struct qm_bound_step *b, int own, double step, const struct qm_pair *u,
+                  int decays);
 
 #endif
