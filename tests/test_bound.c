@@ -211,7 +211,7 @@ static void bound_one(struct one *o, struct qm_reorder reorder)
                               .g = &o->g,
                               .slot = old,
                               .p_want = &o->want_p,
-                              .want = want,
+                              .want = fresh,
                               .e_p = &o->e_p,
                               .e_slot = e};
     o->want_p = o->p;
