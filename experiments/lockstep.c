@@ -233,11 +233,14 @@ static qm_status loop(struct qm_sides *a, struct qm_metrics *m, const volatile s
         if (is_local)
             QM_TRY(qm_sides_take_over(a));
         qm_sides_gradients(a, k);
-        keep_parameters(a);
+        int is_point = is_last || (k + 1) % c->every == 0;
+        struct qm_metrics *into = is_point && (is_local || is_last) ? m : NULL;
+        if (into && update_of(a) == UPDATE_moved)
+            keep_parameters(a);
         QM_TRY(qm_sides_step(a, k));
         out->steps = k + 1;
-        if (is_last || (k + 1) % c->every == 0)
-            QM_TRY(measure(a, k + 1, is_local || is_last ? m : NULL, out));
+        if (is_point)
+            QM_TRY(measure(a, k + 1, into, out));
         if (out->diverged)
             break;
     }
