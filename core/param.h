@@ -115,26 +115,25 @@ QM_FN int qm_ecc_ulp(enum qm_param_format format, uint32_t h)
 {
     int mantissa = format == QM_PARAM_bf16 ? 7 : 10, bias = format == QM_PARAM_bf16 ? 127 : 15;
     int e = (int)((h & 0x7fffu) >> mantissa);
-    return (e == 0 ? 1 - bias : e - bias) - mantissa;
+    return (e > 1 ? e : 1) - bias - mantissa;
 }
 
 /* x 2^k in two factors, so that neither leaves the range of float32; |k| <= 252. */
 QM_FN float qm_ecc_scale(float x, int k)
 {
-    int half = k >= 0 ? k / 2 : -((1 - k) / 2);
-    return x * qm_float((uint32_t)(half + 127) << 23) * qm_float((uint32_t)(k - half + 127) << 23);
+    uint32_t both = (uint32_t)(k + 2 * 127), half = both >> 1;
+    return x * qm_float(half << 23) * qm_float((both - half) << 23);
 }
 
 /* The residual of x over w' (bits h) in steps of half an ulp / most; most: 127 or 32767.  Half a step
  * away from zero; 0 means none, and is what NaN and Inf get. */
 QM_FN int qm_ecc_encode(enum qm_param_format format, float x, uint32_t h, int most)
 {
-    float r = qm_ecc_scale(x - qm_param_widen(format, h), 1 - qm_ecc_ulp(format, h));
-    if (!(r >= -3.4e38f && r <= 3.4e38f))
-        return 0;
-    r = r > 1.0f ? 1.0f : r < -1.0f ? -1.0f : r;
-    float e = floorf(fabsf(r * (float)most) + 0.5f);
-    return r < 0.0f ? -(int)e : (int)e;
+    float r = qm_ecc_scale(x - qm_param_widen(format, h), 1 - qm_ecc_ulp(format, h)), a = fabsf(r);
+    a = a <= 3.4e38f ? a : 0.0f;
+    a = a < 1.0f ? a : 1.0f;
+    int e = (int)(a * (float)most + 0.5f);
+    return r < 0.0f ? -e : e;
 }
 
 /* Where the product is subnormal (bf16 below 2^-118) it is rounded before the sum; the source's

@@ -422,6 +422,23 @@ static const char *const codecs[] = {
     "dyn:8u/block:32/bisect/near/cap:0.5",
     "dyn:4s/block:16/bisect/near/recip_tail",
     "dyn:8u/rank1/bisect/mid/lo/floor:1e-12",
+    "lint:8s/block:32/softsign/arith/near/floor:1e-12/f16",
+    "lint:8s/block:640/softsign/arith/near/floor:6e-8/f16both",
+    "lint:4s/block:6/softsign/arith/near/hi/f16",
+    "lint:4u/block:32/sqrt/arith/near/lo/floor:6e-8/f16both",
+    "lint:8u/block:128/sqrt/arith/near/guard:1e-3/f16",
+    "dyn:8u/block:64/sqrt/bisect/near/recip/f16",
+    "dyn:8u/block:32/sqrt/mids/mid/recip_tail/guard:1e-38/nantop/f16",
+    "dyn:8s/block:34/softsign/bisect/mid/recip/maxskip",
+    "nf4:4s/block:32/bisect/mid/hi/floor:1e-12/f16",
+    "int:8s/block:64/arith/near/f16",
+    "dyn:8s/block:256/bisect/even/maxskip/keepsign",
+    "dyn:8s/block:64/bisect/even/keepsign/f16both/floor:1e-7",
+    "dyn:4s/block:32/bisect/even/hi/keepsign/guard:1e-38",
+    "dyn:8u/block:256/grid/mid/recip/maxskip/zero:0",
+    "dyn:4s/block:64/bisect/near/floor:1e-12/zero:5",
+    "e4m3:8s/block:256/bisect/even/floor:1e-12",
+    "e4m3:8s/block:34/bisect/even/recip/f16",
 };
 enum { CODECS = sizeof codecs / sizeof *codecs };
 
@@ -470,6 +487,121 @@ static void test_ranges_and_isas(void **state)
         qm_isa_force((enum qm_isa)isa);
 }
 
+/* Blocks of every kind: by round, special values, edges and their neighbours, magnitudes at which a
+ * float16 scale overflows, rounds to its subnormals or to 0, and now and then a negative number. */
+static void fill(const struct qm_codec *c, int round, int64_t n, float *x)
+{
+    static const int power[] = {0, 15, 16, 17, -14, -15, -24, -25, -26, -120, -148, 30, 127};
+    enum qm_curve curve = c->q.curve;
+    for (int i = 0; i < n; i++) {
+        uint32_t w = random_word();
+        x[i] = random_float(round % 4 == 1 && i % 90 == 7);
+        x[i] = c->q.sign || (round % 8 == 5 && w % 99 == 0) ? x[i] : fabsf(x[i]);
+        if (i / 128 == round % 8)
+            x[i] = 0.0f;
+        if (round % 4 == 2) {
+            float e = c->edge[w % (uint32_t)(c->cb.n - 1)];
+            e = qm_curve_from(curve, qm_curve_unit_from(curve, e));
+            x[i] = i % 16 == 0 ? 1.0f : qm_unordered(qm_ordered(e) + (int)(w >> 30) - 1);
+        }
+        if (round % 4 == 3)
+            x[i] = ldexpf(x[i],
+                          power[(i / c->q.block + round) % 13] * (curve == QM_CURVE_sqrt ? 2 : 1));
+    }
+}
+
+/* One block as the axes define it, for unit div: codes and the stored scale. */
+static void define_block(const struct qm_codec *c, const float *x, int64_t n, uint8_t *codes,
+                         float *scale)
+{
+    float m = 0.0f;
+    for (int64_t i = 0; i < n; i++) {
+        float u = fabsf(qm_curve_to(c->q.curve, x[i]));
+        m = qm_isnan(m) || m > u ? m : u;
+    }
+    int is_zero = m == 0.0f && c->q.scale.zero >= 0;
+    m = (m < c->q.scale.floor ? c->q.scale.floor : m) * c->cb.gain;
+    *scale = c->q.scale.f16 ? qm_f16_to_float(qm_float_to_f16(m)) : m;
+    m = c->q.scale.f16 == QM_F16_both ? *scale : m < c->q.scale.guard ? c->q.scale.guard : m;
+    for (int64_t i = 0; i < n; i++) {
+        float y = qm_curve_unit_to(c->q.curve, qm_curve_to(c->q.curve, x[i]) / m);
+        int k = is_zero ? c->q.scale.zero : qm_code_of(c, y, 0);
+        if (c->q.scale.keep_sign && !signbit(c->cb.value[k]) != !signbit(x[i]))
+            k = (x[i] > 0.0f ? k + 1 : k - 1) & (c->cb.n - 1);
+        codes[i] = c->cb.perm[k];
+    }
+}
+
+/* Blocks in the lanes against that, decoded too. */
+static void test_fused_definition(void **state)
+{
+    (void)state;
+    static float x[N], scales[N], out[N], scale;
+    static uint8_t packed[N + 8], got[N], want[N];
+    int cases = 0;
+    for (int k = 0; k < CODECS; k++)
+        for (int at = 0; at < 40 * QM_ISA_COUNT; at++) {
+            struct qm_codec c;
+            int64_t n = 1 + random_word() % N;
+            assert_int_equal(qm_codec_parse(&c, codecs[k]), QM_OK);
+            if (!qm_codec_is_fused(&c) || c.q.unit != QM_UNIT_div || c.q.scale.max_skips_nan ||
+                c.cb.is_float || /* see test_float8 */
+                c.q.scale.cap != 0.0f || !qm_isa_force((enum qm_isa)(at % QM_ISA_COUNT)))
+                continue;
+            fill(&c, at / QM_ISA_COUNT, n, x);
+            qm_encode_blocks(&c, x, n, packed, scales);
+            qm_decode_blocks(&c, packed, scales, n, out);
+            qm_unpack_codes(c.q.pack, c.q.bits, packed, n, got);
+            for (int64_t i = 0; i < n; i += c.q.block) {
+                int64_t m = n - i < c.q.block ? n - i : c.q.block;
+                float stored = scales[i / c.q.block];
+                define_block(&c, x + i, m, want, &scale);
+                if (memcmp(got + i, want, (size_t)m) != 0 ||
+                    (qm_bits(scale) != qm_bits(stored) && !(qm_isnan(scale) && qm_isnan(stored))))
+                    fail_msg("%s, %s: block at %lld differs from its definition", codecs[k],
+                             qm_isa_text(qm_isa()), (long long)i);
+                for (int64_t j = i; j < i + m; j++) {
+                    float y = qm_curve_unit_from(c.q.curve, c.cb.value[c.cb.position_of[got[j]]]);
+                    float real = qm_curve_from(c.q.curve, y * scale);
+                    assert_true(qm_bits(out[j]) == qm_bits(real) ||
+                                (qm_isnan(out[j]) && qm_isnan(real)));
+                }
+            }
+            cases++;
+        }
+    assert_true(cases > 40 * 10);
+}
+
+/* Even steps are found without a search, at whatever search; what is not even must not be. */
+static void test_steps(void **state)
+{
+    (void)state;
+    static const char *const yes[] = {"lint:8s/block:32/arith/near", "lint:8u/block:32/arith/near",
+                                      "int:8s/block:64/arith/near"};
+    static const char *const no[] = {
+        "lint:8s/block:32/arith/even",         "dyn:8s/block:32/bisect/near",
+        "lint:8s/block:32/arith/near/least:3", "lint:4s/block:32/arith/near",
+        "lint:8s/block:32/arith/floor",        "lin:8u/block:32/bisect/mid"};
+    struct qm_codec c;
+    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++) {
+        assert_int_equal(qm_codec_parse(&c, yes[i]), QM_OK);
+        assert_true(c.has_steps);
+        for (int k = 0; k + 1 < c.cb.n; k += 17) { /* an edge moved by one float is seen */
+            struct qm_codec moved = c;
+            moved.q.search = QM_SEARCH_bisect;
+            moved.q.round = QM_ROUND_near;
+            qm_codec_rebuild(&moved);
+            moved.cb.value[k] += 1e-5f;
+            qm_codec_rebuild(&moved);
+            assert_false(moved.has_steps);
+        }
+    }
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++) {
+        assert_int_equal(qm_codec_parse(&c, no[i]), QM_OK);
+        assert_false(c.has_steps);
+    }
+}
+
 static void test_fused_blocks(void **state)
 {
     (void)state;
@@ -486,17 +618,7 @@ static void test_fused_blocks(void **state)
             if (!qm_codec_is_fused(&c))
                 continue;
             fused++;
-            for (int i = 0; i < n; i++) {
-                x[i] = random_float(round % 4 == 1 && i % 90 == 7);
-                x[i] = c.q.sign ? x[i] : fabsf(x[i]);
-                if (i / 128 == round % 8)
-                    x[i] = 0.0f;
-                if (round % 4 == 2) { /* blocks of edges and their neighbours */
-                    uint32_t w = random_word();
-                    float e = c.edge[w % (uint32_t)(c.cb.n - 1)];
-                    x[i] = i % 16 == 0 ? 1.0f : qm_unordered(qm_ordered(e) + (int)(w >> 30) - 1);
-                }
-            }
+            fill(&c, round, n, x);
             encode(&c, &shape, x, N, &want);
             for (int isa = 0; isa < QM_ISA_COUNT; isa++) {
                 if (!qm_isa_force((enum qm_isa)isa))
@@ -774,9 +896,22 @@ static void test_log_exp(void **state)
     assert_true(ulps(qm_exp2(127.99999f), exp2((double)127.99999f)) <= 1.0);
 }
 
+static void check_round_f16(float x)
+{
+    uint32_t want = qm_bits(qm_f16_to_float(qm_float_to_f16(x)));
+    if (qm_bits(qm_round_f16(x)) != want)
+        fail_msg("%a is rounded to %a", (double)x, (double)qm_round_f16(x));
+}
+
 static void test_halves(void **state)
 {
     (void)state;
+    for (uint32_t h = 0; h < 65536; h++) /* around every value, and half way between two */
+        for (uint32_t half = 0; half < 0x2000; half += 0x1000)
+            for (uint32_t d = 0; d < 5; d++)
+                check_round_f16(qm_float(qm_bits(qm_f16_to_float((uint16_t)h)) + half + d - 2));
+    for (int i = 0; i < 1000000; i++)
+        check_round_f16(qm_float(random_word()));
     for (uint32_t h = 0; h < 65536; h++) {
         float b = qm_bf16_to_float((uint16_t)h), f = qm_f16_to_float((uint16_t)h);
         if (!isnan(b))
@@ -840,6 +975,8 @@ int main(void)
         cmocka_unit_test(test_text),
         cmocka_unit_test(test_ranges_and_isas),
         cmocka_unit_test(test_fused_blocks),
+        cmocka_unit_test(test_fused_definition),
+        cmocka_unit_test(test_steps),
         cmocka_unit_test(test_rank1_definition),
         cmocka_unit_test(test_float8),
         cmocka_unit_test(test_pair_definitions),

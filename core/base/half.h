@@ -46,4 +46,15 @@ QM_FN uint16_t qm_float_to_f16(float x)
     return (uint16_t)(sign | ((a - 0x38000000u) >> 13));
 }
 
+/* qm_f16_to_float(qm_float_to_f16(x)), without branches. */
+QM_FN float qm_round_f16(float x)
+{
+    uint32_t u = qm_bits(x), a = u & 0x7fffffffu;
+    uint32_t small = qm_bits((qm_float(a) + 0.5f) - 0.5f); /* the last bit of the sum is 2^-24 */
+    uint32_t large = (a + 0xfffu + ((a >> 13) & 1u)) & ~0x1fffu;
+    large = a >= 0x477ff000u ? 0x7f800000u : large;
+    large = a < 0x38800000u ? small : large;
+    return qm_float(a > 0x7f800000u ? 0x7fffe000u : (u & 0x80000000u) | large);
+}
+
 #endif

@@ -4,6 +4,20 @@
 
 #include "core/base/isa.h"
 
+/* Vectors of 64-bit lanes, and the products of their lower halves with m. */
+#if defined(__AVX512F__)
+#include <immintrin.h>
+typedef uint64_t wide __attribute__((vector_size(64)));
+#define PRODUCT(a, m) ((wide)_mm512_mul_epu32((__m512i)(a), _mm512_set1_epi64(m)))
+#elif defined(__AVX2__)
+#include <immintrin.h>
+typedef uint64_t wide __attribute__((vector_size(32)));
+#define PRODUCT(a, m) ((wide)_mm256_mul_epu32((__m256i)(a), _mm256_set1_epi64x(m)))
+#else
+typedef uint64_t wide __attribute__((vector_size(16)));
+#define PRODUCT(a, m) (((a)&0xffffffffu) * (uint64_t)(m))
+#endif
+
 static void bf16_to_float(const uint16_t *restrict h, int64_t n, float *restrict x)
 {
     for (int64_t i = 0; i < n; i++)
@@ -49,29 +63,47 @@ static void float_to_e4m3(const float *restrict x, int64_t n, uint8_t *restrict 
     }
 }
 
+enum { WIDE = sizeof(wide) / sizeof(uint64_t) };
+
+/* qm_philox of WIDE blocks from `first` on: the words are the lower halves of c. */
+static inline void philox_wide(const struct qm_draws *d, uint64_t first, wide c[4])
+{
+    uint32_t k0 = (uint32_t)d->seed, k1 = (uint32_t)(d->seed >> 32);
+    wide at = {0};
+    for (int i = 0; i < WIDE; i++)
+        at[i] = first + (uint64_t)i;
+    c[0] = at;
+    c[1] = at >> 32;
+    c[2] = at * 0 + d->step;
+    c[3] = at * 0 + d->stream;
+    for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
+        wide a = PRODUCT(c[0], 0xD2511F53u), b = PRODUCT(c[2], 0xCD9E8D57u);
+        c[0] = (b >> 32) ^ c[1] ^ k0;
+        c[1] = b;
+        c[2] = (a >> 32) ^ c[3] ^ k1;
+        c[3] = a;
+    }
+}
+
 /* Four words a block; whole blocks in chunks, so that the words can be put in order afterwards. */
 static void draws(const struct qm_draws *d, int64_t from, int64_t n, uint32_t *restrict out)
 {
     enum { CHUNK = 64 };
-    uint32_t w[4][CHUNK];
+    uint64_t w[4][CHUNK]; /* lower halves */
     int64_t i = 0;
     for (; i < n && ((from + i) & 3); i++)
         out[i] = qm_draw(d, from + i);
     for (; i + 4 <= n;) {
         int64_t first = (from + i) >> 2, left = (n - i) / 4, count = left < CHUNK ? left : CHUNK;
-        for (int64_t b = 0; b < count; b++) {
-            uint64_t at = (uint64_t)(first + b);
-            struct qm_philox_block block =
-                qm_philox((uint32_t)at, (uint32_t)(at >> 32), d->step, d->stream, (uint32_t)d->seed,
-                          (uint32_t)(d->seed >> 32));
-            w[0][b] = block.word[0];
-            w[1][b] = block.word[1];
-            w[2][b] = block.word[2];
-            w[3][b] = block.word[3];
+        for (int64_t b = 0; b < count; b += WIDE) {
+            wide c[4];
+            philox_wide(d, (uint64_t)(first + b), c);
+            for (int k = 0; k < 4; k++)
+                memcpy(&w[k][b], &c[k], sizeof c[k]);
         }
         for (int64_t b = 0; b < count; b++)
             for (int k = 0; k < 4; k++)
-                out[i + 4 * b + k] = w[k][b];
+                out[i + 4 * b + k] = (uint32_t)w[k][b];
         i += 4 * count;
     }
     for (; i < n; i++)

@@ -1,6 +1,11 @@
 /* lanes.c - compiled once per instruction set (QM_ISA). */
 #include "core/quant/lanes.h"
 
+#include "core/base/half.h"
+#include "core/base/narrow.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
 static uint32_t max_bits(const float *x, int64_t n)
 {
     int32_t m = 0; /* bits of |x| are below 2^31: signed compares, which every level vectorizes */
@@ -82,20 +87,29 @@ static void unpack4(const uint8_t *restrict bytes, int64_t n, int high_first,
         codes[n - 1] = (uint8_t)((bytes[n / 2] >> first) & 15);
 }
 
+/* floor(y * factor + 1/2), clamped; NaN gives 0. */
+INLINE void halves_up(int fused, const struct qm_codec *c, const float *restrict y, float factor,
+                      int64_t n, uint8_t *restrict position)
+{
+    float low = (float)c->cb.base, high = (float)(c->cb.base + c->cb.n - 1);
+    int32_t base = c->cb.base;
+    for (int64_t i = 0; i < n; i++) {
+        float r = fused ? fmaf(y[i], factor, 0.5f) : y[i] * factor + 0.5f;
+        r = r > low ? r : low; /* low is an integer: floor and clamp commute */
+        r = r < high ? r : high;
+        int32_t k = (int32_t)r;
+        k -= (float)k > r;
+        position[i] = (uint8_t)(k - base);
+    }
+}
+
 static void arith(const struct qm_codec *c, const float *y, float factor, int64_t n,
                   uint8_t *position)
 {
     float low = (float)c->cb.base, high = (float)(c->cb.base + c->cb.n - 1);
     int32_t base = c->cb.base;
     if (c->q.round == QM_ROUND_near) {
-        for (int64_t i = 0; i < n; i++) {
-            float r = fmaf(y[i], factor, 0.5f);
-            r = r > low ? r : low; /* low is an integer: floor and clamp commute */
-            r = r < high ? r : high;
-            int32_t k = (int32_t)r;
-            k -= (float)k > r;
-            position[i] = (uint8_t)(k - base);
-        }
+        halves_up(1, c, y, factor, n, position);
         return;
     }
     /* |z| < 2^22 after the clamp: adding and taking away 1.5 * 2^23 rounds to even */
@@ -108,9 +122,22 @@ static void arith(const struct qm_codec *c, const float *y, float factor, int64_
     }
 }
 
+static void keep_sign(const struct qm_codec *c, const float *restrict x, int64_t n,
+                      uint8_t *restrict codes)
+{
+    uint32_t negative = (uint32_t)c->n_negative, top = (uint32_t)c->cb.n - 1;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t k = codes[i], moved = x[i] > 0.0f ? k + 1 : k - 1;
+        codes[i] = (uint8_t)((k < negative) != (qm_bits(x[i]) >> 31) ? moved & top : k);
+    }
+}
+
 /* ---- whole blocks ------------------------------------------------------------------------- */
 
-enum { BATCH = 16 };
+enum { BATCH = 16, PIECE = 512 };
+
+typedef void other_fn(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed,
+                      float *scale);
 
 /* What ordinary blocks are divided or multiplied by, from their maxima, and their stored scales; 0
  * for a block that is not for the lanes (stored is then undefined). */
@@ -118,25 +145,50 @@ static inline void units(const struct qm_codec *c, const uint32_t *restrict bits
                          float *restrict by, float *restrict stored)
 {
     const struct qm_scale_rule *r = &c->q.scale;
-    float floor = r->floor, cap = r->cap != 0.0f ? r->cap : INFINITY, gain = c->cb.gain;
-    float least = r->guard;
-    int divides = c->q.unit == QM_UNIT_div;
+    float floor = r->floor, cap = r->cap != 0.0f ? r->cap : INFINITY, least = r->guard;
+    float gain = c->cb.over != 0.0f ? 1.0f : c->cb.gain,
+          over = c->cb.over != 0.0f ? c->cb.over : 1.0f;
+    uint32_t least_bits = r->zero >= 0; /* zero blocks have a code of their own */
     for (int b = 0; b < BATCH; b++) {
         float s = qm_float(bits[b]);
         s = s < floor ? floor : s;
         s = s > cap ? cap : s;
-        s *= gain;
-        float u = divides ? s : 1.0f / s;
-        int ordinary = (bits[b] < 0x7f800000u) & (s > 0.0f) & (s >= least) & (u < INFINITY);
+        s = s * gain / over; /* one of them is 1 */
+        int ordinary = (bits[b] >= least_bits) & (bits[b] < 0x7f800000u) & (s >= least);
         stored[b] = s;
-        by[b] = ordinary ? u : 0.0f;
+        by[b] = ordinary ? s : 0.0f;
     }
+    if (r->f16)
+        for (int b = 0; b < BATCH; b++)
+            stored[b] = qm_round_f16(stored[b]);
+    if (r->f16 == QM_F16_both)
+        for (int b = 0; b < BATCH; b++)
+            by[b] = by[b] > 0.0f ? stored[b] : 0.0f;
+    if (c->q.unit != QM_UNIT_div)
+        for (int b = 0; b < BATCH; b++)
+            by[b] = 1.0f / by[b];
+    for (int b = 0; b < BATCH; b++)
+        by[b] = by[b] < INFINITY ? by[b] : 0.0f;
+}
+
+/* Of the bits with their signs: a negative number counts for more than NaN. */
+static uint32_t max_with_sign(const float *x, int64_t n)
+{
+    uint32_t m = 0;
+    for (int64_t i = 0; i < n; i++)
+        m = qm_bits(x[i]) > m ? qm_bits(x[i]) : m;
+    return m;
+}
+
+/* For each block, its max_bits or, for square roots, max_with_sign. */
+static void maxima_each(int with_sign, const float *x, int64_t block, int64_t count, uint32_t *bits)
+{
+    for (int64_t b = 0; b < count; b++, x += block)
+        bits[b] = with_sign ? max_with_sign(x, block) : max_bits(x, block);
 }
 
 #if defined(__AVX2__)
 #include <immintrin.h>
-
-#define INLINE static inline __attribute__((always_inline))
 
 /* How the codes of a group are found: by bisection of at most 16 entries in registers or, where y
  * keeps within its limit, by core/quant/cells.h, which falls back to it; by bisection of 256, or by the
@@ -167,6 +219,10 @@ INLINE void positions_by(enum finder how, const struct qm_codec *c, const float 
 
 static void positions(const struct qm_codec *c, const float *y, int64_t n, uint8_t *position)
 {
+    if (c->has_steps) {
+        halves_up(0, c, y, c->cb.steps, n, position);
+        return;
+    }
     switch (finder_of(c)) {
     case BY_CELLS:
     case BY_TREE16: positions_by(BY_TREE16, c, y, n, position); break;
@@ -192,6 +248,57 @@ static void values(const struct qm_codec *c, const uint8_t *position, int64_t n,
         values_by(0, c, position, n, out);
 }
 
+#else
+static void positions(const struct qm_codec *c, const float *y, int64_t n, uint8_t *position)
+{
+    if (c->has_steps) {
+        halves_up(0, c, y, c->cb.steps, n, position);
+        return;
+    }
+    if (c->cb.n <= 16) {
+        float e[15];
+        for (int k = 0; k < 15; k++)
+            e[k] = k + 1 < c->cb.n ? c->edge[k] : INFINITY;
+        for (int64_t i = 0; i < n; i++) {
+            int p = 0;
+            for (int k = 0; k < 15; k++)
+                p += y[i] >= e[k];
+            position[i] = (uint8_t)p;
+        }
+        return;
+    }
+    float e[256];
+    for (int k = 0; k < 256; k++)
+        e[k] = k + 1 < c->cb.n ? c->edge[k] : INFINITY;
+    for (int64_t i = 0; i < n; i++) {
+        int p = 0;
+        for (int half = 128; half > 0; half /= 2)
+            p += y[i] >= e[p + half - 1] ? half : 0;
+        position[i] = (uint8_t)p;
+    }
+}
+
+static void values(const struct qm_codec *c, const uint8_t *position, int64_t n, float *out)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = c->cb.value[position[i]];
+}
+
+INLINE void maxima(int with_sign, const float *x, int64_t block, int64_t count, uint32_t *bits)
+{
+    maxima_each(with_sign, x, block, count, bits);
+}
+#endif
+
+#include "core/quant/lanes_blocks.h"
+
+#if defined(__AVX2__)
+/* Whether blocks are whole groups whose codes are positions. */
+static int by_groups(const struct qm_codec *c)
+{
+    return c->q.curve == QM_CURVE_none && c->q.block % GROUP == 0 && !c->cb.is_float;
+}
+
 INLINE void decode_blocks_by(int four, const struct qm_codec *c, const uint8_t *packed,
                              const float *scales, int64_t n, float *out)
 {
@@ -213,7 +320,9 @@ INLINE void decode_blocks_by(int four, const struct qm_codec *c, const uint8_t *
 static void decode_blocks(const struct qm_codec *c, const uint8_t *packed, const float *scales,
                           int64_t n, float *out)
 {
-    if (c->q.bits == 4)
+    if (!by_groups(c))
+        decode_through(c, packed, scales, n, out);
+    else if (c->q.bits == 4)
         decode_blocks_by(1, c, packed, scales, n, out);
     else
         decode_blocks_by(0, c, packed, scales, n, out);
@@ -246,25 +355,6 @@ INLINE void encode_run(enum finder how, const struct finders *f, const struct qm
         encode_group(how, f, c, x, i, end - i, by, slope, divides, packed);
 }
 
-typedef void other_fn(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed,
-                      float *scale);
-
-/* The units of a batch of blocks come first: their reductions are done together. */
-INLINE void batch_units(const struct qm_codec *c, const float *x, int64_t n, float *by,
-                        float *scales)
-{
-    int64_t block = c->q.block, whole = n / block, count = (n + block - 1) / block;
-    uint32_t bits[BATCH] = {0};
-    float stored[BATCH];
-    maxima(x, block, whole, bits);
-    if (whole < count)
-        bits[whole] = max_bits(x + whole * block, n - whole * block);
-    units(c, bits, by, stored);
-    if (whole < count && c->q.unit == QM_UNIT_recip_tail)
-        by[whole] = 0.0f;
-    memcpy(scales, stored, sizeof *scales * (size_t)count);
-}
-
 INLINE void encode_blocks_by(enum finder how, const struct qm_codec *c, const float *x, int64_t n,
                              uint8_t *packed, float *scales, other_fn *other)
 {
@@ -293,12 +383,17 @@ INLINE void encode_blocks_by(enum finder how, const struct qm_codec *c, const fl
  * of the block or more. */
 static int within_cells(const struct qm_codec *c)
 {
-    return c->cells.usable && c->q.scale.cap == 0.0f && c->cb.gain >= 1.0f && !c->q.scale.f16;
+    return c->cells.usable && c->q.scale.cap == 0.0f && c->cb.gain >= 1.0f &&
+           c->q.scale.f16 != QM_F16_both;
 }
 
 static void encode_blocks(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed,
                           float *scales, other_fn *other)
 {
+    if (!by_groups(c) || c->has_steps || c->q.scale.keep_sign) {
+        encode_through(c, x, n, packed, scales, other);
+        return;
+    }
     switch (HAS_CELLS && within_cells(c) ? BY_CELLS : finder_of(c)) {
     case BY_TREE16: encode_blocks_by(BY_TREE16, c, x, n, packed, scales, other); break;
     case BY_CELLS: encode_blocks_by(BY_CELLS, c, x, n, packed, scales, other); break;
@@ -307,94 +402,16 @@ static void encode_blocks(const struct qm_codec *c, const float *x, int64_t n, u
     }
 }
 #else
-static void positions(const struct qm_codec *c, const float *y, int64_t n, uint8_t *position)
-{
-    if (c->cb.n <= 16) {
-        float e[15];
-        for (int k = 0; k < 15; k++)
-            e[k] = k + 1 < c->cb.n ? c->edge[k] : INFINITY;
-        for (int64_t i = 0; i < n; i++) {
-            int p = 0;
-            for (int k = 0; k < 15; k++)
-                p += y[i] >= e[k];
-            position[i] = (uint8_t)p;
-        }
-        return;
-    }
-    float e[256];
-    for (int k = 0; k < 256; k++)
-        e[k] = k + 1 < c->cb.n ? c->edge[k] : INFINITY;
-    for (int64_t i = 0; i < n; i++) {
-        int p = 0;
-        for (int half = 128; half > 0; half /= 2)
-            p += y[i] >= e[p + half - 1] ? half : 0;
-        position[i] = (uint8_t)p;
-    }
-}
-
-static void values(const struct qm_codec *c, const uint8_t *position, int64_t n, float *out)
-{
-    for (int64_t i = 0; i < n; i++)
-        out[i] = c->cb.value[position[i]];
-}
-
-enum { PIECE = 512 };
-
-static float unit_of(const struct qm_codec *c, uint32_t max, int is_short, float *stored)
-{
-    uint32_t bits[BATCH] = {max};
-    float by[BATCH], all[BATCH];
-    units(c, bits, by, all);
-    *stored = all[0];
-    return is_short && c->q.unit == QM_UNIT_recip_tail ? 0.0f : by[0];
-}
-
 static void decode_blocks(const struct qm_codec *c, const uint8_t *packed, const float *scales,
                           int64_t n, float *out)
 {
-    uint8_t codes[PIECE];
-    int64_t block = c->q.block;
-    for (int64_t b = 0; b * block < n; b++) {
-        int64_t end = (b + 1) * block < n ? (b + 1) * block : n;
-        for (int64_t i = b * block; i < end; i += PIECE) {
-            int64_t m = end - i < PIECE ? end - i : PIECE;
-            const uint8_t *from = codes;
-            if (c->q.bits == 4)
-                qm_unpack_codes(c->q.pack, 4, packed + i / 2, m, codes);
-            else
-                from = packed + i;
-            values(c, from, m, out + i);
-            multiply(out + i, scales[b], m, out + i);
-        }
-    }
+    decode_through(c, packed, scales, n, out);
 }
 
-static void
-encode_blocks(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed, float *scales,
-              void (*other)(const struct qm_codec *, const float *, int64_t, uint8_t *, float *))
+static void encode_blocks(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed,
+                          float *scales, other_fn *other)
 {
-    float y[PIECE];
-    uint8_t codes[PIECE];
-    int64_t block = c->q.block;
-    int four = c->q.bits == 4;
-    for (int64_t b = 0; b * block < n; b++) {
-        int64_t from = b * block, end = from + block < n ? from + block : n;
-        float by = unit_of(c, max_bits(x + from, end - from), end - from < block, scales + b);
-        if (by == 0.0f) {
-            other(c, x + from, end - from, packed + (four ? from / 2 : from), scales + b);
-            continue;
-        }
-        for (int64_t i = from; i < end; i += PIECE) {
-            int64_t m = end - i < PIECE ? end - i : PIECE;
-            if (c->q.unit == QM_UNIT_div)
-                divide(x + i, by, m, y);
-            else
-                multiply(x + i, by, m, y);
-            positions(c, y, m, four ? codes : packed + i);
-            if (four)
-                qm_pack_codes(c->q.pack, 4, codes, m, packed + i / 2);
-        }
-    }
+    encode_through(c, x, n, packed, scales, other);
 }
 #endif
 
@@ -410,6 +427,7 @@ const struct qm_lanes QM_ISA_NAME(qm_lanes) = {
     .positions = positions,
     .arith = arith,
     .values = values,
+    .keep_sign = keep_sign,
     .decode_blocks = decode_blocks,
     .encode_blocks = encode_blocks,
 };

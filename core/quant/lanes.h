@@ -8,6 +8,9 @@
 #include "core/base/isa.h"
 #include "core/quant/quantizer.h"
 
+/* The curves that encode_blocks and decode_blocks know. */
+#define QM_LANES_CURVES(X) X(none) X(sqrt) X(softsign)
+
 struct qm_lanes {
     /* Maximum of the bits of |x[i]|: a float's bits, NaN above Inf; 0 for n = 0. */
     uint32_t (*max_bits)(const float *x, int64_t n);
@@ -40,6 +43,9 @@ struct qm_lanes {
 
     /* out[i] = value[position[i]]. */
     void (*values)(const struct qm_codec *c, const uint8_t *position, int64_t n, float *out);
+
+    /* Scale word keepsign: moves codes whose values have not the sign bit of x. */
+    void (*keep_sign)(const struct qm_codec *c, const float *x, int64_t n, uint8_t *codes);
 
     /* Whole blocks of codecs that qm_codec_is_fused: n elements (the last block may be short) from
      * and to packed codes and stored scales.  encode_blocks handles ordinary blocks itself and

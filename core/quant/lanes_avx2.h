@@ -308,9 +308,7 @@ INLINE group_codes load_nibbles(const uint8_t *bytes, int64_t left, int high_fir
     return _mm256_and_si256(w, _mm256_set1_epi8(15));
 }
 
-/* max_bits of each of up to BATCH whole blocks. */
-INLINE void maxima(const float *x, int64_t block, int64_t count, uint32_t *bits)
+INLINE void maxima(int with_sign, const float *x, int64_t block, int64_t count, uint32_t *bits)
 {
-    for (int64_t b = 0; b < count; b++)
-        bits[b] = max_bits(x + b * block, block);
+    maxima_each(with_sign, x, block, count, bits);
 }

@@ -262,14 +262,13 @@ INLINE __m512i find_group(enum finder how, const struct finders *f, const struct
     return _mm512_xor_si512(k, _mm512_set1_epi8(15));
 }
 
-/* max_bits of each of up to BATCH whole blocks. */
-INLINE void maxima(const float *x, int64_t block, int64_t count, uint32_t *bits)
+/* maxima_each of up to BATCH whole blocks. */
+INLINE void maxima(int with_sign, const float *x, int64_t block, int64_t count, uint32_t *bits)
 {
-    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+    const __m512i magnitude = _mm512_set1_epi32(with_sign ? -1 : 0x7fffffff);
     __m512i m[BATCH];
     if (block % 16) {
-        for (int64_t b = 0; b < count; b++)
-            bits[b] = max_bits(x + b * block, block);
+        maxima_each(with_sign, x, block, count, bits);
         return;
     }
     for (int64_t b = count; b < BATCH; b++)
@@ -277,18 +276,18 @@ INLINE void maxima(const float *x, int64_t block, int64_t count, uint32_t *bits)
     for (int64_t b = 0; b < count; b++, x += block) {
         m[b] = _mm512_and_si512(_mm512_loadu_si512(x), magnitude);
         for (int64_t i = 16; i < block; i += 16)
-            m[b] = _mm512_max_epi32(m[b], _mm512_and_si512(_mm512_loadu_si512(x + i), magnitude));
+            m[b] = _mm512_max_epu32(m[b], _mm512_and_si512(_mm512_loadu_si512(x + i), magnitude));
     }
     /* a transposition that folds as it goes: two vectors become one, four times */
     for (int b = 0; b < 8; b++)
-        m[b] = _mm512_max_epi32(_mm512_unpacklo_epi32(m[2 * b], m[2 * b + 1]),
+        m[b] = _mm512_max_epu32(_mm512_unpacklo_epi32(m[2 * b], m[2 * b + 1]),
                                 _mm512_unpackhi_epi32(m[2 * b], m[2 * b + 1]));
     for (int b = 0; b < 4; b++)
-        m[b] = _mm512_max_epi32(_mm512_unpacklo_epi64(m[2 * b], m[2 * b + 1]),
+        m[b] = _mm512_max_epu32(_mm512_unpacklo_epi64(m[2 * b], m[2 * b + 1]),
                                 _mm512_unpackhi_epi64(m[2 * b], m[2 * b + 1]));
     for (int left = 2; left > 0; left--)
         for (int b = 0; b < left; b++)
-            m[b] = _mm512_max_epi32(_mm512_shuffle_i32x4(m[2 * b], m[2 * b + 1], 0x88),
+            m[b] = _mm512_max_epu32(_mm512_shuffle_i32x4(m[2 * b], m[2 * b + 1], 0x88),
                                     _mm512_shuffle_i32x4(m[2 * b], m[2 * b + 1], 0xdd));
     _mm512_storeu_si512(bits, m[0]);
 }

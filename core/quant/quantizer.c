@@ -73,6 +73,20 @@ static uint8_t code_of(const struct qm_codec *c, float y, uint32_t draw)
     return code;
 }
 
+/* Monotone in y: right on both sides of every edge, steps are right everywhere. */
+static int steps_hold(const struct qm_codec *c)
+{
+    if (c->cb.n <= 16 || c->cb.steps == 0.0f)
+        return 0;
+    for (int k = 0; k + 1 < c->cb.n; k++)
+        for (int above = 0; above < 2; above++) {
+            float y = above ? c->edge[k] : nextafterf(c->edge[k], -INFINITY);
+            if (qm_search_arith(QM_ROUND_near, 0, y, c->cb.steps, &c->cb, 0) != k + above)
+                return 0;
+        }
+    return 1;
+}
+
 /* The edges in the orders of core/quant/lanes.c. */
 static void arrange_edges(struct qm_codec *c)
 {
@@ -91,11 +105,15 @@ static void arrange_edges(struct qm_codec *c)
     c->cells.usable = 0;
     if (c->cb.n <= 16)
         qm_cells_build(c->edge, c->cb.n, &c->cells);
+    c->has_steps = steps_hold(c);
 }
 
 void qm_codec_rebuild(struct qm_codec *c)
 {
     float limit = edge_limit(c);
+    c->n_negative = 0; /* values ascend, and are in code order where signs are kept */
+    while (c->n_negative < c->cb.n && signbit(c->cb.value[c->n_negative]))
+        c->n_negative++;
     c->has_edges = !qm_round_draws(c->q.round) && c->q.norm != QM_NORM_id;
     int32_t floor_key = qm_ordered(-limit);
     for (int k = 0; k + 1 < c->cb.n && c->has_edges; k++) {
@@ -644,25 +662,13 @@ static void encode_any(const struct qm_codec *c, const struct qm_shape *shape, i
     }
 }
 
-/* Scale word keepsign; the map is in code order. */
-static void keep_sign(const struct qm_codec *c, int64_t n, const float *x, uint8_t *codes)
-{
-    uint32_t negative = 0, top = (uint32_t)c->cb.n - 1;
-    while (negative <= top && signbit(c->cb.value[negative]))
-        negative++; /* codes below it have a sign bit: values ascend */
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t k = codes[i], moved = x[i] > 0.0f ? k + 1 : k - 1;
-        codes[i] = (uint8_t)((k < negative) != (qm_bits(x[i]) >> 31) ? moved & top : k);
-    }
-}
-
 void qm_encode_range(const struct qm_codec *c, const struct qm_shape *shape, int64_t from,
                      int64_t n, const float *x, const float *stat, const struct qm_draws *draws,
                      uint8_t *codes)
 {
     encode_any(c, shape, from, n, x, stat, draws, codes);
     if (c->q.scale.keep_sign)
-        keep_sign(c, n, x, codes);
+        qm_lanes()->keep_sign(c, x, n, codes);
 }
 
 /* ---- decoding ----------------------------------------------------------------------------- */
@@ -816,13 +822,20 @@ void qm_unpack_range(const struct qm_codec *c, const uint8_t *bytes, int64_t n, 
 
 /* ---- packed blocks ------------------------------------------------------------------------- */
 
+static int has_lanes(enum qm_curve curve)
+{
+#define X(name) || curve == QM_CURVE_##name
+    return 0 QM_LANES_CURVES(X);
+#undef X
+}
+
 int qm_codec_is_fused(const struct qm_codec *c)
 {
     const struct qm_scale_rule *r = &c->q.scale;
     return (c->q.bits == 4 || c->q.bits == 8) && c->q.norm == QM_NORM_block &&
-           c->q.block % 2 == 0 && c->q.curve == QM_CURVE_none && c->q.pack != QM_PACK_byte &&
-           c->has_edges && !c->cb.is_permuted && !r->keep_sign && c->cb.post == 1.0f &&
-           r->zero < 0 && !r->f16 && !r->nest &&
+           c->q.block % 2 == 0 && has_lanes(c->q.curve) && c->q.pack != QM_PACK_byte &&
+           c->has_edges && c->cb.post == 1.0f && !r->nest &&
+           (c->cb.is_float ? c->q.round == QM_ROUND_even : !c->cb.is_permuted) &&
            !(c->q.search == QM_SEARCH_arith && c->q.unit != QM_UNIT_div);
 }
 
@@ -836,6 +849,8 @@ static void encode_other(const struct qm_codec *c, const float *x, int64_t n, ui
     for (int64_t i = 0; i < n; i += PIECE) {
         int64_t m = n - i < PIECE ? n - i : PIECE;
         encode_run(c, x + i, m, max, is_short, i, NULL, codes);
+        if (c->q.scale.keep_sign)
+            qm_lanes()->keep_sign(c, x + i, m, codes);
         qm_pack_range(c, codes, m, packed + i * c->q.bits / 8);
     }
     *scale = divisor_of(c, max, is_short).stored;

@@ -85,6 +85,9 @@ struct qm_codec {
     float fan[8][32];   /* n > 16: fan[j][k] = edge[8 k + j] */
     struct qm_segments segments; /* n = 256; for n <= 128 not usable */
     struct qm_cells cells;       /* n <= 16 */
+    int n_negative;              /* entries with a sign bit, where the scale word is keepsign */
+    /* n > 16: position = floor(y steps + 1/2) - base, each operation rounded, cut to the map. */
+    int has_steps;
 };
 
 qm_status qm_codec_init(struct qm_codec *c, const struct qm_quantizer *q);
@@ -160,7 +163,7 @@ void qm_pack_range(const struct qm_codec *c, const uint8_t *codes, int64_t n, ui
 void qm_unpack_range(const struct qm_codec *c, const uint8_t *bytes, int64_t n, uint8_t *codes);
 
 /* Packed state, for engines: whole blocks of codecs that qm_codec_is_fused (norm block of even size,
- * 4 bits or 8, no curve, plain scales, deterministic), n elements from a block boundary on; the
+ * 4 bits or 8, deterministic; not every map, curve and scale word), n elements from a block boundary on; the
  * last block of the tensor may be short.  scales: the blocks' own. */
 int qm_codec_is_fused(const struct qm_codec *c);
 void qm_encode_blocks(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed,
