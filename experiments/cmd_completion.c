@@ -31,6 +31,8 @@ static const char *const script =
     "        --metrics) words=$(\"$program\" list metrics --names 2>/dev/null) ;;\n"
     "        --problem) words=$(\"$program\" list problems --names 2>/dev/null) ;;\n"
     "        --shapes) words=$_qualm_models ;;\n"
+    "        --dist) words=$(\"$program\" list distributions --names 2>/dev/null) ;;\n"
+    "        --metric) words=\"mse mae unit_mse unit_mae\" ;;\n"
     "        --slot) words=\"exp_avg exp_avg_sq\" ;;\n"
     "        esac\n"
     "    fi\n"

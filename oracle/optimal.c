@@ -5,21 +5,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "oracle/measure.h"
-
 enum { MOST = 256, ROUNDS = 400, LLOYD_STEPS = 25, START_NODES = 20000 };
 #define FLAT (-1e-7) /* a relative pivot as good as 0 */
 
 static const struct {
+    const char *name;
     int power, error;
 } losses[] = {
-#define X(name, power, error, text) {power, error},
+#define X(name, power, error, text) {#name, power, error},
     QM_LOSS_LIST(X)
 #undef X
 };
 
 struct design {
-    struct qm_measure *m;
+    const struct qm_measure *m;
     int n, squared;
     int mirrored; /* symmetric, with the decision between the middle levels held at 0 */
     int held[MOST];
@@ -251,6 +250,10 @@ static qm_status design(struct design *d, unsigned hold, struct qm_optimum *o)
         start(d, hold, middle);
         d->mirrored = sign && !middle && d->n % 2 == 0;
         int found = solve(d);
+        for (int k = 0; d->mirrored && 2 * k < d->n; k++) { /* rounding apart, it is symmetric */
+            d->value[d->n - 1 - k] = 0.5 * (d->value[d->n - 1 - k] - d->value[k]);
+            d->value[k] = -d->value[d->n - 1 - k];
+        }
         d->mirrored = 0;
         slope_of(d, d->value, &s);
         double pivot = newton(d, &s, step);
@@ -291,31 +294,29 @@ static qm_status check(const struct qm_law *law, int64_t block, int n, unsigned 
 qm_status qm_optimal(const struct qm_law *law, int64_t block, int n, unsigned hold,
                      enum qm_loss loss, struct qm_optimum *out)
 {
-    struct design d = {.n = n};
     struct qm_optimum o = {.n = n};
+    struct qm_measure *m;
     QM_TRY(check(law, block, n, hold, loss));
-    d.squared = losses[loss].error == 2;
-    QM_TRY(qm_measure_open(law, block, losses[loss].power, &d.m));
+    QM_TRY(qm_measure_open(law, block, losses[loss].power, &m));
+    struct design d = {.m = m, .n = n, .squared = losses[loss].error == 2};
     qm_status st = design(&d, hold, &o);
-    qm_measure_close(d.m);
+    qm_measure_close(m);
     if (st == QM_OK)
         *out = o;
     return st;
 }
 
-qm_status qm_optimal_loss(const struct qm_law *law, int64_t block, const double *value, int n,
-                          enum qm_loss loss, double *out)
+double qm_optimal_loss(const struct qm_measure *m, enum qm_loss loss, const double *value, int n)
 {
-    struct design d = {.n = n};
+    struct design d = {.m = m, .n = n, .squared = losses[loss].error == 2};
     struct slope s;
-    QM_TRY(check(law, block, n, block > 0 ? QM_HOLD_ENDS : 0, loss));
-    d.squared = losses[loss].error == 2;
-    QM_TRY(qm_measure_open(law, block, losses[loss].power, &d.m));
     slope_of(&d, value, &s);
-    qm_measure_close(d.m);
-    *out = s.loss;
-    return QM_OK;
+    return s.loss;
 }
+
+int qm_loss_power(enum qm_loss loss) { return losses[loss].power; }
+int qm_loss_is_squared(enum qm_loss loss) { return losses[loss].error == 2; }
+const char *qm_loss_name(enum qm_loss loss) { return losses[loss].name; }
 
 double qm_shannon_bound(const struct qm_law *law, double bits)
 {

@@ -20,6 +20,7 @@
 
 #include "core/base/status.h"
 #include "oracle/law.h"
+#include "oracle/measure.h"
 
 /* clang-format off */
 #define QM_LOSS_LIST(X)  /* name, power of M, power of the error, what */  \
@@ -57,9 +58,12 @@ struct qm_optimum {
 qm_status qm_optimal(const struct qm_law *law, int64_t block, int n, unsigned hold,
                      enum qm_loss loss, struct qm_optimum *out);
 
-/* Loss of any ascending levels under decisions half way, by the same integrals. */
-qm_status qm_optimal_loss(const struct qm_law *law, int64_t block, const double *value, int n,
-                          enum qm_loss loss, double *out);
+/* Loss of any ascending levels under decisions half way, by the same integrals; m: opened with the
+ * loss's power of M. */
+double qm_optimal_loss(const struct qm_measure *m, enum qm_loss loss, const double *value, int n);
+int qm_loss_power(enum qm_loss loss);      /* of M: 0, 1, 2 */
+int qm_loss_is_squared(enum qm_loss loss); /* of the error */
+const char *qm_loss_name(enum qm_loss loss);
 
 /* Shannon's lower bound on E (x^ - x)^2 / E x^2 at `bits` per element, of any code of any length:
  * 2^(-2 bits) e^(2 h) / (2 pi e) / E x^2, h the differential entropy.  For the normal law it is the
