@@ -378,7 +378,7 @@ static void test_odd_files(void **state)
     assert_int_equal(mkfifo(path, 0600), 0);
     expect_bad(path, "not a regular file");
     bytes_put(&b, "PK\003\004 and more", 13);
-    expect_bad(save("archive.npz", &b), "neither HDF5, .npy nor .safetensors (13 bytes");
+    expect_bad(save("archive.npz", &b), "neither HDF5, .npy, .npz nor .safetensors (13 bytes");
     struct qm_file *f = NULL; /* one line even then */
     assert_int_equal(qm_file_open(save("two\nlines", &b), &f), QM_BAD_FILE);
     assert_null(strchr(qm_message(), '\n'));
