@@ -28,16 +28,18 @@ libhdf5-dev=pkg-config --exists hdf5
 libgsl-dev=pkg-config --exists gsl
 libyaml-dev=pkg-config --exists yaml-0.1
 libjansson-dev=pkg-config --exists jansson
+libzip-dev=pkg-config --exists libzip
 libcmocka-dev=pkg-config --exists cmocka
 libmpfr-dev=pkg-config --exists mpfr
 bats=command -v bats
+python3-numpy=$(PYTHON) -c "import numpy"
 python3-h5py=$(PYTHON) -c "import h5py"
 python3-matplotlib=$(PYTHON) -c "import matplotlib"
 endef
 export PACKAGES
 
 # Asked when first needed, so that what setup has just installed is found.
-PC := hdf5 gsl yaml-0.1 jansson
+PC := hdf5 gsl yaml-0.1 jansson libzip
 PC_CFLAGS = $(eval PC_CFLAGS := $(shell pkg-config --cflags $(PC)))$(PC_CFLAGS)
 PC_LIBS = $(eval PC_LIBS := $(shell pkg-config --libs $(PC)) -lhdf5_hl)$(PC_LIBS)
 TEST_LIBS = $(eval TEST_LIBS := $(shell pkg-config --libs cmocka mpfr))$(TEST_LIBS)

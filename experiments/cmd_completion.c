@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "experiments/catalog.h"
+#include "experiments/check/cases.h"
 #include "experiments/cli.h"
 #include "experiments/command.h"
 #include "experiments/models.h"
@@ -25,12 +26,18 @@ static const char *const script =
     "        list) words=$_qualm_kinds ;;\n"
     "        show) words=$(\"$program\" list --names 2>/dev/null | sort -u) ;;\n"
     "        completion) words=bash ;;\n"
+    "        gen) words=$(\"$program\" list variants --names 2>/dev/null) ;;\n"
     "        esac\n"
     "        case \"${COMP_WORDS[COMP_CWORD-1]}\" in\n"
     "        --variant|--variants) words=$(\"$program\" list variants --names 2>/dev/null) ;;\n"
     "        --metrics) words=$(\"$program\" list metrics --names 2>/dev/null) ;;\n"
     "        --problem) words=$(\"$program\" list problems --names 2>/dev/null) ;;\n"
     "        --shapes) words=$_qualm_models ;;\n"
+    "        --dist) words=$(\"$program\" list distributions --names 2>/dev/null) ;;\n"
+    "        --metric) words=\"mse mae unit_mse unit_mae\" ;;\n"
+    "        --cases) words=$_qualm_classes ;;\n"
+    "        --setting) words=$_qualm_settings ;;\n"
+    "        --form) words=\"safetensors npz\" ;;\n"
     "        --slot) words=\"exp_avg exp_avg_sq\" ;;\n"
     "        esac\n"
     "    fi\n"
@@ -74,6 +81,12 @@ int qm_cmd_completion(int argc, char **argv)
 #undef X
 #define X(plural, singular) " " #plural
     fputs("_qualm_kinds=\"" QM_KIND_LIST(X) "\"\n", stdout);
+#undef X
+#define X(name, text) " " #name
+    fputs("_qualm_classes=\"" QM_CLASS_LIST(X) "\"\n", stdout);
+#undef X
+#define X(name, lr, b1, b2, eps, wd, text) " " #name
+    fputs("_qualm_settings=\"" QM_SETTING_LIST(X) "\"\n", stdout);
 #undef X
     fputs("_qualm_models=\"", stdout);
     for (int i = 0; i < qm_model_count(); i++)

@@ -124,7 +124,7 @@ int qm_cmd_size(int argc, char **argv)
         "--shapes WHAT",
         "Bytes of optimizer state for a whole model, per variant: codes, scales and the tensors "
         "that a variant keeps in float32 because they are small.  Text files have a line "
-        "\"name 768x2304\" per tensor; of tensor files (.h5, .npy, .safetensors) the float "
+        "\"name 768x2304\" per tensor; of tensor files (.h5, .npy, .npz, .safetensors) the float "
         "entries count."
         "\vExamples:\n"
         "  qualm size --shapes llama7b\n"

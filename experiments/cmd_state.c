@@ -273,8 +273,8 @@ static qm_status resume(const struct options *o, const struct qm_state *in, stru
 
 static json_int_t slot_bytes(const struct qm_state_slot *s)
 {
-    size_t codes = s->codes.data ? qm_state_bytes_of(&s->codes) : 0;
-    return (json_int_t)(codes + qm_state_bytes_of(&s->scales));
+    size_t codes = s->codes.data ? qm_tensor_bytes(&s->codes) : 0;
+    return (json_int_t)(codes + qm_tensor_bytes(&s->scales));
 }
 
 static json_t *report(const struct qm_state *s, const char *path, json_t *notes)

@@ -10,8 +10,11 @@
     X(analyze,    "quantization error of any tensor in .h5, .npy or .safetensors files")          \
     X(check,      "every variant against the double-precision oracle, over planted edge cases")   \
     X(conform,    "replay golden vectors made by the published systems")                          \
+    X(gen,        "golden vectors for programs that do not link this one")                        \
+    X(verify,     "the verdict on the answers in such a file")                                    \
     X(bench,      "speed of steps and searches, as ratios within one run")                        \
     X(state,      "optimizer states in files: make, step, convert, show")                         \
+    X(optimal,    "the best codebook for a distribution, and how far each map is from it")         \
     X(size,       "bytes of optimizer state for a whole model")                                   \
     X(digest,     "hash of a result file, without what may differ between two runs")              \
     X(doctor,     "environment, floating-point mode, CPU features, CUDA found or why not")        \

@@ -141,13 +141,6 @@ static void fill_lognormal(const double *arg, uint64_t seed, int64_t from, int64
         out[i] = exp(arg[0] * out[i]);
 }
 
-static void fill_chi2(const double *arg, uint64_t seed, int64_t from, int64_t n, double *out)
-{
-    fill_gauss(arg, seed, from, n, out);
-    for (int64_t i = 0; i < n; i++)
-        out[i] *= out[i];
-}
-
 static void fill_loguniform(const double *arg, uint64_t seed, int64_t from, int64_t n, double *out)
 {
     struct source s = source_of(seed, QM_STREAM_dist, VALUES);
@@ -218,6 +211,15 @@ static double gamma_mean_one(uint64_t seed, double shape, int64_t i)
     }
 }
 
+static void fill_chi2(const double *arg, uint64_t seed, int64_t from, int64_t n, double *out)
+{
+    if (arg[0] == 1.0)
+        fill_gauss(arg, seed, from, n, out);
+    for (int64_t i = 0; i < n; i++)
+        out[i] =
+            arg[0] == 1.0 ? out[i] * out[i] : arg[0] * gamma_mean_one(seed, 0.5 * arg[0], from + i);
+}
+
 static void fill_ema2(const double *arg, uint64_t seed, int64_t from, int64_t n, double *out)
 {
     double shape = 0.5 * (1 + arg[0]) / (1 - arg[0]);
@@ -246,7 +248,8 @@ static const struct {
     {{"uniform", "", "the 2^24 odd multiples of 2^-24 in (-1, 1)", 1}, fill_uniform, {{0}}},
     {{"lognormal", "sigma=1", "exp(sigma z), z standard normal", 0},
      fill_lognormal, {{.key = "sigma", .lo = 0, .hi = 10}}},
-    {{"chi2", "", "z^2, the square of gauss", 0}, fill_chi2, {{0}}},
+    {{"chi2", "k=1", "chi-squared with k degrees of freedom; k = 1 is the square of gauss", 0},
+     fill_chi2, {{.key = "k", .lo = 1, .hi = 1e4, .whole = 1}}},
     {{"loguniform", "lo=-8,hi=0", "|x| log-uniform in [10^lo, 10^hi], either sign", 1},
      fill_loguniform, {{.key = "lo", .lo = -45, .hi = 38}, {.key = "hi", .lo = -45, .hi = 38}}},
     {{"outlier", "run=128,factor=1e4", "gauss, one element of each run times factor", 1},
@@ -294,6 +297,26 @@ qm_status qm_dist_parse(const char *text, struct qm_dist_bound *out)
         return qm_fail(QM_BAD_ARG, "%s: lo %g is above hi %g", name, bound.arg[0], bound.arg[1]);
     *out = bound;
     return QM_OK;
+}
+
+int qm_dist_law(const struct qm_dist_bound *d, struct qm_law *out)
+{
+    static const struct {
+        const char *dist;
+        enum qm_law_kind law;
+    } laws[] = {{"gauss", QM_LAW_normal},    {"laplace", QM_LAW_laplace},
+                {"uniform", QM_LAW_uniform}, {"student", QM_LAW_student},
+                {"chi2", QM_LAW_chisq},      {"lognormal", QM_LAW_lognormal},
+                {"ema2", QM_LAW_chisq}};
+    const char *name = qm_dist_at(d->id)->name;
+    for (size_t i = 0; i < sizeof laws / sizeof *laws; i++)
+        if (strcmp(laws[i].dist, name) == 0) {
+            int is_average = strcmp(name, "ema2") == 0;
+            out->kind = laws[i].law;
+            out->shape = is_average ? (1 + d->arg[0]) / (1 - d->arg[0]) : d->arg[0];
+            return 1;
+        }
+    return 0;
 }
 
 void qm_dist_fill(const struct qm_dist_bound *d, uint64_t seed, int64_t from, int64_t n, float *out)

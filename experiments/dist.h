@@ -7,6 +7,7 @@
 #define QM_EXPERIMENTS_DIST_H
 
 #include "core/base/status.h"
+#include "oracle/law.h"
 
 #include <stdint.h>
 
@@ -29,6 +30,10 @@ struct qm_dist_bound {
 /* "student:3", "student:nu=3", "gauss", "loguniform:-8:0" or "loguniform:lo=-8,hi=0".
  * QM_NO_MATCH names the nearest distribution; QM_BAD_ARG says what is wrong with an argument. */
 qm_status qm_dist_parse(const char *text, struct qm_dist_bound *out);
+
+/* The law of its elements up to a constant factor, which relative errors do not see; 0 where
+ * oracle/law.h has none, or they are not independent. */
+int qm_dist_law(const struct qm_dist_bound *d, struct qm_law *out);
 
 /* Elements [from, from + n) of the stream of this seed; from >= 0.  All finite. */
 void qm_dist_fill(const struct qm_dist_bound *d, uint64_t seed, int64_t from, int64_t n,

@@ -97,41 +97,34 @@ static int updates(const struct qm_cell *c, int64_t n, struct buffers *b)
 
 /* ---- theory ---------------------------------------------------------------------------------- */
 
-static int law_of(const struct qm_dist_bound *d, struct qm_law *law)
-{
-    static const struct {
-        const char *dist;
-        enum qm_law_kind law;
-    } laws[] = {{"gauss", QM_LAW_normal},
-                {"laplace", QM_LAW_laplace},
-                {"uniform", QM_LAW_uniform},
-                {"student", QM_LAW_student}};
-    const char *name = qm_dist_at(d->id)->name;
-    for (size_t i = 0; i < sizeof laws / sizeof *laws; i++)
-        if (strcmp(laws[i].dist, name) == 0) {
-            law->kind = laws[i].law;
-            law->shape = d->arg[0];
-            return 1;
-        }
-    return 0;
-}
-
-/* Decoded values in units of the maximum, and the boundaries between them; 0 where the codec is not
- * that simple. */
-static int plain_codec(const struct qm_codec *c, double *value, double *cut)
+/* Decoded values in units of the maximum, and the boundaries between them (*cut NULL: rounding is
+ * stochastic); 0 where the codec is not that simple. */
+static int plain_codec(const struct qm_codec *c, double *value, double **cut)
 {
     const struct qm_quantizer *q = &c->q;
     if (q->bits == 0 || q->norm != QM_NORM_block || q->curve != QM_CURVE_none ||
-        q->scale.floor != 0.0f || q->scale.cap != 0.0f || q->scale.nest || q->scale.f16 ||
-        qm_round_draws(q->round) || (!c->has_edges && q->round >= QM_ROUND_floor))
+        q->scale.cap != 0.0f || q->scale.nest || q->scale.f16 || q->scale.keep_sign ||
+        q->scale.least || q->round == QM_ROUND_dither ||
+        (!c->has_edges && q->round >= QM_ROUND_floor))
         return 0;
     double gain = (double)c->cb.gain;
     for (int k = 0; k < c->cb.n; k++)
         value[k] = (double)c->cb.value[k] * gain * (double)c->cb.post;
-    qm_theory_midpoints(value, c->cb.n, cut);
+    if (q->round == QM_ROUND_stoch) {
+        *cut = NULL;
+        return 1;
+    }
+    qm_theory_midpoints(value, c->cb.n, *cut);
     for (int k = 0; c->has_edges && k + 1 < c->cb.n; k++)
-        cut[k] = (double)c->edge[k] * gain;
+        (*cut)[k] = (double)c->edge[k] * gain;
     return 1;
+}
+
+/* Whether a scale's floor is ever met (a chance of e^-40 is not). */
+static int meets_floor(const struct qm_law *law, double floor, int64_t block)
+{
+    double z = qm_law_place(law, floor);
+    return floor > 0.0 && z > 0.0 && (double)block * qm_law_log_below(law, z) > -40.0;
 }
 
 /* Standard errors between measured and expected NMSE: blocks are the independent units, and
@@ -159,10 +152,11 @@ static qm_status theory(const struct qm_cell *c, const struct qm_codec *codec,
 {
     struct qm_law law;
     struct qm_theory t;
-    double value[256], cut[256];
+    double value[256], between[256], *cut = between;
     int64_t block = codec->q.block;
-    if (c->kind != QM_SOURCE_dist || !law_of(&c->dist, &law) || !plain_codec(codec, value, cut) ||
-        n % block != 0 || n / block < 2)
+    if (c->kind != QM_SOURCE_dist || !qm_dist_law(&c->dist, &law) ||
+        !plain_codec(codec, value, &cut) ||
+        meets_floor(&law, (double)codec->q.scale.floor, block) || n % block != 0 || n / block < 2)
         return QM_OK;
     qm_status st = qm_theory_block(&law, value, cut, codec->cb.n, block, &t);
     if (st != QM_OK) /* outside what the quadrature covers: no figure, but the cell stands */

@@ -4,18 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/part.h"
 #include "experiments/readers/reader.h"
 #include "experiments/result.h"
 
 #define FORMAT  "qualm-state"
 #define VERSION "1"
-
-static const char *const st_names[] = {
-#define X(name, bytes, is_float, st) st,
-    QM_DTYPE_LIST(X)
-#undef X
-};
 
 /* The texts that both forms carry. */
 struct texts {
@@ -45,78 +38,23 @@ static qm_status names_check(const struct texts *texts)
     return QM_OK;
 }
 
-static int ends_in(const char *path, const char *ending)
-{
-    size_t n = strlen(path), m = strlen(ending);
-    return n > m && strcmp(path + n - m, ending) == 0;
-}
-
 /* ---- safetensors: writing ------------------------------------------------------------------- */
 
-static json_t *entry(const struct qm_tensor *t, size_t at)
-{
-    json_t *shape = json_array();
-    for (int i = 0; i < t->shape.rank; i++)
-        json_array_append_new(shape, json_integer(t->shape.dim[i]));
-    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", st_names[t->dtype], "shape", shape,
-                     "data_offsets", (json_int_t)at, (json_int_t)(at + qm_state_bytes_of(t)));
-}
-
-/* The header, padded so that the data begins at a multiple of 8 bytes; the caller frees it. */
-static char *header(const struct texts *texts, const struct qm_state_array *a, int n)
-{
-    json_t *root = json_object();
-    size_t at = 0;
-    json_object_set_new(root, "__metadata__",
-                        json_pack("{s:s, s:s, s:s, s:s}", "format", FORMAT, "version", VERSION,
-                                  "tensors", texts->tensors, "digest", texts->digest));
-    for (size_t size = 8; size > 0; size /= 2)
-        for (int i = 0; i < n; i++)
-            if (qm_dtype_size(a[i].tensor->dtype) == size) {
-                json_object_set_new(root, a[i].name, entry(a[i].tensor, at));
-                at += qm_state_bytes_of(a[i].tensor);
-            }
-    char *text = json_dumps(root, JSON_COMPACT), *padded = NULL;
-    json_decref(root);
-    if (text && asprintf(&padded, "%-*s", (int)((strlen(text) + 7) / 8 * 8), text) < 0)
-        padded = NULL;
-    free(text);
-    return padded;
-}
-
-static qm_status write_all(const struct qm_part *p, const char *head,
-                           const struct qm_state_array *a, int n)
-{
-    uint64_t length = strlen(head);
-    QM_TRY(qm_part_write(p, &length, sizeof length));
-    QM_TRY(qm_part_write(p, head, (size_t)length));
-    for (size_t size = 8; size > 0; size /= 2)
-        for (int i = 0; i < n; i++)
-            if (qm_dtype_size(a[i].tensor->dtype) == size)
-                QM_TRY(qm_part_write(p, a[i].tensor->data, qm_state_bytes_of(a[i].tensor)));
-    return QM_OK;
-}
-
-static qm_status write_safetensors(const struct texts *texts, const struct qm_state_array *a, int n,
+static qm_status write_safetensors(const struct texts *texts, const struct qm_array *a, int n,
                                    const char *path)
 {
-    struct qm_part part;
-    char *head = header(texts, a, n);
-    qm_status st = head ? qm_part_open(path, &part) : qm_fail(QM_NO_MEMORY, "%s: header", path);
-    if (st == QM_OK) {
-        st = write_all(&part, head, a, n);
-        if (st == QM_OK)
-            st = qm_part_commit(&part);
-        qm_part_abort(&part);
-    }
-    free(head);
+    json_t *all = json_pack("{s:s, s:s, s:s, s:s}", "format", FORMAT, "version", VERSION, "tensors",
+                            texts->tensors, "digest", texts->digest);
+    qm_status st = all ? qm_arrays_write(path, QM_CONTAINER_safetensors, all, a, n)
+                       : qm_fail(QM_NO_MEMORY, "%s: header", path);
+    json_decref(all);
     return st;
 }
 
 /* ---- HDF5: writing -------------------------------------------------------------------------- */
 
 static qm_status store_all(struct qm_store *store, const struct texts *texts,
-                           const struct qm_state_array *a, int n)
+                           const struct qm_array *a, int n)
 {
     char path[QM_STATE_NAME + 128];
     QM_TRY(qm_store_text(store, "/", "format", FORMAT));
@@ -131,7 +69,7 @@ static qm_status store_all(struct qm_store *store, const struct texts *texts,
     return QM_OK;
 }
 
-static qm_status write_hdf5(const struct texts *texts, const struct qm_state_array *a, int n,
+static qm_status write_hdf5(const struct texts *texts, const struct qm_array *a, int n,
                             const char *path, int argc, char **argv)
 {
     struct qm_store *store;
@@ -146,9 +84,9 @@ static qm_status write_hdf5(const struct texts *texts, const struct qm_state_arr
 qm_status qm_state_write(const struct qm_state *s, const char *path, int argc, char **argv)
 {
     struct texts texts;
-    struct qm_state_array *a = NULL;
-    int n = 0, is_h5 = ends_in(path, ".h5");
-    if (!is_h5 && !ends_in(path, ".safetensors"))
+    struct qm_array *a = NULL;
+    int n = 0, is_h5 = qm_container_of(path) == QM_CONTAINER_h5;
+    if (!is_h5 && qm_container_of(path) != QM_CONTAINER_safetensors)
         return qm_fail(QM_BAD_ARG, "%s: expected a name that ends in .h5 or .safetensors", path);
     QM_TRY(texts_make(s, &texts));
     qm_status st = names_check(&texts);
@@ -221,7 +159,7 @@ static int alike(const struct qm_tensor *want, enum qm_dtype dtype, const struct
            memcmp(shape->dim, want->shape.dim, sizeof shape->dim[0] * (size_t)shape->rank) == 0;
 }
 
-static qm_status read_h5(const struct source *f, const struct qm_state_array *a)
+static qm_status read_h5(const struct source *f, const struct qm_array *a)
 {
     struct qm_tensor got;
     char path[QM_STATE_NAME + 128];
@@ -239,7 +177,7 @@ static qm_status read_h5(const struct source *f, const struct qm_state_array *a)
     return QM_OK;
 }
 
-static qm_status read_flat(const struct source *f, const struct qm_state_array *a)
+static qm_status read_flat(const struct source *f, const struct qm_array *a)
 {
     const json_t *where = json_object_get(f->index, a->name);
     if (!where)
@@ -248,7 +186,7 @@ static qm_status read_flat(const struct source *f, const struct qm_state_array *
     const struct qm_entry *e = qm_file_entry(f->flat, i);
     if (!alike(a->tensor, e->dtype, &e->shape))
         return mismatch(f, a->name, a->tensor, e->dtype, &e->shape);
-    if (!(a->tensor->data = malloc(qm_state_bytes_of(a->tensor) + 1)))
+    if (!(a->tensor->data = malloc(qm_tensor_bytes(a->tensor) + 1)))
         return qm_fail(QM_NO_MEMORY, "%s: '%s'", f->path, a->name);
     return qm_file_read_bytes(f->flat, i, a->tensor->data);
 }
@@ -261,7 +199,7 @@ static qm_status codes_check(const struct source *f, const char *tensor, struct 
     if (c.q.bits == 0)
         return QM_OK;
     int64_t n = qm_shape_numel(&slot->shape), bad = -1;
-    size_t bytes = qm_state_bytes_of(&slot->codes);
+    size_t bytes = qm_tensor_bytes(&slot->codes);
     uint8_t *codes = malloc((size_t)n + bytes + 1);
     if (!codes)
         return qm_fail(QM_NO_MEMORY, "codes of %lld elements", (long long)n);
@@ -299,7 +237,7 @@ static qm_status digest_check(const struct source *f, const struct qm_state *s)
 static qm_status read_all(struct source *f, struct qm_state *out)
 {
     char *text = NULL;
-    struct qm_state_array *a = NULL;
+    struct qm_array *a = NULL;
     int n = 0;
     QM_TRY(kind_check(f));
     qm_status st = text_read(f, "tensors", &text);

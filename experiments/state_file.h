@@ -32,6 +32,7 @@
 #include <jansson.h>
 
 #include "core/engine/backend.h"
+#include "experiments/arrays.h"
 
 enum { QM_STATE_NAME = 256, QM_STATE_SLOT_NAME = 48 };
 
@@ -108,17 +109,10 @@ json_t *qm_state_describe(const struct qm_state *s);
 qm_status qm_state_undescribe(const char *text, struct qm_state *out);
 
 /* The arrays of all tensors, in the digest's order; name is "NAME/ARRAY". */
-struct qm_state_array {
-    char *name;
-    struct qm_tensor *tensor;
-};
-qm_status qm_state_arrays(const struct qm_state *s, struct qm_state_array **out, int *n);
-void qm_state_arrays_free(struct qm_state_array *a, int n);
+qm_status qm_state_arrays(const struct qm_state *s, struct qm_array **out, int *n);
+void qm_state_arrays_free(struct qm_array *a, int n);
 
 qm_status qm_state_digest(const struct qm_state *s, char out[65]);
-
-/* Bytes of a view. */
-size_t qm_state_bytes_of(const struct qm_tensor *t);
 
 /* A slot's codec and the views (without data) that it has for the slot's shape. */
 qm_status qm_state_slot_layout(struct qm_state_slot *slot, struct qm_codec *c);

@@ -33,8 +33,8 @@ static qm_status slot_take(struct qm_state_slot *slot, const struct qm_recipe *r
     slot->shape = slot_shape(r, i, shape);
     QM_TRY(qm_state_slot_layout(slot, &c));
     int64_t n = qm_shape_numel(&slot->shape);
-    slot->scales.data = room(qm_state_bytes_of(&slot->scales));
-    slot->codes.data = q.bits ? room(qm_state_bytes_of(&slot->codes)) : NULL;
+    slot->scales.data = room(qm_tensor_bytes(&slot->scales));
+    slot->codes.data = q.bits ? room(qm_tensor_bytes(&slot->codes)) : NULL;
     uint8_t *codes = q.bits ? room((size_t)n) : NULL;
     qm_status st = slot->scales.data && (!q.bits || (slot->codes.data && codes))
                        ? backend->save(plan, i, codes, slot->scales.data)
@@ -52,10 +52,10 @@ static qm_status tensor_take(struct qm_state_tensor *t, const struct qm_recipe *
     t->param.dtype = qm_param_dtype(&t->stored);
     t->residual.dtype = qm_state_residual_dtype(&t->stored);
     t->param.shape = t->residual.shape = t->shape;
-    size_t bytes = qm_state_bytes_of(&t->param);
+    size_t bytes = qm_tensor_bytes(&t->param);
     if (!(t->param.data = room(bytes)) ||
         (qm_param_residual(&t->stored) &&
-         !(t->residual.data = room(qm_state_bytes_of(&t->residual)))))
+         !(t->residual.data = room(qm_tensor_bytes(&t->residual)))))
         return qm_fail(QM_NO_MEMORY, "%s: %zu bytes", t->name, bytes);
     if (bytes > 0)
         memcpy(t->param.data, param, bytes);
@@ -168,7 +168,7 @@ static qm_status param_give(const struct qm_state_tensor *t, const struct qm_rec
         say(to, "param: %s -> %s%s", a, b, kept ? ", the same bits" : " through float32");
     if (kept) {
         if (n > 0)
-            memcpy(param, t->param.data, qm_state_bytes_of(&t->param));
+            memcpy(param, t->param.data, qm_tensor_bytes(&t->param));
         return qm_param_residual(want) ? backend->load(plan, QM_RESIDUAL, t->residual.data, NULL)
                                        : QM_OK;
     }

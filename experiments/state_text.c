@@ -21,11 +21,6 @@ void qm_state_free(struct qm_state *s)
     *s = (struct qm_state){0, NULL};
 }
 
-size_t qm_state_bytes_of(const struct qm_tensor *t)
-{
-    return (size_t)qm_shape_numel(&t->shape) * qm_dtype_size(t->dtype);
-}
-
 enum qm_dtype qm_state_residual_dtype(const struct qm_param *p)
 {
     return p->write == QM_WRITE_ecc8    ? QM_DTYPE_i8
@@ -224,10 +219,10 @@ qm_status qm_state_undescribe(const char *text, struct qm_state *out)
 
 /* ---- arrays --------------------------------------------------------------------------------- */
 
-static int append(struct qm_state_array *a, int *n, const struct qm_state_tensor *t,
+static int append(struct qm_array *a, int *n, const struct qm_state_tensor *t,
                   const char *array, const char *ending, struct qm_tensor *tensor)
 {
-    struct qm_state_array *to = &a[*n];
+    struct qm_array *to = &a[*n];
     to->tensor = tensor;
     if (asprintf(&to->name, "%s/%s%s", t->name, array, ending) < 0)
         return 0;
@@ -235,9 +230,9 @@ static int append(struct qm_state_array *a, int *n, const struct qm_state_tensor
     return 1;
 }
 
-qm_status qm_state_arrays(const struct qm_state *s, struct qm_state_array **out, int *n)
+qm_status qm_state_arrays(const struct qm_state *s, struct qm_array **out, int *n)
 {
-    struct qm_state_array *a =
+    struct qm_array *a =
         calloc((size_t)s->n * (2 + 2 * QM_MAX_SLOTS) + 1, sizeof *a); /* at most so many */
     int count = 0, ok = a != NULL;
     for (int i = 0; ok && i < s->n; i++) {
@@ -262,7 +257,7 @@ qm_status qm_state_arrays(const struct qm_state *s, struct qm_state_array **out,
     return QM_OK;
 }
 
-void qm_state_arrays_free(struct qm_state_array *a, int n)
+void qm_state_arrays_free(struct qm_array *a, int n)
 {
     for (int i = 0; i < n; i++)
         free(a[i].name);
@@ -271,7 +266,7 @@ void qm_state_arrays_free(struct qm_state_array *a, int n)
 
 qm_status qm_state_digest(const struct qm_state *s, char out[65])
 {
-    struct qm_state_array *a;
+    struct qm_array *a;
     struct qm_sha256 h;
     int n;
     json_t *all = qm_state_describe(s);
@@ -282,8 +277,8 @@ qm_status qm_state_digest(const struct qm_state *s, char out[65])
         qm_sha256_start(&h);
         qm_sha256_add(&h, text, strlen(text));
         for (int i = 0; i < n; i++)
-            if (qm_state_bytes_of(a[i].tensor) > 0)
-                qm_sha256_add(&h, a[i].tensor->data, qm_state_bytes_of(a[i].tensor));
+            if (qm_tensor_bytes(a[i].tensor) > 0)
+                qm_sha256_add(&h, a[i].tensor->data, qm_tensor_bytes(a[i].tensor));
         qm_sha256_hex(&h, out);
         qm_state_arrays_free(a, n);
     }

@@ -22,7 +22,7 @@ static const char *const cell_key_names[] = {
 struct member {
     int at[MAX_KEYS], n_keys;
     int64_t order;
-    double value[QM_SUITE_VALUES];
+    double value[QM_SUITE_VALUES], theory;
 };
 
 /* ---- keys ------------------------------------------------------------------------------------ */
@@ -188,6 +188,7 @@ static int member_of(struct qm_summary *s, int64_t i, struct key *where, struct 
     }
     m->n_keys = s->n_keys;
     m->order = i;
+    m->theory = fabs(r->outcome[i].value[qm_metric_count() + QM_EXTRA_theory_z]);
     for (int k = 0; any && k < s->n_keys; k++)
         if ((m->at[k] = place(&s->key[k], text_of(r, i, &s->key[k], buffer))) < 0)
             return -1;
@@ -267,6 +268,20 @@ static void fill_row(const struct qm_summary *s, const struct member *m, int64_t
             row->number[v * p->n_stats + k] = statistic(s->stat[k], scratch, count);
         row->n = count > row->n ? count : row->n;
     }
+    row->theory = nan("");
+    for (int64_t i = 0; i < n; i++) {
+        row->n_theory += !isnan(m[i].theory);
+        row->theory = fmax(row->theory, m[i].theory);
+    }
+}
+
+/* Whether the plan shows what theory_z is about: the error of one quantization. */
+static int tells_errors(const struct qm_summary_plan *p)
+{
+    int yes = 0;
+    for (int v = 0; v < p->n_values; v++)
+        yes |= strcmp(p->value[v], "sqnr") == 0 || strcmp(p->value[v], "nmse") == 0;
+    return yes && !p->versus_key;
 }
 
 static qm_status make_rows(struct qm_summary *s, struct key *where)
@@ -291,7 +306,9 @@ static qm_status make_rows(struct qm_summary *s, struct key *where)
     for (int64_t i = 0, end; ok && i < n; i = end) {
         for (end = i + 1; end < n && same_row(&m[i], &m[end]); end++)
             ;
-        fill_row(s, &m[i], end - i, scratch, &s->row[s->n_rows++]);
+        fill_row(s, &m[i], end - i, scratch, &s->row[s->n_rows]);
+        s->has_theory |= tells_errors(s->plan) && s->row[s->n_rows].n_theory > 0;
+        s->n_rows++;
     }
     free(scratch);
     free(m);

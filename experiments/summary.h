@@ -12,6 +12,10 @@
  *   where   {KEY: VALUE, ...}: only these cells
  *   headline  a sentence; `qualm run --headline` prints only the tables that have one
  *
+ * Tables of sqnr or nmse over distributions that oracle/theory.h covers have a last column: how many
+ * standard errors lie between any measured cell of the row and its theory, at most (JSON and file:
+ * theory_se, theory_n).
+ *
  * Skipped cells and NaNs do not count; n is the number of values.  Rows go in the order of the
  * suite's values, classes in the order of qm_tensor_class_at, all else by first appearance.  The
  * median of an even number is the mean of the middle two. */

@@ -36,8 +36,9 @@ struct key {
 
 struct row {
     int at[MAX_KEYS]; /* the texts of its keys */
-    int64_t n;
+    int64_t n, n_theory;
     double number[MAX_NUMBERS];
+    double theory; /* largest |theory_z| of its n_theory cells that have one; NaN: none has */
 };
 
 struct qm_summary {
@@ -46,6 +47,7 @@ struct qm_summary {
     int n_keys, n_rows; /* keys: by, then across */
     struct key key[MAX_KEYS];
     int value[QM_SUITE_VALUES];
+    int has_theory; /* it tells errors, and some cell has a theory of them */
     enum stat stat[QM_SUITE_VALUES];
     struct row *row;
 };

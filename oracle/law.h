@@ -3,7 +3,7 @@
  * |x| = at(z) of a variable z with a smooth density, chosen so that the largest of many z has a
  * width of about one: panels of fixed length in z then resolve light and heavy tails alike.
  *   normal, laplace: z       uniform: 1 - exp(-z)    student: sinh z
- *   chisq1: z^2              lognormal: exp(shape z) */
+ *   chisq: z^2               lognormal: exp(shape z) */
 #ifndef QM_ORACLE_LAW_H
 #define QM_ORACLE_LAW_H
 
@@ -15,7 +15,7 @@
     X(laplace,   1, "density exp(-|x|) / 2, E x^2 = 2")                               \
     X(uniform,   1, "uniform on (-1, 1), E x^2 = 1/3")                                \
     X(student,   1, "Student's t with shape degrees of freedom, 0 < shape <= 100")  \
-    X(chisq1,    0, "the square of N(0, 1), E x^2 = 3")                               \
+    X(chisq,     0, "chi-squared, shape degrees of freedom, 1 <= shape <= 10000")      \
     X(lognormal, 0, "ln x ~ N(0, shape^2), 0 < shape <= 8, E x^2 = exp(2 shape^2)")
 /* clang-format on */
 
@@ -26,7 +26,7 @@ enum qm_law_kind {
         QM_LAW_COUNT
 };
 
-/* The law of one element; shape is read by student (nu) and lognormal (sigma) only. */
+/* The law of one element; shape is read by student (nu), chisq (k) and lognormal (sigma) only. */
 struct qm_law {
     enum qm_law_kind kind;
     double shape;
@@ -40,6 +40,10 @@ int qm_law_sign(const struct qm_law *law);
 
 /* E x^2; NaN where it does not exist (student, shape <= 2). */
 double qm_law_square(const struct qm_law *law);
+
+/* Density of |x| at x > 0, and the differential entropy of x (with its sign) in nats. */
+double qm_law_pdf(const struct qm_law *law, double x);
+double qm_law_entropy(const struct qm_law *law);
 
 double qm_law_at(const struct qm_law *law, double z);
 double qm_law_place(const struct qm_law *law, double x); /* its inverse, x >= 0; may be infinite */

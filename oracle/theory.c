@@ -1,15 +1,12 @@
 /* theory.c - expected errors by Gauss-Legendre panels, and the closed forms. */
 #include "oracle/theory.h"
 
-#include <gsl/gsl_cdf.h>
 #include <gsl/gsl_errno.h>
 #include <gsl/gsl_integration.h>
-#include <gsl/gsl_linalg.h>
-#include <gsl/gsl_randist.h>
 #include <math.h>
 #include <stdlib.h>
 
-enum { MAX_ENTRIES = 65536, MAX_LEVELS = 256 };
+enum { MAX_ENTRIES = 65536 };
 
 struct work {
     const struct qm_law *law;
@@ -26,11 +23,35 @@ struct sums {
     double square, abs, bias, rho, zero;
 };
 
-/* Adds code k's share of the elements sign * |x|, z in [from, to], at scale m. */
-static void add_cell(const struct work *w, int k, double sign, double from, double to, double m,
-                     struct sums *s)
+/* What x becomes: `lo`, or with stochastic rounding `hi` with this probability. */
+struct cell {
+    int lo, hi;
+};
+
+static double chance_up(const struct work *w, struct cell c, double u)
 {
-    double c = m * w->value[k], chance = qm_law_sign(w->law) ? 0.5 : 1.0;
+    double low = w->value[c.lo], high = w->value[c.hi];
+    return c.lo == c.hi ? 0.0 : (u - low) / (high - low);
+}
+
+/* Adds `mass` elements at x that become code k. */
+static void add_outcome(const struct work *w, int k, double mass, double x, double m,
+                        struct sums *s)
+{
+    double c = m * w->value[k], e = c - x, r = c > 0.0 ? sqrt(x / c) - 1.0 : 0.0;
+    w->mass[k] += mass;
+    s->square += mass * e * e;
+    s->abs += mass * fabs(e);
+    s->bias += mass * e;
+    s->rho += mass * r * r;
+    s->zero += c == 0.0 ? mass : 0.0;
+}
+
+/* Adds the elements sign * |x| of one cell, z in [from, to], at scale m. */
+static void add_cell(const struct work *w, struct cell c, double sign, double from, double to,
+                     double m, struct sums *s)
+{
+    double chance = qm_law_sign(w->law) ? 0.5 : 1.0;
     int panels = (int)ceil((to - from) / w->step);
     const gsl_integration_glfixed_table *table = to - from < 0.1 * w->step ? w->few : w->some;
     for (int p = 0; p < panels; p++) {
@@ -38,31 +59,43 @@ static void add_cell(const struct work *w, int k, double sign, double from, doub
         for (size_t i = 0; i < table->n; i++) {
             double z, weight;
             gsl_integration_glfixed_point(a, b, i, &z, &weight, table);
-            double x = sign * qm_law_at(w->law, z), e = c - x;
+            double x = sign * qm_law_at(w->law, z), up = chance_up(w, c, x / m);
             double mass = chance * weight * qm_law_density(w->law, z);
-            w->mass[k] += mass;
-            s->square += mass * e * e;
-            s->abs += mass * fabs(e);
-            s->bias += mass * e;
-            double r = c > 0.0 ? sqrt(x / c) - 1.0 : 0.0;
-            s->rho += mass * r * r;
-            s->zero += c == 0.0 ? mass : 0.0;
+            add_outcome(w, c.lo, mass * (1.0 - up), x, m, s);
+            if (c.hi != c.lo)
+                add_outcome(w, c.hi, mass * up, x, m, s);
         }
     }
 }
 
 /* |e| has a kink at the code's value, so a cell is integrated in two parts. */
-static void add_split_cell(const struct work *w, int k, double sign, double from, double to,
+static void add_split_cell(const struct work *w, struct cell c, double sign, double from, double to,
                            double m, struct sums *s)
 {
-    double x = sign * m * w->value[k];
+    double x = sign * m * w->value[c.lo];
     double kink = x > 0.0 ? qm_law_place(w->law, x) : from;
     kink = kink > from ? kink : from;
     kink = kink < to ? kink : to;
     if (kink > from)
-        add_cell(w, k, sign, from, kink, m, s);
+        add_cell(w, c, sign, from, kink, m, s);
     if (to > kink)
-        add_cell(w, k, sign, kink, to, m, s);
+        add_cell(w, c, sign, kink, to, m, s);
+}
+
+/* Cell k of 0 .. count - 1: between decisions, or between values where rounding is stochastic. */
+static int cells(const struct work *w) { return w->cut ? w->n : w->n + 1; }
+
+static struct cell cell_at(const struct work *w, int k, double *below, double *above)
+{
+    const double *end = w->cut ? w->cut : w->value;
+    struct cell c = {k, k};
+    *below = k > 0 ? end[k - 1] : -HUGE_VAL;
+    *above = k + 1 < cells(w) ? end[k] : HUGE_VAL;
+    if (!w->cut) {
+        c.lo = k > 0 ? k - 1 : 0;
+        c.hi = k < w->n ? k : w->n - 1;
+    }
+    return c;
 }
 
 /* All elements with z in [low, high] at scale m: raw integrals into s and w->mass. */
@@ -71,16 +104,16 @@ static void add_elements(const struct work *w, double m, double high, struct sum
     for (int k = 0; k < w->n; k++)
         w->mass[k] = 0.0;
     for (int side = 0; side <= qm_law_sign(w->law); side++)
-        for (int k = 0; k < w->n; k++) {
-            double below = k > 0 ? w->cut[k - 1] : -HUGE_VAL;
-            double above = k + 1 < w->n ? w->cut[k] : HUGE_VAL;
+        for (int k = 0; k < cells(w); k++) {
+            double below, above;
+            struct cell c = cell_at(w, k, &below, &above);
             double a = side ? -above : below, b = side ? -below : above; /* |x| / m */
             double from = a > 0.0 ? qm_law_place(w->law, m * a) : w->low;
             double to = b <= 0.0 ? w->low : b < HUGE_VAL ? qm_law_place(w->law, m * b) : high;
             from = from > w->low ? from : w->low;
             to = to < high ? to : high;
             if (to > from)
-                add_split_cell(w, k, side ? -1.0 : 1.0, from, to, m, s);
+                add_split_cell(w, c, side ? -1.0 : 1.0, from, to, m, s);
         }
 }
 
@@ -99,13 +132,19 @@ static void add(const struct sums *s, double weight, double m, struct qm_theory 
 static void add_point(const struct work *w, double weight, double u, double m,
                       struct qm_theory *out)
 {
-    int k = 0;
-    while (k + 1 < w->n && u > w->cut[k])
-        k++;
-    double c = w->value[k], e = m * (c - u), r = c > 0.0 ? sqrt(u / c) - 1.0 : 0.0;
-    struct sums s = {e * e, fabs(e), e, r * r, c == 0.0 ? 1.0 : 0.0};
+    struct sums s = {0};
+    double below, above = -HUGE_VAL;
+    struct cell c = {0, 0};
+    for (int k = 0; k < cells(w) && u > above; k++)
+        c = cell_at(w, k, &below, &above);
+    double up = chance_up(w, c, u);
+    for (int k = 0; k < w->n; k++)
+        w->mass[k] = 0.0;
+    add_outcome(w, c.lo, 1.0 - up, m * u, m, &s);
+    add_outcome(w, c.hi, up, m * u, m, &s);
     add(&s, weight, m, out);
-    w->total[k] += weight;
+    w->total[c.lo] += weight * (1.0 - up);
+    w->total[c.hi] += weight * up;
 }
 
 /* Adds `weight` blocks whose maximum is at z. */
@@ -182,7 +221,7 @@ static qm_status check(const struct qm_law *law, const double *value, const doub
     for (int k = 0; k < n; k++)
         if (!isfinite(value[k]) || (k > 0 && !(value[k - 1] <= value[k])))
             return qm_fail(QM_BAD_ARG, "codebook entry %d (%g) does not ascend", k, value[k]);
-    for (int k = 0; k + 1 < n; k++)
+    for (int k = 0; cut && k + 1 < n; k++)
         if (!isfinite(cut[k]) || (k > 0 && !(cut[k - 1] <= cut[k])))
             return qm_fail(QM_BAD_ARG, "boundary %d (%g) does not ascend", k, cut[k]);
     return QM_OK;
@@ -228,70 +267,6 @@ void qm_theory_midpoints(const double *value, int n, double *cut)
         cut[k] = 0.5 * (value[k] + value[k + 1]);
 }
 
-/* Probability and centroid of (a, b) under N(0, 1). */
-static double centroid(double a, double b, double *mass)
-{
-    *mass = a > 0.0 ? gsl_cdf_ugaussian_Q(a) - gsl_cdf_ugaussian_Q(b)
-                    : gsl_cdf_ugaussian_P(b) - gsl_cdf_ugaussian_P(a);
-    return (gsl_ran_ugaussian_pdf(a) - gsl_ran_ugaussian_pdf(b)) / *mass;
-}
-
-/* One Newton step on F_k = 2 cut_k - value_k - value_k+1; yields the largest change. */
-static double lloyd_step(int n, double *value, double *cut)
-{
-    double low[MAX_LEVELS], high[MAX_LEVELS]; /* d value_k / d lower and upper end */
-    for (int k = 0; k < n; k++) {
-        double a = k > 0 ? cut[k - 1] : -HUGE_VAL, b = k + 1 < n ? cut[k] : HUGE_VAL, mass;
-        value[k] = centroid(a, b, &mass);
-        low[k] = k > 0 ? gsl_ran_ugaussian_pdf(a) * (value[k] - a) / mass : 0.0;
-        high[k] = k + 1 < n ? gsl_ran_ugaussian_pdf(b) * (b - value[k]) / mass : 0.0;
-    }
-    double diag[MAX_LEVELS], above[MAX_LEVELS], below[MAX_LEVELS], f[MAX_LEVELS], x[MAX_LEVELS];
-    size_t size = (size_t)(n - 1);
-    for (int k = 0; k + 1 < n; k++) {
-        f[k] = value[k] + value[k + 1] - 2.0 * cut[k];
-        diag[k] = 2.0 - high[k] - low[k + 1];
-        above[k] = -high[k + 1];
-        below[k] = -low[k + 1];
-    }
-    if (size == 1)
-        x[0] = f[0] / diag[0];
-    else {
-        gsl_vector_view d = gsl_vector_view_array(diag, size), r = gsl_vector_view_array(f, size);
-        gsl_vector_view e = gsl_vector_view_array(above, size - 1), y;
-        gsl_vector_view l = gsl_vector_view_array(below, size - 1);
-        y = gsl_vector_view_array(x, size);
-        if (gsl_linalg_solve_tridiag(&d.vector, &e.vector, &l.vector, &r.vector, &y.vector))
-            return HUGE_VAL;
-    }
-    double change = 0.0;
-    for (int k = 0; k + 1 < n; k++) {
-        cut[k] += x[k];
-        change = fmax(change, fabs(x[k]));
-    }
-    return change;
-}
-
-qm_status qm_theory_lloyd(int n, double *value, double *cut)
-{
-    if (n < 2 || n > MAX_LEVELS)
-        return qm_fail(QM_BAD_ARG, "%d levels, expected 2 to %d", n, MAX_LEVELS);
-    gsl_set_error_handler_off();
-    double v[MAX_LEVELS], c[MAX_LEVELS], change = HUGE_VAL;
-    /* the high-rate optimum spaces levels by the cube root of the density: that of N(0, 3) */
-    for (int k = 0; k + 1 < n; k++)
-        c[k] = sqrt(3.0) * gsl_cdf_ugaussian_Pinv((k + 1.0) / n);
-    for (int i = 0; i < 50 && change > 1e-13; i++)
-        change = lloyd_step(n, v, c);
-    if (!(change <= 1e-12))
-        return qm_fail(QM_INTERNAL, "%d levels: Newton's method did not converge", n);
-    lloyd_step(n, v, c);
-    for (int k = 0; k < n; k++)
-        value[k] = 0.5 * (v[k] - v[n - 1 - k]);
-    qm_theory_midpoints(value, n, cut);
-    return QM_OK;
-}
-
 /* Relative RMS error of a factor exp(d), d uniform in [-h, h]. */
 static double log_rms(double h)
 {
@@ -319,6 +294,11 @@ static double geometric(double r, int64_t t)
 double qm_ema_worst(double beta, int64_t t) { return geometric(beta, t); }
 double qm_ema_white(double beta, int64_t t) { return sqrt(geometric(beta * beta, t)); }
 double qm_ema_drift(double beta, int64_t t) { return geometric(beta, t); }
+double qm_ema_steady(double beta, double nmse)
+{
+    double left = 1.0 - beta * beta * (1.0 + nmse);
+    return left > 0.0 ? nmse / left : HUGE_VAL;
+}
 double qm_ema_relative_limit(double beta) { return (1.0 - beta) / beta; }
 double qm_ema_dead_zone(double beta, double half_gap) { return half_gap / (1.0 - beta); }
 

@@ -25,7 +25,8 @@ struct qm_theory {
 
 /* x_1 .. x_B independent of the law, M = max |x_i|, x^ = M value[code(x / M)].
  *   value  n entries, ascending (equal neighbours allowed), 1 <= n <= 65536
- *   cut    n - 1 decision boundaries, ascending: position above k iff u > cut[k]
+ *   cut    n - 1 decision boundaries, ascending: position above k iff u > cut[k].  NULL: stochastic
+ *          rounding, up with probability (u - value[k]) / (value[k + 1] - value[k])
  *   block  B >= 1; 0: no blocks, the scale is 1 and u beyond the end cuts takes the end values
  * Given M = m one element sits at m (at -m with probability 1/2 for laws of both signs) and the
  * other B - 1 follow the law truncated to |x| <= m.  A format whose scale is not the maximum
@@ -42,12 +43,6 @@ qm_status qm_theory_block(const struct qm_law *law, const double *value, const d
 /* cut[n - 1]: the mid-points, that is nearest-code decisions. */
 void qm_theory_midpoints(const double *value, int n, double *cut);
 
-/* The n-level quantizer of N(0, 1) of least mean square error (Lloyd 1982, Max 1960): value[n] and
- * cut[n - 1], by Newton's method on cut[k] = (value[k] + value[k + 1]) / 2 with value[k] the
- * centroid of its cell; 2 <= n <= 256, symmetric, every level within 1e-12.
- * QM_BAD_ARG: n out of range.  QM_INTERNAL: no convergence. */
-qm_status qm_theory_lloyd(int n, double *value, double *cut);
-
 /* A code that is uniform in log2: `steps` steps over `octaves` octaves, remainder uniform. */
 struct qm_theory_log {
     double step;                     /* octaves per code, D */
@@ -63,6 +58,15 @@ void qm_theory_log_uniform(double octaves, int steps, struct qm_theory_log *out)
 double qm_ema_worst(double beta, int64_t t); /* max |e| / max |d| = (1 - beta^t) / (1 - beta) */
 double qm_ema_white(double beta, int64_t t); /* sd e / sd d, d white: sqrt of the sum of beta^2k */
 double qm_ema_drift(double beta, int64_t t); /* E e / E d: equals qm_ema_worst */
+
+/* Steady-state NMSE of an average of independent inputs that is requantized at every step by an
+ * unbiased rounding (stochastic) of NMSE `nmse` on values of that law.  With e = beta e + d, E d = 0
+ * given the past and E d^2 = nmse E s^2 of what is quantized, whose own error is beta e:
+ *     E e^2 = beta^2 E e^2 + nmse (E s^2 + beta^2 E e^2),
+ *     E e^2 / E s^2 = nmse / (1 - beta^2 (1 + nmse)).
+ * HUGE_VAL where the error feeds itself, beta^2 (1 + nmse) >= 1.  (Nearest rounding is not unbiased:
+ * there the dead zone below rules.) */
+double qm_ema_steady(double beta, double nmse);
 
 /* Largest relative error per step for which the worst case stays bounded: (1 - beta) / beta. */
 double qm_ema_relative_limit(double beta);

@@ -87,6 +87,8 @@ static void test_laws(void **state)
         {"lognormal:1", cdf_lognormal, 1},
         {"lognormal:2", cdf_lognormal, 2},
         {"chi2", cdf_chi2, 1},
+        {"chi2:2", cdf_chi2, 2},
+        {"chi2:k=7", cdf_chi2, 7},
         {"ema2:beta=0.95", cdf_mean_chi2, 39},
         {"ema2:0.5", cdf_mean_chi2, 3},
         {"ema2:0.33333333333333335", cdf_mean_chi2, 2},

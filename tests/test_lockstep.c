@@ -308,6 +308,23 @@ static void test_theory(void **state)
         assert_true(fabs(10 * log10(value(&a, i, "theory_nmse")) + value(&a, i, "sqnr")) < 0.2);
     }
     release(&a);
+    /* second moments, stochastic rounding, a floor that is never met */
+    run_text("variant: adamw_f32\nslot: exp_avg_sq\nsource: [\"dist:chi2\", \"dist:chi2:4\", "
+             "\"dist:ema2:0.9\", \"dist:lognormal\"]\nexp_avg_sq: [\"lin:4u/block:64/bisect/mid\", "
+             "\"dyn:8u/block:64/bisect/stoch\", \"lint:4u/block:64/arith/even/floor:1e-12\"]\n"
+             "n: 65536\nsummary:\n  - {name: a, by: source, across: exp_avg_sq, value: sqnr}\n"
+             "  - {name: b, by: source, value: collapse}\n",
+             &a);
+    for (int64_t i = 0; i < a.r.n_cells; i++)
+        if (!(fabs(value(&a, i, "theory_z")) < 5))
+            fail_msg("cell %d: %g standard errors", (int)i, value(&a, i, "theory_z"));
+    release(&a);
+    /* a floor that is: no theory */
+    run_text("variant: ema4_uniform\nsource: \"dist:gauss\"\n"
+             "exp_avg: [\"nf4:4s/block:64/floor:1\"]\nn: 4096\n",
+             &a);
+    assert_true(isnan(value(&a, 0, "theory_z")));
+    release(&a);
 }
 
 /* The average by hand: what the variant holds after each recorded gradient, and the exact one. */

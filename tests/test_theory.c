@@ -1,6 +1,7 @@
 /* test_theory.c - closed forms against published tables, simple exact cases and simulation. */
 #include "core/base/philox.h"
 #include "oracle/codebook.h"
+#include "oracle/optimal.h"
 #include "oracle/theory.h"
 
 #include <gsl/gsl_cdf.h>
@@ -125,37 +126,37 @@ static const struct { const char *name; double mse[7], db[7]; } table_normal[] =
 enum { NMSE, ZERO, RHO };
 static const struct { enum qm_law_kind law; double shape; const char *map; int bits, what;
                       double want[7]; } table_second[] = {
-    {QM_LAW_chisq1, 0, "lin0", 4, NMSE,
+    {QM_LAW_chisq, 1, "lin0", 4, NMSE,
      {3.8185e-03, 5.4086e-03, 7.2908e-03, 9.4612e-03, 1.1915e-02, 1.4647e-02, 1.7652e-02}},
-    {QM_LAW_chisq1, 0, "lin0", 4, ZERO,
+    {QM_LAW_chisq, 1, "lin0", 4, ZERO,
      {3.2907e-01, 3.6277e-01, 3.9305e-01, 4.2062e-01, 4.4597e-01, 4.6945e-01, 4.9130e-01}},
-    {QM_LAW_chisq1, 0, "lin0", 4, RHO,
+    {QM_LAW_chisq, 1, "lin0", 4, RHO,
      {7.6969e-02, 7.9351e-02, 8.1106e-02, 8.2403e-02, 8.3351e-02, 8.4024e-02, 8.4477e-02}},
-    {QM_LAW_chisq1, 0, "lin", 4, NMSE,
+    {QM_LAW_chisq, 1, "lin", 4, NMSE,
      {1.5345e-02, 2.2886e-02, 3.2498e-02, 4.4379e-02, 5.8708e-02, 7.5648e-02, 9.5342e-02}},
-    {QM_LAW_chisq1, 0, "lin", 4, RHO,
+    {QM_LAW_chisq, 1, "lin", 4, RHO,
      {3.9337e-01, 4.1341e-01, 4.3074e-01, 4.4605e-01, 4.5979e-01, 4.7226e-01, 4.8368e-01}},
-    {QM_LAW_chisq1, 0, "dyn", 4, NMSE,
+    {QM_LAW_chisq, 1, "dyn", 4, NMSE,
      {4.3448e-03, 5.7350e-03, 7.1638e-03, 8.5844e-03, 9.9638e-03, 1.1280e-02, 1.2520e-02}},
-    {QM_LAW_chisq1, 0, "dyn", 4, ZERO,
+    {QM_LAW_chisq, 1, "dyn", 4, ZERO,
      {7.4985e-02, 8.3162e-02, 9.0656e-02, 9.7619e-02, 1.0415e-01, 1.1033e-01, 1.1620e-01}},
-    {QM_LAW_chisq1, 0, "dyn", 4, RHO,
+    {QM_LAW_chisq, 1, "dyn", 4, RHO,
      {9.5208e-02, 9.8652e-02, 1.0143e-01, 1.0373e-01, 1.0568e-01, 1.0737e-01, 1.0884e-01}},
-    {QM_LAW_chisq1, 0, "de0", 4, NMSE,
+    {QM_LAW_chisq, 1, "de0", 4, NMSE,
      {4.3524e-03, 5.7465e-03, 7.1803e-03, 8.6073e-03, 9.9946e-03, 1.1321e-02, 1.2571e-02}},
-    {QM_LAW_chisq1, 0, "de0", 4, RHO,
+    {QM_LAW_chisq, 1, "de0", 4, RHO,
      {2.0869e-01, 2.1906e-01, 2.2802e-01, 2.3596e-01, 2.4311e-01, 2.4962e-01, 2.5562e-01}},
-    {QM_LAW_chisq1, 0, "lin0", 8, NMSE,
+    {QM_LAW_chisq, 1, "lin0", 8, NMSE,
      {1.5025e-05, 2.1471e-05, 2.9218e-05, 3.8289e-05, 4.8705e-05, 6.0479e-05, 7.3625e-05}},
-    {QM_LAW_chisq1, 0, "lin0", 8, ZERO,
+    {QM_LAW_chisq, 1, "lin0", 8, ZERO,
      {8.2341e-02, 9.1314e-02, 9.9536e-02, 1.0717e-01, 1.1434e-01, 1.2111e-01, 1.2755e-01}},
-    {QM_LAW_chisq1, 0, "lin0", 8, RHO,
+    {QM_LAW_chisq, 1, "lin0", 8, RHO,
      {4.2539e-02, 4.4729e-02, 4.6627e-02, 4.8308e-02, 4.9819e-02, 5.1193e-02, 5.2453e-02}},
-    {QM_LAW_chisq1, 0, "dyn", 8, NMSE,
+    {QM_LAW_chisq, 1, "dyn", 8, NMSE,
      {2.0082e-05, 2.6831e-05, 3.3968e-05, 4.1288e-05, 4.8633e-05, 5.5883e-05, 6.2949e-05}},
-    {QM_LAW_chisq1, 0, "dyn", 8, ZERO,
+    {QM_LAW_chisq, 1, "dyn", 8, ZERO,
      {7.5109e-04, 8.3325e-04, 9.0863e-04, 9.7875e-04, 1.0446e-03, 1.1069e-03, 1.1662e-03}},
-    {QM_LAW_chisq1, 0, "dyn", 8, RHO,
+    {QM_LAW_chisq, 1, "dyn", 8, RHO,
      {1.4373e-02, 1.5089e-02, 1.5708e-02, 1.6256e-02, 1.6749e-02, 1.7199e-02, 1.7612e-02}},
     {QM_LAW_lognormal, 1, "lin0", 4, NMSE,
      {5.7625e-03, 9.2333e-03, 1.4250e-02, 2.1288e-02, 3.0864e-02, 4.3508e-02, 5.9710e-02}},
@@ -375,7 +376,7 @@ static void threshold_search(void **state)
 
 static const struct qm_law every_law[] = {
     {QM_LAW_normal, 0.0},    {QM_LAW_laplace, 0.0},  {QM_LAW_uniform, 0.0}, {QM_LAW_student, 3.0},
-    {QM_LAW_student, 8.0},   {QM_LAW_student, 40.0}, {QM_LAW_chisq1, 0.0},  {QM_LAW_lognormal, 1.0},
+    {QM_LAW_student, 8.0},   {QM_LAW_student, 40.0}, {QM_LAW_chisq, 1.0},  {QM_LAW_lognormal, 1.0},
     {QM_LAW_lognormal, 2.0}, {QM_LAW_lognormal, 4.0}};
 enum { LAWS = sizeof every_law / sizeof *every_law };
 
@@ -414,6 +415,38 @@ static void maxima(void **state)
         near_to("chisq1 E M", theory(&every_law[6], &b, n).max1, theory(&every_law[0], &b, n).max2,
                 1e-11, 0.0);
     }
+}
+
+/* Density, entropy and second moment of every law against sums over its own variable; chi-squared
+ * with two degrees of freedom is 2 |Laplace|. */
+static void laws(void **state)
+{
+    (void)state;
+    static const struct qm_law more[] = {{QM_LAW_chisq, 2.0}, {QM_LAW_chisq, 39.0},
+                                         {QM_LAW_chisq, 1999.0}};
+    for (int i = 0; i < LAWS + 3; i++) {
+        const struct qm_law *law = i < LAWS ? &every_law[i] : &more[i - LAWS];
+        enum { STEPS = 200000 };
+        double low, high, step, one = 0.0, square = 0.0, entropy = 0.0;
+        qm_law_range(law, &low, &high, &step);
+        for (int k = 0; k < STEPS; k++) {
+            double z = low + (high - low) * (k + 0.5) / STEPS, x = qm_law_at(law, z);
+            double mass = qm_law_density(law, z) * (high - low) / STEPS, pdf = qm_law_pdf(law, x);
+            one += mass;
+            square += mass * x * x;
+            if (pdf > 0.0)
+                entropy -= mass * log(qm_law_sign(law) ? 0.5 * pdf : pdf);
+        }
+        near_to("mass", one, 1.0, 0.0, 1e-6);
+        if (qm_law_square(law) > 0.0 && (law->kind != QM_LAW_student || law->shape > 4.0))
+            near_to("square", square, qm_law_square(law), 1e-6, 0.0);
+        near_to("entropy", entropy, qm_law_entropy(law), 0.0, 1e-4);
+    }
+    struct book b = book_of("dyn", 4, 0);
+    struct qm_theory two = theory(&more[0], &b, 64);
+    near_to("chisq 2 E M", two.max1, 2.0 * theory(&every_law[1], &b, 64).max1, 1e-11, 0.0);
+    struct qm_law bad = {QM_LAW_chisq, 0.5};
+    assert_int_equal(qm_law_check(&bad), QM_BAD_ARG);
 }
 
 /* Without blocks and with two or three levels everything is elementary. */
@@ -458,7 +491,7 @@ static double sample(const struct qm_law *law, int64_t i)
     case QM_LAW_laplace: return (draw(1, i) < 0.5 ? 1.0 : -1.0) * log(draw(0, i));
     case QM_LAW_uniform: return 2.0 * draw(0, i) - 1.0;
     case QM_LAW_student: return gsl_cdf_tdist_Pinv(draw(0, i), law->shape);
-    case QM_LAW_chisq1: return z * z;
+    case QM_LAW_chisq: return z * z;
     case QM_LAW_lognormal: return exp(law->shape * z);
     default: return z;
     }
@@ -501,6 +534,79 @@ static void simulation(void **state)
             near_to("simulated", mean, want[f], 0.0, 4.5 * se);
         }
     }
+}
+
+/* Stochastic rounding of uniform data: E e^2 = gap^2 / 6 in every cell, E e = 0, E |e| = gap / 3. */
+static void stochastic_rounding(void **state)
+{
+    (void)state;
+    struct book b = book_of("lin", 4, 1), three = {3, {-1.0, 0.0, 1.0}, {-0.5, 0.5}};
+    struct qm_theory t;
+    double gap = 2.0 / 15.0;
+    assert_int_equal(qm_theory_block(&every_law[2], b.value, NULL, b.n, 0, &t), QM_OK);
+    near_to("uniform mse", t.mse, gap * gap / 6.0, 1e-11, 0.0);
+    near_to("uniform |e|", t.mean_abs, gap / 3.0, 1e-11, 0.0);
+    near_to("uniform bias", t.bias, 0.0, 0.0, 1e-13);
+    for (int i = 0; i < 6; i++) { /* ends held: unbiased whatever the law and the block */
+        assert_int_equal(qm_theory_block(&every_law[i], b.value, NULL, b.n, 64, &t), QM_OK);
+        near_to("bias", t.bias, 0.0, 0.0, 1e-12);
+    }
+    /* three levels: P(0) = 1 - E |u|, and E |x| given max 1 of two is 1/2, with the maximum 3/4 */
+    assert_int_equal(qm_theory_block(&every_law[2], three.value, NULL, 3, 2, &t), QM_OK);
+    near_to("P(0)", t.zero, 0.25, 1e-11, 0.0);
+    /* beyond the ends: the end values */
+    struct book half = {2, {-0.5, 0.5}, {0.0}};
+    assert_int_equal(qm_theory_block(&every_law[2], half.value, NULL, 2, 0, &t), QM_OK);
+    near_to("clamped", t.mse, 0.5 / 12.0 + 0.5 * (1.0 / 6.0), 1e-11, 0.0);
+}
+
+/* A simulated average of normal inputs in blocks of 64, requantized with stochastic rounding to the
+ * codebook at every step, settles at qm_ema_steady of the NMSE by quadrature. */
+static void steady_state(void **state)
+{
+    (void)state;
+    enum { BLOCK = 64, BLOCKS = 400, STEPS = 120 };
+    const double beta = 0.9;
+    static const struct {
+        const char *map;
+        int bits;
+    } maps[] = {{"nf4", 4}, {"int", 8}};
+    for (size_t f = 0; f < sizeof maps / sizeof *maps; f++) {
+        struct book b = book_of(maps[f].map, maps[f].bits, 1);
+        struct qm_theory t;
+        assert_int_equal(qm_theory_block(&normal, b.value, NULL, b.n, BLOCK, &t), QM_OK);
+        double want = qm_ema_steady(beta, t.nmse), sum = 0.0, squares = 0.0;
+        for (int64_t j = 0; j < BLOCKS; j++) {
+            double s[BLOCK] = {0}, q[BLOCK] = {0}, r = 0.0;
+            for (int64_t step = 0; step < STEPS; step++) {
+                double m = 0.0;
+                for (int64_t i = 0; i < BLOCK; i++) {
+                    int64_t at = (j * STEPS + step) * BLOCK + i;
+                    double x = gsl_cdf_ugaussian_Pinv(draw(2, at));
+                    s[i] = beta * s[i] + (1.0 - beta) * x;
+                    m = fmax(m, fabs(q[i] = beta * q[i] + (1.0 - beta) * x));
+                }
+                for (int64_t i = 0; i < BLOCK; i++) {
+                    int k = 0;
+                    while (k + 2 < b.n && q[i] / m >= b.value[k + 1])
+                        k++;
+                    double up = (q[i] / m - b.value[k]) / (b.value[k + 1] - b.value[k]);
+                    k += draw(3, (j * STEPS + step) * BLOCK + i) < up;
+                    q[i] = m * b.value[k];
+                    if (step == STEPS - 1) /* mean 0 if the theory holds */
+                        r += (q[i] - s[i]) * (q[i] - s[i]) - want * s[i] * s[i];
+                }
+            }
+            sum += r;
+            squares += r * r;
+        }
+        double mean = sum / BLOCKS, se = sqrt((squares / BLOCKS - mean * mean) / (BLOCKS - 1));
+        near_to(maps[f].map, mean, 0.0, 0.0, 4.0 * se);
+        assert_true(se < 0.03 * want * BLOCK * (1.0 - beta) / (1.0 + beta)); /* sees 12 per cent */
+    }
+    assert_true(qm_ema_steady(0.99, 0.05) == HUGE_VAL);
+    near_to("small errors are white", qm_ema_steady(0.9, 1e-9), 1e-9 * pow(qm_ema_white(0.9, 0), 2),
+            1e-7, 0.0);
 }
 
 static void infinite_moments(void **state)
@@ -547,8 +653,6 @@ static void bad_arguments(void **state)
     assert_int_equal(qm_theory_block(&normal, b.value, b.cut, b.n, 64, &t), QM_BAD_ARG);
     assert_non_null(strstr(qm_message(), "entry 4"));
     assert_true(t.mse == 7.0); /* untouched on failure */
-    assert_int_equal(qm_theory_lloyd(1, b.value, b.cut), QM_BAD_ARG);
-    assert_int_equal(qm_theory_lloyd(257, b.value, b.cut), QM_BAD_ARG);
 }
 
 /* clang-format off */
@@ -577,18 +681,29 @@ static double uniform_mse(int bits, double step)
     return theory(&normal, &b, 0).mse;
 }
 
+/* The Lloyd-Max quantizer of N(0, 1). */
+static struct book best_of_normal(int n)
+{
+    struct book b = {.n = n};
+    struct qm_optimum o;
+    assert_int_equal(qm_optimal(&normal, 0, n, 0, QM_LOSS_mse, &o), QM_OK);
+    memcpy(b.value, o.value, sizeof b.value);
+    memcpy(b.cut, o.cut, sizeof b.cut);
+    return b;
+}
+
 static void lloyd_max(void **state)
 {
     (void)state;
     for (int bits = 1; bits <= 8; bits++) {
-        struct book b = {.n = 1 << bits};
-        assert_int_equal(qm_theory_lloyd(b.n, b.value, b.cut), QM_OK);
+        struct book b = best_of_normal(1 << bits);
         struct qm_theory t = theory(&normal, &b, 0);
         double power = 0.0, rate = pow(4.0, -bits);
         near_to("mse", t.mse, table_lloyd[bits - 1].mse, 0.0, bits == 4 ? 6e-15 : 5.1e-11);
         near_to("dB", t.sqnr_db, table_lloyd[bits - 1].db, 0.0, 5.1e-5);
         near_to("entropy", t.entropy, table_lloyd[bits - 1].entropy, 0.0, 5.1e-5);
         near_to("gap", 10.0 * log10(t.mse / rate), table_lloyd[bits - 1].gap, 0.0, 5.1e-4);
+        near_to("rate-distortion", qm_shannon_bound(&normal, bits), rate, 1e-14, 0.0);
         for (int k = 0; k < b.n; k++) { /* levels are centroids: mse = 1 - sum p c^2 */
             double a = k > 0 ? b.cut[k - 1] : -HUGE_VAL, c = k + 1 < b.n ? b.cut[k] : HUGE_VAL;
             power += (gsl_cdf_ugaussian_P(c) - gsl_cdf_ugaussian_P(a)) * b.value[k] * b.value[k];
@@ -599,15 +714,13 @@ static void lloyd_max(void **state)
         assert_true(uniform_mse(bits, step * 1.001) > best);
         assert_true(uniform_mse(bits, step * 0.999) > best);
     }
-    struct book b = {.n = 16};
-    assert_int_equal(qm_theory_lloyd(16, b.value, b.cut), QM_OK);
+    struct book b = best_of_normal(16);
     for (int k = 0; k < 8; k++) {
         near_to("cut", b.cut[7 + k], lloyd_cut[k], 0.0, 1.1e-11);
         near_to("level", b.value[8 + k], lloyd_level[k], 0.0, 1.1e-11);
-        assert_true(b.value[7 - k] == -b.value[8 + k]);
+        near_to("symmetric", b.value[7 - k], -b.value[8 + k], 0.0, 1e-13);
     }
-    assert_int_equal(qm_theory_lloyd(7, b.value, b.cut), QM_OK);
-    assert_true(b.value[3] == 0.0 && b.n == 16);
+    near_to("middle of 7", best_of_normal(7).value[3], 0.0, 0.0, 1e-13);
 }
 
 static void log_uniform(void **state)
@@ -721,8 +834,11 @@ int main(void)
         cmocka_unit_test(threshold_search),
         cmocka_unit_test(nothing_kept),
         cmocka_unit_test(maxima),
+        cmocka_unit_test(laws),
         cmocka_unit_test(by_hand),
         cmocka_unit_test(simulation),
+        cmocka_unit_test(stochastic_rounding),
+        cmocka_unit_test(steady_state),
         cmocka_unit_test(infinite_moments),
         cmocka_unit_test(bad_arguments),
         cmocka_unit_test(lloyd_max),

@@ -37,7 +37,7 @@ struct qm_format {
     int (*attr_text)(struct qm_file *f, const char *path, const char *name, char *out, size_t size);
 };
 
-extern const struct qm_format qm_format_hdf5, qm_format_npy, qm_format_safetensors;
+extern const struct qm_format qm_format_hdf5, qm_format_npy, qm_format_npz, qm_format_safetensors;
 
 struct qm_file {
     char *path;
@@ -55,6 +55,12 @@ struct qm_file {
 /* Appends an entry; copies the name.  The shape's numel is valid and dtype in range. */
 qm_status qm_file_add(struct qm_file *f, const char *name, enum qm_dtype dtype,
                       const struct qm_shape *shape, struct qm_place place);
+
+/* Adds the .npy that lies at [at, end) of the mapping. */
+qm_status qm_npy_add(struct qm_file *f, const char *name, size_t at, size_t end);
+
+/* An unnamed file in memory of this size (contents 0); its descriptor, or -1 with errno. */
+int qm_file_in_memory(size_t size);
 
 /* Closes mapping and descriptor; for formats whose library opens the file itself. */
 void qm_file_unmap(struct qm_file *f);

@@ -182,37 +182,39 @@ static void entry_name(const char *path, char name[NAME_MAX + 1])
         name[n - 4] = '\0';
 }
 
-static qm_status add_array(struct qm_file *f, const struct header *h, size_t data)
+/* The array at [at, end) of the mapping, whose elements begin at `data`. */
+static qm_status add_array(struct qm_file *f, const struct header *h, const char *name, size_t data,
+                           size_t end)
 {
     struct qm_place place = {data, 0, h->fortran};
     enum qm_dtype dtype = QM_DTYPE_COUNT;
-    char shape[192], name[NAME_MAX + 1];
+    char shape[192];
     QM_TRY(dtype_of(f, h->descr, &dtype, &place.swap));
     qm_shape_print(&h->shape, shape, sizeof shape);
     int64_t bytes = qm_shape_numel(&h->shape);
     if (bytes < 0 || __builtin_mul_overflow(bytes, (int64_t)qm_dtype_size(dtype), &bytes))
         return qm_file_bad(f, "shape %s of %s does not fit in 2^63 bytes", shape, h->descr);
-    if ((size_t)bytes != f->size - data)
+    if ((size_t)bytes != end - data)
         return qm_file_bad(f, "%s of %s takes %lld bytes, but %zu follow the header", shape,
-                           h->descr, (long long)bytes, f->size - data);
-    entry_name(f->path, name);
+                           h->descr, (long long)bytes, end - data);
     return qm_file_add(f, name, dtype, &h->shape, place);
 }
 
-static qm_status open_npy(struct qm_file *f)
+qm_status qm_npy_add(struct qm_file *f, const char *name, size_t at, size_t end)
 {
-    const unsigned char *m = f->map;
-    if (f->size < 8 || m[6] < 1 || m[6] > 3 || m[7] != 0)
+    const unsigned char *m = f->map + at;
+    size_t size = end - at;
+    if (size < 8 || !knows(m, size) || m[6] < 1 || m[6] > 3 || m[7] != 0)
         return qm_file_bad(f, "expected .npy version 1.0, 2.0 or 3.0 after the magic");
     size_t start = m[6] == 1 ? 10 : 12;
-    if (f->size < start)
+    if (size < start)
         return qm_file_bad(f, "ends inside the header's length");
     size_t length = (size_t)m[8] | (size_t)m[9] << 8;
     if (m[6] > 1)
         length |= (size_t)m[10] << 16 | (size_t)m[11] << 24;
-    if (length > f->size - start)
+    if (length > size - start)
         return qm_file_bad(f, "header of %zu bytes at byte %zu, but the file ends at %zu", length,
-                           start, f->size);
+                           start, size);
     char *text = malloc(length + 1);
     if (!text)
         return qm_fail(QM_NO_MEMORY, "%s: header of %zu bytes", f->path, length);
@@ -223,10 +225,18 @@ static qm_status open_npy(struct qm_file *f)
     qm_status st = take_header(&s, length, &h);
     free(text);
     if (st == QM_OK)
-        st = add_array(f, &h, start + length);
-    if (st == QM_OK && !h.fortran)
-        madvise((void *)f->map, f->size, MADV_SEQUENTIAL);
+        st = add_array(f, &h, name, at + start + length, end);
     return st;
+}
+
+static qm_status open_npy(struct qm_file *f)
+{
+    char name[NAME_MAX + 1];
+    entry_name(f->path, name);
+    QM_TRY(qm_npy_add(f, name, 0, f->size));
+    if (!f->place[0].fortran)
+        madvise((void *)f->map, f->size, MADV_SEQUENTIAL);
+    return QM_OK;
 }
 
 const struct qm_format qm_format_npy = {

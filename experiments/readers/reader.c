@@ -13,7 +13,7 @@
 
 #include "experiments/readers/format.h"
 
-static const struct qm_format *const formats[] = {&qm_format_npy, &qm_format_hdf5,
+static const struct qm_format *const formats[] = {&qm_format_npy, &qm_format_npz, &qm_format_hdf5,
                                                   &qm_format_safetensors};
 
 static void one_line(char *text)
@@ -70,10 +70,42 @@ void qm_file_unmap(struct qm_file *f)
     f->fd = -1;
 }
 
+int qm_file_in_memory(size_t size)
+{
+    int fd = memfd_create("qualm", MFD_CLOEXEC);
+    if (fd >= 0 && ftruncate(fd, (off_t)size) != 0) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* Everything that stdin has, as a file in memory; -1 with errno. */
+static int spool(void)
+{
+    char piece[1 << 16];
+    ssize_t got = 0;
+    int fd = qm_file_in_memory(0);
+    while (fd >= 0 &&
+           ((got = read(STDIN_FILENO, piece, sizeof piece)) > 0 || (got < 0 && errno == EINTR)))
+        for (ssize_t at = 0, put; at < got; at += put)
+            if ((put = write(fd, piece + at, (size_t)(got - at))) < 0) {
+                close(fd);
+                return -1;
+            }
+    if (got < 0) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
 static qm_status map_file(struct qm_file *f)
 {
     struct stat info;
-    f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not block */
+    f->fd = strcmp(f->path, "-") == 0
+                ? spool()
+                : open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not block */
     if (f->fd < 0 || fstat(f->fd, &info) != 0)
         return qm_file_bad(f, "cannot open: %s", strerror(errno));
     if (S_ISDIR(info.st_mode))
@@ -100,8 +132,8 @@ static qm_status open_format(struct qm_file *f)
     char head[3 * 8 + 1] = "";
     for (size_t k = 0; k < 8 && k < f->size; k++)
         snprintf(head + 3 * k, 4, " %02x", (unsigned)f->map[k]);
-    return qm_file_bad(f, "neither HDF5, .npy nor .safetensors (%zu bytes, starts with%s)", f->size,
-                       head);
+    return qm_file_bad(f, "neither HDF5, .npy, .npz nor .safetensors (%zu bytes, starts with%s)",
+                       f->size, head);
 }
 
 qm_status qm_file_open(const char *path, struct qm_file **out)

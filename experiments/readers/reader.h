@@ -1,4 +1,4 @@
-/* reader.h - named tensors in files: .h5, .npy, .safetensors.
+/* reader.h - named tensors in files: .h5, .npy, .npz, .safetensors.
  *
  * A reader trusts nothing in the file: every size and offset is checked against the file's length
  * before use.  Errors are one line that names the file, the place and what was expected.
@@ -6,6 +6,8 @@
  *   .npy          versions 1 to 3, C or Fortran order, either byte order; f2 f4 f8, i1 .. i8,
  *                 u1 .. u8, b1, and V2 as bf16.  One entry, named after the file without its
  *                 directory and ".npy".
+ *   .npz          a zip archive of them, stored or deflated; entries without ".npy" at the end of
+ *                 their names.  Unpacked into memory when it is opened.
  *   .safetensors  the element types of QM_DTYPE_LIST; any other refuses the file, as do unknown
  *                 bytes between, before or after the tensors.
  *   .h5           simple datasets of 1, 2, 4 or 8 byte integers, of IEEE 2, 4 and 8 byte floats
@@ -32,7 +34,7 @@ struct qm_entry {
     int64_t numel;
 };
 
-/* Opens by content (magic numbers), not by ending.  QM_BAD_FILE names what is wrong.  Switches
+/* Opens by content (magic numbers), not by ending; "-" is stdin, kept in memory (not .h5).  QM_BAD_FILE names what is wrong.  Switches
  * off HDF5's printing of its error stack. */
 qm_status qm_file_open(const char *path, struct qm_file **out);
 void qm_file_close(struct qm_file *f); /* accepts NULL */
@@ -40,7 +42,7 @@ void qm_file_close(struct qm_file *f); /* accepts NULL */
 /* Entries in the file's own order (HDF5: depth first, names sorted; links followed by path). */
 int qm_file_count(const struct qm_file *f);
 const struct qm_entry *qm_file_entry(const struct qm_file *f, int i);
-const char *qm_file_format(const struct qm_file *f); /* "hdf5", "npy", "safetensors" */
+const char *qm_file_format(const struct qm_file *f); /* "hdf5", "npy", "npz", "safetensors" */
 
 /* Elements [from, from + n) of entry i, row-major whatever the file's order, as floats (exact for
  * f32, f16, bf16; rounded for f64).  Besides out, memory stays bounded however large the file is:

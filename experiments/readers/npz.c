@@ -1,0 +1,136 @@
+/* npz.c - NumPy's .npz: a zip archive of .npy files.
+ *
+ * Unpacked into a file in memory, which takes the place of the mapping, so that every entry is read
+ * as a .npy is.  libzip checks the archive's structure and each entry's checksum. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <zip.h>
+
+#include "experiments/readers/format.h"
+
+/* No deflated byte yields more than 1032. */
+enum { MOST_PER_BYTE = 1032, NAME_MOST = 1023 };
+
+static int knows(const unsigned char *map, size_t size)
+{
+    return size >= 22 && memcmp(map, "PK", 2) == 0 &&
+           (memcmp(map + 2, "\3\4", 2) == 0 || memcmp(map + 2, "\5\6", 2) == 0);
+}
+
+/* Size of entry i, checked for being possible at all. */
+static qm_status entry_size(struct qm_file *f, zip_t *z, zip_uint64_t i, zip_stat_t *out)
+{
+    const zip_uint64_t wanted = ZIP_STAT_NAME | ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE;
+    if (zip_stat_index(z, i, 0, out) != 0 || (out->valid & wanted) != wanted)
+        return qm_file_bad(f, "entry %llu: %s", (unsigned long long)i, zip_strerror(z));
+    if (out->comp_size > f->size || out->size > MOST_PER_BYTE * (out->comp_size + 1))
+        return qm_file_bad(f, "entry '%s' claims %llu bytes in %llu", out->name,
+                           (unsigned long long)out->size, (unsigned long long)out->comp_size);
+    return QM_OK;
+}
+
+static qm_status unpack(struct qm_file *f, zip_t *z, zip_uint64_t i, unsigned char *to, size_t size)
+{
+    zip_file_t *e = zip_fopen_index(z, i, 0);
+    size_t done = 0;
+    zip_int64_t got = 0;
+    if (!e)
+        return qm_file_bad(f, "entry %llu: %s", (unsigned long long)i, zip_strerror(z));
+    while (done < size && (got = zip_fread(e, to + done, size - done)) > 0)
+        done += (size_t)got;
+    unsigned char more;
+    int clean = done == size && zip_fread(e, &more, 1) == 0; /* the end, where the sum is checked */
+    if (zip_fclose(e) != 0 || !clean)
+        return qm_file_bad(f, "entry %llu is damaged", (unsigned long long)i);
+    return QM_OK;
+}
+
+/* Unpacks all entries one after the other, each at a multiple of 64, then adds them. */
+static qm_status unpack_all(struct qm_file *f, zip_t *z, int *fd, unsigned char **map, size_t *size)
+{
+    zip_int64_t n = zip_get_num_entries(z, 0);
+    zip_stat_t info;
+    for (zip_int64_t i = 0; i < n; i++) {
+        QM_TRY(entry_size(f, z, (zip_uint64_t)i, &info));
+        *size += ((size_t)info.size + 63) / 64 * 64;
+    }
+    *fd = qm_file_in_memory(*size);
+    void *room = *fd < 0 || *size == 0
+                     ? MAP_FAILED
+                     : mmap(NULL, *size, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
+    if (room == MAP_FAILED)
+        return *size ? qm_fail(QM_NO_MEMORY, "%s: %zu bytes: %s", f->path, *size, strerror(errno))
+                     : qm_file_bad(f, "the archive holds nothing");
+    *map = room;
+    for (zip_int64_t i = 0, at = 0; i < n; i++) {
+        QM_TRY(entry_size(f, z, (zip_uint64_t)i, &info));
+        QM_TRY(unpack(f, z, (zip_uint64_t)i, *map + at, (size_t)info.size));
+        at += ((zip_int64_t)info.size + 63) / 64 * 64;
+    }
+    return QM_OK;
+}
+
+/* The mapping is the unpacked contents now. */
+static qm_status add_all(struct qm_file *f, zip_t *z)
+{
+    zip_stat_t info;
+    size_t at = 0;
+    for (zip_int64_t i = 0; i < zip_get_num_entries(z, 0); i++) {
+        char name[NAME_MOST + 1];
+        QM_TRY(entry_size(f, z, (zip_uint64_t)i, &info));
+        size_t length = strlen(info.name);
+        if (length > NAME_MOST)
+            return qm_file_bad(f, "an entry's name has more than %d bytes", NAME_MOST);
+        memcpy(name, info.name, length + 1);
+        if (length > 4 && strcmp(name + length - 4, ".npy") == 0)
+            name[length - 4] = '\0';
+        qm_status st = qm_npy_add(f, name, at, at + (size_t)info.size);
+        if (st != QM_OK)
+            return qm_fail_in(st, name);
+        at += ((size_t)info.size + 63) / 64 * 64;
+    }
+    return QM_OK;
+}
+
+static qm_status open_npz(struct qm_file *f)
+{
+    zip_error_t error;
+    zip_error_init(&error);
+    zip_source_t *source = zip_source_buffer_create(f->map, f->size, 0, &error);
+    zip_t *z = source ? zip_open_from_source(source, ZIP_RDONLY, &error) : NULL;
+    unsigned char *map = NULL;
+    size_t size = 0;
+    int fd = -1;
+    qm_status st =
+        z ? unpack_all(f, z, &fd, &map, &size) : qm_file_bad(f, "%s", zip_error_strerror(&error));
+    if (!z && source)
+        zip_source_free(source);
+    zip_error_fini(&error);
+    if (st == QM_OK) { /* what is unpacked takes the place of the archive */
+        struct qm_file archive = {.map = f->map, .size = f->size, .fd = f->fd};
+        f->map = map;
+        f->size = size;
+        f->fd = fd;
+        st = add_all(f, z);
+        zip_discard(z);
+        qm_file_unmap(&archive);
+        return st;
+    }
+    if (z)
+        zip_discard(z);
+    if (map)
+        munmap(map, size);
+    if (fd >= 0)
+        close(fd);
+    return st;
+}
+
+const struct qm_format qm_format_npz = {
+    .name = "npz",
+    .knows = knows,
+    .open = open_npz,
+    .read = qm_mapped_read,
+};
