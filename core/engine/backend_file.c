@@ -310,8 +310,8 @@ static const char *first_damaged(const struct plan *p)
 /* Whether sums round to nearest and denormals are kept. */
 static int arithmetic_is_plain(void)
 {
-    volatile float tiny = 0x1p-140f, one = 1.0f;
-    return fegetround() == FE_TONEAREST && tiny * one == tiny && tiny > 0.0f;
+    volatile float tiny = 0x1p-140f, one = 1.0f, product = tiny * one;
+    return fegetround() == FE_TONEAREST && qm_bits(product) == qm_bits(0x1p-140f);
 }
 
 static qm_status call(struct plan *p, const struct qm_tensor *g, int64_t t, uint64_t seed)
