@@ -29,11 +29,13 @@ static json_t *report(const char *path, const struct qm_vectors_verdict *v)
                               json_pack("{s:s, s:o}", "step", v->first_missing, "what",
                                         json_sprintf("not there; %lld steps are not answered",
                                                      (long long)v->missing)));
-    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s, s:s, s:o}",
+    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s, s:s, "
+                     "s:o}",
                      "file", path, "recipe", v->recipe, "steps", (json_int_t)v->steps,
                      "steps_answered", (json_int_t)(v->steps - v->missing), "judged",
                      (json_int_t)t->judged, "equal", (json_int_t)t->verdict[QM_VERDICT_EQUAL],
-                     "boundary", (json_int_t)t->verdict[QM_VERDICT_BOUNDARY], "off_by_one",
+                     "within_bound", (json_int_t)t->verdict[QM_VERDICT_WITHIN_BOUND], "boundary",
+                     (json_int_t)t->verdict[QM_VERDICT_BOUNDARY], "off_by_one",
                      (json_int_t)t->verdict[QM_VERDICT_OFF_BY_ONE], "wrong",
                      (json_int_t)t->verdict[QM_VERDICT_WRONG], "failed_steps",
                      (json_int_t)t->failed_cases, "may_overflow", (json_int_t)t->unbounded,

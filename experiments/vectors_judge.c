@@ -372,7 +372,7 @@ static qm_status judge_file(const struct book *b, json_t *root, struct qm_vector
     qm_status st = qm_recipe_parse(recipe, &s->recipe);
     if (st == QM_OK) {
         qm_recipe_print(&s->recipe, out->recipe);
-        st = qm_judge_begin(s, &out->tally);
+        st = qm_explicit_begin(s, &out->tally);
     }
     json_array_foreach(cases, i, c) if (st == QM_OK) st = judge_case(b, s, c, out);
     if (st == QM_OK)

@@ -5,9 +5,11 @@
 #include <string.h>
 
 #include "core/base/half.h"
+#include "experiments/check/explicit.h"
 #include "experiments/sha256.h"
 #include "experiments/store.h"
 #include "experiments/vectors.h"
+#include "oracle/oracle.h"
 
 /* ---- arrays -------------------------------------------------------------------------------- */
 
@@ -71,6 +73,37 @@ struct work {
     struct qm_sha256 inputs;
 };
 
+/* How slot i of one element answers at step t to its state and to the gradient, asked of the oracle. */
+static double answer(const struct work *w, int i, int64_t t, double state, double g)
+{
+    double p = 0.0, room[QM_MAX_SLOTS] = {0.0}, *slot[QM_MAX_SLOTS];
+    struct qm_oracle_hyper h = {
+#define X(name, value, text) .name = w->recipe.hyper.name,
+        QM_HYPER_LIST(X) QM_HYPER_FLAG_LIST(X)
+#undef X
+    };
+    for (int k = 0; k < w->recipe.rule->n_slots; k++)
+        slot[k] = &room[k];
+    room[i] = state;
+    const struct qm_shape one = {1, {1}};
+    qm_status st =
+        qm_oracle_step(qm_oracle_find(w->recipe.rule->family), &p, slot, &g, &one, 0, &h, t);
+    return st == QM_OK ? room[i] : (double)NAN;
+}
+
+/* What gradients of step t may be aimed at: slots that are averages of g, or of its square. */
+static void aim_at(struct work *w, int64_t t)
+{
+    for (int i = 0; i < w->recipe.rule->n_slots; i++) {
+        double sign = w->recipe.hyper.maximize ? -1.0 : 1.0;
+        double give = answer(w, i, t, 0.0, sign), half = answer(w, i, t, 0.0, 0.5 * sign);
+        double share = w->recipe.rule->slot_sign[i] ? 0.5 : 0.25;
+        int is_average = fabs(half - share * give) <= 1e-6 * fabs(give);
+        w->aim.weight[i] = (struct qm_aim_weight){is_average ? answer(w, i, t, 1.0, 0.0) : 0.0,
+                                                  is_average ? give : 0.0};
+    }
+}
+
 static qm_status work_open(struct work *w)
 {
     const struct qm_shape *shape = &w->c->c.shape;
@@ -133,6 +166,7 @@ static qm_status gradient(struct work *w, struct qm_vectors *v, int64_t k, struc
     int64_t t = w->c->c.t + k;
     for (int i = 0; i < w->recipe.rule->n_slots; i++)
         QM_TRY(qm_backend_cpu.decode(w->plan, i, w->state[i]));
+    aim_at(w, t);
     qm_case_gradient(&w->c->c, &w->aim, t, (int)k, w->g);
     void *to = add(v, type, &w->c->c.shape, "%s/grad/%lld", w->c->name, (long long)k + 1);
     if (!to)
@@ -154,6 +188,7 @@ static qm_status run(struct work *w, struct qm_vectors *v)
 {
     char what[32];
     QM_TRY(work_open(w));
+    aim_at(w, w->c->c.t);
     qm_case_start(&w->aim, w->p);
     for (int i = 0; i < w->recipe.rule->n_slots; i++)
         if (w->aim.slot[i])
@@ -257,7 +292,7 @@ qm_status qm_vectors_make(const struct qm_recipe *r, const struct qm_vectors_cas
     struct qm_vectors v = {.n = 0};
     struct qm_tally unused;
     json_t *cases = json_array();
-    qm_status st = qm_judge_begin(&s, &unused);
+    qm_status st = qm_explicit_begin(&s, &unused);
     for (int i = 0; st == QM_OK && i < n_cases; i++) {
         struct work w = {.s = &s, .c = &c[i], .recipe = *r, .id = (uint32_t)i};
         w.seed = seed * 1000003u + (uint64_t)i;

@@ -571,7 +571,7 @@ int main(void)
         cmocka_unit_test(test_npy_fortran),
         cmocka_unit_test(test_npy_broken),
         cmocka_unit_test(test_npy_large),
-cmocka_unit_test(test_view),
+        cmocka_unit_test(test_view),
         cmocka_unit_test(test_safetensors),
         cmocka_unit_test(test_safetensors_broken),
         cmocka_unit_test(test_npz),

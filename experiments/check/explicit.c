@@ -5,16 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/check/bound.h"
 #include "experiments/check/slot.h"
-#include "oracle/oracle.h"
+#include "oracle/bound.h"
 
 /* The oracle's results and their bounds. */
 struct reference {
     int64_t n;
     int n_slots;
     double *p, *e_p, *slot[QM_MAX_SLOTS], *e[QM_MAX_SLOTS];
-    double *lo, *hi; /* scratch per scale */
+    double *old_p, *old[QM_MAX_SLOTS]; /* the inputs, widened */
+    double *lo, *hi;                   /* scratch per scale */
     int *flag;
 };
 
@@ -29,16 +29,18 @@ static qm_status reference_open(const struct qm_explicit *e, struct reference *r
             size_t here = (size_t)qm_groups_count(&e->subject->decider[i].q, e->shape, r->n);
             scales = here > scales ? here : scales;
         }
-    r->p = malloc(sizeof(double) * (n * (size_t)(2 + 2 * r->n_slots) + 2 * scales));
+    r->p = malloc(sizeof(double) * (n * (size_t)(3 + 3 * r->n_slots) + 2 * scales));
     r->flag = malloc(sizeof(int) * scales);
     if (!r->p || !r->flag)
         return qm_fail(QM_NO_MEMORY, "%s: %lld elements", e->name, (long long)r->n);
     r->e_p = r->p + n;
+    r->old_p = r->e_p + n;
     for (int i = 0; i < r->n_slots; i++) {
-        r->slot[i] = r->e_p + (size_t)(1 + 2 * i) * n;
+        r->slot[i] = r->p + (size_t)(3 + 3 * i) * n;
         r->e[i] = r->slot[i] + n;
+        r->old[i] = r->e[i] + n;
     }
-    r->lo = r->p + n * (size_t)(2 + 2 * r->n_slots);
+    r->lo = r->p + n * (size_t)(3 + 3 * r->n_slots);
     r->hi = r->lo + scales;
     return QM_OK;
 }
@@ -66,26 +68,38 @@ static double plain_error(const struct qm_explicit *e, int slot, double x)
 /* One step of the oracle from the buffers before, and the bound of every result. */
 static qm_status reference_step(const struct qm_explicit *e, struct reference *r)
 {
-    const struct qm_rule *rule = e->recipe->rule;
+    const struct qm_oracle *oracle = qm_oracle_find(e->recipe->rule->family);
     struct qm_oracle_hyper h = oracle_hyper(&e->recipe->hyper);
-    struct qm_bound bound;
-    QM_TRY(qm_bound_init(&bound, rule->family, rule->name, &h, e->t));
-    for (int64_t i = 0; i < r->n; i++) {
-        r->p[i] = (double)e->p[i];
-        for (int k = 0; k < r->n_slots; k++)
-            r->slot[k][i] = (double)e->slot[k][i];
+    const double *old[QM_MAX_SLOTS], *stored[QM_MAX_SLOTS] = {NULL};
+    struct qm_bound_step b = {.h = &h,
+                              .t = e->t,
+                              .n = r->n,
+                              .order = e->recipe->rule->order,
+                              .reorder = e->subject->reorder,
+                              .shape = e->shape,
+                              .p = r->old_p,
+                              .g = e->g,
+                              .slot = old,
+                              .p_want = r->p,
+                              .want = r->slot,
+                              .stored = stored,
+                              .e_p = r->e_p,
+                              .e_slot = r->e};
+    for (int64_t i = 0; i < r->n; i++)
+        r->p[i] = r->old_p[i] = (double)e->p[i];
+    for (int k = 0; k < r->n_slots; k++) {
+        int is_read = !(r->n == 1 && e->recipe->rule->single && !e->codes[k]);
+        old[k] = r->old[k];
+        b.slot_n[k] = r->n;
+        b.plain |= e->codes[k] ? 0u : 1u << k;
+        for (int64_t i = 0; i < r->n; i++)
+            r->slot[k][i] = r->old[k][i] = is_read ? (double)e->slot[k][i] : 0.0;
     }
-    qm_oracle_find(rule->family)->step(r->p, r->slot, e->g, 1, r->n, &h, e->t);
-    for (int64_t i = 0; i < r->n; i++) {
-        double before[QM_MAX_SLOTS], fresh[QM_MAX_SLOTS], error[QM_MAX_SLOTS];
-        for (int k = 0; k < r->n_slots; k++) {
-            before[k] = (double)e->slot[k][i];
-            fresh[k] = r->slot[k][i];
-        }
-        qm_bound_element(&bound, (double)e->p[i], e->g[i], before, fresh, &r->e_p[i], error);
-        for (int k = 0; k < r->n_slots; k++)
-            r->e[k][i] = error[k] + plain_error(e, k, fabs(fresh[k]) + error[k]);
-    }
+    QM_TRY(qm_oracle_step(oracle, r->p, r->slot, e->g, e->shape, 0, &h, e->t));
+    QM_TRY(oracle->bound(&b));
+    for (int k = 0; k < r->n_slots; k++)
+        for (int64_t i = 0; i < r->n; i++)
+            r->e[k][i] += plain_error(e, k, fabs(r->slot[k][i]) + r->e[k][i]);
     return QM_OK;
 }
 
@@ -111,22 +125,21 @@ static void judge_numbers(const struct qm_explicit *e, const char *what, const f
     int64_t n = qm_shape_numel(e->shape);
     for (int64_t i = 0; i < n; i++) {
         double off = fabs((double)got[i] - want[i]);
-        int severity = 0;
         if (isfinite(want[i]) && !(error[i] < HUGE_VAL)) {
             t->unbounded++;
             continue;
         }
+        enum qm_verdict is = qm_verdict_number((double)got[i], want[i], error[i]);
         t->judged++;
-        if (!isfinite(want[i]))
-            severity = isfinite(got[i]) ? QM_BAD_SPECIAL : 0;
-        else if (!(off <= error[i]))
-            severity = QM_BAD_BOUND;
+        t->verdict[is]++;
         if (isfinite(want[i]) && error[i] > 0.0 && off / error[i] > t->worst_ratio) {
             t->worst_ratio = off / error[i];
             snprintf(t->worst_case, sizeof t->worst_case, "%s", e->name);
         }
-        if (severity && qm_finding_set(f, severity, "%s %lld is %a, want %a within %.3g", what,
-                                       (long long)i, (double)got[i], want[i], error[i]))
+        if (is == QM_VERDICT_WRONG &&
+            qm_finding_set(f, isfinite(want[i]) ? QM_BAD_BOUND : QM_BAD_SPECIAL,
+                           "%s %lld is %a, want %a within %.3g", what, (long long)i, (double)got[i],
+                           want[i], error[i]))
             add_inputs(e, i, f);
     }
 }
@@ -155,6 +168,17 @@ static void judge_all(const struct qm_explicit *e, struct reference *r, struct q
         if (qm_finding_set(f, own.severity, "%s: %s", name, own.text))
             add_inputs(e, at, f);
     }
+}
+
+qm_status qm_explicit_begin(struct qm_subject *s, struct qm_tally *t)
+{
+    const struct qm_recipe *r = &s->recipe;
+    if (!r->rule->block || r->rule->slot_shape)
+        return qm_fail(QM_SKIPPED, "rule %s has sums over a tensor: not judged from buffers yet",
+                       r->rule->name);
+    if (r->param.format != QM_PARAM_f32)
+        return qm_fail(QM_SKIPPED, "parameters other than float32: not judged from buffers yet");
+    return qm_judge_begin(s, t);
 }
 
 qm_status qm_explicit_judge(const struct qm_explicit *e, struct qm_tally *t)
