@@ -303,17 +303,16 @@ INLINE void decode_blocks_by(int four, const struct qm_codec *c, const uint8_t *
                              const float *scales, int64_t n, float *out)
 {
     int64_t block = c->q.block;
-    int high_first = c->q.pack == QM_PACK_hi;
     struct planes t;
     planes_load(&t, four, c);
     for (int64_t b = 0; b * block < n; b++) {
         int64_t end = (b + 1) * block < n ? (b + 1) * block : n;
         float s = scales[b];
-        for (int64_t i = b * block; i < end; i += GROUP) {
-            group_codes k = four ? load_nibbles(packed + i / 2, end - i, high_first)
-                                 : load_codes(packed + i, end - i);
-            store_group(out + i, end - i, unit_group(planes_get(&t, four, k), s, 0));
-        }
+        for (int64_t i = b * block; i < end; i += GROUP)
+            store_group(out + i, end - i,
+                        four
+                            ? nibbles_times(&t, c, packed + i / 2, end - i, s)
+                            : unit_group(planes_get(&t, 0, load_codes(packed + i, end - i)), s, 0));
     }
 }
 

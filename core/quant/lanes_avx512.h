@@ -363,14 +363,28 @@ INLINE group_codes load_codes(const uint8_t *codes, int64_t left)
     return left >= 64 ? _mm512_loadu_si512(codes) : _mm512_maskz_loadu_epi8(low_bits(left), codes);
 }
 
-INLINE group_codes load_nibbles(const uint8_t *bytes, int64_t left, int high_first)
+/* s times the values of up to 64 four-bit codes: each dword of the bytes goes to eight lanes, which
+ * shift their own code down and look it up among the sixteen products. */
+INLINE struct group nibbles_times(const struct planes *t, const struct qm_codec *c,
+                                  const uint8_t *bytes, int64_t left, float s)
 {
+    const __m512i halves = _mm512_set_epi32(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
+    const __m512i by =
+        c->q.pack == QM_PACK_hi
+            ? _mm512_set_epi32(24, 28, 16, 20, 8, 12, 0, 4, 24, 28, 16, 20, 8, 12, 0, 4)
+            : _mm512_set_epi32(28, 24, 20, 16, 12, 8, 4, 0, 28, 24, 20, 16, 12, 8, 4, 0);
     __m256i b = left >= 64 ? _mm256_loadu_si256((const __m256i *)bytes)
                            : _mm256_maskz_loadu_epi8((__mmask32)low_bits((left + 1) / 2), bytes);
-    __m512i w = _mm512_cvtepu8_epi16(b);
-    w = high_first ? _mm512_or_si512(_mm512_srli_epi16(w, 4), _mm512_slli_epi16(w, 8))
-                   : _mm512_or_si512(w, _mm512_slli_epi16(w, 4));
-    return _mm512_and_si512(w, _mm512_set1_epi8(15));
+    __m512i all = _mm512_castsi256_si512(b);
+    __m512 product = _mm512_mul_ps(_mm512_loadu_ps(c->cb.value), _mm512_set1_ps(s));
+    struct group g;
+    (void)t;
+    for (int v = 0; v < 4; v++) {
+        __m512i two =
+            _mm512_permutexvar_epi32(_mm512_add_epi32(halves, _mm512_set1_epi32(2 * v)), all);
+        g.y[v] = _mm512_permutexvar_ps(_mm512_srlv_epi32(two, by), product);
+    }
+    return g;
 }
 
 INLINE void store_group(float *out, int64_t left, struct group g)
