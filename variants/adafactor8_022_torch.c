@@ -9,7 +9,11 @@
  * The update uses the moments before they are encoded (PyTorch path).
  * Package defaults, but for beta1 = 0.9 where the package has no first moment unless asked.  Tensors
  * of fewer than 4096 elements keep float32.  The package pads every factor to whole blocks, which is
- * not counted here. */
+ * not counted here.
+ *
+ * Speed: the means of the squared gradient precede the update and the update's RMS precedes the
+ * parameter: three passes over the gradient, two over the parameter, and every sum is a chain of double
+ * additions in index order.  0.06 of adamw_f32 (4 M parameters, one thread). */
 #include "core/variant.h"
 
 const struct qm_variant qm_variant_adafactor8_022_torch = {

@@ -4,7 +4,12 @@
  *   exp_avg_sq_row, exp_avg_sq_col  of matrices and kernels: float32 whatever the size
  *   exp_avg_sq                      of vectors only: linear map without a zero code, blocks of 128
  *
- * Tensors of at most 4096 elements keep exp_avg and exp_avg_sq in float32. */
+ * Tensors of at most 4096 elements keep exp_avg and exp_avg_sq in float32.
+ *
+ * Speed: the means of the squared gradient over all rows and columns precede the first update, so
+ * the gradient is read twice; each mean is a chain of double additions in index order.  The engine
+ * makes five passes: copies, decoding, states, encoding, update.  0.12 of adamw_f32 (4 M parameters,
+ * one thread). */
 #include "core/variant.h"
 
 const struct qm_variant qm_variant_adamw4_lpmm_factor = {

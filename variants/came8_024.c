@@ -11,7 +11,12 @@
  * The update uses the moments before they are encoded (PyTorch path).
  * Package defaults, but for the betas (None there): 0.9, 0.999, 0.9999.  Tensors of fewer than 4096
  * elements keep float32.  The package pads every factor to whole blocks, which is not counted here,
- * and it leaves out the second clip for float32 states, which this does not. */
+ * and it leaves out the second clip for float32 states, which this does not.
+ *
+ * Speed: the means of the squared gradient precede the update, its RMS the momentum, and means of their
+ * squared distance the parameter: three passes over the gradient, one more over the momentum, and every
+ * sum is a chain of double additions in index order.  0.06 of adamw_f32 (4 M parameters, one
+ * thread). */
 #include "core/variant.h"
 
 const struct qm_variant qm_variant_came8_024 = {

@@ -10,7 +10,12 @@
  * confidence carries the error of two log codes, of about 20 dB each: hence its lower floor.
  * Package defaults, but for the betas (None there): 0.9, 0.999, 0.9999.  Tensors of fewer than 4096
  * elements keep float32.  The package pads every factor to whole blocks, which is not counted
- * here. */
+ * here.
+ *
+ * Speed: the means of the squared gradient precede the update, its RMS the momentum, and means of their
+ * squared distance the parameter: three passes over the gradient, one more over the momentum, and every
+ * sum is a chain of double additions in index order.  0.03 of adamw_f32 (4 M parameters, one
+ * thread). */
 #include "core/variant.h"
 
 const struct qm_variant qm_variant_came8_026_cuda = {
