@@ -639,10 +639,6 @@ static qm_status judgeable(const struct qm_recipe *r)
         enum qm_norm norm = r->slot[i].norm;
         if (r->slot[i].bits && (norm == QM_NORM_rowcol || norm == QM_NORM_colrow))
             return qm_fail(QM_SKIPPED, "norms that divide twice are not judged");
-        if (r->slot[i].bits && r->slot[i].scale.least)
-            return qm_fail(QM_SKIPPED, "scale word least is not judged");
-        if (r->slot[i].bits && r->slot[i].scale.keep_sign)
-            return qm_fail(QM_SKIPPED, "codes moved by keepsign are not judged");
     }
     if (r->param.format != QM_PARAM_f32)
         return qm_fail(QM_SKIPPED, "parameters other than float32 are not judged");
