@@ -3,6 +3,8 @@
  * Before each step the oracle takes over the judged side's decoded state and parameter.  After it:
  *
  *   parameter, float32 slots   EQUAL, or WITHIN_BOUND of oracle/bound.h, or WRONG
+ *   parameter of 16 or 8 bits  the numbers that its range allows before it is stored, EQUAL,
+ *                              BOUNDARY, OFF_BY_ONE or WRONG as codes are; so its residual
  *   stored scales              between the images of max(|x| - e) and max(|x| + e) over the group,
  *                              x the oracle's fresh state and e its bound
  *   codes                      EQUAL       the exact decision on x / divisor
@@ -52,7 +54,9 @@ struct qm_tally {
     int64_t failed_cases;
     double worst_ratio; /* largest error of a parameter or value over its bound, among those > 0 */
     char worst_case[QM_CASE_TEXT];
-    double stoch_up[QM_MAX_SLOTS], stoch_expected[QM_MAX_SLOTS], stoch_variance[QM_MAX_SLOTS];
+    /* Stochastic rounding, slot by slot; at QM_MAX_SLOTS: the parameter. */
+    double stoch_up[QM_MAX_SLOTS + 1], stoch_expected[QM_MAX_SLOTS + 1],
+        stoch_variance[QM_MAX_SLOTS + 1];
     int n_findings;
     struct qm_finding finding[QM_FINDINGS]; /* the first failing cases, in order */
 };
