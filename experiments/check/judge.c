@@ -461,6 +461,8 @@ static qm_status run_oracle(struct run *r, int64_t t)
         old[k] = r->wide[k];
         stored[k] = is_read_back(r, k, t) ? r->stored[k] : NULL;
         b.slot_n[k] = r->slot_n[k];
+        memset(r->error[k], 0,
+               sizeof *r->error[k] * (size_t)r->slot_n[k]); /* of a slot left alone */
         b.plain |= r->decider[k] ? 0u : 1u << k;
         for (int64_t i = 0; i < r->slot_n[k]; i++) {
             r->want[k][i] = r->wide[k][i] = (double)r->before[k][i];
@@ -595,6 +597,66 @@ qm_status qm_judge_case(const struct qm_subject *s, const struct qm_case *c, uin
             t->finding[t->n_findings++] = r.finding;
     }
     return QM_OK;
+}
+
+/* ---- many cases ------------------------------------------------------------------------------ */
+
+void qm_tally_merge(struct qm_tally *into, const struct qm_tally *from)
+{
+    into->cases += from->cases;
+    into->skipped += from->skipped;
+    into->judged += from->judged;
+    into->deviations += from->deviations;
+    into->unbounded += from->unbounded;
+    into->failed_cases += from->failed_cases;
+    for (int i = 0; i < QM_VERDICT_COUNT; i++)
+        into->verdict[i] += from->verdict[i];
+    if (from->worst_ratio > into->worst_ratio) {
+        into->worst_ratio = from->worst_ratio;
+        memcpy(into->worst_case, from->worst_case, sizeof into->worst_case);
+    }
+    for (int i = 0; i <= QM_MAX_SLOTS; i++) {
+        into->stoch_up[i] += from->stoch_up[i];
+        into->stoch_expected[i] += from->stoch_expected[i];
+        into->stoch_variance[i] += from->stoch_variance[i];
+    }
+    for (int i = 0; i < from->n_findings && into->n_findings < QM_FINDINGS; i++)
+        into->finding[into->n_findings++] = from->finding[i];
+}
+
+/* Every case has a tally of its own; they are merged in order, so threads change nothing.  The second
+ * of a case's two plans takes two threads for itself. */
+qm_status qm_judge_list(const struct qm_subject *s, int first, int stride, uint64_t seed,
+                        struct qm_tally *t, void (*done)(void *user), void *user)
+{
+    int n = (qm_case_count() - first + stride - 1) / stride;
+    struct qm_tally *part = calloc((size_t)(n > 0 ? n : 1), sizeof *part);
+    int levels = omp_get_max_active_levels(), failed = n;
+    qm_status st = QM_OK;
+    char why[256] = "";
+    if (!part)
+        return qm_fail(QM_NO_MEMORY, "the tallies of %d cases", n);
+    omp_set_max_active_levels(2);
+#pragma omp parallel for schedule(dynamic)
+    for (int i = 0; i < n; i++) {
+        struct qm_case c = qm_case_at(first + i * stride);
+        qm_status mine = qm_judge_case(s, &c, seed, &part[i]);
+#pragma omp critical(qm_judge_list)
+        {
+            if (mine != QM_OK && i < failed) {
+                failed = i;
+                st = mine;
+                snprintf(why, sizeof why, "%s", qm_message());
+            }
+            if (done)
+                done(user);
+        }
+    }
+    omp_set_max_active_levels(levels);
+    for (int i = 0; i < n; i++)
+        qm_tally_merge(t, &part[i]);
+    free(part);
+    return st == QM_OK ? QM_OK : qm_fail(st, "%s", why);
 }
 
 /* ---- before and after ------------------------------------------------------------------------ */

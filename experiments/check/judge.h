@@ -70,6 +70,14 @@ qm_status qm_judge_begin(struct qm_subject *s, struct qm_tally *t);
 qm_status qm_judge_case(const struct qm_subject *s, const struct qm_case *c, uint64_t seed,
                         struct qm_tally *t);
 
+/* Adds what `from` found, as if its cases had been run after those of `into`. */
+void qm_tally_merge(struct qm_tally *into, const struct qm_tally *from);
+
+/* Cases first, first + stride, ... of the list on as many threads as there are; the result is that of
+ * running them in order.  done, where not NULL, is called after each, by one thread at a time. */
+qm_status qm_judge_list(const struct qm_subject *s, int first, int stride, uint64_t seed,
+                        struct qm_tally *t, void (*done)(void *user), void *user);
+
 /* After the last case: the rate of stochastic rounding. */
 void qm_judge_end(const struct qm_subject *s, struct qm_tally *t);
 

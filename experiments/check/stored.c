@@ -28,9 +28,8 @@ struct qm_stored qm_stored_of(const struct qm_param *p)
 /* Exponent of the spacing at |x|. */
 static int spacing(const struct qm_stored *f, double x)
 {
-    int e;
-    (void)frexp(x, &e);
-    return (x == 0.0 || e - 1 < f->least ? f->least : e - 1) - f->mantissa;
+    int e = ilogb(x); /* of 0: far below */
+    return (e < f->least ? f->least : e) - f->mantissa;
 }
 
 static double value_of(const struct qm_stored *f, int rank)
@@ -184,18 +183,21 @@ enum qm_verdict qm_stored_judge(const struct qm_stored *f, const void *p, const 
         enum qm_verdict is = qm_verdict_number(got, want, 0.0);
         if (isinf(want) && !f->has_inf && fabs(got) == value_of(f, f->top))
             is = QM_VERDICT_EQUAL;
-        snprintf(text, size, "is stored as %a, want %a", got, want);
+        if (is == QM_VERDICT_WRONG)
+            snprintf(text, size, "is stored as %a, want %a", got, want);
         return is;
     }
     enum qm_verdict is = isnan(got) ? QM_VERDICT_WRONG : judge_rank(f, rank, want, low, high, t);
-    snprintf(text, size, "is stored as %a, want %a of %a within %.3g", got,
-             value_of(f, qm_stored_near(f, want)), want, error);
+    if (is >= QM_VERDICT_OFF_BY_ONE)
+        snprintf(text, size, "is stored as %a, want %a of %a within %.3g", got,
+                 value_of(f, qm_stored_near(f, want)), want, error);
     if (is >= QM_VERDICT_OFF_BY_ONE || !f->residual_bytes)
         return is;
     enum qm_verdict rest = judge_residual(f, residual, i, got, want, low, high);
     if (rest < is)
         return is;
-    snprintf(text, size, "with its residual is %a, want %a within %.3g",
-             qm_stored_seen(f, p, residual, i), want, error);
+    if (rest >= QM_VERDICT_OFF_BY_ONE)
+        snprintf(text, size, "with its residual is %a, want %a within %.3g",
+                 qm_stored_seen(f, p, residual, i), want, error);
     return rest;
 }
