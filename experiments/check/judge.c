@@ -328,7 +328,7 @@ static void judge_stored(struct run *r, int64_t t)
     }
 }
 
-static void judge_slot(struct run *r, int i, int64_t t)
+static void judge_slot(struct run *r, int i, int64_t t, const char *case_name)
 {
     struct qm_slot_view v = {.d = r->decider[i],
                              .shape = &r->shape[i],
@@ -337,10 +337,14 @@ static void judge_slot(struct run *r, int i, int64_t t)
                              .error = r->error[i],
                              .codes = r->side[0].codes[i],
                              .scales = r->side[0].scales[i],
-                             .decoded = r->side[0].state[i]};
+                             .decoded = r->side[0].state[i],
+                             .reorder = r->s->reorder};
     struct qm_finding f = {.severity = r->finding.severity};
     int64_t at = -1;
+    double before = r->t->worst_ratio;
     qm_slot_judge(&v, i, r->lo, r->hi, r->flag, r->t, &f, &at);
+    if (r->t->worst_ratio > before)
+        snprintf(r->t->worst_case, sizeof r->t->worst_case, "%s", case_name);
     if (qm_finding_set(&r->finding, f.severity, "%s: %s", slot_name(r, i), f.text))
         add_inputs(r, at, t);
 }
@@ -512,7 +516,7 @@ static qm_status one_step(struct run *r, int k, const char *case_name)
         judge_stored(r, t);
     for (int i = 0; i < r->n_slots; i++) {
         if (r->decider[i])
-            judge_slot(r, i, t);
+            judge_slot(r, i, t, case_name);
         else
             judge_floats(r, i, t, case_name);
     }

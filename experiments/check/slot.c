@@ -224,6 +224,9 @@ static void judge_scales(const struct qm_slot_view *v, const double *lo, const d
             continue;
         }
         t->judged++;
+        double middle = 0.5 * (low + high), half = 0.5 * (high - low) + room;
+        if (!must_be_nonfinite(q, flag[b]) && half > 0.0)
+            t->worst_ratio = fmax(t->worst_ratio, fabs(got - middle) / half);
         if (must_be_nonfinite(q, flag[b])) {
             if (isfinite(got) &&
                 qm_finding_set(f, QM_BAD_SPECIAL,
@@ -321,6 +324,7 @@ static enum unit unit_of(const struct qm_slot_view *v, int64_t i, const struct e
     const struct qm_quantizer *q = &v->d->q;
     double x = v->want[i], e = v->error[i];
     int divides = q->unit == QM_UNIT_div || (q->unit == QM_UNIT_recip_tail && s->is_short);
+    divides &= !v->reorder.recip; /* two roundings cover the one */
     if (q->scale.zero >= 0 && s->max_low == 0.0)
         return s->max_high == 0.0 && isfinite(x) ? UNIT_ZERO_CODE : UNIT_UNKNOWN;
     if (isnan(s->by_low) || isnan(x))
