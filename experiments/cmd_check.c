@@ -153,6 +153,8 @@ static void list_cases(void)
         json_decref(all);
 }
 
+static void count_case(void *progress) { qm_progress_add(progress, 1, 0); }
+
 static qm_status check_one(struct qm_subject *s, const struct options *o, struct qm_tally *t,
                            struct qm_progress *progress)
 {
@@ -162,11 +164,8 @@ static qm_status check_one(struct qm_subject *s, const struct options *o, struct
         QM_TRY(qm_case_parse(o->one_case, &c));
         QM_TRY(qm_judge_case(s, &c, o->seed, t));
     }
-    for (int i = 0; i < qm_case_count() && !o->one_case; i++) {
-        struct qm_case c = qm_case_at(i);
-        QM_TRY(qm_judge_case(s, &c, o->seed, t));
-        qm_progress_add(progress, 1, 0);
-    }
+    if (!o->one_case)
+        QM_TRY(qm_judge_list(s, 0, 1, o->seed, t, count_case, progress));
     qm_judge_end(s, t);
     return QM_OK;
 }

@@ -71,12 +71,13 @@ static void factor_states(const struct side *a, const struct qm_pair *x, double 
     struct qm_pair e = qm_pair_scalar(add);
     qm_pair_row_means(a->b, &a->m, x, r);
     qm_pair_col_means(a->b, &a->m, x, c);
+    int own = a->is_cuda && row == CONF_R; /* of a momentum that was stored already */
     for (int64_t i = 0; i < rows; i++)
         r[i] = fresh(a, row, i, square(a, row, w, qm_old(a->b, row, i), qm_pair_add(r[i], e)),
-                     floors(a, row));
+                     own || floors(a, row));
     for (int64_t i = 0; i < cols; i++)
         c[i] = fresh(a, col, i, square(a, col, w, qm_old(a->b, col, i), qm_pair_add(c[i], e)),
-                     floors(a, col));
+                     own || floors(a, col));
 }
 
 /* The states as the parameter's part finds them. */
@@ -86,13 +87,17 @@ static void find(const struct side *a, int slot, int64_t n, struct qm_pair *x)
         x[i] = qm_found(a->b, slot, i, x[i]);
 }
 
+/* torch's operators; the same with the row mean of values already at their floor (CAME's float32
+ * states); the kernels, whose floor acts on the product. */
+enum form { TORCH, TORCH_CLAMPED, KERNEL };
+
 /* 1 / sqrt(V) of element (i, j). */
-static struct qm_pair inverse_root(const struct side *a, struct qm_pair r, struct qm_pair c,
-                                   struct qm_pair mean)
+static struct qm_pair inverse_root(const struct side *a, enum form form, struct qm_pair r,
+                                   struct qm_pair c, struct qm_pair mean)
 {
     const struct qm_bound_step *b = a->b;
     struct qm_pair least = qm_pair_exact(a->eps_sq), v;
-    if (a->is_cuda) {
+    if (form == KERNEL) {
         v = qm_pair_wide_over(b, qm_pair_wide_mul(b, r, c), mean);
         v = qm_pair_max(v, qm_pair_exact(fmax(a->eps_sq, 0x1p-53)));
     } else {
@@ -102,22 +107,22 @@ static struct qm_pair inverse_root(const struct side *a, struct qm_pair r, struc
     return qm_pair_wide_over(b, one, qm_pair_wide_root(b, v));
 }
 
-/* x <- x over the root of the factored second moment, rounded to float32.  clamped: the mean is of rows
- * that are at their floor already (CAME's float32 states). */
+/* x <- x over the root of the factored second moment, rounded to float32. */
 static void divide(const struct side *a, struct qm_pair *row, const struct qm_pair *col,
-                   int clamped, struct qm_pair *x)
+                   enum form form, struct qm_pair *x)
 {
     for (int64_t k = 0; k < a->m.batch; k++) {
         struct qm_pair *r = row + k * a->m.rows;
         const struct qm_pair *c = col + k * a->m.cols;
-        for (int64_t i = 0; i < a->m.rows && clamped; i++)
+        for (int64_t i = 0; i < a->m.rows && form == TORCH_CLAMPED; i++)
             r[i] = qm_pair_max(r[i], qm_pair_exact(a->eps_sq));
         struct qm_pair mean = qm_pair_mean(a->b, r, a->m.rows, 1);
         mean = qm_pair_max(mean, qm_pair_exact(a->eps1));
         for (int64_t i = 0; i < a->m.rows; i++)
             for (int64_t j = 0; j < a->m.cols; j++) {
                 struct qm_pair *to = &x[(k * a->m.rows + i) * a->m.cols + j];
-                *to = qm_pair_float(qm_pair_wide_mul(a->b, *to, inverse_root(a, r[i], c[j], mean)));
+                *to = qm_pair_float(
+                    qm_pair_wide_mul(a->b, *to, inverse_root(a, form, r[i], c[j], mean)));
             }
     }
 }
@@ -194,15 +199,19 @@ static void confide(const struct side *a, struct qm_pair *u, struct qm_pair *x, 
     clip = qm_pair_float(qm_pair_max(clip, one));
     for (int64_t i = 0; i < a->n; i++) {
         struct qm_pair step = qm_pair_over(&b->reorder, u[i], clip), off;
-        u[i] = fresh(a, M, i, moment(a, qm_old(b, M, i), step), 0);
+        struct qm_pair seen = a->is_cuda && !isfinite(step.x) ? qm_pair_exact(0.0) : step;
+        u[i] = fresh(a, M, i, moment(a, qm_old(b, M, i), seen), a->is_cuda);
+        if (a->is_cuda) /* encoded before the residual is taken */
+            u[i] = qm_found(b, M, i, u[i]);
         off = qm_pair_add(step, qm_pair_negated(u[i]));
         x[i] = qm_pair_add(qm_pair_mul(off, off), qm_pair_scalar(b->h->eps));
     }
     factor_states(a, x, 0.0, 1.0 - b->h->beta3, CONF_R, CONF_C, r, c);
-    find(a, M, a->n, u);
+    for (int64_t i = 0; i < a->n; i++)
+        u[i] = qm_found(b, M, i, u[i]);
     find(a, CONF_R, a->m.batch * a->m.rows, r);
     find(a, CONF_C, a->m.batch * a->m.cols, c);
-    divide(a, r, c, is_plain(a, CONF_R), u);
+    divide(a, r, c, is_plain(a, CONF_R) ? TORCH_CLAMPED : a->is_cuda ? KERNEL : TORCH, u);
 }
 
 static void unfactored(const struct side *a, struct qm_pair *x)
@@ -229,7 +238,7 @@ static qm_status plain_step(const struct side *a)
         return QM_NO_MEMORY;
     for (int64_t i = 0; i < n; i++) {
         struct qm_pair g = gradient(a, i, 0);
-        u[i] = gradient(a, i, a->is_cuda && a->is_026);
+        u[i] = gradient(a, i, a->is_cuda && a->is_026 && !a->is_came);
         if (a->has_m && !a->is_came) {
             u[i] = moment(a, qm_old(b, M, i), gradient(a, i, a->is_cuda));
             u[i] = qm_found(b, M, i, fresh(a, M, i, u[i], 0));
@@ -238,11 +247,11 @@ static qm_status plain_step(const struct side *a)
     }
     if (a->is_factored) {
         factor_states(a, x, a->is_026 ? a->eps1 : 0.0, a->weight, R, C, r, c);
-        if (!a->is_came) {
+        if (!a->is_came || a->is_cuda) {
             find(a, R, a->m.batch * a->m.rows, r);
             find(a, C, a->m.batch * a->m.cols, c);
         }
-        divide(a, r, c, 0, u);
+        divide(a, r, c, a->is_cuda && !a->is_came ? KERNEL : TORCH, u);
         if (a->is_came)
             confide(a, u, x, r, c);
     } else {

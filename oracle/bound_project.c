@@ -107,8 +107,10 @@ void qm_pair_project_matrix(const struct qm_bound_step *b, const struct qm_proje
                             int slot)
 {
     int64_t n = q->r * (q->right ? q->n : q->m);
-    for (int64_t i = 0; i < n;
-         i++) /* rounded twice, of numbers made in double, perhaps an ulp off */
+    for (int64_t i = 0; i < n && svd; i++)
+        b->want[slot][i] = b->stored[slot][i];
+    /* random ones: rounded twice, of numbers made in double, perhaps an ulp off */
+    for (int64_t i = 0; i < n; i++)
         b->e_slot[slot][i] = svd ? HUGE_VAL : 4.0 * QM_U * fabs(b->want[slot][i]) + QM_ETA;
 }
 

@@ -241,11 +241,13 @@ static int judge(const struct qm_backend *backend, const char *recipe,
         return 0;
     if (st != QM_OK)
         fail_msg("%s: %s", recipe, qm_message());
-    for (int i = first; i < qm_case_count() && !(stop_early && t->failed_cases); i += stride) {
+    for (int i = first; stop_early && i < qm_case_count() && !t->failed_cases; i += stride) {
         struct qm_case c = qm_case_at(i);
         if (qm_judge_case(&s, &c, seed, t) != QM_OK)
             fail_msg("%s: %s", recipe, qm_message());
     }
+    if (!stop_early && qm_judge_list(&s, first, stride, seed, t, NULL, NULL) != QM_OK)
+        fail_msg("%s: %s", recipe, qm_message());
     qm_judge_end(&s, t);
     return 1;
 }
@@ -299,6 +301,23 @@ static const char *const more_recipes[] = {
     "ema4_nf4,exp_avg=nf4:4s/id/bisect/mid/hi",
     "ema4_nf4,exp_avg=nf4:4s/block:7/bisect/mid/hi/zero:7/nanzero",
     "adamw4_ao,lr=0.1,beta1=0.5,eps=0.01,maximize=1",
+    "adamw4_lpmm,exp_avg.scale=least:2",
+    "adamw4_lpmm,param=bf16/near",
+    "adamw4_ao,param=e4m3/stoch",
+    "adamw8_ao,param=f16/stoch",
+    "adamw_f32,param=bf16/kahan",
+    "adamw_f32,param=f16/kahan",
+    "adamw_f32,param=f16/ecc8",
+    "lion8_fused,param=f16/ecc16",
+    "adafactor_hf,beta1=0.9,relative_step=1,scale_parameter=1",
+    "adafactor_hf,param=e4m3/near",
+    "adafactor_torch,factored=0,maximize=1",
+    "apollo_f32,svd=1,rank=3",
+    "apollo_f32,side=2,scale_front=1,scale=4",
+    "fira_f32,correct_bias=0,rank=2",
+    "lamb_bnb,weight_decay=0.1,max_unorm=0.01",
+    "lars_bnb,eps=0.1,weight_decay=0.01",
+    "lars_bnb_cpu,max_unorm=0",
 };
 
 static void test_no_false_alarm(void **state)
@@ -311,8 +330,12 @@ static void test_no_false_alarm(void **state)
                           (v + 4 * seed) % 11, 11);
     for (size_t i = 0; i < sizeof more_recipes / sizeof *more_recipes; i++)
         assert_passes(&qm_backend_cpu, more_recipes[i], NULL, 5 + i, (int)i % 17, 17);
-    for (int v = 0; v < qm_variant_count(); v++)
-        assert_passes(&plain, qm_variant_at(v)->name, NULL, 11, v % 29, 29);
+    for (int v = 0; v < qm_variant_count(); v++) {
+        struct qm_recipe r;
+        assert_int_equal(qm_recipe_from(qm_variant_at(v), &r), QM_OK);
+        if (r.rule->block && r.param.format == QM_PARAM_f32)
+            assert_passes(&plain, qm_variant_at(v)->name, NULL, 11, v % 29, 29);
+    }
 }
 
 /* Coverage: every verdict that may occur does, codes are really judged, ties are met. */
@@ -328,7 +351,8 @@ static void test_not_vacuous(void **state)
         judged++;
         assert_int_equal(qm_recipe_parse(qm_variant_at(v)->name, &r), QM_OK);
         assert_true(t.worst_ratio > 0.25); /* the bounds are not far away */
-        assert_true(t.unbounded < t.judged / (r.slot[0].scale.f16 ? 10 : 20)); /* f16 overflows */
+        /* float16 overflows early; of a rule with products of means one element takes all along */
+        assert_true(t.unbounded < t.judged / (!r.rule->block ? 5 : r.slot[0].scale.f16 ? 10 : 20));
         if (r.slot[0].bits == 0)
             continue;
         assert_true(t.verdict[QM_VERDICT_EQUAL] > 50000);
@@ -339,7 +363,7 @@ static void test_not_vacuous(void **state)
         assert_true(t.verdict[QM_VERDICT_BOUNDARY] < t.verdict[QM_VERDICT_EQUAL] / 50);
         assert_int_equal(t.deviations > 0, r.slot[0].search == QM_SEARCH_ladder);
     }
-    assert_true(judged >= 10);
+    assert_int_equal(judged, qm_variant_count());
 }
 
 /* ---- mutants: a backend with a bug --------------------------------------------------------- */
@@ -390,6 +414,24 @@ static void test_backend_mutants(void **state)
 
 /* ---- mutants: run as another recipe than judged ---------------------------------------------- */
 
+static void clip_off(struct qm_recipe *r) { r->hyper.clip *= 1.0001; }
+static void norm_off(struct qm_recipe *r) { r->hyper.max_unorm *= 1.00001; }
+static void margin_off(struct qm_recipe *r) { r->hyper.margin += 1e-5; }
+static void scale_off(struct qm_recipe *r) { r->hyper.scale *= 1.00001; }
+static void limit_off(struct qm_recipe *r) { r->hyper.limiter = 0; }
+static void regularizer_off(struct qm_recipe *r) { r->hyper.eps1 *= 4.0; }
+static void least_scale_off(struct qm_recipe *r) { r->hyper.eps2 *= 1.001; }
+static void beta3_off(struct qm_recipe *r) { r->hyper.beta3 *= 0.9999; }
+static void alpha_off(struct qm_recipe *r) { r->hyper.alpha *= 1.00001; }
+static void eps_off(struct qm_recipe *r) { r->hyper.eps *= 1.5; }
+static void beta1_off(struct qm_recipe *r) { r->hyper.beta1 *= 0.99999; }
+static void beta2_off(struct qm_recipe *r) { r->hyper.beta2 *= 0.99999; }
+static void momentum_off(struct qm_recipe *r) { r->hyper.momentum *= 0.99999; }
+static void decay_exponent_off(struct qm_recipe *r) { r->hyper.beta2_decay = -0.79; }
+static void write_near(struct qm_recipe *r) { r->param.write = QM_WRITE_near; }
+static void write_stoch(struct qm_recipe *r) { r->param.write = QM_WRITE_stoch; }
+static void sign_lost(struct qm_recipe *r) { r->slot[0].scale.keep_sign = 0; }
+static void least_lost(struct qm_recipe *r) { r->slot[0].scale.least = 0; }
 static void no_decay(struct qm_recipe *r) { r->hyper.weight_decay = 0.0; }
 static void beta2_for_m(struct qm_recipe *r) { r->hyper.beta1 = r->hyper.beta2; }
 static void beta1_for_v(struct qm_recipe *r) { r->hyper.beta2 = r->hyper.beta1; }
@@ -503,6 +545,44 @@ static void test_recipe_mutants(void **state)
         {"NaN left out of the maximum", "ema4_nf4", max_skips, "want NaN or Inf"},
         {"another table", "ema4_nf4a8,exp_avg.search=bisect", canonical_nf4, "decodes to"},
         {"a zero code", "adamw4_lpmm", lin_zero, "decodes to"},
+        {"the sign not kept", "adamw8_bnb_cuda", sign_lost, "has code"},
+        {"codes below the least", "adamw4_lpmm,exp_avg.scale=least:2", least_lost, "has code"},
+        {"bf16 to nearest for stochastic", "adamw4_ao_bf16sr", write_near, "stochastic"},
+        {"bf16 stochastic for nearest", "adamw8_ao_bf16", write_stoch, "is stored as"},
+        {"16 bits stochastic for nearest", "adamw_f32,param=f16/near", write_stoch, "is stored as"},
+        {"learning rate 1e-6 larger beside a residual", "flash_adamw", other_lr, "residual"},
+        {"learning rate 1e-6 larger beside a residual", "lion8_ecc16", other_lr, "residual"},
+        {"no decay beside a residual", "flash_sgdw,weight_decay=0.1", no_decay, NULL},
+        {"a smaller clip", "adafactor_hf", clip_off, "parameter"},
+        {"a smaller clip", "adafactor_torch", clip_off, "parameter"},
+        {"a smaller clip", "adafactor8_026", clip_off, "parameter"},
+        {"a smaller clip", "came_f32", clip_off, NULL},
+        {"a smaller clip", "came8_026,clip=0.5", clip_off, NULL},
+        {"another regularizer", "adafactor8_026_torch", regularizer_off, NULL},
+        {"another least scale", "adafactor_hf,scale_parameter=1,eps2=2", least_scale_off, NULL},
+        {"another schedule", "adafactor_hf", decay_exponent_off, NULL},
+        {"another schedule", "adafactor8_022", decay_exponent_off, NULL},
+        {"beta3", "came_f32", beta3_off, "res_"},
+        {"beta3", "came8_024", beta3_off, "conf_"},
+        {"beta3", "ademamix8_bnb", beta3_off, "exp_avg_slow"},
+        {"alpha", "ademamix8_bnb", alpha_off, "parameter"},
+        {"eps", "apollo_f32", eps_off, NULL},
+        {"scale", "apollo_mini_f32", scale_off, "parameter"},
+        {"the limiter's margin", "apollo_f32", margin_off, NULL},
+        {"the limiter's margin", "fira_f32", margin_off, NULL},
+        {"scale", "fira_f32", scale_off, "parameter"},
+        {"no limiter", "apollo8_026", limit_off, NULL},
+        {"beta1", "apollo8_026", beta1_off, "exp_avg"},
+        {"a longer step", "lamb_bnb,max_unorm=0.01", norm_off, "parameter"},
+        {"a longer step", "lamb_bnb_cpu,max_unorm=0.01", norm_off, "parameter"},
+        {"a longer step", "lars_bnb", norm_off, "parameter"},
+        {"a longer step", "lars_bnb_cpu", norm_off, "parameter"},
+        {"beta2", "rmsprop8_bnb", beta2_off, "square_avg"},
+        {"beta2", "lion8_bnb", beta2_off, "exp_avg"},
+        {"eps", "adagrad8_bnb", eps_off, "parameter"},
+        {"beta2", "adamw8_bnb_cuda", beta2_off, "exp_avg_sq"},
+        {"momentum", "sgdm8_bnb", momentum_off, "momentum_buffer"},
+        {"beta2", "adamw4_lpmm_factor", beta2_off, "exp_avg_sq"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof mutants / sizeof *mutants; i++)
@@ -510,12 +590,84 @@ static void test_recipe_mutants(void **state)
                       mutants[i].text);
 }
 
+/* ---- re-orderings: found unless declared ------------------------------------------------------ */
+
+/* AdamW as a kernel may have it: reciprocals instead of divisions. */
+static void recip_block(const struct qm_rule_step *s, int64_t n, float *p, const float *g,
+                        float *const *slot)
+{
+    const float *c = s->c;
+    float by = 1.0f / c[5];
+    for (int64_t i = 0; i < n; i++) {
+        float old = p[i], *at[2] = {slot[0] + i, slot[1] + i};
+        qm_rule_find("adamw")->block(s, 1, p + i, g + i, at);
+        float den = sqrtf(at[1][0]) * by + c[6];
+        p[i] = old * c[0] + (c[7] * at[0][0]) * (1.0f / den);
+    }
+}
+
+static void by_reciprocals(struct qm_recipe *r)
+{
+    static struct qm_rule rule;
+    rule = *r->rule;
+    rule.block = recip_block;
+    r->rule = &rule;
+}
+
+/* In float32, halves first. */
+static float tree(const float *x, const float *y, float by, int64_t n)
+{
+    if (n == 1)
+        return (*x - *y * by) * (*x - *y * by);
+    return n < 1 ? 0.0f : tree(x, y, by, n / 2) + tree(x + n / 2, y + n / 2, by, n - n / 2);
+}
+
+/* LARS of bitsandbytes with norms by such sums. */
+static qm_status tree_apply(const struct qm_whole *w)
+{
+    const float *c = w->s->c, *b = w->slot[0];
+    int64_t n = qm_shape_numel(w->shape);
+    float most = (float)w->s->hyper->max_unorm * sqrtf(tree(w->p, w->p, 0.0f, n)) + c[6];
+    float norm = sqrtf(tree(b, w->p, c[1], n)), scale = norm > most ? most / norm : 1.0f;
+    for (int64_t i = 0; i < n; i++)
+        w->p[i] = w->p[i] + scale * (c[7] * b[i]);
+    return QM_OK;
+}
+
+static void by_trees(struct qm_recipe *r)
+{
+    static struct qm_rule rule;
+    rule = *r->rule;
+    rule.apply = tree_apply;
+    r->rule = &rule;
+}
+
+static int64_t failures(const char *recipe, void (*alter)(struct qm_recipe *), struct qm_reorder o)
+{
+    struct qm_subject s = {.backend = &qm_backend_cpu, .alter = alter, .reorder = o};
+    struct qm_tally t;
+    assert_int_equal(qm_recipe_parse(recipe, &s.recipe), QM_OK);
+    assert_int_equal(qm_judge_begin(&s, &t), QM_OK);
+    assert_int_equal(qm_judge_list(&s, 0, 3, 5, &t, NULL, NULL), QM_OK);
+    qm_judge_end(&s, &t);
+    if (t.n_findings)
+        print_message("    %s: %.100s\n", recipe, t.finding[0].text);
+    return t.failed_cases;
+}
+
 /* Fused or not is the same mathematics: no alarm. */
 static void test_benign_orders_pass(void **state)
 {
+    const struct qm_reorder none = {0}, recip = {.recip = 1}, sums = {.tree = 1};
     (void)state;
     for (int seed = 1; seed <= 3; seed++)
         assert_passes(&qm_backend_cpu, "adamw_f32", unfused, (uint64_t)seed, seed, 5);
+    assert_true(failures("adamw_f32", by_reciprocals, none) > 0);
+    assert_int_equal(failures("adamw_f32", by_reciprocals, recip), 0);
+    assert_true(failures("ema4_nf4", reciprocal, none) > 0);
+    assert_int_equal(failures("ema4_nf4", reciprocal, recip), 0);
+    assert_true(failures("lars_bnb", by_trees, none) > 0);
+    assert_int_equal(failures("lars_bnb", by_trees, sums), 0);
 }
 
 /* Rules that no variant uses, with 4-bit states. */
@@ -556,9 +708,8 @@ static void test_every_rule_passes(void **state)
 
 static void test_what_is_skipped(void **state)
 {
-    static const char *const recipes[] = {"adamw8_ao_bf16sr", "adamw4_ao,param=bf16/near",
-                                          "adamw4_lpmm_factor", "adamw4_lpmm,exp_avg.norm=rowcol",
-                                          "adamw4_lpmm,exp_avg.scale=least:2"};
+    static const char *const recipes[] = {"adamw4_lpmm,exp_avg.norm=rowcol",
+                                          "lion8_unfused,param=bf16/near"};
     (void)state;
     for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
         struct qm_subject s = {.backend = &qm_backend_cpu};

@@ -20,6 +20,7 @@
     X(bnb,     "the second correction in step and eps: lr sqrt(c2) / c1, eps sqrt(c2)")             \
     X(cuda,    "scalars in float32 throughout, of float32 hyper-parameters; adafactor8bit: what its "  \
                "kernels do with NaN, and their floors")                                               \
+    X(rounds,  "a stored parameter of 16 bits is rounded after the decay, too")                     \
     X(lanes,   "norms by float32 sums in eight lanes; without: sums in double, rounded once")
 /* clang-format on */
 

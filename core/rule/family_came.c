@@ -110,6 +110,7 @@ static qm_status apply(const struct qm_whole *w)
 static const struct qm_rule rules[] = {
     {.name = "came",
      .family = "came",
+     .order = QM_ORDER_rounds,
      .summary = "CAME: factored second moment, momentum, factored confidence",
      .source = "arXiv:2307.02047; came_pytorch/CAME.py CAME.step",
      .n_slots = 6,

@@ -262,6 +262,8 @@ qm_status qm_decider_init(struct qm_decider *d, const struct qm_quantizer *q, co
     if (q->map == QM_MAP_e4m3)
         d->value[d->n] = (double)NAN;
     d->nan_position = nan_position(d);
+    for (int k = 0; k < d->n; k++)
+        d->n_negative += signbit(d->value[k]) != 0;
     for (int k = d->n - 2; k >= 0; k--)
         threshold(d, k);
     return QM_OK;
@@ -286,7 +288,13 @@ static int passed(const struct qm_decider *d, double y, enum reading which)
     return from;
 }
 
-int qm_decider_at(const struct qm_decider *d, double y) { return passed(d, y, AT); }
+/* Scale word least. */
+static int at_least(const struct qm_decider *d, int k)
+{
+    return k > d->q.scale.least ? k : d->q.scale.least;
+}
+
+int qm_decider_at(const struct qm_decider *d, double y) { return at_least(d, passed(d, y, AT)); }
 
 void qm_decider_range(const struct qm_decider *d, double low, double high, int *from, int *to)
 {
@@ -294,8 +302,8 @@ void qm_decider_range(const struct qm_decider *d, double low, double high, int *
         low -= 4.0 * QM_U;
         high += 4.0 * QM_U;
     }
-    *from = passed(d, low, HIGH);
-    *to = passed(d, high, LOW);
+    *from = at_least(d, passed(d, low, HIGH));
+    *to = at_least(d, passed(d, high, LOW));
     if (qm_round_draws(d->q.round) && *to + 1 < d->n && high > d->value[*to])
         ++*to;
 }

@@ -17,6 +17,7 @@ struct qm_decider {
     int position_of[256]; /* of a stored code; -1: no such code */
     uint8_t code_of[256]; /* of a position */
     int nan_position;     /* of a unit value that is NaN */
+    int n_negative;       /* values with a sign bit */
     double gain;          /* stored scale = maximum * gain */
     /* Threshold k lies between positions k and k + 1.  y goes up where y > at, or y == at and
      * `up`; it may go up where y > low (y == low and low_up), it must where y > high (y == high and

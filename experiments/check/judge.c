@@ -9,6 +9,7 @@
 
 #include "core/base/half.h"
 #include "experiments/check/slot.h"
+#include "experiments/check/stored.h"
 #include "oracle/bound.h"
 #include "oracle/oracle.h"
 
@@ -44,8 +45,9 @@ static int room_is_intact(const struct room *r)
 /* One of the two plans, with everything that a backend writes to. */
 struct side {
     void *plan;
-    struct room p_room, state_room[QM_MAX_SLOTS], codes_room[QM_MAX_SLOTS],
-        scales_room[QM_MAX_SLOTS];
+    struct room p_room, stored_room, residual_room, state_room[QM_MAX_SLOTS],
+        codes_room[QM_MAX_SLOTS], scales_room[QM_MAX_SLOTS];
+    void *stored, *residual; /* the parameter as it is stored; f32: p itself */
     float *p, *state[QM_MAX_SLOTS], *scales[QM_MAX_SLOTS];
     uint8_t *codes[QM_MAX_SLOTS];
 };
@@ -56,6 +58,7 @@ struct run {
     struct qm_recipe judged, run; /* applied to the case; run: altered too */
     const struct qm_oracle *oracle;
     struct qm_oracle_hyper hyper;
+    struct qm_stored format; /* of the parameter */
     int n_slots;
     struct qm_shape shape[QM_MAX_SLOTS]; /* of the slots */
     int64_t n, slot_n[QM_MAX_SLOTS], n_scales[QM_MAX_SLOTS];
@@ -90,7 +93,10 @@ static qm_status side_open(struct run *r, struct side *s, int threads)
     qm_status st = r->s->backend->open(&r->run, &r->c->shape, TENSOR, &s->plan);
     omp_set_num_threads(before);
     QM_TRY(st);
+    const struct qm_stored *f = &r->format;
     int ok = (s->p = room_open(&s->p_room, sizeof(float) * n)) != NULL;
+    ok &= (s->stored = room_open(&s->stored_room, (size_t)f->bytes * n)) != NULL;
+    ok &= (s->residual = room_open(&s->residual_room, (size_t)f->residual_bytes * n)) != NULL;
     for (int i = 0; i < r->n_slots; i++) {
         size_t scales = sizeof(float) * (size_t)r->n_scales[i], m = (size_t)r->slot_n[i];
         ok &= (s->state[i] = room_open(&s->state_room[i], sizeof(float) * m)) != NULL;
@@ -105,6 +111,8 @@ static void side_close(const struct run *r, struct side *s)
     if (s->plan)
         r->s->backend->close(s->plan);
     free(s->p_room.base);
+    free(s->stored_room.base);
+    free(s->residual_room.base);
     for (int i = 0; i < QM_MAX_SLOTS; i++) {
         free(s->state_room[i].base);
         free(s->codes_room[i].base);
@@ -174,6 +182,10 @@ static const char *slot_name(const struct run *r, int i) { return r->judged.rule
 static qm_status read_state(struct run *r, struct side *s)
 {
     const struct qm_backend *b = r->s->backend;
+    if (r->format.residual_bytes)
+        QM_TRY(b->save(s->plan, QM_RESIDUAL, s->residual, NULL));
+    for (int64_t i = 0; i < r->n; i++)
+        s->p[i] = (float)qm_stored_seen(&r->format, s->stored, s->residual, i);
     for (int i = 0; i < r->n_slots; i++) {
         size_t n = (size_t)r->slot_n[i], bytes = sizeof(float) * (size_t)r->n_scales[i];
         uint8_t *codes = r->decider[i] ? s->codes[i] : NULL;
@@ -191,8 +203,8 @@ static qm_status read_state(struct run *r, struct side *s)
 static void judge_memory(struct run *r, const struct side *s)
 {
     uint32_t poison = 0x01010101u * POISON;
-    int intact =
-        room_is_intact(&s->p_room) && room_is_intact(&r->g_room) && room_is_intact(&r->h_room);
+    int intact = room_is_intact(&s->stored_room) && room_is_intact(&s->residual_room) &&
+                 room_is_intact(&r->g_room) && room_is_intact(&r->h_room);
     for (int i = 0; i < r->n_slots; i++) {
         intact &= room_is_intact(&s->state_room[i]) && room_is_intact(&s->codes_room[i]) &&
                   room_is_intact(&s->scales_room[i]);
@@ -220,7 +232,10 @@ static int64_t first_difference(const void *a, const void *b, size_t n, size_t s
 static void judge_repetition(struct run *r)
 {
     const struct side *a = &r->side[0], *b = &r->side[1];
-    int64_t at = first_difference(a->p, b->p, (size_t)r->n, sizeof(float));
+    int64_t at = first_difference(a->stored, b->stored, (size_t)r->n, (size_t)r->format.bytes);
+    if (at < 0)
+        at = first_difference(a->residual, b->residual, (size_t)r->n,
+                              (size_t)r->format.residual_bytes);
     if (at >= 0)
         qm_finding_set(&r->finding, QM_BAD_MACHINERY,
                        "a second run with two threads differs: parameter %lld is %a, then %a",
@@ -293,7 +308,27 @@ static void judge_floats(struct run *r, int slot, int64_t t, const char *case_na
             add_inputs(r, i, t);
 }
 
-static void judge_slot(struct run *r, int i, int64_t t)
+static void judge_stored(struct run *r, int64_t t)
+{
+    const struct side *a = &r->side[0];
+    for (int64_t i = 0; i < r->n; i++) {
+        char text[160] = "";
+        int unbounded;
+        enum qm_verdict is = qm_stored_judge(&r->format, a->stored, a->residual, i, r->want_p[i],
+                                             r->error_p[i], r->t, &unbounded, text, sizeof text);
+        r->t->unbounded += unbounded;
+        if (unbounded)
+            continue;
+        r->t->judged++;
+        r->t->verdict[is]++;
+        if (is >= QM_VERDICT_OFF_BY_ONE &&
+            qm_finding_set(&r->finding, isfinite(r->want_p[i]) ? QM_BAD_BOUND : QM_BAD_SPECIAL,
+                           "parameter %lld %s", (long long)i, text))
+            add_inputs(r, i, t);
+    }
+}
+
+static void judge_slot(struct run *r, int i, int64_t t, const char *case_name)
 {
     struct qm_slot_view v = {.d = r->decider[i],
                              .shape = &r->shape[i],
@@ -302,10 +337,14 @@ static void judge_slot(struct run *r, int i, int64_t t)
                              .error = r->error[i],
                              .codes = r->side[0].codes[i],
                              .scales = r->side[0].scales[i],
-                             .decoded = r->side[0].state[i]};
+                             .decoded = r->side[0].state[i],
+                             .reorder = r->s->reorder};
     struct qm_finding f = {.severity = r->finding.severity};
     int64_t at = -1;
+    double before = r->t->worst_ratio;
     qm_slot_judge(&v, i, r->lo, r->hi, r->flag, r->t, &f, &at);
+    if (r->t->worst_ratio > before)
+        snprintf(r->t->worst_case, sizeof r->t->worst_case, "%s", case_name);
     if (qm_finding_set(&r->finding, f.severity, "%s: %s", slot_name(r, i), f.text))
         add_inputs(r, at, t);
 }
@@ -426,6 +465,8 @@ static qm_status run_oracle(struct run *r, int64_t t)
         old[k] = r->wide[k];
         stored[k] = is_read_back(r, k, t) ? r->stored[k] : NULL;
         b.slot_n[k] = r->slot_n[k];
+        memset(r->error[k], 0,
+               sizeof *r->error[k] * (size_t)r->slot_n[k]); /* of a slot left alone */
         b.plain |= r->decider[k] ? 0u : 1u << k;
         for (int64_t i = 0; i < r->slot_n[k]; i++) {
             r->want[k][i] = r->wide[k][i] = (double)r->before[k][i];
@@ -455,7 +496,7 @@ static qm_status one_step(struct run *r, int k, const char *case_name)
             r->before[i][0] = 0.0f;
     make_gradient(r, t, k, &g);
     for (int i = 0; i < 2; i++) {
-        struct qm_tensor p = {r->side[i].p, QM_DTYPE_f32, r->c->shape};
+        struct qm_tensor p = {r->side[i].stored, qm_param_dtype(&r->run.param), r->c->shape};
         QM_TRY(r->s->backend->step(r->side[i].plan, &p, &g, t, r->seed));
         QM_TRY(read_state(r, &r->side[i]));
         judge_memory(r, &r->side[i]);
@@ -469,10 +510,13 @@ static qm_status one_step(struct run *r, int k, const char *case_name)
     }
     judge_repetition(r);
     QM_TRY(run_oracle(r, t));
-    judge_floats(r, -1, t, case_name);
+    if (r->judged.param.format == QM_PARAM_f32)
+        judge_floats(r, -1, t, case_name);
+    else
+        judge_stored(r, t);
     for (int i = 0; i < r->n_slots; i++) {
         if (r->decider[i])
-            judge_slot(r, i, t);
+            judge_slot(r, i, t, case_name);
         else
             judge_floats(r, i, t, case_name);
     }
@@ -487,6 +531,8 @@ static qm_status start(struct run *r)
     for (int s = 0; s < 2; s++) {
         struct side *side = &r->side[s];
         qm_case_start(&aim, side->p);
+        for (int64_t i = 0; i < r->n; i++)
+            qm_stored_put(&r->format, side->stored, i, (double)side->p[i]);
         for (int i = 0; i < r->n_slots; i++)
             if (qm_case_load(r->c, &aim, i, r->n_scales[i], side->codes[i], side->scales[i]))
                 QM_TRY(r->s->backend->load(side->plan, i, side->codes[i], side->scales[i]));
@@ -528,6 +574,7 @@ qm_status qm_judge_case(const struct qm_subject *s, const struct qm_case *c, uin
     r.n = qm_shape_numel(&c->shape);
     r.n_slots = r.judged.rule->n_slots;
     r.hyper = oracle_hyper(&r.judged.hyper);
+    r.format = qm_stored_of(&r.judged.param);
     r.oracle = qm_oracle_find(r.judged.rule->family);
     for (int i = 0; i < r.n_slots; i++) {
         struct qm_quantizer q = qm_recipe_slot(&r.judged, i, &c->shape);
@@ -554,6 +601,66 @@ qm_status qm_judge_case(const struct qm_subject *s, const struct qm_case *c, uin
             t->finding[t->n_findings++] = r.finding;
     }
     return QM_OK;
+}
+
+/* ---- many cases ------------------------------------------------------------------------------ */
+
+void qm_tally_merge(struct qm_tally *into, const struct qm_tally *from)
+{
+    into->cases += from->cases;
+    into->skipped += from->skipped;
+    into->judged += from->judged;
+    into->deviations += from->deviations;
+    into->unbounded += from->unbounded;
+    into->failed_cases += from->failed_cases;
+    for (int i = 0; i < QM_VERDICT_COUNT; i++)
+        into->verdict[i] += from->verdict[i];
+    if (from->worst_ratio > into->worst_ratio) {
+        into->worst_ratio = from->worst_ratio;
+        memcpy(into->worst_case, from->worst_case, sizeof into->worst_case);
+    }
+    for (int i = 0; i <= QM_MAX_SLOTS; i++) {
+        into->stoch_up[i] += from->stoch_up[i];
+        into->stoch_expected[i] += from->stoch_expected[i];
+        into->stoch_variance[i] += from->stoch_variance[i];
+    }
+    for (int i = 0; i < from->n_findings && into->n_findings < QM_FINDINGS; i++)
+        into->finding[into->n_findings++] = from->finding[i];
+}
+
+/* Every case has a tally of its own; they are merged in order, so threads change nothing.  The second
+ * of a case's two plans takes two threads for itself. */
+qm_status qm_judge_list(const struct qm_subject *s, int first, int stride, uint64_t seed,
+                        struct qm_tally *t, void (*done)(void *user), void *user)
+{
+    int n = (qm_case_count() - first + stride - 1) / stride;
+    struct qm_tally *part = calloc((size_t)(n > 0 ? n : 1), sizeof *part);
+    int levels = omp_get_max_active_levels(), failed = n;
+    qm_status st = QM_OK;
+    char why[256] = "";
+    if (!part)
+        return qm_fail(QM_NO_MEMORY, "the tallies of %d cases", n);
+    omp_set_max_active_levels(2);
+#pragma omp parallel for schedule(dynamic)
+    for (int i = 0; i < n; i++) {
+        struct qm_case c = qm_case_at(first + i * stride);
+        qm_status mine = qm_judge_case(s, &c, seed, &part[i]);
+#pragma omp critical(qm_judge_list)
+        {
+            if (mine != QM_OK && i < failed) {
+                failed = i;
+                st = mine;
+                snprintf(why, sizeof why, "%s", qm_message());
+            }
+            if (done)
+                done(user);
+        }
+    }
+    omp_set_max_active_levels(levels);
+    for (int i = 0; i < n; i++)
+        qm_tally_merge(t, &part[i]);
+    free(part);
+    return st == QM_OK ? QM_OK : qm_fail(st, "%s", why);
 }
 
 /* ---- before and after ------------------------------------------------------------------------ */
@@ -639,13 +746,13 @@ static qm_status judgeable(const struct qm_recipe *r)
         enum qm_norm norm = r->slot[i].norm;
         if (r->slot[i].bits && (norm == QM_NORM_rowcol || norm == QM_NORM_colrow))
             return qm_fail(QM_SKIPPED, "norms that divide twice are not judged");
-        if (r->slot[i].bits && r->slot[i].scale.least)
-            return qm_fail(QM_SKIPPED, "scale word least is not judged");
-        if (r->slot[i].bits && r->slot[i].scale.keep_sign)
-            return qm_fail(QM_SKIPPED, "codes moved by keepsign are not judged");
     }
-    if (r->param.format != QM_PARAM_f32)
-        return qm_fail(QM_SKIPPED, "parameters other than float32 are not judged");
+    if (r->param.format != QM_PARAM_f32 && r->rule->order & QM_ORDER_rounds)
+        return qm_fail(
+            QM_SKIPPED,
+            "rule %s rounds a stored parameter more than once a step: judged with float32 "
+            "parameters only",
+            r->rule->name);
     return QM_OK;
 }
 
@@ -678,14 +785,16 @@ qm_status qm_judge_begin(struct qm_subject *s, struct qm_tally *t)
 
 void qm_judge_end(const struct qm_subject *s, struct qm_tally *t)
 {
-    for (int i = 0; i < s->recipe.rule->n_slots; i++) {
+    const struct qm_rule *rule = s->recipe.rule;
+    for (int i = 0; i <= QM_MAX_SLOTS; i++) {
         double off = fabs(t->stoch_up[i] - t->stoch_expected[i]), variance = t->stoch_variance[i];
+        const char *what = i == QM_MAX_SLOTS ? "parameter" : i < rule->n_slots ? rule->slot[i] : "";
         char text[160];
         if (variance < 25.0 || off <= 5.0 * sqrt(variance))
             continue;
-        snprintf(
-            text, sizeof text, "%s: stochastic rounding went up %.0f times, want %.1f within %.1f",
-            s->recipe.rule->slot[i], t->stoch_up[i], t->stoch_expected[i], 5.0 * sqrt(variance));
+        snprintf(text, sizeof text,
+                 "%s: stochastic rounding went up %.0f times, want %.1f within %.1f", what,
+                 t->stoch_up[i], t->stoch_expected[i], 5.0 * sqrt(variance));
         add_finding(t, "stochastic", text);
     }
 }

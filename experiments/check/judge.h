@@ -3,6 +3,8 @@
  * Before each step the oracle takes over the judged side's decoded state and parameter.  After it:
  *
  *   parameter, float32 slots   EQUAL, or WITHIN_BOUND of oracle/bound.h, or WRONG
+ *   parameter of 16 or 8 bits  the numbers that its range allows before it is stored, EQUAL,
+ *                              BOUNDARY, OFF_BY_ONE or WRONG as codes are; so its residual
  *   stored scales              between the images of max(|x| - e) and max(|x| + e) over the group,
  *                              x the oracle's fresh state and e its bound
  *   codes                      EQUAL       the exact decision on x / divisor
@@ -52,7 +54,9 @@ struct qm_tally {
     int64_t failed_cases;
     double worst_ratio; /* largest error of a parameter or value over its bound, among those > 0 */
     char worst_case[QM_CASE_TEXT];
-    double stoch_up[QM_MAX_SLOTS], stoch_expected[QM_MAX_SLOTS], stoch_variance[QM_MAX_SLOTS];
+    /* Stochastic rounding, slot by slot; at QM_MAX_SLOTS: the parameter. */
+    double stoch_up[QM_MAX_SLOTS + 1], stoch_expected[QM_MAX_SLOTS + 1],
+        stoch_variance[QM_MAX_SLOTS + 1];
     int n_findings;
     struct qm_finding finding[QM_FINDINGS]; /* the first failing cases, in order */
 };
@@ -65,6 +69,14 @@ qm_status qm_judge_begin(struct qm_subject *s, struct qm_tally *t);
 /* Runs one case and adds what it finds.  Not QM_OK where a backend refused, or out of memory. */
 qm_status qm_judge_case(const struct qm_subject *s, const struct qm_case *c, uint64_t seed,
                         struct qm_tally *t);
+
+/* Adds what `from` found, as if its cases had been run after those of `into`. */
+void qm_tally_merge(struct qm_tally *into, const struct qm_tally *from);
+
+/* Cases first, first + stride, ... of the list on as many threads as there are; the result is that of
+ * running them in order.  done, where not NULL, is called after each, by one thread at a time. */
+qm_status qm_judge_list(const struct qm_subject *s, int first, int stride, uint64_t seed,
+                        struct qm_tally *t, void (*done)(void *user), void *user);
 
 /* After the last case: the rate of stochastic rounding. */
 void qm_judge_end(const struct qm_subject *s, struct qm_tally *t);

@@ -4,6 +4,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "oracle/bound.h"
@@ -223,6 +224,9 @@ static void judge_scales(const struct qm_slot_view *v, const double *lo, const d
             continue;
         }
         t->judged++;
+        double middle = 0.5 * (low + high), half = 0.5 * (high - low) + room;
+        if (!must_be_nonfinite(q, flag[b]) && half > 0.0)
+            t->worst_ratio = fmax(t->worst_ratio, fabs(got - middle) / half);
         if (must_be_nonfinite(q, flag[b])) {
             if (isfinite(got) &&
                 qm_finding_set(f, QM_BAD_SPECIAL,
@@ -320,6 +324,7 @@ static enum unit unit_of(const struct qm_slot_view *v, int64_t i, const struct e
     const struct qm_quantizer *q = &v->d->q;
     double x = v->want[i], e = v->error[i];
     int divides = q->unit == QM_UNIT_div || (q->unit == QM_UNIT_recip_tail && s->is_short);
+    divides &= !v->reorder.recip; /* two roundings cover the one */
     if (q->scale.zero >= 0 && s->max_low == 0.0)
         return s->max_high == 0.0 && isfinite(x) ? UNIT_ZERO_CODE : UNIT_UNKNOWN;
     if (isnan(s->by_low) || isnan(x))
@@ -359,16 +364,71 @@ static void count_up(const struct qm_decider *d, int slot, double low, double hi
     t->stoch_variance[slot] += share * (1.0 - share);
 }
 
+/* What may happen to a position after it was decided: nothing, or what keepsign does to it where x > 0,
+ * where x has a sign bit, and where it has none but is 0 or NaN. */
+enum after { AS_IT_IS, POSITIVE, NEGATIVE, ZERO };
+
+static int moved(const struct qm_decider *d, int k, enum after what)
+{
+    int sign = k < d->n_negative;
+    if (what == AS_IT_IS || sign == (what == NEGATIVE))
+        return k;
+    return what == POSITIVE ? k + 1 : k > 0 ? k - 1 : d->n - 1;
+}
+
+/* Distance of position k to the nearest that a unit value in [low, high] may get; 0: allowed. */
+static int distance(const struct qm_decider *d, double low, double high, enum after what, int k)
+{
+    int from, to, best = d->n;
+    qm_decider_range(d, low, high, &from, &to);
+    for (int i = from; i <= to; i++) {
+        int off = abs(k - moved(d, i, what));
+        best = off < best ? off : best;
+    }
+    return best;
+}
+
+/* Which signs a value in [low, high] may have.  Of a zero and of NaN either sign is allowed: it depends
+ * on the order of operations. */
+static int signs(const struct qm_decider *d, double low, double high, enum after what[3])
+{
+    int n = 0;
+    what[0] = AS_IT_IS;
+    if (!d->q.scale.keep_sign)
+        return 1;
+    if (high > 0.0)
+        what[n++] = POSITIVE;
+    if (!(low > 0.0))
+        what[n++] = NEGATIVE;
+    if (!(low > 0.0) && !(high < 0.0))
+        what[n++] = ZERO;
+    return n;
+}
+
 static enum qm_verdict verdict(const struct qm_decider *d, int slot, double low, double high,
                                int position, struct qm_tally *t)
 {
-    int from, to;
-    qm_decider_range(d, low, high, &from, &to);
-    if (!qm_round_draws(d->q.round))
-        return qm_verdict_code(position, qm_decider_at(d, 0.5 * (low + high)), from, to);
-    if (position >= from && position <= to)
-        count_up(d, slot, low, high, position, t);
-    return qm_verdict_code(position, position, from, to);
+    enum after what[3];
+    int at = qm_decider_at(d, 0.5 * (low + high)), best = d->n, from, to;
+    if (!d->q.scale.keep_sign && !qm_round_draws(d->q.round)) {
+        qm_decider_range(d, low, high, &from, &to);
+        return qm_verdict_code(position, at, from, to);
+    }
+    int n = signs(d, low, high, what);
+    for (int i = 0; i < n; i++) {
+        double least = what[i] == POSITIVE || what[i] == ZERO ? fmax(low, 0.0) : low;
+        double most = what[i] == NEGATIVE || what[i] == ZERO ? fmin(high, 0.0) : high;
+        int off = distance(d, least, most, what[i], position);
+        best = off < best ? off : best;
+    }
+    if (qm_round_draws(d->q.round)) {
+        if (best == 0)
+            count_up(d, slot, low, high, position, t);
+        at = position;
+    } else {
+        at = moved(d, at, what[0]);
+    }
+    return qm_verdict_code(position, at, position - best, position - best);
 }
 
 /* Decoding rounds once per operation; curves as above, with exp2's derivative; the slack of a value
@@ -445,8 +505,11 @@ static void judge_code(const struct qm_slot_view *v, int slot, int64_t i,
     if (known == UNIT_INTERVAL) {
         want = qm_decider_at(d, 0.5 * (low + high));
         is = verdict(d, slot, low, high, position, t);
-    } else if (position == want) {
-        is = QM_VERDICT_EQUAL;
+    } else {
+        enum after what[3];
+        int n = signs(d, v->want[i], v->want[i], what);
+        for (int k = 0; k < n; k++)
+            is = position == moved(d, want, what[k]) ? QM_VERDICT_EQUAL : is;
     }
     t->verdict[is]++;
     if (d->q.search == QM_SEARCH_ladder && known == UNIT_INTERVAL && is == QM_VERDICT_EQUAL)

@@ -1,0 +1,203 @@
+/* stored.c - which stored numbers and residuals a range of values allows. */
+#include "experiments/check/stored.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "oracle/bound.h"
+
+struct qm_stored qm_stored_of(const struct qm_param *p)
+{
+    static const struct qm_stored formats[] = {
+        [QM_PARAM_f32] =
+            {.bytes = 4, .mantissa = 23, .least = -126, .top = 0x7f7fffff, .has_inf = 1},
+        [QM_PARAM_bf16] = {.bytes = 2, .mantissa = 7, .least = -126, .top = 0x7f7f, .has_inf = 1},
+        [QM_PARAM_f16] = {.bytes = 2, .mantissa = 10, .least = -14, .top = 0x7bff, .has_inf = 1},
+        [QM_PARAM_e4m3] = {.bytes = 1, .mantissa = 3, .least = -6, .top = 0x7e, .has_inf = 0},
+    };
+    struct qm_stored f = formats[p->format];
+    f.write = p->write;
+    f.residual_bytes = p->write == QM_WRITE_ecc8                                  ? 1
+                       : p->write == QM_WRITE_kahan || p->write == QM_WRITE_ecc16 ? 2
+                                                                                  : 0;
+    return f;
+}
+
+/* ---- ranks ------------------------------------------------------------------------------------- */
+
+/* Exponent of the spacing at |x|. */
+static int spacing(const struct qm_stored *f, double x)
+{
+    int e = ilogb(x); /* of 0: far below */
+    return (e < f->least ? f->least : e) - f->mantissa;
+}
+
+static double value_of(const struct qm_stored *f, int rank)
+{
+    int size = rank < 0 ? -rank : rank, half = 1 << f->mantissa, e = size >> f->mantissa;
+    if (size > f->top)
+        return f->has_inf && size == f->top + 1 ? copysign((double)INFINITY, rank) : (double)NAN;
+    double m = e ? half + (size & (half - 1)) : size;
+    return copysign(ldexp(m, (e ? e - 1 : 0) + f->least - f->mantissa), rank);
+}
+
+/* Rank of a multiple of the spacing at |x|, or beyond the largest. */
+static int rank_of(const struct qm_stored *f, double x)
+{
+    double size = fabs(x);
+    int k = spacing(f, size), most = f->has_inf ? f->top + 1 : f->top, rank;
+    if (!(size < ldexp(1.0, 200)))
+        rank = most;
+    else
+        rank = (int)((int64_t)ldexp(size, -k)) + ((k + f->mantissa - f->least) << f->mantissa);
+    rank = rank > most ? most : rank;
+    return x < 0.0 ? -rank : rank;
+}
+
+static int rounded(const struct qm_stored *f, double x, double (*how)(double))
+{
+    if (isnan(x))
+        return 0;
+    if (isinf(x))
+        return rank_of(f, x);
+    int k = spacing(f, x);
+    return rank_of(f, ldexp(how(ldexp(x, -k)), k));
+}
+
+int qm_stored_near(const struct qm_stored *f, double x) { return rounded(f, x, rint); }
+int qm_stored_floor(const struct qm_stored *f, double x) { return rounded(f, x, floor); }
+int qm_stored_ceil(const struct qm_stored *f, double x) { return rounded(f, x, ceil); }
+
+/* ---- memory ------------------------------------------------------------------------------------ */
+
+static uint32_t bits_at(const void *p, int bytes, int64_t i)
+{
+    const unsigned char *at = (const unsigned char *)p + i * bytes;
+    uint32_t bits = 0;
+    for (int k = 0; k < bytes; k++) /* little-endian, as everything here */
+        bits |= (uint32_t)at[k] << 8 * k;
+    return bits;
+}
+
+static int rank_at(const struct qm_stored *f, const void *p, int64_t i)
+{
+    uint32_t bits = bits_at(p, f->bytes, i), sign = 1u << (8 * f->bytes - 1);
+    return bits & sign ? -(int)(bits & (sign - 1)) : (int)(bits & (sign - 1));
+}
+
+void qm_stored_put(const struct qm_stored *f, void *p, int64_t i, double x)
+{
+    int rank = qm_stored_near(f, x);
+    uint32_t bits = (uint32_t)(rank < 0 ? -rank : rank) | (uint32_t)(rank < 0)
+                                                              << (8 * f->bytes - 1);
+    for (int k = 0; k < f->bytes; k++)
+        ((unsigned char *)p)[i * f->bytes + k] = (unsigned char)(bits >> 8 * k);
+}
+
+/* The integer that ecc8 and ecc16 keep, and the number that kahan keeps. */
+static int steps_at(const struct qm_stored *f, const void *residual, int64_t i)
+{
+    uint32_t bits = bits_at(residual, f->residual_bytes, i);
+    return f->residual_bytes == 1 ? (int8_t)bits : (int16_t)bits;
+}
+
+static int most_steps(const struct qm_stored *f) { return f->residual_bytes == 1 ? 127 : 32767; }
+
+double qm_stored_seen(const struct qm_stored *f, const void *p, const void *residual, int64_t i)
+{
+    double w = value_of(f, rank_at(f, p, i)), step;
+    if (!f->residual_bytes)
+        return w;
+    if (f->write == QM_WRITE_kahan)
+        return qm_narrow(w + value_of(f, rank_at(f, residual, i)));
+    step = qm_narrow((double)steps_at(f, residual, i) / most_steps(f));
+    return isfinite(w) ? qm_narrow(w + qm_narrow(ldexp(step, spacing(f, w) - 1))) : w;
+}
+
+/* ---- verdicts ---------------------------------------------------------------------------------- */
+
+/* Steps up in magnitude of stochastic rounding, where the place between two numbers is known well. */
+static void count_up(const struct qm_stored *f, int rank, double low, double high,
+                     struct qm_tally *t)
+{
+    int below = qm_stored_floor(f, low), above = qm_stored_ceil(f, high);
+    double gap = value_of(f, above) - value_of(f, below), share;
+    if (above != below + 1 || !isfinite(gap) || !(high - low <= 0x1p-10 * gap))
+        return;
+    share = (0.5 * (low + high) - value_of(f, below)) / gap;
+    t->stoch_up[QM_MAX_SLOTS] += rank == above;
+    t->stoch_expected[QM_MAX_SLOTS] += share;
+    t->stoch_variance[QM_MAX_SLOTS] += share * (1.0 - share);
+}
+
+static enum qm_verdict judge_rank(const struct qm_stored *f, int rank, double want, double low,
+                                  double high, struct qm_tally *t)
+{
+    if (f->write != QM_WRITE_stoch)
+        return qm_verdict_code(rank, qm_stored_near(f, want), qm_stored_near(f, low),
+                               qm_stored_near(f, high));
+    count_up(f, rank, low, high, t);
+    return qm_verdict_code(rank, rank, qm_stored_floor(f, low), qm_stored_ceil(f, high));
+}
+
+/* Half a step away from zero; the quotient and the half are float32. */
+static double steps_of(double r, int most, double slack)
+{
+    double e = fmin(fmax(r, -1.0), 1.0) * most;
+    e = fmin(fmax(e + slack * (fabs(e) + 1.0), -most), most);
+    return round(e);
+}
+
+/* x - w is exact in float32 up to one rounding. */
+static enum qm_verdict judge_residual(const struct qm_stored *f, const void *residual, int64_t i,
+                                      double w, double want, double low, double high)
+{
+    double slack = 2.0 * QM_U;
+    if (f->write == QM_WRITE_kahan) {
+        low -= QM_U * fabs(low - w) + w;
+        high += QM_U * fabs(high - w) - w;
+        if (!isfinite(w) || !isfinite(low) || !isfinite(high))
+            low = high = want = w = 0.0;
+        return qm_verdict_code(rank_at(f, residual, i), qm_stored_near(f, want - w),
+                               qm_stored_near(f, low), qm_stored_near(f, high));
+    }
+    int most = most_steps(f), at = steps_at(f, residual, i);
+    if (!isfinite(w))
+        return at == 0 ? QM_VERDICT_EQUAL : QM_VERDICT_WRONG;
+    int k = 1 - spacing(f, w);
+    return qm_verdict_code(at, (int)steps_of(ldexp(want - w, k), most, 0.0),
+                           (int)steps_of(ldexp(low - w, k), most, -slack),
+                           (int)steps_of(ldexp(high - w, k), most, slack));
+}
+
+enum qm_verdict qm_stored_judge(const struct qm_stored *f, const void *p, const void *residual,
+                                int64_t i, double want, double error, struct qm_tally *t,
+                                int *unbounded, char *text, size_t size)
+{
+    int rank = rank_at(f, p, i);
+    double got = value_of(f, rank), low = want - error, high = want + error;
+    *unbounded = isfinite(want) && !(error < HUGE_VAL);
+    if (*unbounded)
+        return QM_VERDICT_WRONG;
+    if (!isfinite(want)) { /* a format without infinities saturates */
+        enum qm_verdict is = qm_verdict_number(got, want, 0.0);
+        if (isinf(want) && !f->has_inf && fabs(got) == value_of(f, f->top))
+            is = QM_VERDICT_EQUAL;
+        if (is == QM_VERDICT_WRONG)
+            snprintf(text, size, "is stored as %a, want %a", got, want);
+        return is;
+    }
+    enum qm_verdict is = isnan(got) ? QM_VERDICT_WRONG : judge_rank(f, rank, want, low, high, t);
+    if (is >= QM_VERDICT_OFF_BY_ONE)
+        snprintf(text, size, "is stored as %a, want %a of %a within %.3g", got,
+                 value_of(f, qm_stored_near(f, want)), want, error);
+    if (is >= QM_VERDICT_OFF_BY_ONE || !f->residual_bytes)
+        return is;
+    enum qm_verdict rest = judge_residual(f, residual, i, got, want, low, high);
+    if (rest < is)
+        return is;
+    if (rest >= QM_VERDICT_OFF_BY_ONE)
+        snprintf(text, size, "with its residual is %a, want %a within %.3g",
+                 qm_stored_seen(f, p, residual, i), want, error);
+    return rest;
+}
