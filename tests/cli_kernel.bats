@@ -61,12 +61,11 @@ again() {
         [ "$name" = kernel_abi.h ] && continue
         status=0
         out=$("$QUALM" check --kernel "$name.c" -q 2>&1) || status=$?
-        if [ "$status" = 77 ] && [[ $out == *"no error bound is derived"* ]]; then continue; fi
         [ "$status" = 0 ] || { echo "$name: $status $out"; return 1; }
         [[ $out == *"$name "*passed* ]]
         count=$((count + 1))
     done
-    [ "$count" -ge 4 ]
+    [ "$count" -ge 10 ]
     [ "$(ls /tmp "${TMPDIR:-/tmp}" | grep -c "^qualm-......$")" -le 4 ] # others' runs, not ten of ours
 }
 
