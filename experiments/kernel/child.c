@@ -113,7 +113,8 @@ static void drain(struct qm_child *c)
 {
     char more[4096];
     ssize_t n;
-    while ((n = read(c->out, more, sizeof more)) > 0) {
+    for (int k = 0; k < 64 && (n = read(c->out, more, sizeof more)) > 0;
+         k++) { /* it may never end */
         size_t used = strlen(c->said), room = sizeof c->said - 1, take = (size_t)n;
         const char *from = more;
         if (take > room) {
@@ -144,6 +145,13 @@ static double resident(pid_t pid)
     return (double)pages * (double)sysconf(_SC_PAGESIZE) / 1048576.0;
 }
 
+/* Whether the process is over, whoever still holds its end of the socket. */
+static int is_over(const struct qm_child *c)
+{
+    siginfo_t info = {.si_pid = 0};
+    return waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
+}
+
 /* A line, or how it ended; the line stays in c->line, without its newline. */
 static enum qm_end read_line(struct qm_child *c, const struct qm_child_limits *limits, char *why,
                              size_t size)
@@ -168,6 +176,8 @@ static enum qm_end read_line(struct qm_child *c, const struct qm_child_limits *l
         }
         if (c->used == LINE_MOST - 1)
             return QM_END_garbage;
+        if (n < 0 && is_over(c))
+            return QM_END_left;
         if (c->stop && *c->stop)
             return QM_END_stopped;
         if (qm_seconds() > until) {
@@ -195,8 +205,14 @@ static void signal_text(int sig, char *text, size_t size)
 
 static enum qm_end gone(struct qm_child *c, const char *where, char *why, size_t size)
 {
-    int state = end(c, 0);
     char name[32];
+    for (int k = 0; k < 50 && !is_over(c); k++)
+        poll(NULL, 0, TICK_MS);
+    if (!is_over(c)) {
+        snprintf(why, size, "it closed the connection and went on");
+        return QM_END_garbage;
+    }
+    int state = end(c, 0);
     if (WIFSIGNALED(state)) {
         signal_text(WTERMSIG(state), name, sizeof name);
         snprintf(why, size, "%s%s%s", name, where && *where ? " " : "", where ? where : "");
@@ -245,7 +261,7 @@ enum qm_end qm_child_ask(struct qm_child *c, json_t *request, const struct qm_ch
         how = gone(c, where, why, size);
     else if (how == QM_END_answered && !is_answer(value, asked))
         how = QM_END_garbage;
-    if (how == QM_END_garbage)
+    if (how == QM_END_garbage && !*why)
         snprintf(why, size, "what came from the worker is no answer: %.60s", c->line);
     json_decref(asked);
     if (how == QM_END_answered) {

@@ -58,7 +58,7 @@ qm_status qm_kernel_files_open(const struct qm_kernel_options *o, struct qm_kern
 static void folder_remove(const char *folder)
 {
     static const char *const made[] = {"kernel.so", "kernel_abi.h"};
-    char path[160];
+    char path[320];
     if (!*folder)
         return;
     for (size_t i = 0; i < sizeof made / sizeof *made; i++) {

@@ -5,7 +5,7 @@
 #include "experiments/kernel/kernel.h"
 
 struct qm_kernel_files {
-    char folder[64], old_folder[80], object[4096], old_object[4096];
+    char folder[256], old_folder[280], object[4096], old_object[4096];
 };
 
 /* Compiles what is source.  QM_BAD_ARG: it does not compile, or is no such file; QM_SKIPPED: CUDA.
