@@ -9,13 +9,15 @@
 #include "experiments/command.h"
 #include "experiments/dist.h"
 #include "oracle/optimal.h"
+#include "oracle/theory.h"
 
-enum { KEY_ZERO = 256, KEY_ENDS, KEY_FREE };
+enum { KEY_ZERO = 256, KEY_ENDS, KEY_FREE, KEY_EMA };
 
 struct options {
     const char *dist, *metric;
     long bits, block;
     int zero, is_free;
+    double beta; /* 0: no average is asked about */
 };
 
 static const struct argp_option options[] = {
@@ -31,6 +33,10 @@ static const struct argp_option options[] = {
     {"ends", KEY_ENDS, NULL, 0, "keep -1 and 1, so that the maximum is exact (default)", 0},
     {"free", KEY_FREE, NULL, 0, "let the ends move too", 0},
     {"zero", KEY_ZERO, NULL, 0, "keep an exact 0", 0},
+    {"ema", KEY_EMA, "BETA", 0,
+     "each map in a running average, requantized at every step: its steady state under stochastic "
+     "rounding, and the dead zone of nearest rounding",
+     0},
     {0}};
 
 static long whole(struct argp_state *state, const char *name, const char *text, long low, long high)
@@ -46,6 +52,7 @@ static long whole(struct argp_state *state, const char *name, const char *text, 
 static error_t option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
+    char *end;
     switch (key) {
     case 'b': o->bits = whole(state, "bits", arg, 2, 8); return 0;
     case 'B': o->block = whole(state, "block", arg, 0, 1 << 24); return 0;
@@ -54,6 +61,11 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case KEY_ZERO: o->zero = 1; return 0;
     case KEY_ENDS: o->is_free = 0; return 0;
     case KEY_FREE: o->is_free = 1; return 0;
+    case KEY_EMA:
+        o->beta = strtod(arg, &end);
+        if (end == arg || *end || !(o->beta > 0.0 && o->beta < 1.0))
+            argp_error(state, "--ema: expected a number between 0 and 1, got '%s'", arg);
+        return 0;
     case ARGP_KEY_ARG: argp_error(state, "unexpected word '%s'", arg); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -85,6 +97,8 @@ static qm_status resolve(const struct options *o, struct task *t)
                        "no theory covers %s; gauss, laplace, uniform, student:NU, chi2:K, "
                        "lognormal:SIGMA and ema2:BETA have one",
                        o->dist);
+    if (o->beta > 0.0 && o->block == 0)
+        return qm_fail(QM_BAD_ARG, "--ema wants blocks");
     t->loss = (enum qm_loss)loss;
     t->n = 1 << o->bits;
     t->block = o->block;
@@ -145,13 +159,19 @@ static int map_values(enum qm_map map, const struct task *t, int bits, double *v
     return c.cb.n;
 }
 
-static json_t *rivals(const struct task *t, const struct qm_measure *m, int bits, double best)
+static const char *map_name(enum qm_map map, const struct task *t, int bits, char name[24])
 {
     static const char *const names[] = {
 #define X(name, from, to, signs, text) #name,
         QM_MAP_LIST(X)
 #undef X
     };
+    snprintf(name, 24, "%s:%d%c", names[map], bits, t->sign ? 's' : 'u');
+    return name;
+}
+
+static json_t *rivals(const struct task *t, const struct qm_measure *m, int bits, double best)
+{
     struct rival list[QM_MAP_COUNT];
     double value[256];
     int n = 0;
@@ -159,8 +179,7 @@ static json_t *rivals(const struct task *t, const struct qm_measure *m, int bits
         int size = map_values((enum qm_map)map, t, bits, value);
         if (size == 0)
             continue;
-        snprintf(list[n].name, sizeof list[n].name, "%s:%d%c", names[map], bits,
-                 t->sign ? 's' : 'u');
+        map_name((enum qm_map)map, t, bits, list[n].name);
         list[n++].db = decibel(t, qm_optimal_loss(m, t->loss, value, size));
     }
     qsort(list, (size_t)n, sizeof *list, best_first);
@@ -169,6 +188,49 @@ static json_t *rivals(const struct task *t, const struct qm_measure *m, int bits
         json_array_append_new(rows, json_pack("{s:s, s:f, s:f}", "map", list[i].name, "db",
                                               list[i].db, "below_optimum_db", best - list[i].db));
     return rows;
+}
+
+/* ---- running averages ------------------------------------------------------------------------ */
+
+/* Half of the widest gap next to the value nearest to 0: what must be bridged to leave it. */
+static double half_gap_at_zero(const double *value, int n)
+{
+    int k = 0;
+    for (int i = 1; i < n; i++)
+        k = fabs(value[i]) <= fabs(value[k]) ? i : k;
+    double up = k + 1 < n ? value[k + 1] - value[k] : 0.0,
+           down = k > 0 ? value[k] - value[k - 1] : 0.0;
+    return 0.5 * fmax(up, down);
+}
+
+static qm_status average(const struct task *t, const char *name, const double *value, int n,
+                         double beta, json_t *rows)
+{
+    struct qm_theory theory;
+    QM_TRY(qm_theory_block(&t->law, value, NULL, n, t->block, &theory));
+    json_array_append_new(
+        rows,
+        json_pack("{s:s, s:o, s:o, s:o}", "map", name, "stochastic_db",
+                  qm_json_number(theory.sqnr_db), "steady_state_db",
+                  qm_json_number(-10.0 * log10(qm_ema_steady(beta, theory.nmse))), "dead_zone_at_0",
+                  qm_json_number(qm_ema_dead_zone(beta, half_gap_at_zero(value, n)))));
+    return QM_OK;
+}
+
+/* The optimum and every map. */
+static qm_status averages(const struct options *o, const struct task *t,
+                          const struct qm_optimum *best, json_t *rows)
+{
+    double value[256];
+    QM_TRY(average(t, "(optimum)", best->value, best->n, o->beta, rows));
+    for (int map = 0; map < QM_MAP_COUNT; map++) {
+        char name[24];
+        int n = map_values((enum qm_map)map, t, (int)o->bits, value);
+        if (n > 0)
+            QM_TRY(average(t, map_name((enum qm_map)map, t, (int)o->bits, name), value, n, o->beta,
+                           rows));
+    }
+    return QM_OK;
 }
 
 /* ---- references ---------------------------------------------------------------------------- */
@@ -232,6 +294,11 @@ static qm_status run(const struct options *o, json_t **out)
     if (maps)
         json_object_set_new(result, "maps", maps);
     json_object_set_new(result, "references", rows);
+    if (st == QM_OK && o->beta > 0.0) {
+        json_t *list = json_array();
+        json_object_set_new(result, "running_averages", list);
+        st = averages(o, &t, &best, list);
+    }
     if (st == QM_OK)
         *out = result;
     else
@@ -254,6 +321,7 @@ int qm_cmd_optimal(int argc, char **argv)
         "  qualm optimal --zero --block 64                     the best with -1, 0 and 1\n"
         "  qualm optimal --dist chi2 --bits 8 --block 256      a second moment\n"
         "  qualm optimal --block 0 --dist laplace              Lloyd-Max\n"
+        "  qualm optimal --ema 0.9                             each map in a running average\n"
         "  qualm optimal --metric mae --json\n",
         children,
         NULL,

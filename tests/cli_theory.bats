@@ -21,6 +21,16 @@ load cli_common
     [ "$(json_value '"%.4f" % d["references"][1]["db"]' optimal --block 0)" = 24.0824 ]
 }
 
+@test "optimal --ema: steady states under stochastic rounding, dead zones of nearest rounding" {
+    [ "$(json_value '"%.3f" % [m["dead_zone_at_0"] for m in d["running_averages"] if m["map"] == "nf4:4s"][0]' \
+        optimal --ema 0.9)" = 0.455 ]
+    # e / (1 - beta^2 (1 + e)) of the NMSE e of one rounding
+    [ "$(json_value 'all(abs(10 ** (-m["steady_state_db"] / 10) * (1 - 0.81 * (1 + e)) / e - 1) < 1e-9
+        for m in d["running_averages"] for e in [10 ** (-m["stochastic_db"] / 10)])' \
+        optimal --ema 0.9 --block 64)" = True ]
+    fails_with 2 "between 0 and 1" optimal --ema 1
+}
+
 @test "optimal: text for people, JSON for programs" {
     run -0 "$QUALM" optimal --bits 8 --dist chi2 --block 256
     [[ $output == *"codebook"* && $output == *"dyn:8u"* && $output == *"Lloyd-Max"* ]]
