@@ -1,0 +1,47 @@
+/* prove.h - the kinds of proof that qualm prove offers, and what they are told. */
+#ifndef QM_EXPERIMENTS_PROVE_PROVE_H
+#define QM_EXPERIMENTS_PROVE_PROVE_H
+
+#include <jansson.h>
+
+#include "core/quant/quantizer.h"
+
+struct qm_prove_options {
+    const char *map, *round, *nan,
+        *against;               /* words of --map, --round, --nan, --against; NULL: none */
+    int64_t from, to;           /* keys of --range; all by default */
+    int intervals;              /* most that are printed of a list */
+    double limit;               /* seconds for a foreign routine */
+    const char *cflags;         /* for a foreign source, besides the compiler's own */
+    const char *result, *pulse; /* of a child: where it writes */
+};
+
+/* Quantizers named by a search, a quantizer string (the norm may be left out), a variant or a
+ * recipe, or by "all": every deterministic search and map of the registry and of the published
+ * routines, each once.  Names are those of qm_routine_print. */
+struct qm_routine_name {
+    struct qm_quantizer q;
+    char name[QM_QUANTIZER_TEXT], used_by[96];
+};
+struct qm_routine_names {
+    struct qm_routine_name *at;
+    int n;
+};
+qm_status qm_routine_names_add(struct qm_routine_names *list, const char *word,
+                               const struct qm_prove_options *o);
+void qm_routine_names_free(struct qm_routine_names *list);
+
+/* Proves one routine of this program.  *holds: 0 where it is not what it claims. */
+qm_status qm_prove_routine(const struct qm_routine_name *name, const struct qm_prove_options *o,
+                           json_t **out, int *holds);
+
+/* Proves void qm_nearest() of a .c or .so file (core/kernel_nearest.h) for o->map, in a process of its
+ * own: compiles a source with $CC or cc, and tells a crash, a hang and a write outside its buffer
+ * apart.  QM_BAD_FILE: no such file or symbol; QM_BAD_ARG: it does not compile, or no --map. */
+qm_status qm_prove_kernel(const char *path, const struct qm_prove_options *o, json_t **out,
+                          int *holds);
+
+/* The process of its own: proves `object` and writes the JSON to o->result. */
+qm_status qm_prove_kernel_child(const char *object, const struct qm_prove_options *o);
+
+#endif
