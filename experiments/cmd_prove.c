@@ -22,6 +22,12 @@ enum {
     KEY_PULSE,
     KEY_FROM,
     KEY_TO,
+    KEY_SCALES,
+    KEY_STEP,
+    KEY_PARAM,
+    KEY_LONG,
+    KEY_BIAS,
+    KEY_ALPHA,
     KEY_ALL
 };
 
@@ -47,6 +53,15 @@ static const struct argp_option options[] = {
     {"threads", 't', "N", 0, "default: all cores", 0},
     {"limit", KEY_LIMIT, "S", 0, "seconds that a KERNEL may take (default 600)", 0},
     {"cflags", KEY_CFLAGS, "WORDS", 0, "for a KERNEL's source, after -O2 -ffp-contract=off", 0},
+    {"scales", KEY_SCALES, "M,V[;M,V...]", 0,
+     "of step: the maxima of the slots' groups (default: ordinary, subnormal, tiny, huge ones)", 0},
+    {"step", KEY_STEP, "T", 0, "of step: its number, from 1 (default 10)", 0},
+    {"param", KEY_PARAM, "P", 0, "of step: the parameter (default 0.5)", 0},
+    {"long", KEY_LONG, NULL, 0, "of step: also where there are more than 2^28 triples", 0},
+    {"bias", KEY_BIAS, "D", 0,
+     "of stoch: the bias in probability that the sequential test must find (default 0.002)", 0},
+    {"alpha", KEY_ALPHA, "A", 0,
+     "of stoch: of a false alarm, and of missing that bias (default 1e-6)", 0},
     {"result", KEY_RESULT, "FILE", OPTION_HIDDEN, NULL, 0},
     {"pulse", KEY_PULSE, "FILE", OPTION_HIDDEN, NULL, 0},
     {"from", KEY_FROM, "KEY", OPTION_HIDDEN, NULL, 0},
@@ -63,11 +78,19 @@ static void read_range(struct qm_prove_options *o, const char *arg, struct argp_
     o->to = qm_ordered(high);
 }
 
-static double positive(const char *arg, const char *what, struct argp_state *state)
+static double number(const char *arg, const char *what, struct argp_state *state)
 {
     char *end;
     double x = strtod(arg, &end);
-    if (end == arg || *end || !(x > 0.0 && x <= 1e9))
+    if (end == arg || *end || !(fabs(x) <= 3.4e38))
+        argp_error(state, "--%s: expected a number, got '%s'", what, arg);
+    return x;
+}
+
+static double positive(const char *arg, const char *what, struct argp_state *state)
+{
+    double x = number(arg, what, state);
+    if (!(x > 0.0 && x <= 1e9))
         argp_error(state, "--%s: expected a number above 0, got '%s'", what, arg);
     return x;
 }
@@ -96,6 +119,18 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case 't': omp_set_num_threads((int)positive(arg, "threads", state)); return 0;
     case KEY_LIMIT: o->limit = positive(arg, "limit", state); return 0;
     case KEY_CFLAGS: o->cflags = arg; return 0;
+    case KEY_SCALES: o->scales = arg; return 0;
+    case KEY_STEP: o->t = (int64_t)positive(arg, "step", state); return 0;
+    case KEY_PARAM: o->param = number(arg, "param", state); return 0;
+    case KEY_BIAS:
+        if (!((o->bias = positive(arg, "bias", state)) < 0.25))
+            argp_error(state, "--bias: expected a number below 0.25, got '%s'", arg);
+        return 0;
+    case KEY_ALPHA:
+        if (!((o->alpha = positive(arg, "alpha", state)) < 0.5))
+            argp_error(state, "--alpha: expected a number below 0.5, got '%s'", arg);
+        return 0;
+    case KEY_LONG: o->is_long = 1; return 0;
     case KEY_RESULT: o->result = arg; return 0;
     case KEY_PULSE: o->pulse = arg; return 0;
     case KEY_FROM: o->from = strtoll(arg, NULL, 10); return 0;
@@ -166,6 +201,10 @@ static qm_status prove_word(const char *word, const struct qm_prove_options *o, 
 {
     json_t *one = NULL;
     int holds = 0;
+    if (strncmp(word, "step:", 5) == 0)
+        return qm_prove_step(word + 5, o, all, failed);
+    if (strncmp(word, "stoch:", 6) == 0)
+        return qm_prove_stoch(word + 6, o, all, failed);
     if (!ends_in(word, ".c") && !ends_in(word, ".so"))
         return prove_names(word, o, all, failed);
     QM_TRY(qm_prove_kernel(word, o, &one, &holds));
@@ -174,16 +213,34 @@ static qm_status prove_word(const char *word, const struct qm_prove_options *o, 
     return QM_OK;
 }
 
+/* Proofs of one kind stand together: a kind's first key is the same. */
+static void print_kind(json_t *some)
+{
+    if (json_array_size(some) == 1)
+        qm_report(json_incref(json_array_get(some, 0)));
+    else if (json_object_get(json_array_get(some, 0), "special"))
+        qm_proof_table(some);
+    else if (json_array_size(some) > 1)
+        qm_report(json_incref(some));
+    json_array_clear(some);
+}
+
 static void print_all(json_t *all, int failed)
 {
-    if (qm_cli.json) {
+    json_t *some = json_array(), *o;
+    size_t i;
+    if (qm_cli.json)
         qm_json_print(json_pack("{s:b, s:O}", "passed", !failed, "proofs", all));
-        return;
+    json_array_foreach(all, i, o)
+    {
+        json_t *last = json_array_get(some, json_array_size(some) - 1);
+        if (last && json_object_size(last) != json_object_size(o))
+            print_kind(some);
+        json_array_append(some, o);
     }
-    if (json_array_size(all) == 1)
-        qm_report(json_incref(json_array_get(all, 0)));
-    else
-        qm_proof_table(all);
+    if (!qm_cli.json)
+        print_kind(some);
+    json_decref(some);
 }
 
 static const char doc[] =
@@ -198,6 +255,17 @@ static const char doc[] =
     "What is run is the search itself (core/quant/searches.h), never the edges derived from it.  A "
     "SEARCH (scan, bisect, ...) without --map, a VARIANT or --all stands for the routines that are "
     "registered with it, each once.\n\n"
+    "step:RECIPE enumerates a whole element update: every code of every slot x every bfloat16 "
+    "gradient, for given maxima of the groups, against the oracle's derived bounds; fresh state "
+    "and "
+    "parameter within them, codes EQUAL or BOUNDARY.  4-bit states take 2^24 triples for each pair "
+    "of "
+    "maxima, 8-bit ones 2^32 (--long).\n\n"
+    "stoch:bf16 (f16, e4m3, or a QUANTIZER with round stoch or dither) counts exactly how many of "
+    "all "
+    "draws send a number up, and runs a sequential test over the draws in use: it names the bias "
+    "that it "
+    "would have found, with what power.\n\n"
     "Exit code 1: a routine differs from its own definition (round word, thresholds; inside its "
     "range "
     "and for NaN), from the engine's edges inside its range, or returns what is no code.  A "
@@ -214,18 +282,27 @@ static const char doc[] =
     "  qualm prove argmin --map nf4\n"
     "  qualm prove my.c --map nf4 --round mid --nan low\n"
     "  qualm prove nf4a8:4s/ladder/mid --against nf4 --intervals 100\n"
+    "  qualm prove step:adamw4_ao --scales 1e-3,1e-7\n"
+    "  qualm prove stoch:bf16 stoch:nf4:4s/scan/stoch\n"
     "  qualm prove ema4_nf4a8 --range -0.9:-0.7 --json\n";
 
 int qm_cmd_prove(int argc, char **argv)
 {
     static const struct argp_child children[] = {{&qm_cli_argp, 0, "Common options:", -1}, {0}};
-    static const struct argp argp = {.options = options,
-                                     .parser = option,
-                                     .args_doc = "[SEARCH|QUANTIZER|VARIANT|KERNEL...]",
-                                     .doc = doc,
-                                     .children = children};
-    struct options all = {
-        .o = {.from = QM_KEY_FIRST, .to = QM_KEY_LAST, .intervals = 32, .limit = 600.0}};
+    static const struct argp argp = {
+        .options = options,
+        .parser = option,
+        .args_doc = "[SEARCH|QUANTIZER|VARIANT|KERNEL|step:RECIPE|stoch:WHAT...]",
+        .doc = doc,
+        .children = children};
+    struct options all = {.o = {.from = QM_KEY_FIRST,
+                                .to = QM_KEY_LAST,
+                                .intervals = 32,
+                                .limit = 600.0,
+                                .t = 10,
+                                .param = 0.5,
+                                .bias = 2e-3,
+                                .alpha = 1e-6}};
     int failed = 0, code = qm_cli_parse(&argp, argc, argv, &all);
     if (code != 0)
         return code;

@@ -96,3 +96,21 @@ C
     fails_with 2 "expected LO:HI" prove bisect --range 3
     fails_with 2 "evenly spaced" prove arith --map nf4
 }
+
+@test "a whole step: every code and gradient, for given maxima; 8 bits want --long" {
+    run -0 "$QUALM" prove step:ema4_nf4a8 --scales "1;1e-3;0x1p-130" -q
+    [ "$(grep -c 'proved.*1048576' <<<"$output")" = 3 ]
+    fails_with 2 "say --long" prove step:adamw8_ao
+    fails_with 2 "--scales: expected" prove step:ema4_nf4 --scales 1,-1
+    fails_with 77 "no codes to enumerate" prove step:adamw_f32
+}
+
+@test "stochastic rounding: bfloat16 is exact, a quantizer within float32; the test states its power" {
+    expression='[p["largest_deviation"], p["evaluations"], p["mean_bias_ulp"], p["sequential_test"]]
+        if (p := d["proofs"][0]) else 0'
+    [ "$(json_value "$expression" prove stoch:bf16)" = "['0/65536', 17179869184, 0.0, 'unbiased']" ]
+    run -0 "$QUALM" prove stoch:nf4:4s stoch:lint:8s/arith/dither stoch:e4m3 --bias 0.01 --alpha 1e-3 -q
+    [ "$(grep -c 'unbiased' <<<"$output")" = 3 ]
+    [[ $output == *"/2^32"*"0.999"* ]]
+    fails_with 2 "draws nothing" prove stoch:nf4:4s/scan/near
+}

@@ -8,11 +8,16 @@
 
 struct qm_prove_options {
     const char *map, *round, *nan,
-        *against;               /* words of --map, --round, --nan, --against; NULL: none */
-    int64_t from, to;           /* keys of --range; all by default */
-    int intervals;              /* most that are printed of a list */
-    double limit;               /* seconds for a foreign routine */
-    const char *cflags;         /* for a foreign source, besides the compiler's own */
+        *against;       /* words of --map, --round, --nan, --against; NULL: none */
+    int64_t from, to;   /* keys of --range; all by default */
+    int intervals;      /* most that are printed of a list */
+    double limit;       /* seconds for a foreign routine */
+    const char *cflags; /* for a foreign source, besides the compiler's own */
+    const char *scales; /* of --scales: "M,V" or "M,V;M,V"; NULL: a list of edges */
+    int64_t t;          /* of a whole step */
+    double param;
+    int is_long;                /* 2^32 triples too */
+    double bias, alpha;         /* of the sequential test of stoch */
     const char *result, *pulse; /* of a child: where it writes */
 };
 
@@ -34,6 +39,16 @@ void qm_routine_names_free(struct qm_routine_names *list);
 /* Proves one routine of this program.  *holds: 0 where it is not what it claims. */
 qm_status qm_prove_routine(const struct qm_routine_name *name, const struct qm_prove_options *o,
                            json_t **out, int *holds);
+
+/* Proves a whole element update for each pair of scales (triples.h) and appends an object each. */
+qm_status qm_prove_step(const char *recipe, const struct qm_prove_options *o, json_t *all,
+                        int *failed);
+
+/* Stochastic rounding of "bf16", "f16", "e4m3" (core/param.h) or of a quantizer: how often each number
+ * goes up, exactly, and a sequential test of the whole path with the draws in use (oracle/unbiased.h).
+ * *failed: a deviation beyond what the arithmetic of the definition allows, or a bias that shows. */
+qm_status qm_prove_stoch(const char *word, const struct qm_prove_options *o, json_t *all,
+                         int *failed);
 
 /* Proves void qm_nearest() of a .c or .so file (core/kernel_nearest.h) for o->map, in a process of its
  * own: compiles a source with $CC or cc, and tells a crash, a hang and a write outside its buffer
