@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "core/base/half.h"
-#include "experiments/check/bound.h"
 #include "experiments/check/slot.h"
+#include "oracle/bound.h"
 
 enum { GRADIENTS = 65536, PIECE = 4096, SLOTS = 2 };
 
@@ -17,7 +17,6 @@ struct domain {
     const struct qm_recipe *r, *runs; /* what is claimed, what is run */
     const struct qm_oracle *oracle;
     struct qm_oracle_hyper hyper;
-    struct qm_bound bound;
     struct qm_rule_step step;
     struct qm_codec codec[SLOTS];
     struct qm_decider decider[SLOTS];
@@ -31,7 +30,9 @@ struct domain {
 /* One piece of triples that share their codes; per thread. */
 struct piece {
     float p[PIECE], g[PIECE], slot[SLOTS][PIECE];
-    double want_p[PIECE], wide_g[PIECE], want[SLOTS][PIECE];
+    double wide_p[PIECE], wide_g[PIECE],
+        old[SLOTS][PIECE]; /* exact inputs, results, their bounds */
+    double want_p[PIECE], want[SLOTS][PIECE], error_p[PIECE], error[SLOTS][PIECE];
     uint8_t code[SLOTS][PIECE];
 };
 
@@ -108,7 +109,7 @@ static qm_status open_domain(struct domain *d, const struct qm_recipe *r,
     d->oracle = qm_oracle_find(r->rule->family);
     if (!d->oracle || !d->oracle->step || d->oracle->n_slots != r->rule->n_slots)
         return qm_fail(QM_SKIPPED, "no oracle judges rule %s", r->rule->name);
-    if (qm_bound_init(&d->bound, r->rule->family, r->rule->name, &d->hyper, t) != QM_OK)
+    if (!d->oracle->bound)
         return qm_fail(QM_SKIPPED, "no error bound is derived for rules of family %s",
                        r->rule->family);
     d->runs->rule->prepare(&d->runs->hyper, t, &d->step);
@@ -207,11 +208,7 @@ static enum qm_verdict code_verdict(const struct qm_decider *d, double low, doub
     if ((k == 0 || low > d->cut[k - 1].high) && (k + 1 == d->n || high < d->cut[k].low))
         return QM_VERDICT_EQUAL; /* well inside its cell: nearly always */
     qm_decider_range(d, low, high, &from, &to);
-    if (k < from - 1 || k > to + 1)
-        return QM_VERDICT_WRONG;
-    if (k < from || k > to)
-        return QM_VERDICT_OFF_BY_ONE;
-    return k == qm_decider_at(d, 0.5 * (low + high)) ? QM_VERDICT_EQUAL : QM_VERDICT_BOUNDARY;
+    return qm_verdict_code(k, qm_decider_at(d, 0.5 * (low + high)), from, to);
 }
 
 static void judge_code(struct qm_triples_tally *t, const struct domain *d, int slot, int code,
@@ -242,28 +239,49 @@ static void judge_code(struct qm_triples_tally *t, const struct domain *d, int s
 
 /* ---- running --------------------------------------------------------------------------------------- */
 
-/* Oracle and verdicts on a piece that has been run; at: number of its first triple. */
-static void judge_piece(const struct domain *d, struct piece *b, const double *old, int64_t at,
+/* Oracle and bounds of a piece whose codes decode to b->slot. */
+static qm_status run_oracle(const struct domain *d, struct piece *b)
+{
+    const double *old[QM_MAX_SLOTS] = {b->old[0], b->old[1]}, *stored[QM_MAX_SLOTS] = {NULL};
+    double *want[QM_MAX_SLOTS] = {b->want[0], b->want[1]};
+    double *error[QM_MAX_SLOTS] = {b->error[0], b->error[1]};
+    struct qm_shape shape = {1, {PIECE}};
+    struct qm_bound_step s = {.h = &d->hyper,
+                              .t = d->t,
+                              .n = PIECE,
+                              .order = d->r->rule->order,
+                              .shape = &shape,
+                              .tensor = 1,
+                              .p = b->wide_p,
+                              .g = b->wide_g,
+                              .slot = old,
+                              .p_want = b->want_p,
+                              .want = want,
+                              .stored = stored,
+                              .e_p = b->error_p,
+                              .e_slot = error};
+    for (int i = 0; i < d->r->rule->n_slots; i++) {
+        s.slot_n[i] = PIECE;
+        for (int j = 0; j < PIECE; j++)
+            b->old[i][j] = b->want[i][j] = (double)b->slot[i][j];
+    }
+    for (int j = 0; j < PIECE; j++)
+        b->want_p[j] = b->wide_p[j];
+    d->oracle->step(b->want_p, want, b->wide_g, 1, PIECE, &d->hyper, d->t);
+    return d->oracle->bound(&s);
+}
+
+/* Verdicts on a piece that has been run; at: number of its first triple. */
+static void judge_piece(const struct domain *d, const struct piece *b, int64_t at,
                         struct qm_triples_tally *t)
 {
-    int slots = d->r->rule->n_slots;
-    double *want[QM_MAX_SLOTS] = {b->want[0], b->want[1]};
     for (int j = 0; j < PIECE; j++) {
-        b->want_p[j] = (double)d->p;
-        for (int i = 0; i < slots; i++)
-            b->want[i][j] = old[i];
-    }
-    d->oracle->step(b->want_p, want, b->wide_g, 1, PIECE, &d->hyper, d->t);
-    for (int j = 0; j < PIECE; j++) {
-        double fresh[QM_MAX_SLOTS], error[QM_MAX_SLOTS], error_p, g = b->wide_g[j];
-        for (int i = 0; i < slots; i++)
-            fresh[i] = b->want[i][j];
-        qm_bound_element(&d->bound, (double)d->p, g, old, fresh, &error_p, error);
-        judge_number(t, "the parameter", (double)b->p[j], b->want_p[j], error_p, g, at + j);
-        for (int i = 0; i < slots; i++) {
-            judge_number(t, d->r->rule->slot[i], (double)b->slot[i][j], fresh[i], error[i], g,
-                         at + j);
-            judge_code(t, d, i, b->code[i][j], fresh[i], error[i], g, at + j);
+        double g = b->wide_g[j];
+        judge_number(t, "the parameter", (double)b->p[j], b->want_p[j], b->error_p[j], g, at + j);
+        for (int i = 0; i < d->r->rule->n_slots; i++) {
+            double want = b->want[i][j], error = b->error[i][j];
+            judge_number(t, d->r->rule->slot[i], (double)b->slot[i][j], want, error, g, at + j);
+            judge_code(t, d, i, b->code[i][j], want, error, g, at + j);
         }
     }
 }
@@ -293,31 +311,31 @@ static void encode(const struct domain *d, int slot, struct piece *b)
 }
 
 /* Codes `pair`, gradients first .. first + PIECE - 1. */
-static void run_piece(const struct domain *d, struct piece *b, int64_t pair, int first,
-                      struct qm_triples_tally *t)
+static qm_status run_piece(const struct domain *d, struct piece *b, int64_t pair, int first,
+                           struct qm_triples_tally *t)
 {
     struct qm_shape flat = {1, {PIECE}};
-    int slots = d->r->rule->n_slots;
     int64_t at = pair * GRADIENTS + first;
-    double old[QM_MAX_SLOTS];
     float *slot[QM_MAX_SLOTS] = {b->slot[0], b->slot[1]};
-    for (int i = slots - 1; i >= 0; i--) {
+    for (int i = d->r->rule->n_slots - 1; i >= 0; i--) {
         memset(b->code[i], d->codec[i].cb.perm[pair % d->n_codes[i]], PIECE);
         pair /= d->n_codes[i];
         qm_decode_range(&d->codec[i], &flat, 0, PIECE, b->code[i], &d->stored[i], b->slot[i]);
-        old[i] = (double)b->slot[i][0];
         judge_decoded(d, i, b, at, t);
     }
     for (int j = 0; j < PIECE; j++) {
         b->p[j] = d->p;
+        b->wide_p[j] = (double)d->p;
         b->g[j] = qm_bf16_to_float((uint16_t)(first + j));
         b->wide_g[j] = (double)b->g[j];
     }
+    QM_TRY(run_oracle(d, b));
     d->runs->rule->block(&d->step, PIECE, b->p, b->g, slot);
-    for (int i = 0; i < slots; i++)
+    for (int i = 0; i < d->r->rule->n_slots; i++)
         encode(d, i, b);
-    judge_piece(d, b, old, at, t);
+    judge_piece(d, b, at, t);
     t->triples += PIECE;
+    return QM_OK;
 }
 
 static void merge(struct qm_triples_tally *into, const struct qm_triples_tally *t)
@@ -339,17 +357,17 @@ static void merge(struct qm_triples_tally *into, const struct qm_triples_tally *
 static qm_status run_domain(const struct domain *d, void (*progress)(void *of, int64_t triples),
                             void *of, struct qm_triples_tally *out)
 {
-    int64_t pairs = pairs_of(d), short_of_memory = 0;
+    int64_t pairs = pairs_of(d), failures = 0;
     *out = (struct qm_triples_tally){.worst_at = -1};
-#pragma omp parallel reduction(+ : short_of_memory)
+#pragma omp parallel reduction(+ : failures)
     {
         struct piece *b = calloc(1, sizeof *b);
         struct qm_triples_tally t = {.worst_at = -1};
-        short_of_memory += b == NULL;
+        failures += b == NULL;
 #pragma omp for schedule(dynamic, 1)
         for (int64_t pair = 0; pair < pairs; pair++) {
             for (int g = 0; b && g < GRADIENTS; g += PIECE)
-                run_piece(d, b, pair, g, &t);
+                failures += run_piece(d, b, pair, g, &t) != QM_OK;
 #pragma omp critical(qm_triples_progress)
             if (progress)
                 progress(of, GRADIENTS);
@@ -358,7 +376,7 @@ static qm_status run_domain(const struct domain *d, void (*progress)(void *of, i
         merge(out, &t);
         free(b);
     }
-    return short_of_memory ? qm_fail(QM_NO_MEMORY, "buffers of a thread") : QM_OK;
+    return failures ? qm_fail(QM_NO_MEMORY, "buffers of a thread, or of the oracle") : QM_OK;
 }
 
 qm_status qm_triples_run(const struct qm_recipe *r, const struct qm_recipe *runs,
