@@ -17,17 +17,13 @@ enum {
     KEY_RANGE,
     KEY_INTERVALS,
     KEY_LIMIT,
-    KEY_CFLAGS,
-    KEY_RESULT,
-    KEY_PULSE,
-    KEY_FROM,
-    KEY_TO,
     KEY_SCALES,
     KEY_STEP,
     KEY_PARAM,
     KEY_LONG,
     KEY_BIAS,
     KEY_ALPHA,
+    KEY_WORKER,
     KEY_ALL
 };
 
@@ -35,7 +31,7 @@ enum { WORDS = 64 };
 
 struct options {
     struct qm_prove_options o;
-    const char *word[WORDS];
+    const char *word[WORDS], *worker;
     int n;
 };
 
@@ -52,7 +48,6 @@ static const struct argp_option options[] = {
     {"intervals", KEY_INTERVALS, "N", 0, "print at most N of each list (default 32)", 0},
     {"threads", 't', "N", 0, "default: all cores", 0},
     {"limit", KEY_LIMIT, "S", 0, "seconds that a KERNEL may take (default 600)", 0},
-    {"cflags", KEY_CFLAGS, "WORDS", 0, "for a KERNEL's source, after -O2 -ffp-contract=off", 0},
     {"scales", KEY_SCALES, "M,V[;M,V...]", 0,
      "of step: the maxima of the slots' groups (default: ordinary, subnormal, tiny, huge ones)", 0},
     {"step", KEY_STEP, "T", 0, "of step: its number, from 1 (default 10)", 0},
@@ -62,10 +57,7 @@ static const struct argp_option options[] = {
      "of stoch: the bias in probability that the sequential test must find (default 0.002)", 0},
     {"alpha", KEY_ALPHA, "A", 0,
      "of stoch: of a false alarm, and of missing that bias (default 1e-6)", 0},
-    {"result", KEY_RESULT, "FILE", OPTION_HIDDEN, NULL, 0},
-    {"pulse", KEY_PULSE, "FILE", OPTION_HIDDEN, NULL, 0},
-    {"from", KEY_FROM, "KEY", OPTION_HIDDEN, NULL, 0},
-    {"to", KEY_TO, "KEY", OPTION_HIDDEN, NULL, 0},
+    {"kernel-worker", KEY_WORKER, "JOB", OPTION_HIDDEN, NULL, 0},
     {0}};
 
 static void read_range(struct qm_prove_options *o, const char *arg, struct argp_state *state)
@@ -118,7 +110,6 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case KEY_INTERVALS: o->intervals = (int)positive(arg, "intervals", state); return 0;
     case 't': omp_set_num_threads((int)positive(arg, "threads", state)); return 0;
     case KEY_LIMIT: o->limit = positive(arg, "limit", state); return 0;
-    case KEY_CFLAGS: o->cflags = arg; return 0;
     case KEY_SCALES: o->scales = arg; return 0;
     case KEY_STEP: o->t = (int64_t)positive(arg, "step", state); return 0;
     case KEY_PARAM: o->param = number(arg, "param", state); return 0;
@@ -126,15 +117,12 @@ static error_t option(int key, char *arg, struct argp_state *state)
         if (!((o->bias = positive(arg, "bias", state)) < 0.25))
             argp_error(state, "--bias: expected a number below 0.25, got '%s'", arg);
         return 0;
+    case KEY_WORKER: all->worker = arg; return 0;
     case KEY_ALPHA:
         if (!((o->alpha = positive(arg, "alpha", state)) < 0.5))
             argp_error(state, "--alpha: expected a number below 0.5, got '%s'", arg);
         return 0;
     case KEY_LONG: o->is_long = 1; return 0;
-    case KEY_RESULT: o->result = arg; return 0;
-    case KEY_PULSE: o->pulse = arg; return 0;
-    case KEY_FROM: o->from = strtoll(arg, NULL, 10); return 0;
-    case KEY_TO: o->to = strtoll(arg, NULL, 10); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
@@ -273,7 +261,8 @@ static const char doc[] =
     "routine that is as defined but not nearest is listed and passes.  A KERNEL of yours must be "
     "nearest inside its range, and as --round and --nan say; it is a .c or .so file that exports\n"
     "  void qm_nearest(const float *y, long n, unsigned char *code);\n"
-    "(core/kernel_nearest.h), compiled with $CC or cc and run in a process of its own, so that a "
+    "(core/kernel_nearest.h), compiled with $CC or cc and $CFLAGS, and run in a process of its "
+    "own, so that a "
     "crash, "
     "a hang and a write outside the buffer are verdicts.\n\n"
     "Examples:\n"
@@ -306,10 +295,8 @@ int qm_cmd_prove(int argc, char **argv)
     int failed = 0, code = qm_cli_parse(&argp, argc, argv, &all);
     if (code != 0)
         return code;
-    if (all.o.result && all.o.pulse && all.n == 1) { /* a kernel's own process */
-        qm_status st = qm_prove_kernel_child(all.word[0], &all.o);
-        return st == QM_OK ? 0 : qm_cli_failed("prove", st);
-    }
+    if (all.worker)
+        return qm_prove_worker(all.worker);
     if (all.n == 0)
         all.word[all.n++] = "all";
     json_t *proofs = json_array();

@@ -180,7 +180,7 @@ static void templates(void **state)
     for (int i = 0; (file = qm_kernel_file_name(i)); i++) {
         struct qm_kernel_file *k;
         struct qm_recipe r;
-        if (strcmp(file, "kernel_abi.h") == 0)
+        if (strstr(file, ".h"))
             continue;
         if (build(qm_kernel_file_text(file), &k) != QM_OK)
             fail_msg("%s: %s", file, qm_message());

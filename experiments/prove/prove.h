@@ -12,13 +12,11 @@ struct qm_prove_options {
     int64_t from, to;   /* keys of --range; all by default */
     int intervals;      /* most that are printed of a list */
     double limit;       /* seconds for a foreign routine */
-    const char *cflags; /* for a foreign source, besides the compiler's own */
     const char *scales; /* of --scales: "M,V" or "M,V;M,V"; NULL: a list of edges */
     int64_t t;          /* of a whole step */
     double param;
-    int is_long;                /* 2^32 triples too */
-    double bias, alpha;         /* of the sequential test of stoch */
-    const char *result, *pulse; /* of a child: where it writes */
+    int is_long;        /* 2^32 triples too */
+    double bias, alpha; /* of the sequential test of stoch */
 };
 
 /* Quantizers named by a search, a quantizer string (the norm may be left out), a variant or a
@@ -51,12 +49,12 @@ qm_status qm_prove_stoch(const char *word, const struct qm_prove_options *o, jso
                          int *failed);
 
 /* Proves void qm_nearest() of a .c or .so file (core/kernel_nearest.h) for o->map, in a process of its
- * own: compiles a source with $CC or cc, and tells a crash, a hang and a write outside its buffer
+ * own: a source is compiled as qm_kernel_file_build says.  Tells a crash, a hang and a write outside its buffer
  * apart.  QM_BAD_FILE: no such file or symbol; QM_BAD_ARG: it does not compile, or no --map. */
 qm_status qm_prove_kernel(const char *path, const struct qm_prove_options *o, json_t **out,
                           int *holds);
 
-/* The process of its own: proves `object` and writes the JSON to o->result. */
-qm_status qm_prove_kernel_child(const char *object, const struct qm_prove_options *o);
+/* That process; job: what qm_prove_kernel says.  Returns an exit code when the parent hangs up. */
+int qm_prove_worker(const char *job);
 
 #endif

@@ -35,18 +35,16 @@ qm_status qm_map_parse(const char *text, struct qm_quantizer *out);
 
 /* Runs floats with keys from .. to (inclusive), OpenMP over fixed chunks: the record does not depend
  * on the number of threads.  progress: called after each chunk with the floats done, by one thread
- * at a time; NULL: not.  at: NULL, or where each thread writes the first key of the batch it is about
- * to run, and QM_KEY_DONE at its end. */
-#define QM_KEY_DONE INT64_MAX
-enum { QM_WALK_WROTE_OUTSIDE = 101, QM_WALK_CHANGED_INPUT }; /* exit codes of a foreign routine */
+ * at a time; NULL: not.  QM_VERDICT: a foreign routine wrote outside its buffer, or changed its input. */
 struct qm_walk {
     int64_t from, to;
     void (*progress)(void *of, int64_t floats);
     void *of;
-    volatile int64_t *at;
-    int threads; /* room in at */
 };
 qm_status qm_routine_walk(const struct qm_routine *r, const struct qm_walk *w,
                           struct qm_record *out);
+
+/* The first key of the batch that this thread is within, for signal handlers. */
+extern _Thread_local volatile int64_t qm_walk_at;
 
 #endif

@@ -1,11 +1,11 @@
 /* walk.c - a routine over all floats: fixed chunks of keys, whatever the threads. */
-#include <omp.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "core/quant/lanes.h"
 #include "core/quant/searches.h"
 #include "experiments/prove/routine.h"
+
+_Thread_local volatile int64_t qm_walk_at;
 
 enum { CHUNK_BITS = 22, BATCH = 4096, GUARD = 64, POISON = 0xA5 };
 
@@ -40,9 +40,10 @@ static void run_own(const struct qm_routine *r, const float *y, int64_t n, uint8
         code[i] = code[i] < r->q.scale.least ? (uint8_t)r->q.scale.least : code[i];
 }
 
-/* Where a foreign routine writes: exactly n codes, and it leaves y alone.  A break of that contract
- * ends the process: whoever walks foreign code does so in a child. */
-static void run_foreign(const struct qm_routine *r, const float *y, int64_t n, uint8_t *code)
+enum broken { INTACT, WROTE_OUTSIDE, CHANGED_INPUT };
+
+/* A foreign routine writes exactly n codes, and leaves y alone. */
+static enum broken run_foreign(const struct qm_routine *r, const float *y, int64_t n, uint8_t *code)
 {
     float copy[BATCH];
     memcpy(copy, y, sizeof *y * (size_t)n);
@@ -50,13 +51,12 @@ static void run_foreign(const struct qm_routine *r, const float *y, int64_t n, u
     r->kernel(y, (long)n, code);
     for (int i = 0; i < GUARD; i++)
         if (code[i - GUARD] != POISON || code[n + i] != POISON)
-            _exit(QM_WALK_WROTE_OUTSIDE);
-    if (memcmp(copy, y, sizeof *y * (size_t)n) != 0)
-        _exit(QM_WALK_CHANGED_INPUT);
+            return WROTE_OUTSIDE;
+    return memcmp(copy, y, sizeof *y * (size_t)n) == 0 ? INTACT : CHANGED_INPUT;
 }
 
-static void run_chunk(const struct qm_routine *r, const struct qm_walk *w, int64_t first,
-                      int64_t last, struct qm_record *record)
+static enum broken run_chunk(const struct qm_routine *r, int64_t first, int64_t last,
+                             struct qm_record *record)
 {
     /* foreign routines have tails, too: batches of every kind of length */
     static const int lengths[] = {BATCH, 4095, 1000, 257, 33, 16, 7, 1, 2048};
@@ -70,17 +70,16 @@ static void run_chunk(const struct qm_routine *r, const struct qm_walk *w, int64
             n = at < edge && at + n > edge ? edge - at : n;
         }
         floats(at, n, y);
-        if (w->at)
-            w->at[omp_get_thread_num() % w->threads] = at;
-        if (r->kernel)
-            run_foreign(r, y, n, room + GUARD);
-        else
+        qm_walk_at = at;
+        enum broken how = r->kernel ? run_foreign(r, y, n, room + GUARD) : INTACT;
+        if (how != INTACT)
+            return how;
+        if (!r->kernel)
             run_own(r, y, n, room + GUARD);
         qm_record_add(record, &r->claims, at, n, room + GUARD);
         at += n;
     }
-    if (w->at)
-        w->at[omp_get_thread_num() % w->threads] = QM_KEY_DONE;
+    return INTACT;
 }
 
 qm_status qm_routine_walk(const struct qm_routine *r, const struct qm_walk *w,
@@ -90,13 +89,16 @@ qm_status qm_routine_walk(const struct qm_routine *r, const struct qm_walk *w,
     struct qm_record *part = calloc((size_t)chunks, sizeof *part);
     if (!part)
         return qm_fail(QM_NO_MEMORY, "records of %lld chunks", (long long)chunks);
-#pragma omp parallel for schedule(dynamic, 1)
+    int outside = 0, changed = 0;
+#pragma omp parallel for schedule(dynamic, 1) reduction(| : outside, changed)
     for (int64_t k = 0; k < chunks; k++) {
         int64_t from = (first_chunk + k) << CHUNK_BITS, to = from + (1 << CHUNK_BITS) - 1;
         from = from < w->from ? w->from : from;
         to = to > w->to ? w->to : to;
         qm_record_open(&part[k]);
-        run_chunk(r, w, from, to, &part[k]);
+        enum broken how = run_chunk(r, from, to, &part[k]);
+        outside |= how == WROTE_OUTSIDE;
+        changed |= how == CHANGED_INPUT;
 #pragma omp critical(qm_walk_progress)
         if (w->progress)
             w->progress(w->of, to - from + 1);
@@ -107,8 +109,11 @@ qm_status qm_routine_walk(const struct qm_routine *r, const struct qm_walk *w,
         qm_record_close(&part[k]);
     }
     free(part);
-    if (!out->out_of_memory)
+    if (!out->out_of_memory && !outside && !changed)
         return QM_OK;
     qm_record_close(out);
+    if (outside || changed)
+        return qm_fail(QM_VERDICT,
+                       outside ? "it wrote outside its buffer" : "it changed its input");
     return qm_fail(QM_NO_MEMORY, "lists of intervals");
 }
