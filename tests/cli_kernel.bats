@@ -58,7 +58,7 @@ again() {
     count=0
     for name in $names; do
         "$QUALM" check --template "$name" > "$name.c"
-        [ "$name" = kernel_abi.h ] && continue
+        [[ $name == *.h ]] && continue
         status=0
         out=$("$QUALM" check --kernel "$name.c" -q 2>&1) || status=$?
         if [ "$status" = 77 ] && [[ $out == *"no error bound is derived"* ]]; then continue; fi

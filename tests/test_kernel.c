@@ -27,7 +27,8 @@ static int open_folder(void **state)
 
 static int close_folder(void **state)
 {
-    static const char *const files[] = {"kernel.c", "kernel.so", "kernel_abi.h"};
+    static const char *const files[] = {"kernel.c", "kernel.so", "kernel_abi.h",
+                                        "kernel_nearest.h"};
     char path[128];
     (void)state;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {

@@ -224,7 +224,8 @@ static void threads_and_instruction_sets_do_not_matter(void **state)
     static const char *const texts[] = {
         "nf4:4s/tensor/bisect/mid/nantop", "nf4a8:4s/tensor/ladder/mid", "nf4:4s/tensor/argmin/mid",
         "dyn:4s/tensor/bisect/near",       "lin:4u/tensor/bisect/even",  "dyn:8s/tensor/grid/mid",
-        "dyn:8s/tensor/bisect/near",       "lint:8u/tensor/arith/near"};
+        "dyn:8s/tensor/bisect/near",       "lint:8u/tensor/arith/near",  "dyn:8s/tensor/lower/mid",
+        "e4m3:8s/tensor/bisect/even"};
     enum qm_isa best = qm_isa();
     int threads = omp_get_max_threads();
     (void)state;
@@ -319,6 +320,27 @@ static void special_values_are_told_apart(void **state)
     assert_int_equal(p.floats, 4);
     qm_record_close(&p);
     done(top);
+}
+
+/* Tables of 253 and 15 entries: what stands behind them is out of +Inf's reach. */
+static void infinities_get_the_ends(void **state)
+{
+    static const char *const texts[] = {"e4m3:8s/tensor/bisect/even", "nf4s:4s/tensor/bisect/mid",
+                                        "e4m3:8s/tensor/scan/even",   "dyn:8s/tensor/lower/mid",
+                                        "nf4s:4s/tensor/mids/mid",    "lint:8s/tensor/arith/near"};
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct qm_routine *r = routine(texts[i]);
+        struct qm_record p = walk(r, qm_ordered(INFINITY) - 1, qm_ordered(INFINITY));
+        assert_int_equal(p.count[QM_ZONE_inf_plus][r->claims.n - 1], 1);
+        assert_int_equal(p.count[QM_ZONE_above][r->claims.n - 1], 1);
+        qm_record_close(&p);
+        p = walk(r, qm_ordered(-INFINITY), qm_ordered(-INFINITY) + 1);
+        assert_int_equal(p.count[QM_ZONE_inf_minus][0], 1);
+        assert_int_equal(p.count[QM_ZONE_below][0], 1);
+        qm_record_close(&p);
+        done(r);
+    }
 }
 
 /* ---- planted bugs ----------------------------------------------------------------------------------- */
@@ -469,6 +491,7 @@ int main(void)
         cmocka_unit_test(the_thresholds_of_0_2_4_lose_a_bin),
         cmocka_unit_test(argmin_sends_large_numbers_to_the_wrong_end),
         cmocka_unit_test(special_values_are_told_apart),
+        cmocka_unit_test(infinities_get_the_ends),
         cmocka_unit_test(a_threshold_moved_by_one_ulp_is_one_float),
         cmocka_unit_test(a_table_entry_moved_is_seen),
         cmocka_unit_test(wrong_nan_handling_is_seen),

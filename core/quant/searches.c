@@ -132,7 +132,7 @@ static void bisect(const struct qm_codec *c, const float *y, int64_t n, uint8_t 
     while (2 * half < c->cb.n)
         half *= 2;
     for (int e = 0; e < 256; e++)
-        value[e] = e < c->cb.n ? c->cb.value[e] : INFINITY;
+        value[e] = e < c->cb.n ? c->cb.value[e] : NAN; /* no number reaches it, +Inf neither */
     for (int64_t i = bisect_small(c, value, y, n, position); i < n; i += CHUNK) {
         int32_t k[CHUNK];
         int64_t m = n - i < CHUNK ? n - i : CHUNK;
@@ -145,17 +145,23 @@ static void bisect(const struct qm_codec *c, const float *y, int64_t n, uint8_t 
     }
 }
 
+/* k[j] = number of thresholds below y[j]; n <= CHUNK. */
+static void count(const float *cut, int cuts, const float *y, int64_t n, int32_t *k)
+{
+    memset(k, 0, sizeof *k * CHUNK);
+    for (int e = 0; e < cuts; e++) {
+        float t = cut[e];
+        for (int64_t j = 0; j < n; j++)
+            k[j] += y[j] > t;
+    }
+}
+
 static void count_above(const float *cut, int cuts, const float *y, int64_t n, uint8_t *position)
 {
     for (int64_t i = 0; i < n; i += CHUNK) {
         int32_t k[CHUNK];
         int64_t m = n - i < CHUNK ? n - i : CHUNK;
-        memset(k, 0, sizeof k);
-        for (int e = 0; e < cuts; e++) {
-            float t = cut[e];
-            for (int64_t j = 0; j < m; j++)
-                k[j] += y[i + j] > t;
-        }
+        count(cut, cuts, y + i, m, k);
         store(k, m, position + i);
     }
 }
@@ -214,9 +220,22 @@ static void grid_lookup(const struct qm_codec *c, const float *y, int64_t n, uin
 static void lower(const struct qm_codec *c, const float *y, int64_t n, uint8_t *position,
                   const uint8_t *grid)
 {
+    const float *value = c->cb.value;
     (void)grid;
-    for (int64_t i = 0; i < n; i++)
-        position[i] = (uint8_t)qm_search_lower(y[i], &c->cb);
+    for (int64_t i = 0; i < n; i += CHUNK) {
+        int32_t k[CHUNK];
+        int64_t m = n - i < CHUNK ? n - i : CHUNK;
+        count(value, c->cb.n - 1, y + i, m, k);
+        for (int64_t j = 0; j < m; j++) {
+            float x = y[i + j];
+            int32_t at = k[j], before = at > 0 ? at - 1 : 0;
+            at -= (at > 0) & (fabsf(x - value[before]) < fabsf(value[at] - x));
+            at += (x > 0.0f) & (value[at] <= 0.0f);
+            at -= (x < 0.0f) & (value[at] >= 0.0f);
+            k[j] = at;
+        }
+        store(k, m, position + i);
+    }
 }
 
 static void arith(const struct qm_codec *c, const float *y, int64_t n, uint8_t *position,

@@ -29,32 +29,35 @@ static const struct {
     {"dyn:8s/block:256/lower/mid", "adafactor8bit 0.4.3"},
 };
 
+/* Adds a name to the users of a routine, once, while there is room. */
+static void add_user(struct qm_routine_name *r, const char *user)
+{
+    size_t used = strlen(r->used_by), more = strlen(user);
+    if (strstr(r->used_by, user) || strstr(r->used_by, ", ..."))
+        return;
+    snprintf(r->used_by + used, sizeof r->used_by - used, "%s%s", used ? ", " : "",
+             used + more + 8 < sizeof r->used_by ? user : "...");
+}
+
 static qm_status add(struct qm_routine_names *list, const struct qm_quantizer *q, const char *user)
 {
     struct qm_routine r = {.q = *q};
     char name[QM_QUANTIZER_TEXT];
     qm_routine_print(&r, name);
-    for (int i = 0; i < list->n; i++) {
-        struct qm_routine_name *old = &list->at[i];
-        size_t used = strlen(old->used_by);
-        if (strcmp(old->name, name) != 0)
-            continue;
-        if (strstr(old->used_by, ", ...") == NULL)
-            snprintf(old->used_by + used, sizeof old->used_by - used, "%s",
-                     used + strlen(user) + 8 < sizeof old->used_by ? ", " : ", ...");
-        used = strlen(old->used_by);
-        if (used + strlen(user) + 6 < sizeof old->used_by && strstr(old->used_by, "...") == NULL)
-            snprintf(old->used_by + used, sizeof old->used_by - used, "%s", user);
-        return QM_OK;
-    }
+    for (int i = 0; i < list->n; i++)
+        if (strcmp(list->at[i].name, name) == 0) {
+            add_user(&list->at[i], user);
+            return QM_OK;
+        }
     struct qm_routine_name *more = realloc(list->at, sizeof *more * (size_t)(list->n + 1));
     if (!more)
         return qm_fail(QM_NO_MEMORY, "list of routines");
     list->at = more;
     struct qm_routine_name *new = &list->at[list->n++];
     new->q = *q;
+    *new->used_by = 0;
     snprintf(new->name, sizeof new->name, "%s", name);
-    snprintf(new->used_by, sizeof new->used_by, "%s", user);
+    add_user(new, user);
     return QM_OK;
 }
 
@@ -92,15 +95,11 @@ static qm_status add_search(struct qm_routine_names *list, int search,
     char text[QM_QUANTIZER_TEXT];
     struct qm_quantizer map, q;
     QM_TRY(qm_map_parse(o->map, &map));
-    snprintf(text, sizeof text, "%.40s:%d%c/block:128/%s/%.20s%s%.20s", o->map, map.bits,
-             map.sign ? 's' : 'u', searches[search], o->round ? o->round : "mid",
-             o->nan && strcmp(o->nan, "low") != 0 ? "/nan" : "",
-             o->nan && strcmp(o->nan, "low") != 0 ? o->nan : "");
-    char *colon = strchr(o->map, ':');
-    if (colon) /* it has its width already */
-        snprintf(text, sizeof text, "%.40s/block:128/%s/%.20s%s%.20s", o->map, searches[search],
-                 o->round ? o->round : "mid", o->nan && strcmp(o->nan, "low") != 0 ? "/nan" : "",
-                 o->nan && strcmp(o->nan, "low") != 0 ? o->nan : "");
+    const char *nan = o->nan && strcmp(o->nan, "low") != 0 ? o->nan : NULL;
+    size_t name = strcspn(o->map, ":");
+    snprintf(text, sizeof text, "%.*s:%d%c/block:128/%s/%.20s%s%.20s", (int)(name < 40 ? name : 40),
+             o->map, map.bits, map.sign ? 's' : 'u', searches[search], o->round ? o->round : "mid",
+             nan ? "/nan" : "", nan ? nan : "");
     QM_TRY(qm_quantizer_parse(text, &q));
     return add(list, &q, "");
 }
