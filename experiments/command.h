@@ -9,6 +9,7 @@
     X(run,        "run a suite of experiments and write an HDF5 file")                            \
     X(analyze,    "quantization error of any tensor in .h5, .npy or .safetensors files")          \
     X(check,      "every variant against the double-precision oracle, over planted edge cases")   \
+    X(prove,      "nearest-code routines over all floats: proofs and counter-examples")              \
     X(conform,    "replay golden vectors made by the published systems")                          \
     X(gen,        "golden vectors for programs that do not link this one")                        \
     X(verify,     "the verdict on the answers in such a file")                                    \

@@ -68,7 +68,7 @@ again() {
     count=0
     for name in $names; do
         "$QUALM" check --template "$name" > "$name.c"
-        [ "$name" = kernel_abi.h ] && continue
+        [[ $name == *.h ]] && continue
         status=0
         out=$("$QUALM" check --kernel "$name.c" -q 2>&1) || status=$?
         [ "$status" = 0 ] || { echo "$name: $status $out"; return 1; }

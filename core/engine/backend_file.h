@@ -12,7 +12,7 @@ struct qm_kernel_file;
 
 /* Compiles a kernel's source into `folder`/kernel.so, which goes to `object` (size bytes), with the
  * compiler $CC (default cc), -std=c11 -O2 -ffp-contract=off and the words of $CFLAGS behind them.
- * kernel_abi.h is written beside it first.  The compiler's messages go to stderr.
+ * kernel_abi.h and kernel_nearest.h are written beside it first.  The compiler's messages go to stderr.
  * QM_BAD_ARG where it finds an error, QM_BAD_FILE where source or folder cannot be used. */
 qm_status qm_kernel_file_build(const char *source, const char *folder, char *object, size_t size);
 
@@ -42,7 +42,7 @@ const struct qm_kernel_file *qm_kernel_file_running(void);
  * Async-signal-safe. */
 void qm_kernel_file_where(const void *address, char *text, size_t size);
 
-/* The text of core/kernel_abi.h and of the templates variants/native/NAME.c, for users who have the
+/* The text of core/kernel_abi.h, core/kernel_nearest.h and of the templates variants/native/NAME.c, for users who have the
  * executable only.  NULL: there is no such file; index beyond the last: NULL. */
 const char *const *qm_kernel_file_text(const char *name); /* lines, ended by NULL */
 const char *qm_kernel_file_name(int i);                   /* "kernel_abi.h", "adamw4_ao.c", ... */

@@ -42,14 +42,14 @@ const char *const *qm_kernel_file_text(const char *name)
     return NULL;
 }
 
-static qm_status write_header(const char *folder)
+static qm_status write_header(const char *folder, const char *name)
 {
     char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/kernel_abi.h", folder);
+    snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *f = fopen(path, "w");
     if (!f)
         return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
-    for (const char *const *line = qm_kernel_file_text("kernel_abi.h"); *line; line++)
+    for (const char *const *line = qm_kernel_file_text(name); *line; line++)
         fputs(*line, f);
     return fclose(f) == 0 ? QM_OK : qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
 }
@@ -92,7 +92,8 @@ qm_status qm_kernel_file_build(const char *source, const char *folder, char *obj
     char fixed[] = "-std=c11 -O2 -ffp-contract=off -shared -fPIC";
     if (access(source, R_OK) != 0)
         return qm_fail(QM_BAD_FILE, "%s: %s", source, strerror(errno));
-    QM_TRY(write_header(folder));
+    QM_TRY(write_header(folder, "kernel_abi.h"));
+    QM_TRY(write_header(folder, "kernel_nearest.h"));
     snprintf(compiler, sizeof compiler, "%s", cc && *cc ? cc : "cc");
     snprintf(flags, sizeof flags, "%s", more ? more : "");
     snprintf(include, sizeof include, "-I%s", folder);

@@ -30,12 +30,13 @@ const char *qm_end_name(enum qm_end e) { return end_names[e]; }
 
 /* ---- start and stop ------------------------------------------------------------------------ */
 
-static int spawn(struct qm_child *c, int fd, int out)
+static int spawn(struct qm_child *c, const char *command, int fd, int out)
 {
-    char program[] = "/proc/self/exe", name[] = "check", option[] = "--kernel-worker";
+    char program[] = "/proc/self/exe", name[32], option[] = "--kernel-worker";
     char *argv[] = {program, name, option, c->job, NULL};
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attr;
+    snprintf(name, sizeof name, "%s", command);
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
@@ -49,7 +50,8 @@ static int spawn(struct qm_child *c, int fd, int out)
     return failed;
 }
 
-qm_status qm_child_start(struct qm_child *c, const json_t *job, const volatile int *stop)
+qm_status qm_child_start(struct qm_child *c, const char *command, const json_t *job,
+                         const volatile int *stop)
 {
     int both[2] = {-1, -1}, out[2] = {-1, -1};
     memset(c, 0, sizeof *c);
@@ -67,7 +69,7 @@ qm_status qm_child_start(struct qm_child *c, const json_t *job, const volatile i
         return qm_fail(QM_INTERNAL, "no pipe: %s", strerror(errno));
     }
     fcntl(out[1], F_SETFL, 0); /* the kernel's end blocks */
-    int failed = spawn(c, both[1], out[1]);
+    int failed = spawn(c, command, both[1], out[1]);
     close(both[1]);
     close(out[1]);
     c->fd = both[0];

@@ -40,9 +40,10 @@ struct qm_child {
     const volatile int *stop; /* not 0: give up waiting; may be NULL */
 };
 
-/* Starts the worker (this program itself) on a job; *c is zeroed first.  The worker's first line is
+/* Starts the worker (this program itself, `command --kernel-worker JOB`) on a job; *c is zeroed first.  The worker's first line is
  * asked for with request NULL. */
-qm_status qm_child_start(struct qm_child *c, const json_t *job, const volatile int *stop);
+qm_status qm_child_start(struct qm_child *c, const char *command, const json_t *job,
+                         const volatile int *stop);
 
 /* Sends a request and waits.  answered: *reply is the answer, the caller's.  Otherwise the worker is
  * gone and `why` says how, in words; *old: it was within the old kernel. */

@@ -119,7 +119,7 @@ static qm_status session_up(struct session *s)
     json_t *reply;
     if (s->is_up)
         return QM_OK;
-    QM_TRY(qm_child_start(&s->child, s->job, &stop));
+    QM_TRY(qm_child_start(&s->child, "check", s->job, &stop));
     enum qm_end how =
         qm_child_ask(&s->child, NULL, &s->r->o->limits, &reply, why, sizeof why, &old);
     if (how == QM_END_stopped)

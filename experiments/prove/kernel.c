@@ -1,0 +1,137 @@
+/* kernel.c - a user's routine, proved from outside: it runs in a process that may die or hang. */
+#include <omp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/cli.h"
+#include "experiments/kernel/child.h"
+#include "experiments/kernel/files.h"
+#include "experiments/prove/prove.h"
+#include "experiments/prove/routine.h"
+
+enum { REQUEST_BITS = 26, MEBIBYTES = 8192, MOST_INTERVALS = 4096 };
+
+static volatile int stop;
+
+static void on_stop(int sig)
+{
+    (void)sig;
+    stop = 1;
+}
+
+static double at(int64_t key) { return (double)qm_unordered((int32_t)key); }
+
+/* How a process ended that gave no answer about floats from .. to. */
+static json_t *ended(enum qm_end how, const char *why, int64_t from, int64_t to)
+{
+    char verdict[512], low[40], high[40];
+    snprintf(verdict, sizeof verdict, "WRONG: %s: %.400s", qm_end_name(how), why);
+    snprintf(low, sizeof low, "%.9g", at(from));
+    snprintf(high, sizeof high, "%.9g", at(to));
+    return json_pack("{s:s, s:s, s:b, s:s, s:s}", "routine", "", "verdict", verdict, "holds", 0,
+                     "while_from", low, "while_to", high);
+}
+
+/* One request; *out: its answer, or the verdict on a process that is gone (*is_gone). */
+static qm_status ask(struct qm_child *c, json_t *request, double until, int64_t from, int64_t to,
+                     json_t **out, int *is_gone)
+{
+    struct qm_child_limits limits = {until - qm_seconds(), MEBIBYTES};
+    char why[512];
+    int old;
+    enum qm_end how = qm_child_ask(c, request, &limits, out, why, sizeof why, &old);
+    *is_gone = how != QM_END_answered;
+    if (how == QM_END_stopped)
+        return qm_fail(QM_INTERRUPTED, "interrupted");
+    if (*is_gone) {
+        *out = ended(how, why, from, to);
+        return QM_OK;
+    }
+    const char *error = json_string_value(json_object_get(*out, "error"));
+    if (!error)
+        return QM_OK;
+    qm_status st = (qm_status)json_integer_value(json_object_get(*out, "status"));
+    qm_fail(st, "%s", error);
+    json_decref(*out);
+    return st;
+}
+
+/* All floats in requests of 2^26, then the report. */
+static qm_status walk(struct qm_child *c, const struct qm_prove_options *o, double until,
+                      struct qm_progress *progress, json_t **out)
+{
+    json_t *reply;
+    int is_gone;
+    for (int64_t from = o->from, to; from <= o->to; from = to + 1) {
+        to = (from >> REQUEST_BITS << REQUEST_BITS) + ((int64_t)1 << REQUEST_BITS) - 1;
+        to = to < o->to ? to : o->to;
+        json_t *request = json_pack("{s:s, s:I, s:I, s:I}", "do", "walk", "case", (json_int_t)from,
+                                    "from", (json_int_t)from, "to", (json_int_t)to);
+        QM_TRY(ask(c, request, until, from, to, &reply, &is_gone));
+        const char *broken = json_string_value(json_object_get(reply, "broken"));
+        if (is_gone || broken)
+            *out = is_gone ? reply : ended(QM_END_answered, broken, from, to);
+        if (!is_gone)
+            json_decref(reply);
+        if (is_gone || broken)
+            return QM_OK;
+        qm_progress_add(progress, to - from + 1, 0);
+    }
+    json_t *request = json_pack("{s:s, s:s}", "do", "report", "case", "report");
+    QM_TRY(ask(c, request, until, o->from, o->to, &reply, &is_gone));
+    *out = is_gone ? reply : json_incref(json_object_get(reply, "proof"));
+    if (!is_gone)
+        json_decref(reply);
+    return QM_OK;
+}
+
+static qm_status converse(const char *object, const char *path, const struct qm_prove_options *o,
+                          json_t **out)
+{
+    int most = o->intervals < MOST_INTERVALS ? o->intervals : MOST_INTERVALS, is_gone = 0;
+    double until = qm_seconds() + o->limit;
+    struct qm_progress progress;
+    struct qm_child c;
+    json_t *reply = NULL;
+    json_t *job =
+        json_pack("{s:s, s:s, s:s?, s:s?, s:i, s:i}", "object", object, "map", o->map, "round",
+                  o->round, "nan", o->nan, "intervals", most, "threads", omp_get_max_threads());
+    qm_status st = qm_child_start(&c, "prove", job, &stop);
+    qm_progress_start(&progress, path, o->to - o->from + 1);
+    if (st == QM_OK)
+        st = ask(&c, NULL, until, o->from, o->to, &reply, &is_gone);
+    if (st == QM_OK && is_gone)
+        *out = reply;
+    else if (st == QM_OK) {
+        json_decref(reply);
+        st = walk(&c, o, until, &progress, out);
+    }
+    qm_progress_end(&progress);
+    qm_child_stop(&c);
+    json_decref(job);
+    return st;
+}
+
+qm_status qm_prove_kernel(const char *path, const struct qm_prove_options *o, json_t **out,
+                          int *holds)
+{
+    struct qm_kernel_options files = {.file = path};
+    struct qm_kernel_files f;
+    struct sigaction act = {.sa_handler = on_stop}, before[2];
+    if (!o->map)
+        return qm_fail(QM_BAD_ARG, "a kernel wants --map: which values its codes mean");
+    sigaction(SIGINT, &act, &before[0]);
+    sigaction(SIGTERM, &act, &before[1]);
+    qm_status st = qm_kernel_files_open(&files, &f);
+    if (st == QM_OK)
+        st = converse(f.object, path, o, out);
+    qm_kernel_files_close(&f);
+    sigaction(SIGINT, &before[0], NULL);
+    sigaction(SIGTERM, &before[1], NULL);
+    if (st == QM_OK) {
+        json_object_set_new(*out, "routine", json_string(path));
+        *holds = json_is_true(json_object_get(*out, "holds"));
+    }
+    return st;
+}

@@ -1,0 +1,247 @@
+/* routine.c - what a quantizer's search is run as, and what it claims. */
+#include "experiments/prove/routine.h"
+
+#include <stdlib.h>
+
+#include "core/quant/lanes.h"
+#include "core/quant/searches.h"
+#include "experiments/check/decide.h"
+#include "oracle/codebook.h"
+
+/* ---- claims ---------------------------------------------------------------------------------- */
+
+static void by_decider(const void *of, double y, int *low, int *high)
+{
+    qm_decider_range(of, y, y, low, high);
+}
+
+/* Pieces of the decisions that the words allow; thresholds and their zones are where they change. */
+static qm_status claim_definition(const struct qm_decider *d, struct qm_decisions *out)
+{
+    double at[3 * 255];
+    int n = 0, top = d->nan_position == d->n ? d->n + 2 : d->nan_position;
+    for (int k = 0; k + 1 < d->n; k++) {
+        at[n++] = d->cut[k].at;
+        at[n++] = d->cut[k].low;
+        at[n++] = d->cut[k].high;
+    }
+    QM_TRY(qm_decisions_build(by_decider, d, at, n, 1, out));
+    qm_decisions_nan(out, d->nan_position, top); /* float formats have a NaN for each sign */
+    return QM_OK;
+}
+
+static void by_edges(const void *of, double y, int *low, int *high)
+{
+    const struct qm_routine *r = of;
+    int k = 0;
+    while (k + 1 < r->codec.cb.n && (double)r->codec.edge[k] <= y)
+        k++;
+    *low = *high = k;
+    if (y < (double)r->claims.low || y > (double)r->claims.high) {
+        *low = 0;
+        *high = QM_POSITIONS - 1;
+    }
+}
+
+static qm_status claim_engine(struct qm_routine *r, struct qm_decisions *out)
+{
+    double at[257];
+    int n = 0;
+    at[n++] = (double)r->claims.low;
+    at[n++] = (double)r->claims.high;
+    for (int k = 0; k + 1 < r->codec.cb.n; k++)
+        at[n++] = (double)r->codec.edge[k];
+    return qm_decisions_build(by_edges, r, at, n, QM_POSITIONS, out);
+}
+
+/* What the codes decode to at scale 1: what is nearest is judged by it. */
+static void decoded(const struct qm_codebook *cb, float *value)
+{
+    for (int k = 0; k < cb->n; k++)
+        value[cb->perm[k]] = cb->value[k] * cb->post;
+}
+
+/* The unit range: what x / scale can be. */
+static void range(struct qm_routine *r)
+{
+    const struct qm_codebook *cb = &r->codec.cb;
+    r->claims.high = cb->over != 0.0f ? cb->over : rintf(1.0f / cb->gain);
+    r->claims.low = r->q.sign ? -r->claims.high : 0.0f;
+    qm_claims_zones(&r->claims);
+}
+
+/* Values from the definition of the map, which its table in use must be; the claim of nearest. */
+static qm_status claim_nearest(struct qm_routine *r, struct qm_decider *d)
+{
+    struct qm_quantizer plain = r->q;
+    float value[256] = {0};
+    int wrong, is_log = r->q.map == QM_MAP_log || r->q.map == QM_MAP_logf;
+    plain.curve = QM_CURVE_none;
+    decoded(&r->codec.cb, value);
+    QM_TRY(qm_decider_init(d, &plain, is_log ? NULL : value, &wrong));
+    if (wrong >= 0)
+        return qm_fail(QM_VERDICT, "code %d decodes to %a, its definition is %a", wrong,
+                       (double)value[wrong], d->value[d->position_of[wrong]]);
+    r->claims.n = d->n;
+    memcpy(r->claims.value, d->value, sizeof d->value);
+    range(r);
+    return qm_decisions_nearest(d->value, d->n, &r->claims.right[QM_CLAIM_nearest]);
+}
+
+/* Another map's values as what should be nearest, position for position. */
+static qm_status claim_against(struct qm_routine *r, const char *against)
+{
+    struct qm_quantizer q;
+    struct qm_codebook cb;
+    QM_TRY(qm_map_parse(against, &q));
+    qm_codebook_build(q.map, q.bits, q.sign, &cb);
+    if (cb.n != r->claims.n)
+        return qm_fail(QM_BAD_ARG, "map %s has %d entries, the routine's has %d", against, cb.n,
+                       r->claims.n);
+    for (int k = 0; k < cb.n; k++)
+        r->claims.value[k] = (double)(cb.value[k] * cb.post);
+    return qm_decisions_nearest(r->claims.value, cb.n, &r->claims.right[QM_CLAIM_nearest]);
+}
+
+/* ---- routines ---------------------------------------------------------------------------------- */
+
+qm_status qm_routine_open(struct qm_routine *r, const struct qm_quantizer *q, const char *against)
+{
+    struct qm_decider d;
+    memset(r, 0, sizeof *r);
+    r->q = *q;
+    if (q->bits == 0)
+        return qm_fail(QM_BAD_ARG, "a slot without codes has no nearest-code routine");
+    if (q->curve == QM_CURVE_allog)
+        return qm_fail(QM_BAD_ARG,
+                       "codes of curve allog depend on two numbers of the block, not on "
+                       "a unit value alone");
+    if (qm_round_draws(q->round))
+        return qm_fail(QM_BAD_ARG, "a round that draws is not a function of the value: see stoch:");
+    if (q->round == QM_ROUND_floor || q->round == QM_ROUND_ceil)
+        return qm_fail(QM_BAD_ARG, "rounds floor and ceil are not meant to be nearest");
+    QM_TRY(qm_codec_init(&r->codec, q));
+    QM_TRY(claim_nearest(r, &d));
+    QM_TRY(claim_definition(&d, &r->claims.right[QM_CLAIM_definition]));
+    for (int k = 0; k < 256; k++) /* loops give positions */
+        r->claims.position_of[k] = (int16_t)k;
+    if (q->norm != QM_NORM_id)
+        QM_TRY(claim_engine(r, &r->claims.right[QM_CLAIM_engine]));
+    if (against)
+        QM_TRY(claim_against(r, against));
+    if (q->search == QM_SEARCH_grid) {
+        uint8_t *grid = malloc(65536);
+        if (!grid)
+            return qm_fail(QM_NO_MEMORY, "a grid");
+        qm_search_grid_table(&r->codec, grid);
+        r->grid = grid;
+    }
+    return QM_OK;
+}
+
+/* The nearest, a tie as the round word says. */
+static void by_tie(const void *of, double y, int *low, int *high)
+{
+    static const int tie[QM_ROUND_COUNT] = {
+        [QM_ROUND_near] = 1, [QM_ROUND_mid] = -1, [QM_ROUND_even] = 0, [QM_ROUND_away] = 2};
+    const struct qm_routine *r = of;
+    const double *value = r->claims.value;
+    *low = *high = qm_oracle_nearest(value, r->claims.n, y, tie[r->q.round]);
+    while (*low > 0 && value[*low - 1] == value[*low])
+        --*low;
+    while (*high + 1 < r->claims.n && value[*high + 1] == value[*high])
+        ++*high;
+}
+
+/* Nearest with this round's ties or with any, and this NaN word's position or any. */
+static qm_status claim_rules(struct qm_routine *r, const struct qm_decider *d, int ties, int nan)
+{
+    struct qm_decisions *out = &r->claims.right[QM_CLAIM_definition];
+    double at[255];
+    for (int k = 0; k + 1 < d->n; k++)
+        at[k] = 0.5 * (d->value[k] + d->value[k + 1]);
+    if (ties)
+        QM_TRY(qm_decisions_build(by_tie, r, at, d->n - 1, QM_POSITIONS, out));
+    else
+        *out = r->claims.right[QM_CLAIM_nearest];
+    if (nan)
+        qm_decisions_nan(out, d->nan_position,
+                         d->nan_position == d->n ? d->n + 2 : d->nan_position);
+    return QM_OK;
+}
+
+qm_status qm_routine_foreign(struct qm_routine *r, const struct qm_quantizer *q, int ties, int nan)
+{
+    struct qm_codebook *cb = &r->codec.cb;
+    struct qm_decider d;
+    memset(r, 0, sizeof *r);
+    r->q = *q;
+    if (ties &&
+        (q->round == QM_ROUND_floor || q->round == QM_ROUND_ceil || qm_round_draws(q->round)))
+        return qm_fail(QM_BAD_ARG, "ties go near (up), mid (down), even or away (from zero)");
+    qm_codebook_build(q->map, q->bits, q->sign, cb);
+    QM_TRY(claim_nearest(r, &d));
+    if (ties || nan)
+        QM_TRY(claim_rules(r, &d, ties, nan));
+    for (int k = 0; k < 256; k++)
+        r->claims.position_of[k] = -1;
+    for (int k = 0; k < cb->n + (cb->is_float ? 3 : 0); k++) /* position n: -0, judged as 0 */
+        r->claims.position_of[cb->perm[k]] = (int16_t)(cb->is_float && k == cb->n ? cb->zero : k);
+    return QM_OK;
+}
+
+void qm_routine_close(struct qm_routine *r)
+{
+    free((void *)r->grid);
+    r->grid = NULL;
+}
+
+char *qm_routine_print(const struct qm_routine *r, char *text)
+{
+    struct qm_quantizer q = r->q;
+    char all[QM_QUANTIZER_TEXT], *block;
+    q.norm = QM_NORM_block;
+    q.block = 1;
+    q.curve = QM_CURVE_none;
+    q.pack = QM_PACK_lo;
+    if (q.search != QM_SEARCH_arith || q.unit == QM_UNIT_recip_tail)
+        q.unit = QM_UNIT_div;
+    q.scale = (struct qm_scale_rule){.zero = -1, .least = r->q.scale.least, .nan = r->q.scale.nan};
+    qm_quantizer_print(&q, all);
+    block = strstr(all, "/block:1");
+    char *pack = strstr(all, "/lo");
+    if (pack && (pack[3] == '/' || !pack[3])) /* 4 bits print their packing */
+        memmove(pack, pack + 3, strlen(pack + 3) + 1);
+    snprintf(text, QM_QUANTIZER_TEXT, "%.*s%s", (int)(block - all), all,
+             block + strlen("/block:1"));
+    return text;
+}
+
+qm_status qm_map_parse(const char *text, struct qm_quantizer *out)
+{
+    struct qm_quantizer q = {.norm = QM_NORM_block,
+                             .block = 128,
+                             .search = QM_SEARCH_scan,
+                             .round = QM_ROUND_mid,
+                             .scale = {.zero = -1}};
+    int forms = 0;
+    QM_TRY(qm_quantizer_set(&q, "map", text));
+    if (strchr(text, ':')) {
+        if (!qm_map_allows(q.map, q.bits, q.sign))
+            return qm_fail(QM_BAD_ARG, "map %s does not exist", text);
+        *out = q;
+        return QM_OK;
+    }
+    for (int bits = 2; bits <= 8; bits++)
+        for (int sign = 0; sign < 2; sign++)
+            if (qm_map_allows(q.map, bits, sign)) {
+                q.bits = bits;
+                q.sign = sign;
+                forms++;
+            }
+    if (forms != 1)
+        return qm_fail(QM_BAD_ARG, "map '%s' wants its width and sign, as %s:4s or %s:8u", text,
+                       text, text);
+    *out = q;
+    return QM_OK;
+}
