@@ -100,6 +100,32 @@ again() {
     fails_with 4 "did you mean 'sgdm_f32'?" check --kernel k.so --as sgdm_f23
 }
 
+@test "C++, and arithmetic contracted as the compiler likes" {
+    command -v g++ >/dev/null || skip "no C++ compiler"
+    "$QUALM" check --template kernel_abi.h > kernel_abi.h
+    cat > k.cc <<'C'
+#include "kernel_abi.h"
+QM_KERNEL("sgdm_f32");
+int qm_kernel_step(const qm_kernel_args *a)
+{
+    float *p = static_cast<float *>(a->p), *m = a->slot[0].values;
+    const float *g = static_cast<const float *>(a->g);
+    for (int64_t i = 0; i < a->n; i++) {
+        float d = g[i] + static_cast<float>(a->weight_decay) * p[i];
+        float weight = static_cast<float>(1.0 - a->dampening);
+        m[i] = a->t == 1 ? d : static_cast<float>(a->momentum) * m[i] + weight * d;
+        p[i] -= static_cast<float>(a->lr) * m[i];
+    }
+    return 0;
+}
+C
+    for contract in off fast; do
+        g++ -std=c++17 -Wall -Wextra -Wpedantic -Werror -O3 -march=native \
+            -ffp-contract=$contract -shared -fPIC -o "$contract.so" k.cc
+        run -0 "$QUALM" check --kernel "$contract.so" -q --regime normal --regime planted
+    done
+}
+
 @test "SIGSEGV: which buffer, where; every case goes on in a fresh process" {
     kernel k.c "*(volatile int *)0 = 1;"
     verdict crashed "SIGSEGV at a null pointer"
