@@ -64,7 +64,7 @@ static qm_status walk(struct qm_child *c, const struct qm_prove_options *o, doub
     json_t *reply;
     int is_gone;
     for (int64_t from = o->from, to; from <= o->to; from = to + 1) {
-        to = (from >> REQUEST_BITS << REQUEST_BITS) + ((int64_t)1 << REQUEST_BITS) - 1;
+        to = ((from >> REQUEST_BITS) + 1) * (1 << REQUEST_BITS) - 1;
         to = to < o->to ? to : o->to;
         json_t *request = json_pack("{s:s, s:I, s:I, s:I}", "do", "walk", "case", (json_int_t)from,
                                     "from", (json_int_t)from, "to", (json_int_t)to);

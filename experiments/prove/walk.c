@@ -92,7 +92,7 @@ qm_status qm_routine_walk(const struct qm_routine *r, const struct qm_walk *w,
     int outside = 0, changed = 0;
 #pragma omp parallel for schedule(dynamic, 1) reduction(| : outside, changed)
     for (int64_t k = 0; k < chunks; k++) {
-        int64_t from = (first_chunk + k) << CHUNK_BITS, to = from + (1 << CHUNK_BITS) - 1;
+        int64_t from = (first_chunk + k) * (1 << CHUNK_BITS), to = from + (1 << CHUNK_BITS) - 1;
         from = from < w->from ? w->from : from;
         to = to > w->to ? w->to : to;
         qm_record_open(&part[k]);
