@@ -8,10 +8,12 @@
 #include "experiments/kernel/kernel.h"
 #include "experiments/kernel/worker.h"
 #include "experiments/select.h"
+#include "experiments/specials.h"
 
 enum {
     KEY_CASE = 256,
     KEY_LIST,
+    KEY_SPECIALS,
     KEY_KERNEL,
     KEY_AS,
     KEY_AGAINST,
@@ -32,7 +34,7 @@ struct options {
     struct qm_recipes recipes;
     qm_status status; /* of the recipes */
     const char *one_case;
-    int list;
+    int list, specials;
     uint64_t seed;
     struct qm_kernel_options kernel;
     const char *template, *worker, *backend,
@@ -42,6 +44,8 @@ struct options {
 static const struct argp_option options[] = {
     {"case", KEY_CASE, "ID", 0, "this case only; see --list-cases", 0},
     {"list-cases", KEY_LIST, NULL, 0, "print the cases and stop", 0},
+    {"specials", KEY_SPECIALS, NULL, 0,
+     "what each variant does with NaN, Inf, zeros, denormals and squares that overflow; judged", 0},
     {"seed", 's', "N", 0, "of parameters and gradients (default 20240501)", 0},
     {"backend", KEY_BACKEND, "NAME", 0, "cpu (default); cuda and emu are not built in", 0},
     {NULL, 0, NULL, 0, "A kernel of your own in place of the variant's step:", 1},
@@ -115,6 +119,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case KEY_WORKER: o->worker = arg; return 0;
     case KEY_CASE: o->one_case = arg; return 0;
     case KEY_LIST: o->list = 1; return 0;
+    case KEY_SPECIALS: o->specials = 1; return 0;
     case 's':
         o->seed = strtoull(arg, &end, 10);
         o->kernel.has_seed = 1;
@@ -189,7 +194,7 @@ static json_t *findings(const char *recipe, const struct qm_tally *t, uint64_t s
 static json_t *row(const char *recipe, const struct qm_tally *t, uint64_t seed)
 {
     return json_pack(
-        "{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s, s:o}",
+        "{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s, s:s, s:o}",
         "variant", recipe, "passed", qm_tally_passed(t), "cases", (json_int_t)t->cases, "skipped",
         (json_int_t)t->skipped, "judged", (json_int_t)t->judged, "equal",
         (json_int_t)t->verdict[QM_VERDICT_EQUAL], "within_bound",
@@ -198,8 +203,8 @@ static json_t *row(const char *recipe, const struct qm_tally *t, uint64_t seed)
         (json_int_t)t->verdict[QM_VERDICT_OFF_BY_ONE], "wrong",
         (json_int_t)t->verdict[QM_VERDICT_WRONG], "deviations", (json_int_t)t->deviations,
         "unbounded", (json_int_t)t->unbounded, "failed_cases", (json_int_t)t->failed_cases,
-        "worst_ratio", qm_json_number(t->worst_ratio), "worst_case", t->worst_case, "failures",
-        findings(recipe, t, seed));
+        "worst_ratio", qm_json_number(t->worst_ratio), "worst_case", t->worst_case, "worst",
+        t->worst_what, "failures", findings(recipe, t, seed));
 }
 
 static long long whole(json_t *from, const char *key)
@@ -331,6 +336,7 @@ int qm_cmd_check(int argc, char **argv)
             "  qualm check\n"
             "  qualm check adamw4_ao --json\n"
             "  qualm check adamw4_ao,exp_avg.round=mid\n"
+            "  qualm check --specials adamw8_bnb lion8_fused\n"
             "  qualm check adamw4_lpmm --case 61x67/planted/wd/t1/forced --seed 7\n"
             "  qualm check --template adamw4_ao > mine.c\n"
             "  qualm check --kernel mine.c\n"
@@ -351,6 +357,11 @@ int qm_cmd_check(int argc, char **argv)
     }
     if (code == 0 && st == QM_OK && o.recipes.n == 0)
         st = qm_recipes_add_all(&o.recipes);
+    if (code == 0 && st == QM_OK && o.specials) {
+        code = qm_specials_print(&o.recipes, o.seed);
+        qm_recipes_free(&o.recipes);
+        return code;
+    }
     if (code == 0 && st == QM_OK)
         st = check(&o, &rows, &skipped, &failed);
     qm_recipes_free(&o.recipes);

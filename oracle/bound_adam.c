@@ -41,7 +41,9 @@ static void element(const void *scalars, struct qm_bound_at *at)
 {
     const struct qm_bound_adam *s = scalars;
     const struct qm_oracle_hyper *h = s->b->h;
-    struct qm_pair p = qm_pair_exact(at->p), g = qm_pair_exact(h->maximize ? -at->g : at->g);
+    struct qm_pair p = qm_pair_exact(at->p), g = qm_pair_exact(at->g);
+    if (h->maximize && !s->after)
+        g = qm_pair_negated(g);
     if (s->after)
         g = qm_pair_mul(qm_pair_scalar(h->gnorm_scale != 0.0 ? h->gnorm_scale : 1.0), g);
     if (s->after && !isfinite(at->g)) { /* nothing happens */

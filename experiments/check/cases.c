@@ -39,11 +39,12 @@ static const enum qm_class thorough[] = {QM_CLASS_normal, QM_CLASS_loguniform, Q
 static const enum qm_class fallback[] = {QM_CLASS_normal, QM_CLASS_nonfinite, QM_CLASS_planted};
 
 enum {
+    LISTED = QM_CLASS_nan, /* classes before it meet every shape */
     SHAPES = sizeof shapes / sizeof *shapes,
     THOROUGH = sizeof thorough / sizeof *thorough,
     FALLBACK = sizeof fallback / sizeof *fallback,
     SETTINGS = QM_SETTING_COUNT - 1, /* without exact */
-    WIDE = SHAPES * QM_CLASS_COUNT,
+    WIDE = SHAPES * LISTED,
     DEEP = 2 * THOROUGH * SETTINGS * 2,
     OWN = 8 * FALLBACK,
     RANK = 4 /* of projections in forced cases: states no larger than the tensor */
@@ -55,10 +56,10 @@ struct qm_case qm_case_at(int i)
 {
     struct qm_case c = {.t = 1, .forced = 1};
     if (i < WIDE) {
-        c.shape = shapes[i / QM_CLASS_COUNT];
-        c.kind = (enum qm_class)(i % QM_CLASS_COUNT);
-        c.setting = c.kind == QM_CLASS_exact ? QM_SETTING_exact
-                                             : (enum qm_setting)((i / QM_CLASS_COUNT + i) % 3);
+        c.shape = shapes[i / LISTED];
+        c.kind = (enum qm_class)(i % LISTED);
+        c.setting =
+            c.kind == QM_CLASS_exact ? QM_SETTING_exact : (enum qm_setting)((i / LISTED + i) % 3);
     } else if (i < WIDE + DEEP) {
         i -= WIDE;
         c.t = i % 2 ? 1000000 : 1;

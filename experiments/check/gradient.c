@@ -247,6 +247,8 @@ static float plain(enum qm_class kind, const struct qm_aim *a, int64_t t, int64_
         return i == a->n / 5         ? NAN
                : i == a->n / 5 + 600 ? copysignf(INFINITY, (float)sign)
                                      : (float)z;
+    case QM_CLASS_nan: return i == a->n / 5 ? NAN : (float)z;
+    case QM_CLASS_inf: return i == a->n / 5 ? INFINITY : (float)z;
     case QM_CLASS_lastmax: return (float)(i % 64 == 63 || i == a->n - 1 ? sign * 0.25 : z);
     default: return (float)z;
     }

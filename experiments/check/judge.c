@@ -277,21 +277,25 @@ static int judge_number(struct run *r, double got, double want, double error, co
 }
 
 /* The inputs of element i, for reproducing it by hand. */
-static void add_inputs(struct run *r, int64_t i, int64_t t)
+static void put_inputs(const struct run *r, int64_t i, int64_t t, char *text, size_t size)
 {
-    size_t used = strlen(r->finding.text), size = sizeof r->finding.text;
-    snprintf(r->finding.text + used, size - used, "; step %lld", (long long)t);
+    size_t used = strlen(text);
+    snprintf(text + used, size - used, "; step %lld", (long long)t);
     if (i < 0)
         return;
-    used = strlen(r->finding.text);
-    snprintf(r->finding.text + used, size - used, ", p %a, g %a", (double)r->before_p[i],
-             r->wide_g[i]);
+    used = strlen(text);
+    if (i < r->n)
+        snprintf(text + used, size - used, ", p %a, g %a", (double)r->before_p[i], r->wide_g[i]);
     for (int k = 0; k < r->n_slots; k++) {
-        used = strlen(r->finding.text);
+        used = strlen(text);
         if (i < r->slot_n[k])
-            snprintf(r->finding.text + used, size - used, ", %s %a", slot_name(r, k),
-                     (double)r->before[k][i]);
+            snprintf(text + used, size - used, ", %s %a", slot_name(r, k), (double)r->before[k][i]);
     }
+}
+
+static void add_inputs(struct run *r, int64_t i, int64_t t)
+{
+    put_inputs(r, i, t, r->finding.text, sizeof r->finding.text);
 }
 
 static void judge_floats(struct run *r, int slot, int64_t t, const char *case_name)
@@ -299,13 +303,21 @@ static void judge_floats(struct run *r, int slot, int64_t t, const char *case_na
     const float *got = slot < 0 ? r->side[0].p : r->side[0].state[slot];
     const double *want = slot < 0 ? r->want_p : r->want[slot];
     const double *error = slot < 0 ? r->error_p : r->error[slot];
-    for (int64_t i = 0; i < (slot < 0 ? r->n : r->slot_n[slot]); i++)
-        if (judge_number(r, (double)got[i], want[i], error[i], case_name) &&
-            qm_finding_set(&r->finding, isfinite(want[i]) ? QM_BAD_BOUND : QM_BAD_SPECIAL,
-                           "%s %lld is %a, want %a within %.3g",
-                           slot < 0 ? "parameter" : slot_name(r, slot), (long long)i,
-                           (double)got[i], want[i], error[i]))
+    const char *name = slot < 0 ? "parameter" : slot_name(r, slot);
+    for (int64_t i = 0; i < (slot < 0 ? r->n : r->slot_n[slot]); i++) {
+        double before = r->t->worst_ratio;
+        int bad = judge_number(r, (double)got[i], want[i], error[i], case_name);
+        if (r->t->worst_ratio > before) {
+            snprintf(r->t->worst_what, sizeof r->t->worst_what,
+                     "%s %lld is %a, want %a within %.3g", name, (long long)i, (double)got[i],
+                     want[i], error[i]);
+            put_inputs(r, i, t, r->t->worst_what, sizeof r->t->worst_what);
+        }
+        if (bad && qm_finding_set(&r->finding, isfinite(want[i]) ? QM_BAD_BOUND : QM_BAD_SPECIAL,
+                                  "%s %lld is %a, want %a within %.3g", name, (long long)i,
+                                  (double)got[i], want[i], error[i]))
             add_inputs(r, i, t);
+    }
 }
 
 static void judge_stored(struct run *r, int64_t t)
@@ -343,8 +355,11 @@ static void judge_slot(struct run *r, int i, int64_t t, const char *case_name)
     int64_t at = -1;
     double before = r->t->worst_ratio;
     qm_slot_judge(&v, i, r->lo, r->hi, r->flag, r->t, &f, &at);
-    if (r->t->worst_ratio > before)
+    if (r->t->worst_ratio > before) {
         snprintf(r->t->worst_case, sizeof r->t->worst_case, "%s", case_name);
+        snprintf(r->t->worst_what, sizeof r->t->worst_what, "a scale of %s, step %lld",
+                 slot_name(r, i), (long long)t);
+    }
     if (qm_finding_set(&r->finding, f.severity, "%s: %s", slot_name(r, i), f.text))
         add_inputs(r, at, t);
 }
@@ -605,6 +620,14 @@ qm_status qm_judge_case(const struct qm_subject *s, const struct qm_case *c, uin
 
 /* ---- many cases ------------------------------------------------------------------------------ */
 
+void qm_tally_draw(struct qm_tally *t, int slot, double share, int up)
+{
+    int i = 2 * slot + (share >= 0.5);
+    t->stoch_up[i] += up;
+    t->stoch_expected[i] += share;
+    t->stoch_variance[i] += share * (1.0 - share);
+}
+
 void qm_tally_merge(struct qm_tally *into, const struct qm_tally *from)
 {
     into->cases += from->cases;
@@ -618,8 +641,9 @@ void qm_tally_merge(struct qm_tally *into, const struct qm_tally *from)
     if (from->worst_ratio > into->worst_ratio) {
         into->worst_ratio = from->worst_ratio;
         memcpy(into->worst_case, from->worst_case, sizeof into->worst_case);
+        memcpy(into->worst_what, from->worst_what, sizeof into->worst_what);
     }
-    for (int i = 0; i <= QM_MAX_SLOTS; i++) {
+    for (int i = 0; i < QM_RATES; i++) {
         into->stoch_up[i] += from->stoch_up[i];
         into->stoch_expected[i] += from->stoch_expected[i];
         into->stoch_variance[i] += from->stoch_variance[i];
@@ -786,15 +810,17 @@ qm_status qm_judge_begin(struct qm_subject *s, struct qm_tally *t)
 void qm_judge_end(const struct qm_subject *s, struct qm_tally *t)
 {
     const struct qm_rule *rule = s->recipe.rule;
-    for (int i = 0; i <= QM_MAX_SLOTS; i++) {
+    for (int i = 0; i < QM_RATES; i++) {
         double off = fabs(t->stoch_up[i] - t->stoch_expected[i]), variance = t->stoch_variance[i];
-        const char *what = i == QM_MAX_SLOTS ? "parameter" : i < rule->n_slots ? rule->slot[i] : "";
-        char text[160];
+        const char *what = i / 2 < rule->n_slots ? rule->slot[i / 2] : "parameter";
+        char text[200];
         if (variance < 25.0 || off <= 5.0 * sqrt(variance))
             continue;
         snprintf(text, sizeof text,
-                 "%s: stochastic rounding went up %.0f times, want %.1f within %.1f", what,
-                 t->stoch_up[i], t->stoch_expected[i], 5.0 * sqrt(variance));
+                 "%s: stochastic rounding went up %.0f times in the %s halves of cells, want %.1f "
+                 "within %.1f",
+                 what, t->stoch_up[i], i % 2 ? "upper" : "lower", t->stoch_expected[i],
+                 5.0 * sqrt(variance));
         add_finding(t, "stochastic", text);
     }
 }

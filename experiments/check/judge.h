@@ -44,7 +44,7 @@ struct qm_finding {
     int severity;            /* larger is worse; 0: none */
 };
 
-enum { QM_FINDINGS = 32 };
+enum { QM_FINDINGS = 32, QM_RATES = 2 * (QM_MAX_SLOTS + 1) };
 
 struct qm_tally {
     int64_t cases, skipped, judged; /* numbers judged: parameters, values, scales, codes */
@@ -54,9 +54,11 @@ struct qm_tally {
     int64_t failed_cases;
     double worst_ratio; /* largest error of a parameter or value over its bound, among those > 0 */
     char worst_case[QM_CASE_TEXT];
-    /* Stochastic rounding, slot by slot; at QM_MAX_SLOTS: the parameter. */
-    double stoch_up[QM_MAX_SLOTS + 1], stoch_expected[QM_MAX_SLOTS + 1],
-        stoch_variance[QM_MAX_SLOTS + 1];
+    char worst_what
+        [320]; /* that number, where it is one of a float32 array, and its inputs in hex */
+    /* Stochastic rounding: 2 i of values of slot i in the lower half of their cell, which rounding to
+     * nearest never takes up, 2 i + 1 in the upper half; slot QM_MAX_SLOTS is the parameter. */
+    double stoch_up[QM_RATES], stoch_expected[QM_RATES], stoch_variance[QM_RATES];
     int n_findings;
     struct qm_finding finding[QM_FINDINGS]; /* the first failing cases, in order */
 };
@@ -69,6 +71,9 @@ qm_status qm_judge_begin(struct qm_subject *s, struct qm_tally *t);
 /* Runs one case and adds what it finds.  Not QM_OK where a backend refused, or out of memory. */
 qm_status qm_judge_case(const struct qm_subject *s, const struct qm_case *c, uint64_t seed,
                         struct qm_tally *t);
+
+/* A value of the slot at `share` of its cell went up, or did not. */
+void qm_tally_draw(struct qm_tally *t, int slot, double share, int up);
 
 /* Adds what `from` found, as if its cases had been run after those of `into`. */
 void qm_tally_merge(struct qm_tally *into, const struct qm_tally *from);

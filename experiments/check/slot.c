@@ -226,7 +226,7 @@ static void judge_scales(const struct qm_slot_view *v, const double *lo, const d
         t->judged++;
         double middle = 0.5 * (low + high), half = 0.5 * (high - low) + room;
         if (!must_be_nonfinite(q, flag[b]) && half > 0.0)
-            t->worst_ratio = fmax(t->worst_ratio, fabs(got - middle) / half);
+            t->worst_ratio = fmax(t->worst_ratio, fmin(fabs(got - middle) / half, 1.0));
         if (must_be_nonfinite(q, flag[b])) {
             if (isfinite(got) &&
                 qm_finding_set(f, QM_BAD_SPECIAL,
@@ -359,9 +359,7 @@ static void count_up(const struct qm_decider *d, int slot, double low, double hi
     if (!(low >= d->value[k] && high <= d->value[k + 1] && high - low <= 0x1p-10 * gap))
         return;
     share = (y - d->value[k]) / gap;
-    t->stoch_up[slot] += position > k;
-    t->stoch_expected[slot] += share;
-    t->stoch_variance[slot] += share * (1.0 - share);
+    qm_tally_draw(t, slot, share, position > k);
 }
 
 /* What may happen to a position after it was decided: nothing, or what keepsign does to it where x > 0,
@@ -428,6 +426,8 @@ static enum qm_verdict verdict(const struct qm_decider *d, int slot, double low,
     } else {
         at = moved(d, at, what[0]);
     }
+    if (best == 0 && low == 0.0 && high == 0.0) /* of either zero */
+        at = position;
     return qm_verdict_code(position, at, position - best, position - best);
 }
 

@@ -125,9 +125,7 @@ static void count_up(const struct qm_stored *f, int rank, double low, double hig
     if (above != below + 1 || !isfinite(gap) || !(high - low <= 0x1p-10 * gap))
         return;
     share = (0.5 * (low + high) - value_of(f, below)) / gap;
-    t->stoch_up[QM_MAX_SLOTS] += rank == above;
-    t->stoch_expected[QM_MAX_SLOTS] += share;
-    t->stoch_variance[QM_MAX_SLOTS] += share * (1.0 - share);
+    qm_tally_draw(t, QM_MAX_SLOTS, share, rank == above);
 }
 
 static enum qm_verdict judge_rank(const struct qm_stored *f, int rank, double want, double low,

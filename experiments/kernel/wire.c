@@ -26,7 +26,7 @@ json_t *qm_wire_tally(const struct qm_tally *t)
 #undef X
     for (int i = 0; i < QM_VERDICT_COUNT; i++)
         json_object_set_new(verdict, verdict_names[i], json_integer((json_int_t)t->verdict[i]));
-    for (int i = 0; i < QM_MAX_SLOTS; i++)
+    for (int i = 0; i < QM_RATES; i++)
         json_array_append_new(draws, json_pack("[f, f, f]", t->stoch_up[i], t->stoch_expected[i],
                                                t->stoch_variance[i]));
     for (int i = 0; i < t->n_findings; i++) {
@@ -63,7 +63,7 @@ int qm_wire_add(struct qm_tally *t, const json_t *from)
     double ratio = json_number_value(json_object_get(from, "worst_ratio"));
     size_t i;
     if (!json_is_object(verdict) || !json_is_array(draws) || !json_is_array(findings) || !worst ||
-        json_array_size(draws) != QM_MAX_SLOTS)
+        json_array_size(draws) != QM_RATES)
         return 0;
 #define X(name) t->name += json_integer_value(json_object_get(from, #name));
     COUNT_LIST(X)
