@@ -190,6 +190,127 @@ static void test_bounds_hold(void **state)
     assert_true(held >= 20);
 }
 
+/* ---- rules over whole tensors ------------------------------------------------------------------- */
+
+enum { ROWS = 24, COLS = 40, MOST = ROWS * COLS };
+
+static const struct {
+    const char *family;
+    struct qm_hyper h;
+} whole[] = {
+    {"adafactor",
+     {.lr = 1e-2,
+      .eps1 = 1e-30,
+      .eps2 = 1e-3,
+      .clip = 1.0,
+      .beta2_decay = -0.8,
+      .beta1 = 0.9,
+      .factored = 1,
+      .scale_parameter = 1,
+      .weight_decay = 0.1}},
+    {"adafactor_torch",
+     {.lr = 1e-2,
+      .eps1 = 0x1p-23,
+      .eps2 = 1e-3,
+      .clip = 1.0,
+      .beta2_decay = -0.8,
+      .factored = 1,
+      .weight_decay = 0.1}},
+    {"came",
+     {.lr = 1e-3,
+      .eps1 = 1e-30,
+      .eps2 = 1e-16,
+      .clip = 1.0,
+      .beta1 = 0.9,
+      .beta2 = 0.999,
+      .beta3 = 0.9999,
+      .weight_decay = 0.1}},
+    {"adamw_factor", {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .factored = 1}},
+    {"adafactor8",
+     {.lr = 1e-2,
+      .beta1 = 0.9,
+      .beta2 = -1.0,
+      .beta2_decay = -0.8,
+      .eps1 = 1e-8,
+      .eps2 = 1e-3,
+      .clip = 1.0,
+      .factored = 1,
+      .limiter = 1,
+      .margin = 0.01,
+      .relative_step = 1,
+      .scale_parameter = 1}},
+    {"adafactor8",
+     {.lr = 1e-2,
+      .beta1 = 0.9,
+      .beta2 = 0.99,
+      .beta3 = 0.999,
+      .eps1 = 1e-8,
+      .eps = 1e-16,
+      .eps2 = 1e-3,
+      .clip = 1.0,
+      .factored = 1}},
+    {"adafactor8_021",
+     {.lr = 1e-2,
+      .beta1 = 0.9,
+      .beta2 = 0.99,
+      .eps1 = 1e-8,
+      .eps = 1e-8,
+      .eps2 = 1e-3,
+      .clip = 1.0,
+      .rank = 4,
+      .gap = 200,
+      .scale = 2.0,
+      .margin = 0.01}},
+};
+
+/* Where states are read back the wanted parameter comes from the pairs: given the oracle's own new
+ * states it must be the oracle's. */
+static void test_pairs_are_the_formula(void **state)
+{
+    const struct qm_shape shape = {2, {ROWS, COLS}};
+    static double p[MOST], g[MOST], want_p[MOST], again_p[MOST], e_p[MOST], slots[4][8][MOST];
+    (void)state;
+    for (size_t k = 0; k < sizeof whole / sizeof *whole; k++) {
+        const struct qm_oracle *oracle = qm_oracle_find(whole[k].family);
+        struct qm_oracle_hyper h = oracle_hyper(&whole[k].h);
+        double *want[8], *e[8], *fresh[8];
+        const double *old[8], *stored[8];
+        memset(slots, 0, sizeof slots);
+        for (int i = 0; i < MOST; i++) {
+            want_p[i] = again_p[i] = p[i] = wide(1, (uint64_t)i, 2.0);
+            g[i] = wide(2, (uint64_t)i, 2.0);
+        }
+        for (int s = 0; s < 8; s++) {
+            old[s] = slots[0][s];
+            stored[s] = want[s] = slots[1][s];
+            e[s] = slots[2][s];
+            fresh[s] = slots[3][s];
+        }
+        assert_int_equal(oracle->whole(want_p, want, g, &shape, 1, &h, 1), QM_OK);
+        memcpy(slots[3], slots[1], sizeof slots[3]);
+        struct qm_bound_step b = {.h = &h,
+                                  .t = 1,
+                                  .n = MOST,
+                                  .shape = &shape,
+                                  .tensor = 1,
+                                  .p = p,
+                                  .g = g,
+                                  .slot = old,
+                                  .p_want = again_p,
+                                  .want = fresh,
+                                  .stored = stored,
+                                  .e_p = e_p,
+                                  .e_slot = e};
+        assert_int_equal(oracle->bound(&b), QM_OK);
+        for (int i = 0; i < MOST; i++) {
+            if (!(fabs(again_p[i] - want_p[i]) <= 1e-12 * (1.0 + fabs(want_p[i]))))
+                fail_msg("%s (%zu): parameter %d is %a by pairs, %a by the formula",
+                         whole[k].family, k, i, again_p[i], want_p[i]);
+            assert_true(e_p[i] > 0.0 && e_p[i] < 1e-5 * (1.0 + fabs(want_p[i])));
+        }
+    }
+}
+
 /* ---- one element ------------------------------------------------------------------------------ */
 
 struct one {
@@ -278,9 +399,8 @@ static void test_verdicts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bounds_hold),
-        cmocka_unit_test(test_edges),
-        cmocka_unit_test(test_reorderings),
+        cmocka_unit_test(test_bounds_hold), cmocka_unit_test(test_pairs_are_the_formula),
+        cmocka_unit_test(test_edges),       cmocka_unit_test(test_reorderings),
         cmocka_unit_test(test_verdicts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
