@@ -151,7 +151,7 @@ static struct qm_pair limit(const struct side *a, struct qm_pair *norm)
 static struct qm_pair rate_of(const struct side *a)
 {
     const struct qm_bound_step *b = a->b;
-    struct qm_pair *p = qm_pairs_of(b->p, a->n), rate = {NAN, HUGE_VAL};
+    struct qm_pair *p = qm_pairs_of(b->p, a->n), rate = {0.0, HUGE_VAL};
     if (!b->h->scale_parameter) {
         rate = wide(a->rho);
     } else if (p) {

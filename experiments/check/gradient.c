@@ -233,14 +233,16 @@ static float exact_gradient(const struct qm_aim *a, int64_t t, int k, int64_t i)
 static float plain(enum qm_class kind, const struct qm_aim *a, int64_t t, int64_t i)
 {
     uint32_t word = draw(a, STREAM_GRADIENT, t, i + (1 << 30));
-    double z = 0.01 * normal(a, STREAM_GRADIENT, t, i), u = uniform(word);
-    double sign = word & 1u ? -1.0 : 1.0;
+    double u = uniform(word), sign = word & 1u ? -1.0 : 1.0, z;
     switch (kind) {
     case QM_CLASS_loguniform: return (float)(sign * pow(10.0, -15.0 + 30.0 * u));
     case QM_CLASS_denormal: return (float)(sign * floor(ldexp(1.0, (int)(24.0 * u))) * 0x1p-149);
     case QM_CLASS_huge: return (float)(sign * pow(10.0, 15.0 + 4.6 * u));
     case QM_CLASS_zeros: return 0.0f;
     case QM_CLASS_signedzeros: return i % 2 ? -0.0f : 0.0f;
+    default: z = 0.01 * normal(a, STREAM_GRADIENT, t, i); break;
+    }
+    switch (kind) {
     case QM_CLASS_outlier: return (float)(i == a->n / 3 ? 100.0 : z);
     case QM_CLASS_zeroblock: return i >= 128 && i < 512 ? 0.0f : (float)z;
     case QM_CLASS_nonfinite:

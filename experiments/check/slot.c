@@ -407,11 +407,13 @@ static enum qm_verdict verdict(const struct qm_decider *d, int slot, double low,
                                int position, struct qm_tally *t)
 {
     enum after what[3];
-    int at = qm_decider_at(d, 0.5 * (low + high)), best = d->n, from, to;
+    int best = d->n, from, to, at;
     if (!d->q.scale.keep_sign && !qm_round_draws(d->q.round)) {
         qm_decider_range(d, low, high, &from, &to);
+        at = from < to ? qm_decider_at(d, 0.5 * (low + high)) : from;
         return qm_verdict_code(position, at, from, to);
     }
+    at = qm_decider_at(d, 0.5 * (low + high));
     int n = signs(d, low, high, what);
     for (int i = 0; i < n; i++) {
         double least = what[i] == POSITIVE || what[i] == ZERO ? fmax(low, 0.0) : low;
@@ -503,8 +505,9 @@ static void judge_code(const struct qm_slot_view *v, int slot, int64_t i,
         return;
     }
     if (known == UNIT_INTERVAL) {
-        want = qm_decider_at(d, 0.5 * (low + high));
         is = verdict(d, slot, low, high, position, t);
+        if (severity[is])
+            want = qm_decider_at(d, 0.5 * (low + high));
     } else {
         enum after what[3];
         int n = signs(d, v->want[i], v->want[i], what);
