@@ -445,15 +445,25 @@ static qm_status run_whole(const struct step *st)
     return QM_OK;
 }
 
+/* Piece k. */
+static void run_one(const struct step *st, int64_t k, int thread, int fold_only)
+{
+    int64_t from = k * st->p->piece, left = st->p->n - from;
+    run_piece(st, from, left < st->p->piece ? left : st->p->piece, thread, fold_only);
+}
+
 static void run_pass(const struct step *st, int fold_only)
 {
     struct plan *p = st->p;
     int64_t pieces = (p->n + p->piece - 1) / p->piece;
-#pragma omp parallel for schedule(static) num_threads(p->threads) if (pieces > 8)
-    for (int64_t k = 0; k < pieces; k++) {
-        int64_t from = k * p->piece, n = p->n - from < p->piece ? p->n - from : p->piece;
-        run_piece(st, from, n, omp_get_thread_num(), fold_only);
+    if (pieces <= 8) { /* without a team, whose threads would wait for the next one */
+        for (int64_t k = 0; k < pieces; k++)
+            run_one(st, k, 0, fold_only);
+        return;
     }
+#pragma omp parallel for schedule(static) num_threads(p->threads)
+    for (int64_t k = 0; k < pieces; k++)
+        run_one(st, k, omp_get_thread_num(), fold_only);
 }
 
 /* The maxima of the whole new state, the first or the second of them; every thread folds a copy. */

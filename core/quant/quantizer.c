@@ -136,8 +136,18 @@ void qm_codec_rebuild(struct qm_codec *c)
         arrange_edges(c);
 }
 
+/* Tables take far longer to build than to copy, and plans of one recipe ask for the same ones: each
+ * thread keeps the last few. */
 qm_status qm_codec_init(struct qm_codec *c, const struct qm_quantizer *q)
 {
+    enum { KEPT = 4 };
+    static _Thread_local struct qm_codec kept[KEPT];
+    static _Thread_local int next;
+    for (int i = 0; i < KEPT && q->bits; i++)
+        if (kept[i].q.bits && qm_quantizer_equal(&kept[i].q, q)) {
+            *c = kept[i];
+            return QM_OK;
+        }
     QM_TRY(qm_quantizer_applicable(q));
     memset(c, 0, sizeof *c);
     c->q = *q;
@@ -145,6 +155,7 @@ qm_status qm_codec_init(struct qm_codec *c, const struct qm_quantizer *q)
         return QM_OK;
     qm_codebook_build(q->map, q->bits, q->sign, &c->cb);
     qm_codec_rebuild(c);
+    kept[next++ % KEPT] = *c;
     return QM_OK;
 }
 

@@ -26,14 +26,16 @@ static const char *const setting_names[] = {
 #undef X
 };
 
-/* Every shape meets every class; two more meet every setting, early and late; eight the fallbacks.
+/* Every shape meets every class; two more meet every setting, the first at the beginning and late, the
+ * second, smaller one in between; eight meet the fallbacks.
  * 9797 elements are more than eight pieces: two threads share them. */
 static const struct qm_shape shapes[] = {
     {1, {4097}},   {2, {61, 67}}, {3, {7, 11, 53}}, {1, {4096}},   {2, {97, 101}},
     {1, {1}},      {1, {127}},    {1, {128}},       {1, {129}},    {2, {1, 257}},
     {2, {257, 1}}, {0, {0}},      {1, {0}},         {2, {0, 128}},
 };
-static const struct qm_shape deep_shapes[] = {{2, {67, 61}}, {3, {5, 29, 31}}};
+static const struct qm_shape deep_shapes[] = {{2, {67, 61}}, {3, {3, 11, 29}}};
+static const int64_t deep_steps[2][2] = {{1, 1000000}, {12, 1000}};
 static const enum qm_class thorough[] = {QM_CLASS_normal, QM_CLASS_loguniform, QM_CLASS_outlier,
                                          QM_CLASS_planted};
 static const enum qm_class fallback[] = {QM_CLASS_normal, QM_CLASS_nonfinite, QM_CLASS_planted};
@@ -62,7 +64,7 @@ struct qm_case qm_case_at(int i)
             c.kind == QM_CLASS_exact ? QM_SETTING_exact : (enum qm_setting)((i / LISTED + i) % 3);
     } else if (i < WIDE + DEEP) {
         i -= WIDE;
-        c.t = i % 2 ? 1000000 : 1;
+        c.t = deep_steps[i / 2 / SETTINGS / THOROUGH][i % 2];
         c.setting = (enum qm_setting)(i / 2 % SETTINGS);
         c.kind = thorough[i / 2 / SETTINGS % THOROUGH];
         c.shape = deep_shapes[i / 2 / SETTINGS / THOROUGH];

@@ -4,6 +4,7 @@
  * group is known beforehand.  The others are aimed at points y of the codebook or at thresholds:
  * the gradient is solved for so that the new state is y times the divisor, give or take 0 to 3 ulp.
  * Slots take turns, by blocks of 128 or of their own block. */
+#include <gsl/gsl_cdf.h>
 #include <math.h>
 #include <string.h>
 
@@ -24,8 +25,7 @@ static double uniform(uint32_t word) { return ((double)word + 0.5) * 0x1p-32; }
 
 static double normal(const struct qm_aim *a, uint32_t stream, int64_t t, int64_t i)
 {
-    double u = uniform(draw(a, stream, t, 2 * i)), v = uniform(draw(a, stream, t, 2 * i + 1));
-    return sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v);
+    return gsl_cdf_ugaussian_Pinv(uniform(draw(a, stream, t, i)));
 }
 
 void qm_case_start(const struct qm_aim *a, float *p)
