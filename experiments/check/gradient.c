@@ -238,6 +238,8 @@ static float plain(enum qm_class kind, const struct qm_aim *a, int64_t t, int64_
     case QM_CLASS_loguniform: return (float)(sign * pow(10.0, -15.0 + 30.0 * u));
     case QM_CLASS_denormal: return (float)(sign * floor(ldexp(1.0, (int)(24.0 * u))) * 0x1p-149);
     case QM_CLASS_huge: return (float)(sign * pow(10.0, 15.0 + 4.6 * u));
+    case QM_CLASS_small: return (float)(1e-4 * z);
+    case QM_CLASS_unit: return (float)(100.0 * z);
     case QM_CLASS_zeros: return 0.0f;
     case QM_CLASS_signedzeros: return i % 2 ? -0.0f : 0.0f;
     default: z = 0.01 * normal(a, STREAM_GRADIENT, t, i); break;
