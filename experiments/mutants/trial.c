@@ -62,7 +62,7 @@ static qm_status session_up(struct session *s)
     json_t *reply = NULL;
     if (s->is_up)
         return QM_OK;
-    QM_TRY(qm_child_start(&s->child, s->job, s->stop));
+    QM_TRY(qm_child_start(&s->child, "check", s->job, s->stop));
     enum qm_end how = qm_child_ask(&s->child, NULL, &limits, &reply, why, sizeof why, &old);
     if (how != QM_END_answered) {
         qm_child_stop(&s->child);
