@@ -16,7 +16,7 @@ int qm_draws_lean(const float *left, int64_t n);
 /* 1: choices i of a and b are not independent (the same draws, say). */
 int qm_draws_related(const float *a, const float *b, int64_t n);
 
-/* The smallest power of two d such that choices i and i + d are not independent; 0: none. */
+/* The power of two d for which choices i and i + d are furthest from independent; 0: none is. */
 int64_t qm_draws_repeat(const float *left, int64_t n);
 
 #endif

@@ -162,37 +162,53 @@ static qm_status judge_slot(struct plan *p, int i)
     return QM_OK;
 }
 
-/* The composed step from the kernel's state, which is copied raw. */
-static qm_status start_near(struct plan *p, const float *param)
+/* The composed step from the kernel's state, which is copied raw.  QM_BAD_ARG or so: it cannot take
+ * that state. */
+static qm_status start_near(struct plan *p)
 {
     for (int i = 0; i < p->r.rule->n_slots; i++) {
         struct qm_quantizer q = qm_recipe_slot(&p->r, i, &p->shape);
         QM_TRY(qm_backend_file.save(p->now, i, q.bits ? p->codes : NULL, p->x));
         QM_TRY(qm_backend_cpu.load(p->near, i, q.bits ? p->codes : NULL, p->x));
     }
-    memcpy(p->p, param, sizeof(float) * (size_t)p->n);
+    if (qm_param_residual(&p->r.param)) {
+        QM_TRY(qm_backend_file.save(p->now, QM_RESIDUAL, p->codes, NULL));
+        QM_TRY(qm_backend_cpu.load(p->near, QM_RESIDUAL, p->codes, NULL));
+    }
     return QM_OK;
 }
 
-/* Both sides free from the same start. */
-static qm_status step_far(struct plan *p, const float *g, int64_t t, uint64_t seed)
+/* A parameter as floats. */
+static const float *widened(const struct plan *p, const void *param, float *to)
 {
-    struct qm_tensor tg = {(void *)(uintptr_t)g, QM_DTYPE_f32, p->shape};
-    struct qm_tensor now = {p->p_far_now, QM_DTYPE_f32, p->shape};
-    struct qm_tensor want = {p->p_far, QM_DTYPE_f32, p->shape};
+    qm_to_float(param, qm_param_type(p->r.param.format), 0, p->n, to);
+    return to;
+}
+
+/* Both sides free from the same start. */
+static qm_status step_far(struct plan *p, const struct qm_tensor *like, const void *g, int64_t t,
+                          uint64_t seed)
+{
+    struct qm_tensor tg = *like, now = {p->p_far_now, qm_param_type(p->r.param.format), p->shape};
+    struct qm_tensor want = {p->p_far, now.dtype, p->shape};
+    tg.data = (void *)(uintptr_t)g;
     QM_TRY(qm_backend_file.step(p->far_now, &now, &tg, t, seed));
     return qm_backend_cpu.step(p->far, &want, &tg, t, seed);
 }
 
-static qm_status far(struct plan *p, const float *g, int64_t t, uint64_t seed)
+static qm_status far(struct plan *p, const struct qm_tensor *g, int64_t t, uint64_t seed)
 {
-    QM_TRY(step_far(p, g, t, seed));
-    if (p->steps == TORCHAO_STEPS && !qm_field_close(p->p_far_now, p->p_far, p->n, 1e-5, 1e-5, 0))
+    QM_TRY(step_far(p, g, g->data, t, seed));
+    if (p->steps == TORCHAO_STEPS &&
+        !qm_field_close(widened(p, p->p_far_now, p->x), widened(p, p->p_far, p->y), p->n, 1e-5,
+                        1e-5, 0))
         reject(QM_FIELD_torchao);
-    for (int k = LOCAL_STEPS; k < FLASH_STEPS && p->steps == LOCAL_STEPS; k++)
-        QM_TRY(step_far(p, p->g[k % LOCAL_STEPS], t + 1 + k - LOCAL_STEPS, seed));
-    if (p->steps == LOCAL_STEPS)
-        judge_change(p->p_far_now, p->p_far, p->p0, p->n);
+    if (p->steps < LOCAL_STEPS)
+        return QM_OK;
+    for (int k = LOCAL_STEPS; k < FLASH_STEPS; k++)
+        QM_TRY(step_far(p, g, p->g[k % LOCAL_STEPS], t + 1 + k - LOCAL_STEPS, seed));
+    judge_change(widened(p, p->p_far_now, p->x), widened(p, p->p_far, p->y),
+                 widened(p, p->p0, p->p), p->n);
     return QM_OK;
 }
 
@@ -200,26 +216,33 @@ static qm_status watch_step(void *plan, struct qm_tensor *param, const struct qm
                             int64_t t, uint64_t seed)
 {
     struct plan *p = plan;
-    size_t bytes = sizeof(float) * (size_t)p->n;
+    size_t n = (size_t)p->n, bytes = n * (size_t)qm_param_bytes(&p->r.param);
     if (!p->watched || p->steps == LOCAL_STEPS)
         return qm_backend_file.step(p->now, param, g, t, seed);
-    if (param->dtype != QM_DTYPE_f32 || g->dtype != QM_DTYPE_f32)
-        return qm_fail(QM_SKIPPED, "only float32 parameters and gradients are watched");
-    QM_TRY(start_near(p, param->data));
+    if (start_near(p) != QM_OK) { /* a code that does not exist: no number is right any more */
+        result.killed = (1u << QM_FIELD_COUNT) - 1u;
+        p->watched = 0;
+        return qm_backend_file.step(p->now, param, g, t, seed);
+    }
+    memcpy(p->p, param->data, bytes);
     if (p->steps == 0) {
         memcpy(p->p0, param->data, bytes);
         memcpy(p->p_far, param->data, bytes);
         memcpy(p->p_far_now, param->data, bytes);
     }
-    memcpy(p->g[p->steps++], g->data, bytes);
+    memcpy(p->g[p->steps++], g->data, n * qm_dtype_size(g->dtype));
     QM_TRY(qm_backend_file.step(p->now, param, g, t, seed));
-    struct qm_tensor want = {p->p, QM_DTYPE_f32, p->shape};
+    struct qm_tensor want = {p->p, param->dtype, p->shape};
     QM_TRY(qm_backend_cpu.step(p->near, &want, g, t, seed));
     digest(param->data, bytes);
-    judge_parameters(param->data, p->p, p->n);
+    if (qm_param_residual(&p->r.param)) {
+        QM_TRY(qm_backend_file.save(p->now, QM_RESIDUAL, p->codes, NULL));
+        digest(p->codes, n * (size_t)qm_param_residual(&p->r.param));
+    }
+    judge_parameters(widened(p, param->data, p->x), widened(p, p->p, p->y), p->n);
     for (int i = 0; i < p->r.rule->n_slots; i++)
         QM_TRY(judge_slot(p, i));
-    return far(p, g->data, t, seed);
+    return far(p, g, t, seed);
 }
 
 /* ---- plans --------------------------------------------------------------------------------- */
@@ -250,14 +273,14 @@ static qm_status memory(struct plan *p)
                       &p->y, &p->g[0], &p->g[1],  &p->g[2]};
     enum { PARTS = sizeof part / sizeof *part };
     float *all = malloc(PARTS * sizeof(float) * room);
-    p->codes = malloc(2 * room);
+    p->codes = malloc(4 * room); /* residuals have two bytes */
     if (!all || !p->codes) {
         free(all);
         return qm_fail(QM_NO_MEMORY, "buffers of %lld elements", (long long)p->most);
     }
     for (size_t i = 0; i < PARTS; i++)
         *part[i] = all + i * room;
-    p->other = p->codes + room;
+    p->other = p->codes + 2 * room;
     return QM_OK;
 }
 
