@@ -222,9 +222,10 @@ check-kernels: ## the element functions compile as CUDA kernels (needs nvcc, no 
 	      tests/kernels.cu && echo "check-kernels: $$arch ok" || exit 1; done; \
 	else echo "check-kernels: skipped: no nvcc, or CUDA=0"; fi
 
-check-long: qualm $(BUILD)/tests/long_edges $(BUILD)/tests/test_ecc ## every float in [-2, 2] through every search
+check-long: qualm $(BUILD)/tests/long_edges $(BUILD)/tests/test_ecc ## every float in [-2, 2] through every search; the whole kill matrix
 	$(Q)$(BUILD)/tests/long_edges
 	$(Q)$(BUILD)/tests/test_ecc all
+	$(Q)./qualm mutate -q
 
 $(BUILD)/tests/long_edges: tests/long_edges.c $(BUILD)/libqm.a
 	@mkdir -p $(@D)
