@@ -238,8 +238,6 @@ static float plain(enum qm_class kind, const struct qm_aim *a, int64_t t, int64_
     case QM_CLASS_loguniform: return (float)(sign * pow(10.0, -15.0 + 30.0 * u));
     case QM_CLASS_denormal: return (float)(sign * floor(ldexp(1.0, (int)(24.0 * u))) * 0x1p-149);
     case QM_CLASS_huge: return (float)(sign * pow(10.0, 15.0 + 4.6 * u));
-    case QM_CLASS_small: return (float)(1e-4 * z);
-    case QM_CLASS_unit: return (float)(100.0 * z);
     case QM_CLASS_zeros: return 0.0f;
     case QM_CLASS_signedzeros: return i % 2 ? -0.0f : 0.0f;
     default: z = 0.01 * normal(a, STREAM_GRADIENT, t, i); break;
@@ -253,6 +251,8 @@ static float plain(enum qm_class kind, const struct qm_aim *a, int64_t t, int64_
                                      : (float)z;
     case QM_CLASS_nan: return i == a->n / 5 ? NAN : (float)z;
     case QM_CLASS_inf: return i == a->n / 5 ? INFINITY : (float)z;
+    case QM_CLASS_small: return (float)(1e-4 * z);
+    case QM_CLASS_unit: return (float)(100.0 * z);
     case QM_CLASS_lastmax: return (float)(i % 64 == 63 || i == a->n - 1 ? sign * 0.25 : z);
     default: return (float)z;
     }

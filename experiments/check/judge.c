@@ -404,18 +404,20 @@ static void judge_draws(struct run *r, int k)
         float *now = r->left[0][i], *old = r->left[1][i];
         int64_t n = draws(r, i) ? drawn_n(r, i) : 0, apart = n ? qm_draws_repeat(now, n) : 0;
         const char *name = n ? drawn_name(r, i) : "";
-        if (n && qm_draws_lean(now, n))
-            qm_finding_set(&r->finding, QM_BAD_WRONG,
-                           "%s: the nearer end is taken too often or too rarely", name);
+        if (n && qm_draws_biased(now, n))
+            qm_finding_set(&r->finding, QM_BAD_WRONG, "%s: stochastic rounding is biased", name);
         if (apart)
-            qm_finding_set(&r->finding, QM_BAD_WRONG, "%s: elements %lld apart share draws", name,
+            qm_finding_set(&r->finding, QM_BAD_WRONG,
+                           "%s: stochastic rounding of elements %lld apart is related", name,
                            (long long)apart);
         if (n && k > 0 && qm_draws_related(now, old, n))
-            qm_finding_set(&r->finding, QM_BAD_WRONG, "%s: two steps share draws", name);
+            qm_finding_set(&r->finding, QM_BAD_WRONG,
+                           "%s: stochastic rounding of two steps is related", name);
         for (int j = i + 1; n && j <= QM_MAX_SLOTS; j++)
             if (draws(r, j) && drawn_n(r, j) == n && !share_a_role(i, j) &&
                 qm_draws_related(now, r->left[0][j], n))
-                qm_finding_set(&r->finding, QM_BAD_WRONG, "%s and %s share draws", name,
+                qm_finding_set(&r->finding, QM_BAD_WRONG,
+                               "stochastic rounding of %s and of %s is related", name,
                                drawn_name(r, j));
     }
     for (int i = 0; i <= QM_MAX_SLOTS; i++)
