@@ -110,12 +110,14 @@ $(BUILD)/variants/registry.o: $(BUILD)/gen/variants.inc
 $(BUILD)/experiments/problem.o: $(BUILD)/gen/problems.inc
 
 # Texts that the executable carries: a line of the file, a string; NULL after the last.
-TEXTS := core/kernel_abi.h core/kernel_nearest.h $(sort $(wildcard variants/native/*.c))
-$(BUILD)/gen/texts.inc: $(TEXTS) FORCE
+$(BUILD)/gen/texts.inc: TEXTS := core/kernel_abi.h core/kernel_nearest.h $(sort $(wildcard variants/native/*.c))
+$(BUILD)/gen/mutants.inc: TEXTS := $(sort $(wildcard experiments/mutants/*.txt))
+$(BUILD)/gen/texts.inc $(BUILD)/gen/mutants.inc: FORCE
 	@mkdir -p $(@D)
 	@for f in $(TEXTS); do echo "QM_TEXT(\"$$(basename $$f)\","; \
 	  sed -e 's/[\\"]/\\&/g' -e 's/.*/"&\\n",/' $$f; echo 'NULL)'; done > $@.new
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+$(BUILD)/experiments/mutants/registry.o: $(BUILD)/gen/mutants.inc
 $(BUILD)/core/engine/kernel_build.o: $(BUILD)/gen/texts.inc
 
 $(BUILD)/libqm.a: $(LIB_OBJ) $(ISA_OBJ)
@@ -220,9 +222,10 @@ check-kernels: ## the element functions compile as CUDA kernels (needs nvcc, no 
 	      tests/kernels.cu && echo "check-kernels: $$arch ok" || exit 1; done; \
 	else echo "check-kernels: skipped: no nvcc, or CUDA=0"; fi
 
-check-long: qualm $(BUILD)/tests/long_edges $(BUILD)/tests/test_ecc ## every float in [-2, 2] through every search
+check-long: qualm $(BUILD)/tests/long_edges $(BUILD)/tests/test_ecc ## every float in [-2, 2] through every search; the whole kill matrix
 	$(Q)$(BUILD)/tests/long_edges
 	$(Q)$(BUILD)/tests/test_ecc all
+	$(Q)./qualm mutate -q
 
 $(BUILD)/tests/long_edges: tests/long_edges.c $(BUILD)/libqm.a
 	@mkdir -p $(@D)

@@ -48,6 +48,8 @@ static const char *const script =
     "cut -d/ -f2,3 | tr / '\\n' | sort -u) ;;\n"
     "        --backend) words=\"cpu cuda emu\" ;;\n"
     "        --as) words=$(\"$program\" list variants --names 2>/dev/null) ;;\n"
+    "        --only|--export) words=$(\"$program\" mutate --list 2>/dev/null | awk 'NR > 1 {print "
+    "$1}') ;;\n"
     "        --slot) words=\"exp_avg exp_avg_sq\" ;;\n"
     "        esac\n"
     "    fi\n"

@@ -24,7 +24,9 @@
     X(planted,    "new states on codebook points and decision mid-points -+3 ulp, carried state")   \
     X(exact,      "the same with exact arithmetic: beta1 0, beta2 1/2, loaded second moment; ties")    \
     X(nan,        "normal with one NaN; of the table of special values")                            \
-    X(inf,        "normal with one Inf; of the table of special values")
+    X(inf,        "normal with one Inf; of the table of special values")                            \
+    X(small,      "normal, 1e-6 wide; of the kill matrix")                                          \
+    X(unit,       "normal, 1 wide; of the kill matrix")
 #define QM_SETTING_LIST(X)  /* lr, beta1, beta2, eps, weight decay; -1: the variant's own */         \
     X(default, -1.0, -1.0, -1.0, -1.0, -1.0, "the variant's own")                                   \
     X(wd0,     -1.0, -1.0, -1.0, -1.0, 0.0,  "no weight decay")                                     \

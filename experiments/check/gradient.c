@@ -251,6 +251,8 @@ static float plain(enum qm_class kind, const struct qm_aim *a, int64_t t, int64_
                                      : (float)z;
     case QM_CLASS_nan: return i == a->n / 5 ? NAN : (float)z;
     case QM_CLASS_inf: return i == a->n / 5 ? INFINITY : (float)z;
+    case QM_CLASS_small: return (float)(1e-4 * z);
+    case QM_CLASS_unit: return (float)(100.0 * z);
     case QM_CLASS_lastmax: return (float)(i % 64 == 63 || i == a->n - 1 ? sign * 0.25 : z);
     default: return (float)z;
     }

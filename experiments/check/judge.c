@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/base/half.h"
+#include "experiments/check/draws.h"
 #include "experiments/check/slot.h"
 #include "experiments/check/stored.h"
 #include "oracle/bound.h"
@@ -72,6 +73,8 @@ struct run {
     double *wide_p, *wide_g, *wide[QM_MAX_SLOTS]; /* the inputs of a step */
     double *stored[QM_MAX_SLOTS];                 /* slots after it, as they decode */
     float *before_p, *before[QM_MAX_SLOTS];
+    float *left[2][QM_MAX_SLOTS + 1]; /* choices of this step and of the one before; QM_MAX_SLOTS:
+                                       * of the parameter */
     int *flag;
     struct qm_tally *t;
     struct qm_finding finding;
@@ -141,7 +144,7 @@ static qm_status run_memory(struct run *r)
     r->g = room_open(&r->g_room, sizeof *r->g * n);
     r->h = room_open(&r->h_room, sizeof *r->h * n);
     r->want_p = malloc(sizeof(double) * (4 * n + 4 * sum + 2 * scales));
-    r->before_p = malloc(sizeof(float) * (n + sum + 1));
+    r->before_p = malloc(sizeof(float) * (3 * (n + sum) + 1));
     r->flag = malloc(sizeof(int) * scales);
     if (!r->g || !r->h || !r->want_p || !r->before_p || !r->flag)
         return qm_fail(QM_NO_MEMORY, "buffers of %lld elements", (long long)r->n);
@@ -151,7 +154,7 @@ static qm_status run_memory(struct run *r)
     r->lo = r->wide_p + n;
     r->hi = r->lo + scales;
     double *at = r->hi + scales;
-    float *before = r->before_p + n;
+    float *before = r->before_p + n, *left = before + sum;
     for (int i = 0; i < r->n_slots; i++) {
         r->want[i] = at;
         r->error[i] = r->want[i] + r->slot_n[i];
@@ -160,7 +163,12 @@ static qm_status run_memory(struct run *r)
         r->before[i] = before;
         at = r->stored[i] + r->slot_n[i];
         before += r->slot_n[i];
+        r->left[0][i] = left;
+        r->left[1][i] = left + r->slot_n[i];
+        left += 2 * r->slot_n[i];
     }
+    r->left[0][QM_MAX_SLOTS] = left;
+    r->left[1][QM_MAX_SLOTS] = left + n;
     QM_TRY(side_open(r, &r->side[0], 1));
     return side_open(r, &r->side[1], 2);
 }
@@ -326,9 +334,11 @@ static void judge_stored(struct run *r, int64_t t)
     for (int64_t i = 0; i < r->n; i++) {
         char text[160] = "";
         int unbounded;
+        r->t->left = 0.0f;
         enum qm_verdict is = qm_stored_judge(&r->format, a->stored, a->residual, i, r->want_p[i],
                                              r->error_p[i], r->t, &unbounded, text, sizeof text);
         r->t->unbounded += unbounded;
+        r->left[0][QM_MAX_SLOTS][i] = r->t->left;
         if (unbounded)
             continue;
         r->t->judged++;
@@ -350,6 +360,7 @@ static void judge_slot(struct run *r, int i, int64_t t, const char *case_name)
                              .codes = r->side[0].codes[i],
                              .scales = r->side[0].scales[i],
                              .decoded = r->side[0].state[i],
+                             .left = r->left[0][i],
                              .reorder = r->s->reorder};
     struct qm_finding f = {.severity = r->finding.severity};
     int64_t at = -1;
@@ -362,6 +373,56 @@ static void judge_slot(struct run *r, int i, int64_t t, const char *case_name)
     }
     if (qm_finding_set(&r->finding, f.severity, "%s: %s", slot_name(r, i), f.text))
         add_inputs(r, at, t);
+}
+
+static const char *drawn_name(const struct run *r, int which)
+{
+    return which == QM_MAX_SLOTS ? "the parameter" : slot_name(r, which);
+}
+
+/* The slots whose rounding draws, and the parameter as QM_MAX_SLOTS. */
+static int draws(const struct run *r, int which)
+{
+    if (which == QM_MAX_SLOTS)
+        return r->judged.param.write == QM_WRITE_stoch && r->judged.param.format != QM_PARAM_f32;
+    return which < r->n_slots && r->decider[which] && qm_round_draws(r->decider[which]->q.round);
+}
+
+static int64_t drawn_n(const struct run *r, int which)
+{
+    return which == QM_MAX_SLOTS ? r->n : r->slot_n[which];
+}
+
+/* Slots from the third on have one role, and so the same draws. */
+static int share_a_role(int a, int b) { return a >= 2 && b >= 2 && b < QM_MAX_SLOTS; }
+
+/* The choices of stochastic rounding in step k of the case; then they become those of the step
+ * before. */
+static void judge_draws(struct run *r, int k)
+{
+    for (int i = 0; i <= QM_MAX_SLOTS; i++) {
+        float *now = r->left[0][i], *old = r->left[1][i];
+        int64_t n = draws(r, i) ? drawn_n(r, i) : 0, apart = n ? qm_draws_repeat(now, n) : 0;
+        const char *name = n ? drawn_name(r, i) : "";
+        if (n && qm_draws_biased(now, n))
+            qm_finding_set(&r->finding, QM_BAD_WRONG, "%s: stochastic rounding is biased", name);
+        if (apart)
+            qm_finding_set(&r->finding, QM_BAD_WRONG,
+                           "%s: stochastic rounding of elements %lld apart is related", name,
+                           (long long)apart);
+        if (n && k > 0 && qm_draws_related(now, old, n))
+            qm_finding_set(&r->finding, QM_BAD_WRONG,
+                           "%s: stochastic rounding of two steps is related", name);
+        for (int j = i + 1; n && j <= QM_MAX_SLOTS; j++)
+            if (draws(r, j) && drawn_n(r, j) == n && !share_a_role(i, j) &&
+                qm_draws_related(now, r->left[0][j], n))
+                qm_finding_set(&r->finding, QM_BAD_WRONG,
+                               "stochastic rounding of %s and of %s is related", name,
+                               drawn_name(r, j));
+    }
+    for (int i = 0; i <= QM_MAX_SLOTS; i++)
+        if (draws(r, i))
+            memcpy(r->left[1][i], r->left[0][i], sizeof(float) * (size_t)drawn_n(r, i));
 }
 
 /* Slot i of a tensor of one element after a step from `state` with gradient g. */
@@ -535,6 +596,7 @@ static qm_status one_step(struct run *r, int k, const char *case_name)
         else
             judge_floats(r, i, t, case_name);
     }
+    judge_draws(r, k);
     return QM_OK;
 }
 

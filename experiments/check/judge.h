@@ -11,7 +11,8 @@
  *                              BOUNDARY    another one that some unit value within the bound gets
  *                              OFF_BY_ONE  next to one of those
  *                              WRONG       none of those
- *                              of stochastic rounding both neighbours are EQUAL, and the number of
+ *                              of stochastic rounding both neighbours are EQUAL, the choices are
+ *                              independent (draws.h), and the number of
  *                              steps up is within 5 standard deviations of its expectation
  *   decoded state              value of the code times the scale, rounded once per operation
  *   NaN and Inf                a group is non-finite if and only if an element of it is (NaN does not
@@ -59,6 +60,7 @@ struct qm_tally {
     /* Stochastic rounding: 2 i of values of slot i in the lower half of their cell, which rounding to
      * nearest never takes up, 2 i + 1 in the upper half; slot QM_MAX_SLOTS is the parameter. */
     double stoch_up[QM_RATES], stoch_expected[QM_RATES], stoch_variance[QM_RATES];
+    float left; /* of the number judged last: its choice in stochastic rounding (draws.h), or 0 */
     int n_findings;
     struct qm_finding finding[QM_FINDINGS]; /* the first failing cases, in order */
 };

@@ -18,6 +18,7 @@ void qm_tally_draw(struct qm_tally *t, int slot, double share, int up)
     t->stoch_up[i] += up;
     t->stoch_expected[i] += share;
     t->stoch_variance[i] += share * (1.0 - share);
+    t->left = (float)((double)up - share);
 }
 
 void qm_tally_merge(struct qm_tally *into, const struct qm_tally *from)

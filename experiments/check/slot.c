@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/half.h"
 #include "oracle/bound.h"
 #include "oracle/codebook.h"
 
@@ -158,8 +159,9 @@ static double divisor(const struct qm_decider *d, double m, double rounding)
     return d->gain == 1.0 ? m : m * d->gain * (1.0 + rounding) + copysign(QM_ETA, rounding);
 }
 
-/* Half precision keeps 11 bits, and 2^-24 below the normal range. */
-static double half_slack(double x) { return 0x1p-11 * x + 0x1p-25; }
+/* The nearest float16, and whether x is one. */
+static double to_half(double x) { return (double)qm_round_f16((float)x); }
+static int is_half(double x) { return to_half(x) == x; }
 
 /* Widest distance of a point of [-1, 1] to a value of the nested map, and of its table search. */
 static double nested_error(void)
@@ -215,8 +217,8 @@ static void judge_scales(const struct qm_slot_view *v, const double *lo, const d
             high = fmax(high, (double)q->scale.guard);
         }
         if (q->scale.f16) {
-            low -= half_slack(low);
-            high += half_slack(high);
+            low = to_half(low);
+            high = to_half(high);
         }
         if (may_be_anything(q, flag[b]) || (q->scale.nest && any) || high > (double)FLT_MAX ||
             (q->scale.f16 && high >= 65504.0)) {
@@ -233,9 +235,11 @@ static void judge_scales(const struct qm_slot_view *v, const double *lo, const d
                                "scale %lld is %a, want NaN or Inf: the group has one", (long long)b,
                                got))
                 *at = -1;
-        } else if (!(got >= low - room && got <= high + room) &&
-                   qm_finding_set(f, QM_BAD_SCALE, "scale %lld is %a, want %a to %a", (long long)b,
-                                  got, low - room, high + room)) {
+        } else if ((!(got >= low - room && got <= high + room) ||
+                    (q->scale.f16 && !is_half(got))) &&
+                   qm_finding_set(f, QM_BAD_SCALE, "scale %lld is %a, want %s%a to %a",
+                                  (long long)b, got, q->scale.f16 ? "a float16 from " : "",
+                                  low - room, high + room)) {
             *at = -1;
         }
     }
@@ -538,6 +542,9 @@ void qm_slot_judge(const struct qm_slot_view *v, int slot, double *lo, double *h
     judge_scales(v, lo, hi, flag, count, t, f, at);
     for (int64_t i = 0; i < v->n; i++) {
         struct element_scale s = scale_of(v, i, lo, hi, flag);
+        t->left = 0.0f;
         judge_code(v, slot, i, &s, t, f, at);
+        if (v->left)
+            v->left[i] = t->left;
     }
 }

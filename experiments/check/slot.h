@@ -22,6 +22,7 @@ struct qm_slot_view {
     const double *want, *error; /* the fresh state before it is quantized, and its bound */
     const uint8_t *codes;
     const float *scales, *decoded;
+    float *left; /* [n]: gets the choices of stochastic rounding (draws.h); NULL: not wanted */
     struct qm_reorder reorder; /* what the judged side may do beside the words */
 };
 

@@ -132,6 +132,8 @@ static void count_up(const struct qm_stored *f, int rank, double low, double hig
         return;
     share = (0.5 * (low + high) - value_of(f, below)) / gap;
     qm_tally_draw(t, QM_MAX_SLOTS, share, rank == above);
+    if (low < 0.0) /* in magnitude, which is how it is drawn */
+        t->left = -t->left;
 }
 
 static enum qm_verdict judge_rank(const struct qm_stored *f, int rank, double want, double low,

@@ -3,6 +3,8 @@
  *     worker   {"as": RECIPE, "tally": T}            once it is ready; or {"error": TEXT, "status": N}
  *     parent   {"do": "judge", "case": ID, "seed": "0x...", "against": BOOL}
  *     worker   {"case": ID, "tally": T}              with "refused": TEXT, "against": A where it applies
+ *     parent   {"do": "judge", ..., "watch": true}   the same with "digest": "0x...", "field": BITS of
+ *                                                    experiments/kernel/watch.h
  *     parent   {"do": "speed", "n": ELEMENTS, "limit": SECONDS}
  *     worker   {"new": [SECONDS...], "old": [SECONDS...]}
  *     worker   {"signal": NAME, "where": TEXT, "old": BOOL}     the last words of one that dies

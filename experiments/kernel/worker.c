@@ -12,6 +12,7 @@
 #include "core/engine/backend_file.h"
 #include "experiments/cli.h"
 #include "experiments/kernel/versus.h"
+#include "experiments/kernel/watch.h"
 #include "experiments/kernel/wire.h"
 
 enum { STACK = 65536, ROUNDS_LEAST = 5, ROUNDS_MOST = 101 };
@@ -101,15 +102,17 @@ static json_t *judge(struct qm_subject *s, const json_t *request)
 {
     const char *name = json_string_value(json_object_get(request, "case"));
     int against = json_is_true(json_object_get(request, "against"));
+    int watch = json_is_true(json_object_get(request, "watch"));
     static struct qm_tally t;
     struct qm_case c;
     memset(&t, 0, sizeof t);
     qm_status st = qm_case_parse(name, &c);
     if (st != QM_OK)
         return failed(st);
-    s->backend = against ? &qm_backend_versus : &qm_backend_file;
+    s->backend = against ? &qm_backend_versus : watch ? &qm_backend_watch : &qm_backend_file;
     qm_kernel_file_use(kernel);
     qm_versus_case();
+    qm_watch_case(kernel);
     st = qm_judge_case(s, &c, qm_wire_seed_of(json_object_get(request, "seed")), &t);
     if (st == QM_VERDICT)
         add_verdict(&t, name);
@@ -120,6 +123,11 @@ static json_t *judge(struct qm_subject *s, const json_t *request)
         json_object_set_new(reply, "refused", json_string(message_from("the kernel ")));
     if (against)
         json_object_set_new(reply, "against", against_counts(s->recipe.rule->n_slots));
+    if (watch) {
+        struct qm_watch_result w = qm_watch_result();
+        json_object_set_new(reply, "digest", qm_wire_seed(w.digest));
+        json_object_set_new(reply, "field", json_integer((json_int_t)w.killed));
+    }
     return reply;
 }
 

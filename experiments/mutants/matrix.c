@@ -1,0 +1,244 @@
+/* matrix.c - all trials, several at a time, and what they say of the judge. */
+#include "experiments/mutants/matrix.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <omp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/name.h"
+#include "experiments/cli.h"
+#include "experiments/mutants/trial.h"
+
+enum { QUICK = 4 };
+
+static volatile int stop;
+
+static void on_signal(int sig)
+{
+    (void)sig;
+    stop = 1;
+}
+
+/* ---- what is run --------------------------------------------------------------------------- */
+
+/* Position of entry i among its template's of the same kind. */
+static int position(const struct qm_registry *r, int i)
+{
+    int k = 0;
+    for (int j = r->entry[i].of; j < i; j++)
+        k += r->entry[j].kind == r->entry[i].kind;
+    return k;
+}
+
+static int is_taken(const struct qm_matrix_options *o, int i)
+{
+    const struct qm_entry *e = &o->registry->entry[i];
+    if (e->kind == QM_ENTRY_template)
+        return 0; /* with what is made of it */
+    return qm_name_matches(e->id, o->only) && (!o->quick || position(o->registry, i) % QUICK == 0);
+}
+
+static qm_status choose(struct qm_matrix *m)
+{
+    const struct qm_registry *r = m->o.registry;
+    char *taken = calloc((size_t)r->n + 1, 1);
+    m->trial = calloc((size_t)r->n + 1, sizeof *m->trial);
+    if (!taken || !m->trial) {
+        free(taken);
+        return qm_fail(QM_NO_MEMORY, "%d mutants", r->n);
+    }
+    for (int i = 0; i < r->n; i++)
+        if (is_taken(&m->o, i))
+            taken[i] = taken[r->entry[i].of] = 1;
+    for (int i = 0; i < r->n; i++) {
+        if (!taken[i])
+            continue;
+        m->mutants += r->entry[i].kind == QM_ENTRY_mutant;
+        m->benign += r->entry[i].kind == QM_ENTRY_benign;
+        m->trial[m->n++].entry = &r->entry[i];
+    }
+    free(taken);
+    return m->n ? QM_OK
+                : qm_fail(QM_NO_MATCH,
+                          "no mutant matches '%s'; `qualm mutate --list` "
+                          "names them",
+                          m->o.only ? m->o.only : "");
+}
+
+/* Seeds of each benign entry, so that there are `runs` cases of them. */
+static int seeds_of(const struct qm_matrix *m, const struct qm_trial *t)
+{
+    int64_t each = QM_TRIAL_COUNT * (int64_t)(m->benign ? m->benign : 1);
+    if (t->entry->kind != QM_ENTRY_benign || m->o.quick)
+        return 1;
+    int64_t seeds = (m->o.runs + each - 1) / each;
+    return seeds < 1 ? 1 : (int)seeds;
+}
+
+/* ---- running ------------------------------------------------------------------------------- */
+
+static qm_status one_trial(struct qm_matrix *m, int i, const char *folder)
+{
+    char own[PATH_MAX];
+    snprintf(own, sizeof own, "%s/%d", folder, i);
+    if (mkdir(own, 0700) != 0)
+        return qm_fail(QM_BAD_FILE, "%s: %s", own, strerror(errno));
+    qm_status st = qm_trial_run(&m->trial[i], own, m->o.seed, seeds_of(m, &m->trial[i]), &stop);
+    rmdir(own);
+    return st;
+}
+
+/* Messages are kept per thread: the first failure's text is carried over. */
+static qm_status all_trials(struct qm_matrix *m, const char *folder)
+{
+    struct qm_progress progress;
+    qm_status worst = QM_OK;
+    char text[400] = "";
+    int threads = m->o.threads > 0 ? m->o.threads : omp_get_num_procs();
+    qm_progress_start(&progress, "mutate", m->n);
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+    for (int i = 0; i < m->n; i++) {
+        qm_status st = stop ? qm_fail(QM_INTERRUPTED, "interrupted") : one_trial(m, i, folder);
+#pragma omp critical
+        {
+            if (st != QM_OK && worst == QM_OK) {
+                worst = st;
+                snprintf(text, sizeof text, "%s", qm_message());
+            }
+            qm_progress_add(&progress, 1, m->trial[i].broken != NULL);
+        }
+    }
+    qm_progress_end(&progress);
+    return worst == QM_OK ? QM_OK : qm_fail(worst, "%s", text);
+}
+
+static qm_status run(struct qm_matrix *m)
+{
+    char folder[] = "/tmp/qualm-mutate-XXXXXX";
+    struct sigaction act = {.sa_handler = on_signal}, was_int, was_term;
+    if (!mkdtemp(folder))
+        return qm_fail(QM_BAD_FILE, "%s: %s", folder, strerror(errno));
+    stop = 0;
+    sigemptyset(&act.sa_mask);
+    sigaction(SIGINT, &act, &was_int);
+    sigaction(SIGTERM, &act, &was_term);
+    qm_status st = all_trials(m, folder);
+    sigaction(SIGINT, &was_int, NULL);
+    sigaction(SIGTERM, &was_term, NULL);
+    rmdir(folder);
+    return st;
+}
+
+/* ---- the gate ------------------------------------------------------------------------------ */
+
+static void fault(struct qm_matrix *m, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void fault(struct qm_matrix *m, const char *format, ...)
+{
+    va_list args;
+    char *text = NULL;
+    if (m->n_faults == m->room) {
+        int room = m->room ? 2 * m->room : 16;
+        char **more = realloc(m->fault, (size_t)room * sizeof *more);
+        if (!more)
+            return; /* one too many to be kept; those before fail the run */
+        m->fault = more;
+        m->room = room;
+    }
+    va_start(args, format);
+    int n = vasprintf(&text, format, args);
+    va_end(args);
+    if (n >= 0)
+        m->fault[m->n_faults++] = text;
+}
+
+static const struct qm_trial *template_of(const struct qm_matrix *m, const struct qm_trial *t)
+{
+    const struct qm_entry *e = &m->o.registry->entry[t->entry->of];
+    for (int i = 0; i < m->n; i++)
+        if (m->trial[i].entry == e)
+            return &m->trial[i];
+    return NULL;
+}
+
+/* Same bits in every output of every step as the template's: nothing there is to be found. */
+static void mark_equal(const struct qm_matrix *m)
+{
+    for (int i = 0; i < m->n; i++) {
+        struct qm_trial *t = &m->trial[i];
+        const struct qm_trial *base = template_of(m, t);
+        for (int k = 0; k < QM_TRIAL_COUNT && base && base != t; k++)
+            if (t->cell[k].is == QM_CELL_survives && t->cell[k].digest == base->cell[k].digest)
+                t->cell[k].is = QM_CELL_equal;
+    }
+}
+
+static void gate_mutant(struct qm_matrix *m, const struct qm_trial *t)
+{
+    int killed = 0;
+    for (int k = 0; k < QM_TRIAL_COUNT; k++) {
+        enum qm_cell_is is = t->cell[k].is;
+        killed += is == QM_CELL_killed;
+        if (is == QM_CELL_refused)
+            fault(m, "%s: refused in %s: %s", t->entry->id, qm_trial_name(k), t->cell[k].finding);
+        if (is == QM_CELL_survives && !t->entry->within[k])
+            fault(m, "%s: survives in %s, where its results differ from the template's",
+                  t->entry->id, qm_trial_name(k));
+    }
+    if (!killed)
+        fault(m, "%s: survives in every regime", t->entry->id);
+}
+
+static void gate_right(struct qm_matrix *m, const struct qm_trial *t)
+{
+    m->runs += t->runs;
+    m->alarms += t->alarms;
+    for (int k = 0; k < QM_TRIAL_COUNT; k++)
+        if (t->cell[k].is == QM_CELL_killed || t->cell[k].is == QM_CELL_refused)
+            fault(m, "%s: false alarm in %s: %s", t->entry->id, qm_trial_name(k),
+                  t->cell[k].finding ? t->cell[k].finding : "refused");
+}
+
+static void gate(struct qm_matrix *m)
+{
+    mark_equal(m);
+    for (int i = 0; i < m->n; i++) {
+        const struct qm_trial *t = &m->trial[i];
+        if (t->broken)
+            fault(m, "%s: %s", t->entry->id, t->broken);
+        else if (t->entry->kind == QM_ENTRY_mutant)
+            gate_mutant(m, t);
+        else
+            gate_right(m, t);
+    }
+}
+
+qm_status qm_matrix_run(const struct qm_matrix_options *o, struct qm_matrix *m)
+{
+    double from = qm_seconds();
+    *m = (struct qm_matrix){.o = *o};
+    QM_TRY(choose(m));
+    QM_TRY(run(m));
+    gate(m);
+    m->seconds = qm_seconds() - from;
+    return QM_OK;
+}
+
+void qm_matrix_free(struct qm_matrix *m)
+{
+    for (int i = 0; i < m->n; i++)
+        qm_trial_free(&m->trial[i]);
+    for (int i = 0; i < m->n_faults; i++)
+        free(m->fault[i]);
+    free(m->trial);
+    free(m->fault);
+    *m = (struct qm_matrix){0};
+}

@@ -1,0 +1,229 @@
+/* report.c - the kill matrix on stdout. */
+#include <stdio.h>
+#include <string.h>
+
+#include "experiments/cli.h"
+#include "experiments/kernel/watch.h"
+#include "experiments/mutants/matrix.h"
+
+static const char letters[] = {
+#define X(name, letter) letter,
+    QM_CELL_LIST(X)
+#undef X
+};
+static const char *const cell_names[] = {
+#define X(name, letter) #name,
+    QM_CELL_LIST(X)
+#undef X
+};
+
+static int is_mutant(const struct qm_trial *t) { return t->entry->kind == QM_ENTRY_mutant; }
+
+/* In how many regimes a rule rejects the entry, of those where its results differ from the
+ * template's. */
+static int rejected_in(const struct qm_trial *t, int rule)
+{
+    int count = 0;
+    for (int k = 0; k < QM_TRIAL_COUNT; k++)
+        count += (t->cell[k].field >> rule & 1u) && t->cell[k].is != QM_CELL_equal;
+    return count;
+}
+
+static int killed_in(const struct qm_trial *t)
+{
+    int count = 0;
+    for (int k = 0; k < QM_TRIAL_COUNT; k++)
+        count += t->cell[k].is == QM_CELL_killed;
+    return count;
+}
+
+static int count_cells(const struct qm_matrix *m, int regime, enum qm_cell_is is)
+{
+    int count = 0;
+    for (int i = 0; i < m->n; i++)
+        count += is_mutant(&m->trial[i]) && m->trial[i].cell[regime].is == is;
+    return count;
+}
+
+/* Mutants that a rule rejects somewhere, or in one regime; rule -1: our own judge. */
+static int rejected(const struct qm_matrix *m, int rule, int regime)
+{
+    int count = 0;
+    for (int i = 0; i < m->n; i++) {
+        const struct qm_trial *t = &m->trial[i];
+        if (!is_mutant(t))
+            continue;
+        if (regime < 0)
+            count += (rule < 0 ? killed_in(t) : rejected_in(t, rule)) > 0;
+        else
+            count += rule < 0 ? t->cell[regime].is == QM_CELL_killed
+                              : (int)(t->cell[regime].field >> rule & 1u);
+    }
+    return count;
+}
+
+static int benign_rejected(const struct qm_matrix *m, int rule)
+{
+    int count = 0;
+    for (int i = 0; i < m->n; i++)
+        count += m->trial[i].entry->kind == QM_ENTRY_benign && rejected_in(&m->trial[i], rule) > 0;
+    return count;
+}
+
+/* ---- for people ---------------------------------------------------------------------------- */
+
+static void print_matrix(const struct qm_matrix *m)
+{
+    const char *heads[2 + QM_TRIAL_COUNT + QM_FIELD_COUNT] = {"mutant"};
+    int n = 1;
+    for (int k = 0; k < QM_TRIAL_COUNT; k++)
+        heads[n++] = qm_trial_name(k);
+    for (int k = 0; k < QM_FIELD_COUNT; k++)
+        heads[n++] = qm_field_name(k);
+    heads[n++] = "what";
+    struct qm_table *t = qm_table_open(n, heads);
+    for (int i = 0; i < m->n; i++) {
+        const struct qm_trial *trial = &m->trial[i];
+        if (!is_mutant(trial))
+            continue;
+        qm_table_cell(t, "%s", trial->entry->id);
+        for (int k = 0; k < QM_TRIAL_COUNT; k++)
+            qm_table_cell(t, "%c", letters[trial->cell[k].is]);
+        for (int k = 0; k < QM_FIELD_COUNT; k++)
+            qm_table_cell(t, rejected_in(trial, k) ? "%d" : ".", rejected_in(trial, k));
+        qm_table_cell(t, "%s", trial->entry->text);
+    }
+    qm_table_close(t);
+    puts("K killed  = equal bits, so not a bug here  . survives;  behind them the transplanted "
+         "rules, "
+         "each with the\nnumber of regimes in which it rejects the mutant");
+}
+
+static void print_totals(const struct qm_matrix *m)
+{
+    const char *heads[] = {"of this many mutants",
+#define X(name, text) #name,
+                           QM_FIELD_LIST(X)
+#undef X
+                               "qualm"};
+    struct qm_table *t = qm_table_open(QM_FIELD_COUNT + 2, heads);
+    putchar('\n');
+    qm_table_cell(t, "killed in any regime, of %d", m->mutants);
+    for (int k = 0; k < QM_FIELD_COUNT; k++)
+        qm_table_cell(t, "%d", rejected(m, k, -1));
+    qm_table_cell(t, "%d", rejected(m, -1, -1));
+    for (int r = 0; r < QM_TRIAL_COUNT; r++) {
+        qm_table_cell(t, "in %s, of %d that differ", qm_trial_name(r),
+                      m->mutants - count_cells(m, r, QM_CELL_equal));
+        for (int k = 0; k < QM_FIELD_COUNT; k++)
+            qm_table_cell(t, "%d", rejected(m, k, r));
+        qm_table_cell(t, "%d", rejected(m, -1, r));
+    }
+    qm_table_cell(t, "benign, rejected, of %d", m->benign);
+    for (int k = 0; k < QM_FIELD_COUNT; k++)
+        qm_table_cell(t, "%d", benign_rejected(m, k));
+    int wrong = 0;
+    for (int i = 0; i < m->n; i++)
+        wrong += m->trial[i].entry->kind == QM_ENTRY_benign && m->trial[i].alarms > 0;
+    qm_table_cell(t, "%d", wrong);
+    qm_table_close(t);
+    puts("The rules are transplanted: they compare the kernel with the composed step, so that no "
+         "quantization error\nlies in between, which is generous to them.");
+    for (int k = 0; k < QM_FIELD_COUNT; k++)
+        printf("  %-8s %s\n", qm_field_name(k), qm_field_text(k));
+}
+
+static void print_pairs(const struct qm_matrix *m)
+{
+    int equal = 0;
+    for (int r = 0; r < QM_TRIAL_COUNT; r++)
+        equal += count_cells(m, r, QM_CELL_equal);
+    printf("\n%d pairs of mutant and regime are equivalent: every output of every step has the "
+           "template's bits\n",
+           equal);
+    for (int i = 0; i < m->n; i++) {
+        const struct qm_trial *t = &m->trial[i];
+        for (int k = 0; k < QM_TRIAL_COUNT && is_mutant(t); k++)
+            if (t->cell[k].is == QM_CELL_equal)
+                printf("  equal   %s in %s, digest %016llx\n", t->entry->id, qm_trial_name(k),
+                       (unsigned long long)t->cell[k].digest);
+            else if (t->cell[k].is == QM_CELL_survives && t->entry->within[k])
+                printf("  within  %s in %s: %s\n", t->entry->id, qm_trial_name(k),
+                       t->entry->within[k]);
+    }
+}
+
+static void print(const struct qm_matrix *m)
+{
+    print_matrix(m);
+    print_totals(m);
+    print_pairs(m);
+    printf("\n%lld runs of %d benign re-writings and the templates: %lld false alarms\n",
+           (long long)m->runs, m->benign, (long long)m->alarms);
+    for (int i = 0; i < m->n_faults; i++)
+        printf("FAULT %s\n", m->fault[i]);
+    printf("%s: %d of %d mutants killed, %lld false alarms; seed %llu, %.0f s\n",
+           m->n_faults ? "FAILED" : "passed", rejected(m, -1, -1), m->mutants, (long long)m->alarms,
+           (unsigned long long)m->o.seed, m->seconds);
+}
+
+/* ---- for machines -------------------------------------------------------------------------- */
+
+static json_t *cell_json(const struct qm_trial *t, int regime)
+{
+    const struct qm_cell *c = &t->cell[regime];
+    json_t *field = json_array();
+    for (int k = 0; k < QM_FIELD_COUNT; k++)
+        if (c->field >> k & 1u)
+            json_array_append_new(field, json_string(qm_field_name(k)));
+    return json_pack("{s:s, s:o, s:s?, s:s?, s:o}", "verdict", cell_names[c->is], "rejected_by",
+                     field, "finding", c->finding, "within", t->entry->within[regime], "digest",
+                     json_sprintf("%016llx", (unsigned long long)c->digest));
+}
+
+static json_t *trial_json(const struct qm_trial *t)
+{
+    static const char *const kinds[] = {"template", "mutant", "benign"};
+    json_t *cells = json_object();
+    for (int k = 0; k < QM_TRIAL_COUNT; k++)
+        json_object_set_new(cells, qm_trial_name(k), cell_json(t, k));
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:s?, s:o}", "id", t->entry->id, "kind",
+                     kinds[t->entry->kind], "template", t->entry->template, "class",
+                     t->entry->class, "text", t->entry->text, "runs", (json_int_t)t->runs,
+                     "findings", (json_int_t)t->alarms, "broken", t->broken, "regimes", cells);
+}
+
+static json_t *matrix_json(const struct qm_matrix *m)
+{
+    json_t *entries = json_array(), *faults = json_array(), *rules = json_array();
+    json_t *regimes = json_array();
+    for (int i = 0; i < m->n; i++)
+        json_array_append_new(entries, trial_json(&m->trial[i]));
+    for (int i = 0; i < m->n_faults; i++)
+        json_array_append_new(faults, json_string(m->fault[i]));
+    for (int k = 0; k < QM_FIELD_COUNT; k++)
+        json_array_append_new(rules,
+                              json_pack("{s:s, s:s, s:i, s:i}", "name", qm_field_name(k), "text",
+                                        qm_field_text(k), "killed", rejected(m, k, -1),
+                                        "benign_rejected", benign_rejected(m, k)));
+    for (int k = 0; k < QM_TRIAL_COUNT; k++)
+        json_array_append_new(regimes, json_pack("{s:s, s:s, s:i, s:i, s:i}", "name",
+                                                 qm_trial_name(k), "text", qm_trial_text(k),
+                                                 "killed", count_cells(m, k, QM_CELL_killed),
+                                                 "equal", count_cells(m, k, QM_CELL_equal),
+                                                 "within", count_cells(m, k, QM_CELL_survives)));
+    return json_pack("{s:I, s:b, s:i, s:i, s:i, s:I, s:I, s:f, s:o, s:o, s:o, s:o}", "seed",
+                     (json_int_t)m->o.seed, "passed", m->n_faults == 0, "mutants", m->mutants,
+                     "killed", rejected(m, -1, -1), "benign", m->benign, "benign_runs",
+                     (json_int_t)m->runs, "false_alarms", (json_int_t)m->alarms, "seconds",
+                     m->seconds, "rules", rules, "regimes", regimes, "faults", faults, "entries",
+                     entries);
+}
+
+void qm_matrix_report(const struct qm_matrix *m)
+{
+    if (qm_cli.json)
+        qm_json_print(matrix_json(m));
+    else
+        print(m);
+}

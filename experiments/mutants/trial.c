@@ -1,0 +1,176 @@
+/* trial.c - compiles a kernel and asks a worker about every regime. */
+#include "experiments/mutants/trial.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/engine/backend_file.h"
+#include "experiments/kernel/child.h"
+#include "experiments/kernel/wire.h"
+
+static const struct qm_child_limits limits = {.seconds = 60.0, .mebibytes = 2048.0};
+
+struct session {
+    struct qm_trial *t;
+    struct qm_child child;
+    json_t *job;
+    struct qm_subject subject; /* its recipe */
+    const volatile int *stop;
+    int is_up;
+};
+
+/* ---- the file ------------------------------------------------------------------------------ */
+
+static qm_status write_source(const struct qm_entry *e, const char *path)
+{
+    FILE *f = fopen(path, "w");
+    if (!f)
+        return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
+    fputs(e->source, f);
+    return fclose(f) == 0 ? QM_OK : qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
+}
+
+static qm_status build(const struct qm_entry *e, const char *folder, char *object, size_t size)
+{
+    char source[PATH_MAX];
+    snprintf(source, sizeof source, "%s/kernel.c", folder);
+    QM_TRY(write_source(e, source));
+    return qm_kernel_file_build(source, folder, object, size);
+}
+
+static void remove_files(const char *folder)
+{
+    static const char *const made[] = {"kernel.c", "kernel.so", "kernel_abi.h"};
+    char path[PATH_MAX];
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, made[i]);
+        unlink(path);
+    }
+}
+
+/* ---- the worker ---------------------------------------------------------------------------- */
+
+static qm_status session_up(struct session *s)
+{
+    char why[400];
+    int old;
+    json_t *reply = NULL;
+    if (s->is_up)
+        return QM_OK;
+    QM_TRY(qm_child_start(&s->child, "check", s->job, s->stop));
+    enum qm_end how = qm_child_ask(&s->child, NULL, &limits, &reply, why, sizeof why, &old);
+    if (how != QM_END_answered) {
+        qm_child_stop(&s->child);
+        return how == QM_END_stopped ? qm_fail(QM_INTERRUPTED, "interrupted")
+                                     : qm_fail(QM_BAD_ARG, "while it was loaded: %s", why);
+    }
+    const char *as = json_string_value(json_object_get(reply, "as"));
+    qm_status st =
+        as ? qm_recipe_parse(as, &s->subject.recipe)
+           : qm_fail(QM_BAD_ARG, "%s", json_string_value(json_object_get(reply, "error")));
+    json_decref(reply);
+    s->is_up = st == QM_OK;
+    if (st != QM_OK)
+        qm_child_stop(&s->child);
+    return st;
+}
+
+/* What a case's answer says; finding: NULL where nothing was found. */
+static enum qm_cell_is read_answer(struct session *s, const json_t *reply, char **finding)
+{
+    struct qm_tally *t = calloc(1, sizeof *t);
+    enum qm_cell_is is = QM_CELL_refused;
+    const char *text = json_string_value(json_object_get(reply, "refused"));
+    if (!text)
+        text = json_string_value(json_object_get(reply, "error"));
+    if (t && !text && qm_wire_add(t, json_object_get(reply, "tally"))) {
+        qm_judge_end(&s->subject, t);
+        is = t->failed_cases ? QM_CELL_killed : t->judged > 0 ? QM_CELL_survives : is;
+        text = t->failed_cases ? t->finding[0].text : NULL;
+    }
+    *finding = text ? strdup(text) : NULL;
+    free(t);
+    return is;
+}
+
+static qm_status one_case(struct session *s, int regime, uint64_t seed, struct qm_cell *c)
+{
+    char name[QM_CASE_TEXT], why[400];
+    int old;
+    json_t *reply = NULL;
+    qm_trial_case(regime, s->t->entry->shape, name, sizeof name);
+    QM_TRY(session_up(s));
+    json_t *request = json_pack("{s:s, s:s, s:o, s:b}", "do", "judge", "case", name, "seed",
+                                qm_wire_seed(seed), "watch", 1);
+    enum qm_end how = qm_child_ask(&s->child, request, &limits, &reply, why, sizeof why, &old);
+    if (how == QM_END_stopped)
+        return qm_fail(QM_INTERRUPTED, "interrupted");
+    if (how != QM_END_answered) {
+        qm_child_stop(&s->child);
+        s->is_up = 0;
+        *c = (struct qm_cell){.is = QM_CELL_killed, .finding = strdup(why)};
+        return QM_OK;
+    }
+    *c = (struct qm_cell){.digest = qm_wire_seed_of(json_object_get(reply, "digest"))};
+    c->field = (unsigned)json_integer_value(json_object_get(reply, "field"));
+    c->is = read_answer(s, reply, &c->finding);
+    json_decref(reply);
+    return QM_OK;
+}
+
+static qm_status all_cases(struct session *s, uint64_t seed, int seeds)
+{
+    struct qm_trial *t = s->t;
+    for (int k = 0; k < seeds; k++)
+        for (int i = 0; i < QM_TRIAL_COUNT; i++) {
+            struct qm_cell c;
+            QM_TRY(one_case(s, i, seed + (uint64_t)k, &c));
+            t->runs++;
+            t->alarms += c.is == QM_CELL_killed;
+            if (k == 0 || (c.is == QM_CELL_killed && t->cell[i].is != QM_CELL_killed)) {
+                free(t->cell[i].finding);
+                t->cell[i] = c;
+            } else {
+                free(c.finding);
+            }
+        }
+    return QM_OK;
+}
+
+qm_status qm_trial_run(struct qm_trial *t, const char *folder, uint64_t seed, int seeds,
+                       const volatile int *stop)
+{
+    struct session *s = calloc(1, sizeof *s);
+    char object[PATH_MAX];
+    if (!s)
+        return qm_fail(QM_NO_MEMORY, "a trial");
+    s->t = t;
+    s->stop = stop;
+    for (int i = 0; i < QM_TRIAL_COUNT; i++)
+        t->cell[i] = (struct qm_cell){.is = QM_CELL_none};
+    qm_status st = build(t->entry, folder, object, sizeof object);
+    if (st == QM_OK) {
+        s->job = json_pack("{s:s}", "object", object);
+        st = all_cases(s, seed, seeds);
+    }
+    qm_child_stop(&s->child);
+    json_decref(s->job);
+    free(s);
+    remove_files(folder);
+    if (st != QM_BAD_ARG && st != QM_BAD_FILE)
+        return st;
+    t->broken = strdup(qm_message());
+    return QM_OK;
+}
+
+void qm_trial_free(struct qm_trial *t)
+{
+    for (int i = 0; i < QM_TRIAL_COUNT; i++)
+        free(t->cell[i].finding);
+    free(t->broken);
+}

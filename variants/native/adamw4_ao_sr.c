@@ -1,0 +1,97 @@
+/* adamw4_ao_sr.c - 4-bit AdamW of torchao with stochastically rounded moments, block by block.
+ *
+ * Tensors that are too small, or no multiple of the block, come with float32 moments. */
+#include <math.h>
+
+#include "kernel_abi.h"
+
+QM_KERNEL("adamw4_ao,exp_avg.round=stoch,exp_avg_sq.round=stoch");
+
+enum { BLOCK = 128 };
+
+/* Two codes a byte, the even element in the high nibble. */
+static int get(const uint8_t *codes, int64_t i)
+{
+    return i % 2 ? codes[i / 2] & 15 : codes[i / 2] >> 4;
+}
+
+static void put(uint8_t *codes, int64_t i, int code)
+{
+    int byte = codes[i / 2];
+    codes[i / 2] = (uint8_t)(i % 2 ? (byte & 0xf0) | code : (byte & 0x0f) | code << 4);
+}
+
+static void decode(const struct qm_kernel_slot *s, int64_t from, int64_t n, float *x)
+{
+    for (int64_t i = 0; i < n; i++)
+        x[i] = s->bits ? s->codebook[get(s->codes, from + i)] * s->scales[from / BLOCK]
+                       : s->values[from + i];
+}
+
+/* Of the two codes around y the upper one with the probability that keeps the mean. */
+static int either(const float *value, float y, uint32_t draw)
+{
+    float u = (float)draw * 0x1p-32f + 0x1p-33f;
+    int k = 0;
+    while (k < 14 && y >= value[k + 1])
+        k++;
+    return y > value[k] ? k + (rintf((y - value[k]) / (value[k + 1] - value[k]) + u - 0.5f) > 0.0f)
+                        : k;
+}
+
+/* The scale is the largest |x|, at least 1e-12. */
+static void encode(const struct qm_kernel_slot *s, int64_t from, int64_t n, const float *x)
+{
+    float top = 1e-12f;
+    for (int64_t i = 0; i < n; i++) /* one NaN makes the scale NaN */
+        if (top == top && !(fabsf(x[i]) <= top))
+            top = fabsf(x[i]);
+    if (s->bits)
+        s->scales[from / BLOCK] = top;
+    for (int64_t i = 0; i < n; i++)
+        if (s->bits)
+            put(s->codes, from + i, either(s->codebook, x[i] / top, s->draws[from + i]));
+        else
+            s->values[from + i] = x[i];
+}
+
+/* torch.lerp: a + w (b - a), from the other end above w = 1/2. */
+static float lerp(float a, float b, float w)
+{
+    return w < 0.5f ? fmaf(w, b - a, a) : fmaf(w - 1.0f, b - a, b);
+}
+
+/* Quantized as this kernel expects it, or plain float32. */
+static int fits(const struct qm_kernel_slot *s)
+{
+    return s->bits ? s->bits == 4 && s->block == BLOCK : s->values != 0;
+}
+
+int qm_kernel_step(const struct qm_kernel_args *a)
+{
+    const struct qm_kernel_slot *first = &a->slot[0], *second = &a->slot[1];
+    if (a->p_dtype != QM_KERNEL_F32 || a->g_dtype != QM_KERNEL_F32 || !fits(first) || !fits(second))
+        return 1; /* refused */
+    float *p = a->p, m[BLOCK], v[BLOCK];
+    const float *g = a->g;
+    float lr = (float)a->lr, decay = lr * (float)a->weight_decay, eps = (float)a->eps;
+    float w1 = (float)(1.0 - a->beta1), w2 = (float)(1.0 - a->beta2);
+    float bc1 = 1.0f - (float)pow((double)(float)a->beta1, (double)a->t);
+    float root_bc2 = sqrtf(1.0f - (float)pow((double)(float)a->beta2, (double)a->t));
+
+    for (int64_t from = 0; from < a->n; from += BLOCK) {
+        int64_t n = a->n - from < BLOCK ? a->n - from : BLOCK;
+        decode(first, from, n, m);
+        decode(second, from, n, v);
+        for (int64_t i = 0; i < n; i++) {
+            float x = a->maximize ? -g[from + i] : g[from + i], *w = &p[from + i];
+            *w = *w - decay * *w;
+            m[i] = lerp(m[i], x, w1);
+            v[i] = lerp(v[i], x * x, w2);
+            *w = *w - lr * (m[i] / bc1) / (sqrtf(v[i]) / root_bc2 + eps);
+        }
+        encode(first, from, n, m);
+        encode(second, from, n, v);
+    }
+    return 0;
+}
