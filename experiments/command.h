@@ -10,6 +10,7 @@
     X(analyze,    "quantization error of any tensor in .h5, .npy or .safetensors files")          \
     X(check,      "every variant against the double-precision oracle, over planted edge cases")   \
     X(prove,      "nearest-code routines over all floats: proofs and counter-examples")              \
+    X(shrink,     "a failing check, reduced to the smallest input, as a C program of its own")     \
     X(conform,    "replay golden vectors made by the published systems")                          \
     X(gen,        "golden vectors for programs that do not link this one")                        \
     X(verify,     "the verdict on the answers in such a file")                                    \
