@@ -133,8 +133,43 @@ static void put_include(FILE *f, const char *source, const char *name, const cha
     free(whole);
 }
 
-qm_status qm_repro_source(FILE *f, const char *path)
+/* What compilers find in a candidate is not what this program is about. */
+static void put_quiet(FILE *f)
 {
+    static const char *const words[] = {"pragmas",
+                                        "unknown-warning-option",
+                                        "unknown-pragmas",
+                                        "unused-variable",
+                                        "unused-function",
+                                        "unused-parameter",
+                                        "unused-but-set-variable",
+                                        "uninitialized",
+                                        "maybe-uninitialized",
+                                        "misleading-indentation",
+                                        "sign-compare",
+                                        "parentheses",
+                                        "array-bounds",
+                                        "stringop-overflow",
+                                        "stringop-overread",
+                                        "type-limits",
+                                        "implicit-fallthrough",
+                                        "missing-field-initializers",
+                                        "empty-body",
+                                        "unused-value",
+                                        "unused-label",
+                                        "unused-const-variable",
+                                        "infinite-recursion",
+                                        "nonnull",
+                                        "div-by-zero"};
+    fputs("#pragma GCC diagnostic push\n", f);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        fprintf(f, "#pragma GCC diagnostic ignored \"-W%s\"\n", words[i]);
+}
+
+qm_status qm_repro_source(FILE *f, const char *path, int is_quiet)
+{
+    if (is_quiet)
+        put_quiet(f);
     FILE *in = fopen(path, "r");
     char *line = NULL, name[PATH_MAX];
     size_t room = 0;
@@ -153,6 +188,8 @@ qm_status qm_repro_source(FILE *f, const char *path)
     free(line);
     if (in)
         fclose(in);
+    if (is_quiet)
+        fputs("#pragma GCC diagnostic pop\n", f);
     return st;
 }
 
@@ -308,7 +345,8 @@ const char *const qm_repro_repeat =
     "        const unsigned char *y = repro_buffer[first + n + i].at;\n"
     "        for (size_t k = 0; k < repro_buffer[first + i].bytes; k++)\n"
     "            if (x[k] != y[k]) {\n"
-    "                printf(\"%s, byte %%zu: expected the same twice, got 0x%%x, then 0x%%x\\n\",\n"
+    "                printf(\"%%s, byte %%zu: expected the same twice, got 0x%%x, then "
+    "0x%%x\\n\",\n"
     "                       repro_buffer[first + i].what, k, (unsigned)x[k], (unsigned)y[k]);\n"
     "                return 1;\n            }\n    }\n"
     "    puts(\"expected and got: the same twice\");\n    return 0;\n}\n";

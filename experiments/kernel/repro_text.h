@@ -5,8 +5,8 @@
 #include "experiments/kernel/lab.h"
 
 /* The kernel's source; where it includes kernel_abi.h, that header without its comments.  Other files
- * that it includes by quotes get absolute paths. */
-qm_status qm_repro_source(FILE *f, const char *path);
+ * that it includes by quotes get absolute paths.  is_quiet: warnings about it are turned off. */
+qm_status qm_repro_source(FILE *f, const char *path, int is_quiet);
 
 /* The same header, and a qm_kernel_step that calls the shared object's. */
 qm_status qm_repro_object(FILE *f, const char *object);

@@ -176,17 +176,20 @@ static void localize(struct shrink *s, int axis)
         slice(s, axis, to, length, 0);
 }
 
-/* Runs of indices, half of them first; whole blocks while runs are longer than one. */
+/* Runs of indices, half of them first; whole blocks while runs are longer than one.  Where no number
+ * is at fault, which run it is matters little: the first and the last only. */
 static int shorten(struct shrink *s, int axis)
 {
     const struct qm_trial *t = &s->s->trial;
+    int is_number = s->first.how == QM_CASE_failed && s->first.finding.slot >= QM_SLOT_PARAM;
     int64_t block = t->shape.rank == 1 ? qm_trial_block(t) : 1, before = t->shape.dim[axis];
     for (int64_t run = before / 2 > 0 ? before / 2 : 1; run >= 1; run /= 2) {
         int64_t step = block > 1 && run > block ? run / block * block : run;
         for (int64_t from = 0; from < t->shape.dim[axis] && !is_over(s);) {
             int64_t length = t->shape.dim[axis], to = from + step < length ? from + step : length;
-            if (to - from == length || !slice(s, axis, from, to, 0))
-                from += step;
+            if (to - from < length && slice(s, axis, from, to, 0))
+                continue;
+            from += is_number || from > 0 || length <= 2 * step ? step : length - step;
         }
     }
     return t->shape.dim[axis] < before;
@@ -421,7 +424,7 @@ static qm_status begin(struct shrink *s, const struct qm_case *c, uint64_t seed,
     struct qm_trial *t = &s->s->trial;
     int64_t n = qm_shape_numel(&c->shape);
     int room = n * steps <= KEPT_MOST ? steps : 1;
-    double long_enough = 10.0 + 4e-5 * (double)n * steps;
+    double long_enough = 5.0 + 2e-5 * (double)n * steps;
     for (;;) {
         QM_TRY(qm_trial_of_case(&s->lab->subject->recipe, c, seed, room, t));
         s->first = *qm_lab_record(s->lab, c, steps, t, long_enough);
