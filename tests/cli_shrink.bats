@@ -44,7 +44,7 @@ P
 
 @test "a tensor of rows and columns, a shared object, a name of one's own" {
     plant rows.c adafactor_hf 's/b \* rows + i\], c = a->slot\[1\].values\[b \* cols + j\]/b * rows], c = a->slot[1].values[b * cols + j]/'
-    [ "$(json_value 'd["steps"], d["elements"] <= 4, d["verified"]' shrink --kernel rows.c --case 61x67/normal/wd/t1/forced --out other.c)" = "(1, True, True)" ]
+    [ "$(json_value '(d["steps"], d["elements"] <= 4, d["verified"])' shrink --kernel rows.c --case 61x67/normal/wd/t1/forced --out other.c)" = "(1, True, True)" ]
     compiles_and_exits 1 other.c
     "$QUALM" check --template kernel_abi.h > kernel_abi.h
     cc -std=c11 -O2 -ffp-contract=off -shared -fPIC -I. -o rows.so rows.c -lm

@@ -148,6 +148,38 @@ static void a_recorded_step_fails_as_it_did(void **state)
     qm_trial_close(&t);
 }
 
+/* A registered step that is judged as another recipe: shrunk to one number, printed as text. */
+static void a_variant_that_fails_is_printed(void **state)
+{
+    (void)state;
+    static struct qm_subject s = {.backend = &qm_backend_cpu};
+    static struct qm_tally tally;
+    struct qm_lab lab = {.subject = &s};
+    struct qm_shrunk n;
+    struct qm_case c;
+    char *text = NULL;
+    size_t size;
+    assert_int_equal(qm_recipe_parse("adamw4_ao", &s.recipe), QM_OK);
+    assert_int_equal(qm_judge_begin(&s, &tally), QM_OK);
+    assert_int_equal(qm_case_parse("61x67/normal/wd/t5/forced", &c), QM_OK);
+    assert_int_equal(qm_lab_open(&lab), QM_OK);
+    assert_int_equal(qm_shrink(&lab, &c, 7, 3, 60.0, &n), QM_NO_MATCH);
+    s.alter = other_beta2;
+    assert_int_equal(qm_shrink(&lab, &c, 7, 3, 60.0, &n), QM_OK);
+    assert_int_equal(n.trial.n, 1);
+    assert_int_equal(n.trial.n_calls, 1);
+    assert_int_equal(n.elements_before, 61 * 67);
+    FILE *f = open_memstream(&text, &size);
+    qm_trial_print(&n.trial, f);
+    fclose(f);
+    assert_non_null(strstr(text, "shape  1\n"));
+    assert_non_null(strstr(text, "step   1; what is not listed is 0\n"));
+    assert_non_null(strstr(text, "  exp_avg_sq scale[0] = "));
+    free(text);
+    qm_trial_close(&n.trial);
+    qm_lab_close(&lab);
+}
+
 /* ---- planted bugs ---------------------------------------------------------------------------- */
 
 static char folder[64];
@@ -364,6 +396,7 @@ int main(void)
         cmocka_unit_test(rows_and_columns_keep_their_own_numbers),
         cmocka_unit_test(calls_are_left_out_one_by_one),
         cmocka_unit_test(a_recorded_step_fails_as_it_did),
+        cmocka_unit_test(a_variant_that_fails_is_printed),
         cmocka_unit_test(a_right_kernel_gives_nothing_to_shrink),
         cmocka_unit_test(shrinking_is_deterministic),
         cmocka_unit_test(every_bug_becomes_a_program_that_passes_once_mended),
