@@ -1,5 +1,5 @@
-/* test_shrink.c - trials of other shapes; bugs planted in the templates, shrunk to programs that fail
- * with the bug and pass without it. */
+/* test_shrink.c - trials of other shapes; bugs planted in the templates, shrunk to programs that
+ * fail with the bug and pass without it. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,13 +1,11 @@
 /* repro.c - writes the stand-alone program, and tries it. */
 #include "experiments/kernel/repro.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 
 #include "core/engine/backend_file.h"
 #include "core/kernel_abi.h"

@@ -1,4 +1,4 @@
-/* repro_text.h - the parts of a reproducer that do not depend on its inputs, and how data are spelled. */
+/* repro_text.h - the parts of a reproducer that do not depend on its inputs; how data are spelled. */
 #ifndef QM_EXPERIMENTS_KERNEL_REPRO_TEXT_H
 #define QM_EXPERIMENTS_KERNEL_REPRO_TEXT_H
 
