@@ -64,8 +64,10 @@ static void shrink_worst(const struct qm_kernel_run *r)
     const struct qm_kernel_case *c = r->interrupted ? NULL : worst_case(r);
     static struct qm_reduction n;
     char out[256];
-    if (!c)
+    if (!c) {
+        qm_note("not shrunk: %s", r->interrupted ? "interrupted" : "no case fails alone");
         return;
+    }
     qm_reduction_name(r->o->file, out, sizeof out);
     n = (struct qm_reduction){.file = r->o->file,
                               .as = r->recipe,

@@ -165,14 +165,15 @@ void qm_reduction_report(const struct qm_reduction *r)
     const struct qm_shrunk *s = &r->shrunk;
     char recipe[QM_RECIPE_TEXT], name[QM_CASE_TEXT], shape[64];
     json_t *out = json_pack(
-        "{s:s*, s:s, s:s, s:I, s:s, s:s, s:i, s:I, s:i, s:I, s:I, s:s, s:I, s:f, s:b}", "kernel",
-        r->file, "as", qm_recipe_print(&s->trial.recipe, recipe), "case",
+        "{s:s*, s:s, s:s, s:I, s:s, s:s, s:i, s:I, s:i, s:I, s:I, s:s, s:I, s:f, s:f, s:b}",
+        "kernel", r->file, "as", qm_recipe_print(&s->trial.recipe, recipe), "case",
         qm_case_print(&r->c, name), "seed", (json_int_t)r->seed, "result",
         qm_case_result_name(s->attempt.how), "what", s->attempt.text, "steps_before",
         s->steps_before, "elements_before", (json_int_t)s->elements_before, "steps",
         s->trial.n_calls, "blocks", (json_int_t)qm_shrunk_blocks(s), "elements",
         (json_int_t)s->trial.n, "shape", qm_shape_print(&s->trial.shape, shape, sizeof shape),
-        "attempts", (json_int_t)s->attempts, "seconds", s->seconds, "cut_short", s->is_cut);
+        "attempts", (json_int_t)s->attempts, "seconds", s->seconds, "case_seconds", s->case_seconds,
+        "cut_short", s->is_cut);
     if (r->is_written) {
         json_object_set_new(out, "written", json_string(r->out));
         json_object_set_new(out, "verified", json_boolean(r->is_verified));

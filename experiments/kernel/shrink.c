@@ -171,6 +171,7 @@ static qm_status begin(struct shrink *s, const struct qm_case *c, uint64_t seed,
         QM_TRY(qm_trial_of_case(&s->lab->subject->recipe, c, seed, room, t));
         s->first = *qm_lab_record(s->lab, c, steps, t, long_enough);
         int begun = s->first.begun;
+        s->found = qm_seconds();
         if (s->first.how == QM_CASE_refused)
             return qm_fail(QM_SKIPPED, "%s", s->first.text);
         if (!qm_case_result_is_bad(s->first.how) || begun < 1)
@@ -196,7 +197,7 @@ qm_status qm_shrink(struct qm_lab *lab, const struct qm_case *c, uint64_t seed, 
     memset(out, 0, sizeof *out);
     s.until = from + 1e9;
     qm_status st = begin(&s, c, seed, steps);
-    s.until = from + seconds;
+    s.until = qm_seconds() + seconds;
     if (st != QM_OK) {
         qm_trial_close(&out->trial);
         return st;
@@ -218,6 +219,7 @@ qm_status qm_shrink(struct qm_lab *lab, const struct qm_case *c, uint64_t seed, 
     simpler_settings(&s);
     out->attempts = lab->attempts;
     out->seconds = qm_seconds() - from;
+    out->case_seconds = s.found - from;
     return QM_OK;
 }
 

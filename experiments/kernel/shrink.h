@@ -12,11 +12,11 @@ struct qm_shrunk {
     struct qm_trial trial; /* the caller closes it */
     struct qm_attempt attempt;
     int64_t elements_before, attempts;
-    int steps_before, is_cut; /* is_cut: time was over */
-    double seconds;
+    int steps_before, is_cut;     /* is_cut: time was over */
+    double seconds, case_seconds; /* of everything, and of running the case until it failed */
 };
 
-/* Runs `steps` steps of the case and shrinks the first that fails, for so many seconds.
+/* Runs `steps` steps of the case and shrinks the first that fails, for so many seconds more.
  * QM_NO_MATCH: none fails. */
 qm_status qm_shrink(struct qm_lab *lab, const struct qm_case *c, uint64_t seed, int steps,
                     double seconds, struct qm_shrunk *out);

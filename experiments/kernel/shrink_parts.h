@@ -8,7 +8,7 @@ struct shrink {
     struct qm_lab *lab;
     struct qm_shrunk *s; /* its trial fails, and its attempt says how */
     struct qm_attempt first;
-    double until;
+    double found, until; /* when the case had failed; when to stop */
 };
 
 /* No more attempts: time is over, or the user interrupted. */
