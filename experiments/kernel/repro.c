@@ -112,21 +112,17 @@ static void put_arrays(const struct writer *w, const struct qm_kernel_args *a)
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
-/* Whether the end of main looks through the buffers. */
-static int is_listed(const struct writer *w)
-{
-    const struct qm_attempt *o = &w->s->attempt;
-    return o->how == QM_CASE_failed &&
-           (o->finding.place == QM_PLACE_OUTSIDE || o->finding.place == QM_PLACE_REPEAT);
-}
-
 static void put_place(const struct writer *w, const char *what, const char *of, const char *array,
                       int64_t bytes, int is_const)
 {
+    enum qm_repro_memory memory = qm_repro_memory(&w->s->attempt);
     fputs("repro_place(", w->f);
-    if (is_listed(w))
+    if (memory == QM_REPRO_LISTED)
         fprintf(w->f, "\"%s%s%s\", ", what, *of ? " of " : "", of);
-    fprintf(w->f, "repro_%s, %lld, %d)", array, (long long)bytes, is_const);
+    fprintf(w->f, "repro_%s, %lld", array, (long long)bytes);
+    if (memory != QM_REPRO_PLAIN)
+        fprintf(w->f, ", %d", is_const);
+    fputs(")", w->f);
 }
 
 static void put_buffer(const struct writer *w, const struct qm_kernel_args *a, int which, int slot)
@@ -334,10 +330,10 @@ static qm_status put_all(const struct writer *w, const struct writing *x)
     QM_TRY(x->r->source ? qm_repro_source(w->f, x->r->source, x->is_quiet)
                         : qm_repro_object(w->f, x->object));
     fputs("\n/* ---- what the step gets, and what it must leave ---- */\n", w->f);
-    fputs(qm_repro_includes(&w->s->attempt), w->f);
+    qm_repro_includes(w->f, &w->s->attempt);
     QM_TRY(args_of(w, 0, &a));
     put_arrays(w, a);
-    qm_repro_place(w->f, is_listed(w));
+    qm_repro_place(w->f, qm_repro_memory(&w->s->attempt));
     QM_TRY(args_of(w, 0, &a));
     put_step(w, a);
     put_main(w, a);

@@ -269,24 +269,43 @@ void qm_repro_comment(FILE *f, const char *text)
 
 /* ---- fixed parts ----------------------------------------------------------------------------- */
 
-const char *qm_repro_includes(const struct qm_attempt *o)
+void qm_repro_includes(FILE *f, const struct qm_attempt *o)
 {
+    int died = o->how != QM_CASE_failed, is_guarded = qm_repro_memory(o) != QM_REPRO_PLAIN;
+    if (!died && o->finding.place == QM_PLACE_MODE)
+        fputs("#include <fenv.h>\n", f);
+    fputs("#include <stdio.h>\n", f);
+    fputs(is_guarded ? "#include <string.h>\n#include <sys/mman.h>\n"
+                     : "#include <stdlib.h>\n#include <string.h>\n",
+          f);
     if (o->how == QM_CASE_memory)
-        return "#include <stdio.h>\n#include <string.h>\n#include <sys/mman.h>\n"
-               "#include <sys/resource.h>\n#include <sys/wait.h>\n#include <unistd.h>\n\n";
-    if (o->how != QM_CASE_failed)
-        return "#include <stdio.h>\n#include <string.h>\n#include <sys/mman.h>\n"
-               "#include <sys/wait.h>\n#include <unistd.h>\n\n";
-    if (o->finding.place == QM_PLACE_MODE)
-        return "#include <fenv.h>\n#include <stdio.h>\n#include <string.h>\n"
-               "#include <sys/mman.h>\n#include <unistd.h>\n\n";
-    return "#include <stdio.h>\n#include <string.h>\n#include <sys/mman.h>\n"
-           "#include <unistd.h>\n\n";
+        fputs("#include <sys/resource.h>\n", f);
+    if (died)
+        fputs("#include <sys/wait.h>\n", f);
+    fputs(is_guarded ? "#include <unistd.h>\n\n" : "\n", f);
 }
 
-void qm_repro_place(FILE *f, int is_listed)
+enum qm_repro_memory qm_repro_memory(const struct qm_attempt *o)
 {
-    if (is_listed)
+    enum qm_place place = o->finding.place;
+    if (o->how != QM_CASE_failed)
+        return QM_REPRO_GUARDED;
+    return place == QM_PLACE_OUTSIDE || place == QM_PLACE_REPEAT ? QM_REPRO_LISTED : QM_REPRO_PLAIN;
+}
+
+static const char *const plain_place =
+    "\n/* A copy at a multiple of 64 bytes. */\n"
+    "static void *repro_place(const void *data, size_t bytes)\n{\n"
+    "    void *at = aligned_alloc(64, (bytes + 64) / 64 * 64);\n"
+    "    return at ? memcpy(at, data, bytes) : NULL;\n}\n";
+
+void qm_repro_place(FILE *f, enum qm_repro_memory memory)
+{
+    if (memory == QM_REPRO_PLAIN) {
+        fputs(plain_place, f);
+        return;
+    }
+    if (memory == QM_REPRO_LISTED)
         fputs("\nstatic struct {\n    const char *what;\n    unsigned char *from, *at, *end;\n"
               "    size_t bytes;\n} repro_buffer[4096];\nstatic int repro_buffers;\n",
               f);
@@ -301,8 +320,8 @@ void qm_repro_place(FILE *f, int is_listed)
             "    mprotect(from, all, PROT_READ | PROT_WRITE);\n    memset(from, 0xA5, all);\n"
             "    memcpy(at, data, bytes);\n    if (is_const)\n        mprotect(from, all, "
             "PROT_READ);\n",
-            is_listed ? "const char *what, " : "");
-    if (is_listed)
+            memory == QM_REPRO_LISTED ? "const char *what, " : "");
+    if (memory == QM_REPRO_LISTED)
         fputs("    repro_buffer[repro_buffers].what = what;\n"
               "    repro_buffer[repro_buffers].from = from;\n"
               "    repro_buffer[repro_buffers].at = at;\n"

@@ -19,11 +19,15 @@ void qm_repro_row(FILE *f, char type, const void *x, int64_t n, int column);
 /* Text within a comment, in lines. */
 void qm_repro_comment(FILE *f, const char *text);
 
-const char *qm_repro_includes(const struct qm_attempt *o);
+/* Where the buffers lie: anywhere; between pages that are not mapped; so, and in a list that can be
+ * looked through afterwards. */
+enum qm_repro_memory { QM_REPRO_PLAIN, QM_REPRO_GUARDED, QM_REPRO_LISTED };
+enum qm_repro_memory qm_repro_memory(const struct qm_attempt *o);
 
-/* The function that makes buffers between pages that are not mapped; is_listed: they can be looked
- * through afterwards. */
-void qm_repro_place(FILE *f, int is_listed);
+void qm_repro_includes(FILE *f, const struct qm_attempt *o);
+
+/* The function that makes one. */
+void qm_repro_place(FILE *f, enum qm_repro_memory memory);
 
 /* Ends of main.  repeat is a format: %d is twice the calls. */
 extern const char *const qm_repro_died, *const qm_repro_outside, *const qm_repro_mode,
