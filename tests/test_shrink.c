@@ -56,7 +56,9 @@ static void scales_follow_the_first_element_of_their_block(void **state)
     assert_int_equal(qm_trial_block(&t), 256);
     for (int i = 0; i < 300; i++)
         map[i] = i < 256 ? 256 + i : 400 + i; /* block 1 whole, then from block 2 */
-    struct qm_shape shape = {1, {300}};
+    struct qm_shape shape = {1, {-1}};
+    assert_int_equal(qm_trial_remap(&t, &shape, map, &u), QM_BAD_ARG);
+    shape.dim[0] = 300;
     assert_int_equal(qm_trial_remap(&t, &shape, map, &u), QM_OK);
     assert_int_equal(u.n, 300);
     assert_int_equal(u.n_scales[0], 2);

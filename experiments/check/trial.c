@@ -41,6 +41,8 @@ qm_status qm_trial_open(struct qm_trial *out)
     const struct qm_rule *rule = out->recipe.rule;
     struct qm_call call;
     out->n = qm_shape_numel(&out->shape);
+    if (out->n < 0)
+        return qm_fail(QM_BAD_ARG, "a trial's shape has no number of elements");
     for (int i = 0; i < rule->n_slots; i++) {
         out->slot_shape[i] = out->shape;
         if (rule->slot_shape)

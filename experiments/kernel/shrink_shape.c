@@ -101,7 +101,7 @@ int qm_shrink_guess(struct shrink *s)
     int found = windows(s, 1, 8);
     for (int axis = 0; axis < s->s->trial.shape.rank; axis++)
         found |= s->s->trial.n > 8 && localize(s, axis);
-    return found || windows(s, 9, 33) || windows(s, block - 1, block + 1);
+    return found || windows(s, 9, 33) || (block > 0 && windows(s, block - 1, block + 1));
 }
 
 /* Runs of indices, half of them first; whole blocks while runs are longer than one.  Where no number
