@@ -25,6 +25,7 @@ enum {
     KEY_LIMIT_MEMORY,
     KEY_TEMPLATE,
     KEY_BACKEND,
+    KEY_NO_SHRINK,
     KEY_WORKER
 };
 
@@ -63,6 +64,8 @@ static const struct argp_option options[] = {
     {"junit", KEY_JUNIT, "FILE", 0, "write the results as JUnit XML", 1},
     {"limit-time", KEY_LIMIT_TIME, "S", 0, "wall-clock time for one case (default 10)", 1},
     {"limit-memory", KEY_LIMIT_MEMORY, "MIB", 0, "resident memory (default 2048)", 1},
+    {"no-shrink", KEY_NO_SHRINK, NULL, 0,
+     "leave out the reproducer NAME-repro.c of the worst failure (see qualm shrink)", 1},
     {"template", KEY_TEMPLATE, "VARIANT", 0,
      "print a kernel to start from, or kernel_abi.h; \"list\" names them", 1},
     {"kernel-worker", KEY_WORKER, "JOB", OPTION_HIDDEN, NULL, 1},
@@ -92,18 +95,20 @@ static int kernel_option(int key, char *arg, struct argp_state *state, struct op
         break;
     case KEY_TIME: k->time = number_of(state, "time", arg); break;
     case KEY_FOREVER: k->forever = 1; break;
+    case KEY_NO_SHRINK: k->no_shrink = 1; break;
     case KEY_JUNIT: k->junit = arg; break;
     case KEY_LIMIT_TIME: k->limits.seconds = number_of(state, "limit-time", arg); break;
     case KEY_LIMIT_MEMORY: k->limits.mebibytes = number_of(state, "limit-memory", arg); break;
     default: return 0;
     }
-    o->only_kernel = key == KEY_AS        ? "as"
-                     : key == KEY_AGAINST ? "against"
-                     : key == KEY_REGIME  ? "regime"
-                     : key == KEY_TIME    ? "time"
-                     : key == KEY_FOREVER ? "forever"
-                     : key == KEY_JUNIT   ? "junit"
-                                          : "limit-...";
+    o->only_kernel = key == KEY_AS          ? "as"
+                     : key == KEY_AGAINST   ? "against"
+                     : key == KEY_REGIME    ? "regime"
+                     : key == KEY_TIME      ? "time"
+                     : key == KEY_FOREVER   ? "forever"
+                     : key == KEY_JUNIT     ? "junit"
+                     : key == KEY_NO_SHRINK ? "no-shrink"
+                                            : "limit-...";
     return 1;
 }
 

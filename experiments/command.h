@@ -11,6 +11,7 @@
     X(check,      "every variant against the double-precision oracle, over planted edge cases")   \
     X(prove,      "nearest-code routines over all floats: proofs and counter-examples")              \
     X(mutate,     "bugs planted in kernels, and whether the judge finds them: the kill matrix")          \
+    X(shrink,     "a failing check, reduced to the smallest input, as a C program of its own")     \
     X(conform,    "replay golden vectors made by the published systems")                          \
     X(gen,        "golden vectors for programs that do not link this one")                        \
     X(verify,     "the verdict on the answers in such a file")                                    \

@@ -47,7 +47,7 @@ C
 verdict() {
     local result=$1 text=$2
     shift 2
-    run -1 "$QUALM" check --kernel k.c -q --case "$one" "$@"
+    run -1 "$QUALM" check --no-shrink --kernel k.c -q --case "$one" "$@"
     if [[ $output != *"FAILED $one $result: "*"$text"* ]]; then
         echo "expected $result with '$text', got: $output"
         return 1
@@ -59,7 +59,7 @@ again() {
     local line
     line=$(sed -n 's/^ *again: qualm //p' <<<"$1" | head -1)
     [ -n "$line" ]
-    run -1 bash -c "'$QUALM' $line -q"
+    run -1 bash -c "'$QUALM' $line -q --no-shrink"
     [[ $output == *FAILED* ]]
 }
 
@@ -70,7 +70,7 @@ again() {
         "$QUALM" check --template "$name" > "$name.c"
         [[ $name == *.h ]] && continue
         status=0
-        out=$("$QUALM" check --kernel "$name.c" -q 2>&1) || status=$?
+        out=$("$QUALM" check --no-shrink --kernel "$name.c" -q 2>&1) || status=$?
         [ "$status" = 0 ] || { echo "$name: $status $out"; return 1; }
         [[ $out == *"$name "*passed* ]]
         count=$((count + 1))
@@ -80,24 +80,24 @@ again() {
 
 @test "a right kernel passes every case; a reciprocal in place of a division is within bounds" {
     kernel k.c
-    [ "$(json_value 'd["passed"] and d["results"]["passed"] > 280' check --kernel k.c)" = True ]
-    [ "$(json_value 'd["as"]' check --kernel k.c --case "$one")" = sgdm_f32 ]
+    [ "$(json_value 'd["passed"] and d["results"]["passed"] > 280' check --no-shrink --kernel k.c)" = True ]
+    [ "$(json_value 'd["as"]' check --no-shrink --kernel k.c --case "$one")" = sgdm_f32 ]
     "$QUALM" check --template adamw_f32 | sed 's|/ (sqrtf(v\[i\]) / root_bc2 + eps)|* (1.0f / (sqrtf(v[i]) / root_bc2 + eps))|' > r.c
     ! grep -q '/ (sqrtf' <(grep 'p\[i\] =' r.c | grep -v '1.0f')
-    run -0 "$QUALM" check --kernel r.c -q --regime normal --regime outlier
+    run -0 "$QUALM" check --no-shrink --kernel r.c -q --regime normal --regime outlier
 }
 
 @test "a shared object is judged as it is; --as stands in for its name, and over it" {
     kernel k.c
     "$QUALM" check --template kernel_abi.h > kernel_abi.h
     cc -std=c11 -O2 -ffp-contract=off -shared -fPIC -I. -o k.so k.c -lm
-    run -0 "$QUALM" check --kernel k.so -q --case "$one"
-    run -0 "$QUALM" check --kernel k.so --as sgdm_f32,momentum=0.5 -q --case "$one"
+    run -0 "$QUALM" check --no-shrink --kernel k.so -q --case "$one"
+    run -0 "$QUALM" check --no-shrink --kernel k.so --as sgdm_f32,momentum=0.5 -q --case "$one"
     [[ $output == *"sgdm_f32,momentum=0.5"*passed* ]]
     sed 's/QM_KERNEL("sgdm_f32")/const int qm_kernel_abi = QM_KERNEL_ABI/' k.c > noname.c
-    fails_with 2 "give --as" check --kernel noname.c
-    run -0 "$QUALM" check --kernel noname.c --as sgdm_f32 -q --case "$one"
-    fails_with 4 "did you mean 'sgdm_f32'?" check --kernel k.so --as sgdm_f23
+    fails_with 2 "give --as" check --no-shrink --kernel noname.c
+    run -0 "$QUALM" check --no-shrink --kernel noname.c --as sgdm_f32 -q --case "$one"
+    fails_with 4 "did you mean 'sgdm_f32'?" check --no-shrink --kernel k.so --as sgdm_f23
 }
 
 @test "C++, and arithmetic contracted as the compiler likes" {
@@ -136,9 +136,9 @@ C
     verdict crashed "SIGSEGV within the gradients, byte 0 (read-only)"
     kernel k.c "" "if (n == 127) *(volatile int *)0 = 1;"
     expression='(d["results"]["crashed"], d["results"]["passed"] > 200, d["passed"])'
-    [ "$(json_value "$expression" check --kernel k.c --regime normal --regime wd0)" = "(0, False, True)" ]
-    [ "$(json_value 'd["results"]["crashed"]' check --kernel k.c)" -ge 12 ]
-    [ "$(json_value 'd["results"]["passed"]' check --kernel k.c)" -ge 200 ]
+    [ "$(json_value "$expression" check --no-shrink --kernel k.c --regime normal --regime wd0)" = "(0, False, True)" ]
+    [ "$(json_value 'd["results"]["crashed"]' check --no-shrink --kernel k.c)" -ge 12 ]
+    [ "$(json_value 'd["results"]["passed"]' check --no-shrink --kernel k.c)" -ge 200 ]
 }
 
 @test "abort, a used-up stack, a floating-point trap" {
@@ -153,7 +153,7 @@ C
 @test "a hang is cut short, three end the run; the time is per case" {
     kernel k.c "for (volatile int k = 0;; k++) ;"
     verdict hung "no answer within 0.3 s" --limit-time 0.3
-    run -1 "$QUALM" check --kernel k.c -q --limit-time 0.3
+    run -1 "$QUALM" check --no-shrink --kernel k.c -q --limit-time 0.3
     [[ $output == *"stopped: 3 cases hung"*"left out: "* ]]
 }
 
@@ -171,9 +171,9 @@ C
 
 @test "what a kernel prints, to any descriptor, does not disturb the result" {
     kernel k.c 'puts("{\"passed\": false}"); fprintf(stderr, "noise\n"); fflush(stdout);'
-    json_on_stdout check --kernel k.c --json --case "$one"
-    [ "$(json_value 'd["passed"]' check --kernel k.c --case "$one")" = True ]
-    run -0 "$QUALM" check --kernel k.c -q --case "$one"
+    json_on_stdout check --no-shrink --kernel k.c --json --case "$one"
+    [ "$(json_value 'd["passed"]' check --no-shrink --kernel k.c --case "$one")" = True ]
+    run -0 "$QUALM" check --no-shrink --kernel k.c -q --case "$one"
     [[ $output != *noise* ]]
     kernel k.c 'for (int fd = 3; fd < 256; fd++) if (write(fd, "junk\n", 5) < 0) continue;'
     verdict garbage "is no answer: junk"
@@ -205,73 +205,73 @@ C
     verdict failed "want"
     "$QUALM" check --template adamw4_ao | sed 's/>= (value\[k + 1\]/> (value[k + 1]/' > t.c
     ! cmp -s t.c <("$QUALM" check --template adamw4_ao)
-    run -1 "$QUALM" check --kernel t.c -q --regime exact # ties going down
+    run -1 "$QUALM" check --no-shrink --kernel t.c -q --regime exact # ties going down
     [[ $output == *"has code"* ]]
     again "$output"
     "$QUALM" check --template adamw8_bnb | sed 's/n < BLOCK ? by : top/top * 1.0000002f/' > s.c
     ! cmp -s s.c <("$QUALM" check --template adamw8_bnb)
-    run -1 "$QUALM" check --kernel s.c -q --regime normal
+    run -1 "$QUALM" check --no-shrink --kernel s.c -q --regime normal
     [[ $output == *scale* ]]
 }
 
 @test "a kernel that refuses: counted; 77 where it refuses everything" {
     kernel k.c "if (a->ndim != 2) return 5;"
     expression='(d["passed"], d["results"]["refused"] > 50, d["results"]["passed"] > 50)'
-    [ "$(json_value "$expression" check --kernel k.c)" = "(True, True, True)" ]
+    [ "$(json_value "$expression" check --no-shrink --kernel k.c)" = "(True, True, True)" ]
     kernel k.c "return 5;"
-    fails_with 77 "refuses every case" check --kernel k.c
-    run -77 "$QUALM" check --kernel k.c -q --case "$one"
+    fails_with 77 "refuses every case" check --no-shrink --kernel k.c
+    run -77 "$QUALM" check --no-shrink --kernel k.c -q --case "$one"
     [[ $output == *"it returned 5"* && $output == *"nothing judged"* ]]
 }
 
 @test "what is no kernel: the compiler's words and exit code 2" {
     echo 'int x = ;' > k.c
-    run -2 --separate-stderr "$QUALM" check --kernel k.c
+    run -2 --separate-stderr "$QUALM" check --no-shrink --kernel k.c
     [[ $stderr == *"k.c:1:"*error* && $stderr == *"k.c does not compile (cc)"* ]]
     [ -z "$output" ]
     kernel k.c
     sed 's/qm_kernel_step/other/' k.c > nostep.c
-    fails_with 2 "does not export qm_kernel_step" check --kernel nostep.c
+    fails_with 2 "does not export qm_kernel_step" check --no-shrink --kernel nostep.c
     sed 's/QM_KERNEL("sgdm_f32")/const int qm_kernel_abi = 7/' k.c > abi.c
-    fails_with 2 "version 7 of kernel_abi.h, this is 1" check --kernel abi.c --as sgdm_f32
-    fails_with 3 "No such file" check --kernel none.c
-    fails_with 2 "a .c or a .so file" check --kernel "$QUALM"
-    CC=nocc fails_with 2 "cannot run the compiler 'nocc'" check --kernel k.c
+    fails_with 2 "version 7 of kernel_abi.h, this is 1" check --no-shrink --kernel abi.c --as sgdm_f32
+    fails_with 3 "No such file" check --no-shrink --kernel none.c
+    fails_with 2 "a .c or a .so file" check --no-shrink --kernel "$QUALM"
+    CC=nocc fails_with 2 "cannot run the compiler 'nocc'" check --no-shrink --kernel k.c
     echo '__attribute__((constructor)) static void f(void) { volatile int *volatile at = 0; *at = 1; }' >> k.c
-    run -1 "$QUALM" check --kernel k.c -q
+    run -1 "$QUALM" check --no-shrink --kernel k.c -q
     [[ $output == *"while it was loaded: SIGSEGV"* ]]
 }
 
 @test "CC and CFLAGS are respected" {
     kernel k.c
     sed -i '1i #ifndef MINE\n#error no MINE\n#endif' k.c
-    fails_with 2 "does not compile" check --kernel k.c --case "$one"
-    CFLAGS="-DMINE -O1" CC="cc -pipe" run -0 "$QUALM" check --kernel k.c --case "$one" -q
+    fails_with 2 "does not compile" check --no-shrink --kernel k.c --case "$one"
+    CFLAGS="-DMINE -O1" CC="cc -pipe" run -0 "$QUALM" check --no-shrink --kernel k.c --case "$one" -q
 }
 
 @test "--regime chooses by class and setting; the seed matters and is printed" {
     kernel k.c
     all=$("$QUALM" check --list-cases)
-    count() { json_value 'd["results"]["passed"]' check --kernel k.c "$@"; }
+    count() { json_value 'd["results"]["passed"]' check --no-shrink --kernel k.c "$@"; }
     [ "$(count --regime planted)" = "$(grep -c /planted/ <<<"$all")" ]
     [ "$(count --regime planted --regime outlier --regime wd)" = \
         "$(grep -cE '/(planted|outlier)/wd/' <<<"$all")" ]
-    fails_with 4 "did you mean 'planted'?" check --kernel k.c --regime plantde
-    fails_with 4 "no case has" check --kernel k.c --regime zeros --regime lr0
-    run -0 "$QUALM" check --kernel k.c --regime planted --seed 7 -q
+    fails_with 4 "did you mean 'planted'?" check --no-shrink --kernel k.c --regime plantde
+    fails_with 4 "no case has" check --no-shrink --kernel k.c --regime zeros --regime lr0
+    run -0 "$QUALM" check --no-shrink --kernel k.c --regime planted --seed 7 -q
     [[ $output == *"seed 7"* ]]
-    [ "$output" = "$("$QUALM" check --kernel k.c --regime planted --seed 7 -q)" ]
-    [ "$output" != "$("$QUALM" check --kernel k.c --regime planted --seed 8 -q | sed 's/seed 8/seed 7/')" ]
+    [ "$output" = "$("$QUALM" check --no-shrink --kernel k.c --regime planted --seed 7 -q)" ]
+    [ "$output" != "$("$QUALM" check --no-shrink --kernel k.c --regime planted --seed 8 -q | sed 's/seed 8/seed 7/')" ]
 }
 
 @test "--forever draws new cases until its time is over or it is interrupted; failures run again" {
     kernel k.c
-    run -0 "$QUALM" check --kernel k.c --forever --time 1 -q
+    run -0 "$QUALM" check --no-shrink --kernel k.c --forever --time 1 -q
     [[ $output == *"raised by one with each case"* ]]
     kernel bad.c "" "if (n % 7 == 3) p[n / 2] *= 1.000001f;"
-    run -1 "$QUALM" check --kernel bad.c --forever --time 1 -q
+    run -1 "$QUALM" check --no-shrink --kernel bad.c --forever --time 1 -q
     again "$output"
-    "$QUALM" check --kernel k.c --forever -q > out &
+    "$QUALM" check --no-shrink --kernel k.c --forever -q > out &
     sleep 1
     kill -INT $!
     status=0
@@ -285,8 +285,8 @@ C
     sed 's/(value\[k + 1\] - value\[k\]) \* 0.5f/(value[k + 1] - value[k]) * 0.48f/' old.c > new.c
     cp old.c same.c
     expression='all(t["codes_changed"] == t["values_changed"] == t["scales_changed"] == 0 and t["rmse_ratio"] == 1 for t in d["against"]["tensors"])'
-    [ "$(json_value "$expression" check --kernel same.c --against old.c --regime normal)" = True ]
-    "$QUALM" check --kernel new.c --against old.c --regime normal --json > d.json 2>/dev/null || [ $? = 1 ]
+    [ "$(json_value "$expression" check --no-shrink --kernel same.c --against old.c --regime normal)" = True ]
+    "$QUALM" check --no-shrink --kernel new.c --against old.c --regime normal --json > d.json 2>/dev/null || [ $? = 1 ]
     "$PYTHON" - <<'P'
 import json
 a = json.load(open("d.json"))["against"]
@@ -300,14 +300,14 @@ assert 0.1 < s["times_as_fast_min"] < 10
 P
     kernel crash.c "*(volatile int *)0 = 1;"
     kernel k.c
-    run -0 "$QUALM" check --kernel k.c --against crash.c -q --regime normal
+    run -0 "$QUALM" check --no-shrink --kernel k.c --against crash.c -q --regime normal
     [[ $output == *"the old kernel fails: "*"SIGSEGV"* ]]
 }
 
 @test "--junit: well-formed, with every case, its failure and the command" {
     kernel k.c 'if (n == 127) exit(0); if (n == 128) { puts("<&\"\x01>"); abort(); } if (n == 4096) return 2;' \
         "if (n == 129) p[0] += 1;"
-    run -1 "$QUALM" check --kernel k.c --junit out.xml -q
+    run -1 "$QUALM" check --no-shrink --kernel k.c --junit out.xml -q
     "$PYTHON" - <<'P'
 import xml.etree.ElementTree as E
 suite = E.parse("out.xml").getroot().find("testsuite")
@@ -321,16 +321,16 @@ assert "--case 129/" in kinds["failure"][0].find("failure").text
 assert all(float(c.get("time")) >= 0 for c in cases)
 P
     kernel k.c
-    fails_with 3 "" check --kernel k.c --junit /nowhere/out.xml --case "$one" -q
+    fails_with 3 "" check --no-shrink --kernel k.c --junit /nowhere/out.xml --case "$one" -q
 }
 
 @test "options that need --kernel say so; backends that are not there are 77" {
     fails_with 2 "needs --kernel" check --regime planted
     fails_with 2 "needs --kernel" check --against k.c adamw4_ao
-    fails_with 2 "by --as" check --kernel k.c adamw4_ao
-    fails_with 2 "positive number" check --kernel k.c --limit-time 0
+    fails_with 2 "by --as" check --no-shrink --kernel k.c adamw4_ao
+    fails_with 2 "positive number" check --no-shrink --kernel k.c --limit-time 0
     fails_with 77 "backend cuda is not built into this binary" check adamw4_ao --backend cuda
-    fails_with 77 "backend cuda or emu" check --kernel k.cu
+    fails_with 77 "backend cuda or emu" check --no-shrink --kernel k.cu
     fails_with 4 "no backend 'gpu'" check --backend gpu
     run -0 "$QUALM" check adamw4_ao --backend cpu --case "$one" -q
     fails_with 4 "did you mean 'adamw4_ao'?" check --template adamw4_oa

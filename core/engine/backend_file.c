@@ -314,7 +314,8 @@ static int arithmetic_is_plain(void)
     return fegetround() == FE_TONEAREST && qm_bits(product) == qm_bits(0x1p-140f);
 }
 
-static qm_status call(struct plan *p, const struct qm_tensor *g, int64_t t, uint64_t seed)
+/* Gradient, draws and arguments, in memory that the kernel may only read. */
+static qm_status prepare(struct plan *p, const struct qm_tensor *g, int64_t t, uint64_t seed)
 {
     size_t g_bytes = (size_t)p->n * qm_dtype_size(g->dtype);
     if (p->g.bytes != g_bytes) { /* another type than the last step's */
@@ -327,6 +328,12 @@ static qm_status call(struct plan *p, const struct qm_tensor *g, int64_t t, uint
     fill_args(p, g, t, seed, (struct qm_kernel_args *)p->args.at);
     qm_guarded_protect(&p->g, 1);
     qm_guarded_protect(&p->args, 1);
+    return QM_OK;
+}
+
+static qm_status call(struct plan *p, const struct qm_tensor *g, int64_t t, uint64_t seed)
+{
+    QM_TRY(prepare(p, g, t, seed));
     fenv_t before;
     fegetenv(&before);
     running = p;
@@ -368,6 +375,16 @@ static qm_status file_step(void *plan, struct qm_tensor *param, const struct qm_
     if (damaged)
         return qm_fail(QM_VERDICT, "step %lld wrote outside the buffer of the %s", (long long)t,
                        damaged);
+    return QM_OK;
+}
+
+qm_status qm_plan_file_args(void *plan, const struct qm_tensor *param, const struct qm_tensor *g,
+                            int64_t t, uint64_t seed, const struct qm_kernel_args **out)
+{
+    struct plan *p = plan;
+    memcpy(p->p.at, param->data, p->p.bytes);
+    QM_TRY(prepare(p, g, t, seed));
+    *out = (const struct qm_kernel_args *)p->args.at;
     return QM_OK;
 }
 

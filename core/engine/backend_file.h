@@ -32,6 +32,11 @@ void qm_kernel_file_use(struct qm_kernel_file *k);
  * open: QM_BAD_ARG without a kernel. */
 extern const struct qm_backend qm_backend_file;
 
+/* What such a step would hand to the kernel, without calling it; the plan's, until its next step. */
+struct qm_kernel_args;
+qm_status qm_plan_file_args(void *plan, const struct qm_tensor *param, const struct qm_tensor *g,
+                            int64_t t, uint64_t seed, const struct qm_kernel_args **out);
+
 /* Seconds that the kernel itself took in the plan's last step. */
 double qm_plan_file_seconds(const void *plan);
 

@@ -11,6 +11,7 @@
 #include "experiments/check/draws.h"
 #include "experiments/check/slot.h"
 #include "experiments/check/stored.h"
+#include "experiments/check/trial.h"
 #include "oracle/bound.h"
 #include "oracle/oracle.h"
 
@@ -76,9 +77,19 @@ struct run {
     float *left[2][QM_MAX_SLOTS + 1]; /* choices of this step and of the one before; QM_MAX_SLOTS:
                                        * of the parameter */
     int *flag;
+    const struct qm_trial *trial; /* where the inputs come from; NULL: from the case */
+    struct qm_trial *record;      /* where they go to, or NULL */
+    volatile int *begun;          /* steps, or NULL */
+    int only;                     /* slot that is judged, or QM_SLOT_ANY */
+    int n_sides;
     struct qm_tally *t;
     struct qm_finding finding;
 };
+
+static int is_wanted(const struct run *r, int slot)
+{
+    return r->only == QM_SLOT_ANY || r->only == slot;
+}
 
 static uint64_t hash(uint64_t seed, const char *text)
 {
@@ -169,8 +180,9 @@ static qm_status run_memory(struct run *r)
     }
     r->left[0][QM_MAX_SLOTS] = left;
     r->left[1][QM_MAX_SLOTS] = left + n;
-    QM_TRY(side_open(r, &r->side[0], 1));
-    return side_open(r, &r->side[1], 2);
+    for (int i = 0; i < r->n_sides; i++)
+        QM_TRY(side_open(r, &r->side[i], i + 1));
+    return QM_OK;
 }
 
 static struct qm_oracle_hyper oracle_hyper(const struct qm_hyper *h)
@@ -240,6 +252,9 @@ static int64_t first_difference(const void *a, const void *b, size_t n, size_t s
 static void judge_repetition(struct run *r)
 {
     const struct side *a = &r->side[0], *b = &r->side[1];
+    int before = r->finding.severity;
+    if (r->n_sides < 2)
+        return;
     int64_t at = first_difference(a->stored, b->stored, (size_t)r->n, (size_t)r->format.bytes);
     if (at < 0)
         at = first_difference(a->residual, b->residual, (size_t)r->n,
@@ -262,6 +277,8 @@ static void judge_repetition(struct run *r)
             qm_finding_set(&r->finding, QM_BAD_MACHINERY,
                            "a second run with two threads differs: scales of %s", slot_name(r, i));
     }
+    if (r->finding.severity > before)
+        qm_finding_place(&r->finding, QM_PLACE_REPEAT, QM_SLOT_NONE, 0, 0.0, 0.0);
 }
 
 /* ---- a step -------------------------------------------------------------------------------- */
@@ -323,8 +340,12 @@ static void judge_floats(struct run *r, int slot, int64_t t, const char *case_na
         }
         if (bad && qm_finding_set(&r->finding, isfinite(want[i]) ? QM_BAD_BOUND : QM_BAD_SPECIAL,
                                   "%s %lld is %a, want %a within %.3g", name, (long long)i,
-                                  (double)got[i], want[i], error[i]))
+                                  (double)got[i], want[i], error[i])) {
+            double slack = isfinite(want[i]) ? error[i] : (double)NAN;
             add_inputs(r, i, t);
+            qm_finding_place(&r->finding, QM_PLACE_NUMBER, slot, i, want[i] - slack,
+                             want[i] + slack);
+        }
     }
 }
 
@@ -345,8 +366,10 @@ static void judge_stored(struct run *r, int64_t t)
         r->t->verdict[is]++;
         if (is >= QM_VERDICT_OFF_BY_ONE &&
             qm_finding_set(&r->finding, isfinite(r->want_p[i]) ? QM_BAD_BOUND : QM_BAD_SPECIAL,
-                           "parameter %lld %s", (long long)i, text))
+                           "parameter %lld %s", (long long)i, text)) {
             add_inputs(r, i, t);
+            qm_finding_place(&r->finding, QM_PLACE_NONE, QM_SLOT_PARAM, i, 0.0, 0.0);
+        }
     }
 }
 
@@ -371,8 +394,11 @@ static void judge_slot(struct run *r, int i, int64_t t, const char *case_name)
         snprintf(r->t->worst_what, sizeof r->t->worst_what, "a scale of %s, step %lld",
                  slot_name(r, i), (long long)t);
     }
-    if (qm_finding_set(&r->finding, f.severity, "%s: %s", slot_name(r, i), f.text))
+    if (qm_finding_set(&r->finding, f.severity, "%s: %s", slot_name(r, i), f.text)) {
+        qm_finding_place(&r->finding, f.place, i, f.at, f.low, f.high);
+        memcpy(r->finding.takes, f.takes, sizeof f.takes);
         add_inputs(r, at, t);
+    }
 }
 
 static const char *drawn_name(const struct run *r, int which)
@@ -473,6 +499,13 @@ static struct qm_aim aim_of(const struct run *r, int64_t t)
 /* The gradient of step t in the recipe's type, and what it widens to. */
 static void make_gradient(struct run *r, int64_t t, int k, struct qm_tensor *out)
 {
+    if (r->trial) {
+        void *g = r->judged.grad == QM_DTYPE_f32 ? (void *)r->g : (void *)r->h;
+        memcpy(g, qm_trial_call(r->trial, k).g, (size_t)r->n * qm_dtype_size(r->judged.grad));
+        *out = (struct qm_tensor){g, r->judged.grad, r->c->shape};
+        qm_to_double(out->data, out->dtype, 0, r->n, r->wide_g);
+        return;
+    }
     struct qm_aim aim = aim_of(r, t);
     for (int i = 0; i < r->n_slots; i++)
         aim.state[i] = r->before[i];
@@ -558,11 +591,76 @@ static qm_status run_oracle(struct run *r, int64_t t)
     return QM_OK;
 }
 
+/* Both sides take over the state that call k of the trial starts from. */
+static qm_status take_call(struct run *r, int k)
+{
+    struct qm_call from = qm_trial_call(r->trial, k);
+    const struct qm_backend *b = r->s->backend;
+    for (int s = 0; s < r->n_sides; s++) {
+        memcpy(r->side[s].stored, from.p, (size_t)r->format.bytes * (size_t)r->n);
+        if (r->format.residual_bytes)
+            QM_TRY(b->load(r->side[s].plan, QM_RESIDUAL, from.residual, NULL));
+        for (int i = 0; i < r->n_slots; i++)
+            QM_TRY(
+                b->load(r->side[s].plan, i, r->decider[i] ? from.codes[i] : NULL, from.scales[i]));
+    }
+    return QM_OK;
+}
+
+/* Keeps the inputs of step t, number k of this run; side 0 was just read. */
+static void keep_call(struct run *r, int k, int64_t t, const struct qm_tensor *g)
+{
+    int at = k < r->record->n_calls ? k : r->record->n_calls - 1;
+    struct qm_call to = qm_trial_call(r->record, at);
+    const struct side *s = &r->side[0];
+    *to.t = t;
+    memcpy(to.p, s->stored, (size_t)r->format.bytes * (size_t)r->n);
+    memcpy(to.residual, s->residual, (size_t)r->format.residual_bytes * (size_t)r->n);
+    memcpy(to.g, g->data, (size_t)r->n * qm_dtype_size(g->dtype));
+    for (int i = 0; i < r->n_slots; i++) {
+        if (r->decider[i])
+            memcpy(to.codes[i], s->codes[i], (size_t)r->slot_n[i]);
+        memcpy(to.scales[i], s->scales[i], sizeof(float) * (size_t)r->n_scales[i]);
+    }
+    *r->begun = k + 1;
+}
+
+static void judge_gradient(struct run *r, const struct qm_tensor *g)
+{
+    for (int64_t i = 0; i < r->n; i++) {
+        double now;
+        qm_to_double(g->data, g->dtype, i, 1, &now);
+        if (memcmp(&now, &r->wide_g[i], sizeof now) != 0)
+            qm_finding_set(&r->finding, QM_BAD_MACHINERY, "gradient %lld was changed",
+                           (long long)i);
+    }
+}
+
+static qm_status judge_numbers(struct run *r, int64_t t, const char *case_name)
+{
+    if (r->only == QM_SLOT_NONE)
+        return QM_OK;
+    QM_TRY(run_oracle(r, t));
+    if (is_wanted(r, QM_SLOT_PARAM) && r->judged.param.format == QM_PARAM_f32)
+        judge_floats(r, -1, t, case_name);
+    else if (is_wanted(r, QM_SLOT_PARAM))
+        judge_stored(r, t);
+    for (int i = 0; i < r->n_slots; i++) {
+        if (is_wanted(r, i) && r->decider[i])
+            judge_slot(r, i, t, case_name);
+        else if (is_wanted(r, i))
+            judge_floats(r, i, t, case_name);
+    }
+    return QM_OK;
+}
+
 static qm_status one_step(struct run *r, int k, const char *case_name)
 {
-    int64_t t = r->c->t + k;
+    int64_t t = r->trial ? *qm_trial_call(r->trial, k).t : r->c->t + k;
     size_t bytes = sizeof(float) * (size_t)r->n;
     struct qm_tensor g;
+    if (r->trial)
+        QM_TRY(take_call(r, k));
     QM_TRY(read_state(r, &r->side[0]));
     memcpy(r->before_p, r->side[0].p, bytes);
     for (int i = 0; i < r->n_slots; i++)
@@ -571,32 +669,22 @@ static qm_status one_step(struct run *r, int k, const char *case_name)
         if (r->slot_n[i] == 1 && r->n == 1 && r->judged.rule->single && !r->decider[i])
             r->before[i][0] = 0.0f;
     make_gradient(r, t, k, &g);
-    for (int i = 0; i < 2; i++) {
+    if (r->record)
+        keep_call(r, k, t, &g);
+    for (int i = 0; i < r->n_sides; i++) {
         struct qm_tensor p = {r->side[i].stored, qm_param_dtype(&r->run.param), r->c->shape};
         QM_TRY(r->s->backend->step(r->side[i].plan, &p, &g, t, r->seed));
         QM_TRY(read_state(r, &r->side[i]));
-        judge_memory(r, &r->side[i]);
+        if (is_wanted(r, QM_SLOT_NONE))
+            judge_memory(r, &r->side[i]);
     }
-    for (int64_t i = 0; i < r->n; i++) {
-        double now;
-        qm_to_double(g.data, g.dtype, i, 1, &now);
-        if (memcmp(&now, &r->wide_g[i], sizeof now) != 0)
-            qm_finding_set(&r->finding, QM_BAD_MACHINERY, "gradient %lld was changed",
-                           (long long)i);
+    if (is_wanted(r, QM_SLOT_NONE)) {
+        judge_gradient(r, &g);
+        judge_repetition(r);
     }
-    judge_repetition(r);
-    QM_TRY(run_oracle(r, t));
-    if (r->judged.param.format == QM_PARAM_f32)
-        judge_floats(r, -1, t, case_name);
-    else
-        judge_stored(r, t);
-    for (int i = 0; i < r->n_slots; i++) {
-        if (r->decider[i])
-            judge_slot(r, i, t, case_name);
-        else
-            judge_floats(r, i, t, case_name);
-    }
-    judge_draws(r, k);
+    QM_TRY(judge_numbers(r, t, case_name));
+    if (r->only == QM_SLOT_ANY) /* they are seen while slots are judged */
+        judge_draws(r, k);
     return QM_OK;
 }
 
@@ -617,11 +705,14 @@ static qm_status start(struct run *r)
     return QM_OK;
 }
 
-static qm_status run_case(struct run *r, const char *name)
+/* Where inputs are kept or given, the first failing step is the last. */
+static qm_status run_case(struct run *r, int steps, const char *name)
 {
+    int is_short = r->trial || r->record;
     QM_TRY(run_memory(r));
-    QM_TRY(start(r));
-    for (int k = 0; k < QM_CHECK_STEPS; k++)
+    if (!r->trial)
+        QM_TRY(start(r));
+    for (int k = 0; k < steps && !(is_short && r->finding.severity); k++)
         QM_TRY(one_step(r, k, name));
     return QM_OK;
 }
@@ -637,36 +728,43 @@ static int does_not_fit(const struct run *r)
     return 0;
 }
 
+/* r->judged, r->c and r->s are given; QM_SKIPPED: the shape does not fit. */
+static qm_status run_open(struct run *r)
+{
+    r->run = r->judged;
+    if (r->s->alter)
+        r->s->alter(&r->run);
+    r->n_sides = r->trial ? r->trial->n_sides : 2;
+    r->n = qm_shape_numel(&r->c->shape);
+    r->n_slots = r->judged.rule->n_slots;
+    r->hyper = oracle_hyper(&r->judged.hyper);
+    r->format = qm_stored_of(&r->judged.param);
+    r->oracle = qm_oracle_find(r->judged.rule->family);
+    for (int i = 0; i < r->n_slots; i++) {
+        struct qm_quantizer q = qm_recipe_slot(&r->judged, i, &r->c->shape);
+        r->shape[i] = r->c->shape;
+        if (r->judged.rule->slot_shape)
+            r->judged.rule->slot_shape(&r->judged.hyper, i, &r->c->shape, &r->shape[i]);
+        r->slot_n[i] = qm_shape_numel(&r->shape[i]);
+        r->decider[i] = q.bits ? &r->s->decider[i] : NULL;
+        r->n_scales[i] = q.bits ? qm_groups_count(&q, &r->shape[i], r->slot_n[i]) : r->slot_n[i];
+    }
+    return does_not_fit(r) ? qm_fail(QM_SKIPPED, "the quantizers do not take this shape") : QM_OK;
+}
+
 qm_status qm_judge_case(const struct qm_subject *s, const struct qm_case *c, uint64_t seed,
                         struct qm_tally *t)
 {
     char name[QM_CASE_TEXT];
-    struct run r = {.s = s, .c = c, .t = t, .judged = s->recipe};
+    struct run r = {.s = s, .c = c, .t = t, .judged = s->recipe, .only = QM_SLOT_ANY};
     qm_case_print(c, name);
     qm_case_apply(c, &r.judged);
-    r.run = r.judged;
-    if (s->alter)
-        s->alter(&r.run);
     r.seed = hash(seed, name);
-    r.n = qm_shape_numel(&c->shape);
-    r.n_slots = r.judged.rule->n_slots;
-    r.hyper = oracle_hyper(&r.judged.hyper);
-    r.format = qm_stored_of(&r.judged.param);
-    r.oracle = qm_oracle_find(r.judged.rule->family);
-    for (int i = 0; i < r.n_slots; i++) {
-        struct qm_quantizer q = qm_recipe_slot(&r.judged, i, &c->shape);
-        r.shape[i] = c->shape;
-        if (r.judged.rule->slot_shape)
-            r.judged.rule->slot_shape(&r.judged.hyper, i, &c->shape, &r.shape[i]);
-        r.slot_n[i] = qm_shape_numel(&r.shape[i]);
-        r.decider[i] = q.bits ? &s->decider[i] : NULL;
-        r.n_scales[i] = q.bits ? qm_groups_count(&q, &r.shape[i], r.slot_n[i]) : r.slot_n[i];
-    }
-    if (does_not_fit(&r)) {
+    if (run_open(&r) != QM_OK) {
         t->skipped++;
         return QM_OK;
     }
-    qm_status st = run_case(&r, name);
+    qm_status st = run_case(&r, QM_CHECK_STEPS, name);
     run_close(&r);
     if (st != QM_OK)
         return qm_fail_in(st, name);
@@ -678,4 +776,55 @@ qm_status qm_judge_case(const struct qm_subject *s, const struct qm_case *c, uin
             t->finding[t->n_findings++] = r.finding;
     }
     return QM_OK;
+}
+
+/* ---- trials ---------------------------------------------------------------------------------- */
+
+uint64_t qm_case_seed(const struct qm_case *c, uint64_t seed)
+{
+    char name[QM_CASE_TEXT];
+    return hash(seed, qm_case_print(c, name));
+}
+
+static qm_status judge_some(struct run *r, int steps, struct qm_finding *f)
+{
+    struct qm_tally *t = calloc(1, sizeof *t);
+    if (!t)
+        return qm_fail(QM_NO_MEMORY, "a tally");
+    r->t = t;
+    qm_status st = run_open(r);
+    if (st == QM_OK) {
+        st = run_case(r, steps, "");
+        run_close(r);
+    }
+    free(t);
+    if (st == QM_OK)
+        *f = r->finding;
+    return st;
+}
+
+qm_status qm_judge_record(const struct qm_subject *s, const struct qm_case *c, int steps,
+                          struct qm_trial *trial, volatile int *begun, struct qm_finding *f)
+{
+    struct run r = {.s = s,
+                    .c = c,
+                    .judged = trial->recipe,
+                    .seed = trial->seed,
+                    .record = trial,
+                    .begun = begun,
+                    .only = QM_SLOT_ANY};
+    return judge_some(&r, steps, f);
+}
+
+qm_status qm_judge_trial(const struct qm_subject *s, const struct qm_trial *trial, int slot,
+                         struct qm_finding *f)
+{
+    struct qm_case c = {.shape = trial->shape};
+    struct run r = {.s = s,
+                    .c = &c,
+                    .judged = trial->recipe,
+                    .seed = trial->seed,
+                    .trial = trial,
+                    .only = slot};
+    return judge_some(&r, trial->n_calls, f);
 }

@@ -38,11 +38,29 @@ struct qm_subject {
     struct qm_decider decider[QM_MAX_SLOTS]; /* filled by qm_judge_begin */
 };
 
+/* What a finding is about: one number, or the machinery around them. */
+enum qm_place {
+    QM_PLACE_NONE,    /* something else */
+    QM_PLACE_OUTSIDE, /* the step wrote outside a buffer */
+    QM_PLACE_MODE,    /* it left the floating-point environment changed */
+    QM_PLACE_REPEAT,  /* a second run differs */
+    QM_PLACE_NUMBER,  /* a parameter, or an element of a float32 slot */
+    QM_PLACE_SCALE,
+    QM_PLACE_CODE
+};
+
+enum { QM_SLOT_PARAM = -1, QM_SLOT_NONE = -2, QM_SLOT_ANY = -3 };
+
 /* The worst thing found in one case. */
 struct qm_finding {
     char name[QM_CASE_TEXT]; /* of the case */
     char text[480];          /* where, inputs, got, want */
     int severity;            /* larger is worse; 0: none */
+    enum qm_place place;
+    int slot;           /* or QM_SLOT_PARAM, QM_SLOT_NONE */
+    int64_t at;         /* element, or scale */
+    double low, high;   /* what the number may be; NaN: it must not be finite */
+    uint8_t takes[256]; /* of a code: the stored codes that are allowed are 1 */
 };
 
 enum { QM_FINDINGS = 32, QM_RATES = 2 * (QM_MAX_SLOTS + 1) };
@@ -76,6 +94,18 @@ qm_status qm_judge_case(const struct qm_subject *s, const struct qm_case *c, uin
 
 /* A value of the slot at `share` of its cell went up, or did not. */
 void qm_tally_draw(struct qm_tally *t, int slot, double share, int up);
+
+/* One case of `steps` steps that ends with the first that fails.  Before each step its inputs go into
+ * call min(k, trial->n_calls - 1) of the trial, which qm_trial_of_case made, and k + 1 into *begun:
+ * where they are shared memory, they outlive a step that does not return. */
+struct qm_trial;
+qm_status qm_judge_record(const struct qm_subject *s, const struct qm_case *c, int steps,
+                          struct qm_trial *trial, volatile int *begun, struct qm_finding *f);
+
+/* The calls of a trial up to the first that fails.  slot: only this slot, QM_SLOT_PARAM the parameter,
+ * QM_SLOT_NONE the machinery, QM_SLOT_ANY everything. */
+qm_status qm_judge_trial(const struct qm_subject *s, const struct qm_trial *trial, int slot,
+                         struct qm_finding *f);
 
 /* Adds what `from` found, as if its cases had been run after those of `into`. */
 void qm_tally_merge(struct qm_tally *into, const struct qm_tally *from);

@@ -13,12 +13,23 @@
 
 enum { HAS_NAN = 1, HAS_INF = 2, HAS_UNBOUNDED = 4 };
 
+void qm_finding_place(struct qm_finding *f, enum qm_place place, int slot, int64_t at, double low,
+                      double high)
+{
+    f->place = place;
+    f->slot = slot;
+    f->at = at;
+    f->low = low;
+    f->high = high;
+}
+
 int qm_finding_set(struct qm_finding *f, int severity, const char *format, ...)
 {
     va_list args;
     if (severity <= f->severity)
         return 0;
     f->severity = severity;
+    qm_finding_place(f, QM_PLACE_NONE, QM_SLOT_NONE, -1, 0.0, 0.0);
     va_start(args, format);
     vsnprintf(f->text, sizeof f->text, format, args);
     va_end(args);
@@ -63,9 +74,8 @@ int64_t qm_groups_count(const struct qm_quantizer *q, const struct qm_shape *sha
     return sum;
 }
 
-/* The scales of element i; returns how many. */
-static int groups_of(const struct qm_quantizer *q, const struct qm_shape *shape, int64_t i,
-                     int64_t *group)
+int qm_groups_of(const struct qm_quantizer *q, const struct qm_shape *shape, int64_t i,
+                 int64_t *group)
 {
     int64_t run = run_length(q, shape), at[QM_MAX_RANK], base = 0;
     if (q->norm == QM_NORM_id)
@@ -129,7 +139,7 @@ static void fold(const struct qm_slot_view *v, double *lo, double *hi, int *flag
 {
     int64_t group[QM_MAX_RANK];
     for (int64_t i = 0; i < v->n; i++) {
-        int count = groups_of(&v->d->q, v->shape, i, group), what = 0;
+        int count = qm_groups_of(&v->d->q, v->shape, i, group), what = 0;
         double low = 0.0, high = 0.0, least = 0.0, most = 0.0;
         if (isnan(v->want[i]))
             what = HAS_NAN;
@@ -233,13 +243,16 @@ static void judge_scales(const struct qm_slot_view *v, const double *lo, const d
             if (isfinite(got) &&
                 qm_finding_set(f, QM_BAD_SPECIAL,
                                "scale %lld is %a, want NaN or Inf: the group has one", (long long)b,
-                               got))
+                               got)) {
+                qm_finding_place(f, QM_PLACE_SCALE, 0, b, (double)NAN, (double)NAN);
                 *at = -1;
+            }
         } else if ((!(got >= low - room && got <= high + room) ||
                     (q->scale.f16 && !is_half(got))) &&
                    qm_finding_set(f, QM_BAD_SCALE, "scale %lld is %a, want %s%a to %a",
                                   (long long)b, got, q->scale.f16 ? "a float16 from " : "",
                                   low - room, high + room)) {
+            qm_finding_place(f, QM_PLACE_SCALE, 0, b, low - room, high + room);
             *at = -1;
         }
     }
@@ -257,17 +270,18 @@ struct element_scale {
 
 static double least(double a, double b) { return isnan(a) || isnan(b) ? (double)NAN : fmin(a, b); }
 
+/* is_wide: whatever scale is stored, from the fresh state alone. */
 static struct element_scale scale_of(const struct qm_slot_view *v, int64_t i, const double *lo,
-                                     const double *hi, const int *flag)
+                                     const double *hi, const int *flag, int is_wide)
 {
     const struct qm_scale_rule *r = &v->d->q.scale;
     struct element_scale s = {HUGE_VAL, HUGE_VAL, HUGE_VAL, HUGE_VAL, HUGE_VAL, 0};
     int64_t group[QM_MAX_RANK];
-    int count = groups_of(&v->d->q, v->shape, i, group);
+    int count = qm_groups_of(&v->d->q, v->shape, i, group);
     for (int k = 0; k < count; k++) {
         int64_t b = group[k];
         double stored = (double)v->scales[b], low = stored, high = stored;
-        if (r->f16 == QM_F16_stored || r->nest) { /* divided by the unrounded one */
+        if (is_wide || r->f16 == QM_F16_stored || r->nest) { /* divided by the unrounded one */
             low = divisor(v->d, lo[b], -QM_U);
             high = divisor(v->d, hi[b], QM_U);
             if (flag[b] & HAS_NAN && !r->max_skips_nan)
@@ -407,6 +421,7 @@ static int signs(const struct qm_decider *d, double low, double high, enum after
     return n;
 }
 
+/* t: counts steps up of stochastic rounding; or NULL. */
 static enum qm_verdict verdict(const struct qm_decider *d, int slot, double low, double high,
                                int position, struct qm_tally *t)
 {
@@ -426,7 +441,7 @@ static enum qm_verdict verdict(const struct qm_decider *d, int slot, double low,
         best = off < best ? off : best;
     }
     if (qm_round_draws(d->q.round)) {
-        if (best == 0)
+        if (best == 0 && t)
             count_up(d, slot, low, high, position, t);
         at = position;
     } else {
@@ -482,9 +497,44 @@ static void judge_decoded(const struct qm_slot_view *v, int64_t i, int position,
             *at = i;
 }
 
-static void judge_code(const struct qm_slot_view *v, int slot, int64_t i,
-                       const struct element_scale *s, struct qm_tally *t, struct qm_finding *f,
-                       int64_t *at)
+/* Whether element i may have a code of this position. */
+static int is_allowed(const struct qm_slot_view *v, int64_t i, const struct element_scale *s,
+                      int position)
+{
+    const struct qm_decider *d = v->d;
+    double low = (double)NAN, high = low;
+    enum unit known = unit_of(v, i, s, &low, &high);
+    struct qm_tally *none = NULL;
+    enum after what[3];
+    if (known == UNIT_UNKNOWN)
+        return 1;
+    if (known == UNIT_INTERVAL)
+        return verdict(d, 0, low, high, position, none) <= QM_VERDICT_BOUNDARY;
+    int want = known == UNIT_ZERO_CODE ? d->position_of[d->q.scale.zero] : d->nan_position;
+    int n = signs(d, v->want[i], v->want[i], what), is = 0;
+    for (int k = 0; k < n; k++)
+        is |= position == moved(d, want, what[k]);
+    return is;
+}
+
+/* Where a wrong code is, and which ones a step may leave there: beside the stored scale, and beside
+ * any that the fresh state allows unless that would take the wrong one too. */
+static void place_code(const struct qm_slot_view *v, int64_t i, const struct element_scale *s,
+                       const struct element_scale *wide, struct qm_finding *f)
+{
+    int got = v->d->position_of[v->codes[i]];
+    int is_wide = got < 0 || !is_allowed(v, i, wide, got);
+    qm_finding_place(f, QM_PLACE_CODE, 0, i, 0.0, 0.0);
+    for (int c = 0; c < 256; c++) {
+        int k = v->d->position_of[c];
+        f->takes[c] = k >= 0 && (is_allowed(v, i, s, k) || (is_wide && is_allowed(v, i, wide, k)));
+    }
+}
+
+/* 1: f and *at are of this code now. */
+static int judge_code(const struct qm_slot_view *v, int slot, int64_t i,
+                      const struct element_scale *s, struct qm_tally *t, struct qm_finding *f,
+                      int64_t *at)
 {
     static const int severity[] = {
         [QM_VERDICT_OFF_BY_ONE] = QM_BAD_OFF_BY_ONE, [QM_VERDICT_WRONG] = QM_BAD_WRONG};
@@ -498,15 +548,17 @@ static void judge_code(const struct qm_slot_view *v, int slot, int64_t i,
     if (position < 0) {
         t->verdict[QM_VERDICT_WRONG]++;
         if (qm_finding_set(f, QM_BAD_WRONG, "element %lld has code %d, which does not exist",
-                           (long long)i, v->codes[i]))
+                           (long long)i, v->codes[i])) {
             *at = i;
-        return;
+            return 1;
+        }
+        return 0;
     }
     if (known == UNIT_UNKNOWN) {
         t->judged--;
         t->unbounded++;
         judge_decoded(v, i, position, s->stored, t, f, at);
-        return;
+        return 0;
     }
     if (known == UNIT_INTERVAL) {
         is = verdict(d, slot, low, high, position, t);
@@ -518,6 +570,7 @@ static void judge_code(const struct qm_slot_view *v, int slot, int64_t i,
         for (int k = 0; k < n; k++)
             is = position == moved(d, want, what[k]) ? QM_VERDICT_EQUAL : is;
     }
+    int found = 0, before;
     t->verdict[is]++;
     if (d->q.search == QM_SEARCH_ladder && known == UNIT_INTERVAL && is == QM_VERDICT_EQUAL)
         t->deviations += qm_decider_nearest(d, 0.5 * (low + high)) != position;
@@ -526,9 +579,13 @@ static void judge_code(const struct qm_slot_view *v, int slot, int64_t i,
             f, severity[is],
             "element %lld has code %d (%a), want code %d (%a): unit value %a to %a, scale %a",
             (long long)i, v->codes[i], d->value[position], d->code_of[want], d->value[want], low,
-            high, s->stored))
+            high, s->stored)) {
         *at = i;
+        found = 1;
+    }
+    before = f->severity;
     judge_decoded(v, i, position, s->stored, t, f, at);
+    return found && f->severity == before;
 }
 
 void qm_slot_judge(const struct qm_slot_view *v, int slot, double *lo, double *hi, int *flag,
@@ -541,9 +598,12 @@ void qm_slot_judge(const struct qm_slot_view *v, int slot, double *lo, double *h
     fold(v, lo, hi, flag);
     judge_scales(v, lo, hi, flag, count, t, f, at);
     for (int64_t i = 0; i < v->n; i++) {
-        struct element_scale s = scale_of(v, i, lo, hi, flag);
+        struct element_scale s = scale_of(v, i, lo, hi, flag, 0);
         t->left = 0.0f;
-        judge_code(v, slot, i, &s, t, f, at);
+        if (judge_code(v, slot, i, &s, t, f, at)) {
+            struct element_scale wide = scale_of(v, i, lo, hi, flag, 1);
+            place_code(v, i, &s, &wide, f);
+        }
         if (v->left)
             v->left[i] = t->left;
     }

@@ -29,6 +29,10 @@ struct qm_slot_view {
 /* Scales that a tensor of this shape has under q. */
 int64_t qm_groups_count(const struct qm_quantizer *q, const struct qm_shape *shape, int64_t n);
 
+/* The scales of element i; returns how many (0 to QM_MAX_RANK). */
+int qm_groups_of(const struct qm_quantizer *q, const struct qm_shape *shape, int64_t i,
+                 int64_t *group);
+
 /* Judges the slot; i-th entries of the counts go to t, the worst finding to f, its element to *at
  * (-1: none, or a scale).  lo and hi: scratch of one double per scale each; flag: one int. */
 void qm_slot_judge(const struct qm_slot_view *v, int slot, double *lo, double *hi, int *flag,
@@ -37,5 +41,9 @@ void qm_slot_judge(const struct qm_slot_view *v, int slot, double *lo, double *h
 /* Replaces the finding by a worse one; 1 when it did. */
 int qm_finding_set(struct qm_finding *f, int severity, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Says where it is, after it was set. */
+void qm_finding_place(struct qm_finding *f, enum qm_place place, int slot, int64_t at, double low,
+                      double high);
 
 #endif

@@ -6,6 +6,9 @@
 #include "core/base/name.h"
 #include "experiments/cli.h"
 #include "experiments/kernel/kernel.h"
+#include "experiments/kernel/reduce.h"
+
+#define SHRINK_SECONDS 10.0
 
 /* Why nothing was judged, as a status; QM_OK: something was. */
 static qm_status nothing_judged(const struct qm_kernel_run *r)
@@ -32,6 +35,59 @@ static qm_status finish(const struct qm_kernel_run *r)
     return r->interrupted && !r->o->forever ? QM_INTERRUPTED : QM_OK;
 }
 
+/* A case that died, else the one with the worst finding; NULL: none can be run again. */
+static const struct qm_kernel_case *worst_case(const struct qm_kernel_run *r)
+{
+    const struct qm_kernel_case *worst = NULL;
+    int severity = -1;
+    for (int i = 0; i < r->n_cases; i++) {
+        const struct qm_kernel_case *c = &r->cases[i];
+        int own = 0;
+        if (!qm_case_result_is_bad(c->result) || !strchr(c->name, '/'))
+            continue;
+        if (c->result != QM_CASE_failed)
+            return c;
+        for (int k = 0; k < r->tally.n_findings; k++)
+            if (strcmp(r->tally.finding[k].name, c->name) == 0)
+                own = r->tally.finding[k].severity;
+        if (own > severity) {
+            severity = own;
+            worst = c;
+        }
+    }
+    return worst;
+}
+
+/* Best effort: the verdict is out. */
+static void shrink_worst(const struct qm_kernel_run *r)
+{
+    const struct qm_kernel_case *c = r->interrupted ? NULL : worst_case(r);
+    static struct qm_reduction n;
+    char out[256];
+    if (!c) {
+        qm_note("not shrunk: %s", r->interrupted ? "interrupted" : "no case fails alone");
+        return;
+    }
+    qm_reduction_name(r->o->file, out, sizeof out);
+    n = (struct qm_reduction){.file = r->o->file,
+                              .as = r->recipe,
+                              .out = out,
+                              .one_case = c->name,
+                              .seed = c->seed,
+                              .steps = QM_CHECK_STEPS,
+                              .seconds = SHRINK_SECONDS,
+                              .mebibytes = r->o->limits.mebibytes};
+    qm_status st = qm_reduce(&n);
+    if (st != QM_OK || !n.is_written)
+        qm_note("not shrunk: %s", st != QM_OK ? qm_message() : n.why);
+    else
+        qm_note("shrunk to %d step%s, %lld element%s: %s%s (--no-shrink leaves this out)",
+                n.shrunk.trial.n_calls, n.shrunk.trial.n_calls > 1 ? "s" : "",
+                (long long)n.shrunk.trial.n, n.shrunk.trial.n == 1 ? "" : "s", out,
+                n.is_verified ? ", which compiles and exits 1" : "");
+    qm_reduction_free(&n);
+}
+
 int qm_kernel_check(const struct qm_kernel_options *o)
 {
     struct qm_kernel_run r;
@@ -39,6 +95,8 @@ int qm_kernel_check(const struct qm_kernel_options *o)
     int ran = st == QM_OK;
     if (ran)
         st = finish(&r);
+    if (st == QM_VERDICT && !o->no_shrink)
+        shrink_worst(&r);
     qm_kernel_run_free(&r);
     if (st == QM_OK || st == QM_VERDICT || (ran && st == QM_INTERRUPTED))
         return qm_exit_code(st);

@@ -133,7 +133,7 @@ static void drain(struct qm_child *c)
     }
 }
 
-static double resident(pid_t pid)
+double qm_child_resident(pid_t pid)
 {
     char path[48];
     long long pages = 0, all;
@@ -186,7 +186,7 @@ static enum qm_end read_line(struct qm_child *c, const struct qm_child_limits *l
             snprintf(why, size, "no answer within %g s", limits->seconds);
             return QM_END_hung;
         }
-        double used = resident(c->pid);
+        double used = qm_child_resident(c->pid);
         if (used > limits->mebibytes) {
             snprintf(why, size, "%.0f MiB of memory, the limit is %g", used, limits->mebibytes);
             return QM_END_memory;

@@ -50,6 +50,8 @@ qm_status qm_child_start(struct qm_child *c, const char *command, const json_t *
 enum qm_end qm_child_ask(struct qm_child *c, json_t *request, const struct qm_child_limits *limits,
                          json_t **reply, char *why, size_t size, int *old);
 
+double qm_child_resident(pid_t pid); /* MiB; 0 where it is not known */
+
 void qm_child_stop(struct qm_child *c); /* accepts a zeroed or stopped one */
 
 #endif

@@ -57,7 +57,8 @@ qm_status qm_kernel_files_open(const struct qm_kernel_options *o, struct qm_kern
 
 static void folder_remove(const char *folder)
 {
-    static const char *const made[] = {"kernel.so", "kernel_abi.h", "kernel_nearest.h"};
+    static const char *const made[] = {"kernel.so", "kernel_abi.h", "kernel_nearest.h", "repro.c",
+                                       "repro"};
     char path[320];
     if (!*folder)
         return;

@@ -11,7 +11,7 @@ enum { QM_REGIMES = 32, QM_HANGS = 3 };
 struct qm_kernel_options {
     const char *file, *as, *against, *junit, *one_case; /* all but file may be NULL */
     const char *regime[QM_REGIMES];
-    int n_regimes, forever, has_seed;
+    int n_regimes, forever, has_seed, no_shrink;
     uint64_t seed;
     double time; /* seconds; 0: no end */
     struct qm_child_limits limits;

@@ -1,0 +1,186 @@
+/* reduce.c - finds a failing case, shrinks it, writes the program. */
+#include "experiments/kernel/reduce.h"
+
+#include <signal.h>
+#include <string.h>
+
+#include "core/engine/backend_file.h"
+#include "experiments/cli.h"
+#include "experiments/kernel/files.h"
+#include "experiments/kernel/repro.h"
+
+static volatile int stop;
+
+static void on_signal(int sig)
+{
+    (void)sig;
+    stop = 1;
+}
+
+/* ---- who is judged --------------------------------------------------------------------------- */
+
+/* In a child, which has loaded the kernel. */
+static void ask_name(struct qm_lab *lab, const void *arg)
+{
+    const char *as = NULL;
+    struct qm_kernel_file *k = NULL;
+    (void)arg;
+    if (qm_kernel_file_open(lab->object, &k) == QM_OK)
+        as = qm_kernel_file_as(k);
+    lab->out->how = as ? QM_CASE_passed : QM_CASE_unfit;
+    snprintf(lab->out->text, sizeof lab->out->text, "%s", as ? as : "");
+}
+
+static qm_status begin(struct qm_reduction *r, struct qm_lab *lab)
+{
+    static struct qm_tally t;
+    if (r->file) {
+        const struct qm_attempt *o = qm_lab_run(lab, ask_name, NULL, 10.0);
+        if (o->how == QM_CASE_refused)
+            return qm_fail(QM_BAD_ARG, "%s", o->text);
+        if (qm_case_result_is_bad(o->how))
+            return qm_fail(QM_SKIPPED, "the kernel cannot be loaded: %s", o->text);
+        if (!r->as && o->how == QM_CASE_unfit)
+            return qm_fail(QM_BAD_ARG, "the kernel does not say which variant it is; give --as");
+        QM_TRY(qm_recipe_parse(r->as ? r->as : o->text, &r->recipe));
+    }
+    lab->subject->recipe = r->recipe;
+    lab->subject->backend = &qm_backend_cpu; /* the kernel's plans decode by the same table */
+    QM_TRY(qm_judge_begin(lab->subject, &t));
+    if (lab->object)
+        lab->subject->backend = &qm_backend_file;
+    return QM_OK;
+}
+
+/* ---- cases ----------------------------------------------------------------------------------- */
+
+/* Case i of the list, or of the given shape; 0: there is none. */
+static int case_at(const struct qm_reduction *r, const struct qm_shape *shape, int i,
+                   struct qm_case *out)
+{
+    if (!r->shape && i < qm_case_count()) {
+        *out = qm_case_at(i);
+        return 1;
+    }
+    if (!r->shape || i >= QM_CLASS_COUNT)
+        return 0;
+    *out = (struct qm_case){.shape = *shape, .kind = (enum qm_class)i, .t = 1, .forced = 1};
+    out->setting = out->kind == QM_CLASS_exact ? QM_SETTING_exact : QM_SETTING_default;
+    return 1;
+}
+
+static qm_status first_failing(struct qm_reduction *r, struct qm_lab *lab)
+{
+    struct qm_shape shape = {0};
+    qm_status st;
+    if (r->one_case) {
+        QM_TRY(qm_case_parse(r->one_case, &r->c));
+        return qm_shrink(lab, &r->c, r->seed, r->steps, r->seconds, &r->shrunk);
+    }
+    if (r->shape)
+        QM_TRY(qm_shape_parse(r->shape, &shape));
+    int64_t n = qm_shape_numel(&shape);
+    if (n < 0 || n > 1 << 24)
+        return qm_fail(QM_BAD_ARG, "shape '%s': at most 2^24 elements", r->shape);
+    for (int i = 0; case_at(r, &shape, i, &r->c); i++) {
+        if (stop)
+            return qm_fail(QM_INTERRUPTED, "interrupted");
+        st = qm_shrink(lab, &r->c, r->seed, r->steps, r->seconds, &r->shrunk);
+        if (st != QM_NO_MATCH && st != QM_SKIPPED)
+            return st;
+    }
+    return qm_fail(QM_NO_MATCH, "nothing to shrink: no case fails");
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
+static qm_status write_program(struct qm_reduction *r, struct qm_lab *lab, const char *folder)
+{
+    char name[QM_CASE_TEXT], origin[QM_CASE_TEXT + 48];
+    const char *end = r->file ? strrchr(r->file, '.') : NULL;
+    snprintf(origin, sizeof origin, "case %s, seed %llu", qm_case_print(&r->c, name),
+             (unsigned long long)r->seed);
+    struct qm_repro repro = {end && strcmp(end, ".c") == 0 ? r->file : NULL, origin, r->out,
+                             folder};
+    qm_status st = qm_repro_write(lab, &r->shrunk, &repro, &r->is_verified);
+    if (st == QM_SKIPPED) {
+        snprintf(r->why, sizeof r->why, "%s", qm_message());
+        return QM_OK;
+    }
+    r->is_written = st == QM_OK;
+    return st;
+}
+
+static qm_status reduce(struct qm_reduction *r, const struct qm_kernel_files *files)
+{
+    static struct qm_subject subject;
+    struct qm_lab lab = {.subject = &subject,
+                         .object = r->file ? files->object : NULL,
+                         .mebibytes = r->mebibytes,
+                         .stop = &stop};
+    memset(&subject, 0, sizeof subject);
+    qm_status st = qm_lab_open(&lab);
+    if (st == QM_OK)
+        st = begin(r, &lab);
+    if (st == QM_OK)
+        st = first_failing(r, &lab);
+    if (st == QM_OK && stop)
+        st = qm_fail(QM_INTERRUPTED, "interrupted");
+    if (st == QM_OK && r->file && r->out)
+        st = write_program(r, &lab, files->folder);
+    qm_lab_close(&lab);
+    return st;
+}
+
+qm_status qm_reduce(struct qm_reduction *r)
+{
+    struct qm_kernel_options o = {.file = r->file};
+    struct sigaction act = {.sa_handler = on_signal}, was_int, was_term;
+    struct qm_kernel_files files = {0};
+    stop = 0;
+    sigemptyset(&act.sa_mask);
+    sigaction(SIGINT, &act, &was_int);
+    sigaction(SIGTERM, &act, &was_term);
+    qm_status st = r->file ? qm_kernel_files_open(&o, &files) : QM_OK;
+    if (st == QM_OK)
+        st = reduce(r, &files);
+    qm_kernel_files_close(&files);
+    sigaction(SIGINT, &was_int, NULL);
+    sigaction(SIGTERM, &was_term, NULL);
+    return st;
+}
+
+void qm_reduction_free(struct qm_reduction *r) { qm_trial_close(&r->shrunk.trial); }
+
+void qm_reduction_name(const char *file, char *text, size_t size)
+{
+    const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file;
+    const char *dot = strchr(name, '.');
+    int n = dot && dot > name ? (int)(dot - name) : (int)strlen(name);
+    snprintf(text, size, "%.*s-repro.c", n, name);
+}
+
+void qm_reduction_report(const struct qm_reduction *r)
+{
+    const struct qm_shrunk *s = &r->shrunk;
+    char recipe[QM_RECIPE_TEXT], name[QM_CASE_TEXT], shape[64];
+    json_t *out = json_pack(
+        "{s:s*, s:s, s:s, s:I, s:s, s:s, s:i, s:I, s:i, s:I, s:I, s:s, s:I, s:f, s:f, s:b}",
+        "kernel", r->file, "as", qm_recipe_print(&s->trial.recipe, recipe), "case",
+        qm_case_print(&r->c, name), "seed", (json_int_t)r->seed, "result",
+        qm_case_result_name(s->attempt.how), "what", s->attempt.text, "steps_before",
+        s->steps_before, "elements_before", (json_int_t)s->elements_before, "steps",
+        s->trial.n_calls, "blocks", (json_int_t)qm_shrunk_blocks(s), "elements",
+        (json_int_t)s->trial.n, "shape", qm_shape_print(&s->trial.shape, shape, sizeof shape),
+        "attempts", (json_int_t)s->attempts, "seconds", s->seconds, "case_seconds", s->case_seconds,
+        "cut_short", s->is_cut);
+    if (r->is_written) {
+        json_object_set_new(out, "written", json_string(r->out));
+        json_object_set_new(out, "verified", json_boolean(r->is_verified));
+    } else if (*r->why) {
+        json_object_set_new(out, "not_written", json_string(r->why));
+    }
+    qm_report(out);
+    if (!qm_cli.json && !r->is_written)
+        qm_trial_print(&s->trial, stdout);
+}

@@ -1,0 +1,415 @@
+/* repro.c - writes the stand-alone program, and tries it. */
+#include "experiments/kernel/repro.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/engine/backend_file.h"
+#include "core/kernel_abi.h"
+#include "experiments/kernel/repro_text.h"
+#include "experiments/part.h"
+
+struct writing {
+    const struct qm_shrunk *s;
+    const struct qm_repro *r;
+    const char *object, *draft; /* draft: the file to write */
+    int is_quiet;
+};
+
+struct writer {
+    const struct qm_trial *t;
+    const struct qm_shrunk *s;
+    FILE *f;
+    void *plan;
+};
+
+/* ---- arrays ---------------------------------------------------------------------------------- */
+
+/* What the plan hands to the kernel in call k. */
+static qm_status args_of(const struct writer *w, int k, const struct qm_kernel_args **out)
+{
+    const struct qm_trial *t = w->t;
+    struct qm_call c = qm_trial_call(t, k);
+    struct qm_tensor p = {c.p, qm_param_dtype(&t->recipe.param), t->shape};
+    struct qm_tensor g = {c.g, t->recipe.grad, t->shape};
+    const struct qm_backend *b = &qm_backend_file;
+    QM_TRY(b->load(w->plan, QM_RESIDUAL, c.residual, NULL));
+    for (int i = 0; i < t->recipe.rule->n_slots; i++)
+        QM_TRY(b->load(w->plan, i, t->slot[i].bits ? c.codes[i] : NULL, c.scales[i]));
+    return qm_plan_file_args(w->plan, &p, &g, *c.t, t->seed, out);
+}
+
+/* One buffer of a step: its C type, its place in the arguments. */
+struct buffer {
+    const char *name; /* the array's */
+    char type;        /* f: float; 1, 2, 4: unsigned integers of so many bytes */
+    int64_t n;
+    int is_const;
+};
+
+/* slot -1: the parameter's. */
+enum { PARAM, GRADIENT, RESIDUAL, PARAM_DRAWS, CODES, SCALES, VALUES, DRAWS, BUFFERS };
+
+static const void *find(const struct qm_kernel_args *a, int which, int slot, struct buffer *out)
+{
+    static const char types[] = {'f', '2', '2', '1'};
+    const struct qm_kernel_slot *s = slot < 0 ? NULL : &a->slot[slot];
+    char residual = strstr(a->param, "ecc8") ? '1' : '2';
+    switch (which) {
+    case PARAM: *out = (struct buffer){"p", types[a->p_dtype], a->n, 0}; return a->p;
+    case GRADIENT: *out = (struct buffer){"g", types[a->g_dtype], a->n, 1}; return a->g;
+    case RESIDUAL: *out = (struct buffer){"residual", residual, a->n, 0}; return a->residual;
+    case PARAM_DRAWS: *out = (struct buffer){"p_draws", '4', a->n, 1}; return a->p_draws;
+    case CODES: *out = (struct buffer){"codes", '1', s->code_bytes, 0}; return s->codes;
+    case SCALES: *out = (struct buffer){"scales", 'f', s->n_scales, 0}; return s->scales;
+    case VALUES: *out = (struct buffer){"values", 'f', s->n, 0}; return s->values;
+    default: *out = (struct buffer){"draws", '4', s->n, 1}; return s->draws;
+    }
+}
+
+static void put_array(const struct writer *w, int which, int slot)
+{
+    const struct qm_kernel_args *a;
+    struct buffer b;
+    char name[32];
+    if (args_of(w, 0, &a) != QM_OK || !find(a, which, slot, &b))
+        return;
+    snprintf(name, sizeof name, slot < 0 ? "%s" : "%s%d", b.name, slot);
+    int column = qm_repro_array(w->f, name, b.type, w->t->n_calls, b.n);
+    for (int k = 0; k < w->t->n_calls && args_of(w, k, &a) == QM_OK; k++) {
+        fputs(k > 0 ? ",\n    " : "", w->f);
+        qm_repro_row(w->f, b.type, find(a, which, slot, &b), b.n, k > 0 ? 4 : column);
+    }
+    fputs("};\n", w->f);
+}
+
+static void put_arrays(const struct writer *w, const struct qm_kernel_args *a)
+{
+    for (int which = PARAM; which < CODES; which++)
+        put_array(w, which, -1);
+    for (int i = 0; i < a->n_slots; i++) {
+        char name[32];
+        for (int which = CODES; which < BUFFERS; which++)
+            put_array(w, which, i);
+        if (!a->slot[i].bits)
+            continue;
+        snprintf(name, sizeof name, "codebook%d", i);
+        int64_t n = (int64_t)1 << a->slot[i].bits;
+        int column = qm_repro_array(w->f, name, 'f', 1, n);
+        qm_repro_row(w->f, 'f', a->slot[i].codebook, n, column);
+        fputs("};\n", w->f);
+    }
+    if (w->t->n_calls > 1) {
+        fprintf(w->f, "static const int64_t repro_t[%d] = {", w->t->n_calls);
+        for (int k = 0; k < w->t->n_calls; k++)
+            fprintf(w->f, "%lld, ", (long long)*qm_trial_call(w->t, k).t);
+        fputs("};\n", w->f);
+    }
+}
+
+/* ---- arguments ------------------------------------------------------------------------------- */
+
+static void put_place(const struct writer *w, const char *what, const char *of, const char *array,
+                      int64_t bytes, int is_const)
+{
+    enum qm_repro_memory memory = qm_repro_memory(&w->s->attempt);
+    fputs("repro_place(", w->f);
+    if (memory == QM_REPRO_LISTED)
+        fprintf(w->f, "\"%s%s%s\", ", what, *of ? " of " : "", of);
+    fprintf(w->f, "repro_%s, %lld", array, (long long)bytes);
+    if (memory != QM_REPRO_PLAIN)
+        fprintf(w->f, ", %d", is_const);
+    fputs(")", w->f);
+}
+
+static void put_buffer(const struct writer *w, const struct qm_kernel_args *a, int which, int slot)
+{
+    static const char *const what[] = {"parameters", "gradients", "residuals", "draws",
+                                       "codes",      "scales",    "values",    "draws"};
+    struct buffer b;
+    char name[40];
+    if (!find(a, which, slot, &b))
+        return;
+    snprintf(name, sizeof name, slot < 0 ? "%s[call]" : "%s%d[call]", b.name, slot);
+    fprintf(w->f, ",\n        .%s = ", b.name);
+    put_place(w, what[which], slot < 0 ? "" : a->slot[slot].name, name,
+              b.n * (b.type == 'f' ? 4 : b.type - '0'), b.is_const);
+}
+
+static void put_dims(FILE *f, int ndim, const int64_t *dim)
+{
+    fprintf(f, ".ndim = %d", ndim);
+    for (int i = 0; i < ndim; i++)
+        fprintf(f, "%s%lld%s", i ? ", " : ", .dim = {", (long long)dim[i],
+                i == ndim - 1 ? "}" : "");
+}
+
+static void put_slot(const struct writer *w, const struct qm_kernel_args *a, int i)
+{
+    const struct qm_kernel_slot *s = &a->slot[i];
+    char name[32];
+    fprintf(w->f, ",\n        .slot[%d] = {.name = \"%s\", .bits = %d, .is_signed = %d, ", i,
+            s->name, s->bits, s->is_signed);
+    fprintf(w->f, ".block = %lld,\n        .quantizer = \"%s\",\n        .n = %lld, ",
+            (long long)s->block, s->quantizer, (long long)s->n);
+    put_dims(w->f, s->ndim, s->dim);
+    if (s->bits) {
+        snprintf(name, sizeof name, "codebook%d", i);
+        fprintf(w->f, ", .code_bytes = %lld, .n_scales = %lld,\n        .codebook = ",
+                (long long)s->code_bytes, (long long)s->n_scales);
+        put_place(w, "codebook", s->name, name, (int64_t)4 << s->bits, 1);
+    }
+    for (int which = CODES; which < BUFFERS; which++)
+        put_buffer(w, a, which, i);
+    fputs("}", w->f);
+}
+
+static int put_hyper(FILE *f, const char *name, double x, int column)
+{
+    return fprintf(f, ",%s.%s = %.17g", column % 100 > 70 ? "\n        " : " ", name, x);
+}
+
+static void put_step(const struct writer *w, const struct qm_kernel_args *a)
+{
+    const char *t = w->t->n_calls > 1 ? "repro_t[call]" : NULL;
+    char number[32];
+    int column = 60;
+    snprintf(number, sizeof number, "%lld", (long long)a->t);
+    fprintf(w->f,
+            "\nstatic void repro_step(int call, struct qm_kernel_args *out)\n{\n"
+            "    *out = (struct qm_kernel_args){.abi = QM_KERNEL_ABI,\n"
+            "        .recipe = \"%s\",\n        .n = %lld, ",
+            a->recipe, (long long)a->n);
+    put_dims(w->f, a->ndim, a->dim);
+    fprintf(w->f, ", .p_dtype = %d, .param = \"%s\", .g_dtype = %d, .n_slots = %d,", a->p_dtype,
+            a->param, a->g_dtype, a->n_slots);
+    fprintf(w->f, "\n        .t = %s, .seed = %lluu, .tensor = %u", t ? t : number,
+            (unsigned long long)a->seed, (unsigned)a->tensor);
+#define X(name, value, text) \
+    if (a->name != 0)        \
+        column += put_hyper(w->f, #name, (double)a->name, column);
+    QM_HYPER_LIST(X)
+    QM_HYPER_FLAG_LIST(X)
+#undef X
+    for (int which = PARAM; which < CODES; which++)
+        put_buffer(w, a, which, -1);
+    for (int i = 0; i < a->n_slots; i++)
+        put_slot(w, a, i);
+    fputs("};\n    qm_kernel_step(out);\n}\n", w->f);
+}
+
+/* ---- the verdict ----------------------------------------------------------------------------- */
+
+static void put_calls(const struct writer *w, const char *indent)
+{
+    if (w->t->n_calls == 1 && w->t->n_sides == 1) {
+        fprintf(w->f, "%srepro_step(0, a);\n", indent);
+        return;
+    }
+    fprintf(w->f,
+            "%sfor (int call = 0; call < %d; call++)\n%s    for (int side = 0; side < %d; side++)\n"
+            "%s        repro_step(call, &a[side]);\n",
+            indent, w->t->n_calls, indent, w->t->n_sides, indent);
+}
+
+static void put_code_check(const struct writer *w, const struct qm_kernel_args *a)
+{
+    const struct qm_finding *f = &w->s->attempt.finding;
+    const struct qm_kernel_slot *s = &a->slot[f->slot];
+    int per = 8 / s->bits, is_hi = strstr(s->quantizer, "/hi") != NULL;
+    int64_t byte = f->at;
+    int shift = 0;
+    if (s->bits < 8 && !strstr(s->quantizer, "/byte")) {
+        byte = f->at / per;
+        shift = s->bits * (int)(is_hi ? per - 1 - f->at % per : f->at % per);
+    }
+    fputs("    static const int want[] = {", w->f);
+    for (int c = 0; c < 256; c++)
+        if (f->takes[c])
+            fprintf(w->f, "%d, ", c);
+    fprintf(w->f,
+            "-1};\n    int got = a->slot[%d].codes[%lld] >> %d & %d, ok = 0;\n"
+            "    printf(\"code of %s %lld: expected\");\n"
+            "    for (int i = 0; want[i] >= 0; i++) {\n"
+            "        printf(\" %%d (%%a)\", want[i], (double)a->slot[%d].codebook[want[i]]);\n"
+            "        ok |= got == want[i];\n    }\n"
+            "    printf(\", got %%d (%%a)\\n\", got, (double)a->slot[%d].codebook[got]);\n"
+            "    return !ok;\n}\n",
+            f->slot, (long long)byte, shift, (1 << s->bits) - 1, s->name, (long long)f->at, f->slot,
+            f->slot);
+}
+
+/* Bounds as float32 numbers: the least not below, the largest not above. */
+static float inward(double x, int up)
+{
+    float y = (float)x;
+    if (up ? (double)y > x : (double)y < x)
+        y = nextafterf(y, up ? -INFINITY : INFINITY);
+    return y;
+}
+
+static void put_number_check(const struct writer *w, const struct qm_kernel_args *a)
+{
+    const struct qm_finding *f = &w->s->attempt.finding;
+    const char *what = f->slot < 0 ? "parameter" : a->slot[f->slot].name;
+    const char *part = f->place == QM_PLACE_SCALE ? "scales" : "values";
+    if (f->slot < 0)
+        fprintf(w->f, "    float got = ((float *)a->p)[%lld]", (long long)f->at);
+    else
+        fprintf(w->f, "    float got = a->slot[%d].%s[%lld]", f->slot, part, (long long)f->at);
+    if (isnan(f->low)) {
+        fprintf(w->f,
+                ";\n    printf(\"%s%s %lld: expected NaN or Inf, got %%a\\n\", (double)got);\n"
+                "    return got - got == 0.0f;\n}\n",
+                f->place == QM_PLACE_SCALE ? "scale of " : "", what, (long long)f->at);
+        return;
+    }
+    fprintf(
+        w->f,
+        ", low = %af, high = %af;\n"
+        "    printf(\"%s%s %lld: expected %%a to %%a, got %%a\\n\", (double)low, (double)high,\n"
+        "           (double)got);\n    return !(got >= low && got <= high);\n}\n",
+        (double)inward(f->low, 0), (double)inward(f->high, 1),
+        f->place == QM_PLACE_SCALE ? "scale of " : "", what, (long long)f->at);
+}
+
+static void put_main(const struct writer *w, const struct qm_kernel_args *a)
+{
+    const struct qm_attempt *o = &w->s->attempt;
+    fputs("\nint main(void)\n{\n    struct qm_kernel_args a[2];\n", w->f);
+    if (o->how != QM_CASE_failed) {
+        fputs("    pid_t child = fork();\n    int state = 0;\n    if (child == 0) {\n"
+              "        alarm(2);\n",
+              w->f);
+        if (o->how == QM_CASE_memory)
+            fputs("        setrlimit(RLIMIT_AS, &(struct rlimit){1 << 30, 1 << 30});\n", w->f);
+        put_calls(w, "        ");
+        fputs(qm_repro_died, w->f);
+        return;
+    }
+    put_calls(w, "    ");
+    switch (o->finding.place) {
+    case QM_PLACE_OUTSIDE: fputs(qm_repro_outside, w->f); break;
+    case QM_PLACE_MODE: fputs(qm_repro_mode, w->f); break;
+    case QM_PLACE_REPEAT: fprintf(w->f, qm_repro_repeat, 2 * w->t->n_calls); break;
+    case QM_PLACE_CODE: put_code_check(w, a); break;
+    default: put_number_check(w, a);
+    }
+}
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+static const char *stem(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static void put_head(const struct writer *w, const struct writing *x)
+{
+    const char *more = getenv("CFLAGS"), *name = stem(x->r->path);
+    char shape[64];
+    fprintf(w->f, "/* cc -O2 -ffp-contract=off%s%s %s -lm%s -o repro && ./repro\n *\n",
+            more && *more ? " " : "", more ? more : "", name, x->r->source ? "" : " -ldl");
+    fprintf(w->f, " * %s of %s (%s), shrunk to %d step%s of a tensor of shape %s.\n",
+            stem(x->r->source ? x->r->source : x->object), w->t->recipe.base->name, x->r->origin,
+            w->t->n_calls, w->t->n_calls > 1 ? "s" : "",
+            qm_shape_print(&w->t->shape, shape, sizeof shape));
+    fputs(" * Found: ", w->f);
+    qm_repro_comment(w->f, w->s->attempt.text);
+    fputs(".\n * Prints what is expected and what comes; exits 1 while they differ. */\n", w->f);
+}
+
+static qm_status put_all(const struct writer *w, const struct writing *x)
+{
+    const struct qm_kernel_args *a;
+    put_head(w, x);
+    QM_TRY(x->r->source ? qm_repro_source(w->f, x->r->source, x->is_quiet)
+                        : qm_repro_object(w->f, x->object));
+    fputs("\n/* ---- what the step gets, and what it must leave ---- */\n", w->f);
+    qm_repro_includes(w->f, &w->s->attempt);
+    QM_TRY(args_of(w, 0, &a));
+    put_arrays(w, a);
+    qm_repro_place(w->f, qm_repro_memory(&w->s->attempt));
+    QM_TRY(args_of(w, 0, &a));
+    put_step(w, a);
+    put_main(w, a);
+    return QM_OK;
+}
+
+/* In a child: the kernel is loaded there, as plans want it, and never run. */
+static void write_draft(struct qm_lab *lab, const void *arg)
+{
+    const struct writing *x = arg;
+    struct writer w = {.t = &x->s->trial, .s = x->s, .f = fopen(x->draft, "w")};
+    qm_status st = w.f ? qm_backend_file.open(&w.t->recipe, &w.t->shape, 1, &w.plan)
+                       : qm_fail(QM_BAD_FILE, "%s: %s", x->draft, strerror(errno));
+    if (st == QM_OK)
+        st = put_all(&w, x);
+    if (w.f && fclose(w.f) != 0 && st == QM_OK)
+        st = qm_fail(QM_BAD_FILE, "%s: %s", x->draft, strerror(errno));
+    lab->out->how = st == QM_OK ? QM_CASE_passed : QM_CASE_refused;
+    snprintf(lab->out->text, sizeof lab->out->text, "%s", st == QM_OK ? "" : qm_message());
+}
+
+/* Exit code 1 of the compiled draft, and not a word from the compiler. */
+static int is_verified(const struct qm_repro *r)
+{
+    const char *cc = getenv("CC"), *more = getenv("CFLAGS");
+    char command[4 * PATH_MAX];
+    snprintf(
+        command, sizeof command,
+        "{ cd '%s' && %s -O2 -ffp-contract=off %s -Wall -Wextra -Werror repro.c -lm%s -o repro "
+        "&& timeout 10 ./repro; } >/dev/null 2>&1; [ $? = 1 ] && [ -x '%s/repro' ]",
+        r->folder, cc && *cc ? cc : "cc", more ? more : "", r->source ? "" : " -ldl", r->folder);
+    return system(command) == 0; /* NOLINT: what $CC and $CFLAGS say is run, as make runs it */
+}
+
+static qm_status publish(const char *draft, const char *path)
+{
+    struct qm_part part;
+    char chunk[8192];
+    size_t n;
+    FILE *f = fopen(draft, "r");
+    if (!f)
+        return qm_fail(QM_BAD_FILE, "%s: %s", draft, strerror(errno));
+    qm_status st = qm_part_open(path, &part);
+    if (st == QM_OK) {
+        while (st == QM_OK && (n = fread(chunk, 1, sizeof chunk, f)) > 0)
+            st = qm_part_write(&part, chunk, n);
+        if (st == QM_OK)
+            st = qm_part_commit(&part);
+        qm_part_abort(&part);
+    }
+    fclose(f);
+    return st;
+}
+
+static int can_be_told(const struct qm_shrunk *s)
+{
+    const struct qm_finding *f = &s->attempt.finding;
+    return s->attempt.how != QM_CASE_failed ||
+           (f->place != QM_PLACE_NONE && (f->place != QM_PLACE_NUMBER || f->slot >= 0 ||
+                                          s->trial.recipe.param.format == QM_PARAM_f32));
+}
+
+qm_status qm_repro_write(struct qm_lab *lab, const struct qm_shrunk *s, const struct qm_repro *r,
+                         int *verified)
+{
+    char draft[PATH_MAX];
+    struct writing x = {s, r, lab->object, draft, 0};
+    if (!can_be_told(s))
+        return qm_fail(QM_SKIPPED, "no program is written for this failure");
+    snprintf(draft, sizeof draft, "%s/repro.c", r->folder);
+    *verified = 0;
+    for (; !*verified && x.is_quiet < 2; x.is_quiet++) {
+        const struct qm_attempt *o = qm_lab_run(lab, write_draft, &x, 30.0);
+        if (o->how != QM_CASE_passed)
+            return qm_fail(QM_INTERNAL, "%s", o->text);
+        *verified = is_verified(r);
+    }
+    return publish(draft, r->path);
+}
