@@ -12,7 +12,8 @@ static struct qm_pair negated_weight(const struct qm_beta *w, double beta)
  * from the double: |error| <= u times the larger of both either way. */
 struct qm_beta qm_bound_beta(const struct qm_bound_step *b, double beta, int lerp)
 {
-    struct qm_beta w = {lerp, qm_pair_scalar(beta), qm_pair_scalar(1.0 - beta), {0.0, 0.0}};
+    struct qm_beta w = {
+        lerp, b->reorder.average, qm_pair_scalar(beta), qm_pair_scalar(1.0 - beta), {0.0, 0.0}};
     int in_float = b->order & (QM_ORDER_fused | QM_ORDER_flash | QM_ORDER_cuda);
     if (in_float && !qm_is_float(beta)) /* the difference itself is exact from beta = 1/2 on */
         w.weight = qm_pair_rounded(1.0 - beta, QM_U * beta, 0.0);
@@ -22,26 +23,53 @@ struct qm_beta qm_bound_beta(const struct qm_bound_step *b, double beta, int ler
 
 struct qm_beta qm_bound_weight(double weight, int lerp)
 {
-    struct qm_beta w = {lerp, qm_pair_scalar(1.0 - weight), qm_pair_scalar(weight), {0.0, 0.0}};
+    struct qm_beta w = {lerp, 0, qm_pair_scalar(1.0 - weight), qm_pair_scalar(weight), {0.0, 0.0}};
     w.less_1 = negated_weight(&w, 1.0 - weight);
     return w;
 }
 
-struct qm_pair qm_bound_average(const struct qm_beta *w, struct qm_pair old, struct qm_pair fresh)
+static struct qm_pair lerp(const struct qm_beta *w, struct qm_pair old, struct qm_pair fresh)
 {
-    if (!w->lerp)
-        return qm_pair_add(qm_pair_mul(w->weight, fresh), qm_pair_mul(w->beta, old));
     struct qm_pair difference = qm_pair_add(fresh, qm_pair_negated(old));
     return w->weight.x < 0.5 ? qm_pair_add(old, qm_pair_mul(w->weight, difference))
                              : qm_pair_add(fresh, qm_pair_mul(w->less_1, difference));
 }
 
+static struct qm_pair sum(const struct qm_beta *w, struct qm_pair old, struct qm_pair fresh)
+{
+    return qm_pair_add(qm_pair_mul(w->weight, fresh), qm_pair_mul(w->beta, old));
+}
+
+/* One of two ways to the same value, a the documented one. */
+static struct qm_pair either(struct qm_pair a, struct qm_pair b)
+{
+    a.e = fmax(a.e, b.e + fabs(a.x - b.x));
+    return a;
+}
+
+struct qm_pair qm_bound_average(const struct qm_beta *w, struct qm_pair old, struct qm_pair fresh)
+{
+    struct qm_pair documented = w->lerp ? lerp(w, old, fresh) : sum(w, old, fresh);
+    if (!w->either)
+        return documented;
+    return either(documented, w->lerp ? sum(w, old, fresh) : lerp(w, old, fresh));
+}
+
+static struct qm_pair weighted_square(const struct qm_beta *w, struct qm_pair old, struct qm_pair g)
+{
+    return qm_pair_add(qm_pair_mul(qm_pair_mul(w->weight, g), g), qm_pair_mul(w->beta, old));
+}
+
 struct qm_pair qm_bound_square(const struct qm_bound_step *b, const struct qm_beta *w,
                                struct qm_pair old, struct qm_pair g)
 {
-    if (w->lerp || b->order & QM_ORDER_flash)
-        return qm_bound_average(w, old, qm_pair_mul(g, g));
-    return qm_pair_add(qm_pair_mul(qm_pair_mul(w->weight, g), g), qm_pair_mul(w->beta, old));
+    int squares = w->lerp || b->order & QM_ORDER_flash;
+    struct qm_pair a =
+        squares ? qm_bound_average(w, old, qm_pair_mul(g, g)) : weighted_square(w, old, g);
+    if (!w->either)
+        return a;
+    return either(a, squares ? weighted_square(w, old, g)
+                             : qm_bound_average(w, old, qm_pair_mul(g, g)));
 }
 
 /* In double: two roundings of 2^-53 about 1.  In float32: P = beta^t of beta (1 + d) is P (1 + t d)

@@ -146,7 +146,7 @@ void qm_bound_each(const struct qm_bound_step *b, int n_slots, const void *scala
 
 /* beta, 1 - beta and its difference from 1 as the order forms them. */
 struct qm_beta {
-    int lerp;
+    int lerp, either; /* either: re-ordered, the larger bound of both forms */
     struct qm_pair beta, weight, less_1;
 };
 

@@ -25,6 +25,15 @@ struct qm_stored qm_stored_of(const struct qm_param *p)
 
 /* ---- ranks ------------------------------------------------------------------------------------- */
 
+/* 2^k, k from -1022 to 1023. */
+static double two_to(int k)
+{
+    uint64_t bits = (uint64_t)(k + 1023) << 52;
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
 /* Exponent of the spacing at |x|. */
 static int spacing(const struct qm_stored *f, double x)
 {
@@ -38,7 +47,7 @@ static double value_of(const struct qm_stored *f, int rank)
     if (size > f->top)
         return f->has_inf && size == f->top + 1 ? copysign((double)INFINITY, rank) : (double)NAN;
     double m = e ? half + (size & (half - 1)) : size;
-    return copysign(ldexp(m, (e ? e - 1 : 0) + f->least - f->mantissa), rank);
+    return copysign(m * two_to((e ? e - 1 : 0) + f->least - f->mantissa), rank);
 }
 
 /* Rank of a multiple of the spacing at |x|, or beyond the largest. */
@@ -46,10 +55,10 @@ static int rank_of(const struct qm_stored *f, double x)
 {
     double size = fabs(x);
     int k = spacing(f, size), most = f->has_inf ? f->top + 1 : f->top, rank;
-    if (!(size < ldexp(1.0, 200)))
+    if (!(size < 0x1p200))
         rank = most;
     else
-        rank = (int)((int64_t)ldexp(size, -k)) + ((k + f->mantissa - f->least) << f->mantissa);
+        rank = (int)((int64_t)(size * two_to(-k))) + ((k + f->mantissa - f->least) << f->mantissa);
     rank = rank > most ? most : rank;
     return x < 0.0 ? -rank : rank;
 }
@@ -61,7 +70,7 @@ static int rounded(const struct qm_stored *f, double x, double (*how)(double))
     if (isinf(x))
         return rank_of(f, x);
     int k = spacing(f, x);
-    return rank_of(f, ldexp(how(ldexp(x, -k)), k));
+    return rank_of(f, how(x * two_to(-k)) * two_to(k));
 }
 
 int qm_stored_near(const struct qm_stored *f, double x) { return rounded(f, x, rint); }
@@ -117,7 +126,7 @@ double qm_stored_seen(const struct qm_stored *f, const void *p, const void *resi
     if (f->write == QM_WRITE_kahan)
         return qm_narrow(w + value_of(f, rank_at(f, residual, i)));
     step = qm_narrow((double)steps_at(f, residual, i) / most_steps(f));
-    return isfinite(w) ? qm_narrow(w + qm_narrow(ldexp(step, spacing(f, w) - 1))) : w;
+    return isfinite(w) ? qm_narrow(w + qm_narrow(step * two_to(spacing(f, w) - 1))) : w;
 }
 
 /* ---- verdicts ---------------------------------------------------------------------------------- */
@@ -171,9 +180,9 @@ static enum qm_verdict judge_residual(const struct qm_stored *f, const void *res
     if (!isfinite(w))
         return at == 0 ? QM_VERDICT_EQUAL : QM_VERDICT_WRONG;
     int k = 1 - spacing(f, w);
-    return qm_verdict_code(at, (int)steps_of(ldexp(want - w, k), most, 0.0),
-                           (int)steps_of(ldexp(low - w, k), most, -slack),
-                           (int)steps_of(ldexp(high - w, k), most, slack));
+    return qm_verdict_code(at, (int)steps_of((want - w) * two_to(k), most, 0.0),
+                           (int)steps_of((low - w) * two_to(k), most, -slack),
+                           (int)steps_of((high - w) * two_to(k), most, slack));
 }
 
 enum qm_verdict qm_stored_judge(const struct qm_stored *f, const void *p, const void *residual,
