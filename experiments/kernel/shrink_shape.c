@@ -51,7 +51,9 @@ static int64_t element(const struct shrink *s)
         return -1;
     if (f->slot >= 0 && t->slot_n[f->slot] != t->n)
         return -1;
-    if (f->place == QM_PLACE_SCALE)
+    if (f->place == QM_PLACE_SCALE && t->shape.rank == 2) /* of rank1: rows, then columns */
+        at = at < t->shape.dim[0] ? at * t->shape.dim[1] : at - t->shape.dim[0];
+    else if (f->place == QM_PLACE_SCALE)
         at = t->shape.rank == 1 && block > 0 ? at * block : -1;
     return at < t->n ? at : -1;
 }
