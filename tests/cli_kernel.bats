@@ -72,7 +72,7 @@ again() {
         status=0
         out=$("$QUALM" check --no-shrink --kernel "$name.c" -q 2>&1) || status=$?
         [ "$status" = 0 ] || { echo "$name: $status $out"; return 1; }
-        [[ $out == *"$name "*passed* ]]
+        [[ $out == *" passed"* && $out != *FAILED* ]]
         count=$((count + 1))
     done
     [ "$count" -ge 10 ]
