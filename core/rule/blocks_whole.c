@@ -7,18 +7,19 @@
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
-/* What is added is exact as long as the total stays below 2 grid, so in any order. */
+/* What is added is exact as long as the total stays below 2 grid, so in any order.  No term is off by more
+ * than half a step, and by that only where it is a tie. */
 static double squares(const float *x, int64_t n, double grid)
 {
-    double total = 0.0, half = grid * 0x1p-53;
-    int ties = 0;
-#pragma omp simd reduction(+ : total, ties)
+    double total = 0.0, most = 0.0;
+#pragma omp simd reduction(+ : total) reduction(max : most)
     for (int64_t i = 0; i < n; i++) {
         double v = (double)x[i] * (double)x[i], rounded = (v + grid) - grid;
-        ties += fabs(v - rounded) == half;
+        double off = fabs(v - rounded);
+        most = off > most ? off : most;
         total += rounded;
     }
-    return ties ? (double)NAN : total;
+    return most == grid * 0x1p-53 ? (double)NAN : total;
 }
 
 static inline double term(struct qm_term t, float x)
@@ -26,20 +27,33 @@ static inline double term(struct qm_term t, float x)
     return (double)(t.is_square ? x * x + t.add : x);
 }
 
+static inline void terms(struct qm_term t, const float *restrict x, int64_t n, float *restrict of)
+{
+    if (t.is_square)
+        for (int64_t i = 0; i < n; i++)
+            of[i] = x[i] * x[i] + t.add;
+    else
+        for (int64_t i = 0; i < n; i++)
+            of[i] = x[i];
+}
+
 static void row_sums(struct qm_term t, const float *restrict x, int64_t rows, int64_t cols,
                      int64_t step, double *restrict sum)
 {
+    enum { WIDE = 128 };
+    float of[QM_WHOLE_ROWS][WIDE];
     double s[QM_WHOLE_ROWS] = {0.0};
     for (int64_t k = 0; k < rows; k++)
         s[k] = sum[k];
-    if (rows == QM_WHOLE_ROWS && t.is_square)
-        for (int64_t j = 0; j < cols; j++)
+    if (rows == QM_WHOLE_ROWS)
+        for (int64_t j = 0; j < cols; j += WIDE) {
+            int64_t n = cols - j < WIDE ? cols - j : WIDE;
             for (int k = 0; k < QM_WHOLE_ROWS; k++)
-                s[k] += (double)(x[k * step + j] * x[k * step + j] + t.add);
-    else if (rows == QM_WHOLE_ROWS)
-        for (int64_t j = 0; j < cols; j++)
-            for (int k = 0; k < QM_WHOLE_ROWS; k++)
-                s[k] += (double)x[k * step + j];
+                terms(t, x + k * step + j, n, of[k]);
+            for (int64_t i = 0; i < n; i++)
+                for (int k = 0; k < QM_WHOLE_ROWS; k++)
+                    s[k] += (double)of[k][i];
+        }
     else
         for (int64_t k = 0; k < rows; k++)
             for (int64_t j = 0; j < cols; j++)
@@ -201,23 +215,25 @@ static inline uint32_t is_doubtful(double y)
  * less than 16 steps of a double.  Where that could change the float, the chunk is done by definition. */
 static void over_root(const struct qm_root *r, int64_t n, const float *x, float *out)
 {
-    float got[QM_WHOLE_CHUNK];
+    float kept[QM_WHOLE_CHUNK];
     double row = sqrt(r->mean / r->row), most = 1.0 / sqrt(r->floor);
     for (int64_t from = 0; from < n; from += QM_WHOLE_CHUNK) {
         int64_t m = n - from < QM_WHOLE_CHUNK ? n - from : QM_WHOLE_CHUNK;
         const float *restrict at = x + from, *restrict col = r->col + from;
         const double *restrict root = r->root + from;
+        float *restrict to = out + from;
         uint32_t doubtful = 0;
+        if (x == out)
+            at = memcpy(kept, at, sizeof *kept * (size_t)m);
         for (int64_t j = 0; j < m; j++) {
             double by = row * root[j], y = (double)at[j] * (by < most ? by : most);
-            got[j] = (float)y;
+            to[j] = (float)y;
             doubtful |= is_doubtful(y);
         }
         for (int64_t j = 0; doubtful && j < m; j++) {
             double q = r->row * (double)col[j] / r->mean;
-            got[j] = (float)((double)at[j] * (1.0 / sqrt(q > r->floor ? q : r->floor)));
+            to[j] = (float)((double)at[j] * (1.0 / sqrt(q > r->floor ? q : r->floor)));
         }
-        memcpy(out + from, got, sizeof *got * (size_t)m);
     }
 }
 

@@ -112,7 +112,7 @@ double qm_sum_squares(const float *x, int64_t n)
     double s = 0.0, part[MOST_BLOCKS];
     for (int64_t at = 0; at < n;) {
         int64_t left = (n - at) / BLOCK, done = at / BLOCK; /* few, where s may soon double */
-        int64_t blocks = done / 8 + 1 < left ? done / 8 + 1 : left;
+        int64_t blocks = done / 4 + 1 < left ? done / 4 + 1 : left;
         blocks = blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS;
         if (blocks < 1 || !(s >= 0x1p-900 && s < 0x1p900)) {
             int64_t m = n - at < BLOCK ? n - at : BLOCK;
