@@ -28,7 +28,9 @@ struct bench {
 };
 
 static const struct argp_option options[] = {
-    {"quick", 'q' + 256, NULL, 0, "Steps of 16 M parameters and searches, few rounds", 0},
+    {"quick", 'q' + 256, NULL, 0,
+     "Elementwise steps of 16 M parameters and searches, few rounds; no rules over whole tensors",
+     0},
     {"size", 's', "M", 0, "Millions of parameters (default 64)", 0},
     {"rounds", 'r', "N", 0, "Interleaved rounds (default 9)", 0},
     {"threads", 't', "N", 0, "Threads of the many-threads half (default: all cores)", 0},
@@ -110,13 +112,23 @@ static double median(const double *x, int n)
 
 /* ---- steps --------------------------------------------------------------------------------- */
 
-/* time[h][v][r]: half h (0: one thread, 1: all), variant v (count: the yardstick), round r. */
+/* [h][v][r]: half h (0: one thread, 1: all), row v (count: the yardstick), round r of rounds[v].
+ * f32, yard: adamw_f32 and the yardstick in the same round. */
 struct steps {
-    int count, f32;
+    int count;
     const char *name[MAX_VARIANTS + 1];
+    int rounds[MAX_VARIANTS + 1];
     struct qm_param param[MAX_VARIANTS];
-    double state_bytes[MAX_VARIANTS], moved[MAX_VARIANTS];
-    double time[2][MAX_VARIANTS + 1][MAX_ROUNDS];
+    double state_bytes[MAX_VARIANTS], moved[MAX_VARIANTS + 1];
+    double time[2][MAX_VARIANTS + 1][MAX_ROUNDS], f32[2][MAX_VARIANTS + 1][MAX_ROUNDS],
+        yard[2][MAX_VARIANTS + 1][MAX_ROUNDS];
+};
+
+/* What steps work on. */
+struct arrays {
+    struct qm_shape shape;
+    float *p, *g;
+    void *stored; /* narrow parameters */
 };
 
 static double yardstick(float *a, const float *b, int64_t n, int threads)
@@ -132,17 +144,22 @@ static double yardstick(float *a, const float *b, int64_t n, int threads)
     return qm_seconds() - start;
 }
 
-/* Bytes that must move per parameter: p and g, the states both ways, and what a second pass reads
- * again (the gradient and the slots with a global norm). */
+/* Bytes that must move per parameter: p and g, the states both ways, and what another pass reads
+ * again (the gradient and the slots with a global norm; of rules over whole tensors the gradient and
+ * the states, once for each sum that must be complete before). */
 static double bytes_moved(const struct qm_recipe *r, const struct qm_shape *shape)
 {
-    double n = (double)qm_shape_numel(shape),
+    double n = (double)qm_shape_numel(shape), again = r->rule->sums,
            sum = 4.0 + 2.0 * qm_param_bytes(&r->param) + 2.0 * qm_param_residual(&r->param);
+    sum += again * 4.0;
     for (int i = 0; i < r->rule->n_slots; i++) {
         struct qm_quantizer q = qm_recipe_slot(r, i, shape);
         struct qm_codec c = {.q = q};
-        double slot = (double)qm_state_bytes(&c, shape) / n;
-        sum += 2.0 * slot;
+        struct qm_shape own = *shape;
+        if (r->rule->slot_shape)
+            r->rule->slot_shape(&r->hyper, i, shape, &own);
+        double slot = (double)qm_state_bytes(&c, &own) / n;
+        sum += (2.0 + again) * slot;
         if (q.bits && q.norm != QM_NORM_block && q.norm != QM_NORM_id)
             sum += qm_folds(&c) * (4.0 + slot);
     }
@@ -161,78 +178,197 @@ static void fill(float *p, float *g, int64_t n)
     }
 }
 
-static qm_status run_steps(const struct bench *b, struct steps *s)
+/* A row for variant k and its plans for one thread and for all. */
+static qm_status row_open(const struct bench *b, struct steps *s, const struct arrays *a,
+                          struct qm_recipe *r, void *plan[2])
 {
-    struct qm_shape shape = {2, {b->n / 1024, 1024}};
-    void *plan[2][MAX_VARIANTS] = {{NULL}};
+    int v = s->count++;
+    s->name[v] = r->base->name;
+    s->rounds[v] = b->rounds;
+    s->param[v] = r->param;
+    for (int h = 0; h < 2; h++) {
+        omp_set_num_threads(h ? b->threads : 1);
+        QM_TRY(qm_backend_cpu.open(r, &a->shape, 0, &plan[h]));
+    }
+    s->state_bytes[v] = (double)qm_backend_cpu.bytes(plan[0]) / (double)b->n;
+    s->moved[v] = bytes_moved(r, &a->shape);
+    return QM_OK;
+}
+
+/* Seconds of one step, or of the yardstick where there is no plan. */
+static qm_status timed(const struct bench *b, const struct arrays *a, void *plan,
+                       const struct qm_param *param, int h, int r, double *seconds)
+{
+    int threads = h ? b->threads : 1;
+    struct qm_tensor pt = {a->p, QM_DTYPE_f32, a->shape}, gt = {a->g, QM_DTYPE_f32, a->shape};
     qm_status st = QM_OK;
-    float *p = aligned_alloc(64, sizeof(float) * (size_t)b->n);
-    float *g = aligned_alloc(64, sizeof(float) * (size_t)b->n);
-    void *stored = aligned_alloc(64, sizeof(float) * (size_t)b->n); /* narrow parameters */
-    if (!p || !g || !stored)
-        st = qm_fail(QM_NO_MEMORY, "three arrays of %lld floats", (long long)b->n);
+    if (plan && param->format != QM_PARAM_f32) {
+        pt = (struct qm_tensor){a->stored, qm_param_dtype(param), a->shape};
+        qm_param_from_float(param, b->n, a->p, a->stored);
+    }
+    omp_set_num_threads(threads);
+    double start = qm_seconds();
+    if (plan)
+        st = qm_backend_cpu.step(plan, &pt, &gt, r + 2, 1);
+    else
+        yardstick(a->p, a->g, b->n, threads);
+    *seconds = qm_seconds() - start;
+    return st;
+}
+
+static int is_f32(const char *name) { return strcmp(name, "adamw_f32") == 0; }
+
+/* Every elementwise rule in turn, round by round; round -1 warms up. */
+static qm_status run_elementwise(const struct bench *b, struct steps *s, const struct arrays *a)
+{
+    void *plan[MAX_VARIANTS + 1][2] = {{NULL}};
+    qm_status st = QM_OK;
+    int f32 = 0;
     for (int k = 0; st == QM_OK && k < qm_variant_count() && s->count < MAX_VARIANTS; k++) {
         struct qm_recipe r;
         st = qm_recipe_parse(qm_variant_at(k)->name, &r);
-        if (st == QM_OK && !r.rule->block) /* over whole tensors: no stream to compare */
+        if (st != QM_OK || !r.rule->block)
             continue;
-        int v = s->count++;
-        s->name[v] = qm_variant_at(k)->name;
-        s->f32 = strcmp(s->name[v], "adamw_f32") == 0 ? v : s->f32;
-        for (int h = 0; st == QM_OK && h < 2; h++) {
-            omp_set_num_threads(h ? b->threads : 1);
-            st = qm_backend_cpu.open(&r, &shape, 0, &plan[h][v]);
-        }
-        if (st == QM_OK) {
-            s->state_bytes[v] = (double)qm_backend_cpu.bytes(plan[0][v]) / (double)b->n;
-            s->moved[v] = bytes_moved(&r, &shape);
-            s->param[v] = r.param;
-        }
+        f32 = is_f32(r.base->name) ? s->count : f32;
+        st = row_open(b, s, a, &r, plan[s->count]);
     }
-    s->name[s->count] = "a += s*b";
-    omp_set_num_threads(b->threads);
-    if (st == QM_OK)
-        fill(p, g, b->n);
     struct qm_progress bar;
     qm_progress_start(&bar, "steps", (int64_t)(b->rounds + 1) * 2 * (s->count + 1));
-    for (int r = -1; st == QM_OK && r < b->rounds; r++) /* round -1 warms up */
-        for (int h = 0; st == QM_OK && h < 2; h++)
+    for (int r = -1; st == QM_OK && r < b->rounds; r++)
+        for (int h = 0; st == QM_OK && h < 2; h++) {
             for (int v = 0; st == QM_OK && v <= s->count; v++) {
-                struct qm_tensor pt = {p, QM_DTYPE_f32, shape}, gt = {g, QM_DTYPE_f32, shape};
-                if (v < s->count && s->param[v].format != QM_PARAM_f32) {
-                    pt = (struct qm_tensor){stored, qm_param_dtype(&s->param[v]), shape};
-                    qm_param_from_float(&s->param[v], b->n, p, stored);
-                }
-                double start = qm_seconds(), time;
-                omp_set_num_threads(h ? b->threads : 1);
-                if (v == s->count) {
-                    time = yardstick(p, g, b->n, h ? b->threads : 1);
-                } else {
-                    st = qm_backend_cpu.step(plan[h][v], &pt, &gt, r + 2, 1);
-                    time = qm_seconds() - start;
-                }
+                double seconds;
+                st = timed(b, a, plan[v][h], &s->param[v], h, r, &seconds);
                 if (r >= 0)
-                    s->time[h][v][r] = time;
+                    s->time[h][v][r] = seconds;
                 qm_progress_add(&bar, 1, 0);
             }
+            for (int v = 0; r >= 0 && v <= s->count; v++) {
+                s->f32[h][v][r] = s->time[h][f32][r];
+                s->yard[h][v][r] = s->time[h][s->count][r];
+            }
+        }
     qm_progress_end(&bar);
-    omp_set_num_threads(b->threads);
     for (int v = 0; v < s->count; v++)
         for (int h = 0; h < 2; h++)
-            qm_backend_cpu.close(plan[h][v]);
-    free(p);
-    free(g);
-    free(stored);
+            qm_backend_cpu.close(plan[v][h]);
+    return st;
+}
+
+enum { WHOLE_ROUNDS = 5 };
+#define SLOW_SECONDS \
+    10.0 /* what the rounds of one rule over whole tensors may take, but for the first */
+
+/* One rule over whole tensors: it, adamw_f32 and the yardstick in turn.  A projection is given (the
+ * sources make a new one every 200 steps). */
+static qm_status run_whole(const struct bench *b, struct steps *s, const struct arrays *a,
+                           void *const f32[2], struct qm_recipe *recipe)
+{
+    const struct qm_param plain = {0};
+    void *plan[2] = {NULL};
+    int v = s->count;
+    double warm = 0.0, t[3];
+    recipe->hyper.gap = 0.0;
+    qm_status st = row_open(b, s, a, recipe, plan);
+    for (int i = 0; st == QM_OK && i < recipe->rule->n_slots; i++)
+        for (int h = 0; h < 2 && strcmp(recipe->rule->slot[i], "proj") == 0; h++)
+            st = qm_backend_cpu.load(plan[h], i, NULL, a->g);
+    s->rounds[v] = b->rounds < WHOLE_ROUNDS ? b->rounds : WHOLE_ROUNDS;
+    for (int r = -1; st == QM_OK && r < s->rounds[v]; r++) {
+        for (int h = 0; st == QM_OK && h < 2; h++) {
+            st = timed(b, a, f32[h], &plain, h, r, &t[0]);
+            if (st == QM_OK)
+                st = timed(b, a, plan[h], &s->param[v], h, r, &t[1]);
+            if (st == QM_OK)
+                st = timed(b, a, NULL, NULL, h, r, &t[2]);
+            warm += t[1];
+            if (r < 0 || st != QM_OK)
+                continue;
+            s->f32[h][v][r] = t[0];
+            s->time[h][v][r] = t[1];
+            s->yard[h][v][r] = t[2];
+        }
+        while (r < 0 && s->rounds[v] > 1 && s->rounds[v] * warm > SLOW_SECONDS)
+            s->rounds[v]--;
+    }
+    for (int h = 0; h < 2; h++)
+        qm_backend_cpu.close(plan[h]);
+    return st;
+}
+
+/* Rules over whole tensors, one after the other: the state of one at a time is in memory. */
+static qm_status run_wholes(const struct bench *b, struct steps *s, const struct arrays *a)
+{
+    struct qm_recipe r;
+    void *f32[2] = {NULL};
+    int total = 0;
+    QM_TRY(qm_recipe_parse("adamw_f32", &r));
+    qm_status st = QM_OK;
+    for (int h = 0; st == QM_OK && h < 2; h++) {
+        omp_set_num_threads(h ? b->threads : 1);
+        st = qm_backend_cpu.open(&r, &a->shape, 0, &f32[h]);
+    }
+    for (int k = 0; k < qm_variant_count(); k++)
+        total += qm_recipe_parse(qm_variant_at(k)->name, &r) == QM_OK && !r.rule->block;
+    struct qm_progress bar;
+    qm_progress_start(&bar, "steps over whole tensors", total);
+    for (int k = 0; st == QM_OK && k < qm_variant_count() && s->count < MAX_VARIANTS; k++) {
+        st = qm_recipe_parse(qm_variant_at(k)->name, &r);
+        if (st != QM_OK || r.rule->block)
+            continue;
+        st = run_whole(b, s, a, f32, &r);
+        qm_progress_add(&bar, 1, 0);
+    }
+    qm_progress_end(&bar);
+    for (int h = 0; h < 2; h++)
+        qm_backend_cpu.close(f32[h]);
+    return st;
+}
+
+static qm_status run_steps(const struct bench *b, struct steps *s)
+{
+    size_t bytes = sizeof(float) * (size_t)b->n;
+    struct arrays a = {{2, {b->n / 1024, 1024}},
+                       aligned_alloc(64, bytes),
+                       aligned_alloc(64, bytes),
+                       aligned_alloc(64, bytes)};
+    qm_status st = QM_OK;
+    if (!a.p || !a.g || !a.stored)
+        st = qm_fail(QM_NO_MEMORY, "three arrays of %lld floats", (long long)b->n);
+    omp_set_num_threads(b->threads);
+    if (st == QM_OK) {
+        fill(a.p, a.g, b->n);
+        st = run_elementwise(b, s, &a);
+    }
+    double f32[2][MAX_ROUNDS], yard[2][MAX_ROUNDS]; /* the yardstick's row stays the last */
+    for (int h = 0; h < 2; h++) {
+        memcpy(f32[h], s->f32[h][s->count], sizeof f32[h]);
+        memcpy(yard[h], s->yard[h][s->count], sizeof yard[h]);
+    }
+    if (st == QM_OK && !b->quick)
+        st = run_wholes(b, s, &a);
+    for (int h = 0; h < 2; h++) {
+        memcpy(s->f32[h][s->count], f32[h], sizeof f32[h]);
+        memcpy(s->yard[h][s->count], yard[h], sizeof yard[h]);
+        memcpy(s->time[h][s->count], yard[h], sizeof yard[h]);
+    }
+    omp_set_num_threads(b->threads);
+    s->name[s->count] = "a += s*b";
+    s->moved[s->count] = 12.0;
+    s->rounds[s->count] = b->rounds;
+    free(a.p);
+    free(a.g);
+    free(a.stored);
     return st;
 }
 
 /* Median over rounds of (numerator's time / denominator's time) * factor. */
-static double ratio(const struct bench *b, const double *over, const double *under, double factor)
+static double ratio(int rounds, const double *over, const double *under, double factor)
 {
     double x[MAX_ROUNDS];
-    for (int r = 0; r < b->rounds; r++)
+    for (int r = 0; r < rounds; r++)
         x[r] = over[r] / under[r] * factor;
-    return median(x, b->rounds);
+    return median(x, rounds);
 }
 
 struct step_row {
@@ -241,18 +377,17 @@ struct step_row {
 
 static struct step_row step_row(const struct bench *b, const struct steps *s, int h, int v)
 {
-    const double *t = s->time[h][v], *y = s->time[h][s->count];
+    const double *t = s->time[h][v];
+    int rounds = s->rounds[v];
     struct step_row row;
-    double bytes = v == s->count ? 12.0 : s->moved[v];
-    row.rate = (double)b->n / median(t, b->rounds);
-    row.to_f32 = ratio(b, s->time[h][s->f32], t, 1.0);
-    row.of_yardstick = ratio(b, y, t, bytes / 12.0);
+    row.rate = (double)b->n / median(t, rounds);
+    row.to_f32 = ratio(rounds, s->f32[h][v], t, 1.0);
+    row.of_yardstick = ratio(rounds, s->yard[h][v], t, s->moved[v] / 12.0);
     /* how this step speeds up from one thread to all, over how the yardstick does */
     double x[MAX_ROUNDS];
-    for (int r = 0; r < b->rounds; r++)
-        x[r] = (s->time[0][v][r] / s->time[1][v][r]) /
-               (s->time[0][s->count][r] / s->time[1][s->count][r]);
-    row.scaling = median(x, b->rounds);
+    for (int r = 0; r < rounds; r++)
+        x[r] = (s->time[0][v][r] / s->time[1][v][r]) / (s->yard[0][v][r] / s->yard[1][v][r]);
+    row.scaling = median(x, rounds);
     return row;
 }
 
@@ -266,7 +401,7 @@ static json_t *print_steps(const struct bench *b, const struct steps *s)
         for (int v = 0; v <= s->count; v++) {
             struct step_row row = step_row(b, s, h, v);
             int threads = h ? b->threads : 1;
-            double bytes = v == s->count ? 12.0 : s->moved[v];
+            double bytes = s->moved[v];
             if (table) {
                 qm_table_cell(table, "%s", s->name[v]);
                 qm_table_cell(table, "%d", threads);
@@ -393,7 +528,7 @@ static json_t *print_searches(const struct bench *b, const struct search_row *ro
     for (int k = 0; k < n; k++) {
         scan = strcmp(rows[k].search, "scan") == 0 ? k : scan;
         double rate = SEARCH_N / median(rows[k].seconds, b->rounds);
-        double to_scan = ratio(b, rows[scan].seconds, rows[k].seconds, 1.0);
+        double to_scan = ratio(b->rounds, rows[scan].seconds, rows[k].seconds, 1.0);
         if (table) {
             qm_table_cell(table, "%s", rows[k].map);
             qm_table_cell(table, "%s", rows[k].search);
@@ -548,9 +683,10 @@ static qm_status store_steps(struct qm_store *f, const struct bench *b, const st
             struct step_row row = step_row(b, s, h, v);
             name[k] = s->name[v];
             threads[k] = h ? b->threads : 1;
-            moved[k] = v == s->count ? 12.0 : s->moved[v];
+            moved[k] = s->moved[v];
             state[k] = v == s->count ? 0.0 : s->state_bytes[v];
-            memcpy(raw + k * b->rounds, s->time[h][v], sizeof *raw * (size_t)b->rounds);
+            for (int r = 0; r < b->rounds; r++)
+                raw[k * b->rounds + r] = r < s->rounds[v] ? s->time[h][v][r] : (double)NAN;
             summary[0][k] = row.rate;
             summary[1][k] = row.to_f32;
             summary[2][k] = row.of_yardstick;
@@ -575,8 +711,9 @@ static qm_status store_steps(struct qm_store *f, const struct bench *b, const st
         "declared bytes per second over the yardstick's, median",
         "speed-up from one thread to all over the yardstick's, median; NaN for one thread"};
     if (st == QM_OK)
-        st = qm_store_timing(f, "step_seconds", rows * b->rounds, raw, "s",
-                             "raw samples: rounds of row 0, then of row 1, ...");
+        st = qm_store_timing(
+            f, "step_seconds", rows * b->rounds, raw, "s",
+            "raw samples: rounds of row 0, then of row 1, ...; NaN: round left out");
     for (int i = 0; st == QM_OK && i < 4; i++)
         st = qm_store_timing(f, names[i], rows, summary[i], units[i], texts[i]);
     free(raw);
@@ -631,14 +768,18 @@ int qm_cmd_bench(int argc, char **argv)
         .parser = parse_option,
         .children = children,
         .doc =
-            "Speed of the elementwise variants' steps and of every search, as ratios within one "
-            "run.\v"
+            "Speed of every variant's step and of every search, as ratios within one run.\v"
             "Examples:\n"
             "  qualm bench --quick\n"
             "  qualm bench --size 64 --out results/bench.h5\n"
             "  qualm bench --only searches\n\n"
             "Steps run on one thread and on all, interleaved with the yardstick a += s*b; ratios "
-            "are medians over rounds of ratios within a round. Exit codes: 0 done, 2 usage, 3 I/O.",
+            "are medians over rounds of ratios within a round. Rules over whole tensors (sums "
+            "before "
+            "the first update) come last, up to 5 rounds each, fewer where a step takes seconds, "
+            "of a "
+            "matrix with 1024 columns; bytes moved count a read more for every such sum. Exit "
+            "codes: 0 done, 2 usage, 3 I/O.",
     };
     struct bench b = {.n = 64 << 20,
                       .gib = 4,

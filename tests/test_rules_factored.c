@@ -38,6 +38,7 @@ struct pair {
     uint32_t tensor;
     int64_t n, slot_n[QM_MAX_SLOTS];
     float p[ROOM], g[ROOM], slot[QM_MAX_SLOTS][ROOM];
+    float room[ROOM];
     double p64[ROOM], g64[ROOM], slot64[QM_MAX_SLOTS][ROOM];
 };
 
@@ -73,7 +74,8 @@ static struct pair *pair_open(const char *rule, const struct qm_hyper *h, int ra
 static qm_status step_float(struct pair *q, int64_t t)
 {
     struct qm_rule_step s;
-    struct qm_whole w = {.s = &s, .shape = &q->shape, .tensor = q->tensor, .p = q->p, .g = q->g};
+    struct qm_whole w = {
+        .s = &s, .shape = &q->shape, .tensor = q->tensor, .p = q->p, .g = q->g, .room = q->room};
     float *slots[QM_MAX_SLOTS];
     for (int i = 0; i < QM_MAX_SLOTS; i++) {
         slots[i] = w.slot[i] = q->slot[i];

@@ -179,6 +179,49 @@ static void test_same_bits(void **state)
         }
 }
 
+/* Rules over whole tensors on shapes large enough for threads, whose rows and columns are no multiple
+ * of what runs side by side. */
+static void test_whole_same_bits(void **state)
+{
+    (void)state;
+    static const struct qm_shape large[] = {
+        {2, {40, 2103}}, {2, {2103, 40}}, {3, {3, 150, 151}}, {1, {70001}}};
+    static const char *const more[] = {"adafactor8_026,beta1=-1,maximize=1",
+                                       "adafactor8_026_torch,limiter=1",
+                                       "came8_026_cuda,maximize=1",
+                                       "apollo8_026,rank=5,factored=1",
+                                       "adafactor_hf,beta1=0.9,weight_decay=0.01",
+                                       "adafactor8_026,param=bf16/stoch,grad=bf16",
+                                       "adamw4_lpmm_factor,param=bf16/kahan",
+                                       "adafactor_torch,row_var=bf16,maximize=1"};
+    int n_more = sizeof more / sizeof *more, walked = 0;
+    for (int k = 0; k < qm_variant_count() + n_more; k++)
+        for (size_t s = 0; s < sizeof large / sizeof *large; s++) {
+            const char *name =
+                k < qm_variant_count() ? qm_variant_at(k)->name : more[k - qm_variant_count()];
+            struct qm_recipe r;
+            struct run base, other;
+            assert_int_equal(qm_recipe_parse(name, &r), QM_OK);
+            if (r.rule->block)
+                continue;
+            walked++;
+            assert_true(qm_isa_force(QM_ISA_sse2));
+            run(name, &large[s], 1, &base);
+            for (int isa = 0; isa < QM_ISA_COUNT; isa++) {
+                if (!qm_isa_force((enum qm_isa)isa))
+                    continue;
+                char what[256];
+                run(name, &large[s], isa == QM_ISA_avx2 ? 2 : 3, &other);
+                snprintf(what, sizeof what, "%s, large shape %d, %s", name, (int)s,
+                         qm_isa_text((enum qm_isa)isa));
+                assert_same(&base, &other, what);
+                run_free(&other);
+            }
+            run_free(&base);
+        }
+    assert_true(walked > 50);
+}
+
 /* A parameter on its way into the rule and out of it; *residual is kept between steps. */
 static float master(const struct qm_param *q, float p, int16_t residual)
 {
@@ -453,8 +496,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_promises),  cmocka_unit_test(test_step_is_the_composition),
-        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_step_sqnr),
-        cmocka_unit_test(test_bad_input),
+        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_whole_same_bits),
+        cmocka_unit_test(test_step_sqnr), cmocka_unit_test(test_bad_input),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,7 +35,8 @@ struct plan {
     struct slot slot[QM_MAX_SLOTS];
     uint8_t *residual;              /* of a parameter that keeps one */
     float *scratch;                 /* per thread: g, p, slots; a piece each */
-    float *whole[2 + QM_MAX_SLOTS]; /* rules over whole tensors: g, p, slots */
+    float *whole[2 + QM_MAX_SLOTS]; /* rules over whole tensors: g, p, slots; those not float32 */
+    float *room;                    /* for the rule */
 };
 
 static int arrays(const struct plan *p) { return 2 + p->n_slots; }
@@ -63,6 +64,7 @@ static void cpu_close(void *plan)
     }
     for (int i = 0; i < 2 + QM_MAX_SLOTS; i++)
         free(p->whole[i]);
+    free(p->room);
     free(p->residual);
     free(p->scratch);
     free(p);
@@ -113,14 +115,25 @@ static qm_status slot_open(struct plan *p, int i)
     return QM_OK;
 }
 
-/* Room for a rule over whole tensors: everything as float32. */
+/* Whether a rule over whole tensors works on the state's own floats. */
+static int in_place(const struct slot *s) { return s->is_f32 && s->c.q.plain == QM_PLAIN_f32; }
+
+static qm_status whole_array(float **x, int64_t n)
+{
+    if (*x || (*x = aligned(sizeof(float) * (size_t)n)))
+        return QM_OK;
+    return qm_fail(QM_NO_MEMORY, "a whole tensor of %lld elements", (long long)n);
+}
+
+/* Room for a rule over whole tensors: what is not float32 already.  The gradient's type shows later. */
 static qm_status whole_open(struct plan *p)
 {
-    for (int i = 0; i < arrays(p); i++) {
-        int64_t n = i < 2 ? p->n : p->slot[i - 2].n;
-        if (!(p->whole[i] = aligned(sizeof(float) * (size_t)n)))
-            return qm_fail(QM_NO_MEMORY, "a whole tensor of %lld elements", (long long)n);
-    }
+    QM_TRY(whole_array(&p->room, p->n));
+    if (p->r.param.format != QM_PARAM_f32)
+        QM_TRY(whole_array(&p->whole[1], p->n));
+    for (int i = 0; i < p->n_slots; i++)
+        if (!in_place(&p->slot[i]))
+            QM_TRY(whole_array(&p->whole[2 + i], p->slot[i].n));
     return QM_OK;
 }
 
@@ -361,7 +374,7 @@ static void slot_whole(const struct step *st, int i, float *x, int store)
 {
     struct plan *p = st->p;
     struct slot *s = &p->slot[i];
-    uint8_t *codes =
+    uint8_t *room =
         (uint8_t *)(p->scratch + (size_t)p->threads * (size_t)arrays(p) * (size_t)p->stride);
     struct qm_draws d = slot_draws(st, i);
     int64_t block = slot_block(s) > 0 ? slot_block(s) : 1;
@@ -371,7 +384,9 @@ static void slot_whole(const struct step *st, int i, float *x, int store)
         qm_fold(&s->c, &s->shape, 0, s->n, x, s->stat);
         qm_fold_again(&s->c, &s->shape, 0, s->n, x, s->stat);
     }
+#pragma omp parallel for schedule(static) num_threads(p->threads) if (s->n / piece > 8)
     for (int64_t from = 0; from < s->n; from += piece) {
+        uint8_t *codes = room + (size_t)omp_get_thread_num() * (size_t)p->stride;
         int64_t n = s->n - from < piece ? s->n - from : piece;
         if (store && s->is_f32)
             memcpy(s->scales + from, x + from, sizeof(float) * (size_t)n);
@@ -399,6 +414,8 @@ static qm_status run_rounds(const struct step *st, struct qm_whole *w)
         for (int i = 0; i < p->n_slots; i++) {
             if (round[i] != w->round)
                 continue;
+            if (in_place(&p->slot[i]))
+                continue;
             slot_whole(st, i, w->slot[i], 1);
             if (p->r.state_stored || (rule->reads_back && rule->reads_back(w, i)))
                 slot_whole(st, i, w->slot[i], 0);
@@ -407,13 +424,43 @@ static qm_status run_rounds(const struct step *st, struct qm_whole *w)
     return QM_OK;
 }
 
+/* The parameter of a rule over whole tensors, between its format and float32. */
+static void param_whole(const struct step *st, int store)
+{
+    struct plan *p = st->p;
+    struct qm_draws d = qm_draws_for(st->seed, st->t, p->tensor, QM_ROLE_weight);
+#pragma omp parallel for schedule(static) num_threads(p->threads) if (p->n > 8 * PIECE)
+    for (int64_t from = 0; from < p->n; from += PIECE) {
+        int64_t n = p->n - from < PIECE ? p->n - from : PIECE;
+        if (store)
+            param_store(p, st->param, from, n, p->whole[1] + from, &d);
+        else
+            param_load(p, st->param, from, n, p->whole[1] + from);
+    }
+}
+
+/* The gradient of a rule over whole tensors as float32. */
+static qm_status gradient_whole(const struct step *st, const float **g)
+{
+    struct plan *p = st->p;
+    *g = st->g->data;
+    if (st->g->dtype == QM_DTYPE_f32)
+        return QM_OK;
+    QM_TRY(whole_array(&p->whole[0], p->n));
+#pragma omp parallel for schedule(static) num_threads(p->threads) if (p->n > 8 * PIECE)
+    for (int64_t from = 0; from < p->n; from += PIECE)
+        qm_to_float(st->g->data, st->g->dtype, from, p->n - from < PIECE ? p->n - from : PIECE,
+                    p->whole[0] + from);
+    *g = p->whole[0];
+    return QM_OK;
+}
+
 /* A step of a rule over whole tensors: states, encode, perhaps decode again, apply. */
 static qm_status run_whole(const struct step *st)
 {
     struct plan *p = st->p;
     const struct qm_rule *rule = p->r.rule;
-    struct qm_whole w = {
-        .s = &st->s, .shape = &p->shape, .p = p->whole[1], .g = p->whole[0], .tensor = p->tensor};
+    struct qm_whole w = {.s = &st->s, .shape = &p->shape, .room = p->room, .tensor = p->tensor};
     int is_f32 = p->r.param.format == QM_PARAM_f32;
     if (p->r.param.write == QM_WRITE_near && p->r.param.format != QM_PARAM_e4m3)
         w.param = is_f32                               ? QM_DTYPE_f32
@@ -421,27 +468,24 @@ static qm_status run_whole(const struct step *st)
                                                        : QM_DTYPE_f16;
     else
         w.param = QM_DTYPE_f32;
-    qm_to_float(st->g->data, st->g->dtype, 0, p->n, p->whole[0]);
-    if (is_f32)
-        memcpy(w.p, st->param, sizeof(float) * (size_t)p->n);
-    else
-        param_load(p, st->param, 0, p->n, w.p);
+    QM_TRY(gradient_whole(st, &w.g));
+    w.p = is_f32 ? st->param : p->whole[1];
+    if (!is_f32)
+        param_whole(st, 0);
     for (int i = 0; i < p->n_slots; i++) {
-        w.slot[i] = p->whole[2 + i];
+        w.slot[i] = in_place(&p->slot[i]) ? p->slot[i].scales : p->whole[2 + i];
         w.slot_shape[i] = p->slot[i].shape;
         w.slot_is_f32[i] = p->slot[i].is_f32;
-        slot_whole(st, i, w.slot[i], 0);
+        if (!in_place(&p->slot[i]))
+            slot_whole(st, i, w.slot[i], 0);
     }
     QM_TRY(run_rounds(st, &w));
     QM_TRY(rule->apply(&w));
     for (int i = 0; i < p->n_slots; i++) /* what apply keeps for the next step (norms) is float32 */
-        if (p->slot[i].is_f32)
+        if (p->slot[i].is_f32 && !in_place(&p->slot[i]))
             slot_whole(st, i, w.slot[i], 1);
-    struct qm_draws d = qm_draws_for(st->seed, st->t, p->tensor, QM_ROLE_weight);
-    if (is_f32)
-        memcpy(st->param, w.p, sizeof(float) * (size_t)p->n);
-    else
-        param_store(p, st->param, 0, p->n, w.p, &d);
+    if (!is_f32)
+        param_whole(st, 1);
     return QM_OK;
 }
 

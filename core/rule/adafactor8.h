@@ -54,9 +54,14 @@ void qm_a8_shape(struct qm_a8 *a, const struct qm_hyper *h, const struct qm_shap
  * does so. */
 float qm_a8_gradient(const struct qm_a8 *a, int64_t i, int sanitized);
 
-/* One element of an average of squares, and of the first moment. */
+/* All of it. */
+void qm_a8_gradients(const struct qm_a8 *a, int sanitized, float *out);
+
+/* One element of an average of squares. */
 float qm_a8_square(const struct qm_a8 *a, enum qm_a8_slot slot, float old, float fresh);
-float qm_a8_moment(const struct qm_a8 *a, float old, float fresh);
+
+/* n elements of the first moment take in fresh ones. */
+void qm_a8_moment(const struct qm_a8 *a, int64_t n, const float *fresh, float *m);
 
 /* The parameter's rate: max(RMS(p), eps2) rho, or rho. */
 double qm_a8_rate(const struct qm_a8 *a);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/base/philox.h"
+#include "core/rule/whole.h"
 
 static int64_t gap_of(const struct qm_a8 *a)
 {
@@ -37,34 +38,24 @@ static void draw_projection(const struct qm_a8 *a, float *p)
     }
 }
 
-/* 0.2.6 takes non-finite entries as 0 before it projects. */
-static float gradient(const struct qm_a8 *a, int64_t i)
-{
-    return qm_a8_gradient(a, i, a->is_026 || a->is_cuda);
-}
-
-/* low = G P^T (rows x rank) or P^T G (rank x cols), sums in double in index order. */
-static void multiply(const struct qm_a8 *a, const float *p, double *sum, float *low)
+/* low = G P^T (rows x rank) or P^T G (rank x cols), sums in double in index order.  g: the gradient;
+ * 0.2.6 takes non-finite entries as 0 before it projects. */
+static qm_status multiply(const struct qm_a8 *a, const float *g, const float *p, float *low)
 {
     int64_t rows = a->rows, cols = a->cols, rank = a->rank;
-    if (a->is_right) {
-        for (int64_t i = 0; i < rows; i++)
-            for (int64_t k = 0; k < rank; k++) {
-                double s = 0.0;
-                for (int64_t j = 0; j < cols; j++)
-                    s += (double)gradient(a, i * cols + j) * (double)p[k * cols + j];
-                low[i * rank + k] = (float)s;
-            }
-        return;
+    if (!a->is_right) {
+        qm_product(p, 1, rank, g, rank, rows, cols, low);
+        return QM_OK;
     }
-    for (int64_t k = 0; k < rank; k++) {
-        memset(sum, 0, sizeof *sum * (size_t)cols);
-        for (int64_t i = 0; i < rows; i++)
-            for (int64_t j = 0; j < cols; j++)
-                sum[j] += (double)gradient(a, i * cols + j) * (double)p[i * rank + k];
-        for (int64_t j = 0; j < cols; j++)
-            low[k * cols + j] = (float)sum[j];
-    }
+    float *across = malloc(sizeof *across * (size_t)(rank * cols));
+    if (!across)
+        return qm_fail(QM_NO_MEMORY, "a projection of rank %lld", (long long)rank);
+    for (int64_t j = 0; j < cols; j++)
+        for (int64_t k = 0; k < rank; k++)
+            across[j * rank + k] = p[k * cols + j];
+    qm_product(g, cols, 1, across, rows, cols, rank, low);
+    free(across);
+    return QM_OK;
 }
 
 static int64_t low_size(const struct qm_a8 *a)
@@ -72,25 +63,24 @@ static int64_t low_size(const struct qm_a8 *a)
     return a->rank * (a->is_right ? a->rows : a->cols);
 }
 
-/* The projected gradient in memory of the caller's. */
+/* The projected gradient in memory of the caller's; the gradient itself in w->room. */
 static qm_status project(const struct qm_a8 *a, float **out)
 {
     int64_t n = a->rank * (a->is_right ? a->cols : a->rows);
     float *low = malloc(sizeof *low * (size_t)(low_size(a) + n)), *p = low + low_size(a);
-    double *sum = malloc(sizeof *sum * (size_t)a->cols);
-    if (!low || !sum) {
-        free(low);
-        free(sum);
+    float *g = a->w->room;
+    if (!low)
         return qm_fail(QM_NO_MEMORY, "a projection of rank %lld", (long long)a->rank);
-    }
     if (a->h->gap < 0.0)
         p = a->w->slot[QM_A8_PROJ];
     else
         draw_projection(a, p);
-    multiply(a, p, sum, low);
-    free(sum);
+    qm_a8_gradients(a, a->is_026 || a->is_cuda, g);
+    qm_status st = multiply(a, g, p, low);
+    if (st != QM_OK)
+        free(low);
     *out = low;
-    return QM_OK;
+    return st;
 }
 
 /* Adafactor's eps1 or, where the source is given none, apollo_eps. */
@@ -137,8 +127,10 @@ qm_status qm_a8_apollo_states(const struct qm_a8 *a)
         else
             v[i] = qm_a8_square(a, QM_A8_V, v[i], square + add);
     }
-    for (int64_t i = 0; a->has_m && i < low_size(a); i++) /* 0.2.1 drops the momentum every step */
-        m[i] = qm_a8_moment(a, a->is_026 ? m[i] : 0.0f, low[i]);
+    if (a->has_m && !a->is_026) /* 0.2.1 drops the momentum every step */
+        memset(m, 0, sizeof *m * (size_t)low_size(a));
+    if (a->has_m)
+        qm_a8_moment(a, low_size(a), low, m);
     free(low);
     return QM_OK;
 }
@@ -187,20 +179,20 @@ qm_status qm_a8_apollo_apply(const struct qm_a8 *a)
     int64_t channels = a->is_right ? a->rows : a->cols;
     float *low = NULL;
     QM_TRY(project(a, &low));
-    double *factor = malloc(2 * sizeof *factor * (size_t)channels), sum = 0.0;
-    float *u = malloc(sizeof *u * (size_t)a->n);
-    if (!factor || !u) {
+    double *factor = malloc(2 * sizeof *factor * (size_t)channels);
+    float *u = a->w->room;
+    if (!factor) {
         free(low);
-        free(factor);
-        free(u);
-        return qm_fail(QM_NO_MEMORY, "an update of %lld elements", (long long)a->n);
+        return qm_fail(QM_NO_MEMORY, "scales of %lld channels", (long long)channels);
     }
     scaling_factors(a, low, factor);
-    for (int64_t i = 0; i < a->n; i++) {
-        u[i] = (float)(factor[a->is_right ? i / a->cols : i % a->cols] * (double)gradient(a, i));
-        sum += (double)u[i] * (double)u[i];
-    }
-    double norm = sqrt(sum), limit = qm_a8_limit(a, &norm);
+    QM_PARALLEL(a->n >= QM_THREADS_FROM)
+    for (int64_t i = 0; i < a->rows; i++)
+        for (int64_t j = 0; j < a->cols; j++) {
+            float *x = u + i * a->cols + j;
+            *x = (float)(factor[a->is_right ? i : j] * (double)*x);
+        }
+    double norm = sqrt(qm_sum_squares(u, a->n)), limit = qm_a8_limit(a, &norm);
     double denom = fmax(1.0, (a->is_026 ? norm : norm * limit) / (sqrt((double)a->n) * a->h->clip));
     double alpha = qm_a8_rate(a), after = a->h->scale_front ? 1.0 : sqrt(a->h->scale);
     if (limit == 0.0)
@@ -208,6 +200,5 @@ qm_status qm_a8_apollo_apply(const struct qm_a8 *a)
     qm_a8_write(a, alpha, alpha / denom * limit * after, u);
     free(low);
     free(factor);
-    free(u);
     return QM_OK;
 }

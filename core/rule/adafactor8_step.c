@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/rule/adamw.h"
+#include "core/rule/whole.h"
 
 /* ---- elements ------------------------------------------------------------------------------- */
 
@@ -33,12 +34,29 @@ float qm_a8_square(const struct qm_a8 *a, enum qm_a8_slot slot, float old, float
     return qm_lerp(old, fresh, b, b - 1.0f);
 }
 
-float qm_a8_moment(const struct qm_a8 *a, float old, float fresh)
+/* How the first moment takes numbers in; turns, sanitized: as they come from the gradient. */
+static struct qm_moment moment_of(const struct qm_a8 *a, int turns, int sanitized)
 {
     float beta = (float)a->h->beta1, w = (float)(1.0 - a->h->beta1);
-    return a->is_cuda   ? beta * old + (1.0f - beta) * fresh
-           : a->is_came ? old * beta + w * fresh
-                        : qm_lerp(old, fresh, w, w - 1.0f);
+    return (struct qm_moment){.is_lerp = !a->is_cuda && !a->is_came,
+                              .turns = turns && a->h->maximize,
+                              .only_finite = sanitized,
+                              .keep = beta,
+                              .weight = a->is_cuda ? 1.0f - beta : w};
+}
+
+void qm_a8_moment(const struct qm_a8 *a, int64_t n, const float *fresh, float *m)
+{
+    const struct qm_moment how = moment_of(a, 0, 0);
+    QM_CHUNKS(n, i, k)
+    qm_whole_blocks()->moment(&how, k, fresh + i, m + i);
+}
+
+void qm_a8_gradients(const struct qm_a8 *a, int sanitized, float *out)
+{
+    const struct qm_moment how = moment_of(a, 1, sanitized);
+    QM_CHUNKS(a->n, i, k)
+    qm_whole_blocks()->taken(&how, k, a->w->g + i, out + i);
 }
 
 /* ---- states --------------------------------------------------------------------------------- */
@@ -55,45 +73,23 @@ static void unfactored_states(const struct qm_a8 *a)
     }
 }
 
-/* Means over columns and over rows of x[batch][rows][cols], each rounded to float32. */
-static qm_status means(const struct qm_a8 *a, const float *x, float *row, float *col)
-{
-    double *sum = malloc(sizeof *sum * (size_t)a->cols);
-    if (!sum)
-        return qm_fail(QM_NO_MEMORY, "%lld column sums", (long long)a->cols);
-    for (int64_t k = 0; k < a->batch; k++) {
-        memset(sum, 0, sizeof *sum * (size_t)a->cols);
-        for (int64_t i = 0; i < a->rows; i++) {
-            const float *at = x + (k * a->rows + i) * a->cols;
-            double s = 0.0;
-            for (int64_t j = 0; j < a->cols; j++) {
-                s += (double)at[j];
-                sum[j] += (double)at[j];
-            }
-            row[k * a->rows + i] = (float)(s / (double)a->cols);
-        }
-        for (int64_t j = 0; j < a->cols; j++)
-            col[k * a->cols + j] = (float)(sum[j] / (double)a->rows);
-    }
-    free(sum);
-    return QM_OK;
-}
-
-/* Rows and columns of x enter the averages of two slots with weight b. */
-static qm_status factor_states(const struct qm_a8 *a, const float *x, float add,
+/* Rows and columns of the terms of x enter the averages of two slots with weight b. */
+static qm_status factor_states(const struct qm_a8 *a, struct qm_term t, const float *x, float add,
                                enum qm_a8_slot row, enum qm_a8_slot col)
 {
     int64_t n_rows = a->batch * a->rows, n_cols = a->batch * a->cols;
+    const struct qm_matrices m = {a->batch, a->rows, a->cols};
     float *r = malloc(sizeof *r * (size_t)(n_rows + n_cols));
     if (!r)
         return qm_fail(QM_NO_MEMORY, "%lld means", (long long)(n_rows + n_cols));
-    qm_status st = means(a, x, r, r + n_rows);
-    for (int64_t i = 0; st == QM_OK && i < n_rows; i++)
+    qm_row_means(&m, t, x, r);
+    qm_col_means(&m, t, x, r + n_rows);
+    for (int64_t i = 0; i < n_rows; i++)
         a->w->slot[row][i] = qm_a8_square(a, row, a->w->slot[row][i], r[i] + add);
-    for (int64_t i = 0; st == QM_OK && i < n_cols; i++)
+    for (int64_t i = 0; i < n_cols; i++)
         a->w->slot[col][i] = qm_a8_square(a, col, a->w->slot[col][i], r[n_rows + i] + add);
     free(r);
-    return st;
+    return QM_OK;
 }
 
 /* How a factored second moment is divided by: torch's operators; the same with the row mean of
@@ -101,7 +97,39 @@ static qm_status factor_states(const struct qm_a8 *a, const float *x, float add,
  * product. */
 enum form { TORCH, TORCH_CLAMPED, KERNEL };
 
-/* out = x over the root of the factored second moment in two slots. */
+/* One matrix: out = x over the root of row r times column c; root: of rows, then of columns. */
+static void direction_of(const struct qm_a8 *a, enum form form, const float *r, const float *c,
+                         double mean, double *root, const float *x, float *out)
+{
+    const struct qm_whole_blocks *blocks = qm_whole_blocks();
+    int64_t n_rows = a->rows, n_cols = a->cols;
+    double floor = fmax(a->eps_sq, 0x1p-53), *by = root + n_rows;
+    int usual = mean > 0.0 && isfinite(mean); /* what over_root asks for */
+    for (int64_t i = 0; i < n_rows; i++) {
+        root[i] = sqrt(mean / fmax((double)r[i], a->eps_sq));
+        usual = usual && r[i] >= 0.0f && r[i] <= FLT_MAX;
+    }
+    for (int64_t j = 0; j < n_cols; j++) {
+        by[j] = 1.0 / sqrt(form == KERNEL ? (double)c[j] : fmax((double)c[j], a->eps_sq));
+        usual = usual && c[j] >= 0.0f && c[j] <= FLT_MAX;
+    }
+    QM_PARALLEL(n_rows * n_cols >= QM_THREADS_FROM)
+    for (int64_t i = 0; i < n_rows; i++) {
+        const struct qm_root k = {(double)r[i], mean, floor, c, by};
+        const float *from = x + i * n_cols;
+        float *to = out + i * n_cols;
+        if (form != KERNEL)
+            blocks->outer(n_cols, root[i], by, from, to);
+        else if (usual)
+            blocks->over_root(&k, n_cols, from, to);
+        else
+            for (int64_t j = 0; j < n_cols; j++)
+                to[j] = (float)((double)from[j] *
+                                (1.0 / sqrt(fmax(k.row * (double)c[j] / mean, floor))));
+    }
+}
+
+/* out = x over the root of the factored second moment in two slots; out may be x. */
 static qm_status factored_direction(const struct qm_a8 *a, enum qm_a8_slot row, enum qm_a8_slot col,
                                     enum form form, const float *x, float *out)
 {
@@ -109,57 +137,48 @@ static qm_status factored_direction(const struct qm_a8 *a, enum qm_a8_slot row, 
     double *root = malloc(sizeof *root * (size_t)(n_rows + n_cols));
     if (!root)
         return qm_fail(QM_NO_MEMORY, "%lld roots", (long long)(n_rows + n_cols));
-    double floor = fmax(a->eps_sq, 0x1p-53);
     for (int64_t k = 0; k < a->batch; k++) {
         const float *r = a->w->slot[row] + k * n_rows, *c = a->w->slot[col] + k * n_cols;
+        int64_t at = k * n_rows * n_cols;
         double mean = 0.0;
         for (int64_t i = 0; i < n_rows; i++)
             mean += form == TORCH_CLAMPED ? fmax((double)r[i], a->eps_sq) : (double)r[i];
         mean = fmax(mean / (double)n_rows, a->eps1);
-        for (int64_t i = 0; i < n_rows; i++)
-            root[i] = sqrt(mean / fmax((double)r[i], a->eps_sq));
-        for (int64_t j = 0; j < n_cols; j++)
-            root[n_rows + j] = 1.0 / sqrt(fmax((double)c[j], a->eps_sq));
-        for (int64_t i = 0; i < n_rows; i++)
-            for (int64_t j = 0; j < n_cols; j++) {
-                int64_t e = (k * n_rows + i) * n_cols + j;
-                double by = root[i] * root[n_rows + j];
-                if (form == KERNEL)
-                    by = 1.0 / sqrt(fmax((double)r[i] * (double)c[j] / mean, floor));
-                out[e] = (float)((double)x[e] * by);
-            }
+        direction_of(a, form, r, c, mean, root, x + at, out + at);
     }
     free(root);
     return QM_OK;
 }
 
-static double norm_of(const float *x, int64_t n)
-{
-    double sum = 0.0;
-    for (int64_t i = 0; i < n; i++)
-        sum += (double)x[i] * (double)x[i];
-    return sqrt(sum);
-}
+static double norm_of(const float *x, int64_t n) { return sqrt(qm_sum_squares(x, n)); }
 
 /* CAME: the clipped direction enters the momentum (round 0, on the CUDA path 1), what it misses
  * enters the confidence (round 0; 2).  On the CUDA path both see the codes of what went before. */
-static qm_status came_states(struct qm_a8 *a, const float *g, float *u)
+static qm_status came_states(struct qm_a8 *a)
 {
-    float *m = a->w->slot[QM_A8_M];
+    const struct qm_whole_blocks *b = qm_whole_blocks();
+    const struct qm_moment how = moment_of(a, 0, a->is_cuda);
+    const float *g = a->w->g;
+    float *m = a->w->slot[QM_A8_M], *u = a->w->room, eps = (float)a->h->eps;
+    int round = a->w->round;
+    if (a->h->maximize) {
+        qm_a8_gradients(a, 0, u);
+        g = u;
+    }
     QM_TRY(factored_direction(a, QM_A8_ROW, QM_A8_COL, TORCH, g, u));
     double rms = norm_of(u, a->n) / sqrt((double)a->n), denom = fmax(1.0, rms / a->h->clip);
-    for (int64_t i = 0; i < a->n; i++)
-        u[i] = u[i] / (float)denom;
-    for (int64_t i = 0; i < a->n && a->w->round < 2; i++) {
-        int skips = a->is_cuda && !(fabsf(u[i]) <= FLT_MAX);
-        m[i] = qm_a8_moment(a, m[i], skips ? 0.0f : u[i]);
+    QM_CHUNKS(a->n, i, n)
+    {
+        b->divide(n, (float)denom, u + i);
+        if (round < 2)
+            b->moment(&how, n, u + i, m + i);
+        if (round != 1)
+            b->residual(n, eps, m + i, u + i);
     }
-    if (a->w->round == 1)
+    if (round == 1)
         return QM_OK;
-    for (int64_t i = 0; i < a->n; i++)
-        u[i] = (u[i] - m[i]) * (u[i] - m[i]) + (float)a->h->eps;
     a->b = 1.0 - a->h->beta3;
-    return factor_states(a, u, 0.0f, QM_A8_CONF_ROW, QM_A8_CONF_COL);
+    return factor_states(a, (struct qm_term){0}, u, 0.0f, QM_A8_CONF_ROW, QM_A8_CONF_COL);
 }
 
 qm_status qm_a8_states(const struct qm_whole *w)
@@ -173,25 +192,17 @@ qm_status qm_a8_states(const struct qm_whole *w)
     if (a.is_apollo)
         return qm_a8_apollo_states(&a);
     qm_status st = QM_OK;
-    if (!a.is_factored) {
+    if (!a.is_factored)
         unfactored_states(&a);
-    } else {
-        float *x = malloc(2 * sizeof *x * (size_t)a.n), *g = x + a.n;
-        if (!x)
-            return qm_fail(QM_NO_MEMORY, "%lld squares", (long long)a.n);
-        for (int64_t i = 0; i < a.n; i++) {
-            g[i] = qm_a8_gradient(&a, i, 0);
-            x[i] = g[i] * g[i];
-        }
-        if (w->round == 0)
-            st = factor_states(&a, x, added(&a), QM_A8_ROW, QM_A8_COL);
-        if (st == QM_OK && a.is_came && (w->round > 0 || !a.is_cuda))
-            st = came_states(&a, g, x);
-        free(x);
-    }
-    for (int64_t i = 0; st == QM_OK && a.has_m && !a.is_came && i < a.n; i++)
-        w->slot[QM_A8_M][i] =
-            qm_a8_moment(&a, w->slot[QM_A8_M][i], qm_a8_gradient(&a, i, a.is_cuda));
+    else if (w->round == 0) /* squares have no sign to turn */
+        st = factor_states(&a, (struct qm_term){.is_square = 1}, w->g, added(&a), QM_A8_ROW,
+                           QM_A8_COL);
+    if (st == QM_OK && a.is_came && (w->round > 0 || !a.is_cuda))
+        st = came_states(&a);
+    const struct qm_moment how = moment_of(&a, 1, a.is_cuda);
+    if (st == QM_OK && a.has_m && !a.is_came)
+        QM_CHUNKS(a.n, i, n)
+    qm_whole_blocks()->moment(&how, n, w->g + i, w->slot[QM_A8_M] + i);
     return st;
 }
 
@@ -225,8 +236,8 @@ void qm_a8_write(const struct qm_a8 *a, double alpha, double rate, const float *
     const struct qm_hyper *h = a->h;
     float keep = (float)(1.0 - h->weight_decay * (h->scale_weight_decay ? alpha : a->rho));
     float by = (float)rate, *p = a->w->p;
-    for (int64_t i = 0; i < a->n; i++)
-        p[i] = p[i] * keep - by * u[i];
+    QM_CHUNKS(a->n, i, n)
+    qm_whole_blocks()->decay_step(n, keep, by, u + i, p + i);
 }
 
 /* The direction before clipping. */
@@ -234,16 +245,18 @@ static qm_status direction(const struct qm_a8 *a, float *u)
 {
     int sanitized = a->is_cuda && a->is_026;
     double floor = a->is_cuda ? fmax(a->eps_sq, 0x1p-53) : a->eps_sq;
-    for (int64_t i = 0; i < a->n; i++)
-        u[i] = a->has_m ? a->w->slot[QM_A8_M][i] : qm_a8_gradient(a, i, sanitized);
+    const float *x = a->has_m ? a->w->slot[QM_A8_M] : u, *v = a->w->slot[QM_A8_V];
+    if (!a->has_m)
+        qm_a8_gradients(a, sanitized, u);
     if (a->is_came && a->w->slot_is_f32[QM_A8_CONF_ROW])
-        return factored_direction(a, QM_A8_CONF_ROW, QM_A8_CONF_COL, TORCH_CLAMPED, u, u);
+        return factored_direction(a, QM_A8_CONF_ROW, QM_A8_CONF_COL, TORCH_CLAMPED, x, u);
     if (a->is_came || a->is_factored)
         return factored_direction(a, a->is_came ? QM_A8_CONF_ROW : QM_A8_ROW,
                                   a->is_came ? QM_A8_CONF_COL : QM_A8_COL,
-                                  a->is_cuda ? KERNEL : TORCH, u, u);
+                                  a->is_cuda ? KERNEL : TORCH, x, u);
+    QM_PARALLEL(a->n >= QM_THREADS_FROM)
     for (int64_t i = 0; i < a->n; i++)
-        u[i] = (float)((double)u[i] / sqrt(fmax((double)a->w->slot[QM_A8_V][i], floor)));
+        u[i] = (float)((double)x[i] / sqrt(fmax((double)v[i], floor)));
     return QM_OK;
 }
 
@@ -254,9 +267,7 @@ qm_status qm_a8_apply(const struct qm_whole *w)
         return QM_OK;
     if (a.is_apollo)
         return qm_a8_apollo_apply(&a);
-    float *u = malloc(sizeof *u * (size_t)a.n);
-    if (!u)
-        return qm_fail(QM_NO_MEMORY, "an update of %lld elements", (long long)a.n);
+    float *u = w->room;
     qm_status st = direction(&a, u);
     if (st == QM_OK) {
         double norm = norm_of(u, a.n), limit = a.h->limiter ? qm_a8_limit(&a, &norm) : 1.0;
@@ -268,6 +279,5 @@ qm_status qm_a8_apply(const struct qm_whole *w)
             memset(u, 0, sizeof *u * (size_t)a.n);
         qm_a8_write(&a, alpha, alpha / denom * limit, u);
     }
-    free(u);
     return st;
 }

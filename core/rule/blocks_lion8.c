@@ -41,10 +41,54 @@ static void lion8_fused(ARGS)
     LOOP(qm_lion8_fused(c, p + i, gi, m + i))
 }
 
+/* Without fused multiply-add in the instruction set the division is faster. */
+#ifdef __FMA__
+#define HAS(k, at) (s->over[k].holds && s->over[k].c == s->c[at])
+#else
+#define HAS(k, at) (s->over[k].holds < 0)
+#endif
+
+/* One chunk by inverses; moments too small for them are found afterwards, and the parameters are done
+ * again. */
+enum { CHUNK = 1024 };
+
+static void chunk_flash(ARGS)
+{
+    float kept[CHUNK], *restrict v = slot[1];
+    const struct qm_inverse o6 = s->over[0], o7 = s->over[1];
+    uint32_t tiny = 0;
+    int coupled = s->flag[0];
+    ONE_SLOT;
+    memcpy(kept, p, sizeof *p * (size_t)n);
+#define STEP(coupled)                                                 \
+    LOOP({                                                            \
+        qm_flash_adam_states(c, coupled, p[i], gi, m + i, v + i);     \
+        qm_flash_adam_apply(c, coupled, &o6, &o7, p + i, m[i], v[i]); \
+        tiny |= qm_is_tiny(m[i]) | qm_is_tiny(v[i]);                  \
+    })
+    if (coupled)
+        STEP(1)
+    else
+        STEP(0)
+#undef STEP
+    if (!tiny)
+        return;
+    memcpy(p, kept, sizeof *p * (size_t)n);
+    for (int64_t i = 0; i < n; i++)
+        qm_flash_adam_apply(c, coupled, NULL, NULL, p + i, m[i], v[i]);
+}
+
 static void flash_adam(ARGS)
 {
     float *restrict v = slot[1];
     ONE_SLOT;
+    int multiplies = HAS(0, 6) && HAS(1, 7);
+    for (int64_t i = 0; multiplies && i < n; i += CHUNK) {
+        float *const at[] = {m + i, v + i};
+        chunk_flash(s, n - i < CHUNK ? n - i : CHUNK, p + i, g + i, at);
+    }
+    if (multiplies)
+        return;
     if (s->flag[0])
         LOOP(qm_flash_adam(c, 1, p + i, gi, m + i, v + i))
     else

@@ -4,19 +4,7 @@
 #include <stdlib.h>
 
 #include "core/rule/lpmm.h"
-
-/* The tensor as `batch` matrices. */
-struct matrices {
-    int64_t batch, rows, cols;
-};
-
-static struct matrices matrices_of(const struct qm_shape *s)
-{
-    struct matrices m = {1, s->dim[s->rank - 2], s->dim[s->rank - 1]};
-    for (int i = 0; i + 2 < s->rank; i++)
-        m.batch *= s->dim[i];
-    return m;
-}
+#include "core/rule/whole.h"
 
 static int is_factored(const struct qm_hyper *h, const struct qm_shape *param)
 {
@@ -39,23 +27,23 @@ void qm_factor_lpmm_shape(const struct qm_hyper *h, int i, const struct qm_shape
     }
 }
 
-/* R and C of one matrix: an average of the mean squares over the other dimension. */
-static void factors(const float *c, const struct matrices *m, const float *g, float *row,
-                    float *col, double *sum)
+/* x <- x * c[3] + mean * c[4], fused: averages of R and C. */
+static qm_status factors(const struct qm_whole *w, const struct qm_matrices *m)
 {
-    for (int64_t j = 0; j < m->cols; j++)
-        sum[j] = 0.0;
-    for (int64_t i = 0; i < m->rows; i++) {
-        double across = 0.0;
-        for (int64_t j = 0; j < m->cols; j++) {
-            double square = (double)(g[i * m->cols + j] * g[i * m->cols + j]);
-            across += square;
-            sum[j] += square;
-        }
-        row[i] = fmaf((float)(across / (double)m->cols), c[4], row[i] * c[3]);
-    }
-    for (int64_t j = 0; j < m->cols; j++)
-        col[j] = fmaf((float)(sum[j] / (double)m->rows), c[4], col[j] * c[3]);
+    const float *c = w->s->c;
+    float *row = w->slot[QM_FACTOR_ROW], *col = w->slot[QM_FACTOR_COL];
+    int64_t rows = m->batch * m->rows, cols = m->batch * m->cols, most = rows > cols ? rows : cols;
+    float *mean = malloc(sizeof *mean * (size_t)most);
+    if (!mean)
+        return qm_fail(QM_NO_MEMORY, "means of %lld rows or columns", (long long)most);
+    qm_row_means(m, (struct qm_term){.is_square = 1}, w->g, mean);
+    for (int64_t i = 0; i < rows; i++)
+        row[i] = fmaf(mean[i], c[4], row[i] * c[3]);
+    qm_col_means(m, (struct qm_term){.is_square = 1}, w->g, mean);
+    for (int64_t j = 0; j < cols; j++)
+        col[j] = fmaf(mean[j], c[4], col[j] * c[3]);
+    free(mean);
+    return QM_OK;
 }
 
 qm_status qm_factor_lpmm_states(const struct qm_whole *w)
@@ -69,22 +57,16 @@ qm_status qm_factor_lpmm_states(const struct qm_whole *w)
         m[0] = 0.0f;
     if (w->s->flag[3])
         v[0] = 0.0f;
-    for (int64_t i = 0; i < n; i++)
-        m[i] = qm_lerp(m[i], w->s->flag[1] ? -w->g[i] : w->g[i], c[1], c[2]);
+    QM_CHUNKS(n, i, k)
+    qm_whole_blocks()->lpmm_lerp(w->s, k, w->g + i, m + i);
     if (!is_factored(w->s->hyper, w->shape)) {
         for (int64_t i = 0; i < n; i++)
             qm_adamw_lpmm_second(c, w->g[i], &v[i]);
         return QM_OK;
     }
-    struct matrices k = matrices_of(w->shape);
-    double *sum = malloc(sizeof *sum * (size_t)k.cols);
-    if (!sum)
-        return qm_fail(QM_NO_MEMORY, "sums of %lld columns", (long long)k.cols);
-    for (int64_t b = 0; b < k.batch; b++)
-        factors(c, &k, w->g + b * k.rows * k.cols, w->slot[QM_FACTOR_ROW] + b * k.rows,
-                w->slot[QM_FACTOR_COL] + b * k.cols, sum);
-    free(sum);
-    return QM_OK;
+    struct qm_matrices k;
+    qm_matrices_of(w->shape, &k);
+    return factors(w, &k);
 }
 
 qm_status qm_factor_lpmm_apply(const struct qm_whole *w)
@@ -98,17 +80,19 @@ qm_status qm_factor_lpmm_apply(const struct qm_whole *w)
             qm_adamw_lpmm_apply(w->s->c, NULL, w->p + i, m[i], w->slot[QM_FACTOR_V][i]);
         return QM_OK;
     }
-    struct matrices k = matrices_of(w->shape);
+    struct qm_matrices k;
+    qm_matrices_of(w->shape, &k);
     for (int64_t b = 0; b < k.batch; b++) {
         const float *row = w->slot[QM_FACTOR_ROW] + b * k.rows;
         const float *col = w->slot[QM_FACTOR_COL] + b * k.cols;
-        double sum = 0.0;
-        for (int64_t i = 0; i < k.rows; i++)
-            sum += (double)row[i];
-        float mean = (float)(sum / (double)k.rows);
-        for (int64_t i = 0; i < k.rows; i++)
-            for (int64_t j = 0, at = (b * k.rows + i) * k.cols; j < k.cols; j++, at++)
-                qm_adamw_lpmm_apply(w->s->c, NULL, w->p + at, m[at], (row[i] / mean) * col[j]);
+        const struct qm_matrices rows = {1, 1, k.rows};
+        float mean = 0.0f;
+        qm_row_means(&rows, (struct qm_term){0}, row, &mean);
+        QM_PARALLEL(k.rows * k.cols >= QM_THREADS_FROM)
+        for (int64_t i = 0; i < k.rows; i++) {
+            int64_t at = (b * k.rows + i) * k.cols;
+            qm_whole_blocks()->lpmm_apply(w->s, k.cols, row[i] / mean, col, m + at, w->p + at);
+        }
     }
     return QM_OK;
 }

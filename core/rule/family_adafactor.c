@@ -5,7 +5,6 @@
 #include "core/rule/rule.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/rule/whole.h"
@@ -15,13 +14,6 @@ static void prepare(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
     memset(s, 0, sizeof *s);
     s->hyper = h;
     s->t = t;
-}
-
-static float *scratch(int64_t n) { return malloc(sizeof(float) * (size_t)(n > 0 ? n : 1)); }
-
-static qm_status no_memory(int64_t n)
-{
-    return qm_fail(QM_NO_MEMORY, "update of %lld elements", (long long)n);
 }
 
 static int is_factored(const struct qm_whole *w, struct qm_matrices *m)
@@ -69,20 +61,19 @@ static struct hf_lr hf_lr(const struct qm_whole *w)
 }
 
 /* The clipped update times lr, from the second moments in the slots. */
-static void hf_update(const struct qm_whole *w, float lr, float *u)
+static qm_status hf_update(const struct qm_whole *w, float lr, float *u)
 {
     struct qm_matrices m;
     int64_t n = qm_shape_numel(w->shape);
     if (is_factored(w, &m))
-        qm_factor_rsqrt(&m, w->slot[HF_ROW], w->slot[HF_COL], u);
+        QM_TRY(qm_factor_rsqrt(&m, w->slot[HF_ROW], w->slot[HF_COL], w->g, u));
     else
         for (int64_t i = 0; i < n; i++)
-            u[i] = 1.0f / sqrtf(w->slot[HF_SQ][i]);
-    for (int64_t i = 0; i < n; i++)
-        u[i] = u[i] * w->g[i];
+            u[i] = 1.0f / sqrtf(w->slot[HF_SQ][i]) * w->g[i];
     qm_clip_rms(u, n, w->s->hyper->clip);
-    for (int64_t i = 0; i < n; i++)
-        u[i] = u[i] * lr;
+    QM_CHUNKS(n, i, k)
+    qm_whole_blocks()->multiply(k, lr, u + i);
+    return QM_OK;
 }
 
 static qm_status hf_states(const struct qm_whole *w)
@@ -91,25 +82,22 @@ static qm_status hf_states(const struct qm_whole *w)
     struct qm_matrices m;
     int64_t n = qm_shape_numel(w->shape);
     double beta2 = 1.0 - pow((double)w->s->t, h->beta2_decay);
-    float *u = scratch(2 * n), eps1 = (float)h->eps1;
-    if (!u)
-        return no_memory(n);
-    for (int64_t i = 0; i < n; i++)
-        u[i] = w->g[i] * w->g[i] + eps1;
+    float *u = w->room, eps1 = (float)h->eps1;
     if (is_factored(w, &m) && n > 0) {
-        float *mean = u + n;
-        qm_row_means(&m, u, mean);
-        qm_average(w->slot[HF_ROW], mean, m.batch * m.rows, beta2, 1.0 - beta2);
-        qm_col_means(&m, u, mean);
-        qm_average(w->slot[HF_COL], mean, m.batch * m.cols, beta2, 1.0 - beta2);
+        const struct qm_term square = {1, eps1};
+        qm_row_means(&m, square, w->g, u); /* room for means too: rows or columns */
+        qm_average(w->slot[HF_ROW], u, m.batch * m.rows, beta2, 1.0 - beta2);
+        qm_col_means(&m, square, w->g, u);
+        qm_average(w->slot[HF_COL], u, m.batch * m.cols, beta2, 1.0 - beta2);
     } else {
+        for (int64_t i = 0; i < n; i++)
+            u[i] = w->g[i] * w->g[i] + eps1;
         qm_average(w->slot[HF_SQ], u, n, beta2, 1.0 - beta2);
     }
     if (h->beta1 != 0.0) {
-        hf_update(w, hf_lr(w).lr, u);
+        QM_TRY(hf_update(w, hf_lr(w).lr, u));
         qm_average(w->slot[HF_AVG], u, n, h->beta1, 1.0 - h->beta1);
     }
-    free(u);
     return QM_OK;
 }
 
@@ -118,16 +106,15 @@ static qm_status hf_apply(const struct qm_whole *w)
     const struct qm_hyper *h = w->s->hyper;
     int64_t n = qm_shape_numel(w->shape);
     struct hf_lr lr = hf_lr(w);
-    float *u = scratch(n);
-    if (!u)
-        return no_memory(n);
+    const float *u = h->beta1 == 0.0 ? w->room : w->slot[HF_AVG];
     if (h->beta1 == 0.0)
-        hf_update(w, lr.lr, u);
-    for (int64_t i = 0; i < n && h->weight_decay != 0.0; i++)
-        w->p[i] = fmaf(w->p[i], lr.decay, w->p[i]);
-    for (int64_t i = 0; i < n; i++)
-        w->p[i] = w->p[i] - (h->beta1 == 0.0 ? u[i] : w->slot[HF_AVG][i]);
-    free(u);
+        QM_TRY(hf_update(w, lr.lr, w->room));
+    QM_CHUNKS(n, i, k)
+    {
+        if (h->weight_decay != 0.0)
+            qm_whole_blocks()->decay(k, lr.decay, w->p + i);
+        qm_whole_blocks()->decay_step(k, 1.0f, 1.0f, u + i, w->p + i);
+    }
     return QM_OK;
 }
 
@@ -166,22 +153,20 @@ static qm_status torch_states(const struct qm_whole *w)
     struct qm_matrices m;
     int64_t n = qm_shape_numel(w->shape);
     double weight = pow((double)w->s->t, h->beta2_decay);
-    float *square = scratch(2 * n), *mean = square + n;
-    if (!square)
-        return no_memory(n);
-    for (int64_t i = 0; i < n; i++)
-        square[i] = w->g[i] * w->g[i];
+    const struct qm_term squares = {.is_square = 1};
+    float *mean = w->room;
     if (is_factored(w, &m) && n > 0) {
-        qm_row_means(&m, square, mean);
+        qm_row_means(&m, squares, w->g, mean);
         mean_squares(mean, m.batch * m.rows, m.cols);
         lerp(w->slot[TORCH_ROW], mean, m.batch * m.rows, weight);
-        qm_col_means(&m, square, mean);
+        qm_col_means(&m, squares, w->g, mean);
         mean_squares(mean, m.batch * m.cols, m.rows);
         lerp(w->slot[TORCH_COL], mean, m.batch * m.cols, weight);
     } else {
-        lerp(w->slot[TORCH_SQ], square, n, weight);
+        for (int64_t i = 0; i < n; i++)
+            mean[i] = w->g[i] * w->g[i];
+        lerp(w->slot[TORCH_SQ], mean, n, weight);
     }
-    free(square);
     return QM_OK;
 }
 
@@ -197,8 +182,9 @@ static void torch_estimate(const struct qm_whole *w, float *v)
         const float *r = w->slot[TORCH_ROW] + b * m.rows, *c = w->slot[TORCH_COL] + b * m.cols;
         const struct qm_matrices rows = {1, 1, m.rows};
         float mean = 0.0f, eps1 = (float)w->s->hyper->eps1;
-        qm_row_means(&rows, r, &mean);
+        qm_row_means(&rows, (struct qm_term){0}, r, &mean);
         mean = mean < eps1 ? eps1 : mean;
+        QM_PARALLEL(m.rows * m.cols >= QM_THREADS_FROM)
         for (int64_t i = 0; i < m.rows; i++)
             for (int64_t j = 0; j < m.cols; j++)
                 v[(b * m.rows + i) * m.cols + j] = r[i] * c[j] / mean;
@@ -214,22 +200,22 @@ static qm_status torch_apply(const struct qm_whole *w)
     rho = lr < rho ? lr : rho;
     scale = scale > h->eps2 ? scale : h->eps2;
     float least = (float)(h->eps1 * h->eps1), decay = (float)(1.0 - lr * h->weight_decay);
-    float *u = scratch(n);
-    if (!u)
-        return no_memory(n);
+    float *u = w->room;
     if (n > 0)
         torch_estimate(w, u);
+    QM_PARALLEL(n >= QM_THREADS_FROM)
     for (int64_t i = 0; i < n; i++) {
         float v = u[i] < least ? least : u[i];
         u[i] = 1.0f / sqrtf(v) * (h->maximize ? -w->g[i] : w->g[i]);
     }
     double den = (double)qm_norm2(u, n) / (root * h->clip);
     float alpha = (float)(-(scale * rho) / (den > 1.0 ? den : 1.0));
-    for (int64_t i = 0; i < n && h->weight_decay != 0.0; i++)
-        w->p[i] = w->p[i] * decay;
-    for (int64_t i = 0; i < n; i++)
-        w->p[i] = fmaf(u[i], alpha, w->p[i]);
-    free(u);
+    QM_CHUNKS(n, i, k)
+    {
+        if (h->weight_decay != 0.0)
+            qm_whole_blocks()->multiply(k, decay, w->p + i);
+        qm_whole_blocks()->add_scaled(k, alpha, u + i, w->p + i);
+    }
     return QM_OK;
 }
 
@@ -242,6 +228,7 @@ static const struct qm_rule rules[] = {
      .slot = {"exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_sq", "exp_avg"},
      .slot_sign = {0, 0, 0, 1},
      .prepare = prepare,
+     .sums = 2,
      .states = hf_states,
      .apply = hf_apply,
      .slot_shape = hf_shape},
@@ -253,6 +240,7 @@ static const struct qm_rule rules[] = {
      .slot = {"row_var", "col_var", "variance"},
      .slot_sign = {0, 0, 0},
      .prepare = prepare,
+     .sums = 2,
      .states = torch_states,
      .apply = torch_apply,
      .slot_shape = torch_shape},

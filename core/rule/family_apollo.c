@@ -70,10 +70,10 @@ static qm_status states(const struct qm_whole *w)
     if (!low)
         return QM_NO_MEMORY;
     qm_status st = qm_lowrank_renew(h, h->svd, &l, w->g, w->tensor, w->s->t, w->slot[PROJ]);
-    if (st == QM_OK) {
-        qm_lowrank_project(&l, w->g, w->slot[PROJ], low);
+    if (st == QM_OK)
+        st = qm_lowrank_project(&l, w->g, w->slot[PROJ], low);
+    if (st == QM_OK)
         moments(w, low, l.rows * l.cols);
-    }
     free(low);
     return st;
 }
@@ -84,13 +84,14 @@ static qm_status scaled(const struct qm_whole *w, const struct qm_lowrank *l, fl
                         float *norm_grad, float *ratio, float *u)
 {
     int64_t n = l->m * l->n, axis = l->m < l->n ? 0 : 1, count = axis ? l->rows : l->cols;
-    qm_lowrank_project(l, w->g, w->slot[PROJ], low);
+    QM_TRY(qm_lowrank_project(l, w->g, w->slot[PROJ], low));
     normalized(w, l->rows * l->cols, norm_grad);
     if (w->s->hyper->tensor_scale) {
         int64_t k = l->rows * l->cols;
         float s = qm_norm2(norm_grad, k) / (qm_norm2(low, k) + 1e-8f);
-        for (int64_t i = 0; i < n; i++)
-            u[i] = w->g[i] * s;
+        memcpy(u, w->g, sizeof *u * (size_t)n);
+        QM_CHUNKS(n, i, m)
+        qm_whole_blocks()->multiply(m, s, u + i);
         return QM_OK;
     }
     if (count != 1 && count != (axis ? l->m : l->n))
@@ -99,8 +100,10 @@ static qm_status scaled(const struct qm_whole *w, const struct qm_lowrank *l, fl
                        "on this side",
                        (long long)count, (long long)l->m, (long long)l->n);
     qm_lowrank_ratios(l, (int)axis, norm_grad, low, ratio);
-    for (int64_t i = 0; i < n; i++)
-        u[i] = w->g[i] * ratio[count == 1 ? 0 : axis ? i / l->n : i % l->n];
+    QM_PARALLEL(n >= QM_THREADS_FROM)
+    for (int64_t i = 0; i < l->m; i++)
+        for (int64_t j = 0; j < l->n; j++)
+            u[i * l->n + j] = w->g[i * l->n + j] * ratio[count == 1 ? 0 : axis ? i : j];
     return QM_OK;
 }
 
@@ -116,12 +119,14 @@ static qm_status update(const struct qm_whole *w, const struct qm_lowrank *l, fl
     free(low);
     if (st != QM_OK)
         return st;
-    for (int64_t i = 0; i < n && h->scale_front; i++)
-        u[i] = u[i] * root;
+    if (h->scale_front)
+        QM_CHUNKS(n, i, m)
+    qm_whole_blocks()->multiply(m, root, u + i);
     if (h->limiter)
         qm_limit_growth(u, n, h->margin, w->s->t, w->slot[NORM]);
-    for (int64_t i = 0; i < n && !h->scale_front; i++)
-        u[i] = u[i] * root;
+    if (!h->scale_front)
+        QM_CHUNKS(n, i, m)
+    qm_whole_blocks()->multiply(m, root, u + i);
     return QM_OK;
 }
 
@@ -131,22 +136,23 @@ static qm_status apply(const struct qm_whole *w)
     struct qm_lowrank l;
     int64_t n = qm_shape_numel(w->shape);
     double t = (double)w->s->t, step = h->lr;
-    float decay = (float)(-h->lr * h->weight_decay), *u = floats(n);
+    float decay = (float)(-h->lr * h->weight_decay), *u = w->room;
     qm_status st = QM_OK;
-    if (!u)
-        return QM_NO_MEMORY;
     if (h->correct_bias)
         step = step * sqrt(1.0 - pow(h->beta2, t)) / (1.0 - pow(h->beta1, t));
     if (qm_lowrank_of(h, h->svd, w->shape, &l))
         st = update(w, &l, u);
     else
         normalized(w, n, u);
-    for (int64_t i = 0; i < n && st == QM_OK; i++)
-        w->p[i] = fmaf(u[i], (float)-step, w->p[i]);
-    for (int64_t i = 0; i < n && st == QM_OK && h->weight_decay > 0.0; i++)
-        w->p[i] = fmaf(w->p[i], decay, w->p[i]);
-    free(u);
-    return st;
+    if (st != QM_OK)
+        return st;
+    QM_CHUNKS(n, i, m)
+    {
+        qm_whole_blocks()->add_scaled(m, (float)-step, u + i, w->p + i);
+        if (h->weight_decay > 0.0)
+            qm_whole_blocks()->decay(m, decay, w->p + i);
+    }
+    return QM_OK;
 }
 
 static const struct qm_rule rules[] = {
@@ -158,6 +164,7 @@ static const struct qm_rule rules[] = {
      .slot = {"exp_avg", "exp_avg_sq", "proj", "scaled_grad"},
      .slot_sign = {1, 0, 1, 0},
      .prepare = prepare,
+     .sums = 2,
      .states = states,
      .apply = apply,
      .slot_shape = slot_shape},

@@ -31,14 +31,20 @@ static void slot_shape(const struct qm_hyper *h, int i, const struct qm_shape *p
         *out = qm_shape_none();
 }
 
-/* Row and column averages of x, with room for the means. */
-static void average_factors(const struct qm_matrices *m, const float *x, double beta, float *row,
-                            float *col, float *mean)
+/* Row and column averages of the terms of x. */
+static qm_status average_factors(const struct qm_matrices *m, struct qm_term t, const float *x,
+                                 double beta, float *row, float *col)
 {
-    qm_row_means(m, x, mean);
-    qm_average(row, mean, m->batch * m->rows, beta, 1.0 - beta);
-    qm_col_means(m, x, mean);
-    qm_average(col, mean, m->batch * m->cols, beta, 1.0 - beta);
+    int64_t rows = m->batch * m->rows, cols = m->batch * m->cols, most = rows > cols ? rows : cols;
+    float *mean = malloc(sizeof *mean * (size_t)most);
+    if (!mean)
+        return qm_fail(QM_NO_MEMORY, "means of %lld rows or columns", (long long)most);
+    qm_row_means(m, t, x, mean);
+    qm_average(row, mean, rows, beta, 1.0 - beta);
+    qm_col_means(m, t, x, mean);
+    qm_average(col, mean, cols, beta, 1.0 - beta);
+    free(mean);
+    return QM_OK;
 }
 
 static qm_status states(const struct qm_whole *w)
@@ -47,29 +53,25 @@ static qm_status states(const struct qm_whole *w)
     struct qm_matrices m;
     int64_t n = qm_shape_numel(w->shape);
     int factored = qm_matrices_of(w->shape, &m);
-    float *u = malloc(sizeof(float) * (size_t)(2 * n + 1)), *mean = u + n;
-    float eps1 = (float)h->eps1, eps2 = (float)h->eps2, *avg = w->slot[AVG];
-    if (!u)
-        return qm_fail(QM_NO_MEMORY, "update of %lld elements", (long long)n);
-    for (int64_t i = 0; i < n; i++)
-        u[i] = w->g[i] * w->g[i] + eps1;
+    float *u = w->room, eps1 = (float)h->eps1, eps2 = (float)h->eps2, *avg = w->slot[AVG];
     if (factored && n > 0) {
-        average_factors(&m, u, h->beta2, w->slot[SQ_ROW], w->slot[SQ_COL], mean);
-        qm_factor_rsqrt(&m, w->slot[SQ_ROW], w->slot[SQ_COL], u);
+        QM_TRY(average_factors(&m, (struct qm_term){1, eps1}, w->g, h->beta2, w->slot[SQ_ROW],
+                               w->slot[SQ_COL]));
+        QM_TRY(qm_factor_rsqrt(&m, w->slot[SQ_ROW], w->slot[SQ_COL], w->g, u));
     } else if (n > 0) {
+        for (int64_t i = 0; i < n; i++)
+            u[i] = w->g[i] * w->g[i] + eps1;
         qm_average(w->slot[SQ], u, n, h->beta2, 1.0 - h->beta2);
         for (int64_t i = 0; i < n; i++)
-            u[i] = 1.0f / sqrtf(w->slot[SQ][i]);
+            u[i] = 1.0f / sqrtf(w->slot[SQ][i]) * w->g[i];
     }
-    for (int64_t i = 0; i < n; i++)
-        u[i] = u[i] * w->g[i];
     qm_clip_rms(u, n, h->clip);
     qm_average(avg, u, n, h->beta1, 1.0 - h->beta1);
-    for (int64_t i = 0; i < n; i++)
-        u[i] = (u[i] - avg[i]) * (u[i] - avg[i]) + eps2;
+    QM_CHUNKS(n, i, k)
+    qm_whole_blocks()->residual(k, eps2, avg + i, u + i);
     if (factored && n > 0)
-        average_factors(&m, u, h->beta3, w->slot[RES_ROW], w->slot[RES_COL], mean);
-    free(u);
+        QM_TRY(average_factors(&m, (struct qm_term){0}, u, h->beta3, w->slot[RES_ROW],
+                               w->slot[RES_COL]));
     return QM_OK;
 }
 
@@ -88,22 +90,19 @@ static qm_status apply(const struct qm_whole *w)
     const struct qm_hyper *h = w->s->hyper;
     struct qm_matrices m;
     int64_t n = qm_shape_numel(w->shape);
-    float *u = malloc(sizeof(float) * (size_t)(n + 1)), lr = (float)h->lr;
+    const float *u = w->slot[AVG];
+    float lr = (float)h->lr;
     float alpha = (float)(-h->weight_decay * h->lr);
-    if (!u)
-        return qm_fail(QM_NO_MEMORY, "update of %lld elements", (long long)n);
-    if (n > 0)
-        memcpy(u, w->slot[AVG], sizeof(float) * (size_t)n);
     if (qm_matrices_of(w->shape, &m) && n > 0) {
-        qm_factor_rsqrt(&m, w->slot[RES_ROW], w->slot[RES_COL], u);
-        for (int64_t i = 0; i < n; i++)
-            u[i] = u[i] * w->slot[AVG][i];
+        QM_TRY(qm_factor_rsqrt(&m, w->slot[RES_ROW], w->slot[RES_COL], u, w->room));
+        u = w->room;
     }
-    for (int64_t i = 0; i < n && h->weight_decay != 0.0; i++)
-        w->p[i] = decayed(w->p[i], alpha, w->param);
-    for (int64_t i = 0; i < n; i++)
-        w->p[i] = w->p[i] - u[i] * lr;
-    free(u);
+    QM_CHUNKS(n, i, k)
+    {
+        for (int64_t j = i; j < i + k && h->weight_decay != 0.0; j++)
+            w->p[j] = decayed(w->p[j], alpha, w->param);
+        qm_whole_blocks()->decay_step(k, 1.0f, lr, u + i, w->p + i);
+    }
     return QM_OK;
 }
 
@@ -118,6 +117,7 @@ static const struct qm_rule rules[] = {
               "exp_avg_res_col"},
      .slot_sign = {1, 0, 0, 0, 0, 0},
      .prepare = prepare,
+     .sums = 3,
      .states = states,
      .apply = apply,
      .slot_shape = slot_shape},

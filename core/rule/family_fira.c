@@ -65,13 +65,17 @@ static qm_status full_rank(const struct qm_whole *w, const struct qm_lowrank *l,
         return QM_NO_MEMORY;
     qm_lowrank_back(l, low, p, h->scale, rest);
     qm_lowrank_ratios(l, (int)axis, norm_grad, low, ratio);
-    for (int64_t i = 0; i < n; i++)
-        rest[i] = (w->g[i] - rest[i]) * ratio[count == 1 ? 0 : axis ? i / l->n : i % l->n];
+    QM_PARALLEL(n >= QM_THREADS_FROM)
+    for (int64_t i = 0; i < l->m; i++)
+        for (int64_t j = 0; j < l->n; j++) {
+            float *x = rest + i * l->n + j;
+            *x = (w->g[i * l->n + j] - *x) * ratio[count == 1 ? 0 : axis ? i : j];
+        }
     if (h->limiter)
         qm_limit_growth(rest, n, h->margin, w->s->t, norm);
     qm_lowrank_back(l, norm_grad, p, h->scale, u);
-    for (int64_t i = 0; i < n; i++)
-        u[i] = u[i] + rest[i];
+    QM_CHUNKS(n, i, k)
+    qm_whole_blocks()->add_scaled(k, 1.0f, rest + i, u + i);
     free(rest);
     return QM_OK;
 }
@@ -83,17 +87,15 @@ static qm_status take_step(const struct qm_whole *w, const float *p, const float
 {
     struct qm_lowrank l;
     int64_t n = qm_shape_numel(w->shape);
-    float *u = floats(n);
+    float *u = w->room;
     qm_status st = QM_OK;
-    if (!u)
-        return QM_NO_MEMORY;
     if (qm_lowrank_of(w->s->hyper, 1, w->shape, &l))
         st = full_rank(w, &l, p, low, norm_grad, norm, u);
     else
         memcpy(u, norm_grad, sizeof *u * (size_t)n);
-    for (int64_t i = 0; i < n && st == QM_OK; i++)
-        w->p[i] = fmaf(u[i], (float)-step, w->p[i]);
-    free(u);
+    if (st == QM_OK)
+        QM_CHUNKS(n, i, k)
+    qm_whole_blocks()->add_scaled(k, (float)-step, u + i, w->p + i);
     return st;
 }
 
@@ -104,9 +106,11 @@ static float *seen(const struct qm_whole *w, const float *p, int64_t *n)
     int projected = qm_lowrank_of(w->s->hyper, 1, w->shape, &l);
     *n = projected ? l.rows * l.cols : qm_shape_numel(w->shape);
     float *x = floats(*n);
-    if (x && projected)
-        qm_lowrank_project(&l, w->g, p, x);
-    else if (x)
+    if (x && projected && qm_lowrank_project(&l, w->g, p, x) != QM_OK) {
+        free(x);
+        x = NULL;
+    }
+    if (x && !projected)
         memcpy(x, w->g, sizeof *x * (size_t)*n);
     return x;
 }
@@ -159,8 +163,9 @@ static qm_status adam_apply(const struct qm_whole *w)
     for (int64_t i = 0; i < n; i++)
         norm_grad[i] = w->slot[ADAM_AVG][i] / (sqrtf(w->slot[ADAM_SQ][i]) + eps);
     qm_status st = take_step(w, w->slot[ADAM_PROJ], x, norm_grad, w->slot[ADAM_NORM], step);
-    for (int64_t i = 0; i < qm_shape_numel(w->shape) && st == QM_OK && h->weight_decay > 0.0; i++)
-        w->p[i] = fmaf(w->p[i], decay, w->p[i]);
+    if (st == QM_OK && h->weight_decay > 0.0)
+        QM_CHUNKS(qm_shape_numel(w->shape), i, k)
+    qm_whole_blocks()->decay(k, decay, w->p + i);
     free(norm_grad);
     free(x);
     return st;
@@ -235,6 +240,7 @@ static const struct qm_rule rules[] = {
      .slot = {"exp_avg", "exp_avg_sq", "proj", "scaling_grad"},
      .slot_sign = {1, 0, 1, 0},
      .prepare = prepare,
+     .sums = 2,
      .states = adam_states,
      .apply = adam_apply,
      .slot_shape = adam_shape},
@@ -246,6 +252,7 @@ static const struct qm_rule rules[] = {
      .slot = {"square_avg", "momentum_buffer", "grad_avg", "proj", "scaling_grad"},
      .slot_sign = {0, 1, 1, 1, 0},
      .prepare = prepare,
+     .sums = 2,
      .states = rms_states,
      .apply = rms_apply,
      .slot_shape = rms_shape},

@@ -217,6 +217,8 @@ static void prepare_flash_adamw(const struct qm_hyper *h, int64_t t, struct qm_r
     s->c[7] = correction(s->c[3], t);
     s->c[8] = (float)h->eps;
     s->c[9] = (float)h->weight_decay;
+    s->over[0] = qm_inverse_of(s->c[6]);
+    s->over[1] = qm_inverse_of(s->c[7]);
 }
 
 static void prepare_flash_adam(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)

@@ -142,6 +142,7 @@ static const struct qm_rule rules[] = {
          "arXiv:2309.01507 (4-bit Factor); lpmm/optim/adamw.py _single_quantized_factored_update",
      .prepare = prepare_adamw,
      .single = single_moment,
+     .sums = 1,
      .states = qm_factor_lpmm_states,
      .apply = qm_factor_lpmm_apply,
      .slot_shape = qm_factor_lpmm_shape},

@@ -2,6 +2,7 @@
 #include "core/rule/lowrank.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/rule/whole.h"
@@ -38,50 +39,32 @@ struct qm_shape qm_lowrank_proj(const struct qm_lowrank *l)
     return (struct qm_shape){2, {l->m, l->r}};
 }
 
-enum { WIDTH = 16 };
-
-/* out[a][c] = sum over k of x[a * step_a + k * step_k] y[k][c], a few columns at a time. */
-static void multiply(const float *x, int64_t step_a, int64_t step_k, const float *y, int64_t rows,
-                     int64_t inner, int64_t cols, float *out)
-{
-    for (int64_t a = 0; a < rows; a++)
-        for (int64_t from = 0; from < cols; from += WIDTH) {
-            double sum[WIDTH] = {0.0};
-            int64_t n = cols - from < WIDTH ? cols - from : WIDTH;
-            for (int64_t k = 0; k < inner; k++) {
-                double f = (double)x[a * step_a + k * step_k];
-                for (int64_t c = 0; c < n; c++)
-                    sum[c] += f * (double)y[k * cols + from + c];
-            }
-            for (int64_t c = 0; c < n; c++)
-                out[a * cols + from + c] = (float)sum[c];
-        }
-}
-
-void qm_lowrank_project(const struct qm_lowrank *l, const float *g, const float *p, float *low)
+qm_status qm_lowrank_project(const struct qm_lowrank *l, const float *g, const float *p, float *low)
 {
     if (!l->right) {
-        multiply(p, 1, l->r, g, l->r, l->m, l->n, low);
-        return;
+        qm_product(p, 1, l->r, g, l->r, l->m, l->n, low);
+        return QM_OK;
     }
-    for (int64_t i = 0; i < l->m; i++)
-        for (int64_t k = 0; k < l->r; k++) {
-            double sum = 0.0;
-            for (int64_t j = 0; j < l->n; j++)
-                sum += (double)g[i * l->n + j] * (double)p[k * l->n + j];
-            low[i * l->r + k] = (float)sum;
-        }
+    float *across = malloc(sizeof *across * (size_t)(l->r * l->n));
+    if (!across)
+        return qm_fail(QM_NO_MEMORY, "a projection of rank %lld", (long long)l->r);
+    for (int64_t j = 0; j < l->n; j++)
+        for (int64_t k = 0; k < l->r; k++)
+            across[j * l->r + k] = p[k * l->n + j];
+    qm_product(g, l->n, 1, across, l->m, l->n, l->r, low);
+    free(across);
+    return QM_OK;
 }
 
 void qm_lowrank_back(const struct qm_lowrank *l, const float *x, const float *p, double alpha,
                      float *out)
 {
     if (l->right)
-        multiply(x, l->r, 1, p, l->m, l->r, l->n, out);
+        qm_product(x, l->r, 1, p, l->m, l->r, l->n, out);
     else
-        multiply(p, l->r, 1, x, l->m, l->r, l->n, out);
-    for (int64_t i = 0; i < l->m * l->n; i++)
-        out[i] = out[i] * (float)alpha;
+        qm_product(p, l->r, 1, x, l->m, l->r, l->n, out);
+    QM_CHUNKS(l->m * l->n, i, k)
+    qm_whole_blocks()->multiply(k, (float)alpha, out + i);
 }
 
 void qm_lowrank_ratios(const struct qm_lowrank *l, int axis, const float *norm_grad,
@@ -110,7 +93,7 @@ void qm_limit_growth(float *x, int64_t n, double margin, int64_t t, float *prev)
     }
     float ratio = norm / (*prev + 1e-8f);
     float limiter = gamma > ratio ? 1.0f : ratio / gamma;
-    for (int64_t i = 0; i < n; i++)
-        x[i] = x[i] / limiter;
+    QM_CHUNKS(n, i, k)
+    qm_whole_blocks()->divide(k, limiter, x + i);
     *prev = norm / limiter;
 }

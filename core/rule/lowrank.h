@@ -22,7 +22,8 @@ int qm_lowrank_of(const struct qm_hyper *h, int cut, const struct qm_shape *para
 struct qm_shape qm_lowrank_state(const struct qm_lowrank *l);
 struct qm_shape qm_lowrank_proj(const struct qm_lowrank *l);
 
-void qm_lowrank_project(const struct qm_lowrank *l, const float *g, const float *p, float *low);
+qm_status qm_lowrank_project(const struct qm_lowrank *l, const float *g, const float *p,
+                             float *low);
 
 /* alpha (X P) or alpha (P X), of the size of G. */
 void qm_lowrank_back(const struct qm_lowrank *l, const float *x, const float *p, double alpha,

@@ -99,8 +99,9 @@ struct qm_whole {
     uint32_t tensor;              /* its number in the problem, from 0 */
     enum qm_dtype param;          /* bf16, f16: p is stored so, to nearest; else f32.  For sources
                                    * that round more than once in a step */
-    float *p;
+    float *p;                     /* the caller's own where it is float32, as is g */
     const float *g;
+    float *room; /* as many elements as p, for the rule's use: nothing is kept between calls */
     float *slot[QM_MAX_SLOTS];
     struct qm_shape slot_shape[QM_MAX_SLOTS];
     int slot_is_f32[QM_MAX_SLOTS]; /* kept unquantized: some sources treat such a state otherwise */
@@ -151,6 +152,10 @@ struct qm_rule {
     /* 1 for a slot that `apply` reads back from its codes whatever state_used says, where a source
      * treats its states unalike; NULL: none. */
     int (*reads_back)(const struct qm_whole *w, int i);
+
+    /* How many sums over a tensor come before something that needs them: so many times more than an
+     * elementwise rule must it read the gradient and the states.  For `qualm bench`. */
+    int sums;
 
     /* The round in which `states` brings slot i up to date, where a source encodes one state before
      * it forms the next: `states` is called for rounds 0, 1 ... in turn, and after each the engine

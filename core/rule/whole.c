@@ -2,6 +2,22 @@
 #include "core/rule/whole.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define X(name) extern const struct qm_whole_blocks qm_whole_blocks_##name;
+QM_ISA_LIST(X)
+#undef X
+
+const struct qm_whole_blocks *qm_whole_blocks(void)
+{
+    static const struct qm_whole_blocks *const table[] = {
+#define X(name) &qm_whole_blocks_##name,
+        QM_ISA_LIST(X)
+#undef X
+    };
+    return table[qm_isa()];
+}
 
 int qm_matrices_of(const struct qm_shape *s, struct qm_matrices *out)
 {
@@ -37,69 +53,139 @@ void qm_shape_of_cols(const struct qm_shape *s, struct qm_shape *out)
     drop_dim(s, s->rank - 2, out);
 }
 
-void qm_row_means(const struct qm_matrices *m, const float *x, float *row)
+/* ---- sums ------------------------------------------------------------------------------------ */
+
+void qm_row_means(const struct qm_matrices *m, struct qm_term t, const float *x, float *row)
 {
-    for (int64_t i = 0; i < m->batch * m->rows; i++) {
-        double sum = 0.0;
-        for (int64_t j = 0; j < m->cols; j++)
-            sum += (double)x[i * m->cols + j];
-        row[i] = (float)(sum / (double)m->cols);
+    const struct qm_whole_blocks *b = qm_whole_blocks();
+    int64_t rows = m->batch * m->rows;
+    QM_PARALLEL(rows * m->cols >= QM_THREADS_FROM)
+    for (int64_t i = 0; i < rows; i += QM_WHOLE_ROWS) {
+        double sum[QM_WHOLE_ROWS] = {0.0};
+        int64_t n = rows - i < QM_WHOLE_ROWS ? rows - i : QM_WHOLE_ROWS;
+        b->row_sums(t, x + i * m->cols, n, m->cols, m->cols, sum);
+        for (int64_t k = 0; k < n; k++)
+            row[i + k] = (float)(sum[k] / (double)m->cols);
     }
 }
 
-/* A few columns at a time, so that rows are read in their order. */
-void qm_col_means(const struct qm_matrices *m, const float *x, float *col)
+/* Columns in pieces whose sums stay in the first-level cache. */
+void qm_col_means(const struct qm_matrices *m, struct qm_term t, const float *x, float *col)
 {
-    enum { WIDTH = 16 };
-    for (int64_t b = 0; b < m->batch; b++)
-        for (int64_t from = 0; from < m->cols; from += WIDTH) {
-            double sum[WIDTH] = {0.0};
-            int64_t n = m->cols - from < WIDTH ? m->cols - from : WIDTH;
-            for (int64_t i = 0; i < m->rows; i++)
-                for (int64_t j = 0; j < n; j++)
-                    sum[j] += (double)x[(b * m->rows + i) * m->cols + from + j];
-            for (int64_t j = 0; j < n; j++)
-                col[b * m->cols + from + j] = (float)(sum[j] / (double)m->rows);
-        }
+    enum { WIDTH = 512 };
+    const struct qm_whole_blocks *b = qm_whole_blocks();
+    int64_t pieces = (m->cols + WIDTH - 1) / WIDTH;
+    QM_PARALLEL(m->batch * m->rows * m->cols >= QM_THREADS_FROM)
+    for (int64_t k = 0; k < m->batch * pieces; k++) {
+        double sum[WIDTH] = {0.0};
+        int64_t from = k % pieces * WIDTH, n = m->cols - from < WIDTH ? m->cols - from : WIDTH;
+        const float *at = x + k / pieces * m->rows * m->cols + from;
+        b->col_sums(t, at, m->rows, n, m->cols, sum);
+        for (int64_t j = 0; j < n; j++)
+            col[k / pieces * m->cols + from + j] = (float)(sum[j] / (double)m->rows);
+    }
 }
 
-float qm_norm2(const float *x, int64_t n)
+enum { BLOCK = 256, MOST_BLOCKS = 4096 };
+
+/* The definition. */
+static double chain(double s, const float *x, int64_t n)
 {
-    double sum = 0.0;
     for (int64_t i = 0; i < n; i++)
-        sum += (double)x[i] * (double)x[i];
-    return (float)sqrt(sum);
+        s += (double)x[i] * (double)x[i];
+    return s;
 }
+
+/* The power of two at or below s > 0. */
+static double grid_of(double s)
+{
+    uint64_t u;
+    memcpy(&u, &s, sizeof u);
+    u &= 0x7ff0000000000000u;
+    memcpy(&s, &u, sizeof s);
+    return s;
+}
+
+double qm_sum_squares(const float *x, int64_t n)
+{
+    const struct qm_whole_blocks *b = qm_whole_blocks();
+    double s = 0.0, part[MOST_BLOCKS];
+    for (int64_t at = 0; at < n;) {
+        int64_t left = (n - at) / BLOCK, done = at / BLOCK; /* few, where s may soon double */
+        int64_t blocks = done / 4 + 1 < left ? done / 4 + 1 : left;
+        blocks = blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS;
+        if (blocks < 1 || !(s >= 0x1p-900 && s < 0x1p900)) {
+            int64_t m = n - at < BLOCK ? n - at : BLOCK;
+            s = chain(s, x + at, m);
+            at += m;
+            continue;
+        }
+        double grid = grid_of(s);
+        QM_PARALLEL(blocks * BLOCK >= QM_THREADS_FROM)
+        for (int64_t k = 0; k < blocks; k++)
+            part[k] = b->squares(x + at + k * BLOCK, BLOCK, grid);
+        for (int64_t k = 0; k < blocks && s < 2.0 * grid; k++, at += BLOCK)
+            s = s + part[k] < 2.0 * grid ? s + part[k] : chain(s, x + at, BLOCK);
+    }
+    return s;
+}
+
+float qm_norm2(const float *x, int64_t n) { return (float)sqrt(qm_sum_squares(x, n)); }
 
 float qm_rms(const float *x, int64_t n) { return qm_norm2(x, n) / (float)sqrt((double)n); }
 
-void qm_average(float *old, const float *x, int64_t n, double decay, double weight)
+/* Strips of y's columns stay in the cache while x goes by. */
+void qm_product(const float *x, int64_t step_a, int64_t step_k, const float *y, int64_t rows,
+                int64_t inner, int64_t cols, float *out)
 {
-    float d = (float)decay, w = (float)weight;
-    for (int64_t i = 0; i < n; i++)
-        old[i] = fmaf(x[i], w, old[i] * d);
+    const struct qm_whole_blocks *b = qm_whole_blocks();
+    int64_t high = (rows + QM_WHOLE_DEEP - 1) / QM_WHOLE_DEEP;
+    int64_t wide = (cols + QM_WHOLE_TILE - 1) / QM_WHOLE_TILE;
+    QM_PARALLEL(rows * cols * inner >= 16 * QM_THREADS_FROM)
+    for (int64_t k = 0; k < high * wide; k++) {
+        int64_t a = k % high * QM_WHOLE_DEEP, c = k / high * QM_WHOLE_TILE;
+        b->product(x + a * step_a, step_a, step_k, y + c, cols,
+                   rows - a < QM_WHOLE_DEEP ? rows - a : QM_WHOLE_DEEP, inner,
+                   cols - c < QM_WHOLE_TILE ? cols - c : QM_WHOLE_TILE, out + a * cols + c);
+    }
 }
 
-void qm_factor_rsqrt(const struct qm_matrices *m, const float *row, const float *col, float *x)
+/* ---- elements -------------------------------------------------------------------------------- */
+
+void qm_average(float *old, const float *x, int64_t n, double decay, double weight)
 {
+    QM_CHUNKS(n, i, m)
+    qm_whole_blocks()->average(m, (float)decay, (float)weight, x + i, old + i);
+}
+
+qm_status qm_factor_rsqrt(const struct qm_matrices *m, const float *row, const float *col,
+                          const float *x, float *out)
+{
+    const struct qm_whole_blocks *blocks = qm_whole_blocks();
+    const struct qm_matrices rows = {1, 1, m->rows};
+    float *root = malloc(sizeof *root * (size_t)m->cols);
+    if (!root)
+        return qm_fail(QM_NO_MEMORY, "%lld roots", (long long)m->cols);
     for (int64_t b = 0; b < m->batch; b++) {
         const float *r = row + b * m->rows, *c = col + b * m->cols;
-        const struct qm_matrices rows = {1, 1, m->rows};
         float mean = 0.0f;
-        qm_row_means(&rows, r, &mean);
+        qm_row_means(&rows, (struct qm_term){0}, r, &mean);
+        for (int64_t j = 0; j < m->cols; j++)
+            root[j] = 1.0f / sqrtf(c[j]);
+        QM_PARALLEL(m->rows * m->cols >= QM_THREADS_FROM)
         for (int64_t i = 0; i < m->rows; i++) {
-            float *out = x + (b * m->rows + i) * m->cols;
-            float r_factor = 1.0f / sqrtf(r[i] / mean);
-            for (int64_t j = 0; j < m->cols; j++)
-                out[j] = r_factor * (1.0f / sqrtf(c[j]));
+            int64_t at = (b * m->rows + i) * m->cols;
+            blocks->outer_f32(m->cols, 1.0f / sqrtf(r[i] / mean), root, x + at, out + at);
         }
     }
+    free(root);
+    return QM_OK;
 }
 
 void qm_clip_rms(float *x, int64_t n, double clip)
 {
     float den = qm_rms(x, n) / (float)clip;
     den = den < 1.0f ? 1.0f : den;
-    for (int64_t i = 0; i < n; i++)
-        x[i] = x[i] / den;
+    QM_CHUNKS(n, i, m)
+    qm_whole_blocks()->divide(m, den, x + i);
 }

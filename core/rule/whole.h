@@ -5,7 +5,23 @@
 #ifndef QM_RULE_WHOLE_H
 #define QM_RULE_WHOLE_H
 
-#include "core/rule/rule.h"
+#include "core/rule/blocks_whole.h"
+
+/* for (from, n) over chunks of `total` elements, on all threads where that is worth it.  The body
+ * is one statement and touches elements [from, from + n) alone. */
+#define QM_CHUNKS(total, from, n)                                                             \
+    for (int64_t qm_total = (total), qm_once = 1; qm_once; qm_once = 0)                       \
+        QM_PARALLEL(qm_total >= QM_THREADS_FROM)                                              \
+    for (int64_t from = 0; from < qm_total; from += QM_WHOLE_CHUNK)                           \
+        for (int64_t n = qm_total - from < QM_WHOLE_CHUNK ? qm_total - from : QM_WHOLE_CHUNK, \
+                     qm_first = 1;                                                            \
+             qm_first; qm_first = 0)
+
+/* The loop that follows, on all threads if `when`. */
+#define QM_PRAGMA(text) _Pragma(#text)
+#define QM_PARALLEL(when) QM_PRAGMA(omp parallel for schedule(static) if (when))
+
+enum { QM_THREADS_FROM = 1 << 16 }; /* elements */
 
 /* The last two dims; the dims before them are a batch of independent matrices. */
 struct qm_matrices {
@@ -25,9 +41,22 @@ static inline struct qm_shape qm_shape_none(void)
     return (struct qm_shape){.rank = 1, .dim = {0}};
 }
 
-/* row[batch * rows], col[batch * cols]: means of x[batch][rows][cols] over the other dim. */
-void qm_row_means(const struct qm_matrices *m, const float *x, float *row);
-void qm_col_means(const struct qm_matrices *m, const float *x, float *col);
+/* row[batch * rows], col[batch * cols]: means of the terms of x[batch][rows][cols] over the other
+ * dim. */
+void qm_row_means(const struct qm_matrices *m, struct qm_term t, const float *x, float *row);
+void qm_col_means(const struct qm_matrices *m, struct qm_term t, const float *x, float *col);
+
+/* ((x[0]^2 + x[1]^2) + x[2]^2) + ..., every addition rounded: that very double, in parallel.
+ *
+ * While the running sum s lies in [2^E, 2^(E+1)), all of it are multiples of u = 2^(E-52), and so is the
+ * next one, s + v rounded: it is s + (v rounded to a multiple of u), unless v lies half way between
+ * two of them, where the parity of s decides.  So a block without such ties adds the sum of its rounded
+ * terms, which is exact in any order while s stays below 2^(E+1); other blocks go one by one. */
+double qm_sum_squares(const float *x, int64_t n);
+
+/* out[a][c] = sum over k of x[a step_a + k step_k] y[k][c], rows x cols, in double in the order of k. */
+void qm_product(const float *x, int64_t step_a, int64_t step_k, const float *y, int64_t rows,
+                int64_t inner, int64_t cols, float *out);
 
 float qm_norm2(const float *x, int64_t n);
 
@@ -37,9 +66,11 @@ float qm_rms(const float *x, int64_t n);
 /* old <- old * decay + x * weight, the addition fused: mul_(decay).add_(x, alpha=weight). */
 void qm_average(float *old, const float *x, int64_t n, double decay, double weight);
 
-/* x[n] <- (r / mean(r))^(-1/2) c^(-1/2), r's mean over the rows of each matrix: the inverse root
- * of the factored second moment in the order of transformers' and CAME's _approx_sq_grad. */
-void qm_factor_rsqrt(const struct qm_matrices *m, const float *row, const float *col, float *x);
+/* out <- (r / mean(r))^(-1/2) c^(-1/2) x, r's mean over the rows of each matrix: by the inverse root
+ * of the factored second moment in the order of transformers' and CAME's _approx_sq_grad.  out may be
+ * x. */
+qm_status qm_factor_rsqrt(const struct qm_matrices *m, const float *row, const float *col,
+                          const float *x, float *out);
 
 /* x / max(1, rms(x) / clip). */
 void qm_clip_rms(float *x, int64_t n, double clip);

@@ -1,0 +1,289 @@
+/* blocks_whole.c - compiled once per instruction set (QM_ISA). */
+#include "core/rule/blocks_whole.h"
+
+#include <float.h>
+
+#include "core/rule/lpmm.h"
+
+/* ---- sums ------------------------------------------------------------------------------------ */
+
+/* What is added is exact as long as the total stays below 2 grid, so in any order.  No term is off by more
+ * than half a step, and by that only where it is a tie. */
+static double squares(const float *x, int64_t n, double grid)
+{
+    double total = 0.0, most = 0.0;
+#pragma omp simd reduction(+ : total) reduction(max : most)
+    for (int64_t i = 0; i < n; i++) {
+        double v = (double)x[i] * (double)x[i], rounded = (v + grid) - grid;
+        double off = fabs(v - rounded);
+        most = off > most ? off : most;
+        total += rounded;
+    }
+    return most == grid * 0x1p-53 ? (double)NAN : total;
+}
+
+static inline double term(struct qm_term t, float x)
+{
+    return (double)(t.is_square ? x * x + t.add : x);
+}
+
+static inline void terms(struct qm_term t, const float *restrict x, int64_t n, float *restrict of)
+{
+    if (t.is_square)
+        for (int64_t i = 0; i < n; i++)
+            of[i] = x[i] * x[i] + t.add;
+    else
+        for (int64_t i = 0; i < n; i++)
+            of[i] = x[i];
+}
+
+static void row_sums(struct qm_term t, const float *restrict x, int64_t rows, int64_t cols,
+                     int64_t step, double *restrict sum)
+{
+    enum { WIDE = 128 };
+    float of[QM_WHOLE_ROWS][WIDE];
+    double s[QM_WHOLE_ROWS] = {0.0};
+    for (int64_t k = 0; k < rows; k++)
+        s[k] = sum[k];
+    if (rows == QM_WHOLE_ROWS)
+        for (int64_t j = 0; j < cols; j += WIDE) {
+            int64_t n = cols - j < WIDE ? cols - j : WIDE;
+            for (int k = 0; k < QM_WHOLE_ROWS; k++)
+                terms(t, x + k * step + j, n, of[k]);
+            for (int64_t i = 0; i < n; i++)
+                for (int k = 0; k < QM_WHOLE_ROWS; k++)
+                    s[k] += (double)of[k][i];
+        }
+    else
+        for (int64_t k = 0; k < rows; k++)
+            for (int64_t j = 0; j < cols; j++)
+                s[k] += term(t, x[k * step + j]);
+    for (int64_t k = 0; k < rows; k++)
+        sum[k] = s[k];
+}
+
+/* Four rows at a time: sums are loaded and stored a quarter as often. */
+static void col_sums(struct qm_term t, const float *restrict x, int64_t rows, int64_t cols,
+                     int64_t step, double *restrict sum)
+{
+    int64_t i = 0;
+    for (; i + 4 <= rows; i += 4) {
+        const float *a = x + i * step, *b = a + step, *c = b + step, *d = c + step;
+        if (t.is_square)
+            for (int64_t j = 0; j < cols; j++)
+                sum[j] =
+                    (((sum[j] + (double)(a[j] * a[j] + t.add)) + (double)(b[j] * b[j] + t.add)) +
+                     (double)(c[j] * c[j] + t.add)) +
+                    (double)(d[j] * d[j] + t.add);
+        else
+            for (int64_t j = 0; j < cols; j++)
+                sum[j] = (((sum[j] + (double)a[j]) + (double)b[j]) + (double)c[j]) + (double)d[j];
+    }
+    for (; i < rows; i++)
+        for (int64_t j = 0; j < cols; j++)
+            sum[j] += term(t, x[i * step + j]);
+}
+
+/* Products of two float32 are exact in double. */
+static void product(const float *restrict x, int64_t step_a, int64_t step_k,
+                    const float *restrict y, int64_t width, int64_t rows, int64_t inner,
+                    int64_t cols, float *restrict out)
+{
+    enum { T = QM_WHOLE_TILE };
+    double s[QM_WHOLE_DEEP][T] = {{0.0}};
+    if (rows == QM_WHOLE_DEEP && cols == T) {
+        double s0[T] = {0.0}, s1[T] = {0.0}, s2[T] = {0.0}, s3[T] = {0.0};
+        for (int64_t k = 0; k < inner; k++) {
+            const float *at = x + k * step_k, *v = y + k * width;
+            double f0 = (double)at[0], f1 = (double)at[step_a], f2 = (double)at[2 * step_a],
+                   f3 = (double)at[3 * step_a];
+            for (int c = 0; c < T; c++) {
+                s0[c] += f0 * (double)v[c];
+                s1[c] += f1 * (double)v[c];
+                s2[c] += f2 * (double)v[c];
+                s3[c] += f3 * (double)v[c];
+            }
+        }
+        for (int c = 0; c < T; c++)
+            s[0][c] = s0[c], s[1][c] = s1[c], s[2][c] = s2[c], s[3][c] = s3[c];
+    } else {
+        for (int64_t a = 0; a < rows; a++)
+            for (int64_t k = 0; k < inner; k++)
+                for (int64_t c = 0; c < cols; c++)
+                    s[a][c] += (double)x[a * step_a + k * step_k] * (double)y[k * width + c];
+    }
+    for (int64_t a = 0; a < rows; a++)
+        for (int64_t c = 0; c < cols; c++)
+            out[a * width + c] = (float)s[a][c];
+}
+
+/* ---- elements -------------------------------------------------------------------------------- */
+
+static void moment(const struct qm_moment *how, int64_t n, const float *restrict x,
+                   float *restrict old)
+{
+    const struct qm_moment m = *how;
+    float less = m.weight - 1.0f;
+    if (m.is_lerp) {
+        for (int64_t i = 0; i < n; i++)
+            old[i] = qm_lerp(old[i], m.turns ? -x[i] : x[i], m.weight, less);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        float f = m.turns ? -x[i] : x[i];
+        f = m.only_finite && !(fabsf(f) <= FLT_MAX) ? 0.0f : f;
+        old[i] = old[i] * m.keep + m.weight * f;
+    }
+}
+
+static void taken(const struct qm_moment *how, int64_t n, const float *x, float *out)
+{
+    const struct qm_moment m = *how;
+    for (int64_t i = 0; i < n; i++) {
+        float f = m.turns ? -x[i] : x[i];
+        out[i] = m.only_finite && !(fabsf(f) <= FLT_MAX) ? 0.0f : f;
+    }
+}
+
+static void divide(int64_t n, float by, float *x)
+{
+    for (int64_t i = 0; i < n; i++)
+        x[i] = x[i] / by;
+}
+
+static void multiply(int64_t n, float by, float *x)
+{
+    for (int64_t i = 0; i < n; i++)
+        x[i] = x[i] * by;
+}
+
+static void residual(int64_t n, float add, const float *restrict m, float *restrict u)
+{
+    for (int64_t i = 0; i < n; i++)
+        u[i] = (u[i] - m[i]) * (u[i] - m[i]) + add;
+}
+
+static void decay_step(int64_t n, float keep, float by, const float *restrict u, float *restrict p)
+{
+    for (int64_t i = 0; i < n; i++)
+        p[i] = p[i] * keep - by * u[i];
+}
+
+static void average(int64_t n, float keep, float weight, const float *restrict x,
+                    float *restrict old)
+{
+    for (int64_t i = 0; i < n; i++)
+        old[i] = fmaf(x[i], weight, old[i] * keep);
+}
+
+static void decay(int64_t n, float by, float *p)
+{
+    for (int64_t i = 0; i < n; i++)
+        p[i] = fmaf(p[i], by, p[i]);
+}
+
+static void add_scaled(int64_t n, float by, const float *restrict u, float *restrict p)
+{
+    for (int64_t i = 0; i < n; i++)
+        p[i] = fmaf(u[i], by, p[i]);
+}
+
+static void outer(int64_t n, double row, const double *restrict root, const float *x, float *out)
+{
+    for (int64_t j = 0; j < n; j++)
+        out[j] = (float)((double)x[j] * (row * root[j]));
+}
+
+static void outer_f32(int64_t n, float row, const float *restrict root, const float *x, float *out)
+{
+    for (int64_t j = 0; j < n; j++)
+        out[j] = (row * root[j]) * x[j];
+}
+
+/* 1: the double y is within 64 of its steps of a mid-point between two floats, or rounds to a float
+ * that is not normal. */
+static inline uint32_t is_doubtful(double y)
+{
+    uint64_t u;
+    memcpy(&u, &y, sizeof u);
+    uint32_t low = (uint32_t)u & 0x1fffffffu, near = low - (0x10000000u - 64u) <= 128u;
+    return near | (uint32_t)(fabs(y) < 0x1p-125 && y != 0.0);
+}
+
+/* Two square roots and a division per element are saved by the product of two roots made before: with
+ * five roundings there, four in the definition and one of each product with x, the two differ by
+ * less than 16 steps of a double.  Where that could change the float, the chunk is done by definition. */
+static void over_root(const struct qm_root *r, int64_t n, const float *x, float *out)
+{
+    float kept[QM_WHOLE_CHUNK];
+    double row = sqrt(r->mean / r->row), most = 1.0 / sqrt(r->floor);
+    for (int64_t from = 0; from < n; from += QM_WHOLE_CHUNK) {
+        int64_t m = n - from < QM_WHOLE_CHUNK ? n - from : QM_WHOLE_CHUNK;
+        const float *restrict at = x + from, *restrict col = r->col + from;
+        const double *restrict root = r->root + from;
+        float *restrict to = out + from;
+        uint32_t doubtful = 0;
+        if (x == out)
+            at = memcpy(kept, at, sizeof *kept * (size_t)m);
+        for (int64_t j = 0; j < m; j++) {
+            double by = row * root[j], y = (double)at[j] * (by < most ? by : most);
+            to[j] = (float)y;
+            doubtful |= is_doubtful(y);
+        }
+        for (int64_t j = 0; doubtful && j < m; j++) {
+            double q = r->row * (double)col[j] / r->mean;
+            to[j] = (float)((double)at[j] * (1.0 / sqrt(q > r->floor ? q : r->floor)));
+        }
+    }
+}
+
+/* ---- lpmm ------------------------------------------------------------------------------------ */
+
+#ifdef __FMA__
+#define HAS(o, by) ((o)->holds && (o)->c == (by))
+#else
+#define HAS(o, by) ((o)->holds < 0) /* without fused multiply-add the division is faster */
+#endif
+
+static void lpmm_apply(const struct qm_rule_step *s, int64_t n, float row,
+                       const float *restrict col, const float *restrict m, float *restrict p)
+{
+    float c[12];
+    const struct qm_inverse o = s->over[0];
+    memcpy(c, s->c, sizeof c);
+    if (HAS(&o, c[5]))
+        for (int64_t j = 0; j < n; j++)
+            qm_adamw_lpmm_apply(c, &o, p + j, m[j], row * col[j]);
+    else
+        for (int64_t j = 0; j < n; j++)
+            qm_adamw_lpmm_apply(c, NULL, p + j, m[j], row * col[j]);
+}
+
+/* flag 1: the gradient's sign is turned. */
+static void lpmm_lerp(const struct qm_rule_step *s, int64_t n, const float *restrict g,
+                      float *restrict m)
+{
+    float w = s->c[1], less = s->c[2];
+    int turns = s->flag[1];
+    for (int64_t i = 0; i < n; i++)
+        m[i] = qm_lerp(m[i], turns ? -g[i] : g[i], w, less);
+}
+
+const struct qm_whole_blocks QM_ISA_NAME(qm_whole_blocks) = {.squares = squares,
+                                                             .row_sums = row_sums,
+                                                             .col_sums = col_sums,
+                                                             .product = product,
+                                                             .moment = moment,
+                                                             .taken = taken,
+                                                             .divide = divide,
+                                                             .multiply = multiply,
+                                                             .residual = residual,
+                                                             .decay_step = decay_step,
+                                                             .average = average,
+                                                             .decay = decay,
+                                                             .add_scaled = add_scaled,
+                                                             .outer = outer,
+                                                             .outer_f32 = outer_f32,
+                                                             .over_root = over_root,
+                                                             .lpmm_apply = lpmm_apply,
+                                                             .lpmm_lerp = lpmm_lerp};

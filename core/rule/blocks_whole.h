@@ -1,0 +1,95 @@
+/* blocks_whole.h - the loops of rules over whole tensors, one table per instruction set.
+ *
+ * Sums keep their order: what runs beside each other is rows, columns or elements that do not meet. */
+#ifndef QM_RULE_BLOCKS_WHOLE_H
+#define QM_RULE_BLOCKS_WHOLE_H
+
+#include "core/base/isa.h"
+#include "core/rule/rule.h"
+
+/* What enters row and column sums: x, or x * x + add in float32. */
+struct qm_term {
+    int is_square;
+    float add;
+};
+
+/* How an average takes a fresh number x in, after its sign is turned and what is not finite is 0:
+ * by lerp (qm_lerp of weight), or old * keep + weight * x, not fused. */
+struct qm_moment {
+    int is_lerp, turns, only_finite;
+    float keep, weight;
+};
+
+/* Divides by the root of row * col[j] / mean, at least `floor`, in double: the root, then its inverse,
+ * then the product with x, then float32.  root: 1 / sqrt(col[j]); row, col and mean are finite, not
+ * negative, mean not 0. */
+struct qm_root {
+    double row, mean, floor;
+    const float *col;
+    const double *root;
+};
+
+/* CHUNK: elements of a loop that stay in the first-level cache; ROWS, DEEP x TILE: sums at a time. */
+enum { QM_WHOLE_CHUNK = 1024, QM_WHOLE_ROWS = 8, QM_WHOLE_TILE = 16, QM_WHOLE_DEEP = 4 };
+
+struct qm_whole_blocks {
+    /* The sum of x[i]^2, each rounded to a multiple of grid 2^-52; NaN where one lies half way between
+     * two of them.  grid: a power of two (whole.c says what for). */
+    double (*squares)(const float *x, int64_t n, double grid);
+
+    /* sum[i] += terms of row i, from left to right: rows <= QM_WHOLE_ROWS rows, `step` apart. */
+    void (*row_sums)(struct qm_term t, const float *x, int64_t rows, int64_t cols, int64_t step,
+                     double *sum);
+
+    /* sum[j] += terms of column j, from top to bottom. */
+    void (*col_sums)(struct qm_term t, const float *x, int64_t rows, int64_t cols, int64_t step,
+                     double *sum);
+
+    /* out[a][c] = sum over k of x[a step_a + k step_k] y[k][c], in double, in the order of k: a tile of
+     * rows <= QM_WHOLE_DEEP by cols <= QM_WHOLE_TILE.  y and out have `width` columns. */
+    void (*product)(const float *x, int64_t step_a, int64_t step_k, const float *y, int64_t width,
+                    int64_t rows, int64_t inner, int64_t cols, float *out);
+
+    /* old[i] takes in x[i]; x may be the gradient or an update. */
+    void (*moment)(const struct qm_moment *m, int64_t n, const float *x, float *old);
+
+    /* out[i] = x[i], turned and cleared of what is not finite; out may be x. */
+    void (*taken)(const struct qm_moment *m, int64_t n, const float *x, float *out);
+
+    /* x[i] = x[i] / by; x[i] = x[i] * by. */
+    void (*divide)(int64_t n, float by, float *x);
+    void (*multiply)(int64_t n, float by, float *x);
+
+    /* u[i] = (u[i] - m[i])^2 + add. */
+    void (*residual)(int64_t n, float add, const float *m, float *u);
+
+    /* p[i] = p[i] * keep - by * u[i]. */
+    void (*decay_step)(int64_t n, float keep, float by, const float *u, float *p);
+
+    /* old <- fmaf(x, weight, old * keep). */
+    void (*average)(int64_t n, float keep, float weight, const float *x, float *old);
+
+    /* p[i] = fmaf(p[i], by, p[i]). */
+    void (*decay)(int64_t n, float by, float *p);
+
+    /* p[i] = fmaf(u[i], by, p[i]). */
+    void (*add_scaled)(int64_t n, float by, const float *u, float *p);
+
+    /* out[j] = row * root[j] * x[j], from the left: in double, rounded to float32 once; or in float32, each
+     * product rounded.  out may be x. */
+    void (*outer)(int64_t n, double row, const double *root, const float *x, float *out);
+    void (*outer_f32)(int64_t n, float row, const float *root, const float *x, float *out);
+
+    /* See struct qm_root; out may be x. */
+    void (*over_root)(const struct qm_root *r, int64_t n, const float *x, float *out);
+
+    /* lpmm's AdamW (lpmm.h) with v = row * col[j]. */
+    void (*lpmm_apply)(const struct qm_rule_step *s, int64_t n, float row, const float *col,
+                       const float *m, float *p);
+    void (*lpmm_lerp)(const struct qm_rule_step *s, int64_t n, const float *g, float *m);
+};
+
+/* The table of the level that qm_isa() chose (whole.c). */
+const struct qm_whole_blocks *qm_whole_blocks(void);
+
+#endif
