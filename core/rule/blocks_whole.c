@@ -7,19 +7,33 @@
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
-/* What is added is exact as long as the total stays below 2 grid, so in any order.  No term is off by more
- * than half a step, and by that only where it is a tie. */
-static double squares(const float *x, int64_t n, double grid)
+typedef float floats __attribute__((vector_size(8 * sizeof(float))));
+typedef double doubles __attribute__((vector_size(8 * sizeof(double))));
+typedef int64_t longs __attribute__((vector_size(8 * sizeof(int64_t))));
+
+/* What is added is exact as long as the total stays below 2 grid, so in any order.  A tie is off by just half
+ * a step. */
+static double squares(const float *restrict x, int64_t n, double grid)
 {
-    double total = 0.0, most = 0.0;
-#pragma omp simd reduction(+ : total) reduction(max : most)
-    for (int64_t i = 0; i < n; i++) {
-        double v = (double)x[i] * (double)x[i], rounded = (v + grid) - grid;
-        double off = fabs(v - rounded);
-        most = off > most ? off : most;
-        total += rounded;
+    doubles total[2] = {{0.0}}, zero = {0.0}, g = zero + grid, half = zero + grid * 0x1p-53;
+    longs ties = {0};
+    for (int64_t i = 0; i < n; i += 16)
+        for (int k = 0; k < 2; k++) {
+            floats f;
+            memcpy(&f, x + i + 8 * k, sizeof f);
+            doubles v = __builtin_convertvector(f, doubles);
+            v = v * v;
+            doubles rounded = (v + g) - g, off = v - rounded;
+            ties |= (off == half) | (off == -half);
+            total[k] += rounded;
+        }
+    double sum = 0.0;
+    int64_t tie = 0;
+    for (int k = 0; k < 8; k++) {
+        sum += total[0][k] + total[1][k];
+        tie |= ties[k];
     }
-    return most == grid * 0x1p-53 ? (double)NAN : total;
+    return tie ? (double)NAN : sum;
 }
 
 static inline double term(struct qm_term t, float x)

@@ -34,7 +34,7 @@ enum { QM_WHOLE_CHUNK = 1024, QM_WHOLE_ROWS = 8, QM_WHOLE_TILE = 16, QM_WHOLE_DE
 
 struct qm_whole_blocks {
     /* The sum of x[i]^2, each rounded to a multiple of grid 2^-52; NaN where one lies half way between
-     * two of them.  grid: a power of two (whole.c says what for). */
+     * two of them.  n: a multiple of 16; grid: a power of two (whole.h says what for). */
     double (*squares)(const float *x, int64_t n, double grid);
 
     /* sum[i] += terms of row i, from left to right: rows <= QM_WHOLE_ROWS rows, `step` apart. */
