@@ -78,7 +78,7 @@ static const struct qm_piece *piece(const struct qm_decisions *d, int64_t key)
 /* |x - v| in quadruple precision over all entries: no mid-points, no order. */
 static void brute(const double *value, int n, double x, int *low, int *high)
 {
-    __float128 best = 1e300;
+    __float128 best = (__float128)1e300;
     *low = *high = -1;
     for (int k = 0; k < n; k++) {
         __float128 d = (__float128)x - (__float128)value[k];

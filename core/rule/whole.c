@@ -163,6 +163,8 @@ qm_status qm_factor_rsqrt(const struct qm_matrices *m, const float *row, const f
 {
     const struct qm_whole_blocks *blocks = qm_whole_blocks();
     const struct qm_matrices rows = {1, 1, m->rows};
+    if (m->rows == 0 || m->cols == 0) /* the factors may be empty too */
+        return QM_OK;
     float *root = malloc(sizeof *root * (size_t)m->cols);
     if (!root)
         return qm_fail(QM_NO_MEMORY, "%lld roots", (long long)m->cols);
