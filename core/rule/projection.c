@@ -19,13 +19,21 @@ static uint64_t next64(struct qm_mt19937 *r)
 
 uint64_t qm_lowrank_seed(uint64_t index, int64_t k)
 {
-    uint64_t seed = index;
-    for (int64_t i = 0; i < k; i++) {
+    static _Thread_local struct {
+        uint64_t index, seed;
+        int64_t k;
+    } last; /* the chain goes on where it was left */
+    int is_on = last.k > 0 && last.index == index && last.k <= k;
+    uint64_t seed = is_on ? last.seed : index;
+    for (int64_t i = is_on ? last.k : 0; i < k; i++) {
         struct qm_mt19937 r;
         qm_mt_seed(&r, (uint32_t)seed);
         for (int draw = 0; draw < 15; draw++)
             seed = next64(&r) % 0x7fffffffffffffffu;
     }
+    last.index = index;
+    last.seed = seed;
+    last.k = k;
     return seed;
 }
 

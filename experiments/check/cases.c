@@ -34,7 +34,7 @@ static const struct qm_shape shapes[] = {
     {1, {1}},      {1, {127}},    {1, {128}},       {1, {129}},    {2, {1, 257}},
     {2, {257, 1}}, {0, {0}},      {1, {0}},         {2, {0, 128}},
 };
-static const struct qm_shape deep_shapes[] = {{2, {67, 61}}, {3, {3, 11, 29}}};
+static const struct qm_shape deep_shapes[] = {{2, {53, 47}}, {3, {3, 11, 29}}};
 static const int64_t deep_steps[2][2] = {{1, 1000000}, {12, 1000}};
 static const enum qm_class thorough[] = {QM_CLASS_normal, QM_CLASS_loguniform, QM_CLASS_outlier,
                                          QM_CLASS_planted};
