@@ -237,16 +237,16 @@ struct step {
 /* Asks for part k of the next piece's parameters and gradients.  A part before decoding and one before
  * encoding each of the first two slots, which compute in registers: memory then works all the time.
  * Float32 states need none of it, the processor foresees them. */
-static void fetch_ahead(const struct step *st, int64_t from, int64_t n, int k)
+static void fetch_ahead(const struct step *st, int64_t from, int64_t n, int k, int parts,
+                        int with_param)
 {
-    int parts = st->p->n_slots > 1 ? 4 : 2;
     size_t g_size = qm_dtype_size(st->g->dtype);
     int64_t left = st->p->n - from - n < n ? st->p->n - from - n : n;
     int64_t begin = k * (n / parts), end = k + 1 == parts ? n : begin + n / parts;
     end = end < left ? end : left;
     const char *g = (const char *)st->g->data + (size_t)(from + n) * g_size;
     const float *param = (const float *)st->param + from + n;
-    for (int64_t i = begin; i < end; i += 16)
+    for (int64_t i = begin; i < end && with_param; i += 16)
         __builtin_prefetch(param + i, 1, 2);
     for (int64_t i = begin; i < end; i += 64 / (int64_t)g_size)
         __builtin_prefetch(g + (size_t)i * g_size, 0, 2);
@@ -334,10 +334,11 @@ static void run_piece(const struct step *st, int64_t from, int64_t n, int thread
     }
     if (!is_f32)
         param_load(p, st->param, from, n, param);
-    int first = fold_only && p->second_alone ? 1 : 0;
+    int first = fold_only && p->second_alone ? 1 : 0; /* which then wants no parameters */
+    int parts = first ? 1 : p->n_slots > 1 ? 4 : 2;
     for (int i = first; i < p->n_slots; i++) {
         if (is_f32 && i < 2 && !p->slot[i].is_f32)
-            fetch_ahead(st, from, n, i);
+            fetch_ahead(st, from, n, first ? 0 : i, parts, !first);
         slots[i] = slot_floats(&p->slot[i], from, n, room + (i + 2) * p->stride, codes);
     }
     if (first) {
@@ -357,7 +358,7 @@ static void run_piece(const struct step *st, int64_t from, int64_t n, int thread
         struct slot *s = &p->slot[i];
         struct qm_draws d = slot_draws(st, i);
         if (is_f32 && i < 2 && !s->is_f32)
-            fetch_ahead(st, from, n, (p->n_slots > 1 ? 2 : 1) + i);
+            fetch_ahead(st, from, n, parts / 2 + i, parts, 1);
         if (!fold_only)
             slot_store(s, from, n, slots[i], codes, &d);
         else if (s->is_global)
