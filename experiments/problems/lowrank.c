@@ -226,4 +226,5 @@ const struct qm_problem qm_problem_lowrank = {
     .steps = 1000,
     .lr_adamw = 0.0316227766,
     .lr_sgdm = 1,
+    .lr_lion = 0.00316227766,
 };

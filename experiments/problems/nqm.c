@@ -167,4 +167,5 @@ const struct qm_problem qm_problem_nqm = {
     .steps = 1000,
     .lr_adamw = 0.01,
     .lr_sgdm = 0.1,
+    .lr_lion = 0.001,
 };

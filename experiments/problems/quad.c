@@ -255,4 +255,5 @@ const struct qm_problem qm_problem_quad = {
     .steps = 1000,
     .lr_adamw = 0.1,
     .lr_sgdm = 1,
+    .lr_lion = 0.01,
 };
