@@ -34,11 +34,11 @@ struct qm_problem {
      * NaN where it does not.  family: "sgdm", ...; lr and momentum as given. */
     double (*expected)(void *self, const char *family, double lr, double momentum, int64_t t);
     void (*close)(void *self); /* accepts NULL */
-    /* Suggested budget and learning rate for the families, for suites that give none.  Found by
-     * running the double-precision optimizers (momentum 0.9; AdamW with the defaults of qm_hyper)
-     * at the default arguments and seed 1 over powers of sqrt(10): the lowest final loss among
-     * lr <= 0.1 for AdamW, among lr <= 0.01 for Lion and, for SGDM, among those where sqrt(10) lr
-     * converges too.  tests/long_problems.c runs that search again. */
+    /* Suggested budget and learning rates, for suites that give none.  The rates were found by running
+     * the double-precision optimizers (defaults of qm_hyper without decay; Lion with beta2 0.99) at
+     * the default arguments and seed 1 over powers of sqrt(10): the lowest loss over the last eighth of
+     * the budget, among lr <= 0.1 for AdamW, lr <= 0.01 for Lion and, for SGDM, those where sqrt(10) lr
+     * comes below the start too.  tests/long_problems.c does that search again. */
     int64_t steps;
     double lr_adamw, lr_sgdm, lr_lion;
     /* Two runs count as equivalent when log10 of their gaps differs by less; 0: log10 1.05. */
