@@ -301,6 +301,9 @@ static qm_status check_source(struct qm_cell *c)
     const char *coupling = qm_coupling_name(c->coupling);
     if (c->coupling == QM_COUPLING_closed && c->kind != QM_SOURCE_problem)
         return skip(c, "closed needs a problem: source, which has its own gradients");
+    if (c->coupling == QM_COUPLING_closed && !c->problem->optimum)
+        return skip(c, "problem %s prescribes its gradients and has no loss; take local or global",
+                    c->problem->name);
     if (c->coupling == QM_COUPLING_closed && strcmp(rule->family, "ema") == 0)
         return skip(c, "rule %s never moves the parameter", rule->name);
     if (c->coupling == QM_COUPLING_oneshot && c->kind != QM_SOURCE_states &&

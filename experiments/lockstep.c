@@ -171,7 +171,7 @@ static qm_status measure(struct qm_sides *a, int64_t k, struct qm_metrics *m,
         sqnr[s][at] = sqnr_db(a->twin_slot[s], NULL, a->got, a->total);
     }
     out->track[QM_TRACK_param_sqnr][at] = sqnr_db(a->twin_p, a->start, a->p, a->total);
-    if (a->problem) {
+    if (a->problem && a->c->problem->optimum) {
         for (int64_t i = 0; i < a->total; i++)
             a->scratch[i] = (double)a->p[i];
         double loss = a->c->problem->eval(a->problem, a->scratch, k + 1, NULL);
@@ -198,7 +198,7 @@ static void finish(const struct qm_sides *a, const struct qm_metrics *m, struct 
     extra[QM_EXTRA_state0_sqnr] = out->track[QM_TRACK_state0_sqnr][last];
     extra[QM_EXTRA_state1_sqnr] = out->track[QM_TRACK_state1_sqnr][last];
     extra[QM_EXTRA_param_sqnr] = out->track[QM_TRACK_param_sqnr][last];
-    if (!a->problem)
+    if (!a->problem || !a->c->problem->optimum)
         return;
     const double *loss = out->track[QM_TRACK_loss], *twin = out->track[QM_TRACK_twin_loss];
     extra[QM_EXTRA_loss] = loss[last];
