@@ -744,6 +744,42 @@ static void test_dense(void **state)
     qm_isa_force(own);
 }
 
+/* The exponential: 2 ULP, the same bits at every instruction set and length. */
+static void test_exps(void **state)
+{
+    enum { N = 40000 };
+    static double x[N], y[N], first[N];
+    enum qm_isa own = qm_isa();
+    (void)state;
+    for (int i = 0; i < N; i++)
+        x[i] = i < N / 2 ? -708 + 1417.0 * i / (N / 2) : -2 + 4.0 * (i - N / 2) / (N / 2);
+    for (int isa = 0; isa < QM_ISA_COUNT; isa++) {
+        if (!qm_isa_force((enum qm_isa)isa))
+            continue;
+        qm_exps_of()(x, N, y);
+        if (isa == 0)
+            memcpy(first, y, sizeof y);
+        assert_memory_equal(y, first, sizeof y);
+        for (int n = 0; n < 20; n++) {
+            double some[20];
+            qm_exps_of()(x + 777, n, some);
+            assert_memory_equal(some, y + 777, (size_t)n * sizeof *some);
+        }
+    }
+    for (int i = 0; i < N; i++) {
+        long double want = expl((long double)x[i]);
+        assert_true(fabsl((long double)y[i] - want) <= 2 * 0x1p-52L * want);
+    }
+    double ends[4] = {-1e300, 1e300, 0, -0.0};
+    qm_exps_of()(ends, 4, ends);
+    assert_true(ends[0] > 0 && ends[0] < 1e-300 && ends[1] > 1e300 && isfinite(ends[1]));
+    assert_true(ends[2] == 1 && ends[3] == 1);
+    ends[0] = nan("");
+    qm_exps_of()(ends, 1, ends);
+    assert_true(isnan(ends[0]));
+    qm_isa_force(own);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -758,6 +794,7 @@ int main(void)
         cmocka_unit_test(test_ema_table),      cmocka_unit_test(test_nqm_long),
         cmocka_unit_test(test_quad_rates),     cmocka_unit_test(test_nqm_stored_momentum),
         cmocka_unit_test(test_heavy_crest),    cmocka_unit_test(test_dense),
+        cmocka_unit_test(test_exps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
