@@ -142,8 +142,8 @@ static void remove_all(const char *dir, const char *pattern)
 void qm_campaign_remove(const char *dir)
 {
     static const char *const patterns[] = {"campaign.json*", "suite.yaml*",  "*of*.jsonl",
-                                           "*of*.log",       "*of*.????.h5", "*of*.h5.*.part",
-                                           "*of*.bad",       "lock"};
+                                           "*of*.log",       "*of*.journal", "*of*.????.h5",
+                                           "*of*.h5.*.part", "lock"};
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
         remove_all(dir, patterns[i]);
     rmdir(dir);
@@ -207,17 +207,16 @@ static qm_status begin(const struct qm_job *job, const struct qm_campaign_option
 struct shard {
     char name[32];
     char (*id)[QM_CELL_ID];
-    struct qm_ledger ledger;
+    struct qm_writer writer;
     struct qm_book book;
     int64_t *line; /* of every cell */
     char *wanted;
     struct qm_queue queue;
-    int next_segment;
 };
 
 static void shard_close(struct shard *s)
 {
-    qm_ledger_close(&s->ledger);
+    qm_writer_close(&s->writer);
     qm_book_free(&s->book);
     qm_queue_close(&s->queue);
     free(s->id);
@@ -226,7 +225,7 @@ static void shard_close(struct shard *s)
 }
 
 /* Leftovers of a run that was killed: halves of segments, and segments without a line. */
-static void tidy(const char *dir, struct shard *s)
+static void tidy(const char *dir, const struct shard *s)
 {
     char pattern[80], path[1100];
     glob_t found = {0};
@@ -237,18 +236,16 @@ static void tidy(const char *dir, struct shard *s)
     if (glob(path, 0, NULL, &found) != 0)
         return;
     for (size_t i = 0; i < found.gl_pathc; i++) {
-        int known = 0, number = 0;
+        int known = 0;
         for (int k = 0; k < s->book.n_segments && !known; k++)
             known = strcmp(s->book.segment[k].path, found.gl_pathv[i]) == 0;
         if (!known)
             unlink(found.gl_pathv[i]);
-        else if (sscanf(strrchr(found.gl_pathv[i], '/') + 2 + strlen(s->name), "%d", &number) == 1)
-            s->next_segment = number >= s->next_segment ? number + 1 : s->next_segment;
     }
     globfree(&found);
 }
 
-/* Numbers of segments that are gone are not used again either. */
+/* Numbers of segments that are damaged or gone are not used again. */
 static void number_segments(struct shard *s)
 {
     for (int k = 0; k < s->book.n_segments; k++) {
@@ -257,8 +254,8 @@ static void number_segments(struct shard *s)
         size_t n = strlen(s->name);
         int number;
         if (strncmp(name, s->name, n) == 0 && sscanf(name + n, ".%d", &number) == 1 &&
-            number >= s->next_segment)
-            s->next_segment = number + 1;
+            number >= s->writer.next_segment)
+            s->writer.next_segment = number + 1;
     }
 }
 
@@ -307,7 +304,6 @@ static qm_status shard_open(const struct qm_job *job, const struct qm_campaign_o
     size_t n = (size_t)job->n_cells + 1;
     char digest[65];
     snprintf(s->name, sizeof s->name, "%dof%d", o->shard + 1, o->shards);
-    s->next_segment = 1;
     s->id = calloc(n, sizeof *s->id);
     s->line = calloc(n, sizeof *s->line);
     s->wanted = calloc(n, 1);
@@ -315,10 +311,14 @@ static qm_status shard_open(const struct qm_job *job, const struct qm_campaign_o
         return qm_fail(QM_NO_MEMORY, "%lld cells", (long long)job->n_cells);
     QM_TRY(qm_campaign_digest(job, s->id, digest));
     QM_TRY(begin(job, o, digest));
-    QM_TRY(qm_ledger_open(o->dir, s->name, &s->ledger));
+    QM_TRY(qm_writer_open(o->dir, s->name, s->id, &s->writer));
     QM_TRY(read_books(job, o, s));
     tidy(o->dir, s);
     number_segments(s);
+    int64_t taken = 0;
+    QM_TRY(qm_writer_recover(&s->writer, job->n_cells, s->wanted, !o->retry_failed, &taken));
+    if (taken)
+        qm_note("%lld cells were found in the journal of a run that was killed", (long long)taken);
     return qm_queue_open(job->cells, job->n_cells, o->shard, o->shards, s->wanted, &s->queue);
 }
 
@@ -347,14 +347,13 @@ static qm_status count_all(const struct qm_job *job, const struct qm_campaign_op
 qm_status qm_campaign_run(const struct qm_job *job, const struct qm_campaign_options *o,
                           const volatile sig_atomic_t *stop, struct qm_campaign_count *out)
 {
-    struct shard s = {.ledger = {.fd = -1}};
+    struct shard s = {.writer = {.journal = -1, .ledger = {.fd = -1}}};
     *out = (struct qm_campaign_count){0};
     qm_status st = shard_open(job, o, &s);
     if (st == QM_OK && s.queue.n > 0) {
-        struct qm_pool pool = {job,       o,      stop,           s.id, &s.queue,
-                               &s.ledger, s.name, s.next_segment, 0,    0};
+        struct qm_pool pool = {job, o, stop, &s.queue, &s.writer, 0, 0};
         out->todo = s.queue.n;
-        st = qm_ledger_session(&s.ledger, o->workers);
+        st = qm_ledger_session(&s.writer.ledger, o->workers);
         if (st == QM_OK)
             st = qm_pool_run(&pool);
         out->ran = pool.ran;

@@ -4,6 +4,7 @@
  *              suite.yaml        the suite in canonical form, which workers and merge read
  *              <i>of<n>.jsonl    ledger of shard i (ledger.h): the truth about what is done
  *              <i>of<n>.<k>.h5   its segments (segment.h)
+ *              <i>of<n>.journal  finished cells that wait for a segment (writer.h)
  *              <i>of<n>.log      what its workers printed
  *
  * The same command goes on where an earlier one ended, however it ended: cells whose segment is

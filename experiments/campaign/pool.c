@@ -26,7 +26,6 @@ struct state {
     struct qm_pool *p;
     struct qm_worker *worker;
     unsigned char *kills; /* per cell */
-    struct qm_segment waiting;
     struct qm_progress progress;
     char suite[1100], log[1100];
     double started, closed, mean; /* mean: seconds of a cell lately, with what is around it */
@@ -38,26 +37,17 @@ struct state {
 
 static qm_status close_segment(struct state *s)
 {
-    struct qm_pool *p = s->p;
-    char name[64], path[1100], hash[65];
+    qm_status st = qm_writer_segment(s->p->writer);
     s->closed = qm_seconds();
-    if (s->waiting.rows == 0)
-        return QM_OK;
-    snprintf(name, sizeof name, "%s.%04d.h5", p->shard, p->next_segment);
-    snprintf(path, sizeof path, "%s/%s", p->o->dir, name);
-    QM_TRY(qm_segment_write(&s->waiting, path, hash));
-    p->next_segment++;
-    QM_TRY(qm_ledger_segment(p->ledger, name, hash, &s->waiting));
-    qm_segment_clear(&s->waiting);
-    s->closed = qm_seconds();
-    return QM_OK;
+    return st;
 }
 
-/* A long campaign may lose a minute, a short one a second. */
+/* What is not in a segment yet only a power failure takes: a second, of a long campaign a minute. */
 static int is_due(const struct state *s, double now)
 {
     double wait = fmin(CLOSE_LAST, fmax(CLOSE_FIRST, CLOSE_SHARE * (now - s->started)));
-    return s->waiting.rows > 0 && (s->waiting.words >= SEGMENT_WORDS || now - s->closed >= wait);
+    const struct qm_segment *waiting = &s->p->writer->waiting;
+    return waiting->rows > 0 && (waiting->words >= SEGMENT_WORDS || now - s->closed >= wait);
 }
 
 /* ---- results ------------------------------------------------------------------------------- */
@@ -65,8 +55,8 @@ static int is_due(const struct state *s, double now)
 static qm_status record(struct state *s, int64_t cell, double seconds, struct qm_packed *packed)
 {
     struct qm_pool *p = s->p;
-    QM_TRY(qm_segment_add(&s->waiting, cell, p->id[cell], seconds, packed));
-    int failed = strcmp(s->waiting.row[s->waiting.rows - 1].status, "failed") == 0;
+    int failed = 0;
+    QM_TRY(qm_writer_add(p->writer, cell, seconds, packed, &failed));
     p->ran++;
     p->failed += failed;
     qm_progress_add(&s->progress, 1, failed);
@@ -123,7 +113,7 @@ static qm_status take_answer(struct state *s, struct qm_worker *w, const struct 
     qm_status st = text && !packed.text ? qm_fail(QM_NO_MEMORY, "an outcome")
                                         : record(s, a->cell, a->seconds, &packed);
     free(packed.text);
-    *garbage = st == QM_BAD_FILE; /* no outcome: nothing was recorded */
+    *garbage = st == QM_BAD_ARG; /* no outcome: nothing was recorded */
     if (st == QM_OK)
         pop(s, w);
     return *garbage ? QM_OK : st;
@@ -318,7 +308,7 @@ qm_status qm_pool_run(struct qm_pool *p)
     for (int i = 0; s.worker && i < s.n; i++)
         s.worker[i].to = s.worker[i].from = -1;
     snprintf(s.suite, sizeof s.suite, "%s/suite.yaml", p->o->dir);
-    snprintf(s.log, sizeof s.log, "%s/%s.log", p->o->dir, p->shard);
+    snprintf(s.log, sizeof s.log, "%s/%s.log", p->o->dir, p->writer->shard);
     s.closed = s.started;
     qm_progress_start(&s.progress, p->job->suite->stem, p->queue->n);
     for (int busy = 1; st == QM_OK && busy;)
@@ -330,7 +320,6 @@ qm_status qm_pool_run(struct qm_pool *p)
     qm_progress_end(&s.progress);
     if (st == QM_OK && s.stopping && (p->queue->left > 0 || s.open > 0))
         st = qm_fail(QM_INTERRUPTED, "interrupted; the same command goes on");
-    qm_segment_free(&s.waiting);
     free(s.worker);
     free(s.kills);
     return st;

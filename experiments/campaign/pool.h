@@ -4,16 +4,14 @@
 
 #include "experiments/campaign/campaign.h"
 #include "experiments/campaign/queue.h"
+#include "experiments/campaign/writer.h"
 
 struct qm_pool {
     const struct qm_job *job;
     const struct qm_campaign_options *o;
     const volatile sig_atomic_t *stop;
-    char (*id)[QM_CELL_ID];
     struct qm_queue *queue;
-    struct qm_ledger *ledger;
-    const char *shard; /* "1of2" */
-    int next_segment;  /* number of the next one */
+    struct qm_writer *writer;
     int64_t ran, failed;
 };
 

@@ -30,7 +30,9 @@ static int grow(void **data, int64_t *room, int64_t wanted, size_t size)
 static qm_status status_of(const struct qm_packed *p, const char **out)
 {
     struct qm_outcome o;
-    QM_TRY(qm_unpack(p->word, p->n, p->text, &o));
+    qm_status st = qm_unpack(p->word, p->n, p->text, &o);
+    if (st != QM_OK)
+        return st == QM_BAD_FILE ? qm_fail(QM_BAD_ARG, "these words are no outcome") : st;
     *out = qm_outcome_status(&o);
     qm_outcome_free(&o);
     return QM_OK;

@@ -25,7 +25,8 @@ struct qm_segment {
     int64_t *word;
 };
 
-/* Copies an outcome's words and takes its text (p->text becomes NULL). */
+/* Copies an outcome's words and takes its text (p->text becomes NULL).  QM_BAD_ARG: the words are no
+ * outcome. */
 qm_status qm_segment_add(struct qm_segment *s, int64_t cell, const char *id, double seconds,
                          struct qm_packed *p);
 void qm_segment_clear(struct qm_segment *s); /* keeps its memory */
