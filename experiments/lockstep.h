@@ -76,6 +76,7 @@ struct qm_outcome {
                            exceeded 1000 times its start; measured up to there */
     int64_t n, steps;
     double bits; /* of state per element: of the slot (oneshot) or of all slots */
+    int failed;  /* reason is an error, or how the process ended that ran it (campaign/) */
     double *value;
     struct qm_decade decade[QM_DECADES], unit_decade[QM_DECADES];
     int64_t n_points;

@@ -154,7 +154,8 @@ enum qm_source_kind {
     QM_SOURCE_states,
     QM_SOURCE_trace,
     QM_SOURCE_dist,
-    QM_SOURCE_problem
+    QM_SOURCE_problem,
+    QM_SOURCE_empty /* empty.h: for tests of the runner */
 };
 
 /* Everything one experiment needs; pointers are borrowed from the suite and the replay. */
