@@ -32,33 +32,54 @@ static void note_failure(struct failure *f, int64_t index, qm_status code)
     snprintf(f->text, sizeof f->text, "%s", qm_message());
 }
 
-static void run_cells(struct qm_results *r, int threads, struct qm_progress *progress,
-                      const volatile sig_atomic_t *stop, struct failure *failure)
+/* What the threads share. */
+struct pool {
+    struct qm_results *r;
+    struct qm_progress *progress; /* or NULL */
+    const volatile sig_atomic_t *stop;
+    struct failure failure;
+};
+
+static void run_cell(struct pool *p, int64_t i, struct qm_metrics *m, struct qm_twin_cache *twins)
 {
+    struct qm_results *r = p->r;
+    int give_up;
+#pragma omp critical(qm_results)
+    give_up = p->failure.code != QM_OK;
+    if (give_up || (p->stop && *p->stop))
+        return;
+    double start = qm_seconds();
+    qm_status st = m && twins ? qm_lockstep_run(&r->cell[i], m, twins, p->stop, &r->outcome[i])
+                              : qm_fail(QM_NO_MEMORY, "metrics");
+    r->seconds[i] = qm_seconds() - start;
+#pragma omp critical(qm_results)
+    {
+        if (st != QM_OK)
+            note_failure(&p->failure, i, st);
+        if (p->progress)
+            qm_progress_add(p->progress, 1, st != QM_OK);
+    }
+}
+
+/* Cells that share a twin follow each other, a few at a time on one thread. */
+static qm_status run_cells(struct pool *p, int threads)
+{
+    int64_t *order, n = p->r->n_cells;
+    int64_t chunk = n / (8 * threads) < 1 ? 1 : n / (8 * threads) < 32 ? n / (8 * threads) : 32;
+    QM_TRY(qm_twin_order(p->r->cell, n, &order));
 #pragma omp parallel num_threads(threads)
     {
         struct qm_metrics *m = qm_metrics_open(QM_METRICS_full);
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < r->n_cells; i++) {
-            int give_up;
-#pragma omp critical(qm_results)
-            give_up = failure->code != QM_OK;
-            if (give_up || (stop && *stop))
-                continue;
-            double start = qm_seconds();
-            qm_status st = m ? qm_lockstep_run(&r->cell[i], m, stop, &r->outcome[i])
-                             : qm_fail(QM_NO_MEMORY, "metrics");
-            r->seconds[i] = qm_seconds() - start;
-#pragma omp critical(qm_results)
-            {
-                if (st != QM_OK)
-                    note_failure(failure, i, st);
-                if (progress)
-                    qm_progress_add(progress, 1, st != QM_OK);
-            }
-        }
+        struct qm_twin_cache *twins = NULL;
+        qm_twin_cache_open(0, &twins);
+#pragma omp for schedule(dynamic, chunk)
+        for (int64_t i = 0; i < n; i++)
+            run_cell(p, order[i], m, twins);
+        qm_twin_cache_close(twins);
         qm_metrics_close(m);
     }
+    free(order);
+    return QM_OK;
 }
 
 qm_status qm_results_run(const struct qm_suite *suite, struct qm_cell *cells, int64_t n_cells,
@@ -67,8 +88,8 @@ qm_status qm_results_run(const struct qm_suite *suite, struct qm_cell *cells, in
 {
     size_t n = (size_t)(n_cells > 0 ? n_cells : 1);
     struct qm_results r = {.suite = suite, .cell = cells, .n_cells = n_cells};
-    struct failure failure = {.code = QM_OK};
     struct qm_progress progress;
+    struct pool pool = {.r = &r, .stop = stop, .progress = show ? &progress : NULL};
     r.outcome = calloc(n, sizeof *r.outcome);
     r.seconds = calloc(n, sizeof *r.seconds);
     if (!r.outcome || !r.seconds) {
@@ -77,17 +98,17 @@ qm_status qm_results_run(const struct qm_suite *suite, struct qm_cell *cells, in
     }
     if (show)
         qm_progress_start(&progress, suite->stem, n_cells);
-    run_cells(&r, threads, show ? &progress : NULL, stop, &failure);
+    qm_status st = run_cells(&pool, threads);
     if (show)
         qm_progress_end(&progress);
     if (stop && *stop)
-        failure = (struct failure){.code = QM_INTERRUPTED, .text = "interrupted"};
-    if (failure.code == QM_OK) {
+        pool.failure = (struct failure){.code = QM_INTERRUPTED, .text = "interrupted"};
+    if (st == QM_OK && pool.failure.code == QM_OK) {
         *out = r;
         return QM_OK;
     }
     qm_results_free(&r);
-    return qm_fail(failure.code, "%s", failure.text);
+    return st != QM_OK ? st : qm_fail(pool.failure.code, "%s", pool.failure.text);
 }
 
 void qm_results_free(struct qm_results *r)

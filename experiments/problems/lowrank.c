@@ -188,6 +188,8 @@ static void add_row(const struct lowrank *s, int64_t row, double *grad)
             grad[i * s->q + j] += x[i] * r[j];
 }
 
+static int lowrank_gives_loss(void *self) { return ((struct lowrank *)self)->batch == 0; }
+
 static double lowrank_eval(void *self, const double *w, int64_t t, double *grad)
 {
     struct lowrank *s = self;
@@ -219,6 +221,7 @@ const struct qm_problem qm_problem_lowrank = {
     .open = lowrank_open,
     .start = lowrank_start,
     .eval = lowrank_eval,
+    .gives_loss = lowrank_gives_loss,
     .optimum = lowrank_optimum,
     .argmin = lowrank_argmin,
     .expected = qm_problem_unexpected,
