@@ -1,6 +1,6 @@
 /* cells.c - from a suite to its cells: the product, and why some make no sense. */
 #include "core/base/name.h"
-#include "experiments/suite.h"
+#include "experiments/protocol/protocol.h"
 
 #include <errno.h>
 #include <fnmatch.h>
@@ -371,6 +371,9 @@ static qm_status build_cell(const struct qm_suite *s, const struct item *item, s
     c->problem_args = item->rest;
     c->recorded = item->recorded;
     c->every = s->every;
+    c->float32 = c->ulp = -1;
+    for (int i = 0; i < QM_BUDGET_COUNT; i++)
+        c->without[i] = -1;
     c->tensor = item->recorded ? item->recorded->tensor : "";
     c->class_name = item->recorded  ? qm_tensor_class(c->tensor, &item->recorded->shape)
                     : item->problem ? "problem"
@@ -434,7 +437,13 @@ qm_status qm_suite_cells(const struct qm_suite *s, const struct qm_replay *repla
     }
     *cells = list;
     *n_cells = total;
-    return QM_OK;
+    st = s->paired ? qm_protocol_cells(s, cells, n_cells) : QM_OK;
+    if (st != QM_OK) {
+        qm_cells_free(*cells, *n_cells);
+        *cells = NULL;
+        *n_cells = 0;
+    }
+    return st;
 }
 
 void qm_cells_free(struct qm_cell *cells, int64_t n_cells)

@@ -42,6 +42,8 @@ struct qm_problem {
      * lr <= 0.1 for AdamW and, for SGDM, among those where sqrt(10) lr converges too. */
     int64_t steps;
     double lr_adamw, lr_sgdm;
+    /* Two runs count as equivalent when log10 of their gaps differs by less; 0: log10 1.05. */
+    double delta;
 };
 
 int qm_problem_count(void);

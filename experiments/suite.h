@@ -215,6 +215,7 @@ struct qm_cell {
     int start_ulp;                   /* both sides in double, the start of one moved by one ulp */
     int64_t steps, n, every; /* steps 0: the source's own; every 0: points by their logarithm */
     enum qm_cell_role role;
+    enum qm_budget part; /* of role without */
     /* Where protocol: paired; indices of other cells, -1: none. */
     int64_t float32, ulp, without[QM_BUDGET_COUNT];
     char *reason; /* NULL, or why this cell is skipped */
