@@ -331,6 +331,9 @@ static qm_status check_source(struct qm_cell *c)
         return skip(c, "start: ulp needs coupling closed");
     if (c->start_ulp && !qm_recipe_is_full(&c->recipe))
         return skip(c, "start: ulp needs a variant with float32 states, parameter and gradient");
+    if (c->coupling == QM_COUPLING_closed && !c->problem->optimum)
+        return skip(c, "problem %s prescribes its gradients and has no loss; take local or global",
+                    c->problem->name);
     if (c->coupling == QM_COUPLING_closed && strcmp(rule->family, "ema") == 0)
         return skip(c, "rule %s never moves the parameter", rule->name);
     if (c->coupling == QM_COUPLING_oneshot && c->kind != QM_SOURCE_states &&

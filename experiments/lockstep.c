@@ -207,7 +207,7 @@ static void finish(const struct qm_sides *a, const struct qm_metrics *m, struct 
     extra[QM_EXTRA_state0_sqnr] = out->track[QM_TRACK_state0_sqnr][last];
     extra[QM_EXTRA_state1_sqnr] = out->track[QM_TRACK_state1_sqnr][last];
     extra[QM_EXTRA_param_sqnr] = out->track[QM_TRACK_param_sqnr][last];
-    if (!a->problem)
+    if (!a->problem || !a->c->problem->optimum)
         return;
     const double *loss = out->track[QM_TRACK_loss], *twin = out->track[QM_TRACK_twin_loss];
     extra[QM_EXTRA_loss] = loss[last];
@@ -251,14 +251,16 @@ static qm_status loop(struct qm_sides *a, struct qm_metrics *m, const volatile s
                       struct qm_outcome *out)
 {
     const struct qm_cell *c = a->c;
-    int64_t steps = steps_of(c), point = a->problem ? 0 : next_point(c, 0, steps);
+    int64_t steps = steps_of(c);
+    int has_loss = a->problem && c->problem->optimum;
+    int64_t point = a->problem ? 0 : next_point(c, 0, steps);
     int is_local = c->coupling == QM_COUPLING_local;
     qm_metrics_reset(m);
     for (int64_t k = 0; k <= steps && !out->diverged; k++) {
         int is_last = k == steps, is_next_last = k + 1 == steps;
         if (k == point) {
             double loss = nan(""), twin = nan("");
-            if (a->problem) {
+            if (has_loss) {
                 loss = above_floor(a, qm_sides_loss(a, k));
                 twin = above_floor(a, c->problem->eval(a->problem, a->twin_p, k + 1, NULL));
                 out->diverged |= is_lost(a, loss);

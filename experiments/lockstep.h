@@ -16,7 +16,7 @@
  *
  * Hyper-parameters.  Recorded sources bring the run's own, learning-rate schedule included (rule
  * ema averages with the run's beta1, for Lion with its beta2).  Problems bring a learning rate per
- * family when the suite sets none: adamw and sgdm as suggested, lion a tenth of adamw's.  In local
+ * family (adamw, sgdm, lion) when the suite sets none.  In local
  * and global the oracle sees the gradient as the variant gets it (rounded to the recipe's dtype);
  * in closed it sees its own in double. */
 #ifndef QM_EXPERIMENTS_LOCKSTEP_H

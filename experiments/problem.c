@@ -106,4 +106,10 @@ void qm_data_normals(void *data, int64_t n, double *out)
     }
 }
 
+void qm_data_uniforms(void *data, int64_t n, double *out)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = ((double)gsl_rng_get(data) + 0.5) * 0x1p-32;
+}
+
 void qm_data_close(void *data) { gsl_rng_free(data); }

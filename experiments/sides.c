@@ -62,21 +62,18 @@ static qm_status buffers(struct qm_sides *a)
 /* The suggested learning rate of a problem for a family, or the recipe's. */
 static double problem_lr(const struct qm_problem *p, const char *family, const struct qm_hyper *h)
 {
-    static const struct {
+    const struct {
         const char *family;
-        int is_sgd;
-        double times;
+        double lr;
     } suggested[] = {
-        {"adamw", 0, 1.0},        {"adam", 0, 1.0},     {"adamw_after", 0, 1.0},
-        {"adamw_factor", 0, 1.0}, {"ademamix", 0, 1.0}, {"ademamix_after", 0, 1.0},
-        {"lion", 0, 0.1},         {"lion8", 0, 0.1},    {"sgdm", 1, 1.0},
-        {"momentum", 1, 1.0},     {"sgdw", 1, 1.0},     {"sgd_zero", 1, 1.0},
+        {"adamw", p->lr_adamw},        {"adam", p->lr_adamw},     {"adamw_after", p->lr_adamw},
+        {"adamw_factor", p->lr_adamw}, {"ademamix", p->lr_adamw}, {"ademamix_after", p->lr_adamw},
+        {"lion", p->lr_lion},          {"lion8", p->lr_lion},     {"sgdm", p->lr_sgdm},
+        {"momentum", p->lr_sgdm},      {"sgdw", p->lr_sgdm},      {"sgd_zero", p->lr_sgdm},
     };
-    for (size_t i = 0; i < sizeof suggested / sizeof *suggested; i++) {
-        double lr = suggested[i].times * (suggested[i].is_sgd ? p->lr_sgdm : p->lr_adamw);
-        if (strcmp(family, suggested[i].family) == 0 && lr > 0.0)
-            return lr;
-    }
+    for (size_t i = 0; i < sizeof suggested / sizeof *suggested; i++)
+        if (strcmp(family, suggested[i].family) == 0 && suggested[i].lr > 0.0)
+            return suggested[i].lr;
     return h->lr;
 }
 
@@ -205,7 +202,7 @@ static qm_status set_start(struct qm_sides *a)
     }
     if (!r) /* a state need not begin at 0 */
         QM_TRY(qm_sides_take_over(a));
-    if (a->problem) {
+    if (a->problem && a->c->problem->optimum) {
         a->floor = a->c->problem->optimum(a->problem);
         a->start_loss = a->c->problem->eval(a->problem, a->start, 1, NULL) - a->floor;
     }
