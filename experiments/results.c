@@ -68,6 +68,7 @@ static qm_status run_cells(struct pool *p, int threads)
     int64_t *order, n = p->r->n_cells;
     int64_t chunk = n / (8 * threads) < 1 ? 1 : n / (8 * threads) < 32 ? n / (8 * threads) : 32;
     QM_TRY(qm_twin_order(p->r->cell, n, &order));
+    omp_set_num_threads(threads); /* of one thread, steps take no second one either */
 #pragma omp parallel num_threads(threads)
     {
         struct qm_metrics *m = qm_metrics_open(QM_METRICS_full);
