@@ -388,7 +388,7 @@ static qm_status build_cell(const struct qm_suite *s, const struct item *item, s
     QM_TRY(integer(s, c, "seed", 0, 1, &seed));
     QM_TRY(integer(s, c, "steps", 1, 0, &c->steps));
     QM_TRY(integer(s, c, "n", 1, 65536, &c->n));
-    QM_TRY(integer(s, c, "rounding_seed", 0, seed, &rounding));
+    QM_TRY(integer(s, c, "rounding_seed", 0, 0, &rounding));
     c->seed = (uint64_t)seed;
     c->rounding_seed = (uint64_t)rounding;
     QM_TRY(choose_start(s, c));
@@ -399,6 +399,8 @@ static qm_status build_cell(const struct qm_suite *s, const struct item *item, s
     QM_TRY(choose_slot(s, c));
     return c->reason ? QM_OK : check_source(c);
 }
+
+uint64_t qm_cell_rounding(const struct qm_cell *c) { return c->seed + (c->rounding_seed << 32); }
 
 /* ---- the product ----------------------------------------------------------------------------- */
 

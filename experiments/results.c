@@ -200,7 +200,7 @@ static qm_status store_cells(const struct qm_results *r, struct qm_store *store)
     TEXT(role, "role", "plain, float32, ulp or without: why the cell is there");
     double *lr_scale = column(&t, "lr_scale", QM_COLUMN_f64, "1",
                               "times the problem's learning rate");
-    WHOLE(rounding, "rounding_seed", "seed of stochastic rounding");
+    WHOLE(rounding, "rounding_seed", "which draws of stochastic rounding, for its seed");
     TEXT(status, "status", "ok, skipped or diverged");
     TEXT(reason, "reason", "why a cell was skipped");
 #undef TEXT
