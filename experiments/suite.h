@@ -169,7 +169,8 @@ enum qm_source_kind {
     QM_SOURCE_states,
     QM_SOURCE_trace,
     QM_SOURCE_dist,
-    QM_SOURCE_problem
+    QM_SOURCE_problem,
+    QM_SOURCE_empty /* empty.h: for tests of the runner */
 };
 
 /* Why a cell is there: protocol/protocol.h says when cells are added to the product of the axes. */
