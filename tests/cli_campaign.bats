@@ -349,3 +349,41 @@ P
     echo "2000 cells: $ms ms"
     [ "$ms" -le 4000 ]
 }
+
+@test "compare: the same, worse, no longer ok, JSON, wrong files" {
+    printf 'variant: [adamw4_ao, adamw8_bnb]\nsource: dist:gauss\nseed: [1, 2, 3, 4, 5]\nn: 1024\n' >"$dir/c.yaml"
+    "$QUALM" run -q -o "$dir/a.h5" "$dir/c.yaml"
+    run "$QUALM" compare "$dir/a.h5" "$dir/a.h5"
+    [ "$status" -eq 0 ]
+    [[ "$output" =~ worse\ +0 ]]
+    # another format for one of them: pairs by what is left the same
+    "$PYTHON" - "$dir/a.h5" "$dir/b.h5" <<'P'
+import h5py, shutil, sys
+shutil.copy(sys.argv[1], sys.argv[2])
+with h5py.File(sys.argv[2], "r+") as f:
+    m, v = f["metrics"][:], f["cells"]["variant"]
+    m["sqnr"][v == b"adamw4_ao"] -= [0.3, 0.2, 0.4, 0.3, 0.25]
+    f["metrics"][...] = m
+P
+    run "$QUALM" compare "$dir/a.h5" "$dir/b.h5"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"adamw4_ao  sqnr"*"worse"* ]]
+    [ "$(json_value 'd["worse"]' compare "$dir/a.h5" "$dir/b.h5")" = 1 ]
+    run "$QUALM" compare "$dir/b.h5" "$dir/a.h5"
+    [ "$status" -eq 0 ]
+    run "$QUALM" compare --margin 0.5 "$dir/a.h5" "$dir/b.h5"
+    [ "$status" -eq 0 ]
+    "$PYTHON" - "$dir/b.h5" <<'P'
+import h5py, sys
+with h5py.File(sys.argv[1], "r+") as f:
+    c = f["cells"][:]
+    c["status"][0] = b"no"
+    f["cells"][...] = c
+P
+    run "$QUALM" compare --margin 9 "$dir/a.h5" "$dir/b.h5"
+    [ "$status" -eq 1 ]
+    [[ "$output" =~ no\ longer\ ok\ +1 ]]
+    fails_with 3 "none.h5" compare "$dir/a.h5" "$dir/none.h5"
+    fails_with 2 "expected two files" compare "$dir/a.h5"
+    fails_with 4 "no column 'nothing'" compare -m nothing "$dir/a.h5" "$dir/a.h5"
+}
