@@ -7,7 +7,7 @@
 #include "experiments/sha256.h"
 
 /* A new member of an outcome belongs into qm_pack and qm_unpack, and QM_PACK_VERSION goes up. */
-_Static_assert(sizeof(struct qm_outcome) == (8 + QM_TRACK_COUNT) * 8 +
+_Static_assert(sizeof(struct qm_outcome) == (8 + QM_TRACK_COUNT + 2 * QM_STAIR_COUNT) * 8 +
                                                 2 * QM_DECADES * sizeof(struct qm_decade),
                "struct qm_outcome has changed");
 
