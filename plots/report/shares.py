@@ -1,0 +1,45 @@
+"""shares.py - how many targets were reached by when, and how much later than the best or the twin."""
+import campaign
+import numpy as np
+
+NAME, MENU, TITLE = "shares", "Time to target", "Time to target"
+
+
+def draw_panel(c, rows, x_label, log):
+    fig, ax = campaign.panel(height=2.7)
+    for label in [name for name in c.labels if name in rows["label"]]:
+        at = rows["label"] == label
+        x, y = rows["tau"][at], rows["share"][at]
+        order = np.argsort(x, kind="stable")
+        style = dict(c.look(label), markersize=3.2, linewidth=0.7 if c.crowded() else 1.1)
+        c.series(ax.plot(x[order], y[order], drawstyle="steps-post",
+                         markevery=(3 * c.place[label] % 16 / 100, 0.16), **style)[0], label)
+    if log:
+        ax.set_xscale("log")
+    ax.minorticks_off()
+    ax.set_ylim(-0.02, 1.02)
+    ax.set_xlabel(x_label, fontsize=7)
+    ax.set_ylabel("share", fontsize=7)
+    return fig
+
+
+def draw(c, out):
+    panels = []
+    ecdf, profiles = c.table("ecdf"), c.table("profiles")
+    if ecdf is not None and len(ecdf["tau"]):
+        panels.append((draw_panel(c, ecdf, "updates", True),
+                       "ECDF: share of (problem, seed, target) reached by that many updates",
+                       "Empirical distribution of the updates to 51 targets per problem"))
+    kinds = {"classical": ("times the updates of the best", "Profile against the best of the set"),
+             "twin": ("times the updates of its own twin", "Profile against the own twin")}
+    for kind, (x_label, title) in kinds.items():
+        at = profiles is not None and profiles["kind"] == kind
+        if np.any(at):
+            one = {name: column[at] for name, column in profiles.items()}
+            panels.append((draw_panel(c, one, x_label, False), title, title))
+    if panels:
+        out.figure(NAME, panels, TITLE, MENU,
+                   "51 targets per problem, evenly on the logarithm, down to what the twin reaches; "
+                   "what never got there counts as infinitely late. Higher and further left is "
+                   "better. Profiles against the best depend on who else is in the set, those "
+                   "against the own twin do not.", c.legend())
