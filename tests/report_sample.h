@@ -13,10 +13,11 @@
 enum { S_LABELS = 12, S_PROBLEMS = 8, S_SEEDS = 8, S_SCALES = 5, S_POINTS = 41, S_TARGETS = 51 };
 enum { S_RUNS = S_LABELS * S_PROBLEMS * S_SEEDS * S_SCALES };
 
+/* The last one is no variant of the suite: a part of the error budget. */
 static const char *const s_label[S_LABELS] = {
     "adamw_f32",   "adamw8_bnb",     "adamw8_ao",         "adamw_fp8_ao",
     "adamw4_ao",   "adamw4_lpmm",    "adamw4_lpmm_group", "adamw4_lpmm_factor",
-    "flash_adamw", "nf4; block:128", "lion8_bnb",         "adamw8_bnb_2048"};
+    "flash_adamw", "nf4; block:128", "lion8_bnb",         "adamw4_ao without scales"};
 static const char *const s_problem[S_PROBLEMS] = {
     "quad:cond=1e4,layout=dct", "quad:cond=1e4,layout=sorted", "nqm:n=1024", "rosen:n=64",
     "logreg:n=1000,d=20",       "lowrank:p=64,q=32",           "mlp:d=64",   "mclm:K=32"};
@@ -101,7 +102,8 @@ static inline qm_status s_table_store(struct qm_store *s, struct s_table *t, con
 
 static inline const char *s_name(int64_t label, int evil)
 {
-    return evil && label > S_LABELS - 4 ? s_evil[label - S_LABELS + 3] : s_label[label];
+    return evil && label > S_LABELS - 5 && label < S_LABELS - 1 ? s_evil[label - S_LABELS + 4]
+                                                                : s_label[label];
 }
 
 static inline qm_status s_cells(struct qm_store *s, int evil)
@@ -117,6 +119,7 @@ static inline qm_status s_cells(struct qm_store *s, int evil)
     S_WHOLE(&t, steps);
     S_TEXT(&t, status);
     S_TEXT(&t, reason);
+    S_TEXT(&t, role);
     t.column[3].name = "source";
     for (int p = 0; p < S_PROBLEMS; p++)
         snprintf(source[p], sizeof source[p], "problem:%s", s_problem[p]);
@@ -127,6 +130,7 @@ static inline qm_status s_cells(struct qm_store *s, int evil)
         recipe[i] = s_name(r.label, evil);
         source_at[i] = source[r.problem];
         coupling[i] = "closed";
+        role[i] = r.label == 0 ? "float32" : r.label == S_LABELS - 1 ? "without" : "plain";
         seed[i] = r.seed + 1;
         steps[i] = 2000;
         status[i] = r.status;
@@ -208,6 +212,8 @@ static inline qm_status s_verdicts(struct qm_store *s, int evil)
     S_TEXT(&t, label);
     S_NUMBER(&t, lr_scale);
     S_WHOLE(&t, n);
+    S_WHOLE(&t, diverged);
+    S_WHOLE(&t, failed);
     S_NUMBER(&t, mean);
     S_NUMBER(&t, lo95);
     S_NUMBER(&t, hi95);
@@ -231,12 +237,15 @@ static inline qm_status s_verdicts(struct qm_store *s, int evil)
         label[i] = s_name(j, evil);
         lr_scale[i] = s_scale[k];
         n[i] = few ? 0 : S_SEEDS;
+        failed[i] = few ? S_SEEDS : 0;
+        diverged[i] = j == 10 && at == 3 && k == 4 ? S_SEEDS : 0;
         mean[i] = median[i] = few ? nan("") : e;
         lo95[i] = median_lo[i] = few ? nan("") : e - w;
         hi95[i] = median_hi[i] = few ? nan("") : e + w;
         lo90[i] = few ? nan("") : e - 0.8 * w;
         hi90[i] = few ? nan("") : e + 0.8 * w;
-        p[i] = q[i] = few ? nan("") : exp(-fabs(e) / w);
+        p[i] = few ? nan("") : exp(-fabs(e) / w);
+        q[i] = j == 0 || j == S_LABELS - 1 ? nan("") : p[i];
         null_mean[i] = 0.0005;
         null_lo[i] = -0.003 - 0.02 * (at == 3);
         null_hi[i] = 0.004 + 0.02 * (at == 3);
@@ -261,7 +270,7 @@ static inline qm_status s_shares(struct qm_store *s, int evil, int profiles)
     for (int64_t i = 0; i < t.rows; i++) {
         int64_t j = i / STEPS % S_LABELS, k = i % STEPS;
         int twin = i >= S_LABELS * STEPS;
-        label[i] = s_name(j, evil);
+        label[i] = j == 0 && !profiles ? "float64 twin (adamw)" : s_name(j, evil);
         tau[i] = profiles ? 1 + 3.0 * (double)k / (STEPS - 1) : pow(2000, (double)k / (STEPS - 1));
         share[i] = pow((double)(k + 1) / STEPS, 0.5 + 0.1 * (double)j + 0.3 * twin) *
                    (1 - 0.01 * (double)j);
@@ -277,9 +286,9 @@ static inline qm_status s_sensitivity(struct qm_store *s, int evil)
     S_TEXT(&t, problem);
     S_TEXT(&t, label);
     S_NUMBER(&t, lr_scale);
-    S_NUMBER(&t, median);
-    S_NUMBER(&t, q25);
-    S_NUMBER(&t, q75);
+    S_NUMBER(&t, gap_median);
+    S_NUMBER(&t, gap_q25);
+    S_NUMBER(&t, gap_q75);
     S_NUMBER(&t, twin_median);
     S_NUMBER(&t, twin_q25);
     S_NUMBER(&t, twin_q75);
@@ -289,9 +298,9 @@ static inline qm_status s_sensitivity(struct qm_store *s, int evil)
         problem[i] = s_problem[at];
         label[i] = s_name(j, evil);
         lr_scale[i] = s_scale[k];
-        median[i] = r.gap;
-        q25[i] = r.gap * 0.9;
-        q75[i] = r.gap * 1.1;
+        gap_median[i] = r.gap;
+        gap_q25[i] = r.gap * 0.9;
+        gap_q75[i] = r.gap * 1.1;
         twin_median[i] = r.twin;
         twin_q25[i] = r.twin * 0.9;
         twin_q75[i] = r.twin * 1.1;
@@ -301,10 +310,10 @@ static inline qm_status s_sensitivity(struct qm_store *s, int evil)
 
 static inline qm_status s_budget(struct qm_store *s, int evil)
 {
-    static const char *const parts[5] = {"first-moment codes", "second-moment codes", "scales",
-                                         "parameter", "interaction/rest"};
-    static const double shares[5] = {0.5, 0.3, 0.1, 0.15, -0.05};
-    struct s_table t = {.rows = S_LABELS * S_PROBLEMS * 5};
+    static const char *const parts[6] = {
+        "first-moment codes", "second-moment codes", "scales", "parameter", "rest", "all"};
+    static const double shares[6] = {0.5, 0.3, 0.1, 0.15, -0.05, 1};
+    struct s_table t = {.rows = S_LABELS * S_PROBLEMS * 6};
     S_TEXT(&t, problem);
     S_TEXT(&t, label);
     S_TEXT(&t, part);
@@ -312,7 +321,7 @@ static inline qm_status s_budget(struct qm_store *s, int evil)
     S_NUMBER(&t, lo95);
     S_NUMBER(&t, hi95);
     for (int64_t i = 0; i < t.rows; i++) {
-        int64_t k = i % 5, j = i / 5 % S_LABELS, at = i / (5 * S_LABELS);
+        int64_t k = i % 6, j = i / 6 % S_LABELS, at = i / (6 * S_LABELS);
         double e = s_effect(j, at) * shares[k];
         problem[i] = s_problem[at];
         label[i] = s_name(j, evil);

@@ -6,6 +6,9 @@ import numpy as np
 NAME, MENU, TITLE = "budget", "Error budget", "What the gap is made of"
 
 
+ALL = "all"  # the part that is the whole gap
+
+
 def draw_panel(b, labels, parts, unit):
     fig, ax = campaign.panel(height=0.7 + 0.2 * len(labels))
     ax.axvline(0, color=inline.SOFT, linewidth=0.7, zorder=1)
@@ -22,7 +25,10 @@ def draw_panel(b, labels, parts, unit):
             above = y - 0.22 + 0.44 * k / max(1, len(parts) - 1)
             ax.plot(ends, [above, above], color=inline.SOFT, linewidth=0.7, zorder=3)
             at += b["mean"][i]
-        ax.plot([at, at], [y - 0.42, y + 0.42], color="#000000", linewidth=1.2, zorder=4)
+        total = np.flatnonzero((b["label"] == label) & (b["part"] == ALL))
+        if len(total) and np.isfinite(b["mean"][total[0]]):
+            ax.plot([b["mean"][total[0]]] * 2, [y - 0.42, y + 0.42], color="#000000", linewidth=1.2,
+                    zorder=4)
     ax.set_yticks(range(len(labels)), labels, fontsize=6.5)
     ax.set_ylim(len(labels) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
@@ -35,7 +41,7 @@ def draw(c, out):
     b = c.table("budget")
     if b is None or not len(b["part"]):
         return
-    parts, panels = campaign.in_order(b["part"]), []
+    parts, panels = [part for part in campaign.in_order(b["part"]) if part != ALL], []
     for problem in [p for p in c.problems if p in b["problem"]]:
         one = {name: column[b["problem"] == problem] for name, column in b.items()}
         finite = set(one["label"][np.isfinite(one["mean"])].tolist())
@@ -48,6 +54,6 @@ def draw(c, out):
         legend = [campaign.note(part, inline.block(inline.PARTS[k % 5]))
                   for k, part in enumerate(parts)]
         out.figure(NAME, panels, TITLE, MENU,
-                   "Each part is the change of the mean gap when only that part of the variant is "
-                   "made exact again; bars follow one another, the black line is their end, the "
-                   "thin lines are 95 % intervals of each part.", legend)
+                   "A bar is how much smaller the mean gap becomes when that part of the variant "
+                   "alone is at full precision; rest is what they leave. Bars follow one another "
+                   "up to the whole gap, the upright line; thin lines are 95 % intervals.", legend)

@@ -8,6 +8,7 @@ import common
 import inline
 import numpy as np
 
+TWINS = "float64 twin"  # how /protocol/ecdf calls the twins of a rule
 MANY = 16  # labels; from here on lines are thin and bands left out
 
 
@@ -33,8 +34,12 @@ class Campaign:
         self.place = {label: k for k, label in enumerate(self.labels)}
 
     def protocol_rows(self):
-        runs = common.table(self.f, "/protocol/runs")
-        return {name: runs[name] for name in ("cell", "problem", "label", "lr_scale", "seed")}
+        """Those that the suite names, and the rule in float32; not the parts of the error budget, nor
+        starts moved by one unit in the last place."""
+        runs, cells = common.table(self.f, "/protocol/runs"), common.table(self.f, "/cells")
+        role = cells["role"][runs["cell"]] if "role" in cells else None
+        keep = np.isin(role, ("plain", "float32")) if role is not None else slice(None)
+        return {name: runs[name][keep] for name in ("cell", "problem", "label", "lr_scale", "seed")}
 
     def axis_rows(self):
         """Without the protocol: the axes that vary name a cell, but for source and seed."""
@@ -51,9 +56,13 @@ class Campaign:
                 "label": np.array(labels, dtype=str), "lr_scale": np.ones(len(closed))}
 
     def table(self, name):
-        """A table of /protocol, or None with a line that says so."""
+        """A table of /protocol, its rows of self.labels; or None."""
         path = "/protocol/" + name
-        return common.table(self.f, path) if self.paired and path in self.f else None
+        if not self.paired or path not in self.f:
+            return None
+        rows = common.table(self.f, path)
+        keep = np.isin(rows["label"], self.labels) | np.char.startswith(rows["label"], TWINS)
+        return {name: column[keep] for name, column in rows.items()}
 
     def look(self, label):
         return common.look(self.place.get(label, 7))

@@ -38,6 +38,14 @@ def short(match):
     return f"{float(match[0]):.2f}".rstrip("0").rstrip(".")
 
 
+def tag(text):
+    """Colours, fonts and numbers of one tag; texts between tags are not touched."""
+    text = re.sub(r"#[0-9a-f]{6}", lambda m: variable(m[0]), text)
+    text = re.sub(r"font: (bold )?([\d.]+)px [^;\"]*",
+                  lambda m: ("font-weight: bold; " if m[1] else "") + f"font-size: {m[2]}px", text)
+    return re.sub(r"-?\d+\.\d{3,}(?![\d%])", short, text)
+
+
 def themed(text, prefix):
     """The SVG that matplotlib wrote, for a page; prefix keeps its ids apart from other figures'."""
     text = text[text.index("<svg"):]
@@ -53,10 +61,7 @@ def themed(text, prefix):
     text = re.sub(r' id="([^"]*)"',
                   lambda m: f' id="{prefix}-{m[1]}"' if m[1] in used else "", text)
     text = re.sub(r'(href="|url\()#', rf"\1#{prefix}-", text)
-    text = re.sub(r"#[0-9a-f]{6}", lambda m: variable(m[0]), text)
-    text = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", text)
-    text = re.sub(r"font: bold ([\d.]+)px [^;\"]*", r"font-weight: bold; font-size: \1px", text)
-    text = re.sub(r"-?\d+\.\d{3,}(?![\d%])", short, text)
+    text = re.sub(r"<[^>]*>", lambda m: tag(m[0]), text)
     return re.sub(r"\n\s*", "\n", text)
 
 

@@ -22,7 +22,7 @@ def draw_panel(c, s):
     for label in labels:
         at = s["label"] == label
         style = dict(c.look(label), markersize=3.2, linewidth=0.7 if c.crowded() else 1.1)
-        line(ax, s["lr_scale"][at], s["median"][at], s["q25"][at], s["q75"][at], style,
+        line(ax, s["lr_scale"][at], s["gap_median"][at], s["gap_q25"][at], s["gap_q75"][at], style,
              lambda a: c.series(a, label), zorder=3)
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")

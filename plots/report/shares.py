@@ -1,5 +1,6 @@
 """shares.py - how many targets were reached by when, and how much later than the best or the twin."""
 import campaign
+import inline
 import numpy as np
 
 NAME, MENU, TITLE = "shares", "Time to target", "Time to target"
@@ -7,6 +8,10 @@ NAME, MENU, TITLE = "shares", "Time to target", "Time to target"
 
 def draw_panel(c, rows, x_label, log):
     fig, ax = campaign.panel(height=2.7)
+    for label in [n for n in campaign.in_order(rows["label"]) if n.startswith(campaign.TWINS)]:
+        at = rows["label"] == label
+        ax.plot(rows["tau"][at], rows["share"][at], drawstyle="steps-post", zorder=1,
+                **campaign.TWIN)
     for label in [name for name in c.labels if name in rows["label"]]:
         at = rows["label"] == label
         x, y = rows["tau"][at], rows["share"][at]
@@ -42,4 +47,6 @@ def draw(c, out):
                    "51 targets per problem, evenly on the logarithm, down to what the twin reaches; "
                    "what never got there counts as infinitely late. Higher and further left is "
                    "better. Profiles against the best depend on who else is in the set, those "
-                   "against the own twin do not.", c.legend())
+                   "against the own twin do not.",
+                   [campaign.note("double-precision twin", inline.swatch(campaign.TWIN))]
+                   + c.legend())
