@@ -60,7 +60,7 @@ LDLIBS = $(PC_LIBS) -ldl -lm
 # ---- sources -------------------------------------------------------------------------------
 ISAS := sse2 avx2 avx512
 BY_ISA := core/base/narrow.c core/quant/lanes.c core/quant/searches.c $(wildcard core/rule/blocks_*.c) \
-  experiments/census.c
+  experiments/census.c experiments/dense.c
 MAIN := experiments/main.c
 SOURCES := $(filter-out $(BY_ISA) $(MAIN),$(wildcard core/*/*.c variants/*.c oracle/*.c \
   experiments/*.c experiments/*/*.c))
@@ -108,6 +108,12 @@ $(BUILD)/core/rule/rule.o: $(BUILD)/gen/families.inc
 $(LIB_OBJ): | $(BUILD)/gen/families.inc $(BUILD)/gen/variants.inc $(BUILD)/gen/problems.inc
 $(BUILD)/variants/registry.o: $(BUILD)/gen/variants.inc
 $(BUILD)/experiments/problem.o: $(BUILD)/gen/problems.inc
+
+# Data that the executable carries: the bytes of a file.
+$(BUILD)/gen/digits.inc: experiments/data/digits.npy
+	@mkdir -p $(@D)
+	@od -An -v -tu1 -w32 $< | sed -E 's/ +([0-9]+)/\1,/g' > $@.new && mv $@.new $@
+$(BUILD)/experiments/problems/digits.o: $(BUILD)/gen/digits.inc
 
 # Texts that the executable carries: a line of the file, a string; NULL after the last.
 $(BUILD)/gen/texts.inc: TEXTS := core/kernel_abi.h core/kernel_nearest.h $(sort $(wildcard variants/native/*.c))
@@ -225,12 +231,13 @@ check-kernels: ## the element functions compile as CUDA kernels (needs nvcc, no 
 	      tests/kernels.cu && echo "check-kernels: $$arch ok" || exit 1; done; \
 	else echo "check-kernels: skipped: no nvcc, or CUDA=0"; fi
 
-check-long: qualm $(BUILD)/tests/long_edges $(BUILD)/tests/test_ecc ## every float in [-2, 2] through every search; the whole kill matrix
+check-long: qualm $(BUILD)/tests/long_edges $(BUILD)/tests/long_problems $(BUILD)/tests/test_ecc ## every float in [-2, 2] through every search; the whole kill matrix; the problems' learning rates
 	$(Q)$(BUILD)/tests/long_edges
+	$(Q)$(BUILD)/tests/long_problems
 	$(Q)$(BUILD)/tests/test_ecc all
 	$(Q)./qualm mutate -q
 
-$(BUILD)/tests/long_edges: tests/long_edges.c $(BUILD)/libqm.a
+$(BUILD)/tests/long_%: tests/long_%.c $(BUILD)/libqm.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $< $(BUILD)/libqm.a -o $@ $(LDLIBS)
 

@@ -4,6 +4,7 @@
 #include "experiments/cli.h"
 #include "experiments/command.h"
 #include "experiments/lpmm_config.h"
+#include "experiments/protocol/protocol.h"
 #include "experiments/summary.h"
 
 #include <errno.h>
@@ -30,7 +31,8 @@ struct options {
     char **suite, **data, **config;
     int n_suites, n_data, n_configs, threads, dry_run, headline, claims;
     int verdicts[QM_VERDICT_COUNT];
-    int argc; /* of the whole command, for /provenance */
+    const char *size; /* of suites; NULL: normal */
+    int argc;         /* of the whole command, for /provenance */
     char **argv;
     struct added *added; /* n_configs of them */
 };
@@ -47,6 +49,7 @@ static const struct argp_option options[] = {
     {"headline", 'H', NULL, 0, "print only the tables that answer the suites' questions", 0},
     {"claims", 'C', NULL, 0,
      "print only what the suites say of their claims; without SUITE: all in " SUITES "claims/", 0},
+    {"size", 's', "SIZE", 0, "small, normal or large: the values that suites give for it", 0},
     {"dry-run", 'n', NULL, 0, "list the cells and run nothing", 0},
     {0}};
 
@@ -111,6 +114,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case 'o': o->out = arg; return 0;
     case 'd': return append(&o->data, &o->n_data, arg) == QM_OK ? 0 : ENOMEM;
     case 'c': return append(&o->config, &o->n_configs, arg) == QM_OK ? 0 : ENOMEM;
+    case 's': o->size = arg; return 0;
     case 'n': o->dry_run = 1; return 0;
     case 'H': o->headline = 1; return 0;
     case 'C': o->claims = 1; return 0;
@@ -269,7 +273,8 @@ static void note_skips(const struct qm_results *r, int64_t skipped, json_t *into
 }
 
 static json_t *report(struct options *o, const struct qm_results *r, struct qm_summary **tables,
-                      const struct qm_effect *effect, const char *path, double seconds)
+                      const struct qm_effect *effect, const struct qm_protocol *protocol,
+                      const char *path, double seconds)
 {
     struct counts n = count(r);
     json_t *skips = json_object(), *summary = json_object();
@@ -282,6 +287,8 @@ static json_t *report(struct options *o, const struct qm_results *r, struct qm_s
         else if (!o->claims && (!o->headline || r->suite->summary[i].headline))
             qm_summary_print(tables[i]);
     }
+    if (!qm_cli.json && !o->claims)
+        qm_protocol_print(protocol);
     for (int i = 0; i < r->suite->n_expects; i++)
         o->verdicts[effect[i].verdict]++;
     if (r->suite->claim && !qm_cli.json)
@@ -295,15 +302,19 @@ static json_t *report(struct options *o, const struct qm_results *r, struct qm_s
                             "reasons", skips, "summary", summary);
     if (r->suite->claim)
         json_object_set_new(all, "claim", qm_claim_json(r->suite, effect));
+    if (protocol)
+        json_object_set_new(all, "protocol", qm_protocol_json(protocol));
     return all;
 }
 
 /* ---- one suite ------------------------------------------------------------------------------- */
 
 static qm_status store_all(const struct qm_results *r, struct qm_summary **tables,
-                           const struct qm_effect *effect, struct qm_store *store)
+                           const struct qm_effect *effect, const struct qm_protocol *protocol,
+                           struct qm_store *store)
 {
     QM_TRY(qm_results_store(r, store));
+    QM_TRY(qm_protocol_store(protocol, store));
     for (int i = 0; i < r->suite->n_summaries; i++)
         QM_TRY(qm_summary_store(tables[i], store));
     return qm_claim_store(r->suite, effect, store);
@@ -315,6 +326,7 @@ static qm_status run_and_store(struct options *o, const struct qm_suite *s, stru
 {
     struct qm_results r = {0};
     struct qm_store *store = NULL;
+    struct qm_protocol *protocol = NULL;
     struct qm_summary **tables = calloc((size_t)s->n_summaries + 1, sizeof *tables);
     struct qm_effect *effect = calloc((size_t)s->n_expects + 1, sizeof *effect);
     char path[1024];
@@ -330,7 +342,9 @@ static qm_status run_and_store(struct options *o, const struct qm_suite *s, stru
     if (st == QM_OK)
         st = qm_claim_judge(&r, effect);
     if (st == QM_OK)
-        st = store_all(&r, tables, effect, store);
+        st = qm_protocol_make(&r, &protocol);
+    if (st == QM_OK)
+        st = store_all(&r, tables, effect, protocol, store);
     if (st == QM_OK && stopped)
         st = qm_fail(QM_INTERRUPTED, "interrupted");
     if (st == QM_OK) {
@@ -339,11 +353,13 @@ static qm_status run_and_store(struct options *o, const struct qm_suite *s, stru
     }
     if (st == QM_OK) {
         struct counts n = count(&r);
-        json_array_append_new(into, report(o, &r, tables, effect, path, qm_seconds() - start));
+        json_array_append_new(into,
+                              report(o, &r, tables, effect, protocol, path, qm_seconds() - start));
         if (n.skipped == n_cells)
             st = qm_fail(QM_NO_MATCH, "%s: every cell was skipped", s->path);
     }
     qm_store_abort(store);
+    qm_protocol_free(protocol);
     for (int i = 0; tables && i < s->n_summaries; i++)
         qm_summary_free(tables[i]);
     free(tables);
@@ -404,7 +420,7 @@ static qm_status run_suite(struct options *o, const char *word, json_t *into)
     struct qm_cell *cells = NULL;
     int64_t n_cells = 0;
     QM_TRY(find_suite(word, path, sizeof path));
-    qm_status st = qm_suite_read(path, &s);
+    qm_status st = qm_suite_read_size(path, o->size, &s);
     for (int i = 0; st == QM_OK && i < o->n_configs; i++)
         st = qm_suite_add_variant(s, o->added[i].label, o->added[i].recipe);
     for (int i = 0; st == QM_OK && i < s->n_summaries; i++)
