@@ -53,7 +53,7 @@ static void interval(struct qm_grid *g, double lo, double hi)
 {
     char text[80];
     snprintf(text, sizeof text, "[%.3g, %.3g]", lo, hi);
-    qm_grid_keyed(g, lo, isnan(lo) || isnan(hi) ? "-" : text);
+    qm_grid_keyed(g, isfinite(lo) ? lo : nan(""), isfinite(lo) && isfinite(hi) ? text : "-");
 }
 
 static void long_rows(const struct verdicts *v, struct qm_grid *g)
@@ -120,6 +120,34 @@ static int64_t distinct(char **text, int64_t n, char **out)
     return found;
 }
 
+/* Whether each row's label is of the suite, or the rule in float32: not a part of the error budget,
+ * nor a start moved by one unit in the last place.  keep[rows]. */
+static qm_status keep_named(struct qm_result *r, const struct verdicts *v, int *keep)
+{
+    int64_t runs, cells, *cell = NULL;
+    char **label = NULL, **role = NULL;
+    for (int64_t i = 0; i < v->rows; i++)
+        keep[i] = 1;
+    if (qm_result_texts(r, "/cells", "role", &cells, &role) != QM_OK)
+        return QM_OK; /* written before there were roles */
+    qm_status st = qm_result_texts(r, "/protocol/runs", "label", &runs, &label);
+    if (st == QM_OK)
+        st = qm_result_i64(r, "/protocol/runs", "cell", &runs, &cell);
+    for (int64_t k = 0, last = -1; st == QM_OK && k < runs; k++) {
+        if (cell[k] < 0 || cell[k] >= cells)
+            st = qm_fail(QM_BAD_FILE, "/protocol/runs: row %lld has no cell", (long long)k);
+        else if (strcmp(role[cell[k]], "ulp") == 0 || strcmp(role[cell[k]], "without") == 0)
+            for (int64_t i = last >= 0 && strcmp(label[last], label[k]) == 0 ? v->rows : 0;
+                 i < v->rows; i++)
+                keep[i] &= strcmp(v->label[i], label[k]) != 0;
+        last = k;
+    }
+    free(label);
+    free(role);
+    free(cell);
+    return st;
+}
+
 static void wide_cell(const struct verdicts *v, const char *label, const char *problem,
                       struct qm_grid *g)
 {
@@ -141,11 +169,17 @@ qm_status qm_verdicts_wide(struct qm_result *r, struct qm_grid *out)
     qm_status st = verdicts_read(r, &v);
     char **label = calloc((size_t)v.rows + 1, sizeof *label);
     char **problem = calloc((size_t)v.rows + 1, sizeof *problem);
-    if (st == QM_OK && (!label || !problem))
+    int *keep = calloc((size_t)v.rows + 1, sizeof *keep);
+    if (st == QM_OK && (!label || !problem || !keep))
         st = qm_fail(QM_NO_MEMORY, "verdicts");
+    if (st == QM_OK)
+        st = keep_named(r, &v, keep);
     if (st == QM_OK) {
-        int64_t labels = distinct(v.label, v.rows, label);
-        int64_t problems = distinct(v.problem, v.rows, problem);
+        int64_t labels = 0, problems = distinct(v.problem, v.rows, problem);
+        for (int64_t i = 0; i < v.rows; i++)
+            if (keep[i])
+                label[labels++] = v.label[i];
+        labels = distinct(label, labels, label);
         qm_grid_open(&g, "Gap by variant and problem",
                      "Mean of log10 of the normalised loss over the double-precision twin's, at "
                      "the problem's learning rate, and its verdict.");
@@ -161,6 +195,7 @@ qm_status qm_verdicts_wide(struct qm_result *r, struct qm_grid *out)
     }
     free(label);
     free(problem);
+    free(keep);
     verdicts_free(&v);
     if (st == QM_OK)
         *out = g;

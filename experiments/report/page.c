@@ -95,7 +95,7 @@ static void page_nav(const struct qm_page *p, FILE *to)
         put(to, "", menu ? menu : json_string_value(json_object_get(figure, "title")),
             "</a></li>\n");
     }
-    if (p->n_against)
+    if (p->pairs)
         fputs("<li><a href=\"#against\">Archive</a></li>\n", to);
     fputs("<li><a href=\"#tables\">Tables</a></li>\n", to);
     if (qm_result_has(p->r, "/cells"))
@@ -192,6 +192,19 @@ static qm_status print_stored(const struct qm_page *p, const char *path, printer
     return QM_OK;
 }
 
+/* The comparison with an archive; nothing where there is none. */
+static qm_status against(const struct qm_page *p, printer print, FILE *to)
+{
+    static const char *const tables[] = {"/against/pairs", "/against/apart"};
+    for (int i = 0; p->pairs && i < 2; i++) {
+        struct qm_grid g;
+        QM_TRY(qm_grid_read(p->pairs, tables[i], INT64_MAX, &g));
+        print(&g, to);
+        qm_grid_close(&g);
+    }
+    return QM_OK;
+}
+
 /* The tables that answer the suite's question. */
 static qm_status front_tables(const struct qm_page *p, printer print, FILE *to)
 {
@@ -278,11 +291,10 @@ qm_status qm_page_write(const struct qm_page *p, FILE *to)
     page_nav(p, to);
     fputs("<main id=\"main\">\n", to);
     all_figures(p, to);
-    if (p->n_against) {
+    if (p->pairs) {
         section(to, "against", "Against the archive");
-        put(to, "<p>", p->archive, "</p>\n");
-        for (int i = 0; i < p->n_against; i++)
-            qm_grid_html(&p->against[i], to);
+        put(to, "<p>The archive is <code>", p->archive, "</code>.</p>\n");
+        QM_TRY(against(p, qm_grid_html, to));
         fputs("</section>\n", to);
     }
     section(to, "tables", "Tables");
@@ -299,15 +311,13 @@ qm_status qm_page_write(const struct qm_page *p, FILE *to)
 
 qm_status qm_page_markdown(const struct qm_page *p, FILE *to)
 {
-    for (int i = 0; i < p->n_against; i++)
-        qm_grid_markdown(&p->against[i], to);
+    QM_TRY(against(p, qm_grid_markdown, to));
     return front_tables(p, qm_grid_markdown, to);
 }
 
 qm_status qm_page_latex(const struct qm_page *p, FILE *to)
 {
     fprintf(to, "%% qualm report --latex; tables of text and numbers, no package needed\n");
-    for (int i = 0; i < p->n_against; i++)
-        qm_grid_latex(&p->against[i], to);
+    QM_TRY(against(p, qm_grid_latex, to));
     return front_tables(p, qm_grid_latex, to);
 }

@@ -14,9 +14,8 @@ struct qm_page {
     json_t *figures;         /* figures.h; empty where none were drawn */
     const char *no_figures;  /* why there are none, or NULL */
     int64_t most;            /* rows of a stored table on the page */
-    struct qm_grid *against; /* tables of the comparison with an archive; n_against of them */
-    int n_against;
-    const char *archive; /* its path, or NULL */
+    struct qm_result *pairs; /* against.h: the comparison with an archive, or NULL */
+    const char *archive;     /* its path */
 };
 
 /* The same bytes for the same file, figures and program.  Errors of result.h. */

@@ -32,6 +32,13 @@ class Campaign:
         self.rows = self.protocol_rows() if self.paired else self.axis_rows()
         self.labels, self.problems = in_order(self.rows["label"]), in_order(self.rows["problem"])
         self.place = {label: k for k, label in enumerate(self.labels)}
+        self.archive = self.pairs = None
+
+    def compare(self, archive, pairs):
+        """Beside an archive: its campaign, and the comparison that the program stored."""
+        if archive and pairs:
+            self.archive = Campaign(archive)
+            self.pairs = common.table(common.load(pairs, kinds=("against",)), "/against/pairs")
 
     def protocol_rows(self):
         """Those that the suite names, and the rule in float32; not the parts of the error budget, nor
@@ -61,6 +68,8 @@ class Campaign:
         if not self.paired or path not in self.f:
             return None
         rows = common.table(self.f, path)
+        if not len(rows["label"]):
+            return None
         keep = np.isin(rows["label"], self.labels) | np.char.startswith(rows["label"], TWINS)
         return {name: column[keep] for name, column in rows.items()}
 
@@ -109,7 +118,8 @@ class Output:
         for k, (fig, head, label) in enumerate(panels):
             stem = f"{name}-{k}" if len(panels) > 1 else name
             if self.page:
-                files.append({"file": inline.save(fig, self.folder, stem, label), "title": head})
+                files.append({"file": inline.save(fig, self.folder, stem, label, wide),
+                              "title": head})
             else:
                 fig.suptitle(head or title)
                 common.save(fig, self.folder, stem)
@@ -119,7 +129,9 @@ class Output:
             return
         if command is None:
             command = f"/usr/bin/python3 plots/report/draw.py {shlex.quote(self.path)} --only {name}"
-            command += f" --against {shlex.quote(self.against)}" if self.against else ""
+            if self.against:
+                command = f"qualm report {shlex.quote(self.path)} --against " \
+                          + shlex.quote(self.against)
         line = {"name": name, "title": title, "menu": menu, "caption": caption, "wide": wide,
                 "command": command, "legend": list(legend), "panels": files}
         with open(os.path.join(self.folder, "figures.json"), "a", encoding="utf-8") as f:

@@ -2,6 +2,7 @@
 import campaign
 import common
 import inline
+import matplotlib
 import numpy as np
 
 NAME, MENU, TITLE = "loss", "Loss curves", "Loss over updates"
@@ -44,35 +45,67 @@ def edges(n):
         ((0, 1), "from the lowest to the highest seed")
 
 
-def band(ax, x, values, style, mark, fill=True, **more):
-    """Median, and a band between two values of the order."""
+def band(ax, x, values, style, mark, alpha, **more):
+    """Median, and a band of that opacity between two values of the order."""
     alive = ~np.isnan(values).all(axis=0)
     if not alive.any():
         return
     x, values = x[alive], values[:, alive]
     (low, high), _ = edges(len(values))
-    if fill and len(values) > 1:
+    if alpha and len(values) > 1:
         mark(ax.fill_between(x, order(values, low), order(values, high), color=style["color"],
-                             alpha=0.16, linewidth=0))
+                             alpha=alpha, linewidth=0))
     mark(ax.plot(x, common.median(values), **style, **more)[0])
 
 
+def with_curves(c):
+    """The rows of c at the problem's own learning rate that have a curve: curve rows["curve"][k]; and
+    the curves step, loss, twin_loss."""
+    owner = common.dataset(c.f, "/curves/cell")[...]
+    curves = [common.curves(c.f, "/curves/" + track) for track in ("step", "loss", "twin_loss")]
+    where = {cell: k for k, cell in enumerate(owner.tolist())}
+    rows = dict(c.rows, curve=np.array([where.get(cell, -1) for cell in c.rows["cell"]], dtype=int))
+    has = np.array([k >= 0 and len(curves[0][k]) > 1 for k in rows["curve"]], dtype=bool)
+    return select(rows, has & (rows["lr_scale"] == 1)), curves
+
+
+def select(rows, mask):
+    return {name: column[mask] for name, column in rows.items()}
+
+
+def draw_archive(ax, c, problem, seeds):
+    """Thin lines behind: the archived variants that were paired on this problem, medians over the
+    seeds that both have."""
+    if c.pairs is None or "/curves/loss" not in c.archive.f:
+        return
+    partners = set(c.pairs["archive"][c.pairs["problem"] == problem].tolist())
+    rows, (steps, loss, _) = with_curves(c.archive)
+    rows = select(rows, (rows["problem"] == problem) & np.isin(rows["seed"], list(seeds)))
+    for label in [name for name in campaign.in_order(rows["label"]) if name in partners]:
+        mine = rows["curve"][rows["label"] == label]
+        x = thinned(np.unique(np.concatenate([steps[k] for k in mine])))
+        y = common.median(stacked(loss, steps, mine, x))
+        ax.plot(x, y, color=inline.SOFT, linewidth=0.5, alpha=0.6, zorder=2)
+
+
 def draw_panel(c, rows, curves):
-    """One problem.  rows: of c.rows that have a curve; curve k belongs to rows["curve"][k]."""
+    """One problem."""
     steps, loss, twin = curves
     fig, ax = campaign.panel()
+    draw_archive(ax, c, rows["problem"][0], set(rows["seed"].tolist()))
     x = thinned(np.unique(np.concatenate([steps[k] for k in rows["curve"]])))
     first = {}
     for k, seed in zip(rows["curve"], rows["seed"]):
         first.setdefault(seed, k)  # twins of one seed are the same whatever the variant
     exact = stacked(twin, steps, list(first.values()), x)
-    band(ax, x, exact, dict(campaign.TWIN, solid_capstyle="round"), lambda a: a, zorder=1)
+    band(ax, x, exact, dict(campaign.TWIN, solid_capstyle="round"), lambda a: a, 0,
+         zorder=1)
     for label in campaign.in_order(rows["label"]):
         k = c.place[label]
         mine = rows["curve"][rows["label"] == label]
         style = dict(c.look(label), markersize=3.2, linewidth=0.7 if c.crowded() else 1.1)
         band(ax, x, stacked(loss, steps, mine, x), style, lambda a: c.series(a, label),
-             fill=not c.crowded(), markevery=(3 * k % 16, 16), zorder=3)
+             0 if c.crowded() else max(0.05, 0.3 / len(c.labels)), markevery=(3 * k % 16, 16), zorder=3)
     scale(ax, exact)
     return fig
 
@@ -86,24 +119,26 @@ def scale(ax, exact):
     if not np.isnan(exact).all():
         low, high = ax.get_ylim()
         ax.set_ylim(low, min(high, np.nanmax(exact) * 10 ** LOG_DECADES))
+    few_decades(ax.yaxis)
     ax.minorticks_off()
+
+
+def few_decades(axis):
+    """Ticks at 1, 2 and 5 where powers of ten alone would be too few."""
+    low, high = axis.get_view_interval()
+    if high < 30 * low:
+        axis.set_major_locator(matplotlib.ticker.LogLocator(10, subs=(1, 2, 5)))
+        axis.set_major_formatter(lambda y, _: f"{y:g}")
 
 
 def draw(c, out):
     if "/curves/loss" not in c.f or not len(c.rows["cell"]):
         return
-    owner = common.dataset(c.f, "/curves/cell")[...]
-    curves = [common.curves(c.f, "/curves/" + track) for track in ("step", "loss", "twin_loss")]
-    where = {cell: k for k, cell in enumerate(owner.tolist())}
-    rows = dict(c.rows, curve=np.array([where.get(cell, -1) for cell in c.rows["cell"]], dtype=int))
-    has = np.array([k >= 0 and len(curves[0][k]) > 1 for k in rows["curve"]], dtype=bool)
-    keep = has & (rows["lr_scale"] == 1)
-    rows = {name: column[keep] for name, column in rows.items()}
+    rows, curves = with_curves(c)
     panels = []
     for problem in campaign.in_order(rows["problem"]):
-        at = rows["problem"] == problem
         name = campaign.readable(problem)
-        panels.append((draw_panel(c, {n: v[at] for n, v in rows.items()}, curves), name,
+        panels.append((draw_panel(c, select(rows, rows["problem"] == problem), curves), name,
                        f"Loss over updates on {name}"))
     if not panels:
         return
@@ -115,5 +150,10 @@ def draw(c, out):
                "figures." if seeds > 1 else
                "One seed; the thick grey line is the double-precision twin. Choose variants to "
                "bring them out in all figures.")
-    legend = [campaign.note("double-precision twin", inline.swatch(campaign.TWIN))] + c.legend()
+    legend = [campaign.note("double-precision twin", inline.swatch(campaign.TWIN))]
+    if c.pairs is not None:
+        line = {"color": inline.SOFT, "linewidth": 0.6}
+        legend.append(campaign.note(f"{len(set(c.pairs['archive'].tolist()))} archived variants",
+                                    inline.swatch(line)))
+    legend += c.legend()
     out.figure(NAME, panels, TITLE, MENU, caption, legend)

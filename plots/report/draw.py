@@ -17,6 +17,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
+import against  # noqa: E402
 import budget  # noqa: E402
 import campaign  # noqa: E402
 import common  # noqa: E402
@@ -26,7 +27,7 @@ import heat  # noqa: E402
 import lr  # noqa: E402
 import shares  # noqa: E402
 
-FIGURES = (curves, forest, shares, heat, budget, lr)
+FIGURES = (curves, against, forest, shares, heat, budget, lr)
 
 
 def arguments():
@@ -86,6 +87,7 @@ def main():
     if unknown:
         common.fail(f"no figure '{unknown[0]}'; there are {', '.join(f.NAME for f in FIGURES)}")
     c = campaign.Campaign(args.file)
+    c.compare(args.against, args.pairs)
     out = campaign.Output(args.out, args.page, args.file, args.against)
     suites = list(of_suites(args.file))
     for figure in FIGURES:

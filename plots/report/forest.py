@@ -11,9 +11,9 @@ BEND = 8  # times delta: from there on the axis is logarithmic
 
 def limits(v, wide):
     """Lowest and highest end of any interval, zero included."""
-    ends = np.concatenate([v["lo95"], v["hi95"], v["null_lo"], v["null_hi"], -wide, wide, [0]])
+    ends = np.concatenate([v["lo95"], v["hi95"], v["mean"], -2 * wide, 2 * wide])
     ends = ends[np.isfinite(ends)]
-    return ends.min() * 1.1, ends.max() * 1.1
+    return ends.min() * 1.15, ends.max() * 1.15
 
 
 def axis(ax, v, low, high):
@@ -22,7 +22,7 @@ def axis(ax, v, low, high):
     if max(-low, high) > BEND * delta > 0:
         ax.set_xscale("symlog", linthresh=delta, linscale=0.6)
         powers = 10.0 ** np.arange(-6, 7)
-        inside = [p for p in powers if delta < p <= max(-low, high)]
+        inside = [p for p in powers if 2 * delta < p <= max(-low, high)]
         ax.set_xticks([-p for p in inside[::-1] if -p >= low] + [0] +
                       [p for p in inside if p <= high])
         ax.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
@@ -30,29 +30,42 @@ def axis(ax, v, low, high):
     ax.set_xlim(low, high)
 
 
+def mark(c, ax, v, i, label, y):
+    """Row i of v at height y: intervals, and the mean with the verdict's shape."""
+    colour = c.look(label)["color"]
+    shape, hollow = SHAPES.get(v["verdict"][i], ("o", True))
+    if not np.isfinite(v["mean"][i]):
+        ax.text(0, y, " " + v["verdict"][i], fontsize=6, va="center", color=inline.SOFT)
+        return
+    for ends, width in ((("lo95", "hi95"), 0.9), (("lo90", "hi90"), 2.4)):
+        ends = [v[end][i] for end in ends]
+        if np.isfinite(ends).all():  # of one pair there is no interval
+            c.series(ax.plot(ends, [y, y], color=colour, linewidth=width, solid_capstyle="butt",
+                             zorder=3)[0], label)
+    c.series(ax.plot([v["mean"][i]], [y], color=colour, marker=shape, markersize=4.2,
+                     markerfacecolor="#ffffff" if hollow else colour, linestyle="none",
+                     zorder=4)[0], label)
+
+
+def shapes(v):
+    """Entries of the legend: the verdicts that occur, and the zone of equality."""
+    out = [campaign.note(word, inline.swatch({"color": "#000000", "marker": shape,
+                                              "hollow": hollow, "linewidth": 0}))
+           for word, (shape, hollow) in SHAPES.items() if word in v["verdict"]]
+    return out + [campaign.note("within \u00b1\u03b4: counts as equal", inline.block(inline.ZONE))]
+
+
 def draw_panel(c, v, low, high, labels):
     fig, ax = campaign.panel(height=0.65 + 0.155 * len(labels))
     delta = np.nanmax(v["delta"]) if len(v["delta"]) else 0
     ax.axvspan(-delta, delta, color=inline.ZONE, linewidth=0, zorder=0)
-    null = np.isfinite(v["null_lo"])
+    null = np.isfinite(v["null_lo"]) & np.isfinite(v["null_hi"])
     if null.any():
         ax.axvspan(v["null_lo"][null].min(), v["null_hi"][null].max(), color=inline.NULL,
                    linewidth=0, zorder=1)
     ax.axvline(0, color=inline.SOFT, linewidth=0.7, zorder=1)
     for i in range(len(v["label"])):
-        label, y = v["label"][i], labels.index(v["label"][i])
-        style = c.look(label)
-        marker, hollow = SHAPES.get(v["verdict"][i], ("o", True))
-        if not np.isfinite(v["mean"][i]):
-            ax.text(0, y, " " + v["verdict"][i], fontsize=6, va="center", color=inline.SOFT)
-            continue
-        c.series(ax.plot([v["lo95"][i], v["hi95"][i]], [y, y], color=style["color"],
-                         linewidth=0.9, solid_capstyle="butt", zorder=3)[0], label)
-        c.series(ax.plot([v["lo90"][i], v["hi90"][i]], [y, y], color=style["color"],
-                         linewidth=2.4, solid_capstyle="butt", zorder=3)[0], label)
-        c.series(ax.plot([v["mean"][i]], [y], color=style["color"], marker=marker, markersize=4.2,
-                         markerfacecolor="#ffffff" if hollow else style["color"],
-                         linestyle="none", zorder=4)[0], label)
+        mark(c, ax, v, i, v["label"][i], labels.index(v["label"][i]))
     axis(ax, v, low, high)
     ax.set_yticks(range(len(labels)), labels, fontsize=6.5)
     ax.set_ylim(len(labels) - 0.4, -0.6)
@@ -77,17 +90,10 @@ def draw(c, out):
                        f"Gaps with intervals on {name}; the table Verdicts has the numbers"))
     if not panels:
         return
-    legend = [campaign.note(word, inline.swatch({"color": common_ink(), "marker": shape,
-                                                 "hollow": hollow, "linewidth": 0}))
-              for word, (shape, hollow) in SHAPES.items() if word in v["verdict"]]
-    legend += [campaign.note("within \u00b1\u03b4: counts as equal", inline.block(inline.ZONE)),
-               campaign.note("null pairs: chaos alone", inline.block(inline.NULL))]
+    legend = shapes(v) + [campaign.note("null pairs: chaos alone", inline.block(inline.NULL))]
     caption = ("Mean over paired seeds with its 95 % (thin) and 90 % (thick) bootstrap-t interval; "
                "to the right is worse. Equivalent: the 90 % interval lies within \u00b1\u03b4; "
                "better or worse: the 95 % interval excludes 0 and the false discovery rate over "
                "all of them stays at 5 %; else undecided.")
     out.figure(NAME, panels, TITLE, MENU, caption, legend)
 
-
-def common_ink():
-    return "#000000"

@@ -65,8 +65,9 @@ def themed(text, prefix):
     return re.sub(r"\n\s*", "\n", text)
 
 
-def save(fig, folder, name, label):
-    """Writes folder/name.svg; label is what a reader hears who does not see it.  The file's name."""
+def save(fig, folder, name, label, wide=False):
+    """Writes folder/name.svg; label is what a reader hears who does not see it; wide: never shown much
+    larger than drawn.  The file's name."""
     common.freeze(fig)
     part = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "none"}):
@@ -75,6 +76,10 @@ def save(fig, folder, name, label):
     common.plt.close(fig)
     text = themed(part.getvalue(), name).replace(
         'role="img"', f'role="img" aria-label="{escape(label)}"', 1)
+    if wide:
+        size = 110 * fig.get_figwidth()
+        style = f"max-width: {size:.0f}px; min-width: {0.72 * size:.0f}px"
+        text = text.replace("<svg", f'<svg style="{style}"', 1)
     path = os.path.join(folder, name + ".svg")
     try:
         with open(path, "w", encoding="utf-8") as f:
