@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPT_MARKDOWN = 256, OPT_LATEX, OPT_FIGURES, OPT_NO_FIGURES, OPT_ROWS };
+enum { OPT_MARKDOWN = 256, OPT_LATEX, OPT_FIGURES, OPT_NO_FIGURES, OPT_ROWS, OPT_ARCHIVE };
 
 static const struct argp_option options[] = {
     {"output", 'o', "FILE", 0, "the page (default: beside the result file, X.html for X.h5)", 0},
@@ -17,6 +17,8 @@ static const struct argp_option options[] = {
     {"figures", OPT_FIGURES, "DIR", 0,
      "the figures as drawn beforehand by plots/report/draw.py --page --out DIR", 0},
     {"no-figures", OPT_NO_FIGURES, NULL, 0, "tables only", 0},
+    {"archive", OPT_ARCHIVE, "FILE", 0,
+     "also what is kept of this campaign to compare others with: runs, verdicts, loss curves", 0},
     {"rows", OPT_ROWS, "N", 0, "rows of a stored table on the page (default 300)", 0},
     {0}};
 
@@ -51,6 +53,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case OPT_MARKDOWN: o->markdown = arg; return 0;
     case OPT_LATEX: o->latex = arg; return 0;
     case OPT_FIGURES: o->figures = arg; return 0;
+    case OPT_ARCHIVE: o->archive = arg; return 0;
     case OPT_NO_FIGURES: o->no_figures = 1; return 0;
     case OPT_ROWS:
         o->rows = strtol(arg, &end, 10);

@@ -130,7 +130,7 @@ static inline qm_status s_cells(struct qm_store *s, int evil)
         recipe[i] = s_name(r.label, evil);
         source_at[i] = source[r.problem];
         coupling[i] = "closed";
-        role[i] = r.label == 0 ? "float32" : r.label == S_LABELS - 1 ? "without" : "plain";
+        role[i] = r.label == S_LABELS - 1 ? "without" : "plain";
         seed[i] = r.seed + 1;
         steps[i] = 2000;
         status[i] = r.status;

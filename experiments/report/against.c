@@ -54,9 +54,10 @@ static qm_status side_read(struct qm_result *r, struct side *s)
     return QM_OK;
 }
 
-static int is_role(const struct side *s, int64_t i, const char *role)
+/* Whether its suite names it: no null pair, no part of an error budget. */
+static int is_plain(const struct side *s, int64_t i)
 {
-    return s->role ? strcmp(s->role[s->cell[i]], role) == 0 : strcmp(role, "plain") == 0;
+    return !s->role || strcmp(s->role[s->cell[i]], "plain") == 0;
 }
 
 /* ---- pairing ------------------------------------------------------------------------------- */
@@ -151,9 +152,9 @@ static qm_status find_pairs(struct pairs *p)
         theirs[k] = family(b, k);
     for (int64_t i = 0; ok && i < a->rows; i++) {
         const char *mine = family(a, i);
-        p->stage[i] = is_role(a, i, "plain") ? STAGE_problem : STAGE_COUNT;
+        p->stage[i] = is_plain(a, i) ? STAGE_problem : STAGE_COUNT;
         for (int64_t k = 0; ok && p->stage[i] != STAGE_COUNT && k < b->rows; k++) {
-            if (!is_role(b, k, "plain") && !is_role(b, k, "float32"))
+            if (!is_plain(b, k))
                 continue;
             enum stage s = meet(a, i, mine, b, k, theirs[k]);
             p->stage[i] = s > p->stage[i] ? s : p->stage[i];

@@ -120,27 +120,28 @@ static int64_t distinct(char **text, int64_t n, char **out)
     return found;
 }
 
-/* Whether each row's label is of the suite, or the rule in float32: not a part of the error budget,
- * nor a start moved by one unit in the last place.  keep[rows]. */
+/* Whether each row's label is of the suite: no null pair, no part of an error budget.  keep[rows]. */
 static qm_status keep_named(struct qm_result *r, const struct verdicts *v, int *keep)
 {
     int64_t runs, cells, *cell = NULL;
     char **label = NULL, **role = NULL;
+    int known = qm_result_texts(r, "/cells", "role", &cells, &role) == QM_OK;
     for (int64_t i = 0; i < v->rows; i++)
-        keep[i] = 1;
-    if (qm_result_texts(r, "/cells", "role", &cells, &role) != QM_OK)
-        return QM_OK; /* written before there were roles */
+        keep[i] = !known; /* written before there were roles */
+    if (!known)
+        return QM_OK;
     qm_status st = qm_result_texts(r, "/protocol/runs", "label", &runs, &label);
     if (st == QM_OK)
         st = qm_result_i64(r, "/protocol/runs", "cell", &runs, &cell);
     for (int64_t k = 0, last = -1; st == QM_OK && k < runs; k++) {
-        if (cell[k] < 0 || cell[k] >= cells)
+        if (cell[k] < 0 || cell[k] >= cells) {
             st = qm_fail(QM_BAD_FILE, "/protocol/runs: row %lld has no cell", (long long)k);
-        else if (strcmp(role[cell[k]], "ulp") == 0 || strcmp(role[cell[k]], "without") == 0)
-            for (int64_t i = last >= 0 && strcmp(label[last], label[k]) == 0 ? v->rows : 0;
-                 i < v->rows; i++)
-                keep[i] &= strcmp(v->label[i], label[k]) != 0;
-        last = k;
+        } else if (strcmp(role[cell[k]], "plain") == 0) {
+            int again = last >= 0 && strcmp(label[last], label[k]) == 0;
+            for (int64_t i = 0; !again && i < v->rows; i++)
+                keep[i] |= strcmp(v->label[i], label[k]) == 0;
+            last = k;
+        }
     }
     free(label);
     free(role);

@@ -75,7 +75,6 @@ static void page_head(const struct qm_page *p, FILE *to)
         put(to, "<li>cells: ", counts, "</li>");
     if (qm_result_has(p->r, PROTOCOL)) {
         count_line(p, PROTOCOL, "problem", "problem", "problems", to);
-        count_line(p, PROTOCOL, "label", "variant", "variants", to);
     }
     fputs("</ul>\n</header>\n", to);
     free(title);

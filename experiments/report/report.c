@@ -9,6 +9,7 @@
 
 #include "experiments/cli.h"
 #include "experiments/report/against.h"
+#include "experiments/report/archive.h"
 #include "experiments/report/figures.h"
 #include "experiments/report/page.h"
 
@@ -134,6 +135,8 @@ static qm_status write_all(struct making *m)
     QM_TRY(write_file(m->out, &m->page, qm_page_write));
     if (m->o->markdown)
         QM_TRY(write_file(m->o->markdown, &m->page, qm_page_markdown));
+    if (m->o->archive)
+        QM_TRY(qm_archive_write(m->page.r, m->o->path, m->o->archive));
     return m->o->latex ? write_file(m->o->latex, &m->page, qm_page_latex) : QM_OK;
 }
 

@@ -13,6 +13,7 @@ struct qm_report {
     const char *markdown, *latex; /* files for the tables, "-" is stdout; NULL: none */
     const char *figures;          /* a folder of figures drawn beforehand; NULL: draw them */
     const char *against;          /* an archive: a path or NAME for results/NAME.h5; NULL: none */
+    const char *archive;          /* also writes this archive (archive.h); NULL: none */
     int64_t rows;                 /* of a stored table on the page */
     int no_figures;
 };

@@ -41,11 +41,10 @@ class Campaign:
             self.pairs = common.table(common.load(pairs, kinds=("against",)), "/against/pairs")
 
     def protocol_rows(self):
-        """Those that the suite names, and the rule in float32; not the parts of the error budget, nor
-        starts moved by one unit in the last place."""
+        """Those that the suite names: not the null pairs, nor the parts of the error budget."""
         runs, cells = common.table(self.f, "/protocol/runs"), common.table(self.f, "/cells")
         role = cells["role"][runs["cell"]] if "role" in cells else None
-        keep = np.isin(role, ("plain", "float32")) if role is not None else slice(None)
+        keep = role == "plain" if role is not None else slice(None)
         return {name: runs[name][keep] for name in ("cell", "problem", "label", "lr_scale", "seed")}
 
     def axis_rows(self):

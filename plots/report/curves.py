@@ -58,11 +58,11 @@ def band(ax, x, values, style, mark, alpha, **more):
     mark(ax.plot(x, common.median(values), **style, **more)[0])
 
 
-def with_curves(c):
+def with_curves(c, tracks):
     """The rows of c at the problem's own learning rate that have a curve: curve rows["curve"][k]; and
-    the curves step, loss, twin_loss."""
+    the curves of these tracks, the first of which is step."""
     owner = common.dataset(c.f, "/curves/cell")[...]
-    curves = [common.curves(c.f, "/curves/" + track) for track in ("step", "loss", "twin_loss")]
+    curves = [common.curves(c.f, "/curves/" + track) for track in tracks]
     where = {cell: k for k, cell in enumerate(owner.tolist())}
     rows = dict(c.rows, curve=np.array([where.get(cell, -1) for cell in c.rows["cell"]], dtype=int))
     has = np.array([k >= 0 and len(curves[0][k]) > 1 for k in rows["curve"]], dtype=bool)
@@ -74,12 +74,10 @@ def select(rows, mask):
 
 
 def draw_archive(ax, c, problem, seeds):
-    """Thin lines behind: the archived variants that were paired on this problem, medians over the
-    seeds that both have."""
-    if c.pairs is None or "/curves/loss" not in c.archive.f:
-        return
+    """Thin lines behind: the archived variants that were paired on this problem, medians over these
+    seeds."""
     partners = set(c.pairs["archive"][c.pairs["problem"] == problem].tolist())
-    rows, (steps, loss, _) = with_curves(c.archive)
+    rows, (steps, loss) = c.archived
     rows = select(rows, (rows["problem"] == problem) & np.isin(rows["seed"], list(seeds)))
     for label in [name for name in campaign.in_order(rows["label"]) if name in partners]:
         mine = rows["curve"][rows["label"] == label]
@@ -92,7 +90,11 @@ def draw_panel(c, rows, curves):
     """One problem."""
     steps, loss, twin = curves
     fig, ax = campaign.panel()
-    draw_archive(ax, c, rows["problem"][0], set(rows["seed"].tolist()))
+    if c.archived:
+        problem, other = rows["problem"][0], c.archived[0]
+        shared = np.isin(rows["seed"], other["seed"][other["problem"] == problem])
+        rows = select(rows, shared) if shared.any() else rows
+        draw_archive(ax, c, problem, set(rows["seed"].tolist()))
     x = thinned(np.unique(np.concatenate([steps[k] for k in rows["curve"]])))
     first = {}
     for k, seed in zip(rows["curve"], rows["seed"]):
@@ -134,7 +136,10 @@ def few_decades(axis):
 def draw(c, out):
     if "/curves/loss" not in c.f or not len(c.rows["cell"]):
         return
-    rows, curves = with_curves(c)
+    rows, curves = with_curves(c, ("step", "loss", "twin_loss"))
+    c.archived = None
+    if c.pairs is not None and "/curves/loss" in c.archive.f:
+        c.archived = with_curves(c.archive, ("step", "loss"))
     panels = []
     for problem in campaign.in_order(rows["problem"]):
         name = campaign.readable(problem)
@@ -143,15 +148,16 @@ def draw(c, out):
     if not panels:
         return
     seeds = len(set(rows["seed"].tolist()))
+    beside = " Beside an archive: the seeds that both have." if c.archived else ""
     spread = f" Bands go {edges(seeds)[1]}." if seeds > 1 and not c.crowded() else ""
     caption = (f"Median of {seeds} seeds, at the problem's own learning rate; the thick grey line "
-               f"is the double-precision twin with the same start, data and noise.{spread} "
+               f"is the double-precision twin with the same start, data and noise.{spread}{beside} "
                "A line ends where every seed has diverged. Choose variants to bring them out in all "
                "figures." if seeds > 1 else
                "One seed; the thick grey line is the double-precision twin. Choose variants to "
                "bring them out in all figures.")
     legend = [campaign.note("double-precision twin", inline.swatch(campaign.TWIN))]
-    if c.pairs is not None:
+    if c.archived:
         line = {"color": inline.SOFT, "linewidth": 0.6}
         legend.append(campaign.note(f"{len(set(c.pairs['archive'].tolist()))} archived variants",
                                     inline.swatch(line)))
