@@ -118,13 +118,16 @@ $(BUILD)/experiments/problems/digits.o: $(BUILD)/gen/digits.inc
 # Texts that the executable carries: a line of the file, a string; NULL after the last.
 $(BUILD)/gen/texts.inc: TEXTS := core/kernel_abi.h core/kernel_nearest.h $(sort $(wildcard variants/native/*.c))
 $(BUILD)/gen/mutants.inc: TEXTS := $(sort $(wildcard experiments/mutants/*.txt))
-$(BUILD)/gen/texts.inc $(BUILD)/gen/mutants.inc: FORCE
+$(BUILD)/gen/report.inc: TEXTS := experiments/report/page.css experiments/report/page.js \
+  $(sort $(wildcard plots/*.py plots/report/*.py))
+$(BUILD)/gen/texts.inc $(BUILD)/gen/mutants.inc $(BUILD)/gen/report.inc: FORCE
 	@mkdir -p $(@D)
 	@for f in $(TEXTS); do echo "QM_TEXT(\"$$(basename $$f)\","; \
 	  sed -e 's/[\\"]/\\&/g' -e 's/.*/"&\\n",/' $$f; echo 'NULL)'; done > $@.new
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 $(BUILD)/experiments/mutants/registry.o: $(BUILD)/gen/mutants.inc
 $(BUILD)/core/engine/kernel_build.o: $(BUILD)/gen/texts.inc
+$(BUILD)/experiments/report/texts.o: $(BUILD)/gen/report.inc
 
 $(BUILD)/libqm.a: $(LIB_OBJ) $(ISA_OBJ)
 	$(if $(filter 1,$(V)),,$(call say,AR,$@))
