@@ -212,7 +212,7 @@ DUAL := $(wildcard core/base/dual.h core/base/half.h core/base/fp8.h core/base/p
   core/rule/adamw.h core/rule/sgdm.h \
   core/rule/bnb.h core/rule/lpmm.h core/rule/lion.h core/rule/lion8.h)
 DUAL := $(filter-out core/quant/quantizer.h core/quant/lanes.h core/quant/lanes_avx512.h \
-  core/quant/lanes_avx2.h core/quant/lanes_blocks.h core/quant/searches.h core/quant/norm_pair.h,$(DUAL))
+  core/quant/lanes_avx2.h core/quant/lanes_blocks.h core/quant/lanes_group.h core/quant/searches.h core/quant/norm_pair.h,$(DUAL))
 check-dual: ## the dual headers compile as C11, C++17 and CUDA
 	@mkdir -p $(BUILD); printf '#include "%s"\n' $(DUAL) > $(BUILD)/dual.c
 	$(Q)$(CC) -std=c11 $(WARN) -I. -fsyntax-only $(BUILD)/dual.c && echo "check-dual: C11 ok"
