@@ -101,9 +101,10 @@ static void compare(const char *name, const char *const text[2], enum use use)
         start(c, &two);
         for (int64_t t = 1; t <= 24; t++) { /* some corrections have no inverse */
             struct qm_rule_step s;
-            struct qm_packed at[2];
+            struct qm_packed_slot at[2];
             for (int i = 0; i < 2; i++)
-                at[i] = (struct qm_packed){&c[i], two.packed[i], two.scales[i], qm_encode_block};
+                at[i] =
+                    (struct qm_packed_slot){&c[i], two.packed[i], two.scales[i], qm_encode_block};
             gradients(t, n, block);
             rule->prepare(&h, t, &s);
             s.hyper = &h;

@@ -503,15 +503,15 @@ static int run_packed(const struct step *st, int64_t first, int64_t count)
 {
     struct plan *p = st->p;
     int64_t from = first * p->piece, n = count * p->piece;
-    struct qm_packed at[QM_MAX_SLOTS];
+    struct qm_packed_slot at[QM_MAX_SLOTS];
     if (!p->r.rule->packed || st->g->dtype != QM_DTYPE_f32 || p->r.param.format != QM_PARAM_f32)
         return 0;
     for (int i = 0; i < p->n_slots; i++) {
         struct slot *s = &p->slot[i];
         if (!s->is_fused || n % s->c.q.block)
             return 0;
-        at[i] = (struct qm_packed){&s->c, s->packed + from * s->c.q.bits / 8,
-                                   s->scales + from / s->c.q.block, qm_encode_block};
+        at[i] = (struct qm_packed_slot){&s->c, s->packed + from * s->c.q.bits / 8,
+                                        s->scales + from / s->c.q.block, qm_encode_block};
     }
     return p->r.rule->packed(&st->s, n, (float *)st->param + from,
                              (const float *)st->g->data + from, at);

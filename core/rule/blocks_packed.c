@@ -5,8 +5,9 @@
 #include "core/rule/fused.h"
 #include "core/rule/lpmm.h"
 
-#define ARGS \
-    const struct qm_rule_step *s, int64_t n, float *p, const float *g, const struct qm_packed *slot
+#define ARGS                                                           \
+    const struct qm_rule_step *s, int64_t n, float *p, const float *g, \
+        const struct qm_packed_slot *slot
 
 #if QM_HAS_FUSED
 #define STATES                                                                                 \

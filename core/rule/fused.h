@@ -81,7 +81,7 @@ INLINE void fused_encode(enum finder how, int divides, const struct fused_codec 
 }
 
 /* The units of a batch of `count` blocks from its maxima. */
-APART void fused_units(enum finder how, int divides, const struct qm_packed *slot,
+APART void fused_units(enum finder how, int divides, const struct qm_packed_slot *slot,
                        struct fused_work *w, int64_t first, int64_t count)
 {
     uint32_t bits[BATCH + MOST] = {0};
@@ -110,7 +110,7 @@ INLINE int fused_has_rest(const struct fused_work *w)
 }
 
 /* What the loop has left of a batch: groups in doubt, blocks that are not ordinary. */
-APART void fused_rest(enum finder how, int divides, const struct qm_packed *s, const float *x,
+APART void fused_rest(enum finder how, int divides, const struct qm_packed_slot *s, const float *x,
                       const float *by, const uint8_t *doubt, int64_t from, int64_t count)
 {
     const struct qm_codec *c = s->c;
@@ -190,7 +190,7 @@ INLINE void fused_batch(enum finder how, int divides, int does_rule, int does_en
 
 INLINE void fused_two(enum finder how, int divides, fused_states *states, fused_apply *apply,
                       const struct fused_rule *r, int64_t n, float *restrict p,
-                      const float *restrict g, const struct qm_packed *slot)
+                      const float *restrict g, const struct qm_packed_slot *slot)
 {
     struct fused_at a = {.block = slot[0].c->q.block};
     struct fused_work w;
@@ -230,7 +230,7 @@ INLINE void fused_two(enum finder how, int divides, fused_states *states, fused_
 }
 
 /* Whether two slots are for fused_two by this finder. */
-static inline int fused_fits(enum finder how, int divides, const struct qm_packed *slot)
+static inline int fused_fits(enum finder how, int divides, const struct qm_packed_slot *slot)
 {
     for (int k = 0; k < 2; k++) {
         const struct qm_codec *c = slot[k].c;

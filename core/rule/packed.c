@@ -19,7 +19,7 @@ static const struct qm_blocks_packed *blocks(void)
 
 #define X(name)                                                                             \
     int qm_packed_##name(const struct qm_rule_step *s, int64_t n, float *p, const float *g, \
-                         const struct qm_packed *slot)                                      \
+                         const struct qm_packed_slot *slot)                                 \
     {                                                                                       \
         return blocks()->name(s, n, p, g, slot);                                            \
     }

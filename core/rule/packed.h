@@ -7,7 +7,7 @@
 #define QM_PACKED_LIST(X) X(adamw_ao) X(adamw_bnb) X(adamw_lpmm) X(adamw_lpmm_fused)
 
 typedef int qm_packed_fn(const struct qm_rule_step *s, int64_t n, float *p, const float *g,
-                         const struct qm_packed *slot);
+                         const struct qm_packed_slot *slot);
 
 /* One table per instruction set. */
 struct qm_blocks_packed {
