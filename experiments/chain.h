@@ -2,8 +2,8 @@
  *
  * order 1: P(j | i) = softmax_j(a cos(2 pi ((i^2 + 3 i j + 7 j) mod K) / K)); order 2:
  * P(k | i, j) = softmax_k(a cos(2 pi ((i j + 5 i k + 3 j k + 2 i + 7 k) mod K) / K)).
- * Sequences start from the stationary law, so the first target of a sequence, which has one token of context, follows the
- * bigram law that order 2 implies. */
+ * Sequences start from the stationary law, so the first target of a sequence, which has one token
+ * of context, follows the bigram law that order 2 implies. */
 #ifndef QM_EXPERIMENTS_CHAIN_H
 #define QM_EXPERIMENTS_CHAIN_H
 
