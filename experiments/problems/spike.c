@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 #define OWN  "at=500,count=1,gap=1,times=1e4,zero=0,shift=0,by=1"
-#define BASE "quad"
+#define BASE "quad:layout=dct"
 
 struct spike {
     struct qm_wrap wrap;
@@ -117,7 +117,7 @@ const struct qm_problem qm_problem_spike = {
     .expected = qm_problem_unexpected,
     .close = spike_close,
     .steps = 2000,
-    .lr_adamw = 0.00316227766,
+    .lr_adamw = 0.1,
     .lr_sgdm = 1,
-    .lr_lion = 0.001,
+    .lr_lion = 0.01,
 };
