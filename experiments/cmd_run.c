@@ -73,7 +73,8 @@ static const struct argp_option options[] = {
 
 static const char doc[] =
     "Run suites of experiments; print their tables, write one HDF5 file each.\v"
-    "SUITE is a file, or a name in " QM_SUITES ".  A suite is YAML; any of its keys with a list of "
+    "SUITE is a file, a name in " QM_SUITES ", or the folder of a campaign that was begun.  A "
+                                            "suite is YAML; any of its keys with a list of "
     "values is an axis, and every combination is a cell:\n"
     "  title, question        text\n"
     "  variant                names (qualm list variants) or recipes\n"
@@ -102,6 +103,7 @@ static const char doc[] =
     "  qualm run --lpmm-config default_5b.yml second_moment convergence\n"
     "  qualm run mine.yaml --data '../states/*.h5' --out results/mine.h5\n"
     "  qualm run big --workers 8 --time-limit 600      interrupt it; the same command goes on\n"
+    "  qualm run results/big.run                       the same, by its folder\n"
     "  qualm run big --shard 2/7                       one machine of seven; then: qualm merge\n"
     "  mpirun -n 4 qualm run big                       four shards at once\n"
     "\n"
@@ -340,9 +342,10 @@ static qm_status run_suite(struct options *o, const char *word, json_t *into)
     char file[1024], path[1024], dir[1100];
     struct qm_job job = {0};
     const struct qm_job_changes changes = {o->data, o->n_data, o->n_configs, o->added};
-    int campaign = 0;
-    QM_TRY(qm_job_find(word, file, sizeof file));
-    qm_status st = qm_job_open(file, &changes, &job);
+    int campaign = 0, again = is_folder(word);
+    qm_status st = again ? qm_campaign_job(word, &job) : qm_job_find(word, file, sizeof file);
+    if (st == QM_OK && !again)
+        st = qm_job_open(file, &changes, &job);
     if (st == QM_OK && o->dry_run) {
         qm_cells_list(job.suite, job.cells, job.n_cells, into);
         qm_job_close(&job);
@@ -353,10 +356,15 @@ static qm_status run_suite(struct options *o, const char *word, json_t *into)
                 job.suite->question ? job.suite->question
                 : job.suite->title  ? job.suite->title
                                     : "");
-    if (st == QM_OK)
+    if (st == QM_OK && !again)
         st = find_out(o, job.suite->stem, path, sizeof path);
     if (st == QM_OK) {
-        qm_campaign_dir(path, dir, sizeof dir);
+        if (again)
+            snprintf(dir, sizeof dir, "%s", word);
+        if (again)
+            qm_campaign_out(o->out, dir, path, sizeof path);
+        else
+            qm_campaign_dir(path, dir, sizeof dir);
         st = choose(o, &job, dir, &campaign);
     }
     if (st == QM_OK)

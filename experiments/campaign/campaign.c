@@ -26,6 +26,18 @@ void qm_campaign_dir(const char *out, char *dir, size_t size)
     snprintf(dir, size, "%.*s.run", (int)n, out);
 }
 
+void qm_campaign_out(const char *out, const char *dir, char *path, size_t size)
+{
+    size_t n = strlen(dir);
+    while (n > 1 && dir[n - 1] == '/')
+        n--;
+    n -= n > 4 && strncmp(dir + n - 4, ".run", 4) == 0 ? 4 : 0;
+    if (out)
+        snprintf(path, size, "%s", out);
+    else
+        snprintf(path, size, "%.*s.h5", (int)n, dir);
+}
+
 static void in_dir(const char *dir, const char *name, char *path, size_t size)
 {
     snprintf(path, size, "%s/%s", dir, name);
@@ -142,7 +154,8 @@ static void remove_all(const char *dir, const char *pattern)
 void qm_campaign_remove(const char *dir)
 {
     static const char *const patterns[] = {"campaign.json*", "suite.yaml*",  "*of*.jsonl",
-                                           "*of*.log",       "*of*.journal", "*of*.????.h5",
+                                           "*of*.log",       "*of*.journal", "array.sh",
+                                           "merge.sh",       "slurm-*.out",  "*of*.????.h5",
                                            "*of*.h5.*.part", "lock"};
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
         remove_all(dir, patterns[i]);
@@ -174,31 +187,42 @@ static int is_at_work(const char *dir)
 }
 
 /* Begins, or checks that what was begun is the same. */
-static qm_status begin(const struct qm_job *job, const struct qm_campaign_options *o,
-                       const char *digest)
+static qm_status begin(const struct qm_job *job, const char *dir, int fresh, const char *digest)
 {
     struct qm_campaign_head head;
     int lock = -1;
-    QM_TRY(lock_dir(o->dir, &lock));
+    QM_TRY(lock_dir(dir, &lock));
     qm_status st = QM_OK;
-    if (o->fresh && is_at_work(o->dir))
-        st = qm_fail(QM_BAD_FILE, "%s: another run is at work in it", o->dir);
-    else if (o->fresh)
-        qm_campaign_remove(o->dir);
-    if (st == QM_OK && o->fresh) {
+    if (fresh && is_at_work(dir))
+        st = qm_fail(QM_BAD_FILE, "%s: another run is at work in it", dir);
+    else if (fresh)
+        qm_campaign_remove(dir);
+    if (st == QM_OK && fresh) {
         close(lock); /* it went with the folder */
-        QM_TRY(lock_dir(o->dir, &lock));
+        QM_TRY(lock_dir(dir, &lock));
     }
-    if (st == QM_OK && !qm_campaign_exists(o->dir))
-        st = head_write(o->dir, job, digest);
+    if (st == QM_OK && !qm_campaign_exists(dir))
+        st = head_write(dir, job, digest);
     if (st == QM_OK)
-        st = qm_campaign_head(o->dir, &head);
+        st = qm_campaign_head(dir, &head);
     if (st == QM_OK && strcmp(head.digest, digest) != 0)
         st = qm_fail(QM_BAD_ARG,
                      "%s: was begun with another suite or other data (%s, %lld cells; now %lld); "
                      "--fresh throws it away, --out names another place",
-                     o->dir, head.name, (long long)head.cells, (long long)job->n_cells);
+                     dir, head.name, (long long)head.cells, (long long)job->n_cells);
     close(lock);
+    return st;
+}
+
+qm_status qm_campaign_begin(const struct qm_job *job, const char *dir, int fresh)
+{
+    char digest[65];
+    char(*id)[QM_CELL_ID] = calloc((size_t)job->n_cells + 1, sizeof *id);
+    qm_status st = id ? qm_campaign_digest(job, id, digest)
+                      : qm_fail(QM_NO_MEMORY, "%lld cells", (long long)job->n_cells);
+    if (st == QM_OK)
+        st = begin(job, dir, fresh, digest);
+    free(id);
     return st;
 }
 
@@ -310,7 +334,7 @@ static qm_status shard_open(const struct qm_job *job, const struct qm_campaign_o
     if (!s->id || !s->line || !s->wanted)
         return qm_fail(QM_NO_MEMORY, "%lld cells", (long long)job->n_cells);
     QM_TRY(qm_campaign_digest(job, s->id, digest));
-    QM_TRY(begin(job, o, digest));
+    QM_TRY(begin(job, o->dir, o->fresh, digest));
     QM_TRY(qm_writer_open(o->dir, s->name, s->id, &s->writer));
     QM_TRY(read_books(job, o, s));
     tidy(o->dir, s);

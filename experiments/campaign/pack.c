@@ -7,8 +7,8 @@
 #include "experiments/sha256.h"
 
 /* A new member of an outcome belongs into qm_pack and qm_unpack, and QM_PACK_VERSION goes up. */
-_Static_assert(sizeof(struct qm_outcome) == (8 + QM_TRACK_COUNT) * 8 +
-                                                2 * QM_DECADES * sizeof(struct qm_decade),
+_Static_assert(sizeof(struct qm_outcome) ==
+                   (8 + QM_TRACK_COUNT) * 8 + 2 * QM_DECADES * sizeof(struct qm_decade),
                "struct qm_outcome has changed");
 
 enum { MOST = 1 << 27 }; /* numbers in one array of an outcome that we believe */
