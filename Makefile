@@ -32,6 +32,7 @@ libzip-dev=pkg-config --exists libzip
 libcmocka-dev=pkg-config --exists cmocka
 libmpfr-dev=pkg-config --exists mpfr
 bats=command -v bats
+procps=command -v pgrep
 python3-numpy=$(PYTHON) -c "import numpy"
 python3-h5py=$(PYTHON) -c "import h5py"
 python3-matplotlib=$(PYTHON) -c "import matplotlib"
@@ -228,11 +229,12 @@ check-kernels: ## the element functions compile as CUDA kernels (needs nvcc, no 
 	      tests/kernels.cu && echo "check-kernels: $$arch ok" || exit 1; done; \
 	else echo "check-kernels: skipped: no nvcc, or CUDA=0"; fi
 
-check-long: qualm $(BUILD)/tests/long_edges $(BUILD)/tests/long_problems $(BUILD)/tests/test_ecc ## every float in [-2, 2] through every search; the whole kill matrix; the problems' learning rates
+check-long: qualm $(BUILD)/tests/long_edges $(BUILD)/tests/long_problems $(BUILD)/tests/test_ecc ## every float in [-2, 2] through every search; the whole kill matrix; 200 killed campaigns; the problems' learning rates
 	$(Q)$(BUILD)/tests/long_edges
 	$(Q)$(BUILD)/tests/long_problems
 	$(Q)$(BUILD)/tests/test_ecc all
 	$(Q)./qualm mutate -q
+	$(Q)QM_KILLS=200 bats -f 'kill -9' tests/cli_campaign.bats
 
 $(BUILD)/tests/long_%: tests/long_%.c $(BUILD)/libqm.a
 	@mkdir -p $(@D)
