@@ -138,3 +138,46 @@ kill_a_worker() {
     "$QUALM" merge -q "$CLUSTER/d.run"
     same "$CLUSTER/d.h5"
 }
+
+# the program that deals cells over MPI, made when it is first needed
+mpi_program() {
+    local program
+    need_mpirun
+    command -v mpicc >/dev/null || skip "no mpicc: apt-get install libopenmpi-dev"
+    program=$(dirname "$(readlink -f "$QUALM")")/qualm-mpi
+    program=${program#"$ROOT"/}
+    (cd "$ROOT" && make -s INSTALL=0 MPI=1 "$program")
+    mpi="$ROOT/$program"
+}
+
+@test "make MPI=1: rank 0 deals cells to three, a killed worker, one results file" {
+    mpi_program
+    $mpirun "$mpi" run -q --keep -o "$CLUSTER/e.h5" "$CLUSTER/mix.yaml" &
+    pid=$!
+    until_true kill_a_worker "$CLUSTER/e.run"
+    wait $pid
+    same "$CLUSTER/e.h5"
+    [ "$(ls "$CLUSTER/e.run" | grep -c 'of4.jsonl')" -eq 3 ]
+    # nobody was dealt everything
+    for ledger in "$CLUSTER"/e.run/*.jsonl; do
+        n=$(grep -c '"cell":' "$ledger")
+        [ "$n" -gt 0 ] && [ "$n" -lt 90 ]
+    done
+}
+
+@test "make MPI=1: a killed rank ends all, and the same command goes on" {
+    mpi_program
+    $mpirun "$mpi" run -q -o "$CLUSTER/f.h5" "$CLUSTER/mix.yaml" 2>"$CLUSTER/f.said" &
+    pid=$!
+    until_true test -s "$CLUSTER/f.run/3of4.journal"
+    rank=$(pgrep -f "^$mpi run -q -o $CLUSTER/f.h5" | tail -1)
+    kill -9 "$rank"
+    code=0
+    wait $pid || code=$?
+    [ "$code" -ne 0 ]
+    [ ! -e "$CLUSTER/f.h5" ]
+    $mpirun "$mpi" run -q -o "$CLUSTER/f.h5" "$CLUSTER/mix.yaml"
+    same "$CLUSTER/f.h5"
+    "$mpi" run -q -w 0 -o "$CLUSTER/g.h5" "$CLUSTER/mix.yaml" # alone it needs no mpirun
+    same "$CLUSTER/g.h5"
+}

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "experiments/campaign/deal.h"
 #include "experiments/campaign/pool.h"
 #include "experiments/cli.h"
 #include "experiments/part.h"
@@ -322,8 +323,9 @@ static qm_status read_books(const struct qm_job *job, const struct qm_campaign_o
     return QM_OK;
 }
 
-static qm_status shard_open(const struct qm_job *job, const struct qm_campaign_options *o,
-                            struct shard *s)
+/* Ids, folder, and room; the caller closes s whatever comes out. */
+static qm_status shard_begin(const struct qm_job *job, const struct qm_campaign_options *o,
+                             struct shard *s)
 {
     size_t n = (size_t)job->n_cells + 1;
     char digest[65];
@@ -334,7 +336,13 @@ static qm_status shard_open(const struct qm_job *job, const struct qm_campaign_o
     if (!s->id || !s->line || !s->wanted)
         return qm_fail(QM_NO_MEMORY, "%lld cells", (long long)job->n_cells);
     QM_TRY(qm_campaign_digest(job, s->id, digest));
-    QM_TRY(begin(job, o->dir, o->fresh, digest));
+    return begin(job, o->dir, o->fresh, digest);
+}
+
+static qm_status shard_open(const struct qm_job *job, const struct qm_campaign_options *o,
+                            struct shard *s)
+{
+    QM_TRY(shard_begin(job, o, s));
     QM_TRY(qm_writer_open(o->dir, s->name, s->id, &s->writer));
     QM_TRY(read_books(job, o, s));
     tidy(o->dir, s);
@@ -343,7 +351,10 @@ static qm_status shard_open(const struct qm_job *job, const struct qm_campaign_o
     QM_TRY(qm_writer_recover(&s->writer, job->n_cells, s->wanted, !o->retry_failed, &taken));
     if (taken)
         qm_note("%lld cells were found in the journal of a run that was killed", (long long)taken);
-    return qm_queue_open(job->cells, job->n_cells, o->shard, o->shards, s->wanted, &s->queue);
+    if (o->dealt)
+        memset(s->wanted, 0, (size_t)job->n_cells); /* the queue has room, and begins empty */
+    return qm_queue_open(job->cells, job->n_cells, o->dealt ? 0 : o->shard,
+                         o->dealt ? 1 : o->shards, s->wanted, &s->queue);
 }
 
 /* The folder as a whole, after this shard. */
@@ -374,7 +385,7 @@ qm_status qm_campaign_run(const struct qm_job *job, const struct qm_campaign_opt
     struct shard s = {.writer = {.journal = -1, .ledger = {.fd = -1}}};
     *out = (struct qm_campaign_count){0};
     qm_status st = shard_open(job, o, &s);
-    if (st == QM_OK && s.queue.n > 0) {
+    if (st == QM_OK && (s.queue.n > 0 || o->dealt)) {
         struct qm_pool pool = {job, o, stop, &s.queue, &s.writer, 0, 0};
         out->todo = s.queue.n;
         st = qm_ledger_session(&s.writer.ledger, o->workers);
@@ -383,6 +394,28 @@ qm_status qm_campaign_run(const struct qm_job *job, const struct qm_campaign_opt
         out->ran = pool.ran;
         out->failed = pool.failed;
     }
+    if (st == QM_OK)
+        st = count_all(job, o, &s, out);
+    shard_close(&s);
+    return st;
+}
+
+qm_status qm_campaign_deal(const struct qm_job *job, const struct qm_campaign_options *o,
+                           const volatile sig_atomic_t *stop, struct qm_campaign_count *out)
+{
+    struct shard s = {.writer = {.journal = -1, .ledger = {.fd = -1}}};
+    *out = (struct qm_campaign_count){0};
+    qm_status st = shard_begin(job, o, &s);
+    if (st == QM_OK && (st = read_books(job, o, &s)) == QM_NO_MATCH) {
+        memset(s.wanted, 1, (size_t)job->n_cells); /* no ledger yet */
+        st = QM_OK;
+    }
+    if (st == QM_OK)
+        st = qm_queue_open(job->cells, job->n_cells, 0, 1, s.wanted, &s.queue);
+    out->todo = s.queue.n;
+    qm_deal_out(&s.queue, job->cells, stop, o->shards); /* in any case: the others wait for it */
+    if (st == QM_OK && *stop && s.queue.left > 0)
+        st = qm_fail(QM_INTERRUPTED, "interrupted; the same command goes on");
     if (st == QM_OK)
         st = count_all(job, o, &s, out);
     shard_close(&s);

@@ -21,10 +21,11 @@
 
 struct qm_campaign_options {
     const char *dir;
-    int workers;               /* processes, at least 1 */
-    int shard, shards;         /* from 0, of */
-    int retry_failed;          /* cells that failed are not done */
-    int fresh;                 /* throw away what is there */
+    int workers;       /* processes, at least 1 */
+    int shard, shards; /* from 0, of */
+    int dealt;         /* cells come from rank 0 (deal.h): shard, shards name the ledger only */
+    int retry_failed;  /* cells that failed are not done */
+    int fresh;         /* throw away what is there */
     double seconds, mebibytes; /* limits per cell: wall clock, resident memory of its worker */
 };
 
@@ -55,6 +56,10 @@ qm_status qm_campaign_begin(const struct qm_job *job, const char *dir, int fresh
  * suite was begun there.  QM_BAD_FILE: the disk, or another runner on this shard. */
 qm_status qm_campaign_run(const struct qm_job *job, const struct qm_campaign_options *o,
                           const volatile sig_atomic_t *stop, struct qm_campaign_count *out);
+
+/* Rank 0 of a dealt campaign (deal.h): deals until all others have left, then counts. */
+qm_status qm_campaign_deal(const struct qm_job *job, const struct qm_campaign_options *o,
+                           const volatile sig_atomic_t *stop, struct qm_campaign_count *out);
 
 /* Removes what campaigns write there, and the folder where nothing else is left. */
 void qm_campaign_remove(const char *dir);
