@@ -228,10 +228,11 @@ check-kernels: ## the element functions compile as CUDA kernels (needs nvcc, no 
 	      tests/kernels.cu && echo "check-kernels: $$arch ok" || exit 1; done; \
 	else echo "check-kernels: skipped: no nvcc, or CUDA=0"; fi
 
-check-long: qualm $(BUILD)/tests/long_edges $(BUILD)/tests/long_problems $(BUILD)/tests/test_ecc $(BUILD)/tests/test_protocol ## every float in [-2, 2] through every search; the whole kill matrix; the problems' learning rates; intervals and null comparisons
+check-long: qualm $(BUILD)/tests/long_edges $(BUILD)/tests/long_problems $(BUILD)/tests/test_ecc $(BUILD)/tests/test_stats $(BUILD)/tests/test_protocol ## every float in [-2, 2] through every search; the whole kill matrix; the problems' learning rates; intervals and null comparisons
 	$(Q)$(BUILD)/tests/long_edges
 	$(Q)$(BUILD)/tests/long_problems
 	$(Q)$(BUILD)/tests/test_ecc all
+	$(Q)$(BUILD)/tests/test_stats all
 	$(Q)$(BUILD)/tests/test_protocol all
 	$(Q)./qualm mutate -q
 
