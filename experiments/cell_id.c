@@ -25,7 +25,7 @@ static void add_axes(struct qm_sha256 *h, const struct qm_suite *s, const struct
                      int all)
 {
     static const char *const known[] = {"variant", "coupling", "slot", "source",
-                                        "seed",    "steps",    "n"};
+                                        "seed",    "steps",    "n",    "start"};
     const char *last = "";
     for (int done = 0; done < s->n_axes; done++) {
         const struct qm_axis *next = NULL;
@@ -39,7 +39,7 @@ static void add_axes(struct qm_sha256 *h, const struct qm_suite *s, const struct
         if (!next)
             return;
         last = next->key;
-        if ((all || (!next->is_recipe && qm_name_find(next->key, known, 7) < 0)) &&
+        if ((all || (!next->is_recipe && qm_name_find(next->key, known, 8) < 0)) &&
             c->choice[at] >= 0)
             add(h, next->key, next->value[c->choice[at]].text);
     }
@@ -62,6 +62,8 @@ void qm_cell_id(const struct qm_suite *s, const struct qm_cell *c, char out[QM_C
     add_number(&h, "steps", c->steps);
     add_number(&h, "n", c->n);
     add_number(&h, "every", c->every);
+    if (c->start_ulp) /* cells of earlier versions keep their names */
+        add(&h, "start", "ulp");
     add_axes(&h, s, c, c->reason != NULL);
     qm_sha256_hex(&h, hex);
     snprintf(out, QM_CELL_ID, "%.16s", hex);

@@ -12,11 +12,13 @@
 struct options {
     char **suite;
     int n, cells, shards;
+    const char *size; /* NULL: normal */
 };
 
 static const struct argp_option options[] = {
     {"cells", 'c', NULL, 0, "list the cells too", 0},
     {"shards", 's', "N", 0, "what each of N shards would get", 0},
+    {"size", 'z', "SIZE", 0, "small, normal or large: the values that suites give for it", 0},
     {0}};
 
 static const char doc[] =
@@ -27,6 +29,7 @@ static const char doc[] =
     "\n"
     "Examples:\n"
     "  qualm plan convergence\n"
+    "  qualm plan --size large ablation_momentum\n"
     "  qualm plan mine.yaml --shards 7\n"
     "  qualm plan --json --cells mine.yaml\n"
     "\n"
@@ -40,6 +43,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     char *end;
     switch (key) {
     case 'c': o->cells = 1; return 0;
+    case 'z': o->size = arg; return 0;
     case 's':
         o->shards = (int)strtol(arg, &end, 10);
         if (*end || end == arg || o->shards < 1 || o->shards > 100000)
@@ -171,7 +175,8 @@ static qm_status plan(const struct options *o, const char *word, json_t *all)
     struct qm_job job = {0};
     json_t *list = json_array(), *v = NULL;
     QM_TRY(qm_job_find(word, path, sizeof path));
-    qm_status st = qm_job_open(path, NULL, &job);
+    const struct qm_job_changes changes = {.size = o->size};
+    qm_status st = qm_job_open(path, &changes, &job);
     if (st == QM_OK && o->cells)
         qm_cells_list(job.suite, job.cells, job.n_cells, list);
     if (st == QM_OK)

@@ -25,7 +25,7 @@ static char *const config_suites[] = {states_suite, training_suite};
 enum { WORTH_SECONDS = 60 }; /* from here on a campaign of its own processes is worth it */
 
 struct options {
-    const char *out, *shard_text;
+    const char *out, *shard_text, *size; /* size of suites; NULL: normal */
     char **suite, **data, **config;
     int n_suites, n_data, n_configs, threads, workers, dry_run, keep;
     int rank, ranks; /* of MPI; ranks 0: there is none */
@@ -52,6 +52,7 @@ static const struct argp_option options[] = {
     {"claims", 'C', NULL, 0,
      "print only what the suites say of their claims; without SUITE: all in " QM_SUITES "claims/",
      0},
+    {"size", 'z', "SIZE", 0, "small, normal or large: the values that suites give for it", 0},
     {"dry-run", 'n', NULL, 0, "list the cells and run nothing", 0},
     {NULL, 0, NULL, 0, "Campaigns:", 1},
     {"workers", 'w', "N", 0,
@@ -85,7 +86,7 @@ static const char doc[] =
     "  coupling               oneshot, local, global or closed\n"
     "  slot                   the state to measure: exp_avg, exp_avg_sq ...\n"
     "  source                 states:GLOB, trace:GLOB, dist:NAME[:ARG], problem:NAME[:k=v,...]\n"
-    "  seed, steps            random seed; updates\n"
+    "  seed, steps            random seed (1..16 lists whole numbers); updates\n"
     "  n                      elements of a dist: source\n"
     "and, one value each: data (globs of recorded files), min_numel, min_rank, every (steps "
     "between "
@@ -98,8 +99,20 @@ static const char doc[] =
     "the claim holds when the whole interval satisfies the relation, does not hold when all of it "
     "violates it, and is undecided otherwise.\n"
     "\n"
+    "Paired comparisons, for cells of coupling closed (README: How comparisons are judged):\n"
+    "  protocol: paired       adds what the variants are judged against, and tables of verdicts, "
+    "runtimes to 51 targets and profiles\n"
+    "  lr_scale               times the problem's learning rate: [0.25, 0.5, 1, 2, 4]\n"
+    "  start                  problem, or ulp: the float64 twin beside itself, one float32 ulp "
+    "off\n"
+    "  rounding_seed          other draws of stochastic rounding, the same data\n"
+    "  budget: 1              what each part of a variant adds: codes, scales, parameter\n"
+    "  delta: 0.0212          equivalent within +- delta of log10 gap (default log10 1.05)\n"
+    "  sizes                  {small: {KEY: VALUE...}, large: {...}}: other values for --size\n"
+    "\n"
     "Examples:\n"
     "  qualm run momentum_format\n"
+    "  qualm run ablation_momentum --size small\n"
     "  qualm run --claims --out results/claims/\n"
     "  qualm run --headline rank1 search --out results/\n"
     "  qualm run --lpmm-config default_5b.yml second_moment convergence\n"
@@ -160,6 +173,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case 'o': o->out = arg; return 0;
     case 'd': return append(&o->data, &o->n_data, arg) == QM_OK ? 0 : ENOMEM;
     case 'c': return append(&o->config, &o->n_configs, arg) == QM_OK ? 0 : ENOMEM;
+    case 'z': o->size = arg; return 0;
     case 'n': o->dry_run = 1; return 0;
     case 'H': o->finish.headline = 1; return 0;
     case 'C': o->finish.claims = 1; return 0;
@@ -358,7 +372,7 @@ static qm_status run_suite(struct options *o, const char *word, json_t *into)
 {
     char file[1024], path[1024], dir[1100];
     struct qm_job job = {0};
-    const struct qm_job_changes changes = {o->data, o->n_data, o->n_configs, o->added};
+    const struct qm_job_changes changes = {o->size, o->data, o->n_data, o->n_configs, o->added};
     int campaign = 0, again = is_folder(word);
     qm_status st = again ? qm_campaign_job(word, &job) : qm_job_find(word, file, sizeof file);
     if (st == QM_OK && !again)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "experiments/cli.h"
+#include "experiments/protocol/protocol.h"
 #include "experiments/summary.h"
 
 /* ---- reporting ------------------------------------------------------------------------------- */
@@ -52,7 +53,8 @@ static void note_reasons(const struct qm_results *r, int failed, json_t *into)
 }
 
 static json_t *report(struct qm_finish *f, const struct qm_results *r, struct qm_summary **tables,
-                      const struct qm_effect *effect, const char *path, double seconds)
+                      const struct qm_effect *effect, const struct qm_protocol *protocol,
+                      const char *path, double seconds)
 {
     struct counts n = count(r);
     json_t *skips = json_object(), *summary = json_object();
@@ -66,6 +68,8 @@ static json_t *report(struct qm_finish *f, const struct qm_results *r, struct qm
         else if (!f->claims && (!f->headline || r->suite->summary[i].headline))
             qm_summary_print(tables[i]);
     }
+    if (!qm_cli.json && !f->claims)
+        qm_protocol_print(protocol);
     for (int i = 0; i < r->suite->n_expects; i++)
         f->verdicts[effect[i].verdict]++;
     if (r->suite->claim && !qm_cli.json)
@@ -80,15 +84,19 @@ static json_t *report(struct qm_finish *f, const struct qm_results *r, struct qm
                   (json_int_t)n.failed, "reasons", skips, "summary", summary);
     if (r->suite->claim)
         json_object_set_new(all, "claim", qm_claim_json(r->suite, effect));
+    if (protocol)
+        json_object_set_new(all, "protocol", qm_protocol_json(protocol));
     return all;
 }
 
 /* ---- storing --------------------------------------------------------------------------------- */
 
 static qm_status store_all(const struct qm_results *r, struct qm_summary **tables,
-                           const struct qm_effect *effect, struct qm_store *store)
+                           const struct qm_effect *effect, const struct qm_protocol *protocol,
+                           struct qm_store *store)
 {
     QM_TRY(qm_results_store(r, store));
+    QM_TRY(qm_protocol_store(protocol, store));
     for (int i = 0; i < r->suite->n_summaries; i++)
         QM_TRY(qm_summary_store(tables[i], store));
     return qm_claim_store(r->suite, effect, store);
@@ -100,13 +108,16 @@ qm_status qm_finish(struct qm_finish *f, const struct qm_results *r, struct qm_s
     const struct qm_suite *s = r->suite;
     struct qm_summary **tables = calloc((size_t)s->n_summaries + 1, sizeof *tables);
     struct qm_effect *effect = calloc((size_t)s->n_expects + 1, sizeof *effect);
+    struct qm_protocol *protocol = NULL;
     qm_status st = tables && effect ? QM_OK : qm_fail(QM_NO_MEMORY, "summaries");
     for (int i = 0; st == QM_OK && i < s->n_summaries; i++)
         st = qm_summary_make(r, &s->summary[i], &tables[i]);
     if (st == QM_OK)
         st = qm_claim_judge(r, effect);
     if (st == QM_OK)
-        st = store_all(r, tables, effect, store);
+        st = qm_protocol_make(r, &protocol);
+    if (st == QM_OK)
+        st = store_all(r, tables, effect, protocol, store);
     if (st == QM_OK && f->stop && *f->stop)
         st = qm_fail(QM_INTERRUPTED, "interrupted");
     if (st == QM_OK) {
@@ -115,11 +126,13 @@ qm_status qm_finish(struct qm_finish *f, const struct qm_results *r, struct qm_s
     }
     if (st == QM_OK) {
         struct counts n = count(r);
-        json_array_append_new(into, report(f, r, tables, effect, path, qm_seconds() - f->started));
+        json_array_append_new(
+            into, report(f, r, tables, effect, protocol, path, qm_seconds() - f->started));
         if (n.skipped == r->n_cells)
             st = qm_fail(QM_NO_MATCH, "%s: every cell was skipped", s->path);
     }
     qm_store_abort(store);
+    qm_protocol_free(protocol);
     for (int i = 0; tables && i < s->n_summaries; i++)
         qm_summary_free(tables[i]);
     free(tables);

@@ -52,7 +52,7 @@ static qm_status open_data(const struct qm_job_changes *changes, struct qm_job *
 qm_status qm_job_open(const char *path, const struct qm_job_changes *changes, struct qm_job *out)
 {
     *out = (struct qm_job){0};
-    QM_TRY(qm_suite_read(path, &out->suite));
+    QM_TRY(qm_suite_read_size(path, changes ? changes->size : NULL, &out->suite));
     for (int i = 0; changes && i < changes->n_added; i++)
         QM_TRY(qm_suite_add_variant(out->suite, changes->added[i].label, changes->added[i].recipe));
     for (int i = 0; i < out->suite->n_summaries; i++)

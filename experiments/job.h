@@ -13,7 +13,8 @@ struct qm_job_variant {
 
 /* How a suite is changed before its cells are made. */
 struct qm_job_changes {
-    char **data; /* globs instead of the suite's */
+    const char *size; /* "small", "normal", "large"; NULL: normal */
+    char **data;      /* globs instead of the suite's */
     int n_data, n_added;
     const struct qm_job_variant *added;
 };

@@ -25,6 +25,11 @@ struct qm_problem {
      * the loss whose gradient it is without additive noise is returned: that of a minibatch where
      * there is one.  So ask for a curve's points with NULL. */
     double (*eval)(void *self, const double *x, int64_t t, double *grad);
+    /* Whether the loss that eval returns with a gradient is the plotted one, to the bit; then first
+     * hits cost nothing.  NULL: it is not. */
+    int (*gives_loss)(void *self);
+    /* Otherwise: steps between two looks at the plotted loss for first hits; 0: every step. */
+    int64_t look;
     /* The floor of that loss.  NULL: there is no loss, the gradients are prescribed whatever x is,
      * and eval returns 0; such a problem serves the couplings local and global, not closed. */
     double (*optimum)(void *self);
@@ -54,6 +59,9 @@ qm_status qm_problem_find(const char *name, const struct qm_problem **out);
 /* n elements as rows x n / rows; rows 0: the largest divisor of n that is at most sqrt(n).  One
  * row makes a vector.  QM_BAD_ARG where rows does not divide n. */
 qm_status qm_problem_shape(const char *name, int64_t n, int64_t rows, struct qm_shape *out);
+
+/* A `gives_loss` that always does. */
+int qm_problem_gives_loss(void *self);
 
 /* An `expected` without a closed form: NaN. */
 double qm_problem_unexpected(void *self, const char *family, double lr, double momentum, int64_t t);

@@ -8,6 +8,7 @@
  *                of single elements (couplings other than oneshot, norms other than block, tensor)
  *     /codebooks the tables that the cells decide by (codebooks.h)
  *     /curves    cell (which cell each curve belongs to) and one ragged array per track
+ *     /stairs    cell, and first hits of closed cells (protocol/stairs.h), ragged
  *     /summary   the suite's tables
  *     /suite     attributes title, question, plan (the suite in canonical form) */
 #ifndef QM_EXPERIMENTS_RESULTS_H

@@ -37,6 +37,9 @@ teardown() { rm -rf "$dir"; }
     b="$("$qualm" digest "$dir/b.h5")"
     [ "${a%% *}" = "${b%% *}" ]
     [ "${#a}" -ge 64 ]
+    both="$("$qualm" digest "$dir/a.h5" "$dir/b.h5")"
+    [ "$both" = "$a"$'\n'"$b" ]
+    [ "${a##* }" = "$dir/a.h5" ]
 }
 
 @test "--json is one document and nothing else" {

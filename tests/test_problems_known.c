@@ -72,6 +72,40 @@ static void test_rosen_basins(void **state)
     check_basin("n=6", six, 3.973940500930);
 }
 
+/* ---- quad ------------------------------------------------------------------------------------ */
+
+/* Gap after t steps from the closed form: the rate per step is what theory says at the best rates. */
+static void test_quad_rates(void **state)
+{
+    static const double conds[] = {1e2, 1e4, 1e6};
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        double c = conds[k], root = sqrt(c), low = 1 / c;
+        char args[64];
+        snprintf(args, sizeof args, "n=2,cond=%g", c); /* the two ends */
+        struct bench b = opened("quad", args, 1);
+        int64_t t = 100;
+        double lr = 2 / (1 + low), rate = (c - 1) / (c + 1);
+        double a = b.p->expected(b.self, "sgdm", lr, 0, t);
+        double e = b.p->expected(b.self, "sgdm", lr, 0, t + 1);
+        check_close("descent", sqrt(e / a), rate, 1e-9);
+        double momentum = pow((root - 1) / (root + 1), 2);
+        lr = 4 / pow(1 + sqrt(low), 2);
+        if (c == 1e4) {
+            check_close("lr", lr, 3.9211842, DIGITS(8));
+            check_close("momentum", momentum, 0.9607882, DIGITS(7));
+        }
+        /* Both ends are double roots, t rate^t: over s steps the factor is rate^s (1 + s / t) at most. */
+        t = (int64_t)(20 * root);
+        a = b.p->expected(b.self, "sgdm", lr, momentum, t);
+        e = b.p->expected(b.self, "sgdm", lr, momentum, 2 * t);
+        double measured = pow(e / a, 0.5 / (double)t), want = sqrt(momentum);
+        assert_true(measured > want * (1 - 2.0 / (double)t) &&
+                    measured < want * (1 + 2.0 / (double)t));
+        done(&b);
+    }
+}
+
 /* ---- logreg ---------------------------------------------------------------------------------- */
 
 /* cond of the Hessian at w from data derived again; counts the labels y = 1. */
@@ -469,6 +503,32 @@ static void test_heavy(void **state)
     done(&sum);
 }
 
+/* The largest of B elements: 2.5961 on average for normals and B = 64, growing like B^(1/3) for t_3. */
+static double mean_largest(const char *args, int block)
+{
+    enum { N = 131072 };
+    static double z[N];
+    double sum = 0;
+    noise_of(args, 2, 5, N, z);
+    for (int i = 0; i < N; i += block) {
+        double top = 0;
+        for (int k = i; k < i + block; k++)
+            top = fmax(top, fabs(z[k]));
+        sum += top * block / N;
+    }
+    return sum;
+}
+
+static void test_heavy_crest(void **state)
+{
+    (void)state;
+    assert_true(fabs(mean_largest("nu=1e6,sigma=1,base=quad:n=131072", 64) - 2.5961) <
+                4 * 0.5 / sqrt(131072 / 64.0));
+    double growth = mean_largest("nu=3,sigma=1,base=quad:n=131072", 512) /
+                    mean_largest("nu=3,sigma=1,base=quad:n=131072", 64);
+    assert_true(growth > 1.8 && growth < 2.3);
+}
+
 static void test_spike(void **state)
 {
     struct bench b =
@@ -604,6 +664,52 @@ static void test_nqm_long(void **state)
     check_long_run("n=40,nu=3", 0.05, 0.9, 100);
 }
 
+/* Momentum stored with stochastic rounding to a grid: white noise of variance q adds (beta / (1 - beta))^2 q to
+ * the gradient's, and the stationary mean square of x follows.  Nearest rounding on a grid that swallows the
+ * momentum is plain SGD with a small rate: a lower floor, reached later. */
+static void check_stored_momentum(double grid, int nearest, double *square, double *want)
+{
+    enum { N = 3, STEPS = 400000, BURN = 20000 };
+    struct bench b = opened("nqm", "n=3", 17);
+    double q[N] = {0}, beta = 0.9, alpha = 0.1;
+    memset(square, 0, N * sizeof *square);
+    memset(b.x, 0, N * sizeof *b.x);
+    for (int t = 1; t <= STEPS; t++) {
+        b.p->eval(b.self, b.x, t, b.g);
+        for (int i = 0; i < N; i++) {
+            double m = beta * b.m[i] + (1 - beta) * b.g[i], cell = floor(m / grid);
+            double p = m / grid - cell;
+            double u = (double)qm_pick(5, QM_STREAM_dist, t, i, INT64_C(1) << 32) * 0x1p-32;
+            b.x[i] -= alpha * m;
+            b.m[i] = grid * (nearest ? round(m / grid) : cell + (u < p));
+            if (t > BURN) {
+                square[i] += b.x[i] * b.x[i] / (STEPS - BURN);
+                q[i] += p * (1 - p) * grid * grid / (STEPS - BURN);
+            }
+        }
+    }
+    for (int i = 0; i < N; i++) {
+        double h = 1 / (i + 1.0), a = alpha * (1 - beta), rest = 2 * (1 + beta) - a * h;
+        double noise = h / 32 + (nearest ? 0 : pow(beta / (1 - beta), 2) * q[i]);
+        want[i] = a * noise * (1 + beta) / (h * (1 - beta) * rest);
+    }
+    done(&b);
+}
+
+static void test_nqm_stored_momentum(void **state)
+{
+    double square[3], want[3];
+    (void)state;
+    check_stored_momentum(0.02, 0, square, want);
+    for (int i = 0; i < 3; i++)
+        check_close("grid 0.02", square[i], want[i], 0.06);
+    check_stored_momentum(0.3, 0, square, want);
+    for (int i = 0; i < 3; i++)
+        check_close("grid 0.3", square[i], want[i], 0.06);
+    check_stored_momentum(0.3, 1, square, want);
+    assert_true(square[0] < want[0] / 5);
+}
+
 /* ---- products -------------------------------------------------------------------------------- */
 
 /* Every instruction set and shape gives the bits of the plain loops. */
@@ -638,6 +744,42 @@ static void test_dense(void **state)
     qm_isa_force(own);
 }
 
+/* The exponential: 2 ULP, the same bits at every instruction set and length. */
+static void test_exps(void **state)
+{
+    enum { N = 40000 };
+    static double x[N], y[N], first[N];
+    enum qm_isa own = qm_isa();
+    (void)state;
+    for (int i = 0; i < N; i++)
+        x[i] = i < N / 2 ? -708 + 1417.0 * i / (N / 2) : -2 + 4.0 * (i - N / 2) / (N / 2);
+    for (int isa = 0; isa < QM_ISA_COUNT; isa++) {
+        if (!qm_isa_force((enum qm_isa)isa))
+            continue;
+        qm_exps_of()(x, N, y);
+        if (isa == 0)
+            memcpy(first, y, sizeof y);
+        assert_memory_equal(y, first, sizeof y);
+        for (int n = 0; n < 20; n++) {
+            double some[20];
+            qm_exps_of()(x + 777, n, some);
+            assert_memory_equal(some, y + 777, (size_t)n * sizeof *some);
+        }
+    }
+    for (int i = 0; i < N; i++) {
+        long double want = expl((long double)x[i]);
+        assert_true(fabsl((long double)y[i] - want) <= 2 * 0x1p-52L * want);
+    }
+    double ends[4] = {-1e300, 1e300, 0, -0.0};
+    qm_exps_of()(ends, 4, ends);
+    assert_true(ends[0] > 0 && ends[0] < 1e-300 && ends[1] > 1e300 && isfinite(ends[1]));
+    assert_true(ends[2] == 1 && ends[3] == 1);
+    ends[0] = nan("");
+    qm_exps_of()(ends, 1, ends);
+    assert_true(isnan(ends[0]));
+    qm_isa_force(own);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -650,7 +792,9 @@ int main(void)
         cmocka_unit_test(test_digits_infimum), cmocka_unit_test(test_heavy),
         cmocka_unit_test(test_spike),          cmocka_unit_test(test_spike_adam),
         cmocka_unit_test(test_ema_table),      cmocka_unit_test(test_nqm_long),
-        cmocka_unit_test(test_dense),
+        cmocka_unit_test(test_quad_rates),     cmocka_unit_test(test_nqm_stored_momentum),
+        cmocka_unit_test(test_heavy_crest),    cmocka_unit_test(test_dense),
+        cmocka_unit_test(test_exps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

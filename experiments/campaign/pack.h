@@ -7,7 +7,7 @@
 
 #include "experiments/lockstep.h"
 
-enum { QM_PACK_VERSION = 1 };
+enum { QM_PACK_VERSION = 2 };
 
 /* Words of an outcome; text is its reason (NULL: none). */
 struct qm_packed {

@@ -64,6 +64,7 @@ static uint64_t key_of(const struct qm_cell *c)
     h = hash(h, family, strlen(family) + 1);
     h = hash(h, &c->seed, sizeof c->seed);
     h = hash(h, &c->recipe.hyper.lr, sizeof c->recipe.hyper.lr);
+    h = hash(h, &c->lr_scale, sizeof c->lr_scale);
     return hash(h, &c->steps, sizeof c->steps);
 }
 

@@ -44,14 +44,14 @@ static int send(int64_t cell, double seconds, const struct qm_packed *p)
 }
 
 /* Runs one cell; an error is an outcome too. */
-static qm_status run(struct qm_job *job, int64_t cell, struct qm_metrics *m, double *seconds,
-                     struct qm_packed *p)
+static qm_status run(struct qm_job *job, int64_t cell, struct qm_metrics *m,
+                     struct qm_twin_cache *twins, double *seconds, struct qm_packed *p)
 {
     struct qm_outcome o = {0};
     double start = qm_seconds();
     qm_status st = qm_job_load(job, &job->cells[cell]);
     if (st == QM_OK)
-        st = qm_lockstep_run(&job->cells[cell], m, NULL, &o);
+        st = qm_lockstep_run(&job->cells[cell], m, twins, NULL, &o);
     *seconds = qm_seconds() - start;
     if (st != QM_OK) {
         o.failed = 1;
@@ -82,8 +82,9 @@ static qm_status work(struct qm_job *job)
 {
     struct qm_metrics *m = qm_metrics_open(QM_METRICS_full);
     struct qm_answer hello = {QM_HELLO, job->n_cells, 0, 0.0}, bye = {QM_BYE, 0, 0, 0.0};
+    struct qm_twin_cache *twins = NULL;
     int64_t cell;
-    qm_status st = m ? QM_OK : qm_fail(QM_NO_MEMORY, "metrics");
+    qm_status st = m ? qm_twin_cache_open(0, &twins) : qm_fail(QM_NO_MEMORY, "metrics");
     int there = st == QM_OK && send_all(&hello, sizeof hello);
     while (st == QM_OK && there && next(&cell)) {
         struct qm_packed p = {0};
@@ -91,7 +92,7 @@ static qm_status work(struct qm_job *job)
         if (cell < 0 || cell >= job->n_cells)
             st = qm_fail(QM_INTERNAL, "there is no cell %lld", (long long)cell);
         else
-            st = run(job, cell, m, &seconds, &p);
+            st = run(job, cell, m, twins, &seconds, &p);
         there = st == QM_OK && send(cell, seconds, &p);
         qm_packed_free(&p);
         if (leaving)
@@ -99,6 +100,7 @@ static qm_status work(struct qm_job *job)
     }
     if (st == QM_OK && there)
         send_all(&bye, sizeof bye);
+    qm_twin_cache_close(twins);
     qm_metrics_close(m);
     return st;
 }

@@ -166,6 +166,7 @@ const struct qm_problem qm_problem_digits = {
     .open = digits_open,
     .start = digits_start,
     .eval = digits_eval,
+    .look = 50,
     .optimum = digits_optimum,
     .expected = qm_problem_unexpected,
     .close = digits_close,

@@ -160,6 +160,7 @@ const struct qm_problem qm_problem_embed = {
     .open = embed_open,
     .start = embed_start,
     .eval = embed_eval,
+    .look = 10,
     .optimum = embed_optimum,
     .argmin = embed_argmin,
     .expected = qm_problem_unexpected,

@@ -206,6 +206,7 @@ const struct qm_problem qm_problem_factor = {
     .open = factor_open,
     .start = factor_start,
     .eval = factor_eval,
+    .gives_loss = qm_problem_gives_loss,
     .optimum = factor_optimum,
     .argmin = factor_argmin,
     .expected = qm_problem_unexpected,

@@ -82,6 +82,12 @@ static double heavy_eval(void *self, const double *x, int64_t t, double *grad)
     return loss;
 }
 
+static int heavy_gives_loss(void *self)
+{
+    struct qm_wrap *w = &((struct heavy *)self)->wrap;
+    return w->base->gives_loss && w->base->gives_loss(w->self);
+}
+
 static double heavy_optimum(void *self)
 {
     struct qm_wrap *w = &((struct heavy *)self)->wrap;
@@ -96,6 +102,7 @@ const struct qm_problem qm_problem_heavy = {
     .open = heavy_open,
     .start = heavy_start,
     .eval = heavy_eval,
+    .gives_loss = heavy_gives_loss,
     .optimum = heavy_optimum,
     .expected = qm_problem_unexpected,
     .close = heavy_close,

@@ -249,6 +249,8 @@ static double minibatch(struct logreg *s, const double *w, int64_t t, double *gr
     return sum / (double)s->batch + 0.5 * s->lambda * dot(w, w, s->d);
 }
 
+static int logreg_gives_loss(void *self) { return ((struct logreg *)self)->batch == 0; }
+
 static double logreg_eval(void *self, const double *w, int64_t t, double *grad)
 {
     struct logreg *s = self;
@@ -277,6 +279,7 @@ const struct qm_problem qm_problem_logreg = {
     .open = logreg_open,
     .start = logreg_start,
     .eval = logreg_eval,
+    .gives_loss = logreg_gives_loss,
     .optimum = logreg_optimum,
     .argmin = logreg_argmin,
     .expected = qm_problem_unexpected,

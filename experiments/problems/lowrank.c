@@ -186,6 +186,8 @@ static double minibatch(struct lowrank *s, const double *w, int64_t t, double *g
     return sum / (2 * (double)s->batch);
 }
 
+static int lowrank_gives_loss(void *self) { return ((struct lowrank *)self)->batch == 0; }
+
 static double lowrank_eval(void *self, const double *w, int64_t t, double *grad)
 {
     struct lowrank *s = self;
@@ -217,6 +219,7 @@ const struct qm_problem qm_problem_lowrank = {
     .open = lowrank_open,
     .start = lowrank_start,
     .eval = lowrank_eval,
+    .gives_loss = lowrank_gives_loss,
     .optimum = lowrank_optimum,
     .argmin = lowrank_argmin,
     .expected = qm_problem_unexpected,

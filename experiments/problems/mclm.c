@@ -381,6 +381,7 @@ const struct qm_problem qm_problem_mclm = {
     .open = mclm_open,
     .start = mclm_start,
     .eval = mclm_eval,
+    .look = 5,
     .optimum = mclm_optimum,
     .expected = qm_problem_unexpected,
     .close = mclm_close,

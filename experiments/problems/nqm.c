@@ -158,6 +158,7 @@ const struct qm_problem qm_problem_nqm = {
     .open = nqm_open,
     .start = nqm_start,
     .eval = nqm_eval,
+    .gives_loss = qm_problem_gives_loss,
     .optimum = nqm_optimum,
     .argmin = nqm_argmin,
     .expected = nqm_expected,

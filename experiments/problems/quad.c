@@ -256,6 +256,7 @@ const struct qm_problem qm_problem_quad = {
     .open = quad_open,
     .start = quad_start,
     .eval = quad_eval,
+    .gives_loss = qm_problem_gives_loss,
     .optimum = quad_optimum,
     .argmin = quad_argmin,
     .expected = quad_expected,

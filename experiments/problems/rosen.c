@@ -90,6 +90,7 @@ const struct qm_problem qm_problem_rosen = {
     .open = rosen_open,
     .start = rosen_start,
     .eval = rosen_eval,
+    .gives_loss = qm_problem_gives_loss,
     .optimum = rosen_optimum,
     .argmin = rosen_argmin,
     .expected = qm_problem_unexpected,

@@ -91,6 +91,12 @@ static double spike_eval(void *self, const double *x, int64_t t, double *grad)
     return loss;
 }
 
+static int spike_gives_loss(void *self)
+{
+    struct qm_wrap *w = &((struct spike *)self)->wrap;
+    return w->base->gives_loss && w->base->gives_loss(w->self);
+}
+
 static double spike_optimum(void *self)
 {
     struct qm_wrap *w = &((struct spike *)self)->wrap;
@@ -105,6 +111,7 @@ const struct qm_problem qm_problem_spike = {
     .open = spike_open,
     .start = spike_start,
     .eval = spike_eval,
+    .gives_loss = spike_gives_loss,
     .optimum = spike_optimum,
     .expected = qm_problem_unexpected,
     .close = spike_close,
