@@ -11,6 +11,7 @@
     X(status,     "how far a campaign has come, from its ledgers")                                \
     X(merge,      "the shards of a campaign as one results file")                                 \
     X(compare,    "two results files, paired cell by cell: did anything become worse?")           \
+    X(report,     "one self-contained HTML page of a result file; tables for papers")             \
     X(analyze,    "quantization error of any tensor in .h5, .npy or .safetensors files")          \
     X(check,      "every variant against the double-precision oracle, over planted edge cases")   \
     X(prove,      "nearest-code routines over all floats: proofs and counter-examples")              \
