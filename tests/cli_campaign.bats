@@ -87,9 +87,9 @@ done_cells() { json_value 'd[0]["done"]' status "$1" || true; }
 
 @test "a crash, an exit, a timeout and too much memory are outcomes; --retry-failed" {
     touch "$dir/on"
-    run "$QUALM" run -w 2 -T 1 -M 300 -o "$dir/bad.h5" "$dir/bad.yaml"
+    run "$QUALM" run -w 2 -T 3 -M 300 -o "$dir/bad.h5" "$dir/bad.yaml"
     [ "$status" -eq 1 ]
-    for why in "died by SIGSEGV" "left with exit code 9" "no result within 1 s" \
+    for why in "died by SIGSEGV" "left with exit code 9" "no result within 3 s" \
         "more than 300 MiB of memory" "the cell was told to fail"; do
         [[ "$output" == *"2 cells failed: $why"* ]]
     done
