@@ -122,13 +122,16 @@ $(BUILD)/experiments/problems/digits.o: $(BUILD)/gen/digits.inc
 # Texts that the executable carries: a line of the file, a string; NULL after the last.
 $(BUILD)/gen/texts.inc: TEXTS := core/kernel_abi.h core/kernel_nearest.h $(sort $(wildcard variants/native/*.c))
 $(BUILD)/gen/mutants.inc: TEXTS := $(sort $(wildcard experiments/mutants/*.txt))
-$(BUILD)/gen/texts.inc $(BUILD)/gen/mutants.inc: FORCE
+$(BUILD)/gen/report.inc: TEXTS := experiments/report/page.css experiments/report/page.js \
+  $(sort $(wildcard plots/*.py plots/report/*.py))
+$(BUILD)/gen/texts.inc $(BUILD)/gen/mutants.inc $(BUILD)/gen/report.inc: FORCE
 	@mkdir -p $(@D)
 	@for f in $(TEXTS); do echo "QM_TEXT(\"$$(basename $$f)\","; \
 	  sed -e 's/[\\"]/\\&/g' -e 's/.*/"&\\n",/' $$f; echo 'NULL)'; done > $@.new
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 $(BUILD)/experiments/mutants/registry.o: $(BUILD)/gen/mutants.inc
 $(BUILD)/core/engine/kernel_build.o: $(BUILD)/gen/texts.inc
+$(BUILD)/experiments/report/texts.o: $(BUILD)/gen/report.inc
 
 $(BUILD)/libqm.a: $(LIB_OBJ) $(ISA_OBJ)
 	$(if $(filter 1,$(V)),,$(call say,AR,$@))
@@ -218,7 +221,7 @@ DUAL := $(wildcard core/base/dual.h core/base/half.h core/base/fp8.h core/base/p
   core/rule/adamw.h core/rule/sgdm.h \
   core/rule/bnb.h core/rule/lpmm.h core/rule/lion.h core/rule/lion8.h)
 DUAL := $(filter-out core/quant/quantizer.h core/quant/lanes.h core/quant/lanes_avx512.h \
-  core/quant/lanes_avx2.h core/quant/lanes_blocks.h core/quant/searches.h core/quant/norm_pair.h,$(DUAL))
+  core/quant/lanes_avx2.h core/quant/lanes_blocks.h core/quant/lanes_group.h core/quant/searches.h core/quant/norm_pair.h,$(DUAL))
 check-dual: ## the dual headers compile as C11, C++17 and CUDA
 	@mkdir -p $(BUILD); printf '#include "%s"\n' $(DUAL) > $(BUILD)/dual.c
 	$(Q)$(CC) -std=c11 $(WARN) -I. -fsyntax-only $(BUILD)/dual.c && echo "check-dual: C11 ok"

@@ -32,7 +32,7 @@ const struct argp qm_cli_argp = {common_options, common_option, NULL, NULL, NULL
 int qm_cli_parse(const struct argp *argp, int argc, char **argv, void *input)
 {
     static char name[64]; /* argp keeps pointing at it until the program ends */
-    static char **own;    /* so do options that keep state->argv */
+    static char **own;    /* commands keep pointing into it */
     free(own);
     own = calloc((size_t)argc + 1, sizeof *own);
     if (!own)
