@@ -5,6 +5,8 @@
 #include "experiments/command.h"
 #include "experiments/lpmm_config.h"
 #include "experiments/protocol/protocol.h"
+#include "experiments/report/against.h"
+#include "experiments/report/report.h"
 #include "experiments/summary.h"
 
 #include <errno.h>
@@ -27,7 +29,7 @@ struct added {
 };
 
 struct options {
-    const char *out;
+    const char *out, *against;
     char **suite, **data, **config;
     int n_suites, n_data, n_configs, threads, dry_run, headline, claims;
     int verdicts[QM_VERDICT_COUNT];
@@ -46,6 +48,11 @@ static const struct argp_option options[] = {
      "without SUITE runs lpmm_states and lpmm_training",
      0},
     {"threads", 't', "N", 0, "threads (default: all cores); results do not depend on it", 0},
+    {"against", 'a', "ARCHIVE", 0,
+     "also a page (qualm report) beside the variants of another campaign: a result file, or NAME "
+     "for "
+     "results/NAME.h5; `baseline` ships",
+     0},
     {"headline", 'H', NULL, 0, "print only the tables that answer the suites' questions", 0},
     {"claims", 'C', NULL, 0,
      "print only what the suites say of their claims; without SUITE: all in " SUITES "claims/", 0},
@@ -82,6 +89,7 @@ static const char doc[] =
     "  qualm run --claims --out results/claims/\n"
     "  qualm run --headline rank1 search --out results/\n"
     "  qualm run --lpmm-config default_5b.yml second_moment convergence\n"
+    "  qualm run mine.yaml --against baseline\n"
     "  qualm run mine.yaml --data '../states/*.h5' --out results/mine.h5\n"
     "\n"
     "Combinations that make no sense are skipped cells with a reason.  Exit codes: 0 done, 2 a "
@@ -116,6 +124,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case 'c': return append(&o->config, &o->n_configs, arg) == QM_OK ? 0 : ENOMEM;
     case 's': o->size = arg; return 0;
     case 'n': o->dry_run = 1; return 0;
+    case 'a': o->against = arg; return 0;
     case 'H': o->headline = 1; return 0;
     case 'C': o->claims = 1; return 0;
     case 't':
@@ -464,18 +473,22 @@ int qm_cmd_run(int argc, char **argv)
     struct sigaction act = {.sa_handler = on_signal}, was_int, was_term;
     int code = qm_cli_parse(&argp, argc, argv, &o);
     qm_status st = QM_OK;
+    char path[1024];
     glob_t found = {0};
     json_t *all = json_array();
     stopped = 0;
     sigemptyset(&act.sa_mask);
     sigaction(SIGINT, &act, &was_int);
     sigaction(SIGTERM, &act, &was_term);
+    if (code == 0 && o.against && (st = qm_against_find(o.against, path, sizeof path)) != QM_OK)
+        code = qm_cli_failed("run", st); /* before a long run */
     if (code == 0 && (st = read_configs(&o)) != QM_OK)
         code = qm_cli_failed("run", st);
     if (code == 0 && o.n_suites == 0 && (st = all_claims(&o, &found)) != QM_OK)
         code = qm_cli_failed("run", st);
     for (int i = 0; code == 0 && i < o.n_suites; i++)
-        if ((st = run_suite(&o, o.suite[i], all)) != QM_OK)
+        if ((st = run_suite(&o, o.suite[i], all)) != QM_OK ||
+            (o.against && (st = qm_report_beside(all, o.against)) != QM_OK))
             code = qm_cli_failed("run", st);
     sigaction(SIGINT, &was_int, NULL);
     sigaction(SIGTERM, &was_term, NULL);
