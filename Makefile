@@ -60,7 +60,7 @@ LDLIBS = $(PC_LIBS) -ldl -lm
 # ---- sources -------------------------------------------------------------------------------
 ISAS := sse2 avx2 avx512
 BY_ISA := core/base/narrow.c core/quant/lanes.c core/quant/searches.c $(wildcard core/rule/blocks_*.c) \
-  experiments/census.c experiments/dense.c
+  experiments/census.c experiments/dense.c experiments/exps.c
 MAIN := experiments/main.c
 SOURCES := $(filter-out $(BY_ISA) $(MAIN),$(wildcard core/*/*.c variants/*.c oracle/*.c \
   experiments/*.c experiments/*/*.c))
@@ -231,10 +231,12 @@ check-kernels: ## the element functions compile as CUDA kernels (needs nvcc, no 
 	      tests/kernels.cu && echo "check-kernels: $$arch ok" || exit 1; done; \
 	else echo "check-kernels: skipped: no nvcc, or CUDA=0"; fi
 
-check-long: qualm $(BUILD)/tests/long_edges $(BUILD)/tests/long_problems $(BUILD)/tests/test_ecc ## every float in [-2, 2] through every search; the whole kill matrix; the problems' learning rates
+check-long: qualm $(BUILD)/tests/long_edges $(BUILD)/tests/long_problems $(BUILD)/tests/test_ecc $(BUILD)/tests/test_stats $(BUILD)/tests/test_protocol ## every float in [-2, 2] through every search; the whole kill matrix; the problems' learning rates; intervals and null comparisons
 	$(Q)$(BUILD)/tests/long_edges
 	$(Q)$(BUILD)/tests/long_problems
 	$(Q)$(BUILD)/tests/test_ecc all
+	$(Q)$(BUILD)/tests/test_stats all
+	$(Q)$(BUILD)/tests/test_protocol all
 	$(Q)./qualm mutate -q
 
 $(BUILD)/tests/long_%: tests/long_%.c $(BUILD)/libqm.a

@@ -31,7 +31,8 @@ static const struct {
 } kinds[] = {{"states:", QM_SOURCE_states},
              {"trace:", QM_SOURCE_trace},
              {"dist:", QM_SOURCE_dist},
-             {"problem:", QM_SOURCE_problem}};
+             {"problem:", QM_SOURCE_problem},
+             {"empty", QM_SOURCE_empty}};
 
 static qm_status fail_at(const struct qm_suite *s, int line, qm_status st)
 {
@@ -145,6 +146,7 @@ static qm_status find_items(const struct qm_suite *s, const struct qm_replay *re
         switch (item.kind) {
         case QM_SOURCE_states:
         case QM_SOURCE_trace: st = add_recorded(s, replay, item, list); break;
+        case QM_SOURCE_empty: st = add_text(list, item, "%s", v->text); break;
         case QM_SOURCE_dist:
             st = qm_dist_parse(item.rest, &item.dist);
             if (st == QM_OK)
@@ -323,6 +325,8 @@ static qm_status check_source(struct qm_cell *c)
     const struct qm_rule *rule = c->recipe.rule;
     const struct qm_recorded *r = c->recorded;
     const char *coupling = qm_coupling_name(c->coupling);
+    if (c->kind == QM_SOURCE_empty)
+        return QM_OK;
     if (c->coupling == QM_COUPLING_closed && c->kind != QM_SOURCE_problem)
         return skip(c, "closed needs a problem: source, which has its own gradients");
     if (c->lr_scale != 1.0 && c->kind != QM_SOURCE_problem)
@@ -388,7 +392,7 @@ static qm_status build_cell(const struct qm_suite *s, const struct item *item, s
     QM_TRY(integer(s, c, "seed", 0, 1, &seed));
     QM_TRY(integer(s, c, "steps", 1, 0, &c->steps));
     QM_TRY(integer(s, c, "n", 1, 65536, &c->n));
-    QM_TRY(integer(s, c, "rounding_seed", 0, seed, &rounding));
+    QM_TRY(integer(s, c, "rounding_seed", 0, 0, &rounding));
     c->seed = (uint64_t)seed;
     c->rounding_seed = (uint64_t)rounding;
     QM_TRY(choose_start(s, c));
@@ -399,6 +403,8 @@ static qm_status build_cell(const struct qm_suite *s, const struct item *item, s
     QM_TRY(choose_slot(s, c));
     return c->reason ? QM_OK : check_source(c);
 }
+
+uint64_t qm_cell_rounding(const struct qm_cell *c) { return c->seed + (c->rounding_seed << 32); }
 
 /* ---- the product ----------------------------------------------------------------------------- */
 

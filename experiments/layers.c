@@ -8,7 +8,9 @@
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-#define X(name) extern qm_dense_fn *const qm_dense_##name;
+#define X(name)                                \
+    extern qm_dense_fn *const qm_dense_##name; \
+    extern qm_exps_fn *const qm_exps_##name;
 QM_ISA_LIST(X)
 #undef X
 
@@ -16,6 +18,16 @@ qm_dense_fn *qm_dense_of(void)
 {
     static qm_dense_fn *const *const table[] = {
 #define X(name) &qm_dense_##name,
+        QM_ISA_LIST(X)
+#undef X
+    };
+    return *table[qm_isa()];
+}
+
+qm_exps_fn *qm_exps_of(void)
+{
+    static qm_exps_fn *const *const table[] = {
+#define X(name) &qm_exps_##name,
         QM_ISA_LIST(X)
 #undef X
     };
@@ -114,9 +126,12 @@ void qm_layernorm_back(const double *x, const double *gain, const double *stat, 
 void qm_gelu(const double *x, int64_t n, double *tanh_of, double *y)
 {
     for (int64_t i = 0; i < n; i++)
-        tanh_of[i] = tanh(GELU_SCALE * (x[i] + GELU_CUBIC * x[i] * x[i] * x[i]));
-    for (int64_t i = 0; i < n; i++)
+        tanh_of[i] = 2 * GELU_SCALE * (x[i] + GELU_CUBIC * x[i] * x[i] * x[i]);
+    qm_exps_of()(tanh_of, n, tanh_of);
+    for (int64_t i = 0; i < n; i++) {
+        tanh_of[i] = 1 - 2 / (1 + tanh_of[i]); /* 1 + tanh is what counts: 1e-16 absolute will do */
         y[i] = 0.5 * x[i] * (1 + tanh_of[i]);
+    }
 }
 
 void qm_gelu_back(const double *x, const double *tanh_of, const double *dy, int64_t n, double *dx)
@@ -136,7 +151,10 @@ void qm_softmax(double *x, int64_t rows, int64_t n, double *log_sum)
         for (int64_t i = 1; i < n; i++)
             top = x[i] > top ? x[i] : top;
         for (int64_t i = 0; i < n; i++)
-            sum += x[i] = exp(x[i] - top);
+            x[i] -= top;
+        qm_exps_of()(x, n, x);
+        for (int64_t i = 0; i < n; i++)
+            sum += x[i];
         for (int64_t i = 0; i < n; i++)
             x[i] /= sum;
         if (log_sum)

@@ -2,6 +2,7 @@
 #include "experiments/lockstep.h"
 
 #include "core/engine/backend.h"
+#include "experiments/empty.h"
 #include "experiments/protocol/stairs.h"
 
 #include <float.h>
@@ -523,8 +524,9 @@ qm_status qm_lockstep_run(const struct qm_cell *c, struct qm_metrics *m,
         out->decade[i] = out->unit_decade[i] = (struct qm_decade){0, nan(""), nan(""), nan("")};
     if (c->reason)
         return qm_outcome_skip(out, c->reason);
-    qm_status st = c->coupling == QM_COUPLING_oneshot ? qm_oneshot_run(c, m, out)
-                                                      : run_sides(c, m, twins, stop, out);
+    qm_status st = c->kind == QM_SOURCE_empty           ? qm_empty_run(c, out)
+                   : c->coupling == QM_COUPLING_oneshot ? qm_oneshot_run(c, m, out)
+                                                        : run_sides(c, m, twins, stop, out);
     out->done = st == QM_OK;
     return st;
 }

@@ -96,6 +96,7 @@ struct qm_outcome {
                            at that step; the twin goes on) */
     int64_t n, steps;
     double bits; /* of state per element: of the slot (oneshot) or of all slots */
+    int failed;  /* reason is an error, or how the process ended that ran it (campaign/) */
     double *value;
     struct qm_decade decade[QM_DECADES], unit_decade[QM_DECADES];
     int64_t n_points;

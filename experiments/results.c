@@ -1,6 +1,7 @@
 /* results.c - running all cells, and storing what they gave. */
 #include "experiments/results.h"
 
+#include "experiments/cell_id.h"
 #include "experiments/cli.h"
 #include "experiments/codebooks.h"
 #include "experiments/protocol/protocol.h"
@@ -12,7 +13,7 @@
 
 const char *qm_outcome_status(const struct qm_outcome *o)
 {
-    return o->reason ? "skipped" : o->diverged ? "diverged" : "ok";
+    return o->failed ? "failed" : o->reason ? "skipped" : o->diverged ? "diverged" : "ok";
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -68,6 +69,7 @@ static qm_status run_cells(struct pool *p, int threads)
     int64_t *order, n = p->r->n_cells;
     int64_t chunk = n / (8 * threads) < 1 ? 1 : n / (8 * threads) < 32 ? n / (8 * threads) : 32;
     QM_TRY(qm_twin_order(p->r->cell, n, &order));
+    omp_set_num_threads(threads); /* of one thread, steps take no second one either */
 #pragma omp parallel num_threads(threads)
     {
         struct qm_metrics *m = qm_metrics_open(QM_METRICS_full);
@@ -176,6 +178,7 @@ static qm_status store_cells(const struct qm_results *r, struct qm_store *store)
     size_t n = (size_t)(r->n_cells > 0 ? r->n_cells : 1);
     char(*recipe)[QM_RECIPE_TEXT] = calloc(n, sizeof *recipe);
     char(*quantizer)[QM_QUANTIZER_TEXT] = calloc(n, sizeof *quantizer);
+    char(*ids)[QM_CELL_ID] = calloc(n, sizeof *ids);
     /* clang-format off */
 #define TEXT(variable, name, text) \
     const char **variable = column(&t, name, QM_COLUMN_text, "", text)
@@ -199,13 +202,14 @@ static qm_status store_cells(const struct qm_results *r, struct qm_store *store)
     TEXT(role, "role", "plain, float32, ulp or without: why the cell is there");
     double *lr_scale = column(&t, "lr_scale", QM_COLUMN_f64, "1",
                               "times the problem's learning rate");
-    WHOLE(rounding, "rounding_seed", "seed of stochastic rounding");
-    TEXT(status, "status", "ok, skipped or diverged");
-    TEXT(reason, "reason", "why a cell was skipped");
+    WHOLE(rounding, "rounding_seed", "which draws of stochastic rounding, for its seed");
+    TEXT(status, "status", "ok, skipped, diverged or failed");
+    TEXT(reason, "reason", "why a cell was skipped or failed");
+    TEXT(id, "id", "the cell's name in any suite: 16 hex digits of a SHA-256");
 #undef TEXT
 #undef WHOLE
     /* clang-format on */
-    int ok = recipe && quantizer && !t.failed;
+    int ok = recipe && quantizer && ids && !t.failed;
     for (int64_t i = 0; ok && i < r->n_cells; i++) {
         const struct qm_cell *c = &r->cell[i];
         const struct qm_outcome *o = &r->outcome[i];
@@ -228,11 +232,14 @@ static qm_status store_cells(const struct qm_results *r, struct qm_store *store)
         rounding[i] = (int64_t)c->rounding_seed;
         status[i] = qm_outcome_status(o);
         reason[i] = o->reason ? o->reason : "";
+        qm_cell_id(r->suite, c, ids[i]);
+        id[i] = ids[i];
     }
     t.failed |= !ok;
     qm_status st = table_store(&t, store, "/cells", "one row per cell of the suite");
     free(recipe);
     free(quantizer);
+    free(ids);
     return st;
 }
 

@@ -26,7 +26,7 @@ struct qm_results {
     int64_t n_cells;
 };
 
-/* "ok", "skipped", "diverged". */
+/* "ok", "skipped", "diverged", "failed". */
 const char *qm_outcome_status(const struct qm_outcome *o);
 
 /* Runs all cells with the given number of threads; outcome[] and seconds[] are filled in by index,

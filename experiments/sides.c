@@ -156,7 +156,7 @@ static qm_status load_state(struct qm_sides *a, int s)
         st = scales ? QM_OK : qm_fail(QM_NO_MEMORY, "scales");
     }
     struct qm_draws draws =
-        qm_draws_for(a->c->rounding_seed, a->t0 - 1, 0, s == 0 ? QM_ROLE_slot0 : QM_ROLE_slot1);
+        qm_draws_for(qm_cell_rounding(a->c), a->t0 - 1, 0, s == 0 ? QM_ROLE_slot0 : QM_ROLE_slot1);
     if (st == QM_OK)
         st = qm_encode(codec, &a->shape[0], x, &draws, a->codes, scales);
     if (st == QM_OK)
@@ -365,7 +365,7 @@ qm_status qm_sides_step(struct qm_sides *a, int64_t k)
                               a->shape[i]};
         struct qm_tensor g = {is_f32 ? (void *)(a->g + at) : (void *)(a->g16 + at), a->recipe.grad,
                               a->shape[i]};
-        QM_TRY(qm_backend_cpu.step(a->plan[i], &p, &g, t, a->c->rounding_seed));
+        QM_TRY(qm_backend_cpu.step(a->plan[i], &p, &g, t, qm_cell_rounding(a->c)));
         if (type != QM_DTYPE_f32)
             qm_param_to_float(&a->recipe.param, a->numel[i], stored, a->p + at);
     }

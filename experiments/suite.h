@@ -20,7 +20,7 @@
  *     protocol: paired                             # beside its twins; protocol/protocol.h
  *     lr_scale: [0.25, 0.5, 1, 2, 4]               # times the problem's learning rate
  *     start: ulp                                   # the twin beside itself from a start one ulp off
- *     rounding_seed: 1..8                          # of stochastic rounding; default: the seed
+ *     rounding_seed: 1..8                          # other draws of rounding, same data; default 0
  *     budget: 1                                    # cells for the error budget
  *     delta: 0.0212                                # equivalent within +- delta (log10 of the gap)
  *     sizes: {small: {seed: 1..2, steps: 50}}      # other values for --size small
@@ -169,7 +169,8 @@ enum qm_source_kind {
     QM_SOURCE_states,
     QM_SOURCE_trace,
     QM_SOURCE_dist,
-    QM_SOURCE_problem
+    QM_SOURCE_problem,
+    QM_SOURCE_empty /* empty.h: for tests of the runner */
 };
 
 /* Why a cell is there: protocol/protocol.h says when cells are added to the product of the axes. */
@@ -210,9 +211,9 @@ struct qm_cell {
     char *source_text;               /* "gpt.h5:run/s000400", "dist:gauss" */
     const char *tensor, *class_name; /* "" where the source has none */
     int lr_given;                    /* the suite sets lr */
-    uint64_t seed, rounding_seed;    /* of start, data and noise; of stochastic rounding */
-    double lr_scale;                 /* times a problem's learning rate */
-    int start_ulp;                   /* both sides in double, the start of one moved by one ulp */
+    uint64_t seed, rounding_seed; /* of start, data and noise; other draws of rounding for them */
+    double lr_scale;              /* times a problem's learning rate */
+    int start_ulp;                /* both sides in double, the start of one moved by one ulp */
     int64_t steps, n, every; /* steps 0: the source's own; every 0: points by their logarithm */
     enum qm_cell_role role;
     enum qm_budget part; /* of role without */
@@ -220,6 +221,10 @@ struct qm_cell {
     int64_t float32, ulp, without[QM_BUDGET_COUNT];
     char *reason; /* NULL, or why this cell is skipped */
 };
+
+/* The key of stochastic rounding: seed + 2^32 rounding_seed, so that two seeds never share draws, which
+ * would make them one observation. */
+uint64_t qm_cell_rounding(const struct qm_cell *c);
 
 /* The product of the axes over the sources.  replay holds the suite's data (NULL: none was needed).
  * QM_BAD_ARG or QM_NO_MATCH with file and line for words that name nothing; compositions that are

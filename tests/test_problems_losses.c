@@ -12,7 +12,8 @@
 #include "experiments/chain.h"
 
 typedef long double complex num;
-#define H 1e-40L
+#define IM ((num)I)
+#define H  1e-40L
 
 /* ---- functions that look at the real part, or that libm lacks --------------------------------- */
 
@@ -20,36 +21,36 @@ static num relu(num z) { return creall(z) > 0 ? z : 0; }
 static num erf_of(num z)
 {
     long double x = creall(z);
-    return erfl(x) + I * cimagl(z) * 2 / sqrtl(acosl(-1)) * expl(-x * x);
+    return erfl(x) + IM * cimagl(z) * 2 / sqrtl(acosl(-1)) * expl(-x * x);
 }
 static num asin_of(num z)
 {
     long double x = creall(z);
-    return asinl(x) + I * cimagl(z) / sqrtl(1 - x * x);
+    return asinl(x) + IM * cimagl(z) / sqrtl(1 - x * x);
 }
 static num acos_of(num z) { return acosl(-1) / 2 - asin_of(z); }
 static num sqrt_of(num z)
 {
     long double r = sqrtl(creall(z));
-    return r + I * cimagl(z) / (2 * r);
+    return r + IM * cimagl(z) / (2 * r);
 }
 static num exp_of(num z)
 {
     long double e = expl(creall(z));
-    return e + I * e * cimagl(z);
+    return e + IM * e * cimagl(z);
 }
-static num log_of(num z) { return logl(creall(z)) + I * cimagl(z) / creall(z); }
+static num log_of(num z) { return logl(creall(z)) + IM * cimagl(z) / creall(z); }
 static num tanh_of(num z)
 {
     long double t = tanhl(creall(z));
-    return t + I * cimagl(z) * (1 - t * t);
+    return t + IM * cimagl(z) * (1 - t * t);
 }
 
 static num dot(const num *a, const double *b, int64_t n)
 {
     num sum = 0;
     for (int64_t i = 0; i < n; i++)
-        sum += a[i] * b[i];
+        sum += a[i] * (long double)b[i];
     return sum;
 }
 
@@ -457,7 +458,7 @@ static void check_case(size_t c, uint64_t seed, int64_t step)
     }
     assert_true(largest > 0);
     for (int64_t i = 0; i < b.n; i++) {
-        x[i] += I * H;
+        x[i] += IM * H;
         double want = (double)(cimagl(cases[c].second(x, seed, step)) / H);
         x[i] = creall(x[i]);
         if (!(fabs(b.g[i] - want) <= ROUNDING * largest))
@@ -467,7 +468,7 @@ static void check_case(size_t c, uint64_t seed, int64_t step)
     double along = 0;
     for (int64_t i = 0; i < b.n; i++) {
         along += b.g[i] * b.m[i];
-        x[i] += I * H * b.m[i];
+        x[i] += IM * H * (long double)b.m[i];
     }
     double want = (double)(cimagl(cases[c].second(x, seed, step)) / H);
     if (!(fabs(along - want) <= ROUNDING * size))

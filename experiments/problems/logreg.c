@@ -53,15 +53,19 @@ static double dot(const double *a, const double *b, int64_t n)
     return sum;
 }
 
-/* F(w); the scores y_i x_i w stay in s->score. */
+/* F(w); the scores y_i x_i w stay in s->score.  The sum carries what its additions lose (Neumaier): F*
+ * is stated to the last digits. */
 static double value_at(struct logreg *s, const double *w)
 {
-    double sum = 0;
+    double sum = 0, lost = 0;
     memset(s->score, 0, (size_t)s->n * sizeof *s->score);
     qm_dense_add(s->x, w, s->score, s->n, s->d, 1);
-    for (int64_t i = 0; i < s->n; i++)
-        sum += loss_of(s->score[i]);
-    return sum / (double)s->n + 0.5 * s->lambda * dot(w, w, s->d);
+    for (int64_t i = 0; i < s->n; i++) {
+        double term = loss_of(s->score[i]), total = sum + term;
+        lost += sum > term ? sum - total + term : term - total + sum;
+        sum = total;
+    }
+    return (sum + lost) / (double)s->n + 0.5 * s->lambda * dot(w, w, s->d);
 }
 
 /* grad F(w) from the scores at w. */

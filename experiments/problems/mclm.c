@@ -38,6 +38,7 @@ struct mclm {
     struct qm_attention shape; /* batch: of the run in hand */
     int64_t layers, batch, eval;
     uint64_t seed;
+    double eval_entropy; /* mean entropy of the laws after every context of the eval tokens */
     int n_tensors;
     int64_t at[2 + PER_LAYER * MOST_LAYERS + 3]; /* where each tensor begins; the end */
     int32_t *tokens, *eval_tokens;               /* batch and eval sequences of T + 1 */
@@ -133,6 +134,14 @@ static void mclm_close(void *self)
     free(s);
 }
 
+/* The law of the token after position i of these sequences. */
+static const double *law_at(const struct mclm *s, const int32_t *tokens, int64_t i)
+{
+    int64_t length = s->shape.length;
+    const int32_t *token = tokens + i / length * (length + 1) + i % length;
+    return qm_chain_next(&s->chain, i % length ? token[-1] : -1, *token);
+}
+
 static qm_status open_buffers(struct mclm *s, uint64_t data_seed)
 {
     int64_t long_by_one = s->shape.length + 1;
@@ -143,6 +152,12 @@ static qm_status open_buffers(struct mclm *s, uint64_t data_seed)
     set_buffers(s, s->slab);
     s->eval_tokens = s->tokens + s->batch * long_by_one;
     qm_chain_draw(&s->chain, data_seed, QM_STREAM_dist, 0, s->eval, long_by_one, s->eval_tokens);
+    int64_t n = s->eval * s->shape.length;
+    for (int64_t i = 0; i < n; i++) {
+        const double *law = law_at(s, s->eval_tokens, i);
+        for (int64_t j = 0; j < s->chain.symbols; j++)
+            s->eval_entropy -= law[j] > 0 ? law[j] * log(law[j]) / (double)n : 0;
+    }
     return QM_OK;
 }
 
@@ -318,17 +333,14 @@ static double population(struct mclm *s, const double *p)
     double sum = 0;
     forward(s, p, s->eval_tokens, s->eval);
     for (int64_t i = 0; i < n; i++) {
-        const int32_t *token = s->eval_tokens + i / length * (length + 1) + i % length;
-        const double *law = qm_chain_next(&s->chain, i % length ? token[-1] : -1, *token);
-        double *logit = s->prob + i * k, cross = 0, own = 0;
-        for (int64_t j = 0; j < k; j++) {
+        const double *law = law_at(s, s->eval_tokens, i);
+        double *logit = s->prob + i * k, cross = 0;
+        for (int64_t j = 0; j < k; j++)
             cross += law[j] * logit[j];
-            own += law[j] > 0 ? law[j] * log(law[j]) : 0;
-        }
         qm_softmax(logit, 1, k, s->log_sum);
-        sum += own + s->log_sum[0] - cross;
+        sum += s->log_sum[0] - cross;
     }
-    return qm_chain_floor(&s->chain, length) + sum / (double)n;
+    return qm_chain_floor(&s->chain, length) + sum / (double)n - s->eval_entropy;
 }
 
 static double mclm_eval(void *self, const double *p, int64_t t, double *grad)

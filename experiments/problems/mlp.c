@@ -24,7 +24,7 @@
 #include <string.h>
 
 static const char defaults[] =
-    "d=64,teacher=8,student=16,batch=64,phi=erf,sigma=0.1,data_seed=12345";
+    "d=64,teacher=8,student=16,batch=32,phi=erf,sigma=0.1,data_seed=12345";
 
 struct mlp {
     int64_t d, teacher, student, batch;

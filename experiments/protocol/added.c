@@ -94,7 +94,7 @@ static struct qm_cell like(const struct qm_suite *s, const struct qm_cell *c,
     if (role == QM_CELL_without)
         return e;
     e.slot = 0;
-    e.rounding_seed = c->seed;
+    e.rounding_seed = 0;
     for (int a = 0; a < s->n_axes; a++) {
         const struct qm_axis *axis = &s->axis[a];
         if ((axis->is_recipe && !is_hyper_key(axis->key)) || strcmp(axis->key, "variant") == 0 ||

@@ -90,7 +90,7 @@ static int counts(const struct qm_protocol *p, int64_t i)
 {
     const struct qm_cell *c = &p->r->cell[i];
     return c->coupling == QM_COUPLING_closed && c->problem && !c->reason &&
-           !p->r->outcome[i].reason;
+           (!p->r->outcome[i].reason || p->r->outcome[i].failed);
 }
 
 static void find_scales(struct qm_protocol *p)

@@ -11,7 +11,7 @@ static double worst(const double *gap, int64_t k, int persistence)
 {
     double most = gap[k];
     for (int i = 1; i < persistence; i++)
-        most = gap[k + i] <= most ? most : gap[k + i]; /* a NaN stays */
+        most = isnan(most) || gap[k + i] <= most ? most : gap[k + i]; /* a NaN stays */
     return most;
 }
 
