@@ -66,7 +66,8 @@ struct run {
     int64_t n, slot_n[QM_MAX_SLOTS], n_scales[QM_MAX_SLOTS];
     const struct qm_decider *decider[QM_MAX_SLOTS]; /* NULL: float32 */
     uint64_t seed;
-    struct side side[2]; /* one thread, two threads */
+    struct side side[2];        /* one thread, two threads */
+    struct qm_baseline float32; /* open where RMSEs are taken */
     struct room g_room, h_room;
     float *g;
     uint16_t *h;
@@ -138,6 +139,7 @@ static void run_close(struct run *r)
 {
     side_close(r, &r->side[0]);
     side_close(r, &r->side[1]);
+    qm_baseline_close(&r->float32);
     free(r->g_room.base);
     free(r->h_room.base);
     free(r->want_p);
@@ -465,8 +467,6 @@ static double answer(const struct run *r, int i, int64_t t, double state, double
     for (int k = 0; k < r->n_slots; k++)
         slot[k] = &room[k];
     room[i] = state;
-    if (r->hyper.maximize)
-        g = -g;
     if (qm_oracle_step(r->oracle, &p, slot, &g, &one, TENSOR, &r->hyper, t) != QM_OK)
         return (double)NAN;
     return room[i];
@@ -555,8 +555,22 @@ static int is_read_back(const struct run *r, int i, int64_t t)
     return rule->reads_back(&w, i);
 }
 
+/* The errors of the step just made, and of the float32 one; want: the oracle's, as it comes. */
+static qm_status judge_float32(struct run *r, int64_t t, const struct qm_tensor *g)
+{
+    struct qm_baseline *b = &r->float32;
+    struct qm_rmse *to = r->t->rmse;
+    if (!b->plan)
+        return QM_OK;
+    QM_TRY(qm_baseline_step(b, &r->c->shape, r->before_p, r->before, g, t, r->seed));
+    qm_rmse_add(&to[QM_MAX_SLOTS], r->side[0].p, b->p, r->want_p, r->n);
+    for (int i = 0; i < r->n_slots; i++)
+        qm_rmse_add(&to[i], r->side[0].state[i], b->slot[i], r->want[i], r->slot_n[i]);
+    return QM_OK;
+}
+
 /* The oracle from the judged side's state, and the bound of every result. */
-static qm_status run_oracle(struct run *r, int64_t t)
+static qm_status run_oracle(struct run *r, int64_t t, const struct qm_tensor *g)
 {
     const double *old[QM_MAX_SLOTS], *stored[QM_MAX_SLOTS];
     struct qm_bound_step b = {.h = &r->hyper,
@@ -590,6 +604,7 @@ static qm_status run_oracle(struct run *r, int64_t t)
     }
     QM_TRY(qm_oracle_step(r->oracle, r->want_p, r->want, r->wide_g, &r->c->shape, TENSOR, &r->hyper,
                           t));
+    QM_TRY(judge_float32(r, t, g)); /* families over whole tensors replace the results below */
     QM_TRY(r->oracle->bound(&b));
     for (int k = 0; k < r->n_slots; k++)
         for (int64_t i = 0; i < r->slot_n[k]; i++)
@@ -642,11 +657,12 @@ static void judge_gradient(struct run *r, const struct qm_tensor *g)
     }
 }
 
-static qm_status judge_numbers(struct run *r, int64_t t, const char *case_name)
+static qm_status judge_numbers(struct run *r, int64_t t, const struct qm_tensor *g,
+                               const char *case_name)
 {
     if (r->only == QM_SLOT_NONE)
         return QM_OK;
-    QM_TRY(run_oracle(r, t));
+    QM_TRY(run_oracle(r, t, g));
     if (is_wanted(r, QM_SLOT_PARAM) && r->judged.param.format == QM_PARAM_f32)
         judge_floats(r, -1, t, case_name);
     else if (is_wanted(r, QM_SLOT_PARAM))
@@ -692,7 +708,7 @@ static qm_status one_step(struct run *r, int k, const char *case_name)
         judge_gradient(r, &g);
         judge_repetition(r, is_last);
     }
-    QM_TRY(judge_numbers(r, t, case_name));
+    QM_TRY(judge_numbers(r, t, &g, case_name));
     if (r->only == QM_SLOT_ANY) /* they are seen while slots are judged */
         judge_draws(r, k);
     return QM_OK;
@@ -721,6 +737,8 @@ static qm_status run_case(struct run *r, int steps, const char *name)
     int is_short = r->trial || r->record;
     r->steps = steps;
     QM_TRY(run_memory(r));
+    if (!is_short && r->c->kind == QM_CLASS_normal && r->n > 1) /* some rules know n = 1 */
+        QM_TRY(qm_baseline_open(&r->float32, &r->judged, &r->c->shape, TENSOR, r->n, r->slot_n));
     if (!r->trial)
         QM_TRY(start(r));
     for (int k = 0; k < steps && !(is_short && r->finding.severity); k++)

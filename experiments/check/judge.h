@@ -26,6 +26,7 @@
 #define QM_EXPERIMENTS_CHECK_JUDGE_H
 
 #include "core/engine/backend.h"
+#include "experiments/check/baseline.h"
 #include "experiments/check/cases.h"
 #include "oracle/verdict.h"
 
@@ -78,6 +79,9 @@ struct qm_tally {
     /* Stochastic rounding: 2 i of values of slot i in the lower half of their cell, which rounding to
      * nearest never takes up, 2 i + 1 in the upper half; slot QM_MAX_SLOTS is the parameter. */
     double stoch_up[QM_RATES], stoch_expected[QM_RATES], stoch_variance[QM_RATES];
+    /* Of the cases with gradients of class normal, whose errors are of one kind; QM_MAX_SLOTS: of the
+     * parameter. */
+    struct qm_rmse rmse[QM_MAX_SLOTS + 1];
     float left; /* of the number judged last: its choice in stochastic rounding (draws.h), or 0 */
     int n_findings;
     struct qm_finding finding[QM_FINDINGS]; /* the first failing cases, in order */
