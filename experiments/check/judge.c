@@ -781,6 +781,23 @@ static qm_status run_open(struct run *r)
     return does_not_fit(r) ? qm_fail(QM_SKIPPED, "the quantizers do not take this shape") : QM_OK;
 }
 
+/* Counts a case that was run, and keeps its finding. */
+static qm_status end_case(struct run *r, qm_status st, const char *name)
+{
+    struct qm_tally *t = r->t;
+    run_close(r);
+    if (st != QM_OK)
+        return qm_fail_in(st, name);
+    t->cases++;
+    if (r->finding.severity) {
+        t->failed_cases++;
+        snprintf(r->finding.name, sizeof r->finding.name, "%s", name);
+        if (t->n_findings < QM_FINDINGS)
+            t->finding[t->n_findings++] = r->finding;
+    }
+    return QM_OK;
+}
+
 qm_status qm_judge_case(const struct qm_subject *s, const struct qm_case *c, uint64_t seed,
                         struct qm_tally *t)
 {
@@ -793,18 +810,7 @@ qm_status qm_judge_case(const struct qm_subject *s, const struct qm_case *c, uin
         t->skipped++;
         return QM_OK;
     }
-    qm_status st = run_case(&r, QM_CHECK_STEPS, name);
-    run_close(&r);
-    if (st != QM_OK)
-        return qm_fail_in(st, name);
-    t->cases++;
-    if (r.finding.severity) {
-        t->failed_cases++;
-        snprintf(r.finding.name, sizeof r.finding.name, "%s", name);
-        if (t->n_findings < QM_FINDINGS)
-            t->finding[t->n_findings++] = r.finding;
-    }
-    return QM_OK;
+    return end_case(&r, run_case(&r, QM_CHECK_STEPS, name), name);
 }
 
 /* ---- trials ---------------------------------------------------------------------------------- */
@@ -843,6 +849,21 @@ qm_status qm_judge_record(const struct qm_subject *s, const struct qm_case *c, i
                     .begun = begun,
                     .only = QM_SLOT_ANY};
     return judge_some(&r, steps, f);
+}
+
+qm_status qm_judge_given(const struct qm_subject *s, const struct qm_trial *trial, const char *name,
+                         struct qm_tally *t)
+{
+    struct qm_case c = {.shape = trial->shape};
+    struct run r = {.s = s,
+                    .c = &c,
+                    .t = t,
+                    .judged = trial->recipe,
+                    .seed = trial->seed,
+                    .trial = trial,
+                    .only = QM_SLOT_ANY};
+    QM_TRY(run_open(&r));
+    return end_case(&r, run_case(&r, trial->n_calls, name), name);
 }
 
 qm_status qm_judge_trial(const struct qm_subject *s, const struct qm_trial *trial, int slot,

@@ -111,6 +111,10 @@ qm_status qm_judge_record(const struct qm_subject *s, const struct qm_case *c, i
 qm_status qm_judge_trial(const struct qm_subject *s, const struct qm_trial *trial, int slot,
                          struct qm_finding *f);
 
+/* All calls of a trial, as a case of this name: adds what it finds to t. */
+qm_status qm_judge_given(const struct qm_subject *s, const struct qm_trial *trial, const char *name,
+                         struct qm_tally *t);
+
 /* Adds what `from` found, as if its cases had been run after those of `into`. */
 void qm_tally_merge(struct qm_tally *into, const struct qm_tally *from);
 
