@@ -110,7 +110,7 @@ $(BUILD)/variants/registry.o: $(BUILD)/gen/variants.inc
 $(BUILD)/experiments/problem.o: $(BUILD)/gen/problems.inc
 
 # Texts that the executable carries: a line of the file, a string; NULL after the last.
-$(BUILD)/gen/texts.inc: TEXTS := core/kernel_abi.h core/kernel_nearest.h $(sort $(wildcard variants/native/*.c))
+$(BUILD)/gen/texts.inc: TEXTS := core/kernel_abi.h core/kernel_cuda.h core/kernel_nearest.h $(sort $(wildcard variants/native/*.c))
 $(BUILD)/gen/mutants.inc: TEXTS := $(sort $(wildcard experiments/mutants/*.txt))
 $(BUILD)/gen/texts.inc $(BUILD)/gen/mutants.inc: FORCE
 	@mkdir -p $(@D)
@@ -199,7 +199,7 @@ bench: qualm ## speed of steps and searches, as ratios within one run
 
 # Dual headers compile as C11, as C++17 and, where nvcc is there, as CUDA.
 DUAL := $(wildcard core/base/dual.h core/base/half.h core/base/fp8.h core/base/philox.h \
-  core/base/inverse.h core/base/logexp.h core/kernel_abi.h core/kernel_nearest.h core/param.h core/quant/*.h \
+  core/base/inverse.h core/base/logexp.h core/kernel_abi.h core/kernel_cuda.h core/kernel_nearest.h core/param.h core/quant/*.h \
   core/rule/adamw.h core/rule/sgdm.h \
   core/rule/bnb.h core/rule/lpmm.h core/rule/lion.h core/rule/lion8.h)
 DUAL := $(filter-out core/quant/quantizer.h core/quant/lanes.h core/quant/lanes_avx512.h \
