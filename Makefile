@@ -22,6 +22,7 @@ BUILD := build/$(notdir $(firstword $(CC)))$(if $(filter 1,$(SAN)),-san)
 # Debian package = a test that it is there
 define PACKAGES
 gcc=command -v gcc
+g++=command -v g++
 libc6-dev=test -e /usr/include/stdio.h
 pkg-config=command -v pkg-config
 libhdf5-dev=pkg-config --exists hdf5
@@ -110,15 +111,17 @@ $(BUILD)/variants/registry.o: $(BUILD)/gen/variants.inc
 $(BUILD)/experiments/problem.o: $(BUILD)/gen/problems.inc
 
 # Texts that the executable carries: a line of the file, a string; NULL after the last.
-$(BUILD)/gen/texts.inc: TEXTS := core/kernel_abi.h core/kernel_cuda.h core/kernel_nearest.h $(sort $(wildcard variants/native/*.c))
+$(BUILD)/gen/texts.inc: TEXTS := core/kernel_abi.h core/kernel_cuda.h core/kernel_nearest.h $(sort $(wildcard variants/native/*.c variants/native/*.cu))
 $(BUILD)/gen/mutants.inc: TEXTS := $(sort $(wildcard experiments/mutants/*.txt))
-$(BUILD)/gen/texts.inc $(BUILD)/gen/mutants.inc: FORCE
+$(BUILD)/gen/emu.inc: TEXTS := $(sort $(wildcard core/emu/*.hpp core/emu/*.cpp))
+$(BUILD)/gen/texts.inc $(BUILD)/gen/mutants.inc $(BUILD)/gen/emu.inc: FORCE
 	@mkdir -p $(@D)
 	@for f in $(TEXTS); do echo "QM_TEXT(\"$$(basename $$f)\","; \
 	  sed -e 's/[\\"]/\\&/g' -e 's/.*/"&\\n",/' $$f; echo 'NULL)'; done > $@.new
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 $(BUILD)/experiments/mutants/registry.o: $(BUILD)/gen/mutants.inc
-$(BUILD)/core/engine/kernel_build.o: $(BUILD)/gen/texts.inc
+$(BUILD)/core/engine/kernel_build.o: $(BUILD)/gen/texts.inc $(BUILD)/gen/emu.inc
+$(BUILD)/core/engine/emu_build.o: $(BUILD)/gen/emu.inc
 
 $(BUILD)/libqm.a: $(LIB_OBJ) $(ISA_OBJ)
 	$(if $(filter 1,$(V)),,$(call say,AR,$@))
