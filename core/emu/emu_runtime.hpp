@@ -38,6 +38,7 @@ struct qm_emu_now {
     uint32_t launch_epoch;  /* of this launch */
     uint32_t step_epoch;    /* of this step */
     const uint16_t *clocks; /* this thread's [32]: what it knows of its warp's lanes' __syncwarp */
+    int many_streams;
     const char *kernel;
 };
 extern struct qm_emu_now qm_now;
@@ -54,8 +55,8 @@ extern struct qm_index qm_emu_thread_index, qm_emu_block_index, qm_emu_block_siz
 /* "thread (1,0,0) of block (0,0,0)" of a thread of this block; the buffer's. */
 const char *qm_thread_name(unsigned int thread, char text[64]);
 
-/* The line of an address in the kernel's code, as "file:line". */
-void qm_place_of(uintptr_t code, char *text, size_t size);
+/* Whether an address is in the memory of the fibers' stacks. */
+int qm_is_stack(uintptr_t a);
 
 /* A buffer that kernels may use.  name: kept. */
 enum {

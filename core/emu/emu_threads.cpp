@@ -46,6 +46,9 @@ struct fiber {
 };
 
 static struct fiber fibers[QM_THREADS_MOST];
+static struct warp {
+    uint32_t live, waiting; /* lanes that have not ended; that are IN_WARP */
+} warps[QM_THREADS_MOST / QM_WARP];
 static unsigned int n_threads;
 static int running = -1; /* the fiber that runs; -1: the scheduler */
 static int is_abandoned;
@@ -148,6 +151,7 @@ static void entry()
 {
     kernel_call(kernel_closure);
     fibers[running].state = ENDED;
+    warps[running / QM_WARP].live &= ~(1u << running % QM_WARP);
     to_scheduler();
 }
 
@@ -166,6 +170,12 @@ static int stacks_open()
         fibers[i].stack = all + stride * (size_t)i + GUARD;
     }
     return done > 0;
+}
+
+int qm_is_stack(uintptr_t a)
+{
+    uintptr_t from = (uintptr_t)fibers[0].stack - GUARD;
+    return fibers[0].stack && a - from < (uintptr_t)QM_THREADS_MOST * (STACK + GUARD);
 }
 
 static void fiber_start(unsigned int i)
@@ -251,12 +261,20 @@ static void barrier_open()
 
 /* ---- warps ---------------------------------------------------------------------------------- */
 
-static uint32_t live_lanes(unsigned int warp)
+/* Lanes `who` have met in __syncwarp: what one of them has seen, all have. */
+static void join_clocks(struct fiber *base, uint32_t who)
 {
-    uint32_t live = 0;
-    for (unsigned int i = warp * QM_WARP; i < n_threads && i < (warp + 1) * QM_WARP; i++)
-        live |= fibers[i].state == ENDED ? 0 : 1u << i % QM_WARP;
-    return live;
+    uint16_t clocks[QM_WARP] = {0};
+    for (unsigned int i = 0; i < QM_WARP; i++)
+        if (who >> i & 1) {
+            base[i].clocks[i] += base[i].clocks[i] < 65535;
+            for (unsigned int k = 0; k < QM_WARP; k++)
+                if (base[i].clocks[k] > clocks[k])
+                    clocks[k] = base[i].clocks[k];
+        }
+    for (unsigned int i = 0; i < QM_WARP; i++)
+        if (who >> i & 1)
+            memcpy(base[i].clocks, clocks, sizeof clocks);
 }
 
 /* Lanes `who` have met: each learns what the others gave. */
@@ -264,37 +282,36 @@ static void meet(unsigned int warp, uint32_t who)
 {
     struct fiber *base = &fibers[warp * QM_WARP];
     uint64_t value[QM_WARP] = {0};
-    uint16_t clocks[QM_WARP] = {0};
-    int is_sync = 0;
+    enum qm_emu_kind kind = base[__builtin_ctz(who)].kind;
     for (unsigned int i = 0; i < QM_WARP; i++)
-        if (who >> i & 1) {
+        if (who >> i & 1)
             value[i] = base[i].value;
-            is_sync |= base[i].kind == QM_SYNCWARP;
-            base[i].clocks[i] += base[i].kind == QM_SYNCWARP && base[i].clocks[i] < 65535;
-            for (unsigned int k = 0; k < QM_WARP; k++)
-                if (base[i].clocks[k] > clocks[k])
-                    clocks[k] = base[i].clocks[k];
-        }
     for (unsigned int i = 0; i < QM_WARP; i++)
         if (who >> i & 1) {
-            memcpy(base[i].values, value, sizeof value);
-            if (is_sync)
-                memcpy(base[i].clocks, clocks, sizeof clocks);
+            if (kind == QM_SHUFFLE)
+                base[i].values[base[i].from] = value[base[i].from];
+            else
+                memcpy(base[i].values, value, sizeof value);
             base[i].met = who;
             base[i].state = READY;
         }
+    if (kind == QM_SYNCWARP)
+        join_clocks(base, who);
+    warps[warp].waiting &= ~who;
 }
 
 /* Lets those lanes of a warp go on whose partners are all there; 0: none. */
 static int warp_open(unsigned int warp)
 {
     struct fiber *base = &fibers[warp * QM_WARP];
-    uint32_t live = live_lanes(warp);
+    uint32_t live = warps[warp].live;
     int moved = 0;
     for (unsigned int i = 0; i < QM_WARP && warp * QM_WARP + i < n_threads; i++) {
         if (base[i].state != IN_WARP || base[i].kind == QM_ACTIVE)
             continue;
         uint32_t who = base[i].mask & live, there = 0;
+        if ((warps[warp].waiting & who) != who)
+            continue;
         for (unsigned int k = 0; k < QM_WARP; k++)
             if ((who >> k & 1) && base[k].state == IN_WARP && base[k].kind == base[i].kind &&
                 base[k].mask == base[i].mask && base[k].name == base[i].name)
@@ -344,6 +361,7 @@ extern "C" unsigned int qm_emu_warp(enum qm_emu_kind kind, unsigned int mask, ui
         return 0;
     }
     f->state = IN_WARP;
+    warps[warp].waiting |= 1u << lane;
     f->kind = kind;
     f->mask = mask;
     f->value = x;
@@ -351,9 +369,11 @@ extern "C" unsigned int qm_emu_warp(enum qm_emu_kind kind, unsigned int mask, ui
     f->from = from;
     f->name = name;
     f->at = at;
-    qm_now.is_running = 0; /* memcpy here is no access of the kernel's */
-    warp_open(warp);
-    qm_now.is_running = 1;
+    if ((warps[warp].waiting & mask) == (warps[warp].live & mask)) {
+        qm_now.is_running = 0; /* memcpy here is no access of the kernel's */
+        warp_open(warp);
+        qm_now.is_running = 1;
+    }
     if (is_abandoned || f->state != READY)
         to_scheduler();
     return f->met;
@@ -412,16 +432,19 @@ static int run_warp(unsigned int from, unsigned int end)
 
 static void run_block(size_t shared)
 {
-    unsigned int warps = (n_threads + QM_WARP - 1) / QM_WARP;
+    unsigned int n_warps = (n_threads + QM_WARP - 1) / QM_WARP;
     qm_now.epoch++;
     qm_now.block_epoch = qm_now.epoch;
     qm_memory_block(shared);
-    for (unsigned int i = 0; i < n_threads; i++)
+    memset(warps, 0, sizeof warps);
+    for (unsigned int i = 0; i < n_threads; i++) {
         fiber_start(i);
+        warps[i / QM_WARP].live |= 1u << i % QM_WARP;
+    }
     while (!is_abandoned) {
         unsigned int at_barrier = 0, ended = 0;
         int moved = 0;
-        for (unsigned int w = 0; w < warps && !is_abandoned; w++) {
+        for (unsigned int w = 0; w < n_warps && !is_abandoned; w++) {
             unsigned int end = (w + 1) * QM_WARP < n_threads ? (w + 1) * QM_WARP : n_threads;
             moved |= run_warp(w * QM_WARP, end);
             for (unsigned int i = w * QM_WARP; i < end; i++) {
@@ -435,7 +458,7 @@ static void run_block(size_t shared)
             barrier_open();
             continue;
         }
-        for (unsigned int w = 0; w < warps && !moved; w++)
+        for (unsigned int w = 0; w < n_warps && !moved; w++)
             moved |= active_open(w);
         if (!moved)
             stuck();
