@@ -8,25 +8,28 @@
 enum { ATOMIC = 0x8000, HOST_STACK = 1 << 20 };
 enum access { READ, WRITE, BOTH }; /* BOTH: an atomic */
 
-/* Whether an earlier access of this block comes before this thread's by __syncwarp, or is its own. */
-static inline int is_ordered(const struct stamp *s)
+/* Whether an earlier access of this block is this thread's own, or comes before it: what a lane wrote,
+ * by __syncwarp; what it read, by a shuffle or vote too, since these do not end before it is there. */
+static inline int is_ordered(const struct stamp *s, const struct qm_order *o)
 {
-    uint32_t thread = s->thread & 1023u;
+    uint32_t thread = s->thread & 1023u, lane = thread % QM_WARP;
     if (thread == qm_now.thread)
         return 1;
     return thread / QM_WARP == qm_now.thread / QM_WARP &&
-           (s->clock == 65535 || qm_now.clocks[thread % QM_WARP] > s->clock);
+           (s->clock == 65535 || s->clock < o->base ||
+            o->seen[qm_now.thread % QM_WARP][lane] > s->clock);
 }
 
 static uint32_t last_fence;
 
 /* Whether `s` conflicts with an access now; stamps of launches before this one do not. */
-static inline int conflicts(const struct stamp *s, int is_atomic, int is_shared)
+static inline int conflicts(const struct stamp *s, const struct qm_order *o, int is_atomic,
+                            int is_shared)
 {
     if (s->epoch < qm_now.launch_epoch || (is_atomic && (s->thread & ATOMIC)))
         return 0;
     if (s->epoch >= qm_now.block_epoch)
-        return s->epoch == qm_now.epoch && !is_ordered(s);
+        return s->epoch == qm_now.epoch && !is_ordered(s, o);
     return !is_shared &&
            last_fence < qm_now.launch_epoch; /* another block's; a fence hands it over */
 }
@@ -53,14 +56,15 @@ static int launches_are_ordered(const struct region *r, uintptr_t a, size_t size
 static inline int touch(struct cell *c, enum access how, uint32_t code, const struct region *r,
                         uintptr_t a, size_t size)
 {
+    const struct qm_order *o = how == READ ? qm_now.met : qm_now.synced;
     struct stamp now = {qm_now.epoch, code, (uint16_t)qm_now.thread,
-                        qm_now.clocks[qm_now.thread % QM_WARP]};
+                        o->own[qm_now.thread % QM_WARP]};
     const struct stamp *bad = NULL;
-    if (conflicts(&c->w, how == BOTH, !r))
+    if (conflicts(&c->w, qm_now.synced, how == BOTH, !r))
         bad = &c->w;
-    else if (how != READ && conflicts(&c->r[0], 0, !r))
+    else if (how != READ && conflicts(&c->r[0], qm_now.met, 0, !r))
         bad = &c->r[0];
-    else if (how != READ && conflicts(&c->r[1], 0, !r))
+    else if (how != READ && conflicts(&c->r[1], qm_now.met, 0, !r))
         bad = &c->r[1];
     if (bad) {
         qm_found_race(r, a, size, bad, how != READ, bad == &c->w, code);

@@ -42,12 +42,12 @@ struct fiber {
     uint64_t value;
     uint64_t *values;
     int from;
-    uint16_t clocks[QM_WARP];
 };
 
 static struct fiber fibers[QM_THREADS_MOST];
 static struct warp {
-    uint32_t live, waiting; /* lanes that have not ended; that are IN_WARP */
+    uint32_t live, waiting;      /* lanes that have not ended; that are IN_WARP */
+    struct qm_order synced, met; /* by __syncwarp; by whatever brings lanes together */
 } warps[QM_THREADS_MOST / QM_WARP];
 static unsigned int n_threads;
 static int running = -1; /* the fiber that runs; -1: the scheduler */
@@ -137,7 +137,8 @@ static void to_fiber(int i)
     qm_emu_thread_index = f->index;
     qm_now.thread = (unsigned int)i;
     qm_now.stack = (uintptr_t)f->stack;
-    qm_now.clocks = f->clocks;
+    qm_now.synced = &warps[i / QM_WARP].synced;
+    qm_now.met = &warps[i / QM_WARP].met;
     qm_now.is_running = 1;
 #if defined(__x86_64__)
     qm_emu_switch(&scheduler_sp, f->sp);
@@ -184,7 +185,6 @@ static void fiber_start(unsigned int i)
     unsigned int bx = qm_emu_block_size.x, by = qm_emu_block_size.y;
     f->index = qm_index{i % bx, i / bx % by, i / bx / by};
     f->state = READY;
-    memset(f->clocks, 0, sizeof f->clocks);
 #if defined(__x86_64__)
     /* Stacks at different offsets of a page, so that they share the cache. */
     uintptr_t top = (uintptr_t)(f->stack + STACK) - 64 - (i * 832u) % 4096 / 64 * 64;
@@ -254,27 +254,45 @@ static void barrier_open()
                : join == QM_JOIN_AND ? all
                : join == QM_JOIN_OR  ? any
                                      : 0;
-        memset(f->clocks, 0, sizeof f->clocks);
     }
     qm_now.epoch++;
 }
 
 /* ---- warps ---------------------------------------------------------------------------------- */
 
-/* Lanes `who` have met in __syncwarp: what one of them has seen, all have. */
-static void join_clocks(struct fiber *base, uint32_t who)
+/* Lanes `who` have met: what one of them has seen, all have. */
+static void order_meet(struct qm_order *o, uint32_t who, uint32_t live)
 {
-    uint16_t clocks[QM_WARP] = {0};
+    uint16_t top[QM_WARP] = {0}, most = o->base;
     for (unsigned int i = 0; i < QM_WARP; i++)
         if (who >> i & 1) {
-            base[i].clocks[i] += base[i].clocks[i] < 65535;
-            for (unsigned int k = 0; k < QM_WARP; k++)
-                if (base[i].clocks[k] > clocks[k])
-                    clocks[k] = base[i].clocks[k];
+            o->own[i] += o->own[i] < 65535;
+            most = o->own[i] > most ? o->own[i] : most;
+        }
+    if (who == live) {
+        o->base = most;
+        for (unsigned int i = 0; i < QM_WARP; i++)
+            o->own[i] = most;
+        return;
+    }
+    o->is_partial = 1;
+    for (unsigned int i = 0; i < QM_WARP; i++)
+        for (unsigned int k = 0; k < QM_WARP && (who >> i & 1); k++) {
+            uint16_t seen = k == i ? o->own[i] : o->seen[i][k];
+            top[k] = seen > top[k] ? seen : top[k];
         }
     for (unsigned int i = 0; i < QM_WARP; i++)
         if (who >> i & 1)
-            memcpy(base[i].clocks, clocks, sizeof clocks);
+            memcpy(o->seen[i], top, sizeof top);
+}
+
+static void order_reset(struct qm_order *o)
+{
+    o->base = 0;
+    memset(o->own, 0, sizeof o->own);
+    if (o->is_partial)
+        memset(o->seen, 0, sizeof o->seen);
+    o->is_partial = 0;
 }
 
 /* Lanes `who` have met: each learns what the others gave. */
@@ -295,9 +313,12 @@ static void meet(unsigned int warp, uint32_t who)
             base[i].met = who;
             base[i].state = READY;
         }
+    struct warp *w = &warps[warp];
+    if (kind != QM_ACTIVE)
+        order_meet(&w->met, who, w->live);
     if (kind == QM_SYNCWARP)
-        join_clocks(base, who);
-    warps[warp].waiting &= ~who;
+        order_meet(&w->synced, who, w->live);
+    w->waiting &= ~who;
 }
 
 /* Lets those lanes of a warp go on whose partners are all there; 0: none. */
@@ -436,7 +457,11 @@ static void run_block(size_t shared)
     qm_now.epoch++;
     qm_now.block_epoch = qm_now.epoch;
     qm_memory_block(shared);
-    memset(warps, 0, sizeof warps);
+    for (unsigned int w = 0; w < n_warps; w++) {
+        warps[w].live = warps[w].waiting = 0;
+        order_reset(&warps[w].synced);
+        order_reset(&warps[w].met);
+    }
     for (unsigned int i = 0; i < n_threads; i++) {
         fiber_start(i);
         warps[i / QM_WARP].live |= 1u << i % QM_WARP;
