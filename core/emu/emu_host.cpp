@@ -325,7 +325,7 @@ static int device_step(const struct qm_kernel_args *a)
         c.args.n_scratch += a->slot[i].n_scales;
     }
     size_t bytes = sizeof(float) * (size_t)c.args.n_scratch;
-    c.args.scratch = (float *)calloc(1, bytes);
+    c.args.scratch = (float *)calloc(1, bytes); /* of 2^31 elements: pages that nobody touches */
     qm_region_add("scratch", c.args.scratch, bytes, QM_REGION_STEP);
     for (const struct step *s = steps; s < steps + QM_CUDA_STEPS && s->kernel && !refused; s++) {
         if (!s->launch) {
@@ -369,6 +369,15 @@ int qm_kernel_step(const struct qm_kernel_args *a)
     n_launches = 0;
     qm_region_drop_step();
     return *qm_emu_text ? 0 : refused;
+}
+
+/* The same for a tensor in reserved address space: only blocks at its ends are run. */
+int qm_emu_far_step(const struct qm_kernel_args *a)
+{
+    qm_far_n = a->n;
+    int refused = qm_kernel_step(a);
+    qm_far_n = 0;
+    return refused;
 }
 
 /* What was found in the last step, or "". */
