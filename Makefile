@@ -223,6 +223,9 @@ check-kernels: ## the element functions compile as CUDA kernels (needs nvcc, no 
 	  for arch in sm_80 sm_90 sm_100; do \
 	    nvcc -std=c++17 -arch=$$arch --fmad=false -I. -cubin -o $(BUILD)/kernels_$$arch.cubin \
 	      tests/kernels.cu && echo "check-kernels: $$arch ok" || exit 1; done; \
+	  for file in variants/native/*.cu tests/emu/*.cu; do \
+	    nvcc -std=c++17 -arch=sm_90 --fmad=false -Icore -cubin -o $(BUILD)/template.cubin $$file && \
+	      echo "check-kernels: $$file ok" || exit 1; done; \
 	else echo "check-kernels: skipped: no nvcc, or CUDA=0"; fi
 
 check-long: qualm $(BUILD)/tests/long_edges $(BUILD)/tests/test_ecc ## every float in [-2, 2] through every search; the whole kill matrix
