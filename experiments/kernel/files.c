@@ -13,10 +13,12 @@ static int ends_in(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
+int qm_kernel_is_cuda(const char *file) { return ends_in(file, ".cu"); }
+
 /* A shared object by its absolute path, or a source, compiled. */
 static qm_status object_of(const char *file, const char *folder, char *object, size_t size)
 {
-    if (ends_in(file, ".c") || ends_in(file, ".cu"))
+    if (ends_in(file, ".c") || qm_kernel_is_cuda(file))
         return qm_kernel_file_build(file, folder, object, size);
     if (!strstr(file, ".so"))
         return qm_fail(QM_BAD_ARG, "%s: expected a .c, .cu or .so file", file);
