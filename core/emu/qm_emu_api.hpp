@@ -5,6 +5,8 @@
 #ifndef QM_EMU_API_HPP
 #define QM_EMU_API_HPP
 
+#pragma GCC system_header /* the rewriter leaves it alone */
+
 enum cudaError_t {
     cudaSuccess = 0,
     cudaErrorInvalidValue = 1,

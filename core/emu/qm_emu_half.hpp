@@ -5,6 +5,8 @@
 #ifndef QM_EMU_HALF_HPP
 #define QM_EMU_HALF_HPP
 
+#pragma GCC system_header /* the rewriter leaves it alone */
+
 #include "core/base/fp8.h"
 #include "core/base/half.h"
 

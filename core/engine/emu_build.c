@@ -124,13 +124,15 @@ static void compile_with(struct compile *k, const char *fixed, const char *const
 /* source -> kernel.ii -> kernel.emu.ii -> kernel.o */
 static qm_status kernel_compile(const char *source, const char *folder, struct compile *k)
 {
-    char plain[PATH_MAX], rewritten[PATH_MAX], object[PATH_MAX], *text = NULL, *new_text = NULL;
+    char layer[PATH_MAX], plain[PATH_MAX], rewritten[PATH_MAX], object[PATH_MAX], *text = NULL,
+                                                                                  *new_text = NULL;
+    snprintf(layer, sizeof layer, "%s/qm_emu.hpp", folder);
     snprintf(plain, sizeof plain, "%s/kernel.ii", folder);
     snprintf(rewritten, sizeof rewritten, "%s/kernel.emu.ii", folder);
     snprintf(object, sizeof object, "%s/kernel.o", folder);
     compile_with(k, KERNEL_FLAGS,
-                 (const char *const[]){"-x", "c++", "-E", "-isystem", folder, "-include",
-                                       "qm_emu.hpp", source, "-o", plain, NULL});
+                 (const char *const[]){"-x", "c++", "-E", "-isystem", folder, "-include", layer,
+                                       source, "-o", plain, NULL});
     QM_TRY(qm_command_run(&k->c, source, HINT));
     QM_TRY(whole_file(plain, &text));
     qm_status st = qm_emu_rewrite(text, &new_text);
