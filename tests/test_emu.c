@@ -12,7 +12,9 @@
 
 #include <cmocka.h>
 
-#include "core/base/dual.h"
+#include "core/base/fp8.h"
+#include "core/base/half.h"
+#include "core/emu/emu_rewrite.h"
 #include "core/engine/backend_file.h"
 #include "core/engine/emu_far.h"
 
@@ -250,9 +252,143 @@ static void planted_bugs_are_found(void **state)
     }
 }
 
+/* ---- primitives: each row of tests/emu/primitives.cu ---------------------------------------------- */
+
+static float x_of(int i) { return (float)(i * i % 37) - 11.5f; }
+
+static int count_bits(unsigned int x) { return __builtin_popcount(x); }
+
+static float sum_of_row(int i, int row)
+{
+    int warp = i / 32 * 32, lane = i % 32, n = 0;
+    float f = 0.0f;
+    switch (row) {
+    case 0: return x_of(warp + 5);
+    case 1: return x_of(i / 8 * 8 + (i + 3) % 8);
+    case 2: return x_of(lane < 3 ? i : i - 3);
+    case 3: return x_of(i % 16 + 5 > 15 ? i : i + 5);
+    case 4: return x_of(warp + (lane ^ 9));
+    case 5:
+        for (int k = 0; k < 32; k++)
+            n += x_of(warp + k) > 0.0f;
+        return (float)n;
+    case 6: return i >= 32 ? 1.0f : 2.0f;
+    case 7:
+        for (int k = 0; k < 32; k++)
+            n += (warp + k) % 5 == i % 5;
+        return (float)n;
+    case 8:
+        for (int k = 0; k < 32; k++)
+            n += k % 2 == i % 2 ? warp + k : 0;
+        return (float)n;
+    case 9:
+        for (int k = 0; k < 32; k++)
+            n += (warp + k) % 3 == 0;
+        return i % 3 == 0 ? (float)n : 0.0f;
+    case 10: return 10.0f; /* 0, 7, ..., 63 */
+    case 11: return 3.0f;
+    case 12: return x_of((i + 1) % 64) + (float)((i + 1) % 64);
+    case 13: return 32.0f + 192.0f;
+    case 14: return 63.0f + 128.0f + 4.0f; /* 64 increments modulo 10 */
+    case 15: return 0x1.921fb6p+1f;
+    case 16: return x_of(i / 4 * 4 + 2);
+    case 17:
+        for (int k = 0; k < 64; k++)
+            f += x_of(k); /* halves: exact in any order */
+        return i == 0 ? f : 0.0f;
+    default: return 0.0f;
+    }
+}
+
+static float number_of_row(int i, int row)
+{
+    float x = x_of(i), far = x * 1e9f;
+    int top = far >= 0x1p31f ? 0x7fffffff : far <= -0x1p31f ? (int)-0x80000000ll : (int)rintf(far);
+    unsigned int turned = 0;
+    switch (row) {
+    case 18: return (float)top + truncf(x);
+    case 19:
+        for (int k = 0; k < 6; k++)
+            turned |= ((unsigned)i >> k & 1u) << (5 - k);
+        return (float)turned + (float)(i ? 31 - (int)log2((double)i) : 32) +
+               (float)(i ? count_bits((unsigned)(i & -i) - 1u) + 1 : 0);
+    case 20: return (float)0x4400 + (float)(i ? i - 1 : 0);
+    case 21:
+        return qm_f16_to_float(qm_float_to_f16(x * 1.0009765f)) +
+               qm_bf16_to_float(qm_float_to_bf16(x * 1.01f)) +
+               qm_e4m3_to_float(qm_float_to_e4m3(x * 1.1f, 1));
+    case 22:
+        return (x > -3.0f ? x : -3.0f) + (float)(i < 20 ? i : 20) + (x < 2.0f ? x : 2.0f) + 0.5f +
+               (x < 0.0f   ? 0.0f
+                : x > 1.0f ? 1.0f
+                           : x);
+    default: fail(); return 0.0f;
+    }
+}
+
+static void primitives_are_right(void **state)
+{
+    enum { ROWS = 23 };
+    struct qm_kernel_file *k;
+    char *text = file_text("tests/emu/primitives.cu");
+    float *p;
+    (void)state;
+    assert_int_equal(build(text, &k), QM_OK);
+    if (steps(k, NULL, 64 * ROWS, 1, &p) != QM_OK)
+        fail_msg("%s", qm_message());
+    for (int row = 0; row < ROWS; row++)
+        for (int i = 0; i < 64; i++) {
+            float want = row < 18 ? sum_of_row(i, row) : number_of_row(i, row);
+            if (p[64 * row + i] != want)
+                fail_msg("row %d, thread %d: %a, want %a", row, i, (double)p[64 * row + i],
+                         (double)want);
+        }
+    free(p);
+    free(text);
+    qm_kernel_file_close(k);
+}
+
+/* ---- what cannot be emulated is named ------------------------------------------------------------- */
+
+static void the_rewriter(void **state)
+{
+    static const struct {
+        const char *from, *to; /* to: a part of what it becomes; NULL: it is refused */
+    } cases[] = {
+        {"k<<<1, 2>>>(a, b);", "qm_emu::config(1, 2), \"k\", [&]()"},
+        {"ns::k<float, (3 > 2)><<<dim3(n >> 3), 2, f(1, 2), s>>>(a);",
+         "{ ns::k<float, (3 > 2)>(a); }"},
+        {"if (x < y) k<T<int>><<<1, 2>>>();", "if (x < y) ::qm_emu::launch("},
+        {"__shared__ float a[2][3], b;", "qm_t2 &a = *(qm_t2 *)qm_emu_shared("},
+        {"static __shared__ alignas(16) T<2, 3> t;",
+         "__attribute__((aligned(16))) T<2, 3>  qm_b1; typedef qm_b1 qm_t2;"},
+        {"extern __shared__ int all[];", "static qm_b1 *const all = (qm_b1 *)qm_emu_dynamic;"},
+        {"f(\"__shared__ <<<\");", "f(\"__shared__ <<<\");"},
+        {"# 3 \"h.h\" 1 3\nasm(\"x\");\n", "asm(\"x\");"},
+        {"asm volatile(\"mov %0, 1;\");", NULL},
+        {"k<<<1, 2(a);", NULL},
+        {"__shared__ float (*;", NULL},
+        {"(f())<<<1, 2>>>(a);", NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *out = NULL;
+        qm_status st = qm_emu_rewrite(cases[i].from, &out);
+        if (st != (cases[i].to ? QM_OK : QM_BAD_ARG))
+            fail_msg("'%s': %s", cases[i].from, st == QM_OK ? out : qm_message());
+        if (st != QM_OK)
+            continue;
+        if (!strstr(out, cases[i].to))
+            fail_msg("'%s' becomes '%s'", cases[i].from, out);
+        free(out);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_rewriter),
+        cmocka_unit_test(primitives_are_right),
         cmocka_unit_test(templates_are_clean),
         cmocka_unit_test(planted_bugs_are_found),
     };
