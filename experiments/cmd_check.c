@@ -48,10 +48,12 @@ static const struct argp_option options[] = {
     {"specials", KEY_SPECIALS, NULL, 0,
      "what each variant does with NaN, Inf, zeros, denormals and squares that overflow; judged", 0},
     {"seed", 's', "N", 0, "of parameters and gradients (default 20240501)", 0},
-    {"backend", KEY_BACKEND, "NAME", 0, "cpu (default); cuda and emu are not built in", 0},
+    {"backend", KEY_BACKEND, "NAME", 0,
+     "cpu (default); emu: of --kernel FILE.cu; cuda is not built in", 0},
     {NULL, 0, NULL, 0, "A kernel of your own in place of the variant's step:", 1},
     {"kernel", KEY_KERNEL, "FILE", 0,
-     "judge this .c (compiled with $CC and $CFLAGS) or .so file; it runs in a process of its own",
+     "judge this .c ($CC and $CFLAGS compile it), .cu (on the CPU, by $CXX and $CXXFLAGS) or .so "
+     "file; it runs in a process of its own",
      1},
     {"as", KEY_AS, "VARIANT", 0, "what it claims to be (default: what its QM_KERNEL says)", 1},
     {"against", KEY_AGAINST, "FILE", 0, "compare with an older kernel too: codes, errors, speed",
@@ -67,7 +69,7 @@ static const struct argp_option options[] = {
     {"no-shrink", KEY_NO_SHRINK, NULL, 0,
      "leave out the reproducer NAME-repro.c of the worst failure (see qualm shrink)", 1},
     {"template", KEY_TEMPLATE, "VARIANT", 0,
-     "print a kernel to start from, or kernel_abi.h; \"list\" names them", 1},
+     "print a kernel to start from, or kernel_abi.h, or kernel_cuda.h; \"list\" names them", 1},
     {"kernel-worker", KEY_WORKER, "JOB", OPTION_HIDDEN, NULL, 1},
     {0}};
 
@@ -294,6 +296,7 @@ static int other_work(struct options *o)
     if (!o->kernel.file)
         return -1;
     o->kernel.one_case = o->one_case;
+    o->kernel.backend = o->backend;
     o->kernel.seed = o->seed;
     return qm_kernel_check(&o->kernel);
 }
@@ -346,7 +349,9 @@ int qm_cmd_check(int argc, char **argv)
             "gradients and settings that are known to break kernels, and judges parameters, "
             "scales and codes by derived bounds.  Exit code 1 when something is out of bounds."
             "  With --kernel FILE your own step is judged in place of the variant's, in a child "
-            "process: crashes, hangs and writes past the end are verdicts like others."
+            "process: crashes, hangs and writes past the end are verdicts like others.  A CUDA "
+            "source (kernel_cuda.h) runs thread by thread on the CPU: races, divergent barriers, "
+            "unwritten memory and accesses out of bounds are verdicts with their line."
             "\vExamples:\n"
             "  qualm check\n"
             "  qualm check adamw4_ao --json\n"
@@ -355,6 +360,7 @@ int qm_cmd_check(int argc, char **argv)
             "  qualm check adamw4_lpmm --case 61x67/planted/wd/t1/forced --seed 7\n"
             "  qualm check --template adamw4_ao > mine.c\n"
             "  qualm check --kernel mine.c\n"
+            "  qualm check --template adamw4_ao.cu > mine.cu; qualm check --kernel mine.cu\n"
             "  qualm check --kernel mine.so --as adamw4_ao,exp_avg.norm=block:64 --junit out.xml\n"
             "  qualm check --kernel mine.c --against old.c --regime planted --regime wd\n"
             "  qualm check --kernel mine.c --forever --time 60",
