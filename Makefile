@@ -24,6 +24,7 @@ BUILD := build/$(notdir $(firstword $(CC)))$(if $(filter 1,$(SAN)),-san)
 # Debian package = a test that it is there
 define PACKAGES
 gcc=command -v gcc
+g++=command -v g++
 libc6-dev=test -e /usr/include/stdio.h
 pkg-config=command -v pkg-config
 libhdf5-dev=pkg-config --exists hdf5
@@ -120,18 +121,20 @@ $(BUILD)/gen/digits.inc: experiments/data/digits.npy
 $(BUILD)/experiments/problems/digits.o: $(BUILD)/gen/digits.inc
 
 # Texts that the executable carries: a line of the file, a string; NULL after the last.
-$(BUILD)/gen/texts.inc: TEXTS := core/kernel_abi.h core/kernel_nearest.h $(sort $(wildcard variants/native/*.c))
+$(BUILD)/gen/texts.inc: TEXTS := core/kernel_abi.h core/kernel_cuda.h core/kernel_nearest.h $(sort $(wildcard variants/native/*.c variants/native/*.cu))
 $(BUILD)/gen/mutants.inc: TEXTS := $(sort $(wildcard experiments/mutants/*.txt))
 $(BUILD)/gen/report.inc: TEXTS := experiments/report/page.css experiments/report/page.js \
   $(sort $(wildcard plots/*.py plots/report/*.py))
-$(BUILD)/gen/texts.inc $(BUILD)/gen/mutants.inc $(BUILD)/gen/report.inc: FORCE
+$(BUILD)/gen/emu.inc: TEXTS := $(sort $(wildcard core/emu/*.hpp core/emu/*.cpp)) core/base/dual.h core/base/half.h core/base/fp8.h
+$(BUILD)/gen/texts.inc $(BUILD)/gen/mutants.inc $(BUILD)/gen/report.inc $(BUILD)/gen/emu.inc: FORCE
 	@mkdir -p $(@D)
 	@for f in $(TEXTS); do echo "QM_TEXT(\"$$(basename $$f)\","; \
 	  sed -e 's/[\\"]/\\&/g' -e 's/.*/"&\\n",/' $$f; echo 'NULL)'; done > $@.new
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 $(BUILD)/experiments/mutants/registry.o: $(BUILD)/gen/mutants.inc
-$(BUILD)/core/engine/kernel_build.o: $(BUILD)/gen/texts.inc
 $(BUILD)/experiments/report/texts.o: $(BUILD)/gen/report.inc
+$(BUILD)/core/engine/kernel_build.o: $(BUILD)/gen/texts.inc $(BUILD)/gen/emu.inc
+$(BUILD)/core/engine/emu_build.o: $(BUILD)/gen/emu.inc
 
 $(BUILD)/libqm.a: $(LIB_OBJ) $(ISA_OBJ)
 	$(if $(filter 1,$(V)),,$(call say,AR,$@))
@@ -217,7 +220,7 @@ bench: qualm ## speed of steps and searches, as ratios within one run
 
 # Dual headers compile as C11, as C++17 and, where nvcc is there, as CUDA.
 DUAL := $(wildcard core/base/dual.h core/base/half.h core/base/fp8.h core/base/philox.h \
-  core/base/inverse.h core/base/logexp.h core/kernel_abi.h core/kernel_nearest.h core/param.h core/quant/*.h \
+  core/base/inverse.h core/base/logexp.h core/kernel_abi.h core/kernel_cuda.h core/kernel_nearest.h core/param.h core/quant/*.h \
   core/rule/adamw.h core/rule/sgdm.h \
   core/rule/bnb.h core/rule/lpmm.h core/rule/lion.h core/rule/lion8.h)
 DUAL := $(filter-out core/quant/quantizer.h core/quant/lanes.h core/quant/lanes_avx512.h \

@@ -48,10 +48,12 @@ static const struct argp_option options[] = {
     {"specials", KEY_SPECIALS, NULL, 0,
      "what each variant does with NaN, Inf, zeros, denormals and squares that overflow; judged", 0},
     {"seed", 's', "N", 0, "of parameters and gradients (default 20240501)", 0},
-    {"backend", KEY_BACKEND, "NAME", 0, "cpu (default); cuda and emu are not built in", 0},
+    {"backend", KEY_BACKEND, "NAME", 0,
+     "cpu (default); emu: of --kernel FILE.cu; cuda is not built in", 0},
     {NULL, 0, NULL, 0, "A kernel of your own in place of the variant's step:", 1},
     {"kernel", KEY_KERNEL, "FILE", 0,
-     "judge this .c (compiled with $CC and $CFLAGS) or .so file; it runs in a process of its own",
+     "judge this .c ($CC and $CFLAGS compile it), .cu (on the CPU, by $CXX and $CXXFLAGS) or .so "
+     "file; it runs in a process of its own",
      1},
     {"as", KEY_AS, "VARIANT", 0, "what it claims to be (default: what its QM_KERNEL says)", 1},
     {"against", KEY_AGAINST, "FILE", 0, "compare with an older kernel too: codes, errors, speed",
@@ -67,7 +69,7 @@ static const struct argp_option options[] = {
     {"no-shrink", KEY_NO_SHRINK, NULL, 0,
      "leave out the reproducer NAME-repro.c of the worst failure (see qualm shrink)", 1},
     {"template", KEY_TEMPLATE, "VARIANT", 0,
-     "print a kernel to start from, or kernel_abi.h; \"list\" names them", 1},
+     "print a kernel to start from, or kernel_abi.h, or kernel_cuda.h; \"list\" names them", 1},
     {"kernel-worker", KEY_WORKER, "JOB", OPTION_HIDDEN, NULL, 1},
     {0}};
 
@@ -265,11 +267,21 @@ static void print_rows(json_t *rows, json_t *skipped)
         printf("skipped %s: %s\n", text_of(r, "variant"), text_of(r, "reason"));
 }
 
-static qm_status backend_found(const char *name)
+static int is_cuda(const char *file)
+{
+    size_t n = file ? strlen(file) : 0;
+    return n > 3 && strcmp(file + n - 3, ".cu") == 0;
+}
+
+static qm_status backend_found(const char *name, const char *file)
 {
     if (!name || strcmp(name, "cpu") == 0)
         return QM_OK;
-    if (strcmp(name, "cuda") == 0 || strcmp(name, "emu") == 0)
+    if (strcmp(name, "emu") == 0)
+        return is_cuda(file)
+                   ? QM_OK
+                   : qm_fail(QM_BAD_ARG, "backend emu runs CUDA sources: --kernel FILE.cu");
+    if (strcmp(name, "cuda") == 0)
         return qm_fail(QM_SKIPPED, "backend %s is not built into this binary", name);
     return qm_fail(QM_NO_MATCH, "no backend '%s'; expected cpu, cuda or emu", name);
 }
@@ -277,7 +289,7 @@ static qm_status backend_found(const char *name)
 /* Whatever is not a check of variants; -1: it is one. */
 static int other_work(struct options *o)
 {
-    qm_status st = backend_found(o->backend);
+    qm_status st = backend_found(o->backend, o->kernel.file);
     if (o->worker)
         return qm_worker_main(o->worker);
     if (st != QM_OK)
@@ -291,6 +303,7 @@ static int other_work(struct options *o)
     if (!o->kernel.file)
         return -1;
     o->kernel.one_case = o->one_case;
+    o->kernel.backend = o->backend;
     o->kernel.seed = o->seed;
     return qm_kernel_check(&o->kernel);
 }
@@ -343,13 +356,14 @@ int qm_cmd_check(int argc, char **argv)
             "gradients and settings that are known to break kernels, and judges parameters, "
             "scales and codes by derived bounds.  Exit code 1 when something is out of bounds."
             "  With --kernel FILE your own step is judged in place of the variant's, in a child "
-            "process: crashes, hangs and writes past the end are verdicts like others."
+            "process: crashes, hangs and writes past the end are verdicts like others.  A CUDA "
+            "source (kernel_cuda.h) runs thread by thread on the CPU: races, divergent barriers, "
+            "unwritten memory and accesses out of bounds are verdicts with their line."
             "\n\nRMSE/f32 is the error of the parameter after one step, root mean square against "
             "the oracle, over that of the same rule in plain float32 from the same inputs "
-            "(gradients "
-            "of class normal, geometric mean over steps): 1 where float32 would do no better.  "
-            "\"of "
-            "states\" is the same for the state whose format costs most; --json has each."
+            "(gradients of class normal, geometric mean over steps): 1 where float32 would do no "
+            "better.  \"of states\" is the same for the state whose format costs most; --json has "
+            "each."
             "\vExamples:\n"
             "  qualm check\n"
             "  qualm check adamw4_ao --json\n"
@@ -358,6 +372,7 @@ int qm_cmd_check(int argc, char **argv)
             "  qualm check adamw4_lpmm --case 61x67/planted/wd/t1/forced --seed 7\n"
             "  qualm check --template adamw4_ao > mine.c\n"
             "  qualm check --kernel mine.c\n"
+            "  qualm check --template adamw4_ao.cu > mine.cu; qualm check --kernel mine.cu\n"
             "  qualm check --kernel mine.so --as adamw4_ao,exp_avg.norm=block:64 --junit out.xml\n"
             "  qualm check --kernel mine.c --against old.c --regime planted --regime wd\n"
             "  qualm check --kernel mine.c --forever --time 60",

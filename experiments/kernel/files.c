@@ -2,6 +2,7 @@
 #include "experiments/kernel/files.h"
 
 #include <errno.h>
+#include <ftw.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,18 +13,15 @@ static int ends_in(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
+int qm_kernel_is_cuda(const char *file) { return ends_in(file, ".cu"); }
+
 /* A shared object by its absolute path, or a source, compiled. */
 static qm_status object_of(const char *file, const char *folder, char *object, size_t size)
 {
-    if (ends_in(file, ".c"))
+    if (ends_in(file, ".c") || qm_kernel_is_cuda(file))
         return qm_kernel_file_build(file, folder, object, size);
-    if (ends_in(file, ".cu"))
-        return qm_fail(QM_SKIPPED,
-                       "%s: a .cu file needs backend cuda or emu, which are not built "
-                       "into this binary",
-                       file);
     if (!strstr(file, ".so"))
-        return qm_fail(QM_BAD_ARG, "%s: expected a .c or a .so file", file);
+        return qm_fail(QM_BAD_ARG, "%s: expected a .c, .cu or .so file", file);
     char *path = realpath(file, NULL);
     if (!path)
         return qm_fail(QM_BAD_FILE, "%s: %s", file, strerror(errno));
@@ -55,18 +53,18 @@ qm_status qm_kernel_files_open(const struct qm_kernel_options *o, struct qm_kern
     return object_of(o->against, f->old_folder, f->old_object, sizeof f->old_object);
 }
 
+static int remove_one(const char *path, const struct stat *s, int type, struct FTW *at)
+{
+    (void)s;
+    (void)type;
+    (void)at;
+    return remove(path);
+}
+
 static void folder_remove(const char *folder)
 {
-    static const char *const made[] = {"kernel.so", "kernel_abi.h", "kernel_nearest.h", "repro.c",
-                                       "repro"};
-    char path[320];
-    if (!*folder)
-        return;
-    for (size_t i = 0; i < sizeof made / sizeof *made; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, made[i]);
-        unlink(path);
-    }
-    rmdir(folder);
+    if (*folder)
+        nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 void qm_kernel_files_close(const struct qm_kernel_files *f)
