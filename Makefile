@@ -200,7 +200,7 @@ bench: qualm ## speed of steps and searches, as ratios within one run
 # Dual headers compile as C11, as C++17 and, where nvcc is there, as CUDA.
 DUAL := $(wildcard core/base/dual.h core/base/half.h core/base/fp8.h core/base/philox.h \
   core/base/inverse.h core/base/logexp.h core/kernel_abi.h core/kernel_nearest.h core/param.h core/quant/*.h \
-  core/rule/adamw.h core/rule/sgdm.h \
+  core/rule/element.h core/rule/adamw.h core/rule/sgdm.h \
   core/rule/bnb.h core/rule/lpmm.h core/rule/lion.h core/rule/lion8.h)
 DUAL := $(filter-out core/quant/quantizer.h core/quant/lanes.h core/quant/lanes_avx512.h \
   core/quant/lanes_avx2.h core/quant/lanes_blocks.h core/quant/searches.h core/quant/norm_pair.h,$(DUAL))

@@ -138,6 +138,8 @@ struct qm_rule {
     void (*block)(const struct qm_rule_step *s, int64_t n, float *p, const float *g,
                   float *const *slot);
 
+    const char *element; /* the same of one element: qm_element_NAME in core/rule/element.h */
+
     /* Slot 1 alone, to the same bits; NULL where it depends on slot 0.  Lets a global norm of slot
      * 1 be folded without reading slot 0. */
     void (*second)(const struct qm_rule_step *s, int64_t n, const float *p, const float *g,
