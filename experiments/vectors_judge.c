@@ -4,7 +4,7 @@
 
 #include "experiments/check/explicit.h"
 #include "experiments/readers/reader.h"
-#include "experiments/sha256.h"
+#include "core/base/sha256.h"
 #include "experiments/vectors.h"
 
 /* A file, and the numbers of its arrays by name. */

@@ -6,7 +6,7 @@
 
 #include "core/base/half.h"
 #include "experiments/check/explicit.h"
-#include "experiments/sha256.h"
+#include "core/base/sha256.h"
 #include "experiments/store.h"
 #include "experiments/vectors.h"
 #include "oracle/oracle.h"

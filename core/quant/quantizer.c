@@ -27,7 +27,7 @@ const struct qm_lanes *qm_lanes(void)
 
 /* Unit values never leave [-1 - ulp, 1 + ulp] (int: [-8, 8] and the like), and argmin is not
  * monotone where distances overflow the mantissa, so edges are sought below this. */
-static float edge_limit(const struct qm_codec *c)
+float qm_codec_limit(const struct qm_codec *c)
 {
     float top = c->cb.value[c->cb.n - 1];
     return top > 2.0f ? 2.0f * top : 4.0f;
@@ -96,7 +96,7 @@ static void arrange_edges(struct qm_codec *c)
 
 void qm_codec_rebuild(struct qm_codec *c)
 {
-    float limit = edge_limit(c);
+    float limit = qm_codec_limit(c);
     c->n_negative = 0; /* values ascend, and are in code order where signs are kept */
     while (c->n_negative < c->cb.n && signbit(c->cb.value[c->n_negative]))
         c->n_negative++;

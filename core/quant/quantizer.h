@@ -70,7 +70,10 @@ qm_status qm_codec_init(struct qm_codec *c, const struct qm_quantizer *q);
 /* After cb was replaced (a table of the caller's own): computes the edges anew. */
 void qm_codec_rebuild(struct qm_codec *c);
 
-/* The same from a string; for tests and tools. */
+/* Edges decide unit values up to this magnitude. */
+float qm_codec_limit(const struct qm_codec *c);
+
+/* A codec from a string; for tests and tools. */
 qm_status qm_codec_parse(struct qm_codec *c, const char *text);
 
 /* What a slot without codes keeps of x[n], in place; f32: x itself. */
