@@ -109,16 +109,27 @@ $(LIB_OBJ): | $(BUILD)/gen/families.inc $(BUILD)/gen/variants.inc $(BUILD)/gen/p
 $(BUILD)/variants/registry.o: $(BUILD)/gen/variants.inc
 $(BUILD)/experiments/problem.o: $(BUILD)/gen/problems.inc
 
+# The dual headers that a step's kernels are made of.
+DEVICE := $(foreach h,dual half fp8 philox inverse logexp,core/base/$(h).h) \
+  $(foreach h,element map norm scale search round unit curve pack place allog,core/quant/$(h).h) \
+  $(foreach h,element adamw sgdm bnb lpmm lion lion8,core/rule/$(h).h)
+
 # Texts that the executable carries: a line of the file, a string; NULL after the last.
-$(BUILD)/gen/texts.inc: TEXTS := core/kernel_abi.h core/kernel_nearest.h $(sort $(wildcard variants/native/*.c))
+$(BUILD)/gen/texts.inc: TEXTS := core/kernel_abi.h core/kernel_cuda.h core/kernel_nearest.h $(sort $(wildcard variants/native/*.c))
 $(BUILD)/gen/mutants.inc: TEXTS := $(sort $(wildcard experiments/mutants/*.txt))
-$(BUILD)/gen/texts.inc $(BUILD)/gen/mutants.inc: FORCE
+# What is compiled for a GPU, by path.
+$(BUILD)/gen/device.inc: TEXTS := core/engine/step.cu core/engine/step.h core/param.h core/kernel_abi.h \
+  core/kernel_cuda.h $(DEVICE)
+$(BUILD)/gen/device.inc: NAME_OF := echo
+$(BUILD)/gen/texts.inc $(BUILD)/gen/mutants.inc: NAME_OF := basename
+$(BUILD)/gen/texts.inc $(BUILD)/gen/mutants.inc $(BUILD)/gen/device.inc: FORCE
 	@mkdir -p $(@D)
-	@for f in $(TEXTS); do echo "QM_TEXT(\"$$(basename $$f)\","; \
+	@for f in $(TEXTS); do echo "QM_TEXT(\"$$($(NAME_OF) $$f)\","; \
 	  sed -e 's/[\\"]/\\&/g' -e 's/.*/"&\\n",/' $$f; echo 'NULL)'; done > $@.new
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 $(BUILD)/experiments/mutants/registry.o: $(BUILD)/gen/mutants.inc
 $(BUILD)/core/engine/kernel_build.o: $(BUILD)/gen/texts.inc
+$(BUILD)/core/engine/device_text.o: $(BUILD)/gen/device.inc
 
 $(BUILD)/libqm.a: $(LIB_OBJ) $(ISA_OBJ)
 	$(if $(filter 1,$(V)),,$(call say,AR,$@))
@@ -199,8 +210,8 @@ bench: qualm ## speed of steps and searches, as ratios within one run
 
 # Dual headers compile as C11, as C++17 and, where nvcc is there, as CUDA.
 DUAL := $(wildcard core/base/dual.h core/base/half.h core/base/fp8.h core/base/philox.h \
-  core/base/inverse.h core/base/logexp.h core/kernel_abi.h core/kernel_nearest.h core/param.h core/quant/*.h \
-  core/rule/element.h core/rule/adamw.h core/rule/sgdm.h \
+  core/base/inverse.h core/base/logexp.h core/kernel_abi.h core/kernel_cuda.h core/kernel_nearest.h core/param.h core/quant/*.h \
+  core/engine/step.h core/rule/element.h core/rule/adamw.h core/rule/sgdm.h \
   core/rule/bnb.h core/rule/lpmm.h core/rule/lion.h core/rule/lion8.h)
 DUAL := $(filter-out core/quant/quantizer.h core/quant/lanes.h core/quant/lanes_avx512.h \
   core/quant/lanes_avx2.h core/quant/lanes_blocks.h core/quant/searches.h core/quant/norm_pair.h,$(DUAL))
