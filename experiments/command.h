@@ -20,6 +20,7 @@
     X(optimal,    "the best codebook for a distribution, and how far each map is from it")         \
     X(size,       "bytes of optimizer state for a whole model")                                   \
     X(digest,     "hash of a result file, without what may differ between two runs")              \
+    X(kernels,    "compile the CUDA kernels of variants: registers, spills, memory")                \
     X(doctor,     "environment, floating-point mode, CPU features, CUDA found or why not")        \
     X(completion, "print a bash completion script")
 /* clang-format on */

@@ -11,7 +11,7 @@ enum { OUT_OF_MEMORY = 2, STUB = 34, NO_DEVICE = 100, MISMATCH = 803 };
 static struct {
     struct qm_cuda cu;
     int usable;
-    char path[512], reason[512];
+    char path[512], reason[1024];
 } driver;
 
 static const char *error_name(int error)

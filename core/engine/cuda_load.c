@@ -21,7 +21,7 @@ static const struct {
 
 static void *try(const char *folder, const char *name, char *found, size_t size)
 {
-    char path[PATH_MAX];
+    char path[PATH_MAX + 128];
     snprintf(path, sizeof path, "%s%s%s", folder, *folder ? "/" : "", name);
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (handle)

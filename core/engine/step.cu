@@ -1,7 +1,7 @@
 /* step.cu - a step of any elementwise recipe on a GPU: decode and update; fold statistics; normalize,
  * encode, store.
  *
- * Compiled once per recipe (cuda_source.c): "recipe.h" holds the parameter's and gradient's formats, the
+ * Compiled once per recipe (cuda_source.c): "step_recipe.h" holds the parameter's and gradient's formats, the
  * rule's element function and a struct slot<I> for each slot, whose quantizer is a constant.  Element
  * semantics are those of the dual headers, so a CPU gives the same bits.
  *
@@ -36,7 +36,7 @@ enum way {
 
 template <int I> struct slot;
 
-#include "recipe.h" /* QM_SLOTS QM_RANK QM_TILE QM_FOLDS QM_PLACED QM_ELEMENT_FN QM_FORMAT QM_WRITE QM_GRADIENT */
+#include "step_recipe.h" /* QM_SLOTS QM_RANK QM_TILE QM_FOLDS QM_PLACED QM_ELEMENT_FN QM_FORMAT QM_WRITE QM_GRADIENT */
 
 struct desc {
     void *p;
@@ -45,6 +45,7 @@ struct desc {
     int64_t n;
     uint64_t id;
     int64_t dim[QM_RANK];
+    double inverse[QM_RANK]; /* of the dims */
     struct {
         uint8_t *codes;
         float *scales, *stat;
@@ -201,30 +202,29 @@ struct place {
     int64_t at[QM_RANK];
 };
 
+/* Quotients by the host's inverses of the dims, at most one off: no division, below 2^51 elements. */
 QM_DEV struct place place_of(const struct desc *t, int64_t flat)
 {
     struct place w;
-    for (int i = QM_RANK - 1; i >= 0; i--) {
-        if (i == 0) {
-            w.at[i] = flat;
-        } else {
-            int64_t d = t->dim[i];
-            if (((uint64_t)flat | (uint64_t)d) >> 32 == 0) {
-                uint32_t whole = (uint32_t)flat / (uint32_t)d;
-                w.at[i] = (uint32_t)flat - whole * (uint32_t)d;
-                flat = whole;
-            } else {
-                w.at[i] = flat % d;
-                flat /= d;
-            }
-        }
+#pragma unroll
+    for (int i = QM_RANK - 1; i > 0; i--) {
+        int64_t d = t->dim[i], whole = (int64_t)((double)flat * t->inverse[i]);
+        int64_t rest = flat - whole * d;
+        if (rest < 0)
+            whole--, rest += d;
+        if (rest >= d)
+            whole++, rest -= d;
+        w.at[i] = rest;
+        flat = whole;
     }
+    w.at[0] = flat;
     return w;
 }
 
 QM_DEV void place_next(const struct desc *t, struct place *w)
 {
     w->at[QM_RANK - 1]++;
+#pragma unroll
     for (int i = QM_RANK - 1; i > 0; i--)
         if (w->at[i] == t->dim[i]) {
             w->at[i] = 0;
@@ -249,6 +249,7 @@ QM_DEV float scale_at(const struct desc *t, const float *scales, const struct pl
     if (one >= 0)
         return scales[scale_index<I>(t, w, flat, !one)];
     float m = scales[scale_index<I>(t, w, flat, 0)];
+#pragma unroll
     for (int k = 1; k < qm_place_groups(norm, QM_RANK); k++)
         m = qm_place_smaller(scales[scale_index<I>(t, w, flat, k)], m);
     return m;
@@ -329,30 +330,28 @@ QM_DEV int edges_of_16(const float *e, float y)
     return 8 * a + 4 * b + 2 * c + d;
 }
 
-/* The position of unit value y: by the edges where they decide (finite and within the limit that they
- * were sought in), else by the search itself. */
+/* The stored code of unit value y: by the edges where they decide, else by the search itself. */
 template <int I>
 QM_DEV uint32_t code_of(const struct tables *s, const struct qm_quantizer *q,
                         const struct qm_codebook *b, float y, uint32_t draw)
 {
-    if constexpr (slot<I>::n_edges > 0 || slot<I>::is_e4m3) {
-        if (fabsf(y) <= slot<I>::limit) {
-            int k = 0;
-            if constexpr (slot<I>::is_e4m3) {
-                return qm_float_to_e4m3(y, 1);
-            } else if constexpr (slot<I>::n_edges <= 16) {
-                float e[15];
-                for (int i = 0; i < 15; i++)
-                    e[i] = slot<I>::edge(i);
-                k = edges_of_16(e, y);
-            } else {
-                for (int half = slot<I>::n_edges / 2; half > 0; half /= 2)
-                    k += y >= s->edge[I][k + half - 1] ? half : 0;
-            }
-            return qm_stored_code(b, y, k);
-        }
+    int k = 0;
+    if (qm_isnan(y))
+        return qm_stored_code(b, y, qm_position_of_nan(q, b, y));
+    if constexpr (slot<I>::is_e4m3)
+        return qm_float_to_e4m3(y, 1);
+    if (slot<I>::n_edges == 0 || !(slot<I>::edges_suffice || fabsf(y) <= slot<I>::limit)) {
+        k = qm_position(q, b, y, draw);
+    } else if constexpr (slot<I>::n_edges > 16) {
+        for (int half = slot<I>::n_edges / 2; half > 0; half /= 2)
+            k += y >= s->edge[I][k + half - 1] ? half : 0;
+    } else if constexpr (slot<I>::n_edges > 0) {
+        float e[15];
+        for (int i = 0; i < 15; i++)
+            e[i] = slot<I>::edge(i);
+        k = edges_of_16(e, y);
     }
-    return qm_stored_code(b, y, qm_position(q, b, y, draw));
+    return qm_stored_code(b, y, k);
 }
 
 template <int I>
@@ -570,7 +569,7 @@ template <int I, int PASS>
 QM_DEV void fold_twice(const struct desc *t, int64_t at, int count, const float *x)
 {
     constexpr enum qm_norm norm = slot<I>::norm;
-    constexpr int first = qm_place_first(norm);
+    const int first = qm_place_first(norm);
     const struct qm_quantizer q = slot<I>::q();
     float *stat = t->slot[I].stat;
     if constexpr (slot<I>::numbers > 1 || norm == QM_NORM_tensor) {
@@ -586,6 +585,7 @@ QM_DEV void fold_twice(const struct desc *t, int64_t at, int count, const float 
                         raise(stat, (at + j) / slot<I>::block * slot<I>::numbers + number,
                               stat_of<I>(&q, x[j], number));
     } else {
+#pragma unroll
         for (int k = 0; k < qm_place_groups(norm, QM_RANK); k++) {
             if ((first >= 0) && (PASS == 1) != (k == first))
                 continue;
@@ -892,6 +892,7 @@ extern "C" __global__ __launch_bounds__(QM_STEP_THREADS) void qm_decode(const st
         decode_slot<0>(t, &s, which, at, t->n - at < EACH ? (int)(t->n - at) : EACH, out);
 }
 
+#ifdef QM_BY_VALUE
 /* The same step with tensors and chunks in the kernel's parameters: what does the table cost? */
 struct by_value {
     struct desc tensors[QM_BY_VALUE_TENSORS];
@@ -903,3 +904,4 @@ extern "C" __global__ __launch_bounds__(QM_STEP_THREADS) void qm_step_by_value(
 {
     run<0>(table.tensors, table.chunks, n_chunks, &step);
 }
+#endif

@@ -12,7 +12,8 @@
  * that fit in the kernel's parameters beside the rest. */
 enum { QM_STEP_THREADS = 256, QM_STEP_EACH = 8, QM_STEP_CHUNK = 32768, QM_STEP_BY_VALUE = 3840 };
 
-/* Words of a descriptor, then QM_RANK dims, then QM_SLOT_COUNT words per slot. */
+/* Words of a descriptor, then as many dims as the form's rank, then their inverses as doubles, then
+ * QM_SLOT_COUNT words per slot. */
 enum qm_desc_word {
     QM_DESC_P,
     QM_DESC_G,

@@ -86,7 +86,7 @@ qm_status qm_step_form(const struct qm_recipe *r, const struct qm_shape *shape, 
             out->slot[i].room = out->room;
             out->room += (int)(out->tile / out->slot[i].codec.q.block) * out->slot[i].numbers;
         }
-    out->words = QM_DESC_DIMS + out->rank + QM_SLOT_COUNT * out->n_slots;
+    out->words = QM_DESC_DIMS + 2 * out->rank + QM_SLOT_COUNT * out->n_slots;
     int each = 8 * out->words + 4 * (int)sizeof(struct qm_chunk);
     out->by_value_tensors = QM_STEP_BY_VALUE / each;
     out->by_value_chunks =
@@ -128,15 +128,29 @@ static int edge_count(const struct qm_codec *c)
     return n;
 }
 
-/* Where there is no edge a number beyond all that are asked for: kernels use edges within the limit. */
+/* Whether the edges decide every number: beyond the limit that they were sought in, a monotone search
+ * gives what it gives there. */
+static int edges_suffice(const struct qm_codec *c)
+{
+    float limit = qm_codec_limit(c);
+    return c->has_edges && c->q.search != QM_SEARCH_argmin &&
+           qm_code_of(c, INFINITY, 0) == qm_code_of(c, limit, 0) &&
+           qm_code_of(c, -INFINITY, 0) == qm_code_of(c, -limit, 0);
+}
+
+/* As bits: where there is no edge a NaN, which nothing reaches. */
 static void print_edges(FILE *f, const struct qm_codec *c, int i)
 {
-    float edge[256];
     int n = edge_count(c);
-    for (int k = 0; k < n - 1; k++)
-        edge[k] = k + 1 < c->cb.n && c->edge[k] < INFINITY ? c->edge[k] : 0x1.fffffep127f;
-    if (n > 0)
-        print_floats(f, "edge", i, edge, n - 1);
+    if (n == 0)
+        return;
+    fprintf(f, "static __device__ const uint32_t edge_%d[] = {", i);
+    for (int k = 0; k < n - 1; k++) {
+        int is_there = k + 1 < c->cb.n && c->edge[k] < INFINITY;
+        fprintf(f, "%s0x%08x,", k % 8 ? " " : "\n    ",
+                is_there ? qm_bits(c->edge[k]) : 0x7fc00000u);
+    }
+    fputs("};\n", f);
 }
 
 static void print_quantizer(FILE *f, const struct qm_quantizer *q)
@@ -193,10 +207,11 @@ static void print_slot(FILE *f, const struct qm_slot_form *s, int i)
     fprintf(f,
             "    static constexpr int way = %d, n_values = %d, n_edges = %d, is_e4m3 = %d, "
             "draws = %d, placed = %d, numbers = %d, folds = %d, room = %d, n_negative = %d, "
-            "eight = %d;\n",
+            "eight = %d, edges_suffice = %d;\n",
             (int)s->way, n_values, n_edges, coded && is_e4m3(c),
             coded && qm_round_draws(c->q.round), s->placed, s->numbers, s->folds, s->room,
-            c->n_negative, coded ? qm_pack_eight_bytes(c->q.pack, c->q.bits) : 0);
+            c->n_negative, coded ? qm_pack_eight_bytes(c->q.pack, c->q.bits) : 0,
+            coded && edges_suffice(c));
     fprintf(f,
             "    static constexpr long long block = %lld;\n"
             "    static constexpr enum qm_norm norm = (enum qm_norm)%d;\n"
@@ -210,7 +225,7 @@ static void print_slot(FILE *f, const struct qm_slot_form *s, int i)
         fprintf(f, "    QM_DEV float value(int k) { return value_%d[k]; }\n", i);
     }
     if (n_edges)
-        fprintf(f, "    QM_DEV float edge(int k) { return edge_%d[k]; }\n", i);
+        fprintf(f, "    QM_DEV float edge(int k) { return qm_float(edge_%d[k]); }\n", i);
     fputs("};\n", f);
 }
 
@@ -241,6 +256,8 @@ static void print_form(FILE *f, const struct qm_step_form *s)
             "#define QM_FORMAT ((enum qm_param_format)%d)\n"
             "#define QM_WRITE ((enum qm_param_write)%d)\n#define QM_GRADIENT QM_PARAM_%s\n",
             (int)s->param.format, (int)s->param.write, format_of(s->grad));
+    if (s->by_value)
+        fputs("#define QM_BY_VALUE\n", f);
     for (int i = 0; i < s->n_slots; i++)
         print_slot(f, &s->slot[i], i);
 }

@@ -1,6 +1,6 @@
 /* step_form.h - which kernels a recipe's step needs: the part of their source that depends on it.
  *
- * core/engine/step.cu is the same for all; the text made here is its "recipe.h". */
+ * core/engine/step.cu is the same for all; the text made here is its "step_recipe.h". */
 #ifndef QM_ENGINE_STEP_FORM_H
 #define QM_ENGINE_STEP_FORM_H
 
@@ -27,6 +27,7 @@ struct qm_step_form {
     int n_slots, rank, folds, room,
         tile;  /* tile: elements, at most QM_STEP_THREADS * QM_STEP_EACH */
     int words; /* 64-bit ones of a descriptor */
+    int by_value; /* 1: the kernel that takes the tables by value is wanted too; set by the caller */
     int by_value_tensors, by_value_chunks;
     struct qm_slot_form slot[QM_MAX_SLOTS];
 };
@@ -36,7 +37,7 @@ struct qm_step_form {
 qm_status qm_step_form(const struct qm_recipe *r, const struct qm_shape *shape, enum qm_dtype grad,
                        struct qm_step_form *out);
 
-/* The text of "recipe.h"; the caller frees it.  NULL: no memory. */
+/* The text of "step_recipe.h"; the caller frees it.  NULL: no memory. */
 char *qm_step_text(const struct qm_step_form *f);
 
 #endif
