@@ -152,6 +152,16 @@ qm_status qm_codec_parse(struct qm_codec *c, const char *text)
     return qm_codec_init(c, &q);
 }
 
+qm_status qm_codec_codes_exist(const struct qm_codec *c, const uint8_t *codes, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (codes[i] >= 1 << c->q.bits ||
+            (c->cb.perm[c->cb.position_of[codes[i]]] != codes[i] && !c->cb.is_float))
+            return qm_fail(QM_BAD_ARG, "code %d at %lld does not exist in %d bits", codes[i],
+                           (long long)i, c->q.bits);
+    return QM_OK;
+}
+
 void qm_plain_round(enum qm_plain plain, int64_t n, float *x)
 {
     for (int64_t i = 0; i < n && plain != QM_PLAIN_f32; i++)

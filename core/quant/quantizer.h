@@ -79,6 +79,9 @@ qm_status qm_codec_parse(struct qm_codec *c, const char *text);
 /* What a slot without codes keeps of x[n], in place; f32: x itself. */
 void qm_plain_round(enum qm_plain plain, int64_t n, float *x);
 
+/* QM_BAD_ARG names the first of n unpacked codes that the map does not have. */
+qm_status qm_codec_codes_exist(const struct qm_codec *c, const uint8_t *codes, int64_t n);
+
 /* Number of scales that a tensor of this shape has (0 elements: 0 scales).
  * tensor 1; row dim[0]; col dim[1] (1-D: QM_BAD_ARG is for qm_codec_fits); block ceil(n / block);
  * rank1 sum of dims for 2-D and more, ceil(n / 128) for 1-D; norm_pair.h: rank1block, rowcol,
