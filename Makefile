@@ -22,6 +22,7 @@ BUILD := build/$(notdir $(firstword $(CC)))$(if $(filter 1,$(SAN)),-san)
 # Debian package = a test that it is there
 define PACKAGES
 gcc=command -v gcc
+g++=command -v g++
 libc6-dev=test -e /usr/include/stdio.h
 pkg-config=command -v pkg-config
 libhdf5-dev=pkg-config --exists hdf5
@@ -115,21 +116,24 @@ DEVICE := $(foreach h,dual half fp8 philox inverse logexp,core/base/$(h).h) \
   $(foreach h,element adamw sgdm bnb lpmm lion lion8,core/rule/$(h).h)
 
 # Texts that the executable carries: a line of the file, a string; NULL after the last.
-$(BUILD)/gen/texts.inc: TEXTS := core/kernel_abi.h core/kernel_cuda.h core/kernel_nearest.h $(sort $(wildcard variants/native/*.c))
+$(BUILD)/gen/texts.inc: TEXTS := core/kernel_abi.h core/kernel_cuda.h core/kernel_nearest.h $(sort $(wildcard variants/native/*.c variants/native/*.cu))
 $(BUILD)/gen/mutants.inc: TEXTS := $(sort $(wildcard experiments/mutants/*.txt))
 # What is compiled for a GPU, by path.
 $(BUILD)/gen/device.inc: TEXTS := core/engine/step.cu core/engine/step.h core/param.h core/kernel_abi.h \
   core/kernel_cuda.h $(DEVICE)
 $(BUILD)/gen/device.inc: NAME_OF := echo
-$(BUILD)/gen/texts.inc $(BUILD)/gen/mutants.inc: NAME_OF := basename
-$(BUILD)/gen/texts.inc $(BUILD)/gen/mutants.inc $(BUILD)/gen/device.inc: FORCE
+$(BUILD)/gen/emu.inc: TEXTS := $(sort $(wildcard core/emu/*.hpp core/emu/*.cpp))
+NAMED := $(foreach i,texts mutants emu,$(BUILD)/gen/$(i).inc)
+$(NAMED): NAME_OF := basename
+$(NAMED) $(BUILD)/gen/device.inc: FORCE
 	@mkdir -p $(@D)
 	@for f in $(TEXTS); do echo "QM_TEXT(\"$$($(NAME_OF) $$f)\","; \
 	  sed -e 's/[\\"]/\\&/g' -e 's/.*/"&\\n",/' $$f; echo 'NULL)'; done > $@.new
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 $(BUILD)/experiments/mutants/registry.o: $(BUILD)/gen/mutants.inc
-$(BUILD)/core/engine/kernel_build.o: $(BUILD)/gen/texts.inc
 $(BUILD)/core/engine/device_text.o: $(BUILD)/gen/device.inc
+$(BUILD)/core/engine/kernel_build.o: $(BUILD)/gen/texts.inc $(BUILD)/gen/emu.inc
+$(BUILD)/core/engine/emu_build.o: $(BUILD)/gen/emu.inc
 
 $(BUILD)/libqm.a: $(LIB_OBJ) $(ISA_OBJ)
 	$(if $(filter 1,$(V)),,$(call say,AR,$@))

@@ -38,7 +38,7 @@
 
 /* By value, in the kernel's parameter space: at most 4096 bytes. */
 struct qm_cuda_args {
-    /* As in kernel_abi.h, its buffers being device memory at multiples of 256 bytes; texts (name,
+    /* As in kernel_abi.h, its buffers being device memory at multiples of 64 bytes; texts (name,
      * quantizer, recipe, param) are NULL. */
     struct qm_kernel_args a;
 
@@ -53,25 +53,27 @@ struct qm_cuda_args {
 };
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__) || defined(QM_EMU)
-#define QM_CUDA_EXPORT extern "C" __device__ /* not const: NVRTC would keep it to itself */
+/* Not const: NVRTC would keep a constant to itself. */
+#define QM_CUDA_EXPORT(type, name, ...) \
+    extern "C" {                        \
+    __device__ type name = __VA_ARGS__; \
+    }                                   \
+    extern "C" __device__ type name
 
 /* Who it is; once in a file of the first form. */
 #if defined(__CUDACC_RTC__)
-#define QM_CUDA_KERNEL(recipe)                      \
-    QM_CUDA_EXPORT int qm_cuda_abi = QM_KERNEL_ABI; \
-    QM_CUDA_EXPORT char qm_cuda_as[] = recipe
+#define QM_CUDA_KERNEL(recipe)                       \
+    QM_CUDA_EXPORT(int, qm_cuda_abi, QM_KERNEL_ABI); \
+    QM_CUDA_EXPORT(char, qm_cuda_as[sizeof recipe], recipe)
 #else
-#define QM_CUDA_KERNEL(recipe)                      \
-    QM_CUDA_EXPORT int qm_cuda_abi = QM_KERNEL_ABI; \
-    QM_CUDA_EXPORT char qm_cuda_as[] = recipe;      \
-    QM_KERNEL(recipe)
+#define QM_CUDA_KERNEL(recipe) QM_KERNEL(recipe)
 #endif
 
 /* How a kernel is launched: in one dimension, `threads` a block (at most 1024), with `shared` bytes
  * of dynamic shared memory, in ceil(n / elements) blocks and at least one, n as in
  * qm_kernel_args; elements 0: in one block.  Read by the harness as the int[3] NAME_launch. */
 #define QM_CUDA_LAUNCH(name, threads, elements, shared) \
-    QM_CUDA_EXPORT int name##_launch[3] = {threads, elements, shared}
+    QM_CUDA_EXPORT(int, name##_launch[3], {threads, elements, shared})
 
 /* Any thread may call it, before anything is changed; every thread returns then. */
 static inline __device__ void qm_cuda_refuse(const struct qm_cuda_args *c)

@@ -258,11 +258,21 @@ static void print_rows(json_t *rows, json_t *skipped)
         printf("skipped %s: %s\n", text_of(r, "variant"), text_of(r, "reason"));
 }
 
-static qm_status backend_found(const char *name)
+static int is_cuda(const char *file)
+{
+    size_t n = file ? strlen(file) : 0;
+    return n > 3 && strcmp(file + n - 3, ".cu") == 0;
+}
+
+static qm_status backend_found(const char *name, const char *file)
 {
     if (!name || strcmp(name, "cpu") == 0)
         return QM_OK;
-    if (strcmp(name, "cuda") == 0 || strcmp(name, "emu") == 0)
+    if (strcmp(name, "emu") == 0)
+        return is_cuda(file)
+                   ? QM_OK
+                   : qm_fail(QM_BAD_ARG, "backend emu runs CUDA sources: --kernel FILE.cu");
+    if (strcmp(name, "cuda") == 0)
         return qm_fail(QM_SKIPPED, "backend %s is not built into this binary", name);
     return qm_fail(QM_NO_MATCH, "no backend '%s'; expected cpu, cuda or emu", name);
 }
@@ -270,7 +280,7 @@ static qm_status backend_found(const char *name)
 /* Whatever is not a check of variants; -1: it is one. */
 static int other_work(struct options *o)
 {
-    qm_status st = backend_found(o->backend);
+    qm_status st = backend_found(o->backend, o->kernel.file);
     if (o->worker)
         return qm_worker_main(o->worker);
     if (st != QM_OK)

@@ -18,6 +18,9 @@ struct qm_kernel_file {
     void *object;
     int (*step)(const struct qm_kernel_args *a);
     const char *as;
+    /* Of backend emu, else NULL: what the last step broke, or ""; where a signal struck. */
+    const char *(*finding)(void);
+    void (*where)(char *text, size_t size);
 };
 
 enum { CODES, SCALES, CODEBOOK, DRAWS, SLOT_BUFFERS };
@@ -77,6 +80,9 @@ qm_status qm_kernel_file_open(const char *object, struct qm_kernel_file **out)
     k->object = handle;
     memcpy(&k->step, &step, sizeof k->step);
     k->as = dlsym(handle, "qm_kernel_as");
+    void *finding = dlsym(handle, "qm_emu_finding"), *where = dlsym(handle, "qm_emu_where");
+    memcpy(&k->finding, &finding, sizeof k->finding);
+    memcpy(&k->where, &where, sizeof k->where);
     *out = k;
     return QM_OK;
 }
@@ -343,6 +349,8 @@ static qm_status call(struct plan *p, const struct qm_tensor *g, int64_t t, uint
     running = NULL;
     int is_plain = arithmetic_is_plain();
     fesetenv(&before);
+    if (p->kernel->finding && *p->kernel->finding())
+        return qm_fail(QM_VERDICT, "step %lld: %s", (long long)t, p->kernel->finding());
     if (refused)
         return qm_fail(QM_SKIPPED, "the kernel refuses this input: it returned %d", refused);
     if (!is_plain)

@@ -107,11 +107,18 @@ int qm_kernel_check(const struct qm_kernel_options *o)
     return qm_cli_failed("check", st);
 }
 
+/* How long a template's name is without .c; the others are named in full. */
+static int name_length(const char *file)
+{
+    const char *dot = strrchr(file, '.');
+    return dot && strcmp(dot, ".c") == 0 ? (int)(dot - file) : (int)strlen(file);
+}
+
 static void list_templates(void)
 {
     const char *name;
     for (int i = 0; (name = qm_kernel_file_name(i)); i++)
-        printf("%.*s\n", (int)(strstr(name, ".c") ? strlen(name) - 2 : strlen(name)), name);
+        printf("%.*s\n", name_length(name), name);
 }
 
 int qm_kernel_template(const char *name)
@@ -130,8 +137,7 @@ int qm_kernel_template(const char *name)
     if (!lines)
         lines = qm_kernel_file_text(wanted);
     for (; (file = qm_kernel_file_name(n)) && n < MOST; n++) {
-        size_t length = strstr(file, ".c") ? strlen(file) - 2 : strlen(file);
-        snprintf(texts[n], sizeof texts[n], "%.*s", (int)length, file);
+        snprintf(texts[n], sizeof texts[n], "%.*s", name_length(file), file);
         names[n] = texts[n];
     }
     if (!lines) {

@@ -1,7 +1,9 @@
 /* files.c - the kernels as shared objects, in a temporary folder where they are compiled. */
 #include "experiments/kernel/files.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,15 +17,10 @@ static int ends_in(const char *text, const char *end)
 /* A shared object by its absolute path, or a source, compiled. */
 static qm_status object_of(const char *file, const char *folder, char *object, size_t size)
 {
-    if (ends_in(file, ".c"))
+    if (ends_in(file, ".c") || ends_in(file, ".cu"))
         return qm_kernel_file_build(file, folder, object, size);
-    if (ends_in(file, ".cu"))
-        return qm_fail(QM_SKIPPED,
-                       "%s: a .cu file needs backend cuda or emu, which are not built "
-                       "into this binary",
-                       file);
     if (!strstr(file, ".so"))
-        return qm_fail(QM_BAD_ARG, "%s: expected a .c or a .so file", file);
+        return qm_fail(QM_BAD_ARG, "%s: expected a .c, .cu or .so file", file);
     char *path = realpath(file, NULL);
     if (!path)
         return qm_fail(QM_BAD_FILE, "%s: %s", file, strerror(errno));
@@ -55,18 +52,20 @@ qm_status qm_kernel_files_open(const struct qm_kernel_options *o, struct qm_kern
     return object_of(o->against, f->old_folder, f->old_object, sizeof f->old_object);
 }
 
+/* What was made there, all files. */
 static void folder_remove(const char *folder)
 {
-    static const char *const made[] = {"kernel.so", "kernel_abi.h", "kernel_nearest.h", "repro.c",
-                                       "repro"};
-    char path[320];
-    if (!*folder)
-        return;
-    for (size_t i = 0; i < sizeof made / sizeof *made; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, made[i]);
+    char path[PATH_MAX];
+    DIR *d = *folder ? opendir(folder) : NULL;
+    struct dirent *e;
+    while (d && (e = readdir(d))) {
+        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
         unlink(path);
     }
-    rmdir(folder);
+    if (d)
+        closedir(d);
+    if (*folder)
+        rmdir(folder);
 }
 
 void qm_kernel_files_close(const struct qm_kernel_files *f)

@@ -50,7 +50,7 @@ static __device__ void encode(const struct qm_kernel_slot *s, int64_t i, float x
     int other = __shfl_down_sync(WHOLE, code, 1);
     if (s->bits && is_there && i % 2 == 0)
         s->codes[i / 2] = (uint8_t)(code << 4 | other);
-    if (s->bits && threadIdx.x == 0)
+    if (s->bits && threadIdx.x == 0 && is_there)
         s->scales[i / BLOCK] = top;
     if (!s->bits && is_there)
         s->values[i] = x;

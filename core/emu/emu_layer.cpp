@@ -1,0 +1,5 @@
+/* emu_layer.cpp - the layer's parts, compiled at once. */
+#include "emu_checks.cpp"
+#include "emu_host.cpp"
+#include "emu_memory.cpp"
+#include "emu_threads.cpp"
