@@ -119,7 +119,7 @@ DEVICE := $(foreach h,dual half fp8 philox inverse logexp,core/base/$(h).h) \
 $(BUILD)/gen/texts.inc: TEXTS := core/kernel_abi.h core/kernel_cuda.h core/kernel_nearest.h $(sort $(wildcard variants/native/*.c variants/native/*.cu))
 $(BUILD)/gen/mutants.inc: TEXTS := $(sort $(wildcard experiments/mutants/*.txt))
 # What is compiled for a GPU, by path.
-$(BUILD)/gen/device.inc: TEXTS := core/engine/step.cu core/engine/step.h core/param.h core/kernel_abi.h \
+$(BUILD)/gen/device.inc: TEXTS := core/engine/step.cu core/engine/step_emu.cu core/engine/step.h core/param.h core/kernel_abi.h \
   core/kernel_cuda.h $(DEVICE)
 $(BUILD)/gen/device.inc: NAME_OF := echo
 $(BUILD)/gen/emu.inc: TEXTS := $(sort $(wildcard core/emu/*.hpp core/emu/*.cpp))

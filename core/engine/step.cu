@@ -532,9 +532,11 @@ QM_DEV void put_one_pass(const struct desc *t, const struct tables *s,
     slot_draws<I>(step, t, at, draw);
     for (int j = 0; j < EACH; j++)
         code[j] = 0;
-    if constexpr (slot<I>::way == WAY_LANES)
+    if constexpr (slot<I>::way == WAY_LANES) {
         for (int number = 0; number < slot<I>::numbers; number++)
             m[number] = over_lanes(stat_of_thread<I>(&q, x, count, number), slot<I>::block / EACH);
+        __syncwarp(); /* the old scale was read by all */
+    }
     if (count == 0)
         return;
     if constexpr (slot<I>::way == WAY_NONE) {
@@ -791,7 +793,7 @@ template <int PASS>
 QM_DEV void run(const struct desc *tensors, const struct qm_chunk *chunks, int64_t n_chunks,
                 const struct qm_step_scalars *step)
 {
-    __shared__ struct tables s;
+    __shared__ tables s;
     table_fill<0>(&s);
     __syncthreads();
     for (int64_t k = blockIdx.x; k < n_chunks; k += gridDim.x) {
@@ -884,7 +886,7 @@ QM_DEV void decode_slot(const struct desc *t, const struct tables *s, int which,
 extern "C" __global__ __launch_bounds__(QM_STEP_THREADS) void qm_decode(const struct desc *t,
                                                                         int which, float *out)
 {
-    __shared__ struct tables s;
+    __shared__ tables s;
     table_fill<0>(&s);
     __syncthreads();
     int64_t stride = (int64_t)gridDim.x * THREADS * EACH;

@@ -43,4 +43,11 @@ struct qm_step_scalars {
     uint32_t step;
 };
 
+/* Memory that a launch may touch; of the emulator, which asks. */
+struct qm_step_region {
+    const char *name;
+    void *at;
+    uint64_t bytes;
+};
+
 #endif

@@ -1,0 +1,292 @@
+/* device_emu.c - step.cu on the CPU: compiled by the C++ compiler with the layer of core/emu, a shared
+ * object for each form, cached by what it was made of. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/sha256.h"
+#include "core/engine/build.h"
+#include "core/engine/cubin_cache.h"
+#include "core/engine/device.h"
+#include "core/engine/device_text.h"
+
+enum { ALIGN = 256, MODULES = 4096, REGIONS = 4096 };
+
+typedef const char *run_fn(int kernel, unsigned grid_x, unsigned grid_y, void **args,
+                           const struct qm_step_region *regions, int n_regions);
+
+static struct module {
+    char key[QM_CACHE_KEY];
+    run_fn *run;
+} modules[MODULES];
+static int n_modules;
+
+static struct qm_step_region regions[REGIONS];
+static int n_regions;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* ---- memory ------------------------------------------------------------------------------------ */
+
+static qm_status emu_reserve(size_t bytes, qm_address *out)
+{
+    size_t room = (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    void *p = aligned_alloc(ALIGN, room ? room : ALIGN);
+    qm_status st = p ? QM_OK : qm_fail(QM_NO_MEMORY, "%zu bytes", bytes);
+    if (p)
+        memset(p, 0, room ? room : ALIGN);
+    pthread_mutex_lock(&lock);
+    if (p && n_regions == REGIONS)
+        st = qm_fail(QM_NO_MEMORY, "the emulator keeps at most %d buffers", REGIONS);
+    else if (p)
+        regions[n_regions++] = (struct qm_step_region){"device memory", p, bytes};
+    pthread_mutex_unlock(&lock);
+    if (st != QM_OK)
+        free(p);
+    else
+        *out = (qm_address)(uintptr_t)p;
+    return st;
+}
+
+static void emu_release(qm_address at)
+{
+    void *p = (void *)(uintptr_t)at;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < n_regions; i++)
+        if (regions[i].at == p) {
+            regions[i] = regions[--n_regions];
+            break;
+        }
+    pthread_mutex_unlock(&lock);
+    free(p);
+}
+
+static qm_status emu_put(qm_address to, const void *from, size_t bytes)
+{
+    memcpy((void *)(uintptr_t)to, from, bytes);
+    return QM_OK;
+}
+
+static qm_status emu_get(void *to, qm_address from, size_t bytes)
+{
+    memcpy(to, (const void *)(uintptr_t)from, bytes);
+    return QM_OK;
+}
+
+/* ---- building ------------------------------------------------------------------------------------ */
+
+static void add(struct qm_sha256 *h, const char *text)
+{
+    uint64_t n = strlen(text);
+    qm_sha256_add(h, &n, sizeof n);
+    qm_sha256_add(h, text, n);
+}
+
+static const char *environment(const char *name)
+{
+    const char *text = getenv(name);
+    return text ? text : "";
+}
+
+/* The first line that the compiler says of itself; "": there is none. */
+static char compiler[256];
+static void ask_compiler(void)
+{
+    char command[600];
+    const char *cxx = environment("CXX");
+    snprintf(command, sizeof command, "%s --version 2>/dev/null", *cxx ? cxx : "c++");
+    FILE *f = popen(command, "re");
+    if (f && !fgets(compiler, sizeof compiler, f))
+        compiler[0] = '\0';
+    if (f)
+        pclose(f);
+}
+
+static const char *compiler_text(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, ask_compiler);
+    return compiler;
+}
+
+static void key_of(const char *recipe, char key[QM_CACHE_KEY])
+{
+    static const char *const layer[] = {
+#define QM_TEXT(name, ...) name, __VA_ARGS__,
+#include "emu.inc"
+#undef QM_TEXT
+    };
+    struct qm_sha256 h;
+    qm_sha256_start(&h);
+    add(&h, "qualm emu 1");
+    add(&h, compiler_text());
+    add(&h, environment("CXX"));
+    add(&h, environment("CXXFLAGS"));
+    add(&h, recipe);
+    for (int i = 0; qm_device_text_path(i); i++)
+        add(&h, qm_device_text(qm_device_text_path(i)));
+    for (size_t i = 0; i < sizeof layer / sizeof *layer; i++)
+        add(&h, layer[i] ? layer[i] : "");
+    qm_sha256_hex(&h, key);
+}
+
+static qm_status write_text(const char *folder, const char *name, const char *text)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    for (char *p = path + strlen(folder) + 1; *p; p++)
+        if (*p == '/') {
+            *p = '\0';
+            mkdir(path, 0777);
+            *p = '/';
+        }
+    FILE *f = fopen(path, "w");
+    if (!f)
+        return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
+    fputs(text, f);
+    return fclose(f) == 0 ? QM_OK : qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
+}
+
+/* step.cu and behind it step_emu.cu, as one file: the rewriter leaves what is included alone. */
+static qm_status write_sources(const char *folder, const char *recipe, const char *source)
+{
+    QM_TRY(write_text(folder, "step_recipe.h", recipe));
+    for (int i = 0; qm_device_text_path(i); i++)
+        QM_TRY(write_text(folder, qm_device_text_path(i), qm_device_text(qm_device_text_path(i))));
+    FILE *f = fopen(source, "w");
+    if (!f)
+        return qm_fail(QM_BAD_FILE, "%s: %s", source, strerror(errno));
+    fprintf(f, "#define QM_TABLES_APART 1\n#line 1 \"step.cu\"\n%s#line 1 \"step_emu.cu\"\n%s",
+            qm_device_text("core/engine/step.cu"), qm_device_text("core/engine/step_emu.cu"));
+    return fclose(f) == 0 ? QM_OK : qm_fail(QM_BAD_FILE, "%s: %s", source, strerror(errno));
+}
+
+static void remove_folder(const char *folder)
+{
+    char command[PATH_MAX + 16];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    if (system(command) != 0)
+        (void)0; /* a temporary folder that stays */
+}
+
+/* Builds in a folder of its own; `object` is where the shared object goes. */
+static qm_status build(const char *recipe, const char *key, char *object, size_t size)
+{
+    char folder[] = "/tmp/qualm-emu-XXXXXX", source[PATH_MAX], made[PATH_MAX],
+         name[QM_CACHE_KEY + 16];
+    if (!mkdtemp(folder))
+        return qm_fail(QM_BAD_FILE, "%s: %s", folder, strerror(errno));
+    snprintf(source, sizeof source, "%s/step_emu.cu", folder);
+    qm_status st = write_sources(folder, recipe, source);
+    if (st == QM_OK)
+        st = qm_emu_build(source, folder, made, sizeof made);
+    snprintf(name, sizeof name, "%s.%d.so", key, (int)getpid());
+    if (st == QM_OK && !qm_cache_path(name, object, size))
+        snprintf(object, size, "/tmp/qualm-emu-%s", name);
+    if (st == QM_OK) {
+        char command[3 * PATH_MAX];
+        snprintf(command, sizeof command, "cp '%s' '%s'", made, object);
+        if (system(command) != 0)
+            st = qm_fail(QM_BAD_FILE, "cannot write %s", object);
+    }
+    remove_folder(folder);
+    return st;
+}
+
+/* Loads what lies in the cache, or builds it: under a name of its own, then renamed. */
+static qm_status object_load(const char *recipe, const char *key, void **handle)
+{
+    char name[QM_CACHE_KEY + 8], cached[PATH_MAX], object[PATH_MAX];
+    snprintf(name, sizeof name, "%s.so", key);
+    int has_cache = qm_cache_path(name, cached, sizeof cached);
+    *handle = has_cache && access(cached, R_OK) == 0 ? dlopen(cached, RTLD_NOW | RTLD_LOCAL) : NULL;
+    if (*handle)
+        return QM_OK;
+    QM_TRY(build(recipe, key, object, sizeof object));
+    *handle = dlopen(object, RTLD_NOW | RTLD_LOCAL);
+    qm_status st = *handle ? QM_OK : qm_fail(QM_INTERNAL, "%s", dlerror());
+    if (!has_cache || rename(object, cached) != 0)
+        unlink(object);
+    return st;
+}
+
+static qm_status module_load(const char *recipe, struct module **out)
+{
+    char key[QM_CACHE_KEY];
+    void *handle = NULL;
+    key_of(recipe, key);
+    for (int i = 0; i < n_modules; i++)
+        if (strcmp(modules[i].key, key) == 0) {
+            *out = &modules[i];
+            return QM_OK;
+        }
+    if (n_modules == MODULES)
+        return qm_fail(QM_NO_MEMORY, "more than %d different kernels", MODULES);
+    QM_TRY(object_load(recipe, key, &handle));
+    void *at = dlsym(handle, "qm_step_emu");
+    if (!at)
+        return qm_fail(QM_INTERNAL, "the emulated kernel has no qm_step_emu");
+    struct module *m = &modules[n_modules++];
+    memcpy(m->key, key, sizeof m->key);
+    memcpy(&m->run, &at, sizeof m->run);
+    *out = m;
+    return QM_OK;
+}
+
+static qm_status emu_load(const struct qm_step_form *f, enum qm_mode mode, void **module)
+{
+    if (mode != QM_MODE_exact)
+        return qm_fail(QM_SKIPPED, "backend emu computes exactly: mode fast is a GPU's");
+    char *recipe = qm_step_text(f);
+    struct module *m = NULL;
+    if (!recipe)
+        return qm_fail(QM_NO_MEMORY, "the source of a kernel");
+    pthread_mutex_lock(&lock);
+    qm_status st = module_load(recipe, &m);
+    pthread_mutex_unlock(&lock);
+    free(recipe);
+    if (st == QM_OK)
+        *module = m;
+    return st;
+}
+
+/* ---- running ------------------------------------------------------------------------------------- */
+
+static qm_status emu_launch(void *module, enum qm_step_kernel k, unsigned grid_x, unsigned grid_y,
+                            void **args)
+{
+    const struct module *m = module;
+    pthread_mutex_lock(&lock);
+    const char *found = m->run((int)k, grid_x, grid_y, args, regions, n_regions);
+    qm_status st = *found ? qm_fail(QM_INTERNAL, "%s: %s", qm_step_kernel_name(k), found) : QM_OK;
+    pthread_mutex_unlock(&lock);
+    return st;
+}
+
+static qm_status emu_sync(void) { return QM_OK; }
+static int emu_blocks(void) { return 1; }
+
+static qm_status emu_probe(void)
+{
+    return *compiler_text()
+               ? QM_OK
+               : qm_fail(QM_SKIPPED, "backend emu wants a C++ compiler (CXX names one; the Debian "
+                                     "package is g++)");
+}
+
+const struct qm_device qm_device_emu = {
+    .name = "emu",
+    .probe = emu_probe,
+    .reserve = emu_reserve,
+    .release = emu_release,
+    .put = emu_put,
+    .get = emu_get,
+    .load = emu_load,
+    .launch = emu_launch,
+    .sync = emu_sync,
+    .blocks = emu_blocks,
+};
