@@ -113,6 +113,7 @@ struct qm_emu_stream *qm_emu_stream_open(unsigned int flags)
         return NULL;
     streams[n_streams].id = n_streams;
     streams[n_streams].is_free = flags & 1;
+    qm_now.many_streams = 1;
     return &streams[n_streams++];
 }
 
@@ -140,17 +141,17 @@ void qm_emu_event_wait(struct qm_emu_event *event, struct qm_emu_stream *stream,
 
 /* ---- memory ------------------------------------------------------------------------------------ */
 
-static const size_t align = 256, most = (size_t)1 << 30;
+static const size_t malloc_align = 256, most = (size_t)1 << 30;
 
 void *qm_emu_malloc(size_t bytes)
 {
-    size_t room = (bytes + align - 1) / align * align;
-    void *p = bytes <= most ? aligned_alloc(align, room ? room : align) : NULL;
+    size_t room = (bytes + malloc_align - 1) / malloc_align * malloc_align;
+    void *p = bytes <= most ? aligned_alloc(malloc_align, room ? room : malloc_align) : NULL;
     if (!p) {
         last_error = 2;
         return NULL;
     }
-    memset(p, 0xff, room ? room : align); /* NaNs */
+    memset(p, 0xff, room ? room : malloc_align); /* NaNs */
     qm_region_add("memory of cudaMalloc", p, bytes, QM_REGION_BLANK);
     return p;
 }

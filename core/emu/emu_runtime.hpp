@@ -27,17 +27,25 @@ struct qm_emu_at {
 enum qm_emu_kind { QM_SHUFFLE, QM_VOTE, QM_MATCH, QM_SYNCWARP, QM_ACTIVE };
 enum qm_emu_join { QM_JOIN_NONE, QM_JOIN_COUNT, QM_JOIN_AND, QM_JOIN_OR };
 
+/* What lanes of a warp know of each other.  Each has a clock that counts where it met others;
+ * seen[b][a] is a's clock when b last met it.  Where all met, all have the clock `base`, seen or not. */
+struct qm_order {
+    uint16_t base, own[QM_WARP], seen[QM_WARP][QM_WARP];
+    int is_partial; /* seen is not all 0 */
+};
+
 /* Where a launch stands: read by the memory part at every access. */
 struct qm_emu_now {
-    int is_running;         /* within a kernel */
-    unsigned int thread;    /* of the block */
-    uintptr_t stack;        /* of this fiber; 0 outside */
-    uintptr_t host_stack;   /* where the launching code's begins */
-    uint32_t epoch;         /* grows at every barrier of a block and every block, never shrinks */
-    uint32_t block_epoch;   /* the first of this block */
-    uint32_t launch_epoch;  /* of this launch */
-    uint32_t step_epoch;    /* of this step */
-    const uint16_t *clocks; /* this thread's [32]: what it knows of its warp's lanes' __syncwarp */
+    int is_running;        /* within a kernel */
+    unsigned int thread;   /* of the block */
+    uintptr_t stack;       /* of this fiber; 0 outside */
+    uintptr_t host_stack;  /* where the launching code's begins */
+    uint32_t epoch;        /* grows at every barrier of a block and every block, never shrinks */
+    uint32_t block_epoch;  /* the first of this block */
+    uint32_t launch_epoch; /* of this launch */
+    uint32_t step_epoch;   /* of this step */
+    const struct qm_order *synced, *met; /* of this thread's warp */
+    int many_streams;
     const char *kernel;
 };
 extern struct qm_emu_now qm_now;
@@ -54,8 +62,8 @@ extern struct qm_index qm_emu_thread_index, qm_emu_block_index, qm_emu_block_siz
 /* "thread (1,0,0) of block (0,0,0)" of a thread of this block; the buffer's. */
 const char *qm_thread_name(unsigned int thread, char text[64]);
 
-/* The line of an address in the kernel's code, as "file:line". */
-void qm_place_of(uintptr_t code, char *text, size_t size);
+/* Whether an address is in the memory of the fibers' stacks. */
+int qm_is_stack(uintptr_t a);
 
 /* A buffer that kernels may use.  name: kept. */
 enum {

@@ -42,10 +42,13 @@ struct fiber {
     uint64_t value;
     uint64_t *values;
     int from;
-    uint16_t clocks[QM_WARP];
 };
 
 static struct fiber fibers[QM_THREADS_MOST];
+static struct warp {
+    uint32_t live, waiting;      /* lanes that have not ended; that are IN_WARP */
+    struct qm_order synced, met; /* by __syncwarp; by whatever brings lanes together */
+} warps[QM_THREADS_MOST / QM_WARP];
 static unsigned int n_threads;
 static int running = -1; /* the fiber that runs; -1: the scheduler */
 static int is_abandoned;
@@ -134,7 +137,8 @@ static void to_fiber(int i)
     qm_emu_thread_index = f->index;
     qm_now.thread = (unsigned int)i;
     qm_now.stack = (uintptr_t)f->stack;
-    qm_now.clocks = f->clocks;
+    qm_now.synced = &warps[i / QM_WARP].synced;
+    qm_now.met = &warps[i / QM_WARP].met;
     qm_now.is_running = 1;
 #if defined(__x86_64__)
     qm_emu_switch(&scheduler_sp, f->sp);
@@ -148,6 +152,7 @@ static void entry()
 {
     kernel_call(kernel_closure);
     fibers[running].state = ENDED;
+    warps[running / QM_WARP].live &= ~(1u << running % QM_WARP);
     to_scheduler();
 }
 
@@ -168,13 +173,18 @@ static int stacks_open()
     return done > 0;
 }
 
+int qm_is_stack(uintptr_t a)
+{
+    uintptr_t from = (uintptr_t)fibers[0].stack - GUARD;
+    return fibers[0].stack && a - from < (uintptr_t)QM_THREADS_MOST * (STACK + GUARD);
+}
+
 static void fiber_start(unsigned int i)
 {
     struct fiber *f = &fibers[i];
     unsigned int bx = qm_emu_block_size.x, by = qm_emu_block_size.y;
     f->index = qm_index{i % bx, i / bx % by, i / bx / by};
     f->state = READY;
-    memset(f->clocks, 0, sizeof f->clocks);
 #if defined(__x86_64__)
     /* Stacks at different offsets of a page, so that they share the cache. */
     uintptr_t top = (uintptr_t)(f->stack + STACK) - 64 - (i * 832u) % 4096 / 64 * 64;
@@ -244,19 +254,45 @@ static void barrier_open()
                : join == QM_JOIN_AND ? all
                : join == QM_JOIN_OR  ? any
                                      : 0;
-        memset(f->clocks, 0, sizeof f->clocks);
     }
     qm_now.epoch++;
 }
 
 /* ---- warps ---------------------------------------------------------------------------------- */
 
-static uint32_t live_lanes(unsigned int warp)
+/* Lanes `who` have met: what one of them has seen, all have. */
+static void order_meet(struct qm_order *o, uint32_t who, uint32_t live)
 {
-    uint32_t live = 0;
-    for (unsigned int i = warp * QM_WARP; i < n_threads && i < (warp + 1) * QM_WARP; i++)
-        live |= fibers[i].state == ENDED ? 0 : 1u << i % QM_WARP;
-    return live;
+    uint16_t top[QM_WARP] = {0}, most = o->base;
+    for (unsigned int i = 0; i < QM_WARP; i++)
+        if (who >> i & 1) {
+            o->own[i] += o->own[i] < 65535;
+            most = o->own[i] > most ? o->own[i] : most;
+        }
+    if (who == live) {
+        o->base = most;
+        for (unsigned int i = 0; i < QM_WARP; i++)
+            o->own[i] = most;
+        return;
+    }
+    o->is_partial = 1;
+    for (unsigned int i = 0; i < QM_WARP; i++)
+        for (unsigned int k = 0; k < QM_WARP && (who >> i & 1); k++) {
+            uint16_t seen = k == i ? o->own[i] : o->seen[i][k];
+            top[k] = seen > top[k] ? seen : top[k];
+        }
+    for (unsigned int i = 0; i < QM_WARP; i++)
+        if (who >> i & 1)
+            memcpy(o->seen[i], top, sizeof top);
+}
+
+static void order_reset(struct qm_order *o)
+{
+    o->base = 0;
+    memset(o->own, 0, sizeof o->own);
+    if (o->is_partial)
+        memset(o->seen, 0, sizeof o->seen);
+    o->is_partial = 0;
 }
 
 /* Lanes `who` have met: each learns what the others gave. */
@@ -264,37 +300,39 @@ static void meet(unsigned int warp, uint32_t who)
 {
     struct fiber *base = &fibers[warp * QM_WARP];
     uint64_t value[QM_WARP] = {0};
-    uint16_t clocks[QM_WARP] = {0};
-    int is_sync = 0;
+    enum qm_emu_kind kind = base[__builtin_ctz(who)].kind;
     for (unsigned int i = 0; i < QM_WARP; i++)
-        if (who >> i & 1) {
+        if (who >> i & 1)
             value[i] = base[i].value;
-            is_sync |= base[i].kind == QM_SYNCWARP;
-            base[i].clocks[i] += base[i].kind == QM_SYNCWARP && base[i].clocks[i] < 65535;
-            for (unsigned int k = 0; k < QM_WARP; k++)
-                if (base[i].clocks[k] > clocks[k])
-                    clocks[k] = base[i].clocks[k];
-        }
     for (unsigned int i = 0; i < QM_WARP; i++)
         if (who >> i & 1) {
-            memcpy(base[i].values, value, sizeof value);
-            if (is_sync)
-                memcpy(base[i].clocks, clocks, sizeof clocks);
+            if (kind == QM_SHUFFLE)
+                base[i].values[base[i].from] = value[base[i].from];
+            else
+                memcpy(base[i].values, value, sizeof value);
             base[i].met = who;
             base[i].state = READY;
         }
+    struct warp *w = &warps[warp];
+    if (kind != QM_ACTIVE)
+        order_meet(&w->met, who, w->live);
+    if (kind == QM_SYNCWARP)
+        order_meet(&w->synced, who, w->live);
+    w->waiting &= ~who;
 }
 
 /* Lets those lanes of a warp go on whose partners are all there; 0: none. */
 static int warp_open(unsigned int warp)
 {
     struct fiber *base = &fibers[warp * QM_WARP];
-    uint32_t live = live_lanes(warp);
+    uint32_t live = warps[warp].live;
     int moved = 0;
     for (unsigned int i = 0; i < QM_WARP && warp * QM_WARP + i < n_threads; i++) {
         if (base[i].state != IN_WARP || base[i].kind == QM_ACTIVE)
             continue;
         uint32_t who = base[i].mask & live, there = 0;
+        if ((warps[warp].waiting & who) != who)
+            continue;
         for (unsigned int k = 0; k < QM_WARP; k++)
             if ((who >> k & 1) && base[k].state == IN_WARP && base[k].kind == base[i].kind &&
                 base[k].mask == base[i].mask && base[k].name == base[i].name)
@@ -344,6 +382,7 @@ extern "C" unsigned int qm_emu_warp(enum qm_emu_kind kind, unsigned int mask, ui
         return 0;
     }
     f->state = IN_WARP;
+    warps[warp].waiting |= 1u << lane;
     f->kind = kind;
     f->mask = mask;
     f->value = x;
@@ -351,9 +390,11 @@ extern "C" unsigned int qm_emu_warp(enum qm_emu_kind kind, unsigned int mask, ui
     f->from = from;
     f->name = name;
     f->at = at;
-    qm_now.is_running = 0; /* memcpy here is no access of the kernel's */
-    warp_open(warp);
-    qm_now.is_running = 1;
+    if ((warps[warp].waiting & mask) == (warps[warp].live & mask)) {
+        qm_now.is_running = 0; /* memcpy here is no access of the kernel's */
+        warp_open(warp);
+        qm_now.is_running = 1;
+    }
     if (is_abandoned || f->state != READY)
         to_scheduler();
     return f->met;
@@ -412,16 +453,23 @@ static int run_warp(unsigned int from, unsigned int end)
 
 static void run_block(size_t shared)
 {
-    unsigned int warps = (n_threads + QM_WARP - 1) / QM_WARP;
+    unsigned int n_warps = (n_threads + QM_WARP - 1) / QM_WARP;
     qm_now.epoch++;
     qm_now.block_epoch = qm_now.epoch;
     qm_memory_block(shared);
-    for (unsigned int i = 0; i < n_threads; i++)
+    for (unsigned int w = 0; w < n_warps; w++) {
+        warps[w].live = warps[w].waiting = 0;
+        order_reset(&warps[w].synced);
+        order_reset(&warps[w].met);
+    }
+    for (unsigned int i = 0; i < n_threads; i++) {
         fiber_start(i);
+        warps[i / QM_WARP].live |= 1u << i % QM_WARP;
+    }
     while (!is_abandoned) {
         unsigned int at_barrier = 0, ended = 0;
         int moved = 0;
-        for (unsigned int w = 0; w < warps && !is_abandoned; w++) {
+        for (unsigned int w = 0; w < n_warps && !is_abandoned; w++) {
             unsigned int end = (w + 1) * QM_WARP < n_threads ? (w + 1) * QM_WARP : n_threads;
             moved |= run_warp(w * QM_WARP, end);
             for (unsigned int i = w * QM_WARP; i < end; i++) {
@@ -435,7 +483,7 @@ static void run_block(size_t shared)
             barrier_open();
             continue;
         }
-        for (unsigned int w = 0; w < warps && !moved; w++)
+        for (unsigned int w = 0; w < n_warps && !moved; w++)
             moved |= active_open(w);
         if (!moved)
             stuck();

@@ -98,7 +98,7 @@ extern "C" {
 int qm_emu_barrier(enum qm_emu_join join, int x, const char *name, qm_emu_at at);
 
 /* The lanes of mask meet: each gives x.  Then value[] holds what each lane gave; the return value is
- * the lanes that took part.  A QM_SHUFFLE reads lane `from`, which must be one of them. */
+ * the lanes that took part.  Of a QM_SHUFFLE only value[from] is set, whose lane must be one of them. */
 unsigned int qm_emu_warp(enum qm_emu_kind kind, unsigned int mask, uint64_t x, int from,
                          uint64_t value[32], const char *name, qm_emu_at at);
 

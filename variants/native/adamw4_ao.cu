@@ -3,7 +3,8 @@
  * Tensors that are too small, or no multiple of the block, come with float32 moments. */
 #include "kernel_cuda.h"
 
-enum { BLOCK = 128, WARPS = BLOCK / 32, WHOLE = 0xffffffff };
+enum { BLOCK = 128, WARPS = BLOCK / 32 };
+#define WHOLE 0xffffffffu /* all lanes of a warp */
 
 QM_CUDA_KERNEL("adamw4_ao");
 QM_CUDA_LAUNCH(qm_cuda_step, BLOCK, BLOCK, 0);
