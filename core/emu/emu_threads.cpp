@@ -156,6 +156,16 @@ static void entry()
     to_scheduler();
 }
 
+static unsigned char *stacks;
+static const size_t stacks_bytes = (size_t)(STACK + GUARD) * QM_THREADS_MOST + GUARD;
+
+/* Many kernels, loaded and unloaded, in one process: each stack is two of the few mappings it may have. */
+static void __attribute__((destructor)) stacks_close()
+{
+    if (stacks)
+        munmap(stacks, stacks_bytes);
+}
+
 static int stacks_open()
 {
     static int done;
@@ -163,9 +173,10 @@ static int stacks_open()
         return done > 0;
     size_t stride = STACK + GUARD;
     unsigned char *all =
-        (unsigned char *)mmap(NULL, stride * QM_THREADS_MOST + GUARD, PROT_READ | PROT_WRITE,
+        (unsigned char *)mmap(NULL, stacks_bytes, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
     done = all == MAP_FAILED ? -1 : 1;
+    stacks = done > 0 ? all : NULL;
     for (int i = 0; done > 0 && i < QM_THREADS_MOST; i++) {
         mprotect(all + stride * (size_t)i, GUARD, PROT_NONE);
         fibers[i].stack = all + stride * (size_t)i + GUARD;

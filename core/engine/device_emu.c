@@ -15,16 +15,21 @@
 #include "core/engine/device.h"
 #include "core/engine/device_text.h"
 
-enum { ALIGN = 256, MODULES = 4096, REGIONS = 4096 };
+enum { ALIGN = 256, MODULES = 4096, LOADED = 8, REGIONS = 4096 };
 
 typedef const char *run_fn(int kernel, unsigned grid_x, unsigned grid_y, void **args,
                            const struct qm_step_region *regions, int n_regions);
 
+/* Each has a thousand stacks: few are loaded at a time, the others lie in the cache. */
 static struct module {
     char key[QM_CACHE_KEY];
+    int is_cached;
+    long used; /* when, in launches */
+    void *handle;
     run_fn *run;
 } modules[MODULES];
-static int n_modules;
+static int n_modules, n_loaded;
+static long launches;
 
 static struct qm_step_region regions[REGIONS];
 static int n_regions;
@@ -197,42 +202,65 @@ static qm_status build(const char *recipe, const char *key, char *object, size_t
     return st;
 }
 
-/* Loads what lies in the cache, or builds it: under a name of its own, then renamed. */
-static qm_status object_load(const char *recipe, const char *key, void **handle)
+/* Unloads the one that was not used for longest. */
+static void make_room(void)
+{
+    struct module *oldest = NULL;
+    for (int i = 0; i < n_modules; i++)
+        if (modules[i].handle && modules[i].is_cached &&
+            (!oldest || modules[i].used < oldest->used))
+            oldest = &modules[i];
+    if (n_loaded < LOADED || !oldest)
+        return;
+    dlclose(oldest->handle);
+    oldest->handle = NULL;
+    n_loaded--;
+}
+
+static qm_status module_bind(struct module *m, const char *object)
+{
+    make_room();
+    m->handle = dlopen(object, RTLD_NOW | RTLD_LOCAL);
+    void *at = m->handle ? dlsym(m->handle, "qm_step_emu") : NULL;
+    if (!at)
+        return qm_fail(QM_INTERNAL, "the emulated kernel does not load: %s", dlerror());
+    memcpy(&m->run, &at, sizeof m->run);
+    n_loaded++;
+    return QM_OK;
+}
+
+/* Loads it from the cache, or builds it: under a name of its own, then renamed. */
+static qm_status module_open(struct module *m, const char *recipe)
 {
     char name[QM_CACHE_KEY + 8], cached[PATH_MAX], object[PATH_MAX];
-    snprintf(name, sizeof name, "%s.so", key);
-    int has_cache = qm_cache_path(name, cached, sizeof cached);
-    *handle = has_cache && access(cached, R_OK) == 0 ? dlopen(cached, RTLD_NOW | RTLD_LOCAL) : NULL;
-    if (*handle)
+    snprintf(name, sizeof name, "%s.so", m->key);
+    m->is_cached = qm_cache_path(name, cached, sizeof cached);
+    if (m->is_cached && access(cached, R_OK) == 0 && module_bind(m, cached) == QM_OK)
         return QM_OK;
-    QM_TRY(build(recipe, key, object, sizeof object));
-    *handle = dlopen(object, RTLD_NOW | RTLD_LOCAL);
-    qm_status st = *handle ? QM_OK : qm_fail(QM_INTERNAL, "%s", dlerror());
-    if (!has_cache || rename(object, cached) != 0)
+    if (!recipe)
+        return qm_fail(QM_INTERNAL, "%s is gone", cached);
+    QM_TRY(build(recipe, m->key, object, sizeof object));
+    m->is_cached = m->is_cached && rename(object, cached) == 0;
+    qm_status st = module_bind(m, m->is_cached ? cached : object);
+    if (!m->is_cached)
         unlink(object);
     return st;
 }
 
 static qm_status module_load(const char *recipe, struct module **out)
 {
-    char key[QM_CACHE_KEY];
-    void *handle = NULL;
-    key_of(recipe, key);
+    struct module *m = &modules[n_modules];
+    if (n_modules == MODULES)
+        return qm_fail(QM_NO_MEMORY, "more than %d different kernels", MODULES);
+    memset(m, 0, sizeof *m);
+    key_of(recipe, m->key);
     for (int i = 0; i < n_modules; i++)
-        if (strcmp(modules[i].key, key) == 0) {
+        if (strcmp(modules[i].key, m->key) == 0) {
             *out = &modules[i];
             return QM_OK;
         }
-    if (n_modules == MODULES)
-        return qm_fail(QM_NO_MEMORY, "more than %d different kernels", MODULES);
-    QM_TRY(object_load(recipe, key, &handle));
-    void *at = dlsym(handle, "qm_step_emu");
-    if (!at)
-        return qm_fail(QM_INTERNAL, "the emulated kernel has no qm_step_emu");
-    struct module *m = &modules[n_modules++];
-    memcpy(m->key, key, sizeof m->key);
-    memcpy(&m->run, &at, sizeof m->run);
+    QM_TRY(module_open(m, recipe));
+    n_modules++;
     *out = m;
     return QM_OK;
 }
@@ -259,10 +287,13 @@ static qm_status emu_load(const struct qm_step_form *f, enum qm_mode mode, void 
 static qm_status emu_launch(void *module, enum qm_step_kernel k, unsigned grid_x, unsigned grid_y,
                             void **args)
 {
-    const struct module *m = module;
+    struct module *m = module;
     pthread_mutex_lock(&lock);
-    const char *found = m->run((int)k, grid_x, grid_y, args, regions, n_regions);
-    qm_status st = *found ? qm_fail(QM_INTERNAL, "%s: %s", qm_step_kernel_name(k), found) : QM_OK;
+    m->used = ++launches;
+    qm_status st = m->handle ? QM_OK : module_open(m, NULL);
+    const char *found = st == QM_OK ? m->run((int)k, grid_x, grid_y, args, regions, n_regions) : "";
+    if (*found)
+        st = qm_fail(QM_INTERNAL, "%s: %s", qm_step_kernel_name(k), found);
     pthread_mutex_unlock(&lock);
     return st;
 }
