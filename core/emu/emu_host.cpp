@@ -345,21 +345,19 @@ static int device_step(const struct qm_kernel_args *a)
 }
 
 extern "C" {
-int qm_kernel_step(const struct qm_kernel_args *a)
+/* What lies between is a step: of a kernel file, or of step_emu.cu. */
+void qm_emu_step_begin(void)
 {
-    struct qm_emu_at nowhere = {NULL, 0};
-    int refused = 0;
     *qm_emu_text = '\0';
     last_error = 0;
     qm_now.step_epoch = ++qm_now.epoch;
-    add_args(a);
-    if (qm_emu_user_step)
-        refused = qm_emu_user_step(a);
-    else if (qm_cuda_step)
-        refused = device_step(a);
-    else
-        qm_emu_fail(nowhere, "the file has neither qm_kernel_step nor qm_cuda_step");
-    const char *open = refused ? NULL : unwaited();
+    qm_region_drop_step();
+}
+
+void qm_emu_step_end(int is_refused)
+{
+    struct qm_emu_at nowhere = {NULL, 0};
+    const char *open = is_refused ? NULL : unwaited();
     if (open)
         qm_emu_fail(nowhere,
                     "the step returns without having waited for %s "
@@ -368,6 +366,21 @@ int qm_kernel_step(const struct qm_kernel_args *a)
     qm_emu_wait(NULL, 1);
     n_launches = 0;
     qm_region_drop_step();
+}
+
+int qm_kernel_step(const struct qm_kernel_args *a)
+{
+    struct qm_emu_at nowhere = {NULL, 0};
+    int refused = 0;
+    qm_emu_step_begin();
+    add_args(a);
+    if (qm_emu_user_step)
+        refused = qm_emu_user_step(a);
+    else if (qm_cuda_step)
+        refused = device_step(a);
+    else
+        qm_emu_fail(nowhere, "the file has neither qm_kernel_step nor qm_cuda_step");
+    qm_emu_step_end(refused);
     return *qm_emu_text ? 0 : refused;
 }
 

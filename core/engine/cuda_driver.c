@@ -68,8 +68,8 @@ static void load(void)
     if (!bind_all(handle))
         return;
     if ((error = driver.cu.Init(0)) != 0)
-        snprintf(driver.reason, sizeof driver.reason, "%s: cuInit: %s (%d)%s", driver.path,
-                 error_name(error), error,
+        snprintf(driver.reason, sizeof driver.reason, "%s: cuInit gives error %d%s", driver.path,
+                 error,
                  error == STUB        ? ", the toolkit's stub: no driver, no GPU"
                  : error == NO_DEVICE ? ", no CUDA device"
                  : error == MISMATCH  ? ", the driver and its library do not match"

@@ -2,8 +2,11 @@
 
 enum { STEP_REGION = 2 }; /* core/emu/emu_runtime.hpp: QM_REGION_STEP */
 void qm_region_add(const char *name, const void *at, size_t bytes, int flags);
-void qm_region_drop_step(void);
-extern "C" char qm_emu_text[];
+extern "C" {
+extern char qm_emu_text[];
+void qm_emu_step_begin(void);
+void qm_emu_step_end(int is_refused);
+}
 
 #define TABLES \
     *(const struct desc *const *)args[0], *(const struct qm_chunk *const *)args[1], \
@@ -15,8 +18,7 @@ extern "C" const char *qm_step_emu(int kernel, unsigned grid_x, unsigned grid_y,
                                    const struct qm_step_region *regions, int n_regions)
 {
     dim3 grid(grid_x, grid_y);
-    qm_emu_text[0] = '\0';
-    qm_region_drop_step();
+    qm_emu_step_begin();
     for (int i = 0; i < n_regions; i++)
         qm_region_add(regions[i].name, regions[i].at, regions[i].bytes, STEP_REGION);
     switch (kernel) {
@@ -42,6 +44,6 @@ extern "C" const char *qm_step_emu(int kernel, unsigned grid_x, unsigned grid_y,
     default: return "there is no such kernel";
     }
     cudaDeviceSynchronize();
-    qm_region_drop_step();
+    qm_emu_step_end(0);
     return qm_emu_text;
 }
