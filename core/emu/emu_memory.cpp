@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { REGIONS = 256, PAGES = 1024, VARIABLES = 512 };
+enum { REGIONS = 1024, PAGES = 1024, VARIABLES = 512 };
 
 static struct region regions[REGIONS];
 static int n_regions;

@@ -139,11 +139,11 @@ static void key_of(const char *recipe, char key[QM_CACHE_KEY])
     qm_sha256_hex(&h, key);
 }
 
-static qm_status write_text(const char *folder, const char *name, const char *text)
+static qm_status write_text(const char *to, const char *name, const char *text)
 {
     char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    for (char *p = path + strlen(folder) + 1; *p; p++)
+    snprintf(path, sizeof path, "%s/%s", to, name);
+    for (char *p = path + strlen(to) + 1; *p; p++)
         if (*p == '/') {
             *p = '\0';
             mkdir(path, 0777);
@@ -157,11 +157,11 @@ static qm_status write_text(const char *folder, const char *name, const char *te
 }
 
 /* step.cu and behind it step_emu.cu, as one file: the rewriter leaves what is included alone. */
-static qm_status write_sources(const char *folder, const char *recipe, const char *source)
+static qm_status write_sources(const char *to, const char *recipe, const char *source)
 {
-    QM_TRY(write_text(folder, "step_recipe.h", recipe));
+    QM_TRY(write_text(to, "step_recipe.h", recipe));
     for (int i = 0; qm_device_text_path(i); i++)
-        QM_TRY(write_text(folder, qm_device_text_path(i), qm_device_text(qm_device_text_path(i))));
+        QM_TRY(write_text(to, qm_device_text_path(i), qm_device_text(qm_device_text_path(i))));
     FILE *f = fopen(source, "w");
     if (!f)
         return qm_fail(QM_BAD_FILE, "%s: %s", source, strerror(errno));
@@ -170,36 +170,57 @@ static qm_status write_sources(const char *folder, const char *recipe, const cha
     return fclose(f) == 0 ? QM_OK : qm_fail(QM_BAD_FILE, "%s: %s", source, strerror(errno));
 }
 
-static void remove_folder(const char *folder)
+/* Where builds take place, one after the other: the layer is compiled once. */
+static char folder[] = "/tmp/qualm-emu-XXXXXX";
+
+static void remove_folder(void)
 {
-    char command[PATH_MAX + 16];
+    char command[64];
     snprintf(command, sizeof command, "rm -rf '%s'", folder);
     if (system(command) != 0)
         (void)0; /* a temporary folder that stays */
 }
 
-/* Builds in a folder of its own; `object` is where the shared object goes. */
-static qm_status build(const char *recipe, const char *key, char *object, size_t size)
+static qm_status open_folder(void)
 {
-    char folder[] = "/tmp/qualm-emu-XXXXXX", source[PATH_MAX], made[PATH_MAX],
-         name[QM_CACHE_KEY + 16];
+    static int is_open;
+    if (is_open)
+        return QM_OK;
     if (!mkdtemp(folder))
         return qm_fail(QM_BAD_FILE, "%s: %s", folder, strerror(errno));
+    is_open = 1;
+    atexit(remove_folder);
+    return QM_OK;
+}
+
+static qm_status copy_file(const char *from, const char *to)
+{
+    char buffer[65536];
+    size_t n;
+    FILE *in = fopen(from, "re"), *out = in ? fopen(to, "we") : NULL;
+    int is_whole = in && out;
+    while (is_whole && (n = fread(buffer, 1, sizeof buffer, in)) > 0)
+        is_whole = fwrite(buffer, 1, n, out) == n;
+    is_whole = is_whole && !ferror(in) && fflush(out) == 0 && fsync(fileno(out)) == 0;
+    if (in)
+        fclose(in);
+    if (out && fclose(out) != 0)
+        is_whole = 0;
+    return is_whole ? QM_OK : qm_fail(QM_BAD_FILE, "%s: %s", to, strerror(errno));
+}
+
+/* `object`: where the shared object goes, under a name of its own. */
+static qm_status build(const char *recipe, const char *key, char *object, size_t size)
+{
+    char source[64], made[PATH_MAX], name[QM_CACHE_KEY + 32];
+    QM_TRY(open_folder());
     snprintf(source, sizeof source, "%s/step_emu.cu", folder);
-    qm_status st = write_sources(folder, recipe, source);
-    if (st == QM_OK)
-        st = qm_emu_build(source, folder, made, sizeof made);
-    snprintf(name, sizeof name, "%s.%d.so", key, (int)getpid());
-    if (st == QM_OK && !qm_cache_path(name, object, size))
-        snprintf(object, size, "/tmp/qualm-emu-%s", name);
-    if (st == QM_OK) {
-        char command[3 * PATH_MAX];
-        snprintf(command, sizeof command, "cp '%s' '%s'", made, object);
-        if (system(command) != 0)
-            st = qm_fail(QM_BAD_FILE, "cannot write %s", object);
-    }
-    remove_folder(folder);
-    return st;
+    QM_TRY(write_sources(folder, recipe, source));
+    QM_TRY(qm_emu_build(source, folder, made, sizeof made));
+    snprintf(name, sizeof name, "%s.so.%d", key, (int)getpid());
+    if (!qm_cache_path(name, object, size))
+        snprintf(object, size, "%s/%s", folder, name);
+    return copy_file(made, object);
 }
 
 /* Unloads the one that was not used for longest. */
