@@ -71,7 +71,7 @@ TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 Q := $(if $(filter 1,$(V)),,@)
 say = @printf '%-4s %s\n' $(1) $(2)
 
-.PHONY: all run claims test bench check-dual check-kernels check-long config bundle help clean plots setup \
+.PHONY: all run claims test bench check-dual check-kernels gpu-check bench-gpu check-long config bundle help clean plots setup \
   tests
 .DELETE_ON_ERROR:
 
@@ -234,6 +234,12 @@ check-kernels: qualm ## every variant's CUDA kernels compile, without spills or 
 	$(Q)if [ "$(CUDA)" = 1 ]; then QM_CACHE=off ./qualm kernels --arch sm_80,sm_90,sm_100; code=$$?; \
 	  if [ $$code = 77 ]; then echo "check-kernels: skipped: no NVRTC (qualm doctor says what was sought)"; \
 	  else exit $$code; fi; else echo "check-kernels: skipped: CUDA=0"; fi
+
+gpu-check: qualm ## on a machine with a GPU: the CUDA backend's bits, verdicts, codes and speed, into results/gpu
+	$(Q)./qualm gpu-check; code=$$?; [ $$code = 77 ] && exit 0 || exit $$code
+
+bench-gpu: qualm ## the speed of it alone
+	$(Q)./qualm gpu-check --only speed; code=$$?; [ $$code = 77 ] && exit 0 || exit $$code
 
 check-long: qualm $(BUILD)/tests/long_edges $(BUILD)/tests/test_ecc ## every float in [-2, 2] through every search; the whole kill matrix
 	$(Q)$(BUILD)/tests/long_edges

@@ -90,9 +90,13 @@ int qm_cmd_completion(int argc, char **argv)
     int code = qm_cli_parse(&argp, argc, argv, NULL);
     if (code)
         return code;
-#define X(name, text) " " #name
-    fputs("# bash completion for qualm\n_qualm_commands=\"" QM_COMMAND_LIST(X) "\"\n", stdout);
+#define X(name, text) +1
+    const int commands = 0 QM_COMMAND_LIST(X);
 #undef X
+    fputs("# bash completion for qualm\n_qualm_commands=\"", stdout);
+    for (int i = 0; i < commands; i++)
+        printf(" %s", qm_command_names()[i]);
+    fputs("\"\n", stdout);
 #define X(plural, singular) " " #plural
     fputs("_qualm_kinds=\"" QM_KIND_LIST(X) "\"\n", stdout);
 #undef X

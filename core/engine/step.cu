@@ -894,6 +894,31 @@ extern "C" __global__ __launch_bounds__(QM_STEP_THREADS) void qm_decode(const st
         decode_slot<0>(t, &s, which, at, t->n - at < EACH ? (int)(t->n - at) : EACH, out);
 }
 
+#ifdef QM_CODES
+/* Floats of `count` consecutive bit patterns from `first` on whose code of slot 0 is not that of the pattern
+ * before (the first one always): found[0] of them, pairs of bits and code in list[], at most `most`. */
+extern "C" __global__
+__launch_bounds__(QM_STEP_THREADS) void qm_codes(uint64_t first, uint64_t count, uint32_t *found,
+                                                 uint32_t *list, uint32_t most)
+{
+    __shared__ tables s;
+    table_fill<0>(&s);
+    __syncthreads();
+    const struct qm_quantizer q = slot<0>::q();
+    const struct qm_codebook b = slot<0>::book(s.value[0]);
+    uint64_t stride = (uint64_t)gridDim.x * THREADS;
+    for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x; i < count; i += stride) {
+        uint32_t bits = (uint32_t)(first + i);
+        uint32_t code = code_of<0>(&s, &q, &b, qm_float(bits), 0);
+        if (i > 0 && code == code_of<0>(&s, &q, &b, qm_float(bits - 1), 0))
+            continue;
+        uint32_t k = atomicAdd(found, 1u);
+        if (k < most)
+            list[2 * k] = bits, list[2 * k + 1] = code;
+    }
+}
+#endif
+
 #ifdef QM_BY_VALUE
 /* The same step with tensors and chunks in the kernel's parameters: what does the table cost? */
 struct by_value {

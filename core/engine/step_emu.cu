@@ -8,7 +8,7 @@ void qm_emu_step_begin(void);
 void qm_emu_step_end(int is_refused);
 }
 
-#define TABLES \
+#define TABLES                                                                      \
     *(const struct desc *const *)args[0], *(const struct qm_chunk *const *)args[1], \
         *(const int64_t *)args[2], *(const struct qm_step_scalars *)args[3]
 
@@ -39,6 +39,13 @@ extern "C" const char *qm_step_emu(int kernel, unsigned grid_x, unsigned grid_y,
         qm_step_by_value<<<grid, QM_STEP_THREADS>>>(*(const struct by_value *)args[0],
                                                     *(const int64_t *)args[1],
                                                     *(const struct qm_step_scalars *)args[2]);
+        break;
+#endif
+#ifdef QM_CODES
+    case 6:
+        qm_codes<<<grid, QM_STEP_THREADS>>>(
+            *(const uint64_t *)args[0], *(const uint64_t *)args[1], *(uint32_t *const *)args[2],
+            *(uint32_t *const *)args[3], *(const uint32_t *)args[4]);
         break;
 #endif
     default: return "there is no such kernel";

@@ -258,6 +258,8 @@ static void print_form(FILE *f, const struct qm_step_form *s)
             (int)s->param.format, (int)s->param.write, format_of(s->grad));
     if (s->by_value)
         fputs("#define QM_BY_VALUE\n", f);
+    if (s->codes)
+        fputs("#define QM_CODES\n", f);
     for (int i = 0; i < s->n_slots; i++)
         print_slot(f, &s->slot[i], i);
 }

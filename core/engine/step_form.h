@@ -28,6 +28,7 @@ struct qm_step_form {
         tile;  /* tile: elements, at most QM_STEP_THREADS * QM_STEP_EACH */
     int words; /* 64-bit ones of a descriptor */
     int by_value; /* 1: the kernel that takes the tables by value is wanted too; set by the caller */
+    int codes;    /* 1: so is the one that lists where codes change */
     int by_value_tensors, by_value_chunks;
     struct qm_slot_form slot[QM_MAX_SLOTS];
 };
