@@ -131,8 +131,8 @@ static void test_report(void **state)
 {
     struct qm_device_source s =
         source("extern \"C\" __global__ void small(float *x, int k) {"
-               "volatile float y[64]; for (int i = 0; i < 64; i++) y[i] = x[i * k];"
-               "x[0] = y[k]; }");
+               "float y[64]; for (int i = 0; i < k; i++) y[i & 63] = x[i];"
+               "x[0] = y[(int)x[1] & 63]; }");
     struct qm_device_binary b;
     struct qm_kernel_use use;
     (void)state;
