@@ -61,7 +61,7 @@ LDLIBS = $(PC_LIBS) -ldl -lm
 # ---- sources -------------------------------------------------------------------------------
 ISAS := sse2 avx2 avx512
 BY_ISA := core/base/narrow.c core/quant/lanes.c core/quant/searches.c $(wildcard core/rule/blocks_*.c) \
-  experiments/census.c
+  experiments/census.c experiments/dense.c experiments/exps.c
 MAIN := experiments/main.c
 SOURCES := $(filter-out $(BY_ISA) $(MAIN),$(wildcard core/*/*.c variants/*.c oracle/*.c \
   experiments/*.c experiments/*/*.c))
@@ -115,6 +115,12 @@ DEVICE := $(foreach h,dual half fp8 philox inverse logexp,core/base/$(h).h) \
   $(foreach h,element map norm scale search round unit curve pack place allog,core/quant/$(h).h) \
   $(foreach h,element adamw sgdm bnb lpmm lion lion8,core/rule/$(h).h)
 
+# Data that the executable carries: the bytes of a file.
+$(BUILD)/gen/digits.inc: experiments/data/digits.npy
+	@mkdir -p $(@D)
+	@od -An -v -tu1 -w32 $< | sed -E 's/ +([0-9]+)/\1,/g' > $@.new && mv $@.new $@
+$(BUILD)/experiments/problems/digits.o: $(BUILD)/gen/digits.inc
+
 # Texts that the executable carries: a line of the file, a string; NULL after the last.
 $(BUILD)/gen/texts.inc: TEXTS := core/kernel_abi.h core/kernel_cuda.h core/kernel_nearest.h $(sort $(wildcard variants/native/*.c variants/native/*.cu))
 $(BUILD)/gen/mutants.inc: TEXTS := $(sort $(wildcard experiments/mutants/*.txt))
@@ -123,7 +129,9 @@ $(BUILD)/gen/device.inc: TEXTS := core/engine/step.cu core/engine/step_emu.cu co
   core/kernel_cuda.h $(DEVICE)
 $(BUILD)/gen/device.inc: NAME_OF := echo
 $(BUILD)/gen/emu.inc: TEXTS := $(sort $(wildcard core/emu/*.hpp core/emu/*.cpp))
-NAMED := $(foreach i,texts mutants emu,$(BUILD)/gen/$(i).inc)
+$(BUILD)/gen/report.inc: TEXTS := experiments/report/page.css experiments/report/page.js \
+  $(sort $(wildcard plots/*.py plots/report/*.py))
+NAMED := $(foreach i,texts mutants emu report,$(BUILD)/gen/$(i).inc)
 $(NAMED): NAME_OF := basename
 $(NAMED) $(BUILD)/gen/device.inc: FORCE
 	@mkdir -p $(@D)
@@ -134,6 +142,7 @@ $(BUILD)/experiments/mutants/registry.o: $(BUILD)/gen/mutants.inc
 $(BUILD)/core/engine/device_text.o: $(BUILD)/gen/device.inc
 $(BUILD)/core/engine/kernel_build.o: $(BUILD)/gen/texts.inc $(BUILD)/gen/emu.inc
 $(BUILD)/core/engine/emu_build.o: $(BUILD)/gen/emu.inc
+$(BUILD)/experiments/report/texts.o: $(BUILD)/gen/report.inc
 
 $(BUILD)/libqm.a: $(LIB_OBJ) $(ISA_OBJ)
 	$(if $(filter 1,$(V)),,$(call say,AR,$@))
@@ -218,7 +227,7 @@ DUAL := $(wildcard core/base/dual.h core/base/half.h core/base/fp8.h core/base/p
   core/engine/step.h core/rule/element.h core/rule/adamw.h core/rule/sgdm.h \
   core/rule/bnb.h core/rule/lpmm.h core/rule/lion.h core/rule/lion8.h)
 DUAL := $(filter-out core/quant/quantizer.h core/quant/lanes.h core/quant/lanes_avx512.h \
-  core/quant/lanes_avx2.h core/quant/lanes_blocks.h core/quant/searches.h core/quant/norm_pair.h,$(DUAL))
+  core/quant/lanes_avx2.h core/quant/lanes_blocks.h core/quant/lanes_group.h core/quant/searches.h core/quant/norm_pair.h,$(DUAL))
 check-dual: ## the dual headers compile as C11, C++17 and CUDA
 	@mkdir -p $(BUILD); printf '#include "%s"\n' $(DUAL) > $(BUILD)/dual.c
 	$(Q)$(CC) -std=c11 $(WARN) -I. -fsyntax-only $(BUILD)/dual.c && echo "check-dual: C11 ok"
@@ -241,12 +250,14 @@ gpu-check: qualm ## on a machine with a GPU: the CUDA backend's bits, verdicts, 
 bench-gpu: qualm ## the speed of it alone
 	$(Q)./qualm gpu-check --only speed; code=$$?; [ $$code = 77 ] && exit 0 || exit $$code
 
-check-long: qualm $(BUILD)/tests/long_edges $(BUILD)/tests/test_ecc ## every float in [-2, 2] through every search; the whole kill matrix
+check-long: qualm $(BUILD)/tests/long_edges $(BUILD)/tests/long_problems $(BUILD)/tests/test_ecc $(BUILD)/tests/test_protocol ## every float in [-2, 2] through every search; the whole kill matrix; the problems' learning rates; intervals and null comparisons
 	$(Q)$(BUILD)/tests/long_edges
+	$(Q)$(BUILD)/tests/long_problems
 	$(Q)$(BUILD)/tests/test_ecc all
+	$(Q)$(BUILD)/tests/test_protocol all
 	$(Q)./qualm mutate -q
 
-$(BUILD)/tests/long_edges: tests/long_edges.c $(BUILD)/libqm.a
+$(BUILD)/tests/long_%: tests/long_%.c $(BUILD)/libqm.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $< $(BUILD)/libqm.a -o $@ $(LDLIBS)
 

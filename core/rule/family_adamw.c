@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/rule/blocks.h"
+#include "core/rule/packed.h"
 
 #define X(name) extern const struct qm_blocks qm_blocks_##name;
 QM_ISA_LIST(X)
@@ -150,7 +151,8 @@ static const struct qm_rule rules[] = {
      .prepare = prepare_adamw_ao,
      .block = run_adamw_ao,
      .element = "adamw_ao",
-     .second = run_second_ao},
+     .second = run_second_ao,
+     .packed = qm_packed_adamw_ao},
     {.name = "adam_ao",
      .family = "adam",
      .order = QM_ORDER_lerp_m | QM_ORDER_lerp_v | QM_ORDER_torchao,
@@ -160,7 +162,8 @@ static const struct qm_rule rules[] = {
      .prepare = prepare_adam_ao,
      .block = run_adamw_ao,
      .element = "adamw_ao",
-     .second = run_second_ao},
+     .second = run_second_ao,
+     .packed = qm_packed_adamw_ao},
     {.name = "adamw_bnb",
      .family = "adamw",
      MOMENTS,
@@ -169,7 +172,8 @@ static const struct qm_rule rules[] = {
      .prepare = prepare_adamw,
      .block = run_adamw_bnb,
      .element = "adamw_bnb",
-     .second = run_second_bnb},
+     .second = run_second_bnb,
+     .packed = qm_packed_adamw_bnb},
     {.name = "adamw_amsgrad",
      .family = "adamw",
      MOMENTS_AND_TOP,
