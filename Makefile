@@ -128,7 +128,7 @@ $(BUILD)/gen/mutants.inc: TEXTS := $(sort $(wildcard experiments/mutants/*.txt))
 $(BUILD)/gen/device.inc: TEXTS := core/engine/step.cu core/engine/step_emu.cu core/engine/step.h core/param.h core/kernel_abi.h \
   core/kernel_cuda.h $(DEVICE)
 $(BUILD)/gen/device.inc: NAME_OF := echo
-$(BUILD)/gen/emu.inc: TEXTS := $(sort $(wildcard core/emu/*.hpp core/emu/*.cpp))
+$(BUILD)/gen/emu.inc: TEXTS := $(sort $(wildcard core/emu/*.hpp core/emu/*.cpp)) core/base/dual.h core/base/half.h core/base/fp8.h
 $(BUILD)/gen/report.inc: TEXTS := experiments/report/page.css experiments/report/page.js \
   $(sort $(wildcard plots/*.py plots/report/*.py))
 NAMED := $(foreach i,texts mutants emu report,$(BUILD)/gen/$(i).inc)

@@ -18,12 +18,7 @@
 #ifndef QM_KERNEL_ABI_H
 #define QM_KERNEL_ABI_H
 
-#if defined(__CUDACC_RTC__) /* NVRTC has no headers */
-typedef unsigned char uint8_t;
-typedef unsigned int uint32_t;
-typedef unsigned long long uint64_t;
-typedef long long int64_t;
-#else
+#if !defined(__CUDACC_RTC__) /* NVRTC has no headers: see kernel_cuda.h */
 #include <stdint.h>
 #endif
 

@@ -31,6 +31,13 @@
 #ifndef QM_KERNEL_CUDA_H
 #define QM_KERNEL_CUDA_H
 
+#if defined(__CUDACC_RTC__)
+typedef unsigned char uint8_t;
+typedef unsigned int uint32_t;
+typedef unsigned long long uint64_t;
+typedef long long int64_t;
+#endif
+
 #include "kernel_abi.h"
 
 #define QM_CUDA_STEPS         8    /* qm_cuda_step to qm_cuda_step_8 */

@@ -1,7 +1,7 @@
 /* twin.c - the cache of twins. */
 #include "experiments/twin.h"
+#include "core/base/sha256.h"
 
-#include "experiments/sha256.h"
 
 #include <stdio.h>
 #include <stdlib.h>

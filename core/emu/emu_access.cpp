@@ -147,13 +147,8 @@ static void access_region(struct region *r, uintptr_t a, size_t size, enum acces
         qm_found_unwritten(r, a, size, code);
 }
 
-static inline void access(const volatile void *address, size_t size, enum access how, int is_range,
-                          void *from)
+static inline void access_at(uintptr_t a, size_t size, enum access how, int is_range, uint32_t code)
 {
-    uintptr_t a = (uintptr_t)address;
-    if (!qm_now.is_running || a - qm_now.stack < qm_stack_bytes || size == 0)
-        return;
-    uint32_t code = (uint32_t)((uintptr_t)from - 1 - qm_module_base);
     if (a - (uintptr_t)qm_emu_arena < QM_ARENA) {
         access_shared(a, size, how, is_range, code);
         return;
@@ -165,10 +160,19 @@ static inline void access(const volatile void *address, size_t size, enum access
         qm_found_outside(a, size, how != READ, code);
 }
 
+static inline void access(const volatile void *address, size_t size, enum access how, int is_range,
+                          void *from)
+{
+    uintptr_t a = (uintptr_t)address;
+    if (!qm_now.is_running || a - qm_now.stack < qm_stack_bytes || size == 0)
+        return;
+    access_at(a, size, how, is_range, (uint32_t)((uintptr_t)from - 1 - qm_module_base));
+}
+
 extern "C" void qm_emu_atomic(const volatile void *address, size_t size, struct qm_emu_at at)
 {
-    (void)at;
-    access(address, size, BOTH, 0, __builtin_return_address(0));
+    if (qm_now.is_running && (uintptr_t)address - qm_now.stack >= qm_stack_bytes)
+        access_at((uintptr_t)address, size, BOTH, 0, qm_place_number(at));
 }
 
 extern "C" void qm_emu_fence(void) { last_fence = qm_now.epoch; }

@@ -7,10 +7,33 @@
 
 /* ---- places ----------------------------------------------------------------------------------- */
 
-static void place_of(uintptr_t code, char *text, size_t size)
+enum { PLACES = 4096 };
+static struct qm_emu_at places[PLACES];
+static uint32_t n_places;
+
+uint32_t qm_place_number(struct qm_emu_at at)
+{
+    uint32_t k = ((uint32_t)at.line * 61u) % PLACES;
+    for (uint32_t n = 0; n < PLACES && places[k].file; n++, k = (k + 1) % PLACES)
+        if (places[k].line == at.line && places[k].file == at.file)
+            return k | 1u << 31;
+    if (n_places < PLACES - 1) {
+        places[k] = at;
+        n_places++;
+    }
+    return k | 1u << 31;
+}
+
+static void place_of(uint32_t code, char *text, size_t size)
 {
     Dl_info info;
     char command[1200], line[1024];
+    if (code >> 31) {
+        const struct qm_emu_at *at = &places[code % PLACES];
+        const char *slash = strrchr(at->file, '/');
+        snprintf(text, size, "%s:%d", slash ? slash + 1 : at->file, at->line);
+        return;
+    }
     snprintf(text, size, "code %#zx", (size_t)code);
     if (!dladdr((void *)(uintptr_t)qm_found_outside, &info) || strchr(info.dli_fname, '\''))
         return;

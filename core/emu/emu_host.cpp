@@ -11,7 +11,7 @@
 
 struct
     qm_emu_stream { /* 0 is the default one, which orders itself with all but non-blocking ones */
-    int id, is_free;
+    int id, is_free, is_open;
     uint32_t sees[QM_STREAMS]; /* launches of each stream that come before its next one */
 };
 struct qm_emu_event {
@@ -109,12 +109,23 @@ void qm_emu_allow_shared(int bytes)
 
 struct qm_emu_stream *qm_emu_stream_open(unsigned int flags)
 {
-    if (n_streams == QM_STREAMS)
+    int i = 1;
+    while (i < n_streams && streams[i].is_open)
+        i++;
+    if (i == QM_STREAMS)
         return NULL;
-    streams[n_streams].id = n_streams;
-    streams[n_streams].is_free = flags & 1;
+    n_streams = i == n_streams ? i + 1 : n_streams;
+    streams[i].id = i;
+    streams[i].is_free = flags & 1;
+    streams[i].is_open = 1;
     qm_now.many_streams = 1;
-    return &streams[n_streams++];
+    return &streams[i];
+}
+
+void qm_emu_stream_close(struct qm_emu_stream *stream)
+{
+    if (stream)
+        stream->is_open = 0; /* what it still has to do is done */
 }
 
 void qm_emu_wait(struct qm_emu_stream *stream, int for_all)
@@ -128,6 +139,8 @@ struct qm_emu_event *qm_emu_event_open(void)
 {
     return (struct qm_emu_event *)calloc(1, sizeof(struct qm_emu_event));
 }
+
+void qm_emu_event_close(struct qm_emu_event *event) { free(event); }
 
 void qm_emu_event_record(struct qm_emu_event *event, struct qm_emu_stream *stream)
 {
@@ -146,12 +159,14 @@ static const size_t malloc_align = 256, most = (size_t)1 << 30;
 void *qm_emu_malloc(size_t bytes)
 {
     size_t room = (bytes + malloc_align - 1) / malloc_align * malloc_align;
-    void *p = bytes <= most ? aligned_alloc(malloc_align, room ? room : malloc_align) : NULL;
+    if (bytes == 0)
+        return NULL;
+    void *p = bytes <= most ? aligned_alloc(malloc_align, room) : NULL;
     if (!p) {
         last_error = 2;
         return NULL;
     }
-    memset(p, 0xff, room ? room : malloc_align); /* NaNs */
+    memset(p, 0xff, room); /* NaNs */
     qm_region_add("memory of cudaMalloc", p, bytes, QM_REGION_BLANK);
     return p;
 }
@@ -325,7 +340,7 @@ static int device_step(const struct qm_kernel_args *a)
         c.args.n_scratch += a->slot[i].n_scales;
     }
     size_t bytes = sizeof(float) * (size_t)c.args.n_scratch;
-    c.args.scratch = (float *)calloc(1, bytes);
+    c.args.scratch = (float *)calloc(1, bytes); /* of 2^31 elements: pages that nobody touches */
     qm_region_add("scratch", c.args.scratch, bytes, QM_REGION_STEP);
     for (const struct step *s = steps; s < steps + QM_CUDA_STEPS && s->kernel && !refused; s++) {
         if (!s->launch) {
@@ -382,6 +397,15 @@ int qm_kernel_step(const struct qm_kernel_args *a)
         qm_emu_fail(nowhere, "the file has neither qm_kernel_step nor qm_cuda_step");
     qm_emu_step_end(refused);
     return *qm_emu_text ? 0 : refused;
+}
+
+/* The same for a tensor in reserved address space: only blocks at its ends are run. */
+int qm_emu_far_step(const struct qm_kernel_args *a)
+{
+    qm_far_n = a->n;
+    int refused = qm_kernel_step(a);
+    qm_far_n = 0;
+    return refused;
 }
 
 /* What was found in the last step, or "". */

@@ -6,7 +6,7 @@
 
 struct stamp {
     uint32_t epoch; /* 0: never */
-    uint32_t code;  /* where, from the start of the module */
+    uint32_t code;  /* where, from the start of the module; or qm_place_number */
     uint16_t thread, clock;
 };
 
@@ -48,6 +48,9 @@ struct variable {
 const struct variable *qm_variable_of(size_t at);
 
 extern uintptr_t qm_module_base;
+
+/* A place known by file and line, as a number that no code has. */
+uint32_t qm_place_number(struct qm_emu_at at);
 
 /* Findings.  r NULL: shared memory. */
 void qm_found_outside(uintptr_t a, size_t size, int write, uint32_t code);

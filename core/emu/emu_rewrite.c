@@ -173,10 +173,11 @@ static int kernel_name(const struct rewriter *r)
     int k = 0;
     for (;;) {
         if (*last(r, k) == '>') { /* back to its < */
-            int depth = 0;
+            int depth = 0, parens = 0;
             for (;; k++) {
                 char c = *last(r, k);
-                depth += (c == '>' || c == ')') - (c == '<' || c == '(');
+                parens += (c == ')') - (c == '(');
+                depth += parens == 0 ? (c == '>') - (c == '<') : 0;
                 if (depth == 0)
                     break;
                 if (c == '\0' || c == ';')
@@ -236,22 +237,28 @@ static qm_status launch(struct rewriter *r)
 
 /* ---- shared memory ----------------------------------------------------------------------------- */
 
-/* A declarator's parts: name and array bounds; 0: it is no such thing. */
-static int declarator(const char *s, const char *end, const char **name, const char **name_end)
+/* A declarator and what stands before it: its stars, or the name; 0: it is no such thing. */
+static int declarator(const char *s, const char *end, const char **stars, const char **name,
+                      const char **name_end)
 {
-    *name = NULL;
+    int angles = 0;
+    *name = *stars = NULL;
     for (s = skip_blanks(s); s < end; s = skip_blanks(s)) {
         const char *next = *s == '(' || *s == '[' || *s == '{' ? closing(s) : token_end(s);
         if (!next || next > end)
             return 0;
         if (*s == '[' && s[1] != '[' && *name)
-            return 1;
+            break;
+        angles += (*s == '<') - (*s == '>');
+        if (*s == '*' && angles == 0 && !*stars)
+            *stars = s;
         if (is_word(*s) && !isdigit((unsigned char)*s)) {
             *name = s;
             *name_end = next;
         }
         s = next;
     }
+    *stars = *stars ? *stars : *name;
     return *name != NULL;
 }
 
@@ -294,8 +301,8 @@ static void put_type(struct rewriter *r, const char *s, const char *end)
     }
 }
 
-static void put_variable(struct rewriter *r, int base, const char *name, const char *name_end,
-                         const char *end, int is_dynamic)
+static void put_variable(struct rewriter *r, int base, const char *stars, const char *name,
+                         const char *name_end, const char *end, int is_dynamic)
 {
     int n = ++r->n_made, length = (int)(name_end - name);
     char text[400];
@@ -306,7 +313,9 @@ static void put_variable(struct rewriter *r, int base, const char *name, const c
         return;
     }
     put_number(r, " typedef qm_b", base);
-    put_number(r, " qm_t", n);
+    puts_to(r, " ");
+    put(r, stars, (size_t)(name - stars));
+    put_number(r, "qm_t", n);
     put(r, name_end, (size_t)(end - name_end));
     snprintf(
         text, sizeof text,
@@ -321,7 +330,7 @@ static qm_status shared(struct rewriter *r)
 {
     int k = statement(r), base = ++r->n_made, is_dynamic = 0;
     size_t from = k > 0 ? r->token[(r->n_tokens - k) % TOKENS] : r->used;
-    const char *name, *name_end, *s = token_end(r->in), *end = s;
+    const char *stars, *name, *name_end, *s = token_end(r->in), *end = s;
     while (*end && *end != ';') {
         const char *next = strchr("([{", *end) ? closing(end) : token_end(end);
         if (!next)
@@ -337,22 +346,22 @@ static qm_status shared(struct rewriter *r)
         is_dynamic |= strncmp(last(r, i), "extern", 6) == 0;
     r->used = from;
     const char *first = comma(s, end);
-    if (*end != ';' || !declarator(s, first, &name, &name_end)) {
+    if (*end != ';' || !declarator(s, first, &stars, &name, &name_end)) {
         free(before);
         return refuse(r, "this __shared__ cannot be read: expected a type, names and bounds");
     }
     puts_to(r, "typedef ");
     put_type(r, before, before + strlen(before));
-    put_type(r, s, name);
+    put_type(r, s, stars);
     put_number(r, " qm_b", base);
     puts_to(r, ";");
     free(before);
-    put_variable(r, base, name, name_end, first, is_dynamic);
+    put_variable(r, base, stars, name, name_end, first, is_dynamic);
     for (const char *next; first < end; first = next) {
         next = comma(first + 1, end);
-        if (!declarator(first + 1, next, &name, &name_end))
+        if (!declarator(first + 1, next, &stars, &name, &name_end))
             return refuse(r, "this __shared__ cannot be read");
-        put_variable(r, base, name, name_end, next, is_dynamic);
+        put_variable(r, base, stars, name, name_end, next, is_dynamic);
     }
     r->token[r->n_tokens++ % TOKENS] = r->used - 1; /* the ; */
     r->line += newlines(r->in, end);

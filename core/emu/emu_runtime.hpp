@@ -50,6 +50,7 @@ struct qm_emu_now {
 };
 extern struct qm_emu_now qm_now;
 extern const size_t qm_stack_bytes;
+extern int64_t qm_far_n; /* not 0: elements of a tensor of which only the ends are run */
 
 extern "C" {
 /* The first finding of a step is kept; the launch is given up. */

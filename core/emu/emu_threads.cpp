@@ -503,10 +503,22 @@ static void run_block(size_t shared)
 
 /* ---- launches ------------------------------------------------------------------------------- */
 
-/* Blocks to be run instead of all, by their numbers; for tensors too large to be run whole. */
-extern "C" {
-const uint64_t *qm_emu_chosen;
-int qm_emu_n_chosen;
+int64_t qm_far_n;
+
+/* The blocks that stand where elements 0, 2^31 - 1, 2^31 and the last of qm_far_n do, and those before
+ * them, as the last block may be short; how many. */
+static int far_blocks(uint64_t blocks, uint64_t chosen[8])
+{
+    const uint64_t n = (uint64_t)qm_far_n, elements[] = {0, (1ull << 31) - 1, 1ull << 31, n - 1};
+    int count = 0;
+    for (int k = 0; k < 8; k++) {
+        uint64_t i = (uint64_t)((unsigned __int128)elements[k / 2] * blocks / n);
+        if (k % 2 == 0)
+            i -= i > 0;
+        if (count == 0 || i > chosen[count - 1])
+            chosen[count++] = i;
+    }
+    return count;
 }
 
 static int launch_is_valid(struct qm_index g, struct qm_index b, size_t shared, const char *name,
@@ -553,11 +565,9 @@ extern "C" void qm_emu_launch(struct qm_index grid, struct qm_index block, size_
     is_abandoned = 0;
     qm_now.host_stack = (uintptr_t)__builtin_frame_address(0);
     uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;
-    uint64_t n = qm_emu_n_chosen ? (uint64_t)qm_emu_n_chosen : blocks;
+    uint64_t chosen[8], n = qm_far_n ? (uint64_t)far_blocks(blocks, chosen) : blocks;
     for (uint64_t k = 0; k < n && !is_abandoned; k++) {
-        uint64_t i = qm_emu_n_chosen ? qm_emu_chosen[k] : k;
-        if (i >= blocks)
-            continue;
+        uint64_t i = qm_far_n ? chosen[k] : k;
         qm_emu_block_index =
             qm_index{(unsigned int)(i % grid.x), (unsigned int)(i / grid.x % grid.y),
                      (unsigned int)(i / grid.x / grid.y)};

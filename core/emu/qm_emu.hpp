@@ -9,6 +9,8 @@
 #ifndef QM_EMU_HPP
 #define QM_EMU_HPP
 
+#pragma GCC system_header /* the rewriter leaves it alone */
+
 #define QM_EMU        1
 #define __CUDACC__    1
 #define __CUDA_ARCH__ 900

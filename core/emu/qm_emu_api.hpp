@@ -5,6 +5,8 @@
 #ifndef QM_EMU_API_HPP
 #define QM_EMU_API_HPP
 
+#pragma GCC system_header /* the rewriter leaves it alone */
+
 enum cudaError_t {
     cudaSuccess = 0,
     cudaErrorInvalidValue = 1,
@@ -37,8 +39,10 @@ void qm_emu_copy(void *to, const void *from, size_t bytes, cudaStream_t stream, 
                  qm_emu_at at);
 void qm_emu_fill(void *to, int byte, size_t bytes, cudaStream_t stream, qm_emu_at at);
 cudaStream_t qm_emu_stream_open(unsigned int flags);
+void qm_emu_stream_close(cudaStream_t stream);
 void qm_emu_wait(cudaStream_t stream, int for_all); /* the host waits */
 cudaEvent_t qm_emu_event_open(void);
+void qm_emu_event_close(cudaEvent_t event);
 void qm_emu_event_record(cudaEvent_t event, cudaStream_t stream);
 void qm_emu_event_wait(cudaEvent_t event, cudaStream_t stream, int is_host);
 cudaError_t qm_emu_last_error(int reset);
@@ -69,7 +73,7 @@ inline const char *cudaGetErrorName(cudaError_t e)
 template <class T> inline cudaError_t cudaMalloc(T **p, size_t bytes)
 {
     *p = static_cast<T *>(qm_emu_malloc(bytes));
-    return *p ? cudaSuccess : cudaErrorMemoryAllocation;
+    return *p || bytes == 0 ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 template <class T> inline cudaError_t cudaMallocManaged(T **p, size_t bytes, unsigned int = 1)
 {
@@ -152,7 +156,11 @@ inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t *s, unsigned int fl
 {
     return cudaStreamCreateWithFlags(s, flags);
 }
-inline cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
+inline cudaError_t cudaStreamDestroy(cudaStream_t s)
+{
+    qm_emu_stream_close(s);
+    return cudaSuccess;
+}
 inline cudaError_t cudaStreamSynchronize(cudaStream_t s)
 {
     qm_emu_wait(s, 0);
@@ -169,7 +177,11 @@ inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned int)
     return *e ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 inline cudaError_t cudaEventCreate(cudaEvent_t *e) { return cudaEventCreateWithFlags(e, 0); }
-inline cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
+inline cudaError_t cudaEventDestroy(cudaEvent_t e)
+{
+    qm_emu_event_close(e);
+    return cudaSuccess;
+}
 inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s = 0)
 {
     qm_emu_event_record(e, s);

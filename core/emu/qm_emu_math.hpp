@@ -5,6 +5,8 @@
 #ifndef QM_EMU_MATH_HPP
 #define QM_EMU_MATH_HPP
 
+#pragma GCC system_header /* the rewriter leaves it alone */
+
 /* ---- min and max; float ones are fmin and fmax, of mixed types as in CUDA ------------------- */
 
 #define QM_MINMAX(T, A, B)                                          \

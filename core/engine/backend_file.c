@@ -99,6 +99,11 @@ void qm_kernel_file_close(struct qm_kernel_file *k)
 
 const char *qm_kernel_file_as(const struct qm_kernel_file *k) { return k->as; }
 
+void *qm_kernel_file_symbol(const struct qm_kernel_file *k, const char *name)
+{
+    return dlsym(k->object, name);
+}
+
 void qm_kernel_file_use(struct qm_kernel_file *k) { current = k; }
 
 /* ---- plans --------------------------------------------------------------------------------- */

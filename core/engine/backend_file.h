@@ -24,6 +24,9 @@ void qm_kernel_file_close(struct qm_kernel_file *k); /* accepts NULL; after its 
 /* The recipe it says it is, or NULL. */
 const char *qm_kernel_file_as(const struct qm_kernel_file *k);
 
+/* What it exports under a name, or NULL. */
+void *qm_kernel_file_symbol(const struct qm_kernel_file *k, const char *name);
+
 /* The kernel of the plans that are opened from now on. */
 void qm_kernel_file_use(struct qm_kernel_file *k);
 

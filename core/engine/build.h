@@ -25,7 +25,11 @@ qm_status qm_command_run(struct qm_command *c, const char *source, const char *h
 qm_status qm_command_start(struct qm_command *c, const char *hint, pid_t *pid);
 qm_status qm_command_wait(const struct qm_command *c, pid_t pid, const char *source);
 
-/* One of the texts of qm_kernel_file_text, or of core/emu, as a file of a folder. */
+/* Makes the folders that a file's name goes through. */
+qm_status qm_text_folder(const char *folder, const char *name);
+
+/* One of the texts of qm_kernel_file_text, or of core/emu, as a file of a folder; name may go through
+ * folders, which are made. */
 qm_status qm_text_write(const char *folder, const char *name);
 
 /* A CUDA source for backend emu: see qm_kernel_file_build. */

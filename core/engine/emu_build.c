@@ -15,12 +15,26 @@ static const char *const texts[] = {
 #include "emu.inc"
 #undef QM_TEXT
     "kernel_abi.h", "kernel_cuda.h", NULL};
-static const char *const stands_in[] = {"cuda.h",
-                                        "cuda_runtime.h",
-                                        "cuda_runtime_api.h",
-                                        "device_launch_parameters.h",
-                                        "device_functions.h",
-                                        NULL};
+static const struct {
+    const char *name, *text; /* text: what stands in for it */
+} stands_in[] = {
+    {"cuda.h", "qm_emu.hpp"},
+    {"cuda_runtime.h", "qm_emu.hpp"},
+    {"cuda_runtime_api.h", "qm_emu.hpp"},
+    {"device_launch_parameters.h", "qm_emu.hpp"},
+    {"device_functions.h", "qm_emu.hpp"},
+    {"vector_types.h", "qm_emu.hpp"},
+    {"math_constants.h", "qm_emu_math.hpp"},
+    {"cuda_fp16.h", "qm_emu_half.hpp"},
+    {"cuda_bf16.h", "qm_emu_half.hpp"},
+    {"cuda_fp8.h", "qm_emu_half.hpp"},
+    {"cub/cub.cuh", "qm_emu_cub.hpp"},
+    {"cub/block/block_load.cuh", "qm_emu_cub.hpp"},
+    {"cub/block/block_store.cuh", "qm_emu_cub.hpp"},
+    {"cub/block/block_reduce.cuh", "qm_emu_cub.hpp"},
+    {"cub/warp/warp_reduce.cuh", "qm_emu_cub.hpp"},
+    {"cuda/std/functional", "qm_emu_cub.hpp"},
+};
 
 /* thread: each access calls __tsan_...; the others call __ubsan_... where they fail.  emu_memory.cpp
  * and emu_checks.cpp define both; no sanitizer's library is linked. */
@@ -35,20 +49,29 @@ static const char *const stands_in[] = {"cuda.h",
 static qm_status header_write(const char *folder, const char *name, const char *text)
 {
     char path[PATH_MAX];
+    QM_TRY(qm_text_folder(folder, name));
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *f = fopen(path, "w");
     if (!f)
         return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
-    fputs(text, f);
+    fprintf(f, "#include <%s>\n", text);
     return fclose(f) == 0 ? QM_OK : qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
+}
+
+static int is_dual(const char *name)
+{
+    return strcmp(name, "dual.h") == 0 || strcmp(name, "half.h") == 0 || strcmp(name, "fp8.h") == 0;
 }
 
 static qm_status texts_write(const char *folder)
 {
-    for (int i = 0; texts[i]; i++)
-        QM_TRY(qm_text_write(folder, texts[i]));
-    for (int i = 0; stands_in[i]; i++)
-        QM_TRY(header_write(folder, stands_in[i], "#include \"qm_emu.hpp\"\n"));
+    for (int i = 0; texts[i]; i++) {
+        char name[80]; /* the dual headers know each other by path */
+        snprintf(name, sizeof name, "%s%s", is_dual(texts[i]) ? "core/base/" : "", texts[i]);
+        QM_TRY(qm_text_write(folder, name));
+    }
+    for (size_t i = 0; i < sizeof stands_in / sizeof *stands_in; i++)
+        QM_TRY(header_write(folder, stands_in[i].name, stands_in[i].text));
     return QM_OK;
 }
 
@@ -101,13 +124,15 @@ static void compile_with(struct compile *k, const char *fixed, const char *const
 /* source -> kernel.ii -> kernel.emu.ii -> kernel.o */
 static qm_status kernel_compile(const char *source, const char *folder, struct compile *k)
 {
-    char plain[PATH_MAX], rewritten[PATH_MAX], object[PATH_MAX], *text = NULL, *new_text = NULL;
+    char layer[PATH_MAX], plain[PATH_MAX], rewritten[PATH_MAX], object[PATH_MAX], *text = NULL,
+                                                                                  *new_text = NULL;
+    snprintf(layer, sizeof layer, "%s/qm_emu.hpp", folder);
     snprintf(plain, sizeof plain, "%s/kernel.ii", folder);
     snprintf(rewritten, sizeof rewritten, "%s/kernel.emu.ii", folder);
     snprintf(object, sizeof object, "%s/kernel.o", folder);
     compile_with(k, KERNEL_FLAGS,
-                 (const char *const[]){"-x", "c++", "-E", "-isystem", folder, "-include",
-                                       "qm_emu.hpp", source, "-o", plain, NULL});
+                 (const char *const[]){"-x", "c++", "-E", "-isystem", folder, "-include", layer,
+                                       source, "-o", plain, NULL});
     QM_TRY(qm_command_run(&k->c, source, HINT));
     QM_TRY(whole_file(plain, &text));
     qm_status st = qm_emu_rewrite(text, &new_text);

@@ -9,6 +9,7 @@
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -48,12 +49,25 @@ static const struct text layer[] = {
 #undef QM_TEXT
     {NULL, NULL}};
 
+qm_status qm_text_folder(const char *folder, const char *name)
+{
+    char path[PATH_MAX];
+    for (const char *slash = name; (slash = strchr(slash, '/')); slash++) {
+        snprintf(path, sizeof path, "%s/%.*s", folder, (int)(slash - name), name);
+        if (mkdir(path, 0700) != 0 && errno != EEXIST)
+            return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
+    }
+    return QM_OK;
+}
+
 qm_status qm_text_write(const char *folder, const char *name)
 {
     char path[PATH_MAX];
-    const char *const *line = qm_kernel_file_text(name);
+    const char *base = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
+    const char *const *line = qm_kernel_file_text(base);
     for (const struct text *t = layer; !line && t->name; t++)
-        line = strcmp(t->name, name) == 0 ? t->lines : NULL;
+        line = strcmp(t->name, base) == 0 ? t->lines : NULL;
+    QM_TRY(qm_text_folder(folder, name));
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *f = fopen(path, "w");
     if (!f)

@@ -43,7 +43,8 @@ static const struct qm_kernel_case *worst_case(const struct qm_kernel_run *r)
     for (int i = 0; i < r->n_cases; i++) {
         const struct qm_kernel_case *c = &r->cases[i];
         int own = 0;
-        if (!qm_case_result_is_bad(c->result) || !strchr(c->name, '/'))
+        if (!qm_case_result_is_bad(c->result) || !strchr(c->name, '/') ||
+            strcmp(c->name, QM_FAR_CASE) == 0)
             continue;
         if (c->result != QM_CASE_failed)
             return c;

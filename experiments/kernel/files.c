@@ -1,9 +1,8 @@
 /* files.c - the kernels as shared objects, in a temporary folder where they are compiled. */
 #include "experiments/kernel/files.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <limits.h>
+#include <ftw.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,10 +13,12 @@ static int ends_in(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
+int qm_kernel_is_cuda(const char *file) { return ends_in(file, ".cu"); }
+
 /* A shared object by its absolute path, or a source, compiled. */
 static qm_status object_of(const char *file, const char *folder, char *object, size_t size)
 {
-    if (ends_in(file, ".c") || ends_in(file, ".cu"))
+    if (ends_in(file, ".c") || qm_kernel_is_cuda(file))
         return qm_kernel_file_build(file, folder, object, size);
     if (!strstr(file, ".so"))
         return qm_fail(QM_BAD_ARG, "%s: expected a .c, .cu or .so file", file);
@@ -52,20 +53,18 @@ qm_status qm_kernel_files_open(const struct qm_kernel_options *o, struct qm_kern
     return object_of(o->against, f->old_folder, f->old_object, sizeof f->old_object);
 }
 
-/* What was made there, all files. */
+static int remove_one(const char *path, const struct stat *s, int type, struct FTW *at)
+{
+    (void)s;
+    (void)type;
+    (void)at;
+    return remove(path);
+}
+
 static void folder_remove(const char *folder)
 {
-    char path[PATH_MAX];
-    DIR *d = *folder ? opendir(folder) : NULL;
-    struct dirent *e;
-    while (d && (e = readdir(d))) {
-        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
-        unlink(path);
-    }
-    if (d)
-        closedir(d);
     if (*folder)
-        rmdir(folder);
+        nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 void qm_kernel_files_close(const struct qm_kernel_files *f)

@@ -8,6 +8,11 @@
 
 enum { QM_REGIMES = 32, QM_HANGS = 3 };
 
+/* Beside the cases of the list, of CUDA sources alone: see core/engine/emu_far.h. */
+#define QM_FAR_CASE "2147483655/far"
+
+int qm_kernel_is_cuda(const char *file); /* by its name: FILE.cu */
+
 struct qm_kernel_options {
     const char *file, *as, *against, *junit, *one_case; /* all but file may be NULL */
     const char *regime[QM_REGIMES];

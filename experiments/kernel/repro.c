@@ -294,6 +294,7 @@ static void put_main(const struct writer *w, const struct qm_kernel_args *a)
     switch (o->finding.place) {
     case QM_PLACE_OUTSIDE: fputs(qm_repro_outside, w->f); break;
     case QM_PLACE_MODE: fputs(qm_repro_mode, w->f); break;
+    case QM_PLACE_LAYER: fputs(qm_repro_layer, w->f); break;
     case QM_PLACE_REPEAT: fprintf(w->f, qm_repro_repeat, 2 * w->t->n_calls); break;
     case QM_PLACE_CODE: put_code_check(w, a); break;
     default: put_number_check(w, a);
@@ -400,7 +401,7 @@ qm_status qm_repro_write(struct qm_lab *lab, const struct qm_shrunk *s, const st
                          int *verified)
 {
     char draft[PATH_MAX];
-    struct writing x = {s, r, lab->object, draft, 0};
+    struct writing x = {s, r, r->object ? r->object : lab->object, draft, 0};
     if (!can_be_told(s))
         return qm_fail(QM_SKIPPED, "no program is written for this failure");
     snprintf(draft, sizeof draft, "%s/repro.c", r->folder);

@@ -198,10 +198,11 @@ qm_status qm_repro_object(FILE *f, const char *object)
     QM_TRY(put_header(f));
     fprintf(f,
             "\n#include <dlfcn.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\n"
+            "static void *repro_object;\n\n"
             "int qm_kernel_step(const struct qm_kernel_args *a)\n{\n"
             "    int (*step)(const struct qm_kernel_args *);\n"
-            "    void *object = dlopen(\"%s\", RTLD_NOW);\n"
-            "    void *at = object ? dlsym(object, \"qm_kernel_step\") : NULL;\n"
+            "    repro_object = dlopen(\"%s\", RTLD_NOW);\n"
+            "    void *at = repro_object ? dlsym(repro_object, \"qm_kernel_step\") : NULL;\n"
             "    if (!at) {\n        fprintf(stderr, \"%%s\\n\", dlerror());\n        exit(3);\n"
             "    }\n    memcpy(&step, &at, sizeof at);\n    return step(a);\n}\n",
             object);
@@ -356,6 +357,14 @@ const char *const qm_repro_mode =
     "    fesetround(FE_TONEAREST);\n"
     "    printf(\"expected: rounding to nearest, denormals kept; got: %s\\n\", ok ? \"so\" : "
     "\"changed\");\n    return !ok;\n}\n";
+
+const char *const qm_repro_layer =
+    "    const char *(*finding)(void);\n"
+    "    void *at = dlsym(repro_object, \"qm_emu_finding\");\n"
+    "    if (!at)\n        return 3;\n"
+    "    memcpy(&finding, &at, sizeof at);\n"
+    "    printf(\"expected: nothing found; got: %s\\n\", *finding() ? finding() : \"so\");\n"
+    "    return *finding() != 0;\n}\n";
 
 const char *const qm_repro_repeat =
     "    int n = repro_buffers / %d, first = repro_buffers - 2 * n; /* the last call's, twice */\n"

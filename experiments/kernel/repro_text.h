@@ -30,7 +30,7 @@ void qm_repro_includes(FILE *f, const struct qm_attempt *o);
 void qm_repro_place(FILE *f, enum qm_repro_memory memory);
 
 /* Ends of main.  repeat is a format: %d is twice the calls. */
-extern const char *const qm_repro_died, *const qm_repro_outside, *const qm_repro_mode,
-                                                                     *const qm_repro_repeat;
+extern const char *const qm_repro_died,
+    *const qm_repro_outside, *const qm_repro_layer, *const qm_repro_mode, *const qm_repro_repeat;
 
 #endif
