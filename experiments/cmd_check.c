@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/engine/step_kernels.h"
+#include "core/engine/user_cuda.h"
 #include "experiments/check/judge.h"
 #include "experiments/cli.h"
 #include "experiments/command.h"
@@ -276,12 +277,6 @@ static void print_rows(json_t *rows, json_t *skipped)
         printf("skipped %s: %s\n", text_of(r, "variant"), text_of(r, "reason"));
 }
 
-static int is_cuda(const char *file)
-{
-    size_t n = file ? strlen(file) : 0;
-    return n > 3 && strcmp(file + n - 3, ".cu") == 0;
-}
-
 static const struct qm_backend *const backends[] = {&qm_backend_cpu, &qm_backend_cuda,
                                                     &qm_backend_emu};
 
@@ -291,8 +286,10 @@ static qm_status backend_found(const char *name, const char *file, const struct 
     for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)
         if (strcmp(name ? name : "cpu", backends[i]->name) == 0) {
             *out = backends[i];
-            if (i > 0 && file && !is_cuda(file))
+            if (i > 0 && file && !qm_kernel_is_cuda(file))
                 return qm_fail(QM_BAD_ARG, "backend %s runs CUDA sources: --kernel FILE.cu", name);
+            if (file && backends[i] == &qm_backend_cuda) /* which needs no GPU to be wrong */
+                QM_TRY(qm_user_cuda_build(file, NULL));
             return backends[i]->probe();
         }
     return qm_fail(QM_NO_MATCH, "no backend '%s'; expected cpu, cuda or emu", name);
@@ -317,6 +314,7 @@ static int other_work(struct options *o)
         return -1;
     o->kernel.one_case = o->one_case;
     o->kernel.seed = o->seed;
+    o->kernel.on_gpu = backend == &qm_backend_cuda;
     return qm_kernel_check(&o->kernel);
 }
 

@@ -171,11 +171,16 @@ qm_status qm_nvrtc_compile(const struct qm_device_source *s, struct qm_device_bi
     double from = now();
     memset(out, 0, sizeof *out);
     QM_TRY(qm_nvrtc_probe());
-    for (int i = 0; qm_device_text_path(i) && n < HEADERS - 1; i++, n++) {
+    for (int i = 0; qm_device_text_path(i) && n < HEADERS - 2; i++, n++) {
         names[n] = qm_device_text_path(i);
         texts[n] = qm_device_text(names[n]);
         if (!texts[n])
             return qm_fail(QM_NO_MEMORY, "the text of %s", names[n]);
+        if (strncmp(names[n], "core/kernel_", 12) == 0) { /* as users include it */
+            names[n + 1] = names[n] + 5;
+            texts[n + 1] = texts[n];
+            n++;
+        }
     }
     if (s->header_name) {
         names[n] = s->header_name;
