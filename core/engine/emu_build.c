@@ -158,13 +158,15 @@ qm_status qm_emu_build(const char *source, const char *folder, char *object, siz
     snprintf(made, sizeof made, "%s/emu_layer.o", folder);
     snprintf(part, sizeof part, "%s/kernel.o", folder);
     qm_status st = layer && kernel ? texts_write(folder) : qm_fail(QM_NO_MEMORY, "a command");
-    if (st == QM_OK) {
+    int has_layer = access(made, R_OK) == 0; /* of an earlier build in this folder */
+    if (st == QM_OK && !has_layer) {
         compile_with(layer, LAYER_FLAGS, (const char *const[]){"-c", from, "-o", made, NULL});
         st = qm_command_start(&layer->c, HINT, &pid);
     }
     if (st == QM_OK) {
         st = kernel_compile(source, folder, kernel);
-        qm_status other = qm_command_wait(&layer->c, pid, "the layer of backend emu");
+        qm_status other =
+            has_layer ? QM_OK : qm_command_wait(&layer->c, pid, "the layer of backend emu");
         st = st == QM_OK ? other : st;
     }
     if (st == QM_OK) {

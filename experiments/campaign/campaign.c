@@ -12,11 +12,11 @@
 #include <unistd.h>
 
 #include "experiments/campaign/deal.h"
+#include "core/base/sha256.h"
 #include "experiments/campaign/pool.h"
 #include "experiments/cli.h"
 #include "experiments/part.h"
 #include "experiments/provenance.h"
-#include "experiments/sha256.h"
 
 enum { FORMAT = 1 };
 

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/engine/user_cuda.h"
+
 static int ends_in(const char *text, const char *end)
 {
     size_t n = strlen(text), m = strlen(end);
@@ -16,8 +18,13 @@ static int ends_in(const char *text, const char *end)
 int qm_kernel_is_cuda(const char *file) { return ends_in(file, ".cu"); }
 
 /* A shared object by its absolute path, or a source, compiled. */
-static qm_status object_of(const char *file, const char *folder, char *object, size_t size)
+static qm_status object_of(const char *file, int on_gpu, const char *folder, char *object,
+                           size_t size)
 {
+    if (on_gpu && qm_kernel_is_cuda(file)) {
+        snprintf(object, size, "%s/kernel.cubin", folder);
+        return qm_user_cuda_build(file, object);
+    }
     if (ends_in(file, ".c") || qm_kernel_is_cuda(file))
         return qm_kernel_file_build(file, folder, object, size);
     if (!strstr(file, ".so"))
@@ -41,7 +48,7 @@ qm_status qm_kernel_files_open(const struct qm_kernel_options *o, struct qm_kern
         *f->folder = '\0';
         return qm_fail(QM_BAD_FILE, "no temporary folder: %s", strerror(errno));
     }
-    QM_TRY(object_of(o->file, f->folder, f->object, sizeof f->object));
+    QM_TRY(object_of(o->file, o->on_gpu, f->folder, f->object, sizeof f->object));
     if (!o->against)
         return QM_OK;
     strcpy(f->old_folder, f->folder);
@@ -50,7 +57,7 @@ qm_status qm_kernel_files_open(const struct qm_kernel_options *o, struct qm_kern
         *f->old_folder = '\0';
         return qm_fail(QM_BAD_FILE, "no temporary folder: %s", strerror(errno));
     }
-    return object_of(o->against, f->old_folder, f->old_object, sizeof f->old_object);
+    return object_of(o->against, o->on_gpu, f->old_folder, f->old_object, sizeof f->old_object);
 }
 
 static int remove_one(const char *path, const struct stat *s, int type, struct FTW *at)

@@ -17,6 +17,7 @@ struct qm_kernel_options {
     const char *file, *as, *against, *junit, *one_case, *backend; /* all but file may be NULL */
     const char *regime[QM_REGIMES];
     int n_regimes, forever, has_seed, no_shrink;
+    int on_gpu; /* of a .cu file: on the GPU, else emulated */
     uint64_t seed;
     double time; /* seconds; 0: no end */
     struct qm_child_limits limits;

@@ -257,8 +257,8 @@ static qm_status all_cases(struct session *s, const struct qm_regimes *regimes)
             note_first(r, qm_seconds() - from);
         qm_progress_add(&progress, 1, bad_cases(r) - bad);
     }
-    if (st == QM_OK && qm_kernel_is_cuda(r->o->file) && r->o->n_regimes == 0 && !r->o->forever &&
-        !is_over(r, from))
+    if (st == QM_OK && qm_kernel_is_cuda(r->o->file) && !r->o->on_gpu && r->o->n_regimes == 0 &&
+        !r->o->forever && !is_over(r, from))
         st = one_case(s, QM_FAR_CASE, r->seed);
     qm_progress_end(&progress);
     if (st == QM_INTERRUPTED) {
