@@ -16,7 +16,7 @@
 enum { TASK_SECONDS = 600, TASKS_MOST = 64 };
 
 struct options {
-    const char *suite, *out, *time, *partition;
+    const char *suite, *size, *out, *time, *partition;
     char **data, **line;
     int n_data, n_lines, slurm, tasks, cpus, dry_run, fresh;
     double seconds, mebibytes;
@@ -34,6 +34,7 @@ static const struct argp_option options[] = {
      0},
     {"out", 'o', "FILE", 0, "results file (results/NAME.h5); the campaign lies beside it", 0},
     {"data", 'd', "GLOB", 0, "recorded data, instead of the suite's; may be repeated", 0},
+    {"size", 'z', "SIZE", 0, "small, normal or large: the values that suites give for it", 0},
     {"time-limit", 'T', "S", 0, "seconds a cell may take (3600)", 0},
     {"memory-limit", 'M', "MIB", 0, "resident memory a cell's process may use", 0},
     {"fresh", 'F', NULL, 0, "throw away what an earlier campaign left", 0},
@@ -93,6 +94,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case 'S': return append(&o->line, &o->n_lines, arg) == QM_OK ? 0 : ENOMEM;
     case 'd': return append(&o->data, &o->n_data, arg) == QM_OK ? 0 : ENOMEM;
     case 'o': o->out = arg; return 0;
+    case 'z': o->size = arg; return 0;
     case 'T': o->seconds = whole(state, "time-limit", arg, INT_MAX); return 0;
     case 'M': o->mebibytes = whole(state, "memory-limit", arg, INT_MAX); return 0;
     case 'F': o->fresh = 1; return 0;
@@ -274,7 +276,7 @@ static qm_status submit(struct options *o, json_t *into)
     char file[1024], array[1200], merge[1200], job_id[64] = "", merge_id[64] = "";
     struct place *p = calloc(1, sizeof *p);
     struct qm_job job = {0};
-    const struct qm_job_changes changes = {.data = o->data, .n_data = o->n_data};
+    const struct qm_job_changes changes = {.size = o->size, .data = o->data, .n_data = o->n_data};
     qm_status st = p ? qm_job_find(o->suite, file, sizeof file) : qm_fail(QM_NO_MEMORY, "submit");
     if (st == QM_OK)
         st = qm_job_open(file, &changes, &job);
