@@ -161,7 +161,7 @@ static qm_status follow(struct run *r, struct qm_outcome *out)
     double *extra = out->value + qm_metric_count();
     for (int64_t i = 0; i < r->n_looks && out->diverged; i++)
         if (r->step[i] >= out->steps)
-            r->loss[i] = INFINITY;
+            r->loss[i] = HUGE_VAL;
     normalise(r, r->loss);
     normalise(r, r->twin);
     double gap = r->loss[r->n_looks - 1], twin = r->twin[r->n_looks - 1];
