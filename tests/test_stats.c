@@ -263,7 +263,7 @@ static void test_decide(void **state)
         {16, -.03, -.0212, .02, .03, .5, QM_DECISION_undecided},
         {16, .001, .002, .0213, .03, .05, QM_DECISION_worse},
         {16, .001, .002, .0213, .03, .051, QM_DECISION_undecided}, /* lost to the family */
-        {16, .001, .002, .0213, .03, NAN, QM_DECISION_worse},
+        {16, .001, .002, .0213, .03, (double)NAN, QM_DECISION_worse},
         {16, 0, .002, .0213, .03, .01, QM_DECISION_undecided},
         {16, -1, -.9, -.2, -.1, .01, QM_DECISION_better},
         {16, -1, -.9, .2, .1, .01, QM_DECISION_undecided},

@@ -1,0 +1,223 @@
+/* folder.c - the folder of a campaign: beginning, checking, throwing away. */
+#include "experiments/campaign/folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "experiments/part.h"
+#include "core/base/sha256.h"
+
+enum { FORMAT = 1 };
+
+void qm_campaign_dir(const char *out, char *dir, size_t size)
+{
+    size_t n = strlen(out);
+    n -= n > 3 && strcmp(out + n - 3, ".h5") == 0 ? 3 : 0;
+    snprintf(dir, size, "%.*s.run", (int)n, out);
+}
+
+void qm_campaign_out(const char *out, const char *dir, char *path, size_t size)
+{
+    size_t n = strlen(dir);
+    while (n > 1 && dir[n - 1] == '/')
+        n--;
+    n -= n > 4 && strncmp(dir + n - 4, ".run", 4) == 0 ? 4 : 0;
+    if (out)
+        snprintf(path, size, "%s", out);
+    else
+        snprintf(path, size, "%.*s.h5", (int)n, dir);
+}
+
+void qm_folder_path(const char *dir, const char *name, char *path, size_t size)
+{
+    snprintf(path, size, "%s/%s", dir, name);
+}
+
+int qm_campaign_exists(const char *dir)
+{
+    char path[1100];
+    qm_folder_path(dir, "campaign.json", path, sizeof path);
+    return access(path, F_OK) == 0;
+}
+
+/* ---- what is run --------------------------------------------------------------------------- */
+
+static qm_status add_data(const struct qm_suite *s, struct qm_sha256 *h)
+{
+    for (int i = 0; i < s->n_data; i++) {
+        glob_t found = {0};
+        qm_status st = QM_OK;
+        glob(s->data[i], 0, NULL, &found);
+        for (size_t k = 0; st == QM_OK && k < found.gl_pathc; k++) {
+            char hash[65];
+            const char *slash = strrchr(found.gl_pathv[k], '/');
+            const char *name = slash ? slash + 1 : found.gl_pathv[k];
+            if ((st = qm_file_hash(found.gl_pathv[k], hash)) == QM_OK) {
+                qm_sha256_add(h, name, strlen(name) + 1);
+                qm_sha256_add(h, hash, sizeof hash);
+            }
+        }
+        globfree(&found);
+        QM_TRY(st);
+    }
+    return QM_OK;
+}
+
+qm_status qm_campaign_digest(const struct qm_job *job, char (*id)[QM_CELL_ID], char out[65])
+{
+    struct qm_sha256 h;
+    qm_sha256_start(&h);
+    qm_sha256_add(&h, job->suite->plan, strlen(job->suite->plan) + 1);
+    for (int64_t i = 0; i < job->n_cells; i++) {
+        qm_cell_id(job->suite, &job->cells[i], id[i]);
+        qm_sha256_add(&h, id[i], QM_CELL_ID);
+    }
+    if (qm_suite_wants_data(job->suite))
+        QM_TRY(add_data(job->suite, &h));
+    qm_sha256_hex(&h, out);
+    return QM_OK;
+}
+
+static qm_status write_file(const char *dir, const char *name, const char *text)
+{
+    char path[1100];
+    struct qm_part part;
+    qm_folder_path(dir, name, path, sizeof path);
+    QM_TRY(qm_part_open(path, &part));
+    qm_status st = qm_part_write(&part, text, strlen(text));
+    if (st == QM_OK)
+        st = qm_part_commit(&part);
+    if (st != QM_OK)
+        qm_part_abort(&part);
+    return st;
+}
+
+static qm_status head_write(const char *dir, const struct qm_job *job, const char *digest)
+{
+    json_t *v = json_pack("{s:i, s:s, s:s, s:I}", "qualm_campaign", FORMAT, "name",
+                          job->suite->stem, "digest", digest, "cells", (json_int_t)job->n_cells);
+    char *text = v ? json_dumps(v, JSON_INDENT(1)) : NULL;
+    json_decref(v);
+    if (!text)
+        return qm_fail(QM_NO_MEMORY, "campaign.json");
+    qm_status st = write_file(dir, "suite.yaml", job->suite->plan);
+    if (st == QM_OK)
+        st = write_file(dir, "campaign.json", text); /* last: it says that the rest is there */
+    free(text);
+    return st;
+}
+
+qm_status qm_campaign_head(const char *dir, struct qm_campaign_head *out)
+{
+    char path[1100];
+    qm_folder_path(dir, "campaign.json", path, sizeof path);
+    if (access(path, F_OK) != 0)
+        return qm_fail(QM_NO_MATCH, "%s: no campaign in it", dir);
+    json_t *v = json_load_file(path, 0, NULL);
+    const char *name = json_string_value(json_object_get(v, "name"));
+    const char *digest = json_string_value(json_object_get(v, "digest"));
+    qm_status st = QM_OK;
+    if (json_integer_value(json_object_get(v, "qualm_campaign")) != FORMAT || !name || !digest)
+        st = qm_fail(QM_BAD_FILE, "%s: is damaged, or of another version", path);
+    if (st == QM_OK) {
+        snprintf(out->name, sizeof out->name, "%s", name);
+        snprintf(out->digest, sizeof out->digest, "%s", digest);
+        out->cells = json_integer_value(json_object_get(v, "cells"));
+    }
+    json_decref(v);
+    return st;
+}
+
+/* ---- the folder ---------------------------------------------------------------------------- */
+
+void qm_folder_clear(const char *dir, const char *pattern)
+{
+    char path[1100];
+    glob_t found = {0};
+    qm_folder_path(dir, pattern, path, sizeof path);
+    if (glob(path, 0, NULL, &found) == 0)
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            unlink(found.gl_pathv[i]);
+    globfree(&found);
+}
+
+void qm_campaign_remove(const char *dir)
+{
+    static const char *const patterns[] = {"campaign.json*", "suite.yaml*",  "*of*.jsonl",
+                                           "*of*.log",       "*of*.journal", "array.sh",
+                                           "merge.sh",       "slurm-*.out",  "*of*.????.h5",
+                                           "*of*.h5.*.part", "lock"};
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
+        qm_folder_clear(dir, patterns[i]);
+    rmdir(dir);
+}
+
+/* Held while a campaign is begun, so that of two the second one checks. */
+static qm_status lock_dir(const char *dir, int *out)
+{
+    char path[1100];
+    qm_folder_path(dir, "lock", path, sizeof path);
+    if (mkdir(dir, 0777) != 0 && errno != EEXIST)
+        return qm_fail(QM_BAD_FILE, "%s: cannot be made: %s", dir, strerror(errno));
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return qm_fail(QM_BAD_FILE, "%s: cannot be written: %s", dir, strerror(errno));
+    while (flock(fd, LOCK_EX) != 0 && errno == EINTR)
+        ;
+    *out = fd;
+    return QM_OK;
+}
+
+static int is_at_work(const char *dir)
+{
+    struct qm_book b = {0};
+    int held = qm_book_read_all(&b, dir) == QM_OK && b.n_held > 0;
+    qm_book_free(&b);
+    return held;
+}
+
+qm_status qm_folder_begin(const struct qm_job *job, const char *dir, int fresh, const char *digest)
+{
+    struct qm_campaign_head head;
+    int lock = -1;
+    QM_TRY(lock_dir(dir, &lock));
+    qm_status st = QM_OK;
+    if (fresh && is_at_work(dir))
+        st = qm_fail(QM_BAD_FILE, "%s: another run is at work in it", dir);
+    else if (fresh)
+        qm_campaign_remove(dir);
+    if (st == QM_OK && fresh) {
+        close(lock); /* it went with the folder */
+        QM_TRY(lock_dir(dir, &lock));
+    }
+    if (st == QM_OK && !qm_campaign_exists(dir))
+        st = head_write(dir, job, digest);
+    if (st == QM_OK)
+        st = qm_campaign_head(dir, &head);
+    if (st == QM_OK && strcmp(head.digest, digest) != 0)
+        st = qm_fail(QM_BAD_ARG,
+                     "%s: was begun with another suite or other data (%s, %lld cells; now %lld); "
+                     "--fresh throws it away, --out names another place",
+                     dir, head.name, (long long)head.cells, (long long)job->n_cells);
+    close(lock);
+    return st;
+}
+
+qm_status qm_campaign_begin(const struct qm_job *job, const char *dir, int fresh)
+{
+    char digest[65];
+    char(*id)[QM_CELL_ID] = calloc((size_t)job->n_cells + 1, sizeof *id);
+    qm_status st = id ? qm_campaign_digest(job, id, digest)
+                      : qm_fail(QM_NO_MEMORY, "%lld cells", (long long)job->n_cells);
+    if (st == QM_OK)
+        st = qm_folder_begin(job, dir, fresh, digest);
+    free(id);
+    return st;
+}

@@ -1,0 +1,16 @@
+/* folder.h - for the files of campaign/: what lies in a campaign's folder. */
+#ifndef QM_EXPERIMENTS_CAMPAIGN_FOLDER_H
+#define QM_EXPERIMENTS_CAMPAIGN_FOLDER_H
+
+#include "experiments/campaign/campaign.h"
+
+/* DIR/NAME. */
+void qm_folder_path(const char *dir, const char *name, char *path, size_t size);
+
+/* Removes the files of a glob pattern. */
+void qm_folder_clear(const char *dir, const char *pattern);
+
+/* qm_campaign_begin, with the digest known. */
+qm_status qm_folder_begin(const struct qm_job *job, const char *dir, int fresh, const char *digest);
+
+#endif
