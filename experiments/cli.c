@@ -1,6 +1,8 @@
 /* cli.c - what all subcommands share: options, errors, JSON, progress. */
 #include "experiments/cli.h"
 
+#include "experiments/command.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +34,7 @@ const struct argp qm_cli_argp = {common_options, common_option, NULL, NULL, NULL
 int qm_cli_parse(const struct argp *argp, int argc, char **argv, void *input)
 {
     static char name[64]; /* argp keeps pointing at it until the program ends */
-    static char **own;    /* so do options that keep state->argv */
+    static char **own;    /* commands keep pointing into it */
     free(own);
     own = calloc((size_t)argc + 1, sizeof *own);
     if (!own)
@@ -133,4 +135,20 @@ void qm_progress_end(struct qm_progress *p)
 {
     if (!qm_cli.quiet && isatty(STDERR_FILENO) && p->shown > p->started)
         fputs("\r\033[K", stderr); /* what follows on the terminal says how it went */
+}
+
+const char *const *qm_command_names(void)
+{
+    static char words[][32] = {
+#define X(name, text) #name,
+        QM_COMMAND_LIST(X)
+#undef X
+    };
+    static const char *names[sizeof words / sizeof *words];
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        for (char *c = words[i]; *c; c++)
+            *c = *c == '_' ? '-' : *c;
+        names[i] = words[i];
+    }
+    return names;
 }

@@ -1,5 +1,6 @@
 /* cmd_run.c - qualm run: suites to result files. */
 #include "experiments/campaign/campaign.h"
+#include "experiments/campaign/deal.h"
 #include "experiments/campaign/queue.h"
 #include "experiments/campaign/worker.h"
 #include "experiments/cell_list.h"
@@ -29,6 +30,7 @@ struct options {
     const char *out, *against, *shard_text, *size; /* size of suites; NULL: normal */
     char **suite, **data, **config;
     int n_suites, n_data, n_configs, threads, workers, dry_run, keep;
+    int rank, ranks; /* of MPI; ranks 0: there is none */
     struct qm_campaign_options campaign;
     struct qm_finish finish;
     int argc; /* of the whole command, for /provenance */
@@ -80,7 +82,8 @@ static const struct argp_option options[] = {
 
 static const char doc[] =
     "Run suites of experiments; print their tables, write one HDF5 file each.\v"
-    "SUITE is a file, or a name in " QM_SUITES ".  A suite is YAML; any of its keys with a list of "
+    "SUITE is a file, a name in " QM_SUITES ", or the folder of a campaign that was begun.  A "
+    "suite is YAML; any of its keys with a list of "
     "values is an axis, and every combination is a cell:\n"
     "  title, question        text\n"
     "  variant                names (qualm list variants) or recipes\n"
@@ -122,6 +125,7 @@ static const char doc[] =
     "  qualm run mine.yaml --against baseline\n"
     "  qualm run mine.yaml --data '../states/*.h5' --out results/mine.h5\n"
     "  qualm run big --workers 8 --time-limit 600      interrupt it; the same command goes on\n"
+    "  qualm run results/big.run                       the same, by its folder\n"
     "  qualm run big --shard 2/7                       one machine of seven; then: qualm merge\n"
     "  mpirun -n 4 qualm run big                       four shards at once\n"
     "\n"
@@ -308,9 +312,18 @@ static qm_status run_campaign(struct options *o, struct qm_job *job, const char 
     struct qm_campaign_count n;
     const struct qm_campaign_options *c = &o->campaign;
     o->finish.started = qm_seconds();
-    QM_TRY(qm_campaign_run(job, c, &stopped, &n));
-    if (c->shards == 1 && n.all_done == n.all_cells)
+    int is_dealer = c->dealt && c->shard == 0;
+    qm_status st =
+        is_dealer ? qm_campaign_deal(job, c, &stopped, &n) : qm_campaign_run(job, c, &stopped, &n);
+    if (c->dealt && !is_dealer)
+        qm_deal_leave(); /* whatever came out */
+    QM_TRY(st);
+    if ((c->shards == 1 || is_dealer) && n.all_done == n.all_cells)
         return write_results(o, job, path, n.all_failed, into);
+    if (c->dealt && !is_dealer) {
+        qm_note("rank %d of %d: %lld cells done", c->shard, c->shards, (long long)n.ran);
+        return QM_OK; /* rank 0 says the rest */
+    }
     qm_note("shard %d/%d: %lld cells done; of the whole %lld of %lld%s%s%s%s", c->shard + 1,
             c->shards, (long long)n.ran, (long long)n.all_done, (long long)n.all_cells,
             n.all_done == n.all_cells ? ": qualm merge " : "",
@@ -335,7 +348,13 @@ static qm_status choose(struct options *o, const struct qm_job *job, const char 
     c->dir = dir;
     c->shard = 0;
     c->shards = 1;
-    if (o->shard_text)
+    c->dealt = o->ranks > 1 && !o->shard_text && o->workers != 0;
+    if (c->dealt) {
+        c->shard = o->rank;
+        c->shards = o->ranks;
+        snprintf(from, sizeof from, "rank");
+        ranked = 1;
+    } else if (o->shard_text)
         QM_TRY(qm_shard_parse(o->shard_text, &c->shard, &c->shards));
     else if (o->workers != 0 &&
              (ranked = qm_shard_from_environment(&c->shard, &c->shards, from, sizeof from)))
@@ -362,23 +381,29 @@ static qm_status run_suite(struct options *o, const char *word, json_t *into)
     char file[1024], path[1024], dir[1100];
     struct qm_job job = {0};
     const struct qm_job_changes changes = {o->size, o->data, o->n_data, o->n_configs, o->added};
-    int campaign = 0;
-    QM_TRY(qm_job_find(word, file, sizeof file));
-    qm_status st = qm_job_open(file, &changes, &job);
+    int campaign = 0, again = is_folder(word);
+    qm_status st = again ? qm_campaign_job(word, &job) : qm_job_find(word, file, sizeof file);
+    if (st == QM_OK && !again)
+        st = qm_job_open(file, &changes, &job);
     if (st == QM_OK && o->dry_run) {
         qm_cells_list(job.suite, job.cells, job.n_cells, into);
         qm_job_close(&job);
         return QM_OK;
     }
-    if (st == QM_OK && !o->finish.headline && !o->finish.claims)
+    if (st == QM_OK && !o->finish.headline && !o->finish.claims && o->rank == 0)
         qm_note("%s: %s", job.suite->stem,
                 job.suite->question ? job.suite->question
                 : job.suite->title  ? job.suite->title
                                     : "");
-    if (st == QM_OK)
+    if (st == QM_OK && !again)
         st = find_out(o, job.suite->stem, path, sizeof path);
     if (st == QM_OK) {
-        qm_campaign_dir(path, dir, sizeof dir);
+        if (again)
+            snprintf(dir, sizeof dir, "%s", word);
+        if (again)
+            qm_campaign_out(o->out, dir, path, sizeof path);
+        else
+            qm_campaign_dir(path, dir, sizeof dir);
         st = choose(o, &job, dir, &campaign);
     }
     if (st == QM_OK)
@@ -418,6 +443,8 @@ int qm_cmd_run(int argc, char **argv)
     sigaction(SIGINT, &act, &was_int);
     sigaction(SIGTERM, &act, &was_term);
     sigaction(SIGUSR1, &act, &was_usr);
+    if (code == 0 && !o.dry_run && !qm_deal_begin(&o.rank, &o.ranks))
+        o.ranks = 0;
     if (code == 0 && o.against && (st = qm_against_find(o.against, path, sizeof path)) != QM_OK)
         code = qm_cli_failed("run", st); /* before a long run */
     if (code == 0 && (st = read_configs(&o)) != QM_OK)
@@ -435,9 +462,12 @@ int qm_cmd_run(int argc, char **argv)
         qm_note("\n%d expectations hold, %d do not, %d undecided",
                 o.finish.verdicts[QM_VERDICT_holds], o.finish.verdicts[QM_VERDICT_fails],
                 o.finish.verdicts[QM_VERDICT_undecided]);
-    if (code == 0 && qm_cli.json)
+    if (code == 0 && qm_cli.json && o.rank == 0)
         qm_json_print(json_incref(all));
     json_decref(all);
+    if (o.ranks)
+        qm_deal_end(
+            code == qm_exit_code(QM_VERDICT) || code == qm_exit_code(QM_INTERRUPTED) ? 0 : code);
     globfree(&found);
     free(o.suite);
     free(o.data);

@@ -4,6 +4,7 @@
 
 #include "core/rule/blocks_lpmm.h"
 #include "core/rule/factor_lpmm.h"
+#include "core/rule/packed.h"
 
 #define X(name) extern const struct qm_blocks_lpmm qm_blocks_lpmm_##name;
 QM_ISA_LIST(X)
@@ -110,7 +111,9 @@ static const struct qm_rule rules[] = {
      .prepare = prepare_adamw,
      .single = single_moment,
      .block = run_adamw_lpmm,
-     .second = run_second_lpmm},
+     .element = "adamw_lpmm",
+     .second = run_second_lpmm,
+     .packed = qm_packed_adamw_lpmm},
     {.name = "adamw_lpmm_fused",
      .family = "adamw",
      .order = QM_ORDER_fused,
@@ -120,7 +123,9 @@ static const struct qm_rule rules[] = {
      .prepare = prepare_fused,
      .single = single_moment,
      .block = run_adamw_lpmm_fused,
-     .second = run_second_lpmm_fused},
+     .element = "adamw_lpmm_fused",
+     .second = run_second_lpmm_fused,
+     .packed = qm_packed_adamw_lpmm_fused},
     {.name = "adamw_lpmm_fused_strict",
      .family = "adamw",
      .order = QM_ORDER_fused,
@@ -130,6 +135,7 @@ static const struct qm_rule rules[] = {
      .prepare = prepare_fused,
      .single = single_moment,
      .block = run_adamw_lpmm_fused_strict,
+     .element = "adamw_lpmm_fused_strict",
      .second = run_second_lpmm_fused_strict},
     {.name = "adamw_lpmm_factor",
      .family = "adamw_factor",
@@ -155,7 +161,8 @@ static const struct qm_rule rules[] = {
      .source = "lpmm/optim/sgd.py _single_tensor_sgd4bit",
      .prepare = prepare_sgdm,
      .single = single_buffer,
-     .block = run_sgdm_lpmm},
+     .block = run_sgdm_lpmm,
+     .element = "sgdm_lpmm"},
 };
 
 const struct qm_rule_family qm_family_lpmm = {sizeof rules / sizeof *rules, rules};
