@@ -75,7 +75,7 @@ TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 Q := $(if $(filter 1,$(V)),,@)
 say = @printf '%-4s %s\n' $(1) $(2)
 
-.PHONY: all run claims test bench check-dual check-kernels gpu-check bench-gpu check-long config bundle help clean plots setup \
+.PHONY: all run claims baseline test bench check-dual check-kernels gpu-check bench-gpu check-long config bundle help clean plots setup \
   tests
 .DELETE_ON_ERROR:
 
@@ -204,7 +204,7 @@ setup:
 	  apt-get install -y -qq --no-install-recommends $$missing; } >build/setup.log 2>&1 || \
 	{ echo "qualm: apt-get could not install$$missing (see build/setup.log)" >&2; exit 1; }
 
-ifneq ($(filter run claims test bench plots check-long setup,$(MAKECMDGOALS)),)
+ifneq ($(filter run claims baseline test bench plots check-long setup,$(MAKECMDGOALS)),)
 $(LIB_OBJ) $(ISA_OBJ) $(BUILD)/experiments/main.o: | setup
 endif
 
@@ -223,6 +223,13 @@ plots: ## draw results/*.h5 into plots/out (PNG and SVG)
 claims: qualm ## claims of the literature, each with its effect, 95 % interval and verdict
 	@mkdir -p results/claims
 	$(Q)./qualm run --claims --out results/claims/
+
+# What `qualm run --against baseline` compares with; ships.
+baseline: qualm ## run the baseline campaign, keep results/baseline.h5 of it (at most 3 MB)
+	@mkdir -p build/baseline
+	$(Q)./qualm run baseline --out build/baseline/all.h5
+	$(Q)./qualm report build/baseline/all.h5 --archive results/baseline.h5
+	@ls -l results/baseline.h5
 
 test: qualm tests ## every test; ends with N passed, N failed, N skipped
 	@BUILD=$(BUILD) SAN=$(SAN) tests/run.sh

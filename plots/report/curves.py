@@ -8,6 +8,7 @@ import numpy as np
 NAME, MENU, TITLE = "loss", "Loss curves", "Loss over updates"
 POINTS = 120  # of a curve on paper, evenly on the logarithm of the update
 LOG_DECADES = 1.0
+CEILING = 1e300  # stands for Inf at the upper edge of a band
 
 
 def thinned(steps):
@@ -20,15 +21,22 @@ def thinned(steps):
 
 
 def stacked(curves, steps, rows, x):
-    """Curves rows at the steps x, [row, x]; NaN where one ended earlier or has no such point."""
+    """Curves rows at the steps x, [row, x]: +Inf after one has ended (it diverged) and where it is not
+    finite, -Inf where it is 0 and below (no logarithm); NaN where it has no such point."""
     out = np.full((len(rows), len(x)), np.nan)
     for k, row in enumerate(rows):
         at = np.searchsorted(steps[row], x)
         inside = at < len(steps[row])
         inside[inside] = steps[row][at[inside]] == x[inside]
-        out[k, inside] = curves[row][at[inside]]
-    out[~np.isfinite(out) | (out <= 0)] = np.nan
+        y = curves[row][at[inside]]
+        out[k, inside] = np.where(np.isfinite(y), np.where(y > 0, y, -np.inf), np.inf)
+        out[k, x > steps[row][-1]] = np.inf
     return out
+
+
+def drawn(y):
+    """What a logarithmic axis can show of it; NaN elsewhere."""
+    return np.where(np.isfinite(y), y, np.nan)
 
 
 def order(values, share):
@@ -47,15 +55,17 @@ def edges(n):
 
 def band(ax, x, values, style, mark, alpha, **more):
     """Median, and a band of that opacity between two values of the order."""
-    alive = ~np.isnan(values).all(axis=0)
+    middle = drawn(common.median(values))
+    alive = np.isfinite(middle)  # elsewhere half of the seeds have diverged
     if not alive.any():
         return
-    x, values = x[alive], values[:, alive]
+    x, values, middle = x[alive], values[:, alive], middle[alive]
     (low, high), _ = edges(len(values))
     if alpha and len(values) > 1:
-        mark(ax.fill_between(x, order(values, low), order(values, high), color=style["color"],
-                             alpha=alpha, linewidth=0))
-    mark(ax.plot(x, common.median(values), **style, **more)[0])
+        upper = np.minimum(order(values, high), CEILING)
+        mark(ax.fill_between(x, drawn(order(values, low)), upper, color=style["color"], alpha=alpha,
+                             linewidth=0))
+    mark(ax.plot(x, middle, **style, **more)[0])
 
 
 def with_curves(c, tracks):
@@ -82,8 +92,7 @@ def draw_archive(ax, c, problem, seeds):
     for label in [name for name in campaign.in_order(rows["label"]) if name in partners]:
         mine = rows["curve"][rows["label"] == label]
         x = thinned(np.unique(np.concatenate([steps[k] for k in mine])))
-        y = common.median(stacked(loss, steps, mine, x))
-        ax.plot(x, y, color=inline.SOFT, linewidth=0.5, alpha=0.6, zorder=2)
+        ax.plot(x, drawn(common.median(stacked(loss, steps, mine, x))), color=inline.SOFT, linewidth=0.5, alpha=0.6, zorder=2)
 
 
 def own_twins(rows, twin):
@@ -126,9 +135,10 @@ def scale(ax, exact):
     ax.set_yscale("log")
     ax.set_xlabel("updates", fontsize=7)
     ax.set_ylabel("loss above the floor", fontsize=7)
-    if not np.isnan(exact).all():
+    exact = exact[np.isfinite(exact)]
+    if len(exact):
         low, high = ax.get_ylim()
-        ax.set_ylim(low, min(high, np.nanmax(exact) * 10 ** LOG_DECADES))
+        ax.set_ylim(low, min(high, exact.max() * 10 ** LOG_DECADES))
     few_decades(ax.yaxis)
     ax.minorticks_off()
 
@@ -162,8 +172,8 @@ def draw(c, out):
     twin = ("The thick grey line is the double-precision twin (one per rule) with the same start, "
             "data and noise. " if has_twin else "")
     caption = (f"{'Median of ' + str(seeds) + ' seeds' if seeds > 1 else 'One seed'}, at the "
-               f"problem's own learning rate. {twin}{spread}{beside}A line ends where every seed "
-               "has diverged. Choose variants to bring them out in all figures.")
+               f"problem's own learning rate. {twin}{spread}{beside}A line ends where half "
+               "of the seeds have diverged. Choose variants to bring them out in all figures.")
     legend = [campaign.note("double-precision twin", inline.swatch(campaign.TWIN))] * has_twin
     if c.archived:
         line = {"color": inline.SOFT, "linewidth": 0.6}
