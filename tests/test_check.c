@@ -324,6 +324,10 @@ static const char *const more_recipes[] = {
     "lamb_bnb,weight_decay=0.1,max_unorm=0.01",
     "lars_bnb,eps=0.1,weight_decay=0.01",
     "lars_bnb_cpu,max_unorm=0",
+    "adamw4_lpmm,exp_avg.norm=rowcol",
+    "adamw4_lpmm,exp_avg.norm=colrow,exp_avg_sq=lin:4u/rowcol/bisect/mid/lo",
+    "ema4_nf4,exp_avg=nf4:4s/rowcol/argmin/mid/hi",
+    "ema4_nf4,exp_avg=dyn:8s/colrow/bisect/stoch",
 };
 
 static void test_no_false_alarm(void **state)
@@ -474,6 +478,8 @@ static void no_floor(struct qm_recipe *r) { r->slot[0].scale.floor = 0.0f; }
 static void nan_top(struct qm_recipe *r) { r->slot[0].scale.nan = QM_NAN_top; }
 static void max_skips(struct qm_recipe *r) { r->slot[0].scale.max_skips_nan = 1; }
 static void reciprocal(struct qm_recipe *r) { r->slot[0].unit = QM_UNIT_recip; }
+static void other_order(struct qm_recipe *r) { r->slot[0].norm = QM_NORM_colrow; }
+static void one_scale(struct qm_recipe *r) { r->slot[0].norm = QM_NORM_rank1; }
 static void canonical_nf4(struct qm_recipe *r) { r->slot[0].map = QM_MAP_nf4; }
 static void lin_zero(struct qm_recipe *r) { r->slot[1].map = QM_MAP_lin0; }
 
@@ -532,6 +538,10 @@ static void test_recipe_mutants(void **state)
         {"truncates", "adamw4_lpmm", round_floor1, "has code"},
         {"truncates", "ema4_uniform", round_floor0, "has code"},
         {"rounds up", "ema4_nf4", round_ceil0, "has code"},
+        {"rows and columns in the other order", "adamw4_lpmm,exp_avg.norm=rowcol", other_order,
+         NULL},
+        {"the smaller scale for two", "adamw4_lpmm,exp_avg.norm=rowcol", one_scale, NULL},
+        {"truncates", "adamw4_lpmm,exp_avg.norm=rowcol", round_floor0, "has code"},
         {"eps inside the root", "adamw4_lpmm_group", eps_inside, "parameter"},
         {"eps twice as large", "adamw_f32", eps_larger, "parameter"},
         {"update from the old moment", "adamw4_lpmm", stale_moment, "parameter"},
@@ -751,8 +761,7 @@ static void test_every_rule_passes(void **state)
 
 static void test_what_is_skipped(void **state)
 {
-    static const char *const recipes[] = {"adamw4_lpmm,exp_avg.norm=rowcol",
-                                          "lion8_unfused,param=bf16/near"};
+    static const char *const recipes[] = {"lion8_unfused,param=bf16/near"};
     (void)state;
     for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
         struct qm_subject s = {.backend = &qm_backend_cpu};

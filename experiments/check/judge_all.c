@@ -161,9 +161,6 @@ static qm_status judgeable(const struct qm_recipe *r)
     for (int i = 0; i < r->rule->n_slots; i++) {
         if (r->slot[i].curve == QM_CURVE_allog)
             return qm_fail(QM_SKIPPED, "no zones are derived for blocks with two numbers (allog)");
-        enum qm_norm norm = r->slot[i].norm;
-        if (r->slot[i].bits && (norm == QM_NORM_rowcol || norm == QM_NORM_colrow))
-            return qm_fail(QM_SKIPPED, "norms that divide twice are not judged");
     }
     if (r->param.format != QM_PARAM_f32 && r->rule->order & QM_ORDER_rounds)
         return qm_fail(

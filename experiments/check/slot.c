@@ -53,6 +53,12 @@ static int is_pieces(const struct qm_quantizer *q, const struct qm_shape *shape)
     return q->norm == QM_NORM_rank1block && shape->rank == 2;
 }
 
+/* Divided by one scale and then by another, which is the largest of what that leaves. */
+static int is_twice(const struct qm_quantizer *q)
+{
+    return q->norm == QM_NORM_rowcol || q->norm == QM_NORM_colrow;
+}
+
 static int64_t pieces(int64_t n, int64_t block) { return (n + block - 1) / block; }
 
 int64_t qm_groups_count(const struct qm_quantizer *q, const struct qm_shape *shape, int64_t n)
@@ -64,6 +70,8 @@ int64_t qm_groups_count(const struct qm_quantizer *q, const struct qm_shape *sha
         return (n + run - 1) / run;
     if (q->norm == QM_NORM_tensor)
         return 1;
+    if (is_twice(q))
+        return shape->dim[0] + shape->dim[1];
     if (is_pieces(q, shape))
         return shape->dim[0] * pieces(shape->dim[1], q->block) +
                shape->dim[1] * pieces(shape->dim[0], q->block);
@@ -92,6 +100,11 @@ int qm_groups_of(const struct qm_quantizer *q, const struct qm_shape *shape, int
                 per_col = pieces(shape->dim[0], q->block);
         group[0] = at[0] * per_row + at[1] / q->block;
         group[1] = shape->dim[0] * per_row + at[1] * per_col + at[0] / q->block;
+        return 2;
+    }
+    if (is_twice(q)) {
+        group[0] = at[0];
+        group[1] = shape->dim[0] + at[1];
         return 2;
     }
     if (q->norm != QM_NORM_rank1 && q->norm != QM_NORM_rank1block) {
@@ -134,12 +147,39 @@ static void fresh_interval(const struct qm_slot_view *v, int64_t i, double *low,
     *high += error;
 }
 
+/* Which of an element's two groups has the scale that it is divided by first. */
+static int first_of(const struct qm_quantizer *q) { return q->norm == QM_NORM_colrow; }
+
+/* The intervals of what the stored first scales leave, where each is a number. */
+static void fold_quotients(const struct qm_slot_view *v, double *lo, double *hi, int *flag)
+{
+    int64_t group[2];
+    for (int64_t i = 0; i < v->n; i++) {
+        qm_groups_of(&v->d->q, v->shape, i, group);
+        int64_t b = group[!first_of(&v->d->q)];
+        double by = (double)v->scales[group[first_of(&v->d->q)]];
+        double x = fabs(v->want[i]), e = v->error[i];
+        if (isnan(by) || isnan(x) || (by == 0.0 && x == 0.0)) { /* 0 / 0 among them */
+            flag[b] |= HAS_NAN;
+        } else if (!isfinite(by) || by == 0.0 || !isfinite(x) || !(e < HUGE_VAL)) {
+            flag[b] |= HAS_UNBOUNDED;
+        } else {
+            lo[b] = fmax(lo[b], (x - e) / by * (1.0 - 2.0 * QM_U) - QM_ETA);
+            hi[b] = fmax(hi[b], (x + e) / by * (1.0 + 2.0 * QM_U) + QM_ETA);
+        }
+    }
+}
+
 /* Largest |x| - e and |x| + e of every group. */
 static void fold(const struct qm_slot_view *v, double *lo, double *hi, int *flag)
 {
     int64_t group[QM_MAX_RANK];
     for (int64_t i = 0; i < v->n; i++) {
         int count = qm_groups_of(&v->d->q, v->shape, i, group), what = 0;
+        if (is_twice(&v->d->q)) {
+            group[0] = group[first_of(&v->d->q)];
+            count = 1;
+        }
         double low = 0.0, high = 0.0, least = 0.0, most = 0.0;
         if (isnan(v->want[i]))
             what = HAS_NAN;
@@ -265,19 +305,30 @@ struct element_scale {
     double by_low, by_high; /* NaN where any is */
     double stored;
     double max_low, max_high; /* of the raw maximum */
+    double first, second;     /* of two scales; 0: there is one */
     int is_short;
 };
 
 static double least(double a, double b) { return isnan(a) || isnan(b) ? (double)NAN : fmin(a, b); }
+
+/* The stored scales of an element that has two; their product has 48 bits. */
+static struct element_scale two_scales(const struct qm_slot_view *v, const int64_t *group)
+{
+    double a = (double)v->scales[group[first_of(&v->d->q)]];
+    double b = (double)v->scales[group[!first_of(&v->d->q)]];
+    return (struct element_scale){a * b, a * b, a * b, 1.0, 1.0, a, b, 0};
+}
 
 /* is_wide: whatever scale is stored, from the fresh state alone. */
 static struct element_scale scale_of(const struct qm_slot_view *v, int64_t i, const double *lo,
                                      const double *hi, const int *flag, int is_wide)
 {
     const struct qm_scale_rule *r = &v->d->q.scale;
-    struct element_scale s = {HUGE_VAL, HUGE_VAL, HUGE_VAL, HUGE_VAL, HUGE_VAL, 0};
+    struct element_scale s = {HUGE_VAL, HUGE_VAL, HUGE_VAL, HUGE_VAL, HUGE_VAL, 0.0, 0.0, 0};
     int64_t group[QM_MAX_RANK];
     int count = qm_groups_of(&v->d->q, v->shape, i, group);
+    if (is_twice(&v->d->q))
+        return two_scales(v, group);
     for (int k = 0; k < count; k++) {
         int64_t b = group[k];
         double stored = (double)v->scales[b], low = stored, high = stored;
@@ -301,7 +352,7 @@ static struct element_scale scale_of(const struct qm_slot_view *v, int64_t i, co
         s.is_short = is_short(v, b);
     }
     if (count == 0)
-        s = (struct element_scale){1.0, 1.0, 1.0, 1.0, 1.0, 0};
+        s = (struct element_scale){1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0};
     return s;
 }
 
@@ -318,6 +369,13 @@ static void unit_interval(const struct qm_slot_view *v, double x_low, double x_h
     *high = x_high / (x_high < 0.0 ? s->by_high : s->by_low);
     y = *low;
     r = divides ? 1.0 : 1.0 / s->by_low;
+    if (s->second != 0.0) { /* two divisions */
+        double z = x_low / s->first;
+        relative = 2.0 * QM_U * (1.0 + 0x1p-20);
+        eta += QM_ETA / s->second;
+        if (!(is_exact(z) && fma(z, s->first, -x_low) == 0.0))
+            y = (double)NAN;
+    }
     int exact = x_low == x_high && s->by_low == s->by_high && is_exact(y) &&
                 fma(y, s->by_low, -x_low) == 0.0 &&
                 (divides || (is_exact(r) && fma(r, s->by_low, -1.0) == 0.0));
@@ -345,8 +403,12 @@ static enum unit unit_of(const struct qm_slot_view *v, int64_t i, const struct e
     divides &= !v->reorder.recip; /* two roundings cover the one */
     if (q->scale.zero >= 0 && s->max_low == 0.0)
         return s->max_high == 0.0 && isfinite(x) ? UNIT_ZERO_CODE : UNIT_UNKNOWN;
-    if (isnan(s->by_low) || isnan(x))
+    if (isnan(x) || isnan(s->first) || isnan(s->second))
         return UNIT_NAN;
+    if (isnan(s->by_low))
+        return is_twice(q) ? UNIT_UNKNOWN : UNIT_NAN; /* 0 times Inf */
+    if (is_twice(q) && !(s->by_low > 0.0 && s->first < HUGE_VAL && s->second < HUGE_VAL))
+        return UNIT_UNKNOWN;
     if (isinf(x)) /* Inf / Inf; a cap or no scale at all leaves Inf */
         return q->scale.cap != 0.0f || q->norm == QM_NORM_id ? UNIT_UNKNOWN : UNIT_NAN;
     if (!(e < HUGE_VAL))
@@ -454,12 +516,15 @@ static enum qm_verdict verdict(const struct qm_decider *d, int slot, double low,
 
 /* Decoding rounds once per operation; curves as above, with exp2's derivative; the slack of a value
  * by the derivatives 2 / (2 - |y|)^2 <= 2 and 2 x. */
-static double decode_of(const struct qm_decider *d, int position, double scale, double *error)
+static double decode_of(const struct qm_decider *d, int position, double scale, double first,
+                        double *error)
 {
     double value = d->value[position], slack = d->slack[position] * scale;
     double y = d->q.curve == QM_CURVE_softsign ? value / (2.0 - fabs(value)) : value, x = y * scale;
     *error = QM_U * fabs(x) + QM_ETA;
-    if (fma(y, scale, -x) == 0.0 && is_exact(x))
+    if (first != 0.0) /* the other scale first, and then this one */
+        *error = 2.0 * QM_U * fabs(x) * (1.0 + 0x1p-20) + QM_ETA * (1.0 + first);
+    else if (fma(y, scale, -x) == 0.0 && is_exact(x))
         *error = 0.0;
     switch (d->q.curve) {
     case QM_CURVE_softsign: *error = 4.0 * QM_U * fabs(x) + QM_ETA + 2.0 * slack; return x;
@@ -473,10 +538,12 @@ static double decode_of(const struct qm_decider *d, int position, double scale, 
     }
 }
 
-static void judge_decoded(const struct qm_slot_view *v, int64_t i, int position, double scale,
-                          struct qm_tally *t, struct qm_finding *f, int64_t *at)
+static void judge_decoded(const struct qm_slot_view *v, int64_t i, int position,
+                          const struct element_scale *s, struct qm_tally *t, struct qm_finding *f,
+                          int64_t *at)
 {
-    double error, want = decode_of(v->d, position, scale, &error), got = (double)v->decoded[i];
+    double scale = s->stored, error, want = decode_of(v->d, position, scale, s->first, &error);
+    double got = (double)v->decoded[i];
     if (isnan(v->d->value[position])) { /* a code that means NaN whatever the scale */
         t->judged++;
         if (!isnan(got) && qm_finding_set(f, QM_BAD_SPECIAL, "element %lld decodes to %a, want NaN",
@@ -557,7 +624,7 @@ static int judge_code(const struct qm_slot_view *v, int slot, int64_t i,
     if (known == UNIT_UNKNOWN) {
         t->judged--;
         t->unbounded++;
-        judge_decoded(v, i, position, s->stored, t, f, at);
+        judge_decoded(v, i, position, s, t, f, at);
         return 0;
     }
     if (known == UNIT_INTERVAL) {
@@ -584,7 +651,7 @@ static int judge_code(const struct qm_slot_view *v, int slot, int64_t i,
         found = 1;
     }
     before = f->severity;
-    judge_decoded(v, i, position, s->stored, t, f, at);
+    judge_decoded(v, i, position, s, t, f, at);
     return found && f->severity == before;
 }
 
@@ -596,6 +663,8 @@ void qm_slot_judge(const struct qm_slot_view *v, int slot, double *lo, double *h
     memset(hi, 0, sizeof *hi * (size_t)count);
     memset(flag, 0, sizeof *flag * (size_t)count);
     fold(v, lo, hi, flag);
+    if (is_twice(&v->d->q))
+        fold_quotients(v, lo, hi, flag);
     judge_scales(v, lo, hi, flag, count, t, f, at);
     int64_t run = run_length(&v->d->q, v->shape), left = 0; /* elements that share s */
     struct element_scale s = {0};
