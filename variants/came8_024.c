@@ -17,7 +17,7 @@
  * before the update, its RMS before the momentum, the means of their squared distance before the
  * step, whose RMS and the parameter's come before it is taken. Passes over memory: three over the
  * gradient, eight over the updates, four over the momentum, two over the parameter; adamw_f32
- * makes one pass over each of its four arrays. The order of the seven sums is fixed. 0.15 of
+ * makes one pass over each of its four arrays. The order of the seven sums is fixed. 0.18 of
  * adamw_f32 (16 M parameters, one thread). */
 #include "core/variant.h"
 

@@ -17,7 +17,7 @@
  * step, whose RMS and the parameter's come before it is taken. Passes over memory: four over the
  * gradient, eleven over the updates (the first is formed twice: the momentum, and then its codes,
  * come between), six over the momentum, two over the parameter; adamw_f32 makes one pass over each
- * of its four arrays. The order of the sums is fixed. 0.12 of adamw_f32 (16 M parameters, one
+ * of its four arrays. The order of the sums is fixed. 0.13 of adamw_f32 (16 M parameters, one
  * thread). */
 #include "core/variant.h"
 

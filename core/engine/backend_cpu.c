@@ -24,6 +24,7 @@ struct slot {
     uint8_t *packed;
     float *scales; /* stored ones; of an f32 slot, its values */
     float *stat;   /* raw maxima of the new state, for global norms; one set per thread */
+    float *slope;  /* of those maxima, where the codec has slopes */
 };
 
 struct plan {
@@ -61,6 +62,7 @@ static void cpu_close(void *plan)
         free(p->slot[i].packed);
         free(p->slot[i].scales);
         free(p->slot[i].stat);
+        free(p->slot[i].slope);
     }
     for (int i = 0; i < 2 + QM_MAX_SLOTS; i++)
         free(p->whole[i]);
@@ -103,7 +105,10 @@ static qm_status slot_open(struct plan *p, int i)
     s->stat = s->is_f32 ? NULL
                         : aligned(sizeof(float) * (size_t)s->n_scales *
                                   (size_t)(s->is_global ? p->threads + 1 : 1));
-    if (!s->scales || (!s->is_f32 && (!s->packed || !s->stat)))
+    int has_slopes = !s->is_f32 && s->is_global && qm_codec_has_slopes(&s->c, &s->shape);
+    if (has_slopes)
+        s->slope = aligned(sizeof(float) * (size_t)s->n_scales);
+    if (!s->scales || (!s->is_f32 && (!s->packed || !s->stat)) || (has_slopes && !s->slope))
         return qm_fail(QM_NO_MEMORY, "state of %lld elements", (long long)s->n);
     if (!s->is_f32) {
         int init = p->r.init_code[i] < s->c.cb.n ? p->r.init_code[i] : 0; /* map replaced */
@@ -497,24 +502,49 @@ static void run_one(const struct step *st, int64_t k, int thread, int fold_only)
     run_piece(st, from, left < st->p->piece ? left : st->p->piece, thread, fold_only);
 }
 
-/* Whole blocks from piece `first` on, as many as `count` pieces have, in registers: 0 where the rule
- * cannot. */
-static int run_packed(const struct step *st, int64_t first, int64_t count)
+/* Slot i from element `from` on, n elements; 0 where it cannot be taken in registers. */
+static int packed_slot(struct plan *p, int i, int64_t from, int64_t n, int thread,
+                       struct qm_packed_slot *out)
+{
+    struct slot *s = &p->slot[i];
+    if (!s->slope && (!s->is_fused || n % s->c.q.block))
+        return 0;
+    if (s->slope && (n % 64 || from % 64))
+        return 0;
+    *out = (struct qm_packed_slot){.c = &s->c,
+                                   .packed = s->packed + from * s->c.q.bits / 8,
+                                   .scales = s->scales,
+                                   .shape = &s->shape,
+                                   .first = from,
+                                   .slope = s->slope};
+    if (s->slope) {
+        out->stat = s->stat;
+        out->fold = s->stat + (thread + 1) * s->n_scales;
+    } else {
+        out->scales += from / s->c.q.block;
+    }
+    return 1;
+}
+
+/* Pieces from `first` on, `count` whole ones, in registers: 0 where the rule cannot. */
+static int run_packed(const struct step *st, int64_t first, int64_t count, int thread,
+                      int fold_only)
 {
     struct plan *p = st->p;
+    const struct qm_rule *rule = p->r.rule;
     int64_t from = first * p->piece, n = count * p->piece;
+    const float *g = (const float *)st->g->data + from;
     struct qm_packed_slot at[QM_MAX_SLOTS];
-    if (!p->r.rule->packed || st->g->dtype != QM_DTYPE_f32 || p->r.param.format != QM_PARAM_f32)
+    if (st->g->dtype != QM_DTYPE_f32 || p->r.param.format != QM_PARAM_f32)
         return 0;
-    for (int i = 0; i < p->n_slots; i++) {
-        struct slot *s = &p->slot[i];
-        if (!s->is_fused || n % s->c.q.block)
+    if (fold_only)
+        return rule->packed_fold && p->second_alone && p->slot[1].slope &&
+               packed_slot(p, 1, from, n, thread, &at[1]) &&
+               rule->packed_fold(&st->s, n, g, &at[1]);
+    for (int i = 0; i < p->n_slots; i++)
+        if (!rule->packed || !packed_slot(p, i, from, n, thread, &at[i]))
             return 0;
-        at[i] = (struct qm_packed_slot){&s->c, s->packed + from * s->c.q.bits / 8,
-                                        s->scales + from / s->c.q.block, qm_encode_block};
-    }
-    return p->r.rule->packed(&st->s, n, (float *)st->param + from,
-                             (const float *)st->g->data + from, at);
+    return rule->packed(&st->s, n, (float *)st->param + from, g, at);
 }
 
 /* Pieces from `first` to `end`. */
@@ -522,7 +552,7 @@ static void run_span(const struct step *st, int64_t first, int64_t end, int thre
 {
     int64_t whole = st->p->n / st->p->piece;
     whole = end < whole ? end : whole;
-    if (!fold_only && whole > first && run_packed(st, first, whole - first))
+    if (whole > first && run_packed(st, first, whole - first, thread, fold_only))
         first = whole;
     for (int64_t k = first; k < end; k++)
         run_one(st, k, thread, fold_only);
@@ -560,6 +590,8 @@ static void fold_all(const struct step *st, int fold)
         struct slot *s = &p->slot[i];
         for (int k = 1; s->is_global && k <= p->threads; k++)
             qm_fold_merge(s->stat, s->stat + k * s->n_scales, s->n_scales);
+        if (s->slope)
+            qm_unit_slopes(&s->c, s->n_scales, s->stat, s->slope);
     }
 }
 

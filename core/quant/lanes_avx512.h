@@ -140,6 +140,12 @@ INLINE struct group load_group(const float *x, int64_t left)
     return g;
 }
 
+INLINE struct group same_group(float x)
+{
+    __m512 y = _mm512_set1_ps(x);
+    return (struct group){{y, y, y, y}};
+}
+
 /* Divided by `by`, or multiplied. */
 INLINE struct group unit_group(struct group g, float by, int divides)
 {
@@ -173,18 +179,18 @@ tree16_codes(const struct qm_codec *c, const float *x, int64_t left, float by)
 
 /* The codes of 64 x / by where slope is QM_CELL_SLOPE / by, or x * by and times it; *doubt is set where
  * some must be searched instead. */
-INLINE __m512i cells_look(const struct cells *t, struct group g, float slope, int *doubt)
+INLINE __m512i cells_look(const struct cells *t, struct group g, struct group slope, int *doubt)
 {
     const __m512i lower = /* bytes 0 and 1 of each dword of two vectors */
         _mm512_set_epi32(0x7d7c7978, 0x75747170, 0x6d6c6968, 0x65646160, 0x5d5c5958, 0x55545150,
                          0x4d4c4948, 0x45444140, 0x3d3c3938, 0x35343130, 0x2d2c2928, 0x25242120,
                          0x1d1c1918, 0x15141110, 0x0d0c0908, 0x05040100);
-    const __m512 offset = _mm512_set1_ps(65536.0f + QM_CELL_OFFSET), s = _mm512_set1_ps(slope);
+    const __m512 offset = _mm512_set1_ps(65536.0f + QM_CELL_OFFSET);
     const __m512i one = _mm512_set1_epi8(1);
     __m512i z[4]; /* the place in the lower 23 bits */
     for (int v = 0; v < 4; v++)
-        z[v] = _mm512_castps_si512(
-            _mm512_fmadd_round_ps(g.y[v], s, offset, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC));
+        z[v] = _mm512_castps_si512(_mm512_fmadd_round_ps(
+            g.y[v], slope.y[v], offset, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC));
     __m512i a = _mm512_permutex2var_epi8(z[0], lower, z[1]);
     __m512i b = _mm512_permutex2var_epi8(z[2], lower, z[3]);
     __m512i low = bytes64(a, b, 0), high = bytes64(a, b, 1);
@@ -204,7 +210,7 @@ INLINE __m512i cells_codes(const struct cells *t, const struct qm_codec *c, cons
                            int64_t left, float by, float slope)
 {
     int doubt;
-    __m512i codes = cells_look(t, load_group(x, left), slope, &doubt);
+    __m512i codes = cells_look(t, load_group(x, left), same_group(slope), &doubt);
     return __builtin_expect(doubt, 0) ? tree16_codes(c, x, left, by) : codes;
 }
 
@@ -292,6 +298,49 @@ INLINE group_max max_group(group_max m, struct group g)
 {
     group_max a = max_vector(0, m, g.y[0]), b = max_vector(0, max_none(), g.y[1]);
     return _mm512_max_epu32(max_vector(0, a, g.y[2]), max_vector(0, b, g.y[3]));
+}
+
+INLINE uint32_t max_all(group_max m) { return _mm512_reduce_max_epu32(m); }
+
+/* As max_group, and each into its own of stat. */
+INLINE group_max max_each_too(group_max m, struct group g, float *stat)
+{
+    for (int v = 0; v < 4; v++) {
+        group_max old = _mm512_loadu_si512(stat + 16 * v);
+        _mm512_storeu_si512(stat + 16 * v, max_vector(0, old, g.y[v]));
+    }
+    return max_group(m, g);
+}
+
+/* Each times the smaller one of s[i] and m, NaN where either is, as scale_each of lanes.h. */
+INLINE struct group scale_group(struct group g, float m, const float *s)
+{
+    __m512 all = _mm512_set1_ps(m);
+    __mmask16 is_number = _mm512_cmp_ps_mask(all, all, _CMP_ORD_Q);
+    for (int v = 0; v < 4; v++)
+        g.y[v] = _mm512_mul_ps(
+            g.y[v], _mm512_mask_min_ps(all, is_number, all, _mm512_loadu_ps(s + 16 * v)));
+    return g;
+}
+
+/* The larger one of s[i] and m; neither is NaN. */
+INLINE struct group larger_group(float m, const float *s)
+{
+    struct group g;
+    for (int v = 0; v < 4; v++)
+        g.y[v] = _mm512_max_ps(_mm512_set1_ps(m), _mm512_loadu_ps(s + 16 * v));
+    return g;
+}
+
+/* Whether one is 0, Inf or NaN; none is negative. */
+INLINE int any_odd(struct group g)
+{
+    __mmask16 any = 0;
+    for (int v = 0; v < 4; v++)
+        any |= _mm512_cmpge_epu32_mask(
+            _mm512_sub_epi32(_mm512_castps_si512(g.y[v]), _mm512_set1_epi32(1)),
+            _mm512_set1_epi32(0x7f7fffff));
+    return any != 0;
 }
 
 /* Whether one is tiny as core/base/inverse.h has it. */

@@ -814,6 +814,25 @@ int qm_codec_is_fused(const struct qm_codec *c)
            !(c->q.search == QM_SEARCH_arith && c->q.unit != QM_UNIT_div);
 }
 
+int qm_codec_has_slopes(const struct qm_codec *c, const struct qm_shape *shape)
+{
+    const struct qm_scale_rule *r = &c->q.scale;
+    return c->q.bits == 4 && c->q.norm == QM_NORM_rank1 && shape->rank == 2 &&
+           shape->dim[1] % 64 == 0 && c->q.curve == QM_CURVE_none && c->q.pack != QM_PACK_byte &&
+           c->q.unit == QM_UNIT_div && c->q.search != QM_SEARCH_arith && c->has_edges &&
+           c->cells.usable && c->cb.post == 1.0f && c->cb.over == 0.0f && c->cb.gain >= 1.0f &&
+           !c->cb.is_float && !c->cb.is_permuted && !c->has_steps && r->cap == 0.0f &&
+           r->zero < 0 && !r->f16 && !r->nest && !r->keep_sign && !r->max_skips_nan;
+}
+
+void qm_unit_slopes(const struct qm_codec *c, int64_t n_scales, const float *stat, float *slope)
+{
+    for (int64_t i = 0; i < n_scales; i++) {
+        float by = divisor_of(c, stat[i], 0).by;
+        slope[i] = by > 0.0f ? QM_CELL_SLOPE / by : INFINITY;
+    }
+}
+
 /* A block that the lanes leave out: NaN, Inf or zero in it, or a short one of recip_tail. */
 void qm_encode_block(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed,
                      float *scale)

@@ -156,6 +156,12 @@ void qm_decode_blocks(const struct qm_codec *c, const uint8_t *packed, const flo
 void qm_encode_block(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed,
                      float *scale);
 
+/* Norm rank1 of matrices in registers: 4 bits, divided and searched by core/quant/cells.h.  slope[i] =
+ * QM_CELL_SLOPE over what the raw maximum stat[i] makes divisors, Inf for 0 and NaN: the larger one of a
+ * row's and a column's belongs to the smaller maximum, and 0 or Inf to elements that are not ordinary. */
+int qm_codec_has_slopes(const struct qm_codec *c, const struct qm_shape *shape);
+void qm_unit_slopes(const struct qm_codec *c, int64_t n_scales, const float *stat, float *slope);
+
 /* One element, the slow and defining form: the sorted position (not yet permuted) of unit value
  * y.  draw: 32 random bits, for round = stoch. */
 int qm_code_of(const struct qm_codec *c, float y, uint32_t draw);

@@ -111,6 +111,31 @@ RULE(adamw_lpmm, 1, 5, qm_adamw_lpmm_states(r->c, g[i], m + i, v + i),
 RULE(adamw_lpmm_fused, 1, 4, qm_adamw_lpmm_fused_states(r->c, 1, g[i], m + i, v + i),
      qm_adamw_lpmm_fused_apply(r->c, over, 1, p + i, m[i], v[i]))
 
+/* The same with a second moment of norm rank1. */
+INLINE void second_lpmm(const struct fused_rule *r, const float *restrict g, float *restrict v)
+{
+    EACH(GROUP, qm_adamw_lpmm_second(r->c, g[i], v + i));
+}
+
+static int adamw_lpmm_rank1(ARGS)
+{
+    struct fused_rule r = rule_of(s, 5, -1);
+    if (!slot[1].slope)
+        return adamw_lpmm(s, n, p, g, slot);
+    if (s->flag[1] || s->flag[2] || s->flag[3])
+        return 0;
+    return r.multiplies ? FUSED_RANK1(states_adamw_lpmm, apply_adamw_lpmm, &r, n, p, g, slot)
+                        : FUSED_RANK1(states_adamw_lpmm, divide_adamw_lpmm, &r, n, p, g, slot);
+}
+
+static int fold_adamw_lpmm(const struct qm_rule_step *s, int64_t n, const float *g,
+                           const struct qm_packed_slot *slot)
+{
+    struct fused_rule r = rule_of(s, 5, -1);
+    rank1_fold(second_lpmm, &r, n, g, slot);
+    return 1;
+}
+
 #else
 #define X(name)                                         \
     static int name(ARGS)                               \
@@ -120,10 +145,18 @@ RULE(adamw_lpmm_fused, 1, 4, qm_adamw_lpmm_fused_states(r->c, 1, g[i], m + i, v 
     }
 QM_PACKED_LIST(X)
 #undef X
+
+static int fold_adamw_lpmm(const struct qm_rule_step *s, int64_t n, const float *g,
+                           const struct qm_packed_slot *slot)
+{
+    (void)s, (void)n, (void)g, (void)slot;
+    return 0;
+}
 #endif
 
 const struct qm_blocks_packed QM_ISA_NAME(qm_blocks_packed) = {
 #define X(name) .name = name,
     QM_PACKED_LIST(X)
 #undef X
+        .fold_adamw_lpmm = fold_adamw_lpmm,
 };

@@ -2,6 +2,9 @@
 #include "core/rule/blocks_whole.h"
 
 #include <float.h>
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
 
 #include "core/rule/lpmm.h"
 
@@ -11,29 +14,83 @@ typedef float floats __attribute__((vector_size(8 * sizeof(float))));
 typedef double doubles __attribute__((vector_size(8 * sizeof(double))));
 typedef int64_t longs __attribute__((vector_size(8 * sizeof(int64_t))));
 
-/* What is added is exact as long as the total stays below 2 grid, so in any order.  A tie is off by just half
- * a step. */
-static double squares(const float *restrict x, int64_t n, double grid)
+static inline void widen(const float *x, doubles *out)
 {
-    doubles total[2] = {{0.0}}, zero = {0.0}, g = zero + grid, half = zero + grid * 0x1p-53;
-    longs ties = {0};
-    for (int64_t i = 0; i < n; i += 16)
-        for (int k = 0; k < 2; k++) {
-            floats f;
-            memcpy(&f, x + i + 8 * k, sizeof f);
-            doubles v = __builtin_convertvector(f, doubles);
-            v = v * v;
-            doubles rounded = (v + g) - g, off = v - rounded;
-            ties |= (off == half) | (off == -half);
-            total[k] += rounded;
-        }
+#ifdef __AVX512F__
+    *out = (doubles)_mm512_cvtps_pd(_mm256_loadu_ps(x));
+#else
+    floats f;
+    memcpy(&f, x, sizeof f);
+    *out = __builtin_convertvector(f, doubles);
+#endif
+}
+
+static inline double total_of(const doubles *x)
+{
     double sum = 0.0;
-    int64_t tie = 0;
-    for (int k = 0; k < 8; k++) {
-        sum += total[0][k] + total[1][k];
-        tie |= ties[k];
+    for (int k = 0; k < 8; k++)
+        sum += (*x)[k];
+    return sum;
+}
+
+/* Adds eight squares, each rounded to a multiple of grid 2^-52; a tie is off by just half a step. */
+static inline void add_squares(const float *x, double grid, doubles *total, longs *ties)
+{
+    doubles zero = {0.0}, g = zero + grid, half = zero + grid * 0x1p-53, v;
+    widen(x, &v);
+    v = v * v;
+    doubles rounded = (v + g) - g, off = v - rounded;
+    *ties |= ((longs)off & INT64_MAX) == (longs)half;
+    *total += rounded;
+}
+
+static inline int has_any(const longs *x)
+{
+    int64_t any = 0;
+    for (int k = 0; k < 8; k++)
+        any |= (*x)[k];
+    return any != 0;
+}
+
+/* Ties go by the last bit of the sum: from an even and from an odd one. */
+static double tied_squares(const float *x, int64_t n, double grid, double *odd)
+{
+    double first = grid + grid * 0x1p-52, from_even = grid, from_odd = first;
+    for (int64_t i = 0; i < n; i += 16) {
+        longs ties = {0};
+        doubles sum = {0.0};
+        add_squares(x + i, grid, &sum, &ties);
+        add_squares(x + i + 8, grid, &sum, &ties);
+        if (!has_any(&ties)) {
+            from_even += total_of(&sum);
+            from_odd += total_of(&sum);
+            continue;
+        }
+        for (int64_t k = i; k < i + 16; k++) {
+            double v = (double)x[k] * (double)x[k];
+            from_even += v;
+            from_odd += v;
+        }
     }
-    return tie ? (double)NAN : sum;
+    int fits = from_even < 2.0 * grid && from_odd < 2.0 * grid;
+    *odd = fits ? from_odd - first : (double)NAN;
+    return fits ? from_even - grid : (double)NAN;
+}
+
+/* What is added is exact as long as the total stays below 2 grid, so in any order. */
+static double squares(const float *restrict x, int64_t n, double grid, double *odd)
+{
+    doubles total[2] = {{0.0}};
+    longs ties[2] = {{0}};
+    for (int64_t i = 0; i < n; i += 16)
+        for (int k = 0; k < 2; k++)
+            add_squares(x + i + 8 * k, grid, &total[k], &ties[k]);
+    ties[0] |= ties[1];
+    total[0] += total[1];
+    if (has_any(&ties[0]))
+        return tied_squares(x, n, grid, odd);
+    *odd = total_of(&total[0]);
+    return *odd;
 }
 
 static inline double term(struct qm_term t, float x)
@@ -51,12 +108,42 @@ static inline void terms(struct qm_term t, const float *restrict x, int64_t n, f
             of[i] = x[i];
 }
 
+/* s[k] += of[k][0], then of[k][1] and so on, n a multiple of 8: eight rows as one vector. */
+static void add_columns(float of[QM_WHOLE_ROWS][128], int64_t n, doubles *s)
+{
+    for (int64_t j = 0; j < n; j += 8) {
+        floats a[8], b[8];
+        for (int k = 0; k < 8; k++)
+            memcpy(&a[k], of[k] + j, sizeof *a);
+        for (int k = 0; k < 4; k++) { /* pairs of rows, then of pairs, then halves */
+            b[2 * k] = __builtin_shufflevector(a[2 * k], a[2 * k + 1], 0, 8, 2, 10, 4, 12, 6, 14);
+            b[2 * k + 1] =
+                __builtin_shufflevector(a[2 * k], a[2 * k + 1], 1, 9, 3, 11, 5, 13, 7, 15);
+        }
+        for (int k = 0; k < 8; k += 4)
+            for (int i = 0; i < 2; i++) {
+                floats x = b[k + i], y = b[k + i + 2];
+                a[k + i] = __builtin_shufflevector(x, y, 0, 1, 8, 9, 4, 5, 12, 13);
+                a[k + i + 2] = __builtin_shufflevector(x, y, 2, 3, 10, 11, 6, 7, 14, 15);
+            }
+        for (int k = 0; k < 4; k++) {
+            b[k] = __builtin_shufflevector(a[k], a[k + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+            b[k + 4] = __builtin_shufflevector(a[k], a[k + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+        }
+        for (int k = 0; k < 8; k++) {
+            doubles wide;
+            widen((const float *)&b[k], &wide);
+            *s += wide;
+        }
+    }
+}
+
 static void row_sums(struct qm_term t, const float *restrict x, int64_t rows, int64_t cols,
                      int64_t step, double *restrict sum)
 {
     enum { WIDE = 128 };
     float of[QM_WHOLE_ROWS][WIDE];
-    double s[QM_WHOLE_ROWS] = {0.0};
+    doubles s = {0.0};
     for (int64_t k = 0; k < rows; k++)
         s[k] = sum[k];
     if (rows == QM_WHOLE_ROWS)
@@ -64,7 +151,8 @@ static void row_sums(struct qm_term t, const float *restrict x, int64_t rows, in
             int64_t n = cols - j < WIDE ? cols - j : WIDE;
             for (int k = 0; k < QM_WHOLE_ROWS; k++)
                 terms(t, x + k * step + j, n, of[k]);
-            for (int64_t i = 0; i < n; i++)
+            add_columns(of, n / 8 * 8, &s);
+            for (int64_t i = n / 8 * 8; i < n; i++)
                 for (int k = 0; k < QM_WHOLE_ROWS; k++)
                     s[k] += (double)of[k][i];
         }

@@ -108,15 +108,18 @@ struct qm_whole {
     int round;                     /* of `states`, from 0 */
 };
 
-/* Packed blocks of a slot (qm_codec_is_fused), from the first element on.  other: encodes a block that
- * is not ordinary. */
+/* Packed codes of a slot from element `first` on: blocks (qm_codec_is_fused) or, where slope is given,
+ * of a matrix with norm rank1. */
 struct qm_codec;
 struct qm_packed_slot {
     const struct qm_codec *c;
     uint8_t *packed;
-    float *scales;
-    void (*other)(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed,
-                  float *scale);
+    float *scales; /* from the first block on; rank1: all */
+    const struct qm_shape *shape;
+    int64_t first;
+    float *fold;        /* rank1: maxima being folded */
+    const float *stat;  /* rank1: maxima to encode by */
+    const float *slope; /* qm_unit_slopes of them */
 };
 
 struct qm_rule {
@@ -155,6 +158,10 @@ struct qm_rule {
      * where nothing is done: not these codecs, this step or this instruction set.  May be NULL. */
     int (*packed)(const struct qm_rule_step *s, int64_t n, float *p, const float *g,
                   const struct qm_packed_slot *slot);
+
+    /* Slot 1 alone, of norm rank1: decode, second, and the maxima into slot->fold.  May be NULL. */
+    int (*packed_fold)(const struct qm_rule_step *s, int64_t n, const float *g,
+                       const struct qm_packed_slot *slot);
 
     /* Slot 1 alone, to the same bits; NULL where it depends on slot 0.  Lets a global norm of slot
      * 1 be folded without reading slot 0. */

@@ -106,10 +106,17 @@ static double grid_of(double s)
     return s;
 }
 
+static int last_bit(double s)
+{
+    uint64_t u;
+    memcpy(&u, &s, sizeof u);
+    return (int)(u & 1);
+}
+
 double qm_sum_squares(const float *x, int64_t n)
 {
     const struct qm_whole_blocks *b = qm_whole_blocks();
-    double s = 0.0, part[MOST_BLOCKS];
+    double s = 0.0, part[2][MOST_BLOCKS]; /* where the last bit of s is 0, and 1 */
     for (int64_t at = 0; at < n;) {
         int64_t left = (n - at) / BLOCK, done = at / BLOCK; /* few, where s may soon double */
         int64_t blocks = done / 4 + 1 < left ? done / 4 + 1 : left;
@@ -123,9 +130,11 @@ double qm_sum_squares(const float *x, int64_t n)
         double grid = grid_of(s);
         QM_PARALLEL(blocks * BLOCK >= QM_THREADS_FROM)
         for (int64_t k = 0; k < blocks; k++)
-            part[k] = b->squares(x + at + k * BLOCK, BLOCK, grid);
-        for (int64_t k = 0; k < blocks && s < 2.0 * grid; k++, at += BLOCK)
-            s = s + part[k] < 2.0 * grid ? s + part[k] : chain(s, x + at, BLOCK);
+            part[0][k] = b->squares(x + at + k * BLOCK, BLOCK, grid, &part[1][k]);
+        for (int64_t k = 0; k < blocks && s < 2.0 * grid; k++, at += BLOCK) {
+            double next = s + part[last_bit(s)][k];
+            s = next < 2.0 * grid ? next : chain(s, x + at, BLOCK);
+        }
     }
     return s;
 }

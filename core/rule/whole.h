@@ -50,8 +50,9 @@ void qm_col_means(const struct qm_matrices *m, struct qm_term t, const float *x,
  *
  * While the running sum s lies in [2^E, 2^(E+1)), all of it are multiples of u = 2^(E-52), and so is the
  * next one, s + v rounded: it is s + (v rounded to a multiple of u), unless v lies half way between
- * two of them, where the parity of s decides.  So a block without such ties adds the sum of its rounded
- * terms, which is exact in any order while s stays below 2^(E+1); other blocks go one by one. */
+ * two of them, where the parity of s decides.  So a block adds the sum of its rounded terms, which is
+ * exact in any order while s stays below 2^(E+1); one with such ties has two sums, for either parity, and
+ * where s reaches 2^(E+1) the block goes one by one. */
 double qm_sum_squares(const float *x, int64_t n);
 
 /* out[a][c] = sum over k of x[a step_a + k step_k] y[k][c], rows x cols, in double in the order of k. */
