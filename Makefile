@@ -61,7 +61,7 @@ LDLIBS = $(PC_LIBS) -ldl -lm
 # ---- sources -------------------------------------------------------------------------------
 ISAS := sse2 avx2 avx512
 BY_ISA := core/base/narrow.c core/quant/lanes.c core/quant/searches.c $(wildcard core/rule/blocks_*.c) \
-  experiments/census.c
+  experiments/census.c experiments/dense.c experiments/exps.c
 MAIN := experiments/main.c
 SOURCES := $(filter-out $(BY_ISA) $(MAIN),$(wildcard core/*/*.c variants/*.c oracle/*.c \
   experiments/*.c experiments/*/*.c))
@@ -110,11 +110,19 @@ $(LIB_OBJ): | $(BUILD)/gen/families.inc $(BUILD)/gen/variants.inc $(BUILD)/gen/p
 $(BUILD)/variants/registry.o: $(BUILD)/gen/variants.inc
 $(BUILD)/experiments/problem.o: $(BUILD)/gen/problems.inc
 
+# Data that the executable carries: the bytes of a file.
+$(BUILD)/gen/digits.inc: experiments/data/digits.npy
+	@mkdir -p $(@D)
+	@od -An -v -tu1 -w32 $< | sed -E 's/ +([0-9]+)/\1,/g' > $@.new && mv $@.new $@
+$(BUILD)/experiments/problems/digits.o: $(BUILD)/gen/digits.inc
+
 # Texts that the executable carries: a line of the file, a string; NULL after the last.
 $(BUILD)/gen/texts.inc: TEXTS := core/kernel_abi.h core/kernel_cuda.h core/kernel_nearest.h $(sort $(wildcard variants/native/*.c variants/native/*.cu))
 $(BUILD)/gen/mutants.inc: TEXTS := $(sort $(wildcard experiments/mutants/*.txt))
 $(BUILD)/gen/emu.inc: TEXTS := $(sort $(wildcard core/emu/*.hpp core/emu/*.cpp)) core/base/dual.h core/base/half.h core/base/fp8.h
-$(BUILD)/gen/texts.inc $(BUILD)/gen/mutants.inc $(BUILD)/gen/emu.inc: FORCE
+$(BUILD)/gen/report.inc: TEXTS := experiments/report/page.css experiments/report/page.js \
+  $(sort $(wildcard plots/*.py plots/report/*.py))
+$(BUILD)/gen/texts.inc $(BUILD)/gen/mutants.inc $(BUILD)/gen/report.inc $(BUILD)/gen/emu.inc: FORCE
 	@mkdir -p $(@D)
 	@for f in $(TEXTS); do echo "QM_TEXT(\"$$(basename $$f)\","; \
 	  sed -e 's/[\\"]/\\&/g' -e 's/.*/"&\\n",/' $$f; echo 'NULL)'; done > $@.new
@@ -122,6 +130,7 @@ $(BUILD)/gen/texts.inc $(BUILD)/gen/mutants.inc $(BUILD)/gen/emu.inc: FORCE
 $(BUILD)/experiments/mutants/registry.o: $(BUILD)/gen/mutants.inc
 $(BUILD)/core/engine/kernel_build.o: $(BUILD)/gen/texts.inc $(BUILD)/gen/emu.inc
 $(BUILD)/core/engine/emu_build.o: $(BUILD)/gen/emu.inc
+$(BUILD)/experiments/report/texts.o: $(BUILD)/gen/report.inc
 
 $(BUILD)/libqm.a: $(LIB_OBJ) $(ISA_OBJ)
 	$(if $(filter 1,$(V)),,$(call say,AR,$@))
@@ -206,7 +215,7 @@ DUAL := $(wildcard core/base/dual.h core/base/half.h core/base/fp8.h core/base/p
   core/rule/adamw.h core/rule/sgdm.h \
   core/rule/bnb.h core/rule/lpmm.h core/rule/lion.h core/rule/lion8.h)
 DUAL := $(filter-out core/quant/quantizer.h core/quant/lanes.h core/quant/lanes_avx512.h \
-  core/quant/lanes_avx2.h core/quant/lanes_blocks.h core/quant/searches.h core/quant/norm_pair.h,$(DUAL))
+  core/quant/lanes_avx2.h core/quant/lanes_blocks.h core/quant/lanes_group.h core/quant/searches.h core/quant/norm_pair.h,$(DUAL))
 check-dual: ## the dual headers compile as C11, C++17 and CUDA
 	@mkdir -p $(BUILD); printf '#include "%s"\n' $(DUAL) > $(BUILD)/dual.c
 	$(Q)$(CC) -std=c11 $(WARN) -I. -fsyntax-only $(BUILD)/dual.c && echo "check-dual: C11 ok"
@@ -225,12 +234,14 @@ check-kernels: ## the element functions compile as CUDA kernels (needs nvcc, no 
 	      tests/kernels.cu && echo "check-kernels: $$arch ok" || exit 1; done; \
 	else echo "check-kernels: skipped: no nvcc, or CUDA=0"; fi
 
-check-long: qualm $(BUILD)/tests/long_edges $(BUILD)/tests/test_ecc ## every float in [-2, 2] through every search; the whole kill matrix
+check-long: qualm $(BUILD)/tests/long_edges $(BUILD)/tests/long_problems $(BUILD)/tests/test_ecc $(BUILD)/tests/test_protocol ## every float in [-2, 2] through every search; the whole kill matrix; the problems' learning rates; intervals and null comparisons
 	$(Q)$(BUILD)/tests/long_edges
+	$(Q)$(BUILD)/tests/long_problems
 	$(Q)$(BUILD)/tests/test_ecc all
+	$(Q)$(BUILD)/tests/test_protocol all
 	$(Q)./qualm mutate -q
 
-$(BUILD)/tests/long_edges: tests/long_edges.c $(BUILD)/libqm.a
+$(BUILD)/tests/long_%: tests/long_%.c $(BUILD)/libqm.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $< $(BUILD)/libqm.a -o $@ $(LDLIBS)
 

@@ -1,6 +1,6 @@
 /* cells.c - from a suite to its cells: the product, and why some make no sense. */
 #include "core/base/name.h"
-#include "experiments/suite.h"
+#include "experiments/protocol/protocol.h"
 
 #include <errno.h>
 #include <fnmatch.h>
@@ -31,7 +31,8 @@ static const struct {
 } kinds[] = {{"states:", QM_SOURCE_states},
              {"trace:", QM_SOURCE_trace},
              {"dist:", QM_SOURCE_dist},
-             {"problem:", QM_SOURCE_problem}};
+             {"problem:", QM_SOURCE_problem},
+             {"empty", QM_SOURCE_empty}};
 
 static qm_status fail_at(const struct qm_suite *s, int line, qm_status st)
 {
@@ -145,6 +146,7 @@ static qm_status find_items(const struct qm_suite *s, const struct qm_replay *re
         switch (item.kind) {
         case QM_SOURCE_states:
         case QM_SOURCE_trace: st = add_recorded(s, replay, item, list); break;
+        case QM_SOURCE_empty: st = add_text(list, item, "%s", v->text); break;
         case QM_SOURCE_dist:
             st = qm_dist_parse(item.rest, &item.dist);
             if (st == QM_OK)
@@ -187,6 +189,30 @@ static qm_status integer(const struct qm_suite *s, const struct qm_cell *c, cons
                        qm_fail(QM_BAD_ARG, "'%s' is '%s', expected an integer of at least %lld",
                                key, v->text, (long long)least));
     *out = x;
+    return QM_OK;
+}
+
+static const struct qm_axis_value *chosen(const struct qm_suite *s, const struct qm_cell *c,
+                                          const char *key)
+{
+    int a = qm_suite_axis(s, key);
+    return a < 0 ? NULL : &s->axis[a].value[c->choice[a]];
+}
+
+static qm_status choose_start(const struct qm_suite *s, struct qm_cell *c)
+{
+    static const char *const words[] = {"problem", "ulp"};
+    const struct qm_axis_value *v = chosen(s, c, "start"), *lr = chosen(s, c, "lr_scale");
+    char *end;
+    int i = v ? qm_name_find(v->text, words, 2) : 0;
+    if (i < 0)
+        return fail_at(s, v->line, qm_name_unknown("start", v->text, words, 2));
+    c->start_ulp = i;
+    c->lr_scale = lr ? strtod(lr->text, &end) : 1.0;
+    if (lr && (*end || end == lr->text || !(c->lr_scale > 0.0 && c->lr_scale < 1e30)))
+        return fail_at(
+            s, lr->line,
+            qm_fail(QM_BAD_ARG, "'lr_scale' is '%s', expected a number above 0", lr->text));
     return QM_OK;
 }
 
@@ -299,8 +325,19 @@ static qm_status check_source(struct qm_cell *c)
     const struct qm_rule *rule = c->recipe.rule;
     const struct qm_recorded *r = c->recorded;
     const char *coupling = qm_coupling_name(c->coupling);
+    if (c->kind == QM_SOURCE_empty)
+        return QM_OK;
     if (c->coupling == QM_COUPLING_closed && c->kind != QM_SOURCE_problem)
         return skip(c, "closed needs a problem: source, which has its own gradients");
+    if (c->lr_scale != 1.0 && c->kind != QM_SOURCE_problem)
+        return skip(c, "lr_scale needs a problem: source, which has a learning rate");
+    if (c->start_ulp && c->coupling != QM_COUPLING_closed)
+        return skip(c, "start: ulp needs coupling closed");
+    if (c->start_ulp && !qm_recipe_is_full(&c->recipe))
+        return skip(c, "start: ulp needs a variant with float32 states, parameter and gradient");
+    if (c->coupling == QM_COUPLING_closed && !c->problem->optimum)
+        return skip(c, "problem %s prescribes its gradients and has no loss; take local or global",
+                    c->problem->name);
     if (c->coupling == QM_COUPLING_closed && strcmp(rule->family, "ema") == 0)
         return skip(c, "rule %s never moves the parameter", rule->name);
     if (c->coupling == QM_COUPLING_oneshot && c->kind != QM_SOURCE_states &&
@@ -334,13 +371,16 @@ static qm_status check_source(struct qm_cell *c)
 
 static qm_status build_cell(const struct qm_suite *s, const struct item *item, struct qm_cell *c)
 {
-    int64_t seed;
+    int64_t seed, rounding;
     c->kind = item->kind;
     c->dist = item->dist;
     c->problem = item->problem;
     c->problem_args = item->rest;
     c->recorded = item->recorded;
     c->every = s->every;
+    c->float32 = c->ulp = -1;
+    for (int i = 0; i < QM_BUDGET_COUNT; i++)
+        c->without[i] = -1;
     c->tensor = item->recorded ? item->recorded->tensor : "";
     c->class_name = item->recorded  ? qm_tensor_class(c->tensor, &item->recorded->shape)
                     : item->problem ? "problem"
@@ -352,7 +392,10 @@ static qm_status build_cell(const struct qm_suite *s, const struct item *item, s
     QM_TRY(integer(s, c, "seed", 0, 1, &seed));
     QM_TRY(integer(s, c, "steps", 1, 0, &c->steps));
     QM_TRY(integer(s, c, "n", 1, 65536, &c->n));
+    QM_TRY(integer(s, c, "rounding_seed", 0, 0, &rounding));
     c->seed = (uint64_t)seed;
+    c->rounding_seed = (uint64_t)rounding;
+    QM_TRY(choose_start(s, c));
     QM_TRY(choose_coupling(s, c));
     if (item->reason)
         QM_TRY(skip(c, "%s", item->reason));
@@ -360,6 +403,8 @@ static qm_status build_cell(const struct qm_suite *s, const struct item *item, s
     QM_TRY(choose_slot(s, c));
     return c->reason ? QM_OK : check_source(c);
 }
+
+uint64_t qm_cell_rounding(const struct qm_cell *c) { return c->seed + (c->rounding_seed << 32); }
 
 /* ---- the product ----------------------------------------------------------------------------- */
 
@@ -401,7 +446,13 @@ qm_status qm_suite_cells(const struct qm_suite *s, const struct qm_replay *repla
     }
     *cells = list;
     *n_cells = total;
-    return QM_OK;
+    st = s->paired ? qm_protocol_cells(s, cells, n_cells) : QM_OK;
+    if (st != QM_OK) {
+        qm_cells_free(*cells, *n_cells);
+        *cells = NULL;
+        *n_cells = 0;
+    }
+    return st;
 }
 
 void qm_cells_free(struct qm_cell *cells, int64_t n_cells)

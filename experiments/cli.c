@@ -32,7 +32,9 @@ const struct argp qm_cli_argp = {common_options, common_option, NULL, NULL, NULL
 int qm_cli_parse(const struct argp *argp, int argc, char **argv, void *input)
 {
     static char name[64]; /* argp keeps pointing at it until the program ends */
-    char **own = calloc((size_t)argc + 1, sizeof *own);
+    static char **own;    /* commands keep pointing into it */
+    free(own);
+    own = calloc((size_t)argc + 1, sizeof *own);
     if (!own)
         return qm_cli_failed(argv[0], qm_fail(QM_NO_MEMORY, "out of memory"));
     memcpy(own, argv, (size_t)argc * sizeof *own);
@@ -40,7 +42,6 @@ int qm_cli_parse(const struct argp *argp, int argc, char **argv, void *input)
     own[0] = name;
     argp_err_exit_status = qm_exit_code(QM_BAD_ARG);
     error_t failed = argp_parse(argp, argc, own, 0, NULL, input);
-    free(own);
     return failed ? qm_exit_code(QM_BAD_ARG) : 0;
 }
 

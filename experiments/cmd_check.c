@@ -198,10 +198,12 @@ static json_t *findings(const char *recipe, const struct qm_tally *t, uint64_t s
     return all;
 }
 
-static json_t *row(const char *recipe, const struct qm_tally *t, uint64_t seed)
+static json_t *row(const struct qm_rule *rule, const char *recipe, const struct qm_tally *t,
+                   uint64_t seed)
 {
     return json_pack(
-        "{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s, s:s, s:o}",
+        "{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s, s:s, s:o, "
+        "s:o}",
         "variant", recipe, "passed", qm_tally_passed(t), "cases", (json_int_t)t->cases, "skipped",
         (json_int_t)t->skipped, "judged", (json_int_t)t->judged, "equal",
         (json_int_t)t->verdict[QM_VERDICT_EQUAL], "within_bound",
@@ -211,7 +213,7 @@ static json_t *row(const char *recipe, const struct qm_tally *t, uint64_t seed)
         (json_int_t)t->verdict[QM_VERDICT_WRONG], "deviations", (json_int_t)t->deviations,
         "unbounded", (json_int_t)t->unbounded, "failed_cases", (json_int_t)t->failed_cases,
         "worst_ratio", qm_json_number(t->worst_ratio), "worst_case", t->worst_case, "worst",
-        t->worst_what, "failures", findings(recipe, t, seed));
+        t->worst_what, "rmse", qm_rmse_json(t->rmse, rule), "failures", findings(recipe, t, seed));
 }
 
 static long long whole(json_t *from, const char *key)
@@ -229,8 +231,8 @@ static void print_rows(json_t *rows, json_t *skipped)
     static const char *const heads[] = {"variant",      "cases",        "judged",      "EQUAL",
                                         "WITHIN_BOUND", "BOUNDARY",     "OFF_BY_ONE",  "WRONG",
                                         "by ladder",    "may overflow", "worst/bound", "worst case",
-                                        "verdict"};
-    struct qm_table *t = qm_table_open(13, heads);
+                                        "RMSE/f32",     "of states",    "verdict"};
+    struct qm_table *t = qm_table_open(15, heads);
     json_t *r, *f;
     size_t i, k;
     json_array_foreach(rows, i, r)
@@ -243,6 +245,11 @@ static void print_rows(json_t *rows, json_t *skipped)
             qm_table_cell(t, "%lld", whole(r, counts[c]));
         qm_table_cell(t, "%.3f", json_real_value(json_object_get(r, "worst_ratio")));
         qm_table_cell(t, "%s", *text_of(r, "worst_case") ? text_of(r, "worst_case") : "-");
+        for (int slots = 0; slots < 2; slots++) {
+            char ratio[32];
+            qm_rmse_text(json_object_get(r, "rmse"), slots, ratio, sizeof ratio);
+            qm_table_cell(t, "%s", ratio);
+        }
         qm_table_cell(t, "%s", json_is_true(json_object_get(r, "passed")) ? "passed" : "FAILED");
     }
     qm_table_close(t);
@@ -316,7 +323,7 @@ static qm_status check(const struct options *o, json_t **out, json_t **left_out,
         st = check_one(&s, o, &t, &progress);
         qm_recipe_print(&s.recipe, name);
         if (st == QM_OK) {
-            json_array_append_new(rows, row(name, &t, o->seed));
+            json_array_append_new(rows, row(s.recipe.rule, name, &t, o->seed));
             *failed |= !qm_tally_passed(&t);
         } else if (st == QM_SKIPPED) {
             json_array_append_new(skipped,
@@ -352,6 +359,12 @@ int qm_cmd_check(int argc, char **argv)
             "process: crashes, hangs and writes past the end are verdicts like others.  A CUDA "
             "source (kernel_cuda.h) runs thread by thread on the CPU: races, divergent barriers, "
             "unwritten memory and accesses out of bounds are verdicts with their line."
+            "\n\nRMSE/f32 is the error of the parameter after one step, root mean square against "
+            "the oracle, over that of the same rule in plain float32 from the same inputs "
+            "(gradients "
+            "of class normal, geometric mean over steps): 1 where float32 would do no better.  "
+            "\"of "
+            "states\" is the same for the state whose format costs most; --json has each."
             "\vExamples:\n"
             "  qualm check\n"
             "  qualm check adamw4_ao --json\n"

@@ -46,6 +46,7 @@ static const char *const script =
     "        --template) words=$(\"$program\" check --template list 2>/dev/null) ;;\n"
     "        --regime) words=$(\"$program\" check --list-cases 2>/dev/null | "
     "cut -d/ -f2,3 | tr / '\\n' | sort -u) ;;\n"
+    "        --size) words=\"small normal large\" ;;\n"
     "        --backend) words=\"cpu cuda emu\" ;;\n"
     "        --as) words=$(\"$program\" list variants --names 2>/dev/null) ;;\n"
     "        --only|--export) words=$(\"$program\" mutate --list 2>/dev/null | awk 'NR > 1 {print "

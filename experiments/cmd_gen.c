@@ -37,7 +37,10 @@ static const struct argp_option options[] = {
      "zeroblock, nonfinite, lastmax, planted, exact (default normal,planted)",
      0},
     {"setting", KEY_SETTING, "NAME", 0,
-     "hyper-parameters: default, wd0, wd, beta0, eps, lr0 (class exact has its own)", 0},
+     "hyper-parameters: default, wd0, wd, beta0, eps, lr0, slow, extreme, maximize (class exact "
+     "has "
+     "its own)",
+     0},
     {"first-step", KEY_FIRST, "T", 0, "number of the first step (default 1)", 0},
     {"forced", KEY_FORCED, NULL, 0, "quantize small tensors too, whatever the variant's limits", 0},
     {"seed", 'S', "N", 0, "of parameters and gradients (default 1)", 0},

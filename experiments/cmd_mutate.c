@@ -145,7 +145,7 @@ int qm_cmd_mutate(int argc, char **argv)
         .args_doc = "[FILE]",
         .doc =
             "Plants bugs, one at a time, in the kernel templates of every family, and judges each "
-            "as `qualm check --kernel` judges yours, in five regimes of gradients and steps; "
+            "as `qualm check --kernel` judges yours, in six regimes of gradients and steps; "
             "beside "
             "it the acceptance rules of other projects.  Re-writings that are as right as the "
             "template must pass.  Exit code 1 when a bug survives everywhere, when one passes in a "

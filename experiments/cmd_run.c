@@ -1,13 +1,16 @@
 /* cmd_run.c - qualm run: suites to result files. */
-#include "core/base/name.h"
-#include "experiments/claim.h"
+#include "experiments/campaign/campaign.h"
+#include "experiments/campaign/queue.h"
+#include "experiments/campaign/worker.h"
+#include "experiments/cell_list.h"
 #include "experiments/cli.h"
 #include "experiments/command.h"
+#include "experiments/finish.h"
 #include "experiments/lpmm_config.h"
-#include "experiments/summary.h"
 
 #include <errno.h>
 #include <glob.h>
+#include <limits.h>
 #include <omp.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -15,24 +18,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SUITES "experiments/suites/"
-static char default_data[] = "experiments/data/*.h5";
 static char states_suite[] = "lpmm_states", training_suite[] = "lpmm_training";
 static char *const config_suites[] = {states_suite, training_suite};
 
-/* A variant that the command line adds to every suite. */
-struct added {
-    char label[64], recipe[QM_RECIPE_TEXT];
-};
+enum { WORTH_SECONDS = 60 }; /* from here on a campaign of its own processes is worth it */
 
 struct options {
-    const char *out;
+    const char *out, *shard_text, *size; /* size of suites; NULL: normal */
     char **suite, **data, **config;
-    int n_suites, n_data, n_configs, threads, dry_run, headline, claims;
-    int verdicts[QM_VERDICT_COUNT];
+    int n_suites, n_data, n_configs, threads, workers, dry_run, keep;
+    struct qm_campaign_options campaign;
+    struct qm_finish finish;
     int argc; /* of the whole command, for /provenance */
     char **argv;
-    struct added *added; /* n_configs of them */
+    struct qm_job_variant *added; /* n_configs of them */
 };
 
 static const struct argp_option options[] = {
@@ -43,16 +42,39 @@ static const struct argp_option options[] = {
      "another variant: AdamW as this configuration of low-bit-optimizers has it; may be repeated; "
      "without SUITE runs lpmm_states and lpmm_training",
      0},
-    {"threads", 't', "N", 0, "threads (default: all cores); results do not depend on it", 0},
+    {"threads", 't', "N", 0,
+     "threads (default: all cores) where the cells run in this process; results do not depend on "
+     "it",
+     0},
     {"headline", 'H', NULL, 0, "print only the tables that answer the suites' questions", 0},
     {"claims", 'C', NULL, 0,
-     "print only what the suites say of their claims; without SUITE: all in " SUITES "claims/", 0},
+     "print only what the suites say of their claims; without SUITE: all in " QM_SUITES "claims/",
+     0},
+    {"size", 'z', "SIZE", 0, "small, normal or large: the values that suites give for it", 0},
     {"dry-run", 'n', NULL, 0, "list the cells and run nothing", 0},
+    {NULL, 0, NULL, 0, "Campaigns:", 1},
+    {"workers", 'w', "N", 0,
+     "processes that run cells; 0: no campaign, all in this process.  Default: 0 where the plan "
+     "takes "
+     "less than a minute (qualm plan) and no campaign was begun, else one per core; of ranks under "
+     "srun or mpirun one",
+     1},
+    {"shard", 's', "I/N", 0,
+     "only part I of N, from 1; the same N everywhere, on any machine that sees the folder.  "
+     "Default: "
+     "as the environment of srun, mpirun or a Slurm array says",
+     1},
+    {"retry-failed", 'R', NULL, 0, "run cells again that crashed, took too long or failed", 1},
+    {"time-limit", 'T', "S", 0, "seconds a cell may take (3600)", 1},
+    {"memory-limit", 'M', "MIB", 0,
+     "resident memory a cell's process may use (default: four fifths of the machine's, shared)", 1},
+    {"keep", 'k', NULL, 0, "keep the campaign's folder when the results file is written", 1},
+    {"fresh", 'F', NULL, 0, "throw away what an earlier, interrupted campaign left", 1},
     {0}};
 
 static const char doc[] =
     "Run suites of experiments; print their tables, write one HDF5 file each.\v"
-    "SUITE is a file, or a name in " SUITES ".  A suite is YAML; any of its keys with a list of "
+    "SUITE is a file, or a name in " QM_SUITES ".  A suite is YAML; any of its keys with a list of "
     "values is an axis, and every combination is a cell:\n"
     "  title, question        text\n"
     "  variant                names (qualm list variants) or recipes\n"
@@ -61,7 +83,7 @@ static const char doc[] =
     "  coupling               oneshot, local, global or closed\n"
     "  slot                   the state to measure: exp_avg, exp_avg_sq ...\n"
     "  source                 states:GLOB, trace:GLOB, dist:NAME[:ARG], problem:NAME[:k=v,...]\n"
-    "  seed, steps            random seed; updates\n"
+    "  seed, steps            random seed (1..16 lists whole numbers); updates\n"
     "  n                      elements of a dist: source\n"
     "and, one value each: data (globs of recorded files), min_numel, min_rank, every (steps "
     "between "
@@ -74,23 +96,50 @@ static const char doc[] =
     "the claim holds when the whole interval satisfies the relation, does not hold when all of it "
     "violates it, and is undecided otherwise.\n"
     "\n"
+    "Paired comparisons, for cells of coupling closed (README: How comparisons are judged):\n"
+    "  protocol: paired       adds what the variants are judged against, and tables of verdicts, "
+    "runtimes to 51 targets and profiles\n"
+    "  lr_scale               times the problem's learning rate: [0.25, 0.5, 1, 2, 4]\n"
+    "  start                  problem, or ulp: the float64 twin beside itself, one float32 ulp off\n"
+    "  rounding_seed          other draws of stochastic rounding, the same data\n"
+    "  budget: 1              what each part of a variant adds: codes, scales, parameter\n"
+    "  delta: 0.0212          equivalent within +- delta of log10 gap (default log10 1.05)\n"
+    "  sizes                  {small: {KEY: VALUE...}, large: {...}}: other values for --size\n"
+    "\n"
     "Examples:\n"
     "  qualm run momentum_format\n"
+    "  qualm run ablation_momentum --size small\n"
     "  qualm run --claims --out results/claims/\n"
     "  qualm run --headline rank1 search --out results/\n"
     "  qualm run --lpmm-config default_5b.yml second_moment convergence\n"
     "  qualm run mine.yaml --data '../states/*.h5' --out results/mine.h5\n"
+    "  qualm run big --workers 8 --time-limit 600      interrupt it; the same command goes on\n"
+    "  qualm run big --shard 2/7                       one machine of seven; then: qualm merge\n"
+    "  mpirun -n 4 qualm run big                       four shards at once\n"
+    "\n"
+    "A campaign keeps what is finished in a folder beside the results file (NAME.run: segments and "
+    "a "
+    "ledger of digests).  A crash, a timeout or an exit is the outcome of its cell, and the others "
+    "go "
+    "on.  SIGINT, SIGTERM and SIGUSR1 let the cells under way finish; a second one gives them up.  "
+    "When all is done the results file is written, byte for byte as one process would have "
+    "(outside "
+    "/provenance and /timing), and the folder goes.\n"
     "\n"
     "Combinations that make no sense are skipped cells with a reason.  Exit codes: 0 done, 2 a "
-    "mistake in a suite, 3 a file cannot be read or written, 4 nothing matched or every cell was "
-    "skipped, 75 interrupted (nothing is written).";
+    "mistake in a suite or a campaign begun with another one, 3 a file cannot be read or written, "
+    "4 "
+    "nothing matched or every cell was skipped, 75 interrupted (in one process nothing is written, "
+    "a "
+    "campaign goes on with the same command), 1 cells failed.";
 
 static volatile sig_atomic_t stopped;
 
 static void on_signal(int number)
 {
     (void)number;
-    stopped = 1;
+    if (stopped < 2)
+        stopped = stopped + 1;
 }
 
 static qm_status append(char ***list, int *n, char *word)
@@ -103,28 +152,40 @@ static qm_status append(char ***list, int *n, char *word)
     return QM_OK;
 }
 
+static int whole(struct argp_state *state, const char *name, const char *text, int least, int most)
+{
+    char *end;
+    long x = strtol(text, &end, 10);
+    if (*end || end == text || x < least || x > most)
+        argp_error(state, "--%s is '%s', expected %d to %d", name, text, least, most);
+    return (int)x;
+}
+
 static error_t option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
-    char *end;
     switch (key) {
     case 'o': o->out = arg; return 0;
     case 'd': return append(&o->data, &o->n_data, arg) == QM_OK ? 0 : ENOMEM;
     case 'c': return append(&o->config, &o->n_configs, arg) == QM_OK ? 0 : ENOMEM;
+    case 'z': o->size = arg; return 0;
     case 'n': o->dry_run = 1; return 0;
-    case 'H': o->headline = 1; return 0;
-    case 'C': o->claims = 1; return 0;
-    case 't':
-        o->threads = (int)strtol(arg, &end, 10);
-        if (*end || end == arg || o->threads < 1 || o->threads > 4096)
-            argp_error(state, "--threads is '%s', expected 1 to 4096", arg);
-        return 0;
+    case 'H': o->finish.headline = 1; return 0;
+    case 'C': o->finish.claims = 1; return 0;
+    case 'w': o->workers = whole(state, "workers", arg, 0, QM_CAMPAIGN_WORKERS); return 0;
+    case 's': o->shard_text = arg; return 0;
+    case 'R': o->campaign.retry_failed = 1; return 0;
+    case 'T': o->campaign.seconds = whole(state, "time-limit", arg, 1, INT_MAX); return 0;
+    case 'M': o->campaign.mebibytes = whole(state, "memory-limit", arg, 1, INT_MAX); return 0;
+    case 'k': o->keep = 1; return 0;
+    case 'F': o->campaign.fresh = 1; return 0;
+    case 't': o->threads = whole(state, "threads", arg, 1, 4096); return 0;
     case ARGP_KEY_ARG: return append(&o->suite, &o->n_suites, arg) == QM_OK ? 0 : ENOMEM;
     case ARGP_KEY_END:
         for (int i = 0, none = o->n_suites == 0; i < 2 && none && o->n_configs; i++)
             if (append(&o->suite, &o->n_suites, config_suites[i]) != QM_OK)
                 return ENOMEM;
-        if (o->n_suites == 0 && !o->claims)
+        if (o->n_suites == 0 && !o->finish.claims)
             argp_error(state, "no SUITE given");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
@@ -132,33 +193,6 @@ static error_t option(int key, char *arg, struct argp_state *state)
 }
 
 /* ---- finding files --------------------------------------------------------------------------- */
-
-/* A path as it is, or a name in the folder of suites. */
-static qm_status find_suite(const char *word, char *path, size_t size)
-{
-    snprintf(path, size, "%s", word);
-    if (access(path, F_OK) == 0 || strchr(word, '/'))
-        return QM_OK; /* what is wrong with it shows when it is read */
-    size_t n = strlen(word);
-    int has_ending = n > 5 && strcmp(word + n - 5, ".yaml") == 0;
-    snprintf(path, size, SUITES "%s%s", word, has_ending ? "" : ".yaml");
-    if (access(path, F_OK) == 0)
-        return QM_OK;
-    glob_t found = {0};
-    glob(SUITES "*.yaml", 0, NULL, &found);
-    for (size_t i = 0; i < found.gl_pathc; i++) { /* "SUITES NAME.yaml" to "NAME" */
-        memmove(found.gl_pathv[i], found.gl_pathv[i] + strlen(SUITES),
-                strlen(found.gl_pathv[i] + strlen(SUITES)) + 1);
-        *strrchr(found.gl_pathv[i], '.') = 0;
-    }
-    const char *nearest =
-        qm_name_nearest(word, (const char *const *)found.gl_pathv, (int)found.gl_pathc);
-    qm_status st =
-        qm_fail(QM_NO_MATCH, "no suite '%s'%s%s%s", word, nearest ? "; did you mean '" : "",
-                nearest ? nearest : "", nearest ? "'?" : "; " SUITES " holds them");
-    globfree(&found);
-    return st;
-}
 
 static int is_folder(const char *path)
 {
@@ -182,192 +216,26 @@ static qm_status find_out(const struct options *o, const char *stem, char *path,
     return QM_OK;
 }
 
-/* ---- reporting ------------------------------------------------------------------------------- */
-
-static const char *quantizer_of(const struct qm_cell *c, char *buffer)
-{
-    return c->recipe.base ? qm_quantizer_print(&c->recipe.slot[c->slot], buffer) : "";
-}
-
-static json_t *cell_json(const struct qm_cell *c)
-{
-    char quantizer[QM_QUANTIZER_TEXT], recipe[QM_RECIPE_TEXT];
-    return json_pack("{s:I, s:s, s:s, s:s, s:s, s:s, s:I, s:s}", "cell", (json_int_t)c->index,
-                     "recipe", c->recipe.base ? qm_recipe_print(&c->recipe, recipe) : "",
-                     "quantizer", quantizer_of(c, quantizer), "coupling",
-                     qm_coupling_name(c->coupling), "source", c->source_text, "tensor", c->tensor,
-                     "seed", (json_int_t)c->seed, "skipped", c->reason ? c->reason : "");
-}
-
-static void list_cells(const struct qm_suite *s, const struct qm_cell *cells, int64_t n,
-                       json_t *into)
-{
-    static const char *const heads[] = {"cell",   "recipe", "quantizer", "coupling",
-                                        "source", "tensor", "seed",      "skipped"};
-    char quantizer[QM_QUANTIZER_TEXT], recipe[QM_RECIPE_TEXT];
-    if (qm_cli.json) {
-        json_t *list = json_array();
-        for (int64_t i = 0; i < n; i++)
-            json_array_append_new(list, cell_json(&cells[i]));
-        json_array_append_new(into, json_pack("{s:s, s:o}", "suite", s->stem, "cells", list));
-        return;
-    }
-    struct qm_table *t = qm_table_open(8, heads);
-    for (int64_t i = 0; i < n; i++) {
-        const struct qm_cell *c = &cells[i];
-        qm_table_cell(t, "%lld", (long long)i);
-        qm_table_cell(t, "%s", c->recipe.base ? qm_recipe_print(&c->recipe, recipe) : "");
-        qm_table_cell(t, "%s", quantizer_of(c, quantizer));
-        qm_table_cell(t, "%s", qm_coupling_name(c->coupling));
-        qm_table_cell(t, "%s", c->source_text);
-        qm_table_cell(t, "%s", c->tensor);
-        qm_table_cell(t, "%llu", (unsigned long long)c->seed);
-        qm_table_cell(t, "%s", c->reason ? c->reason : "");
-    }
-    qm_table_close(t);
-}
-
-struct counts {
-    int64_t ok, skipped, diverged;
-};
-
-static struct counts count(const struct qm_results *r)
-{
-    struct counts n = {0, 0, 0};
-    for (int64_t i = 0; i < r->n_cells; i++) {
-        const struct qm_outcome *o = &r->outcome[i];
-        n.skipped += o->reason != NULL;
-        n.diverged += !o->reason && o->diverged;
-        n.ok += !o->reason && !o->diverged;
-    }
-    return n;
-}
-
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-/* Every distinct reason once, with how many cells it took. */
-static void note_skips(const struct qm_results *r, int64_t skipped, json_t *into)
-{
-    const char **reason = calloc((size_t)skipped + 1, sizeof *reason);
-    int64_t n = 0;
-    for (int64_t i = 0; reason && i < r->n_cells; i++)
-        if (r->outcome[i].reason)
-            reason[n++] = r->outcome[i].reason;
-    if (n > 0)
-        qsort(reason, (size_t)n, sizeof *reason, by_text);
-    for (int64_t i = 0, end; i < n; i = end) {
-        for (end = i + 1; end < n && strcmp(reason[end], reason[i]) == 0; end++)
-            ;
-        qm_note("%lld %s skipped: %s", (long long)(end - i), end - i == 1 ? "cell" : "cells",
-                reason[i]);
-        json_object_set_new(into, reason[i], json_integer(end - i));
-    }
-    free(reason);
-}
-
-static json_t *report(struct options *o, const struct qm_results *r, struct qm_summary **tables,
-                      const struct qm_effect *effect, const char *path, double seconds)
-{
-    struct counts n = count(r);
-    json_t *skips = json_object(), *summary = json_object();
-    note_skips(r, n.skipped, skips);
-    if (n.diverged)
-        qm_note("%lld cells diverged", (long long)n.diverged);
-    for (int i = 0; i < r->suite->n_summaries; i++) {
-        if (qm_cli.json)
-            json_object_set_new(summary, r->suite->summary[i].name, qm_summary_json(tables[i]));
-        else if (!o->claims && (!o->headline || r->suite->summary[i].headline))
-            qm_summary_print(tables[i]);
-    }
-    for (int i = 0; i < r->suite->n_expects; i++)
-        o->verdicts[effect[i].verdict]++;
-    if (r->suite->claim && !qm_cli.json)
-        qm_claim_print(r->suite, effect);
-    fflush(stdout); /* before the notes on stderr */
-    qm_note("%s%lld cells, %lld skipped, %.1f s: %s", o->claims ? "  " : "\n",
-            (long long)r->n_cells, (long long)n.skipped, seconds, path);
-    json_t *all = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:o}", "suite", r->suite->stem,
-                            "file", path, "cells", (json_int_t)r->n_cells, "ok", (json_int_t)n.ok,
-                            "skipped", (json_int_t)n.skipped, "diverged", (json_int_t)n.diverged,
-                            "reasons", skips, "summary", summary);
-    if (r->suite->claim)
-        json_object_set_new(all, "claim", qm_claim_json(r->suite, effect));
-    return all;
-}
-
 /* ---- one suite ------------------------------------------------------------------------------- */
 
-static qm_status store_all(const struct qm_results *r, struct qm_summary **tables,
-                           const struct qm_effect *effect, struct qm_store *store)
-{
-    QM_TRY(qm_results_store(r, store));
-    for (int i = 0; i < r->suite->n_summaries; i++)
-        QM_TRY(qm_summary_store(tables[i], store));
-    return qm_claim_store(r->suite, effect, store);
-}
-
-/* Runs the cells, makes the tables, writes the file. */
-static qm_status run_and_store(struct options *o, const struct qm_suite *s, struct qm_cell *cells,
-                               int64_t n_cells, json_t *into)
+/* Runs the cells in this process, makes the tables, writes the file. */
+static qm_status run_here(struct options *o, struct qm_job *job, const char *path, json_t *into)
 {
     struct qm_results r = {0};
     struct qm_store *store = NULL;
-    struct qm_summary **tables = calloc((size_t)s->n_summaries + 1, sizeof *tables);
-    struct qm_effect *effect = calloc((size_t)s->n_expects + 1, sizeof *effect);
-    char path[1024];
-    double start = qm_seconds();
-    qm_status st = tables && effect ? find_out(o, s->stem, path, sizeof path)
-                                    : qm_fail(QM_NO_MEMORY, "summaries");
+    o->finish.started = qm_seconds();
+    qm_status st = qm_store_open(path, "run", o->argc, o->argv, &store);
     if (st == QM_OK)
-        st = qm_store_open(path, "run", o->argc, o->argv, &store);
+        st = qm_job_load_all(job);
     if (st == QM_OK)
-        st = qm_results_run(s, cells, n_cells, o->threads, 1, &stopped, &r);
-    for (int i = 0; st == QM_OK && i < s->n_summaries; i++)
-        st = qm_summary_make(&r, &s->summary[i], &tables[i]);
-    if (st == QM_OK)
-        st = qm_claim_judge(&r, effect);
-    if (st == QM_OK)
-        st = store_all(&r, tables, effect, store);
-    if (st == QM_OK && stopped)
-        st = qm_fail(QM_INTERRUPTED, "interrupted");
+        st = qm_results_run(job->suite, job->cells, job->n_cells, o->threads, 1, &stopped, &r);
     if (st == QM_OK) {
-        st = qm_store_commit(store);
+        st = qm_finish(&o->finish, &r, store, path, into);
         store = NULL;
     }
-    if (st == QM_OK) {
-        struct counts n = count(&r);
-        json_array_append_new(into, report(o, &r, tables, effect, path, qm_seconds() - start));
-        if (n.skipped == n_cells)
-            st = qm_fail(QM_NO_MATCH, "%s: every cell was skipped", s->path);
-    }
     qm_store_abort(store);
-    for (int i = 0; tables && i < s->n_summaries; i++)
-        qm_summary_free(tables[i]);
-    free(tables);
-    free(effect);
     qm_results_free(&r);
     return st;
-}
-
-static qm_status load_data(struct qm_replay *replay, struct qm_cell *cells, int64_t n_cells)
-{
-    for (int64_t i = 0; i < n_cells; i++)
-        if (cells[i].recorded && !cells[i].reason)
-            QM_TRY(qm_replay_load(replay, cells[i].recorded));
-    return QM_OK;
-}
-
-static qm_status open_data(const struct options *o, struct qm_suite *s, struct qm_replay **replay)
-{
-    char *globs[] = {default_data};
-    if (o->n_data)
-        QM_TRY(qm_suite_data(s, o->data, o->n_data));
-    else if (s->n_data == 0 && qm_suite_wants_data(s))
-        QM_TRY(qm_suite_data(s, globs, 1));
-    return qm_suite_wants_data(s) ? qm_replay_open(s->data, s->n_data, replay) : QM_OK;
 }
 
 static void warn(void *context, const char *line)
@@ -384,7 +252,7 @@ static qm_status read_configs(struct options *o)
         return qm_fail(QM_NO_MEMORY, "options");
     for (int i = 0; i < o->n_configs; i++) {
         struct qm_lpmm_config config;
-        struct added *a = &o->added[i];
+        struct qm_job_variant *a = &o->added[i];
         const char *slash = strrchr(o->config[i], '/'), *stem = slash ? slash + 1 : o->config[i];
         const char *dot = strrchr(stem, '.');
         snprintf(a->label, sizeof a->label, "%.*s", dot && dot > stem ? (int)(dot - stem) : 63,
@@ -396,45 +264,125 @@ static qm_status read_configs(struct options *o)
     return QM_OK;
 }
 
+/* ---- campaigns ------------------------------------------------------------------------------- */
+
+/* The results file from what a finished campaign has; the folder goes unless cells failed. */
+static qm_status write_results(struct options *o, const struct qm_job *job, const char *path,
+                               int64_t failed, json_t *into)
+{
+    struct qm_results r = {0};
+    struct qm_store *store = NULL;
+    char dir[1100];
+    char *source[] = {dir};
+    snprintf(dir, sizeof dir, "%s", o->campaign.dir);
+    qm_status st = qm_store_open(path, "run", o->argc, o->argv, &store);
+    if (st == QM_OK)
+        st = qm_campaign_collect(job, source, 1, &r);
+    if (st == QM_OK) {
+        st = qm_finish(&o->finish, &r, store, path, into);
+        store = NULL;
+    }
+    qm_store_abort(store);
+    qm_results_free(&r);
+    if ((st == QM_OK || st == QM_NO_MATCH) && failed == 0 && !o->keep)
+        qm_campaign_remove(dir);
+    if (st == QM_OK && failed)
+        st = qm_fail(QM_VERDICT,
+                     "%lld cells failed; --retry-failed runs them again, %s/*.log has "
+                     "what they printed",
+                     (long long)failed, dir);
+    return st;
+}
+
+static qm_status run_campaign(struct options *o, struct qm_job *job, const char *path, json_t *into)
+{
+    struct qm_campaign_count n;
+    const struct qm_campaign_options *c = &o->campaign;
+    o->finish.started = qm_seconds();
+    QM_TRY(qm_campaign_run(job, c, &stopped, &n));
+    if (c->shards == 1 && n.all_done == n.all_cells)
+        return write_results(o, job, path, n.all_failed, into);
+    qm_note("shard %d/%d: %lld cells done; of the whole %lld of %lld%s%s%s%s", c->shard + 1,
+            c->shards, (long long)n.ran, (long long)n.all_done, (long long)n.all_cells,
+            n.all_done == n.all_cells ? ": qualm merge " : "",
+            n.all_done == n.all_cells ? c->dir : "", n.all_done == n.all_cells ? " -o " : "",
+            n.all_done == n.all_cells ? path : "");
+    json_array_append_new(
+        into, json_pack("{s:s, s:s, s:I, s:I, s:I, s:I}", "suite", job->suite->stem, "campaign",
+                        c->dir, "ran", (json_int_t)n.ran, "failed", (json_int_t)n.failed, "done",
+                        (json_int_t)n.all_done, "cells", (json_int_t)n.all_cells));
+    return n.failed ? qm_fail(QM_VERDICT, "%lld cells failed; --retry-failed runs them again",
+                              (long long)n.failed)
+                    : QM_OK;
+}
+
+/* Which shard, how many workers, which limits; whether it is a campaign at all. */
+static qm_status choose(struct options *o, const struct qm_job *job, const char *dir, int *campaign)
+{
+    struct qm_campaign_options *c = &o->campaign;
+    char from[64] = "";
+    double cost = 0.0;
+    int cores = omp_get_max_threads(), ranked = 0;
+    c->dir = dir;
+    c->shard = 0;
+    c->shards = 1;
+    if (o->shard_text)
+        QM_TRY(qm_shard_parse(o->shard_text, &c->shard, &c->shards));
+    else if (o->workers != 0 &&
+             (ranked = qm_shard_from_environment(&c->shard, &c->shards, from, sizeof from)))
+        qm_note("shard %d/%d, by %s", c->shard + 1, c->shards, from);
+    for (int64_t i = 0; i < job->n_cells; i++)
+        cost += qm_cell_cost(&job->cells[i]);
+    *campaign = o->workers > 0 || (o->workers < 0 && (c->shards > 1 || c->retry_failed || o->keep ||
+                                                      qm_campaign_exists(dir) ||
+                                                      cost > (double)WORTH_SECONDS * cores));
+    if (o->workers == 0 && (o->shard_text || c->retry_failed))
+        return qm_fail(QM_BAD_ARG, "--workers 0 is no campaign: it takes neither --shard nor "
+                                   "--retry-failed");
+    c->workers = o->workers > 0 ? o->workers : ranked && strstr(from, "rank") ? 1 : cores;
+    if (c->workers > QM_CAMPAIGN_WORKERS)
+        c->workers = QM_CAMPAIGN_WORKERS;
+    if (c->mebibytes == 0.0)
+        c->mebibytes = 0.8 * (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) /
+                       1048576.0 / (double)c->workers;
+    return QM_OK;
+}
+
 static qm_status run_suite(struct options *o, const char *word, json_t *into)
 {
-    char path[1024];
-    struct qm_suite *s = NULL;
-    struct qm_replay *replay = NULL;
-    struct qm_cell *cells = NULL;
-    int64_t n_cells = 0;
-    QM_TRY(find_suite(word, path, sizeof path));
-    qm_status st = qm_suite_read(path, &s);
-    for (int i = 0; st == QM_OK && i < o->n_configs; i++)
-        st = qm_suite_add_variant(s, o->added[i].label, o->added[i].recipe);
-    for (int i = 0; st == QM_OK && i < s->n_summaries; i++)
-        st = qm_summary_check(s, &s->summary[i]);
-    for (int i = 0; st == QM_OK && i < s->n_expects; i++)
-        st = qm_claim_check(s, &s->expect[i]);
-    if (st == QM_OK)
-        st = open_data(o, s, &replay);
-    if (st == QM_OK)
-        st = qm_suite_cells(s, replay, &cells, &n_cells);
-    if (st == QM_OK && !o->dry_run) {
-        if (!o->headline && !o->claims)
-            qm_note("%s: %s", s->stem, s->question ? s->question : s->title ? s->title : "");
-        st = load_data(replay, cells, n_cells);
+    char file[1024], path[1024], dir[1100];
+    struct qm_job job = {0};
+    const struct qm_job_changes changes = {o->size, o->data, o->n_data, o->n_configs, o->added};
+    int campaign = 0;
+    QM_TRY(qm_job_find(word, file, sizeof file));
+    qm_status st = qm_job_open(file, &changes, &job);
+    if (st == QM_OK && o->dry_run) {
+        qm_cells_list(job.suite, job.cells, job.n_cells, into);
+        qm_job_close(&job);
+        return QM_OK;
     }
-    if (st == QM_OK && o->dry_run)
-        list_cells(s, cells, n_cells, into);
-    else if (st == QM_OK)
-        st = run_and_store(o, s, cells, n_cells, into);
-    qm_cells_free(cells, n_cells);
-    qm_replay_close(replay);
-    qm_suite_free(s);
+    if (st == QM_OK && !o->finish.headline && !o->finish.claims)
+        qm_note("%s: %s", job.suite->stem,
+                job.suite->question ? job.suite->question
+                : job.suite->title  ? job.suite->title
+                                    : "");
+    if (st == QM_OK)
+        st = find_out(o, job.suite->stem, path, sizeof path);
+    if (st == QM_OK) {
+        qm_campaign_dir(path, dir, sizeof dir);
+        st = choose(o, &job, dir, &campaign);
+    }
+    if (st == QM_OK)
+        st = campaign ? run_campaign(o, &job, path, into) : run_here(o, &job, path, into);
+    qm_job_close(&job);
     return st;
 }
 
 /* Every suite of claims, where --claims names none. */
 static qm_status all_claims(struct options *o, glob_t *found)
 {
-    if (glob(SUITES "claims/*.yaml", 0, NULL, found) != 0)
-        return qm_fail(QM_NO_MATCH, "no suites in " SUITES "claims/");
+    if (glob(QM_SUITES "claims/*.yaml", 0, NULL, found) != 0)
+        return qm_fail(QM_NO_MATCH, "no suites in " QM_SUITES "claims/");
     for (size_t i = 0; i < found->gl_pathc; i++)
         QM_TRY(append(&o->suite, &o->n_suites, found->gl_pathv[i]));
     return QM_OK;
@@ -444,8 +392,13 @@ int qm_cmd_run(int argc, char **argv)
 {
     static const struct argp_child children[] = {{&qm_cli_argp, 0, "Common options:", -1}, {0}};
     const struct argp argp = {options, option, "SUITE...", doc, children, NULL, NULL};
-    struct options o = {.threads = omp_get_max_threads(), .argc = argc, .argv = argv};
-    struct sigaction act = {.sa_handler = on_signal}, was_int, was_term;
+    struct options o = {.threads = omp_get_max_threads(),
+                        .workers = -1,
+                        .campaign = {.seconds = 3600.0},
+                        .finish = {.stop = &stopped},
+                        .argc = argc,
+                        .argv = argv};
+    struct sigaction act = {.sa_handler = on_signal}, was_int, was_term, was_usr;
     int code = qm_cli_parse(&argp, argc, argv, &o);
     qm_status st = QM_OK;
     glob_t found = {0};
@@ -454,6 +407,7 @@ int qm_cmd_run(int argc, char **argv)
     sigemptyset(&act.sa_mask);
     sigaction(SIGINT, &act, &was_int);
     sigaction(SIGTERM, &act, &was_term);
+    sigaction(SIGUSR1, &act, &was_usr);
     if (code == 0 && (st = read_configs(&o)) != QM_OK)
         code = qm_cli_failed("run", st);
     if (code == 0 && o.n_suites == 0 && (st = all_claims(&o, &found)) != QM_OK)
@@ -463,9 +417,11 @@ int qm_cmd_run(int argc, char **argv)
             code = qm_cli_failed("run", st);
     sigaction(SIGINT, &was_int, NULL);
     sigaction(SIGTERM, &was_term, NULL);
-    if (code == 0 && o.claims)
-        qm_note("\n%d expectations hold, %d do not, %d undecided", o.verdicts[QM_VERDICT_holds],
-                o.verdicts[QM_VERDICT_fails], o.verdicts[QM_VERDICT_undecided]);
+    sigaction(SIGUSR1, &was_usr, NULL);
+    if (code == 0 && o.finish.claims)
+        qm_note("\n%d expectations hold, %d do not, %d undecided",
+                o.finish.verdicts[QM_VERDICT_holds], o.finish.verdicts[QM_VERDICT_fails],
+                o.finish.verdicts[QM_VERDICT_undecided]);
     if (code == 0 && qm_cli.json)
         qm_json_print(json_incref(all));
     json_decref(all);

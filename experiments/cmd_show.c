@@ -209,6 +209,7 @@ static qm_status show_item(const struct qm_item *item, json_t **out)
         json_object_set_new(o, "steps", json_integer(p->steps));
         json_object_set_new(o, "lr_adamw", qm_json_number(p->lr_adamw));
         json_object_set_new(o, "lr_sgdm", qm_json_number(p->lr_sgdm));
+        json_object_set_new(o, "lr_lion", qm_json_number(p->lr_lion));
     } else if (item->kind == QM_KIND_distribution) {
         const struct qm_dist *d = item->data;
         set_text(o, "args", d->args);

@@ -44,6 +44,7 @@ void qm_dist_fill(const struct qm_dist_bound *d, uint64_t seed, int64_t from, in
  * never meet those of stochastic rounding, which have the same (seed, step) in their counters:
  * the Philox counter is (block, block >> 32, step, 4 * stream), the key the seed. */
 enum qm_stream {
+    QM_STREAM_heavy = 0xFFFFFB, /* noise put on another problem's gradient, step = step */
     QM_STREAM_rows = 0xFFFFFC,  /* rows of a minibatch, step = step */
     QM_STREAM_start = 0xFFFFFD, /* a random start, step = 0 */
     QM_STREAM_noise = 0xFFFFFE, /* gradient noise, step = step */

@@ -16,7 +16,7 @@
  *
  * Hyper-parameters.  Recorded sources bring the run's own, learning-rate schedule included (rule
  * ema averages with the run's beta1, for Lion with its beta2).  Problems bring a learning rate per
- * family when the suite sets none: adamw and sgdm as suggested, lion a tenth of adamw's.  In local
+ * family (adamw, sgdm, lion) when the suite sets none.  In local
  * and global the oracle sees the gradient as the variant gets it (rounded to the recipe's dtype);
  * in closed it sees its own in double. */
 #ifndef QM_EXPERIMENTS_LOCKSTEP_H
@@ -25,6 +25,7 @@
 #include <signal.h>
 
 #include "experiments/suite.h"
+#include "experiments/twin.h"
 #include "oracle/metric.h"
 
 /* Columns of /metrics beside those of oracle/metric.h, and the curves. */
@@ -37,6 +38,11 @@
     X(twin_loss,   "1",  "the same of the double-precision twin")                                 \
     X(loss_ratio,  "log10", "log10 of loss / twin_loss after the last step")                      \
     X(loss_ratio_mean, "log10", "its mean over the points of the curve after the start")          \
+    X(start_gap,   "1",  "loss of the start above the floor; closed, as the four that follow")    \
+    X(gap,         "1",  "loss after the last step over start_gap; 1000 once diverged")           \
+    X(twin_gap,    "1",  "the same of the double-precision twin")                                 \
+    X(log_gap,     "log10", "log10 of gap / twin_gap")                                            \
+    X(area,        "log10", "mean of log10 gap / twin_gap over the logarithm of the step")        \
     X(theory_nmse, "1",  "NMSE by quadrature (oracle/theory.h), oneshot of closed-form laws")     \
     X(theory_sqnr, "dB", "SQNR by quadrature: -10 log10 of theory_nmse")                          \
     X(theory_z,    "1",  "standard errors (by block) between measured and theoretical NMSE")
@@ -47,6 +53,12 @@
     X(state0_sqnr, "dB", "SQNR of the first state against the twin's")                            \
     X(state1_sqnr, "dB", "SQNR of the second state against the twin's")                           \
     X(param_sqnr,  "dB", "SQNR of the movement of the parameter against the twin's")
+/* How the normalised gap falls, from the losses of all steps (protocol/stairs.h); closed only. */
+#define QM_STAIR_LIST(X) /* name, twin, persistence, text */                                      \
+    X(hits,        0, 1,  "of the variant")                                                       \
+    X(twin_hits,   1, 1,  "of the double-precision twin")                                         \
+    X(hits10,      0, 10, "of the variant, held for ten evaluations")                             \
+    X(twin_hits10, 1, 10, "of the double-precision twin, held for ten evaluations")
 /* clang-format on */
 
 enum qm_extra {
@@ -63,6 +75,13 @@ enum qm_track {
         QM_TRACK_COUNT
 };
 
+enum qm_stair {
+#define X(name, twin, persistence, text) QM_STAIR_##name,
+    QM_STAIR_LIST(X)
+#undef X
+        QM_STAIR_COUNT
+};
+
 /* Values of a cell in the order of columns: qm_metric_at(0 ...), then the extras. */
 int qm_value_count(void);
 const char *qm_value_name(int i);
@@ -73,20 +92,25 @@ int qm_value_find(const char *name); /* -1 when there is none */
 struct qm_outcome {
     char *reason;       /* NULL: it ran; else why it was skipped */
     int done, diverged; /* diverged: the variant's loss or parameter became non-finite, or the loss
-                           exceeded 1000 times its start; measured up to there */
+                           exceeded 1000 times its start; measured up to there (closed: loss alone
+                           at that step; the twin goes on) */
     int64_t n, steps;
     double bits; /* of state per element: of the slot (oneshot) or of all slots */
+    int failed;  /* reason is an error, or how the process ended that ran it (campaign/) */
     double *value;
     struct qm_decade decade[QM_DECADES], unit_decade[QM_DECADES];
     int64_t n_points;
     double *track[QM_TRACK_COUNT]; /* n_points each; NULL for oneshot */
+    int64_t n_stair[QM_STAIR_COUNT];
+    double *stair[QM_STAIR_COUNT]; /* n_stair numbers: (level, step) in turn; NULL but for closed */
 };
 
-/* Runs one cell; m is scratch of the calling thread; stop (may be NULL) is polled between steps.
- * Recorded sources must be loaded.  A refusal is QM_OK with out->reason.  QM_INTERRUPTED when
+/* Runs one cell; m is scratch of the calling thread, twins what it keeps of twins (may be NULL: the
+ * same bits, later); stop (may be NULL) is polled between steps.  Recorded sources must be loaded.  A refusal is QM_OK with out->reason.  QM_INTERRUPTED when
  * stopped.  Free with qm_outcome_free. */
 qm_status qm_lockstep_run(const struct qm_cell *c, struct qm_metrics *m,
-                          const volatile sig_atomic_t *stop, struct qm_outcome *out);
+                          struct qm_twin_cache *twins, const volatile sig_atomic_t *stop,
+                          struct qm_outcome *out);
 void qm_outcome_free(struct qm_outcome *o);
 
 /* Its two halves: coupling oneshot, and the loop. */

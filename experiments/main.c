@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "core/base/name.h"
+#include "experiments/campaign/worker.h"
 #include "experiments/cli.h"
 #include "experiments/command.h"
 
@@ -94,6 +95,8 @@ int main(int argc, char **argv)
         return qm_exit_code(QM_BAD_ARG);
     }
     const char *word = argv[1];
+    if (strcmp(word, QM_CAMPAIGN_WORKER) == 0)
+        return qm_campaign_worker(argc - 1, argv + 1);
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
         puts("qualm " QM_VERSION);
         return finish(0);

@@ -52,6 +52,12 @@ qm_status qm_problem_shape(const char *name, int64_t n, int64_t rows, struct qm_
     return QM_OK;
 }
 
+int qm_problem_gives_loss(void *self)
+{
+    (void)self;
+    return 1;
+}
+
 double qm_problem_unexpected(void *self, const char *family, double lr, double momentum, int64_t t)
 {
     (void)self, (void)family, (void)lr, (void)momentum, (void)t;
@@ -98,6 +104,12 @@ void qm_data_normals(void *data, int64_t n, double *out)
         if (i + 1 < n)
             out[i + 1] = r * sin(2 * M_PI * u2);
     }
+}
+
+void qm_data_uniforms(void *data, int64_t n, double *out)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = ((double)gsl_rng_get(data) + 0.5) * 0x1p-32;
 }
 
 void qm_data_close(void *data) { gsl_rng_free(data); }

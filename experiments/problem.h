@@ -4,12 +4,12 @@
 
 #include "core/base/tensor.h"
 
-#define QM_PROBLEM_TENSORS 16
+#define QM_PROBLEM_TENSORS 64
 
 /* A problem is a pure function of (name, arguments, seed): the variant and its twin see the same
  * start, data and noise whatever else they draw.  Values and gradients in double.  Every member is
- * required but argmin.  An open problem serves one thread at a time (it owns scratch); its answers
- * do not depend on what was asked before. */
+ * required but argmin and optimum.  An open problem serves one thread at a time (it owns scratch);
+ * its answers do not depend on what was asked before. */
 struct qm_problem {
     const char *name, *summary, *source;
     const char *args; /* the arguments it takes with their defaults: "n=1024,cond=1e4" */
@@ -20,23 +20,34 @@ struct qm_problem {
                       struct qm_shape *shapes);
     /* The start: all tensors one after the other. */
     void (*start)(void *self, double *x);
-    /* Gradient of step t >= 1 at x, noise included; returns the loss that the study plots
-     * (population loss where it has a closed form). grad NULL: the loss only. */
+    /* grad NULL: returns the loss at x that the study plots (the population loss where it has a closed
+     * form); t is not read.  Otherwise grad becomes the gradient of step t >= 1, noise included, and
+     * the loss whose gradient it is without additive noise is returned: that of a minibatch where
+     * there is one.  So ask for a curve's points with NULL. */
     double (*eval)(void *self, const double *x, int64_t t, double *grad);
-    /* The floor of that loss. */
+    /* Whether the loss that eval returns with a gradient is the plotted one, to the bit; then first
+     * hits cost nothing.  NULL: it is not. */
+    int (*gives_loss)(void *self);
+    /* Otherwise: steps between two looks at the plotted loss for first hits; 0: every step. */
+    int64_t look;
+    /* The floor of that loss.  NULL: there is no loss, the gradients are prescribed whatever x is,
+     * and eval returns 0; such a problem serves the couplings local and global, not closed. */
     double (*optimum)(void *self);
-    /* A point where the floor is reached.  NULL: the problem does not know one. */
+    /* A point where the floor is reached.  NULL: the problem does not know one, or has none. */
     void (*argmin)(void *self, double *x);
     /* Expected loss after t >= 0 steps of the full-precision optimizer where a closed form exists;
      * NaN where it does not.  family: "sgdm", ...; lr and momentum as given. */
     double (*expected)(void *self, const char *family, double lr, double momentum, int64_t t);
     void (*close)(void *self); /* accepts NULL */
-    /* Suggested budget and learning rate for the families, for suites that give none.  Found by
-     * running the double-precision optimizers (momentum 0.9; AdamW with the defaults of qm_hyper)
-     * at the default arguments and seed 1 over powers of sqrt(10): the lowest final loss among
-     * lr <= 0.1 for AdamW and, for SGDM, among those where sqrt(10) lr converges too. */
+    /* Suggested budget and learning rates, for suites that give none.  The rates were found by running
+     * the double-precision optimizers (defaults of qm_hyper without decay; Lion with beta2 0.99) at
+     * the default arguments and seed 1 over powers of sqrt(10): the lowest loss over the last eighth of
+     * the budget, among lr <= 0.1 for AdamW, lr <= 0.01 for Lion and, for SGDM, those where sqrt(10) lr
+     * comes below the start too.  tests/long_problems.c does that search again. */
     int64_t steps;
-    double lr_adamw, lr_sgdm;
+    double lr_adamw, lr_sgdm, lr_lion;
+    /* Two runs count as equivalent when log10 of their gaps differs by less; 0: log10 1.05. */
+    double delta;
 };
 
 int qm_problem_count(void);
@@ -49,6 +60,9 @@ qm_status qm_problem_find(const char *name, const struct qm_problem **out);
  * row makes a vector.  QM_BAD_ARG where rows does not divide n. */
 qm_status qm_problem_shape(const char *name, int64_t n, int64_t rows, struct qm_shape *out);
 
+/* A `gives_loss` that always does. */
+int qm_problem_gives_loss(void *self);
+
 /* An `expected` without a closed form: NaN. */
 double qm_problem_unexpected(void *self, const char *family, double lr, double momentum, int64_t t);
 
@@ -60,6 +74,7 @@ void qm_problem_power(double s[9], int64_t t);
  * fills one array; an odd n drops the last sine. */
 qm_status qm_data_open(uint32_t seed, void **data);
 void qm_data_normals(void *data, int64_t n, double *out);
+void qm_data_uniforms(void *data, int64_t n, double *out); /* one word each */
 void qm_data_close(void *data);
 
 #endif

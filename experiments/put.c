@@ -10,6 +10,7 @@ enum {
     COMPACT_BELOW = 8 << 10, /* bytes: with the object header */
     CHUNK_FROM = 64 << 10,   /* bytes: chunked and compressed */
     CHUNK_GOAL = 256 << 10,  /* bytes of a chunk, about */
+    PLAIN_FROM = 4 << 20,    /* bytes of a table: not compressed, for who reads one column of it */
     DEFLATE = 4,
     ATTRIBUTE_MOST = 60 << 10, /* bytes; HDF5's limit is 64 KB with all that describes it */
     LONG_TEXT = 32 << 10,      /* bytes */
@@ -141,7 +142,7 @@ static qm_status attribute_number(hid_t object, const char *name, enum qm_dtype 
 /* ---- datasets ------------------------------------------------------------------------------ */
 
 /* Whole trailing dims as long as they fit the goal, then a part of one. */
-static int set_chunks(hid_t plist, int rank, const hsize_t *dim, size_t element)
+static int set_chunks(hid_t plist, int rank, const hsize_t *dim, size_t element, int plain)
 {
     hsize_t chunk[QM_MAX_RANK], left = CHUNK_GOAL / element;
     for (int i = rank - 1; i >= 0; i--) {
@@ -149,14 +150,15 @@ static int set_chunks(hid_t plist, int rank, const hsize_t *dim, size_t element)
         chunk[i] = dim[i] < most ? dim[i] : most;
         left /= chunk[i];
     }
-    return H5Pset_chunk(plist, rank, chunk) < 0 || H5Pset_shuffle(plist) < 0 ||
-                   H5Pset_deflate(plist, DEFLATE) < 0 || H5Pset_fletcher32(plist) < 0
-               ? -1
-               : 0;
+    if (H5Pset_chunk(plist, rank, chunk) < 0 ||
+        (!plain && (H5Pset_shuffle(plist) < 0 || H5Pset_deflate(plist, DEFLATE) < 0)))
+        return -1;
+    return H5Pset_fletcher32(plist) < 0 ? -1 : 0;
 }
 
-static hid_t creation(int rank, const hsize_t *dim, size_t element)
+static hid_t creation(int rank, const hsize_t *dim, hid_t type)
 {
+    size_t element = H5Tget_size(type);
     hid_t plist = H5Pcreate(H5P_DATASET_CREATE);
     hsize_t bytes = element;
     for (int i = 0; i < rank; i++)
@@ -165,7 +167,8 @@ static hid_t creation(int rank, const hsize_t *dim, size_t element)
     if (!bad && bytes > 0 && bytes < COMPACT_BELOW)
         bad = H5Pset_layout(plist, H5D_COMPACT) < 0;
     else if (!bad && bytes >= CHUNK_FROM && rank > 0)
-        bad = set_chunks(plist, rank, dim, element) < 0;
+        bad = set_chunks(plist, rank, dim, element,
+                         bytes >= PLAIN_FROM && H5Tget_class(type) == H5T_COMPOUND) < 0;
     if (bad) {
         qm_h5_close(plist);
         return -1;
@@ -181,7 +184,7 @@ qm_status qm_put_dataset(hid_t file, const char *path, hid_t type, int rank, con
     if (H5Lexists(file, path, H5P_DEFAULT) > 0)
         return qm_fail(QM_BAD_ARG, "%s is stored already", path);
     hid_t space = rank == 0 ? H5Screate(H5S_SCALAR) : H5Screate_simple(rank, dim, NULL);
-    hid_t plist = creation(rank, dim, H5Tget_size(type)), set = -1;
+    hid_t plist = creation(rank, dim, type), set = -1;
     if (space >= 0 && plist >= 0)
         set = H5Dcreate2(file, path, type, space, H5P_DEFAULT, plist, H5P_DEFAULT);
     qm_status st = set < 0 ? qm_h5_fail(QM_BAD_ARG, "cannot store %s", path) : QM_OK;

@@ -1,8 +1,10 @@
 /* results.c - running all cells, and storing what they gave. */
 #include "experiments/results.h"
 
+#include "experiments/cell_id.h"
 #include "experiments/cli.h"
 #include "experiments/codebooks.h"
+#include "experiments/protocol/protocol.h"
 
 #include <math.h>
 #include <omp.h>
@@ -11,7 +13,7 @@
 
 const char *qm_outcome_status(const struct qm_outcome *o)
 {
-    return o->reason ? "skipped" : o->diverged ? "diverged" : "ok";
+    return o->failed ? "failed" : o->reason ? "skipped" : o->diverged ? "diverged" : "ok";
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -32,33 +34,55 @@ static void note_failure(struct failure *f, int64_t index, qm_status code)
     snprintf(f->text, sizeof f->text, "%s", qm_message());
 }
 
-static void run_cells(struct qm_results *r, int threads, struct qm_progress *progress,
-                      const volatile sig_atomic_t *stop, struct failure *failure)
+/* What the threads share. */
+struct pool {
+    struct qm_results *r;
+    struct qm_progress *progress; /* or NULL */
+    const volatile sig_atomic_t *stop;
+    struct failure failure;
+};
+
+static void run_cell(struct pool *p, int64_t i, struct qm_metrics *m, struct qm_twin_cache *twins)
 {
+    struct qm_results *r = p->r;
+    int give_up;
+#pragma omp critical(qm_results)
+    give_up = p->failure.code != QM_OK;
+    if (give_up || (p->stop && *p->stop))
+        return;
+    double start = qm_seconds();
+    qm_status st = m && twins ? qm_lockstep_run(&r->cell[i], m, twins, p->stop, &r->outcome[i])
+                              : qm_fail(QM_NO_MEMORY, "metrics");
+    r->seconds[i] = qm_seconds() - start;
+#pragma omp critical(qm_results)
+    {
+        if (st != QM_OK)
+            note_failure(&p->failure, i, st);
+        if (p->progress)
+            qm_progress_add(p->progress, 1, st != QM_OK);
+    }
+}
+
+/* Cells that share a twin follow each other, a few at a time on one thread. */
+static qm_status run_cells(struct pool *p, int threads)
+{
+    int64_t *order, n = p->r->n_cells;
+    int64_t chunk = n / (8 * threads) < 1 ? 1 : n / (8 * threads) < 32 ? n / (8 * threads) : 32;
+    QM_TRY(qm_twin_order(p->r->cell, n, &order));
+    omp_set_num_threads(threads); /* of one thread, steps take no second one either */
 #pragma omp parallel num_threads(threads)
     {
         struct qm_metrics *m = qm_metrics_open(QM_METRICS_full);
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < r->n_cells; i++) {
-            int give_up;
-#pragma omp critical(qm_results)
-            give_up = failure->code != QM_OK;
-            if (give_up || (stop && *stop))
-                continue;
-            double start = qm_seconds();
-            qm_status st = m ? qm_lockstep_run(&r->cell[i], m, stop, &r->outcome[i])
-                             : qm_fail(QM_NO_MEMORY, "metrics");
-            r->seconds[i] = qm_seconds() - start;
-#pragma omp critical(qm_results)
-            {
-                if (st != QM_OK)
-                    note_failure(failure, i, st);
-                if (progress)
-                    qm_progress_add(progress, 1, st != QM_OK);
-            }
-        }
+        struct qm_twin_cache *twins = NULL;
+        qm_twin_cache_open(0, &twins);
+#pragma omp for schedule(dynamic, chunk)
+        for (int64_t i = 0; i < n; i++)
+            run_cell(p, order[i], m, twins);
+        qm_twin_cache_close(twins);
         qm_metrics_close(m);
     }
+    free(order);
+    return QM_OK;
 }
 
 qm_status qm_results_run(const struct qm_suite *suite, struct qm_cell *cells, int64_t n_cells,
@@ -67,8 +91,8 @@ qm_status qm_results_run(const struct qm_suite *suite, struct qm_cell *cells, in
 {
     size_t n = (size_t)(n_cells > 0 ? n_cells : 1);
     struct qm_results r = {.suite = suite, .cell = cells, .n_cells = n_cells};
-    struct failure failure = {.code = QM_OK};
     struct qm_progress progress;
+    struct pool pool = {.r = &r, .stop = stop, .progress = show ? &progress : NULL};
     r.outcome = calloc(n, sizeof *r.outcome);
     r.seconds = calloc(n, sizeof *r.seconds);
     if (!r.outcome || !r.seconds) {
@@ -77,17 +101,17 @@ qm_status qm_results_run(const struct qm_suite *suite, struct qm_cell *cells, in
     }
     if (show)
         qm_progress_start(&progress, suite->stem, n_cells);
-    run_cells(&r, threads, show ? &progress : NULL, stop, &failure);
+    qm_status st = run_cells(&pool, threads);
     if (show)
         qm_progress_end(&progress);
     if (stop && *stop)
-        failure = (struct failure){.code = QM_INTERRUPTED, .text = "interrupted"};
-    if (failure.code == QM_OK) {
+        pool.failure = (struct failure){.code = QM_INTERRUPTED, .text = "interrupted"};
+    if (st == QM_OK && pool.failure.code == QM_OK) {
         *out = r;
         return QM_OK;
     }
     qm_results_free(&r);
-    return qm_fail(failure.code, "%s", failure.text);
+    return st != QM_OK ? st : qm_fail(pool.failure.code, "%s", pool.failure.text);
 }
 
 void qm_results_free(struct qm_results *r)
@@ -146,12 +170,15 @@ static int64_t step_number(const struct qm_cell *c)
     return c->recorded ? c->recorded->first_step : 1;
 }
 
+static const char *const roles[] = {"plain", "float32", "ulp", "without"};
+
 static qm_status store_cells(const struct qm_results *r, struct qm_store *store)
 {
     struct table t = {.rows = r->n_cells};
     size_t n = (size_t)(r->n_cells > 0 ? r->n_cells : 1);
     char(*recipe)[QM_RECIPE_TEXT] = calloc(n, sizeof *recipe);
     char(*quantizer)[QM_QUANTIZER_TEXT] = calloc(n, sizeof *quantizer);
+    char(*ids)[QM_CELL_ID] = calloc(n, sizeof *ids);
     /* clang-format off */
 #define TEXT(variable, name, text) \
     const char **variable = column(&t, name, QM_COLUMN_text, "", text)
@@ -166,18 +193,23 @@ static qm_status store_cells(const struct qm_results *r, struct qm_store *store)
     TEXT(tensor, "tensor", "name of a recorded tensor");
     TEXT(class, "class", "class of the tensor by its name");
     TEXT(coupling, "coupling", "how variant and reference are coupled");
-    WHOLE(seed, "seed", "seed of draws and of stochastic rounding");
+    WHOLE(seed, "seed", "seed of start, data and noise");
     WHOLE(step, "step", "number of the first update, counted from 1");
     WHOLE(steps, "steps", "updates done");
     WHOLE(elements, "n", "elements");
     double *bits = column(&t, "bits", QM_COLUMN_f64, "bit",
                           "cost of the state per element, scales included");
-    TEXT(status, "status", "ok, skipped or diverged");
-    TEXT(reason, "reason", "why a cell was skipped");
+    TEXT(role, "role", "plain, float32, ulp or without: why the cell is there");
+    double *lr_scale = column(&t, "lr_scale", QM_COLUMN_f64, "1",
+                              "times the problem's learning rate");
+    WHOLE(rounding, "rounding_seed", "which draws of stochastic rounding, for its seed");
+    TEXT(status, "status", "ok, skipped, diverged or failed");
+    TEXT(reason, "reason", "why a cell was skipped or failed");
+    TEXT(id, "id", "the cell's name in any suite: 16 hex digits of a SHA-256");
 #undef TEXT
 #undef WHOLE
     /* clang-format on */
-    int ok = recipe && quantizer && !t.failed;
+    int ok = recipe && quantizer && ids && !t.failed;
     for (int64_t i = 0; ok && i < r->n_cells; i++) {
         const struct qm_cell *c = &r->cell[i];
         const struct qm_outcome *o = &r->outcome[i];
@@ -195,13 +227,19 @@ static qm_status store_cells(const struct qm_results *r, struct qm_store *store)
         steps[i] = o->steps;
         elements[i] = o->n;
         bits[i] = o->reason ? nan("") : o->bits;
+        role[i] = roles[c->role];
+        lr_scale[i] = c->lr_scale;
+        rounding[i] = (int64_t)c->rounding_seed;
         status[i] = qm_outcome_status(o);
         reason[i] = o->reason ? o->reason : "";
+        qm_cell_id(r->suite, c, ids[i]);
+        id[i] = ids[i];
     }
     t.failed |= !ok;
     qm_status st = table_store(&t, store, "/cells", "one row per cell of the suite");
     free(recipe);
     free(quantizer);
+    free(ids);
     return st;
 }
 
@@ -212,7 +250,7 @@ static qm_status store_axes(const struct qm_results *r, struct qm_store *store)
         const struct qm_axis *axis = &r->suite->axis[a];
         const char **text = column(&t, axis->key, QM_COLUMN_text, "", "label on this axis");
         for (int64_t i = 0; text && i < r->n_cells; i++)
-            text[i] = axis->value[r->cell[i].choice[a]].label;
+            text[i] = qm_cell_choice(r->suite, &r->cell[i], a);
     }
     return table_store(&t, store, "/axes", "one row per cell: its place on every axis");
 }
@@ -316,6 +354,43 @@ static qm_status store_curves(const struct qm_results *r, struct qm_store *store
     return st;
 }
 
+static qm_status store_stairs(const struct qm_results *r, struct qm_store *store)
+{
+    static const struct {
+        const char *path, *text;
+    } stairs[] = {
+#define X(name, twin, persistence, text) \
+    {"/stairs/" #name, "(level, step) in turn: first hits of the gaps 10^(-level / 64), " text},
+        QM_STAIR_LIST(X)
+#undef X
+    };
+    int64_t n = 0;
+    int64_t *cell = calloc((size_t)r->n_cells + 1, sizeof *cell);
+    int64_t *length = calloc((size_t)r->n_cells + 1, sizeof *length);
+    qm_status st = cell && length ? QM_OK : qm_fail(QM_NO_MEMORY, "stairs");
+    for (int64_t i = 0; st == QM_OK && i < r->n_cells; i++)
+        if (r->outcome[i].stair[0])
+            cell[n++] = i;
+    struct qm_shape shape = {1, {n}};
+    if (st == QM_OK && n > 0)
+        st = qm_store_array(store, "/stairs/cell", QM_DTYPE_i64, &shape, cell, "1",
+                            "row of /cells that each belongs to", NULL);
+    for (int k = 0; st == QM_OK && n > 0 && k < QM_STAIR_COUNT; k++) {
+        int64_t total = 0, at = 0;
+        for (int64_t i = 0; i < n; i++)
+            total += length[i] = r->outcome[cell[i]].n_stair[k];
+        double *value = calloc((size_t)total + 1, sizeof *value);
+        for (int64_t i = 0; value && i < n; at += length[i++])
+            memcpy(value + at, r->outcome[cell[i]].stair[k], (size_t)length[i] * sizeof *value);
+        st = value ? qm_store_ragged(store, stairs[k].path, n, length, value, "1", stairs[k].text)
+                   : qm_fail(QM_NO_MEMORY, "stairs");
+        free(value);
+    }
+    free(cell);
+    free(length);
+    return st;
+}
+
 qm_status qm_results_store(const struct qm_results *r, struct qm_store *store)
 {
     const struct qm_suite *s = r->suite;
@@ -329,6 +404,7 @@ qm_status qm_results_store(const struct qm_results *r, struct qm_store *store)
     QM_TRY(store_decades(r, store, 1));
     QM_TRY(qm_codebooks_store(r, store));
     QM_TRY(store_curves(r, store));
+    QM_TRY(store_stairs(r, store));
     return qm_store_timing(store, "cell_seconds", r->n_cells, r->seconds, "s",
                            "wall time of each cell on its thread");
 }

@@ -8,6 +8,7 @@
  *                of single elements (couplings other than oneshot, norms other than block, tensor)
  *     /codebooks the tables that the cells decide by (codebooks.h)
  *     /curves    cell (which cell each curve belongs to) and one ragged array per track
+ *     /stairs    cell, and first hits of closed cells (protocol/stairs.h), ragged
  *     /summary   the suite's tables
  *     /suite     attributes title, question, plan (the suite in canonical form) */
 #ifndef QM_EXPERIMENTS_RESULTS_H
@@ -25,7 +26,7 @@ struct qm_results {
     int64_t n_cells;
 };
 
-/* "ok", "skipped", "diverged". */
+/* "ok", "skipped", "diverged", "failed". */
 const char *qm_outcome_status(const struct qm_outcome *o);
 
 /* Runs all cells with the given number of threads; outcome[] and seconds[] are filled in by index,

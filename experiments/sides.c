@@ -4,6 +4,7 @@
 #include "core/base/half.h"
 #include "core/engine/backend.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,8 +29,12 @@ void qm_sides_close(struct qm_sides *a)
     free(a->v);
     free(a->update);
     free(a->got_update);
-    for (int s = 0; s < QM_MAX_SLOTS; s++)
+    free(a->grad);
+    free(a->moved_p);
+    for (int s = 0; s < QM_MAX_SLOTS; s++) {
         free(a->twin_slot[s]);
+        free(a->moved_slot[s]);
+    }
     free(a);
 }
 
@@ -37,8 +42,8 @@ static qm_status buffers(struct qm_sides *a)
 {
     size_t n = (size_t)(a->total > 0 ? a->total : 1);
     float **floats[] = {&a->p, &a->g, &a->got};
-    double **doubles[] = {&a->twin_p, &a->twin_g, &a->start,  &a->scratch,
-                          &a->m,      &a->v,      &a->update, &a->got_update};
+    double **doubles[] = {&a->twin_p, &a->twin_g, &a->start,      &a->scratch, &a->m,
+                          &a->v,      &a->update, &a->got_update, &a->grad};
     int ok = (a->g16 = calloc(n, sizeof(uint16_t))) && (a->codes = calloc(n, 1)) &&
              (a->stored = calloc(n, (size_t)qm_param_bytes(&a->recipe.param)));
     for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
@@ -47,27 +52,28 @@ static qm_status buffers(struct qm_sides *a)
         ok = (*doubles[i] = calloc(n, sizeof(double))) && ok;
     for (int s = 0; s < a->n_slots; s++)
         ok = (a->twin_slot[s] = calloc(n, sizeof(double))) && ok;
+    if (a->is_double)
+        ok = (a->moved_p = calloc(n, sizeof(double))) && ok;
+    for (int s = 0; s < a->n_slots && a->is_double; s++)
+        ok = (a->moved_slot[s] = calloc(n, sizeof(double))) && ok;
     return ok ? QM_OK : qm_fail(QM_NO_MEMORY, "%lld elements in lockstep", (long long)a->total);
 }
 
 /* The suggested learning rate of a problem for a family, or the recipe's. */
 static double problem_lr(const struct qm_problem *p, const char *family, const struct qm_hyper *h)
 {
-    static const struct {
+    const struct {
         const char *family;
-        int is_sgd;
-        double times;
+        double lr;
     } suggested[] = {
-        {"adamw", 0, 1.0},        {"adam", 0, 1.0},     {"adamw_after", 0, 1.0},
-        {"adamw_factor", 0, 1.0}, {"ademamix", 0, 1.0}, {"ademamix_after", 0, 1.0},
-        {"lion", 0, 0.1},         {"lion8", 0, 0.1},    {"sgdm", 1, 1.0},
-        {"momentum", 1, 1.0},     {"sgdw", 1, 1.0},     {"sgd_zero", 1, 1.0},
+        {"adamw", p->lr_adamw},        {"adam", p->lr_adamw},     {"adamw_after", p->lr_adamw},
+        {"adamw_factor", p->lr_adamw}, {"ademamix", p->lr_adamw}, {"ademamix_after", p->lr_adamw},
+        {"lion", p->lr_lion},          {"lion8", p->lr_lion},     {"sgdm", p->lr_sgdm},
+        {"momentum", p->lr_sgdm},      {"sgdw", p->lr_sgdm},      {"sgd_zero", p->lr_sgdm},
     };
-    for (size_t i = 0; i < sizeof suggested / sizeof *suggested; i++) {
-        double lr = suggested[i].times * (suggested[i].is_sgd ? p->lr_sgdm : p->lr_adamw);
-        if (strcmp(family, suggested[i].family) == 0 && lr > 0.0)
-            return lr;
-    }
+    for (size_t i = 0; i < sizeof suggested / sizeof *suggested; i++)
+        if (strcmp(family, suggested[i].family) == 0 && suggested[i].lr > 0.0)
+            return suggested[i].lr;
     return h->lr;
 }
 
@@ -85,6 +91,8 @@ static void set_hyper(struct qm_sides *a)
     } else if (c->problem && !c->lr_given) {
         h->lr = problem_lr(c->problem, a->recipe.rule->family, h);
     }
+    if (c->problem)
+        h->lr *= c->lr_scale;
     if (h->initial_lr == 0.0) /* as a plan keeps it */
         h->initial_lr = h->lr;
     a->twin_hyper = (struct qm_oracle_hyper){
@@ -148,7 +156,7 @@ static qm_status load_state(struct qm_sides *a, int s)
         st = scales ? QM_OK : qm_fail(QM_NO_MEMORY, "scales");
     }
     struct qm_draws draws =
-        qm_draws_for(a->c->seed, a->t0 - 1, 0, s == 0 ? QM_ROLE_slot0 : QM_ROLE_slot1);
+        qm_draws_for(qm_cell_rounding(a->c), a->t0 - 1, 0, s == 0 ? QM_ROLE_slot0 : QM_ROLE_slot1);
     if (st == QM_OK)
         st = qm_encode(codec, &a->shape[0], x, &draws, a->codes, scales);
     if (st == QM_OK)
@@ -156,6 +164,22 @@ static qm_status load_state(struct qm_sides *a, int s)
     free(scales);
     free(codec);
     return st;
+}
+
+/* One float32 ulp up or down, by a draw per element; a 0 moves by 2^-24 of the largest element (of
+ * 1, where all are 0), since the ulp of 0 is lost in the first update. */
+static void move_start(struct qm_sides *a)
+{
+    float most = 0.0f;
+    for (int64_t i = 0; i < a->total; i++)
+        most = fmaxf(most, fabsf(a->p[i]));
+    double step = 0x1p-24 * (most > 0.0f ? (double)most : 1.0);
+    for (int64_t i = 0; i < a->total; i++) {
+        int up = qm_pick(a->c->seed, QM_STREAM_start, 1, i, 2) == 1;
+        a->moved_p[i] = a->p[i] == 0.0f ? (up ? step : -step)
+                                        : (double)nextafterf(a->p[i], up ? INFINITY : -INFINITY);
+        a->p[i] = (float)a->moved_p[i];
+    }
 }
 
 static qm_status set_start(struct qm_sides *a)
@@ -178,10 +202,14 @@ static qm_status set_start(struct qm_sides *a)
     }
     if (!r) /* a state need not begin at 0 */
         QM_TRY(qm_sides_take_over(a));
-    if (a->problem) {
+    if (a->problem && a->c->problem->optimum) {
         a->floor = a->c->problem->optimum(a->problem);
         a->start_loss = a->c->problem->eval(a->problem, a->start, 1, NULL) - a->floor;
     }
+    for (int s = 0; s < a->n_slots && a->is_double; s++)
+        memcpy(a->moved_slot[s], a->twin_slot[s], (size_t)a->total * sizeof(double));
+    if (a->is_double)
+        move_start(a);
     return QM_OK;
 }
 
@@ -190,6 +218,7 @@ qm_status qm_sides_open(const struct qm_cell *c, struct qm_sides *a)
     a->c = c;
     a->recipe = c->recipe;
     a->n_slots = c->recipe.rule->n_slots;
+    a->is_double = c->start_ulp;
     a->oracle = qm_oracle_find(c->recipe.rule->family);
     if (!a->oracle)
         return qm_fail(QM_BAD_ARG, "rule %s (family %s) has no oracle", c->recipe.rule->name,
@@ -208,6 +237,10 @@ qm_status qm_sides_open(const struct qm_cell *c, struct qm_sides *a)
 
 qm_status qm_sides_decode(struct qm_sides *a, int s)
 {
+    for (int64_t i = 0; i < a->total && a->is_double; i++)
+        a->got[i] = (float)a->moved_slot[s][i];
+    if (a->is_double)
+        return QM_OK;
     memset(a->got, 0, (size_t)a->total * sizeof *a->got); /* a slot may be smaller, or not there */
     for (int i = 0; i < a->n_tensors; i++)
         QM_TRY(qm_backend_cpu.decode(a->plan[i], s, a->got + a->first[i]));
@@ -226,26 +259,25 @@ qm_status qm_sides_take_over(struct qm_sides *a)
     return QM_OK;
 }
 
-void qm_sides_gradients(struct qm_sides *a, int64_t k)
+/* The variant's parameter in double. */
+static const double *parameter(struct qm_sides *a)
 {
-    const struct qm_cell *c = a->c;
-    if (c->recorded) {
-        memcpy(a->g, c->recorded->grad + k * a->total, (size_t)a->total * sizeof *a->g);
-    } else if (!a->problem) {
-        qm_dist_fill(&c->dist, c->seed, k * a->total, a->total, a->g);
-    } else {
-        double *g = a->twin_g;
-        const double *x = a->twin_p;
-        if (c->coupling != QM_COUPLING_global) {
-            for (int64_t i = 0; i < a->total; i++)
-                a->scratch[i] = (double)a->p[i];
-            x = a->scratch;
-        }
-        c->problem->eval(a->problem, x, k + 1, g);
-        for (int64_t i = 0; i < a->total; i++)
-            a->g[i] = (float)g[i];
-    }
+    if (a->is_double)
+        return a->moved_p;
     for (int64_t i = 0; i < a->total; i++)
+        a->scratch[i] = (double)a->p[i];
+    return a->scratch;
+}
+
+double qm_sides_loss(struct qm_sides *a, int64_t k)
+{
+    return a->c->problem->eval(a->problem, parameter(a), k + 1, NULL);
+}
+
+/* To the recipe's type of gradients, where that is not float32. */
+static void narrow_gradient(struct qm_sides *a)
+{
+    for (int64_t i = 0; i < a->total && a->recipe.grad != QM_DTYPE_f32; i++)
         if (a->recipe.grad == QM_DTYPE_bf16) {
             a->g16[i] = qm_float_to_bf16(a->g[i]);
             a->g[i] = qm_bf16_to_float(a->g16[i]);
@@ -253,20 +285,77 @@ void qm_sides_gradients(struct qm_sides *a, int64_t k)
             a->g16[i] = qm_float_to_f16(a->g[i]);
             a->g[i] = qm_f16_to_float(a->g16[i]);
         }
-    if (c->coupling == QM_COUPLING_closed)
-        c->problem->eval(a->problem, a->twin_p, k + 1, a->twin_g);
-    else
+}
+
+double qm_sides_gradient(struct qm_sides *a, int64_t k)
+{
+    const struct qm_cell *c = a->c;
+    double loss = 0.0;
+    if (c->recorded) {
+        memcpy(a->g, c->recorded->grad + k * a->total, (size_t)a->total * sizeof *a->g);
+    } else if (!a->problem) {
+        qm_dist_fill(&c->dist, c->seed, k * a->total, a->total, a->g);
+    } else {
+        const double *x = c->coupling == QM_COUPLING_global ? a->twin_p : parameter(a);
+        loss = c->problem->eval(a->problem, x, k + 1, a->grad);
         for (int64_t i = 0; i < a->total; i++)
-            a->twin_g[i] = (double)a->g[i];
+            a->g[i] = (float)a->grad[i];
+    }
+    narrow_gradient(a);
+    for (int64_t i = 0; i < a->total && c->coupling != QM_COUPLING_closed; i++)
+        a->twin_g[i] = (double)a->g[i];
+    return loss;
+}
+
+double qm_sides_twin_gradient(struct qm_sides *a, int64_t k)
+{
+    return a->c->problem->eval(a->problem, a->twin_p, k + 1, a->twin_g);
+}
+
+/* One update by the oracle, of all tensors. */
+static qm_status oracle_step(struct qm_sides *a, double *p, double *const *slots, const double *g,
+                             int64_t t)
+{
+    for (int i = 0; i < a->n_tensors; i++) {
+        int64_t at = a->first[i];
+        double *slot[QM_MAX_SLOTS] = {NULL};
+        for (int s = 0; s < a->n_slots; s++)
+            slot[s] = slots[s] + at;
+        QM_TRY(qm_oracle_step(a->oracle, p + at, slot, g + at, &a->shape[i], (uint32_t)i,
+                              &a->twin_hyper, t));
+    }
+    return QM_OK;
+}
+
+/* The recorded run's learning rate of this update, on both sides. */
+static void follow_schedule(struct qm_sides *a, int64_t k)
+{
+    if (!a->c->recorded)
+        return;
+    a->recipe.hyper.lr = a->twin_hyper.lr = a->c->recorded->lr[k];
+    qm_plan_cpu_hyper(a->plan[0], &a->recipe.hyper);
+}
+
+qm_status qm_sides_twin_step(struct qm_sides *a, int64_t k)
+{
+    follow_schedule(a, k);
+    return oracle_step(a, a->twin_p, a->twin_slot, a->twin_g, a->t0 + k);
+}
+
+static qm_status moved_step(struct qm_sides *a, int64_t k)
+{
+    QM_TRY(oracle_step(a, a->moved_p, a->moved_slot, a->grad, a->t0 + k));
+    for (int64_t i = 0; i < a->total; i++)
+        a->p[i] = (float)a->moved_p[i];
+    return QM_OK;
 }
 
 qm_status qm_sides_step(struct qm_sides *a, int64_t k)
 {
     int64_t t = a->t0 + k;
-    if (a->c->recorded) {
-        a->recipe.hyper.lr = a->twin_hyper.lr = a->c->recorded->lr[k];
-        qm_plan_cpu_hyper(a->plan[0], &a->recipe.hyper);
-    }
+    if (a->is_double)
+        return moved_step(a, k);
+    follow_schedule(a, k);
     for (int i = 0; i < a->n_tensors; i++) {
         int64_t at = a->first[i];
         int is_f32 = a->recipe.grad == QM_DTYPE_f32;
@@ -276,14 +365,9 @@ qm_status qm_sides_step(struct qm_sides *a, int64_t k)
                               a->shape[i]};
         struct qm_tensor g = {is_f32 ? (void *)(a->g + at) : (void *)(a->g16 + at), a->recipe.grad,
                               a->shape[i]};
-        QM_TRY(qm_backend_cpu.step(a->plan[i], &p, &g, t, a->c->seed));
+        QM_TRY(qm_backend_cpu.step(a->plan[i], &p, &g, t, qm_cell_rounding(a->c)));
         if (type != QM_DTYPE_f32)
             qm_param_to_float(&a->recipe.param, a->numel[i], stored, a->p + at);
-        double *slot[QM_MAX_SLOTS] = {NULL};
-        for (int s = 0; s < a->n_slots; s++)
-            slot[s] = a->twin_slot[s] + at;
-        QM_TRY(qm_oracle_step(a->oracle, a->twin_p + at, slot, a->twin_g + at, &a->shape[i],
-                              (uint32_t)i, &a->twin_hyper, t));
     }
     return QM_OK;
 }

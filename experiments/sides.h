@@ -20,6 +20,7 @@ struct qm_sides {
     void *problem; /* self of c->problem */
     int64_t t0;    /* the first update's number */
     double floor, start_loss;
+    int is_double; /* start: ulp; the variant's side is a second run of the oracle, in double */
     /* [total]; the variant's side in float, the twin's in double */
     float *p, *g, *got; /* p: widened from what is stored */
     void *stored;       /* the parameters as the recipe stores them; unused for float32 */
@@ -27,6 +28,8 @@ struct qm_sides {
     uint8_t *codes;
     double *twin_p, *twin_g, *start, *twin_slot[QM_MAX_SLOTS], *scratch;
     double *m, *v, *update, *got_update;
+    double *grad; /* of a problem at the variant's parameter, before rounding */
+    double *moved_p, *moved_slot[QM_MAX_SLOTS]; /* the variant's side where it is in double */
 };
 
 /* Opens plans, states and start as the cell's source says; a was zeroed.  QM_BAD_ARG: the shapes or
@@ -43,10 +46,18 @@ qm_status qm_sides_decode(struct qm_sides *a, int s);
 /* The twin takes over the variant's decoded states and its parameter. */
 qm_status qm_sides_take_over(struct qm_sides *a);
 
-/* Gradients of update k (from 0): a->g for the variant, a->twin_g for the twin. */
-void qm_sides_gradients(struct qm_sides *a, int64_t k);
+/* Gradient of update k (from 0) for the variant: a->g; but for coupling closed a->twin_g is the same.
+ * Returns the problem's loss where it was evaluated, which is before the update; 0 without one. */
+double qm_sides_gradient(struct qm_sides *a, int64_t k);
 
-/* Update k on both sides. */
+/* Coupling closed: a->twin_g of the twin's own parameter, and its loss there. */
+double qm_sides_twin_gradient(struct qm_sides *a, int64_t k);
+
+/* The variant's loss after k updates, without a gradient. */
+double qm_sides_loss(struct qm_sides *a, int64_t k);
+
+/* Update k of the variant, of the twin. */
 qm_status qm_sides_step(struct qm_sides *a, int64_t k);
+qm_status qm_sides_twin_step(struct qm_sides *a, int64_t k);
 
 #endif

@@ -18,10 +18,12 @@ static const char *const coupling_names[] = {
 const char *qm_coupling_name(enum qm_coupling c) { return coupling_names[c]; }
 
 /* Keys besides those of recipes. */
-static const char *const axis_keys[] = {"variant", "coupling", "slot", "source",
-                                        "seed",    "steps",    "n"};
-static const char *const plain_keys[] = {"title", "question", "data",  "min_numel",    "min_rank",
-                                         "every", "summary",  "claim", "claim_source", "expect"};
+static const char *const axis_keys[] = {"variant", "coupling",     "slot", "source",
+                                        "seed",    "steps",        "n",    "lr_scale",
+                                        "start",   "rounding_seed"};
+static const char *const plain_keys[] = {
+    "title", "question",     "data",   "min_numel", "min_rank", "every", "summary",
+    "claim", "claim_source", "expect", "protocol",  "budget",   "delta", "sizes"};
 /* clang-format off */
 static const char *const hyper_keys[] = {
 #define X(name, value, text) #name,
@@ -45,6 +47,8 @@ static const int relation_bounds[] = {
 struct walk {
     struct qm_suite *s;
     yaml_document_t doc;
+    const char *size;         /* that is asked for, or NULL */
+    const yaml_node_t *other; /* what the suite says of it */
 };
 
 static int line_of(const yaml_node_t *n) { return (int)n->start_mark.line + 1; }
@@ -115,6 +119,18 @@ static qm_status axis_value(struct walk *w, const yaml_node_t *n, const char *ke
     return v->label ? QM_OK : copy(v->text, &v->label);
 }
 
+/* "1..16" is the whole numbers from 1 to 16: how many; 0 for all else. */
+static int64_t range_of(const yaml_node_t *n, int64_t *first)
+{
+    long long a, b;
+    int end = 0;
+    if (n->type != YAML_SCALAR_NODE || sscanf(text_of(n), "%lld..%lld%n", &a, &b, &end) != 2 ||
+        text_of(n)[end] || a < 0 || b < a || b - a >= 1000000)
+        return 0;
+    *first = a;
+    return b - a + 1;
+}
+
 static qm_status axis(struct walk *w, const char *key, int line, const yaml_node_t *n,
                       int is_recipe)
 {
@@ -128,11 +144,22 @@ static qm_status axis(struct walk *w, const char *key, int line, const yaml_node
     struct qm_axis *a = &s->axis[s->n_axes++];
     a->line = line;
     a->is_recipe = is_recipe;
+    int64_t first = 0, range = is_list || is_recipe ? 0 : range_of(n, &first);
+    count = range ? (int)range : count;
     a->value = calloc((size_t)count, sizeof *a->value);
     if (!a->value)
         return qm_fail(QM_NO_MEMORY, "suite");
     QM_TRY(copy(key, &a->key));
     a->n = count;
+    for (int i = 0; i < range; i++) {
+        char text[24];
+        snprintf(text, sizeof text, "%lld", (long long)(first + i));
+        a->value[i].line = line_of(n);
+        QM_TRY(copy(text, &a->value[i].text));
+        QM_TRY(copy(text, &a->value[i].label));
+    }
+    if (range)
+        return QM_OK;
     for (int i = 0; i < count; i++)
         QM_TRY(axis_value(w, is_list ? node(w, n->data.sequence.items.start[i]) : n, key,
                           &a->value[i]));
@@ -386,6 +413,53 @@ static qm_status data_globs(struct walk *w, const yaml_node_t *n)
     return words(w, n, "data", max, s->data, &s->n_data);
 }
 
+static qm_status protocol(struct walk *w, const yaml_node_t *n)
+{
+    char *word = NULL;
+    QM_TRY(scalar(w, n, "protocol", &word));
+    w->s->paired = strcmp(word, "paired") == 0;
+    qm_status st =
+        w->s->paired ? QM_OK : fail_at(w, n, QM_BAD_ARG, "protocol '%s'; there is paired", word);
+    free(word);
+    return st;
+}
+
+static qm_status margin(struct walk *w, const yaml_node_t *n)
+{
+    char *word = NULL, *end;
+    QM_TRY(scalar(w, n, "delta", &word));
+    w->s->delta = strtod(word, &end);
+    qm_status st =
+        end != word && !*end && w->s->delta > 0.0 && isfinite(w->s->delta)
+            ? QM_OK
+            : fail_at(w, n, QM_BAD_ARG, "'delta' is '%s', expected a number above 0 (log10)", word);
+    free(word);
+    return st;
+}
+
+static const char *const size_names[] = {"small", "normal", "large"};
+
+/* Other values of some keys, for one size: kept until all keys are read. */
+static qm_status size_pair(struct walk *w, const char *key, const yaml_node_t *at,
+                           const yaml_node_t *value, void *to)
+{
+    (void)to;
+    if (qm_name_find(key, size_names, COUNT(size_names)) < 0) {
+        qm_name_unknown("size", key, size_names, COUNT(size_names));
+        return fail_prefix(w->s->path, line_of(at), QM_BAD_ARG);
+    }
+    if (value->type != YAML_MAPPING_NODE)
+        return fail_at(w, value, QM_BAD_ARG, "size '%s' is not a map of keys", key);
+    if (strcmp(key, w->size ? w->size : "normal") == 0)
+        w->other = value;
+    return QM_OK;
+}
+
+static qm_status sizes(struct walk *w, const yaml_node_t *n)
+{
+    return each_pair(w, n, "'sizes'", size_pair, NULL);
+}
+
 static qm_status top_pair(struct walk *w, const char *key, const yaml_node_t *at,
                           const yaml_node_t *value, void *to)
 {
@@ -403,9 +477,52 @@ static qm_status top_pair(struct walk *w, const char *key, const yaml_node_t *at
     case 7: return scalar(w, value, key, &s->claim);
     case 8: return scalar(w, value, key, &s->claim_source);
     case 9: return expects(w, value);
+    case 10: return protocol(w, value);
+    case 11: return integer(w, value, key, 0, &s->budget);
+    case 12: return margin(w, value);
+    case 13: return sizes(w, value);
     default:
         return is_recipe_key(key) ? axis(w, key, line_of(at), value, 1) : unknown_key(w, key, at);
     }
+}
+
+static void words_free(char **word, int n)
+{
+    for (int i = 0; i < n; i++)
+        free(word[i]);
+}
+
+static void axis_free(struct qm_axis *a)
+{
+    for (int j = 0; j < a->n; j++) {
+        free(a->value[j].text);
+        free(a->value[j].label);
+    }
+    free(a->value);
+    free(a->key);
+}
+
+/* A key of the size that is asked for takes the place of the suite's. */
+static qm_status resize_pair(struct walk *w, const char *key, const yaml_node_t *at,
+                             const yaml_node_t *value, void *to)
+{
+    struct qm_suite *s = to;
+    int a = qm_suite_axis(s, key), was = s->n_axes;
+    if (strcmp(key, "sizes") == 0 || strcmp(key, "summary") == 0 || strcmp(key, "expect") == 0)
+        return fail_at(w, at, QM_BAD_ARG, "a size does not change '%s'", key);
+    if (strcmp(key, "data") == 0 && s->data) {
+        words_free(s->data, s->n_data);
+        free(s->data);
+        s->data = NULL;
+        s->n_data = 0;
+    }
+    QM_TRY(top_pair(w, key, at, value, s));
+    if (a >= 0 && s->n_axes > was) { /* at the old one's place */
+        axis_free(&s->axis[a]);
+        s->axis[a] = s->axis[--s->n_axes];
+        s->axis[s->n_axes] = (struct qm_axis){0};
+    }
+    return QM_OK;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -425,14 +542,13 @@ static qm_status named(const char *path, struct qm_suite *s)
     const char *dot = strrchr(base, '.');
     s->stem = dot && dot > base ? strndup(base, (size_t)(dot - base)) : strdup(base);
     s->path = strdup(path);
-    s->every = 1;
     return s->stem && s->path ? QM_OK : qm_fail(QM_NO_MEMORY, "suite");
 }
 
-static qm_status walk_file(FILE *f, struct qm_suite *s)
+static qm_status walk_file(FILE *f, const char *size, struct qm_suite *s)
 {
     yaml_parser_t parser;
-    struct walk w = {.s = s};
+    struct walk w = {.s = s, .size = size};
     if (!yaml_parser_initialize(&parser))
         return qm_fail(QM_NO_MEMORY, "suite");
     yaml_parser_set_input_file(&parser, f);
@@ -447,6 +563,8 @@ static qm_status walk_file(FILE *f, struct qm_suite *s)
         const yaml_node_t *root = yaml_document_get_root_node(&w.doc);
         st = root ? each_pair(&w, root, "a suite", top_pair, s)
                   : fail_line(s->path, 1, QM_BAD_ARG, "the file is empty");
+        if (st == QM_OK && w.other)
+            st = each_pair(&w, w.other, "a size", resize_pair, s);
         yaml_document_delete(&w.doc);
     }
     yaml_parser_delete(&parser);
@@ -455,6 +573,13 @@ static qm_status walk_file(FILE *f, struct qm_suite *s)
 
 qm_status qm_suite_read(const char *path, struct qm_suite **out)
 {
+    return qm_suite_read_size(path, NULL, out);
+}
+
+qm_status qm_suite_read_size(const char *path, const char *size, struct qm_suite **out)
+{
+    if (size && qm_name_find(size, size_names, COUNT(size_names)) < 0)
+        return qm_name_unknown("size", size, size_names, COUNT(size_names));
     struct qm_suite *s = calloc(1, sizeof *s);
     FILE *f = fopen(path, "rb");
     qm_status st = s ? QM_OK : qm_fail(QM_NO_MEMORY, "suite");
@@ -463,7 +588,9 @@ qm_status qm_suite_read(const char *path, struct qm_suite **out)
     if (st == QM_OK)
         st = named(path, s);
     if (st == QM_OK)
-        st = walk_file(f, s);
+        st = walk_file(f, size, s);
+    if (st == QM_OK && s->every == 0 && !s->paired)
+        s->every = 1;
     for (int i = 0; st == QM_OK && i < 2; i++)
         if (qm_suite_axis(s, i ? "source" : "variant") < 0)
             st = fail_line(path, 1, QM_BAD_ARG, "the suite has no '%s'", i ? "source" : "variant");
@@ -480,24 +607,12 @@ qm_status qm_suite_read(const char *path, struct qm_suite **out)
     return st;
 }
 
-static void words_free(char **word, int n)
-{
-    for (int i = 0; i < n; i++)
-        free(word[i]);
-}
-
 void qm_suite_free(struct qm_suite *s)
 {
     if (!s)
         return;
-    for (int i = 0; i < s->n_axes; i++) {
-        for (int j = 0; j < s->axis[i].n; j++) {
-            free(s->axis[i].value[j].text);
-            free(s->axis[i].value[j].label);
-        }
-        free(s->axis[i].value);
-        free(s->axis[i].key);
-    }
+    for (int i = 0; i < s->n_axes; i++)
+        axis_free(&s->axis[i]);
     for (int i = 0; i < s->n_summaries; i++) {
         struct qm_summary_plan *p = &s->summary[i];
         words_free(p->by, QM_SUITE_BY);

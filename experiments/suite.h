@@ -17,6 +17,13 @@
  *     min_numel: 128                               # smaller recorded tensors are left out
  *     min_rank: 1                                  # so are those of lower rank
  *     every: 10                                    # steps between two points of a curve
+ *     protocol: paired                             # beside its twins; protocol/protocol.h
+ *     lr_scale: [0.25, 0.5, 1, 2, 4]               # times the problem's learning rate
+ *     start: ulp                                   # the twin beside itself from a start one ulp off
+ *     rounding_seed: 1..8                          # other draws of rounding, same data; default 0
+ *     budget: 1                                    # cells for the error budget
+ *     delta: 0.0212                                # equivalent within +- delta (log10 of the gap)
+ *     sizes: {small: {seed: 1..2, steps: 50}}      # other values for --size small
  *     summary:                                     # tables, printed and stored; summary.h
  *       - {name: a, by: [class, exp_avg.norm], across: exp_avg, value: sqnr, stat: median}
  *     claim: NF4 momentum loses less than uniform int4     # what a paper or a release says
@@ -25,8 +32,8 @@
  *       - {value: sqnr, of: {exp_avg: nf4}, versus: {exp_avg: int4}, unit: tensor,
  *          relation: above 0}
  *
- * Any key of variant, coupling, slot, source, seed, steps, n and the recipe keys takes a list and
- * is then an axis; the cells are the product in the file's order, the last axis fastest.  Sources:
+ * Any key of variant, coupling, slot, source, seed, steps, n, lr_scale, start, rounding_seed and the
+ * recipe keys takes a list and is then an axis (A..B: whole numbers from A to B); the cells are the product in the file's order, the last axis fastest.  Sources:
  *
  *     states:GLOB       recorded states, GLOB over "run/sNNNNNN/tensor" ('*' crosses '/')
  *     trace:GLOB        recorded gradients, GLOB over "run/trace/tensor"
@@ -123,7 +130,10 @@ struct qm_suite {
     int n_axes, n_data, n_summaries;
     struct qm_axis axis[QM_SUITE_AXES];
     char **data;
-    int64_t min_numel, min_rank, every;
+    int64_t min_numel, min_rank, every; /* every 0: points by the logarithm of the step */
+    int paired;                         /* protocol: paired */
+    int64_t budget;
+    double delta; /* 0: as the problems state */
     struct qm_summary_plan *summary;
     char *claim, *claim_source; /* or NULL */
     int n_expects;
@@ -134,6 +144,11 @@ struct qm_suite {
 /* Reads a suite.  QM_BAD_FILE when it cannot be read; QM_BAD_ARG ("FILE:LINE: ...") for YAML
  * errors, unknown or doubled keys and values of the wrong kind. */
 qm_status qm_suite_read(const char *path, struct qm_suite **out);
+
+/* The same at a size, "small", "normal" or "large": what its `sizes` say of that takes the place of
+ * its own keys.  NULL is "normal".  QM_NO_MATCH for another word. */
+qm_status qm_suite_read_size(const char *path, const char *size, struct qm_suite **out);
+
 void qm_suite_free(struct qm_suite *s); /* accepts NULL */
 
 /* Makes s->plan anew from what s holds; reading it back gives the same plan. */
@@ -154,13 +169,37 @@ enum qm_source_kind {
     QM_SOURCE_states,
     QM_SOURCE_trace,
     QM_SOURCE_dist,
-    QM_SOURCE_problem
+    QM_SOURCE_problem,
+    QM_SOURCE_empty /* empty.h: for tests of the runner */
+};
+
+/* Why a cell is there: protocol/protocol.h says when cells are added to the product of the axes. */
+enum qm_cell_role {
+    QM_CELL_plain,   /* the suite asks for it */
+    QM_CELL_float32, /* the family's rule with float32 states, beside the same twin */
+    QM_CELL_ulp,     /* the twin beside itself, its start moved by one float32 ulp */
+    QM_CELL_without  /* a plain cell with one part at full precision, for the error budget */
+};
+
+/* clang-format off */
+#define QM_BUDGET_LIST(X) /* name, label, text */                                                 \
+    X(first,     "first-moment codes",  "codes of slot 0")                                        \
+    X(second,    "second-moment codes", "codes of all other slots")                               \
+    X(scales,    "scales",              "scales stored as float16, or quantized themselves")      \
+    X(parameter, "parameter",           "the parameter as it is stored")
+/* clang-format on */
+
+enum qm_budget {
+#define X(name, label, text) QM_BUDGET_##name,
+    QM_BUDGET_LIST(X)
+#undef X
+        QM_BUDGET_COUNT
 };
 
 /* Everything one experiment needs; pointers are borrowed from the suite and the replay. */
 struct qm_cell {
     int64_t index;
-    int choice[QM_SUITE_AXES]; /* which value of each axis */
+    int choice[QM_SUITE_AXES]; /* which value of each axis; -1: none (added cells) */
     struct qm_recipe recipe;
     enum qm_coupling coupling;
     int slot; /* of the rule */
@@ -172,10 +211,20 @@ struct qm_cell {
     char *source_text;               /* "gpt.h5:run/s000400", "dist:gauss" */
     const char *tensor, *class_name; /* "" where the source has none */
     int lr_given;                    /* the suite sets lr */
-    uint64_t seed;
-    int64_t steps, n, every; /* steps 0: the source's own */
-    char *reason;            /* NULL, or why this cell is skipped */
+    uint64_t seed, rounding_seed; /* of start, data and noise; other draws of rounding for them */
+    double lr_scale;              /* times a problem's learning rate */
+    int start_ulp;                /* both sides in double, the start of one moved by one ulp */
+    int64_t steps, n, every; /* steps 0: the source's own; every 0: points by their logarithm */
+    enum qm_cell_role role;
+    enum qm_budget part; /* of role without */
+    /* Where protocol: paired; indices of other cells, -1: none. */
+    int64_t float32, ulp, without[QM_BUDGET_COUNT];
+    char *reason; /* NULL, or why this cell is skipped */
 };
+
+/* The key of stochastic rounding: seed + 2^32 rounding_seed, so that two seeds never share draws, which
+ * would make them one observation. */
+uint64_t qm_cell_rounding(const struct qm_cell *c);
 
 /* The product of the axes over the sources.  replay holds the suite's data (NULL: none was needed).
  * QM_BAD_ARG or QM_NO_MATCH with file and line for words that name nothing; compositions that are

@@ -105,8 +105,14 @@ qm_status qm_suite_print(struct qm_suite *s)
         fputs("]\n", f);
     }
     word_list(f, "data", s->data, s->n_data);
-    fprintf(f, "\nmin_numel: %lld\nmin_rank: %lld\nevery: %lld\n", (long long)s->min_numel,
-            (long long)s->min_rank, (long long)s->every);
+    fprintf(f, "\nmin_numel: %lld\nmin_rank: %lld\n", (long long)s->min_numel,
+            (long long)s->min_rank);
+    if (s->every)
+        fprintf(f, "every: %lld\n", (long long)s->every);
+    if (s->paired)
+        fprintf(f, "protocol: paired\nbudget: %lld\n", (long long)s->budget);
+    if (s->delta > 0.0)
+        fprintf(f, "delta: %.17g\n", s->delta);
     fputs(s->n_summaries ? "summary:\n" : "", f);
     for (int i = 0; i < s->n_summaries; i++)
         print_summary(f, &s->summary[i]);

@@ -2,6 +2,7 @@
 #include "experiments/summary_table.h"
 
 #include "core/base/name.h"
+#include "experiments/protocol/protocol.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -61,7 +62,7 @@ static const char *text_of(const struct qm_results *r, int64_t i, const struct k
 {
     const struct qm_cell *c = &r->cell[i];
     if (k->axis >= 0)
-        return r->suite->axis[k->axis].value[c->choice[k->axis]].label;
+        return qm_cell_choice(r->suite, c, k->axis);
     switch (k->of_cell) {
     case CELL_class: return c->class_name;
     case CELL_tensor: return c->tensor;
@@ -160,10 +161,11 @@ static int64_t partner(const struct qm_summary *s, int64_t i)
     int axis = qm_suite_axis(suite, s->plan->versus_key), source = qm_suite_axis(suite, "source");
     int base = label_index(&suite->axis[axis], s->plan->versus_label);
     int64_t others = 1, stride = 1;
+    int64_t own = qm_protocol_own(s->results->cell, s->results->n_cells);
     for (int a = 0; a < suite->n_axes; a++)
         others *= a == source ? 1 : suite->axis[a].n;
     for (int a = suite->n_axes - 1; a > axis; a--)
-        stride *= a == source ? s->results->n_cells / others : suite->axis[a].n;
+        stride *= a == source ? own / others : suite->axis[a].n;
     return i + (base - s->results->cell[i].choice[axis]) * stride;
 }
 
@@ -286,7 +288,7 @@ static int tells_errors(const struct qm_summary_plan *p)
 
 static qm_status make_rows(struct qm_summary *s, struct key *where)
 {
-    int64_t n_cells = s->results->n_cells, n = 0;
+    int64_t n_cells = qm_protocol_own(s->results->cell, s->results->n_cells), n = 0;
     size_t room = (size_t)(n_cells > 0 ? n_cells : 1);
     struct member *m = calloc(room, sizeof *m);
     double *scratch = malloc(room * sizeof *scratch);

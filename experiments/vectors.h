@@ -6,16 +6,17 @@
  *     golden                    u8: a JSON text (below)
  *     codebook/SLOT             f32[2^bits]: unit value of each stored code; none for curves
  *     CASE/in/param             before the first step; ARRAYs are those of state_file.h:
- *     CASE/in/ARRAY             SLOT.codes and SLOT.scales, or SLOT where it is kept as floats
+ *     CASE/in/ARRAY             SLOT.codes and SLOT.scales, or SLOT where it is kept as floats;
+ *                               residual beside parameters of 16 bits that have one
  *     CASE/grad/K               the gradient of step K = 1, 2, ... of the case, as the recipe takes it
  *     CASE/want/K/ARRAY         after it, by the reference on the CPU: for people
  *     CASE/out/K/ARRAY          after it, by the program under test: these are judged
  *
- *     {"format": "qualm-golden", "version": 1, "recipe": "adamw4_ao", "seed": "1", "grad": "f32",
+ *     {"format": "qualm-golden", "version": 1, "recipe": "adamw4_ao", "seed": "1", "grad": "f32", "param": "f32",
  *      "cases": [{"name": "t0", "id": "64x64/normal/default/t1/own", "shape": [64, 64],
  *                 "first_step": 1, "steps": 3, "hyper": {"lr": 0.001, ...}, "inputs": SHA-256,
  *                 "slots": [{"name": "exp_avg", "quantizer": "dyn:4s/block:128/...", "bits": 4,
- *                            "first_code": "high"}, ...]}]}
+ *                            "shape": [64, 64], "first_code": "high"}, ...]}]}
  *
  * Step K is judged from what the program itself had after step K - 1. */
 #ifndef QM_EXPERIMENTS_VECTORS_H

@@ -2,7 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/check/explicit.h"
+#include "core/base/half.h"
+#include "experiments/check/answer.h"
 #include "experiments/readers/reader.h"
 #include "experiments/sha256.h"
 #include "experiments/vectors.h"
@@ -49,151 +50,131 @@ static qm_status take(const struct book *b, const char *name, enum qm_dtype dtyp
     return qm_file_read(b->f, i, 0, n, out);
 }
 
-/* The same of bytes; wide: scratch of n floats. */
-static qm_status take_bytes(const struct book *b, const char *name, int64_t n, float *wide,
-                            uint8_t *out)
+/* The same in its own type, of at most 16 bits; wide: scratch of n floats, which hold all of them. */
+static qm_status take_narrow(const struct book *b, const char *name, enum qm_dtype dtype, int64_t n,
+                             float *wide, void *out)
 {
-    QM_TRY(take(b, name, QM_DTYPE_u8, n, wide));
+    QM_TRY(take(b, name, dtype, n, wide));
     for (int64_t i = 0; i < n; i++)
-        out[i] = (uint8_t)wide[i];
+        switch (dtype) {
+        case QM_DTYPE_bf16: ((uint16_t *)out)[i] = qm_float_to_bf16(wide[i]); break;
+        case QM_DTYPE_f16: ((uint16_t *)out)[i] = qm_float_to_f16(wide[i]); break;
+        case QM_DTYPE_i16: ((int16_t *)out)[i] = (int16_t)wide[i]; break;
+        case QM_DTYPE_i8: ((int8_t *)out)[i] = (int8_t)wide[i]; break;
+        default: ((uint8_t *)out)[i] = (uint8_t)wide[i]; break;
+        }
     return QM_OK;
+}
+
+static qm_status take_any(const struct book *b, const char *name, enum qm_dtype dtype, int64_t n,
+                          float *wide, void *out)
+{
+    return dtype == QM_DTYPE_f32 ? take(b, name, dtype, n, out)
+                                 : take_narrow(b, name, dtype, n, wide, out);
 }
 
 /* ---- a state ------------------------------------------------------------------------------- */
 
-/* Parameter and slots, as stored and as decoded. */
-struct side {
-    float *p, *value[QM_MAX_SLOTS], *scales[QM_MAX_SLOTS];
-    uint8_t *packed[QM_MAX_SLOTS], *codes[QM_MAX_SLOTS];
-};
-
-struct layout {
-    int64_t n, scales[QM_MAX_SLOTS], bytes[QM_MAX_SLOTS];
-    int n_slots, coded[QM_MAX_SLOTS];
-    struct qm_codec codec[QM_MAX_SLOTS];
-};
-
-static qm_status layout_of(const struct qm_recipe *r, const struct qm_shape *shape,
-                           struct layout *l)
-{
-    l->n = qm_shape_numel(shape);
-    l->n_slots = r->rule->n_slots;
-    for (int i = 0; i < l->n_slots; i++) {
-        struct qm_quantizer q = qm_recipe_slot(r, i, shape);
-        QM_TRY(qm_codec_init(&l->codec[i], &q));
-        l->coded[i] = q.bits > 0;
-        l->scales[i] = q.bits ? qm_scale_count(&l->codec[i], shape) : 0;
-        l->bytes[i] = q.bits ? qm_code_bytes(&l->codec[i], l->n) : 0;
-    }
-    return QM_OK;
-}
-
-static void side_free(struct side *s)
-{
-    free(s->p);
-    for (int i = 0; i < QM_MAX_SLOTS; i++) {
-        free(s->value[i]);
-        free(s->scales[i]);
-        free(s->packed[i]);
-        free(s->codes[i]);
-    }
-}
-
-static qm_status side_open(const struct layout *l, struct side *s)
-{
-    int ok = (s->p = malloc(sizeof(float) * ((size_t)l->n + 1))) != NULL;
-    for (int i = 0; i < l->n_slots; i++) {
-        ok &= (s->value[i] = malloc(sizeof(float) * ((size_t)l->n + 1))) != NULL;
-        ok &= (s->scales[i] = malloc(sizeof(float) * ((size_t)l->scales[i] + 1))) != NULL;
-        ok &= (s->packed[i] = malloc((size_t)l->bytes[i] + 1)) != NULL;
-        ok &= (s->codes[i] = malloc((size_t)l->n + 1)) != NULL;
-    }
-    return ok ? QM_OK : qm_fail(QM_NO_MEMORY, "a state of %lld elements", (long long)l->n);
-}
-
-/* Calls `each` with the name of every array of a state: at/param, at/exp_avg.codes, ... */
-static qm_status each_array(const struct layout *l, const struct qm_recipe *r, const char *at,
-                            qm_status (*each)(void *context, const char *name, int slot, int what),
-                            void *context)
-{
-    static const char *const ending[] = {"", ".codes", ".scales"};
+/* An array of a state: n elements of a type, with what its name ends in, and where it goes: codes are
+ * packed in the file. */
+struct part {
     char name[QM_STATE_NAME];
-    snprintf(name, sizeof name, "%s/param", at);
-    QM_TRY(each(context, name, -1, 0));
-    for (int i = 0; i < l->n_slots; i++)
-        for (int what = l->coded[i]; what <= 2 * l->coded[i]; what++) {
-            snprintf(name, sizeof name, "%s/%s%s", at, r->rule->slot[i], ending[what]);
-            QM_TRY(each(context, name, i, what));
-        }
-    return QM_OK;
-}
-
-struct reading {
-    const struct book *b;
-    const struct layout *l;
-    struct side *s;
-    struct qm_sha256 *hash; /* or NULL */
+    enum qm_dtype dtype;
+    int64_t n;
+    void *to;
+    int slot; /* whose codes it has, or -1 */
 };
 
-static qm_status read_one(void *context, const char *name, int slot, int what)
+enum { PARTS = 2 + 2 * QM_MAX_SLOTS };
+
+static void part_add(struct part *list, int *n, const char *at, const char *array,
+                     const char *ending, enum qm_dtype dtype, int64_t elements, void *to, int slot)
 {
-    struct reading *r = context;
-    int64_t n = what == 2 ? r->l->scales[slot] : what == 1 ? r->l->bytes[slot] : r->l->n;
-    float *to = slot < 0 ? r->s->p : what == 2 ? r->s->scales[slot] : r->s->value[slot];
-    if (what == 1) /* packed codes are never more than elements */
-        QM_TRY(take_bytes(r->b, name, n, to, r->s->packed[slot]));
-    else
-        QM_TRY(take(r->b, name, QM_DTYPE_f32, n, to));
-    if (r->hash && what == 1)
-        qm_sha256_add(r->hash, r->s->packed[slot], (size_t)n);
-    else if (r->hash)
-        qm_sha256_add(r->hash, to, sizeof(float) * (size_t)n);
-    return QM_OK;
+    struct part *p = &list[(*n)++];
+    snprintf(p->name, sizeof p->name, "%s/%s%s", at, array, ending);
+    p->dtype = dtype;
+    p->n = elements;
+    p->to = to;
+    p->slot = slot;
 }
 
-/* The state whose arrays begin with `at`, decoded. */
-static qm_status side_read(const struct book *b, const struct layout *l, const struct qm_recipe *r,
-                           const struct qm_shape *shape, const char *at, struct side *s,
-                           struct qm_sha256 *hash)
+/* The arrays of a state whose names begin with `at`; those of no elements are left out.  Returns how
+ * many. */
+static int parts_of(const struct qm_trial *t, const char *at, struct part list[PARTS])
 {
-    struct reading reading = {b, l, s, hash};
-    QM_TRY(each_array(l, r, at, read_one, &reading));
-    for (int i = 0; i < l->n_slots; i++)
-        if (l->coded[i]) {
-            qm_unpack_range(&l->codec[i], s->packed[i], l->n, s->codes[i]);
-            qm_decode(&l->codec[i], shape, s->codes[i], s->scales[i], s->value[i]);
+    struct qm_call c = qm_trial_call(t, 0);
+    const struct qm_param *param = &t->recipe.param;
+    int n = 0;
+    part_add(list, &n, at, "param", "", qm_param_dtype(param), t->n, c.p, -1);
+    if (qm_param_residual(param))
+        part_add(list, &n, at, "residual", "", qm_state_residual_dtype(param), t->n, c.residual,
+                 -1);
+    for (int i = 0; i < t->recipe.rule->n_slots; i++) {
+        const char *slot = t->recipe.rule->slot[i];
+        struct qm_codec codec = {.q = t->slot[i]};
+        if (t->slot_n[i] == 0)
+            continue;
+        if (t->slot[i].bits)
+            part_add(list, &n, at, slot, ".codes", QM_DTYPE_u8, qm_code_bytes(&codec, t->slot_n[i]),
+                     c.codes[i], i);
+        part_add(list, &n, at, slot, t->slot[i].bits ? ".scales" : "", QM_DTYPE_f32, t->n_scales[i],
+                 c.scales[i], -1);
+    }
+    return n;
+}
+
+/* Packed codes become one a byte in the same place, which is as long as the slot. */
+static qm_status read_codes(const struct book *b, const struct qm_trial *t, const struct part *p,
+                            float *wide, struct qm_sha256 *hash)
+{
+    struct qm_codec c;
+    QM_TRY(qm_codec_init(&c, &t->slot[p->slot]));
+    uint8_t *packed = malloc((size_t)p->n + 1);
+    qm_status st = packed ? take_narrow(b, p->name, p->dtype, p->n, wide, packed)
+                          : qm_fail(QM_NO_MEMORY, "%s", p->name);
+    if (st == QM_OK)
+        qm_unpack_range(&c, packed, t->slot_n[p->slot], p->to);
+    if (st == QM_OK && hash)
+        qm_sha256_add(hash, packed, (size_t)p->n);
+    free(packed);
+    return st;
+}
+
+/* The state whose arrays begin with `at`.  wide: room for the longest array; hash: or NULL. */
+static qm_status state_read(const struct book *b, const struct qm_trial *t, const char *at,
+                            float *wide, struct qm_sha256 *hash)
+{
+    struct part list[PARTS];
+    int n = parts_of(t, at, list);
+    for (int i = 0; i < n; i++) {
+        const struct part *p = &list[i];
+        if (p->slot >= 0) {
+            QM_TRY(read_codes(b, t, p, wide, hash));
+            continue;
         }
+        QM_TRY(take_any(b, p->name, p->dtype, p->n, wide, p->to));
+        if (hash)
+            qm_sha256_add(hash, p->to, qm_dtype_size(p->dtype) * (size_t)p->n);
+    }
     return QM_OK;
 }
 
 /* ---- a case -------------------------------------------------------------------------------- */
 
-struct counting {
-    const struct book *b;
-    int there, missing;
-    char first[QM_STATE_NAME];
-};
-
-static qm_status count_one(void *context, const char *name, int slot, int what)
-{
-    struct counting *c = context;
-    (void)slot;
-    (void)what;
-    int is_there = find(c->b, name) >= 0;
-    c->there += is_there;
-    if (!is_there && c->missing++ == 0)
-        snprintf(c->first, sizeof c->first, "%s", name);
-    return QM_OK;
-}
-
 /* Whether the arrays that begin with `at` are there: 1, 0; half of them: -1. */
-static int answered(const struct book *b, const struct layout *l, const struct qm_recipe *r,
-                    const char *at, char *first, size_t size)
+static int answered(const struct book *b, const struct qm_trial *t, const char *at, char *first,
+                    size_t size)
 {
-    struct counting c = {.b = b};
-    each_array(l, r, at, count_one, &c);
-    snprintf(first, size, "%s", c.first);
-    return c.missing == 0 ? 1 : c.there == 0 ? 0 : -1;
+    struct part list[PARTS];
+    int n = parts_of(t, at, list), there = 0;
+    *first = '\0';
+    for (int i = 0; i < n; i++) {
+        int is_there = find(b, list[i].name) >= 0;
+        there += is_there;
+        if (!is_there && !*first)
+            snprintf(first, size, "%.*s", (int)size - 1, list[i].name);
+    }
+    return there == n ? 1 : there == 0 ? 0 : -1;
 }
 
 /* What judging a case needs. */
@@ -201,23 +182,22 @@ struct work {
     const struct book *b;
     const struct qm_subject *s;
     struct qm_vectors_case c;
-    struct qm_recipe recipe;
-    struct layout l;
-    struct side before, after;
-    float *g;
-    double *wide;
+    struct qm_trial before, after;
+    float *wide; /* room for the longest array */
     struct qm_vectors_verdict *out;
 };
 
+/* The gradient of step k into `before`. */
 static qm_status read_gradient(struct work *w, int64_t k, struct qm_sha256 *hash)
 {
     char name[QM_STATE_NAME];
+    struct qm_call c = qm_trial_call(&w->before, 0);
     snprintf(name, sizeof name, "%s/grad/%lld", w->c.name, (long long)k);
-    QM_TRY(take(w->b, name, w->recipe.grad, w->l.n, w->g));
-    if (hash)
-        qm_sha256_add(hash, w->g, sizeof(float) * (size_t)w->l.n);
-    for (int64_t i = 0; i < w->l.n; i++)
-        w->wide[i] = (double)w->g[i];
+    QM_TRY(take_any(w->b, name, w->before.recipe.grad, w->before.n, w->wide, c.g));
+    if (hash && w->before.n > 0) { /* as what it widens to */
+        qm_to_float(c.g, w->before.recipe.grad, 0, w->before.n, w->wide);
+        qm_sha256_add(hash, w->wide, sizeof(float) * (size_t)w->before.n);
+    }
     return QM_OK;
 }
 
@@ -228,7 +208,7 @@ static qm_status read_inputs(struct work *w, const char *digest)
     char at[64], got[65];
     qm_sha256_start(&hash);
     snprintf(at, sizeof at, "%s/in", w->c.name);
-    QM_TRY(side_read(w->b, &w->l, &w->recipe, &w->c.c.shape, at, &w->before, &hash));
+    QM_TRY(state_read(w->b, &w->before, at, w->wide, &hash));
     for (int64_t k = 1; k <= w->c.steps; k++)
         QM_TRY(read_gradient(w, k, &hash));
     qm_sha256_hex(&hash, got);
@@ -240,24 +220,11 @@ static qm_status read_inputs(struct work *w, const char *digest)
 
 static qm_status judge_step(struct work *w, int64_t k, const char *at)
 {
-    struct qm_explicit e = {.subject = w->s,
-                            .recipe = &w->recipe,
-                            .shape = &w->c.c.shape,
-                            .t = w->c.c.t + k - 1,
-                            .name = at,
-                            .g = w->wide,
-                            .p = w->before.p,
-                            .new_p = w->after.p};
+    *qm_trial_call(&w->before, 0).t = w->c.c.t + k - 1;
     QM_TRY(read_gradient(w, k, NULL));
-    QM_TRY(side_read(w->b, &w->l, &w->recipe, &w->c.c.shape, at, &w->after, NULL));
-    for (int i = 0; i < w->l.n_slots; i++) {
-        e.slot[i] = w->before.value[i];
-        e.new_slot[i] = w->after.value[i];
-        e.codes[i] = w->l.coded[i] ? w->after.codes[i] : NULL;
-        e.scales[i] = w->after.scales[i];
-    }
-    QM_TRY(qm_explicit_judge(&e, &w->out->tally));
-    struct side swap = w->before;
+    QM_TRY(state_read(w->b, &w->after, at, w->wide, NULL));
+    QM_TRY(qm_answer_judge(w->s, &w->before, &w->after, at, &w->out->tally));
+    struct qm_trial swap = w->before;
     w->before = w->after;
     w->after = swap;
     return QM_OK;
@@ -271,7 +238,7 @@ static qm_status judge_steps(struct work *w, const char *digest)
     for (int64_t k = 1; k <= w->c.steps; k++) {
         char at[64], first[QM_STATE_NAME];
         snprintf(at, sizeof at, "%s/out/%lld", w->c.name, (long long)k);
-        int there = answered(w->b, &w->l, &w->recipe, at, first, sizeof first);
+        int there = answered(w->b, &w->before, at, first, sizeof first);
         if (there < 0)
             return qm_fail(QM_BAD_FILE, "%s: there is no array '%s', but others of %s", w->b->path,
                            first, at);
@@ -299,6 +266,17 @@ static qm_status read_case(const json_t *from, struct qm_vectors_case *c, const 
     return qm_case_parse(id, &c->c);
 }
 
+/* Elements of the longest array. */
+static int64_t longest(const struct qm_trial *t)
+{
+    struct part list[PARTS];
+    int64_t most = t->n;
+    int n = parts_of(t, "", list);
+    for (int i = 0; i < n; i++)
+        most = list[i].n > most ? list[i].n : most;
+    return most;
+}
+
 static qm_status judge_case(const struct book *b, const struct qm_subject *s, const json_t *from,
                             struct qm_vectors_verdict *out)
 {
@@ -306,26 +284,22 @@ static qm_status judge_case(const struct book *b, const struct qm_subject *s, co
     const char *digest;
     if (!w)
         return qm_fail(QM_NO_MEMORY, "a case");
-    *w = (struct work){.b = b, .s = s, .recipe = s->recipe, .out = out};
+    *w = (struct work){.b = b, .s = s, .out = out};
     qm_status st = read_case(from, &w->c, &digest);
     if (st == QM_OK) {
         out->steps += w->c.steps;
-        qm_case_apply(&w->c.c, &w->recipe);
-        st = layout_of(&w->recipe, &w->c.c.shape, &w->l);
+        st = qm_trial_of_case(&s->recipe, &w->c.c, 0, 1, &w->before);
     }
+    w->before.n_sides = 1;
     if (st == QM_OK)
-        st = side_open(&w->l, &w->before);
-    if (st == QM_OK)
-        st = side_open(&w->l, &w->after);
+        st = qm_trial_copy(&w->before, NULL, 1, &w->after);
     if (st == QM_OK) {
-        w->g = malloc(sizeof(float) * ((size_t)w->l.n + 1));
-        w->wide = malloc(sizeof(double) * ((size_t)w->l.n + 1));
-        st = w->g && w->wide ? judge_steps(w, digest) : qm_fail(QM_NO_MEMORY, "a gradient");
+        w->wide = malloc(sizeof(float) * ((size_t)longest(&w->before) + 1));
+        st = w->wide ? judge_steps(w, digest) : qm_fail(QM_NO_MEMORY, "an array");
     }
     free(w->wide);
-    free(w->g);
-    side_free(&w->after);
-    side_free(&w->before);
+    qm_trial_close(&w->after);
+    qm_trial_close(&w->before);
     free(w);
     return st;
 }
@@ -342,7 +316,7 @@ static qm_status read_head(const struct book *b, json_t **out)
     float *wide = malloc(sizeof(float) * ((size_t)n + 1));
     uint8_t *text = malloc((size_t)n + 1);
     json_error_t error;
-    qm_status st = wide && text ? take_bytes(b, "golden", n, wide, text)
+    qm_status st = wide && text ? take_narrow(b, "golden", QM_DTYPE_u8, n, wide, text)
                                 : qm_fail(QM_NO_MEMORY, "%s", b->path);
     json_t *root = st == QM_OK ? json_loadb((char *)text, (size_t)n, 0, &error) : NULL;
     if (st == QM_OK && !root)
@@ -372,7 +346,7 @@ static qm_status judge_file(const struct book *b, json_t *root, struct qm_vector
     qm_status st = qm_recipe_parse(recipe, &s->recipe);
     if (st == QM_OK) {
         qm_recipe_print(&s->recipe, out->recipe);
-        st = qm_explicit_begin(s, &out->tally);
+        st = qm_judge_begin(s, &out->tally);
     }
     json_array_foreach(cases, i, c) if (st == QM_OK) st = judge_case(b, s, c, out);
     if (st == QM_OK)

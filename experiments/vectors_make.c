@@ -5,11 +5,13 @@
 #include <string.h>
 
 #include "core/base/half.h"
-#include "experiments/check/explicit.h"
+#include "experiments/check/judge.h"
 #include "experiments/sha256.h"
 #include "experiments/store.h"
 #include "experiments/vectors.h"
 #include "oracle/oracle.h"
+
+enum { TENSOR = 1 }; /* the number that the judge gives its tensor: projections are drawn by it */
 
 /* ---- arrays -------------------------------------------------------------------------------- */
 
@@ -69,6 +71,7 @@ struct work {
     int64_t n;
     void *plan;
     float *p, *g, *state[QM_MAX_SLOTS];
+    void *stored; /* the parameter as the recipe stores it */
     struct qm_aim aim;
     struct qm_sha256 inputs;
 };
@@ -104,23 +107,43 @@ static void aim_at(struct work *w, int64_t t)
     }
 }
 
+static struct qm_shape slot_shape(const struct work *w, int i)
+{
+    struct qm_shape own = w->c->c.shape;
+    if (w->recipe.rule->slot_shape)
+        w->recipe.rule->slot_shape(&w->recipe.hyper, i, &w->c->c.shape, &own);
+    return own;
+}
+
+static int is_same(const struct qm_shape *a, const struct qm_shape *b)
+{
+    return a->rank == b->rank && memcmp(a->dim, b->dim, sizeof a->dim[0] * (size_t)a->rank) == 0;
+}
+
 static qm_status work_open(struct work *w)
 {
     const struct qm_shape *shape = &w->c->c.shape;
     int slots = w->recipe.rule->n_slots;
+    int64_t slot_n[QM_MAX_SLOTS], sum = 0;
     w->n = qm_shape_numel(shape);
     QM_TRY(qm_backend_cpu.open(&w->recipe, shape, w->id, &w->plan));
-    w->p = calloc((size_t)w->n * (size_t)(2 + slots) + 1, sizeof *w->p);
-    if (!w->p)
-        return qm_fail(QM_NO_MEMORY, "%lld elements", (long long)w->n);
-    w->g = w->p + w->n;
     w->aim = (struct qm_aim){.recipe = &w->recipe, .shape = shape, .n = w->n, .seed = w->seed};
     for (int i = 0; i < slots; i++) {
         struct qm_quantizer q = qm_recipe_slot(&w->recipe, i, shape);
-        w->state[i] = w->g + (1 + i) * w->n;
-        w->aim.state[i] = w->state[i];
-        w->aim.slot[i] = q.bits ? &w->s->decider[i] : NULL;
+        struct qm_shape own = slot_shape(w, i);
+        slot_n[i] = qm_shape_numel(&own);
+        sum += slot_n[i];
+        if (q.bits && is_same(&own, shape)) /* else it cannot be aimed at */
+            w->aim.slot[i] = &w->s->decider[i];
     }
+    w->p = calloc((size_t)(2 * w->n + sum) + 1, sizeof *w->p);
+    w->stored = calloc((size_t)w->n + 1, (size_t)qm_param_bytes(&w->recipe.param));
+    if (!w->p || !w->stored)
+        return qm_fail(QM_NO_MEMORY, "%lld elements", (long long)w->n);
+    w->g = w->p + w->n;
+    float *at = w->g + w->n;
+    for (int i = 0; i < slots; at += slot_n[i++])
+        w->aim.state[i] = w->state[i] = at;
     return QM_OK;
 }
 
@@ -146,11 +169,13 @@ static qm_status record(struct work *w, struct qm_vectors *v, const char *what, 
     char name[64];
     snprintf(name, sizeof name, "%s/%s", w->c->name, what);
     QM_TRY(qm_state_take(&v->states, name, &w->recipe, &w->c->c.shape, w->id, done, w->seed,
-                         &qm_backend_cpu, w->plan, w->p));
+                         &qm_backend_cpu, w->plan, w->stored));
     const struct qm_state_tensor *t = &v->states.tensor[v->states.n - 1];
     if (strcmp(what, "in") != 0)
         return QM_OK;
     qm_sha256_add(&w->inputs, t->param.data, qm_tensor_bytes(&t->param));
+    if (t->residual.data)
+        qm_sha256_add(&w->inputs, t->residual.data, qm_tensor_bytes(&t->residual));
     for (int i = 0; i < t->n_slots; i++) {
         if (t->slot[i].codes.data)
             qm_sha256_add(&w->inputs, t->slot[i].codes.data, qm_tensor_bytes(&t->slot[i].codes));
@@ -190,12 +215,13 @@ static qm_status run(struct work *w, struct qm_vectors *v)
     QM_TRY(work_open(w));
     aim_at(w, w->c->c.t);
     qm_case_start(&w->aim, w->p);
+    qm_param_from_float(&w->recipe.param, w->n, w->p, w->stored);
     for (int i = 0; i < w->recipe.rule->n_slots; i++)
         if (w->aim.slot[i])
             QM_TRY(load(w, i));
     QM_TRY(record(w, v, "in", w->c->c.t - 1));
     for (int64_t k = 0; k < w->c->steps; k++) {
-        struct qm_tensor g, p = {w->p, QM_DTYPE_f32, w->c->c.shape};
+        struct qm_tensor g, p = {w->stored, qm_param_dtype(&w->recipe.param), w->c->c.shape};
         QM_TRY(gradient(w, v, k, &g));
         QM_TRY(qm_backend_cpu.step(w->plan, &p, &g, w->c->c.t + k, w->seed));
         snprintf(what, sizeof what, "want/%lld", (long long)k + 1);
@@ -223,16 +249,26 @@ static json_t *hyper(const struct qm_hyper *h, const struct qm_hyper *variant)
     return o;
 }
 
+static json_t *dims(const struct qm_shape *shape)
+{
+    json_t *out = json_array();
+    for (int i = 0; i < shape->rank; i++)
+        json_array_append_new(out, json_integer(shape->dim[i]));
+    return out;
+}
+
 static json_t *describe(struct work *w)
 {
-    json_t *shape = json_array(), *slots = json_array();
+    json_t *slots = json_array();
     char id[QM_CASE_TEXT], digest[65], text[QM_QUANTIZER_TEXT];
-    for (int i = 0; i < w->c->c.shape.rank; i++)
-        json_array_append_new(shape, json_integer(w->c->c.shape.dim[i]));
     for (int i = 0; i < w->recipe.rule->n_slots; i++) {
         struct qm_quantizer q = qm_recipe_slot(&w->recipe, i, &w->c->c.shape);
-        json_t *slot = json_pack("{s:s, s:s, s:i}", "name", w->recipe.rule->slot[i], "quantizer",
-                                 qm_quantizer_print(&q, text), "bits", q.bits);
+        struct qm_shape own = slot_shape(w, i);
+        if (qm_shape_numel(&own) == 0 && w->n > 0)
+            continue; /* not of this tensor */
+        json_t *slot =
+            json_pack("{s:s, s:s, s:i, s:o}", "name", w->recipe.rule->slot[i], "quantizer",
+                      qm_quantizer_print(&q, text), "bits", q.bits, "shape", dims(&own));
         if (q.bits > 0 && q.bits < 8 && q.pack != QM_PACK_byte)
             json_object_set_new(slot, "first_code",
                                 json_string(q.pack == QM_PACK_hi ? "high" : "low"));
@@ -240,7 +276,7 @@ static json_t *describe(struct work *w)
     }
     qm_sha256_hex(&w->inputs, digest);
     return json_pack("{s:s, s:s, s:o, s:I, s:I, s:o, s:o, s:s}", "name", w->c->name, "id",
-                     qm_case_print(&w->c->c, id), "shape", shape, "first_step",
+                     qm_case_print(&w->c->c, id), "shape", dims(&w->c->c.shape), "first_step",
                      (json_int_t)w->c->c.t, "steps", (json_int_t)w->c->steps, "hyper",
                      hyper(&w->recipe.hyper, &w->recipe.base->hyper), "slots", slots, "inputs",
                      digest);
@@ -269,12 +305,12 @@ static qm_status codebooks(const struct qm_subject *s, struct qm_vectors *v)
 
 static qm_status head(const struct qm_recipe *r, uint64_t seed, json_t *cases, struct qm_vectors *v)
 {
-    char recipe[QM_RECIPE_TEXT], number[24];
+    char recipe[QM_RECIPE_TEXT], number[24], param[24];
     snprintf(number, sizeof number, "%llu", (unsigned long long)seed);
-    json_t *all =
-        json_pack("{s:s, s:i, s:s, s:s, s:s, s:s, s:O}", "format", QM_VECTORS_FORMAT, "version",
-                  QM_VECTORS_VERSION, "recipe", qm_recipe_print(r, recipe), "rule", r->rule->name,
-                  "seed", number, "grad", qm_dtype_name(r->grad), "cases", cases);
+    json_t *all = json_pack("{s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:O}", "format", QM_VECTORS_FORMAT,
+                            "version", QM_VECTORS_VERSION, "recipe", qm_recipe_print(r, recipe),
+                            "rule", r->rule->name, "seed", number, "grad", qm_dtype_name(r->grad),
+                            "param", qm_param_text(&r->param, param), "cases", cases);
     char *text = all ? json_dumps(all, JSON_INDENT(1)) : NULL;
     struct qm_shape length = {1, {text ? (int64_t)strlen(text) : 0}};
     uint8_t *to = text ? add(v, QM_DTYPE_u8, &length, "golden") : NULL;
@@ -292,9 +328,9 @@ qm_status qm_vectors_make(const struct qm_recipe *r, const struct qm_vectors_cas
     struct qm_vectors v = {.n = 0};
     struct qm_tally unused;
     json_t *cases = json_array();
-    qm_status st = qm_explicit_begin(&s, &unused);
+    qm_status st = qm_judge_begin(&s, &unused);
     for (int i = 0; st == QM_OK && i < n_cases; i++) {
-        struct work w = {.s = &s, .c = &c[i], .recipe = *r, .id = (uint32_t)i};
+        struct work w = {.s = &s, .c = &c[i], .recipe = *r, .id = TENSOR};
         w.seed = seed * 1000003u + (uint64_t)i;
         qm_case_apply(&c[i].c, &w.recipe);
         qm_sha256_start(&w.inputs);
@@ -304,6 +340,7 @@ qm_status qm_vectors_make(const struct qm_recipe *r, const struct qm_vectors_cas
         else
             st = qm_fail_in(st, c[i].name);
         free(w.p);
+        free(w.stored);
         qm_backend_cpu.close(w.plan);
     }
     if (st == QM_OK)

@@ -93,11 +93,15 @@ def arguments(description):
     parser.add_argument("--out", default="plots/out", metavar="DIR",
                         help="folder for the .png and .svg (default %(default)s)")
     args = parser.parse_args()
-    try:
-        os.makedirs(args.out, exist_ok=True)
-    except OSError as error:
-        fail(f"{args.out}: {error.strerror}")
+    make_folder(args.out)
     return args
+
+
+def make_folder(path):
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        fail(f"{path}: {error.strerror}")
 
 
 # ---- reading ------------------------------------------------------------------------------------
@@ -263,8 +267,15 @@ def freeze(fig):
             title.set_position([round(float(v), 5) for v in title.get_position()])
 
 
+# Takes (fig, folder, name) in save's place: plots/report/draw.py draws for a page.
+redirect = None
+
+
 def save(fig, folder, name):
     """Writes folder/name.png (200 dpi) and .svg, free of dates and versions; closes the figure."""
+    if redirect:
+        redirect(fig, folder, name)
+        return
     freeze(fig)
     for suffix, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
         path = os.path.join(folder, f"{name}.{suffix}")

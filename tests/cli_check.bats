@@ -24,6 +24,18 @@ one=4097/planted/default/t1/forced
     [ "$(json_value "$expression" check adamw4_lpmm ema4_uniform --case "$one")" -gt 4000 ]
 }
 
+@test "the error of the parameter and of the states beside float32's" {
+    part=(--case 61x67/normal/default/t1/forced -q)
+    run -0 "$QUALM" check adamw_f32 adamw4_ao "${part[@]}"
+    [[ ${lines[0]} == *"RMSE/f32  of states"* ]]
+    expression='[v["rmse"]["parameter"]["ratio"] for v in d["variants"]]'
+    [ "$(json_value "$expression" check adamw_f32 adamw4_ao "${part[@]}")" = "[1.0, 1.0]" ]
+    expression='d["variants"][0]["rmse"]["exp_avg"]["ratio"] > 1e5'
+    [ "$(json_value "$expression" check adamw4_ao "${part[@]}")" = True ]
+    expression='d["variants"][0]["rmse"]["parameter"]["ratio"]'
+    [ "$(json_value "$expression" check adamw4_ao --case 61x67/planted/wd/t1/forced)" = None ]
+}
+
 @test "ladders show what their thresholds do differently" {
     [ "$(json_value 'd["variants"][0]["deviations"]' check ema4_nf4a8 --case "$one")" -gt 10 ]
     [ "$(json_value 'd["variants"][0]["deviations"]' check ema4_nf4 --case "$one")" = 0 ]

@@ -37,6 +37,9 @@ teardown() { rm -rf "$dir"; }
     b="$("$qualm" digest "$dir/b.h5")"
     [ "${a%% *}" = "${b%% *}" ]
     [ "${#a}" -ge 64 ]
+    both="$("$qualm" digest "$dir/a.h5" "$dir/b.h5")"
+    [ "$both" = "$a"$'\n'"$b" ]
+    [ "${a##* }" = "$dir/a.h5" ]
 }
 
 @test "--json is one document and nothing else" {
@@ -89,10 +92,10 @@ assert len(rows) == 4 and all(15 < r["sqnr_median"] < 25 for r in rows), rows'
     [ "$status" -eq 4 ]
 }
 
-@test "an interrupted run leaves with 75 and no file" {
+@test "a run of one process that is interrupted leaves with 75 and no file" {
     printf '%s\n' 'variant: adamw4_ao' 'source: problem:quad' 'coupling: closed' \
         'steps: 100000000' 'every: 1000000' >"$suite"
-    "$qualm" run -q -o "$dir/out.h5" "$suite" &
+    "$qualm" run -q --workers 0 -o "$dir/out.h5" "$suite" &
     pid=$!
     sleep 1
     kill -INT "$pid"

@@ -52,9 +52,28 @@ static struct qm_vectors_verdict judge(const struct qm_vectors *v)
 static void reference_passes(void **state)
 {
     (void)state;
-    static const char *const recipes[] = {"adamw4_ao",           "adamw8_bnb",
-                                          "adamw4_lpmm",         "adamw_f32",
-                                          "adamw8_ao,grad=bf16", "adamw4_ao,exp_avg.round=stoch"};
+    static const char *const recipes[] = {
+        "adamw4_ao",
+        "adamw8_bnb",
+        "adamw4_lpmm",
+        "adamw_f32",
+        "adamw8_ao,grad=bf16",
+        "adamw4_ao,exp_avg.round=stoch",
+        "adafactor_hf", /* sums over tensors, states of other shapes */
+        "adafactor8_024",
+        "came8_026",
+        "lamb_bnb",
+        "adamw4_lpmm_factor",
+        "apollo_f32",
+        "fira_f32",
+        "flash_adamw", /* other parameters, residuals */
+        "lion8_ecc8",
+        "adamw8_ao,param=bf16/near",
+        "adamw4_ao,param=e4m3/stoch",
+        "adamw_f32,param=f16/kahan",
+        "lion8_fused,param=f16/ecc16",
+        "adafactor_hf,param=bf16/stoch",
+    };
     static const char *const ids[] = {"61x67/normal/default/t1/forced",
                                       "4096/planted/wd/t1000000/own", "1/zeros/eps/t1/own",
                                       "300/nonfinite/default/t1/forced", "0/normal/default/t1/own"};
@@ -108,6 +127,25 @@ static void wrong_answers_fail(void **state)
     v = make("adamw_f32", id, 2);
     ((float *)second(&v)->slot[1].scales.data)[9] *= 1.00001f;
     must_fail(&v, "exp_avg_sq 9 is");
+    v = make("adafactor_hf", "61x67/normal/default/t1/own", 2); /* a sum over rows */
+    assert_int_equal(qm_shape_numel(&second(&v)->slot[0].shape), 61);
+    ((float *)second(&v)->slot[0].scales.data)[3] *= 1.00001f;
+    must_fail(&v, "exp_avg_sq_row 3 is");
+    v = make("lamb_bnb", id, 2);
+    ((float *)second(&v)->param.data)[11] += 1e-5f;
+    must_fail(&v, "parameter 11 is");
+    v = make("came8_026", "61x67/normal/default/t1/forced", 2);
+    ((uint8_t *)second(&v)->slot[1].codes.data)[5] ^= 3;
+    must_fail(&v, "row_var: element");
+    v = make("adamw8_ao,param=bf16/near", id, 2);
+    ((uint16_t *)second(&v)->param.data)[70]++;
+    must_fail(&v, "parameter 70 is stored as");
+    v = make("adamw8_ao,param=e4m3/near", id, 2);
+    ((uint8_t *)second(&v)->param.data)[71]++;
+    must_fail(&v, "parameter 71 is stored as");
+    v = make("lion8_ecc8", id, 2);
+    ((int8_t *)second(&v)->residual.data)[9] ^= 2;
+    must_fail(&v, "parameter 9 with its residual is");
     v = make("adamw4_ao,exp_avg_sq.round=floor", id, 2); /* another format's codes */
     struct qm_vectors near = make("adamw4_ao", id, 2);
     memcpy(second(&v)->slot[1].codes.data, second(&near)->slot[1].codes.data, 2048);
@@ -137,7 +175,7 @@ static void unfinished(void **state)
     qm_vectors_free(&v);
     struct qm_recipe r;
     struct qm_vectors_case c = one_case("300/normal/default/t1/own", 1);
-    assert_int_equal(qm_recipe_parse("adamw8_ao,param=bf16/near", &r), QM_OK);
+    assert_int_equal(qm_recipe_parse("lion8_unfused,param=bf16/near", &r), QM_OK);
     assert_int_equal(qm_vectors_make(&r, &c, 1, 7, &v), QM_SKIPPED);
 }
 

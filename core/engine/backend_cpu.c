@@ -497,18 +497,50 @@ static void run_one(const struct step *st, int64_t k, int thread, int fold_only)
     run_piece(st, from, left < st->p->piece ? left : st->p->piece, thread, fold_only);
 }
 
+/* Whole blocks from piece `first` on, as many as `count` pieces have, in registers: 0 where the rule
+ * cannot. */
+static int run_packed(const struct step *st, int64_t first, int64_t count)
+{
+    struct plan *p = st->p;
+    int64_t from = first * p->piece, n = count * p->piece;
+    struct qm_packed_slot at[QM_MAX_SLOTS];
+    if (!p->r.rule->packed || st->g->dtype != QM_DTYPE_f32 || p->r.param.format != QM_PARAM_f32)
+        return 0;
+    for (int i = 0; i < p->n_slots; i++) {
+        struct slot *s = &p->slot[i];
+        if (!s->is_fused || n % s->c.q.block)
+            return 0;
+        at[i] = (struct qm_packed_slot){&s->c, s->packed + from * s->c.q.bits / 8,
+                                        s->scales + from / s->c.q.block, qm_encode_block};
+    }
+    return p->r.rule->packed(&st->s, n, (float *)st->param + from,
+                             (const float *)st->g->data + from, at);
+}
+
+/* Pieces from `first` to `end`. */
+static void run_span(const struct step *st, int64_t first, int64_t end, int thread, int fold_only)
+{
+    int64_t whole = st->p->n / st->p->piece;
+    whole = end < whole ? end : whole;
+    if (!fold_only && whole > first && run_packed(st, first, whole - first))
+        first = whole;
+    for (int64_t k = first; k < end; k++)
+        run_one(st, k, thread, fold_only);
+}
+
 static void run_pass(const struct step *st, int fold_only)
 {
     struct plan *p = st->p;
     int64_t pieces = (p->n + p->piece - 1) / p->piece;
     if (pieces <= 8) { /* without a team, whose threads would wait for the next one */
-        for (int64_t k = 0; k < pieces; k++)
-            run_one(st, k, 0, fold_only);
+        run_span(st, 0, pieces, 0, fold_only);
         return;
     }
-#pragma omp parallel for schedule(static) num_threads(p->threads)
-    for (int64_t k = 0; k < pieces; k++)
-        run_one(st, k, omp_get_thread_num(), fold_only);
+#pragma omp parallel num_threads(p->threads)
+    {
+        int64_t thread = omp_get_thread_num(), team = omp_get_num_threads();
+        run_span(st, pieces * thread / team, pieces * (thread + 1) / team, (int)thread, fold_only);
+    }
 }
 
 /* The maxima of the whole new state, the first or the second of them; every thread folds a copy. */

@@ -329,6 +329,14 @@ qm_status qm_recipe_applicable(const struct qm_recipe *r)
     return QM_OK;
 }
 
+int qm_recipe_is_full(const struct qm_recipe *r)
+{
+    int full = r->param.format == QM_PARAM_f32 && r->grad == QM_DTYPE_f32;
+    for (int i = 0; i < r->rule->n_slots; i++)
+        full &= r->slot[i].bits == 0 && r->slot[i].plain == QM_PLAIN_f32;
+    return full;
+}
+
 struct qm_quantizer qm_recipe_slot(const struct qm_recipe *r, int i, const struct qm_shape *shape)
 {
     int64_t n = qm_shape_numel(shape);

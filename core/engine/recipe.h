@@ -56,6 +56,9 @@ qm_status qm_recipe_set(struct qm_recipe *r, const char *key, const char *value)
 /* QM_OK, or why the composition makes no sense (an unsigned map on a signed slot, ...). */
 qm_status qm_recipe_applicable(const struct qm_recipe *r);
 
+/* Whether every state, the parameter and the gradient are float32. */
+int qm_recipe_is_full(const struct qm_recipe *r);
+
 /* The quantizer that slot i of a tensor of this shape really gets: the fallbacks applied. */
 struct qm_quantizer qm_recipe_slot(const struct qm_recipe *r, int i, const struct qm_shape *shape);
 

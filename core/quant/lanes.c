@@ -1,20 +1,8 @@
 /* lanes.c - compiled once per instruction set (QM_ISA). */
 #include "core/quant/lanes.h"
 
-#include "core/base/half.h"
 #include "core/base/narrow.h"
-
-#define INLINE static inline __attribute__((always_inline))
-
-static uint32_t max_bits(const float *x, int64_t n)
-{
-    int32_t m = 0; /* bits of |x| are below 2^31: signed compares, which every level vectorizes */
-    for (int64_t i = 0; i < n; i++) {
-        int32_t b = (int32_t)(qm_bits(x[i]) & 0x7fffffffu);
-        m = b > m ? b : m;
-    }
-    return (uint32_t)m;
-}
+#include "core/quant/lanes_group.h"
 
 static void divide(const float *x, float d, int64_t n, float *y)
 {
@@ -134,80 +122,9 @@ static void keep_sign(const struct qm_codec *c, const float *restrict x, int64_t
 
 /* ---- whole blocks ------------------------------------------------------------------------- */
 
-enum { BATCH = 16, PIECE = 512 };
-
-typedef void other_fn(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed,
-                      float *scale);
-
-/* What ordinary blocks are divided or multiplied by, from their maxima, and their stored scales; 0
- * for a block that is not for the lanes (stored is then undefined). */
-static inline void units(const struct qm_codec *c, const uint32_t *restrict bits,
-                         float *restrict by, float *restrict stored)
-{
-    const struct qm_scale_rule *r = &c->q.scale;
-    float floor = r->floor, cap = r->cap != 0.0f ? r->cap : INFINITY, least = r->guard;
-    float gain = c->cb.over != 0.0f ? 1.0f : c->cb.gain,
-          over = c->cb.over != 0.0f ? c->cb.over : 1.0f;
-    uint32_t least_bits = r->zero >= 0; /* zero blocks have a code of their own */
-    for (int b = 0; b < BATCH; b++) {
-        float s = qm_float(bits[b]);
-        s = s < floor ? floor : s;
-        s = s > cap ? cap : s;
-        s = s * gain / over; /* one of them is 1 */
-        int ordinary = (bits[b] >= least_bits) & (bits[b] < 0x7f800000u) & (s >= least);
-        stored[b] = s;
-        by[b] = ordinary ? s : 0.0f;
-    }
-    if (r->f16)
-        for (int b = 0; b < BATCH; b++)
-            stored[b] = qm_round_f16(stored[b]);
-    if (r->f16 == QM_F16_both)
-        for (int b = 0; b < BATCH; b++)
-            by[b] = by[b] > 0.0f ? stored[b] : 0.0f;
-    if (c->q.unit != QM_UNIT_div)
-        for (int b = 0; b < BATCH; b++)
-            by[b] = 1.0f / by[b];
-    for (int b = 0; b < BATCH; b++)
-        by[b] = by[b] < INFINITY ? by[b] : 0.0f;
-}
-
-/* Of the bits with their signs: a negative number counts for more than NaN. */
-static uint32_t max_with_sign(const float *x, int64_t n)
-{
-    uint32_t m = 0;
-    for (int64_t i = 0; i < n; i++)
-        m = qm_bits(x[i]) > m ? qm_bits(x[i]) : m;
-    return m;
-}
-
-/* For each block, its max_bits or, for square roots, max_with_sign. */
-static void maxima_each(int with_sign, const float *x, int64_t block, int64_t count, uint32_t *bits)
-{
-    for (int64_t b = 0; b < count; b++, x += block)
-        bits[b] = with_sign ? max_with_sign(x, block) : max_bits(x, block);
-}
+enum { PIECE = 512 };
 
 #if defined(__AVX2__)
-#include <immintrin.h>
-
-/* How the codes of a group are found: by bisection of at most 16 entries in registers or, where y
- * keeps within its limit, by core/quant/cells.h, which falls back to it; by bisection of 256, or by the
- * straight lines of core/quant/segments.h, which fall back to that. */
-enum finder { BY_TREE16, BY_CELLS, BY_TREE256, BY_LINES };
-
-#if defined(__AVX512VBMI__) && defined(__AVX512VBMI2__)
-#include "core/quant/lanes_avx512.h"
-#else
-#include "core/quant/lanes_avx2.h"
-#endif
-
-INLINE enum finder finder_of(const struct qm_codec *c)
-{
-    return c->cb.n <= 16 ? BY_TREE16 : c->cb.n == 256 && c->segments.usable ? BY_LINES : BY_TREE256;
-}
-
-INLINE int is_four(enum finder how) { return how <= BY_CELLS; }
-
 INLINE void positions_by(enum finder how, const struct qm_codec *c, const float *y, int64_t n,
                          uint8_t *position)
 {
@@ -293,12 +210,6 @@ INLINE void maxima(int with_sign, const float *x, int64_t block, int64_t count, 
 #include "core/quant/lanes_blocks.h"
 
 #if defined(__AVX2__)
-/* Whether blocks are whole groups whose codes are positions. */
-static int by_groups(const struct qm_codec *c)
-{
-    return c->q.curve == QM_CURVE_none && c->q.block % GROUP == 0 && !c->cb.is_float;
-}
-
 INLINE void decode_blocks_by(int four, const struct qm_codec *c, const uint8_t *packed,
                              const float *scales, int64_t n, float *out)
 {
@@ -311,7 +222,8 @@ INLINE void decode_blocks_by(int four, const struct qm_codec *c, const uint8_t *
         for (int64_t i = b * block; i < end; i += GROUP)
             store_group(out + i, end - i,
                         four
-                            ? nibbles_times(&t, c, packed + i / 2, end - i, s)
+                            ? nibbles_times(&t, c->cb.value, c->q.pack == QM_PACK_hi,
+                                            packed + i / 2, end - i, s)
                             : unit_group(planes_get(&t, 0, load_codes(packed + i, end - i)), s, 0));
     }
 }
@@ -327,11 +239,6 @@ static void decode_blocks(const struct qm_codec *c, const uint8_t *packed, const
         decode_blocks_by(0, c, packed, scales, n, out);
 }
 
-INLINE float cells_slope(float by, int divides)
-{
-    return divides ? QM_CELL_SLOPE / by : QM_CELL_SLOPE * by;
-}
-
 INLINE void encode_group(enum finder how, const struct finders *f, const struct qm_codec *c,
                          const float *x, int64_t i, int64_t left, float by, float slope,
                          int divides, uint8_t *packed)
@@ -343,10 +250,9 @@ INLINE void encode_group(enum finder how, const struct finders *f, const struct 
 }
 
 INLINE void encode_run(enum finder how, const struct finders *f, const struct qm_codec *c,
-                       const float *x, int64_t from, int64_t end, float by, int divides,
-                       uint8_t *packed)
+                       const float *x, int64_t from, int64_t end, float by, float slope,
+                       int divides, uint8_t *packed)
 {
-    float slope = cells_slope(by, divides);
     int64_t i = from;
     for (; i + GROUP <= end; i += GROUP)
         encode_group(how, f, c, x, i, GROUP, by, slope, divides, packed);
@@ -359,31 +265,25 @@ INLINE void encode_blocks_by(enum finder how, const struct qm_codec *c, const fl
 {
     int64_t block = c->q.block, batch = BATCH * block;
     int divides = c->q.unit == QM_UNIT_div;
-    float by[BATCH];
+    float by[BATCH], slope[BATCH] = {0.0f};
     struct finders f;
     load_finder(how, &f, c);
     for (int64_t first = 0; first < n; first += batch) {
         int64_t last = n - first < batch ? n : first + batch;
         batch_units(c, x + first, last - first, by, scales + first / block);
+        if (how == BY_CELLS)
+            cells_slopes(divides, by, slope);
         for (int64_t from = first, b = 0; from < last; from += block, b++) {
             int64_t end = last - from < block ? last : from + block;
-            if (by[b] == 0.0f || (how == BY_CELLS && !(cells_slope(by[b], divides) < INFINITY)))
+            if (by[b] == 0.0f)
                 other(c, x + from, end - from, packed + (is_four(how) ? from / 2 : from),
                       scales + from / block);
             else if (divides)
-                encode_run(how, &f, c, x, from, end, by[b], 1, packed);
+                encode_run(how, &f, c, x, from, end, by[b], slope[b], 1, packed);
             else
-                encode_run(how, &f, c, x, from, end, by[b], 0, packed);
+                encode_run(how, &f, c, x, from, end, by[b], slope[b], 0, packed);
         }
     }
-}
-
-/* Whether no unit value of an ordinary block passes the cells' limit: what is divided by is the largest
- * of the block or more. */
-static int within_cells(const struct qm_codec *c)
-{
-    return c->cells.usable && c->q.scale.cap == 0.0f && c->cb.gain >= 1.0f &&
-           c->q.scale.f16 != QM_F16_both;
 }
 
 static void encode_blocks(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed,
@@ -393,7 +293,7 @@ static void encode_blocks(const struct qm_codec *c, const float *x, int64_t n, u
         encode_through(c, x, n, packed, scales, other);
         return;
     }
-    switch (HAS_CELLS && within_cells(c) ? BY_CELLS : finder_of(c)) {
+    switch (group_finder(c)) {
     case BY_TREE16: encode_blocks_by(BY_TREE16, c, x, n, packed, scales, other); break;
     case BY_CELLS: encode_blocks_by(BY_CELLS, c, x, n, packed, scales, other); break;
     case BY_TREE256: encode_blocks_by(BY_TREE256, c, x, n, packed, scales, other); break;

@@ -309,10 +309,11 @@ INLINE group_codes load_nibbles(const uint8_t *bytes, int64_t left, int high_fir
 }
 
 /* s times the values of up to 32 four-bit codes. */
-INLINE struct group nibbles_times(const struct planes *t, const struct qm_codec *c,
+INLINE struct group nibbles_times(const struct planes *t, const float *value, int high_first,
                                   const uint8_t *bytes, int64_t left, float s)
 {
-    return unit_group(planes_get(t, 1, load_nibbles(bytes, left, c->q.pack == QM_PACK_hi)), s, 0);
+    (void)value;
+    return unit_group(planes_get(t, 1, load_nibbles(bytes, left, high_first)), s, 0);
 }
 
 INLINE void maxima(int with_sign, const float *x, int64_t block, int64_t count, uint32_t *bits)

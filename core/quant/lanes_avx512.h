@@ -171,9 +171,9 @@ tree16_codes(const struct qm_codec *c, const float *x, int64_t left, float by)
     return _mm512_xor_si512(k, _mm512_set1_epi8(15));
 }
 
-/* The codes of up to 64 x / by, or x * by, where slope is QM_CELL_SLOPE / by or times it. */
-INLINE __m512i cells_codes(const struct cells *t, const struct qm_codec *c, const float *x,
-                           int64_t left, float by, float slope)
+/* The codes of 64 x / by where slope is QM_CELL_SLOPE / by, or x * by and times it; *doubt is set where
+ * some must be searched instead. */
+INLINE __m512i cells_look(const struct cells *t, struct group g, float slope, int *doubt)
 {
     const __m512i lower = /* bytes 0 and 1 of each dword of two vectors */
         _mm512_set_epi32(0x7d7c7978, 0x75747170, 0x6d6c6968, 0x65646160, 0x5d5c5958, 0x55545150,
@@ -181,7 +181,6 @@ INLINE __m512i cells_codes(const struct cells *t, const struct qm_codec *c, cons
                          0x1d1c1918, 0x15141110, 0x0d0c0908, 0x05040100);
     const __m512 offset = _mm512_set1_ps(65536.0f + QM_CELL_OFFSET), s = _mm512_set1_ps(slope);
     const __m512i one = _mm512_set1_epi8(1);
-    struct group g = load_group(x, left);
     __m512i z[4]; /* the place in the lower 23 bits */
     for (int v = 0; v < 4; v++)
         z[v] = _mm512_castps_si512(
@@ -195,11 +194,18 @@ INLINE __m512i cells_codes(const struct cells *t, const struct qm_codec *c, cons
     __m512i edge_low = _mm512_permutex2var_epi8(t->low[0], cell, t->low[1]);
     __mmask64 same = _mm512_cmpeq_epi8_mask(high, edge_high);
     __m512i past = _mm512_add_epi8(_mm512_sub_epi8(low, edge_low), one);
-    if (__builtin_expect(_mm512_mask_cmple_epu8_mask(same, past, _mm512_set1_epi8(2)), 0))
-        return tree16_codes(c, x, left, by);
+    *doubt = _mm512_mask_cmple_epu8_mask(same, past, _mm512_set1_epi8(2)) != 0;
     __mmask64 up =
         _mm512_cmpgt_epu8_mask(high, edge_high) | _mm512_mask_cmpge_epu8_mask(same, low, edge_low);
     return _mm512_mask_add_epi8(base, up, base, one);
+}
+
+INLINE __m512i cells_codes(const struct cells *t, const struct qm_codec *c, const float *x,
+                           int64_t left, float by, float slope)
+{
+    int doubt;
+    __m512i codes = cells_look(t, load_group(x, left), slope, &doubt);
+    return __builtin_expect(doubt, 0) ? tree16_codes(c, x, left, by) : codes;
 }
 
 static __m512i __attribute__((noinline))
@@ -211,23 +217,32 @@ tree256_codes(const struct qm_codec *c, const struct group *g)
                   tree256_find(&t, g->y[3]), 0);
 }
 
-INLINE __m512i lines_codes(const struct lines *t, const struct qm_codec *c, struct group g)
+/* As cells_look, of 64 unit values. */
+INLINE __m512i lines_look(const struct lines *t, struct group g, int *doubt)
 {
     const __m512i sure = _mm512_set1_epi32(QM_SEGMENT_SURE);
     __m512i u[4];
-    __mmask16 doubt = 0;
+    __mmask16 any = 0;
     for (int v = 0; v < 4; v++) {
         u[v] = lines_find(t, g.y[v]);
-        doubt |= _mm512_testn_epi32_mask(u[v], sure);
+        any |= _mm512_testn_epi32_mask(u[v], sure);
     }
-    if (__builtin_expect(doubt, 0)) {
-        struct group kept = g;
-        return tree256_codes(c, &kept);
-    }
+    *doubt = any != 0;
     __m512i k = pick64(u[0], u[1], u[2], u[3], 2);
     __m512i top = pick64(_mm512_castps_si512(g.y[0]), _mm512_castps_si512(g.y[1]),
                          _mm512_castps_si512(g.y[2]), _mm512_castps_si512(g.y[3]), 3);
     return _mm512_mask_subs_epu8(_mm512_add_epi8(t->zero, k), _mm512_movepi8_mask(top), t->zero, k);
+}
+
+INLINE __m512i lines_codes(const struct lines *t, const struct qm_codec *c, struct group g)
+{
+    int doubt;
+    __m512i codes = lines_look(t, g, &doubt);
+    if (__builtin_expect(doubt, 0)) {
+        struct group kept = g;
+        return tree256_codes(c, &kept);
+    }
+    return codes;
 }
 
 struct finders {
@@ -262,23 +277,39 @@ INLINE __m512i find_group(enum finder how, const struct finders *f, const struct
     return _mm512_xor_si512(k, _mm512_set1_epi8(15));
 }
 
-/* maxima_each of up to BATCH whole blocks. */
-INLINE void maxima(int with_sign, const float *x, int64_t block, int64_t count, uint32_t *bits)
+/* The maxima of a block as they grow: a vector of them, by their bits. */
+typedef __m512i group_max;
+
+INLINE group_max max_none(void) { return _mm512_setzero_si512(); }
+
+INLINE group_max max_vector(int with_sign, group_max m, __m512 x)
 {
     const __m512i magnitude = _mm512_set1_epi32(with_sign ? -1 : 0x7fffffff);
-    __m512i m[BATCH];
-    if (block % 16) {
-        maxima_each(with_sign, x, block, count, bits);
-        return;
+    return _mm512_max_epu32(m, _mm512_and_si512(_mm512_castps_si512(x), magnitude));
+}
+
+INLINE group_max max_group(group_max m, struct group g)
+{
+    group_max a = max_vector(0, m, g.y[0]), b = max_vector(0, max_none(), g.y[1]);
+    return _mm512_max_epu32(max_vector(0, a, g.y[2]), max_vector(0, b, g.y[3]));
+}
+
+/* Whether one is tiny as core/base/inverse.h has it. */
+INLINE int any_tiny(struct group g)
+{
+    __mmask16 any = 0;
+    for (int v = 0; v < 4; v++) {
+        __m512i u = _mm512_and_si512(_mm512_castps_si512(g.y[v]), _mm512_set1_epi32(0x7fffffff));
+        any |= _mm512_cmplt_epu32_mask(_mm512_sub_epi32(u, _mm512_set1_epi32(1)),
+                                       _mm512_set1_epi32(0x0d7fffff));
     }
-    for (int64_t b = count; b < BATCH; b++)
-        m[b] = _mm512_setzero_si512();
-    for (int64_t b = 0; b < count; b++, x += block) {
-        m[b] = _mm512_and_si512(_mm512_loadu_si512(x), magnitude);
-        for (int64_t i = 16; i < block; i += 16)
-            m[b] = _mm512_max_epu32(m[b], _mm512_and_si512(_mm512_loadu_si512(x + i), magnitude));
-    }
-    /* a transposition that folds as it goes: two vectors become one, four times */
+    return any != 0;
+}
+
+/* bits[b] = the largest of m[b], which is changed: a transposition that folds as it goes, two vectors
+ * become one, four times. */
+INLINE void max_each(group_max m[BATCH], uint32_t *bits)
+{
     for (int b = 0; b < 8; b++)
         m[b] = _mm512_max_epu32(_mm512_unpacklo_epi32(m[2 * b], m[2 * b + 1]),
                                 _mm512_unpackhi_epi32(m[2 * b], m[2 * b + 1]));
@@ -290,6 +321,24 @@ INLINE void maxima(int with_sign, const float *x, int64_t block, int64_t count, 
             m[b] = _mm512_max_epu32(_mm512_shuffle_i32x4(m[2 * b], m[2 * b + 1], 0x88),
                                     _mm512_shuffle_i32x4(m[2 * b], m[2 * b + 1], 0xdd));
     _mm512_storeu_si512(bits, m[0]);
+}
+
+/* maxima_each of up to BATCH whole blocks. */
+INLINE void maxima(int with_sign, const float *x, int64_t block, int64_t count, uint32_t *bits)
+{
+    group_max m[BATCH];
+    if (block % 16) {
+        maxima_each(with_sign, x, block, count, bits);
+        return;
+    }
+    for (int64_t b = count; b < BATCH; b++)
+        m[b] = max_none();
+    for (int64_t b = 0; b < count; b++, x += block) {
+        m[b] = max_none();
+        for (int64_t i = 0; i < block; i += 16)
+            m[b] = max_vector(with_sign, m[b], _mm512_loadu_ps(x + i));
+    }
+    max_each(m, bits);
 }
 
 /* Up to 64 codes, as bytes or as nibbles. */
@@ -363,26 +412,27 @@ INLINE group_codes load_codes(const uint8_t *codes, int64_t left)
     return left >= 64 ? _mm512_loadu_si512(codes) : _mm512_maskz_loadu_epi8(low_bits(left), codes);
 }
 
-/* s times the values of up to 64 four-bit codes: each dword of the bytes goes to eight lanes, which
- * shift their own code down and look it up among the sixteen products. */
-INLINE struct group nibbles_times(const struct planes *t, const struct qm_codec *c,
+/* s times the values of up to 64 four-bit codes: eight bytes go to every pair of lanes, which shift
+ * their own codes down and look them up among the sixteen products. */
+INLINE struct group nibbles_times(const struct planes *t, const float *value, int high_first,
                                   const uint8_t *bytes, int64_t left, float s)
 {
-    const __m512i halves = _mm512_set_epi32(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
     const __m512i by =
-        c->q.pack == QM_PACK_hi
-            ? _mm512_set_epi32(24, 28, 16, 20, 8, 12, 0, 4, 24, 28, 16, 20, 8, 12, 0, 4)
-            : _mm512_set_epi32(28, 24, 20, 16, 12, 8, 4, 0, 28, 24, 20, 16, 12, 8, 4, 0);
-    __m256i b = left >= 64 ? _mm256_loadu_si256((const __m256i *)bytes)
-                           : _mm256_maskz_loadu_epi8((__mmask32)low_bits((left + 1) / 2), bytes);
-    __m512i all = _mm512_castsi256_si512(b);
-    __m512 product = _mm512_mul_ps(_mm512_loadu_ps(c->cb.value), _mm512_set1_ps(s));
+        high_first ? _mm512_set_epi32(56, 60, 48, 52, 40, 44, 32, 36, 24, 28, 16, 20, 8, 12, 0, 4)
+                   : _mm512_set_epi32(60, 56, 52, 48, 44, 40, 36, 32, 28, 24, 20, 16, 12, 8, 4, 0);
+    __m512 product = _mm512_mul_ps(_mm512_loadu_ps(value), _mm512_set1_ps(s));
+    uint64_t part[4] = {0};
     struct group g;
     (void)t;
+    if (left < 64) {
+        memcpy(part, bytes, (size_t)(left + 1) / 2);
+        bytes = (const uint8_t *)part;
+    }
     for (int v = 0; v < 4; v++) {
-        __m512i two =
-            _mm512_permutexvar_epi32(_mm512_add_epi32(halves, _mm512_set1_epi32(2 * v)), all);
-        g.y[v] = _mm512_permutexvar_ps(_mm512_srlv_epi32(two, by), product);
+        int64_t eight;
+        memcpy(&eight, bytes + 8 * v, sizeof eight);
+        __m512i codes = _mm512_multishift_epi64_epi8(by, _mm512_set1_epi64(eight));
+        g.y[v] = _mm512_permutexvar_ps(codes, product);
     }
     return g;
 }

@@ -851,8 +851,8 @@ int qm_codec_is_fused(const struct qm_codec *c)
 }
 
 /* A block that the lanes leave out: NaN, Inf or zero in it, or a short one of recip_tail. */
-static void encode_other(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed,
-                         float *scale)
+void qm_encode_block(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed,
+                     float *scale)
 {
     uint8_t codes[PIECE];
     float max = run_max(c, x, n);
@@ -870,7 +870,7 @@ static void encode_other(const struct qm_codec *c, const float *x, int64_t n, ui
 void qm_encode_blocks(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed,
                       float *scales)
 {
-    qm_lanes()->encode_blocks(c, x, n, packed, scales, encode_other);
+    qm_lanes()->encode_blocks(c, x, n, packed, scales, qm_encode_block);
 }
 
 void qm_decode_blocks(const struct qm_codec *c, const uint8_t *packed, const float *scales,

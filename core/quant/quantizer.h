@@ -171,6 +171,10 @@ void qm_encode_blocks(const struct qm_codec *c, const float *x, int64_t n, uint8
 void qm_decode_blocks(const struct qm_codec *c, const uint8_t *packed, const float *scales,
                       int64_t n, float *out);
 
+/* One block of at most c->q.block elements, whatever is in it. */
+void qm_encode_block(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed,
+                     float *scale);
+
 /* One element, the slow and defining form: the sorted position (not yet permuted) of unit value
  * y.  draw: 32 random bits, for round = stoch. */
 int qm_code_of(const struct qm_codec *c, float y, uint32_t draw);

@@ -69,14 +69,25 @@ QM_FN void qm_adamw_ao(const float *c, int coupled, float *p, float g, float *m,
 
 /* bitsandbytes backends/cpu, 8-bit Adam.  c: 0 decay factor, 1 beta1, 2 1-beta1, 3 beta2,
  * 4 1-beta2, 5 sqrt(bc2), 6 eps, 7 -lr/bc1 */
-QM_FN void qm_adamw_bnb(const float *c, const struct qm_inverse *over5, float *p, float g, float *m,
-                        float *v)
+QM_FN void qm_adamw_bnb_states(const float *c, float g, float *m, float *v)
 {
     *m = fmaf(g, c[2], *m * c[1]);
     *v = fmaf(c[4] * g, g, *v * c[3]);
+}
+
+QM_FN void qm_adamw_bnb_apply(const float *c, const struct qm_inverse *over5, float *p, float m,
+                              float v)
+{
+    float den = qm_divided(sqrtf(v), c[5], over5) + c[6];
     *p = *p * c[0];
-    float den = qm_divided(sqrtf(*v), c[5], over5) + c[6];
-    *p = *p + (c[7] * *m) / den;
+    *p = *p + (c[7] * m) / den;
+}
+
+QM_FN void qm_adamw_bnb(const float *c, const struct qm_inverse *over5, float *p, float g, float *m,
+                        float *v)
+{
+    qm_adamw_bnb_states(c, g, m, v);
+    qm_adamw_bnb_apply(c, over5, p, *m, *v);
 }
 
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/rule/blocks.h"
+#include "core/rule/packed.h"
 
 #define X(name) extern const struct qm_blocks qm_blocks_##name;
 QM_ISA_LIST(X)
@@ -147,7 +148,8 @@ static const struct qm_rule rules[] = {
      .source = "torchao/optim/adam.py single_param_adam",
      .prepare = prepare_adamw_ao,
      .block = run_adamw_ao,
-     .second = run_second_ao},
+     .second = run_second_ao,
+     .packed = qm_packed_adamw_ao},
     {.name = "adam_ao",
      .family = "adam",
      .order = QM_ORDER_lerp_m | QM_ORDER_lerp_v | QM_ORDER_torchao,
@@ -156,7 +158,8 @@ static const struct qm_rule rules[] = {
      .source = "torchao/optim/adam.py single_param_adam",
      .prepare = prepare_adam_ao,
      .block = run_adamw_ao,
-     .second = run_second_ao},
+     .second = run_second_ao,
+     .packed = qm_packed_adamw_ao},
     {.name = "adamw_bnb",
      .family = "adamw",
      MOMENTS,
@@ -164,7 +167,8 @@ static const struct qm_rule rules[] = {
      .source = "bitsandbytes/backends/cpu/ops.py",
      .prepare = prepare_adamw,
      .block = run_adamw_bnb,
-     .second = run_second_bnb},
+     .second = run_second_bnb,
+     .packed = qm_packed_adamw_bnb},
     {.name = "adamw_amsgrad",
      .family = "adamw",
      MOMENTS_AND_TOP,

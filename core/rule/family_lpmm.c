@@ -4,6 +4,7 @@
 
 #include "core/rule/blocks_lpmm.h"
 #include "core/rule/factor_lpmm.h"
+#include "core/rule/packed.h"
 
 #define X(name) extern const struct qm_blocks_lpmm qm_blocks_lpmm_##name;
 QM_ISA_LIST(X)
@@ -110,7 +111,8 @@ static const struct qm_rule rules[] = {
      .prepare = prepare_adamw,
      .single = single_moment,
      .block = run_adamw_lpmm,
-     .second = run_second_lpmm},
+     .second = run_second_lpmm,
+     .packed = qm_packed_adamw_lpmm},
     {.name = "adamw_lpmm_fused",
      .family = "adamw",
      .order = QM_ORDER_fused,
@@ -120,7 +122,8 @@ static const struct qm_rule rules[] = {
      .prepare = prepare_fused,
      .single = single_moment,
      .block = run_adamw_lpmm_fused,
-     .second = run_second_lpmm_fused},
+     .second = run_second_lpmm_fused,
+     .packed = qm_packed_adamw_lpmm_fused},
     {.name = "adamw_lpmm_fused_strict",
      .family = "adamw",
      .order = QM_ORDER_fused,

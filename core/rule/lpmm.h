@@ -22,11 +22,16 @@ QM_FN void qm_adamw_lpmm_apply(const float *c, const struct qm_inverse *over5, f
     *p = *p + (c[7] * m) / den;
 }
 
-QM_FN void qm_adamw_lpmm(const float *c, const struct qm_inverse *over5, float *p, float g,
-                         float *m, float *v)
+QM_FN void qm_adamw_lpmm_states(const float *c, float g, float *m, float *v)
 {
     *m = qm_lerp(*m, g, c[1], c[2]);
     qm_adamw_lpmm_second(c, g, v);
+}
+
+QM_FN void qm_adamw_lpmm(const float *c, const struct qm_inverse *over5, float *p, float g,
+                         float *m, float *v)
+{
+    qm_adamw_lpmm_states(c, g, m, v);
     qm_adamw_lpmm_apply(c, over5, p, *m, *v);
 }
 
@@ -39,19 +44,30 @@ QM_FN float qm_lpmm_average(int contract, float old, float beta, float fresh)
     return contract ? fmaf(old, beta, fresh) : beta * old + fresh;
 }
 
-QM_FN void qm_adamw_lpmm_fused(const float *c, const struct qm_inverse *over4, int contract,
-                               float *p, float g, float *m, float *v)
+QM_FN void qm_adamw_lpmm_fused_states(const float *c, int contract, float g, float *m, float *v)
 {
     *m = qm_lpmm_average(contract, *m, c[0], c[1] * g);
     *v = qm_lpmm_average(contract, *v, c[2], (c[3] * g) * g);
-    float den = (qm_divided(sqrtf(*v), c[4], over4) + c[5]) * c[6];
+}
+
+QM_FN void qm_adamw_lpmm_fused_apply(const float *c, const struct qm_inverse *over4, int contract,
+                                     float *p, float m, float v)
+{
+    float den = (qm_divided(sqrtf(v), c[4], over4) + c[5]) * c[6];
     if (contract) {
-        float update = fmaf(*p, c[8], *m / den);
+        float update = fmaf(*p, c[8], m / den);
         *p = fmaf(-update, c[7], *p);
     } else {
-        float update = *m / den + c[8] * *p;
+        float update = m / den + c[8] * *p;
         *p = *p - c[7] * update;
     }
+}
+
+QM_FN void qm_adamw_lpmm_fused(const float *c, const struct qm_inverse *over4, int contract,
+                               float *p, float g, float *m, float *v)
+{
+    qm_adamw_lpmm_fused_states(c, contract, g, m, v);
+    qm_adamw_lpmm_fused_apply(c, over4, contract, p, *m, *v);
 }
 
 #endif

@@ -108,6 +108,17 @@ struct qm_whole {
     int round;                     /* of `states`, from 0 */
 };
 
+/* Packed blocks of a slot (qm_codec_is_fused), from the first element on.  other: encodes a block that
+ * is not ordinary. */
+struct qm_codec;
+struct qm_packed_slot {
+    const struct qm_codec *c;
+    uint8_t *packed;
+    float *scales;
+    void (*other)(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed,
+                  float *scale);
+};
+
 struct qm_rule {
     const char *name;    /* "adamw_ao" */
     const char *family;  /* "adamw": the oracle that judges it */
@@ -137,6 +148,11 @@ struct qm_rule {
      * for a rule over whole tensors. */
     void (*block)(const struct qm_rule_step *s, int64_t n, float *p, const float *g,
                   float *const *slot);
+
+    /* n elements of whole blocks of packed slots: decode, block, encode, to the same bits.  Returns 0
+     * where nothing is done: not these codecs, this step or this instruction set.  May be NULL. */
+    int (*packed)(const struct qm_rule_step *s, int64_t n, float *p, const float *g,
+                  const struct qm_packed_slot *slot);
 
     /* Slot 1 alone, to the same bits; NULL where it depends on slot 0.  Lets a global norm of slot
      * 1 be folded without reading slot 0. */

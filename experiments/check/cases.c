@@ -26,8 +26,8 @@ static const char *const setting_names[] = {
 #undef X
 };
 
-/* Every shape meets every class; two more meet every setting, the first at the beginning and late, the
- * second, smaller one in between; eight meet the fallbacks.
+/* Every shape meets every class, with four settings in turn; two more meet every setting before exact, the
+ * first at the beginning and late, the second, smaller one in between; eight meet the fallbacks.
  * 9797 elements are more than eight pieces: two threads share them. */
 static const struct qm_shape shapes[] = {
     {1, {4097}},   {2, {61, 67}}, {3, {7, 11, 53}}, {1, {4096}},   {2, {97, 101}},
@@ -36,6 +36,8 @@ static const struct qm_shape shapes[] = {
 };
 static const struct qm_shape deep_shapes[] = {{2, {53, 47}}, {3, {3, 11, 29}}};
 static const int64_t deep_steps[2][2] = {{1, 1000000}, {12, 1000}};
+static const enum qm_setting wide_settings[] = {QM_SETTING_default, QM_SETTING_wd0, QM_SETTING_wd,
+                                                QM_SETTING_maximize};
 static const enum qm_class thorough[] = {QM_CLASS_normal, QM_CLASS_loguniform, QM_CLASS_outlier,
                                          QM_CLASS_planted};
 static const enum qm_class fallback[] = {QM_CLASS_normal, QM_CLASS_nonfinite, QM_CLASS_planted};
@@ -45,7 +47,8 @@ enum {
     SHAPES = sizeof shapes / sizeof *shapes,
     THOROUGH = sizeof thorough / sizeof *thorough,
     FALLBACK = sizeof fallback / sizeof *fallback,
-    SETTINGS = QM_SETTING_COUNT - 1, /* without exact */
+    SETTINGS = QM_SETTING_exact, /* those before it */
+    WIDE_SETTINGS = sizeof wide_settings / sizeof *wide_settings,
     WIDE = SHAPES * LISTED,
     DEEP = 2 * THOROUGH * SETTINGS * 2,
     OWN = 8 * FALLBACK,
@@ -60,8 +63,8 @@ struct qm_case qm_case_at(int i)
     if (i < WIDE) {
         c.shape = shapes[i / LISTED];
         c.kind = (enum qm_class)(i % LISTED);
-        c.setting =
-            c.kind == QM_CLASS_exact ? QM_SETTING_exact : (enum qm_setting)((i / LISTED + i) % 3);
+        c.setting = c.kind == QM_CLASS_exact ? QM_SETTING_exact
+                                             : wide_settings[(i / LISTED + i) % WIDE_SETTINGS];
     } else if (i < WIDE + DEEP) {
         i -= WIDE;
         c.t = deep_steps[i / 2 / SETTINGS / THOROUGH][i % 2];
@@ -143,6 +146,8 @@ void qm_case_apply(const struct qm_case *c, struct qm_recipe *r)
     put(&r->hyper.beta2, settings[c->setting].beta2);
     put(&r->hyper.eps, settings[c->setting].eps);
     put(&r->hyper.weight_decay, settings[c->setting].weight_decay);
+    if (c->setting == QM_SETTING_maximize)
+        r->hyper.maximize = 1;
     if (c->forced && r->hyper.rank > RANK)
         r->hyper.rank = RANK;
     for (int i = 0; i < r->rule->n_slots && c->forced; i++)

@@ -36,7 +36,8 @@
     X(lr0,     0.0,  -1.0, -1.0, -1.0, -1.0, "lr 0")                                                \
     X(slow,    -1.0, 0.999, 0.999999, -1.0, -1.0, "beta1 0.999, beta2 0.999999")                    \
     X(extreme, 10.0, -1.0, -1.0, 1e-30, 0.5, "lr 10, eps 1e-30, weight decay 0.5")                  \
-    X(exact,   -1.0, 0.0,  0.5,  -1.0, -1.0, "beta1 0, beta2 1/2: what class exact needs")
+    X(exact,   -1.0, 0.0,  0.5,  -1.0, -1.0, "beta1 0, beta2 1/2: what class exact needs")          \
+    X(maximize, -1.0, -1.0, -1.0, -1.0, -1.0, "the objective is maximized; not of every rule")
 /* clang-format on */
 
 enum qm_class {

@@ -272,20 +272,33 @@ qm_status qm_decider_init(struct qm_decider *d, const struct qm_quantizer *q, co
 /* Number of thresholds that y passes, by one of their three readings; all three ascend. */
 enum reading { AT, LOW, HIGH };
 
+static int passes(const struct qm_threshold *t, double y, enum reading which)
+{
+    double at = which == AT ? t->at : which == LOW ? t->low : t->high;
+    int up = which == AT ? t->up : which == LOW ? t->low_up : t->high_up;
+    return y > at || (y == at && up);
+}
+
 static int passed(const struct qm_decider *d, double y, enum reading which)
 {
     int from = 0, to = d->n - 1;
     while (from < to) {
         int k = (from + to) / 2;
-        const struct qm_threshold *t = &d->cut[k];
-        double at = which == AT ? t->at : which == LOW ? t->low : t->high;
-        int up = which == AT ? t->up : which == LOW ? t->low_up : t->high_up;
-        if (y > at || (y == at && up))
+        if (passes(&d->cut[k], y, which))
             from = k + 1;
         else
             to = k;
     }
     return from;
+}
+
+/* The same where at least `from` are known to be passed, which is often all. */
+static int passed_from(const struct qm_decider *d, double y, enum reading which, int from)
+{
+    for (int tries = 0; tries < 3; tries++, from++)
+        if (from == d->n - 1 || !passes(&d->cut[from], y, which))
+            return from;
+    return passed(d, y, which);
 }
 
 /* Scale word least. */
@@ -302,8 +315,9 @@ void qm_decider_range(const struct qm_decider *d, double low, double high, int *
         low -= 4.0 * QM_U;
         high += 4.0 * QM_U;
     }
-    *from = at_least(d, passed(d, low, HIGH));
-    *to = at_least(d, passed(d, high, LOW));
+    int first = passed(d, low, HIGH);
+    *from = at_least(d, first);
+    *to = at_least(d, high >= low ? passed_from(d, high, LOW, first) : passed(d, high, LOW));
     if (qm_round_draws(d->q.round) && *to + 1 < d->n && high > d->value[*to])
         ++*to;
 }

@@ -23,15 +23,30 @@ static uint32_t draw(const struct qm_aim *a, uint32_t stream, int64_t t, int64_t
 
 static double uniform(uint32_t word) { return ((double)word + 0.5) * 0x1p-32; }
 
+/* Draws i to i + 3, i a multiple of 4: they are made together. */
+static struct qm_philox_block draws(const struct qm_aim *a, uint32_t stream, int64_t t, int64_t i)
+{
+    struct qm_draws d = qm_draws_for(a->seed, t, stream, QM_ROLE_spare);
+    uint64_t block = (uint64_t)i >> 2;
+    return qm_philox((uint32_t)block, (uint32_t)(block >> 32), d.step, d.stream, (uint32_t)d.seed,
+                     (uint32_t)(d.seed >> 32));
+}
+
+static double normal_of(uint32_t word) { return gsl_cdf_ugaussian_Pinv(uniform(word)); }
+
 static double normal(const struct qm_aim *a, uint32_t stream, int64_t t, int64_t i)
 {
-    return gsl_cdf_ugaussian_Pinv(uniform(draw(a, stream, t, i)));
+    return normal_of(draw(a, stream, t, i));
 }
 
 void qm_case_start(const struct qm_aim *a, float *p)
 {
-    for (int64_t i = 0; i < a->n; i++)
-        p[i] = i % 13 == 5 ? 0.0f : i % 17 == 3 ? 1000.0f : (float)normal(a, STREAM_START, 0, i);
+    struct qm_philox_block b = {{0}};
+    for (int64_t i = 0; i < a->n; i++) {
+        if (i % 4 == 0)
+            b = draws(a, STREAM_START, 0, i);
+        p[i] = i % 13 == 5 ? 0.0f : i % 17 == 3 ? 1000.0f : (float)normal_of(b.word[i % 4]);
+    }
 }
 
 /* ---- planting ------------------------------------------------------------------------------ */
@@ -230,9 +245,10 @@ static float exact_gradient(const struct qm_aim *a, int64_t t, int k, int64_t i)
 
 /* ---- the other classes --------------------------------------------------------------------- */
 
-static float plain(enum qm_class kind, const struct qm_aim *a, int64_t t, int64_t i)
+/* word, other: the two draws of element i. */
+static float plain(enum qm_class kind, const struct qm_aim *a, int64_t i, uint32_t word,
+                   uint32_t other)
 {
-    uint32_t word = draw(a, STREAM_GRADIENT, t, i + (1 << 30));
     double u = uniform(word), sign = word & 1u ? -1.0 : 1.0, z;
     switch (kind) {
     case QM_CLASS_loguniform: return (float)(sign * pow(10.0, -15.0 + 30.0 * u));
@@ -240,7 +256,7 @@ static float plain(enum qm_class kind, const struct qm_aim *a, int64_t t, int64_
     case QM_CLASS_huge: return (float)(sign * pow(10.0, 15.0 + 4.6 * u));
     case QM_CLASS_zeros: return 0.0f;
     case QM_CLASS_signedzeros: return i % 2 ? -0.0f : 0.0f;
-    default: z = 0.01 * normal(a, STREAM_GRADIENT, t, i); break;
+    default: z = 0.01 * normal_of(other); break;
     }
     switch (kind) {
     case QM_CLASS_outlier: return (float)(i == a->n / 3 ? 100.0 : z);
@@ -260,8 +276,16 @@ static float plain(enum qm_class kind, const struct qm_aim *a, int64_t t, int64_
 
 void qm_case_gradient(const struct qm_case *c, const struct qm_aim *a, int64_t t, int k, float *g)
 {
-    for (int64_t i = 0; i < a->n; i++)
-        g[i] = c->kind == QM_CLASS_planted ? planted(a, t, k, i)
-               : c->kind == QM_CLASS_exact ? exact_gradient(a, t, k, i)
-                                           : plain(c->kind, a, t, i);
+    struct qm_philox_block word = {{0}}, other = {{0}};
+    for (int64_t i = 0; i < a->n; i++) {
+        if (c->kind == QM_CLASS_planted || c->kind == QM_CLASS_exact) {
+            g[i] = c->kind == QM_CLASS_planted ? planted(a, t, k, i) : exact_gradient(a, t, k, i);
+            continue;
+        }
+        if (i % 4 == 0) {
+            word = draws(a, STREAM_GRADIENT, t, i + (1 << 30));
+            other = draws(a, STREAM_GRADIENT, t, i);
+        }
+        g[i] = plain(c->kind, a, i, word.word[i % 4], other.word[i % 4]);
+    }
 }

@@ -66,7 +66,8 @@ struct run {
     int64_t n, slot_n[QM_MAX_SLOTS], n_scales[QM_MAX_SLOTS];
     const struct qm_decider *decider[QM_MAX_SLOTS]; /* NULL: float32 */
     uint64_t seed;
-    struct side side[2]; /* one thread, two threads */
+    struct side side[2];        /* one thread, two threads */
+    struct qm_baseline float32; /* open where RMSEs are taken */
     struct room g_room, h_room;
     float *g;
     uint16_t *h;
@@ -81,7 +82,7 @@ struct run {
     struct qm_trial *record;      /* where they go to, or NULL */
     volatile int *begun;          /* steps, or NULL */
     int only;                     /* slot that is judged, or QM_SLOT_ANY */
-    int n_sides;
+    int n_sides, steps;
     struct qm_tally *t;
     struct qm_finding finding;
 };
@@ -138,6 +139,7 @@ static void run_close(struct run *r)
 {
     side_close(r, &r->side[0]);
     side_close(r, &r->side[1]);
+    qm_baseline_close(&r->float32);
     free(r->g_room.base);
     free(r->h_room.base);
     free(r->want_p);
@@ -198,8 +200,8 @@ static struct qm_oracle_hyper oracle_hyper(const struct qm_hyper *h)
 
 static const char *slot_name(const struct run *r, int i) { return r->judged.rule->slot[i]; }
 
-/* Reads codes, scales and values of every slot into poisoned memory. */
-static qm_status read_state(struct run *r, struct side *s)
+/* Reads codes, scales and, where wanted, values of every slot into poisoned memory. */
+static qm_status read_state(struct run *r, struct side *s, int decodes)
 {
     const struct qm_backend *b = r->s->backend;
     if (r->format.residual_bytes)
@@ -209,10 +211,12 @@ static qm_status read_state(struct run *r, struct side *s)
     for (int i = 0; i < r->n_slots; i++) {
         size_t n = (size_t)r->slot_n[i], bytes = sizeof(float) * (size_t)r->n_scales[i];
         uint8_t *codes = r->decider[i] ? s->codes[i] : NULL;
-        memset(s->state[i], POISON, sizeof(float) * n);
         memset(s->codes[i], POISON, n);
         memset(s->scales[i], POISON, bytes);
-        QM_TRY(b->decode(s->plan, i, s->state[i]));
+        if (decodes) {
+            memset(s->state[i], POISON, sizeof(float) * n);
+            QM_TRY(b->decode(s->plan, i, s->state[i]));
+        }
         QM_TRY(b->save(s->plan, i, codes, s->scales[i]));
     }
     return QM_OK;
@@ -220,7 +224,7 @@ static qm_status read_state(struct run *r, struct side *s)
 
 /* Poison that is still there, and guards that are not.  8-bit codes may be the poison themselves;
  * codes are compared with what a second plan gives, whose poison is judged by its decoded values. */
-static void judge_memory(struct run *r, const struct side *s)
+static void judge_memory(struct run *r, const struct side *s, int decoded)
 {
     uint32_t poison = 0x01010101u * POISON;
     int intact = room_is_intact(&s->stored_room) && room_is_intact(&s->residual_room) &&
@@ -228,7 +232,7 @@ static void judge_memory(struct run *r, const struct side *s)
     for (int i = 0; i < r->n_slots; i++) {
         intact &= room_is_intact(&s->state_room[i]) && room_is_intact(&s->codes_room[i]) &&
                   room_is_intact(&s->scales_room[i]);
-        for (int64_t k = 0; k < r->slot_n[i]; k++)
+        for (int64_t k = 0; k < r->slot_n[i] && decoded; k++)
             if (qm_bits(s->state[i][k]) == poison)
                 qm_finding_set(&r->finding, QM_BAD_MACHINERY, "%s: element %lld was not written",
                                slot_name(r, i), (long long)k);
@@ -243,13 +247,15 @@ static void judge_memory(struct run *r, const struct side *s)
 
 static int64_t first_difference(const void *a, const void *b, size_t n, size_t size)
 {
-    for (size_t i = 0; i < n; i++)
-        if (memcmp((const char *)a + i * size, (const char *)b + i * size, size) != 0)
-            return (int64_t)i;
-    return -1;
+    if (n * size == 0 || memcmp(a, b, n * size) == 0)
+        return -1;
+    size_t i = 0;
+    while (memcmp((const char *)a + i * size, (const char *)b + i * size, size) == 0)
+        i++;
+    return (int64_t)i;
 }
 
-static void judge_repetition(struct run *r)
+static void judge_repetition(struct run *r, int decoded)
 {
     const struct side *a = &r->side[0], *b = &r->side[1];
     int before = r->finding.severity;
@@ -264,7 +270,9 @@ static void judge_repetition(struct run *r)
                        "a second run with two threads differs: parameter %lld is %a, then %a",
                        (long long)at, (double)a->p[at], (double)b->p[at]);
     for (int i = 0; i < r->n_slots; i++) {
-        at = first_difference(a->state[i], b->state[i], (size_t)r->slot_n[i], sizeof(float));
+        at = decoded
+                 ? first_difference(a->state[i], b->state[i], (size_t)r->slot_n[i], sizeof(float))
+                 : -1;
         if (at < 0 && r->decider[i])
             at = first_difference(a->codes[i], b->codes[i], (size_t)r->slot_n[i], 1);
         if (at >= 0)
@@ -459,8 +467,6 @@ static double answer(const struct run *r, int i, int64_t t, double state, double
     for (int k = 0; k < r->n_slots; k++)
         slot[k] = &room[k];
     room[i] = state;
-    if (r->hyper.maximize)
-        g = -g;
     if (qm_oracle_step(r->oracle, &p, slot, &g, &one, TENSOR, &r->hyper, t) != QM_OK)
         return (double)NAN;
     return room[i];
@@ -549,8 +555,22 @@ static int is_read_back(const struct run *r, int i, int64_t t)
     return rule->reads_back(&w, i);
 }
 
+/* The errors of the step just made, and of the float32 one; want: the oracle's, as it comes. */
+static qm_status judge_float32(struct run *r, int64_t t, const struct qm_tensor *g)
+{
+    struct qm_baseline *b = &r->float32;
+    struct qm_rmse *to = r->t->rmse;
+    if (!b->plan)
+        return QM_OK;
+    QM_TRY(qm_baseline_step(b, &r->c->shape, r->before_p, r->before, g, t, r->seed));
+    qm_rmse_add(&to[QM_MAX_SLOTS], r->side[0].p, b->p, r->want_p, r->n);
+    for (int i = 0; i < r->n_slots; i++)
+        qm_rmse_add(&to[i], r->side[0].state[i], b->slot[i], r->want[i], r->slot_n[i]);
+    return QM_OK;
+}
+
 /* The oracle from the judged side's state, and the bound of every result. */
-static qm_status run_oracle(struct run *r, int64_t t)
+static qm_status run_oracle(struct run *r, int64_t t, const struct qm_tensor *g)
 {
     const double *old[QM_MAX_SLOTS], *stored[QM_MAX_SLOTS];
     struct qm_bound_step b = {.h = &r->hyper,
@@ -584,6 +604,7 @@ static qm_status run_oracle(struct run *r, int64_t t)
     }
     QM_TRY(qm_oracle_step(r->oracle, r->want_p, r->want, r->wide_g, &r->c->shape, TENSOR, &r->hyper,
                           t));
+    QM_TRY(judge_float32(r, t, g)); /* families over whole tensors replace the results below */
     QM_TRY(r->oracle->bound(&b));
     for (int k = 0; k < r->n_slots; k++)
         for (int64_t i = 0; i < r->slot_n[k]; i++)
@@ -636,11 +657,12 @@ static void judge_gradient(struct run *r, const struct qm_tensor *g)
     }
 }
 
-static qm_status judge_numbers(struct run *r, int64_t t, const char *case_name)
+static qm_status judge_numbers(struct run *r, int64_t t, const struct qm_tensor *g,
+                               const char *case_name)
 {
     if (r->only == QM_SLOT_NONE)
         return QM_OK;
-    QM_TRY(run_oracle(r, t));
+    QM_TRY(run_oracle(r, t, g));
     if (is_wanted(r, QM_SLOT_PARAM) && r->judged.param.format == QM_PARAM_f32)
         judge_floats(r, -1, t, case_name);
     else if (is_wanted(r, QM_SLOT_PARAM))
@@ -659,9 +681,13 @@ static qm_status one_step(struct run *r, int k, const char *case_name)
     int64_t t = r->trial ? *qm_trial_call(r->trial, k).t : r->c->t + k;
     size_t bytes = sizeof(float) * (size_t)r->n;
     struct qm_tensor g;
+    /* Codes and scales of the second side are looked at in every step; what they decode to with two
+     * threads in the last one alone, it costs as much as the step. */
+    int is_last = r->trial || r->record || k == r->steps - 1;
     if (r->trial)
         QM_TRY(take_call(r, k));
-    QM_TRY(read_state(r, &r->side[0]));
+    if (r->trial || k == 0) /* else it was read after the step before */
+        QM_TRY(read_state(r, &r->side[0], 1));
     memcpy(r->before_p, r->side[0].p, bytes);
     for (int i = 0; i < r->n_slots; i++)
         memcpy(r->before[i], r->side[0].state[i], sizeof(float) * (size_t)r->slot_n[i]);
@@ -674,15 +700,15 @@ static qm_status one_step(struct run *r, int k, const char *case_name)
     for (int i = 0; i < r->n_sides; i++) {
         struct qm_tensor p = {r->side[i].stored, qm_param_dtype(&r->run.param), r->c->shape};
         QM_TRY(r->s->backend->step(r->side[i].plan, &p, &g, t, r->seed));
-        QM_TRY(read_state(r, &r->side[i]));
+        QM_TRY(read_state(r, &r->side[i], i == 0 || is_last));
         if (is_wanted(r, QM_SLOT_NONE))
-            judge_memory(r, &r->side[i]);
+            judge_memory(r, &r->side[i], i == 0 || is_last);
     }
     if (is_wanted(r, QM_SLOT_NONE)) {
         judge_gradient(r, &g);
-        judge_repetition(r);
+        judge_repetition(r, is_last);
     }
-    QM_TRY(judge_numbers(r, t, case_name));
+    QM_TRY(judge_numbers(r, t, &g, case_name));
     if (r->only == QM_SLOT_ANY) /* they are seen while slots are judged */
         judge_draws(r, k);
     return QM_OK;
@@ -709,7 +735,10 @@ static qm_status start(struct run *r)
 static qm_status run_case(struct run *r, int steps, const char *name)
 {
     int is_short = r->trial || r->record;
+    r->steps = steps;
     QM_TRY(run_memory(r));
+    if (!is_short && r->c->kind == QM_CLASS_normal && r->n > 1) /* some rules know n = 1 */
+        QM_TRY(qm_baseline_open(&r->float32, &r->judged, &r->c->shape, TENSOR, r->n, r->slot_n));
     if (!r->trial)
         QM_TRY(start(r));
     for (int k = 0; k < steps && !(is_short && r->finding.severity); k++)
@@ -752,6 +781,23 @@ static qm_status run_open(struct run *r)
     return does_not_fit(r) ? qm_fail(QM_SKIPPED, "the quantizers do not take this shape") : QM_OK;
 }
 
+/* Counts a case that was run, and keeps its finding. */
+static qm_status end_case(struct run *r, qm_status st, const char *name)
+{
+    struct qm_tally *t = r->t;
+    run_close(r);
+    if (st != QM_OK)
+        return qm_fail_in(st, name);
+    t->cases++;
+    if (r->finding.severity) {
+        t->failed_cases++;
+        snprintf(r->finding.name, sizeof r->finding.name, "%s", name);
+        if (t->n_findings < QM_FINDINGS)
+            t->finding[t->n_findings++] = r->finding;
+    }
+    return QM_OK;
+}
+
 qm_status qm_judge_case(const struct qm_subject *s, const struct qm_case *c, uint64_t seed,
                         struct qm_tally *t)
 {
@@ -764,18 +810,7 @@ qm_status qm_judge_case(const struct qm_subject *s, const struct qm_case *c, uin
         t->skipped++;
         return QM_OK;
     }
-    qm_status st = run_case(&r, QM_CHECK_STEPS, name);
-    run_close(&r);
-    if (st != QM_OK)
-        return qm_fail_in(st, name);
-    t->cases++;
-    if (r.finding.severity) {
-        t->failed_cases++;
-        snprintf(r.finding.name, sizeof r.finding.name, "%s", name);
-        if (t->n_findings < QM_FINDINGS)
-            t->finding[t->n_findings++] = r.finding;
-    }
-    return QM_OK;
+    return end_case(&r, run_case(&r, QM_CHECK_STEPS, name), name);
 }
 
 /* ---- trials ---------------------------------------------------------------------------------- */
@@ -814,6 +849,21 @@ qm_status qm_judge_record(const struct qm_subject *s, const struct qm_case *c, i
                     .begun = begun,
                     .only = QM_SLOT_ANY};
     return judge_some(&r, steps, f);
+}
+
+qm_status qm_judge_given(const struct qm_subject *s, const struct qm_trial *trial, const char *name,
+                         struct qm_tally *t)
+{
+    struct qm_case c = {.shape = trial->shape};
+    struct run r = {.s = s,
+                    .c = &c,
+                    .t = t,
+                    .judged = trial->recipe,
+                    .seed = trial->seed,
+                    .trial = trial,
+                    .only = QM_SLOT_ANY};
+    QM_TRY(run_open(&r));
+    return end_case(&r, run_case(&r, trial->n_calls, name), name);
 }
 
 qm_status qm_judge_trial(const struct qm_subject *s, const struct qm_trial *trial, int slot,

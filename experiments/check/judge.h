@@ -26,6 +26,7 @@
 #define QM_EXPERIMENTS_CHECK_JUDGE_H
 
 #include "core/engine/backend.h"
+#include "experiments/check/baseline.h"
 #include "experiments/check/cases.h"
 #include "oracle/verdict.h"
 
@@ -79,6 +80,9 @@ struct qm_tally {
     /* Stochastic rounding: 2 i of values of slot i in the lower half of their cell, which rounding to
      * nearest never takes up, 2 i + 1 in the upper half; slot QM_MAX_SLOTS is the parameter. */
     double stoch_up[QM_RATES], stoch_expected[QM_RATES], stoch_variance[QM_RATES];
+    /* Of the cases with gradients of class normal, whose errors are of one kind; QM_MAX_SLOTS: of the
+     * parameter. */
+    struct qm_rmse rmse[QM_MAX_SLOTS + 1];
     float left; /* of the number judged last: its choice in stochastic rounding (draws.h), or 0 */
     int n_findings;
     struct qm_finding finding[QM_FINDINGS]; /* the first failing cases, in order */
@@ -107,6 +111,10 @@ qm_status qm_judge_record(const struct qm_subject *s, const struct qm_case *c, i
  * QM_SLOT_NONE the machinery, QM_SLOT_ANY everything. */
 qm_status qm_judge_trial(const struct qm_subject *s, const struct qm_trial *trial, int slot,
                          struct qm_finding *f);
+
+/* All calls of a trial, as a case of this name: adds what it finds to t. */
+qm_status qm_judge_given(const struct qm_subject *s, const struct qm_trial *trial, const char *name,
+                         struct qm_tally *t);
 
 /* Adds what `from` found, as if its cases had been run after those of `into`. */
 void qm_tally_merge(struct qm_tally *into, const struct qm_tally *from);

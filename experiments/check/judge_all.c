@@ -41,6 +41,8 @@ void qm_tally_merge(struct qm_tally *into, const struct qm_tally *from)
         into->stoch_expected[i] += from->stoch_expected[i];
         into->stoch_variance[i] += from->stoch_variance[i];
     }
+    for (int i = 0; i <= QM_MAX_SLOTS; i++)
+        qm_rmse_merge(&into->rmse[i], &from->rmse[i]);
     for (int i = 0; i < from->n_findings && into->n_findings < QM_FINDINGS; i++)
         into->finding[into->n_findings++] = from->finding[i];
 }

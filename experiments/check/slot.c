@@ -597,8 +597,13 @@ void qm_slot_judge(const struct qm_slot_view *v, int slot, double *lo, double *h
     memset(flag, 0, sizeof *flag * (size_t)count);
     fold(v, lo, hi, flag);
     judge_scales(v, lo, hi, flag, count, t, f, at);
-    for (int64_t i = 0; i < v->n; i++) {
-        struct element_scale s = scale_of(v, i, lo, hi, flag, 0);
+    int64_t run = run_length(&v->d->q, v->shape), left = 0; /* elements that share s */
+    struct element_scale s = {0};
+    for (int64_t i = 0; i < v->n; i++, left--) {
+        if (left <= 0) {
+            s = scale_of(v, i, lo, hi, flag, 0);
+            left = run;
+        }
         t->left = 0.0f;
         if (judge_code(v, slot, i, &s, t, f, at)) {
             struct element_scale wide = scale_of(v, i, lo, hi, flag, 1);

@@ -149,6 +149,7 @@ static json_t *to_json(const struct qm_kernel_run *r)
     json_object_set_new(out, "unbounded", json_integer((json_int_t)t->unbounded));
     json_object_set_new(out, "worst_ratio", qm_json_number(t->worst_ratio));
     json_object_set_new(out, "worst_case", json_string(t->worst_case));
+    json_object_set_new(out, "rmse", qm_rmse_json(t->rmse, r->subject.recipe.rule));
     json_object_set_new(out, "failures", failures);
     if (r->o->against)
         json_object_set_new(out, "against", versus_json(r));
@@ -180,7 +181,7 @@ static void put_number(struct qm_table *t, const json_t *from, const char *key)
 /* One row: how many cases ended how, and the numbers in them by their verdicts. */
 static void print_row(const json_t *all)
 {
-    const char *heads[8 + QM_CASE_RESULT_COUNT + QM_VERDICT_COUNT] = {"as"};
+    const char *heads[10 + QM_CASE_RESULT_COUNT + QM_VERDICT_COUNT] = {"as"};
     const json_t *results = json_object_get(all, "results"),
                  *verdicts = json_object_get(all, "verdicts");
     int n = 1, shown[QM_CASE_RESULT_COUNT];
@@ -195,6 +196,8 @@ static void print_row(const json_t *all)
         heads[n++] = verdict_names[i];
     heads[n++] = "may overflow";
     heads[n++] = "worst/bound";
+    heads[n++] = "RMSE/f32";
+    heads[n++] = "of states";
     heads[n++] = "verdict";
     struct qm_table *t = qm_table_open(n, heads);
     qm_table_cell(t, "%s", *text_of(all, "as") ? text_of(all, "as") : "-");
@@ -206,6 +209,11 @@ static void print_row(const json_t *all)
         qm_table_cell(t, "%lld", whole(verdicts, verdict_names[i]));
     qm_table_cell(t, "%lld", whole(all, "unbounded"));
     put_number(t, all, "worst_ratio");
+    for (int slots = 0; slots < 2; slots++) {
+        char ratio[32];
+        qm_rmse_text(json_object_get(all, "rmse"), slots, ratio, sizeof ratio);
+        qm_table_cell(t, "%s", ratio);
+    }
     int is_bad = json_array_size(json_object_get(all, "failures")) > 0;
     int has_passed = json_is_true(json_object_get(all, "passed"));
     qm_table_cell(t, "%s", is_bad ? "FAILED" : has_passed ? "passed" : "nothing judged");

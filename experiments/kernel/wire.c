@@ -20,7 +20,7 @@ static const char *const verdict_names[] = {
 json_t *qm_wire_tally(const struct qm_tally *t)
 {
     json_t *out = json_object(), *verdict = json_object(), *draws = json_array();
-    json_t *findings = json_array();
+    json_t *findings = json_array(), *rmse = json_array();
 #define X(name) json_object_set_new(out, #name, json_integer((json_int_t)t->name));
     COUNT_LIST(X)
 #undef X
@@ -29,6 +29,9 @@ json_t *qm_wire_tally(const struct qm_tally *t)
     for (int i = 0; i < QM_RATES; i++)
         json_array_append_new(draws, json_pack("[f, f, f]", t->stoch_up[i], t->stoch_expected[i],
                                                t->stoch_variance[i]));
+    for (int i = 0; i <= QM_MAX_SLOTS; i++)
+        json_array_append_new(rmse, json_pack("[f, f, f, I]", t->rmse[i].judged, t->rmse[i].plain,
+                                              t->rmse[i].worst, (json_int_t)t->rmse[i].steps));
     for (int i = 0; i < t->n_findings; i++) {
         const struct qm_finding *f = &t->finding[i];
         json_array_append_new(findings, json_pack("{s:s, s:s, s:i}", "case", f->name, "text",
@@ -36,6 +39,7 @@ json_t *qm_wire_tally(const struct qm_tally *t)
     }
     json_object_set_new(out, "verdict", verdict);
     json_object_set_new(out, "draws", draws);
+    json_object_set_new(out, "rmse", rmse);
     json_object_set_new(out, "findings", findings);
     json_object_set_new(out, "worst_ratio", json_real(t->worst_ratio));
     json_object_set_new(out, "worst_case", json_string(t->worst_case));
@@ -57,13 +61,13 @@ static void add_finding(struct qm_tally *t, const json_t *from)
 int qm_wire_add(struct qm_tally *t, const json_t *from)
 {
     const json_t *verdict = json_object_get(from, "verdict"),
-                 *draws = json_object_get(from, "draws");
+                 *draws = json_object_get(from, "draws"), *rmse = json_object_get(from, "rmse");
     const json_t *findings = json_object_get(from, "findings"), *item;
     const char *worst = json_string_value(json_object_get(from, "worst_case"));
     double ratio = json_number_value(json_object_get(from, "worst_ratio"));
     size_t i;
     if (!json_is_object(verdict) || !json_is_array(draws) || !json_is_array(findings) || !worst ||
-        json_array_size(draws) != QM_RATES)
+        json_array_size(draws) != QM_RATES || json_array_size(rmse) != QM_MAX_SLOTS + 1)
         return 0;
 #define X(name) t->name += json_integer_value(json_object_get(from, #name));
     COUNT_LIST(X)
@@ -75,6 +79,14 @@ int qm_wire_add(struct qm_tally *t, const json_t *from)
         t->stoch_up[i] += json_number_value(json_array_get(item, 0));
         t->stoch_expected[i] += json_number_value(json_array_get(item, 1));
         t->stoch_variance[i] += json_number_value(json_array_get(item, 2));
+    }
+    json_array_foreach(rmse, i, item)
+    {
+        struct qm_rmse one = {json_number_value(json_array_get(item, 0)),
+                              json_number_value(json_array_get(item, 1)),
+                              json_number_value(json_array_get(item, 2)),
+                              json_integer_value(json_array_get(item, 3))};
+        qm_rmse_merge(&t->rmse[i], &one);
     }
     json_array_foreach(findings, i, item) add_finding(t, item);
     if (ratio > t->worst_ratio) {

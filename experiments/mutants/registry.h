@@ -22,7 +22,8 @@
     X(start,   "small/wd0/t1",     "gradients 1e-6 wide, step 1, no weight decay")                              \
     X(late,    "unit/wd/t1000",        "gradients 1 wide, step 1000, weight decay 0.1")            \
     X(decades, "loguniform/wd/t3",     "gradients over 30 decades, step 3, weight decay 0.1")      \
-    X(planted, "exact/exact/t1",   "new states on decision edges and ties, exact arithmetic, step 1")
+    X(planted, "exact/exact/t1",   "new states on decision edges and ties, exact arithmetic, step 1") \
+    X(turned,  "normal/maximize/t2",   "gradients 0.01 wide, step 2, an objective to maximize")
 /* clang-format on */
 enum qm_trial_regime {
 #define X(name, parts, text) QM_TRIAL_##name,

@@ -11,6 +11,7 @@
  * the exact gradient.  The loss is f on all rows in both cases; its floor comes from a QR
  * decomposition of X. */
 #include "experiments/args.h"
+#include "experiments/dense.h"
 #include "experiments/dist.h"
 #include "experiments/problem.h"
 
@@ -37,16 +38,6 @@ static double scale_of(double decades, int64_t i, int64_t n)
     return n > 1 ? pow(10, -decades * (double)i / (double)(n - 1)) : 1;
 }
 
-/* c[m x q] += a[m x p] b[p x q] */
-static void add_product(const double *a, const double *b, double *c, int64_t m, int64_t p,
-                        int64_t q)
-{
-    for (int64_t i = 0; i < m; i++)
-        for (int64_t k = 0; k < p; k++)
-            for (int64_t j = 0; j < q; j++)
-                c[i * q + j] += a[i * p + k] * b[k * q + j];
-}
-
 /* residual = X w - Y; returns f(w). */
 static double residual_at(struct lowrank *s, const double *w)
 {
@@ -54,7 +45,7 @@ static double residual_at(struct lowrank *s, const double *w)
     double sum = 0;
     for (int64_t i = 0; i < numel; i++)
         s->residual[i] = -s->y[i];
-    add_product(s->x, w, s->residual, s->n, s->p, s->q);
+    qm_dense_add(s->x, w, s->residual, s->n, s->p, s->q);
     for (int64_t i = 0; i < numel; i++)
         sum += s->residual[i] * s->residual[i];
     return sum / (2 * (double)s->n);
@@ -84,7 +75,7 @@ static qm_status make_data(struct lowrank *s, uint32_t data_seed)
         s->x[i] *= scale_of(3, i % s->p, s->p);
     for (int64_t i = 0; i < s->n * s->q; i++)
         s->y[i] = 0.1 * s->residual[i];
-    add_product(s->x, s->best, s->y, s->n, s->p, s->q);
+    qm_dense_add(s->x, s->best, s->y, s->n, s->p, s->q);
     for (int64_t i = 0; i < s->n * s->q; i++)
         s->y[i] *= scale_of(2, i % s->q, s->q);
     return QM_OK;
@@ -179,27 +170,36 @@ static void lowrank_start(void *self, double *x)
         x[i] *= 0.01;
 }
 
-/* grad += X[row]' residual[row] */
-static void add_row(const struct lowrank *s, int64_t row, double *grad)
+/* The loss of the rows drawn for step t and its gradient. */
+static double minibatch(struct lowrank *s, const double *w, int64_t t, double *grad)
 {
-    const double *x = s->x + row * s->p, *r = s->residual + row * s->q;
-    for (int64_t i = 0; i < s->p; i++)
+    double sum = 0, *r = s->residual;
+    for (int64_t b = 0; b < s->batch; b++) {
+        int64_t row = qm_pick(s->seed, QM_STREAM_rows, t, b, s->n);
         for (int64_t j = 0; j < s->q; j++)
-            grad[i * s->q + j] += x[i] * r[j];
+            r[j] = -s->y[row * s->q + j];
+        qm_dense_add(s->x + row * s->p, w, r, 1, s->p, s->q);
+        qm_dense_add_left(s->x + row * s->p, r, grad, s->p, 1, s->q);
+        for (int64_t j = 0; j < s->q; j++)
+            sum += r[j] * r[j];
+    }
+    return sum / (2 * (double)s->batch);
 }
+
+static int lowrank_gives_loss(void *self) { return ((struct lowrank *)self)->batch == 0; }
 
 static double lowrank_eval(void *self, const double *w, int64_t t, double *grad)
 {
     struct lowrank *s = self;
-    int64_t numel = s->p * s->q, rows = s->batch ? s->batch : s->n;
-    double loss = residual_at(s, w);
+    int64_t numel = s->p * s->q;
     if (!grad)
-        return loss;
+        return residual_at(s, w);
     memset(grad, 0, (size_t)numel * sizeof *grad);
-    for (int64_t b = 0; b < rows; b++)
-        add_row(s, s->batch ? qm_pick(s->seed, QM_STREAM_rows, t, b, s->n) : b, grad);
+    double loss = s->batch ? minibatch(s, w, t, grad) : residual_at(s, w);
+    if (!s->batch)
+        qm_dense_add_left(s->x, s->residual, grad, s->p, s->n, s->q);
     for (int64_t i = 0; i < numel; i++)
-        grad[i] /= (double)rows;
+        grad[i] /= (double)(s->batch ? s->batch : s->n);
     return loss;
 }
 
@@ -219,11 +219,13 @@ const struct qm_problem qm_problem_lowrank = {
     .open = lowrank_open,
     .start = lowrank_start,
     .eval = lowrank_eval,
+    .gives_loss = lowrank_gives_loss,
     .optimum = lowrank_optimum,
     .argmin = lowrank_argmin,
     .expected = qm_problem_unexpected,
     .close = lowrank_close,
-    .steps = 1000,
-    .lr_adamw = 0.0316227766,
+    .steps = 3000,
+    .lr_adamw = 0.01,
     .lr_sgdm = 1,
+    .lr_lion = 0.00316227766,
 };

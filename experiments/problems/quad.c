@@ -1,12 +1,14 @@
 /* quad.c - ill-conditioned quadratic in three layouts.
  *
- * f = 1/2 sum_i lambda_i z_i^2, lambda_i = lambda_max cond^(-i / (n - 1)), x = Q z, start z = 1.
+ * f = 1/2 sum_i lambda_i z_i^2, lambda_i = lambda_max cond^(-i / (n - 1)), x = Q z.
  *
  *   sorted    Q = I: neighbours have similar scale, easy for block-wise scales
  *   shuffled  Q a permutation, a function of n alone: every block spans all scales
  *   dct       Q the orthonormal inverse DCT-II: all coordinates have similar scale
  *
- * Nothing is random, so the seed is not read. */
+ *   start=one     z = 1; nothing is random then, and the seed is not read
+ *   start=normal  z_i ~ N(0, 1), a function of (seed, i): an instance per seed.  E z_i^2 = 1 too, so
+ *                 that `expected` is the mean over seeds */
 #include "experiments/args.h"
 #include "experiments/dist.h"
 #include "experiments/problem.h"
@@ -18,13 +20,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char defaults[] = "n=1024,cond=1e4,lambda_max=1,layout=sorted,rows=0";
+static const char defaults[] = "n=1024,cond=1e4,lambda_max=1,layout=sorted,rows=0,start=one";
 
 enum layout { SORTED, SHUFFLED, DCT };
 
 struct quad {
     int64_t n;
     enum layout layout;
+    int start_at_one;
+    uint64_t seed;
     double *lambda, *z, *scratch; /* n each; scratch for the transform */
     double *cosine, *sine;        /* of pi k / 2n, for k <= n / 2; dct only */
     int64_t *place;               /* z[i] lives at x[place[i]]; shuffled only */
@@ -156,9 +160,9 @@ static qm_status quad_open(const char *args, uint64_t seed, void **self, int *n_
         {.key = "lambda_max", .lo = 1e-30, .hi = 1e30},
         {.key = "layout", .words = "sorted|shuffled|dct"},
         {.key = "rows", .lo = 0, .hi = 0x1p26, .whole = 1},
+        {.key = "start", .words = "one|normal"},
     };
-    (void)seed;
-    QM_TRY(qm_args_read("quad", defaults, args, arg, 5));
+    QM_TRY(qm_args_read("quad", defaults, args, arg, 6));
     int64_t n = (int64_t)arg[0].value;
     struct qm_shape shape;
     QM_TRY(qm_problem_shape("quad", n, (int64_t)arg[4].value, &shape));
@@ -168,6 +172,8 @@ static qm_status quad_open(const char *args, uint64_t seed, void **self, int *n_
         return qm_fail(QM_NO_MEMORY, "quad");
     q->n = n;
     q->layout = (enum layout)arg[3].value;
+    q->start_at_one = arg[5].value == 0;
+    q->seed = seed;
     q->lambda = malloc(3 * (size_t)n * sizeof *q->lambda);
     qm_status st = q->lambda ? QM_OK : qm_fail(QM_NO_MEMORY, "quad: n = %lld", (long long)n);
     if (st == QM_OK && q->layout == SHUFFLED)
@@ -191,7 +197,9 @@ static qm_status quad_open(const char *args, uint64_t seed, void **self, int *n_
 static void quad_start(void *self, double *x)
 {
     struct quad *q = self;
-    for (int64_t i = 0; i < q->n; i++)
+    if (!q->start_at_one)
+        qm_normals(q->seed, QM_STREAM_start, 0, 0, q->n, q->z);
+    for (int64_t i = 0; q->start_at_one && i < q->n; i++)
         q->z[i] = 1;
     from_eigen(q, q->z, x);
 }
@@ -248,11 +256,13 @@ const struct qm_problem qm_problem_quad = {
     .open = quad_open,
     .start = quad_start,
     .eval = quad_eval,
+    .gives_loss = qm_problem_gives_loss,
     .optimum = quad_optimum,
     .argmin = quad_argmin,
     .expected = quad_expected,
     .close = quad_close,
-    .steps = 1000,
-    .lr_adamw = 0.1,
+    .steps = 2000,
+    .lr_adamw = 0.0316227766,
     .lr_sgdm = 1,
+    .lr_lion = 0.001,
 };

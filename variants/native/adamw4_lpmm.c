@@ -99,7 +99,7 @@ static float second_of(const struct qm_kernel_args *a, const float *scales, int6
 int qm_kernel_step(const struct qm_kernel_args *a)
 {
     const struct qm_kernel_slot *first = &a->slot[0], *second = &a->slot[1];
-    if (a->p_dtype != QM_KERNEL_F32 || a->g_dtype != QM_KERNEL_F32 || a->maximize ||
+    if (a->p_dtype != QM_KERNEL_F32 || a->g_dtype != QM_KERNEL_F32 ||
         (first->bits && (first->bits != 4 || first->block != BLOCK)) ||
         (second->bits && second->bits != 4))
         return 1; /* refused */
@@ -127,7 +127,7 @@ int qm_kernel_step(const struct qm_kernel_args *a)
                 x = first->codebook[get(first->codes, i)] * first->scales[from / BLOCK];
             else if (a->n > 1)
                 x = first->values[i];
-            m[i - from] = x = lerp(x, g[i], w1);
+            m[i - from] = x = lerp(x, a->maximize ? -g[i] : g[i], w1);
             p[i] = p[i] * decay + step * x / (sqrtf(v) / root_bc2 + eps);
             if (second->bits)
                 put(second->codes, i, nearest(second->codebook, v / smallest(second, fresh, i)));

@@ -56,7 +56,8 @@ int qm_kernel_step(const struct qm_kernel_args *a)
     for (int64_t from = 0; from < a->n; from += BLOCK) {
         int64_t n = a->n - from < BLOCK ? a->n - from : BLOCK;
         for (int64_t i = 0; i < n; i++) {
-            float x = g[from + i], old = decode(s, from + i), u = old * beta1 + x * take1;
+            float x = a->maximize ? -g[from + i] : g[from + i];
+            float old = decode(s, from + i), u = old * beta1 + x * take1;
             float sign = (float)((u > 0.0f) - (u < 0.0f)); /* NaN has no direction */
             m[i] = old * beta2 + x * take2;
             p[from + i] = p[from + i] * decay - sign * lr;

@@ -1,0 +1,129 @@
+/* blocks_packed.c - compiled once per instruction set (QM_ISA). */
+#include "core/rule/packed.h"
+
+#include "core/base/isa.h"
+#include "core/rule/fused.h"
+#include "core/rule/lpmm.h"
+
+#define ARGS                                                           \
+    const struct qm_rule_step *s, int64_t n, float *p, const float *g, \
+        const struct qm_packed_slot *slot
+
+#if QM_HAS_FUSED
+#define STATES                                                                                 \
+    const struct fused_rule *r, float *restrict p, const float *restrict g, float *restrict m, \
+        float *restrict v
+#define APPLY \
+    const struct fused_rule *r, float *restrict p, const float *restrict m, const float *restrict v
+
+#define EACH(count, call)                 \
+    do {                                  \
+        APART_LOOP                        \
+        for (int i = 0; i < (count); i++) \
+            call;                         \
+    } while (0)
+
+/* The divisors are c[at0] and c[at1]; at1 < 0: there is one. */
+static struct fused_rule rule_of(const struct qm_rule_step *s, int at0, int at1)
+{
+    struct fused_rule r;
+    memcpy(r.c, s->c, sizeof r.c);
+    memcpy(r.over, s->over, sizeof r.over);
+    r.multiplies = s->over[0].holds && s->over[0].c == s->c[at0] &&
+                   (at1 < 0 || (s->over[1].holds && s->over[1].c == s->c[at1]));
+    return r;
+}
+
+/* ---- torchao --------------------------------------------------------------------------------- */
+
+/* A group with a first moment too small for inverses is done at once, by division. */
+INLINE int states_ao_of(int coupled, int multiplies, STATES)
+{
+    EACH(GROUP, qm_adamw_ao_states(r->c, coupled, p[i], g[i], m + i, v + i));
+    if (!multiplies || !__builtin_expect(any_tiny(load_group(m, GROUP)), 0))
+        return 0;
+    EACH(GROUP, qm_adamw_ao_apply(r->c, coupled, NULL, NULL, p + i, m[i], v[i]));
+    return 1;
+}
+
+INLINE void apply_ao_of(int coupled, int multiplies, APPLY)
+{
+    if (multiplies)
+        EACH(QUARTER,
+             qm_adamw_ao_apply(r->c, coupled, &r->over[1], &r->over[0], p + i, m[i], v[i]));
+    else
+        EACH(QUARTER, qm_adamw_ao_apply(r->c, coupled, NULL, NULL, p + i, m[i], v[i]));
+}
+
+#define AO(name, coupled, multiplies)                                                             \
+    INLINE int states_##name(STATES) { return states_ao_of(coupled, multiplies, r, p, g, m, v); } \
+    INLINE void apply_##name(APPLY) { apply_ao_of(coupled, multiplies, r, p, m, v); }
+
+AO(ao, 0, 1)
+AO(ao_divide, 0, 0)
+AO(ao_coupled, 1, 1)
+
+static int adamw_ao(ARGS)
+{
+    struct fused_rule r = rule_of(s, 6, 5);
+    if (s->flag[1] || (s->flag[0] && !r.multiplies))
+        return 0;
+    if (s->flag[0])
+        return FUSED_TWO(1, states_ao_coupled, apply_ao_coupled, &r, n, p, g, slot);
+    if (r.multiplies)
+        return FUSED_TWO(1, states_ao, apply_ao, &r, n, p, g, slot);
+    return FUSED_TWO(1, states_ao_divide, apply_ao_divide, &r, n, p, g, slot);
+}
+
+/* ---- one divisor, of a square root ------------------------------------------------------------ */
+
+/* states, apply: of element i; apply divides by way of `over`. */
+#define RULE(name, divides, at, states, apply)                                                     \
+    INLINE int states_##name(STATES)                                                               \
+    {                                                                                              \
+        (void)p;                                                                                   \
+        EACH(GROUP, states);                                                                       \
+        return 0;                                                                                  \
+    }                                                                                              \
+    INLINE void apply_##name(APPLY)                                                                \
+    {                                                                                              \
+        const struct qm_inverse *over = r->over;                                                   \
+        EACH(QUARTER, apply);                                                                      \
+    }                                                                                              \
+    INLINE void divide_##name(APPLY)                                                               \
+    {                                                                                              \
+        const struct qm_inverse *over = NULL;                                                      \
+        EACH(QUARTER, apply);                                                                      \
+    }                                                                                              \
+    static int name(ARGS)                                                                          \
+    {                                                                                              \
+        struct fused_rule r = rule_of(s, at, -1);                                                  \
+        if (s->flag[1] || s->flag[2] || s->flag[3])                                                \
+            return 0;                                                                              \
+        return r.multiplies ? FUSED_TWO(divides, states_##name, apply_##name, &r, n, p, g, slot)   \
+                            : FUSED_TWO(divides, states_##name, divide_##name, &r, n, p, g, slot); \
+    }
+
+RULE(adamw_bnb, 0, 5, qm_adamw_bnb_states(r->c, g[i], m + i, v + i),
+     qm_adamw_bnb_apply(r->c, over, p + i, m[i], v[i]))
+RULE(adamw_lpmm, 1, 5, qm_adamw_lpmm_states(r->c, g[i], m + i, v + i),
+     qm_adamw_lpmm_apply(r->c, over, p + i, m[i], v[i]))
+RULE(adamw_lpmm_fused, 1, 4, qm_adamw_lpmm_fused_states(r->c, 1, g[i], m + i, v + i),
+     qm_adamw_lpmm_fused_apply(r->c, over, 1, p + i, m[i], v[i]))
+
+#else
+#define X(name)                                         \
+    static int name(ARGS)                               \
+    {                                                   \
+        (void)s, (void)n, (void)p, (void)g, (void)slot; \
+        return 0;                                       \
+    }
+QM_PACKED_LIST(X)
+#undef X
+#endif
+
+const struct qm_blocks_packed QM_ISA_NAME(qm_blocks_packed) = {
+#define X(name) .name = name,
+    QM_PACKED_LIST(X)
+#undef X
+};

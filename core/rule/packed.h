@@ -1,0 +1,24 @@
+/* packed.h - rules on packed blocks: decode, update and encode in one loop (struct qm_rule, packed). */
+#ifndef QM_RULE_PACKED_H
+#define QM_RULE_PACKED_H
+
+#include "core/rule/rule.h"
+
+#define QM_PACKED_LIST(X) X(adamw_ao) X(adamw_bnb) X(adamw_lpmm) X(adamw_lpmm_fused)
+
+typedef int qm_packed_fn(const struct qm_rule_step *s, int64_t n, float *p, const float *g,
+                         const struct qm_packed_slot *slot);
+
+/* One table per instruction set. */
+struct qm_blocks_packed {
+#define X(name) qm_packed_fn *name;
+    QM_PACKED_LIST(X)
+#undef X
+};
+
+/* By the instruction set that qm_isa() chose: qm_packed_adamw_ao and so on. */
+#define X(name) qm_packed_fn qm_packed_##name;
+QM_PACKED_LIST(X)
+#undef X
+
+#endif

@@ -1,0 +1,177 @@
+/* collect.c - from ledgers and segments back to outcomes. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "experiments/campaign/campaign.h"
+#include "experiments/cli.h"
+
+qm_status qm_campaign_job(const char *dir, struct qm_job *out)
+{
+    struct qm_campaign_head head;
+    char path[1100], digest[65];
+    *out = (struct qm_job){0};
+    QM_TRY(qm_campaign_head(dir, &head));
+    snprintf(path, sizeof path, "%s/suite.yaml", dir);
+    QM_TRY(qm_job_open(path, NULL, out));
+    char(*id)[QM_CELL_ID] = calloc((size_t)out->n_cells + 1, sizeof *id);
+    char *stem = strdup(head.name);
+    qm_status st = id && stem ? qm_campaign_digest(out, id, digest)
+                              : qm_fail(QM_NO_MEMORY, "%lld cells", (long long)out->n_cells);
+    if (st == QM_OK && strcmp(digest, head.digest) != 0)
+        st = qm_fail(QM_BAD_ARG,
+                     "%s: its suite means other cells, or other data, than when it "
+                     "was begun",
+                     dir);
+    free(id);
+    if (st != QM_OK) {
+        free(stem);
+        return st;
+    }
+    free(out->suite->stem);
+    out->suite->stem = stem;
+    return QM_OK;
+}
+
+/* ---- cells --------------------------------------------------------------------------------- */
+
+struct collection {
+    const struct qm_job *job;
+    struct qm_book book;
+    int64_t *line;
+    char (*id)[QM_CELL_ID];
+};
+
+/* One line's outcome out of its segment, if the digest is right. */
+static qm_status take(struct collection *c, const struct qm_book_line *l,
+                      const struct qm_segment *s, struct qm_results *out)
+{
+    char digest[65];
+    const struct qm_segment_row *r = l->row >= 0 && l->row < s->rows ? &s->row[l->row] : NULL;
+    const char *path = c->book.segment[l->segment].path;
+    if (!r || r->cell != l->cell || strcmp(r->id, l->id) != 0)
+        return qm_fail(QM_BAD_FILE, "%s: row %lld is not the cell that the ledger says", path,
+                       (long long)l->row);
+    qm_pack_digest(s->word + r->offset, r->length, r->reason, digest);
+    if (strcmp(digest, l->digest) != 0)
+        return qm_fail(QM_BAD_FILE, "%s: cell %lld has not the digest that the ledger says", path,
+                       (long long)l->cell);
+    out->seconds[l->cell] = r->seconds;
+    return qm_unpack(s->word + r->offset, r->length, r->reason, &out->outcome[l->cell]);
+}
+
+/* Lines come by segment, so each is read once. */
+static qm_status read_segments(struct collection *c, struct qm_results *out)
+{
+    struct qm_segment s = {0};
+    struct qm_progress progress;
+    int open = -1;
+    qm_status st = QM_OK;
+    qm_progress_start(&progress, "merge", c->job->n_cells);
+    for (int64_t i = 0; st == QM_OK && i < c->book.n_lines; i++) {
+        const struct qm_book_line *l = &c->book.line[i];
+        if (c->line[l->cell] != i)
+            continue;
+        if (l->segment != open) {
+            qm_segment_free(&s);
+            open = l->segment;
+            st = qm_segment_read(c->book.segment[open].path, &s);
+        }
+        if (st == QM_OK)
+            st = take(c, l, &s, out);
+        qm_progress_add(&progress, 1, 0);
+    }
+    qm_segment_free(&s);
+    qm_progress_end(&progress);
+    return st;
+}
+
+/* A cell that ran twice must have given the same. */
+static qm_status check_doubles(const struct collection *c)
+{
+    for (int64_t i = 0; i < c->book.n_lines; i++) {
+        const struct qm_book_line *l = &c->book.line[i], *best;
+        if (l->cell < 0 || l->cell >= c->job->n_cells)
+            return qm_fail(QM_BAD_FILE, "a ledger names cell %lld, which the suite has not",
+                           (long long)l->cell);
+        if (c->line[l->cell] < 0 || l->failed)
+            continue;
+        best = &c->book.line[c->line[l->cell]];
+        if (strcmp(l->id, c->id[l->cell]) == 0 && strcmp(l->digest, best->digest) != 0)
+            return qm_fail(
+                QM_BAD_FILE, "cell %lld (%s) ran twice and gave two results: in %s and %s",
+                (long long)l->cell, l->id,
+                l->segment < 0 ? "a segment that is gone" : c->book.segment[l->segment].path,
+                c->book.segment[best->segment].path);
+    }
+    return QM_OK;
+}
+
+static qm_status check_whole(const struct collection *c)
+{
+    int64_t missing = 0, lost = 0;
+    const char *damaged = NULL;
+    for (int64_t i = 0; i < c->job->n_cells; i++)
+        missing += c->line[i] < 0;
+    for (int64_t i = 0; missing && i < c->book.n_lines; i++) {
+        const struct qm_book_line *l = &c->book.line[i];
+        if (c->line[l->cell] < 0 && l->segment >= 0) {
+            damaged = c->book.segment[l->segment].path;
+            lost++;
+        }
+    }
+    if (damaged)
+        return qm_fail(QM_BAD_FILE,
+                       "%s: is damaged or gone; running the campaign again makes its cells anew "
+                       "(%lld of %lld are missing)",
+                       damaged, (long long)missing, (long long)c->job->n_cells);
+    if (missing)
+        return qm_fail(QM_NO_MATCH, "%lld of %lld cells are not there yet", (long long)missing,
+                       (long long)c->job->n_cells);
+    return QM_OK;
+}
+
+static qm_status read_sources(struct qm_book *b, char *const *source, int n)
+{
+    for (int i = 0; i < n; i++) {
+        struct stat info;
+        int is_dir = stat(source[i], &info) == 0 && S_ISDIR(info.st_mode);
+        QM_TRY(is_dir ? qm_book_read_all(b, source[i]) : qm_book_read(b, source[i]));
+    }
+    return QM_OK;
+}
+
+qm_status qm_campaign_collect(const struct qm_job *job, char *const *source, int n_sources,
+                              struct qm_results *out)
+{
+    size_t n = (size_t)job->n_cells + 1;
+    struct collection c = {.job = job};
+    struct qm_results r = {.suite = job->suite, .cell = job->cells, .n_cells = job->n_cells};
+    c.line = calloc(n, sizeof *c.line);
+    c.id = calloc(n, sizeof *c.id);
+    r.outcome = calloc(n, sizeof *r.outcome);
+    r.seconds = calloc(n, sizeof *r.seconds);
+    qm_status st = c.line && c.id && r.outcome && r.seconds
+                       ? read_sources(&c.book, source, n_sources)
+                       : qm_fail(QM_NO_MEMORY, "%lld cells", (long long)job->n_cells);
+    for (int64_t i = 0; st == QM_OK && i < job->n_cells; i++)
+        qm_cell_id(job->suite, &job->cells[i], c.id[i]);
+    if (st == QM_OK) {
+        qm_book_check(&c.book);
+        st = qm_book_resolve(&c.book, job->n_cells, c.id, c.line);
+    }
+    if (st == QM_OK)
+        st = check_doubles(&c);
+    if (st == QM_OK)
+        st = check_whole(&c);
+    if (st == QM_OK)
+        st = read_segments(&c, &r);
+    qm_book_free(&c.book);
+    free(c.line);
+    free(c.id);
+    if (st == QM_OK)
+        *out = r;
+    else
+        qm_results_free(&r);
+    return st;
+}

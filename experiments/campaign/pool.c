@@ -1,0 +1,326 @@
+/* pool.c - the loop of the runner: give cells, take answers, end what is over its limits. */
+#include "experiments/campaign/pool.h"
+
+#include <math.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "experiments/campaign/worker.h"
+#include "experiments/cli.h"
+#include "experiments/kernel/child.h"
+
+enum {
+    TICK_MS = 50,
+    SEGMENT_WORDS = 8 << 20, /* 64 MiB */
+    START_TRIES = 5,         /* workers in a row that end before they begin */
+    KILL_TRIES = 5,          /* times a cell may meet a SIGKILL that is not ours */
+};
+static const double GIVE_SECONDS = 0.3;                   /* of work in hand */
+static const double CLOSE_FIRST = 1.0, CLOSE_LAST = 60.0; /* s between segments: */
+static const double CLOSE_SHARE = 0.02;                   /* this share of the time so far */
+
+struct state {
+    struct qm_pool *p;
+    struct qm_worker *worker;
+    unsigned char *kills; /* per cell */
+    struct qm_progress progress;
+    char suite[1100], log[1100];
+    double started, closed, mean; /* mean: seconds of a cell lately, with what is around it */
+    int n, unstarted, stopping;
+    int64_t open; /* cells given and not answered */
+};
+
+/* ---- segments ------------------------------------------------------------------------------ */
+
+static qm_status close_segment(struct state *s)
+{
+    qm_status st = qm_writer_segment(s->p->writer);
+    s->closed = qm_seconds();
+    return st;
+}
+
+/* What is not in a segment yet only a power failure takes: a second, of a long campaign a minute. */
+static int is_due(const struct state *s, double now)
+{
+    double wait = fmin(CLOSE_LAST, fmax(CLOSE_FIRST, CLOSE_SHARE * (now - s->started)));
+    const struct qm_segment *waiting = &s->p->writer->waiting;
+    return waiting->rows > 0 && (waiting->words >= SEGMENT_WORDS || now - s->closed >= wait);
+}
+
+/* ---- results ------------------------------------------------------------------------------- */
+
+static qm_status record(struct state *s, int64_t cell, double seconds, struct qm_packed *packed)
+{
+    struct qm_pool *p = s->p;
+    int failed = 0;
+    QM_TRY(qm_writer_add(p->writer, cell, seconds, packed, &failed));
+    p->ran++;
+    p->failed += failed;
+    qm_progress_add(&s->progress, 1, failed);
+    return QM_OK;
+}
+
+/* A cell that has no outcome of its own: how its worker ended. */
+static qm_status record_failure(struct state *s, int64_t cell, double seconds, const char *why)
+{
+    struct qm_outcome o = {.failed = 1};
+    struct qm_packed packed = {0};
+    o.reason = strdup(why);
+    qm_status st = o.reason ? qm_pack(&o, &packed) : qm_fail(QM_NO_MEMORY, "an outcome");
+    if (st == QM_OK)
+        st = record(s, cell, seconds, &packed);
+    qm_packed_free(&packed);
+    qm_outcome_free(&o);
+    return st;
+}
+
+static void pop(struct state *s, struct qm_worker *w)
+{
+    w->first = (w->first + 1) % QM_WORKER_DEPTH;
+    w->n_fifo--;
+    s->open--;
+    w->since = qm_seconds();
+}
+
+static qm_status take_answer(struct state *s, struct qm_worker *w, const struct qm_answer *a,
+                             const int64_t *word, const char *text, int *garbage)
+{
+    if (a->cell == QM_HELLO) {
+        if (a->words != s->p->job->n_cells)
+            return qm_fail(QM_INTERNAL,
+                           "a worker sees %lld cells, not %lld; do all machines have "
+                           "the same program and data?",
+                           (long long)a->words, (long long)s->p->job->n_cells);
+        w->said_hello = 1;
+        w->since = qm_seconds();
+        s->unstarted = 0;
+        return QM_OK;
+    }
+    if (a->cell == QM_BYE) {
+        w->said_bye = 1;
+        return QM_OK;
+    }
+    *garbage = w->n_fifo == 0 || a->cell != w->fifo[w->first];
+    if (*garbage)
+        return QM_OK;
+    double around = qm_seconds() - w->since;
+    s->mean = s->mean > 0.0 ? 0.9 * s->mean + 0.1 * around : around;
+    struct qm_packed packed = {.n = a->words, .word = (int64_t *)(uintptr_t)word};
+    packed.text = text ? strdup(text) : NULL;
+    qm_status st = text && !packed.text ? qm_fail(QM_NO_MEMORY, "an outcome")
+                                        : record(s, a->cell, a->seconds, &packed);
+    free(packed.text);
+    *garbage = st == QM_BAD_ARG; /* no outcome: nothing was recorded */
+    if (st == QM_OK)
+        pop(s, w);
+    return *garbage ? QM_OK : st;
+}
+
+/* ---- ends ---------------------------------------------------------------------------------- */
+
+static void kill_worker(struct qm_worker *w, const char *why)
+{
+    if (!w->killed)
+        kill(w->pid, SIGKILL);
+    w->killed = 1;
+    w->why = why;
+}
+
+/* What ended it, in words that two runs agree on. */
+static void end_text(int state, char *text, size_t size)
+{
+    if (WIFSIGNALED(state)) {
+        const char *name = sigabbrev_np(WTERMSIG(state));
+        snprintf(text, size, "died by SIG%s", name ? name : "");
+        if (!name)
+            snprintf(text, size, "died by signal %d", WTERMSIG(state));
+    } else {
+        snprintf(text, size, "left with exit code %d", WEXITSTATUS(state));
+    }
+}
+
+/* A SIGKILL that we did not send comes from outside: the cell may well be innocent. */
+static int is_innocent(struct state *s, const struct qm_worker *w, int state, int64_t cell)
+{
+    if (w->killed || !WIFSIGNALED(state) || WTERMSIG(state) != SIGKILL)
+        return 0;
+    return ++s->kills[cell] < KILL_TRIES;
+}
+
+/* The worker is gone: the cell it was at has failed, the others go back. */
+static qm_status bury(struct state *s, struct qm_worker *w)
+{
+    char why[96];
+    double spent = qm_seconds() - w->since;
+    int state = qm_worker_reap(w);
+    qm_status st = QM_OK;
+    if (!w->said_hello && !s->stopping && ++s->unstarted >= START_TRIES) {
+        end_text(state, why, sizeof why);
+        st = qm_fail(QM_INTERNAL, "%d workers ended before they began (the last %s); see %s",
+                     s->unstarted, why, s->log);
+    }
+    if (w->said_hello && !w->said_bye && w->n_fifo > 0 && !(w->killed && !w->why)) {
+        int64_t cell = w->fifo[w->first];
+        if (!is_innocent(s, w, state, cell)) {
+            end_text(state, why, sizeof why);
+            st = record_failure(s, cell, spent, w->why ? w->why : why);
+            pop(s, w);
+        }
+    }
+    while (w->n_fifo > 0) { /* the last first: they come out in order */
+        w->n_fifo--;
+        s->open--;
+        qm_queue_return(s->p->queue, w->fifo[(w->first + w->n_fifo) % QM_WORKER_DEPTH]);
+    }
+    return st;
+}
+
+static void watch(struct state *s, struct qm_worker *w, double now)
+{
+    const struct qm_campaign_options *o = s->p->o;
+    static char late[64], large[64]; /* the same for all */
+    snprintf(late, sizeof late, "no result within %g s", o->seconds);
+    snprintf(large, sizeof large, "more than %g MiB of memory", o->mebibytes);
+    if (!w->said_hello || w->n_fifo == 0 || w->killed)
+        return;
+    if (now - w->since > o->seconds)
+        kill_worker(w, late);
+    else if (qm_child_resident(w->pid) > o->mebibytes)
+        kill_worker(w, large);
+}
+
+/* ---- dealing ------------------------------------------------------------------------------- */
+
+/* As many cells in hand as keep a worker busy, one where they take long. */
+static int depth(const struct state *s)
+{
+    double n = s->mean > 0.0 ? GIVE_SECONDS / s->mean : 2.0;
+    double share = (double)s->p->queue->left / (2.0 * s->n) + 1.0;
+    n = fmin(fmin(n, share), QM_WORKER_DEPTH);
+    return n < 1.0 ? 1 : (int)n;
+}
+
+static qm_status deal(struct state *s, struct qm_worker *w)
+{
+    int64_t cell[QM_WORKER_DEPTH];
+    int n = 0, most = depth(s);
+    if (s->stopping || s->p->queue->left == 0)
+        return QM_OK;
+    if (w->pid == 0)
+        QM_TRY(qm_worker_start(w, s->suite, s->log));
+    if (w->to < 0 || w->n_fifo > most / 2 || w->killed)
+        return QM_OK;
+    while (w->n_fifo + n < most && s->p->queue->left > 0)
+        cell[n++] = qm_queue_take(s->p->queue, &w->group);
+    s->open += n;
+    if (n > 0 && w->n_fifo == 0)
+        w->since = qm_seconds();
+    if (n > 0)
+        qm_worker_give(w, cell, n);
+    return QM_OK;
+}
+
+/* No more cells for anybody: those under way are finished, or with a second signal given up. */
+static qm_status stop_all(struct state *s)
+{
+    int how = *s->p->stop;
+    for (int i = 0; i < s->n && how > s->stopping; i++) {
+        struct qm_worker *w = &s->worker[i];
+        if (w->pid == 0)
+            continue;
+        if (how > 1)
+            kill_worker(w, NULL);
+        else
+            kill(w->pid, SIGUSR1);
+        if (w->to >= 0)
+            close(w->to);
+        w->to = -1;
+    }
+    int first = s->stopping == 0;
+    if (first && how == 1 && s->open > 0)
+        qm_note("interrupted: the cells under way are finished first; once more gives them up");
+    s->stopping = how;
+    return first ? close_segment(s) : QM_OK; /* who stops us may not wait for the cells under way */
+}
+
+/* ---- the loop ------------------------------------------------------------------------------ */
+
+static qm_status serve(struct state *s, struct qm_worker *w)
+{
+    struct qm_answer a;
+    const int64_t *word;
+    const char *text;
+    int more = qm_worker_read(w), garbage = 0, found = 0;
+    while (!garbage && (found = qm_worker_answer(w, &a, &word, &text)) > 0)
+        QM_TRY(take_answer(s, w, &a, word, text, &garbage));
+    if (garbage || found < 0)
+        kill_worker(w, "what came from its process is no answer");
+    return more && !garbage && found >= 0 ? QM_OK : bury(s, w);
+}
+
+/* One round; *busy: something is still to come. */
+static qm_status turn(struct state *s, int *busy)
+{
+    struct pollfd fds[QM_CAMPAIGN_WORKERS];
+    int at[QM_CAMPAIGN_WORKERS], n = 0;
+    if (*s->p->stop > s->stopping)
+        QM_TRY(stop_all(s));
+    for (int i = 0; i < s->n; i++) {
+        QM_TRY(deal(s, &s->worker[i]));
+        if (s->worker[i].pid > 0) {
+            fds[n] = (struct pollfd){s->worker[i].from, POLLIN, 0};
+            at[n++] = i;
+        }
+    }
+    *busy = s->stopping ? n > 0 : s->open > 0 || s->p->queue->left > 0;
+    if (!*busy)
+        return QM_OK;
+    poll(fds, (nfds_t)n, TICK_MS);
+    for (int i = 0; i < n; i++)
+        if (fds[i].revents)
+            QM_TRY(serve(s, &s->worker[at[i]]));
+    double now = qm_seconds();
+    for (int i = 0; i < s->n; i++)
+        if (s->worker[i].pid > 0)
+            watch(s, &s->worker[i], now);
+    return is_due(s, now) ? close_segment(s) : QM_OK;
+}
+
+static void dismiss(struct state *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        struct qm_worker *w = &s->worker[i];
+        if (w->pid > 0)
+            kill(w->pid, SIGKILL); /* idle, or its runner is in trouble */
+        qm_worker_reap(w);
+    }
+}
+
+qm_status qm_pool_run(struct qm_pool *p)
+{
+    struct state s = {.p = p, .n = p->o->workers, .started = qm_seconds()};
+    s.worker = calloc((size_t)s.n, sizeof *s.worker);
+    s.kills = calloc((size_t)(p->job->n_cells + 1), 1);
+    qm_status st = s.worker && s.kills ? QM_OK : qm_fail(QM_NO_MEMORY, "%d workers", s.n);
+    for (int i = 0; s.worker && i < s.n; i++)
+        s.worker[i].to = s.worker[i].from = -1;
+    snprintf(s.suite, sizeof s.suite, "%s/suite.yaml", p->o->dir);
+    snprintf(s.log, sizeof s.log, "%s/%s.log", p->o->dir, p->writer->shard);
+    s.closed = s.started;
+    qm_progress_start(&s.progress, p->job->suite->stem, p->queue->n);
+    for (int busy = 1; st == QM_OK && busy;)
+        st = turn(&s, &busy);
+    if (s.worker)
+        dismiss(&s);
+    if (st == QM_OK)
+        st = close_segment(&s);
+    qm_progress_end(&s.progress);
+    if (st == QM_OK && s.stopping && (p->queue->left > 0 || s.open > 0))
+        st = qm_fail(QM_INTERRUPTED, "interrupted; the same command goes on");
+    free(s.worker);
+    free(s.kills);
+    return st;
+}

@@ -1,0 +1,127 @@
+/* worker.c - runs cells for a runner, one after the other. */
+#include "experiments/campaign/worker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <omp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "experiments/campaign/pack.h"
+#include "experiments/cli.h"
+#include "experiments/job.h"
+
+static volatile sig_atomic_t leaving;
+
+static void on_leave(int number)
+{
+    (void)number;
+    leaving = 1;
+}
+
+/* 0 where the runner is gone. */
+static int send_all(const void *data, size_t n)
+{
+    for (size_t at = 0; at < n;) {
+        ssize_t wrote = write(QM_ANSWER_FD, (const char *)data + at, n - at);
+        if (wrote < 0 && errno != EINTR)
+            return 0;
+        at += wrote > 0 ? (size_t)wrote : 0;
+    }
+    return 1;
+}
+
+static int send(int64_t cell, double seconds, const struct qm_packed *p)
+{
+    static const char zeros[8];
+    size_t n = p->text ? strlen(p->text) : 0, pad = 8 - n % 8;
+    struct qm_answer a = {cell, p->n, p->text ? (int64_t)(n + pad) : 0, seconds};
+    return send_all(&a, sizeof a) && send_all(p->word, (size_t)a.words * sizeof *p->word) &&
+           (!p->text || (send_all(p->text, n) && send_all(zeros, pad)));
+}
+
+/* Runs one cell; an error is an outcome too. */
+static qm_status run(struct qm_job *job, int64_t cell, struct qm_metrics *m,
+                     struct qm_twin_cache *twins, double *seconds, struct qm_packed *p)
+{
+    struct qm_outcome o = {0};
+    double start = qm_seconds();
+    qm_status st = qm_job_load(job, &job->cells[cell]);
+    if (st == QM_OK)
+        st = qm_lockstep_run(&job->cells[cell], m, twins, NULL, &o);
+    *seconds = qm_seconds() - start;
+    if (st != QM_OK) {
+        o.failed = 1;
+        free(o.reason);
+        o.reason = strdup(qm_message());
+    }
+    st = qm_pack(&o, p);
+    qm_outcome_free(&o);
+    return st;
+}
+
+/* The next cell, 0 at the end of the input.  Waiting, a signal ends it as well. */
+static int next(int64_t *cell)
+{
+    size_t at = 0;
+    while (at < sizeof *cell) {
+        if (leaving && at == 0)
+            return 0;
+        ssize_t n = read(STDIN_FILENO, (char *)cell + at, sizeof *cell - at);
+        if (n == 0 || (n < 0 && errno != EINTR))
+            return 0;
+        at += n > 0 ? (size_t)n : 0;
+    }
+    return 1;
+}
+
+static qm_status work(struct qm_job *job)
+{
+    struct qm_metrics *m = qm_metrics_open(QM_METRICS_full);
+    struct qm_answer hello = {QM_HELLO, job->n_cells, 0, 0.0}, bye = {QM_BYE, 0, 0, 0.0};
+    struct qm_twin_cache *twins = NULL;
+    int64_t cell;
+    qm_status st = m ? qm_twin_cache_open(0, &twins) : qm_fail(QM_NO_MEMORY, "metrics");
+    int there = st == QM_OK && send_all(&hello, sizeof hello);
+    while (st == QM_OK && there && next(&cell)) {
+        struct qm_packed p = {0};
+        double seconds = 0.0;
+        if (cell < 0 || cell >= job->n_cells)
+            st = qm_fail(QM_INTERNAL, "there is no cell %lld", (long long)cell);
+        else
+            st = run(job, cell, m, twins, &seconds, &p);
+        there = st == QM_OK && send(cell, seconds, &p);
+        qm_packed_free(&p);
+        if (leaving)
+            break;
+    }
+    if (st == QM_OK && there)
+        send_all(&bye, sizeof bye);
+    qm_twin_cache_close(twins);
+    qm_metrics_close(m);
+    return st;
+}
+
+int qm_campaign_worker(int argc, char **argv)
+{
+    struct sigaction act = {.sa_handler = on_leave}; /* no SA_RESTART: reading ends at once */
+    struct qm_job job = {0};
+    if (argc != 2) {
+        fputs("qualm: this command is for `qualm run` to start\n", stderr);
+        return qm_exit_code(QM_BAD_ARG);
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* nobody is left to hear the answers */
+    sigemptyset(&act.sa_mask);
+    sigaction(SIGUSR1, &act, NULL);
+    sigaction(SIGTERM, &act, NULL);
+    sigaction(SIGINT, &act, NULL);
+    omp_set_num_threads(1);
+    qm_status st = qm_job_open(argv[1], NULL, &job);
+    if (st == QM_OK)
+        st = work(&job);
+    qm_job_close(&job);
+    return st == QM_OK ? 0 : qm_cli_failed(QM_CAMPAIGN_WORKER, st);
+}

@@ -1,0 +1,90 @@
+/* ema.c - prescribed gradients that show what a codec does inside a running average.
+ *
+ * No loss and no optimization: gradient i of step t is the square root of
+ *   case=odd    1 for even i; for odd i `before` up to step `at`, then `after`: a block whose elements
+ *               part ways.  With nearest rounding at beta2 = 0.999 the odd ones stay where they are
+ *   case=all    `before` up to step `at`, then `after`, for all elements: a common factor
+ *   case=one    that for element n / 2, 1 for the others: an outlier that comes or goes
+ *   case=gauss  the square of a normal, a function of (seed, t, i), with that normal's sign
+ * so that the second moment's input is the number itself.  The exact average v_t = (1 - beta2) sum_k
+ * beta2^k g_{t-k}^2 is the double-precision twin's. */
+#include "experiments/args.h"
+#include "experiments/dist.h"
+#include "experiments/problem.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char defaults[] = "n=128,case=odd,at=3000,before=0.5,after=0,rows=0";
+
+enum which { ODD, ALL, ONE, GAUSS };
+
+struct ema {
+    int64_t n, at;
+    uint64_t seed;
+    enum which which;
+    double before, after;
+};
+
+static qm_status ema_open(const char *args, uint64_t seed, void **self, int *n_tensors,
+                          struct qm_shape *shapes)
+{
+    struct qm_arg arg[] = {
+        {.key = "n", .lo = 1, .hi = 0x1p26, .whole = 1},
+        {.key = "case", .words = "odd|all|one|gauss"},
+        {.key = "at", .lo = 0, .hi = 1e15, .whole = 1},
+        {.key = "before", .lo = 0, .hi = 1e38},
+        {.key = "after", .lo = 0, .hi = 1e38},
+        {.key = "rows", .lo = 0, .hi = 0x1p26, .whole = 1},
+    };
+    struct qm_shape shape;
+    QM_TRY(qm_args_read("ema", defaults, args, arg, 6));
+    QM_TRY(qm_problem_shape("ema", (int64_t)arg[0].value, (int64_t)arg[5].value, &shape));
+    struct ema *s = malloc(sizeof *s);
+    if (!s)
+        return qm_fail(QM_NO_MEMORY, "ema");
+    s->n = (int64_t)arg[0].value;
+    s->which = (enum which)arg[1].value;
+    s->at = (int64_t)arg[2].value;
+    s->before = arg[3].value;
+    s->after = arg[4].value;
+    s->seed = seed;
+    *self = s;
+    *n_tensors = 1;
+    shapes[0] = shape;
+    return QM_OK;
+}
+
+static void ema_close(void *self) { free(self); }
+
+static void ema_start(void *self, double *x)
+{
+    memset(x, 0, (size_t)((struct ema *)self)->n * sizeof *x);
+}
+
+static double ema_eval(void *self, const double *x, int64_t t, double *grad)
+{
+    struct ema *s = self;
+    double level = sqrt(t <= s->at ? s->before : s->after);
+    (void)x;
+    if (grad && s->which == GAUSS)
+        qm_normals(s->seed, QM_STREAM_noise, t, 0, s->n, grad);
+    else if (grad)
+        for (int64_t i = 0; i < s->n; i++)
+            grad[i] = s->which == ALL || (s->which == ODD ? i % 2 : i == s->n / 2) ? level : 1;
+    return 0;
+}
+
+const struct qm_problem qm_problem_ema = {
+    .name = "ema",
+    .summary = "prescribed gradients for the running averages: steps, an outlier, noise; no loss",
+    .source = "the exact average in closed form",
+    .args = defaults,
+    .open = ema_open,
+    .start = ema_start,
+    .eval = ema_eval,
+    .expected = qm_problem_unexpected,
+    .close = ema_close,
+    .steps = 8000,
+};

@@ -1,0 +1,172 @@
+/* embed.c - a table of embeddings whose rows are drawn with Zipf's frequencies.
+ *
+ * E is rows x d, targets T unit normals (data_seed, portable generator), token w has probability
+ * p_w proportional to (w + 1)^-s.  A step draws `batch` tokens; its loss is 1/(2 batch) sum ||E_w -
+ * T_w||^2, its gradient is dense: zero in every row that was not drawn.  The loss returned is the
+ * population loss 1/2 sum p_w ||E_w - T_w||^2, floor 0 at E = T; loss=rare: its part of the rarest
+ * tenth of the tokens, over their probability.  The expected square of a gradient goes like p_w, so the
+ * second moment spans rows^s across the table.
+ *
+ * The seed chooses the tokens; start E = 0. */
+#include "experiments/args.h"
+#include "experiments/dist.h"
+#include "experiments/problem.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char defaults[] = "rows=4096,d=16,batch=64,s=1,loss=all,data_seed=12345";
+
+struct embed {
+    int64_t rows, d, batch, from; /* from: the first row that the loss counts */
+    uint64_t seed;
+    double *target;   /* rows x d */
+    double *p, *upto; /* rows; upto: p_0 + ... + p_w, 1 at the end */
+};
+
+static qm_status make_data(struct embed *s, double power, uint32_t data_seed)
+{
+    void *data;
+    double total = 0;
+    QM_TRY(qm_data_open(data_seed, &data));
+    qm_data_normals(data, s->rows * s->d, s->target);
+    qm_data_close(data);
+    for (int64_t w = 0; w < s->rows; w++)
+        total += s->p[w] = pow((double)(w + 1), -power);
+    double sum = 0;
+    for (int64_t w = 0; w < s->rows; w++) {
+        s->p[w] /= total;
+        sum += s->p[w];
+        s->upto[w] = sum;
+    }
+    s->upto[s->rows - 1] = 1;
+    return QM_OK;
+}
+
+static void embed_close(void *self)
+{
+    struct embed *s = self;
+    if (!s)
+        return;
+    free(s->target);
+    free(s);
+}
+
+static qm_status embed_open(const char *args, uint64_t seed, void **self, int *n_tensors,
+                            struct qm_shape *shapes)
+{
+    struct qm_arg arg[] = {
+        {.key = "rows", .lo = 1, .hi = 1048576, .whole = 1},
+        {.key = "d", .lo = 1, .hi = 4096, .whole = 1},
+        {.key = "batch", .lo = 1, .hi = 1048576, .whole = 1},
+        {.key = "s", .lo = 0, .hi = 10},
+        {.key = "loss", .words = "all|rare"},
+        {.key = "data_seed", .lo = 1, .hi = 4294967295.0, .whole = 1},
+    };
+    QM_TRY(qm_args_read("embed", defaults, args, arg, 6));
+    struct embed *s = calloc(1, sizeof *s);
+    if (!s)
+        return qm_fail(QM_NO_MEMORY, "embed");
+    s->rows = (int64_t)arg[0].value;
+    s->d = (int64_t)arg[1].value;
+    s->batch = (int64_t)arg[2].value;
+    s->from = arg[4].value > 0 ? s->rows - (s->rows + 9) / 10 : 0;
+    s->seed = seed;
+    s->target = malloc((size_t)(s->rows * (s->d + 2)) * sizeof *s->target);
+    qm_status st = s->target ? QM_OK : qm_fail(QM_NO_MEMORY, "embed: table");
+    if (st == QM_OK) {
+        s->p = s->target + s->rows * s->d;
+        s->upto = s->p + s->rows;
+        st = make_data(s, arg[3].value, (uint32_t)arg[5].value);
+    }
+    if (st != QM_OK) {
+        embed_close(s);
+        return st;
+    }
+    *self = s;
+    *n_tensors = 1;
+    shapes[0] = (struct qm_shape){.rank = 2, .dim = {s->rows, s->d}};
+    return QM_OK;
+}
+
+static void embed_start(void *self, double *x)
+{
+    struct embed *s = self;
+    memset(x, 0, (size_t)(s->rows * s->d) * sizeof *x);
+}
+
+/* The token of draw i: the first w with u < p_0 + ... + p_w, u uniform by 32 bits. */
+static int64_t token(const struct embed *s, int64_t t, int64_t i)
+{
+    double u = ((double)qm_pick(s->seed, QM_STREAM_rows, t, i, INT64_C(1) << 32) + 0.5) * 0x1p-32;
+    int64_t lo = 0, hi = s->rows - 1;
+    while (lo < hi) {
+        int64_t middle = (lo + hi) / 2;
+        if (u < s->upto[middle])
+            hi = middle;
+        else
+            lo = middle + 1;
+    }
+    return lo;
+}
+
+static double row_square(const struct embed *s, const double *x, int64_t w)
+{
+    const double *target = s->target + w * s->d;
+    double sum = 0;
+    for (int64_t k = 0; k < s->d; k++)
+        sum += (x[w * s->d + k] - target[k]) * (x[w * s->d + k] - target[k]);
+    return sum;
+}
+
+static double embed_eval(void *self, const double *x, int64_t t, double *grad)
+{
+    struct embed *s = self;
+    double sum = 0, weight = 0;
+    for (int64_t w = s->from; !grad && w < s->rows; w++) {
+        sum += s->p[w] * row_square(s, x, w);
+        weight += s->p[w];
+    }
+    if (!grad)
+        return 0.5 * (s->from ? sum / weight : sum);
+    memset(grad, 0, (size_t)(s->rows * s->d) * sizeof *grad);
+    for (int64_t i = 0; i < s->batch; i++) {
+        int64_t at = token(s, t, i) * s->d;
+        sum += row_square(s, x, at / s->d);
+        for (int64_t k = at; k < at + s->d; k++)
+            grad[k] += (x[k] - s->target[k]) / (double)s->batch;
+    }
+    return 0.5 * sum / (double)s->batch;
+}
+
+static double embed_optimum(void *self)
+{
+    (void)self;
+    return 0;
+}
+
+static void embed_argmin(void *self, double *x)
+{
+    struct embed *s = self;
+    memcpy(x, s->target, (size_t)(s->rows * s->d) * sizeof *x);
+}
+
+const struct qm_problem qm_problem_embed = {
+    .name = "embed",
+    .summary = "embedding table with Zipf's frequencies: most rows of a gradient are zero",
+    .source = "quadratic; floor 0 at the targets",
+    .args = defaults,
+    .open = embed_open,
+    .start = embed_start,
+    .eval = embed_eval,
+    .look = 10,
+    .optimum = embed_optimum,
+    .argmin = embed_argmin,
+    .expected = qm_problem_unexpected,
+    .close = embed_close,
+    .steps = 5000,
+    .lr_adamw = 0.01,
+    .lr_sgdm = 3.16227766,
+    .lr_lion = 0.001,
+};

@@ -1,0 +1,122 @@
+/* spike.c - spikes, shifts of scale and zeros in the gradients of any problem.
+ *
+ *   at, count, gap, times   the gradients of steps at, at + gap, ... (count of them) times `times`
+ *   zero                    the gradient of this step is 0
+ *   shift, by               from step `shift` on all gradients times `by`: as if the loss were rescaled
+ *
+ * A step of 0 means never.  Loss, floor and start are the base's.  Of exact Adam a spike moves the
+ * parameters by at most (1 - beta1) / sqrt(1 - beta2) lr and raises the second moment for
+ * ln((1 - beta2) times^2) / (1 - beta2) steps. */
+#include "experiments/args.h"
+#include "experiments/wrap.h"
+
+#include <stdlib.h>
+
+#define OWN  "at=500,count=1,gap=1,times=1e4,zero=0,shift=0,by=1"
+#define BASE "quad"
+
+struct spike {
+    struct qm_wrap wrap;
+    int64_t at, count, gap, zero, shift;
+    double times, by;
+};
+
+static void spike_close(void *self)
+{
+    struct spike *s = self;
+    if (!s)
+        return;
+    qm_wrap_close(&s->wrap);
+    free(s);
+}
+
+static qm_status spike_open(const char *args, uint64_t seed, void **self, int *n_tensors,
+                            struct qm_shape *shapes)
+{
+    struct qm_arg arg[] = {
+        {.key = "at", .lo = 0, .hi = 1e9, .whole = 1},
+        {.key = "count", .lo = 0, .hi = 1e9, .whole = 1},
+        {.key = "gap", .lo = 1, .hi = 1e9, .whole = 1},
+        {.key = "times", .lo = -1e30, .hi = 1e30},
+        {.key = "zero", .lo = 0, .hi = 1e9, .whole = 1},
+        {.key = "shift", .lo = 0, .hi = 1e9, .whole = 1},
+        {.key = "by", .lo = -1e30, .hi = 1e30},
+    };
+    char own[256];
+    int n = 0;
+    struct spike *s = calloc(1, sizeof *s);
+    if (!s)
+        return qm_fail(QM_NO_MEMORY, "spike");
+    qm_status st = qm_wrap_open("spike", args, BASE, seed, own, sizeof own, &s->wrap, &n, shapes);
+    if (st == QM_OK)
+        st = qm_args_read("spike", OWN, own, arg, 7);
+    if (st != QM_OK) {
+        spike_close(s);
+        return st;
+    }
+    s->at = (int64_t)arg[0].value;
+    s->count = (int64_t)arg[1].value;
+    s->gap = (int64_t)arg[2].value;
+    s->times = arg[3].value;
+    s->zero = (int64_t)arg[4].value;
+    s->shift = (int64_t)arg[5].value;
+    s->by = arg[6].value;
+    *self = s;
+    *n_tensors = n;
+    return QM_OK;
+}
+
+static void spike_start(void *self, double *x)
+{
+    struct qm_wrap *w = &((struct spike *)self)->wrap;
+    w->base->start(w->self, x);
+}
+
+static double factor_of(const struct spike *s, int64_t t)
+{
+    int64_t since = t - s->at;
+    double factor = s->shift > 0 && t >= s->shift ? s->by : 1;
+    if (s->at > 0 && since >= 0 && since % s->gap == 0 && since / s->gap < s->count)
+        factor *= s->times;
+    return s->zero > 0 && t == s->zero ? 0 : factor;
+}
+
+static double spike_eval(void *self, const double *x, int64_t t, double *grad)
+{
+    struct spike *s = self;
+    double loss = s->wrap.base->eval(s->wrap.self, x, t, grad);
+    double factor = grad ? factor_of(s, t) : 1;
+    for (int64_t i = 0; factor != 1 && i < s->wrap.numel; i++)
+        grad[i] *= factor;
+    return loss;
+}
+
+static int spike_gives_loss(void *self)
+{
+    struct qm_wrap *w = &((struct spike *)self)->wrap;
+    return w->base->gives_loss && w->base->gives_loss(w->self);
+}
+
+static double spike_optimum(void *self)
+{
+    struct qm_wrap *w = &((struct spike *)self)->wrap;
+    return w->base->optimum(w->self);
+}
+
+const struct qm_problem qm_problem_spike = {
+    .name = "spike",
+    .summary = "spikes, shifts of scale and zeros in the gradients of any problem: base=NAME:ARGS",
+    .source = "loss and floor are the base's",
+    .args = OWN ",base=" BASE,
+    .open = spike_open,
+    .start = spike_start,
+    .eval = spike_eval,
+    .gives_loss = spike_gives_loss,
+    .optimum = spike_optimum,
+    .expected = qm_problem_unexpected,
+    .close = spike_close,
+    .steps = 2000,
+    .lr_adamw = 0.0316227766,
+    .lr_sgdm = 1,
+    .lr_lion = 0.001,
+};

@@ -1,0 +1,199 @@
+/* profiles.c - runtimes over problems, seeds and targets: ECDF, performance profiles, scores.
+ *
+ * E. Dolan, J. More, Math. Program. 91 (2002) 201, for the profiles; the score is AlgoPerf's
+ * (arXiv:2306.07179) with tau up to 4. */
+#include "experiments/protocol/stairs.h"
+#include "experiments/protocol/tables.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TAUS = 65, MOST_TAU = 4 };
+
+/* tau = 2^(i / 8), i = -32 ... 32: 1/16 to 16. */
+static double tau_at(int i) { return exp2((double)(i - TAUS / 2) / 8.0); }
+
+static double runtime(int64_t hit) { return hit < 0 ? HUGE_VAL : hit < 1 ? 1.0 : (double)hit; }
+
+/* Whether runs of this label stand in curves: not those without a part, which only explain. */
+static int shown(const struct qm_protocol *p, const struct qm_run_row *run)
+{
+    return run->scale == p->one && qm_run_cell(p, run)->role != QM_CELL_without;
+}
+
+/* ---- ECDF ------------------------------------------------------------------------------------ */
+
+static int64_t steps_of(const struct qm_protocol *p)
+{
+    int64_t most = 1;
+    for (int64_t i = 0; i < p->n_runs; i++)
+        most =
+            p->r->outcome[p->run[i].cell].steps > most ? p->r->outcome[p->run[i].cell].steps : most;
+    return most;
+}
+
+/* Points of the ECDF: 1, 2, ... 16, 18, ... as curves have them, up to the longest run. */
+static int64_t next_tau(int64_t t, int64_t last)
+{
+    int64_t next = t < 16 ? t + 1 : t + t / 8;
+    return t == last ? last + 1 : next < last ? next : last;
+}
+
+/* The twin of a run stands once for all that share it: the run of the rule in float32. */
+static int is_member(const struct qm_protocol *p, const struct qm_run_row *run, int label,
+                     int family)
+{
+    const struct qm_cell *c = qm_run_cell(p, run);
+    if (!shown(p, run) || !run->ok)
+        return 0;
+    return family < 0 ? run->label == label
+                      : strcmp(c->recipe.rule->family, p->family.word[family]) == 0 &&
+                            !c->start_ulp && qm_recipe_is_full(&c->recipe);
+}
+
+static int by_step(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* family >= 0: of its twins, else of a label. */
+static void ecdf(struct qm_protocol *p, int label, int family, int64_t last, int64_t *hit)
+{
+    int64_t n = 0, all = 0, at = 0;
+    const int64_t *from = p->hits[family < 0 ? QM_STAIR_hits : QM_STAIR_twin_hits];
+    for (int64_t i = 0; i < p->n_runs; i++)
+        for (int j = 0; j < QM_TARGETS && is_member(p, &p->run[i], label, family); j++, all++)
+            if (from[i * QM_TARGETS + j] >= 0)
+                hit[n++] = from[i * QM_TARGETS + j];
+    if (all == 0)
+        return;
+    qsort(hit, (size_t)n, sizeof *hit, by_step);
+    for (int64_t t = 1; t <= last; t = next_tau(t, last)) {
+        while (at < n && hit[at] <= t)
+            at++;
+        p->ecdf[p->n_ecdf++] = (struct qm_curve_row){.label = family < 0 ? label : -2 - family,
+                                                     .tau = (double)t,
+                                                     .share = (double)at / (double)all};
+    }
+}
+
+static qm_status ecdfs(struct qm_protocol *p)
+{
+    int64_t last = steps_of(p), points = 0;
+    for (int64_t t = 1; t <= last; t = next_tau(t, last))
+        points++;
+    size_t curves = (size_t)(p->label.n + p->family.n) + 1;
+    int64_t *hit = malloc((size_t)(p->n_runs + 1) * QM_TARGETS * sizeof *hit);
+    p->ecdf = calloc(curves * (size_t)points, sizeof *p->ecdf);
+    int ok = hit && p->ecdf;
+    for (int l = 0; ok && l < p->label.n; l++)
+        ecdf(p, l, -1, last, hit);
+    for (int f = 0; ok && f < p->family.n; f++)
+        ecdf(p, -1, f, last, hit);
+    free(hit);
+    return ok ? QM_OK : qm_fail(QM_NO_MEMORY, "ecdf");
+}
+
+/* ---- profiles -------------------------------------------------------------------------------- */
+
+static int by_instance(const void *a, const void *b, void *context)
+{
+    const struct qm_protocol *p = context;
+    const struct qm_run_row *x = &p->run[*(const int64_t *)a], *y = &p->run[*(const int64_t *)b];
+    uint64_t sx = qm_run_cell(p, x)->seed, sy = qm_run_cell(p, y)->seed;
+    return x->problem != y->problem ? x->problem - y->problem : (sx > sy) - (sx < sy);
+}
+
+/* best[run][target]: the smallest runtime of any label on the same problem and seed. */
+static void find_best(struct qm_protocol *p, int64_t *order, double *best)
+{
+    const int64_t *hit = p->hits[QM_STAIR_hits];
+    int64_t n = 0;
+    for (int64_t i = 0; i < p->n_runs; i++)
+        if (shown(p, &p->run[i]))
+            order[n++] = i;
+    qsort_r(order, (size_t)n, sizeof *order, by_instance, p);
+    for (int64_t i = 0, end; i < n; i = end) {
+        for (end = i; end < n && by_instance(&order[i], &order[end], p) == 0; end++)
+            ;
+        for (int j = 0; j < QM_TARGETS; j++) {
+            double least = HUGE_VAL;
+            for (int64_t k = i; k < end; k++)
+                least = fmin(least, runtime(hit[order[k] * QM_TARGETS + j]));
+            for (int64_t k = i; k < end; k++)
+                best[order[k] * QM_TARGETS + j] = least;
+        }
+    }
+}
+
+/* Ratios of a label's runtimes to those of a reference; neither reached: no instance. */
+static int64_t ratios(const struct qm_protocol *p, int label, const double *best, int is_twin,
+                      double *ratio)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < p->n_runs; i++)
+        for (int j = 0; j < QM_TARGETS && p->run[i].label == label && shown(p, &p->run[i]); j++) {
+            int64_t at = i * QM_TARGETS + j;
+            double own = runtime(p->hits[QM_STAIR_hits][at]);
+            double of = is_twin ? runtime(p->hits[QM_STAIR_twin_hits][at]) : best[at];
+            if (isfinite(own) || isfinite(of))
+                ratio[n++] = isfinite(own) ? own / of : HUGE_VAL;
+        }
+    return n;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void profile(struct qm_protocol *p, int label, int is_twin, double *ratio, int64_t n,
+                    struct qm_score_row *score)
+{
+    double sum = 0.0;
+    int64_t at = 0;
+    score->label = label;
+    score->n[is_twin] = n;
+    score->score[is_twin] = nan("");
+    if (n == 0)
+        return;
+    qsort(ratio, (size_t)n, sizeof *ratio, ascending);
+    for (int64_t i = 0; i < n; i++) /* the part of [1, 4] where this instance counts */
+        sum += fmax(0.0, MOST_TAU - fmax(ratio[i], 1.0)) / (MOST_TAU - 1);
+    score->score[is_twin] = sum / (double)n;
+    for (int i = is_twin ? 0 : TAUS / 2; i < TAUS; i++) {
+        while (at < n && ratio[at] <= tau_at(i))
+            at++;
+        p->profile[p->n_profiles++] = (struct qm_curve_row){.label = label,
+                                                            .is_twin_kind = is_twin,
+                                                            .tau = tau_at(i),
+                                                            .share = (double)at / (double)n};
+    }
+}
+
+qm_status qm_protocol_profiles(struct qm_protocol *p)
+{
+    size_t labels = (size_t)p->label.n + 1, instances = (size_t)(p->n_runs + 1) * QM_TARGETS;
+    double *best = malloc(2 * instances * sizeof *best), *ratio = best ? best + instances : NULL;
+    int64_t *order = malloc((size_t)(p->n_runs + 1) * sizeof *order);
+    p->profile = calloc(labels * 2 * TAUS, sizeof *p->profile);
+    p->score = calloc(labels, sizeof *p->score);
+    int ok = best && order && p->profile && p->score;
+    if (ok)
+        find_best(p, order, best);
+    for (int l = 0; ok && l < p->label.n; l++) {
+        struct qm_score_row *score = &p->score[p->n_scores];
+        int64_t n = ratios(p, l, best, 0, ratio);
+        if (n == 0)
+            continue;
+        profile(p, l, 0, ratio, n, score);
+        profile(p, l, 1, ratio, ratios(p, l, best, 1, ratio), score);
+        p->n_scores++;
+    }
+    free(best);
+    free(order);
+    return ok ? ecdfs(p) : qm_fail(QM_NO_MEMORY, "profiles");
+}

@@ -1,0 +1,188 @@
+/* protocol.c - a judged campaign: made, printed, as JSON. */
+#include "experiments/protocol/protocol.h"
+
+#include "experiments/cli.h"
+#include "experiments/protocol/tables.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void words_free(struct qm_words *w)
+{
+    for (int i = 0; i < w->n; i++)
+        free(w->word[i]);
+    free(w->word);
+}
+
+void qm_protocol_free(struct qm_protocol *p)
+{
+    if (!p)
+        return;
+    words_free(&p->problem);
+    words_free(&p->label);
+    words_free(&p->family);
+    for (int k = 0; k < QM_STAIR_COUNT; k++)
+        free(p->hits[k]);
+    free(p->scale);
+    free(p->run);
+    free(p->order);
+    free(p->row_of);
+    free(p->group);
+    free(p->target);
+    free(p->verdict);
+    free(p->ecdf);
+    free(p->profile);
+    free(p->score);
+    free(p->sensitivity);
+    free(p->budget);
+    free(p);
+}
+
+qm_status qm_protocol_make(const struct qm_results *r, struct qm_protocol **out)
+{
+    *out = NULL;
+    if (!r->suite->paired)
+        return QM_OK;
+    struct qm_protocol *p = calloc(1, sizeof *p);
+    if (!p)
+        return qm_fail(QM_NO_MEMORY, "protocol");
+    p->r = r;
+    qm_status st = qm_protocol_runs(p);
+    if (st == QM_OK && p->n_runs == 0) {
+        qm_protocol_free(p);
+        return QM_OK;
+    }
+    if (st == QM_OK)
+        st = qm_protocol_targets(p);
+    if (st == QM_OK)
+        st = qm_protocol_verdicts(p);
+    if (st == QM_OK)
+        st = qm_protocol_profiles(p);
+    if (st == QM_OK)
+        *out = p;
+    else
+        qm_protocol_free(p);
+    return st;
+}
+
+/* ---- printing -------------------------------------------------------------------------------- */
+
+static int is_own(const struct qm_protocol *p, const struct qm_group *g)
+{
+    return qm_run_cell(p, qm_group_run(p, g, 0))->role == QM_CELL_plain;
+}
+
+static void print_verdicts(const struct qm_protocol *p)
+{
+    static const char *const heads[] = {"problem", "label",  "n",       "log10 of gap / twin's",
+                                        "95 %",    "median", "float32", "verdict"};
+    struct qm_table *t = qm_table_open(8, heads);
+    for (int64_t i = 0; i < p->n_verdicts; i++) {
+        const struct qm_verdict_row *v = &p->verdict[i];
+        if (v->of.scale != p->one || !is_own(p, &v->of))
+            continue;
+        qm_table_cell(t, "%s", p->problem.word[v->of.problem]);
+        qm_table_cell(t, "%s", p->label.word[v->of.label]);
+        qm_table_cell(t, "%lld", (long long)v->d.n);
+        qm_table_cell(t, "%.3g", v->d.mean);
+        qm_table_cell(t, "%.3g to %.3g", v->d.lo95, v->d.hi95);
+        qm_table_cell(t, "%.3g", v->d.median);
+        qm_table_cell(t, "%.3g", v->null.mean);
+        qm_table_cell(t, "%s%s", qm_decision_text(v->verdict), v->diverged ? ", diverged" : "");
+    }
+    printf("\nverdicts: against the float64 twin, over seeds, lr_scale %g\n", p->scale[p->one]);
+    qm_table_close(t);
+}
+
+static void print_scores(const struct qm_protocol *p)
+{
+    int64_t count[QM_DECISION_COUNT];
+    const char *heads[QM_DECISION_COUNT + 3] = {"label", "runtime / twin's", "runtime / best"};
+    for (int k = 0; k < QM_DECISION_COUNT; k++)
+        heads[3 + k] = qm_decision_text((enum qm_decision)k);
+    struct qm_table *t = qm_table_open(QM_DECISION_COUNT + 3, heads);
+    for (int64_t i = 0; i < p->n_scores; i++) {
+        memset(count, 0, sizeof count);
+        for (int64_t k = 0; k < p->n_verdicts; k++)
+            if (p->verdict[k].of.label == p->score[i].label && p->verdict[k].of.scale == p->one)
+                count[p->verdict[k].verdict]++;
+        qm_table_cell(t, "%s", p->label.word[p->score[i].label]);
+        qm_table_cell(t, "%.4f", p->score[i].score[1]);
+        qm_table_cell(t, "%.4f", p->score[i].score[0]);
+        for (int k = 0; k < QM_DECISION_COUNT; k++)
+            qm_table_cell(t, "%lld", (long long)count[k]);
+    }
+    printf("\nscores: share of targets within tau times the runtime, tau from 1 to 4; problems by "
+           "verdict\n");
+    qm_table_close(t);
+}
+
+static void print_budget(const struct qm_protocol *p)
+{
+    static const char *const heads[] = {"problem", "label", "part", "log10 of the gap", "95 %"};
+    if (p->n_budget == 0)
+        return;
+    struct qm_table *t = qm_table_open(5, heads);
+    for (int64_t i = 0; i < p->n_budget; i++) {
+        const struct qm_budget_row *b = &p->budget[i];
+        qm_table_cell(t, "%s", p->problem.word[b->problem]);
+        qm_table_cell(t, "%s", p->label.word[b->label]);
+        qm_table_cell(t, "%s", b->part);
+        qm_table_cell(t, "%.3g", b->share.mean);
+        qm_table_cell(t, "%.3g to %.3g", b->share.lo95, b->share.hi95);
+    }
+    printf("\nerror budget: what each part adds; parts and rest sum to all\n");
+    qm_table_close(t);
+}
+
+void qm_protocol_print(const struct qm_protocol *p)
+{
+    if (!p)
+        return;
+    print_verdicts(p);
+    print_scores(p);
+    print_budget(p);
+    fflush(stdout);
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static json_t *verdict_json(const struct qm_protocol *p, const struct qm_verdict_row *v)
+{
+    return json_pack(
+        "{s:s, s:s, s:o, s:b, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s}",
+        "problem", p->problem.word[v->of.problem], "label", p->label.word[v->of.label], "lr_scale",
+        qm_json_number(p->scale[v->of.scale]), "own", is_own(p, &v->of), "n", (json_int_t)v->d.n,
+        "diverged", (json_int_t)v->diverged, "failed", (json_int_t)v->failed, "mean",
+        qm_json_number(v->d.mean), "lo95", qm_json_number(v->d.lo95), "hi95",
+        qm_json_number(v->d.hi95), "lo90", qm_json_number(v->d.lo90), "hi90",
+        qm_json_number(v->d.hi90), "median", qm_json_number(v->d.median), "q", qm_json_number(v->q),
+        "null_mean", qm_json_number(v->null.mean), "delta", qm_json_number(v->delta), "verdict",
+        qm_decision_text(v->verdict));
+}
+
+json_t *qm_protocol_json(const struct qm_protocol *p)
+{
+    if (!p)
+        return json_null();
+    json_t *verdicts = json_array(), *scores = json_array(), *budget = json_array();
+    for (int64_t i = 0; i < p->n_verdicts; i++)
+        json_array_append_new(verdicts, verdict_json(p, &p->verdict[i]));
+    for (int64_t i = 0; i < p->n_scores; i++)
+        json_array_append_new(scores, json_pack("{s:s, s:o, s:o}", "label",
+                                                p->label.word[p->score[i].label], "classical",
+                                                qm_json_number(p->score[i].score[0]), "twin",
+                                                qm_json_number(p->score[i].score[1])));
+    for (int64_t i = 0; i < p->n_budget; i++) {
+        const struct qm_budget_row *b = &p->budget[i];
+        json_array_append_new(budget, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "problem",
+                                                p->problem.word[b->problem], "label",
+                                                p->label.word[b->label], "part", b->part, "mean",
+                                                qm_json_number(b->share.mean), "lo95",
+                                                qm_json_number(b->share.lo95), "hi95",
+                                                qm_json_number(b->share.hi95)));
+    }
+    return json_pack("{s:o, s:o, s:o}", "verdicts", verdicts, "scores", scores, "budget", budget);
+}

@@ -1,0 +1,267 @@
+/* store.c - the tables under /protocol. */
+#include "experiments/protocol/stairs.h"
+#include "experiments/protocol/tables.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A table being filled; its columns' memory is freed with it. */
+struct table {
+    int n, failed;
+    int64_t rows;
+    struct qm_column column[40];
+};
+
+static void *column(struct table *t, enum qm_column_type type, const char *name, const char *unit,
+                    const char *text)
+{
+    void *data = calloc((size_t)t->rows + 1, sizeof(int64_t));
+    if (!data)
+        t->failed = 1;
+    else
+        t->column[t->n++] = (struct qm_column){name, type, unit, text, data};
+    return data;
+}
+
+#define TEXT(t, name, text)         column(t, QM_COLUMN_text, name, "", text)
+#define WHOLE(t, name, text)        column(t, QM_COLUMN_i64, name, "1", text)
+#define NUMBER(t, name, unit, text) column(t, QM_COLUMN_f64, name, unit, text)
+
+static qm_status finish(struct table *t, struct qm_store *store, const char *path, const char *text)
+{
+    qm_status st = t->failed ? qm_fail(QM_NO_MEMORY, "table %s", path)
+                             : qm_store_table(store, path, text, t->rows, t->n, t->column);
+    for (int i = 0; i < t->n; i++)
+        free((void *)t->column[i].data);
+    return st;
+}
+
+/* problem, label, lr_scale: the columns that name a comparison. */
+struct names {
+    const char **problem, **label;
+    double *scale;
+};
+
+static struct names name_columns(struct table *t)
+{
+    struct names n;
+    n.problem = TEXT(t, "problem", "the problem, as the suite names it");
+    n.label = TEXT(t, "label", "the variant, or the labels of the axes that change it");
+    n.scale = NUMBER(t, "lr_scale", "1", "times the problem's learning rate");
+    return n;
+}
+
+static void set_names(const struct qm_protocol *p, struct names n, int64_t i, int problem,
+                      int label, int scale)
+{
+    n.problem[i] = p->problem.word[problem];
+    n.label[i] = p->label.word[label];
+    n.scale[i] = p->scale[scale];
+}
+
+static qm_status store_runs(const struct qm_protocol *p, struct qm_store *store)
+{
+    struct table t = {.rows = p->n_runs};
+    int64_t *cell = WHOLE(&t, "cell", "row of /cells");
+    struct names names = name_columns(&t);
+    const char **variant = TEXT(&t, "variant", "the named variant it starts from");
+    int64_t *seed = WHOLE(&t, "seed", "seed of start, data and noise");
+    double *start = NUMBER(&t, "start_gap", "1", "loss of the start above the floor");
+    double *gap = NUMBER(&t, "gap", "1", "loss after the last step over start_gap");
+    double *twin = NUMBER(&t, "twin_gap", "1", "the same of the float64 twin");
+    double *d = NUMBER(&t, "d", "log10", "log10 gap - log10 twin_gap");
+    double *area = NUMBER(&t, "area", "log10", "mean of that over the logarithm of the step");
+    const char **status = TEXT(&t, "status", "ok, diverged or failed");
+    for (int64_t i = 0; !t.failed && i < p->n_runs; i++) {
+        const struct qm_run_row *r = &p->run[i];
+        const struct qm_cell *c = qm_run_cell(p, r);
+        cell[i] = r->cell;
+        set_names(p, names, i, r->problem, r->label, r->scale);
+        variant[i] = c->recipe.base ? c->recipe.base->name : "";
+        seed[i] = (int64_t)c->seed;
+        start[i] = r->start_gap, gap[i] = r->gap, twin[i] = r->twin_gap;
+        d[i] = r->d, area[i] = r->area;
+        status[i] = !r->ok ? "failed" : p->r->outcome[r->cell].diverged ? "diverged" : "ok";
+    }
+    return finish(&t, store, "/protocol/runs", "one row per closed cell that was run");
+}
+
+static qm_status store_targets(const struct qm_protocol *p, struct qm_store *store)
+{
+    struct table t = {.rows = (int64_t)p->problem.n * QM_TARGETS};
+    const char **problem = TEXT(&t, "problem", "the problem, as the suite names it");
+    int64_t *index = WHOLE(&t, "index", "0 to 50: column of hits");
+    double *target = NUMBER(&t, "target", "1", "normalised gap to be reached");
+    for (int64_t i = 0; !t.failed && i < t.rows; i++) {
+        problem[i] = p->problem.word[i / QM_TARGETS];
+        index[i] = i % QM_TARGETS;
+        target[i] = qm_level_gap(p->target[i / QM_TARGETS][i % QM_TARGETS]);
+    }
+    QM_TRY(finish(&t, store, "/protocol/targets", "51 targets per problem"));
+    static const struct {
+        const char *path, *text;
+    } arrays[] = {
+#define X(name, twin, persistence, text) {"/protocol/" #name, "first step at each target " text},
+        QM_STAIR_LIST(X)
+#undef X
+    };
+    struct qm_shape shape = {2, {p->n_runs, QM_TARGETS}};
+    for (int k = 0; k < QM_STAIR_COUNT; k++)
+        QM_TRY(qm_store_array(store, arrays[k].path, QM_DTYPE_i64, &shape, p->hits[k], "1",
+                              arrays[k].text, NULL));
+    return QM_OK;
+}
+
+static qm_status store_verdicts(const struct qm_protocol *p, struct qm_store *store)
+{
+    static const char *const cells[][3] = {
+        {"mean", "log10", "mean of d over seeds"},
+        {"lo95", "log10", "its 95 % interval, bootstrap-t"},
+        {"hi95", "log10", "upper end"},
+        {"lo90", "log10", "its 90 % interval"},
+        {"hi90", "log10", "upper end"},
+        {"sd", "log10", "standard deviation of d"},
+        {"median", "log10", "median of d"},
+        {"median_lo", "log10", "order statistics that hold it with at least 95 %"},
+        {"median_hi", "log10", "upper end"},
+        {"p", "1", "of mean 0, two-sided, by the same resamples"},
+        {"q", "1", "p after Benjamini-Hochberg over the suite's own rows; NaN: not among them"},
+        {"null_mean", "log10", "mean of d of the rule with float32 states"},
+        {"null_lo", "log10", "its 95 % interval"},
+        {"null_hi", "log10", "upper end"},
+        {"delta", "log10", "margin of equivalence"},
+        {"detectable", "log10",
+         "mean that a paired t test finds with 80 % power at this sd and n"}};
+    enum { NUMBERS = sizeof cells / sizeof *cells };
+    struct table t = {.rows = p->n_verdicts};
+    struct names names = name_columns(&t);
+    int64_t *n = WHOLE(&t, "n", "different pairs");
+    int64_t *diverged = WHOLE(&t, "diverged", "runs that diverged; they count with gap 1000");
+    int64_t *failed = WHOLE(&t, "failed", "runs without a result; they do not count");
+    double *x[NUMBERS];
+    for (int k = 0; k < NUMBERS; k++)
+        x[k] = NUMBER(&t, cells[k][0], cells[k][1], cells[k][2]);
+    const char **verdict = TEXT(&t, "verdict", "equivalent, better, worse, undecided or too few");
+    for (int64_t i = 0; !t.failed && i < p->n_verdicts; i++) {
+        const struct qm_verdict_row *v = &p->verdict[i];
+        const double value[NUMBERS] = {v->d.mean,      v->d.lo95,    v->d.hi95,   v->d.lo90,
+                                       v->d.hi90,      v->d.sd,      v->d.median, v->d.median_lo,
+                                       v->d.median_hi, v->d.p,       v->q,        v->null.mean,
+                                       v->null.lo95,   v->null.hi95, v->delta,    v->detectable};
+        set_names(p, names, i, v->of.problem, v->of.label, v->of.scale);
+        n[i] = v->d.n, diverged[i] = v->diverged, failed[i] = v->failed;
+        for (int k = 0; k < NUMBERS; k++)
+            x[k][i] = value[k];
+        verdict[i] = qm_decision_text(v->verdict);
+    }
+    return finish(&t, store, "/protocol/verdicts", "one row per problem, label and lr_scale");
+}
+
+/* The twins of a family stand beside the labels: "float64 twin (adamw)". */
+static qm_status store_ecdf(const struct qm_protocol *p, struct qm_store *store)
+{
+    struct table t = {.rows = p->n_ecdf};
+    char(*twin)[96] = calloc((size_t)p->family.n + 1, sizeof *twin);
+    const char **label = TEXT(&t, "label", "the label, or the float64 twin of a rule");
+    double *tau = NUMBER(&t, "tau", "1", "steps");
+    double *share = NUMBER(&t, "share", "1", "of (problem, seed, target) reached by then");
+    t.failed |= !twin;
+    for (int f = 0; twin && f < p->family.n; f++)
+        snprintf(twin[f], sizeof twin[f], "float64 twin (%s)", p->family.word[f]);
+    for (int64_t i = 0; !t.failed && i < p->n_ecdf; i++) {
+        const struct qm_curve_row *row = &p->ecdf[i];
+        label[i] = row->label >= 0 ? p->label.word[row->label] : twin[-2 - row->label];
+        tau[i] = row->tau;
+        share[i] = row->share;
+    }
+    qm_status st = finish(&t, store, "/protocol/ecdf", "share of targets against steps");
+    free(twin);
+    return st;
+}
+
+static qm_status store_profiles(const struct qm_protocol *p, struct qm_store *store)
+{
+    static const char *const kinds[] = {"classical", "twin"};
+    struct table t = {.rows = p->n_profiles}, s = {.rows = 2 * p->n_scores};
+    const char **label = TEXT(&t, "label", "the label");
+    const char **kind = TEXT(&t, "kind", "classical: ratio to the best label; twin: to the twin");
+    double *tau = NUMBER(&t, "tau", "1", "ratio of runtimes");
+    double *share = NUMBER(&t, "share", "1", "of (problem, seed, target) within tau");
+    for (int64_t i = 0; !t.failed && i < p->n_profiles; i++) {
+        label[i] = p->label.word[p->profile[i].label];
+        kind[i] = kinds[p->profile[i].is_twin_kind];
+        tau[i] = p->profile[i].tau;
+        share[i] = p->profile[i].share;
+    }
+    QM_TRY(finish(&t, store, "/protocol/profiles", "performance profiles at lr_scale 1"));
+    label = TEXT(&s, "label", "the label");
+    kind = TEXT(&s, "kind", "as in profiles");
+    int64_t *n = WHOLE(&s, "n", "instances: (problem, seed, target) that count");
+    double *score = NUMBER(&s, "score", "1", "integral of the share over tau from 1 to 4, by 3");
+    for (int64_t i = 0; !s.failed && i < s.rows; i++) {
+        label[i] = p->label.word[p->score[i / 2].label];
+        kind[i] = kinds[i % 2];
+        n[i] = p->score[i / 2].n[i % 2];
+        score[i] = p->score[i / 2].score[i % 2];
+    }
+    return finish(&s, store, "/protocol/scores", "one row per label and kind of profile");
+}
+
+static qm_status store_sensitivity(const struct qm_protocol *p, struct qm_store *store)
+{
+    static const char *const words[2][3] = {{"gap_q25", "gap_median", "gap_q75"},
+                                            {"twin_q25", "twin_median", "twin_q75"}};
+    static const char *const texts[] = {"first quartile of the gap", "median", "third quartile"};
+    struct table t = {.rows = p->n_sensitivity};
+    struct names names = name_columns(&t);
+    int64_t *n = WHOLE(&t, "n", "runs"),
+            *best = WHOLE(&t, "twin_best", "1 where the twin's median is smallest");
+    double *x[2][3];
+    for (int k = 0; k < 6; k++)
+        x[k / 3][k % 3] = NUMBER(&t, words[k / 3][k % 3], "1", texts[k % 3]);
+    for (int64_t i = 0; !t.failed && i < p->n_sensitivity; i++) {
+        const struct qm_sensitivity_row *s = &p->sensitivity[i];
+        set_names(p, names, i, s->of.problem, s->of.label, s->of.scale);
+        n[i] = s->of.n;
+        best[i] = s->twin_best;
+        for (int k = 0; k < 3; k++) {
+            x[0][k][i] = s->gap[k];
+            x[1][k][i] = s->twin[k];
+        }
+    }
+    return finish(&t, store, "/protocol/sensitivity", "gaps against the learning rate");
+}
+
+static qm_status store_budget(const struct qm_protocol *p, struct qm_store *store)
+{
+    struct table t = {.rows = p->n_budget};
+    struct names names = name_columns(&t);
+    const char **part = TEXT(&t, "part", "what was set to full precision; rest; all");
+    int64_t *n = WHOLE(&t, "n", "different pairs");
+    double *mean = NUMBER(&t, "mean", "log10", "mean of d with the part minus d without it");
+    double *lo = NUMBER(&t, "lo95", "log10", "its 95 % interval, bootstrap-t");
+    double *hi = NUMBER(&t, "hi95", "log10", "upper end");
+    for (int64_t i = 0; !t.failed && i < p->n_budget; i++) {
+        const struct qm_budget_row *b = &p->budget[i];
+        set_names(p, names, i, b->problem, b->label, p->one);
+        part[i] = b->part;
+        n[i] = b->share.n, mean[i] = b->share.mean, lo[i] = b->share.lo95, hi[i] = b->share.hi95;
+    }
+    return finish(&t, store, "/protocol/budget",
+                  "error budget: parts and rest of a problem and label sum to all");
+}
+
+qm_status qm_protocol_store(const struct qm_protocol *p, struct qm_store *store)
+{
+    if (!p)
+        return QM_OK;
+    QM_TRY(store_runs(p, store));
+    QM_TRY(store_targets(p, store));
+    QM_TRY(store_verdicts(p, store));
+    QM_TRY(store_ecdf(p, store));
+    QM_TRY(store_profiles(p, store));
+    QM_TRY(store_sensitivity(p, store));
+    return store_budget(p, store);
+}

@@ -1,0 +1,236 @@
+/* verdicts.c - what the seeds say: verdicts, sensitivity to the learning rate, the error budget. */
+#include "experiments/protocol/tables.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* log10 1.05: gaps that differ by less than 5 % are as good as equal. */
+static const double usual_delta = 0.021189299069938092;
+
+static int by_gaps(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+    int d = (x[0] > y[0]) - (x[0] < y[0]);
+    return d ? d : (x[1] > y[1]) - (x[1] < y[1]);
+}
+
+/* Keeps one of the pairs (gap, twin's gap, x) that are equal in both gaps: seeds that change nothing
+ * are one observation.  x[] gets theirs. */
+static int64_t distinct(double (*pair)[3], int64_t n, double *x)
+{
+    int64_t kept = 0;
+    qsort(pair, (size_t)n, sizeof *pair, by_gaps);
+    for (int64_t i = 0; i < n; i++)
+        if (i == 0 || by_gaps(pair[i], pair[i - 1]) != 0)
+            x[kept++] = pair[i][2];
+    return kept;
+}
+
+/* Scratch for the largest group. */
+struct scratch {
+    struct qm_bootstrap *b;
+    double (*pair)[3], *x;
+};
+
+static qm_status judge_group(const struct qm_protocol *p, const struct qm_group *g,
+                             struct scratch *s, struct qm_paired *out)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < g->n; i++) {
+        const struct qm_run_row *run = qm_group_run(p, g, i);
+        if (run->ok) {
+            s->pair[n][0] = run->gap;
+            s->pair[n][1] = run->twin_gap;
+            s->pair[n++][2] = run->d;
+        }
+    }
+    n = distinct(s->pair, n, s->x);
+    return qm_paired_make(s->b, s->x, n, out);
+}
+
+/* ---- verdicts -------------------------------------------------------------------------------- */
+
+static qm_status verdict(const struct qm_protocol *p, const struct qm_group *g, struct scratch *s,
+                         struct qm_verdict_row *row)
+{
+    const struct qm_run_row *first = qm_group_run(p, g, 0);
+    const struct qm_cell *c = qm_run_cell(p, first);
+    const struct qm_group *null = NULL;
+    row->of = *g;
+    for (int64_t i = 0; i < g->n; i++) {
+        const struct qm_run_row *run = qm_group_run(p, g, i);
+        row->failed += !run->ok;
+        row->diverged += p->r->outcome[run->cell].diverged;
+    }
+    QM_TRY(judge_group(p, g, s, &row->d));
+    if (c->float32 >= 0 && p->row_of[c->float32] >= 0) {
+        const struct qm_run_row *run = &p->run[p->row_of[c->float32]];
+        null = qm_group_find(p, run->problem, run->label, run->scale);
+    }
+    if (null)
+        QM_TRY(judge_group(p, null, s, &row->null));
+    else
+        QM_TRY(qm_paired_make(s->b, NULL, 0, &row->null));
+    row->delta = p->r->suite->delta > 0.0  ? p->r->suite->delta
+                 : c->problem->delta > 0.0 ? c->problem->delta
+                                           : usual_delta;
+    row->detectable = row->d.n > 1 ? row->d.sd * qm_detectable(row->d.n, 0.05, 0.8) : nan("");
+    return QM_OK;
+}
+
+/* The family: the suite's own cells of which enough ran. */
+static qm_status decide(struct qm_protocol *p)
+{
+    size_t room = (size_t)p->n_verdicts + 1;
+    double *prob = calloc(2 * room, sizeof *prob), *q = prob ? prob + room : NULL;
+    if (!prob)
+        return qm_fail(QM_NO_MEMORY, "verdicts");
+    for (int64_t i = 0; i < p->n_verdicts; i++) {
+        const struct qm_verdict_row *v = &p->verdict[i];
+        int own = qm_run_cell(p, qm_group_run(p, &v->of, 0))->role == QM_CELL_plain;
+        prob[i] = own && v->d.n >= QM_LEAST_PAIRS ? v->d.p : nan("");
+    }
+    qm_status st = qm_false_discovery(prob, p->n_verdicts, q);
+    for (int64_t i = 0; st == QM_OK && i < p->n_verdicts; i++) {
+        struct qm_verdict_row *v = &p->verdict[i];
+        v->q = q[i];
+        v->verdict = qm_decide(&v->d, v->delta, v->q);
+    }
+    free(prob);
+    return st;
+}
+
+/* ---- sensitivity ----------------------------------------------------------------------------- */
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void sensitivity(const struct qm_protocol *p, const struct qm_group *g, struct scratch *s,
+                        struct qm_sensitivity_row *row)
+{
+    row->of = *g;
+    for (int twin = 0; twin < 2; twin++) {
+        double *to = twin ? row->twin : row->gap;
+        int64_t n = 0;
+        for (int64_t i = 0; i < g->n; i++) {
+            const struct qm_run_row *run = qm_group_run(p, g, i);
+            if (run->ok)
+                s->x[n++] = twin ? run->twin_gap : run->gap;
+        }
+        qsort(s->x, (size_t)n, sizeof *s->x, ascending);
+        for (int k = 0; k < 3; k++)
+            to[k] = qm_quantile(s->x, n, 0.25 * (k + 1));
+    }
+}
+
+/* Marks, in rows of one problem and label, the scale at which the twin's median gap is smallest. */
+static void mark_best(struct qm_protocol *p)
+{
+    struct qm_sensitivity_row *row = p->sensitivity;
+    for (int64_t i = 0, end; i < p->n_sensitivity; i = end) {
+        int64_t best = i;
+        for (end = i; end < p->n_sensitivity && row[end].of.problem == row[i].of.problem &&
+                      row[end].of.label == row[i].of.label;
+             end++)
+            best = row[end].twin[1] < row[best].twin[1] ? end : best;
+        row[best].twin_best = 1;
+    }
+}
+
+/* ---- budget ---------------------------------------------------------------------------------- */
+
+static const char *const part_names[] = {
+#define X(name, label, text) label,
+    QM_BUDGET_LIST(X)
+#undef X
+};
+
+/* d of every run of a group without a part; 0: some is missing. */
+static int without(const struct qm_protocol *p, const struct qm_group *g, int part, double *d)
+{
+    for (int64_t i = 0; i < g->n; i++) {
+        const struct qm_run_row *run = qm_group_run(p, g, i);
+        int64_t cell = qm_run_cell(p, run)->without[part];
+        const struct qm_run_row *less =
+            cell >= 0 && p->row_of[cell] >= 0 ? &p->run[p->row_of[cell]] : NULL;
+        if (!run->ok || !less || !less->ok)
+            return 0;
+        d[i] = less->d;
+    }
+    return g->n > 0;
+}
+
+static qm_status budget_row(struct qm_protocol *p, const struct qm_group *g, struct scratch *s,
+                            const char *part, const double *share)
+{
+    int64_t n = 0;
+    struct qm_budget_row *row = &p->budget[p->n_budget++];
+    for (int64_t i = 0; i < g->n; i++) {
+        const struct qm_run_row *run = qm_group_run(p, g, i);
+        s->pair[n][0] = run->gap;
+        s->pair[n][1] = run->twin_gap;
+        s->pair[n++][2] = share[i];
+    }
+    *row = (struct qm_budget_row){.problem = g->problem, .label = g->label, .part = part};
+    return qm_paired_make(s->b, s->x, distinct(s->pair, n, s->x), &row->share);
+}
+
+static qm_status budget(struct qm_protocol *p, const struct qm_group *g, struct scratch *s)
+{
+    size_t n = (size_t)g->n;
+    double *share = calloc(3 * n, sizeof *share), *rest = share + n, *all = share + 2 * n;
+    qm_status st = share ? QM_OK : qm_fail(QM_NO_MEMORY, "budget");
+    int parts = 0;
+    for (int64_t i = 0; st == QM_OK && i < g->n; i++)
+        rest[i] = all[i] = qm_group_run(p, g, i)->d;
+    for (int part = 0; st == QM_OK && part < QM_BUDGET_COUNT; part++) {
+        if (!without(p, g, part, share))
+            continue;
+        for (int64_t i = 0; i < g->n; i++) {
+            share[i] = all[i] - share[i];
+            rest[i] -= share[i];
+        }
+        st = budget_row(p, g, s, part_names[part], share);
+        parts++;
+    }
+    if (st == QM_OK && parts)
+        st = budget_row(p, g, s, "rest", rest);
+    if (st == QM_OK && parts)
+        st = budget_row(p, g, s, "all", all);
+    free(share);
+    return st;
+}
+
+qm_status qm_protocol_verdicts(struct qm_protocol *p)
+{
+    size_t groups = (size_t)p->n_groups + 1;
+    struct scratch s = {NULL, calloc((size_t)p->n_runs + 1, sizeof *s.pair),
+                        calloc((size_t)p->n_runs + 1, sizeof *s.x)};
+    p->verdict = calloc(groups, sizeof *p->verdict);
+    p->sensitivity = calloc(groups, sizeof *p->sensitivity);
+    p->budget = calloc(groups * (QM_BUDGET_COUNT + 2), sizeof *p->budget);
+    qm_status st = s.pair && s.x && p->verdict && p->sensitivity && p->budget
+                       ? qm_bootstrap_open(&s.b)
+                       : qm_fail(QM_NO_MEMORY, "verdicts");
+    for (int64_t i = 0; st == QM_OK && i < p->n_groups; i++) {
+        const struct qm_group *g = &p->group[i];
+        if (qm_run_cell(p, qm_group_run(p, g, 0))->role == QM_CELL_without)
+            continue;
+        sensitivity(p, g, &s, &p->sensitivity[p->n_sensitivity++]);
+        st = verdict(p, g, &s, &p->verdict[p->n_verdicts++]);
+    }
+    mark_best(p);
+    if (st == QM_OK)
+        st = decide(p);
+    for (int64_t i = 0; st == QM_OK && i < p->n_groups; i++)
+        if (qm_run_cell(p, qm_group_run(p, &p->group[i], 0))->role == QM_CELL_plain)
+            st = budget(p, &p->group[i], &s);
+    qm_bootstrap_close(s.b);
+    free(s.pair);
+    free(s.x);
+    return st;
+}

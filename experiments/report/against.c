@@ -1,0 +1,405 @@
+/* against.c - a result file beside an archive of other variants, pair by pair. */
+#include "experiments/report/against.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/engine/recipe.h"
+#include "experiments/protocol/stats.h"
+
+#define RUNS     "/protocol/runs"
+#define VERDICTS "/protocol/verdicts"
+
+static const double start_bound = 1e-9, twin_bound = 1e-3, usual_delta = 0.021189299069938092;
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+/* The runs of one file. */
+struct side {
+    int64_t rows, cells;
+    char **problem, **label, **status, **recipe,
+        **role;                   /* recipe, role: of cells; role may be NULL */
+    int64_t *cell, *seed, *steps; /* steps: of cells */
+    double *scale, *start, *twin, *d;
+};
+
+static void side_free(struct side *s)
+{
+    void *all[] = {s->problem, s->label, s->status, s->recipe, s->role, s->cell,
+                   s->seed,    s->steps, s->scale,  s->start,  s->twin, s->d};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+}
+
+static qm_status side_read(struct qm_result *r, struct side *s)
+{
+    QM_TRY(qm_result_texts(r, RUNS, "problem", &s->rows, &s->problem));
+    QM_TRY(qm_result_texts(r, RUNS, "label", &s->rows, &s->label));
+    QM_TRY(qm_result_texts(r, RUNS, "status", &s->rows, &s->status));
+    QM_TRY(qm_result_i64(r, RUNS, "cell", &s->rows, &s->cell));
+    QM_TRY(qm_result_i64(r, RUNS, "seed", &s->rows, &s->seed));
+    QM_TRY(qm_result_f64(r, RUNS, "lr_scale", &s->rows, &s->scale));
+    QM_TRY(qm_result_f64(r, RUNS, "start_gap", &s->rows, &s->start));
+    QM_TRY(qm_result_f64(r, RUNS, "twin_gap", &s->rows, &s->twin));
+    QM_TRY(qm_result_f64(r, RUNS, "d", &s->rows, &s->d));
+    QM_TRY(qm_result_texts(r, "/cells", "recipe", &s->cells, &s->recipe));
+    QM_TRY(qm_result_i64(r, "/cells", "steps", &s->cells, &s->steps));
+    if (qm_result_texts(r, "/cells", "role", &s->cells, &s->role) != QM_OK)
+        s->role = NULL;
+    for (int64_t i = 0; i < s->rows; i++)
+        if (s->cell[i] < 0 || s->cell[i] >= s->cells)
+            return qm_fail(QM_BAD_FILE, RUNS ": row %lld has no cell", (long long)i);
+    return QM_OK;
+}
+
+/* Whether its suite names it: no null pair, no part of an error budget. */
+static int is_plain(const struct side *s, int64_t i)
+{
+    return !s->role || strcmp(s->role[s->cell[i]], "plain") == 0;
+}
+
+/* ---- pairing ------------------------------------------------------------------------------- */
+
+/* How far a run came on the way to a partner. */
+/* clang-format off */
+#define STAGE_LIST(X)                                                                     \
+    X(problem, "the archive has no such problem")                                         \
+    X(scale,   "the archive has no such multiple of the learning rate")                   \
+    X(seed,    "the archive has no such seed")                                            \
+    X(steps,   "the archive's runs take another number of steps")                         \
+    X(family,  "the archive has no variant of this rule there")                           \
+    X(twin,    "the twins differ: other hyper-parameters, data or a changed problem")     \
+    X(result,  "failed, here or in the archive")                                          \
+    X(paired,  "paired")
+/* clang-format on */
+
+enum stage {
+#define X(name, text) STAGE_##name,
+    STAGE_LIST(X)
+#undef X
+        STAGE_COUNT
+};
+
+static const char *const stage_text[] = {
+#define X(name, text) text,
+    STAGE_LIST(X)
+#undef X
+};
+
+static const char *family(const struct side *s, int64_t i)
+{
+    struct qm_recipe recipe;
+    return qm_recipe_parse(s->recipe[s->cell[i]], &recipe) == QM_OK ? recipe.rule->family : "";
+}
+
+static enum stage meet(const struct side *a, int64_t i, const char *family_a, const struct side *b,
+                       int64_t k, const char *family_b)
+{
+    if (strcmp(a->problem[i], b->problem[k]) != 0)
+        return STAGE_problem;
+    if (a->scale[i] != b->scale[k])
+        return STAGE_scale;
+    if (a->seed[i] != b->seed[k])
+        return STAGE_seed;
+    if (strcmp(family_a, family_b) != 0)
+        return STAGE_family;
+    int is_start = fabs(a->start[i] - b->start[k]) <= start_bound * fabs(b->start[k]);
+    int is_twin =
+        a->twin[i] == b->twin[k] || fabs(log10(a->twin[i]) - log10(b->twin[k])) <= twin_bound;
+    int is_failed = strcmp(a->status[i], "failed") == 0 || strcmp(b->status[k], "failed") == 0;
+    if (is_failed || !isfinite(a->d[i]) || !isfinite(b->d[k]))
+        return STAGE_result;
+    if (a->steps[a->cell[i]] != b->steps[b->cell[k]] && !is_twin)
+        return STAGE_steps;
+    return is_start && is_twin ? STAGE_paired : STAGE_twin;
+}
+
+struct pair {
+    int64_t mine, theirs; /* rows */
+    double d;             /* mine minus theirs */
+};
+
+struct pairs {
+    const struct side *a, *b;
+    struct pair *pair;
+    int64_t n, room;
+    enum stage *stage; /* [a->rows]; STAGE_COUNT: not compared */
+};
+
+static int add_pair(struct pairs *p, int64_t i, int64_t k)
+{
+    if (p->n == p->room) {
+        int64_t room = p->room ? 2 * p->room : 1024;
+        struct pair *more = realloc(p->pair, (size_t)room * sizeof *more);
+        if (!more)
+            return 0;
+        p->pair = more;
+        p->room = room;
+    }
+    p->pair[p->n++] = (struct pair){i, k, p->a->d[i] - p->b->d[k]};
+    return 1;
+}
+
+static qm_status find_pairs(struct pairs *p)
+{
+    const struct side *a = p->a, *b = p->b;
+    const char **theirs = calloc((size_t)b->rows + 1, sizeof *theirs);
+    p->stage = calloc((size_t)a->rows + 1, sizeof *p->stage);
+    int ok = theirs && p->stage;
+    for (int64_t k = 0; ok && k < b->rows; k++)
+        theirs[k] = family(b, k);
+    for (int64_t i = 0; ok && i < a->rows; i++) {
+        const char *mine = family(a, i);
+        p->stage[i] = is_plain(a, i) ? STAGE_problem : STAGE_COUNT;
+        for (int64_t k = 0; ok && p->stage[i] != STAGE_COUNT && k < b->rows; k++) {
+            if (!is_plain(b, k))
+                continue;
+            enum stage s = meet(a, i, mine, b, k, theirs[k]);
+            p->stage[i] = s > p->stage[i] ? s : p->stage[i];
+            ok = s != STAGE_paired || add_pair(p, i, k);
+        }
+    }
+    free(theirs);
+    return ok ? QM_OK : qm_fail(QM_NO_MEMORY, "pairs");
+}
+
+/* By problem, labels, scale, then the values: equal ones end up side by side. */
+static int by_group(const void *x, const void *y, void *context)
+{
+    const struct pairs *p = context;
+    const struct pair *s = x, *t = y;
+    int c = strcmp(p->a->problem[s->mine], p->a->problem[t->mine]);
+    c = c ? c : strcmp(p->a->label[s->mine], p->a->label[t->mine]);
+    c = c ? c : strcmp(p->b->label[s->theirs], p->b->label[t->theirs]);
+    double u = p->a->scale[s->mine], v = p->a->scale[t->mine];
+    return c ? c : (u > v) - (u < v);
+}
+
+static int by_value(const void *x, const void *y, void *context)
+{
+    const struct pairs *p = context;
+    const struct pair *s = x, *t = y;
+    double u = p->a->d[s->mine], v = p->a->d[t->mine];
+    int c = (u > v) - (u < v);
+    return c ? c : (s->d > t->d) - (s->d < t->d);
+}
+
+static int by_both(const void *x, const void *y, void *context)
+{
+    int c = by_group(x, y, context);
+    return c ? c : by_value(x, y, context);
+}
+
+/* ---- judging ------------------------------------------------------------------------------- */
+
+struct group {
+    int64_t first; /* pair that names it */
+    struct qm_paired x;
+    double q, delta;
+};
+
+struct judged {
+    struct group *group;
+    int64_t n;
+};
+
+/* The margin of equivalence that the file itself states for a problem. */
+static double delta_of(struct qm_result *r, const char *problem)
+{
+    int64_t rows;
+    char **name = NULL;
+    double *delta = NULL, found = usual_delta;
+    if (qm_result_texts(r, VERDICTS, "problem", &rows, &name) == QM_OK &&
+        qm_result_f64(r, VERDICTS, "delta", &rows, &delta) == QM_OK)
+        for (int64_t i = 0; i < rows; i++)
+            if (strcmp(name[i], problem) == 0)
+                found = delta[i];
+    free(name);
+    free(delta);
+    return found;
+}
+
+/* Seeds that change nothing are one observation, as in the protocol. */
+static qm_status judge_groups(struct pairs *p, struct qm_result *r, struct qm_bootstrap *b,
+                              double *x, double *p_value, struct judged *out)
+{
+    qsort_r(p->pair, (size_t)p->n, sizeof *p->pair, by_both, p);
+    for (int64_t i = 0, end; i < p->n; i = end) {
+        struct group *g = &out->group[out->n];
+        const char *problem = p->a->problem[p->pair[i].mine];
+        int64_t n = 0;
+        for (end = i; end < p->n && by_group(&p->pair[i], &p->pair[end], p) == 0; end++)
+            if (end == i || by_value(&p->pair[end - 1], &p->pair[end], p) != 0)
+                x[n++] = p->pair[end].d;
+        int is_same = out->n && strcmp(p->a->problem[p->pair[g[-1].first].mine], problem) == 0;
+        g->first = i;
+        g->delta = is_same ? g[-1].delta : delta_of(r, problem);
+        QM_TRY(qm_paired_make(b, x, n, &g->x));
+        p_value[out->n++] = n >= QM_LEAST_PAIRS ? g->x.p : nan("");
+    }
+    QM_TRY(qm_false_discovery(p_value, out->n, x));
+    for (int64_t i = 0; i < out->n; i++)
+        out->group[i].q = x[i];
+    return QM_OK;
+}
+
+/* ---- storing ------------------------------------------------------------------------------- */
+
+static qm_status store_pairs(const struct pairs *p, const struct judged *j, struct qm_store *store)
+{
+    enum { NUMBERS = 9 };
+    static const char *const words[NUMBERS][2] = {
+        {"mean", "mean over seeds of log10 of the gap over the archived variant's"},
+        {"lo95", "95 % interval of the mean, bootstrap-t"},
+        {"hi95", "upper end"},
+        {"lo90", "90 % interval"},
+        {"hi90", "upper end"},
+        {"p", "of mean 0, two-sided"},
+        {"q", "p after Benjamini-Hochberg over these rows"},
+        {"delta", "margin of equivalence"},
+        {"lr_scale", "times the problem's learning rate"}};
+    int64_t n = j->n;
+    size_t room = (size_t)n + 1;
+    const char **text = calloc(4 * room, sizeof *text);
+    double *number = calloc(NUMBERS * room, sizeof *number);
+    int64_t *count = calloc(room, sizeof *count);
+    struct qm_column column[5 + NUMBERS] = {
+        {"problem", QM_COLUMN_text, "", "the problem", text},
+        {"label", QM_COLUMN_text, "", "the variant here", text + room},
+        {"archive", QM_COLUMN_text, "", "the archived variant", text + 2 * room},
+        {"n", QM_COLUMN_i64, "1", "different pairs", count}};
+    for (int k = 0; number && k < NUMBERS; k++)
+        column[4 + k] =
+            (struct qm_column){words[k][0], QM_COLUMN_f64, k < 5 || k == 7 ? "log10" : "1",
+                               words[k][1], number + (size_t)k * room};
+    column[4 + NUMBERS] =
+        (struct qm_column){"verdict", QM_COLUMN_text, "",
+                           "of the variant here against the archived one", text + 3 * room};
+    int ok = text && number && count;
+    for (int64_t i = 0; ok && i < n; i++) {
+        const struct group *g = &j->group[i];
+        const struct pair *pair = &p->pair[g->first];
+        const double value[NUMBERS] = {g->x.mean, g->x.lo95, g->x.hi95,
+                                       g->x.lo90, g->x.hi90, g->x.p,
+                                       g->q,      g->delta,  p->a->scale[pair->mine]};
+        text[i] = p->a->problem[pair->mine];
+        text[room + (size_t)i] = p->a->label[pair->mine];
+        text[2 * room + (size_t)i] = p->b->label[pair->theirs];
+        text[3 * room + (size_t)i] = qm_decision_text(qm_decide(&g->x, g->delta, g->q));
+        count[i] = g->x.n;
+        for (int k = 0; k < NUMBERS; k++)
+            number[(size_t)k * room + (size_t)i] = value[k];
+    }
+    qm_status st =
+        ok ? qm_store_table(store, "/against/pairs",
+                            "Each variant here against each archived one, where problem, "
+                            "seed, learning rate, steps and twin agree; positive is worse.",
+                            n, 5 + NUMBERS, column)
+           : qm_fail(QM_NO_MEMORY, "pairs");
+    free(text);
+    free(number);
+    free(count);
+    return st;
+}
+
+/* A row per problem, label and reason. */
+static qm_status store_apart(const struct pairs *p, struct qm_store *store)
+{
+    const struct side *a = p->a;
+    size_t room = (size_t)a->rows + 1;
+    const char **text = calloc(3 * room, sizeof *text);
+    int64_t *count = calloc(room, sizeof *count), n = 0;
+    for (int64_t i = 0; text && count && i < a->rows; i++) {
+        int64_t k = 0;
+        if (p->stage[i] == STAGE_paired || p->stage[i] == STAGE_COUNT)
+            continue;
+        const char *reason = stage_text[p->stage[i]];
+        while (k < n &&
+               (strcmp(text[k], a->problem[i]) != 0 || text[2 * room + (size_t)k] != reason ||
+                strcmp(text[room + (size_t)k], a->label[i]) != 0))
+            k++;
+        text[k] = a->problem[i];
+        text[room + (size_t)k] = a->label[i];
+        text[2 * room + (size_t)k] = reason;
+        count[k]++;
+        n += k == n;
+    }
+    const struct qm_column column[] = {
+        {"problem", QM_COLUMN_text, "", "the problem", text},
+        {"label", QM_COLUMN_text, "", "the variant here", text ? text + room : NULL},
+        {"runs", QM_COLUMN_i64, "1", "how many", count},
+        {"reason", QM_COLUMN_text, "", "what did not agree", text ? text + 2 * room : NULL}};
+    qm_status st =
+        text && count
+            ? qm_store_table(store, "/against/apart",
+                             "Runs without a partner in the archive, and what did not agree.", n, 4,
+                             column)
+            : qm_fail(QM_NO_MEMORY, "runs apart");
+    free(text);
+    free(count);
+    return st;
+}
+
+static qm_status write_file(const struct pairs *p, const struct judged *j, const char *out)
+{
+    static char word[] = "report";
+    char *argv[] = {word, NULL};
+    struct qm_store *store = NULL;
+    QM_TRY(qm_store_open(out, "against", 1, argv, &store));
+    qm_status st = store_pairs(p, j, store);
+    if (st == QM_OK)
+        st = store_apart(p, store);
+    if (st == QM_OK)
+        return qm_store_commit(store);
+    qm_store_abort(store);
+    return st;
+}
+
+qm_status qm_against_write(struct qm_result *mine, struct qm_result *archive, const char *out)
+{
+    struct side a = {0}, b = {0};
+    struct pairs p = {.a = &a, .b = &b};
+    struct judged j = {0};
+    struct qm_bootstrap *boot = NULL;
+    double *x = NULL;
+    if (!qm_result_has(mine, RUNS) || !qm_result_has(archive, RUNS))
+        return qm_fail(QM_NO_MATCH, "no %s in the %s: run a suite with protocol: paired", RUNS,
+                       qm_result_has(mine, RUNS) ? "archive" : "result file");
+    qm_status st = side_read(mine, &a);
+    if (st == QM_OK)
+        st = side_read(archive, &b);
+    if (st == QM_OK)
+        st = find_pairs(&p);
+    if (st == QM_OK) {
+        j.group = calloc((size_t)p.n + 1, sizeof *j.group);
+        x = calloc(2 * ((size_t)p.n + 1), sizeof *x);
+        st = j.group && x ? qm_bootstrap_open(&boot) : qm_fail(QM_NO_MEMORY, "pairs");
+    }
+    if (st == QM_OK)
+        st = judge_groups(&p, mine, boot, x, x + p.n + 1, &j);
+    if (st == QM_OK)
+        st = write_file(&p, &j, out);
+    qm_bootstrap_close(boot);
+    free(x);
+    free(j.group);
+    free(p.pair);
+    free(p.stage);
+    side_free(&a);
+    side_free(&b);
+    return st;
+}
+
+qm_status qm_against_find(const char *word, char *path, size_t size)
+{
+    snprintf(path, size, "%s", word);
+    if (access(path, F_OK) == 0 || strchr(word, '/'))
+        return QM_OK; /* what is wrong with it shows when it is read */
+    snprintf(path, size, "results/%s.h5", word);
+    return access(path, F_OK) == 0 ? QM_OK
+                                   : qm_fail(QM_NO_MATCH,
+                                             "no archive '%s': expected a result file, or NAME for "
+                                             "results/NAME.h5",
+                                             word);
+}

@@ -1,0 +1,197 @@
+/* figures.c - the figures of a page. */
+#include "experiments/report/figures.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <limits.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "experiments/report/texts.h"
+
+extern char **environ;
+
+static char python[] = "/usr/bin/python3";
+
+/* ---- running ------------------------------------------------------------------------------- */
+
+/* Runs argv; its output goes to the file `log`.  The exit code, or -1. */
+static int run(char **argv, const char *log)
+{
+    posix_spawn_file_actions_t actions;
+    pid_t pid;
+    int state = 0;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log, O_WRONLY | O_CREAT | O_TRUNC,
+                                     0666);
+    posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+    int failed = posix_spawn(&pid, argv[0], &actions, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    while (!failed && waitpid(pid, &state, 0) < 0 && errno == EINTR)
+        ;
+    return failed || !WIFEXITED(state) ? -1 : WEXITSTATUS(state);
+}
+
+/* The last line of a file that is not empty. */
+static void last_line(const char *path, char *out, size_t size)
+{
+    char line[1024];
+    FILE *f = fopen(path, "r");
+    out[0] = 0;
+    while (f && fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\n")] = 0;
+        if (line[0])
+            snprintf(out, size, "%s", line);
+    }
+    if (f)
+        fclose(f);
+}
+
+static void show(const char *path)
+{
+    char line[1024];
+    FILE *f = fopen(path, "r");
+    while (f && fgets(line, sizeof line, f))
+        fputs(line, stderr);
+    if (f)
+        fclose(f);
+}
+
+/* Whether Python runs and finds what the scripts import. */
+static qm_status find_python(const char *log)
+{
+    static const char *const package[] = {"python3-numpy", "python3-h5py", "python3-matplotlib"};
+    enum { FIRST = 11 }; /* exit code for the first of them */
+    char line[1024], flag[] = "-c",
+                     code[] = "import importlib.util as u, sys\n"
+                              "for i, m in enumerate(('numpy', 'h5py', 'matplotlib')):\n"
+                              "    if not u.find_spec(m): sys.exit(11 + i)\n";
+    char *argv[] = {python, flag, code, NULL};
+    if (access(python, X_OK) != 0)
+        return qm_fail(QM_SKIPPED, "they need %s, Debian's package python3", python);
+    int left = run(argv, log);
+    if (left >= FIRST && left < FIRST + 3)
+        return qm_fail(QM_SKIPPED, "they need Debian's package %s", package[left - FIRST]);
+    last_line(log, line, sizeof line);
+    return left == 0 ? QM_OK : qm_fail(QM_SKIPPED, "%s cannot run: %s", python, line);
+}
+
+static qm_status draw(const char *path, const char *against, const char *pairs, const char *out,
+                      const char *scripts, int verbose)
+{
+    char log[PATH_MAX + 16], script[PATH_MAX + 16], line[1024];
+    char no_cache[] = "-B", page[] = "--page", to[] = "--out", with[] = "--against",
+         compared[] = "--pairs";
+    snprintf(log, sizeof log, "%s/log", scripts);
+    snprintf(script, sizeof script, "%s/draw.py", scripts);
+    QM_TRY(find_python(log));
+    QM_TRY(qm_report_scripts(scripts));
+    char *argv[16] = {python, no_cache, script, (char *)path, page, to, (char *)out};
+    int n = 7;
+    if (against) {
+        argv[n++] = with;
+        argv[n++] = (char *)against;
+    }
+    if (pairs) {
+        argv[n++] = compared;
+        argv[n++] = (char *)pairs;
+    }
+    int code = run(argv, log);
+    if (verbose)
+        show(log);
+    last_line(log, line, sizeof line);
+    return code == 0 ? QM_OK : qm_fail(QM_INTERNAL, "figures of %s: %s", path, line);
+}
+
+static int remove_one(const char *path, const struct stat *s, int type, struct FTW *at)
+{
+    (void)s;
+    (void)type;
+    (void)at;
+    return remove(path);
+}
+
+void qm_folder_remove(const char *path) { nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS); }
+
+qm_status qm_figures_draw(const char *path, const char *against, const char *pairs, const char *out,
+                          int verbose)
+{
+    char scripts[PATH_MAX];
+    const char *tmp = getenv("TMPDIR");
+    snprintf(scripts, sizeof scripts, "%s/qualm-plots-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    if (!mkdtemp(scripts))
+        return qm_fail(QM_BAD_FILE, "%s: %s", scripts, strerror(errno));
+    qm_status st = draw(path, against, pairs, out, scripts, verbose);
+    qm_folder_remove(scripts);
+    return st;
+}
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+static qm_status file_text(const char *path, char **out)
+{
+    FILE *f = fopen(path, "r");
+    size_t n = 0;
+    char *text = NULL;
+    ssize_t got = f ? getdelim(&text, &n, 0, f) : -1;
+    if (f)
+        fclose(f);
+    if (got < 0) {
+        free(text);
+        return qm_fail(QM_BAD_FILE, "%s: cannot be read", path);
+    }
+    *out = text;
+    return QM_OK;
+}
+
+static qm_status read_panel(const char *folder, json_t *panel)
+{
+    char path[PATH_MAX], *text = NULL;
+    const char *file = json_string_value(json_object_get(panel, "file"));
+    if (!file || strchr(file, '/'))
+        return qm_fail(QM_BAD_FILE, "%s/figures.json: a panel without a file", folder);
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    QM_TRY(file_text(path, &text));
+    int is_svg = strncmp(text, "<svg", 4) == 0 && !strstr(text, "<script");
+    if (is_svg)
+        json_object_set_new(panel, "svg", json_string(text));
+    free(text);
+    return is_svg && json_object_get(panel, "svg")
+               ? QM_OK
+               : qm_fail(QM_BAD_FILE, "%s: is no SVG for a page", path);
+}
+
+qm_status qm_figures_read(const char *out, json_t **figures)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/figures.json", out);
+    json_t *list = json_array();
+    FILE *f = fopen(path, "r");
+    if (!f && errno != ENOENT) {
+        json_decref(list);
+        return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
+    }
+    qm_status st = QM_OK;
+    json_t *one, *panel;
+    json_error_t error;
+    size_t i;
+    while (f && st == QM_OK && (one = json_loadf(f, JSON_DISABLE_EOF_CHECK, &error))) {
+        json_array_append_new(list, one);
+        json_array_foreach(json_object_get(one, "panels"), i, panel) if (st == QM_OK) st =
+            read_panel(out, panel);
+    }
+    if (f && st == QM_OK && !feof(f) && json_array_size(list) == 0)
+        st = qm_fail(QM_BAD_FILE, "%s: %s", path, error.text);
+    if (f)
+        fclose(f);
+    if (st == QM_OK)
+        *figures = list;
+    else
+        json_decref(list);
+    return st;
+}

@@ -1,0 +1,182 @@
+/* listing.c - what a result file holds, and what made it. */
+#include "experiments/report/listing.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/h5.h"
+
+enum { CACHE = 1 << 20, VALUE = 1024 };
+
+/* Grows *list by one zeroed entry of that size; NULL when out of memory. */
+static void *grow(void *list, int n, size_t size)
+{
+    char **at = list;
+    char *more = realloc(*at, (size_t)(n + 1) * size);
+    if (!more)
+        return NULL;
+    *at = more;
+    return memset(more + (size_t)n * size, 0, size);
+}
+
+/* An attribute of one text or number, as text; "" where it is neither or not there. */
+static void attribute(hid_t object, const char *name, char *out, size_t size)
+{
+    out[0] = 0;
+    if (H5Aexists(object, name) <= 0)
+        return;
+    hid_t a = H5Aopen(object, name, H5P_DEFAULT), type = H5Aget_type(a), space = H5Aget_space(a);
+    H5T_class_t class = H5Tget_class(type);
+    double number;
+    if (H5Sget_simple_extent_npoints(space) == 1 && class == H5T_STRING &&
+        !H5Tis_variable_str(type)) {
+        char *text = calloc(1, H5Tget_size(type) + 1);
+        if (text && H5Aread(a, type, text) >= 0)
+            snprintf(out, size, "%s", text);
+        free(text);
+    } else if ((class == H5T_INTEGER || class == H5T_FLOAT) &&
+               H5Aread(a, H5T_NATIVE_DOUBLE, &number) >= 0) {
+        snprintf(out, size, "%.17g", number);
+    }
+    qm_h5_close(space);
+    qm_h5_close(type);
+    qm_h5_close(a);
+}
+
+/* ---- datasets ------------------------------------------------------------------------------ */
+
+static void shape_text(hid_t space, int is_table, char *out, size_t size)
+{
+    hsize_t dim[H5S_MAX_RANK];
+    int rank = H5Sget_simple_extent_dims(space, dim, NULL);
+    size_t n = 0;
+    out[0] = 0;
+    for (int i = 0; i < rank && n < size; i++)
+        n += (size_t)snprintf(out + n, size - n, "%s%llu", i ? " \xc3\x97 " : "",
+                              (unsigned long long)dim[i]);
+    if (is_table && n < size)
+        snprintf(out + n, size - n, " rows");
+}
+
+static herr_t visit(hid_t file, const char *name, const H5O_info_t *info, void *context)
+{
+    struct qm_listing *l = context;
+    if (info->type != H5O_TYPE_DATASET)
+        return 0;
+    struct qm_listed_set *s = grow(&l->set, l->n, sizeof *s);
+    char shape[256], text[VALUE];
+    hid_t id = H5Dopen2(file, name, H5P_DEFAULT), type = id < 0 ? -1 : H5Dget_type(id);
+    hid_t space = id < 0 ? -1 : H5Dget_space(id);
+    int bad = !s || type < 0 || space < 0;
+    if (!bad) {
+        H5T_class_t class = H5Tget_class(type);
+        s->kind = class == H5T_COMPOUND ? QM_LISTED_table
+                  : class == H5T_STRING ? QM_LISTED_text
+                                        : QM_LISTED_array;
+        shape_text(space, s->kind == QM_LISTED_table, shape, sizeof shape);
+        attribute(id, "text", text, sizeof text);
+        s->path = malloc(strlen(name) + 2);
+        s->shape = strdup(shape);
+        s->text = strdup(text);
+        l->n++;
+        bad = !s->path || !s->shape || !s->text;
+        if (s->path)
+            sprintf(s->path, "/%s", name);
+    }
+    qm_h5_close(space);
+    qm_h5_close(type);
+    qm_h5_close(id);
+    return bad ? -1 : 0;
+}
+
+/* ---- what made it -------------------------------------------------------------------------- */
+
+static herr_t fact(hid_t group, const char *name, const H5A_info_t *info, void *context)
+{
+    struct qm_listing *l = context;
+    char value[VALUE];
+    (void)info;
+    struct qm_listed_fact *f = grow(&l->fact, l->n_facts, sizeof *f);
+    if (!f)
+        return -1;
+    attribute(group, name, value, sizeof value);
+    l->n_facts++;
+    f->name = strdup(name);
+    f->value = strdup(value);
+    return f->name && f->value ? 0 : -1;
+}
+
+/* The words of /provenance/argv, "qualm" before them. */
+static int command_line(hid_t file, struct qm_listing *l)
+{
+    hid_t id = H5Dopen2(file, "/provenance/argv", H5P_DEFAULT);
+    if (id < 0)
+        return 0;
+    hid_t type = H5Dget_type(id), space = H5Dget_space(id);
+    hssize_t n = H5Sget_simple_extent_npoints(space);
+    int variable = H5Tis_variable_str(type) > 0;
+    size_t width = H5Tget_size(type), room = 8;
+    void *data = calloc(n > 0 ? (size_t)n : 1, width);
+    int bad = !data || H5Dread(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0;
+    struct qm_listed_fact *f = bad ? NULL : grow(&l->fact, l->n_facts, sizeof *f);
+    bad |= !f;
+    for (hssize_t i = 0; !bad && i < n; i++)
+        room += 1 + (variable ? strlen(((char **)data)[i]) : width);
+    if (!bad) {
+        l->n_facts++;
+        f->name = strdup("argv");
+        f->value = calloc(1, room);
+        bad = !f->name || !f->value;
+    }
+    for (hssize_t i = 0; !bad && i < n; i++) {
+        size_t at = strlen(f->value);
+        const char *word = variable ? ((char **)data)[i] : (char *)data + (size_t)i * width;
+        snprintf(f->value + at, room - at, "%s%.*s", i ? " " : "",
+                 (int)(variable ? strlen(word) : width), word);
+    }
+    if (data && variable)
+        H5Dvlen_reclaim(type, space, H5P_DEFAULT, data);
+    free(data);
+    qm_h5_close(space);
+    qm_h5_close(type);
+    qm_h5_close(id);
+    return bad;
+}
+
+qm_status qm_listing_read(const char *path, struct qm_listing *out)
+{
+    struct qm_listing l = {0};
+    hid_t file, group;
+    hsize_t at = 0;
+    qm_h5_quiet();
+    QM_TRY(qm_h5_open(path, CACHE, &file));
+    int bad = H5Ovisit(file, H5_INDEX_NAME, H5_ITER_INC, visit, &l) < 0;
+    group = bad ? -1 : H5Gopen2(file, "/provenance", H5P_DEFAULT);
+    if (group >= 0)
+        bad = H5Aiterate2(group, H5_INDEX_NAME, H5_ITER_INC, &at, fact, &l) < 0 ||
+              command_line(file, &l);
+    qm_h5_close(group);
+    H5Fclose(file);
+    if (bad) {
+        qm_listing_free(&l);
+        return qm_fail(QM_BAD_FILE, "%s: what it holds cannot be listed", path);
+    }
+    *out = l;
+    return QM_OK;
+}
+
+void qm_listing_free(struct qm_listing *l)
+{
+    for (int i = 0; i < l->n; i++) {
+        free(l->set[i].path);
+        free(l->set[i].shape);
+        free(l->set[i].text);
+    }
+    for (int i = 0; i < l->n_facts; i++) {
+        free(l->fact[i].name);
+        free(l->fact[i].value);
+    }
+    free(l->set);
+    free(l->fact);
+    memset(l, 0, sizeof *l);
+}

@@ -1,0 +1,165 @@
+/* report.c - a result file as a page. */
+#include "experiments/report/report.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "experiments/cli.h"
+#include "experiments/report/against.h"
+#include "experiments/report/archive.h"
+#include "experiments/report/figures.h"
+#include "experiments/report/page.h"
+
+/* ---- files --------------------------------------------------------------------------------- */
+
+/* X.html beside X.h5. */
+static void default_out(const char *path, char *out, size_t size)
+{
+    const char *slash = strrchr(path, '/'), *dot = strrchr(path, '.');
+    int n = dot && dot > (slash ? slash : path) ? (int)(dot - path) : (int)strlen(path);
+    snprintf(out, size, "%.*s.html", n, path);
+}
+
+/* Writes by print to a file that appears whole, or to stdout for "-". */
+static qm_status write_file(const char *path, const struct qm_page *p,
+                            qm_status (*print)(const struct qm_page *p, FILE *to))
+{
+    if (strcmp(path, "-") == 0)
+        return print(p, stdout);
+    char part[PATH_MAX];
+    snprintf(part, sizeof part, "%s.%ld.part", path, (long)getpid());
+    FILE *f = fopen(part, "w");
+    if (!f)
+        return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
+    qm_status st = print(p, f);
+    errno = 0;
+    int bad = ferror(f) || fflush(f) != 0 || fsync(fileno(f)) != 0;
+    bad |= fclose(f) != 0;
+    if (st == QM_OK && (bad || rename(part, path) != 0))
+        st = qm_fail(QM_BAD_FILE, "%s: %s", path, errno ? strerror(errno) : "cannot be written");
+    if (st != QM_OK)
+        unlink(part);
+    return st;
+}
+
+/* ---- parts of the page --------------------------------------------------------------------- */
+
+/* A report in the making: a folder for what is drawn and compared. */
+struct making {
+    const struct qm_report *o;
+    struct qm_page page;
+    char folder[PATH_MAX], out[PATH_MAX], archive[PATH_MAX], why[512];
+};
+
+static qm_status make_folder(struct making *m)
+{
+    const char *tmp = getenv("TMPDIR");
+    snprintf(m->folder, sizeof m->folder, "%s/qualm-report-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    if (mkdtemp(m->folder))
+        return QM_OK;
+    qm_status st = qm_fail(QM_BAD_FILE, "%s: %s", m->folder, strerror(errno));
+    m->folder[0] = 0;
+    return st;
+}
+
+static void pairs_path(const struct making *m, char path[PATH_MAX + 16])
+{
+    snprintf(path, PATH_MAX + 16, "%s/pairs.h5", m->folder);
+}
+
+static qm_status compare(struct making *m)
+{
+    char path[PATH_MAX + 16];
+    struct qm_result *archive = NULL;
+    pairs_path(m, path);
+    QM_TRY(qm_against_find(m->o->against, m->archive, sizeof m->archive));
+    QM_TRY(qm_result_open(m->archive, &archive));
+    qm_status st = qm_against_write(m->page.r, archive, path);
+    qm_result_close(archive);
+    if (st == QM_OK)
+        st = qm_result_open(path, &m->page.pairs);
+    m->page.archive = m->archive;
+    return st;
+}
+
+/* Those drawn beforehand, or new ones.  What only lacks Python is a note on the page. */
+static qm_status get_figures(struct making *m)
+{
+    struct qm_page *p = &m->page;
+    char pairs[PATH_MAX + 16];
+    pairs_path(m, pairs);
+    if (m->o->no_figures)
+        return (p->figures = json_array()) ? QM_OK : qm_fail(QM_NO_MEMORY, "figures");
+    if (m->o->figures)
+        return qm_figures_read(m->o->figures, &p->figures);
+    qm_status st = qm_figures_draw(m->o->path, p->archive, p->archive ? pairs : NULL, m->folder,
+                                   qm_cli.verbose);
+    if (st == QM_OK)
+        return qm_figures_read(m->folder, &p->figures);
+    if (st != QM_SKIPPED)
+        return st;
+    snprintf(m->why, sizeof m->why, "%s", qm_message());
+    qm_note("no figures: %s", m->why);
+    p->no_figures = m->why;
+    return (p->figures = json_array()) ? QM_OK : qm_fail(QM_NO_MEMORY, "figures");
+}
+
+/* What was made: a line for people, and JSON for machines. */
+static json_t *said(const struct making *m)
+{
+    int tables = 0;
+    const struct qm_page *p = &m->page;
+    json_t *names = json_array(), *figure;
+    size_t i;
+    for (int k = 0; k < p->listing.n; k++)
+        tables += p->listing.set[k].kind == QM_LISTED_table;
+    json_array_foreach(p->figures, i, figure)
+        json_array_append(names, json_object_get(figure, "name"));
+    qm_note("%s: %zu figures, %d tables", m->out, json_array_size(p->figures), tables);
+    return json_pack("{s:s, s:s, s:o, s:s?, s:i, s:s?, s:s?, s:s?}", "file", m->o->path, "page",
+                     m->out, "figures", names, "no_figures", p->no_figures, "tables", tables,
+                     "against", p->archive, "markdown", m->o->markdown, "latex", m->o->latex);
+}
+
+static qm_status write_all(struct making *m)
+{
+    QM_TRY(qm_result_open(m->o->path, &m->page.r));
+    QM_TRY(qm_listing_read(m->o->path, &m->page.listing));
+    QM_TRY(make_folder(m));
+    if (m->o->against)
+        QM_TRY(compare(m));
+    QM_TRY(get_figures(m));
+    QM_TRY(write_file(m->out, &m->page, qm_page_write));
+    if (m->o->markdown)
+        QM_TRY(write_file(m->o->markdown, &m->page, qm_page_markdown));
+    if (m->o->archive)
+        QM_TRY(qm_archive_write(m->page.r, m->o->path, m->o->archive));
+    return m->o->latex ? write_file(m->o->latex, &m->page, qm_page_latex) : QM_OK;
+}
+
+qm_status qm_report_make(const struct qm_report *o, json_t **out)
+{
+    struct making *m = calloc(1, sizeof *m);
+    if (!m)
+        return qm_fail(QM_NO_MEMORY, "%s", o->path);
+    m->o = o;
+    m->page.path = o->path;
+    m->page.most = o->rows;
+    default_out(o->path, m->out, sizeof m->out);
+    if (o->out)
+        snprintf(m->out, sizeof m->out, "%s", o->out);
+    qm_status st = write_all(m);
+    if (st == QM_OK)
+        *out = said(m);
+    json_decref(m->page.figures);
+    qm_listing_free(&m->page.listing);
+    qm_result_close(m->page.pairs);
+    qm_result_close(m->page.r);
+    if (m->folder[0])
+        qm_folder_remove(m->folder);
+    free(m);
+    return st;
+}

@@ -1,0 +1,49 @@
+/* wrap.c - problems that change the gradients of another one. */
+#include "experiments/wrap.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Where "base=" stands as a key, or the end of the text. */
+static const char *find_base(const char *args)
+{
+    const char *at = args;
+    while ((at = strstr(at, "base=")) && at != args && !strchr(",:", at[-1]))
+        at++;
+    return at ? at : args + strlen(args);
+}
+
+qm_status qm_wrap_open(const char *who, const char *args, const char *base_default, uint64_t seed,
+                       char *own, size_t size, struct qm_wrap *out, int *n_tensors,
+                       struct qm_shape *shapes)
+{
+    char name[64];
+    args = args ? args : "";
+    const char *at = find_base(args), *base = *at ? at + strlen("base=") : base_default;
+    size_t length = (size_t)(at - args), stem = strcspn(base, ":,");
+    if (length >= size || stem >= sizeof name)
+        return qm_fail(QM_BAD_ARG, "%s: '%.20s...' is too long", who, args);
+    memcpy(own, args, length);
+    own[*at && length ? length - 1 : length] = 0; /* the comma before base= */
+    memcpy(name, base, stem);
+    name[stem] = 0;
+    const struct qm_problem *p;
+    if (qm_problem_find(name, &p) != QM_OK) {
+        snprintf(name, sizeof name, "%s: base", who);
+        return qm_fail_in(QM_BAD_ARG, name);
+    }
+    if (!p->optimum)
+        return qm_fail(QM_BAD_ARG, "%s: base is %s, expected a problem with a loss", who, name);
+    void *self;
+    QM_TRY(p->open(base + stem + (base[stem] != 0), seed, &self, n_tensors, shapes));
+    *out = (struct qm_wrap){p, self, 0};
+    for (int i = 0; i < *n_tensors; i++)
+        out->numel += qm_shape_numel(&shapes[i]);
+    return QM_OK;
+}
+
+void qm_wrap_close(struct qm_wrap *w)
+{
+    if (w->base)
+        w->base->close(w->self);
+}

@@ -1,0 +1,23 @@
+/* wrap.h - problems that change the gradients of another one.
+ *
+ * Their arguments end in base=NAME:ARGS, where ARGS are the base's own and take the rest of the text:
+ * "at=100,times=1e4,base=quad:n=64,cond=100".  Bases may be wrappers in turn. */
+#ifndef QM_EXPERIMENTS_WRAP_H
+#define QM_EXPERIMENTS_WRAP_H
+
+#include "experiments/problem.h"
+
+struct qm_wrap {
+    const struct qm_problem *base;
+    void *self;    /* the base's */
+    int64_t numel; /* of all its tensors together */
+};
+
+/* Opens what stands behind base= in args (base_default where args has none).  own[size]: the text
+ * before it, for qm_args_read.  QM_BAD_ARG: unknown base, one without a loss, too long a text. */
+qm_status qm_wrap_open(const char *who, const char *args, const char *base_default, uint64_t seed,
+                       char *own, size_t size, struct qm_wrap *out, int *n_tensors,
+                       struct qm_shape *shapes);
+void qm_wrap_close(struct qm_wrap *w); /* a zeroed one too */
+
+#endif

@@ -1,0 +1,54 @@
+"""against.py - the variants of this file against those of an archive, pair by pair."""
+import campaign
+import forest
+import inline
+import numpy as np
+
+NAME, MENU, TITLE = "against", "Against the archive", "Against the archived variants"
+
+
+def draw_panel(c, v, low, high):
+    """Rows are archived variants, from the one that is worst in this comparison; a marker per variant
+    of this file."""
+    own = [label for label in c.labels if label in v["label"]]
+    worst = {name: np.nanmin(np.append(v["mean"][v["archive"] == name], np.inf))
+             for name in campaign.in_order(v["archive"])}
+    rows = sorted(worst, key=lambda name: worst[name])
+    fig, ax = campaign.panel(height=0.65 + 0.145 * max(4, len(rows)))
+    delta = np.nanmax(v["delta"])
+    ax.axvspan(-delta, delta, color=inline.ZONE, linewidth=0, zorder=0)
+    ax.axvline(0, color=inline.SOFT, linewidth=0.7, zorder=1)
+    for i in range(len(v["label"])):
+        k = own.index(v["label"][i])
+        y = rows.index(v["archive"][i]) + 0.6 * ((k + 0.5) / len(own) - 0.5)
+        forest.mark(c, ax, v, i, v["label"][i], y)
+    forest.axis(ax, v, low, high)
+    ax.set_yticks(range(len(rows)), rows, fontsize=6)
+    ax.set_ylim(len(rows) - 0.4, -0.6)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="y", visible=False)
+    ax.set_xlabel("log10 (gap here / gap of the archived variant)", fontsize=7)
+    return fig
+
+
+def draw(c, out):
+    v = c.pairs
+    if v is None or not len(v["label"]):
+        return
+    v = {name: column[(v["lr_scale"] == 1) & (v["n"] > 0)] for name, column in v.items()}
+    if not len(v["label"]):
+        return
+    low, high = forest.limits(v, v["delta"])
+    panels = []
+    for problem in [p for p in c.problems if p in v["problem"]]:
+        one = {name: column[v["problem"] == problem] for name, column in v.items()}
+        name = campaign.readable(problem)
+        panels.append((draw_panel(c, one, low, high), name,
+                       f"Gaps against the archived variants on {name}; the table /against/pairs has "
+                       "the numbers"))
+    labels = [label for label in c.labels if label in v["label"]]
+    out.figure(NAME, panels, TITLE, MENU,
+               "Mean over the seeds that both have, with its 95 % (thin) and 90 % (thick) bootstrap-t "
+               "interval; to the left the variant here has the smaller gap. Only runs with the same "
+               "problem, seed, learning rate, steps and double-precision twin are paired; the table "
+               "/against/apart says what did not agree.", forest.shapes(v) + c.legend(labels))

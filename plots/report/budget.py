@@ -1,0 +1,59 @@
+"""budget.py - the waterfall: what the gap is made of."""
+import campaign
+import inline
+import numpy as np
+
+NAME, MENU, TITLE = "budget", "Error budget", "What the gap is made of"
+
+
+ALL = "all"  # the part that is the whole gap
+
+
+def draw_panel(b, labels, parts, unit):
+    fig, ax = campaign.panel(height=0.7 + 0.2 * len(labels))
+    ax.axvline(0, color=inline.SOFT, linewidth=0.7, zorder=1)
+    for y, label in enumerate(labels):
+        at = 0.0
+        for k, part in enumerate(parts):
+            row = np.flatnonzero((b["label"] == label) & (b["part"] == part))
+            if not len(row) or not np.isfinite(b["mean"][row[0]]):
+                continue
+            i = row[0]
+            ax.barh(y, b["mean"][i], left=at, height=0.62, color=inline.PARTS[k % 5], linewidth=0,
+                    zorder=2)
+            ends = [at + b["lo95"][i], at + b["hi95"][i]]
+            above = y - 0.22 + 0.44 * k / max(1, len(parts) - 1)
+            ax.plot(ends, [above, above], color=inline.SOFT, linewidth=0.7, zorder=3)
+            at += b["mean"][i]
+        total = np.flatnonzero((b["label"] == label) & (b["part"] == ALL))
+        if len(total) and np.isfinite(b["mean"][total[0]]):
+            ax.plot([b["mean"][total[0]]] * 2, [y - 0.42, y + 0.42], color="#000000", linewidth=1.2,
+                    zorder=4)
+    ax.set_yticks(range(len(labels)), labels, fontsize=6.5)
+    ax.set_ylim(len(labels) - 0.4, -0.6)
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="y", visible=False)
+    ax.set_xlabel(unit, fontsize=7)
+    return fig
+
+
+def draw(c, out):
+    b = c.table("budget")
+    if b is None or not len(b["part"]):
+        return
+    parts, panels = [part for part in campaign.in_order(b["part"]) if part != ALL], []
+    for problem in [p for p in c.problems if p in b["problem"]]:
+        one = {name: column[b["problem"] == problem] for name, column in b.items()}
+        finite = set(one["label"][np.isfinite(one["mean"])].tolist())
+        labels = [label for label in c.labels if label in finite]
+        if labels:
+            name = campaign.readable(problem)
+            panels.append((draw_panel(one, labels, parts, "gap (log10), part by part"), name,
+                           f"Error budget on {name}; the table /protocol/budget has the numbers"))
+    if panels:
+        legend = [campaign.note(part, inline.block(inline.PARTS[k % 5]))
+                  for k, part in enumerate(parts)]
+        out.figure(NAME, panels, TITLE, MENU,
+                   "A bar is how much smaller the mean gap becomes when that part of the variant "
+                   "alone is at full precision; rest is what they leave. Bars follow one another "
+                   "up to the whole gap, the upright line; thin lines are 95 % intervals.", legend)

@@ -1,0 +1,148 @@
+"""campaign.py - what the figures of a campaign share: its rows, its labels and their looks, and
+where drawings go."""
+import json
+import os
+import shlex
+
+import common
+import inline
+import numpy as np
+
+TWINS = "float64 twin"  # how /protocol/ecdf calls the twins of a rule
+MANY = 16  # labels; from here on lines are thin and bands left out
+
+
+def readable(problem):
+    """quad:cond=1e4,layout=dct as quad cond=1e4, layout=dct."""
+    return problem.removeprefix("problem:").replace(":", " ", 1).replace(",", ", ")
+
+
+def in_order(names):
+    return list(dict.fromkeys(names.tolist()))
+
+
+class Campaign:
+    """One file.  rows: problem, label, lr_scale, cell of every closed run; labels and problems in
+    the order of the suite."""
+
+    def __init__(self, path):
+        self.path = path
+        self.f = common.load(path)
+        self.paired = "/protocol/runs" in self.f
+        self.rows = self.protocol_rows() if self.paired else self.axis_rows()
+        self.labels, self.problems = in_order(self.rows["label"]), in_order(self.rows["problem"])
+        self.place = {label: k for k, label in enumerate(self.labels)}
+        self.archive = self.pairs = None
+
+    def compare(self, archive, pairs):
+        """Beside an archive: its campaign, and the comparison that the program stored."""
+        if archive and pairs:
+            self.archive = Campaign(archive)
+            self.pairs = common.table(common.load(pairs, kinds=("against",)), "/against/pairs")
+
+    def protocol_rows(self):
+        """Those that the suite names: not the null pairs, nor the parts of the error budget."""
+        runs, cells = common.table(self.f, "/protocol/runs"), common.table(self.f, "/cells")
+        role = cells["role"][runs["cell"]] if "role" in cells else None
+        keep = role == "plain" if role is not None else slice(None)
+        return {name: runs[name][keep] for name in ("cell", "problem", "label", "lr_scale", "seed")}
+
+    def axis_rows(self):
+        """Without the protocol: the axes that vary name a cell, but for source and seed."""
+        empty = np.array([], dtype=str)
+        none = {"cell": np.array([], int), "problem": empty, "label": empty,
+                "lr_scale": np.array([]), "seed": np.array([], int)}
+        if "/cells" not in self.f or "/axes" not in self.f:
+            return none
+        cells, axes = common.table(self.f, "/cells"), common.table(self.f, "/axes")
+        closed = np.flatnonzero(cells["coupling"] == "closed")
+        names = [a for a in axes if a not in ("source", "seed") and len(set(axes[a].tolist())) > 1]
+        labels = ["; ".join(axes[a][i] for a in names) or cells["variant"][i] for i in closed]
+        return {"cell": closed, "problem": cells["source"][closed], "seed": cells["seed"][closed],
+                "label": np.array(labels, dtype=str), "lr_scale": np.ones(len(closed))}
+
+    def table(self, name):
+        """A table of /protocol, its rows of self.labels; or None."""
+        path = "/protocol/" + name
+        if not self.paired or path not in self.f:
+            return None
+        rows = common.table(self.f, path)
+        if not len(rows["label"]):
+            return None
+        keep = np.isin(rows["label"], self.labels) | np.char.startswith(rows["label"], TWINS)
+        return {name: column[keep] for name, column in rows.items()}
+
+    def look(self, label):
+        return common.look(self.place.get(label, 7))
+
+    def series(self, artist, label):
+        return inline.series(artist, self.place.get(label, 999))
+
+    def crowded(self):
+        return len(self.labels) > MANY
+
+    def legend(self, labels=None):
+        """Entries of the legend for these labels."""
+        return [{"label": label, "series": self.place.get(label, 999),
+                 "swatch": inline.swatch(self.look(label))} for label in labels or self.labels]
+
+
+TWIN = {"color": inline.TWIN, "linewidth": 4, "linestyle": "-"}
+
+
+def note(label, swatch):
+    """An entry of the legend that is no variant."""
+    return {"label": label, "series": -1, "swatch": swatch}
+
+
+def panel(width=3.4, height=2.5):
+    """One small figure with one pair of axes."""
+    fig, ax = common.figure(width=width, height=height)
+    ax.tick_params(labelsize=7)
+    return fig, ax
+
+
+class Output:
+    """Where drawings go: to PNG and SVG files, or (page) to SVG for a page and its figures.json."""
+
+    def __init__(self, folder, page, path, against=None):
+        self.folder, self.page, self.path, self.against = folder, page, path, against
+        common.make_folder(folder)
+        if page:
+            open(os.path.join(folder, "figures.json"), "w", encoding="utf-8").close()
+
+    def figure(self, name, panels, title, menu, caption, legend=(), wide=False, command=None):
+        """panels: [(fig, title, what a reader hears who does not see it)]; title "": none."""
+        files = []
+        for k, (fig, head, label) in enumerate(panels):
+            stem = f"{name}-{k}" if len(panels) > 1 else name
+            if self.page:
+                files.append({"file": inline.save(fig, self.folder, stem, label, wide),
+                              "title": head})
+            else:
+                fig.suptitle(head or title)
+                common.save(fig, self.folder, stem)
+        if not self.page:
+            if legend:
+                common.save(legend_figure(legend), self.folder, name + "-legend")
+            return
+        if command is None:
+            command = f"/usr/bin/python3 plots/report/draw.py {shlex.quote(self.path)} --only {name}"
+            if self.against:
+                command = f"qualm report {shlex.quote(self.path)} --against " \
+                          + shlex.quote(self.against)
+        line = {"name": name, "title": title, "menu": menu, "caption": caption, "wide": wide,
+                "command": command, "legend": list(legend), "panels": files}
+        with open(os.path.join(self.folder, "figures.json"), "a", encoding="utf-8") as f:
+            f.write(json.dumps(line, sort_keys=True) + "\n")
+
+
+def legend_figure(legend):
+    """The legend by itself, for those who put the panels into a paper."""
+    fig, ax = common.figure(width=6.4, height=0.3 + 0.19 * -(-len(legend) // 3))
+    ax.set_axis_off()
+    handles = [common.plt.Line2D([], [], **(common.look(item["series"]) if item["series"] >= 0
+                                            else {"color": inline.TWIN, "linewidth": 3}))
+               for item in legend]
+    ax.legend(handles, [item["label"] for item in legend], ncol=3, loc="center")
+    return fig

@@ -1,0 +1,165 @@
+"""curves.py - loss over updates: the variants beside their double-precision twins."""
+import campaign
+import common
+import inline
+import matplotlib
+import numpy as np
+
+NAME, MENU, TITLE = "loss", "Loss curves", "Loss over updates"
+POINTS = 120  # of a curve on paper, evenly on the logarithm of the update
+LOG_DECADES = 1.0
+
+
+def thinned(steps):
+    """Those of steps > 0 to draw: at most POINTS, the last one included."""
+    steps = steps[steps > 0]
+    if len(steps) <= POINTS:
+        return steps
+    wanted = np.geomspace(steps[0], steps[-1], POINTS)
+    return np.unique(steps[np.minimum(np.searchsorted(steps, wanted), len(steps) - 1)])
+
+
+def stacked(curves, steps, rows, x):
+    """Curves rows at the steps x, [row, x]; NaN where one ended earlier or has no such point."""
+    out = np.full((len(rows), len(x)), np.nan)
+    for k, row in enumerate(rows):
+        at = np.searchsorted(steps[row], x)
+        inside = at < len(steps[row])
+        inside[inside] = steps[row][at[inside]] == x[inside]
+        out[k, inside] = curves[row][at[inside]]
+    out[~np.isfinite(out) | (out <= 0)] = np.nan
+    return out
+
+
+def order(values, share):
+    """The stored value at that share of the order, per column; NaN where a column has none."""
+    ordered = np.sort(values, axis=0)
+    count = np.sum(~np.isnan(ordered), axis=0)
+    at = np.clip(np.round(share * (count - 1)).astype(int), 0, None)
+    return np.take_along_axis(ordered, at[None], axis=0)[0]
+
+
+def edges(n):
+    """Which shares of n seeds the band spans, and how the caption calls it."""
+    return ((0.25, 0.75), "from the lower to the upper quartile") if n >= 8 else \
+        ((0, 1), "from the lowest to the highest seed")
+
+
+def band(ax, x, values, style, mark, alpha, **more):
+    """Median, and a band of that opacity between two values of the order."""
+    alive = ~np.isnan(values).all(axis=0)
+    if not alive.any():
+        return
+    x, values = x[alive], values[:, alive]
+    (low, high), _ = edges(len(values))
+    if alpha and len(values) > 1:
+        mark(ax.fill_between(x, order(values, low), order(values, high), color=style["color"],
+                             alpha=alpha, linewidth=0))
+    mark(ax.plot(x, common.median(values), **style, **more)[0])
+
+
+def with_curves(c, tracks):
+    """The rows of c at the problem's own learning rate that have a curve: curve rows["curve"][k]; and
+    the curves of these tracks, the first of which is step."""
+    owner = common.dataset(c.f, "/curves/cell")[...]
+    curves = [common.curves(c.f, "/curves/" + track) for track in tracks]
+    where = {cell: k for k, cell in enumerate(owner.tolist())}
+    rows = dict(c.rows, curve=np.array([where.get(cell, -1) for cell in c.rows["cell"]], dtype=int))
+    has = np.array([k >= 0 and len(curves[0][k]) > 1 for k in rows["curve"]], dtype=bool)
+    return select(rows, has & (rows["lr_scale"] == 1)), curves
+
+
+def select(rows, mask):
+    return {name: column[mask] for name, column in rows.items()}
+
+
+def draw_archive(ax, c, problem, seeds):
+    """Thin lines behind: the archived variants that were paired on this problem, medians over these
+    seeds."""
+    partners = set(c.pairs["archive"][c.pairs["problem"] == problem].tolist())
+    rows, (steps, loss) = c.archived
+    rows = select(rows, (rows["problem"] == problem) & np.isin(rows["seed"], list(seeds)))
+    for label in [name for name in campaign.in_order(rows["label"]) if name in partners]:
+        mine = rows["curve"][rows["label"] == label]
+        x = thinned(np.unique(np.concatenate([steps[k] for k in mine])))
+        y = common.median(stacked(loss, steps, mine, x))
+        ax.plot(x, y, color=inline.SOFT, linewidth=0.5, alpha=0.6, zorder=2)
+
+
+def draw_panel(c, rows, curves):
+    """One problem."""
+    steps, loss, twin = curves
+    fig, ax = campaign.panel()
+    if c.archived:
+        problem, other = rows["problem"][0], c.archived[0]
+        shared = np.isin(rows["seed"], other["seed"][other["problem"] == problem])
+        rows = select(rows, shared) if shared.any() else rows
+        draw_archive(ax, c, problem, set(rows["seed"].tolist()))
+    x = thinned(np.unique(np.concatenate([steps[k] for k in rows["curve"]])))
+    first = {}
+    for k, seed in zip(rows["curve"], rows["seed"]):
+        first.setdefault(seed, k)  # twins of one seed are the same whatever the variant
+    exact = stacked(twin, steps, list(first.values()), x)
+    band(ax, x, exact, dict(campaign.TWIN, solid_capstyle="round"), lambda a: a, 0,
+         zorder=1)
+    for label in campaign.in_order(rows["label"]):
+        k = c.place[label]
+        mine = rows["curve"][rows["label"] == label]
+        style = dict(c.look(label), markersize=3.2, linewidth=0.7 if c.crowded() else 1.1)
+        band(ax, x, stacked(loss, steps, mine, x), style, lambda a: c.series(a, label),
+             0 if c.crowded() else max(0.05, 0.3 / len(c.labels)), markevery=(3 * k % 16, 16), zorder=3)
+    scale(ax, exact)
+    return fig
+
+
+def scale(ax, exact):
+    """Logarithmic; the ceiling keeps a diverging variant from flattening all others."""
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlabel("updates", fontsize=7)
+    ax.set_ylabel("loss above the floor", fontsize=7)
+    if not np.isnan(exact).all():
+        low, high = ax.get_ylim()
+        ax.set_ylim(low, min(high, np.nanmax(exact) * 10 ** LOG_DECADES))
+    few_decades(ax.yaxis)
+    ax.minorticks_off()
+
+
+def few_decades(axis):
+    """Ticks at 1, 2 and 5 where powers of ten alone would be too few."""
+    low, high = axis.get_view_interval()
+    if high < 30 * low:
+        axis.set_major_locator(matplotlib.ticker.LogLocator(10, subs=(1, 2, 5)))
+        axis.set_major_formatter(lambda y, _: f"{y:g}")
+
+
+def draw(c, out):
+    if "/curves/loss" not in c.f or not len(c.rows["cell"]):
+        return
+    rows, curves = with_curves(c, ("step", "loss", "twin_loss"))
+    c.archived = None
+    if c.pairs is not None and "/curves/loss" in c.archive.f:
+        c.archived = with_curves(c.archive, ("step", "loss"))
+    panels = []
+    for problem in campaign.in_order(rows["problem"]):
+        name = campaign.readable(problem)
+        panels.append((draw_panel(c, select(rows, rows["problem"] == problem), curves), name,
+                       f"Loss over updates on {name}"))
+    if not panels:
+        return
+    seeds = len(set(rows["seed"].tolist()))
+    beside = " Beside an archive: the seeds that both have." if c.archived else ""
+    spread = f" Bands go {edges(seeds)[1]}." if seeds > 1 and not c.crowded() else ""
+    caption = (f"Median of {seeds} seeds, at the problem's own learning rate; the thick grey line "
+               f"is the double-precision twin with the same start, data and noise.{spread}{beside} "
+               "A line ends where every seed has diverged. Choose variants to bring them out in all "
+               "figures." if seeds > 1 else
+               "One seed; the thick grey line is the double-precision twin. Choose variants to "
+               "bring them out in all figures.")
+    legend = [campaign.note("double-precision twin", inline.swatch(campaign.TWIN))]
+    if c.archived:
+        line = {"color": inline.SOFT, "linewidth": 0.6}
+        legend.append(campaign.note(f"{len(set(c.pairs['archive'].tolist()))} archived variants",
+                                    inline.swatch(line)))
+    legend += c.legend()
+    out.figure(NAME, panels, TITLE, MENU, caption, legend)

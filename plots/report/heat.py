@@ -1,0 +1,60 @@
+"""heat.py - the gap of every variant on every problem at one look."""
+import campaign
+import common
+import matplotlib
+import numpy as np
+
+NAME, MENU, TITLE = "heat", "Heat map", "Variants by problems"
+SIGNS = {"equivalent": "=", "better": "\u25c0", "worse": "\u25b6", "undecided": "?",
+         "too few": "\u00b7"}
+# Blue is better, orange is worse: apart with any of the common colour deficiencies.
+COLOURS = matplotlib.colors.LinearSegmentedColormap.from_list(
+    "gap", ["#08519c", "#6baed6", "#f1f1ef", "#fdae6b", "#a63603"])
+
+
+def shade(value, norm):
+    """The cell's colour, and one for text on it (neither is a variable of the page)."""
+    colour = COLOURS(norm(value))
+    light = 0.299 * colour[0] + 0.587 * colour[1] + 0.114 * colour[2]
+    return matplotlib.colors.to_hex(colour), "#111111" if light > 0.5 else "#fefefe"
+
+
+def draw(c, out):
+    v = c.table("verdicts")
+    if v is None or not len(v["label"]):
+        return
+    v = {name: column[v["lr_scale"] == 1] for name, column in v.items()}
+    problems = [p for p in c.problems if p in v["problem"]]
+    labels = [label for label in c.labels if label in v["label"]]
+    values = v["mean"][np.isfinite(v["mean"])]
+    if not len(values):
+        return
+    delta, most = np.nanmax(v["delta"]), np.abs(values).max()
+    norm = matplotlib.colors.SymLogNorm(linthresh=max(delta, 1e-12), vmin=-max(most, 2 * delta),
+                                        vmax=max(most, 2 * delta))
+    fig, ax = common.figure(width=1.5 + 0.62 * len(problems), height=0.95 + 0.2 * len(labels))
+    for i in range(len(v["label"])):
+        x, y = problems.index(v["problem"][i]), labels.index(v["label"][i])
+        finite = np.isfinite(v["mean"][i])
+        back, ink = shade(v["mean"][i], norm) if finite else ("none", "#7f7f7f")
+        cell = ax.add_patch(matplotlib.patches.Rectangle((x - 0.48, y - 0.46), 0.96, 0.92,
+                                                         facecolor=back, linewidth=0))
+        text = f"{v['mean'][i]:+.2g} " if finite else ""
+        text = ax.text(x, y, text + SIGNS.get(v["verdict"][i], ""), fontsize=6, ha="center",
+                       va="center", color=ink)
+        c.series(cell, v["label"][i])
+        c.series(text, v["label"][i])
+    ax.set_xlim(-0.5, len(problems) - 0.5)
+    ax.set_ylim(len(labels) - 0.5, -0.5)
+    ax.set_xticks(range(len(problems)), [campaign.readable(p).replace(" ", "\n", 1).replace(", ", "\n")
+                                         for p in problems], fontsize=6)
+    ax.set_yticks(range(len(labels)), labels, fontsize=7)
+    ax.xaxis.tick_top()
+    ax.tick_params(length=0)
+    ax.grid(visible=False)
+    for side in ax.spines.values():
+        side.set_visible(False)
+    out.figure(NAME, [(fig, "", "Heat map of the gaps; the first table has the numbers")], TITLE,
+               MENU, "Mean gap (log10): blue is better than the twin, orange is worse. Signs: "
+               + ", ".join(f"{sign} {word}" for word, sign in SIGNS.items() if word in v["verdict"])
+               + ".", wide=True)

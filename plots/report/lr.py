@@ -1,0 +1,55 @@
+"""lr.py - how the final gap depends on the learning rate, of the variants and of their twins."""
+import campaign
+import curves
+import inline
+import numpy as np
+
+NAME, MENU, TITLE = "lr", "Learning rate", "Sensitivity to the learning rate"
+
+
+def line(ax, x, y, low, high, style, mark, alpha, **more):
+    order = np.argsort(x)
+    x, y, low, high = x[order], y[order], low[order], high[order]
+    if alpha:
+        mark(ax.fill_between(x, low, high, color=style["color"], alpha=alpha, linewidth=0))
+    mark(ax.plot(x, y, **style, **more)[0])
+
+
+def draw_panel(c, s):
+    fig, ax = campaign.panel()
+    labels = [label for label in c.labels if label in s["label"]]
+    first = s["label"] == labels[0]
+    line(ax, s["lr_scale"][first], s["twin_median"][first], s["twin_q25"][first],
+         s["twin_q75"][first], dict(campaign.TWIN, solid_capstyle="round"), lambda a: a, 0,
+         zorder=1)
+    for label in labels:
+        at = s["label"] == label
+        style = dict(c.look(label), markersize=3.2, linewidth=0.7 if c.crowded() else 1.1)
+        line(ax, s["lr_scale"][at], s["gap_median"][at], s["gap_q25"][at], s["gap_q75"][at], style,
+             lambda a: c.series(a, label), 0 if c.crowded() else max(0.05, 0.3 / len(labels)),
+             zorder=3)
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log")
+    ticks = np.unique(s["lr_scale"])
+    ax.set_xticks(ticks, [f"{t:g}" for t in ticks])
+    curves.few_decades(ax.yaxis)
+    ax.minorticks_off()
+    ax.set_xlabel("times the problem's learning rate", fontsize=7)
+    ax.set_ylabel("final normalised gap", fontsize=7)
+    return fig
+
+
+def draw(c, out):
+    s = c.table("sensitivity")
+    if s is None or len(np.unique(s["lr_scale"])) < 2:
+        return
+    panels = []
+    for problem in [p for p in c.problems if p in s["problem"]]:
+        one = {name: column[s["problem"] == problem] for name, column in s.items()}
+        name = campaign.readable(problem)
+        panels.append((draw_panel(c, one), name, f"Final gap over learning rates on {name}"))
+    legend = [campaign.note("double-precision twin", inline.swatch(campaign.TWIN))] + c.legend()
+    out.figure(NAME, panels, TITLE, MENU,
+               "Median over seeds of the normalised gap after the last update, bands from the lower "
+               "to the upper quartile. Nothing is tuned: every variant runs at the twin's rates.",
+               legend)

@@ -1,0 +1,56 @@
+"""shares.py - how many targets were reached by when, and how much later than the best or the twin."""
+import campaign
+import inline
+import numpy as np
+
+NAME, MENU, TITLE = "shares", "Time to target", "Time to target"
+
+
+def draw_panel(c, rows, x_label, base):
+    """base: of the logarithmic axis."""
+    fig, ax = campaign.panel(height=2.7)
+    rows = {name: column[rows["tau"] > 0] for name, column in rows.items()}
+    for label in [n for n in campaign.in_order(rows["label"]) if n.startswith(campaign.TWINS)]:
+        at = rows["label"] == label
+        ax.plot(rows["tau"][at], rows["share"][at], drawstyle="steps-post", zorder=1,
+                **campaign.TWIN)
+    for label in [name for name in c.labels if name in rows["label"]]:
+        at = rows["label"] == label
+        x, y = rows["tau"][at], rows["share"][at]
+        order = np.argsort(x, kind="stable")
+        style = dict(c.look(label), markersize=3.2, linewidth=0.7 if c.crowded() else 1.1)
+        c.series(ax.plot(x[order], y[order], drawstyle="steps-post",
+                         markevery=(3 * c.place[label] % 16 / 100, 0.16), **style)[0], label)
+    ax.set_xscale("log", base=base)
+    if base == 2:
+        ax.set_xlim(0.93, max(2, rows["tau"].max() * 1.05))
+        ax.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
+    ax.minorticks_off()
+    ax.set_ylim(-0.02, 1.02)
+    ax.set_xlabel(x_label, fontsize=7)
+    ax.set_ylabel("share", fontsize=7)
+    return fig
+
+
+def draw(c, out):
+    panels = []
+    ecdf, profiles = c.table("ecdf"), c.table("profiles")
+    if ecdf is not None and len(ecdf["tau"]):
+        panels.append((draw_panel(c, ecdf, "updates", 10),
+                       "ECDF: share of (problem, seed, target) reached by that many updates",
+                       "Empirical distribution of the updates to 51 targets per problem"))
+    kinds = {"classical": ("times the updates of the best", "Profile against the best of the set"),
+             "twin": ("times the updates of its own twin", "Profile against the own twin")}
+    for kind, (x_label, title) in kinds.items():
+        at = profiles is not None and profiles["kind"] == kind
+        if np.any(at):
+            one = {name: column[at] for name, column in profiles.items()}
+            panels.append((draw_panel(c, one, x_label, 2), title, title))
+    if panels:
+        out.figure(NAME, panels, TITLE, MENU,
+                   "51 targets per problem, evenly on the logarithm, down to what half the twins reach; "
+                   "what never got there counts as infinitely late. Higher and further left is "
+                   "better. Profiles against the best depend on who else is in the set, those "
+                   "against the own twin do not.",
+                   [campaign.note("double-precision twin", inline.swatch(campaign.TWIN))]
+                   + c.legend())

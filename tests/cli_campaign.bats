@@ -1,0 +1,389 @@
+#!/usr/bin/env bats
+# cli_campaign.bats - campaigns: resuming, kills, damage, limits, shards.  The reference is always the
+# file that one process writes without a campaign.
+#
+# QM_KILLS is how many kills the test of kills takes (10; `make check-long`: 200).
+
+load cli_common
+
+setup() {
+    dir=$(mktemp -d)
+    # real metrics, curves and skips; and 60 cells that take a moment each
+    cat >"$dir/mix.yaml" <<'Y'
+variant: [adamw_f32, adamw4_ao, ema4_nf4]
+source: [dist:gauss, "problem:quad:n=64", "empty:sleep:3"]
+coupling: [oneshot, closed]
+seed: [1, 2, 3, 4, 5]
+n: 512
+steps: 12
+exp_avg.min_numel: 0
+summary:
+  - {name: s, by: source, across: variant, value: sqnr}
+Y
+    cat >"$dir/bad.yaml" <<Y
+variant: adamw_f32
+source: [empty, "empty:crash:$dir/on", "empty:exit:$dir/on", "empty:hang:$dir/on",
+         "empty:eat:$dir/on", "empty:error:$dir/on"]
+seed: [1, 2]
+Y
+}
+
+teardown() {
+    rm -rf "$dir"
+}
+
+digest_of() { "$QUALM" digest "$1" | cut -c1-64; }
+
+# the undisturbed file of mix.yaml
+reference() {
+    "$QUALM" run -q --workers 0 -o "$dir/ref.h5" "$dir/mix.yaml" >/dev/null
+    digest_of "$dir/ref.h5"
+}
+
+done_cells() { json_value 'd[0]["done"]' status "$1" || true; }
+
+@test "a campaign writes what one process writes, with 1 and 2 workers" {
+    want=$(reference)
+    [ ${#want} -eq 64 ]
+    for w in 1 2; do
+        "$QUALM" run -q -w $w -o "$dir/c$w.h5" "$dir/mix.yaml" >"$dir/out$w"
+        [ "$(digest_of "$dir/c$w.h5")" = "$want" ]
+        [ ! -e "$dir/c$w.run" ] # nothing is left to resume
+    done
+    cmp "$dir/out1" "$dir/out2"
+    grep -q "s: median of sqnr" "$dir/out1"
+}
+
+@test "1, 2 and 7 shards merge into the same file, run in any order" {
+    want=$(reference)
+    for n in 1 2 7; do
+        for i in $(seq "$n" -1 1); do
+            "$QUALM" run -q -k -w 1 -s "$i/$n" -o "$dir/s$n.h5" "$dir/mix.yaml" >/dev/null
+        done
+        rm -f "$dir/s$n.h5"
+        "$QUALM" merge -q "$dir/s$n.run" >/dev/null
+        [ "$(digest_of "$dir/s$n.h5")" = "$want" ]
+    done
+}
+
+@test "the number of shards may change, and folders of two machines merge" {
+    want=$(reference)
+    "$QUALM" run -q -k -w 1 -s 2/3 -o "$dir/a.h5" "$dir/mix.yaml"
+    had=$(done_cells "$dir/a.run")
+    [ "$had" -gt 0 ]
+    "$QUALM" run -q -w 2 -o "$dir/a.h5" "$dir/mix.yaml" >/dev/null
+    [ "$(digest_of "$dir/a.h5")" = "$want" ]
+    mkdir "$dir/x" "$dir/y"
+    "$QUALM" run -q -w 1 -s 1/2 -o "$dir/x/m.h5" "$dir/mix.yaml"
+    "$QUALM" run -q -w 1 -s 2/2 -o "$dir/y/m.h5" "$dir/mix.yaml"
+    fails_with 4 "cells are not there yet" merge "$dir/x/m.run" -o "$dir/m.h5"
+    [ ! -e "$dir/m.h5" ]
+    fails_with 3 "2of2.jsonl" merge "$dir/x/m.run" "$dir/y/2of2.jsonl" -o "$dir/m.h5"
+    "$QUALM" merge -q "$dir/x/m.run" "$dir/y/m.run/2of2.jsonl" -o "$dir/m.h5" >/dev/null
+    [ "$(digest_of "$dir/m.h5")" = "$want" ]
+    "$QUALM" run -q -k -w 1 -s 1/2 -o "$dir/other.h5" "$dir/bad.yaml"
+    fails_with 2 "different campaigns" merge "$dir/x/m.run" "$dir/other.run" -o "$dir/m2.h5"
+}
+
+@test "a crash, an exit, a timeout and too much memory are outcomes; --retry-failed" {
+    touch "$dir/on"
+    run "$QUALM" run -w 2 -T 1 -M 300 -o "$dir/bad.h5" "$dir/bad.yaml"
+    [ "$status" -eq 1 ]
+    for why in "died by SIGSEGV" "left with exit code 9" "no result within 1 s" \
+        "more than 300 MiB of memory" "the cell was told to fail"; do
+        [[ "$output" == *"2 cells failed: $why"* ]]
+    done
+    [ "$(json_value '[d[0]["done"], d[0]["ok"], d[0]["failed"]]' status "$dir/bad.run")" = "[12, 2, 10]" ]
+    "$PYTHON" - "$dir/bad.h5" <<'P'
+import h5py, sys
+c = h5py.File(sys.argv[1])["cells"][:]
+assert list(c["status"]).count(b"failed") == 10 and list(c["status"]).count(b"ok") == 2
+assert all((r["reason"] != b"") == (r["status"] == b"failed") for r in c)
+P
+    rm "$dir/on"
+    run "$QUALM" run -w 2 -o "$dir/bad.h5" "$dir/bad.yaml" # failed cells are done cells
+    [ "$status" -eq 1 ]
+    run "$QUALM" run -w 2 --retry-failed -o "$dir/bad.h5" "$dir/bad.yaml"
+    [ "$status" -eq 0 ]
+    "$QUALM" run -q -w 0 -o "$dir/ref.h5" "$dir/bad.yaml"
+    [ "$(digest_of "$dir/bad.h5")" = "$(digest_of "$dir/ref.h5")" ]
+}
+
+@test "SIGTERM, SIGUSR1 and SIGINT finish the cells under way, 75, and the same command goes on" {
+    want=$(reference)
+    for signal in TERM USR1 INT; do
+        out="$dir/sig$signal.h5"
+        "$QUALM" run -q -w 2 -o "$out" "$dir/mix.yaml" >/dev/null &
+        pid=$!
+        sleep 0.2
+        kill -$signal $pid
+        code=0
+        wait $pid || code=$?
+        [ "$code" -eq 75 ] || [ "$code" -eq 0 ]
+        [ "$code" -eq 0 ] || [ ! -e "$out" ]
+        had=$(done_cells "${out%.h5}.run")
+        "$QUALM" run -w 2 -o "$out" "$dir/mix.yaml" >/dev/null 2>"$dir/err"
+        [ "$(digest_of "$out")" = "$want" ]
+    done
+}
+
+@test "a signal saves what is finished while a long cell is still under way" {
+    printf 'variant: adamw_f32\nsource: ["empty:hang:%s/on", empty]\nseed: [1, 2, 3]\n' "$dir" >"$dir/long.yaml"
+    touch "$dir/on"
+    "$QUALM" run -q -w 4 -o "$dir/long.h5" "$dir/long.yaml" &
+    pid=$!
+    for _ in $(seq 100); do
+        [ "$(done_cells "$dir/long.run")" = 3 ] && break
+        sleep 0.1
+    done
+    kill -USR1 $pid
+    sleep 0.3
+    kill -0 $pid # it waits for them
+    [ "$(done_cells "$dir/long.run")" = 3 ]
+    kill -USR1 $pid # no longer
+    code=0
+    wait $pid || code=$?
+    [ "$code" -eq 75 ]
+    [ "$(done_cells "$dir/long.run")" = 3 ]
+}
+
+@test "kill -9 of the runner and of workers at random moments loses no finished cell" {
+    want=$(reference)
+    kills=${QM_KILLS:-10} n=0
+    RANDOM=${QM_SEED:-20261120}
+    while [ "$n" -lt "$kills" ]; do
+        out="$dir/k$n.h5" folder="$dir/k$n.run" before=0 ended=0
+        while [ "$ended" = 0 ]; do
+            "$QUALM" run -q -w 2 -o "$out" "$dir/mix.yaml" >/dev/null 2>"$dir/err" &
+            pid=$!
+            sleep "0.$(printf %03d $((RANDOM % 350)))"
+            if [ $((RANDOM % 2)) = 0 ]; then
+                kill -9 $pid 2>/dev/null || true
+                n=$((n + 1))
+            else
+                victim=$(pgrep -P $pid -f campaign-worker | head -1)
+                [ -z "$victim" ] || { kill -9 "$victim" 2>/dev/null && n=$((n + 1)); } || true
+            fi
+            code=0
+            wait $pid || code=$?
+            if [ "$code" = 0 ]; then
+                ended=1
+            elif [ "$code" != 137 ]; then
+                cat "$dir/err"
+                false
+            fi
+            # what the ledger counts as done never becomes less
+            if [ -e "$folder/campaign.json" ]; then
+                now=$(done_cells "$folder")
+                [ "${now:-0}" -ge "$before" ]
+                before=${now:-0}
+            fi
+        done
+        [ "$(digest_of "$out")" = "$want" ]
+        [ ! -e "$folder" ]
+    done
+}
+
+@test "what a killed runner had in hand is in its journal" {
+    "$QUALM" run -q -w 2 -o "$dir/j.h5" "$dir/mix.yaml" >/dev/null 2>&1 &
+    pid=$!
+    for _ in $(seq 200); do
+        [ -s "$dir/j.run/1of1.journal" ] && break
+        sleep 0.01
+    done
+    kill -9 $pid
+    wait $pid || true
+    [ -s "$dir/j.run/1of1.journal" ]
+    printf 'half a record' >>"$dir/j.run/1of1.journal"
+    run "$QUALM" run -w 2 -o "$dir/j.h5" "$dir/mix.yaml"
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"cells were found in the journal"* ]]
+    [ "$(digest_of "$dir/j.h5")" = "$(reference)" ]
+}
+
+@test "no worker outlives its runner" {
+    printf 'variant: adamw_f32\nsource: "empty:hang:%s"\n' "$dir" >"$dir/hang.yaml"
+    "$QUALM" run -q -w 2 -o "$dir/h.h5" "$dir/hang.yaml" &
+    pid=$!
+    for _ in $(seq 100); do
+        child=$(pgrep -P $pid -f campaign-worker | head -1) && [ -n "$child" ] && break
+        sleep 0.05
+    done
+    kill -9 $pid
+    wait $pid || true
+    for _ in $(seq 100); do
+        kill -0 "$child" 2>/dev/null || break
+        sleep 0.05
+    done
+    ! kill -0 "$child" 2>/dev/null
+}
+
+@test "a flipped bit in a segment, a cut and a damaged ledger line: those cells run again" {
+    want=$(reference)
+    "$QUALM" run -q -k -w 1 -s 1/2 -o "$dir/d.h5" "$dir/mix.yaml"
+    "$QUALM" run -q -k -w 1 -s 2/2 -o "$dir/d.h5" "$dir/mix.yaml"
+    had=$(done_cells "$dir/d.run")
+    [ "$had" = 90 ]
+    "$PYTHON" - "$dir/d.run/1of2.0001.h5" <<'P'
+import sys
+b = bytearray(open(sys.argv[1], "rb").read())
+b[len(b) // 2] ^= 16
+open(sys.argv[1], "wb").write(b)
+P
+    fails_with 3 "1of2.0001.h5: is damaged" merge "$dir/d.run"
+    # a line without its end, and one that is no JSON any more
+    truncate -s -20 "$dir/d.run/2of2.jsonl"
+    sed -i '4s/.*/{"cell": 3, "id/' "$dir/d.run/2of2.jsonl"
+    run "$QUALM" run -w 2 -o "$dir/d.h5" "$dir/mix.yaml"
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"1of2.0001.h5: is damaged"* ]]
+    [[ "$output" == *"1 damaged lines"* ]]
+    [ "$(digest_of "$dir/d.h5")" = "$want" ]
+}
+
+@test "a digest that does not fit its segment is refused" {
+    "$QUALM" run -q -k -w 1 -o "$dir/d.h5" "$dir/mix.yaml" >/dev/null
+    sed -i '3s/"digest":"[0-9a-f]\{8\}/"digest":"00000000/' "$dir/d.run/1of1.jsonl"
+    fails_with 3 "has not the digest" merge "$dir/d.run" -o "$dir/e.h5"
+    [ ! -e "$dir/e.h5" ]
+}
+
+@test "two runners on one shard, and a changed suite under an old ledger" {
+    printf 'variant: adamw_f32\nsource: "empty:hang:%s/on"\n' "$dir" >"$dir/hang.yaml"
+    touch "$dir/on"
+    "$QUALM" run -q -w 1 -o "$dir/h.h5" "$dir/hang.yaml" &
+    pid=$!
+    for _ in $(seq 100); do
+        [ "$(json_value 'd[0]["running"]' status "$dir/h.run" || true)" = 1 ] && break
+        sleep 0.05
+    done
+    fails_with 3 "another run is at work" run -w 1 -o "$dir/h.h5" "$dir/hang.yaml"
+    fails_with 3 "another run is at work" run -w 1 --fresh -o "$dir/h.h5" "$dir/hang.yaml"
+    kill -9 $pid
+    wait $pid || true
+    printf 'seed: [1, 2]\n' >>"$dir/hang.yaml"
+    fails_with 2 "was begun with another suite" run -w 1 -o "$dir/h.h5" "$dir/hang.yaml"
+    [ -e "$dir/h.run/campaign.json" ]
+    rm "$dir/on"
+    "$QUALM" run -q -w 1 --fresh -o "$dir/h.h5" "$dir/hang.yaml"
+    [ -s "$dir/h.h5" ]
+}
+
+@test "a full disk and a folder that cannot be written: one line, nothing lost" {
+    want=$(reference)
+    # a limit on the size of files stands for a full disk where nobody may mount one
+    mkdir "$dir/disk"
+    mounted=0
+    if [ "$(id -u)" = 0 ] && mount -t tmpfs -o size=300k none "$dir/disk" 2>/dev/null; then mounted=1; fi
+    code=0
+    if [ $mounted = 1 ]; then
+        "$QUALM" run -q -w 2 -o "$dir/disk/f.h5" "$dir/mix.yaml" >/dev/null 2>"$dir/err" || code=$?
+    else
+        (ulimit -f 120; trap '' XFSZ
+         "$QUALM" run -q -w 2 -o "$dir/disk/f.h5" "$dir/mix.yaml" >/dev/null 2>"$dir/err") || code=$?
+    fi
+    cat "$dir/err"
+    [ "$code" -eq 3 ]
+    [ "$(wc -l <"$dir/err")" -eq 1 ]
+    grep -q "cannot be written" "$dir/err"
+    [ $mounted = 0 ] || mount -o remount,size=20m "$dir/disk"
+    code=0
+    "$QUALM" run -q -w 2 -o "$dir/disk/f.h5" "$dir/mix.yaml" >/dev/null || code=$?
+    got=$(digest_of "$dir/disk/f.h5")
+    [ $mounted = 0 ] || umount "$dir/disk"
+    [ "$code" -eq 0 ]
+    [ "$got" = "$want" ]
+    if [ "$(id -u)" != 0 ]; then
+        mkdir -m 555 "$dir/closed"
+        fails_with 3 "cannot be" run -w 1 -o "$dir/closed/c.h5" "$dir/mix.yaml"
+    fi
+    fails_with 3 "cannot be made" run -w 1 -o "$dir/no/such/c.h5" "$dir/mix.yaml"
+}
+
+@test "a launcher's environment gives the shard, a batch script's own rank does not" {
+    want=$(reference)
+    for i in 0 1 2; do
+        OMPI_COMM_WORLD_RANK=$i OMPI_COMM_WORLD_SIZE=3 \
+            "$QUALM" run -q -o "$dir/e.h5" "$dir/mix.yaml"
+    done
+    "$QUALM" merge -q "$dir/e.run" >/dev/null
+    [ "$(digest_of "$dir/e.h5")" = "$want" ]
+    for i in 10 12; do # an array --array=10-12:2 of two tasks, two ranks each
+        for rank in 0 1; do
+            SLURM_ARRAY_TASK_ID=$i SLURM_ARRAY_TASK_MIN=10 SLURM_ARRAY_TASK_STEP=2 \
+                SLURM_ARRAY_TASK_COUNT=2 SLURM_PROCID=$rank SLURM_STEP_NUM_TASKS=2 \
+                "$QUALM" run -q -o "$dir/f.h5" "$dir/mix.yaml"
+        done
+    done
+    [ "$(ls "$dir/f.run" | grep -c jsonl)" -eq 4 ]
+    "$QUALM" merge -q "$dir/f.run" >/dev/null
+    [ "$(digest_of "$dir/f.h5")" = "$want" ]
+    SLURM_PROCID=0 SLURM_NTASKS=4 "$QUALM" run -q -w 1 -o "$dir/g.h5" "$dir/mix.yaml" >/dev/null
+    [ "$(digest_of "$dir/g.h5")" = "$want" ]
+}
+
+@test "plan and status: figures, reasons, JSON" {
+    run "$QUALM" plan "$dir/mix.yaml" --shards 3
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"closed needs a problem"* ]]
+    [ "$(json_value 'd[0]["cells"]' plan "$dir/mix.yaml")" = 90 ]
+    [ "$(json_value 'sum(s["cells"] for s in d[0]["shards"])' plan --shards 7 "$dir/mix.yaml")" = 90 ]
+    [ "$(json_value 'len(d[0]["list"])' plan --cells "$dir/mix.yaml")" = 90 ]
+    json_on_stdout plan --json "$dir/mix.yaml"
+    fails_with 4 "no campaign" status "$dir"
+    "$QUALM" run -q -w 1 -s 1/2 -o "$dir/p.h5" "$dir/mix.yaml"
+    run "$QUALM" status "$dir/p.run"
+    [ "$status" -eq 75 ]
+    "$QUALM" run -q -w 1 -s 2/2 -o "$dir/p.h5" "$dir/mix.yaml"
+    run "$QUALM" status "$dir/p.run"
+    [ "$status" -eq 0 ]
+    fails_with 2 "is no shard" run -s 3/2 "$dir/mix.yaml"
+    fails_with 2 "no campaign" run -w 0 -s 1/2 "$dir/mix.yaml"
+}
+
+@test "2000 cells that cost nothing take less than 2 ms each" {
+    printf 'variant: adamw_f32\nsource: empty\nseed: [%s]\nn: [%s]\n' "$(seq -s, 1 40)" "$(seq -s, 1 50)" >"$dir/null.yaml"
+    start=$(date +%s%N)
+    "$QUALM" run -q -w 2 -o "$dir/null.h5" "$dir/null.yaml"
+    ms=$((($(date +%s%N) - start) / 1000000))
+    echo "2000 cells: $ms ms"
+    [ "$ms" -le 4000 ]
+}
+
+@test "compare: the same, worse, no longer ok, JSON, wrong files" {
+    printf 'variant: [adamw4_ao, adamw8_bnb]\nsource: dist:gauss\nseed: [1, 2, 3, 4, 5]\nn: 1024\n' >"$dir/c.yaml"
+    "$QUALM" run -q -o "$dir/a.h5" "$dir/c.yaml"
+    run "$QUALM" compare "$dir/a.h5" "$dir/a.h5"
+    [ "$status" -eq 0 ]
+    [[ "$output" =~ worse\ +0 ]]
+    # another format for one of them: pairs by what is left the same
+    "$PYTHON" - "$dir/a.h5" "$dir/b.h5" <<'P'
+import h5py, shutil, sys
+shutil.copy(sys.argv[1], sys.argv[2])
+with h5py.File(sys.argv[2], "r+") as f:
+    m, v = f["metrics"][:], f["cells"]["variant"]
+    m["sqnr"][v == b"adamw4_ao"] -= [0.3, 0.2, 0.4, 0.3, 0.25]
+    f["metrics"][...] = m
+P
+    run "$QUALM" compare "$dir/a.h5" "$dir/b.h5"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"adamw4_ao  sqnr"*"worse"* ]]
+    [ "$(json_value 'd["worse"]' compare "$dir/a.h5" "$dir/b.h5")" = 1 ]
+    run "$QUALM" compare "$dir/b.h5" "$dir/a.h5"
+    [ "$status" -eq 0 ]
+    run "$QUALM" compare --margin 0.5 "$dir/a.h5" "$dir/b.h5"
+    [ "$status" -eq 0 ]
+    "$PYTHON" - "$dir/b.h5" <<'P'
+import h5py, sys
+with h5py.File(sys.argv[1], "r+") as f:
+    c = f["cells"][:]
+    c["status"][0] = b"no"
+    f["cells"][...] = c
+P
+    run "$QUALM" compare --margin 9 "$dir/a.h5" "$dir/b.h5"
+    [ "$status" -eq 1 ]
+    [[ "$output" =~ no\ longer\ ok\ +1 ]]
+    fails_with 3 "none.h5" compare "$dir/a.h5" "$dir/none.h5"
+    fails_with 2 "expected two files" compare "$dir/a.h5"
+    fails_with 4 "no column 'nothing'" compare -m nothing "$dir/a.h5" "$dir/a.h5"
+}

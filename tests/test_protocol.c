@@ -1,0 +1,924 @@
+/* test_protocol.c - paired comparisons: hits, intervals, decisions, tables, twins that are kept.
+ *
+ * `test_protocol all` runs the long forms: 4,000 samples per coverage, 200 null comparisons. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <gsl/gsl_randist.h>
+#include <gsl/gsl_rng.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "experiments/protocol/protocol.h"
+#include "experiments/protocol/stairs.h"
+#include "experiments/protocol/tables.h"
+
+static char path[] = "/tmp/qm_protocol_XXXXXX";
+static int everything;
+
+static int make_file(void **state)
+{
+    (void)state;
+    int fd = mkstemp(path);
+    return fd < 0 ? -1 : close(fd);
+}
+
+static int drop_file(void **state)
+{
+    (void)state;
+    return unlink(path);
+}
+
+static void near_to(double x, double want, double within)
+{
+    if (!(fabs(x - want) <= within))
+        fail_msg("%.10g, want %.10g within %g", x, want, within);
+}
+
+/* ---- first hits ------------------------------------------------------------------------------ */
+
+/* By the definition: the first look from which `persistence` looks are at most the level's gap. */
+static int64_t brute(const double *gap, const int64_t *step, int64_t n, int persistence,
+                     int64_t level)
+{
+    for (int64_t k = 0; k + persistence <= n; k++) {
+        int held = 1;
+        for (int i = 0; i < persistence; i++)
+            held &= gap[k + i] <= qm_level_gap(level);
+        if (held)
+            return step[k];
+    }
+    return -1;
+}
+
+static void test_hits(void **state)
+{
+    enum { N = 300 };
+    static const int persistence[] = {1, 2, 10};
+    gsl_rng *rng = gsl_rng_alloc(gsl_rng_mt19937);
+    double gap[N];
+    int64_t step[N];
+    (void)state;
+    for (int trial = 0; trial < 60; trial++) {
+        double log_gap = 0;
+        for (int k = 0; k < N; k++) { /* a walk down that turns back, with holes */
+            gap[k] = pow(10, log_gap);
+            log_gap += gsl_ran_gaussian(rng, 0.03) - 0.01 * (trial % 4);
+            step[k] = k * (1 + trial % 3);
+            if (trial % 5 == 4 && k % 37 == 36)
+                gap[k] = k % 2 ? nan("") : HUGE_VAL;
+        }
+        if (trial % 7 == 0)
+            for (int k = 1; k < N; k += 3) /* exactly on levels */
+                gap[k] = qm_level_gap(k / 2);
+        for (int p = 0; p < 3; p++) {
+            double *stair;
+            int64_t n, deepest = -1;
+            assert_int_equal(qm_stairs_make(gap, step, N, persistence[p], &n, &stair), QM_OK);
+            for (int64_t level = 0; level < 700; level++) {
+                int64_t want = brute(gap, step, N, persistence[p], level);
+                assert_int_equal(qm_stairs_step(stair, n, level), want);
+                deepest = want >= 0 ? level : deepest;
+            }
+            assert_int_equal(qm_stairs_level(stair, n), deepest);
+            for (int64_t i = 2; i < n; i += 2)
+                assert_true(stair[i] > stair[i - 2] && stair[i + 1] > stair[i - 1]);
+            free(stair);
+        }
+    }
+    gsl_rng_free(rng);
+}
+
+/* A constant ratio is its own mean; one that grows like t^a has the mean a / 2 of a log10 T. */
+static void test_area(void **state)
+{
+    enum { N = 1001 };
+    double gap[N], twin[N];
+    int64_t step[N];
+    (void)state;
+    for (int k = 0; k < N; k++) {
+        step[k] = k;
+        twin[k] = 1.0 / (1 + k);
+        gap[k] = 2 * twin[k];
+    }
+    near_to(qm_gap_area(gap, twin, step, N), log10(2), 1e-14);
+    for (int k = 0; k < N; k++)
+        gap[k] = twin[k] * pow(k, 0.3);
+    near_to(qm_gap_area(gap, twin, step, N), 0.15 * 3, 1e-13);
+    near_to(qm_gap_area(gap, twin, step, 2), 0, 1e-15);
+    double mean = qm_gap_area(gap, twin, step, N);
+    int64_t n = 1;
+    for (int k = 1; k < N; k *= 10, n++) { /* few looks, far apart: trapezoids of a straight line */
+        step[n] = k;
+        gap[n] = pow(k, 0.3);
+        twin[n] = 1;
+    }
+    near_to(qm_gap_area(gap, twin, step, n), mean, 1e-13);
+}
+
+/* ---- intervals ------------------------------------------------------------------------------- */
+
+static double coverage(struct qm_bootstrap *b, int64_t n, int is_lognormal, int samples)
+{
+    gsl_rng *rng = gsl_rng_alloc(gsl_rng_mt19937);
+    double d[64], mean = is_lognormal ? exp(0.5) : 0;
+    int held = 0;
+    gsl_rng_set(rng, (unsigned long)(97 + n + is_lognormal));
+    for (int s = 0; s < samples; s++) {
+        struct qm_paired x;
+        for (int64_t i = 0; i < n; i++)
+            d[i] = is_lognormal ? gsl_ran_lognormal(rng, 0, 1) : gsl_ran_ugaussian(rng);
+        assert_int_equal(qm_paired_make(b, d, n, &x), QM_OK);
+        assert_true(x.lo95 <= x.lo90 && x.lo90 <= x.hi90 && x.hi90 <= x.hi95);
+        assert_true((x.p < 0.05) == (x.lo95 > 0 || x.hi95 < 0) || fabs(x.p - 0.05) < 0.002);
+        held += x.lo95 <= mean && mean <= x.hi95;
+    }
+    gsl_rng_free(rng);
+    return (double)held / samples;
+}
+
+/* The published coverages of nominal 95 %: .96 .95 .93 of normal d, .89 .93 .92 of log-normal d, at
+ * n = 10, 16, 32, to the hundredth and themselves of samples. */
+static void test_coverage(void **state)
+{
+    static const double want[2][3] = {{.96, .95, .93}, {.89, .93, .92}};
+    static const int n[] = {10, 16, 32};
+    int samples = everything ? 4000 : 200;
+    struct qm_bootstrap *b;
+    (void)state;
+    assert_int_equal(qm_bootstrap_open(&b), QM_OK);
+    for (int law = 0; law < 2; law++)
+        for (int k = 0; k < 3; k++) {
+            double c = coverage(b, n[k], law, samples), w = want[law][k];
+            double error = sqrt(w * (1 - w) / samples) + sqrt(w * (1 - w) / 1000);
+            if (everything)
+                printf("%s, n = %d: %.3f of 0.95, published %.2f\n", law ? "log-normal" : "normal",
+                       n[k], c, w);
+            near_to(c, w, 3 * error + 0.005);
+        }
+    qm_bootstrap_close(b);
+}
+
+static void test_paired_edges(void **state)
+{
+    struct qm_bootstrap *b;
+    struct qm_paired x, y;
+    const double one[] = {0.5}, same[] = {0.25, 0.25, 0.25, 0.25, 0.25, 0.25};
+    double d[16];
+    (void)state;
+    assert_int_equal(qm_bootstrap_open(&b), QM_OK);
+    assert_int_equal(qm_paired_make(b, NULL, 0, &x), QM_OK);
+    assert_true(x.n == 0 && isnan(x.mean) && isnan(x.lo95));
+    assert_int_equal(qm_paired_make(b, one, 1, &x), QM_OK);
+    assert_true(x.mean == 0.5 && isinf(x.lo95) && isinf(x.hi90) && isinf(x.median_lo));
+    assert_int_equal(qm_paired_make(b, same, 6, &x), QM_OK);
+    assert_true(x.mean == 0.25 && x.lo95 == 0.25 && x.hi90 == 0.25 && x.p < 1e-3);
+    for (int i = 0; i < 16; i++)
+        d[i] = sin(1 + 3 * i) + 0.4;
+    assert_int_equal(qm_paired_make(b, d, 16, &x), QM_OK);
+    assert_int_equal(qm_paired_make(b, same, 6, &y), QM_OK); /* other resamples in between */
+    assert_int_equal(qm_paired_make(b, d, 16, &y), QM_OK);
+    assert_memory_equal(&x, &y, sizeof x);
+    for (int i = 0; i < 16; i++) /* what scales d scales all but p */
+        d[i] *= 4;
+    assert_int_equal(qm_paired_make(b, d, 16, &y), QM_OK);
+    near_to(y.lo95, 4 * x.lo95, 1e-12);
+    near_to(y.hi90, 4 * x.hi90, 1e-12);
+    near_to(y.p, x.p, 1e-3);
+    for (int i = 0; i < 16;
+         i++) /* the other sign mirrors medians exactly, means by other resamples */
+        d[i] = -d[i];
+    assert_int_equal(qm_paired_make(b, d, 16, &x), QM_OK);
+    assert_true(x.median_lo == -y.median_hi && x.median_hi == -y.median_lo && x.mean == -y.mean);
+    near_to(x.lo95, -y.hi95, 0.05 * (y.hi95 - y.lo95));
+    qm_bootstrap_close(b);
+}
+
+/* Every pattern of n signs about the median is as likely: count those that the ranks enclose. */
+static void test_median_ranks(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= 14; n++)
+        for (int rank = 0; 2 * rank <= n; rank++) {
+            int64_t held = 0;
+            for (int pattern = 0; pattern < 1 << n; pattern++) {
+                int below = __builtin_popcount((unsigned)pattern);
+                held += below >= rank && n - below >= rank;
+            }
+            near_to(qm_median_coverage(n, rank), ldexp((double)held, -n), 1e-12);
+        }
+    /* tables of the sign test: 5 is too few for 95 %, 6 is not */
+    assert_int_equal(qm_median_rank(5, 0.95), 0);
+    assert_int_equal(qm_median_rank(6, 0.95), 1);
+    assert_int_equal(qm_median_rank(8, 0.95), 1);
+    assert_int_equal(qm_median_rank(9, 0.95), 2);
+    assert_int_equal(qm_median_rank(16, 0.95), 4);
+    assert_int_equal(qm_median_rank(32, 0.95), 10);
+    near_to(qm_median_coverage(16, 4), 1 - 2 * (1 + 16 + 120 + 560) / 65536.0, 1e-15);
+}
+
+/* The published table: 80 % power, two-sided 5 %. */
+static void test_detectable(void **state)
+{
+    static const struct {
+        int n;
+        double effect;
+    } want[] = {{5, 1.68}, {8, 1.16}, {10, 1.00}, {16, 0.75}, {20, 0.66}, {32, 0.51}, {64, 0.36}};
+    (void)state;
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++)
+        near_to(qm_detectable(want[i].n, 0.05, 0.8), want[i].effect, 0.006);
+}
+
+/* ---- decisions ------------------------------------------------------------------------------- */
+
+/* The example of Benjamini and Hochberg (1995), table 1: the first four of fifteen at 5 %. */
+static void test_false_discovery(void **state)
+{
+    static const double p[] = {.0344, .0001, .0095, .0019, .0004, .0201, .0278, .0298,
+                               .0459, .3240, .4262, .5719, .6528, .7590, 1.0};
+    double q[17], with_none[17];
+    int found = 0;
+    (void)state;
+    assert_int_equal(qm_false_discovery(p, 15, q), QM_OK);
+    for (int i = 0; i < 15; i++)
+        found += q[i] <= 0.05;
+    assert_int_equal(found, 4);
+    near_to(q[1], .0001 * 15, 1e-15);
+    near_to(q[4], .0004 * 15 / 2, 1e-15);
+    near_to(q[3], .0019 * 15 / 3, 1e-15);
+    near_to(q[2], .0095 * 15 / 4, 1e-15);
+    near_to(q[5], .0201 * 15 / 5, 1e-15);
+    near_to(q[6], .0298 * 15 / 7, 1e-15); /* not .0278 * 15 / 6: the next is smaller */
+    near_to(q[14], 1, 0);
+    memcpy(with_none, p, sizeof p);
+    with_none[15] = with_none[16] = nan("");
+    double q2[17];
+    assert_int_equal(qm_false_discovery(with_none, 17, q2), QM_OK);
+    assert_memory_equal(q, q2, 15 * sizeof *q);
+    assert_true(isnan(q2[15]) && isnan(q2[16]));
+    assert_int_equal(qm_false_discovery(p, 0, q), QM_OK);
+}
+
+static void test_decide(void **state)
+{
+    static const struct {
+        int n;
+        double lo95, lo90, hi90, hi95, q;
+        enum qm_decision want;
+    } cases[] = {
+        {16, -.03, -.02, .02, .03, .5, QM_DECISION_equivalent}, /* the 90 % interval counts */
+        {16, -.03, -.021, .0, .01, .5, QM_DECISION_equivalent},
+        {16, .001, .002, .01, .02, .001, QM_DECISION_equivalent}, /* other than 0, yet within */
+        {16, -.03, -.0212, .02, .03, .5, QM_DECISION_undecided},
+        {16, .001, .002, .0213, .03, .05, QM_DECISION_worse},
+        {16, .001, .002, .0213, .03, .051, QM_DECISION_undecided}, /* lost to the family */
+        {16, .001, .002, .0213, .03, NAN, QM_DECISION_worse},
+        {16, 0, .002, .0213, .03, .01, QM_DECISION_undecided},
+        {16, -1, -.9, -.2, -.1, .01, QM_DECISION_better},
+        {16, -1, -.9, .2, .1, .01, QM_DECISION_undecided},
+        {6, 1, 1, 1, 1, .01, QM_DECISION_worse},
+        {5, 1, 1, 1, 1, .01, QM_DECISION_few},
+        {5, 0, 0, 0, 0, .01, QM_DECISION_few},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct qm_paired x = {.n = cases[i].n,
+                              .lo95 = cases[i].lo95,
+                              .lo90 = cases[i].lo90,
+                              .hi90 = cases[i].hi90,
+                              .hi95 = cases[i].hi95};
+        if (qm_decide(&x, 0.0211, cases[i].q) != cases[i].want)
+            fail_msg("case %zu: %s", i, qm_decision_text(qm_decide(&x, 0.0211, cases[i].q)));
+    }
+}
+
+/* ---- suites ---------------------------------------------------------------------------------- */
+
+struct ran {
+    struct qm_suite *s;
+    struct qm_results r;
+};
+
+static void cells_of(const char *text, struct ran *a)
+{
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+    memset(a, 0, sizeof *a);
+    if (qm_suite_read(path, &a->s) != QM_OK ||
+        qm_suite_cells(a->s, NULL, &a->r.cell, &a->r.n_cells) != QM_OK)
+        fail_msg("%s", qm_message());
+    a->r.suite = a->s;
+}
+
+static void release(struct ran *a)
+{
+    struct qm_cell *cells = a->r.cell;
+    int64_t n = a->r.n_cells;
+    qm_results_free(&a->r);
+    qm_cells_free(cells, n);
+    qm_suite_free(a->s);
+}
+
+#define PAIRED "coupling: closed\nprotocol: paired\nweight_decay: 0\n"
+
+static int count_role(const struct ran *a, enum qm_cell_role role)
+{
+    int n = 0;
+    for (int64_t i = 0; i < a->r.n_cells; i++)
+        n += a->r.cell[i].role == role;
+    return n;
+}
+
+/* Nulls once for every source, seed, rate and hyper-parameter; parts once for what has them. */
+static void test_added_cells(void **state)
+{
+    struct ran a;
+    char label[QM_LABEL_TEXT];
+    (void)state;
+    cells_of("variant: [adamw4_ao, adamw8_bnb, lion8_ecc8]\n"
+             "source: [\"problem:nqm:n=64\", \"problem:quad:n=64\"]\nseed: 1..3\n"
+             "lr_scale: [0.5, 1]\nbeta1: [0.9, 0.8]\nrounding_seed: [7, 8]\nbudget: 1\n" PAIRED,
+             &a);
+    int own = 3 * 2 * 3 * 2 * 2 * 2;
+    assert_int_equal(qm_protocol_own(a.r.cell, a.r.n_cells), own);
+    /* rules adamw and lion8, two sources, three seeds, two rates, two beta1; one rounding seed */
+    assert_int_equal(count_role(&a, QM_CELL_float32), 2 * 2 * 3 * 2 * 2);
+    assert_int_equal(count_role(&a, QM_CELL_ulp), 2 * 2 * 3 * 2 * 2);
+    /* two slots, two slots, float16 scales and parameter (this rule keeps no residual beside float32
+     * states); at lr_scale 1 */
+    assert_int_equal(count_role(&a, QM_CELL_without), (2 + 2 + 2) * 2 * 3 * 2 * 2);
+    for (int64_t i = 0; i < own; i++) {
+        const struct qm_cell *c = &a.r.cell[i], *full = &a.r.cell[c->float32];
+        assert_int_equal(c->index, i);
+        assert_true(full->seed == c->seed && full->lr_scale == c->lr_scale && !full->start_ulp);
+        assert_true(a.r.cell[c->ulp].start_ulp && qm_recipe_is_full(&full->recipe));
+        assert_true(full->recipe.hyper.beta1 == c->recipe.hyper.beta1);
+        assert_string_equal(full->recipe.rule->family, c->recipe.rule->family);
+        assert_string_equal(full->source_text, c->source_text);
+        assert_true((c->without[c->choice[0] == 2 ? QM_BUDGET_scales : QM_BUDGET_first] >= 0) ==
+                    (c->lr_scale == 1.0));
+    }
+    assert_string_equal(qm_cell_label(a.s, &a.r.cell[0], label), "adamw4_ao; 0.9; 7");
+    assert_string_equal(qm_cell_label(a.s, &a.r.cell[a.r.cell[0].float32], label),
+                        "adamw_f32; 0.9");
+    release(&a);
+
+    /* what the suite has itself is not added */
+    cells_of("variant: adamw_f32\nexp_avg: [f32, nf4: \"nf4:4s/block:64/bisect/mid/hi\"]\n"
+             "source: \"problem:nqm:n=64\"\n" PAIRED,
+             &a);
+    assert_int_equal(a.r.n_cells, 3);
+    assert_int_equal(a.r.cell[1].float32, 0);
+    assert_int_equal(a.r.cell[2].role, QM_CELL_ulp);
+    assert_string_equal(qm_cell_label(a.s, &a.r.cell[1], label), "nf4");
+    assert_string_equal(qm_cell_label(a.s, &a.r.cell[2], label), "adamw_f32; start ulp");
+    release(&a);
+}
+
+static void test_suite_words(void **state)
+{
+    static const struct {
+        const char *text, *word;
+    } cases[] = {
+        {"protocol: single\n", ":3: protocol 'single'; there is paired"},
+        {"delta: -1\n", ":3: 'delta' is '-1'"},
+        {"budget: x\n", ":3: 'budget' is 'x'"},
+        {"sizes: {tiny: {seed: 1}}\n", ":3:"},
+        {"sizes: {small: [1]}\n", ":3: size 'small'"},
+        {"lr_scale: 0\n", ":3: 'lr_scale' is '0'"},
+        {"start: up\n", ":3:"},
+        {"rounding_seed: -1\n", ":3: 'rounding_seed' is '-1'"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct qm_suite *s = NULL;
+        struct qm_cell *c = NULL;
+        int64_t n;
+        FILE *f = fopen(path, "w");
+        fprintf(f, "variant: adamw_f32\nsource: \"problem:nqm\"\n%s", cases[i].text);
+        fclose(f);
+        qm_status st = qm_suite_read(path, &s);
+        if (st == QM_OK)
+            st = qm_suite_cells(s, NULL, &c, &n);
+        if (st == QM_OK || !strstr(qm_message(), cases[i].word))
+            fail_msg("case %zu: '%s'", i, qm_message());
+        qm_suite_free(s);
+    }
+    struct qm_suite *s, *again;
+    FILE *f = fopen(path, "w");
+    fputs("variant: [adamw_f32, adamw4_ao]\nsource: \"problem:nqm\"\nseed: 3..5\nsteps: 100\n"
+          "protocol: paired\ndelta: 0.125\nbudget: 1\nlr_scale: [0.5, 1]\n"
+          "sizes: {small: {seed: 9, steps: [1, 2], n: 3}, large: {seed: 1..64}}\n",
+          f);
+    fclose(f);
+    assert_int_equal(qm_suite_read_size(path, "huge", &s), QM_NO_MATCH);
+    assert_int_equal(qm_suite_read_size(path, "small", &s), QM_OK);
+    int seed = qm_suite_axis(s, "seed"), steps = qm_suite_axis(s, "steps");
+    assert_int_equal(seed, 2); /* the axis keeps its place, so cells keep their order */
+    assert_int_equal(s->axis[seed].n, 1);
+    assert_string_equal(s->axis[seed].value[0].text, "9");
+    assert_int_equal(s->axis[steps].n, 2);
+    assert_true(qm_suite_axis(s, "n") >= 0);
+    char *plan = strdup(s->plan);
+    qm_suite_free(s);
+    f = fopen(path, "w");
+    fputs(plan, f);
+    fclose(f);
+    assert_int_equal(qm_suite_read(path, &again), QM_OK);
+    assert_string_equal(again->plan, plan);
+    assert_true(again->paired && again->budget == 1 && again->delta == 0.125);
+    free(plan);
+    qm_suite_free(again);
+}
+
+/* ---- tables by hand -------------------------------------------------------------------------- */
+
+/* One outcome: gaps, and stairs of runtimes for targets 0, 25 and 50 of a problem with 50 levels. */
+static void outcome(struct qm_outcome *o, double gap, double twin, double t25, double t50,
+                    double twin25, double twin50)
+{
+    const double stair[2][3] = {{0, t25, t50}, {0, twin25, twin50}};
+    o->value = calloc((size_t)qm_value_count(), sizeof *o->value);
+    double *extra = o->value + qm_metric_count();
+    o->done = 1;
+    o->steps = 100;
+    extra[QM_EXTRA_start_gap] = 1;
+    extra[QM_EXTRA_gap] = gap;
+    extra[QM_EXTRA_twin_gap] = twin;
+    extra[QM_EXTRA_log_gap] = log10(gap / twin);
+    for (int k = 0; k < QM_STAIR_COUNT; k++) {
+        int is_twin = k == QM_STAIR_twin_hits || k == QM_STAIR_twin_hits10;
+        o->stair[k] = calloc(6, sizeof(double));
+        for (int i = 0; i < 3; i++)
+            if (stair[is_twin][i] >= 0) {
+                o->stair[k][o->n_stair[k]++] = 25 * i;
+                o->stair[k][o->n_stair[k]++] = stair[is_twin][i];
+            }
+    }
+}
+
+/* Two variants, six seeds; runtimes: the twin needs 10 and 20 steps; `fast` 5 and 40; `slow` 20 and
+ * never.  Targets are levels 0 ... 50: 0 at step 0, 1 to 25 at the first, 26 to 50 at the second. */
+static void make_table(struct ran *a, struct qm_protocol **p)
+{
+    cells_of("variant: [fast: adamw4_ao, slow: adamw8_ao]\nsource: [easy: \"problem:nqm:n=64\"]\n"
+             "seed: 1..6\n" PAIRED,
+             a);
+    assert_int_equal(a->r.n_cells, 12 + 12);
+    a->r.outcome = calloc((size_t)a->r.n_cells, sizeof *a->r.outcome);
+    for (int64_t i = 0; i < a->r.n_cells; i++) {
+        const struct qm_cell *c = &a->r.cell[i];
+        double s = (double)c->seed, twin = 0.1 + 0.01 * s;
+        if (c->role != QM_CELL_plain)
+            outcome(&a->r.outcome[i], twin, twin, 10, 20, 10, 20);
+        else if (c->choice[0] == 0)
+            outcome(&a->r.outcome[i], twin * (1 + 1e-4 * s), twin, 5, 40, 10, 20);
+        else
+            outcome(&a->r.outcome[i], 2 * twin * (1 + 1e-3 * s), twin, 20, -1, 10, 20);
+    }
+    assert_int_equal(qm_protocol_make(&a->r, p), QM_OK);
+    assert_non_null(*p);
+}
+
+static int find_word(const struct qm_words *w, const char *word)
+{
+    for (int i = 0; i < w->n; i++)
+        if (strcmp(w->word[i], word) == 0)
+            return i;
+    fail_msg("no '%s'", word);
+    return -1;
+}
+
+static double share(const struct qm_curve_row *row, int64_t n, int label, int is_twin, double tau)
+{
+    double found = nan("");
+    for (int64_t i = 0; i < n; i++)
+        if (row[i].label == label && row[i].is_twin_kind == is_twin &&
+            fabs(row[i].tau - tau) < 1e-9 * tau)
+            found = row[i].share;
+    return found;
+}
+
+static void test_tables(void **state)
+{
+    struct ran a;
+    struct qm_protocol *p;
+    (void)state;
+    make_table(&a, &p);
+    int fast = find_word(&p->label, "fast"), slow = find_word(&p->label, "slow");
+    assert_string_equal(p->problem.word[0], "easy");
+    for (int j = 0; j < QM_TARGETS; j++)
+        assert_int_equal(p->target[0][j], j);
+    for (int64_t i = 0; i < p->n_runs; i++)
+        for (int j = 0; j < QM_TARGETS; j++) {
+            int label = p->run[i].label, part = j == 0 ? 0 : j <= 25 ? 1 : 2;
+            static const int want[3][3] = {{0, 5, 40}, {0, 20, -1}, {0, 10, 20}};
+            int row = label == fast ? 0 : label == slow ? 1 : 2;
+            assert_int_equal(p->hits[QM_STAIR_hits][i * QM_TARGETS + j], want[row][part]);
+            assert_int_equal(p->hits[QM_STAIR_twin_hits][i * QM_TARGETS + j], want[2][part]);
+        }
+
+    /* ECDF: 1 target at once, 25 more at the first runtime, the rest at the second */
+    near_to(share(p->ecdf, p->n_ecdf, fast, 0, 4), 1 / 51.0, 1e-15);
+    near_to(share(p->ecdf, p->n_ecdf, fast, 0, 5), 26 / 51.0, 1e-15);
+    near_to(share(p->ecdf, p->n_ecdf, fast, 0, 100), 1, 0);
+    near_to(share(p->ecdf, p->n_ecdf, slow, 0, 100), 26 / 51.0, 1e-15);
+    near_to(share(p->ecdf, p->n_ecdf, -2, 0, 10), 26 / 51.0, 1e-15); /* the twin */
+
+    /* ratios to the twin: fast 1, 1/2 (25 times), 2 (25); slow 1, 2 (25), infinite (25) */
+    near_to(share(p->profile, p->n_profiles, fast, 1, 0.25), 0, 0);
+    near_to(share(p->profile, p->n_profiles, fast, 1, 0.5), 25 / 51.0, 1e-15);
+    near_to(share(p->profile, p->n_profiles, fast, 1, 1), 26 / 51.0, 1e-15);
+    near_to(share(p->profile, p->n_profiles, fast, 1, 2), 1, 0);
+    near_to(share(p->profile, p->n_profiles, slow, 1, 16), 26 / 51.0, 1e-15);
+    /* to the best of all labels, float32 among them: fast 1, 1 (25), 2 (25); slow 1, 4 (25) */
+    near_to(share(p->profile, p->n_profiles, fast, 0, 1), 26 / 51.0, 1e-15);
+    near_to(share(p->profile, p->n_profiles, fast, 0, 2), 1, 0);
+    near_to(share(p->profile, p->n_profiles, slow, 0, 4), 26 / 51.0, 1e-15);
+    near_to(share(p->profile, p->n_profiles, slow, 0, 2), 1 / 51.0, 1e-15);
+    for (int64_t i = 0; i < p->n_scores; i++) {
+        const struct qm_score_row *s = &p->score[i];
+        if (s->label == fast) { /* 26 count on all of [1, 4], 25 on two thirds */
+            near_to(s->score[1], (26 + 25 * 2 / 3.0) / 51, 1e-14);
+            near_to(s->score[0], (26 + 25 * 2 / 3.0) / 51, 1e-14);
+        } else if (s->label == slow) { /* ratios 2 and 4 */
+            near_to(s->score[1], (1 + 25 * 2 / 3.0) / 51, 1e-14);
+            near_to(s->score[0], 1 / 51.0, 1e-14);
+        }
+        assert_int_equal(s->n[1], 6 * 51);
+    }
+
+    /* d of fast is log10(1 + 1e-4 s), of slow log10 2 (1 + 1e-3 s) */
+    for (int64_t i = 0; i < p->n_verdicts; i++) {
+        const struct qm_verdict_row *v = &p->verdict[i];
+        assert_int_equal(v->d.n, 6);
+        near_to(v->delta, log10(1.05), 1e-16);
+        if (v->of.label == fast) {
+            near_to(v->d.median, 0.5 * (log10(1.0003) + log10(1.0004)), 1e-12);
+            near_to(v->d.median_lo, log10(1.0001), 1e-12);
+            near_to(v->d.median_hi, log10(1.0006), 1e-12);
+            assert_int_equal(v->verdict, QM_DECISION_equivalent);
+            assert_true(v->q <= 0.05); /* other than 0, and yet equivalent */
+        } else if (v->of.label == slow) {
+            assert_int_equal(v->verdict, QM_DECISION_worse);
+            near_to(v->null.mean, 0, 0);
+        } else {
+            assert_true(isnan(v->q)); /* nulls are no part of the family */
+            assert_int_equal(v->verdict, QM_DECISION_equivalent);
+        }
+    }
+    qm_protocol_free(p);
+    release(&a);
+}
+
+/* Seeds that change nothing are one observation; a diverged run counts as it stands; what a failed
+ * run would have shown is not guessed. */
+static void test_few(void **state)
+{
+    struct ran a;
+    struct qm_protocol *p;
+    (void)state;
+    make_table(&a, &p);
+    qm_protocol_free(p);
+    double *first = a.r.outcome[0].value + qm_metric_count();
+    for (int64_t i = 0; i < 6; i++) { /* all seeds of `fast` alike */
+        double *extra = a.r.outcome[i].value + qm_metric_count();
+        memcpy(extra, first, QM_EXTRA_COUNT * sizeof *extra);
+    }
+    double *lost = a.r.outcome[6].value + qm_metric_count();
+    lost[QM_EXTRA_log_gap] = nan("");
+    a.r.outcome[7].diverged = 1;
+    assert_int_equal(qm_protocol_make(&a.r, &p), QM_OK);
+    for (int64_t i = 0; i < p->n_verdicts; i++) {
+        const struct qm_verdict_row *v = &p->verdict[i];
+        if (strcmp(p->label.word[v->of.label], "fast") == 0)
+            assert_true(v->d.n == 1 && v->verdict == QM_DECISION_few);
+        if (strcmp(p->label.word[v->of.label], "slow") == 0)
+            assert_true(v->d.n == 5 && v->failed == 1 && v->diverged == 1 &&
+                        v->verdict == QM_DECISION_few);
+    }
+    assert_int_equal(p->hits[QM_STAIR_hits][6 * QM_TARGETS], -1);
+    qm_protocol_free(p);
+    release(&a);
+}
+
+/* d = 1 of all, 0.4 without the first state's codes, 0.75 without the second's. */
+static void test_budget(void **state)
+{
+    struct ran a;
+    struct qm_protocol *p;
+    static const double d[] = {1, 0.4, 0.75};
+    static const struct {
+        const char *part;
+        double share;
+    } want[] = {
+        {"first-moment codes", 0.6}, {"second-moment codes", 0.25}, {"rest", 0.15}, {"all", 1}};
+    (void)state;
+    cells_of("variant: adamw4_ao\nsource: \"problem:nqm:n=64\"\nseed: 1..6\nbudget: 1\n" PAIRED,
+             &a);
+    a.r.outcome = calloc((size_t)a.r.n_cells, sizeof *a.r.outcome);
+    for (int64_t i = 0; i < a.r.n_cells; i++) {
+        const struct qm_cell *c = &a.r.cell[i];
+        double twin = 1e-3 * (double)c->seed;
+        int k = c->role == QM_CELL_without ? 1 + (int)c->part : 0;
+        outcome(&a.r.outcome[i], c->role == QM_CELL_plain || k ? twin * pow(10, d[k]) : twin, twin,
+                1, 2, 1, 2);
+    }
+    assert_int_equal(qm_protocol_make(&a.r, &p), QM_OK);
+    assert_int_equal(p->n_budget, 4);
+    for (int i = 0; i < 4; i++) {
+        assert_string_equal(p->budget[i].part, want[i].part);
+        near_to(p->budget[i].share.mean, want[i].share, 1e-12);
+        assert_true(p->budget[i].share.lo95 <= want[i].share + 1e-12 &&
+                    p->budget[i].share.hi95 >= want[i].share - 1e-12);
+    }
+    qm_protocol_free(p);
+    release(&a);
+}
+
+/* ---- twins ----------------------------------------------------------------------------------- */
+
+static void same_numbers(const char *what, const double *x, const double *y, int64_t n)
+{
+    if (memcmp(x, y, (size_t)n * sizeof *x) != 0)
+        fail_msg("%s differ", what);
+}
+
+static void same_outcome(const struct qm_outcome *x, const struct qm_outcome *y)
+{
+    assert_int_equal(x->diverged, y->diverged);
+    assert_int_equal(x->steps, y->steps);
+    assert_int_equal(x->n_points, y->n_points);
+    same_numbers("values", x->value, y->value, qm_value_count());
+    for (int k = 0; k < QM_TRACK_COUNT; k++)
+        same_numbers("curves", x->track[k], y->track[k], x->n_points);
+    for (int k = 0; k < QM_STAIR_COUNT; k++) {
+        assert_int_equal(x->n_stair[k], y->n_stair[k]);
+        same_numbers("stairs", x->stair[k], y->stair[k], x->n_stair[k]);
+    }
+}
+
+static void run_all(const struct ran *a, struct qm_twin_cache *twins, int backwards,
+                    struct qm_outcome *out)
+{
+    struct qm_metrics *m = qm_metrics_open(QM_METRICS_full);
+    int64_t *order;
+    assert_int_equal(qm_twin_order(a->r.cell, a->r.n_cells, &order), QM_OK);
+    for (int64_t i = 0; i < a->r.n_cells; i++) {
+        int64_t at = backwards ? a->r.n_cells - 1 - i : order[i];
+        if (qm_lockstep_run(&a->r.cell[at], m, twins, NULL, &out[at]) != QM_OK)
+            fail_msg("%s", qm_message());
+        if (out[at].reason)
+            fail_msg("%s", out[at].reason);
+    }
+    free(order);
+    qm_metrics_close(m);
+}
+
+/* With none, a large one, one that holds a single twin, another order: the same bits.  Among the
+ * cells: rules whose updates are seen in the parameter, bfloat16 parameters (another start),
+ * minibatches (other looks), runs that diverge, points by step and by its logarithm. */
+static void test_twins_kept(void **state)
+{
+    static const char *const suites[] = {
+        "variant: [adamw4_ao, adamw8_ao_bf16sr, lion8_bnb, sgdm4_lpmm]\nseed: [1, 2]\nsteps: 60\n"
+        "source: [\"problem:nqm:n=256\", \"problem:logreg:n=64,d=8,batch=8\"]\n"
+        "lr_scale: [1, 2000]\n" PAIRED,
+        "variant: [adamw4_lpmm, adamw_f32]\nsteps: 33\nevery: 7\n"
+        "source: [\"problem:embed:rows=64,d=4,batch=4\", \"problem:rosen:n=8\"]\n" PAIRED};
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        struct ran a;
+        struct qm_twin_cache *large, *small;
+        struct qm_outcome *out[4];
+        cells_of(suites[k], &a);
+        for (int i = 0; i < 4; i++)
+            out[i] = calloc((size_t)a.r.n_cells, sizeof **out);
+        assert_int_equal(qm_twin_cache_open(0, &large), QM_OK);
+        assert_int_equal(qm_twin_cache_open(600000, &small), QM_OK);
+        run_all(&a, NULL, 0, out[0]);
+        run_all(&a, large, 0, out[1]);
+        assert_true(qm_twin_hits(large) > a.r.n_cells / 3);
+        run_all(&a, small, 1, out[2]);
+        run_all(&a, large, 1, out[3]); /* all twins are there now */
+        int diverged = 0;
+        for (int64_t i = 0; i < a.r.n_cells; i++) {
+            for (int j = 1; j < 4; j++)
+                same_outcome(&out[0][i], &out[j][i]);
+            diverged += out[0][i].diverged;
+        }
+        assert_true(k == 1 || diverged > 0);
+        for (int j = 0; j < 4; j++) {
+            for (int64_t i = 0; i < a.r.n_cells; i++)
+                qm_outcome_free(&out[j][i]);
+            free(out[j]);
+        }
+        qm_twin_cache_close(large);
+        qm_twin_cache_close(small);
+        release(&a);
+    }
+}
+
+/* What a closed cell says of gaps and hits, from its curve with a point at every step. */
+static void test_gaps(void **state)
+{
+    struct ran a;
+    (void)state;
+    cells_of("variant: [adamw4_ao]\nsource: \"problem:nqm:n=256\"\nsteps: 50\nevery: 1\n"
+             "coupling: closed\nexp_avg.min_numel: 0\nlr_scale: [1, 1e5]\n",
+             &a);
+    struct qm_outcome *o = calloc(2, sizeof *o);
+    run_all(&a, NULL, 0, o);
+    for (int i = 0; i < 2; i++) {
+        const double *x = o[i].value + qm_metric_count();
+        int64_t last = o[i].n_points - 1;
+        double start = x[QM_EXTRA_start_gap], gap[51];
+        int64_t step[51];
+        assert_int_equal(o[i].diverged, i);
+        if (i) { /* lost: as bad as 1000 times the start, whatever came */
+            assert_true(x[QM_EXTRA_gap] == 1e3 && o[i].steps < 50);
+            continue;
+        }
+        assert_int_equal(last, 50);
+        assert_true(x[QM_EXTRA_gap] == o[i].track[QM_TRACK_loss][last] / start);
+        assert_true(x[QM_EXTRA_twin_gap] == o[i].track[QM_TRACK_twin_loss][last] / start);
+        near_to(x[QM_EXTRA_log_gap], x[QM_EXTRA_loss_ratio], 1e-14);
+        for (int k = 0; k <= 50; k++) {
+            step[k] = k;
+            gap[k] = k ? o[i].track[QM_TRACK_loss][k] / start : 1;
+        }
+        for (int64_t level = 0; level < 200; level++) {
+            assert_int_equal(
+                qm_stairs_step(o[i].stair[QM_STAIR_hits], o[i].n_stair[QM_STAIR_hits], level),
+                brute(gap, step, 51, 1, level));
+            assert_int_equal(
+                qm_stairs_step(o[i].stair[QM_STAIR_hits10], o[i].n_stair[QM_STAIR_hits10], level),
+                brute(gap, step, 51, 10, level));
+        }
+    }
+    for (int i = 0; i < 2; i++)
+        qm_outcome_free(&o[i]);
+    free(o);
+    release(&a);
+}
+
+/* The twin beside itself from a start one ulp off: near, not equal, and no codes anywhere. */
+static void test_ulp(void **state)
+{
+    struct ran a;
+    (void)state;
+    cells_of("variant: [adamw_f32, lion_f32, sgdm_f32]\nstart: [problem, ulp]\nsteps: 20\n"
+             "source: [\"problem:nqm:n=64\", \"problem:lowrank:n=16,p=8,q=8,init=0\"]\n"
+             "coupling: closed\n",
+             &a);
+    struct qm_outcome *o = calloc((size_t)a.r.n_cells, sizeof *o);
+    run_all(&a, NULL, 0, o);
+    for (int64_t i = 0; i < a.r.n_cells; i++) {
+        double d = o[i].value[qm_metric_count() + QM_EXTRA_log_gap];
+        if (a.r.cell[i].start_ulp)
+            assert_true(d != 0 && fabs(d) < 1e-3);
+        qm_outcome_free(&o[i]);
+    }
+    free(o);
+    release(&a);
+    cells_of("variant: adamw4_ao\nstart: ulp\nsource: \"problem:nqm:n=64\"\ncoupling: closed\n",
+             &a);
+    assert_non_null(strstr(a.r.cell[0].reason, "float32"));
+    release(&a);
+}
+
+/* Problems whose gradients bring the plotted loss along bring that very number. */
+static void test_losses_given(void **state)
+{
+    static const char *const args[][2] = {{"heavy", "base=nqm:n=64"},
+                                          {"spike", "base=quad:n=64"},
+                                          {"lowrank", "batch=0"},
+                                          {"logreg", "batch=0"}};
+    int given = 0;
+    (void)state;
+    for (int i = 0; i < qm_problem_count(); i++) {
+        const struct qm_problem *p = qm_problem_at(i);
+        struct qm_shape shape[QM_PROBLEM_TENSORS];
+        const char *with = "";
+        void *self;
+        int n;
+        int64_t total = 0;
+        for (size_t k = 0; k < sizeof args / sizeof *args; k++)
+            with = strcmp(args[k][0], p->name) == 0 ? args[k][1] : with;
+        if (!p->gives_loss)
+            continue;
+        if (p->open(with, 3, &self, &n, shape) != QM_OK)
+            fail_msg("%s", qm_message());
+        assert_true(p->gives_loss(self));
+        for (int k = 0; k < n; k++)
+            total += qm_shape_numel(&shape[k]);
+        double *x = calloc(2 * (size_t)total, sizeof *x), *g = x + total;
+        p->start(self, x);
+        for (int64_t t = 1; t <= 5; t++) {
+            double alone = p->eval(self, x, t, NULL), with_gradient = p->eval(self, x, t, g);
+            if (memcmp(&alone, &with_gradient, sizeof alone) != 0)
+                fail_msg("%s: %a and %a", p->name, alone, with_gradient);
+            for (int64_t k = 0; k < total; k++)
+                x[k] -= 1e-3 * g[k];
+        }
+        given++;
+        free(x);
+        p->close(self);
+    }
+    assert_true(given >= 5);
+}
+
+/* ---- nothing is found where nothing is ------------------------------------------------------- */
+
+/* A stochastic variant against itself with other draws of rounding, paired by data seed: alone, one
+ * in twenty may differ; as one family hardly any.  The bound is four standard errors above. */
+static void test_null(void **state)
+{
+    int comparisons = everything ? 200 : 40, seeds = everything ? 16 : 8, alone = 0, family = 0;
+    char text[1024];
+    struct ran a;
+    struct qm_bootstrap *b;
+    (void)state;
+    snprintf(text, sizeof text,
+             "variant: adamw4_ao\nexp_avg: \"nf4:4s/block:64/bisect/stoch/hi\"\n"
+             "exp_avg_sq: \"lin:4u/block:64/bisect/stoch/hi\"\n"
+             "exp_avg.min_numel: 0\nexp_avg_sq.min_numel: 0\n"
+             "source: \"problem:nqm:n=256\"\nseed: 1..%d\nrounding_seed: 1..%d\nsteps: 100\n"
+             "every: 100\ncoupling: closed\n",
+             seeds, 2 * comparisons);
+    cells_of(text, &a);
+    struct qm_outcome *o = calloc((size_t)a.r.n_cells, sizeof *o);
+    double *p = calloc(2 * (size_t)comparisons, sizeof *p), *q = p + comparisons, spread = 0;
+    struct qm_twin_cache *twins;
+    assert_int_equal(qm_twin_cache_open(0, &twins), QM_OK);
+    run_all(&a, twins, 0, o);
+    assert_int_equal(qm_bootstrap_open(&b), QM_OK);
+    struct qm_paired *x = calloc((size_t)comparisons, sizeof *x);
+    for (int k = 0; k < comparisons; k++) {
+        double d[16];
+        for (int s = 0; s < seeds; s++) { /* the rounding seed is the last axis */
+            const struct qm_outcome *one = &o[s * 2 * comparisons + 2 * k], *two = one + 1;
+            d[s] = one->value[qm_metric_count() + QM_EXTRA_log_gap] -
+                   two->value[qm_metric_count() + QM_EXTRA_log_gap];
+            spread += d[s] * d[s];
+        }
+        assert_int_equal(qm_paired_make(b, d, seeds, &x[k]), QM_OK);
+        p[k] = x[k].p;
+    }
+    assert_true(spread > 0); /* the draws do differ */
+    assert_int_equal(qm_false_discovery(p, comparisons, q), QM_OK);
+    for (int k = 0; k < comparisons; k++) {
+        enum qm_decision one = qm_decide(&x[k], 1e-9, nan("")), all = qm_decide(&x[k], 1e-9, q[k]);
+        alone += one == QM_DECISION_better || one == QM_DECISION_worse;
+        family += all == QM_DECISION_better || all == QM_DECISION_worse;
+    }
+    if (everything)
+        printf("%d null comparisons of %d seeds: %d differ alone (%.1f %%, nominal 5), %d as one "
+               "family\n",
+               comparisons, seeds, alone, 100.0 * alone / comparisons, family);
+    assert_true(alone <= 0.05 * comparisons + 4 * sqrt(0.05 * 0.95 * comparisons));
+    assert_true(family <= 0.05 * comparisons);
+    for (int64_t i = 0; i < a.r.n_cells; i++)
+        qm_outcome_free(&o[i]);
+    free(x);
+    free(p);
+    free(o);
+    qm_bootstrap_close(b);
+    qm_twin_cache_close(twins);
+    release(&a);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_hits),
+        cmocka_unit_test(test_area),
+        cmocka_unit_test(test_coverage),
+        cmocka_unit_test(test_paired_edges),
+        cmocka_unit_test(test_median_ranks),
+        cmocka_unit_test(test_detectable),
+        cmocka_unit_test(test_false_discovery),
+        cmocka_unit_test(test_decide),
+        cmocka_unit_test(test_added_cells),
+        cmocka_unit_test(test_suite_words),
+        cmocka_unit_test(test_tables),
+        cmocka_unit_test(test_few),
+        cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_twins_kept),
+        cmocka_unit_test(test_gaps),
+        cmocka_unit_test(test_ulp),
+        cmocka_unit_test(test_losses_given),
+        cmocka_unit_test(test_null),
+    };
+    everything = argc > 1 && strcmp(argv[1], "all") == 0;
+    return cmocka_run_group_tests(tests, make_file, drop_file);
+}
