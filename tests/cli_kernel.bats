@@ -235,7 +235,7 @@ C
     sed 's/QM_KERNEL("sgdm_f32")/const int qm_kernel_abi = 7/' k.c > abi.c
     fails_with 2 "version 7 of kernel_abi.h, this is 1" check --no-shrink --kernel abi.c --as sgdm_f32
     fails_with 3 "No such file" check --no-shrink --kernel none.c
-    fails_with 2 "a .c or a .so file" check --no-shrink --kernel "$QUALM"
+    fails_with 2 "a .c, .cu or .so file" check --no-shrink --kernel "$QUALM"
     CC=nocc fails_with 2 "cannot run the compiler 'nocc'" check --no-shrink --kernel k.c
     echo '__attribute__((constructor)) static void f(void) { volatile int *volatile at = 0; *at = 1; }' >> k.c
     run -1 "$QUALM" check --no-shrink --kernel k.c -q

@@ -154,19 +154,21 @@ void qm_emu_event_wait(struct qm_emu_event *event, struct qm_emu_stream *stream,
 
 /* ---- memory ------------------------------------------------------------------------------------ */
 
-static const size_t malloc_align = 256, most = (size_t)1 << 30;
+static const size_t malloc_at = 256,
+                    malloc_most = (size_t)1 << 30; /* at: and to no more is aligned */
 
 void *qm_emu_malloc(size_t bytes)
 {
-    size_t room = (bytes + malloc_align - 1) / malloc_align * malloc_align;
-    if (bytes == 0)
-        return NULL;
-    void *p = bytes <= most ? aligned_alloc(malloc_align, room) : NULL;
-    if (!p) {
-        last_error = 2;
+    void *map = bytes > 0 && bytes <= malloc_most
+                    ? mmap(NULL, malloc_at + bytes, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                    : MAP_FAILED;
+    if (map == MAP_FAILED) {
+        last_error = bytes > 0 ? 2 : last_error;
         return NULL;
     }
-    memset(p, 0xff, room); /* NaNs */
+    void *p = (unsigned char *)map + malloc_at;
+    memset(p, 0xff, bytes); /* NaNs */
     qm_region_add("memory of cudaMalloc", p, bytes, QM_REGION_BLANK);
     return p;
 }
@@ -174,15 +176,15 @@ void *qm_emu_malloc(size_t bytes)
 void qm_emu_free(void *p, struct qm_emu_at at)
 {
     const char *name = NULL;
-    size_t left;
+    size_t bytes;
     if (!p)
         return;
-    if (!qm_region_covers(p, 0, &name, &left) || !name) {
+    if (!qm_region_covers(p, 0, &name, &bytes) || !name || (uintptr_t)p % 4096 != malloc_at) {
         qm_emu_fail(at, "cudaFree of what is not allocated");
         return;
     }
     qm_region_drop(p);
-    free(p);
+    munmap((unsigned char *)p - malloc_at, malloc_at + bytes);
 }
 
 static int copy_is_valid(const void *p, size_t bytes, const char *what, struct qm_emu_at at)

@@ -11,7 +11,7 @@ enum { REGIONS = 1024, PAGES = 1024, VARIABLES = 512 };
 
 static struct region regions[REGIONS];
 static int n_regions;
-static struct region *seen[PAGES]; /* the one last found on a page */
+struct region *qm_region_seen[QM_PAGES];
 
 uintptr_t qm_module_base;
 
@@ -91,7 +91,7 @@ void qm_region_add(const char *name, const void *at, size_t bytes, int flags)
     if (!at || bytes == 0 || n_regions == REGIONS)
         return;
     regions[n_regions++] = region{name, (uintptr_t)at, bytes, flags, NULL};
-    memset(seen, 0, sizeof seen);
+    memset(qm_region_seen, 0, sizeof qm_region_seen);
 }
 
 static void region_remove(int i)
@@ -100,7 +100,7 @@ static void region_remove(int i)
     if (r->cells)
         munmap(r->cells, (r->bytes + 4) * sizeof(struct cell));
     *r = regions[--n_regions];
-    memset(seen, 0, sizeof seen);
+    memset(qm_region_seen, 0, sizeof qm_region_seen);
 }
 
 void qm_region_drop(const void *at)
@@ -119,7 +119,7 @@ void qm_region_drop_step(void)
 
 struct region *qm_region_of(uintptr_t a)
 {
-    struct region **last = &seen[(a >> 12) % PAGES];
+    struct region **last = &qm_region_seen[(a >> 12) % QM_PAGES];
     if (*last && a - (*last)->at < (*last)->bytes)
         return *last;
     for (int i = 0; i < n_regions; i++)
@@ -206,4 +206,14 @@ static int add_module(struct dl_phdr_info *info, size_t size, void *self)
 __attribute__((constructor)) static void find_module()
 {
     dl_iterate_phdr(add_module, (void *)(uintptr_t)find_module);
+}
+
+/* Many kernels, loaded and unloaded, in one process. */
+__attribute__((destructor)) static void cells_close()
+{
+    for (int i = 0; i < n_regions; i++)
+        if (regions[i].cells)
+            munmap(regions[i].cells, (regions[i].bytes + 4) * sizeof(struct cell));
+    if (qm_arena_cells)
+        munmap(qm_arena_cells, (QM_ARENA + 4) * sizeof(struct cell));
 }

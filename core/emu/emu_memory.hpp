@@ -29,6 +29,8 @@ struct region {
 
 /* The region that holds an address; NULL: none.  Valid until one is added or dropped. */
 struct region *qm_region_of(uintptr_t a);
+enum { QM_PAGES = 1024 };
+extern struct region *qm_region_seen[QM_PAGES]; /* the one last found on a page, by its number */
 struct cell *qm_cells_for(size_t bytes);
 const struct region *qm_region_near(uintptr_t a); /* the nearest one of a step or of cudaMalloc */
 

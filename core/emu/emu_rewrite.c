@@ -417,7 +417,8 @@ qm_status qm_emu_rewrite(const char *text, char **out)
     int is_start = 1; /* of a line */
     if (!r)
         return qm_fail(QM_NO_MEMORY, "the rewriter");
-    for (r->in = text; st == QM_OK && *r->in;) {
+    put(r, "", 0);
+    for (r->in = text; st == QM_OK && *r->in && !r->failed;) {
         if (*r->in == '\n') {
             put(r, r->in++, 1);
             r->line++;
