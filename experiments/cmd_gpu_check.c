@@ -152,7 +152,7 @@ static qm_status check_all(const struct options *o, json_t *rows, int *failed)
 static qm_status speed(const struct options *o, json_t *all)
 {
     struct qm_speed s = {0};
-    qm_status st = qm_speed_measure(o->n, o->rounds, &s);
+    qm_status st = qm_speed_measure(NULL, o->n, o->rounds, &s);
     json_object_set_new(all, "speed", s.rows ? s.rows : json_array());
     json_object_set_new(all, "tables", s.tables ? s.tables : json_array());
     if (st == QM_OK)

@@ -333,7 +333,8 @@ P
     fails_with 2 "needs --kernel" check --against k.c adamw4_ao
     fails_with 2 "by --as" check --no-shrink --kernel k.c adamw4_ao
     fails_with 2 "positive number" check --no-shrink --kernel k.c --limit-time 0
-    fails_with 77 "backend cuda is not built into this binary" check adamw4_ao --backend cuda
+    QM_LIBCUDA=none fails_with 77 "GPU backend unavailable: no NVIDIA driver: QM_LIBCUDA=none" \
+        check adamw4_ao --backend cuda
     fails_with 2 "backend emu runs CUDA sources" check --no-shrink --kernel k.c --backend emu
     fails_with 4 "no backend 'gpu'" check --backend gpu
     run -0 "$QUALM" check adamw4_ao --backend cpu --case "$one" -q

@@ -36,6 +36,9 @@ enum qm_library {
  * found[size]: its path, or why there is none ("no libcuda.so.1 where the loader looks"). */
 void *qm_library_open(enum qm_library which, char *found, size_t size);
 
+/* For tests: symbol(name) stands in for this library from now on; before anybody has opened it. */
+void qm_library_stand_in(enum qm_library which, void *(*symbol)(const char *name));
+
 /* A function of it into *function, which is any pointer to a function; QM_SKIPPED: it is not there. */
 qm_status qm_library_symbol(void *handle, const char *symbol, void *function);
 

@@ -34,4 +34,7 @@ struct qm_device {
 
 extern const struct qm_device qm_device_cuda, qm_device_emu;
 
+/* load of the emulator, from the text of step_recipe.h. */
+qm_status qm_emu_load_text(const char *recipe, void **module);
+
 #endif

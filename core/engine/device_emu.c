@@ -286,20 +286,25 @@ static qm_status module_load(const char *recipe, struct module **out)
     return QM_OK;
 }
 
+qm_status qm_emu_load_text(const char *recipe, void **module)
+{
+    struct module *m = NULL;
+    pthread_mutex_lock(&lock);
+    qm_status st = module_load(recipe, &m);
+    pthread_mutex_unlock(&lock);
+    if (st == QM_OK)
+        *module = m;
+    return st;
+}
+
 static qm_status emu_load(const struct qm_step_form *f, enum qm_mode mode, void **module)
 {
     if (mode != QM_MODE_exact)
         return qm_fail(QM_SKIPPED, "backend emu computes exactly: mode fast is a GPU's");
     char *recipe = qm_step_text(f);
-    struct module *m = NULL;
-    if (!recipe)
-        return qm_fail(QM_NO_MEMORY, "the source of a kernel");
-    pthread_mutex_lock(&lock);
-    qm_status st = module_load(recipe, &m);
-    pthread_mutex_unlock(&lock);
+    qm_status st =
+        recipe ? qm_emu_load_text(recipe, module) : qm_fail(QM_NO_MEMORY, "the source of a kernel");
     free(recipe);
-    if (st == QM_OK)
-        *module = m;
     return st;
 }
 

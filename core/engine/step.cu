@@ -23,6 +23,7 @@
 
 #define QM_DEV static __device__ __forceinline__
 
+/* Two blocks a multiprocessor are asked for, or ptxas spills rather than exceed 64 registers. */
 enum { EACH = QM_STEP_EACH, THREADS = QM_STEP_THREADS, WARP = 32 };
 
 /* How a slot's statistics come about. */
@@ -806,19 +807,19 @@ QM_DEV void run(const struct desc *tensors, const struct qm_chunk *chunks, int64
     }
 }
 
-extern "C" __global__ __launch_bounds__(QM_STEP_THREADS) void qm_step(const struct desc *tensors,
-                                                                      const struct qm_chunk *chunks,
-                                                                      int64_t n_chunks,
-                                                                      struct qm_step_scalars step)
+extern "C" __global__
+__launch_bounds__(QM_STEP_THREADS, 2) void qm_step(const struct desc *tensors,
+                                                   const struct qm_chunk *chunks, int64_t n_chunks,
+                                                   struct qm_step_scalars step)
 {
     run<0>(tensors, chunks, n_chunks, &step);
 }
 
 #if QM_FOLDS > 0
 extern "C" __global__
-__launch_bounds__(QM_STEP_THREADS) void qm_fold_1(const struct desc *tensors,
-                                                  const struct qm_chunk *chunks, int64_t n_chunks,
-                                                  struct qm_step_scalars step)
+__launch_bounds__(QM_STEP_THREADS, 2) void qm_fold_1(const struct desc *tensors,
+                                                     const struct qm_chunk *chunks,
+                                                     int64_t n_chunks, struct qm_step_scalars step)
 {
     run<1>(tensors, chunks, n_chunks, &step);
 }
@@ -849,7 +850,8 @@ template <int I> QM_DEV void scales_of(const struct desc *t)
     }
 }
 
-extern "C" __global__ __launch_bounds__(QM_STEP_THREADS) void qm_scales(const struct desc *tensors)
+extern "C" __global__ __launch_bounds__(QM_STEP_THREADS,
+                                        2) void qm_scales(const struct desc *tensors)
 {
     scales_of<0>(tensors + blockIdx.y);
 }
@@ -857,9 +859,9 @@ extern "C" __global__ __launch_bounds__(QM_STEP_THREADS) void qm_scales(const st
 
 #if QM_FOLDS > 1
 extern "C" __global__
-__launch_bounds__(QM_STEP_THREADS) void qm_fold_2(const struct desc *tensors,
-                                                  const struct qm_chunk *chunks, int64_t n_chunks,
-                                                  struct qm_step_scalars step)
+__launch_bounds__(QM_STEP_THREADS, 2) void qm_fold_2(const struct desc *tensors,
+                                                     const struct qm_chunk *chunks,
+                                                     int64_t n_chunks, struct qm_step_scalars step)
 {
     run<2>(tensors, chunks, n_chunks, &step);
 }
@@ -883,8 +885,8 @@ QM_DEV void decode_slot(const struct desc *t, const struct tables *s, int which,
     }
 }
 
-extern "C" __global__ __launch_bounds__(QM_STEP_THREADS) void qm_decode(const struct desc *t,
-                                                                        int which, float *out)
+extern "C" __global__ __launch_bounds__(QM_STEP_THREADS, 2) void qm_decode(const struct desc *t,
+                                                                           int which, float *out)
 {
     __shared__ tables s;
     table_fill<0>(&s);
@@ -898,8 +900,8 @@ extern "C" __global__ __launch_bounds__(QM_STEP_THREADS) void qm_decode(const st
 /* Floats of `count` consecutive bit patterns from `first` on whose code of slot 0 is not that of the pattern
  * before (the first one always): found[0] of them, pairs of bits and code in list[], at most `most`. */
 extern "C" __global__
-__launch_bounds__(QM_STEP_THREADS) void qm_codes(uint64_t first, uint64_t count, uint32_t *found,
-                                                 uint32_t *list, uint32_t most)
+__launch_bounds__(QM_STEP_THREADS, 2) void qm_codes(uint64_t first, uint64_t count, uint32_t *found,
+                                                    uint32_t *list, uint32_t most)
 {
     __shared__ tables s;
     table_fill<0>(&s);
@@ -926,7 +928,7 @@ struct by_value {
     struct qm_chunk chunks[QM_BY_VALUE_CHUNKS];
 };
 
-extern "C" __global__ __launch_bounds__(QM_STEP_THREADS) void qm_step_by_value(
+extern "C" __global__ __launch_bounds__(QM_STEP_THREADS, 2) void qm_step_by_value(
     const __grid_constant__ struct by_value table, int64_t n_chunks, struct qm_step_scalars step)
 {
     run<0>(table.tensors, table.chunks, n_chunks, &step);

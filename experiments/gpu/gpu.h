@@ -52,8 +52,9 @@ struct qm_speed {
     json_t *tables;
 };
 
-/* Steps of n parameters (0: as many as fit well) in `rounds` rounds. */
-qm_status qm_speed_measure(int64_t n, int rounds, struct qm_speed *out);
+/* Steps of n parameters (0: as many as fit well) in `rounds` rounds; of one recipe only, or (NULL) of
+ * every variant and a few with 16-bit parameters. */
+qm_status qm_speed_measure(const char *only, int64_t n, int rounds, struct qm_speed *out);
 
 /* ---- report.c -------------------------------------------------------------------------------------- */
 

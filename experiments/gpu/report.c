@@ -185,6 +185,10 @@ qm_status qm_gpu_report(const char *folder, json_t *all, int argc, char **argv, 
     char stem[160], h5[PATH_MAX];
     struct qm_store *f;
     stem_of(all, stem, sizeof stem);
+    for (char *c = strchr(folder + 1, '/'); c; c = strchr(c + 1, '/')) {
+        snprintf(h5, sizeof h5, "%.*s", (int)(c - folder), folder);
+        mkdir(h5, 0777);
+    }
     mkdir(folder, 0777);
     snprintf(h5, sizeof h5, "%s/%s.h5", folder, stem);
     snprintf(path, size, "%s/%s.md", folder, stem);

@@ -9,7 +9,7 @@
 #include "core/engine/nvml.h"
 #include "experiments/cli.h"
 
-enum { COLUMNS = 4096, WARM = 3, MOST_ROUNDS = 1000, TENSORS = 200, SMALL = 16384 };
+enum { COLUMNS = 4096, WARM = 3, MOST_ROUNDS = 1000, TENSORS = 100, SMALL = 16384 };
 
 /* Recipes that no variant is: 16-bit parameters and gradients, where kernels are used most. */
 static const char *const more[] = {
@@ -213,9 +213,10 @@ static qm_status measure_tables(struct bench *b, json_t *rows)
     struct qm_shape shapes[TENSORS];
     uint32_t ids[TENSORS];
     struct qm_recipe r;
+    int elements = b->n < TENSORS * SMALL ? SMALL / 256 : SMALL; /* a rehearsal takes few */
     QM_TRY(qm_recipe_parse("adamw4_lpmm_group", &r));
     for (int k = 0; k < TENSORS; k++) {
-        shapes[k] = (struct qm_shape){1, {SMALL}};
+        shapes[k] = (struct qm_shape){1, {elements}};
         ids[k] = (uint32_t)k;
     }
     for (int way = 0; way < 3; way++) {
@@ -231,8 +232,8 @@ static qm_status measure_tables(struct bench *b, json_t *rows)
             st = time_many(b, run_many, &m, &mid, &least);
         if (st == QM_OK)
             json_array_append_new(rows, json_pack("{s:s, s:i, s:i, s:f, s:f}", "way", ways[way],
-                                                  "tensors", TENSORS, "elements", SMALL, "seconds",
-                                                  mid, "least_seconds", least));
+                                                  "tensors", TENSORS, "elements", elements,
+                                                  "seconds", mid, "least_seconds", least));
         for (int k = 0; k < m.n; k++)
             qm_batch_close(m.batch[k]);
         QM_TRY(st);
@@ -269,7 +270,7 @@ static qm_status bench_open(struct bench *b, int64_t n, int rounds)
     return QM_OK;
 }
 
-qm_status qm_speed_measure(int64_t n, int rounds, struct qm_speed *out)
+qm_status qm_speed_measure(const char *only, int64_t n, int rounds, struct qm_speed *out)
 {
     struct bench b = {0};
     struct qm_progress progress;
@@ -280,10 +281,12 @@ qm_status qm_speed_measure(int64_t n, int rounds, struct qm_speed *out)
     for (int i = 0; i < 2 * (count + others) && st == QM_OK; i++) {
         int k = i / 2;
         const char *recipe = k < count ? qm_variant_at(k)->name : more[k - count];
+        qm_progress_add(&progress, 1, 0);
+        if (only && strcmp(only, recipe) != 0)
+            continue;
         st = measure_copy(&b);
         if (st == QM_OK)
             st = measure_recipe(&b, recipe, i % 2 ? QM_MODE_fast : QM_MODE_exact, rows);
-        qm_progress_add(&progress, 1, 0);
     }
     qm_progress_end(&progress);
     if (st == QM_OK)

@@ -1,0 +1,67 @@
+#!/usr/bin/env bats
+# cli_cuda.bats - kernels, check --backend and gpu-check from outside, on machines without a GPU.
+
+load cli_common
+
+setup() {
+    export QM_CACHE=$BATS_TEST_TMPDIR/cache QM_LIBCUDA=none
+}
+
+needs_nvrtc() {
+    "$QUALM" doctor --json | grep -q '"nvrtc": "no NVRTC' && skip "no NVRTC"
+    return 0
+}
+
+@test "kernels: registers and memory of one variant, compiled once" {
+    needs_nvrtc
+    run -0 --separate-stderr "$QUALM" kernels adamw4_ao --arch sm_90
+    [[ $output == *"adamw4_ao  sm_90"* && $stderr == *"none spills or uses local memory"* ]]
+    [ "$(ls "$QM_CACHE" | wc -l)" = 1 ]
+    run -0 --separate-stderr "$QUALM" kernels adamw4_ao --arch sm_90
+    [[ $output == *cached* ]]
+    json_on_stdout kernels adamw4_ao,param=bf16/kahan,grad=bf16 --arch sm_80,sm_100 --json
+    run -0 --separate-stderr "$QUALM" kernels adamw4_ao --text
+    [[ $output == *"qm_element_adamw_ao"* ]]
+}
+
+@test "kernels: what has none says why; without NVRTC it is 77" {
+    fails_with 77 "sums over whole tensors" kernels came_f32
+    fails_with 2 "expected up to" kernels adamw4_ao --arch 90
+    fails_with 2 "expected exact or fast" kernels adamw4_ao --mode slow
+    QM_NVRTC=none fails_with 77 "no NVRTC: QM_NVRTC=none does not load" kernels adamw4_ao
+    fails_with 4 "did you mean 'adamw4_ao'?" kernels adamw4_oa
+}
+
+@test "gpu-check without a GPU: 77 and one line" {
+    run -77 "$QUALM" gpu-check
+    [ "${#lines[@]}" = 1 ]
+    [[ $output == "qualm gpu-check: GPU backend unavailable: "* ]]
+    fails_with 2 "expected exact, check, codes or speed" gpu-check --only all
+}
+
+@test "doctor names what is missing, with the variable that names another" {
+    run -0 "$QUALM" doctor
+    [[ $output == *"no NVIDIA driver: QM_LIBCUDA=none does not load"* ]]
+    QM_NVRTC=none QM_CURAND=none QM_CACHE=off run -0 "$QUALM" doctor
+    [[ $output == *"no NVRTC"* && $output == *"no cuRAND"* && $output == *"QM_CACHE=off"* ]]
+    unset QM_LIBCUDA
+    [ -e /usr/local/cuda/lib64/stubs/libcuda.so ] || skip "no stub of the toolkit"
+    QM_LIBCUDA=/usr/local/cuda/lib64/stubs/libcuda.so run -77 "$QUALM" check adamw4_ao --backend cuda
+    [[ $output == *"cuInit gives error 34, the toolkit's stub: no driver, no GPU"* ]]
+}
+
+@test "check --backend emu judges the CUDA kernels" {
+    command -v c++ >/dev/null || skip "no C++ compiler"
+    run -0 "$QUALM" check adamw4_ao --backend emu --case 4097/planted/wd/t1/forced -q
+    [[ $output == *passed* ]]
+    run -0 "$QUALM" check adamw4_ao came_f32 --backend emu --case 129/normal/default/t1/forced -q
+    [[ $output == *"skipped came_f32: rule came sums over whole tensors"* ]]
+}
+
+@test "a .cu of one's own is compiled by NVRTC before a GPU is asked for" {
+    needs_nvrtc
+    "$QUALM" check --template adamw4_ao.cu > "$BATS_TEST_TMPDIR/k.cu"
+    fails_with 77 "GPU backend unavailable" check --kernel "$BATS_TEST_TMPDIR/k.cu" --backend cuda
+    echo '__device__ int x = nothing;' >> "$BATS_TEST_TMPDIR/k.cu"
+    fails_with 2 "does not compile" check --kernel "$BATS_TEST_TMPDIR/k.cu" --backend cuda
+}
