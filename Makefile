@@ -24,6 +24,7 @@ BUILD := build/$(notdir $(firstword $(CC)))$(if $(filter 1,$(SAN)),-san)
 # Debian package = a test that it is there
 define PACKAGES
 gcc=command -v gcc
+g++=command -v g++
 libc6-dev=test -e /usr/include/stdio.h
 pkg-config=command -v pkg-config
 libhdf5-dev=pkg-config --exists hdf5
@@ -74,7 +75,7 @@ TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 Q := $(if $(filter 1,$(V)),,@)
 say = @printf '%-4s %s\n' $(1) $(2)
 
-.PHONY: all run claims test bench check-dual check-kernels check-long config bundle help clean plots setup \
+.PHONY: all run claims test bench check-dual check-kernels gpu-check bench-gpu check-long config bundle help clean plots setup \
   tests
 .DELETE_ON_ERROR:
 
@@ -113,6 +114,11 @@ $(LIB_OBJ): | $(BUILD)/gen/families.inc $(BUILD)/gen/variants.inc $(BUILD)/gen/p
 $(BUILD)/variants/registry.o: $(BUILD)/gen/variants.inc
 $(BUILD)/experiments/problem.o: $(BUILD)/gen/problems.inc
 
+# The dual headers that a step's kernels are made of.
+DEVICE := $(foreach h,dual half fp8 philox inverse logexp,core/base/$(h).h) \
+  $(foreach h,element map norm scale search round unit curve pack place allog,core/quant/$(h).h) \
+  $(foreach h,element adamw sgdm bnb lpmm lion lion8,core/rule/$(h).h)
+
 # Data that the executable carries: the bytes of a file.
 $(BUILD)/gen/digits.inc: experiments/data/digits.npy
 	@mkdir -p $(@D)
@@ -120,17 +126,26 @@ $(BUILD)/gen/digits.inc: experiments/data/digits.npy
 $(BUILD)/experiments/problems/digits.o: $(BUILD)/gen/digits.inc
 
 # Texts that the executable carries: a line of the file, a string; NULL after the last.
-$(BUILD)/gen/texts.inc: TEXTS := core/kernel_abi.h core/kernel_nearest.h $(sort $(wildcard variants/native/*.c))
+$(BUILD)/gen/texts.inc: TEXTS := core/kernel_abi.h core/kernel_cuda.h core/kernel_nearest.h $(sort $(wildcard variants/native/*.c variants/native/*.cu))
 $(BUILD)/gen/mutants.inc: TEXTS := $(sort $(wildcard experiments/mutants/*.txt))
+# What is compiled for a GPU, by path.
+$(BUILD)/gen/device.inc: TEXTS := core/engine/step.cu core/engine/step_emu.cu core/engine/step.h core/param.h core/kernel_abi.h \
+  core/kernel_cuda.h $(DEVICE)
+$(BUILD)/gen/device.inc: NAME_OF := echo
+$(BUILD)/gen/emu.inc: TEXTS := $(sort $(wildcard core/emu/*.hpp core/emu/*.cpp)) core/base/dual.h core/base/half.h core/base/fp8.h
 $(BUILD)/gen/report.inc: TEXTS := experiments/report/page.css experiments/report/page.js \
   $(sort $(wildcard plots/*.py plots/report/*.py))
-$(BUILD)/gen/texts.inc $(BUILD)/gen/mutants.inc $(BUILD)/gen/report.inc: FORCE
+NAMED := $(foreach i,texts mutants emu report,$(BUILD)/gen/$(i).inc)
+$(NAMED): NAME_OF := basename
+$(NAMED) $(BUILD)/gen/device.inc: FORCE
 	@mkdir -p $(@D)
-	@for f in $(TEXTS); do echo "QM_TEXT(\"$$(basename $$f)\","; \
+	@for f in $(TEXTS); do echo "QM_TEXT(\"$$($(NAME_OF) $$f)\","; \
 	  sed -e 's/[\\"]/\\&/g' -e 's/.*/"&\\n",/' $$f; echo 'NULL)'; done > $@.new
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 $(BUILD)/experiments/mutants/registry.o: $(BUILD)/gen/mutants.inc
-$(BUILD)/core/engine/kernel_build.o: $(BUILD)/gen/texts.inc
+$(BUILD)/core/engine/device_text.o: $(BUILD)/gen/device.inc
+$(BUILD)/core/engine/kernel_build.o: $(BUILD)/gen/texts.inc $(BUILD)/gen/emu.inc
+$(BUILD)/core/engine/emu_build.o: $(BUILD)/gen/emu.inc
 $(BUILD)/experiments/report/texts.o: $(BUILD)/gen/report.inc
 
 $(BUILD)/libqm.a: $(LIB_OBJ) $(ISA_OBJ)
@@ -217,8 +232,8 @@ bench: qualm ## speed of steps and searches, as ratios within one run
 
 # Dual headers compile as C11, as C++17 and, where nvcc is there, as CUDA.
 DUAL := $(wildcard core/base/dual.h core/base/half.h core/base/fp8.h core/base/philox.h \
-  core/base/inverse.h core/base/logexp.h core/kernel_abi.h core/kernel_nearest.h core/param.h core/quant/*.h \
-  core/rule/adamw.h core/rule/sgdm.h \
+  core/base/inverse.h core/base/logexp.h core/kernel_abi.h core/kernel_cuda.h core/kernel_nearest.h core/param.h core/quant/*.h \
+  core/engine/step.h core/rule/element.h core/rule/adamw.h core/rule/sgdm.h \
   core/rule/bnb.h core/rule/lpmm.h core/rule/lion.h core/rule/lion8.h)
 DUAL := $(filter-out core/quant/quantizer.h core/quant/lanes.h core/quant/lanes_avx512.h \
   core/quant/lanes_avx2.h core/quant/lanes_blocks.h core/quant/lanes_group.h core/quant/searches.h core/quant/norm_pair.h,$(DUAL))
@@ -232,13 +247,17 @@ check-dual: ## the dual headers compile as C11, C++17 and CUDA
 	  nvcc -x cu -std=c++17 -arch=sm_90 --fmad=false -I. -ptx -o $(BUILD)/dual.ptx $(BUILD)/dual.c && \
 	  echo "check-dual: CUDA ok"; else echo "check-dual: CUDA skipped: no nvcc, or CUDA=0"; fi
 
-# Every element function in one kernel, for the architectures named by the plan for CUDA.
-check-kernels: ## the element functions compile as CUDA kernels (needs nvcc, no GPU)
-	$(Q)if [ "$(CUDA)" = 1 ] && command -v nvcc >/dev/null; then mkdir -p $(BUILD); \
-	  for arch in sm_80 sm_90 sm_100; do \
-	    nvcc -std=c++17 -arch=$$arch --fmad=false -I. -cubin -o $(BUILD)/kernels_$$arch.cubin \
-	      tests/kernels.cu && echo "check-kernels: $$arch ok" || exit 1; done; \
-	else echo "check-kernels: skipped: no nvcc, or CUDA=0"; fi
+# By NVRTC, as users' machines compile them: for A100, H100 and B200.
+check-kernels: qualm ## every variant's CUDA kernels compile, without spills or local memory (NVRTC, no GPU)
+	$(Q)if [ "$(CUDA)" = 1 ]; then QM_CACHE=off ./qualm kernels --arch sm_80,sm_90,sm_100; code=$$?; \
+	  if [ $$code = 77 ]; then echo "check-kernels: skipped: no NVRTC (qualm doctor says what was sought)"; \
+	  else exit $$code; fi; else echo "check-kernels: skipped: CUDA=0"; fi
+
+gpu-check: qualm ## on a machine with a GPU: the CUDA backend's bits, verdicts, codes and speed, into results/gpu
+	$(Q)./qualm gpu-check; code=$$?; [ $$code = 77 ] && exit 0 || exit $$code
+
+bench-gpu: qualm ## the speed of it alone
+	$(Q)./qualm gpu-check --only speed; code=$$?; [ $$code = 77 ] && exit 0 || exit $$code
 
 check-long: qualm $(BUILD)/tests/long_edges $(BUILD)/tests/long_problems $(BUILD)/tests/test_ecc $(BUILD)/tests/test_stats $(BUILD)/tests/test_protocol ## every float in [-2, 2] through every search; the whole kill matrix; 200 killed campaigns; the problems' learning rates; intervals and null comparisons
 	$(Q)$(BUILD)/tests/long_edges
@@ -257,7 +276,7 @@ config: ## a line per dependency, with the package to install
 	@while IFS='=' read -r package test; do \
 	  if eval "$$test" >/dev/null 2>&1; then state=found; else state="MISSING: apt-get install $$package"; fi; \
 	  printf '%-20s %s\n' "$$package" "$$state"; done <<< "$$PACKAGES"
-	@printf '%-20s %s\n' "nvcc (optional)" "$$(command -v nvcc || echo 'not found: CUDA checks are skipped')"
+	@printf '%-20s %s\n' "nvcc (optional)" "$$(command -v nvcc || echo 'not found: check-dual leaves CUDA out')"
 
 # The binary with every library it needs but libc and the driver, for machines without packages.
 bundle: qualm ## a folder that runs without HDF5 and GSL installed

@@ -18,7 +18,9 @@
 #ifndef QM_KERNEL_ABI_H
 #define QM_KERNEL_ABI_H
 
+#if !defined(__CUDACC_RTC__) /* NVRTC has no headers: see kernel_cuda.h */
 #include <stdint.h>
+#endif
 
 #define QM_KERNEL_ABI   1 /* raised with every change of the structs below */
 #define QM_KERNEL_SLOTS 8
@@ -86,6 +88,7 @@ struct qm_kernel_args {
         decouple_lr;
 };
 
+#if !defined(__CUDACC_RTC__) /* which takes device code alone */
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -105,5 +108,6 @@ extern const char qm_kernel_as[]; /* optional: stands in for --as */
 #define QM_KERNEL(recipe)                    \
     const int qm_kernel_abi = QM_KERNEL_ABI; \
     const char qm_kernel_as[] = recipe
+#endif
 
 #endif

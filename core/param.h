@@ -144,4 +144,38 @@ QM_FN float qm_ecc_decode(enum qm_param_format format, uint32_t h, int e, int mo
     return qm_param_widen(format, h) + qm_ecc_scale(step, qm_ecc_ulp(format, h) - 1);
 }
 
+/* ---- any write ------------------------------------------------------------------------------ */
+
+/* The parameter as the rule sees it.  rest: its residual, 16 or 8 bits; any where there is none. */
+QM_FN float qm_param_read(enum qm_param_format format, enum qm_param_write write, uint32_t bits,
+                          uint32_t rest)
+{
+    switch (write) {
+    case QM_WRITE_kahan: return qm_param_widen(format, bits) + qm_param_widen(format, rest);
+    case QM_WRITE_ecc8: return qm_ecc_decode(format, bits, (int8_t)rest, 127);
+    case QM_WRITE_ecc16: return qm_ecc_decode(format, bits, (int16_t)rest, 32767);
+    default: return qm_param_widen(format, bits);
+    }
+}
+
+/* Its stored bits.  draw: 32 random bits, for stoch. */
+QM_FN uint32_t qm_param_round(enum qm_param_format format, enum qm_param_write write, float x,
+                              uint32_t draw)
+{
+    return write == QM_WRITE_stoch ? qm_param_stochastic(format, x, draw)
+                                   : qm_param_nearest(format, x);
+}
+
+/* What is kept beside those bits h; 0 where nothing is. */
+QM_FN uint32_t qm_param_rest(enum qm_param_format format, enum qm_param_write write, float x,
+                             uint32_t h)
+{
+    switch (write) {
+    case QM_WRITE_kahan: return qm_kahan_residual(format, x, h);
+    case QM_WRITE_ecc8: return (uint32_t)qm_ecc_encode(format, x, h, 127) & 0xffu;
+    case QM_WRITE_ecc16: return (uint32_t)qm_ecc_encode(format, x, h, 32767) & 0xffffu;
+    default: return 0;
+    }
+}
+
 #endif

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/base/name.h"
-#include "experiments/sha256.h"
+#include "core/base/sha256.h"
 
 static void add(struct qm_sha256 *h, const char *key, const char *text)
 {

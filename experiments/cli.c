@@ -1,6 +1,8 @@
 /* cli.c - what all subcommands share: options, errors, JSON, progress. */
 #include "experiments/cli.h"
 
+#include "experiments/command.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,4 +135,20 @@ void qm_progress_end(struct qm_progress *p)
 {
     if (!qm_cli.quiet && isatty(STDERR_FILENO) && p->shown > p->started)
         fputs("\r\033[K", stderr); /* what follows on the terminal says how it went */
+}
+
+const char *const *qm_command_names(void)
+{
+    static char words[][32] = {
+#define X(name, text) #name,
+        QM_COMMAND_LIST(X)
+#undef X
+    };
+    static const char *names[sizeof words / sizeof *words];
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        for (char *c = words[i]; *c; c++)
+            *c = *c == '_' ? '-' : *c;
+        names[i] = words[i];
+    }
+    return names;
 }

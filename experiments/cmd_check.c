@@ -2,6 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/engine/step_kernels.h"
+#include "core/engine/user_cuda.h"
 #include "experiments/check/judge.h"
 #include "experiments/cli.h"
 #include "experiments/command.h"
@@ -25,6 +27,7 @@ enum {
     KEY_LIMIT_MEMORY,
     KEY_TEMPLATE,
     KEY_BACKEND,
+    KEY_MODE,
     KEY_NO_SHRINK,
     KEY_WORKER
 };
@@ -37,6 +40,7 @@ struct options {
     const char *one_case;
     int list, specials;
     uint64_t seed;
+    enum qm_mode mode;
     struct qm_kernel_options kernel;
     const char *template, *worker, *backend,
         *only_kernel; /* only_kernel: an option that needs --kernel */
@@ -48,10 +52,14 @@ static const struct argp_option options[] = {
     {"specials", KEY_SPECIALS, NULL, 0,
      "what each variant does with NaN, Inf, zeros, denormals and squares that overflow; judged", 0},
     {"seed", 's', "N", 0, "of parameters and gradients (default 20240501)", 0},
-    {"backend", KEY_BACKEND, "NAME", 0, "cpu (default); cuda and emu are not built in", 0},
+    {"backend", KEY_BACKEND, "NAME", 0,
+     "cpu (default); cuda: on the GPU, by NVRTC; emu: the same kernels on the CPU", 0},
+    {"mode", KEY_MODE, "MODE", 0,
+     "of backend cuda; exact (default): the CPU's bits; fast: contracted, approximate", 0},
     {NULL, 0, NULL, 0, "A kernel of your own in place of the variant's step:", 1},
     {"kernel", KEY_KERNEL, "FILE", 0,
-     "judge this .c (compiled with $CC and $CFLAGS) or .so file; it runs in a process of its own",
+     "judge this .c ($CC and $CFLAGS compile it), .cu (on the CPU, by $CXX and $CXXFLAGS) or .so "
+     "file; it runs in a process of its own",
      1},
     {"as", KEY_AS, "VARIANT", 0, "what it claims to be (default: what its QM_KERNEL says)", 1},
     {"against", KEY_AGAINST, "FILE", 0, "compare with an older kernel too: codes, errors, speed",
@@ -67,7 +75,7 @@ static const struct argp_option options[] = {
     {"no-shrink", KEY_NO_SHRINK, NULL, 0,
      "leave out the reproducer NAME-repro.c of the worst failure (see qualm shrink)", 1},
     {"template", KEY_TEMPLATE, "VARIANT", 0,
-     "print a kernel to start from, or kernel_abi.h; \"list\" names them", 1},
+     "print a kernel to start from, or kernel_abi.h, or kernel_cuda.h; \"list\" names them", 1},
     {"kernel-worker", KEY_WORKER, "JOB", OPTION_HIDDEN, NULL, 1},
     {0}};
 
@@ -121,6 +129,11 @@ static error_t option(int key, char *arg, struct argp_state *state)
     switch (key) {
     case KEY_TEMPLATE: o->template = arg; return 0;
     case KEY_BACKEND: o->backend = arg; return 0;
+    case KEY_MODE:
+        if (strcmp(arg, "fast") != 0 && strcmp(arg, "exact") != 0)
+            argp_error(state, "--mode: expected exact or fast, got '%s'", arg);
+        o->mode = strcmp(arg, "fast") == 0 ? QM_MODE_fast : QM_MODE_exact;
+        return 0;
     case KEY_WORKER: o->worker = arg; return 0;
     case KEY_CASE: o->one_case = arg; return 0;
     case KEY_LIST: o->list = 1; return 0;
@@ -265,19 +278,29 @@ static void print_rows(json_t *rows, json_t *skipped)
         printf("skipped %s: %s\n", text_of(r, "variant"), text_of(r, "reason"));
 }
 
-static qm_status backend_found(const char *name)
+static const struct qm_backend *const backends[] = {&qm_backend_cpu, &qm_backend_cuda,
+                                                    &qm_backend_emu};
+
+/* The backend of that name (default cpu), and whether it can run here. */
+static qm_status backend_found(const char *name, const char *file, const struct qm_backend **out)
 {
-    if (!name || strcmp(name, "cpu") == 0)
-        return QM_OK;
-    if (strcmp(name, "cuda") == 0 || strcmp(name, "emu") == 0)
-        return qm_fail(QM_SKIPPED, "backend %s is not built into this binary", name);
+    for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)
+        if (strcmp(name ? name : "cpu", backends[i]->name) == 0) {
+            *out = backends[i];
+            if (i > 0 && file && !qm_kernel_is_cuda(file))
+                return qm_fail(QM_BAD_ARG, "backend %s runs CUDA sources: --kernel FILE.cu", name);
+            if (file && backends[i] == &qm_backend_cuda) /* which needs no GPU to be wrong */
+                QM_TRY(qm_user_cuda_build(file, NULL));
+            return backends[i]->probe();
+        }
     return qm_fail(QM_NO_MATCH, "no backend '%s'; expected cpu, cuda or emu", name);
 }
 
 /* Whatever is not a check of variants; -1: it is one. */
 static int other_work(struct options *o)
 {
-    qm_status st = backend_found(o->backend);
+    const struct qm_backend *backend;
+    qm_status st = o->worker ? QM_OK : backend_found(o->backend, o->kernel.file, &backend);
     if (o->worker)
         return qm_worker_main(o->worker);
     if (st != QM_OK)
@@ -291,8 +314,20 @@ static int other_work(struct options *o)
     if (!o->kernel.file)
         return -1;
     o->kernel.one_case = o->one_case;
+    o->kernel.backend = o->backend;
     o->kernel.seed = o->seed;
+    o->kernel.on_gpu = backend == &qm_backend_cuda;
     return qm_kernel_check(&o->kernel);
+}
+
+/* QM_OK, or QM_SKIPPED with why this recipe has no kernel whatever the tensor. */
+static qm_status has_kernel(const struct qm_recipe *r)
+{
+    const struct qm_shape shape = {2, {64, 96}};
+    struct qm_step_form *f = malloc(sizeof *f);
+    qm_status st = f ? qm_step_form(r, &shape, r->grad, f) : qm_fail(QM_NO_MEMORY, "a form");
+    free(f);
+    return st;
 }
 
 /* Rows of what was judged; {variant, reason} of what cannot be. */
@@ -304,10 +339,14 @@ static qm_status check(const struct options *o, json_t **out, json_t **left_out,
     qm_progress_start(&progress, "check",
                       (int64_t)o->recipes.n * (o->one_case ? 1 : qm_case_count()));
     for (int i = 0; i < o->recipes.n && st == QM_OK; i++) {
-        struct qm_subject s = {.backend = &qm_backend_cpu, .recipe = o->recipes.recipe[i]};
+        struct qm_subject s = {.recipe = o->recipes.recipe[i], .reorder = qm_step_reorder(o->mode)};
         struct qm_tally t;
         char name[QM_RECIPE_TEXT];
-        st = check_one(&s, o, &t, &progress);
+        st = backend_found(o->backend, NULL, &s.backend);
+        if (st == QM_OK && s.backend != &qm_backend_cpu)
+            st = has_kernel(&s.recipe);
+        if (st == QM_OK)
+            st = check_one(&s, o, &t, &progress);
         qm_recipe_print(&s.recipe, name);
         if (st == QM_OK) {
             json_array_append_new(rows, row(s.recipe.rule, name, &t, o->seed));
@@ -343,13 +382,14 @@ int qm_cmd_check(int argc, char **argv)
             "gradients and settings that are known to break kernels, and judges parameters, "
             "scales and codes by derived bounds.  Exit code 1 when something is out of bounds."
             "  With --kernel FILE your own step is judged in place of the variant's, in a child "
-            "process: crashes, hangs and writes past the end are verdicts like others."
+            "process: crashes, hangs and writes past the end are verdicts like others.  A CUDA "
+            "source (kernel_cuda.h) runs thread by thread on the CPU: races, divergent barriers, "
+            "unwritten memory and accesses out of bounds are verdicts with their line."
             "\n\nRMSE/f32 is the error of the parameter after one step, root mean square against "
             "the oracle, over that of the same rule in plain float32 from the same inputs "
-            "(gradients "
-            "of class normal, geometric mean over steps): 1 where float32 would do no better.  "
-            "\"of "
-            "states\" is the same for the state whose format costs most; --json has each."
+            "(gradients of class normal, geometric mean over steps): 1 where float32 would do no "
+            "better.  \"of states\" is the same for the state whose format costs most; --json has "
+            "each."
             "\vExamples:\n"
             "  qualm check\n"
             "  qualm check adamw4_ao --json\n"
@@ -357,7 +397,10 @@ int qm_cmd_check(int argc, char **argv)
             "  qualm check --specials adamw8_bnb lion8_fused\n"
             "  qualm check adamw4_lpmm --case 61x67/planted/wd/t1/forced --seed 7\n"
             "  qualm check --template adamw4_ao > mine.c\n"
+            "  qualm check --backend emu adamw4_ao        the CUDA kernels, without a GPU\n"
+            "  qualm check --backend cuda --mode fast     the GPU, contracted and approximate\n"
             "  qualm check --kernel mine.c\n"
+            "  qualm check --template adamw4_ao.cu > mine.cu; qualm check --kernel mine.cu\n"
             "  qualm check --kernel mine.so --as adamw4_ao,exp_avg.norm=block:64 --junit out.xml\n"
             "  qualm check --kernel mine.c --against old.c --regime planted --regime wd\n"
             "  qualm check --kernel mine.c --forever --time 60",
@@ -373,6 +416,7 @@ int qm_cmd_check(int argc, char **argv)
         qm_recipes_free(&o.recipes);
         return other;
     }
+    qm_backend_cuda_mode(o.mode);
     if (code == 0 && st == QM_OK && o.recipes.n == 0)
         st = qm_recipes_add_all(&o.recipes);
     if (code == 0 && st == QM_OK && o.specials) {

@@ -33,7 +33,7 @@ static const char *const script =
     "        status|merge) words=$(compgen -d -- \"$cur\" | grep '[.]run$'; ls -d results/*.run "
     "2>/dev/null) ;;\n"
     "        compare) words=$(ls results/*.h5 2>/dev/null) ;;\n"
-    "        gen) words=$(\"$program\" list variants --names 2>/dev/null) ;;\n"
+    "        gen|check|kernels) words=$(\"$program\" list variants --names 2>/dev/null) ;;\n"
     "        esac\n"
     "        case \"${COMP_WORDS[COMP_CWORD-1]}\" in\n"
     "        --variant|--variants) words=$(\"$program\" list variants --names 2>/dev/null) ;;\n"
@@ -55,6 +55,8 @@ static const char *const script =
     "cut -d/ -f2,3 | tr / '\\n' | sort -u) ;;\n"
     "        --size) words=\"small normal large\" ;;\n"
     "        --backend) words=\"cpu cuda emu\" ;;\n"
+    "        --mode) words=\"exact fast\" ;;\n"
+    "        --arch) words=\"sm_80 sm_90 sm_100\" ;;\n"
     "        --as) words=$(\"$program\" list variants --names 2>/dev/null) ;;\n"
     "        --only|--export) words=$(\"$program\" mutate --list 2>/dev/null | awk 'NR > 1 {print "
     "$1}') ;;\n"
@@ -96,9 +98,13 @@ int qm_cmd_completion(int argc, char **argv)
     int code = qm_cli_parse(&argp, argc, argv, NULL);
     if (code)
         return code;
-#define X(name, text) " " #name
-    fputs("# bash completion for qualm\n_qualm_commands=\"" QM_COMMAND_LIST(X) "\"\n", stdout);
+#define X(name, text) +1
+    const int commands = 0 QM_COMMAND_LIST(X);
 #undef X
+    fputs("# bash completion for qualm\n_qualm_commands=\"", stdout);
+    for (int i = 0; i < commands; i++)
+        printf(" %s", qm_command_names()[i]);
+    fputs("\"\n", stdout);
 #define X(plural, singular) " " #plural
     fputs("_qualm_kinds=\"" QM_KIND_LIST(X) "\"\n", stdout);
 #undef X

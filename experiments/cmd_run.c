@@ -8,6 +8,8 @@
 #include "experiments/command.h"
 #include "experiments/finish.h"
 #include "experiments/lpmm_config.h"
+#include "experiments/report/against.h"
+#include "experiments/report/report.h"
 
 #include <errno.h>
 #include <glob.h>
@@ -25,7 +27,7 @@ static char *const config_suites[] = {states_suite, training_suite};
 enum { WORTH_SECONDS = 60 }; /* from here on a campaign of its own processes is worth it */
 
 struct options {
-    const char *out, *shard_text, *size; /* size of suites; NULL: normal */
+    const char *out, *against, *shard_text, *size; /* size of suites; NULL: normal */
     char **suite, **data, **config;
     int n_suites, n_data, n_configs, threads, workers, dry_run, keep;
     int rank, ranks; /* of MPI; ranks 0: there is none */
@@ -47,6 +49,10 @@ static const struct argp_option options[] = {
     {"threads", 't', "N", 0,
      "threads (default: all cores) where the cells run in this process; results do not depend on "
      "it",
+     0},
+    {"against", 'a', "ARCHIVE", 0,
+     "also a page (qualm report) beside the variants of another campaign: a result file, or NAME "
+     "for results/NAME.h5; `baseline` ships",
      0},
     {"headline", 'H', NULL, 0, "print only the tables that answer the suites' questions", 0},
     {"claims", 'C', NULL, 0,
@@ -116,6 +122,7 @@ static const char doc[] =
     "  qualm run --claims --out results/claims/\n"
     "  qualm run --headline rank1 search --out results/\n"
     "  qualm run --lpmm-config default_5b.yml second_moment convergence\n"
+    "  qualm run mine.yaml --against baseline\n"
     "  qualm run mine.yaml --data '../states/*.h5' --out results/mine.h5\n"
     "  qualm run big --workers 8 --time-limit 600      interrupt it; the same command goes on\n"
     "  qualm run results/big.run                       the same, by its folder\n"
@@ -175,6 +182,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case 'c': return append(&o->config, &o->n_configs, arg) == QM_OK ? 0 : ENOMEM;
     case 'z': o->size = arg; return 0;
     case 'n': o->dry_run = 1; return 0;
+    case 'a': o->against = arg; return 0;
     case 'H': o->finish.headline = 1; return 0;
     case 'C': o->finish.claims = 1; return 0;
     case 'w': o->workers = whole(state, "workers", arg, 0, QM_CAMPAIGN_WORKERS); return 0;
@@ -427,6 +435,7 @@ int qm_cmd_run(int argc, char **argv)
     struct sigaction act = {.sa_handler = on_signal}, was_int, was_term, was_usr;
     int code = qm_cli_parse(&argp, argc, argv, &o);
     qm_status st = QM_OK;
+    char path[1024];
     glob_t found = {0};
     json_t *all = json_array();
     stopped = 0;
@@ -436,12 +445,15 @@ int qm_cmd_run(int argc, char **argv)
     sigaction(SIGUSR1, &act, &was_usr);
     if (code == 0 && !o.dry_run && !qm_deal_begin(&o.rank, &o.ranks))
         o.ranks = 0;
+    if (code == 0 && o.against && (st = qm_against_find(o.against, path, sizeof path)) != QM_OK)
+        code = qm_cli_failed("run", st); /* before a long run */
     if (code == 0 && (st = read_configs(&o)) != QM_OK)
         code = qm_cli_failed("run", st);
     if (code == 0 && o.n_suites == 0 && (st = all_claims(&o, &found)) != QM_OK)
         code = qm_cli_failed("run", st);
     for (int i = 0; code == 0 && i < o.n_suites; i++)
-        if ((st = run_suite(&o, o.suite[i], all)) != QM_OK)
+        if ((st = run_suite(&o, o.suite[i], all)) != QM_OK ||
+            (o.against && (st = qm_report_beside(all, o.against)) != QM_OK))
             code = qm_cli_failed("run", st);
     sigaction(SIGINT, &was_int, NULL);
     sigaction(SIGTERM, &was_term, NULL);

@@ -26,9 +26,14 @@
     X(optimal,    "the best codebook for a distribution, and how far each map is from it")         \
     X(size,       "bytes of optimizer state for a whole model")                                   \
     X(digest,     "hash of a result file, without what may differ between two runs")              \
+    X(kernels,    "compile the CUDA kernels of variants: registers, spills, memory")                \
+    X(gpu_check,  "the CUDA backend on this GPU: equal bits, every code, verdicts, speed")      \
     X(doctor,     "environment, floating-point mode, CPU features, CUDA found or why not")        \
     X(completion, "print a bash completion script")
 /* clang-format on */
+
+/* The words as people write them, in the list's order: '-' where C has '_'. */
+const char *const *qm_command_names(void);
 
 /* Each returns an exit code as core/base/status.h documents; argv[0] is the subcommand's name. */
 #define X(name, text) int qm_cmd_##name(int argc, char **argv);

@@ -11,21 +11,17 @@
 #include "experiments/command.h"
 
 static const struct {
-    const char *name, *text;
+    const char *text;
     int (*run)(int argc, char **argv);
 } commands[] = {
-#define X(name, text) {#name, text, qm_cmd_##name},
-    QM_COMMAND_LIST(X)
-#undef X
-};
-
-static const char *const names[] = {
-#define X(name, text) #name,
+#define X(name, text) {text, qm_cmd_##name},
     QM_COMMAND_LIST(X)
 #undef X
 };
 
 enum { COMMANDS = sizeof commands / sizeof *commands };
+
+static const char *const *names; /* qm_command_names() */
 
 static void usage(FILE *to)
 {
@@ -34,7 +30,7 @@ static void usage(FILE *to)
           "\nCommands:\n",
           to);
     for (int i = 0; i < COMMANDS; i++)
-        fprintf(to, "  %-11s %s\n", commands[i].name, commands[i].text);
+        fprintf(to, "  %-11s %s\n", names[i], commands[i].text);
     fputs("\nExamples:\n"
           "  qualm list variants                        what there is to study\n"
           "  qualm show dyn:4s/block:128/bisect/mid     one quantizer, word by word\n"
@@ -89,6 +85,7 @@ static int run(const char *name, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    names = qm_command_names();
     signal(SIGPIPE, SIG_IGN); /* writing fails instead: files in the making are still completed */
     if (argc < 2) {
         usage(stderr);

@@ -1,7 +1,6 @@
 /* probe.c - what the machine is and how its floating point behaves. */
 #include "experiments/probe.h"
 
-#include <dlfcn.h>
 #include <fenv.h>
 #include <float.h>
 #include <math.h>
@@ -13,6 +12,9 @@
 #include <unistd.h>
 
 #include "core/engine/backend.h"
+#include "core/engine/cubin_cache.h"
+#include "core/engine/cuda_driver.h"
+#include "core/engine/cuda_load.h"
 
 static void set_text(json_t *o, const char *key, const char *text)
 {
@@ -215,96 +217,44 @@ json_t *qm_probe_machine(void)
 
 /* ---- CUDA ---------------------------------------------------------------------------------- */
 
-/* Opens the first of the names, then of the same names under the toolkit's usual folder.  What is
- * found stays loaded: CUDA's libraries do not give back what they took when they are closed. */
-static void *open_library(const char *const *names, char *found, size_t size)
-{
-    static const char *const folder[] = {"", "/usr/local/cuda/lib64/"};
-    for (int f = 0; f < 2; f++)
-        for (int i = 0; names[i]; i++) {
-            snprintf(found, size, "%s%s", folder[f], names[i]);
-            void *handle = dlopen(found, RTLD_NOW | RTLD_LOCAL);
-            if (handle)
-                return handle;
-        }
-    return NULL;
-}
-
-static void driver(char *out, size_t size)
-{
-    static const char *const names[] = {"libcuda.so.1", NULL};
-    char path[128], device[128] = "";
-    int (*init)(unsigned), (*version)(int *), (*count)(int *), (*name)(char *, int, int);
-    void *handle = open_library(names, path, sizeof path);
-    if (!handle) {
-        snprintf(out, size, "no libcuda.so.1: no NVIDIA driver on this machine");
-        return;
-    }
-    *(void **)&init = dlsym(handle, "cuInit");
-    *(void **)&version = dlsym(handle, "cuDriverGetVersion");
-    *(void **)&count = dlsym(handle, "cuDeviceGetCount");
-    *(void **)&name = dlsym(handle, "cuDeviceGetName");
-    int error, number = 0, devices = 0;
-    if (!init || !version || !count || !name)
-        snprintf(out, size, "%s lacks the driver's functions", path);
-    else if ((error = init(0)) != 0) /* 34 CUDA_ERROR_STUB_LIBRARY, 100 CUDA_ERROR_NO_DEVICE */
-        snprintf(out, size, "%s found, but cuInit returns %d (%s)", path, error,
-                 error == 34    ? "the toolkit's stub: no driver, no GPU"
-                 : error == 100 ? "no CUDA device"
-                                : "driver not usable");
-    else if (version(&number) != 0 || count(&devices) != 0 || devices < 1)
-        snprintf(out, size, "%s found, but no device", path);
-    else {
-        name(device, (int)sizeof device, 0);
-        snprintf(out, size, "%s, driver API %d.%d, %d device%s: %s", path, number / 1000,
-                 number % 1000 / 10, devices, devices == 1 ? "" : "s", device);
-    }
-}
-
-static void compiler(char *out, size_t size)
-{
-    static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", NULL};
-    char path[128];
-    int (*version)(int *, int *), major = 0, minor = 0;
-    void *handle = open_library(names, path, sizeof path);
-    if (!handle) {
-        snprintf(out, size, "no libnvrtc.so.13, .12 or .so: kernels cannot be compiled here");
-        return;
-    }
-    *(void **)&version = dlsym(handle, "nvrtcVersion");
-    if (version && version(&major, &minor) == 0)
-        snprintf(out, size, "%s, version %d.%d", path, major, minor);
-    else
-        snprintf(out, size, "%s found, but it does not tell its version", path);
-}
-
 static void random_library(char *out, size_t size)
 {
-    static const char *const names[] = {"libcurand.so.10", "libcurand.so", NULL};
-    char path[128];
+    char path[512];
     int (*get)(int *), version = 0;
-    void *handle = open_library(names, path, sizeof path);
-    if (!handle) {
-        snprintf(out, size, "no libcurand.so.10 or .so: its generator cannot be compared with");
-        return;
-    }
-    *(void **)&get = dlsym(handle, "curandGetVersion");
-    if (get && get(&version) == 0)
+    void *handle = qm_library_open(QM_LIBRARY_curand, path, sizeof path);
+    if (!handle)
+        snprintf(out, size, "no cuRAND: %s; its generator cannot be compared with", path);
+    else if (qm_library_symbol(handle, "curandGetVersion", &get) == QM_OK && get(&version) == 0)
         snprintf(out, size, "%s, version %d", path, version);
     else
         snprintf(out, size, "%s found, but it does not tell its version", path);
 }
 
+static void management(char *out, size_t size)
+{
+    char path[512];
+    if (qm_library_open(QM_LIBRARY_nvml, path, sizeof path))
+        snprintf(out, size, "%s", path);
+    else
+        snprintf(out, size, "no NVML: %s; clocks are not measured", path);
+}
+
 json_t *qm_probe_cuda(void)
 {
     json_t *o = json_object();
-    char text[512];
-    driver(text, sizeof text);
+    char text[1024], cache[512];
+    qm_cuda_driver_text(text, sizeof text);
     set_text(o, "driver", text);
-    compiler(text, sizeof text);
+    qm_nvrtc_text(text, sizeof text);
     set_text(o, "nvrtc", text);
     random_library(text, sizeof text);
     set_text(o, "curand", text);
+    management(text, sizeof text);
+    set_text(o, "nvml", text);
+    set_text(o, "cache",
+             qm_cache_path("", cache, sizeof cache)
+                 ? cache
+                 : "none (QM_CACHE=off, or no folder to write to)");
     return o;
 }
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "experiments/dist.h"
-#include "experiments/sha256.h"
+#include "core/base/sha256.h"
 #include "experiments/state_file.h"
 
 void qm_state_free(struct qm_state *s)

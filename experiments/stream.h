@@ -5,7 +5,7 @@
 #define QM_EXPERIMENTS_STREAM_H
 
 #include "experiments/h5.h"
-#include "experiments/sha256.h"
+#include "core/base/sha256.h"
 
 struct qm_stream {
     struct qm_sha256 sum;

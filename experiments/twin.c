@@ -1,11 +1,11 @@
 /* twin.c - the cache of twins. */
 #include "experiments/twin.h"
 
-#include "experiments/sha256.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "core/base/sha256.h"
 
 enum { MOST = 256 };
 

@@ -5,7 +5,7 @@
 #include "core/base/half.h"
 #include "experiments/check/answer.h"
 #include "experiments/readers/reader.h"
-#include "experiments/sha256.h"
+#include "core/base/sha256.h"
 #include "experiments/vectors.h"
 
 /* A file, and the numbers of its arrays by name. */

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "core/base/half.h"
+#include "core/base/sha256.h"
 #include "experiments/check/judge.h"
-#include "experiments/sha256.h"
 #include "experiments/store.h"
 #include "experiments/vectors.h"
 #include "oracle/oracle.h"

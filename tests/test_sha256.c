@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/sha256.h"
+#include "core/base/sha256.h"
 
 static void published_vectors(void **state)
 {

@@ -37,6 +37,10 @@ struct qm_backend {
 
 extern const struct qm_backend qm_backend_cpu;
 
+/* Elementwise rules on a GPU, compiled by NVRTC when a plan is opened, and the same kernels on the CPU by
+ * the emulator (core/engine/step.cu).  open: QM_SKIPPED where there is no GPU, compiler or kernel. */
+extern const struct qm_backend qm_backend_cuda, qm_backend_emu;
+
 /* Replaces hyper-parameters of an open plan (a learning-rate schedule).  initial_lr 0 keeps the
  * plan's own, which is the learning rate that it was opened with. */
 void qm_plan_cpu_hyper(void *plan, const struct qm_hyper *h);

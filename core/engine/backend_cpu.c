@@ -646,11 +646,7 @@ static qm_status cpu_load(void *plan, int slot, const uint8_t *codes, const floa
     QM_TRY(slot_check(p, slot));
     struct slot *s = &p->slot[slot];
     if (codes && !s->is_f32) {
-        for (int64_t i = 0; i < s->n; i++)
-            if (codes[i] >= 1 << s->c.q.bits ||
-                (s->c.cb.perm[s->c.cb.position_of[codes[i]]] != codes[i] && !s->c.cb.is_float))
-                return qm_fail(QM_BAD_ARG, "code %d at %lld does not exist in %d bits", codes[i],
-                               (long long)i, s->c.q.bits);
+        QM_TRY(qm_codec_codes_exist(&s->c, codes, s->n));
         qm_pack_range(&s->c, codes, s->n, s->packed);
     }
     if (scales)

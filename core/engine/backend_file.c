@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "core/engine/guarded.h"
+#include "core/engine/user_cuda.h"
 #include "core/kernel_abi.h"
 
 /* The header repeats what the lists of rule.h say; a test compares every member. */
@@ -18,6 +19,11 @@ struct qm_kernel_file {
     void *object;
     int (*step)(const struct qm_kernel_args *a);
     const char *as;
+    struct qm_user_cuda *gpu; /* kernels on the GPU, in place of step */
+
+    /* Of backend emu, else NULL: what the last step broke, or ""; where a signal struck. */
+    const char *(*finding)(void);
+    void (*where)(char *text, size_t size);
 };
 
 enum { CODES, SCALES, CODEBOOK, DRAWS, SLOT_BUFFERS };
@@ -50,8 +56,25 @@ static const struct plan *running; /* within a step */
 
 /* ---- the file ------------------------------------------------------------------------------ */
 
+/* A cubin: what qm_user_cuda_build made. */
+static qm_status open_on_gpu(const char *object, struct qm_kernel_file **out)
+{
+    struct qm_kernel_file *k = calloc(1, sizeof *k);
+    qm_status st = k ? qm_user_cuda_open(object, &k->gpu) : qm_fail(QM_NO_MEMORY, "%s", object);
+    if (st == QM_OK) {
+        k->as = qm_user_cuda_as(k->gpu);
+        *out = k;
+    } else {
+        free(k);
+    }
+    return st;
+}
+
 qm_status qm_kernel_file_open(const char *object, struct qm_kernel_file **out)
 {
+    const char *dot = strrchr(object, '.');
+    if (dot && strcmp(dot, ".cubin") == 0)
+        return open_on_gpu(object, out);
     void *handle = dlopen(object, RTLD_NOW | RTLD_LOCAL);
     if (!handle)
         return qm_fail(QM_BAD_FILE, "%s", dlerror());
@@ -77,6 +100,9 @@ qm_status qm_kernel_file_open(const char *object, struct qm_kernel_file **out)
     k->object = handle;
     memcpy(&k->step, &step, sizeof k->step);
     k->as = dlsym(handle, "qm_kernel_as");
+    void *finding = dlsym(handle, "qm_emu_finding"), *where = dlsym(handle, "qm_emu_where");
+    memcpy(&k->finding, &finding, sizeof k->finding);
+    memcpy(&k->where, &where, sizeof k->where);
     *out = k;
     return QM_OK;
 }
@@ -87,11 +113,18 @@ void qm_kernel_file_close(struct qm_kernel_file *k)
         return;
     if (current == k)
         current = NULL;
-    dlclose(k->object);
+    if (k->object)
+        dlclose(k->object);
+    qm_user_cuda_close(k->gpu);
     free(k);
 }
 
 const char *qm_kernel_file_as(const struct qm_kernel_file *k) { return k->as; }
+
+void *qm_kernel_file_symbol(const struct qm_kernel_file *k, const char *name)
+{
+    return k->object ? dlsym(k->object, name) : NULL;
+}
 
 void qm_kernel_file_use(struct qm_kernel_file *k) { current = k; }
 
@@ -338,11 +371,19 @@ static qm_status call(struct plan *p, const struct qm_tensor *g, int64_t t, uint
     fegetenv(&before);
     running = p;
     double from = now();
-    int refused = p->kernel->step((const struct qm_kernel_args *)p->args.at);
+    int refused = 0;
+    qm_status st = QM_OK;
+    if (p->kernel->gpu)
+        st = qm_user_cuda_step(p->kernel->gpu, (const struct qm_kernel_args *)p->args.at, &refused);
+    else
+        refused = p->kernel->step((const struct qm_kernel_args *)p->args.at);
     p->seconds = now() - from;
     running = NULL;
     int is_plain = arithmetic_is_plain();
     fesetenv(&before);
+    QM_TRY(st);
+    if (p->kernel->finding && *p->kernel->finding())
+        return qm_fail(QM_VERDICT, "step %lld: %s", (long long)t, p->kernel->finding());
     if (refused)
         return qm_fail(QM_SKIPPED, "the kernel refuses this input: it returned %d", refused);
     if (!is_plain)

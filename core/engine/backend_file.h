@@ -16,13 +16,16 @@ struct qm_kernel_file;
  * QM_BAD_ARG where it finds an error, QM_BAD_FILE where source or folder cannot be used. */
 qm_status qm_kernel_file_build(const char *source, const char *folder, char *object, size_t size);
 
-/* Loads a shared object.  QM_BAD_FILE: there is none, or it does not load; QM_BAD_ARG: it lacks
+/* Loads a shared object, or a cubin of qm_user_cuda_build (core/engine/user_cuda.h) for the GPU.  QM_BAD_FILE: there is none, or it does not load; QM_BAD_ARG: it lacks
  * qm_kernel_step, or was built for another ABI. */
 qm_status qm_kernel_file_open(const char *object, struct qm_kernel_file **out);
 void qm_kernel_file_close(struct qm_kernel_file *k); /* accepts NULL; after its plans */
 
 /* The recipe it says it is, or NULL. */
 const char *qm_kernel_file_as(const struct qm_kernel_file *k);
+
+/* What it exports under a name, or NULL. */
+void *qm_kernel_file_symbol(const struct qm_kernel_file *k, const char *name);
 
 /* The kernel of the plans that are opened from now on. */
 void qm_kernel_file_use(struct qm_kernel_file *k);

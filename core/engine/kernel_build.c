@@ -1,6 +1,7 @@
 /* kernel_build.c - compiles a kernel's source; the header and the templates that travel with the
  * executable. */
 #include "core/engine/backend_file.h"
+#include "core/engine/build.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,12 +9,11 @@
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 extern char **environ;
-
-enum { WORDS = 64 };
 
 /* ---- texts --------------------------------------------------------------------------------- */
 
@@ -42,67 +42,113 @@ const char *const *qm_kernel_file_text(const char *name)
     return NULL;
 }
 
-static qm_status write_header(const char *folder, const char *name)
+/* Texts of core/emu are for the compiler alone: templates do not list them. */
+static const struct text layer[] = {
+#define QM_TEXT(name, ...) {name, (const char *const[]){__VA_ARGS__}},
+#include "emu.inc"
+#undef QM_TEXT
+    {NULL, NULL}};
+
+qm_status qm_text_folder(const char *folder, const char *name)
 {
     char path[PATH_MAX];
+    for (const char *slash = name; (slash = strchr(slash, '/')); slash++) {
+        snprintf(path, sizeof path, "%s/%.*s", folder, (int)(slash - name), name);
+        if (mkdir(path, 0700) != 0 && errno != EEXIST)
+            return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
+    }
+    return QM_OK;
+}
+
+qm_status qm_text_write(const char *folder, const char *name)
+{
+    char path[PATH_MAX];
+    const char *base = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
+    const char *const *line = qm_kernel_file_text(base);
+    for (const struct text *t = layer; !line && t->name; t++)
+        line = strcmp(t->name, base) == 0 ? t->lines : NULL;
+    QM_TRY(qm_text_folder(folder, name));
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *f = fopen(path, "w");
     if (!f)
         return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
-    for (const char *const *line = qm_kernel_file_text(name); *line; line++)
+    for (; line && *line; line++)
         fputs(*line, f);
     return fclose(f) == 0 ? QM_OK : qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
 }
 
 /* ---- the compiler -------------------------------------------------------------------------- */
 
-/* Adds the blank-separated words of text (cut in place) to argv. */
-static int add_words(char **argv, int n, char *text)
+void qm_command_add(struct qm_command *c, const char *word)
 {
-    for (char *word, *rest = text; rest && (word = strsep(&rest, " \t"));)
-        if (*word && n < WORDS - 8)
-            argv[n++] = word;
-    return n;
+    if (c->n < QM_BUILD_WORDS)
+        c->argv[c->n++] = (char *)(uintptr_t)word;
+    c->argv[c->n] = NULL;
 }
 
-/* Runs argv with its standard output on ours for errors; QM_BAD_ARG when it fails. */
-static qm_status run(char **argv, const char *source)
+void qm_command_words(struct qm_command *c, char *text)
+{
+    for (char *word, *rest = text; rest && (word = strsep(&rest, " \t"));)
+        if (*word && c->n < QM_BUILD_WORDS - 16)
+            qm_command_add(c, word);
+}
+
+qm_status qm_command_start(struct qm_command *c, const char *hint, pid_t *pid)
 {
     posix_spawn_file_actions_t actions;
-    pid_t pid;
-    int state = 0;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
-    int failed = posix_spawnp(&pid, argv[0], &actions, NULL, argv, environ);
+    int failed = posix_spawnp(pid, c->argv[0], &actions, NULL, c->argv, environ);
     posix_spawn_file_actions_destroy(&actions);
-    if (failed)
-        return qm_fail(QM_BAD_ARG, "cannot run the compiler '%s': %s (CC chooses another)", argv[0],
-                       strerror(failed));
+    return failed ? qm_fail(QM_BAD_ARG, "cannot run the compiler '%s': %s (%s)", c->argv[0],
+                            strerror(failed), hint)
+                  : QM_OK;
+}
+
+qm_status qm_command_wait(const struct qm_command *c, pid_t pid, const char *source)
+{
+    int state = 0;
     while (waitpid(pid, &state, 0) < 0 && errno == EINTR)
         ;
     if (!WIFEXITED(state) || WEXITSTATUS(state) != 0)
-        return qm_fail(QM_BAD_ARG, "%s does not compile (%s)", source, argv[0]);
+        return qm_fail(QM_BAD_ARG, "%s does not compile (%s)", source, c->argv[0]);
     return QM_OK;
+}
+
+qm_status qm_command_run(struct qm_command *c, const char *source, const char *hint)
+{
+    pid_t pid;
+    QM_TRY(qm_command_start(c, hint, &pid));
+    return qm_command_wait(c, pid, source);
+}
+
+static int is_cuda(const char *source)
+{
+    size_t n = strlen(source);
+    return n > 3 && strcmp(source + n - 3, ".cu") == 0;
 }
 
 qm_status qm_kernel_file_build(const char *source, const char *folder, char *object, size_t size)
 {
     const char *cc = getenv("CC"), *more = getenv("CFLAGS");
-    char compiler[512], flags[1024], include[PATH_MAX + 2], *argv[WORDS + 1] = {NULL};
+    char compiler[512], flags[1024], include[PATH_MAX + 2];
     char fixed[] = "-std=c11 -O2 -ffp-contract=off -shared -fPIC";
+    struct qm_command c = {0};
     if (access(source, R_OK) != 0)
         return qm_fail(QM_BAD_FILE, "%s: %s", source, strerror(errno));
-    QM_TRY(write_header(folder, "kernel_abi.h"));
-    QM_TRY(write_header(folder, "kernel_nearest.h"));
+    if (is_cuda(source))
+        return qm_emu_build(source, folder, object, size);
+    QM_TRY(qm_text_write(folder, "kernel_abi.h"));
+    QM_TRY(qm_text_write(folder, "kernel_nearest.h"));
     snprintf(compiler, sizeof compiler, "%s", cc && *cc ? cc : "cc");
     snprintf(flags, sizeof flags, "%s", more ? more : "");
     snprintf(include, sizeof include, "-I%s", folder);
     snprintf(object, size, "%s/kernel.so", folder);
-    int n = add_words(argv, 0, compiler);
-    n = add_words(argv, n, fixed);
-    n = add_words(argv, n, flags);
-    char *last[] = {include, "-o", object, (char *)(uintptr_t)source, "-lm"};
+    qm_command_words(&c, compiler);
+    qm_command_words(&c, fixed);
+    qm_command_words(&c, flags);
+    const char *last[] = {include, "-o", object, source, "-lm"};
     for (size_t i = 0; i < sizeof last / sizeof *last; i++)
-        argv[n++] = last[i];
-    return run(argv, source);
+        qm_command_add(&c, last[i]);
+    return qm_command_run(&c, source, "CC chooses another");
 }

@@ -113,11 +113,9 @@ static void arith(const struct qm_codec *c, const float *y, float factor, int64_
 static void keep_sign(const struct qm_codec *c, const float *restrict x, int64_t n,
                       uint8_t *restrict codes)
 {
-    uint32_t negative = (uint32_t)c->n_negative, top = (uint32_t)c->cb.n - 1;
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t k = codes[i], moved = x[i] > 0.0f ? k + 1 : k - 1;
-        codes[i] = (uint8_t)((k < negative) != (qm_bits(x[i]) >> 31) ? moved & top : k);
-    }
+    uint32_t negative = (uint32_t)c->n_negative, all = (uint32_t)c->cb.n;
+    for (int64_t i = 0; i < n; i++)
+        codes[i] = (uint8_t)qm_keep_sign(negative, all, x[i], codes[i]);
 }
 
 /* ---- whole blocks ------------------------------------------------------------------------- */

@@ -47,6 +47,13 @@ enum qm_map {
         QM_MAP_COUNT
 };
 
+/* In a kernel the tables lie in memory of their own and all else is constant. */
+#ifdef QM_TABLES_APART
+#define QM_TABLE(type, name, size) const type *name
+#else
+#define QM_TABLE(type, name, size) type name[size]
+#endif
+
 /* value[] ascends (equal neighbours allowed).  The stored code of sorted position k is perm[k];
  * position_of is its inverse.
  *
@@ -55,10 +62,11 @@ enum qm_map {
  * unit value gets by its sign, unless a nan word says otherwise).  Position and code have the same
  * parity, so round = even is that of the format. */
 struct qm_codebook {
-    int n;            /* entries: 2^bits, or fewer */
-    float value[256]; /* decoded unit value of position k */
-    float cut[255];   /* published thresholds: position above k iff x > cut[k]; see has_cuts */
-    uint8_t perm[256], position_of[256];
+    int n;                        /* entries: 2^bits, or fewer */
+    QM_TABLE(float, value, 256);  /* decoded unit value of position k */
+    QM_TABLE(float, cut, 255);    /* published thresholds: position above k iff x > cut[k] */
+    QM_TABLE(uint8_t, perm, 256); /* see has_cuts */
+    QM_TABLE(uint8_t, position_of, 256);
     int has_cuts, is_permuted, is_float;
     int zero;    /* position of value 0 (of +0 where both are there), -1: none */
     float gain;  /* stored scale = maximum * gain */

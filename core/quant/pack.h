@@ -53,6 +53,39 @@ QM_FN void qm_pack_put(enum qm_pack order, int bits, uint8_t *bytes, int64_t i, 
     }
 }
 
+/* Eight codes of at most 8 bits as qm_pack_eight_bytes bytes, the first one lowest in the result; and
+ * back.  What a thread of a kernel takes at a time: any width ends on a byte there. */
+QM_FN int qm_pack_eight_bytes(enum qm_pack order, int bits)
+{
+    return order == QM_PACK_byte ? 8 : bits;
+}
+
+QM_FN uint64_t qm_pack_eight(enum qm_pack order, int bits, const uint32_t *code)
+{
+    int width = order == QM_PACK_byte ? 8 : bits;
+    uint64_t word = 0, turned = 0;
+    for (int i = 0; i < 8; i++)
+        word |=
+            (uint64_t)code[i] << (order == QM_PACK_hi && bits < 8 ? (7 - i) * width : i * width);
+    if (order != QM_PACK_hi || bits == 8)
+        return word;
+    for (int k = 0; k < width; k++) /* the first byte is the highest so far */
+        turned |= ((word >> 8 * (width - 1 - k)) & 255u) << 8 * k;
+    return turned;
+}
+
+QM_FN void qm_unpack_eight(enum qm_pack order, int bits, uint64_t bytes, uint32_t *code)
+{
+    int width = order == QM_PACK_byte ? 8 : bits;
+    uint64_t word = 0;
+    for (int k = 0; k < width && order == QM_PACK_hi && bits < 8; k++)
+        word |= ((bytes >> 8 * k) & 255u) << 8 * (width - 1 - k);
+    for (int i = 0; i < 8; i++)
+        code[i] = (uint32_t)(order == QM_PACK_hi && bits < 8 ? word >> (7 - i) * width
+                                                             : bytes >> i * width) &
+                  ((1u << width) - 1u);
+}
+
 /* n codes of at most 8 bits; the unused bits of the last byte are 0. */
 QM_FN void qm_pack_codes(enum qm_pack order, int bits, const uint8_t *codes, int64_t n,
                          uint8_t *bytes)

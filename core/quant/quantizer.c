@@ -27,7 +27,7 @@ const struct qm_lanes *qm_lanes(void)
 
 /* Unit values never leave [-1 - ulp, 1 + ulp] (int: [-8, 8] and the like), and argmin is not
  * monotone where distances overflow the mantissa, so edges are sought below this. */
-static float edge_limit(const struct qm_codec *c)
+float qm_codec_limit(const struct qm_codec *c)
 {
     float top = c->cb.value[c->cb.n - 1];
     return top > 2.0f ? 2.0f * top : 4.0f;
@@ -35,14 +35,7 @@ static float edge_limit(const struct qm_codec *c)
 
 int qm_code_of(const struct qm_codec *c, float y, uint32_t draw)
 {
-    if (qm_isnan(y) && c->cb.is_float && c->q.scale.nan == QM_NAN_low)
-        return c->cb.n + 1 + (int)(qm_bits(y) >> 31);
-    if (qm_isnan(y))
-        return c->q.scale.nan == QM_NAN_top    ? c->cb.n - 1
-               : c->q.scale.nan == QM_NAN_zero ? (c->cb.zero > 0 ? c->cb.zero : 0)
-                                               : 0;
-    int k = qm_search_code(c->q.search, c->q.round, y, &c->cb, draw);
-    return k > c->q.scale.least ? k : c->q.scale.least;
+    return qm_position(&c->q, &c->cb, y, draw);
 }
 
 /* Positions to stored codes, in place; y: their unit values, read for float formats only. */
@@ -64,13 +57,6 @@ static void codes_of(const struct qm_codec *c, const float *y, int64_t n, uint8_
     }
     qm_lanes()->positions(c, y, n, codes);
     store_codes(c, y, n, codes);
-}
-
-static uint8_t code_of(const struct qm_codec *c, float y, uint32_t draw)
-{
-    uint8_t code = (uint8_t)qm_code_of(c, y, draw);
-    store_codes(c, &y, 1, &code);
-    return code;
 }
 
 /* Monotone in y: right on both sides of every edge, steps are right everywhere. */
@@ -110,7 +96,7 @@ static void arrange_edges(struct qm_codec *c)
 
 void qm_codec_rebuild(struct qm_codec *c)
 {
-    float limit = edge_limit(c);
+    float limit = qm_codec_limit(c);
     c->n_negative = 0; /* values ascend, and are in code order where signs are kept */
     while (c->n_negative < c->cb.n && signbit(c->cb.value[c->n_negative]))
         c->n_negative++;
@@ -166,14 +152,20 @@ qm_status qm_codec_parse(struct qm_codec *c, const char *text)
     return qm_codec_init(c, &q);
 }
 
+qm_status qm_codec_codes_exist(const struct qm_codec *c, const uint8_t *codes, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (codes[i] >= 1 << c->q.bits ||
+            (c->cb.perm[c->cb.position_of[codes[i]]] != codes[i] && !c->cb.is_float))
+            return qm_fail(QM_BAD_ARG, "code %d at %lld does not exist in %d bits", codes[i],
+                           (long long)i, c->q.bits);
+    return QM_OK;
+}
+
 void qm_plain_round(enum qm_plain plain, int64_t n, float *x)
 {
-    if (plain == QM_PLAIN_bf16)
-        for (int64_t i = 0; i < n; i++)
-            x[i] = qm_bf16_to_float(qm_float_to_bf16(x[i]));
-    else if (plain == QM_PLAIN_f16)
-        for (int64_t i = 0; i < n; i++)
-            x[i] = qm_f16_to_float(qm_float_to_f16(x[i]));
+    for (int64_t i = 0; i < n && plain != QM_PLAIN_f32; i++)
+        x[i] = qm_plain_of(plain, x[i]);
 }
 
 /* ---- scales ------------------------------------------------------------------------------- */
@@ -249,30 +241,9 @@ int64_t qm_state_bytes(const struct qm_codec *c, const struct qm_shape *shape)
     return bytes + s * (c->q.scale.f16 ? 2 : 4);
 }
 
-/* From the raw maximum of a group to what its elements are divided by and what is stored. */
-struct divisor {
-    float by, stored;
-};
-
-static struct divisor divisor_of(const struct qm_codec *c, float max, int is_short)
+static struct qm_divisor divisor_of(const struct qm_codec *c, float max, int is_short)
 {
-    const struct qm_scale_rule *r = &c->q.scale;
-    struct divisor d;
-    float m = max;
-    if (m < r->floor)
-        m = r->floor;
-    if (r->cap != 0.0f && m > r->cap)
-        m = r->cap;
-    d.stored = d.by = c->cb.over != 0.0f ? m / c->cb.over : m * c->cb.gain;
-    if (d.by < r->guard)
-        d.by = r->guard;
-    if (c->q.unit == QM_UNIT_recip_tail && is_short)
-        d.stored = d.by;
-    if (r->f16)
-        d.stored = qm_f16_to_float(qm_float_to_f16(d.stored));
-    if (r->f16 == QM_F16_both)
-        d.by = d.stored;
-    return d;
+    return qm_divisor_of(&c->q, &c->cb, max, is_short);
 }
 
 /* Scales minus their mean, through dyn:8s/block:N/grid (bitsandbytes compress_statistics). */
@@ -334,11 +305,7 @@ void qm_fold_merge(float *into, const float *stat, int64_t n_scales)
 
 /* ---- the statistic ------------------------------------------------------------------------ */
 
-static float magnitude(const struct qm_codec *c, float x)
-{
-    float u = fabsf(qm_curve_to(c->q.curve, x));
-    return qm_isnan(u) && c->q.scale.max_skips_nan ? 0.0f : u;
-}
+static float magnitude(const struct qm_codec *c, float x) { return qm_magnitude(&c->q, x); }
 
 /* Maximum over a run that shares one scale. */
 static float run_max(const struct qm_codec *c, const float *x, int64_t n)
@@ -479,31 +446,29 @@ void qm_fold_again(const struct qm_codec *c, const struct qm_shape *shape, int64
 /* ---- encoding ----------------------------------------------------------------------------- */
 
 /* The defining path: one element by its divisor. */
-static uint8_t encode_one(const struct qm_codec *c, float x, struct divisor d, int divides,
+static uint8_t encode_one(const struct qm_codec *c, float x, struct qm_divisor d, int divides,
                           uint32_t draw)
 {
-    float u = qm_curve_to(c->q.curve, x), y;
-    int k;
-    if (c->q.search == QM_SEARCH_arith && !divides) {
-        float factor = c->cb.steps / d.by;
-        k = qm_isnan(u * factor) ? qm_code_of(c, NAN, draw)
-                                 : qm_search_arith(c->q.round, 1, u, factor, &c->cb, draw);
-        return c->cb.perm[k];
-    }
-    y = divides ? u / d.by : u * (1.0f / d.by);
-    return code_of(c, qm_curve_unit_to(c->q.curve, y), draw);
+    return (uint8_t)qm_encode_one(&c->q, &c->cb, x, d.by, divides, draw);
+}
+
+/* The same without a scale. */
+static uint8_t code_unscaled(const struct qm_codec *c, float x, uint32_t draw)
+{
+    float y = qm_unit_of(&c->q, x, 1.0f, 1);
+    return (uint8_t)qm_stored_code(&c->cb, y, qm_position(&c->q, &c->cb, y, draw));
 }
 
 static int unit_divides(const struct qm_codec *c, int is_short)
 {
-    return c->q.unit == QM_UNIT_div || (c->q.unit == QM_UNIT_recip_tail && is_short);
+    return qm_unit_divides(&c->q, is_short);
 }
 
 /* A run that shares one scale whose raw maximum is max. first: flat index of x[0]. */
 static void encode_run(const struct qm_codec *c, const float *x, int64_t n, float max, int is_short,
                        int64_t first, const struct qm_draws *draws, uint8_t *codes)
 {
-    struct divisor d = divisor_of(c, max, is_short);
+    struct qm_divisor d = divisor_of(c, max, is_short);
     int divides = unit_divides(c, is_short);
     const struct qm_lanes *v = qm_lanes();
     int by_arith = c->q.search == QM_SEARCH_arith && !divides;
@@ -646,8 +611,7 @@ static void encode_any(const struct qm_codec *c, const struct qm_shape *shape, i
         break;
     case QM_NORM_id:
         for (int64_t i = 0; i < n; i++)
-            codes[i] = code_of(c, qm_curve_unit_to(c->q.curve, qm_curve_to(c->q.curve, x[i])),
-                               draws ? qm_draw(draws, from + i) : 0);
+            codes[i] = code_unscaled(c, x[i], draws ? qm_draw(draws, from + i) : 0);
         break;
     case QM_NORM_rank1block:
     case QM_NORM_rowcol:

@@ -22,33 +22,8 @@
 #include "core/base/status.h"
 #include "core/base/tensor.h"
 #include "core/quant/cells.h"
-#include "core/quant/curve.h"
-#include "core/quant/map.h"
-#include "core/quant/norm.h"
-#include "core/quant/pack.h"
-#include "core/quant/round.h"
-#include "core/quant/scale.h"
-#include "core/quant/search.h"
+#include "core/quant/element.h"
 #include "core/quant/segments.h"
-#include "core/quant/unit.h"
-
-/* How a slot without codes keeps its floats. */
-enum qm_plain { QM_PLAIN_f32, QM_PLAIN_bf16, QM_PLAIN_f16 };
-
-/* Plain data; compare field by field (qm_quantizer_equal). bits == 0: no codes, see `plain`. */
-struct qm_quantizer {
-    enum qm_plain plain;
-    enum qm_map map;
-    int bits, sign; /* bits per code; sign 1: values in [-1, 1], 0: in [0, 1] */
-    enum qm_norm norm;
-    int64_t block; /* N of block:N and rank1block:N; 0 for norms without one */
-    enum qm_curve curve;
-    enum qm_search search;
-    enum qm_round round;
-    enum qm_unit unit;
-    struct qm_scale_rule scale;
-    enum qm_pack pack;
-};
 
 #define QM_QUANTIZER_TEXT 192 /* enough for any printed quantizer, NUL included */
 
@@ -95,11 +70,17 @@ qm_status qm_codec_init(struct qm_codec *c, const struct qm_quantizer *q);
 /* After cb was replaced (a table of the caller's own): computes the edges anew. */
 void qm_codec_rebuild(struct qm_codec *c);
 
-/* The same from a string; for tests and tools. */
+/* Edges decide unit values up to this magnitude. */
+float qm_codec_limit(const struct qm_codec *c);
+
+/* A codec from a string; for tests and tools. */
 qm_status qm_codec_parse(struct qm_codec *c, const char *text);
 
 /* What a slot without codes keeps of x[n], in place; f32: x itself. */
 void qm_plain_round(enum qm_plain plain, int64_t n, float *x);
+
+/* QM_BAD_ARG names the first of n unpacked codes that the map does not have. */
+qm_status qm_codec_codes_exist(const struct qm_codec *c, const uint8_t *codes, int64_t n);
 
 /* Number of scales that a tensor of this shape has (0 elements: 0 scales).
  * tensor 1; row dim[0]; col dim[1] (1-D: QM_BAD_ARG is for qm_codec_fits); block ceil(n / block);

@@ -8,29 +8,23 @@
 static void load(struct qm_param how, const void *p, const void *residual, int64_t n,
                  float *restrict out)
 {
-#define LOOP(T, R, value)                             \
-    do {                                              \
-        const T *restrict from = (const T *)p;        \
-        const R *restrict rest = (const R *)residual; \
-        for (int64_t i = 0; i < n; i++) {             \
-            uint32_t h = from[i];                     \
-            value;                                    \
-        }                                             \
-        (void)rest;                                   \
-        return;                                       \
+#define LOOP(name, T, R, how_written)                                                      \
+    do {                                                                                   \
+        const T *restrict from = (const T *)p;                                             \
+        const R *restrict rest = (const R *)residual;                                      \
+        for (int64_t i = 0; i < n; i++)                                                    \
+            out[i] = qm_param_read(QM_PARAM_##name, QM_WRITE_##how_written, from[i],       \
+                                   QM_WRITE_##how_written == QM_WRITE_near ? 0 : rest[i]); \
+        (void)rest;                                                                        \
+        return;                                                                            \
     } while (0)
-#define FORMAT(name, T)                                                                   \
-    case QM_PARAM_##name:                                                                 \
-        switch (how.write) {                                                              \
-        case QM_WRITE_kahan:                                                              \
-            LOOP(T, uint16_t,                                                             \
-                 out[i] = qm_param_widen(QM_PARAM_##name, h) +                            \
-                          qm_param_widen(QM_PARAM_##name, rest[i]));                      \
-        case QM_WRITE_ecc8:                                                               \
-            LOOP(T, int8_t, out[i] = qm_ecc_decode(QM_PARAM_##name, h, rest[i], 127));    \
-        case QM_WRITE_ecc16:                                                              \
-            LOOP(T, int16_t, out[i] = qm_ecc_decode(QM_PARAM_##name, h, rest[i], 32767)); \
-        default: LOOP(T, uint8_t, out[i] = qm_param_widen(QM_PARAM_##name, h));           \
+#define FORMAT(name, T)                                      \
+    case QM_PARAM_##name:                                    \
+        switch (how.write) {                                 \
+        case QM_WRITE_kahan: LOOP(name, T, uint16_t, kahan); \
+        case QM_WRITE_ecc8: LOOP(name, T, uint8_t, ecc8);    \
+        case QM_WRITE_ecc16: LOOP(name, T, uint16_t, ecc16); \
+        default: LOOP(name, T, uint8_t, near);               \
         }
     switch (how.format) {
         FORMATS(FORMAT)
@@ -43,35 +37,28 @@ static void load(struct qm_param how, const void *p, const void *residual, int64
 static void store(struct qm_param how, const float *restrict x, int64_t n,
                   const struct qm_draws *draws, int64_t from, void *p, void *residual)
 {
-#define LOOP(T, R, round, kept)           \
-    do {                                  \
-        T *restrict to = (T *)p;          \
-        R *restrict rest = (R *)residual; \
-        for (int64_t i = 0; i < n; i++) { \
-            uint32_t h = round;           \
-            to[i] = (T)h;                 \
-            kept;                         \
-        }                                 \
-        (void)rest;                       \
-        return;                           \
+#define LOOP(name, T, R, how_written, draw)                                                   \
+    do {                                                                                      \
+        T *restrict to = (T *)p;                                                              \
+        R *restrict rest = (R *)residual;                                                     \
+        for (int64_t i = 0; i < n; i++) {                                                     \
+            uint32_t h = qm_param_round(QM_PARAM_##name, QM_WRITE_##how_written, x[i], draw); \
+            to[i] = (T)h;                                                                     \
+            if (QM_WRITE_##how_written != QM_WRITE_near &&                                    \
+                QM_WRITE_##how_written != QM_WRITE_stoch)                                     \
+                rest[i] = (R)qm_param_rest(QM_PARAM_##name, QM_WRITE_##how_written, x[i], h); \
+        }                                                                                     \
+        (void)rest;                                                                           \
+        return;                                                                               \
     } while (0)
-#define NEAR(name) qm_param_nearest(QM_PARAM_##name, x[i])
-#define FORMAT(name, T)                                                                   \
-    case QM_PARAM_##name:                                                                 \
-        switch (how.write) {                                                              \
-        case QM_WRITE_stoch:                                                              \
-            LOOP(T, uint8_t,                                                              \
-                 qm_param_stochastic(QM_PARAM_##name, x[i], qm_draw(draws, from + i)), ); \
-        case QM_WRITE_kahan:                                                              \
-            LOOP(T, uint16_t, NEAR(name),                                                 \
-                 rest[i] = (uint16_t)qm_kahan_residual(QM_PARAM_##name, x[i], h));        \
-        case QM_WRITE_ecc8:                                                               \
-            LOOP(T, int8_t, NEAR(name),                                                   \
-                 rest[i] = (int8_t)qm_ecc_encode(QM_PARAM_##name, x[i], h, 127));         \
-        case QM_WRITE_ecc16:                                                              \
-            LOOP(T, int16_t, NEAR(name),                                                  \
-                 rest[i] = (int16_t)qm_ecc_encode(QM_PARAM_##name, x[i], h, 32767));      \
-        default: LOOP(T, uint8_t, NEAR(name), );                                          \
+#define FORMAT(name, T)                                                               \
+    case QM_PARAM_##name:                                                             \
+        switch (how.write) {                                                          \
+        case QM_WRITE_stoch: LOOP(name, T, uint8_t, stoch, qm_draw(draws, from + i)); \
+        case QM_WRITE_kahan: LOOP(name, T, uint16_t, kahan, 0);                       \
+        case QM_WRITE_ecc8: LOOP(name, T, uint8_t, ecc8, 0);                          \
+        case QM_WRITE_ecc16: LOOP(name, T, uint16_t, ecc16, 0);                       \
+        default: LOOP(name, T, uint8_t, near, 0);                                     \
         }
     switch (how.format) {
         FORMATS(FORMAT)

@@ -42,7 +42,8 @@ static const struct qm_rule rules[] = {
      .slot = {"exp_avg"},
      .slot_sign = {1},
      .prepare = prepare,
-     .block = run},
+     .block = run,
+     .element = "lion"},
 };
 
 const struct qm_rule_family qm_family_lion = {sizeof rules / sizeof *rules, rules};

@@ -149,6 +149,8 @@ struct qm_rule {
     void (*block)(const struct qm_rule_step *s, int64_t n, float *p, const float *g,
                   float *const *slot);
 
+    const char *element; /* the same of one element: qm_element_NAME in core/rule/element.h */
+
     /* n elements of whole blocks of packed slots: decode, block, encode, to the same bits.  Returns 0
      * where nothing is done: not these codecs, this step or this instruction set.  May be NULL. */
     int (*packed)(const struct qm_rule_step *s, int64_t n, float *p, const float *g,

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/sha256.h"
+#include "core/base/sha256.h"
 
 /* A new member of an outcome belongs into qm_pack and qm_unpack, and QM_PACK_VERSION goes up. */
 _Static_assert(sizeof(struct qm_outcome) == (8 + QM_TRACK_COUNT + 2 * QM_STAIR_COUNT) * 8 +

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/sha256.h"
 #include "experiments/result.h"
 #include "experiments/results.h"
-#include "experiments/sha256.h"
 
 /* ---- in memory ----------------------------------------------------------------------------- */
 

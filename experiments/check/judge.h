@@ -45,6 +45,7 @@ enum qm_place {
     QM_PLACE_OUTSIDE, /* the step wrote outside a buffer */
     QM_PLACE_MODE,    /* it left the floating-point environment changed */
     QM_PLACE_REPEAT,  /* a second run differs */
+    QM_PLACE_LAYER,   /* backend emu saw it break a rule of CUDA's */
     QM_PLACE_NUMBER,  /* a parameter, or an element of a float32 slot */
     QM_PLACE_SCALE,
     QM_PLACE_CODE

@@ -43,7 +43,8 @@ static const struct qm_kernel_case *worst_case(const struct qm_kernel_run *r)
     for (int i = 0; i < r->n_cases; i++) {
         const struct qm_kernel_case *c = &r->cases[i];
         int own = 0;
-        if (!qm_case_result_is_bad(c->result) || !strchr(c->name, '/'))
+        if (!qm_case_result_is_bad(c->result) || !strchr(c->name, '/') ||
+            strcmp(c->name, QM_FAR_CASE) == 0)
             continue;
         if (c->result != QM_CASE_failed)
             return c;
@@ -91,6 +92,8 @@ static void shrink_worst(const struct qm_kernel_run *r)
 int qm_kernel_check(const struct qm_kernel_options *o)
 {
     struct qm_kernel_run r;
+    if (qm_kernel_is_cuda(o->file) && !o->backend)
+        qm_note("%s: backend emu, on the CPU; no GPU is asked for (--backend cuda)", o->file);
     qm_status st = qm_kernel_run(o, &r);
     int ran = st == QM_OK;
     if (ran)
@@ -107,11 +110,18 @@ int qm_kernel_check(const struct qm_kernel_options *o)
     return qm_cli_failed("check", st);
 }
 
+/* How long a template's name is without .c; the others are named in full. */
+static int name_length(const char *file)
+{
+    const char *dot = strrchr(file, '.');
+    return dot && strcmp(dot, ".c") == 0 ? (int)(dot - file) : (int)strlen(file);
+}
+
 static void list_templates(void)
 {
     const char *name;
     for (int i = 0; (name = qm_kernel_file_name(i)); i++)
-        printf("%.*s\n", (int)(strstr(name, ".c") ? strlen(name) - 2 : strlen(name)), name);
+        printf("%.*s\n", name_length(name), name);
 }
 
 int qm_kernel_template(const char *name)
@@ -130,8 +140,7 @@ int qm_kernel_template(const char *name)
     if (!lines)
         lines = qm_kernel_file_text(wanted);
     for (; (file = qm_kernel_file_name(n)) && n < MOST; n++) {
-        size_t length = strstr(file, ".c") ? strlen(file) - 2 : strlen(file);
-        snprintf(texts[n], sizeof texts[n], "%.*s", (int)length, file);
+        snprintf(texts[n], sizeof texts[n], "%.*s", name_length(file), file);
         names[n] = texts[n];
     }
     if (!lines) {

@@ -2,9 +2,12 @@
 #include "experiments/kernel/files.h"
 
 #include <errno.h>
+#include <ftw.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "core/engine/user_cuda.h"
 
 static int ends_in(const char *text, const char *end)
 {
@@ -12,18 +15,20 @@ static int ends_in(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
+int qm_kernel_is_cuda(const char *file) { return ends_in(file, ".cu"); }
+
 /* A shared object by its absolute path, or a source, compiled. */
-static qm_status object_of(const char *file, const char *folder, char *object, size_t size)
+static qm_status object_of(const char *file, int on_gpu, const char *folder, char *object,
+                           size_t size)
 {
-    if (ends_in(file, ".c"))
+    if (on_gpu && qm_kernel_is_cuda(file)) {
+        snprintf(object, size, "%s/kernel.cubin", folder);
+        return qm_user_cuda_build(file, object);
+    }
+    if (ends_in(file, ".c") || qm_kernel_is_cuda(file))
         return qm_kernel_file_build(file, folder, object, size);
-    if (ends_in(file, ".cu"))
-        return qm_fail(QM_SKIPPED,
-                       "%s: a .cu file needs backend cuda or emu, which are not built "
-                       "into this binary",
-                       file);
     if (!strstr(file, ".so"))
-        return qm_fail(QM_BAD_ARG, "%s: expected a .c or a .so file", file);
+        return qm_fail(QM_BAD_ARG, "%s: expected a .c, .cu or .so file", file);
     char *path = realpath(file, NULL);
     if (!path)
         return qm_fail(QM_BAD_FILE, "%s: %s", file, strerror(errno));
@@ -43,7 +48,7 @@ qm_status qm_kernel_files_open(const struct qm_kernel_options *o, struct qm_kern
         *f->folder = '\0';
         return qm_fail(QM_BAD_FILE, "no temporary folder: %s", strerror(errno));
     }
-    QM_TRY(object_of(o->file, f->folder, f->object, sizeof f->object));
+    QM_TRY(object_of(o->file, o->on_gpu, f->folder, f->object, sizeof f->object));
     if (!o->against)
         return QM_OK;
     strcpy(f->old_folder, f->folder);
@@ -52,21 +57,21 @@ qm_status qm_kernel_files_open(const struct qm_kernel_options *o, struct qm_kern
         *f->old_folder = '\0';
         return qm_fail(QM_BAD_FILE, "no temporary folder: %s", strerror(errno));
     }
-    return object_of(o->against, f->old_folder, f->old_object, sizeof f->old_object);
+    return object_of(o->against, o->on_gpu, f->old_folder, f->old_object, sizeof f->old_object);
+}
+
+static int remove_one(const char *path, const struct stat *s, int type, struct FTW *at)
+{
+    (void)s;
+    (void)type;
+    (void)at;
+    return remove(path);
 }
 
 static void folder_remove(const char *folder)
 {
-    static const char *const made[] = {"kernel.so", "kernel_abi.h", "kernel_nearest.h", "repro.c",
-                                       "repro"};
-    char path[320];
-    if (!*folder)
-        return;
-    for (size_t i = 0; i < sizeof made / sizeof *made; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, made[i]);
-        unlink(path);
-    }
-    rmdir(folder);
+    if (*folder)
+        nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 void qm_kernel_files_close(const struct qm_kernel_files *f)

@@ -78,7 +78,9 @@ static void conclude(struct qm_attempt *o, qm_status st, const struct qm_finding
     o->how = QM_CASE_failed;
     o->finding = (struct qm_finding){0};
     qm_finding_set(&o->finding, QM_BAD_MACHINERY, "%s", o->text);
-    o->finding.place = strstr(o->text, "outside") ? QM_PLACE_OUTSIDE : QM_PLACE_MODE;
+    o->finding.place = strstr(o->text, " outside the buffer")       ? QM_PLACE_OUTSIDE
+                       : strstr(o->text, " left the rounding mode") ? QM_PLACE_MODE
+                                                                    : QM_PLACE_LAYER;
 }
 
 /* ---- the parent ------------------------------------------------------------------------------ */

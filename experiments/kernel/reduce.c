@@ -1,13 +1,17 @@
 /* reduce.c - finds a failing case, shrinks it, writes the program. */
 #include "experiments/kernel/reduce.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/engine/backend_file.h"
 #include "experiments/cli.h"
 #include "experiments/kernel/files.h"
 #include "experiments/kernel/repro.h"
+#include "experiments/part.h"
 
 static volatile int stop;
 
@@ -94,14 +98,44 @@ static qm_status first_failing(struct qm_reduction *r, struct qm_lab *lab)
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
+/* What runs a CUDA source on the CPU is kept beside the program, which loads it: FILE-repro.so. */
+static qm_status keep_object(const struct qm_reduction *r, const char *from, char *path)
+{
+    char chunk[8192], near[PATH_MAX];
+    struct qm_part part;
+    size_t n;
+    const char *dot = strrchr(r->out, '.');
+    snprintf(near, sizeof near, "%.*s.so", dot ? (int)(dot - r->out) : (int)strlen(r->out), r->out);
+    FILE *f = fopen(from, "rb");
+    if (!f)
+        return qm_fail(QM_BAD_FILE, "%s: %s", from, strerror(errno));
+    qm_status st = qm_part_open(near, &part);
+    if (st == QM_OK) {
+        while (st == QM_OK && (n = fread(chunk, 1, sizeof chunk, f)) > 0)
+            st = qm_part_write(&part, chunk, n);
+        if (st == QM_OK)
+            st = qm_part_commit(&part);
+        qm_part_abort(&part);
+    }
+    fclose(f);
+    if (st == QM_OK && !realpath(near, path))
+        st = qm_fail(QM_BAD_FILE, "%s: %s", near, strerror(errno));
+    return st;
+}
+
 static qm_status write_program(struct qm_reduction *r, struct qm_lab *lab, const char *folder)
 {
-    char name[QM_CASE_TEXT], origin[QM_CASE_TEXT + 48];
+    char name[QM_CASE_TEXT], origin[QM_CASE_TEXT + 48], object[PATH_MAX] = "";
     const char *end = r->file ? strrchr(r->file, '.') : NULL;
     snprintf(origin, sizeof origin, "case %s, seed %llu", qm_case_print(&r->c, name),
              (unsigned long long)r->seed);
-    struct qm_repro repro = {end && strcmp(end, ".c") == 0 ? r->file : NULL, origin, r->out,
-                             folder};
+    if (qm_kernel_is_cuda(r->file))
+        QM_TRY(keep_object(r, lab->object, object));
+    struct qm_repro repro = {.source = end && strcmp(end, ".c") == 0 ? r->file : NULL,
+                             .object = *object ? object : NULL,
+                             .origin = origin,
+                             .path = r->out,
+                             .folder = folder};
     qm_status st = qm_repro_write(lab, &r->shrunk, &repro, &r->is_verified);
     if (st == QM_SKIPPED) {
         snprintf(r->why, sizeof r->why, "%s", qm_message());

@@ -9,7 +9,8 @@
 #include "experiments/kernel/shrink.h"
 
 struct qm_repro {
-    const char *source; /* the kernel's .c file; NULL: object is what the user gave */
+    const char *source; /* the kernel's .c file; NULL: an object is loaded */
+    const char *object; /* which one; NULL: the lab's, which the user gave */
     const char *origin; /* "case ..., seed 1": where it was found */
     const char *path;   /* to be written */
     const char *folder; /* where it may be compiled */

@@ -198,10 +198,11 @@ qm_status qm_repro_object(FILE *f, const char *object)
     QM_TRY(put_header(f));
     fprintf(f,
             "\n#include <dlfcn.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n\n"
+            "static void *repro_object;\n\n"
             "int qm_kernel_step(const struct qm_kernel_args *a)\n{\n"
             "    int (*step)(const struct qm_kernel_args *);\n"
-            "    void *object = dlopen(\"%s\", RTLD_NOW);\n"
-            "    void *at = object ? dlsym(object, \"qm_kernel_step\") : NULL;\n"
+            "    repro_object = dlopen(\"%s\", RTLD_NOW);\n"
+            "    void *at = repro_object ? dlsym(repro_object, \"qm_kernel_step\") : NULL;\n"
             "    if (!at) {\n        fprintf(stderr, \"%%s\\n\", dlerror());\n        exit(3);\n"
             "    }\n    memcpy(&step, &at, sizeof at);\n    return step(a);\n}\n",
             object);
@@ -210,14 +211,21 @@ qm_status qm_repro_object(FILE *f, const char *object)
 
 /* ---- data ------------------------------------------------------------------------------------ */
 
+static const char *word_of(char type)
+{
+    return type == 'f' ? "float" : type == '1' ? "uint8_t" : type == '2' ? "uint16_t" : "uint32_t";
+}
+
 int qm_repro_array(FILE *f, const char *name, char type, int calls, int64_t n)
 {
-    const char *word = type == 'f'   ? "float"
-                       : type == '1' ? "uint8_t"
-                       : type == '2' ? "uint16_t"
-                                     : "uint32_t";
-    return fprintf(f, "static const %s repro_%s[%d][%lld] = {", word, name, calls,
+    return fprintf(f, "static const %s repro_%s[%d][%lld] = {", word_of(type), name, calls,
                    (long long)(n > 0 ? n : 1));
+}
+
+int qm_repro_own(FILE *f, const char *name, char type, int64_t n, int is_const)
+{
+    return fprintf(f, "    _Alignas(64) static %s%s repro_%s[%lld] = ", is_const ? "const " : "",
+                   word_of(type), name, (long long)(n > 0 ? n : 1));
 }
 
 static void spell(char *text, size_t size, char type, const void *x, int64_t i)
@@ -269,12 +277,14 @@ void qm_repro_comment(FILE *f, const char *text)
 
 /* ---- fixed parts ----------------------------------------------------------------------------- */
 
-void qm_repro_includes(FILE *f, const struct qm_attempt *o)
+void qm_repro_includes(FILE *f, const struct qm_attempt *o, int is_direct)
 {
     int died = o->how != QM_CASE_failed, is_guarded = qm_repro_memory(o) != QM_REPRO_PLAIN;
     if (!died && o->finding.place == QM_PLACE_MODE)
         fputs("#include <fenv.h>\n", f);
     fputs("#include <stdio.h>\n", f);
+    if (is_direct)
+        return;
     fputs(is_guarded ? "#include <string.h>\n#include <sys/mman.h>\n"
                      : "#include <stdlib.h>\n#include <string.h>\n",
           f);
@@ -356,6 +366,14 @@ const char *const qm_repro_mode =
     "    fesetround(FE_TONEAREST);\n"
     "    printf(\"expected: rounding to nearest, denormals kept; got: %s\\n\", ok ? \"so\" : "
     "\"changed\");\n    return !ok;\n}\n";
+
+const char *const qm_repro_layer =
+    "    const char *(*finding)(void);\n"
+    "    void *at = dlsym(repro_object, \"qm_emu_finding\");\n"
+    "    if (!at)\n        return 3;\n"
+    "    memcpy(&finding, &at, sizeof at);\n"
+    "    printf(\"expected: nothing found; got: %s\\n\", *finding() ? finding() : \"so\");\n"
+    "    return *finding() != 0;\n}\n";
 
 const char *const qm_repro_repeat =
     "    int n = repro_buffers / %d, first = repro_buffers - 2 * n; /* the last call's, twice */\n"

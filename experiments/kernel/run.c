@@ -144,11 +144,13 @@ static qm_status session_up(struct session *s)
     return st;
 }
 
+static int is_far(const char *name) { return strcmp(name, QM_FAR_CASE) == 0; }
+
 static enum qm_end ask(struct session *s, const struct qm_kernel_case *c, int against,
                        json_t **reply, char *why, size_t size, int *old)
 {
-    json_t *request = json_pack("{s:s, s:s, s:o, s:b}", "do", "judge", "case", c->name, "seed",
-                                qm_wire_seed(c->seed), "against", against);
+    json_t *request = json_pack("{s:s, s:s, s:o, s:b}", "do", is_far(c->name) ? "far" : "judge",
+                                "case", c->name, "seed", qm_wire_seed(c->seed), "against", against);
     enum qm_end how = qm_child_ask(&s->child, request, &s->r->o->limits, reply, why, size, old);
     if (how != QM_END_answered) {
         qm_child_stop(&s->child);
@@ -159,13 +161,13 @@ static enum qm_end ask(struct session *s, const struct qm_kernel_case *c, int ag
 
 /* One case, in a fresh worker where the last one is gone.  Where two kernels run and the worker ends,
  * the case is run again without the old one, to see whose fault it is. */
-static qm_status one_case(struct session *s, const struct qm_case *which, uint64_t seed)
+static qm_status one_case(struct session *s, const char *name, uint64_t seed)
 {
     struct qm_kernel_case c = {.seed = seed};
     char why[400];
-    int old = 0, against = s->r->o->against && !*s->r->old_trouble;
+    int old = 0, against = s->r->o->against && !*s->r->old_trouble && !is_far(name);
     json_t *reply = NULL;
-    qm_case_print(which, c.name);
+    snprintf(c.name, sizeof c.name, "%s", name);
     QM_TRY(session_up(s));
     double from = qm_seconds();
     enum qm_end how = ask(s, &c, against, &reply, why, sizeof why, &old);
@@ -184,6 +186,8 @@ static qm_status one_case(struct session *s, const struct qm_case *which, uint64
         qm_status st = take_answer(s->r, reply, &c);
         json_decref(reply);
         QM_TRY(st);
+    } else if (is_far(name) && how == QM_END_hung) {
+        c.result = QM_CASE_unfit; /* threads that walk over all elements */
     } else {
         c.result = result_of(how);
         c.text = strdup(why);
@@ -220,12 +224,15 @@ static qm_status all_cases(struct session *s, const struct qm_regimes *regimes)
     struct qm_kernel_run *r = s->r;
     struct qm_progress progress;
     struct qm_case c;
+    char name[QM_CASE_TEXT];
     double from = qm_seconds();
     int total = 0;
     qm_status st = QM_OK;
+    if (r->o->one_case && is_far(r->o->one_case))
+        return one_case(s, QM_FAR_CASE, r->seed);
     if (r->o->one_case) {
         QM_TRY(qm_case_parse(r->o->one_case, &c));
-        return one_case(s, &c, r->seed);
+        return one_case(s, qm_case_print(&c, name), r->seed);
     }
     for (int i = 0; i < qm_case_count(); i++) {
         c = qm_case_at(i);
@@ -245,11 +252,14 @@ static qm_status all_cases(struct session *s, const struct qm_regimes *regimes)
             continue;
         }
         int64_t bad = bad_cases(r);
-        st = one_case(s, &c, r->o->forever ? r->seed + (uint64_t)i : r->seed);
+        st = one_case(s, qm_case_print(&c, name), r->o->forever ? r->seed + (uint64_t)i : r->seed);
         if (bad == 0 && bad_cases(r) > 0)
             note_first(r, qm_seconds() - from);
         qm_progress_add(&progress, 1, bad_cases(r) - bad);
     }
+    if (st == QM_OK && qm_kernel_is_cuda(r->o->file) && !r->o->on_gpu && r->o->n_regimes == 0 &&
+        !r->o->forever && !is_over(r, from))
+        st = one_case(s, QM_FAR_CASE, r->seed);
     qm_progress_end(&progress);
     if (st == QM_INTERRUPTED) {
         r->interrupted = 1;

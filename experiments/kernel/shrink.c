@@ -17,8 +17,23 @@ static int group(const struct qm_finding *f)
     return f->severity == QM_BAD_MACHINERY ? 2 + (int)f->place : f->severity == QM_BAD_SPECIAL;
 }
 
+/* What kind of finding of backend emu's a text is. */
+static int layer_kind(const char *text)
+{
+    static const char *const words[] = {"data race",      "out of bounds", "has written",
+                                        "another stream", "misaligned",    "overflow",
+                                        "divergent",      "take part",     "mask"};
+    int k = 0;
+    while (k < (int)(sizeof words / sizeof *words) && !strstr(text, words[k]))
+        k++;
+    return k;
+}
+
 static int same(const struct qm_attempt *a, const struct qm_attempt *b)
 {
+    if (a->how == QM_CASE_failed && a->finding.place == QM_PLACE_LAYER &&
+        layer_kind(a->text) != layer_kind(b->text))
+        return 0;
     return a->how == b->how && a->signal == b->signal &&
            (a->how != QM_CASE_failed ||
             (a->finding.slot == b->finding.slot && group(&a->finding) == group(&b->finding)));

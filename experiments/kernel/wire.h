@@ -5,6 +5,7 @@
  *     worker   {"case": ID, "tally": T}              with "refused": TEXT, "against": A where it applies
  *     parent   {"do": "judge", ..., "watch": true}   the same with "digest": "0x...", "field": BITS of
  *                                                    experiments/kernel/watch.h
+ *     parent   {"do": "far", "case": QM_FAR_CASE}    answered as "judge"
  *     parent   {"do": "speed", "n": ELEMENTS, "limit": SECONDS}
  *     worker   {"new": [SECONDS...], "old": [SECONDS...]}
  *     worker   {"signal": NAME, "where": TEXT, "old": BOOL}     the last words of one that dies

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/engine/backend_file.h"
+#include "core/engine/emu_far.h"
 #include "experiments/cli.h"
 #include "experiments/kernel/versus.h"
 #include "experiments/kernel/watch.h"
@@ -131,6 +132,24 @@ static json_t *judge(struct qm_subject *s, const json_t *request)
     return reply;
 }
 
+/* Indices beyond 32 bits. */
+static json_t *far(struct qm_subject *s, const json_t *request)
+{
+    const char *name = json_string_value(json_object_get(request, "case"));
+    static struct qm_tally t;
+    memset(&t, 0, sizeof t);
+    qm_status st = qm_emu_far(kernel, &s->recipe);
+    if (st == QM_VERDICT)
+        add_verdict(&t, name);
+    else if (st == QM_SKIPPED)
+        t.skipped = 1;
+    else if (st != QM_OK)
+        return failed(st);
+    else
+        t.cases = 1;
+    return json_pack("{s:s, s:o}", "case", name, "tally", qm_wire_tally(&t));
+}
+
 /* Normal numbers; the kernel's time for them is that of the plan's last step. */
 static qm_status timed_step(void *plan, const struct qm_shape *shape, float *p, float *g, int64_t t,
                             json_t *to)
@@ -241,8 +260,9 @@ int qm_worker_main(const char *text)
     int is_up = qm_wire_write(QM_WORKER_FD, ready(job, &s));
     while (is_up && (request = json_loadf(in, JSON_DISABLE_EOF_CHECK, NULL))) {
         const char *what = json_string_value(json_object_get(request, "do"));
-        json_t *reply =
-            what && strcmp(what, "speed") == 0 ? speed(&s, request) : judge(&s, request);
+        json_t *reply = what && strcmp(what, "speed") == 0 ? speed(&s, request)
+                        : what && strcmp(what, "far") == 0 ? far(&s, request)
+                                                           : judge(&s, request);
         is_up = qm_wire_write(QM_WORKER_FD, reply);
         json_decref(request);
     }

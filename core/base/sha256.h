@@ -1,6 +1,6 @@
 /* sha256.h - SHA-256 (FIPS 180-4), streaming. */
-#ifndef QM_EXPERIMENTS_SHA256_H
-#define QM_EXPERIMENTS_SHA256_H
+#ifndef QM_BASE_SHA256_H
+#define QM_BASE_SHA256_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* sha256.c - SHA-256 (FIPS 180-4), streaming. */
-#include "experiments/sha256.h"
+#include "core/base/sha256.h"
 
 #include <stdio.h>
 #include <string.h>

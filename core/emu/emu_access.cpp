@@ -1,0 +1,225 @@
+/* emu_access.cpp - every access of a kernel: in bounds, of what was written, without a race.
+ *
+ * Memory that can be written has cells: who wrote it last, who read it last.  Accesses by two threads
+ * of a block conflict within an epoch (between two barriers) unless both are atomic, or __syncwarp
+ * stands between them; those of two blocks within a launch. */
+#include "emu_memory.hpp"
+
+enum { ATOMIC = 0x8000, HOST_STACK = 1 << 20 };
+enum access { READ, WRITE, BOTH }; /* BOTH: an atomic */
+
+/* Whether an earlier access of this block is this thread's own, or comes before it: what a lane wrote,
+ * by __syncwarp; what it read, by a shuffle or vote too, since these do not end before it is there. */
+static inline int is_ordered(const struct stamp *s, const struct qm_order *o)
+{
+    uint32_t thread = s->thread & 1023u, lane = thread % QM_WARP;
+    if (thread == qm_now.thread)
+        return 1;
+    return thread / QM_WARP == qm_now.thread / QM_WARP &&
+           (s->clock == 65535 || s->clock < o->base ||
+            o->seen[qm_now.thread % QM_WARP][lane] > s->clock);
+}
+
+static uint32_t last_fence;
+
+/* Whether `s` conflicts with an access now; stamps of launches before this one do not. */
+static inline int conflicts(const struct stamp *s, const struct qm_order *o, int is_atomic,
+                            int is_shared)
+{
+    if (s->epoch < qm_now.launch_epoch || (is_atomic && (s->thread & ATOMIC)))
+        return 0;
+    if (s->epoch >= qm_now.block_epoch)
+        return s->epoch == qm_now.epoch && !is_ordered(s, o);
+    return !is_shared &&
+           last_fence < qm_now.launch_epoch; /* another block's; a fence hands it over */
+}
+
+/* Launches of other streams that this one is not ordered after; 0: reported. */
+static int launches_are_ordered(const struct region *r, uintptr_t a, size_t size,
+                                const struct cell *c, int write, uint32_t code)
+{
+    const struct stamp *stamps[] = {&c->w, &c->r[0], &c->r[1]};
+    for (int i = 0; i < (write ? 3 : 1); i++) {
+        uint32_t epoch = stamps[i]->epoch;
+        const char *kernel = epoch >= qm_now.step_epoch && epoch < qm_now.launch_epoch
+                                 ? qm_launch_unordered(epoch)
+                                 : NULL;
+        if (kernel) {
+            qm_found_streams(r, a, size, kernel, write, i == 0, code);
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* One cell; 0: a conflict, which has been reported. */
+static inline int touch(struct cell *c, enum access how, uint32_t code, const struct region *r,
+                        uintptr_t a, size_t size)
+{
+    const struct qm_order *o = how == READ ? qm_now.met : qm_now.synced;
+    struct stamp now = {qm_now.epoch, code, (uint16_t)qm_now.thread,
+                        o->own[qm_now.thread % QM_WARP]};
+    const struct stamp *bad = NULL;
+    if (conflicts(&c->w, qm_now.synced, how == BOTH, !r))
+        bad = &c->w;
+    else if (how != READ && conflicts(&c->r[0], qm_now.met, 0, !r))
+        bad = &c->r[0];
+    else if (how != READ && conflicts(&c->r[1], qm_now.met, 0, !r))
+        bad = &c->r[1];
+    if (bad) {
+        qm_found_race(r, a, size, bad, how != READ, bad == &c->w, code);
+        return 0;
+    }
+    if (how != READ) {
+        if (how == BOTH)
+            now.thread |= ATOMIC;
+        c->w = now;
+        return 1;
+    }
+    /* r[1] is kept where it tells more than r[0] would: it is of another warp. */
+    if (c->r[0].epoch == now.epoch && c->r[0].thread != now.thread &&
+        (c->r[1].epoch != now.epoch || c->r[0].thread / QM_WARP != now.thread / QM_WARP))
+        c->r[1] = c->r[0];
+    c->r[0] = now;
+    return 1;
+}
+
+/* Bytes from..to-1 of the cells.  written: the least epoch of a write that counts as one.  Returns
+ * how many bytes nobody wrote; -1: a conflict was reported. */
+static inline int64_t touch_all(struct cell *cells, size_t from, size_t to, enum access how,
+                                uint32_t code, const struct region *r, uintptr_t a,
+                                uint32_t written)
+{
+    int64_t unwritten = 0;
+    for (size_t i = from, step; i < to; i += step) {
+        struct cell *group = &cells[i & ~(size_t)3], *c = &cells[i];
+        step = 4;
+        if (group->is_split || i % 4 || to - i < 4) {
+            for (int k = 1; k < 4 && !group->is_split; k++)
+                group[k] = group[0];
+            group->is_split = 1;
+            step = 1;
+        }
+        unwritten += how != WRITE && c->w.epoch < written ? (int64_t)step : 0;
+        if (r && qm_now.many_streams &&
+            !launches_are_ordered(r, a, to - from, c, how != READ, code))
+            return -1;
+        if (!touch(c, how, code, r, a, to - from))
+            return -1;
+    }
+    return unwritten;
+}
+
+static void access_shared(uintptr_t a, size_t size, enum access how, int is_range, uint32_t code)
+{
+    size_t at = a - (uintptr_t)qm_emu_arena;
+    const struct variable *v = qm_variable_of(at);
+    int is_dynamic = at < QM_DYNAMIC_AT + QM_DYNAMIC_MOST + QM_GAP;
+    if (is_dynamic ? at < QM_DYNAMIC_AT || at - QM_DYNAMIC_AT + size > qm_dynamic_bytes
+                   : !v || at < v->at || at - v->at + size > v->bytes) {
+        qm_found_outside_shared(at, size, how != READ, code);
+        return;
+    }
+    int64_t unwritten =
+        touch_all(qm_arena_cells, at, at + size, how, code, NULL, a, qm_now.block_epoch);
+    if (unwritten > 0 && (!is_range || unwritten == (int64_t)size)) /* a struct's padding may be */
+        qm_found_unwritten(NULL, a, size, code);
+}
+
+static void access_region(struct region *r, uintptr_t a, size_t size, enum access how, int is_range,
+                          uint32_t code)
+{
+    size_t at = a - r->at;
+    if (size > r->bytes - at) {
+        qm_found_outside(a + (r->bytes - at), size - (r->bytes - at), how != READ, code);
+        return;
+    }
+    if (r->flags & QM_REGION_CONST) {
+        if (how != READ)
+            qm_found_constant(r, a, size, code);
+        return;
+    }
+    if (!r->cells && !(r->cells = qm_cells_for(r->bytes)))
+        return;
+    int64_t unwritten =
+        touch_all(r->cells, at, at + size, how, code, r, a, r->flags & QM_REGION_BLANK ? 1 : 0);
+    if (unwritten > 0 && (!is_range || unwritten == (int64_t)size))
+        qm_found_unwritten(r, a, size, code);
+}
+
+static inline void access_at(uintptr_t a, size_t size, enum access how, int is_range, uint32_t code)
+{
+    if (a - (uintptr_t)qm_emu_arena < QM_ARENA) {
+        access_shared(a, size, how, is_range, code);
+        return;
+    }
+    struct region *r = qm_region_of(a);
+    if (r)
+        access_region(r, a, size, how, is_range, code);
+    else if (a - qm_now.host_stack > HOST_STACK || !is_range) /* a call's arguments are copied */
+        qm_found_outside(a, size, how != READ, code);
+}
+
+static inline void access(const volatile void *address, size_t size, enum access how, int is_range,
+                          void *from)
+{
+    uintptr_t a = (uintptr_t)address;
+    if (!qm_now.is_running || a - qm_now.stack < qm_stack_bytes || size == 0)
+        return;
+    access_at(a, size, how, is_range, (uint32_t)((uintptr_t)from - 1 - qm_module_base));
+}
+
+extern "C" void qm_emu_atomic(const volatile void *address, size_t size, struct qm_emu_at at)
+{
+    if (qm_now.is_running && (uintptr_t)address - qm_now.stack >= qm_stack_bytes)
+        access_at((uintptr_t)address, size, BOTH, 0, qm_place_number(at));
+}
+
+extern "C" void qm_emu_fence(void) { last_fence = qm_now.epoch; }
+
+/* ---- what the compiler calls -------------------------------------------------------------------- */
+
+#define FROM __builtin_return_address(0)
+#define QM_HOOK(n)                                                            \
+    void __tsan_read##n(void *a) { access(a, n, READ, 0, FROM); }             \
+    void __tsan_write##n(void *a) { access(a, n, WRITE, 0, FROM); }           \
+    void __tsan_unaligned_read##n(void *a) { access(a, n, READ, 0, FROM); }   \
+    void __tsan_unaligned_write##n(void *a) { access(a, n, WRITE, 0, FROM); } \
+    void __tsan_volatile_read##n(void *a) { access(a, n, READ, 0, FROM); }    \
+    void __tsan_volatile_write##n(void *a) { access(a, n, WRITE, 0, FROM); }
+extern "C" {
+QM_HOOK(1)
+QM_HOOK(2)
+QM_HOOK(4)
+QM_HOOK(8)
+QM_HOOK(16)
+void __tsan_read_range(void *a, size_t n) { access(a, n, READ, 1, FROM); }
+void __tsan_write_range(void *a, size_t n) { access(a, n, WRITE, 1, FROM); }
+void __tsan_init(void) {}
+void __tsan_func_entry(void *) {}
+void __tsan_func_exit(void) {}
+void __tsan_vptr_update(void **a, void *) { access(a, sizeof(void *), WRITE, 0, FROM); }
+void __tsan_vptr_read(void **a) { access(a, sizeof(void *), READ, 0, FROM); }
+
+/* Calls that the compiler leaves; the linker sends them here (--wrap). */
+void *__real_memcpy(void *to, const void *from, size_t n);
+void *__real_memmove(void *to, const void *from, size_t n);
+void *__real_memset(void *to, int byte, size_t n);
+void *__wrap_memcpy(void *to, const void *from, size_t n)
+{
+    access(from, n, READ, 1, FROM);
+    access(to, n, WRITE, 1, FROM);
+    return __real_memcpy(to, from, n);
+}
+void *__wrap_memmove(void *to, const void *from, size_t n)
+{
+    access(from, n, READ, 1, FROM);
+    access(to, n, WRITE, 1, FROM);
+    return __real_memmove(to, from, n);
+}
+void *__wrap_memset(void *to, int byte, size_t n)
+{
+    access(to, n, WRITE, 1, FROM);
+    return __real_memset(to, byte, n);
+}
+}

@@ -1,0 +1,166 @@
+/* emu_found.cpp - findings about memory in words: which bytes of what, who, and the line. */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "emu_memory.hpp"
+
+/* ---- places ----------------------------------------------------------------------------------- */
+
+enum { PLACES = 4096 };
+static struct qm_emu_at places[PLACES];
+static uint32_t n_places;
+
+uint32_t qm_place_number(struct qm_emu_at at)
+{
+    uint32_t k = ((uint32_t)at.line * 61u) % PLACES;
+    for (uint32_t n = 0; n < PLACES && places[k].file; n++, k = (k + 1) % PLACES)
+        if (places[k].line == at.line && places[k].file == at.file)
+            return k | 1u << 31;
+    if (n_places < PLACES - 1) {
+        places[k] = at;
+        n_places++;
+    }
+    return k | 1u << 31;
+}
+
+static void place_of(uint32_t code, char *text, size_t size)
+{
+    Dl_info info;
+    char command[1200], line[1024];
+    if (code >> 31) {
+        const struct qm_emu_at *at = &places[code % PLACES];
+        const char *slash = strrchr(at->file, '/');
+        snprintf(text, size, "%s:%d", slash ? slash + 1 : at->file, at->line);
+        return;
+    }
+    snprintf(text, size, "code %#zx", (size_t)code);
+    if (!dladdr((void *)(uintptr_t)qm_found_outside, &info) || strchr(info.dli_fname, '\''))
+        return;
+    snprintf(command, sizeof command, "addr2line -i -e '%s' %#zx 2>/dev/null", info.dli_fname,
+             (size_t)code);
+    FILE *f = popen(command, "r");
+    while (f && fgets(line, sizeof line, f)) {
+        line[strcspn(line, " \n")] = '\0';
+        const char *slash = strrchr(line, '/'), *name = slash ? slash + 1 : line;
+        if (strncmp(name, "qm_emu", 6) == 0 || *name == '?')
+            continue; /* an inline function of the layer: who called it? */
+        snprintf(text, size, "%.199s", name);
+        break;
+    }
+    if (f)
+        pclose(f);
+}
+
+/* ---- findings --------------------------------------------------------------------------------- */
+
+static void fail_at(uint32_t code, const char *what)
+{
+    char place[200];
+    struct qm_emu_at nowhere = {NULL, 0};
+    place_of(code, place, sizeof place);
+    qm_emu_fail(nowhere, "%s: %s", place, what);
+}
+
+/* "4 bytes at byte 64 of shared of_warp" */
+static void name_bytes(const struct region *r, uintptr_t a, size_t size, char *text, size_t room)
+{
+    if (r) {
+        snprintf(text, room, "%zu byte%s at byte %zu of %s", size, size == 1 ? "" : "s",
+                 (size_t)(a - r->at), r->name);
+        return;
+    }
+    size_t at = a - (uintptr_t)qm_emu_arena;
+    const struct variable *v = qm_variable_of(at);
+    if (at < QM_DYNAMIC_AT + QM_DYNAMIC_MOST)
+        snprintf(text, room, "%zu byte%s at byte %zu of the dynamic shared memory", size,
+                 size == 1 ? "" : "s", at - QM_DYNAMIC_AT);
+    else
+        snprintf(text, room, "%zu byte%s at byte %zu of shared %s", size, size == 1 ? "" : "s",
+                 at - v->at, v->name);
+}
+
+/* An access outside of all buffers: which one is nearest? */
+void qm_found_outside(uintptr_t a, size_t size, int write, uint32_t code)
+{
+    char who[64], what[400];
+    const struct region *best = qm_region_near(a);
+    qm_thread_name(qm_now.thread, who);
+    int n = snprintf(what, sizeof what, "%s %s %zu byte%s out of bounds", who,
+                     write ? "writes" : "reads", size, size == 1 ? "" : "s");
+    if (a < 65536)
+        snprintf(what + n, sizeof what - (size_t)n, ", at a null pointer");
+    else if (qm_is_stack(a))
+        snprintf(what + n, sizeof what - (size_t)n, ", in another thread's local memory");
+    else if (best)
+        snprintf(what + n, sizeof what - (size_t)n, ", %zu bytes %s the %s (%zu bytes)",
+                 (size_t)(a < best->at ? best->at - a : a - (best->at + best->bytes)),
+                 a < best->at ? "before" : "past the end of", best->name, best->bytes);
+    fail_at(code, what);
+}
+
+void qm_found_outside_shared(size_t at, size_t size, int write, uint32_t code)
+{
+    char who[64], what[400];
+    const struct variable *v = qm_variable_of(at);
+    qm_thread_name(qm_now.thread, who);
+    if (at < QM_DYNAMIC_AT + QM_DYNAMIC_MOST + QM_GAP || !v)
+        snprintf(what, sizeof what,
+                 "%s %s %zu byte%s out of bounds, at byte %zd of the launch's %zu bytes of dynamic "
+                 "shared memory",
+                 who, write ? "writes" : "reads", size, size == 1 ? "" : "s",
+                 (ptrdiff_t)at - QM_DYNAMIC_AT, qm_dynamic_bytes);
+    else
+        snprintf(what, sizeof what,
+                 "%s %s %zu byte%s out of bounds, at byte %zu of shared %s (%zu bytes)", who,
+                 write ? "writes" : "reads", size, size == 1 ? "" : "s", at - v->at, v->name,
+                 v->bytes);
+    fail_at(code, what);
+}
+
+void qm_found_unwritten(const struct region *r, uintptr_t a, size_t size, uint32_t code)
+{
+    char who[64], bytes[200], what[400];
+    qm_thread_name(qm_now.thread, who);
+    name_bytes(r, a, size, bytes, sizeof bytes);
+    snprintf(what, sizeof what, "%s reads %s, which %s", who, bytes,
+             r ? "nothing has written" : "no thread of the block has written");
+    fail_at(code, what);
+}
+
+void qm_found_race(const struct region *r, uintptr_t a, size_t size, const struct stamp *s,
+                   int write, int was_write, uint32_t code)
+{
+    char who[64], other[80], bytes[200], place[200], what[640];
+    qm_thread_name(qm_now.thread, who);
+    if (s->epoch >= qm_now.block_epoch)
+        qm_thread_name(s->thread & 1023u, other);
+    else
+        snprintf(other, sizeof other, "thread %u of another block", s->thread & 1023u);
+    name_bytes(r, a, size, bytes, sizeof bytes);
+    place_of(s->code, place, sizeof place);
+    snprintf(what, sizeof what, "data race: %s %s %s, which %s %s at %s with nothing between", who,
+             write ? "writes" : "reads", bytes, other, was_write ? "wrote" : "read", place);
+    fail_at(code, what);
+}
+
+void qm_found_streams(const struct region *r, uintptr_t a, size_t size, const char *kernel,
+                      int write, int was_write, uint32_t code)
+{
+    char who[64], bytes[200], what[640];
+    qm_thread_name(qm_now.thread, who);
+    name_bytes(r, a, size, bytes, sizeof bytes);
+    snprintf(what, sizeof what,
+             "%s %s %s, which %s %s in another stream, and nothing orders the two launches", who,
+             write ? "writes" : "reads", bytes, kernel, was_write ? "wrote" : "read");
+    fail_at(code, what);
+}
+
+void qm_found_constant(const struct region *r, uintptr_t a, size_t size, uint32_t code)
+{
+    char who[64], bytes[200], what[400];
+    qm_thread_name(qm_now.thread, who);
+    name_bytes(r, a, size, bytes, sizeof bytes);
+    snprintf(what, sizeof what, "%s writes %s, which is constant", who, bytes);
+    fail_at(code, what);
+}

@@ -1,0 +1,7 @@
+/* emu_layer.cpp - the layer's parts, compiled at once. */
+#include "emu_access.cpp"
+#include "emu_checks.cpp"
+#include "emu_found.cpp"
+#include "emu_host.cpp"
+#include "emu_memory.cpp"
+#include "emu_threads.cpp"

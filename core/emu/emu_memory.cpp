@@ -1,0 +1,209 @@
+/* emu_memory.cpp - what memory there is: buffers, shared variables, the file's own. */
+#include "emu_memory.hpp"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { REGIONS = 1024, PAGES = 1024, VARIABLES = 512 };
+
+static struct region regions[REGIONS];
+static int n_regions;
+static struct region *seen[PAGES]; /* the one last found on a page */
+
+uintptr_t qm_module_base;
+
+/* ---- shared memory ---------------------------------------------------------------------------- */
+
+extern "C" {
+alignas(1024) unsigned char qm_emu_arena[QM_ARENA];
+extern unsigned char qm_emu_dynamic[]; /* aligned to 16 bytes, and to no more */
+__asm__(".globl qm_emu_dynamic\n.set qm_emu_dynamic, qm_emu_arena + 16\n");
+}
+
+static struct variable variables[VARIABLES];
+static int n_variables;
+static uint16_t
+    owner[QM_ARENA / 16]; /* the variable + 1 that a granule, or the gap behind it, is of */
+static size_t arena_used = QM_DYNAMIC_AT + QM_DYNAMIC_MOST + QM_GAP, static_bytes;
+size_t qm_dynamic_bytes;
+struct cell *qm_arena_cells;
+
+extern "C" void *qm_emu_shared(void *key, size_t size, size_t align, const char *name)
+{
+    int i = 0;
+    while (i < n_variables && variables[i].key != key)
+        i++;
+    if (i == n_variables) {
+        size_t to = align < 16 ? 16 : align, at = (arena_used + to - 1) / to * to;
+        if (at + size + QM_GAP > QM_ARENA || i == VARIABLES) {
+            struct qm_emu_at nowhere = {NULL, 0};
+            qm_emu_fail(nowhere, "shared %s of %zu bytes: too much shared memory", name, size);
+            abort();
+        }
+        variables[n_variables++] = variable{key, name, at, size, 0};
+        for (size_t k = at / 16; k <= (at + size + QM_GAP - 1) / 16; k++)
+            owner[k] = (uint16_t)n_variables;
+        arena_used = at + size + QM_GAP;
+    }
+    struct variable *v = &variables[i];
+    if (qm_now.is_running && v->block != qm_now.block_epoch) {
+        v->block = qm_now.block_epoch;
+        static_bytes += v->bytes;
+        if (static_bytes > QM_STATIC_MOST) {
+            struct qm_emu_at nowhere = {NULL, 0};
+            qm_emu_fail(nowhere, "shared %s: %zu bytes of static shared memory, at most %d", name,
+                        static_bytes, QM_STATIC_MOST);
+        }
+    }
+    return qm_emu_arena + v->at;
+}
+
+const struct variable *qm_variable_of(size_t at)
+{
+    return owner[at / 16] ? &variables[owner[at / 16] - 1] : NULL;
+}
+
+struct cell *qm_cells_for(size_t bytes)
+{
+    void *map = mmap(NULL, (bytes + 4) * sizeof(struct cell), PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return map == MAP_FAILED ? NULL : (struct cell *)map;
+}
+
+void qm_memory_block(size_t dynamic)
+{
+    qm_dynamic_bytes = dynamic;
+    static_bytes = 0;
+    memset(qm_emu_dynamic, 0xff, dynamic); /* NaNs */
+    memset(qm_emu_arena + QM_DYNAMIC_AT + QM_DYNAMIC_MOST, 0xff,
+           arena_used - QM_DYNAMIC_AT - QM_DYNAMIC_MOST);
+    if (!qm_arena_cells)
+        qm_arena_cells = qm_cells_for(QM_ARENA);
+}
+
+/* ---- regions ---------------------------------------------------------------------------------- */
+
+void qm_region_add(const char *name, const void *at, size_t bytes, int flags)
+{
+    if (!at || bytes == 0 || n_regions == REGIONS)
+        return;
+    regions[n_regions++] = region{name, (uintptr_t)at, bytes, flags, NULL};
+    memset(seen, 0, sizeof seen);
+}
+
+static void region_remove(int i)
+{
+    struct region *r = &regions[i];
+    if (r->cells)
+        munmap(r->cells, (r->bytes + 4) * sizeof(struct cell));
+    *r = regions[--n_regions];
+    memset(seen, 0, sizeof seen);
+}
+
+void qm_region_drop(const void *at)
+{
+    for (int i = 0; i < n_regions; i++)
+        if (regions[i].at == (uintptr_t)at && !(regions[i].flags & QM_REGION_STEP))
+            region_remove(i--);
+}
+
+void qm_region_drop_step(void)
+{
+    for (int i = 0; i < n_regions; i++)
+        if (regions[i].flags & QM_REGION_STEP)
+            region_remove(i--);
+}
+
+struct region *qm_region_of(uintptr_t a)
+{
+    struct region **last = &seen[(a >> 12) % PAGES];
+    if (*last && a - (*last)->at < (*last)->bytes)
+        return *last;
+    for (int i = 0; i < n_regions; i++)
+        if (a - regions[i].at < regions[i].bytes)
+            return *last = &regions[i];
+    return NULL;
+}
+
+const struct region *qm_region_near(uintptr_t a)
+{
+    const struct region *best = NULL;
+    uintptr_t least = UINTPTR_MAX;
+    for (int i = 0; i < n_regions; i++) {
+        const struct region *r = &regions[i];
+        uintptr_t gap = a < r->at ? r->at - a : a - (r->at + r->bytes);
+        if (!(r->flags & QM_REGION_MODULE) && gap < least) {
+            least = gap;
+            best = r;
+        }
+    }
+    return best;
+}
+
+int qm_region_covers(const void *at, size_t bytes, const char **name, size_t *left)
+{
+    const struct region *r = qm_region_of((uintptr_t)at);
+    if (!r || (r->flags & QM_REGION_MODULE))
+        return 1; /* host memory: not known */
+    *name = r->name;
+    *left = r->bytes - ((uintptr_t)at - r->at);
+    return bytes <= *left;
+}
+
+void qm_region_written(const void *at, size_t bytes)
+{
+    struct region *r = qm_region_of((uintptr_t)at);
+    const struct cell written = {{1, 0, 0, 0}, {{0, 0, 0, 0}, {0, 0, 0, 0}}, 1};
+    if (!r || !(r->flags & QM_REGION_BLANK) || (!r->cells && !(r->cells = qm_cells_for(r->bytes))))
+        return;
+    for (size_t i = 0, k = (uintptr_t)at - r->at; i < bytes && k < r->bytes; i++, k++) {
+        struct cell *group = &r->cells[k & ~(size_t)3];
+        for (int j = 1; j < 4 && !group->is_split; j++)
+            group[j] = group[0];
+        group->is_split = 1;
+        r->cells[k] = written;
+    }
+}
+
+int qm_region_unordered(const void *at, size_t bytes, const char **kernel)
+{
+    const struct region *r = qm_region_of((uintptr_t)at);
+    size_t k = r ? (uintptr_t)at - r->at : 0;
+    for (size_t i = 0; r && r->cells && i < bytes && k + i < r->bytes; i++)
+        if (r->cells[k + i].w.epoch >= qm_now.step_epoch &&
+            (*kernel = qm_launch_unordered(r->cells[k + i].w.epoch)))
+            return 1;
+    return 0;
+}
+
+/* The module's own data: __device__ and __constant__ variables. */
+static int add_module(struct dl_phdr_info *info, size_t size, void *self)
+{
+    (void)size;
+    uintptr_t own = (uintptr_t)self, base = info->dlpi_addr;
+    int is_it = 0;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+        is_it |= p->p_type == PT_LOAD && own - (base + p->p_vaddr) < p->p_memsz;
+    }
+    if (!is_it)
+        return 0;
+    qm_module_base = base;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+        if (p->p_type != PT_LOAD || p->p_flags & PF_X || n_regions == REGIONS)
+            continue;
+        regions[n_regions++] =
+            region{"variables of the file", base + p->p_vaddr, p->p_memsz,
+                   QM_REGION_MODULE | (p->p_flags & PF_W ? 0 : QM_REGION_CONST), NULL};
+    }
+    return 1;
+}
+
+__attribute__((constructor)) static void find_module()
+{
+    dl_iterate_phdr(add_module, (void *)(uintptr_t)find_module);
+}

@@ -1,0 +1,447 @@
+/* emu_rewrite.c - a pass over tokens; types and expressions are only found the ends of. */
+#include "core/emu/emu_rewrite.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TOKENS = 4096, FILE_TEXT = 200 };
+
+struct rewriter {
+    const char *in; /* the next character */
+    char *out;
+    size_t used, room;
+    int is_system, line, n_made, failed;
+    char file[FILE_TEXT];
+    /* Tokens last written, by where they start in out; a ring. */
+    size_t token[TOKENS];
+    int n_tokens;
+};
+
+/* ---- text out ------------------------------------------------------------------------------ */
+
+static void put(struct rewriter *r, const char *text, size_t n)
+{
+    if (r->used + n + 1 > r->room) {
+        size_t room = 2 * r->room + n + 1;
+        char *more = realloc(r->out, room);
+        if (!more) {
+            r->failed = 1;
+            return;
+        }
+        r->out = more;
+        r->room = room;
+    }
+    memcpy(r->out + r->used, text, n);
+    r->used += n;
+    r->out[r->used] = '\0';
+}
+
+static void puts_to(struct rewriter *r, const char *text) { put(r, text, strlen(text)); }
+
+static void put_number(struct rewriter *r, const char *name, int n)
+{
+    char text[40];
+    snprintf(text, sizeof text, "%s%d", name, n);
+    puts_to(r, text);
+}
+
+/* As a C string without quotes; white space as one blank. */
+static void put_quoted(struct rewriter *r, const char *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (isspace((unsigned char)text[i])) {
+            if (i + 1 < n && !isspace((unsigned char)text[i + 1]))
+                puts_to(r, " ");
+        } else {
+            if (text[i] == '"' || text[i] == '\\')
+                puts_to(r, "\\");
+            put(r, text + i, 1);
+        }
+    }
+}
+
+static qm_status refuse(const struct rewriter *r, const char *what)
+{
+    return qm_fail(QM_BAD_ARG, "%s:%d: %s", r->file, r->line, what);
+}
+
+/* ---- tokens in ----------------------------------------------------------------------------- */
+
+static int is_word(char c) { return isalnum((unsigned char)c) || c == '_'; }
+
+static const char *string_end(const char *s)
+{
+    char quote = *s++;
+    while (*s && *s != quote && *s != '\n')
+        s += *s == '\\' && s[1] ? 2 : 1;
+    return *s == quote ? s + 1 : s;
+}
+
+/* R"x( ... )x" */
+static const char *raw_end(const char *s)
+{
+    const char *open = strchr(s, '(');
+    char end[32];
+    if (!open || open - s > 20)
+        return string_end(s);
+    snprintf(end, sizeof end, ")%.*s\"", (int)(open - s - 1), s + 1);
+    const char *at = strstr(open, end);
+    return at ? at + strlen(end) : s + strlen(s);
+}
+
+/* The end of the token at s, which is no blank. */
+static const char *token_end(const char *s)
+{
+    if (is_word(*s)) {
+        const char *from = s;
+        int is_number = isdigit((unsigned char)*s);
+        while (is_word(*s) || (is_number && (*s == '.' || (*s == '\'' && is_word(s[1])) ||
+                                             ((*s == '+' || *s == '-') && strchr("eEpP", s[-1])))))
+            s++;
+        if (*s == '"' && s - from <= 3 && s[-1] == 'R')
+            return raw_end(s);
+        if ((*s == '"' || *s == '\'') && s - from <= 2 && strchr("LuU8", s[-1]))
+            return string_end(s);
+        return s;
+    }
+    if (*s == '"' || *s == '\'')
+        return string_end(s);
+    return s + 1;
+}
+
+static const char *skip_blanks(const char *s)
+{
+    while (*s && isspace((unsigned char)*s))
+        s++;
+    return s;
+}
+
+static int word_is(const char *s, const char *end, const char *word)
+{
+    return (size_t)(end - s) == strlen(word) && memcmp(s, word, (size_t)(end - s)) == 0;
+}
+
+/* Past the bracket that closes the one at s; NULL: none does. */
+static const char *closing(const char *s)
+{
+    int depth = 0;
+    for (; *s; s = token_end(skip_blanks(s))) {
+        s = skip_blanks(s);
+        depth += *s == '(' || *s == '[' || *s == '{';
+        if ((*s == ')' || *s == ']' || *s == '}') && --depth == 0)
+            return s + 1;
+    }
+    return NULL;
+}
+
+static int newlines(const char *s, const char *end)
+{
+    int n = 0;
+    for (; s < end; s++)
+        n += *s == '\n';
+    return n;
+}
+
+/* ---- tokens written -------------------------------------------------------------------------- */
+
+static void put_token(struct rewriter *r, const char *s, const char *end)
+{
+    r->token[r->n_tokens++ % TOKENS] = r->used;
+    put(r, s, (size_t)(end - s));
+}
+
+/* The k-th last token's text, 0 the last; "" where there is none. */
+static const char *last(const struct rewriter *r, int k)
+{
+    return k < r->n_tokens && k < TOKENS ? r->out + r->token[(r->n_tokens - 1 - k) % TOKENS] : "";
+}
+
+/* How many of the last tokens begin the statement that the next one goes on with. */
+static int statement(const struct rewriter *r)
+{
+    int k = 0;
+    while (*last(r, k) && !strchr(";{}", *last(r, k)))
+        k++;
+    return k;
+}
+
+/* The index of the first token of a kernel's name, or -1:  a::b<c, d> */
+static int kernel_name(const struct rewriter *r)
+{
+    int k = 0;
+    for (;;) {
+        if (*last(r, k) == '>') { /* back to its < */
+            int depth = 0, parens = 0;
+            for (;; k++) {
+                char c = *last(r, k);
+                parens += (c == ')') - (c == '(');
+                depth += parens == 0 ? (c == '>') - (c == '<') : 0;
+                if (depth == 0)
+                    break;
+                if (c == '\0' || c == ';')
+                    return -1;
+            }
+            k++;
+        }
+        if (!is_word(*last(r, k)))
+            return -1;
+        if (*last(r, k + 1) != ':' || *last(r, k + 2) != ':')
+            return k;
+        if (!is_word(*last(r, k + 3)) && *last(r, k + 3) != '>')
+            return k + 2; /* ::name */
+        k += 3;
+    }
+}
+
+/* ---- launches -------------------------------------------------------------------------------- */
+
+/* At <<<. */
+static qm_status launch(struct rewriter *r)
+{
+    const char *config = r->in + 3, *s = config, *end;
+    int k = kernel_name(r);
+    if (k < 0)
+        return refuse(r, "the kernel before <<< is not a name; it cannot be emulated");
+    for (s = skip_blanks(s); *s && strncmp(s, ">>>", 3) != 0; s = skip_blanks(s)) {
+        end = *s == '(' || *s == '[' || *s == '{' ? closing(s) : token_end(s);
+        if (!end || *s == ';')
+            break;
+        s = end;
+    }
+    const char *args = strncmp(s, ">>>", 3) == 0 ? skip_blanks(s + 3) : s;
+    if (*args != '(' || !(end = closing(args)))
+        return refuse(r, "<<< without >>>(...)");
+    size_t from = r->token[(r->n_tokens - 1 - k) % TOKENS], n = r->used - from;
+    char *name = malloc(n + 1);
+    if (!name)
+        return qm_fail(QM_NO_MEMORY, "a kernel's name");
+    memcpy(name, r->out + from, n);
+    name[n] = '\0';
+    r->used = from;
+    r->n_tokens -= k + 1;
+    puts_to(r, "::qm_emu::launch(::qm_emu::config(");
+    put(r, config, (size_t)(s - config));
+    puts_to(r, "), \"");
+    put_quoted(r, name, n);
+    puts_to(r, "\", [&]() __attribute__((no_sanitize(\"thread\"))) { ");
+    puts_to(r, name);
+    put(r, s + 3, (size_t)(end - s - 3));
+    puts_to(r, "; })");
+    r->line += newlines(r->in, end);
+    r->in = end;
+    free(name);
+    return QM_OK;
+}
+
+/* ---- shared memory ----------------------------------------------------------------------------- */
+
+/* A declarator and what stands before it: its stars, or the name; 0: it is no such thing. */
+static int declarator(const char *s, const char *end, const char **stars, const char **name,
+                      const char **name_end)
+{
+    int angles = 0;
+    *name = *stars = NULL;
+    for (s = skip_blanks(s); s < end; s = skip_blanks(s)) {
+        const char *next = *s == '(' || *s == '[' || *s == '{' ? closing(s) : token_end(s);
+        if (!next || next > end)
+            return 0;
+        if (*s == '[' && s[1] != '[' && *name)
+            break;
+        angles += (*s == '<') - (*s == '>');
+        if (*s == '*' && angles == 0 && !*stars)
+            *stars = s;
+        if (is_word(*s) && !isdigit((unsigned char)*s)) {
+            *name = s;
+            *name_end = next;
+        }
+        s = next;
+    }
+    *stars = *stars ? *stars : *name;
+    return *name != NULL;
+}
+
+/* The first , outside of brackets, or end. */
+static const char *comma(const char *s, const char *end)
+{
+    int angles = 0;
+    for (s = skip_blanks(s); s < end; s = skip_blanks(s)) {
+        const char *next = *s == '(' || *s == '[' || *s == '{' ? closing(s) : token_end(s);
+        angles += (*s == '<') - (*s == '>');
+        if (!next || (*s == ',' && angles == 0))
+            return next ? s : end;
+        s = next;
+    }
+    return end;
+}
+
+/* A type's words, without storage classes; alignas as the attribute that a typedef takes. */
+static void put_type(struct rewriter *r, const char *s, const char *end)
+{
+    while (s < end) {
+        const char *from = s, *next;
+        s = skip_blanks(s);
+        put(r, from, (size_t)((s < end ? s : end) - from));
+        if (s >= end)
+            break;
+        next = token_end(s);
+        if (word_is(s, next, "alignas") && *skip_blanks(next) == '(') {
+            const char *close = closing(skip_blanks(next));
+            puts_to(r, "__attribute__((aligned");
+            put(r, next, (size_t)(close - next));
+            puts_to(r, "))");
+            next = close;
+        } else if (*s == '[' && s[1] == '[')
+            next = closing(s);
+        else if (!word_is(s, next, "static") && !word_is(s, next, "extern") &&
+                 !word_is(s, next, "__shared__") && !word_is(s, next, "inline"))
+            put(r, s, (size_t)(next - s));
+        s = next;
+    }
+}
+
+static void put_variable(struct rewriter *r, int base, const char *stars, const char *name,
+                         const char *name_end, const char *end, int is_dynamic)
+{
+    int n = ++r->n_made, length = (int)(name_end - name);
+    char text[400];
+    if (is_dynamic) {
+        snprintf(text, sizeof text, " static qm_b%d *const %.*s = (qm_b%d *)qm_emu_dynamic;", base,
+                 length, name, base);
+        puts_to(r, text);
+        return;
+    }
+    put_number(r, " typedef qm_b", base);
+    puts_to(r, " ");
+    put(r, stars, (size_t)(name - stars));
+    put_number(r, "qm_t", n);
+    put(r, name_end, (size_t)(end - name_end));
+    snprintf(
+        text, sizeof text,
+        "; static char qm_k%d; qm_t%d &%.*s = *(qm_t%d *)qm_emu_shared(&qm_k%d, sizeof(qm_t%d), "
+        "alignof(qm_t%d), \"%.*s\");",
+        n, n, length, name, n, n, n, n, length, name);
+    puts_to(r, text);
+}
+
+/* At __shared__: the declaration that it stands in. */
+static qm_status shared(struct rewriter *r)
+{
+    int k = statement(r), base = ++r->n_made, is_dynamic = 0;
+    size_t from = k > 0 ? r->token[(r->n_tokens - k) % TOKENS] : r->used;
+    const char *stars, *name, *name_end, *s = token_end(r->in), *end = s;
+    while (*end && *end != ';') {
+        const char *next = strchr("([{", *end) ? closing(end) : token_end(end);
+        if (!next)
+            break;
+        end = skip_blanks(next);
+    }
+    char *before = malloc(r->used - from + 1);
+    if (!before)
+        return qm_fail(QM_NO_MEMORY, "a declaration");
+    memcpy(before, r->out + from, r->used - from);
+    before[r->used - from] = '\0';
+    for (int i = 0; i < k; i++)
+        is_dynamic |= strncmp(last(r, i), "extern", 6) == 0;
+    r->used = from;
+    const char *first = comma(s, end);
+    if (*end != ';' || !declarator(s, first, &stars, &name, &name_end)) {
+        free(before);
+        return refuse(r, "this __shared__ cannot be read: expected a type, names and bounds");
+    }
+    puts_to(r, "typedef ");
+    put_type(r, before, before + strlen(before));
+    put_type(r, s, stars);
+    put_number(r, " qm_b", base);
+    puts_to(r, ";");
+    free(before);
+    put_variable(r, base, stars, name, name_end, first, is_dynamic);
+    for (const char *next; first < end; first = next) {
+        next = comma(first + 1, end);
+        if (!declarator(first + 1, next, &stars, &name, &name_end))
+            return refuse(r, "this __shared__ cannot be read");
+        put_variable(r, base, stars, name, name_end, next, is_dynamic);
+    }
+    r->token[r->n_tokens++ % TOKENS] = r->used - 1; /* the ; */
+    r->line += newlines(r->in, end);
+    r->in = end + 1;
+    return QM_OK;
+}
+
+/* ---- all --------------------------------------------------------------------------------------- */
+
+/* # 12 "file" 3: where the following lines are from. */
+static void marker(struct rewriter *r)
+{
+    const char *end = strchr(r->in, '\n'), *quote;
+    char *number_end;
+    end = end ? end : r->in + strlen(r->in);
+    long line = strtol(r->in + 1, &number_end, 10);
+    if (number_end > r->in + 1 && (quote = memchr(r->in, '"', (size_t)(end - r->in)))) {
+        const char *close = string_end(quote), *slash = NULL;
+        for (const char *s = quote; s < close; s++)
+            slash = *s == '/' ? s : slash;
+        slash = slash ? slash : quote;
+        snprintf(r->file, sizeof r->file, "%.*s", (int)(close - slash - 2), slash + 1);
+        r->is_system = 0;
+        for (const char *s = close; s < end; s++)
+            r->is_system |= *s == '3';
+        r->line = (int)line - 1;
+    }
+    put(r, r->in, (size_t)(end - r->in));
+    r->in = end;
+}
+
+static qm_status one_token(struct rewriter *r)
+{
+    const char *s = r->in, *end = token_end(s);
+    if (word_is(s, end, "__shared__"))
+        return shared(r);
+    if (strncmp(s, "<<<", 3) == 0)
+        return launch(r);
+    if (word_is(s, end, "asm") || word_is(s, end, "__asm__") || word_is(s, end, "__asm"))
+        return refuse(r, "inline PTX (asm) cannot be emulated");
+    if (word_is(s, end, "__noinline__") && *last(r, 0) != '(')
+        puts_to(r, "__attribute__((noinline))");
+    else
+        put_token(r, s, end);
+    r->in = end;
+    return QM_OK;
+}
+
+qm_status qm_emu_rewrite(const char *text, char **out)
+{
+    struct rewriter *r = calloc(1, sizeof *r);
+    qm_status st = QM_OK;
+    int is_start = 1; /* of a line */
+    if (!r)
+        return qm_fail(QM_NO_MEMORY, "the rewriter");
+    for (r->in = text; st == QM_OK && *r->in;) {
+        if (*r->in == '\n') {
+            put(r, r->in++, 1);
+            r->line++;
+            is_start = 1;
+        } else if (*r->in == '#' && is_start)
+            marker(r);
+        else if (r->is_system) {
+            const char *end = strchr(r->in, '\n');
+            end = end ? end : r->in + strlen(r->in);
+            put(r, r->in, (size_t)(end - r->in));
+            r->in = end;
+        } else if (isspace((unsigned char)*r->in))
+            put(r, r->in++, 1);
+        else {
+            st = one_token(r);
+            is_start = 0;
+        }
+    }
+    if (st == QM_OK && r->failed)
+        st = qm_fail(QM_NO_MEMORY, "the rewritten kernel");
+    if (st == QM_OK)
+        *out = r->out;
+    else
+        free(r->out);
+    free(r);
+    return st;
+}

@@ -1,0 +1,95 @@
+/* backend_device.c - backends cuda and emu: a plan is a batch of one tensor on a device. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/engine/backend.h"
+#include "core/engine/batch.h"
+
+static enum qm_mode mode_cuda = QM_MODE_exact;
+
+void qm_backend_cuda_mode(enum qm_mode mode) { mode_cuda = mode; }
+
+struct plan {
+    struct qm_batch *batch;
+    struct qm_param param;
+    int64_t n;
+};
+
+static void device_close(void *plan)
+{
+    struct plan *p = plan;
+    if (!p)
+        return;
+    qm_batch_close(p->batch);
+    free(p);
+}
+
+static qm_status open_on(const struct qm_device *d, enum qm_mode mode, const struct qm_recipe *r,
+                         const struct qm_shape *shape, uint32_t tensor, void **plan)
+{
+    char recipe[QM_RECIPE_TEXT];
+    struct plan *p = calloc(1, sizeof *p);
+    if (!p)
+        return qm_fail(QM_NO_MEMORY, "plan for %s", r->base->name);
+    p->param = r->param;
+    p->n = qm_shape_numel(shape);
+    qm_status st = qm_batch_open(d, mode, r, 1, shape, &tensor, &p->batch);
+    if (st == QM_OK) {
+        *plan = p;
+        return QM_OK;
+    }
+    device_close(p);
+    return st == QM_SKIPPED ? st : qm_fail_in(st, qm_recipe_print(r, recipe));
+}
+
+static qm_status device_step(void *plan, struct qm_tensor *param, const struct qm_tensor *g,
+                             int64_t t, uint64_t seed)
+{
+    struct plan *p = plan;
+    enum qm_dtype stored_as = qm_param_type(p->param.format);
+    if (param->dtype != stored_as)
+        return qm_fail(QM_BAD_ARG, "parameters must be %s, got %s", qm_dtype_name(stored_as),
+                       qm_dtype_name(param->dtype));
+    if (t < 1)
+        return qm_fail(QM_BAD_ARG, "steps count from 1, got %lld", (long long)t);
+    if (!g->data)
+        return QM_OK;
+    QM_TRY(qm_batch_give(p->batch, 0, param->data, g->data, g->dtype));
+    QM_TRY(qm_batch_run(p->batch, t, seed));
+    return qm_batch_take(p->batch, 0, param->data);
+}
+
+static qm_status device_decode(void *plan, int slot, float *out)
+{
+    return qm_batch_decode(((struct plan *)plan)->batch, 0, slot, out);
+}
+
+static qm_status device_save(void *plan, int slot, uint8_t *codes, float *scales)
+{
+    return qm_batch_save(((struct plan *)plan)->batch, 0, slot, codes, scales);
+}
+
+static qm_status device_load(void *plan, int slot, const uint8_t *codes, const float *scales)
+{
+    return qm_batch_load(((struct plan *)plan)->batch, 0, slot, codes, scales);
+}
+
+static int64_t device_bytes(const void *plan)
+{
+    return qm_batch_bytes(((const struct plan *)plan)->batch);
+}
+
+#define BACKEND(name, mode)                                                               \
+    static qm_status name##_probe(void) { return qm_device_##name.probe(); }              \
+    static qm_status name##_open(const struct qm_recipe *r, const struct qm_shape *shape, \
+                                 uint32_t tensor, void **plan)                            \
+    {                                                                                     \
+        return open_on(&qm_device_##name, mode, r, shape, tensor, plan);                  \
+    }                                                                                     \
+    const struct qm_backend qm_backend_##name = {                                         \
+        #name,       name##_probe, name##_open,  device_step,  device_decode,             \
+        device_save, device_load,  device_bytes, device_close,                            \
+    };
+
+BACKEND(cuda, mode_cuda)
+BACKEND(emu, QM_MODE_exact)
