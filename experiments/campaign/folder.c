@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "experiments/part.h"
 #include "core/base/sha256.h"
+#include "experiments/part.h"
 
 enum { FORMAT = 1 };
 
