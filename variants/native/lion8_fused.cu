@@ -45,7 +45,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) qm_cuda_step(struct qm_cud
     float decay = 1.0f - (float)per_step;
     int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (i < a->n) { /* codes are k + 127 for k = -127 to 127 */
-        float x = g[i], old = s->codebook[s->codes[i]] * s->scales[i / BLOCK];
+        float x = a->maximize ? -g[i] : g[i], old = s->codebook[s->codes[i]] * s->scales[i / BLOCK];
         float u = old * beta1 + x * take1;
         float sign = (float)((u > 0.0f) - (u < 0.0f)); /* NaN has no direction */
         m = old * beta2 + x * take2;
