@@ -236,14 +236,13 @@ static const char *format_of(enum qm_dtype grad)
 
 static void print_form(FILE *f, const struct qm_step_form *s)
 {
-    int values = 1, edges = 1, shared = 0, placed = 0;
+    int values = 1, edges = 1, shared = 0;
     for (int i = 0; i < s->n_slots; i++) {
         const struct qm_codec *c = &s->slot[i].codec;
         int n = c->q.bits ? c->cb.n : 0, e = c->q.bits ? edge_count(c) : 0;
         values = n > values ? n : values;
         edges = e > 16 && e > edges ? e : edges;
         shared |= s->slot[i].way == QM_WAY_SHARED;
-        placed |= s->slot[i].placed;
     }
     fprintf(f,
             "#define QM_SLOTS %d\n#define QM_RANK %d\n#define QM_TILE %d\n#define QM_FOLDS %d\n"
