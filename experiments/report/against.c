@@ -13,7 +13,7 @@
 #define RUNS     "/protocol/runs"
 #define VERDICTS "/protocol/verdicts"
 
-static const double start_bound = 1e-9, twin_bound = 1e-3, usual_delta = 0.021189299069938092;
+static const double start_bound = 1e-9, twin_bound = 1e-6, usual_delta = 0.021189299069938092;
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
@@ -104,17 +104,17 @@ static enum stage meet(const struct side *a, int64_t i, const char *family_a, co
         return STAGE_scale;
     if (a->seed[i] != b->seed[k])
         return STAGE_seed;
-    if (!*family_a || strcmp(family_a, family_b) != 0)
-        return STAGE_family;
     int is_start = fabs(a->start[i] - b->start[k]) <= start_bound * fabs(b->start[k]);
     int is_twin =
         a->twin[i] == b->twin[k] || fabs(log10(a->twin[i]) - log10(b->twin[k])) <= twin_bound;
     int is_failed = strcmp(a->status[i], "failed") == 0 || strcmp(b->status[k], "failed") == 0;
     if (is_failed || !isfinite(a->d[i]) || !isfinite(b->d[k]))
         return STAGE_result;
-    if (a->steps[a->cell[i]] != b->steps[b->cell[k]] && !is_twin)
-        return STAGE_steps;
-    return is_start && is_twin ? STAGE_paired : STAGE_twin;
+    if (is_start && is_twin)
+        return STAGE_paired;
+    if (strcmp(family_a, family_b) != 0)
+        return STAGE_family;
+    return a->steps[a->cell[i]] != b->steps[b->cell[k]] ? STAGE_steps : STAGE_twin;
 }
 
 struct pair {

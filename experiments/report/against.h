@@ -1,8 +1,8 @@
 /* against.h - a result file beside an archive of other variants, pair by pair.
  *
- * Runs are paired where problem, seed, multiple of the learning rate, number of steps, rule family and
+ * Runs are paired where problem, seed, multiple of the learning rate, number of steps and
  * the double-precision twin agree: the twin is a function of problem, data, noise and
- * hyper-parameters alone.  Its start must agree to 1e-9, its final gap to 0.001 in log10 (two builds
+ * hyper-parameters alone.  Its start must agree to 1e-9, its final gap to 1e-6 in log10 (two builds
  * of libm may differ in last bits, and some problems amplify that).
  *
  * What is compared is d, log10 of the gap over the twin's: with equal twins, log10 of the ratio of
