@@ -1,7 +1,8 @@
 # Qualm - a harness for low-bit optimizer states.   make help
 #
 # Switches: V=1 shows commands, SAN=1 builds with ASan and UBSan, CUDA=0 leaves CUDA checks out,
-# CC=clang chooses the compiler, INSTALL=0 never installs packages.
+# CC=clang chooses the compiler, INSTALL=0 never installs packages, MPI=1 links with mpicc: `mpirun
+# qualm run` deals cells then.
 .DEFAULT_GOAL := all
 SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
@@ -14,6 +15,7 @@ V ?= 0
 SAN ?= 0
 CUDA ?= 1
 INSTALL ?= 1
+MPI ?= 0
 PYTHON := /usr/bin/python3
 ifeq ($(origin CC),default)
 CC := gcc
@@ -33,6 +35,7 @@ libzip-dev=pkg-config --exists libzip
 libcmocka-dev=pkg-config --exists cmocka
 libmpfr-dev=pkg-config --exists mpfr
 bats=command -v bats
+procps=command -v pgrep
 python3-numpy=$(PYTHON) -c "import numpy"
 python3-h5py=$(PYTHON) -c "import h5py"
 python3-matplotlib=$(PYTHON) -c "import matplotlib"
@@ -63,7 +66,8 @@ ISAS := sse2 avx2 avx512
 BY_ISA := core/base/narrow.c core/quant/lanes.c core/quant/searches.c $(wildcard core/rule/blocks_*.c) \
   experiments/census.c experiments/dense.c experiments/exps.c
 MAIN := experiments/main.c
-SOURCES := $(filter-out $(BY_ISA) $(MAIN),$(wildcard core/*/*.c variants/*.c oracle/*.c \
+DEAL := experiments/campaign/deal_mpi.c
+SOURCES := $(filter-out $(BY_ISA) $(MAIN) $(DEAL),$(wildcard core/*/*.c variants/*.c oracle/*.c \
   experiments/*.c experiments/*/*.c))
 LIB_OBJ := $(SOURCES:%.c=$(BUILD)/%.o)
 ISA_OBJ := $(foreach isa,$(ISAS),$(BY_ISA:%.c=$(BUILD)/%_$(isa).o))
@@ -153,7 +157,12 @@ $(BUILD)/qualm: $(BUILD)/experiments/main.o $(BUILD)/libqm.a
 	$(if $(filter 1,$(V)),,$(call say,LD,$@))
 	$(Q)$(CC) $(CFLAGS) $^ -o $@ $(LDLIBS)
 
-qualm: $(BUILD)/qualm
+# The same program with one file in place of another: deal_none.o stays in the library.
+$(BUILD)/qualm-mpi: $(BUILD)/experiments/main.o $(DEAL) $(BUILD)/libqm.a
+	$(if $(filter 1,$(V)),,$(call say,MPI,$@))
+	$(Q)OMPI_CC=$(CC) mpicc $(CPPFLAGS) $(CFLAGS) $^ -o $@ $(LDLIBS)
+
+qualm: $(BUILD)/qualm$(if $(filter 1,$(MPI)),-mpi)
 	@ln -sf $< $@
 
 $(BUILD)/tests/test_%: tests/test_%.c $(BUILD)/libqm.a
@@ -250,12 +259,14 @@ gpu-check: qualm ## on a machine with a GPU: the CUDA backend's bits, verdicts, 
 bench-gpu: qualm ## the speed of it alone
 	$(Q)./qualm gpu-check --only speed; code=$$?; [ $$code = 77 ] && exit 0 || exit $$code
 
-check-long: qualm $(BUILD)/tests/long_edges $(BUILD)/tests/long_problems $(BUILD)/tests/test_ecc $(BUILD)/tests/test_protocol ## every float in [-2, 2] through every search; the whole kill matrix; the problems' learning rates; intervals and null comparisons
+check-long: qualm $(BUILD)/tests/long_edges $(BUILD)/tests/long_problems $(BUILD)/tests/test_ecc $(BUILD)/tests/test_stats $(BUILD)/tests/test_protocol ## every float in [-2, 2] through every search; the whole kill matrix; 200 killed campaigns; the problems' learning rates; intervals and null comparisons
 	$(Q)$(BUILD)/tests/long_edges
 	$(Q)$(BUILD)/tests/long_problems
 	$(Q)$(BUILD)/tests/test_ecc all
+	$(Q)$(BUILD)/tests/test_stats all
 	$(Q)$(BUILD)/tests/test_protocol all
 	$(Q)./qualm mutate -q
+	$(Q)QM_KILLS=200 bats -f 'kill -9' tests/cli_campaign.bats
 
 $(BUILD)/tests/long_%: tests/long_%.c $(BUILD)/libqm.a
 	@mkdir -p $(@D)

@@ -266,10 +266,28 @@ static qm_status override(const struct qm_suite *s, struct qm_cell *c, const str
     return st == QM_OK ? QM_OK : skip(c, "%s", qm_message());
 }
 
+/* Whether the cell before this one has the same recipe, and no trouble with it: mostly so where an
+ * axis such as seed comes last. */
+static int has_recipe_of_last(const struct qm_suite *s, const struct qm_cell *c)
+{
+    if (c->index == 0 || c[-1].reason || c->reason)
+        return 0;
+    for (int a = 0; a < s->n_axes; a++)
+        if ((s->axis[a].is_recipe || strcmp(s->axis[a].key, "variant") == 0) &&
+            c->choice[a] != c[-1].choice[a])
+            return 0;
+    return 1;
+}
+
 /* The variant with all overrides. */
 static qm_status build_recipe(const struct qm_suite *s, struct qm_cell *c)
 {
     int a = qm_suite_axis(s, "variant");
+    if (has_recipe_of_last(s, c)) {
+        c->recipe = c[-1].recipe;
+        c->lr_given = c[-1].lr_given;
+        return QM_OK;
+    }
     const struct qm_axis_value *name = &s->axis[a].value[c->choice[a]];
     qm_status st = qm_recipe_parse(name->text, &c->recipe);
     c->lr_given |= strstr(name->text, ",lr=") != NULL;

@@ -58,7 +58,8 @@ static const struct argp_option options[] = {
      "of backend cuda; exact (default): the CPU's bits; fast: contracted, approximate", 0},
     {NULL, 0, NULL, 0, "A kernel of your own in place of the variant's step:", 1},
     {"kernel", KEY_KERNEL, "FILE", 0,
-     "judge this .c (compiled with $CC and $CFLAGS) or .so file; it runs in a process of its own",
+     "judge this .c ($CC and $CFLAGS compile it), .cu (on the CPU, by $CXX and $CXXFLAGS) or .so "
+     "file; it runs in a process of its own",
      1},
     {"as", KEY_AS, "VARIANT", 0, "what it claims to be (default: what its QM_KERNEL says)", 1},
     {"against", KEY_AGAINST, "FILE", 0, "compare with an older kernel too: codes, errors, speed",
@@ -74,7 +75,7 @@ static const struct argp_option options[] = {
     {"no-shrink", KEY_NO_SHRINK, NULL, 0,
      "leave out the reproducer NAME-repro.c of the worst failure (see qualm shrink)", 1},
     {"template", KEY_TEMPLATE, "VARIANT", 0,
-     "print a kernel to start from, or kernel_abi.h; \"list\" names them", 1},
+     "print a kernel to start from, or kernel_abi.h, or kernel_cuda.h; \"list\" names them", 1},
     {"kernel-worker", KEY_WORKER, "JOB", OPTION_HIDDEN, NULL, 1},
     {0}};
 
@@ -313,6 +314,7 @@ static int other_work(struct options *o)
     if (!o->kernel.file)
         return -1;
     o->kernel.one_case = o->one_case;
+    o->kernel.backend = o->backend;
     o->kernel.seed = o->seed;
     o->kernel.on_gpu = backend == &qm_backend_cuda;
     return qm_kernel_check(&o->kernel);
@@ -380,13 +382,14 @@ int qm_cmd_check(int argc, char **argv)
             "gradients and settings that are known to break kernels, and judges parameters, "
             "scales and codes by derived bounds.  Exit code 1 when something is out of bounds."
             "  With --kernel FILE your own step is judged in place of the variant's, in a child "
-            "process: crashes, hangs and writes past the end are verdicts like others."
+            "process: crashes, hangs and writes past the end are verdicts like others.  A CUDA "
+            "source (kernel_cuda.h) runs thread by thread on the CPU: races, divergent barriers, "
+            "unwritten memory and accesses out of bounds are verdicts with their line."
             "\n\nRMSE/f32 is the error of the parameter after one step, root mean square against "
             "the oracle, over that of the same rule in plain float32 from the same inputs "
-            "(gradients "
-            "of class normal, geometric mean over steps): 1 where float32 would do no better.  "
-            "\"of "
-            "states\" is the same for the state whose format costs most; --json has each."
+            "(gradients of class normal, geometric mean over steps): 1 where float32 would do no "
+            "better.  \"of states\" is the same for the state whose format costs most; --json has "
+            "each."
             "\vExamples:\n"
             "  qualm check\n"
             "  qualm check adamw4_ao --json\n"
@@ -397,6 +400,7 @@ int qm_cmd_check(int argc, char **argv)
             "  qualm check --backend emu adamw4_ao        the CUDA kernels, without a GPU\n"
             "  qualm check --backend cuda --mode fast     the GPU, contracted and approximate\n"
             "  qualm check --kernel mine.c\n"
+            "  qualm check --template adamw4_ao.cu > mine.cu; qualm check --kernel mine.cu\n"
             "  qualm check --kernel mine.so --as adamw4_ao,exp_avg.norm=block:64 --junit out.xml\n"
             "  qualm check --kernel mine.c --against old.c --regime planted --regime wd\n"
             "  qualm check --kernel mine.c --forever --time 60",

@@ -74,15 +74,6 @@ static qm_status check_same(const struct options *o)
     return QM_OK;
 }
 
-static void default_out(const char *dir, char *path, size_t size)
-{
-    size_t n = strlen(dir);
-    while (n > 1 && dir[n - 1] == '/')
-        n--;
-    n -= n > 4 && strncmp(dir + n - 4, ".run", 4) == 0 ? 4 : 0;
-    snprintf(path, size, "%.*s.h5", (int)n, dir);
-}
-
 static qm_status merge(const struct options *o, json_t *into)
 {
     struct qm_finish finish = {.started = qm_seconds()};
@@ -91,10 +82,7 @@ static qm_status merge(const struct options *o, json_t *into)
     struct qm_store *store = NULL;
     char path[1100];
     int64_t failed = 0;
-    if (o->out)
-        snprintf(path, sizeof path, "%s", o->out);
-    else
-        default_out(o->source[0], path, sizeof path);
+    qm_campaign_out(o->out, o->source[0], path, sizeof path);
     QM_TRY(check_same(o));
     qm_status st = qm_campaign_job(o->source[0], &job);
     if (st == QM_OK)

@@ -74,7 +74,7 @@ int qm_cmd_report(int argc, char **argv)
 {
     static const struct argp_child children[] = {{&qm_cli_argp, 0, "Common options:", -1}, {0}};
     const struct argp argp = {options, option, "FILE.h5", doc, children, NULL, NULL};
-    struct qm_report o = {.rows = 300};
+    struct qm_report o = {.rows = QM_REPORT_ROWS};
     int code = qm_cli_parse(&argp, argc, argv, &o);
     if (code == 0 && qm_cli.json &&
         ((o.markdown && strcmp(o.markdown, "-") == 0) || (o.latex && strcmp(o.latex, "-") == 0)))

@@ -1,5 +1,6 @@
 /* cmd_run.c - qualm run: suites to result files. */
 #include "experiments/campaign/campaign.h"
+#include "experiments/campaign/deal.h"
 #include "experiments/campaign/queue.h"
 #include "experiments/campaign/worker.h"
 #include "experiments/cell_list.h"
@@ -7,6 +8,8 @@
 #include "experiments/command.h"
 #include "experiments/finish.h"
 #include "experiments/lpmm_config.h"
+#include "experiments/report/against.h"
+#include "experiments/report/report.h"
 
 #include <errno.h>
 #include <glob.h>
@@ -24,9 +27,10 @@ static char *const config_suites[] = {states_suite, training_suite};
 enum { WORTH_SECONDS = 60 }; /* from here on a campaign of its own processes is worth it */
 
 struct options {
-    const char *out, *shard_text, *size; /* size of suites; NULL: normal */
+    const char *out, *against, *shard_text, *size; /* size of suites; NULL: normal */
     char **suite, **data, **config;
     int n_suites, n_data, n_configs, threads, workers, dry_run, keep;
+    int rank, ranks; /* of MPI; ranks 0: there is none */
     struct qm_campaign_options campaign;
     struct qm_finish finish;
     int argc; /* of the whole command, for /provenance */
@@ -45,6 +49,10 @@ static const struct argp_option options[] = {
     {"threads", 't', "N", 0,
      "threads (default: all cores) where the cells run in this process; results do not depend on "
      "it",
+     0},
+    {"against", 'a', "ARCHIVE", 0,
+     "also a page (qualm report) beside the variants of another campaign: a result file, or NAME "
+     "for results/NAME.h5; `baseline` ships",
      0},
     {"headline", 'H', NULL, 0, "print only the tables that answer the suites' questions", 0},
     {"claims", 'C', NULL, 0,
@@ -74,7 +82,8 @@ static const struct argp_option options[] = {
 
 static const char doc[] =
     "Run suites of experiments; print their tables, write one HDF5 file each.\v"
-    "SUITE is a file, or a name in " QM_SUITES ".  A suite is YAML; any of its keys with a list of "
+    "SUITE is a file, a name in " QM_SUITES ", or the folder of a campaign that was begun.  A "
+    "suite is YAML; any of its keys with a list of "
     "values is an axis, and every combination is a cell:\n"
     "  title, question        text\n"
     "  variant                names (qualm list variants) or recipes\n"
@@ -100,7 +109,8 @@ static const char doc[] =
     "  protocol: paired       adds what the variants are judged against, and tables of verdicts, "
     "runtimes to 51 targets and profiles\n"
     "  lr_scale               times the problem's learning rate: [0.25, 0.5, 1, 2, 4]\n"
-    "  start                  problem, or ulp: the float64 twin beside itself, one float32 ulp off\n"
+    "  start                  problem, or ulp: the float64 twin beside itself, one float32 ulp "
+    "off\n"
     "  rounding_seed          other draws of stochastic rounding, the same data\n"
     "  budget: 1              what each part of a variant adds: codes, scales, parameter\n"
     "  delta: 0.0212          equivalent within +- delta of log10 gap (default log10 1.05)\n"
@@ -112,8 +122,10 @@ static const char doc[] =
     "  qualm run --claims --out results/claims/\n"
     "  qualm run --headline rank1 search --out results/\n"
     "  qualm run --lpmm-config default_5b.yml second_moment convergence\n"
+    "  qualm run mine.yaml --against baseline\n"
     "  qualm run mine.yaml --data '../states/*.h5' --out results/mine.h5\n"
     "  qualm run big --workers 8 --time-limit 600      interrupt it; the same command goes on\n"
+    "  qualm run results/big.run                       the same, by its folder\n"
     "  qualm run big --shard 2/7                       one machine of seven; then: qualm merge\n"
     "  mpirun -n 4 qualm run big                       four shards at once\n"
     "\n"
@@ -170,6 +182,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case 'c': return append(&o->config, &o->n_configs, arg) == QM_OK ? 0 : ENOMEM;
     case 'z': o->size = arg; return 0;
     case 'n': o->dry_run = 1; return 0;
+    case 'a': o->against = arg; return 0;
     case 'H': o->finish.headline = 1; return 0;
     case 'C': o->finish.claims = 1; return 0;
     case 'w': o->workers = whole(state, "workers", arg, 0, QM_CAMPAIGN_WORKERS); return 0;
@@ -299,9 +312,18 @@ static qm_status run_campaign(struct options *o, struct qm_job *job, const char 
     struct qm_campaign_count n;
     const struct qm_campaign_options *c = &o->campaign;
     o->finish.started = qm_seconds();
-    QM_TRY(qm_campaign_run(job, c, &stopped, &n));
-    if (c->shards == 1 && n.all_done == n.all_cells)
+    int is_dealer = c->dealt && c->shard == 0;
+    qm_status st =
+        is_dealer ? qm_campaign_deal(job, c, &stopped, &n) : qm_campaign_run(job, c, &stopped, &n);
+    if (c->dealt && !is_dealer)
+        qm_deal_leave(); /* whatever came out */
+    QM_TRY(st);
+    if ((c->shards == 1 || is_dealer) && n.all_done == n.all_cells)
         return write_results(o, job, path, n.all_failed, into);
+    if (c->dealt && !is_dealer) {
+        qm_note("rank %d of %d: %lld cells done", c->shard, c->shards, (long long)n.ran);
+        return QM_OK; /* rank 0 says the rest */
+    }
     qm_note("shard %d/%d: %lld cells done; of the whole %lld of %lld%s%s%s%s", c->shard + 1,
             c->shards, (long long)n.ran, (long long)n.all_done, (long long)n.all_cells,
             n.all_done == n.all_cells ? ": qualm merge " : "",
@@ -326,7 +348,13 @@ static qm_status choose(struct options *o, const struct qm_job *job, const char 
     c->dir = dir;
     c->shard = 0;
     c->shards = 1;
-    if (o->shard_text)
+    c->dealt = o->ranks > 1 && !o->shard_text && o->workers != 0;
+    if (c->dealt) {
+        c->shard = o->rank;
+        c->shards = o->ranks;
+        snprintf(from, sizeof from, "rank");
+        ranked = 1;
+    } else if (o->shard_text)
         QM_TRY(qm_shard_parse(o->shard_text, &c->shard, &c->shards));
     else if (o->workers != 0 &&
              (ranked = qm_shard_from_environment(&c->shard, &c->shards, from, sizeof from)))
@@ -353,23 +381,29 @@ static qm_status run_suite(struct options *o, const char *word, json_t *into)
     char file[1024], path[1024], dir[1100];
     struct qm_job job = {0};
     const struct qm_job_changes changes = {o->size, o->data, o->n_data, o->n_configs, o->added};
-    int campaign = 0;
-    QM_TRY(qm_job_find(word, file, sizeof file));
-    qm_status st = qm_job_open(file, &changes, &job);
+    int campaign = 0, again = is_folder(word);
+    qm_status st = again ? qm_campaign_job(word, &job) : qm_job_find(word, file, sizeof file);
+    if (st == QM_OK && !again)
+        st = qm_job_open(file, &changes, &job);
     if (st == QM_OK && o->dry_run) {
         qm_cells_list(job.suite, job.cells, job.n_cells, into);
         qm_job_close(&job);
         return QM_OK;
     }
-    if (st == QM_OK && !o->finish.headline && !o->finish.claims)
+    if (st == QM_OK && !o->finish.headline && !o->finish.claims && o->rank == 0)
         qm_note("%s: %s", job.suite->stem,
                 job.suite->question ? job.suite->question
                 : job.suite->title  ? job.suite->title
                                     : "");
-    if (st == QM_OK)
+    if (st == QM_OK && !again)
         st = find_out(o, job.suite->stem, path, sizeof path);
     if (st == QM_OK) {
-        qm_campaign_dir(path, dir, sizeof dir);
+        if (again)
+            snprintf(dir, sizeof dir, "%s", word);
+        if (again)
+            qm_campaign_out(o->out, dir, path, sizeof path);
+        else
+            qm_campaign_dir(path, dir, sizeof dir);
         st = choose(o, &job, dir, &campaign);
     }
     if (st == QM_OK)
@@ -401,6 +435,7 @@ int qm_cmd_run(int argc, char **argv)
     struct sigaction act = {.sa_handler = on_signal}, was_int, was_term, was_usr;
     int code = qm_cli_parse(&argp, argc, argv, &o);
     qm_status st = QM_OK;
+    char path[1024];
     glob_t found = {0};
     json_t *all = json_array();
     stopped = 0;
@@ -408,12 +443,17 @@ int qm_cmd_run(int argc, char **argv)
     sigaction(SIGINT, &act, &was_int);
     sigaction(SIGTERM, &act, &was_term);
     sigaction(SIGUSR1, &act, &was_usr);
+    if (code == 0 && !o.dry_run && !qm_deal_begin(&o.rank, &o.ranks))
+        o.ranks = 0;
+    if (code == 0 && o.against && (st = qm_against_find(o.against, path, sizeof path)) != QM_OK)
+        code = qm_cli_failed("run", st); /* before a long run */
     if (code == 0 && (st = read_configs(&o)) != QM_OK)
         code = qm_cli_failed("run", st);
     if (code == 0 && o.n_suites == 0 && (st = all_claims(&o, &found)) != QM_OK)
         code = qm_cli_failed("run", st);
     for (int i = 0; code == 0 && i < o.n_suites; i++)
-        if ((st = run_suite(&o, o.suite[i], all)) != QM_OK)
+        if ((st = run_suite(&o, o.suite[i], all)) != QM_OK ||
+            (o.against && (st = qm_report_beside(all, o.against)) != QM_OK))
             code = qm_cli_failed("run", st);
     sigaction(SIGINT, &was_int, NULL);
     sigaction(SIGTERM, &was_term, NULL);
@@ -422,9 +462,12 @@ int qm_cmd_run(int argc, char **argv)
         qm_note("\n%d expectations hold, %d do not, %d undecided",
                 o.finish.verdicts[QM_VERDICT_holds], o.finish.verdicts[QM_VERDICT_fails],
                 o.finish.verdicts[QM_VERDICT_undecided]);
-    if (code == 0 && qm_cli.json)
+    if (code == 0 && qm_cli.json && o.rank == 0)
         qm_json_print(json_incref(all));
     json_decref(all);
+    if (o.ranks)
+        qm_deal_end(
+            code == qm_exit_code(QM_VERDICT) || code == qm_exit_code(QM_INTERRUPTED) ? 0 : code);
     globfree(&found);
     free(o.suite);
     free(o.data);

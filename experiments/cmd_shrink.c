@@ -9,7 +9,7 @@
 enum { KEY_KERNEL = 256, KEY_AS, KEY_CASE, KEY_SHAPE, KEY_STEPS, KEY_TIME, KEY_LIMIT_MEMORY };
 
 static const struct argp_option options[] = {
-    {"kernel", KEY_KERNEL, "FILE", 0, "a .c or .so file that fails `qualm check --kernel`", 0},
+    {"kernel", KEY_KERNEL, "FILE", 0, "a .c, .cu or .so file that fails `qualm check --kernel`", 0},
     {"as", KEY_AS, "VARIANT", 0, "what it claims to be (default: what its QM_KERNEL says)", 0},
     {"case", KEY_CASE, "ID", 0, "start from this case (default: the first of the list that fails)",
      0},

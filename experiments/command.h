@@ -10,6 +10,7 @@
     X(plan,       "what a suite would do: cells, cost, what is skipped and why")                  \
     X(status,     "how far a campaign has come, from its ledgers")                                \
     X(merge,      "the shards of a campaign as one results file")                                 \
+    X(submit,     "a campaign as a job array of Slurm, and the job that merges it")              \
     X(compare,    "two results files, paired cell by cell: did anything become worse?")           \
     X(report,     "one self-contained HTML page of a result file; tables for papers")             \
     X(analyze,    "quantization error of any tensor in .h5, .npy or .safetensors files")          \

@@ -59,6 +59,20 @@ static void tile_of_1(const struct product *p, const double *restrict a, const d
     store(c, s0), store(c + LANES, s1);
 }
 
+/* Four rows, one vector. */
+static void tile_of_half(const struct product *p, const double *restrict a,
+                         const double *restrict b, double *restrict c)
+{
+    double *c1 = c + p->ldc, *c2 = c1 + p->ldc, *c3 = c2 + p->ldc;
+    lanes s0 = load(c), s1 = load(c1), s2 = load(c2), s3 = load(c3);
+    int64_t row = p->row;
+    for (int64_t k = 0; k < p->depth; k++, a += p->col, b += p->ldb) {
+        lanes v = load(b);
+        s0 += a[0] * v, s1 += a[row] * v, s2 += a[2 * row] * v, s3 += a[3 * row] * v;
+    }
+    store(c, s0), store(c1, s1), store(c2, s2), store(c3, s3);
+}
+
 /* One row, n < WIDTH columns. */
 static void rest_of_row(const struct product *p, const double *restrict a, const double *restrict b,
                         double *restrict c, int64_t n)
@@ -83,7 +97,13 @@ static void dense(int64_t m, int64_t depth, int64_t n, const double *a, int64_t 
         for (; i < m; i++)
             tile_of_1(&p, a + i * row, b + j, c + i * ldc + j);
     }
-    for (int64_t i = 0; whole < n && i < m; i++)
+    int64_t i = 0, half = whole + (n - whole >= LANES ? LANES : 0);
+    for (; half > whole && i + ROWS <= m; i += ROWS) {
+        tile_of_half(&p, a + i * row, b + whole, c + i * ldc + whole);
+        for (int64_t r = i; half < n && r < i + ROWS; r++)
+            rest_of_row(&p, a + r * row, b + half, c + r * ldc + half, n - half);
+    }
+    for (; whole < n && i < m; i++)
         rest_of_row(&p, a + i * row, b + whole, c + i * ldc + whole, n - whole);
 }
 

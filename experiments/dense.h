@@ -27,8 +27,8 @@ void qm_dense_add_left(const double *a, const double *b, double *c, int64_t m, i
 /* out[cols x rows] = in' , in[rows x cols] with rows `ld` apart. */
 void qm_dense_transpose(const double *in, int64_t ld, int64_t rows, int64_t cols, double *out);
 
-/* y[i] = exp(x[i]) within 2 ULP, the same bits at every instruction set and on every libm; x is taken
- * into [-708, 709], NaN stays.  y may be x. */
+/* y[i] = exp(x[i]) within 2 ULP, the same bits at every instruction set and on every libm; x is
+ * taken into [-708, 709], NaN stays.  y may be x. */
 typedef void qm_exps_fn(const double *x, int64_t n, double *y);
 
 qm_exps_fn *qm_exps_of(void);

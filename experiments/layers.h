@@ -40,8 +40,8 @@ void qm_attention(const struct qm_attention *a, const double *qkv, double *weigh
 void qm_attention_back(const struct qm_attention *a, const double *qkv, const double *weight,
                        const double *dy, double *scratch, double *dqkv);
 
-/* In place: each row of n logits becomes probabilities.  log_sum[rows], unless NULL: the logarithm of
- * the sum of exponentials, of the logits as they came. */
+/* In place: each row of n logits becomes probabilities.  log_sum[rows], unless NULL: the logarithm
+ * of the sum of exponentials, of the logits as they came. */
 void qm_softmax(double *x, int64_t rows, int64_t n, double *log_sum);
 
 #endif

@@ -20,10 +20,10 @@ struct qm_problem {
                       struct qm_shape *shapes);
     /* The start: all tensors one after the other. */
     void (*start)(void *self, double *x);
-    /* grad NULL: returns the loss at x that the study plots (the population loss where it has a closed
-     * form); t is not read.  Otherwise grad becomes the gradient of step t >= 1, noise included, and
-     * the loss whose gradient it is without additive noise is returned: that of a minibatch where
-     * there is one.  So ask for a curve's points with NULL. */
+    /* grad NULL: returns the loss at x that the study plots (the population loss where it has a
+     * closed form); t is not read.  Otherwise grad becomes the gradient of step t >= 1, noise
+     * included, and the loss whose gradient it is without additive noise is returned: that of a
+     * minibatch where there is one.  So ask for a curve's points with NULL. */
     double (*eval)(void *self, const double *x, int64_t t, double *grad);
     /* Whether the loss that eval returns with a gradient is the plotted one, to the bit; then first
      * hits cost nothing.  NULL: it is not. */
@@ -39,11 +39,14 @@ struct qm_problem {
      * NaN where it does not.  family: "sgdm", ...; lr and momentum as given. */
     double (*expected)(void *self, const char *family, double lr, double momentum, int64_t t);
     void (*close)(void *self); /* accepts NULL */
-    /* Suggested budget and learning rates, for suites that give none.  The rates were found by running
-     * the double-precision optimizers (defaults of qm_hyper without decay; Lion with beta2 0.99) at
-     * the default arguments and seed 1 over powers of sqrt(10): the lowest loss over the last eighth of
-     * the budget, among lr <= 0.1 for AdamW, lr <= 0.01 for Lion and, for SGDM, those where sqrt(10) lr
-     * comes below the start too.  tests/long_problems.c does that search again. */
+    /* Suggested budget and learning rates, for suites that give none.  The rates were found by
+     * running the double-precision optimizers (defaults of qm_hyper without decay; Lion with beta2
+     * 0.99) at the default arguments (quad: layout=dct) and seed 1 over powers of sqrt(10): the
+     * lowest loss over the last eighth of the budget that is above its floor by 1e-12 of the
+     * start's, among lr <= 0.1 for AdamW, lr <= 0.01 for Lion and, for SGDM, those where sqrt(10)
+     * lr comes below the start too; and among those where parameters rounded to float32 after each
+     * step end within 5 %, since null pairs must agree where variants are compared.
+     * tests/long_problems.c does that search again. */
     int64_t steps;
     double lr_adamw, lr_sgdm, lr_lion;
     /* Two runs count as equivalent when log10 of their gaps differs by less; 0: log10 1.05. */
@@ -54,7 +57,7 @@ int qm_problem_count(void);
 const struct qm_problem *qm_problem_at(int i);
 qm_status qm_problem_find(const char *name, const struct qm_problem **out);
 
-/* ---- for the files in problems/ --------------------------------------------------------------- */
+/* ---- for the files in problems/ -------------------------------------------------------------- */
 
 /* n elements as rows x n / rows; rows 0: the largest divisor of n that is at most sqrt(n).  One
  * row makes a vector.  QM_BAD_ARG where rows does not divide n. */

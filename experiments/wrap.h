@@ -1,7 +1,7 @@
 /* wrap.h - problems that change the gradients of another one.
  *
- * Their arguments end in base=NAME:ARGS, where ARGS are the base's own and take the rest of the text:
- * "at=100,times=1e4,base=quad:n=64,cond=100".  Bases may be wrappers in turn. */
+ * Their arguments end in base=NAME:ARGS, where ARGS are the base's own and take the rest of the
+ * text: "at=100,times=1e4,base=quad:n=64,cond=100".  Bases may be wrappers in turn. */
 #ifndef QM_EXPERIMENTS_WRAP_H
 #define QM_EXPERIMENTS_WRAP_H
 

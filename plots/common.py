@@ -168,7 +168,9 @@ def table(f, path):
     out = {}
     for name in rows.dtype.names:
         column = rows[name]
-        out[name] = np.char.decode(column, "utf-8") if column.dtype.kind == "S" else column
+        if column.dtype.kind == "S":  # np.char.decode makes floats of no rows
+            column = np.char.decode(column, "utf-8") if len(column) else np.array([], dtype=str)
+        out[name] = column
     return out
 
 

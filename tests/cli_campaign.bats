@@ -66,6 +66,32 @@ done_cells() { json_value 'd[0]["done"]' status "$1" || true; }
     done
 }
 
+@test "paired comparisons: twins shared within workers, cells added by the protocol" {
+    cat >"$dir/pair.yaml" <<'Y'
+variant: [adamw4_ao, adamw8_bnb]
+source: ["problem:quad:n=64", "problem:lowrank"]
+coupling: closed
+protocol: paired
+seed: 1..6
+steps: 20
+lr_scale: [0.5, 1]
+exp_avg.min_numel: 0
+exp_avg_sq.min_numel: 0
+Y
+    "$QUALM" run -q -w 0 -t 2 -o "$dir/p0.h5" "$dir/pair.yaml" >"$dir/out0"
+    "$QUALM" run -q -w 2 -o "$dir/p1.h5" "$dir/pair.yaml" >"$dir/out1"
+    for i in 3 1 2; do
+        "$QUALM" run -q -w 1 -s "$i/3" -o "$dir/p2.h5" "$dir/pair.yaml" >/dev/null
+    done
+    "$QUALM" merge -q "$dir/p2.run" >"$dir/out2"
+    cmp "$dir/out0" "$dir/out1"
+    cmp "$dir/out0" "$dir/out2"
+    grep -q verdict "$dir/out0"
+    for k in 1 2; do
+        [ "$(digest_of "$dir/p$k.h5")" = "$(digest_of "$dir/p0.h5")" ]
+    done
+}
+
 @test "the number of shards may change, and folders of two machines merge" {
     want=$(reference)
     "$QUALM" run -q -k -w 1 -s 2/3 -o "$dir/a.h5" "$dir/mix.yaml"
@@ -87,9 +113,9 @@ done_cells() { json_value 'd[0]["done"]' status "$1" || true; }
 
 @test "a crash, an exit, a timeout and too much memory are outcomes; --retry-failed" {
     touch "$dir/on"
-    run "$QUALM" run -w 2 -T 1 -M 300 -o "$dir/bad.h5" "$dir/bad.yaml"
+    run "$QUALM" run -w 2 -T 3 -M 300 -o "$dir/bad.h5" "$dir/bad.yaml"
     [ "$status" -eq 1 ]
-    for why in "died by SIGSEGV" "left with exit code 9" "no result within 1 s" \
+    for why in "died by SIGSEGV" "left with exit code 9" "no result within 3 s" \
         "more than 300 MiB of memory" "the cell was told to fail"; do
         [[ "$output" == *"2 cells failed: $why"* ]]
     done

@@ -33,7 +33,7 @@ int qm_kernel_step(const struct qm_kernel_args *a)
     int64_t n = a->n;
     ${2:-}
     for (int64_t i = 0; i < n; i++) {
-        float d = fmaf(p[i], (float)a->weight_decay, g[i]);
+        float d = fmaf(p[i], (float)a->weight_decay, a->maximize ? -g[i] : g[i]);
         m[i] = a->t == 1 ? d : fmaf(d, (float)(1.0 - a->dampening), m[i] * (float)a->momentum);
         p[i] = fmaf(m[i], (float)-a->lr, p[i]);
     }
@@ -111,7 +111,7 @@ int qm_kernel_step(const qm_kernel_args *a)
     float *p = static_cast<float *>(a->p), *m = a->slot[0].values;
     const float *g = static_cast<const float *>(a->g);
     for (int64_t i = 0; i < a->n; i++) {
-        float d = g[i] + static_cast<float>(a->weight_decay) * p[i];
+        float d = (a->maximize ? -g[i] : g[i]) + static_cast<float>(a->weight_decay) * p[i];
         float weight = static_cast<float>(1.0 - a->dampening);
         m[i] = a->t == 1 ? d : static_cast<float>(a->momentum) * m[i] + weight * d;
         p[i] -= static_cast<float>(a->lr) * m[i];
@@ -286,6 +286,10 @@ C
     cp old.c same.c
     expression='all(t["codes_changed"] == t["values_changed"] == t["scales_changed"] == 0 and t["rmse_ratio"] == 1 for t in d["against"]["tensors"])'
     [ "$(json_value "$expression" check --no-shrink --kernel same.c --against old.c --regime normal)" = True ]
+    "$QUALM" check --template lion8_ecc8 > ecc.c # parameters of 16 bits with residuals
+    [ "$(json_value "$expression" check --no-shrink --kernel ecc.c --against ecc.c --regime normal)" = True ]
+    expression='[t["elements"] > 0 for t in d["against"]["tensors"]]'
+    [ "$(json_value "$expression" check --no-shrink --kernel ecc.c --against ecc.c --regime normal)" = "[True, True]" ]
     "$QUALM" check --no-shrink --kernel new.c --against old.c --regime normal --json > d.json 2>/dev/null || [ $? = 1 ]
     "$PYTHON" - <<'P'
 import json

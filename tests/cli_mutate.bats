@@ -41,6 +41,15 @@ setup() { cd "$BATS_TEST_TMPDIR" || exit 1; }
     [ "$value" = "['killed']" ]
 }
 
+@test "what differs within bounds: how many outputs, and how near to a bound" {
+    run -0 "$QUALM" mutate --only '^adamw4_ao.decay-last$' --runs 0 -q
+    [[ $output == *"within  adamw4_ao.decay-last in usual: "*" outputs differ; judged "*"0 have no bound"* ]]
+    expression='[0 < a["differ"] < a["outputs"] and 0 < a["worst_ratio"] <= 1 and a["unbounded"] == 0
+        for e in d["entries"] if e["kind"] == "mutant" for r in e["regimes"].values()
+        if r["verdict"] == "survives" for a in [r["apart"]]]'
+    [ "$(json_value "$expression" mutate --only '^adamw4_ao.decay-last$' --runs 0)" = "[True, True]" ]
+}
+
 @test "an interrupted export leaves no half file, and what is not there is named" {
     fails_with 4 "did you mean 'adamw4_ao.tie-down'" mutate --export adamw4_ao.tie-dwn
     fails_with 4 "no mutant matches" mutate --only nosuchmutant

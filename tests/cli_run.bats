@@ -132,3 +132,14 @@ assert len(rows) == 4 and all(15 < r["sqnr_median"] < 25 for r in rows), rows'
     [ "$status" -eq 2 ]
     [[ "$output" == *"five.yml:3: no key 'QUANT.M.BITZ'"* ]]
 }
+
+@test "problems wrap problems; prescribed gradients are not for closed; a bad base is a reason" {
+    printf '%s\n' 'variant: adamw4_ao' 'coupling: [closed, global]' 'steps: 5' 'source:' \
+        '  - "problem:spike:at=3,base=heavy:nu=1.5,base=mclm:T=4,C=8"' '  - "problem:ema"' \
+        '  - "problem:heavy:base=nqn"' >"$dir/wrap.yaml"
+    run "$qualm" run --json -o "$dir/wrap.h5" "$dir/wrap.yaml"
+    [ "$status" -eq 0 ]
+    [[ $output == *'"ok": 3'* && $output == *'"skipped": 3'* ]]
+    [[ $output == *"problem ema prescribes its gradients and has no loss; take local or global"* ]]
+    [[ $output == *"heavy: base: no problem 'nqn'; did you mean 'nqm'?"* ]]
+}

@@ -54,7 +54,7 @@ class Page(html.parser.HTMLParser):
 
     def handle_data(self, data):
         self.text.append(data)
-        if "plots/" in data and self.section.startswith("figure-"):
+        if ("plots/" in data or data.startswith("qualm report ")) and self.section.startswith("figure-"):
             self.commands[self.section] = data
 
 

@@ -1,4 +1,4 @@
-/* problem_bench.h - an open problem with a point, a gradient and two vectors of state, for tests. */
+/* problem_bench.h - for tests: an open problem with a point, a gradient and two state vectors. */
 #ifndef QM_TESTS_PROBLEM_BENCH_H
 #define QM_TESTS_PROBLEM_BENCH_H
 

@@ -184,11 +184,47 @@ EOF
         --script "key: " \
         --script "b.parentNode.ariaSort + [...b.closest('table').tBodies[0].rows].map(r => parseFloat(r.cells[4].textContent)).filter(x => !isNaN(x)).every((x, i, a) => !i || a[i - 1] >= x)" \
         --script "document.querySelectorAll('#t-Verdicts th[aria-sort=none]').length"
-    [ "$(seen "d['values'][2], d['values'][4], d['values'][5]")" = "ascendingtrue descendingtrue 10" ]
+    [ "$(seen "d['values'][2], d['values'][4], d['values'][5]")" = "ascendingtrue descendingtrue 11" ]
 }
 
 @test "Chromium: a chosen variant stands out in every figure" {
     browser "$DIR/s.html" --script "b = document.querySelector('[data-series=\"3\"]'), b.focus(), 0" --script "key:Enter" \
         --script "getComputedStyle(document.querySelector('figure svg .s3')).opacity + ' ' + getComputedStyle(document.querySelector('figure svg .s4')).opacity + ' ' + b.ariaPressed"
     [ "$(seen "d['values'][2]")" = "1 0.08 true" ]
+}
+
+@test "beside an archive: a page of it, and what did not agree" {
+    "$BUILD/tests/test_report" sample "$DIR/mine.h5" seeds
+    "$QUALM" report -q "$DIR/s.h5" --archive "$DIR/archive.h5" --no-figures -o "$DIR/none.html"
+    run -0 json_value "' '.join(d['figures']), d['against']" report "$DIR/mine.h5" --against "$DIR/archive.h5"
+    [ "$output" = "loss against gap shares heat budget lr $DIR/archive.h5" ]
+    run -0 "$PYTHON" tests/html_check.py "$DIR/mine.html" "$DIR/mine.h5"
+    grep -q "the archive has no such seed" "$DIR/mine.html"
+    grep -q "archived variants" "$DIR/mine.html"
+    browser "$DIR/mine.html" --width 360
+    [ "$(seen "d['console'], d['requests'], d['width']")" = "[] [] 360" ]
+    "$QUALM" report -q "$DIR/archive.h5"
+    run -0 "$PYTHON" tests/html_check.py "$DIR/archive.html" "$DIR/archive.h5"
+}
+
+@test "a run beside an archive writes its page; a missing archive shows before the run" {
+    cat >"$DIR/paired.yaml" <<'Y'
+protocol: paired
+variant: [adamw4_ao, adamw8_bnb]
+source: "problem:rosen:n=256,jitter=0.1"
+coupling: closed
+exp_avg.min_numel: 0
+exp_avg_sq.min_numel: 0
+seed: 1..6
+steps: 20
+Y
+    "$QUALM" run -q "$DIR/paired.yaml" -o "$DIR/paired.h5" >/dev/null
+    sed 's|adamw4_ao, adamw8_bnb|adamw8_ao|' "$DIR/paired.yaml" >"$DIR/other.yaml"
+    run -0 json_value "d[0]['page']" run "$DIR/other.yaml" -o "$DIR/other.h5" --against "$DIR/paired.h5"
+    [ "$output" = "$DIR/other.html" ]
+    run -0 "$PYTHON" tests/html_check.py "$DIR/other.html" "$DIR/other.h5"
+    [ "$(grep -c '<td>adamw8_ao</td><td>adamw4_ao</td><td class="n">6</td>' "$DIR/other.html")" -eq 1 ]
+    fails_with 4 "no archive 'nowhere'" run "$DIR/other.yaml" -o "$DIR/no.h5" --against nowhere
+    fails_with 3 "$DIR/no.h5" run "$DIR/other.yaml" -o "$DIR/no.h5" --against "$DIR/no.h5"
+    [ ! -e "$DIR/no.h5" ]
 }

@@ -27,6 +27,13 @@ static const char *const s_evil[3] = {"<script>alert(1)</script>",
                                       "a&b \"q\" 'r' |x| 100% $5 #_~^\\",
                                       "{brace} `tick` *star* \xce\xb2"};
 
+/* What a second file has otherwise than the first. */
+struct s_change {
+    int evil, seeds; /* seeds: added to every seed */
+    double twin;     /* log10 of a factor on every gap and twin's gap */
+    int64_t steps;   /* 0: 2000 */
+};
+
 /* Uniform in [-1, 1), by what it is for. */
 static inline double s_noise(int64_t a, int64_t b, int64_t c, int64_t d)
 {
@@ -50,11 +57,12 @@ struct s_run {
     double d, gap, twin;
 };
 
-static inline struct s_run s_run_of(int64_t i)
+/* Run i of a file whose seeds start at `seeds`. */
+static inline struct s_run s_run_of(int64_t i, int seeds)
 {
     struct s_run r = {i / (S_PROBLEMS * S_SEEDS * S_SCALES),
                       i / (S_SEEDS * S_SCALES) % S_PROBLEMS,
-                      i / S_SCALES % S_SEEDS,
+                      i / S_SCALES % S_SEEDS + seeds,
                       i % S_SCALES,
                       "ok",
                       0,
@@ -65,7 +73,7 @@ static inline struct s_run s_run_of(int64_t i)
                          0.05 * s_noise(r.problem, r.seed, 2, 2));
     r.d = s_effect(r.label, r.problem) * (1 + 0.3 * lr) +
           (0.002 + 0.02 * fabs(s_effect(r.label, r.problem))) *
-              s_noise(r.label, r.problem, r.seed, i);
+              s_noise(r.label, r.problem, r.seed, 10 + r.scale);
     if (r.label == 10 && r.problem == 3 && r.scale == 4)
         r.status = "diverged";
     if (r.label == 9 && r.problem == 7)
@@ -106,8 +114,9 @@ static inline const char *s_name(int64_t label, int evil)
                                                                 : s_label[label];
 }
 
-static inline qm_status s_cells(struct qm_store *s, int evil)
+static inline qm_status s_cells(struct qm_store *s, struct s_change how)
 {
+    int evil = how.evil;
     static char source[S_PROBLEMS][64];
     struct s_table t = {.rows = S_RUNS};
     S_WHOLE(&t, cell);
@@ -124,15 +133,15 @@ static inline qm_status s_cells(struct qm_store *s, int evil)
     for (int p = 0; p < S_PROBLEMS; p++)
         snprintf(source[p], sizeof source[p], "problem:%s", s_problem[p]);
     for (int64_t i = 0; i < S_RUNS; i++) {
-        struct s_run r = s_run_of(i);
+        struct s_run r = s_run_of(i, how.seeds);
         cell[i] = i;
-        variant[i] = r.label == 9 ? "adamw4_ao" : s_label[r.label];
-        recipe[i] = s_name(r.label, evil);
+        variant[i] = r.label == 9 || r.label == 11 ? "adamw4_ao" : s_label[r.label];
+        recipe[i] = evil ? s_name(r.label, evil) : variant[i];
         source_at[i] = source[r.problem];
         coupling[i] = "closed";
         role[i] = r.label == S_LABELS - 1 ? "without" : "plain";
         seed[i] = r.seed + 1;
-        steps[i] = 2000;
+        steps[i] = how.steps ? how.steps : 2000;
         status[i] = r.status;
         reason[i] = strcmp(r.status, "failed") != 0 ? ""
                     : evil                          ? s_evil[r.seed % 3]
@@ -142,7 +151,7 @@ static inline qm_status s_cells(struct qm_store *s, int evil)
     return s_table_store(s, &t, "/cells");
 }
 
-static inline qm_status s_curves(struct qm_store *s)
+static inline qm_status s_curves(struct qm_store *s, struct s_change how)
 {
     static int64_t cell[S_RUNS], length[S_RUNS];
     static double value[3][S_RUNS * S_POINTS];
@@ -150,7 +159,7 @@ static inline qm_status s_curves(struct qm_store *s)
     struct qm_shape shape = {1, {S_RUNS}};
     int64_t at = 0;
     for (int64_t i = 0; i < S_RUNS; i++) {
-        struct s_run r = s_run_of(i);
+        struct s_run r = s_run_of(i, how.seeds);
         cell[i] = i;
         length[i] = strcmp(r.status, "ok") == 0 ? S_POINTS : strcmp(r.status, "failed") ? 12 : 0;
         for (int64_t k = 0; k < length[i]; k++, at++) {
@@ -171,8 +180,9 @@ static inline qm_status s_curves(struct qm_store *s)
     return QM_OK;
 }
 
-static inline qm_status s_runs(struct qm_store *s, int evil)
+static inline qm_status s_runs(struct qm_store *s, struct s_change how)
 {
+    int evil = how.evil;
     struct s_table t = {.rows = S_RUNS};
     S_WHOLE(&t, cell);
     S_TEXT(&t, problem);
@@ -187,17 +197,17 @@ static inline qm_status s_runs(struct qm_store *s, int evil)
     S_NUMBER(&t, area);
     S_TEXT(&t, status);
     for (int64_t i = 0; i < S_RUNS; i++) {
-        struct s_run r = s_run_of(i);
+        struct s_run r = s_run_of(i, how.seeds);
         int ok = strcmp(r.status, "ok") == 0;
         cell[i] = i;
         problem[i] = s_problem[r.problem];
-        variant[i] = r.label == 9 ? "adamw4_ao" : s_label[r.label];
+        variant[i] = r.label == 9 || r.label == 11 ? "adamw4_ao" : s_label[r.label];
         label[i] = s_name(r.label, evil);
         seed[i] = r.seed + 1;
         lr_scale[i] = s_scale[r.scale];
         start_gap[i] = 50;
-        gap[i] = r.gap;
-        twin_gap[i] = r.twin;
+        gap[i] = r.gap * pow(10, how.twin);
+        twin_gap[i] = r.twin * pow(10, how.twin);
         d[i] = ok ? r.d : nan("");
         area[i] = ok ? r.d / 2 : nan("");
         status[i] = r.status;
@@ -294,7 +304,7 @@ static inline qm_status s_sensitivity(struct qm_store *s, int evil)
     S_NUMBER(&t, twin_q75);
     for (int64_t i = 0; i < t.rows; i++) {
         int64_t k = i % S_SCALES, j = i / S_SCALES % S_LABELS, at = i / (S_SCALES * S_LABELS);
-        struct s_run r = s_run_of(((j * S_PROBLEMS + at) * S_SEEDS) * S_SCALES + k);
+        struct s_run r = s_run_of(((j * S_PROBLEMS + at) * S_SEEDS) * S_SCALES + k, 0);
         problem[i] = s_problem[at];
         label[i] = s_name(j, evil);
         lr_scale[i] = s_scale[k];
@@ -353,8 +363,9 @@ static inline qm_status s_targets(struct qm_store *s)
 }
 
 /* evil: with texts that must be escaped. */
-static inline qm_status s_write(const char *path, int evil)
+static inline qm_status s_write(const char *path, struct s_change how)
 {
+    int evil = how.evil;
     static char word[2][8] = {"run", "sample"};
     char *argv[] = {word[0], word[1], NULL};
     struct qm_store *s;
@@ -362,8 +373,8 @@ static inline qm_status s_write(const char *path, int evil)
     int bad =
         qm_store_text(s, "/suite", "title", evil ? s_evil[0] : "a made-up campaign") ||
         qm_store_text(s, "/suite", "question", evil ? s_evil[1] : "What would a report show?") ||
-        qm_store_text(s, "/suite", "plan", evil ? s_evil[2] : "variant: []\n") ||
-        s_cells(s, evil) || s_curves(s) || s_runs(s, evil) || s_targets(s) || s_verdicts(s, evil) ||
+        qm_store_text(s, "/suite", "plan", evil ? s_evil[2] : "variant: []\n") || s_cells(s, how) ||
+        s_curves(s, how) || s_runs(s, how) || s_targets(s) || s_verdicts(s, evil) ||
         s_shares(s, evil, 0) || s_shares(s, evil, 1) || s_sensitivity(s, evil) || s_budget(s, evil);
     (void)bad; /* the store keeps the first failure */
     return qm_store_commit(s);

@@ -94,6 +94,10 @@ static struct qm_outcome make_outcome(int kind, uint64_t seed)
     o.n_points = kind == 0 ? 17 : 0;
     for (int t = 0; kind == 0 && t < QM_TRACK_COUNT; t++)
         o.track[t] = array(o.n_points);
+    for (int t = 0; kind == 0 && t < QM_STAIR_COUNT; t++) {
+        o.n_stair[t] = 2 * t;
+        o.stair[t] = array(o.n_stair[t]);
+    }
     return o;
 }
 
@@ -119,6 +123,10 @@ static void assert_same(const struct qm_outcome *a, const struct qm_outcome *b)
     assert_memory_equal(a->unit_decade, b->unit_decade, sizeof a->unit_decade);
     for (int t = 0; t < QM_TRACK_COUNT; t++)
         assert_same_array(a->track[t], b->track[t], a->n_points);
+    for (int t = 0; t < QM_STAIR_COUNT; t++) {
+        assert_true(a->n_stair[t] == b->n_stair[t]);
+        assert_same_array(a->stair[t], b->stair[t], a->n_stair[t]);
+    }
 }
 
 static void test_pack(void **state)

@@ -276,7 +276,8 @@ static void test_stored_parameters_run(void **state)
     int64_t n;
     assert_int_equal(read_text("variant: adamw_f32\nparam: [f32, bf16/near, bf16/kahan, "
                                "f16/ecc16, e4m3/near]\n"
-                               "source: \"problem:quad:n=129\"\ncoupling: closed\nsteps: 50\n",
+                               "source: \"problem:quad:n=129\"\ncoupling: closed\nsteps: 50\n"
+                               "lr: 0.01\n",
                                &s),
                      QM_OK);
     assert_int_equal(qm_suite_cells(s, NULL, &cells, &n), QM_OK);

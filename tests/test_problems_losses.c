@@ -1,9 +1,9 @@
 /* test_problems_losses.c - every loss written down a second time, in complex long double.
  *
- * With x + i h d, h = 1e-40, the imaginary part of the loss over h is its derivative along d to the last
- * bits of long double: no differences, no truncation, and ReLU's kinks are decided by the real part.
- * The real part is the loss.  What a step draws is derived again from its definition: rows, tokens and
- * samples are functions of (seed, stream, step, index). */
+ * With x + i h d, h = 1e-40, the imaginary part of the loss over h is its derivative along d to the
+ * last bits of long double: no differences, no truncation, and ReLU's kinks are decided by the real
+ * part.  The real part is the loss.  What a step draws is derived again from its definition: rows,
+ * tokens and samples are functions of (seed, stream, step, index). */
 #include "tests/problem_bench.h"
 
 #include <complex.h>
@@ -15,7 +15,7 @@ typedef long double complex num;
 #define IM ((num)I)
 #define H  1e-40L
 
-/* ---- functions that look at the real part, or that libm lacks --------------------------------- */
+/* ---- functions that look at the real part, or that libm lacks -------------------------------- */
 
 static num relu(num z) { return creall(z) > 0 ? z : 0; }
 static num erf_of(num z)

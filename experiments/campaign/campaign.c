@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "experiments/campaign/deal.h"
 #include "core/base/sha256.h"
 #include "experiments/campaign/pool.h"
 #include "experiments/cli.h"
@@ -24,6 +25,18 @@ void qm_campaign_dir(const char *out, char *dir, size_t size)
     size_t n = strlen(out);
     n -= n > 3 && strcmp(out + n - 3, ".h5") == 0 ? 3 : 0;
     snprintf(dir, size, "%.*s.run", (int)n, out);
+}
+
+void qm_campaign_out(const char *out, const char *dir, char *path, size_t size)
+{
+    size_t n = strlen(dir);
+    while (n > 1 && dir[n - 1] == '/')
+        n--;
+    n -= n > 4 && strncmp(dir + n - 4, ".run", 4) == 0 ? 4 : 0;
+    if (out)
+        snprintf(path, size, "%s", out);
+    else
+        snprintf(path, size, "%.*s.h5", (int)n, dir);
 }
 
 static void in_dir(const char *dir, const char *name, char *path, size_t size)
@@ -142,7 +155,8 @@ static void remove_all(const char *dir, const char *pattern)
 void qm_campaign_remove(const char *dir)
 {
     static const char *const patterns[] = {"campaign.json*", "suite.yaml*",  "*of*.jsonl",
-                                           "*of*.log",       "*of*.journal", "*of*.????.h5",
+                                           "*of*.log",       "*of*.journal", "array.sh",
+                                           "merge.sh",       "slurm-*.out",  "*of*.????.h5",
                                            "*of*.h5.*.part", "lock"};
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
         remove_all(dir, patterns[i]);
@@ -174,31 +188,42 @@ static int is_at_work(const char *dir)
 }
 
 /* Begins, or checks that what was begun is the same. */
-static qm_status begin(const struct qm_job *job, const struct qm_campaign_options *o,
-                       const char *digest)
+static qm_status begin(const struct qm_job *job, const char *dir, int fresh, const char *digest)
 {
     struct qm_campaign_head head;
     int lock = -1;
-    QM_TRY(lock_dir(o->dir, &lock));
+    QM_TRY(lock_dir(dir, &lock));
     qm_status st = QM_OK;
-    if (o->fresh && is_at_work(o->dir))
-        st = qm_fail(QM_BAD_FILE, "%s: another run is at work in it", o->dir);
-    else if (o->fresh)
-        qm_campaign_remove(o->dir);
-    if (st == QM_OK && o->fresh) {
+    if (fresh && is_at_work(dir))
+        st = qm_fail(QM_BAD_FILE, "%s: another run is at work in it", dir);
+    else if (fresh)
+        qm_campaign_remove(dir);
+    if (st == QM_OK && fresh) {
         close(lock); /* it went with the folder */
-        QM_TRY(lock_dir(o->dir, &lock));
+        QM_TRY(lock_dir(dir, &lock));
     }
-    if (st == QM_OK && !qm_campaign_exists(o->dir))
-        st = head_write(o->dir, job, digest);
+    if (st == QM_OK && !qm_campaign_exists(dir))
+        st = head_write(dir, job, digest);
     if (st == QM_OK)
-        st = qm_campaign_head(o->dir, &head);
+        st = qm_campaign_head(dir, &head);
     if (st == QM_OK && strcmp(head.digest, digest) != 0)
         st = qm_fail(QM_BAD_ARG,
                      "%s: was begun with another suite or other data (%s, %lld cells; now %lld); "
                      "--fresh throws it away, --out names another place",
-                     o->dir, head.name, (long long)head.cells, (long long)job->n_cells);
+                     dir, head.name, (long long)head.cells, (long long)job->n_cells);
     close(lock);
+    return st;
+}
+
+qm_status qm_campaign_begin(const struct qm_job *job, const char *dir, int fresh)
+{
+    char digest[65];
+    char(*id)[QM_CELL_ID] = calloc((size_t)job->n_cells + 1, sizeof *id);
+    qm_status st = id ? qm_campaign_digest(job, id, digest)
+                      : qm_fail(QM_NO_MEMORY, "%lld cells", (long long)job->n_cells);
+    if (st == QM_OK)
+        st = begin(job, dir, fresh, digest);
+    free(id);
     return st;
 }
 
@@ -298,8 +323,9 @@ static qm_status read_books(const struct qm_job *job, const struct qm_campaign_o
     return QM_OK;
 }
 
-static qm_status shard_open(const struct qm_job *job, const struct qm_campaign_options *o,
-                            struct shard *s)
+/* Ids, folder, and room; the caller closes s whatever comes out. */
+static qm_status shard_begin(const struct qm_job *job, const struct qm_campaign_options *o,
+                             struct shard *s)
 {
     size_t n = (size_t)job->n_cells + 1;
     char digest[65];
@@ -310,7 +336,13 @@ static qm_status shard_open(const struct qm_job *job, const struct qm_campaign_o
     if (!s->id || !s->line || !s->wanted)
         return qm_fail(QM_NO_MEMORY, "%lld cells", (long long)job->n_cells);
     QM_TRY(qm_campaign_digest(job, s->id, digest));
-    QM_TRY(begin(job, o, digest));
+    return begin(job, o->dir, o->fresh, digest);
+}
+
+static qm_status shard_open(const struct qm_job *job, const struct qm_campaign_options *o,
+                            struct shard *s)
+{
+    QM_TRY(shard_begin(job, o, s));
     QM_TRY(qm_writer_open(o->dir, s->name, s->id, &s->writer));
     QM_TRY(read_books(job, o, s));
     tidy(o->dir, s);
@@ -319,7 +351,10 @@ static qm_status shard_open(const struct qm_job *job, const struct qm_campaign_o
     QM_TRY(qm_writer_recover(&s->writer, job->n_cells, s->wanted, !o->retry_failed, &taken));
     if (taken)
         qm_note("%lld cells were found in the journal of a run that was killed", (long long)taken);
-    return qm_queue_open(job->cells, job->n_cells, o->shard, o->shards, s->wanted, &s->queue);
+    if (o->dealt)
+        memset(s->wanted, 0, (size_t)job->n_cells); /* the queue has room, and begins empty */
+    return qm_queue_open(job->cells, job->n_cells, o->dealt ? 0 : o->shard,
+                         o->dealt ? 1 : o->shards, s->wanted, &s->queue);
 }
 
 /* The folder as a whole, after this shard. */
@@ -350,7 +385,7 @@ qm_status qm_campaign_run(const struct qm_job *job, const struct qm_campaign_opt
     struct shard s = {.writer = {.journal = -1, .ledger = {.fd = -1}}};
     *out = (struct qm_campaign_count){0};
     qm_status st = shard_open(job, o, &s);
-    if (st == QM_OK && s.queue.n > 0) {
+    if (st == QM_OK && (s.queue.n > 0 || o->dealt)) {
         struct qm_pool pool = {job, o, stop, &s.queue, &s.writer, 0, 0};
         out->todo = s.queue.n;
         st = qm_ledger_session(&s.writer.ledger, o->workers);
@@ -359,6 +394,28 @@ qm_status qm_campaign_run(const struct qm_job *job, const struct qm_campaign_opt
         out->ran = pool.ran;
         out->failed = pool.failed;
     }
+    if (st == QM_OK)
+        st = count_all(job, o, &s, out);
+    shard_close(&s);
+    return st;
+}
+
+qm_status qm_campaign_deal(const struct qm_job *job, const struct qm_campaign_options *o,
+                           const volatile sig_atomic_t *stop, struct qm_campaign_count *out)
+{
+    struct shard s = {.writer = {.journal = -1, .ledger = {.fd = -1}}};
+    *out = (struct qm_campaign_count){0};
+    qm_status st = shard_begin(job, o, &s);
+    if (st == QM_OK && (st = read_books(job, o, &s)) == QM_NO_MATCH) {
+        memset(s.wanted, 1, (size_t)job->n_cells); /* no ledger yet */
+        st = QM_OK;
+    }
+    if (st == QM_OK)
+        st = qm_queue_open(job->cells, job->n_cells, 0, 1, s.wanted, &s.queue);
+    out->todo = s.queue.n;
+    qm_deal_out(&s.queue, job->cells, stop, o->shards); /* in any case: the others wait for it */
+    if (st == QM_OK && *stop && s.queue.left > 0)
+        st = qm_fail(QM_INTERRUPTED, "interrupted; the same command goes on");
     if (st == QM_OK)
         st = count_all(job, o, &s, out);
     shard_close(&s);

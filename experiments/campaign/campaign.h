@@ -6,6 +6,7 @@
  *              <i>of<n>.<k>.h5   its segments (segment.h)
  *              <i>of<n>.journal  finished cells that wait for a segment (writer.h)
  *              <i>of<n>.log      what its workers printed
+ *              array.sh, merge.sh, slurm-*.out   of qualm submit
  *
  * The same command goes on where an earlier one ended, however it ended: cells whose segment is
  * whole, in any ledger of the folder, are not run again, so the number of shards may change. */
@@ -20,10 +21,11 @@
 
 struct qm_campaign_options {
     const char *dir;
-    int workers;               /* processes, at least 1 */
-    int shard, shards;         /* from 0, of */
-    int retry_failed;          /* cells that failed are not done */
-    int fresh;                 /* throw away what is there */
+    int workers;       /* processes, at least 1 */
+    int shard, shards; /* from 0, of */
+    int dealt;         /* cells come from rank 0 (deal.h): shard, shards name the ledger only */
+    int retry_failed;  /* cells that failed are not done */
+    int fresh;         /* throw away what is there */
     double seconds, mebibytes; /* limits per cell: wall clock, resident memory of its worker */
 };
 
@@ -36,17 +38,28 @@ struct qm_campaign_count {
 /* "results/x.h5" to "results/x.run", others get ".run" behind. */
 void qm_campaign_dir(const char *out, char *dir, size_t size);
 
+/* The way back, where out is NULL: "results/x.run" or "results/x.run/" to "results/x.h5". */
+void qm_campaign_out(const char *out, const char *dir, char *path, size_t size);
+
 /* Whether a campaign was begun in that folder. */
 int qm_campaign_exists(const char *dir);
 
 /* SHA-256 of the suite's plan, the cells' ids and the bytes of its data; id gets the cells' ids. */
 qm_status qm_campaign_digest(const struct qm_job *job, char (*id)[QM_CELL_ID], char out[65]);
 
+/* Makes the folder with campaign.json and suite.yaml, or checks that those there are of this job.
+ * fresh: throws away what is there.  QM_BAD_ARG: another suite's; QM_BAD_FILE. */
+qm_status qm_campaign_begin(const struct qm_job *job, const char *dir, int fresh);
+
 /* Runs what this shard has to do.  QM_INTERRUPTED when *stop became 1 (cells under way are
  * finished) or 2 (they are given up); all that is finished is on the disk then.  QM_BAD_ARG: another
  * suite was begun there.  QM_BAD_FILE: the disk, or another runner on this shard. */
 qm_status qm_campaign_run(const struct qm_job *job, const struct qm_campaign_options *o,
                           const volatile sig_atomic_t *stop, struct qm_campaign_count *out);
+
+/* Rank 0 of a dealt campaign (deal.h): deals until all others have left, then counts. */
+qm_status qm_campaign_deal(const struct qm_job *job, const struct qm_campaign_options *o,
+                           const volatile sig_atomic_t *stop, struct qm_campaign_count *out);
 
 /* Removes what campaigns write there, and the folder where nothing else is left. */
 void qm_campaign_remove(const char *dir);

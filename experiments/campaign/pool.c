@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "experiments/campaign/deal.h"
 #include "experiments/campaign/worker.h"
 #include "experiments/cli.h"
 #include "experiments/kernel/child.h"
@@ -29,7 +30,7 @@ struct state {
     struct qm_progress progress;
     char suite[1100], log[1100];
     double started, closed, mean; /* mean: seconds of a cell lately, with what is around it */
-    int n, unstarted, stopping;
+    int n, unstarted, stopping, no_more;
     int64_t open; /* cells given and not answered */
 };
 
@@ -203,6 +204,19 @@ static int depth(const struct state *s)
     return n < 1.0 ? 1 : (int)n;
 }
 
+/* Another chunk from rank 0, where cells are dealt. */
+static void refill(struct state *s)
+{
+    int64_t cell[QM_CHUNK];
+    if (!s->p->o->dealt || s->no_more || s->stopping || s->p->queue->left > 0)
+        return;
+    int n = qm_deal_ask(cell);
+    s->no_more = n == 0;
+    s->progress.total += n;
+    while (n > 0)
+        qm_queue_return(s->p->queue, cell[--n]);
+}
+
 static qm_status deal(struct state *s, struct qm_worker *w)
 {
     int64_t cell[QM_WORKER_DEPTH];
@@ -269,6 +283,8 @@ static qm_status turn(struct state *s, int *busy)
     if (*s->p->stop > s->stopping)
         QM_TRY(stop_all(s));
     for (int i = 0; i < s->n; i++) {
+        if (s->worker[i].n_fifo == 0)
+            refill(s);
         QM_TRY(deal(s, &s->worker[i]));
         if (s->worker[i].pid > 0) {
             fds[n] = (struct pollfd){s->worker[i].from, POLLIN, 0};

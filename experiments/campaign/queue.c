@@ -193,18 +193,14 @@ void qm_queue_close(struct qm_queue *q)
 /* ---- dealing ------------------------------------------------------------------------------- */
 
 /* The first group nobody has begun, else the one with most cells left. */
-static int64_t choose(const struct qm_queue *q)
+static int64_t choose(struct qm_queue *q)
 {
-    int64_t best = -1;
-    for (int64_t g = 0; g < q->n_groups; g++) {
-        const struct qm_group *a = &q->group[g];
-        int64_t first = g ? q->group[g - 1].end : 0;
-        if (a->next == first)
-            return g;
-        if (a->next < a->end &&
-            (best < 0 || a->end - a->next > q->group[best].end - q->group[best].next))
+    int64_t best = 0;
+    if (q->n_begun < q->n_groups)
+        return q->n_begun++;
+    for (int64_t g = 1; g < q->n_groups; g++)
+        if (q->group[g].end - q->group[g].next > q->group[best].end - q->group[best].next)
             best = g;
-    }
     return best;
 }
 

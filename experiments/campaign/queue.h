@@ -16,6 +16,7 @@ struct qm_group {
 
 struct qm_queue {
     int64_t n, n_groups, n_returned, left; /* left: not yet taken, returned ones included */
+    int64_t n_begun;                       /* groups that somebody took from: the first ones */
     int64_t *cell;                         /* by group */
     int64_t *returned;                     /* taken, but not run: they come first */
     struct qm_group *group;                /* the dearest first */

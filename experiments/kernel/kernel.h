@@ -14,7 +14,7 @@ enum { QM_REGIMES = 32, QM_HANGS = 3 };
 int qm_kernel_is_cuda(const char *file); /* by its name: FILE.cu */
 
 struct qm_kernel_options {
-    const char *file, *as, *against, *junit, *one_case; /* all but file may be NULL */
+    const char *file, *as, *against, *junit, *one_case, *backend; /* all but file may be NULL */
     const char *regime[QM_REGIMES];
     int n_regimes, forever, has_seed, no_shrink;
     int on_gpu; /* of a .cu file: on the GPU, else emulated */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +25,8 @@ struct writer {
     const struct qm_shrunk *s;
     FILE *f;
     void *plan;
+    int is_direct; /* one call of one side: the arrays themselves are what it gets */
+    int column;
 };
 
 /* ---- arrays ---------------------------------------------------------------------------------- */
@@ -70,6 +73,15 @@ static const void *find(const struct qm_kernel_args *a, int which, int slot, str
     }
 }
 
+/* In main, where the step may write to it. */
+static void put_direct(const struct writer *w, const char *name, const struct buffer *b,
+                       const void *data)
+{
+    int column = qm_repro_own(w->f, name, b->type, b->n, b->is_const);
+    qm_repro_row(w->f, b->type, data, b->n, column);
+    fputs(";\n", w->f);
+}
+
 static void put_array(const struct writer *w, int which, int slot)
 {
     const struct qm_kernel_args *a;
@@ -78,6 +90,10 @@ static void put_array(const struct writer *w, int which, int slot)
     if (args_of(w, 0, &a) != QM_OK || !find(a, which, slot, &b))
         return;
     snprintf(name, sizeof name, slot < 0 ? "%s" : "%s%d", b.name, slot);
+    if (w->is_direct) {
+        put_direct(w, name, &b, find(a, which, slot, &b));
+        return;
+    }
     int column = qm_repro_array(w->f, name, b.type, w->t->n_calls, b.n);
     for (int k = 0; k < w->t->n_calls && args_of(w, k, &a) == QM_OK; k++) {
         fputs(k > 0 ? ",\n    " : "", w->f);
@@ -98,6 +114,11 @@ static void put_arrays(const struct writer *w, const struct qm_kernel_args *a)
             continue;
         snprintf(name, sizeof name, "codebook%d", i);
         int64_t n = (int64_t)1 << a->slot[i].bits;
+        if (w->is_direct) {
+            struct buffer b = {name, 'f', n, 1};
+            put_direct(w, name, &b, a->slot[i].codebook);
+            continue;
+        }
         int column = qm_repro_array(w->f, name, 'f', 1, n);
         qm_repro_row(w->f, 'f', a->slot[i].codebook, n, column);
         fputs("};\n", w->f);
@@ -112,85 +133,110 @@ static void put_arrays(const struct writer *w, const struct qm_kernel_args *a)
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
-static void put_place(const struct writer *w, const char *what, const char *of, const char *array,
-                      int64_t bytes, int is_const)
+/* One more member of an initializer, on the next line where this one is full. */
+static void put_item(struct writer *w, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void put_item(struct writer *w, const char *format, ...)
 {
-    enum qm_repro_memory memory = qm_repro_memory(&w->s->attempt);
-    fputs("repro_place(", w->f);
-    if (memory == QM_REPRO_LISTED)
-        fprintf(w->f, "\"%s%s%s\", ", what, *of ? " of " : "", of);
-    fprintf(w->f, "repro_%s, %lld", array, (long long)bytes);
-    if (memory != QM_REPRO_PLAIN)
-        fprintf(w->f, ", %d", is_const);
-    fputs(")", w->f);
+    char text[QM_RECIPE_TEXT + 64];
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    fputc(',', w->f);
+    if (w->column + n + 3 > 98)
+        w->column = fprintf(w->f, "\n       ") - 1;
+    w->column += 2 + fprintf(w->f, " %s", text);
 }
 
-static void put_buffer(const struct writer *w, const struct qm_kernel_args *a, int which, int slot)
+static void put_buffer(struct writer *w, const struct qm_kernel_args *a, int which, int slot)
 {
     static const char *const what[] = {"parameters", "gradients", "residuals", "draws",
                                        "codes",      "scales",    "values",    "draws"};
+    enum qm_repro_memory memory = qm_repro_memory(&w->s->attempt);
     struct buffer b;
-    char name[40];
+    char name[40], of[80] = "", is_const[8] = "";
     if (!find(a, which, slot, &b))
         return;
-    snprintf(name, sizeof name, slot < 0 ? "%s[call]" : "%s%d[call]", b.name, slot);
-    fprintf(w->f, ",\n        .%s = ", b.name);
-    put_place(w, what[which], slot < 0 ? "" : a->slot[slot].name, name,
-              b.n * (b.type == 'f' ? 4 : b.type - '0'), b.is_const);
+    snprintf(name, sizeof name, slot < 0 ? "%s" : "%s%d", b.name, slot);
+    if (w->is_direct) {
+        put_item(w, ".%s = repro_%s", b.name, name);
+        return;
+    }
+    if (memory == QM_REPRO_LISTED)
+        snprintf(of, sizeof of, "\"%s%s%.40s\", ", what[which], slot < 0 ? "" : " of ",
+                 slot < 0 ? "" : a->slot[slot].name);
+    if (memory != QM_REPRO_PLAIN)
+        snprintf(is_const, sizeof is_const, ", %d", b.is_const);
+    put_item(w, ".%s = repro_place(%srepro_%s[call], %lld%s)", b.name, of, name,
+             (long long)(b.n * (b.type == 'f' ? 4 : b.type - '0')), is_const);
 }
 
-static void put_dims(FILE *f, int ndim, const int64_t *dim)
+static void put_codebook(struct writer *w, const struct qm_kernel_slot *s, int i)
 {
-    fprintf(f, ".ndim = %d", ndim);
-    for (int i = 0; i < ndim; i++)
-        fprintf(f, "%s%lld%s", i ? ", " : ", .dim = {", (long long)dim[i],
-                i == ndim - 1 ? "}" : "");
+    enum qm_repro_memory memory = qm_repro_memory(&w->s->attempt);
+    char of[80] = "";
+    if (memory == QM_REPRO_LISTED)
+        snprintf(of, sizeof of, "\"codebook of %.40s\", ", s->name);
+    if (w->is_direct)
+        put_item(w, ".codebook = repro_codebook%d", i);
+    else
+        put_item(w, ".codebook = repro_place(%srepro_codebook%d, %d%s)", of, i, 4 << s->bits,
+                 memory == QM_REPRO_PLAIN ? "" : ", 1");
 }
 
-static void put_slot(const struct writer *w, const struct qm_kernel_args *a, int i)
+static void put_dims(struct writer *w, int ndim, const int64_t *dim)
+{
+    char text[256] = "";
+    for (int i = 0; i < ndim; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%lld", i ? ", " : "",
+                 (long long)dim[i]);
+    put_item(w, ".ndim = %d", ndim);
+    if (ndim > 0)
+        put_item(w, ".dim = {%s}", text);
+}
+
+static void put_slot(struct writer *w, const struct qm_kernel_args *a, int i)
 {
     const struct qm_kernel_slot *s = &a->slot[i];
-    char name[32];
-    fprintf(w->f, ",\n        .slot[%d] = {.name = \"%s\", .bits = %d, .is_signed = %d, ", i,
-            s->name, s->bits, s->is_signed);
-    fprintf(w->f, ".block = %lld,\n        .quantizer = \"%s\",\n        .n = %lld, ",
-            (long long)s->block, s->quantizer, (long long)s->n);
-    put_dims(w->f, s->ndim, s->dim);
+    fprintf(w->f, ",\n        ");
+    w->column = 8 + fprintf(w->f, ".slot[%d] = {.name = \"%s\"", i, s->name);
+    put_item(w, ".quantizer = \"%s\"", s->quantizer);
+    put_item(w, ".bits = %d", s->bits);
+    put_item(w, ".is_signed = %d", s->is_signed);
+    put_item(w, ".block = %lld", (long long)s->block);
+    put_item(w, ".n = %lld", (long long)s->n);
+    put_dims(w, s->ndim, s->dim);
     if (s->bits) {
-        snprintf(name, sizeof name, "codebook%d", i);
-        fprintf(w->f, ", .code_bytes = %lld, .n_scales = %lld,\n        .codebook = ",
-                (long long)s->code_bytes, (long long)s->n_scales);
-        put_place(w, "codebook", s->name, name, (int64_t)4 << s->bits, 1);
+        put_item(w, ".code_bytes = %lld", (long long)s->code_bytes);
+        put_item(w, ".n_scales = %lld", (long long)s->n_scales);
+        put_codebook(w, s, i);
     }
     for (int which = CODES; which < BUFFERS; which++)
         put_buffer(w, a, which, i);
-    fputs("}", w->f);
+    fputc('}', w->f);
 }
 
-static int put_hyper(FILE *f, const char *name, double x, int column)
+/* Everything behind .abi. */
+static void put_args(struct writer *w, const struct qm_kernel_args *a)
 {
-    return fprintf(f, ",%s.%s = %.17g", column % 100 > 70 ? "\n        " : " ", name, x);
-}
-
-static void put_step(const struct writer *w, const struct qm_kernel_args *a)
-{
-    const char *t = w->t->n_calls > 1 ? "repro_t[call]" : NULL;
-    char number[32];
-    int column = 60;
-    snprintf(number, sizeof number, "%lld", (long long)a->t);
-    fprintf(w->f,
-            "\nstatic void repro_step(int call, struct qm_kernel_args *out)\n{\n"
-            "    *out = (struct qm_kernel_args){.abi = QM_KERNEL_ABI,\n"
-            "        .recipe = \"%s\",\n        .n = %lld, ",
-            a->recipe, (long long)a->n);
-    put_dims(w->f, a->ndim, a->dim);
-    fprintf(w->f, ", .p_dtype = %d, .param = \"%s\", .g_dtype = %d, .n_slots = %d,", a->p_dtype,
-            a->param, a->g_dtype, a->n_slots);
-    fprintf(w->f, "\n        .t = %s, .seed = %lluu, .tensor = %u", t ? t : number,
-            (unsigned long long)a->seed, (unsigned)a->tensor);
+    put_item(w, ".recipe = \"%s\"", a->recipe);
+    put_item(w, ".n = %lld", (long long)a->n);
+    put_dims(w, a->ndim, a->dim);
+    put_item(w, ".p_dtype = %d", a->p_dtype);
+    put_item(w, ".param = \"%s\"", a->param);
+    put_item(w, ".g_dtype = %d", a->g_dtype);
+    put_item(w, ".n_slots = %d", a->n_slots);
+    if (w->t->n_calls > 1)
+        put_item(w, ".t = repro_t[call]");
+    else
+        put_item(w, ".t = %lld", (long long)a->t);
+    put_item(w, ".seed = %lluu", (unsigned long long)a->seed);
+    put_item(w, ".tensor = %u", (unsigned)a->tensor);
 #define X(name, value, text) \
     if (a->name != 0)        \
-        column += put_hyper(w->f, #name, (double)a->name, column);
+        put_item(w, ".%s = %.17g", #name, (double)a->name);
     QM_HYPER_LIST(X)
     QM_HYPER_FLAG_LIST(X)
 #undef X
@@ -198,7 +244,28 @@ static void put_step(const struct writer *w, const struct qm_kernel_args *a)
         put_buffer(w, a, which, -1);
     for (int i = 0; i < a->n_slots; i++)
         put_slot(w, a, i);
+}
+
+static void put_step(struct writer *w, const struct qm_kernel_args *a)
+{
+    fputs("\nstatic void repro_step(int call, struct qm_kernel_args *out)\n{\n", w->f);
+    w->column = fprintf(w->f, "    *out = (struct qm_kernel_args){.abi = QM_KERNEL_ABI");
+    put_args(w, a);
     fputs("};\n    qm_kernel_step(out);\n}\n", w->f);
+}
+
+/* Arrays, arguments and the call in main. */
+static qm_status put_once(struct writer *w)
+{
+    const struct qm_kernel_args *a;
+    fputs("\nint main(void)\n{\n", w->f);
+    QM_TRY(args_of(w, 0, &a));
+    put_arrays(w, a);
+    QM_TRY(args_of(w, 0, &a));
+    w->column = fprintf(w->f, "    struct qm_kernel_args a[1] = {{.abi = QM_KERNEL_ABI");
+    put_args(w, a);
+    fputs("}};\n    qm_kernel_step(a);\n", w->f);
+    return QM_OK;
 }
 
 /* ---- the verdict ----------------------------------------------------------------------------- */
@@ -233,9 +300,8 @@ static void put_code_check(const struct writer *w, const struct qm_kernel_args *
     fprintf(w->f,
             "-1};\n    int got = a->slot[%d].codes[%lld] >> %d & %d, ok = 0;\n"
             "    printf(\"code of %s %lld: expected\");\n"
-            "    for (int i = 0; want[i] >= 0; i++) {\n"
+            "    for (int i = 0; want[i] >= 0; ok |= got == want[i++])\n"
             "        printf(\" %%d (%%a)\", want[i], (double)a->slot[%d].codebook[want[i]]);\n"
-            "        ok |= got == want[i];\n    }\n"
             "    printf(\", got %%d (%%a)\\n\", got, (double)a->slot[%d].codebook[got]);\n"
             "    return !ok;\n}\n",
             f->slot, (long long)byte, shift, (1 << s->bits) - 1, s->name, (long long)f->at, f->slot,
@@ -279,7 +345,8 @@ static void put_number_check(const struct writer *w, const struct qm_kernel_args
 static void put_main(const struct writer *w, const struct qm_kernel_args *a)
 {
     const struct qm_attempt *o = &w->s->attempt;
-    fputs("\nint main(void)\n{\n    struct qm_kernel_args a[2];\n", w->f);
+    if (!w->is_direct)
+        fputs("\nint main(void)\n{\n    struct qm_kernel_args a[2];\n", w->f);
     if (o->how != QM_CASE_failed) {
         fputs("    pid_t child = fork();\n    int state = 0;\n    if (child == 0) {\n"
               "        alarm(2);\n",
@@ -290,7 +357,8 @@ static void put_main(const struct writer *w, const struct qm_kernel_args *a)
         fputs(qm_repro_died, w->f);
         return;
     }
-    put_calls(w, "    ");
+    if (!w->is_direct)
+        put_calls(w, "    ");
     switch (o->finding.place) {
     case QM_PLACE_OUTSIDE: fputs(qm_repro_outside, w->f); break;
     case QM_PLACE_MODE: fputs(qm_repro_mode, w->f); break;
@@ -324,19 +392,26 @@ static void put_head(const struct writer *w, const struct writing *x)
     fputs(".\n * Prints what is expected and what comes; exits 1 while they differ. */\n", w->f);
 }
 
-static qm_status put_all(const struct writer *w, const struct writing *x)
+static qm_status put_all(struct writer *w, const struct writing *x)
 {
     const struct qm_kernel_args *a;
     put_head(w, x);
     QM_TRY(x->r->source ? qm_repro_source(w->f, x->r->source, x->is_quiet)
                         : qm_repro_object(w->f, x->object));
     fputs("\n/* ---- what the step gets, and what it must leave ---- */\n", w->f);
-    qm_repro_includes(w->f, &w->s->attempt);
+    w->is_direct = qm_repro_memory(&w->s->attempt) == QM_REPRO_PLAIN && w->t->n_calls == 1 &&
+                   w->t->n_sides == 1;
+    qm_repro_includes(w->f, &w->s->attempt, w->is_direct);
+    if (w->is_direct) {
+        QM_TRY(put_once(w));
+    } else {
+        QM_TRY(args_of(w, 0, &a));
+        put_arrays(w, a);
+        qm_repro_place(w->f, qm_repro_memory(&w->s->attempt));
+        QM_TRY(args_of(w, 0, &a));
+        put_step(w, a);
+    }
     QM_TRY(args_of(w, 0, &a));
-    put_arrays(w, a);
-    qm_repro_place(w->f, qm_repro_memory(&w->s->attempt));
-    QM_TRY(args_of(w, 0, &a));
-    put_step(w, a);
     put_main(w, a);
     return QM_OK;
 }

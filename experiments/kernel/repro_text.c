@@ -211,14 +211,21 @@ qm_status qm_repro_object(FILE *f, const char *object)
 
 /* ---- data ------------------------------------------------------------------------------------ */
 
+static const char *word_of(char type)
+{
+    return type == 'f' ? "float" : type == '1' ? "uint8_t" : type == '2' ? "uint16_t" : "uint32_t";
+}
+
 int qm_repro_array(FILE *f, const char *name, char type, int calls, int64_t n)
 {
-    const char *word = type == 'f'   ? "float"
-                       : type == '1' ? "uint8_t"
-                       : type == '2' ? "uint16_t"
-                                     : "uint32_t";
-    return fprintf(f, "static const %s repro_%s[%d][%lld] = {", word, name, calls,
+    return fprintf(f, "static const %s repro_%s[%d][%lld] = {", word_of(type), name, calls,
                    (long long)(n > 0 ? n : 1));
+}
+
+int qm_repro_own(FILE *f, const char *name, char type, int64_t n, int is_const)
+{
+    return fprintf(f, "    _Alignas(64) static %s%s repro_%s[%lld] = ", is_const ? "const " : "",
+                   word_of(type), name, (long long)(n > 0 ? n : 1));
 }
 
 static void spell(char *text, size_t size, char type, const void *x, int64_t i)
@@ -270,12 +277,14 @@ void qm_repro_comment(FILE *f, const char *text)
 
 /* ---- fixed parts ----------------------------------------------------------------------------- */
 
-void qm_repro_includes(FILE *f, const struct qm_attempt *o)
+void qm_repro_includes(FILE *f, const struct qm_attempt *o, int is_direct)
 {
     int died = o->how != QM_CASE_failed, is_guarded = qm_repro_memory(o) != QM_REPRO_PLAIN;
     if (!died && o->finding.place == QM_PLACE_MODE)
         fputs("#include <fenv.h>\n", f);
     fputs("#include <stdio.h>\n", f);
+    if (is_direct)
+        return;
     fputs(is_guarded ? "#include <string.h>\n#include <sys/mman.h>\n"
                      : "#include <stdlib.h>\n#include <string.h>\n",
           f);

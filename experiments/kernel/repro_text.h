@@ -14,6 +14,9 @@ qm_status qm_repro_object(FILE *f, const char *object);
 /* "static const float repro_NAME[calls][n] = {", whose length is returned, and one row of it, from this
  * column on.  type: f float; 1, 2, 4 unsigned integers of so many bytes. */
 int qm_repro_array(FILE *f, const char *name, char type, int calls, int64_t n);
+
+/* The same of an array in main that the step gets itself: "    _Alignas(64) static float ... = ". */
+int qm_repro_own(FILE *f, const char *name, char type, int64_t n, int is_const);
 void qm_repro_row(FILE *f, char type, const void *x, int64_t n, int column);
 
 /* Text within a comment, in lines. */
@@ -24,7 +27,7 @@ void qm_repro_comment(FILE *f, const char *text);
 enum qm_repro_memory { QM_REPRO_PLAIN, QM_REPRO_GUARDED, QM_REPRO_LISTED };
 enum qm_repro_memory qm_repro_memory(const struct qm_attempt *o);
 
-void qm_repro_includes(FILE *f, const struct qm_attempt *o);
+void qm_repro_includes(FILE *f, const struct qm_attempt *o, int is_direct);
 
 /* The function that makes one. */
 void qm_repro_place(FILE *f, enum qm_repro_memory memory);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/check/stored.h"
 #include "oracle/oracle.h"
 
 enum { PARAMETER = QM_MAX_SLOTS };
@@ -16,7 +17,9 @@ struct plan {
     int64_t n, most; /* most: of the parameter and all slots */
     uint32_t tensor;
     int counts;
-    float *p, *x, *y;
+    struct qm_stored format; /* of the parameter */
+    void *p, *residual[2];   /* of the old kernel: as stored; residuals of both */
+    float *x, *y;
     uint8_t *codes, *other;
     double *want[QM_MAX_SLOTS + 1], *g;
 };
@@ -57,6 +60,7 @@ static void versus_close(void *plan)
     qm_backend_file.close(p->now);
     qm_backend_file.close(p->old);
     free(p->p);
+    free(p->x);
     free(p->codes);
     free(p->g);
     free(p);
@@ -69,12 +73,15 @@ static qm_status memory(struct plan *p)
     for (int i = 0; i < slots; i++)
         p->most = slot_n(p, i) > p->most ? slot_n(p, i) : p->most;
     size_t room = 2 * (size_t)p->most + 512; /* of tiny tensors there may be more scales */
-    p->p = malloc(3 * sizeof(float) * room);
+    size_t beside = (size_t)p->format.residual_bytes * room;
+    p->p = malloc((size_t)p->format.bytes * room + 2 * beside);
+    p->x = malloc(2 * sizeof(float) * room);
     p->codes = malloc(2 * room);
     p->g = malloc((size_t)(slots + 2) * sizeof(double) * room);
-    if (!p->p || !p->codes || !p->g)
+    if (!p->p || !p->x || !p->codes || !p->g)
         return qm_fail(QM_NO_MEMORY, "buffers of %lld elements", (long long)p->most);
-    p->x = p->p + room;
+    p->residual[0] = (char *)p->p + (size_t)p->format.bytes * room;
+    p->residual[1] = (char *)p->residual[0] + beside;
     p->y = p->x + room;
     p->other = p->codes + room;
     for (int i = 0; i < slots; i++)
@@ -93,6 +100,7 @@ static qm_status versus_open(const struct qm_recipe *r, const struct qm_shape *s
     p->shape = *shape;
     p->n = qm_shape_numel(shape);
     p->tensor = tensor;
+    p->format = qm_stored_of(&r->param);
     p->counts = next_counts;
     next_counts = 0;
     qm_kernel_file_use(kernel_now);
@@ -126,7 +134,8 @@ static qm_status run_oracle(struct plan *p, const struct qm_tensor *param,
         QM_TRY(qm_backend_file.decode(p->now, i, p->x));
         qm_to_double(p->x, QM_DTYPE_f32, 0, slot_n(p, i), p->want[i]);
     }
-    qm_to_double(param->data, param->dtype, 0, p->n, p->want[PARAMETER]);
+    for (int64_t i = 0; i < p->n; i++)
+        p->want[PARAMETER][i] = qm_stored_seen(&p->format, param->data, p->residual[0], i);
     qm_to_double(g->data, g->dtype, 0, p->n, p->g);
     return qm_oracle_step(o, p->want[PARAMETER], p->want, p->g, &p->shape, p->tensor, &hyper, t);
 }
@@ -191,7 +200,26 @@ static qm_status start_old(struct plan *p, const struct qm_tensor *param)
         QM_TRY(qm_backend_file.save(p->now, i, q.bits ? p->codes : NULL, p->x));
         QM_TRY(qm_backend_file.load(p->old, i, q.bits ? p->codes : NULL, p->x));
     }
-    memcpy(p->p, param->data, sizeof(float) * (size_t)p->n);
+    memcpy(p->p, param->data, (size_t)p->format.bytes * (size_t)p->n);
+    if (p->format.residual_bytes) {
+        QM_TRY(qm_backend_file.save(p->now, QM_RESIDUAL, p->residual[0], NULL));
+        QM_TRY(qm_backend_file.load(p->old, QM_RESIDUAL, p->residual[0], NULL));
+    }
+    return QM_OK;
+}
+
+/* Parameters as the rule sees them. */
+static qm_status compare_params(struct plan *p, const struct qm_tensor *param)
+{
+    if (p->format.residual_bytes) {
+        QM_TRY(qm_backend_file.save(p->now, QM_RESIDUAL, p->residual[0], NULL));
+        QM_TRY(qm_backend_file.save(p->old, QM_RESIDUAL, p->residual[1], NULL));
+    }
+    for (int64_t i = 0; i < p->n; i++) {
+        p->x[i] = (float)qm_stored_seen(&p->format, param->data, p->residual[0], i);
+        p->y[i] = (float)qm_stored_seen(&p->format, p->p, p->residual[1], i);
+    }
+    compare(&counts[PARAMETER], p->x, p->y, p->want[PARAMETER], p->n);
     return QM_OK;
 }
 
@@ -199,15 +227,15 @@ static qm_status versus_step(void *plan, struct qm_tensor *param, const struct q
                              int64_t t, uint64_t seed)
 {
     struct plan *p = plan;
-    if (!p->counts || param->dtype != QM_DTYPE_f32)
+    if (!p->counts)
         return qm_backend_file.step(p->now, param, g, t, seed);
     QM_TRY(start_old(p, param));
     QM_TRY(run_oracle(p, param, g, t));
     QM_TRY(qm_backend_file.step(p->now, param, g, t, seed));
-    struct qm_tensor other = {p->p, QM_DTYPE_f32, p->shape};
+    struct qm_tensor other = {p->p, param->dtype, p->shape};
     if (qm_backend_file.step(p->old, &other, g, t, seed) != QM_OK)
         return QM_OK; /* it refuses, or writes where it should not: not compared */
-    compare(&counts[PARAMETER], param->data, p->p, p->want[PARAMETER], p->n);
+    QM_TRY(compare_params(p, param));
     for (int i = 0; i < p->r.rule->n_slots; i++)
         QM_TRY(compare_slot(p, i));
     return QM_OK;

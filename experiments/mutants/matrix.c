@@ -119,6 +119,46 @@ static qm_status all_trials(struct qm_matrix *m, const char *folder)
     return worst == QM_OK ? QM_OK : qm_fail(worst, "%s", text);
 }
 
+static const struct qm_trial *template_of(const struct qm_matrix *m, const struct qm_trial *t)
+{
+    const struct qm_entry *e = &m->o.registry->entry[t->entry->of];
+    for (int i = 0; i < m->n; i++)
+        if (m->trial[i].entry == e)
+            return &m->trial[i];
+    return NULL;
+}
+
+/* Same bits in every output of every step as the template's: nothing there is to be found. */
+static void mark_equal(const struct qm_matrix *m)
+{
+    for (int i = 0; i < m->n; i++) {
+        struct qm_trial *t = &m->trial[i];
+        const struct qm_trial *base = template_of(m, t);
+        for (int k = 0; k < QM_TRIAL_COUNT && base && base != t; k++)
+            if (t->cell[k].is == QM_CELL_survives && t->cell[k].digest == base->cell[k].digest)
+                t->cell[k].is = QM_CELL_equal;
+    }
+}
+
+/* How far apart from its template is what differs and survives. */
+static qm_status all_apart(struct qm_matrix *m, const char *folder)
+{
+    char own[PATH_MAX];
+    qm_status st = QM_OK;
+    snprintf(own, sizeof own, "%s/apart", folder);
+    for (int i = 0; i < m->n && st == QM_OK; i++)
+        for (int k = 0; k < QM_TRIAL_COUNT && st == QM_OK; k++) {
+            struct qm_trial *t = &m->trial[i];
+            if (t->entry->kind != QM_ENTRY_mutant || t->cell[k].is != QM_CELL_survives)
+                continue;
+            if (mkdir(own, 0700) != 0)
+                return qm_fail(QM_BAD_FILE, "%s: %s", own, strerror(errno));
+            st = qm_trial_compare(t, template_of(m, t)->entry, k, own, m->o.seed, &stop);
+            rmdir(own);
+        }
+    return st;
+}
+
 static qm_status run(struct qm_matrix *m)
 {
     char folder[] = "/tmp/qualm-mutate-XXXXXX";
@@ -130,6 +170,9 @@ static qm_status run(struct qm_matrix *m)
     sigaction(SIGINT, &act, &was_int);
     sigaction(SIGTERM, &act, &was_term);
     qm_status st = all_trials(m, folder);
+    mark_equal(m);
+    if (st == QM_OK)
+        st = all_apart(m, folder);
     sigaction(SIGINT, &was_int, NULL);
     sigaction(SIGTERM, &was_term, NULL);
     rmdir(folder);
@@ -160,27 +203,6 @@ static void fault(struct qm_matrix *m, const char *format, ...)
         m->fault[m->n_faults++] = text;
 }
 
-static const struct qm_trial *template_of(const struct qm_matrix *m, const struct qm_trial *t)
-{
-    const struct qm_entry *e = &m->o.registry->entry[t->entry->of];
-    for (int i = 0; i < m->n; i++)
-        if (m->trial[i].entry == e)
-            return &m->trial[i];
-    return NULL;
-}
-
-/* Same bits in every output of every step as the template's: nothing there is to be found. */
-static void mark_equal(const struct qm_matrix *m)
-{
-    for (int i = 0; i < m->n; i++) {
-        struct qm_trial *t = &m->trial[i];
-        const struct qm_trial *base = template_of(m, t);
-        for (int k = 0; k < QM_TRIAL_COUNT && base && base != t; k++)
-            if (t->cell[k].is == QM_CELL_survives && t->cell[k].digest == base->cell[k].digest)
-                t->cell[k].is = QM_CELL_equal;
-    }
-}
-
 static void gate_mutant(struct qm_matrix *m, const struct qm_trial *t)
 {
     int killed = 0;
@@ -209,7 +231,6 @@ static void gate_right(struct qm_matrix *m, const struct qm_trial *t)
 
 static void gate(struct qm_matrix *m)
 {
-    mark_equal(m);
     for (int i = 0; i < m->n; i++) {
         const struct qm_trial *t = &m->trial[i];
         if (t->broken)

@@ -18,11 +18,19 @@ enum qm_cell_is {
         QM_CELL_COUNT
 };
 
+/* What a kernel that nothing was found in makes otherwise than its template, from the same inputs. */
+struct qm_apart {
+    int64_t outputs, differ;   /* parameters and elements of states, over all steps */
+    int64_t judged, unbounded; /* numbers with a verdict, and without: they may overflow */
+    double worst;              /* largest share of its bound of any number judged; 1 at most */
+};
+
 struct qm_cell {
     enum qm_cell_is is;
-    uint64_t digest; /* of all results */
-    unsigned field;  /* bit i: rule i of experiments/kernel/watch.h rejects it */
-    char *finding;   /* the first; owned, or NULL */
+    uint64_t digest;       /* of all results */
+    unsigned field;        /* bit i: rule i of experiments/kernel/watch.h rejects it */
+    char *finding;         /* the first; owned, or NULL */
+    struct qm_apart apart; /* of what survives; outputs 0: not known */
 };
 
 struct qm_trial {
@@ -58,7 +66,8 @@ struct qm_matrix {
  *   - a mutant that is killed in no regime
  *   - one that differs from its template in a regime, unkilled, and no `within` says why
  *   - a finding in a template or a benign entry
- *   - an entry that does not compile, load or run */
+ *   - an entry that does not compile, load or run
+ * What survives with a reason is run once more beside its template, and counted (struct qm_apart). */
 qm_status qm_matrix_run(const struct qm_matrix_options *o, struct qm_matrix *m);
 void qm_matrix_free(struct qm_matrix *m);
 

@@ -133,6 +133,28 @@ static void print_totals(const struct qm_matrix *m)
         printf("  %-8s %s\n", qm_field_name(k), qm_field_text(k));
 }
 
+/* Why, how many outputs differ from the template's, and how near a bound any of the kernel's comes. */
+static void print_within(const struct qm_trial *t, int regime)
+{
+    const struct qm_apart *a = &t->cell[regime].apart;
+    printf("  within  %s in %s: %s\n", t->entry->id, qm_trial_name(regime),
+           t->entry->within[regime]);
+    printf("          %lld of %lld outputs differ; judged %lld, largest share of a bound %.3g; "
+           "%lld have no bound\n",
+           (long long)a->differ, (long long)a->outputs, (long long)a->judged, a->worst,
+           (long long)a->unbounded);
+}
+
+static json_t *apart_json(const struct qm_cell *c)
+{
+    const struct qm_apart *a = &c->apart;
+    return a->outputs == 0
+               ? json_null()
+               : json_pack("{s:I, s:I, s:I, s:I, s:f}", "outputs", (json_int_t)a->outputs, "differ",
+                           (json_int_t)a->differ, "judged", (json_int_t)a->judged, "unbounded",
+                           (json_int_t)a->unbounded, "worst_ratio", a->worst);
+}
+
 static void print_pairs(const struct qm_matrix *m)
 {
     int equal = 0;
@@ -148,8 +170,7 @@ static void print_pairs(const struct qm_matrix *m)
                 printf("  equal   %s in %s, digest %016llx\n", t->entry->id, qm_trial_name(k),
                        (unsigned long long)t->cell[k].digest);
             else if (t->cell[k].is == QM_CELL_survives && t->entry->within[k])
-                printf("  within  %s in %s: %s\n", t->entry->id, qm_trial_name(k),
-                       t->entry->within[k]);
+                print_within(t, k);
     }
 }
 
@@ -176,9 +197,10 @@ static json_t *cell_json(const struct qm_trial *t, int regime)
     for (int k = 0; k < QM_FIELD_COUNT; k++)
         if (c->field >> k & 1u)
             json_array_append_new(field, json_string(qm_field_name(k)));
-    return json_pack("{s:s, s:o, s:s?, s:s?, s:o}", "verdict", cell_names[c->is], "rejected_by",
-                     field, "finding", c->finding, "within", t->entry->within[regime], "digest",
-                     json_sprintf("%016llx", (unsigned long long)c->digest));
+    return json_pack(
+        "{s:s, s:o, s:s?, s:s?, s:o, s:o}", "verdict", cell_names[c->is], "rejected_by", field,
+        "finding", c->finding, "within", t->entry->within[regime], "digest",
+        json_sprintf("%016llx", (unsigned long long)c->digest), "apart", apart_json(c));
 }
 
 static json_t *trial_json(const struct qm_trial *t)

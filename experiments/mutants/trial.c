@@ -45,8 +45,8 @@ static qm_status build(const struct qm_entry *e, const char *folder, char *objec
 
 static void remove_files(const char *folder)
 {
-    static const char *const made[] = {"kernel.c", "kernel.so", "kernel_abi.h"};
-    char path[PATH_MAX];
+    static const char *const made[] = {"kernel.c", "kernel.so", "kernel_abi.h", "kernel_nearest.h"};
+    char path[PATH_MAX + 32];
     for (size_t i = 0; i < sizeof made / sizeof *made; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, made[i]);
         unlink(path);
@@ -166,6 +166,80 @@ qm_status qm_trial_run(struct qm_trial *t, const char *folder, uint64_t seed, in
         return st;
     t->broken = strdup(qm_message());
     return QM_OK;
+}
+
+/* ---- beside the template --------------------------------------------------------------------- */
+
+/* A slot in codes differs where they do or its scales do, another number where its value does. */
+static void count_apart(const json_t *against, struct qm_apart *to)
+{
+    size_t i;
+    const json_t *c;
+    json_array_foreach(against, i, c)
+    {
+        int64_t codes =
+            json_integer_value(json_array_get(c, 1)) + json_integer_value(json_array_get(c, 2));
+        to->outputs += json_integer_value(json_array_get(c, 0));
+        to->differ += codes > 0 ? codes : json_integer_value(json_array_get(c, 3));
+    }
+}
+
+static qm_status ask_both(struct session *s, int regime, uint64_t seed)
+{
+    char name[QM_CASE_TEXT], why[400];
+    int old;
+    json_t *reply = NULL;
+    struct qm_tally *t = calloc(1, sizeof *t);
+    if (!t)
+        return qm_fail(QM_NO_MEMORY, "a tally");
+    qm_trial_case(regime, s->t->entry->shape, name, sizeof name);
+    qm_status st = session_up(s);
+    json_t *request = json_pack("{s:s, s:s, s:o, s:b}", "do", "judge", "case", name, "seed",
+                                qm_wire_seed(seed), "against", 1);
+    enum qm_end how = st == QM_OK
+                          ? qm_child_ask(&s->child, request, &limits, &reply, why, sizeof why, &old)
+                          : QM_END_stopped;
+    if (how == QM_END_answered && qm_wire_add(t, json_object_get(reply, "tally"))) {
+        struct qm_apart *to = &s->t->cell[regime].apart;
+        count_apart(json_object_get(reply, "against"), to);
+        to->judged = t->judged;
+        to->unbounded = t->unbounded;
+        to->worst = t->worst_ratio;
+    } else if (st == QM_OK) {
+        st = how == QM_END_stopped
+                 ? qm_fail(QM_INTERRUPTED, "interrupted")
+                 : qm_fail(QM_INTERNAL, "%s: beside its template: %s", s->t->entry->id, why);
+    }
+    json_decref(reply);
+    free(t);
+    return st;
+}
+
+qm_status qm_trial_compare(struct qm_trial *t, const struct qm_entry *template, int regime,
+                           const char *folder, uint64_t seed, const volatile int *stop)
+{
+    struct session *s = calloc(1, sizeof *s);
+    char object[PATH_MAX], other[PATH_MAX], own[PATH_MAX - 32];
+    if (!s)
+        return qm_fail(QM_NO_MEMORY, "a trial");
+    s->t = t;
+    s->stop = stop;
+    snprintf(own, sizeof own, "%s/template", folder);
+    qm_status st = mkdir(own, 0700) == 0 ? build(template, own, other, sizeof other)
+                                         : qm_fail(QM_BAD_FILE, "%s: %s", own, strerror(errno));
+    if (st == QM_OK)
+        st = build(t->entry, folder, object, sizeof object);
+    if (st == QM_OK) {
+        s->job = json_pack("{s:s, s:s}", "object", object, "against", other);
+        st = ask_both(s, regime, seed);
+    }
+    qm_child_stop(&s->child);
+    json_decref(s->job);
+    free(s);
+    remove_files(own);
+    rmdir(own);
+    remove_files(folder);
+    return st;
 }
 
 void qm_trial_free(struct qm_trial *t)

@@ -1,7 +1,7 @@
 /* digits.c - a network learns to read 1797 handwritten digits: real data that ship.
  *
- * Images of 8 x 8 pixels in 0 ... 16 (experiments/data/digits.npy, embedded here; origin and licence
- * in experiments/data/README.md), divided by 16; 64 - hidden - 10 with ReLU; softmax and
+ * Images of 8 x 8 pixels in 0 ... 16 (experiments/data/digits.npy, embedded here; origin and
+ * licence in experiments/data/README.md), divided by 16; 64 - hidden - 10 with ReLU; softmax and
  * cross-entropy in nats.  A step draws `batch` images with replacement from the seed; the loss
  * returned is the mean over all images.  Its infimum is 0, nowhere attained: once every image is
  * classified, larger outputs bring the loss as near to 0 as one likes (tests show such a network).

@@ -1,13 +1,14 @@
 /* ema.c - prescribed gradients that show what a codec does inside a running average.
  *
  * No loss and no optimization: gradient i of step t is the square root of
- *   case=odd    1 for even i; for odd i `before` up to step `at`, then `after`: a block whose elements
- *               part ways.  With nearest rounding at beta2 = 0.999 the odd ones stay where they are
+ *   case=odd    1 for even i; for odd i `before` up to step `at`, then `after`: a block whose
+ *               elements part ways.  With nearest rounding at beta2 = 0.999 the odd ones stay where
+ *               they are
  *   case=all    `before` up to step `at`, then `after`, for all elements: a common factor
  *   case=one    that for element n / 2, 1 for the others: an outlier that comes or goes
  *   case=gauss  the square of a normal, a function of (seed, t, i), with that normal's sign
- * so that the second moment's input is the number itself.  The exact average v_t = (1 - beta2) sum_k
- * beta2^k g_{t-k}^2 is the double-precision twin's. */
+ * so that the second moment's input is the number itself.  The exact average v_t = (1 - beta2)
+ * sum_k beta2^k g_{t-k}^2 is the double-precision twin's. */
 #include "experiments/args.h"
 #include "experiments/dist.h"
 #include "experiments/problem.h"

@@ -4,8 +4,8 @@
  * p_w proportional to (w + 1)^-s.  A step draws `batch` tokens; its loss is 1/(2 batch) sum ||E_w -
  * T_w||^2, its gradient is dense: zero in every row that was not drawn.  The loss returned is the
  * population loss 1/2 sum p_w ||E_w - T_w||^2, floor 0 at E = T; loss=rare: its part of the rarest
- * tenth of the tokens, over their probability.  The expected square of a gradient goes like p_w, so the
- * second moment spans rows^s across the table.
+ * tenth of the tokens, over their probability.  The expected square of a gradient goes like p_w, so
+ * the second moment spans rows^s across the table.
  *
  * The seed chooses the tokens; start E = 0. */
 #include "experiments/args.h"

@@ -4,8 +4,8 @@
  * diag 10^(-2 j / (n - 1)), M m x n normals by data_seed (portable generator).  With the residual
  * E = D_r (U V' - M) D_c the gradients are D_r E D_c V and D_c E' D_r U.
  *
- * The floor is 1/2 sum_{i > r} sigma_i(D_r M D_c)^2: C. Eckart, G. Young, Psychometrika 1 (1936) 211,
- * exact because the weights are separable; every other critical point is a saddle.  The seed
+ * The floor is 1/2 sum_{i > r} sigma_i(D_r M D_c)^2: C. Eckart, G. Young, Psychometrika 1 (1936)
+ * 211, exact because the weights are separable; every other critical point is a saddle.  The seed
  * chooses the start U, V = 0.1 N(0, 1) (0 is a saddle); the gradient is exact. */
 #include "experiments/args.h"
 #include "experiments/dense.h"
@@ -211,8 +211,8 @@ const struct qm_problem qm_problem_factor = {
     .argmin = factor_argmin,
     .expected = qm_problem_unexpected,
     .close = factor_close,
-    .steps = 3000,
+    .steps = 1000,
     .lr_adamw = 0.00316227766,
     .lr_sgdm = 0.1,
-    .lr_lion = 0.001,
+    .lr_lion = 0.00316227766,
 };

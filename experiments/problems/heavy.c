@@ -1,11 +1,11 @@
 /* heavy.c - heavy-tailed noise on the gradients of any problem.
  *
- * Adds sigma t_nu to every element of the gradient: Student's t, independent over elements and steps, a
- * function of (seed, step, element) in a stream of its own.  nu > 2: rescaled to variance sigma^2, so
- * that only the tail differs from normal noise (of nu = 3 the fourth moment is infinite); nu <= 2: as it
- * is, without a variance, and only medians of the loss mean something.  Loss, floor and start are the
- * base's.  The noisy quadratic model has the same noise by its argument nu, with its expected loss in
- * closed form. */
+ * Adds sigma t_nu to every element of the gradient: Student's t, independent over elements and
+ * steps, a function of (seed, step, element) in a stream of its own.  nu > 2: rescaled to variance
+ * sigma^2, so that only the tail differs from normal noise (of nu = 3 the fourth moment is
+ * infinite); nu <= 2: as it is, without a variance, and only medians of the loss mean something.
+ * Loss, floor and start are the base's.  The noisy quadratic model has the same noise by its
+ * argument nu, with its expected loss in closed form. */
 #include "experiments/args.h"
 #include "experiments/dist.h"
 #include "experiments/wrap.h"

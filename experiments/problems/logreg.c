@@ -1,14 +1,14 @@
 /* logreg.c - logistic regression with a certified optimum.
  *
- * F(w) = 1/n sum_i log(1 + exp(-y_i x_i w)) + lambda/2 ||w||^2; one vector of d.  The data depend on
- * data_seed alone (portable generator): X n x d normals, a teacher of d normals, z = 2 X teacher /
- * sqrt(d); y = sign z (labels=separable) or P(y = 1) = 1 / (1 + exp(-z)) by one uniform per row
+ * F(w) = 1/n sum_i log(1 + exp(-y_i x_i w)) + lambda/2 ||w||^2; one vector of d.  The data depend
+ * on data_seed alone (portable generator): X n x d normals, a teacher of d normals, z = 2 X teacher
+ * / sqrt(d); y = sign z (labels=separable) or P(y = 1) = 1 / (1 + exp(-z)) by one uniform per row
  * (labels=noisy); then column j of X times 10^(-2 j / (d - 1)).  Start w = 0, where F = ln 2.
  *
  * The optimum is Newton's, damped by halving; since F is lambda-strongly convex,
- * F(w) - F* <= ||grad F(w)||^2 / (2 lambda), and opening fails unless that is below 1e-24.  lambda=0
- * needs separable labels: the infimum is then 0, nowhere attained, ||w|| grows like log t and the
- * gradients fade like 1/t.
+ * F(w) - F* <= ||grad F(w)||^2 / (2 lambda), and opening fails unless that is below 1e-24.
+ * lambda=0 needs separable labels: the infimum is then 0, nowhere attained, ||w|| grows like log t
+ * and the gradients fade like 1/t.
  *
  * batch=B > 0: B rows drawn with replacement per step from the seed; batch=0: the exact gradient.
  * The loss is F on all rows. */
@@ -53,8 +53,8 @@ static double dot(const double *a, const double *b, int64_t n)
     return sum;
 }
 
-/* F(w); the scores y_i x_i w stay in s->score.  The sum carries what its additions lose (Neumaier): F*
- * is stated to the last digits. */
+/* F(w); the scores y_i x_i w stay in s->score.  The sum carries what its additions lose (Neumaier):
+ * F* is stated to the last digits. */
 static double value_at(struct logreg *s, const double *w)
 {
     double sum = 0, lost = 0;

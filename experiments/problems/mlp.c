@@ -1,18 +1,18 @@
 /* mlp.c - a two-layer network learns another one: online, with the population loss in closed form.
  *
- * x ~ N(0, I_d), y = sum_m v*_m phi(w*_m x) + sigma eps, student sum_k v_k phi(w_k x), loss half the
- * square of the difference.  With c = (v, -v*), the stacked weights A and C = A A' the population loss
- * is 1/2 c' I(C) c + sigma^2 / 2, where
+ * x ~ N(0, I_d), y = sum_m v*_m phi(w*_m x) + sigma eps, student sum_k v_k phi(w_k x), loss half
+ * the square of the difference.  With c = (v, -v*), the stacked weights A and C = A A' the
+ * population loss is 1/2 c' I(C) c + sigma^2 / 2, where
  *   phi=erf   phi(z) = erf(z / sqrt 2): I_ij = (2 / pi) asin(C_ij / sqrt((1 + C_ii)(1 + C_jj)))
  *             D. Saad, S. A. Solla, Phys. Rev. E 52 (1995) 4225
- *   phi=relu  I_ij = sqrt(C_ii C_jj) / (2 pi) (sin a + (pi - a) cos a), cos a = C_ij / sqrt(C_ii C_jj)
- *             Y. Cho, L. K. Saul, NIPS 2009
+ *   phi=relu  I_ij = sqrt(C_ii C_jj) / (2 pi) (sin a + (pi - a) cos a),
+ *             cos a = C_ij / sqrt(C_ii C_jj): Y. Cho, L. K. Saul, NIPS 2009
  * Its floor is sigma^2 / 2: the student is at least as wide as the teacher.
  *
- * Teacher by data_seed (portable generator): w* = N(0, 1) / sqrt(d), then v* = N(0, 1).  The seed chooses
- * the start, w = N(0, 1) / sqrt(d) and v = N(0, 1) / sqrt(student), and fresh samples at each step:
- * element (b, j) of the batch is normal b d + j of the noise stream, eps_b normal batch d + b.
- * Parameters: w student x d, then v. */
+ * Teacher by data_seed (portable generator): w* = N(0, 1) / sqrt(d), then v* = N(0, 1).  The seed
+ * chooses the start, w = N(0, 1) / sqrt(d) and v = N(0, 1) / sqrt(student), and fresh samples at
+ * each step: element (b, j) of the batch is normal b d + j of the noise stream, eps_b normal
+ * batch d + b.  Parameters: w student x d, then v. */
 #include "experiments/args.h"
 #include "experiments/dense.h"
 #include "experiments/dist.h"

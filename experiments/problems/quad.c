@@ -7,8 +7,8 @@
  *   dct       Q the orthonormal inverse DCT-II: all coordinates have similar scale
  *
  *   start=one     z = 1; nothing is random then, and the seed is not read
- *   start=normal  z_i ~ N(0, 1), a function of (seed, i): an instance per seed.  E z_i^2 = 1 too, so
- *                 that `expected` is the mean over seeds */
+ *   start=normal  z_i ~ N(0, 1), a function of (seed, i): an instance per seed.  E z_i^2 = 1 too,
+ *                 so that `expected` is the mean over seeds */
 #include "experiments/args.h"
 #include "experiments/dist.h"
 #include "experiments/problem.h"
@@ -262,7 +262,7 @@ const struct qm_problem qm_problem_quad = {
     .expected = quad_expected,
     .close = quad_close,
     .steps = 2000,
-    .lr_adamw = 0.0316227766,
+    .lr_adamw = 0.1,
     .lr_sgdm = 1,
-    .lr_lion = 0.001,
+    .lr_lion = 0.01,
 };

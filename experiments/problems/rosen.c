@@ -96,7 +96,7 @@ const struct qm_problem qm_problem_rosen = {
     .expected = qm_problem_unexpected,
     .close = rosen_close,
     .steps = 20000,
-    .lr_adamw = 0.001,
-    .lr_sgdm = 0.000316227766,
+    .lr_adamw = 0.000316227766,
+    .lr_sgdm = 0.0001,
     .lr_lion = 0.001,
 };

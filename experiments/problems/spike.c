@@ -2,7 +2,8 @@
  *
  *   at, count, gap, times   the gradients of steps at, at + gap, ... (count of them) times `times`
  *   zero                    the gradient of this step is 0
- *   shift, by               from step `shift` on all gradients times `by`: as if the loss were rescaled
+ *   shift, by               from step `shift` on all gradients times `by`: as if the loss were
+ *                           rescaled
  *
  * A step of 0 means never.  Loss, floor and start are the base's.  Of exact Adam a spike moves the
  * parameters by at most (1 - beta1) / sqrt(1 - beta2) lr and raises the second moment for
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 
 #define OWN  "at=500,count=1,gap=1,times=1e4,zero=0,shift=0,by=1"
-#define BASE "quad"
+#define BASE "quad:layout=dct"
 
 struct spike {
     struct qm_wrap wrap;
@@ -116,7 +117,7 @@ const struct qm_problem qm_problem_spike = {
     .expected = qm_problem_unexpected,
     .close = spike_close,
     .steps = 2000,
-    .lr_adamw = 0.0316227766,
+    .lr_adamw = 0.1,
     .lr_sgdm = 1,
-    .lr_lion = 0.001,
+    .lr_lion = 0.01,
 };

@@ -1,6 +1,7 @@
 /* against.c - a result file beside an archive of other variants, pair by pair. */
 #include "experiments/report/against.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,8 +69,8 @@ static int is_plain(const struct side *s, int64_t i)
     X(problem, "the archive has no such problem")                                         \
     X(scale,   "the archive has no such multiple of the learning rate")                   \
     X(seed,    "the archive has no such seed")                                            \
-    X(steps,   "the archive's runs take another number of steps")                         \
     X(family,  "the archive has no variant of this rule there")                           \
+    X(steps,   "the archive's runs take another number of steps")                         \
     X(twin,    "the twins differ: other hyper-parameters, data or a changed problem")     \
     X(result,  "failed, here or in the archive")                                          \
     X(paired,  "paired")
@@ -103,7 +104,7 @@ static enum stage meet(const struct side *a, int64_t i, const char *family_a, co
         return STAGE_scale;
     if (a->seed[i] != b->seed[k])
         return STAGE_seed;
-    if (strcmp(family_a, family_b) != 0)
+    if (!*family_a || strcmp(family_a, family_b) != 0)
         return STAGE_family;
     int is_start = fabs(a->start[i] - b->start[k]) <= start_bound * fabs(b->start[k]);
     int is_twin =
@@ -394,8 +395,10 @@ qm_status qm_against_write(struct qm_result *mine, struct qm_result *archive, co
 qm_status qm_against_find(const char *word, char *path, size_t size)
 {
     snprintf(path, size, "%s", word);
-    if (access(path, F_OK) == 0 || strchr(word, '/'))
-        return QM_OK; /* what is wrong with it shows when it is read */
+    if (access(path, F_OK) == 0)
+        return QM_OK;
+    if (strchr(word, '/'))
+        return qm_fail(QM_BAD_FILE, "%s: %s", word, strerror(errno));
     snprintf(path, size, "results/%s.h5", word);
     return access(path, F_OK) == 0 ? QM_OK
                                    : qm_fail(QM_NO_MATCH,

@@ -163,3 +163,16 @@ qm_status qm_report_make(const struct qm_report *o, json_t **out)
     free(m);
     return st;
 }
+
+qm_status qm_report_beside(json_t *done, const char *archive)
+{
+    json_t *last = json_array_get(done, json_array_size(done) - 1), *out;
+    const char *path = json_string_value(json_object_get(last, "file"));
+    const struct qm_report o = {.path = path, .against = archive, .rows = QM_REPORT_ROWS};
+    if (!path)
+        return QM_OK;
+    QM_TRY(qm_report_make(&o, &out));
+    json_object_set(last, "page", json_object_get(out, "page"));
+    json_decref(out);
+    return QM_OK;
+}

@@ -7,6 +7,8 @@
 
 #include "core/base/status.h"
 
+enum { QM_REPORT_ROWS = 300 };
+
 struct qm_report {
     const char *path;             /* the result file */
     const char *out;              /* the page; NULL: X.html beside X.h5 */
@@ -21,5 +23,9 @@ struct qm_report {
 /* Writes the page and the tables, says so on stderr, and gives the same as JSON for the caller to
  * print or release.  Files appear whole or not at all. */
 qm_status qm_report_make(const struct qm_report *o, json_t **out);
+
+/* After a run: the page of the result file that the last object of `done` names as "file", beside an
+ * archive; adds "page" to the object.  Nothing where it names none. */
+qm_status qm_report_beside(json_t *done, const char *archive);
 
 #endif

@@ -67,13 +67,16 @@ class Campaign:
         if not self.paired or path not in self.f:
             return None
         rows = common.table(self.f, path)
-        if not len(rows["label"]):
-            return None
         keep = np.isin(rows["label"], self.labels) | np.char.startswith(rows["label"], TWINS)
         return {name: column[keep] for name, column in rows.items()}
 
     def look(self, label):
         return common.look(self.place.get(label, 7))
+
+    def line(self, label):
+        """The same for a line in a small panel; without markers where there are many."""
+        style = dict(self.look(label), markersize=3.2, linewidth=0.7 if self.crowded() else 1.1)
+        return dict(style, marker="") if self.crowded() else style
 
     def series(self, artist, label):
         return inline.series(artist, self.place.get(label, 999))

@@ -86,9 +86,18 @@ def draw_archive(ax, c, problem, seeds):
         ax.plot(x, y, color=inline.SOFT, linewidth=0.5, alpha=0.6, zorder=2)
 
 
+def own_twins(rows, twin):
+    """Curves of the twins that differ, a list each over seeds: one per rule and hyper-parameters."""
+    found = {}
+    for label in campaign.in_order(rows["label"]):
+        mine = rows["curve"][rows["label"] == label]
+        found.setdefault(twin[mine[0]].tobytes(), mine)
+    return list(found.values())
+
+
 def draw_panel(c, rows, curves):
     """One problem."""
-    steps, loss, twin = curves
+    steps, loss = curves[:2]
     fig, ax = campaign.panel()
     if c.archived:
         problem, other = rows["problem"][0], c.archived[0]
@@ -96,19 +105,18 @@ def draw_panel(c, rows, curves):
         rows = select(rows, shared) if shared.any() else rows
         draw_archive(ax, c, problem, set(rows["seed"].tolist()))
     x = thinned(np.unique(np.concatenate([steps[k] for k in rows["curve"]])))
-    first = {}
-    for k, seed in zip(rows["curve"], rows["seed"]):
-        first.setdefault(seed, k)  # twins of one seed are the same whatever the variant
-    exact = stacked(twin, steps, list(first.values()), x)
-    band(ax, x, exact, dict(campaign.TWIN, solid_capstyle="round"), lambda a: a, 0,
-         zorder=1)
+    twins = own_twins(rows, curves[2]) if len(curves) > 2 else []
+    exact = [stacked(curves[2], steps, mine, x) for mine in twins]
+    thick = dict(campaign.TWIN, linewidth=4 if len(twins) == 1 else 2, solid_capstyle="round")
+    for values in exact:
+        band(ax, x, values, thick, lambda a: a, 0, zorder=1)
     for label in campaign.in_order(rows["label"]):
         k = c.place[label]
         mine = rows["curve"][rows["label"] == label]
-        style = dict(c.look(label), markersize=3.2, linewidth=0.7 if c.crowded() else 1.1)
+        style = c.line(label)
         band(ax, x, stacked(loss, steps, mine, x), style, lambda a: c.series(a, label),
              0 if c.crowded() else max(0.05, 0.3 / len(c.labels)), markevery=(3 * k % 16, 16), zorder=3)
-    scale(ax, exact)
+    scale(ax, np.concatenate(exact) if exact else np.array(np.nan))
     return fig
 
 
@@ -136,7 +144,8 @@ def few_decades(axis):
 def draw(c, out):
     if "/curves/loss" not in c.f or not len(c.rows["cell"]):
         return
-    rows, curves = with_curves(c, ("step", "loss", "twin_loss"))
+    has_twin = "/curves/twin_loss" in c.f  # an archive keeps none
+    rows, curves = with_curves(c, ("step", "loss", "twin_loss")[:2 + has_twin])
     c.archived = None
     if c.pairs is not None and "/curves/loss" in c.archive.f:
         c.archived = with_curves(c.archive, ("step", "loss"))
@@ -148,15 +157,14 @@ def draw(c, out):
     if not panels:
         return
     seeds = len(set(rows["seed"].tolist()))
-    beside = " Beside an archive: the seeds that both have." if c.archived else ""
-    spread = f" Bands go {edges(seeds)[1]}." if seeds > 1 and not c.crowded() else ""
-    caption = (f"Median of {seeds} seeds, at the problem's own learning rate; the thick grey line "
-               f"is the double-precision twin with the same start, data and noise.{spread}{beside} "
-               "A line ends where every seed has diverged. Choose variants to bring them out in all "
-               "figures." if seeds > 1 else
-               "One seed; the thick grey line is the double-precision twin. Choose variants to "
-               "bring them out in all figures.")
-    legend = [campaign.note("double-precision twin", inline.swatch(campaign.TWIN))]
+    beside = "Beside an archive: the seeds that both have. " if c.archived else ""
+    spread = f"Bands go {edges(seeds)[1]}. " if seeds > 1 and not c.crowded() else ""
+    twin = ("The thick grey line is the double-precision twin (one per rule) with the same start, "
+            "data and noise. " if has_twin else "")
+    caption = (f"{'Median of ' + str(seeds) + ' seeds' if seeds > 1 else 'One seed'}, at the "
+               f"problem's own learning rate. {twin}{spread}{beside}A line ends where every seed "
+               "has diverged. Choose variants to bring them out in all figures.")
+    legend = [campaign.note("double-precision twin", inline.swatch(campaign.TWIN))] * has_twin
     if c.archived:
         line = {"color": inline.SOFT, "linewidth": 0.6}
         legend.append(campaign.note(f"{len(set(c.pairs['archive'].tolist()))} archived variants",

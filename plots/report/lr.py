@@ -18,13 +18,17 @@ def line(ax, x, y, low, high, style, mark, alpha, **more):
 def draw_panel(c, s):
     fig, ax = campaign.panel()
     labels = [label for label in c.labels if label in s["label"]]
-    first = s["label"] == labels[0]
-    line(ax, s["lr_scale"][first], s["twin_median"][first], s["twin_q25"][first],
-         s["twin_q75"][first], dict(campaign.TWIN, solid_capstyle="round"), lambda a: a, 0,
-         zorder=1)
+    twins = {}
     for label in labels:
         at = s["label"] == label
-        style = dict(c.look(label), markersize=3.2, linewidth=0.7 if c.crowded() else 1.1)
+        twins.setdefault(s["twin_median"][at].tobytes(), at)
+    for at in twins.values():
+        line(ax, s["lr_scale"][at], s["twin_median"][at], s["twin_q25"][at], s["twin_q75"][at],
+             dict(campaign.TWIN, linewidth=4 if len(twins) == 1 else 2, solid_capstyle="round"),
+             lambda a: a, 0, zorder=1)
+    for label in labels:
+        at = s["label"] == label
+        style = c.line(label)
         line(ax, s["lr_scale"][at], s["gap_median"][at], s["gap_q25"][at], s["gap_q75"][at], style,
              lambda a: c.series(a, label), 0 if c.crowded() else max(0.05, 0.3 / len(labels)),
              zorder=3)

@@ -18,7 +18,7 @@ def draw_panel(c, rows, x_label, base):
         at = rows["label"] == label
         x, y = rows["tau"][at], rows["share"][at]
         order = np.argsort(x, kind="stable")
-        style = dict(c.look(label), markersize=3.2, linewidth=0.7 if c.crowded() else 1.1)
+        style = c.line(label)
         c.series(ax.plot(x[order], y[order], drawstyle="steps-post",
                          markevery=(3 * c.place[label] % 16 / 100, 0.16), **style)[0], label)
     ax.set_xscale("log", base=base)

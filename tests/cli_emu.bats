@@ -1,0 +1,85 @@
+#!/usr/bin/env bats
+# cli_emu.bats - CUDA kernels judged on the CPU, from outside.
+load cli_common
+
+setup() {
+    cd "$BATS_TEST_TMPDIR" || exit 1
+    command -v c++ >/dev/null || skip "no C++ compiler (c++)"
+}
+
+one=4097/normal/default/t1/forced
+
+# plant FILE TEMPLATE SED: a template with a bug
+plant() {
+    "$QUALM" check --template "$2" > right.cu
+    sed "$3" right.cu > "$1"
+    ! cmp -s right.cu "$1"
+}
+race() { plant race.cu adamw4_lpmm_group.cu 's/atomicMax(top, \(.*\));/*top = max(*top, \1);/'; }
+
+@test "a CUDA template passes every case and 2^31 + 7 elements, from an empty folder" {
+    mkdir empty && cd empty
+    "$QUALM" check --template lion8_fused.cu > mine.cu
+    run -0 --separate-stderr "$QUALM" check --kernel mine.cu --json
+    [[ $stderr == *"mine.cu: backend emu, on the CPU"* ]]
+    "$PYTHON" -c 'import json, sys; d = json.load(sys.stdin)
+assert d["passed"] and d["results"]["passed"] == 321, d["results"]
+assert sum(d["results"].values()) == 321, d["results"]' <<<"$output"
+    [ "$(ls)" = mine.cu ]
+}
+
+@test "the other templates pass; --backend emu says it for them" {
+    for name in $("$QUALM" check --template list | grep '\.cu$'); do
+        "$QUALM" check --template "$name" > "$name"
+        run -0 --separate-stderr "$QUALM" check --kernel "$name" --backend emu --regime exact -q
+        [[ $output == *" passed"* && $output != *FAILED* && -z $stderr ]]
+    done
+}
+
+@test "a race is a verdict with line, block and thread, and its line again gives it again" {
+    race
+    run -1 "$QUALM" check --no-shrink --kernel race.cu --backend emu --regime exact -q
+    [[ $output == *"race.cu:39: data race: thread (1,0,0) of block (0,0,0) reads 4 bytes at byte 0 of shared top"* ]]
+    line=$(sed -n 's/^ *again: qualm //p' <<<"$output" | head -1)
+    [ -n "$line" ]
+    run -1 bash -c "'$QUALM' $line -q --no-shrink"
+    [[ $output == *"data race"* ]]
+}
+
+@test "it shrinks to a program that loads the kernel and finds it without qualm" {
+    race
+    run -0 "$QUALM" shrink --kernel race.cu -q
+    [[ $output == *"elements         3"* && $output == *"verified         yes"* ]]
+    cc -O2 -ffp-contract=off -Wall -Wextra -Werror race-repro.c -lm -ldl -o repro
+    run -1 ./repro
+    [[ $output == "expected: nothing found; got: race.cu:39: data race:"* ]]
+}
+
+@test "an index of 32 bits fails at 2^31 + 7 elements alone" {
+    plant far.cu adamw8_bnb.cu 's/int64_t from = (int64_t)blockIdx.x \* BLOCK, i/int from = blockIdx.x * BLOCK, i/'
+    run -0 "$QUALM" check --no-shrink --kernel far.cu --case "$one" -q
+    run -1 "$QUALM" check --no-shrink --kernel far.cu --case 2147483655/far -q
+    [[ $output == *"step 1 of 2^31 + 7 elements: far.cu:93: thread (0,0,0) of block (8388608,0,0) reads 4 bytes out of bounds"* ]]
+}
+
+@test "what cannot be emulated, or compiled, is named" {
+    "$QUALM" check --template lion8_fused.cu > right.cu
+    sed 's/^    if (i >= a->n)$/    asm("");\n&/' right.cu > ptx.cu
+    fails_with 2 "ptx.cu:55: inline PTX (asm) cannot be emulated" check --kernel ptx.cu
+    sed 's/floorf(y)/tex2D(y)/' right.cu > texture.cu
+    run -2 "$QUALM" check --kernel texture.cu
+    [[ $output == *"texture.cu:60:"*"tex2D"* && $output == *"texture.cu does not compile"* ]]
+    run -2 env CXX=no-such-compiler "$QUALM" check --kernel right.cu
+    [[ $output == *"cannot run the compiler 'no-such-compiler'"* ]]
+    fails_with 3 "nowhere.cu" check --kernel nowhere.cu
+    echo '#include "kernel_cuda.h"' > empty.cu
+    fails_with 2 "does not export qm_kernel_abi" check --kernel empty.cu
+}
+
+@test "clang++ gives the same verdicts" {
+    command -v clang++ >/dev/null || skip "no clang++"
+    race
+    run -1 env CXX=clang++ "$QUALM" check --no-shrink --kernel race.cu --case "$one" -q
+    [[ $output == *"race.cu:39: data race"* ]]
+    run -0 env CXX=clang++ "$QUALM" check --no-shrink --kernel right.cu --case "$one" -q
+}

@@ -1,0 +1,56 @@
+#!/usr/bin/env bats
+# cli_protocol.bats - paired suites on the command line: the shipped ones at their small size, one
+# digest however they are run, words that do not exist.
+
+load cli_common
+
+setup() { dir=$(mktemp -d); }
+teardown() { rm -rf "$dir"; }
+
+@test "every shipped paired suite plans at every size, without a skipped cell" {
+    for suite in experiments/suites/{ablation,axis,published}_*.yaml; do
+        for size in small normal large; do
+            run "$QUALM" plan --json --size $size "$suite"
+            [ "$status" -eq 0 ]
+            [[ "$output" == *'"skipped": 0'* ]]
+        done
+    done
+}
+
+@test "the small ablations run, with verdicts for every own label" {
+    for name in ablation_momentum ablation_rank1; do
+        run --separate-stderr "$QUALM" run -q --size small $name -o "$dir/$name.h5"
+        [ "$status" -eq 0 ]
+        [[ "$output" == *"verdicts: against the float64 twin"* ]]
+        [[ "$output" == *"scores:"* ]]
+    done
+    [ "$(json_value '[v["n"] for v in d[0]["protocol"]["verdicts"] if v["own"]] == [6] * 28' \
+        run -q --size small ablation_momentum -o "$dir/again.h5")" = True ]
+}
+
+@test "the claims of the published tables hold in direction at small size" {
+    run --separate-stderr "$QUALM" run -q --claims --size small published_second_moment -o "$dir/p.h5"
+    [ "$status" -eq 0 ]
+    [ "$(grep -c ': holds' <<<"$output")" -eq 9 ]
+}
+
+@test "one digest: threads, a campaign's processes, shards" {
+    "$QUALM" run -q -w 0 -t 1 --size small axis_scale -o "$dir/a.h5" >/dev/null
+    "$QUALM" run -q -w 0 -t 2 --size small axis_scale -o "$dir/b.h5" >/dev/null
+    "$QUALM" run -q -w 2 --size small axis_scale -o "$dir/c.h5" >/dev/null
+    for i in 2 1 3; do
+        "$QUALM" run -q -w 1 --shard $i/3 --size small axis_scale -o "$dir/d.h5" >/dev/null
+    done
+    "$QUALM" merge "$dir/d.run" -o "$dir/d.h5" >/dev/null
+    for x in b c d; do
+        [ "$("$QUALM" digest "$dir/$x.h5" | cut -c1-64)" = \
+          "$("$QUALM" digest "$dir/a.h5" | cut -c1-64)" ]
+    done
+}
+
+@test "--size takes a size" {
+    run "$QUALM" run --size tiny ablation_search -o "$dir/x.h5"
+    [ "$status" -eq 4 ]
+    [[ "$output" == *"size"*"tiny"* ]]
+    [ ! -e "$dir/x.h5" ]
+}
