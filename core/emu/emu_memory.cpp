@@ -103,6 +103,13 @@ static void region_remove(int i)
     memset(qm_region_seen, 0, sizeof qm_region_seen);
 }
 
+/* As stacks_close of emu_threads.cpp: the record of the kernel's own variables is not small. */
+static void __attribute__((destructor)) regions_close()
+{
+    while (n_regions > 0)
+        region_remove(n_regions - 1);
+}
+
 void qm_region_drop(const void *at)
 {
     for (int i = 0; i < n_regions; i++)

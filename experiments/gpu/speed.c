@@ -295,6 +295,10 @@ qm_status qm_speed_measure(const char *only, int64_t n, int rounds, struct qm_sp
     out->rows = rows;
     out->tables = tables;
     qm_device_cuda.release(b.flush);
+    if (b.from)
+        b.cu->EventDestroy(b.from);
+    if (b.to)
+        b.cu->EventDestroy(b.to);
     free(b.p);
     free(b.g);
     return st;
