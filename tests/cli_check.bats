@@ -79,9 +79,10 @@ one=4097/planted/default/t1/forced
 }
 
 @test "what cannot be judged is skipped with a reason; exit code 77 when that is all" {
-    fails_with 77 "divide twice" check adamw4_lpmm,exp_avg.norm=rowcol
-    run -0 "$QUALM" check adamw4_lpmm,exp_avg.norm=rowcol ema4_nf4 -q --case "$one"
-    [[ $output == *"skipped adamw4_lpmm,exp_avg=de:4s/rowcol/bisect/mid/lo/nantop: "* && $output == *"passed"* ]]
+    local al='adamw8_ao,exp_avg_sq=al:8u/block:256/arith/even/allog'
+    fails_with 77 "two numbers" check "$al"
+    run -0 "$QUALM" check "$al" ema4_nf4 -q --case "$one"
+    [[ $output == *"skipped adamw8_ao,exp_avg_sq=al:8u/"* && $output == *"passed"* ]]
 }
 
 @test "an unknown variant, class or case is refused with what was meant" {
