@@ -67,6 +67,8 @@ C
 }
 
 @test "a kernel that crashes, hangs, writes outside or gives no code: a verdict each, exit code 1" {
+    mkdir own # other tests run at the same time
+    export TMPDIR=$PWD/own
     kernel crash.c 's/int k = 0;/int k = 0; if (y[i] == 0.25f) *(volatile int *)0 = 1;/'
     run -1 "$QUALM" prove crash.c --map nf4 --range 0.1:0.3 -q
     [[ $output == *"WRONG: crashed: SIGSEGV among the floats from bits 0x3e"* ]]
@@ -82,7 +84,7 @@ C
     kernel leaves.c 's/int k = 0;/int k = 0; if (y[i] == 0.25f) exit(3);/;1i #include <stdlib.h>'
     run -1 "$QUALM" prove leaves.c --map nf4 --range 0.1:0.3 -q
     [[ $output == *"WRONG: left: it called exit(3)"* ]]
-    [ -z "$(find "${TMPDIR:-/tmp}" -maxdepth 1 -name 'qualm-*' -newer right.c)" ]
+    [ -z "$(ls own)" ]
 }
 
 @test "what cannot be proved says why" {
