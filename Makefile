@@ -117,7 +117,7 @@ $(BUILD)/experiments/problem.o: $(BUILD)/gen/problems.inc
 # The dual headers that a step's kernels are made of.
 DEVICE := $(foreach h,dual half fp8 philox inverse logexp,core/base/$(h).h) \
   $(foreach h,element map norm scale search round unit curve pack place allog,core/quant/$(h).h) \
-  $(foreach h,element adamw sgdm bnb lpmm lion lion8,core/rule/$(h).h)
+  $(foreach h,element adamw sgdm bnb lpmm lion lion8 sweep,core/rule/$(h).h)
 
 # Data that the executable carries: the bytes of a file.
 $(BUILD)/gen/digits.inc: experiments/data/digits.npy
@@ -129,7 +129,7 @@ $(BUILD)/experiments/problems/digits.o: $(BUILD)/gen/digits.inc
 $(BUILD)/gen/texts.inc: TEXTS := core/kernel_abi.h core/kernel_cuda.h core/kernel_nearest.h $(sort $(wildcard variants/native/*.c variants/native/*.cu))
 $(BUILD)/gen/mutants.inc: TEXTS := $(sort $(wildcard experiments/mutants/*.txt))
 # What is compiled for a GPU, by path.
-$(BUILD)/gen/device.inc: TEXTS := core/engine/step.cu core/engine/step_emu.cu core/engine/step.h core/param.h core/kernel_abi.h \
+$(BUILD)/gen/device.inc: TEXTS := core/engine/step.cu core/engine/whole.cu core/engine/step_emu.cu core/engine/step.h core/param.h core/kernel_abi.h \
   core/kernel_cuda.h $(DEVICE)
 $(BUILD)/gen/device.inc: NAME_OF := echo
 $(BUILD)/gen/emu.inc: TEXTS := $(sort $(wildcard core/emu/*.hpp core/emu/*.cpp)) core/base/dual.h core/base/half.h core/base/fp8.h
@@ -241,7 +241,7 @@ bench: qualm ## speed of steps and searches, as ratios within one run
 DUAL := $(wildcard core/base/dual.h core/base/half.h core/base/fp8.h core/base/philox.h \
   core/base/inverse.h core/base/logexp.h core/kernel_abi.h core/kernel_cuda.h core/kernel_nearest.h core/param.h core/quant/*.h \
   core/engine/step.h core/rule/element.h core/rule/adamw.h core/rule/sgdm.h \
-  core/rule/bnb.h core/rule/lpmm.h core/rule/lion.h core/rule/lion8.h)
+  core/rule/bnb.h core/rule/lpmm.h core/rule/lion.h core/rule/lion8.h core/rule/sweep.h)
 DUAL := $(filter-out core/quant/quantizer.h core/quant/lanes.h core/quant/lanes_avx512.h \
   core/quant/lanes_avx2.h core/quant/lanes_blocks.h core/quant/lanes_group.h core/quant/searches.h core/quant/norm_pair.h,$(DUAL))
 check-dual: ## the dual headers compile as C11, C++17 and CUDA

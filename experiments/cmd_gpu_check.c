@@ -13,7 +13,7 @@ enum { KEY_ONLY = 256, KEY_OUT, KEY_QUICK, KEY_SIZE, KEY_ROUNDS };
 
 /* clang-format off */
 #define PART_LIST(X)                                                                \
-    X(exact, "steps of every elementwise variant equal the CPU's bit for bit")      \
+    X(exact, "steps of every variant with kernels equal the CPU's bit for bit")      \
     X(check, "qualm check on the GPU, exact and fast")                              \
     X(codes, "every 4-bit search over all 2^32 floats")                             \
     X(speed, "rates, as shares of a copy within the device's memory")
@@ -210,7 +210,7 @@ int qm_cmd_gpu_check(int argc, char **argv)
             "writes GPU-DATE.h5 and a page to read, GPU-DATE.md.  Needs a driver and NVRTC, no "
             "toolkit. "
             "Exit code 77 with one line where there is no GPU, 1 where something is wrong.\n"
-            "exact: steps of every elementwise variant equal the CPU's bit for bit; check: the "
+            "exact: steps of every variant with kernels equal the CPU's bit for bit; check: the "
             "oracle's "
             "verdict, exact and fast; codes: every 4-bit search over all 2^32 floats; speed: rates."
             "\vExamples:\n"

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/engine/step_kernels.h"
+#include "core/engine/whole_form.h"
 #include "experiments/cli.h"
 #include "experiments/command.h"
 #include "experiments/select.h"
@@ -63,7 +64,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* One recipe for one architecture: the most that any of its kernels uses. */
+/* One recipe for one architecture: the kernel that takes the step, and the most that any uses. */
 struct result {
     qm_status st;
     char message[512];
@@ -73,33 +74,46 @@ struct result {
     int from_cache, has_report;
 };
 
-static void compile_one(const struct qm_recipe *r, const struct options *o, int arch,
-                        struct result *out)
+/* What the kernels of one form use. */
+static void take_uses(const struct qm_step_form *f, const struct qm_device_binary *b,
+                      struct result *out)
 {
-    struct qm_step_form *f = malloc(sizeof *f);
-    struct qm_device_binary b = {0};
-    struct qm_kernel_use use;
-    out->st = f ? qm_step_form(r, &o->shape, r->grad, f) : qm_fail(QM_NO_MEMORY, "a kernel");
-    if (out->st == QM_OK)
-        out->st = qm_step_compile(f, o->mode, arch, &b);
-    if (out->st != QM_OK)
-        snprintf(out->message, sizeof out->message, "%s", qm_message());
-    out->has_report = out->st == QM_OK && !b.is_ptx;
-    for (int k = 0; k < QM_STEP_KERNELS && out->st == QM_OK; k++) {
+    struct qm_kernel_use use = {0};
+    for (int k = 0; k < QM_STEP_KERNELS; k++) {
         if (!qm_step_has_kernel(f, (enum qm_step_kernel)k))
             continue;
-        out->has_report &= qm_kernel_use(b.log, qm_step_kernel_name((enum qm_step_kernel)k), &use);
-        if (k == QM_KERNEL_step)
+        out->has_report &= qm_kernel_use(b->log, qm_step_kernel_name((enum qm_step_kernel)k), &use);
+        if ((k == QM_KERNEL_step && out->step.registers == 0) || k == QM_KERNEL_whole_sweep)
             out->step = use;
 #define X(member) \
     out->worst.member = use.member > out->worst.member ? use.member : out->worst.member;
         X(registers) X(spill_bytes) X(local_bytes) X(shared_bytes)
 #undef X
     }
-    out->bytes = b.size;
-    out->seconds = b.seconds;
-    out->from_cache = b.from_cache;
-    qm_device_binary_free(&b);
+    out->bytes += b->size;
+    out->seconds += b->seconds;
+    out->from_cache &= b->from_cache;
+    out->has_report &= !b->is_ptx;
+}
+
+static void compile_one(const struct qm_recipe *r, const struct options *o, int arch,
+                        struct result *out)
+{
+    struct qm_step_form *f = malloc(sizeof *f);
+    int is_there = 1;
+    out->st = f ? QM_OK : qm_fail(QM_NO_MEMORY, "a kernel");
+    out->from_cache = out->has_report = 1;
+    for (int part = 0; out->st == QM_OK && is_there; part++) {
+        struct qm_device_binary b = {0};
+        out->st = qm_recipe_form(r, part, &o->shape, r->grad, f, &is_there);
+        if (out->st == QM_OK && is_there)
+            out->st = qm_step_compile(f, o->mode, arch, &b);
+        if (out->st == QM_OK && is_there)
+            take_uses(f, &b, out);
+        qm_device_binary_free(&b);
+    }
+    if (out->st != QM_OK)
+        snprintf(out->message, sizeof out->message, "%s", qm_message());
     free(f);
 }
 
@@ -175,22 +189,31 @@ static void print_rows(json_t *rows, json_t *skipped)
                 json_string_value(json_object_get(r, "reason")));
 }
 
+static qm_status print_text(const struct qm_step_form *f)
+{
+    char *text = qm_step_text(f);
+    if (!text)
+        return qm_fail(QM_NO_MEMORY, "the source of a kernel");
+    fputs(text, stdout);
+    free(text);
+    return QM_OK;
+}
+
 static qm_status print_texts(const struct options *o)
 {
-    for (int i = 0; i < o->recipes.n; i++) {
+    struct qm_step_form *f = malloc(sizeof *f);
+    qm_status st = f ? QM_OK : qm_fail(QM_NO_MEMORY, "a kernel");
+    for (int i = 0; i < o->recipes.n && st == QM_OK; i++) {
         const struct qm_recipe *r = &o->recipes.recipe[i];
-        struct qm_step_form *f = malloc(sizeof *f);
-        qm_status st =
-            f ? qm_step_form(r, &o->shape, r->grad, f) : qm_fail(QM_NO_MEMORY, "a kernel");
-        char *text = st == QM_OK ? qm_step_text(f) : NULL;
-        free(f);
-        QM_TRY(st);
-        if (!text)
-            return qm_fail(QM_NO_MEMORY, "the source of a kernel");
-        fputs(text, stdout);
-        free(text);
+        int is_there = 1;
+        for (int part = 0; st == QM_OK && is_there; part++) {
+            st = qm_recipe_form(r, part, &o->shape, r->grad, f, &is_there);
+            if (st == QM_OK && is_there)
+                st = print_text(f);
+        }
     }
-    return QM_OK;
+    free(f);
+    return st;
 }
 
 static qm_status work(struct options *o, int *failed)

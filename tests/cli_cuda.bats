@@ -25,7 +25,7 @@ needs_nvrtc() {
 }
 
 @test "kernels: what has none says why; without NVRTC it is 77" {
-    fails_with 77 "sums over whole tensors" kernels came_f32
+    fails_with 77 "whole tensors on the host" kernels apollo_f32
     fails_with 2 "expected up to" kernels adamw4_ao --arch 90
     fails_with 2 "expected exact or fast" kernels adamw4_ao --mode slow
     QM_NVRTC=none fails_with 77 "no NVRTC: QM_NVRTC=none does not load" kernels adamw4_ao
@@ -54,8 +54,8 @@ needs_nvrtc() {
     command -v c++ >/dev/null || skip "no C++ compiler"
     run -0 "$QUALM" check adamw4_ao --backend emu --case 4097/planted/wd/t1/forced -q
     [[ $output == *passed* ]]
-    run -0 "$QUALM" check adamw4_ao came_f32 --backend emu --case 129/normal/default/t1/forced -q
-    [[ $output == *"skipped came_f32: rule came sums over whole tensors"* ]]
+    run -0 "$QUALM" check adamw4_ao apollo_f32 --backend emu --case 129/normal/default/t1/forced -q
+    [[ $output == *"skipped apollo_f32: rule apollo works on whole tensors"* ]]
 }
 
 @test "a .cu of one's own is compiled by NVRTC before a GPU is asked for" {

@@ -37,7 +37,7 @@ struct qm_backend {
 
 extern const struct qm_backend qm_backend_cpu;
 
-/* Elementwise rules on a GPU, compiled by NVRTC when a plan is opened, and the same kernels on the CPU by
+/* Rules on a GPU (those over whole tensors: whole.h), compiled by NVRTC when a plan is opened, and the same kernels on the CPU by
  * the emulator (core/engine/step.cu).  open: QM_SKIPPED where there is no GPU, compiler or kernel. */
 extern const struct qm_backend qm_backend_cuda, qm_backend_emu;
 

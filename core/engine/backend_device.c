@@ -1,9 +1,11 @@
-/* backend_device.c - backends cuda and emu: a plan is a batch of one tensor on a device. */
+/* backend_device.c - backends cuda and emu: a plan is a batch of one tensor on a device, or what whole.h
+ * makes of a rule over whole tensors. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/engine/backend.h"
 #include "core/engine/batch.h"
+#include "core/engine/whole.h"
 
 static enum qm_mode mode_cuda = QM_MODE_exact;
 
@@ -11,6 +13,7 @@ void qm_backend_cuda_mode(enum qm_mode mode) { mode_cuda = mode; }
 
 struct plan {
     struct qm_batch *batch;
+    struct qm_whole_plan *whole; /* in its place */
     struct qm_param param;
     int64_t n;
 };
@@ -21,6 +24,7 @@ static void device_close(void *plan)
     if (!p)
         return;
     qm_batch_close(p->batch);
+    qm_whole_close(p->whole);
     free(p);
 }
 
@@ -33,7 +37,8 @@ static qm_status open_on(const struct qm_device *d, enum qm_mode mode, const str
         return qm_fail(QM_NO_MEMORY, "plan for %s", r->base->name);
     p->param = r->param;
     p->n = qm_shape_numel(shape);
-    qm_status st = qm_batch_open(d, mode, r, 1, shape, &tensor, &p->batch);
+    qm_status st = r->rule->states ? qm_whole_open(d, mode, r, shape, tensor, &p->whole)
+                                   : qm_batch_open(d, mode, r, 1, shape, &tensor, &p->batch);
     if (st == QM_OK) {
         *plan = p;
         return QM_OK;
@@ -54,6 +59,8 @@ static qm_status device_step(void *plan, struct qm_tensor *param, const struct q
         return qm_fail(QM_BAD_ARG, "steps count from 1, got %lld", (long long)t);
     if (!g->data)
         return QM_OK;
+    if (p->whole)
+        return qm_whole_step(p->whole, param->data, g->data, g->dtype, t, seed);
     QM_TRY(qm_batch_give(p->batch, 0, param->data, g->data, g->dtype));
     QM_TRY(qm_batch_run(p->batch, t, seed));
     return qm_batch_take(p->batch, 0, param->data);
@@ -61,22 +68,29 @@ static qm_status device_step(void *plan, struct qm_tensor *param, const struct q
 
 static qm_status device_decode(void *plan, int slot, float *out)
 {
-    return qm_batch_decode(((struct plan *)plan)->batch, 0, slot, out);
+    struct plan *p = plan;
+    return p->whole ? qm_whole_decode(p->whole, slot, out)
+                    : qm_batch_decode(p->batch, 0, slot, out);
 }
 
 static qm_status device_save(void *plan, int slot, uint8_t *codes, float *scales)
 {
-    return qm_batch_save(((struct plan *)plan)->batch, 0, slot, codes, scales);
+    struct plan *p = plan;
+    return p->whole ? qm_whole_save(p->whole, slot, codes, scales)
+                    : qm_batch_save(p->batch, 0, slot, codes, scales);
 }
 
 static qm_status device_load(void *plan, int slot, const uint8_t *codes, const float *scales)
 {
-    return qm_batch_load(((struct plan *)plan)->batch, 0, slot, codes, scales);
+    struct plan *p = plan;
+    return p->whole ? qm_whole_load(p->whole, slot, codes, scales)
+                    : qm_batch_load(p->batch, 0, slot, codes, scales);
 }
 
 static int64_t device_bytes(const void *plan)
 {
-    return qm_batch_bytes(((const struct plan *)plan)->batch);
+    const struct plan *p = plan;
+    return p->whole ? qm_whole_bytes(p->whole) : qm_batch_bytes(p->batch);
 }
 
 #define BACKEND(name, mode)                                                               \

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/engine/backend.h"
+#include "core/engine/whole_form.h"
 
 enum { CODES, SCALES, STAT, BUFFERS };
 
@@ -105,6 +106,8 @@ static qm_status tensor_open(struct qm_batch *b, struct tensor *t)
     int residual = qm_param_residual(&b->r.param);
     for (int i = 0; i < b->form.n_slots; i++)
         QM_TRY(slot_open(b, t, i));
+    if (qm_whole_is_slot(b->r.rule))
+        return b->d->reserve(qm_whole_is_plain(&b->r) ? 0 : floats(t->n), &t->g);
     QM_TRY(b->d->reserve((size_t)(t->n * qm_param_bytes(&b->r.param)), &t->p));
     QM_TRY(b->d->reserve(floats(t->n), &t->g)); /* of any type */
     return residual ? b->d->reserve((size_t)(t->n * residual), &t->residual) : QM_OK;
@@ -122,7 +125,7 @@ static void desc_fill(const struct qm_batch *b, int k)
     const struct tensor *t = &b->tensor[k];
     uint64_t *w = desc_of(b, k);
     int rank = b->form.rank;
-    w[QM_DESC_P] = t->p;
+    w[QM_DESC_P] = t->p ? t->p : t->g;
     w[QM_DESC_G] = t->g;
     w[QM_DESC_RESIDUAL] = t->residual;
     w[QM_DESC_N] = (uint64_t)t->n;
@@ -228,7 +231,7 @@ static qm_status open_all(struct qm_batch *b, int n, const struct qm_shape *shap
     QM_TRY(b->d->reserve(bytes, &b->desc_at));
     QM_TRY(b->d->put(b->desc_at, b->desc, bytes));
     QM_TRY(qm_batch_cut(b, 0, 0));
-    return b->d->load(&b->form, b->mode, &b->module);
+    return qm_whole_is_plain(&b->r) ? QM_OK : b->d->load(&b->form, b->mode, &b->module);
 }
 
 qm_status qm_batch_open(const struct qm_device *d, enum qm_mode mode, const struct qm_recipe *r,
@@ -380,6 +383,24 @@ static qm_status slot_check(const struct qm_batch *b, int slot)
                    b->form.n_slots - 1, slot);
 }
 
+struct qm_batch_place qm_batch_place(const struct qm_batch *b, int k)
+{
+    const struct tensor *t = &b->tensor[k];
+    return (struct qm_batch_place){b->desc_at + sizeof *b->desc * (size_t)k * (size_t)b->form.words,
+                                   t->p ? t->p : t->g, t->g, t->slot[0].buffer[SCALES]};
+}
+
+qm_status qm_batch_unpack(struct qm_batch *b, int k, int slot, qm_address out)
+{
+    qm_address desc = qm_batch_place(b, k).desc;
+    void *args[] = {&desc, &slot, &out};
+    int64_t tile = QM_STEP_THREADS * QM_STEP_EACH, blocks = (b->tensor[k].n + tile - 1) / tile;
+    if (blocks == 0)
+        return QM_OK;
+    return b->d->launch(b->module, QM_KERNEL_decode, (unsigned)(blocks < 4096 ? blocks : 4096), 1,
+                        args);
+}
+
 qm_status qm_batch_decode(struct qm_batch *b, int k, int slot, float *out)
 {
     const struct tensor *t = &b->tensor[k];
@@ -388,12 +409,9 @@ qm_status qm_batch_decode(struct qm_batch *b, int k, int slot, float *out)
         return QM_OK;
     if (b->form.slot[slot].way == QM_WAY_PLAIN)
         return b->d->get(out, t->slot[slot].buffer[SCALES], floats(t->n));
-    qm_address desc = b->desc_at + sizeof *b->desc * (size_t)k * (size_t)b->form.words, room;
+    qm_address room;
     QM_TRY(b->d->reserve(floats(t->n), &room));
-    void *args[] = {&desc, &slot, &room};
-    int64_t tile = QM_STEP_THREADS * QM_STEP_EACH, blocks = (t->n + tile - 1) / tile;
-    qm_status st = b->d->launch(b->module, QM_KERNEL_decode,
-                                (unsigned)(blocks < 4096 ? blocks : 4096), 1, args);
+    qm_status st = qm_batch_unpack(b, k, slot, room);
     if (st == QM_OK)
         st = b->d->get(out, room, floats(t->n));
     b->d->release(room);

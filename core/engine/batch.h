@@ -32,6 +32,16 @@ qm_status qm_batch_take(struct qm_batch *b, int k, void *param);
 /* Step t >= 1 of all.  Queued; qm_batch_take waits. */
 qm_status qm_batch_run(struct qm_batch *b, int64_t t, uint64_t seed);
 
+/* Where the things of tensor k lie: its descriptor, its parameter and gradient (one array, of a slot
+ * taken by itself: whole_form.h), the values of slot 0 where it has no codes. */
+struct qm_batch_place {
+    qm_address desc, p, g, values;
+};
+struct qm_batch_place qm_batch_place(const struct qm_batch *b, int k);
+
+/* Slot i as it decodes, to memory of the device. */
+qm_status qm_batch_unpack(struct qm_batch *b, int k, int slot, qm_address out);
+
 /* As the members of struct qm_backend. */
 qm_status qm_batch_decode(struct qm_batch *b, int k, int slot, float *out);
 qm_status qm_batch_save(struct qm_batch *b, int k, int slot, uint8_t *codes, float *scales);

@@ -10,16 +10,14 @@
  * threads nor blocks nor the cutting into chunks can change a result.  Slots whose scale reaches further
  * (tensor, row, rank1, blocks that fit no tile) are folded by qm_fold first, by atomic maxima.
  *
- * Rules over whole tensors would join as further kernels in front: their sums go in one fixed order
- * (core/rule/whole.h), which a kernel keeps by giving each leaf of the order to one thread and adding
- * up the leaves in that order in a second launch; row and column sums run beside each other, a thread
- * per row or column. */
+ * Rules over whole tensors use the same code for each of their slots, and whole.cu for the rest. */
 #include "core/base/philox.h"
 #include "core/engine/step.h"
 #include "core/quant/allog.h"
 #include "core/quant/element.h"
 #include "core/quant/place.h"
 #include "core/rule/element.h"
+#include "core/rule/sweep.h"
 
 #define QM_DEV static __device__ __forceinline__
 
@@ -393,9 +391,9 @@ QM_DEV void slot_draws(const struct qm_step_scalars *step, const struct desc *t,
         draw[j] = 0;
     if constexpr (slot<I>::draws)
         draws_for(step, t,
-                  I == 0   ? QM_ROLE_slot0
-                  : I == 1 ? QM_ROLE_slot1
-                           : QM_ROLE_spare,
+                  I + QM_FIRST_SLOT == 0   ? QM_ROLE_slot0
+                  : I + QM_FIRST_SLOT == 1 ? QM_ROLE_slot1
+                                           : QM_ROLE_spare,
                   at, draw);
 }
 
@@ -919,6 +917,10 @@ __launch_bounds__(QM_STEP_THREADS, 2) void qm_codes(uint64_t first, uint64_t cou
             list[2 * k] = bits, list[2 * k + 1] = code;
     }
 }
+#endif
+
+#ifdef QM_WHOLE
+#include "core/engine/whole.cu"
 #endif
 
 #ifdef QM_BY_VALUE

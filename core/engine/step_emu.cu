@@ -48,6 +48,22 @@ extern "C" const char *qm_step_emu(int kernel, unsigned grid_x, unsigned grid_y,
             *(uint32_t *const *)args[3], *(const uint32_t *)args[4]);
         break;
 #endif
+#ifdef QM_WHOLE
+    case 7:
+        qm_whole_load<<<grid, QM_STEP_THREADS>>>(*(const struct desc *const *)args[0],
+                                                 *(float *const *)args[1],
+                                                 *(float *const *)args[2]);
+        break;
+    case 8:
+        qm_whole_store<<<grid, QM_STEP_THREADS>>>(*(const struct desc *const *)args[0],
+                                                  *(const float *const *)args[1],
+                                                  *(const struct qm_step_scalars *)args[2]);
+        break;
+    case 9:
+        qm_whole_sweep<<<grid, QM_STEP_THREADS>>>(*(const int *)args[0],
+                                                  *(const struct qm_sweep *)args[1]);
+        break;
+#endif
     default: return "there is no such kernel";
     }
     cudaDeviceSynchronize();

@@ -66,11 +66,13 @@ qm_status qm_step_form(const struct qm_recipe *r, const struct qm_shape *shape, 
 {
     int64_t step = QM_STEP_EACH;
     if (!r->rule->element)
-        return qm_fail(QM_SKIPPED, "rule %s sums over whole tensors: no kernel yet", r->rule->name);
+        return qm_fail(QM_SKIPPED, "rule %s sums over whole tensors: no single kernel",
+                       r->rule->name);
     memset(out, 0, sizeof *out);
     out->rule = r->rule;
     out->param = r->param;
     out->grad = grad;
+    out->whole = r->rule->sweeps;
     out->n_slots = r->rule->n_slots;
     out->rank = 1;
     for (int i = 0; i < out->n_slots; i++) {
@@ -234,6 +236,13 @@ static const char *format_of(enum qm_dtype grad)
     return grad == QM_DTYPE_bf16 ? "bf16" : grad == QM_DTYPE_f16 ? "f16" : "f32";
 }
 
+/* Slots without draws do not depend on it. */
+static int first_slot(const struct qm_step_form *s)
+{
+    const struct qm_quantizer *q = &s->slot[0].codec.q;
+    return q->bits && qm_round_draws(q->round) ? s->rule->first_slot : 0;
+}
+
 static void print_form(FILE *f, const struct qm_step_form *s)
 {
     int values = 1, edges = 1, shared = 0;
@@ -247,10 +256,11 @@ static void print_form(FILE *f, const struct qm_step_form *s)
     fprintf(f,
             "#define QM_SLOTS %d\n#define QM_RANK %d\n#define QM_TILE %d\n#define QM_FOLDS %d\n"
             "#define QM_ROOM %d\n#define QM_SHARED_WAY %d\n#define QM_VALUES %d\n"
-            "#define QM_EDGES %d\n#define QM_BY_VALUE_TENSORS %d\n#define QM_BY_VALUE_CHUNKS %d\n"
+            "#define QM_EDGES %d\n#define QM_FIRST_SLOT %d\n#define QM_BY_VALUE_TENSORS "
+            "%d\n#define QM_BY_VALUE_CHUNKS %d\n"
             "#define QM_ELEMENT_FN qm_element_%s\n",
             s->n_slots, s->rank, s->tile, s->folds, s->room > 0 ? s->room : 1, shared, values,
-            edges, s->by_value_tensors, s->by_value_chunks, s->rule->element);
+            edges, first_slot(s), s->by_value_tensors, s->by_value_chunks, s->rule->element);
     fprintf(f,
             "#define QM_FORMAT ((enum qm_param_format)%d)\n"
             "#define QM_WRITE ((enum qm_param_write)%d)\n#define QM_GRADIENT QM_PARAM_%s\n",
@@ -259,6 +269,8 @@ static void print_form(FILE *f, const struct qm_step_form *s)
         fputs("#define QM_BY_VALUE\n", f);
     if (s->codes)
         fputs("#define QM_CODES\n", f);
+    if (s->whole)
+        fputs("#define QM_WHOLE\n", f);
     for (int i = 0; i < s->n_slots; i++)
         print_slot(f, &s->slot[i], i);
 }

@@ -25,16 +25,17 @@ struct qm_step_form {
     struct qm_param param;
     enum qm_dtype grad;
     int n_slots, rank, folds, room,
-        tile;  /* tile: elements, at most QM_STEP_THREADS * QM_STEP_EACH */
-    int words; /* 64-bit ones of a descriptor */
+        tile;     /* tile: elements, at most QM_STEP_THREADS * QM_STEP_EACH */
+    int words;    /* 64-bit ones of a descriptor */
     int by_value; /* 1: the kernel that takes the tables by value is wanted too; set by the caller */
     int codes;    /* 1: so is the one that lists where codes change */
+    int whole;    /* 1: so are those of rules over whole tensors (whole.cu) */
     int by_value_tensors, by_value_chunks;
     struct qm_slot_form slot[QM_MAX_SLOTS];
 };
 
-/* grad: f32, bf16 or f16.  QM_SKIPPED where no kernel does this recipe, with the reason: a rule over
- * whole tensors, nested scales. */
+/* grad: f32, bf16 or f16.  QM_SKIPPED where no kernel does this recipe, with the reason: nested
+ * scales, or a rule over whole tensors, which has several forms (whole_form.h). */
 qm_status qm_step_form(const struct qm_recipe *r, const struct qm_shape *shape, enum qm_dtype grad,
                        struct qm_step_form *out);
 

@@ -17,7 +17,8 @@ const char *qm_step_kernel_name(enum qm_step_kernel k)
 
 int qm_step_has_kernel(const struct qm_step_form *f, enum qm_step_kernel k)
 {
-    return k == QM_KERNEL_codes                             ? f->codes
+    return k >= QM_KERNEL_whole_load                        ? f->whole
+           : k == QM_KERNEL_codes                           ? f->codes
            : k == QM_KERNEL_step_by_value                   ? f->by_value
            : k == QM_KERNEL_fold_2                          ? f->folds > 1
            : k == QM_KERNEL_fold_1 || k == QM_KERNEL_scales ? f->folds > 0

@@ -13,8 +13,7 @@
 #define QM_RULE_ADAFACTOR8_H
 
 #include "core/rule/rule.h"
-
-#define QM_A8_TINY 1.17549435e-38f /* 2^-126, least second moment of the log code */
+#include "core/rule/sweep.h"
 
 enum qm_a8_slot {
     QM_A8_M,        /* exp_avg: of the parameter's shape, or of the projected gradient's */
@@ -50,15 +49,16 @@ struct qm_a8 qm_a8_open(const struct qm_whole *w);
 /* Geometry alone: which slots there are. */
 void qm_a8_shape(struct qm_a8 *a, const struct qm_hyper *h, const struct qm_shape *shape);
 
-/* Element i of the gradient as the averages see it: sign turned, non-finite to 0 where the source
- * does so. */
-float qm_a8_gradient(const struct qm_a8 *a, int64_t i, int sanitized);
-
-/* All of it. */
+/* The gradient as the averages see it: sign turned, non-finite to 0 where the source does so. */
 void qm_a8_gradients(const struct qm_a8 *a, int sanitized, float *out);
 
-/* One element of an average of squares. */
-float qm_a8_square(const struct qm_a8 *a, enum qm_a8_slot slot, float old, float fresh);
+/* The slot's average of squares takes in fresh[n], each + add. */
+void qm_a8_squares(const struct qm_a8 *a, enum qm_a8_slot slot, const float *fresh, int64_t n,
+                   float add);
+
+/* The same of the squares of x[n], whose sign is turned first. */
+void qm_a8_squares_of(const struct qm_a8 *a, enum qm_a8_slot slot, const float *x, int64_t n,
+                      int turns, float add);
 
 /* n elements of the first moment take in fresh ones. */
 void qm_a8_moment(const struct qm_a8 *a, int64_t n, const float *fresh, float *m);

@@ -120,13 +120,10 @@ qm_status qm_a8_apollo_states(const struct qm_a8 *a)
     QM_TRY(project(a, &low));
     if (a->h->factored)
         factor_states(a, low);
-    for (int64_t i = 0; !a->h->factored && i < low_size(a); i++) {
-        float square = low[i] * low[i];
-        if (qm_a8_starts(a))
-            v[i] = fmaxf(first * square, QM_A8_TINY);
-        else
-            v[i] = qm_a8_square(a, QM_A8_V, v[i], square + add);
-    }
+    if (!a->h->factored && !qm_a8_starts(a))
+        qm_a8_squares_of(a, QM_A8_V, low, low_size(a), 0, add);
+    for (int64_t i = 0; !a->h->factored && qm_a8_starts(a) && i < low_size(a); i++)
+        v[i] = fmaxf(first * (low[i] * low[i]), QM_A8_TINY);
     if (a->has_m && !a->is_026) /* 0.2.1 drops the momentum every step */
         memset(m, 0, sizeof *m * (size_t)low_size(a));
     if (a->has_m)

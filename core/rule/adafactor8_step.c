@@ -7,31 +7,40 @@
 
 #include <float.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "core/rule/adamw.h"
 #include "core/rule/whole.h"
 
 /* ---- elements ------------------------------------------------------------------------------- */
 
-float qm_a8_gradient(const struct qm_a8 *a, int64_t i, int sanitized)
+/* How an average of squares in this slot takes one in; add: to a fresh one before. */
+static struct qm_sweep square_of(const struct qm_a8 *a, enum qm_a8_slot slot, float add)
 {
-    float g = a->h->maximize ? -a->w->g[i] : a->w->g[i];
-    return sanitized && !(fabsf(g) <= FLT_MAX) ? 0.0f : g;
+    enum qm_a8_way way = QM_A8_LERP;
+    if (a->is_cuda && !a->w->slot_is_f32[slot])
+        way = QM_A8_KERNEL;
+    else if (slot == QM_A8_V && a->w->slot_is_f32[slot] && !a->is_apollo)
+        way = QM_A8_MIX;
+    return (struct qm_sweep){
+        .c = {(float)a->b, (float)(1.0 - a->b), add}, .flag = {(int)way}, .x = {a->w->slot[slot]}};
 }
 
-float qm_a8_square(const struct qm_a8 *a, enum qm_a8_slot slot, float old, float fresh)
+void qm_a8_squares(const struct qm_a8 *a, enum qm_a8_slot slot, const float *fresh, int64_t n,
+                   float add)
 {
-    float b = (float)a->b;
-    if (a->is_cuda && !a->w->slot_is_f32[slot]) { /* fused_log_quantize_lerp_kernel */
-        float x = fabsf(fresh) <= FLT_MAX && fresh > QM_A8_TINY ? fresh : QM_A8_TINY;
-        float v = fmaf(old, 1.0f - b, b * x);
-        return v > QM_A8_TINY ? v : QM_A8_TINY;
-    }
-    if (slot == QM_A8_V && a->w->slot_is_f32[slot] && !a->is_apollo)
-        return old * (float)(1.0 - a->b) + b * fresh;
-    return qm_lerp(old, fresh, b, b - 1.0f);
+    struct qm_sweep m = square_of(a, slot, add);
+    m.n = n;
+    m.x[1] = QM_AT(fresh);
+    qm_sweep_run(QM_SWEEP_a8_square, &m);
+}
+
+void qm_a8_squares_of(const struct qm_a8 *a, enum qm_a8_slot slot, const float *x, int64_t n,
+                      int turns, float add)
+{
+    struct qm_sweep m = square_of(a, slot, add);
+    m.n = n;
+    m.flag[1] = turns;
+    m.x[1] = QM_AT(x);
+    qm_sweep_run(QM_SWEEP_a8_gradient_square, &m);
 }
 
 /* How the first moment takes numbers in; turns, sanitized: as they come from the gradient. */
@@ -66,11 +75,8 @@ static float added(const struct qm_a8 *a) { return a->is_026 ? (float)a->eps1 : 
 
 static void unfactored_states(const struct qm_a8 *a)
 {
-    float *v = a->w->slot[QM_A8_V], add = a->w->slot_is_f32[QM_A8_V] ? 0.0f : added(a);
-    for (int64_t i = 0; i < a->n; i++) {
-        float g = qm_a8_gradient(a, i, 0);
-        v[i] = qm_a8_square(a, QM_A8_V, v[i], g * g + add);
-    }
+    qm_a8_squares_of(a, QM_A8_V, a->w->g, a->n, a->h->maximize,
+                     a->w->slot_is_f32[QM_A8_V] ? 0.0f : added(a));
 }
 
 /* Rows and columns of the terms of x enter the averages of two slots with weight b. */
@@ -79,16 +85,14 @@ static qm_status factor_states(const struct qm_a8 *a, struct qm_term t, const fl
 {
     int64_t n_rows = a->batch * a->rows, n_cols = a->batch * a->cols;
     const struct qm_matrices m = {a->batch, a->rows, a->cols};
-    float *r = malloc(sizeof *r * (size_t)(n_rows + n_cols));
-    if (!r)
-        return qm_fail(QM_NO_MEMORY, "%lld means", (long long)(n_rows + n_cols));
+    void *room = NULL;
+    QM_TRY(qm_whole_room(sizeof(float) * (size_t)(n_rows + n_cols), &room));
+    float *r = room;
     qm_row_means(&m, t, x, r);
     qm_col_means(&m, t, x, r + n_rows);
-    for (int64_t i = 0; i < n_rows; i++)
-        a->w->slot[row][i] = qm_a8_square(a, row, a->w->slot[row][i], r[i] + add);
-    for (int64_t i = 0; i < n_cols; i++)
-        a->w->slot[col][i] = qm_a8_square(a, col, a->w->slot[col][i], r[n_rows + i] + add);
-    free(r);
+    qm_a8_squares(a, row, r, n_rows, add);
+    qm_a8_squares(a, col, r + n_rows, n_cols, add);
+    qm_whole_release(room);
     return QM_OK;
 }
 
@@ -106,11 +110,11 @@ static void direction_of(const struct qm_a8 *a, enum form form, const float *r, 
     double floor = fmax(a->eps_sq, 0x1p-53), *by = root + n_rows;
     int usual = mean > 0.0 && isfinite(mean); /* what over_root asks for */
     for (int64_t i = 0; i < n_rows; i++) {
-        root[i] = sqrt(mean / fmax((double)r[i], a->eps_sq));
+        root[i] = qm_a8_row_root(r[i], mean, a->eps_sq);
         usual = usual && r[i] >= 0.0f && r[i] <= FLT_MAX;
     }
     for (int64_t j = 0; j < n_cols; j++) {
-        by[j] = 1.0 / sqrt(form == KERNEL ? (double)c[j] : fmax((double)c[j], a->eps_sq));
+        by[j] = form == KERNEL ? 1.0 / sqrt((double)c[j]) : qm_a8_col_root(c[j], a->eps_sq);
         usual = usual && c[j] >= 0.0f && c[j] <= FLT_MAX;
     }
     QM_PARALLEL(n_rows * n_cols >= QM_THREADS_FROM)
@@ -124,29 +128,51 @@ static void direction_of(const struct qm_a8 *a, enum form form, const float *r, 
             blocks->over_root(&k, n_cols, from, to);
         else
             for (int64_t j = 0; j < n_cols; j++)
-                to[j] = (float)((double)from[j] *
-                                (1.0 / sqrt(fmax(k.row * (double)c[j] / mean, floor))));
+                to[j] = qm_over_root(k.row, (double)c[j], mean, floor, from[j]);
     }
+}
+
+/* The same of all matrices at once; mean[batch]. */
+static void direction_there(const struct qm_a8 *a, enum form form, float *row, float *col,
+                            double *mean, const float *x, float *out)
+{
+    qm_sweep_run(form == KERNEL ? QM_SWEEP_a8_over_root : QM_SWEEP_a8_outer,
+                 &(struct qm_sweep){.n = a->n,
+                                    .rows = a->rows,
+                                    .cols = a->cols,
+                                    .d = {form == KERNEL ? fmax(a->eps_sq, 0x1p-53) : a->eps_sq},
+                                    .x = {out, QM_AT(x), row, col},
+                                    .y = {mean}});
+}
+
+/* mean[batch] of the averages of rows, at least eps1. */
+static void means_of(const struct qm_a8 *a, enum form form, float *row, double *mean)
+{
+    qm_sweep_run(QM_SWEEP_a8_mean, &(struct qm_sweep){.n = a->batch,
+                                                      .cols = a->rows,
+                                                      .d = {a->eps_sq, a->eps1},
+                                                      .flag = {form == TORCH_CLAMPED},
+                                                      .x = {NULL, row},
+                                                      .y = {mean}});
 }
 
 /* out = x over the root of the factored second moment in two slots; out may be x. */
 static qm_status factored_direction(const struct qm_a8 *a, enum qm_a8_slot row, enum qm_a8_slot col,
                                     enum form form, const float *x, float *out)
 {
-    int64_t n_rows = a->rows, n_cols = a->cols;
-    double *root = malloc(sizeof *root * (size_t)(n_rows + n_cols));
-    if (!root)
-        return qm_fail(QM_NO_MEMORY, "%lld roots", (long long)(n_rows + n_cols));
-    for (int64_t k = 0; k < a->batch; k++) {
+    int64_t n_rows = a->rows, n_cols = a->cols, n_roots = qm_whole_device() ? 0 : n_rows + n_cols;
+    void *room = NULL;
+    QM_TRY(qm_whole_room(sizeof(double) * (size_t)(a->batch + n_roots), &room));
+    double *mean = room;
+    means_of(a, form, a->w->slot[row], mean);
+    if (qm_whole_device())
+        direction_there(a, form, a->w->slot[row], a->w->slot[col], mean, x, out);
+    for (int64_t k = 0; n_roots > 0 && k < a->batch; k++) {
         const float *r = a->w->slot[row] + k * n_rows, *c = a->w->slot[col] + k * n_cols;
         int64_t at = k * n_rows * n_cols;
-        double mean = 0.0;
-        for (int64_t i = 0; i < n_rows; i++)
-            mean += form == TORCH_CLAMPED ? fmax((double)r[i], a->eps_sq) : (double)r[i];
-        mean = fmax(mean / (double)n_rows, a->eps1);
-        direction_of(a, form, r, c, mean, root, x + at, out + at);
+        direction_of(a, form, r, c, mean[k], mean + a->batch, x + at, out + at);
     }
-    free(root);
+    qm_whole_release(room);
     return QM_OK;
 }
 
@@ -217,17 +243,20 @@ double qm_a8_rate(const struct qm_a8 *a)
 
 double qm_a8_limit(const struct qm_a8 *a, double *norm)
 {
-    float *prev = a->w->slot[QM_A8_NORM];
-    double n = *norm, p = (double)*prev, threshold = 1.0 + a->h->margin;
+    float prev, next;
+    qm_whole_get(&prev, a->w->slot[QM_A8_NORM], sizeof prev);
+    double n = *norm, p = (double)prev, threshold = 1.0 + a->h->margin;
     if (a->is_026 && !isfinite(n)) {
         *norm = 0.0;
-        *prev = 0.0f;
+        next = 0.0f;
+        qm_whole_put(a->w->slot[QM_A8_NORM], &next, sizeof next);
         return 0.0;
     }
     double limit = fmax(n / (p + 1e-8), threshold) / threshold;
     if (a->t == 1 || (a->is_026 && p < 1e-6))
         limit = 1.0;
-    *prev = (float)(n / limit);
+    next = (float)(n / limit);
+    qm_whole_put(a->w->slot[QM_A8_NORM], &next, sizeof next);
     return 1.0 / limit;
 }
 
@@ -254,9 +283,8 @@ static qm_status direction(const struct qm_a8 *a, float *u)
         return factored_direction(a, a->is_came ? QM_A8_CONF_ROW : QM_A8_ROW,
                                   a->is_came ? QM_A8_CONF_COL : QM_A8_COL,
                                   a->is_cuda ? KERNEL : TORCH, x, u);
-    QM_PARALLEL(a->n >= QM_THREADS_FROM)
-    for (int64_t i = 0; i < a->n; i++)
-        u[i] = (float)((double)x[i] / sqrt(fmax((double)v[i], floor)));
+    qm_sweep_run(QM_SWEEP_a8_direction,
+                 &(struct qm_sweep){.n = a->n, .d = {floor}, .x = {u, QM_AT(x), QM_AT(v)}});
     return QM_OK;
 }
 
@@ -276,7 +304,7 @@ qm_status qm_a8_apply(const struct qm_whole *w)
         double clipped = a.is_026 ? norm : norm * limit;
         double denom = fmax(1.0, clipped / (sqrt((double)a.n) * d));
         if (limit == 0.0)
-            memset(u, 0, sizeof *u * (size_t)a.n);
+            qm_sweep_run(QM_SWEEP_fill, &(struct qm_sweep){.n = a.n, .x = {u}});
         qm_a8_write(&a, alpha, alpha / denom * limit, u);
     }
     return st;

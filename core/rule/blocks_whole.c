@@ -1,7 +1,6 @@
 /* blocks_whole.c - compiled once per instruction set (QM_ISA). */
 #include "core/rule/blocks_whole.h"
 
-#include <float.h>
 #ifdef __AVX512F__
 #include <immintrin.h>
 #endif
@@ -93,10 +92,7 @@ static double squares(const float *restrict x, int64_t n, double grid, double *o
     return *odd;
 }
 
-static inline double term(struct qm_term t, float x)
-{
-    return (double)(t.is_square ? x * x + t.add : x);
-}
+static inline double term(struct qm_term t, float x) { return (double)qm_term_of(t, x); }
 
 static inline void terms(struct qm_term t, const float *restrict x, int64_t n, float *restrict of)
 {
@@ -225,26 +221,19 @@ static void moment(const struct qm_moment *how, int64_t n, const float *restrict
                    float *restrict old)
 {
     const struct qm_moment m = *how;
-    float less = m.weight - 1.0f;
-    if (m.is_lerp) {
+    if (m.is_lerp)
         for (int64_t i = 0; i < n; i++)
-            old[i] = qm_lerp(old[i], m.turns ? -x[i] : x[i], m.weight, less);
-        return;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        float f = m.turns ? -x[i] : x[i];
-        f = m.only_finite && !(fabsf(f) <= FLT_MAX) ? 0.0f : f;
-        old[i] = old[i] * m.keep + m.weight * f;
-    }
+            old[i] = qm_moment_lerp(m, old[i], x[i]);
+    else
+        for (int64_t i = 0; i < n; i++)
+            old[i] = qm_moment_mix(m, old[i], x[i]);
 }
 
 static void taken(const struct qm_moment *how, int64_t n, const float *x, float *out)
 {
     const struct qm_moment m = *how;
-    for (int64_t i = 0; i < n; i++) {
-        float f = m.turns ? -x[i] : x[i];
-        out[i] = m.only_finite && !(fabsf(f) <= FLT_MAX) ? 0.0f : f;
-    }
+    for (int64_t i = 0; i < n; i++)
+        out[i] = qm_taken(m, x[i]);
 }
 
 static void divide(int64_t n, float by, float *x)
@@ -262,20 +251,20 @@ static void multiply(int64_t n, float by, float *x)
 static void residual(int64_t n, float add, const float *restrict m, float *restrict u)
 {
     for (int64_t i = 0; i < n; i++)
-        u[i] = (u[i] - m[i]) * (u[i] - m[i]) + add;
+        u[i] = qm_residual(u[i], m[i], add);
 }
 
 static void decay_step(int64_t n, float keep, float by, const float *restrict u, float *restrict p)
 {
     for (int64_t i = 0; i < n; i++)
-        p[i] = p[i] * keep - by * u[i];
+        p[i] = qm_decay_step(p[i], keep, by, u[i]);
 }
 
 static void average(int64_t n, float keep, float weight, const float *restrict x,
                     float *restrict old)
 {
     for (int64_t i = 0; i < n; i++)
-        old[i] = fmaf(x[i], weight, old[i] * keep);
+        old[i] = qm_averaged(old[i], x[i], keep, weight);
 }
 
 static void decay(int64_t n, float by, float *p)
@@ -293,13 +282,13 @@ static void add_scaled(int64_t n, float by, const float *restrict u, float *rest
 static void outer(int64_t n, double row, const double *restrict root, const float *x, float *out)
 {
     for (int64_t j = 0; j < n; j++)
-        out[j] = (float)((double)x[j] * (row * root[j]));
+        out[j] = qm_outer(row, root[j], x[j]);
 }
 
 static void outer_f32(int64_t n, float row, const float *restrict root, const float *x, float *out)
 {
     for (int64_t j = 0; j < n; j++)
-        out[j] = (row * root[j]) * x[j];
+        out[j] = qm_outer_f32(row, root[j], x[j]);
 }
 
 /* 1: the double y is within 64 of its steps of a mid-point between two floats, or rounds to a float
@@ -332,10 +321,8 @@ static void over_root(const struct qm_root *r, int64_t n, const float *x, float 
             to[j] = (float)y;
             doubtful |= is_doubtful(y);
         }
-        for (int64_t j = 0; doubtful && j < m; j++) {
-            double q = r->row * (double)col[j] / r->mean;
-            to[j] = (float)((double)at[j] * (1.0 / sqrt(q > r->floor ? q : r->floor)));
-        }
+        for (int64_t j = 0; doubtful && j < m; j++)
+            to[j] = qm_over_root(r->row, (double)col[j], r->mean, r->floor, at[j]);
     }
 }
 
@@ -365,10 +352,10 @@ static void lpmm_apply(const struct qm_rule_step *s, int64_t n, float row,
 static void lpmm_lerp(const struct qm_rule_step *s, int64_t n, const float *restrict g,
                       float *restrict m)
 {
-    float w = s->c[1], less = s->c[2];
+    const float c[3] = {0.0f, s->c[1], s->c[2]};
     int turns = s->flag[1];
     for (int64_t i = 0; i < n; i++)
-        m[i] = qm_lerp(m[i], turns ? -g[i] : g[i], w, less);
+        m[i] = qm_lpmm_first(c, turns, m[i], g[i]);
 }
 
 const struct qm_whole_blocks QM_ISA_NAME(qm_whole_blocks) = {.squares = squares,

@@ -6,19 +6,7 @@
 
 #include "core/base/isa.h"
 #include "core/rule/rule.h"
-
-/* What enters row and column sums: x, or x * x + add in float32. */
-struct qm_term {
-    int is_square;
-    float add;
-};
-
-/* How an average takes a fresh number x in, after its sign is turned and what is not finite is 0:
- * by lerp (qm_lerp of weight), or old * keep + weight * x, not fused. */
-struct qm_moment {
-    int is_lerp, turns, only_finite;
-    float keep, weight;
-};
+#include "core/rule/sweep.h"
 
 /* Divides by the root of row * col[j] / mean, at least `floor`, in double: the root, then its inverse,
  * then the product with x, then float32.  root: 1 / sqrt(col[j]); row, col and mean are finite, not

@@ -26,13 +26,20 @@
     X(bnb_ademamix_32) X(bnb_ademamix_plain) X(bnb_ademamix_cuda)                                \
     X(bnb_momentum_8) X(bnb_momentum_32) X(bnb_momentum_plain)                                   \
     X(bnb_rmsprop_8) X(bnb_rmsprop_32) X(bnb_rmsprop_plain) X(bnb_rmsprop_cuda)                  \
-    X(bnb_lion_8) X(bnb_lion_32) X(bnb_lion_plain)
+    X(bnb_lion_8) X(bnb_lion_32) X(bnb_lion_plain) X(put)
 
 #define QM_ELEMENT(name)                                                                         \
     QM_FN void qm_element_##name(const float *c, const int *flag, enum qm_param_format format,   \
                                  float *p, float g, float *x)
 #define QM_UNUSED (void)flag, (void)format
 /* clang-format on */
+
+/* What a rule over whole tensors has made of a state takes its place (core/engine/whole_form.c). */
+QM_ELEMENT(put)
+{
+    (void)c, (void)p, QM_UNUSED;
+    x[0] = g;
+}
 
 /* ---- adamw.h, sgdm.h: flag 0: coupled decay, or the first step; 1: the gradient's sign is turned
  * (maximize); 2: amsgrad, without which the third slot is not touched, or nesterov ------------- */

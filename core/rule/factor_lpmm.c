@@ -1,7 +1,7 @@
 /* factor_lpmm.c - lpmm/optim/adamw.py _single_quantized_factored_update. */
 #include "core/rule/factor_lpmm.h"
 
-#include <stdlib.h>
+#include <string.h>
 
 #include "core/rule/lpmm.h"
 #include "core/rule/whole.h"
@@ -27,46 +27,64 @@ void qm_factor_lpmm_shape(const struct qm_hyper *h, int i, const struct qm_shape
     }
 }
 
-/* x <- x * c[3] + mean * c[4], fused: averages of R and C. */
+/* R and C take in the means of the gradient's squares, fused. */
 static qm_status factors(const struct qm_whole *w, const struct qm_matrices *m)
 {
-    const float *c = w->s->c;
-    float *row = w->slot[QM_FACTOR_ROW], *col = w->slot[QM_FACTOR_COL];
+    const struct qm_term square = {.is_square = 1};
+    double keep = (double)w->s->c[3], weight = (double)w->s->c[4];
     int64_t rows = m->batch * m->rows, cols = m->batch * m->cols, most = rows > cols ? rows : cols;
-    float *mean = malloc(sizeof *mean * (size_t)most);
-    if (!mean)
-        return qm_fail(QM_NO_MEMORY, "means of %lld rows or columns", (long long)most);
-    qm_row_means(m, (struct qm_term){.is_square = 1}, w->g, mean);
-    for (int64_t i = 0; i < rows; i++)
-        row[i] = fmaf(mean[i], c[4], row[i] * c[3]);
-    qm_col_means(m, (struct qm_term){.is_square = 1}, w->g, mean);
-    for (int64_t j = 0; j < cols; j++)
-        col[j] = fmaf(mean[j], c[4], col[j] * c[3]);
-    free(mean);
+    void *mean = NULL;
+    QM_TRY(qm_whole_room(sizeof(float) * (size_t)most, &mean));
+    qm_row_means(m, square, w->g, mean);
+    qm_average(w->slot[QM_FACTOR_ROW], mean, rows, keep, weight);
+    qm_col_means(m, square, w->g, mean);
+    qm_average(w->slot[QM_FACTOR_COL], mean, cols, keep, weight);
+    qm_whole_release(mean);
     return QM_OK;
+}
+
+static void run(enum qm_sweep_kind kind, const struct qm_whole *w, float *x0, const float *x1,
+                const float *x2)
+{
+    struct qm_sweep a = {.n = qm_shape_numel(w->shape), .x = {x0, QM_AT(x1), QM_AT(x2)}};
+    memcpy(a.c, w->s->c, sizeof a.c);
+    qm_sweep_run(kind, &a);
 }
 
 qm_status qm_factor_lpmm_states(const struct qm_whole *w)
 {
-    const float *c = w->s->c;
     float *m = w->slot[QM_FACTOR_M], *v = w->slot[QM_FACTOR_V];
     int64_t n = qm_shape_numel(w->shape);
     if (n == 0)
         return QM_OK;
     if (w->s->flag[2])
-        m[0] = 0.0f;
+        qm_sweep_run(QM_SWEEP_fill, &(struct qm_sweep){.n = 1, .x = {m}});
     if (w->s->flag[3])
-        v[0] = 0.0f;
+        qm_sweep_run(QM_SWEEP_fill, &(struct qm_sweep){.n = 1, .x = {v}});
     QM_CHUNKS(n, i, k)
     qm_whole_blocks()->lpmm_lerp(w->s, k, w->g + i, m + i);
     if (!is_factored(w->s->hyper, w->shape)) {
-        for (int64_t i = 0; i < n; i++)
-            qm_adamw_lpmm_second(c, w->g[i], &v[i]);
+        run(QM_SWEEP_lpmm_second, w, v, w->g, NULL);
         return QM_OK;
     }
     struct qm_matrices k;
     qm_matrices_of(w->shape, &k);
     return factors(w, &k);
+}
+
+/* Every element of every matrix at once. */
+static qm_status apply_there(const struct qm_whole *w, const struct qm_matrices *k)
+{
+    const float *row = w->slot[QM_FACTOR_ROW];
+    struct qm_sweep a = {.n = k->batch * k->rows * k->cols,
+                         .rows = k->rows,
+                         .cols = k->cols,
+                         .x = {w->p, w->slot[QM_FACTOR_M], QM_AT(row), w->slot[QM_FACTOR_COL]}};
+    QM_TRY(qm_batch_means(k, row, &a.x[4]));
+    memcpy(a.c, w->s->c, sizeof a.c);
+    qm_sweep_run(QM_SWEEP_lpmm_factor, &a);
+    qm_whole_release(a.x[4]);
+    return QM_OK;
 }
 
 qm_status qm_factor_lpmm_apply(const struct qm_whole *w)
@@ -76,12 +94,13 @@ qm_status qm_factor_lpmm_apply(const struct qm_whole *w)
     if (n == 0)
         return QM_OK;
     if (!is_factored(w->s->hyper, w->shape)) {
-        for (int64_t i = 0; i < n; i++)
-            qm_adamw_lpmm_apply(w->s->c, NULL, w->p + i, m[i], w->slot[QM_FACTOR_V][i]);
+        run(QM_SWEEP_lpmm_apply, w, w->p, m, w->slot[QM_FACTOR_V]);
         return QM_OK;
     }
     struct qm_matrices k;
     qm_matrices_of(w->shape, &k);
+    if (qm_whole_device())
+        return apply_there(w, &k);
     for (int64_t b = 0; b < k.batch; b++) {
         const float *row = w->slot[QM_FACTOR_ROW] + b * k.rows;
         const float *col = w->slot[QM_FACTOR_COL] + b * k.cols;

@@ -68,8 +68,8 @@ static qm_status hf_update(const struct qm_whole *w, float lr, float *u)
     if (is_factored(w, &m))
         QM_TRY(qm_factor_rsqrt(&m, w->slot[HF_ROW], w->slot[HF_COL], w->g, u));
     else
-        for (int64_t i = 0; i < n; i++)
-            u[i] = 1.0f / sqrtf(w->slot[HF_SQ][i]) * w->g[i];
+        qm_sweep_run(QM_SWEEP_over_sqrt,
+                     &(struct qm_sweep){.n = n, .x = {u, w->slot[HF_SQ], QM_AT(w->g)}});
     qm_clip_rms(u, n, w->s->hyper->clip);
     QM_CHUNKS(n, i, k)
     qm_whole_blocks()->multiply(k, lr, u + i);
@@ -90,8 +90,8 @@ static qm_status hf_states(const struct qm_whole *w)
         qm_col_means(&m, square, w->g, u);
         qm_average(w->slot[HF_COL], u, m.batch * m.cols, beta2, 1.0 - beta2);
     } else {
-        for (int64_t i = 0; i < n; i++)
-            u[i] = w->g[i] * w->g[i] + eps1;
+        qm_sweep_run(QM_SWEEP_add_square,
+                     &(struct qm_sweep){.n = n, .c = {eps1}, .x = {u, QM_AT(w->g)}});
         qm_average(w->slot[HF_SQ], u, n, beta2, 1.0 - beta2);
     }
     if (h->beta1 != 0.0) {
@@ -133,18 +133,15 @@ static void torch_shape(const struct qm_hyper *h, int i, const struct qm_shape *
 /* torch.lerp on CPU with FMA. */
 static void lerp(float *a, const float *b, int64_t n, double weight)
 {
-    float w = (float)weight, less = (float)weight - 1.0f;
-    for (int64_t i = 0; i < n; i++)
-        a[i] = w < 0.5f ? fmaf(w, b[i] - a[i], a[i]) : fmaf(less, b[i] - a[i], b[i]);
+    qm_sweep_run(QM_SWEEP_torch_lerp,
+                 &(struct qm_sweep){.n = n, .c = {(float)weight}, .x = {a, QM_AT(b)}});
 }
 
-/* Means of squares through the norm: its root, squared again, over the count. */
+/* Means of squares over `count` as they come through a norm. */
 static void mean_squares(float *mean, int64_t n, int64_t count)
 {
-    for (int64_t i = 0; i < n; i++) {
-        float norm = (float)sqrt((double)mean[i] * (double)count);
-        mean[i] = norm * norm / (float)count;
-    }
+    qm_sweep_run(QM_SWEEP_torch_means,
+                 &(struct qm_sweep){.n = n, .d = {(double)count}, .x = {mean}});
 }
 
 static qm_status torch_states(const struct qm_whole *w)
@@ -163,32 +160,41 @@ static qm_status torch_states(const struct qm_whole *w)
         mean_squares(mean, m.batch * m.cols, m.rows);
         lerp(w->slot[TORCH_COL], mean, m.batch * m.cols, weight);
     } else {
-        for (int64_t i = 0; i < n; i++)
-            mean[i] = w->g[i] * w->g[i];
+        qm_sweep_run(QM_SWEEP_add_square,
+                     &(struct qm_sweep){.n = n, .flag = {1}, .x = {mean, QM_AT(w->g)}});
         lerp(w->slot[TORCH_SQ], mean, n, weight);
     }
     return QM_OK;
 }
 
 /* The estimate of the second moment, unclamped. */
-static void torch_estimate(const struct qm_whole *w, float *v)
+static qm_status torch_estimate(const struct qm_whole *w, float *v)
 {
     struct qm_matrices m;
+    float eps1 = (float)w->s->hyper->eps1, *mean = NULL;
+    float *row = w->slot[TORCH_ROW], *col = w->slot[TORCH_COL];
+    int64_t n = qm_shape_numel(w->shape);
     if (!is_factored(w, &m)) {
-        memcpy(v, w->slot[TORCH_SQ], sizeof(float) * (size_t)qm_shape_numel(w->shape));
-        return;
+        qm_sweep_run(QM_SWEEP_copy, &(struct qm_sweep){.n = n, .x = {v, w->slot[TORCH_SQ]}});
+        return QM_OK;
     }
-    for (int64_t b = 0; b < m.batch; b++) {
-        const float *r = w->slot[TORCH_ROW] + b * m.rows, *c = w->slot[TORCH_COL] + b * m.cols;
-        const struct qm_matrices rows = {1, 1, m.rows};
-        float mean = 0.0f, eps1 = (float)w->s->hyper->eps1;
-        qm_row_means(&rows, (struct qm_term){0}, r, &mean);
-        mean = mean < eps1 ? eps1 : mean;
-        QM_PARALLEL(m.rows * m.cols >= QM_THREADS_FROM)
-        for (int64_t i = 0; i < m.rows; i++)
-            for (int64_t j = 0; j < m.cols; j++)
-                v[(b * m.rows + i) * m.cols + j] = r[i] * c[j] / mean;
+    QM_TRY(qm_batch_means(&m, row, &mean));
+    if (qm_whole_device()) {
+        qm_sweep_run(
+            QM_SWEEP_torch_estimate,
+            &(struct qm_sweep){
+                .n = n, .rows = m.rows, .cols = m.cols, .c = {eps1}, .x = {v, row, col, mean}});
+        qm_whole_release(mean);
+        return QM_OK;
     }
+    QM_PARALLEL(n >= QM_THREADS_FROM)
+    for (int64_t i = 0; i < m.batch * m.rows; i++) {
+        const float least = qm_torch_mean(mean[i / m.rows], eps1), *c = col + i / m.rows * m.cols;
+        for (int64_t j = 0; j < m.cols; j++)
+            v[i * m.cols + j] = qm_torch_second(row[i], c[j], least);
+    }
+    qm_whole_release(mean);
+    return QM_OK;
 }
 
 static qm_status torch_apply(const struct qm_whole *w)
@@ -202,12 +208,10 @@ static qm_status torch_apply(const struct qm_whole *w)
     float least = (float)(h->eps1 * h->eps1), decay = (float)(1.0 - lr * h->weight_decay);
     float *u = w->room;
     if (n > 0)
-        torch_estimate(w, u);
-    QM_PARALLEL(n >= QM_THREADS_FROM)
-    for (int64_t i = 0; i < n; i++) {
-        float v = u[i] < least ? least : u[i];
-        u[i] = 1.0f / sqrtf(v) * (h->maximize ? -w->g[i] : w->g[i]);
-    }
+        QM_TRY(torch_estimate(w, u));
+    qm_sweep_run(
+        QM_SWEEP_torch_update,
+        &(struct qm_sweep){.n = n, .c = {least}, .flag = {h->maximize}, .x = {u, QM_AT(w->g)}});
     double den = (double)qm_norm2(u, n) / (root * h->clip);
     float alpha = (float)(-(scale * rho) / (den > 1.0 ? den : 1.0));
     QM_CHUNKS(n, i, k)
@@ -229,6 +233,7 @@ static const struct qm_rule rules[] = {
      .slot_sign = {0, 0, 0, 1},
      .prepare = prepare,
      .sums = 2,
+     .sweeps = 1,
      .states = hf_states,
      .apply = hf_apply,
      .slot_shape = hf_shape},
@@ -241,6 +246,7 @@ static const struct qm_rule rules[] = {
      .slot_sign = {0, 0, 0},
      .prepare = prepare,
      .sums = 2,
+     .sweeps = 1,
      .states = torch_states,
      .apply = torch_apply,
      .slot_shape = torch_shape},

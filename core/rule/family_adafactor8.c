@@ -126,11 +126,12 @@ PREPARE(026_cuda, 1, 1)
 PREPARE(021_cuda, 0, 1)
 #undef PREPARE
 
-#define SLOTS_AND_STEPS                                                                            \
-    .n_slots = QM_A8_SLOTS, .slot = {"exp_avg",  "row_var",  "col_var",   "variance",              \
-                                     "conf_row", "conf_col", "prev_norm", "proj"},                 \
-    .slot_sign = {1, 0, 0, 0, 0, 0, 0, 1}, .betas_optional = 1, .sums = 2, .states = qm_a8_states, \
-    .apply = qm_a8_apply, .slot_shape = slot_shape, .reads_back = reads_back, .round_of = round_of
+#define SLOTS_AND_STEPS                                                                 \
+    .n_slots = QM_A8_SLOTS, .slot = {"exp_avg",  "row_var",  "col_var",   "variance",   \
+                                     "conf_row", "conf_col", "prev_norm", "proj"},      \
+    .slot_sign = {1, 0, 0, 0, 0, 0, 0, 1}, .betas_optional = 1, .sums = 2, .sweeps = 1, \
+    .states = qm_a8_states, .apply = qm_a8_apply, .slot_shape = slot_shape,             \
+    .reads_back = reads_back, .round_of = round_of
 
 static const struct qm_rule rules[] = {
     {.name = "adafactor8",

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "core/rule/bnb.h"
+#include "core/rule/whole.h"
 
 /* 0, as everything that was not named, is 1 too. */
 static double gnorm_scale(const struct qm_hyper *h)
@@ -51,143 +52,89 @@ static void prepare_lars(const struct qm_hyper *h, int64_t t, struct qm_rule_ste
 
 static int64_t numel(const struct qm_whole *w) { return qm_shape_numel(w->shape); }
 
-/* torch.norm of float32 on CPU with AVX2, one thread: eight lanes, an fma each, added in order;
- * then the rest. */
-struct norm {
-    float lane[8];
-    int64_t at, whole; /* the lanes take the first n / 8 * 8 */
-};
-
-static void norm_add(struct norm *s, float x)
-{
-    float *to = &s->lane[s->at < s->whole ? s->at % 8 : 0];
-    *to = fmaf(x, x, *to);
-    if (++s->at == s->whole)
-        for (int j = 1; j < 8; j++)
-            s->lane[0] = s->lane[0] + s->lane[j];
-}
-
-static float norm_end(const struct norm *s) { return sqrtf(s->lane[0]); }
-
-static float param_norm(const struct qm_whole *w)
-{
-    struct norm s = {.whole = numel(w) / 8 * 8};
-    for (int64_t i = 0; i < numel(w); i++)
-        norm_add(&s, w->p[i]);
-    return norm_end(&s);
-}
-
 /* The factor on the step, 1 where max_unorm is 0 or the update is short enough. */
 static float factor(const struct qm_whole *w, float unorm, float extra)
 {
     float most = (float)w->s->hyper->max_unorm;
     if (!(most > 0.0f))
         return 1.0f;
-    most = most * param_norm(w) + extra;
+    most = most * qm_lane_norm(w->p, numel(w)) + extra;
     return unorm > most ? most / unorm : 1.0f;
+}
+
+/* An operation of this step on all elements. */
+static void run(enum qm_sweep_kind kind, enum qm_bnb_form form, const struct qm_whole *w, float c10,
+                float c11, float *x0, const float *x1, const float *x2)
+{
+    struct qm_sweep a = {.n = numel(w),
+                         .flag = {form == QM_BNB_32, w->s->flag[0], w->s->flag[1]},
+                         .x = {x0, QM_AT(x1), QM_AT(x2)}};
+    memcpy(a.c, w->s->c, sizeof a.c);
+    a.c[10] = c10;
+    a.c[11] = c11;
+    qm_sweep_run(kind, &a);
 }
 
 /* ---- LAMB ---------------------------------------------------------------------------------- */
 
-static void lamb_states(enum qm_bnb_form form, const struct qm_whole *w)
-{
-    const float *c = w->s->c;
-    float *m = w->slot[0], *v = w->slot[1];
-    for (int64_t i = 0; i < numel(w); i++) {
-        float x = w->g[i] * c[0];
-        m[i] = qm_bnb_add(form, m[i] * c[2], c[3], x);
-        v[i] = qm_bnb_add_square(form, v[i] * c[4], c[5], x);
-    }
-}
-
-static void lamb_step(enum qm_bnb_form form, const struct qm_whole *w, float scale)
-{
-    const float *c = w->s->c, *m = w->slot[0], *v = w->slot[1];
-    float step = scale * c[7];
-    for (int64_t i = 0; i < numel(w); i++)
-        w->p[i] = qm_bnb_add(form, w->p[i] * c[1], step, m[i] / (sqrtf(v[i]) + c[6]));
-}
-
 static qm_status lamb_states_plain(const struct qm_whole *w)
 {
-    lamb_states(QM_BNB_plain, w);
-    return QM_OK;
-}
-
-static qm_status lamb_apply_plain(const struct qm_whole *w)
-{
-    const float *c = w->s->c, *m = w->slot[0], *v = w->slot[1];
-    float eps = (float)w->s->hyper->eps;
-    double sum = 0.0;
-    for (int64_t i = 0; i < numel(w); i++) {
-        float u = (m[i] * c[8]) / (sqrtf(v[i] * c[9]) + eps);
-        sum += (double)u * (double)u;
-    }
-    lamb_step(QM_BNB_plain, w, factor(w, (float)sqrt(sum), 0.0f));
+    run(QM_SWEEP_lamb_states, QM_BNB_plain, w, 0.0f, 0.0f, w->slot[0], w->slot[1], w->g);
     return QM_OK;
 }
 
 static qm_status lamb_states_cpu(const struct qm_whole *w)
 {
-    lamb_states(QM_BNB_32, w);
+    run(QM_SWEEP_lamb_states, QM_BNB_32, w, 0.0f, 0.0f, w->slot[0], w->slot[1], w->g);
+    return QM_OK;
+}
+
+static void lamb_step(enum qm_bnb_form form, const struct qm_whole *w, float scale)
+{
+    run(QM_SWEEP_lamb_step, form, w, 0.0f, scale * w->s->c[7], w->p, w->slot[0], w->slot[1]);
+}
+
+static qm_status lamb_apply_plain(const struct qm_whole *w)
+{
+    run(QM_SWEEP_lamb_corrected, QM_BNB_plain, w, (float)w->s->hyper->eps, 0.0f, w->room,
+        w->slot[0], w->slot[1]);
+    lamb_step(QM_BNB_plain, w, factor(w, qm_norm2(w->room, numel(w)), 0.0f));
     return QM_OK;
 }
 
 static qm_status lamb_apply_cpu(const struct qm_whole *w)
 {
-    const float *c = w->s->c, *m = w->slot[0], *v = w->slot[1];
-    struct norm sum = {.whole = numel(w) / 8 * 8};
-    for (int64_t i = 0; i < numel(w); i++)
-        norm_add(&sum, m[i] / (sqrtf(v[i]) + c[6]));
-    lamb_step(QM_BNB_32, w, factor(w, norm_end(&sum), 0.0f));
+    run(QM_SWEEP_lamb_update, QM_BNB_32, w, 0.0f, 0.0f, w->room, w->slot[0], w->slot[1]);
+    lamb_step(QM_BNB_32, w, factor(w, qm_lane_norm(w->room, numel(w)), 0.0f));
     return QM_OK;
 }
 
 /* ---- LARS ---------------------------------------------------------------------------------- */
 
-static void lars_states(enum qm_bnb_form form, const struct qm_whole *w)
-{
-    const struct qm_rule_step *s = w->s;
-    float *b = w->slot[0];
-    for (int64_t i = 0; i < numel(w); i++)
-        b[i] = qm_bnb_buffer(form, s->c, s->flag[1], s->flag[0], w->p[i], w->g[i], b[i]);
-}
-
 static qm_status lars_states_plain(const struct qm_whole *w)
 {
-    lars_states(QM_BNB_plain, w);
+    run(QM_SWEEP_lars_states, QM_BNB_plain, w, 0.0f, 0.0f, w->slot[0], w->p, w->g);
     return QM_OK;
 }
 
 static qm_status lars_states_cpu(const struct qm_whole *w)
 {
-    lars_states(QM_BNB_32, w);
+    run(QM_SWEEP_lars_states, QM_BNB_32, w, 0.0f, 0.0f, w->slot[0], w->p, w->g);
     return QM_OK;
 }
 
 static qm_status lars_apply_plain(const struct qm_whole *w)
 {
-    const float *c = w->s->c, *b = w->slot[0];
-    double sum = 0.0;
-    for (int64_t i = 0; i < numel(w); i++) {
-        float bare = b[i] - w->p[i] * c[1];
-        sum += (double)bare * (double)bare;
-    }
-    float scale = factor(w, (float)sqrt(sum), c[6]);
-    for (int64_t i = 0; i < numel(w); i++)
-        w->p[i] = w->p[i] + scale * (c[7] * b[i]);
+    run(QM_SWEEP_lars_bare, QM_BNB_plain, w, 0.0f, 0.0f, w->room, w->slot[0], w->p);
+    float scale = factor(w, qm_norm2(w->room, numel(w)), w->s->c[6]);
+    run(QM_SWEEP_lars_step, QM_BNB_plain, w, 0.0f, scale, w->p, w->slot[0], NULL);
     return QM_OK;
 }
 
 static qm_status lars_apply_cpu(const struct qm_whole *w)
 {
-    const float *c = w->s->c, *b = w->slot[0];
-    struct norm sum = {.whole = numel(w) / 8 * 8};
-    for (int64_t i = 0; i < numel(w); i++)
-        norm_add(&sum, b[i]);
-    float step = factor(w, norm_end(&sum), 0.0f) * c[7];
-    for (int64_t i = 0; i < numel(w); i++)
-        w->p[i] = fmaf(b[i], step, w->p[i]);
+    float step = factor(w, qm_lane_norm(w->slot[0], numel(w)), 0.0f) * w->s->c[7];
+    run(QM_SWEEP_lars_step_cpu, QM_BNB_32, w, 0.0f, step, w->p, w->slot[0], NULL);
     return QM_OK;
 }
 
@@ -203,6 +150,7 @@ static const struct qm_rule rules[] = {
      .source = "bitsandbytes/backends/default/ops.py _optimizer_precondition_32bit",
      .prepare = prepare_lamb,
      .sums = 1,
+     .sweeps = 1,
      .states = lamb_states_plain,
      .apply = lamb_apply_plain},
     {.name = "lamb_bnb_cpu",
@@ -213,6 +161,7 @@ static const struct qm_rule rules[] = {
      .source = "bitsandbytes/backends/cpu/ops.py _optimizer_update_32bit_cpu",
      .prepare = prepare_lamb,
      .sums = 1,
+     .sweeps = 1,
      .states = lamb_states_cpu,
      .apply = lamb_apply_cpu},
     {.name = "lars_bnb",
@@ -223,6 +172,7 @@ static const struct qm_rule rules[] = {
      .source = "bitsandbytes/backends/default/ops.py _optimizer_precondition_32bit",
      .prepare = prepare_lars,
      .sums = 1,
+     .sweeps = 1,
      .states = lars_states_plain,
      .apply = lars_apply_plain},
     {.name = "lars_bnb_cpu",
@@ -233,6 +183,7 @@ static const struct qm_rule rules[] = {
      .source = "bitsandbytes/backends/cpu/ops.py _optimizer_update_32bit_cpu",
      .prepare = prepare_lars,
      .sums = 1,
+     .sweeps = 1,
      .states = lars_states_cpu,
      .apply = lars_apply_cpu},
 };

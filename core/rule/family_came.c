@@ -3,10 +3,8 @@
 #include "core/rule/rule.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "core/base/half.h"
 #include "core/rule/whole.h"
 
 enum { AVG, SQ_ROW, SQ_COL, SQ, RES_ROW, RES_COL };
@@ -36,14 +34,13 @@ static qm_status average_factors(const struct qm_matrices *m, struct qm_term t, 
                                  double beta, float *row, float *col)
 {
     int64_t rows = m->batch * m->rows, cols = m->batch * m->cols, most = rows > cols ? rows : cols;
-    float *mean = malloc(sizeof *mean * (size_t)most);
-    if (!mean)
-        return qm_fail(QM_NO_MEMORY, "means of %lld rows or columns", (long long)most);
+    void *mean = NULL;
+    QM_TRY(qm_whole_room(sizeof(float) * (size_t)most, &mean));
     qm_row_means(m, t, x, mean);
     qm_average(row, mean, rows, beta, 1.0 - beta);
     qm_col_means(m, t, x, mean);
     qm_average(col, mean, cols, beta, 1.0 - beta);
-    free(mean);
+    qm_whole_release(mean);
     return QM_OK;
 }
 
@@ -59,11 +56,11 @@ static qm_status states(const struct qm_whole *w)
                                w->slot[SQ_COL]));
         QM_TRY(qm_factor_rsqrt(&m, w->slot[SQ_ROW], w->slot[SQ_COL], w->g, u));
     } else if (n > 0) {
-        for (int64_t i = 0; i < n; i++)
-            u[i] = w->g[i] * w->g[i] + eps1;
+        qm_sweep_run(QM_SWEEP_add_square,
+                     &(struct qm_sweep){.n = n, .c = {eps1}, .x = {u, QM_AT(w->g)}});
         qm_average(w->slot[SQ], u, n, h->beta2, 1.0 - h->beta2);
-        for (int64_t i = 0; i < n; i++)
-            u[i] = 1.0f / sqrtf(w->slot[SQ][i]) * w->g[i];
+        qm_sweep_run(QM_SWEEP_over_sqrt,
+                     &(struct qm_sweep){.n = n, .x = {u, w->slot[SQ], QM_AT(w->g)}});
     }
     qm_clip_rms(u, n, h->clip);
     qm_average(avg, u, n, h->beta1, 1.0 - h->beta1);
@@ -73,16 +70,6 @@ static qm_status states(const struct qm_whole *w)
         QM_TRY(average_factors(&m, (struct qm_term){0}, u, h->beta3, w->slot[RES_ROW],
                                w->slot[RES_COL]));
     return QM_OK;
-}
-
-/* The source decays a 16-bit parameter in its own type: alpha, the product and the sum round. */
-static float decayed(float p, float alpha, enum qm_dtype type)
-{
-    if (type == QM_DTYPE_bf16)
-        return qm_bf16_to_float(qm_float_to_bf16(fmaf(p, alpha, p)));
-    if (type == QM_DTYPE_f16)
-        return qm_f16_to_float(qm_float_to_f16(fmaf(p, alpha, p)));
-    return fmaf(p, alpha, p);
 }
 
 static qm_status apply(const struct qm_whole *w)
@@ -97,12 +84,14 @@ static qm_status apply(const struct qm_whole *w)
         QM_TRY(qm_factor_rsqrt(&m, w->slot[RES_ROW], w->slot[RES_COL], u, w->room));
         u = w->room;
     }
+    if (h->weight_decay != 0.0)
+        qm_sweep_run(QM_SWEEP_came_decay, &(struct qm_sweep){.n = n,
+                                                             .c = {alpha},
+                                                             .flag = {w->param == QM_DTYPE_bf16,
+                                                                      w->param == QM_DTYPE_f16},
+                                                             .x = {w->p}});
     QM_CHUNKS(n, i, k)
-    {
-        for (int64_t j = i; j < i + k && h->weight_decay != 0.0; j++)
-            w->p[j] = decayed(w->p[j], alpha, w->param);
-        qm_whole_blocks()->decay_step(k, 1.0f, lr, u + i, w->p + i);
-    }
+    qm_whole_blocks()->decay_step(k, 1.0f, lr, u + i, w->p + i);
     return QM_OK;
 }
 
@@ -118,6 +107,7 @@ static const struct qm_rule rules[] = {
      .slot_sign = {1, 0, 0, 0, 0, 0},
      .prepare = prepare,
      .sums = 3,
+     .sweeps = 1,
      .states = states,
      .apply = apply,
      .slot_shape = slot_shape},

@@ -150,6 +150,7 @@ static const struct qm_rule rules[] = {
      .prepare = prepare_adamw,
      .single = single_moment,
      .sums = 1,
+     .sweeps = 1,
      .states = qm_factor_lpmm_states,
      .apply = qm_factor_lpmm_apply,
      .slot_shape = qm_factor_lpmm_shape},

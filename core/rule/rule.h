@@ -174,6 +174,14 @@ struct qm_rule {
     qm_status (*states)(const struct qm_whole *w);
     qm_status (*apply)(const struct qm_whole *w);
 
+    /* 1: beside scalars, both do all they do by operations that a device has too (core/rule/sweep.h).
+     * Rules with a projection do so where there is none (rank = 0). */
+    int sweeps;
+
+    /* The number that draws of slot 0 go by: of rules that stand for one slot of another
+     * (core/engine/whole_form.c). */
+    int first_slot;
+
     /* 1 for a slot that `apply` reads back from its codes whatever state_used says, where a source
      * treats its states unalike; NULL: none. */
     int (*reads_back)(const struct qm_whole *w, int i);

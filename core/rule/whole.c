@@ -16,7 +16,7 @@ const struct qm_whole_blocks *qm_whole_blocks(void)
         QM_ISA_LIST(X)
 #undef X
     };
-    return table[qm_isa()];
+    return qm_whole_device() ? qm_whole_device()->blocks : table[qm_isa()];
 }
 
 int qm_matrices_of(const struct qm_shape *s, struct qm_matrices *out)
@@ -59,6 +59,14 @@ void qm_row_means(const struct qm_matrices *m, struct qm_term t, const float *x,
 {
     const struct qm_whole_blocks *b = qm_whole_blocks();
     int64_t rows = m->batch * m->rows;
+    if (qm_whole_device()) {
+        qm_sweep_run(QM_SWEEP_row_means, &(struct qm_sweep){.n = rows,
+                                                            .cols = m->cols,
+                                                            .flag = {t.is_square},
+                                                            .c = {t.add},
+                                                            .x = {row, QM_AT(x)}});
+        return;
+    }
     QM_PARALLEL(rows * m->cols >= QM_THREADS_FROM)
     for (int64_t i = 0; i < rows; i += QM_WHOLE_ROWS) {
         double sum[QM_WHOLE_ROWS] = {0.0};
@@ -75,6 +83,15 @@ void qm_col_means(const struct qm_matrices *m, struct qm_term t, const float *x,
     enum { WIDTH = 512 };
     const struct qm_whole_blocks *b = qm_whole_blocks();
     int64_t pieces = (m->cols + WIDTH - 1) / WIDTH;
+    if (qm_whole_device()) {
+        qm_sweep_run(QM_SWEEP_col_means, &(struct qm_sweep){.n = m->batch * m->cols,
+                                                            .rows = m->rows,
+                                                            .cols = m->cols,
+                                                            .flag = {t.is_square},
+                                                            .c = {t.add},
+                                                            .x = {col, QM_AT(x)}});
+        return;
+    }
     QM_PARALLEL(m->batch * m->rows * m->cols >= QM_THREADS_FROM)
     for (int64_t k = 0; k < m->batch * pieces; k++) {
         double sum[WIDTH] = {0.0};
@@ -88,9 +105,14 @@ void qm_col_means(const struct qm_matrices *m, struct qm_term t, const float *x,
 
 enum { BLOCK = 256, MOST_BLOCKS = 4096 };
 
-/* The definition. */
+/* The definition; n <= BLOCK. */
 static double chain(double s, const float *x, int64_t n)
 {
+    float here[BLOCK];
+    if (qm_whole_device()) {
+        qm_whole_get(here, x, sizeof *x * (size_t)n);
+        x = here;
+    }
     for (int64_t i = 0; i < n; i++)
         s += (double)x[i] * (double)x[i];
     return s;
@@ -113,10 +135,32 @@ static int last_bit(double s)
     return (int)(u & 1);
 }
 
-double qm_sum_squares(const float *x, int64_t n)
+/* The sums of blocks of x, where the last bit of the sum so far is 0, and 1 (struct qm_whole_blocks).  On a
+ * device, by way of room[blocks] there, NaN where that bit decides. */
+static void parts_of(const float *x, int64_t blocks, double grid, double *room, double *even,
+                     double *odd)
 {
     const struct qm_whole_blocks *b = qm_whole_blocks();
+    if (qm_whole_device()) {
+        qm_sweep_run(
+            QM_SWEEP_squares,
+            &(struct qm_sweep){
+                .n = blocks, .inner = BLOCK, .d = {grid}, .x = {NULL, QM_AT(x)}, .y = {room}});
+        qm_whole_get(even, room, sizeof *even * (size_t)blocks);
+        memcpy(odd, even, sizeof *odd * (size_t)blocks);
+        return;
+    }
+    QM_PARALLEL(blocks * BLOCK >= QM_THREADS_FROM)
+    for (int64_t k = 0; k < blocks; k++)
+        even[k] = b->squares(x + k * BLOCK, BLOCK, grid, &odd[k]);
+}
+
+double qm_sum_squares(const float *x, int64_t n)
+{
     double s = 0.0, part[2][MOST_BLOCKS]; /* where the last bit of s is 0, and 1 */
+    void *room = NULL;
+    if (qm_whole_device() && qm_whole_room(sizeof part[0], &room) != QM_OK)
+        return 0.0; /* the device tells after the step */
     for (int64_t at = 0; at < n;) {
         int64_t left = (n - at) / BLOCK, done = at / BLOCK; /* few, where s may soon double */
         int64_t blocks = done / 4 + 1 < left ? done / 4 + 1 : left;
@@ -128,15 +172,28 @@ double qm_sum_squares(const float *x, int64_t n)
             continue;
         }
         double grid = grid_of(s);
-        QM_PARALLEL(blocks * BLOCK >= QM_THREADS_FROM)
-        for (int64_t k = 0; k < blocks; k++)
-            part[0][k] = b->squares(x + at + k * BLOCK, BLOCK, grid, &part[1][k]);
+        parts_of(x + at, blocks, grid, room, part[0], part[1]);
         for (int64_t k = 0; k < blocks && s < 2.0 * grid; k++, at += BLOCK) {
             double next = s + part[last_bit(s)][k];
             s = next < 2.0 * grid ? next : chain(s, x + at, BLOCK);
         }
     }
+    if (room)
+        qm_whole_release(room);
     return s;
+}
+
+float qm_lane_norm(const float *x, int64_t n)
+{
+    double norm = 0.0;
+    void *at = NULL;
+    if (qm_whole_room(sizeof norm, &at) != QM_OK)
+        return 0.0f; /* as above */
+    qm_sweep_run(QM_SWEEP_lane_norm,
+                 &(struct qm_sweep){.n = 1, .inner = n, .x = {NULL, QM_AT(x)}, .y = {at}});
+    qm_whole_get(&norm, at, sizeof norm);
+    qm_whole_release(at);
+    return (float)norm;
 }
 
 float qm_norm2(const float *x, int64_t n) { return (float)sqrt(qm_sum_squares(x, n)); }
@@ -148,6 +205,15 @@ void qm_product(const float *x, int64_t step_a, int64_t step_k, const float *y, 
                 int64_t inner, int64_t cols, float *out)
 {
     const struct qm_whole_blocks *b = qm_whole_blocks();
+    if (qm_whole_device()) {
+        qm_sweep_run(QM_SWEEP_product, &(struct qm_sweep){.n = rows * cols,
+                                                          .cols = cols,
+                                                          .inner = inner,
+                                                          .step_a = step_a,
+                                                          .step_k = step_k,
+                                                          .x = {out, QM_AT(x), QM_AT(y)}});
+        return;
+    }
     int64_t high = (rows + QM_WHOLE_DEEP - 1) / QM_WHOLE_DEEP;
     int64_t wide = (cols + QM_WHOLE_TILE - 1) / QM_WHOLE_TILE;
     QM_PARALLEL(rows * cols * inner >= 16 * QM_THREADS_FROM)
@@ -167,6 +233,31 @@ void qm_average(float *old, const float *x, int64_t n, double decay, double weig
     qm_whole_blocks()->average(m, (float)decay, (float)weight, x + i, old + i);
 }
 
+qm_status qm_batch_means(const struct qm_matrices *m, const float *row, float **out)
+{
+    const struct qm_matrices rows = {1, m->batch, m->rows};
+    void *mean = NULL;
+    QM_TRY(qm_whole_room(sizeof(float) * (size_t)m->batch, &mean));
+    qm_row_means(&rows, (struct qm_term){0}, row, mean);
+    *out = mean;
+    return QM_OK;
+}
+
+/* Every element of every matrix at once. */
+static qm_status rsqrt_there(const struct qm_matrices *m, const float *row, const float *col,
+                             const float *x, float *out)
+{
+    float *mean = NULL;
+    QM_TRY(qm_batch_means(m, row, &mean));
+    qm_sweep_run(QM_SWEEP_factor_rsqrt,
+                 &(struct qm_sweep){.n = m->batch * m->rows * m->cols,
+                                    .rows = m->rows,
+                                    .cols = m->cols,
+                                    .x = {out, QM_AT(x), QM_AT(row), QM_AT(col), mean}});
+    qm_whole_release(mean);
+    return QM_OK;
+}
+
 qm_status qm_factor_rsqrt(const struct qm_matrices *m, const float *row, const float *col,
                           const float *x, float *out)
 {
@@ -174,6 +265,8 @@ qm_status qm_factor_rsqrt(const struct qm_matrices *m, const float *row, const f
     const struct qm_matrices rows = {1, 1, m->rows};
     if (m->rows == 0 || m->cols == 0) /* the factors may be empty too */
         return QM_OK;
+    if (qm_whole_device())
+        return rsqrt_there(m, row, col, x, out);
     float *root = malloc(sizeof *root * (size_t)m->cols);
     if (!root)
         return qm_fail(QM_NO_MEMORY, "%lld roots", (long long)m->cols);
@@ -182,11 +275,11 @@ qm_status qm_factor_rsqrt(const struct qm_matrices *m, const float *row, const f
         float mean = 0.0f;
         qm_row_means(&rows, (struct qm_term){0}, r, &mean);
         for (int64_t j = 0; j < m->cols; j++)
-            root[j] = 1.0f / sqrtf(c[j]);
+            root[j] = qm_col_root(c[j]);
         QM_PARALLEL(m->rows * m->cols >= QM_THREADS_FROM)
         for (int64_t i = 0; i < m->rows; i++) {
             int64_t at = (b * m->rows + i) * m->cols;
-            blocks->outer_f32(m->cols, 1.0f / sqrtf(r[i] / mean), root, x + at, out + at);
+            blocks->outer_f32(m->cols, qm_row_root(r[i], mean), root, x + at, out + at);
         }
     }
     free(root);

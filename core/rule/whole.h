@@ -7,14 +7,47 @@
 
 #include "core/rule/blocks_whole.h"
 
-/* for (from, n) over chunks of `total` elements, on all threads where that is worth it.  The body
- * is one statement and touches elements [from, from + n) alone. */
-#define QM_CHUNKS(total, from, n)                                                             \
-    for (int64_t qm_total = (total), qm_once = 1; qm_once; qm_once = 0)                       \
-        QM_PARALLEL(qm_total >= QM_THREADS_FROM)                                              \
-    for (int64_t from = 0; from < qm_total; from += QM_WHOLE_CHUNK)                           \
-        for (int64_t n = qm_total - from < QM_WHOLE_CHUNK ? qm_total - from : QM_WHOLE_CHUNK, \
-                     qm_first = 1;                                                            \
+/* Where a rule's arrays lie when that is not the host's memory: its step is then the same calls, of which
+ * each is a launch there (core/engine/whole.c).  What fails is kept and told after the step. */
+struct qm_whole_device {
+    const struct qm_whole_blocks *blocks; /* squares, row_sums and col_sums: none */
+    qm_status (*room)(size_t bytes, void **out);
+    void (*release)(void *p);
+    void (*get)(void *to, const void *from, size_t bytes);
+    void (*put)(void *to, const void *from, size_t bytes);
+    void (*sweep)(enum qm_sweep_kind kind, const struct qm_sweep *a); /* n > 0 */
+};
+
+/* Of this thread, from now on; NULL: the host. */
+void qm_whole_on(const struct qm_whole_device *d);
+const struct qm_whole_device *qm_whole_device(void);
+
+/* One operation on every index: all threads where that is worth it, or a launch. */
+void qm_sweep_run(enum qm_sweep_kind kind, const struct qm_sweep *a);
+
+/* Memory where the rule's arrays lie, and numbers between there and here; release accepts NULL. */
+qm_status qm_whole_room(size_t bytes, void **out);
+void qm_whole_release(void *p);
+void qm_whole_get(void *to, const void *from, size_t bytes);
+void qm_whole_put(void *to, const void *from, size_t bytes);
+
+/* Arguments of operations are not const, what they read included. */
+#define QM_AT(x) ((float *)(uintptr_t)(x))
+
+static inline int64_t qm_whole_chunk(int64_t total)
+{
+    return qm_whole_device() && total > 0 ? total : QM_WHOLE_CHUNK;
+}
+
+/* for (from, n) over chunks of `total` elements, on all threads where that is worth it (on a device:
+ * all at once).  The body is one statement, touches elements [from, from + n) alone, and by way of
+ * qm_whole_blocks(). */
+#define QM_CHUNKS(total, from, n)                                                               \
+    for (int64_t qm_total = (total), qm_chunk = qm_whole_chunk(qm_total), qm_once = 1; qm_once; \
+         qm_once = 0)                                                                           \
+        QM_PARALLEL(qm_chunk < qm_total && qm_total >= QM_THREADS_FROM)                         \
+    for (int64_t from = 0; from < qm_total; from += qm_chunk)                                   \
+        for (int64_t n = qm_total - from < qm_chunk ? qm_total - from : qm_chunk, qm_first = 1; \
              qm_first; qm_first = 0)
 
 /* The loop that follows, on all threads if `when`. */
@@ -61,6 +94,9 @@ void qm_product(const float *x, int64_t step_a, int64_t step_k, const float *y, 
 
 float qm_norm2(const float *x, int64_t n);
 
+/* torch.norm of float32 on CPU with AVX2, one thread (sweep.h). */
+float qm_lane_norm(const float *x, int64_t n);
+
 /* The norm over the root of the count, both float32: tensor.norm(2) / numel ** 0.5. */
 float qm_rms(const float *x, int64_t n);
 
@@ -72,6 +108,9 @@ void qm_average(float *old, const float *x, int64_t n, double decay, double weig
  * x. */
 qm_status qm_factor_rsqrt(const struct qm_matrices *m, const float *row, const float *col,
                           const float *x, float *out);
+
+/* The mean of the rows' averages of each matrix, row[batch][rows]: *out[batch], to be released. */
+qm_status qm_batch_means(const struct qm_matrices *m, const float *row, float **out);
 
 /* x / max(1, rms(x) / clip). */
 void qm_clip_rms(float *x, int64_t n, double clip);

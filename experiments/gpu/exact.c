@@ -44,7 +44,7 @@ struct pair {
     struct side side[2];
     const struct qm_recipe *r;
     struct qm_shape shape;
-    int64_t n, n_scales[QM_MAX_SLOTS];
+    int64_t n, slot_n[QM_MAX_SLOTS], n_scales[QM_MAX_SLOTS];
     size_t p_bytes, residual_bytes;
     float *wide;
     void *g;
@@ -71,10 +71,10 @@ static void pair_close(struct pair *x)
 static qm_status side_open(struct pair *x, struct side *s)
 {
     QM_TRY(s->b->open(x->r, &x->shape, TENSOR, &s->plan));
-    size_t n = (size_t)x->n + 1;
     int ok = (s->p = calloc(x->p_bytes + 1, 1)) && (s->residual = calloc(x->residual_bytes + 1, 1));
     for (int i = 0; i < x->r->rule->n_slots && ok; i++)
-        ok = (s->codes[i] = calloc(n, 1)) && (s->decoded[i] = calloc(n, sizeof(float))) &&
+        ok = (s->codes[i] = calloc((size_t)x->slot_n[i] + 1, 1)) &&
+             (s->decoded[i] = calloc((size_t)x->slot_n[i] + 1, sizeof(float))) &&
              (s->scales[i] = calloc((size_t)x->n_scales[i] + 1, sizeof(float)));
     return ok ? QM_OK : qm_fail(QM_NO_MEMORY, "%lld elements", (long long)x->n);
 }
@@ -86,9 +86,13 @@ static qm_status pair_open(struct pair *x)
     x->residual_bytes = (size_t)(x->n * qm_param_residual(&x->r->param));
     for (int i = 0; i < x->r->rule->n_slots; i++) {
         struct qm_quantizer q = qm_recipe_slot(x->r, i, &x->shape);
+        struct qm_shape own = x->shape;
         struct qm_codec c;
+        if (x->r->rule->slot_shape)
+            x->r->rule->slot_shape(&x->r->hyper, i, &x->shape, &own);
         QM_TRY(qm_codec_init(&c, &q));
-        x->n_scales[i] = q.bits ? qm_scale_count(&c, &x->shape) : x->n;
+        x->slot_n[i] = qm_shape_numel(&own);
+        x->n_scales[i] = q.bits ? qm_scale_count(&c, &own) : x->slot_n[i];
     }
     x->wide = malloc(sizeof(float) * (size_t)(x->n + 1));
     x->g = malloc(sizeof(float) * (size_t)(x->n + 1));
@@ -152,8 +156,8 @@ static int differs(const struct pair *x, int64_t t, char *text, size_t size)
         const void *of[3][2] = {{a->codes[i], b->codes[i]},
                                 {a->scales[i], b->scales[i]},
                                 {a->decoded[i], b->decoded[i]}};
-        size_t bytes[3] = {(size_t)x->n, sizeof(float) * (size_t)x->n_scales[i],
-                           sizeof(float) * (size_t)x->n};
+        size_t bytes[3] = {(size_t)x->slot_n[i], sizeof(float) * (size_t)x->n_scales[i],
+                           sizeof(float) * (size_t)x->slot_n[i]};
         for (int k = 0; k < 3; k++) {
             if ((at = first_difference(of[k][0], of[k][1], bytes[k])) < 0)
                 continue;
@@ -233,7 +237,7 @@ qm_status qm_exact_all(const struct qm_backend *other, json_t **rows, int *diffe
     qm_progress_start(&progress, "exact", qm_variant_count());
     for (int i = 0; i < qm_variant_count() && st == QM_OK; i++) {
         const struct qm_variant *v = qm_variant_at(i);
-        if (qm_rule_find(v->rule)->element) {
+        if (qm_rule_find(v->rule)->element || qm_rule_find(v->rule)->sweeps) {
             st = compare_variant(other, v, 0, *rows, differ);
             if (st == QM_OK)
                 st = compare_variant(other, v, 1, *rows, differ);

@@ -21,7 +21,7 @@ qm_status qm_exact_compare(const struct qm_backend *other, const struct qm_recip
 /* Gradient t of such a run. */
 void qm_exact_gradient(uint64_t seed, int64_t t, int64_t n, float *g);
 
-/* Every elementwise variant, as it is and without fallbacks, over sizes 1 to 2^20 + 3 and matrices; rows
+/* Every variant that has kernels, as it is and without fallbacks, over sizes 1 to 2^20 + 3 and matrices; rows
  * {variant, forced, shape, difference}.  *differ: how many are not equal. */
 qm_status qm_exact_all(const struct qm_backend *other, json_t **rows, int *differ);
 

@@ -1,0 +1,399 @@
+/* sweep.h - what rules over whole tensors do to each element, row or column (dual).
+ *
+ * An operation is a function of arguments and an index i < n that writes element i of x[0] (y[0]) and what
+ * its comment says besides; element i reads no other element of what it writes.  So a loop (sweep.c), threads
+ * of a GPU (core/engine/whole.cu) and the faster loops of blocks_whole.c give the same bits.  Sums are
+ * chains in double in the order of the indices: one i, one chain. */
+#ifndef QM_RULE_SWEEP_H
+#define QM_RULE_SWEEP_H
+
+#include "core/base/half.h"
+#include "core/rule/bnb.h"
+#include "core/rule/lpmm.h"
+
+struct qm_sweep {
+    int64_t n;          /* indices */
+    int64_t rows, cols; /* of each matrix of a batch */
+    int64_t inner, step_a, step_k;
+    double d[4];
+    float c[16];
+    int flag[4];
+    float *x[6];
+    double *y[1];
+};
+
+/* clang-format off */
+#define QM_SWEEP_LIST(X)                                                                           \
+    X(row_means) X(col_means) X(squares) X(lane_norm) X(product)                             \
+    X(fill) X(copy) X(divide) X(multiply) X(moment) X(taken) X(residual) X(decay_step)           \
+    X(average) X(decay) X(add_scaled) X(add_square) X(over_sqrt) X(factor_rsqrt)                 \
+    X(lamb_states) X(lamb_corrected) X(lamb_update) X(lamb_step)                                 \
+    X(lars_states) X(lars_bare) X(lars_step) X(lars_step_cpu)                                    \
+    X(lpmm_lerp) X(lpmm_second) X(lpmm_apply) X(lpmm_factor)                                     \
+    X(torch_means) X(torch_lerp) X(torch_estimate) X(torch_update) X(came_decay)                 \
+    X(a8_square) X(a8_gradient_square) X(a8_mean) X(a8_outer) X(a8_over_root) X(a8_direction)
+
+#define QM_SWEEP(name) QM_FN void qm_sweep_##name(const struct qm_sweep *a, int64_t i)
+/* clang-format on */
+
+enum qm_sweep_kind {
+#define X(name) QM_SWEEP_##name,
+    QM_SWEEP_LIST(X)
+#undef X
+        QM_SWEEP_COUNT
+};
+
+/* ---- elements --------------------------------------------------------------------------------- */
+
+/* What enters row and column sums: x, or x * x + add in float32. */
+struct qm_term {
+    int is_square;
+    float add;
+};
+
+QM_FN float qm_term_of(struct qm_term t, float x) { return t.is_square ? x * x + t.add : x; }
+
+/* How an average takes a fresh number x in, after its sign is turned and what is not finite is 0:
+ * by lerp (qm_lerp of weight), or old * keep + weight * x, not fused. */
+struct qm_moment {
+    int is_lerp, turns, only_finite;
+    float keep, weight;
+};
+
+QM_FN float qm_taken(struct qm_moment m, float x)
+{
+    float f = m.turns ? -x : x;
+    return m.only_finite && !qm_bnb_finite(f) ? 0.0f : f;
+}
+
+QM_FN float qm_moment_lerp(struct qm_moment m, float old, float x)
+{
+    return qm_lerp(old, m.turns ? -x : x, m.weight, m.weight - 1.0f);
+}
+
+QM_FN float qm_moment_mix(struct qm_moment m, float old, float x)
+{
+    return old * m.keep + m.weight * qm_taken(m, x);
+}
+
+/* (u - m)^2 + add. */
+QM_FN float qm_residual(float u, float m, float add) { return (u - m) * (u - m) + add; }
+
+QM_FN float qm_decay_step(float p, float keep, float by, float u) { return p * keep - by * u; }
+
+/* mul_(keep).add_(x, alpha=weight), fused. */
+QM_FN float qm_averaged(float old, float x, float keep, float weight)
+{
+    return fmaf(x, weight, old * keep);
+}
+
+/* (r / mean)^(-1/2) and c^(-1/2) of factored second moments, and what they make of x. */
+QM_FN float qm_row_root(float r, float mean) { return 1.0f / sqrtf(r / mean); }
+QM_FN float qm_col_root(float c) { return 1.0f / sqrtf(c); }
+QM_FN float qm_outer_f32(float row, float col, float x) { return (row * col) * x; }
+QM_FN float qm_outer(double row, double col, float x) { return (float)((double)x * (row * col)); }
+
+/* x over the root of row * col / mean, at least `floor`. */
+QM_FN float qm_over_root(double row, double col, double mean, double floor, float x)
+{
+    return (float)((double)x * (1.0 / sqrt(fmax(row * col / mean, floor))));
+}
+
+/* ---- sums: rows, columns and chains, one i each ------------------------------------------------ */
+
+/* x[0][i] = mean of row i of x[1]; flag 0: of squares + c[0]. */
+QM_SWEEP(row_means)
+{
+    struct qm_term t = {a->flag[0], a->c[0]};
+    const float *x = a->x[1] + i * a->cols;
+    double s = 0.0;
+    for (int64_t j = 0; j < a->cols; j++)
+        s += (double)qm_term_of(t, x[j]);
+    a->x[0][i] = (float)(s / (double)a->cols);
+}
+
+QM_SWEEP(col_means)
+{
+    struct qm_term t = {a->flag[0], a->c[0]};
+    const float *x = a->x[1] + i / a->cols * a->rows * a->cols + i % a->cols;
+    double s = 0.0;
+    for (int64_t k = 0; k < a->rows; k++)
+        s += (double)qm_term_of(t, x[k * a->cols]);
+    a->x[0][i] = (float)(s / (double)a->rows);
+}
+
+/* y[0][i] = sum of the squares of the i-th `inner` numbers of x[1], each rounded to a multiple of
+ * d[0] 2^-52; NaN where one lies half way between two of them (whole.h says what for). */
+QM_SWEEP(squares)
+{
+    const float *x = a->x[1] + i * a->inner;
+    double s = 0.0, half = a->d[0] * 0x1p-53;
+    int ties = 0;
+    for (int64_t k = 0; k < a->inner; k++) {
+        double v = (double)x[k] * (double)x[k], rounded = (v + a->d[0]) - a->d[0];
+        ties |= v - rounded == half || v - rounded == -half;
+        s += rounded;
+    }
+    a->y[0][i] = ties ? (double)qm_float(0x7fc00000u) : s;
+}
+
+/* y[0][0] = torch.norm of `inner` float32 on CPU with AVX2, one thread: eight lanes, an fma each, added
+ * in order; then the rest. */
+QM_SWEEP(lane_norm)
+{
+    float lane[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+    int64_t whole = a->inner / 8 * 8;
+    const float *x = a->x[1];
+    for (int64_t k = 0; k < whole; k += 8)
+        for (int j = 0; j < 8; j++)
+            lane[j] = fmaf(x[k + j], x[k + j], lane[j]);
+    for (int j = 1; whole > 0 && j < 8; j++)
+        lane[0] = lane[0] + lane[j];
+    for (int64_t k = whole; k < a->inner; k++)
+        lane[0] = fmaf(x[k], x[k], lane[0]);
+    a->y[0][i] = (double)sqrtf(lane[0]);
+}
+
+/* Element i of the product of whole.h: x[1] by x[2], which has `cols` columns. */
+QM_SWEEP(product)
+{
+    const float *x = a->x[1] + i / a->cols * a->step_a, *y = a->x[2] + i % a->cols;
+    double s = 0.0;
+    for (int64_t k = 0; k < a->inner; k++)
+        s += (double)x[k * a->step_k] * (double)y[k * a->cols];
+    a->x[0][i] = (float)s;
+}
+
+/* ---- of every rule ------------------------------------------------------------------------------ */
+
+/* Where element i lies: its matrix, its row and its column, both numbered through the batch. */
+struct qm_sweep_place {
+    int64_t batch, row, col;
+};
+
+QM_FN struct qm_sweep_place qm_sweep_at(const struct qm_sweep *a, int64_t i)
+{
+    struct qm_sweep_place at;
+    at.row = i / a->cols;
+    at.batch = at.row / a->rows;
+    at.col = at.batch * a->cols + (i - at.row * a->cols);
+    return at;
+}
+
+QM_FN struct qm_moment qm_sweep_how(const struct qm_sweep *a)
+{
+    struct qm_moment m = {a->flag[0], a->flag[1], a->flag[2], a->c[0], a->c[1]};
+    return m;
+}
+
+QM_SWEEP(fill) { a->x[0][i] = a->c[0]; }
+QM_SWEEP(copy) { a->x[0][i] = a->x[1][i]; }
+QM_SWEEP(divide) { a->x[0][i] = a->x[0][i] / a->c[0]; }
+QM_SWEEP(multiply) { a->x[0][i] = a->x[0][i] * a->c[0]; }
+
+QM_SWEEP(moment)
+{
+    struct qm_moment m = qm_sweep_how(a);
+    float old = a->x[0][i], x = a->x[1][i];
+    a->x[0][i] = m.is_lerp ? qm_moment_lerp(m, old, x) : qm_moment_mix(m, old, x);
+}
+
+QM_SWEEP(taken) { a->x[0][i] = qm_taken(qm_sweep_how(a), a->x[1][i]); }
+QM_SWEEP(residual) { a->x[0][i] = qm_residual(a->x[0][i], a->x[1][i], a->c[0]); }
+QM_SWEEP(decay_step) { a->x[0][i] = qm_decay_step(a->x[0][i], a->c[0], a->c[1], a->x[1][i]); }
+QM_SWEEP(average) { a->x[0][i] = qm_averaged(a->x[0][i], a->x[1][i], a->c[0], a->c[1]); }
+QM_SWEEP(decay) { a->x[0][i] = fmaf(a->x[0][i], a->c[0], a->x[0][i]); }
+QM_SWEEP(add_scaled) { a->x[0][i] = fmaf(a->x[1][i], a->c[0], a->x[0][i]); }
+
+/* x[1]^2 + c[0]; with flag 0 without it. */
+QM_SWEEP(add_square)
+{
+    float square = a->x[1][i] * a->x[1][i];
+    a->x[0][i] = a->flag[0] ? square : square + a->c[0];
+}
+
+QM_SWEEP(over_sqrt) { a->x[0][i] = 1.0f / sqrtf(a->x[1][i]) * a->x[2][i]; }
+
+/* x[1] by the roots of rows x[2], of columns x[3], the rows' means x[4]. */
+QM_SWEEP(factor_rsqrt)
+{
+    struct qm_sweep_place at = qm_sweep_at(a, i);
+    float row = qm_row_root(a->x[2][at.row], a->x[4][at.batch]);
+    a->x[0][i] = qm_outer_f32(row, qm_col_root(a->x[3][at.col]), a->x[1][i]);
+}
+
+/* ---- LAMB, LARS: c as family_bnb_norm.c prepares; flag 0: enum qm_bnb_form ------------------------ */
+
+QM_FN enum qm_bnb_form qm_sweep_form(const struct qm_sweep *a)
+{
+    return a->flag[0] ? QM_BNB_32 : QM_BNB_plain;
+}
+
+/* x: m, v, g. */
+QM_SWEEP(lamb_states)
+{
+    enum qm_bnb_form form = qm_sweep_form(a);
+    float x = a->x[2][i] * a->c[0];
+    a->x[0][i] = qm_bnb_add(form, a->x[0][i] * a->c[2], a->c[3], x);
+    a->x[1][i] = qm_bnb_add_square(form, a->x[1][i] * a->c[4], a->c[5], x);
+}
+
+/* u of m, v, with c[10] for eps. */
+QM_SWEEP(lamb_corrected)
+{
+    a->x[0][i] = (a->x[1][i] * a->c[8]) / (sqrtf(a->x[2][i] * a->c[9]) + a->c[10]);
+}
+
+QM_SWEEP(lamb_update) { a->x[0][i] = a->x[1][i] / (sqrtf(a->x[2][i]) + a->c[6]); }
+
+/* p of m, v; c[11]: the step. */
+QM_SWEEP(lamb_step)
+{
+    float u = a->x[1][i] / (sqrtf(a->x[2][i]) + a->c[6]);
+    a->x[0][i] = qm_bnb_add(qm_sweep_form(a), a->x[0][i] * a->c[1], a->c[11], u);
+}
+
+/* b of p, g. */
+QM_SWEEP(lars_states)
+{
+    a->x[0][i] = qm_bnb_buffer(qm_sweep_form(a), a->c, a->flag[2], a->flag[1], a->x[1][i],
+                               a->x[2][i], a->x[0][i]);
+}
+
+QM_SWEEP(lars_bare) { a->x[0][i] = a->x[1][i] - a->x[2][i] * a->c[1]; }
+QM_SWEEP(lars_step) { a->x[0][i] = a->x[0][i] + a->c[11] * (a->c[7] * a->x[1][i]); }
+QM_SWEEP(lars_step_cpu) { a->x[0][i] = fmaf(a->x[1][i], a->c[11], a->x[0][i]); }
+
+/* ---- lpmm: c as of prepare_adamw; flag 1: the gradient's sign is turned --------------------------- */
+
+QM_FN float qm_lpmm_first(const float *c, int turns, float m, float g)
+{
+    return qm_lerp(m, turns ? -g : g, c[1], c[2]);
+}
+
+QM_SWEEP(lpmm_lerp) { a->x[0][i] = qm_lpmm_first(a->c, a->flag[1], a->x[0][i], a->x[1][i]); }
+QM_SWEEP(lpmm_second) { qm_adamw_lpmm_second(a->c, a->x[1][i], a->x[0] + i); }
+
+/* p of m, v. */
+QM_SWEEP(lpmm_apply) { qm_adamw_lpmm_apply(a->c, 0, a->x[0] + i, a->x[1][i], a->x[2][i]); }
+
+/* p of m, rows, columns, the rows' means. */
+QM_SWEEP(lpmm_factor)
+{
+    struct qm_sweep_place at = qm_sweep_at(a, i);
+    float row = a->x[2][at.row] / a->x[4][at.batch];
+    qm_adamw_lpmm_apply(a->c, 0, a->x[0] + i, a->x[1][i], row * a->x[3][at.col]);
+}
+
+/* ---- Adafactor, CAME ------------------------------------------------------------------------------- */
+
+/* Means of squares through the norm: its root, squared again, over the count d[0]. */
+QM_SWEEP(torch_means)
+{
+    float norm = (float)sqrt((double)a->x[0][i] * a->d[0]);
+    a->x[0][i] = norm * norm / (float)a->d[0];
+}
+
+QM_SWEEP(torch_lerp) { a->x[0][i] = qm_lerp(a->x[0][i], a->x[1][i], a->c[0], a->c[0] - 1.0f); }
+
+QM_FN float qm_torch_mean(float mean, float least) { return mean < least ? least : mean; }
+QM_FN float qm_torch_second(float row, float col, float mean) { return row * col / mean; }
+
+/* row r times column c over the rows' mean, at least c[0]; x: v, rows, columns, means. */
+QM_SWEEP(torch_estimate)
+{
+    struct qm_sweep_place at = qm_sweep_at(a, i);
+    float mean = qm_torch_mean(a->x[3][at.batch], a->c[0]);
+    a->x[0][i] = qm_torch_second(a->x[1][at.row], a->x[2][at.col], mean);
+}
+
+/* u of the estimate in u, at least c[0], and g; flag 0: maximize. */
+QM_SWEEP(torch_update)
+{
+    float v = a->x[0][i] < a->c[0] ? a->c[0] : a->x[0][i];
+    a->x[0][i] = 1.0f / sqrtf(v) * (a->flag[0] ? -a->x[1][i] : a->x[1][i]);
+}
+
+/* CAME decays a 16-bit parameter in its own type: alpha, the product and the sum round.  flag 0: bf16;
+ * flag 1: f16. */
+QM_SWEEP(came_decay)
+{
+    float p = fmaf(a->x[0][i], a->c[0], a->x[0][i]);
+    p = a->flag[0] ? qm_bf16_to_float(qm_float_to_bf16(p)) : p;
+    a->x[0][i] = a->flag[1] ? qm_f16_to_float(qm_float_to_f16(p)) : p;
+}
+
+/* ---- adafactor8bit --------------------------------------------------------------------------------- */
+
+#define QM_A8_TINY 1.17549435e-38f /* 2^-126, least second moment of the log code */
+
+/* How an average of squares takes one in: fused_log_quantize_lerp_kernel; not fused; lerp. */
+enum qm_a8_way { QM_A8_KERNEL, QM_A8_MIX, QM_A8_LERP };
+
+/* b: the weight; less: what (float)(1 - b) of the double is. */
+QM_FN float qm_a8_squared(enum qm_a8_way way, float b, float less, float old, float fresh)
+{
+    if (way == QM_A8_KERNEL) {
+        float x = qm_bnb_finite(fresh) && fresh > QM_A8_TINY ? fresh : QM_A8_TINY;
+        float v = fmaf(old, 1.0f - b, b * x);
+        return v > QM_A8_TINY ? v : QM_A8_TINY;
+    }
+    return way == QM_A8_MIX ? old * less + b * fresh : qm_lerp(old, fresh, b, b - 1.0f);
+}
+
+/* c: b, less, what is added to x[1]; flag 0: enum qm_a8_way. */
+QM_SWEEP(a8_square)
+{
+    a->x[0][i] = qm_a8_squared((enum qm_a8_way)a->flag[0], a->c[0], a->c[1], a->x[0][i],
+                               a->x[1][i] + a->c[2]);
+}
+
+/* The same of the squares of x[1]; flag 1: its sign is turned. */
+QM_SWEEP(a8_gradient_square)
+{
+    float g = a->flag[1] ? -a->x[1][i] : a->x[1][i];
+    a->x[0][i] =
+        qm_a8_squared((enum qm_a8_way)a->flag[0], a->c[0], a->c[1], a->x[0][i], g * g + a->c[2]);
+}
+
+/* y[0][i] = mean of row i of x[1], at least d[1]; flag 0: of values that are at least d[0]. */
+QM_SWEEP(a8_mean)
+{
+    const float *r = a->x[1] + i * a->cols;
+    double mean = 0.0;
+    for (int64_t k = 0; k < a->cols; k++)
+        mean += a->flag[0] ? fmax((double)r[k], a->d[0]) : (double)r[k];
+    a->y[0][i] = fmax(mean / (double)a->cols, a->d[1]);
+}
+
+/* Roots of a row and of a column, whose squares are at least floor. */
+QM_FN double qm_a8_row_root(float r, double mean, double floor)
+{
+    return sqrt(mean / fmax((double)r, floor));
+}
+
+QM_FN double qm_a8_col_root(float c, double floor) { return 1.0 / sqrt(fmax((double)c, floor)); }
+
+/* x[1] by rows x[2] and columns x[3], the rows' means y[0]; d[0]: the floor of each. */
+QM_SWEEP(a8_outer)
+{
+    struct qm_sweep_place at = qm_sweep_at(a, i);
+    double row = qm_a8_row_root(a->x[2][at.row], a->y[0][at.batch], a->d[0]);
+    a->x[0][i] = qm_outer(row, qm_a8_col_root(a->x[3][at.col], a->d[0]), a->x[1][i]);
+}
+
+/* The same as the CUDA kernels have it; d[0]: the floor of the product. */
+QM_SWEEP(a8_over_root)
+{
+    struct qm_sweep_place at = qm_sweep_at(a, i);
+    a->x[0][i] = qm_over_root((double)a->x[2][at.row], (double)a->x[3][at.col], a->y[0][at.batch],
+                              a->d[0], a->x[1][i]);
+}
+
+/* x[1] over the root of x[2], at least d[0]. */
+QM_SWEEP(a8_direction)
+{
+    a->x[0][i] = (float)((double)a->x[1][i] / sqrt(fmax((double)a->x[2][i], a->d[0])));
+}
+
+#endif
