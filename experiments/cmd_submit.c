@@ -181,18 +181,24 @@ static void merge_script(FILE *f, const struct options *o, const struct place *p
     head(f, o, p, "-merge", "slurm-merge.out");
     fputs("#SBATCH --ntasks=1\n", f);
     program(f, p);
+    fputs("merge() {\n    ", f);
     quoted(f, p->program);
     fputs(" merge -q ", f);
     quoted(f, p->dir);
     fputs(" -o ", f);
     quoted(f, p->out);
-    fputs("\ncode=$?\n"
-          "# 4: cells are missing.  A task that requeues itself may look ended for a moment\n"
-          "if [ $code = 4 ] && [ -n \"$(squeue -h -j \"$1\" 2>/dev/null)\" ]; then\n"
-          "    sbatch --dependency=\"afterany:$1\" ",
+    fputs("\n}\n"
+          "merge\ncode=$?\n"
+          "# 4: cells are missing.  A task that requeues itself may look ended, or gone, for a "
+          "moment\n"
+          "for try in 1 2 3; do\n"
+          "    [ $code = 4 ] || break\n"
+          "    sleep 5\n"
+          "    if [ -n \"$(squeue -h -j \"$1\" 2>/dev/null)\" ]; then\n"
+          "        sbatch --dependency=\"afterany:$1\" ",
           f);
     quoted(f, p->dir);
-    fputs("/merge.sh \"$1\"\nfi\nexit $code\n", f);
+    fputs("/merge.sh \"$1\"\n        break\n    fi\n    merge\n    code=$?\ndone\nexit $code\n", f);
 }
 
 static qm_status write_script(const struct options *o, const struct place *p, const char *name,
