@@ -25,6 +25,9 @@ qm_status qm_command_run(struct qm_command *c, const char *source, const char *h
 qm_status qm_command_start(struct qm_command *c, const char *hint, pid_t *pid);
 qm_status qm_command_wait(const struct qm_command *c, pid_t pid, const char *source);
 
+/* A whole file and a NUL behind it, which the caller frees; size: without that. */
+qm_status qm_build_read(const char *path, char **out, size_t *size);
+
 /* Makes the folders that a file's name goes through. */
 qm_status qm_text_folder(const char *folder, const char *name);
 

@@ -75,7 +75,7 @@ static qm_status texts_write(const char *folder)
     return QM_OK;
 }
 
-static qm_status whole_file(const char *path, char **out)
+qm_status qm_build_read(const char *path, char **out, size_t *size)
 {
     FILE *f = fopen(path, "r");
     size_t used = 0, room = 1 << 20;
@@ -98,6 +98,7 @@ static qm_status whole_file(const char *path, char **out)
     }
     text[used] = '\0';
     *out = text;
+    *size = used;
     return QM_OK;
 }
 
@@ -126,6 +127,7 @@ static qm_status kernel_compile(const char *source, const char *folder, struct c
 {
     char layer[PATH_MAX], plain[PATH_MAX], rewritten[PATH_MAX], object[PATH_MAX], *text = NULL,
                                                                                   *new_text = NULL;
+    size_t length;
     snprintf(layer, sizeof layer, "%s/qm_emu.hpp", folder);
     snprintf(plain, sizeof plain, "%s/kernel.ii", folder);
     snprintf(rewritten, sizeof rewritten, "%s/kernel.emu.ii", folder);
@@ -134,7 +136,7 @@ static qm_status kernel_compile(const char *source, const char *folder, struct c
                  (const char *const[]){"-x", "c++", "-E", "-isystem", folder, "-include", layer,
                                        source, "-o", plain, NULL});
     QM_TRY(qm_command_run(&k->c, source, HINT));
-    QM_TRY(whole_file(plain, &text));
+    QM_TRY(qm_build_read(plain, &text, &length));
     qm_status st = qm_emu_rewrite(text, &new_text);
     free(text);
     QM_TRY(st);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/engine/build.h"
 #include "core/engine/cubin_cache.h"
 #include "core/engine/device_cuda.h"
 #include "core/kernel_abi.h"
@@ -23,33 +24,6 @@ struct qm_user_cuda {
 };
 
 /* ---- building ---------------------------------------------------------------------------------- */
-
-static qm_status read_file(const char *path, char **out, size_t *size)
-{
-    FILE *f = fopen(path, "re");
-    size_t used = 0, room = 1 << 16, n;
-    char *text = malloc(room);
-    while (f && text && (n = fread(text + used, 1, room - used - 1, f)) > 0) {
-        used += n;
-        if (used < room - 1)
-            continue;
-        char *larger = realloc(text, room *= 2);
-        if (!larger)
-            free(text);
-        text = larger;
-    }
-    int is_read = f && text && !ferror(f);
-    if (f)
-        fclose(f);
-    if (!is_read) {
-        free(text);
-        return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
-    }
-    text[used] = '\0';
-    *out = text;
-    *size = used;
-    return QM_OK;
-}
 
 static int arch_here(void)
 {
@@ -70,7 +44,7 @@ qm_status qm_user_cuda_build(const char *source, const char *object)
     size_t size;
     int n = 0;
     QM_TRY(qm_nvrtc_probe());
-    QM_TRY(read_file(source, &text, &size));
+    QM_TRY(qm_build_read(source, &text, &size));
     snprintf(path, sizeof path, "%s", source);
     snprintf(include, sizeof include, "-I%s", dirname(path));
     options[n++] = include;
@@ -141,7 +115,7 @@ qm_status qm_user_cuda_open(const char *object, struct qm_user_cuda **out)
         return qm_fail(QM_NO_MEMORY, "kernel %s", object);
     qm_status st = qm_cuda_context(&u->cu, &u->stream, &device);
     if (st == QM_OK)
-        st = read_file(object, &image, &size);
+        st = qm_build_read(object, &image, &size);
     if (st == QM_OK)
         st = qm_cuda_error(u->cu->ModuleLoadData(&u->module, image), "cuModuleLoadData");
     free(image);
