@@ -216,6 +216,15 @@ static qm_status choose_start(const struct qm_suite *s, struct qm_cell *c)
     return QM_OK;
 }
 
+static qm_status choose_training(const struct qm_suite *s, struct qm_cell *c)
+{
+    int64_t rank;
+    QM_TRY(integer(s, c, "warmup", 0, 0, &c->warmup));
+    QM_TRY(integer(s, c, "decay_rank", 0, 0, &rank));
+    c->decay_rank = rank > QM_MAX_RANK ? QM_MAX_RANK + 1 : (int)rank;
+    return QM_OK;
+}
+
 /* Records why the cell is skipped, unless it already is. */
 static qm_status skip(struct qm_cell *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -349,6 +358,8 @@ static qm_status check_source(struct qm_cell *c)
         return skip(c, "closed needs a problem: source, which has its own gradients");
     if (c->lr_scale != 1.0 && c->kind != QM_SOURCE_problem)
         return skip(c, "lr_scale needs a problem: source, which has a learning rate");
+    if ((c->warmup || c->decay_rank) && c->kind != QM_SOURCE_problem)
+        return skip(c, "%s needs a problem: source", c->warmup ? "warmup" : "decay_rank");
     if (c->start_ulp && c->coupling != QM_COUPLING_closed)
         return skip(c, "start: ulp needs coupling closed");
     if (c->start_ulp && !qm_recipe_is_full(&c->recipe))
@@ -414,6 +425,7 @@ static qm_status build_cell(const struct qm_suite *s, const struct item *item, s
     c->seed = (uint64_t)seed;
     c->rounding_seed = (uint64_t)rounding;
     QM_TRY(choose_start(s, c));
+    QM_TRY(choose_training(s, c));
     QM_TRY(choose_coupling(s, c));
     if (item->reason)
         QM_TRY(skip(c, "%s", item->reason));

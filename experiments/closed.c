@@ -170,6 +170,8 @@ static qm_status follow(struct run *r, struct qm_outcome *out)
     extra[QM_EXTRA_twin_gap] = twin;
     extra[QM_EXTRA_log_gap] = log10(gap / twin);
     extra[QM_EXTRA_area] = qm_gap_area(r->loss, r->twin, r->step, r->n_looks);
+    extra[QM_EXTRA_twin_basin] = qm_sides_basin(r->a, 1);
+    extra[QM_EXTRA_basin] = out->diverged ? nan("") : qm_sides_basin(r->a, 0);
     for (int i = 0; i < QM_STAIR_COUNT; i++)
         QM_TRY(qm_stairs_make(stairs[i].is_twin ? r->twin : r->loss, r->step, r->n_looks,
                               stairs[i].persistence, &out->n_stair[i], &out->stair[i]));
@@ -180,7 +182,9 @@ qm_status qm_closed_run(struct qm_sides *a, struct qm_metrics *m, struct qm_twin
                         const volatile sig_atomic_t *stop, struct qm_outcome *out)
 {
     const struct qm_problem *p = a->c->problem;
-    struct run r = {.a = a, .steps = qm_cell_steps(a->c), .look = p->look > 0 ? p->look : 1};
+    struct run r = {.a = a, .steps = qm_cell_steps(a->c), .look = 1};
+    if (p->look && p->look(a->problem) > 0)
+        r.look = p->look(a->problem);
     r.gives_loss = p->gives_loss && p->gives_loss(a->problem);
     size_t looks = (size_t)count_looks(&r);
     r.step = calloc(looks, sizeof *r.step);

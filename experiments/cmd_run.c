@@ -109,6 +109,8 @@ static const char doc[] =
     "  protocol: paired       adds what the variants are judged against, and tables of verdicts, "
     "runtimes to 51 targets and profiles\n"
     "  lr_scale               times the problem's learning rate: [0.25, 0.5, 1, 2, 4]\n"
+    "  warmup                 steps over which the learning rate rises to its value: [0, 100]\n"
+    "  decay_rank             tensors of lower rank have no weight decay; 2: matrices alone\n"
     "  start                  problem, or ulp: the float64 twin beside itself, one float32 ulp "
     "off\n"
     "  rounding_seed          other draws of stochastic rounding, the same data\n"

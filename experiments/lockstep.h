@@ -38,11 +38,13 @@
     X(twin_loss,   "1",  "the same of the double-precision twin")                                 \
     X(loss_ratio,  "log10", "log10 of loss / twin_loss after the last step")                      \
     X(loss_ratio_mean, "log10", "its mean over the points of the curve after the start")          \
-    X(start_gap,   "1",  "loss of the start above the floor; closed, as the four that follow")    \
+    X(start_gap,   "1",  "loss of the start above the floor; closed, as the six that follow")     \
     X(gap,         "1",  "loss after the last step over start_gap; 1000 once diverged")           \
     X(twin_gap,    "1",  "the same of the double-precision twin")                                 \
     X(log_gap,     "log10", "log10 of gap / twin_gap")                                            \
     X(area,        "log10", "mean of log10 gap / twin_gap over the logarithm of the step")        \
+    X(basin,       "1",  "basin in which the variant ended, 0: that of the floor; diverged: NaN")      \
+    X(twin_basin,  "1",  "the same of the double-precision twin")                                 \
     X(theory_nmse, "1",  "NMSE by quadrature (oracle/theory.h), oneshot of closed-form laws")     \
     X(theory_sqnr, "dB", "SQNR by quadrature: -10 log10 of theory_nmse")                          \
     X(theory_z,    "1",  "standard errors (by block) between measured and theoretical NMSE")

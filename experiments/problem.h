@@ -28,8 +28,11 @@ struct qm_problem {
     /* Whether the loss that eval returns with a gradient is the plotted one, to the bit; then first
      * hits cost nothing.  NULL: it is not. */
     int (*gives_loss)(void *self);
-    /* Otherwise: steps between two looks at the plotted loss for first hits; 0: every step. */
-    int64_t look;
+    /* Otherwise: steps between two looks at the plotted loss for first hits.  NULL: every step. */
+    int64_t (*look)(void *self);
+    /* The basin that x lies in: 0 is the one whose bottom is the floor.  Runs that end in different
+     * basins are never averaged.  NULL: there is one basin. */
+    int (*basin)(void *self, const double *x);
     /* The floor of that loss.  NULL: there is no loss, the gradients are prescribed whatever x is,
      * and eval returns 0; such a problem serves the couplings local and global, not closed. */
     double (*optimum)(void *self);

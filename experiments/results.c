@@ -202,6 +202,8 @@ static qm_status store_cells(const struct qm_results *r, struct qm_store *store)
     TEXT(role, "role", "plain, float32, ulp or without: why the cell is there");
     double *lr_scale = column(&t, "lr_scale", QM_COLUMN_f64, "1",
                               "times the problem's learning rate");
+    WHOLE(warmup, "warmup", "steps over which lr rises to its value");
+    WHOLE(rank, "decay_rank", "tensors of lower rank have no weight decay");
     WHOLE(rounding, "rounding_seed", "which draws of stochastic rounding, for its seed");
     TEXT(status, "status", "ok, skipped, diverged or failed");
     TEXT(reason, "reason", "why a cell was skipped or failed");
@@ -229,6 +231,8 @@ static qm_status store_cells(const struct qm_results *r, struct qm_store *store)
         bits[i] = o->reason ? nan("") : o->bits;
         role[i] = roles[c->role];
         lr_scale[i] = c->lr_scale;
+        warmup[i] = c->warmup;
+        rank[i] = c->decay_rank;
         rounding[i] = (int64_t)c->rounding_seed;
         status[i] = qm_outcome_status(o);
         reason[i] = o->reason ? o->reason : "";

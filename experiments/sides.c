@@ -95,6 +95,7 @@ static void set_hyper(struct qm_sides *a)
         h->lr *= c->lr_scale;
     if (h->initial_lr == 0.0) /* as a plan keeps it */
         h->initial_lr = h->lr;
+    a->full_lr = h->lr;
     a->twin_hyper = (struct qm_oracle_hyper){
 #define X(name, value, text) .name = h->name,
         QM_HYPER_LIST(X) QM_HYPER_FLAG_LIST(X)
@@ -269,6 +270,12 @@ static const double *parameter(struct qm_sides *a)
     return a->scratch;
 }
 
+double qm_sides_basin(struct qm_sides *a, int is_twin)
+{
+    const struct qm_problem *p = a->c->problem;
+    return p->basin ? p->basin(a->problem, is_twin ? a->twin_p : parameter(a)) : 0;
+}
+
 double qm_sides_loss(struct qm_sides *a, int64_t k)
 {
     return a->c->problem->eval(a->problem, parameter(a), k + 1, NULL);
@@ -312,6 +319,11 @@ double qm_sides_twin_gradient(struct qm_sides *a, int64_t k)
     return a->c->problem->eval(a->problem, a->twin_p, k + 1, a->twin_g);
 }
 
+static int is_decayed(const struct qm_sides *a, int tensor)
+{
+    return a->shape[tensor].rank >= a->c->decay_rank;
+}
+
 /* One update by the oracle, of all tensors. */
 static qm_status oracle_step(struct qm_sides *a, double *p, double *const *slots, const double *g,
                              int64_t t)
@@ -321,19 +333,27 @@ static qm_status oracle_step(struct qm_sides *a, double *p, double *const *slots
         double *slot[QM_MAX_SLOTS] = {NULL};
         for (int s = 0; s < a->n_slots; s++)
             slot[s] = slots[s] + at;
-        QM_TRY(qm_oracle_step(a->oracle, p + at, slot, g + at, &a->shape[i], (uint32_t)i,
-                              &a->twin_hyper, t));
+        struct qm_oracle_hyper h = a->twin_hyper;
+        h.weight_decay = is_decayed(a, i) ? h.weight_decay : 0.0;
+        QM_TRY(qm_oracle_step(a->oracle, p + at, slot, g + at, &a->shape[i], (uint32_t)i, &h, t));
     }
     return QM_OK;
 }
 
-/* The recorded run's learning rate of this update, on both sides. */
+/* The learning rate of update k on both sides: the recorded run's, or that of a warm-up. */
 static void follow_schedule(struct qm_sides *a, int64_t k)
 {
-    if (!a->c->recorded)
+    const struct qm_cell *c = a->c;
+    double part = k < c->warmup ? (double)(k + 1) / (double)c->warmup : 1.0;
+    double lr = c->recorded ? c->recorded->lr[k] : part * a->full_lr;
+    if (lr == a->recipe.hyper.lr && k > 0 && !c->recorded)
         return;
-    a->recipe.hyper.lr = a->twin_hyper.lr = a->c->recorded->lr[k];
-    qm_plan_cpu_hyper(a->plan[0], &a->recipe.hyper);
+    a->recipe.hyper.lr = a->twin_hyper.lr = lr;
+    for (int i = 0; i < a->n_tensors; i++) {
+        struct qm_hyper h = a->recipe.hyper;
+        h.weight_decay = is_decayed(a, i) ? h.weight_decay : 0.0;
+        qm_plan_cpu_hyper(a->plan[i], &h);
+    }
 }
 
 qm_status qm_sides_twin_step(struct qm_sides *a, int64_t k)
@@ -353,9 +373,9 @@ static qm_status moved_step(struct qm_sides *a, int64_t k)
 qm_status qm_sides_step(struct qm_sides *a, int64_t k)
 {
     int64_t t = a->t0 + k;
+    follow_schedule(a, k);
     if (a->is_double)
         return moved_step(a, k);
-    follow_schedule(a, k);
     for (int i = 0; i < a->n_tensors; i++) {
         int64_t at = a->first[i];
         int is_f32 = a->recipe.grad == QM_DTYPE_f32;

@@ -17,8 +17,9 @@ struct qm_sides {
     struct qm_shape shape[QM_PROBLEM_TENSORS];
     int64_t first[QM_PROBLEM_TENSORS], numel[QM_PROBLEM_TENSORS], total;
     void *plan[QM_PROBLEM_TENSORS];
-    void *problem; /* self of c->problem */
-    int64_t t0;    /* the first update's number */
+    void *problem;  /* self of c->problem */
+    int64_t t0;     /* the first update's number */
+    double full_lr; /* after the warm-up */
     double floor, start_loss;
     int is_double; /* start: ulp; the variant's side is a second run of the oracle, in double */
     /* [total]; the variant's side in float, the twin's in double */
@@ -52,6 +53,9 @@ double qm_sides_gradient(struct qm_sides *a, int64_t k);
 
 /* Coupling closed: a->twin_g of the twin's own parameter, and its loss there. */
 double qm_sides_twin_gradient(struct qm_sides *a, int64_t k);
+
+/* The basin in which the variant, or its twin, lies; 0 of a problem that knows of none. */
+double qm_sides_basin(struct qm_sides *a, int is_twin);
 
 /* The variant's loss after k updates, without a gradient. */
 double qm_sides_loss(struct qm_sides *a, int64_t k);

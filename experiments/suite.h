@@ -19,6 +19,8 @@
  *     every: 10                                    # steps between two points of a curve
  *     protocol: paired                             # beside its twins; protocol/protocol.h
  *     lr_scale: [0.25, 0.5, 1, 2, 4]               # times the problem's learning rate
+ *     warmup: 100                                  # steps over which lr rises to its value; 0
+ *     decay_rank: 2                                # tensors of lower rank have no weight decay; 0
  *     start: ulp                                   # the twin beside itself from a start one ulp off
  *     rounding_seed: 1..8                          # other draws of rounding, same data; default 0
  *     budget: 1                                    # cells for the error budget
@@ -32,8 +34,10 @@
  *       - {value: sqnr, of: {exp_avg: nf4}, versus: {exp_avg: int4}, unit: tensor,
  *          relation: above 0}
  *
- * Any key of variant, coupling, slot, source, seed, steps, n, lr_scale, start, rounding_seed and the
- * recipe keys takes a list and is then an axis (A..B: whole numbers from A to B); the cells are the product in the file's order, the last axis fastest.  Sources:
+ * Any key of variant, coupling, slot, source, seed, steps, n, lr_scale, warmup, decay_rank, start,
+ * rounding_seed and the recipe keys takes a list and is then an axis (A..B: whole numbers from A to
+ * B); the cells are the product in the file's order, the last axis fastest.  Update t of a warm-up of
+ * N takes lr min(1, t / N); rules that set their own step ignore it.  Sources:
  *
  *     states:GLOB       recorded states, GLOB over "run/sNNNNNN/tensor" ('*' crosses '/')
  *     trace:GLOB        recorded gradients, GLOB over "run/trace/tensor"
@@ -213,6 +217,8 @@ struct qm_cell {
     int lr_given;                    /* the suite sets lr */
     uint64_t seed, rounding_seed; /* of start, data and noise; other draws of rounding for them */
     double lr_scale;              /* times a problem's learning rate */
+    int64_t warmup;               /* steps of it; 0: none */
+    int decay_rank;               /* tensors of lower rank are not decayed */
     int start_ulp;                /* both sides in double, the start of one moved by one ulp */
     int64_t steps, n, every; /* steps 0: the source's own; every 0: points by their logarithm */
     enum qm_cell_role role;

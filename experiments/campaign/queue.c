@@ -65,6 +65,8 @@ static uint64_t key_of(const struct qm_cell *c)
     h = hash(h, &c->seed, sizeof c->seed);
     h = hash(h, &c->recipe.hyper.lr, sizeof c->recipe.hyper.lr);
     h = hash(h, &c->lr_scale, sizeof c->lr_scale);
+    h = hash(h, &c->warmup, sizeof c->warmup);
+    h = hash(h, &c->decay_rank, sizeof c->decay_rank);
     return hash(h, &c->steps, sizeof c->steps);
 }
 

@@ -158,6 +158,12 @@ static double digits_optimum(void *self)
     return 0;
 }
 
+static int64_t digits_look(void *self)
+{
+    (void)self;
+    return 50;
+}
+
 const struct qm_problem qm_problem_digits = {
     .name = "digits",
     .summary = "real data: a network learns to read 1797 handwritten digits",
@@ -166,7 +172,7 @@ const struct qm_problem qm_problem_digits = {
     .open = digits_open,
     .start = digits_start,
     .eval = digits_eval,
-    .look = 50,
+    .look = digits_look,
     .optimum = digits_optimum,
     .expected = qm_problem_unexpected,
     .close = digits_close,

@@ -152,6 +152,12 @@ static void embed_argmin(void *self, double *x)
     memcpy(x, s->target, (size_t)(s->rows * s->d) * sizeof *x);
 }
 
+static int64_t embed_look(void *self)
+{
+    (void)self;
+    return 10;
+}
+
 const struct qm_problem qm_problem_embed = {
     .name = "embed",
     .summary = "embedding table with Zipf's frequencies: most rows of a gradient are zero",
@@ -160,7 +166,7 @@ const struct qm_problem qm_problem_embed = {
     .open = embed_open,
     .start = embed_start,
     .eval = embed_eval,
-    .look = 10,
+    .look = embed_look,
     .optimum = embed_optimum,
     .argmin = embed_argmin,
     .expected = qm_problem_unexpected,

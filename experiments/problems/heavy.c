@@ -88,6 +88,18 @@ static int heavy_gives_loss(void *self)
     return w->base->gives_loss && w->base->gives_loss(w->self);
 }
 
+static int64_t heavy_look(void *self)
+{
+    struct qm_wrap *w = &((struct heavy *)self)->wrap;
+    return w->base->look ? w->base->look(w->self) : 0;
+}
+
+static int heavy_basin(void *self, const double *x)
+{
+    struct qm_wrap *w = &((struct heavy *)self)->wrap;
+    return w->base->basin ? w->base->basin(w->self, x) : 0;
+}
+
 static double heavy_optimum(void *self)
 {
     struct qm_wrap *w = &((struct heavy *)self)->wrap;
@@ -103,6 +115,8 @@ const struct qm_problem qm_problem_heavy = {
     .start = heavy_start,
     .eval = heavy_eval,
     .gives_loss = heavy_gives_loss,
+    .look = heavy_look,
+    .basin = heavy_basin,
     .optimum = heavy_optimum,
     .expected = qm_problem_unexpected,
     .close = heavy_close,

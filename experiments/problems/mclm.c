@@ -374,6 +374,12 @@ static double mclm_optimum(void *self)
     return qm_chain_floor(&s->chain, s->shape.length);
 }
 
+static int64_t mclm_look(void *self)
+{
+    (void)self;
+    return 5;
+}
+
 const struct qm_problem qm_problem_mclm = {
     .name = "mclm",
     .summary = "small GPT on a Markov chain; the floor is the chain's entropy rate",
@@ -382,7 +388,7 @@ const struct qm_problem qm_problem_mclm = {
     .open = mclm_open,
     .start = mclm_start,
     .eval = mclm_eval,
-    .look = 5,
+    .look = mclm_look,
     .optimum = mclm_optimum,
     .expected = qm_problem_unexpected,
     .close = mclm_close,

@@ -1,8 +1,8 @@
 /* rosen.c - the chained Rosenbrock function.
  *
  * f = sum_{i=1}^{n-1} 100 (x_{i+1} - x_i^2)^2 + (1 - x_i)^2; floor 0 at x = 1.  From n = 4 on there
- * is one more local minimum near (-1, 1, ..., 1), of about the value 4 for long chains: classify
- * runs by basin (the sign of x_1) and never average over basins.
+ * is one more local minimum near (-1, 1, ..., 1), of about the value 4 for long chains.  The basin of
+ * x is told by the sign of x_1.
  *
  * start x_i = -1.2 for odd i, 1 for even i (counted from 1), plus jitter N(0, 1), a function of
  * (seed, i).  The gradient is exact.  H. H. Rosenbrock, Comput. J. 3 (1960) 175. */
@@ -82,6 +82,12 @@ static void rosen_argmin(void *self, double *x)
         x[i] = 1;
 }
 
+/* Chains of less than 4 have one basin. */
+static int rosen_basin(void *self, const double *x)
+{
+    return ((struct rosen *)self)->n >= 4 && x[0] < 0;
+}
+
 const struct qm_problem qm_problem_rosen = {
     .name = "rosen",
     .summary = "chained Rosenbrock function: a curved valley, two basins; deterministic",
@@ -93,6 +99,7 @@ const struct qm_problem qm_problem_rosen = {
     .gives_loss = qm_problem_gives_loss,
     .optimum = rosen_optimum,
     .argmin = rosen_argmin,
+    .basin = rosen_basin,
     .expected = qm_problem_unexpected,
     .close = rosen_close,
     .steps = 20000,

@@ -98,6 +98,18 @@ static int spike_gives_loss(void *self)
     return w->base->gives_loss && w->base->gives_loss(w->self);
 }
 
+static int64_t spike_look(void *self)
+{
+    struct qm_wrap *w = &((struct spike *)self)->wrap;
+    return w->base->look ? w->base->look(w->self) : 0;
+}
+
+static int spike_basin(void *self, const double *x)
+{
+    struct qm_wrap *w = &((struct spike *)self)->wrap;
+    return w->base->basin ? w->base->basin(w->self, x) : 0;
+}
+
 static double spike_optimum(void *self)
 {
     struct qm_wrap *w = &((struct spike *)self)->wrap;
@@ -113,6 +125,8 @@ const struct qm_problem qm_problem_spike = {
     .start = spike_start,
     .eval = spike_eval,
     .gives_loss = spike_gives_loss,
+    .look = spike_look,
+    .basin = spike_basin,
     .optimum = spike_optimum,
     .expected = qm_problem_unexpected,
     .close = spike_close,

@@ -27,10 +27,11 @@ static int by_text(const void *a, const void *b)
 static struct known *describe(const struct qm_cell *c, int64_t index)
 {
     char recipe[QM_RECIPE_TEXT], text[QM_RECIPE_TEXT + 512];
-    int n = snprintf(text, sizeof text, "%s|%s|%llu|%llu|%a|%d|%lld|%d|%d",
-                     qm_recipe_print(&c->recipe, recipe), c->source_text,
-                     (unsigned long long)c->seed, (unsigned long long)c->rounding_seed, c->lr_scale,
-                     c->start_ulp, (long long)c->steps, (int)c->coupling, c->slot);
+    int n =
+        snprintf(text, sizeof text, "%s|%s|%llu|%llu|%a|%lld|%d|%d|%lld|%d|%d",
+                 qm_recipe_print(&c->recipe, recipe), c->source_text, (unsigned long long)c->seed,
+                 (unsigned long long)c->rounding_seed, c->lr_scale, (long long)c->warmup,
+                 c->decay_rank, c->start_ulp, (long long)c->steps, (int)c->coupling, c->slot);
     struct known *k = n < 0 ? NULL : malloc(sizeof *k + (size_t)n + 1);
     if (!k)
         return NULL;

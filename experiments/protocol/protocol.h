@@ -6,6 +6,9 @@
  *              The gap of a run is (f(x_T) - f*) / (f(x_0) - f*) after the last step T; a run whose
  *              loss is not finite or exceeds 1000 times its start has diverged, and has gap 1000
  *   d          log10 gap - log10 gap of the twin, one per seed
+ *   basins     of a problem with several, verdicts, sensitivity and budget are of the pairs that
+ *              ended, both, in the basin where most twins of that comparison did; the others are
+ *              counted
  *   null       cells that the suite does not name, once for every source, seed, lr_scale and set of
  *              hyper-parameters: the rule with float32 states, and the twin beside itself with its
  *              start moved by one float32 ulp.  How far apart equal things come to be

@@ -32,20 +32,27 @@ static int place(struct qm_words *w, const char *word)
     return w->word[w->n] ? w->n++ : -1;
 }
 
-/* "quad", "quad:cond=1e6 (500 steps)": the source as the suite names it. */
+/* "quad", "quad:cond=1e6 (500 steps)": the source as the suite names it, and whatever else makes
+ * another training of it, where the suite has several. */
 static int place_problem(struct qm_protocol *p, const struct qm_cell *c)
 {
+    static const char *const axes[][2] = {{"steps", "(%s steps)"},
+                                          {"warmup", "(warm-up %s)"},
+                                          {"decay_rank", "(decay from rank %s)"}};
     const struct qm_suite *s = p->r->suite;
-    int source = qm_suite_axis(s, "source"), steps = qm_suite_axis(s, "steps");
+    int source = qm_suite_axis(s, "source");
     const struct qm_axis_value *v = &s->axis[source].value[c->choice[source]];
-    const char *name = v->label;
-    char text[QM_LABEL_TEXT];
-    if (strcmp(v->label, v->text) == 0 && strncmp(name, "problem:", 8) == 0)
-        name += 8;
-    if (steps >= 0 && s->axis[steps].n > 1)
-        snprintf(text, sizeof text, "%s (%s steps)", name, qm_cell_choice(s, c, steps));
-    else
-        snprintf(text, sizeof text, "%s", name);
+    char text[2 * QM_LABEL_TEXT], part[QM_LABEL_TEXT];
+    int bare = strcmp(v->label, v->text) == 0 && strncmp(v->label, "problem:", 8) == 0;
+    snprintf(text, QM_LABEL_TEXT, "%s", v->label + (bare ? 8 : 0));
+    for (size_t i = 0; i < sizeof axes / sizeof *axes; i++) {
+        int a = qm_suite_axis(s, axes[i][0]);
+        if (a < 0 || s->axis[a].n < 2)
+            continue;
+        snprintf(part, sizeof part, axes[i][1], qm_cell_choice(s, c, a));
+        size_t n = strlen(text);
+        snprintf(text + n, sizeof text - n, " %s", part);
+    }
     return place(&p->problem, text);
 }
 
@@ -72,6 +79,8 @@ static qm_status add_run(struct qm_protocol *p, int64_t i)
     run->d = value(o, QM_EXTRA_log_gap);
     run->area = value(o, QM_EXTRA_area);
     run->ok = isfinite(run->d);
+    run->basin = value(o, QM_EXTRA_basin);
+    run->twin_basin = value(o, QM_EXTRA_twin_basin);
     for (int k = 0; k < p->n_scales; k++)
         if (p->scale[k] == c->lr_scale)
             run->scale = k;
@@ -132,9 +141,29 @@ static void find_groups(struct qm_protocol *p)
         struct qm_group *g = p->n_groups ? &p->group[p->n_groups - 1] : NULL;
         if (!g || g->problem != run->problem || g->label != run->label || g->scale != run->scale) {
             g = &p->group[p->n_groups++];
-            *g = (struct qm_group){run->problem, run->label, run->scale, i, 0};
+            *g = (struct qm_group){run->problem, run->label, run->scale, 0, i, 0};
         }
         g->n++;
+    }
+}
+
+/* The basin in which most twins of a group ended; of as many the lower one.  A run that diverged
+ * counts where its twin does. */
+static void find_basin(struct qm_protocol *p, struct qm_group *g)
+{
+    enum { MOST = 16 };
+    int64_t count[MOST] = {0};
+    for (int64_t i = 0; i < g->n; i++) {
+        const struct qm_run_row *run = qm_group_run(p, g, i);
+        if (run->ok && run->twin_basin >= 0 && run->twin_basin < MOST)
+            count[(int)run->twin_basin]++;
+    }
+    for (int b = 1; b < MOST; b++)
+        g->basin = count[b] > count[g->basin] ? b : g->basin;
+    for (int64_t i = 0; i < g->n; i++) {
+        struct qm_run_row *run = &p->run[p->order[g->first + i]];
+        run->elsewhere = run->ok && (run->twin_basin != g->basin ||
+                                     (!isnan(run->basin) && run->basin != g->basin));
     }
 }
 
@@ -181,6 +210,8 @@ qm_status qm_protocol_runs(struct qm_protocol *p)
         if (counts(p, i))
             QM_TRY(add_run(p, i));
     find_groups(p);
+    for (int64_t i = 0; i < p->n_groups; i++)
+        find_basin(p, &p->group[i]);
     return QM_OK;
 }
 

@@ -73,7 +73,9 @@ static qm_status store_runs(const struct qm_protocol *p, struct qm_store *store)
     double *twin = NUMBER(&t, "twin_gap", "1", "the same of the float64 twin");
     double *d = NUMBER(&t, "d", "log10", "log10 gap - log10 twin_gap");
     double *area = NUMBER(&t, "area", "log10", "mean of that over the logarithm of the step");
-    const char **status = TEXT(&t, "status", "ok, diverged or failed");
+    double *basin = NUMBER(&t, "basin", "1", "basin in which it ended, 0: the floor's");
+    double *twin_basin = NUMBER(&t, "twin_basin", "1", "the same of the float64 twin");
+    const char **status = TEXT(&t, "status", "ok, diverged, failed or elsewhere (another basin)");
     for (int64_t i = 0; !t.failed && i < p->n_runs; i++) {
         const struct qm_run_row *r = &p->run[i];
         const struct qm_cell *c = qm_run_cell(p, r);
@@ -83,7 +85,11 @@ static qm_status store_runs(const struct qm_protocol *p, struct qm_store *store)
         seed[i] = (int64_t)c->seed;
         start[i] = r->start_gap, gap[i] = r->gap, twin[i] = r->twin_gap;
         d[i] = r->d, area[i] = r->area;
-        status[i] = !r->ok ? "failed" : p->r->outcome[r->cell].diverged ? "diverged" : "ok";
+        basin[i] = r->basin, twin_basin[i] = r->twin_basin;
+        status[i] = !r->ok                            ? "failed"
+                    : p->r->outcome[r->cell].diverged ? "diverged"
+                    : r->elsewhere                    ? "elsewhere"
+                                                      : "ok";
     }
     return finish(&t, store, "/protocol/runs", "one row per closed cell that was run");
 }
@@ -140,6 +146,8 @@ static qm_status store_verdicts(const struct qm_protocol *p, struct qm_store *st
     int64_t *n = WHOLE(&t, "n", "different pairs");
     int64_t *diverged = WHOLE(&t, "diverged", "runs that diverged; they count with gap 1000");
     int64_t *failed = WHOLE(&t, "failed", "runs without a result; they do not count");
+    int64_t *elsewhere = WHOLE(&t, "elsewhere", "pairs in another basin; they do not count");
+    int64_t *basin = WHOLE(&t, "basin", "basin of the pairs that count");
     double *x[NUMBERS];
     for (int k = 0; k < NUMBERS; k++)
         x[k] = NUMBER(&t, cells[k][0], cells[k][1], cells[k][2]);
@@ -152,6 +160,7 @@ static qm_status store_verdicts(const struct qm_protocol *p, struct qm_store *st
                                        v->null.lo95,   v->null.hi95, v->delta,    v->detectable};
         set_names(p, names, i, v->of.problem, v->of.label, v->of.scale);
         n[i] = v->d.n, diverged[i] = v->diverged, failed[i] = v->failed;
+        elsewhere[i] = v->elsewhere, basin[i] = v->of.basin;
         for (int k = 0; k < NUMBERS; k++)
             x[k][i] = value[k];
         verdict[i] = qm_decision_text(v->verdict);

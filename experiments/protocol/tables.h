@@ -9,8 +9,9 @@
 struct qm_run_row {
     int64_t cell;
     int problem, label, scale; /* of the lists in struct qm_protocol */
-    double start_gap, gap, twin_gap, d, area;
-    int ok; /* it has a twin to be compared with: not failed */
+    double start_gap, gap, twin_gap, d, area, basin, twin_basin;
+    int ok;        /* it has a twin to be compared with: not failed */
+    int elsewhere; /* it or its twin ended in another basin than most twins of its comparison */
 };
 
 /* A list of distinct texts. */
@@ -22,12 +23,13 @@ struct qm_words {
 /* Which runs are one comparison: run[order[first]] to run[order[first + n - 1]], by seed. */
 struct qm_group {
     int problem, label, scale;
+    int basin; /* where most of its twins ended */
     int64_t first, n;
 };
 
 struct qm_verdict_row {
     struct qm_group of;
-    int64_t failed, diverged;
+    int64_t failed, diverged, elsewhere;
     struct qm_paired d, null; /* null.n 0: there is none */
     double q, delta, detectable;
     enum qm_decision verdict;

@@ -39,7 +39,7 @@ static qm_status judge_group(const struct qm_protocol *p, const struct qm_group 
     int64_t n = 0;
     for (int64_t i = 0; i < g->n; i++) {
         const struct qm_run_row *run = qm_group_run(p, g, i);
-        if (run->ok) {
+        if (run->ok && !run->elsewhere) {
             s->pair[n][0] = run->gap;
             s->pair[n][1] = run->twin_gap;
             s->pair[n++][2] = run->d;
@@ -61,6 +61,7 @@ static qm_status verdict(const struct qm_protocol *p, const struct qm_group *g, 
     for (int64_t i = 0; i < g->n; i++) {
         const struct qm_run_row *run = qm_group_run(p, g, i);
         row->failed += !run->ok;
+        row->elsewhere += run->elsewhere;
         row->diverged += p->r->outcome[run->cell].diverged;
     }
     QM_TRY(judge_group(p, g, s, &row->d));
@@ -118,7 +119,7 @@ static void sensitivity(const struct qm_protocol *p, const struct qm_group *g, s
         int64_t n = 0;
         for (int64_t i = 0; i < g->n; i++) {
             const struct qm_run_row *run = qm_group_run(p, g, i);
-            if (run->ok)
+            if (run->ok && !run->elsewhere)
                 s->x[n++] = twin ? run->twin_gap : run->gap;
         }
         qsort(s->x, (size_t)n, sizeof *s->x, ascending);
@@ -149,7 +150,7 @@ static const char *const part_names[] = {
 #undef X
 };
 
-/* d of every run of a group without a part; 0: some is missing. */
+/* d of every run of a group without a part, NaN in another basin; 0: some is missing. */
 static int without(const struct qm_protocol *p, const struct qm_group *g, int part, double *d)
 {
     for (int64_t i = 0; i < g->n; i++) {
@@ -159,7 +160,7 @@ static int without(const struct qm_protocol *p, const struct qm_group *g, int pa
             cell >= 0 && p->row_of[cell] >= 0 ? &p->run[p->row_of[cell]] : NULL;
         if (!run->ok || !less || !less->ok)
             return 0;
-        d[i] = less->d;
+        d[i] = run->elsewhere || less->elsewhere ? nan("") : less->d;
     }
     return g->n > 0;
 }
@@ -171,6 +172,8 @@ static qm_status budget_row(struct qm_protocol *p, const struct qm_group *g, str
     struct qm_budget_row *row = &p->budget[p->n_budget++];
     for (int64_t i = 0; i < g->n; i++) {
         const struct qm_run_row *run = qm_group_run(p, g, i);
+        if (isnan(share[i]))
+            continue;
         s->pair[n][0] = run->gap;
         s->pair[n][1] = run->twin_gap;
         s->pair[n++][2] = share[i];
@@ -185,8 +188,10 @@ static qm_status budget(struct qm_protocol *p, const struct qm_group *g, struct 
     double *share = calloc(3 * n, sizeof *share), *rest = share + n, *all = share + 2 * n;
     qm_status st = share ? QM_OK : qm_fail(QM_NO_MEMORY, "budget");
     int parts = 0;
-    for (int64_t i = 0; st == QM_OK && i < g->n; i++)
-        rest[i] = all[i] = qm_group_run(p, g, i)->d;
+    for (int64_t i = 0; st == QM_OK && i < g->n; i++) {
+        const struct qm_run_row *run = qm_group_run(p, g, i);
+        rest[i] = all[i] = run->elsewhere ? nan("") : run->d;
+    }
     for (int part = 0; st == QM_OK && part < QM_BUDGET_COUNT; part++) {
         if (!without(p, g, part, share))
             continue;

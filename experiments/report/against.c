@@ -73,6 +73,7 @@ static int is_plain(const struct side *s, int64_t i)
     X(steps,   "the archive's runs take another number of steps")                         \
     X(twin,    "the twins differ: other hyper-parameters, data or a changed problem")     \
     X(result,  "failed, here or in the archive")                                          \
+    X(basin,   "ended in another basin than most twins did, here or in the archive")      \
     X(paired,  "paired")
 /* clang-format on */
 
@@ -110,6 +111,8 @@ static enum stage meet(const struct side *a, int64_t i, const char *family_a, co
     int is_failed = strcmp(a->status[i], "failed") == 0 || strcmp(b->status[k], "failed") == 0;
     if (is_failed || !isfinite(a->d[i]) || !isfinite(b->d[k]))
         return STAGE_result;
+    if (strcmp(a->status[i], "elsewhere") == 0 || strcmp(b->status[k], "elsewhere") == 0)
+        return STAGE_basin;
     if (is_start && is_twin)
         return STAGE_paired;
     if (strcmp(family_a, family_b) != 0)
