@@ -18,6 +18,9 @@ struct qm_problem {
      * shapes.  QM_BAD_ARG names the argument. */
     qm_status (*open)(const char *args, uint64_t seed, void **self, int *n_tensors,
                       struct qm_shape *shapes);
+    /* About how many operations one gradient takes, looks at the loss included; 0 for arguments that
+     * open refuses.  For estimates of what a run costs.  NULL: a few per element. */
+    double (*work)(const char *args);
     /* The start: all tensors one after the other. */
     void (*start)(void *self, double *x);
     /* grad NULL: returns the loss at x that the study plots (the population loss where it has a

@@ -42,6 +42,18 @@ qm_status qm_wrap_open(const char *who, const char *args, const char *base_defau
     return QM_OK;
 }
 
+double qm_wrap_work(const char *args, const char *base_default)
+{
+    char name[64];
+    const char *at = find_base(args ? args : ""), *base = *at ? at + strlen("base=") : base_default;
+    size_t stem = strcspn(base, ":,");
+    const struct qm_problem *p;
+    snprintf(name, sizeof name, "%.*s", (int)stem, base);
+    if (qm_problem_find(name, &p) != QM_OK || !p->work)
+        return 0;
+    return p->work(base + stem + (base[stem] != 0));
+}
+
 void qm_wrap_close(struct qm_wrap *w)
 {
     if (w->base)

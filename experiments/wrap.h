@@ -18,6 +18,10 @@ struct qm_wrap {
 qm_status qm_wrap_open(const char *who, const char *args, const char *base_default, uint64_t seed,
                        char *own, size_t size, struct qm_wrap *out, int *n_tensors,
                        struct qm_shape *shapes);
+
+/* What the base's gradient costs (struct qm_problem, work). */
+double qm_wrap_work(const char *args, const char *base_default);
+
 void qm_wrap_close(struct qm_wrap *w); /* a zeroed one too */
 
 #endif

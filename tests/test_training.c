@@ -287,6 +287,24 @@ static void test_basins_judged(void **state)
     release(&r);
 }
 
+/* ---- cost ------------------------------------------------------------------------------------ */
+
+/* One layer, counted by hand: K 8, T 4, C 2 with batch 1, eval 5 (a fifth of them per step). */
+static void test_work(void **state)
+{
+    const struct qm_problem *mclm, *spike, *quad;
+    (void)state;
+    assert_int_equal(qm_problem_find("mclm", &mclm), QM_OK);
+    assert_int_equal(qm_problem_find("spike", &spike), QM_OK);
+    assert_int_equal(qm_problem_find("quad", &quad), QM_OK);
+    double matrices = 2 * 2 * (3 + 1 + 4 + 4) * 2, attention = 2 * 2 * 4 * 2, head = 2 * 8 * 2;
+    const char *args = "K=8,T=4,C=2,L=1,heads=1,batch=1,eval=5";
+    assert_true(mclm->work(args) == (matrices + attention + head) * 4 * (3 + 1));
+    assert_true(spike->work("at=3,base=mclm:K=8,T=4,C=2,L=1,heads=1,batch=1,eval=5") ==
+                mclm->work(args));
+    assert_true(spike->work("") == 0 && !quad->work && mclm->work("K=-1") == 0);
+}
+
 /* ---- words ----------------------------------------------------------------------------------- */
 
 static void test_refused(void **state)
@@ -311,7 +329,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_warmup),        cmocka_unit_test(test_decay_rank),
         cmocka_unit_test(test_twins_apart),   cmocka_unit_test(test_rosen_basins),
-        cmocka_unit_test(test_basins_judged), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_basins_judged), cmocka_unit_test(test_work),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, make_file, drop_file);
 }

@@ -36,7 +36,8 @@ double qm_cell_cost(const struct qm_cell *c)
         return 1e-3 + 5e-7 * elements;
     int64_t own = c->recorded ? c->recorded->n_steps : c->problem ? c->problem->steps : 100;
     double steps = (double)(c->steps > 0 ? c->steps : own);
-    return 1e-3 + steps * (2e-6 + 1.2e-7 * elements);
+    double work = c->problem && c->problem->work ? c->problem->work(c->problem_args) : 0.0;
+    return 1e-3 + steps * (2e-6 + 1.2e-7 * elements + 1.2e-10 * work); /* both sides */
 }
 
 /* ---- groups -------------------------------------------------------------------------------- */

@@ -64,6 +64,8 @@ static qm_status heavy_open(const char *args, uint64_t seed, void **self, int *n
     return QM_OK;
 }
 
+static double heavy_work(const char *args) { return qm_wrap_work(args, BASE); }
+
 static void heavy_start(void *self, double *x)
 {
     struct qm_wrap *w = &((struct heavy *)self)->wrap;
@@ -112,6 +114,7 @@ const struct qm_problem qm_problem_heavy = {
     .source = "Student's t; loss and floor are the base's",
     .args = OWN ",base=" BASE,
     .open = heavy_open,
+    .work = heavy_work,
     .start = heavy_start,
     .eval = heavy_eval,
     .gives_loss = heavy_gives_loss,

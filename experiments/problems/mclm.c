@@ -25,7 +25,7 @@
 
 static const char defaults[] = "K=32,T=16,C=32,L=1,heads=2,batch=8,order=1,a=3,eval=16,data_seed=1";
 
-enum { MOST_LAYERS = 5, PER_LAYER = 12 };
+enum { MOST_LAYERS = 5, PER_LAYER = 12, LOOK = 5 };
 
 enum { GAIN1, BIAS1, QKV_W, QKV_B, BACK_W, BACK_B, GAIN2, BIAS2, UP_W, UP_B, DOWN_W, DOWN_B };
 
@@ -162,10 +162,11 @@ static qm_status open_buffers(struct mclm *s, uint64_t data_seed)
     return QM_OK;
 }
 
-static qm_status mclm_open(const char *args, uint64_t seed, void **self, int *n_tensors,
-                           struct qm_shape *shapes)
+enum { SYMBOLS, LENGTH, WIDTH, LAYERS, HEADS, BATCH, ORDER, PEAK, EVAL, DATA_SEED, ARGS };
+
+static qm_status read_args(const char *args, struct qm_arg arg[ARGS])
 {
-    struct qm_arg arg[] = {
+    static const struct qm_arg known[ARGS] = {
         {.key = "K", .lo = 2, .hi = 256, .whole = 1},
         {.key = "T", .lo = 2, .hi = 1024, .whole = 1},
         {.key = "C", .lo = 1, .hi = 1024, .whole = 1},
@@ -177,8 +178,28 @@ static qm_status mclm_open(const char *args, uint64_t seed, void **self, int *n_
         {.key = "eval", .lo = 1, .hi = 1024, .whole = 1},
         {.key = "data_seed", .lo = 0, .hi = 4294967295.0, .whole = 1},
     };
-    QM_TRY(qm_args_read("mclm", defaults, args, arg, 10));
-    int64_t width = (int64_t)arg[2].value, heads = (int64_t)arg[4].value;
+    memcpy(arg, known, sizeof known);
+    return qm_args_read("mclm", defaults, args, arg, ARGS);
+}
+
+/* Per token 2 operations a weight and 4 T C of attention, forward; twice that backward. */
+static double mclm_work(const char *args)
+{
+    struct qm_arg arg[ARGS];
+    if (read_args(args, arg) != QM_OK)
+        return 0;
+    double width = arg[WIDTH].value, length = arg[LENGTH].value;
+    double layer = 24 * width * width + 4 * length * width;
+    double token = arg[LAYERS].value * layer + 2 * arg[SYMBOLS].value * width;
+    return token * length * (3 * arg[BATCH].value + arg[EVAL].value / LOOK);
+}
+
+static qm_status mclm_open(const char *args, uint64_t seed, void **self, int *n_tensors,
+                           struct qm_shape *shapes)
+{
+    struct qm_arg arg[ARGS];
+    QM_TRY(read_args(args, arg));
+    int64_t width = (int64_t)arg[WIDTH].value, heads = (int64_t)arg[HEADS].value;
     if (width % heads)
         return qm_fail(QM_BAD_ARG, "mclm: heads is %lld, expected a divisor of C = %lld",
                        (long long)heads, (long long)width);
@@ -186,14 +207,15 @@ static qm_status mclm_open(const char *args, uint64_t seed, void **self, int *n_
     if (!s)
         return qm_fail(QM_NO_MEMORY, "mclm");
     s->shape =
-        (struct qm_attention){.length = (int64_t)arg[1].value, .width = width, .heads = heads};
-    s->layers = (int64_t)arg[3].value;
-    s->batch = (int64_t)arg[5].value;
-    s->eval = (int64_t)arg[8].value;
+        (struct qm_attention){.length = (int64_t)arg[LENGTH].value, .width = width, .heads = heads};
+    s->layers = (int64_t)arg[LAYERS].value;
+    s->batch = (int64_t)arg[BATCH].value;
+    s->eval = (int64_t)arg[EVAL].value;
     s->seed = seed;
-    qm_status st = qm_chain_open((int64_t)arg[0].value, (int)arg[6].value, arg[7].value, &s->chain);
+    qm_status st = qm_chain_open((int64_t)arg[SYMBOLS].value, (int)arg[ORDER].value,
+                                 arg[PEAK].value, &s->chain);
     if (st == QM_OK)
-        st = open_buffers(s, (uint64_t)arg[9].value);
+        st = open_buffers(s, (uint64_t)arg[DATA_SEED].value);
     if (st != QM_OK) {
         mclm_close(s);
         return st;
@@ -377,7 +399,7 @@ static double mclm_optimum(void *self)
 static int64_t mclm_look(void *self)
 {
     (void)self;
-    return 5;
+    return LOOK;
 }
 
 const struct qm_problem qm_problem_mclm = {
@@ -386,6 +408,7 @@ const struct qm_problem qm_problem_mclm = {
     .source = "entropy rate from the stationary law; model as GPT-2, backward written out",
     .args = defaults,
     .open = mclm_open,
+    .work = mclm_work,
     .start = mclm_start,
     .eval = mclm_eval,
     .look = mclm_look,

@@ -67,6 +67,8 @@ static qm_status spike_open(const char *args, uint64_t seed, void **self, int *n
     return QM_OK;
 }
 
+static double spike_work(const char *args) { return qm_wrap_work(args, BASE); }
+
 static void spike_start(void *self, double *x)
 {
     struct qm_wrap *w = &((struct spike *)self)->wrap;
@@ -122,6 +124,7 @@ const struct qm_problem qm_problem_spike = {
     .source = "loss and floor are the base's",
     .args = OWN ",base=" BASE,
     .open = spike_open,
+    .work = spike_work,
     .start = spike_start,
     .eval = spike_eval,
     .gives_loss = spike_gives_loss,
