@@ -15,6 +15,7 @@
 #include "core/rule/blocks_param.h"
 
 enum { PIECE = 1024, PAD = 64, ALIGN = 64, DRAWS = 256 }; /* PAD: a multiple of 16 */
+enum { PORTIONS = 16 };                                   /* of a thread's share of a pass */
 
 struct slot {
     struct qm_codec c;
@@ -25,6 +26,12 @@ struct slot {
     float *scales; /* stored ones; of an f32 slot, its values */
     float *stat;   /* raw maxima of the new state, for global norms; one set per thread */
     float *slope;  /* of those maxima, where the codec has slopes */
+};
+
+/* The pieces of a pass that a thread begins with; each in a cache line of its own. */
+struct share {
+    _Alignas(ALIGN) int64_t next;
+    int64_t end;
 };
 
 struct plan {
@@ -38,6 +45,7 @@ struct plan {
     float *scratch;                 /* per thread: g, p, slots; a piece each */
     float *whole[2 + QM_MAX_SLOTS]; /* rules over whole tensors: g, p, slots; those not float32 */
     float *room;                    /* for the rule */
+    struct share *share;            /* [threads] */
 };
 
 static int arrays(const struct plan *p) { return 2 + p->n_slots; }
@@ -67,6 +75,7 @@ static void cpu_close(void *plan)
     for (int i = 0; i < 2 + QM_MAX_SLOTS; i++)
         free(p->whole[i]);
     free(p->room);
+    free(p->share);
     free(p->residual);
     free(p->scratch);
     free(p);
@@ -177,12 +186,13 @@ static qm_status cpu_open(const struct qm_recipe *r, const struct qm_shape *shap
     p->stride = p->piece / 16 * 16 + 16 + PAD;
     p->scratch =
         aligned((sizeof(float) * (size_t)arrays(p) + 1) * (size_t)p->stride * (size_t)p->threads);
+    p->share = aligned(sizeof *p->share * (size_t)p->threads);
     int residual = qm_param_residual(&r->param);
     if (st == QM_OK && residual && !(p->residual = aligned((size_t)p->n * (size_t)residual)))
         st = qm_fail(QM_NO_MEMORY, "residuals of %lld elements", (long long)p->n);
     if (st == QM_OK && r->rule->states)
         st = whole_open(p);
-    if (st == QM_OK && !p->scratch)
+    if (st == QM_OK && (!p->scratch || !p->share))
         st = qm_fail(QM_NO_MEMORY, "scratch of %lld elements", (long long)p->piece);
     if (st == QM_OK)
         *plan = p;
@@ -558,6 +568,21 @@ static void run_span(const struct step *st, int64_t first, int64_t end, int thre
         run_one(st, k, thread, fold_only);
 }
 
+/* The next portion of a share, by whoever asks; returns how many pieces, from *first on. */
+static int64_t take(struct share *s, int64_t portion, int64_t *first)
+{
+    int64_t at;
+#pragma omp atomic capture relaxed
+    {
+        at = s->next;
+        s->next += portion;
+    }
+    *first = at;
+    return at >= s->end ? 0 : s->end - at < portion ? s->end - at : portion;
+}
+
+/* Each thread works through its own share, which is where its memory is, and then helps the others:
+ * processors are seldom equally fast. */
 static void run_pass(const struct step *st, int fold_only)
 {
     struct plan *p = st->p;
@@ -568,8 +593,13 @@ static void run_pass(const struct step *st, int fold_only)
     }
 #pragma omp parallel num_threads(p->threads)
     {
-        int64_t thread = omp_get_thread_num(), team = omp_get_num_threads();
-        run_span(st, pieces * thread / team, pieces * (thread + 1) / team, (int)thread, fold_only);
+        int64_t thread = omp_get_thread_num(), team = omp_get_num_threads(), first, n;
+        int64_t portion = pieces / (PORTIONS * team) > 1 ? pieces / (PORTIONS * team) : 1;
+        p->share[thread] = (struct share){pieces * thread / team, pieces * (thread + 1) / team};
+#pragma omp barrier
+        for (int64_t k = 0; k < team; k++)
+            while ((n = take(&p->share[(thread + k) % team], portion, &first)) > 0)
+                run_span(st, first, first + n, (int)thread, fold_only);
     }
 }
 
