@@ -13,17 +13,14 @@
 
 /* ---- in memory ----------------------------------------------------------------------------- */
 
-static int grow(void **data, int64_t *room, int64_t wanted, size_t size)
+/* data with room for that many elements; NULL without memory, then data is what it was. */
+static void *grow(void *data, int64_t *room, int64_t wanted, size_t size)
 {
     if (wanted <= *room)
-        return 1;
-    int64_t most = 2 * wanted;
-    void *more = realloc(*data, (size_t)most * size);
-    if (!more)
-        return 0;
-    *data = more;
-    *room = most;
-    return 1;
+        return data;
+    void *more = realloc(data, 2 * (size_t)wanted * size);
+    *room = more ? 2 * wanted : *room;
+    return more;
 }
 
 /* The word of qm_outcome_status, from packed words. */
@@ -43,8 +40,11 @@ qm_status qm_segment_add(struct qm_segment *s, int64_t cell, const char *id, dou
 {
     struct qm_segment_row r = {cell, s->words, p->n, seconds, "", NULL, "", ""};
     QM_TRY(status_of(p, &r.status));
-    if (!grow((void **)&s->row, &s->row_room, s->rows + 1, sizeof *s->row) ||
-        !grow((void **)&s->word, &s->word_room, s->words + p->n, sizeof *s->word))
+    struct qm_segment_row *row = grow(s->row, &s->row_room, s->rows + 1, sizeof *row);
+    s->row = row ? row : s->row;
+    int64_t *word = grow(s->word, &s->word_room, s->words + p->n, sizeof *word);
+    s->word = word ? word : s->word;
+    if (!row || !word)
         return qm_fail(QM_NO_MEMORY, "a segment of %lld cells", (long long)s->rows + 1);
     snprintf(r.id, sizeof r.id, "%s", id);
     qm_pack_digest(p->word, p->n, p->text, r.digest);

@@ -13,14 +13,14 @@ struct verdicts {
     int64_t rows;
     char **problem, **label, **verdict;
     double *lr_scale, *n, *diverged, *failed, *mean, *lo95, *hi95, *lo90, *hi90, *median, *q,
-        *null_lo, *null_hi;
+        *null_lo, *null_hi, *elsewhere; /* elsewhere: NULL in files from before basins */
 };
 
 static void verdicts_free(struct verdicts *v)
 {
-    void *all[] = {v->problem, v->label, v->verdict, v->lr_scale, v->n,    v->diverged,
-                   v->failed,  v->mean,  v->lo95,    v->hi95,     v->lo90, v->hi90,
-                   v->median,  v->q,     v->null_lo, v->null_hi};
+    void *all[] = {v->problem, v->label, v->verdict, v->lr_scale, v->n,        v->diverged,
+                   v->failed,  v->mean,  v->lo95,    v->hi95,     v->lo90,     v->hi90,
+                   v->median,  v->q,     v->null_lo, v->null_hi,  v->elsewhere};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
 }
@@ -45,6 +45,8 @@ static qm_status verdicts_read(struct qm_result *r, struct verdicts *v)
     NUMBER(null_lo);
     NUMBER(null_hi);
 #undef NUMBER
+    if (qm_result_f64(r, VERDICTS, "elsewhere", &v->rows, &v->elsewhere) != QM_OK)
+        v->elsewhere = NULL;
     return QM_OK;
 }
 
@@ -64,6 +66,7 @@ static void long_rows(const struct verdicts *v, struct qm_grid *g)
         qm_grid_number(g, v->lr_scale[i], "%g");
         qm_grid_number(g, v->n[i], "%g");
         qm_grid_number(g, v->diverged[i] + v->failed[i], "%g");
+        qm_grid_number(g, v->elsewhere ? v->elsewhere[i] : 0, "%g");
         qm_grid_number(g, v->mean[i], "%.3g");
         interval(g, v->lo95[i], v->hi95[i]);
         interval(g, v->lo90[i], v->hi90[i]);
@@ -88,6 +91,7 @@ qm_status qm_verdicts_long(struct qm_result *r, struct qm_grid *out)
         qm_grid_column(&g, "lr", "", "multiple of the problem's learning rate", 1);
         qm_grid_column(&g, "n", "", "different pairs", 1);
         qm_grid_column(&g, "lost", "", "runs that diverged or failed", 1);
+        qm_grid_column(&g, "elsewhere", "", "pairs in another basin, which do not count", 1);
         qm_grid_column(&g, "gap", "log10", "mean over seeds", 1);
         qm_grid_column(&g, "95 %", "log10", "interval of the mean", 1);
         qm_grid_column(&g, "90 %", "log10", "interval that the test of equivalence uses", 1);

@@ -8,15 +8,27 @@
 
 enum { CACHE = 1 << 20, VALUE = 1024 };
 
-/* Grows *list by one zeroed entry of that size; NULL when out of memory. */
+/* list with one zeroed entry more behind its n; NULL without memory, then list is what it was. */
 static void *grow(void *list, int n, size_t size)
 {
-    char **at = list;
-    char *more = realloc(*at, (size_t)(n + 1) * size);
-    if (!more)
-        return NULL;
-    *at = more;
-    return memset(more + (size_t)n * size, 0, size);
+    char *more = realloc(list, (size_t)(n + 1) * size);
+    if (more)
+        memset(more + (size_t)n * size, 0, size);
+    return more;
+}
+
+static struct qm_listed_set *add_set(struct qm_listing *l)
+{
+    struct qm_listed_set *more = grow(l->set, l->n, sizeof *more);
+    l->set = more ? more : l->set;
+    return more ? &more[l->n] : NULL;
+}
+
+static struct qm_listed_fact *add_fact(struct qm_listing *l)
+{
+    struct qm_listed_fact *more = grow(l->fact, l->n_facts, sizeof *more);
+    l->fact = more ? more : l->fact;
+    return more ? &more[l->n_facts] : NULL;
 }
 
 /* An attribute of one text or number, as text; "" where it is neither or not there. */
@@ -63,7 +75,7 @@ static herr_t visit(hid_t file, const char *name, const H5O_info_t *info, void *
     struct qm_listing *l = context;
     if (info->type != H5O_TYPE_DATASET)
         return 0;
-    struct qm_listed_set *s = grow(&l->set, l->n, sizeof *s);
+    struct qm_listed_set *s = add_set(l);
     char shape[256], text[VALUE];
     hid_t id = H5Dopen2(file, name, H5P_DEFAULT), type = id < 0 ? -1 : H5Dget_type(id);
     hid_t space = id < 0 ? -1 : H5Dget_space(id);
@@ -96,7 +108,7 @@ static herr_t fact(hid_t group, const char *name, const H5A_info_t *info, void *
     struct qm_listing *l = context;
     char value[VALUE];
     (void)info;
-    struct qm_listed_fact *f = grow(&l->fact, l->n_facts, sizeof *f);
+    struct qm_listed_fact *f = add_fact(l);
     if (!f)
         return -1;
     attribute(group, name, value, sizeof value);
@@ -118,7 +130,7 @@ static int command_line(hid_t file, struct qm_listing *l)
     size_t width = H5Tget_size(type), room = 8;
     void *data = calloc(n > 0 ? (size_t)n : 1, width);
     int bad = !data || H5Dread(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0;
-    struct qm_listed_fact *f = bad ? NULL : grow(&l->fact, l->n_facts, sizeof *f);
+    struct qm_listed_fact *f = bad ? NULL : add_fact(l);
     bad |= !f;
     for (hssize_t i = 0; !bad && i < n; i++)
         room += 1 + (variable ? strlen(((char **)data)[i]) : width);
