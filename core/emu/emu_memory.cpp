@@ -7,11 +7,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { REGIONS = 1024, PAGES = 1024, VARIABLES = 512 };
+enum { REGIONS = 16384, VARIABLES = 512 };
 
 static struct region regions[REGIONS];
 static int n_regions;
 struct region *qm_region_seen[QM_PAGES];
+static int is_sorted, any_seen; /* the regions, by address; qm_region_seen holds some */
 
 uintptr_t qm_module_base;
 
@@ -86,12 +87,20 @@ void qm_memory_block(size_t dynamic)
 
 /* ---- regions ---------------------------------------------------------------------------------- */
 
+/* Regions come, go or move: a launch over hundreds of tensors adds thousands. */
+static void forget_places(void)
+{
+    if (any_seen)
+        memset(qm_region_seen, 0, sizeof qm_region_seen);
+    any_seen = is_sorted = 0;
+}
+
 void qm_region_add(const char *name, const void *at, size_t bytes, int flags)
 {
     if (!at || bytes == 0 || n_regions == REGIONS)
         return;
     regions[n_regions++] = region{name, (uintptr_t)at, bytes, flags, NULL};
-    memset(qm_region_seen, 0, sizeof qm_region_seen);
+    forget_places();
 }
 
 static void region_remove(int i)
@@ -100,7 +109,7 @@ static void region_remove(int i)
     if (r->cells)
         munmap(r->cells, (r->bytes + 4) * sizeof(struct cell));
     *r = regions[--n_regions];
-    memset(qm_region_seen, 0, sizeof qm_region_seen);
+    forget_places();
 }
 
 /* As stacks_close of emu_threads.cpp: the record of the kernel's own variables is not small. */
@@ -124,12 +133,31 @@ void qm_region_drop_step(void)
             region_remove(i--);
 }
 
+static int by_place(const void *a, const void *b)
+{
+    uintptr_t x = ((const struct region *)a)->at, y = ((const struct region *)b)->at;
+    return (x > y) - (x < y);
+}
+
 struct region *qm_region_of(uintptr_t a)
 {
     struct region **last = &qm_region_seen[(a >> 12) % QM_PAGES];
     if (*last && a - (*last)->at < (*last)->bytes)
         return *last;
-    for (int i = 0; i < n_regions; i++)
+    if (!is_sorted) {
+        forget_places();
+        qsort(regions, (size_t)n_regions, sizeof *regions, by_place);
+        is_sorted = 1;
+    }
+    any_seen = 1;
+    int low = 0; /* the last that begins at or before a */
+    for (int high = n_regions; high - low > 1;) {
+        int middle = low + (high - low) / 2;
+        *(regions[middle].at <= a ? &low : &high) = middle;
+    }
+    if (n_regions > 0 && a - regions[low].at < regions[low].bytes)
+        return *last = &regions[low];
+    for (int i = 0; i < low; i++) /* one may lie within another */
         if (a - regions[i].at < regions[i].bytes)
             return *last = &regions[i];
     return NULL;
@@ -207,6 +235,7 @@ static int add_module(struct dl_phdr_info *info, size_t size, void *self)
             region{"variables of the file", base + p->p_vaddr, p->p_memsz,
                    QM_REGION_MODULE | (p->p_flags & PF_W ? 0 : QM_REGION_CONST), NULL};
     }
+    forget_places();
     return 1;
 }
 

@@ -15,7 +15,7 @@
 #include "core/engine/device.h"
 #include "core/engine/device_text.h"
 
-enum { ALIGN = 256, MODULES = 4096, LOADED = 8, REGIONS = 4096 };
+enum { ALIGN = 256, MODULES = 4096, LOADED = 8, REGIONS = 16000 };
 
 typedef const char *run_fn(int kernel, unsigned grid_x, unsigned grid_y, void **args,
                            const struct qm_step_region *regions, int n_regions);
