@@ -492,13 +492,41 @@ static void test_speed(void **state)
     assert_int_equal(system(command), 0);
 }
 
+/* Rules over whole tensors are measured too: every launch of a step lies between the events, and the bytes
+ * are those that a step must move. */
+static void test_speed_of_whole(void **state)
+{
+    struct qm_speed s = {0};
+    (void)state;
+    needs_compiler();
+    if (qm_speed_measure("adamw4_lpmm_factor", 8192, 2, &s) != QM_OK)
+        fail_msg("%s", qm_message());
+    assert_int_equal(json_array_size(s.rows), 2);
+    json_t *row = json_array_get(s.rows, 0);
+    int rounds = (int)json_integer_value(json_object_get(row, "rounds"));
+    assert_in_range(rounds, 2, 8);
+    assert_true(json_real_value(json_object_get(row, "seconds")) >=
+                json_real_value(json_object_get(row, "least_seconds")));
+    /* p both ways, g twice; codes and scales of exp_avg, two rows and 4096 columns: read twice, written once */
+    double want = 2 * 4 + 2 * 4 + 3 * (0.5 + 4.0 / 128) + 3 * 4 * (2 + 4096) / 8192.0;
+    double bytes = json_real_value(json_object_get(row, "bytes_per_parameter"));
+    assert_true(bytes > want - 1e-9 && bytes < want + 1e-9);
+    assert_int_equal(allocated, 0);
+    json_decref(s.rows);
+    json_decref(s.tables);
+    if (qm_speed_measure("apollo_f32", 8192, 1, &s) != QM_OK) /* what has no kernel is left out */
+        fail_msg("%s", qm_message());
+    assert_in_range(json_array_size(s.rows), 0, 2);
+    json_decref(s.rows);
+    json_decref(s.tables);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_steps),
-        cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_gradient_types),
-        cmocka_unit_test(test_speed),
+        cmocka_unit_test(test_steps),          cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_gradient_types), cmocka_unit_test(test_speed),
+        cmocka_unit_test(test_speed_of_whole),
     };
     return cmocka_run_group_tests(tests, open_stand_ins, NULL);
 }

@@ -59,8 +59,11 @@ static qm_status device_step(void *plan, struct qm_tensor *param, const struct q
         return qm_fail(QM_BAD_ARG, "steps count from 1, got %lld", (long long)t);
     if (!g->data)
         return QM_OK;
-    if (p->whole)
-        return qm_whole_step(p->whole, param->data, g->data, g->dtype, t, seed);
+    if (p->whole) {
+        QM_TRY(qm_whole_give(p->whole, param->data, g->data, g->dtype));
+        QM_TRY(qm_whole_run(p->whole, t, seed));
+        return qm_whole_take(p->whole, param->data);
+    }
     QM_TRY(qm_batch_give(p->batch, 0, param->data, g->data, g->dtype));
     QM_TRY(qm_batch_run(p->batch, t, seed));
     return qm_batch_take(p->batch, 0, param->data);

@@ -219,8 +219,9 @@ qm_status qm_whole_open(const struct qm_device *d, enum qm_mode mode, const stru
 /* ---- a step --------------------------------------------------------------------------------------- */
 
 /* The parameter and the gradient as float32, where they are not. */
-static qm_status load_wide(struct qm_whole_plan *p, enum qm_dtype g_type, struct qm_whole *w)
+static qm_status load_wide(struct qm_whole_plan *p, struct qm_whole *w)
 {
+    enum qm_dtype g_type = qm_batch_form(p->body)->grad;
     struct qm_batch_place at = qm_batch_place(p->body, 0);
     qm_address to_p = p->r.param.format == QM_PARAM_f32 ? 0 : at.values, to_g = 0;
     if (g_type != QM_DTYPE_f32) {
@@ -307,8 +308,18 @@ static enum qm_dtype rounds_to(const struct qm_param *p)
                                        : QM_DTYPE_f32;
 }
 
-qm_status qm_whole_step(struct qm_whole_plan *p, void *param, const void *g, enum qm_dtype g_type,
-                        int64_t t, uint64_t seed)
+qm_status qm_whole_give(struct qm_whole_plan *p, const void *param, const void *g,
+                        enum qm_dtype g_type)
+{
+    return qm_batch_give(p->body, 0, param, g, g_type);
+}
+
+qm_status qm_whole_take(struct qm_whole_plan *p, void *param)
+{
+    return qm_batch_take(p->body, 0, param);
+}
+
+qm_status qm_whole_run(struct qm_whole_plan *p, int64_t t, uint64_t seed)
 {
     struct qm_rule_step s;
     struct qm_whole w = {.s = &s,
@@ -316,9 +327,8 @@ qm_status qm_whole_step(struct qm_whole_plan *p, void *param, const void *g, enu
                          .tensor = p->tensor,
                          .param = rounds_to(&p->r.param),
                          .room = pointer(p->room)};
-    QM_TRY(qm_batch_give(p->body, 0, param, g, g_type));
     prepare(p, t, &s);
-    QM_TRY(load_wide(p, g_type, &w));
+    QM_TRY(load_wide(p, &w));
     for (int i = 0; i < p->n_slots; i++) {
         struct qm_batch_place at = qm_batch_place(p->slot[i], 0);
         w.slot[i] = pointer(p->in_place[i] ? at.values : at.g);
@@ -336,8 +346,7 @@ qm_status qm_whole_step(struct qm_whole_plan *p, void *param, const void *g, enu
     qm_whole_on(NULL);
     current = NULL;
     QM_TRY(st);
-    QM_TRY(store_wide(p, t, seed));
-    return qm_batch_take(p->body, 0, param);
+    return store_wide(p, t, seed);
 }
 
 /* ---- state ---------------------------------------------------------------------------------------- */
@@ -380,3 +389,5 @@ int64_t qm_whole_bytes(const struct qm_whole_plan *p)
         sum += qm_batch_bytes(p->slot[i]);
     return sum;
 }
+
+void *qm_whole_module(const struct qm_whole_plan *p) { return qm_batch_module(p->body); }

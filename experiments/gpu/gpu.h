@@ -47,13 +47,15 @@ qm_status qm_codes_all(const struct qm_device *d, int sampled, json_t **rows, in
 /* ---- speed.c: on a GPU only ----------------------------------------------------------------------- */
 
 struct qm_speed {
-    double copy;  /* bytes a second of a device-to-device copy, reads and writes */
-    json_t *rows; /* per variant; the caller's */
-    json_t *tables;
+    double copy;            /* bytes a second of a device-to-device copy, reads and writes */
+    int64_t n, flush_bytes; /* parameters of the large tensor; written between rounds */
+    int rounds;             /* at least; bench.h says when it is enough */
+    json_t *rows;           /* per recipe and mode; the caller's */
+    json_t *tables;         /* per recipe and way of stepping many small tensors */
 };
 
-/* Steps of n parameters (0: as many as fit well) in `rounds` rounds; of one recipe only, or (NULL) of
- * every variant and a few with 16-bit parameters. */
+/* Steps of n parameters (0: as many as fit well) in `rounds` rounds or more; of one recipe only, or (NULL) of
+ * every variant that has kernels and a few recipes with 16-bit parameters. */
 qm_status qm_speed_measure(const char *only, int64_t n, int rounds, struct qm_speed *out);
 
 /* ---- report.c -------------------------------------------------------------------------------------- */

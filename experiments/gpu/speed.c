@@ -1,76 +1,23 @@
-/* speed.c - steps on a GPU: events around the kernels, the L2 cache emptied before, everything as a share
- * of what a copy within the device's memory reaches in the same minute. */
+/* speed.c - steps on a GPU, everything as a share of what a copy within the device's memory reaches in the
+ * same minute. */
 #include "experiments/gpu/gpu.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/engine/device_cuda.h"
 #include "core/engine/nvml.h"
 #include "experiments/cli.h"
-
-enum { COLUMNS = 4096, WARM = 3, MOST_ROUNDS = 1000, TENSORS = 100, SMALL = 16384 };
+#include "experiments/gpu/bench.h"
 
 /* Recipes that no variant is: 16-bit parameters and gradients, where kernels are used most. */
 static const char *const more[] = {
     "adamw_f32,param=bf16,grad=bf16", "adamw4_ao,param=bf16/stoch,grad=bf16",
     "adamw8_ao,param=bf16/stoch,grad=bf16", "adamw4_lpmm_group,param=bf16/kahan,grad=bf16"};
 
-struct bench {
-    const struct qm_cuda *cu;
-    void *stream, *from, *to;
-    int device, sms, threads_per_sm, rounds;
-    int64_t n;
-    char pci[32];
-    qm_address flush;
-    size_t flush_bytes;
-    float *p, *g;
-    double copy;
-};
-
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *x, int n)
-{
-    qsort(x, (size_t)n, sizeof *x, by_size);
-    return n % 2 ? x[n / 2] : 0.5 * (x[n / 2 - 1] + x[n / 2]);
-}
-
-/* Seconds of one call, between events; the cache is emptied first. */
-static qm_status time_one(struct bench *b, qm_status (*work)(void *), void *arg, double *seconds)
-{
-    float ms = 0.0f;
-    QM_CU(b->cu, MemsetD8Async, (b->flush, 0, b->flush_bytes, b->stream));
-    QM_CU(b->cu, EventRecord, (b->from, b->stream));
-    QM_TRY(work(arg));
-    QM_CU(b->cu, EventRecord, (b->to, b->stream));
-    QM_CU(b->cu, EventSynchronize, (b->to));
-    QM_CU(b->cu, EventElapsedTime, (&ms, b->from, b->to));
-    *seconds = 1e-3 * (double)ms;
-    return QM_OK;
-}
-
-static qm_status time_many(struct bench *b, qm_status (*work)(void *), void *arg, double *mid,
-                           double *least)
-{
-    double all[MOST_ROUNDS], ignored;
-    for (int i = 0; i < WARM; i++)
-        QM_TRY(time_one(b, work, arg, &ignored));
-    for (int i = 0; i < b->rounds; i++)
-        QM_TRY(time_one(b, work, arg, &all[i]));
-    *mid = median(all, b->rounds);
-    *least = all[0];
-    return QM_OK;
-}
-
 /* ---- the yardstick ------------------------------------------------------------------------------ */
 
 struct copy {
-    struct bench *b;
+    struct qm_gpu_bench *b;
     qm_address from, to;
     size_t bytes;
 };
@@ -82,34 +29,24 @@ static qm_status run_copy(void *arg)
     return QM_OK;
 }
 
-static qm_status measure_copy(struct bench *b)
+/* Bytes a second, reads and writes. */
+static qm_status measure_copy(struct qm_gpu_bench *b, double *rate)
 {
     struct copy c = {.b = b, .bytes = sizeof(float) * (size_t)b->n};
-    double mid = 1.0, least;
+    struct qm_gpu_time time;
     qm_status st = qm_device_cuda.reserve(c.bytes, &c.from);
     if (st == QM_OK)
         st = qm_device_cuda.reserve(c.bytes, &c.to);
     if (st == QM_OK)
-        st = time_many(b, run_copy, &c, &mid, &least);
+        st = qm_gpu_bench_time(b, run_copy, &c, &time);
     if (st == QM_OK)
-        b->copy = 2.0 * (double)c.bytes / mid;
+        *rate = 2.0 * (double)c.bytes / time.median;
     qm_device_cuda.release(c.from);
     qm_device_cuda.release(c.to);
     return st;
 }
 
 /* ---- a step --------------------------------------------------------------------------------------- */
-
-struct stepping {
-    struct qm_batch *batch;
-    int64_t t;
-};
-
-static qm_status run_step(void *arg)
-{
-    struct stepping *s = arg;
-    return qm_batch_run(s->batch, s->t++, 1);
-}
 
 /* Bytes a parameter: read and written once, and what the passes that fold read again at least, the
  * gradient and the codes of what is folded. */
@@ -126,16 +63,35 @@ static double bytes_moved(const struct qm_step_form *f, int64_t n, const struct 
     return sum;
 }
 
-static qm_status describe(struct bench *b, const struct qm_batch *batch, json_t *row)
+/* The same of a rule over whole tensors, which reads the gradient and the states once more for each sum that
+ * must be complete before what follows (struct qm_rule).  What its row of launches moves as float32 in
+ * between is not counted: no step has to. */
+static double bytes_of_whole(const struct qm_recipe *r, const struct qm_shape *shape)
 {
-    void *module = qm_batch_module(batch);
-    struct qm_kernel_use use = qm_cuda_use(module, QM_KERNEL_step);
+    double n = (double)qm_shape_numel(shape), again = r->rule->sums;
+    double sum = 2.0 * (double)(qm_param_bytes(&r->param) + qm_param_residual(&r->param)) +
+                 (1.0 + again) * (double)qm_dtype_size(r->grad);
+    for (int i = 0; i < r->rule->n_slots; i++) {
+        struct qm_codec c = {.q = qm_recipe_slot(r, i, shape)};
+        struct qm_shape own = *shape;
+        if (r->rule->slot_shape)
+            r->rule->slot_shape(&r->hyper, i, shape, &own);
+        sum += (2.0 + again) * (double)qm_state_bytes(&c, &own) / n;
+    }
+    return sum;
+}
+
+/* The kernel that does the most: the step, or the operations on whole tensors. */
+static qm_status describe(struct qm_gpu_bench *b, const struct qm_gpu_work *w, json_t *row)
+{
+    const struct qm_whole_plan *whole = w->part[0][0].whole;
+    void *module = whole ? qm_whole_module(whole) : qm_batch_module(w->part[0][0].batch);
+    enum qm_step_kernel kernel = whole ? QM_KERNEL_whole_sweep : QM_KERNEL_step;
+    struct qm_kernel_use use = qm_cuda_use(module, kernel);
     struct qm_gpu_now now = {0};
     int blocks = 0, cached = 0, local = 0;
-    QM_CU(b->cu, Occupancy,
-          (&blocks, qm_cuda_function(module, QM_KERNEL_step), QM_STEP_THREADS, 0));
-    QM_CU(b->cu, FuncGetAttribute,
-          (&local, QM_CU_FUNC_LOCAL, qm_cuda_function(module, QM_KERNEL_step)));
+    QM_CU(b->cu, Occupancy, (&blocks, qm_cuda_function(module, kernel), QM_STEP_THREADS, 0));
+    QM_CU(b->cu, FuncGetAttribute, (&local, QM_CU_FUNC_LOCAL, qm_cuda_function(module, kernel)));
     (void)qm_gpu_now(b->pci, &now);
     double seconds = qm_cuda_compile_seconds(module, &cached);
     json_object_set_new(row, "registers", json_integer(use.registers));
@@ -152,131 +108,63 @@ static qm_status describe(struct bench *b, const struct qm_batch *batch, json_t 
     return QM_OK;
 }
 
-static qm_status measure_recipe(struct bench *b, const char *recipe, enum qm_mode mode,
-                                json_t *rows)
+/* Start and gradient; any bits are a 16-bit gradient. */
+static qm_status give(struct qm_gpu_bench *b, const struct qm_recipe *r, struct qm_gpu_work *w)
 {
-    const struct qm_shape shape = {2, {b->n / COLUMNS, COLUMNS}};
-    const uint32_t id = 0;
-    struct stepping s = {NULL, 1};
-    struct qm_recipe r;
-    double mid = 0.0, least = 0.0;
-    QM_TRY(qm_recipe_parse(recipe, &r));
-    qm_status st = qm_batch_open(&qm_device_cuda, mode, &r, 1, &shape, &id, &s.batch);
-    if (st == QM_SKIPPED)
-        return QM_OK;
-    void *stored = st == QM_OK ? malloc(sizeof(float) * (size_t)b->n) : NULL;
-    if (st == QM_OK && !stored)
-        st = qm_fail(QM_NO_MEMORY, "%lld parameters", (long long)b->n);
-    if (st == QM_OK) {
-        qm_param_from_float(&r.param, b->n, b->p, stored);
-        st = qm_batch_give(s.batch, 0, stored, b->g, r.grad); /* any bits are a 16-bit gradient */
-    }
-    free(stored);
+    void *stored = malloc(sizeof(float) * (size_t)b->n);
+    qm_status st = stored ? QM_OK : qm_fail(QM_NO_MEMORY, "%lld parameters", (long long)b->n);
     if (st == QM_OK)
-        st = time_many(b, run_step, &s, &mid, &least);
-    if (st == QM_OK) {
-        double bytes = bytes_moved(qm_batch_form(s.batch), b->n, &shape), n = (double)b->n;
-        json_t *row = json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:f}", "recipe", recipe, "mode",
-                                mode == QM_MODE_fast ? "fast" : "exact", "bytes_per_parameter",
-                                bytes, "seconds", mid, "least_seconds", least, "rate", n / mid,
-                                "share_of_copy", bytes * n / mid / b->copy);
-        st = describe(b, s.batch, row);
-        json_array_append_new(rows, row);
-    }
-    qm_batch_close(s.batch);
+        qm_param_from_float(&r->param, b->n, b->p, stored);
+    for (int turn = 0; turn < QM_BENCH_TURNS && st == QM_OK; turn++)
+        st = w->part[turn][0].whole
+                 ? qm_whole_give(w->part[turn][0].whole, stored, b->g, r->grad)
+                 : qm_batch_give(w->part[turn][0].batch, 0, stored, b->g, r->grad);
+    free(stored);
     return st;
 }
 
-/* ---- what does the table cost ------------------------------------------------------------------- */
-
-struct many {
-    struct qm_batch *batch[TENSORS];
-    int n;
-    int64_t t;
-};
-
-static qm_status run_many(void *arg)
+static qm_status measure_recipe(struct qm_gpu_bench *b, const char *recipe, enum qm_mode mode,
+                                double copy, json_t *rows)
 {
-    struct many *m = arg;
-    m->t++;
-    for (int k = 0; k < m->n; k++)
-        QM_TRY(qm_batch_run(m->batch[k], m->t, 1));
-    return QM_OK;
-}
-
-/* TENSORS tensors of SMALL elements: in one launch by way of tables in memory; by value, as many
- * launches as that takes; each by itself. */
-static qm_status measure_tables(struct bench *b, json_t *rows)
-{
-    static const char *const ways[] = {"one launch, tables in memory", "tables by value",
-                                       "a launch for each tensor"};
-    struct qm_shape shapes[TENSORS];
-    uint32_t ids[TENSORS];
+    const struct qm_shape shape = {2, {b->n / QM_BENCH_COLUMNS, QM_BENCH_COLUMNS}};
+    const uint32_t id = 0;
+    struct qm_gpu_work w = {0};
     struct qm_recipe r;
-    int elements = b->n < TENSORS * SMALL ? SMALL / 256 : SMALL; /* a rehearsal takes few */
-    QM_TRY(qm_recipe_parse("adamw4_lpmm_group", &r));
-    for (int k = 0; k < TENSORS; k++) {
-        shapes[k] = (struct qm_shape){1, {elements}};
-        ids[k] = (uint32_t)k;
+    struct qm_gpu_time time;
+    QM_TRY(qm_recipe_parse(recipe, &r));
+    qm_status st = qm_gpu_work_add(&w, mode, &r, 1, &shape, &id);
+    if (st == QM_OK)
+        st = give(b, &r, &w);
+    if (st == QM_OK)
+        st = qm_gpu_bench_time(b, qm_gpu_work_run, &w, &time);
+    if (st == QM_OK) {
+        double n = (double)b->n;
+        double bytes = r.rule->states
+                           ? bytes_of_whole(&r, &shape)
+                           : bytes_moved(qm_batch_form(w.part[0][0].batch), b->n, &shape);
+        json_t *row =
+            json_pack("{s:s, s:s, s:I, s:f, s:f, s:f, s:i, s:f, s:f}", "recipe", recipe, "mode",
+                      mode == QM_MODE_fast ? "fast" : "exact", "elements", (json_int_t)b->n,
+                      "bytes_per_parameter", bytes, "seconds", time.median, "least_seconds",
+                      time.least, "rounds", time.rounds, "rate", n / time.median, "share_of_copy",
+                      bytes * n / time.median / copy);
+        st = describe(b, &w, row);
+        json_array_append_new(rows, row);
     }
-    for (int way = 0; way < 3; way++) {
-        struct many m = {.n = way == 2 ? TENSORS : 1};
-        double mid = 0.0, least = 0.0;
-        qm_status st = QM_OK;
-        for (int k = 0; k < m.n && st == QM_OK; k++)
-            st = qm_batch_open(&qm_device_cuda, QM_MODE_exact, &r, way == 2 ? 1 : TENSORS, shapes,
-                               ids + k, &m.batch[k]);
-        if (st == QM_OK && way == 1)
-            st = qm_batch_by_value(m.batch[0], 1);
-        if (st == QM_OK)
-            st = time_many(b, run_many, &m, &mid, &least);
-        if (st == QM_OK)
-            json_array_append_new(rows, json_pack("{s:s, s:i, s:i, s:f, s:f}", "way", ways[way],
-                                                  "tensors", TENSORS, "elements", elements,
-                                                  "seconds", mid, "least_seconds", least));
-        for (int k = 0; k < m.n; k++)
-            qm_batch_close(m.batch[k]);
-        QM_TRY(st);
-    }
-    return QM_OK;
+    qm_gpu_work_close(&w);
+    return st == QM_SKIPPED ? QM_OK : st;
 }
 
 /* ---- all ------------------------------------------------------------------------------------------ */
 
-static qm_status bench_open(struct bench *b, int64_t n, int rounds)
-{
-    size_t free_bytes = 0, total = 0;
-    int l2 = 0;
-    QM_TRY(qm_cuda_context(&b->cu, &b->stream, &b->device));
-    QM_CU(b->cu, MemGetInfo, (&free_bytes, &total));
-    QM_CU(b->cu, DeviceGetAttribute, (&l2, QM_CU_L2_BYTES, b->device));
-    QM_CU(b->cu, DeviceGetAttribute, (&b->threads_per_sm, QM_CU_THREADS_PER_SM, b->device));
-    QM_CU(b->cu, DeviceGetPCIBusId, (b->pci, (int)sizeof b->pci, b->device));
-    b->rounds = rounds < 1 ? 1 : rounds > MOST_ROUNDS ? MOST_ROUNDS : rounds;
-    b->n = n > 0 ? n : 1 << 27;
-    while (n == 0 && (size_t)b->n * 48 > free_bytes && b->n > COLUMNS)
-        b->n /= 2;
-    b->n = (b->n + COLUMNS - 1) / COLUMNS * COLUMNS;
-    b->flush_bytes = 2 * (size_t)l2 + 1048576;
-    QM_TRY(qm_device_cuda.reserve(b->flush_bytes, &b->flush));
-    QM_CU(b->cu, EventCreate, (&b->from, 0));
-    QM_CU(b->cu, EventCreate, (&b->to, 0));
-    b->p = malloc(sizeof(float) * (size_t)b->n);
-    b->g = malloc(sizeof(float) * (size_t)b->n);
-    if (!b->p || !b->g)
-        return qm_fail(QM_NO_MEMORY, "%lld parameters", (long long)b->n);
-    qm_exact_gradient(1, 1, b->n, b->p);
-    qm_exact_gradient(2, 1, b->n, b->g);
-    return QM_OK;
-}
-
 qm_status qm_speed_measure(const char *only, int64_t n, int rounds, struct qm_speed *out)
 {
-    struct bench b = {0};
+    struct qm_gpu_bench b = {0};
     struct qm_progress progress;
     int count = qm_variant_count(), others = (int)(sizeof more / sizeof *more);
     json_t *rows = json_array(), *tables = json_array();
-    qm_status st = bench_open(&b, n, rounds);
+    double copy = 0.0;
+    qm_status st = qm_gpu_bench_open(n, rounds, &b);
     qm_progress_start(&progress, "speed", 2 * (count + others));
     for (int i = 0; i < 2 * (count + others) && st == QM_OK; i++) {
         int k = i / 2;
@@ -284,22 +172,14 @@ qm_status qm_speed_measure(const char *only, int64_t n, int rounds, struct qm_sp
         qm_progress_add(&progress, 1, 0);
         if (only && strcmp(only, recipe) != 0)
             continue;
-        st = measure_copy(&b);
+        st = measure_copy(&b, &copy);
         if (st == QM_OK)
-            st = measure_recipe(&b, recipe, i % 2 ? QM_MODE_fast : QM_MODE_exact, rows);
+            st = measure_recipe(&b, recipe, i % 2 ? QM_MODE_fast : QM_MODE_exact, copy, rows);
     }
     qm_progress_end(&progress);
     if (st == QM_OK)
-        st = measure_tables(&b, tables);
-    out->copy = b.copy;
-    out->rows = rows;
-    out->tables = tables;
-    qm_device_cuda.release(b.flush);
-    if (b.from)
-        b.cu->EventDestroy(b.from);
-    if (b.to)
-        b.cu->EventDestroy(b.to);
-    free(b.p);
-    free(b.g);
+        st = qm_speed_tables(&b, only, tables);
+    *out = (struct qm_speed){copy, b.n, (int64_t)b.flush_bytes, b.rounds, rows, tables};
+    qm_gpu_bench_close(&b);
     return st;
 }
