@@ -16,6 +16,7 @@ SAN ?= 0
 CUDA ?= 1
 INSTALL ?= 1
 MPI ?= 0
+PEERS ?= python3 tests/peers/peers.py
 PYTHON := /usr/bin/python3
 ifeq ($(origin CC),default)
 CC := gcc
@@ -263,8 +264,8 @@ check-kernels: qualm ## every variant's CUDA kernels compile, without spills or 
 gpu-check: qualm ## on a machine with a GPU: the CUDA backend's bits, verdicts, codes and speed, into results/gpu
 	$(Q)./qualm gpu-check; code=$$?; [ $$code = 77 ] && exit 0 || exit $$code
 
-bench-gpu: qualm ## the speed of it alone
-	$(Q)./qualm gpu-check --only speed; code=$$?; [ $$code = 77 ] && exit 0 || exit $$code
+bench-gpu: qualm ## the speed of it alone, beside other optimizers where python3 has torch (PEERS= leaves them out)
+	$(Q)./qualm gpu-check --only speed $(if $(PEERS),--peers "$(PEERS)"); code=$$?; [ $$code = 77 ] && exit 0 || exit $$code
 
 check-long: qualm $(BUILD)/tests/long_edges $(BUILD)/tests/long_problems $(BUILD)/tests/test_ecc $(BUILD)/tests/test_stats $(BUILD)/tests/test_protocol ## every float in [-2, 2] through every search; the whole kill matrix; 200 killed campaigns; the problems' learning rates; intervals and null comparisons
 	$(Q)$(BUILD)/tests/long_edges

@@ -9,7 +9,7 @@
 #include "experiments/command.h"
 #include "experiments/gpu/gpu.h"
 
-enum { KEY_ONLY = 256, KEY_OUT, KEY_QUICK, KEY_SIZE, KEY_ROUNDS };
+enum { KEY_ONLY = 256, KEY_OUT, KEY_QUICK, KEY_SIZE, KEY_ROUNDS, KEY_PEERS };
 
 /* clang-format off */
 #define PART_LIST(X)                                                                \
@@ -35,7 +35,7 @@ static const char *const part_names[] = {
 struct options {
     int only[PARTS], has_only, quick, rounds;
     int64_t n;
-    const char *folder;
+    const char *folder, *peers;
 };
 
 static const struct argp_option options[] = {
@@ -47,6 +47,10 @@ static const struct argp_option options[] = {
      0},
     {"rounds", KEY_ROUNDS, "N", 0,
      "timed runs of each step, at least (default 30; up to four times as many until they agree)",
+     0},
+    {"peers", KEY_PEERS, "COMMAND", 0,
+     "after speed, time other optimizers at the same sizes by this program, and add ratios (make "
+     "bench-gpu: python3 tests/peers/peers.py)",
      0},
     {0}};
 
@@ -66,6 +70,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case KEY_OUT: o->folder = arg; return 0;
     case KEY_SIZE: o->n = (int64_t)(1e6 * atof(arg)); return 0;
     case KEY_ROUNDS: o->rounds = atoi(arg); return 0;
+    case KEY_PEERS: o->peers = arg; return 0;
     case ARGP_KEY_END:
         if (o->n < 0 || o->rounds < 1)
             argp_error(state, "--size and --rounds: expected positive numbers");
@@ -160,6 +165,12 @@ static qm_status speed(const struct options *o, json_t *all)
     if (st == QM_OK)
         json_object_set_new(json_object_get(all, "device"), "copy_bytes_per_second",
                             json_real(s.copy));
+    if (st == QM_OK && o->peers) {
+        json_t *rows = json_array(), *skipped = json_array();
+        st = qm_peers_measure(o->peers, &s, rows, skipped);
+        json_object_set_new(all, "peers", rows);
+        json_object_set_new(all, "peers_skipped", skipped);
+    }
     return st;
 }
 
@@ -218,7 +229,8 @@ int qm_cmd_gpu_check(int argc, char **argv)
             "\vExamples:\n"
             "  qualm gpu-check\n"
             "  qualm gpu-check --quick --out /tmp/gpu\n"
-            "  qualm gpu-check --only speed --rounds 100\n",
+            "  qualm gpu-check --only speed --rounds 100\n"
+            "  qualm gpu-check --only speed --peers 'python3 tests/peers/peers.py'\n",
         .children = children,
     };
     struct options o = {.rounds = 30, .folder = "results/gpu"};

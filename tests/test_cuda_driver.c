@@ -521,12 +521,67 @@ static void test_speed_of_whole(void **state)
     json_decref(s.tables);
 }
 
+static json_t *ratio_of(json_t *rows, const char *mode, int tensors)
+{
+    json_t *row;
+    size_t i;
+    json_array_foreach(rows, i, row)
+    {
+        if (strcmp(json_string_value(json_object_get(row, "mode")), mode) == 0 &&
+            json_integer_value(json_object_get(row, "tensors")) == tensors)
+            return json_object_get(row, "ratio");
+    }
+    return NULL;
+}
+
+/* Others' optimizers beside ours: the sizes go there, the times come back as ratios; what cannot be compared
+ * or is not there has its reason, and a program that fails is an error. */
+static void test_peers(void **state)
+{
+    static const char command[] = "PYTHONPATH=tests/peers/fake /usr/bin/python3 "
+                                  "tests/peers/peers.py --only torch";
+    struct qm_speed s = {.n = 8192, .flush_bytes = 77, .rounds = 3};
+    json_t *rows = json_array(), *skipped = json_array();
+    (void)state;
+    s.rows = json_pack("[{s:s, s:s, s:i, s:f}, {s:s, s:s, s:i, s:f}, {s:s, s:s, s:i, s:f}]",
+                       "recipe", "adamw_f32", "mode", "exact", "elements", 8192, "seconds", 0.5,
+                       "recipe", "adamw_f32", "mode", "fast", "elements", 8192, "seconds", 0.25,
+                       "recipe", "adamw8_ao", "mode", "exact", "elements", 8192, "seconds", 1.0);
+    s.tables =
+        json_pack("[{s:s, s:s, s:s, s:i, s:i, s:f}, {s:s, s:s, s:s, s:i, s:i, s:f}]", "recipe",
+                  "adamw_f32", "mode", "exact", "way", "one launch, tables in memory", "tensors",
+                  100, "elements", 64, "seconds", 8.0, "recipe", "adamw_f32", "mode", "exact",
+                  "way", "tables by value", "tensors", 100, "elements", 64, "seconds", 9.0);
+    setenv("FAKE_SECONDS", "9 9 9 2 2 2 9 9 9 4", 1);
+    setenv("PYTHONDONTWRITEBYTECODE", "1", 1);
+    if (qm_peers_measure(command, &s, rows, skipped) != QM_OK)
+        fail_msg("%s", qm_message());
+    assert_int_equal(json_array_size(rows), 3);
+    assert_true(json_real_value(ratio_of(rows, "exact", 1)) == 0.25);
+    assert_true(json_real_value(ratio_of(rows, "fast", 1)) == 0.125);
+    assert_true(json_real_value(ratio_of(rows, "exact", 100)) == 2.0);
+    assert_int_equal(json_array_size(skipped), 2); /* torchao's two */
+
+    s.n = 4096; /* which we have not measured */
+    assert_int_equal(qm_peers_measure(command, &s, rows, skipped), QM_OK);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(skipped, 2), "reason")),
+                        "1 tensors of 4096 elements: no time of adamw_f32");
+    assert_int_equal(qm_peers_measure("false", &s, rows, skipped), QM_BAD_FILE);
+    assert_non_null(strstr(qm_message(), "exit code 1, expected 0 or 77"));
+    assert_int_equal(qm_peers_measure("echo no", &s, rows, skipped), QM_BAD_FILE);
+    assert_non_null(strstr(qm_message(), "expected JSON"));
+    json_decref(rows);
+    json_decref(skipped);
+    json_decref(s.rows);
+    json_decref(s.tables);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_steps),          cmocka_unit_test(test_errors),
         cmocka_unit_test(test_gradient_types), cmocka_unit_test(test_speed),
-        cmocka_unit_test(test_speed_of_whole),
+        cmocka_unit_test(test_speed_of_whole), cmocka_unit_test(test_peers),
     };
     return cmocka_run_group_tests(tests, open_stand_ins, NULL);
 }

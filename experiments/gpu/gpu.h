@@ -58,10 +58,21 @@ struct qm_speed {
  * every variant that has kernels and a few recipes with 16-bit parameters. */
 qm_status qm_speed_measure(const char *only, int64_t n, int rounds, struct qm_speed *out);
 
+/* ---- peers.c: others' optimizers, timed by another program (tests/peers/peers.py) ---------------------- */
+
+/* Runs the command with the sizes, rounds and flush of `s` and merges what it prints.  QM_BAD_FILE: it did not
+ * start, failed, or printed something else. */
+qm_status qm_peers_measure(const char *command, const struct qm_speed *s, json_t *rows,
+                           json_t *skipped);
+
+/* rows: {peer, version, recipe, mode, tensors, elements, seconds, peer_seconds, ratio}, one for each time of ours
+ * that is of a peer's recipe and sizes; ratio: our seconds over theirs.  skipped: {peer, reason}. */
+qm_status qm_peers_merge(json_t *from, const struct qm_speed *s, json_t *rows, json_t *skipped);
+
 /* ---- report.c -------------------------------------------------------------------------------------- */
 
 /* results/gpu/GPU-DATE.h5 and .md in `folder`; what was measured as JSON with the keys device, exact, check,
- * codes, speed, tables (any may be missing).  path[size]: the .md. */
+ * codes, speed, tables, peers, peers_skipped (any may be missing).  path[size]: the .md. */
 qm_status qm_gpu_report(const char *folder, json_t *all, int argc, char **argv, char *path,
                         size_t size);
 

@@ -21,6 +21,9 @@ static const struct {
     {"codes", "Every float", "codes of all 2^32 floats by the GPU against the defining search"},
     {"speed", "Speed", "steps between events; share_of_copy: of a copy within the device's memory"},
     {"tables", "Many tensors", "the tables of a launch: in memory, by value, or a launch for each"},
+    {"peers", "Beside other optimizers",
+     "the same sizes and way of timing in the same run; ratio: our seconds over theirs"},
+    {"peers_skipped", "Other optimizers that were not compared", "with the reason"},
 };
 enum { SECTIONS = sizeof sections / sizeof *sections };
 

@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""Times the optimizers that others ship, for `qualm gpu-check --peers` (make bench-gpu) to compare with.
+
+Each peer steps one large tensor and many small ones, of the sizes that bench-gpu measures, in the way it
+measures them (experiments/gpu/bench.h): CUDA events around a step after a warm-up, the L2 cache emptied
+before each round, two sets of tensors in turn, rounds until they agree. Prints JSON:
+
+    {"torch": "2.9.0", "rows": [{"peer", "version", "recipe", "tensors", "elements", "seconds",
+     "least_seconds", "rounds"}, ...], "skipped": [{"peer", "reason"}, ...]}
+
+recipe: the variant here that does the same; seconds: median of a step; elements: of each tensor. What cannot be
+imported or does not run is skipped by name. Needs nothing but Python and, to time anything, torch.
+
+Exit code 0; 77 where nothing could be timed; 2 for a command line that cannot be read.
+
+    python3 tests/peers/peers.py
+    python3 tests/peers/peers.py --size 16777216 --rounds 100 --only torchao
+"""
+import argparse
+import gc
+import importlib
+import json
+import sys
+
+WARM, TURNS = 3, 2
+
+
+def adamw_fused(torch, module, params):
+    return torch.optim.AdamW(params, lr=1e-3, fused=True)
+
+
+def named(name, **arguments):
+    """The optimizer of that name in a module."""
+    return lambda torch, module, params: getattr(module, name)(params, **arguments)
+
+
+# Peer, package, modules that may hold it, the recipe that does the same, how it is made.
+PEERS = [
+    ("torch AdamW(fused=True)", "torch", ["torch"], "adamw_f32", adamw_fused),
+    ("bitsandbytes AdamW8bit", "bitsandbytes", ["bitsandbytes.optim"], "adamw8_bnb_cuda",
+     named("AdamW8bit", lr=1e-3)),
+    # Their step is compiled by torch.compile when it first runs, in the warm-up.
+    ("torchao AdamW8bit", "torchao", ["torchao.optim", "torchao.prototype.low_bit_optim"],
+     "adamw8_ao", named("AdamW8bit", lr=1e-3)),
+    ("torchao AdamW4bit", "torchao", ["torchao.optim", "torchao.prototype.low_bit_optim"],
+     "adamw4_ao", named("AdamW4bit", lr=1e-3)),
+    ("adafactor8bit Adafactor8Bit", "adafactor8bit", ["adafactor8bit"], "adafactor8_026",
+     named("Adafactor8Bit", lr=1e-2, beta1=0.9)),
+]
+
+
+class Skip(Exception):
+    """Why a peer is not timed."""
+
+
+def first_line(error):
+    text = str(error).strip().splitlines()
+    return "%s: %s" % (type(error).__name__, text[0] if text else "no reason given")
+
+
+def median(x):
+    n = len(x)
+    return x[n // 2] if n % 2 else 0.5 * (x[n // 2 - 1] + x[n // 2])
+
+
+def is_enough(seconds, rounds):
+    """At least `rounds`; then as soon as the middle half lies within 2 % of the median, or at four times as
+    many."""
+    n = len(seconds)
+    if n < rounds:
+        return False
+    x = sorted(seconds)
+    return n >= 4 * rounds or x[(3 * n - 1) // 4] - x[n // 4] <= 0.02 * median(x)
+
+
+def time_steps(torch, steps, flush, rounds):
+    """Seconds of each round; steps: one function per turn."""
+    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    done = 0
+
+    def one():
+        nonlocal done
+        flush.zero_()
+        start.record()
+        steps[done % len(steps)]()
+        stop.record()
+        stop.synchronize()
+        done += 1
+        return 1e-3 * start.elapsed_time(stop)
+
+    for _ in range(WARM):
+        one()
+    seconds = []
+    while not is_enough(seconds, rounds):
+        seconds.append(one())
+    return seconds
+
+
+def tensors_of(torch, count, shape):
+    """Parameters with gradients, on the GPU."""
+    params = []
+    for _ in range(count):
+        p = torch.nn.Parameter(torch.randn(shape, device="cuda"))
+        p.grad = torch.randn(shape, device="cuda")
+        params.append(p)
+    return params
+
+
+def module_of(package, modules):
+    """The first of the modules that there is, and the package's version."""
+    for name in modules:
+        try:
+            module = importlib.import_module(name)
+        except ImportError as error:
+            reason = first_line(error)
+        except Exception as error:  # a package that breaks while it is imported
+            raise Skip("import %s: %s" % (name, first_line(error)))
+        else:
+            return module, str(getattr(sys.modules[package], "__version__", "unknown"))
+    raise Skip(reason)
+
+
+def time_peer(torch, peer, sizes, flush, rounds):
+    """A row for each of the sizes (tensors, shape)."""
+    name, package, modules, recipe, make = peer
+    module, version = module_of(package, modules)
+    rows = []
+    for count, shape in sizes:
+        try:
+            sets = [make(torch, module, tensors_of(torch, count, shape)) for _ in range(TURNS)]
+            seconds = time_steps(torch, [s.step for s in sets], flush, rounds)
+        except Exception as error:  # of another's code, whatever it may be
+            raise Skip("%d tensors: %s" % (count, first_line(error)))
+        sets = None
+        gc.collect()
+        torch.cuda.empty_cache()
+        elements = 1
+        for d in shape:
+            elements *= d
+        rows.append({"peer": name, "version": version, "recipe": recipe, "tensors": count,
+                     "elements": elements, "seconds": median(sorted(seconds)),
+                     "least_seconds": min(seconds), "rounds": len(seconds)})
+    return rows
+
+
+def positive(text):
+    n = int(text)
+    if n < 1:
+        raise ValueError
+    return n
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", type=positive, default=1 << 27, metavar="N",
+                        help="elements of the large tensor, in rows of --columns (default 2^27)")
+    parser.add_argument("--columns", type=positive, default=4096, metavar="N", help="default 4096")
+    parser.add_argument("--tensors", type=positive, default=100, metavar="N",
+                        help="how many small ones (default 100)")
+    parser.add_argument("--small", type=positive, default=16384, metavar="N",
+                        help="elements of each (default 16384)")
+    parser.add_argument("--rounds", type=positive, default=30, metavar="N",
+                        help="timed steps, at least (default 30; at most four times as many)")
+    parser.add_argument("--flush", type=positive, default=1 << 27, metavar="BYTES",
+                        help="written before each round (default 2^27)")
+    parser.add_argument("--only", metavar="TEXT", help="peers whose name holds this")
+    return parser.parse_args()
+
+
+def main():
+    a = arguments()
+    peers = [p for p in PEERS if not a.only or a.only in p[0]]
+    out = {"torch": "", "rows": [], "skipped": []}
+    sizes = [(1, (a.size // a.columns, a.columns)), (a.tensors, (a.small,))]
+    reason = None
+    try:
+        import torch
+        out["torch"] = str(torch.__version__)
+        reason = None if torch.cuda.is_available() else "torch sees no GPU"
+    except Exception as error:
+        reason = first_line(error)
+    if not reason:
+        flush = torch.empty(a.flush, dtype=torch.uint8, device="cuda")
+    for peer in peers:
+        try:
+            if reason:
+                raise Skip(reason)
+            out["rows"] += time_peer(torch, peer, sizes, flush, a.rounds)
+        except Skip as why:
+            out["skipped"].append({"peer": peer[0], "reason": str(why)})
+            print("peers: skipped %s: %s" % (peer[0], why), file=sys.stderr)
+    print(json.dumps(out, indent=1))
+    return 0 if out["rows"] else 77
+
+
+if __name__ == "__main__":
+    sys.exit(main())
