@@ -60,6 +60,25 @@ int qm_cli_failed(const char *command, qm_status st)
     return code;
 }
 
+qm_status qm_cli_append(char ***list, int *n, char *word)
+{
+    char **more = realloc(*list, (size_t)(*n + 1) * sizeof *more);
+    if (!more)
+        return qm_fail(QM_NO_MEMORY, "options");
+    *list = more;
+    more[(*n)++] = word;
+    return QM_OK;
+}
+
+int qm_cli_whole(struct argp_state *state, const char *name, const char *text, int least, int most)
+{
+    char *end;
+    long x = strtol(text, &end, 10);
+    if (*end || end == text || x < least || x > most)
+        argp_error(state, "--%s is '%s', expected %d to %d", name, text, least, most);
+    return (int)x;
+}
+
 void qm_note(const char *format, ...)
 {
     if (qm_cli.quiet)

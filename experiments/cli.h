@@ -30,6 +30,12 @@ int qm_cli_failed(const char *command, qm_status st);
  * the subcommand's name; messages say "qualm NAME". */
 int qm_cli_parse(const struct argp *argp, int argc, char **argv, void *input);
 
+/* Adds a word to a growing list of *n (realloc; the word is borrowed).  QM_NO_MEMORY. */
+qm_status qm_cli_append(char ***list, int *n, char *word);
+
+/* An option's whole number; a usage error unless it is from least to most. */
+int qm_cli_whole(struct argp_state *state, const char *name, const char *text, int least, int most);
+
 /* A line for people on stderr, unless -q. */
 void qm_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -40,14 +40,11 @@ static const char doc[] =
 static error_t option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
-    char *end;
     switch (key) {
     case 'c': o->cells = 1; return 0;
     case 'z': o->size = arg; return 0;
     case 's':
-        o->shards = (int)strtol(arg, &end, 10);
-        if (*end || end == arg || o->shards < 1 || o->shards > 100000)
-            argp_error(state, "--shards is '%s', expected 1 to 100000", arg);
+        o->shards = qm_cli_whole(state, "shards", arg, 1, 100000);
         return 0;
     case ARGP_KEY_ARGS:
         o->suite = state->argv + state->next;

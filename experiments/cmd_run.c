@@ -156,49 +156,32 @@ static void on_signal(int number)
         stopped = stopped + 1;
 }
 
-static qm_status append(char ***list, int *n, char *word)
-{
-    char **more = realloc(*list, (size_t)(*n + 1) * sizeof *more);
-    if (!more)
-        return qm_fail(QM_NO_MEMORY, "options");
-    *list = more;
-    more[(*n)++] = word;
-    return QM_OK;
-}
-
-static int whole(struct argp_state *state, const char *name, const char *text, int least, int most)
-{
-    char *end;
-    long x = strtol(text, &end, 10);
-    if (*end || end == text || x < least || x > most)
-        argp_error(state, "--%s is '%s', expected %d to %d", name, text, least, most);
-    return (int)x;
-}
-
 static error_t option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
     switch (key) {
     case 'o': o->out = arg; return 0;
-    case 'd': return append(&o->data, &o->n_data, arg) == QM_OK ? 0 : ENOMEM;
-    case 'c': return append(&o->config, &o->n_configs, arg) == QM_OK ? 0 : ENOMEM;
+    case 'd': return qm_cli_append(&o->data, &o->n_data, arg) == QM_OK ? 0 : ENOMEM;
+    case 'c': return qm_cli_append(&o->config, &o->n_configs, arg) == QM_OK ? 0 : ENOMEM;
     case 'z': o->size = arg; return 0;
     case 'n': o->dry_run = 1; return 0;
     case 'a': o->against = arg; return 0;
     case 'H': o->finish.headline = 1; return 0;
     case 'C': o->finish.claims = 1; return 0;
-    case 'w': o->workers = whole(state, "workers", arg, 0, QM_CAMPAIGN_WORKERS); return 0;
+    case 'w': o->workers = qm_cli_whole(state, "workers", arg, 0, QM_CAMPAIGN_WORKERS); return 0;
     case 's': o->shard_text = arg; return 0;
     case 'R': o->campaign.retry_failed = 1; return 0;
-    case 'T': o->campaign.seconds = whole(state, "time-limit", arg, 1, INT_MAX); return 0;
-    case 'M': o->campaign.mebibytes = whole(state, "memory-limit", arg, 1, INT_MAX); return 0;
+    case 'T': o->campaign.seconds = qm_cli_whole(state, "time-limit", arg, 1, INT_MAX); return 0;
+    case 'M':
+        o->campaign.mebibytes = qm_cli_whole(state, "memory-limit", arg, 1, INT_MAX);
+        return 0;
     case 'k': o->keep = 1; return 0;
     case 'F': o->campaign.fresh = 1; return 0;
-    case 't': o->threads = whole(state, "threads", arg, 1, 4096); return 0;
-    case ARGP_KEY_ARG: return append(&o->suite, &o->n_suites, arg) == QM_OK ? 0 : ENOMEM;
+    case 't': o->threads = qm_cli_whole(state, "threads", arg, 1, 4096); return 0;
+    case ARGP_KEY_ARG: return qm_cli_append(&o->suite, &o->n_suites, arg) == QM_OK ? 0 : ENOMEM;
     case ARGP_KEY_END:
         for (int i = 0, none = o->n_suites == 0; i < 2 && none && o->n_configs; i++)
-            if (append(&o->suite, &o->n_suites, config_suites[i]) != QM_OK)
+            if (qm_cli_append(&o->suite, &o->n_suites, config_suites[i]) != QM_OK)
                 return ENOMEM;
         if (o->n_suites == 0 && !o->finish.claims)
             argp_error(state, "no SUITE given");
@@ -420,7 +403,7 @@ static qm_status all_claims(struct options *o, glob_t *found)
     if (glob(QM_SUITES "claims/*.yaml", 0, NULL, found) != 0)
         return qm_fail(QM_NO_MATCH, "no suites in " QM_SUITES "claims/");
     for (size_t i = 0; i < found->gl_pathc; i++)
-        QM_TRY(append(&o->suite, &o->n_suites, found->gl_pathv[i]));
+        QM_TRY(qm_cli_append(&o->suite, &o->n_suites, found->gl_pathv[i]));
     return QM_OK;
 }
 

@@ -63,40 +63,21 @@ static const char doc[] =
     "be "
     "written, 77 there is no sbatch here.";
 
-static qm_status append(char ***list, int *n, char *word)
-{
-    char **more = realloc(*list, (size_t)(*n + 1) * sizeof *more);
-    if (!more)
-        return qm_fail(QM_NO_MEMORY, "options");
-    *list = more;
-    more[(*n)++] = word;
-    return QM_OK;
-}
-
-static int whole(struct argp_state *state, const char *name, const char *text, int most)
-{
-    char *end;
-    long x = strtol(text, &end, 10);
-    if (*end || end == text || x < 1 || x > most)
-        argp_error(state, "--%s is '%s', expected 1 to %d", name, text, most);
-    return (int)x;
-}
-
 static error_t option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
     switch (key) {
     case 's': o->slurm = 1; return 0;
-    case 'n': o->tasks = whole(state, "tasks", arg, 100000); return 0;
-    case 'c': o->cpus = whole(state, "cpus", arg, 256); return 0;
+    case 'n': o->tasks = qm_cli_whole(state, "tasks", arg, 1, 100000); return 0;
+    case 'c': o->cpus = qm_cli_whole(state, "cpus", arg, 1, 256); return 0;
     case 't': o->time = arg; return 0;
     case 'p': o->partition = arg; return 0;
-    case 'S': return append(&o->line, &o->n_lines, arg) == QM_OK ? 0 : ENOMEM;
-    case 'd': return append(&o->data, &o->n_data, arg) == QM_OK ? 0 : ENOMEM;
+    case 'S': return qm_cli_append(&o->line, &o->n_lines, arg) == QM_OK ? 0 : ENOMEM;
+    case 'd': return qm_cli_append(&o->data, &o->n_data, arg) == QM_OK ? 0 : ENOMEM;
     case 'o': o->out = arg; return 0;
     case 'z': o->size = arg; return 0;
-    case 'T': o->seconds = whole(state, "time-limit", arg, INT_MAX); return 0;
-    case 'M': o->mebibytes = whole(state, "memory-limit", arg, INT_MAX); return 0;
+    case 'T': o->seconds = qm_cli_whole(state, "time-limit", arg, 1, INT_MAX); return 0;
+    case 'M': o->mebibytes = qm_cli_whole(state, "memory-limit", arg, 1, INT_MAX); return 0;
     case 'F': o->fresh = 1; return 0;
     case 'D': o->dry_run = 1; return 0;
     case ARGP_KEY_ARG:
