@@ -549,6 +549,31 @@ static void test_spike(void **state)
     done(&b);
 }
 
+/* The clip comes last: of a spike, of an ordinary gradient that is too long, and of none that is not. */
+static void test_clip(void **state)
+{
+    struct bench b = opened("spike", "at=3,times=100,clip=2,base=quad:n=50", 1);
+    struct bench c = opened("spike", "at=3,times=100,clip=1e6,base=quad:n=50", 1);
+    double length[2];
+    (void)state;
+    for (int t = 2; t <= 3; t++) {
+        b.p->eval(b.self, b.x, t, b.g);
+        c.p->eval(c.self, b.x, t, c.g);
+        length[0] = length[1] = 0;
+        for (int i = 0; i < 50; i++) {
+            length[0] += b.g[i] * b.g[i];
+            length[1] += c.g[i] * c.g[i];
+        }
+        double most = sqrt(length[1]) > 2 ? 2 : sqrt(length[1]);
+        assert_true(fabs(sqrt(length[0]) - most) < 1e-12);
+        for (int i = 0; i < 50; i++)
+            assert_true(fabs(b.g[i] - c.g[i] * most / sqrt(length[1])) < 1e-14);
+    }
+    assert_true(sqrt(length[1]) > 2);
+    done(&c);
+    done(&b);
+}
+
 /* Exact Adam: the spike's step moves no parameter by more than (1 - beta1) / sqrt(1 - beta2) lr
  * beyond what a step of its own may, and the second moment fades as exp(-(1 - beta2) t). */
 static void test_spike_adam(void **state)
@@ -786,17 +811,29 @@ static void test_exps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rosen_start),    cmocka_unit_test(test_rosen_basins),
-        cmocka_unit_test(test_logreg_table),   cmocka_unit_test(test_logreg_fading),
-        cmocka_unit_test(test_factor_table),   cmocka_unit_test(test_embed_table),
-        cmocka_unit_test(test_embed_rare),     cmocka_unit_test(test_mlp_population),
-        cmocka_unit_test(test_chain_table),    cmocka_unit_test(test_chain_draws),
-        cmocka_unit_test(test_mclm_size),      cmocka_unit_test(test_mclm_attention),
-        cmocka_unit_test(test_digits_infimum), cmocka_unit_test(test_heavy),
-        cmocka_unit_test(test_spike),          cmocka_unit_test(test_spike_adam),
-        cmocka_unit_test(test_ema_table),      cmocka_unit_test(test_nqm_long),
-        cmocka_unit_test(test_quad_rates),     cmocka_unit_test(test_nqm_stored_momentum),
-        cmocka_unit_test(test_heavy_crest),    cmocka_unit_test(test_dense),
+        cmocka_unit_test(test_rosen_start),
+        cmocka_unit_test(test_rosen_basins),
+        cmocka_unit_test(test_logreg_table),
+        cmocka_unit_test(test_logreg_fading),
+        cmocka_unit_test(test_factor_table),
+        cmocka_unit_test(test_embed_table),
+        cmocka_unit_test(test_embed_rare),
+        cmocka_unit_test(test_mlp_population),
+        cmocka_unit_test(test_chain_table),
+        cmocka_unit_test(test_chain_draws),
+        cmocka_unit_test(test_mclm_size),
+        cmocka_unit_test(test_mclm_attention),
+        cmocka_unit_test(test_digits_infimum),
+        cmocka_unit_test(test_heavy),
+        cmocka_unit_test(test_spike),
+        cmocka_unit_test(test_spike_adam),
+        cmocka_unit_test(test_clip),
+        cmocka_unit_test(test_ema_table),
+        cmocka_unit_test(test_nqm_long),
+        cmocka_unit_test(test_quad_rates),
+        cmocka_unit_test(test_nqm_stored_momentum),
+        cmocka_unit_test(test_heavy_crest),
+        cmocka_unit_test(test_dense),
         cmocka_unit_test(test_exps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

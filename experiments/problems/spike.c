@@ -4,22 +4,25 @@
  *   zero                    the gradient of this step is 0
  *   shift, by               from step `shift` on all gradients times `by`: as if the loss were
  *                           rescaled
+ *   clip                    then the gradient of all tensors is scaled to this norm where it has a
+ *                           larger one, as training loops do
  *
- * A step of 0 means never.  Loss, floor and start are the base's.  Of exact Adam a spike moves the
+ * A step of 0 means never; a clip of 0 does nothing.  Loss, floor and start are the base's.  Of exact Adam a spike moves the
  * parameters by at most (1 - beta1) / sqrt(1 - beta2) lr and raises the second moment for
  * ln((1 - beta2) times^2) / (1 - beta2) steps. */
 #include "experiments/args.h"
 #include "experiments/wrap.h"
 
+#include <math.h>
 #include <stdlib.h>
 
-#define OWN  "at=500,count=1,gap=1,times=1e4,zero=0,shift=0,by=1"
+#define OWN  "at=500,count=1,gap=1,times=1e4,zero=0,shift=0,by=1,clip=0"
 #define BASE "quad:layout=dct"
 
 struct spike {
     struct qm_wrap wrap;
     int64_t at, count, gap, zero, shift;
-    double times, by;
+    double times, by, clip;
 };
 
 static void spike_close(void *self)
@@ -42,6 +45,7 @@ static qm_status spike_open(const char *args, uint64_t seed, void **self, int *n
         {.key = "zero", .lo = 0, .hi = 1e9, .whole = 1},
         {.key = "shift", .lo = 0, .hi = 1e9, .whole = 1},
         {.key = "by", .lo = -1e30, .hi = 1e30},
+        {.key = "clip", .lo = 0, .hi = 1e30},
     };
     char own[256];
     int n = 0;
@@ -50,7 +54,7 @@ static qm_status spike_open(const char *args, uint64_t seed, void **self, int *n
         return qm_fail(QM_NO_MEMORY, "spike");
     qm_status st = qm_wrap_open("spike", args, BASE, seed, own, sizeof own, &s->wrap, &n, shapes);
     if (st == QM_OK)
-        st = qm_args_read("spike", OWN, own, arg, 7);
+        st = qm_args_read("spike", OWN, own, arg, 8);
     if (st != QM_OK) {
         spike_close(s);
         return st;
@@ -62,6 +66,7 @@ static qm_status spike_open(const char *args, uint64_t seed, void **self, int *n
     s->zero = (int64_t)arg[4].value;
     s->shift = (int64_t)arg[5].value;
     s->by = arg[6].value;
+    s->clip = arg[7].value;
     *self = s;
     *n_tensors = n;
     return QM_OK;
@@ -84,6 +89,16 @@ static double factor_of(const struct spike *s, int64_t t)
     return s->zero > 0 && t == s->zero ? 0 : factor;
 }
 
+static void clip(double *grad, int64_t n, double most)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += grad[i] * grad[i];
+    double factor = most / sqrt(sum);
+    for (int64_t i = 0; i < n && factor < 1; i++)
+        grad[i] *= factor;
+}
+
 static double spike_eval(void *self, const double *x, int64_t t, double *grad)
 {
     struct spike *s = self;
@@ -91,6 +106,8 @@ static double spike_eval(void *self, const double *x, int64_t t, double *grad)
     double factor = grad ? factor_of(s, t) : 1;
     for (int64_t i = 0; factor != 1 && i < s->wrap.numel; i++)
         grad[i] *= factor;
+    if (grad && s->clip > 0)
+        clip(grad, s->wrap.numel, s->clip);
     return loss;
 }
 
