@@ -114,10 +114,13 @@ static qm_status bound(const struct qm_bound_step *b)
     struct qm_pair *u = qm_pairs(n + 2 * k), *r = u + n;
     if (!u)
         return QM_NO_MEMORY;
-    if (projected) {
-        qm_pair_project_matrix(b, &q, b->h->svd, 2);
-        qm_pair_project(b, &q, b->stored[2], r);
+    qm_status st = projected ? qm_pair_project_matrix(b, &q, b->h->svd, 2) : QM_OK;
+    if (st != QM_OK) {
+        free(u);
+        return st;
     }
+    if (projected)
+        qm_pair_project(b, &q, b->stored[2], r);
     for (int64_t i = 0; i < k && !projected; i++)
         r[i] = qm_pair_exact(b->g[i]);
     qm_pair_adam_states(b, projected, r, k, r + k);

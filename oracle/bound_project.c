@@ -103,15 +103,33 @@ void qm_pair_project_limit(const struct qm_bound_step *b, int slot, struct qm_pa
     (void)qm_fresh(b, slot, 0, norm);
 }
 
-void qm_pair_project_matrix(const struct qm_bound_step *b, const struct qm_projection *q, int svd,
-                            int slot)
+static int all_finite(const double *x, int64_t n)
+{
+    int64_t i = 0;
+    while (i < n && isfinite(x[i]))
+        i++;
+    return i == n;
+}
+
+qm_status qm_pair_project_matrix(const struct qm_bound_step *b, const struct qm_projection *q,
+                                 int svd, int slot)
 {
     int64_t n = q->r * (q->right ? q->n : q->m);
-    for (int64_t i = 0; i < n && svd; i++)
+    int due = qm_project_is_due(b->h, q, b->t, b->slot[slot]);
+    for (int64_t i = 0; i < n && !due; i++) { /* kept */
+        b->want[slot][i] = b->slot[slot][i];
+        b->e_slot[slot][i] = 0.0;
+    }
+    if (due && svd && all_finite(b->g, b->n))
+        return qm_pair_project_singular(b, q, slot);
+    for (int64_t i = 0; i < n && due && svd; i++) { /* nothing is known */
         b->want[slot][i] = b->stored[slot][i];
+        b->e_slot[slot][i] = HUGE_VAL;
+    }
     /* random ones: rounded twice, of numbers made in double, perhaps an ulp off */
-    for (int64_t i = 0; i < n; i++)
-        b->e_slot[slot][i] = svd ? HUGE_VAL : 4.0 * QM_U * fabs(b->want[slot][i]) + QM_ETA;
+    for (int64_t i = 0; i < n && due && !svd; i++)
+        b->e_slot[slot][i] = 4.0 * QM_U * fabs(b->want[slot][i]) + QM_ETA;
+    return QM_OK;
 }
 
 void qm_pair_adam_states(const struct qm_bound_step *b, int own, const struct qm_pair *r, int64_t k,

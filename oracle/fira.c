@@ -151,10 +151,13 @@ static qm_status any_bound(const struct qm_bound_step *b, int first, double step
     struct qm_pair *u = qm_pairs(2 * n + 2 * k), *s = u + n, *r = s + n, *r_tilde = r + k;
     if (!u)
         return QM_NO_MEMORY;
-    if (projected) {
-        qm_pair_project_matrix(b, &q, 1, first);
-        qm_pair_project(b, &q, b->stored[first], r);
+    qm_status st = projected ? qm_pair_project_matrix(b, &q, 1, first) : QM_OK;
+    if (st != QM_OK) {
+        free(u);
+        return st;
     }
+    if (projected)
+        qm_pair_project(b, &q, b->stored[first], r);
     for (int64_t i = 0; i < k && !projected; i++)
         r[i] = qm_pair_exact(b->g[i]);
     form(b, projected, r, k, r_tilde);

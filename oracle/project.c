@@ -204,11 +204,17 @@ static qm_status singular_vectors(const struct qm_projection *q, const double *g
                   : QM_OK;
 }
 
+int qm_project_is_due(const struct qm_oracle_hyper *h, const struct qm_projection *q, int64_t t,
+                      const double *p)
+{
+    int64_t gap = (int64_t)h->gap, n = q->r * (q->right ? q->n : q->m);
+    return gap >= 1 && ((t - 1) % gap == 0 || !(qm_norm_of(p, n, 1) > 0.0));
+}
+
 qm_status qm_project_renew(const struct qm_oracle_hyper *h, int svd, const struct qm_projection *q,
                            const double *g, uint32_t tensor, int64_t t, double *p)
 {
-    int64_t gap = (int64_t)h->gap, n = q->r * (q->right ? q->n : q->m);
-    if (gap < 1 || ((t - 1) % gap != 0 && qm_norm_of(p, n, 1) > 0.0))
+    if (!qm_project_is_due(h, q, t, p))
         return QM_OK;
-    return svd ? singular_vectors(q, g, p) : random_matrix(q, tensor, (t - 1) / gap, p);
+    return svd ? singular_vectors(q, g, p) : random_matrix(q, tensor, (t - 1) / (int64_t)h->gap, p);
 }

@@ -32,7 +32,11 @@ qm_status qm_project_scale(const struct qm_projection *q, int axis, const double
 /* arXiv:2410.01623: x <- x min(1, (1 + margin) (prev + 1e-8) / |x|) but at t = 1; prev <- |x|. */
 void qm_project_limit(double *x, int64_t n, double margin, int64_t t, double *prev);
 
-/* P of step t where a new one is due: steps 1, 1 + gap, ..., or while it is zero; gap 0: never. */
+/* Whether step t makes a new P: steps 1, 1 + gap, ..., or while it is zero; gap 0: never. */
+int qm_project_is_due(const struct qm_oracle_hyper *h, const struct qm_projection *q, int64_t t,
+                      const double *p);
+
+/* P of step t where a new one is due. */
 qm_status qm_project_renew(const struct qm_oracle_hyper *h, int svd, const struct qm_projection *q,
                            const double *g, uint32_t tensor, int64_t t, double *p);
 
@@ -50,9 +54,15 @@ void qm_pair_project_scale(const struct qm_bound_step *b, const struct qm_projec
 /* Slot `slot` keeps the norm. */
 void qm_pair_project_limit(const struct qm_bound_step *b, int slot, struct qm_pair *x);
 
-/* The error of slot `slot`, P: singular vectors have none that is known. */
-void qm_pair_project_matrix(const struct qm_bound_step *b, const struct qm_projection *q, int svd,
-                            int slot);
+/* What is wanted of slot `slot`, P, and its error: none where the old one is kept. */
+qm_status qm_pair_project_matrix(const struct qm_bound_step *b, const struct qm_projection *q,
+                                 int svd, int slot);
+
+/* Of new singular vectors: the stored ones are within the bounds if and only if they are orthonormal
+ * and leading singular vectors, in order, of a matrix as near to G as rounding leaves it
+ * (bound_singular.c).  G finite. */
+qm_status qm_pair_project_singular(const struct qm_bound_step *b, const struct qm_projection *q,
+                                   int slot);
 
 /* Adam's moments of r[k], slots 0 and 1, and m / (sqrt(v) + eps).  With a P of the judged side's own
  * the wanted values are those of the pairs. */

@@ -537,8 +537,13 @@ static double plain_error(const struct run *r, int slot, double x)
     return x >= 0x1.fep127 ? (double)INFINITY : 0x1p-8 * x + 0x1p-134;
 }
 
+static int is_projection(const struct qm_rule *rule, int i)
+{
+    return strcmp(rule->slot[i], "proj") == 0;
+}
+
 /* The parameter's part of the step sees slot i as stored: because the recipe says so, or the rule, or
- * because no reference decides it (a projection). */
+ * because its reference leaves it some freedom (a projection). */
 static int is_read_back(const struct run *r, int i, int64_t t)
 {
     const struct qm_rule *rule = r->judged.rule;
@@ -546,7 +551,7 @@ static int is_read_back(const struct run *r, int i, int64_t t)
     struct qm_whole w = {.s = &s, .shape = &r->c->shape, .tensor = TENSOR};
     if (rule->block)
         return 0;
-    if (r->judged.state_stored || strcmp(rule->slot[i], "proj") == 0)
+    if (r->judged.state_stored || is_projection(rule, i))
         return 1;
     if (!rule->reads_back)
         return 0;
@@ -565,7 +570,8 @@ static qm_status judge_float32(struct run *r, int64_t t, const struct qm_tensor 
     QM_TRY(qm_baseline_step(b, &r->c->shape, r->before_p, r->before, g, t, r->seed));
     qm_rmse_add(&to[QM_MAX_SLOTS], r->side[0].p, b->p, r->want_p, r->n);
     for (int i = 0; i < r->n_slots; i++)
-        qm_rmse_add(&to[i], r->side[0].state[i], b->slot[i], r->want[i], r->slot_n[i]);
+        if (!is_projection(r->judged.rule, i)) /* whose vectors have no one value */
+            qm_rmse_add(&to[i], r->side[0].state[i], b->slot[i], r->want[i], r->slot_n[i]);
     return QM_OK;
 }
 
