@@ -42,7 +42,12 @@ enum qm_kernel_dtype { QM_KERNEL_F32, QM_KERNEL_BF16, QM_KERNEL_F16, QM_KERNEL_E
  * scales  float32 in this order: block, one per `block` consecutive elements, the last one short;
  *         tensor, one; row, col, one per row or column; rank1 of two and more dims, one per index of
  *         the first axis, then of the second, ... (1-D: blocks of 128); curve allog, two per block.
- *         Scales stored as float16 or nested are given as the float32 they decode to. */
+ *         Scales stored as float16 or nested are given as the float32 they decode to.
+ *
+ * A slot `proj` is the projection of a matrix (rank x columns on the right, rows x rank on the left),
+ * and the step itself makes a new one: at steps 1, 1 + gap, ..., and while it is all zero; else it stays.
+ * Random ones are those of `tensor` (variants/native/apollo_f32.c draws them), singular vectors any that
+ * are right.  What a limiter carries is a slot of one number. */
 struct qm_kernel_slot {
     const char *name;      /* "exp_avg" */
     const char *quantizer; /* what this tensor really gets: "dyn:4s/block:128/bisect/near/hi" */
