@@ -1,0 +1,257 @@
+/* steps.c - the step of every variant, beside adamw_f32 and the yardstick.
+ *
+ * The yardstick is this machine's own in-place bandwidth, a += s * b over arrays far larger than
+ * the caches. */
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/engine/backend.h"
+#include "experiments/bench/bench.h"
+#include "experiments/cli.h"
+
+enum { WHOLE_ROUNDS = 5 };
+/* What the rounds of one rule over whole tensors may take, but for the first. */
+#define SLOW_SECONDS 10.0
+
+/* What steps work on. */
+struct arrays {
+    struct qm_shape shape;
+    float *p, *g;
+    void *stored; /* narrow parameters */
+};
+
+/* A recipe's plans, for one thread and for all. */
+struct bound {
+    struct qm_param param;
+    void *plan[2];
+};
+
+static void bound_close(struct bound *x)
+{
+    for (int h = 0; h < 2; h++)
+        qm_backend_cpu.close(x->plan[h]);
+}
+
+static double yardstick(float *a, const float *b, int64_t n, int threads)
+{
+    double start = qm_seconds();
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t piece = 0; piece < n; piece += 4096) {
+        int64_t end = piece + 4096 < n ? piece + 4096 : n;
+#pragma omp simd
+        for (int64_t i = piece; i < end; i++)
+            a[i] += 1e-20f * b[i];
+    }
+    return qm_seconds() - start;
+}
+
+/* Bytes that must move per parameter: p and g, the states both ways, and what another pass reads
+ * again (the gradient and the slots with a global norm; of rules over whole tensors the gradient and
+ * the states, once for each sum that must be complete before). */
+static double bytes_moved(const struct qm_recipe *r, const struct qm_shape *shape)
+{
+    double n = (double)qm_shape_numel(shape), again = r->rule->sums,
+           sum = 4.0 + 2.0 * qm_param_bytes(&r->param) + 2.0 * qm_param_residual(&r->param);
+    sum += again * 4.0;
+    for (int i = 0; i < r->rule->n_slots; i++) {
+        struct qm_quantizer q = qm_recipe_slot(r, i, shape);
+        struct qm_codec c = {.q = q};
+        struct qm_shape own = *shape;
+        if (r->rule->slot_shape)
+            r->rule->slot_shape(&r->hyper, i, shape, &own);
+        double slot = (double)qm_state_bytes(&c, &own) / n;
+        sum += (2.0 + again) * slot;
+        if (q.bits && q.norm != QM_NORM_block && q.norm != QM_NORM_id)
+            sum += qm_folds(&c) * (4.0 + slot);
+    }
+    return sum;
+}
+
+static qm_status bound_open(const struct qm_bench *b, const struct arrays *a,
+                            const struct qm_recipe *r, struct bound *x)
+{
+    x->param = r->param;
+    for (int h = 0; h < 2; h++) {
+        omp_set_num_threads(h ? b->threads : 1);
+        QM_TRY(qm_backend_cpu.open(r, &a->shape, 0, &x->plan[h]));
+    }
+    return QM_OK;
+}
+
+/* A row for a recipe, and its plans. */
+static qm_status row_open(const struct qm_bench *b, struct qm_bench_rows *s, const struct arrays *a,
+                          const struct qm_recipe *r, struct bound *x)
+{
+    struct qm_bench_row *row = &s->row[s->count++];
+    row->name = r->base->name;
+    row->rounds = b->rounds;
+    QM_TRY(bound_open(b, a, r, x));
+    row->state_bytes = (double)qm_backend_cpu.bytes(x->plan[0]) / (double)b->n;
+    row->moved = bytes_moved(r, &a->shape);
+    return QM_OK;
+}
+
+/* Seconds of one step of a plan. */
+static qm_status timed(const struct qm_bench *b, const struct arrays *a, const struct bound *x,
+                       int h, int r, double *seconds)
+{
+    struct qm_tensor p = {a->p, QM_DTYPE_f32, a->shape}, g = {a->g, QM_DTYPE_f32, a->shape};
+    if (x->param.format != QM_PARAM_f32) {
+        p = (struct qm_tensor){a->stored, qm_param_dtype(&x->param), a->shape};
+        qm_param_from_float(&x->param, b->n, a->p, a->stored);
+    }
+    omp_set_num_threads(h ? b->threads : 1);
+    double start = qm_seconds();
+    qm_status st = qm_backend_cpu.step(x->plan[h], &p, &g, r + 2, 1);
+    *seconds = qm_seconds() - start;
+    return st;
+}
+
+/* Round r of x[count] in turn, the yardstick last: time[count + 1][half]. */
+static qm_status one_round(const struct qm_bench *b, const struct arrays *a, const struct bound *x,
+                           int count, int r, double (*time)[2], struct qm_progress *bar)
+{
+    for (int h = 0; h < 2; h++) {
+        for (int v = 0; v < count; v++) {
+            QM_TRY(timed(b, a, &x[v], h, r, &time[v][h]));
+            if (bar)
+                qm_progress_add(bar, 1, 0);
+        }
+        time[count][h] = yardstick(a->p, a->g, b->n, h ? b->threads : 1);
+        if (bar)
+            qm_progress_add(bar, 1, 0);
+    }
+    return QM_OK;
+}
+
+/* Keeps a row's sample of round r; round -1 warms up. */
+static void keep(struct qm_bench_row *row, int r, const double *own, const double *f32,
+                 const double *yard)
+{
+    for (int h = 0; h < 2 && r >= 0; h++) {
+        row->time[h][r] = own[h];
+        row->f32[h][r] = f32[h];
+        row->yard[h][r] = yard[h];
+    }
+}
+
+/* Every elementwise rule in turn, round by round. */
+static qm_status run_elementwise(const struct qm_bench *b, struct qm_bench_rows *s,
+                                 const struct arrays *a)
+{
+    struct bound bound[QM_BENCH_STEPS] = {{.plan = {NULL}}};
+    double time[QM_BENCH_STEPS + 1][2];
+    qm_status st = QM_OK;
+    int f32 = 0;
+    for (int k = 0; st == QM_OK && k < qm_variant_count() && s->count < QM_BENCH_STEPS; k++) {
+        struct qm_recipe r;
+        st = qm_recipe_parse(qm_variant_at(k)->name, &r);
+        if (st != QM_OK || !r.rule->block)
+            continue;
+        f32 = strcmp(r.base->name, "adamw_f32") == 0 ? s->count : f32;
+        st = row_open(b, s, a, &r, &bound[s->count]);
+    }
+    struct qm_progress bar;
+    qm_progress_start(&bar, "steps", (int64_t)(b->rounds + 1) * 2 * (s->count + 1));
+    for (int r = -1; st == QM_OK && r < b->rounds; r++) {
+        st = one_round(b, a, bound, s->count, r, time, &bar);
+        for (int v = 0; st == QM_OK && v <= s->count; v++)
+            keep(&s->row[v], r, time[v], time[f32], time[s->count]);
+    }
+    qm_progress_end(&bar);
+    for (int v = 0; v < s->count; v++)
+        bound_close(&bound[v]);
+    return st;
+}
+
+/* One rule over whole tensors: adamw_f32 (x[0]), it (x[1]) and the yardstick in turn.  A projection
+ * is given (the sources make a new one every 200 steps). */
+static qm_status run_whole(const struct qm_bench *b, struct qm_bench_rows *s,
+                           const struct arrays *a, struct bound *x, struct qm_recipe *recipe)
+{
+    struct qm_bench_row *row = &s->row[s->count];
+    double time[3][2];
+    recipe->hyper.gap = 0.0;
+    qm_status st = row_open(b, s, a, recipe, &x[1]);
+    for (int i = 0; st == QM_OK && i < recipe->rule->n_slots; i++)
+        for (int h = 0; h < 2 && strcmp(recipe->rule->slot[i], "proj") == 0; h++)
+            st = qm_backend_cpu.load(x[1].plan[h], i, NULL, a->g);
+    row->rounds = b->rounds < WHOLE_ROUNDS ? b->rounds : WHOLE_ROUNDS;
+    for (int r = -1; st == QM_OK && r < row->rounds; r++) {
+        st = one_round(b, a, x, 2, r, time, NULL);
+        if (st == QM_OK)
+            keep(row, r, time[1], time[0], time[2]);
+        while (st == QM_OK && r < 0 && row->rounds > 1 &&
+               row->rounds * (time[1][0] + time[1][1]) > SLOW_SECONDS)
+            row->rounds--;
+    }
+    bound_close(&x[1]);
+    x[1] = (struct bound){.plan = {NULL}};
+    return st;
+}
+
+/* Rules over whole tensors, one after the other: the state of one at a time is in memory. */
+static qm_status run_wholes(const struct qm_bench *b, struct qm_bench_rows *s,
+                            const struct arrays *a)
+{
+    struct qm_recipe r;
+    struct bound x[2] = {{.plan = {NULL}}};
+    int total = 0;
+    QM_TRY(qm_recipe_parse("adamw_f32", &r));
+    qm_status st = bound_open(b, a, &r, &x[0]);
+    for (int k = 0; k < qm_variant_count(); k++)
+        total += qm_recipe_parse(qm_variant_at(k)->name, &r) == QM_OK && !r.rule->block;
+    struct qm_progress bar;
+    qm_progress_start(&bar, "steps over whole tensors", total);
+    for (int k = 0; st == QM_OK && k < qm_variant_count() && s->count < QM_BENCH_STEPS; k++) {
+        st = qm_recipe_parse(qm_variant_at(k)->name, &r);
+        if (st != QM_OK || r.rule->block)
+            continue;
+        st = run_whole(b, s, a, x, &r);
+        qm_progress_add(&bar, 1, 0);
+    }
+    qm_progress_end(&bar);
+    bound_close(&x[0]);
+    return st;
+}
+
+static qm_status measure(const struct qm_bench *b, struct qm_bench_rows *s, const struct arrays *a)
+{
+    struct qm_bench_row yard;
+    omp_set_num_threads(b->threads);
+    qm_bench_fill(a->p, a->g, b->n);
+    QM_TRY(run_elementwise(b, s, a));
+    yard = s->row[s->count]; /* its row stays the last */
+    if (!b->quick)
+        QM_TRY(run_wholes(b, s, a));
+    yard.name = "a += s*b";
+    yard.rounds = b->rounds;
+    yard.moved = 12.0;
+    s->row[s->count] = yard;
+    return QM_OK;
+}
+
+static qm_status run(const struct qm_bench *b, void **data)
+{
+    size_t bytes = sizeof(float) * (size_t)b->n;
+    struct arrays a = {{2, {b->n / 1024, 1024}},
+                       aligned_alloc(64, bytes),
+                       aligned_alloc(64, bytes),
+                       aligned_alloc(64, bytes)};
+    struct qm_bench_rows *s = calloc(1, sizeof *s);
+    *data = s;
+    qm_status st = QM_OK;
+    if (!s || !a.p || !a.g || !a.stored)
+        st = qm_fail(QM_NO_MEMORY, "three arrays of %lld floats", (long long)b->n);
+    if (st == QM_OK)
+        st = measure(b, s, &a);
+    omp_set_num_threads(b->threads);
+    free(a.p);
+    free(a.g);
+    free(a.stored);
+    return st;
+}
+
+const struct qm_bench_part qm_bench_steps = {"steps", run, qm_bench_steps_print,
+                                             qm_bench_steps_store};
