@@ -24,7 +24,8 @@ enum {
     KEY_BIAS,
     KEY_ALPHA,
     KEY_WORKER,
-    KEY_ALL
+    KEY_ALL,
+    KEY_BACKEND
 };
 
 enum { WORDS = 64 };
@@ -46,6 +47,9 @@ static const struct argp_option options[] = {
     {"against", KEY_AGAINST, "MAP", 0, "count what is not nearest of this map's values instead", 0},
     {"range", KEY_RANGE, "LO:HI", 0, "only the floats from LO to HI (default all 2^32)", 0},
     {"intervals", KEY_INTERVALS, "N", 0, "print at most N of each list (default 32)", 0},
+    {"backend", KEY_BACKEND, "NAME", 0,
+     "who runs a routine: cpu (default), cuda (a GPU), emu (CUDA emulated, at most 2^26 floats)",
+     0},
     {"threads", 't', "N", 0, "default: all cores", 0},
     {"limit", KEY_LIMIT, "S", 0, "seconds that a KERNEL may take (default 600)", 0},
     {"scales", KEY_SCALES, "M,V[;M,V...]", 0,
@@ -105,6 +109,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
             argp_error(state, "--nan: expected low, top or zero, got '%s'", arg);
         o->nan = arg;
         return 0;
+    case KEY_BACKEND: o->backend = arg; return 0;
     case KEY_AGAINST: o->against = arg; return 0;
     case KEY_RANGE: read_range(o, arg, state); return 0;
     case KEY_INTERVALS: o->intervals = (int)positive(arg, "intervals", state); return 0;
@@ -140,7 +145,10 @@ qm_status qm_prove_routine(const struct qm_routine_name *name, const struct qm_p
     struct qm_walk walk = {.from = o->from, .to = o->to, .progress = advance, .of = &progress};
     if (!r)
         return qm_fail(QM_NO_MEMORY, "a routine");
+    int on_device = o->backend && strcmp(o->backend, "cpu") != 0;
     qm_status st = qm_routine_open(r, &name->q, o->against);
+    if (st == QM_OK && on_device)
+        st = qm_routine_on_device(r, o->backend, o->from, o->to);
     qm_progress_start(&progress, name->name, o->to - o->from + 1);
     if (st == QM_OK)
         st = qm_routine_walk(r, &walk, &record);
@@ -148,6 +156,8 @@ qm_status qm_prove_routine(const struct qm_routine_name *name, const struct qm_p
     if (st == QM_OK) {
         *holds = qm_proof_holds(r, &record);
         *out = qm_proof_json(r, name->name, &record, qm_seconds() - progress.started, o->intervals);
+        if (on_device)
+            json_object_set_new(*out, "device_seconds", json_real(r->runs.seconds));
         if (*name->used_by)
             json_object_set_new(*out, "used_by", json_string(name->used_by));
         if (o->against)
@@ -189,11 +199,16 @@ static qm_status prove_word(const char *word, const struct qm_prove_options *o, 
 {
     json_t *one = NULL;
     int holds = 0;
+    int is_routine = strncmp(word, "step:", 5) != 0 && strncmp(word, "stoch:", 6) != 0 &&
+                     !ends_in(word, ".c") && !ends_in(word, ".so");
+    if (!is_routine && o->backend && strcmp(o->backend, "cpu") != 0)
+        return qm_fail(QM_BAD_ARG, "%s: backend %s runs the routines of this program alone", word,
+                       o->backend);
     if (strncmp(word, "step:", 5) == 0)
         return qm_prove_step(word + 5, o, all, failed);
     if (strncmp(word, "stoch:", 6) == 0)
         return qm_prove_stoch(word + 6, o, all, failed);
-    if (!ends_in(word, ".c") && !ends_in(word, ".so"))
+    if (is_routine)
         return prove_names(word, o, all, failed);
     QM_TRY(qm_prove_kernel(word, o, &one, &holds));
     json_array_append_new(all, one);
@@ -273,7 +288,9 @@ static const char doc[] =
     "  qualm prove nf4a8:4s/ladder/mid --against nf4 --intervals 100\n"
     "  qualm prove step:adamw4_ao --scales 1e-3,1e-7\n"
     "  qualm prove stoch:bf16 stoch:nf4:4s/scan/stoch\n"
-    "  qualm prove ema4_nf4a8 --range -0.9:-0.7 --json\n";
+    "  qualm prove ema4_nf4a8 --range -0.9:-0.7 --json\n"
+    "  qualm prove --all --backend cuda\n"
+    "  qualm prove nf4:4s/ladder/mid --backend emu --range 0.78:0.781\n";
 
 int qm_cmd_prove(int argc, char **argv)
 {

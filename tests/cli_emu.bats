@@ -83,3 +83,25 @@ assert sum(d["results"].values()) == 321, d["results"]' <<<"$output"
     [[ $output == *"race.cu:39: data race"* ]]
     run -0 env CXX=clang++ "$QUALM" check --no-shrink --kernel right.cu --case "$one" -q
 }
+
+# proof QUANTIZER RANGE BACKEND: what a proof says, but for who took how long
+proof() {
+    "$QUALM" prove "$1" --range="$2" --backend "$3" --json | "$PYTHON" -c '
+import json, sys
+p = json.load(sys.stdin)["proofs"][0]
+for key in ("seconds", "device_seconds"):
+    p.pop(key, None)
+print(json.dumps(p, sort_keys=True))'
+}
+
+@test "prove: what the kernels give is judged as what the CPU's search gives" {
+    for q in nf4:4s/ladder/mid nf4a8:4s/ladder/mid nf4a8:4s/argmin/mid dyn:8s/lower/mid intm:4s/arith/even; do
+        for range in -1e-41:1e-41 -0.7811:-0.78 0.0397:0.0398 0.99999:1.00001 -inf:-3.4e38 3.4e38:inf; do
+            [ "$(proof $q $range emu)" = "$(proof $q $range cpu)" ]
+        done
+    done
+    run -2 --separate-stderr "$QUALM" prove step:adamw4_ao --backend emu
+    [[ $stderr == *"backend emu runs the routines of this program alone"* ]]
+    run -2 --separate-stderr "$QUALM" prove nf4:4s/ladder/mid --backend emu
+    [[ $stderr == *"say --range"* ]]
+}

@@ -1,4 +1,5 @@
 /* test_cuda_formats.c - formats that no variant has, and many tensors in one launch, as test_cuda.c. */
+#include "experiments/prove/report.h"
 #include "tests/device_compare.h"
 
 enum { MOST = 8192 };
@@ -214,13 +215,54 @@ static void test_codes(void **state)
     }
 }
 
+/* A proof of what a device gave sees one float whose code is another, and only that one. */
+static void test_proof_of_device(void **state)
+{
+    static const float edges[] = {-1e-42f, 0.0397f, 0.9999f};
+    (void)state;
+    if (qm_backend_emu.probe() != QM_OK)
+        skip_because("%s", qm_message());
+    for (size_t i = 0; i < sizeof edges / sizeof *edges; i++) {
+        int64_t from = qm_ordered(edges[i]), to = from + 5000;
+        struct qm_quantizer q;
+        struct qm_record record;
+        struct qm_routine *r = calloc(1, sizeof *r);
+        assert_int_equal(qm_quantizer_parse("nf4:4s/block:64/ladder/mid", &q), QM_OK);
+        if (qm_routine_open(r, &q, NULL) != QM_OK ||
+            qm_routine_on_device(r, "emu", from, to) != QM_OK)
+            fail_msg("%s", qm_message());
+        for (int planted = 0; planted < 2; planted++) {
+            struct qm_walk walk = {.from = from, .to = to};
+            assert_int_equal(qm_routine_walk(r, &walk, &record), QM_OK);
+            assert_int_equal(record.floats, 5001);
+            assert_int_equal(qm_proof_holds(r, &record), !planted);
+            assert_int_equal(
+                qm_record_wrong(&record, QM_CLAIM_definition, QM_ZONE_nan_minus, QM_ZONE_nan_plus),
+                planted);
+            qm_record_close(&record);
+            if (planted)
+                break;
+            uint32_t last = qm_bits(qm_unordered((int32_t)to)); /* the largest bits of the walk */
+            struct qm_code_runs *runs = &r->runs;
+            assert_true(runs->change[runs->n - 1].bits != last);
+            runs->change = realloc(runs->change, sizeof *runs->change * (size_t)(runs->n + 1));
+            if (from < 0) /* of negative floats the smallest has the largest */
+                last = qm_bits(qm_unordered((int32_t)from));
+            runs->change[runs->n] =
+                (struct qm_code_change){last, runs->change[runs->n - 1].code ^ 8};
+            runs->n++;
+        }
+        qm_routine_close(r);
+        free(r);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_formats),
-        cmocka_unit_test(test_batches),
-        cmocka_unit_test(test_batch_refuses),
-        cmocka_unit_test(test_codes),
+        cmocka_unit_test(test_formats),         cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_batch_refuses),   cmocka_unit_test(test_codes),
+        cmocka_unit_test(test_proof_of_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,10 +9,6 @@
 
 enum { MOST = 65536, SAMPLES = 64 };
 
-struct change {
-    uint32_t bits, code;
-};
-
 /* A recipe of one slot with this quantizer, blocks being of no concern. */
 static qm_status form_of(const struct qm_quantizer *q, struct qm_step_form *f)
 {
@@ -30,7 +26,7 @@ static qm_status form_of(const struct qm_quantizer *q, struct qm_step_form *f)
 
 static int by_bits(const void *a, const void *b)
 {
-    const struct change *x = a, *y = b;
+    const struct qm_code_change *x = a, *y = b;
     return (x->bits > y->bits) - (x->bits < y->bits);
 }
 
@@ -65,7 +61,7 @@ static uint64_t compare_run(const struct qm_codec *c, uint64_t from, uint64_t to
 }
 
 static qm_status list_changes(const struct qm_device *d, void *module, uint64_t first,
-                              uint64_t count, struct change *list, uint32_t *found)
+                              uint64_t count, struct qm_code_change *list, uint32_t *found)
 {
     qm_address at_found = 0, at_list = 0;
     uint32_t most = MOST;
@@ -86,34 +82,59 @@ static qm_status list_changes(const struct qm_device *d, void *module, uint64_t 
     return st;
 }
 
+/* The form is the caller's, and its codec with it. */
+static qm_status runs_of(const struct qm_device *d, const struct qm_step_form *f, uint64_t first,
+                         uint64_t count, struct qm_code_runs *out)
+{
+    void *module = NULL;
+    uint32_t found = 0;
+    struct qm_code_change *list = realloc(out->change, sizeof *list * (size_t)(out->n + MOST));
+    if (!list)
+        return qm_fail(QM_NO_MEMORY, "a list of codes");
+    out->change = list;
+    QM_TRY(d->load(f, QM_MODE_exact, &module));
+    double from = qm_seconds();
+    QM_TRY(list_changes(d, module, first, count, list + out->n, &found));
+    out->seconds += qm_seconds() - from;
+    if (found > MOST)
+        return qm_fail(QM_VERDICT, "codes change %u times: that is no search", found);
+    qsort(list + out->n, found, sizeof *list, by_bits);
+    out->n += found;
+    return QM_OK;
+}
+
+qm_status qm_codes_runs(const struct qm_device *d, const struct qm_quantizer *q, uint64_t first,
+                        uint64_t count, struct qm_code_runs *out)
+{
+    struct qm_step_form *f = malloc(sizeof *f);
+    qm_status st = f ? form_of(q, f) : qm_fail(QM_NO_MEMORY, "a kernel's form");
+    if (st == QM_OK)
+        st = runs_of(d, f, first, count, out);
+    free(f);
+    return st;
+}
+
 qm_status qm_codes_compare(const struct qm_device *d, const struct qm_quantizer *q, uint64_t first,
                            uint64_t count, int sampled, struct qm_codes_result *out)
 {
     struct qm_step_form *f = malloc(sizeof *f);
-    struct change *list = malloc(sizeof *list * MOST);
-    void *module = NULL;
-    uint32_t found = 0;
+    struct qm_code_runs runs = {0};
     memset(out, 0, sizeof *out);
-    qm_status st = f && list ? form_of(q, f) : qm_fail(QM_NO_MEMORY, "a list of codes");
+    qm_status st = f ? form_of(q, f) : qm_fail(QM_NO_MEMORY, "a kernel's form");
     if (st == QM_OK)
-        st = d->load(f, QM_MODE_exact, &module);
-    double from = qm_seconds();
-    if (st == QM_OK)
-        st = list_changes(d, module, first, count, list, &found);
-    out->device_seconds = qm_seconds() - from;
-    if (st == QM_OK && found > MOST)
-        st = qm_fail(QM_VERDICT, "codes change %u times: that is no search", found);
+        st = runs_of(d, f, first, count, &runs);
+    out->device_seconds = runs.seconds;
     if (st == QM_OK) {
-        qsort(list, found, sizeof *list, by_bits);
         out->inputs = count;
-        out->runs = found;
+        out->runs = (uint64_t)runs.n;
     }
-    for (uint32_t k = 0; st == QM_OK && k < found; k++) {
-        uint64_t to = k + 1 < found ? list[k + 1].bits : first + count;
-        out->wrong += compare_run(&f->slot[0].codec, list[k].bits, to, list[k].code, sampled, out);
+    for (int64_t k = 0; st == QM_OK && k < runs.n; k++) {
+        const struct qm_code_change *at = &runs.change[k];
+        uint64_t to = k + 1 < runs.n ? at[1].bits : first + count;
+        out->wrong += compare_run(&f->slot[0].codec, at->bits, to, at->code, sampled, out);
     }
     free(f);
-    free(list);
+    free(runs.change);
     return st;
 }
 

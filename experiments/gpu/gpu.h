@@ -8,6 +8,7 @@
 
 #include "core/engine/backend.h"
 #include "core/engine/batch.h"
+#include "experiments/prove/routine.h"
 
 /* ---- exact.c: steps beside the CPU's ------------------------------------------------------------ */
 
@@ -35,6 +36,11 @@ struct qm_codes_result {
     uint32_t first_wrong; /* bits */
     double device_seconds;
 };
+
+/* Codes of unit values with bits [first, first + count) by a device, added to the runs behind those that are
+ * there (whose bits are smaller).  QM_VERDICT: they change too often for a search.  free(out->change). */
+qm_status qm_codes_runs(const struct qm_device *d, const struct qm_quantizer *q, uint64_t first,
+                        uint64_t count, struct qm_code_runs *out);
 
 /* Codes of unit values with bits [first, first + count) by a device, against qm_code_of: all of them, or
  * (sampled) both ends of every run and a few inside.  q: 4 or 8 bits, any deterministic search. */

@@ -8,12 +8,13 @@
 
 struct qm_prove_options {
     const char *map, *round, *nan,
-        *against;       /* words of --map, --round, --nan, --against; NULL: none */
-    int64_t from, to;   /* keys of --range; all by default */
-    int intervals;      /* most that are printed of a list */
-    double limit;       /* seconds for a foreign routine */
-    const char *scales; /* of --scales: "M,V" or "M,V;M,V"; NULL: a list of edges */
-    int64_t t;          /* of a whole step */
+        *against;        /* words of --map, --round, --nan, --against; NULL: none */
+    const char *backend; /* of --backend: cpu, cuda, emu; NULL: cpu */
+    int64_t from, to;    /* keys of --range; all by default */
+    int intervals;       /* most that are printed of a list */
+    double limit;        /* seconds for a foreign routine */
+    const char *scales;  /* of --scales: "M,V" or "M,V;M,V"; NULL: a list of edges */
+    int64_t t;           /* of a whole step */
     double param;
     int is_long;        /* 2^32 triples too */
     double bias, alpha; /* of the sequential test of stoch */

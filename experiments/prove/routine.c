@@ -3,10 +3,14 @@
 
 #include <stdlib.h>
 
+#include "core/base/name.h"
 #include "core/quant/lanes.h"
 #include "core/quant/searches.h"
 #include "experiments/check/decide.h"
+#include "experiments/gpu/gpu.h"
 #include "oracle/codebook.h"
+
+enum { EMU_BITS = 26 }; /* a minute or so */
 
 /* ---- claims ---------------------------------------------------------------------------------- */
 
@@ -170,6 +174,41 @@ static qm_status claim_rules(struct qm_routine *r, const struct qm_decider *d, i
     return QM_OK;
 }
 
+/* The routine gives codes as they are stored; position n of a float format: -0, judged as 0. */
+static void stored_codes(struct qm_routine *r)
+{
+    const struct qm_codebook *cb = &r->codec.cb;
+    for (int k = 0; k < 256; k++)
+        r->claims.position_of[k] = -1;
+    for (int k = 0; k < cb->n + (cb->is_float ? 3 : 0); k++)
+        r->claims.position_of[cb->perm[k]] = (int16_t)(cb->is_float && k == cb->n ? cb->zero : k);
+}
+
+/* Keys from .. to, all below 0 or all from 0 on, as bits of floats. */
+static qm_status device_part(const struct qm_device *d, const struct qm_routine *r, int64_t from,
+                             int64_t to, struct qm_code_runs *out)
+{
+    uint64_t first = from < 0 ? UINT64_C(0x80000000) - (uint64_t)(to + 1) : (uint64_t)from;
+    return from > to ? QM_OK
+                     : qm_codes_runs(d, &r->q, first & 0xffffffff, (uint64_t)(to - from + 1), out);
+}
+
+qm_status qm_routine_on_device(struct qm_routine *r, const char *device, int64_t from, int64_t to)
+{
+    static const struct qm_device *const devices[] = {&qm_device_cuda, &qm_device_emu};
+    static const char *const names[] = {"cuda", "emu"};
+    int which = qm_name_find(device, names, 2);
+    if (which < 0)
+        return qm_name_unknown("backend", device, names, 2);
+    if (which == 1 && to - from >= INT64_C(1) << EMU_BITS)
+        return qm_fail(QM_BAD_ARG, "backend emu takes at most 2^%d floats; say --range", EMU_BITS);
+    QM_TRY(devices[which]->probe());
+    QM_TRY(device_part(devices[which], r, from > 0 ? from : 0, to, &r->runs));
+    QM_TRY(device_part(devices[which], r, from, to < 0 ? to : -1, &r->runs));
+    stored_codes(r);
+    return QM_OK;
+}
+
 qm_status qm_routine_foreign(struct qm_routine *r, const struct qm_quantizer *q, int ties, int nan)
 {
     struct qm_codebook *cb = &r->codec.cb;
@@ -183,16 +222,15 @@ qm_status qm_routine_foreign(struct qm_routine *r, const struct qm_quantizer *q,
     QM_TRY(claim_nearest(r, &d));
     if (ties || nan)
         QM_TRY(claim_rules(r, &d, ties, nan));
-    for (int k = 0; k < 256; k++)
-        r->claims.position_of[k] = -1;
-    for (int k = 0; k < cb->n + (cb->is_float ? 3 : 0); k++) /* position n: -0, judged as 0 */
-        r->claims.position_of[cb->perm[k]] = (int16_t)(cb->is_float && k == cb->n ? cb->zero : k);
+    stored_codes(r);
     return QM_OK;
 }
 
 void qm_routine_close(struct qm_routine *r)
 {
     free((void *)r->grid);
+    free(r->runs.change);
+    r->runs = (struct qm_code_runs){0};
     r->grid = NULL;
 }
 

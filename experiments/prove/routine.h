@@ -5,12 +5,24 @@
 #include "core/quant/quantizer.h"
 #include "oracle/prove.h"
 
+/* Stored codes that a device gave: change[k].code from the float with bits change[k].bits on, up to the
+ * next; ascending bits.  Every float of the walk lies in a run. */
+struct qm_code_change {
+    uint32_t bits, code;
+};
+struct qm_code_runs {
+    int64_t n;
+    struct qm_code_change *change;
+    double seconds; /* that the device took */
+};
+
 /* A routine: y[n] to code[n], elementwise. */
 struct qm_routine {
     struct qm_quantizer q;
     struct qm_codec codec; /* of a quantizer string, or the map that a foreign routine is for */
     const uint8_t *grid;   /* search grid: its 65,536 entries, owned */
     void (*kernel)(const float *y, long n, unsigned char *code); /* foreign; or NULL */
+    struct qm_code_runs runs; /* owned; n 0: the CPU runs the search */
     struct qm_claims claims;
 };
 
@@ -24,6 +36,11 @@ qm_status qm_routine_open(struct qm_routine *r, const struct qm_quantizer *q, co
 /* A foreign routine for the map and sign of q.  Claims: nearest; with a definition (round and nan word
  * of q) where `ties` or `nan` say so.  position_of is that of stored codes. */
 qm_status qm_routine_foreign(struct qm_routine *r, const struct qm_quantizer *q, int ties, int nan);
+
+/* Has the kernel of an open routine's quantizer run on a device, "cuda" or "emu", over the floats with keys
+ * from .. to; a walk over them then judges what that gave.  QM_SKIPPED: there is no such device here;
+ * QM_BAD_ARG: too many floats for the emulator, or no such name. */
+qm_status qm_routine_on_device(struct qm_routine *r, const char *device, int64_t from, int64_t to);
 
 void qm_routine_close(struct qm_routine *r);
 

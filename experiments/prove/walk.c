@@ -40,6 +40,26 @@ static void run_own(const struct qm_routine *r, const float *y, int64_t n, uint8
         code[i] = code[i] < r->q.scale.least ? (uint8_t)r->q.scale.least : code[i];
 }
 
+/* Codes by a device: those of the runs that the floats lie in.  Bits ascend or descend by one. */
+static void run_given(const struct qm_routine *r, const float *y, int64_t n, uint8_t *code)
+{
+    const struct qm_code_change *c = r->runs.change;
+    int64_t k = 0;
+    for (int64_t low = 0, high = r->runs.n; high - low > 1; k = low) {
+        int64_t middle = low + (high - low) / 2;
+        *(c[middle].bits <= qm_bits(y[0]) ? &low : &high) = middle;
+        k = low;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits = qm_bits(y[i]);
+        while (k > 0 && c[k].bits > bits)
+            k--;
+        while (k + 1 < r->runs.n && c[k + 1].bits <= bits)
+            k++;
+        code[i] = (uint8_t)c[k].code;
+    }
+}
+
 enum broken { INTACT, WROTE_OUTSIDE, CHANGED_INPUT };
 
 /* A foreign routine writes exactly n codes, and leaves y alone. */
@@ -74,7 +94,9 @@ static enum broken run_chunk(const struct qm_routine *r, int64_t first, int64_t 
         enum broken how = r->kernel ? run_foreign(r, y, n, room + GUARD) : INTACT;
         if (how != INTACT)
             return how;
-        if (!r->kernel)
+        if (r->runs.n)
+            run_given(r, y, n, room + GUARD);
+        else if (!r->kernel)
             run_own(r, y, n, room + GUARD);
         qm_record_add(record, &r->claims, at, n, room + GUARD);
         at += n;
