@@ -56,7 +56,7 @@ static const struct argp_option options[] = {
     {"backend", KEY_BACKEND, "NAME", 0,
      "cpu (default); cuda: on the GPU, by NVRTC; emu: the same kernels on the CPU", 0},
     {"mode", KEY_MODE, "MODE", 0,
-     "of backend cuda; exact (default): the CPU's bits; fast: contracted, approximate", 0},
+     "of backends cuda and emu; exact (default): the CPU's bits; fast: contracted, approximate", 0},
     {NULL, 0, NULL, 0, "A kernel of your own in place of the variant's step:", 1},
     {"kernel", KEY_KERNEL, "FILE", 0,
      "judge this .c ($CC and $CFLAGS compile it), .cu (on the CPU, by $CXX and $CXXFLAGS) or .so "
@@ -308,6 +308,9 @@ static int other_work(struct options *o)
         return qm_cli_failed("check", st);
     if (o->template)
         return qm_kernel_template(o->template);
+    if (o->mode == QM_MODE_fast && backend == &qm_backend_cpu)
+        return qm_cli_failed("check",
+                             qm_fail(QM_BAD_ARG, "--mode fast is of --backend cuda or emu"));
     if (o->list) {
         list_cases();
         return 0;
@@ -403,6 +406,7 @@ int qm_cmd_check(int argc, char **argv)
             "  qualm check --template adamw4_ao > mine.c\n"
             "  qualm check --backend emu adamw4_ao        the CUDA kernels, without a GPU\n"
             "  qualm check --backend cuda --mode fast     the GPU, contracted and approximate\n"
+            "  qualm check --backend emu --mode fast adafactor8_026     as inexact as that may be\n"
             "  qualm check --kernel mine.c\n"
             "  qualm check --template adamw4_ao.cu > mine.cu; qualm check --kernel mine.cu\n"
             "  qualm check --kernel mine.so --as adamw4_ao,exp_avg.norm=block:64 --junit out.xml\n"
@@ -420,7 +424,7 @@ int qm_cmd_check(int argc, char **argv)
         qm_recipes_free(&o.recipes);
         return other;
     }
-    qm_backend_cuda_mode(o.mode);
+    qm_backend_device_mode(o.mode);
     if (code == 0 && st == QM_OK && o.recipes.n == 0)
         st = qm_recipes_add_all(&o.recipes);
     if (code == 0 && st == QM_OK && o.specials) {

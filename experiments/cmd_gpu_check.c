@@ -72,6 +72,8 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case KEY_ROUNDS: o->rounds = atoi(arg); return 0;
     case KEY_PEERS: o->peers = arg; return 0;
     case ARGP_KEY_END:
+        if (o->peers && o->has_only && !o->only[PART_speed])
+            argp_error(state, "--peers needs the part speed");
         if (o->n < 0 || o->rounds < 1)
             argp_error(state, "--size and --rounds: expected positive numbers");
         return 0;
@@ -118,12 +120,12 @@ static qm_status check_one(const struct qm_variant *v, enum qm_mode mode, const 
 {
     struct qm_subject s = {.backend = &qm_backend_cuda, .reorder = qm_step_reorder(mode)};
     struct qm_tally t;
-    qm_backend_cuda_mode(mode);
+    qm_backend_device_mode(mode);
     QM_TRY(qm_recipe_from(v, &s.recipe));
     qm_status st = qm_judge_begin(&s, &t);
     if (st == QM_OK)
         st = qm_judge_list(&s, 0, o->quick ? 10 : 1, 20240501, &t, count_case, progress);
-    qm_backend_cuda_mode(QM_MODE_exact);
+    qm_backend_device_mode(QM_MODE_exact);
     if (st == QM_SKIPPED)
         return QM_OK;
     QM_TRY(st);

@@ -92,11 +92,14 @@ static inline struct qm_pair qm_pair_over(const struct qm_reorder *o, struct qm_
     double x = a.x / b.x, e, least = fabs(b.x) - b.e;
     if (!(least > 0.0) || (o->recip && least < 0x1p-128))
         return (struct qm_pair){x, HUGE_VAL};
-    if (a.e == 0.0 && b.e == 0.0 && fma(x, b.x, -a.x) == 0.0 && qm_is_float(x) && !o->recip)
+    if (a.e == 0.0 && b.e == 0.0 && fma(x, b.x, -a.x) == 0.0 && qm_is_float(x) && !o->recip &&
+        !(o->div_ulp > 0.0))
         return qm_pair_exact(x);
     e = (a.e + fabs(x) * b.e) / least;
     if (o->recip)
         e += QM_U * (fabs(x) + e) + QM_ETA * (fabs(a.x) + a.e);
+    if (o->div_ulp > 0.0) /* beside one rounding */
+        e += (2.0 * o->div_ulp - 1.0) * (QM_U * (fabs(x) + e) + QM_ETA);
     return qm_pair_rounded(x, e, QM_ETA);
 }
 

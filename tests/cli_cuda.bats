@@ -58,6 +58,18 @@ needs_nvrtc() {
     [[ $output == *"skipped apollo_f32: rule apollo works on whole tensors"* ]]
 }
 
+@test "check --mode fast: on the emulator as inexact as a GPU may be; not on the CPU" {
+    command -v c++ >/dev/null || skip "no C++ compiler"
+    grep -qw fma /proc/cpuinfo || skip "no fma on this processor"
+    for mode in exact fast; do
+        json_value 'd["variants"][0]["passed"], d["variants"][0]["equal"]' check lamb_bnb --backend emu \
+            --mode $mode --case 4097/normal/default/t1/forced
+    done > "$BATS_TEST_TMPDIR/two"
+    [ "$(grep -c True "$BATS_TEST_TMPDIR/two")" = 2 ]
+    [ "$(sort -u "$BATS_TEST_TMPDIR/two" | wc -l)" = 2 ] # other bits
+    fails_with 2 "--mode fast is of --backend cuda or emu" check lamb_bnb --mode fast
+}
+
 @test "a .cu of one's own is compiled by NVRTC before a GPU is asked for" {
     needs_nvrtc
     "$QUALM" check --template adamw4_ao.cu > "$BATS_TEST_TMPDIR/k.cu"

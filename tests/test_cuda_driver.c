@@ -241,7 +241,7 @@ static int cu_MemsetD8Async(qm_device_pointer at, unsigned char value, size_t by
 }
 static int cu_ModuleLoadData(void **module, const void *image)
 {
-    return qm_emu_load_text(image, module) == QM_OK ? 0 : 209;
+    return qm_emu_load_text(image, QM_MODE_exact, module) == QM_OK ? 0 : 209;
 }
 static int cu_ModuleUnload(void *module)
 {

@@ -42,6 +42,7 @@ struct qm_reorder {
     int recip;        /* multiply by a rounded reciprocal instead of dividing */
     int average;      /* form averages either way: a + w (b - a) or (1 - w) a + w b */
     int tree;         /* k > 0: float32 sums in any tree of depth ceil(log2 n) + k - 1 */
+    double div_ulp;   /* > 0: quotients this many ulp off, their rounding included */
     double rsqrt_ulp; /* > 0: x rsqrt(x) for a root, the inverse root this many ulp off */
 };
 

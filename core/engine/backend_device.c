@@ -7,9 +7,9 @@
 #include "core/engine/batch.h"
 #include "core/engine/whole.h"
 
-static enum qm_mode mode_cuda = QM_MODE_exact;
+static enum qm_mode mode = QM_MODE_exact;
 
-void qm_backend_cuda_mode(enum qm_mode mode) { mode_cuda = mode; }
+void qm_backend_device_mode(enum qm_mode m) { mode = m; }
 
 struct plan {
     struct qm_batch *batch;
@@ -28,7 +28,7 @@ static void device_close(void *plan)
     free(p);
 }
 
-static qm_status open_on(const struct qm_device *d, enum qm_mode mode, const struct qm_recipe *r,
+static qm_status open_on(const struct qm_device *d, const struct qm_recipe *r,
                          const struct qm_shape *shape, uint32_t tensor, void **plan)
 {
     char recipe[QM_RECIPE_TEXT];
@@ -96,17 +96,17 @@ static int64_t device_bytes(const void *plan)
     return p->whole ? qm_whole_bytes(p->whole) : qm_batch_bytes(p->batch);
 }
 
-#define BACKEND(name, mode)                                                               \
+#define BACKEND(name)                                                                     \
     static qm_status name##_probe(void) { return qm_device_##name.probe(); }              \
     static qm_status name##_open(const struct qm_recipe *r, const struct qm_shape *shape, \
                                  uint32_t tensor, void **plan)                            \
     {                                                                                     \
-        return open_on(&qm_device_##name, mode, r, shape, tensor, plan);                  \
+        return open_on(&qm_device_##name, r, shape, tensor, plan);                        \
     }                                                                                     \
     const struct qm_backend qm_backend_##name = {                                         \
         #name,       name##_probe, name##_open,  device_step,  device_decode,             \
         device_save, device_load,  device_bytes, device_close,                            \
     };
 
-BACKEND(cuda, mode_cuda)
-BACKEND(emu, QM_MODE_exact)
+BACKEND(cuda)
+BACKEND(emu)

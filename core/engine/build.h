@@ -35,7 +35,8 @@ qm_status qm_text_folder(const char *folder, const char *name);
  * folders, which are made. */
 qm_status qm_text_write(const char *folder, const char *name);
 
-/* A CUDA source for backend emu: see qm_kernel_file_build. */
-qm_status qm_emu_build(const char *source, const char *folder, char *object, size_t size);
+/* A CUDA source for backend emu: see qm_kernel_file_build.  flags: more of the compiler's, or "". */
+qm_status qm_emu_build(const char *source, const char *folder, const char *flags, char *object,
+                       size_t size);
 
 #endif

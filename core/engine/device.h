@@ -35,6 +35,6 @@ struct qm_device {
 extern const struct qm_device qm_device_cuda, qm_device_emu;
 
 /* load of the emulator, from the text of step_recipe.h. */
-qm_status qm_emu_load_text(const char *recipe, void **module);
+qm_status qm_emu_load_text(const char *recipe, enum qm_mode mode, void **module);
 
 #endif

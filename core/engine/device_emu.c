@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/base/sha256.h"
+#include "core/emu/emu_fast.h"
 #include "core/engine/build.h"
 #include "core/engine/cubin_cache.h"
 #include "core/engine/device.h"
@@ -23,6 +24,7 @@ typedef const char *run_fn(int kernel, unsigned grid_x, unsigned grid_y, void **
 /* Each has a thousand stacks: few are loaded at a time, the others lie in the cache. */
 static struct module {
     char key[QM_CACHE_KEY];
+    enum qm_mode mode;
     int is_cached;
     long used; /* when, in launches */
     void *handle;
@@ -118,7 +120,12 @@ static const char *compiler_text(void)
     return compiler;
 }
 
-static void key_of(const char *recipe, char key[QM_CACHE_KEY])
+static const char *flags_of(enum qm_mode mode)
+{
+    return mode == QM_MODE_fast ? qm_emu_fast_flags() : "";
+}
+
+static void key_of(const char *recipe, enum qm_mode mode, char key[QM_CACHE_KEY])
 {
     static const char *const layer[] = {
 #define QM_TEXT(name, ...) name, __VA_ARGS__,
@@ -131,6 +138,7 @@ static void key_of(const char *recipe, char key[QM_CACHE_KEY])
     add(&h, compiler_text());
     add(&h, environment("CXX"));
     add(&h, environment("CXXFLAGS"));
+    add(&h, flags_of(mode));
     add(&h, recipe);
     for (int i = 0; qm_device_text_path(i); i++)
         add(&h, qm_device_text(qm_device_text_path(i)));
@@ -156,18 +164,37 @@ static qm_status write_text(const char *to, const char *name, const char *text)
     return fclose(f) == 0 ? QM_OK : qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
 }
 
-/* step.cu and behind it step_emu.cu, as one file: the rewriter leaves what is included alone. */
-static qm_status write_sources(const char *to, const char *recipe, const char *source)
+/* One of the texts of a step, with the divisions of the mode. */
+static qm_status write_device_text(const char *to, const char *path, enum qm_mode mode)
 {
+    char *text = NULL;
+    if (mode == QM_MODE_exact)
+        return write_text(to, path, qm_device_text(path));
+    QM_TRY(qm_emu_divisions(qm_device_text(path), &text));
+    qm_status st = write_text(to, path, text);
+    free(text);
+    return st;
+}
+
+/* step.cu and behind it step_emu.cu, as one file: the rewriter leaves what is included alone. */
+static qm_status write_sources(const char *to, const char *recipe, enum qm_mode mode,
+                               const char *source)
+{
+    char step[PATH_MAX], *text = NULL;
+    size_t size;
     QM_TRY(write_text(to, "step_recipe.h", recipe));
     for (int i = 0; qm_device_text_path(i); i++)
-        QM_TRY(write_text(to, qm_device_text_path(i), qm_device_text(qm_device_text_path(i))));
+        QM_TRY(write_device_text(to, qm_device_text_path(i), mode));
+    snprintf(step, sizeof step, "%s/core/engine/step.cu", to);
+    QM_TRY(qm_build_read(step, &text, &size));
     FILE *f = fopen(source, "w");
-    if (!f)
-        return qm_fail(QM_BAD_FILE, "%s: %s", source, strerror(errno));
-    fprintf(f, "#define QM_TABLES_APART 1\n#line 1 \"step.cu\"\n%s#line 1 \"step_emu.cu\"\n%s",
-            qm_device_text("core/engine/step.cu"), qm_device_text("core/engine/step_emu.cu"));
-    return fclose(f) == 0 ? QM_OK : qm_fail(QM_BAD_FILE, "%s: %s", source, strerror(errno));
+    if (f)
+        fprintf(f,
+                "#define QM_TABLES_APART 1\n%s#line 1 \"step.cu\"\n%s#line 1 \"step_emu.cu\"\n%s",
+                mode == QM_MODE_fast ? "#include \"qm_emu_fast.hpp\"\n" : "", text,
+                qm_device_text("core/engine/step_emu.cu"));
+    free(text);
+    return f && fclose(f) == 0 ? QM_OK : qm_fail(QM_BAD_FILE, "%s: %s", source, strerror(errno));
 }
 
 /* Where builds take place, one after the other: the layer is compiled once. */
@@ -210,14 +237,14 @@ static qm_status copy_file(const char *from, const char *to)
 }
 
 /* `object`: where the shared object goes, under a name of its own. */
-static qm_status build(const char *recipe, const char *key, char *object, size_t size)
+static qm_status build(const char *recipe, const struct module *m, char *object, size_t size)
 {
     char source[64], made[PATH_MAX], name[QM_CACHE_KEY + 32];
     QM_TRY(open_folder());
     snprintf(source, sizeof source, "%s/step_emu.cu", folder);
-    QM_TRY(write_sources(folder, recipe, source));
-    QM_TRY(qm_emu_build(source, folder, made, sizeof made));
-    snprintf(name, sizeof name, "%s.so.%d", key, (int)getpid());
+    QM_TRY(write_sources(folder, recipe, m->mode, source));
+    QM_TRY(qm_emu_build(source, folder, flags_of(m->mode), made, sizeof made));
+    snprintf(name, sizeof name, "%s.so.%d", m->key, (int)getpid());
     if (!qm_cache_path(name, object, size))
         snprintf(object, size, "%s/%s", folder, name);
     return copy_file(made, object);
@@ -260,7 +287,7 @@ static qm_status module_open(struct module *m, const char *recipe)
         return QM_OK;
     if (!recipe)
         return qm_fail(QM_INTERNAL, "%s is gone", cached);
-    QM_TRY(build(recipe, m->key, object, sizeof object));
+    QM_TRY(build(recipe, m, object, sizeof object));
     m->is_cached = m->is_cached && rename(object, cached) == 0;
     qm_status st = module_bind(m, m->is_cached ? cached : object);
     if (!m->is_cached)
@@ -268,13 +295,14 @@ static qm_status module_open(struct module *m, const char *recipe)
     return st;
 }
 
-static qm_status module_load(const char *recipe, struct module **out)
+static qm_status module_load(const char *recipe, enum qm_mode mode, struct module **out)
 {
     struct module *m = &modules[n_modules];
     if (n_modules == MODULES)
         return qm_fail(QM_NO_MEMORY, "more than %d different kernels", MODULES);
     memset(m, 0, sizeof *m);
-    key_of(recipe, m->key);
+    m->mode = mode;
+    key_of(recipe, mode, m->key);
     for (int i = 0; i < n_modules; i++)
         if (strcmp(modules[i].key, m->key) == 0) {
             *out = &modules[i];
@@ -286,11 +314,13 @@ static qm_status module_load(const char *recipe, struct module **out)
     return QM_OK;
 }
 
-qm_status qm_emu_load_text(const char *recipe, void **module)
+qm_status qm_emu_load_text(const char *recipe, enum qm_mode mode, void **module)
 {
     struct module *m = NULL;
+    if (!flags_of(mode))
+        return qm_fail(QM_SKIPPED, "mode fast on backend emu wants a processor with fma");
     pthread_mutex_lock(&lock);
-    qm_status st = module_load(recipe, &m);
+    qm_status st = module_load(recipe, mode, &m);
     pthread_mutex_unlock(&lock);
     if (st == QM_OK)
         *module = m;
@@ -299,11 +329,9 @@ qm_status qm_emu_load_text(const char *recipe, void **module)
 
 static qm_status emu_load(const struct qm_step_form *f, enum qm_mode mode, void **module)
 {
-    if (mode != QM_MODE_exact)
-        return qm_fail(QM_SKIPPED, "backend emu computes exactly: mode fast is a GPU's");
     char *recipe = qm_step_text(f);
-    qm_status st =
-        recipe ? qm_emu_load_text(recipe, module) : qm_fail(QM_NO_MEMORY, "the source of a kernel");
+    qm_status st = recipe ? qm_emu_load_text(recipe, mode, module)
+                          : qm_fail(QM_NO_MEMORY, "the source of a kernel");
     free(recipe);
     return st;
 }

@@ -102,28 +102,32 @@ qm_status qm_build_read(const char *path, char **out, size_t *size)
     return QM_OK;
 }
 
-/* The compiler, its flags, more flags, then words up to NULL. */
+/* The compiler, its flags, wanted ones, the user's, then words up to NULL. */
 struct compile {
     struct qm_command c;
-    char compiler[512], fixed[512], flags[1024];
+    char compiler[512], fixed[512], wanted[256], flags[1024];
 };
 
-static void compile_with(struct compile *k, const char *fixed, const char *const *words)
+static void compile_with(struct compile *k, const char *fixed, const char *wanted,
+                         const char *const *words)
 {
     const char *cxx = getenv("CXX"), *more = getenv("CXXFLAGS");
     k->c.n = 0;
     snprintf(k->compiler, sizeof k->compiler, "%s", cxx && *cxx ? cxx : "c++");
     snprintf(k->fixed, sizeof k->fixed, "%s", fixed);
+    snprintf(k->wanted, sizeof k->wanted, "%s", wanted);
     snprintf(k->flags, sizeof k->flags, "%s", more ? more : "");
     qm_command_words(&k->c, k->compiler);
     qm_command_words(&k->c, k->fixed);
+    qm_command_words(&k->c, k->wanted);
     qm_command_words(&k->c, k->flags);
     for (; *words; words++)
         qm_command_add(&k->c, *words);
 }
 
 /* source -> kernel.ii -> kernel.emu.ii -> kernel.o */
-static qm_status kernel_compile(const char *source, const char *folder, struct compile *k)
+static qm_status kernel_compile(const char *source, const char *folder, const char *flags,
+                                struct compile *k)
 {
     char layer[PATH_MAX], plain[PATH_MAX], rewritten[PATH_MAX], object[PATH_MAX], *text = NULL,
                                                                                   *new_text = NULL;
@@ -132,7 +136,7 @@ static qm_status kernel_compile(const char *source, const char *folder, struct c
     snprintf(plain, sizeof plain, "%s/kernel.ii", folder);
     snprintf(rewritten, sizeof rewritten, "%s/kernel.emu.ii", folder);
     snprintf(object, sizeof object, "%s/kernel.o", folder);
-    compile_with(k, KERNEL_FLAGS,
+    compile_with(k, KERNEL_FLAGS, flags,
                  (const char *const[]){"-x", "c++", "-E", "-isystem", folder, "-include", layer,
                                        source, "-o", plain, NULL});
     QM_TRY(qm_command_run(&k->c, source, HINT));
@@ -146,11 +150,13 @@ static qm_status kernel_compile(const char *source, const char *folder, struct c
     free(new_text);
     if (!f || fclose(f) != 0)
         return qm_fail(QM_BAD_FILE, "%s: %s", rewritten, strerror(errno));
-    compile_with(k, KERNEL_FLAGS, (const char *const[]){"-c", rewritten, "-o", object, NULL});
+    compile_with(k, KERNEL_FLAGS, flags,
+                 (const char *const[]){"-c", rewritten, "-o", object, NULL});
     return qm_command_run(&k->c, source, HINT);
 }
 
-qm_status qm_emu_build(const char *source, const char *folder, char *object, size_t size)
+qm_status qm_emu_build(const char *source, const char *folder, const char *flags, char *object,
+                       size_t size)
 {
     struct compile *layer = calloc(1, sizeof *layer), *kernel = calloc(1, sizeof *kernel);
     char from[PATH_MAX], made[PATH_MAX], part[PATH_MAX];
@@ -162,17 +168,17 @@ qm_status qm_emu_build(const char *source, const char *folder, char *object, siz
     qm_status st = layer && kernel ? texts_write(folder) : qm_fail(QM_NO_MEMORY, "a command");
     int has_layer = access(made, R_OK) == 0; /* of an earlier build in this folder */
     if (st == QM_OK && !has_layer) {
-        compile_with(layer, LAYER_FLAGS, (const char *const[]){"-c", from, "-o", made, NULL});
+        compile_with(layer, LAYER_FLAGS, "", (const char *const[]){"-c", from, "-o", made, NULL});
         st = qm_command_start(&layer->c, HINT, &pid);
     }
     if (st == QM_OK) {
-        st = kernel_compile(source, folder, kernel);
+        st = kernel_compile(source, folder, flags, kernel);
         qm_status other =
             has_layer ? QM_OK : qm_command_wait(&layer->c, pid, "the layer of backend emu");
         st = st == QM_OK ? other : st;
     }
     if (st == QM_OK) {
-        compile_with(kernel, LINK_FLAGS, (const char *const[]){part, made, "-o", object, NULL});
+        compile_with(kernel, LINK_FLAGS, "", (const char *const[]){part, made, "-o", object, NULL});
         st = qm_command_run(&kernel->c, source, HINT);
     }
     free(layer);

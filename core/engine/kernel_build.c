@@ -137,7 +137,7 @@ qm_status qm_kernel_file_build(const char *source, const char *folder, char *obj
     if (access(source, R_OK) != 0)
         return qm_fail(QM_BAD_FILE, "%s: %s", source, strerror(errno));
     if (is_cuda(source))
-        return qm_emu_build(source, folder, object, size);
+        return qm_emu_build(source, folder, "", object, size);
     QM_TRY(qm_text_write(folder, "kernel_abi.h"));
     QM_TRY(qm_text_write(folder, "kernel_nearest.h"));
     snprintf(compiler, sizeof compiler, "%s", cc && *cc ? cc : "cc");

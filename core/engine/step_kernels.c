@@ -57,6 +57,6 @@ struct qm_reorder qm_step_reorder(enum qm_mode mode)
 {
     struct qm_reorder r = {0};
     if (mode == QM_MODE_fast)
-        r = (struct qm_reorder){.fma = 1, .recip = 1, .rsqrt_ulp = 2.0};
+        r = (struct qm_reorder){.fma = 1, .div_ulp = 2.0, .rsqrt_ulp = 2.0};
     return r;
 }

@@ -38,8 +38,8 @@ int qm_step_has_kernel(const struct qm_step_form *f, enum qm_step_kernel k);
 qm_status qm_step_compile(const struct qm_step_form *f, enum qm_mode mode, int arch,
                           struct qm_device_binary *out);
 
-/* The mode of plans of qm_backend_cuda that are opened from now on; exact at first. */
-void qm_backend_cuda_mode(enum qm_mode mode);
+/* The mode of plans of backends cuda and emu that are opened from now on; exact at first. */
+void qm_backend_device_mode(enum qm_mode mode);
 
 /* What a mode does beside the documented order, for the judge's bounds. */
 struct qm_reorder qm_step_reorder(enum qm_mode mode);

@@ -199,14 +199,20 @@ static void fold(const struct qm_slot_view *v, double *lo, double *hi, int *flag
     }
 }
 
-/* From a maximum to what is divided by, before the guard. */
+/* Of a quotient, relative; in the subnormal range as many times QM_ETA as this is QM_U. */
+static double quotient_error(const struct qm_slot_view *v)
+{
+    return v->reorder.div_ulp > 0.0 ? 2.0 * v->reorder.div_ulp * QM_U : QM_U;
+}
+
+/* From a maximum to what is divided by, before the guard; its gain may be a quotient. */
 static double divisor(const struct qm_decider *d, double m, double rounding)
 {
     const struct qm_scale_rule *r = &d->q.scale;
     m = fmax(m, (double)r->floor);
     if (r->cap != 0.0f)
         m = fmin(m, (double)r->cap);
-    return d->gain == 1.0 ? m : m * d->gain * (1.0 + rounding) + copysign(QM_ETA, rounding);
+    return d->gain == 1.0 ? m : m * d->gain * (1.0 + rounding) + rounding / QM_U * QM_ETA;
 }
 
 /* The nearest float16, and whether x is one. */
@@ -260,8 +266,8 @@ static void judge_scales(const struct qm_slot_view *v, const double *lo, const d
                           is Inf below 2^-128 */
         room = (nested_error() + 4.0 * QM_U) * top + 0x1p-126;
     for (int64_t b = 0; b < count; b++) {
-        double got = (double)v->scales[b], low = divisor(v->d, lo[b], -QM_U);
-        double high = divisor(v->d, hi[b], QM_U);
+        double got = (double)v->scales[b], low = divisor(v->d, lo[b], -quotient_error(v));
+        double high = divisor(v->d, hi[b], quotient_error(v));
         if (q->unit == QM_UNIT_recip_tail && is_short(v, b)) {
             low = fmax(low, (double)q->scale.guard);
             high = fmax(high, (double)q->scale.guard);
@@ -333,8 +339,8 @@ static struct element_scale scale_of(const struct qm_slot_view *v, int64_t i, co
         int64_t b = group[k];
         double stored = (double)v->scales[b], low = stored, high = stored;
         if (is_wide || r->f16 == QM_F16_stored || r->nest) { /* divided by the unrounded one */
-            low = divisor(v->d, lo[b], -QM_U);
-            high = divisor(v->d, hi[b], QM_U);
+            low = divisor(v->d, lo[b], -quotient_error(v));
+            high = divisor(v->d, hi[b], quotient_error(v));
             if (flag[b] & HAS_NAN && !r->max_skips_nan)
                 low = high = (double)NAN;
             else if (flag[b])
@@ -363,21 +369,22 @@ static int is_exact(double x) { return qm_narrow(x) == x; }
 static void unit_interval(const struct qm_slot_view *v, double x_low, double x_high,
                           const struct element_scale *s, int divides, double *low, double *high)
 {
-    double y, r, eta = QM_ETA + (divides ? 0.0 : QM_ETA * fmax(fabs(x_low), fabs(x_high)));
-    double relative = (divides ? 1.0 : 2.0) * QM_U * (1.0 + 0x1p-20);
+    double one = quotient_error(v), below = one / QM_U * QM_ETA;
+    double y, r, eta = divides ? below : QM_ETA + below * fmax(fabs(x_low), fabs(x_high));
+    double relative = (one + (divides ? 0.0 : QM_U)) * (1.0 + 0x1p-20);
     *low = x_low / (x_low < 0.0 ? s->by_low : s->by_high);
     *high = x_high / (x_high < 0.0 ? s->by_high : s->by_low);
     y = *low;
     r = divides ? 1.0 : 1.0 / s->by_low;
     if (s->second != 0.0) { /* two divisions */
         double z = x_low / s->first;
-        relative = 2.0 * QM_U * (1.0 + 0x1p-20);
-        eta += QM_ETA / s->second;
+        relative = 2.0 * one * (1.0 + 0x1p-20);
+        eta += below / s->second;
         if (!(is_exact(z) && fma(z, s->first, -x_low) == 0.0))
             y = (double)NAN;
     }
-    int exact = x_low == x_high && s->by_low == s->by_high && is_exact(y) &&
-                fma(y, s->by_low, -x_low) == 0.0 &&
+    int exact = !(v->reorder.div_ulp > 0.0) && x_low == x_high && s->by_low == s->by_high &&
+                is_exact(y) && fma(y, s->by_low, -x_low) == 0.0 &&
                 (divides || (is_exact(r) && fma(r, s->by_low, -1.0) == 0.0));
     if (!exact && v->d->q.norm != QM_NORM_id) {
         *low -= relative * fabs(*low) + eta;
@@ -386,8 +393,8 @@ static void unit_interval(const struct qm_slot_view *v, double x_low, double x_h
     if (v->d->q.curve == QM_CURVE_softsign) {
         *low = 2.0 * *low / (1.0 + fabs(*low));
         *high = 2.0 * *high / (1.0 + fabs(*high));
-        *low -= 4.0 * QM_U * fabs(*low);
-        *high += 4.0 * QM_U * fabs(*high);
+        *low -= (3.0 * QM_U + one) * fabs(*low);
+        *high += (3.0 * QM_U + one) * fabs(*high);
     }
 }
 
@@ -516,9 +523,10 @@ static enum qm_verdict verdict(const struct qm_decider *d, int slot, double low,
 
 /* Decoding rounds once per operation; curves as above, with exp2's derivative; the slack of a value
  * by the derivatives 2 / (2 - |y|)^2 <= 2 and 2 x. */
-static double decode_of(const struct qm_decider *d, int position, double scale, double first,
+static double decode_of(const struct qm_slot_view *v, int position, double scale, double first,
                         double *error)
 {
+    const struct qm_decider *d = v->d;
     double value = d->value[position], slack = d->slack[position] * scale;
     double y = d->q.curve == QM_CURVE_softsign ? value / (2.0 - fabs(value)) : value, x = y * scale;
     *error = QM_U * fabs(x) + QM_ETA;
@@ -527,7 +535,9 @@ static double decode_of(const struct qm_decider *d, int position, double scale, 
     else if (fma(y, scale, -x) == 0.0 && is_exact(x))
         *error = 0.0;
     switch (d->q.curve) {
-    case QM_CURVE_softsign: *error = 4.0 * QM_U * fabs(x) + QM_ETA + 2.0 * slack; return x;
+    case QM_CURVE_softsign:
+        *error = (3.0 * QM_U + quotient_error(v)) * fabs(x) + QM_ETA + 2.0 * slack;
+        return x;
     case QM_CURVE_sqrt:
         *error = 4.0 * QM_U * x * x + 2.0 * QM_ETA * (1.0 + fabs(x)) + (2.0 * x + slack) * slack;
         return x * x;
@@ -542,7 +552,7 @@ static void judge_decoded(const struct qm_slot_view *v, int64_t i, int position,
                           const struct element_scale *s, struct qm_tally *t, struct qm_finding *f,
                           int64_t *at)
 {
-    double scale = s->stored, error, want = decode_of(v->d, position, scale, s->first, &error);
+    double scale = s->stored, error, want = decode_of(v, position, scale, s->first, &error);
     double got = (double)v->decoded[i];
     if (isnan(v->d->value[position])) { /* a code that means NaN whatever the scale */
         t->judged++;

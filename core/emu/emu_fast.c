@@ -1,0 +1,74 @@
+/* emu_fast.c - see emu_fast.h. */
+#include "core/emu/emu_fast.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The end of what a division cannot stand in, at `at`: a comment, a string, a line of the preprocessor
+ * (with those that continue it); `at` itself where there is none.  is_first: nothing but blanks before it. */
+static const char *plain_end(const char *at, int is_first)
+{
+    if (strncmp(at, "/*", 2) == 0) {
+        const char *end = strstr(at + 2, "*/");
+        return end ? end + 2 : at + strlen(at);
+    }
+    if (strncmp(at, "//", 2) == 0)
+        return at + strcspn(at, "\n");
+    if (*at == '"' || *at == '\'') {
+        const char *c = at + 1;
+        while (*c && *c != *at && *c != '\n')
+            c += *c == '\\' && c[1] ? 2 : 1;
+        return *c == *at ? c + 1 : c;
+    }
+    if (*at == '#' && is_first) {
+        const char *c = at + strcspn(at, "\n");
+        while (*c && c[-1] == '\\')
+            c += 1 + strcspn(c + 1, "\n");
+        return c;
+    }
+    return at;
+}
+
+qm_status qm_emu_divisions(const char *text, char **out)
+{
+    static const char over[] = "/ qm_emu::over /";
+    size_t size = 0;
+    int is_first = 1;
+    FILE *f = open_memstream(out, &size);
+    if (!f)
+        return qm_fail(QM_NO_MEMORY, "a kernel's source");
+    while (*text) {
+        const char *end = plain_end(text, is_first);
+        if (end > text) {
+            fwrite(text, 1, (size_t)(end - text), f);
+            text = end;
+            continue;
+        }
+        if (*text == '/' && text[1] != '=')
+            fputs(over, f);
+        else
+            fputc(*text, f);
+        is_first = *text == '\n' || (is_first && (*text == ' ' || *text == '\t'));
+        text++;
+    }
+    if (fclose(f) == 0)
+        return QM_OK;
+    free(*out);
+    return qm_fail(QM_NO_MEMORY, "a kernel's source");
+}
+
+const char *qm_emu_fast_flags(void)
+{
+    static const char flags[] = "-ffp-contract=fast -fexpensive-optimizations";
+#if defined __x86_64__
+    static const char with_fma[] = "-ffp-contract=fast -fexpensive-optimizations -mfma";
+    (void)flags;
+    return __builtin_cpu_supports("fma") ? with_fma : NULL;
+#elif defined __FP_FAST_FMAF
+    return flags;
+#else
+    (void)flags;
+    return NULL;
+#endif
+}
