@@ -108,20 +108,20 @@ static qm_status timed(const struct qm_bench *b, const struct arrays *a, const s
     return st;
 }
 
-/* Round r of x[count] in turn, the yardstick last: time[count + 1][half]. */
+/* Round r of x[count] in turn, the yardstick last: time[count + 1][half].  The halves of each follow
+ * one another, so that its scaling compares neighbours in time. */
 static qm_status one_round(const struct qm_bench *b, const struct arrays *a, const struct bound *x,
                            int count, int r, double (*time)[2], struct qm_progress *bar)
 {
-    for (int h = 0; h < 2; h++) {
-        for (int v = 0; v < count; v++) {
-            QM_TRY(timed(b, a, &x[v], h, r, &time[v][h]));
+    for (int v = 0; v <= count; v++)
+        for (int h = 0; h < 2; h++) {
+            if (v < count)
+                QM_TRY(timed(b, a, &x[v], h, r, &time[v][h]));
+            else
+                time[v][h] = yardstick(a->p, a->g, b->n, h ? b->threads : 1);
             if (bar)
                 qm_progress_add(bar, 1, 0);
         }
-        time[count][h] = yardstick(a->p, a->g, b->n, h ? b->threads : 1);
-        if (bar)
-            qm_progress_add(bar, 1, 0);
-    }
     return QM_OK;
 }
 
