@@ -27,6 +27,13 @@
  * with cudaMalloc and cudaMemcpy.  Under emu they may also be handed to kernels as they are.  All
  * that was launched is to be waited for (cudaDeviceSynchronize) before the step returns.
  *
+ * A nearest-code routine for `qualm prove FILE.cu --map MAP` is device code alone, one kernel that does
+ * what core/kernel_nearest.h says of the function qm_nearest:
+ *
+ *     #include "kernel_cuda.h"
+ *     QM_CUDA_LAUNCH(qm_cuda_nearest, 256, 256, 0);
+ *     extern "C" __global__ void qm_cuda_nearest(const float *y, int64_t n, unsigned char *code)
+ *
  * Valid C11, C++17, CUDA and NVRTC; it includes nothing but kernel_abi.h. */
 #ifndef QM_KERNEL_CUDA_H
 #define QM_KERNEL_CUDA_H

@@ -6,6 +6,8 @@
  *           floats are; not to be written
  *   code    n bytes, written and not read: stored codes (0 to 2^bits - 1 that the map has), not packed.
  *           Nothing else is written
+ * (A .cu file holds a kernel instead: kernel_cuda.h.)
+ *
  * Called from several threads at once with different buffers, with n from 1 to 4096.  It returns, and
  * it does not end the process. */
 #ifndef QM_KERNEL_NEAREST_H

@@ -199,16 +199,16 @@ static qm_status prove_word(const char *word, const struct qm_prove_options *o, 
 {
     json_t *one = NULL;
     int holds = 0;
-    int is_routine = strncmp(word, "step:", 5) != 0 && strncmp(word, "stoch:", 6) != 0 &&
-                     !ends_in(word, ".c") && !ends_in(word, ".so");
-    if (!is_routine && o->backend && strcmp(o->backend, "cpu") != 0)
-        return qm_fail(QM_BAD_ARG, "%s: backend %s runs the routines of this program alone", word,
-                       o->backend);
+    int is_other = strncmp(word, "step:", 5) == 0 || strncmp(word, "stoch:", 6) == 0 ||
+                   ends_in(word, ".c") || ends_in(word, ".so");
+    if (is_other && o->backend && strcmp(o->backend, "cpu") != 0)
+        return qm_fail(QM_BAD_ARG, "%s: backend %s runs routines of this program and .cu files",
+                       word, o->backend);
     if (strncmp(word, "step:", 5) == 0)
         return qm_prove_step(word + 5, o, all, failed);
     if (strncmp(word, "stoch:", 6) == 0)
         return qm_prove_stoch(word + 6, o, all, failed);
-    if (is_routine)
+    if (!is_other && !ends_in(word, ".cu"))
         return prove_names(word, o, all, failed);
     QM_TRY(qm_prove_kernel(word, o, &one, &holds));
     json_array_append_new(all, one);
@@ -279,7 +279,9 @@ static const char doc[] =
     "(core/kernel_nearest.h), compiled with $CC or cc and $CFLAGS, and run in a process of its "
     "own, so that a "
     "crash, "
-    "a hang and a write outside the buffer are verdicts.\n\n"
+    "a hang and a write outside the buffer are verdicts.  A .cu file holds a kernel "
+    "qm_cuda_nearest "
+    "(core/kernel_cuda.h).\n\n"
     "Examples:\n"
     "  qualm prove --all\n"
     "  qualm prove nf4:4s/ladder/mid\n"
@@ -289,6 +291,7 @@ static const char doc[] =
     "  qualm prove step:adamw4_ao --scales 1e-3,1e-7\n"
     "  qualm prove stoch:bf16 stoch:nf4:4s/scan/stoch\n"
     "  qualm prove ema4_nf4a8 --range -0.9:-0.7 --json\n"
+    "  qualm prove my.cu --map nf4 --range 0.04:0.05\n"
     "  qualm prove --all --backend cuda\n"
     "  qualm prove nf4:4s/ladder/mid --backend emu --range 0.78:0.781\n";
 

@@ -101,7 +101,47 @@ print(json.dumps(p, sort_keys=True))'
         done
     done
     run -2 --separate-stderr "$QUALM" prove step:adamw4_ao --backend emu
-    [[ $stderr == *"backend emu runs the routines of this program alone"* ]]
+    [[ $stderr == *"backend emu runs routines of this program and .cu files"* ]]
     run -2 --separate-stderr "$QUALM" prove nf4:4s/ladder/mid --backend emu
+    [[ $stderr == *"say --range"* ]]
+}
+
+# nearest FILE SED: a right nearest-code kernel for nf4, altered
+nearest() {
+    cat > right.cu <<'EOF'
+#include "kernel_cuda.h"
+__device__ const float value[16] = {-1.0f, -0.6961928009986877f, -0.5250730514526367f,
+    -0.39491748809814453f, -0.28444138169288635f, -0.18477343022823334f, -0.09105003625154495f, 0.0f,
+    0.07958029955625534f, 0.16093020141124725f, 0.24611230194568634f, 0.33791524171829224f,
+    0.44070982933044434f, 0.5626170039176941f, 0.7229568362236023f, 1.0f};
+QM_CUDA_LAUNCH(qm_cuda_nearest, 256, 256, 0);
+extern "C" __global__ void qm_cuda_nearest(const float *y, int64_t n, unsigned char *code)
+{
+    int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+    if (i >= n)
+        return;
+    int k = 0;
+    while (k < 15 && y[i] > 0.5f * (value[k] + value[k + 1]))
+        k++;
+    code[i] = (unsigned char)k;
+}
+EOF
+    sed "${2:-}" right.cu > "$1"
+}
+
+@test "prove: a nearest-code kernel of a user's, right, beside an edge, and out of bounds" {
+    nearest mine.cu
+    run -0 "$QUALM" prove mine.cu --map nf4 --range 0.3893:0.3894
+    [[ $output == *"nearest, of those run"* ]]
+    nearest edge.cu 's/0.24611230/0.24611330/'
+    run -1 "$QUALM" prove edge.cu --map nf4 --range 0.2920:0.2921
+    [[ $output == *"WRONG: not nearest"* ]]
+    nearest tail.cu 's/i >= n/i > n/'
+    run -1 "$QUALM" prove tail.cu --map nf4 --range 0.3893:0.3894
+    [[ $output == *"WRONG: tail.cu:13: thread ("*"reads 4 bytes out of bounds, 0 bytes past the end of the values"* ]]
+    nearest none.cu 's/qm_cuda_nearest/mine/'
+    run -2 --separate-stderr "$QUALM" prove none.cu --map nf4 --range 0.1:0.2
+    [[ $stderr == *"no extern \"C\" __global__ qm_cuda_nearest"* ]]
+    run -2 --separate-stderr "$QUALM" prove mine.cu --map nf4
     [[ $stderr == *"say --range"* ]]
 }

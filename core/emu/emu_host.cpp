@@ -300,6 +300,23 @@ STEP(qm_cuda_step_8)
 #undef STEP
 }
 
+extern "C" {
+void qm_cuda_nearest(const float *y, int64_t n, unsigned char *code) __attribute__((weak));
+extern int qm_cuda_nearest_launch[3] __attribute__((weak));
+}
+
+struct nearest_call {
+    const float *y;
+    int64_t n;
+    unsigned char *code;
+};
+
+static void call_nearest(const void *closure)
+{
+    const struct nearest_call *c = (const struct nearest_call *)closure;
+    qm_cuda_nearest(c->y, c->n, c->code);
+}
+
 static const struct step {
     const char *name;
     step_fn *kernel;
@@ -399,6 +416,27 @@ int qm_kernel_step(const struct qm_kernel_args *a)
         qm_emu_fail(nowhere, "the file has neither qm_kernel_step nor qm_cuda_step");
     qm_emu_step_end(refused);
     return *qm_emu_text ? 0 : refused;
+}
+
+/* A nearest-code routine (kernel_nearest.h) by the file's kernel. */
+void qm_nearest(const float *y, long n, unsigned char *code)
+{
+    struct qm_emu_at nowhere = {NULL, 0};
+    qm_emu_step_begin();
+    qm_region_add("values", y, sizeof *y * (size_t)n, QM_REGION_STEP | QM_REGION_CONST);
+    qm_region_add("codes", code, (size_t)n, QM_REGION_STEP);
+    if (!qm_cuda_nearest || !qm_cuda_nearest_launch) {
+        qm_emu_fail(nowhere, "the file has no qm_cuda_nearest with a QM_CUDA_LAUNCH line");
+    } else {
+        struct nearest_call c = {y, n, code};
+        long per = qm_cuda_nearest_launch[1];
+        qm_index grid = {per > 0 ? (unsigned int)((n + per - 1) / per) : 1u, 1, 1};
+        qm_index block = {(unsigned int)qm_cuda_nearest_launch[0], 1, 1};
+        qm_emu_launch(grid, block, (size_t)qm_cuda_nearest_launch[2], NULL, "qm_cuda_nearest",
+                      call_nearest, &c, nowhere);
+        qm_emu_wait(NULL, 1);
+    }
+    qm_emu_step_end(0);
 }
 
 /* The same for a tensor in reserved address space: only blocks at its ends are run. */

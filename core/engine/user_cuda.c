@@ -105,7 +105,19 @@ static qm_status bind_kernels(struct qm_user_cuda *u)
                                               "qm_cuda_step (see kernel_cuda.h)");
 }
 
-qm_status qm_user_cuda_open(const char *object, struct qm_user_cuda **out)
+static qm_status bind_nearest(struct qm_user_cuda *u)
+{
+    if (u->cu->ModuleGetFunction(&u->kernel[0], u->module, "qm_cuda_nearest") != 0 ||
+        !read_global(u, "qm_cuda_nearest_launch", u->launch[0], sizeof u->launch[0]))
+        return qm_fail(QM_BAD_ARG,
+                       "the kernel has no extern \"C\" __global__ qm_cuda_nearest with a "
+                       "QM_CUDA_LAUNCH line (see kernel_cuda.h)");
+    u->n_kernels = 1;
+    return QM_OK;
+}
+
+static qm_status open_with(const char *object, qm_status (*bind)(struct qm_user_cuda *u),
+                           struct qm_user_cuda **out)
 {
     char *image = NULL;
     size_t size = 0;
@@ -120,12 +132,22 @@ qm_status qm_user_cuda_open(const char *object, struct qm_user_cuda **out)
         st = qm_cuda_error(u->cu->ModuleLoadData(&u->module, image), "cuModuleLoadData");
     free(image);
     if (st == QM_OK)
-        st = bind_kernels(u);
+        st = bind(u);
     if (st == QM_OK)
         *out = u;
     else
         qm_user_cuda_close(u);
     return st;
+}
+
+qm_status qm_user_cuda_open(const char *object, struct qm_user_cuda **out)
+{
+    return open_with(object, bind_kernels, out);
+}
+
+qm_status qm_user_cuda_nearest_open(const char *object, struct qm_user_cuda **out)
+{
+    return open_with(object, bind_nearest, out);
 }
 
 void qm_user_cuda_close(struct qm_user_cuda *u)
@@ -234,21 +256,24 @@ static qm_status give_all(const struct qm_kernel_args *a, struct qm_cuda_args *c
     return QM_OK;
 }
 
+static qm_status launch(struct qm_user_cuda *u, int k, int64_t n, void **args)
+{
+    const int *l = u->launch[k];
+    int64_t blocks = l[1] > 0 ? (n + l[1] - 1) / l[1] : 1;
+    qm_status st = qm_cuda_error(
+        u->cu->LaunchKernel(u->kernel[k], (unsigned)(blocks > 0 ? blocks : 1), 1, 1, (unsigned)l[0],
+                            1, 1, (unsigned)l[2], u->stream, args, NULL),
+        "cuLaunchKernel");
+    if (st == QM_OK)
+        st = qm_cuda_error(u->cu->StreamSynchronize(u->stream), "the kernel");
+    return st == QM_OK ? QM_OK : QM_VERDICT; /* an address that is not there, no such launch */
+}
+
 static qm_status launch_all(struct qm_user_cuda *u, struct qm_cuda_args *c)
 {
-    for (int k = 0; k < u->n_kernels; k++) {
-        const int *l = u->launch[k];
-        int64_t blocks = l[1] > 0 ? (c->a.n + l[1] - 1) / l[1] : 1;
-        void *args[] = {c};
-        qm_status st = qm_cuda_error(
-            u->cu->LaunchKernel(u->kernel[k], (unsigned)(blocks > 0 ? blocks : 1), 1, 1,
-                                (unsigned)l[0], 1, 1, (unsigned)l[2], u->stream, args, NULL),
-            "cuLaunchKernel");
-        if (st == QM_OK)
-            st = qm_cuda_error(u->cu->StreamSynchronize(u->stream), "qm_cuda_step");
-        if (st != QM_OK)
-            return QM_VERDICT; /* an address that is not there, a launch that cannot be */
-    }
+    void *args[] = {c};
+    for (int k = 0; k < u->n_kernels; k++)
+        QM_TRY(launch(u, k, c->a.n, args));
     return QM_OK;
 }
 
@@ -272,5 +297,23 @@ qm_status qm_user_cuda_step(struct qm_user_cuda *u, const struct qm_kernel_args 
     release_all(&b);
     free(zeros);
     *refused = word != 0;
+    return st;
+}
+
+qm_status qm_user_cuda_nearest(struct qm_user_cuda *u, const float *y, int64_t n,
+                               unsigned char *code)
+{
+    struct buffers b = {0};
+    const float *at_y = NULL;
+    unsigned char *at_code = NULL;
+    void *args[] = {&at_y, &n, &at_code};
+    qm_status st = add(&b, "values", "", y, sizeof *y * (size_t)n, 1, &at_y);
+    if (st == QM_OK)
+        st = add(&b, "codes", "", code, (size_t)n, 0, &at_code);
+    if (st == QM_OK)
+        st = launch(u, 0, n, args);
+    if (st == QM_OK)
+        st = take_all(&b);
+    release_all(&b);
     return st;
 }

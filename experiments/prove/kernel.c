@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/engine/backend.h"
 #include "experiments/cli.h"
 #include "experiments/kernel/child.h"
 #include "experiments/kernel/files.h"
@@ -26,7 +27,9 @@ static double at(int64_t key) { return (double)qm_unordered((int32_t)key); }
 static json_t *ended(enum qm_end how, const char *why, int64_t from, int64_t to)
 {
     char verdict[512], low[40], high[40];
-    snprintf(verdict, sizeof verdict, "WRONG: %s: %.400s", qm_end_name(how), why);
+    int is_alive = how == QM_END_answered; /* it says itself what is wrong */
+    snprintf(verdict, sizeof verdict, "WRONG: %s%s%.400s", is_alive ? "" : qm_end_name(how),
+             is_alive ? "" : ": ", why);
     snprintf(low, sizeof low, "%.9g", at(from));
     snprintf(high, sizeof high, "%.9g", at(to));
     return json_pack("{s:s, s:s, s:b, s:s, s:s}", "routine", "", "verdict", verdict, "holds", 0,
@@ -116,11 +119,17 @@ static qm_status converse(const char *object, const char *path, const struct qm_
 qm_status qm_prove_kernel(const char *path, const struct qm_prove_options *o, json_t **out,
                           int *holds)
 {
-    struct qm_kernel_options files = {.file = path};
+    int on_gpu = o->backend && strcmp(o->backend, "cuda") == 0;
+    struct qm_kernel_options files = {.file = path, .on_gpu = on_gpu};
     struct qm_kernel_files f;
     struct sigaction act = {.sa_handler = on_stop}, before[2];
     if (!o->map)
         return qm_fail(QM_BAD_ARG, "a kernel wants --map: which values its codes mean");
+    if (qm_kernel_is_cuda(path) && !on_gpu && o->to - o->from >= INT64_C(1) << QM_PROVE_EMU_BITS)
+        return qm_fail(QM_BAD_ARG, "%s: backend emu takes at most 2^%d floats; say --range", path,
+                       QM_PROVE_EMU_BITS);
+    if (on_gpu)
+        QM_TRY(qm_backend_cuda.probe());
     sigaction(SIGINT, &act, &before[0]);
     sigaction(SIGTERM, &act, &before[1]);
     qm_status st = qm_kernel_files_open(&files, &f);

@@ -6,6 +6,8 @@
 
 #include "core/quant/quantizer.h"
 
+enum { QM_PROVE_EMU_BITS = 26 }; /* floats that backend emu takes: a minute or so */
+
 struct qm_prove_options {
     const char *map, *round, *nan,
         *against;        /* words of --map, --round, --nan, --against; NULL: none */
@@ -49,7 +51,7 @@ qm_status qm_prove_step(const char *recipe, const struct qm_prove_options *o, js
 qm_status qm_prove_stoch(const char *word, const struct qm_prove_options *o, json_t *all,
                          int *failed);
 
-/* Proves void qm_nearest() of a .c or .so file (core/kernel_nearest.h) for o->map, in a process of its
+/* Proves void qm_nearest() of a .c, .cu or .so file (core/kernel_nearest.h) for o->map, in a process of its
  * own: a source is compiled as qm_kernel_file_build says.  Tells a crash, a hang and a write outside its buffer
  * apart.  QM_BAD_FILE: no such file or symbol; QM_BAD_ARG: it does not compile, or no --map. */
 qm_status qm_prove_kernel(const char *path, const struct qm_prove_options *o, json_t **out,

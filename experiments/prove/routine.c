@@ -8,9 +8,8 @@
 #include "core/quant/searches.h"
 #include "experiments/check/decide.h"
 #include "experiments/gpu/gpu.h"
+#include "experiments/prove/prove.h"
 #include "oracle/codebook.h"
-
-enum { EMU_BITS = 26 }; /* a minute or so */
 
 /* ---- claims ---------------------------------------------------------------------------------- */
 
@@ -200,8 +199,9 @@ qm_status qm_routine_on_device(struct qm_routine *r, const char *device, int64_t
     int which = qm_name_find(device, names, 2);
     if (which < 0)
         return qm_name_unknown("backend", device, names, 2);
-    if (which == 1 && to - from >= INT64_C(1) << EMU_BITS)
-        return qm_fail(QM_BAD_ARG, "backend emu takes at most 2^%d floats; say --range", EMU_BITS);
+    if (which == 1 && to - from >= INT64_C(1) << QM_PROVE_EMU_BITS)
+        return qm_fail(QM_BAD_ARG, "backend emu takes at most 2^%d floats; say --range",
+                       QM_PROVE_EMU_BITS);
     QM_TRY(devices[which]->probe());
     QM_TRY(device_part(devices[which], r, from > 0 ? from : 0, to, &r->runs));
     QM_TRY(device_part(devices[which], r, from, to < 0 ? to : -1, &r->runs));

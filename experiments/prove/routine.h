@@ -22,6 +22,8 @@ struct qm_routine {
     struct qm_codec codec; /* of a quantizer string, or the map that a foreign routine is for */
     const uint8_t *grid;   /* search grid: its 65,536 entries, owned */
     void (*kernel)(const float *y, long n, unsigned char *code); /* foreign; or NULL */
+    const char *(*trouble)(
+        void);                /* of a foreign one, after a call: what it broke, or ""; or NULL */
     struct qm_code_runs runs; /* owned; n 0: the CPU runs the search */
     struct qm_claims claims;
 };
@@ -52,7 +54,8 @@ qm_status qm_map_parse(const char *text, struct qm_quantizer *out);
 
 /* Runs floats with keys from .. to (inclusive), OpenMP over fixed chunks: the record does not depend
  * on the number of threads.  progress: called after each chunk with the floats done, by one thread
- * at a time; NULL: not.  QM_VERDICT: a foreign routine wrote outside its buffer, or changed its input. */
+ * at a time; NULL: not.  QM_VERDICT: a foreign routine wrote outside its buffer, changed its input, or has
+ * another trouble. */
 struct qm_walk {
     int64_t from, to;
     void (*progress)(void *of, int64_t floats);

@@ -60,7 +60,7 @@ static void run_given(const struct qm_routine *r, const float *y, int64_t n, uin
     }
 }
 
-enum broken { INTACT, WROTE_OUTSIDE, CHANGED_INPUT };
+enum broken { INTACT, WROTE_OUTSIDE, CHANGED_INPUT, TROUBLE };
 
 /* A foreign routine writes exactly n codes, and leaves y alone. */
 static enum broken run_foreign(const struct qm_routine *r, const float *y, int64_t n, uint8_t *code)
@@ -69,6 +69,8 @@ static enum broken run_foreign(const struct qm_routine *r, const float *y, int64
     memcpy(copy, y, sizeof *y * (size_t)n);
     memset(code - GUARD, POISON, (size_t)n + 2 * GUARD);
     r->kernel(y, (long)n, code);
+    if (r->trouble && *r->trouble())
+        return TROUBLE;
     for (int i = 0; i < GUARD; i++)
         if (code[i - GUARD] != POISON || code[n + i] != POISON)
             return WROTE_OUTSIDE;
@@ -111,6 +113,7 @@ qm_status qm_routine_walk(const struct qm_routine *r, const struct qm_walk *w,
     struct qm_record *part = calloc((size_t)chunks, sizeof *part);
     if (!part)
         return qm_fail(QM_NO_MEMORY, "records of %lld chunks", (long long)chunks);
+    char trouble[300] = "";
     int outside = 0, changed = 0;
 #pragma omp parallel for schedule(dynamic, 1) reduction(| : outside, changed)
     for (int64_t k = 0; k < chunks; k++) {
@@ -122,8 +125,12 @@ qm_status qm_routine_walk(const struct qm_routine *r, const struct qm_walk *w,
         outside |= how == WROTE_OUTSIDE;
         changed |= how == CHANGED_INPUT;
 #pragma omp critical(qm_walk_progress)
-        if (w->progress)
-            w->progress(w->of, to - from + 1);
+        {
+            if (how == TROUBLE && !*trouble)
+                snprintf(trouble, sizeof trouble, "%s", r->trouble());
+            if (w->progress)
+                w->progress(w->of, to - from + 1);
+        }
     }
     qm_record_open(out);
     for (int64_t k = 0; k < chunks; k++) {
@@ -131,9 +138,11 @@ qm_status qm_routine_walk(const struct qm_routine *r, const struct qm_walk *w,
         qm_record_close(&part[k]);
     }
     free(part);
-    if (!out->out_of_memory && !outside && !changed)
+    if (!out->out_of_memory && !outside && !changed && !*trouble)
         return QM_OK;
     qm_record_close(out);
+    if (*trouble)
+        return qm_fail(QM_VERDICT, "%s", trouble);
     if (outside || changed)
         return qm_fail(QM_VERDICT,
                        outside ? "it wrote outside its buffer" : "it changed its input");

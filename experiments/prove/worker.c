@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "core/engine/user_cuda.h"
 #include "experiments/cli.h"
 #include "experiments/kernel/wire.h"
 #include "experiments/kernel/worker.h"
@@ -55,17 +56,56 @@ static qm_status claimed(const json_t *job, struct qm_quantizer *q)
     return qm_routine_foreign(&routine, q, round != NULL, nan != NULL);
 }
 
-static qm_status load(const json_t *job)
+/* ---- a kernel on the GPU ----------------------------------------------------------------------- */
+
+static struct qm_user_cuda *gpu;
+static char gpu_trouble[300];
+
+static void nearest_on_gpu(const float *y, long n, unsigned char *code)
 {
-    struct qm_quantizer q;
-    void *library =
-        dlopen(json_string_value(json_object_get(job, "object")), RTLD_NOW | RTLD_LOCAL);
+    if (!*gpu_trouble && qm_user_cuda_nearest(gpu, y, n, code) != QM_OK)
+        snprintf(gpu_trouble, sizeof gpu_trouble, "%s", qm_message());
+}
+
+static const char *trouble_on_gpu(void) { return gpu_trouble; }
+
+/* ---- the routine ------------------------------------------------------------------------------- */
+
+/* The function of a library; of one that backend emu has built, what its kernel breaks, too. */
+static qm_status load_library(const char *object, int *threads)
+{
+    void *library = dlopen(object, RTLD_NOW | RTLD_LOCAL);
     void *symbol = library ? dlsym(library, "qm_nearest") : NULL;
     if (!symbol)
         return qm_fail(library ? QM_BAD_ARG : QM_BAD_FILE, "%s", dlerror());
-    QM_TRY(claimed(job, &q));
     memcpy(&routine.kernel, &symbol, sizeof symbol); /* ISO C has no such cast */
-    omp_set_num_threads((int)json_integer_value(json_object_get(job, "threads")));
+    void *finding = dlsym(library, "qm_emu_finding");
+    memcpy(&routine.trouble, &finding, sizeof finding);
+    *threads = finding ? 1 : *threads; /* there is one emulated device */
+    if (finding &&
+        (!dlsym(library, "qm_cuda_nearest") || !dlsym(library, "qm_cuda_nearest_launch")))
+        return qm_fail(QM_BAD_ARG,
+                       "the kernel has no extern \"C\" __global__ qm_cuda_nearest with a "
+                       "QM_CUDA_LAUNCH line (see kernel_cuda.h)");
+    return QM_OK;
+}
+
+static qm_status load(const json_t *job)
+{
+    struct qm_quantizer q;
+    const char *object = json_string_value(json_object_get(job, "object"));
+    const char *dot = strrchr(object, '.');
+    int threads = (int)json_integer_value(json_object_get(job, "threads"));
+    QM_TRY(claimed(job, &q));
+    if (dot && strcmp(dot, ".cubin") == 0) {
+        QM_TRY(qm_user_cuda_nearest_open(object, &gpu));
+        routine.kernel = nearest_on_gpu;
+        routine.trouble = trouble_on_gpu;
+        threads = 1;
+    } else {
+        QM_TRY(load_library(object, &threads));
+    }
+    omp_set_num_threads(threads);
     intervals = (int)json_integer_value(json_object_get(job, "intervals"));
     qm_record_open(&record);
     started = qm_seconds();
