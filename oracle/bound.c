@@ -120,12 +120,14 @@ void qm_bound_each(const struct qm_bound_step *b, int n_slots, const void *scala
         struct qm_bound_at at;
         at.p = b->p[i];
         at.g = b->g[i];
+        at.p_want = b->p_want[i];
         for (int k = 0; k < n_slots; k++) {
             at.slot[k] = b->slot[k][i];
             at.want[k] = b->want[k][i];
         }
         element(scalars, &at);
         b->e_p[i] = at.e_p;
+        b->p_want[i] = at.p_want;
         for (int k = 0; k < n_slots; k++)
             b->e_slot[k][i] = at.e[k];
     }

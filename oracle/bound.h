@@ -114,6 +114,37 @@ static inline struct qm_pair qm_pair_root(const struct qm_reorder *o, struct qm_
     return qm_pair_rounded(x, e, 0.0);
 }
 
+/* ---- numbers of 16 bits ------------------------------------------------------------------------ */
+
+/* A format: bits of fraction, exponent of the least normal number, largest finite number. */
+struct qm_grid {
+    int fraction, least;
+    double most;
+};
+
+/* The number nearest to x, ties to even; Inf beyond the largest. */
+static inline double qm_grid_near(const struct qm_grid *grid, double x)
+{
+    if (x == 0.0 || !isfinite(x))
+        return x;
+    int k = (ilogb(x) < grid->least ? grid->least : ilogb(x)) - grid->fraction;
+    double near = ldexp(rint(ldexp(x, -k)), k);
+    return fabs(near) > grid->most ? copysign(HUGE_VAL, x) : near;
+}
+
+/* What a float32 within a is rounded to: rounding is monotone, so it lies between the numbers of both
+ * ends, which are one unless a decision lies between them.  grid NULL: a itself. */
+static inline struct qm_pair qm_pair_on(const struct qm_grid *grid, struct qm_pair a)
+{
+    if (!grid || !isfinite(a.x) || !(a.e < HUGE_VAL))
+        return a;
+    double x = qm_grid_near(grid, a.x), low = qm_grid_near(grid, a.x - a.e),
+           high = qm_grid_near(grid, a.x + a.e);
+    if (isinf(low) || isinf(high))
+        return (struct qm_pair){a.x, HUGE_VAL};
+    return (struct qm_pair){x, fmax(high - x, x - low)};
+}
+
 /* ---- a step ------------------------------------------------------------------------------------ */
 
 /* One step to be bounded; arrays as in struct qm_oracle.  Slots that the tensor does not have may
@@ -132,12 +163,16 @@ struct qm_bound_step {
      * want. */
     const double *const *stored;
     unsigned plain; /* bit i: slot i is kept as float32, which some sources treat otherwise */
+    /* QM_ORDER_rounds: what the parameter is rounded to within the step; the family then puts what
+     * that yields in p_want.  NULL: it is rounded as it is stored alone. */
+    const struct qm_grid *between;
     double *e_p, *const *e_slot; /* results; any may be INFINITY: not bounded, it may overflow */
 };
 
 /* One element of an elementwise step, and where its bounds go. */
 struct qm_bound_at {
     double p, g, slot[QM_ORACLE_SLOTS], want[QM_ORACLE_SLOTS];
+    double p_want; /* may be replaced */
     double e_p, e[QM_ORACLE_SLOTS];
 };
 

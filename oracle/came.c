@@ -124,8 +124,11 @@ static qm_status bound(const struct qm_bound_step *b)
         struct qm_pair p = qm_pair_exact(b->p[i]), step = qm_found(b, 0, i, avg[i]);
         if (b->shape->rank >= 2)
             step = qm_pair_mul(u[i], step);
-        p = qm_pair_add(p, qm_pair_negated(qm_pair_mul(p, decay)));
-        qm_new_param(b, i, qm_pair_add(p, qm_pair_negated(qm_pair_mul(step, lr))));
+        p = qm_pair_on(b->between, qm_pair_add(p, qm_pair_negated(qm_pair_mul(p, decay))));
+        p = qm_pair_add(p, qm_pair_negated(qm_pair_mul(step, lr)));
+        qm_new_param(b, i, p);
+        if (b->between)
+            b->p_want[i] = p.x;
     }
     free(u);
     return QM_OK;

@@ -21,6 +21,7 @@
     X(cuda,    "scalars in float32 throughout, of float32 hyper-parameters; adafactor8bit: what its "  \
                "kernels do with NaN, and their floors")                                               \
     X(rounds,  "a stored parameter of 16 bits is rounded after the decay, too")                     \
+    X(factor,  "and so is the decay factor")                                                        \
     X(lanes,   "norms by float32 sums in eight lanes; without: sums in double, rounded once")
 /* clang-format on */
 

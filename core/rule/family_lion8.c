@@ -270,7 +270,7 @@ static const struct qm_rule rules[] = {
      .element = "lion8_unfused"},
     {.name = "lion8_cpu",
      .family = "lion8",
-     .order = QM_ORDER_lerp_m | QM_ORDER_rounds,
+     .order = QM_ORDER_lerp_m | QM_ORDER_rounds | QM_ORDER_factor,
      LION,
      .summary = "lion8_unfused with the decay factor rounded to the parameter's format",
      .source = "llm-foundry optim/lion8b.py lion_step_unfused, on CPU under torch 1.13",

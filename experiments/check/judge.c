@@ -560,6 +560,17 @@ static int is_read_back(const struct run *r, int i, int64_t t)
     return rule->reads_back(&w, i);
 }
 
+/* Whether a stored parameter of 16 bits is rounded within the step as well: whole.h's rules see how it
+ * is stored where that is to nearest alone. */
+static int is_rounded_between(const struct run *r)
+{
+    const struct qm_param *p = &r->judged.param;
+    const struct qm_rule *rule = r->judged.rule;
+    return rule->order & QM_ORDER_rounds &&
+           (p->format == QM_PARAM_bf16 || p->format == QM_PARAM_f16) &&
+           (!rule->states || p->write == QM_WRITE_near);
+}
+
 /* The errors of the step just made, and of the float32 one; want: the oracle's, as it comes. */
 static qm_status judge_float32(struct run *r, int64_t t, const struct qm_tensor *g)
 {
@@ -579,6 +590,7 @@ static qm_status judge_float32(struct run *r, int64_t t, const struct qm_tensor 
 static qm_status run_oracle(struct run *r, int64_t t, const struct qm_tensor *g)
 {
     const double *old[QM_MAX_SLOTS], *stored[QM_MAX_SLOTS];
+    const struct qm_grid grid = qm_stored_grid(&r->format);
     struct qm_bound_step b = {.h = &r->hyper,
                               .t = t,
                               .n = r->n,
@@ -592,6 +604,7 @@ static qm_status run_oracle(struct run *r, int64_t t, const struct qm_tensor *g)
                               .p_want = r->want_p,
                               .want = r->want,
                               .stored = stored,
+                              .between = is_rounded_between(r) ? &grid : NULL,
                               .e_p = r->error_p,
                               .e_slot = r->error};
     for (int64_t i = 0; i < r->n; i++)

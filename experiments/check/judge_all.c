@@ -162,12 +162,6 @@ static qm_status judgeable(const struct qm_recipe *r)
         if (r->slot[i].curve == QM_CURVE_allog)
             return qm_fail(QM_SKIPPED, "no zones are derived for blocks with two numbers (allog)");
     }
-    if (r->param.format != QM_PARAM_f32 && r->rule->order & QM_ORDER_rounds)
-        return qm_fail(
-            QM_SKIPPED,
-            "rule %s rounds a stored parameter more than once a step: judged with float32 "
-            "parameters only",
-            r->rule->name);
     return QM_OK;
 }
 

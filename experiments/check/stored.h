@@ -6,6 +6,7 @@
 #define QM_EXPERIMENTS_CHECK_STORED_H
 
 #include "experiments/check/judge.h"
+#include "oracle/bound.h"
 
 struct qm_stored {
     enum qm_param_write write;
@@ -15,6 +16,9 @@ struct qm_stored {
 };
 
 struct qm_stored qm_stored_of(const struct qm_param *p);
+
+/* The format as oracle/bound.h has it. */
+struct qm_grid qm_stored_grid(const struct qm_stored *f);
 
 /* Rank of the number nearest to x (ties to even), or of the nearest below and above; NaN: none, gives
  * 0. */
