@@ -1,7 +1,4 @@
-/* steps.c - the step of every variant, beside adamw_f32 and the yardstick.
- *
- * The yardstick is this machine's own in-place bandwidth, a += s * b over arrays far larger than
- * the caches. */
+/* steps.c - the step of every variant, beside adamw_f32 and the yardsticks. */
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,19 +28,6 @@ static void bound_close(struct bound *x)
 {
     for (int h = 0; h < 2; h++)
         qm_backend_cpu.close(x->plan[h]);
-}
-
-static double yardstick(float *a, const float *b, int64_t n, int threads)
-{
-    double start = qm_seconds();
-#pragma omp parallel for schedule(static) num_threads(threads)
-    for (int64_t piece = 0; piece < n; piece += 4096) {
-        int64_t end = piece + 4096 < n ? piece + 4096 : n;
-#pragma omp simd
-        for (int64_t i = piece; i < end; i++)
-            a[i] += 1e-20f * b[i];
-    }
-    return qm_seconds() - start;
 }
 
 /* Bytes that must move per parameter: p and g, the states both ways, and what another pass reads
@@ -108,17 +92,17 @@ static qm_status timed(const struct qm_bench *b, const struct arrays *a, const s
     return st;
 }
 
-/* Round r of x[count] in turn, the yardstick last: time[count + 1][half].  The halves of each follow
- * one another, so that its scaling compares neighbours in time. */
+/* Round r of x[count] in turn, the yardsticks last: time[count + QM_BENCH_YARDS][half].  The halves
+ * of each follow one another, so that its scaling compares neighbours in time. */
 static qm_status one_round(const struct qm_bench *b, const struct arrays *a, const struct bound *x,
                            int count, int r, double (*time)[2], struct qm_progress *bar)
 {
-    for (int v = 0; v <= count; v++)
+    for (int v = 0; v < count + QM_BENCH_YARDS; v++)
         for (int h = 0; h < 2; h++) {
             if (v < count)
                 QM_TRY(timed(b, a, &x[v], h, r, &time[v][h]));
             else
-                time[v][h] = yardstick(a->p, a->g, b->n, h ? b->threads : 1);
+                time[v][h] = qm_bench_yard_seconds(v - count, a->p, a->g, b->n, h ? b->threads : 1);
             if (bar)
                 qm_progress_add(bar, 1, 0);
         }
@@ -127,13 +111,26 @@ static qm_status one_round(const struct qm_bench *b, const struct arrays *a, con
 
 /* Keeps a row's sample of round r; round -1 warms up. */
 static void keep(struct qm_bench_row *row, int r, const double *own, const double *f32,
-                 const double *yard)
+                 double (*yard)[2])
 {
     for (int h = 0; h < 2 && r >= 0; h++) {
         row->time[h][r] = own[h];
         row->f32[h][r] = f32[h];
-        row->yard[h][r] = yard[h];
+        for (int y = 0; y < QM_BENCH_YARDS; y++)
+            row->yard[y][h][r] = yard[y][h];
     }
+}
+
+static int is_f32(const struct qm_recipe *r) { return strcmp(r->base->name, "adamw_f32") == 0; }
+
+/* The next variant that is elementwise or over whole tensors; *k goes past it.  0: no more. */
+static int next_step(int whole, int *k, struct qm_recipe *r)
+{
+    while (*k < qm_variant_count())
+        if (qm_recipe_parse(qm_variant_at((*k)++)->name, r) == QM_OK &&
+            (r->rule->block == NULL) == whole)
+            return 1;
+    return 0;
 }
 
 /* Every elementwise rule in turn, round by round. */
@@ -141,23 +138,20 @@ static qm_status run_elementwise(const struct qm_bench *b, struct qm_bench_rows 
                                  const struct arrays *a)
 {
     struct bound bound[QM_BENCH_STEPS] = {{.plan = {NULL}}};
-    double time[QM_BENCH_STEPS + 1][2];
+    double time[QM_BENCH_STEPS + QM_BENCH_YARDS][2];
+    struct qm_recipe recipe;
     qm_status st = QM_OK;
     int f32 = 0;
-    for (int k = 0; st == QM_OK && k < qm_variant_count() && s->count < QM_BENCH_STEPS; k++) {
-        struct qm_recipe r;
-        st = qm_recipe_parse(qm_variant_at(k)->name, &r);
-        if (st != QM_OK || !r.rule->block)
-            continue;
-        f32 = strcmp(r.base->name, "adamw_f32") == 0 ? s->count : f32;
-        st = row_open(b, s, a, &r, &bound[s->count]);
+    for (int k = 0; st == QM_OK && s->count < QM_BENCH_STEPS && next_step(0, &k, &recipe);) {
+        f32 = is_f32(&recipe) ? s->count : f32;
+        st = row_open(b, s, a, &recipe, &bound[s->count]);
     }
     struct qm_progress bar;
-    qm_progress_start(&bar, "steps", (int64_t)(b->rounds + 1) * 2 * (s->count + 1));
+    qm_progress_start(&bar, "steps", (int64_t)(b->rounds + 1) * 2 * (s->count + QM_BENCH_YARDS));
     for (int r = -1; st == QM_OK && r < b->rounds; r++) {
         st = one_round(b, a, bound, s->count, r, time, &bar);
-        for (int v = 0; st == QM_OK && v <= s->count; v++)
-            keep(&s->row[v], r, time[v], time[f32], time[s->count]);
+        for (int v = 0; st == QM_OK && v < s->count + QM_BENCH_YARDS; v++)
+            keep(&s->row[v], r, time[v], time[f32], time + s->count);
     }
     qm_progress_end(&bar);
     for (int v = 0; v < s->count; v++)
@@ -165,13 +159,13 @@ static qm_status run_elementwise(const struct qm_bench *b, struct qm_bench_rows 
     return st;
 }
 
-/* One rule over whole tensors: adamw_f32 (x[0]), it (x[1]) and the yardstick in turn.  A projection
+/* One rule over whole tensors: adamw_f32 (x[0]), it (x[1]) and the yardsticks in turn.  A projection
  * is given (the sources make a new one every 200 steps). */
 static qm_status run_whole(const struct qm_bench *b, struct qm_bench_rows *s,
                            const struct arrays *a, struct bound *x, struct qm_recipe *recipe)
 {
     struct qm_bench_row *row = &s->row[s->count];
-    double time[3][2];
+    double time[2 + QM_BENCH_YARDS][2];
     recipe->hyper.gap = 0.0;
     qm_status st = row_open(b, s, a, recipe, &x[1]);
     for (int i = 0; st == QM_OK && i < recipe->rule->n_slots; i++)
@@ -181,7 +175,7 @@ static qm_status run_whole(const struct qm_bench *b, struct qm_bench_rows *s,
     for (int r = -1; st == QM_OK && r < row->rounds; r++) {
         st = one_round(b, a, x, 2, r, time, NULL);
         if (st == QM_OK)
-            keep(row, r, time[1], time[0], time[2]);
+            keep(row, r, time[1], time[0], time + 2);
         while (st == QM_OK && r < 0 && row->rounds > 1 &&
                row->rounds * (time[1][0] + time[1][1]) > SLOW_SECONDS)
             row->rounds--;
@@ -200,14 +194,11 @@ static qm_status run_wholes(const struct qm_bench *b, struct qm_bench_rows *s,
     int total = 0;
     QM_TRY(qm_recipe_parse("adamw_f32", &r));
     qm_status st = bound_open(b, a, &r, &x[0]);
-    for (int k = 0; k < qm_variant_count(); k++)
-        total += qm_recipe_parse(qm_variant_at(k)->name, &r) == QM_OK && !r.rule->block;
+    for (int k = 0; next_step(1, &k, &r);)
+        total++;
     struct qm_progress bar;
     qm_progress_start(&bar, "steps over whole tensors", total);
-    for (int k = 0; st == QM_OK && k < qm_variant_count() && s->count < QM_BENCH_STEPS; k++) {
-        st = qm_recipe_parse(qm_variant_at(k)->name, &r);
-        if (st != QM_OK || r.rule->block)
-            continue;
+    for (int k = 0; st == QM_OK && s->count < QM_BENCH_STEPS && next_step(1, &k, &r);) {
         st = run_whole(b, s, a, x, &r);
         qm_progress_add(&bar, 1, 0);
     }
@@ -218,17 +209,20 @@ static qm_status run_wholes(const struct qm_bench *b, struct qm_bench_rows *s,
 
 static qm_status measure(const struct qm_bench *b, struct qm_bench_rows *s, const struct arrays *a)
 {
-    struct qm_bench_row yard;
+    struct qm_bench_row yard[QM_BENCH_YARDS];
     omp_set_num_threads(b->threads);
     qm_bench_fill(a->p, a->g, b->n);
     QM_TRY(run_elementwise(b, s, a));
-    yard = s->row[s->count]; /* its row stays the last */
+    memcpy(yard, s->row + s->count, sizeof yard); /* their rows stay the last */
     if (!b->quick)
         QM_TRY(run_wholes(b, s, a));
-    yard.name = "a += s*b";
-    yard.rounds = b->rounds;
-    yard.moved = 12.0;
-    s->row[s->count] = yard;
+    for (int y = 0; y < QM_BENCH_YARDS; y++) {
+        yard[y].name = y == QM_BENCH_MEMORY ? "a += s*b" : "registers";
+        yard[y].rounds = b->rounds;
+        yard[y].state_bytes = 0.0;
+        yard[y].moved = y == QM_BENCH_MEMORY ? 12.0 : 0.0;
+    }
+    memcpy(s->row + s->count, yard, sizeof yard);
     return QM_OK;
 }
 
