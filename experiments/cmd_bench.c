@@ -17,7 +17,7 @@ struct options {
     const char *out;
 };
 
-enum { KEY_QUICK = 256 };
+enum { KEY_QUICK = 256, KEY_STEP };
 
 static const struct argp_option options[] = {
     {"quick", KEY_QUICK, NULL, 0,
@@ -28,6 +28,8 @@ static const struct argp_option options[] = {
     {"threads", 't', "N", 0, "Threads of the many-threads half (default: all cores)", 0},
     {"gib", 'g', "N", 0, "Size of the file that analyze streams (default 4, in TMPDIR)", 0},
     {"only", 'o', "WHAT", 0, "steps, searches or analyze", 0},
+    {"step", KEY_STEP, "REGEX", 0,
+     "Only steps of variants whose name matches, beside adamw_f32 and the yardsticks", 0},
     {"out", 'O', "FILE", 0, "Write an HDF5 file with every raw sample", 0},
     {0},
 };
@@ -57,7 +59,8 @@ static int wanted(const struct options *o, const struct qm_bench_part *part)
 {
     if (o->only >= 0)
         return part == parts[o->only];
-    return !(part == &qm_bench_analyze && o->bench.quick);
+    return part == &qm_bench_steps ||
+           (!o->bench.step && !(part == &qm_bench_analyze && o->bench.quick));
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -90,6 +93,12 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         break;
     case 'o': st = read_only(o, arg); break;
     case 'O': o->out = arg; break;
+    case KEY_STEP: b->step = arg; break;
+    case ARGP_KEY_END:
+        if (b->step && !wanted(o, &qm_bench_steps))
+            st = qm_fail(QM_BAD_ARG, "--step '%s' chooses steps; --only %s has none", b->step,
+                         parts[o->only]->name);
+        break;
     case ARGP_KEY_ARG: st = qm_fail(QM_BAD_ARG, "bench takes no argument '%s'", arg); break;
     case ARGP_KEY_INIT: state->child_inputs[0] = NULL; break;
     default: return ARGP_ERR_UNKNOWN;
@@ -137,7 +146,8 @@ int qm_cmd_bench(int argc, char **argv)
             "Examples:\n"
             "  qualm bench --quick\n"
             "  qualm bench --size 64 --out results/bench.h5\n"
-            "  qualm bench --only searches\n\n"
+            "  qualm bench --only searches\n"
+            "  qualm bench --step '^adamw4_ao$|lion8'\n\n"
             "Steps run on one thread and on all, interleaved with two yardsticks: a += s*b in "
             "place, which is this machine's bandwidth, and multiplications and additions in "
             "registers (12 vectors of the widest kind in use). Ratios are medians over rounds of "
@@ -147,8 +157,8 @@ int qm_cmd_bench(int argc, char **argv)
             "second virtual processor is often not a whole one.\n\n"
             "Rules over whole tensors (sums before the first update) come last, up to 5 rounds "
             "each, fewer where a step takes seconds, of a matrix with 1024 columns; bytes moved "
-            "count a read more for every such sum.\n\n"
-            "Exit codes: 0 done, 2 usage, 3 I/O.",
+            "count a read more for every such sum. --step leaves out searches and analyze.\n\n"
+            "Exit codes: 0 done, 2 usage, 3 I/O, 4 no step matches.",
     };
     struct options o = {
         .bench = {.n = 64 << 20, .gib = 4, .rounds = 9, .threads = omp_get_max_threads()},

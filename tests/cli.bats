@@ -358,6 +358,7 @@ complete_words() {
     [ "$(complete_words show adamw4_lpmm_g)" = adamw4_lpmm_group ]
     [ "$(complete_words size --shapes lla)" = llama7b ]
     [ "$(complete_words analyze --metrics sqn)" = sqnr ]
+    [ "$(complete_words bench --step adamw4_lpmm_g)" = adamw4_lpmm_group ]
 }
 
 @test "completion: other shells are refused" {

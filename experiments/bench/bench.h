@@ -13,11 +13,12 @@
 enum { QM_BENCH_ROUNDS = 101, QM_BENCH_STEPS = 96 };
 
 struct qm_bench {
-    int64_t n;   /* parameters of a step, a multiple of 2^20 */
-    int rounds;  /* 1 to QM_BENCH_ROUNDS */
-    int quick;   /* fewer repeats; no rules over whole tensors */
-    int threads; /* of the half with all threads */
-    int64_t gib; /* of the file that analyze reads */
+    int64_t n;        /* parameters of a step, a multiple of 2^20 */
+    int rounds;       /* 1 to QM_BENCH_ROUNDS */
+    int quick;        /* fewer repeats; no rules over whole tensors */
+    int threads;      /* of the half with all threads */
+    int64_t gib;      /* of the file that analyze reads */
+    const char *step; /* only steps that qm_name_matches this, and adamw_f32; NULL: all */
 };
 
 /* A part.  run allocates *data, which free() releases; NULL or what was measured so far on failure.

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/name.h"
 #include "core/engine/backend.h"
 #include "experiments/bench/bench.h"
 #include "experiments/cli.h"
@@ -123,14 +124,38 @@ static void keep(struct qm_bench_row *row, int r, const double *own, const doubl
 
 static int is_f32(const struct qm_recipe *r) { return strcmp(r->base->name, "adamw_f32") == 0; }
 
-/* The next variant that is elementwise or over whole tensors; *k goes past it.  0: no more. */
-static int next_step(int whole, int *k, struct qm_recipe *r)
+/* The next variant that is wanted, elementwise or over whole tensors; *k goes past it.  0: no more. */
+static int next_step(const struct qm_bench *b, int whole, int *k, struct qm_recipe *r)
 {
     while (*k < qm_variant_count())
         if (qm_recipe_parse(qm_variant_at((*k)++)->name, r) == QM_OK &&
-            (r->rule->block == NULL) == whole)
+            (r->rule->block == NULL) == whole &&
+            (is_f32(r) || qm_name_matches(r->base->name, b->step)))
             return 1;
     return 0;
+}
+
+/* QM_NO_MATCH where only adamw_f32 would be left that was not asked for. */
+static qm_status check_filter(const struct qm_bench *b)
+{
+    const char *names[QM_BENCH_STEPS];
+    int n = 0, hits = 0, left_out = 0;
+    for (int k = 0; k < qm_variant_count() && n < QM_BENCH_STEPS; k++) {
+        struct qm_recipe r;
+        QM_TRY(qm_recipe_parse(qm_variant_at(k)->name, &r));
+        int hit = qm_name_matches(r.base->name, b->step), out = b->quick && !r.rule->block;
+        hits += hit && !out;
+        left_out += hit && out;
+        names[n++] = r.base->name;
+    }
+    if (hits)
+        return QM_OK;
+    if (left_out)
+        return qm_fail(QM_NO_MATCH,
+                       "--step '%s': only rules over whole tensors match, and --quick "
+                       "leaves them out",
+                       b->step);
+    return qm_name_unknown("variant", b->step, names, n);
 }
 
 /* Every elementwise rule in turn, round by round. */
@@ -142,7 +167,7 @@ static qm_status run_elementwise(const struct qm_bench *b, struct qm_bench_rows 
     struct qm_recipe recipe;
     qm_status st = QM_OK;
     int f32 = 0;
-    for (int k = 0; st == QM_OK && s->count < QM_BENCH_STEPS && next_step(0, &k, &recipe);) {
+    for (int k = 0; st == QM_OK && s->count < QM_BENCH_STEPS && next_step(b, 0, &k, &recipe);) {
         f32 = is_f32(&recipe) ? s->count : f32;
         st = row_open(b, s, a, &recipe, &bound[s->count]);
     }
@@ -194,11 +219,11 @@ static qm_status run_wholes(const struct qm_bench *b, struct qm_bench_rows *s,
     int total = 0;
     QM_TRY(qm_recipe_parse("adamw_f32", &r));
     qm_status st = bound_open(b, a, &r, &x[0]);
-    for (int k = 0; next_step(1, &k, &r);)
+    for (int k = 0; next_step(b, 1, &k, &r);)
         total++;
     struct qm_progress bar;
     qm_progress_start(&bar, "steps over whole tensors", total);
-    for (int k = 0; st == QM_OK && s->count < QM_BENCH_STEPS && next_step(1, &k, &r);) {
+    for (int k = 0; st == QM_OK && s->count < QM_BENCH_STEPS && next_step(b, 1, &k, &r);) {
         st = run_whole(b, s, a, x, &r);
         qm_progress_add(&bar, 1, 0);
     }
@@ -228,6 +253,7 @@ static qm_status measure(const struct qm_bench *b, struct qm_bench_rows *s, cons
 
 static qm_status run(const struct qm_bench *b, void **data)
 {
+    QM_TRY(check_filter(b));
     size_t bytes = sizeof(float) * (size_t)b->n;
     struct arrays a = {{2, {b->n / 1024, 1024}},
                        aligned_alloc(64, bytes),
