@@ -63,6 +63,10 @@ extern "C" const char *qm_step_emu(int kernel, unsigned grid_x, unsigned grid_y,
         qm_whole_sweep<<<grid, QM_STEP_THREADS>>>(*(const int *)args[0],
                                                   *(const struct qm_sweep *)args[1]);
         break;
+    case 10:
+        qm_whole_sums<<<grid, QM_STEP_THREADS>>>(*(const int *)args[0],
+                                                 *(const struct qm_sweep *)args[1]);
+        break;
 #endif
     default: return "there is no such kernel";
     }

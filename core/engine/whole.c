@@ -51,7 +51,9 @@ static void sweep(enum qm_sweep_kind kind, const struct qm_sweep *a)
     int number = (int)kind;
     void *args[] = {&number, &copy};
     if (current->st == QM_OK)
-        keep(current->d->launch(qm_batch_module(current->body), QM_KERNEL_whole_sweep,
+        keep(current->d->launch(qm_batch_module(current->body),
+                                number < QM_SWEEP_SUMS ? QM_KERNEL_whole_sums
+                                                       : QM_KERNEL_whole_sweep,
                                 blocks_for(a->n, QM_STEP_THREADS), 1, args));
 }
 

@@ -49,16 +49,27 @@ __launch_bounds__(QM_STEP_THREADS) void qm_whole_store(const struct desc *t, con
     }
 }
 
-/* kind: enum qm_sweep_kind, the same for all threads. */
-extern "C" __global__ __launch_bounds__(QM_STEP_THREADS) void qm_whole_sweep(int kind,
-                                                                             struct qm_sweep a)
+/* kind: enum qm_sweep_kind, the same for all threads.  Sums take more registers, so they stand apart; as many
+ * blocks stay on a multiprocessor as leaves 40 registers to a thread, or 64. */
+#define X(name) \
+    case QM_SWEEP_##name: qm_sweep_##name(&a, i); break;
+extern "C" __global__ __launch_bounds__(QM_STEP_THREADS, 6) void qm_whole_sweep(int kind,
+                                                                                struct qm_sweep a)
 {
     int64_t stride = (int64_t)gridDim.x * THREADS;
     for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < a.n; i += stride)
         switch (kind) {
-#define X(name) \
-    case QM_SWEEP_##name: qm_sweep_##name(&a, i); break;
-            QM_SWEEP_LIST(X)
-#undef X
+            QM_SWEEP_ELEMENT_LIST(X)
         }
 }
+
+extern "C" __global__ __launch_bounds__(QM_STEP_THREADS, 4) void qm_whole_sums(int kind,
+                                                                               struct qm_sweep a)
+{
+    int64_t stride = (int64_t)gridDim.x * THREADS;
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < a.n; i += stride)
+        switch (kind) {
+            QM_SWEEP_SUM_LIST(X)
+        }
+}
+#undef X

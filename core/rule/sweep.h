@@ -23,15 +23,17 @@ struct qm_sweep {
 };
 
 /* clang-format off */
-#define QM_SWEEP_LIST(X)                                                                           \
-    X(row_means) X(col_means) X(squares) X(lane_norm) X(product)                             \
-    X(fill) X(copy) X(divide) X(multiply) X(moment) X(taken) X(residual) X(decay_step)           \
-    X(average) X(decay) X(add_scaled) X(add_square) X(over_sqrt) X(factor_rsqrt)                 \
-    X(lamb_states) X(lamb_corrected) X(lamb_update) X(lamb_step)                                 \
-    X(lars_states) X(lars_bare) X(lars_step) X(lars_step_cpu)                                    \
-    X(lpmm_lerp) X(lpmm_second) X(lpmm_apply) X(lpmm_factor)                                     \
-    X(torch_means) X(torch_lerp) X(torch_estimate) X(torch_update) X(came_decay)                 \
-    X(a8_square) X(a8_gradient_square) X(a8_mean) X(a8_outer) X(a8_over_root) X(a8_direction)
+#define QM_SWEEP_SUM_LIST(X) /* one index, one sum */                                              \
+    X(row_means) X(col_means) X(squares) X(lane_norm) X(product) X(a8_mean)
+#define QM_SWEEP_ELEMENT_LIST(X)                                                                   \
+    X(fill) X(copy) X(divide) X(multiply) X(moment) X(taken) X(residual) X(decay_step)             \
+    X(average) X(decay) X(add_scaled) X(add_square) X(over_sqrt) X(factor_rsqrt)                   \
+    X(lamb_states) X(lamb_corrected) X(lamb_update) X(lamb_step)                                   \
+    X(lars_states) X(lars_bare) X(lars_step) X(lars_step_cpu)                                      \
+    X(lpmm_lerp) X(lpmm_second) X(lpmm_apply) X(lpmm_factor)                                       \
+    X(torch_means) X(torch_lerp) X(torch_estimate) X(torch_update) X(came_decay)                   \
+    X(a8_square) X(a8_gradient_square) X(a8_outer) X(a8_over_root) X(a8_direction)
+#define QM_SWEEP_LIST(X) QM_SWEEP_SUM_LIST(X) QM_SWEEP_ELEMENT_LIST(X)
 
 #define QM_SWEEP(name) QM_FN void qm_sweep_##name(const struct qm_sweep *a, int64_t i)
 /* clang-format on */
@@ -42,6 +44,10 @@ enum qm_sweep_kind {
 #undef X
         QM_SWEEP_COUNT
 };
+
+#define X(name) +1
+enum { QM_SWEEP_SUMS = QM_SWEEP_SUM_LIST(X) }; /* so many kinds are sums: the first */
+#undef X
 
 /* ---- elements --------------------------------------------------------------------------------- */
 
