@@ -118,7 +118,7 @@ $(BUILD)/experiments/problem.o: $(BUILD)/gen/problems.inc
 # The dual headers that a step's kernels are made of.
 DEVICE := $(foreach h,dual half fp8 philox inverse logexp,core/base/$(h).h) \
   $(foreach h,element map norm scale search round unit curve pack place allog,core/quant/$(h).h) \
-  $(foreach h,element adamw sgdm bnb lpmm lion lion8 sweep,core/rule/$(h).h)
+  $(foreach h,element adamw sgdm bnb lpmm lion lion8 sweep sweep_lowrank,core/rule/$(h).h)
 
 # Data that the executable carries: the bytes of a file.
 $(BUILD)/gen/digits.inc: experiments/data/digits.npy
@@ -242,7 +242,8 @@ bench: qualm ## speed of steps and searches, as ratios within one run
 DUAL := $(wildcard core/base/dual.h core/base/half.h core/base/fp8.h core/base/philox.h \
   core/base/inverse.h core/base/logexp.h core/kernel_abi.h core/kernel_cuda.h core/kernel_nearest.h core/param.h core/quant/*.h \
   core/engine/step.h core/rule/element.h core/rule/adamw.h core/rule/sgdm.h \
-  core/rule/bnb.h core/rule/lpmm.h core/rule/lion.h core/rule/lion8.h core/rule/sweep.h)
+  core/rule/bnb.h core/rule/lpmm.h core/rule/lion.h core/rule/lion8.h core/rule/sweep.h \
+  core/rule/sweep_lowrank.h)
 DUAL := $(filter-out core/quant/quantizer.h core/quant/lanes.h core/quant/lanes_avx512.h \
   core/quant/lanes_avx2.h core/quant/lanes_blocks.h core/quant/lanes_group.h core/quant/searches.h core/quant/norm_pair.h,$(DUAL))
 check-dual: ## the dual headers compile as C11, C++17 and CUDA

@@ -7,6 +7,8 @@ setup() {
     export QM_CACHE=$BATS_TEST_TMPDIR/cache QM_LIBCUDA=none
 }
 
+NESTED=adamw_f32,exp_avg=dyn:8s/block:64/bisect/mid/nest:256
+
 needs_nvrtc() {
     "$QUALM" doctor --json | grep -q '"nvrtc": "no NVRTC' && skip "no NVRTC"
     return 0
@@ -25,7 +27,7 @@ needs_nvrtc() {
 }
 
 @test "kernels: what has none says why; without NVRTC it is 77" {
-    fails_with 77 "whole tensors on the host" kernels apollo_f32
+    fails_with 77 "nested scales have no kernel" kernels "$NESTED"
     fails_with 2 "expected up to" kernels adamw4_ao --arch 90
     fails_with 2 "expected exact or fast" kernels adamw4_ao --mode slow
     QM_NVRTC=none fails_with 77 "no NVRTC: QM_NVRTC=none does not load" kernels adamw4_ao
@@ -54,8 +56,10 @@ needs_nvrtc() {
     command -v c++ >/dev/null || skip "no C++ compiler"
     run -0 "$QUALM" check adamw4_ao --backend emu --case 4097/planted/wd/t1/forced -q
     [[ $output == *passed* ]]
-    run -0 "$QUALM" check adamw4_ao apollo_f32 --backend emu --case 129/normal/default/t1/forced -q
-    [[ $output == *"skipped apollo_f32: rule apollo works on whole tensors"* ]]
+    run -0 "$QUALM" check apollo_f32 fira_f32 --backend emu --case 61x67/normal/default/t1/forced -q
+    [[ $output == *"apollo_f32"*passed*"fira_f32"*passed* ]]
+    run -0 "$QUALM" check adamw4_ao "$NESTED" --backend emu --case 129/normal/default/t1/forced -q
+    [[ $output == *"skipped $NESTED: nested scales have no kernel"* ]]
 }
 
 @test "check --mode fast: on the emulator as inexact as a GPU may be; not on the CPU" {

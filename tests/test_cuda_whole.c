@@ -1,5 +1,6 @@
 /* test_cuda_whole.c - rules over whole tensors on the emulator against the CPU backend, bit for bit:
- * codes, scales and parameters over several steps, tensors of one to three dims. */
+ * codes, scales and parameters over several steps, tensors of one to four dims, projections that are drawn,
+ * factorized, given and renewed. */
 #include "tests/device_compare.h"
 
 #include <math.h>
@@ -76,6 +77,145 @@ static void test_recipes(void **state)
     for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
         for (size_t k = 0; k < sizeof few / sizeof *few; k++)
             assert_int_equal(compare(recipes[i], &ragged[few[k]]), QM_OK);
+}
+
+/* Projections on either side, renewed at step 3. */
+static const char *const projecting[] = {
+    "apollo_f32,gap=2",
+    "apollo_f32,gap=2,svd=1,rank=3,weight_decay=0.1",
+    "apollo_f32,gap=2,side=1,rank=3,tensor_scale=1,scale_front=1,scale=4",
+    "apollo_f32,gap=2,side=2,rank=1,correct_bias=0",
+    "apollo_f32,gap=2,side=3,rank=1,limiter=0",
+    "apollo_mini_f32,gap=2,param=bf16/kahan,grad=bf16",
+    "apollo_f32,gap=2,exp_avg=bf16,exp_avg_sq=f16,proj=bf16,state_used=stored",
+    "fira_f32,gap=2,param=bf16/stoch,grad=f16",
+    "fira_f32,gap=2,side=1,rank=2,correct_bias=0",
+    "fira_f32,gap=2,side=2,rank=1,weight_decay=0.1",
+    "fira_f32,gap=2,side=3,rank=3,limiter=0",
+    "apollo8_026,gap=2,rank=5,exp_avg.min_numel=0,variance.min_numel=0",
+    "apollo8_026,gap=2,rank=5,factored=1,tensor_scale=1,scale_front=1,scale=4",
+    "apollo8_026,gap=2,rank=7,beta1=-1,maximize=1,limiter=1",
+    "adafactor8_026,gap=1,rank=6,scale_parameter=1,row_var.min_numel=0",
+    "adafactor8_024_torch,gap=2,rank=6",
+    "adafactor8_024_torch,gap=2,rank=6,factored=0,param=bf16/ecc8",
+    "adafactor8_026_torch,gap=2,rank=6,factored=0,exp_avg.min_numel=0,variance.min_numel=0",
+};
+static const struct qm_shape matrices[] = {
+    {2, {67, 71}}, {2, {71, 67}}, {2, {1, 45}}, {2, {33, 33}}, {3, {5, 31, 7}}, {4, {2, 3, 4, 9}},
+};
+enum { MATRICES = sizeof matrices / sizeof *matrices };
+
+static void test_projections(void **state)
+{
+    (void)state;
+    if (qm_backend_emu.probe() != QM_OK)
+        skip_because("%s", qm_message());
+    for (size_t i = 0; i < sizeof projecting / sizeof *projecting; i++)
+        for (int k = 0; k < MATRICES; k++)
+            assert_int_equal(compare(projecting[i], &matrices[k]), QM_OK);
+}
+
+/* Fira's RMSProp, which no variant stands for. */
+static void test_fira_rms(void **state)
+{
+    static const char *const forms[] = {"fira_f32,gap=2", "fira_f32,gap=2,momentum=0",
+                                        "fira_f32,gap=2,rank=3,centered=1",
+                                        "fira_f32,gap=2,side=1,limiter=0,centered=1,momentum=0"};
+    struct qm_recipe r;
+    char what[256];
+    (void)state;
+    if (qm_backend_emu.probe() != QM_OK)
+        skip_because("%s", qm_message());
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        for (int k = 0; k < MATRICES; k++) {
+            assert_int_equal(qm_recipe_parse(forms[i], &r), QM_OK);
+            r.rule = qm_rule_find("fira_rms");
+            r.slot[4] = r.slot[3];
+            r.plain[4] = r.plain[3];
+            if (qm_exact_compare(&qm_backend_emu, &r, &matrices[k], STEPS, SEED, what,
+                                 sizeof what) != QM_OK)
+                fail_msg("%s: %s", forms[i], qm_message());
+            assert_string_equal(what, "");
+        }
+}
+
+/* Any order of steps, as where a state is loaded: a plan that begins in the middle draws, one that comes
+ * back to an earlier step has that step's projection, a given one stays. */
+static void follow_any_order(const char *recipe, int proj)
+{
+    enum { M = 19, N = 23, MOST = 4 * M * N };
+    static const int order[] = {2, 6, 3, 4, 6, 1, 6};
+    static float p[2][M * N], g[M * N], is[2][MOST];
+    const struct qm_backend *b[2] = {&qm_backend_cpu, &qm_backend_emu};
+    const struct qm_shape shape = {2, {M, N}};
+    struct qm_recipe r;
+    void *plan[2];
+    assert_int_equal(qm_recipe_parse(recipe, &r), QM_OK);
+    qm_exact_gradient(SEED, 9, MOST, is[0]);
+    for (int k = 0; k < 2; k++) {
+        memset(p[k], 0, sizeof p[k]);
+        assert_int_equal(b[k]->open(&r, &shape, 5, &plan[k]), QM_OK);
+        if (proj)
+            assert_int_equal(b[k]->load(plan[k], proj, NULL, is[0]), QM_OK);
+    }
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
+        qm_exact_gradient(SEED, order[i], M * N, g);
+        for (int k = 0; k < 2; k++) {
+            struct qm_tensor pt = {p[k], QM_DTYPE_f32, shape}, gt = {g, QM_DTYPE_f32, shape};
+            if (b[k]->step(plan[k], &pt, &gt, order[i], SEED) != QM_OK)
+                fail_msg("%s: %s", recipe, qm_message());
+        }
+        assert_memory_equal(p[0], p[1], sizeof p[0]);
+    }
+    for (int slot = 0; slot < r.rule->n_slots; slot++) {
+        memset(is, 0, sizeof is);
+        for (int k = 0; k < 2; k++)
+            assert_int_equal(b[k]->decode(plan[k], slot, is[k]), QM_OK);
+        assert_memory_equal(is[0], is[1], sizeof is[0]);
+    }
+    for (int k = 0; k < 2; k++)
+        b[k]->close(plan[k]);
+}
+
+static void test_any_order(void **state)
+{
+    (void)state;
+    if (qm_backend_emu.probe() != QM_OK)
+        skip_because("%s", qm_message());
+    follow_any_order("apollo8_026,rank=5,gap=3", 0);
+    follow_any_order("adafactor8_024_torch,rank=5,gap=3", 0);
+    follow_any_order("adafactor8_026,rank=5,gap=-3", 7);
+    follow_any_order("apollo_f32,gap=200", 0);
+    follow_any_order("apollo_f32,gap=0", 2);
+    follow_any_order("fira_f32,gap=4", 0);
+}
+
+/* What the CPU refuses in the middle of a step the device refuses with the same words, and both go on. */
+static void test_refusal(void **state)
+{
+    const struct qm_backend *b[2] = {&qm_backend_cpu, &qm_backend_emu};
+    const struct qm_shape shape = {2, {5, 9}};
+    static float p[45], g[45];
+    struct qm_tensor pt = {p, QM_DTYPE_f32, shape}, gt = {g, QM_DTYPE_f32, shape};
+    struct qm_recipe r;
+    void *plan;
+    (void)state;
+    if (qm_backend_emu.probe() != QM_OK)
+        skip_because("%s", qm_message());
+    assert_int_equal(qm_recipe_parse("apollo_f32,side=2,rank=3", &r), QM_OK);
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(b[k]->open(&r, &shape, 5, &plan), QM_OK);
+        for (int t = 1; t <= 30; t++) { /* more often than there are arrays to ask for */
+            assert_int_equal(b[k]->step(plan, &pt, &gt, t, SEED), QM_BAD_ARG);
+            assert_non_null(strstr(qm_message(), "3 channel scales do not fit a 5 x 9 gradient"));
+        }
+        b[k]->close(plan);
+    }
+    struct qm_rule on_the_host = *r.rule; /* loops of its own */
+    on_the_host.sweeps = 0;
+    r.rule = &on_the_host;
+    assert_int_equal(qm_backend_emu.open(&r, &shape, 5, &plan), QM_SKIPPED);
+    assert_non_null(strstr(qm_message(), "rule apollo works on whole tensors on the host"));
 }
 
 /* A rule of sums alone, of numbers that cancel: another order of any of them gives other bits. */
@@ -157,7 +297,10 @@ static void test_sums(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sums), cmocka_unit_test(test_recipes),
-                                       cmocka_unit_test(test_variants)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sums),        cmocka_unit_test(test_recipes),
+        cmocka_unit_test(test_projections), cmocka_unit_test(test_fira_rms),
+        cmocka_unit_test(test_any_order),   cmocka_unit_test(test_refusal),
+        cmocka_unit_test(test_variants)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,7 +26,12 @@ struct qm_whole_plan {
         size_t bytes;
         int is_used;
     } rooms[ROOMS]; /* what the rule asked for so far */
-    qm_status st;   /* the first failure of a step */
+    struct {
+        qm_address at;
+        int64_t key;
+        int is_there;
+    } kept;
+    qm_status st; /* the first failure of a step */
 };
 
 /* ---- what the rule's operations become ---------------------------------------------------------- */
@@ -83,6 +88,18 @@ static void release(void *p)
     for (int i = 0; p && i < ROOMS; i++)
         if (current->rooms[i].at == address(p))
             current->rooms[i].is_used = 0;
+}
+
+static qm_status kept(int64_t key, size_t bytes, void **out, int *is_new)
+{
+    if (!current->kept.at)
+        keep(current->d->reserve(bytes, &current->kept.at));
+    QM_TRY(current->st);
+    *is_new = !current->kept.is_there || current->kept.key != key;
+    current->kept.is_there = 1;
+    current->kept.key = key;
+    *out = pointer(current->kept.at);
+    return QM_OK;
 }
 
 static void get(void *to, const void *from, size_t bytes)
@@ -161,7 +178,7 @@ static const struct qm_whole_blocks blocks = {.moment = moment,
                                               .add_scaled = add_scaled,
                                               .lpmm_lerp = lpmm_lerp};
 
-static const struct qm_whole_device there = {&blocks, room, release, get, put, sweep};
+static const struct qm_whole_device there = {&blocks, room, release, get, put, sweep, kept};
 
 /* ---- the plan ------------------------------------------------------------------------------------- */
 
@@ -174,6 +191,7 @@ void qm_whole_close(struct qm_whole_plan *p)
         qm_batch_close(p->slot[i]);
     for (int i = 0; i < ROOMS; i++)
         p->d->release(p->rooms[i].at);
+    p->d->release(p->kept.at);
     p->d->release(p->room);
     p->d->release(p->wide_g);
     free(p);
@@ -347,6 +365,7 @@ qm_status qm_whole_run(struct qm_whole_plan *p, int64_t t, uint64_t seed)
     qm_status st = run_rule(p, &w, seed);
     qm_whole_on(NULL);
     current = NULL;
+    p->kept.is_there = p->kept.is_there && st == QM_OK;
     QM_TRY(st);
     return store_wide(p, t, seed);
 }

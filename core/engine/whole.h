@@ -1,8 +1,8 @@
 /* whole.h - rules over whole tensors on a device: a plan of one tensor, whose step is a row of launches.
  *
  * The rule's own `states` and `apply` run on the host and hand their operations to the device one by one
- * (core/rule/whole.h); each slot, and the parameter with the gradient, is a batch of its own
- * (batch.h), under a rule that does nothing but store. */
+ * (core/rule/whole.h), a new projection as data when it is due; each slot, and the parameter with the
+ * gradient, is a batch of its own (batch.h), under a rule that does nothing but store. */
 #ifndef QM_ENGINE_WHOLE_H
 #define QM_ENGINE_WHOLE_H
 
@@ -11,7 +11,7 @@
 struct qm_whole_plan; /* opaque */
 
 /* As of qm_batch_open and the members of struct qm_backend.  QM_SKIPPED too: a rule that does more on
- * the host than scalars. */
+ * the host than that. */
 qm_status qm_whole_open(const struct qm_device *d, enum qm_mode mode, const struct qm_recipe *r,
                         const struct qm_shape *shape, uint32_t tensor, struct qm_whole_plan **out);
 void qm_whole_close(struct qm_whole_plan *p); /* accepts NULL */

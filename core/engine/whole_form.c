@@ -37,9 +37,6 @@ qm_status qm_whole_recipe(const struct qm_recipe *r, int i, const struct qm_shap
     if (!r->rule->sweeps)
         return qm_fail(QM_SKIPPED, "rule %s works on whole tensors on the host: no kernel yet",
                        r->rule->name);
-    if (r->hyper.rank > 0.0)
-        return qm_fail(QM_SKIPPED, "rule %s with a projection (rank > 0): no kernel yet",
-                       r->rule->name);
     *out = *r;
     *slot = *shape;
     memset(out->min_numel, 0, sizeof out->min_numel);

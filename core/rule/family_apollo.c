@@ -3,7 +3,6 @@
 #include "core/rule/rule.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/rule/lowrank.h"
@@ -36,74 +35,74 @@ static void slot_shape(const struct qm_hyper *h, int i, const struct qm_shape *p
 static void moments(const struct qm_whole *w, const float *x, int64_t n)
 {
     const struct qm_hyper *h = w->s->hyper;
-    float beta2 = (float)h->beta2, weight = (float)(1.0 - h->beta2), *sq = w->slot[SQ];
     qm_average(w->slot[AVG], x, n, h->beta1, 1.0 - h->beta1);
-    for (int64_t i = 0; i < n; i++)
-        sq[i] = fmaf(weight * x[i], x[i], sq[i] * beta2);
+    qm_lowrank_average_squares(w->slot[SQ], x, n, h->beta2);
 }
 
 /* m / (sqrt(v) + eps). */
 static void normalized(const struct qm_whole *w, int64_t n, float *out)
 {
-    float eps = (float)w->s->hyper->eps;
-    for (int64_t i = 0; i < n; i++)
-        out[i] = w->slot[AVG][i] / (sqrtf(w->slot[SQ][i]) + eps);
-}
-
-static float *floats(int64_t n)
-{
-    float *x = malloc(sizeof(float) * (size_t)(n + 1));
-    if (!x)
-        (void)qm_fail(QM_NO_MEMORY, "update of %lld elements", (long long)n);
-    return x;
+    qm_lowrank_adapt(w->slot[AVG], w->slot[SQ], NULL, w->s->hyper->eps, n, out);
 }
 
 static qm_status states(const struct qm_whole *w)
 {
     const struct qm_hyper *h = w->s->hyper;
     struct qm_lowrank l;
+    void *low = NULL;
     if (!qm_lowrank_of(h, h->svd, w->shape, &l)) {
         moments(w, w->g, qm_shape_numel(w->shape));
         return QM_OK;
     }
-    float *low = floats(l.rows * l.cols);
-    if (!low)
-        return QM_NO_MEMORY;
-    qm_status st = qm_lowrank_renew(h, h->svd, &l, w->g, w->tensor, w->s->t, w->slot[PROJ]);
-    if (st == QM_OK)
-        st = qm_lowrank_project(&l, w->g, w->slot[PROJ], low);
+    QM_TRY(qm_lowrank_renew(h, h->svd, &l, w->g, w->tensor, w->s->t, w->slot[PROJ]));
+    QM_TRY(qm_whole_room(sizeof(float) * (size_t)(l.rows * l.cols), &low));
+    qm_status st = qm_lowrank_project(&l, w->g, w->slot[PROJ], low);
     if (st == QM_OK)
         moments(w, low, l.rows * l.cols);
-    free(low);
+    qm_whole_release(low);
     return st;
 }
 
-/* u <- G times its scales.  The axis goes by the shape of G, as in the source: with a side that
- * does not fit it, scales and channels differ in number and the source raises. */
-static qm_status scaled(const struct qm_whole *w, const struct qm_lowrank *l, float *low,
-                        float *norm_grad, float *ratio, float *u)
+/* u <- G times the scale of the tensor. */
+static void scaled_as_one(const struct qm_whole *w, const struct qm_lowrank *l, const float *low,
+                          const float *norm_grad, float *u)
 {
-    int64_t n = l->m * l->n, axis = l->m < l->n ? 0 : 1, count = axis ? l->rows : l->cols;
-    QM_TRY(qm_lowrank_project(l, w->g, w->slot[PROJ], low));
-    normalized(w, l->rows * l->cols, norm_grad);
-    if (w->s->hyper->tensor_scale) {
-        int64_t k = l->rows * l->cols;
-        float s = qm_norm2(norm_grad, k) / (qm_norm2(low, k) + 1e-8f);
-        memcpy(u, w->g, sizeof *u * (size_t)n);
-        QM_CHUNKS(n, i, m)
-        qm_whole_blocks()->multiply(m, s, u + i);
-        return QM_OK;
-    }
+    int64_t k = l->rows * l->cols, n = l->m * l->n;
+    float s = qm_norm2(norm_grad, k) / (qm_norm2(low, k) + 1e-8f);
+    qm_sweep_run(QM_SWEEP_copy, &(struct qm_sweep){.n = n, .x = {u, QM_AT(w->g)}});
+    QM_CHUNKS(n, i, m)
+    qm_whole_blocks()->multiply(m, s, u + i);
+}
+
+/* u <- G times the scales of its channels.  The axis goes by the shape of G, as in the source: with a side
+ * that does not fit it, scales and channels differ in number and the source raises. */
+static qm_status scaled_by_channel(const struct qm_whole *w, const struct qm_lowrank *l,
+                                   const float *low, const float *norm_grad, float *u)
+{
+    int axis = l->m < l->n ? 0 : 1;
+    int64_t count = axis ? l->rows : l->cols;
+    void *ratio = NULL;
     if (count != 1 && count != (axis ? l->m : l->n))
         return qm_fail(QM_BAD_ARG,
                        "APOLLO: %lld channel scales do not fit a %lld x %lld gradient projected "
                        "on this side",
                        (long long)count, (long long)l->m, (long long)l->n);
-    qm_lowrank_ratios(l, (int)axis, norm_grad, low, ratio);
-    QM_PARALLEL(n >= QM_THREADS_FROM)
-    for (int64_t i = 0; i < l->m; i++)
-        for (int64_t j = 0; j < l->n; j++)
-            u[i * l->n + j] = w->g[i * l->n + j] * ratio[count == 1 ? 0 : axis ? i : j];
+    QM_TRY(qm_whole_room(2 * sizeof(double) * (size_t)count, &ratio));
+    qm_lowrank_ratios(l, axis, norm_grad, low, ratio);
+    qm_lowrank_channels(l, axis, count == 1, ratio, w->g, u);
+    qm_whole_release(ratio);
+    return QM_OK;
+}
+
+/* u <- G times its scales, by way of R and the step of its moments in low[2][size of R]. */
+static qm_status scaled(const struct qm_whole *w, const struct qm_lowrank *l, float *low, float *u)
+{
+    float *norm_grad = low + l->rows * l->cols;
+    QM_TRY(qm_lowrank_project(l, w->g, w->slot[PROJ], low));
+    normalized(w, l->rows * l->cols, norm_grad);
+    if (!w->s->hyper->tensor_scale)
+        return scaled_by_channel(w, l, low, norm_grad, u);
+    scaled_as_one(w, l, low, norm_grad, u);
     return QM_OK;
 }
 
@@ -111,14 +110,13 @@ static qm_status scaled(const struct qm_whole *w, const struct qm_lowrank *l, fl
 static qm_status update(const struct qm_whole *w, const struct qm_lowrank *l, float *u)
 {
     const struct qm_hyper *h = w->s->hyper;
-    int64_t k = l->rows * l->cols, n = l->m * l->n;
-    float root = (float)sqrt(h->scale), *low = floats(2 * k + l->rows + l->cols);
-    if (!low)
-        return QM_NO_MEMORY;
-    qm_status st = scaled(w, l, low, low + k, low + 2 * k, u);
-    free(low);
-    if (st != QM_OK)
-        return st;
+    int64_t n = l->m * l->n;
+    float root = (float)sqrt(h->scale);
+    void *low = NULL;
+    QM_TRY(qm_whole_room(2 * sizeof(float) * (size_t)(l->rows * l->cols), &low));
+    qm_status st = scaled(w, l, low, u);
+    qm_whole_release(low);
+    QM_TRY(st);
     if (h->scale_front)
         QM_CHUNKS(n, i, m)
     qm_whole_blocks()->multiply(m, root, u + i);
@@ -165,6 +163,7 @@ static const struct qm_rule rules[] = {
      .slot_sign = {1, 0, 1, 0},
      .prepare = prepare,
      .sums = 2,
+     .sweeps = 1,
      .states = states,
      .apply = apply,
      .slot_shape = slot_shape},

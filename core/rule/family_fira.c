@@ -4,7 +4,6 @@
 #include "core/rule/rule.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/rule/lowrank.h"
@@ -34,49 +33,32 @@ static void shape_of(const struct qm_hyper *h, enum kind kind, const struct qm_s
         *out = (struct qm_shape){1, {1}};
 }
 
-static float *floats(int64_t n)
-{
-    float *x = malloc(sizeof(float) * (size_t)(n + 1));
-    if (!x)
-        (void)qm_fail(QM_NO_MEMORY, "update of %lld elements", (long long)n);
-    return x;
-}
-
-static void average_squares(float *old, const float *x, int64_t n, double beta)
-{
-    float b = (float)beta, weight = (float)(1.0 - beta);
-    for (int64_t i = 0; i < n; i++)
-        old[i] = fmaf(weight * x[i], x[i], old[i] * b);
-}
-
 /* u <- back(norm_grad) + limited (G - back(low)) ratio.  The axis goes by the shape of R. */
 static qm_status full_rank(const struct qm_whole *w, const struct qm_lowrank *l, const float *p,
                            const float *low, const float *norm_grad, float *norm, float *u)
 {
     const struct qm_hyper *h = w->s->hyper;
-    int64_t n = l->m * l->n, axis = l->rows < l->cols ? 0 : 1, count = axis ? l->rows : l->cols;
+    int axis = l->rows < l->cols ? 0 : 1;
+    int64_t n = l->m * l->n, count = axis ? l->rows : l->cols;
+    void *room = NULL;
     if (count != 1 && count != (axis ? l->m : l->n))
         return qm_fail(QM_BAD_ARG,
                        "Fira: %lld channel scales do not fit a %lld x %lld gradient projected on "
                        "this side",
                        (long long)count, (long long)l->m, (long long)l->n);
-    float *rest = floats(n + count), *ratio = rest + n;
-    if (!rest)
-        return QM_NO_MEMORY;
+    QM_TRY(qm_whole_room(2 * sizeof(double) * (size_t)count + sizeof(float) * (size_t)n, &room));
+    double *ratio = room;
+    float *rest = (float *)(ratio + 2 * count);
     qm_lowrank_back(l, low, p, h->scale, rest);
-    qm_lowrank_ratios(l, (int)axis, norm_grad, low, ratio);
-    QM_PARALLEL(n >= QM_THREADS_FROM)
-    for (int64_t i = 0; i < l->m; i++)
-        for (int64_t j = 0; j < l->n; j++) {
-            float *x = rest + i * l->n + j;
-            *x = (w->g[i * l->n + j] - *x) * ratio[count == 1 ? 0 : axis ? i : j];
-        }
+    qm_lowrank_ratios(l, axis, norm_grad, low, ratio);
+    qm_sweep_run(QM_SWEEP_less, &(struct qm_sweep){.n = n, .x = {rest, QM_AT(w->g)}});
+    qm_lowrank_channels(l, axis, count == 1, ratio, rest, rest);
     if (h->limiter)
         qm_limit_growth(rest, n, h->margin, w->s->t, norm);
     qm_lowrank_back(l, norm_grad, p, h->scale, u);
     QM_CHUNKS(n, i, k)
     qm_whole_blocks()->add_scaled(k, 1.0f, rest + i, u + i);
-    free(rest);
+    qm_whole_release(room);
     return QM_OK;
 }
 
@@ -92,27 +74,32 @@ static qm_status take_step(const struct qm_whole *w, const float *p, const float
     if (qm_lowrank_of(w->s->hyper, 1, w->shape, &l))
         st = full_rank(w, &l, p, low, norm_grad, norm, u);
     else
-        memcpy(u, norm_grad, sizeof *u * (size_t)n);
+        qm_sweep_run(QM_SWEEP_copy, &(struct qm_sweep){.n = n, .x = {u, QM_AT(norm_grad)}});
     if (st == QM_OK)
         QM_CHUNKS(n, i, k)
     qm_whole_blocks()->add_scaled(k, (float)-step, u + i, w->p + i);
     return st;
 }
 
-/* The gradient as the moments see it, projected where there is a projection; the caller frees it. */
-static float *seen(const struct qm_whole *w, const float *p, int64_t *n)
+/* The gradient as the moments see it, projected where there is a projection: *n numbers, and room for as
+ * many behind them.  The caller releases it. */
+static qm_status seen(const struct qm_whole *w, const float *p, int64_t *n, float **out)
 {
     struct qm_lowrank l;
     int projected = qm_lowrank_of(w->s->hyper, 1, w->shape, &l);
+    void *x = NULL;
     *n = projected ? l.rows * l.cols : qm_shape_numel(w->shape);
-    float *x = floats(*n);
-    if (x && projected && qm_lowrank_project(&l, w->g, p, x) != QM_OK) {
-        free(x);
-        x = NULL;
-    }
-    if (x && !projected)
-        memcpy(x, w->g, sizeof *x * (size_t)*n);
-    return x;
+    QM_TRY(qm_whole_room(2 * sizeof(float) * (size_t)*n, &x));
+    qm_status st = QM_OK;
+    if (projected)
+        st = qm_lowrank_project(&l, w->g, p, x);
+    else
+        qm_sweep_run(QM_SWEEP_copy, &(struct qm_sweep){.n = *n, .x = {x, QM_AT(w->g)}});
+    if (st == QM_OK)
+        *out = x;
+    else
+        qm_whole_release(x);
+    return st;
 }
 
 static qm_status renew(const struct qm_whole *w, float *p)
@@ -137,13 +124,12 @@ static qm_status adam_states(const struct qm_whole *w)
 {
     const struct qm_hyper *h = w->s->hyper;
     int64_t n;
+    float *x = NULL;
     QM_TRY(renew(w, w->slot[ADAM_PROJ]));
-    float *x = seen(w, w->slot[ADAM_PROJ], &n);
-    if (!x)
-        return QM_NO_MEMORY;
+    QM_TRY(seen(w, w->slot[ADAM_PROJ], &n, &x));
     qm_average(w->slot[ADAM_AVG], x, n, h->beta1, 1.0 - h->beta1);
-    average_squares(w->slot[ADAM_SQ], x, n, h->beta2);
-    free(x);
+    qm_lowrank_average_squares(w->slot[ADAM_SQ], x, n, h->beta2);
+    qm_whole_release(x);
     return QM_OK;
 }
 
@@ -151,23 +137,17 @@ static qm_status adam_apply(const struct qm_whole *w)
 {
     const struct qm_hyper *h = w->s->hyper;
     double t = (double)w->s->t, step = h->lr;
-    float eps = (float)h->eps, decay = (float)(-h->lr * h->weight_decay);
+    float decay = (float)(-h->lr * h->weight_decay), *x = NULL;
     int64_t n;
-    float *x = seen(w, w->slot[ADAM_PROJ], &n), *norm_grad = x ? floats(n) : NULL;
-    if (!norm_grad) {
-        free(x);
-        return QM_NO_MEMORY;
-    }
+    QM_TRY(seen(w, w->slot[ADAM_PROJ], &n, &x));
     if (h->correct_bias)
         step = step * sqrt(1.0 - pow(h->beta2, t)) / (1.0 - pow(h->beta1, t));
-    for (int64_t i = 0; i < n; i++)
-        norm_grad[i] = w->slot[ADAM_AVG][i] / (sqrtf(w->slot[ADAM_SQ][i]) + eps);
-    qm_status st = take_step(w, w->slot[ADAM_PROJ], x, norm_grad, w->slot[ADAM_NORM], step);
+    qm_lowrank_adapt(w->slot[ADAM_AVG], w->slot[ADAM_SQ], NULL, h->eps, n, x + n);
+    qm_status st = take_step(w, w->slot[ADAM_PROJ], x, x + n, w->slot[ADAM_NORM], step);
     if (st == QM_OK && h->weight_decay > 0.0)
         QM_CHUNKS(qm_shape_numel(w->shape), i, k)
     qm_whole_blocks()->decay(k, decay, w->p + i);
-    free(norm_grad);
-    free(x);
+    qm_whole_release(x);
     return st;
 }
 
@@ -183,32 +163,29 @@ static void rms_shape(const struct qm_hyper *h, int i, const struct qm_shape *pa
         *out = qm_shape_none();
 }
 
-/* x <- x over its root mean square, about the mean gradient where centered. */
-static void rms_normalize(const struct qm_whole *w, float *x, int64_t n)
+/* out <- x over its root mean square, about the mean gradient where centered. */
+static void rms_normalize(const struct qm_whole *w, const float *x, int64_t n, float *out)
 {
-    const float *sq = w->slot[RMS_SQ], *avg = w->slot[RMS_AVG];
-    float eps = (float)w->s->hyper->eps;
-    for (int64_t i = 0; i < n; i++) {
-        float v = w->s->hyper->centered ? fmaf(-avg[i], avg[i], sq[i]) : sq[i];
-        x[i] = x[i] / (sqrtf(v) + eps);
-    }
+    const struct qm_hyper *h = w->s->hyper;
+    qm_lowrank_adapt(x, w->slot[RMS_SQ], h->centered ? w->slot[RMS_AVG] : NULL, h->eps, n, out);
 }
 
 static qm_status rms_states(const struct qm_whole *w)
 {
     const struct qm_hyper *h = w->s->hyper;
+    const struct qm_moment momentum = {.keep = (float)h->momentum, .weight = 1.0f};
     int64_t n;
+    float *x = NULL, *m = w->slot[RMS_MOMENTUM];
     QM_TRY(renew(w, w->slot[RMS_PROJ]));
-    float *x = seen(w, w->slot[RMS_PROJ], &n), mu = (float)h->momentum;
-    if (!x)
-        return QM_NO_MEMORY;
-    average_squares(w->slot[RMS_SQ], x, n, h->beta2);
+    QM_TRY(seen(w, w->slot[RMS_PROJ], &n, &x));
+    qm_lowrank_average_squares(w->slot[RMS_SQ], x, n, h->beta2);
     if (h->centered)
         qm_average(w->slot[RMS_AVG], x, n, h->beta2, 1.0 - h->beta2);
-    rms_normalize(w, x, n);
-    for (int64_t i = 0; i < n && h->momentum > 0.0; i++)
-        w->slot[RMS_MOMENTUM][i] = w->slot[RMS_MOMENTUM][i] * mu + x[i];
-    free(x);
+    rms_normalize(w, x, n, x);
+    if (h->momentum > 0.0)
+        QM_CHUNKS(n, i, k)
+    qm_whole_blocks()->moment(&momentum, k, x + i, m + i);
+    qm_whole_release(x);
     return QM_OK;
 }
 
@@ -217,17 +194,13 @@ static qm_status rms_apply(const struct qm_whole *w)
 {
     const struct qm_hyper *h = w->s->hyper;
     int64_t n;
-    float *x = seen(w, w->slot[RMS_PROJ], &n), *norm_grad = x ? floats(n) : NULL;
-    if (!norm_grad) {
-        free(x);
-        return QM_NO_MEMORY;
-    }
-    memcpy(norm_grad, h->momentum > 0.0 ? w->slot[RMS_MOMENTUM] : x, sizeof *x * (size_t)n);
+    float *x = NULL;
+    QM_TRY(seen(w, w->slot[RMS_PROJ], &n, &x));
+    const float *norm_grad = h->momentum > 0.0 ? w->slot[RMS_MOMENTUM] : x + n;
     if (!(h->momentum > 0.0))
-        rms_normalize(w, norm_grad, n);
+        rms_normalize(w, x, n, x + n);
     qm_status st = take_step(w, w->slot[RMS_PROJ], x, norm_grad, w->slot[RMS_NORM], h->lr);
-    free(norm_grad);
-    free(x);
+    qm_whole_release(x);
     return st;
 }
 
@@ -241,6 +214,7 @@ static const struct qm_rule rules[] = {
      .slot_sign = {1, 0, 1, 0},
      .prepare = prepare,
      .sums = 2,
+     .sweeps = 1,
      .states = adam_states,
      .apply = adam_apply,
      .slot_shape = adam_shape},
@@ -253,6 +227,7 @@ static const struct qm_rule rules[] = {
      .slot_sign = {0, 1, 1, 1, 0},
      .prepare = prepare,
      .sums = 2,
+     .sweeps = 1,
      .states = rms_states,
      .apply = rms_apply,
      .slot_shape = rms_shape},

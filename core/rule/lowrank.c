@@ -41,18 +41,17 @@ struct qm_shape qm_lowrank_proj(const struct qm_lowrank *l)
 
 qm_status qm_lowrank_project(const struct qm_lowrank *l, const float *g, const float *p, float *low)
 {
+    void *across = NULL;
     if (!l->right) {
         qm_product(p, 1, l->r, g, l->r, l->m, l->n, low);
         return QM_OK;
     }
-    float *across = malloc(sizeof *across * (size_t)(l->r * l->n));
-    if (!across)
-        return qm_fail(QM_NO_MEMORY, "a projection of rank %lld", (long long)l->r);
-    for (int64_t j = 0; j < l->n; j++)
-        for (int64_t k = 0; k < l->r; k++)
-            across[j * l->r + k] = p[k * l->n + j];
+    QM_TRY(qm_whole_room(sizeof(float) * (size_t)(l->r * l->n), &across));
+    qm_sweep_run(
+        QM_SWEEP_transpose,
+        &(struct qm_sweep){.n = l->r * l->n, .rows = l->r, .cols = l->n, .x = {across, QM_AT(p)}});
     qm_product(g, l->n, 1, across, l->m, l->n, l->r, low);
-    free(across);
+    qm_whole_release(across);
     return QM_OK;
 }
 
@@ -67,33 +66,75 @@ void qm_lowrank_back(const struct qm_lowrank *l, const float *x, const float *p,
     qm_whole_blocks()->multiply(k, (float)alpha, out + i);
 }
 
-void qm_lowrank_ratios(const struct qm_lowrank *l, int axis, const float *norm_grad,
-                       const float *low, float *out)
+void qm_lowrank_average_squares(float *old, const float *x, int64_t n, double beta)
 {
-    int64_t count = axis ? l->rows : l->cols, inner = axis ? l->cols : l->rows;
-    int64_t step = axis ? 1 : l->cols, start = axis ? l->cols : 1;
-    for (int64_t i = 0; i < count; i++) {
-        double a = 0.0, b = 0.0;
-        for (int64_t k = 0; k < inner; k++) {
-            double x = (double)norm_grad[i * start + k * step];
-            double y = (double)low[i * start + k * step];
-            a += x * x;
-            b += y * y;
-        }
-        out[i] = (float)sqrt(a) / ((float)sqrt(b) + 1e-8f);
+    qm_sweep_run(
+        QM_SWEEP_average_square,
+        &(struct qm_sweep){.n = n, .c = {(float)beta, (float)(1.0 - beta)}, .x = {old, QM_AT(x)}});
+}
+
+void qm_lowrank_adapt(const float *x, const float *sq, const float *avg, double eps, int64_t n,
+                      float *out)
+{
+    qm_sweep_run(QM_SWEEP_adapted, &(struct qm_sweep){.n = n,
+                                                      .c = {(float)eps},
+                                                      .flag = {avg != NULL},
+                                                      .x = {out, QM_AT(x), QM_AT(sq), QM_AT(avg)}});
+}
+
+struct qm_sweep qm_lowrank_sweep(const struct qm_lowrank *l, int axis)
+{
+    return (struct qm_sweep){.n = axis ? l->rows : l->cols,
+                             .cols = l->cols,
+                             .inner = axis ? l->cols : l->rows,
+                             .step_a = axis ? l->cols : 1,
+                             .step_k = axis ? 1 : l->cols};
+}
+
+void qm_lowrank_squares(const struct qm_lowrank *l, int axis, const float *x, double *out)
+{
+    struct qm_sweep a = qm_lowrank_sweep(l, axis);
+    a.x[1] = QM_AT(x);
+    a.y[0] = out;
+    qm_sweep_run(QM_SWEEP_channel_squares, &a);
+}
+
+void qm_lowrank_ratios(const struct qm_lowrank *l, int axis, const float *norm_grad,
+                       const float *low, double *out)
+{
+    int64_t n = axis ? l->rows : l->cols;
+    qm_lowrank_squares(l, axis, norm_grad, out);
+    qm_lowrank_squares(l, axis, low, out + n);
+    qm_sweep_run(QM_SWEEP_channel_ratio, &(struct qm_sweep){.n = n, .y = {out, out + n}});
+}
+
+void qm_lowrank_channels(const struct qm_lowrank *l, int axis, int is_one, double *factor,
+                         const float *x, float *out)
+{
+    if (qm_whole_device()) {
+        qm_sweep_run(QM_SWEEP_channels, &(struct qm_sweep){.n = l->m * l->n,
+                                                           .cols = l->n,
+                                                           .flag = {axis, is_one},
+                                                           .x = {out, QM_AT(x)},
+                                                           .y = {factor}});
+        return;
     }
+    QM_PARALLEL(l->m * l->n >= QM_THREADS_FROM)
+    for (int64_t i = 0; i < l->m; i++) /* without a division for each element */
+        for (int64_t j = 0; j < l->n; j++)
+            out[i * l->n + j] = qm_channel(factor[is_one ? 0 : axis ? i : j], x[i * l->n + j]);
 }
 
 void qm_limit_growth(float *x, int64_t n, double margin, int64_t t, float *prev)
 {
-    float norm = qm_norm2(x, n), gamma = (float)(1.0 + margin);
-    if (t == 1) {
-        *prev = norm;
-        return;
+    float norm = qm_norm2(x, n), gamma = (float)(1.0 + margin), before;
+    if (t > 1) {
+        qm_whole_get(&before, prev, sizeof before);
+        float ratio = norm / (before + 1e-8f);
+        float limiter = gamma > ratio ? 1.0f : ratio / gamma;
+        QM_CHUNKS(n, i, k)
+        qm_whole_blocks()->divide(k, limiter, x + i);
+        norm = norm / limiter;
     }
-    float ratio = norm / (*prev + 1e-8f);
-    float limiter = gamma > ratio ? 1.0f : ratio / gamma;
-    QM_CHUNKS(n, i, k)
-    qm_whole_blocks()->divide(k, limiter, x + i);
-    *prev = norm / limiter;
+    qm_whole_put(prev, &norm, sizeof norm);
 }

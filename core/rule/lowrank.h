@@ -1,11 +1,15 @@
 /* lowrank.h - what APOLLO and Fira share: projections of a matrix, channel norms, the limiter.
  *
  * G is m x n.  A right projection P is r x n and gives R = G P^T (m x r); a left one is m x r and
- * gives R = P^T G (r x n).  Sums are in double in index order, rounded once (whole.h). */
+ * gives R = P^T G (r x n).  Sums are in double in index order, rounded once (whole.h).
+ *
+ * Arrays lie where the rule runs (whole.h).  A new P is made on the host, every gap steps, and handed
+ * over as data: at random from its number alone, or as singular vectors of G, which is fetched for that. */
 #ifndef QM_RULE_LOWRANK_H
 #define QM_RULE_LOWRANK_H
 
 #include "core/rule/rule.h"
+#include "core/rule/sweep.h"
 
 struct qm_lowrank {
     int right;
@@ -29,11 +33,27 @@ qm_status qm_lowrank_project(const struct qm_lowrank *l, const float *g, const f
 void qm_lowrank_back(const struct qm_lowrank *l, const float *x, const float *p, double alpha,
                      float *out);
 
-/* out[i] = |norm_grad| / (|low| + 1e-8), over each row (axis 1) or each column (axis 0) of R. */
-void qm_lowrank_ratios(const struct qm_lowrank *l, int axis, const float *norm_grad,
-                       const float *low, float *out);
+/* Averages of squares: mul_(beta).addcmul_(x, x, value=1-beta), fused. */
+void qm_lowrank_average_squares(float *old, const float *x, int64_t n, double beta);
 
-/* The norm-growth limiter of arXiv:2410.01623: at t = 1 keeps |x|; later divides x by
+/* out = x / (sqrt(sq) + eps), the square of avg taken off sq where avg is not NULL; out may be x. */
+void qm_lowrank_adapt(const float *x, const float *sq, const float *avg, double eps, int64_t n,
+                      float *out);
+
+/* The channels of R are its rows (axis 1) or its columns (axis 0): a sweep of them, n, inner and steps; and
+ * the sum of the squares of each. */
+struct qm_sweep qm_lowrank_sweep(const struct qm_lowrank *l, int axis);
+void qm_lowrank_squares(const struct qm_lowrank *l, int axis, const float *x, double *out);
+
+/* out[i] = |norm_grad| / (|low| + 1e-8) of each channel, float32 numbers; out holds as many more. */
+void qm_lowrank_ratios(const struct qm_lowrank *l, int axis, const float *norm_grad,
+                       const float *low, double *out);
+
+/* out = x, of the size of G, each row (axis 1) or column by its factor, or all by one; rounded once. */
+void qm_lowrank_channels(const struct qm_lowrank *l, int axis, int is_one, double *factor,
+                         const float *x, float *out);
+
+/* The norm-growth limiter of arXiv:2410.01623: at t = 1 keeps |x| in prev[1]; later divides x by
  * max(|x| / (prev + 1e-8), 1 + margin) / (1 + margin) and keeps the norm that remains. */
 void qm_limit_growth(float *x, int64_t n, double margin, int64_t t, float *prev);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/mt19937.h"
+#include "core/rule/whole.h"
 
 #define PI 3.14159265358979323846
 
@@ -186,18 +187,39 @@ qm_status qm_lowrank_svd(const struct qm_lowrank *l, const float *g, float *out)
     return QM_OK;
 }
 
+/* Looks from the front: a projection that was ever made shows it there. */
+static int is_all_zero(const float *p, int64_t n)
+{
+    enum { AT_ONCE = 256 };
+    float here[AT_ONCE];
+    for (int64_t i = 0; i < n; i += AT_ONCE) {
+        int64_t count = n - i < AT_ONCE ? n - i : AT_ONCE;
+        qm_whole_get(here, p + i, sizeof *p * (size_t)count);
+        for (int64_t k = 0; k < count; k++)
+            if (here[k] != 0.0f)
+                return 0;
+    }
+    return 1;
+}
+
 qm_status qm_lowrank_renew(const struct qm_hyper *h, int svd, const struct qm_lowrank *l,
                            const float *g, uint32_t tensor, int64_t t, float *p)
 {
-    int64_t n = l->r * (l->right ? l->n : l->m), gap = (int64_t)h->gap, given = 0;
-    if (gap < 1)
+    int64_t n = l->r * (l->right ? l->n : l->m), n_g = l->m * l->n, gap = (int64_t)h->gap;
+    if (gap < 1 || ((t - 1) % gap != 0 && !is_all_zero(p, n)))
         return QM_OK;
-    for (int64_t i = 0; i < n && !given; i++)
-        given = p[i] != 0.0f;
-    if (given && (t - 1) % gap != 0)
-        return QM_OK;
-    if (svd)
-        return qm_lowrank_svd(l, g, p);
-    qm_lowrank_random(qm_lowrank_seed((uint64_t)tensor + 1, (t - 1) / gap), n, l->r, p);
-    return QM_OK;
+    float *here = malloc(sizeof *here * (size_t)(svd ? n + n_g : n));
+    if (!here)
+        return qm_fail(QM_NO_MEMORY, "a projection of rank %lld", (long long)l->r);
+    qm_status st = QM_OK;
+    if (svd) {
+        qm_whole_get(here + n, g, sizeof *g * (size_t)n_g);
+        st = qm_lowrank_svd(l, here + n, here);
+    } else {
+        qm_lowrank_random(qm_lowrank_seed((uint64_t)tensor + 1, (t - 1) / gap), n, l->r, here);
+    }
+    if (st == QM_OK)
+        qm_whole_put(p, here, sizeof *here * (size_t)n);
+    free(here);
+    return st;
 }

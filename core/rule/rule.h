@@ -174,8 +174,8 @@ struct qm_rule {
     qm_status (*states)(const struct qm_whole *w);
     qm_status (*apply)(const struct qm_whole *w);
 
-    /* 1: beside scalars, both do all they do by operations that a device has too (core/rule/sweep.h).
-     * Rules with a projection do so where there is none (rank = 0). */
+    /* 1: both do all they do to each element by operations that a device has too (core/rule/sweep.h);
+     * the host has scalars, and a projection when a new one is due (core/rule/lowrank.h). */
     int sweeps;
 
     /* The number that draws of slot 0 go by: of rules that stand for one slot of another

@@ -56,6 +56,14 @@ void qm_whole_release(void *p)
         free(p);
 }
 
+qm_status qm_whole_kept(int64_t key, size_t bytes, void **out, int *is_new)
+{
+    if (device)
+        return device->kept(key, bytes, out, is_new);
+    *is_new = 1;
+    return qm_whole_room(bytes, out);
+}
+
 void qm_whole_get(void *to, const void *from, size_t bytes)
 {
     if (device)

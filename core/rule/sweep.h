@@ -19,12 +19,13 @@ struct qm_sweep {
     float c[16];
     int flag[4];
     float *x[6];
-    double *y[1];
+    double *y[2];
 };
 
 /* clang-format off */
 #define QM_SWEEP_SUM_LIST(X) /* one index, one sum */                                              \
-    X(row_means) X(col_means) X(squares) X(lane_norm) X(product) X(a8_mean)
+    X(row_means) X(col_means) X(squares) X(lane_norm) X(product) X(a8_mean)                        \
+    X(channel_squares) X(a8_low_means) X(a8_low_mean) X(a8_channel_squares) X(a8_totals)
 #define QM_SWEEP_ELEMENT_LIST(X)                                                                   \
     X(fill) X(copy) X(divide) X(multiply) X(moment) X(taken) X(residual) X(decay_step)             \
     X(average) X(decay) X(add_scaled) X(add_square) X(over_sqrt) X(factor_rsqrt)                   \
@@ -32,7 +33,9 @@ struct qm_sweep {
     X(lars_states) X(lars_bare) X(lars_step) X(lars_step_cpu)                                      \
     X(lpmm_lerp) X(lpmm_second) X(lpmm_apply) X(lpmm_factor)                                       \
     X(torch_means) X(torch_lerp) X(torch_estimate) X(torch_update) X(came_decay)                   \
-    X(a8_square) X(a8_gradient_square) X(a8_outer) X(a8_over_root) X(a8_direction)
+    X(a8_square) X(a8_gradient_square) X(a8_outer) X(a8_over_root) X(a8_direction)                 \
+    X(transpose) X(less) X(average_square) X(adapted) X(channel_ratio) X(channels)                 \
+    X(a8_begin) X(a8_ratio)
 #define QM_SWEEP_LIST(X) QM_SWEEP_SUM_LIST(X) QM_SWEEP_ELEMENT_LIST(X)
 
 #define QM_SWEEP(name) QM_FN void qm_sweep_##name(const struct qm_sweep *a, int64_t i)
@@ -401,5 +404,7 @@ QM_SWEEP(a8_direction)
 {
     a->x[0][i] = (float)((double)a->x[1][i] / sqrt(fmax((double)a->x[2][i], a->d[0])));
 }
+
+#include "core/rule/sweep_lowrank.h"
 
 #endif

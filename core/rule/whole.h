@@ -16,6 +16,7 @@ struct qm_whole_device {
     void (*get)(void *to, const void *from, size_t bytes);
     void (*put)(void *to, const void *from, size_t bytes);
     void (*sweep)(enum qm_sweep_kind kind, const struct qm_sweep *a); /* n > 0 */
+    qm_status (*kept)(int64_t key, size_t bytes, void **out, int *is_new);
 };
 
 /* Of this thread, from now on; NULL: the host. */
@@ -28,6 +29,12 @@ void qm_sweep_run(enum qm_sweep_kind kind, const struct qm_sweep *a);
 /* Memory where the rule's arrays lie, and numbers between there and here; release accepts NULL. */
 qm_status qm_whole_room(size_t bytes, void **out);
 void qm_whole_release(void *p);
+
+/* The same for what the host works out now and then: on a device one array a tensor stays there from
+ * step to step, always of that size.  *is_new: it does not hold yet what this key names, and the caller
+ * puts it there; on the host, always. */
+qm_status qm_whole_kept(int64_t key, size_t bytes, void **out, int *is_new);
+
 void qm_whole_get(void *to, const void *from, size_t bytes);
 void qm_whole_put(void *to, const void *from, size_t bytes);
 
