@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "core/quant/allog.h"
 #include "experiments/check/judge.h"
 #include "oracle/oracle.h"
 
@@ -30,7 +31,14 @@ enum bug {
     DENORMALS_FLUSHED,
     NAN_SPREADS,
     INF_IGNORED,
-    ZERO_BLOCK_KEPT
+    ZERO_BLOCK_KEPT,
+    AL_SPAN_OFF,
+    AL_LOW_OFF,
+    AL_ONE_VALUE, /* low is not below high where a block has one value */
+    AL_TRUNCATED,
+    AL_STEPS, /* one more than there are */
+    AL_ZERO,  /* what is nearest to low becomes 0 */
+    AL_VALUE
 };
 
 static enum bug bug;
@@ -87,6 +95,30 @@ static qm_status plain_open(const struct qm_recipe *r, const struct qm_shape *sh
 
 static float flushed(float x) { return fabsf(x) < 1.17549435e-38f ? 0.0f : x; }
 
+/* Curve allog's own bugs, block by block. */
+static void al_encode(struct plain *p, int i)
+{
+    const struct qm_codec *c = &p->c[i];
+    for (int64_t k = 0; k < p->n; k++) {
+        float *s = &p->scales[i][QM_AL_NUMBERS * (k / c->q.block)], x = p->x[i][k];
+        float y = (qm_al_log(x) - s[1]) / s[0] * (float)(c->cb.n - 2);
+        if (k % c->q.block == 0 && bug == AL_SPAN_OFF)
+            s[0] *= 1.0f + 0x1p-19f;
+        if (k % c->q.block == 0 && bug == AL_LOW_OFF)
+            s[1] += 1e-4f;
+        if (k % c->q.block == 0 && bug == AL_ONE_VALUE && s[0] == 1.0f) {
+            s[1] += 1.0f;
+            s[0] = 1e-12f;
+        }
+        if (x > 0.0f && bug == AL_TRUNCATED)
+            p->codes[i][k] = (uint8_t)(1.0f + floorf(y));
+        if (x > 0.0f && bug == AL_STEPS)
+            p->codes[i][k] = (uint8_t)rintf(y * (float)(c->cb.n - 1) / (float)(c->cb.n - 2));
+        if (bug == AL_ZERO && p->codes[i][k] == 1)
+            p->codes[i][k] = 0;
+    }
+}
+
 static void plain_encode(struct plain *p, int i, int64_t t, uint64_t seed)
 {
     const struct qm_codec *c = &p->c[i];
@@ -136,6 +168,8 @@ static void plain_encode(struct plain *p, int i, int64_t t, uint64_t seed)
     qm_scales(c, &p->shape, stat, p->scales[i]);
     if (bug == STALE_SCALE && count > 1)
         p->scales[i][1] = old;
+    if (c->q.curve == QM_CURVE_allog)
+        al_encode(p, i);
     for (int64_t k = 0; bug == NIBBLES_SWAPPED && k + 1 < p->n; k += 2) {
         uint8_t first = p->codes[i][k];
         p->codes[i][k] = p->codes[i][k + 1];
@@ -186,6 +220,8 @@ static qm_status plain_decode(void *plan, int slot, float *out)
     struct plain *p = plan;
     if (p->c[slot].q.bits)
         qm_decode(&p->c[slot], &p->shape, p->codes[slot], p->scales[slot], p->x[slot]);
+    for (int64_t k = 0; bug == AL_VALUE && k < p->n; k++)
+        p->x[slot][k] *= p->c[slot].q.curve == QM_CURVE_allog ? 1.0f + 0x1p-15f : 1.0f;
     memcpy(out, p->x[slot],
            sizeof(float) * (size_t)(p->n - (bug == LAST_NOT_WRITTEN && p->n > 256)));
     if (bug == DECODE_PAST_END && p->n > 256)
@@ -328,6 +364,9 @@ static const char *const more_recipes[] = {
     "adamw4_lpmm,exp_avg.norm=colrow,exp_avg_sq=lin:4u/rowcol/bisect/mid/lo",
     "ema4_nf4,exp_avg=nf4:4s/rowcol/argmin/mid/hi",
     "ema4_nf4,exp_avg=dyn:8s/colrow/bisect/stoch",
+    "adamw8_ao,exp_avg_sq=al:8u/block:256/arith/even/allog",
+    "adamw8_ao,exp_avg_sq=al:8u/block:1/arith/even/allog",
+    "adafactor8_024_torch,row_var=al:8u/block:128/arith/even/allog",
 };
 
 static void test_no_false_alarm(void **state)
@@ -389,6 +428,8 @@ static void test_not_vacuous(void **state)
 
 /* ---- mutants: a backend with a bug --------------------------------------------------------- */
 
+#define AL "adamw8_ao,exp_avg=f32,exp_avg_sq=al:8u/block:256/arith/even/allog"
+
 static void test_backend_mutants(void **state)
 {
     static const struct {
@@ -422,6 +463,19 @@ static void test_backend_mutants(void **state)
         {NAN_SPREADS, "adamw4_ao", "scale"},
         {INF_IGNORED, "adamw8_bnb", "want NaN or Inf"},
         {ZERO_BLOCK_KEPT, "adamw4_lpmm_group", "scale"},
+        {STALE_SCALE, AL, "least logarithm"},
+        {PREVIOUS_SCALE, AL, "scale"},
+        {LAST_NOT_IN_MAXIMUM, AL, "scale"},
+        {LAST_CODE_MISSING, AL, "has code"},
+        {NIBBLES_SWAPPED, AL, "has code"},
+        {NAN_SPREADS, AL, "scale"},
+        {AL_SPAN_OFF, AL, "span"},
+        {AL_LOW_OFF, AL, "least logarithm"},
+        {AL_ONE_VALUE, AL, "least logarithm"},
+        {AL_TRUNCATED, AL, "has code"},
+        {AL_STEPS, AL, "has code"},
+        {AL_ZERO, AL, "has code 0"},
+        {AL_VALUE, AL, NULL},
     };
     (void)state;
     for (size_t i = 0; i < sizeof mutants / sizeof *mutants; i++) {

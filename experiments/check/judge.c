@@ -494,11 +494,13 @@ static int same_shape(const struct qm_shape *a, const struct qm_shape *b)
 static struct qm_aim aim_of(const struct run *r, int64_t t)
 {
     struct qm_aim aim = {.recipe = &r->judged, .shape = &r->c->shape, .n = r->n, .seed = r->seed};
-    for (int i = 0; i < r->n_slots; i++)
-        if (r->decider[i] && same_shape(&r->shape[i], &r->c->shape)) {
-            aim.slot[i] = r->decider[i];
+    for (int i = 0; i < r->n_slots; i++) {
+        const struct qm_decider *d = r->decider[i];
+        if (d && d->q.curve != QM_CURVE_allog && same_shape(&r->shape[i], &r->c->shape)) {
+            aim.slot[i] = d;
             aim.weight[i] = weight_of(r, i, t);
         }
+    }
     return aim;
 }
 

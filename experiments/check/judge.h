@@ -89,7 +89,7 @@ struct qm_tally {
 };
 
 /* Builds the deciders and judges the values of all codes.  t is zeroed.  QM_SKIPPED, with the
- * reason, where nothing can be judged: a family without a derived bound or oracle, curve allog. */
+ * reason, where nothing can be judged: a family without a derived bound or oracle. */
 qm_status qm_judge_begin(struct qm_subject *s, struct qm_tally *t);
 
 /* Runs one case and adds what it finds.  Not QM_OK where a backend refused, or out of memory. */

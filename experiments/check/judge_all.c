@@ -158,10 +158,6 @@ static qm_status judgeable(const struct qm_recipe *r)
     if (!oracle->bound)
         return qm_fail(QM_SKIPPED, "no error bound is derived for rules of family %s",
                        r->rule->family);
-    for (int i = 0; i < r->rule->n_slots; i++) {
-        if (r->slot[i].curve == QM_CURVE_allog)
-            return qm_fail(QM_SKIPPED, "no zones are derived for blocks with two numbers (allog)");
-    }
     return QM_OK;
 }
 
@@ -177,6 +173,10 @@ qm_status qm_judge_begin(struct qm_subject *s, struct qm_tally *t)
         int wrong, found;
         if (r->slot[i].bits == 0)
             continue;
+        if (r->slot[i].curve == QM_CURVE_allog) { /* codes mean nothing without their block */
+            *d = (struct qm_decider){.q = r->slot[i], .n = 1 << r->slot[i].bits};
+            continue;
+        }
         QM_TRY(qm_decider_init(d, &r->slot[i], NULL, &wrong));
         QM_TRY(decode_table(s, i, d, decoded, &found));
         if (!found)

@@ -38,6 +38,9 @@ int qm_finding_set(struct qm_finding *f, int severity, const char *format, ...)
 
 /* ---- groups -------------------------------------------------------------------------------- */
 
+/* Numbers that each group keeps: span and low, or the one scale. */
+static int numbers(const struct qm_quantizer *q) { return q->curve == QM_CURVE_allog ? 2 : 1; }
+
 /* Elements per scale where they are consecutive, or 0. */
 static int64_t run_length(const struct qm_quantizer *q, const struct qm_shape *shape)
 {
@@ -67,7 +70,7 @@ int64_t qm_groups_count(const struct qm_quantizer *q, const struct qm_shape *sha
     if (n == 0 || q->norm == QM_NORM_id)
         return 0;
     if (run > 0)
-        return (n + run - 1) / run;
+        return (n + run - 1) / run * numbers(q);
     if (q->norm == QM_NORM_tensor)
         return 1;
     if (is_twice(q))
@@ -88,7 +91,10 @@ int qm_groups_of(const struct qm_quantizer *q, const struct qm_shape *shape, int
     int64_t run = run_length(q, shape), at[QM_MAX_RANK], base = 0;
     if (q->norm == QM_NORM_id)
         return 0;
-    group[0] = run > 0 ? i / run : 0;
+    group[0] = run > 0 ? i / run * numbers(q) : 0;
+    group[1] = group[0] + 1;
+    if (numbers(q) == 2)
+        return 2;
     if (run > 0 || q->norm == QM_NORM_tensor)
         return 1;
     for (int a = shape->rank - 1; a >= 0; a--) {
@@ -669,6 +675,10 @@ void qm_slot_judge(const struct qm_slot_view *v, int slot, double *lo, double *h
                    struct qm_tally *t, struct qm_finding *f, int64_t *at)
 {
     int64_t count = qm_groups_count(&v->d->q, v->shape, v->n);
+    if (v->d->q.curve == QM_CURVE_allog) {
+        qm_slot_judge_al(v, t, f, at);
+        return;
+    }
     memset(lo, 0, sizeof *lo * (size_t)count);
     memset(hi, 0, sizeof *hi * (size_t)count);
     memset(flag, 0, sizeof *flag * (size_t)count);

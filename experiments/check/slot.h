@@ -26,7 +26,7 @@ struct qm_slot_view {
     struct qm_reorder reorder; /* what the judged side may do beside the words */
 };
 
-/* Scales that a tensor of this shape has under q. */
+/* Scales that a tensor of this shape has under q: two for each block of curve allog. */
 int64_t qm_groups_count(const struct qm_quantizer *q, const struct qm_shape *shape, int64_t n);
 
 /* The scales of element i; returns how many (0 to QM_MAX_RANK). */
@@ -37,6 +37,10 @@ int qm_groups_of(const struct qm_quantizer *q, const struct qm_shape *shape, int
  * (-1: none, or a scale).  lo and hi: scratch of one double per scale each; flag: one int. */
 void qm_slot_judge(const struct qm_slot_view *v, int slot, double *lo, double *hi, int *flag,
                    struct qm_tally *t, struct qm_finding *f, int64_t *at);
+
+/* The same of curve allog; qm_slot_judge calls it. */
+void qm_slot_judge_al(const struct qm_slot_view *v, struct qm_tally *t, struct qm_finding *f,
+                      int64_t *at);
 
 /* Replaces the finding by a worse one; 1 when it did. */
 int qm_finding_set(struct qm_finding *f, int severity, const char *format, ...)
