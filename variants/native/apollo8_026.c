@@ -1,0 +1,255 @@
+/* apollo8_026.c - APOLLO of adafactor8bit 0.2.6, PyTorch path: a projection that is drawn at every step
+ * and never kept (its numbers go by tensor and period), a 4-bit momentum that the step uses before it is
+ * encoded, a second moment in 8 bits of log2 above 2^-126 that it uses after.  What has one dimension
+ * takes plain Adafactor. */
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "kernel_abi.h"
+
+QM_KERNEL("apollo8_026");
+
+enum { AVG, V = 3, NORM = 6 };
+
+#define TINY 0x1p-126f
+
+/* ---- states ---------------------------------------------------------------------------------- */
+
+static float value(const struct qm_kernel_slot *s, int64_t i)
+{
+    if (!s->bits)
+        return s->values[i];
+    if (s->bits == 4)
+        return s->codebook[s->codes[i / 2] >> (i % 2 ? 0 : 4) & 15] * s->scales[i / s->block];
+    return exp2f((float)s->codes[i] * s->scales[i / s->block] * (1.0f / 255.0f) - 126.0f);
+}
+
+static float log_of(float x) { return log2f(x < TINY ? TINY : x) + 126.0f; }
+
+/* k / 8, k = -8 .. 7 and stored as k + 8; or k / 255.  Ties go to the even k. */
+static int code_of(const struct qm_kernel_slot *s, float x, float top)
+{
+    float least = s->bits == 4 ? -8.0f : 0.0f, most = s->bits == 4 ? 7.0f : 255.0f;
+    float k = rintf((s->bits == 4 ? x : log_of(x)) / top * (s->bits == 4 ? 8.0f : 255.0f));
+    k = k > most ? most : k < least ? least : k;
+    return k == k ? (int)(k - least) : 0;
+}
+
+static void store(const struct qm_kernel_slot *s, const float *x)
+{
+    for (int64_t i = 0; i < s->n && !s->bits; i++)
+        s->values[i] = x[i];
+    for (int64_t from = 0; from < s->n && s->bits; from += s->block) {
+        int64_t end = s->n - from < s->block ? s->n : from + s->block;
+        float top = 1e-12f;
+        for (int64_t i = from; i < end; i++) {
+            float y = s->bits == 4 ? fabsf(x[i]) : log_of(x[i]);
+            top = y > top || y != y ? y : top;
+        }
+        s->scales[from / s->block] = top;
+        for (int64_t i = from; i < end; i++) {
+            int code = code_of(s, x[i], top);
+            if (s->bits == 8)
+                s->codes[i] = (uint8_t)code;
+            else if (i % 2)
+                s->codes[i / 2] = (uint8_t)(s->codes[i / 2] | code);
+            else
+                s->codes[i / 2] = (uint8_t)(code << 4);
+        }
+    }
+}
+
+/* a + w (b - a), from the nearer end. */
+static float lerp(float a, float b, float w)
+{
+    return w < 0.5f ? a + w * (b - a) : b - (b - a) * (1.0f - w);
+}
+
+/* ---- the projection: N(0, 1) / sqrt(rank), counted by tensor, step and element ----------------- */
+
+static uint32_t draw(uint32_t tensor, uint32_t which, uint64_t i)
+{
+    uint32_t c0 = (uint32_t)(i >> 2), c1 = (uint32_t)(i >> 34), c2 = 0x80000000u + which;
+    uint32_t c3 = tensor * 4 + 3, k0 = 0, k1 = 0;
+    for (int round = 0; round < 10; round++) { /* Philox4x32-10 */
+        uint64_t a = (uint64_t)0xD2511F53u * c0, b = (uint64_t)0xCD9E8D57u * c2;
+        c0 = (uint32_t)(b >> 32) ^ c1 ^ k0;
+        c1 = (uint32_t)b;
+        c2 = (uint32_t)(a >> 32) ^ c3 ^ k1;
+        c3 = (uint32_t)a;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    return i % 4 == 0 ? c0 : i % 4 == 1 ? c1 : i % 4 == 2 ? c2 : c3;
+}
+
+static double uniform(uint32_t word) /* in (0, 1] */
+{
+    return (double)((float)word * 0x1p-32f + 0x1p-33f);
+}
+
+static void renew(const struct qm_kernel_args *a, int64_t rank, int64_t n, float *proj)
+{
+    int64_t gap = a->gap >= 1.0 ? (int64_t)a->gap : 1;
+    uint32_t which = (uint32_t)((a->t - 1) / gap);
+    for (int64_t i = 0; i < n; i++) {
+        double u = uniform(draw(a->tensor, which, 2 * (uint64_t)i));
+        double v = uniform(draw(a->tensor, which, 2 * (uint64_t)i + 1));
+        proj[i] = (float)(sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v) / sqrt((double)rank));
+    }
+}
+
+/* ---- the step -------------------------------------------------------------------------------- */
+
+/* G (c, o) is g[c gc + o go] and so on: channels c, the projected side o, ranks k. */
+struct layout {
+    int64_t channels, other, rank, gc, go, lc, lk, pk, po;
+};
+
+static struct layout layout_of(const struct qm_kernel_args *a)
+{
+    int64_t m = a->dim[0], n = a->n / m, r = (int64_t)a->rank;
+    if (m >= n)
+        return (struct layout){m, n, r, n, 1, r, 1, n, 1};
+    return (struct layout){n, m, r, 1, n, 1, n, 1, r};
+}
+
+static void project(const struct layout *l, const float *g, const float *proj, float *low)
+{
+    for (int64_t c = 0; c < l->channels; c++)
+        for (int64_t k = 0; k < l->rank; k++) {
+            double sum = 0.0;
+            for (int64_t o = 0; o < l->other; o++)
+                sum += (double)g[c * l->gc + o * l->go] * (double)proj[k * l->pk + o * l->po];
+            low[c * l->lc + k * l->lk] = (float)sum;
+        }
+}
+
+static double norm(const float *x, int64_t n)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)x[i] * (double)x[i];
+    return sqrt(sum);
+}
+
+/* v <- the average of squares of x[k], as the step sees it; kept as codes. */
+static void second_moment(const struct qm_kernel_args *a, int projected, const float *x, int64_t k,
+                          float *v)
+{
+    const struct qm_kernel_slot *s = &a->slot[V];
+    float b = (float)(a->beta2 >= 0.0 ? 1.0 - a->beta2 : pow((double)a->t, a->beta2_decay));
+    float add = (float)(a->eps1 >= 0.0 ? a->eps1 : projected ? a->eps : (double)FLT_EPSILON);
+    for (int64_t i = 0; i < k; i++) {
+        float square = x[i] * x[i];
+        if (projected && a->t == 1)
+            v[i] = b * square > TINY || square != square ? b * square : TINY;
+        else if (projected || s->bits)
+            v[i] = lerp(value(s, i), square + add, b);
+        else
+            v[i] = value(s, i) * (1.0f - b) + b * square;
+    }
+    store(s, v);
+    for (int64_t i = 0; i < k && projected && a->t > 1; i++)
+        v[i] = value(s, i);
+}
+
+/* u <- G, every channel times what the adapted step does to its length. */
+static void scale_channels(const struct qm_kernel_args *a, const struct layout *l, const float *low,
+                           const float *m, const float *v, double correction, float *u)
+{
+    double tops = 0.0, plains = 0.0, *by = malloc(sizeof *by * (size_t)(l->channels + 1));
+    for (int64_t c = 0; c < l->channels && by; c++) {
+        double top = 0.0, plain = 0.0;
+        for (int64_t k = 0; k < l->rank; k++) {
+            int64_t i = c * l->lc + k * l->lk;
+            double x = (double)m[i] / (sqrt((double)v[i]) + a->eps);
+            top += x * x;
+            plain += (double)low[i] * (double)low[i];
+        }
+        tops += top;
+        plains += plain;
+        by[c] = sqrt(top) / (sqrt(plain) + 1e-8);
+    }
+    for (int64_t c = 0; c < l->channels && by; c++) {
+        double s = a->tensor_scale ? sqrt(tops) / (sqrt(plains) + 1e-8) : by[c];
+        s *= correction * (a->scale_front ? sqrt(a->scale) : 1.0);
+        for (int64_t o = 0; o < l->other; o++)
+            u[c * l->gc + o * l->go] = (float)(s * (double)u[c * l->gc + o * l->go]);
+    }
+    free(by);
+}
+
+/* The factor of an update whose norm may grow by a share a step; the norm of what is not finite is 0. */
+static double limiter(const struct qm_kernel_args *a, double *now)
+{
+    float *before = a->slot[NORM].values;
+    double most = 1.0 + a->margin, by = fmax(*now / ((double)*before + 1e-8), most) / most;
+    if (!isfinite(*now)) {
+        *before = 0.0f;
+        return *now = 0.0;
+    }
+    if (a->t == 1 || (double)*before < 1e-6)
+        by = 1.0;
+    *before = (float)(*now / by);
+    return 1.0 / by;
+}
+
+static void write_back(const struct qm_kernel_args *a, int projected, double correction, float *u)
+{
+    float *p = a->p;
+    double n = sqrt((double)a->n), now = norm(u, a->n), size = norm(p, a->n) / n;
+    double rho = a->relative_step ? fmin(a->lr, 1.0 / sqrt((double)a->t)) : a->lr;
+    double by = projected || a->limiter ? limiter(a, &now) : 1.0;
+    double alpha = a->scale_parameter ? fmax(size, a->eps2) * rho : rho;
+    if (!projected)
+        alpha *= correction;
+    double after = projected && !a->scale_front ? sqrt(a->scale) : 1.0;
+    float keep = (float)(1.0 - a->weight_decay * (a->scale_weight_decay ? alpha : rho));
+    float step = (float)(alpha / fmax(1.0, now / (n * a->clip)) * by * after);
+    for (int64_t i = 0; i < a->n; i++)
+        p[i] = p[i] * keep - (by == 0.0 ? 0.0f : u[i]) * step;
+}
+
+int qm_kernel_step(const struct qm_kernel_args *a)
+{
+    int projected = a->ndim >= 2;
+    if (a->p_dtype != QM_KERNEL_F32 || a->g_dtype != QM_KERNEL_F32 || a->beta1 < 0.0 ||
+        a->factored || a->gap < 0.0 || !(a->rank >= 1.0))
+        return 1; /* refused: no momentum, factors, a projection that is given */
+    if (a->n == 0)
+        return 0;
+    struct layout l = projected ? layout_of(a) : (struct layout){0};
+    int64_t n = a->n, k = projected ? l.channels * l.rank : n, n_proj = l.rank * l.other;
+    float *u = calloc((size_t)(n + 3 * k + n_proj), sizeof *u), *low = u + n, *m = low + k;
+    float *v = m + k, *proj = v + k, weight = (float)(1.0 - a->beta1);
+    const float *g = a->g;
+    double t = (double)a->t, correction = 1.0, eps = a->eps1 < 0.0 ? (double)FLT_EPSILON : a->eps1;
+    if (!u)
+        return 2;
+
+    for (int64_t i = 0; i < n; i++)
+        u[i] = projected && !isfinite(g[i]) ? 0.0f : a->maximize ? -g[i] : g[i];
+    for (int64_t i = 0; i < k && !projected; i++)
+        low[i] = u[i];
+    if (projected) {
+        renew(a, l.rank, n_proj, proj);
+        project(&l, u, proj, low);
+    }
+    second_moment(a, projected, low, k, v);
+    for (int64_t i = 0; i < k; i++)
+        m[i] = lerp(value(&a->slot[AVG], i), low[i], weight);
+    store(&a->slot[AVG], m);
+
+    if (!a->relative_step)
+        correction =
+            (a->beta2 >= 0.0 ? sqrt(1.0 - pow(a->beta2, t)) : 1.0) / (1.0 - pow(a->beta1, t));
+    if (projected)
+        scale_channels(a, &l, low, m, v, correction, u);
+    for (int64_t i = 0; i < n && !projected; i++)
+        u[i] = (float)((double)m[i] / sqrt(fmax((double)v[i], fmax(eps * eps, (double)TINY))));
+    write_back(a, projected, correction, u);
+    free(u);
+    return 0;
+}
