@@ -54,7 +54,7 @@ static void test_registers(void **state)
 
 static double shortest(int64_t rounds)
 {
-    double best = INFINITY;
+    double best = (double)INFINITY;
     for (int i = 0; i < 50; i++) {
         double start = qm_seconds();
         volatile float sum = qm_bench_registers()->run(rounds, 0.75f, 0.25f);
