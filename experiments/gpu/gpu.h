@@ -13,11 +13,15 @@
 /* ---- exact.c: steps beside the CPU's ------------------------------------------------------------ */
 
 /* `steps` steps of both backends from the same start with gradients of many scales; parameter, residual,
- * codes, scales and decoded states are compared bit for bit after each.  difference[size]: "" or the first
- * one, as text.  QM_SKIPPED: the other backend has no kernel for this. */
+ * codes, scales and decoded states are compared bit for bit after each; projections of large tensors are
+ * given.  difference[size]: "" or the first one, as text.  QM_SKIPPED: the other backend has no kernel for this. */
 qm_status qm_exact_compare(const struct qm_backend *other, const struct qm_recipe *r,
                            const struct qm_shape *shape, int steps, uint64_t seed, char *difference,
                            size_t size);
+
+/* The slot that holds the projection of a tensor of this shape, or -1.  With one r makes no new ones, and the
+ * caller loads it: the singular vectors of a thousand columns take minutes. */
+int qm_given_projection(struct qm_recipe *r, const struct qm_shape *shape);
 
 /* Gradient t of such a run. */
 void qm_exact_gradient(uint64_t seed, int64_t t, int64_t n, float *g);

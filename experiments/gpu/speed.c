@@ -108,8 +108,9 @@ static qm_status describe(struct qm_gpu_bench *b, const struct qm_gpu_work *w, j
     return QM_OK;
 }
 
-/* Start and gradient; any bits are a 16-bit gradient. */
-static qm_status give(struct qm_gpu_bench *b, const struct qm_recipe *r, struct qm_gpu_work *w)
+/* Start, gradient, and a projection where slot `proj` is one; any bits are a 16-bit gradient. */
+static qm_status give(struct qm_gpu_bench *b, const struct qm_recipe *r, int proj,
+                      struct qm_gpu_work *w)
 {
     void *stored = malloc(sizeof(float) * (size_t)b->n);
     qm_status st = stored ? QM_OK : qm_fail(QM_NO_MEMORY, "%lld parameters", (long long)b->n);
@@ -119,6 +120,8 @@ static qm_status give(struct qm_gpu_bench *b, const struct qm_recipe *r, struct 
         st = w->part[turn][0].whole
                  ? qm_whole_give(w->part[turn][0].whole, stored, b->g, r->grad)
                  : qm_batch_give(w->part[turn][0].batch, 0, stored, b->g, r->grad);
+    for (int turn = 0; turn < QM_BENCH_TURNS && st == QM_OK && proj >= 0; turn++)
+        st = qm_whole_load(w->part[turn][0].whole, proj, NULL, b->g);
     free(stored);
     return st;
 }
@@ -132,9 +135,10 @@ static qm_status measure_recipe(struct qm_gpu_bench *b, const char *recipe, enum
     struct qm_recipe r;
     struct qm_gpu_time time;
     QM_TRY(qm_recipe_parse(recipe, &r));
+    int proj = qm_given_projection(&r, &shape);
     qm_status st = qm_gpu_work_add(&w, mode, &r, 1, &shape, &id);
     if (st == QM_OK)
-        st = give(b, &r, &w);
+        st = give(b, &r, proj, &w);
     if (st == QM_OK)
         st = qm_gpu_bench_time(b, qm_gpu_work_run, &w, &time);
     if (st == QM_OK) {
