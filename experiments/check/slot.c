@@ -36,6 +36,11 @@ int qm_finding_set(struct qm_finding *f, int severity, const char *format, ...)
     return 1;
 }
 
+double qm_slot_quotient_error(const struct qm_slot_view *v)
+{
+    return v->reorder.div_ulp > 0.0 ? 2.0 * v->reorder.div_ulp * QM_U : QM_U;
+}
+
 /* ---- groups -------------------------------------------------------------------------------- */
 
 /* Numbers that each group keeps: span and low, or the one scale. */
@@ -205,12 +210,6 @@ static void fold(const struct qm_slot_view *v, double *lo, double *hi, int *flag
     }
 }
 
-/* Of a quotient, relative; in the subnormal range as many times QM_ETA as this is QM_U. */
-static double quotient_error(const struct qm_slot_view *v)
-{
-    return v->reorder.div_ulp > 0.0 ? 2.0 * v->reorder.div_ulp * QM_U : QM_U;
-}
-
 /* From a maximum to what is divided by, before the guard; its gain may be a quotient. */
 static double divisor(const struct qm_decider *d, double m, double rounding)
 {
@@ -272,8 +271,8 @@ static void judge_scales(const struct qm_slot_view *v, const double *lo, const d
                           is Inf below 2^-128 */
         room = (nested_error() + 4.0 * QM_U) * top + 0x1p-126;
     for (int64_t b = 0; b < count; b++) {
-        double got = (double)v->scales[b], low = divisor(v->d, lo[b], -quotient_error(v));
-        double high = divisor(v->d, hi[b], quotient_error(v));
+        double got = (double)v->scales[b], low = divisor(v->d, lo[b], -qm_slot_quotient_error(v));
+        double high = divisor(v->d, hi[b], qm_slot_quotient_error(v));
         if (q->unit == QM_UNIT_recip_tail && is_short(v, b)) {
             low = fmax(low, (double)q->scale.guard);
             high = fmax(high, (double)q->scale.guard);
@@ -345,8 +344,8 @@ static struct element_scale scale_of(const struct qm_slot_view *v, int64_t i, co
         int64_t b = group[k];
         double stored = (double)v->scales[b], low = stored, high = stored;
         if (is_wide || r->f16 == QM_F16_stored || r->nest) { /* divided by the unrounded one */
-            low = divisor(v->d, lo[b], -quotient_error(v));
-            high = divisor(v->d, hi[b], quotient_error(v));
+            low = divisor(v->d, lo[b], -qm_slot_quotient_error(v));
+            high = divisor(v->d, hi[b], qm_slot_quotient_error(v));
             if (flag[b] & HAS_NAN && !r->max_skips_nan)
                 low = high = (double)NAN;
             else if (flag[b])
@@ -375,7 +374,7 @@ static int is_exact(double x) { return qm_narrow(x) == x; }
 static void unit_interval(const struct qm_slot_view *v, double x_low, double x_high,
                           const struct element_scale *s, int divides, double *low, double *high)
 {
-    double one = quotient_error(v), below = one / QM_U * QM_ETA;
+    double one = qm_slot_quotient_error(v), below = one / QM_U * QM_ETA;
     double y, r, eta = divides ? below : QM_ETA + below * fmax(fabs(x_low), fabs(x_high));
     double relative = (one + (divides ? 0.0 : QM_U)) * (1.0 + 0x1p-20);
     *low = x_low / (x_low < 0.0 ? s->by_low : s->by_high);
@@ -542,7 +541,7 @@ static double decode_of(const struct qm_slot_view *v, int position, double scale
         *error = 0.0;
     switch (d->q.curve) {
     case QM_CURVE_softsign:
-        *error = (3.0 * QM_U + quotient_error(v)) * fabs(x) + QM_ETA + 2.0 * slack;
+        *error = (3.0 * QM_U + qm_slot_quotient_error(v)) * fabs(x) + QM_ETA + 2.0 * slack;
         return x;
     case QM_CURVE_sqrt:
         *error = 4.0 * QM_U * x * x + 2.0 * QM_ETA * (1.0 + fabs(x)) + (2.0 * x + slack) * slack;

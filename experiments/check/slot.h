@@ -33,6 +33,9 @@ int64_t qm_groups_count(const struct qm_quantizer *q, const struct qm_shape *sha
 int qm_groups_of(const struct qm_quantizer *q, const struct qm_shape *shape, int64_t i,
                  int64_t *group);
 
+/* Of a quotient, relative; in the subnormal range as many times QM_ETA as this is QM_U. */
+double qm_slot_quotient_error(const struct qm_slot_view *v);
+
 /* Judges the slot; i-th entries of the counts go to t, the worst finding to f, its element to *at
  * (-1: none, or a scale).  lo and hi: scratch of one double per scale each; flag: one int. */
 void qm_slot_judge(const struct qm_slot_view *v, int slot, double *lo, double *hi, int *flag,

@@ -134,22 +134,39 @@ static void judge_numbers(const struct qm_slot_view *v, const struct block *b, i
     *where = found ? -1 : *where;
 }
 
-/* Codes that x within want +- error may get; *at: that of x itself. */
-static void codes_of(const struct qm_slot_view *v, int64_t i, double span, double low, int *from,
-                     int *to, int *at)
+/* Codes that x within want +- error may get: from .. to where it is positive (none: to is 0), and 0 where
+ * it may be 0; at: that of x itself.  However small, what is positive counts as 1e-38. */
+struct codes {
+    int from, to, at, zero;
+};
+
+static struct codes codes_of(const struct qm_slot_view *v, int64_t i, double span, double low)
 {
     double x = v->want[i], e = v->error[i], steps = v->d->n - 2, y[3];
+    double by =
+        4.0 * QM_U + qm_slot_quotient_error(v); /* difference, product, perhaps by 1 / span */
     struct interval l = logs((struct interval){x - e, x + e});
     const double of[3] = {l.low, log2(fmax(x, (double)1e-38f)), l.high};
     for (int k = 0; k < 3; k++) {
         y[k] = (of[k] - low) / span * steps;
-        y[k] += (double)(k - 1) * 5.0 * QM_U *
-                fabs(y[k]); /* difference, quotient, product; or by 1 / span */
-        y[k] = rint(fmin(fmax(y[k], 0.0), steps));
+        y[k] += (double)(k - 1) * by * fabs(y[k]);
+        y[k] = 1.0 + rint(fmin(fmax(y[k], 0.0), steps));
     }
-    *from = x - e > 0.0 ? 1 + (int)y[0] : 0;
-    *to = x + e > 0.0 ? 1 + (int)y[2] : 0;
-    *at = x > 0.0 ? 1 + (int)y[1] : 0;
+    int is_some = x + e > 0.0;
+    return (struct codes){is_some ? (int)y[0] : 0, is_some ? (int)y[2] : 0, x > 0.0 ? (int)y[1] : 0,
+                          !(x - e > 0.0)};
+}
+
+static int takes(const struct codes *c, int code)
+{
+    return (code == 0 && c->zero) || (code >= c->from && code <= c->to);
+}
+
+static enum qm_verdict verdict(const struct codes *c, int code)
+{
+    if (takes(c, code))
+        return code == c->at ? QM_VERDICT_EQUAL : QM_VERDICT_BOUNDARY;
+    return takes(c, code - 1) || takes(c, code + 1) ? QM_VERDICT_OFF_BY_ONE : QM_VERDICT_WRONG;
 }
 
 static void judge_value(const struct qm_slot_view *v, int64_t i, double span, double low,
@@ -157,7 +174,8 @@ static void judge_value(const struct qm_slot_view *v, int64_t i, double span, do
 {
     int code = v->codes[i];
     double got = (double)v->decoded[i], y = (code - 1) * span / (double)(v->d->n - 2);
-    double off = 3.0 * QM_U * fabs(y) + QM_U * fabs(y + low), want = exp2(y + low), error;
+    double off = (2.0 * QM_U + qm_slot_quotient_error(v)) * fabs(y) + QM_U * fabs(y + low),
+           want = exp2(y + low), error;
     error = want * (0.6931471805599454 * off * (1.0 + 0x1p-10) + 4.0 * QM_U) + 2.0 * QM_ETA;
     if (code == 0)
         want = error = 0.0;
@@ -177,25 +195,27 @@ static void judge_element(const struct qm_slot_view *v, int64_t i, int64_t at, i
                           struct qm_tally *t, struct qm_finding *f, int64_t *where)
 {
     double span = (double)v->scales[at], low = (double)v->scales[at + 1];
-    int code = v->codes[i], from = 0, to = 0, want = 0;
+    int code = v->codes[i];
+    struct codes c = {.zero = 1}; /* of a block with NaN */
     int known = has_nan || (isfinite(v->want[i]) && v->error[i] < HUGE_VAL);
     if (!has_nan && !(known && isfinite(span) && isfinite(low) && span > 0.0)) {
         t->unbounded += 2;
         return;
     }
     if (!has_nan)
-        codes_of(v, i, span, low, &from, &to, &want);
-    enum qm_verdict is = code < v->d->n ? qm_verdict_code(code, want, from, to) : QM_VERDICT_WRONG;
+        c = codes_of(v, i, span, low);
+    enum qm_verdict is = code < v->d->n ? verdict(&c, code) : QM_VERDICT_WRONG;
     t->judged++;
     t->verdict[is]++;
     if (is >= QM_VERDICT_OFF_BY_ONE &&
         qm_finding_set(
             f, is == QM_VERDICT_WRONG ? QM_BAD_WRONG : QM_BAD_OFF_BY_ONE,
-            "element %lld has code %d, want code %d to %d: %a within %.3g, span %a, low %a",
-            (long long)i, code, from, to, v->want[i], v->error[i], span, low)) {
+            "element %lld has code %d, want code %d to %d%s: %a within %.3g, span %a, low %a",
+            (long long)i, code, c.from, c.to, c.zero && c.from ? " or 0" : "", v->want[i],
+            v->error[i], span, low)) {
         qm_finding_place(f, QM_PLACE_CODE, 0, i, 0.0, 0.0);
-        for (int c = 0; c < 256; c++)
-            f->takes[c] = c >= from && c <= to;
+        for (int k = 0; k < 256; k++)
+            f->takes[k] = (uint8_t)takes(&c, k);
         *where = i;
     }
     judge_value(v, i, has_nan ? 0.0 : span, has_nan ? 0.0 : low, t, f, where);
