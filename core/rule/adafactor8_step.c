@@ -80,20 +80,21 @@ static void unfactored_states(const struct qm_a8 *a)
 }
 
 /* Rows and columns of the terms of x enter the averages of two slots with weight b. */
-static qm_status factor_states(const struct qm_a8 *a, struct qm_term t, const float *x, float add,
-                               enum qm_a8_slot row, enum qm_a8_slot col)
+static qm_status factor_states(const struct qm_a8 *a, struct qm_term t, const struct qm_formed *x,
+                               float add, enum qm_a8_slot row, enum qm_a8_slot col)
 {
     int64_t n_rows = a->batch * a->rows, n_cols = a->batch * a->cols;
     const struct qm_matrices m = {a->batch, a->rows, a->cols};
     void *room = NULL;
     QM_TRY(qm_whole_room(sizeof(float) * (size_t)(n_rows + n_cols), &room));
     float *r = room;
-    qm_row_means(&m, t, x, r);
-    qm_col_means(&m, t, x, r + n_rows);
-    qm_a8_squares(a, row, r, n_rows, add);
-    qm_a8_squares(a, col, r + n_rows, n_cols, add);
+    qm_status st = qm_two_means(&m, t, x, a->w->room, r, r + n_rows);
+    if (st == QM_OK) {
+        qm_a8_squares(a, row, r, n_rows, add);
+        qm_a8_squares(a, col, r + n_rows, n_cols, add);
+    }
     qm_whole_release(room);
-    return QM_OK;
+    return st;
 }
 
 /* How a factored second moment is divided by: torch's operators; the same with the row mean of
@@ -101,48 +102,86 @@ static qm_status factor_states(const struct qm_a8 *a, struct qm_term t, const fl
  * product. */
 enum form { TORCH, TORCH_CLAMPED, KERNEL };
 
-/* One matrix: out = x over the root of row r times column c; root: of rows, then of columns. */
-static void direction_of(const struct qm_a8 *a, enum form form, const float *r, const float *c,
-                         double mean, double *root, const float *x, float *out)
+/* x over the root of the factored second moment in two slots.  Made on a device; else formed as wanted, which
+ * costs less than to write and to read it. */
+struct factored {
+    struct qm_formed u;
+    const struct qm_a8 *a;
+    enum form form;
+    const float *x; /* taken so, unless null */
+    struct qm_moment taken;
+    int is_taken, is_usual; /* usual: as struct qm_root asks */
+    const float *row, *col;
+    double floor;                /* KERNEL */
+    double *mean;                /* [batch] */
+    double *row_root, *col_root; /* [batch rows], [batch cols] */
+};
+
+enum { AHEAD = 8192 };
+/* n numbers of row i from column j on; out may be x. */
+static void form_row(const struct factored *f, int64_t i, int64_t j, int64_t n, const float *x,
+                     float *out)
 {
-    const struct qm_whole_blocks *blocks = qm_whole_blocks();
-    int64_t n_rows = a->rows, n_cols = a->cols;
-    double floor = fmax(a->eps_sq, 0x1p-53), *by = root + n_rows;
-    int usual = mean > 0.0 && isfinite(mean); /* what over_root asks for */
-    for (int64_t i = 0; i < n_rows; i++) {
-        root[i] = qm_a8_row_root(r[i], mean, a->eps_sq);
-        usual = usual && r[i] >= 0.0f && r[i] <= FLT_MAX;
+    int64_t batch = i / f->a->rows, k = batch * f->a->cols + j;
+    const struct qm_root r = {(double)f->row[i], f->mean[batch], f->floor, f->col + k,
+                              f->col_root + k};
+    if (f->form != KERNEL)
+        qm_whole_blocks()->outer(n, f->row_root[i], r.root, x, out);
+    else if (f->is_usual)
+        qm_whole_blocks()->over_root(&r, n, x, out);
+    else
+        for (int64_t c = 0; c < n; c++)
+            out[c] = qm_over_root(r.row, (double)r.col[c], r.mean, r.floor, x[c]);
+}
+
+static void form_factored(const void *how, int64_t from, int64_t n, float *out)
+{
+    const struct factored *f = how;
+    const float *x = f->x + from;
+    if (f->is_taken) {
+        qm_whole_blocks()->taken(&f->taken, n, x, out);
+        x = out;
     }
-    for (int64_t j = 0; j < n_cols; j++) {
-        by[j] = form == KERNEL ? 1.0 / sqrt((double)c[j]) : qm_a8_col_root(c[j], a->eps_sq);
-        usual = usual && c[j] >= 0.0f && c[j] <= FLT_MAX;
-    }
-    QM_PARALLEL(n_rows * n_cols >= QM_THREADS_FROM)
-    for (int64_t i = 0; i < n_rows; i++) {
-        const struct qm_root k = {(double)r[i], mean, floor, c, by};
-        const float *from = x + i * n_cols;
-        float *to = out + i * n_cols;
-        if (form != KERNEL)
-            blocks->outer(n_cols, root[i], by, from, to);
-        else if (usual)
-            blocks->over_root(&k, n_cols, from, to);
-        else
-            for (int64_t j = 0; j < n_cols; j++)
-                to[j] = qm_over_root(k.row, (double)c[j], mean, floor, from[j]);
+    for (int64_t done = 0, m; done < n; done += m) {
+        int64_t i = (from + done) / f->a->cols, j = from + done - i * f->a->cols;
+        m = f->a->cols - j < n - done ? f->a->cols - j : n - done;
+        form_row(f, i, j, m, x + done, out + done);
     }
 }
 
-/* The same of all matrices at once; mean[batch]. */
-static void direction_there(const struct qm_a8 *a, enum form form, float *row, float *col,
-                            double *mean, const float *x, float *out)
+static void roots_of(struct factored *f)
 {
-    qm_sweep_run(form == KERNEL ? QM_SWEEP_a8_over_root : QM_SWEEP_a8_outer,
-                 &(struct qm_sweep){.n = a->n,
-                                    .rows = a->rows,
-                                    .cols = a->cols,
-                                    .d = {form == KERNEL ? fmax(a->eps_sq, 0x1p-53) : a->eps_sq},
-                                    .x = {out, QM_AT(x), row, col},
-                                    .y = {mean}});
+    const struct qm_a8 *a = f->a;
+    f->is_usual = 1;
+    for (int64_t k = 0; k < a->batch; k++) /* what over_root asks for */
+        f->is_usual = f->is_usual && f->mean[k] > 0.0 && isfinite(f->mean[k]);
+    for (int64_t i = 0; i < a->batch * a->rows; i++) {
+        f->row_root[i] = qm_a8_row_root(f->row[i], f->mean[i / a->rows], a->eps_sq);
+        f->is_usual = f->is_usual && f->row[i] >= 0.0f && f->row[i] <= FLT_MAX;
+    }
+    for (int64_t j = 0; j < a->batch * a->cols; j++) {
+        f->col_root[j] = f->form == KERNEL ? 1.0 / sqrt((double)f->col[j])
+                                           : qm_a8_col_root(f->col[j], a->eps_sq);
+        f->is_usual = f->is_usual && f->col[j] >= 0.0f && f->col[j] <= FLT_MAX;
+    }
+}
+
+/* All of it at once. */
+static void make_there(struct factored *f)
+{
+    const struct qm_a8 *a = f->a;
+    float *out = a->w->room;
+    if (f->is_taken)
+        qm_whole_blocks()->taken(&f->taken, a->n, f->x, out);
+    qm_sweep_run(f->form == KERNEL ? QM_SWEEP_a8_over_root : QM_SWEEP_a8_outer,
+                 &(struct qm_sweep){
+                     .n = a->n,
+                     .rows = a->rows,
+                     .cols = a->cols,
+                     .d = {f->form == KERNEL ? f->floor : a->eps_sq},
+                     .x = {out, f->is_taken ? out : QM_AT(f->x), QM_AT(f->row), QM_AT(f->col)},
+                     .y = {f->mean}});
+    f->u.made = out;
 }
 
 /* mean[batch] of the averages of rows, at least eps1. */
@@ -156,55 +195,111 @@ static void means_of(const struct qm_a8 *a, enum form form, float *row, double *
                                                       .y = {mean}});
 }
 
-/* out = x over the root of the factored second moment in two slots; out may be x. */
-static qm_status factored_direction(const struct qm_a8 *a, enum qm_a8_slot row, enum qm_a8_slot col,
-                                    enum form form, const float *x, float *out)
+/* taken: what x goes through before, or NULL.  To be closed; f may be closed unopened, if zero. */
+static qm_status factored_open(const struct qm_a8 *a, enum qm_a8_slot row, enum qm_a8_slot col,
+                               enum form form, const float *x, const struct qm_moment *taken,
+                               struct factored *f)
 {
-    int64_t n_rows = a->rows, n_cols = a->cols, n_roots = qm_whole_device() ? 0 : n_rows + n_cols;
+    int64_t n_rows = a->batch * a->rows, n_cols = a->batch * a->cols;
     void *room = NULL;
-    QM_TRY(qm_whole_room(sizeof(double) * (size_t)(a->batch + n_roots), &room));
-    double *mean = room;
-    means_of(a, form, a->w->slot[row], mean);
+    QM_TRY(qm_whole_room(
+        sizeof(double) * (size_t)(a->batch + (qm_whole_device() ? 0 : n_rows + n_cols)), &room));
+    *f = (struct factored){.u = {form_factored, f, NULL},
+                           .a = a,
+                           .form = form,
+                           .x = x,
+                           .is_taken = taken != NULL,
+                           .row = a->w->slot[row],
+                           .col = a->w->slot[col],
+                           .floor = fmax(a->eps_sq, 0x1p-53),
+                           .mean = room};
+    if (taken)
+        f->taken = *taken;
+    means_of(a, form, a->w->slot[row], f->mean);
+    f->row_root = f->mean + a->batch;
+    f->col_root = f->row_root + n_rows;
     if (qm_whole_device())
-        direction_there(a, form, a->w->slot[row], a->w->slot[col], mean, x, out);
-    for (int64_t k = 0; n_roots > 0 && k < a->batch; k++) {
-        const float *r = a->w->slot[row] + k * n_rows, *c = a->w->slot[col] + k * n_cols;
-        int64_t at = k * n_rows * n_cols;
-        direction_of(a, form, r, c, mean[k], mean + a->batch, x + at, out + at);
-    }
-    qm_whole_release(room);
+        make_there(f);
+    else
+        roots_of(f);
     return QM_OK;
+}
+
+static void factored_close(struct factored *f)
+{
+    if (f->mean)
+        qm_whole_release(f->mean);
 }
 
 static double norm_of(const float *x, int64_t n) { return sqrt(qm_sum_squares(x, n)); }
 
 /* CAME: the clipped direction enters the momentum (round 0, on the CUDA path 1), what it misses
  * enters the confidence (round 0; 2).  On the CUDA path both see the codes of what went before. */
+struct came {
+    const struct qm_a8 *a;
+    struct factored f;
+    struct qm_moment how;
+    float denom;
+};
+
+/* What the momentum misses, the momentum brought up to date before (round 0). */
+static void form_missed(const void *how, int64_t from, int64_t n, float *out)
+{
+    const struct came *c = how;
+    const struct qm_whole_blocks *b = qm_whole_blocks();
+    float *u = qm_formed_at(&c->f.u, from, n, out), *m = c->a->w->slot[QM_A8_M] + from;
+    qm_ahead(c->a->w->g + from + AHEAD, n);
+    qm_ahead(m + AHEAD, n);
+    b->divide(n, c->denom, u);
+    if (c->a->w->round < 2)
+        b->moment(&c->how, n, u, m);
+    if (c->a->w->round != 1)
+        b->residual(n, (float)c->a->h->eps, m, u);
+}
+
+static void take_momentum(const struct came *c, int64_t from, int64_t n)
+{
+    float room[QM_WHOLE_CHUNK];
+    form_missed(c, from, n, room);
+}
+
+/* What the direction is divided by, so that its RMS is at most clip; round 2 finds it where round 1
+ * left it. */
+static float denominator(const struct came *c)
+{
+    const struct qm_a8 *a = c->a;
+    float denom = 0.0f;
+    if (a->w->round == 2) {
+        qm_whole_get(&denom, a->w->room, sizeof denom);
+        return denom;
+    }
+    double rms = sqrt(qm_sum_squares_of(&c->f.u, a->n)) / sqrt((double)a->n);
+    return (float)fmax(1.0, rms / a->h->clip);
+}
+
 static qm_status came_states(struct qm_a8 *a)
 {
-    const struct qm_whole_blocks *b = qm_whole_blocks();
-    const struct qm_moment how = moment_of(a, 0, a->is_cuda);
-    const float *g = a->w->g;
-    float *m = a->w->slot[QM_A8_M], *u = a->w->room, eps = (float)a->h->eps;
+    const struct qm_moment turned = moment_of(a, 1, 0);
+    struct came c = {.a = a, .how = moment_of(a, 0, a->is_cuda)};
     int round = a->w->round;
-    if (a->h->maximize) {
-        qm_a8_gradients(a, 0, u);
-        g = u;
+    if (round == 2)
+        c.denom = denominator(&c);
+    QM_TRY(factored_open(a, QM_A8_ROW, QM_A8_COL, TORCH, a->w->g, a->h->maximize ? &turned : NULL,
+                         &c.f));
+    if (round < 2)
+        c.denom = denominator(&c);
+    qm_status st = QM_OK;
+    if (round == 1) {
+        QM_CHUNKS(a->n, i, n)
+        take_momentum(&c, i, n);
+        qm_whole_put(a->w->room, &c.denom, sizeof c.denom);
+    } else {
+        a->b = 1.0 - a->h->beta3;
+        st = factor_states(a, (struct qm_term){0}, &(struct qm_formed){form_missed, &c, NULL}, 0.0f,
+                           QM_A8_CONF_ROW, QM_A8_CONF_COL);
     }
-    QM_TRY(factored_direction(a, QM_A8_ROW, QM_A8_COL, TORCH, g, u));
-    double rms = norm_of(u, a->n) / sqrt((double)a->n), denom = fmax(1.0, rms / a->h->clip);
-    QM_CHUNKS(a->n, i, n)
-    {
-        b->divide(n, (float)denom, u + i);
-        if (round < 2)
-            b->moment(&how, n, u + i, m + i);
-        if (round != 1)
-            b->residual(n, eps, m + i, u + i);
-    }
-    if (round == 1)
-        return QM_OK;
-    a->b = 1.0 - a->h->beta3;
-    return factor_states(a, (struct qm_term){0}, u, 0.0f, QM_A8_CONF_ROW, QM_A8_CONF_COL);
+    factored_close(&c.f);
+    return st;
 }
 
 qm_status qm_a8_states(const struct qm_whole *w)
@@ -221,8 +316,8 @@ qm_status qm_a8_states(const struct qm_whole *w)
     if (!a.is_factored)
         unfactored_states(&a);
     else if (w->round == 0) /* squares have no sign to turn */
-        st = factor_states(&a, (struct qm_term){.is_square = 1}, w->g, added(&a), QM_A8_ROW,
-                           QM_A8_COL);
+        st = factor_states(&a, (struct qm_term){.is_square = 1}, &(struct qm_formed){.made = w->g},
+                           added(&a), QM_A8_ROW, QM_A8_COL);
     if (st == QM_OK && a.is_came && (w->round > 0 || !a.is_cuda))
         st = came_states(&a);
     const struct qm_moment how = moment_of(&a, 1, a.is_cuda);
@@ -260,52 +355,72 @@ double qm_a8_limit(const struct qm_a8 *a, double *norm)
     return 1.0 / limit;
 }
 
-void qm_a8_write(const struct qm_a8 *a, double alpha, double rate, const float *u)
+static void write_chunk(const struct qm_formed *u, int64_t from, int64_t n, float keep, float by,
+                        float *p)
+{
+    float room[QM_WHOLE_CHUNK];
+    qm_whole_blocks()->decay_step(n, keep, by, qm_formed_at(u, from, n, room), p + from);
+}
+
+static void write_formed(const struct qm_a8 *a, double alpha, double rate,
+                         const struct qm_formed *u)
 {
     const struct qm_hyper *h = a->h;
     float keep = (float)(1.0 - h->weight_decay * (h->scale_weight_decay ? alpha : a->rho));
-    float by = (float)rate, *p = a->w->p;
     QM_CHUNKS(a->n, i, n)
-    qm_whole_blocks()->decay_step(n, keep, by, u + i, p + i);
+    write_chunk(u, i, n, keep, (float)rate, a->w->p);
+}
+
+void qm_a8_write(const struct qm_a8 *a, double alpha, double rate, const float *u)
+{
+    write_formed(a, alpha, rate, &(struct qm_formed){.made = u});
 }
 
 /* The direction before clipping. */
-static qm_status direction(const struct qm_a8 *a, float *u)
+static qm_status direction(const struct qm_a8 *a, struct factored *f)
 {
-    int sanitized = a->is_cuda && a->is_026;
-    double floor = a->is_cuda ? fmax(a->eps_sq, 0x1p-53) : a->eps_sq;
-    const float *x = a->has_m ? a->w->slot[QM_A8_M] : u, *v = a->w->slot[QM_A8_V];
-    if (!a->has_m)
-        qm_a8_gradients(a, sanitized, u);
+    const struct qm_moment taken = moment_of(a, 1, a->is_cuda && a->is_026);
+    const float *x = a->has_m ? a->w->slot[QM_A8_M] : a->w->g;
+    enum qm_a8_slot row = a->is_came ? QM_A8_CONF_ROW : QM_A8_ROW;
+    enum qm_a8_slot col = a->is_came ? QM_A8_CONF_COL : QM_A8_COL;
+    enum form form = a->is_cuda ? KERNEL : TORCH;
     if (a->is_came && a->w->slot_is_f32[QM_A8_CONF_ROW])
-        return factored_direction(a, QM_A8_CONF_ROW, QM_A8_CONF_COL, TORCH_CLAMPED, x, u);
+        form = TORCH_CLAMPED;
     if (a->is_came || a->is_factored)
-        return factored_direction(a, a->is_came ? QM_A8_CONF_ROW : QM_A8_ROW,
-                                  a->is_came ? QM_A8_CONF_COL : QM_A8_COL,
-                                  a->is_cuda ? KERNEL : TORCH, x, u);
+        return factored_open(a, row, col, form, x, a->has_m ? NULL : &taken, f);
+    float *u = a->w->room;
+    if (!a->has_m) {
+        qm_a8_gradients(a, a->is_cuda && a->is_026, u);
+        x = u;
+    }
     qm_sweep_run(QM_SWEEP_a8_direction,
-                 &(struct qm_sweep){.n = a->n, .d = {floor}, .x = {u, QM_AT(x), QM_AT(v)}});
+                 &(struct qm_sweep){.n = a->n,
+                                    .d = {a->is_cuda ? fmax(a->eps_sq, 0x1p-53) : a->eps_sq},
+                                    .x = {u, QM_AT(x), a->w->slot[QM_A8_V]}});
+    f->u.made = u;
     return QM_OK;
 }
 
 qm_status qm_a8_apply(const struct qm_whole *w)
 {
     struct qm_a8 a = qm_a8_open(w);
+    struct factored f = {.mean = NULL};
     if (a.n == 0)
         return QM_OK;
     if (a.is_apollo)
         return qm_a8_apollo_apply(&a);
-    float *u = w->room;
-    qm_status st = direction(&a, u);
-    if (st == QM_OK) {
-        double norm = norm_of(u, a.n), limit = a.h->limiter ? qm_a8_limit(&a, &norm) : 1.0;
-        double alpha = qm_a8_rate(&a) * a.correction;
-        double d = a.is_came && !a.h->clip_twice ? 1e9 : a.h->clip; /* as the source turns it off */
-        double clipped = a.is_026 ? norm : norm * limit;
-        double denom = fmax(1.0, clipped / (sqrt((double)a.n) * d));
-        if (limit == 0.0)
-            qm_sweep_run(QM_SWEEP_fill, &(struct qm_sweep){.n = a.n, .x = {u}});
-        qm_a8_write(&a, alpha, alpha / denom * limit, u);
+    QM_TRY(direction(&a, &f));
+    double norm = sqrt(qm_sum_squares_of(&f.u, a.n));
+    double limit = a.h->limiter ? qm_a8_limit(&a, &norm) : 1.0;
+    double alpha = qm_a8_rate(&a) * a.correction;
+    double d = a.is_came && !a.h->clip_twice ? 1e9 : a.h->clip; /* as the source turns it off */
+    double clipped = a.is_026 ? norm : norm * limit;
+    double denom = fmax(1.0, clipped / (sqrt((double)a.n) * d));
+    if (limit == 0.0) {
+        qm_sweep_run(QM_SWEEP_fill, &(struct qm_sweep){.n = a.n, .x = {w->room}});
+        f.u.made = w->room;
     }
-    return st;
+    write_formed(&a, alpha, alpha / denom * limit, &f.u);
+    factored_close(&f);
+    return QM_OK;
 }

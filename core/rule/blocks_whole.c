@@ -11,153 +11,190 @@
 
 typedef float floats __attribute__((vector_size(8 * sizeof(float))));
 typedef double doubles __attribute__((vector_size(8 * sizeof(double))));
-typedef int64_t longs __attribute__((vector_size(8 * sizeof(int64_t))));
+typedef uint64_t words __attribute__((vector_size(8 * sizeof(uint64_t))));
 
-static inline void widen(const float *x, doubles *out)
+static inline void widen_eight(const floats *x, doubles *out)
 {
 #ifdef __AVX512F__
-    *out = (doubles)_mm512_cvtps_pd(_mm256_loadu_ps(x));
+    *out = (doubles)_mm512_cvtps_pd((__m256)*x);
 #else
-    floats f;
-    memcpy(&f, x, sizeof f);
-    *out = __builtin_convertvector(f, doubles);
+    *out = __builtin_convertvector(*x, doubles);
 #endif
 }
 
-static inline double total_of(const doubles *x)
+static inline void widen(const float *x, doubles *out)
 {
-    double sum = 0.0;
-    for (int k = 0; k < 8; k++)
-        sum += (*x)[k];
-    return sum;
+    floats f;
+    memcpy(&f, x, sizeof f);
+    widen_eight(&f, out);
 }
 
-/* Adds eight squares, each rounded to a multiple of grid 2^-52; a tie is off by just half a step. */
-static inline void add_squares(const float *x, double grid, doubles *total, longs *ties)
+/* Eight squares v as counts of steps of grid 2^-52, to the nearest, ties to even; off: what each v is above its
+ * count.  While v + grid stays below 2 grid, its last 52 bits are that count. */
+static inline void count_squares(const float *x, double grid, words *count, doubles *off)
 {
-    doubles zero = {0.0}, g = zero + grid, half = zero + grid * 0x1p-53, v;
+    doubles zero = {0.0}, g = zero + grid, v;
     widen(x, &v);
     v = v * v;
-    doubles rounded = (v + g) - g, off = v - rounded;
-    *ties |= ((longs)off & INT64_MAX) == (longs)half;
-    *total += rounded;
+    doubles at = v + g;
+    *off = v - (at - g);
+    *count = (words)at - (words)g;
 }
 
-static inline int has_any(const longs *x)
+/* The signs of eight numbers as bits. */
+static inline uint64_t signs_of(const words *x)
 {
-    int64_t any = 0;
+#ifdef __AVX512DQ__
+    return _mm512_movepi64_mask((__m512i)*x);
+#else
+    uint64_t bits = 0;
     for (int k = 0; k < 8; k++)
-        any |= (*x)[k];
-    return any != 0;
+        bits |= (*x)[k] >> 63 << k;
+    return bits;
+#endif
 }
 
-/* Ties go by the last bit of the sum: from an even and from an odd one. */
-static double tied_squares(const float *x, int64_t n, double grid, double *odd)
+static inline uint64_t last_bits_of(const words *x)
 {
-    double first = grid + grid * 0x1p-52, from_even = grid, from_odd = first;
-    for (int64_t i = 0; i < n; i += 16) {
-        longs ties = {0};
-        doubles sum = {0.0};
-        add_squares(x + i, grid, &sum, &ties);
-        add_squares(x + i + 8, grid, &sum, &ties);
-        if (!has_any(&ties)) {
-            from_even += total_of(&sum);
-            from_odd += total_of(&sum);
-            continue;
-        }
-        for (int64_t k = i; k < i + 16; k++) {
-            double v = (double)x[k] * (double)x[k];
-            from_even += v;
-            from_odd += v;
+    words high = *x << 63;
+    return signs_of(&high);
+}
+
+static inline int parity(uint64_t bits) { return __builtin_popcountll(bits) & 1; }
+
+/* What ties add to the counts of a sum that begins even, or odd: a tie makes the sum even, so where the sum before
+ * it is odd it goes by the odd neighbour.  last: whether the counts before the last tie (at first: less the
+ * sum's own) are odd. */
+struct ties {
+    int64_t gain[2];
+    int last[2];
+};
+
+/* 64 counts: bits of those that are ties, that are odd, that are above their square; before: whether the
+ * counts before them are odd. */
+static inline void take_ties(struct ties *t, uint64_t tie, uint64_t odd, uint64_t above, int before)
+{
+    for (; tie; tie &= tie - 1) {
+        uint64_t at = tie & -tie;
+        int here = before ^ parity(odd & (at - 1));
+        for (int k = 0; k < 2; k++) {
+            t->gain[k] += here == t->last[k] ? 0 : above & at ? -1 : 1;
+            t->last[k] = here;
         }
     }
-    int fits = from_even < 2.0 * grid && from_odd < 2.0 * grid;
-    *odd = fits ? from_odd - first : (double)NAN;
-    return fits ? from_even - grid : (double)NAN;
 }
 
-/* What is added is exact as long as the total stays below 2 grid, so in any order. */
+/* Adds the counts of x to *total, and their bits to *all. */
+static inline void count_ties(const float *x, int64_t n, double grid, words *total, words *all,
+                              struct ties *t)
+{
+    doubles zero = {0.0}, half = zero + grid * 0x1p-53;
+    for (int64_t i = 0; i < n; i += 64) {
+        uint64_t tie = 0, odd = 0, above = 0;
+        words before = *total;
+        for (int k = 0; k < 8; k++) {
+            doubles off;
+            words count;
+            count_squares(x + i + 8 * k, grid, &count, &off);
+            words is_tie = (words)(((words)off & INT64_MAX) == (words)half), low = (words)off;
+            *total += count;
+            *all |= count;
+            tie |= signs_of(&is_tie) << 8 * k;
+            odd |= last_bits_of(&count) << 8 * k;
+            above |= signs_of(&low) << 8 * k;
+        }
+        if (tie)
+            take_ties(t, tie, odd, above, parity(last_bits_of(&before)));
+    }
+}
+
+/* Squares of odd multiples of 2^k are odd multiples of 2^2k: ties only where half a step is one, so of every
+ * second grid only. */
 static double squares(const float *restrict x, int64_t n, double grid, double *odd)
 {
-    doubles total[2] = {{0.0}};
-    longs ties[2] = {{0}};
-    for (int64_t i = 0; i < n; i += 16)
-        for (int k = 0; k < 2; k++)
-            add_squares(x + i + 8 * k, grid, &total[k], &ties[k]);
-    ties[0] |= ties[1];
-    total[0] += total[1];
-    if (has_any(&ties[0]))
-        return tied_squares(x, n, grid, odd);
-    *odd = total_of(&total[0]);
-    return *odd;
+    struct ties t = {{0, 0}, {0, 1}};
+    words total = {0}, all = {0};
+    uint64_t bits, sum = 0, any = 0;
+    memcpy(&bits, &grid, sizeof bits);
+    if (bits >> 52 & 1)
+        for (int64_t i = 0; i < n; i += 8) {
+            doubles off;
+            words count;
+            count_squares(x + i, grid, &count, &off);
+            total += count;
+            all |= count;
+        }
+    else
+        count_ties(x, n, grid, &total, &all, &t);
+    for (int k = 0; k < 8; k++) {
+        sum += total[k];
+        any |= all[k];
+    }
+    int fits = any >> 52 == 0;
+    *odd = fits ? (double)((int64_t)sum + t.gain[1]) * (grid * 0x1p-52) : (double)NAN;
+    return fits ? (double)((int64_t)sum + t.gain[0]) * (grid * 0x1p-52) : (double)NAN;
 }
 
 static inline double term(struct qm_term t, float x) { return (double)qm_term_of(t, x); }
 
-static inline void terms(struct qm_term t, const float *restrict x, int64_t n, float *restrict of)
+/* s[k] += row k's eight numbers from left to right: eight rows, `step` apart, as one vector. */
+static inline void add_columns(struct qm_term t, const float *x, int64_t step, doubles *s)
 {
-    if (t.is_square)
-        for (int64_t i = 0; i < n; i++)
-            of[i] = x[i] * x[i] + t.add;
-    else
-        for (int64_t i = 0; i < n; i++)
-            of[i] = x[i];
+    floats a[8], b[8];
+    for (int k = 0; k < 8; k++) {
+        memcpy(&a[k], x + k * step, sizeof *a);
+        a[k] = t.is_square ? a[k] * a[k] + t.add : a[k];
+    }
+    for (int k = 0; k < 4; k++) { /* pairs of rows, then of pairs, then halves */
+        b[2 * k] = __builtin_shufflevector(a[2 * k], a[2 * k + 1], 0, 8, 2, 10, 4, 12, 6, 14);
+        b[2 * k + 1] = __builtin_shufflevector(a[2 * k], a[2 * k + 1], 1, 9, 3, 11, 5, 13, 7, 15);
+    }
+    for (int k = 0; k < 8; k += 4)
+        for (int i = 0; i < 2; i++) {
+            floats f = b[k + i], g = b[k + i + 2];
+            a[k + i] = __builtin_shufflevector(f, g, 0, 1, 8, 9, 4, 5, 12, 13);
+            a[k + i + 2] = __builtin_shufflevector(f, g, 2, 3, 10, 11, 6, 7, 14, 15);
+        }
+    for (int k = 0; k < 4; k++) {
+        b[k] = __builtin_shufflevector(a[k], a[k + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        b[k + 4] = __builtin_shufflevector(a[k], a[k + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+    for (int k = 0; k < 8; k++) {
+        doubles wide;
+        widen_eight(&b[k], &wide);
+        *s += wide;
+    }
 }
 
-/* s[k] += of[k][0], then of[k][1] and so on, n a multiple of 8: eight rows as one vector. */
-static void add_columns(float of[QM_WHOLE_ROWS][128], int64_t n, doubles *s)
+/* Groups of eight rows; two beside each other, since each addition waits for the one before. */
+static inline void add_groups(struct qm_term t, const float *x, int64_t groups, int64_t cols,
+                              int64_t step, doubles *s)
 {
-    for (int64_t j = 0; j < n; j += 8) {
-        floats a[8], b[8];
-        for (int k = 0; k < 8; k++)
-            memcpy(&a[k], of[k] + j, sizeof *a);
-        for (int k = 0; k < 4; k++) { /* pairs of rows, then of pairs, then halves */
-            b[2 * k] = __builtin_shufflevector(a[2 * k], a[2 * k + 1], 0, 8, 2, 10, 4, 12, 6, 14);
-            b[2 * k + 1] =
-                __builtin_shufflevector(a[2 * k], a[2 * k + 1], 1, 9, 3, 11, 5, 13, 7, 15);
-        }
-        for (int k = 0; k < 8; k += 4)
-            for (int i = 0; i < 2; i++) {
-                floats x = b[k + i], y = b[k + i + 2];
-                a[k + i] = __builtin_shufflevector(x, y, 0, 1, 8, 9, 4, 5, 12, 13);
-                a[k + i + 2] = __builtin_shufflevector(x, y, 2, 3, 10, 11, 6, 7, 14, 15);
-            }
-        for (int k = 0; k < 4; k++) {
-            b[k] = __builtin_shufflevector(a[k], a[k + 4], 0, 1, 2, 3, 8, 9, 10, 11);
-            b[k + 4] = __builtin_shufflevector(a[k], a[k + 4], 4, 5, 6, 7, 12, 13, 14, 15);
-        }
-        for (int k = 0; k < 8; k++) {
-            doubles wide;
-            widen((const float *)&b[k], &wide);
-            *s += wide;
-        }
+    for (int64_t j = 0; groups == 2 && j < cols; j += 8) {
+        add_columns(t, x + j, step, &s[0]);
+        add_columns(t, x + 8 * step + j, step, &s[1]);
     }
+    for (int64_t j = 0; groups == 1 && j < cols; j += 8)
+        add_columns(t, x + j, step, &s[0]);
 }
 
 static void row_sums(struct qm_term t, const float *restrict x, int64_t rows, int64_t cols,
                      int64_t step, double *restrict sum)
 {
-    enum { WIDE = 128 };
-    float of[QM_WHOLE_ROWS][WIDE];
-    doubles s = {0.0};
-    for (int64_t k = 0; k < rows; k++)
-        s[k] = sum[k];
-    if (rows == QM_WHOLE_ROWS)
-        for (int64_t j = 0; j < cols; j += WIDE) {
-            int64_t n = cols - j < WIDE ? cols - j : WIDE;
-            for (int k = 0; k < QM_WHOLE_ROWS; k++)
-                terms(t, x + k * step + j, n, of[k]);
-            add_columns(of, n / 8 * 8, &s);
-            for (int64_t i = n / 8 * 8; i < n; i++)
-                for (int k = 0; k < QM_WHOLE_ROWS; k++)
-                    s[k] += (double)of[k][i];
-        }
+    doubles s[2] = {{0.0}};
+    int64_t groups = rows / 8, whole = cols / 8 * 8;
+    for (int64_t k = 0; k < 8 * groups; k++)
+        s[k / 8][k % 8] = sum[k];
+    if (t.is_square)
+        add_groups((struct qm_term){1, t.add}, x, groups, whole, step, s);
     else
-        for (int64_t k = 0; k < rows; k++)
-            for (int64_t j = 0; j < cols; j++)
-                s[k] += term(t, x[k * step + j]);
-    for (int64_t k = 0; k < rows; k++)
-        sum[k] = s[k];
+        add_groups((struct qm_term){0, 0.0f}, x, groups, whole, step, s);
+    for (int64_t k = 0; k < rows; k++) {
+        double here = k < 8 * groups ? s[k / 8][k % 8] : sum[k];
+        for (int64_t j = k < 8 * groups ? whole : 0; j < cols; j++)
+            here += term(t, x[k * step + j]);
+        sum[k] = here;
+    }
 }
 
 /* Four rows at a time: sums are loaded and stored a quarter as often. */
@@ -281,7 +318,16 @@ static void add_scaled(int64_t n, float by, const float *restrict u, float *rest
 
 static void outer(int64_t n, double row, const double *restrict root, const float *x, float *out)
 {
-    for (int64_t j = 0; j < n; j++)
+    int64_t j = 0;
+#ifdef __AVX512F__
+    const __m512d r = _mm512_set1_pd(row);
+    for (; j + 8 <= n; j += 8) {
+        __m512d by = _mm512_mul_pd(r, _mm512_loadu_pd(root + j));
+        __m512d v = _mm512_mul_pd(_mm512_cvtps_pd(_mm256_loadu_ps(x + j)), by);
+        _mm256_storeu_ps(out + j, _mm512_cvtpd_ps(v));
+    }
+#endif
+    for (; j < n; j++)
         out[j] = qm_outer(row, root[j], x[j]);
 }
 

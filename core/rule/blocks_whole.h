@@ -18,12 +18,12 @@ struct qm_root {
 };
 
 /* CHUNK: elements of a loop that stay in the first-level cache; ROWS, DEEP x TILE: sums at a time. */
-enum { QM_WHOLE_CHUNK = 1024, QM_WHOLE_ROWS = 8, QM_WHOLE_TILE = 16, QM_WHOLE_DEEP = 4 };
+enum { QM_WHOLE_CHUNK = 1024, QM_WHOLE_ROWS = 16, QM_WHOLE_TILE = 16, QM_WHOLE_DEEP = 4 };
 
 struct qm_whole_blocks {
     /* What a sum in [grid, 2 grid) whose last bit is 0 gains by adding x[i]^2 one by one, each addition
      * rounded; *odd: likewise, last bit 1.  NaN, or too much for the sum to stay below 2 grid, where it
-     * does not.  n: a multiple of 16; grid: a power of two (whole.h says what for). */
+     * does not.  n: a multiple of 64, up to 1024; grid: a power of two (whole.h says what for). */
     double (*squares)(const float *x, int64_t n, double grid, double *odd);
 
     /* sum[i] += terms of row i, from left to right: rows <= QM_WHOLE_ROWS rows, `step` apart. */

@@ -101,7 +101,8 @@ struct qm_whole {
                                    * that round more than once in a step */
     float *p;                     /* the caller's own where it is float32, as is g */
     const float *g;
-    float *room; /* as many elements as p, for the rule's use: nothing is kept between calls */
+    float *room; /* as many elements as p, for the rule's use: kept from round to round of `states`,
+                * not beyond */
     float *slot[QM_MAX_SLOTS];
     struct qm_shape slot_shape[QM_MAX_SLOTS];
     int slot_is_f32[QM_MAX_SLOTS]; /* kept unquantized: some sources treat such a state otherwise */

@@ -63,6 +63,30 @@ static inline int64_t qm_whole_chunk(int64_t total)
 
 enum { QM_THREADS_FROM = 1 << 16 }; /* elements */
 
+/* Numbers that a rule forms as they are wanted, so that they need not go to memory and back: `form` writes those
+ * from number `from` on, n > 0 of them, to out, on any thread. */
+struct qm_formed {
+    void (*form)(const void *how, int64_t from, int64_t n, float *out);
+    const void *how;
+    const float *made; /* where all of them lie already; NULL: nowhere */
+};
+
+/* Asks for x[n], which will be wanted soon, before the processor would foresee it. */
+static inline void qm_ahead(const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += 16)
+        __builtin_prefetch(x + i, 0, 2);
+}
+
+/* n of them where they lie, or in `room`. */
+static inline float *qm_formed_at(const struct qm_formed *f, int64_t from, int64_t n, float *room)
+{
+    if (f->made)
+        return QM_AT(f->made + from);
+    f->form(f->how, from, n, room);
+    return room;
+}
+
 /* The last two dims; the dims before them are a batch of independent matrices. */
 struct qm_matrices {
     int64_t batch, rows, cols;
@@ -86,6 +110,11 @@ static inline struct qm_shape qm_shape_none(void)
 void qm_row_means(const struct qm_matrices *m, struct qm_term t, const float *x, float *row);
 void qm_col_means(const struct qm_matrices *m, struct qm_term t, const float *x, float *col);
 
+/* Both at once, while each part of x is at hand.  A number that is not made yet is formed once, on a device in
+ * room[batch][rows][cols]. */
+qm_status qm_two_means(const struct qm_matrices *m, struct qm_term t, const struct qm_formed *x,
+                       float *room, float *row, float *col);
+
 /* ((x[0]^2 + x[1]^2) + x[2]^2) + ..., every addition rounded: that very double, in parallel.
  *
  * While the running sum s lies in [2^E, 2^(E+1)), all of it are multiples of u = 2^(E-52), and so is the
@@ -94,6 +123,9 @@ void qm_col_means(const struct qm_matrices *m, struct qm_term t, const float *x,
  * exact in any order while s stays below 2^(E+1); one with such ties has two sums, for either parity, and
  * where s reaches 2^(E+1) the block goes one by one. */
 double qm_sum_squares(const float *x, int64_t n);
+
+/* The same of numbers that may be formed, some of them twice; on a device they are made. */
+double qm_sum_squares_of(const struct qm_formed *x, int64_t n);
 
 /* out[a][c] = sum over k of x[a step_a + k step_k] y[k][c], rows x cols, in double in the order of k. */
 void qm_product(const float *x, int64_t step_a, int64_t step_k, const float *y, int64_t rows,
