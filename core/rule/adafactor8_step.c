@@ -248,8 +248,14 @@ static void form_missed(const void *how, int64_t from, int64_t n, float *out)
     const struct came *c = how;
     const struct qm_whole_blocks *b = qm_whole_blocks();
     float *u = qm_formed_at(&c->f.u, from, n, out), *m = c->a->w->slot[QM_A8_M] + from;
-    qm_ahead(c->a->w->g + from + AHEAD, n);
-    qm_ahead(m + AHEAD, n);
+    if (c->a->w->round != 1) { /* other passes are foreseen better than told */
+        qm_ahead(c->a->w->g + from + AHEAD, n);
+        qm_ahead(m + AHEAD, n);
+    }
+    if (b->came) {
+        b->came(&c->how, c->a->w->round, n, c->denom, (float)c->a->h->eps, m, u);
+        return;
+    }
     b->divide(n, c->denom, u);
     if (c->a->w->round < 2)
         b->moment(&c->how, n, u, m);

@@ -54,6 +54,17 @@ static inline uint64_t signs_of(const words *x)
 #endif
 }
 
+/* Where two are equal, as bits. */
+static inline uint64_t equals_of(const words *x, const words *y)
+{
+#ifdef __AVX512F__
+    return _mm512_cmpeq_epi64_mask((__m512i)*x, (__m512i)*y);
+#else
+    words equal = (words)(*x == *y);
+    return signs_of(&equal);
+#endif
+}
+
 static inline uint64_t last_bits_of(const words *x)
 {
     words high = *x << 63;
@@ -70,10 +81,18 @@ struct ties {
     int last[2];
 };
 
-/* 64 counts: bits of those that are ties, that are odd, that are above their square; before: whether the
- * counts before them are odd. */
-static inline void take_ties(struct ties *t, uint64_t tie, uint64_t odd, uint64_t above, int before)
+/* The ties among 64 counts; before: whether the counts before them are odd. */
+static void take_ties(const float *x, double grid, uint64_t tie, int before, struct ties *t)
 {
+    uint64_t odd = 0, above = 0; /* their square */
+    for (int k = 0; k < 8; k++) {
+        doubles off;
+        words count, sign;
+        count_squares(x + 8 * k, grid, &count, &off);
+        sign = (words)off;
+        odd |= last_bits_of(&count) << 8 * k;
+        above |= signs_of(&sign) << 8 * k;
+    }
     for (; tie; tie &= tie - 1) {
         uint64_t at = tie & -tie;
         int here = before ^ parity(odd & (at - 1));
@@ -88,23 +107,22 @@ static inline void take_ties(struct ties *t, uint64_t tie, uint64_t odd, uint64_
 static inline void count_ties(const float *x, int64_t n, double grid, words *total, words *all,
                               struct ties *t)
 {
-    doubles zero = {0.0}, half = zero + grid * 0x1p-53;
+    doubles zero = {0.0};
+    words half = (words)(zero + grid * 0x1p-53);
     for (int64_t i = 0; i < n; i += 64) {
-        uint64_t tie = 0, odd = 0, above = 0;
+        uint64_t tie = 0;
         words before = *total;
         for (int k = 0; k < 8; k++) {
             doubles off;
-            words count;
+            words count, size;
             count_squares(x + i + 8 * k, grid, &count, &off);
-            words is_tie = (words)(((words)off & INT64_MAX) == (words)half), low = (words)off;
+            size = (words)off & INT64_MAX;
             *total += count;
             *all |= count;
-            tie |= signs_of(&is_tie) << 8 * k;
-            odd |= last_bits_of(&count) << 8 * k;
-            above |= signs_of(&low) << 8 * k;
+            tie |= equals_of(&size, &half) << 8 * k;
         }
         if (tie)
-            take_ties(t, tie, odd, above, parity(last_bits_of(&before)));
+            take_ties(x + i, grid, tie, parity(last_bits_of(&before)), t);
     }
 }
 
@@ -291,6 +309,21 @@ static void residual(int64_t n, float add, const float *restrict m, float *restr
         u[i] = qm_residual(u[i], m[i], add);
 }
 
+static void came(const struct qm_moment *how, int round, int64_t n, float by, float add,
+                 float *restrict old, float *restrict u)
+{
+    const struct qm_moment m = *how;
+    for (int64_t i = 0; round == 0 && i < n; i++) {
+        float v = u[i] / by, next = qm_moment_mix(m, old[i], v);
+        old[i] = next;
+        u[i] = qm_residual(v, next, add);
+    }
+    for (int64_t i = 0; round == 1 && i < n; i++)
+        old[i] = qm_moment_mix(m, old[i], u[i] / by);
+    for (int64_t i = 0; round == 2 && i < n; i++)
+        u[i] = qm_residual(u[i] / by, old[i], add);
+}
+
 static void decay_step(int64_t n, float keep, float by, const float *restrict u, float *restrict p)
 {
     for (int64_t i = 0; i < n; i++)
@@ -347,6 +380,17 @@ static inline uint32_t is_doubtful(double y)
     return near | (uint32_t)(fabs(y) < 0x1p-125 && y != 0.0);
 }
 
+#ifdef __AVX512F__
+/* The same of eight, as what is_doubtful compares: the least so far.  Doubling drops the sign. */
+static inline void least_doubts(__m512d y, __m512i *near, __m512i *size)
+{
+    const __m512i u = _mm512_castpd_si512(y);
+    __m512i low = _mm512_and_si512(u, _mm512_set1_epi64(0x1fffffff));
+    *near = _mm512_min_epu64(*near, _mm512_sub_epi64(low, _mm512_set1_epi64(0x10000000 - 64)));
+    *size = _mm512_min_epu64(*size, _mm512_sub_epi64(_mm512_add_epi64(u, u), _mm512_set1_epi64(1)));
+}
+#endif
+
 /* Two square roots and a division per element are saved by the product of two roots made before: with
  * five roundings there, four in the definition and one of each product with x, the two differ by
  * less than 16 steps of a double.  Where that could change the float, the chunk is done by definition. */
@@ -362,12 +406,25 @@ static void over_root(const struct qm_root *r, int64_t n, const float *x, float 
         uint32_t doubtful = 0;
         if (x == out)
             at = memcpy(kept, at, sizeof *kept * (size_t)m);
-        for (int64_t j = 0; j < m; j++) {
+        int64_t j = 0;
+#ifdef __AVX512F__
+        __m512i near = _mm512_set1_epi64(-1), size = near;
+        for (; j + 8 <= m; j += 8) {
+            __m512d by = _mm512_mul_pd(_mm512_set1_pd(row), _mm512_loadu_pd(root + j));
+            __m512d v = _mm512_cvtps_pd(_mm256_loadu_ps(at + j));
+            __m512d y = _mm512_mul_pd(v, _mm512_min_pd(by, _mm512_set1_pd(most)));
+            _mm256_storeu_ps(to + j, _mm512_cvtpd_ps(y));
+            least_doubts(y, &near, &size);
+        }
+        doubtful = _mm512_reduce_min_epu64(near) <= 128 ||
+                   _mm512_reduce_min_epu64(size) < 2 * 0x3820000000000000 - 1;
+#endif
+        for (; j < m; j++) {
             double by = row * root[j], y = (double)at[j] * (by < most ? by : most);
             to[j] = (float)y;
             doubtful |= is_doubtful(y);
         }
-        for (int64_t j = 0; doubtful && j < m; j++)
+        for (j = 0; doubtful && j < m; j++)
             to[j] = qm_over_root(r->row, (double)col[j], r->mean, r->floor, at[j]);
     }
 }
@@ -413,6 +470,7 @@ const struct qm_whole_blocks QM_ISA_NAME(qm_whole_blocks) = {.squares = squares,
                                                              .divide = divide,
                                                              .multiply = multiply,
                                                              .residual = residual,
+                                                             .came = came,
                                                              .decay_step = decay_step,
                                                              .average = average,
                                                              .decay = decay,

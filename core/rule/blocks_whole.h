@@ -18,7 +18,7 @@ struct qm_root {
 };
 
 /* CHUNK: elements of a loop that stay in the first-level cache; ROWS, DEEP x TILE: sums at a time. */
-enum { QM_WHOLE_CHUNK = 1024, QM_WHOLE_ROWS = 16, QM_WHOLE_TILE = 16, QM_WHOLE_DEEP = 4 };
+enum { QM_WHOLE_CHUNK = 256, QM_WHOLE_ROWS = 16, QM_WHOLE_TILE = 16, QM_WHOLE_DEEP = 4 };
 
 struct qm_whole_blocks {
     /* What a sum in [grid, 2 grid) whose last bit is 0 gains by adding x[i]^2 one by one, each addition
@@ -51,6 +51,11 @@ struct qm_whole_blocks {
 
     /* u[i] = (u[i] - m[i])^2 + add. */
     void (*residual)(int64_t n, float add, const float *m, float *u);
+
+    /* CAME's rounds: u[i] = u[i] / by; old[i] takes in u[i] (round < 2); u[i] = (u[i] - old[i])^2 + add
+     * (round != 1).  how->is_lerp: 0. */
+    void (*came)(const struct qm_moment *how, int round, int64_t n, float by, float add, float *old,
+                 float *u);
 
     /* p[i] = p[i] * keep - by * u[i]. */
     void (*decay_step)(int64_t n, float keep, float by, const float *u, float *p);
