@@ -223,7 +223,12 @@ qm_status qm_two_means(const struct qm_matrices *m, struct qm_term t, const stru
     return QM_OK;
 }
 
-enum { BLOCK = 256, PIECE = 1024, MOST_BLOCKS = 4096 }; /* PIECE: formed at a time */
+enum {
+    BLOCK = 256,
+    PIECE = 1024,
+    MOST_BLOCKS = 4096,
+    OWNED = 1 << 16
+}; /* PIECE: formed at a time */
 
 /* The definition; n <= BLOCK. */
 static double chain(double s, const struct qm_formed *f, int64_t from, int64_t n)
@@ -272,13 +277,18 @@ static void parts_of(const struct qm_formed *x, int64_t from, int64_t blocks, do
         memcpy(odd, even, sizeof *odd * (size_t)blocks);
         return;
     }
-    QM_PARALLEL(blocks * BLOCK >= QM_THREADS_FROM)
-    for (int64_t k = 0; k < blocks; k += PIECE / BLOCK) {
-        float here[PIECE];
-        int64_t n = blocks - k < PIECE / BLOCK ? blocks - k : PIECE / BLOCK;
-        const float *at = qm_formed_at(x, from + k * BLOCK, n * BLOCK, here);
-        for (int64_t i = 0; i < n; i++)
-            even[k + i] = b->squares(at + i * BLOCK, BLOCK, grid, &odd[k + i]);
+    int64_t end = from + blocks * BLOCK, team = omp_get_max_threads();
+#pragma omp parallel for schedule(static, 1) if (blocks * BLOCK >= QM_THREADS_FROM)
+    for (int64_t k = from / OWNED / team * team; k < (end + OWNED - 1) / OWNED; k++) {
+        int64_t i = k * OWNED > from ? (k * OWNED - from + BLOCK - 1) / BLOCK : 0;
+        int64_t to = (k + 1) * OWNED < end ? ((k + 1) * OWNED - from + BLOCK - 1) / BLOCK : blocks;
+        for (int64_t n; i < to; i += n) {
+            float here[PIECE];
+            n = to - i < PIECE / BLOCK ? to - i : PIECE / BLOCK;
+            const float *at = qm_formed_at(x, from + i * BLOCK, n * BLOCK, here);
+            for (int64_t j = 0; j < n; j++)
+                even[i + j] = b->squares(at + j * BLOCK, BLOCK, grid, &odd[i + j]);
+        }
     }
 }
 

@@ -52,7 +52,7 @@ static inline int64_t qm_whole_chunk(int64_t total)
 #define QM_CHUNKS(total, from, n)                                                               \
     for (int64_t qm_total = (total), qm_chunk = qm_whole_chunk(qm_total), qm_once = 1; qm_once; \
          qm_once = 0)                                                                           \
-        QM_PARALLEL(qm_chunk < qm_total && qm_total >= QM_THREADS_FROM)                         \
+        QM_INTERLEAVED(qm_chunk < qm_total && qm_total >= QM_THREADS_FROM)                      \
     for (int64_t from = 0; from < qm_total; from += qm_chunk)                                   \
         for (int64_t n = qm_total - from < qm_chunk ? qm_total - from : qm_chunk, qm_first = 1; \
              qm_first; qm_first = 0)
@@ -60,6 +60,7 @@ static inline int64_t qm_whole_chunk(int64_t total)
 /* The loop that follows, on all threads if `when`. */
 #define QM_PRAGMA(text) _Pragma(#text)
 #define QM_PARALLEL(when) QM_PRAGMA(omp parallel for schedule(static) if (when))
+#define QM_INTERLEAVED(when) QM_PRAGMA(omp parallel for schedule(static, 256) if (when))
 
 enum { QM_THREADS_FROM = 1 << 16 }; /* elements */
 
