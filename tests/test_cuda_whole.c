@@ -218,6 +218,31 @@ static void test_refusal(void **state)
     assert_non_null(strstr(qm_message(), "rule apollo works on whole tensors on the host"));
 }
 
+/* Large tensors are given their projection, where there is a slot for it. */
+static void test_given(void **state)
+{
+    const struct qm_shape shape = {2, {131072, 4}};
+    static const struct {
+        const char *recipe;
+        int slot;
+        double gap;
+    } of[] = {{"apollo_f32", 2, 0.0},
+              {"fira_f32", 2, 0.0},
+              {"apollo8_026", -1, 200.0},
+              {"apollo8_026,gap=-3", 7, -3.0},
+              {"came_f32,gap=200", -1, 200.0}};
+    struct qm_recipe r;
+    (void)state;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        assert_int_equal(qm_recipe_parse(of[i].recipe, &r), QM_OK);
+        assert_int_equal(qm_given_projection(&r, &shape), of[i].slot);
+        assert_true(r.hyper.gap == of[i].gap);
+    }
+    if (qm_backend_emu.probe() != QM_OK)
+        skip_because("%s", qm_message());
+    assert_int_equal(compare("apollo_f32", &shape), QM_OK);
+}
+
 /* A rule of sums alone, of numbers that cancel: another order of any of them gives other bits. */
 enum { ROWS = 71, COLS = 67, NUMBERS = ROWS * COLS };
 
@@ -301,6 +326,6 @@ int main(void)
         cmocka_unit_test(test_sums),        cmocka_unit_test(test_recipes),
         cmocka_unit_test(test_projections), cmocka_unit_test(test_fira_rms),
         cmocka_unit_test(test_any_order),   cmocka_unit_test(test_refusal),
-        cmocka_unit_test(test_variants)};
+        cmocka_unit_test(test_given),       cmocka_unit_test(test_variants)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
