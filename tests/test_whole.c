@@ -126,6 +126,58 @@ static void test_means(void **state)
         }
 }
 
+struct doubling {
+    const float *x;
+    int *times; /* that each was formed */
+};
+
+static void form_doubled(const void *how, int64_t from, int64_t n, float *out)
+{
+    const struct doubling *d = how;
+    for (int64_t i = 0; i < n; i++) {
+        out[i] = 2.0f * d->x[from + i];
+        d->times[from + i]++;
+    }
+}
+
+/* Formed or made, both means are those of the two passes, and so is the sum; each number is formed once. */
+static void test_two_means(void **state)
+{
+    (void)state;
+    enum { MOST = 300000 };
+    static const struct qm_matrices sizes[] = {
+        {1, 1, 1},     {3, 7, 5},     {1, 8, 1100},  {2, 131, 517}, {1, 1030, 3},  {1, 3, 70001},
+        {900, 16, 16}, {2, 300, 300}, {3, 33, 1024}, {1, 70001, 1}, {1, 290, 1024}};
+    static float x[MOST], twice[MOST], room[MOST], row[2][MOST], col[2][MOST];
+    static int times[MOST];
+    uint64_t s = 11;
+    for (int i = 0; i < MOST; i++)
+        twice[i] = 2.0f * (x[i] = any(&s, 23));
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+        for (int which = 0; which < 12 * QM_ISA_COUNT; which++) {
+            const struct qm_matrices *m = &sizes[k];
+            const struct qm_term t = {which / 6 % 2, 0.25f};
+            int64_t n_rows = m->batch * m->rows, n_cols = m->batch * m->cols, n = n_rows * m->cols;
+            const struct doubling how = {x, times};
+            const struct qm_formed f = {form_doubled, &how, which % 2 ? twice : NULL};
+            if (!qm_isa_force((enum qm_isa)(which / 12)))
+                continue;
+            omp_set_num_threads(1 + which / 2 % 3);
+            memset(times, 0, sizeof times);
+            qm_row_means(m, t, twice, row[0]);
+            qm_col_means(m, t, twice, col[0]);
+            assert_int_equal(qm_two_means(m, t, &f, room, row[1], col[1]), QM_OK);
+            assert_memory_equal(row[0], row[1], sizeof(float) * (size_t)n_rows);
+            assert_memory_equal(col[0], col[1], sizeof(float) * (size_t)n_cols);
+            for (int64_t i = 0; i < n; i++)
+                assert_int_equal(times[i], f.made ? 0 : 1);
+            if (which < 6) {
+                double want = in_order(twice, n), got = qm_sum_squares_of(&f, n);
+                assert_memory_equal(&got, &want, sizeof got);
+            }
+        }
+}
+
 static void test_product(void **state)
 {
     (void)state;
@@ -193,9 +245,8 @@ static void test_over_root(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sum_squares),
-        cmocka_unit_test(test_means),
-        cmocka_unit_test(test_product),
+        cmocka_unit_test(test_sum_squares), cmocka_unit_test(test_means),
+        cmocka_unit_test(test_two_means),   cmocka_unit_test(test_product),
         cmocka_unit_test(test_over_root),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
