@@ -1,4 +1,4 @@
-/* whole.h - what rules over whole tensors share: matrices of a shape, sums, factored moments.
+/* whole.h - what rules over whole tensors share: matrices of a shape, sums (whole_sums.c), factored moments.
  *
  * Every sum is taken in double in the order of the indices and rounded to float32 once, so it
  * depends on no thread and no instruction set; the sources' own orders are not portable. */
@@ -52,17 +52,20 @@ static inline int64_t qm_whole_chunk(int64_t total)
 #define QM_CHUNKS(total, from, n)                                                               \
     for (int64_t qm_total = (total), qm_chunk = qm_whole_chunk(qm_total), qm_once = 1; qm_once; \
          qm_once = 0)                                                                           \
-        QM_INTERLEAVED(qm_chunk < qm_total && qm_total >= QM_THREADS_FROM)                      \
+        QM_PARALLEL_OWNED(qm_chunk < qm_total && qm_total >= QM_THREADS_FROM)                   \
     for (int64_t from = 0; from < qm_total; from += qm_chunk)                                   \
         for (int64_t n = qm_total - from < qm_chunk ? qm_total - from : qm_chunk, qm_first = 1; \
              qm_first; qm_first = 0)
 
-/* The loop that follows, on all threads if `when`. */
+/* The loop that follows, on all threads if `when`; OWNED: of chunks, QM_OWNED elements to each in turn, so
+ * that pass after pass a thread finds what it wrote. */
 #define QM_PRAGMA(text) _Pragma(#text)
 #define QM_PARALLEL(when) QM_PRAGMA(omp parallel for schedule(static) if (when))
-#define QM_INTERLEAVED(when) QM_PRAGMA(omp parallel for schedule(static, 256) if (when))
+#define QM_PARALLEL_OWNED(when) \
+    QM_PRAGMA(omp parallel for schedule(static, QM_OWNED / QM_WHOLE_CHUNK) if (when))
 
-enum { QM_THREADS_FROM = 1 << 16 }; /* elements */
+/* Elements. */
+enum { QM_THREADS_FROM = 1 << 16, QM_OWNED = 1 << 16 };
 
 /* Numbers that a rule forms as they are wanted, so that they need not go to memory and back: `form` writes those
  * from number `from` on, n > 0 of them, to out, on any thread. */
