@@ -37,7 +37,7 @@ static qm_status open_on(const struct qm_device *d, const struct qm_recipe *r,
         return qm_fail(QM_NO_MEMORY, "plan for %s", r->base->name);
     p->param = r->param;
     p->n = qm_shape_numel(shape);
-    qm_status st = r->rule->states ? qm_whole_open(d, mode, r, shape, tensor, &p->whole)
+    qm_status st = r->rule->states ? qm_whole_open(d, mode, r, 1, shape, &tensor, &p->whole)
                                    : qm_batch_open(d, mode, r, 1, shape, &tensor, &p->batch);
     if (st == QM_OK) {
         *plan = p;
@@ -60,9 +60,9 @@ static qm_status device_step(void *plan, struct qm_tensor *param, const struct q
     if (!g->data)
         return QM_OK;
     if (p->whole) {
-        QM_TRY(qm_whole_give(p->whole, param->data, g->data, g->dtype));
+        QM_TRY(qm_whole_give(p->whole, 0, param->data, g->data, g->dtype));
         QM_TRY(qm_whole_run(p->whole, t, seed));
-        return qm_whole_take(p->whole, param->data);
+        return qm_whole_take(p->whole, 0, param->data);
     }
     QM_TRY(qm_batch_give(p->batch, 0, param->data, g->data, g->dtype));
     QM_TRY(qm_batch_run(p->batch, t, seed));
@@ -72,21 +72,21 @@ static qm_status device_step(void *plan, struct qm_tensor *param, const struct q
 static qm_status device_decode(void *plan, int slot, float *out)
 {
     struct plan *p = plan;
-    return p->whole ? qm_whole_decode(p->whole, slot, out)
+    return p->whole ? qm_whole_decode(p->whole, 0, slot, out)
                     : qm_batch_decode(p->batch, 0, slot, out);
 }
 
 static qm_status device_save(void *plan, int slot, uint8_t *codes, float *scales)
 {
     struct plan *p = plan;
-    return p->whole ? qm_whole_save(p->whole, slot, codes, scales)
+    return p->whole ? qm_whole_save(p->whole, 0, slot, codes, scales)
                     : qm_batch_save(p->batch, 0, slot, codes, scales);
 }
 
 static qm_status device_load(void *plan, int slot, const uint8_t *codes, const float *scales)
 {
     struct plan *p = plan;
-    return p->whole ? qm_whole_load(p->whole, slot, codes, scales)
+    return p->whole ? qm_whole_load(p->whole, 0, slot, codes, scales)
                     : qm_batch_load(p->batch, 0, slot, codes, scales);
 }
 

@@ -18,6 +18,7 @@ struct tensor {
     struct qm_shape shape;
     int64_t n;
     uint32_t id;
+    int64_t first_chunk, n_chunks;
     qm_address p, g, residual;
     struct slot slot[QM_MAX_SLOTS];
 };
@@ -28,7 +29,7 @@ struct qm_batch {
     struct qm_recipe r;
     struct qm_step_form form;
     void *module; /* for form.grad */
-    int n, blocks, by_value;
+    int n, blocks, by_value, is_wide;
     int64_t chunk, n_chunks;
     struct tensor *tensor;
     uint64_t *desc;
@@ -168,11 +169,15 @@ qm_status qm_batch_cut(struct qm_batch *b, int64_t chunk, int blocks)
     struct qm_chunk *chunks = malloc(sizeof *chunks * (size_t)(n + 1));
     if (!chunks)
         return qm_fail(QM_NO_MEMORY, "%lld chunks", (long long)n);
-    for (int k = 0; k < b->n; k++)
-        for (int64_t from = 0; from < b->tensor[k].n; from += b->chunk) {
-            int64_t left = b->tensor[k].n - from;
+    for (int k = 0; k < b->n; k++) {
+        struct tensor *t = &b->tensor[k];
+        t->first_chunk = at;
+        for (int64_t from = 0; from < t->n; from += b->chunk) {
+            int64_t left = t->n - from;
             chunks[at++] = (struct qm_chunk){k, from, left < b->chunk ? left : b->chunk};
         }
+        t->n_chunks = at - t->first_chunk;
+    }
     free(b->chunks);
     b->d->release(b->chunks_at);
     b->chunks = chunks;
@@ -386,19 +391,48 @@ static qm_status slot_check(const struct qm_batch *b, int slot)
 struct qm_batch_place qm_batch_place(const struct qm_batch *b, int k)
 {
     const struct tensor *t = &b->tensor[k];
-    return (struct qm_batch_place){b->desc_at + sizeof *b->desc * (size_t)k * (size_t)b->form.words,
-                                   t->p ? t->p : t->g, t->g, t->slot[0].buffer[SCALES]};
+    return (struct qm_batch_place){t->p ? t->p : t->g, t->g, t->slot[0].buffer[SCALES],
+                                   t->slot[0].buffer[CODES]};
 }
 
-qm_status qm_batch_unpack(struct qm_batch *b, int k, int slot, qm_address out)
+/* A kernel whose arguments begin with descriptors and chunks, over n chunks from the first on. */
+static qm_status launch_chunks(struct qm_batch *b, enum qm_step_kernel kernel, int64_t first,
+                               int64_t n, void *more, void *yet_more)
 {
-    qm_address desc = qm_batch_place(b, k).desc;
-    void *args[] = {&desc, &slot, &out};
-    int64_t tile = QM_STEP_THREADS * QM_STEP_EACH, blocks = (b->tensor[k].n + tile - 1) / tile;
-    if (blocks == 0)
-        return QM_OK;
-    return b->d->launch(b->module, QM_KERNEL_decode, (unsigned)(blocks < 4096 ? blocks : 4096), 1,
-                        args);
+    qm_address chunks = b->chunks_at + sizeof *b->chunks * (size_t)first;
+    void *args[] = {&b->desc_at, &chunks, &n, more, yet_more};
+    return n > 0 ? b->d->launch(b->module, kernel, grid_of(b, n), 1, args) : QM_OK;
+}
+
+static qm_status unpack(struct qm_batch *b, int k, int slot, qm_address out)
+{
+    const struct tensor *t = &b->tensor[k];
+    return launch_chunks(b, QM_KERNEL_decode, t->first_chunk, t->n_chunks, &slot, &out);
+}
+
+qm_status qm_batch_unpack(struct qm_batch *b, int slot)
+{
+    qm_address own = 0;
+    return launch_chunks(b, QM_KERNEL_decode, 0, b->n_chunks, &slot, &own);
+}
+
+qm_status qm_batch_load_wide(struct qm_batch *b, int param, int gradient)
+{
+    for (int k = 0; k < b->n && gradient && !b->is_wide; k++) {
+        QM_TRY(b->d->reserve(floats(b->tensor[k].n), &b->tensor[k].slot[0].buffer[CODES]));
+        desc_fill(b, k);
+    }
+    if (gradient && !b->is_wide)
+        QM_TRY(
+            b->d->put(b->desc_at, b->desc, sizeof *b->desc * (size_t)b->n * (size_t)b->form.words));
+    b->is_wide |= gradient;
+    return launch_chunks(b, QM_KERNEL_whole_load, 0, b->n_chunks, &param, &gradient);
+}
+
+qm_status qm_batch_store_wide(struct qm_batch *b, int64_t t, uint64_t seed)
+{
+    struct qm_step_scalars s = {.seed = seed, .step = (uint32_t)t};
+    return launch_chunks(b, QM_KERNEL_whole_store, 0, b->n_chunks, &s, NULL);
 }
 
 qm_status qm_batch_decode(struct qm_batch *b, int k, int slot, float *out)
@@ -411,7 +445,7 @@ qm_status qm_batch_decode(struct qm_batch *b, int k, int slot, float *out)
         return b->d->get(out, t->slot[slot].buffer[SCALES], floats(t->n));
     qm_address room;
     QM_TRY(b->d->reserve(floats(t->n), &room));
-    qm_status st = qm_batch_unpack(b, k, slot, room);
+    qm_status st = unpack(b, k, slot, room);
     if (st == QM_OK)
         st = b->d->get(out, room, floats(t->n));
     b->d->release(room);

@@ -32,15 +32,20 @@ qm_status qm_batch_take(struct qm_batch *b, int k, void *param);
 /* Step t >= 1 of all.  Queued; qm_batch_take waits. */
 qm_status qm_batch_run(struct qm_batch *b, int64_t t, uint64_t seed);
 
-/* Where the things of tensor k lie: its descriptor, its parameter and gradient (one array, of a slot
- * taken by itself: whole_form.h), the values of slot 0 where it has no codes. */
+/* Where the things of tensor k lie: its parameter and gradient (one array, of a slot taken by itself:
+ * whole_form.h); where slot 0 has no codes its values, and the gradient as qm_batch_load_wide left it. */
 struct qm_batch_place {
-    qm_address desc, p, g, values;
+    qm_address p, g, values, wide_g;
 };
 struct qm_batch_place qm_batch_place(const struct qm_batch *b, int k);
 
-/* Slot i as it decodes, to memory of the device. */
-qm_status qm_batch_unpack(struct qm_batch *b, int k, int slot, qm_address out);
+/* Slot i of all tensors as it decodes, to where their gradients lie: one launch, as are the next two. */
+qm_status qm_batch_unpack(struct qm_batch *b, int slot);
+
+/* Of a form with kernels of rules over whole tensors (step_form.h): parameters to the values of slot 0 and
+ * gradients to places of their own, as float32; and parameters from there, as they are stored in step t. */
+qm_status qm_batch_load_wide(struct qm_batch *b, int param, int gradient);
+qm_status qm_batch_store_wide(struct qm_batch *b, int64_t t, uint64_t seed);
 
 /* As the members of struct qm_backend. */
 qm_status qm_batch_decode(struct qm_batch *b, int k, int slot, float *out);

@@ -865,7 +865,7 @@ __launch_bounds__(QM_STEP_THREADS, 2) void qm_fold_2(const struct desc *tensors,
 }
 #endif
 
-/* Slot `which` of one tensor as it decodes. */
+/* Slot `which` as it decodes. */
 template <int I>
 QM_DEV void decode_slot(const struct desc *t, const struct tables *s, int which, int64_t at,
                         int count, float *out)
@@ -883,15 +883,23 @@ QM_DEV void decode_slot(const struct desc *t, const struct tables *s, int which,
     }
 }
 
-extern "C" __global__ __launch_bounds__(QM_STEP_THREADS, 2) void qm_decode(const struct desc *t,
-                                                                           int which, float *out)
+/* out NULL: to where each tensor's gradient lies. */
+extern "C" __global__
+__launch_bounds__(QM_STEP_THREADS, 2) void qm_decode(const struct desc *tensors,
+                                                     const struct qm_chunk *chunks,
+                                                     int64_t n_chunks, int which, float *out)
 {
     __shared__ tables s;
     table_fill<0>(&s);
     __syncthreads();
-    int64_t stride = (int64_t)gridDim.x * THREADS * EACH;
-    for (int64_t at = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * EACH; at < t->n; at += stride)
-        decode_slot<0>(t, &s, which, at, t->n - at < EACH ? (int)(t->n - at) : EACH, out);
+    for (int64_t k = blockIdx.x; k < n_chunks; k += gridDim.x) {
+        const struct qm_chunk c = chunks[k];
+        const struct desc *t = tensors + c.tensor;
+        int64_t end = c.first + c.count;
+        for (int64_t at = c.first + threadIdx.x * EACH; at < end; at += THREADS * EACH)
+            decode_slot<0>(t, &s, which, at, end - at < EACH ? (int)(end - at) : EACH,
+                           out ? out : (float *)t->g);
+    }
 }
 
 #ifdef QM_CODES

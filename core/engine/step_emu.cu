@@ -8,9 +8,10 @@ void qm_emu_step_begin(void);
 void qm_emu_step_end(int is_refused);
 }
 
-#define TABLES                                                                      \
+#define CHUNKS                                                                      \
     *(const struct desc *const *)args[0], *(const struct qm_chunk *const *)args[1], \
-        *(const int64_t *)args[2], *(const struct qm_step_scalars *)args[3]
+        *(const int64_t *)args[2]
+#define TABLES CHUNKS, *(const struct qm_step_scalars *)args[3]
 
 /* One launch over buffers that lie in these regions; what was found wrong, or "".  kernel: as enum
  * qm_step_kernel. */
@@ -31,8 +32,8 @@ extern "C" const char *qm_step_emu(int kernel, unsigned grid_x, unsigned grid_y,
     case 2: qm_fold_2<<<grid, QM_STEP_THREADS>>>(TABLES); break;
 #endif
     case 4:
-        qm_decode<<<grid, QM_STEP_THREADS>>>(*(const struct desc *const *)args[0],
-                                             *(const int *)args[1], *(float *const *)args[2]);
+        qm_decode<<<grid, QM_STEP_THREADS>>>(CHUNKS, *(const int *)args[3],
+                                             *(float *const *)args[4]);
         break;
 #ifdef QM_BY_VALUE
     case 5:
@@ -50,15 +51,10 @@ extern "C" const char *qm_step_emu(int kernel, unsigned grid_x, unsigned grid_y,
 #endif
 #ifdef QM_WHOLE
     case 7:
-        qm_whole_load<<<grid, QM_STEP_THREADS>>>(*(const struct desc *const *)args[0],
-                                                 *(float *const *)args[1],
-                                                 *(float *const *)args[2]);
+        qm_whole_load<<<grid, QM_STEP_THREADS>>>(CHUNKS, *(const int *)args[3],
+                                                 *(const int *)args[4]);
         break;
-    case 8:
-        qm_whole_store<<<grid, QM_STEP_THREADS>>>(*(const struct desc *const *)args[0],
-                                                  *(const float *const *)args[1],
-                                                  *(const struct qm_step_scalars *)args[2]);
-        break;
+    case 8: qm_whole_store<<<grid, QM_STEP_THREADS>>>(TABLES); break;
     case 9:
         qm_whole_sweep<<<grid, QM_STEP_THREADS>>>(*(const int *)args[0],
                                                   *(const struct qm_sweep *)args[1]);
@@ -66,6 +62,11 @@ extern "C" const char *qm_step_emu(int kernel, unsigned grid_x, unsigned grid_y,
     case 10:
         qm_whole_sums<<<grid, QM_STEP_THREADS>>>(*(const int *)args[0],
                                                  *(const struct qm_sweep *)args[1]);
+        break;
+    case 11:
+        qm_whole_sweeps<<<grid, QM_STEP_THREADS>>>(
+            *(const struct qm_sweep *const *)args[0], *(const int *const *)args[1],
+            *(const int *const *)args[2], *(const int *)args[3]);
         break;
 #endif
     default: return "there is no such kernel";

@@ -6,179 +6,163 @@
 
 #include "core/engine/backend.h"
 #include "core/engine/whole_form.h"
-#include "core/rule/whole.h"
+#include "core/engine/whole_lanes.h"
 
-enum { ROOMS = 16 };
+/* A slot, or the parameter, of all tensors: tensor k is number index[k] of batch[which[k]]. */
+struct part {
+    int n_batches, *which, *index;
+    struct qm_batch **batch;
+};
+
+struct tensor {
+    struct qm_shape shape, slot_shape[QM_MAX_SLOTS];
+    int64_t n;
+    uint32_t id;
+    int slot_is_f32[QM_MAX_SLOTS], in_place[QM_MAX_SLOTS];
+    qm_address room; /* n floats */
+    struct qm_rule_step step;
+    int round[QM_MAX_SLOTS]; /* of this step */
+};
 
 struct qm_whole_plan {
     const struct qm_device *d;
+    enum qm_mode mode;
     struct qm_recipe r;
-    struct qm_shape shape;
-    int64_t n;
-    uint32_t tensor;
-    int n_slots;
-    struct qm_batch *body, *slot[QM_MAX_SLOTS];
-    struct qm_shape slot_shape[QM_MAX_SLOTS];
-    int slot_is_f32[QM_MAX_SLOTS], in_place[QM_MAX_SLOTS];
-    qm_address room, wide_g; /* n floats each; wide_g: a gradient that is not float32 */
-    struct {
-        qm_address at;
-        size_t bytes;
-        int is_used;
-    } rooms[ROOMS]; /* what the rule asked for so far */
-    struct {
-        qm_address at;
-        int64_t key;
-        int is_there;
-    } kept;
-    qm_status st; /* the first failure of a step */
+    int n, n_slots;
+    struct tensor *tensor;
+    struct qm_whole *w;
+    uint8_t *takes_part;
+    struct part body, slot[QM_MAX_SLOTS];
+    struct qm_lanes *lanes;
 };
 
-/* ---- what the rule's operations become ---------------------------------------------------------- */
-
-static _Thread_local struct qm_whole_plan *current;
-
-static void keep(qm_status st)
-{
-    if (current->st == QM_OK)
-        current->st = st;
-}
-
-static unsigned blocks_for(int64_t n, int64_t each)
-{
-    int64_t blocks = (n + each - 1) / each;
-    return (unsigned)(blocks < 65535 ? blocks : 65535);
-}
-
-static void sweep(enum qm_sweep_kind kind, const struct qm_sweep *a)
-{
-    struct qm_sweep copy = *a;
-    int number = (int)kind;
-    void *args[] = {&number, &copy};
-    if (current->st == QM_OK)
-        keep(current->d->launch(qm_batch_module(current->body),
-                                number < QM_SWEEP_SUMS ? QM_KERNEL_whole_sums
-                                                       : QM_KERNEL_whole_sweep,
-                                blocks_for(a->n, QM_STEP_THREADS), 1, args));
-}
-
 static void *pointer(qm_address at) { return (void *)(uintptr_t)at; }
-static qm_address address(const void *p) { return (qm_address)(uintptr_t)p; }
 
-static qm_status room(size_t bytes, void **out)
+static struct qm_batch *batch_of(const struct part *p, int k) { return p->batch[p->which[k]]; }
+
+static struct qm_batch_place place_of(const struct part *p, int k)
 {
-    for (int i = 0; i < ROOMS; i++) {
-        if (current->rooms[i].at && (current->rooms[i].is_used || current->rooms[i].bytes < bytes))
-            continue;
-        if (!current->rooms[i].at) {
-            keep(current->d->reserve(bytes, &current->rooms[i].at));
-            QM_TRY(current->st);
-            current->rooms[i].bytes = bytes;
+    return qm_batch_place(batch_of(p, k), p->index[k]);
+}
+
+void *qm_whole_module(const struct qm_whole_plan *p) { return qm_batch_module(p->body.batch[0]); }
+
+/* ---- parts: tensors by form -------------------------------------------------------------------------- */
+
+static void part_close(struct part *p)
+{
+    for (int i = 0; i < p->n_batches; i++)
+        qm_batch_close(p->batch[i]);
+    free(p->batch);
+    free(p->which);
+    free(p->index);
+}
+
+/* What tells the forms of one part apart, as text; the caller frees it. */
+static qm_status form_text(const struct qm_recipe *one, const struct qm_shape *shape, char **out)
+{
+    struct qm_step_form *f = malloc(sizeof *f);
+    qm_status st = f ? qm_step_form(one, shape, one->grad, f) : qm_fail(QM_NO_MEMORY, "a form");
+    if (st == QM_OK && !(*out = qm_step_text(f)))
+        st = qm_fail(QM_NO_MEMORY, "a form");
+    free(f);
+    return st;
+}
+
+/* When a rule has slot i encoded and read back, which depends on the tensor's dims: of a later step. */
+static int ways_of(const struct qm_whole_plan *p, const struct tensor *t, int i)
+{
+    const struct qm_rule *rule = p->r.rule;
+    struct qm_rule_step s;
+    const struct qm_whole w = {.s = &s, .shape = &t->shape, .tensor = t->id};
+    if (i == QM_WHOLE_BODY)
+        return 0;
+    rule->prepare(&p->r.hyper, 2, &s);
+    s.hyper = &p->r.hyper;
+    return 2 * (rule->round_of ? rule->round_of(&w, i) : 0) +
+           (rule->reads_back ? rule->reads_back(&w, i) : 0);
+}
+
+struct forms {
+    char **text; /* of each batch, as many as there are tensors at most */
+    int *ways;
+    struct qm_shape *shape;
+    struct qm_recipe *recipe; /* of the batch's first tensor */
+};
+
+/* Finds each tensor's batch by its form; notes what the plan wants to know of slot i. */
+static qm_status part_sort(struct qm_whole_plan *p, int i, struct part *part, struct forms *f)
+{
+    for (int k = 0; k < p->n; k++) {
+        struct tensor *t = &p->tensor[k];
+        struct qm_recipe one;
+        char *text;
+        int b = 0, ways = ways_of(p, t, i);
+        QM_TRY(qm_whole_recipe(&p->r, i, &t->shape, &one, &f->shape[k]));
+        if (i != QM_WHOLE_BODY) {
+            t->slot_shape[i] = f->shape[k];
+            t->slot_is_f32[i] = one.slot[0].bits == 0;
+            t->in_place[i] = qm_whole_is_plain(&one);
         }
-        current->rooms[i].is_used = 1;
-        *out = pointer(current->rooms[i].at);
-        return QM_OK;
+        QM_TRY(form_text(&one, &f->shape[k], &text));
+        while (b < part->n_batches && (f->ways[b] != ways || strcmp(f->text[b], text) != 0))
+            b++;
+        part->which[k] = b;
+        if (b < part->n_batches) {
+            free(text);
+            continue;
+        }
+        f->text[b] = text;
+        f->ways[b] = ways;
+        f->recipe[b] = one;
+        part->n_batches++;
     }
-    keep(qm_fail(QM_NO_MEMORY, "a rule asks for more than %d arrays at once", ROOMS));
-    return current->st;
-}
-
-static void release(void *p)
-{
-    for (int i = 0; p && i < ROOMS; i++)
-        if (current->rooms[i].at == address(p))
-            current->rooms[i].is_used = 0;
-}
-
-static qm_status kept(int64_t key, size_t bytes, void **out, int *is_new)
-{
-    if (!current->kept.at)
-        keep(current->d->reserve(bytes, &current->kept.at));
-    QM_TRY(current->st);
-    *is_new = !current->kept.is_there || current->kept.key != key;
-    current->kept.is_there = 1;
-    current->kept.key = key;
-    *out = pointer(current->kept.at);
     return QM_OK;
 }
 
-static void get(void *to, const void *from, size_t bytes)
+static qm_status part_batches(struct qm_whole_plan *p, struct part *part, const struct forms *f)
 {
-    memset(to, 0, bytes);
-    if (current->st == QM_OK)
-        keep(current->d->get(to, address(from), bytes));
-}
-
-static void put(void *to, const void *from, size_t bytes)
-{
-    if (current->st == QM_OK)
-        keep(current->d->put(address(to), from, bytes));
-}
-
-static struct qm_sweep of(int64_t n, float *x0, const float *x1, float c0, float c1)
-{
-    return (struct qm_sweep){.n = n, .c = {c0, c1}, .x = {x0, QM_AT(x1)}};
-}
-
-/* Argument lists of struct qm_whole_blocks to operations; n > 0, as chunks are. */
-#define BLOCK(name, list, ...)           \
-    static void name list                \
-    {                                    \
-        struct qm_sweep a = __VA_ARGS__; \
-        sweep(QM_SWEEP_##name, &a);      \
+    struct qm_shape *shapes = malloc(sizeof *shapes * (size_t)p->n);
+    uint32_t *ids = malloc(sizeof *ids * (size_t)p->n);
+    qm_status st = shapes && ids ? QM_OK : qm_fail(QM_NO_MEMORY, "%d tensors", p->n);
+    for (int b = 0; b < part->n_batches && st == QM_OK; b++) {
+        int n = 0;
+        for (int k = 0; k < p->n; k++) {
+            if (part->which[k] != b)
+                continue;
+            part->index[k] = n;
+            shapes[n] = f->shape[k];
+            ids[n++] = p->tensor[k].id;
+        }
+        st = qm_batch_open(p->d, p->mode, &f->recipe[b], n, shapes, ids, &part->batch[b]);
     }
-BLOCK(divide, (int64_t n, float by, float *x), of(n, x, NULL, by, 0.0f))
-BLOCK(multiply, (int64_t n, float by, float *x), of(n, x, NULL, by, 0.0f))
-BLOCK(decay, (int64_t n, float by, float *p), of(n, p, NULL, by, 0.0f))
-BLOCK(add_scaled, (int64_t n, float by, const float *u, float *p), of(n, p, u, by, 0.0f))
-BLOCK(residual, (int64_t n, float add, const float *m, float *u), of(n, u, m, add, 0.0f))
-BLOCK(decay_step, (int64_t n, float keep_, float by, const float *u, float *p),
-      of(n, p, u, keep_, by))
-BLOCK(average, (int64_t n, float keep_, float weight, const float *x, float *old),
-      of(n, old, x, keep_, weight))
-#undef BLOCK
-
-static struct qm_sweep of_moment(const struct qm_moment *m, int64_t n, float *x0, const float *x1)
-{
-    struct qm_sweep a = of(n, x0, x1, m->keep, m->weight);
-    a.flag[0] = m->is_lerp;
-    a.flag[1] = m->turns;
-    a.flag[2] = m->only_finite;
-    return a;
+    free(shapes);
+    free(ids);
+    return st;
 }
 
-static void moment(const struct qm_moment *m, int64_t n, const float *x, float *old)
+static qm_status part_open(struct qm_whole_plan *p, int i, struct part *part)
 {
-    struct qm_sweep a = of_moment(m, n, old, x);
-    sweep(QM_SWEEP_moment, &a);
+    size_t n = (size_t)p->n;
+    struct forms f = {calloc(n, sizeof *f.text), calloc(n, sizeof *f.ways),
+                      calloc(n, sizeof *f.shape), calloc(n, sizeof *f.recipe)};
+    part->which = calloc(n, sizeof *part->which);
+    part->index = calloc(n, sizeof *part->index);
+    part->batch = calloc(n, sizeof(struct qm_batch *));
+    qm_status st =
+        f.text && f.ways && f.shape && f.recipe && part->which && part->index && part->batch
+            ? part_sort(p, i, part, &f)
+            : qm_fail(QM_NO_MEMORY, "%d tensors", p->n);
+    if (st == QM_OK)
+        st = part_batches(p, part, &f);
+    for (int b = 0; b < part->n_batches; b++)
+        free(f.text[b]);
+    free(f.text);
+    free(f.ways);
+    free(f.shape);
+    free(f.recipe);
+    return st;
 }
-
-static void taken(const struct qm_moment *m, int64_t n, const float *x, float *out)
-{
-    struct qm_sweep a = of_moment(m, n, out, x);
-    sweep(QM_SWEEP_taken, &a);
-}
-
-static void lpmm_lerp(const struct qm_rule_step *s, int64_t n, const float *g, float *m)
-{
-    struct qm_sweep a = of(n, m, g, 0.0f, 0.0f);
-    memcpy(a.c, s->c, sizeof a.c);
-    a.flag[1] = s->flag[1];
-    sweep(QM_SWEEP_lpmm_lerp, &a);
-}
-
-static const struct qm_whole_blocks blocks = {.moment = moment,
-                                              .taken = taken,
-                                              .divide = divide,
-                                              .multiply = multiply,
-                                              .residual = residual,
-                                              .decay_step = decay_step,
-                                              .average = average,
-                                              .decay = decay,
-                                              .add_scaled = add_scaled,
-                                              .lpmm_lerp = lpmm_lerp};
-
-static const struct qm_whole_device there = {&blocks, room, release, get, put, sweep, kept};
 
 /* ---- the plan ------------------------------------------------------------------------------------- */
 
@@ -186,49 +170,57 @@ void qm_whole_close(struct qm_whole_plan *p)
 {
     if (!p)
         return;
-    qm_batch_close(p->body);
+    part_close(&p->body);
     for (int i = 0; i < QM_MAX_SLOTS; i++)
-        qm_batch_close(p->slot[i]);
-    for (int i = 0; i < ROOMS; i++)
-        p->d->release(p->rooms[i].at);
-    p->d->release(p->kept.at);
-    p->d->release(p->room);
-    p->d->release(p->wide_g);
+        part_close(&p->slot[i]);
+    for (int k = 0; p->tensor && k < p->n; k++)
+        p->d->release(p->tensor[k].room);
+    qm_lanes_close(p->lanes);
+    free(p->tensor);
+    free(p->w);
+    free(p->takes_part);
     free(p);
 }
 
-static qm_status open_part(struct qm_whole_plan *p, enum qm_mode mode, int i, struct qm_batch **out)
+static qm_status open_all(struct qm_whole_plan *p, const struct qm_shape *shapes,
+                          const uint32_t *ids)
 {
-    struct qm_recipe one;
-    struct qm_shape shape;
-    QM_TRY(qm_whole_recipe(&p->r, i, &p->shape, &one, &shape));
-    if (i != QM_WHOLE_BODY) {
-        p->slot_shape[i] = shape;
-        p->slot_is_f32[i] = one.slot[0].bits == 0;
-        p->in_place[i] = qm_whole_is_plain(&one);
+    p->tensor = calloc((size_t)p->n, sizeof *p->tensor);
+    p->w = calloc((size_t)p->n, sizeof *p->w);
+    p->takes_part = calloc((size_t)p->n, 1);
+    if (!p->tensor || !p->w || !p->takes_part)
+        return qm_fail(QM_NO_MEMORY, "%d tensors", p->n);
+    for (int k = 0; k < p->n; k++) {
+        struct tensor *t = &p->tensor[k];
+        t->shape = shapes[k];
+        t->n = qm_shape_numel(&shapes[k]);
+        t->id = ids[k];
+        if (t->n < 0)
+            return qm_fail(QM_BAD_ARG, "tensor has more than 2^63 elements");
     }
-    return qm_batch_open(p->d, mode, &one, 1, &shape, &p->tensor, out);
+    QM_TRY(part_open(p, QM_WHOLE_BODY, &p->body));
+    for (int i = 0; i < p->n_slots; i++)
+        QM_TRY(part_open(p, i, &p->slot[i]));
+    for (int k = 0; k < p->n; k++)
+        QM_TRY(p->d->reserve(sizeof(float) * (size_t)p->tensor[k].n, &p->tensor[k].room));
+    return qm_lanes_open(p->d, p->n, &p->lanes);
 }
 
 qm_status qm_whole_open(const struct qm_device *d, enum qm_mode mode, const struct qm_recipe *r,
-                        const struct qm_shape *shape, uint32_t tensor, struct qm_whole_plan **out)
+                        int n, const struct qm_shape *shapes, const uint32_t *ids,
+                        struct qm_whole_plan **out)
 {
     struct qm_whole_plan *p = calloc(1, sizeof *p);
     if (!p)
         return qm_fail(QM_NO_MEMORY, "plan for %s", r->base->name);
     p->d = d;
+    p->mode = mode;
     p->r = *r;
     if (r->hyper.initial_lr == 0.0)
         p->r.hyper.initial_lr = r->hyper.lr;
-    p->shape = *shape;
-    p->n = qm_shape_numel(shape);
-    p->tensor = tensor;
+    p->n = n;
     p->n_slots = r->rule->n_slots;
-    qm_status st = open_part(p, mode, QM_WHOLE_BODY, &p->body);
-    for (int i = 0; st == QM_OK && i < p->n_slots; i++)
-        st = open_part(p, mode, i, &p->slot[i]);
-    if (st == QM_OK)
-        st = d->reserve(sizeof(float) * (size_t)p->n, &p->room);
+    qm_status st = open_all(p, shapes, ids);
     if (st == QM_OK)
         *out = p;
     else
@@ -238,84 +230,15 @@ qm_status qm_whole_open(const struct qm_device *d, enum qm_mode mode, const stru
 
 /* ---- a step --------------------------------------------------------------------------------------- */
 
-/* The parameter and the gradient as float32, where they are not. */
-static qm_status load_wide(struct qm_whole_plan *p, struct qm_whole *w)
+qm_status qm_whole_give(struct qm_whole_plan *p, int k, const void *param, const void *g,
+                        enum qm_dtype g_type)
 {
-    enum qm_dtype g_type = qm_batch_form(p->body)->grad;
-    struct qm_batch_place at = qm_batch_place(p->body, 0);
-    qm_address to_p = p->r.param.format == QM_PARAM_f32 ? 0 : at.values, to_g = 0;
-    if (g_type != QM_DTYPE_f32) {
-        if (!p->wide_g)
-            QM_TRY(p->d->reserve(sizeof(float) * (size_t)p->n, &p->wide_g));
-        to_g = p->wide_g;
-    }
-    w->p = pointer(to_p ? to_p : at.p);
-    w->g = pointer(to_g ? to_g : at.g);
-    if ((!to_p && !to_g) || p->n == 0)
-        return QM_OK;
-    void *args[] = {&at.desc, &to_p, &to_g};
-    return p->d->launch(qm_batch_module(p->body), QM_KERNEL_whole_load,
-                        blocks_for(p->n, QM_STEP_THREADS * QM_STEP_EACH), 1, args);
+    return qm_batch_give(batch_of(&p->body, k), p->body.index[k], param, g, g_type);
 }
 
-static qm_status store_wide(struct qm_whole_plan *p, int64_t t, uint64_t seed)
+qm_status qm_whole_take(struct qm_whole_plan *p, int k, void *param)
 {
-    struct qm_batch_place at = qm_batch_place(p->body, 0);
-    struct qm_step_scalars s = {.seed = seed, .step = (uint32_t)t};
-    if (p->r.param.format == QM_PARAM_f32 || p->n == 0)
-        return QM_OK;
-    void *args[] = {&at.desc, &at.values, &s};
-    return p->d->launch(qm_batch_module(p->body), QM_KERNEL_whole_store,
-                        blocks_for(p->n, QM_STEP_THREADS * QM_STEP_EACH), 1, args);
-}
-
-static qm_status unpack(struct qm_whole_plan *p, int i)
-{
-    return qm_batch_unpack(p->slot[i], 0, 0, qm_batch_place(p->slot[i], 0).g);
-}
-
-/* After each round of `states` its slots are encoded, and perhaps decoded again (struct qm_rule). */
-static qm_status run_rounds(struct qm_whole_plan *p, struct qm_whole *w, uint64_t seed)
-{
-    const struct qm_rule *rule = p->r.rule;
-    int round[QM_MAX_SLOTS] = {0}, last = 0;
-    for (int i = 0; i < p->n_slots && rule->round_of; i++) {
-        round[i] = rule->round_of(w, i);
-        last = round[i] > last ? round[i] : last;
-    }
-    for (w->round = 0; w->round <= last; w->round++) {
-        QM_TRY(rule->states(w));
-        QM_TRY(p->st);
-        for (int i = 0; i < p->n_slots; i++) {
-            if (round[i] != w->round || p->in_place[i])
-                continue;
-            QM_TRY(qm_batch_run(p->slot[i], w->s->t, seed));
-            if (p->r.state_stored || (rule->reads_back && rule->reads_back(w, i)))
-                QM_TRY(unpack(p, i));
-        }
-    }
-    return QM_OK;
-}
-
-static qm_status run_rule(struct qm_whole_plan *p, struct qm_whole *w, uint64_t seed)
-{
-    QM_TRY(run_rounds(p, w, seed));
-    QM_TRY(p->r.rule->apply(w));
-    QM_TRY(p->st);
-    for (int i = 0; i < p->n_slots; i++) /* what apply keeps for the next step is float32 */
-        if (p->slot_is_f32[i] && !p->in_place[i])
-            QM_TRY(qm_batch_run(p->slot[i], w->s->t, seed));
-    return QM_OK;
-}
-
-static void prepare(const struct qm_whole_plan *p, int64_t t, struct qm_rule_step *s)
-{
-    p->r.rule->prepare(&p->r.hyper, t, s);
-    s->hyper = &p->r.hyper;
-    s->param = p->r.param.format;
-    for (int i = 0; i < p->n_slots && p->n == 1 && p->r.rule->single; i++)
-        if (p->slot_is_f32[i] && qm_shape_numel(&p->slot_shape[i]) == 1)
-            p->r.rule->single(s, i);
+    return qm_batch_take(batch_of(&p->body, k), p->body.index[k], param);
 }
 
 /* How the parameter is stored, as rules ask for it (struct qm_whole). */
@@ -328,46 +251,155 @@ static enum qm_dtype rounds_to(const struct qm_param *p)
                                        : QM_DTYPE_f32;
 }
 
-qm_status qm_whole_give(struct qm_whole_plan *p, const void *param, const void *g,
-                        enum qm_dtype g_type)
+/* Scalars and places of tensor k. */
+static void prepare(struct qm_whole_plan *p, int k, int64_t step)
 {
-    return qm_batch_give(p->body, 0, param, g, g_type);
+    struct tensor *t = &p->tensor[k];
+    struct qm_batch_place at = place_of(&p->body, k);
+    int g_is_wide = qm_batch_form(batch_of(&p->body, k))->grad != QM_DTYPE_f32;
+    p->r.rule->prepare(&p->r.hyper, step, &t->step);
+    t->step.hyper = &p->r.hyper;
+    t->step.param = p->r.param.format;
+    p->w[k] = (struct qm_whole){.s = &t->step,
+                                .shape = &t->shape,
+                                .tensor = t->id,
+                                .param = rounds_to(&p->r.param),
+                                .p = pointer(p->r.param.format == QM_PARAM_f32 ? at.p : at.values),
+                                .g = pointer(g_is_wide ? at.wide_g : at.g),
+                                .room = pointer(t->room)};
+    for (int i = 0; i < p->n_slots; i++) {
+        struct qm_batch_place s = place_of(&p->slot[i], k);
+        p->w[k].slot[i] = pointer(t->in_place[i] ? s.values : s.g);
+        p->w[k].slot_shape[i] = t->slot_shape[i];
+        p->w[k].slot_is_f32[i] = t->slot_is_f32[i];
+        if (t->n == 1 && p->r.rule->single && t->slot_is_f32[i] &&
+            qm_shape_numel(&t->slot_shape[i]) == 1)
+            p->r.rule->single(&t->step, i);
+    }
+    for (int i = 0; i < p->n_slots; i++)
+        t->round[i] = p->r.rule->round_of ? p->r.rule->round_of(&p->w[k], i) : 0;
 }
 
-qm_status qm_whole_take(struct qm_whole_plan *p, void *param)
+/* The parameters and the gradients as float32, where they are not. */
+static qm_status load_wide(struct qm_whole_plan *p)
 {
-    return qm_batch_take(p->body, 0, param);
+    for (int b = 0; b < p->body.n_batches; b++) {
+        struct qm_batch *body = p->body.batch[b];
+        int to_p = p->r.param.format != QM_PARAM_f32;
+        int to_g = qm_batch_form(body)->grad != QM_DTYPE_f32;
+        if (to_p || to_g)
+            QM_TRY(qm_batch_load_wide(body, to_p, to_g));
+    }
+    return QM_OK;
+}
+
+/* What is done to slot i of a tensor; 0: nothing. */
+typedef int wish(const struct qm_whole_plan *p, int k, int i, int round);
+
+static int is_coded(const struct qm_whole_plan *p, int k, int i, int round)
+{
+    (void)round;
+    return !p->tensor[k].in_place[i];
+}
+
+static int is_of_round(const struct qm_whole_plan *p, int k, int i, int round)
+{
+    return is_coded(p, k, i, round) && p->tensor[k].round[i] == round;
+}
+
+static int is_read_back(const struct qm_whole_plan *p, int k, int i, int round)
+{
+    return is_of_round(p, k, i, round) &&
+           (p->r.state_stored || (p->r.rule->reads_back && p->r.rule->reads_back(&p->w[k], i)));
+}
+
+/* What apply keeps for the next step is float32. */
+static int is_kept(const struct qm_whole_plan *p, int k, int i, int round)
+{
+    return is_coded(p, k, i, round) && p->tensor[k].slot_is_f32[i];
+}
+
+/* Whether batch b of slot i is wanted: by all of its tensors that have elements, or by none. */
+static qm_status is_wanted(const struct qm_whole_plan *p, int i, int b, wish *is, int round,
+                           int *out)
+{
+    int wanted = 0, not_wanted = 0;
+    for (int k = 0; k < p->n; k++)
+        if (p->slot[i].which[k] == b && qm_shape_numel(&p->tensor[k].slot_shape[i]) > 0) {
+            int one = is(p, k, i, round);
+            wanted += one;
+            not_wanted += !one;
+        }
+    *out = wanted > 0;
+    return wanted && not_wanted
+               ? qm_fail(QM_INTERNAL, "slot %s: tensors of one form want different steps",
+                         p->r.rule->slot[i])
+               : QM_OK;
+}
+
+static qm_status encode(struct qm_whole_plan *p, wish *is, int round, int64_t t, uint64_t seed)
+{
+    for (int i = 0; i < p->n_slots; i++)
+        for (int b = 0; b < p->slot[i].n_batches; b++) {
+            int wanted;
+            QM_TRY(is_wanted(p, i, b, is, round, &wanted));
+            if (wanted)
+                QM_TRY(qm_batch_run(p->slot[i].batch[b], t, seed));
+        }
+    return QM_OK;
+}
+
+static qm_status decode(struct qm_whole_plan *p, wish *is, int round)
+{
+    for (int i = 0; i < p->n_slots; i++)
+        for (int b = 0; b < p->slot[i].n_batches; b++) {
+            int wanted;
+            QM_TRY(is_wanted(p, i, b, is, round, &wanted));
+            if (wanted)
+                QM_TRY(qm_batch_unpack(p->slot[i].batch[b], 0));
+        }
+    return QM_OK;
+}
+
+/* Who has a slot in this round or in a later one. */
+static int last_round(struct qm_whole_plan *p, int round)
+{
+    int any = 0;
+    for (int k = 0; k < p->n; k++) {
+        p->takes_part[k] = round == 0;
+        for (int i = 0; i < p->n_slots; i++)
+            p->takes_part[k] |= p->tensor[k].round[i] >= round;
+        p->w[k].round = round;
+        any |= p->takes_part[k];
+    }
+    return any;
+}
+
+/* After each round of `states` its slots are encoded, and perhaps decoded again (struct qm_rule). */
+static qm_status run_rule(struct qm_whole_plan *p, int64_t t, uint64_t seed)
+{
+    const struct qm_rule *rule = p->r.rule;
+    void *module = qm_whole_module(p);
+    for (int round = 0; last_round(p, round); round++) {
+        QM_TRY(qm_lanes_run(p->lanes, module, rule->states, p->w, p->takes_part));
+        QM_TRY(encode(p, is_of_round, round, t, seed));
+        QM_TRY(decode(p, is_read_back, round));
+    }
+    QM_TRY(qm_lanes_run(p->lanes, module, rule->apply, p->w, NULL));
+    return encode(p, is_kept, 0, t, seed);
 }
 
 qm_status qm_whole_run(struct qm_whole_plan *p, int64_t t, uint64_t seed)
 {
-    struct qm_rule_step s;
-    struct qm_whole w = {.s = &s,
-                         .shape = &p->shape,
-                         .tensor = p->tensor,
-                         .param = rounds_to(&p->r.param),
-                         .room = pointer(p->room)};
-    prepare(p, t, &s);
-    QM_TRY(load_wide(p, &w));
-    for (int i = 0; i < p->n_slots; i++) {
-        struct qm_batch_place at = qm_batch_place(p->slot[i], 0);
-        w.slot[i] = pointer(p->in_place[i] ? at.values : at.g);
-        w.slot_shape[i] = p->slot_shape[i];
-        w.slot_is_f32[i] = p->slot_is_f32[i];
-        if (!p->in_place[i])
-            QM_TRY(unpack(p, i));
-    }
-    for (int i = 0; i < ROOMS; i++)
-        p->rooms[i].is_used = 0;
-    p->st = QM_OK;
-    current = p;
-    qm_whole_on(&there);
-    qm_status st = run_rule(p, &w, seed);
-    qm_whole_on(NULL);
-    current = NULL;
-    p->kept.is_there = p->kept.is_there && st == QM_OK;
-    QM_TRY(st);
-    return store_wide(p, t, seed);
+    QM_TRY(load_wide(p));
+    for (int k = 0; k < p->n; k++)
+        prepare(p, k, t);
+    QM_TRY(decode(p, is_coded, 0));
+    qm_lanes_begin(p->lanes);
+    QM_TRY(run_rule(p, t, seed));
+    for (int b = 0; b < p->body.n_batches && p->r.param.format != QM_PARAM_f32; b++)
+        QM_TRY(qm_batch_store_wide(p->body.batch[b], t, seed));
+    return QM_OK;
 }
 
 /* ---- state ---------------------------------------------------------------------------------------- */
@@ -380,35 +412,39 @@ static qm_status slot_check(const struct qm_whole_plan *p, int slot)
                    slot);
 }
 
-qm_status qm_whole_decode(struct qm_whole_plan *p, int slot, float *out)
+qm_status qm_whole_decode(struct qm_whole_plan *p, int k, int slot, float *out)
 {
     QM_TRY(slot_check(p, slot));
-    return qm_batch_decode(p->slot[slot], 0, 0, out);
+    const struct part *s = &p->slot[slot];
+    return qm_batch_decode(batch_of(s, k), s->index[k], 0, out);
 }
 
-qm_status qm_whole_save(struct qm_whole_plan *p, int slot, uint8_t *codes, float *scales)
+qm_status qm_whole_save(struct qm_whole_plan *p, int k, int slot, uint8_t *codes, float *scales)
 {
     if (slot == QM_RESIDUAL)
-        return qm_batch_save(p->body, 0, slot, codes, scales);
+        return qm_batch_save(batch_of(&p->body, k), p->body.index[k], slot, codes, scales);
     QM_TRY(slot_check(p, slot));
-    return qm_batch_save(p->slot[slot], 0, 0, codes, scales);
+    const struct part *s = &p->slot[slot];
+    return qm_batch_save(batch_of(s, k), s->index[k], 0, codes, scales);
 }
 
-qm_status qm_whole_load(struct qm_whole_plan *p, int slot, const uint8_t *codes,
+qm_status qm_whole_load(struct qm_whole_plan *p, int k, int slot, const uint8_t *codes,
                         const float *scales)
 {
     if (slot == QM_RESIDUAL)
-        return qm_batch_load(p->body, 0, slot, codes, scales);
+        return qm_batch_load(batch_of(&p->body, k), p->body.index[k], slot, codes, scales);
     QM_TRY(slot_check(p, slot));
-    return qm_batch_load(p->slot[slot], 0, 0, codes, scales);
+    const struct part *s = &p->slot[slot];
+    return qm_batch_load(batch_of(s, k), s->index[k], 0, codes, scales);
 }
 
 int64_t qm_whole_bytes(const struct qm_whole_plan *p)
 {
-    int64_t sum = qm_param_residual(&p->r.param) * p->n;
+    int64_t sum = 0;
+    for (int k = 0; k < p->n; k++)
+        sum += qm_param_residual(&p->r.param) * p->tensor[k].n;
     for (int i = 0; i < p->n_slots; i++)
-        sum += qm_batch_bytes(p->slot[i]);
+        for (int b = 0; b < p->slot[i].n_batches; b++)
+            sum += qm_batch_bytes(p->slot[i].batch[b]);
     return sum;
 }
-
-void *qm_whole_module(const struct qm_whole_plan *p) { return qm_batch_module(p->body); }

@@ -9,45 +9,54 @@
  *
  * A projection is data: the host draws or factorizes a new one when it is due (core/rule/lowrank.h). */
 
-/* Either may be NULL. */
-extern "C" __global__ __launch_bounds__(QM_STEP_THREADS) void qm_whole_load(const struct desc *t,
-                                                                            float *p, float *g)
+/* The parameter to the values of slot 0, and the gradient to its codes, which that slot does not have, as
+ * float32; either where it is asked for. */
+extern "C" __global__
+__launch_bounds__(QM_STEP_THREADS) void qm_whole_load(const struct desc *tensors,
+                                                      const struct qm_chunk *chunks,
+                                                      int64_t n_chunks, int param, int gradient)
 {
-    int64_t stride = (int64_t)gridDim.x * THREADS * EACH;
-    for (int64_t at = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * EACH; at < t->n;
-         at += stride) {
-        int count = t->n - at < EACH ? (int)(t->n - at) : EACH;
-        float x[EACH];
-        uint32_t bits[EACH];
-        if (p) {
-            load_param(t, at, count, x);
-            for (int j = 0; j < EACH; j++)
-                bits[j] = qm_bits(x[j]);
-            store<4>(p, at, count, bits);
-        }
-        if (g) {
-            load_gradient(t, at, count, x);
-            for (int j = 0; j < EACH; j++)
-                bits[j] = qm_bits(x[j]);
-            store<4>(g, at, count, bits);
+    for (int64_t k = blockIdx.x; k < n_chunks; k += gridDim.x) {
+        const struct qm_chunk c = chunks[k];
+        const struct desc *t = tensors + c.tensor;
+        int64_t end = c.first + c.count;
+        for (int64_t at = c.first + threadIdx.x * EACH; at < end; at += THREADS * EACH) {
+            int count = end - at < EACH ? (int)(end - at) : EACH;
+            float x[EACH];
+            uint32_t bits[EACH];
+            if (param) {
+                load_param(t, at, count, x);
+                for (int j = 0; j < EACH; j++)
+                    bits[j] = qm_bits(x[j]);
+                store<4>(t->slot[0].scales, at, count, bits);
+            }
+            if (gradient) {
+                load_gradient(t, at, count, x);
+                for (int j = 0; j < EACH; j++)
+                    bits[j] = qm_bits(x[j]);
+                store<4>(t->slot[0].codes, at, count, bits);
+            }
         }
     }
 }
 
-extern "C" __global__
-__launch_bounds__(QM_STEP_THREADS) void qm_whole_store(const struct desc *t, const float *p,
-                                                       struct qm_step_scalars step)
+extern "C" __global__ __launch_bounds__(QM_STEP_THREADS) void qm_whole_store(
+    const struct desc *tensors, const struct qm_chunk *chunks, int64_t n_chunks,
+    struct qm_step_scalars step)
 {
-    int64_t stride = (int64_t)gridDim.x * THREADS * EACH;
-    for (int64_t at = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * EACH; at < t->n;
-         at += stride) {
-        int count = t->n - at < EACH ? (int)(t->n - at) : EACH;
-        float x[EACH];
-        uint32_t bits[EACH];
-        load<4>(p, at, count, bits);
-        for (int j = 0; j < EACH; j++)
-            x[j] = qm_float(bits[j]);
-        store_param(t, &step, at, count, x);
+    for (int64_t k = blockIdx.x; k < n_chunks; k += gridDim.x) {
+        const struct qm_chunk c = chunks[k];
+        const struct desc *t = tensors + c.tensor;
+        int64_t end = c.first + c.count;
+        for (int64_t at = c.first + threadIdx.x * EACH; at < end; at += THREADS * EACH) {
+            int count = end - at < EACH ? (int)(end - at) : EACH;
+            float x[EACH];
+            uint32_t bits[EACH];
+            load<4>(t->slot[0].scales, at, count, bits);
+            for (int j = 0; j < EACH; j++)
+                x[j] = qm_float(bits[j]);
+            store_param(t, &step, at, count, x);
+        }
     }
 }
 
@@ -72,6 +81,29 @@ extern "C" __global__ __launch_bounds__(QM_STEP_THREADS, 4) void qm_whole_sums(i
     for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < a.n; i += stride)
         switch (kind) {
             QM_SWEEP_SUM_LIST(X)
+        }
+}
+
+/* Operations on many tensors: list[k] is of kind[k], and blocks first[k] to first[k + 1] - 1 are its own. */
+extern "C" __global__
+__launch_bounds__(QM_STEP_THREADS, 4) void qm_whole_sweeps(const struct qm_sweep *list,
+                                                           const int *first, const int *kind,
+                                                           int count)
+{
+    int k = 0;
+    for (int high = count; high - k > 1;) {
+        int middle = k + (high - k) / 2;
+        if (first[middle] <= (int)blockIdx.x)
+            k = middle;
+        else
+            high = middle;
+    }
+    const struct qm_sweep a = list[k];
+    int64_t stride = (int64_t)(first[k + 1] - first[k]) * THREADS;
+    for (int64_t i = (int64_t)((int)blockIdx.x - first[k]) * THREADS + threadIdx.x; i < a.n;
+         i += stride)
+        switch (kind[k]) {
+            QM_SWEEP_LIST(X)
         }
 }
 #undef X

@@ -118,7 +118,7 @@ static qm_status give(struct qm_gpu_bench *b, const struct qm_recipe *r, int pro
         qm_param_from_float(&r->param, b->n, b->p, stored);
     for (int turn = 0; turn < QM_BENCH_TURNS && st == QM_OK; turn++)
         st = w->part[turn][0].whole
-                 ? qm_whole_give(w->part[turn][0].whole, stored, b->g, r->grad)
+                 ? qm_whole_give(w->part[turn][0].whole, 0, stored, b->g, r->grad)
                  : qm_batch_give(w->part[turn][0].batch, 0, stored, b->g, r->grad);
     for (int turn = 0; turn < QM_BENCH_TURNS && st == QM_OK && proj >= 0; turn++)
         st = qm_whole_load(w->part[turn][0].whole, proj, NULL, b->g);

@@ -4,11 +4,16 @@
 #include "experiments/gpu/bench.h"
 #include "experiments/gpu/gpu.h"
 
-/* By every way, then the first way alone: what others' optimizers are compared with (peers.c). */
+/* By every way, then the first way alone: what others' optimizers are compared with (peers.c).  Rules over whole
+ * tensors: a launch for each phase, or for each phase of each tensor. */
 static const char *const ways[] = {"one launch, tables in memory", "tables by value",
                                    "a launch for each tensor"};
-static const char *const recipes[] = {"adamw4_lpmm_group", "adamw_f32", "adamw8_bnb_cuda",
-                                      "adamw8_ao", "adamw4_ao"};
+static const struct {
+    const char *name;
+    int ways; /* bits */
+} recipes[] = {{"adamw4_lpmm_group", 7}, {"adamw_f32", 1}, {"adamw8_bnb_cuda", 1},
+               {"adamw8_ao", 1},         {"adamw4_ao", 1}, {"adamw4_lpmm_factor", 5},
+               {"adafactor8_026", 5}};
 
 static qm_status measure_way(struct qm_gpu_bench *b, const char *recipe, int way, json_t *rows)
 {
@@ -47,8 +52,9 @@ int qm_speed_small(int64_t n)
 qm_status qm_speed_tables(struct qm_gpu_bench *b, const char *only, json_t *rows)
 {
     for (size_t k = 0; k < sizeof recipes / sizeof *recipes; k++)
-        for (int way = 0; way < (k ? 1 : 3); way++)
-            if (!only || k == 0 || strcmp(only, recipes[k]) == 0)
-                QM_TRY(measure_way(b, recipes[k], way, rows));
+        for (int way = 0; way < 3; way++)
+            if (recipes[k].ways >> way & 1 &&
+                (!only || k == 0 || strcmp(only, recipes[k].name) == 0))
+                QM_TRY(measure_way(b, recipes[k].name, way, rows));
     return QM_OK;
 }
