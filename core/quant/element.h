@@ -1,7 +1,7 @@
 /* element.h - one element between float and code: the axes of a quantizer composed (dual).
  *
- * The defining form.  The loops of quantizer.c and lanes.c give the same bits faster; kernels call it
- * with quantizers that are constants, so that every switch in it folds. */
+ * The defining form.  The loops of encode.c, decode.c and lanes.c give the same bits faster; kernels
+ * call it with quantizers that are constants, so that every switch in it folds. */
 #ifndef QM_QUANT_ELEMENT_H
 #define QM_QUANT_ELEMENT_H
 

@@ -1,7 +1,7 @@
 /* lanes.h - the vector primitives of encoding and decoding, one table per instruction set.
  *
  * All are pure and give the same bits at every level.  "Ordinary" data: no NaN in x, 0 < d < Inf;
- * everything else is the business of quantizer.c's defining path. */
+ * everything else is the business of encode.c's defining path. */
 #ifndef QM_QUANT_LANES_H
 #define QM_QUANT_LANES_H
 

@@ -12,7 +12,7 @@
 
 #include "core/quant/quantizer.h"
 
-/* Whether norm is one of these; rank1block of a matrix only (norm_for in quantizer.c). */
+/* Whether norm is one of these; rank1block of a matrix only (qm_norm_for in parts.h). */
 int qm_norm_is_pair(enum qm_norm norm);
 
 int64_t qm_pair_count(const struct qm_codec *c, const struct qm_shape *shape);
