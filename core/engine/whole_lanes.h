@@ -1,9 +1,11 @@
 /* whole_lanes.h - rules over whole tensors on a device, many tensors beside each other.
  *
- * The rule's own code runs on the host, for each tensor in a lane: what it would do to the tensor (core/rule/
- * whole.h) is noted.  Where it wants a number here it waits; when every lane waits or is done, the notes become
- * launches - the first of every lane one launch, then the second - and the numbers come in one transfer.  The operations of a tensor stay in their order and tensors have nothing in common, so bits do not
- * depend on who runs beside it.  A single tensor needs no notes: each operation is a launch at once. */
+ * The rule's own code runs on the host, for each tensor in a lane: what it would do to the tensor
+ * (core/rule/whole.h) is noted.  Where it wants a number here it waits; when every lane waits or is done,
+ * the notes become launches - the first of every lane one launch, then the second - and the numbers come
+ * in one transfer.  The operations of a tensor stay in their order and tensors have nothing in common, so
+ * bits do not depend on who runs beside it.  A single tensor needs no notes: each operation is a launch
+ * at once. */
 #ifndef QM_ENGINE_WHOLE_LANES_H
 #define QM_ENGINE_WHOLE_LANES_H
 

@@ -121,7 +121,7 @@ static qm_status give(struct qm_gpu_bench *b, const struct qm_recipe *r, int pro
                  ? qm_whole_give(w->part[turn][0].whole, 0, stored, b->g, r->grad)
                  : qm_batch_give(w->part[turn][0].batch, 0, stored, b->g, r->grad);
     for (int turn = 0; turn < QM_BENCH_TURNS && st == QM_OK && proj >= 0; turn++)
-        st = qm_whole_load(w->part[turn][0].whole, proj, NULL, b->g);
+        st = qm_whole_load(w->part[turn][0].whole, 0, proj, NULL, b->g);
     free(stored);
     return st;
 }
