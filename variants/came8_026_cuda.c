@@ -15,10 +15,10 @@
  * Speed: a factored rule must read everything five times: the means of the squared gradient come
  * before the update, its RMS before the momentum, the means of their squared distance before the
  * step, whose RMS and the parameter's come before it is taken. Passes over memory: four over the
- * gradient, eight over the momentum (three of them its codes', which come between the momentum and
+ * gradient, seven over the momentum (three of them its codes', which come between the momentum and
  * the residual), two over the parameter; of two updates one is formed three times, one twice, and
  * none is stored. adamw_f32 makes one pass over each of its four arrays. The order of the seven
- * sums is fixed. 0.20 of adamw_f32 on one thread, 0.16 on two (16 M parameters; 4.3 and 2.6 ns
+ * sums is fixed. 0.196 of adamw_f32 on one thread, 0.16 on two (16 M parameters; 4.3 and 2.6 ns
  * each). These passes with next to no arithmetic take 2.4 and 1.1 ns; the same arithmetic on
  * numbers in the first-level cache takes 2.3 on one thread (sums of squares 0.6, of rows and
  * columns 0.5, updates 0.9, the rest 0.3), the codes come on top. 0.2 on two threads would be 2.1
