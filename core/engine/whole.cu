@@ -86,7 +86,7 @@ extern "C" __global__ __launch_bounds__(QM_STEP_THREADS, 4) void qm_whole_sums(i
 
 /* Operations on many tensors: list[k] is of kind[k], and blocks first[k] to first[k + 1] - 1 are its own. */
 extern "C" __global__
-__launch_bounds__(QM_STEP_THREADS, 4) void qm_whole_sweeps(const struct qm_sweep *list,
+__launch_bounds__(QM_STEP_THREADS, 2) void qm_whole_sweeps(const struct qm_sweep *list,
                                                            const int *first, const int *kind,
                                                            int count)
 {
