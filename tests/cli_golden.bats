@@ -212,7 +212,6 @@ P
     fails_with 2 "ends in .h5, .npz or .safetensors" gen adamw4_ao -o "$dir/a.txt"
     fails_with 2 "expected safetensors or npz" gen adamw4_ao --form h5 -o -
     fails_with 2 "1 to 1000" gen adamw4_ao -n 0 -o "$dir/a.npz"
-    fails_with 77 "rounds a stored parameter more than once" gen lion8_unfused,param=bf16 -o "$dir/a.npz"
     [ -z "$(ls "$dir")" ]
 }
 
