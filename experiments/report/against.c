@@ -229,7 +229,8 @@ static double delta_of(struct qm_result *r, const char *problem)
 static qm_status judge_groups(struct pairs *p, struct qm_result *r, struct qm_bootstrap *b,
                               double *x, double *p_value, struct judged *out)
 {
-    qsort_r(p->pair, (size_t)p->n, sizeof *p->pair, by_both, p);
+    if (p->n > 0)
+        qsort_r(p->pair, (size_t)p->n, sizeof *p->pair, by_both, p);
     for (int64_t i = 0, end; i < p->n; i = end) {
         struct group *g = &out->group[out->n];
         const char *problem = p->a->problem[p->pair[i].mine];
