@@ -205,8 +205,8 @@ static void test_recipes(void **state)
         "lars_bnb_cpu,max_unorm=0.01,param=e4m3",
         "adafactor8_026,exp_avg.min_numel=0,row_var.min_numel=0,col_var.min_numel=0",
         "adafactor_hf,param=bf16/stoch,grad=bf16,beta1=0.9,scale_parameter=1,relative_step=1",
-        "adamw4_lpmm_factor,factored=0,exp_avg_sq.min_numel=0,exp_avg.min_numel=0,state_used="
-        "stored",
+        ("adamw4_lpmm_factor,factored=0,state_used=stored,exp_avg_sq.min_numel=0,"
+         "exp_avg.min_numel=0"),
     };
     (void)state;
     needs_compiler();
