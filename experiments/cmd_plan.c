@@ -43,9 +43,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     switch (key) {
     case 'c': o->cells = 1; return 0;
     case 'z': o->size = arg; return 0;
-    case 's':
-        o->shards = qm_cli_whole(state, "shards", arg, 1, 100000);
-        return 0;
+    case 's': o->shards = qm_cli_whole(state, "shards", arg, 1, 100000); return 0;
     case ARGP_KEY_ARGS:
         o->suite = state->argv + state->next;
         o->n = state->argc - state->next;
