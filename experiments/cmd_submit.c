@@ -147,11 +147,14 @@ static void array_script(FILE *f, const struct options *o, const struct place *p
         fprintf(f, " --memory-limit %.0f", o->mebibytes);
     fputs(" &\n"
           "run=$!\n"
-          "trap 'kill -USR1 $run' USR1 TERM\n"
+          "trap 'kill -USR1 $run 2>/dev/null' USR1 TERM\n"
           "while wait $run; code=$?; kill -0 $run 2>/dev/null; do :; done\n"
-          "# 75: interrupted with work left; the same task goes on later\n"
+          "# 75: interrupted with work left; the same task goes on later.  Pending: Slurm requeued "
+          "it itself\n"
           "if [ $code = 75 ]; then\n"
-          "    scontrol requeue \"${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID\" && sleep 60\n"
+          "    said=$(scontrol requeue \"${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID\" 2>&1) && "
+          "sleep 60\n"
+          "    [[ -z $said || $said == *pending* ]] || echo \"$said\" >&2\n"
           "fi\n"
           "exit $code\n",
           f);

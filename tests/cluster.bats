@@ -63,10 +63,11 @@ until_true() {
 running() { [ -n "$(squeue -h -t R -j "$1")" ]; }
 pending() { [ -n "$(squeue -h -t PD -j "$1")" ]; }
 gone() { [ -z "$(squeue -h -u root)" ]; }
-# a requeued job waits for two minutes, unless told otherwise
+# A requeued job waits for two minutes, unless told otherwise.  Not at once: slurmd refuses a start of
+# the job ("Job credential revoked") in the second in which it ended it, and the job would be lost.
 hurry() {
     until_true pending "$1"
-    sleep 0.5 # it is told when it has left the node
+    sleep 2
     until_true scontrol update JobId="$1" StartTime=now
 }
 
