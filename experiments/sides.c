@@ -3,6 +3,7 @@
 
 #include "core/base/half.h"
 #include "core/engine/backend.h"
+#include "experiments/oracle_hyper.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -96,11 +97,7 @@ static void set_hyper(struct qm_sides *a)
     if (h->initial_lr == 0.0) /* as a plan keeps it */
         h->initial_lr = h->lr;
     a->full_lr = h->lr;
-    a->twin_hyper = (struct qm_oracle_hyper){
-#define X(name, value, text) .name = h->name,
-        QM_HYPER_LIST(X) QM_HYPER_FLAG_LIST(X)
-#undef X
-    };
+    a->twin_hyper = qm_oracle_hyper_of(h);
 }
 
 static qm_status set_shapes(struct qm_sides *a)

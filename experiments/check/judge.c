@@ -12,6 +12,7 @@
 #include "experiments/check/slot.h"
 #include "experiments/check/stored.h"
 #include "experiments/check/trial.h"
+#include "experiments/oracle_hyper.h"
 #include "oracle/bound.h"
 #include "oracle/oracle.h"
 
@@ -185,15 +186,6 @@ static qm_status run_memory(struct run *r)
     for (int i = 0; i < r->n_sides; i++)
         QM_TRY(side_open(r, &r->side[i], i + 1));
     return QM_OK;
-}
-
-static struct qm_oracle_hyper oracle_hyper(const struct qm_hyper *h)
-{
-    return (struct qm_oracle_hyper){
-#define X(name, value, text) .name = h->name,
-        QM_HYPER_LIST(X) QM_HYPER_FLAG_LIST(X)
-#undef X
-    };
 }
 
 /* ---- what surrounds the numbers -------------------------------------------------------------- */
@@ -787,7 +779,7 @@ static qm_status run_open(struct run *r)
     r->n_sides = r->trial ? r->trial->n_sides : 2;
     r->n = qm_shape_numel(&r->c->shape);
     r->n_slots = r->judged.rule->n_slots;
-    r->hyper = oracle_hyper(&r->judged.hyper);
+    r->hyper = qm_oracle_hyper_of(&r->judged.hyper);
     r->format = qm_stored_of(&r->judged.param);
     r->oracle = qm_oracle_find(r->judged.rule->family);
     for (int i = 0; i < r->n_slots; i++) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/engine/backend.h"
+#include "experiments/oracle_hyper.h"
 #include "oracle/oracle.h"
 
 /* What one case reads; arrays are [step][...] and NULL where nothing was recorded. */
@@ -200,12 +201,7 @@ static void run(struct qm_conform *c, struct side *s, int is_free,
 static void run_oracle(struct qm_conform *c, const struct record *r, int is_free)
 {
     struct side s = {.r = r, .oracle = qm_oracle_find(r->w->rule->family)};
-    const struct qm_hyper *h = &r->w->hyper;
-    s.h = (struct qm_oracle_hyper){
-#define X(name, value, text) .name = h->name,
-        QM_HYPER_LIST(X) QM_HYPER_FLAG_LIST(X)
-#undef X
-    };
+    s.h = qm_oracle_hyper_of(&r->w->hyper);
     snprintf(c->now.how, sizeof c->now.how, "oracle %s", r->w->rule->family);
     if (!s.oracle) {
         qm_case_skip(c, "there is no oracle %s", r->w->rule->family);

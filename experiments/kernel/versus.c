@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "experiments/check/stored.h"
+#include "experiments/oracle_hyper.h"
 #include "oracle/oracle.h"
 
 enum { PARAMETER = QM_MAX_SLOTS };
@@ -121,12 +122,7 @@ static qm_status versus_open(const struct qm_recipe *r, const struct qm_shape *s
 static qm_status run_oracle(struct plan *p, const struct qm_tensor *param,
                             const struct qm_tensor *g, int64_t t)
 {
-    const struct qm_hyper *h = &p->r.hyper;
-    const struct qm_oracle_hyper hyper = {
-#define X(name, value, text) .name = h->name,
-        QM_HYPER_LIST(X) QM_HYPER_FLAG_LIST(X)
-#undef X
-    };
+    const struct qm_oracle_hyper hyper = qm_oracle_hyper_of(&p->r.hyper);
     const struct qm_oracle *o = qm_oracle_find(p->r.rule->family);
     if (!o)
         return qm_fail(QM_SKIPPED, "no oracle for family %s", p->r.rule->family);

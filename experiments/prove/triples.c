@@ -8,6 +8,7 @@
 
 #include "core/base/half.h"
 #include "experiments/check/slot.h"
+#include "experiments/oracle_hyper.h"
 #include "oracle/bound.h"
 
 enum { GRADIENTS = 65536, PIECE = 4096, SLOTS = 2 };
@@ -64,15 +65,6 @@ static qm_status covered(const struct qm_recipe *r)
     return QM_OK;
 }
 
-static struct qm_oracle_hyper oracle_hyper(const struct qm_hyper *h)
-{
-    return (struct qm_oracle_hyper){
-#define X(name, value, text) .name = h->name,
-        QM_HYPER_LIST(X) QM_HYPER_FLAG_LIST(X)
-#undef X
-    };
-}
-
 static qm_status open_slot(struct domain *d, int i)
 {
     struct qm_quantizer q = d->r->slot[i], run = d->runs->slot[i];
@@ -105,7 +97,7 @@ static qm_status open_domain(struct domain *d, const struct qm_recipe *r,
     d->runs = runs ? runs : r;
     d->t = t;
     d->p = p;
-    d->hyper = oracle_hyper(&r->hyper);
+    d->hyper = qm_oracle_hyper_of(&r->hyper);
     d->oracle = qm_oracle_find(r->rule->family);
     if (!d->oracle || !d->oracle->step || d->oracle->n_slots != r->rule->n_slots)
         return qm_fail(QM_SKIPPED, "no oracle judges rule %s", r->rule->name);
