@@ -1,0 +1,124 @@
+/* case_input.c - what a step starts from: the case's own start and gradients, or those of a trial. */
+#include "experiments/check/case_run.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/base/half.h"
+#include "experiments/check/trial.h"
+
+/* Slot i of a tensor of one element after a step from `state` with gradient g. */
+static double answer(const struct qm_case_run *r, int i, int64_t t, double state, double g)
+{
+    const struct qm_shape one = {r->c->shape.rank < 2 ? 1 : 2, {1, 1}};
+    double p = 0.0, room[QM_MAX_SLOTS] = {0.0}, *slot[QM_MAX_SLOTS];
+    for (int k = 0; k < r->n_slots; k++)
+        slot[k] = &room[k];
+    room[i] = state;
+    if (qm_oracle_step(r->oracle, &p, slot, &g, &one, QM_CASE_TENSOR, &r->hyper, t) != QM_OK)
+        return (double)NAN;
+    return room[i];
+}
+
+/* How slot i answers to its state and to the gradient, asked of the oracle; nothing where that is no
+ * average (of a clipped update, of a projection). */
+static struct qm_aim_weight weight_of(const struct qm_case_run *r, int i, int64_t t)
+{
+    double give = answer(r, i, t, 0.0, 1.0), half = answer(r, i, t, 0.0, 0.5);
+    double share = r->judged.rule->slot_sign[i] ? 0.5 : 0.25;
+    if (!(fabs(half - share * give) <= 1e-6 * fabs(give)))
+        return (struct qm_aim_weight){0.0, 0.0};
+    return (struct qm_aim_weight){answer(r, i, t, 1.0, 0.0), give};
+}
+
+static int same_shape(const struct qm_shape *a, const struct qm_shape *b)
+{
+    int same = a->rank == b->rank;
+    for (int i = 0; i < a->rank && same; i++)
+        same = a->dim[i] == b->dim[i];
+    return same;
+}
+
+static struct qm_aim aim_of(const struct qm_case_run *r, int64_t t)
+{
+    struct qm_aim aim = {.recipe = &r->judged, .shape = &r->c->shape, .n = r->n, .seed = r->seed};
+    for (int i = 0; i < r->n_slots; i++) {
+        const struct qm_decider *d = r->decider[i];
+        if (d && d->q.curve != QM_CURVE_allog && same_shape(&r->shape[i], &r->c->shape)) {
+            aim.slot[i] = d;
+            aim.weight[i] = weight_of(r, i, t);
+        }
+    }
+    return aim;
+}
+
+/* The gradient of step t in the recipe's type, and what it widens to. */
+void qm_case_make_gradient(struct qm_case_run *r, int64_t t, int k, struct qm_tensor *out)
+{
+    if (r->trial) {
+        void *g = r->judged.grad == QM_DTYPE_f32 ? (void *)r->g : (void *)r->h;
+        memcpy(g, qm_trial_call(r->trial, k).g, (size_t)r->n * qm_dtype_size(r->judged.grad));
+        *out = (struct qm_tensor){g, r->judged.grad, r->c->shape};
+        qm_to_double(out->data, out->dtype, 0, r->n, r->wide_g);
+        return;
+    }
+    struct qm_aim aim = aim_of(r, t);
+    for (int i = 0; i < r->n_slots; i++)
+        aim.state[i] = r->before[i];
+    qm_case_gradient(r->c, &aim, t, k, r->g);
+    *out = (struct qm_tensor){r->g, QM_DTYPE_f32, r->c->shape};
+    if (r->judged.grad != QM_DTYPE_f32) {
+        for (int64_t i = 0; i < r->n; i++)
+            r->h[i] = r->judged.grad == QM_DTYPE_bf16 ? qm_float_to_bf16(r->g[i])
+                                                      : qm_float_to_f16(r->g[i]);
+        *out = (struct qm_tensor){r->h, r->judged.grad, r->c->shape};
+    }
+    qm_to_double(out->data, out->dtype, 0, r->n, r->wide_g);
+}
+
+qm_status qm_case_run_start(struct qm_case_run *r)
+{
+    struct qm_aim aim = aim_of(r, r->c->t);
+    for (int s = 0; s < 2; s++) {
+        struct qm_case_side *side = &r->side[s];
+        qm_case_start(&aim, side->p);
+        for (int64_t i = 0; i < r->n; i++)
+            qm_stored_put(&r->format, side->stored, i, (double)side->p[i]);
+        for (int i = 0; i < r->n_slots; i++)
+            if (qm_case_load(r->c, &aim, i, r->n_scales[i], side->codes[i], side->scales[i]))
+                QM_TRY(r->s->backend->load(side->plan, i, side->codes[i], side->scales[i]));
+    }
+    return QM_OK;
+}
+
+qm_status qm_case_take_call(struct qm_case_run *r, int k)
+{
+    struct qm_call from = qm_trial_call(r->trial, k);
+    const struct qm_backend *b = r->s->backend;
+    for (int s = 0; s < r->n_sides; s++) {
+        memcpy(r->side[s].stored, from.p, (size_t)r->format.bytes * (size_t)r->n);
+        if (r->format.residual_bytes)
+            QM_TRY(b->load(r->side[s].plan, QM_RESIDUAL, from.residual, NULL));
+        for (int i = 0; i < r->n_slots; i++)
+            QM_TRY(
+                b->load(r->side[s].plan, i, r->decider[i] ? from.codes[i] : NULL, from.scales[i]));
+    }
+    return QM_OK;
+}
+
+void qm_case_keep_call(struct qm_case_run *r, int k, int64_t t, const struct qm_tensor *g)
+{
+    int at = k < r->record->n_calls ? k : r->record->n_calls - 1;
+    struct qm_call to = qm_trial_call(r->record, at);
+    const struct qm_case_side *s = &r->side[0];
+    *to.t = t;
+    memcpy(to.p, s->stored, (size_t)r->format.bytes * (size_t)r->n);
+    memcpy(to.residual, s->residual, (size_t)r->format.residual_bytes * (size_t)r->n);
+    memcpy(to.g, g->data, (size_t)r->n * qm_dtype_size(g->dtype));
+    for (int i = 0; i < r->n_slots; i++) {
+        if (r->decider[i])
+            memcpy(to.codes[i], s->codes[i], (size_t)r->slot_n[i]);
+        memcpy(to.scales[i], s->scales[i], sizeof(float) * (size_t)r->n_scales[i]);
+    }
+    *r->begun = k + 1;
+}

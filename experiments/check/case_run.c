@@ -1,0 +1,169 @@
+/* case_run.c - the memory of a run, and the two plans in it. */
+#include "experiments/check/case_run.h"
+
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/check/slot.h"
+#include "experiments/oracle_hyper.h"
+
+static void *room_open(struct qm_room *r, size_t bytes)
+{
+    r->bytes = bytes;
+    r->base = malloc(bytes + 2 * QM_GUARD);
+    if (!r->base)
+        return NULL;
+    memset(r->base, QM_POISON, bytes + 2 * QM_GUARD);
+    return r->base + QM_GUARD;
+}
+
+int qm_room_is_intact(const struct qm_room *r)
+{
+    for (size_t i = 0; i < QM_GUARD; i++)
+        if (r->base[i] != QM_POISON || r->base[QM_GUARD + r->bytes + i] != QM_POISON)
+            return 0;
+    return 1;
+}
+
+static qm_status side_open(struct qm_case_run *r, struct qm_case_side *s, int threads)
+{
+    size_t n = (size_t)r->n;
+    int before = omp_get_max_threads();
+    omp_set_num_threads(threads);
+    qm_status st = r->s->backend->open(&r->run, &r->c->shape, QM_CASE_TENSOR, &s->plan);
+    omp_set_num_threads(before);
+    QM_TRY(st);
+    const struct qm_stored *f = &r->format;
+    int ok = (s->p = room_open(&s->p_room, sizeof(float) * n)) != NULL;
+    ok &= (s->stored = room_open(&s->stored_room, (size_t)f->bytes * n)) != NULL;
+    ok &= (s->residual = room_open(&s->residual_room, (size_t)f->residual_bytes * n)) != NULL;
+    for (int i = 0; i < r->n_slots; i++) {
+        size_t scales = sizeof(float) * (size_t)r->n_scales[i], m = (size_t)r->slot_n[i];
+        ok &= (s->state[i] = room_open(&s->state_room[i], sizeof(float) * m)) != NULL;
+        ok &= (s->codes[i] = room_open(&s->codes_room[i], m)) != NULL;
+        ok &= (s->scales[i] = room_open(&s->scales_room[i], scales)) != NULL;
+    }
+    return ok ? QM_OK : qm_fail(QM_NO_MEMORY, "buffers of %lld elements", (long long)r->n);
+}
+
+static void side_close(const struct qm_case_run *r, struct qm_case_side *s)
+{
+    if (s->plan)
+        r->s->backend->close(s->plan);
+    free(s->p_room.base);
+    free(s->stored_room.base);
+    free(s->residual_room.base);
+    for (int i = 0; i < QM_MAX_SLOTS; i++) {
+        free(s->state_room[i].base);
+        free(s->codes_room[i].base);
+        free(s->scales_room[i].base);
+    }
+}
+
+void qm_case_run_close(struct qm_case_run *r)
+{
+    side_close(r, &r->side[0]);
+    side_close(r, &r->side[1]);
+    qm_baseline_close(&r->float32);
+    free(r->g_room.base);
+    free(r->h_room.base);
+    free(r->want_p);
+    free(r->before_p);
+    free(r->flag);
+}
+
+qm_status qm_case_run_memory(struct qm_case_run *r)
+{
+    size_t n = (size_t)r->n, scales = 1, sum = 0;
+    for (int i = 0; i < r->n_slots; i++) {
+        scales = (size_t)r->n_scales[i] > scales ? (size_t)r->n_scales[i] : scales;
+        sum += (size_t)r->slot_n[i];
+    }
+    r->g = room_open(&r->g_room, sizeof *r->g * n);
+    r->h = room_open(&r->h_room, sizeof *r->h * n);
+    r->want_p = malloc(sizeof(double) * (4 * n + 4 * sum + 2 * scales));
+    r->before_p = malloc(sizeof(float) * (3 * (n + sum) + 1));
+    r->flag = malloc(sizeof(int) * scales);
+    if (!r->g || !r->h || !r->want_p || !r->before_p || !r->flag)
+        return qm_fail(QM_NO_MEMORY, "buffers of %lld elements", (long long)r->n);
+    r->error_p = r->want_p + n;
+    r->wide_g = r->error_p + n;
+    r->wide_p = r->wide_g + n;
+    r->lo = r->wide_p + n;
+    r->hi = r->lo + scales;
+    double *at = r->hi + scales;
+    float *before = r->before_p + n, *left = before + sum;
+    for (int i = 0; i < r->n_slots; i++) {
+        r->want[i] = at;
+        r->error[i] = r->want[i] + r->slot_n[i];
+        r->wide[i] = r->error[i] + r->slot_n[i];
+        r->stored[i] = r->wide[i] + r->slot_n[i];
+        r->before[i] = before;
+        at = r->stored[i] + r->slot_n[i];
+        before += r->slot_n[i];
+        r->left[0][i] = left;
+        r->left[1][i] = left + r->slot_n[i];
+        left += 2 * r->slot_n[i];
+    }
+    r->left[0][QM_MAX_SLOTS] = left;
+    r->left[1][QM_MAX_SLOTS] = left + n;
+    for (int i = 0; i < r->n_sides; i++)
+        QM_TRY(side_open(r, &r->side[i], i + 1));
+    return QM_OK;
+}
+
+/* A shape that the quantizers do not take (col of a 1-D tensor) is left out. */
+static int does_not_fit(const struct qm_case_run *r)
+{
+    for (int i = 0; i < r->n_slots; i++) {
+        struct qm_codec c = {.q = r->decider[i] ? r->decider[i]->q : (struct qm_quantizer){0}};
+        if (qm_codec_fits(&c, &r->shape[i]) != QM_OK)
+            return 1;
+    }
+    return 0;
+}
+
+qm_status qm_case_run_open(struct qm_case_run *r)
+{
+    r->run = r->judged;
+    if (r->s->alter)
+        r->s->alter(&r->run);
+    r->n_sides = r->trial ? r->trial->n_sides : 2;
+    r->n = qm_shape_numel(&r->c->shape);
+    r->n_slots = r->judged.rule->n_slots;
+    r->hyper = qm_oracle_hyper_of(&r->judged.hyper);
+    r->format = qm_stored_of(&r->judged.param);
+    r->oracle = qm_oracle_find(r->judged.rule->family);
+    for (int i = 0; i < r->n_slots; i++) {
+        struct qm_quantizer q = qm_recipe_slot(&r->judged, i, &r->c->shape);
+        r->shape[i] = r->c->shape;
+        if (r->judged.rule->slot_shape)
+            r->judged.rule->slot_shape(&r->judged.hyper, i, &r->c->shape, &r->shape[i]);
+        r->slot_n[i] = qm_shape_numel(&r->shape[i]);
+        r->decider[i] = q.bits ? &r->s->decider[i] : NULL;
+        r->n_scales[i] = q.bits ? qm_groups_count(&q, &r->shape[i], r->slot_n[i]) : r->slot_n[i];
+    }
+    return does_not_fit(r) ? qm_fail(QM_SKIPPED, "the quantizers do not take this shape") : QM_OK;
+}
+
+qm_status qm_case_run_read(struct qm_case_run *r, struct qm_case_side *s, int decodes)
+{
+    const struct qm_backend *b = r->s->backend;
+    if (r->format.residual_bytes)
+        QM_TRY(b->save(s->plan, QM_RESIDUAL, s->residual, NULL));
+    for (int64_t i = 0; i < r->n; i++)
+        s->p[i] = (float)qm_stored_seen(&r->format, s->stored, s->residual, i);
+    for (int i = 0; i < r->n_slots; i++) {
+        size_t n = (size_t)r->slot_n[i], bytes = sizeof(float) * (size_t)r->n_scales[i];
+        uint8_t *codes = r->decider[i] ? s->codes[i] : NULL;
+        memset(s->codes[i], QM_POISON, n);
+        memset(s->scales[i], QM_POISON, bytes);
+        if (decodes) {
+            memset(s->state[i], QM_POISON, sizeof(float) * n);
+            QM_TRY(b->decode(s->plan, i, s->state[i]));
+        }
+        QM_TRY(b->save(s->plan, i, codes, s->scales[i]));
+    }
+    return QM_OK;
+}
