@@ -1,8 +1,8 @@
 # Qualm - a harness for low-bit optimizer states.   make help
 #
-# Switches: V=1 shows commands, SAN=1 builds with ASan and UBSan, CUDA=0 leaves CUDA checks out,
-# CC=clang chooses the compiler, INSTALL=0 never installs packages, MPI=1 links with mpicc: `mpirun
-# qualm run` deals cells then.
+# Switches: V=1 shows commands, SAN=1 builds with ASan and UBSan and fills variables that nobody set,
+# CUDA=0 leaves CUDA checks out, CC=clang chooses the compiler, INSTALL=0 never installs packages,
+# MPI=1 links with mpicc: `mpirun qualm run` deals cells then.
 .DEFAULT_GOAL := all
 SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
@@ -56,7 +56,8 @@ WARN := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wvla -Wdouble-pro
 NUMERIC := -ffp-contract=off -fno-fast-math -fno-math-errno -fno-trapping-math \
   -fno-tree-slp-vectorize
 , := ,
-OPT := $(if $(filter 1,$(SAN)),-O1 -g -fsanitize=address$(,)undefined -fno-omit-frame-pointer,-O3 -g1)
+OPT := $(if $(filter 1,$(SAN)),-O1 -g -fsanitize=address$(,)undefined -fno-omit-frame-pointer \
+  -ftrivial-auto-var-init=pattern,-O3 -g1)
 SANFLAGS := $(if $(filter 1,$(SAN)),-fsanitize=address$(,)undefined -fno-sanitize-recover=undefined)
 CPPFLAGS = -I. -I$(BUILD)/gen -D_GNU_SOURCE $(PC_CFLAGS)
 CFLAGS = -std=c11 $(WARN) $(NUMERIC) $(OPT) $(SANFLAGS) -fopenmp

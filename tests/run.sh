@@ -6,6 +6,7 @@ logs=$BUILD/logs
 rm -rf "$logs"
 mkdir -p "$logs"
 export QM_SHARED=${QM_SHARED:-../shared} OMP_WAIT_POLICY=passive
+export MALLOC_PERTURB_=85 # memory that nobody wrote is not zero
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:abort_on_error=0}
 [ -d "$QM_SHARED/data" ] || echo "skipping the full golden and real data: not present, the shipped selection is tested"
 

@@ -1,0 +1,28 @@
+/* finding.c - the worst thing found so far. */
+#include "experiments/check/slot_parts.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+void qm_finding_place(struct qm_finding *f, enum qm_place place, int slot, int64_t at, double low,
+                      double high)
+{
+    f->place = place;
+    f->slot = slot;
+    f->at = at;
+    f->low = low;
+    f->high = high;
+}
+
+int qm_finding_set(struct qm_finding *f, int severity, const char *format, ...)
+{
+    va_list args;
+    if (severity <= f->severity)
+        return 0;
+    f->severity = severity;
+    qm_finding_place(f, QM_PLACE_NONE, QM_SLOT_NONE, -1, 0.0, 0.0);
+    va_start(args, format);
+    vsnprintf(f->text, sizeof f->text, format, args);
+    va_end(args);
+    return 1;
+}

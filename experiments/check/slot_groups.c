@@ -1,0 +1,90 @@
+/* slot_groups.c - which scales a tensor has, and which of them are an element's. */
+#include "experiments/check/slot_parts.h"
+
+#include <string.h>
+
+/* Numbers that each group keeps: span and low, or the one scale. */
+static int numbers(const struct qm_quantizer *q) { return q->curve == QM_CURVE_allog ? 2 : 1; }
+
+/* Elements per scale where they are consecutive, or 0. */
+int64_t qm_slot_run(const struct qm_quantizer *q, const struct qm_shape *shape)
+{
+    if (q->norm == QM_NORM_block)
+        return q->block;
+    int is_rank1 = q->norm == QM_NORM_rank1 || q->norm == QM_NORM_rank1block;
+    return is_rank1 && shape->rank < 2 ? 128 : 0;
+}
+
+/* rank1block of a matrix: pieces of rows, then pieces of columns. */
+static int is_pieces(const struct qm_quantizer *q, const struct qm_shape *shape)
+{
+    return q->norm == QM_NORM_rank1block && shape->rank == 2;
+}
+
+/* Divided by one scale and then by another, which is the largest of what that leaves. */
+int qm_slot_is_twice(const struct qm_quantizer *q)
+{
+    return q->norm == QM_NORM_rowcol || q->norm == QM_NORM_colrow;
+}
+
+static int64_t pieces(int64_t n, int64_t block) { return (n + block - 1) / block; }
+
+int64_t qm_groups_count(const struct qm_quantizer *q, const struct qm_shape *shape, int64_t n)
+{
+    int64_t run = qm_slot_run(q, shape), sum = 0;
+    if (n == 0 || q->norm == QM_NORM_id)
+        return 0;
+    if (run > 0)
+        return (n + run - 1) / run * numbers(q);
+    if (q->norm == QM_NORM_tensor)
+        return 1;
+    if (qm_slot_is_twice(q))
+        return shape->dim[0] + shape->dim[1];
+    if (is_pieces(q, shape))
+        return shape->dim[0] * pieces(shape->dim[1], q->block) +
+               shape->dim[1] * pieces(shape->dim[0], q->block);
+    if (q->norm != QM_NORM_rank1 && q->norm != QM_NORM_rank1block)
+        return shape->dim[q->norm == QM_NORM_row ? 0 : 1];
+    for (int i = 0; i < shape->rank; i++)
+        sum += shape->dim[i];
+    return sum;
+}
+
+int qm_groups_of(const struct qm_quantizer *q, const struct qm_shape *shape, int64_t i,
+                 int64_t *group)
+{
+    int64_t run = qm_slot_run(q, shape), at[QM_MAX_RANK], base = 0;
+    if (q->norm == QM_NORM_id)
+        return 0;
+    group[0] = run > 0 ? i / run * numbers(q) : 0;
+    group[1] = group[0] + 1;
+    if (numbers(q) == 2)
+        return 2;
+    if (run > 0 || q->norm == QM_NORM_tensor)
+        return 1;
+    for (int a = shape->rank - 1; a >= 0; a--) {
+        at[a] = i % shape->dim[a];
+        i /= shape->dim[a];
+    }
+    if (is_pieces(q, shape)) {
+        int64_t per_row = pieces(shape->dim[1], q->block),
+                per_col = pieces(shape->dim[0], q->block);
+        group[0] = at[0] * per_row + at[1] / q->block;
+        group[1] = shape->dim[0] * per_row + at[1] * per_col + at[0] / q->block;
+        return 2;
+    }
+    if (qm_slot_is_twice(q)) {
+        group[0] = at[0];
+        group[1] = shape->dim[0] + at[1];
+        return 2;
+    }
+    if (q->norm != QM_NORM_rank1 && q->norm != QM_NORM_rank1block) {
+        group[0] = at[q->norm == QM_NORM_row ? 0 : 1];
+        return 1;
+    }
+    for (int a = 0; a < shape->rank; a++) {
+        group[a] = base + at[a];
+        base += shape->dim[a];
+    }
+    return shape->rank;
+}

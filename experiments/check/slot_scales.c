@@ -1,0 +1,184 @@
+/* slot_scales.c - the intervals of the groups' maxima, and a verdict on every stored scale. */
+#include "experiments/check/slot_parts.h"
+
+#include <float.h>
+#include <math.h>
+
+#include "core/base/half.h"
+#include "oracle/codebook.h"
+
+/* Before the scale is taken.  Curves are monotone; theirs is within 4 u of the sum's parts. */
+static double curved(enum qm_curve curve, double x, double *error)
+{
+    double log_x;
+    switch (curve) {
+    case QM_CURVE_log2:
+        log_x = log2(fmax(x, 0x1p-126));
+        *error = 4.0 * QM_U * (fabs(log_x) + 126.0);
+        return log_x + 126.0;
+    case QM_CURVE_sqrt:
+        x = sqrt(fmax(x, 0.0));
+        *error = QM_U * x;
+        return x;
+    default: *error = 0.0; return x;
+    }
+}
+
+/* The interval of the curved fresh state. */
+void qm_slot_fresh(const struct qm_slot_view *v, int64_t i, double *low, double *high)
+{
+    double error;
+    *low = curved(v->d->q.curve, v->want[i] - v->error[i], &error);
+    *low -= error;
+    *high = curved(v->d->q.curve, v->want[i] + v->error[i], &error);
+    *high += error;
+}
+
+/* The intervals of what the stored first scales leave, where each is a number. */
+void qm_slot_fold_quotients(const struct qm_slot_view *v, double *lo, double *hi, int *flag)
+{
+    int64_t group[2];
+    for (int64_t i = 0; i < v->n; i++) {
+        qm_groups_of(&v->d->q, v->shape, i, group);
+        int64_t b = group[!qm_slot_first(&v->d->q)];
+        double by = (double)v->scales[group[qm_slot_first(&v->d->q)]];
+        double x = fabs(v->want[i]), e = v->error[i];
+        if (isnan(by) || isnan(x) || (by == 0.0 && x == 0.0)) { /* 0 / 0 among them */
+            flag[b] |= QM_HAS_NAN;
+        } else if (!isfinite(by) || by == 0.0 || !isfinite(x) || !(e < HUGE_VAL)) {
+            flag[b] |= QM_HAS_UNBOUNDED;
+        } else {
+            lo[b] = fmax(lo[b], (x - e) / by * (1.0 - 2.0 * QM_U) - QM_ETA);
+            hi[b] = fmax(hi[b], (x + e) / by * (1.0 + 2.0 * QM_U) + QM_ETA);
+        }
+    }
+}
+
+/* Largest |x| - e and |x| + e of every group. */
+void qm_slot_fold(const struct qm_slot_view *v, double *lo, double *hi, int *flag)
+{
+    int64_t group[QM_MAX_RANK];
+    for (int64_t i = 0; i < v->n; i++) {
+        int count = qm_groups_of(&v->d->q, v->shape, i, group), what = 0;
+        if (qm_slot_is_twice(&v->d->q)) {
+            group[0] = group[qm_slot_first(&v->d->q)];
+            count = 1;
+        }
+        double low = 0.0, high = 0.0, least = 0.0, most = 0.0;
+        if (isnan(v->want[i]))
+            what = QM_HAS_NAN;
+        else if (isinf(v->want[i]))
+            what = QM_HAS_INF;
+        else if (!(v->error[i] < HUGE_VAL))
+            what = QM_HAS_UNBOUNDED;
+        else
+            qm_slot_fresh(v, i, &low, &high);
+        most = fmax(fabs(low), fabs(high));
+        least = low > 0.0 || high < 0.0 ? fmin(fabs(low), fabs(high)) : 0.0;
+        for (int k = 0; k < count; k++) {
+            lo[group[k]] = fmax(lo[group[k]], least);
+            hi[group[k]] = fmax(hi[group[k]], what == QM_HAS_UNBOUNDED ? HUGE_VAL : most);
+            flag[group[k]] |= what;
+        }
+    }
+}
+
+/* From a maximum to what is divided by, before the guard; its gain may be a quotient. */
+double qm_slot_divisor(const struct qm_decider *d, double m, double rounding)
+{
+    const struct qm_scale_rule *r = &d->q.scale;
+    m = fmax(m, (double)r->floor);
+    if (r->cap != 0.0f)
+        m = fmin(m, (double)r->cap);
+    return d->gain == 1.0 ? m : m * d->gain * (1.0 + rounding) + rounding / QM_U * QM_ETA;
+}
+
+/* The nearest float16, and whether x is one. */
+static double to_half(double x) { return (double)qm_round_f16((float)x); }
+static int is_half(double x) { return to_half(x) == x; }
+
+/* Widest distance of a point of [-1, 1] to a value of the nested map, and of its table search. */
+static double nested_error(void)
+{
+    double value[256], widest = 0.0;
+    int n = qm_oracle_codebook("dyn", 8, 1, value);
+    for (int k = 0; k + 1 < n; k++)
+        widest = fmax(widest, 0.5 * (value[k + 1] - value[k]));
+    return fmax(widest, 1.0 + value[0]) + 2.0 / 65535.0;
+}
+
+int qm_slot_is_short(const struct qm_slot_view *v, int64_t group)
+{
+    int64_t run = qm_slot_run(&v->d->q, v->shape);
+    return run > 0 && (group + 1) * run > v->n;
+}
+
+static int must_be_nonfinite(const struct qm_quantizer *q, int flag)
+{
+    if (q->scale.cap != 0.0f && flag & QM_HAS_INF)
+        return 0;
+    return (flag & QM_HAS_NAN && !q->scale.max_skips_nan) ||
+           (flag & QM_HAS_INF && !q->scale.max_skips_nan);
+}
+
+/* Whether a scale may be anything: some element may have overflowed, or Inf may have become NaN. */
+static int may_be_anything(const struct qm_quantizer *q, int flag)
+{
+    return flag & QM_HAS_UNBOUNDED ||
+           (flag & QM_HAS_INF && (q->scale.max_skips_nan || q->scale.cap != 0.0f));
+}
+
+void qm_slot_judge_scales(const struct qm_slot_view *v, const double *lo, const double *hi,
+                          const int *flag, int64_t count, struct qm_tally *t, struct qm_finding *f,
+                          int64_t *at)
+{
+    const struct qm_quantizer *q = &v->d->q;
+    double top = 0.0, room = 0.0;
+    int any = 0;
+    for (int64_t b = 0; b < count; b++) {
+        top = fmax(top, 2.0 * hi[b]);
+        any |= flag[b];
+    }
+    if (q->scale
+            .nest) /* minus the mean, in 8 bits of the largest distance from it, whose reciprocal
+                          is Inf below 2^-128 */
+        room = (nested_error() + 4.0 * QM_U) * top + 0x1p-126;
+    for (int64_t b = 0; b < count; b++) {
+        double got = (double)v->scales[b],
+               low = qm_slot_divisor(v->d, lo[b], -qm_slot_quotient_error(v));
+        double high = qm_slot_divisor(v->d, hi[b], qm_slot_quotient_error(v));
+        if (q->unit == QM_UNIT_recip_tail && qm_slot_is_short(v, b)) {
+            low = fmax(low, (double)q->scale.guard);
+            high = fmax(high, (double)q->scale.guard);
+        }
+        if (q->scale.f16) {
+            low = to_half(low);
+            high = to_half(high);
+        }
+        if (may_be_anything(q, flag[b]) || (q->scale.nest && any) || high > (double)FLT_MAX ||
+            (q->scale.f16 && high >= 65504.0)) {
+            t->unbounded++;
+            continue;
+        }
+        t->judged++;
+        double middle = 0.5 * (low + high), half = 0.5 * (high - low) + room;
+        if (!must_be_nonfinite(q, flag[b]) && half > 0.0)
+            t->worst_ratio = fmax(t->worst_ratio, fmin(fabs(got - middle) / half, 1.0));
+        if (must_be_nonfinite(q, flag[b])) {
+            if (isfinite(got) &&
+                qm_finding_set(f, QM_BAD_SPECIAL,
+                               "scale %lld is %a, want NaN or Inf: the group has one", (long long)b,
+                               got)) {
+                qm_finding_place(f, QM_PLACE_SCALE, 0, b, (double)NAN, (double)NAN);
+                *at = -1;
+            }
+        } else if ((!(got >= low - room && got <= high + room) ||
+                    (q->scale.f16 && !is_half(got))) &&
+                   qm_finding_set(f, QM_BAD_SCALE, "scale %lld is %a, want %s%a to %a",
+                                  (long long)b, got, q->scale.f16 ? "a float16 from " : "",
+                                  low - room, high + room)) {
+            qm_finding_place(f, QM_PLACE_SCALE, 0, b, low - room, high + room);
+            *at = -1;
+        }
+    }
+}
