@@ -124,7 +124,7 @@ static void test_added_cells(void **state)
     }
     assert_string_equal(qm_cell_label(a.s, &a.r.cell[0], label), "adamw4_ao; 0.9; 7");
     assert_string_equal(qm_cell_label(a.s, &a.r.cell[a.r.cell[0].float32], label),
-                        "adamw_f32; 0.9");
+                        "adamw_f32; 0.9; float32");
     release(&a);
 
     /* what the suite has itself is not added */
@@ -136,6 +136,44 @@ static void test_added_cells(void **state)
     assert_int_equal(a.r.cell[2].role, QM_CELL_ulp);
     assert_string_equal(qm_cell_label(a.s, &a.r.cell[1], label), "nf4");
     assert_string_equal(qm_cell_label(a.s, &a.r.cell[2], label), "adamw_f32; start ulp");
+    release(&a);
+}
+
+/* A null pair never stands among the runs of a variant, nor among those with other constants: rules
+ * without a float32 variant of their own, two sets of constants, a variant called like the null. */
+static void test_labels_apart(void **state)
+{
+    static const char *const suites[] = {
+        "variant: [adafactor8_022, adam4_ao, lion8_ecc8, adam8_ao]\n",
+        "variant: [adamw_f32, adamw4_ao, slow: \"adamw8_bnb,eps=1e-4\", \"adamw_f32,beta1=0.5\"]\n",
+        "variant: [adamw_f32: adamw4_ao, adamw8_bnb]\n"};
+    char first[QM_LABEL_TEXT], second[QM_LABEL_TEXT], texts[2][QM_RECIPE_TEXT];
+    (void)state;
+    for (size_t k = 0; k < sizeof suites / sizeof *suites; k++) {
+        struct ran a;
+        char text[512];
+        snprintf(text, sizeof text, "%ssource: \"problem:nqm:n=64\"\n" PAIRED, suites[k]);
+        cells_of(text, &a);
+        for (int64_t i = 0; i < a.r.n_cells; i++)
+            for (int64_t j = 0; j < i; j++) {
+                const struct qm_cell *x = &a.r.cell[i], *y = &a.r.cell[j];
+                int same = strcmp(qm_cell_label(a.s, x, first), qm_cell_label(a.s, y, second)) == 0;
+                if (same && (x->role != y->role || strcmp(qm_recipe_print(&x->recipe, texts[0]),
+                                                          qm_recipe_print(&y->recipe, texts[1]))))
+                    fail_msg("%s and %s are both '%s'", texts[0], texts[1], first);
+            }
+        release(&a);
+    }
+    struct ran a;
+    cells_of("variant: [slow: \"adamw8_bnb,eps=1e-4\", lion8_ecc8]\nsource: "
+             "\"problem:nqm:n=64\"\n" PAIRED,
+             &a);
+    assert_string_equal(qm_cell_label(a.s, &a.r.cell[a.r.cell[0].float32], first),
+                        "adamw_f32,eps=0.0001; float32");
+    assert_string_equal(qm_cell_label(a.s, &a.r.cell[a.r.cell[1].float32], first),
+                        "lion8_ecc8; float32");
+    assert_string_equal(qm_cell_label(a.s, &a.r.cell[a.r.cell[1].ulp], first),
+                        "lion8_ecc8; start ulp");
     release(&a);
 }
 
@@ -655,11 +693,12 @@ static void test_null(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_added_cells),  cmocka_unit_test(test_suite_words),
-        cmocka_unit_test(test_tables),       cmocka_unit_test(test_few),
-        cmocka_unit_test(test_budget),       cmocka_unit_test(test_twins_kept),
-        cmocka_unit_test(test_gaps),         cmocka_unit_test(test_ulp),
-        cmocka_unit_test(test_losses_given), cmocka_unit_test(test_null),
+        cmocka_unit_test(test_added_cells), cmocka_unit_test(test_labels_apart),
+        cmocka_unit_test(test_suite_words), cmocka_unit_test(test_tables),
+        cmocka_unit_test(test_few),         cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_twins_kept),  cmocka_unit_test(test_gaps),
+        cmocka_unit_test(test_ulp),         cmocka_unit_test(test_losses_given),
+        cmocka_unit_test(test_null),
     };
     everything = argc > 1 && strcmp(argv[1], "all") == 0;
     return cmocka_run_group_tests(tests, make_file, drop_file);

@@ -238,6 +238,23 @@ static void join(char *text, const char *separator, const char *word)
         snprintf(text + n, QM_LABEL_TEXT - n, "%s%s", n ? separator : "", word);
 }
 
+/* The name of a cell that the suite does not name: its variant, and the hyper-parameters that are
+ * neither the variant's own nor on an axis, "adamw_f32,eps=1e-06". */
+static void join_base(const struct qm_suite *s, const struct qm_cell *c, char *text)
+{
+    struct qm_recipe own;
+    char recipe[QM_RECIPE_TEXT];
+    if (!c->recipe.base || qm_recipe_from(c->recipe.base, &own) != QM_OK)
+        return;
+#define X(name, value, words)        \
+    if (qm_suite_axis(s, #name) < 0) \
+        own.hyper.name = c->recipe.hyper.name;
+    QM_HYPER_LIST(X)
+    QM_HYPER_FLAG_LIST(X)
+#undef X
+    join(text, "", qm_recipe_print(&own, recipe));
+}
+
 char *qm_cell_label(const struct qm_suite *s, const struct qm_cell *c, char *text)
 {
     static const char *const parts[] = {
@@ -248,7 +265,7 @@ char *qm_cell_label(const struct qm_suite *s, const struct qm_cell *c, char *tex
     int variant = qm_suite_axis(s, "variant"), own = c->choice[variant] >= 0;
     text[0] = 0;
     if (!own)
-        join(text, "", c->recipe.base ? c->recipe.base->name : "");
+        join_base(s, c, text);
     else if (s->axis[variant].n > 1)
         join(text, "", qm_cell_choice(s, c, variant));
     for (int a = 0; a < s->n_axes; a++)
@@ -259,6 +276,8 @@ char *qm_cell_label(const struct qm_suite *s, const struct qm_cell *c, char *tex
         join(text, "", qm_cell_choice(s, c, variant));
     if (c->start_ulp)
         join(text, "; ", "start ulp");
+    else if (c->role == QM_CELL_float32) /* never what the suite itself calls a variant */
+        join(text, "; ", "float32");
     if (c->role == QM_CELL_without)
         join(text, " without ", parts[c->part]);
     return text;
