@@ -404,6 +404,38 @@ static void test_few(void **state)
     release(&a);
 }
 
+/* Seeds that all reach the floor are as many observations: equivalent.  Where both sides diverged
+ * nothing is seen of the variant; where it alone did, it is worse, though the twin is at the floor. */
+static void test_limits(void **state)
+{
+    struct ran a;
+    struct qm_protocol *p;
+    const double floor = 0x1p-52;
+    (void)state;
+    make_table(&a, &p);
+    qm_protocol_free(p);
+    for (int round = 0; round < 3; round++) {
+        for (int64_t i = 0; i < 6; i++) {
+            double *extra = a.r.outcome[i].value + qm_metric_count();
+            extra[QM_EXTRA_start_gap] = 1 + (double)i;
+            extra[QM_EXTRA_gap] = round ? 1000 : floor;
+            extra[QM_EXTRA_twin_gap] = round < 2 ? floor : 1000;
+            extra[QM_EXTRA_log_gap] = round == 1 ? log10(1000 / floor) : 0;
+            a.r.outcome[i].diverged = round > 0;
+        }
+        assert_int_equal(qm_protocol_make(&a.r, &p), QM_OK);
+        const struct qm_verdict_row *v = &p->verdict[0];
+        assert_string_equal(p->label.word[v->of.label], "fast");
+        assert_int_equal(v->d.n, round < 2 ? 6 : 0);
+        assert_int_equal(v->diverged, round ? 6 : 0);
+        assert_int_equal(v->verdict, round == 0   ? QM_DECISION_equivalent
+                                     : round == 1 ? QM_DECISION_worse
+                                                  : QM_DECISION_few);
+        qm_protocol_free(p);
+    }
+    release(&a);
+}
+
 /* d = 1 of all, 0.4 without the first state's codes, 0.75 without the second's. */
 static void test_budget(void **state)
 {
@@ -434,6 +466,31 @@ static void test_budget(void **state)
         assert_true(p->budget[i].share.lo95 <= want[i].share + 1e-12 &&
                     p->budget[i].share.hi95 >= want[i].share - 1e-12);
     }
+    qm_protocol_free(p);
+
+    /* seed 3 fails without the one part, seed 5 ends elsewhere without the other; d depends on the
+     * seed: the rows are of the other four */
+    for (int64_t i = 0; i < a.r.n_cells; i++) {
+        const struct qm_cell *c = &a.r.cell[i];
+        double *extra = a.r.outcome[i].value + qm_metric_count();
+        if (c->role == QM_CELL_plain) {
+            extra[QM_EXTRA_log_gap] = (double)c->seed;
+            extra[QM_EXTRA_gap] = extra[QM_EXTRA_twin_gap] * pow(10, (double)c->seed);
+        } else if (c->role == QM_CELL_without && c->seed == 3 && c->part == QM_BUDGET_first) {
+            extra[QM_EXTRA_log_gap] = nan("");
+        } else if (c->role == QM_CELL_without && c->seed == 5 && c->part == QM_BUDGET_second) {
+            extra[QM_EXTRA_basin] = 1;
+        }
+    }
+    assert_int_equal(qm_protocol_make(&a.r, &p), QM_OK);
+    assert_int_equal(p->n_budget, 4);
+    double sum = 0;
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(p->budget[i].share.n, 4);
+        sum += i < 3 ? p->budget[i].share.mean : 0;
+    }
+    near_to(p->budget[3].share.mean, (1 + 2 + 4 + 6) / 4.0, 1e-12);
+    near_to(sum, p->budget[3].share.mean, 1e-12);
     qm_protocol_free(p);
     release(&a);
 }
@@ -693,12 +750,12 @@ static void test_null(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_added_cells), cmocka_unit_test(test_labels_apart),
-        cmocka_unit_test(test_suite_words), cmocka_unit_test(test_tables),
-        cmocka_unit_test(test_few),         cmocka_unit_test(test_budget),
-        cmocka_unit_test(test_twins_kept),  cmocka_unit_test(test_gaps),
-        cmocka_unit_test(test_ulp),         cmocka_unit_test(test_losses_given),
-        cmocka_unit_test(test_null),
+        cmocka_unit_test(test_added_cells),  cmocka_unit_test(test_labels_apart),
+        cmocka_unit_test(test_suite_words),  cmocka_unit_test(test_tables),
+        cmocka_unit_test(test_few),          cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_budget),       cmocka_unit_test(test_twins_kept),
+        cmocka_unit_test(test_gaps),         cmocka_unit_test(test_ulp),
+        cmocka_unit_test(test_losses_given), cmocka_unit_test(test_null),
     };
     everything = argc > 1 && strcmp(argv[1], "all") == 0;
     return cmocka_run_group_tests(tests, make_file, drop_file);

@@ -3,8 +3,9 @@
  * A suite with `protocol: paired` judges its cells of coupling closed so:
  *
  *   pairs      every run stands beside its float64 twin: same start, data, noise, hyper-parameters.
- *              The gap of a run is (f(x_T) - f*) / (f(x_0) - f*) after the last step T; a run whose
- *              loss is not finite or exceeds 1000 times its start has diverged, and has gap 1000
+ *              The gap of a run is (f(x_T) - f*) / (f(x_0) - f*) after the last step T, at least
+ *              2^-52; a run whose loss is not finite or exceeds 1000 times its start has diverged,
+ *              and has gap 1000
  *   d          log10 gap - log10 gap of the twin, one per seed
  *   basins     of a problem with several, verdicts, sensitivity and budget are of the pairs that
  *              ended, both, in the basin where most twins of that comparison did; the others are
@@ -19,7 +20,8 @@
  *              interval of the mean of d lies in +- delta (log10 1.05, or as suite or problem
  *              state); `better` or `worse` where the 95 % interval leaves out 0 and the false
  *              discovery rate over all plain cells of the suite is 5 %; else `undecided`.  Runs that
- *              are equal to the bit in gap and twin's gap count once; under six `too few`
+ *              are equal to the bit in the start's loss and both gaps count once, pairs that both
+ *              diverged do not; under six `too few`
  *   targets    51 per problem, levels of stairs.h in equal ratios from 10^0 to the smallest that
  *              at least half the twins of some rule reach (lr_scale 1)
  *   runtime    the first step at which a target is reached; never: infinite
@@ -27,7 +29,9 @@
  *   profiles   share whose runtime is at most tau times the best label's (classical) or the own
  *              twin's (twin), over (problem, seed, target) that the best, or the label or its twin,
  *              reach; runtimes below 1 count as 1.  Score: the integral over tau from 1 to 4, by 3
- *   budget     d of the variant minus d without the part: its share; `rest` is what the shares leave
+ *   budget     d of the variant minus d without the part: its share; `rest` is what the shares leave:
+ *              above 0 where any of several parts alone costs as much, below where they cost only
+ *              together.  Of the runs of which every part is known
  *
  * All is computed from outcomes in the order of cells, whoever ran them. */
 #ifndef QM_EXPERIMENTS_PROTOCOL_PROTOCOL_H

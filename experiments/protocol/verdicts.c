@@ -1,4 +1,5 @@
 /* verdicts.c - what the seeds say: verdicts, sensitivity to the learning rate, the error budget. */
+#include "experiments/measure.h"
 #include "experiments/protocol/tables.h"
 
 #include <math.h>
@@ -8,29 +9,42 @@
 /* log10 1.05: gaps that differ by less than 5 % are as good as equal. */
 static const double usual_delta = 0.021189299069938092;
 
+/* What is averaged of a run, and what tells it from the same run again. */
+struct observed {
+    double start, gap, twin, x;
+};
+
 static int by_gaps(const void *a, const void *b)
 {
-    const double *x = a, *y = b;
-    int d = (x[0] > y[0]) - (x[0] < y[0]);
-    return d ? d : (x[1] > y[1]) - (x[1] < y[1]);
+    const struct observed *x = a, *y = b;
+    int d = (x->start > y->start) - (x->start < y->start);
+    d = d ? d : (x->gap > y->gap) - (x->gap < y->gap);
+    return d ? d : (x->twin > y->twin) - (x->twin < y->twin);
 }
 
-/* Keeps one of the pairs (gap, twin's gap, x) that are equal in both gaps: seeds that change nothing
- * are one observation.  x[] gets theirs. */
-static int64_t distinct(double (*pair)[3], int64_t n, double *x)
+/* Keeps one of the runs that are equal in the start's loss and both gaps: seeds that change nothing
+ * are one observation, but other starts that all reach the floor are as many.  x[] gets theirs. */
+static int64_t distinct(struct observed *o, int64_t n, double *x)
 {
     int64_t kept = 0;
-    qsort(pair, (size_t)n, sizeof *pair, by_gaps);
+    qsort(o, (size_t)n, sizeof *o, by_gaps);
     for (int64_t i = 0; i < n; i++)
-        if (i == 0 || by_gaps(pair[i], pair[i - 1]) != 0)
-            x[kept++] = pair[i][2];
+        if (i == 0 || by_gaps(&o[i], &o[i - 1]) != 0)
+            x[kept++] = o[i].x;
     return kept;
+}
+
+/* Whether a pair says anything of the variant: not where both sides diverged. */
+static int is_informative(const struct qm_run_row *run)
+{
+    return run->ok && !run->elsewhere && !(run->gap >= QM_LOST_GAP && run->twin_gap >= QM_LOST_GAP);
 }
 
 /* Scratch for the largest group. */
 struct scratch {
     struct qm_bootstrap *b;
-    double (*pair)[3], *x;
+    struct observed *pair;
+    double *x;
 };
 
 static qm_status judge_group(const struct qm_protocol *p, const struct qm_group *g,
@@ -39,11 +53,8 @@ static qm_status judge_group(const struct qm_protocol *p, const struct qm_group 
     int64_t n = 0;
     for (int64_t i = 0; i < g->n; i++) {
         const struct qm_run_row *run = qm_group_run(p, g, i);
-        if (run->ok && !run->elsewhere) {
-            s->pair[n][0] = run->gap;
-            s->pair[n][1] = run->twin_gap;
-            s->pair[n++][2] = run->d;
-        }
+        if (is_informative(run))
+            s->pair[n++] = (struct observed){run->start_gap, run->gap, run->twin_gap, run->d};
     }
     n = distinct(s->pair, n, s->x);
     return qm_paired_make(s->b, s->x, n, out);
@@ -150,19 +161,19 @@ static const char *const part_names[] = {
 #undef X
 };
 
-/* d of every run of a group without a part, NaN in another basin; 0: some is missing. */
+/* d of every run of a group without a part, NaN where it failed or ended in another basin; 0: the
+ * variant has no such part, or none of them ran. */
 static int without(const struct qm_protocol *p, const struct qm_group *g, int part, double *d)
 {
+    int found = 0;
     for (int64_t i = 0; i < g->n; i++) {
-        const struct qm_run_row *run = qm_group_run(p, g, i);
-        int64_t cell = qm_run_cell(p, run)->without[part];
+        int64_t cell = qm_run_cell(p, qm_group_run(p, g, i))->without[part];
         const struct qm_run_row *less =
             cell >= 0 && p->row_of[cell] >= 0 ? &p->run[p->row_of[cell]] : NULL;
-        if (!run->ok || !less || !less->ok)
-            return 0;
-        d[i] = run->elsewhere || less->elsewhere ? nan("") : less->d;
+        d[i] = less && less->ok && !less->elsewhere ? less->d : nan("");
+        found |= less != NULL;
     }
-    return g->n > 0;
+    return found;
 }
 
 static qm_status budget_row(struct qm_protocol *p, const struct qm_group *g, struct scratch *s,
@@ -174,34 +185,38 @@ static qm_status budget_row(struct qm_protocol *p, const struct qm_group *g, str
         const struct qm_run_row *run = qm_group_run(p, g, i);
         if (isnan(share[i]))
             continue;
-        s->pair[n][0] = run->gap;
-        s->pair[n][1] = run->twin_gap;
-        s->pair[n++][2] = share[i];
+        s->pair[n++] = (struct observed){run->start_gap, run->gap, run->twin_gap, share[i]};
     }
     *row = (struct qm_budget_row){.problem = g->problem, .label = g->label, .part = part};
     return qm_paired_make(s->b, s->x, distinct(s->pair, n, s->x), &row->share);
 }
 
+/* All rows of a group are of the same runs, those of which every part is known: so parts and rest
+ * sum to all. */
 static qm_status budget(struct qm_protocol *p, const struct qm_group *g, struct scratch *s)
 {
     size_t n = (size_t)g->n;
-    double *share = calloc(3 * n, sizeof *share), *rest = share + n, *all = share + 2 * n;
+    double *share = calloc((QM_BUDGET_COUNT + 2) * n, sizeof *share);
+    double *rest = share + QM_BUDGET_COUNT * n, *all = rest + n;
+    int taken[QM_BUDGET_COUNT] = {0}, parts = 0;
     qm_status st = share ? QM_OK : qm_fail(QM_NO_MEMORY, "budget");
-    int parts = 0;
-    for (int64_t i = 0; st == QM_OK && i < g->n; i++) {
-        const struct qm_run_row *run = qm_group_run(p, g, i);
-        rest[i] = all[i] = run->elsewhere ? nan("") : run->d;
-    }
-    for (int part = 0; st == QM_OK && part < QM_BUDGET_COUNT; part++) {
-        if (!without(p, g, part, share))
-            continue;
-        for (int64_t i = 0; i < g->n; i++) {
-            share[i] = all[i] - share[i];
-            rest[i] -= share[i];
+    for (int part = 0; share && part < QM_BUDGET_COUNT; part++)
+        parts += taken[part] = without(p, g, part, share + part * n);
+    for (size_t i = 0; share && i < n; i++) {
+        const struct qm_run_row *run = qm_group_run(p, g, (int64_t)i);
+        all[i] = is_informative(run) ? run->d : nan("");
+        for (int part = 0; part < QM_BUDGET_COUNT; part++)
+            if (taken[part] && isnan(share[part * n + i]))
+                all[i] = nan("");
+        rest[i] = all[i];
+        for (int part = 0; part < QM_BUDGET_COUNT; part++) {
+            share[part * n + i] = all[i] - share[part * n + i];
+            rest[i] -= taken[part] ? share[part * n + i] : 0.0;
         }
-        st = budget_row(p, g, s, part_names[part], share);
-        parts++;
     }
+    for (int part = 0; st == QM_OK && part < QM_BUDGET_COUNT; part++)
+        if (taken[part])
+            st = budget_row(p, g, s, part_names[part], share + part * n);
     if (st == QM_OK && parts)
         st = budget_row(p, g, s, "rest", rest);
     if (st == QM_OK && parts)

@@ -55,5 +55,7 @@ def draw(c, out):
                   for k, part in enumerate(parts)]
         out.figure(NAME, panels, TITLE, MENU,
                    "A bar is how much smaller the mean gap becomes when that part of the variant "
-                   "alone is at full precision; rest is what they leave. Bars follow one another "
-                   "up to the whole gap, the upright line; thin lines are 95 % intervals.", legend)
+                   "alone is at full precision; rest is what they leave (to the right where any of "
+                   "several parts alone costs as much, to the left where they cost only together). "
+                   "Bars follow one another up to the whole gap, the upright line; thin lines are "
+                   "95 % intervals.", legend)
