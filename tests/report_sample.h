@@ -32,6 +32,7 @@ struct s_change {
     int evil, seeds; /* seeds: added to every seed */
     double twin;     /* log10 of a factor on every gap and twin's gap */
     int64_t steps;   /* 0: 2000 */
+    int limits; /* on the first problem label 2 diverges and label 3 is at the floor, as its twin */
 };
 
 /* Uniform in [-1, 1), by what it is for. */
@@ -211,6 +212,15 @@ static inline qm_status s_runs(struct qm_store *s, struct s_change how)
         d[i] = ok ? r.d : nan("");
         area[i] = ok ? r.d / 2 : nan("");
         status[i] = r.status;
+        if (how.limits && r.problem == 0 && r.label == 2) {
+            status[i] = "diverged";
+            gap[i] = 1000;
+            d[i] = 3 - log10(twin_gap[i]);
+        } else if (how.limits && r.problem == 0 && r.label == 3) {
+            start_gap[i] = 50 + (double)r.seed;
+            gap[i] = twin_gap[i] = 0x1p-52;
+            d[i] = 0;
+        }
     }
     return s_table_store(s, &t, "/protocol/runs");
 }

@@ -150,7 +150,7 @@ static struct qm_result *compared(struct s_change how)
     snprintf(archive, sizeof archive, "/tmp/qm_archive_%ld.h5", (long)getpid());
     snprintf(mine, sizeof mine, "/tmp/qm_mine_%ld.h5", (long)getpid());
     snprintf(pairs, sizeof pairs, "/tmp/qm_pairs_%ld.h5", (long)getpid());
-    assert_int_equal(s_write(archive, (struct s_change){0}), QM_OK);
+    assert_int_equal(s_write(archive, (struct s_change){.limits = how.limits}), QM_OK);
     assert_int_equal(s_write(mine, how), QM_OK);
     assert_int_equal(qm_result_open(mine, &a), QM_OK);
     assert_int_equal(qm_result_open(archive, &b), QM_OK);
@@ -270,6 +270,43 @@ static void against_others(void **state)
     qm_result_close(r);
 }
 
+/* Two that diverge are not equal, they are not compared; seeds at the floor are as many as they are. */
+static void against_limits(void **state)
+{
+    (void)state;
+    struct qm_result *r = compared((struct s_change){.limits = 1});
+    int64_t rows, *n;
+    char **label, **other, **problem, **verdict;
+    int floor = 0, worse = 0;
+    assert_int_equal(qm_result_texts(r, "/against/pairs", "label", &rows, &label), QM_OK);
+    assert_int_equal(qm_result_texts(r, "/against/pairs", "archive", &rows, &other), QM_OK);
+    assert_int_equal(qm_result_texts(r, "/against/pairs", "problem", &rows, &problem), QM_OK);
+    assert_int_equal(qm_result_texts(r, "/against/pairs", "verdict", &rows, &verdict), QM_OK);
+    assert_int_equal(qm_result_i64(r, "/against/pairs", "n", &rows, &n), QM_OK);
+    for (int64_t i = 0; i < rows; i++) {
+        if (strcmp(problem[i], s_problem[0]) != 0)
+            continue;
+        if (strcmp(label[i], s_label[2]) == 0) {
+            assert_string_not_equal(other[i], s_label[2]);
+            assert_string_equal(verdict[i], "worse");
+            worse++;
+        } else if (strcmp(label[i], s_label[3]) == 0) { /* its twin is its own */
+            assert_string_equal(other[i], s_label[3]);
+            assert_int_equal(n[i], S_SEEDS);
+            assert_string_equal(verdict[i], "equivalent");
+            floor++;
+        }
+    }
+    assert_int_equal(floor, S_SCALES);
+    assert_int_equal(worse, S_SCALES * (11 - 2));
+    free(label);
+    free(other);
+    free(problem);
+    free(verdict);
+    free(n);
+    qm_result_close(r);
+}
+
 /* An archive says of runs and verdicts what its file says, and draws the same curves. */
 static void archives(void **state)
 {
@@ -321,7 +358,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(escapes),        cmocka_unit_test(grids),
         cmocka_unit_test(verdicts),       cmocka_unit_test(troubles),
         cmocka_unit_test(listing),        cmocka_unit_test(against_itself),
-        cmocka_unit_test(against_others), cmocka_unit_test(archives),
+        cmocka_unit_test(against_others), cmocka_unit_test(against_limits),
+        cmocka_unit_test(archives),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -73,6 +73,7 @@ static int is_plain(const struct side *s, int64_t i)
     X(steps,   "the archive's runs take another number of steps")                         \
     X(twin,    "the twins differ: other hyper-parameters, data or a changed problem")     \
     X(result,  "failed, here or in the archive")                                          \
+    X(lost,    "diverged, here and in the archive")                                       \
     X(basin,   "ended in another basin than most twins did, here or in the archive")      \
     X(paired,  "paired")
 /* clang-format on */
@@ -111,6 +112,8 @@ static enum stage meet(const struct side *a, int64_t i, const char *family_a, co
     int is_failed = strcmp(a->status[i], "failed") == 0 || strcmp(b->status[k], "failed") == 0;
     if (is_failed || !isfinite(a->d[i]) || !isfinite(b->d[k]))
         return STAGE_result;
+    if (strcmp(a->status[i], "diverged") == 0 && strcmp(b->status[k], "diverged") == 0)
+        return STAGE_lost; /* their gaps are what was put there */
     if (strcmp(a->status[i], "elsewhere") == 0 || strcmp(b->status[k], "elsewhere") == 0)
         return STAGE_basin;
     if (is_start && is_twin)
@@ -185,8 +188,10 @@ static int by_value(const void *x, const void *y, void *context)
 {
     const struct pairs *p = context;
     const struct pair *s = x, *t = y;
-    double u = p->a->d[s->mine], v = p->a->d[t->mine];
+    double u = p->a->start[s->mine], v = p->a->start[t->mine];
     int c = (u > v) - (u < v);
+    u = p->a->d[s->mine], v = p->a->d[t->mine];
+    c = c ? c : (u > v) - (u < v);
     return c ? c : (s->d > t->d) - (s->d < t->d);
 }
 
