@@ -133,6 +133,35 @@ EOF
     run -0 "$PYTHON" tests/html_check.py "$DIR/mine.html" "$DIR/mine.h5"
 }
 
+@test "a suite without the learning rate itself is shown at the nearest; other basins stay apart" {
+    cat >"$DIR/scales.yaml" <<'END'
+variant: ["sgdm4_lpmm,momentum_buffer.min_numel=0", sgdm_f32]
+source: "problem:rosen:n=64,jitter=0.5"
+coupling: closed
+protocol: paired
+lr_scale: [0.5, 4]
+seed: 1..6
+steps: 60
+END
+    "$QUALM" run -q "$DIR/scales.yaml" -o "$DIR/scales.h5" >/dev/null
+    "$QUALM" report -q "$DIR/scales.h5" --markdown "$DIR/scales.md" >/dev/null
+    grep -q "at 0.5 times the problem's learning rate" "$DIR/scales.md"
+    grep -q "at 0.5 times the problem&#39;s learning rate" "$DIR/scales.html"
+    [ "$(grep -o 'id="figure-[a-z]*"' "$DIR/scales.html" | wc -l)" -eq 5 ]
+    "$PYTHON" - "$DIR/scales.h5" <<'END'
+import sys
+sys.path[:0] = ["plots", "plots/report"]
+import campaign, curves
+c = campaign.Campaign(sys.argv[1])
+assert c.one == 0.5
+apart = (c.rows["status"] == "elsewhere") & (c.rows["lr_scale"] == 0.5)
+rows, _ = curves.with_curves(c, ("step", "loss"))
+assert len(rows["cell"]) == 12 - apart.sum(), apart
+c.rows["status"][c.rows["lr_scale"] == 0.5] = ["elsewhere"] + 11 * ["ok"]
+assert len(curves.with_curves(c, ("step", "loss"))[0]["cell"]) == 11
+END
+}
+
 @test "without Python the page has its tables and says what is missing" {
     PYTHONHOME=/nonexistent run -0 --separate-stderr "$QUALM" report "$DIR/s.h5" -o "$DIR/bare.html"
     [[ "$stderr" == *"no figures: /usr/bin/python3 cannot run: "* ]]

@@ -153,12 +153,24 @@ static qm_status keep_named(struct qm_result *r, const struct verdicts *v, int *
     return st;
 }
 
-static void wide_cell(const struct verdicts *v, const char *label, const char *problem,
+/* The scale that variants are compared at: 1, or the nearest to it. */
+static double main_scale(const struct verdicts *v)
+{
+    double one = v->rows ? v->lr_scale[0] : 1;
+    for (int64_t i = 1; i < v->rows; i++) {
+        double nearer = fabs(log(v->lr_scale[i])) - fabs(log(one));
+        if (nearer < 0 || (nearer == 0 && v->lr_scale[i] < one))
+            one = v->lr_scale[i];
+    }
+    return one;
+}
+
+static void wide_cell(const struct verdicts *v, double one, const char *label, const char *problem,
                       struct qm_grid *g)
 {
     char text[96];
     for (int64_t i = 0; i < v->rows; i++)
-        if (v->lr_scale[i] == 1 && strcmp(v->label[i], label) == 0 &&
+        if (v->lr_scale[i] == one && strcmp(v->label[i], label) == 0 &&
             strcmp(v->problem[i], problem) == 0) {
             snprintf(text, sizeof text, "%+.3g %s", v->mean[i], v->verdict[i]);
             qm_grid_keyed(g, v->mean[i], isnan(v->mean[i]) ? v->verdict[i] : text);
@@ -185,16 +197,22 @@ qm_status qm_verdicts_wide(struct qm_result *r, struct qm_grid *out)
             if (keep[i])
                 label[labels++] = v.label[i];
         labels = distinct(label, labels, label);
-        qm_grid_open(&g, "Gap by variant and problem",
-                     "Mean of log10 of the normalised loss over the double-precision twin's, at "
-                     "the problem's learning rate, and its verdict.");
+        char text[160], times[32] = "";
+        double one = main_scale(&v);
+        if (one != 1)
+            snprintf(times, sizeof times, "%g times ", one);
+        snprintf(text, sizeof text,
+                 "Mean of log10 of the normalised loss over the double-precision twin's, at "
+                 "%sthe problem's learning rate, and its verdict.",
+                 times);
+        qm_grid_open(&g, "Gap by variant and problem", text);
         qm_grid_column(&g, "variant", "", "", 0);
         for (int64_t k = 0; k < problems; k++)
             qm_grid_column(&g, problem[k], "", "", 1);
         for (int64_t i = 0; i < labels; i++) {
             qm_grid_text(&g, label[i]);
             for (int64_t k = 0; k < problems; k++)
-                wide_cell(&v, label[i], problem[k], &g);
+                wide_cell(&v, one, label[i], problem[k], &g);
         }
         st = qm_grid_check(&g);
     }

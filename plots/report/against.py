@@ -35,7 +35,7 @@ def draw(c, out):
     v = c.pairs
     if v is None or not len(v["label"]):
         return
-    v = {name: column[(v["lr_scale"] == 1) & (v["n"] > 0)] for name, column in v.items()}
+    v = {name: column[(v["lr_scale"] == c.one) & (v["n"] > 0)] for name, column in v.items()}
     if not len(v["label"]):
         return
     low, high = forest.limits(v, v["delta"])

@@ -23,7 +23,7 @@ def in_order(names):
 
 class Campaign:
     """One file.  rows: problem, label, lr_scale, cell of every closed run; labels and problems in
-    the order of the suite."""
+    the order of the suite.  one: the scale at which variants are compared, 1 or the nearest to it."""
 
     def __init__(self, path):
         self.path = path
@@ -32,6 +32,8 @@ class Campaign:
         self.rows = self.protocol_rows() if self.paired else self.axis_rows()
         self.labels, self.problems = in_order(self.rows["label"]), in_order(self.rows["problem"])
         self.place = {label: k for k, label in enumerate(self.labels)}
+        scales = np.unique(self.rows["lr_scale"])
+        self.one = scales[np.argmin(np.abs(np.log(scales)))] if len(scales) else 1.0
         self.archive = self.pairs = None
 
     def compare(self, archive, pairs):
@@ -45,13 +47,14 @@ class Campaign:
         runs, cells = common.table(self.f, "/protocol/runs"), common.table(self.f, "/cells")
         role = cells["role"][runs["cell"]] if "role" in cells else None
         keep = role == "plain" if role is not None else slice(None)
-        return {name: runs[name][keep] for name in ("cell", "problem", "label", "lr_scale", "seed")}
+        names = ("cell", "problem", "label", "lr_scale", "seed", "status")
+        return {name: runs[name][keep] for name in names}
 
     def axis_rows(self):
         """Without the protocol: the axes that vary name a cell, but for source and seed."""
         empty = np.array([], dtype=str)
         none = {"cell": np.array([], int), "problem": empty, "label": empty,
-                "lr_scale": np.array([]), "seed": np.array([], int)}
+                "lr_scale": np.array([]), "seed": np.array([], int), "status": empty}
         if "/cells" not in self.f or "/axes" not in self.f:
             return none
         cells, axes = common.table(self.f, "/cells"), common.table(self.f, "/axes")
@@ -59,7 +62,8 @@ class Campaign:
         names = [a for a in axes if a not in ("source", "seed") and len(set(axes[a].tolist())) > 1]
         labels = ["; ".join(axes[a][i] for a in names) or cells["variant"][i] for i in closed]
         return {"cell": closed, "problem": cells["source"][closed], "seed": cells["seed"][closed],
-                "label": np.array(labels, dtype=str), "lr_scale": np.ones(len(closed))}
+                "label": np.array(labels, dtype=str), "lr_scale": np.ones(len(closed)),
+                "status": cells["status"][closed]}
 
     def table(self, name):
         """A table of /protocol, its rows of self.labels; or None."""
@@ -69,6 +73,11 @@ class Campaign:
         rows = common.table(self.f, path)
         keep = np.isin(rows["label"], self.labels) | np.char.startswith(rows["label"], TWINS)
         return {name: column[keep] for name, column in rows.items()}
+
+    def rate(self):
+        """That scale in words."""
+        return "the problem's own learning rate" if self.one == 1 else \
+            f"{self.one:g} times the problem's learning rate"
 
     def look(self, label):
         return common.look(self.place.get(label, 7))

@@ -69,14 +69,16 @@ def band(ax, x, values, style, mark, alpha, **more):
 
 
 def with_curves(c, tracks):
-    """The rows of c at the problem's own learning rate that have a curve: curve rows["curve"][k]; and
-    the curves of these tracks, the first of which is step."""
+    """The rows of c at the scale c.one that have a curve: curve rows["curve"][k]; and the curves of
+    these tracks, the first of which is step.  Without runs in another basin than most twins: their
+    losses are not put into one median."""
     owner = common.dataset(c.f, "/curves/cell")[...]
     curves = [common.curves(c.f, "/curves/" + track) for track in tracks]
     where = {cell: k for k, cell in enumerate(owner.tolist())}
     rows = dict(c.rows, curve=np.array([where.get(cell, -1) for cell in c.rows["cell"]], dtype=int))
     has = np.array([k >= 0 and len(curves[0][k]) > 1 for k in rows["curve"]], dtype=bool)
-    return select(rows, has & (rows["lr_scale"] == 1)), curves
+    has &= (rows["lr_scale"] == c.one) & (rows["status"] != "elsewhere")
+    return select(rows, has), curves
 
 
 def select(rows, mask):
@@ -168,11 +170,13 @@ def draw(c, out):
         return
     seeds = len(set(rows["seed"].tolist()))
     beside = "Beside an archive: the seeds that both have. " if c.archived else ""
+    apart = np.sum((c.rows["status"] == "elsewhere") & (c.rows["lr_scale"] == c.one))
+    basins = f"{apart} runs that ended in another basin than most twins are left out. " * (apart > 0)
     spread = f"Bands go {edges(seeds)[1]}. " if seeds > 1 and not c.crowded() else ""
     twin = ("The thick grey line is the double-precision twin (one per rule) with the same start, "
             "data and noise. " if has_twin else "")
-    caption = (f"{'Median of ' + str(seeds) + ' seeds' if seeds > 1 else 'One seed'}, at the "
-               f"problem's own learning rate. {twin}{spread}{beside}A line ends where half "
+    caption = (f"{'Median of ' + str(seeds) + ' seeds' if seeds > 1 else 'One seed'}, at "
+               f"{c.rate()}. {twin}{spread}{beside}{basins}A line ends where half "
                "of the seeds have diverged. Choose variants to bring them out in all figures.")
     legend = [campaign.note("double-precision twin", inline.swatch(campaign.TWIN))] * has_twin
     if c.archived:

@@ -79,7 +79,7 @@ def draw(c, out):
     v = c.table("verdicts")
     if v is None or not len(v["label"]):
         return
-    v = {name: column[v["lr_scale"] == 1] for name, column in v.items()}
+    v = {name: column[v["lr_scale"] == c.one] for name, column in v.items()}
     low, high = limits(v, v["delta"])
     panels = []
     for problem in [p for p in c.problems if p in v["problem"]]:
@@ -91,7 +91,7 @@ def draw(c, out):
     if not panels:
         return
     legend = shapes(v) + [campaign.note("null pairs: chaos alone", inline.block(inline.NULL))]
-    caption = ("Mean over paired seeds with its 95 % (thin) and 90 % (thick) bootstrap-t interval; "
+    caption = (f"At {c.rate()}. Mean over paired seeds with its 95 % (thin) and 90 % (thick) bootstrap-t interval; "
                "to the right is worse. Equivalent: the 90 % interval lies within \u00b1\u03b4; "
                "better or worse: the 95 % interval excludes 0 and the false discovery rate over "
                "all of them stays at 5 %; else undecided.")

@@ -23,7 +23,7 @@ def draw(c, out):
     v = c.table("verdicts")
     if v is None or not len(v["label"]):
         return
-    v = {name: column[v["lr_scale"] == 1] for name, column in v.items()}
+    v = {name: column[v["lr_scale"] == c.one] for name, column in v.items()}
     problems = [p for p in c.problems if p in v["problem"]]
     labels = [label for label in c.labels if label in v["label"]]
     values = v["mean"][np.isfinite(v["mean"])]
@@ -55,6 +55,6 @@ def draw(c, out):
     for side in ax.spines.values():
         side.set_visible(False)
     out.figure(NAME, [(fig, "", "Heat map of the gaps; the first table has the numbers")], TITLE,
-               MENU, "Mean gap (log10): blue is better than the twin, orange is worse. Signs: "
+               MENU, f"Mean gap (log10) at {c.rate()}: blue is better than the twin, orange is worse. Signs: "
                + ", ".join(f"{sign} {word}" for word, sign in SIGNS.items() if word in v["verdict"])
                + ".", wide=True)
