@@ -20,25 +20,27 @@ static const struct argp_option options[] = {
     {"all", 'a', NULL, 0, "show what is the same too", 0},
     {0}};
 
-static const char doc[] = "Compare two results files, paired cell by cell: B minus A.\v"
-                          "Cells pair by their id (recipe, source, seed ...), whatever suite they "
-                          "come from.  Judged are sqnr, "
-                          "step_sqnr, state0_sqnr, state1_sqnr, param_sqnr, loss_ratio, "
-                          "loss_ratio_mean and log_gap, for each "
-                          "variant: worse, where a paired t test over its cells says so with a "
-                          "false-discovery rate of 5 % "
-                          "over all that is judged; the table gives means with 95 % intervals.  "
-                          "Other metrics are shown where "
-                          "they changed.\n"
-                          "\n"
-                          "Examples:\n"
-                          "  qualm compare results/before.h5 results/after.h5\n"
-                          "  qualm compare a.h5 b.h5 --metric sqnr --margin 0.01\n"
-                          "  qualm compare a.h5 b.h5 --metric collapse- --json\n"
-                          "\n"
-                          "Exit codes: 0 nothing is worse, 1 something is, or cells that were ok "
-                          "diverge or fail, 2 usage, 3 a "
-                          "file cannot be read, 4 no cell or metric in common.";
+static const char doc[] =
+    "Compare two results files, paired cell by cell: B minus A.\v"
+    "Cells pair by their id (recipe, source, seed ...), whatever suite they "
+    "come from.  Judged are sqnr, "
+    "step_sqnr, state0_sqnr, state1_sqnr, param_sqnr, loss_ratio, "
+    "loss_ratio_mean and log_gap, for each "
+    "variant: worse, where a paired t test over its cells says so with a "
+    "false-discovery rate of 5 % "
+    "over all that is judged, or where a number became NaN or infinite (or finite: an sqnr of "
+    "Inf is exact) for the worse, `broken`; the table gives means with 95 % intervals.  "
+    "Other metrics are shown where "
+    "they changed.\n"
+    "\n"
+    "Examples:\n"
+    "  qualm compare results/before.h5 results/after.h5\n"
+    "  qualm compare a.h5 b.h5 --metric sqnr --margin 0.01\n"
+    "  qualm compare a.h5 b.h5 --metric collapse- --json\n"
+    "\n"
+    "Exit codes: 0 nothing is worse, 1 something is, or cells that were ok "
+    "diverge or fail, 2 usage, 3 a "
+    "file cannot be read, 4 no cell or metric in common.";
 
 static error_t option(int key, char *arg, struct argp_state *state)
 {
@@ -73,11 +75,11 @@ static error_t option(int key, char *arg, struct argp_state *state)
 
 static json_t *row_json(const struct qm_compare_row *r)
 {
-    return json_pack("{s:s, s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:s}", "variant", r->variant,
+    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:s}", "variant", r->variant,
                      "metric", r->metric, "n", (json_int_t)r->n, "equal", (json_int_t)r->equal,
-                     "mean", qm_json_number(r->mean), "lo95", qm_json_number(r->lo), "hi95",
-                     qm_json_number(r->hi), "q", qm_json_number(r->q), "verdict",
-                     qm_compared_name(r->verdict));
+                     "broken", (json_int_t)r->broken, "mean", qm_json_number(r->mean), "lo95",
+                     qm_json_number(r->lo), "hi95", qm_json_number(r->hi), "q",
+                     qm_json_number(r->q), "verdict", qm_compared_name(r->verdict));
 }
 
 static void show(const struct options *o, const struct qm_comparison *c)

@@ -116,10 +116,11 @@ static void count_lost(const struct side *a, const struct side *b, const struct 
 
 /* ---- statistics ------------------------------------------------------------------------------ */
 
-/* Mean, interval and p from the differences x[n]. */
+/* Mean, interval and p from the differences x[n]; broken and mended are set. */
 static void judge(struct qm_compare_row *r, const double *x, int64_t n)
 {
     double sum = 0.0, squares = 0.0;
+    int64_t jumps = r->broken + r->mended;
     r->n = n;
     r->mean = r->lo = r->hi = r->p = r->q = nan("");
     for (int64_t i = 0; i < n; i++) {
@@ -137,10 +138,10 @@ static void judge(struct qm_compare_row *r, const double *x, int64_t n)
         double t = (double)r->direction * r->mean / error; /* error 0: infinite, p 0 or 1 */
         r->p = r->direction ? gsl_cdf_tdist_P(t, (double)(n - 1)) : nan("");
     }
-    r->verdict = r->equal == n   ? QM_COMPARED_same
-                 : !r->direction ? QM_COMPARED_changed
-                 : isnan(r->p)   ? QM_COMPARED_few
-                                 : QM_COMPARED_unclear;
+    r->verdict = r->equal == n && !jumps ? QM_COMPARED_same
+                 : !r->direction         ? QM_COMPARED_changed
+                 : r->equal < n && n < 2 ? QM_COMPARED_few
+                                         : QM_COMPARED_unclear;
 }
 
 static int by_p(const void *x, const void *y)
@@ -171,7 +172,11 @@ static qm_status discover(struct qm_comparison *c, double margin)
             r->verdict = gain < -margin ? QM_COMPARED_worse : QM_COMPARED_within;
         else if (above)
             r->verdict = gain > margin ? QM_COMPARED_better : QM_COMPARED_within;
-        c->worse += r->verdict == QM_COMPARED_worse;
+    }
+    for (int i = 0; i < c->n_rows; i++) { /* no margin reaches to or from infinity */
+        if (c->row[i].direction && c->row[i].broken)
+            c->row[i].verdict = QM_COMPARED_worse;
+        c->worse += c->row[i].verdict == QM_COMPARED_worse;
     }
     free(with);
     return QM_OK;
@@ -179,14 +184,29 @@ static qm_status discover(struct qm_comparison *c, double margin)
 
 /* ---- metrics --------------------------------------------------------------------------------- */
 
+/* What x[n] do not show: pairs with a side that is no finite number. */
+struct jumps {
+    int64_t broken, mended;
+};
+
+static void count_jump(struct jumps *j, double before, double after, int direction)
+{
+    int is_worse = isnan(after) || (!isnan(before) && (after > before ? -1 : 1) * direction > 0);
+    if (isnan(before) && isnan(after))
+        return;
+    j->broken += is_worse;
+    j->mended += !is_worse;
+}
+
 static qm_status row_add(struct qm_comparison *c, const char *variant, const char *metric,
-                         int direction, const double *x, int64_t n)
+                         int direction, const struct jumps *jumps, const double *x, int64_t n)
 {
     struct qm_compare_row *more = realloc(c->row, ((size_t)c->n_rows + 1) * sizeof *more);
     if (!more)
         return qm_fail(QM_NO_MEMORY, "%d comparisons", c->n_rows + 1);
     c->row = more;
-    struct qm_compare_row r = {.direction = direction};
+    struct qm_compare_row r = {
+        .direction = direction, .broken = jumps->broken, .mended = jumps->mended};
     r.variant = strdup(variant);
     r.metric = strdup(metric);
     judge(&r, x, n);
@@ -205,6 +225,7 @@ static qm_status metric_compare(const struct side *a, const struct side *b, cons
     if (st == QM_OK)
         st = qm_result_f64(b->file, "/metrics", metric, &nb, &vb);
     for (int64_t i = 0, end; st == QM_OK && i < c->pairs; i = end) {
+        struct jumps jumps = {0, 0};
         int64_t n = 0;
         for (end = i; end < c->pairs && strcmp(pair[end].variant, pair[i].variant) == 0; end++) {
             double before = va[pair[end].a], after = vb[pair[end].b];
@@ -212,9 +233,11 @@ static qm_status metric_compare(const struct side *a, const struct side *b, cons
                 x[n++] = 0.0; /* infinities too */
             else if (isfinite(before) && isfinite(after))
                 x[n++] = after - before;
+            else
+                count_jump(&jumps, before, after, direction);
         }
-        if (n > 0)
-            st = row_add(c, pair[i].variant, metric, direction, x, n);
+        if (n + jumps.broken + jumps.mended > 0)
+            st = row_add(c, pair[i].variant, metric, direction, &jumps, x, n);
     }
     free(va);
     free(vb);

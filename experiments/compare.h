@@ -6,11 +6,12 @@
  * judged, Benjamini and Hochberg's procedure keeps the share of false alarms at 5 %.
  *
  *     same        every difference is 0
- *     worse       the false-discovery rate allows to say so, and the mean exceeds the margin
+ *     worse       the false-discovery rate allows to say so, and the mean exceeds the margin; or a number
+ *                 became NaN or infinite, or ceased to be infinite, for the worse (sqnr of +Inf: exact)
  *     better      the whole interval lies on the better side, the mean beyond the margin
  *     within      what would be worse or better, but for the margin
  *     unclear     none of these
- *     too few     fewer than two pairs that differ from each other: no interval
+ *     too few     one pair, and it differs: no interval
  *     changed     a metric that is not judged, and has differences */
 #ifndef QM_EXPERIMENTS_COMPARE_H
 #define QM_EXPERIMENTS_COMPARE_H
@@ -33,6 +34,7 @@ struct qm_compare_row {
     char *variant, *metric;
     int direction; /* 1: larger is better, -1: smaller is, 0: not judged */
     int64_t n, equal;
+    int64_t broken, mended; /* pairs with a NaN or an infinity on one side that got worse, better */
     double mean, lo, hi, p, q; /* NaN where there is none */
     enum qm_compared verdict;
 };

@@ -399,6 +399,26 @@ P
     [ "$status" -eq 0 ]
     run "$QUALM" compare --margin 0.5 "$dir/a.h5" "$dir/b.h5"
     [ "$status" -eq 0 ]
+    # exact before and not now; a number before and none now; the other way round is no regression
+    "$PYTHON" - "$dir/a.h5" "$dir/exact.h5" "$dir/none.h5" <<'P'
+import h5py, shutil, sys
+for path, value in zip(sys.argv[2:], (float("inf"), float("nan"))):
+    shutil.copy(sys.argv[1], path)
+    with h5py.File(path, "r+") as f:
+        m = f["metrics"][:]
+        m["sqnr"][f["cells"]["variant"] == b"adamw8_bnb"] = value
+        f["metrics"][...] = m
+P
+    for pair in "exact a" "a none" "exact none"; do
+        run "$QUALM" compare --margin 9 "$dir/${pair% *}.h5" "$dir/${pair#* }.h5"
+        [ "$status" -eq 1 ]
+        [[ "$output" == *"adamw8_bnb  sqnr"*" 5 "*"worse"* ]]
+    done
+    for pair in "a exact" "none a" "none none" "exact exact"; do
+        run "$QUALM" compare "$dir/${pair% *}.h5" "$dir/${pair#* }.h5"
+        [ "$status" -eq 0 ]
+    done
+    rm "$dir/none.h5"
     "$PYTHON" - "$dir/b.h5" <<'P'
 import h5py, sys
 with h5py.File(sys.argv[1], "r+") as f:
