@@ -48,6 +48,27 @@ teardown() { rm -rf "$dir"; }
     done
 }
 
+@test "a verdict says where nothing was quantized, where the twin diverged, what it would have found" {
+    cat >"$dir/v.yaml" <<'END'
+variant: [adamw4_ao, adamw_f32]
+source: ["problem:nqm:n=64", "problem:nqm:n=8192,rows=64"]
+coupling: closed
+protocol: paired
+seed: 1..6
+steps: 20
+END
+    run --separate-stderr "$QUALM" run -q "$dir/v.yaml" -o "$dir/v.h5"
+    [ "$status" -eq 0 ]
+    [ "$(grep -c 'no codes: too small' <<<"$output")" -eq 1 ]
+    [[ "$output" =~ nqm:n=64\ .*adamw4_ao\ .*equivalent,\ no\ codes:\ too\ small ]]
+    [ "$(json_value '[v["float32"] for v in d[0]["protocol"]["verdicts"] if v["own"]]' \
+        run -q "$dir/v.yaml" -o "$dir/v.h5")" = "[True, False, False, False]" ]
+    sed -i 's/^variant.*/variant: ["sgdm4_lpmm,momentum_buffer.min_numel=0"]/; s/nqm:n=64/quad:n=256,start=normal/; s/^steps.*/steps: 400/' "$dir/v.yaml"
+    echo 'lr_scale: [1, 64]' >>"$dir/v.yaml"
+    [ "$(json_value '[(v["n"], v["twin_diverged"], v["verdict"]) for v in d[0]["protocol"]["verdicts"]
+        if v["own"] and v["lr_scale"] == 64][0]' run -q "$dir/v.yaml" -o "$dir/w.h5")" = "(0, 6, 'too few')" ]
+}
+
 @test "--size takes a size" {
     run "$QUALM" run --size tiny ablation_search -o "$dir/x.h5"
     [ "$status" -eq 4 ]

@@ -428,6 +428,7 @@ static void test_limits(void **state)
         assert_string_equal(p->label.word[v->of.label], "fast");
         assert_int_equal(v->d.n, round < 2 ? 6 : 0);
         assert_int_equal(v->diverged, round ? 6 : 0);
+        assert_int_equal(v->twin_diverged, round < 2 ? 0 : 6);
         assert_int_equal(v->verdict, round == 0   ? QM_DECISION_equivalent
                                      : round == 1 ? QM_DECISION_worse
                                                   : QM_DECISION_few);

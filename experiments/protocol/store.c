@@ -138,13 +138,14 @@ static qm_status store_verdicts(const struct qm_protocol *p, struct qm_store *st
         {"null_lo", "log10", "its 95 % interval"},
         {"null_hi", "log10", "upper end"},
         {"delta", "log10", "margin of equivalence"},
-        {"detectable", "log10",
-         "mean that a paired t test finds with 80 % power at this sd and n"}};
+        {"detectable", "log10", "mean that a paired t test finds with 80 % power at this sd and n"},
+        {"bits", "bit", "of state per element; those of float32 where all tensors are too small"}};
     enum { NUMBERS = sizeof cells / sizeof *cells };
     struct table t = {.rows = p->n_verdicts};
     struct names names = name_columns(&t);
     int64_t *n = WHOLE(&t, "n", "different pairs");
     int64_t *diverged = WHOLE(&t, "diverged", "runs that diverged; they count with gap 1000");
+    int64_t *twin = WHOLE(&t, "twin_diverged", "runs whose twin diverged; both: do not count");
     int64_t *failed = WHOLE(&t, "failed", "runs without a result; they do not count");
     int64_t *elsewhere = WHOLE(&t, "elsewhere", "pairs in another basin; they do not count");
     int64_t *basin = WHOLE(&t, "basin", "basin of the pairs that count");
@@ -154,12 +155,13 @@ static qm_status store_verdicts(const struct qm_protocol *p, struct qm_store *st
     const char **verdict = TEXT(&t, "verdict", "equivalent, better, worse, undecided or too few");
     for (int64_t i = 0; !t.failed && i < p->n_verdicts; i++) {
         const struct qm_verdict_row *v = &p->verdict[i];
-        const double value[NUMBERS] = {v->d.mean,      v->d.lo95,    v->d.hi95,   v->d.lo90,
-                                       v->d.hi90,      v->d.sd,      v->d.median, v->d.median_lo,
-                                       v->d.median_hi, v->d.p,       v->q,        v->null.mean,
-                                       v->null.lo95,   v->null.hi95, v->delta,    v->detectable};
+        const double value[NUMBERS] = {
+            v->d.mean,    v->d.lo95,      v->d.hi95,      v->d.lo90,     v->d.hi90, v->d.sd,
+            v->d.median,  v->d.median_lo, v->d.median_hi, v->d.p,        v->q,      v->null.mean,
+            v->null.lo95, v->null.hi95,   v->delta,       v->detectable, v->bits};
         set_names(p, names, i, v->of.problem, v->of.label, v->of.scale);
         n[i] = v->d.n, diverged[i] = v->diverged, failed[i] = v->failed;
+        twin[i] = v->twin_diverged;
         elsewhere[i] = v->elsewhere, basin[i] = v->of.basin;
         for (int k = 0; k < NUMBERS; k++)
             x[k][i] = value[k];

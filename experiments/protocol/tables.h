@@ -29,7 +29,9 @@ struct qm_group {
 
 struct qm_verdict_row {
     struct qm_group of;
-    int64_t failed, diverged, elsewhere;
+    int64_t failed, diverged, elsewhere, twin_diverged;
+    double bits;              /* of state per element; NaN where none ran */
+    int is_float32;           /* it has codes, but on none of these tensors: all were too small */
     struct qm_paired d, null; /* null.n 0: there is none */
     double q, delta, detectable;
     enum qm_decision verdict;

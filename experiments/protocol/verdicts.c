@@ -17,9 +17,9 @@ struct observed {
 static int by_gaps(const void *a, const void *b)
 {
     const struct observed *x = a, *y = b;
-    int d = (x->start > y->start) - (x->start < y->start);
-    d = d ? d : (x->gap > y->gap) - (x->gap < y->gap);
-    return d ? d : (x->twin > y->twin) - (x->twin < y->twin);
+    int d = (x->gap > y->gap) - (x->gap < y->gap);
+    d = d ? d : (x->twin > y->twin) - (x->twin < y->twin);
+    return d ? d : (x->start > y->start) - (x->start < y->start);
 }
 
 /* Keeps one of the runs that are equal in the start's loss and both gaps: seeds that change nothing
@@ -62,6 +62,14 @@ static qm_status judge_group(const struct qm_protocol *p, const struct qm_group 
 
 /* ---- verdicts -------------------------------------------------------------------------------- */
 
+static int has_codes(const struct qm_recipe *r)
+{
+    for (int i = 0; i < r->rule->n_slots; i++)
+        if (r->slot[i].bits > 0)
+            return 1;
+    return 0;
+}
+
 static qm_status verdict(const struct qm_protocol *p, const struct qm_group *g, struct scratch *s,
                          struct qm_verdict_row *row)
 {
@@ -69,16 +77,21 @@ static qm_status verdict(const struct qm_protocol *p, const struct qm_group *g, 
     const struct qm_cell *c = qm_run_cell(p, first);
     const struct qm_group *null = NULL;
     row->of = *g;
+    row->bits = nan("");
     for (int64_t i = 0; i < g->n; i++) {
         const struct qm_run_row *run = qm_group_run(p, g, i);
         row->failed += !run->ok;
         row->elsewhere += run->elsewhere;
         row->diverged += p->r->outcome[run->cell].diverged;
+        row->twin_diverged += run->ok && run->twin_gap >= QM_LOST_GAP;
+        row->bits = run->ok ? p->r->outcome[run->cell].bits : row->bits; /* of all seeds the same */
     }
     QM_TRY(judge_group(p, g, s, &row->d));
     if (c->float32 >= 0 && p->row_of[c->float32] >= 0) {
         const struct qm_run_row *run = &p->run[p->row_of[c->float32]];
         null = qm_group_find(p, run->problem, run->label, run->scale);
+        row->is_float32 =
+            has_codes(&c->recipe) && run->ok && row->bits >= p->r->outcome[run->cell].bits;
     }
     if (null)
         QM_TRY(judge_group(p, null, s, &row->null));

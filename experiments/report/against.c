@@ -188,11 +188,11 @@ static int by_value(const void *x, const void *y, void *context)
 {
     const struct pairs *p = context;
     const struct pair *s = x, *t = y;
-    double u = p->a->start[s->mine], v = p->a->start[t->mine];
+    double u = p->a->d[s->mine], v = p->a->d[t->mine];
     int c = (u > v) - (u < v);
-    u = p->a->d[s->mine], v = p->a->d[t->mine];
-    c = c ? c : (u > v) - (u < v);
-    return c ? c : (s->d > t->d) - (s->d < t->d);
+    c = c ? c : (s->d > t->d) - (s->d < t->d);
+    u = p->a->start[s->mine], v = p->a->start[t->mine];
+    return c ? c : (u > v) - (u < v);
 }
 
 static int by_both(const void *x, const void *y, void *context)

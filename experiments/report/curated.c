@@ -13,14 +13,16 @@ struct verdicts {
     int64_t rows;
     char **problem, **label, **verdict;
     double *lr_scale, *n, *diverged, *failed, *mean, *lo95, *hi95, *lo90, *hi90, *median, *q,
-        *null_lo, *null_hi, *elsewhere; /* elsewhere: NULL in files from before basins */
+        *null_lo, *null_hi, *elsewhere, *detectable,
+        *bits; /* the last three: NULL in files that have no such column */
 };
 
 static void verdicts_free(struct verdicts *v)
 {
-    void *all[] = {v->problem, v->label, v->verdict, v->lr_scale, v->n,        v->diverged,
-                   v->failed,  v->mean,  v->lo95,    v->hi95,     v->lo90,     v->hi90,
-                   v->median,  v->q,     v->null_lo, v->null_hi,  v->elsewhere};
+    void *all[] = {v->problem,  v->label,     v->verdict,    v->lr_scale, v->n,
+                   v->diverged, v->failed,    v->mean,       v->lo95,     v->hi95,
+                   v->lo90,     v->hi90,      v->median,     v->q,        v->null_lo,
+                   v->null_hi,  v->elsewhere, v->detectable, v->bits};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
 }
@@ -47,6 +49,10 @@ static qm_status verdicts_read(struct qm_result *r, struct verdicts *v)
 #undef NUMBER
     if (qm_result_f64(r, VERDICTS, "elsewhere", &v->rows, &v->elsewhere) != QM_OK)
         v->elsewhere = NULL;
+    if (qm_result_f64(r, VERDICTS, "detectable", &v->rows, &v->detectable) != QM_OK)
+        v->detectable = NULL;
+    if (qm_result_f64(r, VERDICTS, "bits", &v->rows, &v->bits) != QM_OK)
+        v->bits = NULL;
     return QM_OK;
 }
 
@@ -72,7 +78,9 @@ static void long_rows(const struct verdicts *v, struct qm_grid *g)
         interval(g, v->lo90[i], v->hi90[i]);
         qm_grid_number(g, v->median[i], "%.3g");
         interval(g, v->null_lo[i], v->null_hi[i]);
+        qm_grid_number(g, v->detectable ? v->detectable[i] : nan(""), "%.2g");
         qm_grid_number(g, v->q[i], "%.2g");
+        qm_grid_number(g, v->bits ? v->bits[i] : nan(""), "%.4g");
         qm_grid_text(g, v->verdict[i]);
     }
 }
@@ -96,8 +104,13 @@ qm_status qm_verdicts_long(struct qm_result *r, struct qm_grid *out)
         qm_grid_column(&g, "95 %", "log10", "interval of the mean", 1);
         qm_grid_column(&g, "90 %", "log10", "interval that the test of equivalence uses", 1);
         qm_grid_column(&g, "median", "log10", "of the gap over seeds", 1);
-        qm_grid_column(&g, "null", "log10", "the same of two runs that differ by chaos alone", 1);
+        qm_grid_column(&g, "null", "log10",
+                       "95 % interval of the rule with float32 states: rounding and chaos alone",
+                       1);
+        qm_grid_column(&g, "finds", "log10", "gap that so many pairs would show with 80 %", 1);
         qm_grid_column(&g, "q", "", "p after Benjamini and Hochberg", 1);
+        qm_grid_column(&g, "bits", "",
+                       "of state per element; those of float32 where all tensors are too small", 1);
         qm_grid_column(&g, "verdict", "", "", 0);
         long_rows(&v, &g);
         st = qm_grid_check(&g);

@@ -90,7 +90,7 @@ def draw(c, out):
                        f"Gaps with intervals on {name}; the table Verdicts has the numbers"))
     if not panels:
         return
-    legend = shapes(v) + [campaign.note("null pairs: chaos alone", inline.block(inline.NULL))]
+    legend = shapes(v) + [campaign.note("float32 states: rounding and chaos alone", inline.block(inline.NULL))]
     caption = (f"At {c.rate()}. Mean over paired seeds with its 95 % (thin) and 90 % (thick) bootstrap-t interval; "
                "to the right is worse. Equivalent: the 90 % interval lies within \u00b1\u03b4; "
                "better or worse: the 95 % interval excludes 0 and the false discovery rate over "
