@@ -437,6 +437,31 @@ static void test_limits(void **state)
     release(&a);
 }
 
+/* The twin's best rate is one at which something ran. */
+static void test_best_rate(void **state)
+{
+    struct ran a;
+    struct qm_protocol *p;
+    (void)state;
+    cells_of("variant: adamw4_ao\nsource: \"problem:nqm:n=64\"\nseed: 1..6\nlr_scale: [0.5, 1, "
+             "2]\n" PAIRED,
+             &a);
+    a.r.outcome = calloc((size_t)a.r.n_cells, sizeof *a.r.outcome);
+    for (int64_t i = 0; i < a.r.n_cells; i++) {
+        const struct qm_cell *c = &a.r.cell[i];
+        double twin = 0.01 * (double)c->seed * c->lr_scale;
+        outcome(&a.r.outcome[i], twin, twin, 1, 2, 1, 2);
+        if (c->lr_scale == 0.5)
+            a.r.outcome[i].value[qm_metric_count() + QM_EXTRA_log_gap] = nan("");
+    }
+    assert_int_equal(qm_protocol_make(&a.r, &p), QM_OK);
+    assert_int_equal(p->n_sensitivity, 9);
+    for (int64_t i = 0; i < p->n_sensitivity; i++)
+        assert_int_equal(p->sensitivity[i].twin_best, p->scale[p->sensitivity[i].of.scale] == 1.0);
+    qm_protocol_free(p);
+    release(&a);
+}
+
 /* d = 1 of all, 0.4 without the first state's codes, 0.75 without the second's. */
 static void test_budget(void **state)
 {
@@ -751,12 +776,13 @@ static void test_null(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_added_cells),  cmocka_unit_test(test_labels_apart),
-        cmocka_unit_test(test_suite_words),  cmocka_unit_test(test_tables),
-        cmocka_unit_test(test_few),          cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_budget),       cmocka_unit_test(test_twins_kept),
-        cmocka_unit_test(test_gaps),         cmocka_unit_test(test_ulp),
-        cmocka_unit_test(test_losses_given), cmocka_unit_test(test_null),
+        cmocka_unit_test(test_added_cells), cmocka_unit_test(test_labels_apart),
+        cmocka_unit_test(test_suite_words), cmocka_unit_test(test_tables),
+        cmocka_unit_test(test_few),         cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_best_rate),   cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_twins_kept),  cmocka_unit_test(test_gaps),
+        cmocka_unit_test(test_ulp),         cmocka_unit_test(test_losses_given),
+        cmocka_unit_test(test_null),
     };
     everything = argc > 1 && strcmp(argv[1], "all") == 0;
     return cmocka_run_group_tests(tests, make_file, drop_file);

@@ -186,6 +186,18 @@ static void test_paired_edges(void **state)
 }
 
 /* Every pattern of n signs about the median is as likely: count those that the ranks enclose. */
+/* Between order statistics, of which the outer ones may be infinite. */
+static void test_quantiles(void **state)
+{
+    const double x[] = {-HUGE_VAL, 1, 3, HUGE_VAL}, y[] = {2};
+    (void)state;
+    near_to(qm_quantile(x, 4, 0.5), 2, 1e-15);
+    near_to(qm_quantile(x, 4, 1 / 3.0), 1, 1e-15);
+    assert_true(qm_quantile(x, 4, 0.1) == -HUGE_VAL && qm_quantile(x, 4, 0.9) == HUGE_VAL);
+    assert_true(qm_quantile(x, 4, 0) == -HUGE_VAL && qm_quantile(x, 4, 1) == HUGE_VAL);
+    assert_true(qm_quantile(y, 1, 0.7) == 2 && isnan(qm_quantile(y, 0, 0.7)));
+}
+
 static void test_median_ranks(void **state)
 {
     (void)state;
@@ -286,13 +298,10 @@ static void test_decide(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hits),
-        cmocka_unit_test(test_area),
-        cmocka_unit_test(test_coverage),
-        cmocka_unit_test(test_paired_edges),
-        cmocka_unit_test(test_median_ranks),
-        cmocka_unit_test(test_detectable),
-        cmocka_unit_test(test_false_discovery),
+        cmocka_unit_test(test_hits),       cmocka_unit_test(test_area),
+        cmocka_unit_test(test_coverage),   cmocka_unit_test(test_paired_edges),
+        cmocka_unit_test(test_quantiles),  cmocka_unit_test(test_median_ranks),
+        cmocka_unit_test(test_detectable), cmocka_unit_test(test_false_discovery),
         cmocka_unit_test(test_decide),
     };
     everything = argc > 1 && strcmp(argv[1], "all") == 0;

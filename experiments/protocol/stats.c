@@ -39,7 +39,9 @@ double qm_quantile(const double *x, int64_t n, double q)
     double at = q * (double)(n - 1);
     int64_t i = (int64_t)at;
     double f = at - (double)i;
-    return f > 0.0 && x[i] != x[i + 1] ? x[i] + f * (x[i + 1] - x[i]) : x[i];
+    if (f == 0.0 || x[i] == x[i + 1] || isinf(x[i])) /* -Inf + Inf f would be NaN */
+        return x[i];
+    return x[i] + f * (x[i + 1] - x[i]);
 }
 
 /* ---- resampling ------------------------------------------------------------------------------ */

@@ -161,8 +161,8 @@ static void mark_best(struct qm_protocol *p)
         for (end = i; end < p->n_sensitivity && row[end].of.problem == row[i].of.problem &&
                       row[end].of.label == row[i].of.label;
              end++)
-            best = row[end].twin[1] < row[best].twin[1] ? end : best;
-        row[best].twin_best = 1;
+            best = row[end].twin[1] < row[best].twin[1] || isnan(row[best].twin[1]) ? end : best;
+        row[best].twin_best = !isnan(row[best].twin[1]);
     }
 }
 
