@@ -437,6 +437,27 @@ static void test_limits(void **state)
     release(&a);
 }
 
+/* Where no twin comes below its start there is nothing to reach: no score, rather than a full one. */
+static void test_no_targets(void **state)
+{
+    struct ran a;
+    struct qm_protocol *p;
+    (void)state;
+    make_table(&a, &p);
+    qm_protocol_free(p);
+    for (int64_t i = 0; i < a.r.n_cells; i++)
+        for (int k = 0; k < QM_STAIR_COUNT; k++)
+            a.r.outcome[i].n_stair[k] = 2; /* level 0 at step 0 */
+    assert_int_equal(qm_protocol_make(&a.r, &p), QM_OK);
+    assert_int_equal(p->n_scores, 4);
+    for (int64_t i = 0; i < p->n_scores; i++)
+        assert_true(isnan(p->score[i].score[0]) && isnan(p->score[i].score[1]) &&
+                    p->score[i].n[0] == 0);
+    assert_true(p->n_ecdf == 0 && p->n_profiles == 0);
+    qm_protocol_free(p);
+    release(&a);
+}
+
 /* The twin's best rate is one at which something ran. */
 static void test_best_rate(void **state)
 {
@@ -776,13 +797,13 @@ static void test_null(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_added_cells), cmocka_unit_test(test_labels_apart),
-        cmocka_unit_test(test_suite_words), cmocka_unit_test(test_tables),
-        cmocka_unit_test(test_few),         cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_best_rate),   cmocka_unit_test(test_budget),
-        cmocka_unit_test(test_twins_kept),  cmocka_unit_test(test_gaps),
-        cmocka_unit_test(test_ulp),         cmocka_unit_test(test_losses_given),
-        cmocka_unit_test(test_null),
+        cmocka_unit_test(test_added_cells),  cmocka_unit_test(test_labels_apart),
+        cmocka_unit_test(test_suite_words),  cmocka_unit_test(test_tables),
+        cmocka_unit_test(test_few),          cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_best_rate),    cmocka_unit_test(test_no_targets),
+        cmocka_unit_test(test_budget),       cmocka_unit_test(test_twins_kept),
+        cmocka_unit_test(test_gaps),         cmocka_unit_test(test_ulp),
+        cmocka_unit_test(test_losses_given), cmocka_unit_test(test_null),
     };
     everything = argc > 1 && strcmp(argv[1], "all") == 0;
     return cmocka_run_group_tests(tests, make_file, drop_file);

@@ -16,10 +16,17 @@ static double tau_at(int i) { return exp2((double)(i - TAUS / 2) / 8.0); }
 
 static double runtime(int64_t hit) { return hit < 0 ? HUGE_VAL : hit < 1 ? 1.0 : (double)hit; }
 
-/* Whether runs of this label stand in curves: not those without a part, which only explain. */
-static int shown(const struct qm_protocol *p, const struct qm_run_row *run)
+/* Whether a label has a score: not those without a part, which only explain. */
+static int scored(const struct qm_protocol *p, const struct qm_run_row *run)
 {
     return run->scale == p->one && qm_run_cell(p, run)->role != QM_CELL_without;
+}
+
+/* Whether a run stands in curves: not where the twins reach nothing below their start, and so the
+ * only target is the start itself. */
+static int shown(const struct qm_protocol *p, const struct qm_run_row *run)
+{
+    return scored(p, run) && p->target[run->problem][QM_TARGETS - 1] > 0;
 }
 
 /* ---- ECDF ------------------------------------------------------------------------------------ */
@@ -187,7 +194,10 @@ qm_status qm_protocol_profiles(struct qm_protocol *p)
     for (int l = 0; ok && l < p->label.n; l++) {
         struct qm_score_row *score = &p->score[p->n_scores];
         int64_t n = ratios(p, l, best, 0, ratio);
-        if (n == 0)
+        int any = 0;
+        for (int64_t i = 0; i < p->n_runs; i++)
+            any |= p->run[i].label == l && scored(p, &p->run[i]);
+        if (!any)
             continue;
         profile(p, l, 0, ratio, n, score);
         profile(p, l, 1, ratio, ratios(p, l, best, 1, ratio), score);

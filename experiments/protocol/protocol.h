@@ -23,7 +23,8 @@
  *              are equal to the bit in the start's loss and both gaps count once, pairs that both
  *              diverged do not; under six `too few`
  *   targets    51 per problem, levels of stairs.h in equal ratios from 10^0 to the smallest that
- *              at least half the twins of some rule reach (lr_scale 1)
+ *              at least half the twins of some rule reach (lr_scale 1).  A problem on which they reach
+ *              nothing below their start is in no ECDF, profile or score
  *   runtime    the first step at which a target is reached; never: infinite
  *   ecdf       share of (problem, seed, target) reached within so many steps
  *   profiles   share whose runtime is at most tau times the best label's (classical) or the own
