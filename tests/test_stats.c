@@ -185,7 +185,6 @@ static void test_paired_edges(void **state)
     qm_bootstrap_close(b);
 }
 
-/* Every pattern of n signs about the median is as likely: count those that the ranks enclose. */
 /* Between order statistics, of which the outer ones may be infinite. */
 static void test_quantiles(void **state)
 {
@@ -198,6 +197,7 @@ static void test_quantiles(void **state)
     assert_true(qm_quantile(y, 1, 0.7) == 2 && isnan(qm_quantile(y, 0, 0.7)));
 }
 
+/* Every pattern of n signs about the median is as likely: count those that the ranks enclose. */
 static void test_median_ranks(void **state)
 {
     (void)state;
