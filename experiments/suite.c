@@ -256,6 +256,29 @@ static qm_status named(const char *path, struct qm_suite *s)
     return s->stem && s->path ? QM_OK : qm_fail(QM_NO_MEMORY, "suite");
 }
 
+static qm_status next_document(yaml_parser_t *parser, const struct qm_suite *s,
+                               yaml_document_t *out)
+{
+    if (yaml_parser_load(parser, out))
+        return QM_OK;
+    size_t line = parser->problem_mark.line ? parser->problem_mark.line : parser->context_mark.line;
+    return qm_walk_fail_line(s->path, (int)line + 1, QM_BAD_ARG, "not YAML: %s",
+                             parser->problem ? parser->problem : "cannot be parsed");
+}
+
+/* What follows a suite's "---" or "..." would be left out without a word. */
+static qm_status expect_end(yaml_parser_t *parser, const struct qm_suite *s)
+{
+    yaml_document_t doc;
+    QM_TRY(next_document(parser, s, &doc));
+    const yaml_node_t *root = yaml_document_get_root_node(&doc);
+    qm_status st = root ? qm_walk_fail_line(s->path, qm_walk_line(root), QM_BAD_ARG,
+                                            "a second document; a suite is one")
+                        : QM_OK;
+    yaml_document_delete(&doc);
+    return st;
+}
+
 static qm_status walk_file(FILE *f, const char *size, struct qm_suite *s)
 {
     yaml_parser_t parser;
@@ -263,19 +286,15 @@ static qm_status walk_file(FILE *f, const char *size, struct qm_suite *s)
     if (!yaml_parser_initialize(&parser))
         return qm_fail(QM_NO_MEMORY, "suite");
     yaml_parser_set_input_file(&parser, f);
-    qm_status st = QM_OK;
-    if (!yaml_parser_load(&parser, &w.doc)) {
-        int line =
-            (int)(parser.problem_mark.line ? parser.problem_mark.line : parser.context_mark.line) +
-            1;
-        st = qm_walk_fail_line(s->path, line, QM_BAD_ARG, "not YAML: %s",
-                               parser.problem ? parser.problem : "cannot be parsed");
-    } else {
+    qm_status st = next_document(&parser, s, &w.doc);
+    if (st == QM_OK) {
         const yaml_node_t *root = yaml_document_get_root_node(&w.doc);
         st = root ? qm_walk_pairs(&w, root, "a suite", top_pair, s)
                   : qm_walk_fail_line(s->path, 1, QM_BAD_ARG, "the file is empty");
         if (st == QM_OK && w.other)
             st = qm_walk_pairs(&w, w.other, "a size", resize_pair, s);
+        if (st == QM_OK)
+            st = expect_end(&parser, s);
         yaml_document_delete(&w.doc);
     }
     yaml_parser_delete(&parser);

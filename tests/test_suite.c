@@ -65,6 +65,9 @@ static void test_errors(void **state)
         {VALID "summary:\n  - {value: sqnr, value: mse}\n", ":4:", "twice"},
         {VALID "summary:\n  - {name: a, value: sqnr}\n  - {name: a, value: sqnr}\n", ":5:", "two"},
         {VALID "seed: [1, 2\n", ":", "not YAML"},
+        {VALID "summary:\n  - {name: ., value: sqnr}\n", ":4:", "no name"},
+        {VALID "...\n---\nseed: 1\n", ":5:", "second document"},
+        {VALID "...\nseed: [1\n", ":4:", "not YAML"},
         {"", ":1:", "empty"},
         {"- a\n", ":1:", "not a map"},
     };
@@ -111,6 +114,32 @@ static void test_plan_reads_back(void **state)
     assert_string_equal(again->plan, plan);
     free(plan);
     qm_suite_free(again);
+}
+
+/* Workers and merge read the plan: a label comes back from it whatever is in it. */
+static void test_any_label_reads_back(void **state)
+{
+    static const char *const labels[] = {"a\rb",          "\r",           "a\x1b[31mb",
+                                         "\x01\x7f",      "a\xc2\x85z",   "\xc2\x9f",
+                                         "\xe2\x80\xa8z", "\xe2\x80\xa9", "\xef\xbf\xbe",
+                                         "\xef\xbb\xbf",  " \n\n  x \t ", "\"\\'",
+                                         "\xe2\x80\xa7",  "\xc2\xa0",     ""};
+    (void)state;
+    for (size_t i = 0; i <= sizeof labels / sizeof *labels; i++) {
+        char long_one[2000];
+        const char *label = i < sizeof labels / sizeof *labels ? labels[i] : long_one;
+        struct qm_suite *s, *again;
+        memset(long_one, '"', sizeof long_one - 1);
+        long_one[sizeof long_one - 1] = 0;
+        assert_int_equal(read_text(VALID, &s), QM_OK);
+        assert_int_equal(qm_suite_add_variant(s, label, "adamw4_ao"), QM_OK);
+        assert_int_equal(read_text(s->plan, &again), QM_OK);
+        assert_string_equal(again->axis[0].value[1].label, label);
+        assert_string_equal(again->axis[0].value[1].text, "adamw4_ao");
+        assert_string_equal(again->plan, s->plan);
+        qm_suite_free(s);
+        qm_suite_free(again);
+    }
 }
 
 /* ---- cells ----------------------------------------------------------------------------------- */
@@ -327,10 +356,14 @@ static void test_summary_words(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_errors),         cmocka_unit_test(test_plan_reads_back),
-        cmocka_unit_test(test_product),        cmocka_unit_test(test_skips),
-        cmocka_unit_test(test_misspelt_words), cmocka_unit_test(test_classes),
-        cmocka_unit_test(test_summary),        cmocka_unit_test(test_summary_words)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_errors),
+                                       cmocka_unit_test(test_plan_reads_back),
+                                       cmocka_unit_test(test_any_label_reads_back),
+                                       cmocka_unit_test(test_product),
+                                       cmocka_unit_test(test_skips),
+                                       cmocka_unit_test(test_misspelt_words),
+                                       cmocka_unit_test(test_classes),
+                                       cmocka_unit_test(test_summary),
+                                       cmocka_unit_test(test_summary_words)};
     return cmocka_run_group_tests(tests, make_file, drop_file);
 }
