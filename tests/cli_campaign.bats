@@ -173,6 +173,20 @@ P
     [ "$(done_cells "$dir/long.run")" = 3 ]
 }
 
+@test "a folder is what its name says, pattern or not" {
+    want=$(reference)
+    mkdir "$dir/ab.run"
+    touch "$dir/ab.run/1of1.jsonl"
+    for name in 'a*' 'a[b]' 'a\b' 'a b'; do
+        "$QUALM" run -q -w 1 -s 1/2 -o "$dir/$name.h5" "$dir/mix.yaml"
+        [ "$(done_cells "$dir/$name.run")" -gt 0 ]
+        "$QUALM" run -q -w 2 -o "$dir/$name.h5" "$dir/mix.yaml" >/dev/null
+        [ "$(digest_of "$dir/$name.h5")" = "$want" ]
+        [ ! -e "$dir/$name.run" ]
+    done
+    [ -e "$dir/ab.run/1of1.jsonl" ]
+}
+
 @test "kill -9 of the runner and of workers at random moments loses no finished cell" {
     want=$(reference)
     kills=${QM_KILLS:-10} n=0

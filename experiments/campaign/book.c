@@ -1,11 +1,10 @@
 /* book.c - what ledgers say, and which line of a cell counts. */
 #include <errno.h>
-#include <glob.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/campaign/ledger.h"
+#include "experiments/campaign/folder.h"
 
 static const char *known_status(const char *text)
 {
@@ -141,17 +140,13 @@ qm_status qm_book_read(struct qm_book *b, const char *path)
 
 qm_status qm_book_read_all(struct qm_book *b, const char *dir)
 {
-    char *pattern = NULL;
-    glob_t found = {0};
-    if (asprintf(&pattern, "%s/*.jsonl", dir) < 0)
-        return qm_fail(QM_NO_MEMORY, "%s", dir);
-    qm_status st = glob(pattern, 0, NULL, &found) == 0
+    glob_t found;
+    qm_status st = qm_folder_glob(dir, "*.jsonl", &found) == 0
                        ? QM_OK
                        : qm_fail(QM_NO_MATCH, "%s: no ledger in it", dir);
     for (size_t i = 0; st == QM_OK && i < found.gl_pathc; i++)
         st = qm_book_read(b, found.gl_pathv[i]);
     globfree(&found);
-    free(pattern);
     return st;
 }
 

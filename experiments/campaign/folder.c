@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <glob.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,23 +136,49 @@ qm_status qm_campaign_head(const char *dir, struct qm_campaign_head *out)
 
 /* ---- the folder ---------------------------------------------------------------------------- */
 
+int qm_folder_glob(const char *dir, const char *pattern, glob_t *found)
+{
+    char *path = malloc(2 * strlen(dir) + strlen(pattern) + 2), *to = path;
+    *found = (glob_t){0};
+    if (!path)
+        return GLOB_NOSPACE;
+    for (const char *from = dir; *from; from++) {
+        if (strchr("\\*?[", *from))
+            *to++ = '\\';
+        *to++ = *from;
+    }
+    *to++ = '/';
+    memcpy(to, pattern, strlen(pattern) + 1);
+    int failed = glob(path, 0, NULL, found);
+    free(path);
+    return failed;
+}
+
 void qm_folder_clear(const char *dir, const char *pattern)
 {
-    char path[1100];
-    glob_t found = {0};
-    qm_folder_path(dir, pattern, path, sizeof path);
-    if (glob(path, 0, NULL, &found) == 0)
+    glob_t found;
+    if (qm_folder_glob(dir, pattern, &found) == 0)
         for (size_t i = 0; i < found.gl_pathc; i++)
             unlink(found.gl_pathv[i]);
     globfree(&found);
+}
+
+static int is_at_work(const char *dir)
+{
+    struct qm_book b = {0};
+    int held = qm_book_read_all(&b, dir) == QM_OK && b.n_held > 0;
+    qm_book_free(&b);
+    return held;
 }
 
 void qm_campaign_remove(const char *dir)
 {
     static const char *const patterns[] = {"campaign.json*", "suite.yaml*",  "*of*.jsonl",
                                            "*of*.log",       "*of*.journal", "array.sh",
-                                           "merge.sh",       "slurm-*.out",  "*of*.????.h5",
-                                           "*of*.h5.*.part", "lock"};
+                                           "merge.sh",       "slurm-*.out",  "[0-9]*of*.*.h5",
+                                           "*of*.h5.*.part", "*.sh.*.part",  "lock"};
+    if (is_at_work(dir))
+        return; /* another shard of it, at what we have done already */
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
         qm_folder_clear(dir, patterns[i]);
     rmdir(dir);
@@ -173,14 +198,6 @@ static qm_status lock_dir(const char *dir, int *out)
         ;
     *out = fd;
     return QM_OK;
-}
-
-static int is_at_work(const char *dir)
-{
-    struct qm_book b = {0};
-    int held = qm_book_read_all(&b, dir) == QM_OK && b.n_held > 0;
-    qm_book_free(&b);
-    return held;
 }
 
 qm_status qm_folder_begin(const struct qm_job *job, const char *dir, int fresh, const char *digest)
