@@ -8,6 +8,7 @@
 #include "experiments/command.h"
 #include "experiments/finish.h"
 #include "experiments/lpmm_config.h"
+#include "experiments/part.h"
 #include "experiments/report/against.h"
 #include "experiments/report/report.h"
 
@@ -292,12 +293,23 @@ static qm_status write_results(struct options *o, const struct qm_job *job, cons
     return st;
 }
 
+/* Shows before the cells run. */
+static qm_status can_write(const char *path)
+{
+    struct qm_part part;
+    QM_TRY(qm_part_open(path, &part));
+    qm_part_abort(&part);
+    return QM_OK;
+}
+
 static qm_status run_campaign(struct options *o, struct qm_job *job, const char *path, json_t *into)
 {
     struct qm_campaign_count n;
     const struct qm_campaign_options *c = &o->campaign;
     o->finish.started = qm_seconds();
     int is_dealer = c->dealt && c->shard == 0;
+    if (c->shards == 1 || is_dealer)
+        QM_TRY(can_write(path));
     qm_status st =
         is_dealer ? qm_campaign_deal(job, c, &stopped, &n) : qm_campaign_run(job, c, &stopped, &n);
     if (c->dealt && !is_dealer)

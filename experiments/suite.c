@@ -319,6 +319,8 @@ qm_status qm_suite_read_size(const char *path, const char *size, struct qm_suite
         st = named(path, s);
     if (st == QM_OK)
         st = walk_file(f, size, s);
+    if (f && ferror(f)) /* a directory is one that can be opened */
+        st = qm_fail(QM_BAD_FILE, "%s: cannot be read: %s", path, strerror(errno));
     if (st == QM_OK && s->every == 0 && !s->paired)
         s->every = 1;
     for (int i = 0; st == QM_OK && i < 2; i++)

@@ -286,6 +286,24 @@ P
     sed -i '3s/"digest":"[0-9a-f]\{8\}/"digest":"00000000/' "$dir/d.run/1of1.jsonl"
     fails_with 3 "has not the digest" merge "$dir/d.run" -o "$dir/e.h5"
     [ ! -e "$dir/e.h5" ]
+    # as the message says: without that segment it goes on
+    fails_with 3 "without this file" run -w 1 -o "$dir/d.h5" "$dir/mix.yaml"
+    rm "$dir/d.run/1of1.0001.h5"
+    "$QUALM" run -q -w 1 -o "$dir/d.h5" "$dir/mix.yaml" >/dev/null
+    [ "$(digest_of "$dir/d.h5")" = "$(reference)" ]
+}
+
+@test "a changed suite.yaml does not change what cells mean; cells that do not exist" {
+    want=$(reference)
+    "$QUALM" run -q -k -w 1 -s 1/2 -o "$dir/y.h5" "$dir/mix.yaml"
+    sed -i 's/n: \["512"\]/n: ["513"]/' "$dir/y.run/suite.yaml"
+    sed -i '3s/"cell":[0-9]*/"cell":900/' "$dir/y.run/1of2.jsonl"
+    fails_with 2 "means other cells" merge "$dir/y.run"
+    run "$QUALM" run -w 2 -o "$dir/y.h5" "$dir/mix.yaml"
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"suite.yaml: was damaged or gone"* ]]
+    [[ "$output" == *"1 damaged lines"* ]]
+    [ "$(digest_of "$dir/y.h5")" = "$want" ]
 }
 
 @test "two runners on one shard, and a changed suite under an old ledger" {
@@ -337,7 +355,12 @@ P
         mkdir -m 555 "$dir/closed"
         fails_with 3 "cannot be" run -w 1 -o "$dir/closed/c.h5" "$dir/mix.yaml"
     fi
-    fails_with 3 "cannot be made" run -w 1 -o "$dir/no/such/c.h5" "$dir/mix.yaml"
+    fails_with 3 "such/c.h5: cannot be written" run -w 1 -o "$dir/no/such/c.h5" "$dir/mix.yaml"
+    fails_with 3 "cannot be made" run -w 1 -s 1/2 -o "$dir/no/such/c.h5" "$dir/mix.yaml"
+    fails_with 3 "name of a file to write" run -w 1 -o "" "$dir/mix.yaml"
+    ln -s /dev/null "$dir/null.h5" # not after an hour of cells
+    fails_with 3 "name of a file to write" run -w 1 -o "$dir/null.h5" "$dir/mix.yaml"
+    [ ! -e "$dir/null.run" ]
 }
 
 @test "a launcher's environment gives the shard, a batch script's own rank does not" {

@@ -174,6 +174,16 @@ int qm_book_check(struct qm_book *b)
     return damaged;
 }
 
+void qm_book_limit(struct qm_book *b, int64_t n)
+{
+    int64_t kept = 0;
+    for (int64_t i = 0; i < b->n_lines; i++)
+        if (b->line[i].cell >= 0 && b->line[i].cell < n)
+            b->line[kept++] = b->line[i];
+    b->bad_lines += b->n_lines - kept;
+    b->n_lines = kept;
+}
+
 qm_status qm_book_resolve(const struct qm_book *b, int64_t n, char (*id)[QM_CELL_ID], int64_t *line)
 {
     for (int64_t i = 0; i < n; i++)

@@ -89,10 +89,7 @@ static qm_status read_books(const struct qm_job *job, const struct qm_campaign_o
     char program[96];
     QM_TRY(qm_book_read_all(&s->book, o->dir));
     qm_book_check(&s->book);
-    for (int64_t i = 0; i < s->book.n_lines; i++)
-        if (s->book.line[i].cell < 0 || s->book.line[i].cell >= job->n_cells)
-            return qm_fail(QM_BAD_FILE, "%s: its ledgers name cells that the suite does not have",
-                           o->dir);
+    qm_book_limit(&s->book, job->n_cells);
     QM_TRY(qm_book_resolve(&s->book, job->n_cells, s->id, s->line));
     note_damage(s);
     snprintf(program, sizeof program, "%s %s", qm_version(), qm_commit());

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/base/sha256.h"
+#include "experiments/cli.h"
 #include "experiments/part.h"
 
 enum { FORMAT = 1 };
@@ -111,6 +112,26 @@ static qm_status head_write(const char *dir, const struct qm_job *job, const cha
         st = write_file(dir, "campaign.json", text); /* last: it says that the rest is there */
     free(text);
     return st;
+}
+
+/* Workers run what suite.yaml says, under the ids of this job's cells: it must say the same. */
+static qm_status suite_check(const char *dir, const char *plan)
+{
+    char path[1100];
+    size_t n = strlen(plan), had = 0;
+    char *text = malloc(n + 2);
+    qm_folder_path(dir, "suite.yaml", path, sizeof path);
+    FILE *f = text ? fopen(path, "rbe") : NULL;
+    if (f) {
+        had = fread(text, 1, n + 1, f);
+        fclose(f);
+    }
+    int same = f && had == n && memcmp(text, plan, n) == 0;
+    free(text);
+    if (same)
+        return QM_OK;
+    qm_note("%s: was damaged or gone; it is written again", path);
+    return write_file(dir, "suite.yaml", plan);
 }
 
 qm_status qm_campaign_head(const char *dir, struct qm_campaign_head *out)
@@ -223,6 +244,8 @@ qm_status qm_folder_begin(const struct qm_job *job, const char *dir, int fresh, 
                      "%s: was begun with another suite or other data (%s, %lld cells; now %lld); "
                      "--fresh throws it away, --out names another place",
                      dir, head.name, (long long)head.cells, (long long)job->n_cells);
+    if (st == QM_OK)
+        st = suite_check(dir, job->suite->plan);
     close(lock);
     return st;
 }
