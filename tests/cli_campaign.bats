@@ -363,6 +363,42 @@ P
     [ ! -e "$dir/null.run" ]
 }
 
+@test "closed standard streams stay out of the files" {
+    want=$(reference)
+    code=0
+    "$QUALM" run -k -w 2 -o "$dir/o.h5" "$dir/mix.yaml" <&- >&- 2>&- || code=$?
+    [ "$code" -eq 3 ] # the tables could not be printed
+    [ "$(digest_of "$dir/o.h5")" = "$want" ]
+    printf 'variant: adamw_f32\nsource: "empty:hang:%s/on"\n' "$dir" >"$dir/hang.yaml"
+    touch "$dir/on"
+    "$QUALM" run -w 1 -o "$dir/h.h5" "$dir/hang.yaml" 2>&- &
+    pid=$!
+    for _ in $(seq 100); do
+        [ -s "$dir/h.run/1of1.jsonl" ] && [ -n "$(pgrep -P $pid -f campaign-worker)" ] && break
+        sleep 0.05
+    done
+    sleep 0.2
+    kill -INT $pid # it says that it waits
+    sleep 0.2
+    kill -INT $pid
+    wait $pid || true
+    cat "$dir/h.run/1of1.jsonl"
+    [ -s "$dir/h.run/1of1.jsonl" ]
+    [ "$(grep -cv '^{.*}$' "$dir/h.run/1of1.jsonl")" = 0 ]
+}
+
+@test "too few descriptors, too small files: one line, and the same command goes on" {
+    for limit in "-n 8" "-f 0"; do
+        code=0
+        said=$( (ulimit $limit; "$QUALM" run -q -w 1 -o "$dir/l.h5" "$dir/mix.yaml" 3>&-) 2>&1 >/dev/null) || code=$?
+        echo "$said"
+        [ "$code" -eq 3 ]
+        [[ "$said" =~ ^[^$'\n']*("Too many open files"|"File too large")$ ]]
+    done
+    "$QUALM" run -q -w 1 -o "$dir/l.h5" "$dir/mix.yaml" >/dev/null
+    [ "$(digest_of "$dir/l.h5")" = "$(reference)" ]
+}
+
 @test "a launcher's environment gives the shard, a batch script's own rank does not" {
     want=$(reference)
     for i in 0 1 2; do

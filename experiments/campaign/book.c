@@ -141,9 +141,10 @@ qm_status qm_book_read(struct qm_book *b, const char *path)
 qm_status qm_book_read_all(struct qm_book *b, const char *dir)
 {
     glob_t found;
-    qm_status st = qm_folder_glob(dir, "*.jsonl", &found) == 0
-                       ? QM_OK
-                       : qm_fail(QM_NO_MATCH, "%s: no ledger in it", dir);
+    int failed = qm_folder_glob(dir, "*.jsonl", &found);
+    qm_status st = failed == GLOB_NOMATCH ? qm_fail(QM_NO_MATCH, "%s: no ledger in it", dir)
+                   : failed ? qm_fail(QM_BAD_FILE, "%s: cannot be read: %s", dir, strerror(errno))
+                            : QM_OK;
     for (size_t i = 0; st == QM_OK && i < found.gl_pathc; i++)
         st = qm_book_read(b, found.gl_pathv[i]);
     globfree(&found);

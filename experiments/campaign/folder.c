@@ -170,7 +170,7 @@ int qm_folder_glob(const char *dir, const char *pattern, glob_t *found)
     }
     *to++ = '/';
     memcpy(to, pattern, strlen(pattern) + 1);
-    int failed = glob(path, 0, NULL, found);
+    int failed = glob(path, GLOB_ERR, NULL, found);
     free(path);
     return failed;
 }
