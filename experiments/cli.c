@@ -79,10 +79,20 @@ int qm_cli_whole(struct argp_state *state, const char *name, const char *text, i
     return (int)x;
 }
 
+static int progress_open; /* the terminal's last line is one of progress */
+
+static void progress_clear(void)
+{
+    if (progress_open)
+        fputs("\r\033[K", stderr);
+    progress_open = 0;
+}
+
 void qm_note(const char *format, ...)
 {
     if (qm_cli.quiet)
         return;
+    progress_clear();
     va_list args;
     va_start(args, format);
     vfprintf(stderr, format, args);
@@ -129,6 +139,7 @@ static void progress_show(struct qm_progress *p, double now, int tty)
         fprintf(stderr, ", %lld failed", (long long)p->failed);
     fputs(tty ? "\033[K" : "\n", stderr);
     fflush(stderr);
+    progress_open = tty;
     p->shown = now;
 }
 
@@ -152,8 +163,8 @@ void qm_progress_add(struct qm_progress *p, int64_t done, int64_t failed)
 
 void qm_progress_end(struct qm_progress *p)
 {
-    if (!qm_cli.quiet && isatty(STDERR_FILENO) && p->shown > p->started)
-        fputs("\r\033[K", stderr); /* what follows on the terminal says how it went */
+    (void)p;
+    progress_clear(); /* what follows on the terminal says how it went */
 }
 
 const char *const *qm_command_names(void)

@@ -111,12 +111,27 @@ static void quoted(FILE *f, const char *text)
     fputc('\'', f);
 }
 
+/* For a line of #SBATCH: between double quotes, where a backslash takes what follows as it is.  In
+ * the name of a file a percent sign is doubled. */
+static void sbatch_words(FILE *f, const char *text, const char *doubled)
+{
+    for (; *text; text++) {
+        if (strchr("\"\\", *text))
+            fputc('\\', f);
+        if (strchr(doubled, *text))
+            fputc(*text, f);
+        fputc(*text == '\n' ? ' ' : *text, f);
+    }
+}
+
 static void head(FILE *f, const struct options *o, const struct place *p, const char *what,
                  const char *output)
 {
-    fprintf(f, "#!/bin/bash\n#SBATCH --job-name=qualm-%s%s\n#SBATCH --open-mode=append\n", p->name,
-            what);
-    fprintf(f, "#SBATCH --output=%s/%s\n", p->dir, output);
+    fputs("#!/bin/bash\n#SBATCH --job-name=\"qualm-", f);
+    sbatch_words(f, p->name, "");
+    fprintf(f, "%s\"\n#SBATCH --open-mode=append\n#SBATCH --output=\"", what);
+    sbatch_words(f, p->dir, "%");
+    fprintf(f, "/%s\"\n", output);
     if (o->partition)
         fprintf(f, "#SBATCH --partition=%s\n", o->partition);
 }

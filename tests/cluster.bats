@@ -108,6 +108,23 @@ kill_a_worker() {
     [ "$(grep -c session "$CLUSTER/a.run/2of3.jsonl")" -ge 2 ]
 }
 
+@test "Slurm: names with spaces, quotes and percent signs" {
+    place="$CLUSTER/it's \"a\" 100%j [1]"
+    mkdir "$place"
+    printf 'variant: adamw_f32\nsource: empty\nseed: [1, 2]\n' >"$place/my 'su\"ite.yaml"
+    run "$QUALM" submit --slurm --dry-run "$place/my 'su\"ite.yaml" -n 2 -o "$place/o p.h5"
+    [ "$status" -eq 0 ]
+    grep -qF "job-name=\"qualm-my 'su\\\"ite\"" "$place/o p.run/array.sh"
+    grep -qF "it's \\\"a\\\" 100%%j [1]/o p.run/slurm-%a.out\"" "$place/o p.run/array.sh"
+    need_slurm
+    "$QUALM" submit --slurm "$place/my 'su\"ite.yaml" -n 2 -o "$place/o p.h5"
+    squeue -h -o %j | grep -F "qualm-my 'su\"ite"
+    until_true gone
+    ls "$place/o p.run"
+    for file in slurm-1.out slurm-2.out slurm-merge.out; do [ -f "$place/o p.run/$file" ]; done
+    [ -s "$place/o p.h5" ]
+}
+
 @test "Slurm: the signal before the time limit makes a task finish its cell and queue again" {
     need_slurm
     job=$(json_value 'd["job"]' submit --slurm "$CLUSTER/mix.yaml" -n 2 -o "$CLUSTER/b.h5")
