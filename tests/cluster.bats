@@ -93,6 +93,24 @@ kill_a_worker() {
     [ "$(json_value 'd["tasks"]' submit --slurm --dry-run "$CLUSTER/mix.yaml" -o "$CLUSTER/dry.h5")" = 1 ]
 }
 
+@test "submit: the account is the merge's too; an array without a merge job is named" {
+    mkdir "$CLUSTER/fake"
+    cat >"$CLUSTER/fake/sbatch" <<'F'
+#!/bin/bash
+case "$*" in *merge.sh*) echo "sbatch: error: no" >&2; exit 1 ;; esac
+echo "4711;here"
+F
+    chmod +x "$CLUSTER/fake/sbatch"
+    PATH="$CLUSTER/fake:$PATH" fails_with 3 "but job 4711 runs: qualm merge" submit --slurm \
+        "$CLUSTER/mix.yaml" -S --account=p1 -S '-q fast' -S --mem=1G -o "$CLUSTER/f.h5"
+    for script in array merge; do
+        grep -qx "#SBATCH --account=p1" "$CLUSTER/f.run/$script.sh"
+        grep -qx "#SBATCH -q fast" "$CLUSTER/f.run/$script.sh"
+    done
+    grep -q mem=1G "$CLUSTER/f.run/array.sh"
+    ! grep -q mem=1G "$CLUSTER/f.run/merge.sh"
+}
+
 @test "Slurm: an array, a killed worker, a requeued task, a merge job" {
     need_slurm
     job=$(json_value 'd["job"]' submit --slurm "$CLUSTER/mix.yaml" -n 3 -o "$CLUSTER/a.h5")
