@@ -32,6 +32,15 @@ static const char *const hyper_keys[] = {
 /* clang-format on */
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
 
+/* Labels stand in lines of tables, of figures and of terminals. */
+static int is_one_line(const char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            return 0;
+    return 1;
+}
+
 /* One value of an axis: a scalar, or a map of one pair, label: value. */
 static qm_status axis_value(struct qm_walk *w, const yaml_node_t *n, const char *key,
                             struct qm_axis_value *v)
@@ -49,7 +58,11 @@ static qm_status axis_value(struct qm_walk *w, const yaml_node_t *n, const char 
         return qm_walk_fail(w, n, QM_BAD_ARG, "a value of '%s' is neither a word nor 'label: word'",
                             key);
     QM_TRY(qm_walk_copy(qm_walk_text(value), &v->text));
-    return v->label ? QM_OK : qm_walk_copy(v->text, &v->label);
+    if (!v->label)
+        QM_TRY(qm_walk_copy(v->text, &v->label));
+    return is_one_line(v->label)
+               ? QM_OK
+               : qm_walk_fail(w, n, QM_BAD_ARG, "a label of '%s' has a control character", key);
 }
 
 /* "1..16" is the whole numbers from 1 to 16: how many; 0 for all else. */

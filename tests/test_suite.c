@@ -66,6 +66,8 @@ static void test_errors(void **state)
         {VALID "summary:\n  - {name: a, value: sqnr}\n  - {name: a, value: sqnr}\n", ":5:", "two"},
         {VALID "seed: [1, 2\n", ":", "not YAML"},
         {VALID "summary:\n  - {name: ., value: sqnr}\n", ":4:", "no name"},
+        {VALID "exp_avg: [\"a\\nb\": nf4]\n", ":3:", "control character"},
+        {VALID "exp_avg: [{\"a\\e[1m\": nf4}]\n", ":3:", "control character"},
         {VALID "...\n---\nseed: 1\n", ":5:", "second document"},
         {VALID "...\nseed: [1\n", ":4:", "not YAML"},
         {"", ":1:", "empty"},
@@ -118,14 +120,20 @@ static void test_plan_reads_back(void **state)
     qm_suite_free(again);
 }
 
-/* Workers and merge read the plan: a label comes back from it whatever is in it. */
+/* Workers and merge read the plan: a text comes back from it whatever is in it. */
 static void test_any_label_reads_back(void **state)
 {
-    static const char *const labels[] = {"a\rb",          "\r",           "a\x1b[31mb",
-                                         "\x01\x7f",      "a\xc2\x85z",   "\xc2\x9f",
-                                         "\xe2\x80\xa8z", "\xe2\x80\xa9", "\xef\xbf\xbe",
-                                         "\xef\xbb\xbf",  " \n\n  x \t ", "\"\\'",
-                                         "\xe2\x80\xa7",  "\xc2\xa0",     ""};
+    static const char *const labels[] = {"a\xc2\x85z",
+                                         "\xc2\x9f",
+                                         "\xe2\x80\xa8z",
+                                         "\xe2\x80\xa9",
+                                         "\xef\xbf\xbe",
+                                         "\xef\xbb\xbf",
+                                         "\"\\'  ",
+                                         "\xe2\x80\xa7",
+                                         "\xc2\xa0",
+                                         " ? ",
+                                         ""};
     (void)state;
     for (size_t i = 0; i <= sizeof labels / sizeof *labels; i++) {
         char long_one[2000];
@@ -142,6 +150,14 @@ static void test_any_label_reads_back(void **state)
         qm_suite_free(s);
         qm_suite_free(again);
     }
+    struct qm_suite *s, *again;
+    assert_int_equal(read_text(VALID "title: \"a\\rb\\e[31m \\x01\\x7f \\n\\n  x \\t\"\n", &s),
+                     QM_OK);
+    assert_int_equal(read_text(s->plan, &again), QM_OK);
+    assert_string_equal(again->title, "a\rb\x1b[31m \x01\x7f \n\n  x \t");
+    assert_string_equal(again->plan, s->plan);
+    qm_suite_free(s);
+    qm_suite_free(again);
 }
 
 /* ---- cells ----------------------------------------------------------------------------------- */
