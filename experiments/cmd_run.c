@@ -382,6 +382,8 @@ static qm_status run_suite(struct options *o, const char *word, json_t *into)
     qm_status st = again ? qm_campaign_job(word, &job) : qm_job_find(word, file, sizeof file);
     if (st == QM_OK && !again)
         st = qm_job_open(file, &changes, &job);
+    if (st == QM_OK && o->against && !job.suite->paired)
+        st = qm_fail(QM_BAD_ARG, "%s: --against needs protocol: paired", job.suite->path);
     if (st == QM_OK && o->dry_run) {
         qm_cells_list(job.suite, job.cells, job.n_cells, into);
         qm_job_close(&job);
@@ -442,7 +444,9 @@ int qm_cmd_run(int argc, char **argv)
     sigaction(SIGUSR1, &act, &was_usr);
     if (code == 0 && !o.dry_run && !qm_deal_begin(&o.rank, &o.ranks))
         o.ranks = 0;
-    if (code == 0 && o.against && (st = qm_against_find(o.against, path, sizeof path)) != QM_OK)
+    if (code == 0 && o.against &&
+        ((st = qm_against_find(o.against, path, sizeof path)) != QM_OK ||
+         (st = qm_against_check(path)) != QM_OK))
         code = qm_cli_failed("run", st); /* before a long run */
     if (code == 0 && (st = read_configs(&o)) != QM_OK)
         code = qm_cli_failed("run", st);
