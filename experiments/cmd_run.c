@@ -203,6 +203,7 @@ static qm_status find_out(const struct options *o, const char *stem, char *path,
 {
     const char *out = o->out ? o->out : "results/";
     size_t n = strlen(out);
+    QM_TRY(qm_path_check(out));
     int folder = is_folder(out) || (n > 0 && out[n - 1] == '/');
     if (!folder && o->n_suites > 1)
         return qm_fail(QM_BAD_ARG, "--out is '%s'; several suites need a folder, 'NAME/'", out);

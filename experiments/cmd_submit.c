@@ -276,6 +276,7 @@ static qm_status find_place(const struct options *o, const struct qm_job *job, s
         return qm_fail(QM_INTERNAL, "cannot find this program: %s", strerror(errno));
     p->program[n] = 0;
     p->name = job->suite->stem;
+    QM_TRY(qm_path_check(o->out ? o->out : ""));
     if (o->out)
         snprintf(p->out, sizeof p->out, "%s", o->out);
     else

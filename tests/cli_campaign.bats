@@ -187,6 +187,17 @@ P
     [ -e "$dir/ab.run/1of1.jsonl" ]
 }
 
+@test "a path that is too long is said, not cut off" {
+    long=$dir/$(printf '%0200d/' 1 2 3 4 5 6)
+    mkdir -p "$long"
+    cp "$dir/mix.yaml" "$long"
+    for command in "run -w 0 -o $long/x.h5 $dir/mix.yaml" "run -w 1 -o $long $dir/mix.yaml" \
+        "run $long/mix.yaml" "run $long" "status $long" "merge $long" "plan $long/mix.yaml" \
+        "submit --slurm --dry-run -o $long/x.h5 $dir/mix.yaml"; do
+        fails_with 2 "bytes, at most" $command
+    done
+}
+
 @test "kill -9 of the runner and of workers at random moments loses no finished cell" {
     want=$(reference)
     kills=${QM_KILLS:-10} n=0

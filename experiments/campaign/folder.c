@@ -137,6 +137,7 @@ static qm_status suite_check(const char *dir, const char *plan)
 qm_status qm_campaign_head(const char *dir, struct qm_campaign_head *out)
 {
     char path[1100];
+    QM_TRY(qm_path_check(dir));
     qm_folder_path(dir, "campaign.json", path, sizeof path);
     if (access(path, F_OK) != 0)
         return qm_fail(QM_NO_MATCH, "%s: no campaign in it", dir);
