@@ -50,7 +50,10 @@ int qm_cli_parse(const struct argp *argp, int argc, char **argv, void *input)
 int qm_cli_failed(const char *command, qm_status st)
 {
     int code = qm_exit_code(st);
-    const char *text = *qm_message() ? qm_message() : "failed without a message";
+    const char *said = *qm_message() ? qm_message() : "failed without a message";
+    char text[1200];
+    int is_plain = st != QM_NO_MEMORY || strncmp(said, "out of memory", 13) == 0;
+    snprintf(text, sizeof text, "%s%s", is_plain ? "" : "out of memory: ", said);
     fflush(stdout);
     fprintf(stderr, "qualm %s: %s\n", command, text);
     if (qm_cli.verbose)

@@ -65,6 +65,32 @@ static qm_status axis_value(struct qm_walk *w, const yaml_node_t *n, const char 
                : qm_walk_fail(w, n, QM_BAD_ARG, "a label of '%s' has a control character", key);
 }
 
+static int by_label(const void *x, const void *y)
+{
+    const struct qm_axis_value *a = *(struct qm_axis_value *const *)x;
+    const struct qm_axis_value *b = *(struct qm_axis_value *const *)y;
+    int order = strcmp(a->label, b->label);
+    return order ? order : (a > b) - (a < b);
+}
+
+/* By sorting: a range of 100,000 seeds comes back from a plan as a list. */
+static qm_status check_twice(const struct qm_suite *s, const struct qm_axis *a)
+{
+    const struct qm_axis_value **sorted = calloc((size_t)a->n, sizeof *sorted), *twice = NULL;
+    if (!sorted)
+        return qm_fail(QM_NO_MEMORY, "suite");
+    for (int i = 0; i < a->n; i++)
+        sorted[i] = &a->value[i];
+    qsort(sorted, (size_t)a->n, sizeof *sorted, by_label);
+    for (int i = 1; i < a->n; i++)
+        if (strcmp(sorted[i]->label, sorted[i - 1]->label) == 0 && (!twice || sorted[i] < twice))
+            twice = sorted[i];
+    free(sorted);
+    return twice ? qm_walk_fail_line(s->path, twice->line, QM_BAD_ARG, "'%s' lists '%s' twice",
+                                     a->key, twice->label)
+                 : QM_OK;
+}
+
 /* "1..16" is the whole numbers from 1 to 16: how many; 0 for all else. */
 static int64_t range_of(const yaml_node_t *n, int64_t *first)
 {
@@ -108,12 +134,7 @@ static qm_status axis(struct qm_walk *w, const char *key, int line, const yaml_n
         return QM_OK;
     for (int i = 0; i < count; i++)
         QM_TRY(axis_value(w, qm_walk_item(w, n, i), key, &a->value[i]));
-    for (int i = 0; i < count; i++)
-        for (int j = 0; j < i; j++)
-            if (strcmp(a->value[i].label, a->value[j].label) == 0)
-                return qm_walk_fail_line(s->path, a->value[i].line, QM_BAD_ARG,
-                                         "'%s' lists '%s' twice", key, a->value[i].label);
-    return QM_OK;
+    return check_twice(s, a);
 }
 
 /* "exp_avg.norm" is a recipe's key when some rule has the slot; "lr" is one always. */

@@ -451,6 +451,17 @@ P
     fails_with 2 "no campaign" run -w 0 -s 1/2 "$dir/mix.yaml"
 }
 
+@test "a range of 100,000 seeds comes back from its plan in a moment" {
+    printf 'variant: adamw_f32\nsource: empty\nseed: 1..100000\n' >"$dir/many.yaml"
+    "$QUALM" submit -q --slurm --dry-run -o "$dir/many.h5" "$dir/many.yaml" >/dev/null
+    timeout 10 "$QUALM" plan "$dir/many.run/suite.yaml" >"$dir/out" # 15 s where each is compared with each
+    grep -q "cells .* 100000" "$dir/out"
+    sed 's/100000/1000000/; $a n: 1..9' "$dir/many.yaml" >"$dir/more.yaml"
+    run bash -c "ulimit -v 3000000; '$QUALM' plan '$dir/more.yaml'"
+    [ "$status" -eq 3 ]
+    [[ "$output" == *"out of memory: 9000000 cells" ]]
+}
+
 @test "2000 cells that cost nothing take less than 2 ms each" {
     printf 'variant: adamw_f32\nsource: empty\nseed: [%s]\nn: [%s]\n' "$(seq -s, 1 40)" "$(seq -s, 1 50)" >"$dir/null.yaml"
     start=$(date +%s%N)
