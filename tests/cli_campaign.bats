@@ -141,7 +141,10 @@ P
         out="$dir/sig$signal.h5"
         "$QUALM" run -q -w 2 -o "$out" "$dir/mix.yaml" >/dev/null &
         pid=$!
-        sleep 0.05
+        for _ in $(seq 500); do # on a busy machine it may not have begun to listen
+            [ -e "${out%.h5}.run/campaign.json" ] && break
+            sleep 0.01
+        done
         kill -$signal $pid || true # where it has ended already; the next test stops one that cannot
         code=0
         wait $pid || code=$?
