@@ -54,6 +54,8 @@ int qm_cli_failed(const char *command, qm_status st)
     char text[1200];
     int is_plain = st != QM_NO_MEMORY || strncmp(said, "out of memory", 13) == 0;
     snprintf(text, sizeof text, "%s%s", is_plain ? "" : "out of memory: ", said);
+    for (char *c = text; *c; c++) /* one line, whatever a name in it has */
+        *c = (unsigned char)*c < 0x20 || *c == 0x7f ? '?' : *c;
     fflush(stdout);
     fprintf(stderr, "qualm %s: %s\n", command, text);
     if (qm_cli.verbose)
