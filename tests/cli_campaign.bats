@@ -508,6 +508,14 @@ P
     run "$QUALM" compare --margin 9 "$dir/a.h5" "$dir/b.h5"
     [ "$status" -eq 1 ]
     [[ "$output" =~ no\ longer\ ok\ +1 ]]
+    "$PYTHON" - "$dir/b.h5" <<'P'
+import h5py, sys
+with h5py.File(sys.argv[1], "r+") as f:
+    m, a = f["metrics"][:1], dict(f["metrics"].attrs)
+    del f["metrics"]
+    f.create_dataset("metrics", data=m).attrs.update(a)
+P
+    fails_with 3 "10 and 1 rows" compare "$dir/a.h5" "$dir/b.h5"
     fails_with 3 "none.h5" compare "$dir/a.h5" "$dir/none.h5"
     fails_with 2 "expected two files" compare "$dir/a.h5"
     fails_with 4 "no column 'nothing'" compare -m nothing "$dir/a.h5" "$dir/a.h5"
