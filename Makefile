@@ -147,7 +147,7 @@ $(NAMED) $(BUILD)/gen/device.inc: FORCE
 $(BUILD)/experiments/mutants/registry.o: $(BUILD)/gen/mutants.inc
 $(BUILD)/core/engine/device_text.o: $(BUILD)/gen/device.inc
 $(BUILD)/core/engine/kernel_build.o: $(BUILD)/gen/texts.inc $(BUILD)/gen/emu.inc
-$(BUILD)/core/engine/emu_build.o: $(BUILD)/gen/emu.inc
+$(BUILD)/core/engine/device_emu.o $(BUILD)/core/engine/emu_build.o: $(BUILD)/gen/emu.inc
 $(BUILD)/experiments/report/texts.o: $(BUILD)/gen/report.inc
 
 $(BUILD)/libqm.a: $(LIB_OBJ) $(ISA_OBJ)

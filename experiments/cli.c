@@ -50,7 +50,12 @@ int qm_cli_parse(const struct argp *argp, int argc, char **argv, void *input)
 int qm_cli_failed(const char *command, qm_status st)
 {
     int code = qm_exit_code(st);
-    const char *text = *qm_message() ? qm_message() : "failed without a message";
+    const char *said = *qm_message() ? qm_message() : "failed without a message";
+    char text[1200];
+    int is_plain = st != QM_NO_MEMORY || strncmp(said, "out of memory", 13) == 0;
+    snprintf(text, sizeof text, "%s%s", is_plain ? "" : "out of memory: ", said);
+    for (char *c = text; *c; c++) /* one line, whatever a name in it has */
+        *c = (unsigned char)*c < 0x20 || *c == 0x7f ? '?' : *c;
     fflush(stdout);
     fprintf(stderr, "qualm %s: %s\n", command, text);
     if (qm_cli.verbose)
@@ -79,10 +84,20 @@ int qm_cli_whole(struct argp_state *state, const char *name, const char *text, i
     return (int)x;
 }
 
+static int progress_open; /* the terminal's last line is one of progress */
+
+static void progress_clear(void)
+{
+    if (progress_open)
+        fputs("\r\033[K", stderr);
+    progress_open = 0;
+}
+
 void qm_note(const char *format, ...)
 {
     if (qm_cli.quiet)
         return;
+    progress_clear();
     va_list args;
     va_start(args, format);
     vfprintf(stderr, format, args);
@@ -129,6 +144,7 @@ static void progress_show(struct qm_progress *p, double now, int tty)
         fprintf(stderr, ", %lld failed", (long long)p->failed);
     fputs(tty ? "\033[K" : "\n", stderr);
     fflush(stderr);
+    progress_open = tty;
     p->shown = now;
 }
 
@@ -152,8 +168,8 @@ void qm_progress_add(struct qm_progress *p, int64_t done, int64_t failed)
 
 void qm_progress_end(struct qm_progress *p)
 {
-    if (!qm_cli.quiet && isatty(STDERR_FILENO) && p->shown > p->started)
-        fputs("\r\033[K", stderr); /* what follows on the terminal says how it went */
+    (void)p;
+    progress_clear(); /* what follows on the terminal says how it went */
 }
 
 const char *const *qm_command_names(void)

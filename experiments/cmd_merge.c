@@ -82,6 +82,7 @@ static qm_status merge(const struct options *o, json_t *into)
     struct qm_store *store = NULL;
     char path[1100];
     int64_t failed = 0;
+    QM_TRY(qm_path_check(o->out ? o->out : ""));
     qm_campaign_out(o->out, o->source[0], path, sizeof path);
     QM_TRY(check_same(o));
     qm_status st = qm_campaign_job(o->source[0], &job);

@@ -41,7 +41,8 @@ static const char doc[] =
     "double-precision twin agree; the page says what did not.\n"
     "\n"
     "Where Python or matplotlib is missing, the page says so in the figures' place.  Exit codes: 0 "
-    "done, 2 usage, 3 a file cannot be read or written.";
+    "done, 2 usage, 3 a file cannot be read or written, 4 nothing to compare: a file without "
+    "paired runs, no such archive.";
 
 static error_t option(int key, char *arg, struct argp_state *state)
 {

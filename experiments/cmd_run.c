@@ -8,6 +8,7 @@
 #include "experiments/command.h"
 #include "experiments/finish.h"
 #include "experiments/lpmm_config.h"
+#include "experiments/part.h"
 #include "experiments/report/against.h"
 #include "experiments/report/report.h"
 
@@ -202,6 +203,7 @@ static qm_status find_out(const struct options *o, const char *stem, char *path,
 {
     const char *out = o->out ? o->out : "results/";
     size_t n = strlen(out);
+    QM_TRY(qm_path_check(out));
     int folder = is_folder(out) || (n > 0 && out[n - 1] == '/');
     if (!folder && o->n_suites > 1)
         return qm_fail(QM_BAD_ARG, "--out is '%s'; several suites need a folder, 'NAME/'", out);
@@ -292,12 +294,23 @@ static qm_status write_results(struct options *o, const struct qm_job *job, cons
     return st;
 }
 
+/* Shows before the cells run. */
+static qm_status can_write(const char *path)
+{
+    struct qm_part part;
+    QM_TRY(qm_part_open(path, &part));
+    qm_part_abort(&part);
+    return QM_OK;
+}
+
 static qm_status run_campaign(struct options *o, struct qm_job *job, const char *path, json_t *into)
 {
     struct qm_campaign_count n;
     const struct qm_campaign_options *c = &o->campaign;
     o->finish.started = qm_seconds();
     int is_dealer = c->dealt && c->shard == 0;
+    if (c->shards == 1 || is_dealer)
+        QM_TRY(can_write(path));
     qm_status st =
         is_dealer ? qm_campaign_deal(job, c, &stopped, &n) : qm_campaign_run(job, c, &stopped, &n);
     if (c->dealt && !is_dealer)
@@ -370,6 +383,8 @@ static qm_status run_suite(struct options *o, const char *word, json_t *into)
     qm_status st = again ? qm_campaign_job(word, &job) : qm_job_find(word, file, sizeof file);
     if (st == QM_OK && !again)
         st = qm_job_open(file, &changes, &job);
+    if (st == QM_OK && o->against && !job.suite->paired)
+        st = qm_fail(QM_BAD_ARG, "%s: --against needs protocol: paired", job.suite->path);
     if (st == QM_OK && o->dry_run) {
         qm_cells_list(job.suite, job.cells, job.n_cells, into);
         qm_job_close(&job);
@@ -430,7 +445,9 @@ int qm_cmd_run(int argc, char **argv)
     sigaction(SIGUSR1, &act, &was_usr);
     if (code == 0 && !o.dry_run && !qm_deal_begin(&o.rank, &o.ranks))
         o.ranks = 0;
-    if (code == 0 && o.against && (st = qm_against_find(o.against, path, sizeof path)) != QM_OK)
+    if (code == 0 && o.against &&
+        ((st = qm_against_find(o.against, path, sizeof path)) != QM_OK ||
+         (st = qm_against_check(path)) != QM_OK))
         code = qm_cli_failed("run", st); /* before a long run */
     if (code == 0 && (st = read_configs(&o)) != QM_OK)
         code = qm_cli_failed("run", st);

@@ -30,7 +30,9 @@ static const struct argp_option options[] = {
     {"cpus", 'c', "N", 0, "processes per task (1)", 0},
     {"time", 't', "LIMIT", 0, "time limit of a task, as sbatch takes it (1:00:00)", 0},
     {"partition", 'p', "NAME", 0, "partition", 0},
-    {"sbatch", 'S', "OPTION", 0, "another option for the array, as in a script; may be repeated",
+    {"sbatch", 'S', "OPTION", 0,
+     "another option for the array, as in a script; may be repeated; account, qos, reservation and "
+     "clusters hold for the merge too",
      0},
     {"out", 'o', "FILE", 0, "results file (results/NAME.h5); the campaign lies beside it", 0},
     {"data", 'd', "GLOB", 0, "recorded data, instead of the suite's; may be repeated", 0},
@@ -111,12 +113,27 @@ static void quoted(FILE *f, const char *text)
     fputc('\'', f);
 }
 
+/* For a line of #SBATCH: between double quotes, where a backslash takes what follows as it is.  In
+ * the name of a file a percent sign is doubled. */
+static void sbatch_words(FILE *f, const char *text, const char *doubled)
+{
+    for (; *text; text++) {
+        if (strchr("\"\\", *text))
+            fputc('\\', f);
+        if (strchr(doubled, *text))
+            fputc(*text, f);
+        fputc(*text == '\n' ? ' ' : *text, f);
+    }
+}
+
 static void head(FILE *f, const struct options *o, const struct place *p, const char *what,
                  const char *output)
 {
-    fprintf(f, "#!/bin/bash\n#SBATCH --job-name=qualm-%s%s\n#SBATCH --open-mode=append\n", p->name,
-            what);
-    fprintf(f, "#SBATCH --output=%s/%s\n", p->dir, output);
+    fputs("#!/bin/bash\n#SBATCH --job-name=\"qualm-", f);
+    sbatch_words(f, p->name, "");
+    fprintf(f, "%s\"\n#SBATCH --open-mode=append\n#SBATCH --output=\"", what);
+    sbatch_words(f, p->dir, "%");
+    fprintf(f, "/%s\"\n", output);
     if (o->partition)
         fprintf(f, "#SBATCH --partition=%s\n", o->partition);
 }
@@ -160,9 +177,24 @@ static void array_script(FILE *f, const struct options *o, const struct place *p
           f);
 }
 
+/* Who pays for a job, and where it may run, holds for the merge too: it would be refused without. */
+static int is_for_merge(const char *line)
+{
+    static const char *const all[] = {"--account",     "-A",      "--qos", "-q", "--clusters",
+                                      "--reservation", "--wckey", "-M"};
+    size_t n = strcspn(line, "= ");
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (strncmp(line, all[i], n) == 0 && !all[i][n])
+            return 1;
+    return 0;
+}
+
 static void merge_script(FILE *f, const struct options *o, const struct place *p)
 {
     head(f, o, p, "-merge", "slurm-merge.out");
+    for (int i = 0; i < o->n_lines; i++)
+        if (is_for_merge(o->line[i]))
+            fprintf(f, "#SBATCH %s\n", o->line[i]);
     fputs("#SBATCH --ntasks=1\n", f);
     program(f, p);
     fputs("merge() {\n    ", f);
@@ -244,6 +276,7 @@ static qm_status find_place(const struct options *o, const struct qm_job *job, s
         return qm_fail(QM_INTERNAL, "cannot find this program: %s", strerror(errno));
     p->program[n] = 0;
     p->name = job->suite->stem;
+    QM_TRY(qm_path_check(o->out ? o->out : ""));
     if (o->out)
         snprintf(p->out, sizeof p->out, "%s", o->out);
     else
@@ -286,6 +319,9 @@ static qm_status submit(struct options *o, json_t *into)
         st = sbatch(array, NULL, job_id, sizeof job_id);
     if (st == QM_OK && !o->dry_run)
         st = sbatch(merge, job_id, merge_id, sizeof merge_id);
+    if (st != QM_OK && *job_id)
+        st = qm_fail(st, "sbatch refused %s, but job %s runs: qualm merge %s when it is done",
+                     merge, job_id, p->dir);
     if (st == QM_OK)
         json_object_update_new(
             into, json_pack("{s:s, s:i, s:I, s:s, s:s, s:s, s:s}", "campaign", p->dir, "tasks",

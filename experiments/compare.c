@@ -224,6 +224,9 @@ static qm_status metric_compare(const struct side *a, const struct side *b, cons
     qm_status st = qm_result_f64(a->file, "/metrics", metric, &na, &va);
     if (st == QM_OK)
         st = qm_result_f64(b->file, "/metrics", metric, &nb, &vb);
+    if (st == QM_OK && (na != a->n || nb != b->n))
+        st = qm_fail(QM_BAD_FILE, "/metrics has %lld and %lld rows, /cells %lld and %lld",
+                     (long long)na, (long long)nb, (long long)a->n, (long long)b->n);
     for (int64_t i = 0, end; st == QM_OK && i < c->pairs; i = end) {
         struct jumps jumps = {0, 0};
         int64_t n = 0;

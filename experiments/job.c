@@ -12,8 +12,17 @@
 
 static char default_data[] = "experiments/data/*.h5";
 
+qm_status qm_path_check(const char *path)
+{
+    size_t n = strlen(path);
+    return n <= QM_PATH_MOST ? QM_OK
+                             : qm_fail(QM_BAD_ARG, "'%.40s...': a path of %zu bytes, at most %d",
+                                       path, n, QM_PATH_MOST);
+}
+
 qm_status qm_job_find(const char *word, char *path, size_t size)
 {
+    QM_TRY(qm_path_check(word));
     snprintf(path, size, "%s", word);
     if (access(path, F_OK) == 0 || strchr(word, '/'))
         return QM_OK; /* what is wrong with it shows when it is read */

@@ -26,6 +26,12 @@ struct qm_job {
     int64_t n_cells;
 };
 
+/* Paths of suites, results and campaigns have room for so many bytes, and what is added to them. */
+enum { QM_PATH_MOST = 700 };
+
+/* QM_BAD_ARG: it is longer, and would be cut off. */
+qm_status qm_path_check(const char *path);
+
 /* A path as it is, or a name in QM_SUITES.  QM_NO_MATCH names the nearest. */
 qm_status qm_job_find(const char *word, char *path, size_t size);
 

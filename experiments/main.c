@@ -1,5 +1,6 @@
 /* main.c - the program: finds the subcommand, and writes its output out to the last byte. */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -83,10 +84,24 @@ static int run(const char *name, int argc, char **argv)
     return qm_exit_code(QM_NO_MATCH);
 }
 
+/* The number of a closed standard stream would go to the next file, and into that what is meant for
+ * the stream.  Now writing to it fails. */
+static void hold_streams(void)
+{
+    int fd;
+    do
+        fd = open("/dev/null", O_RDONLY);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd > STDERR_FILENO)
+        close(fd);
+}
+
 int main(int argc, char **argv)
 {
     names = qm_command_names();
+    hold_streams();
     signal(SIGPIPE, SIG_IGN); /* writing fails instead: files in the making are still completed */
+    signal(SIGXFSZ, SIG_IGN); /* a limit on their size is a full disk */
     if (argc < 2) {
         usage(stderr);
         return qm_exit_code(QM_BAD_ARG);

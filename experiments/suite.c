@@ -32,77 +32,6 @@ static const char *const hyper_keys[] = {
 /* clang-format on */
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
 
-/* One value of an axis: a scalar, or a map of one pair, label: value. */
-static qm_status axis_value(struct qm_walk *w, const yaml_node_t *n, const char *key,
-                            struct qm_axis_value *v)
-{
-    const yaml_node_t *value = n;
-    v->line = qm_walk_line(n);
-    if (n->type == YAML_MAPPING_NODE &&
-        n->data.mapping.pairs.top - n->data.mapping.pairs.start == 1) {
-        const yaml_node_t *label = qm_walk_node(w, n->data.mapping.pairs.start->key);
-        value = qm_walk_node(w, n->data.mapping.pairs.start->value);
-        if (label->type == YAML_SCALAR_NODE)
-            QM_TRY(qm_walk_copy(qm_walk_text(label), &v->label));
-    }
-    if (value->type != YAML_SCALAR_NODE || (value != n && !v->label))
-        return qm_walk_fail(w, n, QM_BAD_ARG, "a value of '%s' is neither a word nor 'label: word'",
-                            key);
-    QM_TRY(qm_walk_copy(qm_walk_text(value), &v->text));
-    return v->label ? QM_OK : qm_walk_copy(v->text, &v->label);
-}
-
-/* "1..16" is the whole numbers from 1 to 16: how many; 0 for all else. */
-static int64_t range_of(const yaml_node_t *n, int64_t *first)
-{
-    long long a, b;
-    int end = 0;
-    if (n->type != YAML_SCALAR_NODE || sscanf(qm_walk_text(n), "%lld..%lld%n", &a, &b, &end) != 2 ||
-        qm_walk_text(n)[end] || a < 0 || b < a || b - a >= 1000000)
-        return 0;
-    *first = a;
-    return b - a + 1;
-}
-
-static qm_status axis(struct qm_walk *w, const char *key, int line, const yaml_node_t *n,
-                      int is_recipe)
-{
-    struct qm_suite *s = w->s;
-    if (s->n_axes == QM_SUITE_AXES)
-        return qm_walk_fail_line(s->path, line, QM_BAD_ARG, "more than %d axes", QM_SUITE_AXES);
-    int is_list = n->type == YAML_SEQUENCE_NODE;
-    int count = qm_walk_items(n);
-    if (count == 0)
-        return qm_walk_fail_line(s->path, line, QM_BAD_ARG, "'%s' is an empty list", key);
-    struct qm_axis *a = &s->axis[s->n_axes++];
-    a->line = line;
-    a->is_recipe = is_recipe;
-    int64_t first = 0, range = is_list || is_recipe ? 0 : range_of(n, &first);
-    count = range ? (int)range : count;
-    a->value = calloc((size_t)count, sizeof *a->value);
-    if (!a->value)
-        return qm_fail(QM_NO_MEMORY, "suite");
-    QM_TRY(qm_walk_copy(key, &a->key));
-    a->n = count;
-    for (int i = 0; i < range; i++) {
-        char text[24];
-        snprintf(text, sizeof text, "%lld", (long long)(first + i));
-        a->value[i].line = qm_walk_line(n);
-        QM_TRY(qm_walk_copy(text, &a->value[i].text));
-        QM_TRY(qm_walk_copy(text, &a->value[i].label));
-    }
-    if (range)
-        return QM_OK;
-    for (int i = 0; i < count; i++)
-        QM_TRY(axis_value(w, qm_walk_item(w, n, i), key, &a->value[i]));
-    for (int i = 0; i < count; i++)
-        for (int j = 0; j < i; j++)
-            if (strcmp(a->value[i].label, a->value[j].label) == 0)
-                return qm_walk_fail_line(s->path, a->value[i].line, QM_BAD_ARG,
-                                         "'%s' lists '%s' twice", key, a->value[i].label);
-    return QM_OK;
-}
-
 /* "exp_avg.norm" is a recipe's key when some rule has the slot; "lr" is one always. */
 static int is_recipe_key(const char *key)
 {
@@ -199,7 +128,7 @@ static qm_status top_pair(struct qm_walk *w, const char *key, const yaml_node_t 
 {
     struct qm_suite *s = to;
     if (qm_name_find(key, axis_keys, COUNT(axis_keys)) >= 0)
-        return axis(w, key, qm_walk_line(at), value, 0);
+        return qm_suite_read_axis(w, key, qm_walk_line(at), value, 0);
     switch (qm_name_find(key, plain_keys, COUNT(plain_keys))) {
     case 0: return qm_walk_scalar(w, value, key, &s->title);
     case 1: return qm_walk_scalar(w, value, key, &s->question);
@@ -216,7 +145,7 @@ static qm_status top_pair(struct qm_walk *w, const char *key, const yaml_node_t 
     case 12: return margin(w, value);
     case 13: return sizes(w, value);
     default:
-        return is_recipe_key(key) ? axis(w, key, qm_walk_line(at), value, 1)
+        return is_recipe_key(key) ? qm_suite_read_axis(w, key, qm_walk_line(at), value, 1)
                                   : unknown_key(w, key, at);
     }
 }
@@ -256,6 +185,29 @@ static qm_status named(const char *path, struct qm_suite *s)
     return s->stem && s->path ? QM_OK : qm_fail(QM_NO_MEMORY, "suite");
 }
 
+static qm_status next_document(yaml_parser_t *parser, const struct qm_suite *s,
+                               yaml_document_t *out)
+{
+    if (yaml_parser_load(parser, out))
+        return QM_OK;
+    size_t line = parser->problem_mark.line ? parser->problem_mark.line : parser->context_mark.line;
+    return qm_walk_fail_line(s->path, (int)line + 1, QM_BAD_ARG, "not YAML: %s",
+                             parser->problem ? parser->problem : "cannot be parsed");
+}
+
+/* What follows a suite's "---" or "..." would be left out without a word. */
+static qm_status expect_end(yaml_parser_t *parser, const struct qm_suite *s)
+{
+    yaml_document_t doc;
+    QM_TRY(next_document(parser, s, &doc));
+    const yaml_node_t *root = yaml_document_get_root_node(&doc);
+    qm_status st = root ? qm_walk_fail_line(s->path, qm_walk_line(root), QM_BAD_ARG,
+                                            "a second document; a suite is one")
+                        : QM_OK;
+    yaml_document_delete(&doc);
+    return st;
+}
+
 static qm_status walk_file(FILE *f, const char *size, struct qm_suite *s)
 {
     yaml_parser_t parser;
@@ -263,19 +215,15 @@ static qm_status walk_file(FILE *f, const char *size, struct qm_suite *s)
     if (!yaml_parser_initialize(&parser))
         return qm_fail(QM_NO_MEMORY, "suite");
     yaml_parser_set_input_file(&parser, f);
-    qm_status st = QM_OK;
-    if (!yaml_parser_load(&parser, &w.doc)) {
-        int line =
-            (int)(parser.problem_mark.line ? parser.problem_mark.line : parser.context_mark.line) +
-            1;
-        st = qm_walk_fail_line(s->path, line, QM_BAD_ARG, "not YAML: %s",
-                               parser.problem ? parser.problem : "cannot be parsed");
-    } else {
+    qm_status st = next_document(&parser, s, &w.doc);
+    if (st == QM_OK) {
         const yaml_node_t *root = yaml_document_get_root_node(&w.doc);
         st = root ? qm_walk_pairs(&w, root, "a suite", top_pair, s)
                   : qm_walk_fail_line(s->path, 1, QM_BAD_ARG, "the file is empty");
         if (st == QM_OK && w.other)
             st = qm_walk_pairs(&w, w.other, "a size", resize_pair, s);
+        if (st == QM_OK)
+            st = expect_end(&parser, s);
         yaml_document_delete(&w.doc);
     }
     yaml_parser_delete(&parser);
@@ -300,6 +248,8 @@ qm_status qm_suite_read_size(const char *path, const char *size, struct qm_suite
         st = named(path, s);
     if (st == QM_OK)
         st = walk_file(f, size, s);
+    if (f && ferror(f)) /* a directory is one that can be opened */
+        st = qm_fail(QM_BAD_FILE, "%s: cannot be read: %s", path, strerror(errno));
     if (st == QM_OK && s->every == 0 && !s->paired)
         s->every = 1;
     for (int i = 0; st == QM_OK && i < 2; i++)

@@ -4,11 +4,44 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { KEY_MOST = 160 }; /* six times that is less than the 1024 characters a plain key may have */
+
+/* A character that YAML refuses or takes for the end of a line: how many bytes of UTF-8 it has, and
+ * its number; 0: another one. */
+static int special(const char *text, unsigned *code)
+{
+    const unsigned char *t = (const unsigned char *)text;
+    *code = t[0];
+    if ((t[0] < 0x20 && t[0] != '\t') || t[0] == 0x7f)
+        return 1;
+    if (t[0] == 0xc2 && t[1] < 0xa0) { /* U+0080 to U+009F */
+        *code = t[1];
+        return 2;
+    }
+    if (t[0] == 0xe2 && t[1] == 0x80 && (t[2] == 0xa8 || t[2] == 0xa9)) {
+        *code = 0x2000u + (t[2] & 0x3fu);
+        return 3;
+    }
+    if (t[0] == 0xef && t[1] == 0xbf && t[2] >= 0xbe) {
+        *code = 0xffc0u + (t[2] & 0x3fu);
+        return 3;
+    }
+    return 0;
+}
+
 static void quoted(FILE *f, const char *text)
 {
+    unsigned code;
     fputc('"', f);
-    for (; *text; text++)
-        fprintf(f, *text == '"' || *text == '\\' ? "\\%c" : *text == '\n' ? "\\n" : "%c", *text);
+    for (int n; *text; text += n > 0 ? n : 1) {
+        n = special(text, &code);
+        if (*text == '\n')
+            fputs("\\n", f);
+        else if (n > 0)
+            fprintf(f, code < 0x100 ? "\\x%02x" : "\\u%04x", code);
+        else
+            fprintf(f, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
+    }
     fputc('"', f);
 }
 
@@ -97,6 +130,7 @@ qm_status qm_suite_print(struct qm_suite *s)
             const struct qm_axis_value *v = &a->value[j];
             fputs(j ? ", " : "", f);
             if (strcmp(v->label, v->text) != 0) {
+                fputs(strlen(v->label) > KEY_MOST ? "? " : "", f);
                 quoted(f, v->label);
                 fputs(": ", f);
             }

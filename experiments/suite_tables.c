@@ -78,7 +78,7 @@ qm_status qm_suite_summaries(struct qm_walk *w, const yaml_node_t *n)
             QM_TRY(qm_walk_copy("median", &p->stat[0]));
             p->n_stats = 1;
         }
-        if (strchr(p->name, '/') || !*p->name)
+        if (strchr(p->name, '/') || !*p->name || strcmp(p->name, ".") == 0)
             return qm_walk_fail(w, item, QM_BAD_ARG, "'%s' is no name for a table", p->name);
         for (int j = 0; j < i; j++)
             if (strcmp(s->summary[j].name, p->name) == 0)

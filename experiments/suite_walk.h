@@ -62,6 +62,13 @@ qm_status qm_walk_pairs(struct qm_walk *w, const yaml_node_t *map, const char *w
 qm_status qm_suite_summaries(struct qm_walk *w, const yaml_node_t *n);
 qm_status qm_suite_expects(struct qm_walk *w, const yaml_node_t *n);
 
+/* ---- suite_axes.c ------------------------------------------------------------------------------ */
+
+/* One key that is an axis: a word, a list of words or of {label: word}, or A..B.  Labels differ and
+ * have no control characters. */
+qm_status qm_suite_read_axis(struct qm_walk *w, const char *key, int line, const yaml_node_t *n,
+                             int is_recipe);
+
 /* ---- suite_edit.c ------------------------------------------------------------------------------ */
 
 void qm_suite_free_words(char **word, int n); /* the words, not the array */

@@ -141,7 +141,10 @@ P
         out="$dir/sig$signal.h5"
         "$QUALM" run -q -w 2 -o "$out" "$dir/mix.yaml" >/dev/null &
         pid=$!
-        sleep 0.05
+        for _ in $(seq 500); do # on a busy machine it may not have begun to listen
+            [ -e "${out%.h5}.run/campaign.json" ] && break
+            sleep 0.01
+        done
         kill -$signal $pid || true # where it has ended already; the next test stops one that cannot
         code=0
         wait $pid || code=$?
@@ -171,6 +174,31 @@ P
     wait $pid || code=$?
     [ "$code" -eq 75 ]
     [ "$(done_cells "$dir/long.run")" = 3 ]
+}
+
+@test "a folder is what its name says, pattern or not" {
+    want=$(reference)
+    mkdir "$dir/ab.run"
+    touch "$dir/ab.run/1of1.jsonl"
+    for name in 'a*' 'a[b]' 'a\b' 'a b'; do
+        "$QUALM" run -q -w 1 -s 1/2 -o "$dir/$name.h5" "$dir/mix.yaml"
+        [ "$(done_cells "$dir/$name.run")" -gt 0 ]
+        "$QUALM" run -q -w 2 -o "$dir/$name.h5" "$dir/mix.yaml" >/dev/null
+        [ "$(digest_of "$dir/$name.h5")" = "$want" ]
+        [ ! -e "$dir/$name.run" ]
+    done
+    [ -e "$dir/ab.run/1of1.jsonl" ]
+}
+
+@test "a path that is too long is said, not cut off" {
+    long=$dir/$(printf '%0200d/' 1 2 3 4 5 6)
+    mkdir -p "$long"
+    cp "$dir/mix.yaml" "$long"
+    for command in "run -w 0 -o $long/x.h5 $dir/mix.yaml" "run -w 1 -o $long $dir/mix.yaml" \
+        "run $long/mix.yaml" "run $long" "status $long" "merge $long" "plan $long/mix.yaml" \
+        "submit --slurm --dry-run -o $long/x.h5 $dir/mix.yaml"; do
+        fails_with 2 "bytes, at most" $command
+    done
 }
 
 @test "kill -9 of the runner and of workers at random moments loses no finished cell" {
@@ -272,6 +300,24 @@ P
     sed -i '3s/"digest":"[0-9a-f]\{8\}/"digest":"00000000/' "$dir/d.run/1of1.jsonl"
     fails_with 3 "has not the digest" merge "$dir/d.run" -o "$dir/e.h5"
     [ ! -e "$dir/e.h5" ]
+    # as the message says: without that segment it goes on
+    fails_with 3 "without this file" run -w 1 -o "$dir/d.h5" "$dir/mix.yaml"
+    rm "$dir/d.run/1of1.0001.h5"
+    "$QUALM" run -q -w 1 -o "$dir/d.h5" "$dir/mix.yaml" >/dev/null
+    [ "$(digest_of "$dir/d.h5")" = "$(reference)" ]
+}
+
+@test "a changed suite.yaml does not change what cells mean; cells that do not exist" {
+    want=$(reference)
+    "$QUALM" run -q -k -w 1 -s 1/2 -o "$dir/y.h5" "$dir/mix.yaml"
+    sed -i 's/n: \["512"\]/n: ["513"]/' "$dir/y.run/suite.yaml"
+    sed -i '3s/"cell":[0-9]*/"cell":900/' "$dir/y.run/1of2.jsonl"
+    fails_with 2 "means other cells" merge "$dir/y.run"
+    run "$QUALM" run -w 2 -o "$dir/y.h5" "$dir/mix.yaml"
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"suite.yaml: was damaged or gone"* ]]
+    [[ "$output" == *"1 damaged lines"* ]]
+    [ "$(digest_of "$dir/y.h5")" = "$want" ]
 }
 
 @test "two runners on one shard, and a changed suite under an old ledger" {
@@ -323,7 +369,48 @@ P
         mkdir -m 555 "$dir/closed"
         fails_with 3 "cannot be" run -w 1 -o "$dir/closed/c.h5" "$dir/mix.yaml"
     fi
-    fails_with 3 "cannot be made" run -w 1 -o "$dir/no/such/c.h5" "$dir/mix.yaml"
+    fails_with 3 "such/c.h5: cannot be written" run -w 1 -o "$dir/no/such/c.h5" "$dir/mix.yaml"
+    fails_with 3 "cannot be made" run -w 1 -s 1/2 -o "$dir/no/such/c.h5" "$dir/mix.yaml"
+    fails_with 3 "name of a file to write" run -w 1 -o "" "$dir/mix.yaml"
+    ln -s /dev/null "$dir/null.h5" # not after an hour of cells
+    fails_with 3 "name of a file to write" run -w 1 -o "$dir/null.h5" "$dir/mix.yaml"
+    [ ! -e "$dir/null.run" ]
+}
+
+@test "closed standard streams stay out of the files" {
+    want=$(reference)
+    code=0
+    "$QUALM" run -k -w 2 -o "$dir/o.h5" "$dir/mix.yaml" <&- >&- 2>&- || code=$?
+    [ "$code" -eq 3 ] # the tables could not be printed
+    [ "$(digest_of "$dir/o.h5")" = "$want" ]
+    printf 'variant: adamw_f32\nsource: "empty:hang:%s/on"\n' "$dir" >"$dir/hang.yaml"
+    touch "$dir/on"
+    "$QUALM" run -w 1 -o "$dir/h.h5" "$dir/hang.yaml" 2>&- &
+    pid=$!
+    for _ in $(seq 100); do
+        [ -s "$dir/h.run/1of1.jsonl" ] && [ -n "$(pgrep -P $pid -f campaign-worker)" ] && break
+        sleep 0.05
+    done
+    sleep 0.2
+    kill -INT $pid # it says that it waits
+    sleep 0.2
+    kill -INT $pid
+    wait $pid || true
+    cat "$dir/h.run/1of1.jsonl"
+    [ -s "$dir/h.run/1of1.jsonl" ]
+    [ "$(grep -cv '^{.*}$' "$dir/h.run/1of1.jsonl")" = 0 ]
+}
+
+@test "too few descriptors, too small files: one line, and the same command goes on" {
+    for limit in "-n 8" "-f 0"; do
+        code=0
+        said=$( (ulimit $limit; "$QUALM" run -q -w 1 -o "$dir/l.h5" "$dir/mix.yaml" 3>&-) 2>&1 >/dev/null) || code=$?
+        echo "$said"
+        [ "$code" -eq 3 ]
+        [[ "$said" =~ ^[^$'\n']*("Too many open files"|"File too large")$ ]]
+    done
+    "$QUALM" run -q -w 1 -o "$dir/l.h5" "$dir/mix.yaml" >/dev/null
+    [ "$(digest_of "$dir/l.h5")" = "$(reference)" ]
 }
 
 @test "a launcher's environment gives the shard, a batch script's own rank does not" {
@@ -357,6 +444,7 @@ P
     [ "$(json_value 'len(d[0]["list"])' plan --cells "$dir/mix.yaml")" = 90 ]
     json_on_stdout plan --json "$dir/mix.yaml"
     fails_with 4 "no campaign" status "$dir"
+    fails_with 4 "no suite 'a?b'" plan $'a\nb' # one line
     "$QUALM" run -q -w 1 -s 1/2 -o "$dir/p.h5" "$dir/mix.yaml"
     run "$QUALM" status "$dir/p.run"
     [ "$status" -eq 75 ]
@@ -365,6 +453,17 @@ P
     [ "$status" -eq 0 ]
     fails_with 2 "is no shard" run -s 3/2 "$dir/mix.yaml"
     fails_with 2 "no campaign" run -w 0 -s 1/2 "$dir/mix.yaml"
+}
+
+@test "a range of 100,000 seeds comes back from its plan in a moment" {
+    printf 'variant: adamw_f32\nsource: empty\nseed: 1..100000\n' >"$dir/many.yaml"
+    "$QUALM" submit -q --slurm --dry-run -o "$dir/many.h5" "$dir/many.yaml" >/dev/null
+    timeout 10 "$QUALM" plan "$dir/many.run/suite.yaml" >"$dir/out" # 15 s where each is compared with each
+    grep -q "cells .* 100000" "$dir/out"
+    sed 's/100000/1000000/; $a n: 1..9' "$dir/many.yaml" >"$dir/more.yaml"
+    run bash -c "ulimit -v 3000000; '$QUALM' plan '$dir/more.yaml'"
+    [ "$status" -eq 3 ]
+    [[ "$output" == *"out of memory: 9000000 cells" ]]
 }
 
 @test "2000 cells that cost nothing take less than 2 ms each" {
@@ -429,6 +528,14 @@ P
     run "$QUALM" compare --margin 9 "$dir/a.h5" "$dir/b.h5"
     [ "$status" -eq 1 ]
     [[ "$output" =~ no\ longer\ ok\ +1 ]]
+    "$PYTHON" - "$dir/b.h5" <<'P'
+import h5py, sys
+with h5py.File(sys.argv[1], "r+") as f:
+    m, a = f["metrics"][:1], dict(f["metrics"].attrs)
+    del f["metrics"]
+    f.create_dataset("metrics", data=m).attrs.update(a)
+P
+    fails_with 3 "10 and 1 rows" compare "$dir/a.h5" "$dir/b.h5"
     fails_with 3 "none.h5" compare "$dir/a.h5" "$dir/none.h5"
     fails_with 2 "expected two files" compare "$dir/a.h5"
     fails_with 4 "no column 'nothing'" compare -m nothing "$dir/a.h5" "$dir/a.h5"

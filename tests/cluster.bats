@@ -93,6 +93,24 @@ kill_a_worker() {
     [ "$(json_value 'd["tasks"]' submit --slurm --dry-run "$CLUSTER/mix.yaml" -o "$CLUSTER/dry.h5")" = 1 ]
 }
 
+@test "submit: the account is the merge's too; an array without a merge job is named" {
+    mkdir "$CLUSTER/fake"
+    cat >"$CLUSTER/fake/sbatch" <<'F'
+#!/bin/bash
+case "$*" in *merge.sh*) echo "sbatch: error: no" >&2; exit 1 ;; esac
+echo "4711;here"
+F
+    chmod +x "$CLUSTER/fake/sbatch"
+    PATH="$CLUSTER/fake:$PATH" fails_with 3 "but job 4711 runs: qualm merge" submit --slurm \
+        "$CLUSTER/mix.yaml" -S --account=p1 -S '-q fast' -S --mem=1G -o "$CLUSTER/f.h5"
+    for script in array merge; do
+        grep -qx "#SBATCH --account=p1" "$CLUSTER/f.run/$script.sh"
+        grep -qx "#SBATCH -q fast" "$CLUSTER/f.run/$script.sh"
+    done
+    grep -q mem=1G "$CLUSTER/f.run/array.sh"
+    ! grep -q mem=1G "$CLUSTER/f.run/merge.sh"
+}
+
 @test "Slurm: an array, a killed worker, a requeued task, a merge job" {
     need_slurm
     job=$(json_value 'd["job"]' submit --slurm "$CLUSTER/mix.yaml" -n 3 -o "$CLUSTER/a.h5")
@@ -106,6 +124,23 @@ kill_a_worker() {
     [ "$(ls "$CLUSTER/a.run" | grep -c 'of3.jsonl')" -eq 3 ]
     # the requeued task was there twice
     [ "$(grep -c session "$CLUSTER/a.run/2of3.jsonl")" -ge 2 ]
+}
+
+@test "Slurm: names with spaces, quotes and percent signs" {
+    place="$CLUSTER/it's \"a\" 100%j [1]"
+    mkdir "$place"
+    printf 'variant: adamw_f32\nsource: empty\nseed: [1, 2]\n' >"$place/my 'su\"ite.yaml"
+    run "$QUALM" submit --slurm --dry-run "$place/my 'su\"ite.yaml" -n 2 -o "$place/o p.h5"
+    [ "$status" -eq 0 ]
+    grep -qF "job-name=\"qualm-my 'su\\\"ite\"" "$place/o p.run/array.sh"
+    grep -qF "it's \\\"a\\\" 100%%j [1]/o p.run/slurm-%a.out\"" "$place/o p.run/array.sh"
+    need_slurm
+    "$QUALM" submit --slurm "$place/my 'su\"ite.yaml" -n 2 -o "$place/o p.h5"
+    squeue -h -o %j | grep -F "qualm-my 'su\"ite"
+    until_true gone
+    ls "$place/o p.run"
+    for file in slurm-1.out slurm-2.out slurm-merge.out; do [ -f "$place/o p.run/$file" ]; done
+    [ -s "$place/o p.h5" ]
 }
 
 @test "Slurm: the signal before the time limit makes a task finish its cell and queue again" {

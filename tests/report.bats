@@ -184,6 +184,12 @@ END
     echo '<svg><script>1</script></svg>' >"$DIR/odd/x.svg"
     fails_with 3 "no SVG for a page" report "$DIR/s.h5" --figures "$DIR/odd"
     json_on_stdout report --no-figures "$DIR/s.h5" --json -o "$DIR/x.html"
+    for option in -o --markdown= --latex= --archive=; do
+        fails_with 2 "is the result file itself" report "$option$DIR/../$(basename "$DIR")/s.h5" "$DIR/s.h5"
+    done
+    ln -s /dev/null "$DIR/null.html"
+    fails_with 3 "expected the name of a file" report --no-figures "$DIR/s.h5" -o "$DIR/null.html"
+    "$QUALM" digest "$DIR/s.h5"
 }
 
 @test "Chromium: no console errors and no requests, light, dark and print" {
@@ -255,5 +261,9 @@ Y
     [ "$(grep -c '<td>adamw8_ao</td><td>adamw4_ao</td><td class="n">6</td>' "$DIR/other.html")" -eq 1 ]
     fails_with 4 "no archive 'nowhere'" run "$DIR/other.yaml" -o "$DIR/no.h5" --against nowhere
     fails_with 3 "$DIR/no.h5" run "$DIR/other.yaml" -o "$DIR/no.h5" --against "$DIR/no.h5"
+    sed /protocol/d "$DIR/other.yaml" >"$DIR/alone.yaml"
+    "$QUALM" run -q "$DIR/alone.yaml" -o "$DIR/alone.h5" >/dev/null
+    fails_with 4 "alone.h5: no /protocol/runs" run "$DIR/other.yaml" -o "$DIR/no.h5" --against "$DIR/alone.h5"
+    fails_with 2 "needs protocol: paired" run "$DIR/alone.yaml" -o "$DIR/no.h5" --against "$DIR/paired.h5"
     [ ! -e "$DIR/no.h5" ]
 }

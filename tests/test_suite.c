@@ -65,6 +65,11 @@ static void test_errors(void **state)
         {VALID "summary:\n  - {value: sqnr, value: mse}\n", ":4:", "twice"},
         {VALID "summary:\n  - {name: a, value: sqnr}\n  - {name: a, value: sqnr}\n", ":5:", "two"},
         {VALID "seed: [1, 2\n", ":", "not YAML"},
+        {VALID "summary:\n  - {name: ., value: sqnr}\n", ":4:", "no name"},
+        {VALID "exp_avg: [\"a\\nb\": nf4]\n", ":3:", "control character"},
+        {VALID "exp_avg: [{\"a\\e[1m\": nf4}]\n", ":3:", "control character"},
+        {VALID "...\n---\nseed: 1\n", ":5:", "second document"},
+        {VALID "...\nseed: [1\n", ":4:", "not YAML"},
         {"", ":1:", "empty"},
         {"- a\n", ":1:", "not a map"},
     };
@@ -80,6 +85,8 @@ static void test_errors(void **state)
     }
     struct qm_suite *s = NULL;
     assert_int_equal(qm_suite_read("/nonexistent/x.yaml", &s), QM_BAD_FILE);
+    assert_int_equal(qm_suite_read("/", &s), QM_BAD_FILE);
+    assert_non_null(strstr(qm_message(), "/: cannot be read: Is a directory"));
 }
 
 static void test_plan_reads_back(void **state)
@@ -110,6 +117,46 @@ static void test_plan_reads_back(void **state)
     assert_int_equal(read_text(plan, &again), QM_OK);
     assert_string_equal(again->plan, plan);
     free(plan);
+    qm_suite_free(again);
+}
+
+/* Workers and merge read the plan: a text comes back from it whatever is in it. */
+static void test_any_label_reads_back(void **state)
+{
+    static const char *const labels[] = {"a\xc2\x85z",
+                                         "\xc2\x9f",
+                                         "\xe2\x80\xa8z",
+                                         "\xe2\x80\xa9",
+                                         "\xef\xbf\xbe",
+                                         "\xef\xbb\xbf",
+                                         "\"\\'  ",
+                                         "\xe2\x80\xa7",
+                                         "\xc2\xa0",
+                                         " ? ",
+                                         ""};
+    (void)state;
+    for (size_t i = 0; i <= sizeof labels / sizeof *labels; i++) {
+        char long_one[2000];
+        const char *label = i < sizeof labels / sizeof *labels ? labels[i] : long_one;
+        struct qm_suite *s, *again;
+        memset(long_one, '"', sizeof long_one - 1);
+        long_one[sizeof long_one - 1] = 0;
+        assert_int_equal(read_text(VALID, &s), QM_OK);
+        assert_int_equal(qm_suite_add_variant(s, label, "adamw4_ao"), QM_OK);
+        assert_int_equal(read_text(s->plan, &again), QM_OK);
+        assert_string_equal(again->axis[0].value[1].label, label);
+        assert_string_equal(again->axis[0].value[1].text, "adamw4_ao");
+        assert_string_equal(again->plan, s->plan);
+        qm_suite_free(s);
+        qm_suite_free(again);
+    }
+    struct qm_suite *s, *again;
+    assert_int_equal(read_text(VALID "title: \"a\\rb\\e[31m \\x01\\x7f \\n\\n  x \\t\"\n", &s),
+                     QM_OK);
+    assert_int_equal(read_text(s->plan, &again), QM_OK);
+    assert_string_equal(again->title, "a\rb\x1b[31m \x01\x7f \n\n  x \t");
+    assert_string_equal(again->plan, s->plan);
+    qm_suite_free(s);
     qm_suite_free(again);
 }
 
@@ -327,10 +374,14 @@ static void test_summary_words(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_errors),         cmocka_unit_test(test_plan_reads_back),
-        cmocka_unit_test(test_product),        cmocka_unit_test(test_skips),
-        cmocka_unit_test(test_misspelt_words), cmocka_unit_test(test_classes),
-        cmocka_unit_test(test_summary),        cmocka_unit_test(test_summary_words)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_errors),
+                                       cmocka_unit_test(test_plan_reads_back),
+                                       cmocka_unit_test(test_any_label_reads_back),
+                                       cmocka_unit_test(test_product),
+                                       cmocka_unit_test(test_skips),
+                                       cmocka_unit_test(test_misspelt_words),
+                                       cmocka_unit_test(test_classes),
+                                       cmocka_unit_test(test_summary),
+                                       cmocka_unit_test(test_summary_words)};
     return cmocka_run_group_tests(tests, make_file, drop_file);
 }

@@ -1,11 +1,10 @@
 /* book.c - what ledgers say, and which line of a cell counts. */
 #include <errno.h>
-#include <glob.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/campaign/ledger.h"
+#include "experiments/campaign/folder.h"
 
 static const char *known_status(const char *text)
 {
@@ -141,17 +140,14 @@ qm_status qm_book_read(struct qm_book *b, const char *path)
 
 qm_status qm_book_read_all(struct qm_book *b, const char *dir)
 {
-    char *pattern = NULL;
-    glob_t found = {0};
-    if (asprintf(&pattern, "%s/*.jsonl", dir) < 0)
-        return qm_fail(QM_NO_MEMORY, "%s", dir);
-    qm_status st = glob(pattern, 0, NULL, &found) == 0
-                       ? QM_OK
-                       : qm_fail(QM_NO_MATCH, "%s: no ledger in it", dir);
+    glob_t found;
+    int failed = qm_folder_glob(dir, "*.jsonl", &found);
+    qm_status st = failed == GLOB_NOMATCH ? qm_fail(QM_NO_MATCH, "%s: no ledger in it", dir)
+                   : failed ? qm_fail(QM_BAD_FILE, "%s: cannot be read: %s", dir, strerror(errno))
+                            : QM_OK;
     for (size_t i = 0; st == QM_OK && i < found.gl_pathc; i++)
         st = qm_book_read(b, found.gl_pathv[i]);
     globfree(&found);
-    free(pattern);
     return st;
 }
 
@@ -177,6 +173,16 @@ int qm_book_check(struct qm_book *b)
         damaged += !whole;
     }
     return damaged;
+}
+
+void qm_book_limit(struct qm_book *b, int64_t n)
+{
+    int64_t kept = 0;
+    for (int64_t i = 0; i < b->n_lines; i++)
+        if (b->line[i].cell >= 0 && b->line[i].cell < n)
+            b->line[kept++] = b->line[i];
+    b->bad_lines += b->n_lines - kept;
+    b->n_lines = kept;
 }
 
 qm_status qm_book_resolve(const struct qm_book *b, int64_t n, char (*id)[QM_CELL_ID], int64_t *line)

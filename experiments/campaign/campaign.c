@@ -1,7 +1,6 @@
 /* campaign.c - one shard of a campaign: what is done, what is to do, doing it. */
 #include "experiments/campaign/campaign.h"
 
-#include <glob.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -35,15 +34,13 @@ static void shard_close(struct shard *s)
 /* Leftovers of a run that was killed: halves of segments, and segments without a line. */
 static void tidy(const char *dir, const struct shard *s)
 {
-    char pattern[80], path[1100];
-    glob_t found = {0};
+    char pattern[80];
+    glob_t found;
     snprintf(pattern, sizeof pattern, "%s.*.h5.*.part", s->name);
     qm_folder_clear(dir, pattern);
-    snprintf(pattern, sizeof pattern, "%s.????.h5", s->name);
-    qm_folder_path(dir, pattern, path, sizeof path);
-    if (glob(path, 0, NULL, &found) != 0)
-        return;
-    for (size_t i = 0; i < found.gl_pathc; i++) {
+    snprintf(pattern, sizeof pattern, "%s.*.h5", s->name);
+    int failed = qm_folder_glob(dir, pattern, &found);
+    for (size_t i = 0; !failed && i < found.gl_pathc; i++) {
         int known = 0;
         for (int k = 0; k < s->book.n_segments && !known; k++)
             known = strcmp(s->book.segment[k].path, found.gl_pathv[i]) == 0;
@@ -92,10 +89,7 @@ static qm_status read_books(const struct qm_job *job, const struct qm_campaign_o
     char program[96];
     QM_TRY(qm_book_read_all(&s->book, o->dir));
     qm_book_check(&s->book);
-    for (int64_t i = 0; i < s->book.n_lines; i++)
-        if (s->book.line[i].cell < 0 || s->book.line[i].cell >= job->n_cells)
-            return qm_fail(QM_BAD_FILE, "%s: its ledgers name cells that the suite does not have",
-                           o->dir);
+    qm_book_limit(&s->book, job->n_cells);
     QM_TRY(qm_book_resolve(&s->book, job->n_cells, s->id, s->line));
     note_damage(s);
     snprintf(program, sizeof program, "%s %s", qm_version(), qm_commit());

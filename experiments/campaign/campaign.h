@@ -61,12 +61,13 @@ qm_status qm_campaign_run(const struct qm_job *job, const struct qm_campaign_opt
 qm_status qm_campaign_deal(const struct qm_job *job, const struct qm_campaign_options *o,
                            const volatile sig_atomic_t *stop, struct qm_campaign_count *out);
 
-/* Removes what campaigns write there, and the folder where nothing else is left. */
+/* Removes what campaigns write there, and the folder where nothing else is left; nothing while a
+ * runner holds a ledger. */
 void qm_campaign_remove(const char *dir);
 
 /* What campaign.json says. */
 struct qm_campaign_head {
-    char name[128], digest[65];
+    char name[256], digest[65]; /* name: of a file without its ending, thus whole */
     int64_t cells;
 };
 qm_status qm_campaign_head(const char *dir, struct qm_campaign_head *out);

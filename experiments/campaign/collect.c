@@ -50,12 +50,16 @@ static qm_status take(struct collection *c, const struct qm_book_line *l,
     const struct qm_segment_row *r = l->row >= 0 && l->row < s->rows ? &s->row[l->row] : NULL;
     const char *path = c->book.segment[l->segment].path;
     if (!r || r->cell != l->cell || strcmp(r->id, l->id) != 0)
-        return qm_fail(QM_BAD_FILE, "%s: row %lld is not the cell that the ledger says", path,
-                       (long long)l->row);
+        return qm_fail(QM_BAD_FILE,
+                       "%s: row %lld is not the cell that the ledger says; without "
+                       "this file the campaign makes its cells anew",
+                       path, (long long)l->row);
     qm_pack_digest(s->word + r->offset, r->length, r->reason, digest);
     if (strcmp(digest, l->digest) != 0)
-        return qm_fail(QM_BAD_FILE, "%s: cell %lld has not the digest that the ledger says", path,
-                       (long long)l->cell);
+        return qm_fail(QM_BAD_FILE,
+                       "%s: cell %lld has not the digest that the ledger says; without "
+                       "this file the campaign makes its cells anew",
+                       path, (long long)l->cell);
     out->seconds[l->cell] = r->seconds;
     return qm_unpack(s->word + r->offset, r->length, r->reason, &out->outcome[l->cell]);
 }
@@ -86,23 +90,21 @@ static qm_status read_segments(struct collection *c, struct qm_results *out)
     return st;
 }
 
-/* A cell that ran twice must have given the same. */
+/* A cell that ran twice must have given the same; a segment that is gone bears no witness. */
 static qm_status check_doubles(const struct collection *c)
 {
     for (int64_t i = 0; i < c->book.n_lines; i++) {
         const struct qm_book_line *l = &c->book.line[i], *best;
-        if (l->cell < 0 || l->cell >= c->job->n_cells)
-            return qm_fail(QM_BAD_FILE, "a ledger names cell %lld, which the suite has not",
-                           (long long)l->cell);
-        if (c->line[l->cell] < 0 || l->failed)
+        if (c->line[l->cell] < 0 || l->failed || l->segment < 0 ||
+            c->book.segment[l->segment].state == QM_SEGMENT_damaged)
             continue;
         best = &c->book.line[c->line[l->cell]];
         if (strcmp(l->id, c->id[l->cell]) == 0 && strcmp(l->digest, best->digest) != 0)
-            return qm_fail(
-                QM_BAD_FILE, "cell %lld (%s) ran twice and gave two results: in %s and %s",
-                (long long)l->cell, l->id,
-                l->segment < 0 ? "a segment that is gone" : c->book.segment[l->segment].path,
-                c->book.segment[best->segment].path);
+            return qm_fail(QM_BAD_FILE,
+                           "cell %lld (%s) ran twice and gave two results: in %s and %s; without "
+                           "one of these files the other counts",
+                           (long long)l->cell, l->id, c->book.segment[l->segment].path,
+                           c->book.segment[best->segment].path);
     }
     return QM_OK;
 }
@@ -158,6 +160,7 @@ qm_status qm_campaign_collect(const struct qm_job *job, char *const *source, int
         qm_cell_id(job->suite, &job->cells[i], c.id[i]);
     if (st == QM_OK) {
         qm_book_check(&c.book);
+        qm_book_limit(&c.book, job->n_cells);
         st = qm_book_resolve(&c.book, job->n_cells, c.id, c.line);
     }
     if (st == QM_OK)

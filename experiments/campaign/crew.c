@@ -40,9 +40,10 @@ qm_status qm_worker_start(struct qm_worker *w, const char *suite, const char *lo
     int in[2] = {-1, -1}, out[2] = {-1, -1};
     *w = (struct qm_worker){.to = -1, .from = -1, .group = -1, .since = qm_seconds()};
     if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0) {
+        qm_status st = qm_fail(QM_INTERNAL, "cannot start a worker: no pipe: %s", strerror(errno));
         close(in[0]);
         close(in[1]);
-        return qm_fail(QM_INTERNAL, "no pipe: %s", strerror(errno));
+        return st;
     }
     /* a descriptor that is its own target would keep its close-on-exec flag */
     int end = fcntl(out[1], F_DUPFD_CLOEXEC, 10);

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <glob.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/base/sha256.h"
+#include "experiments/cli.h"
 #include "experiments/part.h"
 
 enum { FORMAT = 1 };
@@ -114,9 +114,30 @@ static qm_status head_write(const char *dir, const struct qm_job *job, const cha
     return st;
 }
 
+/* Workers run what suite.yaml says, under the ids of this job's cells: it must say the same. */
+static qm_status suite_check(const char *dir, const char *plan)
+{
+    char path[1100];
+    size_t n = strlen(plan), had = 0;
+    char *text = malloc(n + 2);
+    qm_folder_path(dir, "suite.yaml", path, sizeof path);
+    FILE *f = text ? fopen(path, "rbe") : NULL;
+    if (f) {
+        had = fread(text, 1, n + 1, f);
+        fclose(f);
+    }
+    int same = f && had == n && memcmp(text, plan, n) == 0;
+    free(text);
+    if (same)
+        return QM_OK;
+    qm_note("%s: was damaged or gone; it is written again", path);
+    return write_file(dir, "suite.yaml", plan);
+}
+
 qm_status qm_campaign_head(const char *dir, struct qm_campaign_head *out)
 {
     char path[1100];
+    QM_TRY(qm_path_check(dir));
     qm_folder_path(dir, "campaign.json", path, sizeof path);
     if (access(path, F_OK) != 0)
         return qm_fail(QM_NO_MATCH, "%s: no campaign in it", dir);
@@ -137,23 +158,49 @@ qm_status qm_campaign_head(const char *dir, struct qm_campaign_head *out)
 
 /* ---- the folder ---------------------------------------------------------------------------- */
 
+int qm_folder_glob(const char *dir, const char *pattern, glob_t *found)
+{
+    char *path = malloc(2 * strlen(dir) + strlen(pattern) + 2), *to = path;
+    *found = (glob_t){0};
+    if (!path)
+        return GLOB_NOSPACE;
+    for (const char *from = dir; *from; from++) {
+        if (strchr("\\*?[", *from))
+            *to++ = '\\';
+        *to++ = *from;
+    }
+    *to++ = '/';
+    memcpy(to, pattern, strlen(pattern) + 1);
+    int failed = glob(path, GLOB_ERR, NULL, found);
+    free(path);
+    return failed;
+}
+
 void qm_folder_clear(const char *dir, const char *pattern)
 {
-    char path[1100];
-    glob_t found = {0};
-    qm_folder_path(dir, pattern, path, sizeof path);
-    if (glob(path, 0, NULL, &found) == 0)
+    glob_t found;
+    if (qm_folder_glob(dir, pattern, &found) == 0)
         for (size_t i = 0; i < found.gl_pathc; i++)
             unlink(found.gl_pathv[i]);
     globfree(&found);
+}
+
+static int is_at_work(const char *dir)
+{
+    struct qm_book b = {0};
+    int held = qm_book_read_all(&b, dir) == QM_OK && b.n_held > 0;
+    qm_book_free(&b);
+    return held;
 }
 
 void qm_campaign_remove(const char *dir)
 {
     static const char *const patterns[] = {"campaign.json*", "suite.yaml*",  "*of*.jsonl",
                                            "*of*.log",       "*of*.journal", "array.sh",
-                                           "merge.sh",       "slurm-*.out",  "*of*.????.h5",
-                                           "*of*.h5.*.part", "lock"};
+                                           "merge.sh",       "slurm-*.out",  "[0-9]*of*.*.h5",
+                                           "*of*.h5.*.part", "*.sh.*.part",  "lock"};
+    if (is_at_work(dir))
+        return; /* another shard of it, at what we have done already */
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
         qm_folder_clear(dir, patterns[i]);
     rmdir(dir);
@@ -173,14 +220,6 @@ static qm_status lock_dir(const char *dir, int *out)
         ;
     *out = fd;
     return QM_OK;
-}
-
-static int is_at_work(const char *dir)
-{
-    struct qm_book b = {0};
-    int held = qm_book_read_all(&b, dir) == QM_OK && b.n_held > 0;
-    qm_book_free(&b);
-    return held;
 }
 
 qm_status qm_folder_begin(const struct qm_job *job, const char *dir, int fresh, const char *digest)
@@ -206,6 +245,8 @@ qm_status qm_folder_begin(const struct qm_job *job, const char *dir, int fresh, 
                      "%s: was begun with another suite or other data (%s, %lld cells; now %lld); "
                      "--fresh throws it away, --out names another place",
                      dir, head.name, (long long)head.cells, (long long)job->n_cells);
+    if (st == QM_OK)
+        st = suite_check(dir, job->suite->plan);
     close(lock);
     return st;
 }

@@ -2,10 +2,15 @@
 #ifndef QM_EXPERIMENTS_CAMPAIGN_FOLDER_H
 #define QM_EXPERIMENTS_CAMPAIGN_FOLDER_H
 
+#include <glob.h>
+
 #include "experiments/campaign/campaign.h"
 
 /* DIR/NAME. */
 void qm_folder_path(const char *dir, const char *name, char *path, size_t size);
+
+/* glob() in a folder whose own name is taken as it is; globfree() afterwards in any case. */
+int qm_folder_glob(const char *dir, const char *pattern, glob_t *found);
 
 /* Removes the files of a glob pattern. */
 void qm_folder_clear(const char *dir, const char *pattern);

@@ -76,6 +76,9 @@ void qm_book_free(struct qm_book *b);
 /* Hashes every segment; returns how many are missing or damaged. */
 int qm_book_check(struct qm_book *b);
 
+/* Leaves out the lines of cells outside 0 to n - 1: they are damaged. */
+void qm_book_limit(struct qm_book *b, int64_t n);
+
 /* For each of n cells the line to go by, or -1: its segment whole; the first that did not fail,
  * else the last.  Lines whose id is not the cell's are left out.  id may be NULL: not compared. */
 qm_status qm_book_resolve(const struct qm_book *b, int64_t n, char (*id)[QM_CELL_ID],

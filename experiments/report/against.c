@@ -415,3 +415,15 @@ qm_status qm_against_find(const char *word, char *path, size_t size)
                                              "results/NAME.h5",
                                              word);
 }
+
+qm_status qm_against_check(const char *path)
+{
+    struct qm_result *r = NULL;
+    QM_TRY(qm_result_open(path, &r));
+    qm_status st =
+        qm_result_has(r, RUNS)
+            ? QM_OK
+            : qm_fail(QM_NO_MATCH, "%s: no " RUNS ": of no suite with protocol: paired", path);
+    qm_result_close(r);
+    return st;
+}

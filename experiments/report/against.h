@@ -26,4 +26,7 @@ qm_status qm_against_write(struct qm_result *mine, struct qm_result *archive, co
 /* The archive that a word means: a path, or NAME for results/NAME.h5.  QM_NO_MATCH. */
 qm_status qm_against_find(const char *word, char *path, size_t size);
 
+/* Whether that file has runs to pair with.  QM_BAD_FILE, QM_NO_MATCH. */
+qm_status qm_against_check(const char *path);
+
 #endif

@@ -5,9 +5,11 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "experiments/cli.h"
+#include "experiments/part.h"
 #include "experiments/report/against.h"
 #include "experiments/report/archive.h"
 #include "experiments/report/figures.h"
@@ -29,20 +31,39 @@ static qm_status write_file(const char *path, const struct qm_page *p,
 {
     if (strcmp(path, "-") == 0)
         return print(p, stdout);
-    char part[PATH_MAX];
-    snprintf(part, sizeof part, "%s.%ld.part", path, (long)getpid());
-    FILE *f = fopen(part, "w");
-    if (!f)
-        return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
-    qm_status st = print(p, f);
+    struct qm_part part;
+    QM_TRY(qm_part_open(path, &part));
+    int fd = dup(part.fd);
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+    qm_status st = f ? print(p, f) : qm_fail(QM_NO_MEMORY, "%s", path);
     errno = 0;
-    int bad = ferror(f) || fflush(f) != 0 || fsync(fileno(f)) != 0;
-    bad |= fclose(f) != 0;
-    if (st == QM_OK && (bad || rename(part, path) != 0))
+    int bad = f && (ferror(f) || fflush(f) != 0);
+    if (st == QM_OK && bad)
         st = qm_fail(QM_BAD_FILE, "%s: %s", path, errno ? strerror(errno) : "cannot be written");
+    if (f)
+        fclose(f);
+    else if (fd >= 0)
+        close(fd);
+    if (st == QM_OK)
+        st = qm_part_commit(&part);
     if (st != QM_OK)
-        unlink(part);
+        qm_part_abort(&part);
     return st;
+}
+
+/* Nothing is written over the file that is read. */
+static qm_status check_outs(const struct qm_report *o, const char *page)
+{
+    const char *const outs[] = {page, o->markdown, o->latex, o->archive};
+    struct stat in, out;
+    if (stat(o->path, &in) != 0)
+        return QM_OK; /* which shows when it is read */
+    for (size_t i = 0; i < sizeof outs / sizeof *outs; i++)
+        if (outs[i] && stat(outs[i], &out) == 0 && out.st_dev == in.st_dev &&
+            out.st_ino == in.st_ino)
+            return qm_fail(QM_BAD_ARG, "%s: is the result file itself, expected another name",
+                           outs[i]);
+    return QM_OK;
 }
 
 /* ---- parts of the page --------------------------------------------------------------------- */
@@ -151,7 +172,9 @@ qm_status qm_report_make(const struct qm_report *o, json_t **out)
     default_out(o->path, m->out, sizeof m->out);
     if (o->out)
         snprintf(m->out, sizeof m->out, "%s", o->out);
-    qm_status st = write_all(m);
+    qm_status st = check_outs(o, m->out);
+    if (st == QM_OK)
+        st = write_all(m);
     if (st == QM_OK)
         *out = said(m);
     json_decref(m->page.figures);
