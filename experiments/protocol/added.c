@@ -238,6 +238,46 @@ static void join(char *text, const char *separator, const char *word)
         snprintf(text + n, QM_LABEL_TEXT - n, "%s%s", n ? separator : "", word);
 }
 
+/* Whether the suite may call cells of its own by the name alone of a variant from which the protocol
+ * took an axis off. */
+static int is_taken(const struct qm_suite *s, const char *name)
+{
+    const struct qm_axis *variant = &s->axis[qm_suite_axis(s, "variant")];
+    int named = 0, taken_off = 0;
+    for (int a = 0; a < s->n_axes; a++) {
+        const struct qm_axis *axis = &s->axis[a];
+        int counts = (axis->is_recipe && !is_hyper_key(axis->key)) ||
+                     strcmp(axis->key, "rounding_seed") == 0;
+        if (counts && axis->n > 1)
+            return 0; /* their labels stand in the name of each */
+        taken_off |= counts;
+    }
+    for (int i = 0; i < variant->n; i++)
+        named |= strcmp(variant->value[i].label, name) == 0;
+    return named && taken_off;
+}
+
+/* The name of a cell that the protocol added beside variants: of each rule and set of
+ * hyper-parameters another, and of none a variant's own. */
+static void join_added(const struct qm_suite *s, const struct qm_cell *c, char *text)
+{
+    struct qm_recipe base;
+    char part[64];
+    if (!c->recipe.base || qm_recipe_from(c->recipe.base, &base) != QM_OK)
+        return;
+    join(text, "", c->recipe.base->name);
+    if (!qm_recipe_is_full(&base) || is_taken(s, c->recipe.base->name))
+        join(text, "; ", "float32");
+#define X(name, value, words)                                                     \
+    snprintf(part, sizeof part, "%s=%g", #name, (double)c->recipe.hyper.name);    \
+    if (c->recipe.hyper.name != base.hyper.name && qm_suite_axis(s, #name) < 0 && \
+        (c->lr_given || strcmp(#name, "lr") != 0))                                \
+        join(text, "; ", part);
+    QM_HYPER_LIST(X)
+    QM_HYPER_FLAG_LIST(X)
+#undef X
+}
+
 char *qm_cell_label(const struct qm_suite *s, const struct qm_cell *c, char *text)
 {
     static const char *const parts[] = {
@@ -248,7 +288,7 @@ char *qm_cell_label(const struct qm_suite *s, const struct qm_cell *c, char *tex
     int variant = qm_suite_axis(s, "variant"), own = c->choice[variant] >= 0;
     text[0] = 0;
     if (!own)
-        join(text, "", c->recipe.base ? c->recipe.base->name : "");
+        join_added(s, c, text);
     else if (s->axis[variant].n > 1)
         join(text, "", qm_cell_choice(s, c, variant));
     for (int a = 0; a < s->n_axes; a++)

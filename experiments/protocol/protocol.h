@@ -13,7 +13,8 @@
  *              hyper-parameters: the rule with float32 states, and the twin beside itself with its
  *              start moved by one float32 ulp.  How far apart equal things come to be
  *   budget     with `budget: 1`, at lr_scale 1: each variant with one part at full precision
- *   label      the variant, or where axes override recipes their labels joined by "; "
+ *   label      the variant, or where axes override recipes their labels joined by "; ".  Of nulls the
+ *              rule's float32 variant, or "NAME; float32", and hyper-parameters that differ from its
  *   verdict    per problem, label and lr_scale, over seeds (stats.h): `equivalent` where the 90 %
  *              interval of the mean of d lies in +- delta (log10 1.05, or as suite or problem
  *              state); `better` or `worse` where the 95 % interval leaves out 0 and the false
