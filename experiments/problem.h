@@ -52,7 +52,7 @@ struct qm_problem {
      * start's, among lr <= 0.1 for AdamW, lr <= 0.01 for Lion and, for SGDM, those where sqrt(10)
      * lr comes below the start too; and among those where parameters rounded to float32 after each
      * step end within 5 %, since null pairs must agree where variants are compared.
-     * tests/long_problems.c does that search again. */
+     * tests/long_problems.c does that search again.  Wrappers around another base: wrap.h. */
     int64_t steps;
     double lr_adamw, lr_sgdm, lr_lion;
     /* Two runs count as equivalent when log10 of their gaps differs by less; 0: log10 1.05. */
