@@ -192,6 +192,33 @@ static void test_labels(void **state)
     release(&a);
 }
 
+/* Whether some state of a tensor of this problem gets the format that the recipe asks for. */
+static int has_format(const struct qm_cell *c)
+{
+    struct qm_shape shape[QM_PROBLEM_TENSORS];
+    void *self;
+    int n, found = c->recipe.param.format != QM_PARAM_f32, asks = found;
+    for (int i = 0; i < c->recipe.rule->n_slots; i++)
+        asks |= c->recipe.slot[i].bits > 0;
+    if (!asks)
+        return 1;
+    assert_int_equal(c->problem->open(c->problem_args, 1, &self, &n, shape), QM_OK);
+    for (int t = 0; t < n; t++)
+        for (int i = 0; i < c->recipe.rule->n_slots; i++)
+            found |= qm_recipe_slot(&c->recipe, i, &shape[t]).bits > 0;
+    c->problem->close(self);
+    return found;
+}
+
+/* In no cell of a comparison do all tensors fall back to float32: it would say nothing. */
+static void formats_used(const struct ran *a)
+{
+    for (int64_t i = 0; i < qm_protocol_own(a->r.cell, a->r.n_cells); i++)
+        if (!a->r.cell[i].reason && a->r.cell[i].lr_scale == 1.0 && !has_format(&a->r.cell[i]))
+            fail_msg("%s: cell %d, %s: float32 on %s", a->s->stem, (int)i,
+                     a->r.cell[i].recipe.base->name, a->r.cell[i].source_text);
+}
+
 /* The shipped paired suites, one seed of each. */
 static void test_labels_shipped(void **state)
 {
@@ -199,9 +226,9 @@ static void test_labels_shipped(void **state)
     (void)state;
     assert_int_equal(glob("experiments/suites/*.yaml", 0, NULL, &found), 0);
     int paired = 0;
-    for (size_t i = 0; i < found.gl_pathc; i++) {
+    for (size_t i = 0; i < 2 * found.gl_pathc; i++) {
         struct ran a = {0};
-        if (qm_suite_read_size(found.gl_pathv[i], "small", &a.s) != QM_OK)
+        if (qm_suite_read_size(found.gl_pathv[i / 2], i % 2 ? "normal" : "small", &a.s) != QM_OK)
             fail_msg("%s", qm_message());
         if (a.s->paired) {
             paired++;
@@ -210,13 +237,14 @@ static void test_labels_shipped(void **state)
             seed->n = 1;
             assert_int_equal(qm_suite_cells(a.s, NULL, &a.r.cell, &a.r.n_cells), QM_OK);
             labels_apart(&a);
+            formats_used(&a);
             qm_cells_free(a.r.cell, a.r.n_cells);
             seed->n = seeds; /* as it is freed */
         }
         qm_suite_free(a.s);
     }
     globfree(&found);
-    assert_true(paired >= 10);
+    assert_true(paired >= 20);
 }
 
 static void test_suite_words(void **state)
