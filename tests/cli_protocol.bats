@@ -51,6 +51,11 @@ teardown() { rm -rf "$dir"; }
 @test "--size takes a size" {
     run "$QUALM" run --size tiny ablation_search -o "$dir/x.h5"
     [ "$status" -eq 4 ]
-    [[ "$output" == *"size"*"tiny"* ]]
+    [[ "$output" == *"no size 'tiny'; there are small, normal and large"* ]]
     [ ! -e "$dir/x.h5" ]
+    run --separate-stderr "$QUALM" plan --size large smoke
+    [ "$status" -eq 0 ]
+    [[ "$stderr" == "smoke: no values for size large; as it is" ]]
+    run --separate-stderr "$QUALM" plan --size small axis_unit
+    [ -z "$stderr" ]
 }
