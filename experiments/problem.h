@@ -47,7 +47,8 @@ struct qm_problem {
     void (*close)(void *self); /* accepts NULL */
     /* Suggested budget and learning rates, for suites that give none.  The rates were found by
      * running the double-precision optimizers (defaults of qm_hyper without decay; Lion with beta2
-     * 0.99) at the default arguments (quad: layout=dct) and seed 1 over powers of sqrt(10): the
+     * 0.99) at the default arguments and seed 1 (quad: rotated and shuffled, from five starts; spike:
+     * as quad) over powers of sqrt(10): the
      * lowest loss over the last eighth of the budget that is above its floor by 1e-12 of the
      * start's, among lr <= 0.1 for AdamW, lr <= 0.01 for Lion and, for SGDM, those where sqrt(10)
      * lr comes below the start too; and among those where parameters rounded to float32 after each
