@@ -1,11 +1,14 @@
 /* catalog.c - everything that has a name, gathered from the lists and registries. */
 #include "experiments/catalog.h"
 
+#include <glob.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/number.h"
 #include "experiments/dist.h"
+#include "experiments/job.h"
+#include "experiments/lockstep.h"
 #include "experiments/problem.h"
 #include "oracle/metric.h"
 
@@ -29,6 +32,7 @@ static const char *const kind_files[QM_KIND_COUNT] = {
     [QM_KIND_param] = "core/param.h",
     [QM_KIND_hyper] = "core/rule/rule.h",
     [QM_KIND_metric] = "oracle/metric_list.c",
+    [QM_KIND_outcome] = "experiments/lockstep.h",
     [QM_KIND_rule] = "core/rule",
     [QM_KIND_problem] = "experiments/problems",
     [QM_KIND_distribution] = "experiments/dist.c",
@@ -88,6 +92,12 @@ static const struct word param_words[] = {
 static const struct word hyper_words[] = {
 #define X(name, value, text) {#name, text},
     QM_HYPER_LIST(X) QM_HYPER_FLAG_LIST(X)
+#undef X
+};
+
+static const struct qm_metric outcomes[] = {
+#define X(name, unit, text) {#name, unit, text, QM_METRICS_brief, NULL},
+    QM_EXTRA_LIST(X)
 #undef X
 };
 
@@ -166,6 +176,29 @@ static void add_registries(struct list *l)
         add(l, QM_KIND_distribution, qm_dist_at(i)->name, qm_dist_at(i)->summary, qm_dist_at(i));
     for (int i = 0; i < qm_metric_count(); i++)
         add(l, QM_KIND_metric, qm_metric_at(i)->name, qm_metric_at(i)->text, qm_metric_at(i));
+    for (size_t i = 0; i < sizeof outcomes / sizeof *outcomes; i++)
+        add(l, QM_KIND_outcome, outcomes[i].name, outcomes[i].text, &outcomes[i]);
+}
+
+/* One that cannot be read is listed with the reason. */
+static void add_suites(struct list *l)
+{
+    glob_t found = {0};
+    glob(QM_SUITES "*.yaml", 0, NULL, &found);
+    for (size_t i = 0; i < found.gl_pathc && !l->failed; i++) {
+        struct qm_suite *s = NULL;
+        qm_status st = qm_suite_read(found.gl_pathv[i], &s);
+        char *name = strdup(found.gl_pathv[i] + strlen(QM_SUITES));
+        char *text = strdup(st != QM_OK ? qm_message() : s->title ? s->title : "");
+        l->failed |= !name || !text;
+        if (!l->failed) {
+            *strrchr(name, '.') = 0;
+            add(l, QM_KIND_suite, name, text, NULL); /* which are kept as long as the list */
+            snprintf(l->item[l->n - 1].file, sizeof l->item->file, "%s", found.gl_pathv[i]);
+        }
+        qm_suite_free(s);
+    }
+    globfree(&found);
 }
 
 const struct qm_item *qm_catalog(int *n)
@@ -177,6 +210,7 @@ const struct qm_item *qm_catalog(int *n)
                 qm_variant_at(i));
         add_words(&all);
         add_registries(&all);
+        add_suites(&all);
     }
     *n = all.failed ? 0 : all.n;
     return all.failed ? NULL : all.item;

@@ -1,4 +1,4 @@
-/* catalog.h - everything that has a name: variants, axis words, rules, problems, ... */
+/* catalog.h - everything that has a name: variants, axis words, rules, problems, suites, ... */
 #ifndef QM_EXPERIMENTS_CATALOG_H
 #define QM_EXPERIMENTS_CATALOG_H
 
@@ -12,7 +12,8 @@
     X(rounds, round)       X(units, unit)     X(scales, scale)     X(curves, curve)    \
     X(packs, pack)         X(params, param)   X(hypers, hyper)                         \
     X(rules, rule)         X(problems, problem)                                        \
-    X(distributions, distribution)            X(metrics, metric)
+    X(distributions, distribution)            X(metrics, metric)                       \
+    X(outcomes, outcome)   X(suites, suite)
 /* clang-format on */
 
 enum qm_kind {
@@ -27,7 +28,8 @@ const char *qm_kind_singular(enum qm_kind kind);
 int qm_kind_find(const char *word, enum qm_kind *out); /* either number; 0 when it is none */
 
 /* One named thing.  data: the const struct qm_variant, qm_rule, qm_problem, qm_dist or qm_metric;
- * NULL for the words of an axis. */
+ * for an outcome (what runs have beside metrics) a qm_metric too; NULL for the words of an axis and
+ * for suites, which are those of the tree that the program runs in. */
 struct qm_item {
     enum qm_kind kind;
     const char *name, *text;

@@ -63,7 +63,7 @@ static json_t *row(const struct qm_item *item)
         const struct qm_dist *d = item->data;
         json_object_set_new(o, "args", json_string(d->args));
         json_object_set_new(o, "sign", json_string(d->sign ? "both" : "never negative"));
-    } else if (item->kind == QM_KIND_metric) {
+    } else if (item->kind == QM_KIND_metric || item->kind == QM_KIND_outcome) {
         json_object_set_new(o, "unit", json_string(((const struct qm_metric *)item->data)->unit));
     } else if (item->kind == QM_KIND_rule) {
         json_object_set_new(o, "family", json_string(((const struct qm_rule *)item->data)->family));
@@ -144,13 +144,15 @@ int qm_cmd_list(int argc, char **argv)
         option,
         "[KIND] [FILTER]",
         "Lists what has a name: variants, maps, searches, norms, rounds, units, scales, curves, "
-        "packs, rules, problems, distributions, metrics.  FILTER is a regular expression, matched "
+        "packs, rules, problems, distributions, metrics, outcomes (what runs have beside metrics), "
+        "suites.  FILTER is a regular expression, matched "
         "without case in name, summary and quantizers; without KIND it goes over everything."
         "\vExamples:\n"
         "  qualm list                   everything, kind by kind\n"
         "  qualm list variants          with their bits per parameter\n"
         "  qualm list nf4               whatever has to do with nf4\n"
         "  qualm list variants '^adamw4'\n"
+        "  qualm list suites            what there is to run\n"
         "  qualm list metrics --json    for programs\n"
         "  qualm list variants --names  for shell loops\n",
         children,

@@ -214,7 +214,7 @@ static qm_status show_item(const struct qm_item *item, json_t **out)
         const struct qm_dist *d = item->data;
         set_text(o, "args", d->args);
         set_text(o, "sign", d->sign ? "both" : "never negative");
-    } else if (item->kind == QM_KIND_metric) {
+    } else if (item->kind == QM_KIND_metric || item->kind == QM_KIND_outcome) {
         set_text(o, "unit", ((const struct qm_metric *)item->data)->unit);
     }
     if (item->kind == QM_KIND_map)

@@ -8,6 +8,7 @@
 
 #include "core/base/name.h"
 #include "experiments/claim.h"
+#include "experiments/cli.h"
 #include "experiments/summary.h"
 
 static char default_data[] = "experiments/data/*.h5";
@@ -61,7 +62,10 @@ static qm_status open_data(const struct qm_job_changes *changes, struct qm_job *
 qm_status qm_job_open(const char *path, const struct qm_job_changes *changes, struct qm_job *out)
 {
     *out = (struct qm_job){0};
-    QM_TRY(qm_suite_read_size(path, changes ? changes->size : NULL, &out->suite));
+    const char *size = changes ? changes->size : NULL;
+    QM_TRY(qm_suite_read_size(path, size, &out->suite));
+    if (size && strcmp(size, "normal") != 0 && !out->suite->is_sized)
+        qm_note("%s: no values for size %s; as it is", out->suite->stem, size);
     for (int i = 0; changes && i < changes->n_added; i++)
         QM_TRY(qm_suite_add_variant(out->suite, changes->added[i].label, changes->added[i].recipe));
     for (int i = 0; i < out->suite->n_summaries; i++)

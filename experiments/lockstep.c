@@ -3,6 +3,7 @@
 
 #include "core/engine/backend.h"
 #include "experiments/empty.h"
+#include "experiments/wrap.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -77,7 +78,9 @@ void qm_outcome_free(struct qm_outcome *o)
 
 int64_t qm_cell_steps(const struct qm_cell *c)
 {
-    int64_t own = c->recorded ? c->recorded->n_steps : c->problem ? c->problem->steps : 100;
+    int64_t own = c->recorded  ? c->recorded->n_steps
+                  : c->problem ? qm_wrap_suggests(c->problem, c->problem_args)->steps
+                               : 100;
     return c->steps == 0 || (c->recorded && c->steps > own) ? own : c->steps;
 }
 

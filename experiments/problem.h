@@ -47,12 +47,13 @@ struct qm_problem {
     void (*close)(void *self); /* accepts NULL */
     /* Suggested budget and learning rates, for suites that give none.  The rates were found by
      * running the double-precision optimizers (defaults of qm_hyper without decay; Lion with beta2
-     * 0.99) at the default arguments (quad: layout=dct) and seed 1 over powers of sqrt(10): the
+     * 0.99) at the default arguments and seed 1 (quad: rotated and shuffled, from five starts; spike:
+     * as quad) over powers of sqrt(10): the
      * lowest loss over the last eighth of the budget that is above its floor by 1e-12 of the
      * start's, among lr <= 0.1 for AdamW, lr <= 0.01 for Lion and, for SGDM, those where sqrt(10)
      * lr comes below the start too; and among those where parameters rounded to float32 after each
      * step end within 5 %, since null pairs must agree where variants are compared.
-     * tests/long_problems.c does that search again. */
+     * tests/long_problems.c does that search again.  Wrappers around another base: wrap.h. */
     int64_t steps;
     double lr_adamw, lr_sgdm, lr_lion;
     /* Two runs count as equivalent when log10 of their gaps differs by less; 0: log10 1.05. */

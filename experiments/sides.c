@@ -4,6 +4,7 @@
 #include "core/base/half.h"
 #include "core/engine/backend.h"
 #include "experiments/oracle_hyper.h"
+#include "experiments/wrap.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -90,7 +91,8 @@ static void set_hyper(struct qm_sides *a)
             strcmp(c->recorded->optimizer, "lion") == 0)
             h->beta1 = h->beta2;
     } else if (c->problem && !c->lr_given) {
-        h->lr = problem_lr(c->problem, a->recipe.rule->family, h);
+        h->lr =
+            problem_lr(qm_wrap_suggests(c->problem, c->problem_args), a->recipe.rule->family, h);
     }
     if (c->problem)
         h->lr *= c->lr_scale;

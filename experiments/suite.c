@@ -102,15 +102,20 @@ static qm_status margin(struct qm_walk *w, const yaml_node_t *n)
 
 static const char *const size_names[] = {"small", "normal", "large"};
 
+static qm_status check_size(const char *size)
+{
+    return qm_name_find(size, size_names, COUNT(size_names)) >= 0
+               ? QM_OK
+               : qm_fail(QM_NO_MATCH, "no size '%s'; there are small, normal and large", size);
+}
+
 /* Other values of some keys, for one size: kept until all keys are read. */
 static qm_status size_pair(struct qm_walk *w, const char *key, const yaml_node_t *at,
                            const yaml_node_t *value, void *to)
 {
     (void)to;
-    if (qm_name_find(key, size_names, COUNT(size_names)) < 0) {
-        qm_name_unknown("size", key, size_names, COUNT(size_names));
+    if (check_size(key) != QM_OK)
         return qm_walk_place(w->s->path, qm_walk_line(at), QM_BAD_ARG);
-    }
     if (value->type != YAML_MAPPING_NODE)
         return qm_walk_fail(w, value, QM_BAD_ARG, "size '%s' is not a map of keys", key);
     if (strcmp(key, w->size ? w->size : "normal") == 0)
@@ -220,6 +225,7 @@ static qm_status walk_file(FILE *f, const char *size, struct qm_suite *s)
         const yaml_node_t *root = yaml_document_get_root_node(&w.doc);
         st = root ? qm_walk_pairs(&w, root, "a suite", top_pair, s)
                   : qm_walk_fail_line(s->path, 1, QM_BAD_ARG, "the file is empty");
+        s->is_sized = w.other != NULL;
         if (st == QM_OK && w.other)
             st = qm_walk_pairs(&w, w.other, "a size", resize_pair, s);
         if (st == QM_OK)
@@ -237,8 +243,8 @@ qm_status qm_suite_read(const char *path, struct qm_suite **out)
 
 qm_status qm_suite_read_size(const char *path, const char *size, struct qm_suite **out)
 {
-    if (size && qm_name_find(size, size_names, COUNT(size_names)) < 0)
-        return qm_name_unknown("size", size, size_names, COUNT(size_names));
+    if (size)
+        QM_TRY(check_size(size));
     struct qm_suite *s = calloc(1, sizeof *s);
     FILE *f = fopen(path, "rb");
     qm_status st = s ? QM_OK : qm_fail(QM_NO_MEMORY, "suite");

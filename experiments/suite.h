@@ -131,6 +131,7 @@ struct qm_expect {
 
 struct qm_suite {
     char *path, *stem, *title, *question;
+    int is_sized; /* it was read at a size that it has values for */
     int n_axes, n_data, n_summaries;
     struct qm_axis axis[QM_SUITE_AXES];
     char **data;

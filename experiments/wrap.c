@@ -42,6 +42,26 @@ qm_status qm_wrap_open(const char *who, const char *args, const char *base_defau
     return QM_OK;
 }
 
+/* The problem named at base=, *args its arguments; NULL: there is none. */
+static const struct qm_problem *base_of(const char **args)
+{
+    char name[64];
+    const char *at = find_base(*args), *base = at + (*at ? strlen("base=") : 0);
+    size_t stem = strcspn(base, ":,");
+    const struct qm_problem *p;
+    snprintf(name, sizeof name, "%.*s", (int)stem, base);
+    *args = base + stem + (base[stem] != 0);
+    return *at && qm_problem_find(name, &p) == QM_OK ? p : NULL;
+}
+
+const struct qm_problem *qm_wrap_suggests(const struct qm_problem *p, const char *args)
+{
+    const char *own = p->args;
+    args = args ? args : "";
+    const struct qm_problem *usual = base_of(&own), *base = usual ? base_of(&args) : NULL;
+    return base && base != usual ? qm_wrap_suggests(base, args) : p;
+}
+
 double qm_wrap_work(const char *args, const char *base_default)
 {
     char name[64];

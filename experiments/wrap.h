@@ -22,6 +22,10 @@ qm_status qm_wrap_open(const char *who, const char *args, const char *base_defau
 /* What the base's gradient costs (struct qm_problem, work). */
 double qm_wrap_work(const char *args, const char *base_default);
 
+/* The problem whose suggested steps and learning rates serve p with these args: p, or the base where
+ * p is a wrapper around another problem than the one that its own were found on. */
+const struct qm_problem *qm_wrap_suggests(const struct qm_problem *p, const char *args);
+
 void qm_wrap_close(struct qm_wrap *w); /* a zeroed one too */
 
 #endif

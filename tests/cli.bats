@@ -89,7 +89,7 @@ commands() {
 
 @test "list: every kind by itself, in both numbers" {
     for k in variants maps searches norms rounds units scales curves packs rules problems \
-        distributions metrics; do
+        distributions metrics outcomes suites; do
         run -0 "$QUALM" list "$k"
         [ "${#lines[@]}" -ge 2 ]
     done
@@ -100,9 +100,19 @@ commands() {
 @test "list: sections of all kinds" {
     run -0 "$QUALM" list
     for k in variants maps searches norms rounds units scales curves packs rules problems \
-        distributions metrics; do
+        distributions metrics outcomes suites; do
         [[ $output == *"$k ("* ]]
     done
+}
+
+@test "list: the suites of the tree, and what summaries may name beside metrics" {
+    [ "$(qualm list suites --names)" = \
+      "$(cd "$ROOT"/experiments/suites && ls -- *.yaml | sed 's/\.yaml$//' | LC_ALL=C sort)" ]
+    run -0 "$QUALM" list suites '^ablation_momentum$'
+    [[ $output == *"the format of the first moment"* ]]
+    [[ $(qualm list outcomes --names) == *log_gap* ]]
+    run -0 "$QUALM" show log_gap
+    [[ $output == *"log10 of gap / twin_gap"* && $output == *experiments/lockstep.h* ]]
 }
 
 @test "list: a first word that is no kind filters everything" {

@@ -34,6 +34,18 @@ teardown() { rm -rf "$dir"; }
     [ "$(grep -c ': holds' <<<"$output")" -eq 9 ]
 }
 
+@test "a verdict says where float32 is apart from float64 too" {
+    cat >"$dir/apart.yaml" <<'Y'
+{variant: adamw8_bnb, exp_avg.min_numel: 0, exp_avg_sq.min_numel: 0, protocol: paired, coupling: closed,
+ source: ["problem:factor", "problem:nqm:n=64"], weight_decay: 0, seed: 1..6, steps: 2000}
+Y
+    run -0 --separate-stderr "$QUALM" run -q -w 0 "$dir/apart.yaml" -o "$dir/apart.h5"
+    [ "$(grep -c 'float32 apart too' <<<"$output")" -eq 1 ]
+    grep -q '^factor .*float32 apart too' <<<"$output"
+    [ "$(json_value '[v["null_apart"] for v in d[0]["protocol"]["verdicts"] if v["own"]]' \
+        run -q -w 0 "$dir/apart.yaml" -o "$dir/apart.h5")" = "[True, False]" ]
+}
+
 @test "one digest: threads, a campaign's processes, shards" {
     "$QUALM" run -q -w 0 -t 1 --size small axis_scale -o "$dir/a.h5" >/dev/null
     "$QUALM" run -q -w 0 -t 2 --size small axis_scale -o "$dir/b.h5" >/dev/null
@@ -72,6 +84,11 @@ END
 @test "--size takes a size" {
     run "$QUALM" run --size tiny ablation_search -o "$dir/x.h5"
     [ "$status" -eq 4 ]
-    [[ "$output" == *"size"*"tiny"* ]]
+    [[ "$output" == *"no size 'tiny'; there are small, normal and large"* ]]
     [ ! -e "$dir/x.h5" ]
+    run --separate-stderr "$QUALM" plan --size large smoke
+    [ "$status" -eq 0 ]
+    [[ "$stderr" == "smoke: no values for size large; as it is" ]]
+    run --separate-stderr "$QUALM" plan --size small axis_unit
+    [ -z "$stderr" ]
 }

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include <glob.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -175,6 +176,113 @@ static void test_labels_apart(void **state)
     assert_string_equal(qm_cell_label(a.s, &a.r.cell[a.r.cell[1].ulp], first),
                         "lion8_ecc8; start ulp");
     release(&a);
+}
+
+/* No two runs of one problem, seed and rate share a label, unless they are the same run. */
+static void labels_apart(const struct ran *a)
+{
+    for (int64_t i = 0; i < a->r.n_cells; i++)
+        for (int64_t k = 0; k < i; k++) {
+            const struct qm_cell *x = &a->r.cell[i], *y = &a->r.cell[k];
+            char of_x[QM_LABEL_TEXT], of_y[QM_LABEL_TEXT];
+            if (x->reason || y->reason || x->seed != y->seed || x->lr_scale != y->lr_scale ||
+                x->warmup != y->warmup || x->decay_rank != y->decay_rank || x->steps != y->steps ||
+                strcmp(x->source_text, y->source_text) != 0)
+                continue;
+            if (strcmp(qm_cell_label(a->s, x, of_x), qm_cell_label(a->s, y, of_y)) == 0)
+                fail_msg("cells %d and %d are both '%s'", (int)i, (int)k, of_x);
+        }
+}
+
+/* The null of a rule without a float32 variant, of other hyper-parameters, and of a variant that an
+ * axis of one value changes: none is averaged with what it is the null of. */
+static void test_labels(void **state)
+{
+    struct ran a;
+    char label[QM_LABEL_TEXT];
+    (void)state;
+    cells_of("variant: adamw_f32\nexp_avg: \"nf4:4s/block:64/bisect/mid/hi\"\n"
+             "source: \"problem:nqm:n=64\"\nseed: 1..2\n" PAIRED,
+             &a);
+    labels_apart(&a);
+    assert_string_equal(qm_cell_label(a.s, &a.r.cell[0], label), "adamw_f32");
+    assert_string_equal(qm_cell_label(a.s, &a.r.cell[a.r.cell[0].float32], label),
+                        "adamw_f32; float32");
+    release(&a);
+
+    cells_of("variant: [rmsprop8_bnb, adamw_f32, adamw8_bnb_2048, \"adamw8_bnb,eps=1e-6\",\n"
+             "  \"adamw4_ao,lr=0.5\", flash_sgd, lion8_bnb]\n"
+             "source: [\"problem:nqm:n=64\", \"problem:quad:n=64\"]\nbudget: 1\n" PAIRED,
+             &a);
+    labels_apart(&a);
+    const char *want[][2] = {{"rmsprop8_bnb", "rmsprop8_bnb; float32"},
+                             {"adamw_f32", "adamw_f32"},
+                             {"adamw8_bnb_2048", "adamw8_bnb_2048; float32"},
+                             {"adamw8_bnb,eps=1e-6", "adamw_f32,eps=1e-06; float32"},
+                             {"adamw4_ao,lr=0.5", "adamw_f32,lr=0.5; float32"},
+                             {"flash_sgd", "flash_sgd; float32"},
+                             {"lion8_bnb", "lion_f32; float32"}};
+    for (int i = 0; i < 7; i++) {
+        const struct qm_cell *c = &a.r.cell[2 * i];
+        assert_string_equal(qm_cell_label(a.s, c, label), want[i][0]);
+        assert_string_equal(qm_cell_label(a.s, &a.r.cell[c->float32], label), want[i][1]);
+    }
+    release(&a);
+}
+
+/* Whether some state of a tensor of this problem gets the format that the recipe asks for. */
+static int has_format(const struct qm_cell *c)
+{
+    struct qm_shape shape[QM_PROBLEM_TENSORS];
+    void *self;
+    int n, found = c->recipe.param.format != QM_PARAM_f32, asks = found;
+    for (int i = 0; i < c->recipe.rule->n_slots; i++)
+        asks |= c->recipe.slot[i].bits > 0;
+    if (!asks)
+        return 1;
+    assert_int_equal(c->problem->open(c->problem_args, 1, &self, &n, shape), QM_OK);
+    for (int t = 0; t < n; t++)
+        for (int i = 0; i < c->recipe.rule->n_slots; i++)
+            found |= qm_recipe_slot(&c->recipe, i, &shape[t]).bits > 0;
+    c->problem->close(self);
+    return found;
+}
+
+/* In no cell of a comparison do all tensors fall back to float32: it would say nothing. */
+static void formats_used(const struct ran *a)
+{
+    for (int64_t i = 0; i < qm_protocol_own(a->r.cell, a->r.n_cells); i++)
+        if (!a->r.cell[i].reason && a->r.cell[i].lr_scale == 1.0 && !has_format(&a->r.cell[i]))
+            fail_msg("%s: cell %d, %s: float32 on %s", a->s->stem, (int)i,
+                     a->r.cell[i].recipe.base->name, a->r.cell[i].source_text);
+}
+
+/* The shipped paired suites, one seed of each. */
+static void test_labels_shipped(void **state)
+{
+    glob_t found;
+    (void)state;
+    assert_int_equal(glob("experiments/suites/*.yaml", 0, NULL, &found), 0);
+    int paired = 0;
+    for (size_t i = 0; i < 2 * found.gl_pathc; i++) {
+        struct ran a = {0};
+        if (qm_suite_read_size(found.gl_pathv[i / 2], i % 2 ? "normal" : "small", &a.s) != QM_OK)
+            fail_msg("%s", qm_message());
+        if (a.s->paired) {
+            paired++;
+            struct qm_axis *seed = &a.s->axis[qm_suite_axis(a.s, "seed")];
+            int seeds = seed->n;
+            seed->n = 1;
+            assert_int_equal(qm_suite_cells(a.s, NULL, &a.r.cell, &a.r.n_cells), QM_OK);
+            labels_apart(&a);
+            formats_used(&a);
+            qm_cells_free(a.r.cell, a.r.n_cells);
+            seed->n = seeds; /* as it is freed */
+        }
+        qm_suite_free(a.s);
+    }
+    globfree(&found);
+    assert_true(paired >= 20);
 }
 
 static void test_suite_words(void **state)
@@ -798,6 +906,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_added_cells),  cmocka_unit_test(test_labels_apart),
+        cmocka_unit_test(test_labels),       cmocka_unit_test(test_labels_shipped),
         cmocka_unit_test(test_suite_words),  cmocka_unit_test(test_tables),
         cmocka_unit_test(test_few),          cmocka_unit_test(test_limits),
         cmocka_unit_test(test_best_rate),    cmocka_unit_test(test_no_targets),

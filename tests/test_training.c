@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "experiments/measure.h"
 #include "experiments/protocol/protocol.h"
 #include "experiments/protocol/tables.h"
 #include "experiments/sides.h"
@@ -117,6 +118,41 @@ static void test_warmup(void **state)
         qm_sides_close(a);
     }
     release(&r);
+}
+
+/* ---- what problems suggest ------------------------------------------------------------------- */
+
+/* A wrapper has steps and rates for its usual base; around another problem it takes that one's. */
+static void test_suggestions(void **state)
+{
+    static const struct {
+        const char *source, *like;
+    } cases[] = {
+        {"spike:at=5,base=mclm:order=2", "mclm"}, {"spike:at=5,base=quad:n=64", "spike"},
+        {"heavy:nu=1.5,base=quad", "heavy"},      {"heavy", "heavy"},
+        {"heavy:base=lowrank", "lowrank"},        {"spike:base=heavy:base=lowrank", "lowrank"},
+        {"spike:base=heavy:nu=2.5", "heavy"},     {"rosen", "rosen"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct ran r;
+        char text[256];
+        const struct qm_problem *like;
+        snprintf(text, sizeof text,
+                 "variant: [adamw_f32, sgdm_f32, \"lion_f32\", \"adamw_f32,lr=0.5\"]\n"
+                 "source: \"problem:%s\"\n",
+                 cases[i].source);
+        cells_of(text, &r);
+        assert_int_equal(qm_problem_find(cases[i].like, &like), QM_OK);
+        double want[] = {like->lr_adamw, like->lr_sgdm, like->lr_lion, 0.5};
+        for (int k = 0; k < 4; k++) {
+            struct qm_sides *a = open_sides(&r.r.cell[k]);
+            assert_true(a->recipe.hyper.lr == want[k] && a->twin_hyper.lr == want[k]);
+            assert_int_equal(qm_cell_steps(&r.r.cell[k]), like->steps);
+            qm_sides_close(a);
+        }
+        release(&r);
+    }
 }
 
 /* ---- decay ----------------------------------------------------------------------------------- */
@@ -327,10 +363,10 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_warmup),        cmocka_unit_test(test_decay_rank),
-        cmocka_unit_test(test_twins_apart),   cmocka_unit_test(test_rosen_basins),
-        cmocka_unit_test(test_basins_judged), cmocka_unit_test(test_work),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_warmup),       cmocka_unit_test(test_suggestions),
+        cmocka_unit_test(test_decay_rank),   cmocka_unit_test(test_twins_apart),
+        cmocka_unit_test(test_rosen_basins), cmocka_unit_test(test_basins_judged),
+        cmocka_unit_test(test_work),         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, make_file, drop_file);
 }

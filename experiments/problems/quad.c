@@ -262,7 +262,7 @@ const struct qm_problem qm_problem_quad = {
     .expected = quad_expected,
     .close = quad_close,
     .steps = 2000,
-    .lr_adamw = 0.1,
+    .lr_adamw = 0.00316227766,
     .lr_sgdm = 1,
     .lr_lion = 0.01,
 };

@@ -151,7 +151,7 @@ const struct qm_problem qm_problem_spike = {
     .expected = qm_problem_unexpected,
     .close = spike_close,
     .steps = 2000,
-    .lr_adamw = 0.1,
+    .lr_adamw = 0.00316227766,
     .lr_sgdm = 1,
     .lr_lion = 0.01,
 };

@@ -74,6 +74,13 @@ static int is_own(const struct qm_protocol *p, const struct qm_group *g)
     return qm_run_cell(p, qm_group_run(p, g, 0))->role == QM_CELL_plain;
 }
 
+/* Whether float32 states too are not equivalent here: then the verdict is not of the format alone. */
+static int null_is_apart(const struct qm_verdict_row *v)
+{
+    return v->null.n >= QM_LEAST_PAIRS &&
+           qm_decide(&v->null, v->delta, nan("")) != QM_DECISION_equivalent;
+}
+
 static void print_verdicts(const struct qm_protocol *p)
 {
     static const char *const heads[] = {"problem", "label",  "n",       "log10 of gap / twin's",
@@ -97,9 +104,10 @@ static void print_verdicts(const struct qm_protocol *p)
         char finds[48] = "";
         if (v->verdict == QM_DECISION_undecided)
             snprintf(finds, sizeof finds, " (finds %.2g)", v->detectable);
-        qm_table_cell(t, "%s%s%s%s%s%s", qm_decision_text(v->verdict), finds,
+        qm_table_cell(t, "%s%s%s%s%s%s%s", qm_decision_text(v->verdict), finds,
                       v->is_float32 ? ", no codes: too small" : "", v->diverged ? ", diverged" : "",
-                      v->twin_diverged ? ", twin diverged" : "", basin);
+                      v->twin_diverged ? ", twin diverged" : "",
+                      null_is_apart(v) ? ", float32 apart too" : "", basin);
     }
     printf("\nverdicts: against the float64 twin, over seeds, lr_scale %g\n", p->scale[p->one]);
     qm_table_close(t);
@@ -160,19 +168,20 @@ void qm_protocol_print(const struct qm_protocol *p)
 
 static json_t *verdict_json(const struct qm_protocol *p, const struct qm_verdict_row *v)
 {
-    return json_pack(
-        "{s:s, s:s, s:o, s:b, s:I, s:I, s:I, s:I, s:i, s:o, s:o, s:o, s:o, s:o, s:o, "
-        "s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:s}",
-        "problem", p->problem.word[v->of.problem], "label", p->label.word[v->of.label], "lr_scale",
-        qm_json_number(p->scale[v->of.scale]), "own", is_own(p, &v->of), "n", (json_int_t)v->d.n,
-        "diverged", (json_int_t)v->diverged, "failed", (json_int_t)v->failed, "elsewhere",
-        (json_int_t)v->elsewhere, "basin", v->of.basin, "mean", qm_json_number(v->d.mean), "lo95",
-        qm_json_number(v->d.lo95), "hi95", qm_json_number(v->d.hi95), "lo90",
-        qm_json_number(v->d.lo90), "hi90", qm_json_number(v->d.hi90), "median",
-        qm_json_number(v->d.median), "q", qm_json_number(v->q), "null_mean",
-        qm_json_number(v->null.mean), "delta", qm_json_number(v->delta), "detectable",
-        qm_json_number(v->detectable), "bits", qm_json_number(v->bits), "float32", v->is_float32,
-        "twin_diverged", (json_int_t)v->twin_diverged, "verdict", qm_decision_text(v->verdict));
+    return json_pack("{s:s, s:s, s:o, s:b, s:I, s:I, s:I, s:I, s:i, s:o, s:o, s:o, s:o, s:o, s:o, "
+                     "s:o, s:o, s:o, s:o, s:o, s:b, s:I, s:b, s:s}",
+                     "problem", p->problem.word[v->of.problem], "label", p->label.word[v->of.label],
+                     "lr_scale", qm_json_number(p->scale[v->of.scale]), "own", is_own(p, &v->of),
+                     "n", (json_int_t)v->d.n, "diverged", (json_int_t)v->diverged, "failed",
+                     (json_int_t)v->failed, "elsewhere", (json_int_t)v->elsewhere, "basin",
+                     v->of.basin, "mean", qm_json_number(v->d.mean), "lo95",
+                     qm_json_number(v->d.lo95), "hi95", qm_json_number(v->d.hi95), "lo90",
+                     qm_json_number(v->d.lo90), "hi90", qm_json_number(v->d.hi90), "median",
+                     qm_json_number(v->d.median), "q", qm_json_number(v->q), "null_mean",
+                     qm_json_number(v->null.mean), "delta", qm_json_number(v->delta), "detectable",
+                     qm_json_number(v->detectable), "bits", qm_json_number(v->bits), "float32",
+                     v->is_float32, "twin_diverged", (json_int_t)v->twin_diverged, "null_apart",
+                     null_is_apart(v), "verdict", qm_decision_text(v->verdict));
 }
 
 json_t *qm_protocol_json(const struct qm_protocol *p)

@@ -12,7 +12,8 @@
  *              counted
  *   null       cells that the suite does not name, once for every source, seed, lr_scale and set of
  *              hyper-parameters: the rule with float32 states, and the twin beside itself with its
- *              start moved by one float32 ulp.  How far apart equal things come to be
+ *              start moved by one float32 ulp.  How far apart equal things come to be.  Printed with
+ *              a verdict where float32 states are not equivalent either
  *   budget     with `budget: 1`, at lr_scale 1: each variant with one part at full precision
  *   label      the variant, or where axes override recipes their labels joined by "; ".  A null pair
  *              is called after its rule's variant: "adamw_f32; float32", "adamw_f32; start ulp"
