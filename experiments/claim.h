@@ -9,6 +9,7 @@
  *   unit      what is independent: tensor (default), seed, or any key of summary.h.  The cells of
  *             one unit (block sizes, steps of one run ...) are averaged first
  *   relation  above X, below X, between X Y
+ *   each      an axis: the expectation stands for one for each of its values, each judged by itself
  *
  * The effect is the mean over units; its 95 % interval is Student's, mean +- t s / sqrt(n) with
  * n - 1 degrees of freedom: for differences the paired t interval.  Cells that were skipped or have

@@ -265,6 +265,8 @@ qm_status qm_suite_read_size(const char *path, const char *size, struct qm_suite
     if (st == QM_OK && s->n_expects > 0 && !s->claim)
         st = qm_walk_fail_line(path, s->expect[0].line, QM_BAD_ARG, "'expect' without a 'claim'");
     if (st == QM_OK)
+        st = qm_suite_spread(s);
+    if (st == QM_OK)
         st = qm_suite_print(s);
     if (f)
         fclose(f);

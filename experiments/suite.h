@@ -32,7 +32,7 @@
  *     claim_source: "arXiv:2305.14314"             # and where
  *     expect:                                      # what the cells should show if so; claim.h
  *       - {value: sqnr, of: {exp_avg: nf4}, versus: {exp_avg: int4}, unit: tensor,
- *          relation: above 0}
+ *          relation: above 0}                      # each: source: one for every source
  *
  * Any key of variant, coupling, slot, source, seed, steps, n, lr_scale, warmup, decay_rank, start,
  * rounding_seed and the recipe keys takes a list and is then an axis (A..B: whole numbers from A to
@@ -123,6 +123,7 @@ enum qm_relation {
 struct qm_expect {
     int line, n_of;
     char *value, *unit, *relation_text; /* unit: default "tensor" */
+    char *each;                         /* an axis, before qm_suite_spread; then NULL */
     char *of_key[QM_SUITE_BY], *of_label[QM_SUITE_BY];
     char *versus_key, *versus_label; /* or NULL */
     enum qm_relation relation;

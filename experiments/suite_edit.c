@@ -47,16 +47,8 @@ void qm_suite_free(struct qm_suite *s)
         free(p->versus_label);
         free(p->headline);
     }
-    for (int i = 0; i < s->n_expects; i++) {
-        struct qm_expect *e = &s->expect[i];
-        qm_suite_free_words(e->of_key, QM_SUITE_BY);
-        qm_suite_free_words(e->of_label, QM_SUITE_BY);
-        free(e->value);
-        free(e->unit);
-        free(e->relation_text);
-        free(e->versus_key);
-        free(e->versus_label);
-    }
+    for (int i = 0; i < s->n_expects; i++)
+        qm_suite_free_expect(&s->expect[i]);
     qm_suite_free_words(s->data, s->n_data);
     free(s->data);
     free(s->summary);

@@ -142,7 +142,7 @@ static qm_status relation(struct qm_walk *w, const yaml_node_t *n, struct qm_exp
     return QM_OK;
 }
 
-static const char *const expect_keys[] = {"value", "of", "versus", "unit", "relation"};
+static const char *const expect_keys[] = {"value", "of", "versus", "unit", "relation", "each"};
 
 static qm_status expect_pair(struct qm_walk *w, const char *key, const yaml_node_t *at,
                              const yaml_node_t *value, void *to)
@@ -154,9 +154,10 @@ static qm_status expect_pair(struct qm_walk *w, const char *key, const yaml_node
     case 2: return qm_walk_pairs(w, value, "'versus'", expect_versus, e);
     case 3: return qm_walk_scalar(w, value, key, &e->unit);
     case 4: return relation(w, value, e);
+    case 5: return qm_walk_scalar(w, value, key, &e->each);
     default:
         return qm_walk_fail(w, at, QM_BAD_ARG, "no key '%s' in expect; there are %s", key,
-                            "value, of, versus, unit and relation");
+                            "value, of, versus, unit, relation and each");
     }
 }
 
@@ -181,4 +182,74 @@ qm_status qm_suite_expects(struct qm_walk *w, const yaml_node_t *n)
             QM_TRY(qm_walk_copy("tensor", &e->unit));
     }
     return QM_OK;
+}
+
+void qm_suite_free_expect(struct qm_expect *e)
+{
+    qm_suite_free_words(e->of_key, QM_SUITE_BY);
+    qm_suite_free_words(e->of_label, QM_SUITE_BY);
+    free(e->value);
+    free(e->unit);
+    free(e->relation_text);
+    free(e->each);
+    free(e->versus_key);
+    free(e->versus_label);
+}
+
+/* e of the cells that have this label too.  In part where memory was short: free it. */
+static qm_status narrowed(const struct qm_expect *e, const char *label, struct qm_expect *out)
+{
+    char **const to[] = {&out->value, &out->unit, &out->relation_text, &out->versus_key,
+                         &out->versus_label};
+    char *const from[] = {e->value, e->unit, e->relation_text, e->versus_key, e->versus_label};
+    *out = (struct qm_expect){.line = e->line, .relation = e->relation};
+    memcpy(out->bound, e->bound, sizeof out->bound);
+    for (int i = 0; i < COUNT(to); i++)
+        if (from[i])
+            QM_TRY(qm_walk_copy(from[i], to[i]));
+    for (int i = 0; i <= e->n_of; i++, out->n_of++) {
+        QM_TRY(qm_walk_copy(i < e->n_of ? e->of_key[i] : e->each, &out->of_key[i]));
+        QM_TRY(qm_walk_copy(i < e->n_of ? e->of_label[i] : label, &out->of_label[i]));
+    }
+    return QM_OK;
+}
+
+static qm_status spread(const struct qm_suite *s, const struct qm_expect *e, struct qm_expect *to,
+                        int *n)
+{
+    int a = qm_suite_axis(s, e->each);
+    if (a < 0)
+        return qm_walk_fail_line(s->path, e->line, QM_BAD_ARG, "'each' is '%s', which is no axis",
+                                 e->each);
+    if (e->n_of == QM_SUITE_BY)
+        return qm_walk_fail_line(s->path, e->line, QM_BAD_ARG, "'of' and 'each' take %d keys",
+                                 QM_SUITE_BY);
+    for (int i = 0; i < s->axis[a].n; i++)
+        QM_TRY(narrowed(e, s->axis[a].value[i].label, &to[(*n)++]));
+    return QM_OK;
+}
+
+qm_status qm_suite_spread(struct qm_suite *s)
+{
+    int room = 0, n = 0;
+    for (int i = 0; i < s->n_expects; i++) {
+        int a = s->expect[i].each ? qm_suite_axis(s, s->expect[i].each) : -1;
+        room += a < 0 ? 1 : s->axis[a].n;
+    }
+    struct qm_expect *all = calloc((size_t)room + 1, sizeof *all);
+    qm_status st = all ? QM_OK : qm_fail(QM_NO_MEMORY, "suite");
+    for (int i = 0; st == QM_OK && i < s->n_expects; i++) {
+        if (s->expect[i].each)
+            st = spread(s, &s->expect[i], all, &n);
+        else
+            all[n++] = s->expect[i], s->expect[i] = (struct qm_expect){0};
+    }
+    for (int i = 0; all && i < s->n_expects; i++)
+        qm_suite_free_expect(&s->expect[i]);
+    if (all) {
+        free(s->expect);
+        s->expect = all;
+        s->n_expects = n;
+    }
+    return st;
 }

@@ -61,6 +61,11 @@ qm_status qm_walk_pairs(struct qm_walk *w, const yaml_node_t *map, const char *w
 
 qm_status qm_suite_summaries(struct qm_walk *w, const yaml_node_t *n);
 qm_status qm_suite_expects(struct qm_walk *w, const yaml_node_t *n);
+void qm_suite_free_expect(struct qm_expect *e);
+
+/* Every expectation with `each` becomes one for each value of that axis, when all axes are known.
+ * QM_BAD_ARG: there is no such axis. */
+qm_status qm_suite_spread(struct qm_suite *s);
 
 /* ---- suite_axes.c ------------------------------------------------------------------------------ */
 

@@ -28,10 +28,11 @@ teardown() { rm -rf "$dir"; }
         run -q --size small ablation_momentum -o "$dir/again.h5")" = True ]
 }
 
-@test "the claims of the published tables hold in direction at small size" {
+@test "the claims of the published tables, each problem by itself, hold in direction at small size" {
     run --separate-stderr "$QUALM" run -q --claims --size small published_second_moment -o "$dir/p.h5"
     [ "$status" -eq 0 ]
-    [ "$(grep -c ': holds' <<<"$output")" -eq 9 ]
+    [ "$(grep -c ': holds' <<<"$output")" -ge 14 ] # of nine for each of two problems
+    [ "$(grep -c ': does not hold' <<<"$output")" -eq 0 ]
 }
 
 @test "a verdict says where float32 is apart from float64 too" {

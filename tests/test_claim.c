@@ -151,6 +151,8 @@ static void test_mistakes(void **state)
          ":7:", "no value 'c'"},
         {VALID "expect:\n  - {value: sqnr, versus: {exp_avg: c}, relation: above 0}\n",
          ":7:", "no value 'c'"},
+        {VALID "expect:\n  - {value: sqnr, each: expavg, relation: above 0}\n",
+         ":7:", "'each' is 'expavg', which is no axis"},
         {VALID "expect:\n  - {value: sqnr, unit: sead, relation: above 0}\n", ":7:", "'seed'"},
         {"variant: ema4_uniform\nsource: dist:gauss\nexpect:\n  - {value: sqnr, relation: above "
          "0}\n",
@@ -178,10 +180,20 @@ static void test_plan_reads_back(void **state)
         read_text(VALID "claim_source: \"a \\\"b\\\"\"\nexpect:\n"
                         "  - {value: sqnr, of: {exp_avg: a, seed: 1}, versus: {exp_avg: b},\n"
                         "     unit: seed, relation: between -1.5 2}\n"
-                        "  - {value: collapse, relation: below 1}\n",
+                        "  - {value: collapse, relation: below 1}\n"
+                        "  - {value: mse, of: {seed: 1}, each: exp_avg, relation: above 0}\n"
+                        "  - {value: sqnr, relation: above 1}\n",
                   &s),
         QM_OK);
-    assert_int_equal(s->n_expects, 2);
+    assert_int_equal(s->n_expects, 5);
+    for (int i = 0; i < 2; i++) { /* one for a, one for b, in their place */
+        const struct qm_expect *e = &s->expect[2 + i];
+        assert_string_equal(e->value, "mse");
+        assert_true(e->n_of == 2 && !e->each && e->line == 11);
+        assert_string_equal(e->of_key[1], "exp_avg");
+        assert_string_equal(e->of_label[1], i ? "b" : "a");
+    }
+    assert_string_equal(s->expect[4].value, "sqnr");
     assert_int_equal(s->expect[0].relation, QM_RELATION_between);
     assert_true(s->expect[0].bound[0] == -1.5 && s->expect[0].bound[1] == 2.0);
     assert_string_equal(s->expect[1].unit, "tensor");
@@ -198,7 +210,7 @@ static void test_judge(void **state)
     (void)state;
     struct qm_results r = {0};
     struct qm_suite *s;
-    struct qm_effect e[4];
+    struct qm_effect e[6];
     assert_int_equal(
         read_text("variant: ema4_uniform\nsource: dist:gauss\nseed: [1, 2, 3]\nclaim: c\n"
                   "exp_avg: [a: \"nf4:4s/block:64\", b: \"int:4s/block:64/arith/even\"]\n"
@@ -208,7 +220,8 @@ static void test_judge(void **state)
                   "  - {value: collapse, of: {exp_avg: a}, unit: seed, relation: below 4}\n"
                   "  - {value: sqnr, of: {exp_avg: a, exp_avg.norm: \"block:128\"}, "
                   "unit: exp_avg, relation: above 0}\n"
-                  "  - {value: mse, unit: seed, relation: above 0}\n",
+                  "  - {value: mse, unit: seed, relation: above 0}\n"
+                  "  - {value: sqnr, each: exp_avg, unit: seed, relation: above 10}\n",
                   &s),
         QM_OK);
     assert_int_equal(qm_suite_cells(s, NULL, &r.cell, &r.n_cells), QM_OK);
@@ -235,6 +248,8 @@ static void test_judge(void **state)
     assert_int_equal(e[1].verdict, QM_VERDICT_undecided);
     assert_true(e[2].n == 1 && e[2].mean == 2.0 && e[2].verdict == QM_VERDICT_undecided);
     assert_true(e[3].n == 0 && isnan(e[3].mean) && e[3].verdict == QM_VERDICT_undecided);
+    assert_true(e[4].mean == 2.0 && e[4].n == 3 && e[4].verdict == QM_VERDICT_fails);
+    assert_true(e[5].mean == 12.0 && e[5].n == 3 && e[5].verdict == QM_VERDICT_undecided);
     for (int i = 0; i < 12; i++)
         free(r.outcome[i].value);
     free(r.outcome);

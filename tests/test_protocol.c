@@ -542,6 +542,24 @@ static void test_limits(void **state)
                                                   : QM_DECISION_few);
         qm_protocol_free(p);
     }
+    /* one far pair among equal ones: the resamples' interval goes on for hundreds of decades */
+    double d[6] = {-15, 1e-9, 2e-9, -1e-9, 3e-9, -2e-9};
+    struct qm_bootstrap *b;
+    struct qm_paired bare;
+    for (int64_t i = 0; i < 6; i++) {
+        double *extra = a.r.outcome[i].value + qm_metric_count();
+        extra[QM_EXTRA_twin_gap] = 0.5;
+        extra[QM_EXTRA_gap] = 0.5 * pow(10, d[i]);
+        extra[QM_EXTRA_log_gap] = d[i];
+        a.r.outcome[i].diverged = 0;
+    }
+    assert_int_equal(qm_bootstrap_open(&b), QM_OK);
+    assert_int_equal(qm_paired_make(b, d, 6, &bare), QM_OK);
+    qm_bootstrap_close(b);
+    assert_true(bare.lo95 < -100);
+    assert_int_equal(qm_protocol_make(&a.r, &p), QM_OK);
+    near_to(p->verdict[0].d.lo95, -log10(1000 / floor), 1e-12);
+    qm_protocol_free(p);
     release(&a);
 }
 

@@ -22,7 +22,7 @@
  *              state); `better` or `worse` where the 95 % interval leaves out 0 and the false
  *              discovery rate over all plain cells of the suite is 5 %; else `undecided`.  Runs that
  *              are equal to the bit in the start's loss and both gaps count once, pairs that both
- *              diverged do not; under six `too few`
+ *              diverged do not; under six `too few`.  Intervals end where d does: 18.65 decades
  *   targets    51 per problem, levels of stairs.h in equal ratios from 10^0 to the smallest that
  *              at least half the twins of some rule reach (lr_scale 1).  A problem on which they reach
  *              nothing below their start is in no ECDF, profile or score

@@ -47,6 +47,16 @@ struct scratch {
     double *x;
 };
 
+/* Gaps lie between 2^-52 and QM_LOST_GAP, so does the mean of d: one far pair among many that are nearly
+ * equal lets bootstrap-t intervals reach hundreds of decades. */
+static void attainable(struct qm_paired *x)
+{
+    const double most = log10(QM_LOST_GAP * 0x1p52);
+    double *const ends[] = {&x->lo95, &x->hi95, &x->lo90, &x->hi90};
+    for (int i = 0; i < 4; i++)
+        *ends[i] = fmin(fmax(*ends[i], -most), most);
+}
+
 static qm_status judge_group(const struct qm_protocol *p, const struct qm_group *g,
                              struct scratch *s, struct qm_paired *out)
 {
@@ -57,7 +67,10 @@ static qm_status judge_group(const struct qm_protocol *p, const struct qm_group 
             s->pair[n++] = (struct observed){run->start_gap, run->gap, run->twin_gap, run->d};
     }
     n = distinct(s->pair, n, s->x);
-    return qm_paired_make(s->b, s->x, n, out);
+    QM_TRY(qm_paired_make(s->b, s->x, n, out));
+    if (n > 1)
+        attainable(out);
+    return QM_OK;
 }
 
 /* ---- verdicts -------------------------------------------------------------------------------- */
