@@ -508,6 +508,12 @@ static void test_few(void **state)
                         v->verdict == QM_DECISION_few);
     }
     assert_int_equal(p->hits[QM_STAIR_hits][6 * QM_TARGETS], -1);
+    /* the failed one of six is infinitely late in every curve */
+    int slow = find_word(&p->label, "slow");
+    near_to(share(p->ecdf, p->n_ecdf, slow, 0, 100), 5 * 26 / (6 * 51.0), 1e-15);
+    near_to(share(p->profile, p->n_profiles, slow, 1, 16), 5 * 26 / (6 * 51.0), 1e-15);
+    near_to(share(p->profile, p->n_profiles, slow, 0, 16), 5 * 26 / (6 * 51.0), 1e-15);
+    near_to(share(p->ecdf, p->n_ecdf, -2, 0, 10), 26 / 51.0, 1e-15); /* its twin did not fail */
     qm_protocol_free(p);
     release(&a);
 }

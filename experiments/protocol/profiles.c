@@ -52,10 +52,10 @@ static int is_member(const struct qm_protocol *p, const struct qm_run_row *run, 
                      int family)
 {
     const struct qm_cell *c = qm_run_cell(p, run);
-    if (!shown(p, run) || !run->ok)
+    if (!shown(p, run))
         return 0;
-    return family < 0 ? run->label == label
-                      : strcmp(c->recipe.rule->family, p->family.word[family]) == 0 &&
+    return family < 0 ? run->label == label /* one that failed never reaches anything */
+                      : run->ok && strcmp(c->recipe.rule->family, p->family.word[family]) == 0 &&
                             !c->start_ulp && qm_recipe_is_full(&c->recipe);
 }
 
@@ -113,7 +113,7 @@ static int by_instance(const void *a, const void *b, void *context)
     return x->problem != y->problem ? x->problem - y->problem : (sx > sy) - (sx < sy);
 }
 
-/* best[run][target]: the smallest runtime of any label on the same problem and seed. */
+/* best[run][target]: the smallest runtime of any label on the same problem and seed, nulls too. */
 static void find_best(struct qm_protocol *p, int64_t *order, double *best)
 {
     const int64_t *hit = p->hits[QM_STAIR_hits];
@@ -135,6 +135,14 @@ static void find_best(struct qm_protocol *p, int64_t *order, double *best)
     }
 }
 
+/* Where the twin's hits of a run stand: with a run that failed they are gone, but its null has the same
+ * twin. */
+static int64_t twin_row(const struct qm_protocol *p, int64_t i)
+{
+    int64_t null = qm_run_cell(p, &p->run[i])->float32;
+    return p->run[i].ok || null < 0 || p->row_of[null] < 0 ? i : p->row_of[null];
+}
+
 /* Ratios of a label's runtimes to those of a reference; neither reached: no instance. */
 static int64_t ratios(const struct qm_protocol *p, int label, const double *best, int is_twin,
                       double *ratio)
@@ -142,9 +150,9 @@ static int64_t ratios(const struct qm_protocol *p, int label, const double *best
     int64_t n = 0;
     for (int64_t i = 0; i < p->n_runs; i++)
         for (int j = 0; j < QM_TARGETS && p->run[i].label == label && shown(p, &p->run[i]); j++) {
-            int64_t at = i * QM_TARGETS + j;
+            int64_t at = i * QM_TARGETS + j, twin = twin_row(p, i) * QM_TARGETS + j;
             double own = runtime(p->hits[QM_STAIR_hits][at]);
-            double of = is_twin ? runtime(p->hits[QM_STAIR_twin_hits][at]) : best[at];
+            double of = is_twin ? runtime(p->hits[QM_STAIR_twin_hits][twin]) : best[at];
             if (isfinite(own) || isfinite(of))
                 ratio[n++] = isfinite(own) ? own / of : HUGE_VAL;
         }

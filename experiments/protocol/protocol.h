@@ -26,9 +26,9 @@
  *   targets    51 per problem, levels of stairs.h in equal ratios from 10^0 to the smallest that
  *              at least half the twins of some rule reach (lr_scale 1).  A problem on which they reach
  *              nothing below their start is in no ECDF, profile or score
- *   runtime    the first step at which a target is reached; never: infinite
+ *   runtime    the first step at which a target is reached; never, or where the run failed: infinite
  *   ecdf       share of (problem, seed, target) reached within so many steps
- *   profiles   share whose runtime is at most tau times the best label's (classical) or the own
+ *   profiles   share whose runtime is at most tau times the best label's (classical; of nulls too) or the own
  *              twin's (twin), over (problem, seed, target) that the best, or the label or its twin,
  *              reach; runtimes below 1 count as 1.  Score: the integral over tau from 1 to 4, by 3
  *   budget     d of the variant minus d without the part: its share; `rest` is what the shares leave:
