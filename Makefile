@@ -269,7 +269,7 @@ gpu-check: qualm ## on a machine with a GPU: the CUDA backend's bits, verdicts, 
 bench-gpu: qualm ## the speed of it alone, beside other optimizers where python3 has torch (PEERS= leaves them out)
 	$(Q)./qualm gpu-check --only speed $(if $(PEERS),--peers "$(PEERS)"); code=$$?; [ $$code = 77 ] && exit 0 || exit $$code
 
-check-long: qualm $(BUILD)/tests/long_edges $(BUILD)/tests/long_problems $(BUILD)/tests/test_ecc $(BUILD)/tests/test_stats $(BUILD)/tests/test_protocol ## every float through every routine, and in [-2, 2] through every search; an 8-bit step whole; the whole kill matrix; 200 killed campaigns; the problems' learning rates; intervals and null comparisons
+check-long: qualm $(BUILD)/tests/long_edges $(BUILD)/tests/long_problems $(BUILD)/tests/test_ecc $(BUILD)/tests/test_stats $(BUILD)/tests/test_protocol ## every float through every routine, and in [-2, 2] through every search; an 8-bit step whole; the whole kill matrix; 200 killed campaigns; 100,000 cells in time; the problems' learning rates; intervals and null comparisons
 	$(Q)$(BUILD)/tests/long_edges
 	$(Q)$(BUILD)/tests/long_problems
 	$(Q)$(BUILD)/tests/test_ecc all
@@ -279,6 +279,7 @@ check-long: qualm $(BUILD)/tests/long_edges $(BUILD)/tests/long_problems $(BUILD
 	$(Q)./qualm prove -q step:adamw8_bnb --long --scales '1,1;1.7e-3,3.1e-7'
 	$(Q)./qualm mutate -q
 	$(Q)QM_KILLS=200 bats -f 'kill -9' tests/cli_campaign.bats
+	$(Q)QM_CELLS=100000 bats -f 'many empty cells' tests/cli_campaign.bats
 
 $(BUILD)/tests/long_%: tests/long_%.c $(BUILD)/libqm.a
 	@mkdir -p $(@D)

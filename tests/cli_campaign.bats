@@ -2,7 +2,8 @@
 # cli_campaign.bats - campaigns: resuming, kills, damage, limits, shards.  The reference is always the
 # file that one process writes without a campaign.
 #
-# QM_KILLS is how many kills the test of kills takes (10; `make check-long`: 200).
+# QM_KILLS is how many kills the test of kills takes (10; `make check-long`: 200), QM_CELLS how many
+# cells the test of many cells has (1000; 100,000).
 
 load cli_common
 
@@ -473,6 +474,40 @@ P
     ms=$((($(date +%s%N) - start) / 1000000))
     echo "2000 cells: $ms ms"
     [ "$ms" -le 4000 ]
+}
+
+@test "many empty cells: planned, run as 3 shards and merged in time, a column read at once" {
+    cells=${QM_CELLS:-1000}
+    printf 'variant: adamw_f32\nsource: empty\nseed: 1..%d\nn: 1..%d\n' $((cells / 100)) 100 >"$dir/m.yaml"
+    now() { echo $(($(date +%s%N) / 1000000)); }
+    "$QUALM" run -q -w 0 -o "$dir/one.h5" "$dir/m.yaml"
+    start=$(now)
+    [ "$(json_value 'd[0]["cells"]' plan --shards 3 "$dir/m.yaml")" = "$cells" ]
+    planned=$(now)
+    for i in 1 2 3; do
+        "$QUALM" run -q -k -w 2 -s "$i/3" -o "$dir/m.h5" "$dir/m.yaml"
+    done
+    ran=$(now)
+    rm -f "$dir/m.h5" # the last shard to end may have written it
+    "$QUALM" merge -q "$dir/m.run"
+    merged=$(now)
+    [ "$(digest_of "$dir/m.h5")" = "$(digest_of "$dir/one.h5")" ]
+    column=$("$PYTHON" - "$dir/m.h5" "$cells" <<'P'
+import h5py, sys, time
+h5py.File(sys.argv[1]).close()  # not the library's own start
+start = time.perf_counter()
+seed = h5py.File(sys.argv[1])["cells"]["seed"]
+took = time.perf_counter() - start
+assert len(seed) == int(sys.argv[2]) and len(set(seed)) == int(sys.argv[2]) // 100
+print(round(1e6 * took))
+P
+    )
+    # required of 100,000: 300 s, 2 ms a cell, 0.1 s a column; here twice that, machines are shared
+    echo "# $cells cells: planned $((planned - start)) ms, run $((ran - planned)) ms" \
+        "($((1000 * (ran - planned) / cells)) us a cell), merged $((merged - ran)) ms, column $column us" >&3
+    [ $((merged - start)) -le $((6 * cells)) ]
+    [ $((ran - planned)) -le $((4 * cells)) ]
+    [ "$column" -le 200000 ]
 }
 
 @test "compare: the same, worse, no longer ok, JSON, wrong files" {
