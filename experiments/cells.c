@@ -206,7 +206,7 @@ static qm_status choose_start(const struct qm_suite *s, struct qm_cell *c)
     char *end;
     int i = v ? qm_name_find(v->text, words, 2) : 0;
     if (i < 0)
-        return fail_at(s, v->line, qm_name_unknown("start", v->text, words, 2));
+        return fail_at(s, v->line, qm_name_none_of("start", v->text, words, 2));
     c->start_ulp = i;
     c->lr_scale = lr ? strtod(lr->text, &end) : 1.0;
     if (lr && (*end || end == lr->text || !(c->lr_scale > 0.0 && c->lr_scale < 1e30)))
@@ -341,7 +341,7 @@ static qm_status choose_coupling(const struct qm_suite *s, struct qm_cell *c)
         names[i] = qm_coupling_name((enum qm_coupling)i);
     int i = qm_name_find(v->text, names, QM_COUPLING_COUNT);
     if (i < 0)
-        return fail_at(s, v->line, qm_name_unknown("coupling", v->text, names, QM_COUPLING_COUNT));
+        return fail_at(s, v->line, qm_name_none_of("coupling", v->text, names, QM_COUPLING_COUNT));
     c->coupling = (enum qm_coupling)i;
     return QM_OK;
 }

@@ -242,6 +242,9 @@ static void test_misspelt_words(void **state)
         {VALID "exp_avg.map: [nf4, nf5]\n", ":3:"},
         {VALID "seed: [1, x]\n", ":3:"},
         {VALID "steps: 0\n", ":3:"},
+        {VALID "start: wrong\n", "no start 'wrong'; there are problem, ulp"},
+        {VALID "coupling: wrong\n",
+         "no coupling 'wrong'; there are oneshot, local, global, closed"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

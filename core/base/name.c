@@ -60,6 +60,16 @@ qm_status qm_name_unknown(const char *what, const char *name, const char *const 
                    strcmp(what, "search") == 0 ? "es" : "s");
 }
 
+qm_status qm_name_none_of(const char *what, const char *name, const char *const *names, int n)
+{
+    char all[512] = "";
+    size_t at = 0;
+    for (int i = 0; i < n && at < sizeof all; i++)
+        at += (size_t)snprintf(all + at, sizeof all - at, "%s%s", i ? ", " : "", names[i]);
+    return qm_fail(QM_BAD_ARG, "no %s '%s'; there %s %s", what, name, n > 1 ? "are" : "is",
+                   n > 0 ? all : "none");
+}
+
 int qm_name_matches(const char *text, const char *filter)
 {
     if (!filter || !*filter)

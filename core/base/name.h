@@ -15,6 +15,10 @@ const char *qm_name_nearest(const char *name, const char *const *names, int n);
  * "...; `qualm list WHATs` shows them". */
 qm_status qm_name_unknown(const char *what, const char *name, const char *const *names, int n);
 
+/* QM_BAD_ARG: "no WHAT 'NAME'; there are A, B, C", for the few names that no list of the program
+ * shows. */
+qm_status qm_name_none_of(const char *what, const char *name, const char *const *names, int n);
+
 /* Whether text matches filter: a case-insensitive POSIX extended regular expression, or, where
  * that does not compile, a plain substring.  NULL and "" match everything. */
 int qm_name_matches(const char *text, const char *filter);
