@@ -261,7 +261,8 @@ static int is_slot_key(const char *key)
     return 0;
 }
 
-/* One override; a refused one is a reason, a misspelt one an error. */
+/* One override.  A slot's value that the rest of the slot refuses is a reason; misspelt words, and
+ * values that no recipe takes (lr: inf), are errors. */
 static qm_status override(const struct qm_suite *s, struct qm_cell *c, const struct qm_axis *axis,
                           const struct qm_axis_value *v)
 {
@@ -270,7 +271,7 @@ static qm_status override(const struct qm_suite *s, struct qm_cell *c, const str
                     axis->key);
     c->lr_given |= strcmp(axis->key, "lr") == 0;
     qm_status st = qm_recipe_set(&c->recipe, axis->key, v->text);
-    if (st == QM_NO_MATCH || st == QM_NO_MEMORY)
+    if (st != QM_OK && (st != QM_BAD_ARG || !is_slot_key(axis->key)))
         return fail_at(s, v->line, st);
     return st == QM_OK ? QM_OK : skip(c, "%s", qm_message());
 }

@@ -146,8 +146,8 @@ static qm_status read_number(const char *key, const char *value, double *out)
 {
     char *end;
     double v = strtod(value, &end);
-    if (end == value || *end || v != v)
-        return qm_fail(QM_BAD_ARG, "%s: expected a number, got '%s'", key, value);
+    if (end == value || *end || !isfinite(v))
+        return qm_fail(QM_BAD_ARG, "%s: expected a finite number, got '%s'", key, value);
     *out = v;
     return QM_OK;
 }
