@@ -296,6 +296,27 @@ P
     [ "$(digest_of "$dir/d.h5")" = "$want" ]
 }
 
+@test "a named pipe in a campaign's folder is refused, or its cells run again; nothing waits for it" {
+    want=$(reference)
+    for name in campaign.json lock 1of2.jsonl 1of2.journal suite.yaml 1of2.0001.h5; do
+        rm -rf "$dir/p.run"
+        "$QUALM" run -q -k -w 1 -s 1/2 -o "$dir/p.h5" "$dir/mix.yaml"
+        rm -f "$dir/p.run/$name"
+        mkfifo "$dir/p.run/$name"
+        code=0
+        said=$(timeout 20 "$QUALM" run -w 1 -s 1/2 -o "$dir/p.h5" "$dir/mix.yaml" 2>&1 >/dev/null) || code=$?
+        echo "$name: $code: $said"
+        case $name in
+            suite.yaml) [ "$code" -eq 0 ] && [[ "$said" == *"suite.yaml: was damaged"* ]] ;;
+            *.h5) [ "$code" -eq 0 ] && [[ "$said" == *"0001.h5: is damaged"* ]] ;;
+            *) [ "$code" -eq 3 ] && [[ "$said" == *"$name: is not a plain file" ]] ;;
+        esac
+        timeout 10 "$QUALM" status "$dir/p.run" >/dev/null || [ $? -ne 124 ]
+    done
+    timeout 20 "$QUALM" run -q -w 2 -o "$dir/p.h5" "$dir/mix.yaml" >/dev/null # the segment's cells
+    [ "$(digest_of "$dir/p.h5")" = "$want" ]
+}
+
 @test "a digest that does not fit its segment is refused" {
     "$QUALM" run -q -k -w 1 -o "$dir/d.h5" "$dir/mix.yaml" >/dev/null
     sed -i '3s/"digest":"[0-9a-f]\{8\}/"digest":"00000000/' "$dir/d.run/1of1.jsonl"

@@ -1,8 +1,10 @@
 /* book.c - what ledgers say, and which line of a cell counts. */
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "experiments/campaign/folder.h"
 
@@ -117,9 +119,13 @@ static int take_line(struct qm_book *b, const char *ledger, int first_segment, c
 
 qm_status qm_book_read(struct qm_book *b, const char *path)
 {
-    FILE *f = fopen(path, "rbe");
-    if (!f)
-        return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
+    int fd = -1;
+    QM_TRY(qm_folder_open(path, O_RDONLY, &fd));
+    FILE *f = fdopen(fd, "rb");
+    if (!f) {
+        close(fd);
+        return qm_fail(QM_NO_MEMORY, "%s: its lines", path);
+    }
     int first = b->n_segments, taken = 1;
     char *line = NULL;
     size_t room = 0;

@@ -121,10 +121,13 @@ static qm_status suite_check(const char *dir, const char *plan)
     size_t n = strlen(plan), had = 0;
     char *text = malloc(n + 2);
     qm_folder_path(dir, "suite.yaml", path, sizeof path);
-    FILE *f = text ? fopen(path, "rbe") : NULL;
+    int fd = -1;
+    FILE *f = text && qm_folder_open(path, O_RDONLY, &fd) == QM_OK ? fdopen(fd, "rb") : NULL;
     if (f) {
         had = fread(text, 1, n + 1, f);
         fclose(f);
+    } else if (fd >= 0) {
+        close(fd);
     }
     int same = f && had == n && memcmp(text, plan, n) == 0;
     free(text);
@@ -141,7 +144,10 @@ qm_status qm_campaign_head(const char *dir, struct qm_campaign_head *out)
     qm_folder_path(dir, "campaign.json", path, sizeof path);
     if (access(path, F_OK) != 0)
         return qm_fail(QM_NO_MATCH, "%s: no campaign in it", dir);
-    json_t *v = json_load_file(path, 0, NULL);
+    int fd = -1;
+    QM_TRY(qm_folder_open(path, O_RDONLY, &fd));
+    json_t *v = json_loadfd(fd, 0, NULL);
+    close(fd);
     const char *name = json_string_value(json_object_get(v, "name"));
     const char *digest = json_string_value(json_object_get(v, "digest"));
     qm_status st = QM_OK;
@@ -174,6 +180,22 @@ int qm_folder_glob(const char *dir, const char *pattern, glob_t *found)
     int failed = glob(path, GLOB_ERR, NULL, found);
     free(path);
     return failed;
+}
+
+qm_status qm_folder_open(const char *path, int flags, int *out)
+{
+    struct stat about;
+    int fd = open(path, flags | O_CLOEXEC | O_NONBLOCK, 0666);
+    if (fd < 0 && errno != ENXIO) /* a pipe that nobody reads, a socket */
+        return qm_fail(QM_BAD_FILE, "%s: %s%s", path, flags & O_CREAT ? "cannot be written: " : "",
+                       strerror(errno));
+    if (fd >= 0 && fstat(fd, &about) == 0 && S_ISREG(about.st_mode)) {
+        *out = fd;
+        return QM_OK;
+    }
+    if (fd >= 0)
+        close(fd);
+    return qm_fail(QM_BAD_FILE, "%s: is not a plain file", path);
 }
 
 void qm_folder_clear(const char *dir, const char *pattern)
@@ -213,9 +235,8 @@ static qm_status lock_dir(const char *dir, int *out)
     qm_folder_path(dir, "lock", path, sizeof path);
     if (mkdir(dir, 0777) != 0 && errno != EEXIST)
         return qm_fail(QM_BAD_FILE, "%s: cannot be made: %s", dir, strerror(errno));
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return qm_fail(QM_BAD_FILE, "%s: cannot be written: %s", dir, strerror(errno));
+    int fd = -1;
+    QM_TRY(qm_folder_open(path, O_RDWR | O_CREAT, &fd));
     while (flock(fd, LOCK_EX) != 0 && errno == EINTR)
         ;
     *out = fd;

@@ -12,6 +12,10 @@ void qm_folder_path(const char *dir, const char *name, char *path, size_t size);
 /* glob() in a folder whose own name is taken as it is; globfree() afterwards in any case. */
 int qm_folder_glob(const char *dir, const char *pattern, glob_t *found);
 
+/* open() of a plain file, close-on-exec: what else has its name (a pipe would wait for ever) is
+ * QM_BAD_FILE, as are failures.  A new file, for O_CREAT, has mode 0666. */
+qm_status qm_folder_open(const char *path, int flags, int *out);
+
 /* Removes the files of a glob pattern. */
 void qm_folder_clear(const char *dir, const char *pattern);
 

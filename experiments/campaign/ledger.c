@@ -9,6 +9,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "experiments/campaign/folder.h"
 #include "experiments/provenance.h"
 
 /* The length up to the last newline. */
@@ -34,11 +35,8 @@ qm_status qm_ledger_open(const char *dir, const char *shard, struct qm_ledger *o
     struct qm_ledger l = {.fd = -1};
     if (asprintf(&l.path, "%s/%s.jsonl", dir, shard) < 0)
         return qm_fail(QM_NO_MEMORY, "ledger");
-    l.fd = open(l.path, O_RDWR | O_CREAT | O_CLOEXEC | O_APPEND, 0666);
-    qm_status st = QM_OK;
-    if (l.fd < 0)
-        st = qm_fail(QM_BAD_FILE, "%s: cannot be written: %s", l.path, strerror(errno));
-    else if (flock(l.fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    qm_status st = qm_folder_open(l.path, O_RDWR | O_CREAT | O_APPEND, &l.fd);
+    if (st == QM_OK && flock(l.fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
         st = qm_fail(QM_BAD_FILE, "%s: another run is at work on this shard", l.path);
     if (st == QM_OK) {
         l.size = whole_lines(l.fd);
@@ -62,8 +60,9 @@ void qm_ledger_close(struct qm_ledger *l)
 
 int qm_ledger_is_held(const char *path)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    int held = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    int fd = -1;
+    int held = qm_folder_open(path, O_RDONLY, &fd) == QM_OK && flock(fd, LOCK_SH | LOCK_NB) != 0 &&
+               errno == EWOULDBLOCK;
     if (fd >= 0)
         close(fd);
     return held;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/base/sha256.h"
+#include "experiments/campaign/folder.h"
 #include "experiments/result.h"
 #include "experiments/results.h"
 
@@ -137,9 +138,8 @@ static qm_status store_words(const struct qm_segment *s, struct qm_store *store)
 qm_status qm_file_hash(const char *path, char out[65])
 {
     enum { BLOCK = 1 << 18 };
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
+    int fd = -1;
+    QM_TRY(qm_folder_open(path, O_RDONLY, &fd));
     struct qm_sha256 h;
     char *block = malloc(BLOCK);
     ssize_t n = block ? 1 : -1;

@@ -8,6 +8,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "experiments/campaign/folder.h"
+
 /* ---- the journal --------------------------------------------------------------------------- */
 
 struct record {
@@ -24,9 +26,8 @@ static qm_status journal_open(struct qm_writer *w)
 {
     char path[1100];
     snprintf(path, sizeof path, "%s/%s.journal", w->dir, w->shard);
-    w->journal = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    return w->journal < 0 ? qm_fail(QM_BAD_FILE, "%s: cannot be written: %s", path, strerror(errno))
-                          : QM_OK;
+    w->journal = -1;
+    return qm_folder_open(path, O_RDWR | O_CREAT | O_APPEND, &w->journal);
 }
 
 static qm_status journal_add(const struct qm_writer *w, const struct qm_segment_row *row)
