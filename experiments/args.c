@@ -25,14 +25,14 @@ static int word_index(const char *words, const char *text)
     }
 }
 
-static qm_status set_value(const char *who, struct qm_arg *a, const char *text)
+static qm_status set_value(const char *who, const struct qm_arg *a, const char *text, double *out)
 {
     if (a->words) {
         int i = word_index(a->words, text);
         if (i < 0)
             return qm_fail(QM_BAD_ARG, "%s: %s is '%s', expected one of %s", who, a->key, text,
                            a->words);
-        a->value = i;
+        *out = i;
         return QM_OK;
     }
     char *end;
@@ -42,7 +42,7 @@ static qm_status set_value(const char *who, struct qm_arg *a, const char *text)
     if (!(v >= a->lo && v <= a->hi) || (a->whole && v != floor(v)))
         return qm_fail(QM_BAD_ARG, "%s: %s is %s, expected %s from %g to %g", who, a->key, text,
                        a->whole ? "a whole number" : "a number", a->lo, a->hi);
-    a->value = v;
+    *out = v;
     return QM_OK;
 }
 
@@ -59,16 +59,12 @@ static qm_status unknown_key(const char *who, const char *key, const struct qm_a
     const char *keys[MOST];
     for (int i = 0; i < n; i++)
         keys[i] = arg[i].key;
-    const char *nearest = qm_name_nearest(key, keys, n);
-    if (nearest)
-        return qm_fail(QM_BAD_ARG, "%s: no argument '%s'; did you mean '%s'?", who, key, nearest);
-    return qm_fail(QM_BAD_ARG, "%s: no argument '%s'; %s%s", who, key,
-                   n ? "the first one is " : "it takes none", n ? arg[0].key : "");
+    return qm_fail_in(qm_name_none_of("argument", key, keys, n), who);
 }
 
 /* One item of the list, the position-th. */
-static qm_status set_item(const char *who, char *item, int position, struct qm_arg *arg, int n,
-                          unsigned *seen)
+static qm_status set_item(const char *who, char *item, int position, const struct qm_arg *arg,
+                          int n, double *value, unsigned *seen)
 {
     char *equals = strchr(item, '=');
     int i = position;
@@ -83,11 +79,11 @@ static qm_status set_item(const char *who, char *item, int position, struct qm_a
     if (*seen & 1u << i)
         return qm_fail(QM_BAD_ARG, "%s: %s is given twice", who, arg[i].key);
     *seen |= 1u << i;
-    return set_value(who, &arg[i], equals ? equals + 1 : item);
+    return set_value(who, &arg[i], equals ? equals + 1 : item, &value[i]);
 }
 
-static qm_status set_list(const char *who, const char *text, struct qm_arg *arg, int n,
-                          unsigned *seen)
+static qm_status set_list(const char *who, const char *text, const struct qm_arg *arg, int n,
+                          double *value, unsigned *seen)
 {
     *seen = 0;
     if (!text || !*text)
@@ -99,19 +95,34 @@ static qm_status set_list(const char *who, const char *text, struct qm_arg *arg,
             return qm_fail(QM_BAD_ARG, "%s: '%.20s...' is too long for a value", who, text);
         memcpy(item, text, length);
         item[length] = 0;
-        QM_TRY(set_item(who, item, position, arg, n, seen));
+        QM_TRY(set_item(who, item, position, arg, n, value, seen));
         if (!text[length])
             return QM_OK;
         text += length + 1;
     }
 }
 
-qm_status qm_args_read(const char *who, const char *defaults, const char *text, struct qm_arg *arg,
-                       int n)
+qm_status qm_args_read(const char *who, const char *defaults, const char *text,
+                       const struct qm_arg *arg, int n, double *value)
 {
     unsigned seen;
     assert(n <= MOST);
-    QM_TRY(set_list(who, defaults, arg, n, &seen));
+    QM_TRY(set_list(who, defaults, arg, n, value, &seen));
     assert(seen == (1u << n) - 1u);
-    return set_list(who, text, arg, n, &seen);
+    return set_list(who, text, arg, n, value, &seen);
+}
+
+qm_status qm_args_check(const char *who, const char *text, const struct qm_arg *arg, int n)
+{
+    struct qm_arg any[MOST];
+    double value[MOST];
+    unsigned seen;
+    assert(n <= MOST);
+    for (int i = 0; i < n; i++) {
+        any[i] = arg[i];
+        any[i].lo = -HUGE_VAL;
+        any[i].hi = HUGE_VAL;
+        any[i].whole = 0;
+    }
+    return set_list(who, text, any, n, value, &seen);
 }

@@ -1,6 +1,7 @@
 /* cells.c - from a suite to its cells: the product, and why some make no sense. */
 #include "core/base/name.h"
 #include "experiments/protocol/protocol.h"
+#include "experiments/wrap.h"
 
 #include <errno.h>
 #include <fnmatch.h>
@@ -157,6 +158,8 @@ static qm_status find_items(const struct qm_suite *s, const struct qm_replay *re
             st = qm_problem_find(name, &item.problem);
             item.rest += strcspn(item.rest, ":");
             item.rest += *item.rest == ':';
+            if (st == QM_OK)
+                st = qm_wrap_check(item.problem, item.rest);
             if (st == QM_OK)
                 st = add_text(list, item, "%s", v->text);
             break;

@@ -285,14 +285,12 @@ qm_status qm_dist_parse(const char *text, struct qm_dist_bound *out)
         return qm_name_unknown("distribution", name, names, COUNT);
 
     struct qm_dist_bound bound = {.id = id};
-    struct qm_arg arg[3];
+    const struct qm_arg *arg = list[id].arg;
     int n = 0;
-    memcpy(arg, list[id].arg, sizeof arg);
     while (n < 3 && arg[n].key)
         n++;
-    QM_TRY(qm_args_read(name, list[id].dist.args, text[length] ? text + length + 1 : "", arg, n));
-    for (int i = 0; i < n; i++)
-        bound.arg[i] = arg[i].value;
+    QM_TRY(qm_args_read(name, list[id].dist.args, text[length] ? text + length + 1 : "", arg, n,
+                        bound.arg));
     if (list[id].fill == fill_loguniform && bound.arg[0] > bound.arg[1])
         return qm_fail(QM_BAD_ARG, "%s: lo %g is above hi %g", name, bound.arg[0], bound.arg[1]);
     *out = bound;

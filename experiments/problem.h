@@ -3,6 +3,7 @@
 #define QM_EXPERIMENTS_PROBLEM_H
 
 #include "core/base/tensor.h"
+#include "experiments/args.h"
 
 #define QM_PROBLEM_TENSORS 64
 
@@ -12,7 +13,9 @@
  * its answers do not depend on what was asked before. */
 struct qm_problem {
     const char *name, *summary, *source;
-    const char *args; /* the arguments it takes with their defaults: "n=1024,cond=1e4" */
+    const char *args;         /* the arguments it takes with their defaults: "n=1024,cond=1e4" */
+    const struct qm_arg *arg; /* [n_args]: what each takes and means */
+    int n_args;
 
     /* args: "key=value,..." or "" (experiments/args.h).  Sets the number of tensors and their
      * shapes.  QM_BAD_ARG names the argument. */
@@ -69,6 +72,9 @@ qm_status qm_problem_find(const char *name, const struct qm_problem **out);
 /* n elements as rows x n / rows; rows 0: the largest divisor of n that is at most sqrt(n).  One
  * row makes a vector.  QM_BAD_ARG where rows does not divide n. */
 qm_status qm_problem_shape(const char *name, int64_t n, int64_t rows, struct qm_shape *out);
+
+#define QM_ROWS_TEXT \
+    "rows of the tensor, a divisor of n; 1: a vector; 0: as near to square as n has"
 
 /* A `gives_loss` that always does. */
 int qm_problem_gives_loss(void *self);

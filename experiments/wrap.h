@@ -7,6 +7,8 @@
 
 #include "experiments/problem.h"
 
+enum { QM_WRAP_OWN = 256 }; /* bytes of a wrapper's own arguments */
+
 struct qm_wrap {
     const struct qm_problem *base;
     void *self;    /* the base's */
@@ -18,6 +20,16 @@ struct qm_wrap {
 qm_status qm_wrap_open(const char *who, const char *args, const char *base_default, uint64_t seed,
                        char *own, size_t size, struct qm_wrap *out, int *n_tensors,
                        struct qm_shape *shapes);
+
+/* The last argument of a wrapper's table; qm_args_read leaves it to qm_wrap_open. */
+#define QM_WRAP_ARG                                                                                \
+    {                                                                                              \
+        .key = "base", .words = "NAME:ARGS", .text = "the problem, with the rest as its arguments" \
+    }
+
+/* Whether args are well written for p, a wrapper or not, and for the bases in them: arguments that
+ * there are, words and numbers.  A number out of range is for open to say.  QM_BAD_ARG. */
+qm_status qm_wrap_check(const struct qm_problem *p, const char *args);
 
 /* What the base's gradient costs (struct qm_problem, work). */
 double qm_wrap_work(const char *args, const char *base_default);

@@ -133,13 +133,23 @@ assert len(rows) == 4 and all(15 < r["sqnr_median"] < 25 for r in rows), rows'
     [[ "$output" == *"five.yml:3: no key 'QUANT.M.BITZ'"* ]]
 }
 
-@test "problems wrap problems; prescribed gradients are not for closed; a bad base is a reason" {
+@test "problems wrap problems; prescribed gradients are not for closed; misspelt arguments and bases" {
     printf '%s\n' 'variant: adamw4_ao' 'coupling: [closed, global]' 'steps: 5' 'source:' \
         '  - "problem:spike:at=3,base=heavy:nu=1.5,base=mclm:T=4,C=8"' '  - "problem:ema"' \
-        '  - "problem:heavy:base=nqn"' >"$dir/wrap.yaml"
+        '  - "problem:heavy:base=quad:n=0"' >"$dir/wrap.yaml"
     run "$qualm" run --json -o "$dir/wrap.h5" "$dir/wrap.yaml"
     [ "$status" -eq 0 ]
     [[ $output == *'"ok": 3'* && $output == *'"skipped": 3'* ]]
     [[ $output == *"problem ema prescribes its gradients and has no loss; take local or global"* ]]
-    [[ $output == *"heavy: base: no problem 'nqn'; did you mean 'nqm'?"* ]]
+    [[ $output == *"quad: n is 0, expected a whole number from 1"* ]] # a value, not a misspelling
+    sed -i 's/base=quad:n=0/base=nqn/' "$dir/wrap.yaml"
+    for command in plan run; do
+        run "$qualm" $command "$dir/wrap.yaml"
+        [ "$status" -eq 2 ]
+        [ "$output" = "qualm $command: $dir/wrap.yaml:7: heavy: base: no problem 'nqn'; did you mean 'nqm'?" ]
+    done
+    sed -i 's/base=nqn/base=quad:nn=4/' "$dir/wrap.yaml"
+    run "$qualm" plan "$dir/wrap.yaml"
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"wrap.yaml:7: quad: no argument 'nn'; there are n, cond, lambda_max, layout, rows, start" ]]
 }

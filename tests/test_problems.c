@@ -1,6 +1,8 @@
 /* test_problems.c - problems against known answers, closed forms and finite differences. */
 #include "tests/problem_bench.h"
 
+#include "experiments/wrap.h"
+
 #include <stdio.h>
 
 /* ---- all problems ---------------------------------------------------------------------------- */
@@ -266,7 +268,8 @@ static void test_names_and_arguments(void **state)
     static const struct {
         const char *name, *args, *message;
     } bad[] = {
-        {"quad", "conf=3", "quad: no argument 'conf'; did you mean 'cond'?"},
+        {"quad", "conf=3",
+         "quad: no argument 'conf'; there are n, cond, lambda_max, layout, rows, start"},
         {"quad", "n=0", "n is 0, expected a whole number from 1"},
         {"quad", "n=10.5", "whole number"},
         {"quad", "layout=random", "expected one of sorted|shuffled|dct"},
@@ -315,6 +318,50 @@ static void test_names_and_arguments(void **state)
     assert_null(p);
     assert_null(qm_problem_at(-1));
     assert_null(qm_problem_at(qm_problem_count()));
+}
+
+/* What is misspelt is told from what a problem does not do, before anything is opened. */
+static void test_well_written(void **state)
+{
+    static const struct {
+        const char *name, *args, *message; /* NULL: well written */
+    } cases[] = {
+        {"quad", "n=64,layout=dct", NULL},
+        {"quad", "n=0,cond=1e99", NULL},
+        {"quad", "64,10:5", NULL},
+        {"quad", "n=64,nn=4", "quad: no argument 'nn'; there are n, cond"},
+        {"quad", "layout=sortd", "layout is 'sortd', expected one of sorted|shuffled|dct"},
+        {"quad", "n=4x", "n is '4x', expected a number"},
+        {"quad", "base=quad", "no argument 'base'"},
+        {"spike", "", NULL},
+        {"spike", "at=3,base=heavy:nu=1.5,base=mclm:T=4,C=8", NULL},
+        {"spike", "att=3,base=quad",
+         "no argument 'att'; there are at, count, gap, times, zero, "
+         "shift, by, clip, base"},
+        {"spike", "at=3,base=heavy:nu=1.5,base=mclm:T=4,D=8", "mclm: no argument 'D'"},
+        {"spike", "at=3,base=heavy:mu=1.5,base=mclm", "heavy: no argument 'mu'"},
+        {"heavy", "base=nqn", "heavy: base: no problem 'nqn'; did you mean 'nqm'?"},
+        {"heavy", "base=ema", "base is ema, expected a problem with a loss"},
+        {"heavy", "3,0.1,quad", "heavy: base is 'quad', expected one of NAME:ARGS"},
+    };
+    const struct qm_problem *p = NULL;
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(qm_problem_find(cases[i].name, &p), QM_OK);
+        qm_status st = qm_wrap_check(p, cases[i].args);
+        if (st != (cases[i].message ? QM_BAD_ARG : QM_OK) ||
+            (cases[i].message && !strstr(qm_message(), cases[i].message)))
+            fail_msg("%s:%s gave %d: %s", p->name, cases[i].args, (int)st, qm_message());
+    }
+    for (int k = 0; k < qm_problem_count(); k++) {
+        p = qm_problem_at(k);
+        assert_int_equal(qm_wrap_check(p, p->args), QM_OK);
+        assert_int_equal(qm_wrap_check(p, NULL), QM_OK);
+        assert_int_equal(qm_wrap_check(p, "nonsense=1"), QM_BAD_ARG);
+        assert_non_null(strstr(qm_message(), "no argument 'nonsense'; there are "));
+        for (int i = 0; i < p->n_args; i++)
+            assert_non_null(strstr(qm_message(), p->arg[i].key));
+    }
 }
 
 /* ---- quad ------------------------------------------------------------------------------------ */
@@ -649,6 +696,7 @@ int main(void)
         cmocka_unit_test(test_suggestions),
         cmocka_unit_test(test_shapes),
         cmocka_unit_test(test_names_and_arguments),
+        cmocka_unit_test(test_well_written),
         cmocka_unit_test(test_quad_descent),
         cmocka_unit_test(test_quad_adam),
         cmocka_unit_test(test_quad_dct),

@@ -205,6 +205,7 @@ static void test_skips(void **state)
     } cases[] = {
         {"variant: ema4_uniform\nsource: dist:gauss\ncoupling: closed\n", "needs a problem"},
         {"variant: ema4_uniform\nsource: problem:quad\n", "oneshot needs"},
+        {"variant: adamw_f32\nsource: problem:quad:n=0\n", "oneshot needs"}, /* no mistake yet */
         {"variant: ema4_uniform\nsource: problem:quad\ncoupling: closed\n", "never moves"},
         {"variant: ema4_uniform\nsource: dist:gauss\nslot: exp_avg_sq\n", "has no state"},
         {"variant: ema4_uniform\nsource: dist:gauss\nexp_avg_sq: \"dyn:8u/block:64\"\n",
@@ -247,6 +248,9 @@ static void test_misspelt_words(void **state)
         {VALID "beta2: -inf\n", ":3: beta2: expected a finite number"},
         {"variant: \"ema4_uniform,lr=inf\"\nsource: dist:gauss\n",
          ":1: lr: expected a finite number"},
+        {"variant: adamw_f32\nsource: \"problem:quad:nn=4\"\n",
+         ":2: quad: no argument 'nn'; there are n, cond, lambda_max, layout, rows, start"},
+        {"variant: adamw_f32\nsource: \"problem:spike:base=quad:nn=4\"\n", ":2: quad: no argument"},
         {VALID "start: wrong\n", "no start 'wrong'; there are problem, ulp"},
         {VALID "coupling: wrong\n",
          "no coupling 'wrong'; there are oneshot, local, global, closed"},

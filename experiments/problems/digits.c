@@ -18,6 +18,16 @@
 
 static const char defaults[] = "hidden=32,batch=64";
 
+static const struct qm_arg known[] = {
+    {.key = "hidden", .lo = 1, .hi = 4096, .whole = 1, .text = "units of the hidden layer"},
+    {.key = "batch",
+     .lo = 1,
+     .hi = 65536,
+     .whole = 1,
+     .text = "images that a step draws, with replacement"},
+};
+enum { ARGS = sizeof known / sizeof *known };
+
 /* A .npy file: a header of 128 bytes, then a row per image: 64 pixels and the digit. */
 static const unsigned char npy[] = {
 #include "digits.inc"
@@ -51,15 +61,12 @@ static void digits_close(void *self)
 static qm_status digits_open(const char *args, uint64_t seed, void **self, int *n_tensors,
                              struct qm_shape *shapes)
 {
-    struct qm_arg arg[] = {
-        {.key = "hidden", .lo = 1, .hi = 4096, .whole = 1},
-        {.key = "batch", .lo = 1, .hi = 65536, .whole = 1},
-    };
-    QM_TRY(qm_args_read("digits", defaults, args, arg, 2));
+    double value[ARGS];
+    QM_TRY(qm_args_read("digits", defaults, args, known, ARGS, value));
     struct digits *s = calloc(1, sizeof *s);
     if (!s)
         return qm_fail(QM_NO_MEMORY, "digits");
-    int64_t h = (int64_t)arg[0].value, b = (int64_t)arg[1].value, most = b > IMAGES ? b : IMAGES;
+    int64_t h = (int64_t)value[0], b = (int64_t)value[1], most = b > IMAGES ? b : IMAGES;
     s->hidden = h;
     s->batch = b;
     s->seed = seed;
@@ -169,6 +176,8 @@ const struct qm_problem qm_problem_digits = {
     .summary = "real data: a network learns to read 1797 handwritten digits",
     .source = "E. Alpaydin, C. Kaynak, UCI, doi 10.24432/C50P49; infimum 0 of a separated set",
     .args = defaults,
+    .arg = known,
+    .n_args = ARGS,
     .open = digits_open,
     .start = digits_start,
     .eval = digits_eval,

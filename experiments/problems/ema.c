@@ -19,6 +19,19 @@
 
 static const char defaults[] = "n=128,case=odd,at=3000,before=0.5,after=0,rows=0";
 
+static const struct qm_arg known[] = {
+    {.key = "n", .lo = 1, .hi = 0x1p26, .whole = 1, .text = "elements"},
+    {.key = "case",
+     .words = "odd|all|one|gauss",
+     .text = "which squares of the gradient change: those of odd places, all, one; gauss: none, "
+             "normals"},
+    {.key = "at", .lo = 0, .hi = 1e15, .whole = 1, .text = "the last step with `before`"},
+    {.key = "before", .lo = 0, .hi = 1e38, .text = "square of the gradient up to then"},
+    {.key = "after", .lo = 0, .hi = 1e38, .text = "square of the gradient from then on"},
+    {.key = "rows", .lo = 0, .hi = 0x1p26, .whole = 1, .text = QM_ROWS_TEXT},
+};
+enum { ARGS = sizeof known / sizeof *known };
+
 enum which { ODD, ALL, ONE, GAUSS };
 
 struct ema {
@@ -31,25 +44,18 @@ struct ema {
 static qm_status ema_open(const char *args, uint64_t seed, void **self, int *n_tensors,
                           struct qm_shape *shapes)
 {
-    struct qm_arg arg[] = {
-        {.key = "n", .lo = 1, .hi = 0x1p26, .whole = 1},
-        {.key = "case", .words = "odd|all|one|gauss"},
-        {.key = "at", .lo = 0, .hi = 1e15, .whole = 1},
-        {.key = "before", .lo = 0, .hi = 1e38},
-        {.key = "after", .lo = 0, .hi = 1e38},
-        {.key = "rows", .lo = 0, .hi = 0x1p26, .whole = 1},
-    };
+    double value[ARGS];
     struct qm_shape shape;
-    QM_TRY(qm_args_read("ema", defaults, args, arg, 6));
-    QM_TRY(qm_problem_shape("ema", (int64_t)arg[0].value, (int64_t)arg[5].value, &shape));
+    QM_TRY(qm_args_read("ema", defaults, args, known, ARGS, value));
+    QM_TRY(qm_problem_shape("ema", (int64_t)value[0], (int64_t)value[5], &shape));
     struct ema *s = malloc(sizeof *s);
     if (!s)
         return qm_fail(QM_NO_MEMORY, "ema");
-    s->n = (int64_t)arg[0].value;
-    s->which = (enum which)arg[1].value;
-    s->at = (int64_t)arg[2].value;
-    s->before = arg[3].value;
-    s->after = arg[4].value;
+    s->n = (int64_t)value[0];
+    s->which = (enum which)value[1];
+    s->at = (int64_t)value[2];
+    s->before = value[3];
+    s->after = value[4];
     s->seed = seed;
     *self = s;
     *n_tensors = 1;
@@ -82,6 +88,8 @@ const struct qm_problem qm_problem_ema = {
     .summary = "prescribed gradients for the running averages: steps, an outlier, noise; no loss",
     .source = "the exact average in closed form",
     .args = defaults,
+    .arg = known,
+    .n_args = ARGS,
     .open = ema_open,
     .start = ema_start,
     .eval = ema_eval,

@@ -18,6 +18,20 @@
 
 static const char defaults[] = "rows=4096,d=16,batch=64,s=1,loss=all,data_seed=12345";
 
+static const struct qm_arg known[] = {
+    {.key = "rows", .lo = 1, .hi = 1048576, .whole = 1, .text = "tokens"},
+    {.key = "d", .lo = 1, .hi = 4096, .whole = 1, .text = "numbers a token"},
+    {.key = "batch", .lo = 1, .hi = 1048576, .whole = 1, .text = "tokens that a step draws"},
+    {.key = "s", .lo = 0, .hi = 10, .text = "Zipf's exponent: token w comes with (w + 1)^-s"},
+    {.key = "loss", .words = "all|rare", .text = "of all tokens, or of the rarest tenth"},
+    {.key = "data_seed",
+     .lo = 1,
+     .hi = 4294967295.0,
+     .whole = 1,
+     .text = "seed of the data, apart from the run's"},
+};
+enum { ARGS = sizeof known / sizeof *known };
+
 struct embed {
     int64_t rows, d, batch, from; /* from: the first row that the loss counts */
     uint64_t seed;
@@ -56,29 +70,22 @@ static void embed_close(void *self)
 static qm_status embed_open(const char *args, uint64_t seed, void **self, int *n_tensors,
                             struct qm_shape *shapes)
 {
-    struct qm_arg arg[] = {
-        {.key = "rows", .lo = 1, .hi = 1048576, .whole = 1},
-        {.key = "d", .lo = 1, .hi = 4096, .whole = 1},
-        {.key = "batch", .lo = 1, .hi = 1048576, .whole = 1},
-        {.key = "s", .lo = 0, .hi = 10},
-        {.key = "loss", .words = "all|rare"},
-        {.key = "data_seed", .lo = 1, .hi = 4294967295.0, .whole = 1},
-    };
-    QM_TRY(qm_args_read("embed", defaults, args, arg, 6));
+    double value[ARGS];
+    QM_TRY(qm_args_read("embed", defaults, args, known, ARGS, value));
     struct embed *s = calloc(1, sizeof *s);
     if (!s)
         return qm_fail(QM_NO_MEMORY, "embed");
-    s->rows = (int64_t)arg[0].value;
-    s->d = (int64_t)arg[1].value;
-    s->batch = (int64_t)arg[2].value;
-    s->from = arg[4].value > 0 ? s->rows - (s->rows + 9) / 10 : 0;
+    s->rows = (int64_t)value[0];
+    s->d = (int64_t)value[1];
+    s->batch = (int64_t)value[2];
+    s->from = value[4] > 0 ? s->rows - (s->rows + 9) / 10 : 0;
     s->seed = seed;
     s->target = malloc((size_t)(s->rows * (s->d + 2)) * sizeof *s->target);
     qm_status st = s->target ? QM_OK : qm_fail(QM_NO_MEMORY, "embed: table");
     if (st == QM_OK) {
         s->p = s->target + s->rows * s->d;
         s->upto = s->p + s->rows;
-        st = make_data(s, arg[3].value, (uint32_t)arg[5].value);
+        st = make_data(s, value[3], (uint32_t)value[5]);
     }
     if (st != QM_OK) {
         embed_close(s);
@@ -163,6 +170,8 @@ const struct qm_problem qm_problem_embed = {
     .summary = "embedding table with Zipf's frequencies: most rows of a gradient are zero",
     .source = "quadratic; floor 0 at the targets",
     .args = defaults,
+    .arg = known,
+    .n_args = ARGS,
     .open = embed_open,
     .start = embed_start,
     .eval = embed_eval,

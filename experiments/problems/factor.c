@@ -21,6 +21,18 @@
 
 static const char defaults[] = "m=48,n=32,r=4,data_seed=12345";
 
+static const struct qm_arg known[] = {
+    {.key = "m", .lo = 1, .hi = 4096, .whole = 1, .text = "rows of the matrix"},
+    {.key = "n", .lo = 1, .hi = 4096, .whole = 1, .text = "its columns, at most m"},
+    {.key = "r", .lo = 1, .hi = 4096, .whole = 1, .text = "rank of the factors, at most n"},
+    {.key = "data_seed",
+     .lo = 1,
+     .hi = 4294967295.0,
+     .whole = 1,
+     .text = "seed of the data, apart from the run's"},
+};
+enum { ARGS = sizeof known / sizeof *known };
+
 struct factor {
     int64_t m, n, r;
     uint64_t seed;
@@ -104,14 +116,9 @@ static qm_status solve(struct factor *s)
 static qm_status factor_open(const char *args, uint64_t seed, void **self, int *n_tensors,
                              struct qm_shape *shapes)
 {
-    struct qm_arg arg[] = {
-        {.key = "m", .lo = 1, .hi = 4096, .whole = 1},
-        {.key = "n", .lo = 1, .hi = 4096, .whole = 1},
-        {.key = "r", .lo = 1, .hi = 4096, .whole = 1},
-        {.key = "data_seed", .lo = 1, .hi = 4294967295.0, .whole = 1},
-    };
-    QM_TRY(qm_args_read("factor", defaults, args, arg, 4));
-    int64_t m = (int64_t)arg[0].value, n = (int64_t)arg[1].value, r = (int64_t)arg[2].value;
+    double value[ARGS];
+    QM_TRY(qm_args_read("factor", defaults, args, known, ARGS, value));
+    int64_t m = (int64_t)value[0], n = (int64_t)value[1], r = (int64_t)value[2];
     if (n > m || r > n)
         return qm_fail(QM_BAD_ARG, "factor: m=%lld,n=%lld,r=%lld, expected m >= n >= r",
                        (long long)m, (long long)n, (long long)r);
@@ -132,7 +139,7 @@ static qm_status factor_open(const char *args, uint64_t seed, void **self, int *
         s->right = s->left + m * r;
         s->transposed = s->right + n * r;
         s->best = s->transposed + n * r;
-        st = make_data(s, (uint32_t)arg[3].value);
+        st = make_data(s, (uint32_t)value[3]);
     }
     if (st == QM_OK)
         st = solve(s);
@@ -203,6 +210,8 @@ const struct qm_problem qm_problem_factor = {
     .summary = "weighted matrix factorisation, rows and columns over 2 decades each; deterministic",
     .source = "C. Eckart, G. Young, Psychometrika 1 (1936) 211; the floor by singular values",
     .args = defaults,
+    .arg = known,
+    .n_args = ARGS,
     .open = factor_open,
     .start = factor_start,
     .eval = factor_eval,

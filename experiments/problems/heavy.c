@@ -16,6 +16,19 @@
 #define OWN  "nu=3,sigma=0.01"
 #define BASE "quad"
 
+static const struct qm_arg known[] = {
+    {.key = "nu",
+     .lo = 0.1,
+     .hi = 1e6,
+     .text = "degrees of freedom of Student's t; at most 2: no variance"},
+    {.key = "sigma",
+     .lo = 0,
+     .hi = 1e30,
+     .text = "standard deviation of the noise for nu > 2, else its factor"},
+    QM_WRAP_ARG,
+};
+enum { ARGS = sizeof known / sizeof *known - 1 }; /* of its own */
+
 struct heavy {
     struct qm_wrap wrap;
     uint64_t seed;
@@ -36,18 +49,15 @@ static void heavy_close(void *self)
 static qm_status heavy_open(const char *args, uint64_t seed, void **self, int *n_tensors,
                             struct qm_shape *shapes)
 {
-    struct qm_arg arg[] = {
-        {.key = "nu", .lo = 0.1, .hi = 1e6},
-        {.key = "sigma", .lo = 0, .hi = 1e30},
-    };
-    char own[256];
+    double value[ARGS];
+    char own[QM_WRAP_OWN];
     int n = 0;
     struct heavy *s = calloc(1, sizeof *s);
     if (!s)
         return qm_fail(QM_NO_MEMORY, "heavy");
     qm_status st = qm_wrap_open("heavy", args, BASE, seed, own, sizeof own, &s->wrap, &n, shapes);
     if (st == QM_OK)
-        st = qm_args_read("heavy", OWN, own, arg, 2);
+        st = qm_args_read("heavy", OWN, own, known, ARGS, value);
     if (st == QM_OK) {
         s->noise = malloc((size_t)s->wrap.numel * sizeof *s->noise);
         st = s->noise ? QM_OK : qm_fail(QM_NO_MEMORY, "heavy: noise");
@@ -57,8 +67,8 @@ static qm_status heavy_open(const char *args, uint64_t seed, void **self, int *n
         return st;
     }
     s->seed = seed;
-    s->nu = arg[0].value;
-    s->sigma = arg[1].value * (s->nu > 2 ? sqrt((s->nu - 2) / s->nu) : 1);
+    s->nu = value[0];
+    s->sigma = value[1] * (s->nu > 2 ? sqrt((s->nu - 2) / s->nu) : 1);
     *self = s;
     *n_tensors = n;
     return QM_OK;
@@ -113,6 +123,8 @@ const struct qm_problem qm_problem_heavy = {
     .summary = "heavy-tailed noise on the gradients of any problem: base=NAME:ARGS",
     .source = "Student's t; loss and floor are the base's",
     .args = OWN ",base=" BASE,
+    .arg = known,
+    .n_args = ARGS + 1,
     .open = heavy_open,
     .work = heavy_work,
     .start = heavy_start,

@@ -26,6 +26,29 @@
 
 static const char defaults[] = "n=1000,d=20,lambda=1e-3,labels=noisy,batch=64,data_seed=12345";
 
+static const struct qm_arg known[] = {
+    {.key = "n", .lo = 1, .hi = 1048576, .whole = 1, .text = "samples"},
+    {.key = "d", .lo = 1, .hi = 4096, .whole = 1, .text = "features"},
+    {.key = "lambda",
+     .lo = 0,
+     .hi = 1e6,
+     .text = "weight of ||w||^2 / 2; 0 needs labels=separable"},
+    {.key = "labels",
+     .words = "noisy|separable",
+     .text = "drawn by the teacher's odds, or its sign"},
+    {.key = "batch",
+     .lo = 0,
+     .hi = 1048576,
+     .whole = 1,
+     .text = "rows that a step draws; 0: all, the exact gradient"},
+    {.key = "data_seed",
+     .lo = 1,
+     .hi = 4294967295.0,
+     .whole = 1,
+     .text = "seed of the data, apart from the run's"},
+};
+enum { ARGS = sizeof known / sizeof *known };
+
 struct logreg {
     int64_t n, d, batch;
     uint64_t seed;
@@ -187,32 +210,25 @@ static qm_status make_data(struct logreg *s, uint32_t data_seed, int separable)
 static qm_status logreg_open(const char *args, uint64_t seed, void **self, int *n_tensors,
                              struct qm_shape *shapes)
 {
-    struct qm_arg arg[] = {
-        {.key = "n", .lo = 1, .hi = 1048576, .whole = 1},
-        {.key = "d", .lo = 1, .hi = 4096, .whole = 1},
-        {.key = "lambda", .lo = 0, .hi = 1e6},
-        {.key = "labels", .words = "noisy|separable"},
-        {.key = "batch", .lo = 0, .hi = 1048576, .whole = 1},
-        {.key = "data_seed", .lo = 1, .hi = 4294967295.0, .whole = 1},
-    };
-    QM_TRY(qm_args_read("logreg", defaults, args, arg, 6));
-    int separable = arg[3].value > 0;
-    if (arg[2].value == 0 && !separable)
+    double value[ARGS];
+    QM_TRY(qm_args_read("logreg", defaults, args, known, ARGS, value));
+    int separable = value[3] > 0;
+    if (value[2] == 0 && !separable)
         return qm_fail(QM_BAD_ARG, "logreg: lambda is 0, expected above 0 for labels=noisy");
     struct logreg *s = calloc(1, sizeof *s);
     if (!s)
         return qm_fail(QM_NO_MEMORY, "logreg");
-    s->n = (int64_t)arg[0].value;
-    s->d = (int64_t)arg[1].value;
-    s->lambda = arg[2].value;
-    s->batch = (int64_t)arg[4].value;
+    s->n = (int64_t)value[0];
+    s->d = (int64_t)value[1];
+    s->lambda = value[2];
+    s->batch = (int64_t)value[4];
     s->seed = seed;
     s->x = malloc((size_t)(s->n * s->d + s->n + s->d) * sizeof *s->x);
     qm_status st = s->x ? QM_OK : qm_fail(QM_NO_MEMORY, "logreg: data");
     if (st == QM_OK) {
         s->score = s->x + s->n * s->d;
         s->best = s->score + s->n;
-        st = make_data(s, (uint32_t)arg[5].value, separable);
+        st = make_data(s, (uint32_t)value[5], separable);
     }
     if (st == QM_OK && s->lambda > 0)
         st = solve(s);
@@ -276,6 +292,8 @@ const struct qm_problem qm_problem_logreg = {
     .summary = "logistic regression, features over 2 decades; lambda=0: gradients that fade",
     .source = "Newton's method; certificate ||grad||^2 / (2 lambda) of strong convexity",
     .args = defaults,
+    .arg = known,
+    .n_args = ARGS,
     .open = logreg_open,
     .start = logreg_start,
     .eval = logreg_eval,

@@ -23,6 +23,24 @@
 
 static const char defaults[] = "n=256,p=64,q=32,batch=0,init=normal,data_seed=12345";
 
+static const struct qm_arg known[] = {
+    {.key = "n", .lo = 1, .hi = 65536, .whole = 1, .text = "samples, at least p"},
+    {.key = "p", .lo = 1, .hi = 4096, .whole = 1, .text = "features"},
+    {.key = "q", .lo = 1, .hi = 4096, .whole = 1, .text = "outputs"},
+    {.key = "batch",
+     .lo = 0,
+     .hi = 65536,
+     .whole = 1,
+     .text = "rows that a step draws; 0: all, the exact gradient"},
+    {.key = "init", .words = "normal|0", .text = "start: normals of size 0.01, or 0"},
+    {.key = "data_seed",
+     .lo = 1,
+     .hi = 4294967295.0,
+     .whole = 1,
+     .text = "seed of the data, apart from the run's"},
+};
+enum { ARGS = sizeof known / sizeof *known };
+
 struct lowrank {
     int64_t n, p, q, batch;
     uint64_t seed;
@@ -112,16 +130,9 @@ static qm_status solve(struct lowrank *s)
 static qm_status lowrank_open(const char *args, uint64_t seed, void **self, int *n_tensors,
                               struct qm_shape *shapes)
 {
-    struct qm_arg arg[] = {
-        {.key = "n", .lo = 1, .hi = 65536, .whole = 1},
-        {.key = "p", .lo = 1, .hi = 4096, .whole = 1},
-        {.key = "q", .lo = 1, .hi = 4096, .whole = 1},
-        {.key = "batch", .lo = 0, .hi = 65536, .whole = 1},
-        {.key = "init", .words = "normal|0"},
-        {.key = "data_seed", .lo = 1, .hi = 4294967295.0, .whole = 1},
-    };
-    QM_TRY(qm_args_read("lowrank", defaults, args, arg, 6));
-    int64_t n = (int64_t)arg[0].value, p = (int64_t)arg[1].value, q = (int64_t)arg[2].value;
+    double value[ARGS];
+    QM_TRY(qm_args_read("lowrank", defaults, args, known, ARGS, value));
+    int64_t n = (int64_t)value[0], p = (int64_t)value[1], q = (int64_t)value[2];
     if (p > n)
         return qm_fail(QM_BAD_ARG, "lowrank: p is %lld, expected at most n = %lld", (long long)p,
                        (long long)n);
@@ -131,8 +142,8 @@ static qm_status lowrank_open(const char *args, uint64_t seed, void **self, int 
     s->n = n;
     s->p = p;
     s->q = q;
-    s->batch = (int64_t)arg[3].value;
-    s->start_at_zero = arg[4].value > 0;
+    s->batch = (int64_t)value[3];
+    s->start_at_zero = value[4] > 0;
     s->seed = seed;
     s->x = malloc((size_t)(n * p + 2 * n * q + p * q) * sizeof *s->x);
     qm_status st =
@@ -142,7 +153,7 @@ static qm_status lowrank_open(const char *args, uint64_t seed, void **self, int 
         s->y = s->x + n * p;
         s->residual = s->y + n * q;
         s->best = s->residual + n * q;
-        st = make_data(s, (uint32_t)arg[5].value);
+        st = make_data(s, (uint32_t)value[5]);
     }
     if (st == QM_OK)
         st = solve(s);
@@ -216,6 +227,8 @@ const struct qm_problem qm_problem_lowrank = {
     .summary = "multi-output linear regression, features over 3 decades, outputs over 2",
     .source = "linear least squares; the floor by QR decomposition",
     .args = defaults,
+    .arg = known,
+    .n_args = ARGS,
     .open = lowrank_open,
     .start = lowrank_start,
     .eval = lowrank_eval,

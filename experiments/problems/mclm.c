@@ -164,42 +164,50 @@ static qm_status open_buffers(struct mclm *s, uint64_t data_seed)
 
 enum { SYMBOLS, LENGTH, WIDTH, LAYERS, HEADS, BATCH, ORDER, PEAK, EVAL, DATA_SEED, ARGS };
 
-static qm_status read_args(const char *args, struct qm_arg arg[ARGS])
+static const struct qm_arg known[ARGS] = {
+    {.key = "K", .lo = 2, .hi = 256, .whole = 1, .text = "symbols of the language"},
+    {.key = "T", .lo = 2, .hi = 1024, .whole = 1, .text = "tokens of context"},
+    {.key = "C", .lo = 1, .hi = 1024, .whole = 1, .text = "width, a multiple of heads"},
+    {.key = "L", .lo = 1, .hi = MOST_LAYERS, .whole = 1, .text = "layers"},
+    {.key = "heads", .lo = 1, .hi = 64, .whole = 1, .text = "heads of attention"},
+    {.key = "batch", .lo = 1, .hi = 1024, .whole = 1, .text = "sequences that a step draws"},
+    {.key = "order", .lo = 1, .hi = 2, .whole = 1, .text = "tokens that the next one depends on"},
+    {.key = "a", .lo = 0, .hi = 30, .text = "how peaked the language is; 0: all symbols alike"},
+    {.key = "eval",
+     .lo = 1,
+     .hi = 1024,
+     .whole = 1,
+     .text = "fixed sequences that the loss is over"},
+    {.key = "data_seed",
+     .lo = 0,
+     .hi = 4294967295.0,
+     .whole = 1,
+     .text = "seed of those sequences"},
+};
+
+static qm_status read_args(const char *args, double value[ARGS])
 {
-    static const struct qm_arg known[ARGS] = {
-        {.key = "K", .lo = 2, .hi = 256, .whole = 1},
-        {.key = "T", .lo = 2, .hi = 1024, .whole = 1},
-        {.key = "C", .lo = 1, .hi = 1024, .whole = 1},
-        {.key = "L", .lo = 1, .hi = MOST_LAYERS, .whole = 1},
-        {.key = "heads", .lo = 1, .hi = 64, .whole = 1},
-        {.key = "batch", .lo = 1, .hi = 1024, .whole = 1},
-        {.key = "order", .lo = 1, .hi = 2, .whole = 1},
-        {.key = "a", .lo = 0, .hi = 30},
-        {.key = "eval", .lo = 1, .hi = 1024, .whole = 1},
-        {.key = "data_seed", .lo = 0, .hi = 4294967295.0, .whole = 1},
-    };
-    memcpy(arg, known, sizeof known);
-    return qm_args_read("mclm", defaults, args, arg, ARGS);
+    return qm_args_read("mclm", defaults, args, known, ARGS, value);
 }
 
 /* Per token 2 operations a weight and 4 T C of attention, forward; twice that backward. */
 static double mclm_work(const char *args)
 {
-    struct qm_arg arg[ARGS];
-    if (read_args(args, arg) != QM_OK)
+    double value[ARGS];
+    if (read_args(args, value) != QM_OK)
         return 0;
-    double width = arg[WIDTH].value, length = arg[LENGTH].value;
+    double width = value[WIDTH], length = value[LENGTH];
     double layer = 24 * width * width + 4 * length * width;
-    double token = arg[LAYERS].value * layer + 2 * arg[SYMBOLS].value * width;
-    return token * length * (3 * arg[BATCH].value + arg[EVAL].value / LOOK);
+    double token = value[LAYERS] * layer + 2 * value[SYMBOLS] * width;
+    return token * length * (3 * value[BATCH] + value[EVAL] / LOOK);
 }
 
 static qm_status mclm_open(const char *args, uint64_t seed, void **self, int *n_tensors,
                            struct qm_shape *shapes)
 {
-    struct qm_arg arg[ARGS];
-    QM_TRY(read_args(args, arg));
-    int64_t width = (int64_t)arg[WIDTH].value, heads = (int64_t)arg[HEADS].value;
+    double value[ARGS];
+    QM_TRY(read_args(args, value));
+    int64_t width = (int64_t)value[WIDTH], heads = (int64_t)value[HEADS];
     if (width % heads)
         return qm_fail(QM_BAD_ARG, "mclm: heads is %lld, expected a divisor of C = %lld",
                        (long long)heads, (long long)width);
@@ -207,15 +215,15 @@ static qm_status mclm_open(const char *args, uint64_t seed, void **self, int *n_
     if (!s)
         return qm_fail(QM_NO_MEMORY, "mclm");
     s->shape =
-        (struct qm_attention){.length = (int64_t)arg[LENGTH].value, .width = width, .heads = heads};
-    s->layers = (int64_t)arg[LAYERS].value;
-    s->batch = (int64_t)arg[BATCH].value;
-    s->eval = (int64_t)arg[EVAL].value;
+        (struct qm_attention){.length = (int64_t)value[LENGTH], .width = width, .heads = heads};
+    s->layers = (int64_t)value[LAYERS];
+    s->batch = (int64_t)value[BATCH];
+    s->eval = (int64_t)value[EVAL];
     s->seed = seed;
-    qm_status st = qm_chain_open((int64_t)arg[SYMBOLS].value, (int)arg[ORDER].value,
-                                 arg[PEAK].value, &s->chain);
+    qm_status st =
+        qm_chain_open((int64_t)value[SYMBOLS], (int)value[ORDER], value[PEAK], &s->chain);
     if (st == QM_OK)
-        st = open_buffers(s, (uint64_t)arg[DATA_SEED].value);
+        st = open_buffers(s, (uint64_t)value[DATA_SEED]);
     if (st != QM_OK) {
         mclm_close(s);
         return st;
@@ -407,6 +415,8 @@ const struct qm_problem qm_problem_mclm = {
     .summary = "small GPT on a Markov chain; the floor is the chain's entropy rate",
     .source = "entropy rate from the stationary law; model as GPT-2, backward written out",
     .args = defaults,
+    .arg = known,
+    .n_args = ARGS,
     .open = mclm_open,
     .work = mclm_work,
     .start = mclm_start,

@@ -26,6 +26,21 @@
 static const char defaults[] =
     "d=64,teacher=8,student=16,batch=32,phi=erf,sigma=0.1,data_seed=12345";
 
+static const struct qm_arg known[] = {
+    {.key = "d", .lo = 1, .hi = 4096, .whole = 1, .text = "inputs"},
+    {.key = "teacher", .lo = 1, .hi = 4096, .whole = 1, .text = "the teacher's units"},
+    {.key = "student",
+     .lo = 1,
+     .hi = 4096,
+     .whole = 1,
+     .text = "the student's units, at least as many"},
+    {.key = "batch", .lo = 1, .hi = 65536, .whole = 1, .text = "fresh samples a step"},
+    {.key = "phi", .words = "erf|relu", .text = "activation"},
+    {.key = "sigma", .lo = 0, .hi = 1e6, .text = "standard deviation of the noise on the labels"},
+    {.key = "data_seed", .lo = 1, .hi = 4294967295.0, .whole = 1, .text = "seed of the teacher"},
+};
+enum { ARGS = sizeof known / sizeof *known };
+
 struct mlp {
     int64_t d, teacher, student, batch;
     int relu;
@@ -76,28 +91,20 @@ static qm_status make_teacher(struct mlp *s, uint32_t data_seed)
 static qm_status mlp_open(const char *args, uint64_t seed, void **self, int *n_tensors,
                           struct qm_shape *shapes)
 {
-    struct qm_arg arg[] = {
-        {.key = "d", .lo = 1, .hi = 4096, .whole = 1},
-        {.key = "teacher", .lo = 1, .hi = 4096, .whole = 1},
-        {.key = "student", .lo = 1, .hi = 4096, .whole = 1},
-        {.key = "batch", .lo = 1, .hi = 65536, .whole = 1},
-        {.key = "phi", .words = "erf|relu"},
-        {.key = "sigma", .lo = 0, .hi = 1e6},
-        {.key = "data_seed", .lo = 1, .hi = 4294967295.0, .whole = 1},
-    };
-    QM_TRY(qm_args_read("mlp", defaults, args, arg, 7));
-    if (arg[2].value < arg[1].value)
-        return qm_fail(QM_BAD_ARG, "mlp: student is %g, expected at least teacher = %g",
-                       arg[2].value, arg[1].value);
+    double value[ARGS];
+    QM_TRY(qm_args_read("mlp", defaults, args, known, ARGS, value));
+    if (value[2] < value[1])
+        return qm_fail(QM_BAD_ARG, "mlp: student is %g, expected at least teacher = %g", value[2],
+                       value[1]);
     struct mlp *s = calloc(1, sizeof *s);
     if (!s)
         return qm_fail(QM_NO_MEMORY, "mlp");
-    s->d = (int64_t)arg[0].value;
-    s->teacher = (int64_t)arg[1].value;
-    s->student = (int64_t)arg[2].value;
-    s->batch = (int64_t)arg[3].value;
-    s->relu = arg[4].value > 0;
-    s->sigma = arg[5].value;
+    s->d = (int64_t)value[0];
+    s->teacher = (int64_t)value[1];
+    s->student = (int64_t)value[2];
+    s->batch = (int64_t)value[3];
+    s->relu = value[4] > 0;
+    s->sigma = value[5];
     s->seed = seed;
     int64_t units = s->student + s->teacher;
     s->stack = malloc((size_t)(units * (2 * s->d + units + 1) + s->batch * (s->d + units + 1)) *
@@ -110,7 +117,7 @@ static qm_status mlp_open(const char *args, uint64_t seed, void **self, int *n_t
         s->x = s->out + units;
         s->eps = s->x + s->batch * s->d; /* right behind x: one fill draws both */
         s->hidden = s->eps + s->batch;
-        st = make_teacher(s, (uint32_t)arg[6].value);
+        st = make_teacher(s, (uint32_t)value[6]);
     }
     if (st != QM_OK) {
         mlp_close(s);
@@ -221,6 +228,8 @@ const struct qm_problem qm_problem_mlp = {
     .summary = "two-layer network taught by another, fresh samples, population loss exact",
     .source = "Phys. Rev. E 52 (1995) 4225 (erf); Cho, Saul, NIPS 2009 (ReLU)",
     .args = defaults,
+    .arg = known,
+    .n_args = ARGS,
     .open = mlp_open,
     .start = mlp_start,
     .eval = mlp_eval,

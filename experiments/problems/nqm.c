@@ -22,6 +22,21 @@
 
 static const char defaults[] = "n=1000,batch=32,start=normal,nu=0,rows=0";
 
+static const struct qm_arg known[] = {
+    {.key = "n", .lo = 1, .hi = 0x1p26, .whole = 1, .text = "elements"},
+    {.key = "batch",
+     .lo = 1e-30,
+     .hi = 1e30,
+     .text = "samples a gradient is the mean of: its variance is h_i / batch"},
+    {.key = "start", .words = "normal|one", .text = "normals of variance 1, or 1"},
+    {.key = "nu",
+     .lo = 0,
+     .hi = 1e6,
+     .text = "noise: 0 normal, else degrees of freedom of Student's t, from 0.1"},
+    {.key = "rows", .lo = 0, .hi = 0x1p26, .whole = 1, .text = QM_ROWS_TEXT},
+};
+enum { ARGS = sizeof known / sizeof *known };
+
 struct nqm {
     int64_t n;
     uint64_t seed;
@@ -34,26 +49,20 @@ static double curvature(int64_t i) { return 1 / (double)(i + 1); }
 static qm_status nqm_open(const char *args, uint64_t seed, void **self, int *n_tensors,
                           struct qm_shape *shapes)
 {
-    struct qm_arg arg[] = {
-        {.key = "n", .lo = 1, .hi = 0x1p26, .whole = 1},
-        {.key = "batch", .lo = 1e-30, .hi = 1e30},
-        {.key = "start", .words = "normal|one"},
-        {.key = "nu", .lo = 0, .hi = 1e6},
-        {.key = "rows", .lo = 0, .hi = 0x1p26, .whole = 1},
-    };
-    QM_TRY(qm_args_read("nqm", defaults, args, arg, 5));
-    if (arg[3].value > 0 && arg[3].value < 0.1)
-        return qm_fail(QM_BAD_ARG, "nqm: nu is %g, expected 0 (normal) or from 0.1", arg[3].value);
+    double value[ARGS];
+    QM_TRY(qm_args_read("nqm", defaults, args, known, ARGS, value));
+    if (value[3] > 0 && value[3] < 0.1)
+        return qm_fail(QM_BAD_ARG, "nqm: nu is %g, expected 0 (normal) or from 0.1", value[3]);
     struct qm_shape shape;
-    QM_TRY(qm_problem_shape("nqm", (int64_t)arg[0].value, (int64_t)arg[4].value, &shape));
+    QM_TRY(qm_problem_shape("nqm", (int64_t)value[0], (int64_t)value[4], &shape));
     struct nqm *q = malloc(sizeof *q);
     if (!q)
         return qm_fail(QM_NO_MEMORY, "nqm");
-    q->n = (int64_t)arg[0].value;
+    q->n = (int64_t)value[0];
     q->seed = seed;
-    q->batch = arg[1].value;
-    q->start_at_one = arg[2].value > 0;
-    q->nu = arg[3].value;
+    q->batch = value[1];
+    q->start_at_one = value[2] > 0;
+    q->nu = value[3];
     *self = q;
     *n_tensors = 1;
     shapes[0] = shape;
@@ -155,6 +164,8 @@ const struct qm_problem qm_problem_nqm = {
     .summary = "noisy quadratic model, curvatures 1 / i, noise variance h / batch",
     .source = "arXiv:1907.04164, section 3; second moments by their recurrence",
     .args = defaults,
+    .arg = known,
+    .n_args = ARGS,
     .open = nqm_open,
     .start = nqm_start,
     .eval = nqm_eval,

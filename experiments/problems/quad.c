@@ -22,6 +22,18 @@
 
 static const char defaults[] = "n=1024,cond=1e4,lambda_max=1,layout=sorted,rows=0,start=one";
 
+static const struct qm_arg known[] = {
+    {.key = "n", .lo = 1, .hi = 0x1p26, .whole = 1, .text = "elements"},
+    {.key = "cond", .lo = 1, .hi = 1e30, .text = "the largest eigenvalue over the smallest"},
+    {.key = "lambda_max", .lo = 1e-30, .hi = 1e30, .text = "the largest eigenvalue"},
+    {.key = "layout",
+     .words = "sorted|shuffled|dct",
+     .text = "eigenvectors: the axes in order, shuffled, or rotated by a DCT"},
+    {.key = "rows", .lo = 0, .hi = 0x1p26, .whole = 1, .text = QM_ROWS_TEXT},
+    {.key = "start", .words = "one|normal", .text = "eigencoordinates: 1, or normals by the seed"},
+};
+enum { ARGS = sizeof known / sizeof *known };
+
 enum layout { SORTED, SHUFFLED, DCT };
 
 struct quad {
@@ -154,25 +166,18 @@ static qm_status open_dct(struct quad *q)
 static qm_status quad_open(const char *args, uint64_t seed, void **self, int *n_tensors,
                            struct qm_shape *shapes)
 {
-    struct qm_arg arg[] = {
-        {.key = "n", .lo = 1, .hi = 0x1p26, .whole = 1},
-        {.key = "cond", .lo = 1, .hi = 1e30},
-        {.key = "lambda_max", .lo = 1e-30, .hi = 1e30},
-        {.key = "layout", .words = "sorted|shuffled|dct"},
-        {.key = "rows", .lo = 0, .hi = 0x1p26, .whole = 1},
-        {.key = "start", .words = "one|normal"},
-    };
-    QM_TRY(qm_args_read("quad", defaults, args, arg, 6));
-    int64_t n = (int64_t)arg[0].value;
+    double value[ARGS];
+    QM_TRY(qm_args_read("quad", defaults, args, known, ARGS, value));
+    int64_t n = (int64_t)value[0];
     struct qm_shape shape;
-    QM_TRY(qm_problem_shape("quad", n, (int64_t)arg[4].value, &shape));
+    QM_TRY(qm_problem_shape("quad", n, (int64_t)value[4], &shape));
 
     struct quad *q = calloc(1, sizeof *q);
     if (!q)
         return qm_fail(QM_NO_MEMORY, "quad");
     q->n = n;
-    q->layout = (enum layout)arg[3].value;
-    q->start_at_one = arg[5].value == 0;
+    q->layout = (enum layout)value[3];
+    q->start_at_one = value[5] == 0;
     q->seed = seed;
     q->lambda = malloc(3 * (size_t)n * sizeof *q->lambda);
     qm_status st = q->lambda ? QM_OK : qm_fail(QM_NO_MEMORY, "quad: n = %lld", (long long)n);
@@ -187,7 +192,7 @@ static qm_status quad_open(const char *args, uint64_t seed, void **self, int *n_
     q->z = q->lambda + n;
     q->scratch = q->z + n;
     for (int64_t i = 0; i < n; i++)
-        q->lambda[i] = arg[2].value * pow(arg[1].value, n > 1 ? -(double)i / (double)(n - 1) : 0);
+        q->lambda[i] = value[2] * pow(value[1], n > 1 ? -(double)i / (double)(n - 1) : 0);
     *self = q;
     *n_tensors = 1;
     shapes[0] = shape;
@@ -253,6 +258,8 @@ const struct qm_problem qm_problem_quad = {
     .summary = "ill-conditioned quadratic, sorted, shuffled or rotated; deterministic",
     .source = "closed form: one linear recurrence per eigenvalue",
     .args = defaults,
+    .arg = known,
+    .n_args = ARGS,
     .open = quad_open,
     .start = quad_start,
     .eval = quad_eval,

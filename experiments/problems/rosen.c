@@ -14,6 +14,16 @@
 
 static const char defaults[] = "n=64,jitter=0.01,rows=0";
 
+static const struct qm_arg known[] = {
+    {.key = "n", .lo = 2, .hi = 0x1p26, .whole = 1, .text = "elements"},
+    {.key = "jitter",
+     .lo = 0,
+     .hi = 10,
+     .text = "standard deviation of the normals added to the start"},
+    {.key = "rows", .lo = 0, .hi = 0x1p26, .whole = 1, .text = QM_ROWS_TEXT},
+};
+enum { ARGS = sizeof known / sizeof *known };
+
 struct rosen {
     int64_t n;
     uint64_t seed;
@@ -23,18 +33,14 @@ struct rosen {
 static qm_status rosen_open(const char *args, uint64_t seed, void **self, int *n_tensors,
                             struct qm_shape *shapes)
 {
-    struct qm_arg arg[] = {
-        {.key = "n", .lo = 2, .hi = 0x1p26, .whole = 1},
-        {.key = "jitter", .lo = 0, .hi = 10},
-        {.key = "rows", .lo = 0, .hi = 0x1p26, .whole = 1},
-    };
-    QM_TRY(qm_args_read("rosen", defaults, args, arg, 3));
+    double value[ARGS];
+    QM_TRY(qm_args_read("rosen", defaults, args, known, ARGS, value));
     struct qm_shape shape;
-    QM_TRY(qm_problem_shape("rosen", (int64_t)arg[0].value, (int64_t)arg[2].value, &shape));
+    QM_TRY(qm_problem_shape("rosen", (int64_t)value[0], (int64_t)value[2], &shape));
     struct rosen *s = malloc(sizeof *s);
     if (!s)
         return qm_fail(QM_NO_MEMORY, "rosen");
-    *s = (struct rosen){(int64_t)arg[0].value, seed, arg[1].value};
+    *s = (struct rosen){(int64_t)value[0], seed, value[1]};
     *self = s;
     *n_tensors = 1;
     shapes[0] = shape;
@@ -93,6 +99,8 @@ const struct qm_problem qm_problem_rosen = {
     .summary = "chained Rosenbrock function: a curved valley, two basins; deterministic",
     .source = "H. H. Rosenbrock, Comput. J. 3 (1960) 175; floor 0 at x = 1 by its definition",
     .args = defaults,
+    .arg = known,
+    .n_args = ARGS,
     .open = rosen_open,
     .start = rosen_start,
     .eval = rosen_eval,

@@ -19,6 +19,30 @@
 #define OWN  "at=500,count=1,gap=1,times=1e4,zero=0,shift=0,by=1,clip=0"
 #define BASE "quad:layout=dct"
 
+static const struct qm_arg known[] = {
+    {.key = "at", .lo = 0, .hi = 1e9, .whole = 1, .text = "the first step with a spike; 0: never"},
+    {.key = "count", .lo = 0, .hi = 1e9, .whole = 1, .text = "spikes"},
+    {.key = "gap", .lo = 1, .hi = 1e9, .whole = 1, .text = "steps from one to the next"},
+    {.key = "times", .lo = -1e30, .hi = 1e30, .text = "factor of the gradient in a spike"},
+    {.key = "zero",
+     .lo = 0,
+     .hi = 1e9,
+     .whole = 1,
+     .text = "the step whose gradient is 0; 0: never"},
+    {.key = "shift",
+     .lo = 0,
+     .hi = 1e9,
+     .whole = 1,
+     .text = "the step from which gradients are times `by`; 0: never"},
+    {.key = "by", .lo = -1e30, .hi = 1e30, .text = "that factor"},
+    {.key = "clip",
+     .lo = 0,
+     .hi = 1e30,
+     .text = "norm that gradients of all tensors together are scaled to, at most; 0: any"},
+    QM_WRAP_ARG,
+};
+enum { ARGS = sizeof known / sizeof *known - 1 }; /* of its own */
+
 struct spike {
     struct qm_wrap wrap;
     int64_t at, count, gap, zero, shift;
@@ -37,36 +61,27 @@ static void spike_close(void *self)
 static qm_status spike_open(const char *args, uint64_t seed, void **self, int *n_tensors,
                             struct qm_shape *shapes)
 {
-    struct qm_arg arg[] = {
-        {.key = "at", .lo = 0, .hi = 1e9, .whole = 1},
-        {.key = "count", .lo = 0, .hi = 1e9, .whole = 1},
-        {.key = "gap", .lo = 1, .hi = 1e9, .whole = 1},
-        {.key = "times", .lo = -1e30, .hi = 1e30},
-        {.key = "zero", .lo = 0, .hi = 1e9, .whole = 1},
-        {.key = "shift", .lo = 0, .hi = 1e9, .whole = 1},
-        {.key = "by", .lo = -1e30, .hi = 1e30},
-        {.key = "clip", .lo = 0, .hi = 1e30},
-    };
-    char own[256];
+    double value[ARGS];
+    char own[QM_WRAP_OWN];
     int n = 0;
     struct spike *s = calloc(1, sizeof *s);
     if (!s)
         return qm_fail(QM_NO_MEMORY, "spike");
     qm_status st = qm_wrap_open("spike", args, BASE, seed, own, sizeof own, &s->wrap, &n, shapes);
     if (st == QM_OK)
-        st = qm_args_read("spike", OWN, own, arg, 8);
+        st = qm_args_read("spike", OWN, own, known, ARGS, value);
     if (st != QM_OK) {
         spike_close(s);
         return st;
     }
-    s->at = (int64_t)arg[0].value;
-    s->count = (int64_t)arg[1].value;
-    s->gap = (int64_t)arg[2].value;
-    s->times = arg[3].value;
-    s->zero = (int64_t)arg[4].value;
-    s->shift = (int64_t)arg[5].value;
-    s->by = arg[6].value;
-    s->clip = arg[7].value;
+    s->at = (int64_t)value[0];
+    s->count = (int64_t)value[1];
+    s->gap = (int64_t)value[2];
+    s->times = value[3];
+    s->zero = (int64_t)value[4];
+    s->shift = (int64_t)value[5];
+    s->by = value[6];
+    s->clip = value[7];
     *self = s;
     *n_tensors = n;
     return QM_OK;
@@ -140,6 +155,8 @@ const struct qm_problem qm_problem_spike = {
     .summary = "spikes, shifts of scale and zeros in the gradients of any problem: base=NAME:ARGS",
     .source = "loss and floor are the base's",
     .args = OWN ",base=" BASE,
+    .arg = known,
+    .n_args = ARGS + 1,
     .open = spike_open,
     .work = spike_work,
     .start = spike_start,
