@@ -184,6 +184,61 @@ static void map_widths(json_t *o, const char *name)
     json_object_set_new(o, "widths", list);
 }
 
+/* What stands behind key= in a problem's defaults, up to the next argument; base= takes the rest. */
+static json_t *default_of(const char *defaults, const char *key)
+{
+    size_t n = strlen(key);
+    const char *at = defaults;
+    while (strncmp(at, key, n) != 0 || at[n] != '=')
+        at += strcspn(at, ",") + 1;
+    at += n + 1;
+    return json_stringn(at, strcmp(key, "base") == 0 ? strlen(at) : strcspn(at, ","));
+}
+
+static json_t *arguments(const struct qm_problem *p)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < p->n_args; i++) {
+        const struct qm_arg *a = &p->arg[i];
+        json_t *takes = a->words ? json_string(a->words)
+                                 : json_sprintf("%s, %.10g to %.10g",
+                                                a->whole ? "whole number" : "number", a->lo, a->hi);
+        json_array_append_new(list, json_pack("{s:s, s:o, s:o, s:s}", "argument", a->key, "default",
+                                              default_of(p->args, a->key), "takes", takes,
+                                              "meaning", a->text));
+    }
+    return list;
+}
+
+/* The floor of the loss depends on the arguments: that of the defaults. */
+static qm_status show_floor(json_t *o, const struct qm_problem *p)
+{
+    void *self;
+    int n;
+    struct qm_shape shapes[QM_PROBLEM_TENSORS];
+    if (!p->optimum) {
+        set_text(o, "floor", "none: gradients are prescribed, there is no loss");
+        return QM_OK;
+    }
+    QM_TRY(p->open("", 1, &self, &n, shapes));
+    json_object_set_new(o, "floor_at_defaults", qm_json_number(p->optimum(self)));
+    p->close(self);
+    return QM_OK;
+}
+
+static qm_status show_problem(json_t *o, const struct qm_problem *p)
+{
+    set_text(o, "source", p->source);
+    set_text(o, "args", p->args);
+    json_object_set_new(o, "arguments", arguments(p));
+    QM_TRY(show_floor(o, p));
+    json_object_set_new(o, "steps", json_integer(p->steps));
+    json_object_set_new(o, "lr_adamw", qm_json_number(p->lr_adamw));
+    json_object_set_new(o, "lr_sgdm", qm_json_number(p->lr_sgdm));
+    json_object_set_new(o, "lr_lion", qm_json_number(p->lr_lion));
+    return QM_OK;
+}
+
 static qm_status show_item(const struct qm_item *item, json_t **out)
 {
     if (item->kind == QM_KIND_variant)
@@ -203,13 +258,11 @@ static qm_status show_item(const struct qm_item *item, json_t **out)
                                                   r->slot_sign[i] ? "both" : "never negative"));
         json_object_set_new(o, "slots", list);
     } else if (item->kind == QM_KIND_problem) {
-        const struct qm_problem *p = item->data;
-        set_text(o, "source", p->source);
-        set_text(o, "args", p->args);
-        json_object_set_new(o, "steps", json_integer(p->steps));
-        json_object_set_new(o, "lr_adamw", qm_json_number(p->lr_adamw));
-        json_object_set_new(o, "lr_sgdm", qm_json_number(p->lr_sgdm));
-        json_object_set_new(o, "lr_lion", qm_json_number(p->lr_lion));
+        qm_status st = show_problem(o, item->data);
+        if (st != QM_OK) {
+            json_decref(o);
+            return st;
+        }
     } else if (item->kind == QM_KIND_distribution) {
         const struct qm_dist *d = item->data;
         set_text(o, "args", d->args);
@@ -317,6 +370,8 @@ int qm_cmd_show(int argc, char **argv)
         "  qualm show default_5b.yml              a configuration of low-bit-optimizers\n"
         "  qualm show dyn:4s/block:128/bisect/mid a quantizer: every word, codebook, boundaries\n"
         "  qualm show rank1                       a word of an axis\n"
+        "  qualm show quad                        a problem: its arguments, floor, suggested "
+        "rates\n"
         "  qualm show nf4 --json                  for programs: an array, one object per meaning\n",
         children,
         NULL,

@@ -195,6 +195,23 @@ commands() {
     [[ $output == *"distribution"* ]]
 }
 
+@test "show: a problem's arguments, what they take and mean, and its floor" {
+    run -0 "$QUALM" show quad
+    [[ $output =~ layout\ +sorted\ +"sorted|shuffled|dct"\ +eigenvectors ]]
+    [[ $output =~ floor\ at\ defaults\ +0 ]]
+    for name in $("$QUALM" list problems --names); do
+        "$QUALM" show "$name" --json | "$PYTHON" -c '
+import json, sys
+d = next(x for x in json.load(sys.stdin) if x["kind"] == "problem")
+a = d["arguments"]
+assert ",".join(x["argument"] + "=" + x["default"] for x in a) == d["args"], d
+assert all(x["meaning"] and x["takes"] for x in a), a
+assert "floor" in d or d["floor_at_defaults"] >= 0'
+    done
+    [[ $("$QUALM" show mlp) =~ floor\ at\ defaults\ +0.005 ]] # sigma^2 / 2, sigma = 0.1
+    [[ $("$QUALM" show ema) == *"there is no loss"* ]]
+}
+
 @test "show: unknown names suggest the nearest, exit code 4" {
     fails_with 4 "did you mean 'adamw4_lpmm'?" show adamw4_lpm
     fails_with 4 "did you mean 'sqnr'?" show sqnrr
