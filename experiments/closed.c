@@ -14,6 +14,8 @@ struct run {
     int64_t steps, look, n_looks, n_points;
     int64_t *step;       /* [looks] */
     double *loss, *twin; /* [looks], above the floor */
+    int is_twin_lost;
+    double moved, twin_moved; /* over the looks so far */
 };
 
 /* Whether both sides know their loss at step k, and whether it is a point of the curves. */
@@ -50,6 +52,36 @@ static double twin_loss(struct run *r, int64_t k, int looks)
     return !looks ? nan("") : qm_above_floor(a, alone ? loss : with);
 }
 
+enum { LANES = 8 };
+
+static double farthest(const double lane[LANES], double most)
+{
+    for (int j = 0; j < LANES; j++)
+        most = lane[j] > most ? lane[j] : most;
+    return most;
+}
+
+/* The larger of `most` and the largest |p - start|; the variant's parameter is float.  In lanes, so
+ * that the order of maxima keeps no compiler from vectorizing; a NaN is passed over. */
+#define DEFINE_MOVED(name, type)                                                   \
+    static double name(const type *p, const double *start, int64_t n, double most) \
+    {                                                                              \
+        double lane[LANES] = {0};                                                  \
+        int64_t i = 0;                                                             \
+        for (; i + LANES <= n; i += LANES)                                         \
+            for (int j = 0; j < LANES; j++) {                                      \
+                double far = fabs((double)p[i + j] - start[i + j]);                \
+                lane[j] = far > lane[j] ? far : lane[j];                           \
+            }                                                                      \
+        for (int j = 0; i < n; i++, j++) {                                         \
+            double far = fabs((double)p[i] - start[i]);                            \
+            lane[j] = far > lane[j] ? far : lane[j];                               \
+        }                                                                          \
+        return farthest(lane, most);                                               \
+    }
+DEFINE_MOVED(moved_float, float)
+DEFINE_MOVED(moved_double, double)
+
 /* The twin's side of step k, from what was kept or by running it; its state at points. */
 static void twin_side(struct run *r, int64_t k, int looks, int is_point)
 {
@@ -67,6 +99,9 @@ static void twin_side(struct run *r, int64_t k, int looks, int is_point)
     double loss = twin_loss(r, k, looks);
     if (looks)
         r->twin[r->n_looks] = loss;
+    r->is_twin_lost |= looks && qm_is_lost(a, loss);
+    if (looks && !r->is_twin_lost)
+        r->twin_moved = moved_double(a->twin_p, a->start, a->total, r->twin_moved);
     if (w && looks)
         w->loss[r->n_looks] = loss;
     if (w && is_point)
@@ -105,6 +140,8 @@ static qm_status look_at(struct run *r, int64_t k, int64_t point, struct qm_metr
     else if (is_point && !was)
         QM_TRY(qm_measure(r->a, k, qm_measure_point(k, r->loss[i], r->twin[i], out),
                           k == r->steps ? m : NULL, out));
+    if (looks && !out->diverged)
+        r->moved = moved_float(r->a->p, r->a->start, r->a->total, r->moved);
     r->n_looks += looks;
     r->n_points += is_point;
     return QM_OK;
@@ -132,8 +169,12 @@ static qm_status loop_closed(struct run *r, struct qm_metrics *m, const volatile
         if (!kept)
             QM_TRY(qm_sides_twin_step(a, k));
     }
-    if (r->w)
+    if (r->w && r->w->complete)
+        r->twin_moved = r->w->moved;
+    else if (r->w) {
+        r->w->moved = r->twin_moved;
         r->w->complete = 1;
+    }
     qm_measure_end(a, m, out);
     return QM_OK;
 }
@@ -158,7 +199,7 @@ static qm_status follow(struct run *r, struct qm_outcome *out)
         QM_STAIR_LIST(X)
 #undef X
     };
-    double *extra = out->value + qm_metric_count();
+    double *extra = out->value + qm_metric_count(), recovery;
     for (int64_t i = 0; i < r->n_looks && out->diverged; i++)
         if (r->step[i] >= out->steps)
             r->loss[i] = HUGE_VAL;
@@ -170,6 +211,10 @@ static qm_status follow(struct run *r, struct qm_outcome *out)
     extra[QM_EXTRA_twin_gap] = twin;
     extra[QM_EXTRA_log_gap] = log10(gap / twin);
     extra[QM_EXTRA_area] = qm_gap_area(r->loss, r->twin, r->step, r->n_looks);
+    extra[QM_EXTRA_peak] = qm_gap_peak(r->loss, r->twin, r->step, r->n_looks, &recovery);
+    extra[QM_EXTRA_recovery] = out->diverged ? HUGE_VAL : recovery;
+    extra[QM_EXTRA_moved] = r->moved;
+    extra[QM_EXTRA_twin_moved] = r->twin_moved;
     extra[QM_EXTRA_twin_basin] = qm_sides_basin(r->a, 1);
     extra[QM_EXTRA_basin] = out->diverged ? nan("") : qm_sides_basin(r->a, 0);
     for (int i = 0; i < QM_STAIR_COUNT; i++)

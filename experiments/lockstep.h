@@ -47,7 +47,11 @@
     X(twin_basin,  "1",  "the same of the double-precision twin")                                 \
     X(theory_nmse, "1",  "NMSE by quadrature (oracle/theory.h), oneshot of closed-form laws")     \
     X(theory_sqnr, "dB", "SQNR by quadrature: -10 log10 of theory_nmse")                          \
-    X(theory_z,    "1",  "standard errors (by block) between measured and theoretical NMSE")
+    X(theory_z,    "1",  "standard errors (by block) between measured and theoretical NMSE")      \
+    X(peak,        "log10", "largest log10 of gap / twin_gap at any step; closed, as all below")  \
+    X(recovery,    "steps", "from that step on until gap <= 1.05 twin_gap; never: Inf")           \
+    X(moved,       "1",  "largest distance of an element from its start at any step")             \
+    X(twin_moved,  "1",  "the same of the double-precision twin")
 #define QM_TRACK_LIST(X) /* name, unit, text */                                                   \
     X(step,        "1",  "number of updates done")                                                \
     X(loss,        "1",  "loss of the variant above the floor")                                   \

@@ -19,6 +19,7 @@ struct qm_twin {
     double *loss;          /* [n_looks]: above the floor */
     double *state;         /* [n_points][1 + n_slots][total]: parameter, slots */
     double *before, *grad; /* [total]: parameter and gradient of the last update */
+    double moved;          /* the largest |parameter - start| of any look that is not lost */
     uint64_t used;         /* when, in calls of the cache */
     size_t bytes;
 };

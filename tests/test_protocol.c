@@ -773,8 +773,10 @@ static void test_gaps(void **state)
         double start = x[QM_EXTRA_start_gap], gap[51];
         int64_t step[51];
         assert_int_equal(o[i].diverged, i);
+        assert_true(isfinite(x[QM_EXTRA_moved]) && isfinite(x[QM_EXTRA_twin_moved]));
         if (i) { /* lost: as bad as 1000 times the start, whatever came */
             assert_true(x[QM_EXTRA_gap] == 1e3 && o[i].steps < 50);
+            assert_true(isinf(x[QM_EXTRA_recovery]));
             continue;
         }
         assert_int_equal(last, 50);
@@ -797,6 +799,99 @@ static void test_gaps(void **state)
     for (int i = 0; i < 2; i++)
         qm_outcome_free(&o[i]);
     free(o);
+    release(&a);
+}
+
+/* A peak of 4 at step 2, back at step 8; the first of two peaks; never back; never off. */
+static void test_peak(void **state)
+{
+    const double gap[] = {1, 0.8, 2, 1.04, 0.4, 1.2}, twin[] = {1, 0.8, 0.5, 0.5, 0.39, 0.3};
+    const int64_t step[] = {0, 1, 2, 4, 8, 16};
+    double recovery;
+    (void)state;
+    for (int64_t n = 5; n <= 6; n++) {
+        assert_true(qm_gap_peak(gap, twin, step, n, &recovery) == log10(4));
+        assert_true(recovery == 6);
+    }
+    assert_true(qm_gap_peak(gap, twin, step, 4, &recovery) == log10(4) && isinf(recovery));
+    assert_true(qm_gap_peak(gap, gap, step, 6, &recovery) == 0 && recovery == 0);
+    assert_true(qm_gap_peak(twin, gap, step, 6, &recovery) == 0 && recovery == 0);
+}
+
+/* By the curve of every step: an 8-bit variant that a spike throws off, and that comes back. */
+static void test_spiked(void **state)
+{
+    struct ran a;
+    struct qm_outcome o;
+    int64_t at = 0, back;
+    (void)state;
+    cells_of("variant: adamw8_bnb\nexp_avg.min_numel: 0\nexp_avg_sq.min_numel: 0\nsource: "
+             "\"problem:spike:at=50,times=1e4,base=quad:n=256,layout=dct,start=normal\"\n"
+             "seed: 5\nsteps: 200\nevery: 1\n" PAIRED,
+             &a);
+    a.r.n_cells = 1;
+    run_all(&a, NULL, 0, &o);
+    const double *x = o.value + qm_metric_count(), *loss = o.track[QM_TRACK_loss],
+                 *twin = o.track[QM_TRACK_twin_loss];
+    for (int64_t k = 1; k <= 200; k++)
+        at = loss[k] / twin[k] > loss[at] / twin[at] ? k : at;
+    for (back = at; back <= 200 && loss[back] > 1.05 * twin[back];)
+        back++;
+    assert_true(at >= 50 && back > at && back <= 200);
+    near_to(x[QM_EXTRA_peak], log10(loss[at] / twin[at]), 1e-12);
+    assert_true(x[QM_EXTRA_recovery] == (double)(back - at));
+    qm_outcome_free(&o);
+    release(&a);
+}
+
+/* Sums of few powers of two, exact on both sides: the variant is its twin to the bit.  All elements
+ * do the same, beyond the minimum and back, so the farthest is not the last. */
+static void test_equal_sides(void **state)
+{
+    struct ran a;
+    struct qm_outcome o;
+    double p = 1, v = 0, moved = 0;
+    (void)state;
+    cells_of("variant: sgdm_f32\nsource: \"problem:quad:n=11,cond=1\"\nsteps: 8\nlr: 0.5\n"
+             "momentum: 0.5\ncoupling: closed\nweight_decay: 0\n",
+             &a);
+    run_all(&a, NULL, 0, &o);
+    for (int k = 0; k < 8; k++) {
+        v = 0.5 * v + p;
+        p -= 0.5 * v;
+        moved = fmax(moved, fabs(p - 1));
+    }
+    const double *x = o.value + qm_metric_count();
+    assert_true(x[QM_EXTRA_peak] == 0 && x[QM_EXTRA_recovery] == 0);
+    assert_true(x[QM_EXTRA_moved] == moved && x[QM_EXTRA_twin_moved] == moved);
+    assert_true(moved > fabs(p - 1));
+    qm_outcome_free(&o);
+    release(&a);
+}
+
+/* Exact Adam: the first step, spike or not, moves by lr; a spike at step t by at most
+ * (1 - beta1) / sqrt(1 - beta2) lr, corrected for the bias of t steps, and by nearly as much. */
+static void test_moved(void **state)
+{
+    struct ran a;
+    struct qm_outcome o[3];
+    double moved[3];
+    (void)state;
+    cells_of(
+        "variant: adamw_f32\nsource: \"problem:spike:at=300,times=1e4,base=quad:n=61,cond=10\"\n"
+        "coupling: closed\nlr: 1e-3\nweight_decay: 0\nsteps: [1, 299, 300]\n",
+        &a);
+    run_all(&a, NULL, 0, o);
+    for (int i = 0; i < 3; i++) {
+        const double *x = o[i].value + qm_metric_count();
+        moved[i] = x[QM_EXTRA_twin_moved];
+        near_to(x[QM_EXTRA_moved], moved[i], 6e-8 * o[i].steps); /* roundings near 1 */
+        qm_outcome_free(&o[i]);
+    }
+    double bc = sqrt(1 - pow(0.999, 300)) / (1 - pow(0.9, 300));
+    double bound = 1e-3 * 0.1 / sqrt(0.001) * bc, spike = moved[2] - moved[1];
+    near_to(moved[0], 1e-3, 1e-9);
+    assert_true(spike <= 1.01 * bound && spike > 0.9 * bound);
     release(&a);
 }
 
@@ -936,6 +1031,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_best_rate),    cmocka_unit_test(test_no_targets),
         cmocka_unit_test(test_budget),       cmocka_unit_test(test_twins_kept),
         cmocka_unit_test(test_gaps),         cmocka_unit_test(test_ulp),
+        cmocka_unit_test(test_peak),         cmocka_unit_test(test_spiked),
+        cmocka_unit_test(test_equal_sides),  cmocka_unit_test(test_moved),
         cmocka_unit_test(test_losses_given), cmocka_unit_test(test_null),
     };
     everything = argc > 1 && strcmp(argv[1], "all") == 0;

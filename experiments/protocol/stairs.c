@@ -71,3 +71,20 @@ double qm_gap_area(const double *gap, const double *twin, const int64_t *step, i
     }
     return n > 2 ? sum / (at - first) : ratio;
 }
+
+double qm_gap_peak(const double *gap, const double *twin, const int64_t *step, int64_t n,
+                   double *recovery)
+{
+    double most = gap[0] / twin[0];
+    int64_t at = 0;
+    for (int64_t i = 1; i < n; i++)
+        if (gap[i] / twin[i] > most) {
+            most = gap[i] / twin[i];
+            at = i;
+        }
+    int64_t back = at;
+    while (back < n && !(gap[back] <= 1.05 * twin[back]))
+        back++;
+    *recovery = back < n ? (double)(step[back] - step[at]) : HUGE_VAL;
+    return log10(most);
+}

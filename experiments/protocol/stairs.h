@@ -29,4 +29,10 @@ int64_t qm_stairs_level(const double *stair, int64_t n);
  * (trapezoids); n >= 2.  One look: its value. */
 double qm_gap_area(const double *gap, const double *twin, const int64_t *step, int64_t n);
 
+/* The largest log10(gap / twin) of any look (n >= 1), that of the start being 0: at least 0.
+ * *recovery: how many steps after the first look that has it gap is first at most 1.05 twin, 0 where
+ * it is so there; infinite: never. */
+double qm_gap_peak(const double *gap, const double *twin, const int64_t *step, int64_t n,
+                   double *recovery);
+
 #endif
