@@ -827,9 +827,8 @@ static void test_spiked(void **state)
     (void)state;
     cells_of("variant: adamw8_bnb\nexp_avg.min_numel: 0\nexp_avg_sq.min_numel: 0\nsource: "
              "\"problem:spike:at=50,times=1e4,base=quad:n=256,layout=dct,start=normal\"\n"
-             "seed: 5\nsteps: 200\nevery: 1\n" PAIRED,
+             "seed: 5\nsteps: 200\nevery: 1\ncoupling: closed\nweight_decay: 0\n",
              &a);
-    a.r.n_cells = 1;
     run_all(&a, NULL, 0, &o);
     const double *x = o.value + qm_metric_count(), *loss = o.track[QM_TRACK_loss],
                  *twin = o.track[QM_TRACK_twin_loss];
