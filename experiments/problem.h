@@ -73,6 +73,11 @@ qm_status qm_problem_find(const char *name, const struct qm_problem **out);
  * row makes a vector.  QM_BAD_ARG where rows does not divide n. */
 qm_status qm_problem_shape(const char *name, int64_t n, int64_t rows, struct qm_shape *out);
 
+#define QM_DATA_SEED_ARG                                             \
+    {                                                                \
+        .key = "data_seed", .lo = 1, .hi = 4294967295.0, .whole = 1, \
+        .text = "seed of the data, apart from the run's"             \
+    }
 #define QM_ROWS_TEXT \
     "rows of the tensor, a divisor of n; 1: a vector; 0: as near to square as n has"
 

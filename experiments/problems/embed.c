@@ -24,11 +24,7 @@ static const struct qm_arg known[] = {
     {.key = "batch", .lo = 1, .hi = 1048576, .whole = 1, .text = "tokens that a step draws"},
     {.key = "s", .lo = 0, .hi = 10, .text = "Zipf's exponent: token w comes with (w + 1)^-s"},
     {.key = "loss", .words = "all|rare", .text = "of all tokens, or of the rarest tenth"},
-    {.key = "data_seed",
-     .lo = 1,
-     .hi = 4294967295.0,
-     .whole = 1,
-     .text = "seed of the data, apart from the run's"},
+    QM_DATA_SEED_ARG,
 };
 enum { ARGS = sizeof known / sizeof *known };
 

@@ -25,11 +25,7 @@ static const struct qm_arg known[] = {
     {.key = "m", .lo = 1, .hi = 4096, .whole = 1, .text = "rows of the matrix"},
     {.key = "n", .lo = 1, .hi = 4096, .whole = 1, .text = "its columns, at most m"},
     {.key = "r", .lo = 1, .hi = 4096, .whole = 1, .text = "rank of the factors, at most n"},
-    {.key = "data_seed",
-     .lo = 1,
-     .hi = 4294967295.0,
-     .whole = 1,
-     .text = "seed of the data, apart from the run's"},
+    QM_DATA_SEED_ARG,
 };
 enum { ARGS = sizeof known / sizeof *known };
 

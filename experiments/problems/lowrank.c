@@ -33,11 +33,7 @@ static const struct qm_arg known[] = {
      .whole = 1,
      .text = "rows that a step draws; 0: all, the exact gradient"},
     {.key = "init", .words = "normal|0", .text = "start: normals of size 0.01, or 0"},
-    {.key = "data_seed",
-     .lo = 1,
-     .hi = 4294967295.0,
-     .whole = 1,
-     .text = "seed of the data, apart from the run's"},
+    QM_DATA_SEED_ARG,
 };
 enum { ARGS = sizeof known / sizeof *known };
 
