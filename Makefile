@@ -65,15 +65,20 @@ LDLIBS = $(PC_LIBS) -ldl -lm
 
 # ---- sources -------------------------------------------------------------------------------
 ISAS := sse2 avx2 avx512
-BY_ISA := core/base/narrow.c core/quant/lanes.c core/quant/searches.c $(wildcard core/rule/blocks_*.c) \
-  experiments/bench/registers.c experiments/census.c experiments/dense.c experiments/exps.c
-MAIN := experiments/main.c
-DEAL := experiments/campaign/deal_mpi.c
-SOURCES := $(filter-out $(BY_ISA) $(MAIN) $(DEAL),$(wildcard core/*/*.c variants/*.c oracle/*.c \
-  experiments/*.c experiments/*/*.c))
+ALL_SOURCES := $(filter-out variants/native/%,$(wildcard core/*/*.c variants/*.c variants/*/*.c \
+  oracle/*.c oracle/*/*.c experiments/*/*.c))
+# A source that names a table with QM_ISA_NAME is compiled once per instruction set.
+BY_ISA := $(shell grep -lw QM_ISA_NAME $(ALL_SOURCES))
+# A header that says "(dual)" in its first comment compiles as C11, as C++17 and as CUDA.
+DUAL := core/base/dual.h $(shell grep -lE '^(/| )\*.*\(dual\)' $(wildcard core/*/*.h))
+MAIN := experiments/command/main.c
+MPI_DISPATCH := experiments/campaign/mpi_dispatch.c
+SOURCES := $(filter-out $(BY_ISA) $(MAIN) $(MPI_DISPATCH),$(ALL_SOURCES))
 LIB_OBJ := $(SOURCES:%.c=$(BUILD)/%.o)
 ISA_OBJ := $(foreach isa,$(ISAS),$(BY_ISA:%.c=$(BUILD)/%_$(isa).o))
-TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
+TEST_SOURCES := $(wildcard $(addprefix tests/,$(addsuffix test_*.c,*/ */*/ */*/*/)))
+TESTS := $(TEST_SOURCES:%.c=$(BUILD)/%)
+LONG_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/*/long_*.c))
 Q := $(if $(filter 1,$(V)),,@)
 say = @printf '%-4s %s\n' $(1) $(2)
 
@@ -102,24 +107,18 @@ ISA_OPT := $(if $(filter 1,$(SAN)),,-O3)
 $(foreach isa,$(ISAS),$(eval $(call isa_rule,$(isa))))
 
 # ---- registries: a file is its registration --------------------------------------------------
-# A list is written again only where it changes, so that a file that went is noticed too.
-listed = $(patsubst %,QM_ENTRY(%)\n,$(basename $(notdir $(sort $(filter-out variants/registry.c,$(wildcard $(1)))))))
-$(BUILD)/gen/variants.inc: FILES := variants/*.c
-$(BUILD)/gen/problems.inc: FILES := experiments/problems/*.c
-$(BUILD)/gen/families.inc: FILES := core/rule/family_*.c
+# A list is written again only where it changes, so that a removed file is noticed too.
+entries = $(foreach f,$(sort $(1)),QM_ENTRY($(basename $(notdir $(f))),"$(f)")\n)
+$(BUILD)/gen/variants.inc: FILES := $(filter-out variants/registry.c,$(filter variants/%,$(ALL_SOURCES)))
+$(BUILD)/gen/problems.inc: FILES := $(shell grep -l '^const struct qm_problem qm_problem_' experiments/problems/*.c)
+$(BUILD)/gen/families.inc: FILES := $(wildcard core/rule/family_*.c)
 $(BUILD)/gen/%.inc: FORCE
 	@mkdir -p $(@D)
-	@printf '$(call listed,$(FILES))' | tr -d ' ' > $@.new
+	@printf '$(call entries,$(FILES))' | tr -d ' ' | LC_ALL=C sort > $@.new
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 $(BUILD)/core/rule/rule.o: $(BUILD)/gen/families.inc
-$(LIB_OBJ): | $(BUILD)/gen/families.inc $(BUILD)/gen/variants.inc $(BUILD)/gen/problems.inc
 $(BUILD)/variants/registry.o: $(BUILD)/gen/variants.inc
-$(BUILD)/experiments/problem.o: $(BUILD)/gen/problems.inc
-
-# The dual headers that a step's kernels are made of.
-DEVICE := $(foreach h,dual half fp8 philox inverse logexp,core/base/$(h).h) \
-  $(foreach h,element map norm scale search round unit curve pack place allog,core/quant/$(h).h) \
-  $(foreach h,element adamw sgdm bnb lpmm lion lion8 sweep sweep_lowrank,core/rule/$(h).h)
+$(BUILD)/experiments/problems/problem.o: $(BUILD)/gen/problems.inc
 
 # Data that the executable carries: the bytes of a file.
 $(BUILD)/gen/digits.inc: experiments/data/digits.npy
@@ -127,16 +126,18 @@ $(BUILD)/gen/digits.inc: experiments/data/digits.npy
 	@od -An -v -tu1 -w32 $< | sed -E 's/ +([0-9]+)/\1,/g' > $@.new && mv $@.new $@
 $(BUILD)/experiments/problems/digits.o: $(BUILD)/gen/digits.inc
 
-# Texts that the executable carries: a line of the file, a string; NULL after the last.
-$(BUILD)/gen/texts.inc: TEXTS := core/kernel_abi.h core/kernel_cuda.h core/kernel_nearest.h $(sort $(wildcard variants/native/*.c variants/native/*.cu))
+# Texts that the executable carries: a line of the file is a string; NULL follows the last.
+$(BUILD)/gen/texts.inc: TEXTS := $(sort $(wildcard core/abi/*.h)) \
+  $(sort $(wildcard variants/native/*.c variants/native/*.cu))
 $(BUILD)/gen/mutants.inc: TEXTS := $(sort $(wildcard experiments/mutants/*.txt))
-# What is compiled for a GPU, by path.
-$(BUILD)/gen/device.inc: TEXTS := core/engine/step.cu core/engine/whole.cu core/engine/step_emu.cu core/engine/step.h core/param.h core/kernel_abi.h \
-  core/kernel_cuda.h $(DEVICE)
+# The sources of the device's kernels, named by their paths.
+$(BUILD)/gen/device.inc: TEXTS := core/device/step.cu core/device/tensor_rule.cu core/device/step_emu.cu \
+  core/abi/kernel_abi.h core/abi/kernel_cuda.h $(sort $(DUAL))
 $(BUILD)/gen/device.inc: NAME_OF := echo
-$(BUILD)/gen/emu.inc: TEXTS := $(sort $(wildcard core/emu/*.hpp core/emu/*.cpp)) core/base/dual.h core/base/half.h core/base/fp8.h
+$(BUILD)/gen/emu.inc: TEXTS := $(sort $(wildcard core/emu/*.hpp core/emu/*.cpp)) \
+  core/base/dual.h core/base/half.h core/base/fp8.h
 $(BUILD)/gen/report.inc: TEXTS := experiments/report/page.css experiments/report/page.js \
-  $(sort $(wildcard plots/*.py plots/report/*.py))
+  $(sort $(wildcard plots/figures/*.py plots/report/*.py))
 NAMED := $(foreach i,texts mutants emu report,$(BUILD)/gen/$(i).inc)
 $(NAMED): NAME_OF := basename
 $(NAMED) $(BUILD)/gen/device.inc: FORCE
@@ -144,30 +145,27 @@ $(NAMED) $(BUILD)/gen/device.inc: FORCE
 	@for f in $(TEXTS); do echo "QM_TEXT(\"$$($(NAME_OF) $$f)\","; \
 	  sed -e 's/[\\"]/\\&/g' -e 's/.*/"&\\n",/' $$f; echo 'NULL)'; done > $@.new
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
-$(BUILD)/experiments/mutants/registry.o: $(BUILD)/gen/mutants.inc
-$(BUILD)/core/engine/device_text.o: $(BUILD)/gen/device.inc
-$(BUILD)/core/engine/kernel_build.o: $(BUILD)/gen/texts.inc $(BUILD)/gen/emu.inc
-$(BUILD)/core/engine/device_emu.o $(BUILD)/core/engine/emu_build.o: $(BUILD)/gen/emu.inc
-$(BUILD)/experiments/report/texts.o: $(BUILD)/gen/report.inc
+# Every object waits for the generated files; from the second build on -MMD knows who includes which.
+$(LIB_OBJ) $(ISA_OBJ): | $(NAMED) $(foreach i,device digits variants problems families,$(BUILD)/gen/$(i).inc)
 
 $(BUILD)/libqm.a: $(LIB_OBJ) $(ISA_OBJ)
 	$(if $(filter 1,$(V)),,$(call say,AR,$@))
 	@rm -f $@
 	$(Q)ar rcs $@ $^
 
-$(BUILD)/qualm: $(BUILD)/experiments/main.o $(BUILD)/libqm.a
+$(BUILD)/qualm: $(BUILD)/experiments/command/main.o $(BUILD)/libqm.a
 	$(if $(filter 1,$(V)),,$(call say,LD,$@))
 	$(Q)$(CC) $(CFLAGS) $^ -o $@ $(LDLIBS)
 
-# The same program with one file in place of another: deal_none.o stays in the library.
-$(BUILD)/qualm-mpi: $(BUILD)/experiments/main.o $(DEAL) $(BUILD)/libqm.a
+# With MPI: mpi_dispatch.o takes the place of mpi_dispatch_none.o, which stays in the library.
+$(BUILD)/qualm-mpi: $(BUILD)/experiments/command/main.o $(MPI_DISPATCH) $(BUILD)/libqm.a
 	$(if $(filter 1,$(V)),,$(call say,MPI,$@))
 	$(Q)OMPI_CC=$(CC) mpicc $(CPPFLAGS) $(CFLAGS) $^ -o $@ $(LDLIBS)
 
 qualm: $(BUILD)/qualm$(if $(filter 1,$(MPI)),-mpi)
 	@ln -sf $< $@
 
-$(BUILD)/tests/test_%: tests/test_%.c $(BUILD)/libqm.a
+$(BUILD)/tests/%: tests/%.c $(BUILD)/libqm.a
 	$(if $(filter 1,$(V)),,$(call say,CC,$<))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP $< $(BUILD)/libqm.a -o $@ $(TEST_LIBS) $(LDLIBS)
@@ -182,8 +180,8 @@ $(BUILD)/gen/provenance: FORCE
 	@mkdir -p $(@D)
 	@echo "$(VERSION) $(COMMIT) $(CFLAGS)" | cmp -s - $@ || \
 	  echo "$(VERSION) $(COMMIT) $(CFLAGS)" > $@
-$(BUILD)/experiments/provenance.o: $(BUILD)/gen/provenance
-$(BUILD)/experiments/provenance.o: CPPFLAGS += $(PROVENANCE)
+$(BUILD)/experiments/machine/provenance.o: $(BUILD)/gen/provenance
+$(BUILD)/experiments/machine/provenance.o: CPPFLAGS += $(PROVENANCE)
 FORCE:
 
 # ---- what people call ----------------------------------------------------------------------
@@ -207,7 +205,7 @@ setup:
 	{ echo "qualm: apt-get could not install$$missing (see build/setup.log)" >&2; exit 1; }
 
 ifneq ($(filter run claims baseline test bench plots check-long setup,$(MAKECMDGOALS)),)
-$(LIB_OBJ) $(ISA_OBJ) $(BUILD)/experiments/main.o: | setup
+$(LIB_OBJ) $(ISA_OBJ) $(BUILD)/experiments/command/main.o: | setup
 endif
 
 SUITES := momentum_format search rank1 second_moment theory drift drift_second \
@@ -219,7 +217,7 @@ run: qualm ## the main job: the momentum ablation on real states; results, plots
 	@$(MAKE) --no-print-directory plots
 
 plots: ## draw results/*.h5 into plots/out (PNG and SVG)
-	$(Q)for script in $(filter-out plots/common.py,$(wildcard plots/*.py)); do \
+	$(Q)for script in $(filter-out plots/figures/common.py,$(wildcard plots/figures/*.py)); do \
 	  $(PYTHON) $$script --results results --out plots/out || exit 1; done
 
 claims: qualm ## claims of the literature, each with its effect, 95 % interval and verdict
@@ -239,14 +237,6 @@ test: qualm tests ## every test; ends with N passed, N failed, N skipped
 bench: qualm ## speed of steps and searches, as ratios within one run
 	$(Q)./qualm bench --out results/bench.h5
 
-# Dual headers compile as C11, as C++17 and, where nvcc is there, as CUDA.
-DUAL := $(wildcard core/base/dual.h core/base/half.h core/base/fp8.h core/base/philox.h \
-  core/base/inverse.h core/base/logexp.h core/kernel_abi.h core/kernel_cuda.h core/kernel_nearest.h core/param.h core/quant/*.h \
-  core/engine/step.h core/rule/element.h core/rule/adamw.h core/rule/sgdm.h \
-  core/rule/bnb.h core/rule/lpmm.h core/rule/lion.h core/rule/lion8.h core/rule/sweep.h \
-  core/rule/sweep_lowrank.h)
-DUAL := $(filter-out core/quant/quantizer.h core/quant/lanes.h core/quant/lanes_avx512.h \
-  core/quant/lanes_avx2.h core/quant/lanes_blocks.h core/quant/lanes_group.h core/quant/searches.h core/quant/norm_pair.h,$(DUAL))
 check-dual: ## the dual headers compile as C11, C++17 and CUDA
 	@mkdir -p $(BUILD); printf '#include "%s"\n' $(DUAL) > $(BUILD)/dual.c
 	$(Q)$(CC) -std=c11 $(WARN) -I. -fsyntax-only $(BUILD)/dual.c && echo "check-dual: C11 ok"
@@ -269,21 +259,16 @@ gpu-check: qualm ## on a machine with a GPU: the CUDA backend's bits, verdicts, 
 bench-gpu: qualm ## the speed of it alone, beside other optimizers where python3 has torch (PEERS= leaves them out)
 	$(Q)./qualm gpu-check --only speed $(if $(PEERS),--peers "$(PEERS)"); code=$$?; [ $$code = 77 ] && exit 0 || exit $$code
 
-check-long: qualm $(BUILD)/tests/long_edges $(BUILD)/tests/long_problems $(BUILD)/tests/test_ecc $(BUILD)/tests/test_stats $(BUILD)/tests/test_protocol ## every float through every routine, and in [-2, 2] through every search; an 8-bit step whole; the whole kill matrix; 200 killed campaigns; 100,000 cells in time; the problems' learning rates; intervals and null comparisons
-	$(Q)$(BUILD)/tests/long_edges
-	$(Q)$(BUILD)/tests/long_problems
-	$(Q)$(BUILD)/tests/test_ecc all
-	$(Q)$(BUILD)/tests/test_stats all
-	$(Q)$(BUILD)/tests/test_protocol all
+LONG_ALL := core/rule/test_error_compensation experiments/protocol/test_stats \
+  experiments/protocol/test_protocol
+check-long: qualm $(LONG_TESTS) $(LONG_ALL:%=$(BUILD)/tests/%) ## every float through every routine, and in [-2, 2] through every search; an 8-bit step whole; the whole kill matrix; 200 killed campaigns; 100,000 cells in time; the problems' learning rates; intervals and null comparisons
+	$(Q)for program in $(LONG_TESTS); do $$program || exit 1; done
+	$(Q)for program in $(LONG_ALL:%=$(BUILD)/tests/%); do $$program all || exit 1; done
 	$(Q)./qualm prove -q --all
 	$(Q)./qualm prove -q step:adamw8_bnb --long --scales '1,1;1.7e-3,3.1e-7'
 	$(Q)./qualm mutate -q
-	$(Q)QM_KILLS=200 bats -f 'kill -9' tests/cli_campaign.bats
-	$(Q)QM_CELLS=100000 bats -f 'many empty cells' tests/cli_campaign.bats
-
-$(BUILD)/tests/long_%: tests/long_%.c $(BUILD)/libqm.a
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $< $(BUILD)/libqm.a -o $@ $(LDLIBS)
+	$(Q)QM_KILLS=200 bats -f 'kill -9' tests/experiments/command/campaign.bats
+	$(Q)QM_CELLS=100000 bats -f 'many empty cells' tests/experiments/command/campaign.bats
 
 config: ## a line per dependency, with the package to install
 	@while IFS='=' read -r package test; do \

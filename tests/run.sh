@@ -12,16 +12,18 @@ export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:abort_on_error=0}
 
 one() { # a test program or a .bats file
     local name log start=$SECONDS
-    name=$(basename "$1")
+    name=${1#"$BUILD"/}
+    name=${name#tests/}
+    name=${name//\//.}
     log=$logs/$name.log
     if [[ $1 == *.bats ]]; then bats --tap "$1"; else timeout 600 "$1"; fi >"$log" 2>&1
     echo "exit $? seconds $((SECONDS - start))" >>"$log"
 }
 export -f one
-export logs
+export logs BUILD
 
-if [ "${SAN:-0}" = 1 ]; then bats=(); else bats=(tests/*.bats); fi
-printf '%s\n' "$BUILD"/tests/test_* "${bats[@]}" | grep -v '\.d$' | xargs -P 2 -I{} bash -c 'one "$1"' _ {}
+if [ "${SAN:-0}" = 1 ]; then bats=(); else mapfile -t bats < <(find tests -name '*.bats' | sort); fi
+{ find tests -name 'test_*.c' | sort | sed "s#\(.*\)\.c\$#$BUILD/\1#"; printf '%s\n' "${bats[@]}"; } | xargs -P 2 -I{} bash -c 'one "$1"' _ {}
 
 passed=0 failed=0 skipped=0
 for log in "$logs"/*.log; do

@@ -1,16 +1,22 @@
 /* registry.c - finds and enumerates the variants; the table is made from the folder's file names,
  * so that a variant is registered by its file alone. */
 #include "core/base/name.h"
-#include "core/variant.h"
+#include "core/recipe/variant.h"
 
 #include <string.h>
 
-#define QM_ENTRY(stem) extern const struct qm_variant qm_variant_##stem;
+#define QM_ENTRY(stem, file) extern const struct qm_variant qm_variant_##stem;
 #include "variants.inc"
 #undef QM_ENTRY
 
 static const struct qm_variant *const table[] = {
-#define QM_ENTRY(stem) &qm_variant_##stem,
+#define QM_ENTRY(stem, file) &qm_variant_##stem,
+#include "variants.inc"
+#undef QM_ENTRY
+};
+
+static const char *const files[] = {
+#define QM_ENTRY(stem, file) file,
 #include "variants.inc"
 #undef QM_ENTRY
 };
@@ -20,6 +26,14 @@ enum { COUNT = sizeof table / sizeof *table };
 int qm_variant_count(void) { return COUNT; }
 
 const struct qm_variant *qm_variant_at(int i) { return table[i]; }
+
+const char *qm_variant_file(const struct qm_variant *v)
+{
+    int i = 0;
+    while (table[i] != v)
+        i++;
+    return files[i];
+}
 
 qm_status qm_variant_find(const char *name, const struct qm_variant **out)
 {

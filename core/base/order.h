@@ -1,5 +1,5 @@
 /* order.h - in which order a rule computes where the sources of one family differ, and what a
- * judged side may re-order besides.  Data that rules state and oracle/bound.h reads.
+ * judged side may re-order besides.  Data that rules state and oracle/bound/bound.h reads.
  *
  * Without any flag: scalars are formed in double and rounded once where they meet a tensor; moments
  * are beta a + (1 - beta) b; (lr / (1 - beta1^t)) m over sqrt(v) / sqrt(1 - beta2^t) + eps; decay by

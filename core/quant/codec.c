@@ -29,7 +29,7 @@ static int steps_hold(const struct qm_codec *c)
     return 1;
 }
 
-/* The edges in the orders of core/quant/lanes.c. */
+/* The edges in the orders of core/quant/simd.c. */
 static void arrange_edges(struct qm_codec *c)
 {
     float e[256];

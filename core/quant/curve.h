@@ -9,7 +9,7 @@
 #define QM_CURVE_LIST(X)                                                                        \
     X(none,     "x itself")                                                                     \
     X(log2,     "log2(max(x, 2^-126)) + 126; unsigned states only (adafactor8bit 0.2.x V)")     \
-    X(allog,    "log2 between the block's own ends, two numbers per block (allog.h, adafactor8bit 0.4.3)") \
+    X(allog,    "log2 between the block's own ends, two numbers per block (adaptive_log.h, adafactor8bit 0.4.3)") \
     X(sqrt,     "square root; unsigned states only (FlashOptim's second moment)")               \
     X(softsign, "2u / (1 + |u|) of the unit value u, undone by u / (2 - |u|) (FlashOptim)")
 /* clang-format on */

@@ -1,4 +1,4 @@
-/* map.h - AXIS map: which real value each code means.
+/* map.h - AXIS map: which real value each code means (dual).
  *
  * Tables are float32 and part of the published formats: built here in the source's own order of
  * operations, compared bit for bit with the source's tables in tests. */

@@ -1,8 +1,8 @@
 /* quantizer.c - the composition of the axes: whole tensors, bytes, and what runs in one loop. */
 #include "core/quant/quantizer.h"
 
-#include "core/quant/lanes.h"
-#include "core/quant/parts.h"
+#include "core/quant/simd.h"
+#include "core/quant/quantizer_internal.h"
 
 const struct qm_lanes *qm_lanes(void)
 {

@@ -21,9 +21,9 @@
 #include "core/base/philox.h"
 #include "core/base/status.h"
 #include "core/base/tensor.h"
-#include "core/quant/cells.h"
-#include "core/quant/element.h"
-#include "core/quant/segments.h"
+#include "core/quant/edge_lut.h"
+#include "core/quant/quantize_element.h"
+#include "core/quant/edge_lines.h"
 
 #define QM_QUANTIZER_TEXT 192 /* enough for any printed quantizer, NUL included */
 
@@ -84,7 +84,7 @@ qm_status qm_codec_codes_exist(const struct qm_codec *c, const uint8_t *codes, i
 
 /* Number of scales that a tensor of this shape has (0 elements: 0 scales).
  * tensor 1; row dim[0]; col dim[1] (1-D: QM_BAD_ARG is for qm_codec_fits); block ceil(n / block);
- * rank1 sum of dims for 2-D and more, ceil(n / 128) for 1-D; norm_pair.h: rank1block, rowcol,
+ * rank1 sum of dims for 2-D and more, ceil(n / 128) for 1-D; norm_two_scales.h: rank1block, rowcol,
  * colrow. */
 int64_t qm_scale_count(const struct qm_codec *c, const struct qm_shape *shape);
 
@@ -156,7 +156,7 @@ void qm_decode_blocks(const struct qm_codec *c, const uint8_t *packed, const flo
 void qm_encode_block(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed,
                      float *scale);
 
-/* Norm rank1 of matrices in registers: 4 bits, divided and searched by core/quant/cells.h.  slope[i] =
+/* Norm rank1 of matrices in registers: 4 bits, divided and searched by core/quant/edge_lut.h.  slope[i] =
  * QM_CELL_SLOPE over what the raw maximum stat[i] makes divisors, Inf for 0 and NaN: the larger one of a
  * row's and a column's belongs to the smaller maximum, and 0 or Inf to elements that are not ordinary. */
 int qm_codec_has_slopes(const struct qm_codec *c, const struct qm_shape *shape);

@@ -1,5 +1,5 @@
 /* search_cost.c - searches by their own routines, and what they cost. */
-#include "core/quant/searches.h"
+#include "core/quant/search_loops.h"
 
 #define X(name) extern const struct qm_searches qm_searches_##name;
 QM_ISA_LIST(X)

@@ -4,7 +4,7 @@
 
 #include "core/base/isa.h"
 #include "core/base/philox.h"
-#include "core/param.h"
+#include "core/rule/param.h"
 
 struct qm_param_blocks {
     /* out[i] = parameter i as float32, its residual added.  how: not f32. */

@@ -9,7 +9,7 @@
 #ifndef QM_RULE_ELEMENT_H
 #define QM_RULE_ELEMENT_H
 
-#include "core/param.h"
+#include "core/rule/param.h"
 #include "core/rule/adamw.h"
 #include "core/rule/bnb.h"
 #include "core/rule/lion.h"
@@ -34,7 +34,7 @@
 #define QM_UNUSED (void)flag, (void)format
 /* clang-format on */
 
-/* What a rule over whole tensors has made of a state takes its place (core/engine/whole_form.c). */
+/* What a rule over whole tensors has made of a state takes its place (core/device/tensor_rule_form.c). */
 QM_ELEMENT(put)
 {
     (void)c, (void)p, QM_UNUSED;

@@ -6,7 +6,7 @@
 #ifndef QM_RULE_FUSED_H
 #define QM_RULE_FUSED_H
 
-#include "core/quant/lanes_group.h"
+#include "core/quant/simd_group.h"
 #include "core/rule/rule.h"
 
 #if defined(__AVX512VBMI__) && defined(__AVX512VBMI2__)

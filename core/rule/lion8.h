@@ -5,7 +5,7 @@
 #ifndef QM_RULE_LION8_H
 #define QM_RULE_LION8_H
 
-#include "core/param.h"
+#include "core/rule/param.h"
 #include "core/rule/adamw.h"
 
 /* sign(0) = 0 of either zero, sign(NaN) = 0. */

@@ -5,18 +5,18 @@
 
 #include "core/rule/blocks_param.h"
 
-#define QM_ENTRY(stem) extern const struct qm_rule_family qm_##stem;
+#define QM_ENTRY(stem, file) extern const struct qm_rule_family qm_##stem;
 #include "families.inc"
 #undef QM_ENTRY
 
 static const struct qm_rule_family *const table[] = {
-#define QM_ENTRY(stem) &qm_##stem,
+#define QM_ENTRY(stem, file) &qm_##stem,
 #include "families.inc"
 #undef QM_ENTRY
 };
 
 static const char *const files[] = {
-#define QM_ENTRY(stem) "core/rule/" #stem ".c",
+#define QM_ENTRY(stem, file) file,
 #include "families.inc"
 #undef QM_ENTRY
 };

@@ -9,7 +9,7 @@
 #include "core/base/inverse.h"
 #include "core/base/order.h"
 #include "core/base/tensor.h"
-#include "core/param.h"
+#include "core/rule/param.h"
 
 #define QM_MAX_SLOTS 8
 
@@ -180,7 +180,7 @@ struct qm_rule {
     int sweeps;
 
     /* The number that draws of slot 0 go by: of rules that stand for one slot of another
-     * (core/engine/whole_form.c). */
+     * (core/device/tensor_rule_form.c). */
     int first_slot;
 
     /* 1 for a slot that `apply` reads back from its codes whatever state_used says, where a source

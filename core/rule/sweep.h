@@ -2,7 +2,7 @@
  *
  * An operation is a function of arguments and an index i < n that writes element i of x[0] (y[0]) and what
  * its comment says besides; element i reads no other element of what it writes.  So a loop (sweep.c), threads
- * of a GPU (core/engine/whole.cu) and the faster loops of blocks_whole.c give the same bits.  Sums are
+ * of a GPU (core/device/tensor_rule.cu) and the faster loops of blocks_whole.c give the same bits.  Sums are
  * chains in double in the order of the indices: one i, one chain. */
 #ifndef QM_RULE_SWEEP_H
 #define QM_RULE_SWEEP_H

@@ -8,7 +8,7 @@
 #include "core/rule/blocks_whole.h"
 
 /* Where a rule's arrays lie when that is not the host's memory: its step is then the same calls, of which
- * each is a launch there (core/engine/whole.c).  What fails is kept and told after the step. */
+ * each is a launch there (core/device/tensor_rule_plan.c).  What fails is kept and told after the step. */
 struct qm_whole_device {
     const struct qm_whole_blocks *blocks; /* squares, row_sums, col_sums, came: none */
     qm_status (*room)(size_t bytes, void **out);

@@ -3,9 +3,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "experiments/analysis.h"
+#include "experiments/analyze/analysis.h"
 #include "experiments/bench/bench.h"
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 
 /* Reading a float32 file in the page cache by read(2) into 1 MiB, and analyzing it: seconds. */
 struct analyze {

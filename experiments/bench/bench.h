@@ -8,7 +8,7 @@
 #include <jansson.h>
 #include <stdint.h>
 
-#include "experiments/store.h"
+#include "experiments/store/store.h"
 
 enum { QM_BENCH_ROUNDS = 101, QM_BENCH_STEPS = 96 };
 
@@ -42,7 +42,7 @@ double qm_bench_ratio(int rounds, const double *over, const double *under, doubl
 /* Gradients of every scale from 2^-4 to 2^4, and start values of about 1. */
 void qm_bench_fill(float *p, float *g, int64_t n);
 
-/* ---- yards.c ----------------------------------------------------------------------------------- */
+/* ---- roofline.c ----------------------------------------------------------------------------------- */
 
 /* What a machine gives: memory, a += s * b in place over arrays far larger than the caches; registers,
  * QM_BENCH_OPS operations per parameter, which bound what another thread adds to arithmetic. */

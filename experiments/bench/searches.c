@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/quant/searches.h"
+#include "core/quant/search_loops.h"
 #include "experiments/bench/bench.h"
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 
 enum { MAX_SEARCHES = 96, N = 1 << 14 };
 

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "core/base/name.h"
-#include "core/engine/backend.h"
+#include "core/recipe/backend.h"
 #include "experiments/bench/bench.h"
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 
 enum { WHOLE_ROUNDS = 5 };
 /* What the rounds of one rule over whole tensors may take, but for the first. */

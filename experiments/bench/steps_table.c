@@ -2,9 +2,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "core/engine/backend.h"
+#include "core/recipe/backend.h"
 #include "experiments/bench/bench.h"
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 
 enum { ROWS = 2 * (QM_BENCH_STEPS + QM_BENCH_YARDS) }; /* first one thread, then all */
 

@@ -5,11 +5,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "experiments/campaign/deal.h"
+#include "experiments/campaign/mpi_dispatch.h"
 #include "experiments/campaign/folder.h"
 #include "experiments/campaign/pool.h"
-#include "experiments/cli.h"
-#include "experiments/provenance.h"
+#include "experiments/cli/cli.h"
+#include "experiments/machine/provenance.h"
 
 struct shard {
     char name[32];

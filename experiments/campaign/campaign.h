@@ -16,14 +16,14 @@
 #include <signal.h>
 
 #include "experiments/campaign/ledger.h"
-#include "experiments/job.h"
-#include "experiments/results.h"
+#include "experiments/run/suite_load.h"
+#include "experiments/run/run_cells.h"
 
 struct qm_campaign_options {
     const char *dir;
     int workers;       /* processes, at least 1 */
     int shard, shards; /* from 0, of */
-    int dealt;         /* cells come from rank 0 (deal.h): shard, shards name the ledger only */
+    int dealt;         /* cells come from rank 0 (mpi_dispatch.h): shard, shards name the ledger only */
     int retry_failed;  /* cells that failed are not done */
     int fresh;         /* throw away what is there */
     double seconds, mebibytes; /* limits per cell: wall clock, resident memory of its worker */
@@ -57,7 +57,7 @@ qm_status qm_campaign_begin(const struct qm_job *job, const char *dir, int fresh
 qm_status qm_campaign_run(const struct qm_job *job, const struct qm_campaign_options *o,
                           const volatile sig_atomic_t *stop, struct qm_campaign_count *out);
 
-/* Rank 0 of a dealt campaign (deal.h): deals until all others have left, then counts. */
+/* Rank 0 of a dealt campaign (mpi_dispatch.h): deals until all others have left, then counts. */
 qm_status qm_campaign_deal(const struct qm_job *job, const struct qm_campaign_options *o,
                            const volatile sig_atomic_t *stop, struct qm_campaign_count *out);
 

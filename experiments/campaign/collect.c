@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 
 #include "experiments/campaign/campaign.h"
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 
 qm_status qm_campaign_job(const char *dir, struct qm_job *out)
 {

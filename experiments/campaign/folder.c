@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "core/base/sha256.h"
-#include "experiments/cli.h"
-#include "experiments/part.h"
+#include "experiments/cli/cli.h"
+#include "experiments/store/atomic_file.h"
 
 enum { FORMAT = 1 };
 

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "experiments/campaign/folder.h"
-#include "experiments/provenance.h"
+#include "experiments/machine/provenance.h"
 
 /* The length up to the last newline. */
 static off_t whole_lines(int fd)

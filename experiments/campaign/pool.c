@@ -8,9 +8,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "experiments/campaign/deal.h"
+#include "experiments/campaign/mpi_dispatch.h"
 #include "experiments/campaign/worker.h"
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "experiments/kernel/child.h"
 
 enum {

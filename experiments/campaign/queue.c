@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/lockstep.h"
+#include "experiments/lockstep/lockstep.h"
 
 /* ---- costs --------------------------------------------------------------------------------- */
 

@@ -2,7 +2,7 @@
 #ifndef QM_EXPERIMENTS_CAMPAIGN_QUEUE_H
 #define QM_EXPERIMENTS_CAMPAIGN_QUEUE_H
 
-#include "experiments/suite.h"
+#include "experiments/suite/suite.h"
 
 /* About how many seconds of one core a cell takes: within a factor of ten or so on the machines at
  * hand.  It decides shares and when a campaign is worth it, never a result. */

@@ -3,12 +3,12 @@
  *     /cells         cell, id, status, reason, has_reason, digest, seconds: a row per cell
  *     /outcome/word  the cells' outcomes (pack.h) one after the other; offset and length per row
  *
- * A segment is written once, under its name only when it is whole (part.h), and never reopened. */
+ * A segment is written once, under its name only when it is whole (atomic_file.h), and never reopened. */
 #ifndef QM_EXPERIMENTS_CAMPAIGN_SEGMENT_H
 #define QM_EXPERIMENTS_CAMPAIGN_SEGMENT_H
 
-#include "experiments/campaign/pack.h"
-#include "experiments/cell_id.h"
+#include "experiments/campaign/outcome_codec.h"
+#include "experiments/suite/cell_id.h"
 
 struct qm_segment_row {
     int64_t cell, offset, length; /* of its words */

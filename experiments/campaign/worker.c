@@ -10,9 +10,9 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "experiments/campaign/pack.h"
-#include "experiments/cli.h"
-#include "experiments/job.h"
+#include "experiments/campaign/outcome_codec.h"
+#include "experiments/cli/cli.h"
+#include "experiments/run/suite_load.h"
 
 static volatile sig_atomic_t leaving;
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 
 static double mean(const struct qm_rmse *r, double logs)
 {

@@ -12,7 +12,7 @@
 
 #include <jansson.h>
 
-#include "core/engine/backend.h"
+#include "core/recipe/backend.h"
 
 /* Over steps whose two errors are finite and not 0: sums of the logarithms of
  * sqrt(sum (x - oracle)^2 / sum oracle^2), so that no one setting of the hyper-parameters outweighs the

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "oracle/bound.h"
+#include "oracle/bound/bound.h"
 
 /* What rounding a plain slot to 16 bits may change: half an ulp. */
 static double plain_error(const struct qm_case_run *r, int slot, double x)

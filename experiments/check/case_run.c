@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "experiments/check/slot.h"
-#include "experiments/oracle_hyper.h"
+#include "experiments/recipes/oracle_hyper.h"
 
 static void *room_open(struct qm_room *r, size_t bytes)
 {

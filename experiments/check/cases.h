@@ -6,7 +6,7 @@
 #ifndef QM_EXPERIMENTS_CHECK_CASES_H
 #define QM_EXPERIMENTS_CHECK_CASES_H
 
-#include "core/engine/recipe.h"
+#include "core/recipe/recipe.h"
 #include "experiments/check/decide.h"
 
 /* clang-format off */

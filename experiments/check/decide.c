@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "oracle/bound.h"
-#include "oracle/codebook.h"
+#include "oracle/bound/bound.h"
+#include "oracle/codebook/codebook.h"
 
 static const char *const map_names[] = {
 #define X(name, from, to, signs, text) #name,
@@ -33,7 +33,7 @@ static const float fp4_cut[7] = {0.00260417f, 0.0859375f, 0.20833333f, 0.2916666
 /* bitsandbytes FP4: magnitude of each code in twelfths, below the sign bit. */
 static const double fp4_twelfths[8] = {0.0, 0.0625, 8.0, 12.0, 4.0, 6.0, 2.0, 3.0};
 
-#define LIN0_SLACK 1.2e-7                    /* of a float32 linspace: oracle/codebook.h */
+#define LIN0_SLACK 1.2e-7                    /* of a float32 linspace: oracle/codebook/codebook.h */
 #define GRID_STEP  (1.0 / 65535.0 + 0x1p-22) /* half a step of the table, and its rounding */
 
 /* How far a source's float32 table may be from the definition. */

@@ -1,6 +1,6 @@
 /* decide.h - which code a unit value must get, decided exactly in double.
  *
- * The values come from oracle/codebook.h, the thresholds from their mid-points or from published
+ * The values come from oracle/codebook/codebook.h, the thresholds from their mid-points or from published
  * lists kept here; nothing of core/quant decides.  Around each threshold lies the zone in which the
  * documented float32 comparison of the search may fall either way; it is empty where that
  * comparison is exact. */

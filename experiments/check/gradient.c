@@ -10,7 +10,7 @@
 
 #include "core/base/philox.h"
 #include "experiments/check/cases.h"
-#include "oracle/bound.h"
+#include "oracle/bound/bound.h"
 
 /* Tensor numbers of the draws; variants draw as tensor 1. */
 enum { STREAM_START = 101, STREAM_GRADIENT = 102, STREAM_PLANT = 103 };

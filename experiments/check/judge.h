@@ -2,7 +2,7 @@
  *
  * Before each step the oracle takes over the judged side's decoded state and parameter.  After it:
  *
- *   parameter, float32 slots   EQUAL, or WITHIN_BOUND of oracle/bound.h, or WRONG
+ *   parameter, float32 slots   EQUAL, or WITHIN_BOUND of oracle/bound/bound.h, or WRONG
  *   parameter of 16 or 8 bits  the numbers that its range allows before it is stored, EQUAL,
  *                              BOUNDARY, OFF_BY_ONE or WRONG as codes are; so its residual
  *   stored scales              between the images of max(|x| - e) and max(|x| + e) over the group,
@@ -25,10 +25,10 @@
 #ifndef QM_EXPERIMENTS_CHECK_JUDGE_H
 #define QM_EXPERIMENTS_CHECK_JUDGE_H
 
-#include "core/engine/backend.h"
+#include "core/recipe/backend.h"
 #include "experiments/check/baseline.h"
 #include "experiments/check/cases.h"
-#include "oracle/verdict.h"
+#include "oracle/bound/verdict.h"
 
 /* Who is judged, as what. */
 struct qm_subject {

@@ -3,7 +3,7 @@
 #define QM_EXPERIMENTS_CHECK_SLOT_PARTS_H
 
 #include "experiments/check/slot.h"
-#include "oracle/bound.h"
+#include "oracle/bound/bound.h"
 
 /* What a group of one scale holds beside numbers. */
 enum { QM_HAS_NAN = 1, QM_HAS_INF = 2, QM_HAS_UNBOUNDED = 4 };

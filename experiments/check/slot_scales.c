@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "core/base/half.h"
-#include "oracle/codebook.h"
+#include "oracle/codebook/codebook.h"
 
 /* Before the scale is taken.  Curves are monotone; theirs is within 4 u of the sum's parts. */
 static double curved(enum qm_curve curve, double x, double *error)

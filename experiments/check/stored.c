@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "oracle/bound.h"
+#include "oracle/bound/bound.h"
 
 struct qm_stored qm_stored_of(const struct qm_param *p)
 {

@@ -1,12 +1,12 @@
 /* stored.h - the verdict on parameters that are stored in 16 or 8 bits, with their residuals.
  *
- * Formats from their definitions, in double; nothing of core/param.h decides.  A stored number has a
+ * Formats from their definitions, in double; nothing of core/rule/param.h decides.  A stored number has a
  * rank: its magnitude's bits, negative below zero, so that neighbours differ by one. */
 #ifndef QM_EXPERIMENTS_CHECK_STORED_H
 #define QM_EXPERIMENTS_CHECK_STORED_H
 
 #include "experiments/check/judge.h"
-#include "oracle/bound.h"
+#include "oracle/bound/bound.h"
 
 struct qm_stored {
     enum qm_param_write write;
@@ -17,7 +17,7 @@ struct qm_stored {
 
 struct qm_stored qm_stored_of(const struct qm_param *p);
 
-/* The format as oracle/bound.h has it. */
+/* The format as oracle/bound/bound.h has it. */
 struct qm_grid qm_stored_grid(const struct qm_stored *f);
 
 /* Rank of the number nearest to x (ties to even), or of the nearest below and above; NaN: none, gives

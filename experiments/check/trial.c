@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "core/param.h"
+#include "core/rule/param.h"
 #include "experiments/check/slot.h"
 
 enum { ALIGN = 64 };

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "experiments/conform/whole.h"
+#include "experiments/conform/tensor_rule_run.h"
 
 static const struct qm_whole_tolerance f64 = {5e-15, 5e-15, 5e-15, 5e-15},
                                        f32 = {2e-6, 2e-6, 2e-6, 2e-6},

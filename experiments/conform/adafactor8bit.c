@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/quant/allog.h"
+#include "core/quant/adaptive_log.h"
 #include "experiments/conform/adafactor8bit.h"
 
 /* Releases by the first part of a case's name. */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/rule/lowrank.h"
-#include "experiments/conform/whole.h"
+#include "experiments/conform/tensor_rule_run.h"
 
 #define ENTRY_TOLERANCE 2e-6
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/param.h"
+#include "core/rule/param.h"
 #include "experiments/conform/conform.h"
 
 /* ---- philox ---- */

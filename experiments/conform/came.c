@@ -4,7 +4,7 @@
  * every bit step by step, their states 2e-6, 2 % when run free. */
 #include <string.h>
 
-#include "experiments/conform/whole.h"
+#include "experiments/conform/tensor_rule_run.h"
 
 static void setup(struct qm_conform *c, struct qm_whole_case *w)
 {

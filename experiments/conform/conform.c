@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/base/name.h"
-#include "experiments/conform/whole.h"
+#include "experiments/conform/tensor_rule_run.h"
 
 const char *qm_outcome_word(enum qm_outcome o)
 {

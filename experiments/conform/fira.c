@@ -4,7 +4,7 @@
  * within 2e-15 of a tensor's largest value, float32 2e-6. */
 #include <string.h>
 
-#include "experiments/conform/whole.h"
+#include "experiments/conform/tensor_rule_run.h"
 
 static void setup_adam(struct qm_conform *c, struct qm_whole_case *w)
 {

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/engine/lion8_state.h"
+#include "experiments/conform/lion8_state.h"
 #include "experiments/conform/run.h"
 #include "experiments/conform/stored.h"
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "experiments/conform/conform.h"
-#include "experiments/lpmm_config.h"
+#include "experiments/recipes/lpmm_config.h"
 
 static int state_set(struct qm_conform *c, const char *prefix, const char *attribute,
                      const char *key, struct qm_lpmm_state *s)

@@ -2,7 +2,7 @@
 #ifndef QM_CONFORM_RUN_H
 #define QM_CONFORM_RUN_H
 
-#include "core/engine/backend.h"
+#include "core/recipe/backend.h"
 #include "experiments/conform/conform.h"
 
 /* One state tensor.  Quantized: codes (unpacked) and scales after every step; float32: values

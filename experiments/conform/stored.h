@@ -3,7 +3,7 @@
 #ifndef QM_CONFORM_STORED_H
 #define QM_CONFORM_STORED_H
 
-#include "core/engine/backend.h"
+#include "core/recipe/backend.h"
 #include "experiments/conform/conform.h"
 
 /* One state tensor.  Either codes and scales, or values as they are kept. */

@@ -6,9 +6,9 @@
 
 #include <jansson.h>
 
-#include "core/engine/batch.h"
-#include "core/engine/device_cuda.h"
-#include "core/engine/whole.h"
+#include "core/device/batch.h"
+#include "core/device/device_cuda.h"
+#include "core/device/tensor_rule_plan.h"
 
 /* A tensor's columns, warm-up rounds, most of what --rounds takes, sets of tensors that take turns. */
 enum { QM_BENCH_COLUMNS = 4096, QM_BENCH_WARM = 3, QM_BENCH_ROUNDS = 1000, QM_BENCH_TURNS = 2 };

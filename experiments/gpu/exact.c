@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 
 enum { TENSOR = 5, STEPS = 3, LARGE = 1 << 19 };
 static const uint64_t SEED = 77;

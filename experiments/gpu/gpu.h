@@ -6,8 +6,8 @@
 
 #include <jansson.h>
 
-#include "core/engine/backend.h"
-#include "core/engine/batch.h"
+#include "core/recipe/backend.h"
+#include "core/device/batch.h"
 #include "experiments/prove/routine.h"
 
 /* ---- exact.c: steps beside the CPU's ------------------------------------------------------------ */
@@ -30,7 +30,7 @@ void qm_exact_gradient(uint64_t seed, int64_t t, int64_t n, float *g);
  * {variant, forced, shape, difference}.  *differ: how many are not equal. */
 qm_status qm_exact_all(const struct qm_backend *other, json_t **rows, int *differ);
 
-/* ---- codes.c: every float ------------------------------------------------------------------------ */
+/* ---- device_codes.c: every float ------------------------------------------------------------------------ */
 
 struct qm_codes_result {
     uint64_t inputs, runs,

@@ -5,10 +5,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "experiments/gpu/gpu.h"
-#include "experiments/provenance.h"
-#include "experiments/store.h"
+#include "experiments/machine/provenance.h"
+#include "experiments/store/store.h"
 
 enum { COLUMNS = 32 };
 

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/engine/nvml.h"
-#include "experiments/cli.h"
+#include "core/cuda/nvml.h"
+#include "experiments/cli/cli.h"
 #include "experiments/gpu/bench.h"
 
 /* Recipes that no variant is: 16-bit parameters and gradients, where kernels are used most. */

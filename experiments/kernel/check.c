@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/base/name.h"
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "experiments/kernel/kernel.h"
 #include "experiments/kernel/reduce.h"
 

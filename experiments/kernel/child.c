@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "experiments/kernel/wire.h"
 #include "experiments/kernel/worker.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/engine/user_cuda.h"
+#include "core/user_kernel/user_cuda.h"
 
 static int ends_in(const char *text, const char *end)
 {

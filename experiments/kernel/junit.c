@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "experiments/kernel/kernel.h"
-#include "experiments/part.h"
+#include "experiments/store/atomic_file.h"
 
 /* Text within a quoted attribute: what XML reserves is escaped, what it forbids becomes '?'. */
 static void put_text(FILE *f, const char *text)

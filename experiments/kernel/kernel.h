@@ -4,11 +4,11 @@
 
 #include "experiments/check/judge.h"
 #include "experiments/kernel/child.h"
-#include "experiments/kernel/versus.h"
+#include "experiments/kernel/kernel_compare.h"
 
 enum { QM_REGIMES = 32, QM_HANGS = 3 };
 
-/* Beside the cases of the list, of CUDA sources alone: see core/engine/emu_far.h. */
+/* Beside the cases of the list, of CUDA sources alone: see core/user_kernel/emu_large_index.h. */
 #define QM_FAR_CASE "2147483655/far"
 
 int qm_kernel_is_cuda(const char *file); /* by its name: FILE.cu */

@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/engine/backend_file.h"
-#include "experiments/cli.h"
+#include "core/user_kernel/backend_file.h"
+#include "experiments/cli/cli.h"
 #include "experiments/kernel/files.h"
 #include "experiments/kernel/repro.h"
-#include "experiments/part.h"
+#include "experiments/store/atomic_file.h"
 
 static volatile int stop;
 

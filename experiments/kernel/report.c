@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "experiments/kernel/kernel.h"
 
 enum { SHOWN = 8 }; /* failing cases printed one by one, without -v */

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/engine/backend_file.h"
-#include "core/kernel_abi.h"
+#include "core/user_kernel/backend_file.h"
+#include "core/abi/kernel_abi.h"
 #include "experiments/kernel/repro_text.h"
-#include "experiments/part.h"
+#include "experiments/store/atomic_file.h"
 
 struct writing {
     const struct qm_shrunk *s;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/engine/backend_file.h"
+#include "core/user_kernel/backend_file.h"
 
 enum { COLUMNS = 98 };
 

@@ -2,7 +2,7 @@
 #ifndef QM_EXPERIMENTS_KERNEL_REPRO_TEXT_H
 #define QM_EXPERIMENTS_KERNEL_REPRO_TEXT_H
 
-#include "experiments/kernel/lab.h"
+#include "experiments/kernel/forked_trial.h"
 
 /* The kernel's source; where it includes kernel_abi.h, that header without its comments.  Other files
  * that it includes by quotes get absolute paths.  is_quiet: warnings about it are turned off. */

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "experiments/kernel/files.h"
 #include "experiments/kernel/kernel.h"
 #include "experiments/kernel/regime.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "experiments/check/slot.h"
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "experiments/kernel/shrink_parts.h"
 
 enum { KEPT_MOST = 1 << 22 }; /* elements of all steps that are recorded at once */

@@ -6,7 +6,7 @@
 #ifndef QM_EXPERIMENTS_KERNEL_SHRINK_H
 #define QM_EXPERIMENTS_KERNEL_SHRINK_H
 
-#include "experiments/kernel/lab.h"
+#include "experiments/kernel/forked_trial.h"
 
 struct qm_shrunk {
     struct qm_trial trial; /* the caller closes it */

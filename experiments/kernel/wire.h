@@ -4,7 +4,7 @@
  *     parent   {"do": "judge", "case": ID, "seed": "0x...", "against": BOOL}
  *     worker   {"case": ID, "tally": T}              with "refused": TEXT, "against": A where it applies
  *     parent   {"do": "judge", ..., "watch": true}   the same with "digest": "0x...", "field": BITS of
- *                                                    experiments/kernel/watch.h
+ *                                                    experiments/kernel/peer_rules.h
  *     parent   {"do": "far", "case": QM_FAR_CASE}    answered as "judge"
  *     parent   {"do": "speed", "n": ELEMENTS, "limit": SECONDS}
  *     worker   {"new": [SECONDS...], "old": [SECONDS...]}

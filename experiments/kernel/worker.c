@@ -9,11 +9,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "core/engine/backend_file.h"
-#include "core/engine/emu_far.h"
-#include "experiments/cli.h"
-#include "experiments/kernel/versus.h"
-#include "experiments/kernel/watch.h"
+#include "core/user_kernel/backend_file.h"
+#include "core/user_kernel/emu_large_index.h"
+#include "experiments/cli/cli.h"
+#include "experiments/kernel/kernel_compare.h"
+#include "experiments/kernel/peer_rules.h"
 #include "experiments/kernel/wire.h"
 
 enum { STACK = 65536, ROUNDS_LEAST = 5, ROUNDS_MOST = 101 };

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "core/base/name.h"
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "experiments/mutants/trial.h"
 
 enum { QUICK = 4 };

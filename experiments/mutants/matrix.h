@@ -28,7 +28,7 @@ struct qm_apart {
 struct qm_cell {
     enum qm_cell_is is;
     uint64_t digest;       /* of all results */
-    unsigned field;        /* bit i: rule i of experiments/kernel/watch.h rejects it */
+    unsigned field;        /* bit i: rule i of experiments/kernel/peer_rules.h rejects it */
     char *finding;         /* the first; owned, or NULL */
     struct qm_apart apart; /* of what survives; outputs 0: not known */
 };

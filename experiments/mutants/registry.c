@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/base/name.h"
-#include "core/engine/backend_file.h"
+#include "core/user_kernel/backend_file.h"
 
 static const char *const regime_names[] = {
 #define X(name, parts, text) #name,

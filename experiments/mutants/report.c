@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "experiments/cli.h"
-#include "experiments/kernel/watch.h"
+#include "experiments/cli/cli.h"
+#include "experiments/kernel/peer_rules.h"
 #include "experiments/mutants/matrix.h"
 
 static const char letters[] = {

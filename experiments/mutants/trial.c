@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/engine/backend_file.h"
+#include "core/user_kernel/backend_file.h"
 #include "experiments/kernel/child.h"
 #include "experiments/kernel/wire.h"
 

@@ -7,10 +7,10 @@
  * classified, larger outputs bring the loss as near to 0 as one likes (tests show such a network).
  *
  * Parameters: w1 64 x hidden, b1, w2 hidden x 10, b2; start w = N(0, 2 / rows of w), b = 0. */
-#include "experiments/args.h"
-#include "experiments/dist.h"
-#include "experiments/layers.h"
-#include "experiments/problem.h"
+#include "experiments/cli/key_value_args.h"
+#include "experiments/source/distribution.h"
+#include "experiments/network/layers.h"
+#include "experiments/problems/problem.h"
 
 #include <math.h>
 #include <stdlib.h>

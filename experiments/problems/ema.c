@@ -9,9 +9,9 @@
  *   case=gauss  the square of a normal, a function of (seed, t, i), with that normal's sign
  * so that the second moment's input is the number itself.  The exact average v_t = (1 - beta2)
  * sum_k beta2^k g_{t-k}^2 is the double-precision twin's. */
-#include "experiments/args.h"
-#include "experiments/dist.h"
-#include "experiments/problem.h"
+#include "experiments/cli/key_value_args.h"
+#include "experiments/source/distribution.h"
+#include "experiments/problems/problem.h"
 
 #include <math.h>
 #include <stdlib.h>

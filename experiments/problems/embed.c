@@ -8,9 +8,9 @@
  * the second moment spans rows^s across the table.
  *
  * The seed chooses the tokens; start E = 0. */
-#include "experiments/args.h"
-#include "experiments/dist.h"
-#include "experiments/problem.h"
+#include "experiments/cli/key_value_args.h"
+#include "experiments/source/distribution.h"
+#include "experiments/problems/problem.h"
 
 #include <math.h>
 #include <stdlib.h>

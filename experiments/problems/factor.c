@@ -7,11 +7,11 @@
  * The floor is 1/2 sum_{i > r} sigma_i(D_r M D_c)^2: C. Eckart, G. Young, Psychometrika 1 (1936)
  * 211, exact because the weights are separable; every other critical point is a saddle.  The seed
  * chooses the start U, V = 0.1 N(0, 1) (0 is a saddle); the gradient is exact. */
-#include "experiments/args.h"
-#include "experiments/dense.h"
-#include "experiments/dist.h"
-#include "experiments/layers.h"
-#include "experiments/problem.h"
+#include "experiments/cli/key_value_args.h"
+#include "experiments/network/dense.h"
+#include "experiments/source/distribution.h"
+#include "experiments/network/layers.h"
+#include "experiments/problems/problem.h"
 
 #include <gsl/gsl_errno.h>
 #include <gsl/gsl_linalg.h>

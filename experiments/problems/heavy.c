@@ -6,9 +6,9 @@
  * infinite); nu <= 2: as it is, without a variance, and only medians of the loss mean something.
  * Loss, floor and start are the base's.  The noisy quadratic model has the same noise by its
  * argument nu, with its expected loss in closed form. */
-#include "experiments/args.h"
-#include "experiments/dist.h"
-#include "experiments/wrap.h"
+#include "experiments/cli/key_value_args.h"
+#include "experiments/source/distribution.h"
+#include "experiments/problems/problem_wrapper.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -12,11 +12,11 @@
  *
  * batch=B > 0: B rows drawn with replacement per step from the seed; batch=0: the exact gradient.
  * The loss is F on all rows. */
-#include "experiments/args.h"
-#include "experiments/dense.h"
-#include "experiments/dist.h"
-#include "experiments/layers.h"
-#include "experiments/problem.h"
+#include "experiments/cli/key_value_args.h"
+#include "experiments/network/dense.h"
+#include "experiments/source/distribution.h"
+#include "experiments/network/layers.h"
+#include "experiments/problems/problem.h"
 
 #include <gsl/gsl_errno.h>
 #include <gsl/gsl_linalg.h>

@@ -10,10 +10,10 @@
  * batch=B > 0: B rows drawn with replacement per step, so the gradient is unbiased.  batch=0 takes
  * the exact gradient.  The loss is f on all rows in both cases; its floor comes from a QR
  * decomposition of X. */
-#include "experiments/args.h"
-#include "experiments/dense.h"
-#include "experiments/dist.h"
-#include "experiments/problem.h"
+#include "experiments/cli/key_value_args.h"
+#include "experiments/network/dense.h"
+#include "experiments/source/distribution.h"
+#include "experiments/problems/problem.h"
 
 #include <gsl/gsl_errno.h>
 #include <gsl/gsl_linalg.h>

@@ -1,6 +1,6 @@
 /* mclm.c - a small GPT on a synthetic language whose entropy rate is known.
  *
- * Language: a Markov chain of order 1 or 2 over K symbols (experiments/chain.h).  Model: GPT-2 with
+ * Language: a Markov chain of order 1 or 2 over K symbols (experiments/network/markov_chain.h).  Model: GPT-2 with
  * learned positions and a tied head; per layer LN, attention, residual, LN, C x 4C, GELU (tanh), 4C
  * x C, residual; a final LN; logits = x wte'.  Matrices act from the right (x w + b); LN's epsilon
  * is 1e-5.
@@ -13,11 +13,11 @@
  * Parameters: wte K x C, wpe T x C; per layer ln gain, bias, qkv C x 3C, bias, projection C x C,
  * bias, ln gain, bias, C x 4C, bias, 4C x C, bias; final gain, bias.  Start: N(0, 0.02),
  * projections back into the residual times 1 / sqrt(2 L), gains 1, biases 0. */
-#include "experiments/args.h"
-#include "experiments/chain.h"
-#include "experiments/dense.h"
-#include "experiments/layers.h"
-#include "experiments/problem.h"
+#include "experiments/cli/key_value_args.h"
+#include "experiments/network/markov_chain.h"
+#include "experiments/network/dense.h"
+#include "experiments/network/layers.h"
+#include "experiments/problems/problem.h"
 
 #include <math.h>
 #include <stdlib.h>

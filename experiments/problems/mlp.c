@@ -13,11 +13,11 @@
  * chooses the start, w = N(0, 1) / sqrt(d) and v = N(0, 1) / sqrt(student), and fresh samples at
  * each step: element (b, j) of the batch is normal b d + j of the noise stream, eps_b normal
  * batch d + b.  Parameters: w student x d, then v. */
-#include "experiments/args.h"
-#include "experiments/dense.h"
-#include "experiments/dist.h"
-#include "experiments/layers.h"
-#include "experiments/problem.h"
+#include "experiments/cli/key_value_args.h"
+#include "experiments/network/dense.h"
+#include "experiments/source/distribution.h"
+#include "experiments/network/layers.h"
+#include "experiments/problems/problem.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -10,11 +10,11 @@
  *                 same expected curves hold; nu <= 2: Student's t as it is, with no variance and
  *                 no expected curve: only medians of the loss mean something
  *
- * The noise of element i at step t is a function of (seed, t, i), in streams of its own (dist.h).
+ * The noise of element i at step t is a function of (seed, t, i), in streams of its own (distribution.h).
  * Both starts have E x_i^2 = 1, the start of `expected`. */
-#include "experiments/args.h"
-#include "experiments/dist.h"
-#include "experiments/problem.h"
+#include "experiments/cli/key_value_args.h"
+#include "experiments/source/distribution.h"
+#include "experiments/problems/problem.h"
 
 #include <math.h>
 #include <stdlib.h>

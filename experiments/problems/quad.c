@@ -9,9 +9,9 @@
  *   start=one     z = 1; nothing is random then, and the seed is not read
  *   start=normal  z_i ~ N(0, 1), a function of (seed, i): an instance per seed.  E z_i^2 = 1 too,
  *                 so that `expected` is the mean over seeds */
-#include "experiments/args.h"
-#include "experiments/dist.h"
-#include "experiments/problem.h"
+#include "experiments/cli/key_value_args.h"
+#include "experiments/source/distribution.h"
+#include "experiments/problems/problem.h"
 
 #include <gsl/gsl_errno.h>
 #include <gsl/gsl_fft_halfcomplex.h>

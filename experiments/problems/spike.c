@@ -10,8 +10,8 @@
  * A step of 0 means never; a clip of 0 does nothing.  Loss, floor and start are the base's.  Of exact Adam a spike moves the
  * parameters by at most (1 - beta1) / sqrt(1 - beta2) lr and raises the second moment for
  * ln((1 - beta2) times^2) / (1 - beta2) steps. */
-#include "experiments/args.h"
-#include "experiments/wrap.h"
+#include "experiments/cli/key_value_args.h"
+#include "experiments/problems/problem_wrapper.h"
 
 #include <math.h>
 #include <stdlib.h>

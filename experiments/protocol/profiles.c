@@ -2,7 +2,7 @@
  *
  * E. Dolan, J. More, Math. Program. 91 (2002) 201, for the profiles; the score is AlgoPerf's
  * (arXiv:2306.07179) with tau up to 4. */
-#include "experiments/protocol/stairs.h"
+#include "experiments/lockstep/hitting_times.h"
 #include "experiments/protocol/tables.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* protocol.c - a judged campaign: made, printed, as JSON. */
 #include "experiments/protocol/protocol.h"
 
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "experiments/protocol/tables.h"
 
 #include <math.h>

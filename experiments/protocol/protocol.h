@@ -23,7 +23,7 @@
  *              discovery rate over all plain cells of the suite is 5 %; else `undecided`.  Runs that
  *              are equal to the bit in the start's loss and both gaps count once, pairs that both
  *              diverged do not; under six `too few`.  Intervals end where d does: 18.65 decades
- *   targets    51 per problem, levels of stairs.h in equal ratios from 10^0 to the smallest that
+ *   targets    51 per problem, levels of hitting_times.h in equal ratios from 10^0 to the smallest that
  *              at least half the twins of some rule reach (lr_scale 1).  A problem on which they reach
  *              nothing below their start is in no ECDF, profile or score
  *   runtime    the first step at which a target is reached; never, or where the run failed: infinite
@@ -41,7 +41,7 @@
 
 #include <jansson.h>
 
-#include "experiments/results.h"
+#include "experiments/run/run_cells.h"
 
 enum { QM_TARGETS = 51 };
 

@@ -1,5 +1,5 @@
 /* runs.c - closed cells as rows, comparisons, targets and first hits. */
-#include "experiments/protocol/stairs.h"
+#include "experiments/lockstep/hitting_times.h"
 #include "experiments/protocol/tables.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* store.c - the tables under /protocol. */
-#include "experiments/protocol/stairs.h"
+#include "experiments/lockstep/hitting_times.h"
 #include "experiments/protocol/tables.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* verdicts.c - what the seeds say: verdicts, sensitivity to the learning rate, the error budget. */
-#include "experiments/measure.h"
+#include "experiments/lockstep/lockstep_internal.h"
 #include "experiments/protocol/tables.h"
 
 #include <math.h>

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/engine/backend.h"
-#include "experiments/cli.h"
+#include "core/recipe/backend.h"
+#include "experiments/cli/cli.h"
 #include "experiments/kernel/child.h"
 #include "experiments/kernel/files.h"
 #include "experiments/prove/prove.h"

@@ -6,7 +6,7 @@
 
 #include "core/base/name.h"
 #include "experiments/prove/routine.h"
-#include "experiments/select.h"
+#include "experiments/recipes/recipe_list.h"
 
 static const char *const searches[] = {
 #define X(name, text) #name,

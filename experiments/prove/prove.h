@@ -45,13 +45,13 @@ qm_status qm_prove_routine(const struct qm_routine_name *name, const struct qm_p
 qm_status qm_prove_step(const char *recipe, const struct qm_prove_options *o, json_t *all,
                         int *failed);
 
-/* Stochastic rounding of "bf16", "f16", "e4m3" (core/param.h) or of a quantizer: how often each number
- * goes up, exactly, and a sequential test of the whole path with the draws in use (oracle/unbiased.h).
+/* Stochastic rounding of "bf16", "f16", "e4m3" (core/rule/param.h) or of a quantizer: how often each number
+ * goes up, exactly, and a sequential test of the whole path with the draws in use (oracle/codebook/unbiased_test.h).
  * *failed: a deviation beyond what the arithmetic of the definition allows, or a bias that shows. */
 qm_status qm_prove_stoch(const char *word, const struct qm_prove_options *o, json_t *all,
                          int *failed);
 
-/* Proves void qm_nearest() of a .c, .cu or .so file (core/kernel_nearest.h) for o->map, in a process of its
+/* Proves void qm_nearest() of a .c, .cu or .so file (core/abi/kernel_nearest.h) for o->map, in a process of its
  * own: a source is compiled as qm_kernel_file_build says.  Tells a crash, a hang and a write outside its buffer
  * apart.  QM_BAD_FILE: no such file or symbol; QM_BAD_ARG: it does not compile, or no --map. */
 qm_status qm_prove_kernel(const char *path, const struct qm_prove_options *o, json_t **out,

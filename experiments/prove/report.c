@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 
 static json_t *text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static json_t *text(const char *format, ...)

@@ -4,12 +4,12 @@
 #include <stdlib.h>
 
 #include "core/base/name.h"
-#include "core/quant/lanes.h"
-#include "core/quant/searches.h"
+#include "core/quant/simd.h"
+#include "core/quant/search_loops.h"
 #include "experiments/check/decide.h"
 #include "experiments/gpu/gpu.h"
 #include "experiments/prove/prove.h"
-#include "oracle/codebook.h"
+#include "oracle/codebook/codebook.h"
 
 /* ---- claims ---------------------------------------------------------------------------------- */
 

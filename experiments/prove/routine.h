@@ -3,7 +3,7 @@
 #define QM_EXPERIMENTS_PROVE_ROUTINE_H
 
 #include "core/quant/quantizer.h"
-#include "oracle/prove.h"
+#include "oracle/codebook/nearest_proof.h"
 
 /* Stored codes that a device gave: change[k].code from the float with bits change[k].bits on, up to the
  * next; ascending bits.  Every float of the walk lies in a run. */
@@ -28,7 +28,7 @@ struct qm_routine {
     struct qm_claims claims;
 };
 
-/* The search and round of q themselves, as core/quant/searches.h loops (NaN as its nan word says; the
+/* The search and round of q themselves, as core/quant/search_loops.h loops (NaN as its nan word says; the
  * other axes do not matter).  Claims: nearest of its own table, or of the map `against` (NULL: its
  * own); the decisions that experiments/check/decide.h derives from the words; the engine's edges.
  * QM_BAD_ARG: float32, a curve with codes of its own (allog), a round that draws, or `against` has

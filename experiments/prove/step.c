@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/cli.h"
+#include "experiments/cli/cli.h"
 #include "experiments/prove/prove.h"
 #include "experiments/prove/triples.h"
 

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/engine/recipe.h"
-#include "experiments/cli.h"
+#include "core/recipe/recipe.h"
+#include "experiments/cli/cli.h"
 #include "experiments/prove/prove.h"
-#include "oracle/unbiased.h"
+#include "oracle/codebook/unbiased_test.h"
 
 /* ---- 16 bits, enumerated --------------------------------------------------------------------------- */
 
@@ -35,7 +35,7 @@ void qm_sr16_enumerate(int64_t (*ups)(const void *of, uint32_t base, uint32_t fr
     free(count);
 }
 
-/* core/param.h with the upper 16 bits of the draw running through all values. */
+/* core/rule/param.h with the upper 16 bits of the draw running through all values. */
 static int64_t ups_bf16(const void *of, uint32_t base, uint32_t fraction)
 {
     int64_t sum = 0;

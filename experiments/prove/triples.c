@@ -8,8 +8,8 @@
 
 #include "core/base/half.h"
 #include "experiments/check/slot.h"
-#include "experiments/oracle_hyper.h"
-#include "oracle/bound.h"
+#include "experiments/recipes/oracle_hyper.h"
+#include "oracle/bound/bound.h"
 
 enum { GRADIENTS = 65536, PIECE = 4096, SLOTS = 2 };
 

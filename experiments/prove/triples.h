@@ -11,7 +11,7 @@
 
 #include <jansson.h>
 
-#include "core/engine/recipe.h"
+#include "core/recipe/recipe.h"
 #include "experiments/check/judge.h"
 
 struct qm_triples_tally {

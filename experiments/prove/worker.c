@@ -9,8 +9,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "core/engine/user_cuda.h"
-#include "experiments/cli.h"
+#include "core/user_kernel/user_cuda.h"
+#include "experiments/cli/cli.h"
 #include "experiments/kernel/wire.h"
 #include "experiments/kernel/worker.h"
 #include "experiments/prove/prove.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/engine/recipe.h"
+#include "core/recipe/recipe.h"
 #include "experiments/protocol/stats.h"
 
 #define RUNS     "/protocol/runs"

@@ -11,7 +11,7 @@
 #ifndef QM_REPORT_AGAINST_H
 #define QM_REPORT_AGAINST_H
 
-#include "experiments/result.h"
+#include "experiments/store/result_reader.h"
 
 /* Compares every label of `mine` that its suite names with every variant of `archive`, and writes the
  * result file `out` of kind "against" with

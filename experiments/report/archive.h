@@ -2,7 +2,7 @@
 #ifndef QM_REPORT_ARCHIVE_H
 #define QM_REPORT_ARCHIVE_H
 
-#include "experiments/result.h"
+#include "experiments/store/result_reader.h"
 
 /* Writes to `out` the suite, /cells (what names a cell and how it ended), all tables of /protocol,
  * and of the suite's own cells the curves step and loss, the loss rounded to four digits: they are

@@ -5,7 +5,7 @@
 #ifndef QM_REPORT_GRID_H
 #define QM_REPORT_GRID_H
 
-#include "experiments/result.h"
+#include "experiments/store/result_reader.h"
 
 struct qm_grid_head {
     char *name, *unit, *text; /* unit "" or "1": not shown; text: "" or what the column means */
@@ -33,7 +33,7 @@ void qm_grid_close(struct qm_grid *g); /* frees what it holds; accepts zeros */
 
 int64_t qm_grid_rows(const struct qm_grid *g);
 
-/* A stored table, its first `most` rows.  Errors as result.h's. */
+/* A stored table, its first `most` rows.  Errors as result_reader.h's. */
 qm_status qm_grid_read(struct qm_result *r, const char *table, int64_t most, struct qm_grid *out);
 
 /* HTML: a box that scrolls by itself, a table whose heads are buttons that sort; its

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/h5.h"
+#include "experiments/store/h5.h"
 
 enum { CACHE = 1 << 20, VALUE = 1024 };
 

@@ -18,7 +18,7 @@ struct qm_page {
     const char *archive;     /* its path */
 };
 
-/* The same bytes for the same file, figures and program.  Errors of result.h. */
+/* The same bytes for the same file, figures and program.  Errors of result_reader.h. */
 qm_status qm_page_write(const struct qm_page *p, FILE *to);
 
 /* The tables for a paper: verdicts, or where there are none those of /summary and /claims. */

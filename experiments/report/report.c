@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "experiments/cli.h"
-#include "experiments/part.h"
+#include "experiments/cli/cli.h"
+#include "experiments/store/atomic_file.h"
 #include "experiments/report/against.h"
 #include "experiments/report/archive.h"
 #include "experiments/report/figures.h"

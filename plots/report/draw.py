@@ -3,7 +3,7 @@
     /usr/bin/python3 plots/report/draw.py results/X.h5 [--only loss,gap] [--out plots/out]
 
 draws campaigns (loss curves first, then gaps, time to target, heat map, budget, learning rates), and
-for the suites of `make run` the figures of the scripts in plots/.  `qualm report` calls it with
+for the suites of `make run` the figures of the scripts in plots/figures/.  `qualm report` calls it with
 --page, which writes SVG for its page and figures.json instead.
 """
 import argparse
@@ -15,7 +15,7 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.dirname(HERE)]
+sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "figures")]
 
 import against  # noqa: E402
 import budget  # noqa: E402
@@ -44,7 +44,7 @@ def arguments():
 
 
 def of_suites(path):
-    """The scripts in plots/ that read a file of this name: each names it in its text."""
+    """The scripts in plots/figures/ that read a file of this name: each names it in its text."""
     stem = os.path.splitext(os.path.basename(path))[0]
     for script in sorted(glob.glob(os.path.join(os.path.dirname(common.__file__), "*.py"))):
         with open(script, encoding="utf-8") as f:
@@ -63,7 +63,7 @@ def draw_suites(path, out):
         head, _, rest = title.partition("\n")
         folder = os.path.dirname(path) or "."
         out.figure(name, [(fig, "", head)], head, name.replace("_", " "), rest, wide=True,
-                   command=f"/usr/bin/python3 plots/{os.path.basename(script)} --results {folder}")
+                   command=f"/usr/bin/python3 plots/figures/{os.path.basename(script)} --results {folder}")
     scripts, argv = list(of_suites(path)), sys.argv
     if not scripts or not out.page:
         return

@@ -3,7 +3,7 @@
  * Stand-alone: fuzz_readers [COUNT [SEED]] mutates the seed files COUNT times, the same way for the
  * same SEED, and reads every entry of what still opens; HDF5 files are only truncated, one for
  * every 1000 of COUNT.  With -DQM_LIBFUZZER (clang -fsanitize=fuzzer) the input comes from
- * libFuzzer.  tests/test_readers.c includes this file with QM_FUZZ_NO_MAIN and runs a few. */
+ * libFuzzer.  tests/experiments/readers/test_readers.c includes this file with QM_FUZZ_NO_MAIN and runs a few. */
 #include <hdf5.h>
 #include <stdint.h>
 #include <stdlib.h>

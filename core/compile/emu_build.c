@@ -1,0 +1,187 @@
+/* emu_build.c - a CUDA source as a shared object that runs on the CPU: preprocessed, rewritten,
+ * compiled with every access seen, linked with the layer of core/emu. */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/emu/emu_rewrite.h"
+#include "core/compile/build.h"
+
+/* What is written beside the source, and names of CUDA's headers that the layer stands in for. */
+static const char *const texts[] = {
+#define QM_TEXT(name, ...) name,
+#include "emu.inc"
+#undef QM_TEXT
+    "kernel_abi.h", "kernel_cuda.h", NULL};
+static const struct {
+    const char *name, *text; /* text: what stands in for it */
+} stands_in[] = {
+    {"cuda.h", "qm_emu.hpp"},
+    {"cuda_runtime.h", "qm_emu.hpp"},
+    {"cuda_runtime_api.h", "qm_emu.hpp"},
+    {"device_launch_parameters.h", "qm_emu.hpp"},
+    {"device_functions.h", "qm_emu.hpp"},
+    {"vector_types.h", "qm_emu.hpp"},
+    {"math_constants.h", "qm_emu_math.hpp"},
+    {"cuda_fp16.h", "qm_emu_half.hpp"},
+    {"cuda_bf16.h", "qm_emu_half.hpp"},
+    {"cuda_fp8.h", "qm_emu_half.hpp"},
+    {"cub/cub.cuh", "qm_emu_cub.hpp"},
+    {"cub/block/block_load.cuh", "qm_emu_cub.hpp"},
+    {"cub/block/block_store.cuh", "qm_emu_cub.hpp"},
+    {"cub/block/block_reduce.cuh", "qm_emu_cub.hpp"},
+    {"cub/warp/warp_reduce.cuh", "qm_emu_cub.hpp"},
+    {"cuda/std/functional", "qm_emu_cub.hpp"},
+};
+
+/* thread: each access calls __tsan_...; the others call __ubsan_... where they fail.  emu_memory.cpp
+ * and emu_checks.cpp define both; no sanitizer's library is linked. */
+#define KERNEL_FLAGS                                                                           \
+    "-std=c++17 -O1 -g1 -fPIC -ffp-contract=off -fno-math-errno -fno-strict-aliasing "         \
+    "-fsanitize=thread,alignment,bounds,signed-integer-overflow,integer-divide-by-zero,shift," \
+    "float-cast-overflow -Wno-unknown-pragmas -Dqm_kernel_step=qm_emu_user_step"
+#define LAYER_FLAGS "-std=c++17 -O2 -g1 -fPIC"
+#define LINK_FLAGS  "-shared -Wl,-Bsymbolic -Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset"
+#define HINT        "CXX chooses another; the Debian package is g++"
+
+static qm_status header_write(const char *folder, const char *name, const char *text)
+{
+    char path[PATH_MAX];
+    QM_TRY(qm_text_folder(folder, name));
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "w");
+    if (!f)
+        return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
+    fprintf(f, "#include <%s>\n", text);
+    return fclose(f) == 0 ? QM_OK : qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
+}
+
+static int is_dual(const char *name)
+{
+    return strcmp(name, "dual.h") == 0 || strcmp(name, "half.h") == 0 || strcmp(name, "fp8.h") == 0;
+}
+
+static qm_status texts_write(const char *folder)
+{
+    for (int i = 0; texts[i]; i++) {
+        char name[80]; /* the dual headers know each other by path */
+        snprintf(name, sizeof name, "%s%s", is_dual(texts[i]) ? "core/base/" : "", texts[i]);
+        QM_TRY(qm_text_write(folder, name));
+    }
+    for (size_t i = 0; i < sizeof stands_in / sizeof *stands_in; i++)
+        QM_TRY(header_write(folder, stands_in[i].name, stands_in[i].text));
+    return QM_OK;
+}
+
+qm_status qm_build_read(const char *path, char **out, size_t *size)
+{
+    FILE *f = fopen(path, "r");
+    size_t used = 0, room = 1 << 20;
+    char *text = malloc(room);
+    while (f && text) {
+        used += fread(text + used, 1, room - used - 1, f);
+        if (used < room - 1)
+            break;
+        char *more = realloc(text, room *= 2);
+        if (!more)
+            free(text);
+        text = more;
+    }
+    int is_read = f && text && !ferror(f);
+    if (f)
+        fclose(f);
+    if (!is_read) {
+        free(text);
+        return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
+    }
+    text[used] = '\0';
+    *out = text;
+    *size = used;
+    return QM_OK;
+}
+
+/* The compiler, its flags, wanted ones, the user's, then words up to NULL. */
+struct compile {
+    struct qm_command c;
+    char compiler[512], fixed[512], wanted[256], flags[1024];
+};
+
+static void compile_with(struct compile *k, const char *fixed, const char *wanted,
+                         const char *const *words)
+{
+    const char *cxx = getenv("CXX"), *more = getenv("CXXFLAGS");
+    k->c.n = 0;
+    snprintf(k->compiler, sizeof k->compiler, "%s", cxx && *cxx ? cxx : "c++");
+    snprintf(k->fixed, sizeof k->fixed, "%s", fixed);
+    snprintf(k->wanted, sizeof k->wanted, "%s", wanted);
+    snprintf(k->flags, sizeof k->flags, "%s", more ? more : "");
+    qm_command_words(&k->c, k->compiler);
+    qm_command_words(&k->c, k->fixed);
+    qm_command_words(&k->c, k->wanted);
+    qm_command_words(&k->c, k->flags);
+    for (; *words; words++)
+        qm_command_add(&k->c, *words);
+}
+
+/* source -> kernel.ii -> kernel.emu.ii -> kernel.o */
+static qm_status kernel_compile(const char *source, const char *folder, const char *flags,
+                                struct compile *k)
+{
+    char layer[PATH_MAX], plain[PATH_MAX], rewritten[PATH_MAX], object[PATH_MAX], *text = NULL,
+                                                                                  *new_text = NULL;
+    size_t length;
+    snprintf(layer, sizeof layer, "%s/qm_emu.hpp", folder);
+    snprintf(plain, sizeof plain, "%s/kernel.ii", folder);
+    snprintf(rewritten, sizeof rewritten, "%s/kernel.emu.ii", folder);
+    snprintf(object, sizeof object, "%s/kernel.o", folder);
+    compile_with(k, KERNEL_FLAGS, flags,
+                 (const char *const[]){"-x", "c++", "-E", "-isystem", folder, "-include", layer,
+                                       source, "-o", plain, NULL});
+    QM_TRY(qm_command_run(&k->c, source, HINT));
+    QM_TRY(qm_build_read(plain, &text, &length));
+    qm_status st = qm_emu_rewrite(text, &new_text);
+    free(text);
+    QM_TRY(st);
+    FILE *f = fopen(rewritten, "w");
+    if (f)
+        fputs(new_text, f);
+    free(new_text);
+    if (!f || fclose(f) != 0)
+        return qm_fail(QM_BAD_FILE, "%s: %s", rewritten, strerror(errno));
+    compile_with(k, KERNEL_FLAGS, flags,
+                 (const char *const[]){"-c", rewritten, "-o", object, NULL});
+    return qm_command_run(&k->c, source, HINT);
+}
+
+qm_status qm_emu_build(const char *source, const char *folder, const char *flags, char *object,
+                       size_t size)
+{
+    struct compile *layer = calloc(1, sizeof *layer), *kernel = calloc(1, sizeof *kernel);
+    char from[PATH_MAX], made[PATH_MAX], part[PATH_MAX];
+    pid_t pid = 0;
+    snprintf(object, size, "%s/kernel.so", folder);
+    snprintf(from, sizeof from, "%s/emu_layer.cpp", folder);
+    snprintf(made, sizeof made, "%s/emu_layer.o", folder);
+    snprintf(part, sizeof part, "%s/kernel.o", folder);
+    qm_status st = layer && kernel ? texts_write(folder) : qm_fail(QM_NO_MEMORY, "a command");
+    int has_layer = access(made, R_OK) == 0; /* of an earlier build in this folder */
+    if (st == QM_OK && !has_layer) {
+        compile_with(layer, LAYER_FLAGS, "", (const char *const[]){"-c", from, "-o", made, NULL});
+        st = qm_command_start(&layer->c, HINT, &pid);
+    }
+    if (st == QM_OK) {
+        st = kernel_compile(source, folder, flags, kernel);
+        qm_status other =
+            has_layer ? QM_OK : qm_command_wait(&layer->c, pid, "the layer of backend emu");
+        st = st == QM_OK ? other : st;
+    }
+    if (st == QM_OK) {
+        compile_with(kernel, LINK_FLAGS, "", (const char *const[]){part, made, "-o", object, NULL});
+        st = qm_command_run(&kernel->c, source, HINT);
+    }
+    free(layer);
+    free(kernel);
+    return st;
+}

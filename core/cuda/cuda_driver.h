@@ -1,0 +1,86 @@
+/* cuda_driver.h - the CUDA driver's functions, bound when they are first wanted.
+ *
+ * Prototypes are our own, so that no CUDA header is needed; names are the exported, versioned ones.
+ * Only the primary context is used (cuCtxCreate changes between toolkits). */
+#ifndef QM_CUDA_CUDA_DRIVER_H
+#define QM_CUDA_CUDA_DRIVER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/status.h"
+
+typedef uint64_t qm_device_pointer;
+
+/* clang-format off */
+#define QM_CUDA_LIST(X) /* member, exported name, arguments */                                          \
+    X(Init,                  "cuInit",                        (unsigned flags))                         \
+    X(DriverGetVersion,      "cuDriverGetVersion",            (int *version))                           \
+    X(DeviceGetCount,        "cuDeviceGetCount",              (int *count))                             \
+    X(DeviceGet,             "cuDeviceGet",                   (int *device, int ordinal))               \
+    X(DeviceGetName,         "cuDeviceGetName",               (char *name, int size, int device))       \
+    X(DeviceGetAttribute,    "cuDeviceGetAttribute",          (int *value, int attribute, int device))  \
+    X(DeviceGetPCIBusId,     "cuDeviceGetPCIBusId",           (char *id, int size, int device))         \
+    X(DeviceTotalMem,        "cuDeviceTotalMem_v2",           (size_t *bytes, int device))              \
+    X(DevicePrimaryCtxRetain,  "cuDevicePrimaryCtxRetain",    (void **context, int device))             \
+    X(DevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (int device))                            \
+    X(CtxSetCurrent,         "cuCtxSetCurrent",               (void *context))                          \
+    X(CtxSynchronize,        "cuCtxSynchronize",              (void))                                   \
+    X(MemAlloc,              "cuMemAlloc_v2",                 (qm_device_pointer *at, size_t bytes))    \
+    X(MemFree,               "cuMemFree_v2",                  (qm_device_pointer at))                   \
+    X(MemGetInfo,            "cuMemGetInfo_v2",               (size_t *free, size_t *total))            \
+    X(MemcpyHtoDAsync,       "cuMemcpyHtoDAsync_v2",          (qm_device_pointer to, const void *from, size_t bytes, void *stream)) \
+    X(MemcpyDtoHAsync,       "cuMemcpyDtoHAsync_v2",          (void *to, qm_device_pointer from, size_t bytes, void *stream)) \
+    X(MemcpyDtoDAsync,       "cuMemcpyDtoDAsync_v2",          (qm_device_pointer to, qm_device_pointer from, size_t bytes, void *stream)) \
+    X(MemsetD8Async,         "cuMemsetD8Async",               (qm_device_pointer at, unsigned char value, size_t bytes, void *stream)) \
+    X(ModuleLoadData,        "cuModuleLoadData",              (void **module, const void *image))       \
+    X(ModuleUnload,          "cuModuleUnload",                (void *module))                           \
+    X(ModuleGetFunction,     "cuModuleGetFunction",           (void **function, void *module, const char *name)) \
+    X(ModuleGetGlobal,       "cuModuleGetGlobal_v2",          (qm_device_pointer *at, size_t *bytes, void *module, const char *name)) \
+    X(FuncGetAttribute,      "cuFuncGetAttribute",            (int *value, int attribute, void *function)) \
+    X(LaunchKernel,          "cuLaunchKernel",                (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared, void *stream, void **args, void **extra)) \
+    X(Occupancy,             "cuOccupancyMaxActiveBlocksPerMultiprocessor", (int *blocks, void *function, int threads, size_t shared)) \
+    X(StreamCreate,          "cuStreamCreate",                (void **stream, unsigned flags))          \
+    X(StreamSynchronize,     "cuStreamSynchronize",           (void *stream))                           \
+    X(StreamDestroy,         "cuStreamDestroy_v2",            (void *stream))                           \
+    X(EventCreate,           "cuEventCreate",                 (void **event, unsigned flags))           \
+    X(EventRecord,           "cuEventRecord",                 (void *event, void *stream))              \
+    X(EventSynchronize,      "cuEventSynchronize",            (void *event))                            \
+    X(EventElapsedTime,      "cuEventElapsedTime",            (float *milliseconds, void *from, void *to)) \
+    X(EventDestroy,          "cuEventDestroy_v2",             (void *event))                            \
+    X(GetErrorName,          "cuGetErrorName",                (int error, const char **name))           \
+    X(GetErrorString,        "cuGetErrorString",              (int error, const char **text))
+/* clang-format on */
+
+struct qm_cuda {
+#define X(member, exported, arguments) int(*member) arguments;
+    QM_CUDA_LIST(X)
+#undef X
+};
+
+/* Attributes of devices and functions, as cuda.h numbers them. */
+enum {
+    QM_CU_SM_COUNT = 16,
+    QM_CU_L2_BYTES = 38,
+    QM_CU_THREADS_PER_SM = 39,
+    QM_CU_MAJOR = 75,
+    QM_CU_MINOR = 76,
+    QM_CU_FUNC_SHARED = 1,
+    QM_CU_FUNC_LOCAL = 3,
+    QM_CU_FUNC_REGISTERS = 4
+};
+
+/* The driver, with a device behind it (cuInit done), loaded once.  QM_SKIPPED: "GPU backend unavailable:
+ * REASON": no libcuda.so.1, the toolkit's stub, no device, driver and library do not match ... */
+qm_status qm_cuda_driver(const struct qm_cuda **out);
+
+/* One line on what the driver is, or why there is none. */
+void qm_cuda_driver_text(char *text, size_t size);
+
+/* 0: QM_OK.  Else QM_NO_MEMORY (error 2) or QM_INTERNAL: "cuMemAlloc_v2: CUDA_ERROR_... (2): ...". */
+qm_status qm_cuda_error(int error, const char *call);
+
+/* QM_CU(cu, MemAlloc, (&at, bytes)): calls, and returns from the function where that fails. */
+#define QM_CU(cu, member, arguments) QM_TRY(qm_cuda_error((cu)->member arguments, "cu" #member))
+
+#endif

@@ -1,0 +1,49 @@
+/* nvml.c - libnvidia-ml.so.1 by dlopen. */
+#include "core/cuda/nvml.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "core/cuda/cuda_load.h"
+
+enum { CLOCK_SM = 1, CLOCK_MEMORY = 2, TEMPERATURE_GPU = 0 };
+
+static struct {
+    int (*init)(void), (*by_pci)(const char *, void **), (*clock)(void *, int, unsigned *),
+        (*most)(void *, int, unsigned *), (*power)(void *, unsigned *),
+        (*temperature)(void *, int, unsigned *);
+    int usable;
+    char path[512];
+} ml;
+
+static void load(void)
+{
+    void *h = qm_library_open(QM_LIBRARY_nvml, ml.path, sizeof ml.path);
+    ml.usable = h && qm_library_symbol(h, "nvmlInit_v2", &ml.init) == QM_OK &&
+                qm_library_symbol(h, "nvmlDeviceGetHandleByPciBusId_v2", &ml.by_pci) == QM_OK &&
+                qm_library_symbol(h, "nvmlDeviceGetClockInfo", &ml.clock) == QM_OK &&
+                qm_library_symbol(h, "nvmlDeviceGetMaxClockInfo", &ml.most) == QM_OK &&
+                qm_library_symbol(h, "nvmlDeviceGetPowerUsage", &ml.power) == QM_OK &&
+                qm_library_symbol(h, "nvmlDeviceGetTemperature", &ml.temperature) == QM_OK &&
+                ml.init() == 0;
+}
+
+qm_status qm_gpu_now(const char *pci, struct qm_gpu_now *out)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    void *device;
+    pthread_once(&once, load);
+    if (!ml.usable)
+        return qm_fail(QM_SKIPPED, "no NVML: %s", ml.path);
+    if (ml.by_pci(pci, &device) != 0)
+        return qm_fail(QM_SKIPPED, "NVML does not know device %s", pci);
+    memset(out, 0, sizeof *out);
+    ml.clock(device, CLOCK_SM, &out->sm_mhz);
+    ml.clock(device, CLOCK_MEMORY, &out->memory_mhz);
+    ml.most(device, CLOCK_SM, &out->most_sm_mhz);
+    ml.most(device, CLOCK_MEMORY, &out->most_memory_mhz);
+    ml.power(device, &out->watts);
+    out->watts /= 1000;
+    ml.temperature(device, TEMPERATURE_GPU, &out->celsius);
+    return QM_OK;
+}

@@ -1,0 +1,231 @@
+/* device_cuda.c - kernels on the first GPU (or number $QM_CUDA_DEVICE): its primary context, one stream. */
+#include "core/device/device_cuda.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/sha256.h"
+#include "core/cuda/cuda_driver.h"
+
+enum { MODULES = 4096 };
+
+static struct module {
+    char key[65];
+    void *module, *function[QM_STEP_KERNELS];
+    struct qm_kernel_use use[QM_STEP_KERNELS];
+    double seconds;
+    int from_cache;
+} modules[MODULES];
+static int n_modules;
+
+static struct {
+    const struct qm_cuda *cu;
+    int device, arch, sms;
+    void *context, *stream;
+    qm_status st;
+    char reason[512];
+} gpu;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* ---- the device ----------------------------------------------------------------------------------- */
+
+static qm_status open_device(void)
+{
+    const char *number = getenv("QM_CUDA_DEVICE");
+    int major = 0, minor = 0;
+    QM_TRY(qm_cuda_driver(&gpu.cu));
+    QM_TRY(qm_nvrtc_probe());
+    QM_CU(gpu.cu, DeviceGet, (&gpu.device, number && *number ? atoi(number) : 0));
+    QM_CU(gpu.cu, DevicePrimaryCtxRetain, (&gpu.context, gpu.device));
+    QM_CU(gpu.cu, CtxSetCurrent, (gpu.context));
+    QM_CU(gpu.cu, StreamCreate, (&gpu.stream, 1));
+    QM_CU(gpu.cu, DeviceGetAttribute, (&major, QM_CU_MAJOR, gpu.device));
+    QM_CU(gpu.cu, DeviceGetAttribute, (&minor, QM_CU_MINOR, gpu.device));
+    QM_CU(gpu.cu, DeviceGetAttribute, (&gpu.sms, QM_CU_SM_COUNT, gpu.device));
+    gpu.arch = 10 * major + minor;
+    return QM_OK;
+}
+
+static void open_once(void)
+{
+    gpu.st = open_device();
+    if (gpu.st != QM_OK && strncmp(qm_message(), "GPU backend", 11) != 0)
+        (void)qm_fail_in(gpu.st, "GPU backend unavailable");
+    snprintf(gpu.reason, sizeof gpu.reason, "%s", qm_message());
+    gpu.st = gpu.st == QM_OK ? QM_OK : QM_SKIPPED;
+}
+
+/* The context is a thread's: made current at each entry. */
+static qm_status enter(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, open_once);
+    if (gpu.st != QM_OK)
+        return qm_fail(gpu.st, "%s", gpu.reason);
+    QM_CU(gpu.cu, CtxSetCurrent, (gpu.context));
+    return QM_OK;
+}
+
+static qm_status cuda_probe(void) { return enter(); }
+
+/* ---- memory --------------------------------------------------------------------------------------- */
+
+static qm_status cuda_reserve(size_t bytes, qm_address *out)
+{
+    qm_address at;
+    QM_TRY(enter());
+    QM_CU(gpu.cu, MemAlloc, (&at, bytes ? bytes : 256));
+    qm_status st = qm_cuda_error(gpu.cu->MemsetD8Async(at, 0, bytes ? bytes : 256, gpu.stream),
+                                 "cuMemsetD8Async");
+    if (st != QM_OK)
+        gpu.cu->MemFree(at);
+    else
+        *out = at;
+    return st;
+}
+
+static void cuda_release(qm_address at)
+{
+    if (at && enter() == QM_OK) {
+        gpu.cu->StreamSynchronize(gpu.stream);
+        gpu.cu->MemFree(at);
+    }
+}
+
+static qm_status cuda_sync(void)
+{
+    QM_TRY(enter());
+    QM_CU(gpu.cu, StreamSynchronize, (gpu.stream));
+    return QM_OK;
+}
+
+static qm_status cuda_put(qm_address to, const void *from, size_t bytes)
+{
+    QM_TRY(enter());
+    if (bytes)
+        QM_CU(gpu.cu, MemcpyHtoDAsync, (to, from, bytes, gpu.stream));
+    return cuda_sync(); /* the caller's memory may go */
+}
+
+static qm_status cuda_get(void *to, qm_address from, size_t bytes)
+{
+    QM_TRY(enter());
+    if (bytes)
+        QM_CU(gpu.cu, MemcpyDtoHAsync, (to, from, bytes, gpu.stream));
+    return cuda_sync();
+}
+
+/* ---- kernels -------------------------------------------------------------------------------------- */
+
+static qm_status bind_kernels(const struct qm_step_form *f, const struct qm_device_binary *b,
+                              struct module *m)
+{
+    QM_CU(gpu.cu, ModuleLoadData, (&m->module, b->data));
+    for (int k = 0; k < QM_STEP_KERNELS; k++) {
+        const char *name = qm_step_kernel_name((enum qm_step_kernel)k);
+        if (!qm_step_has_kernel(f, (enum qm_step_kernel)k))
+            continue;
+        QM_CU(gpu.cu, ModuleGetFunction, (&m->function[k], m->module, name));
+        qm_kernel_use(b->log, name, &m->use[k]);
+    }
+    m->seconds = b->seconds;
+    m->from_cache = b->from_cache;
+    return QM_OK;
+}
+
+static qm_status load_locked(const struct qm_step_form *f, enum qm_mode mode, const char *text,
+                             void **module)
+{
+    char key[65];
+    struct qm_sha256 h;
+    struct qm_device_binary b = {0};
+    qm_sha256_start(&h);
+    qm_sha256_add(&h, &mode, sizeof mode);
+    qm_sha256_add(&h, text, strlen(text));
+    qm_sha256_hex(&h, key);
+    for (int i = 0; i < n_modules; i++)
+        if (strcmp(modules[i].key, key) == 0) {
+            *module = &modules[i];
+            return QM_OK;
+        }
+    if (n_modules == MODULES)
+        return qm_fail(QM_NO_MEMORY, "more than %d different kernels", MODULES);
+    struct module *m = &modules[n_modules];
+    memset(m, 0, sizeof *m);
+    qm_status st = qm_step_compile(f, mode, gpu.arch, &b);
+    if (st == QM_OK)
+        st = bind_kernels(f, &b, m);
+    qm_device_binary_free(&b);
+    QM_TRY(st);
+    memcpy(m->key, key, sizeof key);
+    n_modules++;
+    *module = m;
+    return QM_OK;
+}
+
+static qm_status cuda_load(const struct qm_step_form *f, enum qm_mode mode, void **module)
+{
+    QM_TRY(enter());
+    char *text = qm_step_text(f);
+    if (!text)
+        return qm_fail(QM_NO_MEMORY, "the source of a kernel");
+    pthread_mutex_lock(&lock);
+    qm_status st = load_locked(f, mode, text, module);
+    pthread_mutex_unlock(&lock);
+    free(text);
+    return st;
+}
+
+static qm_status cuda_launch(void *module, enum qm_step_kernel k, unsigned grid_x, unsigned grid_y,
+                             void **args)
+{
+    const struct module *m = module;
+    QM_TRY(enter());
+    return qm_cuda_error(gpu.cu->LaunchKernel(m->function[k], grid_x, grid_y, 1, QM_STEP_THREADS, 1,
+                                              1, 0, gpu.stream, args, NULL),
+                         qm_step_kernel_name(k));
+}
+
+static int cuda_blocks(void) { return enter() == QM_OK ? gpu.sms : 1; }
+
+const struct qm_device qm_device_cuda = {
+    .name = "cuda",
+    .probe = cuda_probe,
+    .reserve = cuda_reserve,
+    .release = cuda_release,
+    .put = cuda_put,
+    .get = cuda_get,
+    .load = cuda_load,
+    .launch = cuda_launch,
+    .sync = cuda_sync,
+    .blocks = cuda_blocks,
+};
+
+/* ---- for measuring -------------------------------------------------------------------------------- */
+
+qm_status qm_cuda_context(const struct qm_cuda **cu, void **stream, int *device)
+{
+    QM_TRY(enter());
+    *cu = gpu.cu;
+    *stream = gpu.stream;
+    *device = gpu.device;
+    return QM_OK;
+}
+
+void *qm_cuda_function(const void *module, enum qm_step_kernel k)
+{
+    return ((const struct module *)module)->function[k];
+}
+
+struct qm_kernel_use qm_cuda_use(const void *module, enum qm_step_kernel k)
+{
+    return ((const struct module *)module)->use[k];
+}
+
+double qm_cuda_compile_seconds(const void *module, int *from_cache)
+{
+    const struct module *m = module;
+    *from_cache = m->from_cache;
+    return m->seconds;
+}

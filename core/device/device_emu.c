@@ -1,0 +1,377 @@
+/* device_emu.c - step.cu on the CPU: compiled by the C++ compiler with the layer of core/emu, a shared
+ * object for each form, cached by what it was made of. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/sha256.h"
+#include "core/emu/emu_fast.h"
+#include "core/compile/build.h"
+#include "core/compile/cubin_cache.h"
+#include "core/device/device.h"
+#include "core/compile/device_text.h"
+
+enum { ALIGN = 256, MODULES = 4096, LOADED = 8, REGIONS = 16000 };
+
+typedef const char *run_fn(int kernel, unsigned grid_x, unsigned grid_y, void **args,
+                           const struct qm_step_region *regions, int n_regions);
+
+/* Each has a thousand stacks: few are loaded at a time, the others lie in the cache. */
+static struct module {
+    char key[QM_CACHE_KEY];
+    enum qm_mode mode;
+    int is_cached;
+    long used; /* when, in launches */
+    void *handle;
+    run_fn *run;
+} modules[MODULES];
+static int n_modules, n_loaded;
+static long launches;
+
+static struct qm_step_region regions[REGIONS];
+static int n_regions;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* ---- memory ------------------------------------------------------------------------------------ */
+
+static qm_status emu_reserve(size_t bytes, qm_address *out)
+{
+    size_t room = (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    void *p = aligned_alloc(ALIGN, room ? room : ALIGN);
+    qm_status st = p ? QM_OK : qm_fail(QM_NO_MEMORY, "%zu bytes", bytes);
+    if (p)
+        memset(p, 0, room ? room : ALIGN);
+    pthread_mutex_lock(&lock);
+    if (p && n_regions == REGIONS)
+        st = qm_fail(QM_NO_MEMORY, "the emulator keeps at most %d buffers", REGIONS);
+    else if (p)
+        regions[n_regions++] = (struct qm_step_region){"device memory", p, bytes};
+    pthread_mutex_unlock(&lock);
+    if (st != QM_OK)
+        free(p);
+    else
+        *out = (qm_address)(uintptr_t)p;
+    return st;
+}
+
+static void emu_release(qm_address at)
+{
+    void *p = (void *)(uintptr_t)at;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < n_regions; i++)
+        if (regions[i].at == p) {
+            regions[i] = regions[--n_regions];
+            break;
+        }
+    pthread_mutex_unlock(&lock);
+    free(p);
+}
+
+static qm_status emu_put(qm_address to, const void *from, size_t bytes)
+{
+    memcpy((void *)(uintptr_t)to, from, bytes);
+    return QM_OK;
+}
+
+static qm_status emu_get(void *to, qm_address from, size_t bytes)
+{
+    memcpy(to, (const void *)(uintptr_t)from, bytes);
+    return QM_OK;
+}
+
+/* ---- building ------------------------------------------------------------------------------------ */
+
+static void add(struct qm_sha256 *h, const char *text)
+{
+    uint64_t n = strlen(text);
+    qm_sha256_add(h, &n, sizeof n);
+    qm_sha256_add(h, text, n);
+}
+
+static const char *environment(const char *name)
+{
+    const char *text = getenv(name);
+    return text ? text : "";
+}
+
+/* The first line that the compiler says of itself; "": there is none. */
+static char compiler[256];
+static void ask_compiler(void)
+{
+    char command[600];
+    const char *cxx = environment("CXX");
+    snprintf(command, sizeof command, "%s --version 2>/dev/null", *cxx ? cxx : "c++");
+    FILE *f = popen(command, "re");
+    if (f && !fgets(compiler, sizeof compiler, f))
+        compiler[0] = '\0';
+    if (f)
+        pclose(f);
+}
+
+static const char *compiler_text(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, ask_compiler);
+    return compiler;
+}
+
+static const char *flags_of(enum qm_mode mode)
+{
+    return mode == QM_MODE_fast ? qm_emu_fast_flags() : "";
+}
+
+static void key_of(const char *recipe, enum qm_mode mode, char key[QM_CACHE_KEY])
+{
+    static const char *const layer[] = {
+#define QM_TEXT(name, ...) name, __VA_ARGS__,
+#include "emu.inc"
+#undef QM_TEXT
+    };
+    struct qm_sha256 h;
+    qm_sha256_start(&h);
+    add(&h, "qualm emu 1");
+    add(&h, compiler_text());
+    add(&h, environment("CXX"));
+    add(&h, environment("CXXFLAGS"));
+    add(&h, flags_of(mode));
+    add(&h, recipe);
+    for (int i = 0; qm_device_text_path(i); i++)
+        add(&h, qm_device_text(qm_device_text_path(i)));
+    for (size_t i = 0; i < sizeof layer / sizeof *layer; i++)
+        add(&h, layer[i] ? layer[i] : "");
+    qm_sha256_hex(&h, key);
+}
+
+static qm_status write_text(const char *to, const char *name, const char *text)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", to, name);
+    for (char *p = path + strlen(to) + 1; *p; p++)
+        if (*p == '/') {
+            *p = '\0';
+            mkdir(path, 0777);
+            *p = '/';
+        }
+    FILE *f = fopen(path, "w");
+    if (!f)
+        return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
+    fputs(text, f);
+    return fclose(f) == 0 ? QM_OK : qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
+}
+
+/* One of the texts of a step, with the divisions of the mode. */
+static qm_status write_device_text(const char *to, const char *path, enum qm_mode mode)
+{
+    char *text = NULL;
+    if (mode == QM_MODE_exact)
+        return write_text(to, path, qm_device_text(path));
+    QM_TRY(qm_emu_divisions(qm_device_text(path), &text));
+    qm_status st = write_text(to, path, text);
+    free(text);
+    return st;
+}
+
+/* step.cu and behind it step_emu.cu, as one file: the rewriter leaves what is included alone. */
+static qm_status write_sources(const char *to, const char *recipe, enum qm_mode mode,
+                               const char *source)
+{
+    char step[PATH_MAX], *text = NULL;
+    size_t size;
+    QM_TRY(write_text(to, "step_recipe.h", recipe));
+    for (int i = 0; qm_device_text_path(i); i++)
+        QM_TRY(write_device_text(to, qm_device_text_path(i), mode));
+    snprintf(step, sizeof step, "%s/core/device/step.cu", to);
+    QM_TRY(qm_build_read(step, &text, &size));
+    FILE *f = fopen(source, "w");
+    if (f)
+        fprintf(f,
+                "#define QM_TABLES_APART 1\n%s#line 1 \"step.cu\"\n%s#line 1 \"step_emu.cu\"\n%s",
+                mode == QM_MODE_fast ? "#include \"qm_emu_fast.hpp\"\n" : "", text,
+                qm_device_text("core/device/step_emu.cu"));
+    free(text);
+    return f && fclose(f) == 0 ? QM_OK : qm_fail(QM_BAD_FILE, "%s: %s", source, strerror(errno));
+}
+
+/* Where builds take place, one after the other: the layer is compiled once. */
+static char folder[] = "/tmp/qualm-emu-XXXXXX";
+
+static void remove_folder(void)
+{
+    char command[64];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    if (system(command) != 0)
+        (void)0; /* a temporary folder that stays */
+}
+
+static qm_status open_folder(void)
+{
+    static int is_open;
+    if (is_open)
+        return QM_OK;
+    if (!mkdtemp(folder))
+        return qm_fail(QM_BAD_FILE, "%s: %s", folder, strerror(errno));
+    is_open = 1;
+    atexit(remove_folder);
+    return QM_OK;
+}
+
+static qm_status copy_file(const char *from, const char *to)
+{
+    char buffer[65536];
+    size_t n;
+    FILE *in = fopen(from, "re"), *out = in ? fopen(to, "we") : NULL;
+    int is_whole = in && out;
+    while (is_whole && (n = fread(buffer, 1, sizeof buffer, in)) > 0)
+        is_whole = fwrite(buffer, 1, n, out) == n;
+    is_whole = is_whole && !ferror(in) && fflush(out) == 0 && fsync(fileno(out)) == 0;
+    if (in)
+        fclose(in);
+    if (out && fclose(out) != 0)
+        is_whole = 0;
+    return is_whole ? QM_OK : qm_fail(QM_BAD_FILE, "%s: %s", to, strerror(errno));
+}
+
+/* `object`: where the shared object goes, under a name of its own. */
+static qm_status build(const char *recipe, const struct module *m, char *object, size_t size)
+{
+    char source[64], made[PATH_MAX], name[QM_CACHE_KEY + 32];
+    QM_TRY(open_folder());
+    snprintf(source, sizeof source, "%s/step_emu.cu", folder);
+    QM_TRY(write_sources(folder, recipe, m->mode, source));
+    QM_TRY(qm_emu_build(source, folder, flags_of(m->mode), made, sizeof made));
+    snprintf(name, sizeof name, "%s.so.%d", m->key, (int)getpid());
+    if (!qm_cache_path(name, object, size))
+        snprintf(object, size, "%s/%s", folder, name);
+    return copy_file(made, object);
+}
+
+/* Unloads the one that was not used for longest. */
+static void make_room(void)
+{
+    struct module *oldest = NULL;
+    for (int i = 0; i < n_modules; i++)
+        if (modules[i].handle && modules[i].is_cached &&
+            (!oldest || modules[i].used < oldest->used))
+            oldest = &modules[i];
+    if (n_loaded < LOADED || !oldest)
+        return;
+    dlclose(oldest->handle);
+    oldest->handle = NULL;
+    n_loaded--;
+}
+
+static qm_status module_bind(struct module *m, const char *object)
+{
+    make_room();
+    m->handle = dlopen(object, RTLD_NOW | RTLD_LOCAL);
+    void *at = m->handle ? dlsym(m->handle, "qm_step_emu") : NULL;
+    if (!at)
+        return qm_fail(QM_INTERNAL, "the emulated kernel does not load: %s", dlerror());
+    memcpy(&m->run, &at, sizeof m->run);
+    n_loaded++;
+    return QM_OK;
+}
+
+/* Loads it from the cache, or builds it: under a name of its own, then renamed. */
+static qm_status module_open(struct module *m, const char *recipe)
+{
+    char name[QM_CACHE_KEY + 8], cached[PATH_MAX], object[PATH_MAX];
+    snprintf(name, sizeof name, "%s.so", m->key);
+    m->is_cached = qm_cache_path(name, cached, sizeof cached);
+    if (m->is_cached && access(cached, R_OK) == 0 && module_bind(m, cached) == QM_OK)
+        return QM_OK;
+    if (!recipe)
+        return qm_fail(QM_INTERNAL, "%s is gone", cached);
+    QM_TRY(build(recipe, m, object, sizeof object));
+    m->is_cached = m->is_cached && rename(object, cached) == 0;
+    qm_status st = module_bind(m, m->is_cached ? cached : object);
+    if (!m->is_cached)
+        unlink(object);
+    return st;
+}
+
+static qm_status module_load(const char *recipe, enum qm_mode mode, struct module **out)
+{
+    struct module *m = &modules[n_modules];
+    if (n_modules == MODULES)
+        return qm_fail(QM_NO_MEMORY, "more than %d different kernels", MODULES);
+    memset(m, 0, sizeof *m);
+    m->mode = mode;
+    key_of(recipe, mode, m->key);
+    for (int i = 0; i < n_modules; i++)
+        if (strcmp(modules[i].key, m->key) == 0) {
+            *out = &modules[i];
+            return QM_OK;
+        }
+    QM_TRY(module_open(m, recipe));
+    n_modules++;
+    *out = m;
+    return QM_OK;
+}
+
+qm_status qm_emu_load_text(const char *recipe, enum qm_mode mode, void **module)
+{
+    struct module *m = NULL;
+    if (!flags_of(mode))
+        return qm_fail(QM_SKIPPED, "mode fast on backend emu wants a processor with fma");
+    pthread_mutex_lock(&lock);
+    qm_status st = module_load(recipe, mode, &m);
+    pthread_mutex_unlock(&lock);
+    if (st == QM_OK)
+        *module = m;
+    return st;
+}
+
+static qm_status emu_load(const struct qm_step_form *f, enum qm_mode mode, void **module)
+{
+    char *recipe = qm_step_text(f);
+    qm_status st = recipe ? qm_emu_load_text(recipe, mode, module)
+                          : qm_fail(QM_NO_MEMORY, "the source of a kernel");
+    free(recipe);
+    return st;
+}
+
+/* ---- running ------------------------------------------------------------------------------------- */
+
+static qm_status emu_launch(void *module, enum qm_step_kernel k, unsigned grid_x, unsigned grid_y,
+                            void **args)
+{
+    struct module *m = module;
+    pthread_mutex_lock(&lock);
+    m->used = ++launches;
+    qm_status st = m->handle ? QM_OK : module_open(m, NULL);
+    const char *found = st == QM_OK ? m->run((int)k, grid_x, grid_y, args, regions, n_regions) : "";
+    if (*found)
+        st = qm_fail(QM_INTERNAL, "%s: %s", qm_step_kernel_name(k), found);
+    pthread_mutex_unlock(&lock);
+    return st;
+}
+
+static qm_status emu_sync(void) { return QM_OK; }
+static int emu_blocks(void) { return 1; }
+
+static qm_status emu_probe(void)
+{
+    return *compiler_text()
+               ? QM_OK
+               : qm_fail(QM_SKIPPED, "backend emu wants a C++ compiler (CXX names one; the Debian "
+                                     "package is g++)");
+}
+
+const struct qm_device qm_device_emu = {
+    .name = "emu",
+    .probe = emu_probe,
+    .reserve = emu_reserve,
+    .release = emu_release,
+    .put = emu_put,
+    .get = emu_get,
+    .load = emu_load,
+    .launch = emu_launch,
+    .sync = emu_sync,
+    .blocks = emu_blocks,
+};

@@ -1,0 +1,85 @@
+/* tensor_rule_form.c - see tensor_rule_form.h. */
+#include "core/device/tensor_rule_form.h"
+
+#include <string.h>
+
+static void prepare(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
+{
+    (void)h;
+    memset(s, 0, sizeof *s);
+    s->t = t;
+}
+
+/* Draws go by the number of the slot in its rule: the third stands for all that follow. */
+#define RULE(text, first, with_sweeps)                                                        \
+    {                                                                                         \
+        .name = text, .n_slots = 1, .slot = {"values"}, .slot_sign = {1}, .prepare = prepare, \
+        .element = "put", .first_slot = first, .sweeps = with_sweeps                          \
+    }
+static const struct qm_rule slot_rule[] = {RULE("slot 0", 0, 0), RULE("slot 1", 1, 0),
+                                           RULE("slot 2", 2, 0)};
+static const struct qm_rule body_rule = RULE("body", 0, 1);
+
+int qm_whole_is_slot(const struct qm_rule *r)
+{
+    return r >= slot_rule && r < slot_rule + sizeof slot_rule / sizeof *slot_rule;
+}
+
+int qm_whole_is_plain(const struct qm_recipe *r)
+{
+    return qm_whole_is_slot(r->rule) && r->slot[0].bits == 0 && r->slot[0].plain == QM_PLAIN_f32;
+}
+
+qm_status qm_whole_recipe(const struct qm_recipe *r, int i, const struct qm_shape *shape,
+                          struct qm_recipe *out, struct qm_shape *slot)
+{
+    const struct qm_quantizer f32 = {.plain = QM_PLAIN_f32};
+    if (!r->rule->sweeps)
+        return qm_fail(QM_SKIPPED, "rule %s works on whole tensors on the host: no kernel yet",
+                       r->rule->name);
+    *out = *r;
+    *slot = *shape;
+    memset(out->min_numel, 0, sizeof out->min_numel);
+    memset(out->whole_blocks, 0, sizeof out->whole_blocks);
+    if (i == QM_WHOLE_BODY) {
+        out->rule = &body_rule;
+        out->slot[0] = out->plain[0] = f32;
+        return QM_OK;
+    }
+    if (r->rule->slot_shape)
+        r->rule->slot_shape(&r->hyper, i, shape, slot);
+    out->rule = &slot_rule[i < 2 ? i : 2];
+    out->slot[0] = out->plain[0] = qm_recipe_slot(r, i, shape);
+    out->init_code[0] = r->init_code[i];
+    out->init_scale[0] = r->init_scale[i];
+    out->param = (struct qm_param){QM_PARAM_f32, QM_WRITE_near};
+    out->grad = QM_DTYPE_f32;
+    return QM_OK;
+}
+
+qm_status qm_whole_form(const struct qm_recipe *r, int i, const struct qm_shape *shape,
+                        enum qm_dtype grad, struct qm_step_form *out, int *is_needed)
+{
+    struct qm_recipe one;
+    struct qm_shape slot;
+    QM_TRY(qm_whole_recipe(r, i, shape, &one, &slot));
+    *is_needed = i == QM_WHOLE_BODY || (!qm_whole_is_plain(&one) && qm_shape_numel(&slot) > 0);
+    return qm_step_form(&one, &slot, i == QM_WHOLE_BODY ? grad : QM_DTYPE_f32, out);
+}
+
+qm_status qm_recipe_form(const struct qm_recipe *r, int part, const struct qm_shape *shape,
+                         enum qm_dtype grad, struct qm_step_form *out, int *is_there)
+{
+    int is_needed = 0, left = part;
+    *is_there = !r->rule->states && part == 0;
+    if (!r->rule->states)
+        return part == 0 ? qm_step_form(r, shape, grad, out) : QM_OK;
+    for (int i = QM_WHOLE_BODY; i < r->rule->n_slots; i++) {
+        QM_TRY(qm_whole_form(r, i, shape, grad, out, &is_needed));
+        if (is_needed && left-- == 0) {
+            *is_there = 1;
+            return QM_OK;
+        }
+    }
+    return QM_OK;
+}

@@ -1,0 +1,450 @@
+/* tensor_rule_plan.c - see whole.h. */
+#include "core/device/tensor_rule_plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/recipe/backend.h"
+#include "core/device/tensor_rule_form.h"
+#include "core/device/launch_queue.h"
+
+/* A slot, or the parameter, of all tensors: tensor k is number index[k] of batch[which[k]]. */
+struct part {
+    int n_batches, *which, *index;
+    struct qm_batch **batch;
+};
+
+struct tensor {
+    struct qm_shape shape, slot_shape[QM_MAX_SLOTS];
+    int64_t n;
+    uint32_t id;
+    int slot_is_f32[QM_MAX_SLOTS], in_place[QM_MAX_SLOTS];
+    qm_address room; /* n floats */
+    struct qm_rule_step step;
+    int round[QM_MAX_SLOTS]; /* of this step */
+};
+
+struct qm_whole_plan {
+    const struct qm_device *d;
+    enum qm_mode mode;
+    struct qm_recipe r;
+    int n, n_slots;
+    struct tensor *tensor;
+    struct qm_whole *w;
+    uint8_t *takes_part;
+    struct part body, slot[QM_MAX_SLOTS];
+    struct qm_lanes *lanes;
+};
+
+static void *pointer(qm_address at) { return (void *)(uintptr_t)at; }
+
+static struct qm_batch *batch_of(const struct part *p, int k) { return p->batch[p->which[k]]; }
+
+static struct qm_batch_place place_of(const struct part *p, int k)
+{
+    return qm_batch_place(batch_of(p, k), p->index[k]);
+}
+
+void *qm_whole_module(const struct qm_whole_plan *p) { return qm_batch_module(p->body.batch[0]); }
+
+/* ---- parts: tensors by form -------------------------------------------------------------------------- */
+
+static void part_close(struct part *p)
+{
+    for (int i = 0; i < p->n_batches; i++)
+        qm_batch_close(p->batch[i]);
+    free(p->batch);
+    free(p->which);
+    free(p->index);
+}
+
+/* What tells the forms of one part apart, as text; the caller frees it. */
+static qm_status form_text(const struct qm_recipe *one, const struct qm_shape *shape, char **out)
+{
+    struct qm_step_form *f = malloc(sizeof *f);
+    qm_status st = f ? qm_step_form(one, shape, one->grad, f) : qm_fail(QM_NO_MEMORY, "a form");
+    if (st == QM_OK && !(*out = qm_step_text(f)))
+        st = qm_fail(QM_NO_MEMORY, "a form");
+    free(f);
+    return st;
+}
+
+/* When a rule has slot i encoded and read back, which depends on the tensor's dims: of a later step. */
+static int ways_of(const struct qm_whole_plan *p, const struct tensor *t, int i)
+{
+    const struct qm_rule *rule = p->r.rule;
+    struct qm_rule_step s;
+    const struct qm_whole w = {.s = &s, .shape = &t->shape, .tensor = t->id};
+    if (i == QM_WHOLE_BODY)
+        return 0;
+    rule->prepare(&p->r.hyper, 2, &s);
+    s.hyper = &p->r.hyper;
+    return 2 * (rule->round_of ? rule->round_of(&w, i) : 0) +
+           (rule->reads_back ? rule->reads_back(&w, i) : 0);
+}
+
+struct forms {
+    char **text; /* of each batch, as many as there are tensors at most */
+    int *ways;
+    struct qm_shape *shape;
+    struct qm_recipe *recipe; /* of the batch's first tensor */
+};
+
+/* Finds each tensor's batch by its form; notes what the plan wants to know of slot i. */
+static qm_status part_sort(struct qm_whole_plan *p, int i, struct part *part, struct forms *f)
+{
+    for (int k = 0; k < p->n; k++) {
+        struct tensor *t = &p->tensor[k];
+        struct qm_recipe one;
+        char *text;
+        int b = 0, ways = ways_of(p, t, i);
+        QM_TRY(qm_whole_recipe(&p->r, i, &t->shape, &one, &f->shape[k]));
+        if (i != QM_WHOLE_BODY) {
+            t->slot_shape[i] = f->shape[k];
+            t->slot_is_f32[i] = one.slot[0].bits == 0;
+            t->in_place[i] = qm_whole_is_plain(&one);
+        }
+        QM_TRY(form_text(&one, &f->shape[k], &text));
+        while (b < part->n_batches && (f->ways[b] != ways || strcmp(f->text[b], text) != 0))
+            b++;
+        part->which[k] = b;
+        if (b < part->n_batches) {
+            free(text);
+            continue;
+        }
+        f->text[b] = text;
+        f->ways[b] = ways;
+        f->recipe[b] = one;
+        part->n_batches++;
+    }
+    return QM_OK;
+}
+
+static qm_status part_batches(struct qm_whole_plan *p, struct part *part, const struct forms *f)
+{
+    struct qm_shape *shapes = malloc(sizeof *shapes * (size_t)p->n);
+    uint32_t *ids = malloc(sizeof *ids * (size_t)p->n);
+    qm_status st = shapes && ids ? QM_OK : qm_fail(QM_NO_MEMORY, "%d tensors", p->n);
+    for (int b = 0; b < part->n_batches && st == QM_OK; b++) {
+        int n = 0;
+        for (int k = 0; k < p->n; k++) {
+            if (part->which[k] != b)
+                continue;
+            part->index[k] = n;
+            shapes[n] = f->shape[k];
+            ids[n++] = p->tensor[k].id;
+        }
+        st = qm_batch_open(p->d, p->mode, &f->recipe[b], n, shapes, ids, &part->batch[b]);
+    }
+    free(shapes);
+    free(ids);
+    return st;
+}
+
+static qm_status part_open(struct qm_whole_plan *p, int i, struct part *part)
+{
+    size_t n = (size_t)p->n;
+    struct forms f = {calloc(n, sizeof *f.text), calloc(n, sizeof *f.ways),
+                      calloc(n, sizeof *f.shape), calloc(n, sizeof *f.recipe)};
+    part->which = calloc(n, sizeof *part->which);
+    part->index = calloc(n, sizeof *part->index);
+    part->batch = calloc(n, sizeof(struct qm_batch *));
+    qm_status st =
+        f.text && f.ways && f.shape && f.recipe && part->which && part->index && part->batch
+            ? part_sort(p, i, part, &f)
+            : qm_fail(QM_NO_MEMORY, "%d tensors", p->n);
+    if (st == QM_OK)
+        st = part_batches(p, part, &f);
+    for (int b = 0; b < part->n_batches; b++)
+        free(f.text[b]);
+    free(f.text);
+    free(f.ways);
+    free(f.shape);
+    free(f.recipe);
+    return st;
+}
+
+/* ---- the plan ------------------------------------------------------------------------------------- */
+
+void qm_whole_close(struct qm_whole_plan *p)
+{
+    if (!p)
+        return;
+    part_close(&p->body);
+    for (int i = 0; i < QM_MAX_SLOTS; i++)
+        part_close(&p->slot[i]);
+    for (int k = 0; p->tensor && k < p->n; k++)
+        p->d->release(p->tensor[k].room);
+    qm_lanes_close(p->lanes);
+    free(p->tensor);
+    free(p->w);
+    free(p->takes_part);
+    free(p);
+}
+
+static qm_status open_all(struct qm_whole_plan *p, const struct qm_shape *shapes,
+                          const uint32_t *ids)
+{
+    p->tensor = calloc((size_t)p->n, sizeof *p->tensor);
+    p->w = calloc((size_t)p->n, sizeof *p->w);
+    p->takes_part = calloc((size_t)p->n, 1);
+    if (!p->tensor || !p->w || !p->takes_part)
+        return qm_fail(QM_NO_MEMORY, "%d tensors", p->n);
+    for (int k = 0; k < p->n; k++) {
+        struct tensor *t = &p->tensor[k];
+        t->shape = shapes[k];
+        t->n = qm_shape_numel(&shapes[k]);
+        t->id = ids[k];
+        if (t->n < 0)
+            return qm_fail(QM_BAD_ARG, "tensor has more than 2^63 elements");
+    }
+    QM_TRY(part_open(p, QM_WHOLE_BODY, &p->body));
+    for (int i = 0; i < p->n_slots; i++)
+        QM_TRY(part_open(p, i, &p->slot[i]));
+    for (int k = 0; k < p->n; k++)
+        QM_TRY(p->d->reserve(sizeof(float) * (size_t)p->tensor[k].n, &p->tensor[k].room));
+    return qm_lanes_open(p->d, p->n, &p->lanes);
+}
+
+qm_status qm_whole_open(const struct qm_device *d, enum qm_mode mode, const struct qm_recipe *r,
+                        int n, const struct qm_shape *shapes, const uint32_t *ids,
+                        struct qm_whole_plan **out)
+{
+    struct qm_whole_plan *p = calloc(1, sizeof *p);
+    if (!p)
+        return qm_fail(QM_NO_MEMORY, "plan for %s", r->base->name);
+    p->d = d;
+    p->mode = mode;
+    p->r = *r;
+    if (r->hyper.initial_lr == 0.0)
+        p->r.hyper.initial_lr = r->hyper.lr;
+    p->n = n;
+    p->n_slots = r->rule->n_slots;
+    qm_status st = open_all(p, shapes, ids);
+    if (st == QM_OK)
+        *out = p;
+    else
+        qm_whole_close(p);
+    return st;
+}
+
+/* ---- a step --------------------------------------------------------------------------------------- */
+
+qm_status qm_whole_give(struct qm_whole_plan *p, int k, const void *param, const void *g,
+                        enum qm_dtype g_type)
+{
+    return qm_batch_give(batch_of(&p->body, k), p->body.index[k], param, g, g_type);
+}
+
+qm_status qm_whole_take(struct qm_whole_plan *p, int k, void *param)
+{
+    return qm_batch_take(batch_of(&p->body, k), p->body.index[k], param);
+}
+
+/* How the parameter is stored, as rules ask for it (struct qm_whole). */
+static enum qm_dtype rounds_to(const struct qm_param *p)
+{
+    if (p->write != QM_WRITE_near)
+        return QM_DTYPE_f32;
+    return p->format == QM_PARAM_bf16  ? QM_DTYPE_bf16
+           : p->format == QM_PARAM_f16 ? QM_DTYPE_f16
+                                       : QM_DTYPE_f32;
+}
+
+/* Scalars and places of tensor k. */
+static void prepare(struct qm_whole_plan *p, int k, int64_t step)
+{
+    struct tensor *t = &p->tensor[k];
+    struct qm_batch_place at = place_of(&p->body, k);
+    int g_is_wide = qm_batch_form(batch_of(&p->body, k))->grad != QM_DTYPE_f32;
+    p->r.rule->prepare(&p->r.hyper, step, &t->step);
+    t->step.hyper = &p->r.hyper;
+    t->step.param = p->r.param.format;
+    p->w[k] = (struct qm_whole){.s = &t->step,
+                                .shape = &t->shape,
+                                .tensor = t->id,
+                                .param = rounds_to(&p->r.param),
+                                .p = pointer(p->r.param.format == QM_PARAM_f32 ? at.p : at.values),
+                                .g = pointer(g_is_wide ? at.wide_g : at.g),
+                                .room = pointer(t->room)};
+    for (int i = 0; i < p->n_slots; i++) {
+        struct qm_batch_place s = place_of(&p->slot[i], k);
+        p->w[k].slot[i] = pointer(t->in_place[i] ? s.values : s.g);
+        p->w[k].slot_shape[i] = t->slot_shape[i];
+        p->w[k].slot_is_f32[i] = t->slot_is_f32[i];
+        if (t->n == 1 && p->r.rule->single && t->slot_is_f32[i] &&
+            qm_shape_numel(&t->slot_shape[i]) == 1)
+            p->r.rule->single(&t->step, i);
+    }
+    for (int i = 0; i < p->n_slots; i++)
+        t->round[i] = p->r.rule->round_of ? p->r.rule->round_of(&p->w[k], i) : 0;
+}
+
+/* The parameters and the gradients as float32, where they are not. */
+static qm_status load_wide(struct qm_whole_plan *p)
+{
+    for (int b = 0; b < p->body.n_batches; b++) {
+        struct qm_batch *body = p->body.batch[b];
+        int to_p = p->r.param.format != QM_PARAM_f32;
+        int to_g = qm_batch_form(body)->grad != QM_DTYPE_f32;
+        if (to_p || to_g)
+            QM_TRY(qm_batch_load_wide(body, to_p, to_g));
+    }
+    return QM_OK;
+}
+
+/* What is done to slot i of a tensor; 0: nothing. */
+typedef int wish(const struct qm_whole_plan *p, int k, int i, int round);
+
+static int is_coded(const struct qm_whole_plan *p, int k, int i, int round)
+{
+    (void)round;
+    return !p->tensor[k].in_place[i];
+}
+
+static int is_of_round(const struct qm_whole_plan *p, int k, int i, int round)
+{
+    return is_coded(p, k, i, round) && p->tensor[k].round[i] == round;
+}
+
+static int is_read_back(const struct qm_whole_plan *p, int k, int i, int round)
+{
+    return is_of_round(p, k, i, round) &&
+           (p->r.state_stored || (p->r.rule->reads_back && p->r.rule->reads_back(&p->w[k], i)));
+}
+
+/* What apply keeps for the next step is float32. */
+static int is_kept(const struct qm_whole_plan *p, int k, int i, int round)
+{
+    return is_coded(p, k, i, round) && p->tensor[k].slot_is_f32[i];
+}
+
+/* Whether batch b of slot i is wanted: by all of its tensors that have elements, or by none. */
+static qm_status is_wanted(const struct qm_whole_plan *p, int i, int b, wish *is, int round,
+                           int *out)
+{
+    int wanted = 0, not_wanted = 0;
+    for (int k = 0; k < p->n; k++)
+        if (p->slot[i].which[k] == b && qm_shape_numel(&p->tensor[k].slot_shape[i]) > 0) {
+            int one = is(p, k, i, round);
+            wanted += one;
+            not_wanted += !one;
+        }
+    *out = wanted > 0;
+    return wanted && not_wanted
+               ? qm_fail(QM_INTERNAL, "slot %s: tensors of one form want different steps",
+                         p->r.rule->slot[i])
+               : QM_OK;
+}
+
+static qm_status encode(struct qm_whole_plan *p, wish *is, int round, int64_t t, uint64_t seed)
+{
+    for (int i = 0; i < p->n_slots; i++)
+        for (int b = 0; b < p->slot[i].n_batches; b++) {
+            int wanted;
+            QM_TRY(is_wanted(p, i, b, is, round, &wanted));
+            if (wanted)
+                QM_TRY(qm_batch_run(p->slot[i].batch[b], t, seed));
+        }
+    return QM_OK;
+}
+
+static qm_status decode(struct qm_whole_plan *p, wish *is, int round)
+{
+    for (int i = 0; i < p->n_slots; i++)
+        for (int b = 0; b < p->slot[i].n_batches; b++) {
+            int wanted;
+            QM_TRY(is_wanted(p, i, b, is, round, &wanted));
+            if (wanted)
+                QM_TRY(qm_batch_unpack(p->slot[i].batch[b], 0));
+        }
+    return QM_OK;
+}
+
+/* Who has a slot in this round or in a later one. */
+static int last_round(struct qm_whole_plan *p, int round)
+{
+    int any = 0;
+    for (int k = 0; k < p->n; k++) {
+        p->takes_part[k] = round == 0;
+        for (int i = 0; i < p->n_slots; i++)
+            p->takes_part[k] |= p->tensor[k].round[i] >= round;
+        p->w[k].round = round;
+        any |= p->takes_part[k];
+    }
+    return any;
+}
+
+/* After each round of `states` its slots are encoded, and perhaps decoded again (struct qm_rule). */
+static qm_status run_rule(struct qm_whole_plan *p, int64_t t, uint64_t seed)
+{
+    const struct qm_rule *rule = p->r.rule;
+    void *module = qm_whole_module(p);
+    for (int round = 0; last_round(p, round); round++) {
+        QM_TRY(qm_lanes_run(p->lanes, module, rule->states, p->w, p->takes_part));
+        QM_TRY(encode(p, is_of_round, round, t, seed));
+        QM_TRY(decode(p, is_read_back, round));
+    }
+    QM_TRY(qm_lanes_run(p->lanes, module, rule->apply, p->w, NULL));
+    return encode(p, is_kept, 0, t, seed);
+}
+
+qm_status qm_whole_run(struct qm_whole_plan *p, int64_t t, uint64_t seed)
+{
+    QM_TRY(load_wide(p));
+    for (int k = 0; k < p->n; k++)
+        prepare(p, k, t);
+    QM_TRY(decode(p, is_coded, 0));
+    qm_lanes_begin(p->lanes);
+    QM_TRY(run_rule(p, t, seed));
+    for (int b = 0; b < p->body.n_batches && p->r.param.format != QM_PARAM_f32; b++)
+        QM_TRY(qm_batch_store_wide(p->body.batch[b], t, seed));
+    return QM_OK;
+}
+
+/* ---- state ---------------------------------------------------------------------------------------- */
+
+static qm_status slot_check(const struct qm_whole_plan *p, int slot)
+{
+    if (slot >= 0 && slot < p->n_slots)
+        return QM_OK;
+    return qm_fail(QM_BAD_ARG, "rule %s has slots 0 to %d, not %d", p->r.rule->name, p->n_slots - 1,
+                   slot);
+}
+
+qm_status qm_whole_decode(struct qm_whole_plan *p, int k, int slot, float *out)
+{
+    QM_TRY(slot_check(p, slot));
+    const struct part *s = &p->slot[slot];
+    return qm_batch_decode(batch_of(s, k), s->index[k], 0, out);
+}
+
+qm_status qm_whole_save(struct qm_whole_plan *p, int k, int slot, uint8_t *codes, float *scales)
+{
+    if (slot == QM_RESIDUAL)
+        return qm_batch_save(batch_of(&p->body, k), p->body.index[k], slot, codes, scales);
+    QM_TRY(slot_check(p, slot));
+    const struct part *s = &p->slot[slot];
+    return qm_batch_save(batch_of(s, k), s->index[k], 0, codes, scales);
+}
+
+qm_status qm_whole_load(struct qm_whole_plan *p, int k, int slot, const uint8_t *codes,
+                        const float *scales)
+{
+    if (slot == QM_RESIDUAL)
+        return qm_batch_load(batch_of(&p->body, k), p->body.index[k], slot, codes, scales);
+    QM_TRY(slot_check(p, slot));
+    const struct part *s = &p->slot[slot];
+    return qm_batch_load(batch_of(s, k), s->index[k], 0, codes, scales);
+}
+
+int64_t qm_whole_bytes(const struct qm_whole_plan *p)
+{
+    int64_t sum = 0;
+    for (int k = 0; k < p->n; k++)
+        sum += qm_param_residual(&p->r.param) * p->tensor[k].n;
+    for (int i = 0; i < p->n_slots; i++)
+        for (int b = 0; b < p->slot[i].n_batches; b++)
+            sum += qm_batch_bytes(p->slot[i].batch[b]);
+    return sum;
+}

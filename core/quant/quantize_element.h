@@ -1,0 +1,174 @@
+/* quantize_element.h - one element between float and code: the axes of a quantizer composed (dual).
+ *
+ * The defining form.  The loops of encode.c, decode.c and simd.c give the same bits faster; kernels
+ * call it with quantizers that are constants, so that every switch in it folds. */
+#ifndef QM_QUANT_QUANTIZE_ELEMENT_H
+#define QM_QUANT_QUANTIZE_ELEMENT_H
+
+#include "core/base/fp8.h"
+#include "core/base/half.h"
+#include "core/quant/curve.h"
+#include "core/quant/map.h"
+#include "core/quant/norm.h"
+#include "core/quant/pack.h"
+#include "core/quant/round.h"
+#include "core/quant/scale.h"
+#include "core/quant/search.h"
+#include "core/quant/unit.h"
+
+/* How a slot without codes keeps its floats. */
+enum qm_plain { QM_PLAIN_f32, QM_PLAIN_bf16, QM_PLAIN_f16 };
+
+/* Plain data; compare field by field (qm_quantizer_equal). bits == 0: no codes, see `plain`. */
+struct qm_quantizer {
+    enum qm_plain plain;
+    enum qm_map map;
+    int bits, sign; /* bits per code; sign 1: values in [-1, 1], 0: in [0, 1] */
+    enum qm_norm norm;
+    int64_t block; /* N of block:N and rank1block:N; 0 for norms without one */
+    enum qm_curve curve;
+    enum qm_search search;
+    enum qm_round round;
+    enum qm_unit unit;
+    struct qm_scale_rule scale;
+    enum qm_pack pack;
+};
+
+/* What a slot without codes keeps of x. */
+QM_FN float qm_plain_of(enum qm_plain plain, float x)
+{
+    return plain == QM_PLAIN_bf16  ? qm_bf16_to_float(qm_float_to_bf16(x))
+           : plain == QM_PLAIN_f16 ? qm_f16_to_float(qm_float_to_f16(x))
+                                   : x;
+}
+
+/* ---- scales --------------------------------------------------------------------------------- */
+
+/* What the maximum of a group is taken of. */
+QM_FN float qm_magnitude(const struct qm_quantizer *q, float x)
+{
+    float u = fabsf(qm_curve_to(q->curve, x));
+    return qm_isnan(u) && q->scale.max_skips_nan ? 0.0f : u;
+}
+
+/* From the raw maximum of a group to what its elements are divided by and what is stored. */
+struct qm_divisor {
+    float by, stored;
+};
+
+/* is_short: of the last block, where that has fewer elements than the others. */
+QM_FN struct qm_divisor qm_divisor_of(const struct qm_quantizer *q, const struct qm_codebook *cb,
+                                      float max, int is_short)
+{
+    const struct qm_scale_rule *r = &q->scale;
+    struct qm_divisor d;
+    float m = max;
+    if (m < r->floor)
+        m = r->floor;
+    if (r->cap != 0.0f && m > r->cap)
+        m = r->cap;
+    d.stored = d.by = cb->over != 0.0f ? m / cb->over : m * cb->gain;
+    if (d.by < r->guard)
+        d.by = r->guard;
+    if (q->unit == QM_UNIT_recip_tail && is_short)
+        d.stored = d.by;
+    if (r->f16)
+        d.stored = qm_f16_to_float(qm_float_to_f16(d.stored));
+    if (r->f16 == QM_F16_both)
+        d.by = d.stored;
+    return d;
+}
+
+QM_FN int qm_unit_divides(const struct qm_quantizer *q, int is_short)
+{
+    return q->unit == QM_UNIT_div || (q->unit == QM_UNIT_recip_tail && is_short);
+}
+
+/* ---- encoding ------------------------------------------------------------------------------- */
+
+/* The sorted position that a unit value y which is NaN gets. */
+QM_FN int qm_position_of_nan(const struct qm_quantizer *q, const struct qm_codebook *cb, float y)
+{
+    if (cb->is_float && q->scale.nan == QM_NAN_low)
+        return cb->n + 1 + (int)(qm_bits(y) >> 31);
+    return q->scale.nan == QM_NAN_top    ? cb->n - 1
+           : q->scale.nan == QM_NAN_zero ? (cb->zero > 0 ? cb->zero : 0)
+                                         : 0;
+}
+
+/* The sorted position (not yet permuted) of unit value y.  draw: 32 random bits, where the round
+ * draws. */
+QM_FN int qm_position(const struct qm_quantizer *q, const struct qm_codebook *cb, float y,
+                      uint32_t draw)
+{
+    if (qm_isnan(y))
+        return qm_position_of_nan(q, cb, y);
+    int k = qm_search_code(q->search, q->round, y, cb, draw);
+    return k > q->scale.least ? k : q->scale.least;
+}
+
+/* The stored code of a position; y: its unit value. */
+QM_FN uint32_t qm_stored_code(const struct qm_codebook *cb, float y, int position)
+{
+    if (cb->is_float && position == cb->zero && qm_bits(y) >> 31)
+        position = cb->n;
+    return cb->is_permuted ? cb->perm[position] : (uint32_t)position;
+}
+
+/* Whether x goes to its code without a unit value: times steps / divisor. */
+QM_FN int qm_steps_directly(const struct qm_quantizer *q, int divides)
+{
+    return q->search == QM_SEARCH_arith && !divides;
+}
+
+QM_FN int qm_step_position(const struct qm_quantizer *q, const struct qm_codebook *cb, float u,
+                           float factor, uint32_t draw)
+{
+    return qm_isnan(u * factor) ? qm_position(q, cb, qm_float(0x7fc00000u), draw)
+                                : qm_search_arith(q->round, 1, u, factor, cb, draw);
+}
+
+/* y of x by its group's divisor, where it has one. */
+QM_FN float qm_unit_of(const struct qm_quantizer *q, float x, float by, int divides)
+{
+    float u = qm_curve_to(q->curve, x);
+    return qm_curve_unit_to(q->curve, divides ? u / by : u * (1.0f / by));
+}
+
+/* The stored code of x by its divisor. */
+QM_FN uint32_t qm_encode_one(const struct qm_quantizer *q, const struct qm_codebook *cb, float x,
+                             float by, int divides, uint32_t draw)
+{
+    if (qm_steps_directly(q, divides)) {
+        int k = qm_step_position(q, cb, qm_curve_to(q->curve, x), cb->steps / by, draw);
+        return cb->is_permuted ? cb->perm[k] : (uint32_t)k;
+    }
+    float y = qm_unit_of(q, x, by, divides);
+    return qm_stored_code(cb, y, qm_position(q, cb, y, draw));
+}
+
+/* Scale word keepsign.  n_negative: values with a sign bit; n: all, a power of two. */
+QM_FN uint32_t qm_keep_sign(uint32_t n_negative, uint32_t n, float x, uint32_t code)
+{
+    uint32_t moved = x > 0.0f ? code + 1 : code - 1;
+    return (code < n_negative) != (qm_bits(x) >> 31) ? moved & (n - 1) : code;
+}
+
+/* ---- decoding ------------------------------------------------------------------------------- */
+
+/* Before the scale. */
+QM_FN float qm_unit_value(const struct qm_quantizer *q, const struct qm_codebook *cb, uint32_t code)
+{
+    float y = cb->is_float      ? qm_e4m3_to_float((uint8_t)code)
+              : cb->is_permuted ? cb->value[cb->position_of[code]]
+                                : cb->value[code];
+    return qm_curve_unit_from(q->curve, y);
+}
+
+/* After it. */
+QM_FN float qm_finish_value(const struct qm_quantizer *q, const struct qm_codebook *cb, float y)
+{
+    return qm_curve_from(q->curve, cb->post != 1.0f ? y * cb->post : y);
+}
+
+#endif

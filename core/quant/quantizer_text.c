@@ -1,0 +1,431 @@
+/* quantizer_text.c - quantizers as strings: parsing, printing, and what may be composed. */
+#include "core/quant/quantizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/name.h"
+#include "core/base/number.h"
+
+/* clang-format off */
+static const char *const map_names[] = {
+#define X(name, from, to, signs, text) #name,
+    QM_MAP_LIST(X)
+#undef X
+};
+static const char *const norm_names[] = {
+#define X(name, text) #name,
+    QM_NORM_LIST(X)
+#undef X
+};
+static const char *const curve_names[] = {
+#define X(name, text) #name,
+    QM_CURVE_LIST(X)
+#undef X
+};
+static const char *const search_names[] = {
+#define X(name, text) #name,
+    QM_SEARCH_LIST(X)
+#undef X
+};
+static const char *const round_names[] = {
+#define X(name, text) #name,
+    QM_ROUND_LIST(X)
+#undef X
+};
+static const char *const unit_names[] = {
+#define X(name, text) #name,
+    QM_UNIT_LIST(X)
+#undef X
+};
+static const char *const pack_names[] = {
+#define X(name, text) #name,
+    QM_PACK_LIST(X)
+#undef X
+};
+static const char *const plain_names[] = {"f32", "bf16", "f16"};
+/* Every word that may follow the map, for suggestions. */
+static const char *const words[] = {
+#define X(name, ...) #name,
+    QM_NORM_LIST(X) QM_CURVE_LIST(X) QM_SEARCH_LIST(X) QM_ROUND_LIST(X) QM_UNIT_LIST(X) QM_PACK_LIST(X)
+#undef X
+    "logblock", "guard",   "cap",      "zero", "least", "maxskip",
+    "nantop",   "nanzero", "keepsign", "f16", "f16both", "nest",
+};
+/* clang-format on */
+
+enum { COUNT_WORDS = sizeof words / sizeof *words };
+
+/* Which axes a string has named so far; a second word for one of them is an error. */
+struct seen {
+    int norm, curve, search, round, unit, pack, floor, guard, cap, zero, least, skip, nan, sign,
+        f16, nest;
+};
+
+static qm_status once(int *flag, const char *axis, const char *word)
+{
+    if ((*flag)++)
+        return qm_fail(QM_BAD_ARG, "second %s word '%s'", axis, word);
+    return QM_OK;
+}
+
+/* A positive whole number after "word:". */
+static qm_status read_count(const char *word, const char *value, int64_t least, int64_t *out)
+{
+    char *end;
+    long long v = value && *value ? strtoll(value, &end, 10) : 0;
+    if (!value || !*value || *end || v < least || v > (1LL << 40))
+        return qm_fail(QM_BAD_ARG, "'%s' wants a whole number of at least %lld after ':'", word,
+                       (long long)least);
+    *out = v;
+    return QM_OK;
+}
+
+static qm_status read_float(const char *word, const char *value, float *out)
+{
+    char *end;
+    float v = value && *value ? strtof(value, &end) : 0.0f;
+    if (!value || !*value || *end || !(v > 0.0f) || v > 3e38f)
+        return qm_fail(QM_BAD_ARG, "'%s' wants a positive number after ':'", word);
+    *out = v;
+    return QM_OK;
+}
+
+#define FIND(names, word) qm_name_find(word, names, (int)(sizeof names / sizeof *names))
+
+static qm_status no_value(const char *word, const char *value)
+{
+    return value ? qm_fail(QM_BAD_ARG, "'%s' takes no value", word) : QM_OK;
+}
+
+static qm_status read_word(struct qm_quantizer *q, struct seen *s, const char *word,
+                           const char *value)
+{
+    int i;
+    int64_t count = 0;
+    if (strcmp(word, "logblock") == 0) {
+        QM_TRY(once(&s->norm, "norm", word));
+        QM_TRY(once(&s->curve, "curve", word));
+        q->norm = QM_NORM_block;
+        q->curve = QM_CURVE_log2;
+        return read_count(word, value, 1, &q->block);
+    }
+    if ((i = FIND(norm_names, word)) >= 0) {
+        QM_TRY(once(&s->norm, "norm", word));
+        q->norm = (enum qm_norm)i;
+        return qm_norm_has_block(q->norm) ? read_count(word, value, 1, &q->block)
+                                          : no_value(word, value);
+    }
+    if (strcmp(word, "floor") == 0 && value) { /* the rounding of this name takes no value */
+        QM_TRY(once(&s->floor, "floor", word));
+        return read_float(word, value, &q->scale.floor);
+    }
+    if (strcmp(word, "guard") == 0) {
+        QM_TRY(once(&s->guard, "guard", word));
+        return read_float(word, value, &q->scale.guard);
+    }
+    if (strcmp(word, "cap") == 0) {
+        QM_TRY(once(&s->cap, "cap", word));
+        return read_float(word, value, &q->scale.cap);
+    }
+    if (strcmp(word, "zero") == 0) {
+        QM_TRY(once(&s->zero, "zero", word));
+        QM_TRY(read_count(word, value, 0, &count));
+        q->scale.zero = (int)(count < 1 << 16 ? count : 1 << 16);
+        return QM_OK;
+    }
+    if (strcmp(word, "least") == 0) {
+        QM_TRY(once(&s->least, "least", word));
+        QM_TRY(read_count(word, value, 1, &count));
+        q->scale.least = (int)(count < 1 << 16 ? count : 1 << 16);
+        return QM_OK;
+    }
+    if (strcmp(word, "nest") == 0) {
+        QM_TRY(once(&s->nest, "nest", word));
+        return read_count(word, value, 1, &q->scale.nest);
+    }
+    QM_TRY(no_value(word, value));
+    if ((i = FIND(curve_names, word)) >= 0) {
+        q->curve = (enum qm_curve)i;
+        return once(&s->curve, "curve", word);
+    }
+    if ((i = FIND(search_names, word)) >= 0) {
+        q->search = (enum qm_search)i;
+        return once(&s->search, "search", word);
+    }
+    if ((i = FIND(round_names, word)) >= 0) {
+        q->round = (enum qm_round)i;
+        return once(&s->round, "round", word);
+    }
+    if ((i = FIND(unit_names, word)) >= 0) {
+        q->unit = (enum qm_unit)i;
+        return once(&s->unit, "unit", word);
+    }
+    if ((i = FIND(pack_names, word)) >= 0) {
+        q->pack = (enum qm_pack)i;
+        return once(&s->pack, "pack", word);
+    }
+    if (strcmp(word, "maxskip") == 0) {
+        q->scale.max_skips_nan = 1;
+        return once(&s->skip, "maxskip", word);
+    }
+    if (strcmp(word, "nantop") == 0 || strcmp(word, "nanzero") == 0) {
+        q->scale.nan = word[3] == 't' ? QM_NAN_top : QM_NAN_zero;
+        return once(&s->nan, "nan", word);
+    }
+    if (strcmp(word, "keepsign") == 0) {
+        q->scale.keep_sign = 1;
+        return once(&s->sign, "sign", word);
+    }
+    if (strcmp(word, "f16") == 0 || strcmp(word, "f16both") == 0) {
+        q->scale.f16 = word[3] ? QM_F16_both : QM_F16_stored;
+        return once(&s->f16, "f16", word);
+    }
+    return qm_name_unknown("word", word, words, COUNT_WORDS);
+}
+
+/* "dyn:4s" */
+static qm_status read_map(struct qm_quantizer *q, const char *word, const char *value)
+{
+    int i = FIND(map_names, word);
+    if (i < 0)
+        return qm_name_unknown("map", word, map_names, QM_MAP_COUNT);
+    char *end = NULL;
+    long bits = value ? strtol(value, &end, 10) : 0;
+    if (!value || end == value || (strcmp(end, "s") != 0 && strcmp(end, "u") != 0))
+        return qm_fail(QM_BAD_ARG, "map '%s' wants its width and sign, as %s:4s or %s:8u", word,
+                       word, word);
+    q->map = (enum qm_map)i;
+    q->bits = bits > 0 && bits < 100 ? (int)bits : 99;
+    q->sign = *end == 's';
+    return QM_OK;
+}
+
+qm_status qm_quantizer_set(struct qm_quantizer *q, const char *axis, const char *value)
+{
+    static const char *const axes[] = {"map",   "norm", "curve", "search",
+                                       "round", "unit", "scale", "pack"};
+    char copy[256], *rest = copy, *word;
+    struct seen seen = {0};
+    struct qm_quantizer next = *q;
+    if (qm_name_find(axis, axes, 8) < 0)
+        return qm_name_unknown("axis", axis, axes, 8);
+    if (strlen(value) >= sizeof copy)
+        return qm_fail(QM_BAD_ARG, "axis %s: the value is too long", axis);
+    strcpy(copy, value);
+    if (strcmp(axis, "map") == 0) {
+        char *colon = strchr(copy, ':');
+        int i;
+        if (colon) {
+            *colon++ = '\0';
+            QM_TRY(read_map(&next, copy, colon));
+        } else if ((i = FIND(map_names, copy)) < 0) {
+            return qm_name_unknown("map", copy, map_names, QM_MAP_COUNT);
+        } else {
+            next.map = (enum qm_map)i;
+        }
+        *q = next;
+        return QM_OK;
+    }
+    if (strcmp(axis, "scale") == 0)
+        next.scale = (struct qm_scale_rule){.zero = -1};
+    while (strcmp(value, "none") != 0 && (word = strsep(&rest, "/")) != NULL) {
+        char *colon = strchr(word, ':');
+        if (colon)
+            *colon++ = '\0';
+        QM_TRY(read_word(&next, &seen, word, colon));
+    }
+    int scale = seen.floor || seen.guard || seen.cap || seen.zero || seen.least || seen.skip ||
+                seen.nan || seen.sign || seen.f16 || seen.nest;
+    const int used[] = {0,           seen.norm,  seen.curve && !seen.norm,
+                        seen.search, seen.round, seen.unit,
+                        scale,       seen.pack};
+    for (int i = 0; i < 8; i++)
+        if (used[i] && strcmp(axis, axes[i]) != 0)
+            return qm_fail(QM_BAD_ARG, "'%s' is a word of axis %s, not of %s", value, axes[i],
+                           axis);
+    if (strcmp(axis, "curve") == 0 && strcmp(value, "none") == 0)
+        next.curve = QM_CURVE_none;
+    *q = next;
+    return QM_OK;
+}
+
+qm_status qm_quantizer_parse(const char *text, struct qm_quantizer *out)
+{
+    struct qm_quantizer q = {.scale = {.zero = -1},
+                             .round = QM_ROUND_mid,
+                             .norm = QM_NORM_tensor,
+                             .search = QM_SEARCH_bisect};
+    struct seen seen = {0};
+    char copy[512], *rest = copy, *word;
+    qm_status st = QM_OK;
+    for (int i = 0; i < 3; i++)
+        if (strcmp(text, plain_names[i]) == 0) {
+            q.plain = (enum qm_plain)i;
+            *out = q;
+            return QM_OK;
+        }
+    if (strlen(text) >= sizeof copy)
+        return qm_fail(QM_BAD_ARG, "a quantizer string has at most %zu characters",
+                       sizeof copy - 1);
+    strcpy(copy, text);
+    for (int i = 0; st == QM_OK && (word = strsep(&rest, "/")) != NULL; i++) {
+        char *value = strchr(word, ':');
+        if (value)
+            *value++ = '\0';
+        st = i == 0 ? read_map(&q, word, value) : read_word(&q, &seen, word, value);
+    }
+    if (st == QM_OK && !seen.norm)
+        st = qm_fail(QM_BAD_ARG, "no norm; add one such as /block:128, /rank1 or /tensor");
+    if (st == QM_OK)
+        st = qm_quantizer_applicable(&q);
+    if (st != QM_OK) {
+        char where[560];
+        snprintf(where, sizeof where, "quantizer '%s'", text);
+        return qm_fail_in(st, where);
+    }
+    *out = q;
+    return QM_OK;
+}
+
+char *qm_quantizer_print(const struct qm_quantizer *q, char *text)
+{
+    size_t n = 0, size = QM_QUANTIZER_TEXT;
+    char number[QM_NUMBER_TEXT];
+#define PUT(...) n += (size_t)snprintf(text + n, n < size ? size - n : 0, __VA_ARGS__)
+    if (q->bits == 0) {
+        PUT("%s", plain_names[q->plain]);
+        return text;
+    }
+    PUT("%s:%d%c/%s", map_names[q->map], q->bits, q->sign ? 's' : 'u', norm_names[q->norm]);
+    if (qm_norm_has_block(q->norm))
+        PUT(":%lld", (long long)q->block);
+    PUT("/%s/%s", search_names[q->search], round_names[q->round]);
+    if (q->bits != 8)
+        PUT("/%s", pack_names[q->pack]);
+    if (q->curve != QM_CURVE_none)
+        PUT("/%s", curve_names[q->curve]);
+    if (q->unit != QM_UNIT_div)
+        PUT("/%s", unit_names[q->unit]);
+    if (q->scale.floor != 0.0f)
+        PUT("/floor:%s", qm_float_text(q->scale.floor, number));
+    if (q->scale.guard != 0.0f)
+        PUT("/guard:%s", qm_float_text(q->scale.guard, number));
+    if (q->scale.cap != 0.0f)
+        PUT("/cap:%s", qm_float_text(q->scale.cap, number));
+    if (q->scale.zero >= 0)
+        PUT("/zero:%d", q->scale.zero);
+    if (q->scale.least > 0)
+        PUT("/least:%d", q->scale.least);
+    if (q->scale.max_skips_nan)
+        PUT("/maxskip");
+    if (q->scale.nan != QM_NAN_low)
+        PUT("/%s", q->scale.nan == QM_NAN_top ? "nantop" : "nanzero");
+    if (q->scale.keep_sign)
+        PUT("/keepsign");
+    if (q->scale.f16)
+        PUT(q->scale.f16 == QM_F16_both ? "/f16both" : "/f16");
+    if (q->scale.nest)
+        PUT("/nest:%lld", (long long)q->scale.nest);
+#undef PUT
+    return text;
+}
+
+int qm_quantizer_equal(const struct qm_quantizer *a, const struct qm_quantizer *b)
+{
+    char x[QM_QUANTIZER_TEXT], y[QM_QUANTIZER_TEXT];
+    return strcmp(qm_quantizer_print(a, x), qm_quantizer_print(b, y)) == 0;
+}
+
+static int decides_alone(enum qm_search s)
+{
+    return s == QM_SEARCH_ladder || s == QM_SEARCH_mids || s == QM_SEARCH_argmin ||
+           s == QM_SEARCH_grid || s == QM_SEARCH_lower;
+}
+
+static int has_one_inner_zero(const struct qm_codebook *cb)
+{
+    int zeros = 0;
+    for (int k = 0; k < cb->n; k++)
+        zeros += cb->value[k] == 0.0f;
+    return zeros == 1 && cb->value[0] < 0.0f && cb->value[cb->n - 1] > 0.0f;
+}
+
+qm_status qm_quantizer_applicable(const struct qm_quantizer *q)
+{
+    struct qm_codebook cb;
+    if (q->bits == 0)
+        return QM_OK;
+    if (!qm_map_allows(q->map, q->bits, q->sign))
+        return qm_fail(QM_BAD_ARG, "map %s does not exist at %d bits %s", map_names[q->map],
+                       q->bits, q->sign ? "signed" : "unsigned");
+    qm_codebook_build(q->map, q->bits, q->sign, &cb);
+    if (q->search == QM_SEARCH_arith && cb.steps == 0.0f)
+        return qm_fail(QM_BAD_ARG, "search arith needs an evenly spaced map with a step; %s is not",
+                       map_names[q->map]);
+    if (q->search == QM_SEARCH_ladder && !cb.has_cuts)
+        return qm_fail(QM_BAD_ARG, "no thresholds are published for map %s: ladder does not apply",
+                       map_names[q->map]);
+    if (decides_alone(q->search) && q->round != QM_ROUND_mid)
+        return qm_fail(QM_BAD_ARG, "search %s decides by itself and composes with round mid only",
+                       search_names[q->search]);
+    if (q->search == QM_SEARCH_grid && (q->map == QM_MAP_int || cb.is_float))
+        return qm_fail(QM_BAD_ARG, "search grid covers [-1, 1]; map %s is in units of its own",
+                       map_names[q->map]);
+    if ((q->map == QM_MAP_fp4 || q->map == QM_MAP_fp4s) && q->search != QM_SEARCH_ladder &&
+        q->search != QM_SEARCH_mids && q->search != QM_SEARCH_argmin)
+        return qm_fail(QM_BAD_ARG, "map %s has two zeros: use search ladder, mids or argmin",
+                       map_names[q->map]);
+    if ((q->map == QM_MAP_log || q->map == QM_MAP_logf) != (q->curve == QM_CURVE_log2))
+        return qm_fail(QM_BAD_ARG, "map log and curve log2 (or norm logblock) need each other");
+    if (q->map == QM_MAP_log && q->search != QM_SEARCH_arith)
+        return qm_fail(QM_BAD_ARG, "map log is in code units: use search arith");
+    if (q->search == QM_SEARCH_lower && !has_one_inner_zero(&cb))
+        return qm_fail(QM_BAD_ARG,
+                       "search lower keeps signs: map %s has no single zero between two "
+                       "signs",
+                       map_names[q->map]);
+    if ((q->map == QM_MAP_al) != (q->curve == QM_CURVE_allog))
+        return qm_fail(QM_BAD_ARG, "map al and curve allog need each other");
+    if (q->curve == QM_CURVE_allog &&
+        (q->norm != QM_NORM_block || q->search != QM_SEARCH_arith || q->round != QM_ROUND_even ||
+         q->unit != QM_UNIT_div || q->scale.floor != 0.0f || q->scale.guard != 0.0f ||
+         q->scale.cap != 0.0f || q->scale.zero >= 0 || q->scale.max_skips_nan ||
+         q->scale.nan != QM_NAN_low || q->scale.f16 || q->scale.nest))
+        return qm_fail(QM_BAD_ARG,
+                       "curve allog has scales of its own: it composes with norm block, "
+                       "search arith and round even, without scale words");
+    if ((q->curve == QM_CURVE_log2 || q->curve == QM_CURVE_sqrt) && q->sign)
+        return qm_fail(QM_BAD_ARG, "curve %s is for unsigned maps", curve_names[q->curve]);
+    if (qm_norm_has_block(q->norm) && q->block < 1)
+        return qm_fail(QM_BAD_ARG, "norm %s wants a size of at least 1", norm_names[q->norm]);
+    if (q->norm == QM_NORM_rowcol || q->norm == QM_NORM_colrow) {
+        const struct qm_scale_rule *s = &q->scale;
+        if (q->curve != QM_CURVE_none || q->unit != QM_UNIT_div || cb.gain != 1.0f ||
+            s->floor != 0.0f || s->guard != 0.0f || s->cap != 0.0f || s->zero >= 0 ||
+            s->max_skips_nan || s->f16 || s->nest)
+            return qm_fail(QM_BAD_ARG,
+                           "norm %s divides by two plain maxima: no curve, reciprocal, gain or "
+                           "scale word but nantop and nanzero goes with it",
+                           norm_names[q->norm]);
+    }
+    if (q->norm == QM_NORM_rank1block && (q->curve != QM_CURVE_none || q->scale.max_skips_nan))
+        return qm_fail(QM_BAD_ARG,
+                       "norm rank1block takes maxima of x itself: no curve, no maxskip");
+    if (q->norm != QM_NORM_block && q->unit == QM_UNIT_recip_tail)
+        return qm_fail(QM_BAD_ARG, "unit recip_tail is about a short last block: norm block only");
+    if (q->scale.zero >= 1 << q->bits)
+        return qm_fail(QM_BAD_ARG, "zero:%d is no code of %d bits", q->scale.zero, q->bits);
+    if (q->scale.least >= cb.n)
+        return qm_fail(QM_BAD_ARG, "least:%d is beyond the %d codes of the map", q->scale.least,
+                       cb.n);
+    if (q->scale.least > 0 && q->search == QM_SEARCH_arith && q->unit != QM_UNIT_div)
+        return qm_fail(QM_BAD_ARG, "least with search arith wants unit div");
+    if (q->round == QM_ROUND_dither && q->search != QM_SEARCH_arith)
+        return qm_fail(QM_BAD_ARG, "round dither adds noise to steps: search arith only");
+    if (q->scale.keep_sign && (!q->sign || cb.is_permuted || q->scale.zero >= 0))
+        return qm_fail(QM_BAD_ARG, "keepsign wants a signed map in code order, and no zero:C");
+    if (q->norm == QM_NORM_id && (q->scale.nest || q->scale.f16))
+        return qm_fail(QM_BAD_ARG, "norm id has no scale to store");
+    return QM_OK;
+}

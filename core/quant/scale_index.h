@@ -1,0 +1,59 @@
+/* scale_index.h - which scales an element has, by its place in the tensor (dual).
+ *
+ * For norms as a shape really gets them: rank1 of one dimension is block:128, rank1block of more than
+ * two is rank1.  Scales lie in the order of kernel_abi.h and norm_two_scales.h. */
+#ifndef QM_QUANT_SCALE_INDEX_H
+#define QM_QUANT_SCALE_INDEX_H
+
+#include "core/quant/norm.h"
+
+/* Groups that an element belongs to, each with a maximum of its own. */
+QM_FN int qm_place_groups(enum qm_norm norm, int rank)
+{
+    switch (norm) {
+    case QM_NORM_id: return 0;
+    case QM_NORM_rank1: return rank;
+    case QM_NORM_rank1block:
+    case QM_NORM_rowcol:
+    case QM_NORM_colrow: return 2;
+    default: return 1;
+    }
+}
+
+/* The group whose scale divides first, where another one is taken of the quotient; else -1. */
+QM_FN int qm_place_first(enum qm_norm norm)
+{
+    return norm == QM_NORM_rowcol ? 0 : norm == QM_NORM_colrow ? 1 : -1;
+}
+
+/* Index among the scales of group k of the element with these indices and flat index. */
+QM_FN int64_t qm_place_scale(enum qm_norm norm, int64_t block, const int64_t *dim,
+                             const int64_t *at, int64_t flat, int k)
+{
+    int64_t before = 0;
+    switch (norm) {
+    case QM_NORM_block: return flat / block;
+    case QM_NORM_row: return at[0];
+    case QM_NORM_col: return at[1];
+    case QM_NORM_rank1:
+        for (int i = 0; i < k; i++)
+            before += dim[i];
+        return before + at[k];
+    case QM_NORM_rowcol:
+    case QM_NORM_colrow: return k ? dim[0] + at[1] : at[0];
+    case QM_NORM_rank1block: {
+        int64_t per_row = (dim[1] + block - 1) / block, per_col = (dim[0] + block - 1) / block;
+        return k ? dim[0] * per_row + at[1] * per_col + at[0] / block
+                 : at[0] * per_row + at[1] / block;
+    }
+    default: return 0;
+    }
+}
+
+/* The smaller of two scales; NaN where either is. */
+QM_FN float qm_place_smaller(float a, float b)
+{
+    return qm_isnan(a) ? a : qm_isnan(b) ? b : a < b ? a : b;
+}
+
+#endif

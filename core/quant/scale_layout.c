@@ -1,0 +1,125 @@
+/* scale_layout.c - which scales a tensor has, and how they are stored. */
+#include <stdlib.h>
+
+#include "core/quant/adaptive_log.h"
+#include "core/quant/norm_two_scales.h"
+#include "core/quant/quantizer_internal.h"
+
+enum qm_norm qm_norm_for(const struct qm_codec *c, const struct qm_shape *shape, int64_t *block)
+{
+    *block = c->q.block;
+    int is_rank1 = c->q.norm == QM_NORM_rank1 || c->q.norm == QM_NORM_rank1block;
+    if (is_rank1 && shape->rank <= 1) {
+        *block = QM_RANK1_BLOCK;
+        return QM_NORM_block;
+    }
+    if (is_rank1 && shape->rank > 2)
+        return QM_NORM_rank1;
+    return c->q.norm;
+}
+
+qm_status qm_codec_fits(const struct qm_codec *c, const struct qm_shape *shape)
+{
+    if (c->q.bits == 0)
+        return QM_OK;
+    if (c->q.norm == QM_NORM_col && shape->rank < 2)
+        return qm_fail(QM_BAD_ARG, "norm col wants a tensor of at least two dimensions");
+    if (c->q.norm == QM_NORM_row && shape->rank < 1)
+        return qm_fail(QM_BAD_ARG, "norm row wants a tensor of at least one dimension");
+    if ((c->q.norm == QM_NORM_rank1 || c->q.norm == QM_NORM_rank1block) && shape->rank < 1)
+        return qm_fail(QM_BAD_ARG, "norm rank1 wants a tensor of at least one dimension");
+    if ((c->q.norm == QM_NORM_rowcol || c->q.norm == QM_NORM_colrow) && shape->rank < 2)
+        return qm_fail(QM_BAD_ARG, "norms rowcol and colrow want at least two dimensions");
+    return QM_OK;
+}
+
+int qm_block_numbers(const struct qm_codec *c)
+{
+    return c->q.curve == QM_CURVE_allog ? QM_AL_NUMBERS : 1;
+}
+
+int64_t qm_scale_count(const struct qm_codec *c, const struct qm_shape *shape)
+{
+    int64_t n = qm_shape_numel(shape), block, sum = 0;
+    if (n == 0 || c->q.bits == 0)
+        return 0;
+    switch (qm_norm_for(c, shape, &block)) {
+    case QM_NORM_tensor: return 1;
+    case QM_NORM_row: return shape->dim[0];
+    case QM_NORM_col: return shape->dim[1];
+    case QM_NORM_block: return (n + block - 1) / block * qm_block_numbers(c);
+    case QM_NORM_rank1:
+        for (int i = 0; i < shape->rank; i++)
+            sum += shape->dim[i];
+        return sum;
+    case QM_NORM_rank1block:
+    case QM_NORM_rowcol:
+    case QM_NORM_colrow: return qm_pair_count(c, shape);
+    default: return 0;
+    }
+}
+
+int64_t qm_code_bytes(const struct qm_codec *c, int64_t n)
+{
+    return c->q.bits == 0 ? 0 : qm_pack_bytes(c->q.pack, c->q.bits, n);
+}
+
+int64_t qm_state_bytes(const struct qm_codec *c, const struct qm_shape *shape)
+{
+    int64_t n = qm_shape_numel(shape);
+    if (c->q.bits == 0)
+        return (c->q.plain == QM_PLAIN_f32 ? 4 : 2) * n;
+    int64_t s = qm_scale_count(c, shape), bytes = qm_code_bytes(c, n);
+    if (c->q.scale.nest && s > 0)
+        return bytes + s + 4 * ((s + c->q.scale.nest - 1) / c->q.scale.nest) + 4;
+    return bytes + s * (c->q.scale.f16 ? 2 : 4);
+}
+
+/* Scales minus their mean, through dyn:8s/block:N/grid (bitsandbytes compress_statistics). */
+static void nest_scales(const struct qm_codec *c, float *scales, int64_t n)
+{
+    struct qm_codec inner;
+    struct qm_quantizer q = {.map = QM_MAP_dyn,
+                             .bits = 8,
+                             .sign = 1,
+                             .norm = QM_NORM_block,
+                             .block = c->q.scale.nest,
+                             .search = QM_SEARCH_grid,
+                             .round = QM_ROUND_mid,
+                             .unit = QM_UNIT_recip,
+                             .scale = {.zero = 0, .max_skips_nan = 1}};
+    struct qm_shape flat = {1, {n}};
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)scales[i];
+    float mean = (float)(sum / (double)n);
+    uint8_t *codes = malloc((size_t)n);
+    float *outer = malloc(sizeof(float) * (size_t)(n / q.block + 1));
+    if (codes && outer && qm_codec_init(&inner, &q) == QM_OK) {
+        for (int64_t i = 0; i < n; i++)
+            scales[i] -= mean;
+        if (qm_encode(&inner, &flat, scales, NULL, codes, outer) == QM_OK)
+            qm_decode(&inner, &flat, codes, outer, scales);
+        for (int64_t i = 0; i < n; i++)
+            scales[i] += mean;
+    }
+    free(codes);
+    free(outer);
+}
+
+void qm_scales(const struct qm_codec *c, const struct qm_shape *shape, const float *stat,
+               float *scales)
+{
+    int64_t block, n = qm_shape_numel(shape), count = qm_scale_count(c, shape);
+    for (int64_t i = 0; c->q.curve == QM_CURVE_allog && i < count; i += QM_AL_NUMBERS) {
+        float of[QM_AL_NUMBERS] = {stat[i], stat[i + 1]};
+        qm_al_numbers(of, &scales[i], &scales[i + 1]);
+    }
+    if (c->q.curve == QM_CURVE_allog)
+        return;
+    int has_tail = qm_norm_for(c, shape, &block) == QM_NORM_block && n % block != 0;
+    for (int64_t i = 0; i < count; i++)
+        scales[i] = qm_codec_divisor(c, stat[i], has_tail && i == count - 1).stored;
+    if (c->q.scale.nest && count > 0)
+        nest_scales(c, scales, count);
+}

@@ -1,0 +1,272 @@
+/* search_loops.c - compiled once per instruction set (QM_ISA).
+ *
+ * Every loop runs over a chunk of elements inside and over table entries or levels outside, so
+ * that compilers vectorize it; lookups become gathers or permutes where there are any. */
+#include "core/quant/search_loops.h"
+
+#include "core/quant/simd.h"
+
+enum { CHUNK = 256 };
+
+static void store(const int32_t *k, int64_t n, uint8_t *position)
+{
+    for (int64_t j = 0; j < n; j++)
+        position[j] = (uint8_t)k[j];
+}
+
+/* From the cell's lower end to the code: the round axis on a chunk. */
+static void choose(const struct qm_codec *c, const float *y, int32_t *k, int64_t n)
+{
+    const float *value = c->cb.value, low = value[0];
+    int32_t top = c->cb.n - 1;
+#define ROUND(up)                                                                 \
+    for (int64_t j = 0; j < n; j++) {                                             \
+        int32_t at = k[j], next = at < top ? at + 1 : at;                         \
+        float x = y[j], lo = value[at], hi = value[next], mid = (lo + hi) * 0.5f; \
+        (void)mid;                                                                \
+        int32_t r = (up);                                                         \
+        k[j] = at + (r & (x > low) & (at < top));                                 \
+    }                                                                             \
+    break
+    switch (c->q.round) {
+    case QM_ROUND_near: ROUND(x - lo >= (hi - lo) * 0.5f);
+    case QM_ROUND_mid: ROUND(x > mid);
+    case QM_ROUND_even: ROUND((x > mid) | ((x == mid) & at));
+    case QM_ROUND_away: ROUND((x > mid) | ((x == mid) & (x >= 0.0f)));
+    case QM_ROUND_ceil: ROUND(x > lo);
+    default: break;
+    }
+#undef ROUND
+}
+
+static void scan(const struct qm_codec *c, const float *y, int64_t n, uint8_t *position,
+                 const uint8_t *grid)
+{
+    (void)grid;
+    for (int64_t i = 0; i < n; i += CHUNK) {
+        int32_t k[CHUNK];
+        int64_t m = n - i < CHUNK ? n - i : CHUNK;
+        memset(k, 0, sizeof k);
+        for (int e = 1; e < c->cb.n; e++) {
+            float v = c->cb.value[e], low = c->cb.value[0];
+            for (int64_t j = 0; j < m; j++)
+                k[j] = ((y[i + j] >= v) & (y[i + j] > low)) ? e : k[j];
+        }
+        choose(c, y + i, k, m);
+        store(k, m, position + i);
+    }
+}
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+
+/* Bisection and round of at most 16 entries that lie in one register: the lookups are permutes. */
+static __m512i bisect16(enum qm_round round, __m512 x, __m512 table, __m512 low, __m512i top)
+{
+    __m512i k = _mm512_setzero_si512();
+    __mmask16 above = _mm512_cmp_ps_mask(x, low, _CMP_GT_OQ);
+    for (int h = 8; h > 0; h /= 2) {
+        __m512i next = _mm512_add_epi32(k, _mm512_set1_epi32(h));
+        __m512 v = _mm512_permutexvar_ps(next, table);
+        k = _mm512_mask_mov_epi32(k, _mm512_mask_cmp_ps_mask(above, x, v, _CMP_GE_OQ), next);
+    }
+    __m512i next = _mm512_min_epi32(_mm512_add_epi32(k, _mm512_set1_epi32(1)), top);
+    __m512 lo = _mm512_permutexvar_ps(k, table), hi = _mm512_permutexvar_ps(next, table);
+    __m512 half = _mm512_set1_ps(0.5f), mid = _mm512_mul_ps(_mm512_add_ps(lo, hi), half);
+    __mmask16 up = _mm512_cmp_ps_mask(x, mid, _CMP_GT_OQ),
+              tie = _mm512_cmp_ps_mask(x, mid, _CMP_EQ_OQ);
+    switch (round) {
+    case QM_ROUND_near:
+        up = _mm512_cmp_ps_mask(_mm512_sub_ps(x, lo), _mm512_mul_ps(_mm512_sub_ps(hi, lo), half),
+                                _CMP_GE_OQ);
+        break;
+    case QM_ROUND_mid: break;
+    case QM_ROUND_even: up |= tie & _mm512_test_epi32_mask(k, _mm512_set1_epi32(1)); break;
+    case QM_ROUND_away: up |= tie & _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_GE_OQ); break;
+    case QM_ROUND_ceil: up = _mm512_cmp_ps_mask(x, lo, _CMP_GT_OQ); break;
+    default: up = 0; break;
+    }
+    return _mm512_mask_mov_epi32(k, up & above, next);
+}
+
+static int64_t bisect_small(const struct qm_codec *c, const float *value, const float *y, int64_t n,
+                            uint8_t *position)
+{
+    __m512 table = _mm512_loadu_ps(value), low = _mm512_set1_ps(value[0]);
+    __m512i top = _mm512_set1_epi32(c->cb.n - 1);
+    int64_t i = 0;
+#define LOOP(word)                                                                            \
+    case QM_ROUND_##word:                                                                     \
+        for (; i + 16 <= n; i += 16)                                                          \
+            _mm_storeu_si128((__m128i *)(position + i),                                       \
+                             _mm512_cvtepi32_epi8(bisect16(                                   \
+                                 QM_ROUND_##word, _mm512_loadu_ps(y + i), table, low, top))); \
+        break;
+    switch (c->cb.n <= 16 ? c->q.round : QM_ROUND_COUNT) {
+        LOOP(near)
+        LOOP(mid)
+        LOOP(even)
+        LOOP(away)
+        LOOP(floor)
+        LOOP(ceil)
+    default: break;
+    }
+#undef LOOP
+    return i;
+}
+#else
+static int64_t bisect_small(const struct qm_codec *c, const float *value, const float *y, int64_t n,
+                            uint8_t *position)
+{
+    (void)c, (void)value, (void)y, (void)n, (void)position;
+    return 0;
+}
+#endif
+
+static void bisect(const struct qm_codec *c, const float *y, int64_t n, uint8_t *position,
+                   const uint8_t *grid)
+{
+    (void)grid;
+    float value[256], low = c->cb.value[0]; /* padded, so that no step asks for the end */
+    int half = 1;
+    while (2 * half < c->cb.n)
+        half *= 2;
+    for (int e = 0; e < 256; e++)
+        value[e] = e < c->cb.n ? c->cb.value[e] : NAN; /* no number reaches it, +Inf neither */
+    for (int64_t i = bisect_small(c, value, y, n, position); i < n; i += CHUNK) {
+        int32_t k[CHUNK];
+        int64_t m = n - i < CHUNK ? n - i : CHUNK;
+        memset(k, 0, sizeof k);
+        for (int h = half; h > 0; h /= 2)
+            for (int64_t j = 0; j < m; j++)
+                k[j] += h & -((y[i + j] >= value[k[j] + h]) & (y[i + j] > low));
+        choose(c, y + i, k, m);
+        store(k, m, position + i);
+    }
+}
+
+/* k[j] = number of thresholds below y[j]; n <= CHUNK. */
+static void count(const float *cut, int cuts, const float *y, int64_t n, int32_t *k)
+{
+    memset(k, 0, sizeof *k * CHUNK);
+    for (int e = 0; e < cuts; e++) {
+        float t = cut[e];
+        for (int64_t j = 0; j < n; j++)
+            k[j] += y[j] > t;
+    }
+}
+
+static void count_above(const float *cut, int cuts, const float *y, int64_t n, uint8_t *position)
+{
+    for (int64_t i = 0; i < n; i += CHUNK) {
+        int32_t k[CHUNK];
+        int64_t m = n - i < CHUNK ? n - i : CHUNK;
+        count(cut, cuts, y + i, m, k);
+        store(k, m, position + i);
+    }
+}
+
+static void ladder(const struct qm_codec *c, const float *y, int64_t n, uint8_t *position,
+                   const uint8_t *grid)
+{
+    (void)grid;
+    count_above(c->cb.cut, c->cb.n - 1, y, n, position);
+}
+
+static void mids(const struct qm_codec *c, const float *y, int64_t n, uint8_t *position,
+                 const uint8_t *grid)
+{
+    float cut[255];
+    (void)grid;
+    for (int e = 0; e + 1 < c->cb.n; e++)
+        cut[e] = (c->cb.value[e] + c->cb.value[e + 1]) * 0.5f;
+    count_above(cut, c->cb.n - 1, y, n, position);
+}
+
+static void argmin(const struct qm_codec *c, const float *y, int64_t n, uint8_t *position,
+                   const uint8_t *grid)
+{
+    (void)grid;
+    for (int64_t i = 0; i < n; i += CHUNK) {
+        int32_t k[CHUNK];
+        float best[CHUNK];
+        int64_t m = n - i < CHUNK ? n - i : CHUNK;
+        for (int64_t j = 0; j < m; j++) {
+            best[j] = fabsf(y[i + j] - c->cb.value[0]);
+            k[j] = 0;
+        }
+        for (int e = 1; e < c->cb.n; e++) {
+            float v = c->cb.value[e];
+            for (int64_t j = 0; j < m; j++) {
+                float d = fabsf(y[i + j] - v);
+                k[j] = d < best[j] ? e : k[j];
+                best[j] = d < best[j] ? d : best[j];
+            }
+        }
+        store(k, m, position + i);
+    }
+}
+
+static void grid_lookup(const struct qm_codec *c, const float *y, int64_t n, uint8_t *position,
+                        const uint8_t *grid)
+{
+    (void)c;
+    for (int64_t i = 0; i < n; i++) {
+        float x = y[i] < -1.0f ? -1.0f : y[i] > 1.0f ? 1.0f : y[i];
+        position[i] = grid[(int)((x + 1.0f) * 0.5f * 65535.0f + 0.5f)];
+    }
+}
+
+static void lower(const struct qm_codec *c, const float *y, int64_t n, uint8_t *position,
+                  const uint8_t *grid)
+{
+    const float *value = c->cb.value;
+    (void)grid;
+    for (int64_t i = 0; i < n; i += CHUNK) {
+        int32_t k[CHUNK];
+        int64_t m = n - i < CHUNK ? n - i : CHUNK;
+        count(value, c->cb.n - 1, y + i, m, k);
+        for (int64_t j = 0; j < m; j++) {
+            float x = y[i + j];
+            int32_t at = k[j], before = at > 0 ? at - 1 : 0;
+            at -= (at > 0) & (fabsf(x - value[before]) < fabsf(value[at] - x));
+            at += (x > 0.0f) & (value[at] <= 0.0f);
+            at -= (x < 0.0f) & (value[at] >= 0.0f);
+            k[j] = at;
+        }
+        store(k, m, position + i);
+    }
+}
+
+static void arith(const struct qm_codec *c, const float *y, int64_t n, uint8_t *position,
+                  const uint8_t *grid)
+{
+    (void)grid;
+    if (c->q.round == QM_ROUND_even)
+        QM_ISA_NAME(qm_lanes).arith(c, y, c->cb.steps, n, position);
+    else if (c->q.round == QM_ROUND_near)
+        for (int64_t i = 0; i < n; i++)
+            position[i] = (uint8_t)qm_search_arith(QM_ROUND_near, 0, y[i], c->cb.steps, &c->cb, 0);
+    else
+        for (int64_t i = 0; i < n; i++)
+            position[i] = (uint8_t)qm_search_arith(c->q.round, 0, y[i], c->cb.steps, &c->cb, 0);
+}
+
+static void edges(const struct qm_codec *c, const float *y, int64_t n, uint8_t *position,
+                  const uint8_t *grid)
+{
+    (void)grid;
+    QM_ISA_NAME(qm_lanes).positions(c, y, n, position);
+}
+
+const struct qm_searches QM_ISA_NAME(qm_searches) = {
+    .by = {[QM_SEARCH_scan] = scan,
+           [QM_SEARCH_bisect] = bisect,
+           [QM_SEARCH_arith] = arith,
+           [QM_SEARCH_ladder] = ladder,
+           [QM_SEARCH_mids] = mids,
+           [QM_SEARCH_argmin] = argmin,
+           [QM_SEARCH_grid] = grid_lookup,
+           [QM_SEARCH_lower] = lower},
+    .edges = edges,
+};

@@ -1,0 +1,117 @@
+/* statistic.c - the statistic of a tensor, folded by maximum. */
+#include "core/quant/adaptive_log.h"
+#include "core/quant/simd.h"
+#include "core/quant/norm_two_scales.h"
+#include "core/quant/quantizer_internal.h"
+
+void qm_fold_merge(float *into, const float *stat, int64_t n_scales)
+{
+    for (int64_t i = 0; i < n_scales; i++)
+        into[i] = qm_larger(into[i], stat[i]);
+}
+
+static float magnitude(const struct qm_codec *c, float x) { return qm_magnitude(&c->q, x); }
+
+float qm_run_max(const struct qm_codec *c, const float *x, int64_t n)
+{
+    if (c->q.curve == QM_CURVE_none || c->q.curve == QM_CURVE_softsign) {
+        uint32_t bits = qm_lanes()->max_bits(x, n);
+        if (bits <= 0x7f800000u || !c->q.scale.max_skips_nan)
+            return qm_float(bits);
+    }
+    float m = 0.0f;
+    for (int64_t i = 0; i < n; i++)
+        m = qm_larger(m, magnitude(c, x[i]));
+    return m;
+}
+
+/* Folds element by element. */
+static void fold_each(const struct qm_codec *c, const float *x, int64_t n, float *stat)
+{
+    if (c->q.curve == QM_CURVE_none && !c->q.scale.max_skips_nan)
+        qm_lanes()->fold_each(x, n, stat);
+    else
+        for (int64_t j = 0; j < n; j++)
+            stat[j] = qm_larger(stat[j], magnitude(c, x[j]));
+}
+
+/* Folds a run into the arrays of the axes: all but the last get one maximum. */
+static void fold_rank1(const struct qm_codec *c, const struct qm_runs *w, const float *x,
+                       float *stat)
+{
+    int last = w->shape->rank - 1;
+    float m = qm_run_max(c, x, w->run);
+    for (int i = 0; i < last; i++) {
+        stat[w->at[i]] = qm_larger(stat[w->at[i]], m);
+        stat += w->shape->dim[i];
+    }
+    fold_each(c, x, w->run, stat + w->at[last]);
+}
+
+/* The largest and, complemented, the least positive element of a block. */
+static void fold_al(const float *x, int64_t n, float *stat)
+{
+    uint32_t least = qm_bits(stat[1]);
+    stat[0] = qm_larger(stat[0], qm_float(qm_lanes()->max_bits(x, n)));
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t u = qm_al_complement(x[i]);
+        least = u > least ? u : least;
+    }
+    stat[1] = qm_float(least);
+}
+
+void qm_fold(const struct qm_codec *c, const struct qm_shape *shape, int64_t from, int64_t n,
+             const float *x, float *stat)
+{
+    int64_t block;
+    struct qm_runs w;
+    enum qm_norm norm = qm_norm_for(c, shape, &block);
+    if (n == 0)
+        return;
+    switch (norm) {
+    case QM_NORM_tensor: stat[0] = qm_larger(stat[0], qm_run_max(c, x, n)); break;
+    case QM_NORM_block:
+        for (int64_t i = 0; i < n;) {
+            int64_t b = (from + i) / block, end = (b + 1) * block - from;
+            int64_t m = (end < n ? end : n) - i;
+            if (c->q.curve == QM_CURVE_allog)
+                fold_al(x + i, m, stat + QM_AL_NUMBERS * b);
+            else
+                stat[b] = qm_larger(stat[b], qm_run_max(c, x + i, m));
+            i += m;
+        }
+        break;
+    case QM_NORM_row:
+    case QM_NORM_col:
+    case QM_NORM_rank1:
+        for (qm_runs_start(&w, shape, from, n); w.left > 0; x += w.run, qm_runs_next(&w)) {
+            if (norm == QM_NORM_rank1) {
+                fold_rank1(c, &w, x, stat);
+            } else if (norm == QM_NORM_col && shape->rank == 2) {
+                fold_each(c, x, w.run, stat + w.at[1]);
+            } else if (norm == QM_NORM_row && shape->rank == 1) {
+                fold_each(c, x, w.run, stat + w.at[0]);
+            } else {
+                int64_t i = norm == QM_NORM_row ? w.at[0] : w.at[1];
+                stat[i] = qm_larger(stat[i], qm_run_max(c, x, w.run));
+            }
+        }
+        break;
+    case QM_NORM_rank1block:
+    case QM_NORM_rowcol:
+    case QM_NORM_colrow: qm_pair_fold(c, shape, 0, from, n, x, stat); break;
+    default: break;
+    }
+}
+
+int qm_folds(const struct qm_codec *c)
+{
+    return c->q.norm == QM_NORM_rowcol || c->q.norm == QM_NORM_colrow ? 2 : 1;
+}
+
+void qm_fold_again(const struct qm_codec *c, const struct qm_shape *shape, int64_t from, int64_t n,
+                   const float *x, float *stat)
+{
+    if (qm_folds(c) == 2)
+        qm_pair_fold(c, shape, 1, from, n, x, stat);
+}

@@ -1,0 +1,367 @@
+/* recipe.c - variants with overrides: parsing, printing, fallbacks, sizes. */
+#include "core/recipe/recipe.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/name.h"
+#include "core/base/number.h"
+
+/* clang-format off */
+static const char *const plain_keys[] = {
+#define X(name, value, text) #name,
+    QM_HYPER_LIST(X) QM_HYPER_FLAG_LIST(X)
+#undef X
+    "grad", "param", "state_used",
+};
+static const char *const formats[] = {
+#define X(name, bytes, mantissa, least, text) #name,
+    QM_PARAM_FORMAT_LIST(X)
+#undef X
+};
+static const int format_bytes[] = {
+#define X(name, bytes, mantissa, least, text) bytes,
+    QM_PARAM_FORMAT_LIST(X)
+#undef X
+};
+static const char *const writes[] = {
+#define X(name, bytes, text) #name,
+    QM_PARAM_WRITE_LIST(X)
+#undef X
+};
+static const int write_bytes[] = {
+#define X(name, bytes, text) bytes,
+    QM_PARAM_WRITE_LIST(X)
+#undef X
+};
+/* clang-format on */
+
+int qm_param_bytes(const struct qm_param *p) { return format_bytes[p->format]; }
+
+int qm_param_residual(const struct qm_param *p)
+{
+    return p->format == QM_PARAM_f32 ? 0 : write_bytes[p->write];
+}
+
+enum qm_dtype qm_param_dtype(const struct qm_param *p) { return qm_param_type(p->format); }
+
+void qm_param_from_float(const struct qm_param *p, int64_t n, const float *x, void *out)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t h = qm_param_nearest(p->format, x[i]);
+        switch (format_bytes[p->format]) {
+        case 1: ((uint8_t *)out)[i] = (uint8_t)h; break;
+        case 2: ((uint16_t *)out)[i] = (uint16_t)h; break;
+        default: ((float *)out)[i] = qm_float(h); break;
+        }
+    }
+}
+
+void qm_param_to_float(const struct qm_param *p, int64_t n, const void *x, float *out)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t h = format_bytes[p->format] == 1   ? ((const uint8_t *)x)[i]
+                     : format_bytes[p->format] == 2 ? ((const uint16_t *)x)[i]
+                                                    : qm_bits(((const float *)x)[i]);
+        out[i] = qm_param_widen(p->format, h);
+    }
+}
+
+qm_status qm_param_parse(const char *text, struct qm_param *out)
+{
+    char copy[32];
+    snprintf(copy, sizeof copy, "%s", text);
+    char *write = strchr(copy, '/');
+    if (write)
+        *write++ = '\0';
+    int f = qm_name_find(copy, formats, QM_PARAM_FORMAT_COUNT);
+    int w = write ? qm_name_find(write, writes, QM_WRITE_COUNT) : QM_WRITE_near;
+    if (f < 0)
+        return qm_name_unknown("param", copy, formats, QM_PARAM_FORMAT_COUNT);
+    if (w < 0)
+        return qm_name_unknown("param", write, writes, QM_WRITE_COUNT);
+    if (f == QM_PARAM_f32 && w != QM_WRITE_near)
+        return qm_fail(QM_BAD_ARG, "param f32 has nothing to round: no '%s'", writes[w]);
+    if (f == QM_PARAM_e4m3 && w > QM_WRITE_stoch)
+        return qm_fail(QM_BAD_ARG, "param e4m3 composes with near and stoch, not with '%s'",
+                       writes[w]);
+    *out = (struct qm_param){(enum qm_param_format)f, (enum qm_param_write)w};
+    return QM_OK;
+}
+
+const char *qm_param_text(const struct qm_param *p, char text[24])
+{
+    if (p->format == QM_PARAM_f32)
+        snprintf(text, 24, "f32");
+    else
+        snprintf(text, 24, "%s/%s", formats[p->format], writes[p->write]);
+    return text;
+}
+
+static qm_status set_plain(struct qm_quantizer *out, const char *value)
+{
+    struct qm_quantizer q;
+    if (qm_quantizer_parse(value, &q) != QM_OK || q.bits != 0)
+        return qm_fail(QM_BAD_ARG, "plain: expected f32, bf16 or f16, got '%s'", value);
+    *out = q;
+    return QM_OK;
+}
+
+static qm_status set_used(struct qm_recipe *r, const char *value)
+{
+    if (strcmp(value, "fresh") != 0 && strcmp(value, "stored") != 0)
+        return qm_fail(QM_BAD_ARG, "state_used: expected fresh or stored, got '%s'", value);
+    r->state_stored = *value == 's';
+    return QM_OK;
+}
+
+qm_status qm_recipe_from(const struct qm_variant *v, struct qm_recipe *out)
+{
+    struct qm_recipe r = {
+        .base = v, .rule = qm_rule_find(v->rule), .grad = QM_DTYPE_f32, .hyper = v->hyper};
+    if (!r.rule)
+        return qm_fail(QM_INTERNAL, "variant %s: there is no rule '%s'", v->name, v->rule);
+    if (v->param)
+        QM_TRY(qm_param_parse(v->param, &r.param));
+    if (v->state_used)
+        QM_TRY(set_used(&r, v->state_used));
+    for (int i = 0; i < r.rule->n_slots; i++) {
+        const struct qm_variant_slot *s = &v->slot[i];
+        if (!s->name || strcmp(s->name, r.rule->slot[i]) != 0)
+            return qm_fail(QM_INTERNAL, "variant %s: slot %d should be named %s", v->name, i,
+                           r.rule->slot[i]);
+        QM_TRY(qm_quantizer_parse(s->quantizer, &r.slot[i]));
+        QM_TRY(set_plain(&r.plain[i], s->plain ? s->plain : "f32"));
+        r.min_numel[i] = s->min_numel;
+        r.whole_blocks[i] = s->whole_blocks;
+        r.init_code[i] = s->init_code;
+        r.init_scale[i] = s->init_scale;
+    }
+    *out = r;
+    return QM_OK;
+}
+
+static qm_status read_number(const char *key, const char *value, double *out)
+{
+    char *end;
+    double v = strtod(value, &end);
+    if (end == value || *end || !isfinite(v))
+        return qm_fail(QM_BAD_ARG, "%s: expected a finite number, got '%s'", key, value);
+    *out = v;
+    return QM_OK;
+}
+
+static qm_status set_slot(struct qm_recipe *r, int i, const char *sub, const char *key,
+                          const char *value)
+{
+    double number = 0.0;
+    if (!sub) {
+        struct qm_quantizer q;
+        QM_TRY(qm_quantizer_parse(value, &q));
+        r->slot[i] = q;
+        return QM_OK;
+    }
+    if (strcmp(sub, "min_numel") == 0) {
+        QM_TRY(read_number(key, value, &number));
+        if (!(number >= 0 && number < 1e15))
+            return qm_fail(QM_BAD_ARG, "%s: expected a count, got '%s'", key, value);
+        r->min_numel[i] = (int64_t)number;
+        return QM_OK;
+    }
+    if (strcmp(sub, "plain") == 0)
+        return set_plain(&r->plain[i], value);
+    if (r->slot[i].bits == 0)
+        return qm_fail(QM_BAD_ARG,
+                       "%s: slot %s has no codes (f32); give it a whole quantizer first", key,
+                       r->rule->slot[i]);
+    return qm_quantizer_set(&r->slot[i], sub, value);
+}
+
+qm_status qm_recipe_set(struct qm_recipe *r, const char *key, const char *value)
+{
+    struct qm_hyper *h = &r->hyper;
+    double v = 0.0;
+    for (int i = 0; i < r->rule->n_slots; i++) {
+        size_t n = strlen(r->rule->slot[i]);
+        if (strncmp(key, r->rule->slot[i], n) == 0 && (key[n] == '\0' || key[n] == '.'))
+            return set_slot(r, i, key[n] ? key + n + 1 : NULL, key, value);
+    }
+    if (strcmp(key, "grad") == 0) {
+        for (int d = 0; d < QM_DTYPE_COUNT; d++)
+            if (strcmp(value, qm_dtype_name((enum qm_dtype)d)) == 0 &&
+                (d == QM_DTYPE_f32 || d == QM_DTYPE_bf16 || d == QM_DTYPE_f16)) {
+                r->grad = (enum qm_dtype)d;
+                return QM_OK;
+            }
+        return qm_fail(QM_BAD_ARG, "grad: expected f32, bf16 or f16, got '%s'", value);
+    }
+    if (strcmp(key, "param") == 0)
+        return qm_param_parse(value, &r->param);
+    if (strcmp(key, "state_used") == 0)
+        return set_used(r, value);
+#define X(name, initial, text)                                                       \
+    if (strcmp(key, #name) == 0) {                                                   \
+        if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)                      \
+            return qm_fail(QM_BAD_ARG, "%s: expected 0 or 1, got '%s'", key, value); \
+        h->name = *value == '1';                                                     \
+        return QM_OK;                                                                \
+    }
+    QM_HYPER_FLAG_LIST(X)
+#undef X
+#define X(name, initial, text)               \
+    if (strcmp(key, #name) == 0) {           \
+        QM_TRY(read_number(key, value, &v)); \
+        h->name = v;                         \
+        return QM_OK;                        \
+    }
+    QM_HYPER_LIST(X)
+#undef X
+    const char *names[64];
+    int n = 0;
+    for (int i = 0; i < r->rule->n_slots; i++)
+        names[n++] = r->rule->slot[i];
+    for (size_t i = 0; i < sizeof plain_keys / sizeof *plain_keys; i++)
+        names[n++] = plain_keys[i];
+    return qm_name_unknown("recipe key", key, names, n);
+}
+
+qm_status qm_recipe_parse(const char *text, struct qm_recipe *out)
+{
+    char copy[QM_RECIPE_TEXT], *rest = copy, *part;
+    const struct qm_variant *v;
+    struct qm_recipe r;
+    if (strlen(text) >= sizeof copy)
+        return qm_fail(QM_BAD_ARG, "a recipe has at most %zu characters", sizeof copy - 1);
+    strcpy(copy, text);
+    part = strsep(&rest, ",");
+    QM_TRY(qm_variant_find(part, &v));
+    QM_TRY(qm_recipe_from(v, &r));
+    while ((part = strsep(&rest, ",")) != NULL) {
+        char *value = strchr(part, '=');
+        if (!value)
+            return qm_fail(QM_BAD_ARG, "recipe '%s': expected key=value, got '%s'", text, part);
+        *value++ = '\0';
+        QM_TRY(qm_recipe_set(&r, part, value));
+    }
+    QM_TRY(qm_recipe_applicable(&r));
+    *out = r;
+    return QM_OK;
+}
+
+char *qm_recipe_print(const struct qm_recipe *r, char *text)
+{
+    struct qm_recipe base;
+    size_t n = 0, size = QM_RECIPE_TEXT;
+    char q[QM_QUANTIZER_TEXT], number[QM_NUMBER_TEXT];
+#define PUT(...) n += (size_t)snprintf(text + n, n < size ? size - n : 0, __VA_ARGS__)
+    PUT("%s", r->base->name);
+    if (qm_recipe_from(r->base, &base) != QM_OK)
+        return text;
+    for (int i = 0; i < r->rule->n_slots; i++) {
+        if (!qm_quantizer_equal(&r->slot[i], &base.slot[i]))
+            PUT(",%s=%s", r->rule->slot[i], qm_quantizer_print(&r->slot[i], q));
+        if (r->min_numel[i] != base.min_numel[i])
+            PUT(",%s.min_numel=%lld", r->rule->slot[i], (long long)r->min_numel[i]);
+        if (r->plain[i].plain != base.plain[i].plain)
+            PUT(",%s.plain=%s", r->rule->slot[i], qm_quantizer_print(&r->plain[i], q));
+    }
+    if (r->grad != base.grad)
+        PUT(",grad=%s", qm_dtype_name(r->grad));
+    if (r->param.format != base.param.format || r->param.write != base.param.write)
+        PUT(",param=%s", qm_param_text(&r->param, q));
+    if (r->state_stored != base.state_stored)
+        PUT(",state_used=%s", r->state_stored ? "stored" : "fresh");
+#define X(name, initial, text)            \
+    if (r->hyper.name != base.hyper.name) \
+        PUT(",%s=%s", #name, qm_double_text(r->hyper.name, number));
+    QM_HYPER_LIST(X)
+#undef X
+#define X(name, initial, text)            \
+    if (r->hyper.name != base.hyper.name) \
+        PUT(",%s=%d", #name, r->hyper.name);
+    QM_HYPER_FLAG_LIST(X)
+#undef X
+#undef PUT
+    return text;
+}
+
+qm_status qm_recipe_applicable(const struct qm_recipe *r)
+{
+    for (int i = 0; i < r->rule->n_slots; i++) {
+        char why[64];
+        snprintf(why, sizeof why, "slot %s", r->rule->slot[i]);
+        qm_status st = qm_quantizer_applicable(&r->slot[i]);
+        if (st != QM_OK)
+            return qm_fail_in(st, why);
+        if (r->slot[i].bits && r->rule->slot_sign[i] && !r->slot[i].sign)
+            return qm_fail(QM_BAD_ARG, "slot %s takes both signs; its map is unsigned",
+                           r->rule->slot[i]);
+    }
+    const struct qm_hyper *h = &r->hyper;
+    if (h->decouple_lr && !r->rule->decouples_lr)
+        return qm_fail(QM_BAD_ARG, "decouple_lr: rule %s decays in no such way", r->rule->name);
+    if (r->rule->check) {
+        int bits[QM_MAX_SLOTS];
+        for (int i = 0; i < r->rule->n_slots; i++)
+            bits[i] = r->slot[i].bits;
+        return r->rule->check(&(struct qm_rule_use){h, r->param, r->grad, bits});
+    }
+    if (!(h->lr >= 0 && h->eps >= 0 && h->weight_decay >= 0))
+        return qm_fail(QM_BAD_ARG, "lr, eps and weight_decay must not be negative");
+    int none = r->rule->betas_optional;
+    if (!((h->beta1 >= 0 && h->beta1 < 1) || (none && h->beta1 == -1.0)) ||
+        !((h->beta2 >= 0 && h->beta2 < 1) || (none && h->beta2 == -1.0)))
+        return qm_fail(QM_BAD_ARG, "beta1 and beta2 must be in [0, 1)%s",
+                       none ? ", or -1 for none" : "");
+    if (!(h->rank >= 0 && h->rank <= 1 << 20 && (h->gap >= 0 || none) && fabs(h->gap) < 1e15))
+        return qm_fail(QM_BAD_ARG, "rank must be in [0, 2^20], gap in [0, 1e15)");
+    if (h->side != 0 && h->side != 1 && h->side != 2 && h->side != 3)
+        return qm_fail(QM_BAD_ARG, "side must be 0 (std), 1 (reverse_std), 2 (right) or 3 (left)");
+    int keeps_top = 0;
+    for (int i = 0; i < r->rule->n_slots; i++)
+        keeps_top |= strcmp(r->rule->slot[i], "max_exp_avg_sq") == 0;
+    if (h->amsgrad && !keeps_top)
+        return qm_fail(QM_BAD_ARG, "amsgrad wants a slot max_exp_avg_sq, which rule %s has not",
+                       r->rule->name);
+    if (h->nesterov && (h->momentum <= 0 || h->dampening != 0))
+        return qm_fail(QM_BAD_ARG, "nesterov wants momentum > 0 and dampening 0");
+    return QM_OK;
+}
+
+int qm_recipe_is_full(const struct qm_recipe *r)
+{
+    int full = r->param.format == QM_PARAM_f32 && r->grad == QM_DTYPE_f32;
+    for (int i = 0; i < r->rule->n_slots; i++)
+        full &= r->slot[i].bits == 0 && r->slot[i].plain == QM_PLAIN_f32;
+    return full;
+}
+
+struct qm_quantizer qm_recipe_slot(const struct qm_recipe *r, int i, const struct qm_shape *shape)
+{
+    int64_t n = qm_shape_numel(shape);
+    const struct qm_quantizer *q = &r->slot[i];
+    if (n < r->min_numel[i])
+        return r->plain[i];
+    if (r->whole_blocks[i] && q->norm == QM_NORM_block && n % q->block != 0)
+        return r->plain[i];
+    if (shape->rank == 0 && q->norm != QM_NORM_block && q->norm != QM_NORM_tensor)
+        return r->plain[i];
+    return *q;
+}
+
+qm_status qm_recipe_bytes(const struct qm_recipe *r, const struct qm_shape *shape, int64_t *bytes)
+{
+    int64_t sum = qm_param_residual(&r->param) * qm_shape_numel(shape);
+    for (int i = 0; i < r->rule->n_slots; i++) {
+        struct qm_quantizer q = qm_recipe_slot(r, i, shape);
+        struct qm_shape own = *shape;
+        struct qm_codec c = {.q = q};
+        if (r->rule->slot_shape)
+            r->rule->slot_shape(&r->hyper, i, shape, &own);
+        QM_TRY(qm_codec_fits(&c, &own));
+        sum += qm_state_bytes(&c, &own);
+    }
+    *bytes = sum;
+    return QM_OK;
+}

@@ -1,0 +1,68 @@
+/* recipe.h - any point of the space: a variant with overrides applied.  Plain data.
+ *
+ *     adamw4_ao                                              the variant
+ *     adamw4_ao,exp_avg=nf4/block:64/bisect/near/hi          one slot's quantizer replaced
+ *     adamw4_ao,exp_avg.map=nf4,exp_avg.norm=block:64        single axes replaced
+ *     adamw4_ao,lr=1e-2,weight_decay=0                       hyper-parameters replaced
+ */
+#ifndef QM_RECIPE_RECIPE_H
+#define QM_RECIPE_RECIPE_H
+
+#include "core/rule/param.h"
+#include "core/quant/quantizer.h"
+#include "core/recipe/variant.h"
+
+struct qm_recipe {
+    const struct qm_variant *base;
+    const struct qm_rule *rule;
+    struct qm_quantizer slot[QM_MAX_SLOTS];
+    int64_t min_numel[QM_MAX_SLOTS];
+    int whole_blocks[QM_MAX_SLOTS];
+    struct qm_quantizer plain[QM_MAX_SLOTS]; /* what tensors get that are too small for slot[] */
+    int init_code[QM_MAX_SLOTS];
+    float init_scale[QM_MAX_SLOTS];
+    enum qm_dtype grad;    /* f32, bf16 or f16 */
+    struct qm_param param; /* how the parameter is stored */
+    int state_stored;      /* rules over whole tensors apply the stored state, not the fresh one */
+    struct qm_hyper hyper;
+};
+
+#define QM_RECIPE_TEXT 768
+
+qm_status qm_recipe_from(const struct qm_variant *v, struct qm_recipe *out);
+qm_status qm_recipe_parse(const char *text, struct qm_recipe *out);
+
+/* The variant's name and every override, in canonical order; parses back to an equal recipe. */
+char *qm_recipe_print(const struct qm_recipe *r, char *text);
+
+/* "bf16/stoch" and back; QM_NO_MATCH names the nearest word. */
+qm_status qm_param_parse(const char *text, struct qm_param *out);
+const char *qm_param_text(const struct qm_param *p, char text[24]);
+
+/* Bytes that the write-back keeps beside each parameter (residuals). */
+int qm_param_residual(const struct qm_param *p);
+int qm_param_bytes(const struct qm_param *p); /* of one stored parameter */
+
+/* The tensor type that the backend wants such parameters in (e4m3: u8), and parameters to and from
+ * it, to nearest. */
+enum qm_dtype qm_param_dtype(const struct qm_param *p);
+void qm_param_from_float(const struct qm_param *p, int64_t n, const float *x, void *out);
+void qm_param_to_float(const struct qm_param *p, int64_t n, const void *x, float *out);
+
+/* One override; key "exp_avg", "exp_avg.map" (any axis), "exp_avg.min_numel", "exp_avg.plain", "lr", "grad",
+ * "param", * "state_used" (fresh or stored), ... */
+qm_status qm_recipe_set(struct qm_recipe *r, const char *key, const char *value);
+
+/* QM_OK, or why the composition makes no sense (an unsigned map on a signed slot, ...). */
+qm_status qm_recipe_applicable(const struct qm_recipe *r);
+
+/* Whether every state, the parameter and the gradient are float32. */
+int qm_recipe_is_full(const struct qm_recipe *r);
+
+/* The quantizer that slot i of a tensor of this shape really gets: the fallbacks applied. */
+struct qm_quantizer qm_recipe_slot(const struct qm_recipe *r, int i, const struct qm_shape *shape);
+
+/* Bytes of optimizer state for one tensor of this shape, all slots. */
+qm_status qm_recipe_bytes(const struct qm_recipe *r, const struct qm_shape *shape, int64_t *bytes);
+
+#endif

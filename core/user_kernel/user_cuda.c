@@ -1,0 +1,319 @@
+/* user_cuda.c - see user_cuda.h. */
+#include "core/user_kernel/user_cuda.h"
+
+#include <errno.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/compile/build.h"
+#include "core/compile/cubin_cache.h"
+#include "core/device/device_cuda.h"
+#include "core/abi/kernel_abi.h"
+#include "core/abi/kernel_cuda.h"
+
+/* FENCE bytes on both sides of each buffer are compared after a step; ALIGN as kernel_cuda.h says. */
+enum { FENCE = 256, FENCE_BYTE = 0x5a, DEFAULT_ARCH = 90, WORDS = 16, BUFFERS = 64 };
+
+struct qm_user_cuda {
+    const struct qm_cuda *cu;
+    void *module, *stream, *kernel[QM_CUDA_STEPS];
+    int launch[QM_CUDA_STEPS][3], n_kernels;
+    char as[512];
+};
+
+/* ---- building ---------------------------------------------------------------------------------- */
+
+static int arch_here(void)
+{
+    const struct qm_cuda *cu;
+    void *stream;
+    int device, major = 0, minor = 0;
+    if (qm_cuda_context(&cu, &stream, &device) != QM_OK)
+        return DEFAULT_ARCH;
+    cu->DeviceGetAttribute(&major, QM_CU_MAJOR, device);
+    cu->DeviceGetAttribute(&minor, QM_CU_MINOR, device);
+    return 10 * major + minor;
+}
+
+qm_status qm_user_cuda_build(const char *source, const char *object)
+{
+    const char *more = getenv("CUDAFLAGS"), *options[WORDS + 4] = {NULL};
+    char flags[1024], path[PATH_MAX], include[PATH_MAX + 2], *text;
+    size_t size;
+    int n = 0;
+    QM_TRY(qm_nvrtc_probe());
+    QM_TRY(qm_build_read(source, &text, &size));
+    snprintf(path, sizeof path, "%s", source);
+    snprintf(include, sizeof include, "-I%s", dirname(path));
+    options[n++] = include;
+    snprintf(flags, sizeof flags, "%s", more ? more : "");
+    for (char *word, *rest = flags; n < WORDS && (word = strsep(&rest, " \t"));)
+        if (*word)
+            options[n++] = word;
+    struct qm_device_source s = {
+        .name = source, .text = text, .options = options, .arch = arch_here()};
+    struct qm_device_binary b = {0};
+    qm_status st = qm_device_compile(&s, &b);
+    FILE *f = st == QM_OK && object ? fopen(object, "we") : NULL;
+    if (st == QM_OK && object && (!f || fwrite(b.data, 1, b.size, f) != b.size || fflush(f) != 0))
+        st = qm_fail(QM_BAD_FILE, "%s: %s", object, strerror(errno));
+    if (f)
+        fclose(f);
+    qm_device_binary_free(&b);
+    free(text);
+    return st;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------- */
+
+/* A variable of the module; the driver's error is not an error where it is not there. */
+static int read_global(const struct qm_user_cuda *u, const char *name, void *out, size_t size)
+{
+    qm_device_pointer at;
+    size_t bytes;
+    if (u->cu->ModuleGetGlobal(&at, &bytes, u->module, name) != 0)
+        return 0;
+    bytes = bytes < size ? bytes : size;
+    return qm_device_cuda.get(out, at, bytes) == QM_OK;
+}
+
+static qm_status bind_kernels(struct qm_user_cuda *u)
+{
+    int abi = 0;
+    if (!read_global(u, "qm_cuda_abi", &abi, sizeof abi))
+        return qm_fail(QM_BAD_ARG, "the kernel has no QM_CUDA_KERNEL(\"VARIANT\"); line "
+                                   "(see kernel_cuda.h)");
+    if (abi != QM_KERNEL_ABI)
+        return qm_fail(QM_BAD_ARG,
+                       "the kernel was built for version %d of kernel_abi.h, this is %d", abi,
+                       QM_KERNEL_ABI);
+    (void)read_global(u, "qm_cuda_as", u->as, sizeof u->as - 1);
+    for (int k = 0; k < QM_CUDA_STEPS; k++) {
+        char name[32], launch[48];
+        snprintf(name, sizeof name, k ? "qm_cuda_step_%d" : "qm_cuda_step", k + 1);
+        snprintf(launch, sizeof launch, "%s_launch", name);
+        if (u->cu->ModuleGetFunction(&u->kernel[k], u->module, name) != 0)
+            break;
+        if (!read_global(u, launch, u->launch[k], sizeof u->launch[k]))
+            return qm_fail(QM_BAD_ARG, "%s has no QM_CUDA_LAUNCH line (see kernel_cuda.h)", name);
+        u->n_kernels++;
+    }
+    return u->n_kernels ? QM_OK
+                        : qm_fail(QM_BAD_ARG, "the kernel has no extern \"C\" __global__ "
+                                              "qm_cuda_step (see kernel_cuda.h)");
+}
+
+static qm_status bind_nearest(struct qm_user_cuda *u)
+{
+    if (u->cu->ModuleGetFunction(&u->kernel[0], u->module, "qm_cuda_nearest") != 0 ||
+        !read_global(u, "qm_cuda_nearest_launch", u->launch[0], sizeof u->launch[0]))
+        return qm_fail(QM_BAD_ARG,
+                       "the kernel has no extern \"C\" __global__ qm_cuda_nearest with a "
+                       "QM_CUDA_LAUNCH line (see kernel_cuda.h)");
+    u->n_kernels = 1;
+    return QM_OK;
+}
+
+static qm_status open_with(const char *object, qm_status (*bind)(struct qm_user_cuda *u),
+                           struct qm_user_cuda **out)
+{
+    char *image = NULL;
+    size_t size = 0;
+    int device;
+    struct qm_user_cuda *u = calloc(1, sizeof *u);
+    if (!u)
+        return qm_fail(QM_NO_MEMORY, "kernel %s", object);
+    qm_status st = qm_cuda_context(&u->cu, &u->stream, &device);
+    if (st == QM_OK)
+        st = qm_build_read(object, &image, &size);
+    if (st == QM_OK)
+        st = qm_cuda_error(u->cu->ModuleLoadData(&u->module, image), "cuModuleLoadData");
+    free(image);
+    if (st == QM_OK)
+        st = bind(u);
+    if (st == QM_OK)
+        *out = u;
+    else
+        qm_user_cuda_close(u);
+    return st;
+}
+
+qm_status qm_user_cuda_open(const char *object, struct qm_user_cuda **out)
+{
+    return open_with(object, bind_kernels, out);
+}
+
+qm_status qm_user_cuda_nearest_open(const char *object, struct qm_user_cuda **out)
+{
+    return open_with(object, bind_nearest, out);
+}
+
+void qm_user_cuda_close(struct qm_user_cuda *u)
+{
+    if (u && u->module)
+        u->cu->ModuleUnload(u->module);
+    free(u);
+}
+
+const char *qm_user_cuda_as(const struct qm_user_cuda *u) { return *u->as ? u->as : NULL; }
+
+/* ---- a step ------------------------------------------------------------------------------------ */
+
+/* A buffer of the host's and its copy between fences. */
+struct buffer {
+    const char *what, *of;
+    void *host; /* NULL: zeros, not copied back */
+    size_t bytes;
+    int is_const;
+    qm_address base;
+};
+
+struct buffers {
+    int n;
+    struct buffer at[BUFFERS];
+};
+
+/* The device's address of it, in *out; NULL stays NULL. */
+static qm_status add(struct buffers *b, const char *what, const char *of, const void *host,
+                     size_t bytes, int is_const, void *out)
+{
+    unsigned char fence[FENCE];
+    struct buffer *x = &b->at[b->n];
+    void *at = NULL;
+    memset(fence, FENCE_BYTE, sizeof fence);
+    if (host) {
+        *x = (struct buffer){what, of, (void *)(uintptr_t)host, bytes, is_const, 0};
+        QM_TRY(qm_device_cuda.reserve(bytes + 2 * FENCE, &x->base));
+        b->n++;
+        QM_TRY(qm_device_cuda.put(x->base, fence, FENCE));
+        QM_TRY(qm_device_cuda.put(x->base + FENCE, host, bytes));
+        QM_TRY(qm_device_cuda.put(x->base + FENCE + bytes, fence, FENCE));
+        at = (void *)(uintptr_t)(x->base + FENCE);
+    }
+    memcpy(out, &at, sizeof at);
+    return QM_OK;
+}
+
+static void release_all(struct buffers *b)
+{
+    for (int i = 0; i < b->n; i++)
+        qm_device_cuda.release(b->at[i].base);
+}
+
+/* Back to the host, and whether the fences stand. */
+static qm_status take_all(const struct buffers *b)
+{
+    unsigned char fence[FENCE], want[FENCE];
+    memset(want, FENCE_BYTE, sizeof want);
+    for (int i = 0; i < b->n; i++) {
+        const struct buffer *x = &b->at[i];
+        for (int side = 0; side < 2; side++) {
+            QM_TRY(qm_device_cuda.get(fence, x->base + (side ? FENCE + x->bytes : 0), FENCE));
+            if (memcmp(fence, want, FENCE) != 0)
+                return qm_fail(QM_VERDICT, "the kernel wrote %s the %s%s%s",
+                               side ? "past" : "before", x->what, *x->of ? " of " : "", x->of);
+        }
+        if (!x->is_const)
+            QM_TRY(qm_device_cuda.get(x->host, x->base + FENCE, x->bytes));
+    }
+    return QM_OK;
+}
+
+static size_t type_bytes(int dtype)
+{
+    return dtype == QM_KERNEL_F32 ? 4 : dtype == QM_KERNEL_E4M3 ? 1 : 2;
+}
+
+static size_t residual_bytes(const struct qm_kernel_args *a)
+{
+    const char *write = strchr(a->param, '/');
+    return write && strcmp(write, "/ecc8") == 0 ? 1 : 2;
+}
+
+static qm_status give_all(const struct qm_kernel_args *a, struct qm_cuda_args *c, struct buffers *b)
+{
+    size_t n = (size_t)a->n;
+    c->a.recipe = c->a.param = NULL;
+    QM_TRY(add(b, "parameters", "", a->p, n * type_bytes(a->p_dtype), 0, &c->a.p));
+    QM_TRY(add(b, "gradients", "", a->g, n * type_bytes(a->g_dtype), 1, &c->a.g));
+    QM_TRY(add(b, "residuals", "", a->residual, n * residual_bytes(a), 0, &c->a.residual));
+    QM_TRY(add(b, "draws", "", a->p_draws, 4 * n, 1, &c->a.p_draws));
+    for (int i = 0; i < a->n_slots; i++) {
+        const struct qm_kernel_slot *from = &a->slot[i];
+        struct qm_kernel_slot *to = &c->a.slot[i];
+        size_t m = (size_t)from->n;
+        to->name = to->quantizer = NULL;
+        QM_TRY(add(b, "codes", from->name, from->codes, (size_t)from->code_bytes, 0, &to->codes));
+        QM_TRY(
+            add(b, "scales", from->name, from->scales, 4 * (size_t)from->n_scales, 0, &to->scales));
+        QM_TRY(add(b, "values", from->name, from->values, 4 * m, 0, &to->values));
+        QM_TRY(add(b, "codebook", from->name, from->codebook, (size_t)4 << from->bits, 1,
+                   &to->codebook));
+        QM_TRY(add(b, "draws", from->name, from->draws, 4 * m, 1, &to->draws));
+    }
+    return QM_OK;
+}
+
+static qm_status launch(struct qm_user_cuda *u, int k, int64_t n, void **args)
+{
+    const int *l = u->launch[k];
+    int64_t blocks = l[1] > 0 ? (n + l[1] - 1) / l[1] : 1;
+    qm_status st = qm_cuda_error(
+        u->cu->LaunchKernel(u->kernel[k], (unsigned)(blocks > 0 ? blocks : 1), 1, 1, (unsigned)l[0],
+                            1, 1, (unsigned)l[2], u->stream, args, NULL),
+        "cuLaunchKernel");
+    if (st == QM_OK)
+        st = qm_cuda_error(u->cu->StreamSynchronize(u->stream), "the kernel");
+    return st == QM_OK ? QM_OK : QM_VERDICT; /* an address that is not there, no such launch */
+}
+
+static qm_status launch_all(struct qm_user_cuda *u, struct qm_cuda_args *c)
+{
+    void *args[] = {c};
+    for (int k = 0; k < u->n_kernels; k++)
+        QM_TRY(launch(u, k, c->a.n, args));
+    return QM_OK;
+}
+
+qm_status qm_user_cuda_step(struct qm_user_cuda *u, const struct qm_kernel_args *a, int *refused)
+{
+    struct qm_cuda_args c = {.a = *a, .n_scratch = QM_CUDA_SCRATCH_SPARE};
+    struct buffers b = {0};
+    uint32_t word = 0;
+    for (int i = 0; i < a->n_slots; i++)
+        c.n_scratch += a->slot[i].n_scales;
+    float *zeros = calloc((size_t)c.n_scratch, sizeof *zeros);
+    qm_status st = zeros ? give_all(a, &c, &b) : qm_fail(QM_NO_MEMORY, "scratch");
+    if (st == QM_OK)
+        st = add(&b, "refusal", "", &word, sizeof word, 0, &c.refused);
+    if (st == QM_OK)
+        st = add(&b, "scratch", "", zeros, sizeof *zeros * (size_t)c.n_scratch, 0, &c.scratch);
+    if (st == QM_OK)
+        st = launch_all(u, &c);
+    if (st == QM_OK)
+        st = take_all(&b);
+    release_all(&b);
+    free(zeros);
+    *refused = word != 0;
+    return st;
+}
+
+qm_status qm_user_cuda_nearest(struct qm_user_cuda *u, const float *y, int64_t n,
+                               unsigned char *code)
+{
+    struct buffers b = {0};
+    const float *at_y = NULL;
+    unsigned char *at_code = NULL;
+    void *args[] = {&at_y, &n, &at_code};
+    qm_status st = add(&b, "values", "", y, sizeof *y * (size_t)n, 1, &at_y);
+    if (st == QM_OK)
+        st = add(&b, "codes", "", code, (size_t)n, 0, &at_code);
+    if (st == QM_OK)
+        st = launch(u, 0, n, args);
+    if (st == QM_OK)
+        st = take_all(&b);
+    release_all(&b);
+    return st;
+}

@@ -1,0 +1,55 @@
+/* roofline.c - what a machine gives: bandwidth, and arithmetic. */
+#include "core/base/isa.h"
+#include "experiments/bench/bench.h"
+#include "experiments/cli/cli.h"
+
+#define X(name) extern const struct qm_bench_registers qm_bench_registers_##name;
+QM_ISA_LIST(X)
+#undef X
+
+const struct qm_bench_registers *qm_bench_registers(void)
+{
+    static const struct qm_bench_registers *const table[] = {
+#define X(name) &qm_bench_registers_##name,
+        QM_ISA_LIST(X)
+#undef X
+    };
+    return table[qm_isa()];
+}
+
+static void memory(float *a, const float *b, int64_t n, int threads)
+{
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t piece = 0; piece < n; piece += 4096) {
+        int64_t end = piece + 4096 < n ? piece + 4096 : n;
+#pragma omp simd
+        for (int64_t i = piece; i < end; i++)
+            a[i] += 1e-20f * b[i];
+    }
+}
+
+/* Whoever is free takes the next piece, as threads of a step help each other.  Compilers know neither
+ * the factors nor who reads the sum, and so leave the work in. */
+static void registers(int64_t n, int threads)
+{
+    enum { PIECE = 1 << 16 };
+    static volatile float world[3] = {0.75f, 0.25f}; /* times, plus, what came out */
+    const struct qm_bench_registers *x = qm_bench_registers();
+    int64_t rounds = PIECE * (QM_BENCH_OPS / 2) / x->numbers;
+    float sum = 0.0f;
+#pragma omp parallel for schedule(dynamic) num_threads(threads) reduction(+ : sum)
+    for (int64_t piece = 0; piece < n / PIECE; piece++)
+        sum += x->run(rounds, world[0], world[1]);
+    world[2] = sum;
+}
+
+double qm_bench_yard_seconds(enum qm_bench_yard yard, float *a, const float *b, int64_t n,
+                             int threads)
+{
+    double start = qm_seconds();
+    if (yard == QM_BENCH_MEMORY)
+        memory(a, b, n, threads);
+    else
+        registers(n, threads);
+    return qm_seconds() - start;
+}

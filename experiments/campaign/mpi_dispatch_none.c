@@ -1,0 +1,28 @@
+/* mpi_dispatch_none.c - built without MPI: nobody else is there. */
+#include "experiments/campaign/mpi_dispatch.h"
+
+int qm_deal_begin(int *rank, int *size)
+{
+    (void)rank;
+    (void)size;
+    return 0;
+}
+
+void qm_deal_end(int failed) { (void)failed; }
+
+void qm_deal_out(struct qm_queue *q, const struct qm_cell *cells, const volatile sig_atomic_t *stop,
+                 int size)
+{
+    (void)q;
+    (void)cells;
+    (void)stop;
+    (void)size;
+}
+
+int qm_deal_ask(int64_t cell[QM_CHUNK])
+{
+    (void)cell;
+    return 0;
+}
+
+void qm_deal_leave(void) {}

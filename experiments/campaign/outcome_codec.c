@@ -1,0 +1,177 @@
+/* outcome_codec.c - outcomes as words, and back. */
+#include "experiments/campaign/outcome_codec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/sha256.h"
+
+/* A new member of an outcome belongs into qm_pack and qm_unpack, and QM_PACK_VERSION goes up. */
+_Static_assert(sizeof(struct qm_outcome) == (8 + QM_TRACK_COUNT + 2 * QM_STAIR_COUNT) * 8 +
+                                                2 * QM_DECADES * sizeof(struct qm_decade),
+               "struct qm_outcome has changed");
+
+enum { MOST = 1 << 27 }; /* numbers in one array of an outcome that we believe */
+
+/* ---- writing ------------------------------------------------------------------------------- */
+
+static void put_words(struct qm_packed *p, const void *from, int64_t n)
+{
+    memcpy(p->word + p->n, from, (size_t)n * sizeof *p->word);
+    p->n += n;
+}
+
+static void put(struct qm_packed *p, int64_t x) { put_words(p, &x, 1); }
+
+/* An array behind its length; -1 for one that is not there. */
+static void put_array(struct qm_packed *p, const double *x, int64_t n)
+{
+    put(p, x ? n : -1);
+    if (x)
+        put_words(p, x, n);
+}
+
+static void put_decades(struct qm_packed *p, const struct qm_decade *d)
+{
+    for (int i = 0; i < QM_DECADES; i++) {
+        put(p, d[i].count);
+        put_words(p, &d[i].mean_rel, 1);
+        put_words(p, &d[i].rms_rel, 1);
+        put_words(p, &d[i].zero_share, 1);
+    }
+}
+
+qm_status qm_pack(const struct qm_outcome *o, struct qm_packed *out)
+{
+    struct qm_packed p = {.room = 16 + qm_value_count() + 8 * QM_DECADES +
+                                  QM_TRACK_COUNT * (1 + o->n_points)};
+    for (int i = 0; i < QM_STAIR_COUNT; i++)
+        p.room += 2 + o->n_stair[i];
+    p.word = malloc((size_t)p.room * sizeof *p.word);
+    p.text = o->reason ? strdup(o->reason) : NULL;
+    if (!p.word || (o->reason && !p.text)) {
+        qm_packed_free(&p);
+        return qm_fail(QM_NO_MEMORY, "an outcome of %lld points", (long long)o->n_points);
+    }
+    put(&p, QM_PACK_VERSION);
+    put(&p, o->done);
+    put(&p, o->diverged);
+    put(&p, o->failed);
+    put(&p, o->n);
+    put(&p, o->steps);
+    put_words(&p, &o->bits, 1);
+    put(&p, o->n_points);
+    put_array(&p, o->value, qm_value_count());
+    put_decades(&p, o->decade);
+    put_decades(&p, o->unit_decade);
+    for (int i = 0; i < QM_TRACK_COUNT; i++)
+        put_array(&p, o->track[i], o->n_points);
+    for (int i = 0; i < QM_STAIR_COUNT; i++) {
+        put(&p, o->n_stair[i]);
+        put_array(&p, o->stair[i], o->n_stair[i]);
+    }
+    *out = p;
+    return QM_OK;
+}
+
+void qm_packed_free(struct qm_packed *p)
+{
+    free(p->word);
+    free(p->text);
+    *p = (struct qm_packed){0};
+}
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+struct reader {
+    const int64_t *at, *end;
+    int bad, no_memory;
+};
+
+static void take_words(struct reader *r, void *to, int64_t n)
+{
+    if (r->bad || n > r->end - r->at) {
+        r->bad = 1;
+        memset(to, 0, (size_t)n * sizeof *r->at);
+        return;
+    }
+    memcpy(to, r->at, (size_t)n * sizeof *r->at);
+    r->at += n;
+}
+
+static int64_t take(struct reader *r)
+{
+    int64_t x = 0;
+    take_words(r, &x, 1);
+    return x;
+}
+
+/* An array that must have n numbers where it is there. */
+static double *take_array(struct reader *r, int64_t n)
+{
+    int64_t there = take(r);
+    if (there == -1)
+        return NULL;
+    if (r->bad || there != n || n < 0 || n > MOST || n > r->end - r->at) {
+        r->bad = 1;
+        return NULL;
+    }
+    double *x = malloc((size_t)(n > 0 ? n : 1) * sizeof *x);
+    if (!x)
+        r->no_memory = 1;
+    else
+        take_words(r, x, n);
+    return x;
+}
+
+static void take_decades(struct reader *r, struct qm_decade *d)
+{
+    for (int i = 0; i < QM_DECADES; i++) {
+        d[i].count = take(r);
+        take_words(r, &d[i].mean_rel, 1);
+        take_words(r, &d[i].rms_rel, 1);
+        take_words(r, &d[i].zero_share, 1);
+    }
+}
+
+qm_status qm_unpack(const int64_t *word, int64_t n, const char *text, struct qm_outcome *out)
+{
+    struct reader r = {.at = word, .end = word + n};
+    struct qm_outcome o = {0};
+    r.bad = take(&r) != QM_PACK_VERSION;
+    o.done = (int)take(&r);
+    o.diverged = (int)take(&r);
+    o.failed = (int)take(&r);
+    o.n = take(&r);
+    o.steps = take(&r);
+    take_words(&r, &o.bits, 1);
+    o.n_points = take(&r);
+    o.value = take_array(&r, qm_value_count());
+    take_decades(&r, o.decade);
+    take_decades(&r, o.unit_decade);
+    for (int i = 0; i < QM_TRACK_COUNT; i++)
+        o.track[i] = take_array(&r, o.n_points);
+    for (int i = 0; i < QM_STAIR_COUNT; i++) {
+        o.n_stair[i] = take(&r);
+        o.stair[i] = take_array(&r, o.n_stair[i]);
+    }
+    o.reason = text ? strdup(text) : NULL;
+    r.no_memory |= text && !o.reason;
+    if (!r.bad && !r.no_memory && r.at == r.end) {
+        *out = o;
+        return QM_OK;
+    }
+    qm_outcome_free(&o);
+    return r.no_memory ? qm_fail(QM_NO_MEMORY, "an outcome")
+                       : qm_fail(QM_BAD_FILE, "no outcome of this version");
+}
+
+void qm_pack_digest(const int64_t *word, int64_t n, const char *text, char out[65])
+{
+    struct qm_sha256 h;
+    qm_sha256_start(&h);
+    qm_sha256_add(&h, word, (size_t)n * sizeof *word);
+    qm_sha256_add(&h, text ? "+" : "-", 1); /* no text is not an empty one */
+    qm_sha256_add(&h, text ? text : "", text ? strlen(text) : 0);
+    qm_sha256_hex(&h, out);
+}

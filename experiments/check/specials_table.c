@@ -1,0 +1,73 @@
+/* specials_table.c - the table of special values, for people and as JSON. */
+#include "experiments/check/specials_table.h"
+
+#include "experiments/check/special.h"
+#include "experiments/cli/cli.h"
+
+static json_t *row(const char *recipe, const struct qm_special *s)
+{
+    return json_pack("{s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "variant",
+                     recipe, "special", s->kind, "text", s->text, "passed", s->passed, "parameters",
+                     (json_int_t)s->n, "parameters_not_finite", (json_int_t)s->p_bad,
+                     "parameters_unchanged", (json_int_t)s->p_still, "state_values",
+                     (json_int_t)s->state_n, "state_not_finite", (json_int_t)s->state_bad,
+                     "state_zero", (json_int_t)s->state_zero, "judged", (json_int_t)s->judged,
+                     "may_overflow", (json_int_t)s->unbounded, "wrong", (json_int_t)s->wrong);
+}
+
+static void print(json_t *rows)
+{
+    static const char *const heads[] = {
+        "variant", "special", "parameters not finite", "unchanged", "states", "not finite",
+        "zero",    "judged",  "may overflow",          "verdict"};
+    static const char *const counts[] = {
+        "parameters_not_finite", "parameters_unchanged", "state_values",
+        "state_not_finite",      "state_zero",           "judged",
+        "may_overflow"};
+    struct qm_table *t = qm_table_open(10, heads);
+    json_t *r;
+    size_t i;
+    json_array_foreach(rows, i, r)
+    {
+        qm_table_cell(t, "%s", json_string_value(json_object_get(r, "variant")));
+        qm_table_cell(t, "%s", json_string_value(json_object_get(r, "special")));
+        for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+            qm_table_cell(t, "%lld", (long long)json_integer_value(json_object_get(r, counts[c])));
+        qm_table_cell(t, "%s", json_is_true(json_object_get(r, "passed")) ? "passed" : "FAILED");
+    }
+    qm_table_close(t);
+}
+
+int qm_specials_print(const struct qm_recipes *recipes, uint64_t seed)
+{
+    json_t *rows = json_array();
+    qm_status st = QM_OK;
+    int failed = 0;
+    for (int i = 0; i < recipes->n && st == QM_OK; i++) {
+        struct qm_subject s = {.backend = &qm_backend_cpu, .recipe = recipes->recipe[i]};
+        struct qm_tally t;
+        char name[QM_RECIPE_TEXT];
+        qm_recipe_print(&s.recipe, name);
+        st = qm_judge_begin(&s, &t);
+        for (int k = 0; k < QM_SPECIAL_COUNT && st == QM_OK; k++) {
+            struct qm_special special;
+            st = qm_special_run(&s, k, seed, &special);
+            if (st != QM_OK)
+                break;
+            json_array_append_new(rows, row(name, &special));
+            failed |= !special.passed;
+        }
+    }
+    if (st != QM_OK) {
+        json_decref(rows);
+        return qm_cli_failed("check --specials", st);
+    }
+    if (qm_cli.json) {
+        qm_json_print(json_pack("{s:I, s:b, s:o}", "seed", (json_int_t)seed, "passed", !failed,
+                                "specials", rows));
+    } else {
+        print(rows);
+        json_decref(rows);
+    }
+    return failed ? qm_exit_code(QM_VERDICT) : 0;
+}

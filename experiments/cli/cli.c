@@ -1,0 +1,189 @@
+/* cli.c - what all subcommands share: options, errors, JSON, progress. */
+#include "experiments/cli/cli.h"
+
+#include "experiments/command/command.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+struct qm_cli qm_cli;
+
+static const struct argp_option common_options[] = {
+    {"json", 'j', NULL, 0, "JSON on stdout and nothing else there", 0},
+    {"verbose", 'v', NULL, 0, "say more on stderr", 0},
+    {"quiet", 'q', NULL, 0, "no notes and no progress on stderr", 0},
+    {0}};
+
+static error_t common_option(int key, char *arg, struct argp_state *state)
+{
+    (void)arg;
+    (void)state;
+    switch (key) {
+    case 'j': qm_cli.json = 1; return 0;
+    case 'v': qm_cli.verbose = 1; return 0;
+    case 'q': qm_cli.quiet = 1; return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+const struct argp qm_cli_argp = {common_options, common_option, NULL, NULL, NULL, NULL, NULL};
+
+int qm_cli_parse(const struct argp *argp, int argc, char **argv, void *input)
+{
+    static char name[64]; /* argp keeps pointing at it until the program ends */
+    static char **own;    /* commands keep pointing into it */
+    free(own);
+    own = calloc((size_t)argc + 1, sizeof *own);
+    if (!own)
+        return qm_cli_failed(argv[0], qm_fail(QM_NO_MEMORY, "out of memory"));
+    memcpy(own, argv, (size_t)argc * sizeof *own);
+    snprintf(name, sizeof name, "qualm %s", argv[0]);
+    own[0] = name;
+    argp_err_exit_status = qm_exit_code(QM_BAD_ARG);
+    error_t failed = argp_parse(argp, argc, own, 0, NULL, input);
+    return failed ? qm_exit_code(QM_BAD_ARG) : 0;
+}
+
+int qm_cli_failed(const char *command, qm_status st)
+{
+    int code = qm_exit_code(st);
+    const char *said = *qm_message() ? qm_message() : "failed without a message";
+    char text[1200];
+    int is_plain = st != QM_NO_MEMORY || strncmp(said, "out of memory", 13) == 0;
+    snprintf(text, sizeof text, "%s%s", is_plain ? "" : "out of memory: ", said);
+    for (char *c = text; *c; c++) /* one line, whatever a name in it has */
+        *c = (unsigned char)*c < 0x20 || *c == 0x7f ? '?' : *c;
+    fflush(stdout);
+    fprintf(stderr, "qualm %s: %s\n", command, text);
+    if (qm_cli.verbose)
+        fprintf(stderr, "  raised at %s\n", qm_message_where());
+    if (qm_cli.json)
+        qm_json_print(json_pack("{s:s, s:i}", "error", text, "code", code));
+    return code;
+}
+
+qm_status qm_cli_append(char ***list, int *n, char *word)
+{
+    char **more = realloc(*list, (size_t)(*n + 1) * sizeof *more);
+    if (!more)
+        return qm_fail(QM_NO_MEMORY, "options");
+    *list = more;
+    more[(*n)++] = word;
+    return QM_OK;
+}
+
+int qm_cli_whole(struct argp_state *state, const char *name, const char *text, int least, int most)
+{
+    char *end;
+    long x = strtol(text, &end, 10);
+    if (*end || end == text || x < least || x > most)
+        argp_error(state, "--%s is '%s', expected %d to %d", name, text, least, most);
+    return (int)x;
+}
+
+static int progress_open; /* the terminal's last line is one of progress */
+
+static void progress_clear(void)
+{
+    if (progress_open)
+        fputs("\r\033[K", stderr);
+    progress_open = 0;
+}
+
+void qm_note(const char *format, ...)
+{
+    if (qm_cli.quiet)
+        return;
+    progress_clear();
+    va_list args;
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
+void qm_json_print(json_t *value)
+{
+    json_dumpf(value, stdout, JSON_INDENT(2) | JSON_ENCODE_ANY);
+    putchar('\n');
+    json_decref(value);
+}
+
+json_t *qm_json_number(double x) { return isfinite(x) ? json_real(x) : json_null(); }
+
+double qm_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+int qm_colour(FILE *stream)
+{
+    const char *off = getenv("NO_COLOR"), *term = getenv("TERM");
+    return !(off && *off) && term && strcmp(term, "dumb") != 0 && isatty(fileno(stream));
+}
+
+/* ---- progress ------------------------------------------------------------------------------ */
+
+static void progress_show(struct qm_progress *p, double now, int tty)
+{
+    double spent = now - p->started;
+    double rate = spent > 0 ? (double)p->done / spent : 0.0;
+    fprintf(stderr, tty ? "\r%s: %lld" : "%s: %lld", p->what, (long long)p->done);
+    if (p->total > 0)
+        fprintf(stderr, "/%lld (%.0f %%)", (long long)p->total,
+                100.0 * (double)p->done / (double)p->total);
+    fprintf(stderr, ", %.3g/s", rate);
+    if (p->total > p->done && rate > 0)
+        fprintf(stderr, ", %.0f s left", (double)(p->total - p->done) / rate);
+    if (p->failed)
+        fprintf(stderr, ", %lld failed", (long long)p->failed);
+    fputs(tty ? "\033[K" : "\n", stderr);
+    fflush(stderr);
+    progress_open = tty;
+    p->shown = now;
+}
+
+void qm_progress_start(struct qm_progress *p, const char *what, int64_t total)
+{
+    double now = qm_seconds();
+    *p = (struct qm_progress){.what = what, .total = total, .started = now, .shown = now};
+}
+
+void qm_progress_add(struct qm_progress *p, int64_t done, int64_t failed)
+{
+    p->done += done;
+    p->failed += failed;
+    if (qm_cli.quiet)
+        return;
+    int tty = isatty(STDERR_FILENO);
+    double now = qm_seconds();
+    if (now - p->shown >= (tty ? 0.1 : 30.0))
+        progress_show(p, now, tty);
+}
+
+void qm_progress_end(struct qm_progress *p)
+{
+    (void)p;
+    progress_clear(); /* what follows on the terminal says how it went */
+}
+
+const char *const *qm_command_names(void)
+{
+    static char words[][32] = {
+#define X(name, text) #name,
+        QM_COMMAND_LIST(X)
+#undef X
+    };
+    static const char *names[sizeof words / sizeof *words];
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        for (char *c = words[i]; *c; c++)
+            *c = *c == '_' ? '-' : *c;
+        names[i] = words[i];
+    }
+    return names;
+}

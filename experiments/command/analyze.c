@@ -1,0 +1,421 @@
+/* analyze.c - qualm analyze: the quantization error of stored tensors. */
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/name.h"
+#include "experiments/analyze/analysis_rows.h"
+#include "experiments/cli/cli.h"
+#include "experiments/command/command.h"
+#include "experiments/recipes/recipe_list.h"
+
+/* What --variant and --quantizer asked for, in order. */
+struct judge {
+    struct qm_recipe recipe; /* of a variant; else only quantizer counts */
+    struct qm_quantizer quantizer;
+    int is_recipe;
+};
+
+struct options {
+    const char *filter, *slot, *out;
+    const char **path;
+    int n_paths, full, threads;
+    uint64_t seed;
+    struct judge *judge;
+    int n_judges;
+    const struct qm_metric **metric;
+    int n_metrics;
+    enum qm_metrics_level level; /* that the metrics need */
+    qm_status status;            /* the first failure of an argument */
+};
+
+enum { KEY_SEED = 256 };
+
+static const struct argp_option options[] = {
+    {"tensor", 't', "REGEX", 0, "only tensors whose name matches", 0},
+    {"variant", 'V', "LIST", 0, "the quantizers of variants or recipes (default: all variants)", 0},
+    {"quantizer", 'Q', "STRING", 0, "a quantizer; may be repeated, as may --variant", 0},
+    {"slot", 's', "SLOT", 0,
+     "slot of the variants, exp_avg or exp_avg_sq (default: what the tensor's name ends in)", 0},
+    {"metrics", 'm', "LIST", 0, "names of metrics, separated by commas", 0},
+    {"full", 'f', NULL, 0, "all metrics, and the error in every decade of magnitude", 0},
+    {"out", 'o', "F.h5", 0, "write the results to an HDF5 file as well", 0},
+    {"threads", 'T', "N", 0, "threads (the results do not depend on it)", 0},
+    {"seed", KEY_SEED, "N", 0, "of stochastic rounding (default 1)", 0},
+    {0}};
+
+static const char *const default_metrics[] = {"sqnr", "nmse", "max_abs", "collapse",
+                                              "code_entropy"};
+
+/* ---- arguments ----------------------------------------------------------------------------- */
+
+static qm_status add_judge(struct options *o, const struct judge *j)
+{
+    struct judge *grown = realloc(o->judge, (size_t)(o->n_judges + 1) * sizeof *grown);
+    if (!grown)
+        return qm_fail(QM_NO_MEMORY, "list of %d quantizers", o->n_judges + 1);
+    o->judge = grown;
+    o->judge[o->n_judges++] = *j;
+    return QM_OK;
+}
+
+static qm_status add_recipes(struct options *o, const char *text)
+{
+    struct qm_recipes list = {NULL, 0};
+    qm_status st = text ? qm_recipes_add(&list, text) : qm_recipes_add_all(&list);
+    for (int i = 0; st == QM_OK && i < list.n; i++) {
+        struct judge j = {.recipe = list.recipe[i], .is_recipe = 1};
+        st = add_judge(o, &j);
+    }
+    qm_recipes_free(&list);
+    return st;
+}
+
+static qm_status add_quantizer(struct options *o, const char *text)
+{
+    struct judge j = {.is_recipe = 0};
+    QM_TRY(qm_quantizer_parse(text, &j.quantizer));
+    return add_judge(o, &j);
+}
+
+static qm_status add_metric(struct options *o, const char *name)
+{
+    const struct qm_metric *m = qm_metric_find(name);
+    if (!m) {
+        const char *names[256];
+        int n = 0;
+        for (; n < qm_metric_count() && n < 256; n++)
+            names[n] = qm_metric_at(n)->name;
+        return qm_name_unknown("metric", name, names, n);
+    }
+    const struct qm_metric **grown = realloc(o->metric, (size_t)(o->n_metrics + 1) * sizeof *grown);
+    if (!grown)
+        return qm_fail(QM_NO_MEMORY, "list of %d metrics", o->n_metrics + 1);
+    o->metric = grown;
+    o->metric[o->n_metrics++] = m;
+    return QM_OK;
+}
+
+static qm_status add_metrics(struct options *o, const char *list)
+{
+    char *copy = strdup(list), *save = NULL;
+    qm_status st = copy ? QM_OK : qm_fail(QM_NO_MEMORY, "out of memory");
+    if (copy)
+        for (char *name = strtok_r(copy, ",", &save); name && st == QM_OK;
+             name = strtok_r(NULL, ",", &save))
+            st = add_metric(o, name);
+    free(copy);
+    return st;
+}
+
+static qm_status check_slot(const char *slot)
+{
+    const char *names[64];
+    int n = 0;
+    for (int i = 0; i < qm_rule_count(); i++)
+        for (int s = 0; s < qm_rule_at(i)->n_slots && n < 64; s++)
+            if (qm_name_find(qm_rule_at(i)->slot[s], names, n) < 0)
+                names[n++] = qm_rule_at(i)->slot[s];
+    if (qm_name_find(slot, names, n) >= 0)
+        return QM_OK;
+    const char *nearest = qm_name_nearest(slot, names, n);
+    return qm_fail(QM_NO_MATCH, "no slot '%s'; did you mean '%s'?", slot,
+                   nearest ? nearest : "exp_avg");
+}
+
+static int64_t number(struct argp_state *state, const char *what, const char *arg, int64_t least,
+                      int64_t most)
+{
+    char *end;
+    long long n = strtoll(arg, &end, 10);
+    if (end == arg || *end || n < least || n > most)
+        argp_error(state, "--%s '%s': expected a whole number from %lld to %lld", what, arg,
+                   (long long)least, (long long)most);
+    return n;
+}
+
+static qm_status add_path(struct options *o, const char *path)
+{
+    const char **grown = realloc(o->path, (size_t)(o->n_paths + 1) * sizeof *grown);
+    if (!grown)
+        return qm_fail(QM_NO_MEMORY, "list of %d files", o->n_paths + 1);
+    o->path = grown;
+    o->path[o->n_paths++] = path;
+    return QM_OK;
+}
+
+static error_t option(int key, char *arg, struct argp_state *state)
+{
+    struct options *o = state->input;
+    int failed = o->status != QM_OK; /* the first failure is the one to tell */
+    switch (key) {
+    case 't': o->filter = arg; return 0;
+    case 'V': o->status = failed ? o->status : add_recipes(o, arg); return 0;
+    case 'Q': o->status = failed ? o->status : add_quantizer(o, arg); return 0;
+    case 's':
+        o->slot = arg;
+        o->status = failed ? o->status : check_slot(arg);
+        return 0;
+    case 'm': o->status = failed ? o->status : add_metrics(o, arg); return 0;
+    case 'f': o->full = 1; return 0;
+    case 'o': o->out = arg; return 0;
+    case 'T': o->threads = (int)number(state, "threads", arg, 1, 1024); return 0;
+    case KEY_SEED: o->seed = (uint64_t)number(state, "seed", arg, 0, INT64_MAX); return 0;
+    case ARGP_KEY_ARG: o->status = failed ? o->status : add_path(o, arg); return 0;
+    case ARGP_KEY_NO_ARGS: argp_error(state, "FILE is missing"); return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* What was left open. */
+static qm_status defaults(struct options *o)
+{
+    if (o->n_judges == 0)
+        QM_TRY(add_recipes(o, NULL));
+    if (o->n_judges == 0)
+        return qm_fail(QM_NO_MATCH, "there are no variants; give a --quantizer");
+    if (o->full)
+        o->n_metrics = 0;
+    for (int i = 0; o->full && i < qm_metric_count(); i++)
+        QM_TRY(add_metric(o, qm_metric_at(i)->name));
+    int chosen = o->n_metrics > 0;
+    for (size_t i = 0; !chosen && i < sizeof default_metrics / sizeof *default_metrics; i++)
+        QM_TRY(add_metric(o, default_metrics[i]));
+    for (int i = 0; i < o->n_metrics; i++)
+        if (o->metric[i]->level > o->level)
+            o->level = o->metric[i]->level;
+    return QM_OK;
+}
+
+/* ---- one tensor ---------------------------------------------------------------------------- */
+
+/* The slot that a tensor's name ends in ("/run/h.0/exp_avg_sq", "exp_avg_sq.h.0" does not), or the
+ * one that was asked for; -1 when the rule has none of that name. */
+static int slot_for(const struct qm_recipe *r, const char *tensor, const char *asked)
+{
+    size_t length = strlen(tensor), longest = 0;
+    int found = -1;
+    for (int i = 0; i < r->rule->n_slots; i++) {
+        size_t n = strlen(r->rule->slot[i]);
+        if (asked ? strcmp(asked, r->rule->slot[i]) == 0
+                  : n > longest && n <= length &&
+                        strcmp(tensor + length - n, r->rule->slot[i]) == 0) {
+            found = i;
+            longest = n;
+        }
+    }
+    return found;
+}
+
+/* Chooses the quantizer of judge j for a tensor; the reason where there is none. */
+static const char *choose(const struct options *o, const struct judge *j, const struct qm_entry *e,
+                          struct qm_quantizer *q, const char **slot)
+{
+    *slot = NULL;
+    *q = j->quantizer;
+    if (!j->is_recipe)
+        return "";
+    int i = slot_for(&j->recipe, e->name, o->slot);
+    if (i < 0)
+        return o->slot ? "the variant has no such slot"
+                       : "its name ends in no slot; --slot says which it is";
+    *slot = j->recipe.rule->slot[i];
+    *q = qm_recipe_slot(&j->recipe, i, &e->shape);
+    if (j->recipe.slot[i].bits == 0)
+        return "the variant does not quantize this slot";
+    return q->bits ? "" : "the variant keeps tensors of this shape in float32";
+}
+
+/* Adds the rows of one tensor that was tried with every judge. */
+static qm_status add_rows(const struct options *o, const struct qm_row *label,
+                          const struct qm_analysis *a, const char *const *slot,
+                          const struct qm_census *census, struct qm_rows *rows)
+{
+    struct qm_decade decade[QM_DECADES];
+    double value[256];
+    char text[QM_QUANTIZER_TEXT], name[QM_RECIPE_TEXT];
+    for (int i = 0; i < o->n_judges; i++) {
+        struct qm_row r = *label;
+        r.slot = slot[i];
+        r.census = *census;
+        r.skipped = a[i].skipped;
+        r.quantizer = a[i].codec.q.bits ? qm_quantizer_print(&a[i].codec.q, text) : "";
+        if (o->judge[i].is_recipe)
+            r.variant = qm_recipe_print(&o->judge[i].recipe, name);
+        if (!a[i].skipped[0]) {
+            for (int m = 0; m < o->n_metrics; m++)
+                value[m] = o->metric[m]->value(a[i].metrics);
+            qm_metrics_decades(a[i].metrics, decade);
+            r.value = value;
+            r.decade = o->full ? decade : NULL;
+        }
+        QM_TRY(qm_rows_add(rows, &r));
+    }
+    return QM_OK;
+}
+
+static void advance(int64_t elements, void *progress) { qm_progress_add(progress, elements, 0); }
+
+/* Binds every judge to the tensor, in a[]; slot[] gets the names of the slots. */
+static qm_status bind(const struct options *o, const struct qm_entry *e, struct qm_analysis *a,
+                      const char **slot)
+{
+    for (int i = 0; i < o->n_judges; i++) {
+        struct qm_quantizer q;
+        const char *why = choose(o, &o->judge[i], e, &q, &slot[i]);
+        snprintf(a[i].skipped, sizeof a[i].skipped, "%s", why);
+        QM_TRY(qm_codec_init(&a[i].codec, &q));
+        if (!(a[i].metrics = qm_metrics_open(o->level)))
+            return qm_fail(QM_NO_MEMORY, "metrics");
+    }
+    return QM_OK;
+}
+
+static qm_status analyze_entry(const struct options *o, const char *path, struct qm_file *f,
+                               int index, struct qm_progress *progress, struct qm_rows *rows)
+{
+    const struct qm_entry *e = qm_file_entry(f, index);
+    struct qm_row label = {.file = path,
+                           .tensor = e->name,
+                           .variant = "",
+                           .quantizer = "",
+                           .skipped = "",
+                           .dtype = qm_dtype_name(e->dtype)};
+    struct qm_census census = {0};
+    qm_shape_print(&e->shape, label.shape, sizeof label.shape);
+    if (!qm_dtype_is_float(e->dtype) || e->numel == 0) {
+        label.skipped = e->numel == 0 ? "it has no elements" : "its elements are not floats";
+        return qm_rows_add(rows, &label);
+    }
+    struct qm_analysis *a = calloc((size_t)o->n_judges, sizeof *a);
+    const char **slot = calloc((size_t)o->n_judges, sizeof *slot);
+    qm_status st = a && slot ? bind(o, e, a, slot) : qm_fail(QM_NO_MEMORY, "quantizers");
+    int wanted = 0, alike = 1;
+    for (int i = 0; st == QM_OK && i < o->n_judges; i++) {
+        wanted += !a[i].skipped[0];
+        alike = alike && strcmp(a[i].skipped, a[0].skipped) == 0;
+    }
+    if (st == QM_OK && wanted)
+        st = qm_analyze_tensor(f, index, a, o->n_judges, o->level, o->seed, o->threads, advance,
+                               progress, &census);
+    if (st == QM_OK && !wanted && alike) { /* one line says it for all */
+        label.skipped = a[0].skipped;
+        st = qm_rows_add(rows, &label);
+    } else if (st == QM_OK) {
+        st = add_rows(o, &label, a, slot, &census, rows);
+    }
+    for (int i = 0; a && i < o->n_judges; i++)
+        qm_metrics_close(a[i].metrics);
+    free(a);
+    free(slot);
+    return st;
+}
+
+/* ---- all files ----------------------------------------------------------------------------- */
+
+static qm_status analyze_file(const struct options *o, const char *path, int *matched,
+                              struct qm_rows *rows)
+{
+    struct qm_file *f;
+    struct qm_progress progress;
+    int64_t total = 0;
+    QM_TRY(qm_file_open(path, &f));
+    for (int i = 0; i < qm_file_count(f); i++)
+        if (qm_name_matches(qm_file_entry(f, i)->name, o->filter))
+            total += qm_file_entry(f, i)->numel;
+    qm_progress_start(&progress, path, 0);
+    if (qm_cli.verbose)
+        qm_note("%s: %s, %d tensors, %lld elements match", path, qm_file_format(f),
+                qm_file_count(f), (long long)total);
+    qm_status st = QM_OK;
+    for (int i = 0; st == QM_OK && i < qm_file_count(f); i++)
+        if (qm_name_matches(qm_file_entry(f, i)->name, o->filter)) {
+            ++*matched;
+            st = analyze_entry(o, path, f, i, &progress, rows);
+        }
+    qm_progress_end(&progress);
+    qm_file_close(f);
+    return st;
+}
+
+/* Nothing matched --tensor: the names of the first file may help. */
+static qm_status no_tensor(const struct options *o)
+{
+    struct qm_file *f;
+    if (!o->filter)
+        return qm_fail(QM_NO_MATCH, "%s: no tensors", o->path[0]);
+    QM_TRY(qm_file_open(o->path[0], &f));
+    qm_status st =
+        qm_fail(QM_NO_MATCH, "no tensor matches '%s' (the first of %d is '%s')", o->filter,
+                qm_file_count(f), qm_file_count(f) ? qm_file_entry(f, 0)->name : "");
+    qm_file_close(f);
+    return st;
+}
+
+static qm_status save(const struct options *o, int argc, char **argv, const struct qm_rows *rows)
+{
+    struct qm_store *s;
+    QM_TRY(qm_store_open(o->out, "analyze", argc, argv, &s));
+    qm_status st = qm_store_number(s, "/analyze", "seed", (double)o->seed);
+    if (st == QM_OK)
+        st = qm_rows_store(rows, s);
+    if (st != QM_OK) {
+        qm_store_abort(s);
+        return st;
+    }
+    QM_TRY(qm_store_commit(s));
+    qm_note("wrote %s", o->out);
+    return QM_OK;
+}
+
+static qm_status analyze(struct options *o, int argc, char **argv)
+{
+    struct qm_rows rows = {.metric = o->metric, .n_metrics = o->n_metrics};
+    int matched = 0;
+    qm_status st = QM_OK;
+    for (int i = 0; st == QM_OK && i < o->n_paths; i++)
+        st = analyze_file(o, o->path[i], &matched, &rows);
+    if (st == QM_OK && !matched)
+        st = no_tensor(o);
+    if (st == QM_OK && !qm_rows_analyzed(&rows))
+        st = qm_fail(QM_NO_MATCH, "none of %d tensors could be analyzed: %s", matched,
+                     rows.row[0].skipped);
+    if (st == QM_OK && o->out)
+        st = save(o, argc, argv, &rows);
+    if (st == QM_OK)
+        qm_rows_report(&rows, o->full);
+    qm_rows_free(&rows);
+    return st;
+}
+
+int qm_cmd_analyze(int argc, char **argv)
+{
+    static const struct argp_child children[] = {{&qm_cli_argp, 0, "Common options:", -1}, {0}};
+    static const struct argp argp = {
+        options,
+        option,
+        "FILE...",
+        "Quantization error of any tensor in .h5, .npy, .npz or .safetensors files: a row per tensor "
+        "and quantizer.  Tensors of any size are streamed; results do not depend on the number "
+        "of threads.  A variant's quantizer is chosen by the slot that a tensor's name ends in."
+        "\vExamples:\n"
+        "  qualm analyze states.h5 --tensor exp_avg\n"
+        "  qualm analyze states.h5 -t 'exp_avg_sq$' --variant adamw4_ao,adamw4_lpmm\n"
+        "  qualm analyze m.npy -Q nf4:4s/block:64/bisect/mid -Q dyn:4s/row/bisect/mid\n"
+        "  qualm analyze m.npy --variant adamw8_bnb --slot exp_avg --full --json\n"
+        "  qualm analyze states.h5 --metrics sqnr,nmse --out results/states.h5\n",
+        children,
+        NULL,
+        NULL};
+    struct options o = {.seed = 1, .threads = omp_get_max_threads()};
+    int code = qm_cli_parse(&argp, argc, argv, &o);
+    if (code)
+        return code;
+    qm_status st = o.status == QM_OK ? defaults(&o) : o.status;
+    if (st == QM_OK)
+        st = analyze(&o, argc, argv);
+    free(o.judge);
+    free(o.metric);
+    free(o.path);
+    return st == QM_OK ? 0 : qm_cli_failed("analyze", st);
+}

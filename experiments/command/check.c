@@ -1,0 +1,452 @@
+/* check.c - qualm check: every variant against the double-precision oracle. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/device/step_kernels.h"
+#include "core/user_kernel/user_cuda.h"
+#include "core/device/tensor_rule_form.h"
+#include "experiments/check/judge.h"
+#include "experiments/cli/cli.h"
+#include "experiments/command/command.h"
+#include "experiments/kernel/kernel.h"
+#include "experiments/kernel/worker.h"
+#include "experiments/recipes/recipe_list.h"
+#include "experiments/check/specials_table.h"
+
+enum {
+    KEY_CASE = 256,
+    KEY_LIST,
+    KEY_SPECIALS,
+    KEY_KERNEL,
+    KEY_AS,
+    KEY_AGAINST,
+    KEY_REGIME,
+    KEY_TIME,
+    KEY_FOREVER,
+    KEY_JUNIT,
+    KEY_LIMIT_TIME,
+    KEY_LIMIT_MEMORY,
+    KEY_TEMPLATE,
+    KEY_BACKEND,
+    KEY_MODE,
+    KEY_NO_SHRINK,
+    KEY_WORKER
+};
+
+static const uint64_t default_seed = 20240501;
+
+struct options {
+    struct qm_recipes recipes;
+    qm_status status; /* of the recipes */
+    const char *one_case;
+    int list, specials;
+    uint64_t seed;
+    enum qm_mode mode;
+    struct qm_kernel_options kernel;
+    const char *template, *worker, *backend,
+        *only_kernel; /* only_kernel: an option that needs --kernel */
+};
+
+static const struct argp_option options[] = {
+    {"case", KEY_CASE, "ID", 0, "this case only; see --list-cases", 0},
+    {"list-cases", KEY_LIST, NULL, 0, "print the cases and stop", 0},
+    {"specials", KEY_SPECIALS, NULL, 0,
+     "what each variant does with NaN, Inf, zeros, denormals and squares that overflow; judged", 0},
+    {"seed", 's', "N", 0, "of parameters and gradients (default 20240501)", 0},
+    {"backend", KEY_BACKEND, "NAME", 0,
+     "cpu (default); cuda: on the GPU, by NVRTC; emu: the same kernels on the CPU", 0},
+    {"mode", KEY_MODE, "MODE", 0,
+     "of backends cuda and emu; exact (default): the CPU's bits; fast: contracted, approximate", 0},
+    {NULL, 0, NULL, 0, "A kernel of your own in place of the variant's step:", 1},
+    {"kernel", KEY_KERNEL, "FILE", 0,
+     "judge this .c ($CC and $CFLAGS compile it), .cu (on the CPU, by $CXX and $CXXFLAGS) or .so "
+     "file; it runs in a process of its own",
+     1},
+    {"as", KEY_AS, "VARIANT", 0, "what it claims to be (default: what its QM_KERNEL says)", 1},
+    {"against", KEY_AGAINST, "FILE", 0, "compare with an older kernel too: codes, errors, speed",
+     1},
+    {"regime", KEY_REGIME, "NAME", 0,
+     "only cases of this class or setting (planted, denormal, wd0, ...); may be repeated", 1},
+    {"time", KEY_TIME, "S", 0, "stop after S seconds", 1},
+    {"forever", KEY_FOREVER, NULL, 0,
+     "random cases with fresh seeds until interrupted, or --time is over", 1},
+    {"junit", KEY_JUNIT, "FILE", 0, "write the results as JUnit XML", 1},
+    {"limit-time", KEY_LIMIT_TIME, "S", 0, "wall-clock time for one case (default 10)", 1},
+    {"limit-memory", KEY_LIMIT_MEMORY, "MIB", 0, "resident memory (default 2048)", 1},
+    {"no-shrink", KEY_NO_SHRINK, NULL, 0,
+     "leave out the reproducer NAME-repro.c of the worst failure (see qualm shrink)", 1},
+    {"template", KEY_TEMPLATE, "VARIANT", 0,
+     "print a kernel to start from, or kernel_abi.h, or kernel_cuda.h; \"list\" names them", 1},
+    {"kernel-worker", KEY_WORKER, "JOB", OPTION_HIDDEN, NULL, 1},
+    {0}};
+
+static double number_of(struct argp_state *state, const char *option, const char *arg)
+{
+    char *end;
+    double x = strtod(arg, &end);
+    if (end == arg || *end || !(x > 0.0 && x < 1e9))
+        argp_error(state, "--%s: expected a positive number, got '%s'", option, arg);
+    return x;
+}
+
+/* Options of --kernel; 0: another one. */
+static int kernel_option(int key, char *arg, struct argp_state *state, struct options *o)
+{
+    struct qm_kernel_options *k = &o->kernel;
+    switch (key) {
+    case KEY_KERNEL: k->file = arg; return 1;
+    case KEY_AS: k->as = arg; break;
+    case KEY_AGAINST: k->against = arg; break;
+    case KEY_REGIME:
+        if (k->n_regimes == QM_REGIMES)
+            argp_error(state, "--regime: at most %d of them", QM_REGIMES);
+        k->regime[k->n_regimes++] = arg;
+        break;
+    case KEY_TIME: k->time = number_of(state, "time", arg); break;
+    case KEY_FOREVER: k->forever = 1; break;
+    case KEY_NO_SHRINK: k->no_shrink = 1; break;
+    case KEY_JUNIT: k->junit = arg; break;
+    case KEY_LIMIT_TIME: k->limits.seconds = number_of(state, "limit-time", arg); break;
+    case KEY_LIMIT_MEMORY: k->limits.mebibytes = number_of(state, "limit-memory", arg); break;
+    default: return 0;
+    }
+    o->only_kernel = key == KEY_AS          ? "as"
+                     : key == KEY_AGAINST   ? "against"
+                     : key == KEY_REGIME    ? "regime"
+                     : key == KEY_TIME      ? "time"
+                     : key == KEY_FOREVER   ? "forever"
+                     : key == KEY_JUNIT     ? "junit"
+                     : key == KEY_NO_SHRINK ? "no-shrink"
+                                            : "limit-...";
+    return 1;
+}
+
+static error_t option(int key, char *arg, struct argp_state *state)
+{
+    struct options *o = state->input;
+    char *end;
+    if (kernel_option(key, arg, state, o))
+        return 0;
+    switch (key) {
+    case KEY_TEMPLATE: o->template = arg; return 0;
+    case KEY_BACKEND: o->backend = arg; return 0;
+    case KEY_MODE:
+        if (strcmp(arg, "fast") != 0 && strcmp(arg, "exact") != 0)
+            argp_error(state, "--mode: expected exact or fast, got '%s'", arg);
+        o->mode = strcmp(arg, "fast") == 0 ? QM_MODE_fast : QM_MODE_exact;
+        return 0;
+    case KEY_WORKER: o->worker = arg; return 0;
+    case KEY_CASE: o->one_case = arg; return 0;
+    case KEY_LIST: o->list = 1; return 0;
+    case KEY_SPECIALS: o->specials = 1; return 0;
+    case 's':
+        o->seed = strtoull(arg, &end, 10);
+        o->kernel.has_seed = 1;
+        if (end == arg || *end || *arg == '-')
+            argp_error(state, "--seed: expected a whole number, got '%s'", arg);
+        return 0;
+    case ARGP_KEY_END:
+        if (o->only_kernel && !o->kernel.file)
+            argp_error(state, "--%s needs --kernel FILE", o->only_kernel);
+        if (o->kernel.file && o->recipes.n > 0)
+            argp_error(state, "--kernel takes what it is judged as by --as");
+        return 0;
+    case ARGP_KEY_ARG:
+        if (o->status == QM_OK)
+            o->status = qm_recipes_add(&o->recipes, arg);
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static void list_cases(void)
+{
+    char name[QM_CASE_TEXT];
+    json_t *all = json_array();
+    for (int i = 0; i < qm_case_count(); i++) {
+        struct qm_case c = qm_case_at(i);
+        qm_case_print(&c, name);
+        if (qm_cli.json)
+            json_array_append_new(all, json_string(name));
+        else
+            puts(name);
+    }
+    if (qm_cli.json)
+        qm_json_print(all);
+    else
+        json_decref(all);
+}
+
+static void count_case(void *progress) { qm_progress_add(progress, 1, 0); }
+
+static qm_status check_one(struct qm_subject *s, const struct options *o, struct qm_tally *t,
+                           struct qm_progress *progress)
+{
+    QM_TRY(qm_judge_begin(s, t));
+    if (o->one_case) {
+        struct qm_case c;
+        QM_TRY(qm_case_parse(o->one_case, &c));
+        QM_TRY(qm_judge_case(s, &c, o->seed, t));
+    }
+    if (!o->one_case)
+        QM_TRY(qm_judge_list(s, 0, 1, o->seed, t, count_case, progress));
+    qm_judge_end(s, t);
+    return QM_OK;
+}
+
+static json_t *findings(const char *recipe, const struct qm_tally *t, uint64_t seed)
+{
+    json_t *all = json_array();
+    for (int i = 0; i < t->n_findings; i++) {
+        const struct qm_finding *f = &t->finding[i];
+        char again[QM_RECIPE_TEXT + 2 * QM_CASE_TEXT], part[QM_CASE_TEXT + 16] = "";
+        if (strchr(f->name, '/'))
+            snprintf(part, sizeof part, " --case %s", f->name);
+        snprintf(again, sizeof again, "qualm check '%s'%s --seed %llu", recipe, part,
+                 (unsigned long long)seed);
+        json_array_append_new(
+            all, json_pack("{s:s, s:s, s:s}", "case", f->name, "what", f->text, "again", again));
+    }
+    return all;
+}
+
+static json_t *row(const struct qm_rule *rule, const char *recipe, const struct qm_tally *t,
+                   uint64_t seed)
+{
+    return json_pack(
+        "{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s, s:s, s:o, "
+        "s:o}",
+        "variant", recipe, "passed", qm_tally_passed(t), "cases", (json_int_t)t->cases, "skipped",
+        (json_int_t)t->skipped, "judged", (json_int_t)t->judged, "equal",
+        (json_int_t)t->verdict[QM_VERDICT_EQUAL], "within_bound",
+        (json_int_t)t->verdict[QM_VERDICT_WITHIN_BOUND], "boundary",
+        (json_int_t)t->verdict[QM_VERDICT_BOUNDARY], "off_by_one",
+        (json_int_t)t->verdict[QM_VERDICT_OFF_BY_ONE], "wrong",
+        (json_int_t)t->verdict[QM_VERDICT_WRONG], "deviations", (json_int_t)t->deviations,
+        "unbounded", (json_int_t)t->unbounded, "failed_cases", (json_int_t)t->failed_cases,
+        "worst_ratio", qm_json_number(t->worst_ratio), "worst_case", t->worst_case, "worst",
+        t->worst_what, "rmse", qm_rmse_json(t->rmse, rule), "failures", findings(recipe, t, seed));
+}
+
+static long long whole(json_t *from, const char *key)
+{
+    return (long long)json_integer_value(json_object_get(from, key));
+}
+
+static const char *text_of(json_t *from, const char *key)
+{
+    return json_string_value(json_object_get(from, key));
+}
+
+static void print_rows(json_t *rows, json_t *skipped)
+{
+    static const char *const heads[] = {"variant",      "cases",        "judged",      "EQUAL",
+                                        "WITHIN_BOUND", "BOUNDARY",     "OFF_BY_ONE",  "WRONG",
+                                        "by ladder",    "may overflow", "worst/bound", "worst case",
+                                        "RMSE/f32",     "of states",    "verdict"};
+    struct qm_table *t = qm_table_open(15, heads);
+    json_t *r, *f;
+    size_t i, k;
+    json_array_foreach(rows, i, r)
+    {
+        static const char *const counts[] = {"cases",        "judged",     "equal",
+                                             "within_bound", "boundary",   "off_by_one",
+                                             "wrong",        "deviations", "unbounded"};
+        qm_table_cell(t, "%s", text_of(r, "variant"));
+        for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+            qm_table_cell(t, "%lld", whole(r, counts[c]));
+        qm_table_cell(t, "%.3f", json_real_value(json_object_get(r, "worst_ratio")));
+        qm_table_cell(t, "%s", *text_of(r, "worst_case") ? text_of(r, "worst_case") : "-");
+        for (int slots = 0; slots < 2; slots++) {
+            char ratio[32];
+            qm_rmse_text(json_object_get(r, "rmse"), slots, ratio, sizeof ratio);
+            qm_table_cell(t, "%s", ratio);
+        }
+        qm_table_cell(t, "%s", json_is_true(json_object_get(r, "passed")) ? "passed" : "FAILED");
+    }
+    qm_table_close(t);
+    json_array_foreach(rows, i, r)
+    {
+        json_t *list = json_object_get(r, "failures");
+        json_array_foreach(list, k, f)
+            printf("FAILED %s %s: %s\n       again: %s\n", text_of(r, "variant"),
+                   text_of(f, "case"), text_of(f, "what"), text_of(f, "again"));
+        long long more = whole(r, "failed_cases") - (long long)json_array_size(list);
+        if (more > 0)
+            printf("FAILED %s: %lld more cases\n", text_of(r, "variant"), more);
+    }
+    json_array_foreach(skipped, i, r)
+        printf("skipped %s: %s\n", text_of(r, "variant"), text_of(r, "reason"));
+}
+
+static const struct qm_backend *const backends[] = {&qm_backend_cpu, &qm_backend_cuda,
+                                                    &qm_backend_emu};
+
+/* The backend of that name (default cpu), and whether it can run here. */
+static qm_status backend_found(const char *name, const char *file, const struct qm_backend **out)
+{
+    for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)
+        if (strcmp(name ? name : "cpu", backends[i]->name) == 0) {
+            *out = backends[i];
+            if (i > 0 && file && !qm_kernel_is_cuda(file))
+                return qm_fail(QM_BAD_ARG, "backend %s runs CUDA sources: --kernel FILE.cu", name);
+            if (file && backends[i] == &qm_backend_cuda) /* which needs no GPU to be wrong */
+                QM_TRY(qm_user_cuda_build(file, NULL));
+            return backends[i]->probe();
+        }
+    return qm_fail(QM_NO_MATCH, "no backend '%s'; expected cpu, cuda or emu", name);
+}
+
+/* Whatever is not a check of variants; -1: it is one. */
+static int other_work(struct options *o)
+{
+    const struct qm_backend *backend;
+    qm_status st = o->worker ? QM_OK : backend_found(o->backend, o->kernel.file, &backend);
+    if (o->worker)
+        return qm_worker_main(o->worker);
+    if (st != QM_OK)
+        return qm_cli_failed("check", st);
+    if (o->template)
+        return qm_kernel_template(o->template);
+    if (o->mode == QM_MODE_fast && backend == &qm_backend_cpu)
+        return qm_cli_failed("check",
+                             qm_fail(QM_BAD_ARG, "--mode fast is of --backend cuda or emu"));
+    if (o->list) {
+        list_cases();
+        return 0;
+    }
+    if (!o->kernel.file)
+        return -1;
+    o->kernel.one_case = o->one_case;
+    o->kernel.backend = o->backend;
+    o->kernel.seed = o->seed;
+    o->kernel.on_gpu = backend == &qm_backend_cuda;
+    return qm_kernel_check(&o->kernel);
+}
+
+/* QM_OK, or QM_SKIPPED with why this recipe has no kernel whatever the tensor. */
+static qm_status has_kernel(const struct qm_recipe *r)
+{
+    const struct qm_shape shape = {2, {64, 96}};
+    struct qm_step_form *f = malloc(sizeof *f);
+    int is_there = 1;
+    qm_status st = f ? QM_OK : qm_fail(QM_NO_MEMORY, "a form");
+    for (int part = 0; st == QM_OK && is_there; part++)
+        st = qm_recipe_form(r, part, &shape, r->grad, f, &is_there);
+    free(f);
+    return st;
+}
+
+/* Rows of what was judged; {variant, reason} of what cannot be. */
+static qm_status check(const struct options *o, json_t **out, json_t **left_out, int *failed)
+{
+    struct qm_progress progress;
+    json_t *rows = json_array(), *skipped = json_array();
+    qm_status st = QM_OK;
+    qm_progress_start(&progress, "check",
+                      (int64_t)o->recipes.n * (o->one_case ? 1 : qm_case_count()));
+    for (int i = 0; i < o->recipes.n && st == QM_OK; i++) {
+        struct qm_subject s = {.recipe = o->recipes.recipe[i], .reorder = qm_step_reorder(o->mode)};
+        struct qm_tally t;
+        char name[QM_RECIPE_TEXT];
+        st = backend_found(o->backend, NULL, &s.backend);
+        if (st == QM_OK && s.backend != &qm_backend_cpu)
+            st = has_kernel(&s.recipe);
+        if (st == QM_OK)
+            st = check_one(&s, o, &t, &progress);
+        qm_recipe_print(&s.recipe, name);
+        if (st == QM_OK) {
+            json_array_append_new(rows, row(s.recipe.rule, name, &t, o->seed));
+            *failed |= !qm_tally_passed(&t);
+        } else if (st == QM_SKIPPED) {
+            json_array_append_new(skipped,
+                                  json_pack("{s:s, s:s}", "variant", name, "reason", qm_message()));
+            st = QM_OK;
+        }
+    }
+    qm_progress_end(&progress);
+    if (st == QM_OK && json_array_size(rows) == 0)
+        st = QM_SKIPPED; /* qm_message() still says why */
+    if (st == QM_OK) {
+        *out = rows;
+        *left_out = skipped;
+    } else {
+        json_decref(rows);
+        json_decref(skipped);
+    }
+    return st;
+}
+
+int qm_cmd_check(int argc, char **argv)
+{
+    static const struct argp_child children[] = {{&qm_cli_argp, 0, "Common options:", -1}, {0}};
+    static const struct argp argp = {
+        .options = options,
+        .parser = option,
+        .args_doc = "[VARIANT|RECIPE...]",
+        .doc =
+            "Runs each variant (default: all) beside the double-precision oracle over shapes, "
+            "gradients and settings that are known to break kernels, and judges parameters, "
+            "scales and codes by derived bounds.  Exit code 1 when something is out of bounds."
+            "  With --kernel FILE your own step is judged in place of the variant's, in a child "
+            "process: crashes, hangs and writes past the end are verdicts like others.  A CUDA "
+            "source (kernel_cuda.h) runs thread by thread on the CPU: races, divergent barriers, "
+            "unwritten memory and accesses out of bounds are verdicts with their line."
+            "\n\nRMSE/f32 is the error of the parameter after one step, root mean square against "
+            "the oracle, over that of the same rule in plain float32 from the same inputs "
+            "(gradients of class normal, geometric mean over steps): 1 where float32 would do no "
+            "better.  \"of states\" is the same for the state whose format costs most; --json has "
+            "each."
+            "\vExamples:\n"
+            "  qualm check\n"
+            "  qualm check adamw4_ao --json\n"
+            "  qualm check adamw4_ao,exp_avg.round=mid\n"
+            "  qualm check --specials adamw8_bnb lion8_fused\n"
+            "  qualm check adamw4_lpmm --case 61x67/planted/wd/t1/forced --seed 7\n"
+            "  qualm check --template adamw4_ao > mine.c\n"
+            "  qualm check --backend emu adamw4_ao        the CUDA kernels, without a GPU\n"
+            "  qualm check --backend cuda --mode fast     the GPU, contracted and approximate\n"
+            "  qualm check --backend emu --mode fast adafactor8_026     as inexact as that may be\n"
+            "  qualm check --kernel mine.c\n"
+            "  qualm check --template adamw4_ao.cu > mine.cu; qualm check --kernel mine.cu\n"
+            "  qualm check --kernel mine.so --as adamw4_ao,exp_avg.norm=block:64 --junit out.xml\n"
+            "  qualm check --kernel mine.c --against old.c --regime planted --regime wd\n"
+            "  qualm check --kernel mine.c --forever --time 60",
+        .children = children,
+    };
+    struct options o = {
+        .status = QM_OK, .seed = default_seed, .kernel.limits = {.seconds = 10, .mebibytes = 2048}};
+    json_t *rows = NULL, *skipped = NULL;
+    int failed = 0, code = qm_cli_parse(&argp, argc, argv, &o);
+    qm_status st = o.status;
+    int other = code == 0 && st == QM_OK ? other_work(&o) : -1;
+    if (other >= 0) {
+        qm_recipes_free(&o.recipes);
+        return other;
+    }
+    qm_backend_device_mode(o.mode);
+    if (code == 0 && st == QM_OK && o.recipes.n == 0)
+        st = qm_recipes_add_all(&o.recipes);
+    if (code == 0 && st == QM_OK && o.specials) {
+        code = qm_specials_print(&o.recipes, o.seed);
+        qm_recipes_free(&o.recipes);
+        return code;
+    }
+    if (code == 0 && st == QM_OK)
+        st = check(&o, &rows, &skipped, &failed);
+    qm_recipes_free(&o.recipes);
+    if (code != 0)
+        return code;
+    if (st != QM_OK)
+        return qm_cli_failed("check", st);
+    if (qm_cli.json) {
+        qm_json_print(json_pack("{s:I, s:b, s:o, s:o}", "seed", (json_int_t)o.seed, "passed",
+                                !failed, "variants", rows, "skipped", skipped));
+    } else {
+        print_rows(rows, skipped);
+        printf("seed %llu\n", (unsigned long long)o.seed);
+        json_decref(rows);
+        json_decref(skipped);
+    }
+    return failed ? qm_exit_code(QM_VERDICT) : 0;
+}

@@ -1,0 +1,120 @@
+/* compare.c - qualm compare: did anything become worse between two results files? */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/cli/cli.h"
+#include "experiments/command/command.h"
+#include "experiments/report/compare.h"
+
+struct options {
+    char *file[2], **metric;
+    int n, n_metrics, all;
+    double margin;
+};
+
+static const struct argp_option options[] = {
+    {"metric", 'm', "NAME[+|-]", 0,
+     "only this metric; may be repeated.  '+': larger is better, '-': smaller is", 0},
+    {"margin", 'g', "X", 0, "differences up to X (in the metric's unit) are no regression", 0},
+    {"all", 'a', NULL, 0, "show what is the same too", 0},
+    {0}};
+
+static const char doc[] =
+    "Compare two results files, paired cell by cell: B minus A.\v"
+    "Cells pair by their id (recipe, source, seed ...), whatever suite they "
+    "come from.  Judged are sqnr, "
+    "step_sqnr, state0_sqnr, state1_sqnr, param_sqnr, loss_ratio, "
+    "loss_ratio_mean and log_gap, for each "
+    "variant: worse, where a paired t test over its cells says so with a "
+    "false-discovery rate of 5 % "
+    "over all that is judged, or where a number became NaN or infinite (or finite: an sqnr of "
+    "Inf is exact) for the worse, `broken`; the table gives means with 95 % intervals.  "
+    "Other metrics are shown where "
+    "they changed.\n"
+    "\n"
+    "Examples:\n"
+    "  qualm compare results/before.h5 results/after.h5\n"
+    "  qualm compare a.h5 b.h5 --metric sqnr --margin 0.01\n"
+    "  qualm compare a.h5 b.h5 --metric collapse- --json\n"
+    "\n"
+    "Exit codes: 0 nothing is worse, 1 something is, or cells that were ok "
+    "diverge or fail, 2 usage, 3 a "
+    "file cannot be read, 4 no cell or metric in common.";
+
+static error_t option(int key, char *arg, struct argp_state *state)
+{
+    struct options *o = state->input;
+    char *end, **more;
+    switch (key) {
+    case 'a': o->all = 1; return 0;
+    case 'g':
+        o->margin = strtod(arg, &end);
+        if (*end || end == arg || !(o->margin >= 0.0))
+            argp_error(state, "--margin is '%s', expected a number of at least 0", arg);
+        return 0;
+    case 'm':
+        more = realloc(o->metric, (size_t)(o->n_metrics + 1) * sizeof *more);
+        if (!more)
+            return ENOMEM;
+        o->metric = more;
+        o->metric[o->n_metrics++] = arg;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (o->n == 2)
+            argp_error(state, "expected two files");
+        o->file[o->n++] = arg;
+        return 0;
+    case ARGP_KEY_END:
+        if (o->n != 2)
+            argp_error(state, "expected two files");
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static json_t *row_json(const struct qm_compare_row *r)
+{
+    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:s}", "variant", r->variant,
+                     "metric", r->metric, "n", (json_int_t)r->n, "equal", (json_int_t)r->equal,
+                     "broken", (json_int_t)r->broken, "mean", qm_json_number(r->mean), "lo95",
+                     qm_json_number(r->lo), "hi95", qm_json_number(r->hi), "q",
+                     qm_json_number(r->q), "verdict", qm_compared_name(r->verdict));
+}
+
+static void show(const struct options *o, const struct qm_comparison *c)
+{
+    json_t *rows = json_array();
+    int64_t same = 0;
+    for (int i = 0; i < c->n_rows; i++) {
+        same += c->row[i].verdict == QM_COMPARED_same;
+        if (o->all || qm_cli.json || c->row[i].verdict != QM_COMPARED_same)
+            json_array_append_new(rows, row_json(&c->row[i]));
+    }
+    qm_report(json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:i, s:o}", "a", o->file[0],
+                        "b", o->file[1], "cells_a", (json_int_t)c->cells_a, "cells_b",
+                        (json_int_t)c->cells_b, "pairs", (json_int_t)c->pairs, "no_longer_ok",
+                        (json_int_t)c->lost, "ok_now", (json_int_t)c->found, "compared", c->n_rows,
+                        "same", (json_int_t)same, "worse", c->worse, "differences", rows));
+}
+
+int qm_cmd_compare(int argc, char **argv)
+{
+    static const struct argp_child children[] = {{&qm_cli_argp, 0, "Common options:", -1}, {0}};
+    static const struct argp argp = {options, option, "A.h5 B.h5", doc, children, NULL, NULL};
+    struct options o = {0};
+    struct qm_comparison c = {0};
+    int code = qm_cli_parse(&argp, argc, argv, &o);
+    if (code == 0) {
+        qm_status st = qm_compare(o.file[0], o.file[1], o.metric, o.n_metrics, o.margin, &c);
+        if (st == QM_OK) {
+            show(&o, &c);
+            code = c.worse || c.lost ? qm_exit_code(QM_VERDICT) : 0;
+        } else {
+            code = qm_cli_failed("compare", st);
+        }
+    }
+    qm_comparison_free(&c);
+    free(o.metric);
+    return code;
+}

@@ -1,0 +1,158 @@
+/* conform.c - qualm conform: replays golden vectors made by the published systems. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/cli/cli.h"
+#include "experiments/command/command.h"
+#include "experiments/conform/conform.h"
+
+struct options {
+    const char *filter;
+    char **files; /* room for every word of the command line */
+    int n_files;
+};
+
+static const struct argp_option option_list[] = {
+    {"case", 'c', "REGEX", 0, "Only the cases whose name matches", 0},
+    {0},
+};
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+    struct options *o = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT: state->child_inputs[0] = NULL; return 0;
+    case 'c': o->filter = arg; return 0;
+    case ARGP_KEY_ARG: o->files[o->n_files++] = arg; return 0;
+    case ARGP_KEY_NO_ARGS: argp_error(state, "expected at least one FILE.h5"); return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_child children[] = {{&qm_cli_argp, 0, "Common options:", -1}, {0}};
+static const struct argp argp = {
+    option_list,
+    parse_option,
+    "FILE.h5...",
+    "Replays golden vectors made by running the published systems, and judges every case: EQUAL "
+    "(every bit), NEAR (within the stated tolerance), DIFFERS, skipped (with the reason)."
+    "\vThe system is recognised from the file's attributes.  Exit status: 0 no difference, 1 some "
+    "case differs, 3 a file or a case cannot be read, 4 no case matched.  Recorded vectors ship in "
+    "tests/golden.\n\nExamples:\n  qualm conform tests/golden/*.h5\n"
+    "  qualm conform -v --case '^q4[su]_' tests/golden/torchao.h5\n",
+    children,
+    NULL,
+    NULL};
+
+struct output {
+    const char *path;
+    json_t *cases; /* NULL: text */
+};
+
+/* Names in a damaged file, and paths, need not be UTF-8. */
+static json_t *json_text(const char *text)
+{
+    json_t *t = json_string(text);
+    return t ? t : json_string("(not UTF-8)");
+}
+
+static void print_case(void *context, const struct qm_case *c)
+{
+    struct output *o = context;
+    if (o->cases) {
+        json_array_append_new(
+            o->cases, json_pack("{s:o, s:s, s:o, s:s, s:I, s:o}", "name", json_text(c->name),
+                                "outcome", qm_outcome_word(c->outcome), "text", json_text(c->text),
+                                "recipe", c->how, "compared", (json_int_t)c->compared,
+                                "of_tolerance", qm_json_number(c->worst)));
+        return;
+    }
+    int quiet = qm_cli.quiet && (c->outcome == QM_OUTCOME_equal || c->outcome == QM_OUTCOME_near ||
+                                 c->outcome == QM_OUTCOME_skipped);
+    if (quiet)
+        return;
+    printf("%-10s %s", qm_outcome_word(c->outcome), c->name);
+    if (c->text[0])
+        printf("  %s", c->text);
+    if (qm_cli.verbose)
+        printf("  [%s; %lld values]", c->how[0] ? c->how : "-", (long long)c->compared);
+    putchar('\n');
+}
+
+static void print_counts(const int64_t *count)
+{
+    for (int k = 0; k < QM_OUTCOME_COUNT; k++)
+        printf("%s%lld %s", k ? ", " : "", (long long)count[k],
+               qm_outcome_word((enum qm_outcome)k));
+    putchar('\n');
+}
+
+static json_t *json_counts(const int64_t *count)
+{
+    json_t *o = json_object();
+    for (int k = 0; k < QM_OUTCOME_COUNT; k++)
+        json_object_set_new(o, qm_outcome_word((enum qm_outcome)k), json_integer(count[k]));
+    return o;
+}
+
+/* Every file in turn; one that cannot be read does not stop the others. */
+static qm_status run(const struct options *o, int64_t *total)
+{
+    json_t *files = qm_cli.json ? json_array() : NULL;
+    qm_status worst = QM_OK;
+    for (int i = 0; i < o->n_files; i++) {
+        int64_t count[QM_OUTCOME_COUNT] = {0};
+        struct output out = {o->files[i], files ? json_array() : NULL};
+        if (!files && !qm_cli.quiet)
+            printf("%s\n", o->files[i]);
+        qm_status st = qm_conform_file(o->files[i], o->filter, print_case, &out, count);
+        for (int k = 0; k < QM_OUTCOME_COUNT; k++)
+            total[k] += count[k];
+        if (files)
+            json_array_append_new(files,
+                                  json_pack("{s:o, s:o, s:o, s:o}", "path", json_text(o->files[i]),
+                                            "cases", out.cases, "counts", json_counts(count),
+                                            "error", json_text(st == QM_OK ? "" : qm_message())));
+        if (st != QM_OK) {
+            worst = st;
+            qm_note("qualm conform: %s", qm_message());
+        }
+    }
+    if (files)
+        qm_json_print(json_pack("{s:o, s:o}", "files", files, "counts", json_counts(total)));
+    else
+        print_counts(total);
+    return worst;
+}
+
+static int conform(const struct options *o)
+{
+    int64_t total[QM_OUTCOME_COUNT] = {0}, cases = 0;
+    qm_status st = run(o, total);
+    for (int k = 0; k < QM_OUTCOME_COUNT; k++)
+        cases += total[k];
+    if (total[QM_OUTCOME_differs] > 0)
+        return qm_exit_code(QM_VERDICT);
+    if (st != QM_OK)
+        return qm_exit_code(st);
+    if (total[QM_OUTCOME_unreadable] > 0)
+        return qm_exit_code(QM_BAD_FILE);
+    if (cases == 0) {
+        qm_note("qualm conform: no case matches '%s'", o->filter ? o->filter : "");
+        return qm_exit_code(QM_NO_MATCH);
+    }
+    return 0;
+}
+
+int qm_cmd_conform(int argc, char **argv)
+{
+    struct options o = {.files = calloc((size_t)argc, sizeof(char *))};
+    if (!o.files)
+        return qm_cli_failed("conform", qm_fail(QM_NO_MEMORY, "out of memory"));
+    int rc = qm_cli_parse(&argp, argc, argv, &o);
+    if (rc == 0)
+        rc = conform(&o);
+    free(o.files);
+    return rc;
+}

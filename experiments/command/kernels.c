@@ -1,0 +1,282 @@
+/* kernels.c - qualm kernels: compiles the CUDA kernels of variants, and what they use. */
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/device/step_kernels.h"
+#include "core/device/tensor_rule_form.h"
+#include "experiments/cli/cli.h"
+#include "experiments/command/command.h"
+#include "experiments/recipes/recipe_list.h"
+
+enum { KEY_ARCH = 256, KEY_MODE, KEY_SHAPE, KEY_TEXT, ARCHS = 8 };
+
+struct options {
+    struct qm_recipes recipes;
+    qm_status status;
+    int arch[ARCHS], n_archs, text;
+    enum qm_mode mode;
+    struct qm_shape shape;
+};
+
+static const struct argp_option options[] = {
+    {"arch", KEY_ARCH, "LIST", 0, "architectures (default sm_80,sm_90,sm_100)", 0},
+    {"mode", KEY_MODE, "MODE", 0, "exact (default): the CPU's bits; fast: contracted, approximate",
+     0},
+    {"shape", KEY_SHAPE, "SHAPE", 0, "of the tensor, which chooses fallbacks (default 1024x1024)",
+     0},
+    {"text", KEY_TEXT, NULL, 0, "print the part of the source that depends on the recipe", 0},
+    {0}};
+
+static void read_archs(struct options *o, char *text, struct argp_state *state)
+{
+    o->n_archs = 0;
+    for (char *word, *rest = text; (word = strsep(&rest, ","));) {
+        char *end;
+        long n = strncmp(word, "sm_", 3) == 0 ? strtol(word + 3, &end, 10) : 0;
+        if (n < 50 || n > 999 || *end || o->n_archs == ARCHS)
+            argp_error(state, "--arch: expected up to %d of sm_80, sm_90, ..., got '%s'", ARCHS,
+                       word);
+        o->arch[o->n_archs++] = (int)n;
+    }
+}
+
+static error_t option(int key, char *arg, struct argp_state *state)
+{
+    struct options *o = state->input;
+    switch (key) {
+    case KEY_ARCH: read_archs(o, arg, state); return 0;
+    case KEY_MODE:
+        o->mode = strcmp(arg, "fast") == 0 ? QM_MODE_fast : QM_MODE_exact;
+        if (strcmp(arg, "fast") != 0 && strcmp(arg, "exact") != 0)
+            argp_error(state, "--mode: expected exact or fast, got '%s'", arg);
+        return 0;
+    case KEY_SHAPE:
+        if (qm_shape_parse(arg, &o->shape) != QM_OK)
+            argp_error(state, "--shape: %s", qm_message());
+        return 0;
+    case KEY_TEXT: o->text = 1; return 0;
+    case ARGP_KEY_ARG:
+        if (o->status == QM_OK)
+            o->status = qm_recipes_add(&o->recipes, arg);
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* One recipe for one architecture: the kernel that takes the step, and the most that any uses. */
+struct result {
+    qm_status st;
+    char message[512];
+    struct qm_kernel_use step, worst;
+    size_t bytes;
+    double seconds;
+    int from_cache, has_report;
+};
+
+/* What the kernels of one form use. */
+static void take_uses(const struct qm_step_form *f, const struct qm_device_binary *b,
+                      struct result *out)
+{
+    struct qm_kernel_use use = {0};
+    for (int k = 0; k < QM_STEP_KERNELS; k++) {
+        if (!qm_step_has_kernel(f, (enum qm_step_kernel)k))
+            continue;
+        out->has_report &= qm_kernel_use(b->log, qm_step_kernel_name((enum qm_step_kernel)k), &use);
+        if ((k == QM_KERNEL_step && out->step.registers == 0) || k == QM_KERNEL_whole_sweep)
+            out->step = use;
+#define X(member) \
+    out->worst.member = use.member > out->worst.member ? use.member : out->worst.member;
+        X(registers) X(spill_bytes) X(local_bytes) X(shared_bytes)
+#undef X
+    }
+    out->bytes += b->size;
+    out->seconds += b->seconds;
+    out->from_cache &= b->from_cache;
+    out->has_report &= !b->is_ptx;
+}
+
+static void compile_one(const struct qm_recipe *r, const struct options *o, int arch,
+                        struct result *out)
+{
+    struct qm_step_form *f = malloc(sizeof *f);
+    int is_there = 1;
+    out->st = f ? QM_OK : qm_fail(QM_NO_MEMORY, "a kernel");
+    out->from_cache = out->has_report = 1;
+    for (int part = 0; out->st == QM_OK && is_there; part++) {
+        struct qm_device_binary b = {0};
+        out->st = qm_recipe_form(r, part, &o->shape, r->grad, f, &is_there);
+        if (out->st == QM_OK && is_there)
+            out->st = qm_step_compile(f, o->mode, arch, &b);
+        if (out->st == QM_OK && is_there)
+            take_uses(f, &b, out);
+        qm_device_binary_free(&b);
+    }
+    if (out->st != QM_OK)
+        snprintf(out->message, sizeof out->message, "%s", qm_message());
+    free(f);
+}
+
+static json_t *row(const char *name, int arch, const struct result *r)
+{
+    char sm[16];
+    snprintf(sm, sizeof sm, "sm_%d", arch);
+    return json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:I, s:f, s:b}", "variant", name, "arch",
+                     sm, "registers", r->step.registers, "most_registers", r->worst.registers,
+                     "spill_bytes", r->worst.spill_bytes, "local_bytes", r->worst.local_bytes,
+                     "shared_bytes", r->worst.shared_bytes, "binary_bytes", (json_int_t)r->bytes,
+                     "seconds", r->seconds, "from_cache", r->from_cache);
+}
+
+/* Compiles everything, two at a time where there are two cores. */
+static void compile_all(const struct options *o, struct result *results)
+{
+    int jobs = o->recipes.n * o->n_archs;
+    struct qm_progress progress;
+    qm_progress_start(&progress, "kernels", jobs);
+#pragma omp parallel for schedule(dynamic)
+    for (int k = 0; k < jobs; k++) {
+        compile_one(&o->recipes.recipe[k / o->n_archs], o, o->arch[k % o->n_archs], &results[k]);
+#pragma omp critical(kernels_progress)
+        qm_progress_add(&progress, 1, results[k].st != QM_OK && results[k].st != QM_SKIPPED);
+    }
+    qm_progress_end(&progress);
+}
+
+/* Rows, and {variant, reason} of what has none; the first error ends it. */
+static qm_status collect(const struct options *o, const struct result *results, json_t *rows,
+                         json_t *skipped, int *failed)
+{
+    char name[QM_RECIPE_TEXT];
+    for (int k = 0; k < o->recipes.n * o->n_archs; k++) {
+        const struct result *r = &results[k];
+        qm_recipe_print(&o->recipes.recipe[k / o->n_archs], name);
+        if (r->st == QM_SKIPPED) {
+            if (k % o->n_archs == 0)
+                json_array_append_new(
+                    skipped, json_pack("{s:s, s:s}", "variant", name, "reason", r->message));
+            continue;
+        }
+        if (r->st != QM_OK)
+            return qm_fail(r->st, "%s, sm_%d: %s", name, o->arch[k % o->n_archs], r->message);
+        json_array_append_new(rows, row(name, o->arch[k % o->n_archs], r));
+        *failed |= !r->has_report || r->worst.spill_bytes || r->worst.local_bytes;
+    }
+    return QM_OK;
+}
+
+static void print_rows(json_t *rows, json_t *skipped)
+{
+    static const char *const heads[] = {"variant", "arch",   "registers", "most",   "spilled",
+                                        "local",   "shared", "bytes",     "seconds"};
+    static const char *const keys[] = {"registers",   "most_registers", "spill_bytes",
+                                       "local_bytes", "shared_bytes",   "binary_bytes"};
+    struct qm_table *t = qm_table_open(9, heads);
+    json_t *r;
+    size_t i;
+    json_array_foreach(rows, i, r)
+    {
+        qm_table_cell(t, "%s", json_string_value(json_object_get(r, "variant")));
+        qm_table_cell(t, "%s", json_string_value(json_object_get(r, "arch")));
+        for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+            qm_table_cell(t, "%lld", (long long)json_integer_value(json_object_get(r, keys[k])));
+        qm_table_cell(t, json_is_true(json_object_get(r, "from_cache")) ? "cached" : "%.2f",
+                      json_real_value(json_object_get(r, "seconds")));
+    }
+    qm_table_close(t);
+    json_array_foreach(skipped, i, r)
+        qm_note("skipped: %s: %s", json_string_value(json_object_get(r, "variant")),
+                json_string_value(json_object_get(r, "reason")));
+}
+
+static qm_status print_text(const struct qm_step_form *f)
+{
+    char *text = qm_step_text(f);
+    if (!text)
+        return qm_fail(QM_NO_MEMORY, "the source of a kernel");
+    fputs(text, stdout);
+    free(text);
+    return QM_OK;
+}
+
+static qm_status print_texts(const struct options *o)
+{
+    struct qm_step_form *f = malloc(sizeof *f);
+    qm_status st = f ? QM_OK : qm_fail(QM_NO_MEMORY, "a kernel");
+    for (int i = 0; i < o->recipes.n && st == QM_OK; i++) {
+        const struct qm_recipe *r = &o->recipes.recipe[i];
+        int is_there = 1;
+        for (int part = 0; st == QM_OK && is_there; part++) {
+            st = qm_recipe_form(r, part, &o->shape, r->grad, f, &is_there);
+            if (st == QM_OK && is_there)
+                st = print_text(f);
+        }
+    }
+    free(f);
+    return st;
+}
+
+static qm_status work(struct options *o, int *failed)
+{
+    if (o->recipes.n == 0)
+        QM_TRY(qm_recipes_add_all(&o->recipes));
+    if (o->text)
+        return print_texts(o);
+    QM_TRY(qm_nvrtc_probe());
+    struct result *results = calloc((size_t)(o->recipes.n * o->n_archs), sizeof *results);
+    if (!results)
+        return qm_fail(QM_NO_MEMORY, "results");
+    json_t *rows = json_array(), *skipped = json_array();
+    double from = qm_seconds();
+    compile_all(o, results);
+    qm_status st = collect(o, results, rows, skipped, failed);
+    if (st == QM_OK && json_array_size(rows) == 0)
+        st = qm_fail(QM_SKIPPED, "%s", results[0].message);
+    if (st == QM_OK && !qm_cli.json)
+        print_rows(rows, skipped);
+    if (st == QM_OK)
+        qm_note("%zu kernels in %.1f s%s", json_array_size(rows), qm_seconds() - from,
+                *failed ? ": SPILLS OR LOCAL MEMORY" : ", none spills or uses local memory");
+    if (st == QM_OK && qm_cli.json)
+        qm_json_print(
+            json_pack("{s:b, s:O, s:O}", "passed", !*failed, "kernels", rows, "skipped", skipped));
+    json_decref(rows);
+    json_decref(skipped);
+    free(results);
+    return st;
+}
+
+int qm_cmd_kernels(int argc, char **argv)
+{
+    static const struct argp_child children[] = {{&qm_cli_argp, 0, "Common options:", -1}, {0}};
+    static const struct argp argp = {
+        .options = options,
+        .parser = option,
+        .args_doc = "[VARIANT|RECIPE...]",
+        .doc = "Compiles the CUDA kernels of each variant (default: all) with NVRTC, which needs "
+               "no GPU, "
+               "and prints what they use: registers of the step itself and of the largest kernel, "
+               "bytes "
+               "spilled, local and shared memory.  Exit code 1 when one spills or uses local "
+               "memory, 77 "
+               "without NVRTC.  Binaries are cached (QM_CACHE=FOLDER, or off)."
+               "\vExamples:\n"
+               "  qualm kernels\n"
+               "  qualm kernels adamw4_ao --arch sm_90 --mode fast\n"
+               "  qualm kernels adamw4_lpmm,grad=bf16,param=bf16/stoch --json\n"
+               "  qualm kernels adamw4_ao --text          the constants that make it this recipe\n",
+        .children = children,
+    };
+    struct options o = {
+        .arch = {80, 90, 100}, .n_archs = 3, .mode = QM_MODE_exact, .shape = {2, {1024, 1024}}};
+    int failed = 0, code = qm_cli_parse(&argp, argc, argv, &o);
+    qm_status st = o.status;
+    if (code == 0 && st == QM_OK)
+        st = work(&o, &failed);
+    qm_recipes_free(&o.recipes);
+    if (code != 0)
+        return code;
+    if (st != QM_OK)
+        return qm_cli_failed("kernels", st);
+    return failed ? qm_exit_code(QM_VERDICT) : 0;
+}

@@ -1,0 +1,131 @@
+/* main.c - the program: finds the subcommand, and writes its output out to the last byte. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/base/name.h"
+#include "experiments/campaign/worker.h"
+#include "experiments/cli/cli.h"
+#include "experiments/command/command.h"
+
+static const struct {
+    const char *text;
+    int (*run)(int argc, char **argv);
+} commands[] = {
+#define X(name, text) {text, qm_cmd_##name},
+    QM_COMMAND_LIST(X)
+#undef X
+};
+
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+static const char *const *names; /* qm_command_names() */
+
+static void usage(FILE *to)
+{
+    fputs("Usage: qualm COMMAND [OPTION...] [ARGUMENT...]\n"
+          "A harness for low-bit optimizer states.\n"
+          "\nCommands:\n",
+          to);
+    for (int i = 0; i < COMMANDS; i++)
+        fprintf(to, "  %-11s %s\n", names[i], commands[i].text);
+    fputs("\nExamples:\n"
+          "  qualm list variants                        what there is to study\n"
+          "  qualm show dyn:4s/block:128/bisect/mid     one quantizer, word by word\n"
+          "  qualm analyze states.h5 --tensor exp_avg   quantization error of saved tensors\n"
+          "  qualm size --shapes llama7b                bytes of optimizer state per variant\n"
+          "  qualm check                                every variant against the oracle\n"
+          "\n`qualm COMMAND --help` or `qualm help COMMAND` tells more; `qualm --version`.\n"
+          "\nExit codes:\n"
+          "   0  done\n"
+          "   1  a verdict failed, or a regression\n"
+          "   2  usage, configuration or composition error\n"
+          "   3  a file cannot be read or written, out of memory, internal error\n"
+          "   4  nothing matched a name or a filter\n"
+          "  75  interrupted; the same command resumes\n"
+          "  77  skipped: a device or an optional part is absent\n",
+          to);
+}
+
+/* Whoever read our output has left: no reason to complain. */
+static int reader_gone(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return errno == EPIPE || (poll(&out, 1, 0) > 0 && (out.revents & (POLLERR | POLLHUP)));
+}
+
+/* The last chance to notice a full disk. */
+static int finish(int code)
+{
+    errno = 0;
+    int failed = ferror(stdout);
+    if ((fflush(stdout) != 0 || failed) && !reader_gone()) {
+        fprintf(stderr, "qualm: cannot write to stdout: %s\n",
+                errno ? strerror(errno) : "an earlier write failed");
+        return qm_exit_code(QM_BAD_FILE);
+    }
+    return code;
+}
+
+static int run(const char *name, int argc, char **argv)
+{
+    int i = qm_name_find(name, names, COMMANDS);
+    if (i >= 0)
+        return commands[i].run(argc, argv);
+    const char *nearest = qm_name_nearest(name, names, COMMANDS);
+    fprintf(stderr, "qualm: no command '%s'; ", name);
+    if (nearest)
+        fprintf(stderr, "did you mean '%s'?\n", nearest);
+    else
+        fputs("`qualm --help` lists them\n", stderr);
+    return qm_exit_code(QM_NO_MATCH);
+}
+
+/* The number of a closed standard stream would go to the next file, and into that what is meant for
+ * the stream.  Now writing to it fails. */
+static void hold_streams(void)
+{
+    int fd;
+    do
+        fd = open("/dev/null", O_RDONLY);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd > STDERR_FILENO)
+        close(fd);
+}
+
+int main(int argc, char **argv)
+{
+    names = qm_command_names();
+    hold_streams();
+    signal(SIGPIPE, SIG_IGN); /* writing fails instead: files in the making are still completed */
+    signal(SIGXFSZ, SIG_IGN); /* a limit on their size is a full disk */
+    if (argc < 2) {
+        usage(stderr);
+        return qm_exit_code(QM_BAD_ARG);
+    }
+    const char *word = argv[1];
+    if (strcmp(word, QM_CAMPAIGN_WORKER) == 0)
+        return qm_campaign_worker(argc - 1, argv + 1);
+    if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
+        puts("qualm " QM_VERSION);
+        return finish(0);
+    }
+    if (strcmp(word, "help") == 0 && argc > 2) {
+        char help[] = "--help", *help_argv[] = {argv[2], help, NULL};
+        return finish(run(argv[2], 2, help_argv));
+    }
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "-?") == 0 ||
+        strcmp(word, "help") == 0) {
+        usage(stdout);
+        return finish(0);
+    }
+    if (word[0] == '-') {
+        fprintf(stderr, "qualm: option '%s' before a command; `qualm --help` tells the usage\n",
+                word);
+        return qm_exit_code(QM_BAD_ARG);
+    }
+    return finish(run(word, argc - 1, argv + 1));
+}

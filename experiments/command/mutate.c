@@ -1,0 +1,176 @@
+/* mutate.c - qualm mutate: who tests the tester. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/name.h"
+#include "experiments/cli/cli.h"
+#include "experiments/command/command.h"
+#include "experiments/mutants/matrix.h"
+
+enum { KEY_LIST = 256, KEY_ONLY, KEY_QUICK, KEY_RUNS, KEY_EXPORT };
+
+static const uint64_t default_seed = 20240501;
+
+struct options {
+    struct qm_matrix_options m;
+    int list;
+    const char *export, *file;
+};
+
+static const struct argp_option options[] = {
+    {"list", KEY_LIST, NULL, 0, "print the mutants and benign re-writings and stop", 0},
+    {"only", KEY_ONLY, "ID", 0, "those whose name matches this regular expression", 0},
+    {"quick", KEY_QUICK, NULL, 0, "every fourth of each template, and one seed", 0},
+    {"runs", KEY_RUNS, "N", 0, "benign cases at least (default 1000)", 0},
+    {"seed", 's', "N", 0, "of parameters and gradients (default 20240501)", 0},
+    {"export", KEY_EXPORT, "ID", 0,
+     "write this kernel to FILE (default: stdout), for `qualm check --kernel FILE`", 0},
+    {0}};
+
+static int64_t whole(struct argp_state *state, const char *name, const char *arg)
+{
+    char *end;
+    errno = 0;
+    long long x = strtoll(arg, &end, 10);
+    if (end == arg || *end || errno || x < 0)
+        argp_error(state, "--%s: expected a whole number from 0, got '%s'", name, arg);
+    return x;
+}
+
+static error_t option(int key, char *arg, struct argp_state *state)
+{
+    struct options *o = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT: state->child_inputs[0] = NULL; return 0;
+    case KEY_LIST: o->list = 1; return 0;
+    case KEY_ONLY: o->m.only = arg; return 0;
+    case KEY_QUICK: o->m.quick = 1; return 0;
+    case KEY_RUNS: o->m.runs = whole(state, "runs", arg); return 0;
+    case 's': o->m.seed = (uint64_t)whole(state, "seed", arg); return 0;
+    case KEY_EXPORT: o->export = arg; return 0;
+    case ARGP_KEY_ARG:
+        if (!o->export || o->file)
+            argp_error(state, "unexpected '%s'; a file is for --export ID", arg);
+        o->file = arg;
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static void list(const struct qm_registry *r, const char *only)
+{
+    static const char *const heads[] = {"name", "class", "what"};
+    json_t *all = json_array();
+    struct qm_table *t = qm_cli.json ? NULL : qm_table_open(3, heads);
+    for (int i = 0; i < r->n; i++) {
+        const struct qm_entry *e = &r->entry[i];
+        if (e->kind == QM_ENTRY_template || !qm_name_matches(e->id, only))
+            continue;
+        json_array_append_new(all, json_pack("{s:s, s:s, s:s, s:s}", "id", e->id, "template",
+                                             e->template, "class", e->class, "text", e->text));
+        for (int k = 0; t && k < 3; k++)
+            qm_table_cell(t, "%s", k == 0 ? e->id : k == 1 ? e->class : e->text);
+    }
+    if (t)
+        qm_table_close(t);
+    if (qm_cli.json)
+        qm_json_print(all);
+    else
+        json_decref(all);
+}
+
+static qm_status no_entry(const struct qm_registry *r, const char *id)
+{
+    const char **names = malloc(sizeof *names * (size_t)(r->n + 1));
+    for (int i = 0; names && i < r->n; i++)
+        names[i] = r->entry[i].id;
+    const char *near = names ? qm_name_nearest(id, names, r->n) : NULL;
+    qm_status st = qm_fail(QM_NO_MATCH, "no mutant '%s'%s%s%s; `qualm mutate --list` names them",
+                           id, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    free(names);
+    return st;
+}
+
+/* A kernel's source, under a name of its own first. */
+static qm_status export(const struct qm_registry *r, const char *id, const char *file)
+{
+    const struct qm_entry *e = qm_registry_find(r, id);
+    char temporary[4096];
+    if (!e)
+        return no_entry(r, id);
+    if (!file)
+        return fputs(e->source, stdout) < 0 ? qm_fail(QM_BAD_FILE, "stdout") : QM_OK;
+    snprintf(temporary, sizeof temporary, "%s.part", file);
+    FILE *f = fopen(temporary, "w");
+    if (!f)
+        return qm_fail(QM_BAD_FILE, "%s: %s", temporary, strerror(errno));
+    int ok = fputs(e->source, f) >= 0;
+    ok &= fclose(f) == 0;
+    if (!ok || rename(temporary, file) != 0) {
+        qm_status st = qm_fail(QM_BAD_FILE, "%s: %s", file, strerror(errno));
+        remove(temporary);
+        return st;
+    }
+    qm_note("%s: %s (%s)", file, e->text, e->kind == QM_ENTRY_mutant ? "a bug" : "benign");
+    return QM_OK;
+}
+
+static qm_status work(struct options *o, const struct qm_registry *r, int *failed)
+{
+    struct qm_matrix m;
+    if (o->export)
+        return export(r, o->export, o->file);
+    if (o->list) {
+        list(r, o->m.only);
+        return QM_OK;
+    }
+    o->m.registry = r;
+    qm_status st = qm_matrix_run(&o->m, &m);
+    if (st == QM_OK) {
+        qm_matrix_report(&m);
+        *failed = m.n_faults > 0;
+    }
+    qm_matrix_free(&m);
+    return st;
+}
+
+int qm_cmd_mutate(int argc, char **argv)
+{
+    static const struct argp_child children[] = {{&qm_cli_argp, 0, "Common options:", -1}, {0}};
+    static const struct argp argp = {
+        .options = options,
+        .parser = option,
+        .args_doc = "[FILE]",
+        .doc =
+            "Plants bugs, one at a time, in the kernel templates of every family, and judges each "
+            "as `qualm check --kernel` judges yours, in six regimes of gradients and steps; "
+            "beside "
+            "it the acceptance rules of other projects.  Re-writings that are as right as the "
+            "template must pass.  Exit code 1 when a bug survives everywhere, when one passes in a "
+            "regime where its results differ and nobody has said why they may, or when anything "
+            "right is called wrong."
+            "\vRegimes: usual (gradients 0.01 wide, step 10), start (1e-6 wide, step 1), late (1 "
+            "wide, step 1000, decay 0.1), decades (over 30 decades, step 3, decay 0.1), planted "
+            "(decision edges, step 1, no decay); 33,809 elements, or 179 x 191.\n\nExamples:\n"
+            "  qualm mutate\n"
+            "  qualm mutate --quick --json\n"
+            "  qualm mutate --list\n"
+            "  qualm mutate --only adamw4_ao.tie\n"
+            "  qualm mutate --export adamw4_ao.tie-down bug.c; qualm check --kernel bug.c",
+        .children = children,
+    };
+    struct options o = {.m = {.runs = 1000, .seed = default_seed}};
+    struct qm_registry r;
+    int failed = 0, code = qm_cli_parse(&argp, argc, argv, &o);
+    if (code)
+        return code;
+    qm_status st = qm_registry_open(&r);
+    if (st == QM_OK)
+        st = work(&o, &r, &failed);
+    qm_registry_close(&r);
+    if (st != QM_OK)
+        return qm_cli_failed("mutate", st);
+    return failed ? qm_exit_code(QM_VERDICT) : 0;
+}

@@ -1,0 +1,204 @@
+/* plan.c - qualm plan: what a suite would do, what it would cost, what it leaves out. */
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/campaign/campaign.h"
+#include "experiments/campaign/queue.h"
+#include "experiments/suite/cell_list.h"
+#include "experiments/cli/cli.h"
+#include "experiments/command/command.h"
+
+struct options {
+    char **suite;
+    int n, cells, shards;
+    const char *size; /* NULL: normal */
+};
+
+static const struct argp_option options[] = {
+    {"cells", 'c', NULL, 0, "list the cells too", 0},
+    {"shards", 's', "N", 0, "what each of N shards would get", 0},
+    {"size", 'z', "SIZE", 0, "small, normal or large: the values that suites give for it", 0},
+    {0}};
+
+static const char doc[] =
+    "What a suite stands for: cells, about what they cost, what is skipped and why.\v"
+    "Seconds are of one core and good to a factor of ten at best: they decide the shares of shards "
+    "and "
+    "whether `qualm run` makes a campaign of it.\n"
+    "\n"
+    "Examples:\n"
+    "  qualm plan convergence\n"
+    "  qualm plan --size large ablation_momentum\n"
+    "  qualm plan mine.yaml --shards 7\n"
+    "  qualm plan --json --cells mine.yaml\n"
+    "\n"
+    "Exit codes: 0 done, 2 a mistake in a suite, 3 a file cannot be read, 4 nothing matched or "
+    "every "
+    "cell is skipped.";
+
+static error_t option(int key, char *arg, struct argp_state *state)
+{
+    struct options *o = state->input;
+    switch (key) {
+    case 'c': o->cells = 1; return 0;
+    case 'z': o->size = arg; return 0;
+    case 's': o->shards = qm_cli_whole(state, "shards", arg, 1, 100000); return 0;
+    case ARGP_KEY_ARGS:
+        o->suite = state->argv + state->next;
+        o->n = state->argc - state->next;
+        return 0;
+    case ARGP_KEY_NO_ARGS: argp_error(state, "no SUITE given"); return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* One line per value of a text: how many cells, how many of them skipped, what they cost. */
+struct row {
+    const char *text;
+    int64_t cells, skipped;
+    double seconds;
+};
+
+static int by_text(const void *a, const void *b)
+{
+    const struct row *x = a, *y = b;
+    return strcmp(x->text, y->text);
+}
+
+/* Rows of equal text become one; returns how many are left. */
+static int64_t fold(struct row *row, int64_t n)
+{
+    int64_t k = 0;
+    qsort(row, (size_t)n, sizeof *row, by_text);
+    for (int64_t i = 0; i < n; i++) {
+        if (k > 0 && strcmp(row[k - 1].text, row[i].text) == 0) {
+            row[k - 1].cells += row[i].cells;
+            row[k - 1].skipped += row[i].skipped;
+            row[k - 1].seconds += row[i].seconds;
+        } else {
+            row[k++] = row[i];
+        }
+    }
+    return k;
+}
+
+static json_t *by_variant(const struct qm_job *job, struct row *row)
+{
+    json_t *list = json_array();
+    for (int64_t i = 0; i < job->n_cells; i++) {
+        const struct qm_cell *c = &job->cells[i];
+        row[i] = (struct row){c->recipe.base ? c->recipe.base->name : "", 1, c->reason != NULL,
+                              qm_cell_cost(c)};
+    }
+    int64_t n = fold(row, job->n_cells);
+    for (int64_t i = 0; i < n; i++)
+        json_array_append_new(list,
+                              json_pack("{s:s, s:I, s:I, s:f}", "variant", row[i].text, "cells",
+                                        (json_int_t)row[i].cells, "skipped",
+                                        (json_int_t)row[i].skipped, "seconds", row[i].seconds));
+    return list;
+}
+
+static json_t *skips(const struct qm_job *job, struct row *row)
+{
+    json_t *list = json_array();
+    int64_t n = 0;
+    for (int64_t i = 0; i < job->n_cells; i++)
+        if (job->cells[i].reason)
+            row[n++] = (struct row){job->cells[i].reason, 1, 1, 0.0};
+    n = fold(row, n);
+    for (int64_t i = 0; i < n; i++)
+        json_array_append_new(list, json_pack("{s:I, s:s}", "skipped", (json_int_t)row[i].cells,
+                                              "because", row[i].text));
+    return list;
+}
+
+static qm_status shares(const struct qm_job *job, int shards, json_t *into)
+{
+    for (int s = 0; s < shards; s++) {
+        struct qm_queue q;
+        double cost = 0.0;
+        QM_TRY(qm_queue_open(job->cells, job->n_cells, s, shards, NULL, &q));
+        for (int64_t i = 0; i < q.n; i++)
+            cost += qm_cell_cost(&job->cells[q.cell[i]]);
+        json_array_append_new(into, json_pack("{s:i, s:I, s:f}", "shard", s + 1, "cells",
+                                              (json_int_t)q.n, "seconds", cost));
+        qm_queue_close(&q);
+    }
+    return QM_OK;
+}
+
+static qm_status describe(const struct options *o, const struct qm_job *job, json_t *list,
+                          json_t **out)
+{
+    size_t n = (size_t)job->n_cells + 1;
+    struct row *row = calloc(n, sizeof *row);
+    char(*id)[QM_CELL_ID] = calloc(n, sizeof *id), digest[65] = "";
+    qm_status st = row && id ? qm_campaign_digest(job, id, digest)
+                             : qm_fail(QM_NO_MEMORY, "%lld cells", (long long)job->n_cells);
+    int64_t skipped = 0;
+    double cost = 0.0;
+    for (int64_t i = 0; i < job->n_cells; i++) {
+        skipped += job->cells[i].reason != NULL;
+        cost += qm_cell_cost(&job->cells[i]);
+    }
+    if (st == QM_OK) {
+        int cores = omp_get_max_threads();
+        *out = json_pack("{s:s, s:I, s:I, s:f, s:f, s:s, s:o, s:o}", "suite", job->suite->stem,
+                         "cells", (json_int_t)job->n_cells, "skipped", (json_int_t)skipped,
+                         "core_seconds", cost, "seconds_here", cost / cores, "digest", digest,
+                         "variants", by_variant(job, row), "skips", skips(job, row));
+        if (o->shards) {
+            json_t *all = json_array();
+            st = shares(job, o->shards, all);
+            json_object_set_new(*out, "shards", all);
+        }
+        if (qm_cli.json && json_array_size(list) > 0)
+            json_object_set(*out, "list", json_object_get(json_array_get(list, 0), "cells"));
+    }
+    free(row);
+    free(id);
+    return st == QM_OK && skipped == job->n_cells
+               ? qm_fail(QM_NO_MATCH, "%s: every cell is skipped", job->suite->path)
+               : st;
+}
+
+static qm_status plan(const struct options *o, const char *word, json_t *all)
+{
+    char path[1024];
+    struct qm_job job = {0};
+    json_t *list = json_array(), *v = NULL;
+    QM_TRY(qm_job_find(word, path, sizeof path));
+    const struct qm_job_changes changes = {.size = o->size};
+    qm_status st = qm_job_open(path, &changes, &job);
+    if (st == QM_OK && o->cells)
+        qm_cells_list(job.suite, job.cells, job.n_cells, list);
+    if (st == QM_OK)
+        st = describe(o, &job, list, &v);
+    if (v && qm_cli.json)
+        json_array_append_new(all, v);
+    else if (v)
+        qm_report(v);
+    json_decref(list);
+    qm_job_close(&job);
+    return st;
+}
+
+int qm_cmd_plan(int argc, char **argv)
+{
+    static const struct argp_child children[] = {{&qm_cli_argp, 0, "Common options:", -1}, {0}};
+    static const struct argp argp = {options, option, "SUITE...", doc, children, NULL, NULL};
+    struct options o = {0};
+    int code = qm_cli_parse(&argp, argc, argv, &o);
+    qm_status st = QM_OK;
+    if (code)
+        return code;
+    json_t *all = json_array();
+    for (int i = 0; st == QM_OK && i < o.n; i++)
+        st = plan(&o, o.suite[i], all);
+    if (st == QM_OK && qm_cli.json)
+        qm_json_print(json_incref(all));
+    json_decref(all);
+    return st == QM_OK ? 0 : qm_cli_failed("plan", st);
+}

@@ -1,0 +1,398 @@
+/* show.c - qualm show: everything about one name, recipe or quantizer string. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/name.h"
+#include "experiments/command/catalog.h"
+#include "experiments/cli/cli.h"
+#include "experiments/command/command.h"
+#include "experiments/source/distribution.h"
+#include "experiments/recipes/lpmm_config.h"
+#include "experiments/problems/problem.h"
+#include "oracle/metric/metric.h"
+
+static error_t option(int key, char *arg, struct argp_state *state)
+{
+    const char **name = state->input;
+    switch (key) {
+    case ARGP_KEY_ARG:
+        if (state->arg_num >= 1)
+            argp_error(state, "too many words; expected one NAME");
+        *name = arg;
+        return 0;
+    case ARGP_KEY_NO_ARGS: argp_error(state, "NAME is missing"); return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static void set_text(json_t *o, const char *key, const char *text)
+{
+    json_object_set_new(o, key, text ? json_string(text) : json_null());
+}
+
+static json_t *numbers(const float *value, int n)
+{
+    json_t *a = json_array();
+    for (int i = 0; i < n; i++)
+        json_array_append_new(a, qm_json_number((double)value[i]));
+    return a;
+}
+
+static double bits_at_1024(const struct qm_codec *c)
+{
+    struct qm_shape square = {2, {1024, 1024}};
+    return (double)qm_state_bytes(c, &square) * 8.0 / (1024.0 * 1024.0);
+}
+
+/* ---- what each kind of name has to say ----------------------------------------------------- */
+
+static qm_status show_quantizer(const char *text, json_t **out)
+{
+    struct qm_codec c;
+    char canonical[QM_QUANTIZER_TEXT];
+    QM_TRY(qm_codec_parse(&c, text));
+    json_t *o = json_object();
+    set_text(o, "kind", "quantizer");
+    set_text(o, "name", qm_quantizer_print(&c.q, canonical));
+    json_object_set_new(o, "bits_per_element_at_1024x1024", qm_json_number(bits_at_1024(&c)));
+    json_object_set_new(o, "words", qm_explain(&c.q));
+    if (c.q.bits) {
+        json_object_set_new(o, "codebook", numbers(c.cb.value, c.cb.n));
+        if (c.cb.is_permuted) {
+            json_t *code = json_array();
+            for (int i = 0; i < c.cb.n; i++)
+                json_array_append_new(code, json_integer(c.cb.perm[i]));
+            json_object_set_new(o, "stored_code", code);
+        }
+        if (c.has_edges)
+            json_object_set_new(o, "decision_boundaries", numbers(c.edge, c.cb.n - 1));
+    }
+    *out = o;
+    return QM_OK;
+}
+
+/* Those that are not 0: what a variant leaves out its rule does not read. */
+static void hyper(json_t *o, const struct qm_hyper *h)
+{
+    json_t *list = json_object();
+#define X(name, value, text) \
+    if (h->name != 0)        \
+        json_object_set_new(list, #name, json_real(h->name));
+    QM_HYPER_LIST(X)
+#undef X
+#define X(name, value, text) \
+    if (h->name != 0)        \
+        json_object_set_new(list, #name, json_true());
+    QM_HYPER_FLAG_LIST(X)
+#undef X
+    json_object_set_new(o, "hyper", list);
+}
+
+/* Slots of a recipe: one line each, then every word of each. */
+static void slots(json_t *o, const struct qm_recipe *r)
+{
+    json_t *list = json_array();
+    char text[QM_QUANTIZER_TEXT], key[80];
+    for (int i = 0; i < r->rule->n_slots; i++) {
+        struct qm_codec c;
+        double bits = qm_codec_init(&c, &r->slot[i]) == QM_OK ? bits_at_1024(&c) : 0.0;
+        json_array_append_new(list, json_pack("{s:s, s:s, s:f, s:I, s:b}", "slot", r->rule->slot[i],
+                                              "quantizer", qm_quantizer_print(&r->slot[i], text),
+                                              "bits_per_param", bits, "f32_below_numel",
+                                              (json_int_t)r->min_numel[i],
+                                              "f32_unless_whole_blocks", r->whole_blocks[i]));
+    }
+    json_object_set_new(o, "slots", list);
+    for (int i = 0; i < r->rule->n_slots; i++) {
+        snprintf(key, sizeof key, "words_of_%s", r->rule->slot[i]);
+        json_object_set_new(o, key, qm_explain(&r->slot[i]));
+    }
+}
+
+static qm_status show_recipe(const char *text, json_t **out)
+{
+    struct qm_recipe r;
+    char canonical[QM_RECIPE_TEXT];
+    struct qm_shape square = {2, {1024, 1024}};
+    int64_t bytes;
+    QM_TRY(qm_recipe_parse(text, &r));
+    QM_TRY(qm_recipe_applicable(&r));
+    QM_TRY(qm_recipe_bytes(&r, &square, &bytes));
+    json_t *o = json_object();
+    set_text(o, "kind", strchr(text, ',') ? "recipe" : "variant");
+    set_text(o, "name", qm_recipe_print(&r, canonical));
+    set_text(o, "summary", r.base->summary);
+    set_text(o, "source", r.base->source);
+    set_text(o, "file", qm_variant_file(r.base));
+    set_text(o, "rule", r.rule->name);
+    set_text(o, "rule_summary", r.rule->summary);
+    set_text(o, "rule_source", r.rule->source);
+    char param[24];
+    set_text(o, "grad", qm_dtype_name(r.grad));
+    set_text(o, "param", qm_param_text(&r.param, param));
+    if (r.rule->states)
+        set_text(o, "state_used", r.state_stored ? "stored" : "fresh");
+    json_object_set_new(o, "state_bits_per_param_at_1024x1024",
+                        qm_json_number((double)bytes * 8.0 / (1024.0 * 1024.0)));
+    json_object_set_new(o, "step_sqnr_floor_db", qm_json_number(r.base->step_sqnr_db));
+    slots(o, &r);
+    hyper(o, &r.hyper);
+    *out = o;
+    return QM_OK;
+}
+
+/* Variants that use this rule, or a word of this axis in a slot. */
+static void used_by(json_t *o, const struct qm_item *item)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < qm_variant_count(); i++) {
+        struct qm_recipe r;
+        if (qm_recipe_from(qm_variant_at(i), &r) != QM_OK)
+            continue;
+        int hit = item->kind == QM_KIND_rule && strcmp(r.rule->name, item->name) == 0;
+        for (int s = 0; s < r.rule->n_slots && !hit; s++) {
+            json_t *words = qm_explain(&r.slot[s]);
+            for (size_t w = 0; w < json_array_size(words) && !hit; w++) {
+                json_t *word = json_array_get(words, w);
+                const char *text = json_string_value(json_object_get(word, "word"));
+                const char *axis = json_string_value(json_object_get(word, "axis"));
+                size_t n = strcspn(text, ":");
+                hit = strcmp(axis, qm_kind_singular(item->kind)) == 0 && n == strlen(item->name) &&
+                      strncmp(text, item->name, n) == 0;
+            }
+            json_decref(words);
+        }
+        if (hit)
+            json_array_append_new(list, json_string(r.base->name));
+    }
+    json_object_set_new(o, "used_by_variants", list);
+}
+
+static void map_widths(json_t *o, const char *name)
+{
+    json_t *list = json_array();
+#define X(map, from, to, signs, text)                        \
+    if (strcmp(name, #map) == 0)                             \
+        for (int bits = from; bits <= (to); bits++)          \
+            for (int sign = 1; sign >= 0; sign--)            \
+                if (qm_map_allows(QM_MAP_##map, bits, sign)) \
+                    json_array_append_new(list, json_sprintf(#map ":%d%c", bits, sign ? 's' : 'u'));
+    QM_MAP_LIST(X)
+#undef X
+    json_object_set_new(o, "widths", list);
+}
+
+/* What stands behind key= in a problem's defaults, up to the next argument; base= takes the rest. */
+static json_t *default_of(const char *defaults, const char *key)
+{
+    size_t n = strlen(key);
+    const char *at = defaults;
+    while (strncmp(at, key, n) != 0 || at[n] != '=')
+        at += strcspn(at, ",") + 1;
+    at += n + 1;
+    return json_stringn(at, strcmp(key, "base") == 0 ? strlen(at) : strcspn(at, ","));
+}
+
+static json_t *arguments(const struct qm_problem *p)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < p->n_args; i++) {
+        const struct qm_arg *a = &p->arg[i];
+        json_t *takes = a->words ? json_string(a->words)
+                                 : json_sprintf("%s, %.10g to %.10g",
+                                                a->whole ? "whole number" : "number", a->lo, a->hi);
+        json_array_append_new(list, json_pack("{s:s, s:o, s:o, s:s}", "argument", a->key, "default",
+                                              default_of(p->args, a->key), "takes", takes,
+                                              "meaning", a->text));
+    }
+    return list;
+}
+
+/* The floor of the loss depends on the arguments: that of the defaults. */
+static qm_status show_floor(json_t *o, const struct qm_problem *p)
+{
+    void *self;
+    int n;
+    struct qm_shape shapes[QM_PROBLEM_TENSORS];
+    if (!p->optimum) {
+        set_text(o, "floor", "none: gradients are prescribed, there is no loss");
+        return QM_OK;
+    }
+    QM_TRY(p->open("", 1, &self, &n, shapes));
+    json_object_set_new(o, "floor_at_defaults", qm_json_number(p->optimum(self)));
+    p->close(self);
+    return QM_OK;
+}
+
+static qm_status show_problem(json_t *o, const struct qm_problem *p)
+{
+    set_text(o, "source", p->source);
+    set_text(o, "args", p->args);
+    json_object_set_new(o, "arguments", arguments(p));
+    QM_TRY(show_floor(o, p));
+    json_object_set_new(o, "steps", json_integer(p->steps));
+    json_object_set_new(o, "lr_adamw", qm_json_number(p->lr_adamw));
+    json_object_set_new(o, "lr_sgdm", qm_json_number(p->lr_sgdm));
+    json_object_set_new(o, "lr_lion", qm_json_number(p->lr_lion));
+    return QM_OK;
+}
+
+static qm_status show_item(const struct qm_item *item, json_t **out)
+{
+    if (item->kind == QM_KIND_variant)
+        return show_recipe(item->name, out);
+    json_t *o = json_object();
+    set_text(o, "kind", qm_kind_singular(item->kind));
+    set_text(o, "name", item->name);
+    set_text(o, "summary", item->text);
+    set_text(o, "file", item->file);
+    if (item->kind == QM_KIND_rule) {
+        const struct qm_rule *r = item->data;
+        set_text(o, "family", r->family);
+        set_text(o, "source", r->source);
+        json_t *list = json_array();
+        for (int i = 0; i < r->n_slots; i++)
+            json_array_append_new(list, json_pack("{s:s, s:s}", "slot", r->slot[i], "sign",
+                                                  r->slot_sign[i] ? "both" : "never negative"));
+        json_object_set_new(o, "slots", list);
+    } else if (item->kind == QM_KIND_problem) {
+        qm_status st = show_problem(o, item->data);
+        if (st != QM_OK) {
+            json_decref(o);
+            return st;
+        }
+    } else if (item->kind == QM_KIND_distribution) {
+        const struct qm_dist *d = item->data;
+        set_text(o, "args", d->args);
+        set_text(o, "sign", d->sign ? "both" : "never negative");
+    } else if (item->kind == QM_KIND_metric || item->kind == QM_KIND_outcome) {
+        set_text(o, "unit", ((const struct qm_metric *)item->data)->unit);
+    }
+    if (item->kind == QM_KIND_map)
+        map_widths(o, item->name);
+    if (item->kind <= QM_KIND_rule)
+        used_by(o, item);
+    *out = o;
+    return QM_OK;
+}
+
+/* ---- finding it ---------------------------------------------------------------------------- */
+
+/* Everything of that name: "log" may be a map and a curve.  Arguments after ':' do not count. */
+static qm_status show_named(const char *name, json_t *found)
+{
+    int n;
+    const struct qm_item *item = qm_catalog(&n);
+    size_t stem = strcspn(name, ":");
+    if (!item)
+        return qm_fail(QM_NO_MEMORY, "out of memory");
+    for (int i = 0; i < n; i++)
+        if (strlen(item[i].name) == stem && strncmp(item[i].name, name, stem) == 0) {
+            json_t *one;
+            QM_TRY(show_item(&item[i], &one));
+            json_array_append_new(found, one);
+        }
+    return QM_OK;
+}
+
+static qm_status unknown(const char *name)
+{
+    int n;
+    const struct qm_item *item = qm_catalog(&n);
+    const char **all = calloc((size_t)n + 1, sizeof *all);
+    if (!all)
+        return qm_fail(QM_NO_MEMORY, "out of memory");
+    for (int i = 0; i < n; i++)
+        all[i] = item[i].name;
+    const char *nearest = qm_name_nearest(name, all, n);
+    free(all);
+    if (nearest)
+        return qm_fail(QM_NO_MATCH, "nothing is named '%s'; did you mean '%s'?", name, nearest);
+    return qm_fail(QM_NO_MATCH, "nothing is named '%s'; `qualm list` shows every name", name);
+}
+
+static void warn(void *context, const char *line)
+{
+    (void)context;
+    qm_note("warning: %s", line);
+}
+
+/* A configuration of low-bit-optimizers as the recipe that it stands for. */
+static qm_status show_config(const char *path, json_t **out)
+{
+    struct qm_lpmm_config config;
+    char recipe[QM_RECIPE_TEXT];
+    QM_TRY(qm_lpmm_config_read(path, warn, NULL, &config));
+    QM_TRY(qm_lpmm_config_recipe(&config, recipe));
+    QM_TRY(show_recipe(recipe, out));
+    set_text(*out, "configuration", path);
+    return QM_OK;
+}
+
+static qm_status show(const char *name, json_t *found)
+{
+    json_t *one = NULL;
+    size_t length = strlen(name);
+    if (length > 4 && strcmp(name + length - 4, ".yml") == 0) {
+        QM_TRY(show_config(name, &one));
+        json_array_append_new(found, one);
+        return QM_OK;
+    }
+    if (strchr(name, '/') || strcmp(name, "f32") == 0) {
+        QM_TRY(show_quantizer(name, &one));
+        json_array_append_new(found, one);
+        return QM_OK;
+    }
+    if (strchr(name, ',')) {
+        QM_TRY(show_recipe(name, &one));
+        json_array_append_new(found, one);
+        return QM_OK;
+    }
+    QM_TRY(show_named(name, found));
+    return json_array_size(found) ? QM_OK : unknown(name);
+}
+
+int qm_cmd_show(int argc, char **argv)
+{
+    static const struct argp_child children[] = {{&qm_cli_argp, 0, "Common options:", -1}, {0}};
+    static const struct argp argp = {
+        NULL,
+        option,
+        "NAME",
+        "Tells everything about a variant, a recipe (a variant with overrides), a quantizer "
+        "string, a word of an axis, a rule, a problem, a distribution or a metric: what it is, "
+        "where it comes from and which file defines it."
+        "\vExamples:\n"
+        "  qualm show adamw4_lpmm                 a variant: slots, sources, bits of state\n"
+        "  qualm show adamw4_ao,exp_avg.map=nf4   a recipe\n"
+        "  qualm show default_5b.yml              a configuration of low-bit-optimizers\n"
+        "  qualm show dyn:4s/block:128/bisect/mid a quantizer: every word, codebook, boundaries\n"
+        "  qualm show rank1                       a word of an axis\n"
+        "  qualm show quad                        a problem: its arguments, floor, suggested "
+        "rates\n"
+        "  qualm show nf4 --json                  for programs: an array, one object per meaning\n",
+        children,
+        NULL,
+        NULL};
+    const char *name = NULL;
+    int code = qm_cli_parse(&argp, argc, argv, &name);
+    if (code)
+        return code;
+    json_t *found = json_array();
+    qm_status st = show(name, found);
+    if (st != QM_OK) {
+        json_decref(found);
+        return qm_cli_failed("show", st);
+    }
+    if (qm_cli.json) {
+        qm_report(found);
+        return 0;
+    }
+    for (size_t i = 0; i < json_array_size(found); i++) {
+        if (i)
+            putchar('\n');
+        qm_report(json_incref(json_array_get(found, i)));
+    }
+    json_decref(found);
+    return 0;
+}

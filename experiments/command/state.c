@@ -1,0 +1,371 @@
+/* state.c - qualm state: optimizer states in files: make, step, convert, show. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/half.h"
+#include "core/base/name.h"
+#include "experiments/cli/cli.h"
+#include "experiments/command/command.h"
+#include "experiments/source/distribution.h"
+#include "experiments/state/state_file.h"
+
+/* clang-format off */
+#define VERB_LIST(X)                                            \
+    X(show,    1, "what a state file holds")                    \
+    X(convert, 2, "write it in the other form, or for another recipe") \
+    X(make,    1, "run steps on random gradients from the start") \
+    X(step,    2, "run further steps on the same gradients")
+/* clang-format on */
+
+enum verb {
+#define X(name, files, text) VERB_##name,
+    VERB_LIST(X)
+#undef X
+        VERB_COUNT
+};
+static const char *const verbs[] = {
+#define X(name, files, text) #name,
+    VERB_LIST(X)
+#undef X
+};
+static const int verb_files[] = {
+#define X(name, files, text) files,
+    VERB_LIST(X)
+#undef X
+};
+
+struct options {
+    enum verb verb;
+    const char *recipe, *shapes, *file[2];
+    int64_t steps;
+    uint64_t seed;
+    int n_words, argc;
+    char **argv;
+};
+
+static const struct argp_option options[] = {
+    {"recipe", 'r', "RECIPE", 0, "variant with overrides; make: required, convert: the target", 0},
+    {"shapes", 's', "LIST", 0, "make: shapes of the tensors, such as 64x64,300", 0},
+    {"steps", 'n', "N", 0, "make, step: number of steps (default 10)", 0},
+    {"seed", 'S', "N", 0, "make: seed of start, gradients and rounding (default 1)", 0},
+    {0}};
+
+static uint64_t number(struct argp_state *state, const char *name, const char *arg, uint64_t most)
+{
+    char *end;
+    errno = 0;
+    uint64_t x = strtoull(arg, &end, 10);
+    if (*end || end == arg || errno || *arg == '-' || x > most)
+        argp_error(state, "--%s is '%s', expected a number from 0 to %llu", name, arg,
+                   (unsigned long long)most);
+    return x;
+}
+
+static void word(struct options *o, char *arg, struct argp_state *state)
+{
+    if (o->n_words == 0) {
+        int v = qm_name_find(arg, verbs, VERB_COUNT);
+        if (v < 0)
+            argp_error(state, "no '%s'; expected show, convert, make or step", arg);
+        o->verb = (enum verb)v;
+    } else if (o->n_words > verb_files[o->verb]) {
+        argp_error(state, "unexpected word '%s'", arg);
+    } else {
+        o->file[o->n_words - 1] = arg;
+    }
+    o->n_words++;
+}
+
+static error_t option(int key, char *arg, struct argp_state *state)
+{
+    struct options *o = state->input;
+    switch (key) {
+    case 'r': o->recipe = arg; return 0;
+    case 's': o->shapes = arg; return 0;
+    case 'n': o->steps = (int64_t)number(state, "steps", arg, 1000000000); return 0;
+    case 'S': o->seed = number(state, "seed", arg, UINT64_MAX); return 0;
+    case ARGP_KEY_ARG: word(o, arg, state); return 0;
+    case ARGP_KEY_END:
+        if (o->n_words == 0)
+            argp_error(state, "expected show, convert, make or step");
+        if (o->n_words <= verb_files[o->verb])
+            argp_error(state, "%s wants %s", verbs[o->verb],
+                       verb_files[o->verb] == 2 ? "two files, IN and OUT"
+                       : o->verb == VERB_show   ? "a file"
+                                                : "a file to write");
+        if (o->verb == VERB_make && (!o->recipe || !o->shapes))
+            argp_error(state, "make wants --recipe and --shapes");
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* ---- notes: every distinct line once -------------------------------------------------------- */
+
+struct notes {
+    int n;
+    char **line;
+    int *count;
+};
+
+static void note(const char *line, void *context)
+{
+    struct notes *all = context;
+    for (int i = 0; i < all->n; i++)
+        if (strcmp(all->line[i], line) == 0) {
+            all->count[i]++;
+            return;
+        }
+    char **lines = realloc(all->line, ((size_t)all->n + 1) * sizeof *lines);
+    if (lines)
+        all->line = lines;
+    int *counts = realloc(all->count, ((size_t)all->n + 1) * sizeof *counts);
+    if (counts)
+        all->count = counts;
+    if (!lines || !counts || !(all->line[all->n] = strdup(line)))
+        return;
+    all->count[all->n++] = 1;
+}
+
+/* Says them on stderr, releases them; the list for --json. */
+static json_t *notes_end(struct notes *all)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < all->n; i++) {
+        qm_note("%s (%d %s)", all->line[i], all->count[i],
+                all->count[i] == 1 ? "tensor" : "tensors");
+        json_array_append_new(
+            list, json_pack("{s:s, s:i}", "note", all->line[i], "tensors", all->count[i]));
+        free(all->line[i]);
+    }
+    free(all->line);
+    free(all->count);
+    return list;
+}
+
+/* ---- steps ---------------------------------------------------------------------------------- */
+
+/* Standard normals as floats: tensor id's part of a stream. */
+static qm_status normals(uint64_t seed, enum qm_stream stream, int64_t step, uint32_t id, int64_t n,
+                         float *out)
+{
+    enum { PIECE = 4096 };
+    double x[PIECE];
+    if (n >= INT64_C(1) << 38)
+        return qm_fail(QM_BAD_ARG, "a tensor of 2^38 elements or more");
+    for (int64_t from = 0; from < n; from += PIECE) {
+        int64_t count = n - from < PIECE ? n - from : PIECE;
+        qm_normals(seed, stream, step, ((int64_t)id << 38) + from, count, x);
+        for (int64_t i = 0; i < count; i++)
+            out[from + i] = (float)x[i];
+    }
+    return QM_OK;
+}
+
+/* Steps from + 1 to from + steps of an open plan. */
+static qm_status run_steps(const struct qm_recipe *r, const struct qm_shape *shape, uint32_t id,
+                           uint64_t seed, int64_t from, int64_t steps, void *plan, void *param)
+{
+    int64_t n = qm_shape_numel(shape);
+    float *g = malloc(sizeof(float) * ((size_t)n + 1));
+    uint16_t *narrow = malloc(sizeof(uint16_t) * ((size_t)n + 1));
+    struct qm_tensor p = {param, qm_param_dtype(&r->param), *shape};
+    struct qm_tensor gt = {r->grad == QM_DTYPE_f32 ? (void *)g : (void *)narrow, r->grad, *shape};
+    qm_status st = g && narrow ? QM_OK : qm_fail(QM_NO_MEMORY, "gradients");
+    for (int64_t t = from + 1; st == QM_OK && t <= from + steps; t++) {
+        st = normals(seed, QM_STREAM_noise, t, id, n, g);
+        for (int64_t i = 0; r->grad != QM_DTYPE_f32 && i < n; i++)
+            narrow[i] = r->grad == QM_DTYPE_bf16 ? qm_float_to_bf16(g[i]) : qm_float_to_f16(g[i]);
+        if (st == QM_OK)
+            st = qm_backend_cpu.step(plan, &p, &gt, t, seed);
+    }
+    free(narrow);
+    free(g);
+    return st;
+}
+
+/* The tensor `name` after its first steps, into out. */
+static qm_status make_tensor(const struct options *o, const struct qm_recipe *r, const char *name,
+                             const struct qm_shape *shape, uint32_t id, struct qm_state *out)
+{
+    void *plan;
+    int64_t n = qm_shape_numel(shape);
+    QM_TRY(qm_backend_cpu.open(r, shape, id, &plan));
+    float *x = malloc(sizeof(float) * ((size_t)n + 1));
+    uint8_t *param = malloc((size_t)n * (size_t)qm_param_bytes(&r->param) + 1);
+    qm_status st = x && param ? normals(o->seed, QM_STREAM_start, 0, id, n, x)
+                              : qm_fail(QM_NO_MEMORY, "%s: %lld elements", name, (long long)n);
+    for (int64_t i = 0; st == QM_OK && i < n; i++) {
+        uint32_t h = qm_param_nearest(r->param.format, x[i]);
+        memcpy(param + i * qm_param_bytes(&r->param), &h, (size_t)qm_param_bytes(&r->param));
+    }
+    if (st == QM_OK)
+        st = run_steps(r, shape, id, o->seed, 0, o->steps, plan, param);
+    if (st == QM_OK)
+        st =
+            qm_state_take(out, name, r, shape, id, o->steps, o->seed, &qm_backend_cpu, plan, param);
+    free(param);
+    free(x);
+    qm_backend_cpu.close(plan);
+    return st;
+}
+
+static qm_status make(const struct options *o, struct qm_state *out)
+{
+    struct qm_recipe r;
+    char *list = strdup(o->shapes), *rest = list, *one;
+    qm_status st = list ? qm_recipe_parse(o->recipe, &r) : qm_fail(QM_NO_MEMORY, "shapes");
+    while (st == QM_OK && (one = strsep(&rest, ",")) != NULL) {
+        struct qm_shape shape;
+        char name[24];
+        snprintf(name, sizeof name, "t%d", out->n);
+        st = qm_shape_parse(one, &shape);
+        if (st == QM_OK)
+            st = make_tensor(o, &r, name, &shape, (uint32_t)out->n, out);
+    }
+    free(list);
+    return st;
+}
+
+/* A stored tensor under recipe r (NULL: its own), further steps, into out. */
+static qm_status resume_tensor(const struct qm_state_tensor *t, const struct qm_recipe *target,
+                               int64_t steps, struct notes *notes, struct qm_state *out)
+{
+    struct qm_recipe own;
+    void *plan;
+    if (!target)
+        QM_TRY(qm_recipe_parse(t->recipe, &own));
+    const struct qm_recipe *r = target ? target : &own;
+    if (t->step + steps > INT64_C(0xffffffff))
+        return qm_fail(QM_BAD_ARG, "%s: more than 2^32 - 1 steps", t->name);
+    QM_TRY(qm_backend_cpu.open(r, &t->shape, t->id, &plan));
+    uint8_t *param =
+        malloc((size_t)qm_shape_numel(&t->shape) * (size_t)qm_param_bytes(&r->param) + 1);
+    qm_status st = param ? qm_state_give(t, r, &t->shape, &qm_backend_cpu, plan, param, note, notes)
+                         : qm_fail(QM_NO_MEMORY, "%s", t->name);
+    if (st == QM_OK)
+        st = run_steps(r, &t->shape, t->id, t->seed, t->step, steps, plan, param);
+    if (st == QM_OK)
+        st = qm_state_take(out, t->name, r, &t->shape, t->id, t->step + steps, t->seed,
+                           &qm_backend_cpu, plan, param);
+    free(param);
+    qm_backend_cpu.close(plan);
+    return st;
+}
+
+static qm_status resume(const struct options *o, const struct qm_state *in, struct notes *notes,
+                        struct qm_state *out)
+{
+    struct qm_recipe r;
+    if (o->recipe)
+        QM_TRY(qm_recipe_parse(o->recipe, &r));
+    for (int i = 0; i < in->n; i++) {
+        qm_status st = resume_tensor(&in->tensor[i], o->recipe ? &r : NULL,
+                                     o->verb == VERB_step ? o->steps : 0, notes, out);
+        if (st != QM_OK)
+            return qm_fail_in(st, in->tensor[i].name);
+    }
+    return QM_OK;
+}
+
+/* ---- what is printed ------------------------------------------------------------------------ */
+
+static json_int_t slot_bytes(const struct qm_state_slot *s)
+{
+    size_t codes = s->codes.data ? qm_tensor_bytes(&s->codes) : 0;
+    return (json_int_t)(codes + qm_tensor_bytes(&s->scales));
+}
+
+static json_t *report(const struct qm_state *s, const char *path, json_t *notes)
+{
+    json_t *tensors = json_array(), *slots = json_array();
+    char shape[192], digest[65] = "", text[24];
+    for (int i = 0; i < s->n; i++) {
+        const struct qm_state_tensor *t = &s->tensor[i];
+        snprintf(text, sizeof text, "%llu", (unsigned long long)t->seed);
+        json_array_append_new(tensors,
+                              json_pack("{s:s, s:s, s:I, s:I, s:s, s:s}", "name", t->name, "shape",
+                                        qm_shape_print(&t->shape, shape, sizeof shape), "tensor",
+                                        (json_int_t)t->id, "step", (json_int_t)t->step, "seed",
+                                        text, "recipe", t->recipe));
+        for (int k = 0; k < t->n_slots; k++)
+            json_array_append_new(
+                slots, json_pack("{s:s, s:s, s:s, s:s, s:I}", "tensor", t->name, "slot",
+                                 t->slot[k].name, "quantizer", t->slot[k].quantizer, "shape",
+                                 qm_shape_print(&t->slot[k].shape, shape, sizeof shape), "bytes",
+                                 slot_bytes(&t->slot[k])));
+    }
+    qm_state_digest(s, digest);
+    json_t *all = json_pack("{s:s, s:s, s:o, s:o}", "file", path, "digest", digest, "tensors",
+                            tensors, "slots", slots);
+    if (json_array_size(notes) > 0 && qm_cli.json)
+        json_object_set(all, "notes", notes);
+    json_decref(notes);
+    return all;
+}
+
+static qm_status run(struct options *o, json_t **out)
+{
+    struct qm_state in = {0, NULL}, made = {0, NULL};
+    struct notes notes = {0, NULL, NULL};
+    const char *path = o->file[verb_files[o->verb] - 1];
+    /* convert without a recipe copies: no variant has to be known */
+    int as_it_is = o->verb == VERB_show || (o->verb == VERB_convert && !o->recipe);
+    qm_status st = o->verb == VERB_make ? make(o, &made) : qm_state_read(o->file[0], &in);
+    if (st == QM_OK && o->verb != VERB_make && !as_it_is)
+        st = resume(o, &in, &notes, &made);
+    const struct qm_state *result = as_it_is ? &in : &made;
+    if (st == QM_OK && o->verb != VERB_show)
+        st = qm_state_write(result, path, o->argc, o->argv);
+    json_t *said = notes_end(&notes);
+    if (st == QM_OK)
+        *out = report(result, path, said);
+    else
+        json_decref(said);
+    qm_state_free(&made);
+    qm_state_free(&in);
+    return st;
+}
+
+int qm_cmd_state(int argc, char **argv)
+{
+    static const struct argp_child children[] = {{&qm_cli_argp, 0, "Common options:", -1}, {0}};
+    static const struct argp argp = {
+        options,
+        option,
+        "show FILE\nconvert IN OUT\nmake OUT\nstep IN OUT",
+        "Optimizer states in files: parameter, residual, codes and scales of every slot, step and "
+        "seed.  The ending says the form: .h5 (HDF5) or .safetensors; both hold the same bits."
+        "\v"
+        "  show     what a file holds, and the digest of its contents\n"
+        "  convert  the other form; with --recipe another recipe: what both store alike is copied, "
+        "the rest goes through float32, with a note on stderr for each\n"
+        "  make     start and gradients are standard normal by --seed; tensors are t0, t1, ...\n"
+        "  step     further steps on the gradients that make would have used: after k and k steps "
+        "a "
+        "file has the digest of one after 2k.  --recipe as in convert\n"
+        "\n"
+        "Examples:\n"
+        "  qualm state make --recipe adamw4_ao --shapes 64x64,300 --steps 10 a.safetensors\n"
+        "  qualm state step a.safetensors b.safetensors --steps 10\n"
+        "  qualm state convert b.safetensors b.h5\n"
+        "  qualm state convert b.h5 c.h5 --recipe adamw8_bnb,param=bf16/kahan\n"
+        "  qualm state show b.h5 --json\n"
+        "\n"
+        "Exit codes: 0 done, 2 a mistake in a recipe or shape, 3 a file cannot be read or written, "
+        "4 no such variant.",
+        children,
+        NULL,
+        NULL};
+    struct options o = {.steps = 10, .seed = 1, .argc = argc, .argv = argv};
+    int code = qm_cli_parse(&argp, argc, argv, &o);
+    if (code)
+        return code;
+    json_t *result = NULL;
+    qm_status st = run(&o, &result);
+    if (st != QM_OK)
+        return qm_cli_failed("state", st);
+    qm_report(result);
+    return 0;
+}

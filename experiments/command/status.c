@@ -1,0 +1,109 @@
+/* status.c - qualm status: how far campaigns have come, from their ledgers alone. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/campaign/campaign.h"
+#include "experiments/cli/cli.h"
+#include "experiments/command/command.h"
+
+struct options {
+    char **dir;
+    int n;
+};
+
+static const char doc[] =
+    "How far a campaign has come: reads its ledgers and nothing else, while it runs or not.\v"
+    "`running` counts the shards that a process on this machine is at work on.  Cells count when "
+    "their "
+    "segment is closed, which is every second at first and every minute in long campaigns.\n"
+    "\n"
+    "Examples:\n"
+    "  qualm status results/big.run\n"
+    "  qualm status --json results/*.run\n"
+    "\n"
+    "Exit codes: 0 all cells are done, 3 a ledger cannot be read, 4 no campaign there, 75 cells "
+    "are "
+    "still to do.";
+
+static error_t option(int key, char *arg, struct argp_state *state)
+{
+    struct options *o = state->input;
+    (void)arg;
+    switch (key) {
+    case ARGP_KEY_ARGS:
+        o->dir = state->argv + state->next;
+        o->n = state->argc - state->next;
+        return 0;
+    case ARGP_KEY_NO_ARGS: argp_error(state, "no DIR given"); return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+struct tally {
+    int64_t done, ok, skipped, diverged, failed;
+    double seconds;
+};
+
+static qm_status tally_up(const struct qm_book *b, int64_t n, struct tally *t)
+{
+    int64_t *line = calloc((size_t)n + 1, sizeof *line);
+    qm_status st = line ? qm_book_resolve(b, n, NULL, line)
+                        : qm_fail(QM_NO_MEMORY, "%lld cells", (long long)n);
+    for (int64_t i = 0; st == QM_OK && i < n; i++) {
+        if (line[i] < 0)
+            continue;
+        const struct qm_book_line *l = &b->line[line[i]];
+        t->done++;
+        t->ok += strcmp(l->status, "ok") == 0;
+        t->skipped += strcmp(l->status, "skipped") == 0;
+        t->diverged += strcmp(l->status, "diverged") == 0;
+        t->failed += l->failed;
+        t->seconds += l->seconds;
+    }
+    free(line);
+    return st;
+}
+
+static qm_status show(const char *dir, json_t *into, int *unfinished)
+{
+    struct qm_campaign_head head;
+    struct qm_book b = {0};
+    struct tally t = {0};
+    QM_TRY(qm_campaign_head(dir, &head));
+    qm_status st = qm_book_read_all(&b, dir);
+    if (st == QM_OK || st == QM_NO_MATCH) /* begun a moment ago: no ledger yet */
+        st = tally_up(&b, head.cells, &t);
+    *unfinished |= t.done < head.cells;
+    if (st == QM_OK)
+        json_array_append_new(
+            into,
+            json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:i, s:i, s:I, s:f}",
+                      "campaign", dir, "suite", head.name, "cells", (json_int_t)head.cells, "done",
+                      (json_int_t)t.done, "ok", (json_int_t)t.ok, "skipped", (json_int_t)t.skipped,
+                      "diverged", (json_int_t)t.diverged, "failed", (json_int_t)t.failed, "ledgers",
+                      b.n_ledgers, "running", b.n_held, "segments", b.n_segments, "damaged_lines",
+                      (json_int_t)b.bad_lines, "cell_seconds", t.seconds));
+    qm_book_free(&b);
+    return st;
+}
+
+int qm_cmd_status(int argc, char **argv)
+{
+    static const struct argp_child children[] = {{&qm_cli_argp, 0, "Common options:", -1}, {0}};
+    static const struct argp argp = {NULL, option, "DIR...", doc, children, NULL, NULL};
+    struct options o = {0};
+    int unfinished = 0, code = qm_cli_parse(&argp, argc, argv, &o);
+    qm_status st = QM_OK;
+    if (code)
+        return code;
+    json_t *all = json_array();
+    for (int i = 0; st == QM_OK && i < o.n; i++)
+        st = show(o.dir[i], all, &unfinished);
+    if (st != QM_OK) {
+        json_decref(all);
+        return qm_cli_failed("status", st);
+    }
+    qm_report(o.n == 1 && !qm_cli.json ? json_incref(json_array_get(all, 0)) : json_incref(all));
+    json_decref(all);
+    return unfinished ? qm_exit_code(QM_INTERRUPTED) : 0;
+}

@@ -1,0 +1,77 @@
+/* verify.c - qualm verify: the verdict on the answers in a golden file. */
+#include "experiments/cli/cli.h"
+#include "experiments/command/command.h"
+#include "experiments/vectors/vectors.h"
+
+static error_t option(int key, char *arg, struct argp_state *state)
+{
+    const char **path = state->input;
+    switch (key) {
+    case ARGP_KEY_ARG:
+        if (*path)
+            argp_error(state, "unexpected word '%s'", arg);
+        *path = arg;
+        return 0;
+    case ARGP_KEY_NO_ARGS: argp_error(state, "FILE is missing; \"-\" is stdin"); return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static json_t *report(const char *path, const struct qm_vectors_verdict *v)
+{
+    const struct qm_tally *t = &v->tally;
+    json_t *failures = json_array();
+    for (int i = 0; i < t->n_findings; i++)
+        json_array_append_new(failures, json_pack("{s:s, s:s}", "step", t->finding[i].name, "what",
+                                                  t->finding[i].text));
+    if (v->missing)
+        json_array_append_new(failures,
+                              json_pack("{s:s, s:o}", "step", v->first_missing, "what",
+                                        json_sprintf("not there; %lld steps are not answered",
+                                                     (long long)v->missing)));
+    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s, s:s, "
+                     "s:o}",
+                     "file", path, "recipe", v->recipe, "steps", (json_int_t)v->steps,
+                     "steps_answered", (json_int_t)(v->steps - v->missing), "judged",
+                     (json_int_t)t->judged, "equal", (json_int_t)t->verdict[QM_VERDICT_EQUAL],
+                     "within_bound", (json_int_t)t->verdict[QM_VERDICT_WITHIN_BOUND], "boundary",
+                     (json_int_t)t->verdict[QM_VERDICT_BOUNDARY], "off_by_one",
+                     (json_int_t)t->verdict[QM_VERDICT_OFF_BY_ONE], "wrong",
+                     (json_int_t)t->verdict[QM_VERDICT_WRONG], "failed_steps",
+                     (json_int_t)t->failed_cases, "may_overflow", (json_int_t)t->unbounded,
+                     "worst_ratio", qm_json_number(t->worst_ratio), "worst_step",
+                     *t->worst_case ? t->worst_case : "-", "verdict",
+                     qm_vectors_passed(v) ? "passed" : "FAILED", "failures", failures);
+}
+
+int qm_cmd_verify(int argc, char **argv)
+{
+    static const struct argp_child children[] = {{&qm_cli_argp, 0, "Common options:", -1}, {0}};
+    static const struct argp argp = {
+        NULL,
+        option,
+        "FILE",
+        "Judges the answers CASE/out/STEP/... that a program has added to a file of `qualm gen`, "
+        "as "
+        "`qualm check` judges the variants: parameters, scales and codes by the range that the "
+        "rounding errors of the rule's own order allow, not by equality with our results.  Each "
+        "step is judged from the program's own state before it.  Exit code 1 when something is out "
+        "of bounds or a step is not answered, 4 when none is.  The format: results/GOLDEN.md."
+        "\vExamples:\n"
+        "  qualm verify golden.h5\n"
+        "  qualm gen adamw4_ao --out - | your-kernel | qualm verify -\n"
+        "  qualm verify answers.npz --json\n",
+        children,
+        NULL,
+        NULL};
+    const char *path = NULL;
+    struct qm_vectors_verdict v;
+    int code = qm_cli_parse(&argp, argc, argv, &path);
+    if (code)
+        return code;
+    qm_status st = qm_vectors_judge(path, &v);
+    if (st != QM_OK)
+        return qm_cli_failed("verify", st);
+    qm_report(report(path, &v));
+    return qm_vectors_passed(&v) ? 0 : qm_exit_code(QM_VERDICT);
+}

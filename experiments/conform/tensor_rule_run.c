@@ -1,0 +1,274 @@
+/* tensor_rule_run.c - oracle and rule against recorded runs over whole tensors. */
+#include "experiments/conform/tensor_rule_run.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/recipe/backend.h"
+#include "experiments/recipes/oracle_hyper.h"
+#include "oracle/oracle.h"
+
+/* What one case reads; arrays are [step][...] and NULL where nothing was recorded. */
+struct record {
+    const struct qm_whole_case *w;
+    struct qm_shape shape, slot_shape[QM_MAX_SLOTS];
+    int64_t steps, n, slot_n[QM_MAX_SLOTS];
+    const double *p0, *grads, *params, *state[QM_MAX_SLOTS];
+    const double *proj; /* [matrix][...] */
+    const int64_t *proj_step;
+    int64_t n_proj;
+};
+
+int qm_whole_shape(struct qm_conform *c, struct qm_shape *out)
+{
+    double dims[QM_MAX_RANK];
+    int64_t numel = qm_case_numel(c, "param0");
+    int rank = qm_golden_numbers(c->file, c->group, "shape", dims, QM_MAX_RANK);
+    struct qm_shape s = {.rank = rank};
+    for (int i = 0; i < rank && rank <= QM_MAX_RANK; i++)
+        s.dim[i] = dims[i] >= 0 && dims[i] < 1e9 ? (int64_t)dims[i] : -1;
+    if (qm_case_whole(c, "ndim", rank) == 0)
+        s = (struct qm_shape){.rank = 0};
+    if (rank <= QM_MAX_RANK && numel > 0 && qm_shape_numel(&s) == numel) {
+        *out = s;
+        return 1;
+    }
+    (void)qm_fail(QM_BAD_FILE, "%s: attribute shape does not describe the %lld values of param0",
+                  c->group, (long long)numel);
+    qm_case_failed(c);
+    return 0;
+}
+
+double qm_whole_number(struct qm_conform *c, const char *name, int i, double absent)
+{
+    double x[8];
+    int n = qm_golden_numbers(c->file, c->group, name, x, 8);
+    return i < n && i < 8 && !isnan(x[i]) ? x[i] : absent;
+}
+
+static int read_record(struct qm_conform *c, const struct qm_whole_case *w, struct record *r)
+{
+    *r = (struct record){.w = w, .steps = qm_case_whole(c, "steps", 0)};
+    if (!qm_whole_shape(c, &r->shape))
+        return 0;
+    r->n = qm_shape_numel(&r->shape);
+    for (int i = 0; i < w->rule->n_slots; i++) {
+        r->slot_shape[i] = r->shape;
+        if (w->rule->slot_shape)
+            w->rule->slot_shape(&w->hyper, i, &r->shape, &r->slot_shape[i]);
+        r->slot_n[i] = qm_shape_numel(&r->slot_shape[i]);
+        if (w->state[i] && r->slot_n[i] > 0)
+            r->state[i] = qm_case_doubles(c, w->state[i], r->steps * r->slot_n[i]);
+    }
+    if (w->proj >= 0 && r->slot_n[w->proj] > 0) {
+        r->n_proj = qm_case_numel(c, "proj_step");
+        r->proj_step = qm_case_ints(c, "proj_step", r->n_proj);
+        r->proj = qm_case_doubles(c, "proj", r->n_proj * r->slot_n[w->proj]);
+    }
+    r->p0 = qm_case_doubles(c, "param0", r->n);
+    r->grads = qm_case_doubles(c, "grads", r->steps * r->n);
+    r->params = qm_case_doubles(c, "params", r->steps * r->n);
+    return qm_case_open(c);
+}
+
+/* The matrix in force at step t. */
+static const double *proj_at(const struct record *r, int64_t t)
+{
+    int64_t k = -1;
+    for (int64_t i = 0; i < r->n_proj; i++)
+        k = r->proj_step[i] < t ? i : k;
+    return k >= 0 ? r->proj + k * r->slot_n[r->w->proj] : NULL;
+}
+
+static double largest(const double *x, int64_t n)
+{
+    double m = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        m = fabs(x[i]) > m ? fabs(x[i]) : m;
+    return m;
+}
+
+/* ---- a side: the oracle, or the rule on the CPU backend ---- */
+
+struct side {
+    const struct record *r;
+    const struct qm_oracle *oracle; /* NULL: the plan */
+    struct qm_oracle_hyper h;
+    void *plan;
+    enum qm_param_format format;
+    double *p, *g, *slot[QM_MAX_SLOTS], *room;
+    float *single; /* the plan's tensors pass through here */
+};
+
+static int side_memory(struct qm_conform *c, struct side *s)
+{
+    int64_t most = s->r->n;
+    s->p = qm_case_memory(c, s->r->n, sizeof *s->p);
+    s->g = qm_case_memory(c, s->r->n, sizeof *s->g);
+    for (int i = 0; i < s->r->w->rule->n_slots; i++) {
+        most = s->r->slot_n[i] > most ? s->r->slot_n[i] : most;
+        s->slot[i] = qm_case_memory(c, s->r->slot_n[i], sizeof **s->slot);
+    }
+    s->single = qm_case_memory(c, most, sizeof *s->single);
+    return qm_case_open(c);
+}
+
+/* The doubles as what the plan stores; every recorded value is one of those exactly. */
+static void narrow(enum qm_param_format f, const double *x, int64_t n, void *out)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (f == QM_PARAM_f32)
+            ((float *)out)[i] = (float)x[i];
+        else
+            ((uint16_t *)out)[i] = (uint16_t)qm_param_nearest(f, (float)x[i]);
+}
+
+static qm_status plan_step(struct side *s, int64_t t)
+{
+    const struct record *r = s->r;
+    enum qm_dtype dtype = s->format == QM_PARAM_f32 ? QM_DTYPE_f32 : QM_DTYPE_bf16;
+    for (int i = 0; i < r->w->rule->n_slots; i++) {
+        narrow(QM_PARAM_f32, s->slot[i], r->slot_n[i], s->single);
+        QM_TRY(qm_backend_cpu.load(s->plan, i, NULL, s->single));
+    }
+    struct qm_tensor p = {s->room, dtype, r->shape}, g = {s->room + r->n, dtype, r->shape};
+    narrow(s->format, s->p, r->n, p.data);
+    narrow(s->format, r->grads + (t - 1) * r->n, r->n, g.data);
+    QM_TRY(qm_backend_cpu.step(s->plan, &p, &g, t, 0));
+    qm_to_double(p.data, dtype, 0, r->n, s->p);
+    for (int i = 0; i < r->w->rule->n_slots; i++) {
+        QM_TRY(qm_backend_cpu.save(s->plan, i, NULL, s->single));
+        qm_to_double(s->single, QM_DTYPE_f32, 0, r->slot_n[i], s->slot[i]);
+    }
+    return QM_OK;
+}
+
+static qm_status side_step(struct side *s, int64_t t)
+{
+    const struct record *r = s->r;
+    const double *proj = r->w->proj >= 0 ? proj_at(r, t) : NULL;
+    if (proj)
+        memcpy(s->slot[r->w->proj], proj, sizeof *proj * (size_t)r->slot_n[r->w->proj]);
+    if (!s->oracle)
+        return plan_step(s, t);
+    memcpy(s->g, r->grads + (t - 1) * r->n, sizeof *s->g * (size_t)r->n);
+    return qm_oracle_step(s->oracle, s->p, s->slot, s->g, &r->shape, r->w->tensor, &s->h, t);
+}
+
+/* ---- a run ---- */
+
+static void judge_step(struct qm_conform *c, const struct side *s, int64_t t, double state,
+                       double param)
+{
+    const struct record *r = s->r;
+    char what[96];
+    for (int i = 0; i < r->w->rule->n_slots; i++) {
+        if (!r->state[i])
+            continue;
+        const double *want = r->state[i] + (t - 1) * r->slot_n[i];
+        snprintf(what, sizeof what, "step %lld %s", (long long)t, r->w->rule->slot[i]);
+        qm_judge_close_double(c, what, s->slot[i], want, r->slot_n[i],
+                              state * largest(want, r->slot_n[i]));
+    }
+    const double *want = r->params + (t - 1) * r->n;
+    snprintf(what, sizeof what, "step %lld parameter", (long long)t);
+    qm_judge_close_double(c, what, s->p, want, r->n, param * largest(want, r->n));
+}
+
+static void run(struct qm_conform *c, struct side *s, int is_free,
+                const struct qm_whole_tolerance *tol)
+{
+    const struct record *r = s->r;
+    memcpy(s->p, r->p0, sizeof *s->p * (size_t)r->n);
+    for (int64_t t = 1; t <= r->steps && qm_case_open(c); t++) {
+        if (t > 1 && !is_free) {
+            memcpy(s->p, r->params + (t - 2) * r->n, sizeof *s->p * (size_t)r->n);
+            for (int i = 0; i < r->w->rule->n_slots; i++)
+                if (r->state[i])
+                    memcpy(s->slot[i], r->state[i] + (t - 2) * r->slot_n[i],
+                           sizeof **s->slot * (size_t)r->slot_n[i]);
+        }
+        if (side_step(s, t) != QM_OK)
+            qm_case_differs(c, "step %lld: %.250s", (long long)t, qm_message());
+        else if (is_free)
+            judge_step(c, s, t, tol->free_state, tol->free_param);
+        else
+            judge_step(c, s, t, tol->state, tol->param);
+    }
+}
+
+static void run_oracle(struct qm_conform *c, const struct record *r, int is_free)
+{
+    struct side s = {.r = r, .oracle = qm_oracle_find(r->w->rule->family)};
+    s.h = qm_oracle_hyper_of(&r->w->hyper);
+    snprintf(c->now.how, sizeof c->now.how, "oracle %s", r->w->rule->family);
+    if (!s.oracle) {
+        qm_case_skip(c, "there is no oracle %s", r->w->rule->family);
+        return;
+    }
+    if (side_memory(c, &s))
+        run(c, &s, is_free, &r->w->f64);
+}
+
+static void run_rule(struct qm_conform *c, const struct record *r, int is_free,
+                     enum qm_param_format format)
+{
+    struct side s = {.r = r, .format = format};
+    struct qm_recipe recipe = {.base = qm_variant_at(0),
+                               .rule = r->w->rule,
+                               .grad = format == QM_PARAM_f32 ? QM_DTYPE_f32 : QM_DTYPE_bf16,
+                               .param = {format, QM_WRITE_near},
+                               .hyper = r->w->hyper};
+    snprintf(c->now.how, sizeof c->now.how, "%s%s", r->w->rule->name,
+             format == QM_PARAM_f32 ? "" : ", param=bf16/near");
+    for (int i = 0; i < r->w->rule->n_slots; i++)
+        if (qm_recipe_set(&recipe, r->w->rule->slot[i], "f32") != QM_OK)
+            qm_case_skip(c, "%.250s", qm_message());
+    s.room = qm_case_memory(c, 2 * r->n, sizeof *s.room);
+    if (!side_memory(c, &s))
+        return;
+    if (qm_backend_cpu.open(&recipe, &r->shape, r->w->tensor, &s.plan) != QM_OK) {
+        qm_case_skip(c, "%.250s", qm_message());
+        return;
+    }
+    run(c, &s, is_free, format == QM_PARAM_f32 ? &r->w->f32 : &r->w->bf16);
+    qm_backend_cpu.close(s.plan);
+}
+
+static void one_case(struct qm_conform *c, int is_free,
+                     void (*setup)(struct qm_conform *c, struct qm_whole_case *w))
+{
+    struct qm_whole_case w = {.hyper = qm_hyper_default(), .proj = -1};
+    struct record r;
+    char dtype[16] = "";
+    setup(c, &w);
+    if (!qm_case_open(c) || !read_record(c, &w, &r))
+        return;
+    qm_case_text(c, "dtype", dtype, sizeof dtype);
+    if (strcmp(dtype, "f64") == 0)
+        run_oracle(c, &r, is_free);
+    else if (strcmp(dtype, "f32") == 0 || strcmp(dtype, "bf16") == 0)
+        run_rule(c, &r, is_free, *dtype == 'f' ? QM_PARAM_f32 : QM_PARAM_bf16);
+    else
+        qm_case_skip(c, "attribute dtype is '%s', expected f64, f32 or bf16", dtype);
+}
+
+void qm_whole_replay(struct qm_conform *c,
+                     void (*setup)(struct qm_conform *c, struct qm_whole_case *w),
+                     void (*extra)(struct qm_conform *c, const char *group))
+{
+    char group[QM_GOLDEN_PATH];
+    int n = qm_golden_members(c->file, "");
+    for (int i = 0; i < n; i++) {
+        if (!qm_golden_member(c->file, "", i, group, sizeof group))
+            continue;
+        for (int is_free = 0; is_free < 2; is_free++)
+            if (qm_case_begin(c, group, is_free ? "free" : NULL)) {
+                one_case(c, is_free, setup);
+                qm_case_end(c);
+            }
+        if (extra)
+            extra(c, group);
+    }
+}

@@ -1,0 +1,135 @@
+/* lockstep.h - the one loop: a variant and its double-precision reference, side by side.
+ *
+ * One call runs one cell (suite.h) and fills an outcome.  What is measured:
+ *
+ *   oneshot  metrics of the slot's state: want = the recorded or drawn float32 values, got = what
+ *            the codec gives back.  Update: m / (sqrt(v / (1 - beta2^(t-1))) + eps) of the recorded
+ *            state before update t, this slot quantized and the other one exact (adamw runs with
+ *            both states); a rule of family lion on a run of Lion's: sign(beta1 m + (1 - beta1) g);
+ *            otherwise NaN.
+ *   local    the same of the state after a step from the variant's own decoded state, over all
+ *            measured steps together.
+ *   global,  the same of the state after the last step; update: m and v with their bias
+ *   closed   corrections at step t; of rules but Adam and AdamW (in local too) what the update took
+ *            off the parameter, decay included, over the learning rate.  Curves hold what happened
+ *            on the way.
+ *
+ * Hyper-parameters.  Recorded sources bring the run's own, learning-rate schedule included (rule
+ * ema averages with the run's beta1, for Lion with its beta2).  Problems bring a learning rate per
+ * family (adamw, sgdm, lion) when the suite sets none.  In local
+ * and global the oracle sees the gradient as the variant gets it (rounded to the recipe's dtype);
+ * in closed it sees its own in double. */
+#ifndef QM_LOCKSTEP_LOCKSTEP_H
+#define QM_LOCKSTEP_LOCKSTEP_H
+
+#include <signal.h>
+
+#include "experiments/suite/suite.h"
+#include "experiments/lockstep/twin_cache.h"
+#include "oracle/metric/metric.h"
+
+/* Columns of /metrics beside those of oracle/metric/metric.h, and the curves. */
+/* clang-format off */
+#define QM_EXTRA_LIST(X) /* name, unit, text */                                                   \
+    X(state0_sqnr, "dB", "SQNR of the first state after the last step (local, global, closed)")   \
+    X(state1_sqnr, "dB", "SQNR of the second state after the last step")                          \
+    X(param_sqnr,  "dB", "SQNR of the parameter's movement since the start, against the twin's")  \
+    X(loss,        "1",  "loss of the variant after the last step, above the problem's floor")    \
+    X(twin_loss,   "1",  "the same of the double-precision twin")                                 \
+    X(loss_ratio,  "log10", "log10 of loss / twin_loss after the last step")                      \
+    X(loss_ratio_mean, "log10", "its mean over the points of the curve after the start")          \
+    X(start_gap,   "1",  "loss of the start above the floor; closed, as the six that follow")     \
+    X(gap,         "1",  "loss after the last step over start_gap; 1000 once diverged")           \
+    X(twin_gap,    "1",  "the same of the double-precision twin")                                 \
+    X(log_gap,     "log10", "log10 of gap / twin_gap")                                            \
+    X(area,        "log10", "mean of log10 gap / twin_gap over the logarithm of the step")        \
+    X(basin,       "1",  "basin in which the variant ended, 0: that of the floor; diverged: NaN")      \
+    X(twin_basin,  "1",  "the same of the double-precision twin")                                 \
+    X(theory_nmse, "1",  "NMSE by quadrature (oracle/theory/expected_error.h), oneshot of closed-form laws")     \
+    X(theory_sqnr, "dB", "SQNR by quadrature: -10 log10 of theory_nmse")                          \
+    X(theory_z,    "1",  "standard errors (by block) between measured and theoretical NMSE")      \
+    X(peak,        "log10", "largest log10 of gap / twin_gap at any step; closed, as all below")  \
+    X(recovery,    "steps", "from that step on until gap <= 1.05 twin_gap; never: Inf")           \
+    X(moved,       "1",  "largest distance of an element from its start at any step")             \
+    X(twin_moved,  "1",  "the same of the double-precision twin")
+#define QM_TRACK_LIST(X) /* name, unit, text */                                                   \
+    X(step,        "1",  "number of updates done")                                                \
+    X(loss,        "1",  "loss of the variant above the floor")                                   \
+    X(twin_loss,   "1",  "loss of the double-precision twin above the floor")                     \
+    X(state0_sqnr, "dB", "SQNR of the first state against the twin's")                            \
+    X(state1_sqnr, "dB", "SQNR of the second state against the twin's")                           \
+    X(param_sqnr,  "dB", "SQNR of the movement of the parameter against the twin's")
+/* How the normalised gap falls, from the losses of all steps (protocol/stairs.h); closed only. */
+#define QM_STAIR_LIST(X) /* name, twin, persistence, text */                                      \
+    X(hits,        0, 1,  "of the variant")                                                       \
+    X(twin_hits,   1, 1,  "of the double-precision twin")                                         \
+    X(hits10,      0, 10, "of the variant, held for ten evaluations")                             \
+    X(twin_hits10, 1, 10, "of the double-precision twin, held for ten evaluations")
+/* clang-format on */
+
+enum qm_extra {
+#define X(name, unit, text) QM_EXTRA_##name,
+    QM_EXTRA_LIST(X)
+#undef X
+        QM_EXTRA_COUNT
+};
+
+enum qm_track {
+#define X(name, unit, text) QM_TRACK_##name,
+    QM_TRACK_LIST(X)
+#undef X
+        QM_TRACK_COUNT
+};
+
+enum qm_stair {
+#define X(name, twin, persistence, text) QM_STAIR_##name,
+    QM_STAIR_LIST(X)
+#undef X
+        QM_STAIR_COUNT
+};
+
+/* Values of a cell in the order of columns: qm_metric_at(0 ...), then the extras. */
+int qm_value_count(void);
+const char *qm_value_name(int i);
+const char *qm_value_unit(int i);
+const char *qm_value_text(int i);
+int qm_value_find(const char *name); /* -1 when there is none */
+
+struct qm_outcome {
+    char *reason;       /* NULL: it ran; else why it was skipped */
+    int done, diverged; /* diverged: the variant's loss or parameter became non-finite, or the loss
+                           exceeded 1000 times its start; measured up to there (closed: loss alone
+                           at that step; the twin goes on) */
+    int64_t n, steps;
+    double bits; /* of state per element: of the slot (oneshot) or of all slots */
+    int failed;  /* reason is an error, or how the process ended that ran it (campaign/) */
+    double *value;
+    struct qm_decade decade[QM_DECADES], unit_decade[QM_DECADES];
+    int64_t n_points;
+    double *track[QM_TRACK_COUNT]; /* n_points each; NULL for oneshot */
+    int64_t n_stair[QM_STAIR_COUNT];
+    double *stair[QM_STAIR_COUNT]; /* n_stair numbers: (level, step) in turn; NULL but for closed */
+};
+
+/* Runs one cell; m is scratch of the calling thread, twins what it keeps of twins (may be NULL: the
+ * same bits, later); stop (may be NULL) is polled between steps.  Recorded sources must be loaded.  A refusal is QM_OK with out->reason.  QM_INTERRUPTED when
+ * stopped.  Free with qm_outcome_free. */
+qm_status qm_lockstep_run(const struct qm_cell *c, struct qm_metrics *m,
+                          struct qm_twin_cache *twins, const volatile sig_atomic_t *stop,
+                          struct qm_outcome *out);
+void qm_outcome_free(struct qm_outcome *o);
+
+/* Its two halves: coupling oneshot, and the loop. */
+qm_status qm_oneshot_run(const struct qm_cell *c, struct qm_metrics *m, struct qm_outcome *out);
+
+/* Records why a cell is skipped; QM_OK. */
+qm_status qm_outcome_skip(struct qm_outcome *o, const char *reason);
+
+/* out->value[] of all metrics, and the decades. */
+void qm_outcome_measure(struct qm_outcome *o, const struct qm_metrics *m);
+
+/* m / (1 - beta1^t1) / (sqrt(v / (1 - beta2^t2)) + eps), element by element; t1 = 0: m as it is. */
+void qm_adam_update(int64_t n, const double *m, const double *v, const struct qm_hyper *h,
+                    int64_t t1, int64_t t2, double *update);
+
+#endif

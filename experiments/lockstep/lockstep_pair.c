@@ -1,0 +1,392 @@
+/* lockstep_pair.c - variant and twin: opening, gradients, one step. */
+#include "experiments/lockstep/lockstep_pair.h"
+
+#include "core/base/half.h"
+#include "core/recipe/backend.h"
+#include "experiments/recipes/oracle_hyper.h"
+#include "experiments/problems/problem_wrapper.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void qm_sides_close(struct qm_sides *a)
+{
+    for (int i = 0; i < a->n_tensors; i++)
+        if (a->plan[i])
+            qm_backend_cpu.close(a->plan[i]);
+    if (a->problem)
+        a->c->problem->close(a->problem);
+    free(a->p);
+    free(a->g);
+    free(a->got);
+    free(a->g16);
+    free(a->stored);
+    free(a->codes);
+    free(a->twin_p);
+    free(a->twin_g);
+    free(a->start);
+    free(a->scratch);
+    free(a->m);
+    free(a->v);
+    free(a->update);
+    free(a->got_update);
+    free(a->grad);
+    free(a->moved_p);
+    for (int s = 0; s < QM_MAX_SLOTS; s++) {
+        free(a->twin_slot[s]);
+        free(a->moved_slot[s]);
+    }
+    free(a);
+}
+
+static qm_status buffers(struct qm_sides *a)
+{
+    size_t n = (size_t)(a->total > 0 ? a->total : 1);
+    float **floats[] = {&a->p, &a->g, &a->got};
+    double **doubles[] = {&a->twin_p, &a->twin_g, &a->start,      &a->scratch, &a->m,
+                          &a->v,      &a->update, &a->got_update, &a->grad};
+    int ok = (a->g16 = calloc(n, sizeof(uint16_t))) && (a->codes = calloc(n, 1)) &&
+             (a->stored = calloc(n, (size_t)qm_param_bytes(&a->recipe.param)));
+    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
+        ok = (*floats[i] = calloc(n, sizeof(float))) && ok;
+    for (size_t i = 0; i < sizeof doubles / sizeof *doubles; i++)
+        ok = (*doubles[i] = calloc(n, sizeof(double))) && ok;
+    for (int s = 0; s < a->n_slots; s++)
+        ok = (a->twin_slot[s] = calloc(n, sizeof(double))) && ok;
+    if (a->is_double)
+        ok = (a->moved_p = calloc(n, sizeof(double))) && ok;
+    for (int s = 0; s < a->n_slots && a->is_double; s++)
+        ok = (a->moved_slot[s] = calloc(n, sizeof(double))) && ok;
+    return ok ? QM_OK : qm_fail(QM_NO_MEMORY, "%lld elements in lockstep", (long long)a->total);
+}
+
+/* The suggested learning rate of a problem for a family, or the recipe's. */
+static double problem_lr(const struct qm_problem *p, const char *family, const struct qm_hyper *h)
+{
+    const struct {
+        const char *family;
+        double lr;
+    } suggested[] = {
+        {"adamw", p->lr_adamw},        {"adam", p->lr_adamw},     {"adamw_after", p->lr_adamw},
+        {"adamw_factor", p->lr_adamw}, {"ademamix", p->lr_adamw}, {"ademamix_after", p->lr_adamw},
+        {"lion", p->lr_lion},          {"lion8", p->lr_lion},     {"sgdm", p->lr_sgdm},
+        {"momentum", p->lr_sgdm},      {"sgdw", p->lr_sgdm},      {"sgd_zero", p->lr_sgdm},
+    };
+    for (size_t i = 0; i < sizeof suggested / sizeof *suggested; i++)
+        if (strcmp(family, suggested[i].family) == 0 && suggested[i].lr > 0.0)
+            return suggested[i].lr;
+    return h->lr;
+}
+
+static void set_hyper(struct qm_sides *a)
+{
+    const struct qm_cell *c = a->c;
+    struct qm_hyper *h = &a->recipe.hyper;
+    if (c->recorded) {
+        double initial_lr = h->initial_lr;
+        *h = c->recorded->hyper;
+        h->initial_lr = initial_lr;
+        if (strcmp(a->recipe.rule->family, "ema") == 0 &&
+            strcmp(c->recorded->optimizer, "lion") == 0)
+            h->beta1 = h->beta2;
+    } else if (c->problem && !c->lr_given) {
+        h->lr =
+            problem_lr(qm_wrap_suggests(c->problem, c->problem_args), a->recipe.rule->family, h);
+    }
+    if (c->problem)
+        h->lr *= c->lr_scale;
+    if (h->initial_lr == 0.0) /* as a plan keeps it */
+        h->initial_lr = h->lr;
+    a->full_lr = h->lr;
+    a->twin_hyper = qm_oracle_hyper_of(h);
+}
+
+static qm_status set_shapes(struct qm_sides *a)
+{
+    const struct qm_cell *c = a->c;
+    a->n_tensors = 1;
+    a->t0 = c->recorded ? c->recorded->first_step : 1;
+    if (c->problem)
+        QM_TRY(c->problem->open(c->problem_args, c->seed, &a->problem, &a->n_tensors, a->shape));
+    else if (c->recorded)
+        a->shape[0] = c->recorded->shape;
+    else
+        a->shape[0] = (struct qm_shape){.rank = 1, .dim = {c->n}};
+    for (int i = 0; i < a->n_tensors; i++) {
+        a->first[i] = a->total;
+        a->numel[i] = qm_shape_numel(&a->shape[i]);
+        a->total += a->numel[i];
+    }
+    return QM_OK;
+}
+
+int64_t qm_sides_slot_numel(const struct qm_sides *a, int tensor, int s)
+{
+    struct qm_shape own = a->shape[tensor];
+    if (a->recipe.rule->slot_shape)
+        a->recipe.rule->slot_shape(&a->recipe.hyper, s, &a->shape[tensor], &own);
+    return qm_shape_numel(&own);
+}
+
+/* Every slot has room for as many elements as its parameter; a projection may ask for more. */
+static qm_status slots_fit(const struct qm_sides *a, int tensor)
+{
+    for (int s = 0; s < a->n_slots; s++) {
+        int64_t n = qm_sides_slot_numel(a, tensor, s);
+        if (n > a->numel[tensor])
+            return qm_fail(QM_BAD_ARG, "slot %s has %lld elements, its parameter %lld: lower rank",
+                           a->recipe.rule->slot[s], (long long)n, (long long)a->numel[tensor]);
+    }
+    return QM_OK;
+}
+
+/* Puts a recorded state into slot s of the only plan, encoded as the recipe says. */
+static qm_status load_state(struct qm_sides *a, int s)
+{
+    const float *x = a->c->recorded->slot[s];
+    struct qm_quantizer q = qm_recipe_slot(&a->recipe, s, &a->shape[0]);
+    if (q.bits == 0)
+        return qm_backend_cpu.load(a->plan[0], s, NULL, x);
+    struct qm_codec *codec = malloc(sizeof *codec);
+    qm_status st = codec ? qm_codec_init(codec, &q) : qm_fail(QM_NO_MEMORY, "codec");
+    float *scales = NULL;
+    if (st == QM_OK) {
+        scales = malloc((size_t)(qm_scale_count(codec, &a->shape[0]) + 1) * sizeof *scales);
+        st = scales ? QM_OK : qm_fail(QM_NO_MEMORY, "scales");
+    }
+    struct qm_draws draws =
+        qm_draws_for(qm_cell_rounding(a->c), a->t0 - 1, 0, s == 0 ? QM_ROLE_slot0 : QM_ROLE_slot1);
+    if (st == QM_OK)
+        st = qm_encode(codec, &a->shape[0], x, &draws, a->codes, scales);
+    if (st == QM_OK)
+        st = qm_backend_cpu.load(a->plan[0], s, a->codes, scales);
+    free(scales);
+    free(codec);
+    return st;
+}
+
+/* One float32 ulp up or down, by a draw per element; a 0 moves by 2^-24 of the largest element (of
+ * 1, where all are 0), since the ulp of 0 is lost in the first update. */
+static void move_start(struct qm_sides *a)
+{
+    float most = 0.0f;
+    for (int64_t i = 0; i < a->total; i++)
+        most = fmaxf(most, fabsf(a->p[i]));
+    double step = 0x1p-24 * (most > 0.0f ? (double)most : 1.0);
+    for (int64_t i = 0; i < a->total; i++) {
+        int up = qm_pick(a->c->seed, QM_STREAM_start, 1, i, 2) == 1;
+        a->moved_p[i] = a->p[i] == 0.0f ? (up ? step : -step)
+                                        : (double)nextafterf(a->p[i], up ? INFINITY : -INFINITY);
+        a->p[i] = (float)a->moved_p[i];
+    }
+}
+
+static qm_status set_start(struct qm_sides *a)
+{
+    const struct qm_recorded *r = a->c->recorded;
+    if (a->problem)
+        a->c->problem->start(a->problem, a->twin_p);
+    for (int64_t i = 0; i < a->total; i++) {
+        float x = r ? r->param[i] : (float)a->twin_p[i];
+        a->p[i] =
+            qm_param_widen(a->recipe.param.format, qm_param_nearest(a->recipe.param.format, x));
+        a->twin_p[i] = (double)a->p[i]; /* both sides start from the same stored values */
+        a->start[i] = a->twin_p[i];
+    }
+    qm_param_from_float(&a->recipe.param, a->total, a->p, a->stored);
+    for (int s = 0; r && s < a->n_slots; s++) {
+        for (int64_t i = 0; i < a->total; i++)
+            a->twin_slot[s][i] = (double)r->slot[s][i];
+        QM_TRY(load_state(a, s));
+    }
+    if (!r) /* a state need not begin at 0 */
+        QM_TRY(qm_sides_take_over(a));
+    if (a->problem && a->c->problem->optimum) {
+        a->floor = a->c->problem->optimum(a->problem);
+        a->start_loss = a->c->problem->eval(a->problem, a->start, 1, NULL) - a->floor;
+    }
+    for (int s = 0; s < a->n_slots && a->is_double; s++)
+        memcpy(a->moved_slot[s], a->twin_slot[s], (size_t)a->total * sizeof(double));
+    if (a->is_double)
+        move_start(a);
+    return QM_OK;
+}
+
+qm_status qm_sides_open(const struct qm_cell *c, struct qm_sides *a)
+{
+    a->c = c;
+    a->recipe = c->recipe;
+    a->n_slots = c->recipe.rule->n_slots;
+    a->is_double = c->start_ulp;
+    a->oracle = qm_oracle_find(c->recipe.rule->family);
+    if (!a->oracle)
+        return qm_fail(QM_BAD_ARG, "rule %s (family %s) has no oracle", c->recipe.rule->name,
+                       c->recipe.rule->family);
+    set_hyper(a);
+    QM_TRY(set_shapes(a));
+    QM_TRY(buffers(a));
+    for (int i = 0; i < a->n_tensors; i++)
+        QM_TRY(slots_fit(a, i));
+    for (int i = 0; i < a->n_tensors; i++)
+        QM_TRY(qm_backend_cpu.open(&a->recipe, &a->shape[i], (uint32_t)i, &a->plan[i]));
+    return set_start(a);
+}
+
+/* ---- one step -------------------------------------------------------------------------------- */
+
+qm_status qm_sides_decode(struct qm_sides *a, int s)
+{
+    for (int64_t i = 0; i < a->total && a->is_double; i++)
+        a->got[i] = (float)a->moved_slot[s][i];
+    if (a->is_double)
+        return QM_OK;
+    memset(a->got, 0, (size_t)a->total * sizeof *a->got); /* a slot may be smaller, or not there */
+    for (int i = 0; i < a->n_tensors; i++)
+        QM_TRY(qm_backend_cpu.decode(a->plan[i], s, a->got + a->first[i]));
+    return QM_OK;
+}
+
+qm_status qm_sides_take_over(struct qm_sides *a)
+{
+    for (int s = 0; s < a->n_slots; s++) {
+        QM_TRY(qm_sides_decode(a, s));
+        for (int64_t i = 0; i < a->total; i++)
+            a->twin_slot[s][i] = (double)a->got[i];
+    }
+    for (int64_t i = 0; i < a->total; i++)
+        a->twin_p[i] = (double)a->p[i];
+    return QM_OK;
+}
+
+/* The variant's parameter in double. */
+static const double *parameter(struct qm_sides *a)
+{
+    if (a->is_double)
+        return a->moved_p;
+    for (int64_t i = 0; i < a->total; i++)
+        a->scratch[i] = (double)a->p[i];
+    return a->scratch;
+}
+
+double qm_sides_basin(struct qm_sides *a, int is_twin)
+{
+    const struct qm_problem *p = a->c->problem;
+    return p->basin ? p->basin(a->problem, is_twin ? a->twin_p : parameter(a)) : 0;
+}
+
+double qm_sides_loss(struct qm_sides *a, int64_t k)
+{
+    return a->c->problem->eval(a->problem, parameter(a), k + 1, NULL);
+}
+
+/* To the recipe's type of gradients, where that is not float32. */
+static void narrow_gradient(struct qm_sides *a)
+{
+    for (int64_t i = 0; i < a->total && a->recipe.grad != QM_DTYPE_f32; i++)
+        if (a->recipe.grad == QM_DTYPE_bf16) {
+            a->g16[i] = qm_float_to_bf16(a->g[i]);
+            a->g[i] = qm_bf16_to_float(a->g16[i]);
+        } else if (a->recipe.grad == QM_DTYPE_f16) {
+            a->g16[i] = qm_float_to_f16(a->g[i]);
+            a->g[i] = qm_f16_to_float(a->g16[i]);
+        }
+}
+
+double qm_sides_gradient(struct qm_sides *a, int64_t k)
+{
+    const struct qm_cell *c = a->c;
+    double loss = 0.0;
+    if (c->recorded) {
+        memcpy(a->g, c->recorded->grad + k * a->total, (size_t)a->total * sizeof *a->g);
+    } else if (!a->problem) {
+        qm_dist_fill(&c->dist, c->seed, k * a->total, a->total, a->g);
+    } else {
+        const double *x = c->coupling == QM_COUPLING_global ? a->twin_p : parameter(a);
+        loss = c->problem->eval(a->problem, x, k + 1, a->grad);
+        for (int64_t i = 0; i < a->total; i++)
+            a->g[i] = (float)a->grad[i];
+    }
+    narrow_gradient(a);
+    for (int64_t i = 0; i < a->total && c->coupling != QM_COUPLING_closed; i++)
+        a->twin_g[i] = (double)a->g[i];
+    return loss;
+}
+
+double qm_sides_twin_gradient(struct qm_sides *a, int64_t k)
+{
+    return a->c->problem->eval(a->problem, a->twin_p, k + 1, a->twin_g);
+}
+
+static int is_decayed(const struct qm_sides *a, int tensor)
+{
+    return a->shape[tensor].rank >= a->c->decay_rank;
+}
+
+/* One update by the oracle, of all tensors. */
+static qm_status oracle_step(struct qm_sides *a, double *p, double *const *slots, const double *g,
+                             int64_t t)
+{
+    for (int i = 0; i < a->n_tensors; i++) {
+        int64_t at = a->first[i];
+        double *slot[QM_MAX_SLOTS] = {NULL};
+        for (int s = 0; s < a->n_slots; s++)
+            slot[s] = slots[s] + at;
+        struct qm_oracle_hyper h = a->twin_hyper;
+        h.weight_decay = is_decayed(a, i) ? h.weight_decay : 0.0;
+        QM_TRY(qm_oracle_step(a->oracle, p + at, slot, g + at, &a->shape[i], (uint32_t)i, &h, t));
+    }
+    return QM_OK;
+}
+
+/* The learning rate of update k on both sides: the recorded run's, or that of a warm-up. */
+static void follow_schedule(struct qm_sides *a, int64_t k)
+{
+    const struct qm_cell *c = a->c;
+    double part = k < c->warmup ? (double)(k + 1) / (double)c->warmup : 1.0;
+    double lr = c->recorded ? c->recorded->lr[k] : part * a->full_lr;
+    if (lr == a->recipe.hyper.lr && k > 0 && !c->recorded)
+        return;
+    a->recipe.hyper.lr = a->twin_hyper.lr = lr;
+    for (int i = 0; i < a->n_tensors; i++) {
+        struct qm_hyper h = a->recipe.hyper;
+        h.weight_decay = is_decayed(a, i) ? h.weight_decay : 0.0;
+        qm_plan_cpu_hyper(a->plan[i], &h);
+    }
+}
+
+qm_status qm_sides_twin_step(struct qm_sides *a, int64_t k)
+{
+    follow_schedule(a, k);
+    return oracle_step(a, a->twin_p, a->twin_slot, a->twin_g, a->t0 + k);
+}
+
+static qm_status moved_step(struct qm_sides *a, int64_t k)
+{
+    QM_TRY(oracle_step(a, a->moved_p, a->moved_slot, a->grad, a->t0 + k));
+    for (int64_t i = 0; i < a->total; i++)
+        a->p[i] = (float)a->moved_p[i];
+    return QM_OK;
+}
+
+qm_status qm_sides_step(struct qm_sides *a, int64_t k)
+{
+    int64_t t = a->t0 + k;
+    follow_schedule(a, k);
+    if (a->is_double)
+        return moved_step(a, k);
+    for (int i = 0; i < a->n_tensors; i++) {
+        int64_t at = a->first[i];
+        int is_f32 = a->recipe.grad == QM_DTYPE_f32;
+        enum qm_dtype type = qm_param_dtype(&a->recipe.param);
+        char *stored = (char *)a->stored + at * qm_param_bytes(&a->recipe.param);
+        struct qm_tensor p = {type == QM_DTYPE_f32 ? (void *)(a->p + at) : (void *)stored, type,
+                              a->shape[i]};
+        struct qm_tensor g = {is_f32 ? (void *)(a->g + at) : (void *)(a->g16 + at), a->recipe.grad,
+                              a->shape[i]};
+        QM_TRY(qm_backend_cpu.step(a->plan[i], &p, &g, t, qm_cell_rounding(a->c)));
+        if (type != QM_DTYPE_f32)
+            qm_param_to_float(&a->recipe.param, a->numel[i], stored, a->p + at);
+    }
+    return QM_OK;
+}

@@ -1,0 +1,31 @@
+/* provenance.h - what produced a result: program, build, machine, floating-point environment. */
+#ifndef QM_MACHINE_PROVENANCE_H
+#define QM_MACHINE_PROVENANCE_H
+
+#include <stdint.h>
+
+/* "0.1.0" and "006dc84f12ab" or "006dc84f12ab-dirty", as built in by the Makefile (QM_VERSION and
+ * QM_COMMIT); "unknown" when it gave none.  Static. */
+const char *qm_version(void);
+const char *qm_commit(void);
+
+/* One thing known: an integer or a text. */
+struct qm_fact {
+    const char *name; /* "compiler", "mxcsr_ftz", ...; static */
+    int is_number;
+    int64_t number;
+    char text[512]; /* cut when longer; "" for numbers */
+};
+
+#define QM_FACTS_MAX 48
+
+/* Fills out[QM_FACTS_MAX] and returns how many.  What cannot be found out is the text "unknown";
+ * Slurm's ids are there only inside a job.  The floating-point facts are those of the calling
+ * thread, now. */
+int qm_provenance(struct qm_fact *out);
+
+/* "2026-01-31T12:00:00Z", now; the time in SOURCE_DATE_EPOCH where that is set, so that whole
+ * files can be reproduced.  text holds 24 bytes; returns it. */
+char *qm_utc(char *text);
+
+#endif

@@ -1,0 +1,222 @@
+/* layers.c - the layers of a network, forward and backward, in double; and plain dense products. */
+#include "experiments/network/layers.h"
+
+#include "experiments/network/dense.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+#define X(name)                                \
+    extern qm_dense_fn *const qm_dense_##name; \
+    extern qm_exps_fn *const qm_exps_##name;
+QM_ISA_LIST(X)
+#undef X
+
+qm_dense_fn *qm_dense_of(void)
+{
+    static qm_dense_fn *const *const table[] = {
+#define X(name) &qm_dense_##name,
+        QM_ISA_LIST(X)
+#undef X
+    };
+    return *table[qm_isa()];
+}
+
+qm_exps_fn *qm_exps_of(void)
+{
+    static qm_exps_fn *const *const table[] = {
+#define X(name) &qm_exps_##name,
+        QM_ISA_LIST(X)
+#undef X
+    };
+    return *table[qm_isa()];
+}
+
+void qm_dense_add(const double *a, const double *b, double *c, int64_t m, int64_t depth, int64_t n)
+{
+    qm_dense_of()(m, depth, n, a, depth, 1, b, n, c, n);
+}
+
+void qm_dense_add_left(const double *a, const double *b, double *c, int64_t m, int64_t depth,
+                       int64_t n)
+{
+    qm_dense_of()(m, depth, n, a, 1, m, b, n, c, n);
+}
+
+void qm_dense_transpose(const double *in, int64_t ld, int64_t rows, int64_t cols, double *out)
+{
+    for (int64_t j = 0; j < cols; j++)
+        for (int64_t i = 0; i < rows; i++)
+            out[j * rows + i] = in[i * ld + j];
+}
+
+/* ---- linear ---------------------------------------------------------------------------------- */
+
+void qm_linear(const double *x, const double *w, const double *bias, int64_t rows, int64_t in,
+               int64_t out, double *y)
+{
+    for (int64_t i = 0; i < rows; i++)
+        memcpy(y + i * out, bias, (size_t)out * sizeof *y);
+    qm_dense_add(x, w, y, rows, in, out);
+}
+
+void qm_linear_back(const double *x, const double *w, const double *dy, int64_t rows, int64_t in,
+                    int64_t out, double *scratch, double *dx, double *dw, double *dbias)
+{
+    if (dx) {
+        qm_dense_transpose(w, out, in, out, scratch);
+        memset(dx, 0, (size_t)(rows * in) * sizeof *dx);
+        qm_dense_add(dy, scratch, dx, rows, out, in);
+    }
+    qm_dense_add_left(x, dy, dw, in, rows, out);
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < out; j++)
+            dbias[j] += dy[i * out + j];
+}
+
+/* ---- layer normalization --------------------------------------------------------------------- */
+
+void qm_layernorm(const double *x, const double *gain, const double *bias, int64_t rows, int64_t n,
+                  double *stat, double *y)
+{
+    for (int64_t r = 0; r < rows; r++, x += n, y += n, stat += 2) {
+        double mean = 0, square = 0;
+        for (int64_t i = 0; i < n; i++)
+            mean += x[i];
+        mean /= (double)n;
+        for (int64_t i = 0; i < n; i++)
+            square += (x[i] - mean) * (x[i] - mean);
+        double scale = 1 / sqrt(square / (double)n + 1e-5);
+        for (int64_t i = 0; i < n; i++)
+            y[i] = (x[i] - mean) * scale * gain[i] + bias[i];
+        stat[0] = mean;
+        stat[1] = scale;
+    }
+}
+
+/* With u = (x - mean) scale and du = dy gain: dx = scale (du - mean(du) - u mean(du u)). */
+void qm_layernorm_back(const double *x, const double *gain, const double *stat, const double *dy,
+                       int64_t rows, int64_t n, double *dx, double *dgain, double *dbias)
+{
+    for (int64_t r = 0; r < rows; r++, x += n, dy += n, dx += n, stat += 2) {
+        double mean = stat[0], scale = stat[1], along = 0, sum = 0;
+        for (int64_t i = 0; i < n; i++) {
+            double du = dy[i] * gain[i];
+            sum += du;
+            along += du * (x[i] - mean);
+        }
+        sum /= (double)n;
+        along *= scale / (double)n;
+        for (int64_t i = 0; i < n; i++) {
+            double u = (x[i] - mean) * scale;
+            dgain[i] += dy[i] * u;
+            dbias[i] += dy[i];
+            dx[i] += scale * (dy[i] * gain[i] - sum - u * along);
+        }
+    }
+}
+
+/* ---- GELU ------------------------------------------------------------------------------------ */
+
+#define GELU_SCALE 0.7978845608028653559 /* sqrt(2 / pi) */
+#define GELU_CUBIC 0.044715
+
+void qm_gelu(const double *x, int64_t n, double *tanh_of, double *y)
+{
+    for (int64_t i = 0; i < n; i++)
+        tanh_of[i] = 2 * GELU_SCALE * (x[i] + GELU_CUBIC * x[i] * x[i] * x[i]);
+    qm_exps_of()(tanh_of, n, tanh_of);
+    for (int64_t i = 0; i < n; i++) {
+        tanh_of[i] = 1 - 2 / (1 + tanh_of[i]); /* 1 + tanh is what counts: 1e-16 absolute will do */
+        y[i] = 0.5 * x[i] * (1 + tanh_of[i]);
+    }
+}
+
+void qm_gelu_back(const double *x, const double *tanh_of, const double *dy, int64_t n, double *dx)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double t = tanh_of[i], inner = GELU_SCALE * (1 + 3 * GELU_CUBIC * x[i] * x[i]);
+        dx[i] = dy[i] * (0.5 * (1 + t) + 0.5 * x[i] * (1 - t * t) * inner);
+    }
+}
+
+/* ---- softmax and attention ------------------------------------------------------------------- */
+
+void qm_softmax(double *x, int64_t rows, int64_t n, double *log_sum)
+{
+    for (int64_t r = 0; r < rows; r++, x += n) {
+        double top = x[0], sum = 0;
+        for (int64_t i = 1; i < n; i++)
+            top = x[i] > top ? x[i] : top;
+        for (int64_t i = 0; i < n; i++)
+            x[i] -= top;
+        qm_exps_of()(x, n, x);
+        for (int64_t i = 0; i < n; i++)
+            sum += x[i];
+        for (int64_t i = 0; i < n; i++)
+            x[i] /= sum;
+        if (log_sum)
+            log_sum[r] = top + log(sum);
+    }
+}
+
+/* Where a head's query begins in qkv; its key and value follow `width` and 2 `width` later. */
+static int64_t head_at(const struct qm_attention *a, int64_t b, int64_t h)
+{
+    return b * a->length * 3 * a->width + h * (a->width / a->heads);
+}
+
+void qm_attention(const struct qm_attention *a, const double *qkv, double *weight, double *scratch,
+                  double *y)
+{
+    int64_t n = a->length, size = a->width / a->heads, ld = 3 * a->width;
+    double scale = 1 / sqrt((double)size);
+    qm_dense_fn *product = qm_dense_of();
+    memset(y, 0, (size_t)(a->batch * n * a->width) * sizeof *y);
+    for (int64_t b = 0; b < a->batch; b++)
+        for (int64_t h = 0; h < a->heads; h++, weight += n * n) {
+            const double *q = qkv + head_at(a, b, h);
+            qm_dense_transpose(q + a->width, ld, n, size, scratch);
+            memset(weight, 0, (size_t)(n * n) * sizeof *weight);
+            product(n, size, n, q, ld, 1, scratch, n, weight, n);
+            for (int64_t t = 0; t < n; t++) {
+                for (int64_t s = 0; s <= t; s++)
+                    weight[t * n + s] *= scale;
+                qm_softmax(weight + t * n, 1, t + 1, NULL);
+                for (int64_t s = t + 1; s < n; s++)
+                    weight[t * n + s] = 0;
+            }
+            product(n, n, size, weight, n, 1, q + 2 * a->width, ld, y + b * n * a->width + h * size,
+                    a->width);
+        }
+}
+
+void qm_attention_back(const struct qm_attention *a, const double *qkv, const double *weight,
+                       const double *dy, double *scratch, double *dqkv)
+{
+    int64_t n = a->length, size = a->width / a->heads, ld = 3 * a->width;
+    double scale = 1 / sqrt((double)size), *score = scratch, *value = scratch + n * n;
+    qm_dense_fn *product = qm_dense_of();
+    memset(dqkv, 0, (size_t)(a->batch * n * ld) * sizeof *dqkv);
+    for (int64_t b = 0; b < a->batch; b++)
+        for (int64_t h = 0; h < a->heads; h++, weight += n * n) {
+            const double *q = qkv + head_at(a, b, h), *out = dy + b * n * a->width + h * size;
+            double *dq = dqkv + head_at(a, b, h);
+            product(n, n, size, weight, 1, n, out, a->width, dq + 2 * a->width,
+                    ld); /* dv = w' dy */
+            qm_dense_transpose(q + 2 * a->width, ld, n, size, value);
+            memset(score, 0, (size_t)(n * n) * sizeof *score);
+            product(n, size, n, out, a->width, 1, value, n, score, n); /* dw = dy v' */
+            for (int64_t t = 0; t < n; t++) {
+                double *ds = score + t * n, sum = 0;
+                for (int64_t s = 0; s <= t; s++)
+                    sum += ds[s] * weight[t * n + s];
+                for (int64_t s = 0; s < n; s++)
+                    ds[s] = scale * weight[t * n + s] * (ds[s] - sum);
+            }
+            product(n, n, size, score, n, 1, q + a->width, ld, dq, ld); /* dq = ds k */
+            product(n, n, size, score, 1, n, q, ld, dq + a->width, ld); /* dk = ds' q */
+        }
+}

@@ -1,0 +1,103 @@
+/* problem_wrapper.c - problems that change the gradients of another one. */
+#include "experiments/problems/problem_wrapper.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Where "base=" stands as a key, or the end of the text. */
+static const char *find_base(const char *args)
+{
+    const char *at = args;
+    while ((at = strstr(at, "base=")) && at != args && !strchr(",:", at[-1]))
+        at++;
+    return at ? at : args + strlen(args);
+}
+
+/* own[size]: what stands before base=; the base there, or else of base_default, and its arguments. */
+static qm_status split(const char *who, const char *args, const char *base_default, char *own,
+                       size_t size, const struct qm_problem **base, const char **base_args)
+{
+    char name[64];
+    const char *at = find_base(args), *text = *at ? at + strlen("base=") : base_default;
+    size_t length = (size_t)(at - args), stem = strcspn(text, ":,");
+    if (length >= size || stem >= sizeof name)
+        return qm_fail(QM_BAD_ARG, "%s: '%.20s...' is too long", who, args);
+    memcpy(own, args, length);
+    own[*at && length ? length - 1 : length] = 0; /* the comma before base= */
+    memcpy(name, text, stem);
+    name[stem] = 0;
+    if (qm_problem_find(name, base) != QM_OK) {
+        snprintf(name, sizeof name, "%s: base", who);
+        return qm_fail_in(QM_BAD_ARG, name);
+    }
+    if (!(*base)->optimum)
+        return qm_fail(QM_BAD_ARG, "%s: base is %s, expected a problem with a loss", who, name);
+    *base_args = text + stem + (text[stem] != 0);
+    return QM_OK;
+}
+
+qm_status qm_wrap_open(const char *who, const char *args, const char *base_default, uint64_t seed,
+                       char *own, size_t size, struct qm_wrap *out, int *n_tensors,
+                       struct qm_shape *shapes)
+{
+    const struct qm_problem *p = NULL;
+    const char *rest;
+    void *self;
+    QM_TRY(split(who, args ? args : "", base_default, own, size, &p, &rest));
+    QM_TRY(p->open(rest, seed, &self, n_tensors, shapes));
+    *out = (struct qm_wrap){p, self, 0};
+    for (int i = 0; i < *n_tensors; i++)
+        out->numel += qm_shape_numel(&shapes[i]);
+    return QM_OK;
+}
+
+qm_status qm_wrap_check(const struct qm_problem *p, const char *args)
+{
+    char own[QM_WRAP_OWN];
+    const char *usual = find_base(p->args), *rest = "";
+    const struct qm_problem *base = NULL;
+    args = args ? args : "";
+    if (!*usual)
+        return qm_args_check(p->name, args, p->arg, p->n_args);
+    QM_TRY(split(p->name, args, usual + strlen("base="), own, sizeof own, &base, &rest));
+    QM_TRY(qm_args_check(p->name, own, p->arg, p->n_args));
+    return qm_wrap_check(base, rest);
+}
+
+/* The problem named at base=, *args its arguments; NULL: there is none. */
+static const struct qm_problem *base_of(const char **args)
+{
+    char name[64];
+    const char *at = find_base(*args), *base = at + (*at ? strlen("base=") : 0);
+    size_t stem = strcspn(base, ":,");
+    const struct qm_problem *p;
+    snprintf(name, sizeof name, "%.*s", (int)stem, base);
+    *args = base + stem + (base[stem] != 0);
+    return *at && qm_problem_find(name, &p) == QM_OK ? p : NULL;
+}
+
+const struct qm_problem *qm_wrap_suggests(const struct qm_problem *p, const char *args)
+{
+    const char *own = p->args;
+    args = args ? args : "";
+    const struct qm_problem *usual = base_of(&own), *base = usual ? base_of(&args) : NULL;
+    return base && base != usual ? qm_wrap_suggests(base, args) : p;
+}
+
+double qm_wrap_work(const char *args, const char *base_default)
+{
+    char name[64];
+    const char *at = find_base(args ? args : ""), *base = *at ? at + strlen("base=") : base_default;
+    size_t stem = strcspn(base, ":,");
+    const struct qm_problem *p;
+    snprintf(name, sizeof name, "%.*s", (int)stem, base);
+    if (qm_problem_find(name, &p) != QM_OK || !p->work)
+        return 0;
+    return p->work(base + stem + (base[stem] != 0));
+}
+
+void qm_wrap_close(struct qm_wrap *w)
+{
+    if (w->base)
+        w->base->close(w->self);
+}

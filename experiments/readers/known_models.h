@@ -1,0 +1,24 @@
+/* known_models.h - the parameter tensors of well-known models, for what optimizer states cost. */
+#ifndef QM_READERS_KNOWN_MODELS_H
+#define QM_READERS_KNOWN_MODELS_H
+
+#include "core/base/tensor.h"
+
+struct qm_model_tensor {
+    char name[64];
+    struct qm_shape shape;
+};
+
+struct qm_model {
+    const char *name, *summary;
+    const char *source; /* where the shapes are published */
+    int64_t params;     /* the published total: tested against the list */
+};
+
+int qm_model_count(void);
+const struct qm_model *qm_model_at(int i);
+
+/* The tensors of model i in the order of its parameters(), one by one; the caller frees *out. */
+qm_status qm_model_tensors(int i, struct qm_model_tensor **out, int *n);
+
+#endif

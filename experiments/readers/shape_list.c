@@ -1,0 +1,159 @@
+/* shape_list.c - lists of named shapes from models, text files and tensor files. */
+#include "experiments/readers/shape_list.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/base/name.h"
+#include "experiments/readers/reader.h"
+
+struct list {
+    struct qm_model_tensor *tensor;
+    int n, room;
+};
+
+static qm_status append(struct list *l, const char *name, const struct qm_shape *shape)
+{
+    if (l->n == l->room) {
+        int room = l->room ? 2 * l->room : 64;
+        struct qm_model_tensor *grown = realloc(l->tensor, (size_t)room * sizeof *grown);
+        if (!grown)
+            return qm_fail(QM_NO_MEMORY, "list of %d shapes", room);
+        l->tensor = grown;
+        l->room = room;
+    }
+    snprintf(l->tensor[l->n].name, sizeof l->tensor[l->n].name, "%s", name);
+    l->tensor[l->n++].shape = *shape;
+    return QM_OK;
+}
+
+/* ---- text ---------------------------------------------------------------------------------- */
+
+static qm_status line_in(const char *path, int number, char *line, const char *filter,
+                         struct list *l)
+{
+    char *save = NULL, *name, *shape, *rest;
+    struct qm_shape s;
+    line[strcspn(line, "#\r\n")] = '\0';
+    if (!(name = strtok_r(line, " \t", &save)))
+        return QM_OK;
+    shape = strtok_r(NULL, " \t", &save);
+    rest = strtok_r(NULL, " \t", &save);
+    if (!shape || rest)
+        return qm_fail(QM_BAD_FILE, "%s:%d: expected 'name 768x2304', found %s", path, number,
+                       shape ? "a third word" : "one word");
+    if (strlen(name) >= sizeof l->tensor->name)
+        return qm_fail(QM_BAD_FILE, "%s:%d: a name of %zu characters; at most %zu", path, number,
+                       strlen(name), sizeof l->tensor->name - 1);
+    if (qm_shape_parse(shape, &s) != QM_OK) {
+        char where[400];
+        snprintf(where, sizeof where, "%s:%d", path, number);
+        return qm_fail_in(QM_BAD_FILE, where);
+    }
+    if (qm_shape_numel(&s) == 0 || !qm_name_matches(name, filter))
+        return QM_OK;
+    return append(l, name, &s);
+}
+
+static qm_status text_file(FILE *f, const char *path, const char *filter, struct list *l)
+{
+    char *line = NULL;
+    size_t room = 0;
+    qm_status st = QM_OK;
+    for (int number = 1; st == QM_OK && getline(&line, &room, f) >= 0; number++)
+        st = line_in(path, number, line, filter, l);
+    free(line);
+    return st;
+}
+
+/* Tensor files start with bytes no text has; 16 are enough for every format we read (the length
+ * in front of a safetensors header ends in zero bytes). */
+static int is_text(FILE *f)
+{
+    unsigned char head[16];
+    size_t n = fread(head, 1, sizeof head, f);
+    rewind(f);
+    for (size_t i = 0; i < n; i++)
+        if (!isspace(head[i]) && (head[i] < 0x20 || head[i] == 0x7f || head[i] >= 0xf8))
+            return 0;
+    return n > 0 && head[0] < 0x80;
+}
+
+/* ---- tensor files -------------------------------------------------------------------------- */
+
+static qm_status tensor_file(const char *path, const char *filter, struct list *l)
+{
+    struct qm_file *f;
+    QM_TRY(qm_file_open(path, &f));
+    qm_status st = QM_OK;
+    for (int i = 0; st == QM_OK && i < qm_file_count(f); i++) {
+        const struct qm_entry *e = qm_file_entry(f, i);
+        if (qm_dtype_is_float(e->dtype) && e->numel > 0 && qm_name_matches(e->name, filter))
+            st = append(l, e->name, &e->shape);
+    }
+    qm_file_close(f);
+    return st;
+}
+
+/* ---- all ----------------------------------------------------------------------------------- */
+
+static qm_status file(const char *path, const char *filter, struct list *l)
+{
+    struct stat about;
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
+    if (fstat(fileno(f), &about) != 0 || !S_ISREG(about.st_mode)) {
+        fclose(f);
+        return qm_fail(QM_BAD_FILE, "%s: not a regular file", path);
+    }
+    int text = is_text(f) || about.st_size == 0;
+    qm_status st = text ? text_file(f, path, filter, l) : QM_OK;
+    fclose(f);
+    return text ? st : tensor_file(path, filter, l);
+}
+
+static qm_status model(int i, const char *filter, struct list *l)
+{
+    struct qm_model_tensor *t;
+    int n;
+    QM_TRY(qm_model_tensors(i, &t, &n));
+    qm_status st = QM_OK;
+    for (int k = 0; st == QM_OK && k < n; k++)
+        if (qm_name_matches(t[k].name, filter))
+            st = append(l, t[k].name, &t[k].shape);
+    free(t);
+    return st;
+}
+
+qm_status qm_shapes_load(const char *what, const char *filter, struct qm_model_tensor **out, int *n)
+{
+    struct list l = {NULL, 0, 0};
+    const char *names[8];
+    int models = qm_model_count();
+    for (int i = 0; i < models; i++)
+        names[i] = qm_model_at(i)->name;
+    int which = qm_name_find(what, names, models);
+    struct stat about;
+    qm_status st;
+    if (which >= 0)
+        st = model(which, filter, &l);
+    else if (stat(what, &about) != 0 && qm_name_nearest(what, names, models))
+        st = qm_fail(QM_NO_MATCH, "neither a model nor a file '%s'; did you mean '%s'?", what,
+                     qm_name_nearest(what, names, models));
+    else
+        st = file(what, filter, &l);
+    if (st == QM_OK && l.n == 0)
+        st = qm_fail(QM_NO_MATCH, "%s: no tensor%s%s", what, filter ? " matches " : "",
+                     filter ? filter : "");
+    if (st != QM_OK) {
+        free(l.tensor);
+        return st;
+    }
+    *out = l.tensor;
+    *n = l.n;
+    return QM_OK;
+}

@@ -1,0 +1,414 @@
+/* run_cells.c - running all cells, and storing what they gave. */
+#include "experiments/run/run_cells.h"
+
+#include "experiments/suite/cell_id.h"
+#include "experiments/cli/cli.h"
+#include "experiments/run/codebook_tables.h"
+#include "experiments/protocol/protocol.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *qm_outcome_status(const struct qm_outcome *o)
+{
+    return o->failed ? "failed" : o->reason ? "skipped" : o->diverged ? "diverged" : "ok";
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+/* The failure of the lowest index; texts of threads do not survive their team. */
+struct failure {
+    int64_t index;
+    qm_status code;
+    char text[512];
+};
+
+static void note_failure(struct failure *f, int64_t index, qm_status code)
+{
+    if (f->code != QM_OK && f->index <= index)
+        return;
+    f->index = index;
+    f->code = code;
+    snprintf(f->text, sizeof f->text, "%s", qm_message());
+}
+
+/* What the threads share. */
+struct pool {
+    struct qm_results *r;
+    struct qm_progress *progress; /* or NULL */
+    const volatile sig_atomic_t *stop;
+    struct failure failure;
+};
+
+static void run_cell(struct pool *p, int64_t i, struct qm_metrics *m, struct qm_twin_cache *twins)
+{
+    struct qm_results *r = p->r;
+    int give_up;
+#pragma omp critical(qm_results)
+    give_up = p->failure.code != QM_OK;
+    if (give_up || (p->stop && *p->stop))
+        return;
+    double start = qm_seconds();
+    qm_status st = m && twins ? qm_lockstep_run(&r->cell[i], m, twins, p->stop, &r->outcome[i])
+                              : qm_fail(QM_NO_MEMORY, "metrics");
+    r->seconds[i] = qm_seconds() - start;
+#pragma omp critical(qm_results)
+    {
+        if (st != QM_OK)
+            note_failure(&p->failure, i, st);
+        if (p->progress)
+            qm_progress_add(p->progress, 1, st != QM_OK);
+    }
+}
+
+/* Cells that share a twin follow each other, a few at a time on one thread. */
+static qm_status run_cells(struct pool *p, int threads)
+{
+    int64_t *order, n = p->r->n_cells;
+    int64_t chunk = n / (8 * threads) < 1 ? 1 : n / (8 * threads) < 32 ? n / (8 * threads) : 32;
+    QM_TRY(qm_twin_order(p->r->cell, n, &order));
+    omp_set_num_threads(threads); /* of one thread, steps take no second one either */
+#pragma omp parallel num_threads(threads)
+    {
+        struct qm_metrics *m = qm_metrics_open(QM_METRICS_full);
+        struct qm_twin_cache *twins = NULL;
+        qm_twin_cache_open(0, &twins);
+#pragma omp for schedule(dynamic, chunk)
+        for (int64_t i = 0; i < n; i++)
+            run_cell(p, order[i], m, twins);
+        qm_twin_cache_close(twins);
+        qm_metrics_close(m);
+    }
+    free(order);
+    return QM_OK;
+}
+
+qm_status qm_results_run(const struct qm_suite *suite, struct qm_cell *cells, int64_t n_cells,
+                         int threads, int show, const volatile sig_atomic_t *stop,
+                         struct qm_results *out)
+{
+    size_t n = (size_t)(n_cells > 0 ? n_cells : 1);
+    struct qm_results r = {.suite = suite, .cell = cells, .n_cells = n_cells};
+    struct qm_progress progress;
+    struct pool pool = {.r = &r, .stop = stop, .progress = show ? &progress : NULL};
+    r.outcome = calloc(n, sizeof *r.outcome);
+    r.seconds = calloc(n, sizeof *r.seconds);
+    if (!r.outcome || !r.seconds) {
+        qm_results_free(&r);
+        return qm_fail(QM_NO_MEMORY, "%lld cells", (long long)n_cells);
+    }
+    if (show)
+        qm_progress_start(&progress, suite->stem, n_cells);
+    qm_status st = run_cells(&pool, threads);
+    if (show)
+        qm_progress_end(&progress);
+    if (stop && *stop)
+        pool.failure = (struct failure){.code = QM_INTERRUPTED, .text = "interrupted"};
+    if (st == QM_OK && pool.failure.code == QM_OK) {
+        *out = r;
+        return QM_OK;
+    }
+    qm_results_free(&r);
+    return st != QM_OK ? st : qm_fail(pool.failure.code, "%s", pool.failure.text);
+}
+
+void qm_results_free(struct qm_results *r)
+{
+    for (int64_t i = 0; r->outcome && i < r->n_cells; i++)
+        qm_outcome_free(&r->outcome[i]);
+    free(r->outcome);
+    free(r->seconds);
+    memset(r, 0, sizeof *r);
+}
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+/* Columns under construction; what they point at is freed with them. */
+struct table {
+    int n, room, failed;
+    int64_t rows;
+    struct qm_column *column;
+};
+
+static void *column(struct table *t, const char *name, enum qm_column_type type, const char *unit,
+                    const char *text)
+{
+    size_t size = type == QM_COLUMN_text ? sizeof(char *) : sizeof(int64_t);
+    void *data = calloc((size_t)(t->rows > 0 ? t->rows : 1), size);
+    if (t->n == t->room) {
+        int room = t->room ? 2 * t->room : 32;
+        struct qm_column *more = realloc(t->column, (size_t)room * sizeof *more);
+        if (more) {
+            t->column = more;
+            t->room = room;
+        }
+    }
+    if (!data || t->n == t->room) {
+        free(data);
+        t->failed = 1;
+        return NULL;
+    }
+    t->column[t->n++] = (struct qm_column){name, type, unit, text, data};
+    return data;
+}
+
+static qm_status table_store(struct table *t, struct qm_store *store, const char *path,
+                             const char *text)
+{
+    qm_status st = t->failed ? qm_fail(QM_NO_MEMORY, "table %s", path)
+                             : qm_store_table(store, path, text, t->rows, t->n, t->column);
+    for (int i = 0; i < t->n; i++)
+        free((void *)t->column[i].data);
+    free(t->column);
+    return st;
+}
+
+static int64_t step_number(const struct qm_cell *c)
+{
+    return c->recorded ? c->recorded->first_step : 1;
+}
+
+static const char *const roles[] = {"plain", "float32", "ulp", "without"};
+
+static qm_status store_cells(const struct qm_results *r, struct qm_store *store)
+{
+    struct table t = {.rows = r->n_cells};
+    size_t n = (size_t)(r->n_cells > 0 ? r->n_cells : 1);
+    char(*recipe)[QM_RECIPE_TEXT] = calloc(n, sizeof *recipe);
+    char(*quantizer)[QM_QUANTIZER_TEXT] = calloc(n, sizeof *quantizer);
+    char(*ids)[QM_CELL_ID] = calloc(n, sizeof *ids);
+    /* clang-format off */
+#define TEXT(variable, name, text) \
+    const char **variable = column(&t, name, QM_COLUMN_text, "", text)
+#define WHOLE(variable, name, text) \
+    int64_t *variable = column(&t, name, QM_COLUMN_i64, "1", text)
+    WHOLE(cell, "cell", "number of the cell: its place in the product of the axes");
+    TEXT(variant, "variant", "name of the variant");
+    TEXT(recipe_at, "recipe", "the variant with its overrides; parses back");
+    TEXT(slot, "slot", "the state that is measured");
+    TEXT(quantizer_at, "quantizer", "its quantizer");
+    TEXT(source, "source", "where values or gradients come from");
+    TEXT(tensor, "tensor", "name of a recorded tensor");
+    TEXT(class, "class", "class of the tensor by its name");
+    TEXT(coupling, "coupling", "how variant and reference are coupled");
+    WHOLE(seed, "seed", "seed of start, data and noise");
+    WHOLE(step, "step", "number of the first update, counted from 1");
+    WHOLE(steps, "steps", "updates done");
+    WHOLE(elements, "n", "elements");
+    double *bits = column(&t, "bits", QM_COLUMN_f64, "bit",
+                          "cost of the state per element, scales included");
+    TEXT(role, "role", "plain, float32, ulp or without: why the cell is there");
+    double *lr_scale = column(&t, "lr_scale", QM_COLUMN_f64, "1",
+                              "times the problem's learning rate");
+    WHOLE(warmup, "warmup", "steps over which lr rises to its value");
+    WHOLE(rank, "decay_rank", "tensors of lower rank have no weight decay");
+    WHOLE(rounding, "rounding_seed", "which draws of stochastic rounding, for its seed");
+    TEXT(status, "status", "ok, skipped, diverged or failed");
+    TEXT(reason, "reason", "why a cell was skipped or failed");
+    TEXT(id, "id", "the cell's name in any suite: 16 hex digits of a SHA-256");
+#undef TEXT
+#undef WHOLE
+    /* clang-format on */
+    int ok = recipe && quantizer && ids && !t.failed;
+    for (int64_t i = 0; ok && i < r->n_cells; i++) {
+        const struct qm_cell *c = &r->cell[i];
+        const struct qm_outcome *o = &r->outcome[i];
+        cell[i] = i;
+        variant[i] = c->recipe.base ? c->recipe.base->name : "";
+        recipe_at[i] = c->recipe.base ? qm_recipe_print(&c->recipe, recipe[i]) : "";
+        slot[i] = c->recipe.rule ? c->recipe.rule->slot[c->slot] : "";
+        quantizer_at[i] = qm_quantizer_print(&c->recipe.slot[c->slot], quantizer[i]);
+        source[i] = c->source_text;
+        tensor[i] = c->tensor;
+        class[i] = c->class_name;
+        coupling[i] = qm_coupling_name(c->coupling);
+        seed[i] = (int64_t)c->seed;
+        step[i] = step_number(c);
+        steps[i] = o->steps;
+        elements[i] = o->n;
+        bits[i] = o->reason ? nan("") : o->bits;
+        role[i] = roles[c->role];
+        lr_scale[i] = c->lr_scale;
+        warmup[i] = c->warmup;
+        rank[i] = c->decay_rank;
+        rounding[i] = (int64_t)c->rounding_seed;
+        status[i] = qm_outcome_status(o);
+        reason[i] = o->reason ? o->reason : "";
+        qm_cell_id(r->suite, c, ids[i]);
+        id[i] = ids[i];
+    }
+    t.failed |= !ok;
+    qm_status st = table_store(&t, store, "/cells", "one row per cell of the suite");
+    free(recipe);
+    free(quantizer);
+    free(ids);
+    return st;
+}
+
+static qm_status store_axes(const struct qm_results *r, struct qm_store *store)
+{
+    struct table t = {.rows = r->n_cells};
+    for (int a = 0; a < r->suite->n_axes; a++) {
+        const struct qm_axis *axis = &r->suite->axis[a];
+        const char **text = column(&t, axis->key, QM_COLUMN_text, "", "label on this axis");
+        for (int64_t i = 0; text && i < r->n_cells; i++)
+            text[i] = qm_cell_choice(r->suite, &r->cell[i], a);
+    }
+    return table_store(&t, store, "/axes", "one row per cell: its place on every axis");
+}
+
+static qm_status store_metrics(const struct qm_results *r, struct qm_store *store)
+{
+    struct table t = {.rows = r->n_cells};
+    for (int v = 0; v < qm_value_count(); v++) {
+        double *x = column(&t, qm_value_name(v), QM_COLUMN_f64, qm_value_unit(v), qm_value_text(v));
+        for (int64_t i = 0; x && i < r->n_cells; i++)
+            x[i] = r->outcome[i].value ? r->outcome[i].value[v] : nan("");
+    }
+    return table_store(&t, store, "/metrics",
+                       "one row per cell; NaN where a metric does not apply");
+}
+
+/* ---- arrays ---------------------------------------------------------------------------------- */
+
+/* unit 0: /decades, unit 1: /unit_decades. */
+static qm_status store_decades(const struct qm_results *r, struct qm_store *store, int unit)
+{
+    static const char *const what[3][2] = {
+        {"mean_rel", "mean of |error| / |x| of the non-zero x in the decade"},
+        {"rms_rel", "root mean square of error / x in the decade"},
+        {"zero_share", "share of the decade that decodes to 0"}};
+    char path[40], low_path[40];
+    const char *group = unit ? "/unit_decades/" : "/decades/", *scales[2] = {NULL, low_path};
+    struct qm_shape one = {1, {QM_DECADES}}, all = {2, {r->n_cells, QM_DECADES}};
+    double low[QM_DECADES];
+    size_t n = (size_t)(r->n_cells > 0 ? r->n_cells : 1) * QM_DECADES;
+    double *x = calloc(n, sizeof *x);
+    int64_t *count = calloc(n, sizeof *count);
+    qm_status st = x && count ? QM_OK : qm_fail(QM_NO_MEMORY, "decades");
+    snprintf(low_path, sizeof low_path, "%slow", group);
+    for (int d = 0; d < QM_DECADES; d++)
+        low[d] = (double)(QM_DECADE_LOW + d);
+    if (st == QM_OK)
+        st = qm_store_array(store, low_path, QM_DTYPE_f64, &one, low, "log10",
+                            unit ? "decade d holds 10^low <= |x| / scale < 10^(low + 1)"
+                                 : "decade d holds 10^low <= |x| < 10^(low + 1)",
+                            NULL);
+    for (int part = -1; part < 3 && st == QM_OK; part++) {
+        for (int64_t i = 0; i < r->n_cells; i++)
+            for (int d = 0; d < QM_DECADES; d++) {
+                const struct qm_outcome *o = &r->outcome[i];
+                const struct qm_decade *q = unit ? &o->unit_decade[d] : &o->decade[d];
+                count[i * QM_DECADES + d] = q->count;
+                x[i * QM_DECADES + d] = part == 0   ? q->mean_rel
+                                        : part == 1 ? q->rms_rel
+                                                    : q->zero_share;
+            }
+        snprintf(path, sizeof path, "%s%s", group, part < 0 ? "count" : what[part][0]);
+        st = part < 0
+                 ? qm_store_array(store, path, QM_DTYPE_i64, &all, count, "1",
+                                  "number of elements in the decade", scales)
+                 : qm_store_array(store, path, QM_DTYPE_f64, &all, x, "1", what[part][1], scales);
+    }
+    free(x);
+    free(count);
+    return st;
+}
+
+static qm_status store_curves(const struct qm_results *r, struct qm_store *store)
+{
+    static const struct {
+        const char *path, *unit, *text;
+    } tracks[] = {
+#define X(name, unit, text) {"/curves/" #name, unit, text},
+        QM_TRACK_LIST(X)
+#undef X
+    };
+    int64_t n_curves = 0, total = 0;
+    for (int64_t i = 0; i < r->n_cells; i++) {
+        n_curves += r->outcome[i].n_points > 0;
+        total += r->outcome[i].n_points;
+    }
+    if (n_curves == 0)
+        return QM_OK;
+    int64_t *cell = calloc((size_t)n_curves, sizeof *cell);
+    int64_t *length = calloc((size_t)n_curves, sizeof *length);
+    double *value = calloc((size_t)total, sizeof *value);
+    qm_status st = cell && length && value ? QM_OK : qm_fail(QM_NO_MEMORY, "curves");
+    for (int64_t i = 0, k = 0; st == QM_OK && i < r->n_cells; i++)
+        if (r->outcome[i].n_points > 0) {
+            cell[k] = i;
+            length[k++] = r->outcome[i].n_points;
+        }
+    struct qm_shape shape = {1, {n_curves}};
+    if (st == QM_OK)
+        st = qm_store_array(store, "/curves/cell", QM_DTYPE_i64, &shape, cell, "1",
+                            "row of /cells that each curve belongs to", NULL);
+    for (int t = 0; st == QM_OK && t < QM_TRACK_COUNT; t++) {
+        for (int64_t k = 0, at = 0; k < n_curves; at += length[k++])
+            memcpy(value + at, r->outcome[cell[k]].track[t], (size_t)length[k] * sizeof *value);
+        st = qm_store_ragged(store, tracks[t].path, n_curves, length, value, tracks[t].unit,
+                             tracks[t].text);
+    }
+    free(cell);
+    free(length);
+    free(value);
+    return st;
+}
+
+static qm_status store_stairs(const struct qm_results *r, struct qm_store *store)
+{
+    static const struct {
+        const char *path, *text;
+    } stairs[] = {
+#define X(name, twin, persistence, text) \
+    {"/stairs/" #name, "(level, step) in turn: first hits of the gaps 10^(-level / 64), " text},
+        QM_STAIR_LIST(X)
+#undef X
+    };
+    int64_t n = 0;
+    int64_t *cell = calloc((size_t)r->n_cells + 1, sizeof *cell);
+    int64_t *length = calloc((size_t)r->n_cells + 1, sizeof *length);
+    qm_status st = cell && length ? QM_OK : qm_fail(QM_NO_MEMORY, "stairs");
+    for (int64_t i = 0; st == QM_OK && i < r->n_cells; i++)
+        if (r->outcome[i].stair[0])
+            cell[n++] = i;
+    struct qm_shape shape = {1, {n}};
+    if (st == QM_OK && n > 0)
+        st = qm_store_array(store, "/stairs/cell", QM_DTYPE_i64, &shape, cell, "1",
+                            "row of /cells that each belongs to", NULL);
+    for (int k = 0; st == QM_OK && n > 0 && k < QM_STAIR_COUNT; k++) {
+        int64_t total = 0, at = 0;
+        for (int64_t i = 0; i < n; i++)
+            total += length[i] = r->outcome[cell[i]].n_stair[k];
+        double *value = calloc((size_t)total + 1, sizeof *value);
+        for (int64_t i = 0; value && i < n; at += length[i++])
+            memcpy(value + at, r->outcome[cell[i]].stair[k], (size_t)length[i] * sizeof *value);
+        st = value ? qm_store_ragged(store, stairs[k].path, n, length, value, "1", stairs[k].text)
+                   : qm_fail(QM_NO_MEMORY, "stairs");
+        free(value);
+    }
+    free(cell);
+    free(length);
+    return st;
+}
+
+qm_status qm_results_store(const struct qm_results *r, struct qm_store *store)
+{
+    const struct qm_suite *s = r->suite;
+    QM_TRY(qm_store_text(store, "/suite", "title", s->title ? s->title : ""));
+    QM_TRY(qm_store_text(store, "/suite", "question", s->question ? s->question : ""));
+    QM_TRY(qm_store_text(store, "/suite", "plan", s->plan));
+    QM_TRY(store_cells(r, store));
+    QM_TRY(store_axes(r, store));
+    QM_TRY(store_metrics(r, store));
+    QM_TRY(store_decades(r, store, 0));
+    QM_TRY(store_decades(r, store, 1));
+    QM_TRY(qm_codebooks_store(r, store));
+    QM_TRY(store_curves(r, store));
+    QM_TRY(store_stairs(r, store));
+    return qm_store_timing(store, "cell_seconds", r->n_cells, r->seconds, "s",
+                           "wall time of each cell on its thread");
+}

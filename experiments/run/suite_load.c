@@ -1,0 +1,97 @@
+/* suite_load.c - suites with their data and cells. */
+#include "experiments/run/suite_load.h"
+
+#include <glob.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/base/name.h"
+#include "experiments/run/claim.h"
+#include "experiments/cli/cli.h"
+#include "experiments/run/summary.h"
+
+static char default_data[] = "experiments/data/*.h5";
+
+qm_status qm_path_check(const char *path)
+{
+    size_t n = strlen(path);
+    return n <= QM_PATH_MOST ? QM_OK
+                             : qm_fail(QM_BAD_ARG, "'%.40s...': a path of %zu bytes, at most %d",
+                                       path, n, QM_PATH_MOST);
+}
+
+qm_status qm_job_find(const char *word, char *path, size_t size)
+{
+    QM_TRY(qm_path_check(word));
+    snprintf(path, size, "%s", word);
+    if (access(path, F_OK) == 0 || strchr(word, '/'))
+        return QM_OK; /* what is wrong with it shows when it is read */
+    size_t n = strlen(word);
+    int has_ending = n > 5 && strcmp(word + n - 5, ".yaml") == 0;
+    snprintf(path, size, QM_SUITES "%s%s", word, has_ending ? "" : ".yaml");
+    if (access(path, F_OK) == 0)
+        return QM_OK;
+    glob_t found = {0};
+    glob(QM_SUITES "*.yaml", 0, NULL, &found);
+    for (size_t i = 0; i < found.gl_pathc; i++) { /* "SUITES NAME.yaml" to "NAME" */
+        memmove(found.gl_pathv[i], found.gl_pathv[i] + strlen(QM_SUITES),
+                strlen(found.gl_pathv[i] + strlen(QM_SUITES)) + 1);
+        *strrchr(found.gl_pathv[i], '.') = 0;
+    }
+    const char *nearest =
+        qm_name_nearest(word, (const char *const *)found.gl_pathv, (int)found.gl_pathc);
+    qm_status st =
+        qm_fail(QM_NO_MATCH, "no suite '%s'%s%s%s", word, nearest ? "; did you mean '" : "",
+                nearest ? nearest : "", nearest ? "'?" : "; " QM_SUITES " holds them");
+    globfree(&found);
+    return st;
+}
+
+static qm_status open_data(const struct qm_job_changes *changes, struct qm_job *job)
+{
+    struct qm_suite *s = job->suite;
+    char *globs[] = {default_data};
+    if (changes && changes->n_data)
+        QM_TRY(qm_suite_data(s, changes->data, changes->n_data));
+    else if (s->n_data == 0 && qm_suite_wants_data(s))
+        QM_TRY(qm_suite_data(s, globs, 1));
+    return qm_suite_wants_data(s) ? qm_replay_open(s->data, s->n_data, &job->replay) : QM_OK;
+}
+
+qm_status qm_job_open(const char *path, const struct qm_job_changes *changes, struct qm_job *out)
+{
+    *out = (struct qm_job){0};
+    const char *size = changes ? changes->size : NULL;
+    QM_TRY(qm_suite_read_size(path, size, &out->suite));
+    if (size && strcmp(size, "normal") != 0 && !out->suite->is_sized)
+        qm_note("%s: no values for size %s; as it is", out->suite->stem, size);
+    for (int i = 0; changes && i < changes->n_added; i++)
+        QM_TRY(qm_suite_add_variant(out->suite, changes->added[i].label, changes->added[i].recipe));
+    for (int i = 0; i < out->suite->n_summaries; i++)
+        QM_TRY(qm_summary_check(out->suite, &out->suite->summary[i]));
+    for (int i = 0; i < out->suite->n_expects; i++)
+        QM_TRY(qm_claim_check(out->suite, &out->suite->expect[i]));
+    QM_TRY(open_data(changes, out));
+    return qm_suite_cells(out->suite, out->replay, &out->cells, &out->n_cells);
+}
+
+void qm_job_close(struct qm_job *job)
+{
+    qm_cells_free(job->cells, job->n_cells);
+    qm_replay_close(job->replay);
+    qm_suite_free(job->suite);
+    *job = (struct qm_job){0};
+}
+
+qm_status qm_job_load(struct qm_job *job, const struct qm_cell *c)
+{
+    return c->recorded && !c->reason ? qm_replay_load(job->replay, c->recorded) : QM_OK;
+}
+
+qm_status qm_job_load_all(struct qm_job *job)
+{
+    for (int64_t i = 0; i < job->n_cells; i++)
+        QM_TRY(qm_job_load(job, &job->cells[i]));
+    return QM_OK;
+}

@@ -1,0 +1,374 @@
+/* summary.c - group-by tables. */
+#include "experiments/run/summary_table.h"
+
+#include "core/base/name.h"
+#include "experiments/protocol/protocol.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const stat_names[] = {
+#define X(name) #name,
+    STAT_LIST(X)
+#undef X
+};
+static const char *const cell_key_names[] = {
+#define X(name) #name,
+    CELL_KEY_LIST(X)
+#undef X
+};
+
+/* One value of one cell on its way into a row. */
+struct member {
+    int at[MAX_KEYS], n_keys;
+    int64_t order;
+    double value[QM_SUITE_VALUES], theory;
+};
+
+/* ---- keys ------------------------------------------------------------------------------------ */
+
+static qm_status fail_in_plan(const struct qm_suite *s, const struct qm_summary_plan *p,
+                              qm_status st)
+{
+    char where[512];
+    snprintf(where, sizeof where, "%s:%d: summary %s", s->path, p->line, p->name);
+    return qm_fail_in(st, where);
+}
+
+static qm_status find_key(const struct qm_suite *s, const struct qm_summary_plan *p,
+                          const char *name, struct key *k)
+{
+    const char *all[QM_SUITE_AXES + CELL_KEY_COUNT];
+    int n = 0, of_cell = qm_name_find(name, cell_key_names, CELL_KEY_COUNT);
+    k->name = name;
+    k->axis = qm_suite_axis(s, name);
+    k->of_cell = of_cell >= 0 ? (enum cell_key)of_cell : CELL_KEY_COUNT;
+    if (k->axis >= 0 || of_cell >= 0)
+        return QM_OK;
+    for (int i = 0; i < s->n_axes; i++)
+        all[n++] = s->axis[i].key;
+    for (int i = 0; i < CELL_KEY_COUNT; i++)
+        all[n++] = cell_key_names[i];
+    const char *nearest = qm_name_nearest(name, all, n);
+    return fail_in_plan(s, p,
+                        qm_fail(QM_BAD_ARG, "no axis or column '%s'%s%s%s", name,
+                                nearest ? "; did you mean '" : "", nearest ? nearest : "",
+                                nearest ? "'?" : ""));
+}
+
+/* What a cell has under a key; buffer holds QM_RECIPE_TEXT bytes. */
+static const char *text_of(const struct qm_results *r, int64_t i, const struct key *k, char *buffer)
+{
+    const struct qm_cell *c = &r->cell[i];
+    if (k->axis >= 0)
+        return qm_cell_choice(r->suite, c, k->axis);
+    switch (k->of_cell) {
+    case CELL_class: return c->class_name;
+    case CELL_tensor: return c->tensor;
+    case CELL_from: return c->source_text;
+    case CELL_quantizer: return qm_quantizer_print(&c->recipe.slot[c->slot], buffer);
+    case CELL_recipe: return qm_recipe_print(&c->recipe, buffer);
+    case CELL_coupling: return qm_coupling_name(c->coupling);
+    default: return qm_outcome_status(&r->outcome[i]);
+    }
+}
+
+/* The place of a text among the key's texts, which it joins when it is new; -1 without memory. */
+static int place(struct key *k, const char *text)
+{
+    for (int i = 0; i < k->n; i++)
+        if (strcmp(k->text[i], text) == 0)
+            return i;
+    if (k->n == k->room) {
+        int room = k->room ? 2 * k->room : 16;
+        char **more = realloc(k->text, (size_t)room * sizeof *more);
+        if (!more)
+            return -1;
+        k->text = more;
+        k->room = room;
+    }
+    if (!(k->text[k->n] = strdup(text)))
+        return -1;
+    return k->n++;
+}
+
+static qm_status open_key(const struct qm_summary *s, const char *name, struct key *k)
+{
+    const struct qm_suite *suite = s->results->suite;
+    int ok = 1;
+    QM_TRY(find_key(suite, s->plan, name, k));
+    for (int i = 0; k->axis >= 0 && i < suite->axis[k->axis].n; i++)
+        ok = place(k, suite->axis[k->axis].value[i].label) >= 0 && ok;
+    for (int i = 0; k->axis < 0 && k->of_cell == CELL_class && i < qm_tensor_class_count(); i++)
+        ok = place(k, qm_tensor_class_at(i)) >= 0 && ok;
+    return ok ? QM_OK : qm_fail(QM_NO_MEMORY, "summary");
+}
+
+static int label_index(const struct qm_axis *a, const char *label)
+{
+    for (int i = 0; i < a->n; i++)
+        if (strcmp(a->value[i].label, label) == 0)
+            return i;
+    return -1;
+}
+
+qm_status qm_summary_check(const struct qm_suite *suite, const struct qm_summary_plan *p)
+{
+    struct key k = {0};
+    const char *names[512];
+    int n = qm_value_count() < 512 ? qm_value_count() : 512;
+    for (int i = 0; i < n; i++)
+        names[i] = qm_value_name(i);
+    for (int i = 0; i < p->n_by; i++)
+        QM_TRY(find_key(suite, p, p->by[i], &k));
+    for (int i = 0; i < p->n_where; i++)
+        QM_TRY(find_key(suite, p, p->where_key[i], &k));
+    if (p->across)
+        QM_TRY(find_key(suite, p, p->across, &k));
+    for (int i = 0; i < p->n_values; i++)
+        if (qm_value_find(p->value[i]) < 0)
+            return fail_in_plan(suite, p, qm_name_unknown("metric", p->value[i], names, n));
+    for (int i = 0; i < p->n_stats; i++) {
+        if (qm_name_find(p->stat[i], stat_names, STAT_COUNT) < 0)
+            return fail_in_plan(suite, p,
+                                qm_fail(QM_BAD_ARG,
+                                        "no stat '%s'; there are median, mean, min, "
+                                        "max, std, p05, p95, sum and wins",
+                                        p->stat[i]));
+        if (strcmp(p->stat[i], "wins") == 0 && !p->versus_key)
+            return fail_in_plan(suite, p, qm_fail(QM_BAD_ARG, "wins needs versus"));
+    }
+    if (!p->versus_key)
+        return QM_OK;
+    int a = qm_suite_axis(suite, p->versus_key);
+    if (a < 0 || strcmp(p->versus_key, "source") == 0)
+        return fail_in_plan(suite, p,
+                            qm_fail(QM_BAD_ARG, "versus needs an axis, not '%s'", p->versus_key));
+    if (label_index(&suite->axis[a], p->versus_label) < 0)
+        return fail_in_plan(
+            suite, p,
+            qm_fail(QM_BAD_ARG, "axis '%s' has no value '%s'", p->versus_key, p->versus_label));
+    return QM_OK;
+}
+
+/* ---- members --------------------------------------------------------------------------------- */
+
+/* The cell that differs from i in the versus axis only; i itself when it is the base. */
+static int64_t partner(const struct qm_summary *s, int64_t i)
+{
+    const struct qm_suite *suite = s->results->suite;
+    int axis = qm_suite_axis(suite, s->plan->versus_key), source = qm_suite_axis(suite, "source");
+    int base = label_index(&suite->axis[axis], s->plan->versus_label);
+    int64_t others = 1, stride = 1;
+    int64_t own = qm_protocol_own(s->results->cell, s->results->n_cells);
+    for (int a = 0; a < suite->n_axes; a++)
+        others *= a == source ? 1 : suite->axis[a].n;
+    for (int a = suite->n_axes - 1; a > axis; a--)
+        stride *= a == source ? own / others : suite->axis[a].n;
+    return i + (base - s->results->cell[i].choice[axis]) * stride;
+}
+
+/* Whether cell i counts; fills its values and keys.  -1 without memory. */
+static int member_of(struct qm_summary *s, int64_t i, struct key *where, struct member *m)
+{
+    const struct qm_results *r = s->results;
+    char buffer[QM_RECIPE_TEXT];
+    int64_t base = s->plan->versus_key ? partner(s, i) : -1;
+    if (r->outcome[i].reason || !r->outcome[i].value || base == i ||
+        (base >= 0 && (r->outcome[base].reason || !r->outcome[base].value)))
+        return 0;
+    for (int w = 0; w < s->plan->n_where; w++)
+        if (strcmp(text_of(r, i, &where[w], buffer), s->plan->where_label[w]) != 0)
+            return 0;
+    int any = 0;
+    for (int v = 0; v < s->plan->n_values; v++) {
+        m->value[v] = r->outcome[i].value[s->value[v]];
+        if (base >= 0)
+            m->value[v] -= r->outcome[base].value[s->value[v]];
+        any |= !isnan(m->value[v]);
+    }
+    m->n_keys = s->n_keys;
+    m->order = i;
+    m->theory = fabs(r->outcome[i].value[qm_metric_count() + QM_EXTRA_theory_z]);
+    for (int k = 0; any && k < s->n_keys; k++)
+        if ((m->at[k] = place(&s->key[k], text_of(r, i, &s->key[k], buffer))) < 0)
+            return -1;
+    return any;
+}
+
+static int by_keys(const void *a, const void *b)
+{
+    const struct member *x = a, *y = b;
+    for (int k = 0; k < x->n_keys; k++)
+        if (x->at[k] != y->at[k])
+            return x->at[k] < y->at[k] ? -1 : 1;
+    return x->order < y->order ? -1 : x->order > y->order;
+}
+
+static int same_row(const struct member *x, const struct member *y)
+{
+    return memcmp(x->at, y->at, (size_t)x->n_keys * sizeof *x->at) == 0;
+}
+
+/* ---- statistics ------------------------------------------------------------------------------ */
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* x ascends.  Quantiles interpolate linearly between order statistics. */
+static double quantile(const double *x, int64_t n, double q)
+{
+    double at = q * (double)(n - 1);
+    int64_t i = (int64_t)at;
+    double f = at - (double)i;
+    return f > 0.0 ? x[i] + f * (x[i + 1] - x[i]) : x[i];
+}
+
+static double statistic(enum stat which, const double *x, int64_t n)
+{
+    double sum = 0.0, squares = 0.0;
+    int64_t wins = 0;
+    if (n == 0)
+        return nan("");
+    for (int64_t i = 0; i < n; i++) {
+        sum += x[i];
+        wins += x[i] > 0.0;
+    }
+    double mean = sum / (double)n;
+    switch (which) {
+    case STAT_mean: return mean;
+    case STAT_min: return x[0];
+    case STAT_max: return x[n - 1];
+    case STAT_sum: return sum;
+    case STAT_wins: return (double)wins;
+    case STAT_p05: return quantile(x, n, 0.05);
+    case STAT_p95: return quantile(x, n, 0.95);
+    case STAT_std:
+        for (int64_t i = 0; i < n; i++)
+            squares += (x[i] - mean) * (x[i] - mean);
+        return n > 1 ? sqrt(squares / (double)(n - 1)) : nan("");
+    default: return n % 2 ? x[n / 2] : 0.5 * (x[n / 2 - 1] + x[n / 2]);
+    }
+}
+
+static void fill_row(const struct qm_summary *s, const struct member *m, int64_t n, double *scratch,
+                     struct row *row)
+{
+    const struct qm_summary_plan *p = s->plan;
+    memcpy(row->at, m->at, sizeof row->at);
+    for (int v = 0; v < p->n_values; v++) {
+        int64_t count = 0;
+        for (int64_t i = 0; i < n; i++)
+            if (!isnan(m[i].value[v]))
+                scratch[count++] = m[i].value[v];
+        qsort(scratch, (size_t)count, sizeof *scratch, ascending);
+        for (int k = 0; k < p->n_stats; k++)
+            row->number[v * p->n_stats + k] = statistic(s->stat[k], scratch, count);
+        row->n = count > row->n ? count : row->n;
+    }
+    row->theory = nan("");
+    for (int64_t i = 0; i < n; i++) {
+        row->n_theory += !isnan(m[i].theory);
+        row->theory = fmax(row->theory, m[i].theory);
+    }
+}
+
+/* Whether the plan shows what theory_z is about: the error of one quantization. */
+static int tells_errors(const struct qm_summary_plan *p)
+{
+    int yes = 0;
+    for (int v = 0; v < p->n_values; v++)
+        yes |= strcmp(p->value[v], "sqnr") == 0 || strcmp(p->value[v], "nmse") == 0;
+    return yes && !p->versus_key;
+}
+
+static qm_status make_rows(struct qm_summary *s, struct key *where)
+{
+    int64_t n_cells = qm_protocol_own(s->results->cell, s->results->n_cells), n = 0;
+    size_t room = (size_t)(n_cells > 0 ? n_cells : 1);
+    struct member *m = calloc(room, sizeof *m);
+    double *scratch = malloc(room * sizeof *scratch);
+    int ok = m && scratch;
+    for (int64_t i = 0; ok && i < n_cells; i++) {
+        int counts = member_of(s, i, where, &m[n]);
+        ok = counts >= 0;
+        n += counts > 0;
+    }
+    if (ok)
+        qsort(m, (size_t)n, sizeof *m, by_keys);
+    int rows = 0;
+    for (int64_t i = 0; ok && i < n; i++)
+        rows += i == 0 || !same_row(&m[i - 1], &m[i]);
+    if (ok)
+        ok = (s->row = calloc((size_t)(rows > 0 ? rows : 1), sizeof *s->row)) != NULL;
+    for (int64_t i = 0, end; ok && i < n; i = end) {
+        for (end = i + 1; end < n && same_row(&m[i], &m[end]); end++)
+            ;
+        fill_row(s, &m[i], end - i, scratch, &s->row[s->n_rows]);
+        s->has_theory |= tells_errors(s->plan) && s->row[s->n_rows].n_theory > 0;
+        s->n_rows++;
+    }
+    free(scratch);
+    free(m);
+    return ok ? QM_OK : qm_fail(QM_NO_MEMORY, "summary %s", s->plan->name);
+}
+
+qm_status qm_summary_make(const struct qm_results *r, const struct qm_summary_plan *plan,
+                          struct qm_summary **out)
+{
+    struct key where[QM_SUITE_BY] = {{0}};
+    QM_TRY(qm_summary_check(r->suite, plan));
+    struct qm_summary *s = calloc(1, sizeof *s);
+    if (!s)
+        return qm_fail(QM_NO_MEMORY, "summary %s", plan->name);
+    s->results = r;
+    s->plan = plan;
+    qm_status st = QM_OK;
+    for (int i = 0; st == QM_OK && i < plan->n_by + (plan->across ? 1 : 0); i++)
+        st = open_key(s, i < plan->n_by ? plan->by[i] : plan->across, &s->key[s->n_keys++]);
+    for (int i = 0; st == QM_OK && i < plan->n_where; i++)
+        st = find_key(r->suite, plan, plan->where_key[i], &where[i]);
+    for (int i = 0; i < plan->n_values; i++)
+        s->value[i] = qm_value_find(plan->value[i]);
+    for (int i = 0; i < plan->n_stats; i++)
+        s->stat[i] = (enum stat)qm_name_find(plan->stat[i], stat_names, STAT_COUNT);
+    if (st == QM_OK)
+        st = make_rows(s, where);
+    if (st == QM_OK)
+        *out = s;
+    else
+        qm_summary_free(s);
+    return st;
+}
+
+void qm_summary_free(struct qm_summary *s)
+{
+    if (!s)
+        return;
+    for (int k = 0; k < s->n_keys; k++) {
+        for (int i = 0; i < s->key[k].n; i++)
+            free(s->key[k].text[i]);
+        free(s->key[k].text);
+    }
+    free(s->row);
+    free(s);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+int qm_summary_rows(const struct qm_summary *s) { return s->n_rows; }
+int64_t qm_summary_n(const struct qm_summary *s, int row) { return s->row[row].n; }
+
+const char *qm_summary_key(const struct qm_summary *s, int row, int key)
+{
+    return s->key[key].text[s->row[row].at[key]];
+}
+
+double qm_summary_value(const struct qm_summary *s, int row, int value, int stat)
+{
+    return s->row[row].number[value * s->plan->n_stats + stat];
+}

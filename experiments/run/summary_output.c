@@ -1,0 +1,208 @@
+/* summary_output.c - tables on the terminal, as JSON and in the result file. */
+#include "experiments/run/summary_table.h"
+
+#include "experiments/cli/cli.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void number_name(const struct qm_summary *s, int value, int stat, char *name, size_t size)
+{
+    snprintf(name, size, "%s_%s", s->plan->value[value], s->plan->stat[stat]);
+}
+
+/* All statistics of a row as one text: "20.37 / 10.2". */
+static void row_text(const struct qm_summary *s, int row, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = 0;
+    for (int v = 0; v < s->plan->n_values; v++)
+        for (int k = 0; k < s->plan->n_stats && used < size; k++)
+            used += (size_t)snprintf(text + used, size - used, "%s%.4g", used ? " / " : "",
+                                     qm_summary_value(s, row, v, k));
+}
+
+static const char *const theory_head = "within SE of theory";
+
+/* "1.8", "1.8 (5 of 6)" where some cells of rows [from, to) have no theory, or "-". */
+static void theory_cell(const struct qm_summary *s, struct qm_table *t, int from, int to)
+{
+    int64_t n = 0, of = 0;
+    double most = nan("");
+    for (int r = from; r < to; r++) {
+        most = fmax(most, s->row[r].theory);
+        n += s->row[r].n_theory;
+        of += s->row[r].n;
+    }
+    if (n == of || n == 0)
+        qm_table_cell(t, n ? "%.2g" : "-", most);
+    else
+        qm_table_cell(t, "%.2g (%lld of %lld)", most, (long long)n, (long long)of);
+}
+
+/* ---- printing -------------------------------------------------------------------------------- */
+
+static void print_long(const struct qm_summary *s)
+{
+    const char *heads[MAX_KEYS + 2 + MAX_NUMBERS];
+    char names[MAX_NUMBERS][96];
+    int n = 0, numbers = s->plan->n_values * s->plan->n_stats;
+    for (int k = 0; k < s->n_keys; k++)
+        heads[n++] = s->key[k].name;
+    heads[n++] = "n";
+    for (int i = 0; i < numbers; i++) {
+        number_name(s, i / s->plan->n_stats, i % s->plan->n_stats, names[i], sizeof names[i]);
+        heads[n++] = names[i];
+    }
+    if (s->has_theory)
+        heads[n++] = theory_head;
+    struct qm_table *t = qm_table_open(n, heads);
+    for (int r = 0; r < s->n_rows; r++) {
+        for (int k = 0; k < s->n_keys; k++)
+            qm_table_cell(t, "%s", qm_summary_key(s, r, k));
+        qm_table_cell(t, "%lld", (long long)s->row[r].n);
+        for (int i = 0; i < numbers; i++)
+            qm_table_cell(t, "%.4g", s->row[r].number[i]);
+        if (s->has_theory)
+            theory_cell(s, t, r, r + 1);
+    }
+    qm_table_close(t);
+}
+
+/* The last key as columns: rows with equal other keys stand side by side. */
+static void print_wide(const struct qm_summary *s)
+{
+    int last = s->n_keys - 1, columns = s->key[last].n;
+    const char **heads = calloc((size_t)(last + 2 + columns), sizeof *heads);
+    char text[1024];
+    if (!heads)
+        return;
+    for (int k = 0; k < last; k++)
+        heads[k] = s->key[k].name;
+    heads[last] = "n";
+    for (int c = 0; c < columns; c++)
+        heads[last + 1 + c] = s->key[last].text[c];
+    heads[last + 1 + columns] = theory_head;
+    struct qm_table *t = qm_table_open(last + 1 + columns + s->has_theory, heads);
+    for (int r = 0; r < s->n_rows;) {
+        int end = r, most = r, first = r;
+        while (end < s->n_rows &&
+               memcmp(s->row[end].at, s->row[r].at, (size_t)last * sizeof(int)) == 0)
+            end++;
+        for (int k = 0; k < last; k++)
+            qm_table_cell(t, "%s", qm_summary_key(s, r, k));
+        for (int i = r; i < end; i++)
+            most = s->row[i].n > s->row[most].n ? i : most;
+        qm_table_cell(t, "%lld", (long long)s->row[most].n);
+        for (int c = 0; c < columns; c++) {
+            snprintf(text, sizeof text, "-");
+            if (r < end && s->row[r].at[last] == c)
+                row_text(s, r++, text, sizeof text);
+            qm_table_cell(t, "%s", text);
+        }
+        if (s->has_theory)
+            theory_cell(s, t, first, end);
+        r = end;
+    }
+    qm_table_close(t);
+    free(heads);
+}
+
+void qm_summary_print(const struct qm_summary *s)
+{
+    const struct qm_summary_plan *p = s->plan;
+    if (p->headline)
+        printf("\n%s", p->headline);
+    printf("\n%s:", p->name);
+    for (int v = 0; v < p->n_values; v++)
+        for (int k = 0; k < p->n_stats; k++)
+            printf("%s %s of %s", v + k ? "," : "", p->stat[k], p->value[v]);
+    if (p->versus_key)
+        printf(", minus that of %s", p->versus_label);
+    printf("\n");
+    if (p->across)
+        print_wide(s);
+    else
+        print_long(s);
+    fflush(stdout); /* notes on stderr stay in step */
+}
+
+json_t *qm_summary_json(const struct qm_summary *s)
+{
+    char name[96];
+    json_t *rows = json_array();
+    for (int r = 0; r < s->n_rows; r++) {
+        json_t *row = json_object();
+        for (int k = 0; k < s->n_keys; k++)
+            json_object_set_new(row, s->key[k].name, json_string(qm_summary_key(s, r, k)));
+        json_object_set_new(row, "n", json_integer(s->row[r].n));
+        for (int v = 0; v < s->plan->n_values; v++)
+            for (int k = 0; k < s->plan->n_stats; k++) {
+                number_name(s, v, k, name, sizeof name);
+                json_object_set_new(row, name, qm_json_number(qm_summary_value(s, r, v, k)));
+            }
+        if (s->has_theory) {
+            json_object_set_new(row, "theory_se", qm_json_number(s->row[r].theory));
+            json_object_set_new(row, "theory_n", json_integer(s->row[r].n_theory));
+        }
+        json_array_append_new(rows, row);
+    }
+    return rows;
+}
+
+/* ---- storing --------------------------------------------------------------------------------- */
+
+static const char *stat_unit(const struct qm_summary *s, int value, int stat)
+{
+    return s->stat[stat] == STAT_wins ? "1" : qm_value_unit(s->value[value]);
+}
+
+qm_status qm_summary_store(const struct qm_summary *s, struct qm_store *store)
+{
+    struct qm_column column[MAX_KEYS + 3 + MAX_NUMBERS];
+    char names[MAX_NUMBERS][96], path[256], text[512];
+    int n_numbers = s->plan->n_values * s->plan->n_stats, n = 0;
+    size_t rows = (size_t)(s->n_rows > 0 ? s->n_rows : 1);
+    const char **keys = calloc(rows * MAX_KEYS, sizeof *keys);
+    double *numbers = calloc(rows * (MAX_NUMBERS + 1), sizeof *numbers);
+    int64_t *counts = calloc(2 * rows, sizeof *counts);
+    double *theory = numbers ? numbers + rows * MAX_NUMBERS : NULL;
+    qm_status st = keys && numbers && counts ? QM_OK : qm_fail(QM_NO_MEMORY, "summary");
+    for (int r = 0; st == QM_OK && r < s->n_rows; r++) {
+        for (int k = 0; k < s->n_keys; k++)
+            keys[(size_t)k * rows + (size_t)r] = qm_summary_key(s, r, k);
+        for (int i = 0; i < n_numbers; i++)
+            numbers[(size_t)i * rows + (size_t)r] = s->row[r].number[i];
+        counts[r] = s->row[r].n;
+        counts[rows + (size_t)r] = s->row[r].n_theory;
+        theory[r] = s->row[r].theory;
+    }
+    for (int k = 0; st == QM_OK && k < s->n_keys; k++)
+        column[n++] = (struct qm_column){s->key[k].name, QM_COLUMN_text, "", "key of the group",
+                                         keys + (size_t)k * rows};
+    column[n++] = (struct qm_column){"n", QM_COLUMN_i64, "1", "number of values", counts};
+    for (int i = 0; st == QM_OK && i < n_numbers; i++) {
+        int v = i / s->plan->n_stats, k = i % s->plan->n_stats;
+        number_name(s, v, k, names[i], sizeof names[i]);
+        column[n++] = (struct qm_column){names[i], QM_COLUMN_f64, stat_unit(s, v, k),
+                                         qm_value_text(s->value[v]), numbers + (size_t)i * rows};
+    }
+    if (s->has_theory) {
+        column[n++] = (struct qm_column){"theory_se", QM_COLUMN_f64, "1",
+                                         "largest theory_z of the group, by magnitude", theory};
+        column[n++] = (struct qm_column){"theory_n", QM_COLUMN_i64, "1",
+                                         "number of values with a theory", counts + rows};
+    }
+    snprintf(path, sizeof path, "/summary/%s", s->plan->name);
+    snprintf(text, sizeof text, "statistics over groups of cells%s%s",
+             s->plan->versus_key ? ", differences to " : "",
+             s->plan->versus_key ? s->plan->versus_label : "");
+    if (st == QM_OK)
+        st = qm_store_table(store, path, text, s->n_rows, n, column);
+    free(counts);
+    free(numbers);
+    free(keys);
+    return st;
+}

@@ -1,0 +1,55 @@
+/* summary_table.h - the inside of a computed table: for summary.c and summary_output.c only. */
+#ifndef QM_RUN_SUMMARY_TABLE_H
+#define QM_RUN_SUMMARY_TABLE_H
+
+#include "experiments/run/summary.h"
+
+enum { MAX_KEYS = QM_SUITE_BY + 1, MAX_NUMBERS = QM_SUITE_VALUES * QM_SUITE_VALUES };
+
+/* clang-format off */
+#define STAT_LIST(X) X(median) X(mean) X(min) X(max) X(std) X(p05) X(p95) X(sum) X(wins)
+#define CELL_KEY_LIST(X) X(class) X(tensor) X(from) X(quantizer) X(recipe) X(coupling) X(status)
+/* clang-format on */
+
+enum stat {
+#define X(name) STAT_##name,
+    STAT_LIST(X)
+#undef X
+        STAT_COUNT
+};
+
+enum cell_key {
+#define X(name) CELL_##name,
+    CELL_KEY_LIST(X)
+#undef X
+        CELL_KEY_COUNT
+};
+
+/* A key: an axis of the suite, or something of the cell; its distinct texts in order. */
+struct key {
+    const char *name;
+    int axis; /* or -1 */
+    enum cell_key of_cell;
+    int n, room;
+    char **text;
+};
+
+struct row {
+    int at[MAX_KEYS]; /* the texts of its keys */
+    int64_t n, n_theory;
+    double number[MAX_NUMBERS];
+    double theory; /* largest |theory_z| of its n_theory cells that have one; NaN: none has */
+};
+
+struct qm_summary {
+    const struct qm_results *results;
+    const struct qm_summary_plan *plan;
+    int n_keys, n_rows; /* keys: by, then across */
+    struct key key[MAX_KEYS];
+    int value[QM_SUITE_VALUES];
+    int has_theory; /* it tells errors, and some cell has a theory of them */
+    enum stat stat[QM_SUITE_VALUES];
+    struct row *row;
+};
+
+#endif

@@ -1,0 +1,141 @@
+/* write_results.c - tables, the results file, and what people see of it. */
+#include "experiments/run/write_results.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "experiments/cli/cli.h"
+#include "experiments/protocol/protocol.h"
+#include "experiments/run/summary.h"
+
+/* ---- reporting ------------------------------------------------------------------------------- */
+
+struct counts {
+    int64_t ok, skipped, diverged, failed;
+};
+
+static struct counts count(const struct qm_results *r)
+{
+    struct counts n = {0};
+    for (int64_t i = 0; i < r->n_cells; i++) {
+        const struct qm_outcome *o = &r->outcome[i];
+        n.failed += o->failed;
+        n.skipped += o->reason && !o->failed;
+        n.diverged += !o->reason && o->diverged;
+        n.ok += !o->reason && !o->diverged;
+    }
+    return n;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Every distinct reason of cells that failed, or that were skipped, with how many it took. */
+static void note_reasons(const struct qm_results *r, int failed, json_t *into)
+{
+    const char **reason = calloc((size_t)r->n_cells + 1, sizeof *reason);
+    int64_t n = 0;
+    for (int64_t i = 0; reason && i < r->n_cells; i++)
+        if (r->outcome[i].reason && r->outcome[i].failed == failed)
+            reason[n++] = r->outcome[i].reason;
+    if (n > 0)
+        qsort(reason, (size_t)n, sizeof *reason, by_text);
+    for (int64_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && strcmp(reason[end], reason[i]) == 0; end++)
+            ;
+        qm_note("%lld %s %s: %s", (long long)(end - i), end - i == 1 ? "cell" : "cells",
+                failed ? "failed" : "skipped", reason[i]);
+        json_object_set_new(into, reason[i], json_integer(end - i));
+    }
+    free(reason);
+}
+
+static json_t *report(struct qm_finish *f, const struct qm_results *r, struct qm_summary **tables,
+                      const struct qm_effect *effect, const struct qm_protocol *protocol,
+                      const char *path, double seconds)
+{
+    struct counts n = count(r);
+    json_t *skips = json_object(), *summary = json_object();
+    note_reasons(r, 0, skips);
+    note_reasons(r, 1, skips);
+    if (n.diverged)
+        qm_note("%lld cells diverged", (long long)n.diverged);
+    for (int i = 0; i < r->suite->n_summaries; i++) {
+        if (qm_cli.json)
+            json_object_set_new(summary, r->suite->summary[i].name, qm_summary_json(tables[i]));
+        else if (!f->claims && (!f->headline || r->suite->summary[i].headline))
+            qm_summary_print(tables[i]);
+    }
+    if (!qm_cli.json && !f->claims)
+        qm_protocol_print(protocol);
+    for (int i = 0; i < r->suite->n_expects; i++)
+        f->verdicts[effect[i].verdict]++;
+    if (r->suite->claim && !qm_cli.json)
+        qm_claim_print(r->suite, effect);
+    fflush(stdout); /* before the notes on stderr */
+    qm_note("%s%lld cells, %lld skipped, %.1f s: %s", f->claims ? "  " : "\n",
+            (long long)r->n_cells, (long long)n.skipped, seconds, path);
+    json_t *all =
+        json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "suite", r->suite->stem, "file",
+                  path, "cells", (json_int_t)r->n_cells, "ok", (json_int_t)n.ok, "skipped",
+                  (json_int_t)n.skipped, "diverged", (json_int_t)n.diverged, "failed",
+                  (json_int_t)n.failed, "reasons", skips, "summary", summary);
+    if (r->suite->claim)
+        json_object_set_new(all, "claim", qm_claim_json(r->suite, effect));
+    if (protocol)
+        json_object_set_new(all, "protocol", qm_protocol_json(protocol));
+    return all;
+}
+
+/* ---- storing --------------------------------------------------------------------------------- */
+
+static qm_status store_all(const struct qm_results *r, struct qm_summary **tables,
+                           const struct qm_effect *effect, const struct qm_protocol *protocol,
+                           struct qm_store *store)
+{
+    QM_TRY(qm_results_store(r, store));
+    QM_TRY(qm_protocol_store(protocol, store));
+    for (int i = 0; i < r->suite->n_summaries; i++)
+        QM_TRY(qm_summary_store(tables[i], store));
+    return qm_claim_store(r->suite, effect, store);
+}
+
+qm_status qm_finish(struct qm_finish *f, const struct qm_results *r, struct qm_store *store,
+                    const char *path, json_t *into)
+{
+    const struct qm_suite *s = r->suite;
+    struct qm_summary **tables = calloc((size_t)s->n_summaries + 1, sizeof *tables);
+    struct qm_effect *effect = calloc((size_t)s->n_expects + 1, sizeof *effect);
+    struct qm_protocol *protocol = NULL;
+    qm_status st = tables && effect ? QM_OK : qm_fail(QM_NO_MEMORY, "summaries");
+    for (int i = 0; st == QM_OK && i < s->n_summaries; i++)
+        st = qm_summary_make(r, &s->summary[i], &tables[i]);
+    if (st == QM_OK)
+        st = qm_claim_judge(r, effect);
+    if (st == QM_OK)
+        st = qm_protocol_make(r, &protocol);
+    if (st == QM_OK)
+        st = store_all(r, tables, effect, protocol, store);
+    if (st == QM_OK && f->stop && *f->stop)
+        st = qm_fail(QM_INTERRUPTED, "interrupted");
+    if (st == QM_OK) {
+        st = qm_store_commit(store);
+        store = NULL;
+    }
+    if (st == QM_OK) {
+        struct counts n = count(r);
+        json_array_append_new(
+            into, report(f, r, tables, effect, protocol, path, qm_seconds() - f->started));
+        if (n.skipped == r->n_cells)
+            st = qm_fail(QM_NO_MATCH, "%s: every cell was skipped", s->path);
+    }
+    qm_store_abort(store);
+    qm_protocol_free(protocol);
+    for (int i = 0; tables && i < s->n_summaries; i++)
+        qm_summary_free(tables[i]);
+    free(tables);
+    free(effect);
+    return st;
+}

@@ -1,0 +1,96 @@
+/* atomic_file.c - a file that appears under its name whole or not at all. */
+#include "experiments/store/atomic_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The number of a dead process may come again: its leftovers must neither block nor survive. */
+static qm_status part_make(struct qm_part *p)
+{
+    struct stat info;
+    if (!*p->path || (stat(p->path, &info) == 0 && !S_ISREG(info.st_mode)))
+        return qm_fail(QM_BAD_FILE, "'%s': expected the name of a file to write", p->path);
+    p->fd = open(p->part, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (p->fd < 0)
+        return qm_fail(QM_BAD_FILE, "%s: cannot be written: %s", p->path, strerror(errno));
+    if (flock(p->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        close(p->fd);
+        p->fd = -1;
+        return qm_fail(QM_BAD_FILE, "%s: is being written already", p->path);
+    }
+    if (ftruncate(p->fd, 0) != 0)
+        return qm_fail(QM_BAD_FILE, "%s: cannot be written: %s", p->path, strerror(errno));
+    return QM_OK;
+}
+
+qm_status qm_part_open(const char *path, struct qm_part *out)
+{
+    struct qm_part p = {strdup(path), NULL, -1};
+    qm_status st = QM_OK;
+    if (!p.path || asprintf(&p.part, "%s.%ld.part", path, (long)getpid()) < 0) {
+        p.part = NULL;
+        st = qm_fail(QM_NO_MEMORY, "%s", path);
+    }
+    if (st == QM_OK)
+        st = part_make(&p);
+    if (st == QM_OK)
+        *out = p;
+    else
+        qm_part_abort(&p);
+    return st;
+}
+
+qm_status qm_part_write(const struct qm_part *p, const void *bytes, size_t n)
+{
+    for (size_t at = 0; at < n;) {
+        ssize_t wrote = write(p->fd, (const char *)bytes + at, n - at);
+        if (wrote < 0 && errno != EINTR)
+            return qm_fail(QM_BAD_FILE, "%s: cannot be written: %s", p->path, strerror(errno));
+        at += wrote > 0 ? (size_t)wrote : 0;
+    }
+    return QM_OK;
+}
+
+/* A renamed file survives a crash once its folder is on the disk; some file systems cannot. */
+static qm_status folder_sync(const char *path)
+{
+    char *folder = strdup(path);
+    if (!folder)
+        return qm_fail(QM_NO_MEMORY, "%s", path);
+    char *slash = strrchr(folder, '/');
+    if (slash)
+        slash[slash == folder] = 0;
+    int fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    free(folder);
+    int bad = fd >= 0 && fsync(fd) != 0 && errno == EIO;
+    if (fd >= 0)
+        close(fd);
+    return bad ? qm_fail(QM_BAD_FILE, "%s: its folder cannot be flushed", path) : QM_OK;
+}
+
+qm_status qm_part_commit(struct qm_part *p)
+{
+    if (fsync(p->fd) != 0 || rename(p->part, p->path) != 0)
+        return qm_fail(QM_BAD_FILE, "%s: cannot be written: %s", p->path, strerror(errno));
+    close(p->fd);
+    p->fd = -1; /* nothing left to remove */
+    qm_status st = folder_sync(p->path);
+    qm_part_abort(p);
+    return st;
+}
+
+void qm_part_abort(struct qm_part *p)
+{
+    if (p->fd >= 0) {
+        unlink(p->part);
+        close(p->fd);
+    }
+    free(p->part);
+    free(p->path);
+    *p = (struct qm_part){NULL, NULL, -1};
+}

@@ -1,0 +1,132 @@
+/* h5.c - the few HDF5 idioms that store.c, result_reader.c and digest.c share. */
+#include "experiments/store/h5.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+void qm_h5_quiet(void) { H5Eset_auto2(H5E_DEFAULT, NULL, NULL); }
+
+/* Keeps the first description met, which is the innermost. */
+static herr_t keep_reason(unsigned n, const H5E_error2_t *e, void *out)
+{
+    if (n == 0 && e->desc)
+        snprintf(out, 400, "%s", e->desc);
+    return 0;
+}
+
+qm_status qm_h5_fail_at(const char *file, int line, qm_status code, const char *format, ...)
+{
+    char text[600], reason[400] = "";
+    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_reason, reason);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return qm_fail_at(file, line, code, reason[0] ? "%s (HDF5: %s)" : "%s%s", text, reason);
+}
+
+void qm_h5_close(hid_t id)
+{
+    if (id >= 0)
+        H5Idec_ref(id);
+}
+
+static hid_t bool_type(void)
+{
+    hid_t t = H5Tenum_create(H5T_STD_I8LE);
+    int8_t no = 0, yes = 1;
+    if (t >= 0 && (H5Tenum_insert(t, "FALSE", &no) < 0 || H5Tenum_insert(t, "TRUE", &yes) < 0)) {
+        qm_h5_close(t);
+        return -1;
+    }
+    return t;
+}
+
+/* Sign bit, exponent and fraction fields from the top down; IEEE conventions. */
+static hid_t half_type(size_t exponent_bits, size_t bias)
+{
+    size_t fraction_bits = 15 - exponent_bits;
+    hid_t t = H5Tcopy(H5T_IEEE_F32LE);
+    if (t >= 0 &&
+        (H5Tset_fields(t, 15, fraction_bits, exponent_bits, 0, fraction_bits) < 0 ||
+         H5Tset_precision(t, 16) < 0 || H5Tset_size(t, 2) < 0 || H5Tset_ebias(t, bias) < 0)) {
+        qm_h5_close(t);
+        return -1;
+    }
+    return t;
+}
+
+hid_t qm_h5_type(enum qm_dtype d)
+{
+    switch (d) {
+    case QM_DTYPE_f64: return H5Tcopy(H5T_IEEE_F64LE);
+    case QM_DTYPE_f32: return H5Tcopy(H5T_IEEE_F32LE);
+    case QM_DTYPE_f16: return half_type(5, 15);
+    case QM_DTYPE_bf16: return half_type(8, 127);
+    case QM_DTYPE_i64: return H5Tcopy(H5T_STD_I64LE);
+    case QM_DTYPE_i32: return H5Tcopy(H5T_STD_I32LE);
+    case QM_DTYPE_i16: return H5Tcopy(H5T_STD_I16LE);
+    case QM_DTYPE_i8: return H5Tcopy(H5T_STD_I8LE);
+    case QM_DTYPE_u64: return H5Tcopy(H5T_STD_U64LE);
+    case QM_DTYPE_u32: return H5Tcopy(H5T_STD_U32LE);
+    case QM_DTYPE_u16: return H5Tcopy(H5T_STD_U16LE);
+    case QM_DTYPE_u8: return H5Tcopy(H5T_STD_U8LE);
+    case QM_DTYPE_bool: return bool_type();
+    case QM_DTYPE_COUNT: break;
+    }
+    return -1;
+}
+
+hid_t qm_h5_native(enum qm_dtype d)
+{
+    hid_t t = qm_h5_type(d);
+    if (t >= 0 && d != QM_DTYPE_bool && H5Tset_order(t, H5Tget_order(H5T_NATIVE_INT)) < 0) {
+        qm_h5_close(t);
+        return -1;
+    }
+    return t;
+}
+
+/* What stands in the way of reading path, said in the system's words where it has any. */
+static qm_status readable(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
+    struct stat info;
+    int known = fstat(fd, &info) == 0;
+    close(fd);
+    if (known && S_ISDIR(info.st_mode))
+        return qm_fail(QM_BAD_FILE, "%s: is a folder, expected an HDF5 file", path);
+    if (known && info.st_size == 0)
+        return qm_fail(QM_BAD_FILE, "%s: is empty, expected an HDF5 file", path);
+    return QM_OK;
+}
+
+qm_status qm_h5_open(const char *path, size_t cache, hid_t *out)
+{
+    QM_TRY(readable(path));
+    qm_h5_quiet();
+    hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+    if (access < 0)
+        return qm_h5_fail(QM_NO_MEMORY, "%s", path);
+    H5Pset_file_locking(access, 1, 1);
+    H5Pset_cache(access, 0, 521, cache, 0.75);
+    htri_t known = H5Fis_hdf5(path);
+    if (known <= 0) {
+        H5Pclose(access);
+        return qm_fail(QM_BAD_FILE, "%s: is not an HDF5 file", path);
+    }
+    hid_t file = H5Fopen(path, H5F_ACC_RDONLY, access);
+    qm_status st = QM_OK;
+    if (file < 0)
+        st = qm_h5_fail(QM_BAD_FILE, "%s: cannot be opened, is it damaged or still written?", path);
+    else
+        *out = file;
+    H5Pclose(access);
+    return st;
+}

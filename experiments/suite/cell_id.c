@@ -1,0 +1,70 @@
+/* cell_id.c - the canonical text of a cell, hashed. */
+#include "experiments/suite/cell_id.h"
+
+#include <string.h>
+
+#include "core/base/name.h"
+#include "core/base/sha256.h"
+
+static void add(struct qm_sha256 *h, const char *key, const char *text)
+{
+    qm_sha256_add(h, key, strlen(key));
+    qm_sha256_add(h, "=", 1);
+    qm_sha256_add(h, text, strlen(text) + 1); /* the NUL ends it: texts hold anything else */
+}
+
+static void add_number(struct qm_sha256 *h, const char *key, long long x)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%lld", x);
+    add(h, key, text);
+}
+
+/* Axes in the order of their keys; all of them, or those that the cell's own members leave out. */
+static void add_axes(struct qm_sha256 *h, const struct qm_suite *s, const struct qm_cell *c,
+                     int all)
+{
+    static const char *const known[] = {"variant", "coupling", "slot", "source",
+                                        "seed",    "steps",    "n",    "start"};
+    const char *last = "";
+    for (int done = 0; done < s->n_axes; done++) {
+        const struct qm_axis *next = NULL;
+        int at = 0;
+        for (int a = 0; a < s->n_axes; a++)
+            if (strcmp(s->axis[a].key, last) > 0 &&
+                (!next || strcmp(s->axis[a].key, next->key) < 0)) {
+                next = &s->axis[a];
+                at = a;
+            }
+        if (!next)
+            return;
+        last = next->key;
+        if ((all || (!next->is_recipe && qm_name_find(next->key, known, 8) < 0)) &&
+            c->choice[at] >= 0)
+            add(h, next->key, next->value[c->choice[at]].text);
+    }
+}
+
+void qm_cell_id(const struct qm_suite *s, const struct qm_cell *c, char out[QM_CELL_ID])
+{
+    struct qm_sha256 h;
+    char recipe[QM_RECIPE_TEXT], hex[65];
+    int whole = c->recipe.base && c->recipe.rule;
+    qm_sha256_start(&h);
+    add(&h, "qualm-cell", "1");
+    add(&h, "recipe", whole ? qm_recipe_print(&c->recipe, recipe) : "");
+    add(&h, "slot", whole && c->recipe.rule->n_slots ? c->recipe.rule->slot[c->slot] : "");
+    add(&h, "coupling", qm_coupling_name(c->coupling));
+    add(&h, "source", c->source_text);
+    add(&h, "tensor", c->tensor);
+    add_number(&h, "lr", c->lr_given);
+    add_number(&h, "seed", (long long)c->seed);
+    add_number(&h, "steps", c->steps);
+    add_number(&h, "n", c->n);
+    add_number(&h, "every", c->every);
+    if (c->start_ulp) /* cells of earlier versions keep their names */
+        add(&h, "start", "ulp");
+    add_axes(&h, s, c, c->reason != NULL);
+    qm_sha256_hex(&h, hex);
+    snprintf(out, QM_CELL_ID, "%.16s", hex);
+}

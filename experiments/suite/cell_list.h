@@ -1,0 +1,12 @@
+/* cell_list.h - the cells of a suite, for people and machines. */
+#ifndef QM_SUITE_CELL_LIST_H
+#define QM_SUITE_CELL_LIST_H
+
+#include <jansson.h>
+
+#include "experiments/suite/suite.h"
+
+/* A table on stdout, a row per cell; with --json appends {suite, cells} to `into` instead. */
+void qm_cells_list(const struct qm_suite *s, const struct qm_cell *cells, int64_t n, json_t *into);
+
+#endif

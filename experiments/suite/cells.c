@@ -1,0 +1,499 @@
+/* cells.c - from a suite to its cells: the product, and why some make no sense. */
+#include "core/base/name.h"
+#include "experiments/protocol/protocol.h"
+#include "experiments/problems/problem_wrapper.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What one source word stands for: a record, or one item without. */
+struct item {
+    int value; /* of the axis "source" */
+    enum qm_source_kind kind;
+    struct qm_recorded *recorded;
+    struct qm_dist_bound dist;
+    const struct qm_problem *problem;
+    const char *rest; /* after "states:", "problem:NAME:" */
+    char *text;       /* the source column */
+    char *reason;     /* NULL, or why nothing is behind this word */
+};
+
+struct items {
+    int n, room;
+    struct item *item;
+};
+
+static const struct {
+    const char *prefix;
+    enum qm_source_kind kind;
+} kinds[] = {{"states:", QM_SOURCE_states},
+             {"trace:", QM_SOURCE_trace},
+             {"dist:", QM_SOURCE_dist},
+             {"problem:", QM_SOURCE_problem},
+             {"empty", QM_SOURCE_empty}};
+
+static qm_status fail_at(const struct qm_suite *s, int line, qm_status st)
+{
+    char where[512];
+    snprintf(where, sizeof where, "%s:%d", s->path, line);
+    return qm_fail_in(st, where);
+}
+
+static enum qm_source_kind kind_of(const char *text, const char **rest)
+{
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        size_t n = strlen(kinds[i].prefix);
+        if (strncmp(text, kinds[i].prefix, n) == 0) {
+            *rest = text + n;
+            return kinds[i].kind;
+        }
+    }
+    return QM_SOURCE_none;
+}
+
+int qm_suite_wants_data(const struct qm_suite *s)
+{
+    const struct qm_axis *a = &s->axis[qm_suite_axis(s, "source")];
+    const char *rest;
+    for (int i = 0; i < a->n; i++) {
+        enum qm_source_kind k = kind_of(a->value[i].text, &rest);
+        if (k == QM_SOURCE_states || k == QM_SOURCE_trace)
+            return 1;
+    }
+    return 0;
+}
+
+/* ---- sources --------------------------------------------------------------------------------- */
+
+static qm_status item_add(struct items *list, const struct item *item)
+{
+    if (list->n == list->room) {
+        int room = list->room ? 2 * list->room : 64;
+        struct item *more = realloc(list->item, (size_t)room * sizeof *more);
+        if (!more)
+            return qm_fail(QM_NO_MEMORY, "%d sources", room);
+        list->item = more;
+        list->room = room;
+    }
+    list->item[list->n++] = *item;
+    return QM_OK;
+}
+
+static void items_free(struct items *list)
+{
+    for (int i = 0; i < list->n; i++) {
+        free(list->item[i].text);
+        free(list->item[i].reason);
+    }
+    free(list->item);
+}
+
+static qm_status add_text(struct items *list, struct item item, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static qm_status add_text(struct items *list, struct item item, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    if (vasprintf(&item.text, format, args) < 0)
+        item.text = NULL;
+    va_end(args);
+    if (!item.text)
+        return qm_fail(QM_NO_MEMORY, "sources");
+    qm_status st = item_add(list, &item);
+    if (st != QM_OK)
+        free(item.text);
+    return st;
+}
+
+static qm_status add_recorded(const struct qm_suite *s, const struct qm_replay *replay,
+                              struct item base, struct items *list)
+{
+    int before = list->n;
+    for (int i = 0; i < qm_replay_count(replay); i++) {
+        struct qm_recorded *r = qm_replay_at(replay, i);
+        if (r->is_trace != (base.kind == QM_SOURCE_trace) || r->numel < s->min_numel ||
+            r->shape.rank < s->min_rank || fnmatch(base.rest, r->name, 0) != 0)
+            continue;
+        base.recorded = r;
+        QM_TRY(add_text(list, base, "%s:%s", r->file, r->group));
+    }
+    if (list->n > before)
+        return QM_OK;
+    base.recorded = NULL;
+    if (asprintf(&base.reason, "no recorded %s matches '%s'",
+                 base.kind == QM_SOURCE_trace ? "trace" : "state", base.rest) < 0)
+        return qm_fail(QM_NO_MEMORY, "sources");
+    qm_status st =
+        add_text(list, base, "%s", s->axis[qm_suite_axis(s, "source")].value[base.value].text);
+    if (st != QM_OK)
+        free(base.reason);
+    return st;
+}
+
+static qm_status find_items(const struct qm_suite *s, const struct qm_replay *replay,
+                            struct items *list)
+{
+    const struct qm_axis *a = &s->axis[qm_suite_axis(s, "source")];
+    for (int i = 0; i < a->n; i++) {
+        const struct qm_axis_value *v = &a->value[i];
+        struct item item = {.value = i};
+        item.kind = kind_of(v->text, &item.rest);
+        qm_status st = QM_OK;
+        char name[64];
+        switch (item.kind) {
+        case QM_SOURCE_states:
+        case QM_SOURCE_trace: st = add_recorded(s, replay, item, list); break;
+        case QM_SOURCE_empty: st = add_text(list, item, "%s", v->text); break;
+        case QM_SOURCE_dist:
+            st = qm_dist_parse(item.rest, &item.dist);
+            if (st == QM_OK)
+                st = add_text(list, item, "%s", v->text);
+            break;
+        case QM_SOURCE_problem:
+            snprintf(name, sizeof name, "%.*s", (int)strcspn(item.rest, ":"), item.rest);
+            st = qm_problem_find(name, &item.problem);
+            item.rest += strcspn(item.rest, ":");
+            item.rest += *item.rest == ':';
+            if (st == QM_OK)
+                st = qm_wrap_check(item.problem, item.rest);
+            if (st == QM_OK)
+                st = add_text(list, item, "%s", v->text);
+            break;
+        default:
+            st = qm_fail(
+                QM_BAD_ARG,
+                "source '%s' does not start with states:, trace:, dist: or problem:", v->text);
+        }
+        if (st != QM_OK)
+            return fail_at(s, v->line, st);
+    }
+    return QM_OK;
+}
+
+/* ---- one cell -------------------------------------------------------------------------------- */
+
+static qm_status integer(const struct qm_suite *s, const struct qm_cell *c, const char *key,
+                         int64_t least, int64_t otherwise, int64_t *out)
+{
+    int a = qm_suite_axis(s, key);
+    *out = otherwise;
+    if (a < 0)
+        return QM_OK;
+    const struct qm_axis_value *v = &s->axis[a].value[c->choice[a]];
+    char *end;
+    errno = 0;
+    long long x = strtoll(v->text, &end, 10);
+    if (*end || end == v->text || errno || x < least)
+        return fail_at(s, v->line,
+                       qm_fail(QM_BAD_ARG, "'%s' is '%s', expected an integer of at least %lld",
+                               key, v->text, (long long)least));
+    *out = x;
+    return QM_OK;
+}
+
+static const struct qm_axis_value *chosen(const struct qm_suite *s, const struct qm_cell *c,
+                                          const char *key)
+{
+    int a = qm_suite_axis(s, key);
+    return a < 0 ? NULL : &s->axis[a].value[c->choice[a]];
+}
+
+static qm_status choose_start(const struct qm_suite *s, struct qm_cell *c)
+{
+    static const char *const words[] = {"problem", "ulp"};
+    const struct qm_axis_value *v = chosen(s, c, "start"), *lr = chosen(s, c, "lr_scale");
+    char *end;
+    int i = v ? qm_name_find(v->text, words, 2) : 0;
+    if (i < 0)
+        return fail_at(s, v->line, qm_name_none_of("start", v->text, words, 2));
+    c->start_ulp = i;
+    c->lr_scale = lr ? strtod(lr->text, &end) : 1.0;
+    if (lr && (*end || end == lr->text || !(c->lr_scale > 0.0 && c->lr_scale < 1e30)))
+        return fail_at(
+            s, lr->line,
+            qm_fail(QM_BAD_ARG, "'lr_scale' is '%s', expected a number above 0", lr->text));
+    return QM_OK;
+}
+
+static qm_status choose_training(const struct qm_suite *s, struct qm_cell *c)
+{
+    int64_t rank;
+    QM_TRY(integer(s, c, "warmup", 0, 0, &c->warmup));
+    QM_TRY(integer(s, c, "decay_rank", 0, 0, &rank));
+    c->decay_rank = rank > QM_MAX_RANK ? QM_MAX_RANK + 1 : (int)rank;
+    return QM_OK;
+}
+
+/* Records why the cell is skipped, unless it already is. */
+static qm_status skip(struct qm_cell *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static qm_status skip(struct qm_cell *c, const char *format, ...)
+{
+    va_list args;
+    if (c->reason)
+        return QM_OK;
+    va_start(args, format);
+    int n = vasprintf(&c->reason, format, args);
+    va_end(args);
+    if (n < 0) {
+        c->reason = NULL;
+        return qm_fail(QM_NO_MEMORY, "cells");
+    }
+    return QM_OK;
+}
+
+static int has_slot(const struct qm_rule *rule, const char *key)
+{
+    size_t n = strcspn(key, ".");
+    for (int i = 0; i < rule->n_slots; i++)
+        if (strncmp(rule->slot[i], key, n) == 0 && rule->slot[i][n] == 0)
+            return 1;
+    return 0;
+}
+
+static int is_slot_key(const char *key)
+{
+    for (int r = 0; r < qm_rule_count(); r++)
+        if (has_slot(qm_rule_at(r), key))
+            return 1;
+    return 0;
+}
+
+/* One override.  A slot's value that the rest of the slot refuses is a reason; misspelt words, and
+ * values that no recipe takes (lr: inf), are errors. */
+static qm_status override(const struct qm_suite *s, struct qm_cell *c, const struct qm_axis *axis,
+                          const struct qm_axis_value *v)
+{
+    if (is_slot_key(axis->key) && !has_slot(c->recipe.rule, axis->key))
+        return skip(c, "%s has no state %.*s", c->recipe.base->name, (int)strcspn(axis->key, "."),
+                    axis->key);
+    c->lr_given |= strcmp(axis->key, "lr") == 0;
+    qm_status st = qm_recipe_set(&c->recipe, axis->key, v->text);
+    if (st != QM_OK && (st != QM_BAD_ARG || !is_slot_key(axis->key)))
+        return fail_at(s, v->line, st);
+    return st == QM_OK ? QM_OK : skip(c, "%s", qm_message());
+}
+
+/* Whether the cell before this one has the same recipe, and no trouble with it: mostly so where an
+ * axis such as seed comes last. */
+static int has_recipe_of_last(const struct qm_suite *s, const struct qm_cell *c)
+{
+    if (c->index == 0 || c[-1].reason || c->reason)
+        return 0;
+    for (int a = 0; a < s->n_axes; a++)
+        if ((s->axis[a].is_recipe || strcmp(s->axis[a].key, "variant") == 0) &&
+            c->choice[a] != c[-1].choice[a])
+            return 0;
+    return 1;
+}
+
+/* The variant with all overrides. */
+static qm_status build_recipe(const struct qm_suite *s, struct qm_cell *c)
+{
+    int a = qm_suite_axis(s, "variant");
+    if (has_recipe_of_last(s, c)) {
+        c->recipe = c[-1].recipe;
+        c->lr_given = c[-1].lr_given;
+        return QM_OK;
+    }
+    const struct qm_axis_value *name = &s->axis[a].value[c->choice[a]];
+    qm_status st = qm_recipe_parse(name->text, &c->recipe);
+    c->lr_given |= strstr(name->text, ",lr=") != NULL;
+    if (st != QM_OK)
+        return fail_at(s, name->line, st);
+    for (int i = 0; i < 2 * s->n_axes; i++) { /* whole slots first, then parts of them */
+        const struct qm_axis *axis = &s->axis[i % s->n_axes];
+        if (axis->is_recipe && (strchr(axis->key, '.') != NULL) == (i >= s->n_axes) && !c->reason)
+            QM_TRY(override(s, c, axis, &axis->value[c->choice[i % s->n_axes]]));
+    }
+    if (!c->reason && qm_recipe_applicable(&c->recipe) != QM_OK)
+        QM_TRY(skip(c, "%s", qm_message()));
+    return QM_OK;
+}
+
+static qm_status choose_slot(const struct qm_suite *s, struct qm_cell *c)
+{
+    int a = qm_suite_axis(s, "slot");
+    c->slot = 0;
+    if (a < 0)
+        return c->recipe.rule->n_slots > 0 ? QM_OK : skip(c, "the rule has no state");
+    const struct qm_axis_value *v = &s->axis[a].value[c->choice[a]];
+    if (!is_slot_key(v->text))
+        return fail_at(s, v->line, qm_fail(QM_NO_MATCH, "no rule has a slot '%s'", v->text));
+    for (int i = 0; i < c->recipe.rule->n_slots; i++)
+        if (strcmp(c->recipe.rule->slot[i], v->text) == 0) {
+            c->slot = i;
+            return QM_OK;
+        }
+    return skip(c, "%s has no state %s", c->recipe.base->name, v->text);
+}
+
+static qm_status choose_coupling(const struct qm_suite *s, struct qm_cell *c)
+{
+    int a = qm_suite_axis(s, "coupling");
+    c->coupling = QM_COUPLING_oneshot;
+    if (a < 0)
+        return QM_OK;
+    const char *names[QM_COUPLING_COUNT];
+    const struct qm_axis_value *v = &s->axis[a].value[c->choice[a]];
+    for (int i = 0; i < QM_COUPLING_COUNT; i++)
+        names[i] = qm_coupling_name((enum qm_coupling)i);
+    int i = qm_name_find(v->text, names, QM_COUPLING_COUNT);
+    if (i < 0)
+        return fail_at(s, v->line, qm_name_none_of("coupling", v->text, names, QM_COUPLING_COUNT));
+    c->coupling = (enum qm_coupling)i;
+    return QM_OK;
+}
+
+/* Whether the source can feed this coupling and rule; says why not. */
+static qm_status check_source(struct qm_cell *c)
+{
+    const struct qm_rule *rule = c->recipe.rule;
+    const struct qm_recorded *r = c->recorded;
+    const char *coupling = qm_coupling_name(c->coupling);
+    if (c->kind == QM_SOURCE_empty)
+        return QM_OK;
+    if (c->coupling == QM_COUPLING_closed && c->kind != QM_SOURCE_problem)
+        return skip(c, "closed needs a problem: source, which has its own gradients");
+    if (c->lr_scale != 1.0 && c->kind != QM_SOURCE_problem)
+        return skip(c, "lr_scale needs a problem: source, which has a learning rate");
+    if ((c->warmup || c->decay_rank) && c->kind != QM_SOURCE_problem)
+        return skip(c, "%s needs a problem: source", c->warmup ? "warmup" : "decay_rank");
+    if (c->start_ulp && c->coupling != QM_COUPLING_closed)
+        return skip(c, "start: ulp needs coupling closed");
+    if (c->start_ulp && !qm_recipe_is_full(&c->recipe))
+        return skip(c, "start: ulp needs a variant with float32 states, parameter and gradient");
+    if (c->coupling == QM_COUPLING_closed && !c->problem->optimum)
+        return skip(c, "problem %s prescribes its gradients and has no loss; take local or global",
+                    c->problem->name);
+    if (c->coupling == QM_COUPLING_closed && strcmp(rule->family, "ema") == 0)
+        return skip(c, "rule %s never moves the parameter", rule->name);
+    if (c->coupling == QM_COUPLING_oneshot && c->kind != QM_SOURCE_states &&
+        c->kind != QM_SOURCE_dist)
+        return skip(c, "oneshot needs a states: or dist: source");
+    if (c->kind == QM_SOURCE_dist) {
+        const struct qm_dist *d = qm_dist_at(c->dist.id);
+        if (c->coupling == QM_COUPLING_oneshot && d->sign && !rule->slot_sign[c->slot])
+            return skip(c, "%s has both signs, %s is never negative", d->name, rule->slot[c->slot]);
+    }
+    if (!r)
+        return QM_OK;
+    if (c->coupling == QM_COUPLING_oneshot)
+        return r->has_slot[c->slot]
+                   ? QM_OK
+                   : skip(c, "the run (%s) recorded no %s", r->optimizer, rule->slot[c->slot]);
+    int is_ema = strcmp(rule->family, "ema") == 0;
+    if (is_ema ? strcmp(r->optimizer, "sgdm") == 0
+               : *r->optimizer && strcmp(r->optimizer, rule->family) != 0)
+        return skip(c, "the run was made by %s, the variant's rule is %s", r->optimizer,
+                    rule->name);
+    if (!r->has_grad || !r->has_param)
+        return skip(c, "the run recorded no %s", r->has_grad ? "param" : "grad");
+    for (int i = 0; i < rule->n_slots; i++)
+        if (i >= 2 || !r->has_slot[i])
+            return skip(c, "the run recorded no %s", rule->slot[i]);
+    if (c->lr_given)
+        return skip(c, "%s replays the run's own lr; the suite sets another", coupling);
+    return QM_OK;
+}
+
+static qm_status build_cell(const struct qm_suite *s, const struct item *item, struct qm_cell *c)
+{
+    int64_t seed, rounding;
+    c->kind = item->kind;
+    c->dist = item->dist;
+    c->problem = item->problem;
+    c->problem_args = item->rest;
+    c->recorded = item->recorded;
+    c->every = s->every;
+    c->float32 = c->ulp = -1;
+    for (int i = 0; i < QM_BUDGET_COUNT; i++)
+        c->without[i] = -1;
+    c->tensor = item->recorded ? item->recorded->tensor : "";
+    c->class_name = item->recorded  ? qm_tensor_class(c->tensor, &item->recorded->shape)
+                    : item->problem ? "problem"
+                    : item->kind == QM_SOURCE_dist ? "dist"
+                                                   : "";
+    c->source_text = strdup(item->text);
+    if (!c->source_text)
+        return qm_fail(QM_NO_MEMORY, "cells");
+    QM_TRY(integer(s, c, "seed", 0, 1, &seed));
+    QM_TRY(integer(s, c, "steps", 1, 0, &c->steps));
+    QM_TRY(integer(s, c, "n", 1, 65536, &c->n));
+    QM_TRY(integer(s, c, "rounding_seed", 0, 0, &rounding));
+    c->seed = (uint64_t)seed;
+    c->rounding_seed = (uint64_t)rounding;
+    QM_TRY(choose_start(s, c));
+    QM_TRY(choose_training(s, c));
+    QM_TRY(choose_coupling(s, c));
+    if (item->reason)
+        QM_TRY(skip(c, "%s", item->reason));
+    QM_TRY(build_recipe(s, c));
+    QM_TRY(choose_slot(s, c));
+    return c->reason ? QM_OK : check_source(c);
+}
+
+uint64_t qm_cell_rounding(const struct qm_cell *c) { return c->seed + (c->rounding_seed << 32); }
+
+/* ---- the product ----------------------------------------------------------------------------- */
+
+qm_status qm_suite_cells(const struct qm_suite *s, const struct qm_replay *replay,
+                         struct qm_cell **cells, int64_t *n_cells)
+{
+    struct items items = {0};
+    struct qm_cell *list = NULL;
+    int64_t total = 1;
+    int source = qm_suite_axis(s, "source");
+    qm_status st = find_items(s, replay, &items);
+    for (int a = 0; st == QM_OK && a < s->n_axes; a++) {
+        total *= a == source ? items.n : s->axis[a].n;
+        if (total > 10000000)
+            st = fail_at(s, s->axis[a].line,
+                         qm_fail(QM_BAD_ARG, "more than 10 million cells; split the suite"));
+    }
+    if (st == QM_OK) {
+        list = calloc((size_t)(total > 0 ? total : 1), sizeof *list);
+        st = list ? QM_OK : qm_fail(QM_NO_MEMORY, "%lld cells", (long long)total);
+    }
+    for (int64_t i = 0; st == QM_OK && i < total; i++) {
+        int64_t rest = i;
+        int item = 0;
+        list[i].index = i;
+        for (int a = s->n_axes - 1; a >= 0; a--) {
+            int n = a == source ? items.n : s->axis[a].n;
+            int k = (int)(rest % n);
+            rest /= n;
+            item = a == source ? k : item;
+            list[i].choice[a] = a == source ? items.item[k].value : k;
+        }
+        st = build_cell(s, &items.item[item], &list[i]);
+    }
+    items_free(&items);
+    if (st != QM_OK) {
+        qm_cells_free(list, list ? total : 0);
+        return st;
+    }
+    *cells = list;
+    *n_cells = total;
+    st = s->paired ? qm_protocol_cells(s, cells, n_cells) : QM_OK;
+    if (st != QM_OK) {
+        qm_cells_free(*cells, *n_cells);
+        *cells = NULL;
+        *n_cells = 0;
+    }
+    return st;
+}
+
+void qm_cells_free(struct qm_cell *cells, int64_t n_cells)
+{
+    for (int64_t i = 0; i < n_cells; i++) {
+        free(cells[i].source_text);
+        free(cells[i].reason);
+    }
+    free(cells);
+}

@@ -1,0 +1,284 @@
+/* control_cells.c - the cells that the protocol adds to a suite: nulls, and variants less one part. */
+#include "experiments/protocol/protocol.h"
+
+#include <search.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A cell by what it does. */
+struct known {
+    int64_t index;
+    char text[];
+};
+
+struct list {
+    const struct qm_suite *s;
+    struct qm_cell *cell;
+    int64_t n, room;
+    void *known; /* tsearch tree of struct known */
+};
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(((const struct known *)a)->text, ((const struct known *)b)->text);
+}
+
+static struct known *describe(const struct qm_cell *c, int64_t index)
+{
+    char recipe[QM_RECIPE_TEXT], text[QM_RECIPE_TEXT + 512];
+    int n =
+        snprintf(text, sizeof text, "%s|%s|%llu|%llu|%a|%lld|%d|%d|%lld|%d|%d",
+                 qm_recipe_print(&c->recipe, recipe), c->source_text, (unsigned long long)c->seed,
+                 (unsigned long long)c->rounding_seed, c->lr_scale, (long long)c->warmup,
+                 c->decay_rank, c->start_ulp, (long long)c->steps, (int)c->coupling, c->slot);
+    struct known *k = n < 0 ? NULL : malloc(sizeof *k + (size_t)n + 1);
+    if (!k)
+        return NULL;
+    memcpy(k->text, text, (size_t)n + 1);
+    k->index = index;
+    return k;
+}
+
+/* Adds c unless a cell of the same text is there; *at is its index.  Takes over c's texts. */
+static qm_status add(struct list *l, struct qm_cell *c, int64_t *at)
+{
+    struct known *k = describe(c, l->n), **found = k ? tsearch(k, &l->known, by_text) : NULL;
+    if (!found) {
+        free(k);
+        return qm_fail(QM_NO_MEMORY, "cells");
+    }
+    *at = (*found)->index;
+    if (*found != k) {
+        free(k);
+        return QM_OK;
+    }
+    if (l->n == l->room) {
+        int64_t room = 2 * l->room + 64;
+        struct qm_cell *more = realloc(l->cell, (size_t)room * sizeof *more);
+        if (!more)
+            return qm_fail(QM_NO_MEMORY, "%lld cells", (long long)room);
+        l->cell = more;
+        l->room = room;
+    }
+    c->source_text = strdup(c->source_text);
+    if (!c->source_text)
+        return qm_fail(QM_NO_MEMORY, "cells");
+    c->index = l->n;
+    l->cell[l->n++] = *c;
+    return QM_OK;
+}
+
+static int is_hyper_key(const char *key)
+{
+    static const char *const keys[] = {
+#define X(name, value, text) #name,
+        QM_HYPER_LIST(X) QM_HYPER_FLAG_LIST(X)
+#undef X
+    };
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strcmp(key, keys[i]) == 0)
+            return 1;
+    return 0;
+}
+
+/* A cell like c but for its recipe: axes that say how states are stored have no say in it. */
+static struct qm_cell like(const struct qm_suite *s, const struct qm_cell *c,
+                           const struct qm_recipe *r, enum qm_cell_role role)
+{
+    struct qm_cell e = *c;
+    e.recipe = *r;
+    e.role = role;
+    e.float32 = e.ulp = -1;
+    for (int i = 0; i < QM_BUDGET_COUNT; i++)
+        e.without[i] = -1;
+    if (role == QM_CELL_without)
+        return e;
+    e.slot = 0;
+    e.rounding_seed = 0;
+    for (int a = 0; a < s->n_axes; a++) {
+        const struct qm_axis *axis = &s->axis[a];
+        if ((axis->is_recipe && !is_hyper_key(axis->key)) || strcmp(axis->key, "variant") == 0 ||
+            strcmp(axis->key, "slot") == 0 || strcmp(axis->key, "rounding_seed") == 0)
+            e.choice[a] = -1;
+    }
+    return e;
+}
+
+/* The rule with nothing but float32: the family's own variant where there is one, else this recipe
+ * with its formats taken off.  0: the rule refuses that. */
+static int full_recipe(const struct qm_recipe *r, struct qm_recipe *out)
+{
+    char name[64];
+    const struct qm_variant *v;
+    snprintf(name, sizeof name, "%s_f32", r->rule->family);
+    if (qm_variant_find(name, &v) == QM_OK && qm_recipe_from(v, out) == QM_OK &&
+        strcmp(out->rule->family, r->rule->family) == 0 && qm_recipe_is_full(out)) {
+        out->hyper = r->hyper;
+        return qm_recipe_applicable(out) == QM_OK;
+    }
+    *out = *r;
+    for (int i = 0; i < r->rule->n_slots; i++)
+        if (qm_recipe_set(out, r->rule->slot[i], "f32") != QM_OK)
+            return 0;
+    return qm_recipe_set(out, "param", "f32") == QM_OK &&
+           qm_recipe_set(out, "grad", "f32") == QM_OK && qm_recipe_is_full(out) &&
+           qm_recipe_applicable(out) == QM_OK;
+}
+
+static qm_status add_nulls(struct list *l, int64_t i)
+{
+    struct qm_recipe full;
+    int64_t at;
+    if (l->cell[i].start_ulp || !full_recipe(&l->cell[i].recipe, &full))
+        return QM_OK;
+    struct qm_cell e = like(l->s, &l->cell[i], &full, QM_CELL_float32);
+    QM_TRY(add(l, &e, &at));
+    l->cell[i].float32 = at;
+    e = like(l->s, &l->cell[i], &full, QM_CELL_ulp);
+    e.start_ulp = 1;
+    QM_TRY(add(l, &e, &at));
+    l->cell[i].ulp = at;
+    return QM_OK;
+}
+
+/* The recipe less one part; 0: it has no such part, or cannot do without. */
+static int without(const struct qm_recipe *r, enum qm_budget part, struct qm_recipe *out)
+{
+    int changed = 0;
+    *out = *r;
+    if (part == QM_BUDGET_parameter) {
+        changed = r->param.format != QM_PARAM_f32;
+        return changed && qm_recipe_set(out, "param", "f32") == QM_OK &&
+               qm_recipe_applicable(out) == QM_OK;
+    }
+    for (int i = 0; i < r->rule->n_slots; i++) {
+        const struct qm_quantizer *q = &r->slot[i];
+        struct qm_scale_rule *scale = &out->slot[i].scale;
+        if (part == QM_BUDGET_scales) {
+            changed |= q->bits > 0 && (q->scale.f16 != QM_F16_none || q->scale.nest != 0);
+            scale->f16 = QM_F16_none;
+            scale->nest = 0;
+        } else if ((i == 0) == (part == QM_BUDGET_first) &&
+                   (q->bits > 0 || q->plain != QM_PLAIN_f32)) {
+            changed = 1;
+            if (qm_recipe_set(out, r->rule->slot[i], "f32") != QM_OK)
+                return 0;
+        }
+    }
+    return changed && qm_recipe_applicable(out) == QM_OK;
+}
+
+static qm_status add_parts(struct list *l, int64_t i)
+{
+    for (int part = 0; part < QM_BUDGET_COUNT; part++) {
+        struct qm_recipe r;
+        int64_t at;
+        if (!without(&l->cell[i].recipe, (enum qm_budget)part, &r))
+            continue;
+        struct qm_cell e = like(l->s, &l->cell[i], &r, QM_CELL_without);
+        e.part = (enum qm_budget)part;
+        QM_TRY(add(l, &e, &at));
+        l->cell[i].without[part] = at;
+    }
+    return QM_OK;
+}
+
+qm_status qm_protocol_cells(const struct qm_suite *s, struct qm_cell **cells, int64_t *n_cells)
+{
+    struct list l = {.s = s, .cell = *cells, .n = *n_cells, .room = *n_cells};
+    int64_t own = *n_cells;
+    qm_status st = QM_OK;
+    for (int64_t i = 0; st == QM_OK && i < own; i++) {
+        struct known *k = describe(&l.cell[i], i),
+                     **found = k ? tsearch(k, &l.known, by_text) : NULL;
+        if (!found)
+            st = qm_fail(QM_NO_MEMORY, "cells");
+        if (!found || *found != k)
+            free(k); /* two of the suite's own cells are the same: the first stands for both */
+    }
+    for (int64_t i = 0; st == QM_OK && i < own; i++) {
+        const struct qm_cell *c = &l.cell[i];
+        if (c->reason || c->coupling != QM_COUPLING_closed)
+            continue;
+        st = add_nulls(&l, i);
+        if (st == QM_OK && s->budget && l.cell[i].lr_scale == 1.0 && !l.cell[i].start_ulp)
+            st = add_parts(&l, i);
+    }
+    tdestroy(l.known, free);
+    *cells = l.cell;
+    *n_cells = l.n;
+    return st;
+}
+
+int64_t qm_protocol_own(const struct qm_cell *cells, int64_t n_cells)
+{
+    int64_t lo = 0, hi = n_cells; /* plain below lo, added from hi on */
+    while (lo < hi) {
+        int64_t mid = lo + (hi - lo) / 2;
+        if (cells[mid].role == QM_CELL_plain)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+/* ---- labels ---------------------------------------------------------------------------------- */
+
+const char *qm_cell_choice(const struct qm_suite *s, const struct qm_cell *c, int axis)
+{
+    return c->choice[axis] < 0 ? "" : s->axis[axis].value[c->choice[axis]].label;
+}
+
+static void join(char *text, const char *separator, const char *word)
+{
+    size_t n = strlen(text);
+    if (*word)
+        snprintf(text + n, QM_LABEL_TEXT - n, "%s%s", n ? separator : "", word);
+}
+
+/* The name of a cell that the suite does not name: its variant, and the hyper-parameters that are
+ * neither the variant's own nor on an axis, "adamw_f32,eps=1e-06". */
+static void join_base(const struct qm_suite *s, const struct qm_cell *c, char *text)
+{
+    struct qm_recipe own;
+    char recipe[QM_RECIPE_TEXT];
+    if (!c->recipe.base || qm_recipe_from(c->recipe.base, &own) != QM_OK)
+        return;
+#define X(name, value, words)        \
+    if (qm_suite_axis(s, #name) < 0) \
+        own.hyper.name = c->recipe.hyper.name;
+    QM_HYPER_LIST(X)
+    QM_HYPER_FLAG_LIST(X)
+#undef X
+    join(text, "", qm_recipe_print(&own, recipe));
+}
+
+char *qm_cell_label(const struct qm_suite *s, const struct qm_cell *c, char *text)
+{
+    static const char *const parts[] = {
+#define X(name, label, words) label,
+        QM_BUDGET_LIST(X)
+#undef X
+    };
+    int variant = qm_suite_axis(s, "variant"), own = c->choice[variant] >= 0;
+    text[0] = 0;
+    if (!own)
+        join_base(s, c, text);
+    else if (s->axis[variant].n > 1)
+        join(text, "", qm_cell_choice(s, c, variant));
+    for (int a = 0; a < s->n_axes; a++)
+        if (s->axis[a].n > 1 &&
+            (s->axis[a].is_recipe || strcmp(s->axis[a].key, "rounding_seed") == 0))
+            join(text, "; ", qm_cell_choice(s, c, a));
+    if (!*text)
+        join(text, "", qm_cell_choice(s, c, variant));
+    if (c->start_ulp)
+        join(text, "; ", "start ulp");
+    else if (c->role == QM_CELL_float32) /* never what the suite itself calls a variant */
+        join(text, "; ", "float32");
+    if (c->role == QM_CELL_without)
+        join(text, " without ", parts[c->part]);
+    return text;
+}

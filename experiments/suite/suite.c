@@ -1,0 +1,278 @@
+/* suite.c - reading suites: the keys of a document, its axes and its sizes. */
+#include "experiments/suite/suite_yaml.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/name.h"
+
+static const char *const coupling_names[] = {
+#define X(name, text) #name,
+    QM_COUPLING_LIST(X)
+#undef X
+};
+
+const char *qm_coupling_name(enum qm_coupling c) { return coupling_names[c]; }
+
+/* Keys besides those of recipes. */
+static const char *const axis_keys[] = {"variant", "coupling",      "slot",   "source",
+                                        "seed",    "steps",         "n",      "lr_scale",
+                                        "start",   "rounding_seed", "warmup", "decay_rank"};
+static const char *const plain_keys[] = {
+    "title", "question",     "data",   "min_numel", "min_rank", "every", "summary",
+    "claim", "claim_source", "expect", "protocol",  "budget",   "delta", "sizes"};
+/* clang-format off */
+static const char *const hyper_keys[] = {
+#define X(name, value, text) #name,
+    QM_HYPER_LIST(X) QM_HYPER_FLAG_LIST(X)
+#undef X
+    "grad", "param", "state_used"};
+/* clang-format on */
+#define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
+
+/* "exp_avg.norm" is a recipe's key when some rule has the slot; "lr" is one always. */
+static int is_recipe_key(const char *key)
+{
+    if (qm_name_find(key, hyper_keys, COUNT(hyper_keys)) >= 0)
+        return 1;
+    size_t n = strcspn(key, ".");
+    for (int r = 0; r < qm_rule_count(); r++)
+        for (int i = 0; i < qm_rule_at(r)->n_slots; i++) {
+            const char *slot = qm_rule_at(r)->slot[i];
+            if (strncmp(slot, key, n) == 0 && slot[n] == 0)
+                return 1;
+        }
+    return 0;
+}
+
+static qm_status unknown_key(struct qm_walk *w, const char *key, const yaml_node_t *at)
+{
+    const char *all[COUNT(axis_keys) + COUNT(plain_keys) + COUNT(hyper_keys) + 2];
+    int n = 0;
+    for (int i = 0; i < COUNT(axis_keys); i++)
+        all[n++] = axis_keys[i];
+    for (int i = 0; i < COUNT(plain_keys); i++)
+        all[n++] = plain_keys[i];
+    for (int i = 0; i < COUNT(hyper_keys); i++)
+        all[n++] = hyper_keys[i];
+    all[n++] = "exp_avg";
+    all[n++] = "exp_avg_sq";
+    const char *nearest = qm_name_nearest(key, all, n);
+    return qm_walk_fail(w, at, QM_BAD_ARG, "no key '%s'%s%s%s", key,
+                        nearest ? "; did you mean '" : "", nearest ? nearest : "",
+                        nearest ? "'?" : "; `qualm run --help` lists them");
+}
+
+static qm_status data_globs(struct qm_walk *w, const yaml_node_t *n)
+{
+    struct qm_suite *s = w->s;
+    int max = qm_walk_items(n);
+    s->data = calloc((size_t)(max > 0 ? max : 1), sizeof *s->data);
+    if (!s->data)
+        return qm_fail(QM_NO_MEMORY, "suite");
+    return qm_walk_words(w, n, "data", max, s->data, &s->n_data);
+}
+
+static qm_status protocol(struct qm_walk *w, const yaml_node_t *n)
+{
+    char *word = NULL;
+    QM_TRY(qm_walk_scalar(w, n, "protocol", &word));
+    w->s->paired = strcmp(word, "paired") == 0;
+    qm_status st = w->s->paired
+                       ? QM_OK
+                       : qm_walk_fail(w, n, QM_BAD_ARG, "protocol '%s'; there is paired", word);
+    free(word);
+    return st;
+}
+
+static qm_status margin(struct qm_walk *w, const yaml_node_t *n)
+{
+    char *word = NULL, *end;
+    QM_TRY(qm_walk_scalar(w, n, "delta", &word));
+    w->s->delta = strtod(word, &end);
+    qm_status st = end != word && !*end && w->s->delta > 0.0 && isfinite(w->s->delta)
+                       ? QM_OK
+                       : qm_walk_fail(w, n, QM_BAD_ARG,
+                                      "'delta' is '%s', expected a number above 0 (log10)", word);
+    free(word);
+    return st;
+}
+
+static const char *const size_names[] = {"small", "normal", "large"};
+
+static qm_status check_size(const char *size)
+{
+    return qm_name_find(size, size_names, COUNT(size_names)) >= 0
+               ? QM_OK
+               : qm_fail(QM_NO_MATCH, "no size '%s'; there are small, normal and large", size);
+}
+
+/* Other values of some keys, for one size: kept until all keys are read. */
+static qm_status size_pair(struct qm_walk *w, const char *key, const yaml_node_t *at,
+                           const yaml_node_t *value, void *to)
+{
+    (void)to;
+    if (check_size(key) != QM_OK)
+        return qm_walk_place(w->s->path, qm_walk_line(at), QM_BAD_ARG);
+    if (value->type != YAML_MAPPING_NODE)
+        return qm_walk_fail(w, value, QM_BAD_ARG, "size '%s' is not a map of keys", key);
+    if (strcmp(key, w->size ? w->size : "normal") == 0)
+        w->other = value;
+    return QM_OK;
+}
+
+static qm_status sizes(struct qm_walk *w, const yaml_node_t *n)
+{
+    return qm_walk_pairs(w, n, "'sizes'", size_pair, NULL);
+}
+
+static qm_status top_pair(struct qm_walk *w, const char *key, const yaml_node_t *at,
+                          const yaml_node_t *value, void *to)
+{
+    struct qm_suite *s = to;
+    if (qm_name_find(key, axis_keys, COUNT(axis_keys)) >= 0)
+        return qm_suite_read_axis(w, key, qm_walk_line(at), value, 0);
+    switch (qm_name_find(key, plain_keys, COUNT(plain_keys))) {
+    case 0: return qm_walk_scalar(w, value, key, &s->title);
+    case 1: return qm_walk_scalar(w, value, key, &s->question);
+    case 2: return data_globs(w, value);
+    case 3: return qm_walk_integer(w, value, key, 0, &s->min_numel);
+    case 4: return qm_walk_integer(w, value, key, 0, &s->min_rank);
+    case 5: return qm_walk_integer(w, value, key, 1, &s->every);
+    case 6: return qm_suite_summaries(w, value);
+    case 7: return qm_walk_scalar(w, value, key, &s->claim);
+    case 8: return qm_walk_scalar(w, value, key, &s->claim_source);
+    case 9: return qm_suite_expects(w, value);
+    case 10: return protocol(w, value);
+    case 11: return qm_walk_integer(w, value, key, 0, &s->budget);
+    case 12: return margin(w, value);
+    case 13: return sizes(w, value);
+    default:
+        return is_recipe_key(key) ? qm_suite_read_axis(w, key, qm_walk_line(at), value, 1)
+                                  : unknown_key(w, key, at);
+    }
+}
+
+/* A key of the size that is asked for takes the place of the suite's. */
+static qm_status resize_pair(struct qm_walk *w, const char *key, const yaml_node_t *at,
+                             const yaml_node_t *value, void *to)
+{
+    struct qm_suite *s = to;
+    int a = qm_suite_axis(s, key), was = s->n_axes;
+    if (strcmp(key, "sizes") == 0 || strcmp(key, "summary") == 0 || strcmp(key, "expect") == 0)
+        return qm_walk_fail(w, at, QM_BAD_ARG, "a size does not change '%s'", key);
+    if (strcmp(key, "data") == 0 && s->data) {
+        qm_suite_free_words(s->data, s->n_data);
+        free(s->data);
+        s->data = NULL;
+        s->n_data = 0;
+    }
+    QM_TRY(top_pair(w, key, at, value, s));
+    if (a >= 0 && s->n_axes > was) { /* at the old one's place */
+        qm_suite_free_axis(&s->axis[a]);
+        s->axis[a] = s->axis[--s->n_axes];
+        s->axis[s->n_axes] = (struct qm_axis){0};
+    }
+    return QM_OK;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static qm_status named(const char *path, struct qm_suite *s)
+{
+    const char *base = strrchr(path, '/');
+    base = base ? base + 1 : path;
+    const char *dot = strrchr(base, '.');
+    s->stem = dot && dot > base ? strndup(base, (size_t)(dot - base)) : strdup(base);
+    s->path = strdup(path);
+    return s->stem && s->path ? QM_OK : qm_fail(QM_NO_MEMORY, "suite");
+}
+
+static qm_status next_document(yaml_parser_t *parser, const struct qm_suite *s,
+                               yaml_document_t *out)
+{
+    if (yaml_parser_load(parser, out))
+        return QM_OK;
+    size_t line = parser->problem_mark.line ? parser->problem_mark.line : parser->context_mark.line;
+    return qm_walk_fail_line(s->path, (int)line + 1, QM_BAD_ARG, "not YAML: %s",
+                             parser->problem ? parser->problem : "cannot be parsed");
+}
+
+/* What follows a suite's "---" or "..." would be left out without a word. */
+static qm_status expect_end(yaml_parser_t *parser, const struct qm_suite *s)
+{
+    yaml_document_t doc;
+    QM_TRY(next_document(parser, s, &doc));
+    const yaml_node_t *root = yaml_document_get_root_node(&doc);
+    qm_status st = root ? qm_walk_fail_line(s->path, qm_walk_line(root), QM_BAD_ARG,
+                                            "a second document; a suite is one")
+                        : QM_OK;
+    yaml_document_delete(&doc);
+    return st;
+}
+
+static qm_status walk_file(FILE *f, const char *size, struct qm_suite *s)
+{
+    yaml_parser_t parser;
+    struct qm_walk w = {.s = s, .size = size};
+    if (!yaml_parser_initialize(&parser))
+        return qm_fail(QM_NO_MEMORY, "suite");
+    yaml_parser_set_input_file(&parser, f);
+    qm_status st = next_document(&parser, s, &w.doc);
+    if (st == QM_OK) {
+        const yaml_node_t *root = yaml_document_get_root_node(&w.doc);
+        st = root ? qm_walk_pairs(&w, root, "a suite", top_pair, s)
+                  : qm_walk_fail_line(s->path, 1, QM_BAD_ARG, "the file is empty");
+        s->is_sized = w.other != NULL;
+        if (st == QM_OK && w.other)
+            st = qm_walk_pairs(&w, w.other, "a size", resize_pair, s);
+        if (st == QM_OK)
+            st = expect_end(&parser, s);
+        yaml_document_delete(&w.doc);
+    }
+    yaml_parser_delete(&parser);
+    return st;
+}
+
+qm_status qm_suite_read(const char *path, struct qm_suite **out)
+{
+    return qm_suite_read_size(path, NULL, out);
+}
+
+qm_status qm_suite_read_size(const char *path, const char *size, struct qm_suite **out)
+{
+    if (size)
+        QM_TRY(check_size(size));
+    struct qm_suite *s = calloc(1, sizeof *s);
+    FILE *f = fopen(path, "rb");
+    qm_status st = s ? QM_OK : qm_fail(QM_NO_MEMORY, "suite");
+    if (st == QM_OK && !f)
+        st = qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
+    if (st == QM_OK)
+        st = named(path, s);
+    if (st == QM_OK)
+        st = walk_file(f, size, s);
+    if (f && ferror(f)) /* a directory is one that can be opened */
+        st = qm_fail(QM_BAD_FILE, "%s: cannot be read: %s", path, strerror(errno));
+    if (st == QM_OK && s->every == 0 && !s->paired)
+        s->every = 1;
+    for (int i = 0; st == QM_OK && i < 2; i++)
+        if (qm_suite_axis(s, i ? "source" : "variant") < 0)
+            st = qm_walk_fail_line(path, 1, QM_BAD_ARG, "the suite has no '%s'",
+                                   i ? "source" : "variant");
+    if (st == QM_OK && s->n_expects > 0 && !s->claim)
+        st = qm_walk_fail_line(path, s->expect[0].line, QM_BAD_ARG, "'expect' without a 'claim'");
+    if (st == QM_OK)
+        st = qm_suite_spread(s);
+    if (st == QM_OK)
+        st = qm_suite_print(s);
+    if (f)
+        fclose(f);
+    if (st == QM_OK)
+        *out = s;
+    else
+        qm_suite_free(s);
+    return st;
+}

@@ -1,0 +1,247 @@
+/* suite.h - a YAML file of experiments, and the cells that it stands for.
+ *
+ *     title: how momentum formats compare          # text
+ *     question: which map carries the error?       # text
+ *     variant: [ema4_uniform, adamw4_ao]           # names or recipes; required
+ *     exp_avg:                                     # any recipe key (recipe.h): a slot,
+ *       - nf4: "nf4:4s/block:128"                  # one axis of it, lr, grad ...;
+ *       - "dyn:4s/block:128"                       # "label: value" names a value
+ *     exp_avg.norm: ["block:64", "block:128"]
+ *     coupling: oneshot                            # oneshot | local | global | closed
+ *     slot: exp_avg                                # the state measured; default: the first
+ *     source: ["states:gpt_*", "dist:student:3"]   # required; see below
+ *     seed: [1, 2, 3]                              # default 1
+ *     steps: 200                                   # default: a trace's or problem's own, or 100
+ *     n: 65536                                     # elements of a dist: source
+ *     data: ["experiments/data/x.h5"]              # globs; default: all .h5 in experiments/data
+ *     min_numel: 128                               # smaller recorded tensors are left out
+ *     min_rank: 1                                  # so are those of lower rank
+ *     every: 10                                    # steps between two points of a curve
+ *     protocol: paired                             # beside its twins; protocol/protocol.h
+ *     lr_scale: [0.25, 0.5, 1, 2, 4]               # times the problem's learning rate
+ *     warmup: 100                                  # steps over which lr rises to its value; 0
+ *     decay_rank: 2                                # tensors of lower rank have no weight decay; 0
+ *     start: ulp                                   # the twin beside itself from a start one ulp off
+ *     rounding_seed: 1..8                          # other draws of rounding, same data; default 0
+ *     budget: 1                                    # cells for the error budget
+ *     delta: 0.0212                                # equivalent within +- delta (log10 of the gap)
+ *     sizes: {small: {seed: 1..2, steps: 50}}      # other values for --size small
+ *     summary:                                     # tables, printed and stored; summary.h
+ *       - {name: a, by: [class, exp_avg.norm], across: exp_avg, value: sqnr, stat: median}
+ *     claim: NF4 momentum loses less than uniform int4     # what a paper or a release says
+ *     claim_source: "arXiv:2305.14314"             # and where
+ *     expect:                                      # what the cells should show if so; claim.h
+ *       - {value: sqnr, of: {exp_avg: nf4}, versus: {exp_avg: int4}, unit: tensor,
+ *          relation: above 0}                      # each: source: one for every source
+ *
+ * Any key of variant, coupling, slot, source, seed, steps, n, lr_scale, warmup, decay_rank, start,
+ * rounding_seed and the recipe keys takes a list and is then an axis (A..B: whole numbers from A to
+ * B); the cells are the product in the file's order, the last axis fastest.  Update t of a warm-up of
+ * N takes lr min(1, t / N); rules that set their own step ignore it.  Sources:
+ *
+ *     states:GLOB       recorded states, GLOB over "run/sNNNNNN/tensor" ('*' crosses '/')
+ *     trace:GLOB        recorded gradients, GLOB over "run/trace/tensor"
+ *     dist:NAME[:ARG]   a distribution (distribution.h)
+ *     problem:NAME[:k=v,...]   a problem with its own gradients (problem.h)
+ *
+ * A source that matches several recorded tensors stands for one cell each.  Whole quantizers are
+ * set before single axes of them, whatever the file's order.  Couplings:
+ *
+ *     oneshot  the slot's quantizer is applied once to a recorded state or to draws, whatever
+ *              fallback the variant has for small tensors; the other states stay exact
+ *     local    before each step the oracle takes over the variant's decoded state and parameter:
+ *              the error of one step
+ *     global   both sides get the same gradients and run free: drift
+ *     closed   each side evaluates its own gradient of a problem: convergence
+ *
+ * Unknown and doubled keys and misspelt words are errors that name file and line.  A composition
+ * that makes no sense is a skipped cell with its reason. */
+#ifndef QM_SUITE_SUITE_H
+#define QM_SUITE_SUITE_H
+
+#include "core/recipe/recipe.h"
+#include "experiments/source/distribution.h"
+#include "experiments/problems/problem.h"
+#include "experiments/source/replay.h"
+
+enum { QM_SUITE_AXES = 24, QM_SUITE_BY = 6, QM_SUITE_VALUES = 8 };
+
+/* clang-format off */
+#define QM_COUPLING_LIST(X)                                                          \
+    X(oneshot, "the quantizer applied once")                                         \
+    X(local,   "the oracle takes over the variant's state before each step")         \
+    X(global,  "the same gradients, both sides free")                                \
+    X(closed,  "each side evaluates its own gradient")
+/* clang-format on */
+
+enum qm_coupling {
+#define X(name, text) QM_COUPLING_##name,
+    QM_COUPLING_LIST(X)
+#undef X
+        QM_COUPLING_COUNT
+};
+const char *qm_coupling_name(enum qm_coupling c);
+
+struct qm_axis_value {
+    char *text, *label; /* label equals text unless the suite gives one */
+    int line;
+};
+
+struct qm_axis {
+    char *key;
+    int line, n;
+    int is_recipe; /* a key for qm_recipe_set */
+    struct qm_axis_value *value;
+};
+
+/* One table; the meaning is in summary.h. */
+struct qm_summary_plan {
+    char *name;
+    int line, n_by, n_values, n_stats, n_where;
+    char *by[QM_SUITE_BY], *value[QM_SUITE_VALUES], *stat[QM_SUITE_VALUES];
+    char *across;                    /* or NULL */
+    char *versus_key, *versus_label; /* or NULL */
+    char *where_key[QM_SUITE_BY], *where_label[QM_SUITE_BY];
+    char *headline; /* what the table answers; printed by `qualm run --headline`; or NULL */
+};
+
+/* clang-format off */
+#define QM_RELATION_LIST(X) /* name, bounds, text */                                      \
+    X(above,   1, "the whole interval above the bound")                                   \
+    X(below,   1, "the whole interval below the bound")                                   \
+    X(between, 2, "the whole interval between the bounds")
+/* clang-format on */
+
+enum qm_relation {
+#define X(name, bounds, text) QM_RELATION_##name,
+    QM_RELATION_LIST(X)
+#undef X
+        QM_RELATION_COUNT
+};
+
+/* One expectation of a claim; the meaning is in claim.h. */
+struct qm_expect {
+    int line, n_of;
+    char *value, *unit, *relation_text; /* unit: default "tensor" */
+    char *each;                         /* an axis, before qm_suite_spread; then NULL */
+    char *of_key[QM_SUITE_BY], *of_label[QM_SUITE_BY];
+    char *versus_key, *versus_label; /* or NULL */
+    enum qm_relation relation;
+    double bound[2];
+};
+
+struct qm_suite {
+    char *path, *stem, *title, *question;
+    int is_sized; /* it was read at a size that it has values for */
+    int n_axes, n_data, n_summaries;
+    struct qm_axis axis[QM_SUITE_AXES];
+    char **data;
+    int64_t min_numel, min_rank, every; /* every 0: points by the logarithm of the step */
+    int paired;                         /* protocol: paired */
+    int64_t budget;
+    double delta; /* 0: as the problems state */
+    struct qm_summary_plan *summary;
+    char *claim, *claim_source; /* or NULL */
+    int n_expects;
+    struct qm_expect *expect;
+    char *plan; /* canonical text: the same for two files that mean the same */
+};
+
+/* Reads a suite.  QM_BAD_FILE when it cannot be read; QM_BAD_ARG ("FILE:LINE: ...") for YAML
+ * errors, unknown or doubled keys and values of the wrong kind. */
+qm_status qm_suite_read(const char *path, struct qm_suite **out);
+
+/* The same at a size, "small", "normal" or "large": what its `sizes` say of that takes the place of
+ * its own keys.  NULL is "normal".  QM_NO_MATCH for another word. */
+qm_status qm_suite_read_size(const char *path, const char *size, struct qm_suite **out);
+
+void qm_suite_free(struct qm_suite *s); /* accepts NULL */
+
+/* Makes s->plan anew from what s holds; reading it back gives the same plan. */
+qm_status qm_suite_print(struct qm_suite *s);
+
+/* Appends a variant or recipe to the axis "variant", and to the plan.  QM_BAD_ARG where the label is
+ * already there. */
+qm_status qm_suite_add_variant(struct qm_suite *s, const char *label, const char *recipe);
+
+/* Replaces the data globs (n > 0) and the plan's line about them. */
+qm_status qm_suite_data(struct qm_suite *s, char *const *globs, int n);
+
+/* Index of the axis of that key, or -1. */
+int qm_suite_axis(const struct qm_suite *s, const char *key);
+
+enum qm_source_kind {
+    QM_SOURCE_none,
+    QM_SOURCE_states,
+    QM_SOURCE_trace,
+    QM_SOURCE_dist,
+    QM_SOURCE_problem,
+    QM_SOURCE_empty /* empty_source.h: for tests of the runner */
+};
+
+/* Why a cell is there: protocol/protocol.h says when cells are added to the product of the axes. */
+enum qm_cell_role {
+    QM_CELL_plain,   /* the suite asks for it */
+    QM_CELL_float32, /* the family's rule with float32 states, beside the same twin */
+    QM_CELL_ulp,     /* the twin beside itself, its start moved by one float32 ulp */
+    QM_CELL_without  /* a plain cell with one part at full precision, for the error budget */
+};
+
+/* clang-format off */
+#define QM_BUDGET_LIST(X) /* name, label, text */                                                 \
+    X(first,     "first-moment codes",  "codes of slot 0")                                        \
+    X(second,    "second-moment codes", "codes of all other slots")                               \
+    X(scales,    "scales",              "scales stored as float16, or quantized themselves")      \
+    X(parameter, "parameter",           "the parameter as it is stored")
+/* clang-format on */
+
+enum qm_budget {
+#define X(name, label, text) QM_BUDGET_##name,
+    QM_BUDGET_LIST(X)
+#undef X
+        QM_BUDGET_COUNT
+};
+
+/* Everything one experiment needs; pointers are borrowed from the suite and the replay. */
+struct qm_cell {
+    int64_t index;
+    int choice[QM_SUITE_AXES]; /* which value of each axis; -1: none (added cells) */
+    struct qm_recipe recipe;
+    enum qm_coupling coupling;
+    int slot; /* of the rule */
+    enum qm_source_kind kind;
+    struct qm_dist_bound dist;
+    const struct qm_problem *problem;
+    const char *problem_args;
+    struct qm_recorded *recorded;
+    char *source_text;               /* "gpt.h5:run/s000400", "dist:gauss" */
+    const char *tensor, *class_name; /* "" where the source has none */
+    int lr_given;                    /* the suite sets lr */
+    uint64_t seed, rounding_seed; /* of start, data and noise; other draws of rounding for them */
+    double lr_scale;              /* times a problem's learning rate */
+    int64_t warmup;               /* steps of it; 0: none */
+    int decay_rank;               /* tensors of lower rank are not decayed */
+    int start_ulp;                /* both sides in double, the start of one moved by one ulp */
+    int64_t steps, n, every; /* steps 0: the source's own; every 0: points by their logarithm */
+    enum qm_cell_role role;
+    enum qm_budget part; /* of role without */
+    /* Where protocol: paired; indices of other cells, -1: none. */
+    int64_t float32, ulp, without[QM_BUDGET_COUNT];
+    char *reason; /* NULL, or why this cell is skipped */
+};
+
+/* The key of stochastic rounding: seed + 2^32 rounding_seed, so that two seeds never share draws, which
+ * would make them one observation. */
+uint64_t qm_cell_rounding(const struct qm_cell *c);
+
+/* The product of the axes over the sources.  replay holds the suite's data (NULL: none was needed).
+ * QM_BAD_ARG or QM_NO_MATCH with file and line for words that name nothing; compositions that are
+ * refused become cells with a reason.  Free with qm_cells_free. */
+qm_status qm_suite_cells(const struct qm_suite *s, const struct qm_replay *replay,
+                         struct qm_cell **cells, int64_t *n_cells);
+void qm_cells_free(struct qm_cell *cells, int64_t n_cells);
+
+/* Whether any source of the suite needs recorded data. */
+int qm_suite_wants_data(const struct qm_suite *s);
+
+#endif

@@ -1,0 +1,69 @@
+/* pair_sums.h - sums over pairs (want, got): what the cheap metrics are made of.
+ *
+ * Elements come in groups of at most QM_PAIR_BLOCK.  A group is summed in eight lanes (element i
+ * in lane i mod 8, lanes added by qm_sum_lanes), groups are added with compensation, so the bits
+ * depend on how the data is cut and never on the CPU or on threads.
+ *
+ * Two quantities are second moments about something known only at the end.  Each group forms them
+ * about its own centre in a second pass, and groups merge by formulas without cancellation:
+ *   spread    sum (e - mean e)^2;    Chan, Golub, LeVeque:  + d^2 nA nB / (nA + nB),
+ *             d the difference of the two means
+ *   residual  sum (e - a x)^2 with a = sum x e / sum x^2;   + d^2 XA XB / (XA + XB),
+ *             d the difference of the two a, X = sum x^2
+ * The residual is the part of the error across x, so that the angle between x and x^ is
+ * atan2(sqrt(residual), (1 + a) |x|): accurate at every size, where 1 - cos keeps nothing below
+ * 1e-8.  Its absolute error is about 2^-52 |e| / |x|.
+ *
+ * Range: |x| and |x^| within [1e-150, 1e150] or 0, so that squares neither overflow nor vanish. */
+#ifndef QM_METRIC_PAIR_SUMS_H
+#define QM_METRIC_PAIR_SUMS_H
+
+#include "oracle/metric/compensated_sum.h"
+#include <stdint.h>
+
+enum { QM_PAIR_BLOCK = 512 };
+
+/* e = got - want.  "Collapsed": got = 0 where want is not; "flipped": opposite signs, both nonzero;
+ * "beyond": got / want outside [1/2, 2], over want != 0. */
+struct qm_pair {
+    int64_t n, zero_want, zero_got, collapsed, flipped, beyond;
+    struct qm_sum err, abs_err, sq_err;     /* e, |e|, e^2 */
+    struct qm_sum abs_want, sq_want, cross; /* |x|, x^2, x e */
+    struct qm_sum shrink;                   /* |x^| - |x| */
+    struct qm_sum collapsed_abs;            /* |x| of the collapsed */
+    struct qm_sum flipped_abs;              /* |x| of the flipped */
+    struct qm_sum spread, residual;
+    double max_err, max_got; /* of |e| and |x^| */
+    double max_rel;          /* of |e| / |x| over x != 0, to 1 part in 2^51 */
+};
+
+/* The instruction sets with a kernel of their own; all give the same bits. */
+enum qm_pair_isa { QM_PAIR_base, QM_PAIR_avx2, QM_PAIR_avx512 };
+enum qm_pair_isa qm_pair_best(void); /* the widest this CPU has */
+
+/* Adds n <= QM_PAIR_BLOCK pairs.  With a NaN or Inf among them (or squares that overflow) p is left
+ * alone and 0 returned; the caller then drops those and calls qm_pair_add_any. */
+int qm_pair_add(struct qm_pair *p, const double *want, const double *got, int n,
+                enum qm_pair_isa isa);
+void qm_pair_add_any(struct qm_pair *p, const double *want, const double *got, int n,
+                     enum qm_pair_isa isa);
+/* Of the same pairs only n, zero_want, collapsed, sq_err, sq_want and max_err, to the same bits; the
+ * rest of p stays as it is.  n a multiple of 8, above 0; otherwise as qm_pair_add. */
+int qm_pair_add_brief(struct qm_pair *p, const double *want, const float *got, int n,
+                      enum qm_pair_isa isa);
+void qm_pair_merge(struct qm_pair *into, const struct qm_pair *from);
+
+/* out[0], out[1]: sums of |a| and of |b| over the collapsed; n <= QM_PAIR_BLOCK, all finite. */
+void qm_pair_lost(const double *want, const double *got, const double *a, const double *b, int n,
+                  double out[2], enum qm_pair_isa isa);
+
+/* got[n] widened to double, n <= QM_PAIR_BLOCK. */
+void qm_pair_widen(const float *got, int n, double *out, enum qm_pair_isa isa);
+
+/* NaN over no elements; 0/0 is 0 and a nonzero error over zeros is Inf. */
+double qm_pair_nmse(const struct qm_pair *p);
+double qm_pair_angle(const struct qm_pair *p);      /* radians; NaN when either side is all zero */
+double qm_pair_norm_ratio(const struct qm_pair *p); /* |x^| / |x|; NaN when x is all zero */
+double qm_pair_disagree(const struct qm_pair *p);   /* share with sign(x^) != sign(x) */
+
+#endif

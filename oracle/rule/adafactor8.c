@@ -1,0 +1,360 @@
+/* adafactor8.c - Adafactor with the options of adafactor8bit, in double: families adafactor8 (0.2.6)
+ * and adafactor8_021.
+ *
+ *   b     = 1 - beta2, or t^tau                     rho = min(lr, 1 / sqrt(t)) or lr
+ *   alpha = max(RMS(theta), eps2) rho or rho, times Adam's bias correction where lr is given
+ *   theta <- (1 - lambda alpha) theta, or (1 - lambda rho) theta
+ *   R <- (1 - b) R + b (row means of g^2 + e),  C likewise by columns,  V = R C / max(mean R, eps1)
+ *   vectors, or all: V <- (1 - b) V + b (g^2 + e)
+ *   M <- beta1 M + (1 - beta1) g
+ *   U = M / sqrt(V), its norm limited (arXiv:2410.01623)
+ *   theta <- theta - alpha / max(1, RMS(U) / d) U
+ *
+ * The package's deviations from arXiv:1804.04235: M averages g and not U; V is bounded by eps1^2
+ * from below; eps1 is added to the squares (e = eps1, 0.2.6) or not (e = 0, 0.2.1); RMS(U) is taken
+ * before the limiter (0.2.6) or after it.  0.2.6 leaves e out for float32 vectors, which is not
+ * followed here.
+ *
+ * CAME (beta3, arXiv:2307.02047): U = g / sqrt(V) clipped, M averages U, (U - M)^2 + eps enters a
+ * second pair of factors with weight 1 - beta3, whose V divides M; the package's quantized path clips
+ * that once more (clip_twice).
+ *
+ * APOLLO (rank, arXiv:2412.05270): the same moments of G P, or P G; channel j of G is scaled by
+ * |M_j / (sqrt(V_j) + eps)| / (|(G P)_j| + 1e-8).  The first V is b g^2 (0.2.6) or g^2, without e;
+ * 0.2.1 begins V anew with every projection and keeps no M.
+ *
+ * None is -1: beta1, beta2, eps1 (then 2^-23; in the projected space eps).  Slots: M; R and C
+ * [batch x rows], [batch x cols]; V; CAME's R and C; the limiter's norm [1]; P when gap < 0. */
+#include "oracle/rule/adafactor8.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/philox.h"
+
+struct side {
+    const struct qm_oracle_hyper *h;
+    int is_026;
+    double t, eps1, floor, b, rho, correction;
+    int64_t n, batch, rows, cols;
+};
+
+static double norm(const double *x, int64_t n)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        sum += x[i] * x[i];
+    return sqrt(sum);
+}
+
+static double rms(const double *x, int64_t n) { return norm(x, n) / sqrt((double)n); }
+
+/* Means of x over columns and over rows enter r and c with weight b. */
+static void average_factors(const struct side *a, const double *x, double b, double e, double *r,
+                            double *c)
+{
+    for (int64_t k = 0; k < a->batch; k++) {
+        const double *m = x + k * a->rows * a->cols;
+        for (int64_t i = 0; i < a->rows; i++) {
+            double sum = 0.0;
+            for (int64_t j = 0; j < a->cols; j++)
+                sum += m[i * a->cols + j];
+            double *to = &r[k * a->rows + i];
+            *to = (1.0 - b) * *to + b * (sum / (double)a->cols + e);
+        }
+        for (int64_t j = 0; j < a->cols; j++) {
+            double sum = 0.0;
+            for (int64_t i = 0; i < a->rows; i++)
+                sum += m[i * a->cols + j];
+            double *to = &c[k * a->cols + j];
+            *to = (1.0 - b) * *to + b * (sum / (double)a->rows + e);
+        }
+    }
+}
+
+/* x <- x / sqrt(r c / mean r) in each matrix, r and c at least floor. */
+static void divide_by_factors(const struct side *a, const double *r, const double *c, double *x)
+{
+    for (int64_t k = 0; k < a->batch; k++) {
+        double mean = 0.0;
+        for (int64_t i = 0; i < a->rows; i++)
+            mean += r[k * a->rows + i] / (double)a->rows;
+        mean = fmax(mean, a->eps1);
+        for (int64_t i = 0; i < a->rows; i++)
+            for (int64_t j = 0; j < a->cols; j++) {
+                double ri = fmax(r[k * a->rows + i], a->floor);
+                double cj = fmax(c[k * a->cols + j], a->floor);
+                x[(k * a->rows + i) * a->cols + j] /= sqrt(ri / mean * cj);
+            }
+    }
+}
+
+/* The factor of an update of norm n; prev is the norm it let through last. */
+static double limiter(const struct side *a, double n, double *prev)
+{
+    double gamma = 1.0 + a->h->margin, limit = 1.0;
+    if (a->is_026 && !isfinite(n)) {
+        *prev = 0.0;
+        return 0.0;
+    }
+    if (a->t > 1.0 && !(a->is_026 && *prev < 1e-6))
+        limit = fmax(n / (*prev + 1e-8), gamma) / gamma;
+    *prev = n / limit;
+    return 1.0 / limit;
+}
+
+static double rate(const struct side *a, const double *theta)
+{
+    return a->h->scale_parameter ? fmax(rms(theta, a->n), a->h->eps2) * a->rho : a->rho;
+}
+
+static void write_back(const struct side *a, double alpha, double by, const double *u,
+                       double *theta)
+{
+    double lambda = a->h->weight_decay;
+    for (int64_t i = 0; i < a->n; i++) {
+        theta[i] = (1.0 - lambda * (a->h->scale_weight_decay ? alpha : a->rho)) * theta[i];
+        theta[i] = theta[i] - by * u[i];
+    }
+}
+
+/* ---- Adafactor and CAME ---------------------------------------------------------------------- */
+
+static void confide(const struct side *a, double *const *slot, double *u, double *residual)
+{
+    double clip = fmax(1.0, rms(u, a->n) / a->h->clip);
+    for (int64_t i = 0; i < a->n; i++) {
+        u[i] = u[i] / clip;
+        slot[M][i] = a->h->beta1 * slot[M][i] + (1.0 - a->h->beta1) * u[i];
+        residual[i] = (u[i] - slot[M][i]) * (u[i] - slot[M][i]);
+    }
+    average_factors(a, residual, 1.0 - a->h->beta3, a->h->eps, slot[CONF_R], slot[CONF_C]);
+    memcpy(u, slot[M], sizeof *u * (size_t)a->n);
+    divide_by_factors(a, slot[CONF_R], slot[CONF_C], u);
+}
+
+static void plain_step(struct side *a, double *theta, double *const *slot, const double *g,
+                       int is_factored, double *u, double *square)
+{
+    const struct qm_oracle_hyper *h = a->h;
+    double e = a->is_026 ? a->eps1 : 0.0;
+    int has_m = h->beta1 >= 0.0, is_came = is_factored && has_m && h->beta3 > 0.0;
+    double alpha = rate(a, theta) * a->correction;
+
+    for (int64_t i = 0; i < a->n; i++)
+        square[i] = g[i] * g[i];
+    if (is_factored)
+        average_factors(a, square, a->b, e, slot[R], slot[C]);
+    for (int64_t i = 0; !is_factored && i < a->n; i++)
+        slot[V][i] = (1.0 - a->b) * slot[V][i] + a->b * (square[i] + e);
+    for (int64_t i = 0; has_m && !is_came && i < a->n; i++)
+        slot[M][i] = h->beta1 * slot[M][i] + (1.0 - h->beta1) * g[i];
+
+    for (int64_t i = 0; i < a->n; i++)
+        u[i] = has_m && !is_came ? slot[M][i] : g[i];
+    if (is_factored)
+        divide_by_factors(a, slot[R], slot[C], u);
+    for (int64_t i = 0; !is_factored && i < a->n; i++)
+        u[i] = u[i] / sqrt(fmax(slot[V][i], a->floor));
+    if (is_came)
+        confide(a, slot, u, square);
+
+    double size = norm(u, a->n), limit = h->limiter ? limiter(a, size, slot[NORM]) : 1.0;
+    double counted = a->is_026 ? size : size * limit;
+    double denom = fmax(1.0, counted / (sqrt((double)a->n) * h->clip));
+    if (is_came && !h->clip_twice)
+        denom = 1.0;
+    for (int64_t i = 0; limit == 0.0 && i < a->n; i++)
+        u[i] = 0.0;
+    write_back(a, alpha, alpha / denom * limit, u, theta);
+}
+
+/* ---- APOLLO ---------------------------------------------------------------------------------- */
+
+void qm_adafactor8_matrix(uint32_t tensor, int64_t which, int64_t rank, int64_t n, double *p)
+{
+    uint64_t stream = (uint64_t)(tensor * 4u + 3u) << 32 | (0x80000000u + (uint32_t)which);
+    for (uint64_t i = 0; i < (uint64_t)n; i++) {
+        double u = (double)qm_uniform(qm_philox_stream(0, stream, 2 * i));
+        double v = (double)qm_uniform(qm_philox_stream(0, stream, 2 * i + 1));
+        double z = sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v);
+        p[i] = (double)(float)(z / sqrt((double)rank));
+    }
+}
+
+/* Shapes of a projected step: low is rows x cols, its channels its rows (right) or columns. */
+struct low {
+    int right;
+    int64_t rank, rows, cols;
+};
+
+static void second_moment(const struct side *a, const struct low *l, double *const *slot,
+                          const double *x, double *v)
+{
+    const struct qm_oracle_hyper *h = a->h;
+    int64_t n = l->rows * l->cols, gap = fabs(h->gap) >= 1.0 ? (int64_t)fabs(h->gap) : 1;
+    double e = h->eps1 < 0.0 ? h->eps : h->eps1, first = a->is_026 ? a->b : 1.0, mean = 0.0;
+    int begins = a->t == 1.0 || (!a->is_026 && ((int64_t)a->t - 1) % gap == 0);
+    struct side low = {.batch = 1, .rows = l->rows, .cols = l->cols};
+    if (!h->factored) {
+        for (int64_t i = 0; i < n; i++) {
+            double s = x[i] * x[i] + (a->is_026 ? e : 0.0);
+            v[i] = slot[V][i] = begins ? first * x[i] * x[i] : (1.0 - a->b) * slot[V][i] + a->b * s;
+        }
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        v[i] = x[i] * x[i];
+    for (int64_t i = 0; begins && i < l->rows; i++)
+        slot[R][i] = 0.0;
+    for (int64_t j = 0; begins && j < l->cols; j++)
+        slot[C][j] = 0.0;
+    average_factors(&low, v, begins ? first : a->b, a->is_026 ? e : 0.0, slot[R], slot[C]);
+    for (int64_t i = 0; i < l->rows; i++)
+        mean += slot[R][i] / (double)l->rows;
+    for (int64_t i = 0; i < n; i++)
+        v[i] = slot[R][i / l->cols] * slot[C][i % l->cols] / fmax(mean, e);
+}
+
+/* |adapted| / (|x| + 1e-8) of channel k, or of everything. */
+static double channel_factor(const struct side *a, const struct low *l, const double *x,
+                             const double *adapted, int64_t k)
+{
+    double top = 0.0, plain = 0.0;
+    for (int64_t i = 0; i < l->rows * l->cols; i++)
+        if (a->h->tensor_scale || k == (l->right ? i / l->cols : i % l->cols)) {
+            top += adapted[i] * adapted[i];
+            plain += x[i] * x[i];
+        }
+    return sqrt(top) / (sqrt(plain) + 1e-8);
+}
+
+static void project(const struct side *a, const struct low *l, const double *g, const double *p,
+                    double *x)
+{
+    for (int64_t i = 0; i < l->rows; i++)
+        for (int64_t j = 0; j < l->cols; j++) {
+            double sum = 0.0;
+            if (l->right)
+                for (int64_t k = 0; k < a->cols; k++)
+                    sum += g[i * a->cols + k] * p[j * a->cols + k];
+            else
+                for (int64_t k = 0; k < a->rows; k++)
+                    sum += p[k * l->rank + i] * g[k * a->cols + j];
+            x[i * l->cols + j] = sum;
+        }
+}
+
+static qm_status apollo_step(struct side *a, double *theta, double *const *slot, const double *g,
+                             uint32_t tensor, double *u)
+{
+    const struct qm_oracle_hyper *h = a->h;
+    struct low l = {.right = a->rows >= a->cols, .rank = (int64_t)h->rank};
+    l.rows = l.right ? a->rows : l.rank;
+    l.cols = l.right ? l.rank : a->cols;
+    int64_t n = l.rows * l.cols, n_p = l.rank * (l.right ? a->cols : a->rows);
+    int64_t channels = l.right ? a->rows : a->cols, gap = (int64_t)fmax(h->gap, 1.0);
+    double *x = calloc((size_t)(3 * n + n_p + channels), sizeof *x), *v = x + n, *w = v + n;
+    double *p = w + n, *factor = p + n_p;
+    if (!x)
+        return qm_fail(QM_NO_MEMORY, "oracle of rank %lld", (long long)l.rank);
+
+    if (h->gap < 0.0)
+        memcpy(p, slot[PROJ], sizeof *p * (size_t)n_p);
+    else
+        qm_adafactor8_matrix(tensor, ((int64_t)a->t - 1) / gap, l.rank, n_p, p);
+    project(a, &l, g, p, x);
+    second_moment(a, &l, slot, x, v);
+    for (int64_t i = 0; i < n; i++) {
+        double m = x[i];
+        if (h->beta1 >= 0.0)
+            m = slot[M][i] = h->beta1 * (a->is_026 ? slot[M][i] : 0.0) + (1.0 - h->beta1) * x[i];
+        w[i] = m / (sqrt(v[i]) + h->eps);
+    }
+    for (int64_t k = 0; k < channels; k++)
+        factor[k] = channel_factor(a, &l, x, w, k) * a->correction;
+    for (int64_t i = 0; i < a->n; i++)
+        u[i] = factor[l.right ? i / a->cols : i % a->cols] * g[i] *
+               (h->scale_front ? sqrt(h->scale) : 1.0);
+
+    double alpha = rate(a, theta), size = norm(u, a->n), limit = limiter(a, size, slot[NORM]);
+    double counted = a->is_026 ? size : size * limit;
+    double denom = fmax(1.0, counted / (sqrt((double)a->n) * h->clip));
+    for (int64_t i = 0; limit == 0.0 && i < a->n; i++)
+        u[i] = 0.0;
+    write_back(a, alpha, alpha / denom * limit * (h->scale_front ? 1.0 : sqrt(h->scale)), u, theta);
+    free(x);
+    return QM_OK;
+}
+
+/* ---- both releases --------------------------------------------------------------------------- */
+
+static qm_status step(int is_026, double *theta, double *const *slot, const double *grad,
+                      const struct qm_shape *shape, uint32_t tensor,
+                      const struct qm_oracle_hyper *h, int64_t t)
+{
+    int is_apollo = h->rank > 0.0 && shape->rank >= 2, last = shape->rank - 1;
+    struct side a = {.h = h, .is_026 = is_026, .t = (double)t, .n = qm_shape_numel(shape)};
+    if (a.n < 1)
+        return QM_OK;
+    a.eps1 = h->eps1 < 0.0 ? 0x1p-23 : h->eps1;
+    a.floor = fmax(a.eps1 * a.eps1, 0x1p-126);
+    a.b = h->beta2 >= 0.0 ? 1.0 - h->beta2 : pow(a.t, h->beta2_decay);
+    a.rho = h->relative_step ? fmin(h->lr, 1.0 / sqrt(a.t)) : h->lr;
+    a.correction = 1.0;
+    if (h->beta1 >= 0.0 && !h->relative_step) {
+        a.correction = a.correction / (1.0 - pow(h->beta1, a.t));
+        if (h->beta2 >= 0.0)
+            a.correction = a.correction * sqrt(1.0 - pow(h->beta2, a.t));
+    }
+    a.batch = 1;
+    a.rows = shape->rank >= 2 ? shape->dim[is_apollo ? 0 : last - 1] : 1;
+    a.cols = shape->rank >= 1 ? shape->dim[last] : 1;
+    if (is_apollo)
+        a.cols = a.n / a.rows;
+    else
+        a.batch = a.n / (a.rows * a.cols);
+
+    double *g = malloc(3 * sizeof *g * (size_t)a.n);
+    if (!g)
+        return qm_fail(QM_NO_MEMORY, "oracle of %lld elements", (long long)a.n);
+    for (int64_t i = 0; i < a.n; i++) {
+        g[i] = h->maximize ? -grad[i] : grad[i];
+        if (is_apollo && is_026 && !isfinite(g[i]))
+            g[i] = 0.0;
+    }
+    qm_status st = QM_OK;
+    if (is_apollo)
+        st = apollo_step(&a, theta, slot, g, tensor, g + a.n);
+    else
+        plain_step(&a, theta, slot, g, h->factored && shape->rank >= 2, g + a.n, g + 2 * a.n);
+    free(g);
+    return st;
+}
+
+static qm_status whole_026(double *p, double *const *slot, const double *g,
+                           const struct qm_shape *shape, uint32_t tensor,
+                           const struct qm_oracle_hyper *h, int64_t t)
+{
+    return step(1, p, slot, g, shape, tensor, h, t);
+}
+
+static qm_status whole_021(double *p, double *const *slot, const double *g,
+                           const struct qm_shape *shape, uint32_t tensor,
+                           const struct qm_oracle_hyper *h, int64_t t)
+{
+    return step(0, p, slot, g, shape, tensor, h, t);
+}
+
+#define ADAFACTOR8                                                                              \
+    .source = "arXiv:1804.04235, algorithms 4 and 5; 2307.02047, algorithm 2; 2412.05270, "     \
+              "algorithm 1; 2410.01623, equation 6; deviations: adafactor8bit's documentation", \
+    .n_slots = SLOTS, .slot = {"exp_avg",  "row_var",  "col_var",   "variance",                 \
+                               "conf_row", "conf_col", "prev_norm", "proj"}
+
+extern const struct qm_oracle qm_oracle_adafactor8, qm_oracle_adafactor8_021;
+const struct qm_oracle qm_oracle_adafactor8 = {
+    .family = "adafactor8", ADAFACTOR8, .whole = whole_026, .bound = qm_bound_adafactor8};
+const struct qm_oracle qm_oracle_adafactor8_021 = {
+    .family = "adafactor8_021", ADAFACTOR8, .whole = whole_021, .bound = qm_bound_adafactor8_021};

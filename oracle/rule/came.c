@@ -1,0 +1,146 @@
+/* came.c - CAME in double.
+ *
+ *   s  = g^2 + eps1
+ *   r <- beta2 r + (1 - beta2) mean over columns of s,  c likewise over rows
+ *   u  = g / sqrt(r c / mean(r));           vectors: v <- beta2 v + (1 - beta2) s, u = g / sqrt(v)
+ *   u <- u / max(1, RMS(u) / d)
+ *   m <- beta1 m + (1 - beta1) u
+ *   q  = (u - m)^2 + eps2
+ *   R <- beta3 R + (1 - beta3) mean over columns of q,  C likewise over rows
+ *   theta <- (1 - lambda lr) theta - lr m / sqrt(R C / mean(R));     vectors: - lr m
+ *
+ * Nothing is corrected for its start at 0.  Slots: m, r, c, v, R, C. */
+#include "oracle/bound/bound_tensor.h"
+
+#include <stdlib.h>
+
+static qm_status whole(double *theta, double *const *slot, const double *g,
+                       const struct qm_shape *shape, uint32_t tensor,
+                       const struct qm_oracle_hyper *h, int64_t t)
+{
+    struct qm_batch b = qm_batch_of(shape);
+    int64_t n = b.numel;
+    double *m = slot[0], *r = slot[1], *c = slot[2], *v = slot[3], *big_r = slot[4],
+           *big_c = slot[5];
+    double *u = calloc((size_t)(n + 1), sizeof *u);
+    (void)tensor;
+    (void)t;
+    if (!u)
+        return qm_fail(QM_NO_MEMORY, "oracle of %lld elements", (long long)n);
+
+    for (int64_t i = 0; i < n; i++)
+        u[i] = g[i] * g[i] + h->eps1;
+    if (shape->rank >= 2) {
+        qm_factors_average(&b, u, h->beta2, r, c);
+        for (int64_t i = 0; i < n; i++)
+            u[i] = g[i];
+        qm_factors_divide(&b, r, c, u);
+    } else {
+        for (int64_t i = 0; i < n; i++) {
+            v[i] = h->beta2 * v[i] + (1.0 - h->beta2) * u[i];
+            u[i] = g[i] / sqrt(v[i]);
+        }
+    }
+    double clip = qm_rms_of(u, n) / h->clip;
+    for (int64_t i = 0; i < n; i++)
+        u[i] = u[i] / (clip < 1.0 ? 1.0 : clip);
+    for (int64_t i = 0; i < n; i++)
+        m[i] = h->beta1 * m[i] + (1.0 - h->beta1) * u[i];
+    for (int64_t i = 0; i < n; i++)
+        u[i] = (u[i] - m[i]) * (u[i] - m[i]) + h->eps2;
+    if (shape->rank >= 2)
+        qm_factors_average(&b, u, h->beta3, big_r, big_c);
+    for (int64_t i = 0; i < n; i++)
+        u[i] = m[i];
+    if (shape->rank >= 2)
+        qm_factors_divide(&b, big_r, big_c, u);
+    for (int64_t i = 0; i < n; i++)
+        theta[i] = (1.0 - h->weight_decay * h->lr) * theta[i] - h->lr * u[i];
+    free(u);
+    return QM_OK;
+}
+
+/* ---- its bound --------------------------------------------------------------------------------- */
+
+/* Row and column averages of x in two slots; what follows in the states sees them fresh. */
+static void factors_bound(const struct qm_bound_step *b, const struct qm_batch *m, double beta,
+                          const struct qm_pair *x, int slot, struct qm_pair *row,
+                          struct qm_pair *col)
+{
+    struct qm_beta w = qm_bound_beta(b, beta, 0);
+    qm_pair_row_means(b, m, x, row);
+    qm_pair_col_means(b, m, x, col);
+    qm_pair_average_slot(b, slot, &w, m->batch * m->rows, row);
+    qm_pair_average_slot(b, slot + 1, &w, m->batch * m->cols, col);
+}
+
+/* The clipped direction. */
+static void direction_bound(const struct qm_bound_step *b, const struct qm_batch *m,
+                            struct qm_pair *u, struct qm_pair *row, struct qm_pair *col)
+{
+    const struct qm_pair one = {1.0, 0.0};
+    struct qm_beta w = qm_bound_beta(b, b->h->beta2, 0);
+    for (int64_t i = 0; i < b->n; i++)
+        u[i] = qm_pair_add(qm_pair_mul(qm_pair_exact(b->g[i]), qm_pair_exact(b->g[i])),
+                           qm_pair_scalar(b->h->eps1));
+    if (b->shape->rank >= 2) {
+        factors_bound(b, m, b->h->beta2, u, 1, row, col);
+        qm_pair_factors_rsqrt(b, m, row, col, u);
+    } else {
+        qm_pair_average_slot(b, 3, &w, b->n, u);
+        for (int64_t i = 0; i < b->n; i++)
+            u[i] = qm_pair_over(&b->reorder, one, qm_pair_root(&b->reorder, u[i]));
+    }
+    for (int64_t i = 0; i < b->n; i++)
+        u[i] = qm_pair_mul(u[i], qm_pair_exact(b->g[i]));
+    qm_pair_clip(b, u, b->n, b->h->clip);
+}
+
+static qm_status bound(const struct qm_bound_step *b)
+{
+    const struct qm_oracle_hyper *h = b->h;
+    struct qm_batch m = qm_batch_of(b->shape);
+    int64_t n = b->n, rows = m.batch * m.rows, cols = m.batch * m.cols;
+    struct qm_pair *u = qm_pairs(4 * n + 2), *row = u + n, *col = row + n + 1, *avg = col + n + 1;
+    struct qm_beta w = qm_bound_beta(b, h->beta1, 0);
+    if (!u)
+        return QM_NO_MEMORY;
+    direction_bound(b, &m, u, row, col);
+    for (int64_t i = 0; i < n; i++) {
+        avg[i] = qm_fresh(b, 0, i, qm_bound_average(&w, qm_old(b, 0, i), u[i]));
+        u[i] = qm_pair_add(u[i], qm_pair_negated(avg[i]));
+        u[i] = qm_pair_add(qm_pair_mul(u[i], u[i]), qm_pair_scalar(h->eps2));
+    }
+    if (b->shape->rank >= 2) {
+        factors_bound(b, &m, h->beta3, u, 4, row, col);
+        for (int64_t i = 0; i < rows; i++)
+            row[i] = qm_found(b, 4, i, row[i]);
+        for (int64_t i = 0; i < cols; i++)
+            col[i] = qm_found(b, 5, i, col[i]);
+        qm_pair_factors_rsqrt(b, &m, row, col, u);
+    }
+    struct qm_pair lr = qm_pair_scalar(h->lr), decay = qm_pair_scalar(h->weight_decay * h->lr);
+    for (int64_t i = 0; i < n; i++) {
+        struct qm_pair p = qm_pair_exact(b->p[i]), step = qm_found(b, 0, i, avg[i]);
+        if (b->shape->rank >= 2)
+            step = qm_pair_mul(u[i], step);
+        p = qm_pair_on(b->between, qm_pair_add(p, qm_pair_negated(qm_pair_mul(p, decay))));
+        p = qm_pair_add(p, qm_pair_negated(qm_pair_mul(step, lr)));
+        qm_new_param(b, i, p);
+        if (b->between)
+            b->p_want[i] = p.x;
+    }
+    free(u);
+    return QM_OK;
+}
+
+extern const struct qm_oracle qm_oracle_came;
+const struct qm_oracle qm_oracle_came = {
+    .family = "came",
+    .source = "arXiv:2307.02047, algorithm 2; without bias correction as CAME.py",
+    .n_slots = 6,
+    .slot = {"exp_avg", "exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_sq", "exp_avg_res_row",
+             "exp_avg_res_col"},
+    .whole = whole,
+    .bound = bound,
+};

@@ -1,0 +1,79 @@
+/* factored_sums.h - what Adafactor and CAME share: sums over rows and columns, the root mean square. */
+#ifndef QM_RULE_FACTORED_SUMS_H
+#define QM_RULE_FACTORED_SUMS_H
+
+#include <math.h>
+
+#include "core/base/tensor.h"
+#include "oracle/metric/compensated_sum.h"
+
+/* A tensor as a batch of matrices, its last two dims; batch 0: it has none. */
+struct qm_batch {
+    int64_t batch, rows, cols, numel;
+};
+
+static inline struct qm_batch qm_batch_of(const struct qm_shape *s)
+{
+    struct qm_batch b = {.numel = qm_shape_numel(s)};
+    if (s->rank < 2)
+        return b;
+    b.rows = s->dim[s->rank - 2];
+    b.cols = s->dim[s->rank - 1];
+    b.batch = b.rows > 0 && b.cols > 0 ? b.numel / (b.rows * b.cols) : 0;
+    return b;
+}
+
+/* Mean of n elements from x on, step apart. */
+static inline double qm_mean_of(const double *x, int64_t n, int64_t step)
+{
+    struct qm_sum sum = {0.0, 0.0};
+    for (int64_t i = 0; i < n; i++)
+        qm_sum_add(&sum, x[i * step]);
+    return qm_sum_value(&sum) / (double)n;
+}
+
+static inline double qm_norm_of(const double *x, int64_t n, int64_t step)
+{
+    struct qm_sum sum = {0.0, 0.0};
+    for (int64_t i = 0; i < n; i++)
+        qm_sum_add(&sum, x[i * step] * x[i * step]);
+    return sqrt(qm_sum_value(&sum));
+}
+
+static inline double qm_rms_of(const double *x, int64_t n)
+{
+    return qm_norm_of(x, n, 1) / sqrt((double)n);
+}
+
+/* r and c of every matrix: beta times the old plus (1 - beta) times the means of s. */
+static inline void qm_factors_average(const struct qm_batch *m, const double *s, double beta,
+                                      double *r, double *c)
+{
+    for (int64_t b = 0; b < m->batch; b++) {
+        const double *x = s + b * m->rows * m->cols;
+        for (int64_t i = 0; i < m->rows; i++) {
+            double mean = qm_mean_of(x + i * m->cols, m->cols, 1);
+            r[b * m->rows + i] = beta * r[b * m->rows + i] + (1.0 - beta) * mean;
+        }
+        for (int64_t j = 0; j < m->cols; j++) {
+            double mean = qm_mean_of(x + j, m->rows, m->cols);
+            c[b * m->cols + j] = beta * c[b * m->cols + j] + (1.0 - beta) * mean;
+        }
+    }
+}
+
+/* x <- x / sqrt(V), V = r c / mean(r) in each matrix. */
+static inline void qm_factors_divide(const struct qm_batch *m, const double *r, const double *c,
+                                     double *x)
+{
+    for (int64_t b = 0; b < m->batch; b++) {
+        double mean = qm_mean_of(r + b * m->rows, m->rows, 1);
+        for (int64_t i = 0; i < m->rows; i++)
+            for (int64_t j = 0; j < m->cols; j++) {
+                int64_t k = (b * m->rows + i) * m->cols + j;
+                x[k] = x[k] / (sqrt(r[b * m->rows + i] / mean) * sqrt(c[b * m->cols + j]));
+            }
+    }
+}
+
+#endif

@@ -1,0 +1,241 @@
+/* lamb.c - LAMB and LARS in double, in bitsandbytes' form: a bound on the length of the step, where
+ * the papers set it.
+ *
+ *   LAMB   m, v, mhat, vhat as Adam's;  u = mhat / (sqrt(vhat) + eps)
+ *          theta <- (1 - lr lambda) theta - lr r u
+ *   LARS   d <- g + lambda theta;  b <- d at t = 1, mu b + d afterwards
+ *          theta <- theta - lr r b
+ *
+ *   r = min(1, (max_unorm |theta| + e) / |w|), 1 where max_unorm = 0; theta before the step
+ *
+ *   lamb       w = u                                   e = 0
+ *   lamb_raw   w = m / (sqrt(v) + eps sqrt(1 - beta2^t))   e = 0
+ *   lars       w = b                                   e = 0
+ *   lars_bare  w = g at t = 1, mu b + g afterwards     e = eps
+ *
+ * g carries the factor gnorm_scale; |.| is the Euclidean norm of the tensor. */
+#include "oracle/bound/bound_tensor.h"
+
+#include <stdlib.h>
+
+/* gnorm_scale; 0 stands for 1. */
+static double gamma_of(const struct qm_oracle_hyper *h)
+{
+    return h->gnorm_scale != 0.0 ? h->gnorm_scale : 1.0;
+}
+
+static double correction(double beta, int64_t t) { return -expm1((double)t * log1p(beta - 1.0)); }
+
+static double norm(const double *x, int64_t n)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++)
+        sum += x[i] * x[i];
+    return sqrt(sum);
+}
+
+/* r, from |theta| and |w|. */
+static double ratio(const struct qm_oracle_hyper *h, double theta, double w, double e)
+{
+    double most = h->max_unorm * theta + e;
+    return h->max_unorm > 0.0 && w > most ? most / w : 1.0;
+}
+
+static double corrected(const struct qm_oracle_hyper *h, double m, double v, int64_t t)
+{
+    return m / correction(h->beta1, t) / (sqrt(v / correction(h->beta2, t)) + h->eps);
+}
+
+static void lamb_step(double *theta, double *const *slot, const double *grad, int64_t n,
+                      const struct qm_oracle_hyper *h, int64_t t, int is_raw)
+{
+    double *m = slot[0], *v = slot[1], sum = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        double g = gamma_of(h) * grad[i];
+        m[i] = h->beta1 * m[i] + (1.0 - h->beta1) * g;
+        v[i] = h->beta2 * v[i] + (1.0 - h->beta2) * (g * g);
+        double w = is_raw ? m[i] / (sqrt(v[i]) + h->eps * sqrt(correction(h->beta2, t)))
+                          : corrected(h, m[i], v[i], t);
+        sum += w * w;
+    }
+    double r = ratio(h, norm(theta, n), sqrt(sum), 0.0);
+    for (int64_t i = 0; i < n; i++)
+        theta[i] =
+            (1.0 - h->lr * h->weight_decay) * theta[i] - h->lr * (r * corrected(h, m[i], v[i], t));
+}
+
+static void lars_step(double *theta, double *const *slot, const double *grad, int64_t n,
+                      const struct qm_oracle_hyper *h, int64_t t, int is_bare)
+{
+    double *b = slot[0], sum = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        double g = gamma_of(h) * grad[i], old = t == 1 ? 0.0 : h->momentum * b[i];
+        b[i] = old + (g + h->weight_decay * theta[i]);
+        double w = is_bare ? old + g : b[i];
+        sum += w * w;
+    }
+    double r = ratio(h, norm(theta, n), sqrt(sum), is_bare ? h->eps : 0.0);
+    for (int64_t i = 0; i < n; i++)
+        theta[i] = theta[i] - h->lr * (r * b[i]);
+}
+
+/* ---- bounds ---------------------------------------------------------------------------------- */
+
+/* r: a quotient capped at 1.  The cap moves a result by no more than its error. */
+static struct qm_pair ratio_bound(const struct qm_bound_step *b, const struct qm_pair *theta,
+                                  struct qm_pair w, double extra)
+{
+    struct qm_pair norm = qm_pair_norm_in_lanes(b, theta, b->n);
+    struct qm_pair most = qm_pair_mul(qm_pair_scalar(b->h->max_unorm), norm);
+    if (!(b->h->max_unorm > 0.0))
+        return qm_pair_exact(1.0);
+    if (extra != 0.0)
+        most = qm_pair_add(most, qm_pair_scalar(extra));
+    if (!(most.e < HUGE_VAL && w.e < HUGE_VAL))
+        return (struct qm_pair){1.0, HUGE_VAL};
+    if (w.x + w.e <= most.x - most.e)
+        return qm_pair_exact(1.0);
+    struct qm_pair r = qm_pair_over(&b->reorder, most, w);
+    return (struct qm_pair){w.x > most.x ? r.x : 1.0, fmin(r.e, 1.0)};
+}
+
+/* lr sqrt(bc2) / bc1, and eps sqrt(bc2): formed in double. */
+struct lamb {
+    struct qm_beta first, second;
+    struct qm_pair by1, by2, eps, eps_hat, step, decay, gamma;
+};
+
+static struct lamb lamb_scalars(const struct qm_bound_step *b)
+{
+    const struct qm_oracle_hyper *h = b->h;
+    double c1 = correction(h->beta1, b->t), c2 = correction(h->beta2, b->t);
+    struct lamb s = {.first = qm_bound_beta(b, h->beta1, 0),
+                     .second = qm_bound_beta(b, h->beta2, 0),
+                     .by1 = qm_pair_rounded(1.0 / c1, 0x1p-51 / (c1 * c1), QM_ETA),
+                     .by2 = qm_pair_rounded(1.0 / c2, 0x1p-51 / (c2 * c2), QM_ETA),
+                     .eps = qm_pair_scalar(h->eps),
+                     .decay = qm_bound_less(b, h->lr, h->weight_decay),
+                     .gamma = qm_pair_scalar(gamma_of(h))};
+    double root = sqrt(c2), step = h->lr * root / c1, off = 0x1p-51 / c2 + 0x1p-51 / c1;
+    s.eps_hat = qm_pair_rounded(h->eps * root, h->eps * root * off, QM_ETA);
+    s.step = qm_pair_rounded(step, step * off, QM_ETA);
+    return s;
+}
+
+static qm_status lamb_bound_any(const struct qm_bound_step *b, int is_raw)
+{
+    const struct qm_reorder *o = &b->reorder;
+    struct lamb s = lamb_scalars(b);
+    struct qm_pair *theta = qm_pairs_of(b->p, b->n), *u = qm_pairs(b->n), *w = qm_pairs(b->n), norm;
+    for (int64_t i = 0; theta && u && w && i < b->n; i++) {
+        struct qm_pair g = qm_pair_mul(s.gamma, qm_pair_exact(b->g[i]));
+        struct qm_pair m = qm_new(b, 0, i, qm_bound_average(&s.first, qm_old(b, 0, i), g));
+        struct qm_pair v = qm_new(b, 1, i, qm_bound_square(b, &s.second, qm_old(b, 1, i), g));
+        u[i] = qm_pair_over(o, m, qm_pair_add(qm_pair_root(o, v), s.eps_hat));
+        w[i] = is_raw ? u[i]
+                      : qm_pair_over(o, qm_pair_mul(m, s.by1),
+                                     qm_pair_add(qm_pair_root(o, qm_pair_mul(v, s.by2)), s.eps));
+    }
+    if (theta && u && w) {
+        norm =
+            is_raw ? qm_pair_norm_in_lanes(b, w, b->n) : qm_pair_float(qm_pair_norm(b, w, b->n, 1));
+        struct qm_pair step = qm_pair_mul(ratio_bound(b, theta, norm, 0.0), s.step);
+        for (int64_t i = 0; i < b->n; i++)
+            qm_new_param(b, i,
+                         qm_pair_add(qm_pair_mul(theta[i], s.decay),
+                                     qm_pair_negated(qm_pair_mul(step, u[i]))));
+    }
+    qm_status st = theta && u && w ? QM_OK : QM_NO_MEMORY;
+    free(theta);
+    free(u);
+    free(w);
+    return st;
+}
+
+/* (r lr) b and r (lr b) both occur. */
+static struct qm_pair scaled(struct qm_pair r, struct qm_pair lr, struct qm_pair buffer)
+{
+    struct qm_pair step = qm_pair_mul(qm_pair_mul(r, lr), buffer);
+    step.e = fmax(step.e, qm_pair_mul(r, qm_pair_mul(lr, buffer)).e);
+    return step;
+}
+
+static qm_status lars_bound_any(const struct qm_bound_step *b, int is_bare)
+{
+    const struct qm_oracle_hyper *h = b->h;
+    struct qm_pair *theta = qm_pairs_of(b->p, b->n), *d = qm_pairs(b->n), *w = qm_pairs(b->n), norm;
+    for (int64_t i = 0; theta && d && w && i < b->n; i++) {
+        d[i] = qm_bound_coupled(b, b->g[i], b->p[i]);
+        if (b->t > 1)
+            d[i] = qm_pair_add(qm_pair_mul(qm_pair_scalar(h->momentum), qm_old(b, 0, i)), d[i]);
+        d[i] = qm_new(b, 0, i, d[i]);
+        w[i] = d[i];
+        if (is_bare) /* the L2 term is taken out again */
+            w[i] = qm_pair_add(
+                d[i], qm_pair_negated(qm_pair_mul(theta[i], qm_pair_scalar(h->weight_decay))));
+    }
+    if (theta && d && w) {
+        norm = is_bare ? qm_pair_float(qm_pair_norm(b, w, b->n, 1))
+                       : qm_pair_norm_in_lanes(b, w, b->n);
+        struct qm_pair r = ratio_bound(b, theta, norm, is_bare ? h->eps : 0.0);
+        for (int64_t i = 0; i < b->n; i++)
+            qm_new_param(
+                b, i,
+                qm_pair_add(theta[i], qm_pair_negated(scaled(r, qm_pair_scalar(h->lr), d[i]))));
+    }
+    qm_status st = theta && d && w ? QM_OK : QM_NO_MEMORY;
+    free(theta);
+    free(d);
+    free(w);
+    return st;
+}
+
+/* ---- the families ---------------------------------------------------------------------------- */
+
+#define STEP(name, body, bounds, flag)                                                       \
+    static void name(double *theta, double *const *slot, const double *grad, int64_t rows,   \
+                     int64_t cols, const struct qm_oracle_hyper *h, int64_t t)               \
+    {                                                                                        \
+        body(theta, slot, grad, rows *cols, h, t, flag);                                     \
+    }                                                                                        \
+    static qm_status name##_bound(const struct qm_bound_step *b) { return bounds(b, flag); } \
+    extern const struct qm_oracle qm_oracle_##name;
+STEP(lamb, lamb_step, lamb_bound_any, 0)
+STEP(lamb_raw, lamb_step, lamb_bound_any, 1)
+STEP(lars, lars_step, lars_bound_any, 0)
+STEP(lars_bare, lars_step, lars_bound_any, 1)
+#undef STEP
+
+const struct qm_oracle qm_oracle_lamb = {
+    .family = "lamb",
+    .source =
+        "arXiv:1904.00962, algorithm 2, with the bound of bitsandbytes backends/default/ops.py",
+    .n_slots = 2,
+    .slot = {"exp_avg", "exp_avg_sq"},
+    .step = lamb,
+    .bound = lamb_bound,
+};
+const struct qm_oracle qm_oracle_lamb_raw = {
+    .family = "lamb_raw",
+    .source = "the same, bound without bias correction: bitsandbytes backends/cpu/ops.py",
+    .n_slots = 2,
+    .slot = {"exp_avg", "exp_avg_sq"},
+    .step = lamb_raw,
+    .bound = lamb_raw_bound,
+};
+const struct qm_oracle qm_oracle_lars = {
+    .family = "lars",
+    .source = "arXiv:1708.03888, equation 6, with the bound of bitsandbytes backends/cpu/ops.py",
+    .n_slots = 1,
+    .slot = {"momentum_buffer"},
+    .step = lars,
+    .bound = lars_bound,
+};
+const struct qm_oracle qm_oracle_lars_bare = {
+    .family = "lars_bare",
+    .source = "the same, bound without this step's decay: bitsandbytes backends/default/ops.py",
+    .n_slots = 1,
+    .slot = {"momentum_buffer"},
+    .step = lars_bare,
+    .bound = lars_bare_bound,
+};

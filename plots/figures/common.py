@@ -1,0 +1,293 @@
+"""common.py - what every plot script shares: reading result files, one look, reproducible output.
+
+A script draws what the C program stored.  It selects and sorts, down to medians and extremes over
+tensors or seeds, and computes no other numbers.  Called as
+
+    /usr/bin/python3 plots/figures/NAME.py [--results results] [--out plots/out]
+
+it writes NAME.png and NAME.svg, or says in one line which result file it misses.
+
+    import common
+    args = common.arguments("what the plot shows")
+    with common.results(args, "theory.h5") as f:
+        cells, metrics = common.table(f, "/cells"), common.table(f, "/metrics")
+        fig, ax = common.figure()
+        ...
+        common.save(fig, args.out, "name")
+"""
+import argparse
+import os
+import sys
+
+import h5py
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+
+SCHEMA, VERSION = "qualm-results", 1
+
+# Okabe and Ito's palette: distinct with any of the common colour deficiencies.  Black first; grey
+# stands in for yellow, which is too light on white.
+PALETTE = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
+
+STYLE = {
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.labelsize": 9,
+    "axes.linewidth": 0.8,
+    "axes.prop_cycle": matplotlib.cycler(color=PALETTE),
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlesize": 10,
+    "figure.constrained_layout.use": True,
+    "figure.dpi": 100,
+    "font.family": "DejaVu Sans",
+    "figure.titlesize": 10,
+    "font.size": 9,
+    "grid.color": "#d9d9d9",
+    "grid.linewidth": 0.6,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "legend.handlelength": 3,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 5,
+    "savefig.dpi": 200,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "qualm",
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+}
+
+
+def script():
+    """How a script names itself in messages: plots/figures/NAME."""
+    return "plots/figures/" + os.path.splitext(os.path.basename(sys.argv[0]))[0]
+
+
+def fail(message):
+    """Ends the script with one line on stderr; exit code 3, as the C program's for bad files."""
+    print(f"{script()}: {message}", file=sys.stderr)
+    sys.exit(3)
+
+
+def note(reason):
+    """One line on stderr that a figure is not drawn."""
+    print(f"{script()}: skipped: {reason}", file=sys.stderr)
+
+
+def skip(reason):
+    """The same, and the script ends with exit code 0: there is nothing to draw."""
+    note(reason)
+    sys.exit(0)
+
+
+def arguments(description):
+    """The command line of every script: .results and .out, two folders; .out is made if absent."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--results", default="results", metavar="DIR",
+                        help="folder of result files (default %(default)s)")
+    parser.add_argument("--out", default="plots/out", metavar="DIR",
+                        help="folder for the .png and .svg (default %(default)s)")
+    args = parser.parse_args()
+    make_folder(args.out)
+    return args
+
+
+def make_folder(path):
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        fail(f"{path}: {error.strerror}")
+
+
+# ---- reading ------------------------------------------------------------------------------------
+
+
+def text(value):
+    """A text attribute or dataset, however h5py hands it out, as str."""
+    if isinstance(value, h5py.Dataset):
+        value = value[()]
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def load(path, kinds=None):
+    """An open h5py.File of a schema version this module knows and, if given, of one of kinds."""
+    try:
+        f = h5py.File(path, "r")
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else "is it HDF5, and whole?"
+        fail(f"{path}: cannot be read: {reason}")
+    if text(f.attrs.get("schema", "")) != SCHEMA:
+        fail(f"{path}: is no result file (attribute 'schema' is not '{SCHEMA}')")
+    version = int(f.attrs.get("schema_version", 0))
+    if version != VERSION:
+        fail(f"{path}: has schema version {version}; this script reads version {VERSION}")
+    kind = text(f.attrs.get("kind", ""))
+    if kinds and kind not in kinds:
+        fail(f"{path}: holds results of `{kind}`; expected {' or '.join(kinds)}")
+    return f
+
+
+def results(args, name, kind="run", needed=True):
+    """args.results/name, opened.  Where there is no such file, one line says so and the script
+    ends, or, when it is not needed, gets None."""
+    path = os.path.join(args.results, name)
+    if os.path.exists(path):
+        return load(path, kinds=(kind,))
+    missing = f"{path} is not there (make run writes it)"
+    if needed:
+        skip(missing)
+    note(missing)
+    return None
+
+
+def has(f, path):
+    """Whether f holds path; where it does not, one line says so."""
+    if path not in f:
+        note(f"{f.filename} holds no {path}")
+    return path in f
+
+
+def dataset(f, path):
+    """f[path], or one clear line when it is not there."""
+    if path not in f:
+        fail(f"{f.filename}: no {path} in it")
+    return f[path]
+
+
+def table(f, path):
+    """A table as {column: numpy array}; text columns become arrays of str."""
+    rows = dataset(f, path)
+    if rows.dtype.names is None:
+        fail(f"{f.filename}: {path} is not a table")
+    rows = rows[...]
+    out = {}
+    for name in rows.dtype.names:
+        column = rows[name]
+        if column.dtype.kind == "S":  # np.char.decode makes floats of no rows
+            column = np.char.decode(column, "utf-8") if len(column) else np.array([], dtype=str)
+        out[name] = column
+    return out
+
+
+def columns(f, path):
+    """{column: (unit, description)} of a table, in order."""
+    d = dataset(f, path)
+    words = zip(d.attrs["column_units"], d.attrs["column_text"])
+    return {name: (text(u), text(t)) for name, (u, t) in zip(d.dtype.names, words)}
+
+
+def unit(f, path, column=None):
+    """The unit of an array, or of one column of a table."""
+    return text(dataset(f, path).attrs["unit"]) if column is None else columns(f, path)[column][0]
+
+
+def label(name, unit_text):
+    """An axis label: "name (unit)"; pure numbers and texts go without."""
+    return name if unit_text in ("", "1") else f"{name} ({unit_text})"
+
+
+def curves(f, path):
+    """Ragged curves as a list of numpy arrays, one per curve."""
+    value = dataset(f, path + "/value")[...]
+    ends = zip(dataset(f, path + "/offset")[...], dataset(f, path + "/length")[...])
+    return [value[at:at + n] for at, n in ends]
+
+
+def known(present, wanted):
+    """Those of wanted that occur in present, in wanted's order, then the others in sorted order."""
+    names = set(present.tolist())
+    return [w for w in wanted if w in names] + sorted(names - set(wanted))
+
+
+# ---- drawing ------------------------------------------------------------------------------------
+
+
+# The formats of the momentum by their label in the suites: a name for readers, and their look,
+# the same in all figures.
+FORMATS = {"int4": ("uniform int4", 0), "nf4": ("NF4", 1),
+           "nf4a8 nearest": ("0.2.4 table, nearest", 2),
+           "nf4a8 ladder": ("0.2.4 table, its ladder", 5),
+           "f32": ("float32", 7), "nf4 stoch": ("NF4, stochastic rounding", 5),
+           "dyn4": ("dynamic 4-bit", 3), "dyn8": ("dynamic 8-bit", 4)}
+
+
+def format_name(key):
+    """What a format of the suites is called in a legend."""
+    return FORMATS.get(key, (key,))[0]
+
+
+def format_look(key):
+    """Its colour, marker and line."""
+    return look(FORMATS[key][1] if key in FORMATS else 6)
+
+
+def median(rows):
+    """The middle value of each column over those rows where it is not NaN; NaN where there is
+    none; for an even number of rows the lower of the two, so that it is a value that was stored."""
+    ordered = np.sort(np.asarray(rows, dtype=float), axis=0)      # NaN comes last
+    count = np.sum(~np.isnan(ordered), axis=0)
+    return np.take_along_axis(ordered, np.maximum((count - 1) // 2, 0)[None], axis=0)[0]
+
+
+def look(i):
+    """Colour, marker and line of series i: any two of the first 56 differ without colour too."""
+    return {"color": PALETTE[i % len(PALETTE)], "marker": MARKERS[i % len(MARKERS)],
+            "linestyle": LINES[i % len(LINES)]}
+
+
+def figure(rows=1, cols=1, width=6.4, height=4.0, **options):
+    """plt.subplots in the house style; width and height in inches, of the whole figure."""
+    plt.rcdefaults()
+    plt.rcParams.update(STYLE)
+    return plt.subplots(rows, cols, figsize=(width, height), **options)
+
+
+def legend(fig, handles, labels, columns=3):
+    """One legend for the whole figure, below everything, in as much room as it takes."""
+    lines = -(-len(labels) // columns)
+    height = (0.19 * lines + 0.06) / fig.get_figheight()
+    fig.get_layout_engine().set(rect=(0, height, 1, 1 - height))
+    fig.legend(handles, labels, loc="lower center", ncol=columns, borderaxespad=0.2)
+
+
+def freeze(fig):
+    """Lays fig out once and for all, at positions of five digits: the constraint solver orders its
+    variables by their addresses, so its last bits, and with them an SVG's digits, may change from
+    run to run."""
+    fig.draw_without_rendering()
+    fig.set_layout_engine("none")
+    for ax in fig.axes:
+        bounds = ax.get_position(original=True).bounds
+        ax.set_position([round(float(v), 5) for v in bounds])
+    for title in (fig._suptitle, fig._supxlabel, fig._supylabel):
+        if title is not None:
+            title.set_position([round(float(v), 5) for v in title.get_position()])
+
+
+# Takes (fig, folder, name) in save's place: plots/report/draw.py draws for a page.
+redirect = None
+
+
+def save(fig, folder, name):
+    """Writes folder/name.png (200 dpi) and .svg, free of dates and versions; closes the figure."""
+    if redirect:
+        redirect(fig, folder, name)
+        return
+    freeze(fig)
+    for suffix, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
+        path = os.path.join(folder, f"{name}.{suffix}")
+        part = f"{path}.part"
+        try:
+            fig.savefig(part, format=suffix, metadata=metadata)
+            os.replace(part, path)
+        except OSError as error:
+            if os.path.exists(part):
+                os.remove(part)
+            fail(f"{path}: cannot be written: {error.strerror}")
+        print(path)
+    plt.close(fig)

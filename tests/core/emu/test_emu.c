@@ -1,0 +1,400 @@
+/* test_emu.c - backend emu: the templates without an alarm, ten planted bugs with one, CUDA's primitives
+ * against what they are defined to give. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "core/base/fp8.h"
+#include "core/base/half.h"
+#include "core/emu/emu_rewrite.h"
+#include "core/user_kernel/backend_file.h"
+#include "core/user_kernel/emu_large_index.h"
+
+static char folder[64];
+
+static int open_folder(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/qualm-test-XXXXXX");
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int close_folder(void **state)
+{
+    char command[128];
+    (void)state;
+    snprintf(command, sizeof command, "rm -r '%s'", folder);
+    return system(command);
+}
+
+/* ---- sources --------------------------------------------------------------------------------- */
+
+static char *joined(const char *const *lines)
+{
+    size_t size = 1;
+    for (const char *const *l = lines; *l; l++)
+        size += strlen(*l);
+    char *text = malloc(size), *to = text;
+    assert_non_null(text);
+    *text = '\0';
+    for (; *lines; lines++)
+        to = stpcpy(to, *lines);
+    return text;
+}
+
+static char *file_text(const char *path)
+{
+    FILE *f = fopen(path, "r");
+    char *text = calloc(1, 1 << 16);
+    assert_non_null(f);
+    assert_non_null(text);
+    assert_true(fread(text, 1, (1 << 16) - 1, f) > 0);
+    fclose(f);
+    return text;
+}
+
+/* A template, or a file of tests/emu. */
+static char *source_of(const char *name)
+{
+    char path[80];
+    const char *const *lines = qm_kernel_file_text(name);
+    snprintf(path, sizeof path, "tests/emu/%s", name);
+    return lines ? joined(lines) : file_text(path);
+}
+
+/* Replaces a piece that stands there exactly once; text is freed. */
+static char *patched(char *text, const char *from, const char *to)
+{
+    char *at = strstr(text, from);
+    if (!at || strstr(at + 1, from))
+        fail_msg("'%s' does not stand there once", from);
+    char *out = malloc(strlen(text) + strlen(to) + 1);
+    assert_non_null(out);
+    sprintf(out, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+    free(text);
+    return out;
+}
+
+static qm_status build(const char *text, struct qm_kernel_file **out)
+{
+    static int count; /* dlopen knows files by their names */
+    char source[128], object[256], own[320];
+    snprintf(source, sizeof source, "%s/bug.cu", folder);
+    FILE *f = fopen(source, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+    QM_TRY(qm_kernel_file_build(source, folder, object, sizeof object));
+    snprintf(own, sizeof own, "%s/%d.so", folder, count++);
+    assert_int_equal(rename(object, own), 0);
+    return qm_kernel_file_open(own, out);
+}
+
+/* ---- steps ------------------------------------------------------------------------------------ */
+
+/* Three steps of n elements with fixed numbers; a copy of p goes to *out where out is given. */
+static qm_status steps(struct qm_kernel_file *k, const char *as, int64_t n, int count, float **out)
+{
+    struct qm_recipe r;
+    struct qm_shape shape = {1, {n}};
+    void *plan = NULL;
+    float *p = calloc((size_t)n + 1, sizeof *p), *g = calloc((size_t)n + 1, sizeof *g);
+    assert_non_null(p);
+    assert_non_null(g);
+    assert_int_equal(qm_recipe_parse(as ? as : qm_kernel_file_as(k), &r), QM_OK);
+    qm_kernel_file_use(k);
+    assert_int_equal(qm_backend_file.open(&r, &shape, 0, &plan), QM_OK);
+    for (int64_t i = 0; i < n; i++) {
+        p[i] = (float)(i % 1009 - 504) / 504.0f;
+        g[i] = (float)(i % 757 - 378) / 37800.0f;
+    }
+    struct qm_tensor tp = {p, QM_DTYPE_f32, shape}, tg = {g, QM_DTYPE_f32, shape};
+    qm_status st = QM_OK;
+    for (int t = 1; st == QM_OK && t <= count; t++)
+        st = qm_backend_file.step(plan, &tp, &tg, t, 1);
+    qm_backend_file.close(plan);
+    free(g);
+    if (out)
+        *out = p;
+    else
+        free(p);
+    return st;
+}
+
+/* ---- no alarm --------------------------------------------------------------------------------- */
+
+static void clean(const char *name)
+{
+    static const int64_t sizes[] = {0, 1, 31, 127, 128, 129, 4096, 4097, 4223, 20000};
+    struct qm_kernel_file *k;
+    char *text = source_of(name);
+    assert_int_equal(build(text, &k), QM_OK);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        qm_status st = steps(k, NULL, sizes[i], 3, NULL);
+        if (st != QM_OK && !(st == QM_SKIPPED && strstr(qm_message(), "refuses")))
+            fail_msg("%s, %lld elements: %s", name, (long long)sizes[i], qm_message());
+    }
+    if (strcmp(name, "two_streams.cu") != 0) { /* it would copy 2^31 elements */
+        struct qm_recipe r;
+        assert_int_equal(qm_recipe_parse(qm_kernel_file_as(k), &r), QM_OK);
+        if (qm_emu_far(k, &r) != QM_OK)
+            fail_msg("%s: %s", name, qm_message());
+    }
+    free(text);
+    qm_kernel_file_close(k);
+}
+
+static void templates_are_clean(void **state)
+{
+    const char *name;
+    int count = 0;
+    (void)state;
+    for (int i = 0; (name = qm_kernel_file_name(i)); i++)
+        if (strstr(name, ".cu")) {
+            clean(name);
+            count++;
+        }
+    assert_true(count >= 4);
+    clean("two_streams.cu");
+}
+
+/* ---- planted bugs ------------------------------------------------------------------------------ */
+
+static const struct bug {
+    const char *what, *name, *from, *to;
+    const char *says; /* a part of the finding */
+} bugs[] = {
+    {"missing barrier", "adamw4_ao.cu", "of_warp[threadIdx.x / 32] = top;\n    __syncthreads();",
+     "of_warp[threadIdx.x / 32] = top;",
+     "of shared of_warp, which no thread of the block has written"},
+    {"wrong shuffle mask", "adamw8_bnb.cu", "__shfl_xor_sync(0xffffffffu",
+     "__shfl_xor_sync(0xffffu", "reads lane 16, which does not take part: it is not in the mask"},
+    {"tail thread out of range", "adamw8_bnb.cu", "if (i < a->n) {", "if (i <= a->n) {",
+     "reads 4 bytes out of bounds, 0 bytes past the end of the gradients"},
+    {"race on the block maximum", "adamw4_lpmm_group.cu",
+     "atomicMax(top, __float_as_uint(x[k]) & 0x7fffffffu);",
+     "*top = max(*top, __float_as_uint(x[k]) & 0x7fffffffu);",
+     "data race: thread (1,0,0) of block (0,0,0) reads 4 bytes at byte 0 of shared top, which "
+     "thread "
+     "(0,0,0) of block (0,0,0) wrote"},
+    {"index of 32 bits", "lion8_fused.cu", "int64_t i = (int64_t)blockIdx.x",
+     "int i = (int)blockIdx.x", "signed overflow"},
+    {"index of 32 bits without a sign", "adamw8_bnb.cu",
+     "int64_t from = (int64_t)blockIdx.x * BLOCK, i", "int from = blockIdx.x * BLOCK, i",
+     "out of bounds"},
+    {"misaligned vector load", "adamw4_lpmm_group.cu", "a->maximize ? -g[i + k] : g[i + k];",
+     "a->maximize ? -g[i + k] : (*(const float2 *)(g + i + k - (i + k > 0))).x;",
+     "misaligned access of 'const struct float2'"},
+    {"stale shared memory", "adamw4_lpmm_group.cu",
+     "    if (threadIdx.x == 0)\n        *top = 0;\n", "",
+     "of shared top, which no thread of the block has written"},
+    {"wrong order of two streams", "two_streams.cu", "    cudaStreamWaitEvent(second, done);\n", "",
+     "which update wrote in another stream, and nothing orders the two launches"},
+    {"unwritten pad", "two_streams.cu", "cudaMemset(x.v, 0, bytes);",
+     "cudaMemset(x.v, 0, sizeof(float) * a->n);",
+     "of memory of cudaMalloc, which nothing has written"},
+    {"divergent barrier", "adamw8_bnb.cu", "    if (!is_there)\n        return;\n    if (s->bits)",
+     "    if (!is_there)\n        return;\n    if (threadIdx.x < 32)\n        __syncthreads();\n   "
+     " if "
+     "(s->bits)",
+     "divergent barrier: thread (0,0,0) of block (0,0,0) waits here"},
+    {"divergent warp", "lion8_fused.cu", "    float top = warp_max(m);",
+     "    float top = i % 32 < 16 ? warp_max(m) : 1.0f; __syncthreads();", "divergent warp: "},
+    {"the last step is not waited for", "two_streams.cu",
+     "    cudaStreamSynchronize(second);\n    "
+     "cudaFree(x.m);\n    cudaFree(x.v);\n",
+     "", "returns without having waited for update"},
+    {"shared memory that was not asked for", "two_streams.cu",
+     "BLOCK * sizeof(float), second>>>(a, x.m)", "BLOCK, second>>>(a, x.m)",
+     "of the launch's 128 bytes of dynamic shared memory"},
+    {"too many elements a block", "adamw4_ao.cu", "QM_CUDA_LAUNCH(qm_cuda_step, BLOCK, BLOCK, 0)",
+     "QM_CUDA_LAUNCH(qm_cuda_step, BLOCK, BLOCK / 2, 0)", ""},
+    {"writes a constant", "lion8_fused.cu", "float x = a->maximize",
+     "((float *)g)[i] *= 0.5f; float x = a->maximize", "of gradients, which is constant"},
+    {"index beyond a shared array", "adamw4_ao.cu", "of_warp[threadIdx.x / 32] = top;",
+     "of_warp[threadIdx.x / 16] = top;", "index 4 is out of bounds of 'unsigned int [4]'"},
+    {"blocks that write the same bytes", "lion8_fused.cu", "s->scales[i / BLOCK] = half_of(top);",
+     "s->scales[i / (8 * BLOCK)] = half_of(top);", "data race: "},
+    {"reads a lane that is gone", "lion8_fused.cu", "    float top = warp_max(m);",
+     "    if (i >= a->n) return; float top = warp_max(m);", "does not take part: it has ended"},
+};
+
+static void planted_bugs_are_found(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof bugs / sizeof *bugs; i++) {
+        const struct bug *b = &bugs[i];
+        struct qm_kernel_file *k;
+        struct qm_recipe r;
+        char *text = patched(source_of(b->name), b->from, b->to);
+        assert_int_equal(build(text, &k), QM_OK);
+        assert_int_equal(qm_recipe_parse(qm_kernel_file_as(k), &r), QM_OK);
+        qm_status st = steps(k, NULL, 4103, 2, NULL);
+        if (st == QM_OK)
+            st = qm_emu_far(k, &r);
+        if (st != QM_VERDICT)
+            fail_msg("%s: %s", b->what, st == QM_OK ? "not found" : qm_message());
+        if (!strstr(qm_message(), b->says))
+            fail_msg("%s: %s", b->what, qm_message());
+        if (!strstr(qm_message(), "bug.cu:") && strstr(b->says, "thread"))
+            fail_msg("%s: no line: %s", b->what, qm_message());
+        print_message("%-38s %s\n", b->what, strstr(qm_message(), "step "));
+        free(text);
+        qm_kernel_file_close(k);
+    }
+}
+
+/* ---- primitives: each row of tests/emu/primitives.cu ---------------------------------------------- */
+
+static float x_of(int i) { return (float)(i * i % 37) - 11.5f; }
+
+static int count_bits(unsigned int x) { return __builtin_popcount(x); }
+
+static float sum_of_row(int i, int row)
+{
+    int warp = i / 32 * 32, lane = i % 32, n = 0;
+    float f = 0.0f;
+    switch (row) {
+    case 0: return x_of(warp + 5);
+    case 1: return x_of(i / 8 * 8 + (i + 3) % 8);
+    case 2: return x_of(lane < 3 ? i : i - 3);
+    case 3: return x_of(i % 16 + 5 > 15 ? i : i + 5);
+    case 4: return x_of(warp + (lane ^ 9));
+    case 5:
+        for (int k = 0; k < 32; k++)
+            n += x_of(warp + k) > 0.0f;
+        return (float)n;
+    case 6: return i >= 32 ? 1.0f : 2.0f;
+    case 7:
+        for (int k = 0; k < 32; k++)
+            n += (warp + k) % 5 == i % 5;
+        return (float)n;
+    case 8:
+        for (int k = 0; k < 32; k++)
+            n += k % 2 == i % 2 ? warp + k : 0;
+        return (float)n;
+    case 9:
+        for (int k = 0; k < 32; k++)
+            n += (warp + k) % 3 == 0;
+        return i % 3 == 0 ? (float)n : 0.0f;
+    case 10: return 10.0f; /* 0, 7, ..., 63 */
+    case 11: return 3.0f;
+    case 12: return x_of((i + 1) % 64) + (float)((i + 1) % 64);
+    case 13: return 32.0f + 192.0f;
+    case 14: return 63.0f + 128.0f + 4.0f; /* 64 increments modulo 10 */
+    case 15: return 0x1.921fb6p+1f;
+    case 16: return x_of(i / 4 * 4 + 2);
+    case 17:
+        for (int k = 0; k < 64; k++)
+            f += x_of(k); /* halves: exact in any order */
+        return i == 0 ? f : 0.0f;
+    default: return 0.0f;
+    }
+}
+
+static float number_of_row(int i, int row)
+{
+    float x = x_of(i), far = x * 1e9f;
+    int top = far >= 0x1p31f ? 0x7fffffff : far <= -0x1p31f ? (int)-0x80000000ll : (int)rintf(far);
+    unsigned int turned = 0;
+    switch (row) {
+    case 18: return (float)top + truncf(x);
+    case 19:
+        for (int k = 0; k < 6; k++)
+            turned |= ((unsigned)i >> k & 1u) << (5 - k);
+        return (float)turned + (float)(i ? 31 - (int)log2((double)i) : 32) +
+               (float)(i ? count_bits((unsigned)(i & -i) - 1u) + 1 : 0);
+    case 20: return (float)0x4400 + (float)(i ? i - 1 : 0);
+    case 21:
+        return qm_f16_to_float(qm_float_to_f16(x * 1.0009765f)) +
+               qm_bf16_to_float(qm_float_to_bf16(x * 1.01f)) +
+               qm_e4m3_to_float(qm_float_to_e4m3(x * 1.1f, 1));
+    case 22:
+        return (x > -3.0f ? x : -3.0f) + (float)(i < 20 ? i : 20) + (x < 2.0f ? x : 2.0f) + 0.5f +
+               (x < 0.0f   ? 0.0f
+                : x > 1.0f ? 1.0f
+                           : x);
+    default: fail(); return 0.0f;
+    }
+}
+
+static void primitives_are_right(void **state)
+{
+    enum { ROWS = 23 };
+    struct qm_kernel_file *k;
+    char *text = file_text("tests/emu/primitives.cu");
+    float *p;
+    (void)state;
+    assert_int_equal(build(text, &k), QM_OK);
+    if (steps(k, NULL, 64 * ROWS, 1, &p) != QM_OK)
+        fail_msg("%s", qm_message());
+    for (int row = 0; row < ROWS; row++)
+        for (int i = 0; i < 64; i++) {
+            float want = row < 18 ? sum_of_row(i, row) : number_of_row(i, row);
+            if (p[64 * row + i] != want)
+                fail_msg("row %d, thread %d: %a, want %a", row, i, (double)p[64 * row + i],
+                         (double)want);
+        }
+    free(p);
+    free(text);
+    qm_kernel_file_close(k);
+}
+
+/* ---- what cannot be emulated is named ------------------------------------------------------------- */
+
+static void the_rewriter(void **state)
+{
+    static const struct {
+        const char *from, *to; /* to: a part of what it becomes; NULL: it is refused */
+    } cases[] = {
+        {"k<<<1, 2>>>(a, b);", "qm_emu::config(1, 2), \"k\", [&]()"},
+        {"ns::k<float, (3 > 2)><<<dim3(n >> 3), 2, f(1, 2), s>>>(a);",
+         "{ ns::k<float, (3 > 2)>(a); }"},
+        {"if (x < y) k<T<int>><<<1, 2>>>();", "if (x < y) ::qm_emu::launch("},
+        {"__shared__ float a[2][3], b;", "qm_t2 &a = *(qm_t2 *)qm_emu_shared("},
+        {"static __shared__ alignas(16) T<2, 3> t;",
+         "__attribute__((aligned(16))) T<2, 3>  qm_b1; typedef qm_b1 qm_t2;"},
+        {"extern __shared__ int all[];", "static qm_b1 *const all = (qm_b1 *)qm_emu_dynamic;"},
+        {"f(\"__shared__ <<<\");", "f(\"__shared__ <<<\");"},
+        {"# 3 \"h.h\" 1 3\nasm(\"x\");\n", "asm(\"x\");"},
+        {"asm volatile(\"mov %0, 1;\");", NULL},
+        {"k<<<1, 2(a);", NULL},
+        {"__shared__ float (*;", NULL},
+        {"(f())<<<1, 2>>>(a);", NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *out = NULL;
+        qm_status st = qm_emu_rewrite(cases[i].from, &out);
+        if (st != (cases[i].to ? QM_OK : QM_BAD_ARG))
+            fail_msg("'%s': %s", cases[i].from, st == QM_OK ? out : qm_message());
+        if (st != QM_OK)
+            continue;
+        if (!strstr(out, cases[i].to))
+            fail_msg("'%s' becomes '%s'", cases[i].from, out);
+        free(out);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_rewriter),
+        cmocka_unit_test(primitives_are_right),
+        cmocka_unit_test(templates_are_clean),
+        cmocka_unit_test(planted_bugs_are_found),
+    };
+    if (system("c++ --version >/dev/null 2>&1") != 0) { /* NOLINT */
+        puts("SKIP: no C++ compiler (c++)");
+        return 77;
+    }
+    return cmocka_run_group_tests(tests, open_folder, close_folder);
+}

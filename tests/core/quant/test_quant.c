@@ -1,0 +1,995 @@
+/* test_quant.c - core/quant and core/base: every axis against its slow definition, every
+ * instruction set against every other. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "core/base/fp8.h"
+#include "core/base/half.h"
+#include "core/base/isa.h"
+#include "core/quant/simd.h"
+#include "core/quant/quantizer.h"
+#include "core/quant/search_loops.h"
+
+static uint64_t seed = 0x5eed;
+
+static uint32_t random_word(void)
+{
+    static uint64_t i;
+    return qm_philox_stream(seed, 7, i++);
+}
+
+/* Floats of every kind: log-uniform over all exponents, normal-like, zeros, specials. */
+static float random_float(int special)
+{
+    uint32_t w = random_word(), kind = w % 16;
+    if (special && kind == 0)
+        return qm_float((w & 0x80000000u) | 0x7f800000u);
+    if (special && kind == 1)
+        return qm_float(0x7fc00001u);
+    if (kind == 2)
+        return qm_float(w & 0x80000000u);
+    if (kind == 3)
+        return qm_float(w & 0x807fffffu); /* subnormal */
+    return ((float)(int32_t)random_word() / 2147483648.0f) *
+           ldexpf(1.0f, kind < 10 ? 0 : -(int)(w >> 8) % 40);
+}
+
+static const char *const maps[] = {
+    "int:4s",  "int:8s",  "intm:4s", "lint:4s", "lint:4u", "lint:8u", "nf4:4s",  "nf4a8:4s",
+    "fp4:4s",  "fp4s:4s", "dyn:4s",  "dyn:4u",  "dyn:8s",  "dyn:8u",  "de:2s",   "de:3u",
+    "de:5s",   "de:8s",   "de0:4u",  "lin:4u",  "lin:4s",  "lin:8u",  "lin0:8s", "lin0:8u",
+    "pow2:4u", "pow3:6s", "fpx:4s",  "fpx:7u",  "log:8u",  "logf:8u", "e4m3:8s"};
+static const char *const searches[] = {"scan", "bisect", "arith", "ladder",
+                                       "mids", "argmin", "grid"};
+static const char *const rounds[] = {"near", "mid", "even", "away", "floor", "ceil"};
+enum {
+    MAPS = sizeof maps / sizeof *maps,
+    SEARCHES = sizeof searches / sizeof *searches,
+    ROUNDS = sizeof rounds / sizeof *rounds
+};
+
+/* Calls f with every composition that is applicable; returns how many there were. */
+static int each_codec(const char *tail, void (*f)(const struct qm_codec *c, const char *text))
+{
+    int count = 0;
+    for (int m = 0; m < MAPS; m++)
+        for (int s = 0; s < SEARCHES; s++)
+            for (int r = 0; r < ROUNDS; r++) {
+                char text[256];
+                struct qm_codec c;
+                int is_log = strncmp(maps[m], "log", 3) == 0;
+                snprintf(text, sizeof text, "%s/%s%s/%s/%s", maps[m], is_log ? "log2/" : "", tail,
+                         searches[s], rounds[r]);
+                if (qm_codec_parse(&c, text) != QM_OK)
+                    continue;
+                f(&c, text);
+                count++;
+            }
+    return count;
+}
+
+static void check_edges(const struct qm_codec *c, const char *text)
+{
+    float limit = c->cb.value[c->cb.n - 1] > 2.0f ? 300.0f : 1.0f;
+    for (int k = -1; k < c->cb.n - 1; k++)
+        for (int d = -3; d <= 3; d++) {
+            float e = k < 0 ? limit : c->edge[k];
+            if (!isfinite(e))
+                continue;
+            float y = qm_unordered(qm_ordered(e) + d);
+            uint8_t fast;
+            qm_lanes()->positions(c, &y, 1, &fast);
+            if (fast != qm_code_of(c, y, 0))
+                fail_msg("%s: y = %a: edges give %d, the search gives %d", text, (double)y, fast,
+                         qm_code_of(c, y, 0));
+        }
+    for (int i = 0; i < 300; i++) {
+        float y = random_float(0) * limit;
+        uint8_t fast;
+        qm_lanes()->positions(c, &y, 1, &fast);
+        assert_int_equal(fast, qm_code_of(c, y, 0));
+    }
+}
+
+/* The searches as loops, at every instruction set, against the definition. */
+static void check_searches(const struct qm_codec *c, const char *text)
+{
+    static uint8_t grid[65536], got[1500];
+    static float y[1500];
+    float limit = c->cb.value[c->cb.n - 1] > 2.0f ? 300.0f : 1.0f;
+    int n = 0;
+    for (int k = 0; k + 1 < c->cb.n && n < 1200; k++)
+        for (int d = -1; d <= 1; d++)
+            if (isfinite(c->edge[k]))
+                y[n++] = qm_unordered(qm_ordered(c->edge[k]) + d);
+    while (n < 1500)
+        y[n++] = random_float(0) * limit;
+    if (c->q.search == QM_SEARCH_grid)
+        qm_search_grid_table(c, grid);
+    for (int isa = 0; isa < QM_ISA_COUNT; isa++) {
+        if (!qm_isa_force((enum qm_isa)isa))
+            continue;
+        qm_searches()->by[c->q.search](c, y, n, got, grid);
+        for (int i = 0; i < n; i++)
+            if (got[i] != qm_code_of(c, y[i], 0))
+                fail_msg("%s, %s: y = %a: the loop gives %d, the definition %d", text,
+                         qm_isa_text((enum qm_isa)isa), (double)y[i], got[i],
+                         qm_code_of(c, y[i], 0));
+    }
+}
+
+static void test_searches(void **state)
+{
+    (void)state;
+    each_codec("block:64", check_searches);
+}
+
+static void test_edges(void **state)
+{
+    (void)state;
+    int n = each_codec("block:64", check_edges);
+    assert_true(n > 200);
+}
+
+static void check_text(const struct qm_codec *c, const char *text)
+{
+    char a[QM_QUANTIZER_TEXT], b[QM_QUANTIZER_TEXT];
+    struct qm_quantizer q;
+    qm_quantizer_print(&c->q, a);
+    assert_int_equal(qm_quantizer_parse(a, &q), QM_OK);
+    assert_string_equal(a, qm_quantizer_print(&q, b));
+    if (!qm_quantizer_equal(&c->q, &q))
+        fail_msg("%s does not round-trip: %s", text, a);
+}
+
+static void test_text(void **state)
+{
+    (void)state;
+    each_codec("block:64", check_text);
+    each_codec("rank1/f16/maxskip/nanzero", check_text);
+    each_codec("tensor/recip/guard:1e-38/cap:176/zero:3/nantop", check_text);
+    static const char *const bad[] = {
+        "",
+        "nf4",
+        "nf4:4s",
+        "nf4:5s/tensor",
+        "nf4:4u/tensor",
+        "f33",
+        "nf4:4s/block",
+        "nf4:4s/block:0",
+        "nf4:4s/block:-3",
+        "nf4:4s/block:64x",
+        "nf4:4s/tensor/rank1",
+        "nf4:4s/tensor/arith/even",
+        "dyn:8s/tensor/ladder/mid",
+        "nf4:4s/tensor/argmin/near",
+        "nf4:4s/tensor/floor:0",
+        "nf4:4s/tensor/floor:nan",
+        "log:8u/block:64/arith/even",
+        "dyn:8s/block:64/log2",
+        "nf4:4s/tensor/zero:16",
+        "nf4:4s/tensor/lo:3",
+        "nf4:4s//tensor",
+        "nf4:4s/tensor/",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct qm_quantizer q;
+        if (qm_quantizer_parse(bad[i], &q) == QM_OK)
+            fail_msg("'%s' should be refused", bad[i]);
+        assert_true(strlen(qm_message()) > 0 && !strchr(qm_message(), '\n'));
+    }
+    struct qm_quantizer q;
+    assert_int_equal(qm_quantizer_parse("nf4:4s/block:64/bisekt/mid", &q), QM_NO_MATCH);
+    assert_non_null(strstr(qm_message(), "'bisect'"));
+}
+
+/* Positions of y[n] at every instruction set against the definition. */
+static void check_positions(const struct qm_codec *c, const char *text, const float *y, int n)
+{
+    static uint8_t want[16384], got[16384 + 64];
+    assert_true(n <= 16384);
+    for (int i = 0; i < n; i++)
+        want[i] = (uint8_t)qm_code_of(c, y[i], 0);
+    for (int isa = 0; isa < QM_ISA_COUNT; isa++) {
+        if (!qm_isa_force((enum qm_isa)isa))
+            continue;
+        memset(got, 0xa5, sizeof got);
+        qm_lanes()->positions(c, y, n, got);
+        for (int i = 0; i < n; i++)
+            if (got[i] != want[i])
+                fail_msg("%s, %s: y = %a is at %d, by the lanes at %d", text,
+                         qm_isa_text((enum qm_isa)isa), (double)y[i], want[i], got[i]);
+        for (int i = n; i < n + 64; i++)
+            assert_int_equal(got[i], 0xa5);
+    }
+}
+
+/* The straight lines of 8-bit dynamic maps: both signs, thousands of floats around every edge,
+ * around every change of segment and around what is clamped; and that they are in use. */
+static void test_segments(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "dyn:8s/block:256/bisect/near", "dyn:8u/block:256/bisect/near",
+        "dyn:8s/block:256/mids/mid",    "dyn:8u/block:256/mids/mid",
+        "de:8s/block:128/bisect/mid",   "de:8u/block:128/bisect/mid",
+        "dyn:8s/block:64/bisect/even",  "dyn:8u/block:64/bisect/away",
+        "de:8s/block:64/argmin/mid",
+    };
+    static float y[16384];
+    for (size_t t = 0; t < sizeof texts / sizeof *texts; t++) {
+        struct qm_codec c;
+        assert_int_equal(qm_codec_parse(&c, texts[t]), QM_OK);
+        assert_true(c.segments.usable);
+        int reach = t < 2 ? 4096 : 256;
+        float at[255 + 8 + 3];
+        int places = 0;
+        for (int k = 0; k < 255; k++)
+            at[places++] = c.edge[k];
+        for (int i = 0; i + 1 < QM_SEGMENTS; i++)
+            at[places++] = c.segments.end[i];
+        at[places++] = 1.0f;
+        at[places++] = 0.0f;
+        at[places++] = QM_SEGMENT_TINY;
+        for (int k = 0; k < places; k++) {
+            int n = 0;
+            for (int d = -reach; d < reach; d++)
+                y[n++] = qm_unordered(qm_ordered(at[k]) + d);
+            for (int i = 0; n < 16384 && i < 2 * reach; i++)
+                if (c.q.sign || y[i] < 0.0f)
+                    y[n++] = -y[i];
+            check_positions(&c, texts[t], y, n);
+        }
+        for (int i = 0; i < 16384; i++) { /* a quarter each: any float, small, large, subnormal */
+            float v = random_float(0);
+            y[i] = i % 4 == 1   ? v * 1e-6f
+                   : i % 4 == 2 ? v * 3.0f
+                   : i % 4 == 3 ? qm_float(random_word() & 0x807fffffu)
+                                : v;
+        }
+        for (int n = 16384; n > 0; n = n * 5 / 7)
+            check_positions(&c, texts[t], y, n);
+    }
+    /* what is not made of decades must be told apart */
+    static const char *const others[] = {
+        "dyn:8s/block:64/bisect/floor", "lin:8u/block:64/bisect/mid",
+        "de0:8u/block:64/bisect/mid",   "dyn:8s/block:64/grid/mid",
+        "dyn:7u/block:64/bisect/mid",   "lint:8s/block:64/bisect/mid"};
+    for (size_t t = 0; t < sizeof others / sizeof *others; t++) {
+        struct qm_codec c;
+        assert_int_equal(qm_codec_parse(&c, others[t]), QM_OK);
+        assert_false(c.segments.usable);
+        for (int i = 0; i < 1000; i++)
+            y[i] = random_float(0);
+        check_positions(&c, others[t], y, 1000);
+    }
+}
+
+/* A block whose largest magnitude is d: unit values of all floats next to edge k, in order of their
+ * distance from it. */
+static void aim_at_edge(const struct qm_codec *c, int k, float d, float *x)
+{
+    int32_t at = qm_ordered(c->edge[k] * d);
+    x[0] = k % 2 ? d : -d;
+    for (int i = 1; i < 128; i++) {
+        float y = qm_unordered(at + (i % 2 ? i : -i) / 2);
+        x[i] = fabsf(y) <= d ? y : 0.0f;
+    }
+}
+
+/* Codes by cells (simd_avx512.h): both sides of every edge, for scales of every size, divided or
+ * multiplied, against the defining form; and that the tables are in use. */
+static void test_cells(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "dyn:4s/block:128/bisect/near/hi",     "lin:4u/block:128/bisect/near/hi",
+        "lin:4u/block:128/bisect/mid/lo",      "nf4:4s/block:128/mids/mid/lo",
+        "nf4a8:4s/block:128/ladder/mid/hi",    "dyn:4s/block:128/bisect/near/recip/hi",
+        "nf4:4s/block:128/argmin/mid/recip/hi"};
+    static const float sizes[] = {1.0f,      3e-3f,  0x1p-96f, 0x1p-110f,
+                                  0x1p-112f, 1e-37f, 1e-42f,   0x1.fffffep127f,
+                                  7e37f,     1e20f,  0x1p-4f,  1.1754e-38f};
+    for (size_t t = 0; t < sizeof texts / sizeof *texts; t++) {
+        struct qm_codec c;
+        assert_int_equal(qm_codec_parse(&c, texts[t]), QM_OK);
+        assert_true(c.cells.usable);
+        for (int round = 0; round < 600; round++) {
+            float size = round < 12 ? sizes[round] : qm_float(random_word() % 0x7f000000u);
+            float x[15 * 128], scale[15];
+            uint8_t packed[15 * 64], codes[15 * 128];
+            for (int k = 0; k < 15; k++)
+                aim_at_edge(&c, k, size, x + 128 * k);
+            qm_encode_blocks(&c, x, 15 * 128, packed, scale);
+            qm_unpack_range(&c, packed, 15 * 128, codes);
+            float r = 1.0f / size;
+            for (int i = 0; i < 15 * 128 && r < INFINITY; i++) {
+                float y = c.q.unit == QM_UNIT_div ? x[i] / size : x[i] * r;
+                if (codes[i] != qm_code_of(&c, y, 0))
+                    fail_msg("%s: x = %a, scale %a: code %d, want %d", texts[t], (double)x[i],
+                             (double)size, codes[i], qm_code_of(&c, y, 0));
+            }
+        }
+    }
+    struct qm_codec c; /* two edges in a cell */
+    assert_int_equal(qm_codec_parse(&c, "de0:4u/block:128/bisect/near"), QM_OK);
+    c.edge[3] = c.edge[4] - 0x1p-10f;
+    qm_cells_build(c.edge, 16, &c.cells);
+    assert_false(c.cells.usable);
+}
+
+/* One edge moved by little, or by much: what cannot be proved must not be used. */
+static void test_segments_refused(void **state)
+{
+    (void)state;
+    struct qm_codec c;
+    struct qm_segments s;
+    assert_int_equal(qm_codec_parse(&c, "dyn:8s/block:256/bisect/near"), QM_OK);
+    for (int k = 0; k < 255; k++) {
+        float kept = c.edge[k];
+        for (int way = -1; way <= 1; way += 2) {
+            float to = k + way < 0 || k + way > 254 ? 0.0f : c.edge[k + way];
+            c.edge[k] = kept + 0.01f * (to - kept);
+            qm_segments_build(c.edge, &s);
+            /* an edge that a line was fitted to may be followed; no other */
+            for (int i = 0; s.usable && i < 600; i++) {
+                struct qm_codec d = c;
+                d.segments = s;
+                float y = i % 2 ? random_float(0) : qm_unordered(qm_ordered(c.edge[k]) + i - 300);
+                int want = 0;
+                uint8_t got;
+                for (int j = 0; j < 255; j++)
+                    want += y >= c.edge[j];
+                for (int j = 0; j < 32; j++)
+                    for (int l = 0; l < 8; l++)
+                        d.fan[l][j] = 8 * j + l < 255 ? c.edge[8 * j + l] : INFINITY;
+                qm_lanes()->positions(&d, &y, 1, &got);
+                assert_int_equal(got, want);
+            }
+        }
+        c.edge[k] = kept;
+    }
+    c.edge[200] = NAN;
+    qm_segments_build(c.edge, &s);
+    assert_false(s.usable);
+}
+
+/* ---- encoding: ranges, instruction sets, fused blocks ---------------------------------------- */
+
+enum { N = 1531 };
+
+struct encoded {
+    uint8_t codes[N];
+    float scales[N], out[N];
+};
+
+static void encode(const struct qm_codec *c, const struct qm_shape *shape, const float *x,
+                   int64_t cut, struct encoded *e)
+{
+    struct qm_draws d = qm_draws_for(11, 3, 5, QM_ROLE_slot0);
+    int64_t n = qm_shape_numel(shape);
+    float stat[N] = {0};
+    memset(e, 0, sizeof *e);
+    for (int64_t i = 0; i < n; i += cut)
+        qm_fold(c, shape, i, n - i < cut ? n - i : cut, x + i, stat);
+    for (int64_t i = 0; i < n && qm_folds(c) == 2; i += cut)
+        qm_fold_again(c, shape, i, n - i < cut ? n - i : cut, x + i, stat);
+    for (int64_t i = 0; i < n; i += cut)
+        qm_encode_range(c, shape, i, n - i < cut ? n - i : cut, x + i, stat, &d, e->codes + i);
+    qm_scales(c, shape, stat, e->scales);
+    for (int64_t i = 0; i < n; i += cut)
+        qm_decode_range(c, shape, i, n - i < cut ? n - i : cut, e->codes + i, e->scales,
+                        e->out + i);
+}
+
+static const char *const codecs[] = {
+    "nf4:4s/block:64/bisect/mid/hi",
+    "nf4a8:4s/block:32/ladder/mid/hi/recip/floor:1e-12/maxskip",
+    "int:4s/block:128/arith/even/hi/floor:1e-12",
+    "int:4s/block:128/arith/even/hi/recip/floor:1e-12/maxskip/nanzero",
+    "dyn:8s/block:256/bisect/near/floor:1e-12",
+    "dyn:8u/block:64/mids/mid/recip_tail/guard:1e-38/nantop",
+    "dyn:8s/block:256/grid/mid/recip/maxskip/zero:0",
+    "lin:4u/rank1/bisect/mid/lo/nantop",
+    "de:4s/rank1/bisect/stoch/lo/nantop",
+    "lin:4u/rank1block:10/bisect/mid/lo/nantop",
+    "de:8s/rank1block:64/bisect/stoch/least:2",
+    "de:4s/rowcol/bisect/mid/lo/nantop",
+    "pow2:5u/colrow/argmin/mid/byte",
+    "lint:6s/block:64/arith/dither/byte/least:33",
+    "lin:4u/block:128/bisect/mid/lo/least:3",
+    "lin:4u/row/bisect/near/lo",
+    "lin:4u/col/bisect/near/lo",
+    "nf4:4s/tensor/argmin/mid",
+    "fp4:4s/block:64/ladder/mid/hi/nanzero",
+    "log:8u/logblock:128/arith/even/floor:1e-12",
+    "logf:8u/logblock:128/arith/near/recip/cap:176/maxskip",
+    "dyn:8u/block:32/sqrt/bisect/mid/f16",
+    "lint:8s/block:32/softsign/arith/even/f16",
+    "lint:8s/block:32/arith/near/floor:1e-12/f16",
+    "lint:8s/block:32/arith/near/floor:6e-8/f16both",
+    "lint:8u/block:32/sqrt/arith/near/floor:1e-12/f16",
+    "nf4:4s/block:64/bisect/mid/hi/nest:8",
+    "de:5s/block:128/bisect/mid/lo/nantop",
+    "dyn:4s/id/bisect/near",
+    "lin:8u/block:64/bisect/mid",
+    "de:8s/block:96/bisect/mid/recip",
+    "dyn:8u/block:32/bisect/near/cap:0.5",
+    "dyn:4s/block:16/bisect/near/recip_tail",
+    "dyn:8u/rank1/bisect/mid/lo/floor:1e-12",
+    "lint:8s/block:32/softsign/arith/near/floor:1e-12/f16",
+    "lint:8s/block:640/softsign/arith/near/floor:6e-8/f16both",
+    "lint:4s/block:6/softsign/arith/near/hi/f16",
+    "lint:4u/block:32/sqrt/arith/near/lo/floor:6e-8/f16both",
+    "lint:8u/block:128/sqrt/arith/near/guard:1e-3/f16",
+    "dyn:8u/block:64/sqrt/bisect/near/recip/f16",
+    "dyn:8u/block:32/sqrt/mids/mid/recip_tail/guard:1e-38/nantop/f16",
+    "dyn:8s/block:34/softsign/bisect/mid/recip/maxskip",
+    "nf4:4s/block:32/bisect/mid/hi/floor:1e-12/f16",
+    "int:8s/block:64/arith/near/f16",
+    "dyn:8s/block:256/bisect/even/maxskip/keepsign",
+    "dyn:8s/block:64/bisect/even/keepsign/f16both/floor:1e-7",
+    "dyn:4s/block:32/bisect/even/hi/keepsign/guard:1e-38",
+    "dyn:8u/block:256/grid/mid/recip/maxskip/zero:0",
+    "dyn:4s/block:64/bisect/near/floor:1e-12/zero:5",
+    "e4m3:8s/block:256/bisect/even/floor:1e-12",
+    "e4m3:8s/block:34/bisect/even/recip/f16",
+};
+enum { CODECS = sizeof codecs / sizeof *codecs };
+
+static void test_ranges_and_isas(void **state)
+{
+    (void)state;
+    static const struct qm_shape shapes[] = {
+        {1, {N}},        {2, {1, 37}},       {2, {37, 1}}, {2, {23, 61}},
+        {3, {5, 9, 14}}, {4, {2, 3, 5, 16}}, {1, {1}},     {2, {0, 4}},
+    };
+    static float x[N];
+    static struct encoded whole, part;
+    for (int k = 0; k < CODECS; k++)
+        for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+            for (int special = 0; special < 2; special++) {
+                struct qm_codec c;
+                assert_int_equal(qm_codec_parse(&c, codecs[k]), QM_OK);
+                if (qm_codec_fits(&c, &shapes[s]) != QM_OK)
+                    continue;
+                for (int i = 0; i < N; i++) {
+                    x[i] = random_float(special && i % 50 == 7);
+                    x[i] = c.q.sign ? x[i] : fabsf(x[i]);
+                    if (i / 256 == 2)
+                        x[i] = 0.0f;
+                }
+                assert_true(qm_isa_force(QM_ISA_sse2));
+                encode(&c, &shapes[s], x, N, &whole);
+                for (int isa = 0; isa < QM_ISA_COUNT; isa++) {
+                    if (!qm_isa_force((enum qm_isa)isa))
+                        continue;
+                    for (int64_t cut = c.q.norm == QM_NORM_block ? c.q.block : 128; cut <= N;
+                         cut *= 3) {
+                        encode(&c, &shapes[s], x, cut, &part);
+                        if (memcmp(whole.codes, part.codes, sizeof whole.codes) != 0 ||
+                            memcmp(whole.scales, part.scales, sizeof whole.scales) != 0)
+                            fail_msg("%s, %s: ranges of %lld change codes or scales", codecs[k],
+                                     qm_isa_text((enum qm_isa)isa), (long long)cut);
+                        for (int i = 0; i < N; i++)
+                            if (qm_bits(whole.out[i]) != qm_bits(part.out[i]) &&
+                                !(qm_isnan(whole.out[i]) && qm_isnan(part.out[i])))
+                                fail_msg("%s: decoded %d differs", codecs[k], i);
+                    }
+                }
+            }
+    for (int isa = 0; isa < QM_ISA_COUNT; isa++)
+        qm_isa_force((enum qm_isa)isa);
+}
+
+/* Blocks of every kind: by round, special values, edges and their neighbours, magnitudes at which a
+ * float16 scale overflows, rounds to its subnormals or to 0, and now and then a negative number. */
+static void fill(const struct qm_codec *c, int round, int64_t n, float *x)
+{
+    static const int power[] = {0, 15, 16, 17, -14, -15, -24, -25, -26, -120, -148, 30, 127};
+    enum qm_curve curve = c->q.curve;
+    for (int i = 0; i < n; i++) {
+        uint32_t w = random_word();
+        x[i] = random_float(round % 4 == 1 && i % 90 == 7);
+        x[i] = c->q.sign || (round % 8 == 5 && w % 99 == 0) ? x[i] : fabsf(x[i]);
+        if (i / 128 == round % 8)
+            x[i] = 0.0f;
+        if (round % 4 == 2) {
+            float e = c->edge[w % (uint32_t)(c->cb.n - 1)];
+            e = qm_curve_from(curve, qm_curve_unit_from(curve, e));
+            x[i] = i % 16 == 0 ? 1.0f : qm_unordered(qm_ordered(e) + (int)(w >> 30) - 1);
+        }
+        if (round % 4 == 3)
+            x[i] = ldexpf(x[i],
+                          power[(i / c->q.block + round) % 13] * (curve == QM_CURVE_sqrt ? 2 : 1));
+    }
+}
+
+/* One block as the axes define it, for unit div: codes and the stored scale. */
+static void define_block(const struct qm_codec *c, const float *x, int64_t n, uint8_t *codes,
+                         float *scale)
+{
+    float m = 0.0f;
+    for (int64_t i = 0; i < n; i++) {
+        float u = fabsf(qm_curve_to(c->q.curve, x[i]));
+        m = qm_isnan(m) || m > u ? m : u;
+    }
+    int is_zero = m == 0.0f && c->q.scale.zero >= 0;
+    m = (m < c->q.scale.floor ? c->q.scale.floor : m) * c->cb.gain;
+    *scale = c->q.scale.f16 ? qm_f16_to_float(qm_float_to_f16(m)) : m;
+    m = c->q.scale.f16 == QM_F16_both ? *scale : m < c->q.scale.guard ? c->q.scale.guard : m;
+    for (int64_t i = 0; i < n; i++) {
+        float y = qm_curve_unit_to(c->q.curve, qm_curve_to(c->q.curve, x[i]) / m);
+        int k = is_zero ? c->q.scale.zero : qm_code_of(c, y, 0);
+        if (c->q.scale.keep_sign && !signbit(c->cb.value[k]) != !signbit(x[i]))
+            k = (x[i] > 0.0f ? k + 1 : k - 1) & (c->cb.n - 1);
+        codes[i] = c->cb.perm[k];
+    }
+}
+
+/* Blocks in the lanes against that, decoded too. */
+static void test_fused_definition(void **state)
+{
+    (void)state;
+    static float x[N], scales[N], out[N], scale;
+    static uint8_t packed[N + 8], got[N], want[N];
+    int cases = 0;
+    for (int k = 0; k < CODECS; k++)
+        for (int at = 0; at < 40 * QM_ISA_COUNT; at++) {
+            struct qm_codec c;
+            int64_t n = 1 + random_word() % N;
+            assert_int_equal(qm_codec_parse(&c, codecs[k]), QM_OK);
+            if (!qm_codec_is_fused(&c) || c.q.unit != QM_UNIT_div || c.q.scale.max_skips_nan ||
+                c.cb.is_float || /* see test_float8 */
+                c.q.scale.cap != 0.0f || !qm_isa_force((enum qm_isa)(at % QM_ISA_COUNT)))
+                continue;
+            fill(&c, at / QM_ISA_COUNT, n, x);
+            qm_encode_blocks(&c, x, n, packed, scales);
+            qm_decode_blocks(&c, packed, scales, n, out);
+            qm_unpack_codes(c.q.pack, c.q.bits, packed, n, got);
+            for (int64_t i = 0; i < n; i += c.q.block) {
+                int64_t m = n - i < c.q.block ? n - i : c.q.block;
+                float stored = scales[i / c.q.block];
+                define_block(&c, x + i, m, want, &scale);
+                if (memcmp(got + i, want, (size_t)m) != 0 ||
+                    (qm_bits(scale) != qm_bits(stored) && !(qm_isnan(scale) && qm_isnan(stored))))
+                    fail_msg("%s, %s: block at %lld differs from its definition", codecs[k],
+                             qm_isa_text(qm_isa()), (long long)i);
+                for (int64_t j = i; j < i + m; j++) {
+                    float y = qm_curve_unit_from(c.q.curve, c.cb.value[c.cb.position_of[got[j]]]);
+                    float real = qm_curve_from(c.q.curve, y * scale);
+                    assert_true(qm_bits(out[j]) == qm_bits(real) ||
+                                (qm_isnan(out[j]) && qm_isnan(real)));
+                }
+            }
+            cases++;
+        }
+    assert_true(cases > 40 * 10);
+}
+
+/* Even steps are found without a search, at whatever search; what is not even must not be. */
+static void test_steps(void **state)
+{
+    (void)state;
+    static const char *const yes[] = {"lint:8s/block:32/arith/near", "lint:8u/block:32/arith/near",
+                                      "int:8s/block:64/arith/near"};
+    static const char *const no[] = {
+        "lint:8s/block:32/arith/even",         "dyn:8s/block:32/bisect/near",
+        "lint:8s/block:32/arith/near/least:3", "lint:4s/block:32/arith/near",
+        "lint:8s/block:32/arith/floor",        "lin:8u/block:32/bisect/mid"};
+    struct qm_codec c;
+    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++) {
+        assert_int_equal(qm_codec_parse(&c, yes[i]), QM_OK);
+        assert_true(c.has_steps);
+        for (int k = 0; k + 1 < c.cb.n; k += 17) { /* an edge moved by one float is seen */
+            struct qm_codec moved = c;
+            moved.q.search = QM_SEARCH_bisect;
+            moved.q.round = QM_ROUND_near;
+            qm_codec_rebuild(&moved);
+            moved.cb.value[k] += 1e-5f;
+            qm_codec_rebuild(&moved);
+            assert_false(moved.has_steps);
+        }
+    }
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++) {
+        assert_int_equal(qm_codec_parse(&c, no[i]), QM_OK);
+        assert_false(c.has_steps);
+    }
+}
+
+static void test_fused_blocks(void **state)
+{
+    (void)state;
+    static float x[N], scales[N], out[N];
+    static uint8_t packed[N + 8], unpacked[N];
+    static struct encoded want;
+    int fused = 0;
+    for (int k = 0; k < CODECS; k++)
+        for (int round = 0; round < 40; round++) {
+            struct qm_codec c;
+            int64_t n = 1 + random_word() % N;
+            struct qm_shape shape = {1, {n}};
+            assert_int_equal(qm_codec_parse(&c, codecs[k]), QM_OK);
+            if (!qm_codec_is_fused(&c))
+                continue;
+            fused++;
+            fill(&c, round, n, x);
+            encode(&c, &shape, x, N, &want);
+            for (int isa = 0; isa < QM_ISA_COUNT; isa++) {
+                if (!qm_isa_force((enum qm_isa)isa))
+                    continue;
+                memset(packed, 0xa5, sizeof packed);
+                qm_encode_blocks(&c, x, n, packed, scales);
+                int64_t bytes = qm_code_bytes(&c, n);
+                for (size_t i = (size_t)bytes; i < sizeof packed; i++)
+                    assert_int_equal(packed[i], 0xa5);
+                qm_unpack_codes(c.q.pack, c.q.bits, packed, n, unpacked);
+                if (memcmp(unpacked, want.codes, (size_t)n) != 0 ||
+                    memcmp(scales, want.scales, sizeof(float) * (size_t)qm_scale_count(&c, &shape)))
+                    fail_msg("%s, %s, n = %lld: fused codes or scales differ", codecs[k],
+                             qm_isa_text((enum qm_isa)isa), (long long)n);
+                qm_decode_blocks(&c, packed, scales, n, out);
+                for (int64_t i = 0; i < n; i++)
+                    assert_true(qm_bits(out[i]) == qm_bits(want.out[i]) ||
+                                (qm_isnan(out[i]) && qm_isnan(want.out[i])));
+            }
+        }
+    assert_true(fused > 100);
+}
+
+/* rank-1 by the definition: min over axes of the maxima over all other axes. */
+static void test_rank1_definition(void **state)
+{
+    (void)state;
+    struct qm_shape shape = {3, {4, 6, 10}};
+    struct qm_codec c;
+    float x[240], scales[20], out[240];
+    uint8_t codes[240];
+    for (int i = 0; i < 240; i++)
+        x[i] = fabsf(random_float(0));
+    assert_int_equal(qm_codec_parse(&c, "lin:4u/rank1/bisect/mid/lo/nantop"), QM_OK);
+    assert_int_equal(qm_encode(&c, &shape, x, NULL, codes, scales), QM_OK);
+    qm_decode(&c, &shape, codes, scales, out);
+    for (int i = 0; i < 240; i++) {
+        int at[3] = {i / 60, i / 10 % 6, i % 10};
+        float smallest = INFINITY;
+        for (int axis = 0, base = 0; axis < 3; base += (int)shape.dim[axis++]) {
+            float max = 0.0f;
+            for (int j = 0; j < 240; j++) {
+                int other[3] = {j / 60, j / 10 % 6, j % 10};
+                if (other[axis] == at[axis] && x[j] > max)
+                    max = x[j];
+            }
+            assert_true(scales[base + at[axis]] == max);
+            smallest = max < smallest ? max : smallest;
+        }
+        int want = smallest > 0.0f ? qm_code_of(&c, x[i] / smallest, 0) : 15;
+        assert_int_equal(codes[i], want);
+        assert_true(out[i] == c.cb.value[want] * smallest);
+    }
+}
+
+/* The largest of |x| / by[] over a piece of a row (across = 1) or of a column of a 7 x 11 matrix. */
+static float largest(const float *x, const float *by, int row, int col, int across, int from, int n)
+{
+    float max = 0.0f;
+    for (int k = from; k < from + n && k < (across ? 11 : 7); k++) {
+        int i = across ? row : k, j = across ? k : col;
+        max = fmaxf(max, fabsf(x[i * 11 + j]) / (by ? by[across ? j : i] : 1.0f));
+    }
+    return max;
+}
+
+/* Pairs of scales by their definitions: the smaller of both pieces, or one after the other. */
+static void test_pair_definitions(void **state)
+{
+    (void)state;
+    static const char *const text[] = {"de:8s/rank1block:4/bisect/mid/nantop",
+                                       "de:8s/rowcol/bisect/mid/nantop",
+                                       "de:8s/colrow/bisect/mid/nantop"};
+    struct qm_shape shape = {2, {7, 11}};
+    float x[77], scales[64], out[77];
+    uint8_t codes[77];
+    for (int i = 0; i < 77; i++)
+        x[i] = ldexpf(random_float(0), i % 11 - i / 11);
+    for (int norm = 0; norm < 3; norm++) {
+        struct qm_codec c;
+        assert_int_equal(qm_codec_parse(&c, text[norm]), QM_OK);
+        assert_int_equal(qm_scale_count(&c, &shape), norm ? 18 : 7 * 3 + 11 * 2);
+        assert_int_equal(qm_folds(&c), norm ? 2 : 1);
+        assert_int_equal(qm_encode(&c, &shape, x, NULL, codes, scales), QM_OK);
+        qm_decode(&c, &shape, codes, scales, out);
+        float rows[7], cols[11], second;
+        for (int i = 0; i < 7; i++)
+            rows[i] = largest(x, NULL, i, 0, 1, 0, 11);
+        for (int j = 0; j < 11; j++)
+            cols[j] = largest(x, NULL, 0, j, 0, 0, 7);
+        for (int k = 0; k < 77; k++) {
+            int i = k / 11, j = k % 11;
+            if (norm == 0) {
+                float a = largest(x, NULL, i, j, 1, j / 4 * 4, 4);
+                float b = largest(x, NULL, i, j, 0, i / 4 * 4, 4);
+                assert_true(scales[i * 3 + j / 4] == a && scales[21 + j * 2 + i / 4] == b);
+                assert_int_equal(codes[k], qm_code_of(&c, x[k] / fminf(a, b), 0));
+                assert_true(out[k] == c.cb.value[codes[k]] * fminf(a, b));
+                continue;
+            }
+            float first = norm == 1 ? rows[i] : cols[j];
+            second = norm == 1 ? largest(x, rows, 0, j, 0, 0, 7) : largest(x, cols, i, 0, 1, 0, 11);
+            assert_true(scales[norm == 1 ? i : 7 + j] == first);
+            assert_true(scales[norm == 1 ? 7 + j : i] == second);
+            assert_int_equal(codes[k], qm_code_of(&c, x[k] / first / second, 0));
+            assert_true(out[k] == c.cb.value[codes[k]] * second * first);
+        }
+    }
+    struct qm_codec c;
+    struct qm_shape flat = {1, {256}}, deep = {3, {2, 3, 4}};
+    assert_int_equal(qm_codec_parse(&c, text[0]), QM_OK);
+    assert_int_equal(qm_scale_count(&c, &flat), 2); /* as rank1: blocks of 128, or three axes */
+    assert_int_equal(qm_scale_count(&c, &deep), 9);
+    assert_int_equal(qm_codec_parse(&c, text[1]), QM_OK);
+    assert_int_equal(qm_codec_fits(&c, &flat), QM_BAD_ARG);
+    assert_int_equal(qm_codec_parse(&c, "de:8s/rowcol/bisect/mid/f16"), QM_BAD_ARG);
+    assert_int_equal(qm_codec_parse(&c, "de:8s/block:8/bisect/dither"), QM_BAD_ARG);
+    assert_int_equal(qm_codec_parse(&c, "de:4s/block:8/bisect/mid/lo/least:16"), QM_BAD_ARG);
+}
+
+/* Noise of one step is rounded away on average: the mean code is the position itself. */
+static void test_dither(void **state)
+{
+    (void)state;
+    struct qm_codec c;
+    assert_int_equal(qm_codec_parse(&c, "lint:5s/tensor/arith/dither/byte"), QM_OK);
+    double sum = 0.0;
+    for (int i = 0; i < 40000; i++)
+        sum += qm_code_of(&c, 3.3f / 15.0f, qm_philox_stream(5, 6, (uint64_t)i)) + c.cb.base;
+    assert_true(fabs(sum / 40000.0 - 3.3) < 5.0 * sqrt(0.21 / 40000.0));
+    assert_int_equal(qm_codec_parse(&c, "lint:5s/tensor/arith/dither/byte/least:16"), QM_OK);
+    for (int i = 0; i < 100; i++)
+        assert_true(qm_code_of(&c, -0.4f, qm_philox_stream(5, 6, (uint64_t)i)) == 16);
+}
+
+/* e4m3 is the conversion of x / (maximum / 448), -0 and NaN with their signs included. */
+static void test_float8(void **state)
+{
+    enum { COUNT = 4000, BLOCK = 125 };
+    static const char *const texts[] = {"e4m3:8s/block:125/bisect/even/floor:1e-12",
+                                        "e4m3:8s/rank1/scan/even/floor:1e-12"};
+    static float x[COUNT], out[COUNT], scales[COUNT];
+    static uint8_t codes[COUNT];
+    struct qm_shape shape = {2, {COUNT / BLOCK, BLOCK}};
+    (void)state;
+    for (int isa = 0; isa < QM_ISA_COUNT; isa++)
+        for (int q = 0; q < 2; q++) {
+            struct qm_codec c;
+            float column[BLOCK] = {0};
+            if (!qm_isa_force((enum qm_isa)isa))
+                continue;
+            assert_int_equal(qm_codec_parse(&c, texts[q]), QM_OK);
+            for (int i = 0; i < COUNT; i++)
+                x[i] = random_float(q == 0 && i < 3 * BLOCK);
+            for (int i = 0; i < COUNT; i++)
+                column[i % BLOCK] = fmaxf(column[i % BLOCK], fabsf(x[i]));
+            assert_int_equal(qm_encode(&c, &shape, x, NULL, codes, scales), QM_OK);
+            qm_decode(&c, &shape, codes, scales, out);
+            for (int i = 0; i < COUNT; i++) {
+                float m = 0.0f, y;
+                int is_nan = 0;
+                for (int j = i / BLOCK * BLOCK; j < (i / BLOCK + 1) * BLOCK; j++) {
+                    m = fmaxf(m, fabsf(x[j]));
+                    is_nan |= qm_isnan(x[j]);
+                }
+                m = q == 1 && column[i % BLOCK] < m ? column[i % BLOCK] : m;
+                m = (is_nan ? (float)NAN : m < 1e-12f ? 1e-12f : m) / 448.0f;
+                y = x[i] / m;
+                uint8_t want = qm_float_to_e4m3(y, 1);
+                float decoded = qm_e4m3_to_float(want) * m;
+                if (want == 0x7f)
+                    want |= codes[i] & 0x80; /* the division decides about the sign */
+                if (codes[i] != want)
+                    fail_msg("%s: %a is %02x, want %02x", texts[q], (double)y, codes[i], want);
+                if (!qm_isnan(decoded) || !qm_isnan(out[i]))
+                    assert_int_equal(qm_bits(out[i]), qm_bits(decoded));
+            }
+        }
+}
+
+/* P(up) of stochastic rounding is the position within the cell; the draw is counter-based. */
+static void test_stochastic(void **state)
+{
+    (void)state;
+    struct qm_codec c;
+    struct qm_shape shape = {1, {4096}};
+    static float x[4096];
+    static uint8_t codes[4096], again[4096];
+    float scale;
+    assert_int_equal(qm_codec_parse(&c, "lint:4s/tensor/scan/stoch"), QM_OK);
+    for (int i = 0; i < 4096; i++)
+        x[i] = i == 0 ? 1.0f : (3.0f + 0.3f) / 7.0f;
+    struct qm_draws d = qm_draws_for(1, 2, 3, QM_ROLE_slot0);
+    qm_encode(&c, &shape, x, &d, codes, &scale);
+    qm_encode(&c, &shape, x, &d, again, &scale);
+    assert_memory_equal(codes, again, sizeof codes);
+    int up = 0;
+    for (int i = 1; i < 4096; i++) {
+        assert_true(codes[i] == 10 || codes[i] == 11);
+        up += codes[i] == 11;
+    }
+    /* binomial: 4095 * 0.3 = 1228.5, standard deviation 29.3; 5 of them */
+    assert_in_range(up, 1228 - 147, 1229 + 147);
+}
+
+static void test_pack(void **state)
+{
+    (void)state;
+    uint8_t bytes[80], codes[40], back[40];
+    for (int order = 0; order < 2; order++)
+        for (int bits = 1; bits <= 16; bits++)
+            for (int n = 1; n <= 37; n += 4) {
+                uint32_t want[40];
+                memset(bytes, 0, sizeof bytes);
+                for (int i = 0; i < n; i++) {
+                    want[i] = random_word() & ((1u << bits) - 1u);
+                    qm_pack_put((enum qm_pack)order, bits, bytes, i, want[i]);
+                }
+                for (int64_t i = qm_pack_bytes((enum qm_pack)order, bits, n); i < 80; i++)
+                    assert_int_equal(bytes[i], 0);
+                for (int i = 0; i < n; i++)
+                    assert_int_equal(qm_pack_get((enum qm_pack)order, bits, bytes, i), want[i]);
+                if (bits > 8)
+                    continue;
+                for (int i = 0; i < n; i++)
+                    codes[i] = (uint8_t)want[i];
+                uint8_t block[80] = {0};
+                qm_pack_codes((enum qm_pack)order, bits, codes, n, block);
+                assert_memory_equal(block, bytes, sizeof bytes);
+                qm_unpack_codes((enum qm_pack)order, bits, block, n, back);
+                assert_memory_equal(back, codes, (size_t)n);
+            }
+    /* the published orders: even element high (torchao) and low (lpmm) */
+    uint8_t two[2] = {3, 12}, byte;
+    qm_pack_codes(QM_PACK_hi, 4, two, 2, &byte);
+    assert_int_equal(byte, 0x3c);
+    qm_pack_codes(QM_PACK_lo, 4, two, 2, &byte);
+    assert_int_equal(byte, 0xc3);
+}
+
+static double ulps(float got, double want)
+{
+    int e;
+    frexp(want, &e);
+    double ulp = ldexp(1.0, (e - 1 < -126 ? -126 : e - 1) - 23);
+    return fabs((double)got - want) / ulp;
+}
+
+static void test_log_exp(void **state)
+{
+    (void)state;
+    double worst_log = 0.0, worst_exp = 0.0;
+    for (int i = 0; i < 2000000; i++) {
+        float x = qm_float(random_word() & 0x7fffffffu);
+        if (i % 4 == 0)
+            x = 1.0f + (float)(int32_t)random_word() * 1e-11f;
+        if (isfinite(x) && x > 0.0f) {
+            double e = ulps(qm_log2(x), log2((double)x));
+            worst_log = e > worst_log && x != 1.0f ? e : worst_log;
+        }
+        float y = (float)(int32_t)random_word() * (125.9f / 2147483648.0f);
+        double e = ulps(qm_exp2(y), exp2((double)y));
+        worst_exp = e > worst_exp ? e : worst_exp;
+    }
+    print_message("log2 within %.3f ULP, exp2 within %.3f ULP\n", worst_log, worst_exp);
+    assert_true(worst_log <= 1.0);
+    assert_true(worst_exp <= 1.0);
+    for (int k = -126; k < 128; k++) {
+        assert_true(qm_log2(ldexpf(1.0f, k)) == (float)k);
+        assert_true(qm_exp2((float)k) == ldexpf(1.0f, k));
+    }
+    assert_true(qm_log2(ldexpf(1.0f, -149)) == -149.0f);
+    assert_true(isinf(qm_log2(0.0f)) && isnan(qm_log2(-1.0f)) && isnan(qm_log2(NAN)));
+    assert_true(qm_exp2(128.0f) == INFINITY && qm_exp2(-151.0f) == 0.0f && isnan(qm_exp2(NAN)));
+    assert_true(ulps(qm_exp2(127.99999f), exp2((double)127.99999f)) <= 1.0);
+}
+
+static void check_round_f16(float x)
+{
+    uint32_t want = qm_bits(qm_f16_to_float(qm_float_to_f16(x)));
+    if (qm_bits(qm_round_f16(x)) != want)
+        fail_msg("%a is rounded to %a", (double)x, (double)qm_round_f16(x));
+}
+
+static void test_halves(void **state)
+{
+    (void)state;
+    for (uint32_t h = 0; h < 65536; h++) /* around every value, and half way between two */
+        for (uint32_t half = 0; half < 0x2000; half += 0x1000)
+            for (uint32_t d = 0; d < 5; d++)
+                check_round_f16(qm_float(qm_bits(qm_f16_to_float((uint16_t)h)) + half + d - 2));
+    for (int i = 0; i < 1000000; i++)
+        check_round_f16(qm_float(random_word()));
+    for (uint32_t h = 0; h < 65536; h++) {
+        float b = qm_bf16_to_float((uint16_t)h), f = qm_f16_to_float((uint16_t)h);
+        if (!isnan(b))
+            assert_int_equal(qm_float_to_bf16(b), h);
+        if (!isnan(f))
+            assert_int_equal(qm_float_to_f16(f), h);
+    }
+    for (int i = 0; i < 300000; i++) { /* nearest, ties to even: against exact doubles */
+        float x = qm_float(random_word());
+        if (i % 2)
+            x = qm_f16_to_float((uint16_t)(random_word() % 0x7bff)) *
+                (1.0f + (float)(i % 3) * 0.00048828125f);
+        if (!isfinite(x) || fabsf(x) > 65000.0f)
+            continue;
+        uint16_t h = qm_float_to_f16(x);
+        double at = (double)qm_f16_to_float(h), d = fabs((double)x - at);
+        double up = (double)qm_f16_to_float((uint16_t)(h + 1)),
+               down = h & 0x7fff ? (double)qm_f16_to_float((uint16_t)(h - 1)) : at;
+        assert_true(d <= fabs((double)x - up) && d <= fabs((double)x - down));
+        if ((d == fabs((double)x - up) || (down != at && d == fabs((double)x - down))) && d > 0)
+            assert_int_equal(h & 1, 0);
+    }
+}
+
+/* Two neighbouring roundings of doubles to float and back must both happen: GCC 12's straight-line
+ * vectorizer drops them unless it is told not to. */
+static __attribute__((noinline)) void round_two(const double *in, double *out)
+{
+    float a = (float)in[0], b = (float)in[1];
+    out[0] = (double)a;
+    out[1] = (double)b;
+}
+
+static void test_roundings_happen(void **state)
+{
+    (void)state;
+    const double in[2] = {0.1, 0.3};
+    double out[2];
+    round_two(in, out);
+    assert_true(out[0] == 0.100000001490116119384765625 && out[1] == 0.300000011920928955078125);
+}
+
+static void test_philox(void **state)
+{
+    (void)state;
+    struct qm_philox_block b = qm_philox(0, 0, 0, 0, 0, 0);
+    assert_int_equal(b.word[0], 0x6627e8d5u);
+    assert_int_equal(b.word[3], 0x9b00dbd8u);
+    b = qm_philox(0x243f6a88u, 0x85a308d3u, 0x13198a2eu, 0x03707344u, 0xa4093822u, 0x299f31d0u);
+    assert_int_equal(b.word[0], 0xd16cfe09u);
+    assert_int_equal(b.word[1], 0x94fdcceb);
+    assert_int_equal(b.word[2], 0x5001e420u);
+    assert_int_equal(b.word[3], 0x24126ea1u);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_edges),
+        cmocka_unit_test(test_searches),
+        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_ranges_and_isas),
+        cmocka_unit_test(test_fused_blocks),
+        cmocka_unit_test(test_fused_definition),
+        cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_rank1_definition),
+        cmocka_unit_test(test_float8),
+        cmocka_unit_test(test_pair_definitions),
+        cmocka_unit_test(test_dither),
+        cmocka_unit_test(test_stochastic),
+        cmocka_unit_test(test_pack),
+        cmocka_unit_test(test_log_exp),
+        cmocka_unit_test(test_halves),
+        cmocka_unit_test(test_philox),
+        cmocka_unit_test(test_roundings_happen),
+        cmocka_unit_test(test_segments),
+        cmocka_unit_test(test_cells),
+        cmocka_unit_test(test_segments_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

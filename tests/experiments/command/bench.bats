@@ -1,0 +1,94 @@
+#!/usr/bin/env bats
+# bench.bats - `qualm bench` from outside: what is timed, and that ratios follow from the samples.
+load ../../support/cli_common
+
+setup_file() {
+    export DIR=$(mktemp -d)
+    "$QUALM" bench --quick --size 1 --rounds 3 --threads 2 --step '^adamw4_ao$' --json \
+        --out "$DIR/steps.h5" >"$DIR/steps.json" 2>"$DIR/notes"
+}
+
+teardown_file() { rm -rf "$DIR"; }
+
+# of_steps EXPRESSION: of d, the rows of the run above
+of_steps() {
+    "$PYTHON" -c "import json, sys; d = json.load(open(sys.argv[1]))['steps']; print($1)" \
+        "$DIR/steps.json"
+}
+
+# names COMMAND...: of the steps on one thread
+names() { json_value "*[r['step'] for r in d['steps'] if r['threads'] == 1]" "$@"; }
+
+@test "a filtered run times what was asked for, adamw_f32 and both yardsticks" {
+    [ "$(of_steps "*[(r['step'], r['threads']) for r in d]")" = \
+        "('adamw4_ao', 1) ('adamw_f32', 1) ('a += s*b', 1) ('registers', 1)`
+        ` ('adamw4_ao', 2) ('adamw_f32', 2) ('a += s*b', 2) ('registers', 2)" ]
+    [ "$("$PYTHON" -c "import json, sys; print(*json.load(open(sys.argv[1])))" \
+        "$DIR/steps.json")" = steps ]
+}
+
+@test "rows are ratios to their yardsticks: those of adamw_f32 and the yardsticks themselves are 1" {
+    [ "$(of_steps "all(r['to_adamw_f32'] == 1 for r in d if r['step'] == 'adamw_f32')")" = True ]
+    [ "$(of_steps "all(r['of_yardstick'] == 1 for r in d if r['step'] == 'a += s*b')")" = True ]
+    [ "$(of_steps "d[6]['scaling'], d[7]['scaling_registers']")" = "1.0 1.0" ]
+    [ "$(of_steps "all('scaling' not in r and 'speedup' not in r for r in d[:4])")" = True ]
+}
+
+@test "the row of registers: operations per second, and nothing that memory is needed for" {
+    [ "$(of_steps "*[r['ops_per_s'] > 1e7 for r in d if r['step'] == 'registers']")" = "True True" ]
+    [ "$(of_steps "d[7]['bytes_moved'], d[7]['to_adamw_f32'], d[7]['of_yardstick']")" = \
+        "0.0 None None" ]
+    [ "$(of_steps "'params_per_s' in d[7] or 'ops_per_s' in d[0]")" = False ]
+    run -0 --separate-stderr qualm bench --quick --size 1 --rounds 1 --step adamw_f32
+    [ "$(grep -c '^registers (Gop/s)  *[12] .* -  *-  *-' <<<"$output")" -eq 2 ]
+}
+
+@test "the file's ratios follow from its raw samples" {
+    "$PYTHON" -c "import h5py" 2>/dev/null || skip "missing package: python3-h5py"
+    "$PYTHON" - "$DIR/steps.h5" "$DIR/steps.json" <<'EOF'
+import h5py, json, sys
+import numpy as np
+f, d = h5py.File(sys.argv[1]), json.load(open(sys.argv[2]))["steps"]
+names = f["/bench/steps"]["step"].astype(str).tolist()
+assert names == 2 * ["adamw4_ao", "adamw_f32", "a += s*b", "registers"], names
+t = f["/timing/step_seconds"][...].reshape(2, 4, 3)       # half, row, round
+assert (t > 0).all()
+speedup = t[0] / t[1]
+def same(name, want, key):
+    stored = f["/timing/" + name][...].reshape(2, 4)
+    assert np.isnan(stored[0]).all(), name
+    assert np.allclose(stored[1], np.median(want, axis=1), rtol=1e-12), (name, stored)
+    assert np.allclose(stored[1], [r[key] for r in d[4:]], rtol=1e-12), name
+same("step_speedup", speedup, "speedup")
+same("step_scaling", speedup / speedup[2], "scaling")
+same("step_scaling_registers", speedup / speedup[3], "scaling_registers")
+rate = f["/timing/step_rate"][...].reshape(2, 4)
+work = np.array([1, 1, 1, 48]) * 2.0**20                  # parameters, or operations
+assert np.allclose(rate, work / np.median(t, axis=2), rtol=1e-12)
+assert np.isnan(f["/timing/step_of_yardstick"][...].reshape(2, 4)[:, 3]).all()
+EOF
+}
+
+@test "--step: an expression, whatever its case; rules over whole tensors too" {
+    [ "$(names bench --quick --size 1 --rounds 1 --step '^ADAMW4_AO$|^lion8_bnb$')" = \
+        "adamw4_ao adamw_f32 lion8_bnb a += s*b registers" ]
+    [ "$(names bench --size 1 --rounds 1 --step '^adafactor8_022')" = \
+        "adamw_f32 adafactor8_022 adafactor8_022_torch`
+        ` a += s*b registers" ]
+}
+
+@test "--step that matches nothing: the nearest name, exit code 4, and no file" {
+    fails_with 4 "no variant 'adamw4_oa'; did you mean 'adamw4_ao'?" bench --step adamw4_oa \
+        --out "$DIR/none.h5"
+    [ -z "$(ls "$DIR" | grep none)" ]
+    fails_with 4 "qualm list variants" bench --step xyzzyxyzzy
+    fails_with 4 "--quick leaves them out" bench --quick --step '^came8'
+    fails_with 2 "--only searches" bench --only searches --step adamw4_ao
+}
+
+@test "--only: one part alone; an unknown one and bad numbers are refused" {
+    [ "$(json_value "*d" bench --quick --size 1 --rounds 1 --only searches)" = searches ]
+    fails_with 2 "expected steps, searches or analyze" bench --only nothing
+    fails_with 2 "--rounds: expected a whole number from 1 to 101, got '0'" bench --rounds 0
+    fails_with 2 "takes no argument" bench adamw4_ao
+}

@@ -1,0 +1,96 @@
+#!/usr/bin/env bats
+# check.bats - qualm check from outside.
+load ../../support/cli_common
+
+one=4097/planted/default/t1/forced
+
+@test "one variant, one case: a table, the seed, exit code 0" {
+    run -0 "$QUALM" check adamw4_ao --case "$one" -q
+    [[ $output == *"adamw4_ao"*"passed"* ]]
+    [[ $output == *"seed 20240501"* ]]
+}
+
+@test "every variant passes" {
+    [ "$(json_value 'd["passed"]' check -q)" = True ]
+    variants=$(json_value 'len(d)' list variants)
+    [ "$variants" -ge 9 ]
+    [ "$(json_value 'len(d["variants"]) + len(d["skipped"])' check --case "$one")" = "$variants" ]
+}
+
+@test "what is judged is not nothing" {
+    expression='all(v["judged"] > 10000 and v["worst_ratio"] <= 1 for v in d["variants"])'
+    [ "$(json_value "$expression" check --case 61x67/normal/default/t1/forced)" = True ]
+    expression='min(v["equal"] for v in d["variants"])'
+    [ "$(json_value "$expression" check adamw4_lpmm ema4_uniform --case "$one")" -gt 4000 ]
+}
+
+@test "the error of the parameter and of the states beside float32's" {
+    part=(--case 61x67/normal/default/t1/forced -q)
+    run -0 "$QUALM" check adamw_f32 adamw4_ao "${part[@]}"
+    [[ ${lines[0]} == *"RMSE/f32  of states"* ]]
+    expression='[v["rmse"]["parameter"]["ratio"] for v in d["variants"]]'
+    [ "$(json_value "$expression" check adamw_f32 adamw4_ao "${part[@]}")" = "[1.0, 1.0]" ]
+    expression='d["variants"][0]["rmse"]["exp_avg"]["ratio"] > 1e5'
+    [ "$(json_value "$expression" check adamw4_ao "${part[@]}")" = True ]
+    expression='d["variants"][0]["rmse"]["parameter"]["ratio"]'
+    [ "$(json_value "$expression" check adamw4_ao --case 61x67/planted/wd/t1/forced)" = None ]
+}
+
+@test "ladders show what their thresholds do differently" {
+    [ "$(json_value 'd["variants"][0]["deviations"]' check ema4_nf4a8 --case "$one")" -gt 10 ]
+    [ "$(json_value 'd["variants"][0]["deviations"]' check ema4_nf4 --case "$one")" = 0 ]
+}
+
+@test "recipes with overrides; several; one list" {
+    run -0 "$QUALM" check adamw4_ao,exp_avg.round=mid,exp_avg_sq.norm=rank1 ema4_nf4 -q \
+        --case 61x67/exact/exact/t1/forced
+    [ "$(grep -c passed <<<"$output")" = 2 ]
+}
+
+@test "--specials: what each variant does with NaN, Inf, zeros, denormals, overflow; judged" {
+    [ "$(json_value 'd["passed"]' check --specials)" = True ]
+    [ "$(json_value 'len(d["specials"])' check --specials)" = \
+        $((5 * $(json_value 'len(d)' list variants))) ]
+    expression='{s["special"]: s["parameters_not_finite"] for s in d["specials"]}'
+    [ "$(json_value "$expression" check --specials adamw_f32)" = \
+        "{'nan': 1, 'inf': 1, 'zeros': 0, 'denormal': 0, 'huge': 0}" ]
+}
+
+@test "the seed is taken, printed and matters; the same seed gives the same text" {
+    a=$(qualm check adamw4_ao --case "$one" --seed 7 -q)
+    [[ $a == *"seed 7"* ]]
+    [ "$a" = "$(qualm check adamw4_ao --case "$one" --seed 7 -q)" ]
+    [ "$(json_value 'd["seed"]' check adamw4_ao --case "$one" --seed 7)" = 7 ]
+    [ "${a%seed*}" != "$(qualm check adamw4_ao --case "$one" --seed 8 -q | sed '/^seed/d')" ]
+}
+
+@test "--list-cases: unique, each can be run alone" {
+    run -0 "$QUALM" check --list-cases
+    [ "${#lines[@]}" -gt 250 ]
+    [ "$(sort -u <<<"$output" | wc -l)" = "${#lines[@]}" ]
+    for k in 0 40 170 250; do
+        qualm check adamw8_bnb --case "${lines[k]}" -q >/dev/null
+    done
+    [ "$(json_value 'len(d)' check --list-cases)" = "${#lines[@]}" ]
+}
+
+@test "--json: stdout is JSON alone" {
+    json_on_stdout check adamw4_ao --case "$one" --json
+}
+
+@test "what cannot be judged is skipped with a reason; exit code 77 when that is all" {
+    local nest='ema4_nf4,exp_avg=dyn:8s/block:64/mids/mid/nest:256/maxskip'
+    command -v "${CXX:-c++}" >/dev/null || skip "backend emu wants a C++ compiler"
+    fails_with 77 "nested scales have no kernel" check --backend emu "$nest"
+    run -0 "$QUALM" check --backend emu "$nest" ema4_nf4 -q --case "$one"
+    [[ $output == *"skipped ema4_nf4,exp_avg=dyn:8s/"* && $output == *"passed"* ]]
+}
+
+@test "an unknown variant, class or case is refused with what was meant" {
+    fails_with 4 "did you mean 'adamw4_ao'?" check adamw4_oa
+    fails_with 4 "did you mean 'planted'?" check adamw4_ao --case 4097/plantde/default/t1/forced
+    fails_with 2 "SHAPE/CLASS" check adamw4_ao --case 4097
+    fails_with 2 "first step" check adamw4_ao --case 4097/planted/default/t0/forced
+    fails_with 2 "whole number" check --seed x
+    fails_with 2 "takes both signs" check adamw4_ao,exp_avg=lin:4u/block:128/bisect/mid
+}

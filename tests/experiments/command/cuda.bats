@@ -1,0 +1,87 @@
+#!/usr/bin/env bats
+# cuda.bats - kernels, check --backend and gpu-check from outside, on machines without a GPU.
+
+load ../../support/cli_common
+
+setup() {
+    export QM_CACHE=$BATS_TEST_TMPDIR/cache QM_LIBCUDA=none
+}
+
+NESTED=adamw_f32,exp_avg=dyn:8s/block:64/bisect/mid/nest:256
+
+needs_nvrtc() {
+    "$QUALM" doctor --json | grep -q '"nvrtc": "no NVRTC' && skip "no NVRTC"
+    return 0
+}
+
+@test "kernels: registers and memory of one variant, compiled once" {
+    needs_nvrtc
+    run -0 --separate-stderr "$QUALM" kernels adamw4_ao --arch sm_90
+    [[ $output == *"adamw4_ao  sm_90"* && $stderr == *"none spills or uses local memory"* ]]
+    [ "$(ls "$QM_CACHE" | wc -l)" = 1 ]
+    run -0 --separate-stderr "$QUALM" kernels adamw4_ao --arch sm_90
+    [[ $output == *cached* ]]
+    json_on_stdout kernels adamw4_ao,param=bf16/kahan,grad=bf16 --arch sm_80,sm_100 --json
+    run -0 --separate-stderr "$QUALM" kernels adamw4_ao --text
+    [[ $output == *"qm_element_adamw_ao"* ]]
+}
+
+@test "kernels: what has none says why" {
+    needs_nvrtc
+    fails_with 77 "nested scales have no kernel" kernels "$NESTED"
+}
+
+@test "kernels: bad words are refused; without NVRTC it is 77" {
+    fails_with 2 "expected up to" kernels adamw4_ao --arch 90
+    fails_with 2 "expected exact or fast" kernels adamw4_ao --mode slow
+    QM_NVRTC=none fails_with 77 "no NVRTC: QM_NVRTC=none does not load" kernels adamw4_ao
+    fails_with 4 "did you mean 'adamw4_ao'?" kernels adamw4_oa
+}
+
+@test "gpu-check without a GPU: 77 and one line" {
+    run -77 "$QUALM" gpu-check
+    [ "${#lines[@]}" = 1 ]
+    [[ $output == "qualm gpu-check: GPU backend unavailable: "* ]]
+    fails_with 2 "expected exact, check, codes or speed" gpu-check --only all
+}
+
+@test "doctor names what is missing, with the variable that names another" {
+    run -0 "$QUALM" doctor
+    [[ $output == *"no NVIDIA driver: QM_LIBCUDA=none does not load"* ]]
+    QM_NVRTC=none QM_CURAND=none QM_CACHE=off run -0 "$QUALM" doctor
+    [[ $output == *"no NVRTC"* && $output == *"no cuRAND"* && $output == *"QM_CACHE=off"* ]]
+    unset QM_LIBCUDA
+    [ -e /usr/local/cuda/lib64/stubs/libcuda.so ] || skip "no stub of the toolkit"
+    QM_LIBCUDA=/usr/local/cuda/lib64/stubs/libcuda.so run -77 "$QUALM" check adamw4_ao --backend cuda
+    [[ $output == *"cuInit gives error 34, the toolkit's stub: no driver, no GPU"* ]]
+}
+
+@test "check --backend emu judges the CUDA kernels" {
+    command -v c++ >/dev/null || skip "no C++ compiler"
+    run -0 "$QUALM" check adamw4_ao --backend emu --case 4097/planted/wd/t1/forced -q
+    [[ $output == *passed* ]]
+    run -0 "$QUALM" check apollo_f32 fira_f32 --backend emu --case 61x67/normal/default/t1/forced -q
+    [[ $output == *"apollo_f32"*passed*"fira_f32"*passed* ]]
+    run -0 "$QUALM" check adamw4_ao "$NESTED" --backend emu --case 129/normal/default/t1/forced -q
+    [[ $output == *"skipped $NESTED: nested scales have no kernel"* ]]
+}
+
+@test "check --mode fast: on the emulator as inexact as a GPU may be; not on the CPU" {
+    command -v c++ >/dev/null || skip "no C++ compiler"
+    grep -qw fma /proc/cpuinfo || skip "no fma on this processor"
+    for mode in exact fast; do
+        json_value 'd["variants"][0]["passed"], d["variants"][0]["equal"]' check lamb_bnb --backend emu \
+            --mode $mode --case 4097/normal/default/t1/forced
+    done > "$BATS_TEST_TMPDIR/two"
+    [ "$(grep -c True "$BATS_TEST_TMPDIR/two")" = 2 ]
+    [ "$(sort -u "$BATS_TEST_TMPDIR/two" | wc -l)" = 2 ] # other bits
+    fails_with 2 "--mode fast is of --backend cuda or emu" check lamb_bnb --mode fast
+}
+
+@test "a .cu of one's own is compiled by NVRTC before a GPU is asked for" {
+    needs_nvrtc
+    "$QUALM" check --template adamw4_ao.cu > "$BATS_TEST_TMPDIR/k.cu"
+    fails_with 77 "GPU backend unavailable" check --kernel "$BATS_TEST_TMPDIR/k.cu" --backend cuda
+    echo '__device__ int x = nothing;' >> "$BATS_TEST_TMPDIR/k.cu"
+    fails_with 2 "does not compile" check --kernel "$BATS_TEST_TMPDIR/k.cu" --backend cuda
+}

@@ -1,0 +1,147 @@
+#!/usr/bin/env bats
+# emu.bats - CUDA kernels judged on the CPU, from outside.
+load ../../support/cli_common
+
+setup() {
+    cd "$BATS_TEST_TMPDIR" || exit 1
+    command -v c++ >/dev/null || skip "no C++ compiler (c++)"
+}
+
+one=4097/normal/default/t1/forced
+
+# plant FILE TEMPLATE SED: a template with a bug
+plant() {
+    "$QUALM" check --template "$2" > right.cu
+    sed "$3" right.cu > "$1"
+    ! cmp -s right.cu "$1"
+}
+race() { plant race.cu adamw4_lpmm_group.cu 's/atomicMax(top, \(.*\));/*top = max(*top, \1);/'; }
+
+@test "a CUDA template passes every case and 2^31 + 7 elements, from an empty folder" {
+    mkdir empty && cd empty
+    "$QUALM" check --template lion8_fused.cu > mine.cu
+    run -0 --separate-stderr "$QUALM" check --kernel mine.cu --json
+    [[ $stderr == *"mine.cu: backend emu, on the CPU"* ]]
+    "$PYTHON" -c 'import json, sys; d = json.load(sys.stdin)
+assert d["passed"] and d["results"]["passed"] == 321, d["results"]
+assert sum(d["results"].values()) == 321, d["results"]' <<<"$output"
+    [ "$(ls)" = mine.cu ]
+}
+
+@test "the other templates pass; --backend emu says it for them" {
+    for name in $("$QUALM" check --template list | grep '\.cu$'); do
+        "$QUALM" check --template "$name" > "$name"
+        run -0 --separate-stderr "$QUALM" check --kernel "$name" --backend emu --regime exact -q
+        [[ $output == *" passed"* && $output != *FAILED* && -z $stderr ]]
+    done
+}
+
+@test "a race is a verdict with line, block and thread, and its line again gives it again" {
+    race
+    run -1 "$QUALM" check --no-shrink --kernel race.cu --backend emu --regime exact -q
+    [[ $output == *"race.cu:39: data race: thread (1,0,0) of block (0,0,0) reads 4 bytes at byte 0 of shared top"* ]]
+    line=$(sed -n 's/^ *again: qualm //p' <<<"$output" | head -1)
+    [ -n "$line" ]
+    run -1 bash -c "'$QUALM' $line -q --no-shrink"
+    [[ $output == *"data race"* ]]
+}
+
+@test "it shrinks to a program that loads the kernel and finds it without qualm" {
+    race
+    run -0 "$QUALM" shrink --kernel race.cu -q
+    [[ $output == *"elements         3"* && $output == *"verified         yes"* ]]
+    cc -O2 -ffp-contract=off -Wall -Wextra -Werror race-repro.c -lm -ldl -o repro
+    run -1 ./repro
+    [[ $output == "expected: nothing found; got: race.cu:39: data race:"* ]]
+}
+
+@test "an index of 32 bits fails at 2^31 + 7 elements alone" {
+    plant far.cu adamw8_bnb.cu 's/int64_t from = (int64_t)blockIdx.x \* BLOCK, i/int from = blockIdx.x * BLOCK, i/'
+    run -0 "$QUALM" check --no-shrink --kernel far.cu --case "$one" -q
+    run -1 "$QUALM" check --no-shrink --kernel far.cu --case 2147483655/far -q
+    [[ $output == *"step 1 of 2^31 + 7 elements: far.cu:93: thread (0,0,0) of block (8388608,0,0) reads 4 bytes out of bounds"* ]]
+}
+
+@test "what cannot be emulated, or compiled, is named" {
+    "$QUALM" check --template lion8_fused.cu > right.cu
+    sed 's/^    if (i >= a->n)$/    asm("");\n&/' right.cu > ptx.cu
+    fails_with 2 "ptx.cu:55: inline PTX (asm) cannot be emulated" check --kernel ptx.cu
+    sed 's/floorf(y)/tex2D(y)/' right.cu > texture.cu
+    run -2 "$QUALM" check --kernel texture.cu
+    [[ $output == *"texture.cu:60:"*"tex2D"* && $output == *"texture.cu does not compile"* ]]
+    run -2 env CXX=no-such-compiler "$QUALM" check --kernel right.cu
+    [[ $output == *"cannot run the compiler 'no-such-compiler'"* ]]
+    fails_with 3 "nowhere.cu" check --kernel nowhere.cu
+    echo '#include "kernel_cuda.h"' > empty.cu
+    fails_with 2 "does not export qm_kernel_abi" check --kernel empty.cu
+}
+
+@test "clang++ gives the same verdicts" {
+    command -v clang++ >/dev/null || skip "no clang++"
+    race
+    run -1 env CXX=clang++ "$QUALM" check --no-shrink --kernel race.cu --case "$one" -q
+    [[ $output == *"race.cu:39: data race"* ]]
+    run -0 env CXX=clang++ "$QUALM" check --no-shrink --kernel right.cu --case "$one" -q
+}
+
+# proof QUANTIZER RANGE BACKEND: what a proof says, but for who took how long
+proof() {
+    "$QUALM" prove "$1" --range="$2" --backend "$3" --json | "$PYTHON" -c '
+import json, sys
+p = json.load(sys.stdin)["proofs"][0]
+for key in ("seconds", "device_seconds"):
+    p.pop(key, None)
+print(json.dumps(p, sort_keys=True))'
+}
+
+@test "prove: what the kernels give is judged as what the CPU's search gives" {
+    for q in nf4:4s/ladder/mid nf4a8:4s/ladder/mid nf4a8:4s/argmin/mid dyn:8s/lower/mid intm:4s/arith/even; do
+        for range in -1e-41:1e-41 -0.7811:-0.78 0.0397:0.0398 0.99999:1.00001 -inf:-3.4e38 3.4e38:inf; do
+            [ "$(proof $q $range emu)" = "$(proof $q $range cpu)" ]
+        done
+    done
+    run -2 --separate-stderr "$QUALM" prove step:adamw4_ao --backend emu
+    [[ $stderr == *"backend emu runs routines of this program and .cu files"* ]]
+    run -2 --separate-stderr "$QUALM" prove nf4:4s/ladder/mid --backend emu
+    [[ $stderr == *"say --range"* ]]
+}
+
+# nearest FILE SED: a right nearest-code kernel for nf4, altered
+nearest() {
+    cat > right.cu <<'EOF'
+#include "kernel_cuda.h"
+__device__ const float value[16] = {-1.0f, -0.6961928009986877f, -0.5250730514526367f,
+    -0.39491748809814453f, -0.28444138169288635f, -0.18477343022823334f, -0.09105003625154495f, 0.0f,
+    0.07958029955625534f, 0.16093020141124725f, 0.24611230194568634f, 0.33791524171829224f,
+    0.44070982933044434f, 0.5626170039176941f, 0.7229568362236023f, 1.0f};
+QM_CUDA_LAUNCH(qm_cuda_nearest, 256, 256, 0);
+extern "C" __global__ void qm_cuda_nearest(const float *y, int64_t n, unsigned char *code)
+{
+    int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+    if (i >= n)
+        return;
+    int k = 0;
+    while (k < 15 && y[i] > 0.5f * (value[k] + value[k + 1]))
+        k++;
+    code[i] = (unsigned char)k;
+}
+EOF
+    sed "${2:-}" right.cu > "$1"
+}
+
+@test "prove: a nearest-code kernel of a user's, right, beside an edge, and out of bounds" {
+    nearest mine.cu
+    run -0 "$QUALM" prove mine.cu --map nf4 --range 0.3893:0.3894
+    [[ $output == *"nearest, of those run"* ]]
+    nearest edge.cu 's/0.24611230/0.24611330/'
+    run -1 "$QUALM" prove edge.cu --map nf4 --range 0.2920:0.2921
+    [[ $output == *"WRONG: not nearest"* ]]
+    nearest tail.cu 's/i >= n/i > n/'
+    run -1 "$QUALM" prove tail.cu --map nf4 --range 0.3893:0.3894
+    [[ $output == *"WRONG: tail.cu:13: thread ("*"reads 4 bytes out of bounds, 0 bytes past the end of the values"* ]]
+    nearest none.cu 's/qm_cuda_nearest/mine/'
+    run -2 --separate-stderr "$QUALM" prove none.cu --map nf4 --range 0.1:0.2
+    [[ $stderr == *"no extern \"C\" __global__ qm_cuda_nearest"* ]]
+    run -2 --separate-stderr "$QUALM" prove mine.cu --map nf4
+    [[ $stderr == *"say --range"* ]]
+}

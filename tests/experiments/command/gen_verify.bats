@@ -1,0 +1,223 @@
+#!/usr/bin/env bats
+# gen_verify.bats - qualm gen and qualm verify: a step made elsewhere, right and wrong.
+load ../../support/cli_common
+
+setup() {
+    dir=$(mktemp -d)
+    example=$ROOT/tests/examples/adamw4_numpy.py
+}
+
+teardown() { rm -rf "$dir"; }
+
+# answers SOURCE TARGET [PYTHON]: a copy of a golden .npz whose answers are the reference's own,
+# after PYTHON has changed the dict a of arrays
+answers() {
+    "$PYTHON" - "$@" <<'P'
+import sys
+import numpy as np
+a = dict(np.load(sys.argv[1]))
+a.update({n.replace("/want/", "/out/"): x.copy() for n, x in a.items() if "/want/" in n})
+exec(sys.argv[3] if len(sys.argv) > 3 else "")
+np.savez_compressed(sys.argv[2], **a)
+P
+}
+
+# planted SED: the example with a bug, over steps that plant ties
+planted() {
+    qualm gen adamw4_ao -q --cases normal,exact -o "$dir/in.npz" >/dev/null
+    sed "$1" "$example" >"$dir/bug.py"
+    ! cmp -s "$example" "$dir/bug.py"
+    "$PYTHON" "$dir/bug.py" "$dir/in.npz" "$dir/out.npz"
+    run -1 "$QUALM" verify "$dir/out.npz"
+    [[ $output == *FAILED* ]]
+}
+
+@test "NumPy's 4-bit AdamW passes, over every class and both kinds of first step" {
+    qualm gen adamw4_ao -q -c normal,planted,exact,outlier,zeros,lastmax,loguniform -o "$dir/in.npz" \
+        >/dev/null
+    "$PYTHON" "$example" "$dir/in.npz" "$dir/out.npz"
+    run -0 "$QUALM" verify "$dir/out.npz"
+    [ "$(json_value 'd["equal"] > 100000 and d["off_by_one"] == d["wrong"] == 0' \
+        verify "$dir/out.npz")" = True ]
+    for setting in wd beta0 eps; do
+        qualm gen adamw4_ao -s 97x128 --setting $setting --first-step 1000 --form npz -o - |
+            "$PYTHON" "$example" - - | qualm verify - >/dev/null
+    done
+}
+
+@test "ties that go down fail" { planted 's/side="right")/side="left")/'; }
+
+@test "weight decay added to the gradient fails" {
+    planted 's/^    m, v = lerp/    g = g + np.float32(h["weight_decay"]) * p\n    m, v = lerp/
+             s/^    p = p - .*/    pass/'
+}
+
+@test "the wrong half of a byte first fails" { planted 's/codes\[0::2\] << 4 | codes\[1::2\]/codes[1::2] << 4 | codes[0::2]/'; }
+
+@test "a plain lerp where torch's is exact at its end fails" {
+    planted 's/^    return a + (b - a).*/    return a + (b - a) * np.float32(w)/'
+}
+
+@test "the same inputs in every form; answers come back in every form" {
+    for form in h5 npz safetensors; do
+        qualm gen adamw4_ao -q -n 2 -o "$dir/in.$form" >/dev/null
+        fails_with 4 "t0/out/1/param" verify "$dir/in.$form"
+    done
+    cp "$dir/in.h5" "$dir/out.h5"
+    "$PYTHON" "$example" "$dir/in.h5" "$dir/out.h5"
+    run -0 "$QUALM" verify "$dir/out.h5"
+    "$PYTHON" - "$dir" <<'P'
+import json, struct, sys
+import h5py, numpy as np
+folder = sys.argv[1]
+z, h = np.load(folder + "/in.npz"), h5py.File(folder + "/in.h5")
+raw = open(folder + "/in.safetensors", "rb").read()
+length = struct.unpack("<Q", raw[:8])[0]
+head = json.loads(raw[8:8 + length])
+kind = {"F32": "<f4", "U8": "u1"}
+assert len(head) == len(z.files) > 40
+for name in z.files:
+    e = head[name]
+    at = 8 + length + e["data_offsets"][0]
+    x = np.frombuffer(raw[at:8 + length + e["data_offsets"][1]], kind[e["dtype"]])
+    assert np.array_equal(x.reshape(e["shape"]), z[name], equal_nan=True), name
+    assert np.array_equal(h[name][()], z[name], equal_nan=True), name
+    assert z[name].flags.c_contiguous
+    # the way back: answers appended to the .safetensors
+    if "/want/" in name:
+        head[name.replace("/want/", "/out/")] = dict(e)
+data = raw[8 + length:]
+out = b""
+for name, e in head.items():
+    x = data[slice(*e["data_offsets"])]
+    e = head[name] = dict(e, data_offsets=[len(out), len(out) + len(x)])
+    out += x
+text = json.dumps(head).encode()
+open(folder + "/out.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + out)
+P
+    run -0 "$QUALM" verify "$dir/out.safetensors"
+    qualm verify - <"$dir/out.safetensors" >/dev/null
+    qualm gen adamw4_ao -n 2 --form npz -o - | cmp - "$dir/in.npz"
+    qualm gen adamw4_ao -n 2 -o - | cmp - "$dir/in.safetensors"
+}
+
+@test "the reference's own answers pass for other systems" {
+    for recipe in adamw8_ao adamw8_bnb lion8_bnb lion8_fused sgdm8_bnb adamw4_lpmm adamw_f32 adamw4_ao,grad=bf16 \
+        adamw4_ao,exp_avg.round=stoch adafactor8_026 came_f32 lamb_bnb lion8_ecc8 flash_adamw; do
+        qualm gen "$recipe" -q --forced -s 61x67,300 -c normal,planted,nonfinite -o "$dir/in.npz" \
+            >/dev/null
+        answers "$dir/in.npz" "$dir/out.npz"
+        run "$QUALM" verify "$dir/out.npz"
+        [ "$status" -eq 0 ] || { echo "$recipe: $output"; false; }
+    done
+}
+
+@test "one wrong nibble, scale or parameter is found and named" {
+    qualm gen adamw4_ao -q -n 2 -c normal -o "$dir/in.npz" >/dev/null
+    answers "$dir/in.npz" "$dir/a.npz" 'a["t0/out/2/exp_avg_sq.codes"][7] ^= 0x30'
+    run -1 "$QUALM" verify "$dir/a.npz"
+    [[ $output == *"t0/out/2"*"exp_avg_sq: element 14 has code"* ]]
+    answers "$dir/in.npz" "$dir/a.npz" 'a["t0/out/1/exp_avg.scales"][3] *= np.float32(1 + 2e-6)'
+    run -1 "$QUALM" verify "$dir/a.npz"
+    [[ $output == *"t0/out/1"*"exp_avg: scale 3 is"* ]]
+    answers "$dir/in.npz" "$dir/a.npz" 'a["t1/out/2/param"][5] += np.float32(1e-5)'
+    run -1 "$QUALM" verify "$dir/a.npz"
+    [[ $output == *"t1/out/2"*"parameter 5 is"* ]]
+}
+
+# LAMB in NumPy, in double: a sum over the whole tensor; answers without the ratio for a third word
+lamb() {
+    "$PYTHON" - "$@" <<'P'
+import json, sys
+import numpy as np
+a, f = dict(np.load(sys.argv[1])), np.float32
+head = json.loads(bytes(a["golden"]))
+assert head["param"] == "f32" and head["cases"][0]["slots"][0]["shape"] == [61, 67]
+for c in head["cases"]:
+    h, name = c["hyper"], c["name"]
+    for k in range(1, c["steps"] + 1):
+        at = f"{name}/out/{k - 1}" if k > 1 else f"{name}/in"
+        p, m, v = (a[f"{at}/{x}"].astype("f8") for x in ("param", "exp_avg", "exp_avg_sq"))
+        g, t = a[f"{name}/grad/{k}"].astype("f8"), c["first_step"] + k - 1
+        m = h["beta1"] * m + (1 - h["beta1"]) * g
+        v = h["beta2"] * v + (1 - h["beta2"]) * g * g
+        u = m / (1 - h["beta1"] ** t) / (np.sqrt(v / (1 - h["beta2"] ** t)) + h["eps"])
+        ratio = min(1, h["max_unorm"] * np.linalg.norm(p) / np.linalg.norm(u))
+        if len(sys.argv) > 3:
+            ratio = 1
+        p = p * (1 - h["lr"] * h["weight_decay"]) - h["lr"] * ratio * u
+        for x, y in (("param", p), ("exp_avg", m), ("exp_avg_sq", v)):
+            a[f"{name}/out/{k}/{x}"] = f(y)
+np.savez(sys.argv[2], **a)
+P
+}
+
+@test "a rule with sums over tensors: LAMB in NumPy passes, without its ratio it fails" {
+    qualm gen lamb_bnb,max_unorm=0.001,weight_decay=0.1 -q -s 61x67 -c normal -o "$dir/in.npz" >/dev/null
+    lamb "$dir/in.npz" "$dir/out.npz"
+    run -0 "$QUALM" verify "$dir/out.npz"
+    lamb "$dir/in.npz" "$dir/out.npz" wrong
+    run -1 "$QUALM" verify "$dir/out.npz"
+    [[ $output == *"t0/out/1"*"parameter"* ]]
+}
+
+@test "parameters of 16 and 8 bits and their residuals, in every form" {
+    for recipe in lion8_ecc8 adamw8_ao,param=bf16/kahan adamw4_ao,param=e4m3/stoch lion8_fused,param=f16/ecc16; do
+        for form in h5 npz safetensors; do
+            qualm gen "$recipe" -q -n 2 -s 300 -c normal -o "$dir/in.$form" >/dev/null
+            fails_with 4 "t0/out/1/param" verify "$dir/in.$form"
+        done
+        answers "$dir/in.npz" "$dir/out.npz"
+        run -0 "$QUALM" verify "$dir/out.npz"
+    done
+    answers "$dir/in.npz" "$dir/a.npz" 'a["t0/out/2/residual"][7] ^= 64'
+    run -1 "$QUALM" verify "$dir/a.npz"
+    [[ $output == *"t0/out/2"*"parameter 7 with its residual is"* ]]
+    answers "$dir/in.npz" "$dir/a.npz" 'del a["t0/out/1/residual"]'
+    fails_with 3 "there is no array 't0/out/1/residual'" verify "$dir/a.npz"
+}
+
+@test "what is missing, foreign or changed is said in one line" {
+    qualm gen adamw4_ao -q -n 2 -c normal -o "$dir/in.npz" >/dev/null
+    answers "$dir/in.npz" "$dir/a.npz" 'del a["t0/out/2/exp_avg.scales"]'
+    fails_with 3 "there is no array 't0/out/2/exp_avg.scales'" verify "$dir/a.npz"
+    answers "$dir/in.npz" "$dir/a.npz" 'a = {n: x for n, x in a.items() if "t1/out/2" not in n}'
+    run -1 "$QUALM" verify "$dir/a.npz"
+    [[ $output == *"t1/out/2/param"*"not answered"* ]]
+    answers "$dir/in.npz" "$dir/a.npz" 'a["t0/out/1/param"] = a["t0/out/1/param"].astype(np.float64)'
+    fails_with 3 "'t0/out/1/param' is 4096 elements of f64, expected 4096 of f32" verify "$dir/a.npz"
+    answers "$dir/in.npz" "$dir/a.npz" 'a["t0/out/1/exp_avg.codes"] = a["t0/out/1/exp_avg.codes"][1:]'
+    fails_with 3 "2047 elements of u8, expected 2048" verify "$dir/a.npz"
+    answers "$dir/in.npz" "$dir/a.npz" 'a["t0/grad/2"][3, 3] = 1'
+    fails_with 3 "not those that were written" verify "$dir/a.npz"
+    answers "$dir/in.npz" "$dir/a.npz" 'a["golden"] = np.frombuffer(bytes(a["golden"]).replace(b"\"version\": 1", b"\"version\": 2"), np.uint8)'
+    fails_with 3 "version 2; expected 'qualm-golden', version 1" verify "$dir/a.npz"
+    answers "$dir/in.npz" "$dir/a.npz" 'del a["golden"]'
+    fails_with 3 "not a golden file" verify "$dir/a.npz"
+    head -c 3000 "$dir/in.npz" >"$dir/b.npz"
+    fails_with 3 "b.npz" verify "$dir/b.npz"
+    "$PYTHON" - "$dir/in.npz" "$dir/c.npz" <<'P'
+import sys
+b = bytearray(open(sys.argv[1], "rb").read())
+b[5000] ^= 1
+open(sys.argv[2], "wb").write(b)
+P
+    fails_with 3 "damaged" verify "$dir/c.npz"
+}
+
+@test "gen: what it refuses" {
+    fails_with 2 "--out is missing" gen adamw4_ao
+    fails_with 2 "RECIPE is missing" gen -o "$dir/a.npz"
+    fails_with 4 "did you mean 'planted'" gen adamw4_ao -c planed -o "$dir/a.npz"
+    fails_with 2 "ends in .h5, .npz or .safetensors" gen adamw4_ao -o "$dir/a.txt"
+    fails_with 2 "expected safetensors or npz" gen adamw4_ao --form h5 -o -
+    fails_with 2 "1 to 1000" gen adamw4_ao -n 0 -o "$dir/a.npz"
+    [ -z "$(ls "$dir")" ]
+}
+
+@test "PyTorch's twin passes, where torch is installed" {
+    "$PYTHON" -c "import torch" 2>/dev/null || skip "torch is not installed"
+    qualm gen adamw4_ao -q --cases normal,planted,exact -o "$dir/in.npz" >/dev/null
+    "$PYTHON" "$ROOT/tests/examples/adamw4_torch.py" "$dir/in.npz" "$dir/out.npz"
+    run -0 "$QUALM" verify "$dir/out.npz"
+}

@@ -1,0 +1,95 @@
+#!/usr/bin/env bats
+# protocol.bats - paired suites on the command line: the shipped ones at their small size, one
+# digest however they are run, words that do not exist.
+
+load ../../support/cli_common
+
+setup() { dir=$(mktemp -d); }
+teardown() { rm -rf "$dir"; }
+
+@test "every shipped paired suite plans at every size, without a skipped cell" {
+    for suite in experiments/suites/{ablation,axis,published}_*.yaml; do
+        for size in small normal large; do
+            run "$QUALM" plan --json --size $size "$suite"
+            [ "$status" -eq 0 ]
+            [[ "$output" == *'"skipped": 0'* ]]
+        done
+    done
+}
+
+@test "the small ablations run, with verdicts for every own label" {
+    for name in ablation_momentum ablation_rank1; do
+        run --separate-stderr "$QUALM" run -q --size small $name -o "$dir/$name.h5"
+        [ "$status" -eq 0 ]
+        [[ "$output" == *"verdicts: against the float64 twin"* ]]
+        [[ "$output" == *"scores:"* ]]
+    done
+    [ "$(json_value '[v["n"] for v in d[0]["protocol"]["verdicts"] if v["own"]] == [6] * 28' \
+        run -q --size small ablation_momentum -o "$dir/again.h5")" = True ]
+}
+
+@test "the claims of the published tables, each problem by itself, hold in direction at small size" {
+    run --separate-stderr "$QUALM" run -q --claims --size small published_second_moment -o "$dir/p.h5"
+    [ "$status" -eq 0 ]
+    [ "$(grep -c ': holds' <<<"$output")" -ge 14 ] # of nine for each of two problems
+    [ "$(grep -c ': does not hold' <<<"$output")" -eq 0 ]
+}
+
+@test "a verdict says where float32 is apart from float64 too" {
+    cat >"$dir/apart.yaml" <<'Y'
+{variant: adamw8_bnb, exp_avg.min_numel: 0, exp_avg_sq.min_numel: 0, protocol: paired, coupling: closed,
+ source: ["problem:factor", "problem:nqm:n=64"], weight_decay: 0, seed: 1..6, steps: 2000}
+Y
+    run -0 --separate-stderr "$QUALM" run -q -w 0 "$dir/apart.yaml" -o "$dir/apart.h5"
+    [ "$(grep -c 'float32 apart too' <<<"$output")" -eq 1 ]
+    grep -q '^factor .*float32 apart too' <<<"$output"
+    [ "$(json_value '[v["null_apart"] for v in d[0]["protocol"]["verdicts"] if v["own"]]' \
+        run -q -w 0 "$dir/apart.yaml" -o "$dir/apart.h5")" = "[True, False]" ]
+}
+
+@test "one digest: threads, a campaign's processes, shards" {
+    "$QUALM" run -q -w 0 -t 1 --size small axis_scale -o "$dir/a.h5" >/dev/null
+    "$QUALM" run -q -w 0 -t 2 --size small axis_scale -o "$dir/b.h5" >/dev/null
+    "$QUALM" run -q -w 2 --size small axis_scale -o "$dir/c.h5" >/dev/null
+    for i in 2 1 3; do
+        "$QUALM" run -q -w 1 --shard $i/3 --size small axis_scale -o "$dir/d.h5" >/dev/null
+    done
+    "$QUALM" merge "$dir/d.run" -o "$dir/d.h5" >/dev/null
+    for x in b c d; do
+        [ "$("$QUALM" digest "$dir/$x.h5" | cut -c1-64)" = \
+          "$("$QUALM" digest "$dir/a.h5" | cut -c1-64)" ]
+    done
+}
+
+@test "a verdict says where nothing was quantized, where the twin diverged, what it would have found" {
+    cat >"$dir/v.yaml" <<'END'
+variant: [adamw4_ao, adamw_f32]
+source: ["problem:nqm:n=64", "problem:nqm:n=8192,rows=64"]
+coupling: closed
+protocol: paired
+seed: 1..6
+steps: 20
+END
+    run --separate-stderr "$QUALM" run -q "$dir/v.yaml" -o "$dir/v.h5"
+    [ "$status" -eq 0 ]
+    [ "$(grep -c 'no codes: too small' <<<"$output")" -eq 1 ]
+    [[ "$output" =~ nqm:n=64\ .*adamw4_ao\ .*equivalent,\ no\ codes:\ too\ small ]]
+    [ "$(json_value '[v["float32"] for v in d[0]["protocol"]["verdicts"] if v["own"]]' \
+        run -q "$dir/v.yaml" -o "$dir/v.h5")" = "[True, False, False, False]" ]
+    sed -i 's/^variant.*/variant: ["sgdm4_lpmm,momentum_buffer.min_numel=0"]/; s/nqm:n=64/quad:n=256,start=normal/; s/^steps.*/steps: 400/' "$dir/v.yaml"
+    echo 'lr_scale: [1, 64]' >>"$dir/v.yaml"
+    [ "$(json_value '[(v["n"], v["twin_diverged"], v["verdict"]) for v in d[0]["protocol"]["verdicts"]
+        if v["own"] and v["lr_scale"] == 64][0]' run -q "$dir/v.yaml" -o "$dir/w.h5")" = "(0, 6, 'too few')" ]
+}
+
+@test "--size takes a size" {
+    run "$QUALM" run --size tiny ablation_search -o "$dir/x.h5"
+    [ "$status" -eq 4 ]
+    [[ "$output" == *"no size 'tiny'; there are small, normal and large"* ]]
+    [ ! -e "$dir/x.h5" ]
+    run --separate-stderr "$QUALM" plan --size large smoke
+    [ "$status" -eq 0 ]
+    [[ "$stderr" == "smoke: no values for size large; as it is" ]]
+    run --separate-stderr "$QUALM" plan --size small axis_unit
+    [ -z "$stderr" ]
+}

@@ -1,0 +1,155 @@
+#!/usr/bin/env bats
+# run.bats - qualm run: files, exit codes, JSON, interruption.  Run from the repository's root.
+
+setup() {
+    qualm="${QUALM:-./qualm}"
+    dir="$(mktemp -d)"
+    suite="$dir/small.yaml"
+    printf '%s\n' 'variant: [ema4_nf4, ema4_uniform]' 'source: dist:gauss' 'n: 4096' \
+        'seed: [1, 2]' 'summary:' \
+        '  - {name: sqnr, by: seed, across: variant, value: sqnr}' >"$suite"
+}
+
+teardown() { rm -rf "$dir"; }
+
+@test "a suite by name: tables on stdout, one file" {
+    run "$qualm" run -q -o "$dir/out.h5" smoke
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"sqnr: median of sqnr"* ]]
+    [ -s "$dir/out.h5" ]
+    [ "$(ls "$dir" | wc -l)" -eq 2 ]
+}
+
+@test "several suites: one file each in a folder" {
+    cp "$suite" "$dir/other.yaml"
+    run "$qualm" run -q -o "$dir/all/" "$suite" "$dir/other.yaml"
+    [ "$status" -eq 0 ]
+    [ -s "$dir/all/small.h5" ]
+    [ -s "$dir/all/other.h5" ]
+    run "$qualm" run -q -o "$dir/one.h5" "$suite" "$dir/other.yaml"
+    [ "$status" -eq 2 ]
+}
+
+@test "the file does not depend on the number of threads" {
+    SOURCE_DATE_EPOCH=0 "$qualm" run -q -t 1 -o "$dir/a.h5" "$suite" >/dev/null
+    SOURCE_DATE_EPOCH=0 "$qualm" run -q -t 3 -o "$dir/b.h5" "$suite" >/dev/null
+    a="$("$qualm" digest "$dir/a.h5")"
+    b="$("$qualm" digest "$dir/b.h5")"
+    [ "${a%% *}" = "${b%% *}" ]
+    [ "${#a}" -ge 64 ]
+    both="$("$qualm" digest "$dir/a.h5" "$dir/b.h5")"
+    [ "$both" = "$a"$'\n'"$b" ]
+    [ "${a##* }" = "$dir/a.h5" ]
+}
+
+@test "--json is one document and nothing else" {
+    run "$qualm" run -q --json -o "$dir/out.h5" "$suite"
+    [ "$status" -eq 0 ]
+    echo "$output" | /usr/bin/python3 -c '
+import json, sys
+d = json.load(sys.stdin)[0]
+assert d["cells"] == 4 and d["ok"] == 4 and d["skipped"] == 0, d
+rows = d["summary"]["sqnr"]
+assert len(rows) == 4 and all(15 < r["sqnr_median"] < 25 for r in rows), rows'
+}
+
+@test "--dry-run lists the cells and writes nothing" {
+    run "$qualm" run --dry-run "$suite"
+    [ "$status" -eq 0 ]
+    [ "$(echo "$output" | grep -c ema4)" -eq 4 ]
+    [ ! -e results/small.h5 ]
+}
+
+@test "mistakes name file and line and leave with 2" {
+    printf 'sedd: 3\n' >>"$suite"
+    run "$qualm" run -o "$dir/out.h5" "$suite"
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"small.yaml:7:"*"did you mean 'seed'"* ]]
+    [ ! -e "$dir/out.h5" ]
+    run "$qualm" run
+    [ "$status" -eq 2 ]
+    run "$qualm" run --threads 0 "$suite"
+    [ "$status" -eq 2 ]
+}
+
+@test "what cannot be read or written leaves with 3" {
+    run "$qualm" run "$dir/none.yaml"
+    [ "$status" -eq 3 ]
+    run "$qualm" run -o "$dir/no/such/folder/out.h5" "$suite"
+    [ "$status" -eq 3 ]
+}
+
+@test "nothing matched leaves with 4" {
+    run "$qualm" run momentum_formatt
+    [ "$status" -eq 4 ]
+    [[ "$output" == *"did you mean 'momentum_format'"* ]]
+    printf 'coupling: closed\n' >>"$suite"
+    run "$qualm" run -o "$dir/out.h5" "$suite"
+    [ "$status" -eq 4 ]
+    [[ "$output" == *"4 cells skipped: closed needs"* ]]
+    printf 'variant: ema4_nf4\nsource: "states:*"\ndata: "%s/*.h5x"\n' "$dir" >"$suite"
+    run "$qualm" run -o "$dir/out.h5" "$suite"
+    [ "$status" -eq 4 ]
+}
+
+@test "a run of one process that is interrupted leaves with 75 and no file" {
+    printf '%s\n' 'variant: adamw4_ao' 'source: problem:quad' 'coupling: closed' \
+        'steps: 100000000' 'every: 1000000' >"$suite"
+    "$qualm" run -q --workers 0 -o "$dir/out.h5" "$suite" &
+    pid=$!
+    sleep 1
+    kill -INT "$pid"
+    code=0
+    wait "$pid" || code=$?
+    [ "$code" -eq 75 ]
+    [ "$(ls "$dir")" = small.yaml ]
+}
+
+@test "--help explains the keys" {
+    run "$qualm" run --help
+    [ "$status" -eq 0 ]
+    for word in coupling states:GLOB summary oneshot "Exit codes"; do
+        [[ "$output" == *"$word"* ]]
+    done
+}
+
+@test "a configuration of low-bit-optimizers is one more variant" {
+    printf 'TAG: x\nQUANT:\n  M:\n    BITS: 5\n' >"$dir/five.yml"
+    run "$qualm" run -n --json --lpmm-config "$dir/five.yml" "$suite"
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"five.yml:1: TAG is ignored"* ]]
+    [[ "$output" == *"adamw4_lpmm_group,exp_avg=de:5s/block:128/bisect/mid/byte/nantop"* ]]
+    [[ "$output" == *"ema4_nf4"* ]]
+    run "$qualm" run -n --lpmm-config "$dir/five.yml" # without a suite: its own two
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"problem:lowrank"* ]]
+    [[ "$output" == *"states:"* || "$output" == *"oneshot"* ]]
+    run "$qualm" show "$dir/five.yml"
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"de:5s/block:128"* ]]
+    printf 'QUANT:\n  M:\n    BITZ: 5\n' >"$dir/five.yml"
+    run "$qualm" run -n --lpmm-config "$dir/five.yml" "$suite"
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"five.yml:3: no key 'QUANT.M.BITZ'"* ]]
+}
+
+@test "problems wrap problems; prescribed gradients are not for closed; misspelt arguments and bases" {
+    printf '%s\n' 'variant: adamw4_ao' 'coupling: [closed, global]' 'steps: 5' 'source:' \
+        '  - "problem:spike:at=3,base=heavy:nu=1.5,base=mclm:T=4,C=8"' '  - "problem:ema"' \
+        '  - "problem:heavy:base=quad:n=0"' >"$dir/wrap.yaml"
+    run "$qualm" run --json -o "$dir/wrap.h5" "$dir/wrap.yaml"
+    [ "$status" -eq 0 ]
+    [[ $output == *'"ok": 3'* && $output == *'"skipped": 3'* ]]
+    [[ $output == *"problem ema prescribes its gradients and has no loss; take local or global"* ]]
+    [[ $output == *"quad: n is 0, expected a whole number from 1"* ]] # a value, not a misspelling
+    sed -i 's/base=quad:n=0/base=nqn/' "$dir/wrap.yaml"
+    for command in plan run; do
+        run "$qualm" $command "$dir/wrap.yaml"
+        [ "$status" -eq 2 ]
+        [ "$output" = "qualm $command: $dir/wrap.yaml:7: heavy: base: no problem 'nqn'; did you mean 'nqm'?" ]
+    done
+    sed -i 's/base=nqn/base=quad:nn=4/' "$dir/wrap.yaml"
+    run "$qualm" plan "$dir/wrap.yaml"
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"wrap.yaml:7: quad: no argument 'nn'; there are n, cond, lambda_max, layout, rows, start" ]]
+}

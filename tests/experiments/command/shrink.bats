@@ -1,0 +1,92 @@
+#!/usr/bin/env bats
+# shrink.bats - qualm shrink from outside: a failing kernel becomes a small program.
+load ../../support/cli_common
+
+setup() { cd "$BATS_TEST_TMPDIR" || exit 1; }
+
+# plant FILE TEMPLATE SED: a template with a bug
+plant() {
+    "$QUALM" check --template "$2" > right.c
+    sed "$3" right.c > "$1"
+    ! cmp -s right.c "$1"
+}
+
+compiles_and_exits() {
+    cc -O2 -ffp-contract=off -Wall -Wextra -Werror "$2" -lm -ldl -o repro
+    run -"$1" ./repro
+}
+
+@test "the first failing case becomes a program: exit 1, and 0 once the bug in it is mended" {
+    plant mine.c adamw4_ao 's/>= (value\[k + 1\]/> (value[k + 1]/'
+    run -0 "$QUALM" shrink --kernel mine.c -q
+    [[ $output == *"written"*"mine-repro.c"* && $output == *"verified"*yes* ]]
+    [[ $(head -1 mine-repro.c) == "/* cc -O2 -ffp-contract=off mine-repro.c -lm -o repro && ./repro" ]]
+    ! grep -q 'include "' mine-repro.c
+    compiles_and_exits 1 mine-repro.c
+    [[ $output == *"expected"*"got"* ]]
+    sed 's/> (value\[k + 1\]/>= (value[k + 1]/' mine-repro.c > mended.c
+    compiles_and_exits 0 mended.c
+    own=$(sed -n '/what the step gets/,$p' mine-repro.c | wc -l)
+    [ "$own" -le 45 ]
+}
+
+@test "a million elements and twenty steps: one step of one block, within thirty seconds" {
+    plant last.c adamw4_ao 's/for (int64_t i = 0; i < n; i++) {$/for (int64_t i = 0; i < n - (n < BLOCK); i++) {/'
+    "$QUALM" shrink --kernel last.c --shape 1000003 --steps 20 --json > d.json
+    "$PYTHON" - <<'P'
+import json
+d = json.load(open("d.json"))
+assert d["elements_before"] == 1000003 and d["steps"] == 1 and d["blocks"] == 1, d
+assert d["verified"] and d["seconds"] <= 30, d
+P
+    compiles_and_exits 1 last-repro.c
+}
+
+@test "a tensor of rows and columns, a shared object, a name of one's own" {
+    plant rows.c adafactor_hf 's/b \* rows + i\], c = a->slot\[1\].values\[b \* cols + j\]/b * rows], c = a->slot[1].values[b * cols + j]/'
+    [ "$(json_value '(d["steps"], d["elements"] <= 4, d["verified"])' shrink --kernel rows.c --case 61x67/normal/wd/t1/forced --out other.c)" = "(1, True, True)" ]
+    compiles_and_exits 1 other.c
+    "$QUALM" check --template kernel_abi.h > kernel_abi.h
+    cc -std=c11 -O2 -ffp-contract=off -shared -fPIC -I. -o rows.so rows.c -lm
+    run -0 "$QUALM" shrink --kernel rows.so --as adafactor_hf --case 61x67/normal/wd/t1/forced -q
+    grep -q dlopen rows-repro.c
+    compiles_and_exits 1 rows-repro.c
+}
+
+@test "a step that never ends, one that is killed: shrunk within their time" {
+    plant hang.c adamw_f32 's/    return 0;/    for (volatile int k = a->n > 9; k;) ; return 0;/'
+    run -0 "$QUALM" shrink --kernel hang.c --case 4097/normal/wd/t1/forced -q
+    [[ $output == *hung* ]]
+    compiles_and_exits 1 hang-repro.c
+    plant wild.c adamw_f32 's/    return 0;/    *(volatile int *)0 = 1; return 0;/'
+    run -0 "$QUALM" shrink --kernel wild.c -q
+    [[ $output == *"SIGSEGV at a null pointer"* ]]
+    compiles_and_exits 1 wild-repro.c
+}
+
+@test "a failing check ends with the program; --no-shrink leaves it out; JSON stays alone on stdout" {
+    plant k.c adamw_f32 's/take2 \* x \* x/take1 * x * x/'
+    run -1 --separate-stderr "$QUALM" check --kernel k.c --regime normal
+    [[ $stderr == *"shrunk to 1 step, 1 element: k-repro.c, which compiles and exits 1"* ]]
+    compiles_and_exits 1 k-repro.c
+    rm k-repro.c
+    run -1 --separate-stderr "$QUALM" check --kernel k.c --regime normal --no-shrink
+    [ ! -e k-repro.c ]
+    json_on_stdout check --kernel k.c --json --regime normal
+    [ -s k-repro.c ]
+}
+
+@test "what cannot be shrunk says so in one line" {
+    "$QUALM" check --template adamw_f32 > right.c
+    fails_with 4 "nothing to shrink" shrink --kernel right.c --case 129/normal/wd/t1/forced
+    fails_with 4 "nothing to shrink" shrink adamw4_ao --case 129/normal/wd/t1/forced
+    fails_with 2 "expected a variant, or --kernel FILE" shrink
+    fails_with 2 "need --kernel FILE" shrink adamw4_ao --out x.c
+    fails_with 2 "positive number" shrink --kernel right.c --time 0
+    fails_with 2 "SHAPE/CLASS/SETTING" shrink adamw4_ao --case 129
+    fails_with 3 "No such file" shrink --kernel none.c
+    fails_with 4 "did you mean 'adamw4_ao'?" shrink adamw4_oa
+    plant k.c adamw_f32 's/take2 \* x \* x/take1 * x * x/'
+    fails_with 3 "" shrink --kernel k.c --case 129/normal/wd/t1/forced --out /nowhere/x.c
+    [ ! -e right-repro.c ]
+}

@@ -1,0 +1,270 @@
+/* test_mutate.c - the registry of mutants, the rules of others, and a gate that can fail. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/base/philox.h"
+#include "experiments/check/draws.h"
+#include "experiments/cli/cli.h"
+#include "experiments/kernel/peer_rules.h"
+#include "experiments/kernel/worker.h"
+#include "experiments/mutants/matrix.h"
+
+/* ---- the registry -------------------------------------------------------------------------- */
+
+static qm_status add(struct qm_registry *r, const char *const *lines)
+{
+    qm_registry_close(r);
+    return qm_registry_add(r, "list.txt", lines);
+}
+
+static void pieces(void **state)
+{
+    static const char *const lines[] = {"template adamw_f32 100\n",
+                                        "# a comment\n",
+                                        "\n",
+                                        "mutant one bias: first\n",
+                                        "within late: because\n",
+                                        "- double bc1 = 1.0 - pow(a->beta1, (double)a->t), bc2 =\n",
+                                        "+ double bc1 = 1.0, bc2 =\n",
+                                        "benign two: second\n",
+                                        "- m[i] = beta1 * m[i] + take1 * x;\n",
+                                        "- v[i] = beta2\n",
+                                        "+ m[i] = take1 * x + beta1 * m[i];\n",
+                                        "+ v[i] = beta2\n",
+                                        "- return 0;\n",
+                                        "+ return 0 ;\n",
+                                        NULL};
+    struct qm_registry r = {0};
+    (void)state;
+    assert_int_equal(add(&r, lines), QM_OK);
+    assert_int_equal(r.n, 3);
+    assert_string_equal(r.entry[1].id, "adamw_f32.one");
+    assert_string_equal(r.entry[1].class, "bias");
+    assert_string_equal(r.entry[1].text, "first");
+    assert_string_equal(r.entry[1].within[QM_TRIAL_late], "because");
+    assert_null(r.entry[1].within[QM_TRIAL_usual]);
+    assert_non_null(strstr(r.entry[1].source, "double bc1 = 1.0, bc2 ="));
+    assert_null(strstr(r.entry[0].source, "double bc1 = 1.0, bc2 ="));
+    assert_int_equal(r.entry[2].kind, QM_ENTRY_benign);
+    assert_non_null(strstr(r.entry[2].source, "m[i] = take1 * x + beta1 * m[i];\nv[i] = beta2 *"));
+    assert_non_null(strstr(r.entry[2].source, "return 0 ;"));
+    assert_null(strstr(r.entry[2].source, "return 0;"));
+    assert_null(qm_registry_find(&r, "adamw_f32.three"));
+    qm_registry_close(&r);
+}
+
+static void bad_lists(void **state)
+{
+    static const struct {
+        const char *lines[6], *message;
+    } cases[] = {
+        {{"mutant a b: c\n"}, "list.txt:1: expected the line with the template first"},
+        {{"template nosuch 10\n"}, "list.txt:1: there is no template variants/native/nosuch.c"},
+        {{"template adamw_f32 10\n", "mutant a: c\n"}, "list.txt:2: expected: mutant NAME CLASS"},
+        {{"template adamw_f32 10\n", "mutant a b: c\n", "- nowhere at all\n", "+ x\n"},
+         "the source holds this nowhere: nowhere at all"},
+        {{"template adamw_f32 10\n", "mutant a b: c\n", "- beta1\n", "+ x\n"},
+         "the source holds this more than once: beta1"},
+        {{"template adamw_f32 10\n", "mutant a b: c\n", "+ x\n"}, "without what it replaces"},
+        {{"template adamw_f32 10\n", "benign a: c\n", "within late: x\n"}, "belongs to a mutant"},
+        {{"template adamw_f32 10\n", "mutant a b: c\n", "within noon: x\n"}, "no regime 'noon'"},
+        {{"template adamw_f32 10\n", "benign a: c\n", "benign a: d\n"},
+         "adamw_f32.a is there twice"},
+        {{"template adamw_f32 10\n", "what\n"}, "'what': expected template, mutant, benign"},
+    };
+    struct qm_registry r = {0};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(add(&r, cases[i].lines), QM_BAD_ARG);
+        if (!strstr(qm_message(), cases[i].message))
+            fail_msg("%s: expected %s", qm_message(), cases[i].message);
+    }
+    qm_registry_close(&r);
+}
+
+/* Every list of the executable, and what the registry promises. */
+static void shipped(void **state)
+{
+    int templates = 0, mutants = 0, benign = 0;
+    struct qm_registry r;
+    (void)state;
+    if (qm_registry_open(&r) != QM_OK)
+        fail_msg("%s", qm_message());
+    for (int i = 0; i < r.n; i++) {
+        const struct qm_entry *e = &r.entry[i];
+        templates += e->kind == QM_ENTRY_template;
+        mutants += e->kind == QM_ENTRY_mutant;
+        benign += e->kind == QM_ENTRY_benign;
+        if (e->kind != QM_ENTRY_template)
+            assert_string_not_equal(e->source, r.entry[e->of].source);
+    }
+    assert_true(templates >= 10 && mutants >= 60 && benign >= 20);
+    qm_registry_close(&r);
+}
+
+/* ---- the gate ------------------------------------------------------------------------------ */
+
+#define TEMPLATE "template sgdm8_bnb 700\n"
+#define BUG      "- s[i] * momentum + d;\n", "+ s[i] * momentum - d;\n"
+#define FINE     "- fmaf(*w, decay, g[from + i] * scale)\n", "+ fmaf(decay, *w, scale * g[from + i])\n"
+/* Another sum of decay and gradient: other bits, within the bound. */
+#define OTHER "- fmaf(*w, decay, g[from + i] * scale)\n", "+ *w * decay + g[from + i] * scale\n"
+
+static struct qm_matrix judged(const char *const *lines)
+{
+    static struct qm_registry r;
+    struct qm_matrix m;
+    if (add(&r, lines) != QM_OK)
+        fail_msg("%s", qm_message());
+    struct qm_matrix_options o = {.registry = &r, .runs = 5, .seed = 3, .threads = 2};
+    if (qm_matrix_run(&o, &m) != QM_OK)
+        fail_msg("%s", qm_message());
+    return m;
+}
+
+static void assert_fault(const char *const *lines, const char *text)
+{
+    struct qm_matrix m = judged(lines);
+    if (text && (m.n_faults == 0 || !strstr(m.fault[m.n_faults - 1], text)))
+        fail_msg("faults: %d, last: %s; expected: %s", m.n_faults,
+                 m.n_faults ? m.fault[m.n_faults - 1] : "-", text);
+    if (!text && m.n_faults)
+        fail_msg("%s", m.fault[0]);
+    qm_matrix_free(&m);
+}
+
+/* A right judge and a right registry pass; with a bug passed off as benign, a mutant that is none, one
+ * that differs and is allowed to, and a file that does not compile, the gate fails. */
+static void gate(void **state)
+{
+    static const char *const fine[] = {TEMPLATE, "mutant a rule: b\n", BUG, "benign c: d\n", FINE,
+                                       NULL};
+    static const char *const hidden[] = {TEMPLATE, "benign a: a bug\n", BUG, NULL};
+    static const char *const none[] = {TEMPLATE, "mutant a rule: no bug\n", FINE, NULL};
+    static const char *const allowed[] = {TEMPLATE, "mutant a rule: no bug either\n", OTHER, NULL};
+    static const char *const broken[] = {TEMPLATE, "mutant a rule: b\n", "- return 0;\n",
+                                         "+ return nothing;\n", NULL};
+    static const char *const crash[] = {TEMPLATE, "mutant a rule: b\n", "- return 0;\n",
+                                        "+ return *(volatile int *)0;\n", NULL};
+    (void)state;
+    assert_fault(fine, NULL);
+    assert_fault(hidden, "sgdm8_bnb.a: false alarm in ");
+    assert_fault(none, "sgdm8_bnb.a: survives in every regime");
+    assert_fault(allowed, "sgdm8_bnb.a: survives in every regime");
+    assert_fault(broken, "does not compile");
+    assert_fault(crash, NULL); /* killed by itself */
+}
+
+/* Without a reason, a difference that nobody saw is a fault, even where another regime kills. */
+static void unexplained(void **state)
+{
+    static const char *const lines[] = {TEMPLATE, "mutant a rule: off in the first step only\n",
+                                        "- *w = fmaf(s[i], -lr, *w);\n",
+                                        "+ *w = a->t > 1 ? *w - lr * s[i] : *w;\n", NULL};
+    int with_reason = 0;
+    (void)state;
+    struct qm_matrix m = judged(lines);
+    const struct qm_trial *t = &m.trial[1];
+    assert_int_equal(t->cell[QM_TRIAL_start].is, QM_CELL_killed);
+    assert_int_equal(t->cell[QM_TRIAL_usual].is, QM_CELL_survives);
+    for (int i = 0; i < m.n_faults; i++)
+        with_reason += strstr(m.fault[i], "survives in usual, where its results differ") != NULL;
+    assert_int_equal(with_reason, 1);
+    qm_matrix_free(&m);
+}
+
+/* Equal digests are equal bits: the mutant that changes decay, where there is none. */
+static void equivalence(void **state)
+{
+    static const char *const lines[] = {TEMPLATE, "mutant a decay: twice\n",
+                                        "- fmaf(*w, decay, g\n", "+ fmaf(*w, 2.0f * decay, g\n",
+                                        NULL};
+    (void)state;
+    struct qm_matrix m = judged(lines);
+    const struct qm_trial *base = &m.trial[0], *t = &m.trial[1];
+    assert_int_equal(m.n_faults, 0);
+    assert_int_equal(t->cell[QM_TRIAL_start].is, QM_CELL_equal);
+    assert_true(t->cell[QM_TRIAL_start].digest == base->cell[QM_TRIAL_start].digest);
+    assert_int_equal(t->cell[QM_TRIAL_late].is, QM_CELL_killed);
+    assert_true(t->cell[QM_TRIAL_late].digest != base->cell[QM_TRIAL_late].digest);
+    assert_true(t->cell[QM_TRIAL_late].field != 0); /* ten times the decay: seen by others too */
+    qm_matrix_free(&m);
+}
+
+/* ---- the rules of others --------------------------------------------------------------------- */
+
+static void rules(void **state)
+{
+    const float want[] = {1.0f, 2.0f, -2.0f, 4.0f}; /* squares: 25 */
+    float got[] = {1.0f, 2.0f, -2.0f, 4.0f};
+    (void)state;
+    assert_true(qm_field_nmse(got, want, 4, 0.0));
+    got[1] = 2.5f; /* 0.25 / 25 = 0.01 */
+    assert_true(qm_field_nmse(got, want, 4, 0.0101));
+    assert_false(qm_field_nmse(got, want, 4, 0.0099));
+    assert_false(qm_field_close(got, want, 4, 0.1, 0.1, 0)); /* 0.5 > 0.1 + 0.2 */
+    assert_true(qm_field_close(got, want, 4, 0.31, 0.1, 0));
+    assert_true(qm_field_close(got, want, 4, 0.1, 0.1, 1));
+    got[1] = NAN;
+    assert_false(qm_field_nmse(got, want, 4, 1e9));
+    assert_false(qm_field_close(got, want, 4, 1e9, 1e9, 0));
+}
+
+/* ---- draws ----------------------------------------------------------------------------------- */
+
+enum { N = 20000 };
+
+/* The choices of rounding with probability p(i) by the draws of a stream; same: all of block 100. */
+static void choose(float *left, uint64_t seed, int same)
+{
+    struct qm_draws d = qm_draws_for(seed, 1, 1, QM_ROLE_spare),
+                    e = qm_draws_for(7, 1, 2, QM_ROLE_spare);
+    for (int64_t i = 0; i < N; i++) {
+        float p = qm_uniform(qm_draw(&e, i)), u = qm_uniform(qm_draw(&d, same ? i % 128 : i));
+        left[i] = (u < p ? 1.0f : 0.0f) - p;
+    }
+}
+
+static void draws(void **state)
+{
+    static float a[N], b[N];
+    (void)state;
+    for (uint64_t seed = 1; seed <= 50; seed++) { /* right ones pass */
+        choose(a, seed, 0);
+        choose(b, seed + 100, 0);
+        assert_false(qm_draws_biased(a, N));
+        assert_int_equal(qm_draws_repeat(a, N), 0);
+        assert_false(qm_draws_related(a, b, N));
+    }
+    choose(b, 50, 0);
+    assert_true(qm_draws_related(a, b, N)); /* the same draws */
+    choose(a, 1, 1);
+    assert_true(qm_draws_repeat(a, N) >= 128);
+    for (int64_t i = 0; i < N; i++) { /* always the lower end */
+        float p = a[i] > 0.0f ? 1.0f - a[i] : -a[i];
+        a[i] = -p;
+    }
+    assert_true(qm_draws_biased(a, N));
+    assert_false(qm_draws_biased(a, 50)); /* too few to say */
+}
+
+/* Workers are this program again. */
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pieces), cmocka_unit_test(bad_lists),   cmocka_unit_test(shipped),
+        cmocka_unit_test(gate),   cmocka_unit_test(unexplained), cmocka_unit_test(equivalence),
+        cmocka_unit_test(rules),  cmocka_unit_test(draws),
+    };
+    if (argc == 4 && strcmp(argv[2], "--kernel-worker") == 0)
+        return qm_worker_main(argv[3]);
+    qm_cli.quiet = 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

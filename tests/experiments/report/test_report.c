@@ -1,0 +1,365 @@
+/* test_report.c - escapes, grids and curated tables of reports.
+ *
+ *     test_report sample FILE [evil|seeds]   writes the made-up campaign of report_sample.h, for bats */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <unistd.h>
+
+#include "experiments/report/against.h"
+#include "experiments/report/archive.h"
+#include "experiments/report/curated.h"
+#include "experiments/report/escape.h"
+#include "experiments/report/listing.h"
+#include "tests/support/report_sample.h"
+
+static char sample[64];
+
+static int setup(void **state)
+{
+    (void)state;
+    snprintf(sample, sizeof sample, "/tmp/qm_report_%ld.h5", (long)getpid());
+    return s_write(sample, (struct s_change){.evil = 1}) == QM_OK ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    return unlink(sample);
+}
+
+static char *printed(void (*put)(FILE *to, const char *text), const char *text)
+{
+    static char out[512];
+    FILE *f = fmemopen(out, sizeof out, "w");
+    put(f, text);
+    fclose(f);
+    return out;
+}
+
+static void escapes(void **state)
+{
+    (void)state;
+    assert_string_equal(printed(qm_put_html, "<a href=\"x\">&'\x01"),
+                        "&lt;a href=&quot;x&quot;&gt;&amp;&#39;&#xfffd;");
+    assert_string_equal(printed(qm_put_html, "\xce\xb2\n"), "\xce\xb2\n");
+    assert_string_equal(printed(qm_put_markdown, "a|b\n<i>*_`[x]~$"),
+                        "a\\|b &lt;i\\>\\*\\_\\`\\[x\\]\\~\\$");
+    assert_string_equal(printed(qm_put_latex, "50% of $5 & {a_b} #1 ~^\\"),
+                        "50\\% of \\$5 \\& \\{a\\_b\\} \\#1 "
+                        "\\textasciitilde{}\\textasciicircum{}\\textbackslash{}");
+    assert_string_equal(printed(qm_put_latex, "-[1] <x>"), "{-}{[}1{]} $<$x$>$");
+}
+
+/* Rows of a grid, as text between tabs. */
+static const char *cell(const struct qm_grid *g, int64_t row, int column)
+{
+    return g->cell[row * g->n_cols + column];
+}
+
+static void grids(void **state)
+{
+    (void)state;
+    struct qm_result *r;
+    struct qm_grid g;
+    assert_int_equal(qm_result_open(sample, &r), QM_OK);
+    assert_int_equal(qm_grid_read(r, "/protocol/runs", 10, &g), QM_OK);
+    assert_int_equal(qm_grid_rows(&g), 10);
+    assert_int_equal(g.rows_left_out, S_RUNS - 10);
+    assert_string_equal(g.head[3].name, "label");
+    assert_string_equal(cell(&g, 0, 3), "adamw_f32");
+    assert_true(g.head[5].number && !g.head[3].number);
+    qm_grid_close(&g);
+    assert_int_equal(qm_grid_read(r, "/nothing", 10, &g), QM_NO_MATCH);
+    qm_result_close(r);
+}
+
+/* The same numbers as the file's own rows. */
+static void verdicts(void **state)
+{
+    (void)state;
+    struct qm_result *r;
+    struct qm_grid all, wide;
+    char text[64];
+    assert_int_equal(qm_result_open(sample, &r), QM_OK);
+    assert_int_equal(qm_verdicts_long(r, &all), QM_OK);
+    assert_int_equal(qm_grid_rows(&all), S_LABELS * S_PROBLEMS * S_SCALES);
+    assert_int_equal(qm_verdicts_wide(r, &wide), QM_OK);
+    assert_int_equal(qm_grid_rows(&wide), S_LABELS - 1); /* a part of the budget is no variant */
+    assert_int_equal(wide.n_cols, 1 + S_PROBLEMS);
+    for (int j = 0; j < S_LABELS - 1; j++)
+        for (int p = 0; p < S_PROBLEMS; p++) {
+            snprintf(text, sizeof text, "%+.3g ", s_effect(j, p));
+            if (j == 9 && p == 7)
+                assert_string_equal(cell(&wide, j, 1 + p), "too few");
+            else
+                assert_memory_equal(cell(&wide, j, 1 + p), text, strlen(text));
+        }
+    qm_grid_close(&all);
+    qm_grid_close(&wide);
+    qm_result_close(r);
+}
+
+static void troubles(void **state)
+{
+    (void)state;
+    struct qm_result *r;
+    struct qm_grid g;
+    char counts[128];
+    assert_int_equal(qm_result_open(sample, &r), QM_OK);
+    assert_int_equal(qm_troubles(r, &g), QM_OK);
+    assert_int_equal(qm_grid_rows(&g), 4); /* one kind of divergence, three reasons of failure */
+    double cells = 0;
+    for (int64_t i = 0; i < 4; i++)
+        cells += g.key[i * g.n_cols + 2];
+    assert_true(cells == S_SEEDS + S_SEEDS * S_SCALES);
+    assert_string_equal(cell(&g, 0, 0), "diverged");
+    assert_non_null(strstr(cell(&g, 0, 4), "; and 4 more"));
+    assert_int_equal(qm_status_counts(r, counts, sizeof counts), QM_OK);
+    assert_string_equal(counts, "3792 ok, 40 failed, 8 diverged");
+    qm_grid_close(&g);
+    qm_result_close(r);
+}
+
+static void listing(void **state)
+{
+    (void)state;
+    struct qm_listing l;
+    int tables = 0;
+    assert_int_equal(qm_listing_read(sample, &l), QM_OK);
+    for (int i = 0; i < l.n; i++)
+        tables += l.set[i].kind == QM_LISTED_table;
+    assert_int_equal(tables, 8);
+    assert_string_equal(l.set[0].path, "/cells");
+    assert_string_equal(l.set[0].shape, "3840 rows");
+    assert_string_equal(l.fact[l.n_facts - 1].name, "argv");
+    assert_string_equal(l.fact[l.n_facts - 1].value, "run sample");
+    qm_listing_free(&l);
+}
+
+/* ---- beside an archive --------------------------------------------------------------------- */
+
+static char archive[64], mine[64], pairs[64];
+
+/* Writes an archive, a file with a change, and their comparison, open. */
+static struct qm_result *compared(struct s_change how)
+{
+    struct qm_result *a, *b, *out;
+    snprintf(archive, sizeof archive, "/tmp/qm_archive_%ld.h5", (long)getpid());
+    snprintf(mine, sizeof mine, "/tmp/qm_mine_%ld.h5", (long)getpid());
+    snprintf(pairs, sizeof pairs, "/tmp/qm_pairs_%ld.h5", (long)getpid());
+    assert_int_equal(s_write(archive, (struct s_change){.limits = how.limits}), QM_OK);
+    assert_int_equal(s_write(mine, how), QM_OK);
+    assert_int_equal(qm_result_open(mine, &a), QM_OK);
+    assert_int_equal(qm_result_open(archive, &b), QM_OK);
+    assert_int_equal(qm_against_write(a, b, pairs), QM_OK);
+    assert_int_equal(qm_result_open(pairs, &out), QM_OK);
+    qm_result_close(a);
+    qm_result_close(b);
+    unlink(archive);
+    unlink(mine);
+    unlink(pairs);
+    return out;
+}
+
+/* Rows of /against/apart of a label on a problem: how many runs, by what reason. */
+static int64_t apart(struct qm_result *r, const char *label, const char *problem,
+                     const char *reason)
+{
+    int64_t rows, *runs, sum = 0;
+    char **l, **p, **why;
+    assert_int_equal(qm_result_texts(r, "/against/apart", "label", &rows, &l), QM_OK);
+    assert_int_equal(qm_result_texts(r, "/against/apart", "problem", &rows, &p), QM_OK);
+    assert_int_equal(qm_result_texts(r, "/against/apart", "reason", &rows, &why), QM_OK);
+    assert_int_equal(qm_result_i64(r, "/against/apart", "runs", &rows, &runs), QM_OK);
+    for (int64_t i = 0; i < rows; i++)
+        if (strcmp(l[i], label) == 0 && strcmp(p[i], problem) == 0 && strstr(why[i], reason))
+            sum += runs[i];
+    free(l);
+    free(p);
+    free(why);
+    free(runs);
+    return sum;
+}
+
+/* The mean of d[label] - d[other] at the problem's learning rate, as the sample has them. */
+static double expected(int64_t label, int64_t other, int64_t problem)
+{
+    double sum = 0;
+    for (int64_t seed = 0; seed < S_SEEDS; seed++) {
+        int64_t at = (problem * S_SEEDS + seed) * S_SCALES + 2;
+        int64_t runs = S_PROBLEMS * S_SEEDS * S_SCALES;
+        sum += s_run_of(label * runs + at, 0).d - s_run_of(other * runs + at, 0).d;
+    }
+    return sum / S_SEEDS;
+}
+
+/* Every pair of labels of one twin, and no other, with the means of the runs that were written. */
+static void against_itself(void **state)
+{
+    (void)state;
+    struct qm_result *r = compared((struct s_change){0});
+    int64_t rows, *n;
+    char **label, **other, **problem, **verdict;
+    double *mean, *scale, *q;
+    int seen = 0;
+    assert_int_equal(qm_result_texts(r, "/against/pairs", "label", &rows, &label), QM_OK);
+    assert_int_equal(qm_result_texts(r, "/against/pairs", "archive", &rows, &other), QM_OK);
+    assert_int_equal(qm_result_texts(r, "/against/pairs", "problem", &rows, &problem), QM_OK);
+    assert_int_equal(qm_result_texts(r, "/against/pairs", "verdict", &rows, &verdict), QM_OK);
+    assert_int_equal(qm_result_f64(r, "/against/pairs", "mean", &rows, &mean), QM_OK);
+    assert_int_equal(qm_result_f64(r, "/against/pairs", "lr_scale", &rows, &scale), QM_OK);
+    assert_int_equal(qm_result_f64(r, "/against/pairs", "q", &rows, &q), QM_OK);
+    assert_int_equal(qm_result_i64(r, "/against/pairs", "n", &rows, &n), QM_OK);
+    for (int64_t i = 0; i < rows; i++) {
+        assert_string_not_equal(label[i], "adamw4_ao without scales");
+        assert_string_not_equal(other[i], "adamw4_ao without scales");
+        if (strcmp(label[i], other[i]) == 0) {
+            assert_true(mean[i] == 0);
+            assert_string_equal(verdict[i], "equivalent");
+        }
+        if (strcmp(label[i], "adamw4_lpmm") == 0 && strcmp(other[i], "adamw8_bnb") == 0 &&
+            scale[i] == 1 && strcmp(problem[i], s_problem[6]) == 0) {
+            assert_true(fabs(mean[i] - expected(5, 1, 6)) < 1e-13);
+            assert_int_equal(n[i], S_SEEDS);
+            assert_string_equal(verdict[i], "worse");
+            seen++;
+        }
+    }
+    assert_int_equal(seen, 1);
+    /* Eleven labels of one twin against each other; one fails on one problem, one's gaps are not
+     * finite on one problem at one rate. */
+    assert_int_equal(rows, S_SCALES * (S_PROBLEMS * 11 * 11 - (2 * 11 - 1)) - (2 * 11 - 1));
+    assert_int_equal(apart(r, s_label[9], s_problem[7], "failed"), S_SEEDS * S_SCALES);
+    free(label);
+    free(other);
+    free(problem);
+    free(verdict);
+    free(mean);
+    free(scale);
+    free(q);
+    free(n);
+    qm_result_close(r);
+}
+
+/* What does not agree is left out and named. */
+static void against_others(void **state)
+{
+    (void)state;
+    int64_t rows, *n;
+    struct qm_result *r = compared((struct s_change){.seeds = 3});
+    assert_int_equal(apart(r, "adamw8_ao", s_problem[1], "no such seed"), 3 * S_SCALES);
+    assert_int_equal(apart(r, "adamw8_ao", s_problem[1], ""), 3 * S_SCALES);
+    assert_int_equal(qm_result_i64(r, "/against/pairs", "n", &rows, &n), QM_OK);
+    for (int64_t i = 0; i < rows; i++)
+        assert_true(n[i] == S_SEEDS - 3 || n[i] == 1); /* 1: all equal to the bit */
+    free(n);
+    qm_result_close(r);
+
+    r = compared((struct s_change){.twin = 0.01});
+    assert_int_equal(qm_result_i64(r, "/against/pairs", "n", &rows, &n), QM_OK);
+    assert_int_equal(rows, 0);
+    assert_int_equal(apart(r, "adamw8_ao", s_problem[1], "twins differ"), S_SEEDS * S_SCALES);
+    free(n);
+    qm_result_close(r);
+
+    r = compared((struct s_change){.twin = 0.01, .steps = 100});
+    assert_int_equal(apart(r, "adamw8_ao", s_problem[1], "number of steps"), S_SEEDS * S_SCALES);
+    qm_result_close(r);
+}
+
+/* Two that diverge are not equal, they are not compared; seeds at the floor are as many as they are. */
+static void against_limits(void **state)
+{
+    (void)state;
+    struct qm_result *r = compared((struct s_change){.limits = 1});
+    int64_t rows, *n;
+    char **label, **other, **problem, **verdict;
+    int floor = 0, worse = 0;
+    assert_int_equal(qm_result_texts(r, "/against/pairs", "label", &rows, &label), QM_OK);
+    assert_int_equal(qm_result_texts(r, "/against/pairs", "archive", &rows, &other), QM_OK);
+    assert_int_equal(qm_result_texts(r, "/against/pairs", "problem", &rows, &problem), QM_OK);
+    assert_int_equal(qm_result_texts(r, "/against/pairs", "verdict", &rows, &verdict), QM_OK);
+    assert_int_equal(qm_result_i64(r, "/against/pairs", "n", &rows, &n), QM_OK);
+    for (int64_t i = 0; i < rows; i++) {
+        if (strcmp(problem[i], s_problem[0]) != 0)
+            continue;
+        if (strcmp(label[i], s_label[2]) == 0) {
+            assert_string_not_equal(other[i], s_label[2]);
+            assert_string_equal(verdict[i], "worse");
+            worse++;
+        } else if (strcmp(label[i], s_label[3]) == 0) { /* its twin is its own */
+            assert_string_equal(other[i], s_label[3]);
+            assert_int_equal(n[i], S_SEEDS);
+            assert_string_equal(verdict[i], "equivalent");
+            floor++;
+        }
+    }
+    assert_int_equal(floor, S_SCALES);
+    assert_int_equal(worse, S_SCALES * (11 - 2));
+    free(label);
+    free(other);
+    free(problem);
+    free(verdict);
+    free(n);
+    qm_result_close(r);
+}
+
+/* An archive says of runs and verdicts what its file says, and draws the same curves. */
+static void archives(void **state)
+{
+    (void)state;
+    struct qm_result *r, *a;
+    struct qm_result_curves whole, kept;
+    static const char *const tables[] = {"/protocol/runs", "/protocol/verdicts"};
+    snprintf(archive, sizeof archive, "/tmp/qm_archive_%ld.h5", (long)getpid());
+    assert_int_equal(qm_result_open(sample, &r), QM_OK);
+    assert_int_equal(qm_archive_write(r, sample, archive), QM_OK);
+    assert_int_equal(qm_result_open(archive, &a), QM_OK);
+    for (int t = 0; t < 2; t++) {
+        struct qm_grid x, y;
+        assert_int_equal(qm_grid_read(r, tables[t], INT64_MAX, &x), QM_OK);
+        assert_int_equal(qm_grid_read(a, tables[t], INT64_MAX, &y), QM_OK);
+        assert_int_equal(x.n_cells, y.n_cells);
+        for (int64_t i = 0; i < x.n_cells; i++)
+            assert_string_equal(x.cell[i], y.cell[i]);
+        qm_grid_close(&x);
+        qm_grid_close(&y);
+    }
+    assert_int_equal(qm_result_ragged(r, "/curves/loss", &whole), QM_OK);
+    assert_int_equal(qm_result_ragged(a, "/curves/loss", &kept), QM_OK);
+    assert_int_equal(kept.n, S_RUNS - S_RUNS / S_LABELS); /* of the suite's own cells */
+    for (int64_t i = 0; i < kept.n; i++)
+        for (int64_t k = 0; k < kept.length[i]; k++) {
+            double x = whole.value[whole.offset[i] + k], y = kept.value[kept.offset[i] + k];
+            assert_true(fabs(x - y) <= 0.5001e-3 * x);
+        }
+    assert_int_equal(qm_result_has(a, "/protocol/hits"), 0);
+    qm_result_curves_free(&whole);
+    qm_result_curves_free(&kept);
+    qm_result_close(a);
+    qm_result_close(r);
+    unlink(archive);
+}
+
+int main(int argc, char **argv)
+{
+    struct s_change how = {.evil = argc > 3 && strcmp(argv[3], "evil") == 0,
+                           .seeds = argc > 3 && strcmp(argv[3], "seeds") == 0 ? 4 : 0};
+    if (argc > 2 && strcmp(argv[1], "sample") == 0) {
+        if (s_write(argv[2], how) == QM_OK)
+            return 0;
+        fprintf(stderr, "test_report: %s\n", qm_message());
+        return 3;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(escapes),        cmocka_unit_test(grids),
+        cmocka_unit_test(verdicts),       cmocka_unit_test(troubles),
+        cmocka_unit_test(listing),        cmocka_unit_test(against_itself),
+        cmocka_unit_test(against_others), cmocka_unit_test(against_limits),
+        cmocka_unit_test(archives),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,195 @@
+/* test_singular.c - singular vectors are judged by what every right answer has in common: closed forms,
+ * planted wrong vectors, freedom where there is some. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/base/philox.h"
+#include "oracle/rule/projection.h"
+#include "oracle/bound/verdict.h"
+
+enum { M = 9, N = 6, R = 3, MOST = 400 };
+
+/* A step of G (m x n) with `p` as the projection that it has left. */
+struct judged {
+    struct qm_oracle_hyper h;
+    struct qm_projection q;
+    double g[MOST], p[MOST], want[MOST], e[MOST];
+    int tree;
+};
+
+/* The worst verdict of an entry, and how much of a bound it takes. */
+static enum qm_verdict judge(struct judged *j, double *share)
+{
+    double *want[QM_ORACLE_SLOTS] = {NULL, NULL, j->want}, *e[QM_ORACLE_SLOTS] = {NULL, NULL, j->e};
+    const double *stored[QM_ORACLE_SLOTS] = {NULL, NULL, j->p};
+    struct qm_bound_step b = {.h = &j->h,
+                              .t = 1,
+                              .n = j->q.m * j->q.n,
+                              .reorder = {.tree = j->tree},
+                              .g = j->g,
+                              .want = want,
+                              .stored = stored,
+                              .e_slot = e};
+    enum qm_verdict worst = QM_VERDICT_EQUAL;
+    *share = 0.0;
+    assert_int_equal(qm_pair_project_singular(&b, &j->q, 2), QM_OK);
+    for (int64_t i = 0; i < j->q.r * (j->q.right ? j->q.n : j->q.m); i++) {
+        enum qm_verdict is = qm_verdict_number(j->p[i], j->want[i], j->e[i]);
+        worst = is > worst ? is : worst;
+        if (j->e[i] > 0.0)
+            *share = fmax(*share, fabs(j->p[i] - j->want[i]) / j->e[i]);
+    }
+    return worst;
+}
+
+static void takes(struct judged *j)
+{
+    double share;
+    assert_true(judge(j, &share) <= QM_VERDICT_WITHIN_BOUND);
+}
+
+static void refuses(struct judged *j)
+{
+    double share;
+    assert_int_equal(judge(j, &share), QM_VERDICT_WRONG);
+}
+
+static double noise(uint64_t stream, uint64_t i)
+{
+    return (double)qm_philox_stream(11, stream, i) * 0x1p-32 - 0.5;
+}
+
+/* Householder's I - 2 v v' / v'v of n rows: entry i, j. */
+static double mirror(uint64_t stream, int64_t n, int64_t i, int64_t j)
+{
+    double square = 0.0;
+    for (int64_t k = 0; k < n; k++)
+        square += noise(stream, (uint64_t)k) * noise(stream, (uint64_t)k);
+    return (i == j ? 1.0 : 0.0) -
+           2.0 * noise(stream, (uint64_t)i) * noise(stream, (uint64_t)j) / square;
+}
+
+/* G = A diag(s) B with mirrors A and B: the rows of B are its right singular vectors, the columns of
+ * A the left ones. */
+static void start(struct judged *j, int right, const double *s)
+{
+    *j = (struct judged){.q = {right, M, N, R, right ? M : R, right ? R : N}};
+    for (int i = 0; i < M; i++)
+        for (int c = 0; c < N; c++)
+            for (int k = 0; k < N; k++)
+                j->g[i * N + c] += mirror(1, M, i, k) * s[k] * mirror(2, N, k, c);
+    for (int k = 0; k < R; k++)
+        for (int i = 0; i < (right ? N : M); i++)
+            j->p[right ? k * N + i : i * R + k] =
+                qm_narrow(right ? mirror(2, N, k, i) : mirror(1, M, i, k));
+}
+
+/* Entry i of vector k. */
+static double *entry(struct judged *j, int k, int i)
+{
+    return &j->p[j->q.right ? k * N + i : i * R + k];
+}
+
+/* Vectors k and l turned by an angle against each other. */
+static void turn(struct judged *j, int k, int l, double angle)
+{
+    for (int i = 0; i < (j->q.right ? N : M); i++) {
+        double x = *entry(j, k, i), y = *entry(j, l, i);
+        *entry(j, k, i) = qm_narrow(cos(angle) * x - sin(angle) * y);
+        *entry(j, l, i) = qm_narrow(sin(angle) * x + cos(angle) * y);
+    }
+}
+
+static const double apart[N] = {5.0, 3.0, 2.0, 1.0, 0.5, 0.1}, tied[N] = {5.0, 5.0, 2.0, 1.0},
+                    zero[N] = {0.0};
+
+static void known_vectors(void **state)
+{
+    struct judged j;
+    (void)state;
+    for (int right = 0; right < 2; right++) {
+        start(&j, right, apart);
+        takes(&j);
+        for (int i = 0; i < (right ? N : M); i++) /* signs are free */
+            *entry(&j, 1, i) = -*entry(&j, 1, i);
+        takes(&j);
+        start(&j, right, tied);
+        turn(&j, 0, 1, 1.0); /* and so is the basis of equal values */
+        takes(&j);
+        turn(&j, 1, 2, 1e-6); /* of those alone */
+        refuses(&j);
+        start(&j, right, zero);
+        takes(&j);
+        *entry(&j, 0, 0) += 1e-3;
+        refuses(&j);
+    }
+}
+
+static void planted(void **state)
+{
+    struct judged j;
+    (void)state;
+    for (int right = 0; right < 2; right++) {
+        int k = right ? N : M;
+        start(&j, right, apart);
+        turn(&j, 0, 1, 1e-6);
+        refuses(&j);
+        start(&j, right, apart);
+        turn(&j, 0, 1, 1.5707963267948966); /* unsorted */
+        refuses(&j);
+        start(&j, right, apart);
+        for (int i = 0; i < k; i++) /* not normalized */
+            *entry(&j, 2, i) = qm_narrow(*entry(&j, 2, i) * (1.0 + 1e-6));
+        refuses(&j);
+        start(&j, right, apart);
+        for (int i = 0; i < k; i++) /* one of them twice */
+            *entry(&j, 1, i) = *entry(&j, 0, i);
+        refuses(&j);
+        start(&j, right, tied);
+        for (int i = 0; i < k;
+             i++) /* the same where values are equal: orthonormality alone sees it */
+            *entry(&j, 1, i) = *entry(&j, 0, i);
+        refuses(&j);
+        start(&j, right, apart);
+        for (int i = 0; i < k; i++) /* a later one in place of the third */
+            *entry(&j, 2, i) = qm_narrow(right ? mirror(2, N, 3, i) : mirror(1, M, i, 3));
+        refuses(&j);
+        start(&j, right, apart);
+        *entry(&j, 0, 0) = (double)NAN;
+        refuses(&j);
+    }
+}
+
+/* The share grows with the angle as the derivation says, and what float32 may do is more. */
+static void how_near(void **state)
+{
+    struct judged j;
+    double share, narrow;
+    (void)state;
+    start(&j, 1, apart);
+    turn(&j, 0, 1, 1e-5);
+    assert_int_equal(judge(&j, &share), QM_VERDICT_WRONG);
+    /* 1e-5 (25 - 9) / 25 over u and what double leaves to G'G */
+    assert_true(share > 0.9 * 6.4e-6 / QM_U / 1.01 && share < 1.1 * 6.4e-6 / QM_U);
+    j.tree = 1;
+    (void)judge(&j, &narrow);
+    assert_true(narrow < share / 20.0 && narrow > 1.0); /* 4 h + h + u, h = 9 u: 46 times */
+    turn(&j, 0, 1, -9e-6);
+    takes(&j);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(known_vectors),
+        cmocka_unit_test(planted),
+        cmocka_unit_test(how_near),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,51 @@
+# cli_common.bash - what the command-line tests share:   load ../support/cli_common
+#
+# QUALM may name another program to test.
+
+bats_require_minimum_version 1.5.0
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+QUALM=${QUALM:-$ROOT/qualm}
+PYTHON=/usr/bin/python3
+
+qualm() { "$QUALM" "$@"; }
+
+# stdout alone is JSON that another program can read
+json_on_stdout() { "$QUALM" "$@" 2>/dev/null | "$PYTHON" -m json.tool >/dev/null; }
+
+# json_value EXPRESSION COMMAND...: prints a Python expression of d, the parsed output
+json_value() {
+    local expression=$1
+    shift
+    "$QUALM" "$@" --json 2>/dev/null |
+        "$PYTHON" -c "import json, sys; d = json.load(sys.stdin); print($expression)"
+}
+
+# fails_with CODE TEXT COMMAND...: exit code, and one line on stderr that holds TEXT
+fails_with() {
+    local code=$1 text=$2
+    shift 2
+    local message status=0
+    message=$("$QUALM" "$@" 2>&1 >/dev/null) || status=$?
+    if [ "$status" -ne "$code" ] || [[ $message != *"$text"* ]]; then
+        echo "qualm $*: exit code $status, expected $code; message: $message; expected: $text"
+        return 1
+    fi
+}
+
+# write_npy FILE ROWS COLS [EXPRESSION of k]: a float32 file, default a signed zigzag
+write_npy() {
+    "$PYTHON" - "$@" <<'EOF'
+import math, struct, sys
+path, rows, cols = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+expression = sys.argv[4] if len(sys.argv) > 4 else "math.sin(k * k) * (1 + k % 7)"
+n = rows * cols
+shape = "(%d, %d)" % (rows, cols) if rows != 1 else "(%d,)" % cols
+head = "{'descr': '<f4', 'fortran_order': False, 'shape': %s, }" % shape
+head = head.ljust(117) + "\n"
+value = eval("lambda k: " + expression)
+with open(path, "wb") as f:
+    f.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode())
+    f.write(struct.pack("<%df" % n, *[value(k) for k in range(n)]))
+EOF
+}

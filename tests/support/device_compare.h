@@ -1,0 +1,41 @@
+/* device_compare.h - what tests of the kernels share: steps on the emulator beside the CPU's. */
+#ifndef QM_SUPPORT_DEVICE_COMPARE_H
+#define QM_SUPPORT_DEVICE_COMPARE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "experiments/gpu/gpu.h"
+
+enum { STEPS = 3, SEED = 77 };
+
+#define skip_because(...)           \
+    do {                            \
+        print_message("skipped: "); \
+        print_message(__VA_ARGS__); \
+        print_message("\n");        \
+        skip();                     \
+    } while (0)
+
+/* Fails where the emulator's bits are not the CPU's; returns QM_SKIPPED where there is no kernel. */
+static inline qm_status compare(const char *recipe, const struct qm_shape *shape)
+{
+    struct qm_recipe r;
+    char what[256], dims[80];
+    if (qm_recipe_parse(recipe, &r) != QM_OK)
+        fail_msg("%s: %s", recipe, qm_message());
+    qm_status st = qm_exact_compare(&qm_backend_emu, &r, shape, STEPS, SEED, what, sizeof what);
+    if (st != QM_OK && st != QM_SKIPPED)
+        fail_msg("%s: %s", recipe, qm_message());
+    if (*what)
+        fail_msg("%s, %s: %s", recipe, qm_shape_print(shape, dims, sizeof dims), what);
+    return st;
+}
+
+#endif

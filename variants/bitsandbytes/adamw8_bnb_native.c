@@ -1,0 +1,29 @@
+/* adamw8_bnb_native.c - 8-bit AdamW of bitsandbytes with its compiled CPU quantizer.
+ *
+ *   exp_avg     signed dynamic map, one absmax per 256 elements
+ *   exp_avg_sq  unsigned dynamic map, likewise
+ *
+ * Codes come from a table of 65,536 entries over [-1, 1]: 7 codes of exp_avg next to 0 and 11 of
+ * exp_avg_sq are never used, and 0 becomes 2.1e-5 or 1.6e-5 of the absmax. Tensors of fewer than
+ * 4096 elements keep float32 states. */
+#include "core/recipe/variant.h"
+
+const struct qm_variant qm_variant_adamw8_bnb_native = {
+    .name = "adamw8_bnb_native",
+    .summary = "8-bit AdamW of bitsandbytes on CPU since 0.50: codes from a 65,536-entry grid",
+    .source = "arXiv:2110.02861; bitsandbytes csrc/cpu_ops.cpp, backends/cpu/ops.py",
+    .rule = "adamw_bnb",
+    .slot =
+        {
+            {"exp_avg", "dyn:8s/block:256/grid/mid/recip/maxskip/zero:0", .min_numel = 4096},
+            {"exp_avg_sq", "dyn:8u/block:256/grid/mid/recip/maxskip/zero:0", .min_numel = 4096},
+        },
+    .hyper = {.lr = 1e-3,
+              .beta1 = 0.9,
+              .beta2 = 0.999,
+              .eps = 1e-8,
+              .weight_decay = 1e-2,
+              .gnorm_scale = 1.0},
+    .state_bits = 16.25,
+    .step_sqnr_db = 35.0,
+};

@@ -1,0 +1,21 @@
+/* lars_bnb.c - LARS of bitsandbytes, float32 states, default back end.
+ *
+ * SGD with momentum whose step is at most max_unorm times the parameter's norm, measured without
+ * this step's decay. The class asks for lr and momentum: those here are its tests'. The norm that
+ * the source keeps beside the state (4 bytes a tensor) is not stored here. Its LARS8bit measures
+ * nothing: it is sgdm8_bnb. */
+#include "core/recipe/variant.h"
+
+const struct qm_variant qm_variant_lars_bnb = {
+    .name = "lars_bnb",
+    .summary = "LARS of bitsandbytes, float32 state: the update's norm is bounded",
+    .source = "arXiv:1708.03888; bitsandbytes backends/default/ops.py",
+    .rule = "lars_bnb",
+    .slot =
+        {
+            {.name = "momentum_buffer", .quantizer = "f32"},
+        },
+    .hyper = {.lr = 1e-2, .momentum = 0.9, .max_unorm = 0.02, .gnorm_scale = 1.0},
+    .state_bits = 32.0,
+    .step_sqnr_db = 120.0,
+};

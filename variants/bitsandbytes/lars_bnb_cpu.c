@@ -1,0 +1,18 @@
+/* lars_bnb_cpu.c - LARS of bitsandbytes, float32 states, CPU back end.
+ *
+ * As lars_bnb, but measured on the momentum as it is, this step's decay included. */
+#include "core/recipe/variant.h"
+
+const struct qm_variant qm_variant_lars_bnb_cpu = {
+    .name = "lars_bnb_cpu",
+    .summary = "LARS of bitsandbytes on CPU: the momentum's norm is bounded",
+    .source = "arXiv:1708.03888; bitsandbytes backends/cpu/ops.py",
+    .rule = "lars_bnb_cpu",
+    .slot =
+        {
+            {.name = "momentum_buffer", .quantizer = "f32"},
+        },
+    .hyper = {.lr = 1e-2, .momentum = 0.9, .max_unorm = 0.02, .gnorm_scale = 1.0},
+    .state_bits = 32.0,
+    .step_sqnr_db = 120.0,
+};

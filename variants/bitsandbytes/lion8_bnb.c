@@ -1,0 +1,22 @@
+/* lion8_bnb.c - 8-bit Lion of bitsandbytes, CPU update with the Python quantizer.
+ *
+ *   exp_avg  signed dynamic map, one absmax per 256 elements
+ *
+ * x is multiplied by 1/absmax; a short last block divides. Ties go to the lower code. Tensors of
+ * fewer than 4096 elements keep float32 states. */
+#include "core/recipe/variant.h"
+
+const struct qm_variant qm_variant_lion8_bnb = {
+    .name = "lion8_bnb",
+    .summary = "8-bit Lion of bitsandbytes: dynamic map, blocks of 256",
+    .source = "arXiv:2302.06675; bitsandbytes backends/cpu/ops.py, backends/default/ops.py",
+    .rule = "lion_bnb",
+    .slot =
+        {
+            {"exp_avg", "dyn:8s/block:256/mids/mid/recip_tail/guard:1e-38/nantop",
+             .min_numel = 4096},
+        },
+    .hyper = {.lr = 1e-4, .beta1 = 0.9, .beta2 = 0.99, .gnorm_scale = 1.0},
+    .state_bits = 8.125,
+    .step_sqnr_db = 35.0,
+};

@@ -1,0 +1,22 @@
+/* rmsprop8_bnb_cuda.c - 8-bit RMSprop of bitsandbytes as its CUDA kernel computes it.
+ *
+ *   square_avg  signed dynamic map, one absmax per 256 elements
+ *
+ * The kernel divides the raw gradient: decay acts on the state only. x is divided by absmax; ties
+ * go to the even code. First moments keep their sign: a code of the other sign moves by one.
+ * Tensors of fewer than 4096 elements keep float32 states. */
+#include "core/recipe/variant.h"
+
+const struct qm_variant qm_variant_rmsprop8_bnb_cuda = {
+    .name = "rmsprop8_bnb_cuda",
+    .summary = "8-bit RMSprop of bitsandbytes' CUDA kernel: divides the raw gradient",
+    .source = "arXiv:2110.02861; bitsandbytes csrc/kernels.cu kOptimizerStatic8bit1StateBlockwise",
+    .rule = "rmsprop_bnb_cuda",
+    .slot =
+        {
+            {"square_avg", "dyn:8s/block:256/bisect/even/maxskip/keepsign", .min_numel = 4096},
+        },
+    .hyper = {.lr = 1e-2, .beta2 = 0.99, .eps = 1e-8, .gnorm_scale = 1.0},
+    .state_bits = 8.125,
+    .step_sqnr_db = 35.0,
+};

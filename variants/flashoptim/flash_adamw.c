@@ -1,0 +1,24 @@
+/* flash_adamw.c - FlashAdamW: 24-bit master weights in bf16 and a byte, 8-bit moments.
+ *
+ *   exp_avg     int8, evenly spaced in 2u / (1 + |u|) of the unit value u
+ *   exp_avg_sq  uint8, evenly spaced in its square root
+ *
+ * One float16 scale per 32 elements each.  The code of exp_avg_sq is 0 where its root is below
+ * 1/510 of the largest of its block: such an element takes a step of lr exp_avg / eps. */
+#include "core/recipe/variant.h"
+
+const struct qm_variant qm_variant_flash_adamw = {
+    .name = "flash_adamw",
+    .summary = "FlashOptim's AdamW: bf16 parameters, 8 bits of error, 8-bit moments",
+    .source = "arXiv:2602.23349; FlashOptim flashoptim/optimizers.py",
+    .rule = "flash_adamw",
+    .slot =
+        {
+            {"exp_avg", "lint:8s/block:32/arith/near/softsign/floor:1e-12/f16", .init_code = 127},
+            {"exp_avg_sq", "lint:8u/block:32/arith/near/sqrt/floor:1e-12/f16", .init_code = 0},
+        },
+    .hyper = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 1e-2},
+    .param = "bf16/ecc8",
+    .state_bits = 25.0,
+    .step_sqnr_db = 35.0,
+};

@@ -1,0 +1,24 @@
+/* came_f32.c - CAME with its class's defaults; the learning rate, which has none, is its README's. */
+#include "core/recipe/variant.h"
+
+const struct qm_variant qm_variant_came_f32 = {
+    .name = "came_f32",
+    .summary = "CAME, everything in float32",
+    .source = "arXiv:2307.02047; came_pytorch/CAME.py",
+    .rule = "came",
+    .slot = {{.name = "exp_avg", .quantizer = "f32"},
+             {.name = "exp_avg_sq_row", .quantizer = "f32"},
+             {.name = "exp_avg_sq_col", .quantizer = "f32"},
+             {.name = "exp_avg_sq", .quantizer = "f32"},
+             {.name = "exp_avg_res_row", .quantizer = "f32"},
+             {.name = "exp_avg_res_col", .quantizer = "f32"}},
+    .hyper = {.lr = 2e-4,
+              .beta1 = 0.9,
+              .beta2 = 0.999,
+              .beta3 = 0.9999,
+              .eps1 = 1e-30,
+              .eps2 = 1e-16,
+              .clip = 1.0},
+    .state_bits = 32.125,
+    .step_sqnr_db = 120.0,
+};
