@@ -10,7 +10,7 @@
 /* clang-format off */
 #define QM_STATUS_LIST(X)                                                             \
     X(OK,          0, "done")                                                         \
-    X(VERDICT,     1, "a verdict failed, or a regression")                            \
+    X(CHECK_FAILED, 1, "a verdict failed, or a regression")                           \
     X(BAD_ARG,     2, "usage, configuration or composition error")                    \
     X(BAD_FILE,    3, "a file is missing, truncated, foreign or cannot be written")   \
     X(NO_MEMORY,   3, "out of memory")                                                \

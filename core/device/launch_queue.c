@@ -17,7 +17,7 @@ struct note {
 };
 
 struct lane {
-    struct qm_lanes *all;
+    struct qm_launch_queue *all;
     struct {
         qm_address at;
         size_t bytes;
@@ -42,7 +42,7 @@ struct bytes {
     size_t used, room;
 };
 
-struct qm_lanes {
+struct qm_launch_queue {
     const struct qm_device *d;
     void *module;
     int n;
@@ -307,7 +307,7 @@ static int64_t blocks_of(const struct qm_sweep *a)
 }
 
 /* The next operation of every lane that has one; they fill the table and the kinds. */
-static struct launch next_launch(struct qm_lanes *all, int at, struct qm_sweep *list, int *kind,
+static struct launch next_launch(struct qm_launch_queue *all, int at, struct qm_sweep *list, int *kind,
                                  qm_address data)
 {
     struct launch now = {at, 0, 0};
@@ -343,7 +343,7 @@ static void share_blocks(const struct launch *l, const struct qm_sweep *list, in
 }
 
 /* The table there: n operations, their kinds, the blocks of each launch, what is handed over. */
-static qm_status launch_table(struct qm_lanes *all, int n, int launches, struct launch *launch)
+static qm_status launch_table(struct qm_launch_queue *all, int n, int launches, struct launch *launch)
 {
     size_t kinds_at = sizeof(struct qm_sweep) * (size_t)n,
            first_at = kinds_at + sizeof(int) * (size_t)n;
@@ -378,7 +378,7 @@ static qm_status launch_table(struct qm_lanes *all, int n, int launches, struct 
 }
 
 /* As many launches as the lane that noted most has operations. */
-static qm_status flush(struct qm_lanes *all)
+static qm_status flush(struct qm_launch_queue *all)
 {
     int n = 0, launches = 0;
     for (int k = 0; k < all->n; k++) {
@@ -429,7 +429,7 @@ static void context_of(struct lane *l)
 }
 
 /* Each lane as far as it gets, then what they noted, until all are done; they end after a failure too. */
-static void run_many(struct qm_lanes *all)
+static void run_many(struct qm_launch_queue *all)
 {
     for (int left = all->n; left > 0;) {
         all->got.used = 0;
@@ -446,7 +446,7 @@ static void run_many(struct qm_lanes *all)
     }
 }
 
-static qm_status begin_many(struct qm_lanes *all, const uint8_t *takes_part)
+static qm_status begin_many(struct qm_launch_queue *all, const uint8_t *takes_part)
 {
     for (int k = 0; k < all->n; k++) {
         struct lane *l = &all->lane[k];
@@ -459,7 +459,7 @@ static qm_status begin_many(struct qm_lanes *all, const uint8_t *takes_part)
     return QM_OK;
 }
 
-qm_status qm_lanes_run(struct qm_lanes *all, void *module,
+qm_status qm_lanes_run(struct qm_launch_queue *all, void *module,
                        qm_status (*work)(const struct qm_whole *), const struct qm_whole *w,
                        const uint8_t *takes_part)
 {
@@ -487,30 +487,30 @@ qm_status qm_lanes_run(struct qm_lanes *all, void *module,
     return st;
 }
 
-void qm_lanes_begin(struct qm_lanes *all)
+void qm_lanes_begin(struct qm_launch_queue *all)
 {
     for (int k = 0; k < all->n; k++)
         for (int i = 0; i < ROOMS; i++)
             all->lane[k].room[i].is_used = 0;
 }
 
-qm_status qm_lanes_open(const struct qm_device *d, int n, struct qm_lanes **out)
+qm_status qm_lanes_open(const struct qm_device *d, int n, struct qm_launch_queue **out)
 {
-    struct qm_lanes *all = calloc(1, sizeof *all);
+    struct qm_launch_queue *all = calloc(1, sizeof *all);
     struct lane *lane = calloc((size_t)(n > 0 ? n : 1), sizeof *lane);
     if (!all || !lane) {
         free(all);
         free(lane);
         return qm_fail(QM_NO_MEMORY, "%d tensors", n);
     }
-    *all = (struct qm_lanes){.d = d, .n = n, .lane = lane};
+    *all = (struct qm_launch_queue){.d = d, .n = n, .lane = lane};
     for (int k = 0; k < n; k++)
         lane[k].all = all;
     *out = all;
     return QM_OK;
 }
 
-void qm_lanes_close(struct qm_lanes *all)
+void qm_lanes_close(struct qm_launch_queue *all)
 {
     if (!all)
         return;

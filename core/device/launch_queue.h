@@ -12,17 +12,17 @@
 #include "core/device/device.h"
 #include "core/rule/whole.h"
 
-struct qm_lanes; /* opaque */
+struct qm_launch_queue; /* opaque */
 
-qm_status qm_lanes_open(const struct qm_device *d, int n, struct qm_lanes **out);
-void qm_lanes_close(struct qm_lanes *all); /* accepts NULL */
+qm_status qm_lanes_open(const struct qm_device *d, int n, struct qm_launch_queue **out);
+void qm_lanes_close(struct qm_launch_queue *all); /* accepts NULL */
 
 /* A step begins: the rule has no arrays of its own yet. */
-void qm_lanes_begin(struct qm_lanes *all);
+void qm_lanes_begin(struct qm_launch_queue *all);
 
 /* work(&w[k]) for each tensor k that takes part (NULL: all), with the kernels of that module.  The first
  * failure of any; what then is done to the others is not defined. */
-qm_status qm_lanes_run(struct qm_lanes *all, void *module,
+qm_status qm_lanes_run(struct qm_launch_queue *all, void *module,
                        qm_status (*work)(const struct qm_whole *), const struct qm_whole *w,
                        const uint8_t *takes_part);
 

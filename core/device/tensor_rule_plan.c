@@ -33,7 +33,7 @@ struct qm_whole_plan {
     struct qm_whole *w;
     uint8_t *takes_part;
     struct part body, slot[QM_MAX_SLOTS];
-    struct qm_lanes *lanes;
+    struct qm_launch_queue *lanes;
 };
 
 static void *pointer(qm_address at) { return (void *)(uintptr_t)at; }

@@ -43,7 +43,7 @@ static void arrange_edges(struct qm_codec *c)
             c->fan[j][k] = e[8 * k + j];
     c->segments.usable = 0;
     if (c->cb.n == 256)
-        qm_segments_build(c->edge, &c->segments);
+        qm_edge_lines_build(c->edge, &c->segments);
     c->cells.usable = 0;
     if (c->cb.n <= 16)
         qm_cells_build(c->edge, c->cb.n, &c->cells);

@@ -8,7 +8,7 @@
 static void finish(const struct qm_codec *c, int64_t n, float *out)
 {
     if (c->cb.post != 1.0f)
-        qm_lanes()->multiply(out, c->cb.post, n, out);
+        qm_simd()->multiply(out, c->cb.post, n, out);
     if (c->q.curve == QM_CURVE_log2 || c->q.curve == QM_CURVE_sqrt)
         for (int64_t j = 0; j < n; j++)
             out[j] = qm_curve_from(c->q.curve, out[j]);
@@ -30,7 +30,7 @@ static void unit_values(const struct qm_codec *c, const uint8_t *codes, int64_t 
             position[j] = c->cb.position_of[codes[j]];
         codes = position;
     }
-    qm_lanes()->values(c, codes, n, out);
+    qm_simd()->values(c, codes, n, out);
     if (c->q.curve == QM_CURVE_softsign)
         for (int64_t j = 0; j < n; j++)
             out[j] = qm_curve_unit_from(c->q.curve, out[j]);
@@ -43,7 +43,7 @@ static void decode_run(const struct qm_codec *c, const uint8_t *codes, int64_t n
         int64_t m = n - i < QM_PIECE ? n - i : QM_PIECE;
         unit_values(c, codes + i, m, out + i);
         if (c->q.norm != QM_NORM_id)
-            qm_lanes()->multiply(out + i, scale, m, out + i);
+            qm_simd()->multiply(out + i, scale, m, out + i);
         finish(c, m, out + i);
     }
 }
@@ -58,9 +58,9 @@ static void decode_pair(const struct qm_codec *c, const struct qm_shape *shape, 
             int64_t m = w.run - j < QM_PIECE ? w.run - j : QM_PIECE;
             int both = qm_pair_scales(c, shape, w.at, m, scales, first, second);
             unit_values(c, codes, m, out);
-            qm_lanes()->scale_each(second, INFINITY, m, out);
+            qm_simd()->scale_each(second, INFINITY, m, out);
             if (both)
-                qm_lanes()->scale_each(first, INFINITY, m, out);
+                qm_simd()->scale_each(first, INFINITY, m, out);
             finish(c, m, out);
             codes += m, out += m, j += m;
             w.at[shape->rank - 1] += m;
@@ -103,7 +103,7 @@ void qm_decode_range(const struct qm_codec *c, const struct qm_shape *shape, int
                 for (int64_t j = 0; j < w.run; j += QM_PIECE) {
                     int64_t m = w.run - j < QM_PIECE ? w.run - j : QM_PIECE;
                     unit_values(c, codes + j, m, out + j);
-                    qm_lanes()->scale_each(s + j, others, m, out + j);
+                    qm_simd()->scale_each(s + j, others, m, out + j);
                     finish(c, m, out + j);
                 }
             } else {
@@ -118,5 +118,5 @@ void qm_decode_range(const struct qm_codec *c, const struct qm_shape *shape, int
 void qm_decode_blocks(const struct qm_codec *c, const uint8_t *packed, const float *scales,
                       int64_t n, float *out)
 {
-    qm_lanes()->decode_blocks(c, packed, scales, n, out);
+    qm_simd()->decode_blocks(c, packed, scales, n, out);
 }

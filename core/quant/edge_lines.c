@@ -11,7 +11,7 @@ static uint32_t begin_bits(int k) { return 0x43000000u + ((uint32_t)k << 16); }
 /* What a line should give at the edge below code k: the middle of the doubtful bits. */
 static double target(int k) { return (double)qm_float(begin_bits(k) + HALF_DOUBT); }
 
-static void line_through(struct qm_segments *s, int i, double x, double u, double slope)
+static void line_through(struct qm_edge_lines *s, int i, double x, double u, double slope)
 {
     s->slope[i] = (float)slope;
     s->offset[i] = (float)(u - slope * x);
@@ -19,7 +19,7 @@ static void line_through(struct qm_segments *s, int i, double x, double u, doubl
 }
 
 /* e[k]: the smallest magnitude of code k + 1, on the side that has the code of 1.0. */
-static void fit(const float *e, int is_signed, struct qm_segments *s)
+static void fit(const float *e, int is_signed, struct qm_edge_lines *s)
 {
     for (int i = 0, first = 1; i < DECADES; i++) {
         int cells = 1 << (is_signed ? i : i + 1);
@@ -50,7 +50,7 @@ static void fit(const float *e, int is_signed, struct qm_segments *s)
     }
 }
 
-static uint32_t line_bits(const struct qm_segments *s, int i, float m)
+static uint32_t line_bits(const struct qm_edge_lines *s, int i, float m)
 {
     float line = fmaf(m, s->slope[i], s->offset[i]);
     float bent = fmaf(line, QM_SEGMENT_BEND, s->bend[i]);
@@ -59,7 +59,7 @@ static uint32_t line_bits(const struct qm_segments *s, int i, float m)
 
 /* One segment against edges e[0 .. n): at both ends and both sides of each edge.  Magnitudes with
  * all n edges below them may have codes beyond n where is_saturated. */
-static int is_proved(const struct qm_segments *s, int i, const float *e, int n, int is_saturated)
+static int is_proved(const struct qm_edge_lines *s, int i, const float *e, int n, int is_saturated)
 {
     float low = i ? qm_unordered(qm_ordered(s->end[i - 1]) + 1) : QM_SEGMENT_TINY;
     float high = i + 1 < QM_SEGMENTS ? s->end[i] : 1.0f;
@@ -77,13 +77,13 @@ static int is_proved(const struct qm_segments *s, int i, const float *e, int n, 
     return (k == n && is_saturated) || line_bits(s, i, high) < begin_bits(k + 1) + 2 * HALF_DOUBT;
 }
 
-static int guess(const struct qm_segments *s, float m)
+static int guess(const struct qm_edge_lines *s, float m)
 {
     return (int)fmaf((float)(int32_t)qm_bits(m), s->guess_slope, s->guess_offset);
 }
 
 /* The two ways to the segment's number. */
-static int index_ends(struct qm_segments *s)
+static int index_ends(struct qm_edge_lines *s)
 {
     double per_decade = 3.3219280948873623 * 8388608.0; /* bits of a float per factor of ten */
     s->guess_slope = (float)(1.0 / per_decade);
@@ -106,7 +106,7 @@ static int index_ends(struct qm_segments *s)
     return 1;
 }
 
-void qm_segments_build(const float *edge, struct qm_segments *s)
+void qm_edge_lines_build(const float *edge, struct qm_edge_lines *s)
 {
     float up[EDGES], down[EDGES];
     int zero = 0;

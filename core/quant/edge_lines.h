@@ -11,7 +11,7 @@
  * u lies in [128, 512) so that bits 16 to 23 of it are the number of edges between 0 and y, unless
  * the bits of QM_SEGMENT_SURE are all zero: then an edge is too near to tell.  y below zero counts
  * downward from `zero`, not below 0.  Every step is monotone in m, so checking both sides of each
- * edge and the ends of each segment proves this for all floats; qm_segments_build does. */
+ * edge and the ends of each segment proves this for all floats; qm_edge_lines_build does. */
 #ifndef QM_QUANT_EDGE_LINES_H
 #define QM_QUANT_EDGE_LINES_H
 
@@ -23,7 +23,7 @@
 
 enum { QM_SEGMENTS = 8 };
 
-struct qm_segments {
+struct qm_edge_lines {
     int usable; /* proved for these edges; all else is undefined when 0 */
     int zero;   /* position of y = 0 */
     /* Segment i ends at end[i], inclusive; the low four bits of it are i.  end[7] is above 1. */
@@ -39,6 +39,6 @@ struct qm_segments {
 
 /* Fits and proves segments for 255 ascending edges, edge[k] = the smallest float32 of code k + 1.
  * Any edges may be given; all but those of 8-bit dynamic maps end as not usable. */
-void qm_segments_build(const float *edge, struct qm_segments *s);
+void qm_edge_lines_build(const float *edge, struct qm_edge_lines *s);
 
 #endif

@@ -22,7 +22,7 @@ static void codes_of(const struct qm_codec *c, const float *y, int64_t n, uint8_
         qm_narrow()->float_to_e4m3(y, n, codes);
         return;
     }
-    qm_lanes()->positions(c, y, n, codes);
+    qm_simd()->positions(c, y, n, codes);
     store_codes(c, y, n, codes);
 }
 
@@ -51,7 +51,7 @@ static void encode_run(const struct qm_codec *c, const float *x, int64_t n, floa
 {
     struct qm_divisor d = qm_codec_divisor(c, max, is_short);
     int divides = unit_divides(c, is_short);
-    const struct qm_lanes *v = qm_lanes();
+    const struct qm_simd *v = qm_simd();
     int by_arith = c->q.search == QM_SEARCH_arith && !divides;
     float factor = by_arith ? c->cb.steps / d.by : 1.0f / d.by;
 
@@ -97,7 +97,7 @@ static void encode_run(const struct qm_codec *c, const float *x, int64_t n, floa
 static void encode_each(const struct qm_codec *c, const float *x, int64_t n, const float *s,
                         float m, int64_t first, const struct qm_draws *draws, uint8_t *codes)
 {
-    const struct qm_lanes *v = qm_lanes();
+    const struct qm_simd *v = qm_simd();
     float y[QM_PIECE];
     if (c->has_edges && c->q.curve == QM_CURVE_none && c->q.unit == QM_UNIT_div &&
         c->q.scale.zero < 0 && c->q.scale.f16 != QM_F16_both && c->cb.over == 0.0f &&
@@ -202,7 +202,7 @@ void qm_encode_range(const struct qm_codec *c, const struct qm_shape *shape, int
 {
     encode_any(c, shape, from, n, x, stat, draws, codes);
     if (c->q.scale.keep_sign)
-        qm_lanes()->keep_sign(c, x, n, codes);
+        qm_simd()->keep_sign(c, x, n, codes);
 }
 
 /* A block that the lanes leave out: NaN, Inf or zero in it, or a short one of recip_tail. */
@@ -216,7 +216,7 @@ void qm_encode_block(const struct qm_codec *c, const float *x, int64_t n, uint8_
         int64_t m = n - i < QM_PIECE ? n - i : QM_PIECE;
         encode_run(c, x + i, m, max, is_short, i, NULL, codes);
         if (c->q.scale.keep_sign)
-            qm_lanes()->keep_sign(c, x + i, m, codes);
+            qm_simd()->keep_sign(c, x + i, m, codes);
         qm_pack_range(c, codes, m, packed + i * c->q.bits / 8);
     }
     *scale = qm_codec_divisor(c, max, is_short).stored;
@@ -225,5 +225,5 @@ void qm_encode_block(const struct qm_codec *c, const float *x, int64_t n, uint8_
 void qm_encode_blocks(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed,
                       float *scales)
 {
-    qm_lanes()->encode_blocks(c, x, n, packed, scales, qm_encode_block);
+    qm_simd()->encode_blocks(c, x, n, packed, scales, qm_encode_block);
 }

@@ -24,7 +24,7 @@ static float larger(float a, float b) { return qm_bits(a) > qm_bits(b) ? a : b; 
 
 static void fold_one(const float *x, int64_t n, float *stat)
 {
-    *stat = larger(*stat, qm_float(qm_lanes()->max_bits(x, n)));
+    *stat = larger(*stat, qm_float(qm_simd()->max_bits(x, n)));
 }
 
 /* A stretch of row at[0]: pieces of that row, and one element of each column's current piece. */
@@ -41,7 +41,7 @@ static void fold_rank1block(const struct qm_codec *c, const struct qm_shape *sha
     }
     col += at[1] * per_col + at[0] / block;
     if (per_col == 1)
-        qm_lanes()->fold_each(x, n, col);
+        qm_simd()->fold_each(x, n, col);
     else
         for (int64_t i = 0; i < n; i++)
             col[i * per_col] = larger(col[i * per_col], fabsf(x[i]));
@@ -54,7 +54,7 @@ static void fold_axis(const struct qm_shape *shape, int axis, const int64_t *at,
     if (axis == 0)
         fold_one(x, n, stat + at[0]);
     else if (shape->rank == 2)
-        qm_lanes()->fold_each(x, n, stat + shape->dim[0] + at[1]);
+        qm_simd()->fold_each(x, n, stat + shape->dim[0] + at[1]);
     else
         fold_one(x, n, stat + shape->dim[0] + at[1]);
 }

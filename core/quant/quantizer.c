@@ -4,10 +4,10 @@
 #include "core/quant/simd.h"
 #include "core/quant/quantizer_internal.h"
 
-const struct qm_lanes *qm_lanes(void)
+const struct qm_simd *qm_simd(void)
 {
-    static const struct qm_lanes *const table[] = {
-#define X(name) &qm_lanes_##name,
+    static const struct qm_simd *const table[] = {
+#define X(name) &qm_simd_##name,
         QM_ISA_LIST(X)
 #undef X
     };
@@ -38,7 +38,7 @@ void qm_decode(const struct qm_codec *c, const struct qm_shape *shape, const uin
 void qm_pack_range(const struct qm_codec *c, const uint8_t *codes, int64_t n, uint8_t *bytes)
 {
     if (c->q.bits == 4 && c->q.pack != QM_PACK_byte)
-        qm_lanes()->pack4(codes, n, c->q.pack == QM_PACK_hi, bytes);
+        qm_simd()->pack4(codes, n, c->q.pack == QM_PACK_hi, bytes);
     else
         qm_pack_codes(c->q.pack, c->q.bits, codes, n, bytes);
 }
@@ -46,7 +46,7 @@ void qm_pack_range(const struct qm_codec *c, const uint8_t *codes, int64_t n, ui
 void qm_unpack_range(const struct qm_codec *c, const uint8_t *bytes, int64_t n, uint8_t *codes)
 {
     if (c->q.bits == 4 && c->q.pack != QM_PACK_byte)
-        qm_lanes()->unpack4(bytes, n, c->q.pack == QM_PACK_hi, codes);
+        qm_simd()->unpack4(bytes, n, c->q.pack == QM_PACK_hi, codes);
     else
         qm_unpack_codes(c->q.pack, c->q.bits, bytes, n, codes);
 }

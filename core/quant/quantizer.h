@@ -58,7 +58,7 @@ struct qm_codec {
     /* The same edges as vectors want them, +Inf where there is none. */
     float level[4][16]; /* n <= 16: the levels of a bisection, each highest first and repeated */
     float fan[8][32];   /* n > 16: fan[j][k] = edge[8 k + j] */
-    struct qm_segments segments; /* n = 256; for n <= 128 not usable */
+    struct qm_edge_lines segments; /* n = 256; for n <= 128 not usable */
     struct qm_cells cells;       /* n <= 16 */
     int n_negative;              /* entries with a sign bit, where the scale word is keepsign */
     /* n > 16: position = floor(y steps + 1/2) - base, each operation rounded, cut to the map. */

@@ -243,7 +243,7 @@ static void arith(const struct qm_codec *c, const float *y, int64_t n, uint8_t *
 {
     (void)grid;
     if (c->q.round == QM_ROUND_even)
-        QM_ISA_NAME(qm_lanes).arith(c, y, c->cb.steps, n, position);
+        QM_ISA_NAME(qm_simd).arith(c, y, c->cb.steps, n, position);
     else if (c->q.round == QM_ROUND_near)
         for (int64_t i = 0; i < n; i++)
             position[i] = (uint8_t)qm_search_arith(QM_ROUND_near, 0, y[i], c->cb.steps, &c->cb, 0);
@@ -256,7 +256,7 @@ static void edges(const struct qm_codec *c, const float *y, int64_t n, uint8_t *
                   const uint8_t *grid)
 {
     (void)grid;
-    QM_ISA_NAME(qm_lanes).positions(c, y, n, position);
+    QM_ISA_NAME(qm_simd).positions(c, y, n, position);
 }
 
 const struct qm_searches QM_ISA_NAME(qm_searches) = {

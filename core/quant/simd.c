@@ -312,7 +312,7 @@ static void encode_blocks(const struct qm_codec *c, const float *x, int64_t n, u
 }
 #endif
 
-const struct qm_lanes QM_ISA_NAME(qm_lanes) = {
+const struct qm_simd QM_ISA_NAME(qm_simd) = {
     .max_bits = max_bits,
     .divide = divide,
     .multiply = multiply,

@@ -11,7 +11,7 @@
 /* The curves that encode_blocks and decode_blocks know. */
 #define QM_LANES_CURVES(X) X(none) X(sqrt) X(softsign)
 
-struct qm_lanes {
+struct qm_simd {
     /* Maximum of the bits of |x[i]|: a float's bits, NaN above Inf; 0 for n = 0. */
     uint32_t (*max_bits)(const float *x, int64_t n);
 
@@ -58,11 +58,11 @@ struct qm_lanes {
                                         uint8_t *packed, float *scale));
 };
 
-#define X(name) extern const struct qm_lanes qm_lanes_##name;
+#define X(name) extern const struct qm_simd qm_simd_##name;
 QM_ISA_LIST(X)
 #undef X
 
 /* The table of the level that qm_isa() chose. */
-const struct qm_lanes *qm_lanes(void);
+const struct qm_simd *qm_simd(void);
 
 #endif

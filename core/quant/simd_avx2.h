@@ -71,7 +71,7 @@ struct finders {
 
 INLINE void load_finder(enum finder how, struct finders *f, const struct qm_codec *c)
 {
-    const struct qm_segments *s = &c->segments;
+    const struct qm_edge_lines *s = &c->segments;
     if (how == BY_TREE16) {
         for (int l = 0; l < 4; l++)
             f->tree16.level[l] = _mm256_loadu_ps(c->level[l]);

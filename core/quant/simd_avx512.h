@@ -77,7 +77,7 @@ struct lines {
 
 INLINE void lines_load(struct lines *t, const struct qm_codec *c)
 {
-    const struct qm_segments *s = &c->segments;
+    const struct qm_edge_lines *s = &c->segments;
     t->end[0] = _mm512_loadu_ps(s->end_by_binade);
     t->end[1] = _mm512_loadu_ps(s->end_by_binade + 16);
     t->slope = _mm512_loadu_ps(s->slope);

@@ -15,7 +15,7 @@ static float magnitude(const struct qm_codec *c, float x) { return qm_magnitude(
 float qm_run_max(const struct qm_codec *c, const float *x, int64_t n)
 {
     if (c->q.curve == QM_CURVE_none || c->q.curve == QM_CURVE_softsign) {
-        uint32_t bits = qm_lanes()->max_bits(x, n);
+        uint32_t bits = qm_simd()->max_bits(x, n);
         if (bits <= 0x7f800000u || !c->q.scale.max_skips_nan)
             return qm_float(bits);
     }
@@ -29,7 +29,7 @@ float qm_run_max(const struct qm_codec *c, const float *x, int64_t n)
 static void fold_each(const struct qm_codec *c, const float *x, int64_t n, float *stat)
 {
     if (c->q.curve == QM_CURVE_none && !c->q.scale.max_skips_nan)
-        qm_lanes()->fold_each(x, n, stat);
+        qm_simd()->fold_each(x, n, stat);
     else
         for (int64_t j = 0; j < n; j++)
             stat[j] = qm_larger(stat[j], magnitude(c, x[j]));
@@ -52,7 +52,7 @@ static void fold_rank1(const struct qm_codec *c, const struct qm_runs *w, const 
 static void fold_al(const float *x, int64_t n, float *stat)
 {
     uint32_t least = qm_bits(stat[1]);
-    stat[0] = qm_larger(stat[0], qm_float(qm_lanes()->max_bits(x, n)));
+    stat[0] = qm_larger(stat[0], qm_float(qm_simd()->max_bits(x, n)));
     for (int64_t i = 0; i < n; i++) {
         uint32_t u = qm_al_complement(x[i]);
         least = u > least ? u : least;

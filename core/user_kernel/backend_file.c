@@ -383,11 +383,11 @@ static qm_status call(struct plan *p, const struct qm_tensor *g, int64_t t, uint
     fesetenv(&before);
     QM_TRY(st);
     if (p->kernel->finding && *p->kernel->finding())
-        return qm_fail(QM_VERDICT, "step %lld: %s", (long long)t, p->kernel->finding());
+        return qm_fail(QM_CHECK_FAILED, "step %lld: %s", (long long)t, p->kernel->finding());
     if (refused)
         return qm_fail(QM_SKIPPED, "the kernel refuses this input: it returned %d", refused);
     if (!is_plain)
-        return qm_fail(QM_VERDICT,
+        return qm_fail(QM_CHECK_FAILED,
                        "step %lld left the rounding mode or the treatment of denormals "
                        "changed",
                        (long long)t);
@@ -414,7 +414,7 @@ static qm_status file_step(void *plan, struct qm_tensor *param, const struct qm_
     memcpy(param->data, p->p.at, p->p.bytes);
     const char *damaged = first_damaged(p);
     if (damaged)
-        return qm_fail(QM_VERDICT, "step %lld wrote outside the buffer of the %s", (long long)t,
+        return qm_fail(QM_CHECK_FAILED, "step %lld wrote outside the buffer of the %s", (long long)t,
                        damaged);
     return QM_OK;
 }

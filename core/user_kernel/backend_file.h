@@ -30,7 +30,7 @@ void *qm_kernel_file_symbol(const struct qm_kernel_file *k, const char *name);
 /* The kernel of the plans that are opened from now on. */
 void qm_kernel_file_use(struct qm_kernel_file *k);
 
-/* step: QM_SKIPPED where the kernel refuses the input; QM_VERDICT where it wrote between a buffer
+/* step: QM_SKIPPED where the kernel refuses the input; QM_CHECK_FAILED where it wrote between a buffer
  * and the unmapped pages around it, or left the floating-point environment changed (it is put back).
  * open: QM_BAD_ARG without a kernel. */
 extern const struct qm_backend qm_backend_file;

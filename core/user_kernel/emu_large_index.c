@@ -92,7 +92,7 @@ static qm_status compare(const struct qm_kernel_args *a)
     for (size_t k = 1; k < sizeof looked_at / sizeof *looked_at; k++)
         if (memcmp(&p[looked_at[k]], p, sizeof *p) != 0)
             return qm_fail(
-                QM_VERDICT,
+                QM_CHECK_FAILED,
                 "step 1 of 2^31 + 7 elements: parameter %lld is %a, and %a at index 0 of "
                 "the same input",
                 (long long)looked_at[k], (double)p[looked_at[k]], (double)p[0]);
@@ -129,7 +129,7 @@ qm_status qm_emu_far(struct qm_kernel_file *k, const struct qm_recipe *r)
     if (st == QM_OK && step(&f->a))
         st = qm_fail(QM_SKIPPED, "the kernel refuses 2^31 + 7 elements");
     if (st == QM_OK && *finding())
-        st = qm_fail(QM_VERDICT, "step 1 of 2^31 + 7 elements: %s", finding());
+        st = qm_fail(QM_CHECK_FAILED, "step 1 of 2^31 + 7 elements: %s", finding());
     if (st == QM_OK)
         st = compare(&f->a);
     qm_backend_file.close(plan);

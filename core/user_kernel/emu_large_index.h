@@ -8,7 +8,7 @@
 
 /* Runs a kernel of backend emu on a tensor of QM_FAR_N elements in reserved address space: the blocks
  * of elements 0, 2^31 - 1, 2^31 and the last, by their share of the grid.  All elements there have the
- * same input.  QM_VERDICT: a finding of the layer, or one of these differs from element 0.
+ * same input.  QM_CHECK_FAILED: a finding of the layer, or one of these differs from element 0.
  * QM_SKIPPED, with why: it refuses, its scales need the whole tensor, no address space. */
 qm_status qm_emu_far(struct qm_kernel_file *k, const struct qm_recipe *r);
 

@@ -212,7 +212,7 @@ static qm_status take_all(const struct buffers *b)
         for (int side = 0; side < 2; side++) {
             QM_TRY(qm_device_cuda.get(fence, x->base + (side ? FENCE + x->bytes : 0), FENCE));
             if (memcmp(fence, want, FENCE) != 0)
-                return qm_fail(QM_VERDICT, "the kernel wrote %s the %s%s%s",
+                return qm_fail(QM_CHECK_FAILED, "the kernel wrote %s the %s%s%s",
                                side ? "past" : "before", x->what, *x->of ? " of " : "", x->of);
         }
         if (!x->is_const)
@@ -266,7 +266,7 @@ static qm_status launch(struct qm_user_cuda *u, int k, int64_t n, void **args)
         "cuLaunchKernel");
     if (st == QM_OK)
         st = qm_cuda_error(u->cu->StreamSynchronize(u->stream), "the kernel");
-    return st == QM_OK ? QM_OK : QM_VERDICT; /* an address that is not there, no such launch */
+    return st == QM_OK ? QM_OK : QM_CHECK_FAILED; /* an address that is not there, no such launch */
 }
 
 static qm_status launch_all(struct qm_user_cuda *u, struct qm_cuda_args *c)

@@ -22,14 +22,14 @@ void qm_user_cuda_close(struct qm_user_cuda *u); /* accepts NULL */
 const char *qm_user_cuda_as(const struct qm_user_cuda *u); /* or NULL */
 
 /* One step: buffers to the device, every kernel, what is not const back.  *refused: the kernel does not take
- * this input.  QM_VERDICT: it wrote just before or behind a buffer, or the driver stopped it. */
+ * this input.  QM_CHECK_FAILED: it wrote just before or behind a buffer, or the driver stopped it. */
 qm_status qm_user_cuda_step(struct qm_user_cuda *u, const struct qm_kernel_args *a, int *refused);
 
 /* A nearest-code routine (core/abi/kernel_cuda.h) in such an object.  QM_BAD_ARG: no qm_cuda_nearest, no launch
  * line; QM_SKIPPED: no GPU. */
 qm_status qm_user_cuda_nearest_open(const char *object, struct qm_user_cuda **out);
 
-/* Codes of y[n].  QM_VERDICT as above. */
+/* Codes of y[n].  QM_CHECK_FAILED as above. */
 qm_status qm_user_cuda_nearest(struct qm_user_cuda *u, const float *y, int64_t n,
                                unsigned char *code);
 

@@ -26,7 +26,7 @@ struct piece {
     const float *x; /* in the file, or room */
     float *room;
     struct qm_metrics **part; /* one per quantizer of the group */
-    struct qm_census census;
+    struct qm_float_classes census;
 };
 
 /* A thread's room for the part of a piece that goes through all phases while it is in the cache. */
@@ -55,7 +55,7 @@ struct job {
     enum qm_metrics_level level;
     qm_analysis_progress *progress;
     void *context;
-    struct qm_census *census;
+    struct qm_float_classes *census;
     int counted;  /* the census is complete */
     qm_status st; /* of reading, in any thread */
     char why[1024];
@@ -152,21 +152,21 @@ static int room_open(struct room *r, int64_t chunk)
     return r->want && r->got && r->scale && r->local && r->code && r->packed;
 }
 
-#define X(name) extern qm_census_fn *const qm_census_##name;
+#define X(name) extern qm_float_classes_fn *const qm_float_classes_##name;
 QM_ISA_LIST(X)
 #undef X
 
-qm_census_fn *qm_census_of(void)
+qm_float_classes_fn *qm_float_classes_of(void)
 {
-    static qm_census_fn *const *const table[] = {
-#define X(name) &qm_census_##name,
+    static qm_float_classes_fn *const *const table[] = {
+#define X(name) &qm_float_classes_##name,
         QM_ISA_LIST(X)
 #undef X
     };
     return *table[qm_isa()];
 }
 
-void qm_census_add(struct qm_census *into, const struct qm_census *c)
+void qm_float_classes_add(struct qm_float_classes *into, const struct qm_float_classes *c)
 {
     into->n += c->n;
     into->nan += c->nan;
@@ -273,14 +273,14 @@ static void judge(const struct job *j, const struct group *g, int k, const struc
 
 static void judge_piece(const struct job *j, const struct group *g, struct piece *p, struct room *r)
 {
-    struct qm_census c;
+    struct qm_float_classes c;
     memset(&p->census, 0, sizeof p->census);
     for (int k = 0; k < g->n; k++)
         qm_metrics_reset(p->part[k]);
     for (int64_t at = 0; at < p->n; at += g->chunk) {
         int64_t n = p->n - at < g->chunk ? p->n - at : g->chunk;
-        qm_census_of()(p->x + at, n, r->want, &c);
-        qm_census_add(&p->census, &c);
+        qm_float_classes_of()(p->x + at, n, r->want, &c);
+        qm_float_classes_add(&p->census, &c);
         for (int k = 0; k < g->n; k++)
             if (!g->a[k]->skipped[0])
                 judge(j, g, k, p, at, n, r);
@@ -334,7 +334,7 @@ static qm_status pass(struct job *j, struct group *g, struct piece *piece, int s
                                                              g->stat[k]);
         } else {
             for (int s = 0; s < filled && !j->counted; s++)
-                qm_census_add(j->census, &piece[s].census);
+                qm_float_classes_add(j->census, &piece[s].census);
             for (int k = 0; k < g->n; k++)
                 refuse_negative(j, g->a[k]);
 #pragma omp parallel for num_threads(j->threads) schedule(dynamic)
@@ -456,10 +456,10 @@ static void count_only(struct job *j, qm_status *st)
 
 qm_status qm_analyze_tensor(struct qm_file *f, int index, struct qm_analysis *a, int n_analyses,
                             enum qm_metrics_level level, uint64_t seed, int threads,
-                            qm_analysis_progress *progress, void *context, struct qm_census *census)
+                            qm_analysis_progress *progress, void *context, struct qm_float_classes *census)
 {
     const struct qm_entry *e = qm_file_entry(f, index);
-    struct qm_census found = {0};
+    struct qm_float_classes found = {0};
     struct job j = {.f = f,
                     .index = index,
                     .shape = e->shape,

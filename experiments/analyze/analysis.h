@@ -32,6 +32,6 @@ typedef void qm_analysis_progress(int64_t elements, void *context);
 qm_status qm_analyze_tensor(struct qm_file *f, int index, struct qm_analysis *a, int n_analyses,
                             enum qm_metrics_level level, uint64_t seed, int threads,
                             qm_analysis_progress *progress, void *context,
-                            struct qm_census *census);
+                            struct qm_float_classes *census);
 
 #endif

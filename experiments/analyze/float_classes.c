@@ -7,7 +7,7 @@
 enum { SLICE = 1024, INF = 0x7f800000 }; /* elements that stay in the cache between two loops */
 
 /* Counts of n elements, added to out; the bits of the largest magnitude, NaN and Inf included. */
-static int32_t count(const float *restrict x, int64_t n, struct qm_census *out)
+static int32_t count(const float *restrict x, int64_t n, struct qm_float_classes *out)
 {
     int32_t negative = 0, zero = 0, largest = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -24,7 +24,7 @@ static int32_t count(const float *restrict x, int64_t n, struct qm_census *out)
 }
 
 /* Takes NaN and Inf out of what count() did; the bits of the largest finite magnitude. */
-static int32_t correct(const float *restrict x, int64_t n, struct qm_census *out)
+static int32_t correct(const float *restrict x, int64_t n, struct qm_float_classes *out)
 {
     int32_t nan = 0, inf = 0, negative = 0, largest = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -43,9 +43,9 @@ static int32_t correct(const float *restrict x, int64_t n, struct qm_census *out
     return largest;
 }
 
-static void census(const float *restrict x, int64_t n, double *restrict want, struct qm_census *out)
+static void census(const float *restrict x, int64_t n, double *restrict want, struct qm_float_classes *out)
 {
-    struct qm_census c = {.n = n};
+    struct qm_float_classes c = {.n = n};
     int32_t largest = 0;
     for (int64_t at = 0; at < n; at += SLICE) {
         int64_t some = n - at < SLICE ? n - at : SLICE;
@@ -62,4 +62,4 @@ static void census(const float *restrict x, int64_t n, double *restrict want, st
     *out = c;
 }
 
-qm_census_fn *const QM_ISA_NAME(qm_census) = census;
+qm_float_classes_fn *const QM_ISA_NAME(qm_float_classes) = census;

@@ -6,16 +6,16 @@
 
 #include "core/base/isa.h"
 
-struct qm_census {
+struct qm_float_classes {
     int64_t n, nan, inf, negative, zero; /* negative: below 0, -Inf included, -0 not */
     double max_abs;                      /* of the finite ones */
 };
 
 /* One run of fewer than 2^31 elements, by their bits; also widens them to want[n]. */
-typedef void qm_census_fn(const float *x, int64_t n, double *want, struct qm_census *out);
+typedef void qm_float_classes_fn(const float *x, int64_t n, double *want, struct qm_float_classes *out);
 
-qm_census_fn *qm_census_of(void); /* for the instruction set in use; the same counts on all */
+qm_float_classes_fn *qm_float_classes_of(void); /* for the instruction set in use; the same counts on all */
 
-void qm_census_add(struct qm_census *into, const struct qm_census *c);
+void qm_float_classes_add(struct qm_float_classes *into, const struct qm_float_classes *c);
 
 #endif

@@ -58,7 +58,7 @@ static qm_status analyze_once(const struct qm_bench *b, const char *path, double
 {
     struct qm_file *f = NULL;
     struct qm_analysis a = {.skipped = ""};
-    struct qm_census census;
+    struct qm_float_classes census;
     double start = qm_seconds();
     QM_TRY(qm_codec_parse(&a.codec, "nf4:4s/block:128/bisect/mid/hi"));
     qm_status st = qm_file_open(path, &f);

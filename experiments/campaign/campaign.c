@@ -15,7 +15,7 @@ struct shard {
     char name[32];
     char (*id)[QM_CELL_ID];
     struct qm_writer writer;
-    struct qm_book book;
+    struct qm_ledger_index book;
     int64_t *line; /* of every cell */
     char *wanted;
     struct qm_queue queue;
@@ -24,7 +24,7 @@ struct shard {
 static void shard_close(struct shard *s)
 {
     qm_writer_close(&s->writer);
-    qm_book_free(&s->book);
+    qm_ledger_index_free(&s->book);
     qm_queue_close(&s->queue);
     free(s->id);
     free(s->line);
@@ -83,14 +83,14 @@ static void note_damage(const struct shard *s)
 }
 
 /* What all ledgers of the folder have, verified. */
-static qm_status read_books(const struct qm_job *job, const struct qm_campaign_options *o,
+static qm_status read_books(const struct qm_loaded_suite *job, const struct qm_campaign_options *o,
                             struct shard *s)
 {
     char program[96];
-    QM_TRY(qm_book_read_all(&s->book, o->dir));
-    qm_book_check(&s->book);
-    qm_book_limit(&s->book, job->n_cells);
-    QM_TRY(qm_book_resolve(&s->book, job->n_cells, s->id, s->line));
+    QM_TRY(qm_ledger_index_read_all(&s->book, o->dir));
+    qm_ledger_index_check(&s->book);
+    qm_ledger_index_limit(&s->book, job->n_cells);
+    QM_TRY(qm_ledger_index_resolve(&s->book, job->n_cells, s->id, s->line));
     note_damage(s);
     snprintf(program, sizeof program, "%s %s", qm_version(), qm_commit());
     if (s->book.n_programs > 0 && strcmp(program, s->book.program) != 0)
@@ -101,7 +101,7 @@ static qm_status read_books(const struct qm_job *job, const struct qm_campaign_o
 }
 
 /* Ids, folder, and room; the caller closes s whatever comes out. */
-static qm_status shard_begin(const struct qm_job *job, const struct qm_campaign_options *o,
+static qm_status shard_begin(const struct qm_loaded_suite *job, const struct qm_campaign_options *o,
                              struct shard *s)
 {
     size_t n = (size_t)job->n_cells + 1;
@@ -116,7 +116,7 @@ static qm_status shard_begin(const struct qm_job *job, const struct qm_campaign_
     return qm_folder_begin(job, o->dir, o->fresh, digest);
 }
 
-static qm_status shard_open(const struct qm_job *job, const struct qm_campaign_options *o,
+static qm_status shard_open(const struct qm_loaded_suite *job, const struct qm_campaign_options *o,
                             struct shard *s)
 {
     QM_TRY(shard_begin(job, o, s));
@@ -135,28 +135,28 @@ static qm_status shard_open(const struct qm_job *job, const struct qm_campaign_o
 }
 
 /* The folder as a whole, after this shard. */
-static qm_status count_all(const struct qm_job *job, const struct qm_campaign_options *o,
+static qm_status count_all(const struct qm_loaded_suite *job, const struct qm_campaign_options *o,
                            struct shard *s, struct qm_campaign_count *out)
 {
-    struct qm_book b = {0};
-    qm_status st = qm_book_read_all(&b, o->dir);
+    struct qm_ledger_index b = {0};
+    qm_status st = qm_ledger_index_read_all(&b, o->dir);
     for (int k = 0; st == QM_OK && k < b.n_segments; k++)
         for (int old = 0; old < s->book.n_segments; old++) /* hashed at the start: not again */
             if (strcmp(b.segment[k].path, s->book.segment[old].path) == 0 &&
                 strcmp(b.segment[k].hash, s->book.segment[old].hash) == 0)
                 b.segment[k].state = s->book.segment[old].state;
     if (st == QM_OK)
-        st = qm_book_resolve(&b, job->n_cells, s->id, s->line);
+        st = qm_ledger_index_resolve(&b, job->n_cells, s->id, s->line);
     out->all_cells = job->n_cells;
     for (int64_t i = 0; st == QM_OK && i < job->n_cells; i++) {
         out->all_done += s->line[i] >= 0;
         out->all_failed += s->line[i] >= 0 && b.line[s->line[i]].failed;
     }
-    qm_book_free(&b);
+    qm_ledger_index_free(&b);
     return st;
 }
 
-qm_status qm_campaign_run(const struct qm_job *job, const struct qm_campaign_options *o,
+qm_status qm_campaign_run(const struct qm_loaded_suite *job, const struct qm_campaign_options *o,
                           const volatile sig_atomic_t *stop, struct qm_campaign_count *out)
 {
     struct shard s = {.writer = {.journal = -1, .ledger = {.fd = -1}}};
@@ -177,7 +177,7 @@ qm_status qm_campaign_run(const struct qm_job *job, const struct qm_campaign_opt
     return st;
 }
 
-qm_status qm_campaign_deal(const struct qm_job *job, const struct qm_campaign_options *o,
+qm_status qm_campaign_deal(const struct qm_loaded_suite *job, const struct qm_campaign_options *o,
                            const volatile sig_atomic_t *stop, struct qm_campaign_count *out)
 {
     struct shard s = {.writer = {.journal = -1, .ledger = {.fd = -1}}};
@@ -190,7 +190,7 @@ qm_status qm_campaign_deal(const struct qm_job *job, const struct qm_campaign_op
     if (st == QM_OK)
         st = qm_queue_open(job->cells, job->n_cells, 0, 1, s.wanted, &s.queue);
     out->todo = s.queue.n;
-    qm_deal_out(&s.queue, job->cells, stop, o->shards); /* in any case: the others wait for it */
+    qm_mpi_dispatch_out(&s.queue, job->cells, stop, o->shards); /* in any case: the others wait for it */
     if (st == QM_OK && *stop && s.queue.left > 0)
         st = qm_fail(QM_INTERRUPTED, "interrupted; the same command goes on");
     if (st == QM_OK)

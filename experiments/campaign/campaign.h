@@ -45,20 +45,20 @@ void qm_campaign_out(const char *out, const char *dir, char *path, size_t size);
 int qm_campaign_exists(const char *dir);
 
 /* SHA-256 of the suite's plan, the cells' ids and the bytes of its data; id gets the cells' ids. */
-qm_status qm_campaign_digest(const struct qm_job *job, char (*id)[QM_CELL_ID], char out[65]);
+qm_status qm_campaign_digest(const struct qm_loaded_suite *job, char (*id)[QM_CELL_ID], char out[65]);
 
 /* Makes the folder with campaign.json and suite.yaml, or checks that those there are of this job.
  * fresh: throws away what is there.  QM_BAD_ARG: another suite's; QM_BAD_FILE. */
-qm_status qm_campaign_begin(const struct qm_job *job, const char *dir, int fresh);
+qm_status qm_campaign_begin(const struct qm_loaded_suite *job, const char *dir, int fresh);
 
 /* Runs what this shard has to do.  QM_INTERRUPTED when *stop became 1 (cells under way are
  * finished) or 2 (they are given up); all that is finished is on the disk then.  QM_BAD_ARG: another
  * suite was begun there.  QM_BAD_FILE: the disk, or another runner on this shard. */
-qm_status qm_campaign_run(const struct qm_job *job, const struct qm_campaign_options *o,
+qm_status qm_campaign_run(const struct qm_loaded_suite *job, const struct qm_campaign_options *o,
                           const volatile sig_atomic_t *stop, struct qm_campaign_count *out);
 
 /* Rank 0 of a dealt campaign (mpi_dispatch.h): deals until all others have left, then counts. */
-qm_status qm_campaign_deal(const struct qm_job *job, const struct qm_campaign_options *o,
+qm_status qm_campaign_deal(const struct qm_loaded_suite *job, const struct qm_campaign_options *o,
                            const volatile sig_atomic_t *stop, struct qm_campaign_count *out);
 
 /* Removes what campaigns write there, and the folder where nothing else is left; nothing while a
@@ -73,13 +73,13 @@ struct qm_campaign_head {
 qm_status qm_campaign_head(const char *dir, struct qm_campaign_head *out);
 
 /* Opens the job of a folder, named as it was begun, and checks the digest. */
-qm_status qm_campaign_job(const char *dir, struct qm_job *out);
+qm_status qm_campaign_job(const char *dir, struct qm_loaded_suite *out);
 
 /* All cells' outcomes, from the ledgers of these sources (folders, or ledger files): every digest
  * is verified.  QM_NO_MATCH: cells are missing, the message counts them.  QM_BAD_FILE: damage that
  * leaves cells without results; two results for a cell that differ.  out->cell, suite are the
  * job's. */
-qm_status qm_campaign_collect(const struct qm_job *job, char *const *source, int n_sources,
+qm_status qm_campaign_collect(const struct qm_loaded_suite *job, char *const *source, int n_sources,
                               struct qm_results *out);
 
 #endif

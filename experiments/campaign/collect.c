@@ -6,14 +6,14 @@
 #include "experiments/campaign/campaign.h"
 #include "experiments/cli/cli.h"
 
-qm_status qm_campaign_job(const char *dir, struct qm_job *out)
+qm_status qm_campaign_job(const char *dir, struct qm_loaded_suite *out)
 {
     struct qm_campaign_head head;
     char path[1100], digest[65];
-    *out = (struct qm_job){0};
+    *out = (struct qm_loaded_suite){0};
     QM_TRY(qm_campaign_head(dir, &head));
     snprintf(path, sizeof path, "%s/suite.yaml", dir);
-    QM_TRY(qm_job_open(path, NULL, out));
+    QM_TRY(qm_loaded_suite_open(path, NULL, out));
     char(*id)[QM_CELL_ID] = calloc((size_t)out->n_cells + 1, sizeof *id);
     char *stem = strdup(head.name);
     qm_status st = id && stem ? qm_campaign_digest(out, id, digest)
@@ -36,14 +36,14 @@ qm_status qm_campaign_job(const char *dir, struct qm_job *out)
 /* ---- cells --------------------------------------------------------------------------------- */
 
 struct collection {
-    const struct qm_job *job;
-    struct qm_book book;
+    const struct qm_loaded_suite *job;
+    struct qm_ledger_index book;
     int64_t *line;
     char (*id)[QM_CELL_ID];
 };
 
 /* One line's outcome out of its segment, if the digest is right. */
-static qm_status take(struct collection *c, const struct qm_book_line *l,
+static qm_status take(struct collection *c, const struct qm_ledger_index_line *l,
                       const struct qm_segment *s, struct qm_results *out)
 {
     char digest[65];
@@ -73,7 +73,7 @@ static qm_status read_segments(struct collection *c, struct qm_results *out)
     qm_status st = QM_OK;
     qm_progress_start(&progress, "merge", c->job->n_cells);
     for (int64_t i = 0; st == QM_OK && i < c->book.n_lines; i++) {
-        const struct qm_book_line *l = &c->book.line[i];
+        const struct qm_ledger_index_line *l = &c->book.line[i];
         if (c->line[l->cell] != i)
             continue;
         if (l->segment != open) {
@@ -94,7 +94,7 @@ static qm_status read_segments(struct collection *c, struct qm_results *out)
 static qm_status check_doubles(const struct collection *c)
 {
     for (int64_t i = 0; i < c->book.n_lines; i++) {
-        const struct qm_book_line *l = &c->book.line[i], *best;
+        const struct qm_ledger_index_line *l = &c->book.line[i], *best;
         if (c->line[l->cell] < 0 || l->failed || l->segment < 0 ||
             c->book.segment[l->segment].state == QM_SEGMENT_damaged)
             continue;
@@ -116,7 +116,7 @@ static qm_status check_whole(const struct collection *c)
     for (int64_t i = 0; i < c->job->n_cells; i++)
         missing += c->line[i] < 0;
     for (int64_t i = 0; missing && i < c->book.n_lines; i++) {
-        const struct qm_book_line *l = &c->book.line[i];
+        const struct qm_ledger_index_line *l = &c->book.line[i];
         if (c->line[l->cell] < 0 && l->segment >= 0) {
             damaged = c->book.segment[l->segment].path;
             lost++;
@@ -133,17 +133,17 @@ static qm_status check_whole(const struct collection *c)
     return QM_OK;
 }
 
-static qm_status read_sources(struct qm_book *b, char *const *source, int n)
+static qm_status read_sources(struct qm_ledger_index *b, char *const *source, int n)
 {
     for (int i = 0; i < n; i++) {
         struct stat info;
         int is_dir = stat(source[i], &info) == 0 && S_ISDIR(info.st_mode);
-        QM_TRY(is_dir ? qm_book_read_all(b, source[i]) : qm_book_read(b, source[i]));
+        QM_TRY(is_dir ? qm_ledger_index_read_all(b, source[i]) : qm_ledger_index_read(b, source[i]));
     }
     return QM_OK;
 }
 
-qm_status qm_campaign_collect(const struct qm_job *job, char *const *source, int n_sources,
+qm_status qm_campaign_collect(const struct qm_loaded_suite *job, char *const *source, int n_sources,
                               struct qm_results *out)
 {
     size_t n = (size_t)job->n_cells + 1;
@@ -159,9 +159,9 @@ qm_status qm_campaign_collect(const struct qm_job *job, char *const *source, int
     for (int64_t i = 0; st == QM_OK && i < job->n_cells; i++)
         qm_cell_id(job->suite, &job->cells[i], c.id[i]);
     if (st == QM_OK) {
-        qm_book_check(&c.book);
-        qm_book_limit(&c.book, job->n_cells);
-        st = qm_book_resolve(&c.book, job->n_cells, c.id, c.line);
+        qm_ledger_index_check(&c.book);
+        qm_ledger_index_limit(&c.book, job->n_cells);
+        st = qm_ledger_index_resolve(&c.book, job->n_cells, c.id, c.line);
     }
     if (st == QM_OK)
         st = check_doubles(&c);
@@ -169,7 +169,7 @@ qm_status qm_campaign_collect(const struct qm_job *job, char *const *source, int
         st = check_whole(&c);
     if (st == QM_OK)
         st = read_segments(&c, &r);
-    qm_book_free(&c.book);
+    qm_ledger_index_free(&c.book);
     free(c.line);
     free(c.id);
     if (st == QM_OK)

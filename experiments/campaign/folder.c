@@ -70,7 +70,7 @@ static qm_status add_data(const struct qm_suite *s, struct qm_sha256 *h)
     return QM_OK;
 }
 
-qm_status qm_campaign_digest(const struct qm_job *job, char (*id)[QM_CELL_ID], char out[65])
+qm_status qm_campaign_digest(const struct qm_loaded_suite *job, char (*id)[QM_CELL_ID], char out[65])
 {
     struct qm_sha256 h;
     qm_sha256_start(&h);
@@ -88,18 +88,18 @@ qm_status qm_campaign_digest(const struct qm_job *job, char (*id)[QM_CELL_ID], c
 static qm_status write_file(const char *dir, const char *name, const char *text)
 {
     char path[1100];
-    struct qm_part part;
+    struct qm_atomic_file part;
     qm_folder_path(dir, name, path, sizeof path);
-    QM_TRY(qm_part_open(path, &part));
-    qm_status st = qm_part_write(&part, text, strlen(text));
+    QM_TRY(qm_atomic_file_open(path, &part));
+    qm_status st = qm_atomic_file_write(&part, text, strlen(text));
     if (st == QM_OK)
-        st = qm_part_commit(&part);
+        st = qm_atomic_file_commit(&part);
     if (st != QM_OK)
-        qm_part_abort(&part);
+        qm_atomic_file_abort(&part);
     return st;
 }
 
-static qm_status head_write(const char *dir, const struct qm_job *job, const char *digest)
+static qm_status head_write(const char *dir, const struct qm_loaded_suite *job, const char *digest)
 {
     json_t *v = json_pack("{s:i, s:s, s:s, s:I}", "qualm_campaign", FORMAT, "name",
                           job->suite->stem, "digest", digest, "cells", (json_int_t)job->n_cells);
@@ -209,9 +209,9 @@ void qm_folder_clear(const char *dir, const char *pattern)
 
 static int is_at_work(const char *dir)
 {
-    struct qm_book b = {0};
-    int held = qm_book_read_all(&b, dir) == QM_OK && b.n_held > 0;
-    qm_book_free(&b);
+    struct qm_ledger_index b = {0};
+    int held = qm_ledger_index_read_all(&b, dir) == QM_OK && b.n_held > 0;
+    qm_ledger_index_free(&b);
     return held;
 }
 
@@ -243,7 +243,7 @@ static qm_status lock_dir(const char *dir, int *out)
     return QM_OK;
 }
 
-qm_status qm_folder_begin(const struct qm_job *job, const char *dir, int fresh, const char *digest)
+qm_status qm_folder_begin(const struct qm_loaded_suite *job, const char *dir, int fresh, const char *digest)
 {
     struct qm_campaign_head head;
     int lock = -1;
@@ -272,7 +272,7 @@ qm_status qm_folder_begin(const struct qm_job *job, const char *dir, int fresh, 
     return st;
 }
 
-qm_status qm_campaign_begin(const struct qm_job *job, const char *dir, int fresh)
+qm_status qm_campaign_begin(const struct qm_loaded_suite *job, const char *dir, int fresh)
 {
     char digest[65];
     char(*id)[QM_CELL_ID] = calloc((size_t)job->n_cells + 1, sizeof *id);

@@ -43,13 +43,13 @@ qm_status qm_ledger_segment(struct qm_ledger *l, const char *name, const char *h
 
 enum qm_segment_state { QM_SEGMENT_unchecked, QM_SEGMENT_whole, QM_SEGMENT_damaged };
 
-struct qm_book_segment {
+struct qm_ledger_index_segment {
     char *path, hash[65];
     int64_t cells;
     enum qm_segment_state state;
 };
 
-struct qm_book_line {
+struct qm_ledger_index_line {
     int64_t cell, row;
     int segment; /* of the book; -1: the ledger names none such */
     int failed;
@@ -59,29 +59,29 @@ struct qm_book_line {
 };
 
 /* All that some ledgers say. */
-struct qm_book {
+struct qm_ledger_index {
     int64_t n_lines, room, bad_lines;
-    struct qm_book_line *line;
+    struct qm_ledger_index_line *line;
     int n_segments, segment_room, n_ledgers, n_programs, n_held;
-    struct qm_book_segment *segment;
+    struct qm_ledger_index_segment *segment;
     char program[96]; /* of the last session read; n_programs: how many different ones in turn */
 };
 
 /* Adds one ledger; its segments lie beside it. */
-qm_status qm_book_read(struct qm_book *b, const char *path);
+qm_status qm_ledger_index_read(struct qm_ledger_index *b, const char *path);
 /* Adds every ledger in a folder.  QM_NO_MATCH: there is none. */
-qm_status qm_book_read_all(struct qm_book *b, const char *dir);
-void qm_book_free(struct qm_book *b);
+qm_status qm_ledger_index_read_all(struct qm_ledger_index *b, const char *dir);
+void qm_ledger_index_free(struct qm_ledger_index *b);
 
 /* Hashes every segment; returns how many are missing or damaged. */
-int qm_book_check(struct qm_book *b);
+int qm_ledger_index_check(struct qm_ledger_index *b);
 
 /* Leaves out the lines of cells outside 0 to n - 1: they are damaged. */
-void qm_book_limit(struct qm_book *b, int64_t n);
+void qm_ledger_index_limit(struct qm_ledger_index *b, int64_t n);
 
 /* For each of n cells the line to go by, or -1: its segment whole; the first that did not fail,
  * else the last.  Lines whose id is not the cell's are left out.  id may be NULL: not compared. */
-qm_status qm_book_resolve(const struct qm_book *b, int64_t n, char (*id)[QM_CELL_ID],
+qm_status qm_ledger_index_resolve(const struct qm_ledger_index *b, int64_t n, char (*id)[QM_CELL_ID],
                           int64_t *line);
 
 #endif

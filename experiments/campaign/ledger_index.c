@@ -29,7 +29,7 @@ static char *beside(const char *ledger, const char *name)
 }
 
 /* The newest of that name: a segment that was damaged may have been written again. */
-static int segment_find(const struct qm_book *b, int first, const char *name)
+static int segment_find(const struct qm_ledger_index *b, int first, const char *name)
 {
     for (int i = b->n_segments - 1; i >= first; i--) {
         const char *slash = strrchr(b->segment[i].path, '/');
@@ -40,7 +40,7 @@ static int segment_find(const struct qm_book *b, int first, const char *name)
 }
 
 /* 1: taken, 0: no line of ours, -1: no memory. */
-static int take_segment(struct qm_book *b, const char *ledger, const json_t *v)
+static int take_segment(struct qm_ledger_index *b, const char *ledger, const json_t *v)
 {
     const char *name = json_string_value(json_object_get(v, "segment"));
     const char *hash = json_string_value(json_object_get(v, "sha256"));
@@ -48,13 +48,13 @@ static int take_segment(struct qm_book *b, const char *ledger, const json_t *v)
         return 0;
     if (b->n_segments == b->segment_room) {
         int room = b->segment_room ? 2 * b->segment_room : 64;
-        struct qm_book_segment *more = realloc(b->segment, (size_t)room * sizeof *more);
+        struct qm_ledger_index_segment *more = realloc(b->segment, (size_t)room * sizeof *more);
         if (!more)
             return -1;
         b->segment = more;
         b->segment_room = room;
     }
-    struct qm_book_segment s = {.path = beside(ledger, name)};
+    struct qm_ledger_index_segment s = {.path = beside(ledger, name)};
     if (!s.path)
         return -1;
     snprintf(s.hash, sizeof s.hash, "%s", hash);
@@ -63,7 +63,7 @@ static int take_segment(struct qm_book *b, const char *ledger, const json_t *v)
     return 1;
 }
 
-static int take_cell(struct qm_book *b, int first_segment, const json_t *v)
+static int take_cell(struct qm_ledger_index *b, int first_segment, const json_t *v)
 {
     const char *id = json_string_value(json_object_get(v, "id"));
     const char *digest = json_string_value(json_object_get(v, "digest"));
@@ -74,13 +74,13 @@ static int take_cell(struct qm_book *b, int first_segment, const json_t *v)
         return 0;
     if (b->n_lines == b->room) {
         int64_t room = b->room ? 2 * b->room : 1024;
-        struct qm_book_line *more = realloc(b->line, (size_t)room * sizeof *more);
+        struct qm_ledger_index_line *more = realloc(b->line, (size_t)room * sizeof *more);
         if (!more)
             return -1;
         b->line = more;
         b->room = room;
     }
-    struct qm_book_line l = {.cell = json_integer_value(json_object_get(v, "cell")),
+    struct qm_ledger_index_line l = {.cell = json_integer_value(json_object_get(v, "cell")),
                              .row = json_integer_value(json_object_get(v, "row")),
                              .status = status,
                              .failed = strcmp(status, "failed") == 0,
@@ -93,7 +93,7 @@ static int take_cell(struct qm_book *b, int first_segment, const json_t *v)
     return 1;
 }
 
-static int take_session(struct qm_book *b, const json_t *v)
+static int take_session(struct qm_ledger_index *b, const json_t *v)
 {
     const char *program = json_string_value(json_object_get(v, "session"));
     if (!program)
@@ -104,7 +104,7 @@ static int take_session(struct qm_book *b, const json_t *v)
     return 1;
 }
 
-static int take_line(struct qm_book *b, const char *ledger, int first_segment, const char *text,
+static int take_line(struct qm_ledger_index *b, const char *ledger, int first_segment, const char *text,
                      size_t n)
 {
     json_t *v = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
@@ -117,7 +117,7 @@ static int take_line(struct qm_book *b, const char *ledger, int first_segment, c
     return taken;
 }
 
-qm_status qm_book_read(struct qm_book *b, const char *path)
+qm_status qm_ledger_index_read(struct qm_ledger_index *b, const char *path)
 {
     int fd = -1;
     QM_TRY(qm_folder_open(path, O_RDONLY, &fd));
@@ -144,7 +144,7 @@ qm_status qm_book_read(struct qm_book *b, const char *path)
     return bad ? qm_fail(QM_BAD_FILE, "%s: cannot be read", path) : QM_OK;
 }
 
-qm_status qm_book_read_all(struct qm_book *b, const char *dir)
+qm_status qm_ledger_index_read_all(struct qm_ledger_index *b, const char *dir)
 {
     glob_t found;
     int failed = qm_folder_glob(dir, "*.jsonl", &found);
@@ -152,27 +152,27 @@ qm_status qm_book_read_all(struct qm_book *b, const char *dir)
                    : failed ? qm_fail(QM_BAD_FILE, "%s: cannot be read: %s", dir, strerror(errno))
                             : QM_OK;
     for (size_t i = 0; st == QM_OK && i < found.gl_pathc; i++)
-        st = qm_book_read(b, found.gl_pathv[i]);
+        st = qm_ledger_index_read(b, found.gl_pathv[i]);
     globfree(&found);
     return st;
 }
 
-void qm_book_free(struct qm_book *b)
+void qm_ledger_index_free(struct qm_ledger_index *b)
 {
     for (int i = 0; i < b->n_segments; i++)
         free(b->segment[i].path);
     free(b->segment);
     free(b->line);
-    *b = (struct qm_book){0};
+    *b = (struct qm_ledger_index){0};
 }
 
 /* ---- what counts --------------------------------------------------------------------------- */
 
-int qm_book_check(struct qm_book *b)
+int qm_ledger_index_check(struct qm_ledger_index *b)
 {
     int damaged = 0;
     for (int i = 0; i < b->n_segments; i++) {
-        struct qm_book_segment *s = &b->segment[i];
+        struct qm_ledger_index_segment *s = &b->segment[i];
         char hash[65];
         int whole = qm_file_hash(s->path, hash) == QM_OK && strcmp(hash, s->hash) == 0;
         s->state = whole ? QM_SEGMENT_whole : QM_SEGMENT_damaged;
@@ -181,7 +181,7 @@ int qm_book_check(struct qm_book *b)
     return damaged;
 }
 
-void qm_book_limit(struct qm_book *b, int64_t n)
+void qm_ledger_index_limit(struct qm_ledger_index *b, int64_t n)
 {
     int64_t kept = 0;
     for (int64_t i = 0; i < b->n_lines; i++)
@@ -191,12 +191,12 @@ void qm_book_limit(struct qm_book *b, int64_t n)
     b->n_lines = kept;
 }
 
-qm_status qm_book_resolve(const struct qm_book *b, int64_t n, char (*id)[QM_CELL_ID], int64_t *line)
+qm_status qm_ledger_index_resolve(const struct qm_ledger_index *b, int64_t n, char (*id)[QM_CELL_ID], int64_t *line)
 {
     for (int64_t i = 0; i < n; i++)
         line[i] = -1;
     for (int64_t k = 0; k < b->n_lines; k++) {
-        const struct qm_book_line *l = &b->line[k];
+        const struct qm_ledger_index_line *l = &b->line[k];
         if (l->cell < 0 || l->cell >= n || l->segment < 0 ||
             b->segment[l->segment].state == QM_SEGMENT_damaged ||
             (id && strcmp(l->id, id[l->cell]) != 0))

@@ -7,7 +7,7 @@
 
 enum { TAG_ASK = 1, TAG_LEAVE, TAG_CHUNK, NAP_US = 500 };
 
-int qm_deal_begin(int *rank, int *size)
+int qm_mpi_dispatch_begin(int *rank, int *size)
 {
     int shard, shards;
     char from[64];
@@ -23,7 +23,7 @@ int qm_deal_begin(int *rank, int *size)
     return 0;
 }
 
-void qm_deal_end(int failed)
+void qm_mpi_dispatch_end(int failed)
 {
     if (failed) /* the others may wait for this rank */
         MPI_Abort(MPI_COMM_WORLD, failed);
@@ -57,7 +57,7 @@ static int chunk(struct qm_queue *q, const struct qm_cell *cells, double *cost, 
     return n;
 }
 
-void qm_deal_out(struct qm_queue *q, const struct qm_cell *cells, const volatile sig_atomic_t *stop,
+void qm_mpi_dispatch_out(struct qm_queue *q, const struct qm_cell *cells, const volatile sig_atomic_t *stop,
                  int size)
 {
     int64_t cell[QM_CHUNK];
@@ -78,7 +78,7 @@ void qm_deal_out(struct qm_queue *q, const struct qm_cell *cells, const volatile
     }
 }
 
-int qm_deal_ask(int64_t cell[QM_CHUNK])
+int qm_mpi_dispatch_ask(int64_t cell[QM_CHUNK])
 {
     MPI_Status status;
     int n = 0;
@@ -89,4 +89,4 @@ int qm_deal_ask(int64_t cell[QM_CHUNK])
     return n;
 }
 
-void qm_deal_leave(void) { MPI_Send(NULL, 0, MPI_INT64_T, 0, TAG_LEAVE, MPI_COMM_WORLD); }
+void qm_mpi_dispatch_leave(void) { MPI_Send(NULL, 0, MPI_INT64_T, 0, TAG_LEAVE, MPI_COMM_WORLD); }

@@ -1,16 +1,16 @@
 /* mpi_dispatch_none.c - built without MPI: nobody else is there. */
 #include "experiments/campaign/mpi_dispatch.h"
 
-int qm_deal_begin(int *rank, int *size)
+int qm_mpi_dispatch_begin(int *rank, int *size)
 {
     (void)rank;
     (void)size;
     return 0;
 }
 
-void qm_deal_end(int failed) { (void)failed; }
+void qm_mpi_dispatch_end(int failed) { (void)failed; }
 
-void qm_deal_out(struct qm_queue *q, const struct qm_cell *cells, const volatile sig_atomic_t *stop,
+void qm_mpi_dispatch_out(struct qm_queue *q, const struct qm_cell *cells, const volatile sig_atomic_t *stop,
                  int size)
 {
     (void)q;
@@ -19,10 +19,10 @@ void qm_deal_out(struct qm_queue *q, const struct qm_cell *cells, const volatile
     (void)size;
 }
 
-int qm_deal_ask(int64_t cell[QM_CHUNK])
+int qm_mpi_dispatch_ask(int64_t cell[QM_CHUNK])
 {
     (void)cell;
     return 0;
 }
 
-void qm_deal_leave(void) {}
+void qm_mpi_dispatch_leave(void) {}

@@ -210,7 +210,7 @@ static void refill(struct state *s)
     int64_t cell[QM_CHUNK];
     if (!s->p->o->dealt || s->no_more || s->stopping || s->p->queue->left > 0)
         return;
-    int n = qm_deal_ask(cell);
+    int n = qm_mpi_dispatch_ask(cell);
     s->no_more = n == 0;
     s->progress.total += n;
     while (n > 0)

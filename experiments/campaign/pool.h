@@ -7,7 +7,7 @@
 #include "experiments/campaign/writer.h"
 
 struct qm_pool {
-    const struct qm_job *job;
+    const struct qm_loaded_suite *job;
     const struct qm_campaign_options *o;
     const volatile sig_atomic_t *stop;
     struct qm_queue *queue;

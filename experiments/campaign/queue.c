@@ -84,7 +84,7 @@ static const int64_t *sorted_cells;
 
 static int by_cost(const void *a, const void *b)
 {
-    const struct qm_group *x = a, *y = b;
+    const struct qm_cell_group *x = a, *y = b;
     if (x->cost != y->cost)
         return x->cost > y->cost ? -1 : 1;
     int64_t i = sorted_cells[x->next], j = sorted_cells[y->next];
@@ -93,15 +93,15 @@ static int by_cost(const void *a, const void *b)
 
 /* Groups of all cells; those dearer than `most` are split. */
 static int64_t make_groups(const struct qm_cell *cells, int64_t n, const struct keyed *key,
-                           double most, struct qm_group *group)
+                           double most, struct qm_cell_group *group)
 {
     int64_t n_groups = 0;
     for (int64_t i = 0; i < n; i++) {
         double cost = qm_cell_cost(&cells[key[i].cell]);
-        struct qm_group *g = n_groups ? &group[n_groups - 1] : NULL;
+        struct qm_cell_group *g = n_groups ? &group[n_groups - 1] : NULL;
         if (!g || key[i].key != key[i - 1].key || g->cost + cost > most) {
             g = &group[n_groups++];
-            *g = (struct qm_group){i, i, 0.0};
+            *g = (struct qm_cell_group){i, i, 0.0};
         }
         g->end = i + 1;
         g->cost += cost;
@@ -110,7 +110,7 @@ static int64_t make_groups(const struct qm_cell *cells, int64_t n, const struct 
 }
 
 /* Which shard each group goes to. */
-static qm_status share_out(const struct qm_group *group, int64_t n_groups, int shards, int *to)
+static qm_status share_out(const struct qm_cell_group *group, int64_t n_groups, int shards, int *to)
 {
     double *load = calloc((size_t)shards, sizeof *load);
     if (!load)
@@ -132,13 +132,13 @@ static void keep(struct qm_queue *q, const struct keyed *key, const int *to, int
 {
     int64_t n_groups = 0;
     for (int64_t g = 0; g < q->n_groups; g++) {
-        struct qm_group was = q->group[g];
+        struct qm_cell_group was = q->group[g];
         int64_t from = q->n;
         for (int64_t i = was.next; to[g] == shard && i < was.end; i++)
             if (!wanted || wanted[key[i].cell])
                 q->cell[q->n++] = key[i].cell;
         if (q->n > from)
-            q->group[n_groups++] = (struct qm_group){from, q->n, was.cost};
+            q->group[n_groups++] = (struct qm_cell_group){from, q->n, was.cost};
     }
     q->n_groups = n_groups;
     q->left = q->n;

@@ -9,7 +9,7 @@
 double qm_cell_cost(const struct qm_cell *c);
 
 /* Cells that run next to each other in one process because they share a twin (or alone). */
-struct qm_group {
+struct qm_cell_group {
     int64_t next, end; /* of queue.cell: those not yet taken */
     double cost;
 };
@@ -19,7 +19,7 @@ struct qm_queue {
     int64_t n_begun;                       /* groups that somebody took from: the first ones */
     int64_t *cell;                         /* by group */
     int64_t *returned;                     /* taken, but not run: they come first */
-    struct qm_group *group;                /* the dearest first */
+    struct qm_cell_group *group;                /* the dearest first */
 };
 
 /* Shard `shard` of `shards` (from 0): whole groups, each to the shard with the least to do so far,

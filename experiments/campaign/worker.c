@@ -44,12 +44,12 @@ static int send(int64_t cell, double seconds, const struct qm_packed *p)
 }
 
 /* Runs one cell; an error is an outcome too. */
-static qm_status run(struct qm_job *job, int64_t cell, struct qm_metrics *m,
+static qm_status run(struct qm_loaded_suite *job, int64_t cell, struct qm_metrics *m,
                      struct qm_twin_cache *twins, double *seconds, struct qm_packed *p)
 {
     struct qm_outcome o = {0};
     double start = qm_seconds();
-    qm_status st = qm_job_load(job, &job->cells[cell]);
+    qm_status st = qm_loaded_suite_load(job, &job->cells[cell]);
     if (st == QM_OK)
         st = qm_lockstep_run(&job->cells[cell], m, twins, NULL, &o);
     *seconds = qm_seconds() - start;
@@ -78,7 +78,7 @@ static int next(int64_t *cell)
     return 1;
 }
 
-static qm_status work(struct qm_job *job)
+static qm_status work(struct qm_loaded_suite *job)
 {
     struct qm_metrics *m = qm_metrics_open(QM_METRICS_full);
     struct qm_answer hello = {QM_HELLO, job->n_cells, 0, 0.0}, bye = {QM_BYE, 0, 0, 0.0};
@@ -108,7 +108,7 @@ static qm_status work(struct qm_job *job)
 int qm_campaign_worker(int argc, char **argv)
 {
     struct sigaction act = {.sa_handler = on_leave}; /* no SA_RESTART: reading ends at once */
-    struct qm_job job = {0};
+    struct qm_loaded_suite job = {0};
     if (argc != 2) {
         fputs("qualm: this command is for `qualm run` to start\n", stderr);
         return qm_exit_code(QM_BAD_ARG);
@@ -119,9 +119,9 @@ int qm_campaign_worker(int argc, char **argv)
     sigaction(SIGTERM, &act, NULL);
     sigaction(SIGINT, &act, NULL);
     omp_set_num_threads(1);
-    qm_status st = qm_job_open(argv[1], NULL, &job);
+    qm_status st = qm_loaded_suite_open(argv[1], NULL, &job);
     if (st == QM_OK)
         st = work(&job);
-    qm_job_close(&job);
+    qm_loaded_suite_close(&job);
     return st == QM_OK ? 0 : qm_cli_failed(QM_CAMPAIGN_WORKER, st);
 }

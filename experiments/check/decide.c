@@ -168,7 +168,7 @@ static void round_threshold(struct qm_decider *d, int k, double below, double ab
     struct qm_threshold *t = &d->cut[k];
     switch (d->q.round) {
     case QM_ROUND_near: /* y - lo >= (hi - lo) / 2: a gap that is a float makes the tie exact */
-        above = qm_narrow(gap) == gap ? 0.0 : QM_U * gap;
+        above = qm_round_float32(gap) == gap ? 0.0 : QM_U * gap;
         set(t, mid, 1, above > 0.0 ? above : error, above);
         break;
     case QM_ROUND_mid:
@@ -201,7 +201,7 @@ static void merged_threshold(struct qm_decider *d, int k)
 static void threshold(struct qm_decider *d, int k)
 {
     double lo = d->value[k], hi = d->value[k + 1], gap = hi - lo, mid = 0.5 * (lo + hi);
-    double rounded = 0.5 * qm_narrow(lo + hi), below = fmax(mid - rounded, 0.0);
+    double rounded = 0.5 * qm_round_float32(lo + hi), below = fmax(mid - rounded, 0.0);
     double above = fmax(rounded - mid, 0.0), error = is_close(lo, hi) ? 0.0 : QM_U * gap;
     struct qm_threshold *t = &d->cut[k];
     switch (d->q.search) {
@@ -245,7 +245,7 @@ qm_status qm_decider_init(struct qm_decider *d, const struct qm_quantizer *q, co
     number_codes(d);
     for (int k = 0; k < d->n; k++) {
         double exact = d->value[k];
-        d->value[k] = qm_narrow(exact);
+        d->value[k] = qm_round_float32(exact);
         if (!qm_decider_is_plain(q))
             d->slack[k] = slack(q, exact);
         if (!decoded || !qm_decider_is_plain(q))
@@ -256,7 +256,7 @@ qm_status qm_decider_init(struct qm_decider *d, const struct qm_quantizer *q, co
         else if (got != d->value[k] && *wrong < 0)
             *wrong = d->code_of[k];
     }
-    d->gain = q->map == QM_MAP_int    ? qm_narrow(1.0 / ((1 << (q->bits - 1)) - 1))
+    d->gain = q->map == QM_MAP_int    ? qm_round_float32(1.0 / ((1 << (q->bits - 1)) - 1))
               : q->map == QM_MAP_e4m3 ? 1.0 / 448.0 /* divided, in one rounding */
                                       : 1.0;
     if (q->map == QM_MAP_e4m3)

@@ -138,7 +138,7 @@ static double planted_divisor(const struct qm_aim *a, int slot, double state, do
 {
     const struct qm_aim_weight *w = &a->weight[slot];
     double fresh = w->keep * state + w->give * (is_square(a, slot) ? g * g : g);
-    return qm_narrow(fabs(fresh)) * a->slot[slot]->gain;
+    return qm_round_float32(fabs(fresh)) * a->slot[slot]->gain;
 }
 
 static float planted(const struct qm_aim *a, int64_t t, int k, int64_t i)
@@ -201,7 +201,7 @@ static float exact_second(const struct qm_decider *d, double by, double kept, do
         double square = (by * d->cut[j].at - kept) / give;
         if (!(square > 0.0))
             continue;
-        best = qm_narrow(sqrt(square));
+        best = qm_round_float32(sqrt(square));
         found = best * best == square;
     }
     return (float)best;
@@ -218,7 +218,7 @@ static float exact_first(const struct qm_aim *a, int slot, int64_t t, int64_t i,
         by = 1.0f;
     else if (power & 256u) /* not a power of two: the unit value is rounded, what it is of is not */
         by *= 1.0f + (float)(power >> 9) * 0x1p-23f;
-    float target = (float)(qm_narrow((double)by * d->gain) * aimed_unit(d, word >> 4));
+    float target = (float)(qm_round_float32((double)by * d->gain) * aimed_unit(d, word >> 4));
     target = steps_from(target, (int)((word >> 1) & 7u) - 3);
     if (is_anchor(a, slot, i))
         target = by;

@@ -69,5 +69,5 @@ int qm_specials_print(const struct qm_recipes *recipes, uint64_t seed)
         print(rows);
         json_decref(rows);
     }
-    return failed ? qm_exit_code(QM_VERDICT) : 0;
+    return failed ? qm_exit_code(QM_CHECK_FAILED) : 0;
 }

@@ -229,7 +229,7 @@ static const char *choose(const struct options *o, const struct judge *j, const 
 /* Adds the rows of one tensor that was tried with every judge. */
 static qm_status add_rows(const struct options *o, const struct qm_row *label,
                           const struct qm_analysis *a, const char *const *slot,
-                          const struct qm_census *census, struct qm_rows *rows)
+                          const struct qm_float_classes *census, struct qm_rows *rows)
 {
     struct qm_decade decade[QM_DECADES];
     double value[256];
@@ -281,7 +281,7 @@ static qm_status analyze_entry(const struct options *o, const char *path, struct
                            .quantizer = "",
                            .skipped = "",
                            .dtype = qm_dtype_name(e->dtype)};
-    struct qm_census census = {0};
+    struct qm_float_classes census = {0};
     qm_shape_print(&e->shape, label.shape, sizeof label.shape);
     if (!qm_dtype_is_float(e->dtype) || e->numel == 0) {
         label.skipped = e->numel == 0 ? "it has no elements" : "its elements are not floats";

@@ -448,5 +448,5 @@ int qm_cmd_check(int argc, char **argv)
         json_decref(rows);
         json_decref(skipped);
     }
-    return failed ? qm_exit_code(QM_VERDICT) : 0;
+    return failed ? qm_exit_code(QM_CHECK_FAILED) : 0;
 }

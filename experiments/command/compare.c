@@ -109,7 +109,7 @@ int qm_cmd_compare(int argc, char **argv)
         qm_status st = qm_compare(o.file[0], o.file[1], o.metric, o.n_metrics, o.margin, &c);
         if (st == QM_OK) {
             show(&o, &c);
-            code = c.worse || c.lost ? qm_exit_code(QM_VERDICT) : 0;
+            code = c.worse || c.lost ? qm_exit_code(QM_CHECK_FAILED) : 0;
         } else {
             code = qm_cli_failed("compare", st);
         }

@@ -57,13 +57,13 @@ static json_t *json_text(const char *text)
     return t ? t : json_string("(not UTF-8)");
 }
 
-static void print_case(void *context, const struct qm_case *c)
+static void print_case(void *context, const struct qm_golden_case *c)
 {
     struct output *o = context;
     if (o->cases) {
         json_array_append_new(
             o->cases, json_pack("{s:o, s:s, s:o, s:s, s:I, s:o}", "name", json_text(c->name),
-                                "outcome", qm_outcome_word(c->outcome), "text", json_text(c->text),
+                                "outcome", qm_conform_result_word(c->outcome), "text", json_text(c->text),
                                 "recipe", c->how, "compared", (json_int_t)c->compared,
                                 "of_tolerance", qm_json_number(c->worst)));
         return;
@@ -72,7 +72,7 @@ static void print_case(void *context, const struct qm_case *c)
                                  c->outcome == QM_OUTCOME_skipped);
     if (quiet)
         return;
-    printf("%-10s %s", qm_outcome_word(c->outcome), c->name);
+    printf("%-10s %s", qm_conform_result_word(c->outcome), c->name);
     if (c->text[0])
         printf("  %s", c->text);
     if (qm_cli.verbose)
@@ -84,7 +84,7 @@ static void print_counts(const int64_t *count)
 {
     for (int k = 0; k < QM_OUTCOME_COUNT; k++)
         printf("%s%lld %s", k ? ", " : "", (long long)count[k],
-               qm_outcome_word((enum qm_outcome)k));
+               qm_conform_result_word((enum qm_conform_result)k));
     putchar('\n');
 }
 
@@ -92,7 +92,7 @@ static json_t *json_counts(const int64_t *count)
 {
     json_t *o = json_object();
     for (int k = 0; k < QM_OUTCOME_COUNT; k++)
-        json_object_set_new(o, qm_outcome_word((enum qm_outcome)k), json_integer(count[k]));
+        json_object_set_new(o, qm_conform_result_word((enum qm_conform_result)k), json_integer(count[k]));
     return o;
 }
 
@@ -133,7 +133,7 @@ static int conform(const struct options *o)
     for (int k = 0; k < QM_OUTCOME_COUNT; k++)
         cases += total[k];
     if (total[QM_OUTCOME_differs] > 0)
-        return qm_exit_code(QM_VERDICT);
+        return qm_exit_code(QM_CHECK_FAILED);
     if (st != QM_OK)
         return qm_exit_code(st);
     if (total[QM_OUTCOME_unreadable] > 0)

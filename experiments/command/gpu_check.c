@@ -259,5 +259,5 @@ int qm_cmd_gpu_check(int argc, char **argv)
     json_decref(all);
     if (st != QM_OK)
         return qm_cli_failed("gpu-check", st);
-    return failed ? qm_exit_code(QM_VERDICT) : 0;
+    return failed ? qm_exit_code(QM_CHECK_FAILED) : 0;
 }

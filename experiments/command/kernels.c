@@ -278,5 +278,5 @@ int qm_cmd_kernels(int argc, char **argv)
         return code;
     if (st != QM_OK)
         return qm_cli_failed("kernels", st);
-    return failed ? qm_exit_code(QM_VERDICT) : 0;
+    return failed ? qm_exit_code(QM_CHECK_FAILED) : 0;
 }

@@ -76,8 +76,8 @@ static qm_status check_same(const struct options *o)
 
 static qm_status merge(const struct options *o, json_t *into)
 {
-    struct qm_finish finish = {.started = qm_seconds()};
-    struct qm_job job = {0};
+    struct qm_write_results finish = {.started = qm_seconds()};
+    struct qm_loaded_suite job = {0};
     struct qm_results r = {0};
     struct qm_store *store = NULL;
     char path[1100];
@@ -93,14 +93,14 @@ static qm_status merge(const struct options *o, json_t *into)
     for (int64_t i = 0; st == QM_OK && i < r.n_cells; i++)
         failed += r.outcome[i].failed;
     if (st == QM_OK) {
-        st = qm_finish(&finish, &r, store, path, into);
+        st = qm_write_results(&finish, &r, store, path, into);
         store = NULL;
     }
     if (st == QM_OK && failed)
-        st = qm_fail(QM_VERDICT, "%lld cells failed", (long long)failed);
+        st = qm_fail(QM_CHECK_FAILED, "%lld cells failed", (long long)failed);
     qm_store_abort(store);
     qm_results_free(&r);
-    qm_job_close(&job);
+    qm_loaded_suite_close(&job);
     return st;
 }
 

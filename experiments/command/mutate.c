@@ -65,8 +65,8 @@ static void list(const struct qm_registry *r, const char *only)
     json_t *all = json_array();
     struct qm_table *t = qm_cli.json ? NULL : qm_table_open(3, heads);
     for (int i = 0; i < r->n; i++) {
-        const struct qm_entry *e = &r->entry[i];
-        if (e->kind == QM_ENTRY_template || !qm_name_matches(e->id, only))
+        const struct qm_mutant_entry *e = &r->entry[i];
+        if (e->kind == QM_MUTANT_template || !qm_name_matches(e->id, only))
             continue;
         json_array_append_new(all, json_pack("{s:s, s:s, s:s, s:s}", "id", e->id, "template",
                                              e->template, "class", e->class, "text", e->text));
@@ -96,7 +96,7 @@ static qm_status no_entry(const struct qm_registry *r, const char *id)
 /* A kernel's source, under a name of its own first. */
 static qm_status export(const struct qm_registry *r, const char *id, const char *file)
 {
-    const struct qm_entry *e = qm_registry_find(r, id);
+    const struct qm_mutant_entry *e = qm_registry_find(r, id);
     char temporary[4096];
     if (!e)
         return no_entry(r, id);
@@ -113,7 +113,7 @@ static qm_status export(const struct qm_registry *r, const char *id, const char 
         remove(temporary);
         return st;
     }
-    qm_note("%s: %s (%s)", file, e->text, e->kind == QM_ENTRY_mutant ? "a bug" : "benign");
+    qm_note("%s: %s (%s)", file, e->text, e->kind == QM_MUTANT_mutant ? "a bug" : "benign");
     return QM_OK;
 }
 
@@ -172,5 +172,5 @@ int qm_cmd_mutate(int argc, char **argv)
     qm_registry_close(&r);
     if (st != QM_OK)
         return qm_cli_failed("mutate", st);
-    return failed ? qm_exit_code(QM_VERDICT) : 0;
+    return failed ? qm_exit_code(QM_CHECK_FAILED) : 0;
 }

@@ -83,7 +83,7 @@ static int64_t fold(struct row *row, int64_t n)
     return k;
 }
 
-static json_t *by_variant(const struct qm_job *job, struct row *row)
+static json_t *by_variant(const struct qm_loaded_suite *job, struct row *row)
 {
     json_t *list = json_array();
     for (int64_t i = 0; i < job->n_cells; i++) {
@@ -100,7 +100,7 @@ static json_t *by_variant(const struct qm_job *job, struct row *row)
     return list;
 }
 
-static json_t *skips(const struct qm_job *job, struct row *row)
+static json_t *skips(const struct qm_loaded_suite *job, struct row *row)
 {
     json_t *list = json_array();
     int64_t n = 0;
@@ -114,7 +114,7 @@ static json_t *skips(const struct qm_job *job, struct row *row)
     return list;
 }
 
-static qm_status shares(const struct qm_job *job, int shards, json_t *into)
+static qm_status shares(const struct qm_loaded_suite *job, int shards, json_t *into)
 {
     for (int s = 0; s < shards; s++) {
         struct qm_queue q;
@@ -129,7 +129,7 @@ static qm_status shares(const struct qm_job *job, int shards, json_t *into)
     return QM_OK;
 }
 
-static qm_status describe(const struct options *o, const struct qm_job *job, json_t *list,
+static qm_status describe(const struct options *o, const struct qm_loaded_suite *job, json_t *list,
                           json_t **out)
 {
     size_t n = (size_t)job->n_cells + 1;
@@ -167,11 +167,11 @@ static qm_status describe(const struct options *o, const struct qm_job *job, jso
 static qm_status plan(const struct options *o, const char *word, json_t *all)
 {
     char path[1024];
-    struct qm_job job = {0};
+    struct qm_loaded_suite job = {0};
     json_t *list = json_array(), *v = NULL;
-    QM_TRY(qm_job_find(word, path, sizeof path));
-    const struct qm_job_changes changes = {.size = o->size};
-    qm_status st = qm_job_open(path, &changes, &job);
+    QM_TRY(qm_loaded_suite_find(word, path, sizeof path));
+    const struct qm_loaded_suite_changes changes = {.size = o->size};
+    qm_status st = qm_loaded_suite_open(path, &changes, &job);
     if (st == QM_OK && o->cells)
         qm_cells_list(job.suite, job.cells, job.n_cells, list);
     if (st == QM_OK)
@@ -181,7 +181,7 @@ static qm_status plan(const struct options *o, const char *word, json_t *all)
     else if (v)
         qm_report(v);
     json_decref(list);
-    qm_job_close(&job);
+    qm_loaded_suite_close(&job);
     return st;
 }
 

@@ -328,5 +328,5 @@ int qm_cmd_prove(int argc, char **argv)
     json_decref(proofs);
     if (st != QM_OK)
         return qm_cli_failed("prove", st);
-    return failed ? qm_exit_code(QM_VERDICT) : 0;
+    return failed ? qm_exit_code(QM_CHECK_FAILED) : 0;
 }

@@ -33,10 +33,10 @@ struct options {
     int n_suites, n_data, n_configs, threads, workers, dry_run, keep;
     int rank, ranks; /* of MPI; ranks 0: there is none */
     struct qm_campaign_options campaign;
-    struct qm_finish finish;
+    struct qm_write_results finish;
     int argc; /* of the whole command, for /provenance */
     char **argv;
-    struct qm_job_variant *added; /* n_configs of them */
+    struct qm_loaded_suite_variant *added; /* n_configs of them */
 };
 
 static const struct argp_option options[] = {
@@ -220,18 +220,18 @@ static qm_status find_out(const struct options *o, const char *stem, char *path,
 /* ---- one suite ------------------------------------------------------------------------------- */
 
 /* Runs the cells in this process, makes the tables, writes the file. */
-static qm_status run_here(struct options *o, struct qm_job *job, const char *path, json_t *into)
+static qm_status run_here(struct options *o, struct qm_loaded_suite *job, const char *path, json_t *into)
 {
     struct qm_results r = {0};
     struct qm_store *store = NULL;
     o->finish.started = qm_seconds();
     qm_status st = qm_store_open(path, "run", o->argc, o->argv, &store);
     if (st == QM_OK)
-        st = qm_job_load_all(job);
+        st = qm_loaded_suite_load_all(job);
     if (st == QM_OK)
         st = qm_results_run(job->suite, job->cells, job->n_cells, o->threads, 1, &stopped, &r);
     if (st == QM_OK) {
-        st = qm_finish(&o->finish, &r, store, path, into);
+        st = qm_write_results(&o->finish, &r, store, path, into);
         store = NULL;
     }
     qm_store_abort(store);
@@ -253,7 +253,7 @@ static qm_status read_configs(struct options *o)
         return qm_fail(QM_NO_MEMORY, "options");
     for (int i = 0; i < o->n_configs; i++) {
         struct qm_lpmm_config config;
-        struct qm_job_variant *a = &o->added[i];
+        struct qm_loaded_suite_variant *a = &o->added[i];
         const char *slash = strrchr(o->config[i], '/'), *stem = slash ? slash + 1 : o->config[i];
         const char *dot = strrchr(stem, '.');
         snprintf(a->label, sizeof a->label, "%.*s", dot && dot > stem ? (int)(dot - stem) : 63,
@@ -268,7 +268,7 @@ static qm_status read_configs(struct options *o)
 /* ---- campaigns ------------------------------------------------------------------------------- */
 
 /* The results file from what a finished campaign has; the folder goes unless cells failed. */
-static qm_status write_results(struct options *o, const struct qm_job *job, const char *path,
+static qm_status write_results(struct options *o, const struct qm_loaded_suite *job, const char *path,
                                int64_t failed, json_t *into)
 {
     struct qm_results r = {0};
@@ -280,7 +280,7 @@ static qm_status write_results(struct options *o, const struct qm_job *job, cons
     if (st == QM_OK)
         st = qm_campaign_collect(job, source, 1, &r);
     if (st == QM_OK) {
-        st = qm_finish(&o->finish, &r, store, path, into);
+        st = qm_write_results(&o->finish, &r, store, path, into);
         store = NULL;
     }
     qm_store_abort(store);
@@ -288,7 +288,7 @@ static qm_status write_results(struct options *o, const struct qm_job *job, cons
     if ((st == QM_OK || st == QM_NO_MATCH) && failed == 0 && !o->keep)
         qm_campaign_remove(dir);
     if (st == QM_OK && failed)
-        st = qm_fail(QM_VERDICT,
+        st = qm_fail(QM_CHECK_FAILED,
                      "%lld cells failed; --retry-failed runs them again, %s/*.log has "
                      "what they printed",
                      (long long)failed, dir);
@@ -298,13 +298,13 @@ static qm_status write_results(struct options *o, const struct qm_job *job, cons
 /* Shows before the cells run. */
 static qm_status can_write(const char *path)
 {
-    struct qm_part part;
-    QM_TRY(qm_part_open(path, &part));
-    qm_part_abort(&part);
+    struct qm_atomic_file part;
+    QM_TRY(qm_atomic_file_open(path, &part));
+    qm_atomic_file_abort(&part);
     return QM_OK;
 }
 
-static qm_status run_campaign(struct options *o, struct qm_job *job, const char *path, json_t *into)
+static qm_status run_campaign(struct options *o, struct qm_loaded_suite *job, const char *path, json_t *into)
 {
     struct qm_campaign_count n;
     const struct qm_campaign_options *c = &o->campaign;
@@ -315,7 +315,7 @@ static qm_status run_campaign(struct options *o, struct qm_job *job, const char 
     qm_status st =
         is_dealer ? qm_campaign_deal(job, c, &stopped, &n) : qm_campaign_run(job, c, &stopped, &n);
     if (c->dealt && !is_dealer)
-        qm_deal_leave(); /* whatever came out */
+        qm_mpi_dispatch_leave(); /* whatever came out */
     QM_TRY(st);
     if ((c->shards == 1 || is_dealer) && n.all_done == n.all_cells)
         return write_results(o, job, path, n.all_failed, into);
@@ -332,13 +332,13 @@ static qm_status run_campaign(struct options *o, struct qm_job *job, const char 
         into, json_pack("{s:s, s:s, s:I, s:I, s:I, s:I}", "suite", job->suite->stem, "campaign",
                         c->dir, "ran", (json_int_t)n.ran, "failed", (json_int_t)n.failed, "done",
                         (json_int_t)n.all_done, "cells", (json_int_t)n.all_cells));
-    return n.failed ? qm_fail(QM_VERDICT, "%lld cells failed; --retry-failed runs them again",
+    return n.failed ? qm_fail(QM_CHECK_FAILED, "%lld cells failed; --retry-failed runs them again",
                               (long long)n.failed)
                     : QM_OK;
 }
 
 /* Which shard, how many workers, which limits; whether it is a campaign at all. */
-static qm_status choose(struct options *o, const struct qm_job *job, const char *dir, int *campaign)
+static qm_status choose(struct options *o, const struct qm_loaded_suite *job, const char *dir, int *campaign)
 {
     struct qm_campaign_options *c = &o->campaign;
     char from[64] = "";
@@ -378,17 +378,17 @@ static qm_status choose(struct options *o, const struct qm_job *job, const char 
 static qm_status run_suite(struct options *o, const char *word, json_t *into)
 {
     char file[1024], path[1024], dir[1100];
-    struct qm_job job = {0};
-    const struct qm_job_changes changes = {o->size, o->data, o->n_data, o->n_configs, o->added};
+    struct qm_loaded_suite job = {0};
+    const struct qm_loaded_suite_changes changes = {o->size, o->data, o->n_data, o->n_configs, o->added};
     int campaign = 0, again = is_folder(word);
-    qm_status st = again ? qm_campaign_job(word, &job) : qm_job_find(word, file, sizeof file);
+    qm_status st = again ? qm_campaign_job(word, &job) : qm_loaded_suite_find(word, file, sizeof file);
     if (st == QM_OK && !again)
-        st = qm_job_open(file, &changes, &job);
+        st = qm_loaded_suite_open(file, &changes, &job);
     if (st == QM_OK && o->against && !job.suite->paired)
         st = qm_fail(QM_BAD_ARG, "%s: --against needs protocol: paired", job.suite->path);
     if (st == QM_OK && o->dry_run) {
         qm_cells_list(job.suite, job.cells, job.n_cells, into);
-        qm_job_close(&job);
+        qm_loaded_suite_close(&job);
         return QM_OK;
     }
     if (st == QM_OK && !o->finish.headline && !o->finish.claims && o->rank == 0)
@@ -409,7 +409,7 @@ static qm_status run_suite(struct options *o, const char *word, json_t *into)
     }
     if (st == QM_OK)
         st = campaign ? run_campaign(o, &job, path, into) : run_here(o, &job, path, into);
-    qm_job_close(&job);
+    qm_loaded_suite_close(&job);
     return st;
 }
 
@@ -444,7 +444,7 @@ int qm_cmd_run(int argc, char **argv)
     sigaction(SIGINT, &act, &was_int);
     sigaction(SIGTERM, &act, &was_term);
     sigaction(SIGUSR1, &act, &was_usr);
-    if (code == 0 && !o.dry_run && !qm_deal_begin(&o.rank, &o.ranks))
+    if (code == 0 && !o.dry_run && !qm_mpi_dispatch_begin(&o.rank, &o.ranks))
         o.ranks = 0;
     if (code == 0 && o.against &&
         ((st = qm_against_find(o.against, path, sizeof path)) != QM_OK ||
@@ -463,14 +463,14 @@ int qm_cmd_run(int argc, char **argv)
     sigaction(SIGUSR1, &was_usr, NULL);
     if (code == 0 && o.finish.claims)
         qm_note("\n%d expectations hold, %d do not, %d undecided",
-                o.finish.verdicts[QM_VERDICT_holds], o.finish.verdicts[QM_VERDICT_fails],
-                o.finish.verdicts[QM_VERDICT_undecided]);
+                o.finish.verdicts[QM_CLAIM_VERDICT_holds], o.finish.verdicts[QM_CLAIM_VERDICT_fails],
+                o.finish.verdicts[QM_CLAIM_VERDICT_undecided]);
     if (code == 0 && qm_cli.json && o.rank == 0)
         qm_json_print(json_incref(all));
     json_decref(all);
     if (o.ranks)
-        qm_deal_end(
-            code == qm_exit_code(QM_VERDICT) || code == qm_exit_code(QM_INTERRUPTED) ? 0 : code);
+        qm_mpi_dispatch_end(
+            code == qm_exit_code(QM_CHECK_FAILED) || code == qm_exit_code(QM_INTERRUPTED) ? 0 : code);
     globfree(&found);
     free(o.suite);
     free(o.data);

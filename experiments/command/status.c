@@ -44,15 +44,15 @@ struct tally {
     double seconds;
 };
 
-static qm_status tally_up(const struct qm_book *b, int64_t n, struct tally *t)
+static qm_status tally_up(const struct qm_ledger_index *b, int64_t n, struct tally *t)
 {
     int64_t *line = calloc((size_t)n + 1, sizeof *line);
-    qm_status st = line ? qm_book_resolve(b, n, NULL, line)
+    qm_status st = line ? qm_ledger_index_resolve(b, n, NULL, line)
                         : qm_fail(QM_NO_MEMORY, "%lld cells", (long long)n);
     for (int64_t i = 0; st == QM_OK && i < n; i++) {
         if (line[i] < 0)
             continue;
-        const struct qm_book_line *l = &b->line[line[i]];
+        const struct qm_ledger_index_line *l = &b->line[line[i]];
         t->done++;
         t->ok += strcmp(l->status, "ok") == 0;
         t->skipped += strcmp(l->status, "skipped") == 0;
@@ -67,10 +67,10 @@ static qm_status tally_up(const struct qm_book *b, int64_t n, struct tally *t)
 static qm_status show(const char *dir, json_t *into, int *unfinished)
 {
     struct qm_campaign_head head;
-    struct qm_book b = {0};
+    struct qm_ledger_index b = {0};
     struct tally t = {0};
     QM_TRY(qm_campaign_head(dir, &head));
-    qm_status st = qm_book_read_all(&b, dir);
+    qm_status st = qm_ledger_index_read_all(&b, dir);
     if (st == QM_OK || st == QM_NO_MATCH) /* begun a moment ago: no ledger yet */
         st = tally_up(&b, head.cells, &t);
     *unfinished |= t.done < head.cells;
@@ -83,7 +83,7 @@ static qm_status show(const char *dir, json_t *into, int *unfinished)
                       "diverged", (json_int_t)t.diverged, "failed", (json_int_t)t.failed, "ledgers",
                       b.n_ledgers, "running", b.n_held, "segments", b.n_segments, "damaged_lines",
                       (json_int_t)b.bad_lines, "cell_seconds", t.seconds));
-    qm_book_free(&b);
+    qm_ledger_index_free(&b);
     return st;
 }
 

@@ -223,16 +223,16 @@ static qm_status write_script(const struct options *o, const struct place *p, co
 {
     char *text = NULL;
     size_t n = 0;
-    struct qm_part part;
+    struct qm_atomic_file part;
     snprintf(path, size, "%s/%s", p->dir, name);
     FILE *f = open_memstream(&text, &n);
     if (!f)
         return qm_fail(QM_NO_MEMORY, "%s", path);
     make(f, o, p);
-    qm_status st = fclose(f) == 0 ? qm_part_open(path, &part) : qm_fail(QM_NO_MEMORY, "%s", path);
+    qm_status st = fclose(f) == 0 ? qm_atomic_file_open(path, &part) : qm_fail(QM_NO_MEMORY, "%s", path);
     if (st == QM_OK &&
-        ((st = qm_part_write(&part, text, n)) != QM_OK || (st = qm_part_commit(&part)) != QM_OK))
-        qm_part_abort(&part);
+        ((st = qm_atomic_file_write(&part, text, n)) != QM_OK || (st = qm_atomic_file_commit(&part)) != QM_OK))
+        qm_atomic_file_abort(&part);
     free(text);
     if (st == QM_OK)
         chmod(path, 0755);
@@ -269,7 +269,7 @@ static qm_status sbatch(const char *script, const char *after, char *job, size_t
 
 static int has_sbatch(void) { return system("command -v sbatch >/dev/null 2>&1") == 0; }
 
-static qm_status find_place(const struct options *o, const struct qm_job *job, struct place *p)
+static qm_status find_place(const struct options *o, const struct qm_loaded_suite *job, struct place *p)
 {
     ssize_t n = readlink("/proc/self/exe", p->program, sizeof p->program - 1);
     if (n < 0 || !getcwd(p->here, sizeof p->here))
@@ -285,7 +285,7 @@ static qm_status find_place(const struct options *o, const struct qm_job *job, s
     return QM_OK;
 }
 
-static void choose_tasks(struct options *o, const struct qm_job *job)
+static void choose_tasks(struct options *o, const struct qm_loaded_suite *job)
 {
     double cost = 0.0;
     for (int64_t i = 0; i < job->n_cells; i++)
@@ -298,11 +298,11 @@ static qm_status submit(struct options *o, json_t *into)
 {
     char file[1024], array[1200], merge[1200], job_id[64] = "", merge_id[64] = "";
     struct place *p = calloc(1, sizeof *p);
-    struct qm_job job = {0};
-    const struct qm_job_changes changes = {.size = o->size, .data = o->data, .n_data = o->n_data};
-    qm_status st = p ? qm_job_find(o->suite, file, sizeof file) : qm_fail(QM_NO_MEMORY, "submit");
+    struct qm_loaded_suite job = {0};
+    const struct qm_loaded_suite_changes changes = {.size = o->size, .data = o->data, .n_data = o->n_data};
+    qm_status st = p ? qm_loaded_suite_find(o->suite, file, sizeof file) : qm_fail(QM_NO_MEMORY, "submit");
     if (st == QM_OK)
-        st = qm_job_open(file, &changes, &job);
+        st = qm_loaded_suite_open(file, &changes, &job);
     if (st == QM_OK)
         st = find_place(o, &job, p);
     if (st == QM_OK) {
@@ -327,7 +327,7 @@ static qm_status submit(struct options *o, json_t *into)
             into, json_pack("{s:s, s:i, s:I, s:s, s:s, s:s, s:s}", "campaign", p->dir, "tasks",
                             o->tasks, "cells", (json_int_t)job.n_cells, "array_script", array,
                             "merge_script", merge, "job", job_id, "merge_job", merge_id));
-    qm_job_close(&job);
+    qm_loaded_suite_close(&job);
     free(p);
     return st;
 }

@@ -73,5 +73,5 @@ int qm_cmd_verify(int argc, char **argv)
     if (st != QM_OK)
         return qm_cli_failed("verify", st);
     qm_report(report(path, &v));
-    return qm_vectors_passed(&v) ? 0 : qm_exit_code(QM_VERDICT);
+    return qm_vectors_passed(&v) ? 0 : qm_exit_code(QM_CHECK_FAILED);
 }

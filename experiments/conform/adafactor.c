@@ -9,7 +9,7 @@
 
 #include "experiments/conform/tensor_rule_run.h"
 
-static const struct qm_whole_tolerance f64 = {5e-15, 5e-15, 5e-15, 5e-15},
+static const struct qm_tensor_run_tolerance f64 = {5e-15, 5e-15, 5e-15, 5e-15},
                                        f32 = {2e-6, 2e-6, 2e-6, 2e-6},
                                        bf16 = {2e-6, 0.0, 1e-2, 1e-2};
 
@@ -23,47 +23,47 @@ static double machine_epsilon(struct qm_conform *c)
                                        : 0x1p-7;
 }
 
-static void setup_hf(struct qm_conform *c, struct qm_whole_case *w)
+static void setup_hf(struct qm_conform *c, struct qm_tensor_run_case *w)
 {
     struct qm_hyper *h = &w->hyper;
     w->rule = qm_rule_find("adafactor");
-    h->beta1 = qm_whole_number(c, "beta1", 0, 0.0);
-    h->beta2_decay = qm_whole_number(c, "decay_rate", 0, -0.8);
-    h->clip = qm_whole_number(c, "clip_threshold", 0, 1.0);
-    h->eps1 = qm_whole_number(c, "eps", 0, 1e-30);
+    h->beta1 = qm_tensor_run_number(c, "beta1", 0, 0.0);
+    h->beta2_decay = qm_tensor_run_number(c, "decay_rate", 0, -0.8);
+    h->clip = qm_tensor_run_number(c, "clip_threshold", 0, 1.0);
+    h->eps1 = qm_tensor_run_number(c, "eps", 0, 1e-30);
     h->relative_step = (int)qm_case_whole(c, "relative_step", 1);
     h->scale_parameter = (int)qm_case_whole(c, "scale_parameter", 1);
     h->warmup = (int)qm_case_whole(c, "warmup_init", 0);
-    h->lr = qm_whole_number(c, "lr", 0, 1e-2); /* the cap of a relative step */
+    h->lr = qm_tensor_run_number(c, "lr", 0, 1e-2); /* the cap of a relative step */
     w->state[0] = "state_exp_avg_sq_row";
     w->state[1] = "state_exp_avg_sq_col";
     w->state[2] = "state_exp_avg_sq";
     w->state[3] = "state_exp_avg";
 }
 
-static void setup_torch(struct qm_conform *c, struct qm_whole_case *w)
+static void setup_torch(struct qm_conform *c, struct qm_tensor_run_case *w)
 {
     struct qm_hyper *h = &w->hyper;
     w->rule = qm_rule_find("adafactor_torch");
-    h->beta2_decay = qm_whole_number(c, "beta2_decay", 0, -0.8);
-    h->clip = qm_whole_number(c, "d", 0, 1.0);
-    h->eps1 = qm_whole_number(c, "eps", 0, machine_epsilon(c));
+    h->beta2_decay = qm_tensor_run_number(c, "beta2_decay", 0, -0.8);
+    h->clip = qm_tensor_run_number(c, "d", 0, 1.0);
+    h->eps1 = qm_tensor_run_number(c, "eps", 0, machine_epsilon(c));
     h->maximize = (int)qm_case_whole(c, "maximize", 0);
-    h->lr = qm_whole_number(c, "lr", 0, 1e-2);
+    h->lr = qm_tensor_run_number(c, "lr", 0, 1e-2);
     w->state[0] = "state_row_var";
     w->state[1] = "state_col_var";
     w->state[2] = "state_variance";
 }
 
-static void setup(struct qm_conform *c, struct qm_whole_case *w)
+static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
 {
     char optimizer[64] = "";
     qm_case_text(c, "optimizer", optimizer, sizeof optimizer);
     w->f64 = f64;
     w->f32 = f32;
     w->bf16 = bf16;
-    w->hyper.weight_decay = qm_whole_number(c, "weight_decay", 0, 0.0);
-    w->hyper.eps2 = qm_whole_number(c, "eps", 1, 1e-3);
+    w->hyper.weight_decay = qm_tensor_run_number(c, "weight_decay", 0, 0.0);
+    w->hyper.eps2 = qm_tensor_run_number(c, "eps", 1, 1e-3);
     if (strcmp(optimizer, "Adafactor(hf)") == 0)
         setup_hf(c, w);
     else if (strncmp(optimizer, "Adafactor", 9) == 0)
@@ -72,4 +72,4 @@ static void setup(struct qm_conform *c, struct qm_whole_case *w)
         qm_case_skip(c, "optimizer '%s' is not one of this file's", optimizer);
 }
 
-void qm_conform_adafactor(struct qm_conform *c) { qm_whole_replay(c, setup, NULL); }
+void qm_conform_adafactor(struct qm_conform *c) { qm_tensor_run_replay(c, setup, NULL); }

@@ -68,7 +68,7 @@ static void replay_quantizer(struct qm_conform *c, const char *group)
         return;
     const float *x = qm_case_padded(c, qm_case_floats(c, "x", n), n, block, &padded);
     struct qm_shape shape = qm_shape_flat(padded);
-    struct qm_recorded want = {.n_dequant = n};
+    struct qm_golden_run want = {.n_dequant = n};
     const char *name = qm_case_has(c, "codes_packed") ? "codes_packed" : "codes";
     want.packed_bytes = qm_case_numel(c, name);
     want.packed = qm_case_ints(c, name, qm_code_bytes(&codec, padded));

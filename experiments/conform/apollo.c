@@ -25,29 +25,29 @@ static int side_of(struct qm_conform *c)
     return -1;
 }
 
-static void setup(struct qm_conform *c, struct qm_whole_case *w)
+static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
 {
     struct qm_hyper *h = &w->hyper;
     char text[32] = "";
     w->rule = qm_rule_find("apollo");
-    w->f64 = (struct qm_whole_tolerance){2e-15, 2e-15, 2e-15, 2e-15};
-    w->f32 = (struct qm_whole_tolerance){2e-6, 2e-6, 2e-6, 2e-6};
+    w->f64 = (struct qm_tensor_run_tolerance){2e-15, 2e-15, 2e-15, 2e-15};
+    w->f32 = (struct qm_tensor_run_tolerance){2e-6, 2e-6, 2e-6, 2e-6};
     w->bf16 = w->f32;
     w->tensor = (uint32_t)qm_case_whole(c, "param_index", 1) - 1;
     w->proj = 2;
     w->state[0] = "state_exp_avg";
     w->state[1] = "state_exp_avg_sq";
     w->state[3] = "state_scaled_grad_norm";
-    h->lr = qm_whole_number(c, "lr", 0, 1e-3);
-    h->beta1 = qm_whole_number(c, "betas", 0, 0.9);
-    h->beta2 = qm_whole_number(c, "betas", 1, 0.999);
-    h->eps = qm_whole_number(c, "eps", 0, 1e-6);
-    h->weight_decay = qm_whole_number(c, "weight_decay", 0, 0.0);
+    h->lr = qm_tensor_run_number(c, "lr", 0, 1e-3);
+    h->beta1 = qm_tensor_run_number(c, "betas", 0, 0.9);
+    h->beta2 = qm_tensor_run_number(c, "betas", 1, 0.999);
+    h->eps = qm_tensor_run_number(c, "eps", 0, 1e-6);
+    h->weight_decay = qm_tensor_run_number(c, "weight_decay", 0, 0.0);
     h->correct_bias = (int)qm_case_whole(c, "correct_bias", 1);
     h->scale_front = (int)qm_case_whole(c, "scale_front", 0);
     h->limiter = !qm_case_whole(c, "disable_nl", 0);
-    h->rank = qm_whole_number(c, "rank", 0, 0.0);
-    h->scale = qm_whole_number(c, "scale", 0, 1.0);
+    h->rank = qm_tensor_run_number(c, "rank", 0, 0.0);
+    h->scale = qm_tensor_run_number(c, "scale", 0, 1.0);
     h->side = (double)side_of(c);
     h->gap = 0.0; /* the recorded matrices are used */
     qm_case_text(c, "scale_type", text, sizeof text);
@@ -59,11 +59,11 @@ static void setup(struct qm_conform *c, struct qm_whole_case *w)
 /* The matrices made again from the parameter's number. */
 static void replay_proj(struct qm_conform *c)
 {
-    struct qm_whole_case w = {.hyper = qm_hyper_default()};
+    struct qm_tensor_run_case w = {.hyper = qm_hyper_default()};
     struct qm_shape shape;
     struct qm_lowrank l;
     setup(c, &w);
-    if (!qm_case_open(c) || !qm_whole_shape(c, &shape) || !qm_lowrank_of(&w.hyper, 0, &shape, &l))
+    if (!qm_case_open(c) || !qm_tensor_run_shape(c, &shape) || !qm_lowrank_of(&w.hyper, 0, &shape, &l))
         return;
     int64_t count = qm_case_numel(c, "proj_seed"), gap = qm_case_whole(c, "update_proj_gap", 200);
     int64_t n = l.r * (l.right ? l.n : l.m);
@@ -93,4 +93,4 @@ static void extra(struct qm_conform *c, const char *group)
     qm_case_end(c);
 }
 
-void qm_conform_apollo(struct qm_conform *c) { qm_whole_replay(c, setup, extra); }
+void qm_conform_apollo(struct qm_conform *c) { qm_tensor_run_replay(c, setup, extra); }

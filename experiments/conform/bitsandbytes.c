@@ -145,7 +145,7 @@ static void replay_quantizer8(struct qm_conform *c, int way)
     if (!codec8(c, way, &codec) || !qm_case_shape(c, x, &shape))
         return;
     int64_t n = qm_shape_numel(&shape);
-    struct qm_recorded want = {.n_dequant = n};
+    struct qm_golden_run want = {.n_dequant = n};
     snprintf(name, sizeof name, "codes_%s", ways[way].name);
     want.codes = qm_case_ints(c, name, n);
     snprintf(name, sizeof name, "absmax_%s", ways[way].name);
@@ -180,7 +180,7 @@ static void replay_quantizer4(struct qm_conform *c, int way)
     if (!codec4(c, ways[way].words4, &codec) || !qm_case_shape(c, "x", &shape))
         return;
     int64_t n = qm_shape_numel(&shape);
-    struct qm_recorded want = {.n_dequant = n};
+    struct qm_golden_run want = {.n_dequant = n};
     snprintf(name, sizeof name, "packed_%s", ways[way].name);
     want.packed_bytes = qm_case_numel(c, name);
     want.packed = qm_case_ints(c, name, (n + 1) / 2);
@@ -245,7 +245,7 @@ static void replay_nested(struct qm_conform *c)
         !qm_case_shape(c, "x", &shape))
         return;
     int64_t n = qm_shape_numel(&shape);
-    struct qm_recorded want = {.packed_bytes = qm_case_numel(c, "packed")};
+    struct qm_golden_run want = {.packed_bytes = qm_case_numel(c, "packed")};
     want.scales = nested_scales(c, qm_scale_count(&codec, &shape));
     want.packed = qm_case_ints(c, "packed", (n + 1) / 2);
     want.codes = qm_case_unpacked(c, QM_PACK_hi, 4, want.packed, n);

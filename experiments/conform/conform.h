@@ -21,18 +21,18 @@
     X(unreadable, "UNREADABLE", "a dataset is missing, foreign or damaged")
 /* clang-format on */
 
-enum qm_outcome {
+enum qm_conform_result {
 #define X(name, word, text) QM_OUTCOME_##name,
     QM_OUTCOME_LIST(X)
 #undef X
         QM_OUTCOME_COUNT
 };
 
-const char *qm_outcome_word(enum qm_outcome o);
+const char *qm_conform_result_word(enum qm_conform_result o);
 
-struct qm_case {
+struct qm_golden_case {
     char name[QM_GOLDEN_PATH]; /* the group, and "/part" where a group holds several */
-    enum qm_outcome outcome;
+    enum qm_conform_result outcome;
     char text[320];   /* figures, the first difference, or the reason of a skip */
     char how[256];    /* the quantizer or recipe that ran */
     int64_t compared; /* values */
@@ -43,11 +43,11 @@ struct qm_conform {
     struct qm_golden *file;
     const char *system; /* "torchao", ... */
     const char *filter; /* of case names; NULL: all */
-    void (*report)(void *context, const struct qm_case *c);
+    void (*report)(void *context, const struct qm_golden_case *c);
     void *context;
     int64_t count[QM_OUTCOME_COUNT];
 
-    struct qm_case now;
+    struct qm_golden_case now;
     char group[QM_GOLDEN_PATH]; /* where the case reads */
     void *memory;               /* what it has read */
 };
@@ -55,7 +55,7 @@ struct qm_conform {
 /* Replays every case of one file whose name matches filter; report may be NULL.  count: cases by
  * outcome, added to.  QM_BAD_FILE: no golden-vector file, with what was expected. */
 qm_status qm_conform_file(const char *path, const char *filter,
-                          void (*report)(void *context, const struct qm_case *c), void *context,
+                          void (*report)(void *context, const struct qm_golden_case *c), void *context,
                           int64_t count[QM_OUTCOME_COUNT]);
 
 /* The systems: every group of the file, in the order of their names. */
@@ -125,7 +125,7 @@ void qm_judge_codes_near(struct qm_conform *c, const char *what, const uint8_t *
 /* ---- quantizers ---- */
 
 /* What a quantizer case recorded; a NULL member is not compared. */
-struct qm_recorded {
+struct qm_golden_run {
     const float *scales;
     const int64_t *codes;  /* numel */
     const int64_t *packed; /* packed_bytes; the codes beyond numel are the code of 0 */
@@ -138,7 +138,7 @@ struct qm_recorded {
  * recorded codes with the recorded scales. */
 void qm_judge_quantizer(struct qm_conform *c, const struct qm_codec *codec,
                         const struct qm_shape *shape, const float *x,
-                        const struct qm_recorded *want);
+                        const struct qm_golden_run *want);
 
 /* The codec of a quantizer string; 0, and the case skipped with the reason, when it cannot be. */
 int qm_case_codec(struct qm_conform *c, struct qm_codec *codec, const char *format, ...)

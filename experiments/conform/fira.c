@@ -6,7 +6,7 @@
 
 #include "experiments/conform/tensor_rule_run.h"
 
-static void setup_adam(struct qm_conform *c, struct qm_whole_case *w)
+static void setup_adam(struct qm_conform *c, struct qm_tensor_run_case *w)
 {
     struct qm_hyper *h = &w->hyper;
     w->rule = qm_rule_find("fira");
@@ -14,12 +14,12 @@ static void setup_adam(struct qm_conform *c, struct qm_whole_case *w)
     w->state[0] = "state_exp_avg";
     w->state[1] = "state_exp_avg_sq";
     w->state[3] = "state_scaling_grad_norm";
-    h->beta1 = qm_whole_number(c, "betas", 0, 0.9);
-    h->beta2 = qm_whole_number(c, "betas", 1, 0.999);
+    h->beta1 = qm_tensor_run_number(c, "betas", 0, 0.9);
+    h->beta2 = qm_tensor_run_number(c, "betas", 1, 0.999);
     h->correct_bias = (int)qm_case_whole(c, "correct_bias", 1);
 }
 
-static void setup_rms(struct qm_conform *c, struct qm_whole_case *w)
+static void setup_rms(struct qm_conform *c, struct qm_tensor_run_case *w)
 {
     struct qm_hyper *h = &w->hyper;
     w->rule = qm_rule_find("fira_rms");
@@ -28,24 +28,24 @@ static void setup_rms(struct qm_conform *c, struct qm_whole_case *w)
     w->state[1] = "state_momentum_buffer";
     w->state[2] = "state_grad_avg";
     w->state[4] = "state_scaling_grad_norm";
-    h->beta2 = qm_whole_number(c, "beta", 0, 0.9);
-    h->momentum = qm_whole_number(c, "momentum", 0, 0.0);
+    h->beta2 = qm_tensor_run_number(c, "beta", 0, 0.9);
+    h->momentum = qm_tensor_run_number(c, "momentum", 0, 0.0);
     h->centered = (int)qm_case_whole(c, "centered", 0);
 }
 
-static void setup(struct qm_conform *c, struct qm_whole_case *w)
+static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
 {
     static const char *const sides[] = {"std", "reverse_std", "right", "left"};
     struct qm_hyper *h = &w->hyper;
     char text[32] = "";
-    w->f64 = (struct qm_whole_tolerance){2e-15, 2e-15, 2e-15, 2e-15};
-    w->f32 = (struct qm_whole_tolerance){2e-6, 2e-6, 2e-6, 2e-6};
+    w->f64 = (struct qm_tensor_run_tolerance){2e-15, 2e-15, 2e-15, 2e-15};
+    w->f32 = (struct qm_tensor_run_tolerance){2e-6, 2e-6, 2e-6, 2e-6};
     w->bf16 = w->f32;
-    h->lr = qm_whole_number(c, "lr", 0, 1e-3);
-    h->eps = qm_whole_number(c, "eps", 0, 1e-6);
-    h->weight_decay = qm_whole_number(c, "weight_decay", 0, 0.0);
-    h->rank = qm_whole_number(c, "rank", 0, 0.0);
-    h->scale = qm_whole_number(c, "alpha", 0, 1.0);
+    h->lr = qm_tensor_run_number(c, "lr", 0, 1e-3);
+    h->eps = qm_tensor_run_number(c, "eps", 0, 1e-6);
+    h->weight_decay = qm_tensor_run_number(c, "weight_decay", 0, 0.0);
+    h->rank = qm_tensor_run_number(c, "rank", 0, 0.0);
+    h->scale = qm_tensor_run_number(c, "alpha", 0, 1.0);
     h->gap = 0.0; /* the recorded matrices are used */
     h->side = -1.0;
     if (!qm_case_text(c, "proj_type", text, sizeof text))
@@ -62,4 +62,4 @@ static void setup(struct qm_conform *c, struct qm_whole_case *w)
         qm_case_skip(c, "optimizer '%s' is not one of this file's", text);
 }
 
-void qm_conform_fira(struct qm_conform *c) { qm_whole_replay(c, setup, NULL); }
+void qm_conform_fira(struct qm_conform *c) { qm_tensor_run_replay(c, setup, NULL); }

@@ -185,7 +185,7 @@ static uint8_t *narrow(struct qm_conform *c, const int64_t *codes, int64_t n)
 
 /* The packed stream may be longer than the tensor: the rest is the code of 0. */
 static void judge_packed(struct qm_conform *c, const struct qm_codec *codec, const uint8_t *codes,
-                         int64_t n, const struct qm_recorded *want)
+                         int64_t n, const struct qm_golden_run *want)
 {
     int bits = codec->q.bits;
     int64_t total =
@@ -206,7 +206,7 @@ static void judge_packed(struct qm_conform *c, const struct qm_codec *codec, con
 
 void qm_judge_quantizer(struct qm_conform *c, const struct qm_codec *codec,
                         const struct qm_shape *shape, const float *x,
-                        const struct qm_recorded *want)
+                        const struct qm_golden_run *want)
 {
     if (!qm_case_open(c) || !x)
         return;

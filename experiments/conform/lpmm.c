@@ -157,7 +157,7 @@ static void replay_quantizer(struct qm_conform *c)
         !input_read(c, &codec, &shape, &x, &n))
         return;
     int64_t all = qm_shape_numel(&shape);
-    struct qm_recorded want = {.n_dequant = n};
+    struct qm_golden_run want = {.n_dequant = n};
     int64_t *codes = qm_case_ints(c, "codes", all);
     int64_t ones = codes_shift(&codec, codes, all);
     want.codes = codes;

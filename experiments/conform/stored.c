@@ -248,7 +248,7 @@ void qm_conform_q8(struct qm_conform *c)
         leave_out_nonfinite(&codec, x, n, codes, dequant, own, own_values);
     }
     qm_judge_quantizer(c, &codec, &shape, x,
-                       &(struct qm_recorded){
+                       &(struct qm_golden_run){
                            .scales = scales, .codes = codes, .dequant = dequant, .n_dequant = n});
 }
 

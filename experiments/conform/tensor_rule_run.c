@@ -11,7 +11,7 @@
 
 /* What one case reads; arrays are [step][...] and NULL where nothing was recorded. */
 struct record {
-    const struct qm_whole_case *w;
+    const struct qm_tensor_run_case *w;
     struct qm_shape shape, slot_shape[QM_MAX_SLOTS];
     int64_t steps, n, slot_n[QM_MAX_SLOTS];
     const double *p0, *grads, *params, *state[QM_MAX_SLOTS];
@@ -20,7 +20,7 @@ struct record {
     int64_t n_proj;
 };
 
-int qm_whole_shape(struct qm_conform *c, struct qm_shape *out)
+int qm_tensor_run_shape(struct qm_conform *c, struct qm_shape *out)
 {
     double dims[QM_MAX_RANK];
     int64_t numel = qm_case_numel(c, "param0");
@@ -40,17 +40,17 @@ int qm_whole_shape(struct qm_conform *c, struct qm_shape *out)
     return 0;
 }
 
-double qm_whole_number(struct qm_conform *c, const char *name, int i, double absent)
+double qm_tensor_run_number(struct qm_conform *c, const char *name, int i, double absent)
 {
     double x[8];
     int n = qm_golden_numbers(c->file, c->group, name, x, 8);
     return i < n && i < 8 && !isnan(x[i]) ? x[i] : absent;
 }
 
-static int read_record(struct qm_conform *c, const struct qm_whole_case *w, struct record *r)
+static int read_record(struct qm_conform *c, const struct qm_tensor_run_case *w, struct record *r)
 {
     *r = (struct record){.w = w, .steps = qm_case_whole(c, "steps", 0)};
-    if (!qm_whole_shape(c, &r->shape))
+    if (!qm_tensor_run_shape(c, &r->shape))
         return 0;
     r->n = qm_shape_numel(&r->shape);
     for (int i = 0; i < w->rule->n_slots; i++) {
@@ -177,7 +177,7 @@ static void judge_step(struct qm_conform *c, const struct side *s, int64_t t, do
 }
 
 static void run(struct qm_conform *c, struct side *s, int is_free,
-                const struct qm_whole_tolerance *tol)
+                const struct qm_tensor_run_tolerance *tol)
 {
     const struct record *r = s->r;
     memcpy(s->p, r->p0, sizeof *s->p * (size_t)r->n);
@@ -237,9 +237,9 @@ static void run_rule(struct qm_conform *c, const struct record *r, int is_free,
 }
 
 static void one_case(struct qm_conform *c, int is_free,
-                     void (*setup)(struct qm_conform *c, struct qm_whole_case *w))
+                     void (*setup)(struct qm_conform *c, struct qm_tensor_run_case *w))
 {
-    struct qm_whole_case w = {.hyper = qm_hyper_default(), .proj = -1};
+    struct qm_tensor_run_case w = {.hyper = qm_hyper_default(), .proj = -1};
     struct record r;
     char dtype[16] = "";
     setup(c, &w);
@@ -254,8 +254,8 @@ static void one_case(struct qm_conform *c, int is_free,
         qm_case_skip(c, "attribute dtype is '%s', expected f64, f32 or bf16", dtype);
 }
 
-void qm_whole_replay(struct qm_conform *c,
-                     void (*setup)(struct qm_conform *c, struct qm_whole_case *w),
+void qm_tensor_run_replay(struct qm_conform *c,
+                     void (*setup)(struct qm_conform *c, struct qm_tensor_run_case *w),
                      void (*extra)(struct qm_conform *c, const char *group))
 {
     char group[QM_GOLDEN_PATH];

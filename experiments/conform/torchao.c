@@ -67,7 +67,7 @@ static void replay_quantizer(struct qm_conform *c)
     if (!qm_case_shape(c, "x", &shape))
         return;
     int64_t n = qm_shape_numel(&shape);
-    struct qm_recorded want = {.n_dequant = n};
+    struct qm_golden_run want = {.n_dequant = n};
     want.packed_bytes = qm_case_numel(c, "codes_packed");
     if (qm_case_has(c, "codes_packed"))
         want.packed = qm_case_ints(c, "codes_packed", -1);

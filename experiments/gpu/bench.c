@@ -15,7 +15,7 @@ qm_status qm_gpu_bench_open(int64_t n, int rounds, struct qm_gpu_bench *b)
     QM_CU(b->cu, DeviceGetAttribute, (&l2, QM_CU_L2_BYTES, b->device));
     QM_CU(b->cu, DeviceGetAttribute, (&b->threads_per_sm, QM_CU_THREADS_PER_SM, b->device));
     QM_CU(b->cu, DeviceGetPCIBusId, (b->pci, (int)sizeof b->pci, b->device));
-    b->rounds = rounds < 1 ? 1 : rounds > QM_BENCH_ROUNDS ? QM_BENCH_ROUNDS : rounds;
+    b->rounds = rounds < 1 ? 1 : rounds > QM_GPU_BENCH_ROUNDS ? QM_GPU_BENCH_ROUNDS : rounds;
     b->n = n > 0 ? n : 1 << 27;
     while (n == 0 && (size_t)b->n * BYTES > free_bytes && b->n > QM_BENCH_COLUMNS)
         b->n /= 2;
@@ -83,7 +83,7 @@ static qm_status time_one(struct qm_gpu_bench *b, qm_status (*work)(void *), voi
 qm_status qm_gpu_bench_time(struct qm_gpu_bench *b, qm_status (*work)(void *), void *arg,
                             struct qm_gpu_time *out)
 {
-    double all[4 * QM_BENCH_ROUNDS], ignored;
+    double all[4 * QM_GPU_BENCH_ROUNDS], ignored;
     int n = 0;
     for (int i = 0; i < QM_BENCH_WARM; i++)
         QM_TRY(time_one(b, work, arg, &ignored));

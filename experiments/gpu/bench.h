@@ -11,7 +11,7 @@
 #include "core/device/tensor_rule_plan.h"
 
 /* A tensor's columns, warm-up rounds, most of what --rounds takes, sets of tensors that take turns. */
-enum { QM_BENCH_COLUMNS = 4096, QM_BENCH_WARM = 3, QM_BENCH_ROUNDS = 1000, QM_BENCH_TURNS = 2 };
+enum { QM_BENCH_COLUMNS = 4096, QM_BENCH_WARM = 3, QM_GPU_BENCH_ROUNDS = 1000, QM_BENCH_TURNS = 2 };
 
 /* Many small tensors. */
 enum { QM_BENCH_TENSORS = 100, QM_BENCH_SMALL = 16384 };
@@ -27,7 +27,7 @@ struct qm_gpu_bench {
     float *p, *g; /* n of each */
 };
 
-/* n: parameters, 0: as many as fit well; rounds: 1 to QM_BENCH_ROUNDS.  close accepts what open left. */
+/* n: parameters, 0: as many as fit well; rounds: 1 to QM_GPU_BENCH_ROUNDS.  close accepts what open left. */
 qm_status qm_gpu_bench_open(int64_t n, int rounds, struct qm_gpu_bench *b);
 void qm_gpu_bench_close(struct qm_gpu_bench *b);
 

@@ -42,7 +42,7 @@ struct qm_codes_result {
 };
 
 /* Codes of unit values with bits [first, first + count) by a device, added to the runs behind those that are
- * there (whose bits are smaller).  QM_VERDICT: they change too often for a search.  free(out->change). */
+ * there (whose bits are smaller).  QM_CHECK_FAILED: they change too often for a search.  free(out->change). */
 qm_status qm_codes_runs(const struct qm_device *d, const struct qm_quantizer *q, uint64_t first,
                         uint64_t count, struct qm_code_runs *out);
 

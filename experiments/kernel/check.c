@@ -29,7 +29,7 @@ static qm_status finish(const struct qm_kernel_run *r)
     if (r->o->junit)
         QM_TRY(qm_kernel_junit(r, r->o->junit));
     if (bad || r->tally.failed_cases > 0)
-        return QM_VERDICT;
+        return QM_CHECK_FAILED;
     if (!qm_kernel_run_passed(r))
         return nothing_judged(r);
     return r->interrupted && !r->o->forever ? QM_INTERRUPTED : QM_OK;
@@ -98,10 +98,10 @@ int qm_kernel_check(const struct qm_kernel_options *o)
     int ran = st == QM_OK;
     if (ran)
         st = finish(&r);
-    if (st == QM_VERDICT && !o->no_shrink)
+    if (st == QM_CHECK_FAILED && !o->no_shrink)
         shrink_worst(&r);
     qm_kernel_run_free(&r);
-    if (st == QM_OK || st == QM_VERDICT || (ran && st == QM_INTERRUPTED))
+    if (st == QM_OK || st == QM_CHECK_FAILED || (ran && st == QM_INTERRUPTED))
         return qm_exit_code(st);
     if (ran) { /* the report is out: no second one */
         fprintf(stderr, "qualm check: %s\n", qm_message());

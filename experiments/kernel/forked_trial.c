@@ -19,7 +19,7 @@
 
 enum { STACK = 65536, TICK_MS = 50 };
 
-qm_status qm_lab_open(struct qm_lab *lab)
+qm_status qm_forked_trial_open(struct qm_forked_trial *lab)
 {
     void *map =
         mmap(NULL, sizeof *lab->out, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -28,7 +28,7 @@ qm_status qm_lab_open(struct qm_lab *lab)
     return lab->out ? QM_OK : qm_fail(QM_NO_MEMORY, "shared memory");
 }
 
-void qm_lab_close(struct qm_lab *lab)
+void qm_forked_trial_close(struct qm_forked_trial *lab)
 {
     if (lab->out)
         munmap(lab->out, sizeof *lab->out);
@@ -73,7 +73,7 @@ static void conclude(struct qm_attempt *o, qm_status st, const struct qm_finding
     o->how = st != QM_OK ? QM_CASE_refused : f->severity ? QM_CASE_failed : QM_CASE_passed;
     snprintf(o->text, sizeof o->text, "%s", st != QM_OK ? qm_message() : f->text);
     o->finding = *f;
-    if (st != QM_VERDICT) /* which only the kernel's own backend gives */
+    if (st != QM_CHECK_FAILED) /* which only the kernel's own backend gives */
         return;
     o->how = QM_CASE_failed;
     o->finding = (struct qm_finding){0};
@@ -104,7 +104,7 @@ static void describe(struct qm_attempt *o, int state, const char *killed)
 }
 
 /* Waits for the child; NULL, or why it was killed. */
-static const char *await(const struct qm_lab *lab, pid_t pid, double seconds)
+static const char *await(const struct qm_forked_trial *lab, pid_t pid, double seconds)
 {
     double until = qm_seconds() + seconds;
     struct pollfd end = {.fd = pidfd_open(pid, 0), .events = POLLIN};
@@ -124,8 +124,8 @@ static const char *await(const struct qm_lab *lab, pid_t pid, double seconds)
     return why;
 }
 
-const struct qm_attempt *qm_lab_run(struct qm_lab *lab,
-                                    void (*work)(struct qm_lab *lab, const void *arg),
+const struct qm_attempt *qm_forked_trial_run(struct qm_forked_trial *lab,
+                                    void (*work)(struct qm_forked_trial *lab, const void *arg),
                                     const void *arg, double seconds)
 {
     int state = 0;
@@ -169,7 +169,7 @@ struct judging {
     int slot;
 };
 
-static void judge(struct qm_lab *lab, const void *arg)
+static void judge(struct qm_forked_trial *lab, const void *arg)
 {
     const struct judging *j = arg;
     struct qm_finding f = {0};
@@ -177,11 +177,11 @@ static void judge(struct qm_lab *lab, const void *arg)
     conclude(lab->out, st, &f);
 }
 
-const struct qm_attempt *qm_lab_judge(struct qm_lab *lab, const struct qm_trial *t, int slot,
+const struct qm_attempt *qm_forked_trial_judge(struct qm_forked_trial *lab, const struct qm_trial *t, int slot,
                                       double seconds)
 {
     struct judging j = {t, slot};
-    return qm_lab_run(lab, judge, &j, seconds);
+    return qm_forked_trial_run(lab, judge, &j, seconds);
 }
 
 struct recording {
@@ -190,7 +190,7 @@ struct recording {
     struct qm_trial *trial;
 };
 
-static void record(struct qm_lab *lab, const void *arg)
+static void record(struct qm_forked_trial *lab, const void *arg)
 {
     const struct recording *r = arg;
     struct qm_finding f = {0};
@@ -198,9 +198,9 @@ static void record(struct qm_lab *lab, const void *arg)
     conclude(lab->out, st, &f);
 }
 
-const struct qm_attempt *qm_lab_record(struct qm_lab *lab, const struct qm_case *c, int steps,
+const struct qm_attempt *qm_forked_trial_record(struct qm_forked_trial *lab, const struct qm_case *c, int steps,
                                        struct qm_trial *t, double seconds)
 {
     struct recording r = {c, steps, t};
-    return qm_lab_run(lab, record, &r, seconds);
+    return qm_forked_trial_run(lab, record, &r, seconds);
 }

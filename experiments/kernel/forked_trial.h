@@ -17,7 +17,7 @@ struct qm_attempt {
     char text[480];              /* what was found, or how it died */
 };
 
-struct qm_lab {
+struct qm_forked_trial {
     struct qm_subject *subject; /* after qm_judge_begin; its backend is set here */
     const char *object;         /* the kernel's; NULL: the registered variant itself */
     double mebibytes;
@@ -26,19 +26,19 @@ struct qm_lab {
     struct qm_attempt *out;
 };
 
-qm_status qm_lab_open(struct qm_lab *lab); /* subject, object, mebibytes, stop are given */
-void qm_lab_close(struct qm_lab *lab);
+qm_status qm_forked_trial_open(struct qm_forked_trial *lab); /* subject, object, mebibytes, stop are given */
+void qm_forked_trial_close(struct qm_forked_trial *lab);
 
 /* Runs work(lab, arg) in a child with the kernel in use, killed after so many seconds.  What work
  * leaves in lab->out counts where the child ends well. */
-const struct qm_attempt *qm_lab_run(struct qm_lab *lab,
-                                    void (*work)(struct qm_lab *lab, const void *arg),
+const struct qm_attempt *qm_forked_trial_run(struct qm_forked_trial *lab,
+                                    void (*work)(struct qm_forked_trial *lab, const void *arg),
                                     const void *arg, double seconds);
 
 /* qm_judge_trial and qm_judge_record as such work. */
-const struct qm_attempt *qm_lab_judge(struct qm_lab *lab, const struct qm_trial *t, int slot,
+const struct qm_attempt *qm_forked_trial_judge(struct qm_forked_trial *lab, const struct qm_trial *t, int slot,
                                       double seconds);
-const struct qm_attempt *qm_lab_record(struct qm_lab *lab, const struct qm_case *c, int steps,
+const struct qm_attempt *qm_forked_trial_record(struct qm_forked_trial *lab, const struct qm_case *c, int steps,
                                        struct qm_trial *t, double seconds);
 
 #endif

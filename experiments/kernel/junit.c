@@ -86,7 +86,7 @@ static void put_all(FILE *f, const struct qm_kernel_run *r)
 
 qm_status qm_kernel_junit(const struct qm_kernel_run *r, const char *path)
 {
-    struct qm_part part;
+    struct qm_atomic_file part;
     char *text = NULL;
     size_t size = 0;
     FILE *f = open_memstream(&text, &size);
@@ -94,12 +94,12 @@ qm_status qm_kernel_junit(const struct qm_kernel_run *r, const char *path)
         return qm_fail(QM_NO_MEMORY, "%s", path);
     put_all(f, r);
     int bad = fclose(f) != 0;
-    qm_status st = bad ? qm_fail(QM_NO_MEMORY, "%s", path) : qm_part_open(path, &part);
+    qm_status st = bad ? qm_fail(QM_NO_MEMORY, "%s", path) : qm_atomic_file_open(path, &part);
     if (st == QM_OK) {
-        st = qm_part_write(&part, text, size);
+        st = qm_atomic_file_write(&part, text, size);
         if (st == QM_OK)
-            st = qm_part_commit(&part);
-        qm_part_abort(&part);
+            st = qm_atomic_file_commit(&part);
+        qm_atomic_file_abort(&part);
     }
     free(text);
     return st;

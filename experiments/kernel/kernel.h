@@ -54,7 +54,7 @@ struct qm_kernel_run {
     struct qm_kernel_case *cases;
     int n_cases, room;
     int64_t count[QM_CASE_RESULT_COUNT], left_out;
-    struct qm_versus_count versus[QM_MAX_SLOTS + 1];
+    struct qm_kernel_compare_count versus[QM_MAX_SLOTS + 1];
     json_t *speed; /* {"new": [...], "old": [...]} or NULL */
     int64_t speed_n;
     double seconds;

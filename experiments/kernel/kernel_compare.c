@@ -26,23 +26,23 @@ struct plan {
 };
 
 static struct qm_kernel_file *kernel_now, *kernel_old;
-static struct qm_versus_count counts[QM_MAX_SLOTS + 1];
+static struct qm_kernel_compare_count counts[QM_MAX_SLOTS + 1];
 static int next_counts;
 
-void qm_versus_use(struct qm_kernel_file *now, struct qm_kernel_file *old)
+void qm_kernel_compare_use(struct qm_kernel_file *now, struct qm_kernel_file *old)
 {
     kernel_now = now;
     kernel_old = old;
     memset(counts, 0, sizeof counts);
 }
 
-void qm_versus_case(void)
+void qm_kernel_compare_case(void)
 {
     memset(counts, 0, sizeof counts);
     next_counts = 1;
 }
 
-const struct qm_versus_count *qm_versus_counts(void) { return counts; }
+const struct qm_kernel_compare_count *qm_kernel_compare_counts(void) { return counts; }
 
 /* Elements of slot i, as the rule shapes it. */
 static int64_t slot_n(const struct plan *p, int i)
@@ -136,7 +136,7 @@ static qm_status run_oracle(struct plan *p, const struct qm_tensor *param,
     return qm_oracle_step(o, p->want[PARAMETER], p->want, p->g, &p->shape, p->tensor, &hyper, t);
 }
 
-static void compare(struct qm_versus_count *c, const float *now, const float *old,
+static void compare(struct qm_kernel_compare_count *c, const float *now, const float *old,
                     const double *want, int64_t n)
 {
     double error_now = 0.0, error_old = 0.0, size = 0.0;
@@ -169,7 +169,7 @@ static int64_t differ(const void *a, const void *b, int64_t n, size_t size)
 static qm_status compare_slot(struct plan *p, int i)
 {
     struct qm_quantizer q = qm_recipe_slot(&p->r, i, &p->shape);
-    struct qm_versus_count *c = &counts[i];
+    struct qm_kernel_compare_count *c = &counts[i];
     int64_t n = slot_n(p, i), n_scales = 0;
     QM_TRY(qm_backend_file.decode(p->now, i, p->x));
     QM_TRY(qm_backend_file.decode(p->old, i, p->y));

@@ -10,18 +10,18 @@
 /* Of one slot, or of the parameter (the last entry).  Errors are sums over steps of
  * sum (x - oracle)^2 / sum oracle^2; steps with anything that is not finite, or where the old kernel
  * has an error above 1 (all below a scale's floor, say), are left out. */
-struct qm_versus_count {
+struct qm_kernel_compare_count {
     int64_t n, codes, scales, values; /* elements compared; how many codes, scales, floats differ */
     int64_t steps, better, worse;     /* that the errors are of; where the new one's is smaller */
     double error_new, error_old;
 };
 
 /* Both kernels, from now on; counts are zeroed. */
-void qm_versus_use(struct qm_kernel_file *now, struct qm_kernel_file *old);
+void qm_kernel_compare_use(struct qm_kernel_file *now, struct qm_kernel_file *old);
 
 /* Call before each case: the first plan opened after it is the one that counts. */
-void qm_versus_case(void);
-const struct qm_versus_count *qm_versus_counts(void); /* [QM_MAX_SLOTS + 1] */
+void qm_kernel_compare_case(void);
+const struct qm_kernel_compare_count *qm_kernel_compare_counts(void); /* [QM_MAX_SLOTS + 1] */
 
 extern const struct qm_backend qm_backend_versus;
 

@@ -24,7 +24,7 @@ static void on_signal(int sig)
 /* ---- who is judged --------------------------------------------------------------------------- */
 
 /* In a child, which has loaded the kernel. */
-static void ask_name(struct qm_lab *lab, const void *arg)
+static void ask_name(struct qm_forked_trial *lab, const void *arg)
 {
     const char *as = NULL;
     struct qm_kernel_file *k = NULL;
@@ -35,11 +35,11 @@ static void ask_name(struct qm_lab *lab, const void *arg)
     snprintf(lab->out->text, sizeof lab->out->text, "%s", as ? as : "");
 }
 
-static qm_status begin(struct qm_reduction *r, struct qm_lab *lab)
+static qm_status begin(struct qm_reduction *r, struct qm_forked_trial *lab)
 {
     static struct qm_tally t;
     if (r->file) {
-        const struct qm_attempt *o = qm_lab_run(lab, ask_name, NULL, 10.0);
+        const struct qm_attempt *o = qm_forked_trial_run(lab, ask_name, NULL, 10.0);
         if (o->how == QM_CASE_refused)
             return qm_fail(QM_BAD_ARG, "%s", o->text);
         if (qm_case_result_is_bad(o->how))
@@ -73,7 +73,7 @@ static int case_at(const struct qm_reduction *r, const struct qm_shape *shape, i
     return 1;
 }
 
-static qm_status first_failing(struct qm_reduction *r, struct qm_lab *lab)
+static qm_status first_failing(struct qm_reduction *r, struct qm_forked_trial *lab)
 {
     struct qm_shape shape = {0};
     qm_status st;
@@ -102,20 +102,20 @@ static qm_status first_failing(struct qm_reduction *r, struct qm_lab *lab)
 static qm_status keep_object(const struct qm_reduction *r, const char *from, char *path)
 {
     char chunk[8192], near[PATH_MAX];
-    struct qm_part part;
+    struct qm_atomic_file part;
     size_t n;
     const char *dot = strrchr(r->out, '.');
     snprintf(near, sizeof near, "%.*s.so", dot ? (int)(dot - r->out) : (int)strlen(r->out), r->out);
     FILE *f = fopen(from, "rb");
     if (!f)
         return qm_fail(QM_BAD_FILE, "%s: %s", from, strerror(errno));
-    qm_status st = qm_part_open(near, &part);
+    qm_status st = qm_atomic_file_open(near, &part);
     if (st == QM_OK) {
         while (st == QM_OK && (n = fread(chunk, 1, sizeof chunk, f)) > 0)
-            st = qm_part_write(&part, chunk, n);
+            st = qm_atomic_file_write(&part, chunk, n);
         if (st == QM_OK)
-            st = qm_part_commit(&part);
-        qm_part_abort(&part);
+            st = qm_atomic_file_commit(&part);
+        qm_atomic_file_abort(&part);
     }
     fclose(f);
     if (st == QM_OK && !realpath(near, path))
@@ -123,7 +123,7 @@ static qm_status keep_object(const struct qm_reduction *r, const char *from, cha
     return st;
 }
 
-static qm_status write_program(struct qm_reduction *r, struct qm_lab *lab, const char *folder)
+static qm_status write_program(struct qm_reduction *r, struct qm_forked_trial *lab, const char *folder)
 {
     char name[QM_CASE_TEXT], origin[QM_CASE_TEXT + 48], object[PATH_MAX] = "";
     const char *end = r->file ? strrchr(r->file, '.') : NULL;
@@ -148,12 +148,12 @@ static qm_status write_program(struct qm_reduction *r, struct qm_lab *lab, const
 static qm_status reduce(struct qm_reduction *r, const struct qm_kernel_files *files)
 {
     static struct qm_subject subject;
-    struct qm_lab lab = {.subject = &subject,
+    struct qm_forked_trial lab = {.subject = &subject,
                          .object = r->file ? files->object : NULL,
                          .mebibytes = r->mebibytes,
                          .stop = &stop};
     memset(&subject, 0, sizeof subject);
-    qm_status st = qm_lab_open(&lab);
+    qm_status st = qm_forked_trial_open(&lab);
     if (st == QM_OK)
         st = begin(r, &lab);
     if (st == QM_OK)
@@ -162,7 +162,7 @@ static qm_status reduce(struct qm_reduction *r, const struct qm_kernel_files *fi
         st = qm_fail(QM_INTERRUPTED, "interrupted");
     if (st == QM_OK && r->file && r->out)
         st = write_program(r, &lab, files->folder);
-    qm_lab_close(&lab);
+    qm_forked_trial_close(&lab);
     return st;
 }
 

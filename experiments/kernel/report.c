@@ -63,7 +63,7 @@ static json_t *versus_json(const struct qm_kernel_run *r)
     json_t *tensors = json_array(), *out = json_object();
     int slots = r->subject.recipe.rule ? r->subject.recipe.rule->n_slots : -1;
     for (int i = 0; i <= slots; i++) {
-        const struct qm_versus_count *c = &r->versus[i < slots ? i : QM_MAX_SLOTS];
+        const struct qm_kernel_compare_count *c = &r->versus[i < slots ? i : QM_MAX_SLOTS];
         double now = rms(c->error_new, c->steps), old = rms(c->error_old, c->steps);
         json_array_append_new(
             tensors, json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "tensor",

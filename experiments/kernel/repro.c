@@ -417,7 +417,7 @@ static qm_status put_all(struct writer *w, const struct writing *x)
 }
 
 /* In a child: the kernel is loaded there, as plans want it, and never run. */
-static void write_draft(struct qm_lab *lab, const void *arg)
+static void write_draft(struct qm_forked_trial *lab, const void *arg)
 {
     const struct writing *x = arg;
     struct writer w = {.t = &x->s->trial, .s = x->s, .f = fopen(x->draft, "w")};
@@ -446,19 +446,19 @@ static int is_verified(const struct qm_repro *r)
 
 static qm_status publish(const char *draft, const char *path)
 {
-    struct qm_part part;
+    struct qm_atomic_file part;
     char chunk[8192];
     size_t n;
     FILE *f = fopen(draft, "r");
     if (!f)
         return qm_fail(QM_BAD_FILE, "%s: %s", draft, strerror(errno));
-    qm_status st = qm_part_open(path, &part);
+    qm_status st = qm_atomic_file_open(path, &part);
     if (st == QM_OK) {
         while (st == QM_OK && (n = fread(chunk, 1, sizeof chunk, f)) > 0)
-            st = qm_part_write(&part, chunk, n);
+            st = qm_atomic_file_write(&part, chunk, n);
         if (st == QM_OK)
-            st = qm_part_commit(&part);
-        qm_part_abort(&part);
+            st = qm_atomic_file_commit(&part);
+        qm_atomic_file_abort(&part);
     }
     fclose(f);
     return st;
@@ -472,7 +472,7 @@ static int can_be_told(const struct qm_shrunk *s)
                                           s->trial.recipe.param.format == QM_PARAM_f32));
 }
 
-qm_status qm_repro_write(struct qm_lab *lab, const struct qm_shrunk *s, const struct qm_repro *r,
+qm_status qm_repro_write(struct qm_forked_trial *lab, const struct qm_shrunk *s, const struct qm_repro *r,
                          int *verified)
 {
     char draft[PATH_MAX];
@@ -482,7 +482,7 @@ qm_status qm_repro_write(struct qm_lab *lab, const struct qm_shrunk *s, const st
     snprintf(draft, sizeof draft, "%s/repro.c", r->folder);
     *verified = 0;
     for (; !*verified && x.is_quiet < 2; x.is_quiet++) {
-        const struct qm_attempt *o = qm_lab_run(lab, write_draft, &x, 30.0);
+        const struct qm_attempt *o = qm_forked_trial_run(lab, write_draft, &x, 30.0);
         if (o->how != QM_CASE_passed)
             return qm_fail(QM_INTERNAL, "%s", o->text);
         *verified = is_verified(r);

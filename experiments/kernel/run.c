@@ -59,7 +59,7 @@ static void add_versus(struct qm_kernel_run *r, const json_t *from)
     int slots = r->subject.recipe.rule->n_slots;
     for (int i = 0; i <= slots; i++) {
         const json_t *c = json_array_get(from, (size_t)i);
-        struct qm_versus_count *to = &r->versus[i < slots ? i : QM_MAX_SLOTS];
+        struct qm_kernel_compare_count *to = &r->versus[i < slots ? i : QM_MAX_SLOTS];
         to->n += json_integer_value(json_array_get(c, 0));
         to->codes += json_integer_value(json_array_get(c, 1));
         to->scales += json_integer_value(json_array_get(c, 2));
@@ -111,7 +111,7 @@ struct session {
     int is_up;
 };
 
-/* A worker that is ready, or QM_VERDICT where loading the kernel ends it. */
+/* A worker that is ready, or QM_CHECK_FAILED where loading the kernel ends it. */
 static qm_status session_up(struct session *s)
 {
     char why[400];
@@ -125,7 +125,7 @@ static qm_status session_up(struct session *s)
     if (how == QM_END_stopped)
         return qm_fail(QM_INTERRUPTED, "interrupted");
     if (how != QM_END_answered)
-        return qm_fail(QM_VERDICT, "%s while it was loaded: %s", qm_end_name(how), why);
+        return qm_fail(QM_CHECK_FAILED, "%s while it was loaded: %s", qm_end_name(how), why);
     const char *as = json_string_value(json_object_get(reply, "as"));
     qm_status st = QM_OK;
     if (!as)
@@ -295,7 +295,7 @@ static qm_status run_with(struct qm_kernel_run *r, const struct qm_kernel_files 
     s.job = json_pack("{s:s, s:s?, s:s?}", "object", f->object, "as", r->o->as, "against",
                       r->o->against ? f->old_object : NULL);
     qm_status st = session_up(&s);
-    if (st == QM_VERDICT) { /* loading it crashes: nothing more can be said */
+    if (st == QM_CHECK_FAILED) { /* loading it crashes: nothing more can be said */
         struct qm_kernel_case c = {.result = QM_CASE_crashed, .text = strdup(qm_message())};
         snprintf(c.name, sizeof c.name, "load");
         st = keep(r, &c);

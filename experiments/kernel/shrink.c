@@ -58,7 +58,7 @@ int qm_shrink_fails(struct shrink *s, const struct qm_trial *t)
     int slot = s->first.how == QM_CASE_failed ? s->first.finding.slot : QM_SLOT_NONE;
     if (qm_shrink_is_over(s))
         return 0;
-    const struct qm_attempt *o = qm_lab_judge(s->lab, t, slot, limit(s, t));
+    const struct qm_attempt *o = qm_forked_trial_judge(s->lab, t, slot, limit(s, t));
     if (!same(o, &s->first))
         return 0;
     s->s->attempt = *o;
@@ -184,7 +184,7 @@ static qm_status begin(struct shrink *s, const struct qm_case *c, uint64_t seed,
     double long_enough = 5.0 + 2e-5 * (double)n * steps;
     for (;;) {
         QM_TRY(qm_trial_of_case(&s->lab->subject->recipe, c, seed, room, t));
-        s->first = *qm_lab_record(s->lab, c, steps, t, long_enough);
+        s->first = *qm_forked_trial_record(s->lab, c, steps, t, long_enough);
         int begun = s->first.begun;
         s->found = qm_seconds();
         if (s->first.how == QM_CASE_refused)
@@ -204,7 +204,7 @@ static qm_status begin(struct shrink *s, const struct qm_case *c, uint64_t seed,
     }
 }
 
-qm_status qm_shrink(struct qm_lab *lab, const struct qm_case *c, uint64_t seed, int steps,
+qm_status qm_shrink(struct qm_forked_trial *lab, const struct qm_case *c, uint64_t seed, int steps,
                     double seconds, struct qm_shrunk *out)
 {
     struct shrink s = {.lab = lab, .s = out};

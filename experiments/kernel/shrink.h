@@ -18,7 +18,7 @@ struct qm_shrunk {
 
 /* Runs `steps` steps of the case and shrinks the first that fails, for so many seconds more.
  * QM_NO_MATCH: none fails. */
-qm_status qm_shrink(struct qm_lab *lab, const struct qm_case *c, uint64_t seed, int steps,
+qm_status qm_shrink(struct qm_forked_trial *lab, const struct qm_case *c, uint64_t seed, int steps,
                     double seconds, struct qm_shrunk *out);
 
 /* Blocks that the largest tensor has; 1 where scales have no blocks. */

@@ -5,7 +5,7 @@
 #include "experiments/kernel/shrink.h"
 
 struct shrink {
-    struct qm_lab *lab;
+    struct qm_forked_trial *lab;
     struct qm_shrunk *s; /* its trial fails, and its attempt says how */
     struct qm_attempt first;
     double found, until; /* when the case had failed; when to stop */

@@ -63,10 +63,10 @@ static void watch_signals(void)
 
 static json_t *against_counts(int slots)
 {
-    const struct qm_versus_count *all = qm_versus_counts();
+    const struct qm_kernel_compare_count *all = qm_kernel_compare_counts();
     json_t *out = json_array();
     for (int i = 0; i <= slots; i++) {
-        const struct qm_versus_count *c = &all[i < slots ? i : QM_MAX_SLOTS];
+        const struct qm_kernel_compare_count *c = &all[i < slots ? i : QM_MAX_SLOTS];
         json_array_append_new(out, json_pack("[I, I, I, I, I, I, I, f, f]", (json_int_t)c->n,
                                              (json_int_t)c->codes, (json_int_t)c->scales,
                                              (json_int_t)c->values, (json_int_t)c->steps,
@@ -112,10 +112,10 @@ static json_t *judge(struct qm_subject *s, const json_t *request)
         return failed(st);
     s->backend = against ? &qm_backend_versus : watch ? &qm_backend_watch : &qm_backend_file;
     qm_kernel_file_use(kernel);
-    qm_versus_case();
+    qm_kernel_compare_case();
     qm_watch_case(kernel);
     st = qm_judge_case(s, &c, qm_wire_seed_of(json_object_get(request, "seed")), &t);
-    if (st == QM_VERDICT)
+    if (st == QM_CHECK_FAILED)
         add_verdict(&t, name);
     else if (st != QM_OK && st != QM_SKIPPED)
         return failed(st);
@@ -139,7 +139,7 @@ static json_t *far(struct qm_subject *s, const json_t *request)
     static struct qm_tally t;
     memset(&t, 0, sizeof t);
     qm_status st = qm_emu_far(kernel, &s->recipe);
-    if (st == QM_VERDICT)
+    if (st == QM_CHECK_FAILED)
         add_verdict(&t, name);
     else if (st == QM_SKIPPED)
         t.skipped = 1;
@@ -221,7 +221,7 @@ static qm_status load(const json_t *job, struct qm_subject *s)
         qm_status st = qm_kernel_file_open(old, &old_kernel);
         if (st != QM_OK)
             return qm_fail_in(st, "--against");
-        qm_versus_use(kernel, old_kernel);
+        qm_kernel_compare_use(kernel, old_kernel);
     }
     qm_kernel_file_use(kernel);
     return QM_OK;

@@ -8,7 +8,7 @@
 
 /* One closed run: the looks at both losses, which points are among. */
 struct run {
-    struct qm_sides *a;
+    struct qm_lockstep_pair *a;
     struct qm_twin *w; /* NULL: nothing is kept */
     int gives_loss;    /* a gradient's loss is the one that is looked at */
     int64_t steps, look, n_looks, n_points;
@@ -38,17 +38,17 @@ static int64_t count_looks(const struct run *r)
 static double variant_loss(struct run *r, int64_t k, int looks)
 {
     int alone = looks && !(r->gives_loss && k < r->steps);
-    double loss = alone ? qm_sides_loss(r->a, k) : nan("");
-    double with = k < r->steps ? qm_sides_gradient(r->a, k) : nan("");
+    double loss = alone ? qm_lockstep_pair_loss(r->a, k) : nan("");
+    double with = k < r->steps ? qm_lockstep_pair_gradient(r->a, k) : nan("");
     return !looks ? nan("") : qm_above_floor(r->a, alone ? loss : with);
 }
 
 static double twin_loss(struct run *r, int64_t k, int looks)
 {
-    struct qm_sides *a = r->a;
+    struct qm_lockstep_pair *a = r->a;
     int alone = looks && !(r->gives_loss && k < r->steps);
     double loss = alone ? a->c->problem->eval(a->problem, a->twin_p, k + 1, NULL) : nan("");
-    double with = k < r->steps ? qm_sides_twin_gradient(a, k) : nan("");
+    double with = k < r->steps ? qm_lockstep_pair_twin_gradient(a, k) : nan("");
     return !looks ? nan("") : qm_above_floor(a, alone ? loss : with);
 }
 
@@ -85,7 +85,7 @@ DEFINE_MOVED(moved_double, double)
 /* The twin's side of step k, from what was kept or by running it; its state at points. */
 static void twin_side(struct run *r, int64_t k, int looks, int is_point)
 {
-    struct qm_sides *a = r->a;
+    struct qm_lockstep_pair *a = r->a;
     struct qm_twin *w = r->w;
     size_t bytes = (size_t)a->total * sizeof(double);
     if (w && w->complete) {
@@ -113,7 +113,7 @@ static void twin_side(struct run *r, int64_t k, int looks, int is_point)
 }
 
 /* Before the last update: both parameters, for what the update took off them. */
-static void keep_last(struct qm_sides *a, const struct qm_twin *w)
+static void keep_last(struct qm_lockstep_pair *a, const struct qm_twin *w)
 {
     if (w && w->complete)
         memcpy(a->twin_p, w->before, (size_t)a->total * sizeof *a->twin_p);
@@ -150,7 +150,7 @@ static qm_status look_at(struct run *r, int64_t k, int64_t point, struct qm_metr
 static qm_status loop_closed(struct run *r, struct qm_metrics *m, const volatile sig_atomic_t *stop,
                              struct qm_outcome *out)
 {
-    struct qm_sides *a = r->a;
+    struct qm_lockstep_pair *a = r->a;
     int64_t point = 0;
     qm_metrics_reset(m);
     for (int64_t k = 0;; k++) {
@@ -163,11 +163,11 @@ static qm_status loop_closed(struct run *r, struct qm_metrics *m, const volatile
         if (!out->diverged) {
             if (k + 1 == r->steps && qm_measure_wants_before(a))
                 keep_last(a, r->w);
-            QM_TRY(qm_sides_step(a, k));
+            QM_TRY(qm_lockstep_pair_step(a, k));
             out->steps = k + 1;
         }
         if (!kept)
-            QM_TRY(qm_sides_twin_step(a, k));
+            QM_TRY(qm_lockstep_pair_twin_step(a, k));
     }
     if (r->w && r->w->complete)
         r->twin_moved = r->w->moved;
@@ -215,15 +215,15 @@ static qm_status follow(struct run *r, struct qm_outcome *out)
     extra[QM_EXTRA_recovery] = out->diverged ? HUGE_VAL : recovery;
     extra[QM_EXTRA_moved] = r->moved;
     extra[QM_EXTRA_twin_moved] = r->twin_moved;
-    extra[QM_EXTRA_twin_basin] = qm_sides_basin(r->a, 1);
-    extra[QM_EXTRA_basin] = out->diverged ? nan("") : qm_sides_basin(r->a, 0);
+    extra[QM_EXTRA_twin_basin] = qm_lockstep_pair_basin(r->a, 1);
+    extra[QM_EXTRA_basin] = out->diverged ? nan("") : qm_lockstep_pair_basin(r->a, 0);
     for (int i = 0; i < QM_STAIR_COUNT; i++)
         QM_TRY(qm_stairs_make(stairs[i].is_twin ? r->twin : r->loss, r->step, r->n_looks,
                               stairs[i].persistence, &out->n_stair[i], &out->stair[i]));
     return QM_OK;
 }
 
-qm_status qm_closed_run(struct qm_sides *a, struct qm_metrics *m, struct qm_twin_cache *twins,
+qm_status qm_closed_run(struct qm_lockstep_pair *a, struct qm_metrics *m, struct qm_twin_cache *twins,
                         const volatile sig_atomic_t *stop, struct qm_outcome *out)
 {
     const struct qm_problem *p = a->c->problem;

@@ -79,7 +79,7 @@ void qm_outcome_free(struct qm_outcome *o)
 int64_t qm_cell_steps(const struct qm_cell *c)
 {
     int64_t own = c->recorded  ? c->recorded->n_steps
-                  : c->problem ? qm_wrap_suggests(c->problem, c->problem_args)->steps
+                  : c->problem ? qm_problem_wrapper_suggests(c->problem, c->problem_args)->steps
                                : 100;
     return c->steps == 0 || (c->recorded && c->steps > own) ? own : c->steps;
 }
@@ -104,7 +104,7 @@ qm_status qm_polled(const volatile sig_atomic_t *stop)
 }
 
 /* local and global: the same gradients for both. */
-static qm_status loop(struct qm_sides *a, struct qm_metrics *m, const volatile sig_atomic_t *stop,
+static qm_status loop(struct qm_lockstep_pair *a, struct qm_metrics *m, const volatile sig_atomic_t *stop,
                       struct qm_outcome *out)
 {
     const struct qm_cell *c = a->c;
@@ -118,7 +118,7 @@ static qm_status loop(struct qm_sides *a, struct qm_metrics *m, const volatile s
         if (k == point) {
             double loss = nan(""), twin = nan("");
             if (has_loss) {
-                loss = qm_above_floor(a, qm_sides_loss(a, k));
+                loss = qm_above_floor(a, qm_lockstep_pair_loss(a, k));
                 twin = qm_above_floor(a, c->problem->eval(a->problem, a->twin_p, k + 1, NULL));
                 out->diverged |= qm_is_lost(a, loss);
             }
@@ -130,12 +130,12 @@ static qm_status loop(struct qm_sides *a, struct qm_metrics *m, const volatile s
             break;
         QM_TRY(qm_polled(stop));
         if (is_local)
-            QM_TRY(qm_sides_take_over(a));
-        qm_sides_gradient(a, k);
+            QM_TRY(qm_lockstep_pair_take_over(a));
+        qm_lockstep_pair_gradient(a, k);
         if (qm_measure_wants_before(a) && k + 1 == point && (is_local || is_next_last))
             qm_measure_before(a);
-        QM_TRY(qm_sides_step(a, k));
-        QM_TRY(qm_sides_twin_step(a, k));
+        QM_TRY(qm_lockstep_pair_step(a, k));
+        QM_TRY(qm_lockstep_pair_twin_step(a, k));
         out->steps = k + 1;
     }
     qm_measure_end(a, m, out);
@@ -146,7 +146,7 @@ static qm_status run_sides(const struct qm_cell *c, struct qm_metrics *m,
                            struct qm_twin_cache *twins, const volatile sig_atomic_t *stop,
                            struct qm_outcome *out)
 {
-    struct qm_sides *a = calloc(1, sizeof *a);
+    struct qm_lockstep_pair *a = calloc(1, sizeof *a);
     if (!a)
         return qm_fail(QM_NO_MEMORY, "lockstep");
     size_t points =
@@ -156,7 +156,7 @@ static qm_status run_sides(const struct qm_cell *c, struct qm_metrics *m,
         if (!(out->track[i] = malloc(points * sizeof(double))))
             st = qm_fail(QM_NO_MEMORY, "curves");
     if (st == QM_OK)
-        st = qm_sides_open(c, a);
+        st = qm_lockstep_pair_open(c, a);
     if (st == QM_BAD_ARG) /* a shape or a problem's argument that does not go with the recipe */
         st = qm_outcome_skip(out, qm_message());
     else if (st == QM_OK)
@@ -169,7 +169,7 @@ static qm_status run_sides(const struct qm_cell *c, struct qm_metrics *m,
         out->n = a->total;
         out->bits = a->total ? 8.0 * (double)bytes / (double)a->total : 0.0;
     }
-    qm_sides_close(a);
+    qm_lockstep_pair_close(a);
     return st;
 }
 

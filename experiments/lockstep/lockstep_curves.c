@@ -19,13 +19,13 @@ static double sqnr_db(const double *want, const double *from, const float *got, 
     return 10.0 * log10(signal / noise);
 }
 
-double qm_above_floor(const struct qm_sides *a, double loss)
+double qm_above_floor(const struct qm_lockstep_pair *a, double loss)
 {
     double gap = loss - a->floor, least = DBL_EPSILON * a->start_loss;
     return gap < least ? least : gap;
 }
 
-int qm_is_lost(const struct qm_sides *a, double loss)
+int qm_is_lost(const struct qm_lockstep_pair *a, double loss)
 {
     return !isfinite(loss) || loss > QM_LOST_GAP * a->start_loss;
 }
@@ -33,7 +33,7 @@ int qm_is_lost(const struct qm_sides *a, double loss)
 /* Where a rule's update is to be had: from its states, from the parameter's movement, nowhere. */
 enum update { UPDATE_none, UPDATE_states, UPDATE_moved };
 
-static enum update update_of(const struct qm_sides *a)
+static enum update update_of(const struct qm_lockstep_pair *a)
 {
     const char *family = a->recipe.rule->family;
     if (strcmp(family, "adamw") == 0 || strcmp(family, "adam") == 0 ||
@@ -42,10 +42,10 @@ static enum update update_of(const struct qm_sides *a)
     return strcmp(family, "ema") == 0 || a->recipe.hyper.lr == 0.0 ? UPDATE_none : UPDATE_moved;
 }
 
-int qm_measure_wants_before(const struct qm_sides *a) { return update_of(a) == UPDATE_moved; }
+int qm_measure_wants_before(const struct qm_lockstep_pair *a) { return update_of(a) == UPDATE_moved; }
 
 /* After the step `moved` makes its updates of them. */
-void qm_measure_before(struct qm_sides *a)
+void qm_measure_before(struct qm_lockstep_pair *a)
 {
     for (int64_t i = 0; i < a->total; i++) {
         a->update[i] = a->twin_p[i];
@@ -53,7 +53,7 @@ void qm_measure_before(struct qm_sides *a)
     }
 }
 
-static void moved(struct qm_sides *a)
+static void moved(struct qm_lockstep_pair *a)
 {
     double lr = a->recipe.hyper.lr;
     for (int64_t i = 0; i < a->total; i++) {
@@ -62,7 +62,7 @@ static void moved(struct qm_sides *a)
     }
 }
 
-static void add_sample(struct qm_sides *a, struct qm_metrics *m, int64_t t)
+static void add_sample(struct qm_lockstep_pair *a, struct qm_metrics *m, int64_t t)
 {
     const struct qm_cell *c = a->c;
     enum update update = update_of(a);
@@ -71,7 +71,7 @@ static void add_sample(struct qm_sides *a, struct qm_metrics *m, int64_t t)
     for (int i = 0; i < a->n_tensors; i++) {
         int64_t at = a->first[i];
         struct qm_quantizer q = qm_recipe_slot(&a->recipe, c->slot, &a->shape[i]);
-        struct qm_sample sample = {.n = qm_sides_slot_numel(a, i, c->slot),
+        struct qm_sample sample = {.n = qm_lockstep_pair_slot_numel(a, i, c->slot),
                                    .want = a->twin_slot[c->slot] + at,
                                    .got = a->got + at,
                                    .grad = a->twin_g + at,
@@ -104,13 +104,13 @@ int64_t qm_measure_point(int64_t k, double loss, double twin, struct qm_outcome 
     return at;
 }
 
-qm_status qm_measure(struct qm_sides *a, int64_t k, int64_t at, struct qm_metrics *m,
+qm_status qm_measure(struct qm_lockstep_pair *a, int64_t k, int64_t at, struct qm_metrics *m,
                      struct qm_outcome *out)
 {
     double *sqnr[2] = {out->track[QM_TRACK_state0_sqnr], out->track[QM_TRACK_state1_sqnr]};
     for (int s = 0; s < a->n_slots && s < 2; s++) {
         double *keep = s == 0 ? a->m : a->v;
-        QM_TRY(qm_sides_decode(a, s));
+        QM_TRY(qm_lockstep_pair_decode(a, s));
         for (int64_t i = 0; i < a->total; i++)
             keep[i] = (double)a->got[i];
         sqnr[s][at] = sqnr_db(a->twin_slot[s], NULL, a->got, a->total);
@@ -119,13 +119,13 @@ qm_status qm_measure(struct qm_sides *a, int64_t k, int64_t at, struct qm_metric
     for (int64_t i = 0; i < a->total; i++)
         out->diverged |= !isfinite((double)a->p[i]);
     if (m) {
-        QM_TRY(qm_sides_decode(a, a->c->slot));
+        QM_TRY(qm_lockstep_pair_decode(a, a->c->slot));
         add_sample(a, m, a->t0 + k - 1);
     }
     return QM_OK;
 }
 
-void qm_measure_end(const struct qm_sides *a, const struct qm_metrics *m, struct qm_outcome *out)
+void qm_measure_end(const struct qm_lockstep_pair *a, const struct qm_metrics *m, struct qm_outcome *out)
 {
     double *extra = out->value + qm_metric_count();
     int64_t last = out->n_points - 1, n = 0;

@@ -10,24 +10,24 @@
 /* ---- measure.c ------------------------------------------------------------------------------- */
 
 /* Loss above the floor; what double cannot tell from the floor counts as its resolution. */
-double qm_above_floor(const struct qm_sides *a, double loss);
-int qm_is_lost(const struct qm_sides *a, double loss); /* loss above the floor */
+double qm_above_floor(const struct qm_lockstep_pair *a, double loss);
+int qm_is_lost(const struct qm_lockstep_pair *a, double loss); /* loss above the floor */
 
 /* Whether the rule's update is to be seen in the parameter alone; then keep both sides' before an
  * update that is measured. */
-int qm_measure_wants_before(const struct qm_sides *a);
-void qm_measure_before(struct qm_sides *a);
+int qm_measure_wants_before(const struct qm_lockstep_pair *a);
+void qm_measure_before(struct qm_lockstep_pair *a);
 
 /* A new point of the curves after k updates, with both losses (NaN: none). */
 int64_t qm_measure_point(int64_t k, double loss, double twin, struct qm_outcome *out);
 
 /* What both sides hold at point `at`, made after k updates; m: the metrics of this state are wanted
  * too.  Sets out->diverged where a parameter is not finite. */
-qm_status qm_measure(struct qm_sides *a, int64_t k, int64_t at, struct qm_metrics *m,
+qm_status qm_measure(struct qm_lockstep_pair *a, int64_t k, int64_t at, struct qm_metrics *m,
                      struct qm_outcome *out);
 
 /* The values of the cell, from m and the last point. */
-void qm_measure_end(const struct qm_sides *a, const struct qm_metrics *m, struct qm_outcome *out);
+void qm_measure_end(const struct qm_lockstep_pair *a, const struct qm_metrics *m, struct qm_outcome *out);
 
 /* ---- lockstep.c ------------------------------------------------------------------------------ */
 
@@ -44,7 +44,7 @@ qm_status qm_polled(const volatile sig_atomic_t *stop); /* QM_OK or QM_INTERRUPT
 
 /* Runs opened sides of coupling closed.  Losses are looked at every step where a gradient brings
  * them along, else as often as the problem says, and at points. */
-qm_status qm_closed_run(struct qm_sides *a, struct qm_metrics *m, struct qm_twin_cache *twins,
+qm_status qm_closed_run(struct qm_lockstep_pair *a, struct qm_metrics *m, struct qm_twin_cache *twins,
                         const volatile sig_atomic_t *stop, struct qm_outcome *out);
 
 #endif

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void qm_sides_close(struct qm_sides *a)
+void qm_lockstep_pair_close(struct qm_lockstep_pair *a)
 {
     for (int i = 0; i < a->n_tensors; i++)
         if (a->plan[i])
@@ -40,7 +40,7 @@ void qm_sides_close(struct qm_sides *a)
     free(a);
 }
 
-static qm_status buffers(struct qm_sides *a)
+static qm_status buffers(struct qm_lockstep_pair *a)
 {
     size_t n = (size_t)(a->total > 0 ? a->total : 1);
     float **floats[] = {&a->p, &a->g, &a->got};
@@ -79,7 +79,7 @@ static double problem_lr(const struct qm_problem *p, const char *family, const s
     return h->lr;
 }
 
-static void set_hyper(struct qm_sides *a)
+static void set_hyper(struct qm_lockstep_pair *a)
 {
     const struct qm_cell *c = a->c;
     struct qm_hyper *h = &a->recipe.hyper;
@@ -92,7 +92,7 @@ static void set_hyper(struct qm_sides *a)
             h->beta1 = h->beta2;
     } else if (c->problem && !c->lr_given) {
         h->lr =
-            problem_lr(qm_wrap_suggests(c->problem, c->problem_args), a->recipe.rule->family, h);
+            problem_lr(qm_problem_wrapper_suggests(c->problem, c->problem_args), a->recipe.rule->family, h);
     }
     if (c->problem)
         h->lr *= c->lr_scale;
@@ -102,7 +102,7 @@ static void set_hyper(struct qm_sides *a)
     a->twin_hyper = qm_oracle_hyper_of(h);
 }
 
-static qm_status set_shapes(struct qm_sides *a)
+static qm_status set_shapes(struct qm_lockstep_pair *a)
 {
     const struct qm_cell *c = a->c;
     a->n_tensors = 1;
@@ -121,7 +121,7 @@ static qm_status set_shapes(struct qm_sides *a)
     return QM_OK;
 }
 
-int64_t qm_sides_slot_numel(const struct qm_sides *a, int tensor, int s)
+int64_t qm_lockstep_pair_slot_numel(const struct qm_lockstep_pair *a, int tensor, int s)
 {
     struct qm_shape own = a->shape[tensor];
     if (a->recipe.rule->slot_shape)
@@ -130,10 +130,10 @@ int64_t qm_sides_slot_numel(const struct qm_sides *a, int tensor, int s)
 }
 
 /* Every slot has room for as many elements as its parameter; a projection may ask for more. */
-static qm_status slots_fit(const struct qm_sides *a, int tensor)
+static qm_status slots_fit(const struct qm_lockstep_pair *a, int tensor)
 {
     for (int s = 0; s < a->n_slots; s++) {
-        int64_t n = qm_sides_slot_numel(a, tensor, s);
+        int64_t n = qm_lockstep_pair_slot_numel(a, tensor, s);
         if (n > a->numel[tensor])
             return qm_fail(QM_BAD_ARG, "slot %s has %lld elements, its parameter %lld: lower rank",
                            a->recipe.rule->slot[s], (long long)n, (long long)a->numel[tensor]);
@@ -142,7 +142,7 @@ static qm_status slots_fit(const struct qm_sides *a, int tensor)
 }
 
 /* Puts a recorded state into slot s of the only plan, encoded as the recipe says. */
-static qm_status load_state(struct qm_sides *a, int s)
+static qm_status load_state(struct qm_lockstep_pair *a, int s)
 {
     const float *x = a->c->recorded->slot[s];
     struct qm_quantizer q = qm_recipe_slot(&a->recipe, s, &a->shape[0]);
@@ -168,7 +168,7 @@ static qm_status load_state(struct qm_sides *a, int s)
 
 /* One float32 ulp up or down, by a draw per element; a 0 moves by 2^-24 of the largest element (of
  * 1, where all are 0), since the ulp of 0 is lost in the first update. */
-static void move_start(struct qm_sides *a)
+static void move_start(struct qm_lockstep_pair *a)
 {
     float most = 0.0f;
     for (int64_t i = 0; i < a->total; i++)
@@ -182,7 +182,7 @@ static void move_start(struct qm_sides *a)
     }
 }
 
-static qm_status set_start(struct qm_sides *a)
+static qm_status set_start(struct qm_lockstep_pair *a)
 {
     const struct qm_recorded *r = a->c->recorded;
     if (a->problem)
@@ -201,7 +201,7 @@ static qm_status set_start(struct qm_sides *a)
         QM_TRY(load_state(a, s));
     }
     if (!r) /* a state need not begin at 0 */
-        QM_TRY(qm_sides_take_over(a));
+        QM_TRY(qm_lockstep_pair_take_over(a));
     if (a->problem && a->c->problem->optimum) {
         a->floor = a->c->problem->optimum(a->problem);
         a->start_loss = a->c->problem->eval(a->problem, a->start, 1, NULL) - a->floor;
@@ -213,7 +213,7 @@ static qm_status set_start(struct qm_sides *a)
     return QM_OK;
 }
 
-qm_status qm_sides_open(const struct qm_cell *c, struct qm_sides *a)
+qm_status qm_lockstep_pair_open(const struct qm_cell *c, struct qm_lockstep_pair *a)
 {
     a->c = c;
     a->recipe = c->recipe;
@@ -235,7 +235,7 @@ qm_status qm_sides_open(const struct qm_cell *c, struct qm_sides *a)
 
 /* ---- one step -------------------------------------------------------------------------------- */
 
-qm_status qm_sides_decode(struct qm_sides *a, int s)
+qm_status qm_lockstep_pair_decode(struct qm_lockstep_pair *a, int s)
 {
     for (int64_t i = 0; i < a->total && a->is_double; i++)
         a->got[i] = (float)a->moved_slot[s][i];
@@ -247,10 +247,10 @@ qm_status qm_sides_decode(struct qm_sides *a, int s)
     return QM_OK;
 }
 
-qm_status qm_sides_take_over(struct qm_sides *a)
+qm_status qm_lockstep_pair_take_over(struct qm_lockstep_pair *a)
 {
     for (int s = 0; s < a->n_slots; s++) {
-        QM_TRY(qm_sides_decode(a, s));
+        QM_TRY(qm_lockstep_pair_decode(a, s));
         for (int64_t i = 0; i < a->total; i++)
             a->twin_slot[s][i] = (double)a->got[i];
     }
@@ -260,7 +260,7 @@ qm_status qm_sides_take_over(struct qm_sides *a)
 }
 
 /* The variant's parameter in double. */
-static const double *parameter(struct qm_sides *a)
+static const double *parameter(struct qm_lockstep_pair *a)
 {
     if (a->is_double)
         return a->moved_p;
@@ -269,19 +269,19 @@ static const double *parameter(struct qm_sides *a)
     return a->scratch;
 }
 
-double qm_sides_basin(struct qm_sides *a, int is_twin)
+double qm_lockstep_pair_basin(struct qm_lockstep_pair *a, int is_twin)
 {
     const struct qm_problem *p = a->c->problem;
     return p->basin ? p->basin(a->problem, is_twin ? a->twin_p : parameter(a)) : 0;
 }
 
-double qm_sides_loss(struct qm_sides *a, int64_t k)
+double qm_lockstep_pair_loss(struct qm_lockstep_pair *a, int64_t k)
 {
     return a->c->problem->eval(a->problem, parameter(a), k + 1, NULL);
 }
 
 /* To the recipe's type of gradients, where that is not float32. */
-static void narrow_gradient(struct qm_sides *a)
+static void narrow_gradient(struct qm_lockstep_pair *a)
 {
     for (int64_t i = 0; i < a->total && a->recipe.grad != QM_DTYPE_f32; i++)
         if (a->recipe.grad == QM_DTYPE_bf16) {
@@ -293,7 +293,7 @@ static void narrow_gradient(struct qm_sides *a)
         }
 }
 
-double qm_sides_gradient(struct qm_sides *a, int64_t k)
+double qm_lockstep_pair_gradient(struct qm_lockstep_pair *a, int64_t k)
 {
     const struct qm_cell *c = a->c;
     double loss = 0.0;
@@ -313,18 +313,18 @@ double qm_sides_gradient(struct qm_sides *a, int64_t k)
     return loss;
 }
 
-double qm_sides_twin_gradient(struct qm_sides *a, int64_t k)
+double qm_lockstep_pair_twin_gradient(struct qm_lockstep_pair *a, int64_t k)
 {
     return a->c->problem->eval(a->problem, a->twin_p, k + 1, a->twin_g);
 }
 
-static int is_decayed(const struct qm_sides *a, int tensor)
+static int is_decayed(const struct qm_lockstep_pair *a, int tensor)
 {
     return a->shape[tensor].rank >= a->c->decay_rank;
 }
 
 /* One update by the oracle, of all tensors. */
-static qm_status oracle_step(struct qm_sides *a, double *p, double *const *slots, const double *g,
+static qm_status oracle_step(struct qm_lockstep_pair *a, double *p, double *const *slots, const double *g,
                              int64_t t)
 {
     for (int i = 0; i < a->n_tensors; i++) {
@@ -340,7 +340,7 @@ static qm_status oracle_step(struct qm_sides *a, double *p, double *const *slots
 }
 
 /* The learning rate of update k on both sides: the recorded run's, or that of a warm-up. */
-static void follow_schedule(struct qm_sides *a, int64_t k)
+static void follow_schedule(struct qm_lockstep_pair *a, int64_t k)
 {
     const struct qm_cell *c = a->c;
     double part = k < c->warmup ? (double)(k + 1) / (double)c->warmup : 1.0;
@@ -355,13 +355,13 @@ static void follow_schedule(struct qm_sides *a, int64_t k)
     }
 }
 
-qm_status qm_sides_twin_step(struct qm_sides *a, int64_t k)
+qm_status qm_lockstep_pair_twin_step(struct qm_lockstep_pair *a, int64_t k)
 {
     follow_schedule(a, k);
     return oracle_step(a, a->twin_p, a->twin_slot, a->twin_g, a->t0 + k);
 }
 
-static qm_status moved_step(struct qm_sides *a, int64_t k)
+static qm_status moved_step(struct qm_lockstep_pair *a, int64_t k)
 {
     QM_TRY(oracle_step(a, a->moved_p, a->moved_slot, a->grad, a->t0 + k));
     for (int64_t i = 0; i < a->total; i++)
@@ -369,7 +369,7 @@ static qm_status moved_step(struct qm_sides *a, int64_t k)
     return QM_OK;
 }
 
-qm_status qm_sides_step(struct qm_sides *a, int64_t k)
+qm_status qm_lockstep_pair_step(struct qm_lockstep_pair *a, int64_t k)
 {
     int64_t t = a->t0 + k;
     follow_schedule(a, k);

@@ -8,7 +8,7 @@
 #include "experiments/suite/suite.h"
 #include "oracle/oracle.h"
 
-struct qm_sides {
+struct qm_lockstep_pair {
     const struct qm_cell *c;
     struct qm_recipe recipe; /* with the source's hyper-parameters */
     struct qm_oracle_hyper twin_hyper;
@@ -35,33 +35,33 @@ struct qm_sides {
 
 /* Opens plans, states and start as the cell's source says; a was zeroed.  QM_BAD_ARG: the shapes or
  * the problem's arguments do not go with the recipe.  Close it whatever comes out. */
-qm_status qm_sides_open(const struct qm_cell *c, struct qm_sides *a);
-void qm_sides_close(struct qm_sides *a); /* frees a */
+qm_status qm_lockstep_pair_open(const struct qm_cell *c, struct qm_lockstep_pair *a);
+void qm_lockstep_pair_close(struct qm_lockstep_pair *a); /* frees a */
 
 /* Elements of slot s of a tensor; never more than the parameter has. */
-int64_t qm_sides_slot_numel(const struct qm_sides *a, int tensor, int s);
+int64_t qm_lockstep_pair_slot_numel(const struct qm_lockstep_pair *a, int tensor, int s);
 
 /* Slot s of the variant as it decodes, into a->got; 0 beyond a slot smaller than its parameter. */
-qm_status qm_sides_decode(struct qm_sides *a, int s);
+qm_status qm_lockstep_pair_decode(struct qm_lockstep_pair *a, int s);
 
 /* The twin takes over the variant's decoded states and its parameter. */
-qm_status qm_sides_take_over(struct qm_sides *a);
+qm_status qm_lockstep_pair_take_over(struct qm_lockstep_pair *a);
 
 /* Gradient of update k (from 0) for the variant: a->g; but for coupling closed a->twin_g is the same.
  * Returns the problem's loss where it was evaluated, which is before the update; 0 without one. */
-double qm_sides_gradient(struct qm_sides *a, int64_t k);
+double qm_lockstep_pair_gradient(struct qm_lockstep_pair *a, int64_t k);
 
 /* Coupling closed: a->twin_g of the twin's own parameter, and its loss there. */
-double qm_sides_twin_gradient(struct qm_sides *a, int64_t k);
+double qm_lockstep_pair_twin_gradient(struct qm_lockstep_pair *a, int64_t k);
 
 /* The basin in which the variant, or its twin, lies; 0 of a problem that knows of none. */
-double qm_sides_basin(struct qm_sides *a, int is_twin);
+double qm_lockstep_pair_basin(struct qm_lockstep_pair *a, int is_twin);
 
 /* The variant's loss after k updates, without a gradient. */
-double qm_sides_loss(struct qm_sides *a, int64_t k);
+double qm_lockstep_pair_loss(struct qm_lockstep_pair *a, int64_t k);
 
 /* Update k of the variant, of the twin. */
-qm_status qm_sides_step(struct qm_sides *a, int64_t k);
-qm_status qm_sides_twin_step(struct qm_sides *a, int64_t k);
+qm_status qm_lockstep_pair_step(struct qm_lockstep_pair *a, int64_t k);
+qm_status qm_lockstep_pair_twin_step(struct qm_lockstep_pair *a, int64_t k);
 
 #endif

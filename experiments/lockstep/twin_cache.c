@@ -35,7 +35,7 @@ static int describe(const struct qm_cell *c, const struct qm_hyper *h, char *tex
     return n;
 }
 
-static void make_key(const struct qm_sides *a, char out[65])
+static void make_key(const struct qm_lockstep_pair *a, char out[65])
 {
     char text[2048];
     struct qm_sha256 sum;
@@ -96,7 +96,7 @@ static int oldest(const struct qm_twin_cache *t)
     return at;
 }
 
-static struct qm_twin *twin_open(const struct qm_sides *a, int64_t looks, int64_t points)
+static struct qm_twin *twin_open(const struct qm_lockstep_pair *a, int64_t looks, int64_t points)
 {
     struct qm_twin *w = calloc(1, sizeof *w);
     size_t total = (size_t)a->total, states = (size_t)points * (size_t)(1 + a->n_slots) * total;
@@ -118,7 +118,7 @@ static struct qm_twin *twin_open(const struct qm_sides *a, int64_t looks, int64_
     return NULL;
 }
 
-qm_status qm_twin_find(struct qm_twin_cache *t, const struct qm_sides *a, int64_t looks,
+qm_status qm_twin_find(struct qm_twin_cache *t, const struct qm_lockstep_pair *a, int64_t looks,
                        int64_t points, struct qm_twin **out)
 {
     char key[65];
@@ -154,7 +154,7 @@ qm_status qm_twin_find(struct qm_twin_cache *t, const struct qm_sides *a, int64_
     return QM_OK;
 }
 
-void qm_twin_keep(struct qm_twin *w, int64_t i, const struct qm_sides *a)
+void qm_twin_keep(struct qm_twin *w, int64_t i, const struct qm_lockstep_pair *a)
 {
     size_t total = (size_t)w->total;
     double *at = w->state + (size_t)i * (size_t)(1 + w->n_slots) * total;
@@ -163,7 +163,7 @@ void qm_twin_keep(struct qm_twin *w, int64_t i, const struct qm_sides *a)
         memcpy(at + (size_t)(1 + s) * total, a->twin_slot[s], total * sizeof *at);
 }
 
-void qm_twin_show(const struct qm_twin *w, int64_t i, struct qm_sides *a)
+void qm_twin_show(const struct qm_twin *w, int64_t i, struct qm_lockstep_pair *a)
 {
     size_t total = (size_t)w->total;
     const double *at = w->state + (size_t)i * (size_t)(1 + w->n_slots) * total;

@@ -30,12 +30,12 @@ void qm_twin_cache_close(struct qm_twin_cache *t); /* accepts NULL */
 
 /* The twin of sides that were just opened, `complete` or to be recorded; looks and points: how many losses and
  * states it will have.  *out NULL: there is no cache, or no room for this one.  Lives until the next call. */
-qm_status qm_twin_find(struct qm_twin_cache *t, const struct qm_sides *a, int64_t looks,
+qm_status qm_twin_find(struct qm_twin_cache *t, const struct qm_lockstep_pair *a, int64_t looks,
                        int64_t points, struct qm_twin **out);
 
 /* State number i from a->twin_p and a->twin_slot, and back. */
-void qm_twin_keep(struct qm_twin *w, int64_t i, const struct qm_sides *a);
-void qm_twin_show(const struct qm_twin *w, int64_t i, struct qm_sides *a);
+void qm_twin_keep(struct qm_twin *w, int64_t i, const struct qm_lockstep_pair *a);
+void qm_twin_show(const struct qm_twin *w, int64_t i, struct qm_lockstep_pair *a);
 
 /* How often a twin was asked for and was there. */
 int64_t qm_twin_hits(const struct qm_twin_cache *t);

@@ -39,8 +39,8 @@ static int position(const struct qm_registry *r, int i)
 
 static int is_taken(const struct qm_matrix_options *o, int i)
 {
-    const struct qm_entry *e = &o->registry->entry[i];
-    if (e->kind == QM_ENTRY_template)
+    const struct qm_mutant_entry *e = &o->registry->entry[i];
+    if (e->kind == QM_MUTANT_template)
         return 0; /* with what is made of it */
     return qm_name_matches(e->id, o->only) && (!o->quick || position(o->registry, i) % QUICK == 0);
 }
@@ -60,8 +60,8 @@ static qm_status choose(struct qm_matrix *m)
     for (int i = 0; i < r->n; i++) {
         if (!taken[i])
             continue;
-        m->mutants += r->entry[i].kind == QM_ENTRY_mutant;
-        m->benign += r->entry[i].kind == QM_ENTRY_benign;
+        m->mutants += r->entry[i].kind == QM_MUTANT_mutant;
+        m->benign += r->entry[i].kind == QM_MUTANT_benign;
         m->trial[m->n++].entry = &r->entry[i];
     }
     free(taken);
@@ -73,10 +73,10 @@ static qm_status choose(struct qm_matrix *m)
 }
 
 /* Seeds of each benign entry, so that there are `runs` cases of them. */
-static int seeds_of(const struct qm_matrix *m, const struct qm_trial *t)
+static int seeds_of(const struct qm_matrix *m, const struct qm_mutant_trial *t)
 {
     int64_t each = QM_TRIAL_COUNT * (int64_t)(m->benign ? m->benign : 1);
-    if (t->entry->kind != QM_ENTRY_benign || m->o.quick)
+    if (t->entry->kind != QM_MUTANT_benign || m->o.quick)
         return 1;
     int64_t seeds = (m->o.runs + each - 1) / each;
     return seeds < 1 ? 1 : (int)seeds;
@@ -119,9 +119,9 @@ static qm_status all_trials(struct qm_matrix *m, const char *folder)
     return worst == QM_OK ? QM_OK : qm_fail(worst, "%s", text);
 }
 
-static const struct qm_trial *template_of(const struct qm_matrix *m, const struct qm_trial *t)
+static const struct qm_mutant_trial *template_of(const struct qm_matrix *m, const struct qm_mutant_trial *t)
 {
-    const struct qm_entry *e = &m->o.registry->entry[t->entry->of];
+    const struct qm_mutant_entry *e = &m->o.registry->entry[t->entry->of];
     for (int i = 0; i < m->n; i++)
         if (m->trial[i].entry == e)
             return &m->trial[i];
@@ -132,8 +132,8 @@ static const struct qm_trial *template_of(const struct qm_matrix *m, const struc
 static void mark_equal(const struct qm_matrix *m)
 {
     for (int i = 0; i < m->n; i++) {
-        struct qm_trial *t = &m->trial[i];
-        const struct qm_trial *base = template_of(m, t);
+        struct qm_mutant_trial *t = &m->trial[i];
+        const struct qm_mutant_trial *base = template_of(m, t);
         for (int k = 0; k < QM_TRIAL_COUNT && base && base != t; k++)
             if (t->cell[k].is == QM_CELL_survives && t->cell[k].digest == base->cell[k].digest)
                 t->cell[k].is = QM_CELL_equal;
@@ -148,8 +148,8 @@ static qm_status all_apart(struct qm_matrix *m, const char *folder)
     snprintf(own, sizeof own, "%s/apart", folder);
     for (int i = 0; i < m->n && st == QM_OK; i++)
         for (int k = 0; k < QM_TRIAL_COUNT && st == QM_OK; k++) {
-            struct qm_trial *t = &m->trial[i];
-            if (t->entry->kind != QM_ENTRY_mutant || t->cell[k].is != QM_CELL_survives)
+            struct qm_mutant_trial *t = &m->trial[i];
+            if (t->entry->kind != QM_MUTANT_mutant || t->cell[k].is != QM_CELL_survives)
                 continue;
             if (mkdir(own, 0700) != 0)
                 return qm_fail(QM_BAD_FILE, "%s: %s", own, strerror(errno));
@@ -203,7 +203,7 @@ static void fault(struct qm_matrix *m, const char *format, ...)
         m->fault[m->n_faults++] = text;
 }
 
-static void gate_mutant(struct qm_matrix *m, const struct qm_trial *t)
+static void gate_mutant(struct qm_matrix *m, const struct qm_mutant_trial *t)
 {
     int killed = 0;
     for (int k = 0; k < QM_TRIAL_COUNT; k++) {
@@ -219,7 +219,7 @@ static void gate_mutant(struct qm_matrix *m, const struct qm_trial *t)
         fault(m, "%s: survives in every regime", t->entry->id);
 }
 
-static void gate_right(struct qm_matrix *m, const struct qm_trial *t)
+static void gate_right(struct qm_matrix *m, const struct qm_mutant_trial *t)
 {
     m->runs += t->runs;
     m->alarms += t->alarms;
@@ -232,10 +232,10 @@ static void gate_right(struct qm_matrix *m, const struct qm_trial *t)
 static void gate(struct qm_matrix *m)
 {
     for (int i = 0; i < m->n; i++) {
-        const struct qm_trial *t = &m->trial[i];
+        const struct qm_mutant_trial *t = &m->trial[i];
         if (t->broken)
             fault(m, "%s: %s", t->entry->id, t->broken);
-        else if (t->entry->kind == QM_ENTRY_mutant)
+        else if (t->entry->kind == QM_MUTANT_mutant)
             gate_mutant(m, t);
         else
             gate_right(m, t);

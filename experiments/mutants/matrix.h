@@ -25,7 +25,7 @@ struct qm_apart {
     double worst;              /* largest share of its bound of any number judged; 1 at most */
 };
 
-struct qm_cell {
+struct qm_kill_cell {
     enum qm_cell_is is;
     uint64_t digest;       /* of all results */
     unsigned field;        /* bit i: rule i of experiments/kernel/peer_rules.h rejects it */
@@ -33,9 +33,9 @@ struct qm_cell {
     struct qm_apart apart; /* of what survives; outputs 0: not known */
 };
 
-struct qm_trial {
-    const struct qm_entry *entry;
-    struct qm_cell cell[QM_TRIAL_COUNT];
+struct qm_mutant_trial {
+    const struct qm_mutant_entry *entry;
+    struct qm_kill_cell cell[QM_TRIAL_COUNT];
     int64_t runs, alarms; /* cases judged, over all seeds; those with a finding */
     char *broken;         /* why it could not be built or loaded; owned, or NULL */
 };
@@ -53,7 +53,7 @@ struct qm_matrix_options {
 struct qm_matrix {
     struct qm_matrix_options o;
     int n; /* in the registry's order; templates among them */
-    struct qm_trial *trial;
+    struct qm_mutant_trial *trial;
     int n_faults, room;
     char **fault;
     int mutants, benign;  /* how many of each */

@@ -58,16 +58,16 @@ static qm_status bad(const struct reader *s, const char *format, ...)
     return qm_fail(QM_BAD_ARG, "%s:%d: %s", s->file, s->line, text);
 }
 
-static struct qm_entry *last_entry(const struct reader *s) { return &s->r->entry[s->r->n - 1]; }
+static struct qm_mutant_entry *last_entry(const struct reader *s) { return &s->r->entry[s->r->n - 1]; }
 
-static qm_status entry_new(struct reader *s, const struct qm_entry *e)
+static qm_status entry_new(struct reader *s, const struct qm_mutant_entry *e)
 {
     struct qm_registry *r = s->r;
     if (qm_registry_find(r, e->id))
         return bad(s, "%s is there twice", e->id);
     if (r->n == r->room) {
         int room = r->room ? 2 * r->room : 64;
-        struct qm_entry *more = realloc(r->entry, (size_t)room * sizeof *more);
+        struct qm_mutant_entry *more = realloc(r->entry, (size_t)room * sizeof *more);
         if (!more)
             return qm_fail(QM_NO_MEMORY, "%d mutants", room);
         r->entry = more;
@@ -94,7 +94,7 @@ static char *template_text(const char *name)
 
 static qm_status read_template(struct reader *s, const char *text)
 {
-    struct qm_entry e = {.kind = QM_ENTRY_template, .of = s->r->n, .text = "as it is"};
+    struct qm_mutant_entry e = {.kind = QM_MUTANT_template, .of = s->r->n, .text = "as it is"};
     if (s->of >= 0)
         return bad(s, "a second template");
     if (sscanf(text, "%39s %23s", e.template, e.shape) != 2)
@@ -111,11 +111,11 @@ static qm_status read_template(struct reader *s, const char *text)
 }
 
 /* "NAME CLASS: TEXT", or "NAME: TEXT" of what is benign. */
-static qm_status read_head(struct reader *s, const char *text, enum qm_entry_kind kind)
+static qm_status read_head(struct reader *s, const char *text, enum qm_mutant_kind kind)
 {
-    struct qm_entry e;
+    struct qm_mutant_entry e;
     char name[36], class[24] = "";
-    int used = 0, benign = kind == QM_ENTRY_benign;
+    int used = 0, benign = kind == QM_MUTANT_benign;
     if (s->of < 0)
         return bad(s, "expected the line with the template first");
     int n = benign ? sscanf(text, "%35[a-z0-9-]: %n", name, &used) + 1
@@ -141,8 +141,8 @@ static qm_status read_within(struct reader *s, const char *text)
 {
     char name[24];
     int used = 0;
-    struct qm_entry *e = s->r->n ? last_entry(s) : NULL;
-    if (!e || e->kind != QM_ENTRY_mutant)
+    struct qm_mutant_entry *e = s->r->n ? last_entry(s) : NULL;
+    if (!e || e->kind != QM_MUTANT_mutant)
         return bad(s, "'within' belongs to a mutant");
     if (sscanf(text, "%23[a-z]: %n", name, &used) != 1 || used == 0 || !text[used])
         return bad(s, "expected: within REGIME: WHY");
@@ -182,10 +182,10 @@ static char *find(char *at, const char *piece, size_t *length)
 /* Replaces the piece in the source of the last entry. */
 static qm_status apply(struct reader *s)
 {
-    struct qm_entry *e = s->r->n ? last_entry(s) : NULL;
+    struct qm_mutant_entry *e = s->r->n ? last_entry(s) : NULL;
     if (s->last == ' ')
         return QM_OK;
-    if (!e || e->kind == QM_ENTRY_template || !*s->from)
+    if (!e || e->kind == QM_MUTANT_template || !*s->from)
         return bad(s, "code without a mutant, or without what it replaces");
     size_t take, other, give = strlen(s->to);
     char *at = find(e->source, s->from, &take);
@@ -235,9 +235,9 @@ static qm_status read_line(struct reader *s, const char *text)
     if (strcmp(word, "template") == 0)
         return read_template(s, text + used);
     if (strcmp(word, "mutant") == 0)
-        return read_head(s, text + used, QM_ENTRY_mutant);
+        return read_head(s, text + used, QM_MUTANT_mutant);
     if (strcmp(word, "benign") == 0)
-        return read_head(s, text + used, QM_ENTRY_benign);
+        return read_head(s, text + used, QM_MUTANT_benign);
     if (strcmp(word, "within") == 0)
         return read_within(s, text + used);
     return bad(s, "'%s': expected template, mutant, benign, within, -, + or #", word);
@@ -292,7 +292,7 @@ void qm_registry_close(struct qm_registry *r)
     *r = (struct qm_registry){0};
 }
 
-const struct qm_entry *qm_registry_find(const struct qm_registry *r, const char *id)
+const struct qm_mutant_entry *qm_registry_find(const struct qm_registry *r, const char *id)
 {
     for (int i = 0; i < r->n; i++)
         if (strcmp(r->entry[i].id, id) == 0)

@@ -38,10 +38,10 @@ const char *qm_trial_text(int regime);
 /* "33809/normal/default/t10/forced"; text of `size` bytes. */
 void qm_trial_case(int regime, const char *shape, char *text, size_t size);
 
-enum qm_entry_kind { QM_ENTRY_template, QM_ENTRY_mutant, QM_ENTRY_benign };
+enum qm_mutant_kind { QM_MUTANT_template, QM_MUTANT_mutant, QM_MUTANT_benign };
 
-struct qm_entry {
-    enum qm_entry_kind kind;
+struct qm_mutant_entry {
+    enum qm_mutant_kind kind;
     char id[80]; /* "adamw4_ao", "adamw4_ao.eps-inside" */
     char template[40], shape[24], class[24], text[200];
     int of;                       /* index of its template's entry */
@@ -51,7 +51,7 @@ struct qm_entry {
 
 struct qm_registry {
     int n, room;
-    struct qm_entry *entry; /* each template before what is made of it */
+    struct qm_mutant_entry *entry; /* each template before what is made of it */
 };
 
 /* Adds one file's entries.  lines: ended by NULL, each with its newline.  QM_BAD_ARG, with the file's
@@ -62,6 +62,6 @@ qm_status qm_registry_add(struct qm_registry *r, const char *file, const char *c
 qm_status qm_registry_open(struct qm_registry *r); /* all that the executable carries */
 void qm_registry_close(struct qm_registry *r);     /* accepts a zeroed or half-built one */
 
-const struct qm_entry *qm_registry_find(const struct qm_registry *r, const char *id);
+const struct qm_mutant_entry *qm_registry_find(const struct qm_registry *r, const char *id);
 
 #endif

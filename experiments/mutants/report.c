@@ -17,11 +17,11 @@ static const char *const cell_names[] = {
 #undef X
 };
 
-static int is_mutant(const struct qm_trial *t) { return t->entry->kind == QM_ENTRY_mutant; }
+static int is_mutant(const struct qm_mutant_trial *t) { return t->entry->kind == QM_MUTANT_mutant; }
 
 /* In how many regimes a rule rejects the entry, of those where its results differ from the
  * template's. */
-static int rejected_in(const struct qm_trial *t, int rule)
+static int rejected_in(const struct qm_mutant_trial *t, int rule)
 {
     int count = 0;
     for (int k = 0; k < QM_TRIAL_COUNT; k++)
@@ -29,7 +29,7 @@ static int rejected_in(const struct qm_trial *t, int rule)
     return count;
 }
 
-static int killed_in(const struct qm_trial *t)
+static int killed_in(const struct qm_mutant_trial *t)
 {
     int count = 0;
     for (int k = 0; k < QM_TRIAL_COUNT; k++)
@@ -50,7 +50,7 @@ static int rejected(const struct qm_matrix *m, int rule, int regime)
 {
     int count = 0;
     for (int i = 0; i < m->n; i++) {
-        const struct qm_trial *t = &m->trial[i];
+        const struct qm_mutant_trial *t = &m->trial[i];
         if (!is_mutant(t))
             continue;
         if (regime < 0)
@@ -66,7 +66,7 @@ static int benign_rejected(const struct qm_matrix *m, int rule)
 {
     int count = 0;
     for (int i = 0; i < m->n; i++)
-        count += m->trial[i].entry->kind == QM_ENTRY_benign && rejected_in(&m->trial[i], rule) > 0;
+        count += m->trial[i].entry->kind == QM_MUTANT_benign && rejected_in(&m->trial[i], rule) > 0;
     return count;
 }
 
@@ -83,7 +83,7 @@ static void print_matrix(const struct qm_matrix *m)
     heads[n++] = "what";
     struct qm_table *t = qm_table_open(n, heads);
     for (int i = 0; i < m->n; i++) {
-        const struct qm_trial *trial = &m->trial[i];
+        const struct qm_mutant_trial *trial = &m->trial[i];
         if (!is_mutant(trial))
             continue;
         qm_table_cell(t, "%s", trial->entry->id);
@@ -124,7 +124,7 @@ static void print_totals(const struct qm_matrix *m)
         qm_table_cell(t, "%d", benign_rejected(m, k));
     int wrong = 0;
     for (int i = 0; i < m->n; i++)
-        wrong += m->trial[i].entry->kind == QM_ENTRY_benign && m->trial[i].alarms > 0;
+        wrong += m->trial[i].entry->kind == QM_MUTANT_benign && m->trial[i].alarms > 0;
     qm_table_cell(t, "%d", wrong);
     qm_table_close(t);
     puts("The rules are transplanted: they compare the kernel with the composed step, so that no "
@@ -134,7 +134,7 @@ static void print_totals(const struct qm_matrix *m)
 }
 
 /* Why, how many outputs differ from the template's, and how near a bound any of the kernel's comes. */
-static void print_within(const struct qm_trial *t, int regime)
+static void print_within(const struct qm_mutant_trial *t, int regime)
 {
     const struct qm_apart *a = &t->cell[regime].apart;
     printf("  within  %s in %s: %s\n", t->entry->id, qm_trial_name(regime),
@@ -145,7 +145,7 @@ static void print_within(const struct qm_trial *t, int regime)
            (long long)a->unbounded);
 }
 
-static json_t *apart_json(const struct qm_cell *c)
+static json_t *apart_json(const struct qm_kill_cell *c)
 {
     const struct qm_apart *a = &c->apart;
     return a->outputs == 0
@@ -164,7 +164,7 @@ static void print_pairs(const struct qm_matrix *m)
            "template's bits\n",
            equal);
     for (int i = 0; i < m->n; i++) {
-        const struct qm_trial *t = &m->trial[i];
+        const struct qm_mutant_trial *t = &m->trial[i];
         for (int k = 0; k < QM_TRIAL_COUNT && is_mutant(t); k++)
             if (t->cell[k].is == QM_CELL_equal)
                 printf("  equal   %s in %s, digest %016llx\n", t->entry->id, qm_trial_name(k),
@@ -190,9 +190,9 @@ static void print(const struct qm_matrix *m)
 
 /* ---- for machines -------------------------------------------------------------------------- */
 
-static json_t *cell_json(const struct qm_trial *t, int regime)
+static json_t *cell_json(const struct qm_mutant_trial *t, int regime)
 {
-    const struct qm_cell *c = &t->cell[regime];
+    const struct qm_kill_cell *c = &t->cell[regime];
     json_t *field = json_array();
     for (int k = 0; k < QM_FIELD_COUNT; k++)
         if (c->field >> k & 1u)
@@ -203,7 +203,7 @@ static json_t *cell_json(const struct qm_trial *t, int regime)
         json_sprintf("%016llx", (unsigned long long)c->digest), "apart", apart_json(c));
 }
 
-static json_t *trial_json(const struct qm_trial *t)
+static json_t *trial_json(const struct qm_mutant_trial *t)
 {
     static const char *const kinds[] = {"template", "mutant", "benign"};
     json_t *cells = json_object();

@@ -16,7 +16,7 @@
 static const struct qm_child_limits limits = {.seconds = 60.0, .mebibytes = 2048.0};
 
 struct session {
-    struct qm_trial *t;
+    struct qm_mutant_trial *t;
     struct qm_child child;
     json_t *job;
     struct qm_subject subject; /* its recipe */
@@ -26,7 +26,7 @@ struct session {
 
 /* ---- the file ------------------------------------------------------------------------------ */
 
-static qm_status write_source(const struct qm_entry *e, const char *path)
+static qm_status write_source(const struct qm_mutant_entry *e, const char *path)
 {
     FILE *f = fopen(path, "w");
     if (!f)
@@ -35,7 +35,7 @@ static qm_status write_source(const struct qm_entry *e, const char *path)
     return fclose(f) == 0 ? QM_OK : qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
 }
 
-static qm_status build(const struct qm_entry *e, const char *folder, char *object, size_t size)
+static qm_status build(const struct qm_mutant_entry *e, const char *folder, char *object, size_t size)
 {
     char source[PATH_MAX];
     snprintf(source, sizeof source, "%s/kernel.c", folder);
@@ -98,7 +98,7 @@ static enum qm_cell_is read_answer(struct session *s, const json_t *reply, char 
     return is;
 }
 
-static qm_status one_case(struct session *s, int regime, uint64_t seed, struct qm_cell *c)
+static qm_status one_case(struct session *s, int regime, uint64_t seed, struct qm_kill_cell *c)
 {
     char name[QM_CASE_TEXT], why[400];
     int old;
@@ -113,10 +113,10 @@ static qm_status one_case(struct session *s, int regime, uint64_t seed, struct q
     if (how != QM_END_answered) {
         qm_child_stop(&s->child);
         s->is_up = 0;
-        *c = (struct qm_cell){.is = QM_CELL_killed, .finding = strdup(why)};
+        *c = (struct qm_kill_cell){.is = QM_CELL_killed, .finding = strdup(why)};
         return QM_OK;
     }
-    *c = (struct qm_cell){.digest = qm_wire_seed_of(json_object_get(reply, "digest"))};
+    *c = (struct qm_kill_cell){.digest = qm_wire_seed_of(json_object_get(reply, "digest"))};
     c->field = (unsigned)json_integer_value(json_object_get(reply, "field"));
     c->is = read_answer(s, reply, &c->finding);
     json_decref(reply);
@@ -125,10 +125,10 @@ static qm_status one_case(struct session *s, int regime, uint64_t seed, struct q
 
 static qm_status all_cases(struct session *s, uint64_t seed, int seeds)
 {
-    struct qm_trial *t = s->t;
+    struct qm_mutant_trial *t = s->t;
     for (int k = 0; k < seeds; k++)
         for (int i = 0; i < QM_TRIAL_COUNT; i++) {
-            struct qm_cell c;
+            struct qm_kill_cell c;
             QM_TRY(one_case(s, i, seed + (uint64_t)k, &c));
             t->runs++;
             t->alarms += c.is == QM_CELL_killed;
@@ -142,7 +142,7 @@ static qm_status all_cases(struct session *s, uint64_t seed, int seeds)
     return QM_OK;
 }
 
-qm_status qm_trial_run(struct qm_trial *t, const char *folder, uint64_t seed, int seeds,
+qm_status qm_trial_run(struct qm_mutant_trial *t, const char *folder, uint64_t seed, int seeds,
                        const volatile int *stop)
 {
     struct session *s = calloc(1, sizeof *s);
@@ -152,7 +152,7 @@ qm_status qm_trial_run(struct qm_trial *t, const char *folder, uint64_t seed, in
     s->t = t;
     s->stop = stop;
     for (int i = 0; i < QM_TRIAL_COUNT; i++)
-        t->cell[i] = (struct qm_cell){.is = QM_CELL_none};
+        t->cell[i] = (struct qm_kill_cell){.is = QM_CELL_none};
     qm_status st = build(t->entry, folder, object, sizeof object);
     if (st == QM_OK) {
         s->job = json_pack("{s:s}", "object", object);
@@ -215,7 +215,7 @@ static qm_status ask_both(struct session *s, int regime, uint64_t seed)
     return st;
 }
 
-qm_status qm_trial_compare(struct qm_trial *t, const struct qm_entry *template, int regime,
+qm_status qm_trial_compare(struct qm_mutant_trial *t, const struct qm_mutant_entry *template, int regime,
                            const char *folder, uint64_t seed, const volatile int *stop)
 {
     struct session *s = calloc(1, sizeof *s);
@@ -242,7 +242,7 @@ qm_status qm_trial_compare(struct qm_trial *t, const struct qm_entry *template, 
     return st;
 }
 
-void qm_trial_free(struct qm_trial *t)
+void qm_trial_free(struct qm_mutant_trial *t)
 {
     for (int i = 0; i < QM_TRIAL_COUNT; i++)
         free(t->cell[i].finding);

@@ -29,8 +29,8 @@ void qm_dense_transpose(const double *in, int64_t ld, int64_t rows, int64_t cols
 
 /* y[i] = exp(x[i]) within 2 ULP, the same bits at every instruction set and on every libm; x is
  * taken into [-708, 709], NaN stays.  y may be x. */
-typedef void qm_exps_fn(const double *x, int64_t n, double *y);
+typedef void qm_vector_exp_fn(const double *x, int64_t n, double *y);
 
-qm_exps_fn *qm_exps_of(void);
+qm_vector_exp_fn *qm_vector_exp_of(void);
 
 #endif

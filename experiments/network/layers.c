@@ -10,7 +10,7 @@
 
 #define X(name)                                \
     extern qm_dense_fn *const qm_dense_##name; \
-    extern qm_exps_fn *const qm_exps_##name;
+    extern qm_vector_exp_fn *const qm_vector_exp_##name;
 QM_ISA_LIST(X)
 #undef X
 
@@ -24,10 +24,10 @@ qm_dense_fn *qm_dense_of(void)
     return *table[qm_isa()];
 }
 
-qm_exps_fn *qm_exps_of(void)
+qm_vector_exp_fn *qm_vector_exp_of(void)
 {
-    static qm_exps_fn *const *const table[] = {
-#define X(name) &qm_exps_##name,
+    static qm_vector_exp_fn *const *const table[] = {
+#define X(name) &qm_vector_exp_##name,
         QM_ISA_LIST(X)
 #undef X
     };
@@ -127,7 +127,7 @@ void qm_gelu(const double *x, int64_t n, double *tanh_of, double *y)
 {
     for (int64_t i = 0; i < n; i++)
         tanh_of[i] = 2 * GELU_SCALE * (x[i] + GELU_CUBIC * x[i] * x[i] * x[i]);
-    qm_exps_of()(tanh_of, n, tanh_of);
+    qm_vector_exp_of()(tanh_of, n, tanh_of);
     for (int64_t i = 0; i < n; i++) {
         tanh_of[i] = 1 - 2 / (1 + tanh_of[i]); /* 1 + tanh is what counts: 1e-16 absolute will do */
         y[i] = 0.5 * x[i] * (1 + tanh_of[i]);
@@ -152,7 +152,7 @@ void qm_softmax(double *x, int64_t rows, int64_t n, double *log_sum)
             top = x[i] > top ? x[i] : top;
         for (int64_t i = 0; i < n; i++)
             x[i] -= top;
-        qm_exps_of()(x, n, x);
+        qm_vector_exp_of()(x, n, x);
         for (int64_t i = 0; i < n; i++)
             sum += x[i];
         for (int64_t i = 0; i < n; i++)

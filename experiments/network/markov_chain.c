@@ -6,14 +6,14 @@
 #include <string.h>
 
 /* The phase of P(k | i, j); order 1 has k = j and no i. */
-static int64_t phase(const struct qm_chain *c, int64_t i, int64_t j, int64_t k)
+static int64_t phase(const struct qm_markov_chain *c, int64_t i, int64_t j, int64_t k)
 {
     if (c->order == 1)
         return (j * j + 3 * j * k + 7 * k) % c->symbols;
     return (i * j + 5 * i * k + 3 * j * k + 2 * i + 7 * k) % c->symbols;
 }
 
-static void set_law(struct qm_chain *c, double a)
+static void set_law(struct qm_markov_chain *c, double a)
 {
     int64_t n = c->symbols, outer = c->order == 2 ? n : 1;
     double *p = c->law;
@@ -29,7 +29,7 @@ static void set_law(struct qm_chain *c, double a)
 
 /* The stationary law of the last `order` tokens by iterating it, from[n^order] to its fixed point;
  * to is scratch of that size.  One round shrinks the distance by the second eigenvalue. */
-static void iterate(const struct qm_chain *c, double *from, double *to)
+static void iterate(const struct qm_markov_chain *c, double *from, double *to)
 {
     int64_t n = c->symbols, states = c->order == 2 ? n * n : n;
     for (int64_t s = 0; s < states; s++)
@@ -60,7 +60,7 @@ static double entropy_of(const double *p, int64_t n)
 }
 
 /* What follows from the law of the last tokens: pi[n^order]. */
-static void set_marginals(struct qm_chain *c, const double *pi)
+static void set_marginals(struct qm_markov_chain *c, const double *pi)
 {
     int64_t n = c->symbols;
     for (int64_t j = 0; j < n; j++) {
@@ -79,7 +79,7 @@ static void set_marginals(struct qm_chain *c, const double *pi)
         c->entropy += pi[s] * entropy_of(c->law + s * n, n);
 }
 
-qm_status qm_chain_open(int64_t symbols, int order, double a, struct qm_chain *out)
+qm_status qm_markov_chain_open(int64_t symbols, int order, double a, struct qm_markov_chain *out)
 {
     int64_t n = symbols, states = order == 2 ? n * n : n;
     out->symbols = n;
@@ -99,9 +99,9 @@ qm_status qm_chain_open(int64_t symbols, int order, double a, struct qm_chain *o
     return QM_OK;
 }
 
-void qm_chain_close(struct qm_chain *c) { free(c->stationary); }
+void qm_markov_chain_close(struct qm_markov_chain *c) { free(c->stationary); }
 
-const double *qm_chain_next(const struct qm_chain *c, int64_t before, int64_t last)
+const double *qm_markov_chain_next(const struct qm_markov_chain *c, int64_t before, int64_t last)
 {
     int64_t n = c->symbols;
     if (c->order == 1 || before < 0)
@@ -109,7 +109,7 @@ const double *qm_chain_next(const struct qm_chain *c, int64_t before, int64_t la
     return c->law + (before * n + last) * n;
 }
 
-double qm_chain_floor(const struct qm_chain *c, int64_t n)
+double qm_markov_chain_floor(const struct qm_markov_chain *c, int64_t n)
 {
     return (c->entropy1 + (double)(n - 1) * c->entropy) / (double)n;
 }
@@ -123,7 +123,7 @@ static int32_t pick(const double *p, int64_t n, double u)
     return k;
 }
 
-void qm_chain_draw(const struct qm_chain *c, uint64_t seed, enum qm_stream stream, int64_t step,
+void qm_markov_chain_draw(const struct qm_markov_chain *c, uint64_t seed, enum qm_stream stream, int64_t step,
                    int64_t count, int64_t length, int32_t *out)
 {
     for (int64_t b = 0; b < count; b++)
@@ -131,7 +131,7 @@ void qm_chain_draw(const struct qm_chain *c, uint64_t seed, enum qm_stream strea
             int64_t at = b * length + i;
             double u = ((double)qm_pick(seed, stream, step, at, INT64_C(1) << 32) + 0.5) * 0x1p-32;
             const double *p =
-                i == 0 ? c->stationary : qm_chain_next(c, i > 1 ? out[at - 2] : -1, out[at - 1]);
+                i == 0 ? c->stationary : qm_markov_chain_next(c, i > 1 ? out[at - 2] : -1, out[at - 1]);
             out[at] = pick(p, c->symbols, u);
         }
 }

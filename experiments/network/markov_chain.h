@@ -10,7 +10,7 @@
 #include "core/base/status.h"
 #include "experiments/source/distribution.h"
 
-struct qm_chain {
+struct qm_markov_chain {
     int64_t symbols;
     int order;
     double *stationary; /* K */
@@ -20,20 +20,20 @@ struct qm_chain {
     double unigram, entropy1, entropy;
 };
 
-/* symbols K from 2 on, order 1 or 2.  Close it with qm_chain_close whatever comes out; zeroed
+/* symbols K from 2 on, order 1 or 2.  Close it with qm_markov_chain_close whatever comes out; zeroed
  * first. */
-qm_status qm_chain_open(int64_t symbols, int order, double a, struct qm_chain *out);
-void qm_chain_close(struct qm_chain *c);
+qm_status qm_markov_chain_open(int64_t symbols, int order, double a, struct qm_markov_chain *out);
+void qm_markov_chain_close(struct qm_markov_chain *c);
 
 /* The law of the token after last (and, unless before is negative, before it): K numbers. */
-const double *qm_chain_next(const struct qm_chain *c, int64_t before, int64_t last);
+const double *qm_markov_chain_next(const struct qm_markov_chain *c, int64_t before, int64_t last);
 
 /* Mean entropy of n targets after the first token of a sequence. */
-double qm_chain_floor(const struct qm_chain *c, int64_t n);
+double qm_markov_chain_floor(const struct qm_markov_chain *c, int64_t n);
 
 /* Sequences [0, count) of `length` tokens each; token i of sequence b is drawn with draw number b
  * length + i of the stream at this step: the first one whose cumulative probability exceeds u. */
-void qm_chain_draw(const struct qm_chain *c, uint64_t seed, enum qm_stream stream, int64_t step,
+void qm_markov_chain_draw(const struct qm_markov_chain *c, uint64_t seed, enum qm_stream stream, int64_t step,
                    int64_t count, int64_t length, int32_t *out);
 
 #endif

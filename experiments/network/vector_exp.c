@@ -54,4 +54,4 @@ static void exps(const double *x, int64_t n, double *y)
     }
 }
 
-qm_exps_fn *const QM_ISA_NAME(qm_exps) = exps;
+qm_vector_exp_fn *const QM_ISA_NAME(qm_vector_exp) = exps;

@@ -30,7 +30,7 @@ static const struct qm_arg known[] = {
 enum { ARGS = sizeof known / sizeof *known - 1 }; /* of its own */
 
 struct heavy {
-    struct qm_wrap wrap;
+    struct qm_problem_wrapper wrap;
     uint64_t seed;
     double nu, sigma;
     double *noise; /* numel */
@@ -41,7 +41,7 @@ static void heavy_close(void *self)
     struct heavy *s = self;
     if (!s)
         return;
-    qm_wrap_close(&s->wrap);
+    qm_problem_wrapper_close(&s->wrap);
     free(s->noise);
     free(s);
 }
@@ -55,7 +55,7 @@ static qm_status heavy_open(const char *args, uint64_t seed, void **self, int *n
     struct heavy *s = calloc(1, sizeof *s);
     if (!s)
         return qm_fail(QM_NO_MEMORY, "heavy");
-    qm_status st = qm_wrap_open("heavy", args, BASE, seed, own, sizeof own, &s->wrap, &n, shapes);
+    qm_status st = qm_problem_wrapper_open("heavy", args, BASE, seed, own, sizeof own, &s->wrap, &n, shapes);
     if (st == QM_OK)
         st = qm_args_read("heavy", OWN, own, known, ARGS, value);
     if (st == QM_OK) {
@@ -74,11 +74,11 @@ static qm_status heavy_open(const char *args, uint64_t seed, void **self, int *n
     return QM_OK;
 }
 
-static double heavy_work(const char *args) { return qm_wrap_work(args, BASE); }
+static double heavy_work(const char *args) { return qm_problem_wrapper_work(args, BASE); }
 
 static void heavy_start(void *self, double *x)
 {
-    struct qm_wrap *w = &((struct heavy *)self)->wrap;
+    struct qm_problem_wrapper *w = &((struct heavy *)self)->wrap;
     w->base->start(w->self, x);
 }
 
@@ -96,25 +96,25 @@ static double heavy_eval(void *self, const double *x, int64_t t, double *grad)
 
 static int heavy_gives_loss(void *self)
 {
-    struct qm_wrap *w = &((struct heavy *)self)->wrap;
+    struct qm_problem_wrapper *w = &((struct heavy *)self)->wrap;
     return w->base->gives_loss && w->base->gives_loss(w->self);
 }
 
 static int64_t heavy_look(void *self)
 {
-    struct qm_wrap *w = &((struct heavy *)self)->wrap;
+    struct qm_problem_wrapper *w = &((struct heavy *)self)->wrap;
     return w->base->look ? w->base->look(w->self) : 0;
 }
 
 static int heavy_basin(void *self, const double *x)
 {
-    struct qm_wrap *w = &((struct heavy *)self)->wrap;
+    struct qm_problem_wrapper *w = &((struct heavy *)self)->wrap;
     return w->base->basin ? w->base->basin(w->self, x) : 0;
 }
 
 static double heavy_optimum(void *self)
 {
-    struct qm_wrap *w = &((struct heavy *)self)->wrap;
+    struct qm_problem_wrapper *w = &((struct heavy *)self)->wrap;
     return w->base->optimum(w->self);
 }
 

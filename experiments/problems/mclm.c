@@ -35,7 +35,7 @@ struct layer {
 };
 
 struct mclm {
-    struct qm_chain chain;
+    struct qm_markov_chain chain;
     struct qm_attention shape; /* batch: of the run in hand */
     int64_t layers, batch, eval;
     uint64_t seed;
@@ -129,7 +129,7 @@ static void mclm_close(void *self)
     struct mclm *s = self;
     if (!s)
         return;
-    qm_chain_close(&s->chain);
+    qm_markov_chain_close(&s->chain);
     free(s->tokens);
     free(s->slab);
     free(s);
@@ -140,7 +140,7 @@ static const double *law_at(const struct mclm *s, const int32_t *tokens, int64_t
 {
     int64_t length = s->shape.length;
     const int32_t *token = tokens + i / length * (length + 1) + i % length;
-    return qm_chain_next(&s->chain, i % length ? token[-1] : -1, *token);
+    return qm_markov_chain_next(&s->chain, i % length ? token[-1] : -1, *token);
 }
 
 static qm_status open_buffers(struct mclm *s, uint64_t data_seed)
@@ -152,7 +152,7 @@ static qm_status open_buffers(struct mclm *s, uint64_t data_seed)
         return qm_fail(QM_NO_MEMORY, "mclm: activations");
     set_buffers(s, s->slab);
     s->eval_tokens = s->tokens + s->batch * long_by_one;
-    qm_chain_draw(&s->chain, data_seed, QM_STREAM_dist, 0, s->eval, long_by_one, s->eval_tokens);
+    qm_markov_chain_draw(&s->chain, data_seed, QM_STREAM_dist, 0, s->eval, long_by_one, s->eval_tokens);
     int64_t n = s->eval * s->shape.length;
     for (int64_t i = 0; i < n; i++) {
         const double *law = law_at(s, s->eval_tokens, i);
@@ -221,7 +221,7 @@ static qm_status mclm_open(const char *args, uint64_t seed, void **self, int *n_
     s->eval = (int64_t)value[EVAL];
     s->seed = seed;
     qm_status st =
-        qm_chain_open((int64_t)value[SYMBOLS], (int)value[ORDER], value[PEAK], &s->chain);
+        qm_markov_chain_open((int64_t)value[SYMBOLS], (int)value[ORDER], value[PEAK], &s->chain);
     if (st == QM_OK)
         st = open_buffers(s, (uint64_t)value[DATA_SEED]);
     if (st != QM_OK) {
@@ -371,7 +371,7 @@ static double population(struct mclm *s, const double *p)
         qm_softmax(logit, 1, k, s->log_sum);
         sum += s->log_sum[0] - cross;
     }
-    return qm_chain_floor(&s->chain, length) + sum / (double)n - s->eval_entropy;
+    return qm_markov_chain_floor(&s->chain, length) + sum / (double)n - s->eval_entropy;
 }
 
 static double mclm_eval(void *self, const double *p, int64_t t, double *grad)
@@ -381,7 +381,7 @@ static double mclm_eval(void *self, const double *p, int64_t t, double *grad)
     double sum = 0;
     if (!grad)
         return population(s, p);
-    qm_chain_draw(&s->chain, s->seed, QM_STREAM_rows, t, s->batch, length + 1, s->tokens);
+    qm_markov_chain_draw(&s->chain, s->seed, QM_STREAM_rows, t, s->batch, length + 1, s->tokens);
     forward(s, p, s->tokens, s->batch);
     for (int64_t i = 0; i < n; i++) {
         int32_t target = s->tokens[i / length * (length + 1) + i % length + 1];
@@ -401,7 +401,7 @@ static double mclm_eval(void *self, const double *p, int64_t t, double *grad)
 static double mclm_optimum(void *self)
 {
     struct mclm *s = self;
-    return qm_chain_floor(&s->chain, s->shape.length);
+    return qm_markov_chain_floor(&s->chain, s->shape.length);
 }
 
 static int64_t mclm_look(void *self)

@@ -36,8 +36,8 @@ static qm_status split(const char *who, const char *args, const char *base_defau
     return QM_OK;
 }
 
-qm_status qm_wrap_open(const char *who, const char *args, const char *base_default, uint64_t seed,
-                       char *own, size_t size, struct qm_wrap *out, int *n_tensors,
+qm_status qm_problem_wrapper_open(const char *who, const char *args, const char *base_default, uint64_t seed,
+                       char *own, size_t size, struct qm_problem_wrapper *out, int *n_tensors,
                        struct qm_shape *shapes)
 {
     const struct qm_problem *p = NULL;
@@ -45,13 +45,13 @@ qm_status qm_wrap_open(const char *who, const char *args, const char *base_defau
     void *self;
     QM_TRY(split(who, args ? args : "", base_default, own, size, &p, &rest));
     QM_TRY(p->open(rest, seed, &self, n_tensors, shapes));
-    *out = (struct qm_wrap){p, self, 0};
+    *out = (struct qm_problem_wrapper){p, self, 0};
     for (int i = 0; i < *n_tensors; i++)
         out->numel += qm_shape_numel(&shapes[i]);
     return QM_OK;
 }
 
-qm_status qm_wrap_check(const struct qm_problem *p, const char *args)
+qm_status qm_problem_wrapper_check(const struct qm_problem *p, const char *args)
 {
     char own[QM_WRAP_OWN];
     const char *usual = find_base(p->args), *rest = "";
@@ -61,7 +61,7 @@ qm_status qm_wrap_check(const struct qm_problem *p, const char *args)
         return qm_args_check(p->name, args, p->arg, p->n_args);
     QM_TRY(split(p->name, args, usual + strlen("base="), own, sizeof own, &base, &rest));
     QM_TRY(qm_args_check(p->name, own, p->arg, p->n_args));
-    return qm_wrap_check(base, rest);
+    return qm_problem_wrapper_check(base, rest);
 }
 
 /* The problem named at base=, *args its arguments; NULL: there is none. */
@@ -76,15 +76,15 @@ static const struct qm_problem *base_of(const char **args)
     return *at && qm_problem_find(name, &p) == QM_OK ? p : NULL;
 }
 
-const struct qm_problem *qm_wrap_suggests(const struct qm_problem *p, const char *args)
+const struct qm_problem *qm_problem_wrapper_suggests(const struct qm_problem *p, const char *args)
 {
     const char *own = p->args;
     args = args ? args : "";
     const struct qm_problem *usual = base_of(&own), *base = usual ? base_of(&args) : NULL;
-    return base && base != usual ? qm_wrap_suggests(base, args) : p;
+    return base && base != usual ? qm_problem_wrapper_suggests(base, args) : p;
 }
 
-double qm_wrap_work(const char *args, const char *base_default)
+double qm_problem_wrapper_work(const char *args, const char *base_default)
 {
     char name[64];
     const char *at = find_base(args ? args : ""), *base = *at ? at + strlen("base=") : base_default;
@@ -96,7 +96,7 @@ double qm_wrap_work(const char *args, const char *base_default)
     return p->work(base + stem + (base[stem] != 0));
 }
 
-void qm_wrap_close(struct qm_wrap *w)
+void qm_problem_wrapper_close(struct qm_problem_wrapper *w)
 {
     if (w->base)
         w->base->close(w->self);

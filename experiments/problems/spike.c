@@ -44,7 +44,7 @@ static const struct qm_arg known[] = {
 enum { ARGS = sizeof known / sizeof *known - 1 }; /* of its own */
 
 struct spike {
-    struct qm_wrap wrap;
+    struct qm_problem_wrapper wrap;
     int64_t at, count, gap, zero, shift;
     double times, by, clip;
 };
@@ -54,7 +54,7 @@ static void spike_close(void *self)
     struct spike *s = self;
     if (!s)
         return;
-    qm_wrap_close(&s->wrap);
+    qm_problem_wrapper_close(&s->wrap);
     free(s);
 }
 
@@ -67,7 +67,7 @@ static qm_status spike_open(const char *args, uint64_t seed, void **self, int *n
     struct spike *s = calloc(1, sizeof *s);
     if (!s)
         return qm_fail(QM_NO_MEMORY, "spike");
-    qm_status st = qm_wrap_open("spike", args, BASE, seed, own, sizeof own, &s->wrap, &n, shapes);
+    qm_status st = qm_problem_wrapper_open("spike", args, BASE, seed, own, sizeof own, &s->wrap, &n, shapes);
     if (st == QM_OK)
         st = qm_args_read("spike", OWN, own, known, ARGS, value);
     if (st != QM_OK) {
@@ -87,11 +87,11 @@ static qm_status spike_open(const char *args, uint64_t seed, void **self, int *n
     return QM_OK;
 }
 
-static double spike_work(const char *args) { return qm_wrap_work(args, BASE); }
+static double spike_work(const char *args) { return qm_problem_wrapper_work(args, BASE); }
 
 static void spike_start(void *self, double *x)
 {
-    struct qm_wrap *w = &((struct spike *)self)->wrap;
+    struct qm_problem_wrapper *w = &((struct spike *)self)->wrap;
     w->base->start(w->self, x);
 }
 
@@ -128,25 +128,25 @@ static double spike_eval(void *self, const double *x, int64_t t, double *grad)
 
 static int spike_gives_loss(void *self)
 {
-    struct qm_wrap *w = &((struct spike *)self)->wrap;
+    struct qm_problem_wrapper *w = &((struct spike *)self)->wrap;
     return w->base->gives_loss && w->base->gives_loss(w->self);
 }
 
 static int64_t spike_look(void *self)
 {
-    struct qm_wrap *w = &((struct spike *)self)->wrap;
+    struct qm_problem_wrapper *w = &((struct spike *)self)->wrap;
     return w->base->look ? w->base->look(w->self) : 0;
 }
 
 static int spike_basin(void *self, const double *x)
 {
-    struct qm_wrap *w = &((struct spike *)self)->wrap;
+    struct qm_problem_wrapper *w = &((struct spike *)self)->wrap;
     return w->base->basin ? w->base->basin(w->self, x) : 0;
 }
 
 static double spike_optimum(void *self)
 {
-    struct qm_wrap *w = &((struct spike *)self)->wrap;
+    struct qm_problem_wrapper *w = &((struct spike *)self)->wrap;
     return w->base->optimum(w->self);
 }
 

@@ -69,7 +69,7 @@ qm_status qm_protocol_make(const struct qm_results *r, struct qm_protocol **out)
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
-static int is_own(const struct qm_protocol *p, const struct qm_group *g)
+static int is_own(const struct qm_protocol *p, const struct qm_comparison_group *g)
 {
     return qm_run_cell(p, qm_group_run(p, g, 0))->role == QM_CELL_plain;
 }

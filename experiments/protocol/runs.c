@@ -138,10 +138,10 @@ static void find_groups(struct qm_protocol *p)
     qsort_r(p->order, (size_t)p->n_runs, sizeof *p->order, by_group, p);
     for (int64_t i = 0; i < p->n_runs; i++) {
         const struct qm_run_row *run = &p->run[p->order[i]];
-        struct qm_group *g = p->n_groups ? &p->group[p->n_groups - 1] : NULL;
+        struct qm_comparison_group *g = p->n_groups ? &p->group[p->n_groups - 1] : NULL;
         if (!g || g->problem != run->problem || g->label != run->label || g->scale != run->scale) {
             g = &p->group[p->n_groups++];
-            *g = (struct qm_group){run->problem, run->label, run->scale, 0, i, 0};
+            *g = (struct qm_comparison_group){run->problem, run->label, run->scale, 0, i, 0};
         }
         g->n++;
     }
@@ -149,7 +149,7 @@ static void find_groups(struct qm_protocol *p)
 
 /* The basin in which most twins of a group ended; of as many the lower one.  A run that diverged
  * counts where its twin does. */
-static void find_basin(struct qm_protocol *p, struct qm_group *g)
+static void find_basin(struct qm_protocol *p, struct qm_comparison_group *g)
 {
     enum { MOST = 16 };
     int64_t count[MOST] = {0};
@@ -167,11 +167,11 @@ static void find_basin(struct qm_protocol *p, struct qm_group *g)
     }
 }
 
-const struct qm_group *qm_group_find(const struct qm_protocol *p, int problem, int label, int scale)
+const struct qm_comparison_group *qm_group_find(const struct qm_protocol *p, int problem, int label, int scale)
 {
     for (int64_t lo = 0, hi = p->n_groups; lo < hi;) {
         int64_t mid = lo + (hi - lo) / 2;
-        const struct qm_group *g = &p->group[mid];
+        const struct qm_comparison_group *g = &p->group[mid];
         int d = g->problem != problem ? g->problem - problem
                 : g->label != label   ? g->label - label
                                       : g->scale - scale;
@@ -185,7 +185,7 @@ const struct qm_group *qm_group_find(const struct qm_protocol *p, int problem, i
     return NULL;
 }
 
-const struct qm_run_row *qm_group_run(const struct qm_protocol *p, const struct qm_group *g,
+const struct qm_run_row *qm_group_run(const struct qm_protocol *p, const struct qm_comparison_group *g,
                                       int64_t i)
 {
     return &p->run[p->order[g->first + i]];

@@ -21,14 +21,14 @@ struct qm_words {
 };
 
 /* Which runs are one comparison: run[order[first]] to run[order[first + n - 1]], by seed. */
-struct qm_group {
+struct qm_comparison_group {
     int problem, label, scale;
     int basin; /* where most of its twins ended */
     int64_t first, n;
 };
 
 struct qm_verdict_row {
-    struct qm_group of;
+    struct qm_comparison_group of;
     int64_t failed, diverged, elsewhere, twin_diverged;
     double bits;              /* of state per element; NaN where none ran */
     int is_float32;           /* it has codes, but on none of these tensors: all were too small */
@@ -50,7 +50,7 @@ struct qm_score_row {
 };
 
 struct qm_sensitivity_row {
-    struct qm_group of;
+    struct qm_comparison_group of;
     int twin_best;
     double gap[3], twin[3]; /* q25, median, q75 */
 };
@@ -71,7 +71,7 @@ struct qm_protocol {
     struct qm_run_row *run;
     int64_t *order;  /* of groups, then seeds */
     int64_t *row_of; /* [cells]: its row of run, -1: none */
-    struct qm_group *group;
+    struct qm_comparison_group *group;
     int64_t (*target)[QM_TARGETS]; /* [problems]: levels */
     int64_t *hits[QM_STAIR_COUNT]; /* [runs][QM_TARGETS] */
     int64_t n_verdicts, n_ecdf, n_profiles, n_scores, n_sensitivity, n_budget;
@@ -85,11 +85,11 @@ struct qm_protocol {
 const struct qm_cell *qm_run_cell(const struct qm_protocol *p, const struct qm_run_row *run);
 
 /* The group of these, or NULL. */
-const struct qm_group *qm_group_find(const struct qm_protocol *p, int problem, int label,
+const struct qm_comparison_group *qm_group_find(const struct qm_protocol *p, int problem, int label,
                                      int scale);
 
 /* The i-th run of a group. */
-const struct qm_run_row *qm_group_run(const struct qm_protocol *p, const struct qm_group *g,
+const struct qm_run_row *qm_group_run(const struct qm_protocol *p, const struct qm_comparison_group *g,
                                       int64_t i);
 
 /* Each fills its part of p; in this order. */

@@ -57,7 +57,7 @@ static void attainable(struct qm_paired *x)
         *ends[i] = fmin(fmax(*ends[i], -most), most);
 }
 
-static qm_status judge_group(const struct qm_protocol *p, const struct qm_group *g,
+static qm_status judge_group(const struct qm_protocol *p, const struct qm_comparison_group *g,
                              struct scratch *s, struct qm_paired *out)
 {
     int64_t n = 0;
@@ -83,12 +83,12 @@ static int has_codes(const struct qm_recipe *r)
     return 0;
 }
 
-static qm_status verdict(const struct qm_protocol *p, const struct qm_group *g, struct scratch *s,
+static qm_status verdict(const struct qm_protocol *p, const struct qm_comparison_group *g, struct scratch *s,
                          struct qm_verdict_row *row)
 {
     const struct qm_run_row *first = qm_group_run(p, g, 0);
     const struct qm_cell *c = qm_run_cell(p, first);
-    const struct qm_group *null = NULL;
+    const struct qm_comparison_group *null = NULL;
     row->of = *g;
     row->bits = nan("");
     for (int64_t i = 0; i < g->n; i++) {
@@ -147,7 +147,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void sensitivity(const struct qm_protocol *p, const struct qm_group *g, struct scratch *s,
+static void sensitivity(const struct qm_protocol *p, const struct qm_comparison_group *g, struct scratch *s,
                         struct qm_sensitivity_row *row)
 {
     row->of = *g;
@@ -189,7 +189,7 @@ static const char *const part_names[] = {
 
 /* d of every run of a group without a part, NaN where it failed or ended in another basin; 0: the
  * variant has no such part, or none of them ran. */
-static int without(const struct qm_protocol *p, const struct qm_group *g, int part, double *d)
+static int without(const struct qm_protocol *p, const struct qm_comparison_group *g, int part, double *d)
 {
     int found = 0;
     for (int64_t i = 0; i < g->n; i++) {
@@ -202,7 +202,7 @@ static int without(const struct qm_protocol *p, const struct qm_group *g, int pa
     return found;
 }
 
-static qm_status budget_row(struct qm_protocol *p, const struct qm_group *g, struct scratch *s,
+static qm_status budget_row(struct qm_protocol *p, const struct qm_comparison_group *g, struct scratch *s,
                             const char *part, const double *share)
 {
     int64_t n = 0;
@@ -219,7 +219,7 @@ static qm_status budget_row(struct qm_protocol *p, const struct qm_group *g, str
 
 /* All rows of a group are of the same runs, those of which every part is known: so parts and rest
  * sum to all. */
-static qm_status budget(struct qm_protocol *p, const struct qm_group *g, struct scratch *s)
+static qm_status budget(struct qm_protocol *p, const struct qm_comparison_group *g, struct scratch *s)
 {
     size_t n = (size_t)g->n;
     double *share = calloc((QM_BUDGET_COUNT + 2) * n, sizeof *share);
@@ -263,7 +263,7 @@ qm_status qm_protocol_verdicts(struct qm_protocol *p)
                        ? qm_bootstrap_open(&s.b)
                        : qm_fail(QM_NO_MEMORY, "verdicts");
     for (int64_t i = 0; st == QM_OK && i < p->n_groups; i++) {
-        const struct qm_group *g = &p->group[i];
+        const struct qm_comparison_group *g = &p->group[i];
         if (qm_run_cell(p, qm_group_run(p, g, 0))->role == QM_CELL_without)
             continue;
         sensitivity(p, g, &s, &p->sensitivity[p->n_sensitivity++]);

@@ -97,7 +97,7 @@ static qm_status runs_of(const struct qm_device *d, const struct qm_step_form *f
     QM_TRY(list_changes(d, module, first, count, list + out->n, &found));
     out->seconds += qm_seconds() - from;
     if (found > MOST)
-        return qm_fail(QM_VERDICT, "codes change %u times: that is no search", found);
+        return qm_fail(QM_CHECK_FAILED, "codes change %u times: that is no search", found);
     qsort(list + out->n, found, sizeof *list, by_bits);
     out->n += found;
     return QM_OK;

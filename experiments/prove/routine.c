@@ -83,7 +83,7 @@ static qm_status claim_nearest(struct qm_routine *r, struct qm_decider *d)
     decoded(&r->codec.cb, value);
     QM_TRY(qm_decider_init(d, &plain, is_log ? NULL : value, &wrong));
     if (wrong >= 0)
-        return qm_fail(QM_VERDICT, "code %d decodes to %a, its definition is %a", wrong,
+        return qm_fail(QM_CHECK_FAILED, "code %d decodes to %a, its definition is %a", wrong,
                        (double)value[wrong], d->value[d->position_of[wrong]]);
     r->claims.n = d->n;
     memcpy(r->claims.value, d->value, sizeof d->value);

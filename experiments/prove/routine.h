@@ -54,7 +54,7 @@ qm_status qm_map_parse(const char *text, struct qm_quantizer *out);
 
 /* Runs floats with keys from .. to (inclusive), OpenMP over fixed chunks: the record does not depend
  * on the number of threads.  progress: called after each chunk with the floats done, by one thread
- * at a time; NULL: not.  QM_VERDICT: a foreign routine wrote outside its buffer, changed its input, or has
+ * at a time; NULL: not.  QM_CHECK_FAILED: a foreign routine wrote outside its buffer, changed its input, or has
  * another trouble. */
 struct qm_walk {
     int64_t from, to;

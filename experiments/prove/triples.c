@@ -80,7 +80,7 @@ static qm_status open_slot(struct domain *d, int i)
         decoded[cb->perm[k]] = cb->value[k];
     QM_TRY(qm_decider_init(&d->decider[i], &q, decoded, &wrong));
     if (wrong >= 0)
-        return qm_fail(QM_VERDICT, "slot %s: code %d decodes to %a", d->r->rule->slot[i], wrong,
+        return qm_fail(QM_CHECK_FAILED, "slot %s: code %d decodes to %a", d->r->rule->slot[i], wrong,
                        (double)decoded[wrong]);
     d->n_codes[i] = cb->n;
     qm_scales(&d->codec[i], &one, &d->max[i], &d->stored[i]);
@@ -188,7 +188,7 @@ static void unit_interval(const struct domain *d, int slot, double want, double 
     double eta = QM_ETA + (divides ? 0.0 : QM_ETA * (fabs(want) + error));
     *low = (want - error) / by;
     *high = (want + error) / by;
-    if (error == 0.0 && divides && qm_narrow(y) == y && fma(y, by, -want) == 0.0)
+    if (error == 0.0 && divides && qm_round_float32(y) == y && fma(y, by, -want) == 0.0)
         return;
     *low -= relative * fabs(*low) + eta;
     *high += relative * fabs(*high) + eta;

@@ -30,7 +30,7 @@ static void run_own(const struct qm_routine *r, const float *y, int64_t n, uint8
     }
     int fused = r->q.search == QM_SEARCH_arith && r->q.unit == QM_UNIT_recip;
     if (fused && (r->q.round == QM_ROUND_even || r->q.round == QM_ROUND_near))
-        qm_lanes()->arith(c, y, c->cb.steps, n, code);
+        qm_simd()->arith(c, y, c->cb.steps, n, code);
     else if (fused)
         for (int64_t i = 0; i < n; i++)
             code[i] = (uint8_t)qm_search_arith(r->q.round, 1, y[i], c->cb.steps, &c->cb, 0);
@@ -142,9 +142,9 @@ qm_status qm_routine_walk(const struct qm_routine *r, const struct qm_walk *w,
         return QM_OK;
     qm_record_close(out);
     if (*trouble)
-        return qm_fail(QM_VERDICT, "%s", trouble);
+        return qm_fail(QM_CHECK_FAILED, "%s", trouble);
     if (outside || changed)
-        return qm_fail(QM_VERDICT,
+        return qm_fail(QM_CHECK_FAILED,
                        outside ? "it wrote outside its buffer" : "it changed its input");
     return qm_fail(QM_NO_MEMORY, "lists of intervals");
 }

@@ -119,7 +119,7 @@ static json_t *walk(const json_t *request)
     struct qm_record part;
     json_t *name = json_object_get(request, "case");
     qm_status st = qm_routine_walk(&routine, &w, &part);
-    if (st == QM_VERDICT)
+    if (st == QM_CHECK_FAILED)
         return json_pack("{s:O, s:s}", "case", name, "broken", qm_message());
     if (st != QM_OK)
         return failed(st);

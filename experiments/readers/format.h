@@ -16,7 +16,7 @@ struct qm_sink {
 void qm_sink_put(struct qm_sink sink, int64_t at, const void *src, enum qm_dtype dtype, int64_t n);
 
 /* How one entry lies in the mapping. */
-struct qm_place {
+struct qm_array_location {
     size_t offset; /* of element 0; offset + bytes is at most the file's size */
     int swap;      /* big-endian elements */
     int fortran;   /* the first dimension varies fastest */
@@ -43,7 +43,7 @@ struct qm_file {
     char *path;
     const struct qm_format *format;
     struct qm_entry *entry; /* names are owned */
-    struct qm_place *place; /* parallel to entry; unused by HDF5 */
+    struct qm_array_location *place; /* parallel to entry; unused by HDF5 */
     int n_entries, capacity;
     int fd;                   /* -1 when closed */
     const unsigned char *map; /* NULL when unmapped; size stays */
@@ -54,7 +54,7 @@ struct qm_file {
 
 /* Appends an entry; copies the name.  The shape's numel is valid and dtype in range. */
 qm_status qm_file_add(struct qm_file *f, const char *name, enum qm_dtype dtype,
-                      const struct qm_shape *shape, struct qm_place place);
+                      const struct qm_shape *shape, struct qm_array_location place);
 
 /* Adds the .npy that lies at [at, end) of the mapping. */
 qm_status qm_npy_add(struct qm_file *f, const char *name, size_t at, size_t end);

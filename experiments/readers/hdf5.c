@@ -134,7 +134,7 @@ static qm_status add_dataset(struct walk *w, hid_t group, const char *name)
     if (st == QM_OK && usable && H5Pget_layout(plist) == H5D_CONTIGUOUS)
         st = check_extent(w, set, dtype, &shape);
     if (st == QM_OK && usable)
-        st = qm_file_add(w->f, w->path, dtype, &shape, (struct qm_place){0, 0, 0});
+        st = qm_file_add(w->f, w->path, dtype, &shape, (struct qm_array_location){0, 0, 0});
     H5Pclose(plist);
     H5Sclose(space);
     H5Tclose(type);

@@ -49,7 +49,7 @@ void qm_box_next(const struct qm_shape *s, int64_t from, int64_t n, struct qm_bo
 static void put_run(const struct qm_file *f, int i, int64_t first, int64_t n, struct qm_sink sink,
                     int64_t at)
 {
-    const struct qm_place *p = &f->place[i];
+    const struct qm_array_location *p = &f->place[i];
     enum qm_dtype dtype = f->entry[i].dtype;
     size_t size = qm_dtype_size(dtype);
     assert(first >= 0 && n <= f->entry[i].numel - first);
@@ -146,7 +146,7 @@ static qm_status still_whole(const struct qm_file *f)
 const float *qm_mapped_view(struct qm_file *f, int i, int64_t from, int64_t n)
 {
     const struct qm_entry *e = &f->entry[i];
-    const struct qm_place *p = &f->place[i];
+    const struct qm_array_location *p = &f->place[i];
     if (!f->map || e->dtype != QM_DTYPE_f32 || p->swap || (p->fortran && e->shape.rank > 1) ||
         p->offset % _Alignof(float) != 0 || still_whole(f) != QM_OK)
         return NULL;
@@ -157,7 +157,7 @@ const float *qm_mapped_view(struct qm_file *f, int i, int64_t from, int64_t n)
 qm_status qm_mapped_bytes(struct qm_file *f, int i, void *out)
 {
     const struct qm_entry *e = &f->entry[i];
-    const struct qm_place *p = &f->place[i];
+    const struct qm_array_location *p = &f->place[i];
     if (!f->map || p->swap || (p->fortran && e->shape.rank > 1))
         return qm_fail(QM_BAD_ARG, "%s: '%s' does not lie in one piece", f->path, e->name);
     QM_TRY(still_whole(f));

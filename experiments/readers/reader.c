@@ -38,14 +38,14 @@ qm_status qm_file_bad_at(const char *file, int line, const struct qm_file *f, co
 }
 
 qm_status qm_file_add(struct qm_file *f, const char *name, enum qm_dtype dtype,
-                      const struct qm_shape *shape, struct qm_place place)
+                      const struct qm_shape *shape, struct qm_array_location place)
 {
     if (f->n_entries == f->capacity) {
         int capacity = f->capacity ? 2 * f->capacity : 16;
         struct qm_entry *entry = realloc(f->entry, (size_t)capacity * sizeof *entry);
         if (entry)
             f->entry = entry;
-        struct qm_place *places = realloc(f->place, (size_t)capacity * sizeof *places);
+        struct qm_array_location *places = realloc(f->place, (size_t)capacity * sizeof *places);
         if (places)
             f->place = places;
         if (!entry || !places)

@@ -135,7 +135,7 @@ static qm_status add_tensor(struct qm_file *f, const char *name, const json_t *v
         return qm_file_bad(f, "'%.120s': %s of %s does not take the %lld bytes of its data_offsets",
                            name, qm_shape_print(&shape, text, sizeof text), dtype_names[dtype],
                            (long long)(extent->end - extent->begin));
-    struct qm_place place = {data_start + (size_t)extent->begin, 0, 0};
+    struct qm_array_location place = {data_start + (size_t)extent->begin, 0, 0};
     return qm_file_add(f, name, dtype, &shape, place);
 }
 

@@ -57,14 +57,14 @@ static qm_status verdicts_read(struct qm_result *r, struct verdicts *v)
 }
 
 /* "[-0.01, 0.02]", sorted by its lower end. */
-static void interval(struct qm_grid *g, double lo, double hi)
+static void interval(struct qm_text_grid *g, double lo, double hi)
 {
     char text[80];
     snprintf(text, sizeof text, "[%.3g, %.3g]", lo, hi);
     qm_grid_keyed(g, isfinite(lo) ? lo : nan(""), isfinite(lo) && isfinite(hi) ? text : "-");
 }
 
-static void long_rows(const struct verdicts *v, struct qm_grid *g)
+static void long_rows(const struct verdicts *v, struct qm_text_grid *g)
 {
     for (int64_t i = 0; i < v->rows; i++) {
         qm_grid_text(g, v->problem[i]);
@@ -85,10 +85,10 @@ static void long_rows(const struct verdicts *v, struct qm_grid *g)
     }
 }
 
-qm_status qm_verdicts_long(struct qm_result *r, struct qm_grid *out)
+qm_status qm_verdicts_long(struct qm_result *r, struct qm_text_grid *out)
 {
     struct verdicts v = {0};
-    struct qm_grid g = {0};
+    struct qm_text_grid g = {0};
     qm_status st = verdicts_read(r, &v);
     if (st == QM_OK) {
         qm_grid_open(&g, "Verdicts",
@@ -179,7 +179,7 @@ static double main_scale(const struct verdicts *v)
 }
 
 static void wide_cell(const struct verdicts *v, double one, const char *label, const char *problem,
-                      struct qm_grid *g)
+                      struct qm_text_grid *g)
 {
     char text[96];
     for (int64_t i = 0; i < v->rows; i++)
@@ -192,10 +192,10 @@ static void wide_cell(const struct verdicts *v, double one, const char *label, c
     qm_grid_keyed(g, nan(""), "-");
 }
 
-qm_status qm_verdicts_wide(struct qm_result *r, struct qm_grid *out)
+qm_status qm_verdicts_wide(struct qm_result *r, struct qm_text_grid *out)
 {
     struct verdicts v = {0};
-    struct qm_grid g = {0};
+    struct qm_text_grid g = {0};
     qm_status st = verdicts_read(r, &v);
     char **label = calloc((size_t)v.rows + 1, sizeof *label);
     char **problem = calloc((size_t)v.rows + 1, sizeof *problem);
@@ -276,7 +276,7 @@ static int by_reason(const void *a, const void *b, void *context)
     return c ? c : (i > k) - (i < k);
 }
 
-static void group_row(const struct outcomes *o, const int64_t *row, int64_t n, struct qm_grid *g)
+static void group_row(const struct outcomes *o, const int64_t *row, int64_t n, struct qm_text_grid *g)
 {
     enum { SHOWN = 4 };
     char *text = NULL;
@@ -300,10 +300,10 @@ static void group_row(const struct outcomes *o, const int64_t *row, int64_t n, s
     free(text);
 }
 
-qm_status qm_troubles(struct qm_result *r, struct qm_grid *out)
+qm_status qm_troubles(struct qm_result *r, struct qm_text_grid *out)
 {
     struct outcomes o = {0};
-    struct qm_grid g = {0};
+    struct qm_text_grid g = {0};
     qm_status st = outcomes_read(r, &o);
     int64_t *row = st == QM_OK ? calloc((size_t)o.rows + 1, sizeof *row) : NULL, n = 0;
     if (st == QM_OK && !row)

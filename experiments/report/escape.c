@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-void qm_put_html(FILE *to, const char *text)
+void qm_escape_html(FILE *to, const char *text)
 {
     for (const unsigned char *c = (const unsigned char *)text; *c; c++)
         switch (*c) {
@@ -20,7 +20,7 @@ void qm_put_html(FILE *to, const char *text)
         }
 }
 
-void qm_put_markdown(FILE *to, const char *text)
+void qm_escape_markdown(FILE *to, const char *text)
 {
     for (const char *c = text; *c; c++)
         if (*c == '\n' || *c == '\r' || *c == '\t')
@@ -66,7 +66,7 @@ static const struct {
     {"]", "{]}"},
 };
 
-void qm_put_latex(FILE *to, const char *text)
+void qm_escape_latex(FILE *to, const char *text)
 {
     while (*text) {
         size_t i = 0, n = sizeof latex / sizeof *latex;

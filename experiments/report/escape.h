@@ -6,14 +6,14 @@
 
 /* Text and attribute values alike: & < > " ' become references; control characters that XML does
  * not allow become U+FFFD.  Bytes from 128 on pass: what is stored is UTF-8. */
-void qm_put_html(FILE *to, const char *text);
+void qm_escape_html(FILE *to, const char *text);
 
 /* Inside a cell of a table of GitHub's Markdown: all that could start markup or end the cell is
  * escaped, line ends become spaces. */
-void qm_put_markdown(FILE *to, const char *text);
+void qm_escape_markdown(FILE *to, const char *text);
 
 /* Inside text mode of LaTeX, no package needed; line ends become spaces.  The letters beyond ASCII
  * that this program writes itself (a few signs) are spelled out, others pass as UTF-8. */
-void qm_put_latex(FILE *to, const char *text);
+void qm_escape_latex(FILE *to, const char *text);
 
 #endif

@@ -10,21 +10,21 @@
 
 /* ---- building ------------------------------------------------------------------------------ */
 
-static char *copy(struct qm_grid *g, const char *text)
+static char *copy(struct qm_text_grid *g, const char *text)
 {
     char *t = strdup(text ? text : "");
     g->failed |= t == NULL;
     return t;
 }
 
-void qm_grid_open(struct qm_grid *g, const char *name, const char *text)
+void qm_grid_open(struct qm_text_grid *g, const char *name, const char *text)
 {
     memset(g, 0, sizeof *g);
     g->name = copy(g, name);
     g->text = copy(g, text);
 }
 
-void qm_grid_column(struct qm_grid *g, const char *name, const char *unit, const char *text,
+void qm_grid_column(struct qm_text_grid *g, const char *name, const char *unit, const char *text,
                     int number)
 {
     struct qm_grid_head *more = realloc(g->head, (size_t)(g->n_cols + 1) * sizeof *more);
@@ -36,7 +36,7 @@ void qm_grid_column(struct qm_grid *g, const char *name, const char *unit, const
     more[g->n_cols++] = (struct qm_grid_head){copy(g, name), copy(g, unit), copy(g, text), number};
 }
 
-void qm_grid_keyed(struct qm_grid *g, double key, const char *text)
+void qm_grid_keyed(struct qm_text_grid *g, double key, const char *text)
 {
     if (g->n_cells == g->room) {
         int64_t room = g->room ? 2 * g->room : 256;
@@ -54,9 +54,9 @@ void qm_grid_keyed(struct qm_grid *g, double key, const char *text)
     g->key[g->n_cells++] = key;
 }
 
-void qm_grid_text(struct qm_grid *g, const char *text) { qm_grid_keyed(g, nan(""), text); }
+void qm_grid_text(struct qm_text_grid *g, const char *text) { qm_grid_keyed(g, nan(""), text); }
 
-void qm_grid_number(struct qm_grid *g, double x, const char *format)
+void qm_grid_number(struct qm_text_grid *g, double x, const char *format)
 {
     char text[64] = "-";
     if (!isnan(x))
@@ -64,12 +64,12 @@ void qm_grid_number(struct qm_grid *g, double x, const char *format)
     qm_grid_keyed(g, x, text);
 }
 
-qm_status qm_grid_check(const struct qm_grid *g)
+qm_status qm_grid_check(const struct qm_text_grid *g)
 {
     return g->failed ? qm_fail(QM_NO_MEMORY, "table %s", g->name ? g->name : "") : QM_OK;
 }
 
-void qm_grid_close(struct qm_grid *g)
+void qm_grid_close(struct qm_text_grid *g)
 {
     for (int i = 0; i < g->n_cols; i++) {
         free(g->head[i].name);
@@ -86,7 +86,7 @@ void qm_grid_close(struct qm_grid *g)
     memset(g, 0, sizeof *g);
 }
 
-int64_t qm_grid_rows(const struct qm_grid *g) { return g->n_cols ? g->n_cells / g->n_cols : 0; }
+int64_t qm_grid_rows(const struct qm_text_grid *g) { return g->n_cols ? g->n_cells / g->n_cols : 0; }
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
@@ -112,7 +112,7 @@ static qm_status stored_read(struct qm_result *r, const char *table,
     return QM_OK;
 }
 
-static void add_rows(struct qm_grid *g, const struct stored *column, int64_t rows)
+static void add_rows(struct qm_text_grid *g, const struct stored *column, int64_t rows)
 {
     for (int64_t row = 0; row < rows; row++)
         for (int i = 0; i < g->n_cols; i++) {
@@ -128,7 +128,7 @@ static void add_rows(struct qm_grid *g, const struct stored *column, int64_t row
         }
 }
 
-qm_status qm_grid_read(struct qm_result *r, const char *table, int64_t most, struct qm_grid *out)
+qm_status qm_grid_read(struct qm_result *r, const char *table, int64_t most, struct qm_text_grid *out)
 {
     struct qm_result_columns c;
     QM_TRY(qm_result_columns(r, table, &c));
@@ -137,7 +137,7 @@ qm_status qm_grid_read(struct qm_result *r, const char *table, int64_t most, str
         text = NULL;
     struct stored *column = calloc((size_t)c.n + 1, sizeof *column);
     qm_status st = column ? stored_read(r, table, &c, column) : qm_fail(QM_NO_MEMORY, "%s", table);
-    struct qm_grid g;
+    struct qm_text_grid g;
     qm_grid_open(&g, table, text);
     for (int i = 0; st == QM_OK && i < c.n; i++)
         qm_grid_column(&g, c.name[i], c.unit[i], c.text[i], c.type[i] != QM_COLUMN_text);
@@ -170,19 +170,19 @@ static int shown(const char *unit) { return *unit && strcmp(unit, "1") != 0; }
 static void html_head(const struct qm_grid_head *h, FILE *to)
 {
     fprintf(to, "<th scope=\"col\" aria-sort=\"none\"%s title=\"", h->number ? " class=\"n\"" : "");
-    qm_put_html(to, h->text);
+    qm_escape_html(to, h->text);
     fputs("\"><button type=\"button\">", to);
-    qm_put_html(to, h->name);
+    qm_escape_html(to, h->name);
     if (shown(h->unit)) {
         fputs(" <small>", to);
-        qm_put_html(to, h->unit);
+        qm_escape_html(to, h->unit);
         fputs("</small>", to);
     }
     fputs("</button></th>", to);
 }
 
 /* Where the text is the number, it says what it sorts by. */
-static void html_cell(const struct qm_grid *g, int64_t i, FILE *to)
+static void html_cell(const struct qm_text_grid *g, int64_t i, FILE *to)
 {
     const struct qm_grid_head *h = &g->head[i % g->n_cols];
     char *end;
@@ -193,12 +193,12 @@ static void html_cell(const struct qm_grid *g, int64_t i, FILE *to)
         fputs("<td class=\"n\">", to);
     else
         fprintf(to, "<td class=\"n\" data-key=\"%.9g\">", g->key[i]);
-    qm_put_html(to, g->cell[i]);
+    qm_escape_html(to, g->cell[i]);
     fputs("</td>", to);
 }
 
 /* Its name as an id: "/protocol/runs" is t-protocol-runs. */
-static void put_id(const struct qm_grid *g, FILE *to)
+static void put_id(const struct qm_text_grid *g, FILE *to)
 {
     putc('t', to);
     putc('-', to);
@@ -206,7 +206,7 @@ static void put_id(const struct qm_grid *g, FILE *to)
         putc(isalnum((unsigned char)*c) ? *c : '-', to);
 }
 
-void qm_grid_html(const struct qm_grid *g, FILE *to)
+void qm_grid_html(const struct qm_text_grid *g, FILE *to)
 {
     fputs("<div class=\"box\" tabindex=\"0\" role=\"region\" aria-labelledby=\"", to);
     put_id(g, to);
@@ -215,9 +215,9 @@ void qm_grid_html(const struct qm_grid *g, FILE *to)
     fputs("\">\n<caption id=\"", to);
     put_id(g, to);
     fputs("-name\"><b>", to);
-    qm_put_html(to, g->name);
+    qm_escape_html(to, g->name);
     fputs("</b> ", to);
-    qm_put_html(to, g->text);
+    qm_escape_html(to, g->text);
     if (g->rows_left_out)
         fprintf(to, " <em>The first %lld of %lld rows.</em>", (long long)qm_grid_rows(g),
                 (long long)(qm_grid_rows(g) + g->rows_left_out));
@@ -235,19 +235,19 @@ void qm_grid_html(const struct qm_grid *g, FILE *to)
 
 /* ---- Markdown and LaTeX -------------------------------------------------------------------- */
 
-void qm_grid_markdown(const struct qm_grid *g, FILE *to)
+void qm_grid_markdown(const struct qm_text_grid *g, FILE *to)
 {
     fputs("**", to);
-    qm_put_markdown(to, g->name);
+    qm_escape_markdown(to, g->name);
     fputs("** ", to);
-    qm_put_markdown(to, g->text);
+    qm_escape_markdown(to, g->text);
     fputs("\n\n|", to);
     for (int i = 0; i < g->n_cols; i++) {
         putc(' ', to);
-        qm_put_markdown(to, g->head[i].name);
+        qm_escape_markdown(to, g->head[i].name);
         if (shown(g->head[i].unit)) {
             fputs(" (", to);
-            qm_put_markdown(to, g->head[i].unit);
+            qm_escape_markdown(to, g->head[i].unit);
             putc(')', to);
         }
         fputs(" |", to);
@@ -257,35 +257,35 @@ void qm_grid_markdown(const struct qm_grid *g, FILE *to)
         fputs(g->head[i].number ? " ---: |" : " --- |", to);
     for (int64_t i = 0; i < g->n_cells; i++) {
         fputs(i % g->n_cols == 0 ? "\n| " : " ", to);
-        qm_put_markdown(to, g->cell[i]);
+        qm_escape_markdown(to, g->cell[i]);
         fputs(" |", to);
     }
     fputs("\n\n", to);
 }
 
-void qm_grid_latex(const struct qm_grid *g, FILE *to)
+void qm_grid_latex(const struct qm_text_grid *g, FILE *to)
 {
     fputs("\\begin{table}\n\\caption{", to);
-    qm_put_latex(to, g->name);
+    qm_escape_latex(to, g->name);
     fputs(*g->text ? ". " : "", to);
-    qm_put_latex(to, g->text);
+    qm_escape_latex(to, g->text);
     fputs("}\n\\begin{tabular}{", to);
     for (int i = 0; i < g->n_cols; i++)
         putc(g->head[i].number ? 'r' : 'l', to);
     fputs("}\n\\hline\n", to);
     for (int i = 0; i < g->n_cols; i++) {
         fputs(i ? " & " : "", to);
-        qm_put_latex(to, g->head[i].name);
+        qm_escape_latex(to, g->head[i].name);
         if (shown(g->head[i].unit)) {
             fputs(" (", to);
-            qm_put_latex(to, g->head[i].unit);
+            qm_escape_latex(to, g->head[i].unit);
             putc(')', to);
         }
     }
     fputs(" \\\\\n\\hline\n", to);
     for (int64_t i = 0; i < g->n_cells; i++) {
         fputs(i % g->n_cols ? " & " : "", to);
-        qm_put_latex(to, g->cell[i]);
+        qm_escape_latex(to, g->cell[i]);
         fputs((i + 1) % g->n_cols ? "" : " \\\\\n", to);
     }
     fputs("\\hline\n\\end{tabular}\n\\end{table}\n\n", to);

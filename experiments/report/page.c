@@ -19,14 +19,14 @@ static int is_front(const char *path)
 static void section(FILE *to, const char *id, const char *title)
 {
     fprintf(to, "<section id=\"%s\">\n<h2>", id);
-    qm_put_html(to, title);
+    qm_escape_html(to, title);
     fputs("</h2>\n", to);
 }
 
 static void put(FILE *to, const char *before, const char *text, const char *after)
 {
     fputs(before, to);
-    qm_put_html(to, text);
+    qm_escape_html(to, text);
     fputs(after, to);
 }
 
@@ -170,12 +170,12 @@ static void all_figures(const struct qm_page *p, FILE *to)
 
 /* ---- tables -------------------------------------------------------------------------------- */
 
-typedef qm_status (*maker)(struct qm_result *r, struct qm_grid *out);
-typedef void (*printer)(const struct qm_grid *g, FILE *to);
+typedef qm_status (*maker)(struct qm_result *r, struct qm_text_grid *out);
+typedef void (*printer)(const struct qm_text_grid *g, FILE *to);
 
 static qm_status print_made(const struct qm_page *p, maker make, printer print, FILE *to)
 {
-    struct qm_grid g;
+    struct qm_text_grid g;
     QM_TRY(make(p->r, &g));
     print(&g, to);
     qm_grid_close(&g);
@@ -184,7 +184,7 @@ static qm_status print_made(const struct qm_page *p, maker make, printer print, 
 
 static qm_status print_stored(const struct qm_page *p, const char *path, printer print, FILE *to)
 {
-    struct qm_grid g;
+    struct qm_text_grid g;
     QM_TRY(qm_grid_read(p->r, path, p->most, &g));
     print(&g, to);
     qm_grid_close(&g);
@@ -196,7 +196,7 @@ static qm_status against(const struct qm_page *p, printer print, FILE *to)
 {
     static const char *const tables[] = {"/against/pairs", "/against/apart"};
     for (int i = 0; p->pairs && i < 2; i++) {
-        struct qm_grid g;
+        struct qm_text_grid g;
         QM_TRY(qm_grid_read(p->pairs, tables[i], INT64_MAX, &g));
         print(&g, to);
         qm_grid_close(&g);
@@ -219,7 +219,7 @@ static qm_status front_tables(const struct qm_page *p, printer print, FILE *to)
 
 static qm_status troubles(const struct qm_page *p, FILE *to)
 {
-    struct qm_grid g;
+    struct qm_text_grid g;
     if (!qm_result_has(p->r, "/cells"))
         return QM_OK;
     section(to, "troubles", "Skipped and failed cells");

@@ -31,8 +31,8 @@ static qm_status write_file(const char *path, const struct qm_page *p,
 {
     if (strcmp(path, "-") == 0)
         return print(p, stdout);
-    struct qm_part part;
-    QM_TRY(qm_part_open(path, &part));
+    struct qm_atomic_file part;
+    QM_TRY(qm_atomic_file_open(path, &part));
     int fd = dup(part.fd);
     FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
     qm_status st = f ? print(p, f) : qm_fail(QM_NO_MEMORY, "%s", path);
@@ -45,9 +45,9 @@ static qm_status write_file(const char *path, const struct qm_page *p,
     else if (fd >= 0)
         close(fd);
     if (st == QM_OK)
-        st = qm_part_commit(&part);
+        st = qm_atomic_file_commit(&part);
     if (st != QM_OK)
-        qm_part_abort(&part);
+        qm_atomic_file_abort(&part);
     return st;
 }
 

@@ -11,11 +11,11 @@
 
 static const char *const verdict_texts[] = {
 #define X(name, text) text,
-    QM_VERDICT_LIST(X)
+    QM_CLAIM_VERDICT_LIST(X)
 #undef X
 };
 
-const char *qm_verdict_text(enum qm_verdict v) { return verdict_texts[v]; }
+const char *qm_claim_verdict_text(enum qm_claim_verdict v) { return verdict_texts[v]; }
 
 /* ---- statistics ------------------------------------------------------------------------------ */
 
@@ -36,7 +36,7 @@ void qm_mean_interval(const double *x, int64_t n, double level, struct qm_effect
     out->hi = out->mean + half;
 }
 
-enum qm_verdict qm_verdict_of(const struct qm_effect *e, enum qm_relation relation,
+enum qm_claim_verdict qm_verdict_of(const struct qm_effect *e, enum qm_relation relation,
                               const double bound[2])
 {
     int holds = 0, fails = 0;
@@ -55,7 +55,7 @@ enum qm_verdict qm_verdict_of(const struct qm_effect *e, enum qm_relation relati
         break;
     case QM_RELATION_COUNT: break;
     }
-    return holds ? QM_VERDICT_holds : fails ? QM_VERDICT_fails : QM_VERDICT_undecided;
+    return holds ? QM_CLAIM_VERDICT_holds : fails ? QM_CLAIM_VERDICT_fails : QM_CLAIM_VERDICT_undecided;
 }
 
 /* ---- from the cells -------------------------------------------------------------------------- */
@@ -161,7 +161,7 @@ void qm_claim_print(const struct qm_suite *s, const struct qm_effect *effect)
         printf(": %.3g%s%s [%.3g, %.3g] over %lld x %s (%lld cells); expected %s: %s\n", x->mean,
                strcmp(unit, "1") == 0 ? "" : " ", strcmp(unit, "1") == 0 ? "" : unit, x->lo, x->hi,
                (long long)x->n, e->unit, (long long)x->cells, e->relation_text,
-               qm_verdict_text(x->verdict));
+               qm_claim_verdict_text(x->verdict));
         free(of);
     }
 }
@@ -183,7 +183,7 @@ json_t *qm_claim_json(const struct qm_suite *s, const struct qm_effect *effect)
                       "versus", versus, "unit", e->unit, "n", (json_int_t)effect[i].n, "cells",
                       (json_int_t)effect[i].cells, "mean", qm_json_number(effect[i].mean), "lo",
                       qm_json_number(effect[i].lo), "hi", qm_json_number(effect[i].hi), "relation",
-                      e->relation_text, "verdict", qm_verdict_text(effect[i].verdict)));
+                      e->relation_text, "verdict", qm_claim_verdict_text(effect[i].verdict)));
     }
     return json_pack("{s:s, s:s, s:s, s:o}", "suite", s->stem, "claim", s->claim, "source",
                      s->claim_source ? s->claim_source : "", "expect", rows);
@@ -240,7 +240,7 @@ qm_status qm_claim_store(const struct qm_suite *s, const struct qm_effect *effec
     for (int i = 0; st == QM_OK && i < rows; i++) {
         const struct qm_expect *e = &s->expect[i];
         c.value[i] = e->value, c.versus[i] = e->versus_label, c.unit[i] = e->unit;
-        c.relation[i] = e->relation_text, c.verdict[i] = qm_verdict_text(effect[i].verdict);
+        c.relation[i] = e->relation_text, c.verdict[i] = qm_claim_verdict_text(effect[i].verdict);
         c.of[i] = cells_text(e);
         c.n[i] = effect[i].n, c.cells[i] = effect[i].cells;
         c.mean[i] = effect[i].mean, c.lo[i] = effect[i].lo, c.hi[i] = effect[i].hi;

@@ -25,30 +25,30 @@
 #include "experiments/run/run_cells.h"
 
 /* clang-format off */
-#define QM_VERDICT_LIST(X) /* name, text */ \
+#define QM_CLAIM_VERDICT_LIST(X) /* name, text */ \
     X(holds,     "holds")                   \
     X(fails,     "does not hold")           \
     X(undecided, "undecided")
 /* clang-format on */
 
-enum qm_verdict {
-#define X(name, text) QM_VERDICT_##name,
-    QM_VERDICT_LIST(X)
+enum qm_claim_verdict {
+#define X(name, text) QM_CLAIM_VERDICT_##name,
+    QM_CLAIM_VERDICT_LIST(X)
 #undef X
-        QM_VERDICT_COUNT
+        QM_CLAIM_VERDICT_COUNT
 };
-const char *qm_verdict_text(enum qm_verdict v);
+const char *qm_claim_verdict_text(enum qm_claim_verdict v);
 
 struct qm_effect {
     double mean, lo, hi; /* NaN for no units; an infinite interval for one */
     int64_t n, cells;    /* units; values that they were averaged from */
-    enum qm_verdict verdict;
+    enum qm_claim_verdict verdict;
 };
 
 /* Student's interval for the mean of x[n], at a level in (0, 1). */
 void qm_mean_interval(const double *x, int64_t n, double level, struct qm_effect *out);
 
-enum qm_verdict qm_verdict_of(const struct qm_effect *e, enum qm_relation relation,
+enum qm_claim_verdict qm_verdict_of(const struct qm_effect *e, enum qm_relation relation,
                               const double bound[2]);
 
 /* Whether the words of an expectation exist; before a run.  QM_BAD_ARG or QM_NO_MATCH with file and

@@ -21,7 +21,7 @@ qm_status qm_path_check(const char *path)
                                        path, n, QM_PATH_MOST);
 }
 
-qm_status qm_job_find(const char *word, char *path, size_t size)
+qm_status qm_loaded_suite_find(const char *word, char *path, size_t size)
 {
     QM_TRY(qm_path_check(word));
     snprintf(path, size, "%s", word);
@@ -48,7 +48,7 @@ qm_status qm_job_find(const char *word, char *path, size_t size)
     return st;
 }
 
-static qm_status open_data(const struct qm_job_changes *changes, struct qm_job *job)
+static qm_status open_data(const struct qm_loaded_suite_changes *changes, struct qm_loaded_suite *job)
 {
     struct qm_suite *s = job->suite;
     char *globs[] = {default_data};
@@ -59,9 +59,9 @@ static qm_status open_data(const struct qm_job_changes *changes, struct qm_job *
     return qm_suite_wants_data(s) ? qm_replay_open(s->data, s->n_data, &job->replay) : QM_OK;
 }
 
-qm_status qm_job_open(const char *path, const struct qm_job_changes *changes, struct qm_job *out)
+qm_status qm_loaded_suite_open(const char *path, const struct qm_loaded_suite_changes *changes, struct qm_loaded_suite *out)
 {
-    *out = (struct qm_job){0};
+    *out = (struct qm_loaded_suite){0};
     const char *size = changes ? changes->size : NULL;
     QM_TRY(qm_suite_read_size(path, size, &out->suite));
     if (size && strcmp(size, "normal") != 0 && !out->suite->is_sized)
@@ -76,22 +76,22 @@ qm_status qm_job_open(const char *path, const struct qm_job_changes *changes, st
     return qm_suite_cells(out->suite, out->replay, &out->cells, &out->n_cells);
 }
 
-void qm_job_close(struct qm_job *job)
+void qm_loaded_suite_close(struct qm_loaded_suite *job)
 {
     qm_cells_free(job->cells, job->n_cells);
     qm_replay_close(job->replay);
     qm_suite_free(job->suite);
-    *job = (struct qm_job){0};
+    *job = (struct qm_loaded_suite){0};
 }
 
-qm_status qm_job_load(struct qm_job *job, const struct qm_cell *c)
+qm_status qm_loaded_suite_load(struct qm_loaded_suite *job, const struct qm_cell *c)
 {
     return c->recorded && !c->reason ? qm_replay_load(job->replay, c->recorded) : QM_OK;
 }
 
-qm_status qm_job_load_all(struct qm_job *job)
+qm_status qm_loaded_suite_load_all(struct qm_loaded_suite *job)
 {
     for (int64_t i = 0; i < job->n_cells; i++)
-        QM_TRY(qm_job_load(job, &job->cells[i]));
+        QM_TRY(qm_loaded_suite_load(job, &job->cells[i]));
     return QM_OK;
 }

@@ -7,19 +7,19 @@
 #define QM_SUITES "experiments/suites/"
 
 /* A variant that the command line adds to every suite. */
-struct qm_job_variant {
+struct qm_loaded_suite_variant {
     char label[64], recipe[QM_RECIPE_TEXT];
 };
 
 /* How a suite is changed before its cells are made. */
-struct qm_job_changes {
+struct qm_loaded_suite_changes {
     const char *size; /* "small", "normal", "large"; NULL: normal */
     char **data;      /* globs instead of the suite's */
     int n_data, n_added;
-    const struct qm_job_variant *added;
+    const struct qm_loaded_suite_variant *added;
 };
 
-struct qm_job {
+struct qm_loaded_suite {
     struct qm_suite *suite;
     struct qm_replay *replay; /* NULL: no source needs recorded data; nothing of it is loaded */
     struct qm_cell *cells;
@@ -33,15 +33,15 @@ enum { QM_PATH_MOST = 700 };
 qm_status qm_path_check(const char *path);
 
 /* A path as it is, or a name in QM_SUITES.  QM_NO_MATCH names the nearest. */
-qm_status qm_job_find(const char *word, char *path, size_t size);
+qm_status qm_loaded_suite_find(const char *word, char *path, size_t size);
 
 /* Reads and checks a suite and makes its cells; changes may be NULL.  *out was zeroed, or a failure
- * leaves it for qm_job_close all the same. */
-qm_status qm_job_open(const char *path, const struct qm_job_changes *changes, struct qm_job *out);
-void qm_job_close(struct qm_job *job);
+ * leaves it for qm_loaded_suite_close all the same. */
+qm_status qm_loaded_suite_open(const char *path, const struct qm_loaded_suite_changes *changes, struct qm_loaded_suite *out);
+void qm_loaded_suite_close(struct qm_loaded_suite *job);
 
 /* Loads the recorded arrays that one cell needs, or all that any needs. */
-qm_status qm_job_load(struct qm_job *job, const struct qm_cell *c);
-qm_status qm_job_load_all(struct qm_job *job);
+qm_status qm_loaded_suite_load(struct qm_loaded_suite *job, const struct qm_cell *c);
+qm_status qm_loaded_suite_load_all(struct qm_loaded_suite *job);
 
 #endif

@@ -228,7 +228,7 @@ static double quantile(const double *x, int64_t n, double q)
     return f > 0.0 ? x[i] + f * (x[i + 1] - x[i]) : x[i];
 }
 
-static double statistic(enum stat which, const double *x, int64_t n)
+static double statistic(enum summary_stat which, const double *x, int64_t n)
 {
     double sum = 0.0, squares = 0.0;
     int64_t wins = 0;
@@ -335,7 +335,7 @@ qm_status qm_summary_make(const struct qm_results *r, const struct qm_summary_pl
     for (int i = 0; i < plan->n_values; i++)
         s->value[i] = qm_value_find(plan->value[i]);
     for (int i = 0; i < plan->n_stats; i++)
-        s->stat[i] = (enum stat)qm_name_find(plan->stat[i], stat_names, STAT_COUNT);
+        s->stat[i] = (enum summary_stat)qm_name_find(plan->stat[i], stat_names, STAT_COUNT);
     if (st == QM_OK)
         st = make_rows(s, where);
     if (st == QM_OK)

@@ -11,7 +11,7 @@ enum { MAX_KEYS = QM_SUITE_BY + 1, MAX_NUMBERS = QM_SUITE_VALUES * QM_SUITE_VALU
 #define CELL_KEY_LIST(X) X(class) X(tensor) X(from) X(quantizer) X(recipe) X(coupling) X(status)
 /* clang-format on */
 
-enum stat {
+enum summary_stat {
 #define X(name) STAT_##name,
     STAT_LIST(X)
 #undef X
@@ -48,7 +48,7 @@ struct qm_summary {
     struct key key[MAX_KEYS];
     int value[QM_SUITE_VALUES];
     int has_theory; /* it tells errors, and some cell has a theory of them */
-    enum stat stat[QM_SUITE_VALUES];
+    enum summary_stat stat[QM_SUITE_VALUES];
     struct row *row;
 };
 

@@ -11,9 +11,9 @@
 #include "experiments/run/run_cells.h"
 
 /* What is printed, and what comes of it. */
-struct qm_finish {
+struct qm_write_results {
     int headline, claims;              /* print only those tables; only the claims */
-    int verdicts[QM_VERDICT_COUNT];    /* of expectations: added to */
+    int verdicts[QM_CLAIM_VERDICT_COUNT];    /* of expectations: added to */
     const volatile sig_atomic_t *stop; /* not 0: QM_INTERRUPTED, nothing is written; may be NULL */
     double started;                    /* qm_seconds() */
 };
@@ -21,7 +21,7 @@ struct qm_finish {
 /* Makes the suite's tables, stores all, commits the store (which is gone whatever comes out), prints
  * the tables, or with --json appends an object to `into`.  QM_NO_MATCH: every cell was skipped (the
  * file is there). */
-qm_status qm_finish(struct qm_finish *f, const struct qm_results *r, struct qm_store *store,
+qm_status qm_write_results(struct qm_write_results *f, const struct qm_results *r, struct qm_store *store,
                     const char *path, json_t *into);
 
 #endif

@@ -28,14 +28,14 @@ enum qm_container qm_container_of(const char *path)
 
 /* Where bytes go: a file in the making, or stdout. */
 struct sink {
-    struct qm_part part;
+    struct qm_atomic_file part;
     int is_stdout;
 };
 
 static qm_status put(const struct sink *s, const void *bytes, size_t n)
 {
     if (!s->is_stdout)
-        return qm_part_write(&s->part, bytes, n);
+        return qm_atomic_file_write(&s->part, bytes, n);
     if (n > 0 && fwrite(bytes, 1, n, stdout) != n)
         return qm_fail(QM_BAD_FILE, "cannot write to stdout");
     return QM_OK;
@@ -207,7 +207,7 @@ qm_status qm_arrays_write(const char *path, enum qm_container form, json_t *text
 {
     struct sink s = {.is_stdout = strcmp(path, "-") == 0};
     if (!s.is_stdout)
-        QM_TRY(qm_part_open(path, &s.part));
+        QM_TRY(qm_atomic_file_open(path, &s.part));
     qm_status st = form == QM_CONTAINER_npz ? put_npz(&s, a, n) : put_safetensors(&s, texts, a, n);
     if (s.is_stdout) {
         if (st == QM_OK && fflush(stdout) != 0)
@@ -215,7 +215,7 @@ qm_status qm_arrays_write(const char *path, enum qm_container form, json_t *text
         return st;
     }
     if (st == QM_OK)
-        st = qm_part_commit(&s.part);
-    qm_part_abort(&s.part);
+        st = qm_atomic_file_commit(&s.part);
+    qm_atomic_file_abort(&s.part);
     return st;
 }

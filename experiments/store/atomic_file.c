@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 /* The number of a dead process may come again: its leftovers must neither block nor survive. */
-static qm_status part_make(struct qm_part *p)
+static qm_status part_make(struct qm_atomic_file *p)
 {
     struct stat info;
     if (!*p->path || (stat(p->path, &info) == 0 && !S_ISREG(info.st_mode)))
@@ -28,9 +28,9 @@ static qm_status part_make(struct qm_part *p)
     return QM_OK;
 }
 
-qm_status qm_part_open(const char *path, struct qm_part *out)
+qm_status qm_atomic_file_open(const char *path, struct qm_atomic_file *out)
 {
-    struct qm_part p = {strdup(path), NULL, -1};
+    struct qm_atomic_file p = {strdup(path), NULL, -1};
     qm_status st = QM_OK;
     if (!p.path || asprintf(&p.part, "%s.%ld.part", path, (long)getpid()) < 0) {
         p.part = NULL;
@@ -41,11 +41,11 @@ qm_status qm_part_open(const char *path, struct qm_part *out)
     if (st == QM_OK)
         *out = p;
     else
-        qm_part_abort(&p);
+        qm_atomic_file_abort(&p);
     return st;
 }
 
-qm_status qm_part_write(const struct qm_part *p, const void *bytes, size_t n)
+qm_status qm_atomic_file_write(const struct qm_atomic_file *p, const void *bytes, size_t n)
 {
     for (size_t at = 0; at < n;) {
         ssize_t wrote = write(p->fd, (const char *)bytes + at, n - at);
@@ -73,18 +73,18 @@ static qm_status folder_sync(const char *path)
     return bad ? qm_fail(QM_BAD_FILE, "%s: its folder cannot be flushed", path) : QM_OK;
 }
 
-qm_status qm_part_commit(struct qm_part *p)
+qm_status qm_atomic_file_commit(struct qm_atomic_file *p)
 {
     if (fsync(p->fd) != 0 || rename(p->part, p->path) != 0)
         return qm_fail(QM_BAD_FILE, "%s: cannot be written: %s", p->path, strerror(errno));
     close(p->fd);
     p->fd = -1; /* nothing left to remove */
     qm_status st = folder_sync(p->path);
-    qm_part_abort(p);
+    qm_atomic_file_abort(p);
     return st;
 }
 
-void qm_part_abort(struct qm_part *p)
+void qm_atomic_file_abort(struct qm_atomic_file *p)
 {
     if (p->fd >= 0) {
         unlink(p->part);
@@ -92,5 +92,5 @@ void qm_part_abort(struct qm_part *p)
     }
     free(p->part);
     free(p->path);
-    *p = (struct qm_part){NULL, NULL, -1};
+    *p = (struct qm_atomic_file){NULL, NULL, -1};
 }

@@ -10,7 +10,7 @@
 
 #include "core/base/status.h"
 
-struct qm_part {
+struct qm_atomic_file {
     char *path, *part;
     int fd; /* of part, locked; -1 when there is nothing to remove */
 };
@@ -18,9 +18,9 @@ struct qm_part {
 /* Makes the temporary file at once, so that an unwritable folder shows before a long run does.
  * QM_BAD_FILE: path is a folder, its folder is missing or not writable, or this path is being
  * written already by this process.  On failure nothing is held. */
-qm_status qm_part_open(const char *path, struct qm_part *out);
-qm_status qm_part_write(const struct qm_part *p, const void *bytes, size_t n);
-qm_status qm_part_commit(struct qm_part *p); /* releases p where it succeeds */
-void qm_part_abort(struct qm_part *p);       /* removes the temporary file; accepts a released p */
+qm_status qm_atomic_file_open(const char *path, struct qm_atomic_file *out);
+qm_status qm_atomic_file_write(const struct qm_atomic_file *p, const void *bytes, size_t n);
+qm_status qm_atomic_file_commit(struct qm_atomic_file *p); /* releases p where it succeeds */
+void qm_atomic_file_abort(struct qm_atomic_file *p);       /* removes the temporary file; accepts a released p */
 
 #endif

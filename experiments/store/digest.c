@@ -13,7 +13,7 @@ enum {
 };
 
 struct walk {
-    struct qm_stream out;
+    struct qm_h5_stream out;
     int depth;
     qm_status st; /* iteration callbacks leave theirs here */
     char path[PATH_SIZE];

@@ -5,14 +5,14 @@
 
 enum { NAME_SIZE = 4096 };
 
-void qm_stream_add(struct qm_stream *s, const void *data, size_t n)
+void qm_stream_add(struct qm_h5_stream *s, const void *data, size_t n)
 {
     qm_sha256_add(&s->sum, data, n);
 }
 
-void qm_stream_tag(struct qm_stream *s, char tag) { qm_stream_add(s, &tag, 1); }
+void qm_stream_tag(struct qm_h5_stream *s, char tag) { qm_stream_add(s, &tag, 1); }
 
-void qm_stream_count(struct qm_stream *s, uint64_t x)
+void qm_stream_count(struct qm_h5_stream *s, uint64_t x)
 {
     uint8_t bytes[8];
     for (int i = 0; i < 8; i++)
@@ -20,7 +20,7 @@ void qm_stream_count(struct qm_stream *s, uint64_t x)
     qm_stream_add(s, bytes, sizeof bytes);
 }
 
-void qm_stream_text(struct qm_stream *s, const char *text)
+void qm_stream_text(struct qm_h5_stream *s, const char *text)
 {
     size_t n = text ? strlen(text) : 0;
     qm_stream_count(s, n);
@@ -116,7 +116,7 @@ hid_t qm_stream_type_of(hid_t t)
     return out;
 }
 
-static qm_status put_super(struct qm_stream *s, hid_t t)
+static qm_status put_super(struct qm_h5_stream *s, hid_t t)
 {
     hid_t base = H5Tget_super(t);
     qm_status st = qm_stream_type(s, base);
@@ -124,7 +124,7 @@ static qm_status put_super(struct qm_stream *s, hid_t t)
     return st;
 }
 
-static qm_status put_members(struct qm_stream *s, hid_t t)
+static qm_status put_members(struct qm_h5_stream *s, hid_t t)
 {
     int n = H5Tget_nmembers(t);
     qm_status st = QM_OK;
@@ -146,7 +146,7 @@ static qm_status put_members(struct qm_stream *s, hid_t t)
     return st;
 }
 
-static void put_float_fields(struct qm_stream *s, hid_t t)
+static void put_float_fields(struct qm_h5_stream *s, hid_t t)
 {
     size_t field[5] = {0};
     H5Tget_fields(t, &field[0], &field[1], &field[2], &field[3], &field[4]);
@@ -155,14 +155,14 @@ static void put_float_fields(struct qm_stream *s, hid_t t)
     qm_stream_count(s, H5Tget_ebias(t));
 }
 
-void qm_stream_dims(struct qm_stream *s, int rank, const hsize_t *dim)
+void qm_stream_dims(struct qm_h5_stream *s, int rank, const hsize_t *dim)
 {
     qm_stream_count(s, (uint64_t)rank);
     for (int i = 0; i < rank; i++)
         qm_stream_count(s, dim[i]);
 }
 
-qm_status qm_stream_type(struct qm_stream *s, hid_t t)
+qm_status qm_stream_type(struct qm_h5_stream *s, hid_t t)
 {
     hsize_t dim[H5S_MAX_RANK];
     char *tag;
@@ -247,7 +247,7 @@ static int members_plain(hid_t t)
 }
 
 /* An address in the file means the name of what stands there. */
-static void put_reference(struct qm_stream *s, const char *data)
+static void put_reference(struct qm_h5_stream *s, const char *data)
 {
     char name[NAME_SIZE] = "";
     if (H5Rget_name(s->file, H5R_OBJECT, data, name, sizeof name) < 0)
@@ -255,7 +255,7 @@ static void put_reference(struct qm_stream *s, const char *data)
     qm_stream_text(s, name);
 }
 
-static void put_one(struct qm_stream *s, hid_t t, const char *data)
+static void put_one(struct qm_h5_stream *s, hid_t t, const char *data)
 {
     H5T_class_t class = H5Tget_class(t);
     hid_t base = class == H5T_ARRAY || class == H5T_VLEN ? H5Tget_super(t) : -1;
@@ -283,7 +283,7 @@ static void put_one(struct qm_stream *s, hid_t t, const char *data)
     qm_h5_close(base);
 }
 
-void qm_stream_values(struct qm_stream *s, hid_t t, const char *data, size_t n)
+void qm_stream_values(struct qm_h5_stream *s, hid_t t, const char *data, size_t n)
 {
     size_t size = H5Tget_size(t);
     if (qm_stream_is_plain(t))

@@ -16,7 +16,7 @@ enum {
     LONG_TEXT = 32 << 10,      /* bytes */
 };
 
-double qm_put_nan(double x) { return isnan(x) ? (double)NAN : x; }
+double qm_h5_write_nan(double x) { return isnan(x) ? (double)NAN : x; }
 
 /* ---- names --------------------------------------------------------------------------------- */
 
@@ -61,7 +61,7 @@ static qm_status groups_above(hid_t file, const char *path, int whole)
 
 /* ---- attributes ---------------------------------------------------------------------------- */
 
-hid_t qm_put_text_type(size_t width)
+hid_t qm_h5_write_text_type(size_t width)
 {
     hid_t t = H5Tcopy(H5T_C_S1);
     if (t >= 0 && (H5Tset_size(t, width) < 0 || H5Tset_cset(t, H5T_CSET_UTF8) < 0 ||
@@ -104,7 +104,7 @@ static qm_status attribute_texts(hid_t object, const char *name, int n, const ch
         return qm_fail(QM_BAD_ARG, "attribute '%s' needs %llu bytes; %d fit", name,
                        (unsigned long long)(dim * width), ATTRIBUTE_MOST);
     char *bytes = calloc(dim ? dim : 1, width);
-    hid_t type = qm_put_text_type(width);
+    hid_t type = qm_h5_write_text_type(width);
     hid_t space = n < 0 ? H5Screate(H5S_SCALAR) : H5Screate_simple(1, &dim, NULL);
     qm_status st = QM_OK;
     if (!bytes || type < 0 || space < 0) {
@@ -176,7 +176,7 @@ static hid_t creation(int rank, const hsize_t *dim, hid_t type)
     return plist;
 }
 
-qm_status qm_put_dataset(hid_t file, const char *path, hid_t type, int rank, const hsize_t *dim,
+qm_status qm_h5_write_dataset(hid_t file, const char *path, hid_t type, int rank, const hsize_t *dim,
                          const char *unit, const char *text, hid_t *out)
 {
     QM_TRY(path_check(path));
@@ -220,7 +220,7 @@ static qm_status scale_attach(hid_t file, const char *path, hid_t set, int i, hs
     return st;
 }
 
-qm_status qm_put_array(hid_t file, const char *path, enum qm_dtype dtype,
+qm_status qm_h5_write_array(hid_t file, const char *path, enum qm_dtype dtype,
                        const struct qm_shape *shape, const void *data, const char *unit,
                        const char *text, const char *const *scales)
 {
@@ -232,7 +232,7 @@ qm_status qm_put_array(hid_t file, const char *path, enum qm_dtype dtype,
     hid_t file_type = qm_h5_type(dtype), memory_type = qm_h5_native(dtype), set = -1;
     qm_status st = file_type < 0 || memory_type < 0 ? qm_fail(QM_NO_MEMORY, "%s", path) : QM_OK;
     if (st == QM_OK)
-        st = qm_put_dataset(file, path, file_type, shape->rank, dim, unit ? unit : "", text, &set);
+        st = qm_h5_write_dataset(file, path, file_type, shape->rank, dim, unit ? unit : "", text, &set);
     if (st == QM_OK && qm_shape_numel(shape) > 0 &&
         H5Dwrite(set, memory_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
         st = qm_h5_fail(QM_INTERNAL, "cannot store %s", path);
@@ -283,7 +283,7 @@ static hid_t row_type(int n, const struct qm_column *c, const struct layout *l, 
     size_t at = 0;
     for (int i = 0; row >= 0 && i < n; at += l->width[i++]) {
         enum qm_dtype d = c[i].type == QM_COLUMN_i64 ? QM_DTYPE_i64 : QM_DTYPE_f64;
-        hid_t t = c[i].type == QM_COLUMN_text ? qm_put_text_type(l->width[i])
+        hid_t t = c[i].type == QM_COLUMN_text ? qm_h5_write_text_type(l->width[i])
                   : memory                    ? qm_h5_native(d)
                                               : qm_h5_type(d);
         int bad = t < 0 || H5Tinsert(row, c[i].name, at, t) < 0;
@@ -305,7 +305,7 @@ static void row_fill(char *row, int n, const struct qm_column *c, const struct l
         } else if (c[i].type == QM_COLUMN_i64) {
             memcpy(row, (const int64_t *)c[i].data + r, 8);
         } else {
-            double x = qm_put_nan(((const double *)c[i].data)[r]);
+            double x = qm_h5_write_nan(((const double *)c[i].data)[r]);
             memcpy(row, &x, 8);
         }
     }
@@ -353,7 +353,7 @@ static qm_status columns_describe(hid_t set, int n, const struct qm_column *c)
     return st;
 }
 
-qm_status qm_put_table(hid_t file, const char *path, const char *text, int64_t rows, int n,
+qm_status qm_h5_write_table(hid_t file, const char *path, const char *text, int64_t rows, int n,
                        const struct qm_column *c)
 {
     struct layout l = {0, NULL};
@@ -362,7 +362,7 @@ qm_status qm_put_table(hid_t file, const char *path, const char *text, int64_t r
     hsize_t dim = (hsize_t)rows;
     qm_status st = file_type < 0 || memory < 0
                        ? qm_h5_fail(QM_BAD_ARG, "%s: cannot describe its rows", path)
-                       : qm_put_dataset(file, path, file_type, 1, &dim, NULL, text, &set);
+                       : qm_h5_write_dataset(file, path, file_type, 1, &dim, NULL, text, &set);
     if (st == QM_OK)
         st = columns_describe(set, n, c);
     if (st == QM_OK && rows > 0)
@@ -395,9 +395,9 @@ static qm_status long_text(hid_t file, const char *folder, const char *name, con
     const char *above = strcmp(folder, "/") == 0 ? "" : folder;
     if ((size_t)snprintf(path, sizeof path, "%s/%s", above, name) >= sizeof path)
         return qm_fail(QM_BAD_ARG, "%s: the path is too long", folder);
-    hid_t type = qm_put_text_type(strlen(value)), set = -1;
+    hid_t type = qm_h5_write_text_type(strlen(value)), set = -1;
     qm_status st = type < 0 ? qm_fail(QM_NO_MEMORY, "%s", path)
-                            : qm_put_dataset(file, path, type, 0, NULL, "", "text", &set);
+                            : qm_h5_write_dataset(file, path, type, 0, NULL, "", "text", &set);
     if (st == QM_OK && H5Dwrite(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, value) < 0)
         st = qm_h5_fail(QM_INTERNAL, "cannot store %s", path);
     qm_h5_close(set);
@@ -405,7 +405,7 @@ static qm_status long_text(hid_t file, const char *folder, const char *name, con
     return st;
 }
 
-qm_status qm_put_text(hid_t file, const char *path, const char *name, const char *value)
+qm_status qm_h5_write_text(hid_t file, const char *path, const char *name, const char *value)
 {
     if (strlen(value) > LONG_TEXT)
         return long_text(file, path, name, value);
@@ -416,7 +416,7 @@ qm_status qm_put_text(hid_t file, const char *path, const char *name, const char
     return st;
 }
 
-qm_status qm_put_number(hid_t file, const char *path, const char *name, enum qm_dtype dtype,
+qm_status qm_h5_write_number(hid_t file, const char *path, const char *name, enum qm_dtype dtype,
                         const void *value)
 {
     hid_t object = -1;

@@ -15,7 +15,7 @@ enum { GROW = 1 << 20 }; /* bytes by which the image in memory grows */
 
 struct qm_store {
     hid_t file;
-    struct qm_part part;
+    struct qm_atomic_file part;
     qm_status failed; /* the first failure, and its text */
     char why[600];
 };
@@ -44,7 +44,7 @@ qm_status qm_store_table(struct qm_store *s, const char *path, const char *text,
                          int n_columns, const struct qm_column *columns)
 {
     QM_TRY(start(s));
-    return done(s, qm_put_table(s->file, path, text, rows, n_columns, columns));
+    return done(s, qm_h5_write_table(s->file, path, text, rows, n_columns, columns));
 }
 
 qm_status qm_store_array(struct qm_store *s, const char *path, enum qm_dtype dtype,
@@ -52,7 +52,7 @@ qm_status qm_store_array(struct qm_store *s, const char *path, enum qm_dtype dty
                          const char *text, const char *const *scales)
 {
     QM_TRY(start(s));
-    return done(s, qm_put_array(s->file, path, dtype, shape, data, unit, text, scales));
+    return done(s, qm_h5_write_array(s->file, path, dtype, shape, data, unit, text, scales));
 }
 
 /* ---- ragged curves and times --------------------------------------------------------------- */
@@ -65,7 +65,7 @@ static qm_status line_store(struct qm_store *s, const char *folder, const char *
     struct qm_shape shape = {1, {n}};
     if ((size_t)snprintf(path, sizeof path, "%s/%s", folder, name) >= sizeof path)
         return qm_fail(QM_BAD_ARG, "%s: the path is too long", folder);
-    return qm_put_array(s->file, path, dtype, &shape, data, unit, text, NULL);
+    return qm_h5_write_array(s->file, path, dtype, &shape, data, unit, text, NULL);
 }
 
 static int has_nan(const double *x, int64_t n)
@@ -93,7 +93,7 @@ static qm_status ragged_store(struct qm_store *s, const char *path, int64_t n,
         for (int64_t i = 0, at = 0; i < n; at += length[i++])
             offset[i] = at;
         for (int64_t i = 0; plain && i < total; i++)
-            plain[i] = qm_put_nan(value[i]);
+            plain[i] = qm_h5_write_nan(value[i]);
         st = line_store(s, path, "value", QM_DTYPE_f64, total, plain ? plain : value, unit, text);
     }
     if (st == QM_OK)
@@ -126,14 +126,14 @@ qm_status qm_store_timing(struct qm_store *s, const char *name, int64_t n, const
 qm_status qm_store_text(struct qm_store *s, const char *path, const char *name, const char *value)
 {
     QM_TRY(start(s));
-    return done(s, qm_put_text(s->file, path, name, value ? value : ""));
+    return done(s, qm_h5_write_text(s->file, path, name, value ? value : ""));
 }
 
 qm_status qm_store_number(struct qm_store *s, const char *path, const char *name, double value)
 {
     QM_TRY(start(s));
-    double plain = qm_put_nan(value);
-    return done(s, qm_put_number(s->file, path, name, QM_DTYPE_f64, &plain));
+    double plain = qm_h5_write_nan(value);
+    return done(s, qm_h5_write_number(s->file, path, name, QM_DTYPE_f64, &plain));
 }
 
 /* ---- provenance ---------------------------------------------------------------------------- */
@@ -141,10 +141,10 @@ qm_status qm_store_number(struct qm_store *s, const char *path, const char *name
 /* Variable-length texts: a command line may name thousands of files. */
 static qm_status argv_store(struct qm_store *s, int argc, char **argv)
 {
-    hid_t type = qm_put_text_type(H5T_VARIABLE), set = -1;
+    hid_t type = qm_h5_write_text_type(H5T_VARIABLE), set = -1;
     hsize_t dim = (hsize_t)argc;
     qm_status st = type < 0 ? qm_fail(QM_NO_MEMORY, "argv")
-                            : qm_put_dataset(s->file, "/provenance/argv", type, 1, &dim, "",
+                            : qm_h5_write_dataset(s->file, "/provenance/argv", type, 1, &dim, "",
                                              "the command line, word by word", &set);
     if (st == QM_OK && argc > 0 &&
         H5Dwrite(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, (const void *)argv) < 0)
@@ -161,11 +161,11 @@ static qm_status provenance_store(struct qm_store *s, int argc, char **argv)
         return qm_fail(QM_NO_MEMORY, "provenance");
     int n = qm_provenance(facts);
     char now[24];
-    qm_status st = qm_put_text(s->file, "/provenance", "started", qm_utc(now));
+    qm_status st = qm_h5_write_text(s->file, "/provenance", "started", qm_utc(now));
     for (int i = 0; st == QM_OK && i < n; i++)
-        st = facts[i].is_number ? qm_put_number(s->file, "/provenance", facts[i].name, QM_DTYPE_i64,
+        st = facts[i].is_number ? qm_h5_write_number(s->file, "/provenance", facts[i].name, QM_DTYPE_i64,
                                                 &facts[i].number)
-                                : qm_put_text(s->file, "/provenance", facts[i].name, facts[i].text);
+                                : qm_h5_write_text(s->file, "/provenance", facts[i].name, facts[i].text);
     free(facts);
     return st == QM_OK ? argv_store(s, argc, argv) : st;
 }
@@ -173,9 +173,9 @@ static qm_status provenance_store(struct qm_store *s, int argc, char **argv)
 static qm_status root_store(struct qm_store *s, const char *kind)
 {
     int64_t version = QM_H5_SCHEMA_VERSION;
-    QM_TRY(qm_put_text(s->file, "/", "schema", QM_H5_SCHEMA));
-    QM_TRY(qm_put_number(s->file, "/", "schema_version", QM_DTYPE_i64, &version));
-    return qm_put_text(s->file, "/", "kind", kind);
+    QM_TRY(qm_h5_write_text(s->file, "/", "schema", QM_H5_SCHEMA));
+    QM_TRY(qm_h5_write_number(s->file, "/", "schema_version", QM_DTYPE_i64, &version));
+    return qm_h5_write_text(s->file, "/", "kind", kind);
 }
 
 /* ---- the file ------------------------------------------------------------------------------ */
@@ -203,7 +203,7 @@ qm_status qm_store_open(const char *path, const char *kind, int argc, char **arg
     if (!s)
         return qm_fail(QM_NO_MEMORY, "%s", path);
     s->file = s->part.fd = -1;
-    qm_status st = qm_part_open(path, &s->part);
+    qm_status st = qm_atomic_file_open(path, &s->part);
     if (st == QM_OK)
         st = image_open(s);
     if (st == QM_OK)
@@ -223,7 +223,7 @@ void qm_store_abort(struct qm_store *s)
         return;
     if (s->file >= 0)
         H5Fclose(s->file);
-    qm_part_abort(&s->part);
+    qm_atomic_file_abort(&s->part);
     free(s);
 }
 
@@ -239,7 +239,7 @@ static qm_status image_write(const struct qm_store *s)
         return qm_fail(QM_NO_MEMORY, "%s: %lld bytes", s->part.path, (long long)n);
     qm_status st = H5Fget_file_image(s->file, bytes, (size_t)n) != n
                        ? qm_h5_fail(QM_INTERNAL, "%s: cannot be finished", s->part.path)
-                       : qm_part_write(&s->part, bytes, (size_t)n);
+                       : qm_atomic_file_write(&s->part, bytes, (size_t)n);
     free(bytes);
     return st;
 }
@@ -248,9 +248,9 @@ static qm_status image_write(const struct qm_store *s)
 static qm_status publish(struct qm_store *s)
 {
     char now[24];
-    QM_TRY(qm_put_text(s->file, "/provenance", "finished", qm_utc(now)));
+    QM_TRY(qm_h5_write_text(s->file, "/provenance", "finished", qm_utc(now)));
     QM_TRY(image_write(s));
-    return qm_part_commit(&s->part);
+    return qm_atomic_file_commit(&s->part);
 }
 
 qm_status qm_store_commit(struct qm_store *s)

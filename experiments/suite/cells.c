@@ -159,7 +159,7 @@ static qm_status find_items(const struct qm_suite *s, const struct qm_replay *re
             item.rest += strcspn(item.rest, ":");
             item.rest += *item.rest == ':';
             if (st == QM_OK)
-                st = qm_wrap_check(item.problem, item.rest);
+                st = qm_problem_wrapper_check(item.problem, item.rest);
             if (st == QM_OK)
                 st = add_text(list, item, "%s", v->text);
             break;

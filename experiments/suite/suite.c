@@ -47,7 +47,7 @@ static int is_recipe_key(const char *key)
     return 0;
 }
 
-static qm_status unknown_key(struct qm_walk *w, const char *key, const yaml_node_t *at)
+static qm_status unknown_key(struct qm_yaml_walk *w, const char *key, const yaml_node_t *at)
 {
     const char *all[COUNT(axis_keys) + COUNT(plain_keys) + COUNT(hyper_keys) + 2];
     int n = 0;
@@ -60,41 +60,41 @@ static qm_status unknown_key(struct qm_walk *w, const char *key, const yaml_node
     all[n++] = "exp_avg";
     all[n++] = "exp_avg_sq";
     const char *nearest = qm_name_nearest(key, all, n);
-    return qm_walk_fail(w, at, QM_BAD_ARG, "no key '%s'%s%s%s", key,
+    return qm_yaml_fail(w, at, QM_BAD_ARG, "no key '%s'%s%s%s", key,
                         nearest ? "; did you mean '" : "", nearest ? nearest : "",
                         nearest ? "'?" : "; `qualm run --help` lists them");
 }
 
-static qm_status data_globs(struct qm_walk *w, const yaml_node_t *n)
+static qm_status data_globs(struct qm_yaml_walk *w, const yaml_node_t *n)
 {
     struct qm_suite *s = w->s;
-    int max = qm_walk_items(n);
+    int max = qm_yaml_items(n);
     s->data = calloc((size_t)(max > 0 ? max : 1), sizeof *s->data);
     if (!s->data)
         return qm_fail(QM_NO_MEMORY, "suite");
-    return qm_walk_words(w, n, "data", max, s->data, &s->n_data);
+    return qm_yaml_words(w, n, "data", max, s->data, &s->n_data);
 }
 
-static qm_status protocol(struct qm_walk *w, const yaml_node_t *n)
+static qm_status protocol(struct qm_yaml_walk *w, const yaml_node_t *n)
 {
     char *word = NULL;
-    QM_TRY(qm_walk_scalar(w, n, "protocol", &word));
+    QM_TRY(qm_yaml_scalar(w, n, "protocol", &word));
     w->s->paired = strcmp(word, "paired") == 0;
     qm_status st = w->s->paired
                        ? QM_OK
-                       : qm_walk_fail(w, n, QM_BAD_ARG, "protocol '%s'; there is paired", word);
+                       : qm_yaml_fail(w, n, QM_BAD_ARG, "protocol '%s'; there is paired", word);
     free(word);
     return st;
 }
 
-static qm_status margin(struct qm_walk *w, const yaml_node_t *n)
+static qm_status margin(struct qm_yaml_walk *w, const yaml_node_t *n)
 {
     char *word = NULL, *end;
-    QM_TRY(qm_walk_scalar(w, n, "delta", &word));
+    QM_TRY(qm_yaml_scalar(w, n, "delta", &word));
     w->s->delta = strtod(word, &end);
     qm_status st = end != word && !*end && w->s->delta > 0.0 && isfinite(w->s->delta)
                        ? QM_OK
-                       : qm_walk_fail(w, n, QM_BAD_ARG,
+                       : qm_yaml_fail(w, n, QM_BAD_ARG,
                                       "'delta' is '%s', expected a number above 0 (log10)", word);
     free(word);
     return st;
@@ -110,59 +110,59 @@ static qm_status check_size(const char *size)
 }
 
 /* Other values of some keys, for one size: kept until all keys are read. */
-static qm_status size_pair(struct qm_walk *w, const char *key, const yaml_node_t *at,
+static qm_status size_pair(struct qm_yaml_walk *w, const char *key, const yaml_node_t *at,
                            const yaml_node_t *value, void *to)
 {
     (void)to;
     if (check_size(key) != QM_OK)
-        return qm_walk_place(w->s->path, qm_walk_line(at), QM_BAD_ARG);
+        return qm_yaml_place(w->s->path, qm_yaml_line(at), QM_BAD_ARG);
     if (value->type != YAML_MAPPING_NODE)
-        return qm_walk_fail(w, value, QM_BAD_ARG, "size '%s' is not a map of keys", key);
+        return qm_yaml_fail(w, value, QM_BAD_ARG, "size '%s' is not a map of keys", key);
     if (strcmp(key, w->size ? w->size : "normal") == 0)
         w->other = value;
     return QM_OK;
 }
 
-static qm_status sizes(struct qm_walk *w, const yaml_node_t *n)
+static qm_status sizes(struct qm_yaml_walk *w, const yaml_node_t *n)
 {
-    return qm_walk_pairs(w, n, "'sizes'", size_pair, NULL);
+    return qm_yaml_pairs(w, n, "'sizes'", size_pair, NULL);
 }
 
-static qm_status top_pair(struct qm_walk *w, const char *key, const yaml_node_t *at,
+static qm_status top_pair(struct qm_yaml_walk *w, const char *key, const yaml_node_t *at,
                           const yaml_node_t *value, void *to)
 {
     struct qm_suite *s = to;
     if (qm_name_find(key, axis_keys, COUNT(axis_keys)) >= 0)
-        return qm_suite_read_axis(w, key, qm_walk_line(at), value, 0);
+        return qm_suite_read_axis(w, key, qm_yaml_line(at), value, 0);
     switch (qm_name_find(key, plain_keys, COUNT(plain_keys))) {
-    case 0: return qm_walk_scalar(w, value, key, &s->title);
-    case 1: return qm_walk_scalar(w, value, key, &s->question);
+    case 0: return qm_yaml_scalar(w, value, key, &s->title);
+    case 1: return qm_yaml_scalar(w, value, key, &s->question);
     case 2: return data_globs(w, value);
-    case 3: return qm_walk_integer(w, value, key, 0, &s->min_numel);
-    case 4: return qm_walk_integer(w, value, key, 0, &s->min_rank);
-    case 5: return qm_walk_integer(w, value, key, 1, &s->every);
+    case 3: return qm_yaml_integer(w, value, key, 0, &s->min_numel);
+    case 4: return qm_yaml_integer(w, value, key, 0, &s->min_rank);
+    case 5: return qm_yaml_integer(w, value, key, 1, &s->every);
     case 6: return qm_suite_summaries(w, value);
-    case 7: return qm_walk_scalar(w, value, key, &s->claim);
-    case 8: return qm_walk_scalar(w, value, key, &s->claim_source);
+    case 7: return qm_yaml_scalar(w, value, key, &s->claim);
+    case 8: return qm_yaml_scalar(w, value, key, &s->claim_source);
     case 9: return qm_suite_expects(w, value);
     case 10: return protocol(w, value);
-    case 11: return qm_walk_integer(w, value, key, 0, &s->budget);
+    case 11: return qm_yaml_integer(w, value, key, 0, &s->budget);
     case 12: return margin(w, value);
     case 13: return sizes(w, value);
     default:
-        return is_recipe_key(key) ? qm_suite_read_axis(w, key, qm_walk_line(at), value, 1)
+        return is_recipe_key(key) ? qm_suite_read_axis(w, key, qm_yaml_line(at), value, 1)
                                   : unknown_key(w, key, at);
     }
 }
 
 /* A key of the size that is asked for takes the place of the suite's. */
-static qm_status resize_pair(struct qm_walk *w, const char *key, const yaml_node_t *at,
+static qm_status resize_pair(struct qm_yaml_walk *w, const char *key, const yaml_node_t *at,
                              const yaml_node_t *value, void *to)
 {
     struct qm_suite *s = to;
     int a = qm_suite_axis(s, key), was = s->n_axes;
     if (strcmp(key, "sizes") == 0 || strcmp(key, "summary") == 0 || strcmp(key, "expect") == 0)
-        return qm_walk_fail(w, at, QM_BAD_ARG, "a size does not change '%s'", key);
+        return qm_yaml_fail(w, at, QM_BAD_ARG, "a size does not change '%s'", key);
     if (strcmp(key, "data") == 0 && s->data) {
         qm_suite_free_words(s->data, s->n_data);
         free(s->data);
@@ -196,7 +196,7 @@ static qm_status next_document(yaml_parser_t *parser, const struct qm_suite *s,
     if (yaml_parser_load(parser, out))
         return QM_OK;
     size_t line = parser->problem_mark.line ? parser->problem_mark.line : parser->context_mark.line;
-    return qm_walk_fail_line(s->path, (int)line + 1, QM_BAD_ARG, "not YAML: %s",
+    return qm_yaml_fail_line(s->path, (int)line + 1, QM_BAD_ARG, "not YAML: %s",
                              parser->problem ? parser->problem : "cannot be parsed");
 }
 
@@ -206,7 +206,7 @@ static qm_status expect_end(yaml_parser_t *parser, const struct qm_suite *s)
     yaml_document_t doc;
     QM_TRY(next_document(parser, s, &doc));
     const yaml_node_t *root = yaml_document_get_root_node(&doc);
-    qm_status st = root ? qm_walk_fail_line(s->path, qm_walk_line(root), QM_BAD_ARG,
+    qm_status st = root ? qm_yaml_fail_line(s->path, qm_yaml_line(root), QM_BAD_ARG,
                                             "a second document; a suite is one")
                         : QM_OK;
     yaml_document_delete(&doc);
@@ -216,18 +216,18 @@ static qm_status expect_end(yaml_parser_t *parser, const struct qm_suite *s)
 static qm_status walk_file(FILE *f, const char *size, struct qm_suite *s)
 {
     yaml_parser_t parser;
-    struct qm_walk w = {.s = s, .size = size};
+    struct qm_yaml_walk w = {.s = s, .size = size};
     if (!yaml_parser_initialize(&parser))
         return qm_fail(QM_NO_MEMORY, "suite");
     yaml_parser_set_input_file(&parser, f);
     qm_status st = next_document(&parser, s, &w.doc);
     if (st == QM_OK) {
         const yaml_node_t *root = yaml_document_get_root_node(&w.doc);
-        st = root ? qm_walk_pairs(&w, root, "a suite", top_pair, s)
-                  : qm_walk_fail_line(s->path, 1, QM_BAD_ARG, "the file is empty");
+        st = root ? qm_yaml_pairs(&w, root, "a suite", top_pair, s)
+                  : qm_yaml_fail_line(s->path, 1, QM_BAD_ARG, "the file is empty");
         s->is_sized = w.other != NULL;
         if (st == QM_OK && w.other)
-            st = qm_walk_pairs(&w, w.other, "a size", resize_pair, s);
+            st = qm_yaml_pairs(&w, w.other, "a size", resize_pair, s);
         if (st == QM_OK)
             st = expect_end(&parser, s);
         yaml_document_delete(&w.doc);
@@ -260,10 +260,10 @@ qm_status qm_suite_read_size(const char *path, const char *size, struct qm_suite
         s->every = 1;
     for (int i = 0; st == QM_OK && i < 2; i++)
         if (qm_suite_axis(s, i ? "source" : "variant") < 0)
-            st = qm_walk_fail_line(path, 1, QM_BAD_ARG, "the suite has no '%s'",
+            st = qm_yaml_fail_line(path, 1, QM_BAD_ARG, "the suite has no '%s'",
                                    i ? "source" : "variant");
     if (st == QM_OK && s->n_expects > 0 && !s->claim)
-        st = qm_walk_fail_line(path, s->expect[0].line, QM_BAD_ARG, "'expect' without a 'claim'");
+        st = qm_yaml_fail_line(path, s->expect[0].line, QM_BAD_ARG, "'expect' without a 'claim'");
     if (st == QM_OK)
         st = qm_suite_spread(s);
     if (st == QM_OK)

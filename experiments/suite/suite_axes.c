@@ -14,27 +14,27 @@ static int is_one_line(const char *text)
 }
 
 /* One value of an axis: a scalar, or a map of one pair, label: value. */
-static qm_status axis_value(struct qm_walk *w, const yaml_node_t *n, const char *key,
+static qm_status axis_value(struct qm_yaml_walk *w, const yaml_node_t *n, const char *key,
                             struct qm_axis_value *v)
 {
     const yaml_node_t *value = n;
-    v->line = qm_walk_line(n);
+    v->line = qm_yaml_line(n);
     if (n->type == YAML_MAPPING_NODE &&
         n->data.mapping.pairs.top - n->data.mapping.pairs.start == 1) {
-        const yaml_node_t *label = qm_walk_node(w, n->data.mapping.pairs.start->key);
-        value = qm_walk_node(w, n->data.mapping.pairs.start->value);
+        const yaml_node_t *label = qm_yaml_node(w, n->data.mapping.pairs.start->key);
+        value = qm_yaml_node(w, n->data.mapping.pairs.start->value);
         if (label->type == YAML_SCALAR_NODE)
-            QM_TRY(qm_walk_copy(qm_walk_text(label), &v->label));
+            QM_TRY(qm_yaml_copy(qm_yaml_text(label), &v->label));
     }
     if (value->type != YAML_SCALAR_NODE || (value != n && !v->label))
-        return qm_walk_fail(w, n, QM_BAD_ARG, "a value of '%s' is neither a word nor 'label: word'",
+        return qm_yaml_fail(w, n, QM_BAD_ARG, "a value of '%s' is neither a word nor 'label: word'",
                             key);
-    QM_TRY(qm_walk_copy(qm_walk_text(value), &v->text));
+    QM_TRY(qm_yaml_copy(qm_yaml_text(value), &v->text));
     if (!v->label)
-        QM_TRY(qm_walk_copy(v->text, &v->label));
+        QM_TRY(qm_yaml_copy(v->text, &v->label));
     return is_one_line(v->label)
                ? QM_OK
-               : qm_walk_fail(w, n, QM_BAD_ARG, "a label of '%s' has a control character", key);
+               : qm_yaml_fail(w, n, QM_BAD_ARG, "a label of '%s' has a control character", key);
 }
 
 static int by_label(const void *x, const void *y)
@@ -58,7 +58,7 @@ static qm_status check_twice(const struct qm_suite *s, const struct qm_axis *a)
         if (strcmp(sorted[i]->label, sorted[i - 1]->label) == 0 && (!twice || sorted[i] < twice))
             twice = sorted[i];
     free(sorted);
-    return twice ? qm_walk_fail_line(s->path, twice->line, QM_BAD_ARG, "'%s' lists '%s' twice",
+    return twice ? qm_yaml_fail_line(s->path, twice->line, QM_BAD_ARG, "'%s' lists '%s' twice",
                                      a->key, twice->label)
                  : QM_OK;
 }
@@ -68,23 +68,23 @@ static int64_t range_of(const yaml_node_t *n, int64_t *first)
 {
     long long a, b;
     int end = 0;
-    if (n->type != YAML_SCALAR_NODE || sscanf(qm_walk_text(n), "%lld..%lld%n", &a, &b, &end) != 2 ||
-        qm_walk_text(n)[end] || a < 0 || b < a || b - a >= 1000000)
+    if (n->type != YAML_SCALAR_NODE || sscanf(qm_yaml_text(n), "%lld..%lld%n", &a, &b, &end) != 2 ||
+        qm_yaml_text(n)[end] || a < 0 || b < a || b - a >= 1000000)
         return 0;
     *first = a;
     return b - a + 1;
 }
 
-qm_status qm_suite_read_axis(struct qm_walk *w, const char *key, int line, const yaml_node_t *n,
+qm_status qm_suite_read_axis(struct qm_yaml_walk *w, const char *key, int line, const yaml_node_t *n,
                              int is_recipe)
 {
     struct qm_suite *s = w->s;
     if (s->n_axes == QM_SUITE_AXES)
-        return qm_walk_fail_line(s->path, line, QM_BAD_ARG, "more than %d axes", QM_SUITE_AXES);
+        return qm_yaml_fail_line(s->path, line, QM_BAD_ARG, "more than %d axes", QM_SUITE_AXES);
     int is_list = n->type == YAML_SEQUENCE_NODE;
-    int count = qm_walk_items(n);
+    int count = qm_yaml_items(n);
     if (count == 0)
-        return qm_walk_fail_line(s->path, line, QM_BAD_ARG, "'%s' is an empty list", key);
+        return qm_yaml_fail_line(s->path, line, QM_BAD_ARG, "'%s' is an empty list", key);
     struct qm_axis *a = &s->axis[s->n_axes++];
     a->line = line;
     a->is_recipe = is_recipe;
@@ -93,18 +93,18 @@ qm_status qm_suite_read_axis(struct qm_walk *w, const char *key, int line, const
     a->value = calloc((size_t)count, sizeof *a->value);
     if (!a->value)
         return qm_fail(QM_NO_MEMORY, "suite");
-    QM_TRY(qm_walk_copy(key, &a->key));
+    QM_TRY(qm_yaml_copy(key, &a->key));
     a->n = count;
     for (int i = 0; i < range; i++) {
         char text[24];
         snprintf(text, sizeof text, "%lld", (long long)(first + i));
-        a->value[i].line = qm_walk_line(n);
-        QM_TRY(qm_walk_copy(text, &a->value[i].text));
-        QM_TRY(qm_walk_copy(text, &a->value[i].label));
+        a->value[i].line = qm_yaml_line(n);
+        QM_TRY(qm_yaml_copy(text, &a->value[i].text));
+        QM_TRY(qm_yaml_copy(text, &a->value[i].label));
     }
     if (range)
         return QM_OK;
     for (int i = 0; i < count; i++)
-        QM_TRY(axis_value(w, qm_walk_item(w, n, i), key, &a->value[i]));
+        QM_TRY(axis_value(w, qm_yaml_item(w, n, i), key, &a->value[i]));
     return check_twice(s, a);
 }

@@ -75,8 +75,8 @@ qm_status qm_suite_add_variant(struct qm_suite *s, const char *label, const char
     a->value = more;
     more[a->n] = (struct qm_axis_value){.line = a->line};
     a->n++;
-    QM_TRY(qm_walk_copy(recipe, &more[a->n - 1].text));
-    QM_TRY(qm_walk_copy(label, &more[a->n - 1].label));
+    QM_TRY(qm_yaml_copy(recipe, &more[a->n - 1].text));
+    QM_TRY(qm_yaml_copy(label, &more[a->n - 1].label));
     return qm_suite_print(s);
 }
 
@@ -90,6 +90,6 @@ qm_status qm_suite_data(struct qm_suite *s, char *const *globs, int n)
     s->data = data;
     s->n_data = n;
     for (int i = 0; i < n; i++)
-        QM_TRY(qm_walk_copy(globs[i], &s->data[i]));
+        QM_TRY(qm_yaml_copy(globs[i], &s->data[i]));
     return qm_suite_print(s);
 }

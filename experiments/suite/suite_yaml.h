@@ -7,7 +7,7 @@
 #include "experiments/suite/suite.h"
 
 /* One document being walked. */
-struct qm_walk {
+struct qm_yaml_walk {
     struct qm_suite *s;
     yaml_document_t doc;
     const char *size;         /* that is asked for, or NULL */
@@ -15,52 +15,52 @@ struct qm_walk {
 };
 
 /* qm_fail with "FILE:LINE: " before the text: of a node, of a line. */
-#define qm_walk_fail(w, node, code, ...) \
-    qm_walk_fail_line((w)->s->path, qm_walk_line(node), code, __VA_ARGS__)
-#define qm_walk_fail_line(path, line, code, ...) \
-    (qm_fail(code, __VA_ARGS__), qm_walk_place(path, line, code))
+#define qm_yaml_fail(w, node, code, ...) \
+    qm_yaml_fail_line((w)->s->path, qm_yaml_line(node), code, __VA_ARGS__)
+#define qm_yaml_fail_line(path, line, code, ...) \
+    (qm_fail(code, __VA_ARGS__), qm_yaml_place(path, line, code))
 
 /* Puts the place before the message that is there. */
-qm_status qm_walk_place(const char *path, int line, qm_status code);
+qm_status qm_yaml_place(const char *path, int line, qm_status code);
 
-static inline int qm_walk_line(const yaml_node_t *n) { return (int)n->start_mark.line + 1; }
+static inline int qm_yaml_line(const yaml_node_t *n) { return (int)n->start_mark.line + 1; }
 
 /* Of a scalar. */
-static inline const char *qm_walk_text(const yaml_node_t *n)
+static inline const char *qm_yaml_text(const yaml_node_t *n)
 {
     return (const char *)n->data.scalar.value;
 }
 
-static inline yaml_node_t *qm_walk_node(struct qm_walk *w, int id)
+static inline yaml_node_t *qm_yaml_node(struct qm_yaml_walk *w, int id)
 {
     return yaml_document_get_node(&w->doc, id);
 }
 
 /* How many items a list has, and item i; all else is a list of itself. */
-int qm_walk_items(const yaml_node_t *n);
-const yaml_node_t *qm_walk_item(struct qm_walk *w, const yaml_node_t *n, int i);
+int qm_yaml_items(const yaml_node_t *n);
+const yaml_node_t *qm_yaml_item(struct qm_yaml_walk *w, const yaml_node_t *n, int i);
 
 /* *out becomes a copy that the caller owns; what it was is freed. */
-qm_status qm_walk_copy(const char *text, char **out);
-qm_status qm_walk_scalar(struct qm_walk *w, const yaml_node_t *n, const char *key, char **out);
+qm_status qm_yaml_copy(const char *text, char **out);
+qm_status qm_yaml_scalar(struct qm_yaml_walk *w, const yaml_node_t *n, const char *key, char **out);
 
-qm_status qm_walk_integer(struct qm_walk *w, const yaml_node_t *n, const char *key, int64_t least,
+qm_status qm_yaml_integer(struct qm_yaml_walk *w, const yaml_node_t *n, const char *key, int64_t least,
                           int64_t *out);
 
 /* A word or a list of words into an array of at most max. */
-qm_status qm_walk_words(struct qm_walk *w, const yaml_node_t *n, const char *key, int max,
+qm_status qm_yaml_words(struct qm_yaml_walk *w, const yaml_node_t *n, const char *key, int max,
                         char **out, int *n_out);
 
 /* Calls fn for each pair of a map, `what` in messages; doubled keys are errors.  at: the key. */
-typedef qm_status qm_walk_pair(struct qm_walk *w, const char *key, const yaml_node_t *at,
+typedef qm_status qm_yaml_pair(struct qm_yaml_walk *w, const char *key, const yaml_node_t *at,
                                const yaml_node_t *value, void *to);
-qm_status qm_walk_pairs(struct qm_walk *w, const yaml_node_t *map, const char *what,
-                        qm_walk_pair *fn, void *to);
+qm_status qm_yaml_pairs(struct qm_yaml_walk *w, const yaml_node_t *map, const char *what,
+                        qm_yaml_pair *fn, void *to);
 
 /* ---- suite_tables.c: the keys `summary` and `expect` ------------------------------------------- */
 
-qm_status qm_suite_summaries(struct qm_walk *w, const yaml_node_t *n);
-qm_status qm_suite_expects(struct qm_walk *w, const yaml_node_t *n);
+qm_status qm_suite_summaries(struct qm_yaml_walk *w, const yaml_node_t *n);
+qm_status qm_suite_expects(struct qm_yaml_walk *w, const yaml_node_t *n);
 void qm_suite_free_expect(struct qm_expect *e);
 
 /* Every expectation with `each` becomes one for each value of that axis, when all axes are known.
@@ -71,7 +71,7 @@ qm_status qm_suite_spread(struct qm_suite *s);
 
 /* One key that is an axis: a word, a list of words or of {label: word}, or A..B.  Labels differ and
  * have no control characters. */
-qm_status qm_suite_read_axis(struct qm_walk *w, const char *key, int line, const yaml_node_t *n,
+qm_status qm_suite_read_axis(struct qm_yaml_walk *w, const char *key, int line, const yaml_node_t *n,
                              int is_recipe);
 
 /* ---- suite_edit.c ------------------------------------------------------------------------------ */

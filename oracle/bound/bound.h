@@ -32,7 +32,7 @@
 
 /* x rounded to float32.  Through memory: GCC 12's basic-block vectorizer (-O2) drops the rounding of
  * (double)(float)x where two such conversions stand side by side. */
-static inline double qm_narrow(double x)
+static inline double qm_round_float32(double x)
 {
     volatile float rounded = (float)x;
     return (double)rounded;
@@ -44,7 +44,7 @@ struct qm_pair {
     double x, e;
 };
 
-static inline int qm_is_float(double x) { return qm_narrow(x) == x; }
+static inline int qm_is_float(double x) { return qm_round_float32(x) == x; }
 
 /* The last line of every operation: adds the rounding error and the factor. */
 static inline struct qm_pair qm_pair_rounded(double x, double e, double eta)

@@ -137,14 +137,14 @@ int qm_bound_reads_back(const struct qm_bound_step *b)
 
 /* ---- factored second moments ------------------------------------------------------------------- */
 
-void qm_pair_row_means(const struct qm_bound_step *b, const struct qm_batch *m,
+void qm_pair_row_means(const struct qm_bound_step *b, const struct qm_matrix_batch *m,
                        const struct qm_pair *x, struct qm_pair *row)
 {
     for (int64_t i = 0; i < m->batch * m->rows; i++)
         row[i] = qm_pair_float(qm_pair_mean(b, x + i * m->cols, m->cols, 1));
 }
 
-void qm_pair_col_means(const struct qm_bound_step *b, const struct qm_batch *m,
+void qm_pair_col_means(const struct qm_bound_step *b, const struct qm_matrix_batch *m,
                        const struct qm_pair *x, struct qm_pair *col)
 {
     for (int64_t k = 0; k < m->batch; k++)
@@ -160,7 +160,7 @@ void qm_pair_average_slot(const struct qm_bound_step *b, int k, const struct qm_
         x[i] = qm_fresh(b, k, i, qm_bound_average(w, qm_old(b, k, i), x[i]));
 }
 
-void qm_pair_factors_rsqrt(const struct qm_bound_step *b, const struct qm_batch *m,
+void qm_pair_factors_rsqrt(const struct qm_bound_step *b, const struct qm_matrix_batch *m,
                            const struct qm_pair *row, const struct qm_pair *col,
                            struct qm_pair *out)
 {

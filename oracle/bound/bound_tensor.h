@@ -95,9 +95,9 @@ static inline void qm_new_param(const struct qm_bound_step *b, int64_t i, struct
 /* ---- factored second moments ------------------------------------------------------------------- */
 
 /* Means of x over columns and over rows of every matrix, rounded to float32. */
-void qm_pair_row_means(const struct qm_bound_step *b, const struct qm_batch *m,
+void qm_pair_row_means(const struct qm_bound_step *b, const struct qm_matrix_batch *m,
                        const struct qm_pair *x, struct qm_pair *row);
-void qm_pair_col_means(const struct qm_bound_step *b, const struct qm_batch *m,
+void qm_pair_col_means(const struct qm_bound_step *b, const struct qm_matrix_batch *m,
                        const struct qm_pair *x, struct qm_pair *col);
 
 /* Slot k <- average of old and x[n]; the pairs of the new states replace x. */
@@ -105,7 +105,7 @@ void qm_pair_average_slot(const struct qm_bound_step *b, int k, const struct qm_
                           struct qm_pair *x);
 
 /* out = 1 / sqrt(r / mean(r)) times 1 / sqrt(c), each step in float32. */
-void qm_pair_factors_rsqrt(const struct qm_bound_step *b, const struct qm_batch *m,
+void qm_pair_factors_rsqrt(const struct qm_bound_step *b, const struct qm_matrix_batch *m,
                            const struct qm_pair *row, const struct qm_pair *col,
                            struct qm_pair *out);
 

@@ -17,7 +17,7 @@ enum qm_verdict qm_verdict_number(double got, double want, double bound)
 {
     if (!isfinite(want))
         return special(got, want);
-    if (got == qm_narrow(want))
+    if (got == qm_round_float32(want))
         return QM_VERDICT_EQUAL;
     return fabs(got - want) <= bound ? QM_VERDICT_WITHIN_BOUND : QM_VERDICT_WRONG;
 }

@@ -73,7 +73,7 @@ double qm_loghist_quantile(const struct qm_loghist *h, double p)
     return fmin(fmax(0.5 * (bin_low(k) + bin_low(k + 1)), h->min), h->max);
 }
 
-void qm_dist_add(struct qm_dist *d, const double *x, int64_t n)
+void qm_log_histogram_add(struct qm_log_histogram *d, const double *x, int64_t n)
 {
     double most = d->max;
     d->n += n;
@@ -88,7 +88,7 @@ void qm_dist_add(struct qm_dist *d, const double *x, int64_t n)
     d->max = most;
 }
 
-void qm_dist_merge(struct qm_dist *into, const struct qm_dist *from)
+void qm_log_histogram_merge(struct qm_log_histogram *into, const struct qm_log_histogram *from)
 {
     into->n += from->n;
     into->zero += from->zero;
@@ -111,7 +111,7 @@ struct cell {
     int negative;
 };
 
-static struct cell cell_at(const struct qm_dist *f, const struct qm_dist *g, int i)
+static struct cell cell_at(const struct qm_log_histogram *f, const struct qm_log_histogram *g, int i)
 {
     struct cell c = {0};
     if (i == QM_LOGHIST_BINS) {
@@ -133,7 +133,7 @@ static struct cell cell_at(const struct qm_dist *f, const struct qm_dist *g, int
 
 /* One sample read in ascending order, a bin's elements at their mean. */
 struct cursor {
-    const struct qm_dist *d;
+    const struct qm_log_histogram *d;
     int cell;
     int64_t left;
     double at;
@@ -149,7 +149,7 @@ static void cursor_fill(struct cursor *c)
     }
 }
 
-static double wasserstein2(const struct qm_dist *f, const struct qm_dist *g)
+static double wasserstein2(const struct qm_log_histogram *f, const struct qm_log_histogram *g)
 {
     struct cursor a = {f, 0, 0, 0.0}, b = {g, 0, 0, 0.0};
     struct qm_sum sum = {0.0, 0.0};
@@ -171,9 +171,9 @@ static double moves(int64_t n, double over, double width)
     return n > 1 ? fmax(0.0, over * (width - over / (double)n)) : 0.0;
 }
 
-struct qm_dist_gap qm_dist_compare(const struct qm_dist *f, const struct qm_dist *g)
+struct qm_log_histogram_gap qm_log_histogram_compare(const struct qm_log_histogram *f, const struct qm_log_histogram *g)
 {
-    struct qm_dist_gap gap = {nan(""), nan(""), nan(""), nan(""), nan(""), nan("")};
+    struct qm_log_histogram_gap gap = {nan(""), nan(""), nan(""), nan(""), nan(""), nan("")};
     assert(f->n == g->n);
     if (f->n == 0)
         return gap;

@@ -29,7 +29,7 @@ double qm_loghist_quantile(const struct qm_loghist *h, double p);
 
 /* Signed, finite values, with each bin's sum of distances from its end nearest to 0.  Zeroed
  * memory is an empty one; 0.5 MiB. */
-struct qm_dist {
+struct qm_log_histogram {
     int64_t n, zero;
     double max; /* of |x| */
     struct {
@@ -38,8 +38,8 @@ struct qm_dist {
     } bin[2][QM_LOGHIST_BINS]; /* [1]: negative */
 };
 
-void qm_dist_add(struct qm_dist *d, const double *x, int64_t n);
-void qm_dist_merge(struct qm_dist *into, const struct qm_dist *from);
+void qm_log_histogram_add(struct qm_log_histogram *d, const double *x, int64_t n);
+void qm_log_histogram_merge(struct qm_log_histogram *into, const struct qm_log_histogram *from);
 
 /* Distances of two samples of equal size, with what the bins leave open:
  *   ks <= KS <= ks_high        sup |F - G|: F and G are exact at the bins' ends and monotonic
@@ -50,9 +50,9 @@ void qm_dist_merge(struct qm_dist *into, const struct qm_dist *from);
  *   |w2 - W2| <= w2_error      each bin's elements moved to their mean; w2_error adds the two
  *                              samples' RMS moves, bounded per bin by (mean - low) (high - mean)
  * All up to the rounding of the sums (1e-12).  NaN when empty. */
-struct qm_dist_gap {
+struct qm_log_histogram_gap {
     double ks, ks_high, w1, w1_high, w2, w2_error;
 };
-struct qm_dist_gap qm_dist_compare(const struct qm_dist *f, const struct qm_dist *g);
+struct qm_log_histogram_gap qm_log_histogram_compare(const struct qm_log_histogram *f, const struct qm_log_histogram *g);
 
 #endif

@@ -8,10 +8,10 @@
 
 /* Where a group is gathered when some of its elements are dropped. */
 struct room {
-    double want[QM_PAIR_BLOCK], got[QM_PAIR_BLOCK], want_step[QM_PAIR_BLOCK];
-    double got_step[QM_PAIR_BLOCK], grad[QM_PAIR_BLOCK];
-    float scale[QM_PAIR_BLOCK];
-    uint8_t code[QM_PAIR_BLOCK];
+    double want[QM_PAIR_SUMS_BLOCK], got[QM_PAIR_SUMS_BLOCK], want_step[QM_PAIR_SUMS_BLOCK];
+    double got_step[QM_PAIR_SUMS_BLOCK], grad[QM_PAIR_SUMS_BLOCK];
+    float scale[QM_PAIR_SUMS_BLOCK];
+    uint8_t code[QM_PAIR_SUMS_BLOCK];
 };
 
 struct qm_metrics *qm_metrics_open(enum qm_metrics_level level)
@@ -20,7 +20,7 @@ struct qm_metrics *qm_metrics_open(enum qm_metrics_level level)
     if (!m)
         return NULL;
     m->level = level;
-    m->isa = qm_pair_best();
+    m->isa = qm_pair_sums_best();
     m->extra = level == QM_METRICS_full ? calloc(1, sizeof *m->extra) : NULL;
     if (level == QM_METRICS_full && !m->extra) {
         free(m);
@@ -45,7 +45,7 @@ void qm_metrics_reset(struct qm_metrics *m)
 }
 
 /* Keeps the elements with keep[i], in order; the arrays become those of room. */
-static void gather(struct qm_group *g, struct room *to, const char *keep)
+static void gather(struct qm_metric_group *g, struct room *to, const char *keep)
 {
     int n = 0;
     for (int i = 0; i < g->n; i++) {
@@ -70,9 +70,9 @@ static void gather(struct qm_group *g, struct room *to, const char *keep)
     g->code = g->code ? to->code : NULL;
 }
 
-static void drop_nonfinite(struct qm_metrics *m, struct qm_group *g, struct room *to)
+static void drop_nonfinite(struct qm_metrics *m, struct qm_metric_group *g, struct room *to)
 {
-    char keep[QM_PAIR_BLOCK];
+    char keep[QM_PAIR_SUMS_BLOCK];
     for (int i = 0; i < g->n; i++) {
         double x = g->want[i], y = g->got[i];
         m->nan_want += isnan(x) != 0;
@@ -84,9 +84,9 @@ static void drop_nonfinite(struct qm_metrics *m, struct qm_group *g, struct room
     gather(g, to, keep);
 }
 
-static void drop_steps(struct qm_metrics *m, struct qm_group *g, struct room *to)
+static void drop_steps(struct qm_metrics *m, struct qm_metric_group *g, struct room *to)
 {
-    char keep[QM_PAIR_BLOCK];
+    char keep[QM_PAIR_SUMS_BLOCK];
     for (int i = 0; i < g->n; i++) {
         keep[i] = isfinite(g->want_step[i]) && isfinite(g->got_step[i]);
         m->step_nonfinite += !keep[i];
@@ -94,15 +94,15 @@ static void drop_steps(struct qm_metrics *m, struct qm_group *g, struct room *to
     gather(g, to, keep);
 }
 
-static void add_steps(struct qm_metrics *m, struct qm_group g)
+static void add_steps(struct qm_metrics *m, struct qm_metric_group g)
 {
     double lost[2];
     struct room kept;
-    if (!qm_pair_add(&m->step, g.want_step, g.got_step, g.n, m->isa)) {
+    if (!qm_pair_sums_add(&m->step, g.want_step, g.got_step, g.n, m->isa)) {
         drop_steps(m, &g, &kept);
-        qm_pair_add_any(&m->step, g.want_step, g.got_step, g.n, m->isa);
+        qm_pair_sums_add_any(&m->step, g.want_step, g.got_step, g.n, m->isa);
     }
-    qm_pair_lost(g.want, g.got, g.want_step, g.got_step, g.n, lost, m->isa);
+    qm_pair_sums_lost(g.want, g.got, g.want_step, g.got_step, g.n, lost, m->isa);
     qm_sum_add(&m->lost_want_step, lost[0]);
     qm_sum_add(&m->lost_got_step, lost[1]);
     if (m->extra)
@@ -139,12 +139,12 @@ static void add_codes(struct qm_metrics *m, const uint8_t *code, int n)
         m->code[0][code[i]]++;
 }
 
-static void add_group(struct qm_metrics *m, struct qm_group g, double eps)
+static void add_group(struct qm_metrics *m, struct qm_metric_group g, double eps)
 {
     struct room kept;
-    if (!qm_pair_add(&m->state, g.want, g.got, g.n, m->isa)) {
+    if (!qm_pair_sums_add(&m->state, g.want, g.got, g.n, m->isa)) {
         drop_nonfinite(m, &g, &kept);
-        qm_pair_add_any(&m->state, g.want, g.got, g.n, m->isa);
+        qm_pair_sums_add_any(&m->state, g.want, g.got, g.n, m->isa);
     }
     if (g.code)
         add_codes(m, g.code, g.n);
@@ -156,21 +156,21 @@ static void add_group(struct qm_metrics *m, struct qm_group g, double eps)
 
 void qm_metrics_add(struct qm_metrics *m, const struct qm_sample *s)
 {
-    double got[QM_PAIR_BLOCK];
+    double got[QM_PAIR_SUMS_BLOCK];
     assert(s->bits <= 8);
     m->bits = s->bits > 0 ? s->bits : m->bits;
-    for (int64_t at = 0; at < s->n; at += QM_PAIR_BLOCK) {
+    for (int64_t at = 0; at < s->n; at += QM_PAIR_SUMS_BLOCK) {
         int64_t left = s->n - at;
-        struct qm_group g = {.n = left < QM_PAIR_BLOCK ? (int)left : QM_PAIR_BLOCK};
+        struct qm_metric_group g = {.n = left < QM_PAIR_SUMS_BLOCK ? (int)left : QM_PAIR_SUMS_BLOCK};
         g.want = s->want + at;
         g.code = s->code ? s->code + at : NULL;
         if (m->level == QM_METRICS_brief && g.n % 8 == 0 &&
-            qm_pair_add_brief(&m->state, g.want, s->got + at, g.n, m->isa)) {
+            qm_pair_sums_add_brief(&m->state, g.want, s->got + at, g.n, m->isa)) {
             if (g.code)
                 add_codes(m, g.code, g.n);
             continue;
         }
-        qm_pair_widen(s->got + at, g.n, got, m->isa);
+        qm_pair_sums_widen(s->got + at, g.n, got, m->isa);
         g.got = got;
         g.want_step = s->want_step ? s->want_step + at : NULL;
         g.got_step = s->got_step ? s->got_step + at : NULL;
@@ -189,8 +189,8 @@ void qm_metrics_merge(struct qm_metrics *into, const struct qm_metrics *from)
     into->nan_got += from->nan_got;
     into->inf_got += from->inf_got;
     into->step_nonfinite += from->step_nonfinite;
-    qm_pair_merge(&into->state, &from->state);
-    qm_pair_merge(&into->step, &from->step);
+    qm_pair_sums_merge(&into->state, &from->state);
+    qm_pair_sums_merge(&into->step, &from->step);
     qm_sum_merge(&into->lost_want_step, &from->lost_want_step);
     qm_sum_merge(&into->lost_got_step, &from->lost_got_step);
     for (int t = 0; t < 4; t++)

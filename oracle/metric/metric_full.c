@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-static void stream_add(struct qm_stream *s, const double *t, int n)
+static void stream_add(struct qm_metric_stream *s, const double *t, int n)
 {
     double sum[8] = {0}, mag[8] = {0}, sq[8] = {0}, most = s->max;
     for (int i = 0; i < n; i++) {
@@ -20,7 +20,7 @@ static void stream_add(struct qm_stream *s, const double *t, int n)
     qm_sum_add(&s->sq, qm_sum_lanes(sq));
 }
 
-static void stream_merge(struct qm_stream *into, const struct qm_stream *from)
+static void stream_merge(struct qm_metric_stream *into, const struct qm_metric_stream *from)
 {
     into->n += from->n;
     qm_sum_merge(&into->sum, &from->sum);
@@ -68,7 +68,7 @@ static int decade_of(double x)
 /* Nonzero elements with their sizes and relative errors. */
 struct sized {
     int n;
-    double size[QM_PAIR_BLOCK], rel[QM_PAIR_BLOCK], got[QM_PAIR_BLOCK];
+    double size[QM_PAIR_SUMS_BLOCK], rel[QM_PAIR_SUMS_BLOCK], got[QM_PAIR_SUMS_BLOCK];
 };
 
 static void add_decades(struct qm_decade_sums *d, const struct sized *s)
@@ -99,7 +99,7 @@ static void sized_put(struct sized *s, double size, double want, double got)
 }
 
 /* Error against magnitude, absolute and in units of the scale. */
-static void add_magnitudes(struct qm_metrics_extra *x, const struct qm_group *g)
+static void add_magnitudes(struct qm_metrics_extra *x, const struct qm_metric_group *g)
 {
     struct sized s;
     double most = x->max_rel_scaled;
@@ -124,9 +124,9 @@ static void add_magnitudes(struct qm_metrics_extra *x, const struct qm_group *g)
 }
 
 /* Relative, logarithmic and ULP errors. */
-static void add_relative(struct qm_metrics_extra *x, const struct qm_group *g)
+static void add_relative(struct qm_metrics_extra *x, const struct qm_metric_group *g)
 {
-    double rel[QM_PAIR_BLOCK], ulp[QM_PAIR_BLOCK], log[QM_PAIR_BLOCK];
+    double rel[QM_PAIR_SUMS_BLOCK], ulp[QM_PAIR_SUMS_BLOCK], log[QM_PAIR_SUMS_BLOCK];
     int n_log = 0;
     for (int i = 0; i < g->n; i++) {
         double want = g->want[i], got = g->got[i], e = got - want;
@@ -143,11 +143,11 @@ static void add_relative(struct qm_metrics_extra *x, const struct qm_group *g)
 }
 
 /* want and got as second moments. */
-static void add_invsqrt(struct qm_metrics_extra *x, const struct qm_group *g, double own_eps)
+static void add_invsqrt(struct qm_metrics_extra *x, const struct qm_metric_group *g, double own_eps)
 {
     const double eps[QM_EPS_COUNT] = {own_eps, 1e-6};
-    double inv[QM_EPS_COUNT][QM_PAIR_BLOCK], rho[QM_EPS_COUNT][QM_PAIR_BLOCK];
-    double alive[QM_PAIR_BLOCK];
+    double inv[QM_EPS_COUNT][QM_PAIR_SUMS_BLOCK], rho[QM_EPS_COUNT][QM_PAIR_SUMS_BLOCK];
+    double alive[QM_PAIR_SUMS_BLOCK];
     int n[QM_EPS_COUNT] = {0}, n_alive = 0;
     for (int i = 0; i < g->n; i++) {
         double v = g->want[i], w = g->got[i];
@@ -176,16 +176,16 @@ static void add_invsqrt(struct qm_metrics_extra *x, const struct qm_group *g, do
     }
 }
 
-void qm_extra_add(struct qm_metrics_extra *x, const struct qm_group *g, double eps)
+void qm_extra_add(struct qm_metrics_extra *x, const struct qm_metric_group *g, double eps)
 {
-    qm_dist_add(&x->want, g->want, g->n);
-    qm_dist_add(&x->got, g->got, g->n);
+    qm_log_histogram_add(&x->want, g->want, g->n);
+    qm_log_histogram_add(&x->got, g->got, g->n);
     add_relative(x, g);
     add_magnitudes(x, g);
     add_invsqrt(x, g, eps);
 }
 
-void qm_extra_add_steps(struct qm_metrics_extra *x, const struct qm_group *g)
+void qm_extra_add_steps(struct qm_metrics_extra *x, const struct qm_metric_group *g)
 {
     double cross[8] = {0}, grad[8] = {0}, step[8] = {0};
     for (int i = 0; g->grad && i < g->n; i++) {
@@ -204,8 +204,8 @@ void qm_extra_add_steps(struct qm_metrics_extra *x, const struct qm_group *g)
 void qm_extra_merge(struct qm_metrics_extra *into, const struct qm_metrics_extra *from)
 {
     qm_loghist_merge(&into->rel, &from->rel);
-    qm_dist_merge(&into->want, &from->want);
-    qm_dist_merge(&into->got, &from->got);
+    qm_log_histogram_merge(&into->want, &from->want);
+    qm_log_histogram_merge(&into->got, &from->got);
     for (int t = 0; t < 2; t++)
         for (int k = 0; k < QM_DECADES; k++) {
             struct qm_decade_sums *d = &into->decade[t][k];

@@ -22,50 +22,50 @@ static double over(double a, int64_t n) { return n ? a : nan(""); }
 
 static double decibel(double nmse) { return -10.0 * log10(nmse); }
 
-static int64_t nonzero(const struct qm_pair *p) { return p->n - p->zero_want; }
+static int64_t nonzero(const struct qm_pair_sums *p) { return p->n - p->zero_want; }
 
-static int64_t born(const struct qm_pair *p) { return p->zero_want - (p->zero_got - p->collapsed); }
+static int64_t born(const struct qm_pair_sums *p) { return p->zero_want - (p->zero_got - p->collapsed); }
 
-static double mean_err(const struct qm_pair *p)
+static double mean_err(const struct qm_pair_sums *p)
 {
     return over(value_of(&p->err) / (double)p->n, p->n);
 }
 
-static double err_sd(const struct qm_pair *p)
+static double err_sd(const struct qm_pair_sums *p)
 {
     return p->n > 1 ? sqrt(value_of(&p->spread) / (double)(p->n - 1)) : nan("");
 }
 
-static double err_se(const struct qm_pair *p) { return err_sd(p) / sqrt((double)p->n); }
+static double err_se(const struct qm_pair_sums *p) { return err_sd(p) / sqrt((double)p->n); }
 
-static double err_z(const struct qm_pair *p)
+static double err_z(const struct qm_pair_sums *p)
 {
     double mean = mean_err(p), se = err_se(p);
     return isnan(se) ? se : mean == 0.0 ? 0.0 : mean / se;
 }
 
-static double disagree_abs(const struct qm_pair *p)
+static double disagree_abs(const struct qm_pair_sums *p)
 {
     double wrong = value_of(&p->flipped_abs) + value_of(&p->collapsed_abs);
     return ratio(wrong, value_of(&p->abs_want), p->n);
 }
 
-static double stream_mean(const struct qm_stream *s)
+static double stream_mean(const struct qm_metric_stream *s)
 {
     return over(value_of(&s->sum) / (double)s->n, s->n);
 }
 
-static double stream_abs(const struct qm_stream *s)
+static double stream_abs(const struct qm_metric_stream *s)
 {
     return over(value_of(&s->abs) / (double)s->n, s->n);
 }
 
-static double stream_rms(const struct qm_stream *s)
+static double stream_rms(const struct qm_metric_stream *s)
 {
     return over(sqrt(value_of(&s->sq) / (double)s->n), s->n);
 }
 
-static double stream_max(const struct qm_stream *s) { return over(s->max, s->n); }
+static double stream_max(const struct qm_metric_stream *s) { return over(s->max, s->n); }
 
 /* What the codes say; NaN without codes. */
 struct code_use {
@@ -118,9 +118,9 @@ static double cos_grad(const struct qm_metrics_extra *x)
     return norms > 0.0 ? value_of(&x->step_grad) / norms : nan("");
 }
 
-static struct qm_dist_gap gap(const struct qm_metrics *m)
+static struct qm_log_histogram_gap gap(const struct qm_metrics *m)
 {
-    return qm_dist_compare(&m->extra->want, &m->extra->got);
+    return qm_log_histogram_compare(&m->extra->want, &m->extra->got);
 }
 
 /* W1 and W2 are never above the mean and the RMS of |e|: what the given pairing costs. */
@@ -129,17 +129,17 @@ static double mean_abs(const struct qm_metrics *m)
     return over(value_of(&m->state.abs_err) / (double)m->state.n, m->state.n);
 }
 
-static double rms(const struct qm_pair *p)
+static double rms(const struct qm_pair_sums *p)
 {
     return over(sqrt(value_of(&p->sq_err) / (double)p->n), p->n);
 }
 
 /* From the parts about the exact values, so that nothing cancels; all-zero ones leave the error. */
-static double rms_got(const struct qm_pair *p)
+static double rms_got(const struct qm_pair_sums *p)
 {
     if (p->zero_want == p->n)
         return rms(p);
-    return qm_pair_norm_ratio(p) * sqrt(value_of(&p->sq_want) / (double)p->n);
+    return qm_pair_sums_norm_ratio(p) * sqrt(value_of(&p->sq_want) / (double)p->n);
 }
 
 #define S           (&m->state)
@@ -157,8 +157,8 @@ static double rms_got(const struct qm_pair *p)
     X(step_nonfinite, "elements", basic, "NaN or Inf in either step", (double)m->step_nonfinite) \
     X(mse, "x^2", brief, "mean squared error", over(value_of(&S->sq_err) / (double)S->n, S->n)) \
     X(rmse, "x", brief, "root mean squared error", rms(S)) \
-    X(nmse, "1", brief, "sum of squared errors over sum of squares", qm_pair_nmse(S)) \
-    X(sqnr, "dB", brief, "-10 log10 of nmse", decibel(qm_pair_nmse(S))) \
+    X(nmse, "1", brief, "sum of squared errors over sum of squares", qm_pair_sums_nmse(S)) \
+    X(sqnr, "dB", brief, "-10 log10 of nmse", decibel(qm_pair_sums_nmse(S))) \
     X(mean_abs, "x", basic, "mean absolute error", mean_abs(m)) \
     X(max_abs, "x", brief, "largest absolute error", over(S->max_err, S->n)) \
     X(max_rel, "1", basic, "largest |e| / |x| over x != 0", over(S->max_rel, nonzero(S))) \
@@ -173,9 +173,9 @@ static double rms_got(const struct qm_pair *p)
     X(shrinkage, "x", basic, "mean of |x^| - |x|", over(value_of(&S->shrink) / (double)S->n, S->n)) \
     X(rel_shrinkage, "1", basic, "sum of |x^| - |x| over sum of |x|", \
       ratio(value_of(&S->shrink), value_of(&S->abs_want), S->n)) \
-    X(angle, "rad", basic, "angle between exact and decoded", qm_pair_angle(S)) \
-    X(cosine, "1", basic, "cosine of that angle", cos(qm_pair_angle(S))) \
-    X(norm_ratio, "1", basic, "norm of decoded over norm of exact", qm_pair_norm_ratio(S)) \
+    X(angle, "rad", basic, "angle between exact and decoded", qm_pair_sums_angle(S)) \
+    X(cosine, "1", basic, "cosine of that angle", cos(qm_pair_sums_angle(S))) \
+    X(norm_ratio, "1", basic, "norm of decoded over norm of exact", qm_pair_sums_norm_ratio(S)) \
     X(collapse, "1", brief, "share decoded to 0, of x != 0", share(S->collapsed, nonzero(S))) \
     X(collapse_abs, "1", basic, "the same, weighted by |x|", \
       over(value_of(&S->collapsed_abs) / value_of(&S->abs_want), nonzero(S))) \
@@ -228,19 +228,19 @@ static double rms_got(const struct qm_pair *p)
       (double)FX->negative) \
     X(invsqrt_singular, "elements", full, "left out of these: eps = 0 with v = 0 or v^ = 0", \
       (double)FX->singular) \
-    X(step_nmse, "1", basic, "nmse of the update", qm_pair_nmse(U)) \
-    X(step_sqnr, "dB", basic, "-10 log10 of step_nmse", decibel(qm_pair_nmse(U))) \
+    X(step_nmse, "1", basic, "nmse of the update", qm_pair_sums_nmse(U)) \
+    X(step_sqnr, "dB", basic, "-10 log10 of step_nmse", decibel(qm_pair_sums_nmse(U))) \
     X(step_rmse, "1", basic, "root mean squared error of the update", rms(U)) \
     X(step_rms, "1", basic, "root mean square of the update from the quantized state, lr = 1", \
       rms_got(U)) \
     X(step_max, "1", basic, "largest |update| from the quantized state, lr = 1", \
       over(U->max_got, U->n)) \
     X(step_max_abs, "1", basic, "largest absolute error of the update", over(U->max_err, U->n)) \
-    X(step_angle, "rad", basic, "angle between the updates", qm_pair_angle(U)) \
+    X(step_angle, "rad", basic, "angle between the updates", qm_pair_sums_angle(U)) \
     X(step_norm_ratio, "1", basic, "norm of the update over that of the exact", \
-      qm_pair_norm_ratio(U)) \
+      qm_pair_sums_norm_ratio(U)) \
     X(step_cos_grad, "1", full, "cosine of the update and the gradient", cos_grad(FX)) \
-    X(step_sign, "1", basic, "share of updates of another sign", qm_pair_disagree(U)) \
+    X(step_sign, "1", basic, "share of updates of another sign", qm_pair_sums_disagree(U)) \
     X(step_sign_abs, "1", basic, "the same, weighted by the exact |update|", disagree_abs(U)) \
     X(codes_used, "codes", brief, "codes that occur", over(code_use(m).used, code_use(m).n)) \
     X(code_utilisation, "1", brief, "codes that occur, of 2^bits", \

@@ -8,7 +8,7 @@
 #include "oracle/metric/compensated_sum.h"
 
 /* Sums over one derived quantity t. */
-struct qm_stream {
+struct qm_metric_stream {
     int64_t n;
     struct qm_sum sum, abs, sq;
     double max; /* of |t| */
@@ -24,9 +24,9 @@ enum { QM_EPS_OWN, QM_EPS_1E6, QM_EPS_COUNT };
 
 struct qm_metrics_extra {
     struct qm_loghist rel;
-    struct qm_dist want, got;
+    struct qm_log_histogram want, got;
     struct qm_decade_sums decade[2][QM_DECADES]; /* of |x|; of |x| / scale */
-    struct qm_stream log, ulp, invsqrt[QM_EPS_COUNT], rho[QM_EPS_COUNT], rho_alive;
+    struct qm_metric_stream log, ulp, invsqrt[QM_EPS_COUNT], rho[QM_EPS_COUNT], rho_alive;
     int64_t negative; /* elements with want < 0 or got < 0: no square root */
     int64_t singular; /* eps = 0 and want = 0 or got = 0 */
     int64_t equal;    /* got == (float)want */
@@ -38,27 +38,27 @@ struct qm_metrics_extra {
 
 struct qm_metrics {
     enum qm_metrics_level level;
-    enum qm_pair_isa isa;
+    enum qm_pair_sums_isa isa;
     int bits;
     int64_t nan_want, inf_want, nan_got, inf_got, step_nonfinite;
-    struct qm_pair state, step;
+    struct qm_pair_sums state, step;
     struct qm_sum lost_want_step, lost_got_step; /* |step| of the collapsed */
     int64_t code[4][256];
     int64_t two[4][256];            /* of codes of at most 4 bits, neighbours: one | other << 4 */
     struct qm_metrics_extra *extra; /* NULL below the full level */
 };
 
-/* Up to QM_PAIR_BLOCK elements, all with finite want and got; absent arrays are NULL. */
-struct qm_group {
+/* Up to QM_PAIR_SUMS_BLOCK elements, all with finite want and got; absent arrays are NULL. */
+struct qm_metric_group {
     int n;
     const double *want, *got, *want_step, *got_step, *grad;
     const float *scale;
     const uint8_t *code;
 };
 
-void qm_extra_add(struct qm_metrics_extra *x, const struct qm_group *g, double eps);
+void qm_extra_add(struct qm_metrics_extra *x, const struct qm_metric_group *g, double eps);
 /* Elements whose steps are finite too. */
-void qm_extra_add_steps(struct qm_metrics_extra *x, const struct qm_group *g);
+void qm_extra_add_steps(struct qm_metrics_extra *x, const struct qm_metric_group *g);
 void qm_extra_merge(struct qm_metrics_extra *into, const struct qm_metrics_extra *from);
 
 #endif

@@ -40,11 +40,11 @@ static double lanes_slope(const struct lanes *l)
 #define TARGET  __attribute__((target("avx512f")))
 #include "oracle/metric/pair_sums_loop.h"
 
-enum qm_pair_isa qm_pair_best(void)
+enum qm_pair_sums_isa qm_pair_sums_best(void)
 {
     if (__builtin_cpu_supports("avx512f"))
-        return QM_PAIR_avx512;
-    return __builtin_cpu_supports("avx2") ? QM_PAIR_avx2 : QM_PAIR_base;
+        return QM_PAIR_SUMS_avx512;
+    return __builtin_cpu_supports("avx2") ? QM_PAIR_SUMS_avx2 : QM_PAIR_SUMS_base;
 }
 #else
 #define pair_kernel_avx2    pair_kernel_base
@@ -56,7 +56,7 @@ enum qm_pair_isa qm_pair_best(void)
 #define widen_kernel_avx2   widen_kernel_base
 #define widen_kernel_avx512 widen_kernel_base
 
-enum qm_pair_isa qm_pair_best(void) { return QM_PAIR_base; }
+enum qm_pair_sums_isa qm_pair_sums_best(void) { return QM_PAIR_SUMS_base; }
 #endif
 
 static int64_t count_lanes(const int64_t v[8])
@@ -86,7 +86,7 @@ static double max_rel(double most, const double *want, const double *got, int n)
 /* The weight of a squared difference between the centres of two groups: a b / (a + b). */
 static double joint(double a, double b) { return a + b > 0.0 ? a / (a + b) * b : 0.0; }
 
-void qm_pair_merge(struct qm_pair *into, const struct qm_pair *from)
+void qm_pair_sums_merge(struct qm_pair_sums *into, const struct qm_pair_sums *from)
 {
     if (from->n == 0)
         return;
@@ -127,12 +127,12 @@ static struct qm_sum sum_of(const double v[8])
     return s;
 }
 
-static int add(struct qm_pair *p, const double *want, const double *got, int n,
-               enum qm_pair_isa isa, int any)
+static int add(struct qm_pair_sums *p, const double *want, const double *got, int n,
+               enum qm_pair_sums_isa isa, int any)
 {
-    double x[QM_PAIR_BLOCK], y[QM_PAIR_BLOCK];
+    double x[QM_PAIR_SUMS_BLOCK], y[QM_PAIR_SUMS_BLOCK];
     int groups = (n + 7) & ~7, pad = groups - n;
-    assert(n >= 0 && n <= QM_PAIR_BLOCK);
+    assert(n >= 0 && n <= QM_PAIR_SUMS_BLOCK);
     if (n == 0)
         return 1;
     if (pad) { /* to whole groups with pairs (0, 0); their zeros are not counted below */
@@ -146,11 +146,11 @@ static int add(struct qm_pair *p, const double *want, const double *got, int n,
     struct lanes l;
     l.count = (double)n;
     switch (isa) {
-    case QM_PAIR_avx512: pair_kernel_avx512(want, got, groups, p->max_rel, &l); break;
-    case QM_PAIR_avx2: pair_kernel_avx2(want, got, groups, p->max_rel, &l); break;
+    case QM_PAIR_SUMS_avx512: pair_kernel_avx512(want, got, groups, p->max_rel, &l); break;
+    case QM_PAIR_SUMS_avx2: pair_kernel_avx2(want, got, groups, p->max_rel, &l); break;
     default: pair_kernel_base(want, got, groups, p->max_rel, &l); break;
     }
-    struct qm_pair b = {.n = n};
+    struct qm_pair_sums b = {.n = n};
     b.sq_err = sum_of(l.sq_err);
     b.sq_want = sum_of(l.sq_want);
     if (!any && !(b.sq_err.hi < HUGE_VAL && b.sq_want.hi < HUGE_VAL))
@@ -173,30 +173,30 @@ static int add(struct qm_pair *p, const double *want, const double *got, int n,
     b.max_got = max_lanes(0.0, l.max_got);
     /* dividing only where a product says that the maximum may have moved */
     b.max_rel = count_lanes(l.above) ? max_rel(p->max_rel, want, got, n) : 0.0;
-    qm_pair_merge(p, &b);
+    qm_pair_sums_merge(p, &b);
     return 1;
 }
 
-int qm_pair_add(struct qm_pair *p, const double *want, const double *got, int n,
-                enum qm_pair_isa isa)
+int qm_pair_sums_add(struct qm_pair_sums *p, const double *want, const double *got, int n,
+                enum qm_pair_sums_isa isa)
 {
     return add(p, want, got, n, isa, 0);
 }
 
-void qm_pair_add_any(struct qm_pair *p, const double *want, const double *got, int n,
-                     enum qm_pair_isa isa)
+void qm_pair_sums_add_any(struct qm_pair_sums *p, const double *want, const double *got, int n,
+                     enum qm_pair_sums_isa isa)
 {
     add(p, want, got, n, isa, 1);
 }
 
-int qm_pair_add_brief(struct qm_pair *p, const double *want, const float *got, int n,
-                      enum qm_pair_isa isa)
+int qm_pair_sums_add_brief(struct qm_pair_sums *p, const double *want, const float *got, int n,
+                      enum qm_pair_sums_isa isa)
 {
     struct lanes l;
-    assert(n > 0 && n <= QM_PAIR_BLOCK && n % 8 == 0);
+    assert(n > 0 && n <= QM_PAIR_SUMS_BLOCK && n % 8 == 0);
     switch (isa) {
-    case QM_PAIR_avx512: brief_kernel_avx512(want, got, n, &l); break;
-    case QM_PAIR_avx2: brief_kernel_avx2(want, got, n, &l); break;
+    case QM_PAIR_SUMS_avx512: brief_kernel_avx512(want, got, n, &l); break;
+    case QM_PAIR_SUMS_avx2: brief_kernel_avx2(want, got, n, &l); break;
     default: brief_kernel_base(want, got, n, &l); break;
     }
     struct qm_sum sq_err = sum_of(l.sq_err), sq_want = sum_of(l.sq_want);
@@ -211,14 +211,14 @@ int qm_pair_add_brief(struct qm_pair *p, const double *want, const float *got, i
     return 1;
 }
 
-void qm_pair_lost(const double *want, const double *got, const double *a, const double *b, int n,
-                  double out[2], enum qm_pair_isa isa)
+void qm_pair_sums_lost(const double *want, const double *got, const double *a, const double *b, int n,
+                  double out[2], enum qm_pair_sums_isa isa)
 {
     int whole = n & ~7;
     double sum[2][8];
     switch (isa) {
-    case QM_PAIR_avx512: lost_kernel_avx512(want, got, a, b, whole, sum); break;
-    case QM_PAIR_avx2: lost_kernel_avx2(want, got, a, b, whole, sum); break;
+    case QM_PAIR_SUMS_avx512: lost_kernel_avx512(want, got, a, b, whole, sum); break;
+    case QM_PAIR_SUMS_avx2: lost_kernel_avx2(want, got, a, b, whole, sum); break;
     default: lost_kernel_base(want, got, a, b, whole, sum); break;
     }
     for (int i = whole; i < n; i++) {
@@ -230,16 +230,16 @@ void qm_pair_lost(const double *want, const double *got, const double *a, const 
     out[1] = qm_sum_lanes(sum[1]);
 }
 
-void qm_pair_widen(const float *got, int n, double *out, enum qm_pair_isa isa)
+void qm_pair_sums_widen(const float *got, int n, double *out, enum qm_pair_sums_isa isa)
 {
     switch (isa) {
-    case QM_PAIR_avx512: widen_kernel_avx512(got, n, out); break;
-    case QM_PAIR_avx2: widen_kernel_avx2(got, n, out); break;
-    case QM_PAIR_base: widen_kernel_base(got, n, out); break;
+    case QM_PAIR_SUMS_avx512: widen_kernel_avx512(got, n, out); break;
+    case QM_PAIR_SUMS_avx2: widen_kernel_avx2(got, n, out); break;
+    case QM_PAIR_SUMS_base: widen_kernel_base(got, n, out); break;
     }
 }
 
-double qm_pair_nmse(const struct qm_pair *p)
+double qm_pair_sums_nmse(const struct qm_pair_sums *p)
 {
     double e2 = qm_sum_value(&p->sq_err), x2 = qm_sum_value(&p->sq_want);
     if (p->n == 0)
@@ -248,12 +248,12 @@ double qm_pair_nmse(const struct qm_pair *p)
 }
 
 /* x^ = (1 + a) x + r with r across x */
-static double slope_total(const struct qm_pair *p)
+static double slope_total(const struct qm_pair_sums *p)
 {
     return 1.0 + slope_of(qm_sum_value(&p->cross), qm_sum_value(&p->sq_want));
 }
 
-double qm_pair_angle(const struct qm_pair *p)
+double qm_pair_sums_angle(const struct qm_pair_sums *p)
 {
     if (p->zero_want == p->n || p->zero_got == p->n)
         return nan("");
@@ -261,7 +261,7 @@ double qm_pair_angle(const struct qm_pair *p)
     return atan2(sqrt(qm_sum_value(&p->residual)), slope_total(p) * norm);
 }
 
-double qm_pair_norm_ratio(const struct qm_pair *p)
+double qm_pair_sums_norm_ratio(const struct qm_pair_sums *p)
 {
     if (p->zero_want == p->n)
         return nan("");
@@ -269,7 +269,7 @@ double qm_pair_norm_ratio(const struct qm_pair *p)
     return sqrt(a * a + qm_sum_value(&p->residual) / qm_sum_value(&p->sq_want));
 }
 
-double qm_pair_disagree(const struct qm_pair *p)
+double qm_pair_sums_disagree(const struct qm_pair_sums *p)
 {
     int64_t born = p->zero_want - (p->zero_got - p->collapsed);
     return p->n ? (double)(p->flipped + p->collapsed + born) / (double)p->n : nan("");

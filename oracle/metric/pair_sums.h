@@ -1,6 +1,6 @@
 /* pair_sums.h - sums over pairs (want, got): what the cheap metrics are made of.
  *
- * Elements come in groups of at most QM_PAIR_BLOCK.  A group is summed in eight lanes (element i
+ * Elements come in groups of at most QM_PAIR_SUMS_BLOCK.  A group is summed in eight lanes (element i
  * in lane i mod 8, lanes added by qm_sum_lanes), groups are added with compensation, so the bits
  * depend on how the data is cut and never on the CPU or on threads.
  *
@@ -21,11 +21,11 @@
 #include "oracle/metric/compensated_sum.h"
 #include <stdint.h>
 
-enum { QM_PAIR_BLOCK = 512 };
+enum { QM_PAIR_SUMS_BLOCK = 512 };
 
 /* e = got - want.  "Collapsed": got = 0 where want is not; "flipped": opposite signs, both nonzero;
  * "beyond": got / want outside [1/2, 2], over want != 0. */
-struct qm_pair {
+struct qm_pair_sums {
     int64_t n, zero_want, zero_got, collapsed, flipped, beyond;
     struct qm_sum err, abs_err, sq_err;     /* e, |e|, e^2 */
     struct qm_sum abs_want, sq_want, cross; /* |x|, x^2, x e */
@@ -38,32 +38,32 @@ struct qm_pair {
 };
 
 /* The instruction sets with a kernel of their own; all give the same bits. */
-enum qm_pair_isa { QM_PAIR_base, QM_PAIR_avx2, QM_PAIR_avx512 };
-enum qm_pair_isa qm_pair_best(void); /* the widest this CPU has */
+enum qm_pair_sums_isa { QM_PAIR_SUMS_base, QM_PAIR_SUMS_avx2, QM_PAIR_SUMS_avx512 };
+enum qm_pair_sums_isa qm_pair_sums_best(void); /* the widest this CPU has */
 
-/* Adds n <= QM_PAIR_BLOCK pairs.  With a NaN or Inf among them (or squares that overflow) p is left
- * alone and 0 returned; the caller then drops those and calls qm_pair_add_any. */
-int qm_pair_add(struct qm_pair *p, const double *want, const double *got, int n,
-                enum qm_pair_isa isa);
-void qm_pair_add_any(struct qm_pair *p, const double *want, const double *got, int n,
-                     enum qm_pair_isa isa);
+/* Adds n <= QM_PAIR_SUMS_BLOCK pairs.  With a NaN or Inf among them (or squares that overflow) p is left
+ * alone and 0 returned; the caller then drops those and calls qm_pair_sums_add_any. */
+int qm_pair_sums_add(struct qm_pair_sums *p, const double *want, const double *got, int n,
+                enum qm_pair_sums_isa isa);
+void qm_pair_sums_add_any(struct qm_pair_sums *p, const double *want, const double *got, int n,
+                     enum qm_pair_sums_isa isa);
 /* Of the same pairs only n, zero_want, collapsed, sq_err, sq_want and max_err, to the same bits; the
- * rest of p stays as it is.  n a multiple of 8, above 0; otherwise as qm_pair_add. */
-int qm_pair_add_brief(struct qm_pair *p, const double *want, const float *got, int n,
-                      enum qm_pair_isa isa);
-void qm_pair_merge(struct qm_pair *into, const struct qm_pair *from);
+ * rest of p stays as it is.  n a multiple of 8, above 0; otherwise as qm_pair_sums_add. */
+int qm_pair_sums_add_brief(struct qm_pair_sums *p, const double *want, const float *got, int n,
+                      enum qm_pair_sums_isa isa);
+void qm_pair_sums_merge(struct qm_pair_sums *into, const struct qm_pair_sums *from);
 
-/* out[0], out[1]: sums of |a| and of |b| over the collapsed; n <= QM_PAIR_BLOCK, all finite. */
-void qm_pair_lost(const double *want, const double *got, const double *a, const double *b, int n,
-                  double out[2], enum qm_pair_isa isa);
+/* out[0], out[1]: sums of |a| and of |b| over the collapsed; n <= QM_PAIR_SUMS_BLOCK, all finite. */
+void qm_pair_sums_lost(const double *want, const double *got, const double *a, const double *b, int n,
+                  double out[2], enum qm_pair_sums_isa isa);
 
-/* got[n] widened to double, n <= QM_PAIR_BLOCK. */
-void qm_pair_widen(const float *got, int n, double *out, enum qm_pair_isa isa);
+/* got[n] widened to double, n <= QM_PAIR_SUMS_BLOCK. */
+void qm_pair_sums_widen(const float *got, int n, double *out, enum qm_pair_sums_isa isa);
 
 /* NaN over no elements; 0/0 is 0 and a nonzero error over zeros is Inf. */
-double qm_pair_nmse(const struct qm_pair *p);
-double qm_pair_angle(const struct qm_pair *p);      /* radians; NaN when either side is all zero */
-double qm_pair_norm_ratio(const struct qm_pair *p); /* |x^| / |x|; NaN when x is all zero */
-double qm_pair_disagree(const struct qm_pair *p);   /* share with sign(x^) != sign(x) */
+double qm_pair_sums_nmse(const struct qm_pair_sums *p);
+double qm_pair_sums_angle(const struct qm_pair_sums *p);      /* radians; NaN when either side is all zero */
+double qm_pair_sums_norm_ratio(const struct qm_pair_sums *p); /* |x^| / |x|; NaN when x is all zero */
+double qm_pair_sums_disagree(const struct qm_pair_sums *p);   /* share with sign(x^) != sign(x) */
 
 #endif

@@ -21,7 +21,7 @@ TARGET static void NAME(pair_kernel)(const double *restrict want, const double *
     const F zero = {0.0};
     const F half = zero + 0.5, two = zero + 2.0, bound = zero + rel;
     const I magnitude = (I)zero + INT64_MAX, sign = ~magnitude;
-    double e_all[QM_PAIR_BLOCK];
+    double e_all[QM_PAIR_SUMS_BLOCK];
     F err[REGS] = {zero}, abs_err[REGS] = {zero}, sq_err[REGS] = {zero}, abs_want[REGS] = {zero};
     F sq_want[REGS] = {zero}, cross[REGS] = {zero}, shrink[REGS] = {zero}, lost[REGS] = {zero};
     F flip_abs[REGS] = {zero}, max_err[REGS] = {zero}, max_got[REGS] = {zero};

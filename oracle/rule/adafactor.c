@@ -25,7 +25,7 @@ static qm_status whole(double *theta, double *const *slot, const double *g,
                        const struct qm_shape *shape, uint32_t tensor,
                        const struct qm_oracle_hyper *h, int64_t t)
 {
-    struct qm_batch m = qm_batch_of(shape);
+    struct qm_matrix_batch m = qm_batch_of(shape);
     int64_t n = m.numel;
     double beta = 1.0 - pow((double)t, h->beta2_decay);
     double *u = calloc((size_t)(n + 1), sizeof *u);
@@ -73,7 +73,7 @@ static struct qm_pair step_size_bound(const struct qm_bound_step *b, const struc
 }
 
 /* u: room for the squares, then for U; row, col: for the means. */
-static void second_moments(const struct qm_bound_step *b, const struct qm_batch *m, int factored,
+static void second_moments(const struct qm_bound_step *b, const struct qm_matrix_batch *m, int factored,
                            struct qm_pair *u, struct qm_pair *row, struct qm_pair *col)
 {
     const struct qm_pair one = {1.0, 0.0};
@@ -103,7 +103,7 @@ static void second_moments(const struct qm_bound_step *b, const struct qm_batch 
 
 static qm_status bound(const struct qm_bound_step *b)
 {
-    struct qm_batch m = qm_batch_of(b->shape);
+    struct qm_matrix_batch m = qm_batch_of(b->shape);
     int64_t n = b->n;
     struct qm_pair *u = qm_pairs(4 * n + 2), *row = u + n, *col = row + n + 1, *theta = col + n + 1;
     struct qm_beta w = qm_bound_beta(b, b->h->beta1, 0);

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 /* V of every element, before it is clamped. */
-static void estimate(const struct qm_batch *m, const double *r, const double *c, double eps1,
+static void estimate(const struct qm_matrix_batch *m, const double *r, const double *c, double eps1,
                      double *v)
 {
     for (int64_t b = 0; b < m->batch; b++) {
@@ -29,7 +29,7 @@ static qm_status whole(double *theta, double *const *slot, const double *grad,
                        const struct qm_shape *shape, uint32_t tensor,
                        const struct qm_oracle_hyper *h, int64_t t)
 {
-    struct qm_batch m = qm_batch_of(shape);
+    struct qm_matrix_batch m = qm_batch_of(shape);
     int64_t n = m.numel;
     double w = pow((double)t, h->beta2_decay), sign = h->maximize ? -1.0 : 1.0;
     double *u = calloc((size_t)(n + 1), sizeof *u);
@@ -73,7 +73,7 @@ static void mean_squares(const struct qm_bound_step *b, struct qm_pair *mean, in
     }
 }
 
-static void factors_bound(const struct qm_bound_step *b, const struct qm_batch *m,
+static void factors_bound(const struct qm_bound_step *b, const struct qm_matrix_batch *m,
                           const struct qm_beta *w, struct qm_pair *u, struct qm_pair *row,
                           struct qm_pair *col)
 {
@@ -117,7 +117,7 @@ static struct qm_pair factor_bound(const struct qm_bound_step *b, const struct q
 static qm_status bound(const struct qm_bound_step *b)
 {
     const struct qm_oracle_hyper *h = b->h;
-    struct qm_batch m = qm_batch_of(b->shape);
+    struct qm_matrix_batch m = qm_batch_of(b->shape);
     int64_t n = b->n;
     struct qm_pair *u = qm_pairs(4 * n + 2), *row = u + n, *col = row + n + 1, *theta = col + n + 1;
     struct qm_beta w = qm_bound_weight(pow((double)b->t, h->beta2_decay), 1);

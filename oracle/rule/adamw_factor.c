@@ -104,7 +104,7 @@ static qm_status whole(double *theta, double *const *slot, const double *grad,
 /* ---- its bound --------------------------------------------------------------------------------- */
 
 /* v of every element of the matrices, from the averages as the parameter's part finds them. */
-static void factors_bound(const struct qm_bound_step *b, const struct qm_batch *m,
+static void factors_bound(const struct qm_bound_step *b, const struct qm_matrix_batch *m,
                           const struct qm_beta *w, struct qm_pair *v, struct qm_pair *row,
                           struct qm_pair *col)
 {
@@ -130,7 +130,7 @@ static qm_status bound(const struct qm_bound_step *b)
 {
     const struct qm_oracle_hyper *h = b->h;
     struct qm_bound_adam s = qm_bound_adam_open(b, 0, 0);
-    struct qm_batch batch = qm_batch_of(b->shape);
+    struct qm_matrix_batch batch = qm_batch_of(b->shape);
     int64_t n = b->n;
     struct qm_pair *v = qm_pairs(3 * n + 2), *row = v + n, *col = row + n + 1;
     int factored = b->shape->rank >= 2 && h->factored;

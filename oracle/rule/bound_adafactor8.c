@@ -16,7 +16,7 @@ struct side {
     const struct qm_bound_step *b;
     int is_026, is_cuda, has_m, is_factored, is_came, is_apollo, own;
     double t, eps1, eps_sq, weight, rho, correction;
-    struct qm_batch m;
+    struct qm_matrix_batch m;
     int64_t n;
 };
 
@@ -451,7 +451,7 @@ static qm_status bound(const struct qm_bound_step *b, int is_026)
     a.correction = correction(b);
     a.m = qm_batch_of(b->shape);
     if (a.is_apollo)
-        a.m = (struct qm_batch){1, b->shape->dim[0], a.n > 0 ? a.n / b->shape->dim[0] : 0, a.n};
+        a.m = (struct qm_matrix_batch){1, b->shape->dim[0], a.n > 0 ? a.n / b->shape->dim[0] : 0, a.n};
     for (int64_t i = 0; i < a.n; i++)
         a.own |= !isfinite(b->g[i]);
     for (int k = 0; k < SLOTS; k++)

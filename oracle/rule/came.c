@@ -18,7 +18,7 @@ static qm_status whole(double *theta, double *const *slot, const double *g,
                        const struct qm_shape *shape, uint32_t tensor,
                        const struct qm_oracle_hyper *h, int64_t t)
 {
-    struct qm_batch b = qm_batch_of(shape);
+    struct qm_matrix_batch b = qm_batch_of(shape);
     int64_t n = b.numel;
     double *m = slot[0], *r = slot[1], *c = slot[2], *v = slot[3], *big_r = slot[4],
            *big_c = slot[5];
@@ -63,7 +63,7 @@ static qm_status whole(double *theta, double *const *slot, const double *g,
 /* ---- its bound --------------------------------------------------------------------------------- */
 
 /* Row and column averages of x in two slots; what follows in the states sees them fresh. */
-static void factors_bound(const struct qm_bound_step *b, const struct qm_batch *m, double beta,
+static void factors_bound(const struct qm_bound_step *b, const struct qm_matrix_batch *m, double beta,
                           const struct qm_pair *x, int slot, struct qm_pair *row,
                           struct qm_pair *col)
 {
@@ -75,7 +75,7 @@ static void factors_bound(const struct qm_bound_step *b, const struct qm_batch *
 }
 
 /* The clipped direction. */
-static void direction_bound(const struct qm_bound_step *b, const struct qm_batch *m,
+static void direction_bound(const struct qm_bound_step *b, const struct qm_matrix_batch *m,
                             struct qm_pair *u, struct qm_pair *row, struct qm_pair *col)
 {
     const struct qm_pair one = {1.0, 0.0};
@@ -99,7 +99,7 @@ static void direction_bound(const struct qm_bound_step *b, const struct qm_batch
 static qm_status bound(const struct qm_bound_step *b)
 {
     const struct qm_oracle_hyper *h = b->h;
-    struct qm_batch m = qm_batch_of(b->shape);
+    struct qm_matrix_batch m = qm_batch_of(b->shape);
     int64_t n = b->n, rows = m.batch * m.rows, cols = m.batch * m.cols;
     struct qm_pair *u = qm_pairs(4 * n + 2), *row = u + n, *col = row + n + 1, *avg = col + n + 1;
     struct qm_beta w = qm_bound_beta(b, h->beta1, 0);

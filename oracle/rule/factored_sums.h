@@ -8,13 +8,13 @@
 #include "oracle/metric/compensated_sum.h"
 
 /* A tensor as a batch of matrices, its last two dims; batch 0: it has none. */
-struct qm_batch {
+struct qm_matrix_batch {
     int64_t batch, rows, cols, numel;
 };
 
-static inline struct qm_batch qm_batch_of(const struct qm_shape *s)
+static inline struct qm_matrix_batch qm_batch_of(const struct qm_shape *s)
 {
-    struct qm_batch b = {.numel = qm_shape_numel(s)};
+    struct qm_matrix_batch b = {.numel = qm_shape_numel(s)};
     if (s->rank < 2)
         return b;
     b.rows = s->dim[s->rank - 2];
@@ -46,7 +46,7 @@ static inline double qm_rms_of(const double *x, int64_t n)
 }
 
 /* r and c of every matrix: beta times the old plus (1 - beta) times the means of s. */
-static inline void qm_factors_average(const struct qm_batch *m, const double *s, double beta,
+static inline void qm_factors_average(const struct qm_matrix_batch *m, const double *s, double beta,
                                       double *r, double *c)
 {
     for (int64_t b = 0; b < m->batch; b++) {
@@ -63,7 +63,7 @@ static inline void qm_factors_average(const struct qm_batch *m, const double *s,
 }
 
 /* x <- x / sqrt(V), V = r c / mean(r) in each matrix. */
-static inline void qm_factors_divide(const struct qm_batch *m, const double *r, const double *c,
+static inline void qm_factors_divide(const struct qm_matrix_batch *m, const double *r, const double *c,
                                      double *x)
 {
     for (int64_t b = 0; b < m->batch; b++) {

@@ -83,7 +83,7 @@ static void check_edges(const struct qm_codec *c, const char *text)
                 continue;
             float y = qm_unordered(qm_ordered(e) + d);
             uint8_t fast;
-            qm_lanes()->positions(c, &y, 1, &fast);
+            qm_simd()->positions(c, &y, 1, &fast);
             if (fast != qm_code_of(c, y, 0))
                 fail_msg("%s: y = %a: edges give %d, the search gives %d", text, (double)y, fast,
                          qm_code_of(c, y, 0));
@@ -91,7 +91,7 @@ static void check_edges(const struct qm_codec *c, const char *text)
     for (int i = 0; i < 300; i++) {
         float y = random_float(0) * limit;
         uint8_t fast;
-        qm_lanes()->positions(c, &y, 1, &fast);
+        qm_simd()->positions(c, &y, 1, &fast);
         assert_int_equal(fast, qm_code_of(c, y, 0));
     }
 }
@@ -199,7 +199,7 @@ static void check_positions(const struct qm_codec *c, const char *text, const fl
         if (!qm_isa_force((enum qm_isa)isa))
             continue;
         memset(got, 0xa5, sizeof got);
-        qm_lanes()->positions(c, y, n, got);
+        qm_simd()->positions(c, y, n, got);
         for (int i = 0; i < n; i++)
             if (got[i] != want[i])
                 fail_msg("%s, %s: y = %a is at %d, by the lanes at %d", text,
@@ -328,14 +328,14 @@ static void test_segments_refused(void **state)
 {
     (void)state;
     struct qm_codec c;
-    struct qm_segments s;
+    struct qm_edge_lines s;
     assert_int_equal(qm_codec_parse(&c, "dyn:8s/block:256/bisect/near"), QM_OK);
     for (int k = 0; k < 255; k++) {
         float kept = c.edge[k];
         for (int way = -1; way <= 1; way += 2) {
             float to = k + way < 0 || k + way > 254 ? 0.0f : c.edge[k + way];
             c.edge[k] = kept + 0.01f * (to - kept);
-            qm_segments_build(c.edge, &s);
+            qm_edge_lines_build(c.edge, &s);
             /* an edge that a line was fitted to may be followed; no other */
             for (int i = 0; s.usable && i < 600; i++) {
                 struct qm_codec d = c;
@@ -348,14 +348,14 @@ static void test_segments_refused(void **state)
                 for (int j = 0; j < 32; j++)
                     for (int l = 0; l < 8; l++)
                         d.fan[l][j] = 8 * j + l < 255 ? c.edge[8 * j + l] : INFINITY;
-                qm_lanes()->positions(&d, &y, 1, &got);
+                qm_simd()->positions(&d, &y, 1, &got);
                 assert_int_equal(got, want);
             }
         }
         c.edge[k] = kept;
     }
     c.edge[200] = NAN;
-    qm_segments_build(c.edge, &s);
+    qm_edge_lines_build(c.edge, &s);
     assert_false(s.usable);
 }
 

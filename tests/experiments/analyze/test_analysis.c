@@ -48,7 +48,7 @@ static void write_npy(const char *shape, const float *x, int64_t n)
 }
 
 static void analyze(struct qm_analysis *a, const char *const *quantizer, int n, int threads,
-                    enum qm_metrics_level level, struct qm_census *census)
+                    enum qm_metrics_level level, struct qm_float_classes *census)
 {
     struct qm_file *f;
     for (int i = 0; i < n; i++) {
@@ -117,7 +117,7 @@ static void streamed_equals_whole(const char *dims, const struct qm_shape *shape
                                   const char *const *quantizer, int n)
 {
     struct qm_analysis a[16];
-    struct qm_census census;
+    struct qm_float_classes census;
     int64_t numel = qm_shape_numel(shape);
     float *x = values(numel, is_signed);
     write_npy(dims, x, numel);
@@ -176,7 +176,7 @@ static void test_threads(void **state)
     static const char *const quantizer[] = {
         "dyn:4s/block:128/bisect/mid", "nf4:4s/rank1/bisect/mid", "dyn:4s/block:128/bisect/stoch"};
     struct qm_analysis one[3], many[3];
-    struct qm_census census;
+    struct qm_float_classes census;
     float *x = values(N, 1);
     write_npy("750, 1001", x, N);
     analyze(one, quantizer, 3, 1, QM_METRICS_full, &census);
@@ -203,7 +203,7 @@ static void test_census_and_reasons(void **state)
                                             "dyn:4s/block:128/bisect/mid",
                                             "lin:4u/tensor/bisect/mid"};
     struct qm_analysis a[4];
-    struct qm_census census;
+    struct qm_float_classes census;
     float *x = values(N, 0);
     x[5] = NAN;
     x[N - 2] = -INFINITY; /* the only negative one, in the last piece */
@@ -234,7 +234,7 @@ static void test_shapes_that_do_not_fit(void **state)
     static const char *const quantizer[] = {"dyn:4s/col/bisect/mid",
                                             "dyn:4s/block:4194304/bisect/mid"};
     struct qm_analysis a[2];
-    struct qm_census census;
+    struct qm_float_classes census;
     float *x = values(3 << 20, 1);
     write_npy("3145728,", x, 3 << 20);
     analyze(a, quantizer, 2, 2, QM_METRICS_basic, &census);

@@ -222,7 +222,7 @@ static void line(FILE *f, int cell, const char *id, const char *status, const ch
 static void test_book(void **state)
 {
     (void)state;
-    struct qm_book b = {0};
+    struct qm_ledger_index b = {0};
     int64_t best[6];
     char hash[65], id[6][QM_CELL_ID];
     write_text(file("good.h5"), "good");
@@ -242,17 +242,17 @@ static void test_book(void **state)
     fputs("{\"cell\": 5, \"id\"\n", f);                  /* damaged */
     fputs("{\"cell\":5,\"id\":\"aaaaaaaaaaaaaaaa\"", f); /* cut */
     fclose(f);
-    assert_int_equal(qm_book_read_all(&b, dir), QM_OK);
+    assert_int_equal(qm_ledger_index_read_all(&b, dir), QM_OK);
     assert_int_equal(b.n_lines, 8);
     assert_int_equal(b.bad_lines, 1);
-    assert_int_equal(qm_book_check(&b), 1);
+    assert_int_equal(qm_ledger_index_check(&b), 1);
     for (int i = 0; i < 6; i++)
         strcpy(id[i], "aaaaaaaaaaaaaaaa");
-    assert_int_equal(qm_book_resolve(&b, 6, id, best), QM_OK);
+    assert_int_equal(qm_ledger_index_resolve(&b, 6, id, best), QM_OK);
     const int64_t want[6] = {0, 2, -1, -1, -1, -1};
     for (int i = 0; i < 6; i++)
         assert_int_equal(best[i], want[i]);
-    qm_book_free(&b);
+    qm_ledger_index_free(&b);
     /* opening it for writing cuts the half line off, and takes the lock */
     struct qm_ledger l, second;
     assert_int_equal(qm_ledger_open(dir, "1of1", &l), QM_OK);
@@ -310,10 +310,10 @@ static int64_t recovered(long flip, long cut)
     assert_int_equal(qm_writer_recover(&w, 8, wanted, 0, &taken), QM_OK);
     assert_int_equal(lseek(w.journal, 0, SEEK_END), 0);
     qm_writer_close(&w);
-    struct qm_book b = {0};
-    assert_int_equal(qm_book_read(&b, file("1of2.jsonl")), QM_OK);
+    struct qm_ledger_index b = {0};
+    assert_int_equal(qm_ledger_index_read(&b, file("1of2.jsonl")), QM_OK);
     assert_int_equal(b.n_lines, taken);
-    qm_book_free(&b);
+    qm_ledger_index_free(&b);
     unlink(file("1of2.jsonl"));
     return taken;
 }
@@ -328,21 +328,21 @@ static void test_journal(void **state)
 
 /* ---- cells and shards ---------------------------------------------------------------------- */
 
-static struct qm_job open_text(const char *text)
+static struct qm_loaded_suite open_text(const char *text)
 {
-    struct qm_job job;
+    struct qm_loaded_suite job;
     write_text(path, text);
-    if (qm_job_open(path, NULL, &job) != QM_OK)
+    if (qm_loaded_suite_open(path, NULL, &job) != QM_OK)
         fail_msg("%s", qm_message());
     return job;
 }
 
 static void only_id(const char *text, char *out)
 {
-    struct qm_job job = open_text(text);
+    struct qm_loaded_suite job = open_text(text);
     assert_int_equal(job.n_cells, 1);
     qm_cell_id(job.suite, &job.cells[0], out);
-    qm_job_close(&job);
+    qm_loaded_suite_close(&job);
 }
 
 static void test_ids(void **state)
@@ -374,10 +374,10 @@ static void test_ids(void **state)
         assert_string_not_equal(other, base);
     }
     /* a value more on an axis does not rename the others */
-    struct qm_job job = open_text("seed: [5, 1]\nvariant: ema4_nf4\nsource: dist:gauss\n");
+    struct qm_loaded_suite job = open_text("seed: [5, 1]\nvariant: ema4_nf4\nsource: dist:gauss\n");
     qm_cell_id(job.suite, &job.cells[1], other);
     assert_string_equal(other, base);
-    qm_job_close(&job);
+    qm_loaded_suite_close(&job);
 }
 
 #define MIXED                                                                                 \
@@ -388,7 +388,7 @@ static void test_shards(void **state)
 {
     (void)state;
     static const int counts[] = {1, 2, 7, 100};
-    struct qm_job job = open_text(MIXED);
+    struct qm_loaded_suite job = open_text(MIXED);
     int64_t n = job.n_cells;
     char *seen = calloc((size_t)n, 1), *wanted = calloc((size_t)n, 1);
     assert_non_null(seen);
@@ -424,14 +424,14 @@ static void test_shards(void **state)
     }
     free(seen);
     free(wanted);
-    qm_job_close(&job);
+    qm_loaded_suite_close(&job);
 }
 
 /* Cells of one twin come one after the other, also to two workers that take in turn. */
 static void test_dealing(void **state)
 {
     (void)state;
-    struct qm_job job =
+    struct qm_loaded_suite job =
         open_text("variant: [adamw_f32, adamw4_ao]\ncoupling: closed\n"
                   "source: \"problem:quad:n=64\"\nseed: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]\n");
     struct qm_queue q;
@@ -451,7 +451,7 @@ static void test_dealing(void **state)
     assert_int_equal(qm_queue_take(&q, &group[0]), 5);
     assert_int_equal(qm_queue_take(&q, &group[0]), -1);
     qm_queue_close(&q);
-    qm_job_close(&job);
+    qm_loaded_suite_close(&job);
 }
 
 static void test_shard_words(void **state)

@@ -16,10 +16,10 @@
 
 #include "experiments/conform/conform.h"
 
-static void show(void *context, const struct qm_case *c)
+static void show(void *context, const struct qm_golden_case *c)
 {
     if (c->outcome == QM_OUTCOME_differs || c->outcome == QM_OUTCOME_unreadable)
-        print_error("%s: %s %s: %s [%s]\n", (const char *)context, qm_outcome_word(c->outcome),
+        print_error("%s: %s %s: %s [%s]\n", (const char *)context, qm_conform_result_word(c->outcome),
                     c->name, c->text, c->how);
 }
 
@@ -171,7 +171,7 @@ static void test_unreadable(void **state)
 }
 
 /* A changed bit in a recorded code is seen, with its index and both values. */
-static void keep_text(void *context, const struct qm_case *c)
+static void keep_text(void *context, const struct qm_golden_case *c)
 {
     if (c->outcome == QM_OUTCOME_differs)
         snprintf(context, 320, "%s", c->text);

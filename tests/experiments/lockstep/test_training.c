@@ -64,21 +64,21 @@ static void release(struct ran *a)
     qm_suite_free(a->s);
 }
 
-static struct qm_sides *open_sides(const struct qm_cell *c)
+static struct qm_lockstep_pair *open_sides(const struct qm_cell *c)
 {
-    struct qm_sides *a = calloc(1, sizeof *a);
+    struct qm_lockstep_pair *a = calloc(1, sizeof *a);
     assert_non_null(a);
-    if (qm_sides_open(c, a) != QM_OK)
+    if (qm_lockstep_pair_open(c, a) != QM_OK)
         fail_msg("%s", qm_message());
     return a;
 }
 
-static void update(struct qm_sides *a, int64_t k)
+static void update(struct qm_lockstep_pair *a, int64_t k)
 {
-    qm_sides_gradient(a, k);
-    qm_sides_twin_gradient(a, k);
-    assert_int_equal(qm_sides_step(a, k), QM_OK);
-    assert_int_equal(qm_sides_twin_step(a, k), QM_OK);
+    qm_lockstep_pair_gradient(a, k);
+    qm_lockstep_pair_twin_gradient(a, k);
+    assert_int_equal(qm_lockstep_pair_step(a, k), QM_OK);
+    assert_int_equal(qm_lockstep_pair_twin_step(a, k), QM_OK);
 }
 
 /* ---- warm-up --------------------------------------------------------------------------------- */
@@ -94,7 +94,7 @@ static void test_warmup(void **state)
     assert_int_equal(r.r.n_cells, 4);
     for (int64_t i = 0; i < 4; i++) {
         const struct qm_cell *c = &r.r.cell[i];
-        struct qm_sides *a = open_sides(c);
+        struct qm_lockstep_pair *a = open_sides(c);
         double p[64], q[64], g[64];
         memcpy(p, a->twin_p, sizeof p);
         for (int j = 0; j < 64; j++)
@@ -115,7 +115,7 @@ static void test_warmup(void **state)
                 assert_true(fabs(own - q[j]) <= (a->is_double ? 1e-14 : 1e-5));
             }
         }
-        qm_sides_close(a);
+        qm_lockstep_pair_close(a);
     }
     release(&r);
 }
@@ -146,10 +146,10 @@ static void test_suggestions(void **state)
         assert_int_equal(qm_problem_find(cases[i].like, &like), QM_OK);
         double want[] = {like->lr_adamw, like->lr_sgdm, like->lr_lion, 0.5};
         for (int k = 0; k < 4; k++) {
-            struct qm_sides *a = open_sides(&r.r.cell[k]);
+            struct qm_lockstep_pair *a = open_sides(&r.r.cell[k]);
             assert_true(a->recipe.hyper.lr == want[k] && a->twin_hyper.lr == want[k]);
             assert_int_equal(qm_cell_steps(&r.r.cell[k]), like->steps);
-            qm_sides_close(a);
+            qm_lockstep_pair_close(a);
         }
         release(&r);
     }
@@ -157,9 +157,9 @@ static void test_suggestions(void **state)
 
 /* ---- decay ----------------------------------------------------------------------------------- */
 
-static struct qm_sides *after(const struct qm_cell *c, int64_t steps)
+static struct qm_lockstep_pair *after(const struct qm_cell *c, int64_t steps)
 {
-    struct qm_sides *a = open_sides(c);
+    struct qm_lockstep_pair *a = open_sides(c);
     for (int64_t k = 0; k < steps; k++)
         update(a, k);
     return a;
@@ -175,12 +175,12 @@ static void test_decay_rank(void **state)
              "decay_rank: [0, 2, 3]\n",
              &r);
     assert_int_equal(r.r.n_cells, 6); /* weight_decay before decay_rank, which is the fastest */
-    struct qm_sides *without = after(&r.r.cell[0], 1), *with = after(&r.r.cell[3], 1);
-    struct qm_sides *matrices = after(&r.r.cell[4], 1), *none = after(&r.r.cell[5], 1);
+    struct qm_lockstep_pair *without = after(&r.r.cell[0], 1), *with = after(&r.r.cell[3], 1);
+    struct qm_lockstep_pair *matrices = after(&r.r.cell[4], 1), *none = after(&r.r.cell[5], 1);
     for (int i = 0; i < with->n_tensors; i++) {
         int64_t at = with->first[i];
         size_t n = (size_t)with->numel[i];
-        const struct qm_sides *want = with->shape[i].rank >= 2 ? with : without;
+        const struct qm_lockstep_pair *want = with->shape[i].rank >= 2 ? with : without;
         seen[with->shape[i].rank]++;
         assert_memory_equal(matrices->p + at, want->p + at, n * sizeof(float));
         assert_memory_equal(matrices->twin_p + at, want->twin_p + at, n * sizeof(double));
@@ -189,10 +189,10 @@ static void test_decay_rank(void **state)
     }
     assert_true(seen[1] > 4 && seen[2] > 4);
     assert_memory_equal(none->p, without->p, (size_t)with->total * sizeof(float));
-    qm_sides_close(without);
-    qm_sides_close(with);
-    qm_sides_close(matrices);
-    qm_sides_close(none);
+    qm_lockstep_pair_close(without);
+    qm_lockstep_pair_close(with);
+    qm_lockstep_pair_close(matrices);
+    qm_lockstep_pair_close(none);
     release(&r);
 }
 
@@ -247,7 +247,7 @@ static void test_rosen_basins(void **state)
              "\"problem:nqm:n=4\"]\n",
              &r);
     for (int64_t i = 0; i < 5; i++) {
-        struct qm_sides *a = open_sides(&r.r.cell[i]);
+        struct qm_lockstep_pair *a = open_sides(&r.r.cell[i]);
         int64_t n = i == 1 ? 2 : 4;
         for (int b = 0; b < 2; b++) {
             for (int64_t j = 0; j < n; j++) {
@@ -255,8 +255,8 @@ static void test_rosen_basins(void **state)
                 a->p[j] = (float)minimum[1 - b][j];
             }
             int has = i != 1 && i != 4;
-            assert_true(qm_sides_basin(a, 1) == (has ? b : 0));
-            assert_true(qm_sides_basin(a, 0) == (has ? 1 - b : 0));
+            assert_true(qm_lockstep_pair_basin(a, 1) == (has ? b : 0));
+            assert_true(qm_lockstep_pair_basin(a, 0) == (has ? 1 - b : 0));
             if (i == 0) {
                 double g[4], f = r.r.cell[i].problem->eval(a->problem, a->twin_p, 1, g);
                 assert_true(fabs(f - bottom[b]) < 1e-9);
@@ -264,7 +264,7 @@ static void test_rosen_basins(void **state)
                     assert_true(fabs(g[j]) < 1e-6);
             }
         }
-        qm_sides_close(a);
+        qm_lockstep_pair_close(a);
     }
     release(&r);
 }

@@ -52,7 +52,7 @@ static void pieces(void **state)
     assert_null(r.entry[1].within[QM_TRIAL_usual]);
     assert_non_null(strstr(r.entry[1].source, "double bc1 = 1.0, bc2 ="));
     assert_null(strstr(r.entry[0].source, "double bc1 = 1.0, bc2 ="));
-    assert_int_equal(r.entry[2].kind, QM_ENTRY_benign);
+    assert_int_equal(r.entry[2].kind, QM_MUTANT_benign);
     assert_non_null(strstr(r.entry[2].source, "m[i] = take1 * x + beta1 * m[i];\nv[i] = beta2 *"));
     assert_non_null(strstr(r.entry[2].source, "return 0 ;"));
     assert_null(strstr(r.entry[2].source, "return 0;"));
@@ -98,11 +98,11 @@ static void shipped(void **state)
     if (qm_registry_open(&r) != QM_OK)
         fail_msg("%s", qm_message());
     for (int i = 0; i < r.n; i++) {
-        const struct qm_entry *e = &r.entry[i];
-        templates += e->kind == QM_ENTRY_template;
-        mutants += e->kind == QM_ENTRY_mutant;
-        benign += e->kind == QM_ENTRY_benign;
-        if (e->kind != QM_ENTRY_template)
+        const struct qm_mutant_entry *e = &r.entry[i];
+        templates += e->kind == QM_MUTANT_template;
+        mutants += e->kind == QM_MUTANT_mutant;
+        benign += e->kind == QM_MUTANT_benign;
+        if (e->kind != QM_MUTANT_template)
             assert_string_not_equal(e->source, r.entry[e->of].source);
     }
     assert_true(templates >= 10 && mutants >= 60 && benign >= 20);
@@ -171,7 +171,7 @@ static void unexplained(void **state)
     int with_reason = 0;
     (void)state;
     struct qm_matrix m = judged(lines);
-    const struct qm_trial *t = &m.trial[1];
+    const struct qm_mutant_trial *t = &m.trial[1];
     assert_int_equal(t->cell[QM_TRIAL_start].is, QM_CELL_killed);
     assert_int_equal(t->cell[QM_TRIAL_usual].is, QM_CELL_survives);
     for (int i = 0; i < m.n_faults; i++)
@@ -188,7 +188,7 @@ static void equivalence(void **state)
                                         NULL};
     (void)state;
     struct qm_matrix m = judged(lines);
-    const struct qm_trial *base = &m.trial[0], *t = &m.trial[1];
+    const struct qm_mutant_trial *base = &m.trial[0], *t = &m.trial[1];
     assert_int_equal(m.n_faults, 0);
     assert_int_equal(t->cell[QM_TRIAL_start].is, QM_CELL_equal);
     assert_true(t->cell[QM_TRIAL_start].digest == base->cell[QM_TRIAL_start].digest);

@@ -347,16 +347,16 @@ static void test_well_written(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(qm_problem_find(cases[i].name, &p), QM_OK);
-        qm_status st = qm_wrap_check(p, cases[i].args);
+        qm_status st = qm_problem_wrapper_check(p, cases[i].args);
         if (st != (cases[i].message ? QM_BAD_ARG : QM_OK) ||
             (cases[i].message && !strstr(qm_message(), cases[i].message)))
             fail_msg("%s:%s gave %d: %s", p->name, cases[i].args, (int)st, qm_message());
     }
     for (int k = 0; k < qm_problem_count(); k++) {
         p = qm_problem_at(k);
-        assert_int_equal(qm_wrap_check(p, p->args), QM_OK);
-        assert_int_equal(qm_wrap_check(p, NULL), QM_OK);
-        assert_int_equal(qm_wrap_check(p, "nonsense=1"), QM_BAD_ARG);
+        assert_int_equal(qm_problem_wrapper_check(p, p->args), QM_OK);
+        assert_int_equal(qm_problem_wrapper_check(p, NULL), QM_OK);
+        assert_int_equal(qm_problem_wrapper_check(p, "nonsense=1"), QM_BAD_ARG);
         assert_non_null(strstr(qm_message(), "no argument 'nonsense'; there are "));
         for (int i = 0; i < p->n_args; i++)
             assert_non_null(strstr(qm_message(), p->arg[i].key));

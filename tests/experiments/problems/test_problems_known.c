@@ -356,18 +356,18 @@ static void test_chain_table(void **state)
     };
     (void)state;
     for (int k = 0; k < 6; k++) {
-        struct qm_chain c = {0};
-        assert_int_equal(qm_chain_open(want[k].symbols, want[k].order, want[k].a, &c), QM_OK);
+        struct qm_markov_chain c = {0};
+        assert_int_equal(qm_markov_chain_open(want[k].symbols, want[k].order, want[k].a, &c), QM_OK);
         check_close("entropy", c.entropy, want[k].entropy, DIGITS(13));
         check_close("unigram", c.unigram, want[k].unigram, DIGITS(13));
         check_close("bigram", c.entropy1, want[k].bigram, DIGITS(13));
-        check_close("floor", qm_chain_floor(&c, 10), (want[k].bigram + 9 * want[k].entropy) / 10,
+        check_close("floor", qm_markov_chain_floor(&c, 10), (want[k].bigram + 9 * want[k].entropy) / 10,
                     DIGITS(13));
         if (k == 0) {
-            check_close("P00", qm_chain_next(&c, -1, 0)[0], 0.128600635615, DIGITS(12));
-            check_close("P01", qm_chain_next(&c, -1, 0)[1], 0.011495811141, DIGITS(11));
+            check_close("P00", qm_markov_chain_next(&c, -1, 0)[0], 0.128600635615, DIGITS(12));
+            check_close("P01", qm_markov_chain_next(&c, -1, 0)[1], 0.011495811141, DIGITS(11));
         }
-        qm_chain_close(&c);
+        qm_markov_chain_close(&c);
     }
 }
 
@@ -378,20 +378,20 @@ static void test_chain_draws(void **state)
     static int32_t x[SEQUENCES * LENGTH];
     (void)state;
     for (int order = 1; order <= 2; order++) {
-        struct qm_chain c = {0};
-        assert_int_equal(qm_chain_open(16, order, 3, &c), QM_OK);
-        qm_chain_draw(&c, 11, QM_STREAM_rows, 7, SEQUENCES, LENGTH, x);
+        struct qm_markov_chain c = {0};
+        assert_int_equal(qm_markov_chain_open(16, order, 3, &c), QM_OK);
+        qm_markov_chain_draw(&c, 11, QM_STREAM_rows, 7, SEQUENCES, LENGTH, x);
         for (int i = 0; i < LENGTH; i++) {
             double sum = 0, sum2 = 0, want = i == 0 ? c.unigram : i == 1 ? c.entropy1 : c.entropy;
             for (int b = 0; b < SEQUENCES; b++) {
                 const int32_t *s = x + b * LENGTH + i;
-                double p = i ? qm_chain_next(&c, i > 1 ? s[-2] : -1, s[-1])[*s] : c.stationary[*s];
+                double p = i ? qm_markov_chain_next(&c, i > 1 ? s[-2] : -1, s[-1])[*s] : c.stationary[*s];
                 sum -= log(p) / SEQUENCES;
                 sum2 += log(p) * log(p) / SEQUENCES;
             }
             assert_true(fabs(sum - want) < 4 * sqrt((sum2 - sum * sum) / SEQUENCES));
         }
-        qm_chain_close(&c);
+        qm_markov_chain_close(&c);
     }
 }
 
@@ -415,16 +415,16 @@ static void test_mclm_size(void **state)
 static void test_mclm_attention(void **state)
 {
     struct bench b = opened("mclm", "K=6,T=8,C=16,L=1,heads=2,batch=16,order=2,a=4,eval=32", 1);
-    struct qm_chain c = {0};
+    struct qm_markov_chain c = {0};
     (void)state;
-    assert_int_equal(qm_chain_open(6, 2, 4, &c), QM_OK);
+    assert_int_equal(qm_markov_chain_open(6, 2, 4, &c), QM_OK);
     for (int t = 1; t <= 1500; t++)
         adam_step(&b, 0.01, t);
     double f = loss(&b);
     if (!(f > b.p->optimum(b.self) && f < c.entropy1 - 0.1))
         fail_msg("loss %g, floor %g, one token of context gives %g", f, b.p->optimum(b.self),
                  c.entropy1);
-    qm_chain_close(&c);
+    qm_markov_chain_close(&c);
     done(&b);
 }
 
@@ -784,13 +784,13 @@ static void test_exps(void **state)
     for (int isa = 0; isa < QM_ISA_COUNT; isa++) {
         if (!qm_isa_force((enum qm_isa)isa))
             continue;
-        qm_exps_of()(x, N, y);
+        qm_vector_exp_of()(x, N, y);
         if (isa == 0)
             memcpy(first, y, sizeof y);
         assert_memory_equal(y, first, sizeof y);
         for (int n = 0; n < 20; n++) {
             double some[20];
-            qm_exps_of()(x + 777, n, some);
+            qm_vector_exp_of()(x + 777, n, some);
             assert_memory_equal(some, y + 777, (size_t)n * sizeof *some);
         }
     }
@@ -799,11 +799,11 @@ static void test_exps(void **state)
         assert_true(fabsl((long double)y[i] - want) <= 2 * 0x1p-52L * want);
     }
     double ends[4] = {-1e300, 1e300, 0, -0.0};
-    qm_exps_of()(ends, 4, ends);
+    qm_vector_exp_of()(ends, 4, ends);
     assert_true(ends[0] > 0 && ends[0] < 1e-300 && ends[1] > 1e300 && isfinite(ends[1]));
     assert_true(ends[2] == 1 && ends[3] == 1);
     ends[0] = nan("");
-    qm_exps_of()(ends, 1, ends);
+    qm_vector_exp_of()(ends, 1, ends);
     assert_true(isnan(ends[0]));
     qm_isa_force(own);
 }

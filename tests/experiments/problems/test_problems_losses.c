@@ -393,19 +393,19 @@ static void gpt(const num *p, const int32_t *token, num log_q[GPT_T][GPT_K])
 
 static num mclm(const num *p, uint64_t seed, int64_t step)
 {
-    struct qm_chain c = {0};
+    struct qm_markov_chain c = {0};
     int32_t token[3 * (GPT_T + 1)];
     int count = step ? 2 : 3;
     num sum = 0;
-    assert_int_equal(qm_chain_open(GPT_K, 2, 2, &c), QM_OK);
-    qm_chain_draw(&c, step ? seed : 4, step ? QM_STREAM_rows : QM_STREAM_dist, step, count,
+    assert_int_equal(qm_markov_chain_open(GPT_K, 2, 2, &c), QM_OK);
+    qm_markov_chain_draw(&c, step ? seed : 4, step ? QM_STREAM_rows : QM_STREAM_dist, step, count,
                   GPT_T + 1, token);
     for (int b = 0; b < count; b++) {
         const int32_t *x = token + b * (GPT_T + 1);
         num log_q[GPT_T][GPT_K];
         gpt(p, x, log_q);
         for (int t = 0; t < GPT_T; t++) {
-            const double *law = qm_chain_next(&c, t ? x[t - 1] : -1, x[t]);
+            const double *law = qm_markov_chain_next(&c, t ? x[t - 1] : -1, x[t]);
             for (int k = 0; step == 0 && k < GPT_K; k++)
                 sum += (long double)law[k] * (logl((long double)law[k]) - log_q[t][k]);
             if (step)
@@ -414,8 +414,8 @@ static num mclm(const num *p, uint64_t seed, int64_t step)
     }
     sum /= count * GPT_T;
     if (step == 0)
-        sum += (long double)qm_chain_floor(&c, GPT_T);
-    qm_chain_close(&c);
+        sum += (long double)qm_markov_chain_floor(&c, GPT_T);
+    qm_markov_chain_close(&c);
     return sum;
 }
 

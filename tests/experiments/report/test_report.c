@@ -42,19 +42,19 @@ static char *printed(void (*put)(FILE *to, const char *text), const char *text)
 static void escapes(void **state)
 {
     (void)state;
-    assert_string_equal(printed(qm_put_html, "<a href=\"x\">&'\x01"),
+    assert_string_equal(printed(qm_escape_html, "<a href=\"x\">&'\x01"),
                         "&lt;a href=&quot;x&quot;&gt;&amp;&#39;&#xfffd;");
-    assert_string_equal(printed(qm_put_html, "\xce\xb2\n"), "\xce\xb2\n");
-    assert_string_equal(printed(qm_put_markdown, "a|b\n<i>*_`[x]~$"),
+    assert_string_equal(printed(qm_escape_html, "\xce\xb2\n"), "\xce\xb2\n");
+    assert_string_equal(printed(qm_escape_markdown, "a|b\n<i>*_`[x]~$"),
                         "a\\|b &lt;i\\>\\*\\_\\`\\[x\\]\\~\\$");
-    assert_string_equal(printed(qm_put_latex, "50% of $5 & {a_b} #1 ~^\\"),
+    assert_string_equal(printed(qm_escape_latex, "50% of $5 & {a_b} #1 ~^\\"),
                         "50\\% of \\$5 \\& \\{a\\_b\\} \\#1 "
                         "\\textasciitilde{}\\textasciicircum{}\\textbackslash{}");
-    assert_string_equal(printed(qm_put_latex, "-[1] <x>"), "{-}{[}1{]} $<$x$>$");
+    assert_string_equal(printed(qm_escape_latex, "-[1] <x>"), "{-}{[}1{]} $<$x$>$");
 }
 
 /* Rows of a grid, as text between tabs. */
-static const char *cell(const struct qm_grid *g, int64_t row, int column)
+static const char *cell(const struct qm_text_grid *g, int64_t row, int column)
 {
     return g->cell[row * g->n_cols + column];
 }
@@ -63,7 +63,7 @@ static void grids(void **state)
 {
     (void)state;
     struct qm_result *r;
-    struct qm_grid g;
+    struct qm_text_grid g;
     assert_int_equal(qm_result_open(sample, &r), QM_OK);
     assert_int_equal(qm_grid_read(r, "/protocol/runs", 10, &g), QM_OK);
     assert_int_equal(qm_grid_rows(&g), 10);
@@ -81,7 +81,7 @@ static void verdicts(void **state)
 {
     (void)state;
     struct qm_result *r;
-    struct qm_grid all, wide;
+    struct qm_text_grid all, wide;
     char text[64];
     assert_int_equal(qm_result_open(sample, &r), QM_OK);
     assert_int_equal(qm_verdicts_long(r, &all), QM_OK);
@@ -106,7 +106,7 @@ static void troubles(void **state)
 {
     (void)state;
     struct qm_result *r;
-    struct qm_grid g;
+    struct qm_text_grid g;
     char counts[128];
     assert_int_equal(qm_result_open(sample, &r), QM_OK);
     assert_int_equal(qm_troubles(r, &g), QM_OK);
@@ -319,7 +319,7 @@ static void archives(void **state)
     assert_int_equal(qm_archive_write(r, sample, archive), QM_OK);
     assert_int_equal(qm_result_open(archive, &a), QM_OK);
     for (int t = 0; t < 2; t++) {
-        struct qm_grid x, y;
+        struct qm_text_grid x, y;
         assert_int_equal(qm_grid_read(r, tables[t], INT64_MAX, &x), QM_OK);
         assert_int_equal(qm_grid_read(a, tables[t], INT64_MAX, &y), QM_OK);
         assert_int_equal(x.n_cells, y.n_cells);

@@ -100,23 +100,23 @@ static void test_verdicts(void **state)
         double lo, hi;
         enum qm_relation relation;
         double bound[2];
-        enum qm_verdict want;
+        enum qm_claim_verdict want;
     } cases[] = {
-        {1, 2, QM_RELATION_above, {0, 0}, QM_VERDICT_holds},
-        {-1, 2, QM_RELATION_above, {0, 0}, QM_VERDICT_undecided},
-        {-2, -1, QM_RELATION_above, {0, 0}, QM_VERDICT_fails},
-        {0, 0, QM_RELATION_above, {0, 0}, QM_VERDICT_fails}, /* no difference at all */
-        {0, 0, QM_RELATION_below, {0, 0}, QM_VERDICT_fails},
-        {1, 2, QM_RELATION_below, {0, 0}, QM_VERDICT_fails},
-        {1, 2, QM_RELATION_below, {2.5, 0}, QM_VERDICT_holds},
-        {1, 3, QM_RELATION_below, {2.5, 0}, QM_VERDICT_undecided},
-        {1, 2, QM_RELATION_between, {0, 3}, QM_VERDICT_holds},
-        {1, 4, QM_RELATION_between, {0, 3}, QM_VERDICT_undecided},
-        {-1, 4, QM_RELATION_between, {0, 3}, QM_VERDICT_undecided},
-        {3, 4, QM_RELATION_between, {0, 3}, QM_VERDICT_fails},
-        {-2, -1, QM_RELATION_between, {0, 3}, QM_VERDICT_fails},
-        {(double)-INFINITY, (double)INFINITY, QM_RELATION_above, {0, 0}, QM_VERDICT_undecided},
-        {(double)NAN, (double)NAN, QM_RELATION_above, {0, 0}, QM_VERDICT_undecided},
+        {1, 2, QM_RELATION_above, {0, 0}, QM_CLAIM_VERDICT_holds},
+        {-1, 2, QM_RELATION_above, {0, 0}, QM_CLAIM_VERDICT_undecided},
+        {-2, -1, QM_RELATION_above, {0, 0}, QM_CLAIM_VERDICT_fails},
+        {0, 0, QM_RELATION_above, {0, 0}, QM_CLAIM_VERDICT_fails}, /* no difference at all */
+        {0, 0, QM_RELATION_below, {0, 0}, QM_CLAIM_VERDICT_fails},
+        {1, 2, QM_RELATION_below, {0, 0}, QM_CLAIM_VERDICT_fails},
+        {1, 2, QM_RELATION_below, {2.5, 0}, QM_CLAIM_VERDICT_holds},
+        {1, 3, QM_RELATION_below, {2.5, 0}, QM_CLAIM_VERDICT_undecided},
+        {1, 2, QM_RELATION_between, {0, 3}, QM_CLAIM_VERDICT_holds},
+        {1, 4, QM_RELATION_between, {0, 3}, QM_CLAIM_VERDICT_undecided},
+        {-1, 4, QM_RELATION_between, {0, 3}, QM_CLAIM_VERDICT_undecided},
+        {3, 4, QM_RELATION_between, {0, 3}, QM_CLAIM_VERDICT_fails},
+        {-2, -1, QM_RELATION_between, {0, 3}, QM_CLAIM_VERDICT_fails},
+        {(double)-INFINITY, (double)INFINITY, QM_RELATION_above, {0, 0}, QM_CLAIM_VERDICT_undecided},
+        {(double)NAN, (double)NAN, QM_RELATION_above, {0, 0}, QM_CLAIM_VERDICT_undecided},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct qm_effect e = {.lo = cases[i].lo, .hi = cases[i].hi};
@@ -240,16 +240,16 @@ static void test_judge(void **state)
     }
     assert_int_equal(qm_claim_judge(&r, e), QM_OK);
     assert_true(e[0].mean == 10.0 && e[0].lo == 10.0 && e[0].hi == 10.0);
-    assert_true(e[0].n == 3 && e[0].cells == 6 && e[0].verdict == QM_VERDICT_holds);
+    assert_true(e[0].n == 3 && e[0].cells == 6 && e[0].verdict == QM_CLAIM_VERDICT_holds);
     near(e[1].mean, 14.0 / 3.0 + 0.5); /* 1.5, 4.5, 9.5 */
     near(e[1].hi - e[1].lo, 2.0 * 0.95 / sqrt(2.0 * 0.975 * 0.025) *
                                 sqrt((1.0 / 6.0) * (pow(1.5, 2) + pow(4.5, 2) + pow(9.5, 2) -
                                                     3.0 * pow(14.0 / 3.0 + 0.5, 2))));
-    assert_int_equal(e[1].verdict, QM_VERDICT_undecided);
-    assert_true(e[2].n == 1 && e[2].mean == 2.0 && e[2].verdict == QM_VERDICT_undecided);
-    assert_true(e[3].n == 0 && isnan(e[3].mean) && e[3].verdict == QM_VERDICT_undecided);
-    assert_true(e[4].mean == 2.0 && e[4].n == 3 && e[4].verdict == QM_VERDICT_fails);
-    assert_true(e[5].mean == 12.0 && e[5].n == 3 && e[5].verdict == QM_VERDICT_undecided);
+    assert_int_equal(e[1].verdict, QM_CLAIM_VERDICT_undecided);
+    assert_true(e[2].n == 1 && e[2].mean == 2.0 && e[2].verdict == QM_CLAIM_VERDICT_undecided);
+    assert_true(e[3].n == 0 && isnan(e[3].mean) && e[3].verdict == QM_CLAIM_VERDICT_undecided);
+    assert_true(e[4].mean == 2.0 && e[4].n == 3 && e[4].verdict == QM_CLAIM_VERDICT_fails);
+    assert_true(e[5].mean == 12.0 && e[5].n == 3 && e[5].verdict == QM_CLAIM_VERDICT_undecided);
     for (int i = 0; i < 12; i++)
         free(r.outcome[i].value);
     free(r.outcome);

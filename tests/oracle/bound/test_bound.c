@@ -21,7 +21,7 @@ static double wide(uint64_t stream, uint64_t i, double decades)
 {
     uint32_t a = qm_philox_stream(77, stream, 2 * i), b = qm_philox_stream(77, stream, 2 * i + 1);
     double u = (double)a * 0x1p-32;
-    return qm_narrow((b & 1 ? -1.0 : 1.0) * pow(10.0, decades * (u - 0.5)));
+    return qm_round_float32((b & 1 ? -1.0 : 1.0) * pow(10.0, decades * (u - 0.5)));
 }
 
 static struct qm_oracle_hyper oracle_hyper(const struct qm_hyper *h)

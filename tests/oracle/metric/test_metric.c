@@ -588,7 +588,7 @@ static void small_angles_are_accurate(void **state)
     for (int k = 0; k < 5; k++)
         for (int grown = 0; grown < 2; grown++) {
             /* pairs (p, q) are turned by the angle: exactly that of the whole */
-            struct qm_pair pair;
+            struct qm_pair_sums pair;
             long double c = cosl(angle[k]), s = sinl(angle[k]), factor = grown ? 1.5L : 1.0L;
             memset(&pair, 0, sizeof pair);
             for (int i = 0; i < DIM; i += 2) {
@@ -598,19 +598,19 @@ static void small_angles_are_accurate(void **state)
                 b[i + 1] = (double)(factor * (s * a[i] + c * a[i + 1]));
             }
             for (int i = 0; i < DIM; i += 256)
-                assert_true(qm_pair_add(&pair, a + i, b + i, 256, qm_pair_best()));
+                assert_true(qm_pair_sums_add(&pair, a + i, b + i, 256, qm_pair_sums_best()));
             /* b itself is rounded: 2^-53 of each element, over root of the count in effect */
             double slack = 0x1p-52 / angle[k] + 1e-13;
-            near("angle", qm_pair_angle(&pair), angle[k], slack);
-            near("norm_ratio", qm_pair_norm_ratio(&pair), (double)factor, 1e-14);
+            near("angle", qm_pair_sums_angle(&pair), angle[k], slack);
+            near("norm_ratio", qm_pair_sums_norm_ratio(&pair), (double)factor, 1e-14);
         }
     /* beyond a right angle, and opposite */
     double p[2] = {1.0, 0.0}, q[2] = {-1.0, 1.0}, r[2] = {-2.0, 0.0};
-    struct qm_pair far = {0}, back = {0};
-    qm_pair_add(&far, p, q, 2, QM_PAIR_base);
-    qm_pair_add(&back, p, r, 2, QM_PAIR_base);
-    near("135 degrees", qm_pair_angle(&far), 2.356194490192345, 1e-15);
-    near("180 degrees", qm_pair_angle(&back), 3.141592653589793, 1e-15);
+    struct qm_pair_sums far = {0}, back = {0};
+    qm_pair_sums_add(&far, p, q, 2, QM_PAIR_SUMS_base);
+    qm_pair_sums_add(&back, p, r, 2, QM_PAIR_SUMS_base);
+    near("135 degrees", qm_pair_sums_angle(&far), 2.356194490192345, 1e-15);
+    near("180 degrees", qm_pair_sums_angle(&back), 3.141592653589793, 1e-15);
     /* the public metric, through float32: one element in 1024 turned by float steps */
     for (int i = 0; i < DIM; i++) {
         g[i] = (float)a[i];
@@ -633,34 +633,34 @@ static void small_angles_are_accurate(void **state)
 static void kernels_agree_to_the_bit(void **state)
 {
     (void)state;
-    static double got[N], lost[3][QM_PAIR_BLOCK][2];
+    static double got[N], lost[3][QM_PAIR_SUMS_BLOCK][2];
     make_signed();
     for (int i = 0; i < N; i++)
         got[i] = (double)y[i];
-    struct qm_pair base = {0};
-    for (int isa = QM_PAIR_base; isa <= (int)qm_pair_best(); isa++) {
-        struct qm_pair p;
+    struct qm_pair_sums base = {0};
+    for (int isa = QM_PAIR_SUMS_base; isa <= (int)qm_pair_sums_best(); isa++) {
+        struct qm_pair_sums p;
         memset(&p, 0, sizeof p);
-        for (int n = 1; n <= QM_PAIR_BLOCK; n++) { /* every length */
-            int at = 7 * n % (N - QM_PAIR_BLOCK);
-            assert_true(qm_pair_add(&p, x + at, got + at, n, (enum qm_pair_isa)isa));
-            qm_pair_lost(x + at, got + at, ws, gs, n, lost[isa][n - 1], (enum qm_pair_isa)isa);
+        for (int n = 1; n <= QM_PAIR_SUMS_BLOCK; n++) { /* every length */
+            int at = 7 * n % (N - QM_PAIR_SUMS_BLOCK);
+            assert_true(qm_pair_sums_add(&p, x + at, got + at, n, (enum qm_pair_sums_isa)isa));
+            qm_pair_sums_lost(x + at, got + at, ws, gs, n, lost[isa][n - 1], (enum qm_pair_sums_isa)isa);
         }
-        assert_memory_equal(lost[isa], lost[QM_PAIR_base], sizeof lost[isa]);
-        if (isa == QM_PAIR_base)
+        assert_memory_equal(lost[isa], lost[QM_PAIR_SUMS_base], sizeof lost[isa]);
+        if (isa == QM_PAIR_SUMS_base)
             base = p;
         assert_memory_equal(&p, &base, sizeof p);
-        for (int n = 8; n <= QM_PAIR_BLOCK; n += 8) {
-            struct qm_pair all = {0}, few = {0};
-            assert_true(qm_pair_add(&all, x + n, got + n, n, (enum qm_pair_isa)isa));
-            assert_true(qm_pair_add_brief(&few, x + n, y + n, n, (enum qm_pair_isa)isa));
+        for (int n = 8; n <= QM_PAIR_SUMS_BLOCK; n += 8) {
+            struct qm_pair_sums all = {0}, few = {0};
+            assert_true(qm_pair_sums_add(&all, x + n, got + n, n, (enum qm_pair_sums_isa)isa));
+            assert_true(qm_pair_sums_add_brief(&few, x + n, y + n, n, (enum qm_pair_sums_isa)isa));
             assert_memory_equal(&few.sq_err, &all.sq_err, sizeof few.sq_err);
             assert_memory_equal(&few.sq_want, &all.sq_want, sizeof few.sq_want);
             assert_true(few.n == all.n && few.zero_want == all.zero_want);
             assert_true(few.collapsed == all.collapsed && few.max_err == all.max_err);
         }
         double wide[256];
-        qm_pair_widen(y, 255, wide, (enum qm_pair_isa)isa);
+        qm_pair_sums_widen(y, 255, wide, (enum qm_pair_sums_isa)isa);
         assert_memory_equal(wide, got, 255 * sizeof *wide);
     }
 }

@@ -87,7 +87,7 @@ static void start(struct judged *j, int right, const double *s)
     for (int k = 0; k < R; k++)
         for (int i = 0; i < (right ? N : M); i++)
             j->p[right ? k * N + i : i * R + k] =
-                qm_narrow(right ? mirror(2, N, k, i) : mirror(1, M, i, k));
+                qm_round_float32(right ? mirror(2, N, k, i) : mirror(1, M, i, k));
 }
 
 /* Entry i of vector k. */
@@ -101,8 +101,8 @@ static void turn(struct judged *j, int k, int l, double angle)
 {
     for (int i = 0; i < (j->q.right ? N : M); i++) {
         double x = *entry(j, k, i), y = *entry(j, l, i);
-        *entry(j, k, i) = qm_narrow(cos(angle) * x - sin(angle) * y);
-        *entry(j, l, i) = qm_narrow(sin(angle) * x + cos(angle) * y);
+        *entry(j, k, i) = qm_round_float32(cos(angle) * x - sin(angle) * y);
+        *entry(j, l, i) = qm_round_float32(sin(angle) * x + cos(angle) * y);
     }
 }
 
@@ -145,7 +145,7 @@ static void planted(void **state)
         refuses(&j);
         start(&j, right, apart);
         for (int i = 0; i < k; i++) /* not normalized */
-            *entry(&j, 2, i) = qm_narrow(*entry(&j, 2, i) * (1.0 + 1e-6));
+            *entry(&j, 2, i) = qm_round_float32(*entry(&j, 2, i) * (1.0 + 1e-6));
         refuses(&j);
         start(&j, right, apart);
         for (int i = 0; i < k; i++) /* one of them twice */
@@ -158,7 +158,7 @@ static void planted(void **state)
         refuses(&j);
         start(&j, right, apart);
         for (int i = 0; i < k; i++) /* a later one in place of the third */
-            *entry(&j, 2, i) = qm_narrow(right ? mirror(2, N, 3, i) : mirror(1, M, i, 3));
+            *entry(&j, 2, i) = qm_round_float32(right ? mirror(2, N, 3, i) : mirror(1, M, i, 3));
         refuses(&j);
         start(&j, right, apart);
         *entry(&j, 0, 0) = (double)NAN;
