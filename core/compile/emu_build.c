@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/emu/emu_rewrite.h"
 #include "core/compile/build.h"
+#include "core/emu/emu_rewrite.h"
 
 /* What is written beside the source, and names of CUDA's headers that the layer stands in for. */
 static const char *const texts[] = {

@@ -1,7 +1,7 @@
 /* kernel_build.c - compiles a kernel's source; the header and the templates that travel with the
  * executable. */
-#include "core/user_kernel/backend_file.h"
 #include "core/compile/build.h"
+#include "core/user_kernel/backend_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

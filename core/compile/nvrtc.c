@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "core/cuda/cuda_load.h"
 #include "core/compile/device_text.h"
+#include "core/cuda/cuda_load.h"
 
 /* clang-format off */
 #define FUNCTIONS(X) /* member, exported name, arguments */                                            \

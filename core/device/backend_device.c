@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/recipe/backend.h"
 #include "core/device/batch.h"
 #include "core/device/tensor_rule_plan.h"
+#include "core/recipe/backend.h"
 
 static enum qm_mode mode = QM_MODE_exact;
 

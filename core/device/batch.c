@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/recipe/backend.h"
 #include "core/device/tensor_rule_form.h"
+#include "core/recipe/backend.h"
 
 enum { CODES, SCALES, STAT, BUFFERS };
 

@@ -10,11 +10,11 @@
 #include <unistd.h>
 
 #include "core/base/sha256.h"
-#include "core/emu/emu_fast.h"
 #include "core/compile/build.h"
 #include "core/compile/cubin_cache.h"
-#include "core/device/device.h"
 #include "core/compile/device_text.h"
+#include "core/device/device.h"
+#include "core/emu/emu_fast.h"
 
 enum { ALIGN = 256, MODULES = 4096, LOADED = 8, REGIONS = 16000 };
 

@@ -307,8 +307,8 @@ static int64_t blocks_of(const struct qm_sweep *a)
 }
 
 /* The next operation of every lane that has one; they fill the table and the kinds. */
-static struct launch next_launch(struct qm_launch_queue *all, int at, struct qm_sweep *list, int *kind,
-                                 qm_address data)
+static struct launch next_launch(struct qm_launch_queue *all, int at, struct qm_sweep *list,
+                                 int *kind, qm_address data)
 {
     struct launch now = {at, 0, 0};
     for (int k = 0; k < all->n; k++) {
@@ -343,7 +343,8 @@ static void share_blocks(const struct launch *l, const struct qm_sweep *list, in
 }
 
 /* The table there: n operations, their kinds, the blocks of each launch, what is handed over. */
-static qm_status launch_table(struct qm_launch_queue *all, int n, int launches, struct launch *launch)
+static qm_status launch_table(struct qm_launch_queue *all, int n, int launches,
+                              struct launch *launch)
 {
     size_t kinds_at = sizeof(struct qm_sweep) * (size_t)n,
            first_at = kinds_at + sizeof(int) * (size_t)n;

@@ -884,10 +884,10 @@ QM_DEV void decode_slot(const struct desc *t, const struct tables *s, int which,
 }
 
 /* out NULL: to where each tensor's gradient lies. */
-extern "C" __global__
-__launch_bounds__(QM_STEP_THREADS, 2) void qm_decode(const struct desc *tensors,
-                                                     const struct qm_chunk *chunks,
-                                                     int64_t n_chunks, int which, float *out)
+extern "C" __global__ __launch_bounds__(QM_STEP_THREADS,
+                                        2) void qm_decode(const struct desc *tensors,
+                                                          const struct qm_chunk *chunks,
+                                                          int64_t n_chunks, int which, float *out)
 {
     __shared__ tables s;
     table_fill<0>(&s);

@@ -4,8 +4,8 @@
 #ifndef QM_DEVICE_STEP_FORM_H
 #define QM_DEVICE_STEP_FORM_H
 
-#include "core/recipe/recipe.h"
 #include "core/device/step.h"
+#include "core/recipe/recipe.h"
 
 /* In the order of step.cu's. */
 enum qm_way { QM_WAY_PLAIN, QM_WAY_NONE, QM_WAY_LANES, QM_WAY_SHARED, QM_WAY_TWICE };

@@ -19,12 +19,13 @@ enum qm_mode {
 
 /* Names in step.cu, numbered as step_emu.cu does; qm_fold_1, qm_scales, qm_fold_2 are there as the form
  * has folds, the last two where it asks for them. */
-#define QM_STEP_KERNEL_LIST(X)                                                                \
-    X(step)                                                                                   \
-    X(fold_1)                                                                                 \
-    X(fold_2)                                                                                 \
-    X(scales) X(decode) X(step_by_value) X(codes) X(whole_load) X(whole_store) X(whole_sweep) \
-        X(whole_sums) X(whole_sweeps)
+#define QM_STEP_KERNEL_LIST(X)                                                                    \
+    X(step)                                                                                       \
+    X(fold_1)                                                                                     \
+    X(fold_2)                                                                                     \
+    X(scales)                                                                                     \
+    X(decode) X(step_by_value) X(codes) X(whole_load) X(whole_store) X(whole_sweep) X(whole_sums) \
+        X(whole_sweeps)
 
 enum qm_step_kernel {
 #define X(name) QM_KERNEL_##name,

@@ -85,10 +85,10 @@ extern "C" __global__ __launch_bounds__(QM_STEP_THREADS, 4) void qm_whole_sums(i
 }
 
 /* Operations on many tensors: list[k] is of kind[k], and blocks first[k] to first[k + 1] - 1 are its own. */
-extern "C" __global__
-__launch_bounds__(QM_STEP_THREADS, 2) void qm_whole_sweeps(const struct qm_sweep *list,
-                                                           const int *first, const int *kind,
-                                                           int count)
+extern "C" __global__ __launch_bounds__(QM_STEP_THREADS,
+                                        2) void qm_whole_sweeps(const struct qm_sweep *list,
+                                                                const int *first, const int *kind,
+                                                                int count)
 {
     int k = 0;
     for (int high = count; high - k > 1;) {

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/recipe/backend.h"
-#include "core/device/tensor_rule_form.h"
 #include "core/device/launch_queue.h"
+#include "core/device/tensor_rule_form.h"
+#include "core/recipe/backend.h"
 
 /* A slot, or the parameter, of all tensors: tensor k is number index[k] of batch[which[k]]. */
 struct part {

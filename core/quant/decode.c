@@ -1,9 +1,9 @@
 /* decode.c - codes to values. */
 #include "core/base/narrow.h"
 #include "core/quant/adaptive_log.h"
-#include "core/quant/simd.h"
 #include "core/quant/norm_two_scales.h"
 #include "core/quant/quantizer_internal.h"
+#include "core/quant/simd.h"
 
 static void finish(const struct qm_codec *c, int64_t n, float *out)
 {

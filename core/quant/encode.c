@@ -1,9 +1,9 @@
 /* encode.c - unit values and their codes. */
 #include "core/base/narrow.h"
 #include "core/quant/adaptive_log.h"
-#include "core/quant/simd.h"
 #include "core/quant/norm_two_scales.h"
 #include "core/quant/quantizer_internal.h"
+#include "core/quant/simd.h"
 
 /* Positions to stored codes, in place; y: their unit values, read for float formats only. */
 static void store_codes(const struct qm_codec *c, const float *y, int64_t n, uint8_t *codes)

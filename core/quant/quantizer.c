@@ -1,8 +1,8 @@
 /* quantizer.c - the composition of the axes: whole tensors, bytes, and what runs in one loop. */
 #include "core/quant/quantizer.h"
 
-#include "core/quant/simd.h"
 #include "core/quant/quantizer_internal.h"
+#include "core/quant/simd.h"
 
 const struct qm_simd *qm_simd(void)
 {

@@ -21,9 +21,9 @@
 #include "core/base/philox.h"
 #include "core/base/status.h"
 #include "core/base/tensor.h"
+#include "core/quant/edge_lines.h"
 #include "core/quant/edge_lut.h"
 #include "core/quant/quantize_element.h"
-#include "core/quant/edge_lines.h"
 
 #define QM_QUANTIZER_TEXT 192 /* enough for any printed quantizer, NUL included */
 
@@ -59,8 +59,8 @@ struct qm_codec {
     float level[4][16]; /* n <= 16: the levels of a bisection, each highest first and repeated */
     float fan[8][32];   /* n > 16: fan[j][k] = edge[8 k + j] */
     struct qm_edge_lines segments; /* n = 256; for n <= 128 not usable */
-    struct qm_cells cells;       /* n <= 16 */
-    int n_negative;              /* entries with a sign bit, where the scale word is keepsign */
+    struct qm_cells cells;         /* n <= 16 */
+    int n_negative;                /* entries with a sign bit, where the scale word is keepsign */
     /* n > 16: position = floor(y steps + 1/2) - base, each operation rounded, cut to the map. */
     int has_steps;
 };

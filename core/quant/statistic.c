@@ -1,8 +1,8 @@
 /* statistic.c - the statistic of a tensor, folded by maximum. */
 #include "core/quant/adaptive_log.h"
-#include "core/quant/simd.h"
 #include "core/quant/norm_two_scales.h"
 #include "core/quant/quantizer_internal.h"
+#include "core/quant/simd.h"
 
 void qm_fold_merge(float *into, const float *stat, int64_t n_scales)
 {

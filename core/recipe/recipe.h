@@ -8,9 +8,9 @@
 #ifndef QM_RECIPE_RECIPE_H
 #define QM_RECIPE_RECIPE_H
 
-#include "core/rule/param.h"
 #include "core/quant/quantizer.h"
 #include "core/recipe/variant.h"
+#include "core/rule/param.h"
 
 struct qm_recipe {
     const struct qm_variant *base;

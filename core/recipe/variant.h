@@ -20,8 +20,8 @@ struct qm_variant {
     const char *source;  /* required: paper; project and file */
     const char *rule;    /* required: a name in core/rule */
     struct qm_variant_slot slot[QM_MAX_SLOTS];
-    struct qm_hyper hyper;  /* the source's defaults */
-    const char *param;      /* optional, NULL: "f32"; how the parameter is stored (core/rule/param.h) */
+    struct qm_hyper hyper; /* the source's defaults */
+    const char *param; /* optional, NULL: "f32"; how the parameter is stored (core/rule/param.h) */
     const char *state_used; /* optional, NULL: "fresh"; "stored": the step reads the codes back */
     double state_bits;      /* per parameter at 1024 x 1024, scales included: tested */
     double step_sqnr_db;    /* floor of the states' SQNR after one step from the oracle's: tested */

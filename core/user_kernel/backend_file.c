@@ -8,9 +8,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/abi/kernel_abi.h"
 #include "core/user_kernel/guarded_memory.h"
 #include "core/user_kernel/user_cuda.h"
-#include "core/abi/kernel_abi.h"
 
 /* The header repeats what the lists of rule.h say; a test compares every member. */
 _Static_assert(QM_KERNEL_SLOTS == QM_MAX_SLOTS && QM_KERNEL_RANK == QM_MAX_RANK, "kernel_abi.h");
@@ -414,8 +414,8 @@ static qm_status file_step(void *plan, struct qm_tensor *param, const struct qm_
     memcpy(param->data, p->p.at, p->p.bytes);
     const char *damaged = first_damaged(p);
     if (damaged)
-        return qm_fail(QM_CHECK_FAILED, "step %lld wrote outside the buffer of the %s", (long long)t,
-                       damaged);
+        return qm_fail(QM_CHECK_FAILED, "step %lld wrote outside the buffer of the %s",
+                       (long long)t, damaged);
     return QM_OK;
 }
 

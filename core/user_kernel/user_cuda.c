@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/abi/kernel_abi.h"
+#include "core/abi/kernel_cuda.h"
 #include "core/compile/build.h"
 #include "core/compile/cubin_cache.h"
 #include "core/device/device_cuda.h"
-#include "core/abi/kernel_abi.h"
-#include "core/abi/kernel_cuda.h"
 
 /* FENCE bytes on both sides of each buffer are compared after a step; ALIGN as kernel_cuda.h says. */
 enum { FENCE = 256, FENCE_BYTE = 0x5a, DEFAULT_ARCH = 90, WORDS = 16, BUFFERS = 64 };

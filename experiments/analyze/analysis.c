@@ -456,7 +456,8 @@ static void count_only(struct job *j, qm_status *st)
 
 qm_status qm_analyze_tensor(struct qm_file *f, int index, struct qm_analysis *a, int n_analyses,
                             enum qm_metrics_level level, uint64_t seed, int threads,
-                            qm_analysis_progress *progress, void *context, struct qm_float_classes *census)
+                            qm_analysis_progress *progress, void *context,
+                            struct qm_float_classes *census)
 {
     const struct qm_entry *e = qm_file_entry(f, index);
     struct qm_float_classes found = {0};

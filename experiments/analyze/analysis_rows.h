@@ -13,7 +13,7 @@ struct qm_row {
     const char *file, *tensor, *variant, *quantizer, *skipped;
     char shape[96];
     const char *dtype, *slot;
-    struct qm_float_classes census;        /* n = 0: not read */
+    struct qm_float_classes census; /* n = 0: not read */
     const double *value;            /* owned; one per metric; NULL when skipped */
     const struct qm_decade *decade; /* owned; QM_DECADES, or NULL */
 };

@@ -43,7 +43,8 @@ static int32_t correct(const float *restrict x, int64_t n, struct qm_float_class
     return largest;
 }
 
-static void census(const float *restrict x, int64_t n, double *restrict want, struct qm_float_classes *out)
+static void census(const float *restrict x, int64_t n, double *restrict want,
+                   struct qm_float_classes *out)
 {
     struct qm_float_classes c = {.n = n};
     int32_t largest = 0;

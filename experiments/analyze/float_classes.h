@@ -12,9 +12,11 @@ struct qm_float_classes {
 };
 
 /* One run of fewer than 2^31 elements, by their bits; also widens them to want[n]. */
-typedef void qm_float_classes_fn(const float *x, int64_t n, double *want, struct qm_float_classes *out);
+typedef void qm_float_classes_fn(const float *x, int64_t n, double *want,
+                                 struct qm_float_classes *out);
 
-qm_float_classes_fn *qm_float_classes_of(void); /* for the instruction set in use; the same counts on all */
+qm_float_classes_fn *
+qm_float_classes_of(void); /* for the instruction set in use; the same counts on all */
 
 void qm_float_classes_add(struct qm_float_classes *into, const struct qm_float_classes *c);
 

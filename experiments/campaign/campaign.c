@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "experiments/campaign/mpi_dispatch.h"
 #include "experiments/campaign/folder.h"
+#include "experiments/campaign/mpi_dispatch.h"
 #include "experiments/campaign/pool.h"
 #include "experiments/cli/cli.h"
 #include "experiments/machine/provenance.h"
@@ -190,7 +190,8 @@ qm_status qm_campaign_deal(const struct qm_loaded_suite *job, const struct qm_ca
     if (st == QM_OK)
         st = qm_queue_open(job->cells, job->n_cells, 0, 1, s.wanted, &s.queue);
     out->todo = s.queue.n;
-    qm_mpi_dispatch_out(&s.queue, job->cells, stop, o->shards); /* in any case: the others wait for it */
+    qm_mpi_dispatch_out(&s.queue, job->cells, stop,
+                        o->shards); /* in any case: the others wait for it */
     if (st == QM_OK && *stop && s.queue.left > 0)
         st = qm_fail(QM_INTERRUPTED, "interrupted; the same command goes on");
     if (st == QM_OK)

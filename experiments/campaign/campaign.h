@@ -16,16 +16,16 @@
 #include <signal.h>
 
 #include "experiments/campaign/ledger.h"
-#include "experiments/run/suite_load.h"
 #include "experiments/run/run_cells.h"
+#include "experiments/run/suite_load.h"
 
 struct qm_campaign_options {
     const char *dir;
     int workers;       /* processes, at least 1 */
     int shard, shards; /* from 0, of */
-    int dealt;         /* cells come from rank 0 (mpi_dispatch.h): shard, shards name the ledger only */
-    int retry_failed;  /* cells that failed are not done */
-    int fresh;         /* throw away what is there */
+    int dealt; /* cells come from rank 0 (mpi_dispatch.h): shard, shards name the ledger only */
+    int retry_failed;          /* cells that failed are not done */
+    int fresh;                 /* throw away what is there */
     double seconds, mebibytes; /* limits per cell: wall clock, resident memory of its worker */
 };
 
@@ -45,7 +45,8 @@ void qm_campaign_out(const char *out, const char *dir, char *path, size_t size);
 int qm_campaign_exists(const char *dir);
 
 /* SHA-256 of the suite's plan, the cells' ids and the bytes of its data; id gets the cells' ids. */
-qm_status qm_campaign_digest(const struct qm_loaded_suite *job, char (*id)[QM_CELL_ID], char out[65]);
+qm_status qm_campaign_digest(const struct qm_loaded_suite *job, char (*id)[QM_CELL_ID],
+                             char out[65]);
 
 /* Makes the folder with campaign.json and suite.yaml, or checks that those there are of this job.
  * fresh: throws away what is there.  QM_BAD_ARG: another suite's; QM_BAD_FILE. */

@@ -138,7 +138,8 @@ static qm_status read_sources(struct qm_ledger_index *b, char *const *source, in
     for (int i = 0; i < n; i++) {
         struct stat info;
         int is_dir = stat(source[i], &info) == 0 && S_ISDIR(info.st_mode);
-        QM_TRY(is_dir ? qm_ledger_index_read_all(b, source[i]) : qm_ledger_index_read(b, source[i]));
+        QM_TRY(is_dir ? qm_ledger_index_read_all(b, source[i])
+                      : qm_ledger_index_read(b, source[i]));
     }
     return QM_OK;
 }

@@ -70,7 +70,8 @@ static qm_status add_data(const struct qm_suite *s, struct qm_sha256 *h)
     return QM_OK;
 }
 
-qm_status qm_campaign_digest(const struct qm_loaded_suite *job, char (*id)[QM_CELL_ID], char out[65])
+qm_status qm_campaign_digest(const struct qm_loaded_suite *job, char (*id)[QM_CELL_ID],
+                             char out[65])
 {
     struct qm_sha256 h;
     qm_sha256_start(&h);
@@ -243,7 +244,8 @@ static qm_status lock_dir(const char *dir, int *out)
     return QM_OK;
 }
 
-qm_status qm_folder_begin(const struct qm_loaded_suite *job, const char *dir, int fresh, const char *digest)
+qm_status qm_folder_begin(const struct qm_loaded_suite *job, const char *dir, int fresh,
+                          const char *digest)
 {
     struct qm_campaign_head head;
     int lock = -1;

@@ -20,6 +20,7 @@ qm_status qm_folder_open(const char *path, int flags, int *out);
 void qm_folder_clear(const char *dir, const char *pattern);
 
 /* qm_campaign_begin, with the digest known. */
-qm_status qm_folder_begin(const struct qm_loaded_suite *job, const char *dir, int fresh, const char *digest);
+qm_status qm_folder_begin(const struct qm_loaded_suite *job, const char *dir, int fresh,
+                          const char *digest);
 
 #endif

@@ -81,7 +81,7 @@ void qm_ledger_index_limit(struct qm_ledger_index *b, int64_t n);
 
 /* For each of n cells the line to go by, or -1: its segment whole; the first that did not fail,
  * else the last.  Lines whose id is not the cell's are left out.  id may be NULL: not compared. */
-qm_status qm_ledger_index_resolve(const struct qm_ledger_index *b, int64_t n, char (*id)[QM_CELL_ID],
-                          int64_t *line);
+qm_status qm_ledger_index_resolve(const struct qm_ledger_index *b, int64_t n,
+                                  char (*id)[QM_CELL_ID], int64_t *line);
 
 #endif

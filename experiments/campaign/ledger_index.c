@@ -81,10 +81,10 @@ static int take_cell(struct qm_ledger_index *b, int first_segment, const json_t 
         b->room = room;
     }
     struct qm_ledger_index_line l = {.cell = json_integer_value(json_object_get(v, "cell")),
-                             .row = json_integer_value(json_object_get(v, "row")),
-                             .status = status,
-                             .failed = strcmp(status, "failed") == 0,
-                             .seconds = json_number_value(json_object_get(v, "seconds"))};
+                                     .row = json_integer_value(json_object_get(v, "row")),
+                                     .status = status,
+                                     .failed = strcmp(status, "failed") == 0,
+                                     .seconds = json_number_value(json_object_get(v, "seconds"))};
     /* lines come by segment: the last one is nearly always it */
     l.segment = segment_find(b, first_segment, segment);
     snprintf(l.id, sizeof l.id, "%s", id);
@@ -104,8 +104,8 @@ static int take_session(struct qm_ledger_index *b, const json_t *v)
     return 1;
 }
 
-static int take_line(struct qm_ledger_index *b, const char *ledger, int first_segment, const char *text,
-                     size_t n)
+static int take_line(struct qm_ledger_index *b, const char *ledger, int first_segment,
+                     const char *text, size_t n)
 {
     json_t *v = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
     int taken = !json_is_object(v)              ? 0
@@ -191,7 +191,8 @@ void qm_ledger_index_limit(struct qm_ledger_index *b, int64_t n)
     b->n_lines = kept;
 }
 
-qm_status qm_ledger_index_resolve(const struct qm_ledger_index *b, int64_t n, char (*id)[QM_CELL_ID], int64_t *line)
+qm_status qm_ledger_index_resolve(const struct qm_ledger_index *b, int64_t n,
+                                  char (*id)[QM_CELL_ID], int64_t *line)
 {
     for (int64_t i = 0; i < n; i++)
         line[i] = -1;

@@ -57,8 +57,8 @@ static int chunk(struct qm_queue *q, const struct qm_cell *cells, double *cost, 
     return n;
 }
 
-void qm_mpi_dispatch_out(struct qm_queue *q, const struct qm_cell *cells, const volatile sig_atomic_t *stop,
-                 int size)
+void qm_mpi_dispatch_out(struct qm_queue *q, const struct qm_cell *cells,
+                         const volatile sig_atomic_t *stop, int size)
 {
     int64_t cell[QM_CHUNK];
     double cost = 0.0;

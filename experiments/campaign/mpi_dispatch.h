@@ -19,8 +19,8 @@ int qm_mpi_dispatch_begin(int *rank, int *size);
 void qm_mpi_dispatch_end(int failed);
 
 /* Rank 0: deals the queue out until every other rank has left. *stop not 0: nobody gets more. */
-void qm_mpi_dispatch_out(struct qm_queue *q, const struct qm_cell *cells, const volatile sig_atomic_t *stop,
-                 int size);
+void qm_mpi_dispatch_out(struct qm_queue *q, const struct qm_cell *cells,
+                         const volatile sig_atomic_t *stop, int size);
 
 /* The others: asks for a chunk; how many cells came, 0: there is no more. */
 int qm_mpi_dispatch_ask(int64_t cell[QM_CHUNK]);

@@ -10,8 +10,8 @@ int qm_mpi_dispatch_begin(int *rank, int *size)
 
 void qm_mpi_dispatch_end(int failed) { (void)failed; }
 
-void qm_mpi_dispatch_out(struct qm_queue *q, const struct qm_cell *cells, const volatile sig_atomic_t *stop,
-                 int size)
+void qm_mpi_dispatch_out(struct qm_queue *q, const struct qm_cell *cells,
+                         const volatile sig_atomic_t *stop, int size)
 {
     (void)q;
     (void)cells;

@@ -19,7 +19,7 @@ struct qm_queue {
     int64_t n_begun;                       /* groups that somebody took from: the first ones */
     int64_t *cell;                         /* by group */
     int64_t *returned;                     /* taken, but not run: they come first */
-    struct qm_cell_group *group;                /* the dearest first */
+    struct qm_cell_group *group;           /* the dearest first */
 };
 
 /* Shard `shard` of `shards` (from 0): whole groups, each to the shard with the least to do so far,

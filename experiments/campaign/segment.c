@@ -9,8 +9,8 @@
 
 #include "core/base/sha256.h"
 #include "experiments/campaign/folder.h"
-#include "experiments/store/result_reader.h"
 #include "experiments/run/run_cells.h"
+#include "experiments/store/result_reader.h"
 
 /* ---- in memory ----------------------------------------------------------------------------- */
 

@@ -35,7 +35,8 @@ static qm_status answer_step(void *plan, struct qm_tensor *p, const struct qm_te
     (void)t;
     (void)seed;
     ((struct plan *)plan)->at = results;
-    memcpy(p->data, qm_trial_call(results, 0).p, (size_t)results->n * (size_t)qm_param_bytes(param));
+    memcpy(p->data, qm_trial_call(results, 0).p,
+           (size_t)results->n * (size_t)qm_param_bytes(param));
     return QM_OK;
 }
 

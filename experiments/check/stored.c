@@ -131,7 +131,8 @@ double qm_stored_seen(const struct qm_stored *f, const void *p, const void *resi
     if (f->write == QM_WRITE_kahan)
         return qm_round_float32(w + value_of(f, rank_at(f, residual, i)));
     step = qm_round_float32((double)steps_at(f, residual, i) / most_steps(f));
-    return isfinite(w) ? qm_round_float32(w + qm_round_float32(step * two_to(spacing(f, w) - 1))) : w;
+    return isfinite(w) ? qm_round_float32(w + qm_round_float32(step * two_to(spacing(f, w) - 1)))
+                       : w;
 }
 
 /* ---- verdicts ---------------------------------------------------------------------------------- */

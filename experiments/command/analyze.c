@@ -395,7 +395,8 @@ int qm_cmd_analyze(int argc, char **argv)
         options,
         option,
         "FILE...",
-        "Quantization error of any tensor in .h5, .npy, .npz or .safetensors files: a row per tensor "
+        "Quantization error of any tensor in .h5, .npy, .npz or .safetensors files: a row per "
+        "tensor "
         "and quantizer.  Tensors of any size are streamed; results do not depend on the number "
         "of threads.  A variant's quantizer is chosen by the slot that a tensor's name ends in."
         "\vExamples:\n"

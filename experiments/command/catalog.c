@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "core/base/number.h"
-#include "experiments/source/distribution.h"
-#include "experiments/run/suite_load.h"
 #include "experiments/lockstep/lockstep.h"
 #include "experiments/problems/problem.h"
+#include "experiments/run/suite_load.h"
+#include "experiments/source/distribution.h"
 #include "oracle/metric/metric.h"
 
 static const struct {

@@ -3,15 +3,15 @@
 #include <string.h>
 
 #include "core/device/step_kernels.h"
-#include "core/user_kernel/user_cuda.h"
 #include "core/device/tensor_rule_form.h"
+#include "core/user_kernel/user_cuda.h"
 #include "experiments/check/judge.h"
+#include "experiments/check/specials_table.h"
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
 #include "experiments/kernel/kernel.h"
 #include "experiments/kernel/worker.h"
 #include "experiments/recipes/recipe_list.h"
-#include "experiments/check/specials_table.h"
 
 enum {
     KEY_CASE = 256,

@@ -1,9 +1,9 @@
 /* completion.c - qualm completion: a bash completion script. */
 #include <string.h>
 
-#include "experiments/command/catalog.h"
 #include "experiments/check/cases.h"
 #include "experiments/cli/cli.h"
+#include "experiments/command/catalog.h"
 #include "experiments/command/command.h"
 #include "experiments/readers/known_models.h"
 

@@ -63,9 +63,9 @@ static void print_case(void *context, const struct qm_golden_case *c)
     if (o->cases) {
         json_array_append_new(
             o->cases, json_pack("{s:o, s:s, s:o, s:s, s:I, s:o}", "name", json_text(c->name),
-                                "outcome", qm_conform_result_word(c->outcome), "text", json_text(c->text),
-                                "recipe", c->how, "compared", (json_int_t)c->compared,
-                                "of_tolerance", qm_json_number(c->worst)));
+                                "outcome", qm_conform_result_word(c->outcome), "text",
+                                json_text(c->text), "recipe", c->how, "compared",
+                                (json_int_t)c->compared, "of_tolerance", qm_json_number(c->worst)));
         return;
     }
     int quiet = qm_cli.quiet && (c->outcome == QM_OUTCOME_equal || c->outcome == QM_OUTCOME_near ||
@@ -92,7 +92,8 @@ static json_t *json_counts(const int64_t *count)
 {
     json_t *o = json_object();
     for (int k = 0; k < QM_OUTCOME_COUNT; k++)
-        json_object_set_new(o, qm_conform_result_word((enum qm_conform_result)k), json_integer(count[k]));
+        json_object_set_new(o, qm_conform_result_word((enum qm_conform_result)k),
+                            json_integer(count[k]));
     return o;
 }
 

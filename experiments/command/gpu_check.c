@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/device/device_cuda.h"
 #include "core/cuda/nvml.h"
+#include "core/device/device_cuda.h"
 #include "experiments/check/judge.h"
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"

@@ -2,11 +2,11 @@
 #include <string.h>
 
 #include "core/base/name.h"
-#include "experiments/command/catalog.h"
 #include "experiments/cli/cli.h"
+#include "experiments/command/catalog.h"
 #include "experiments/command/command.h"
-#include "experiments/source/distribution.h"
 #include "experiments/problems/problem.h"
+#include "experiments/source/distribution.h"
 #include "oracle/metric/metric.h"
 
 struct options {

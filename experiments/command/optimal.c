@@ -8,8 +8,8 @@
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
 #include "experiments/source/distribution.h"
-#include "oracle/theory/optimal_codebook.h"
 #include "oracle/theory/expected_error.h"
+#include "oracle/theory/optimal_codebook.h"
 
 enum { KEY_ZERO = 256, KEY_ENDS, KEY_FREE, KEY_EMA };
 

@@ -5,9 +5,9 @@
 
 #include "experiments/campaign/campaign.h"
 #include "experiments/campaign/queue.h"
-#include "experiments/suite/cell_list.h"
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
+#include "experiments/suite/cell_list.h"
 
 struct options {
     char **suite;

@@ -1,7 +1,7 @@
 /* report.c - qualm report: a result file as one page, and as tables for papers. */
+#include "experiments/report/report.h"
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
-#include "experiments/report/report.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,14 +3,14 @@
 #include "experiments/campaign/mpi_dispatch.h"
 #include "experiments/campaign/queue.h"
 #include "experiments/campaign/worker.h"
-#include "experiments/suite/cell_list.h"
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
-#include "experiments/run/write_results.h"
 #include "experiments/recipes/lpmm_config.h"
-#include "experiments/store/atomic_file.h"
 #include "experiments/report/against.h"
 #include "experiments/report/report.h"
+#include "experiments/run/write_results.h"
+#include "experiments/store/atomic_file.h"
+#include "experiments/suite/cell_list.h"
 
 #include <errno.h>
 #include <glob.h>
@@ -220,7 +220,8 @@ static qm_status find_out(const struct options *o, const char *stem, char *path,
 /* ---- one suite ------------------------------------------------------------------------------- */
 
 /* Runs the cells in this process, makes the tables, writes the file. */
-static qm_status run_here(struct options *o, struct qm_loaded_suite *job, const char *path, json_t *into)
+static qm_status run_here(struct options *o, struct qm_loaded_suite *job, const char *path,
+                          json_t *into)
 {
     struct qm_results r = {0};
     struct qm_store *store = NULL;
@@ -268,8 +269,8 @@ static qm_status read_configs(struct options *o)
 /* ---- campaigns ------------------------------------------------------------------------------- */
 
 /* The results file from what a finished campaign has; the folder goes unless cells failed. */
-static qm_status write_results(struct options *o, const struct qm_loaded_suite *job, const char *path,
-                               int64_t failed, json_t *into)
+static qm_status write_results(struct options *o, const struct qm_loaded_suite *job,
+                               const char *path, int64_t failed, json_t *into)
 {
     struct qm_results r = {0};
     struct qm_store *store = NULL;
@@ -304,7 +305,8 @@ static qm_status can_write(const char *path)
     return QM_OK;
 }
 
-static qm_status run_campaign(struct options *o, struct qm_loaded_suite *job, const char *path, json_t *into)
+static qm_status run_campaign(struct options *o, struct qm_loaded_suite *job, const char *path,
+                              json_t *into)
 {
     struct qm_campaign_count n;
     const struct qm_campaign_options *c = &o->campaign;
@@ -338,7 +340,8 @@ static qm_status run_campaign(struct options *o, struct qm_loaded_suite *job, co
 }
 
 /* Which shard, how many workers, which limits; whether it is a campaign at all. */
-static qm_status choose(struct options *o, const struct qm_loaded_suite *job, const char *dir, int *campaign)
+static qm_status choose(struct options *o, const struct qm_loaded_suite *job, const char *dir,
+                        int *campaign)
 {
     struct qm_campaign_options *c = &o->campaign;
     char from[64] = "";
@@ -379,9 +382,11 @@ static qm_status run_suite(struct options *o, const char *word, json_t *into)
 {
     char file[1024], path[1024], dir[1100];
     struct qm_loaded_suite job = {0};
-    const struct qm_loaded_suite_changes changes = {o->size, o->data, o->n_data, o->n_configs, o->added};
+    const struct qm_loaded_suite_changes changes = {o->size, o->data, o->n_data, o->n_configs,
+                                                    o->added};
     int campaign = 0, again = is_folder(word);
-    qm_status st = again ? qm_campaign_job(word, &job) : qm_loaded_suite_find(word, file, sizeof file);
+    qm_status st =
+        again ? qm_campaign_job(word, &job) : qm_loaded_suite_find(word, file, sizeof file);
     if (st == QM_OK && !again)
         st = qm_loaded_suite_open(file, &changes, &job);
     if (st == QM_OK && o->against && !job.suite->paired)
@@ -463,14 +468,16 @@ int qm_cmd_run(int argc, char **argv)
     sigaction(SIGUSR1, &was_usr, NULL);
     if (code == 0 && o.finish.claims)
         qm_note("\n%d expectations hold, %d do not, %d undecided",
-                o.finish.verdicts[QM_CLAIM_VERDICT_holds], o.finish.verdicts[QM_CLAIM_VERDICT_fails],
+                o.finish.verdicts[QM_CLAIM_VERDICT_holds],
+                o.finish.verdicts[QM_CLAIM_VERDICT_fails],
                 o.finish.verdicts[QM_CLAIM_VERDICT_undecided]);
     if (code == 0 && qm_cli.json && o.rank == 0)
         qm_json_print(json_incref(all));
     json_decref(all);
     if (o.ranks)
         qm_mpi_dispatch_end(
-            code == qm_exit_code(QM_CHECK_FAILED) || code == qm_exit_code(QM_INTERRUPTED) ? 0 : code);
+            code == qm_exit_code(QM_CHECK_FAILED) || code == qm_exit_code(QM_INTERRUPTED) ? 0
+                                                                                          : code);
     globfree(&found);
     free(o.suite);
     free(o.data);

@@ -3,12 +3,12 @@
 #include <string.h>
 
 #include "core/base/name.h"
-#include "experiments/command/catalog.h"
 #include "experiments/cli/cli.h"
+#include "experiments/command/catalog.h"
 #include "experiments/command/command.h"
-#include "experiments/source/distribution.h"
-#include "experiments/recipes/lpmm_config.h"
 #include "experiments/problems/problem.h"
+#include "experiments/recipes/lpmm_config.h"
+#include "experiments/source/distribution.h"
 #include "oracle/metric/metric.h"
 
 static error_t option(int key, char *arg, struct argp_state *state)

@@ -4,8 +4,8 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
-#include "experiments/recipes/recipe_list.h"
 #include "experiments/readers/shape_list.h"
+#include "experiments/recipes/recipe_list.h"
 
 struct options {
     const char *shapes, *filter;

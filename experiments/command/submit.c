@@ -229,9 +229,10 @@ static qm_status write_script(const struct options *o, const struct place *p, co
     if (!f)
         return qm_fail(QM_NO_MEMORY, "%s", path);
     make(f, o, p);
-    qm_status st = fclose(f) == 0 ? qm_atomic_file_open(path, &part) : qm_fail(QM_NO_MEMORY, "%s", path);
-    if (st == QM_OK &&
-        ((st = qm_atomic_file_write(&part, text, n)) != QM_OK || (st = qm_atomic_file_commit(&part)) != QM_OK))
+    qm_status st =
+        fclose(f) == 0 ? qm_atomic_file_open(path, &part) : qm_fail(QM_NO_MEMORY, "%s", path);
+    if (st == QM_OK && ((st = qm_atomic_file_write(&part, text, n)) != QM_OK ||
+                        (st = qm_atomic_file_commit(&part)) != QM_OK))
         qm_atomic_file_abort(&part);
     free(text);
     if (st == QM_OK)
@@ -269,7 +270,8 @@ static qm_status sbatch(const char *script, const char *after, char *job, size_t
 
 static int has_sbatch(void) { return system("command -v sbatch >/dev/null 2>&1") == 0; }
 
-static qm_status find_place(const struct options *o, const struct qm_loaded_suite *job, struct place *p)
+static qm_status find_place(const struct options *o, const struct qm_loaded_suite *job,
+                            struct place *p)
 {
     ssize_t n = readlink("/proc/self/exe", p->program, sizeof p->program - 1);
     if (n < 0 || !getcwd(p->here, sizeof p->here))
@@ -299,8 +301,10 @@ static qm_status submit(struct options *o, json_t *into)
     char file[1024], array[1200], merge[1200], job_id[64] = "", merge_id[64] = "";
     struct place *p = calloc(1, sizeof *p);
     struct qm_loaded_suite job = {0};
-    const struct qm_loaded_suite_changes changes = {.size = o->size, .data = o->data, .n_data = o->n_data};
-    qm_status st = p ? qm_loaded_suite_find(o->suite, file, sizeof file) : qm_fail(QM_NO_MEMORY, "submit");
+    const struct qm_loaded_suite_changes changes = {
+        .size = o->size, .data = o->data, .n_data = o->n_data};
+    qm_status st =
+        p ? qm_loaded_suite_find(o->suite, file, sizeof file) : qm_fail(QM_NO_MEMORY, "submit");
     if (st == QM_OK)
         st = qm_loaded_suite_open(file, &changes, &job);
     if (st == QM_OK)

@@ -10,8 +10,8 @@
 #include "experiments/conform/tensor_rule_run.h"
 
 static const struct qm_tensor_run_tolerance f64 = {5e-15, 5e-15, 5e-15, 5e-15},
-                                       f32 = {2e-6, 2e-6, 2e-6, 2e-6},
-                                       bf16 = {2e-6, 0.0, 1e-2, 1e-2};
+                                            f32 = {2e-6, 2e-6, 2e-6, 2e-6},
+                                            bf16 = {2e-6, 0.0, 1e-2, 1e-2};
 
 /* NaN stands for None: no first moment, or the machine epsilon of the dtype. */
 static double machine_epsilon(struct qm_conform *c)

@@ -63,7 +63,8 @@ static void replay_proj(struct qm_conform *c)
     struct qm_shape shape;
     struct qm_lowrank l;
     setup(c, &w);
-    if (!qm_case_open(c) || !qm_tensor_run_shape(c, &shape) || !qm_lowrank_of(&w.hyper, 0, &shape, &l))
+    if (!qm_case_open(c) || !qm_tensor_run_shape(c, &shape) ||
+        !qm_lowrank_of(&w.hyper, 0, &shape, &l))
         return;
     int64_t count = qm_case_numel(c, "proj_seed"), gap = qm_case_whole(c, "update_proj_gap", 200);
     int64_t n = l.r * (l.right ? l.n : l.m);

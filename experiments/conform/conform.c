@@ -67,8 +67,8 @@ static void skip_all(struct qm_conform *c)
 }
 
 qm_status qm_conform_file(const char *path, const char *filter,
-                          void (*report)(void *context, const struct qm_golden_case *c), void *context,
-                          int64_t count[QM_OUTCOME_COUNT])
+                          void (*report)(void *context, const struct qm_golden_case *c),
+                          void *context, int64_t count[QM_OUTCOME_COUNT])
 {
     struct qm_conform c = {.filter = filter, .report = report, .context = context};
     char text[256];
@@ -134,7 +134,8 @@ int qm_case_open(const struct qm_conform *c)
     return c->now.outcome == QM_OUTCOME_equal || c->now.outcome == QM_OUTCOME_near;
 }
 
-static void settle(struct qm_conform *c, enum qm_conform_result outcome, const char *format, va_list args)
+static void settle(struct qm_conform *c, enum qm_conform_result outcome, const char *format,
+                   va_list args)
 {
     if (!qm_case_open(c))
         return;

@@ -55,8 +55,8 @@ struct qm_conform {
 /* Replays every case of one file whose name matches filter; report may be NULL.  count: cases by
  * outcome, added to.  QM_BAD_FILE: no golden-vector file, with what was expected. */
 qm_status qm_conform_file(const char *path, const char *filter,
-                          void (*report)(void *context, const struct qm_golden_case *c), void *context,
-                          int64_t count[QM_OUTCOME_COUNT]);
+                          void (*report)(void *context, const struct qm_golden_case *c),
+                          void *context, int64_t count[QM_OUTCOME_COUNT]);
 
 /* The systems: every group of the file, in the order of their names. */
 void qm_conform_torchao(struct qm_conform *c);

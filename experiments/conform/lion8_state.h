@@ -14,8 +14,8 @@
 #ifndef QM_CONFORM_LION8_STATE_H
 #define QM_CONFORM_LION8_STATE_H
 
-#include "core/rule/param.h"
 #include "core/quant/quantizer.h"
+#include "core/rule/param.h"
 
 #define QM_LION8_PLAIN  "exp_avg"
 #define QM_LION8_CODES  "exp_avg::quantized"

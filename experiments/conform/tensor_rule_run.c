@@ -255,8 +255,8 @@ static void one_case(struct qm_conform *c, int is_free,
 }
 
 void qm_tensor_run_replay(struct qm_conform *c,
-                     void (*setup)(struct qm_conform *c, struct qm_tensor_run_case *w),
-                     void (*extra)(struct qm_conform *c, const char *group))
+                          void (*setup)(struct qm_conform *c, struct qm_tensor_run_case *w),
+                          void (*extra)(struct qm_conform *c, const char *group))
 {
     char group[QM_GOLDEN_PATH];
     int n = qm_golden_members(c->file, "");

@@ -32,8 +32,8 @@ double qm_tensor_run_number(struct qm_conform *c, const char *name, int i, doubl
 /* Replays every group of the file: setup fills the case from the group's attributes, and says by a
  * verdict where it cannot; extra, if any, judges what else the group holds. */
 void qm_tensor_run_replay(struct qm_conform *c,
-                     void (*setup)(struct qm_conform *c, struct qm_tensor_run_case *w),
-                     void (*extra)(struct qm_conform *c, const char *group));
+                          void (*setup)(struct qm_conform *c, struct qm_tensor_run_case *w),
+                          void (*extra)(struct qm_conform *c, const char *group));
 
 void qm_conform_adafactor(struct qm_conform *c);
 void qm_conform_came(struct qm_conform *c);

@@ -6,8 +6,8 @@
 
 #include <jansson.h>
 
-#include "core/recipe/backend.h"
 #include "core/device/batch.h"
+#include "core/recipe/backend.h"
 #include "experiments/prove/routine.h"
 
 /* ---- exact.c: steps beside the CPU's ------------------------------------------------------------ */

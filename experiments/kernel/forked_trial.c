@@ -125,8 +125,9 @@ static const char *await(const struct qm_forked_trial *lab, pid_t pid, double se
 }
 
 const struct qm_attempt *qm_forked_trial_run(struct qm_forked_trial *lab,
-                                    void (*work)(struct qm_forked_trial *lab, const void *arg),
-                                    const void *arg, double seconds)
+                                             void (*work)(struct qm_forked_trial *lab,
+                                                          const void *arg),
+                                             const void *arg, double seconds)
 {
     int state = 0;
     memset(lab->out, 0, sizeof *lab->out);
@@ -177,8 +178,8 @@ static void judge(struct qm_forked_trial *lab, const void *arg)
     conclude(lab->out, st, &f);
 }
 
-const struct qm_attempt *qm_forked_trial_judge(struct qm_forked_trial *lab, const struct qm_trial *t, int slot,
-                                      double seconds)
+const struct qm_attempt *qm_forked_trial_judge(struct qm_forked_trial *lab,
+                                               const struct qm_trial *t, int slot, double seconds)
 {
     struct judging j = {t, slot};
     return qm_forked_trial_run(lab, judge, &j, seconds);
@@ -198,8 +199,9 @@ static void record(struct qm_forked_trial *lab, const void *arg)
     conclude(lab->out, st, &f);
 }
 
-const struct qm_attempt *qm_forked_trial_record(struct qm_forked_trial *lab, const struct qm_case *c, int steps,
-                                       struct qm_trial *t, double seconds)
+const struct qm_attempt *qm_forked_trial_record(struct qm_forked_trial *lab,
+                                                const struct qm_case *c, int steps,
+                                                struct qm_trial *t, double seconds)
 {
     struct recording r = {c, steps, t};
     return qm_forked_trial_run(lab, record, &r, seconds);

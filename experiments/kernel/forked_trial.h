@@ -26,19 +26,22 @@ struct qm_forked_trial {
     struct qm_attempt *out;
 };
 
-qm_status qm_forked_trial_open(struct qm_forked_trial *lab); /* subject, object, mebibytes, stop are given */
+qm_status
+qm_forked_trial_open(struct qm_forked_trial *lab); /* subject, object, mebibytes, stop are given */
 void qm_forked_trial_close(struct qm_forked_trial *lab);
 
 /* Runs work(lab, arg) in a child with the kernel in use, killed after so many seconds.  What work
  * leaves in lab->out counts where the child ends well. */
 const struct qm_attempt *qm_forked_trial_run(struct qm_forked_trial *lab,
-                                    void (*work)(struct qm_forked_trial *lab, const void *arg),
-                                    const void *arg, double seconds);
+                                             void (*work)(struct qm_forked_trial *lab,
+                                                          const void *arg),
+                                             const void *arg, double seconds);
 
 /* qm_judge_trial and qm_judge_record as such work. */
-const struct qm_attempt *qm_forked_trial_judge(struct qm_forked_trial *lab, const struct qm_trial *t, int slot,
-                                      double seconds);
-const struct qm_attempt *qm_forked_trial_record(struct qm_forked_trial *lab, const struct qm_case *c, int steps,
-                                       struct qm_trial *t, double seconds);
+const struct qm_attempt *qm_forked_trial_judge(struct qm_forked_trial *lab,
+                                               const struct qm_trial *t, int slot, double seconds);
+const struct qm_attempt *qm_forked_trial_record(struct qm_forked_trial *lab,
+                                                const struct qm_case *c, int steps,
+                                                struct qm_trial *t, double seconds);
 
 #endif

@@ -123,7 +123,8 @@ static qm_status keep_object(const struct qm_reduction *r, const char *from, cha
     return st;
 }
 
-static qm_status write_program(struct qm_reduction *r, struct qm_forked_trial *lab, const char *folder)
+static qm_status write_program(struct qm_reduction *r, struct qm_forked_trial *lab,
+                               const char *folder)
 {
     char name[QM_CASE_TEXT], origin[QM_CASE_TEXT + 48], object[PATH_MAX] = "";
     const char *end = r->file ? strrchr(r->file, '.') : NULL;
@@ -149,9 +150,9 @@ static qm_status reduce(struct qm_reduction *r, const struct qm_kernel_files *fi
 {
     static struct qm_subject subject;
     struct qm_forked_trial lab = {.subject = &subject,
-                         .object = r->file ? files->object : NULL,
-                         .mebibytes = r->mebibytes,
-                         .stop = &stop};
+                                  .object = r->file ? files->object : NULL,
+                                  .mebibytes = r->mebibytes,
+                                  .stop = &stop};
     memset(&subject, 0, sizeof subject);
     qm_status st = qm_forked_trial_open(&lab);
     if (st == QM_OK)

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/user_kernel/backend_file.h"
 #include "core/abi/kernel_abi.h"
+#include "core/user_kernel/backend_file.h"
 #include "experiments/kernel/repro_text.h"
 #include "experiments/store/atomic_file.h"
 
@@ -472,8 +472,8 @@ static int can_be_told(const struct qm_shrunk *s)
                                           s->trial.recipe.param.format == QM_PARAM_f32));
 }
 
-qm_status qm_repro_write(struct qm_forked_trial *lab, const struct qm_shrunk *s, const struct qm_repro *r,
-                         int *verified)
+qm_status qm_repro_write(struct qm_forked_trial *lab, const struct qm_shrunk *s,
+                         const struct qm_repro *r, int *verified)
 {
     char draft[PATH_MAX];
     struct writing x = {s, r, r->object ? r->object : lab->object, draft, 0};

@@ -18,7 +18,7 @@ struct qm_repro {
 
 /* Writes it, compiles it with warnings and runs it: *verified 1 where it compiles without any and
  * exits 1.  QM_SKIPPED: this failure cannot be told by such a program. */
-qm_status qm_repro_write(struct qm_forked_trial *lab, const struct qm_shrunk *s, const struct qm_repro *r,
-                         int *verified);
+qm_status qm_repro_write(struct qm_forked_trial *lab, const struct qm_shrunk *s,
+                         const struct qm_repro *r, int *verified);
 
 #endif

@@ -1,6 +1,6 @@
 /* closed_loop.c - coupling closed: each side evaluates its own gradient. */
-#include "experiments/lockstep/lockstep_internal.h"
 #include "experiments/lockstep/hitting_times.h"
+#include "experiments/lockstep/lockstep_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -223,8 +223,9 @@ static qm_status follow(struct run *r, struct qm_outcome *out)
     return QM_OK;
 }
 
-qm_status qm_closed_run(struct qm_lockstep_pair *a, struct qm_metrics *m, struct qm_twin_cache *twins,
-                        const volatile sig_atomic_t *stop, struct qm_outcome *out)
+qm_status qm_closed_run(struct qm_lockstep_pair *a, struct qm_metrics *m,
+                        struct qm_twin_cache *twins, const volatile sig_atomic_t *stop,
+                        struct qm_outcome *out)
 {
     const struct qm_problem *p = a->c->problem;
     struct run r = {.a = a, .steps = qm_cell_steps(a->c), .look = 1};

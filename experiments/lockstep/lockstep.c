@@ -104,8 +104,8 @@ qm_status qm_polled(const volatile sig_atomic_t *stop)
 }
 
 /* local and global: the same gradients for both. */
-static qm_status loop(struct qm_lockstep_pair *a, struct qm_metrics *m, const volatile sig_atomic_t *stop,
-                      struct qm_outcome *out)
+static qm_status loop(struct qm_lockstep_pair *a, struct qm_metrics *m,
+                      const volatile sig_atomic_t *stop, struct qm_outcome *out)
 {
     const struct qm_cell *c = a->c;
     int64_t steps = qm_cell_steps(c);

@@ -24,8 +24,8 @@
 
 #include <signal.h>
 
-#include "experiments/suite/suite.h"
 #include "experiments/lockstep/twin_cache.h"
+#include "experiments/suite/suite.h"
 #include "oracle/metric/metric.h"
 
 /* Columns of /metrics beside those of oracle/metric/metric.h, and the curves. */

@@ -42,7 +42,10 @@ static enum update update_of(const struct qm_lockstep_pair *a)
     return strcmp(family, "ema") == 0 || a->recipe.hyper.lr == 0.0 ? UPDATE_none : UPDATE_moved;
 }
 
-int qm_measure_wants_before(const struct qm_lockstep_pair *a) { return update_of(a) == UPDATE_moved; }
+int qm_measure_wants_before(const struct qm_lockstep_pair *a)
+{
+    return update_of(a) == UPDATE_moved;
+}
 
 /* After the step `moved` makes its updates of them. */
 void qm_measure_before(struct qm_lockstep_pair *a)
@@ -125,7 +128,8 @@ qm_status qm_measure(struct qm_lockstep_pair *a, int64_t k, int64_t at, struct q
     return QM_OK;
 }
 
-void qm_measure_end(const struct qm_lockstep_pair *a, const struct qm_metrics *m, struct qm_outcome *out)
+void qm_measure_end(const struct qm_lockstep_pair *a, const struct qm_metrics *m,
+                    struct qm_outcome *out)
 {
     double *extra = out->value + qm_metric_count();
     int64_t last = out->n_points - 1, n = 0;

@@ -27,7 +27,8 @@ qm_status qm_measure(struct qm_lockstep_pair *a, int64_t k, int64_t at, struct q
                      struct qm_outcome *out);
 
 /* The values of the cell, from m and the last point. */
-void qm_measure_end(const struct qm_lockstep_pair *a, const struct qm_metrics *m, struct qm_outcome *out);
+void qm_measure_end(const struct qm_lockstep_pair *a, const struct qm_metrics *m,
+                    struct qm_outcome *out);
 
 /* ---- lockstep.c ------------------------------------------------------------------------------ */
 
@@ -44,7 +45,8 @@ qm_status qm_polled(const volatile sig_atomic_t *stop); /* QM_OK or QM_INTERRUPT
 
 /* Runs opened sides of coupling closed.  Losses are looked at every step where a gradient brings
  * them along, else as often as the problem says, and at points. */
-qm_status qm_closed_run(struct qm_lockstep_pair *a, struct qm_metrics *m, struct qm_twin_cache *twins,
-                        const volatile sig_atomic_t *stop, struct qm_outcome *out);
+qm_status qm_closed_run(struct qm_lockstep_pair *a, struct qm_metrics *m,
+                        struct qm_twin_cache *twins, const volatile sig_atomic_t *stop,
+                        struct qm_outcome *out);
 
 #endif

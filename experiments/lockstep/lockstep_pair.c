@@ -3,8 +3,8 @@
 
 #include "core/base/half.h"
 #include "core/recipe/backend.h"
-#include "experiments/recipes/oracle_hyper.h"
 #include "experiments/problems/problem_wrapper.h"
+#include "experiments/recipes/oracle_hyper.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -91,8 +91,8 @@ static void set_hyper(struct qm_lockstep_pair *a)
             strcmp(c->recorded->optimizer, "lion") == 0)
             h->beta1 = h->beta2;
     } else if (c->problem && !c->lr_given) {
-        h->lr =
-            problem_lr(qm_problem_wrapper_suggests(c->problem, c->problem_args), a->recipe.rule->family, h);
+        h->lr = problem_lr(qm_problem_wrapper_suggests(c->problem, c->problem_args),
+                           a->recipe.rule->family, h);
     }
     if (c->problem)
         h->lr *= c->lr_scale;
@@ -324,8 +324,8 @@ static int is_decayed(const struct qm_lockstep_pair *a, int tensor)
 }
 
 /* One update by the oracle, of all tensors. */
-static qm_status oracle_step(struct qm_lockstep_pair *a, double *p, double *const *slots, const double *g,
-                             int64_t t)
+static qm_status oracle_step(struct qm_lockstep_pair *a, double *p, double *const *slots,
+                             const double *g, int64_t t)
 {
     for (int i = 0; i < a->n_tensors; i++) {
         int64_t at = a->first[i];

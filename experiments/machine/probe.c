@@ -11,10 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/recipe/backend.h"
 #include "core/compile/cubin_cache.h"
 #include "core/cuda/cuda_driver.h"
 #include "core/cuda/cuda_load.h"
+#include "core/recipe/backend.h"
 
 static void set_text(json_t *o, const char *key, const char *text)
 {

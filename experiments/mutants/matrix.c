@@ -119,7 +119,8 @@ static qm_status all_trials(struct qm_matrix *m, const char *folder)
     return worst == QM_OK ? QM_OK : qm_fail(worst, "%s", text);
 }
 
-static const struct qm_mutant_trial *template_of(const struct qm_matrix *m, const struct qm_mutant_trial *t)
+static const struct qm_mutant_trial *template_of(const struct qm_matrix *m,
+                                                 const struct qm_mutant_trial *t)
 {
     const struct qm_mutant_entry *e = &m->o.registry->entry[t->entry->of];
     for (int i = 0; i < m->n; i++)

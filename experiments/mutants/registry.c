@@ -58,7 +58,10 @@ static qm_status bad(const struct reader *s, const char *format, ...)
     return qm_fail(QM_BAD_ARG, "%s:%d: %s", s->file, s->line, text);
 }
 
-static struct qm_mutant_entry *last_entry(const struct reader *s) { return &s->r->entry[s->r->n - 1]; }
+static struct qm_mutant_entry *last_entry(const struct reader *s)
+{
+    return &s->r->entry[s->r->n - 1];
+}
 
 static qm_status entry_new(struct reader *s, const struct qm_mutant_entry *e)
 {

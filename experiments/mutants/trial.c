@@ -35,7 +35,8 @@ static qm_status write_source(const struct qm_mutant_entry *e, const char *path)
     return fclose(f) == 0 ? QM_OK : qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
 }
 
-static qm_status build(const struct qm_mutant_entry *e, const char *folder, char *object, size_t size)
+static qm_status build(const struct qm_mutant_entry *e, const char *folder, char *object,
+                       size_t size)
 {
     char source[PATH_MAX];
     snprintf(source, sizeof source, "%s/kernel.c", folder);
@@ -215,8 +216,8 @@ static qm_status ask_both(struct session *s, int regime, uint64_t seed)
     return st;
 }
 
-qm_status qm_trial_compare(struct qm_mutant_trial *t, const struct qm_mutant_entry *template, int regime,
-                           const char *folder, uint64_t seed, const volatile int *stop)
+qm_status qm_trial_compare(struct qm_mutant_trial *t, const struct qm_mutant_entry *template,
+                           int regime, const char *folder, uint64_t seed, const volatile int *stop)
 {
     struct session *s = calloc(1, sizeof *s);
     char object[PATH_MAX], other[PATH_MAX], own[PATH_MAX - 32];

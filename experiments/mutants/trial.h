@@ -12,8 +12,8 @@ qm_status qm_trial_run(struct qm_mutant_trial *t, const char *folder, uint64_t s
 
 /* Runs t's regime once more beside the template, each step of both from t's state, and fills the
  * cell's `apart`.  folder as above, another one. */
-qm_status qm_trial_compare(struct qm_mutant_trial *t, const struct qm_mutant_entry *template, int regime,
-                           const char *folder, uint64_t seed, const volatile int *stop);
+qm_status qm_trial_compare(struct qm_mutant_trial *t, const struct qm_mutant_entry *template,
+                           int regime, const char *folder, uint64_t seed, const volatile int *stop);
 
 void qm_trial_free(struct qm_mutant_trial *t);
 

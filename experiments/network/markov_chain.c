@@ -123,15 +123,16 @@ static int32_t pick(const double *p, int64_t n, double u)
     return k;
 }
 
-void qm_markov_chain_draw(const struct qm_markov_chain *c, uint64_t seed, enum qm_stream stream, int64_t step,
-                   int64_t count, int64_t length, int32_t *out)
+void qm_markov_chain_draw(const struct qm_markov_chain *c, uint64_t seed, enum qm_stream stream,
+                          int64_t step, int64_t count, int64_t length, int32_t *out)
 {
     for (int64_t b = 0; b < count; b++)
         for (int64_t i = 0; i < length; i++) {
             int64_t at = b * length + i;
             double u = ((double)qm_pick(seed, stream, step, at, INT64_C(1) << 32) + 0.5) * 0x1p-32;
-            const double *p =
-                i == 0 ? c->stationary : qm_markov_chain_next(c, i > 1 ? out[at - 2] : -1, out[at - 1]);
+            const double *p = i == 0
+                                  ? c->stationary
+                                  : qm_markov_chain_next(c, i > 1 ? out[at - 2] : -1, out[at - 1]);
             out[at] = pick(p, c->symbols, u);
         }
 }

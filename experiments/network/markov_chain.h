@@ -33,7 +33,7 @@ double qm_markov_chain_floor(const struct qm_markov_chain *c, int64_t n);
 
 /* Sequences [0, count) of `length` tokens each; token i of sequence b is drawn with draw number b
  * length + i of the stream at this step: the first one whose cumulative probability exceeds u. */
-void qm_markov_chain_draw(const struct qm_markov_chain *c, uint64_t seed, enum qm_stream stream, int64_t step,
-                   int64_t count, int64_t length, int32_t *out);
+void qm_markov_chain_draw(const struct qm_markov_chain *c, uint64_t seed, enum qm_stream stream,
+                          int64_t step, int64_t count, int64_t length, int32_t *out);
 
 #endif

@@ -8,9 +8,9 @@
  *
  * Parameters: w1 64 x hidden, b1, w2 hidden x 10, b2; start w = N(0, 2 / rows of w), b = 0. */
 #include "experiments/cli/key_value_args.h"
-#include "experiments/source/distribution.h"
 #include "experiments/network/layers.h"
 #include "experiments/problems/problem.h"
+#include "experiments/source/distribution.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -10,8 +10,8 @@
  * so that the second moment's input is the number itself.  The exact average v_t = (1 - beta2)
  * sum_k beta2^k g_{t-k}^2 is the double-precision twin's. */
 #include "experiments/cli/key_value_args.h"
-#include "experiments/source/distribution.h"
 #include "experiments/problems/problem.h"
+#include "experiments/source/distribution.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -9,8 +9,8 @@
  *
  * The seed chooses the tokens; start E = 0. */
 #include "experiments/cli/key_value_args.h"
-#include "experiments/source/distribution.h"
 #include "experiments/problems/problem.h"
+#include "experiments/source/distribution.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -9,9 +9,9 @@
  * chooses the start U, V = 0.1 N(0, 1) (0 is a saddle); the gradient is exact. */
 #include "experiments/cli/key_value_args.h"
 #include "experiments/network/dense.h"
-#include "experiments/source/distribution.h"
 #include "experiments/network/layers.h"
 #include "experiments/problems/problem.h"
+#include "experiments/source/distribution.h"
 
 #include <gsl/gsl_errno.h>
 #include <gsl/gsl_linalg.h>

@@ -7,8 +7,8 @@
  * Loss, floor and start are the base's.  The noisy quadratic model has the same noise by its
  * argument nu, with its expected loss in closed form. */
 #include "experiments/cli/key_value_args.h"
-#include "experiments/source/distribution.h"
 #include "experiments/problems/problem_wrapper.h"
+#include "experiments/source/distribution.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -55,7 +55,8 @@ static qm_status heavy_open(const char *args, uint64_t seed, void **self, int *n
     struct heavy *s = calloc(1, sizeof *s);
     if (!s)
         return qm_fail(QM_NO_MEMORY, "heavy");
-    qm_status st = qm_problem_wrapper_open("heavy", args, BASE, seed, own, sizeof own, &s->wrap, &n, shapes);
+    qm_status st =
+        qm_problem_wrapper_open("heavy", args, BASE, seed, own, sizeof own, &s->wrap, &n, shapes);
     if (st == QM_OK)
         st = qm_args_read("heavy", OWN, own, known, ARGS, value);
     if (st == QM_OK) {

@@ -14,9 +14,9 @@
  * The loss is F on all rows. */
 #include "experiments/cli/key_value_args.h"
 #include "experiments/network/dense.h"
-#include "experiments/source/distribution.h"
 #include "experiments/network/layers.h"
 #include "experiments/problems/problem.h"
+#include "experiments/source/distribution.h"
 
 #include <gsl/gsl_errno.h>
 #include <gsl/gsl_linalg.h>

@@ -12,8 +12,8 @@
  * decomposition of X. */
 #include "experiments/cli/key_value_args.h"
 #include "experiments/network/dense.h"
-#include "experiments/source/distribution.h"
 #include "experiments/problems/problem.h"
+#include "experiments/source/distribution.h"
 
 #include <gsl/gsl_errno.h>
 #include <gsl/gsl_linalg.h>

@@ -14,9 +14,9 @@
  * bias, ln gain, bias, C x 4C, bias, 4C x C, bias; final gain, bias.  Start: N(0, 0.02),
  * projections back into the residual times 1 / sqrt(2 L), gains 1, biases 0. */
 #include "experiments/cli/key_value_args.h"
-#include "experiments/network/markov_chain.h"
 #include "experiments/network/dense.h"
 #include "experiments/network/layers.h"
+#include "experiments/network/markov_chain.h"
 #include "experiments/problems/problem.h"
 
 #include <math.h>
@@ -152,7 +152,8 @@ static qm_status open_buffers(struct mclm *s, uint64_t data_seed)
         return qm_fail(QM_NO_MEMORY, "mclm: activations");
     set_buffers(s, s->slab);
     s->eval_tokens = s->tokens + s->batch * long_by_one;
-    qm_markov_chain_draw(&s->chain, data_seed, QM_STREAM_dist, 0, s->eval, long_by_one, s->eval_tokens);
+    qm_markov_chain_draw(&s->chain, data_seed, QM_STREAM_dist, 0, s->eval, long_by_one,
+                         s->eval_tokens);
     int64_t n = s->eval * s->shape.length;
     for (int64_t i = 0; i < n; i++) {
         const double *law = law_at(s, s->eval_tokens, i);

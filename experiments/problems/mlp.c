@@ -15,9 +15,9 @@
  * batch d + b.  Parameters: w student x d, then v. */
 #include "experiments/cli/key_value_args.h"
 #include "experiments/network/dense.h"
-#include "experiments/source/distribution.h"
 #include "experiments/network/layers.h"
 #include "experiments/problems/problem.h"
+#include "experiments/source/distribution.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -13,8 +13,8 @@
  * The noise of element i at step t is a function of (seed, t, i), in streams of its own (distribution.h).
  * Both starts have E x_i^2 = 1, the start of `expected`. */
 #include "experiments/cli/key_value_args.h"
-#include "experiments/source/distribution.h"
 #include "experiments/problems/problem.h"
+#include "experiments/source/distribution.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -36,9 +36,10 @@ static qm_status split(const char *who, const char *args, const char *base_defau
     return QM_OK;
 }
 
-qm_status qm_problem_wrapper_open(const char *who, const char *args, const char *base_default, uint64_t seed,
-                       char *own, size_t size, struct qm_problem_wrapper *out, int *n_tensors,
-                       struct qm_shape *shapes)
+qm_status qm_problem_wrapper_open(const char *who, const char *args, const char *base_default,
+                                  uint64_t seed, char *own, size_t size,
+                                  struct qm_problem_wrapper *out, int *n_tensors,
+                                  struct qm_shape *shapes)
 {
     const struct qm_problem *p = NULL;
     const char *rest;

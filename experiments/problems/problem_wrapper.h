@@ -17,9 +17,10 @@ struct qm_problem_wrapper {
 
 /* Opens what stands behind base= in args (base_default where args has none).  own[size]: the text
  * before it, for qm_args_read.  QM_BAD_ARG: unknown base, one without a loss, too long a text. */
-qm_status qm_problem_wrapper_open(const char *who, const char *args, const char *base_default, uint64_t seed,
-                       char *own, size_t size, struct qm_problem_wrapper *out, int *n_tensors,
-                       struct qm_shape *shapes);
+qm_status qm_problem_wrapper_open(const char *who, const char *args, const char *base_default,
+                                  uint64_t seed, char *own, size_t size,
+                                  struct qm_problem_wrapper *out, int *n_tensors,
+                                  struct qm_shape *shapes);
 
 /* The last argument of a wrapper's table; qm_args_read leaves it to qm_problem_wrapper_open. */
 #define QM_WRAP_ARG                                                                                \

@@ -10,8 +10,8 @@
  *   start=normal  z_i ~ N(0, 1), a function of (seed, i): an instance per seed.  E z_i^2 = 1 too,
  *                 so that `expected` is the mean over seeds */
 #include "experiments/cli/key_value_args.h"
-#include "experiments/source/distribution.h"
 #include "experiments/problems/problem.h"
+#include "experiments/source/distribution.h"
 
 #include <gsl/gsl_errno.h>
 #include <gsl/gsl_fft_halfcomplex.h>

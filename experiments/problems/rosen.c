@@ -7,8 +7,8 @@
  * start x_i = -1.2 for odd i, 1 for even i (counted from 1), plus jitter N(0, 1), a function of
  * (seed, i).  The gradient is exact.  H. H. Rosenbrock, Comput. J. 3 (1960) 175. */
 #include "experiments/cli/key_value_args.h"
-#include "experiments/source/distribution.h"
 #include "experiments/problems/problem.h"
+#include "experiments/source/distribution.h"
 
 #include <stdlib.h>
 

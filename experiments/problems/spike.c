@@ -67,7 +67,8 @@ static qm_status spike_open(const char *args, uint64_t seed, void **self, int *n
     struct spike *s = calloc(1, sizeof *s);
     if (!s)
         return qm_fail(QM_NO_MEMORY, "spike");
-    qm_status st = qm_problem_wrapper_open("spike", args, BASE, seed, own, sizeof own, &s->wrap, &n, shapes);
+    qm_status st =
+        qm_problem_wrapper_open("spike", args, BASE, seed, own, sizeof own, &s->wrap, &n, shapes);
     if (st == QM_OK)
         st = qm_args_read("spike", OWN, own, known, ARGS, value);
     if (st != QM_OK) {

@@ -167,7 +167,8 @@ static void find_basin(struct qm_protocol *p, struct qm_comparison_group *g)
     }
 }
 
-const struct qm_comparison_group *qm_group_find(const struct qm_protocol *p, int problem, int label, int scale)
+const struct qm_comparison_group *qm_group_find(const struct qm_protocol *p, int problem, int label,
+                                                int scale)
 {
     for (int64_t lo = 0, hi = p->n_groups; lo < hi;) {
         int64_t mid = lo + (hi - lo) / 2;
@@ -185,8 +186,8 @@ const struct qm_comparison_group *qm_group_find(const struct qm_protocol *p, int
     return NULL;
 }
 
-const struct qm_run_row *qm_group_run(const struct qm_protocol *p, const struct qm_comparison_group *g,
-                                      int64_t i)
+const struct qm_run_row *qm_group_run(const struct qm_protocol *p,
+                                      const struct qm_comparison_group *g, int64_t i)
 {
     return &p->run[p->order[g->first + i]];
 }

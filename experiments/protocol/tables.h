@@ -86,11 +86,11 @@ const struct qm_cell *qm_run_cell(const struct qm_protocol *p, const struct qm_r
 
 /* The group of these, or NULL. */
 const struct qm_comparison_group *qm_group_find(const struct qm_protocol *p, int problem, int label,
-                                     int scale);
+                                                int scale);
 
 /* The i-th run of a group. */
-const struct qm_run_row *qm_group_run(const struct qm_protocol *p, const struct qm_comparison_group *g,
-                                      int64_t i);
+const struct qm_run_row *qm_group_run(const struct qm_protocol *p,
+                                      const struct qm_comparison_group *g, int64_t i);
 
 /* Each fills its part of p; in this order. */
 qm_status qm_protocol_runs(struct qm_protocol *p);     /* rows, groups */

@@ -83,8 +83,8 @@ static int has_codes(const struct qm_recipe *r)
     return 0;
 }
 
-static qm_status verdict(const struct qm_protocol *p, const struct qm_comparison_group *g, struct scratch *s,
-                         struct qm_verdict_row *row)
+static qm_status verdict(const struct qm_protocol *p, const struct qm_comparison_group *g,
+                         struct scratch *s, struct qm_verdict_row *row)
 {
     const struct qm_run_row *first = qm_group_run(p, g, 0);
     const struct qm_cell *c = qm_run_cell(p, first);
@@ -147,8 +147,8 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void sensitivity(const struct qm_protocol *p, const struct qm_comparison_group *g, struct scratch *s,
-                        struct qm_sensitivity_row *row)
+static void sensitivity(const struct qm_protocol *p, const struct qm_comparison_group *g,
+                        struct scratch *s, struct qm_sensitivity_row *row)
 {
     row->of = *g;
     for (int twin = 0; twin < 2; twin++) {
@@ -189,7 +189,8 @@ static const char *const part_names[] = {
 
 /* d of every run of a group without a part, NaN where it failed or ended in another basin; 0: the
  * variant has no such part, or none of them ran. */
-static int without(const struct qm_protocol *p, const struct qm_comparison_group *g, int part, double *d)
+static int without(const struct qm_protocol *p, const struct qm_comparison_group *g, int part,
+                   double *d)
 {
     int found = 0;
     for (int64_t i = 0; i < g->n; i++) {
@@ -202,8 +203,8 @@ static int without(const struct qm_protocol *p, const struct qm_comparison_group
     return found;
 }
 
-static qm_status budget_row(struct qm_protocol *p, const struct qm_comparison_group *g, struct scratch *s,
-                            const char *part, const double *share)
+static qm_status budget_row(struct qm_protocol *p, const struct qm_comparison_group *g,
+                            struct scratch *s, const char *part, const double *share)
 {
     int64_t n = 0;
     struct qm_budget_row *row = &p->budget[p->n_budget++];
@@ -219,7 +220,8 @@ static qm_status budget_row(struct qm_protocol *p, const struct qm_comparison_gr
 
 /* All rows of a group are of the same runs, those of which every part is known: so parts and rest
  * sum to all. */
-static qm_status budget(struct qm_protocol *p, const struct qm_comparison_group *g, struct scratch *s)
+static qm_status budget(struct qm_protocol *p, const struct qm_comparison_group *g,
+                        struct scratch *s)
 {
     size_t n = (size_t)g->n;
     double *share = calloc((QM_BUDGET_COUNT + 2) * n, sizeof *share);

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "core/base/name.h"
-#include "core/quant/simd.h"
 #include "core/quant/search_loops.h"
+#include "core/quant/simd.h"
 #include "experiments/check/decide.h"
 #include "experiments/gpu/gpu.h"
 #include "experiments/prove/prove.h"

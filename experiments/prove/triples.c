@@ -80,8 +80,8 @@ static qm_status open_slot(struct domain *d, int i)
         decoded[cb->perm[k]] = cb->value[k];
     QM_TRY(qm_decider_init(&d->decider[i], &q, decoded, &wrong));
     if (wrong >= 0)
-        return qm_fail(QM_CHECK_FAILED, "slot %s: code %d decodes to %a", d->r->rule->slot[i], wrong,
-                       (double)decoded[wrong]);
+        return qm_fail(QM_CHECK_FAILED, "slot %s: code %d decodes to %a", d->r->rule->slot[i],
+                       wrong, (double)decoded[wrong]);
     d->n_codes[i] = cb->n;
     qm_scales(&d->codec[i], &one, &d->max[i], &d->stored[i]);
     d->by[i] = fmax((double)d->stored[i], (double)q.scale.guard);

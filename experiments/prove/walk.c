@@ -1,8 +1,8 @@
 /* walk.c - a routine over all floats: fixed chunks of keys, whatever the threads. */
 #include <stdlib.h>
 
-#include "core/quant/simd.h"
 #include "core/quant/search_loops.h"
+#include "core/quant/simd.h"
 #include "experiments/prove/routine.h"
 
 _Thread_local volatile int64_t qm_walk_at;

@@ -42,7 +42,7 @@ extern const struct qm_format qm_format_hdf5, qm_format_npy, qm_format_npz, qm_f
 struct qm_file {
     char *path;
     const struct qm_format *format;
-    struct qm_entry *entry; /* names are owned */
+    struct qm_entry *entry;          /* names are owned */
     struct qm_array_location *place; /* parallel to entry; unused by HDF5 */
     int n_entries, capacity;
     int fd;                   /* -1 when closed */

@@ -276,7 +276,8 @@ static int by_reason(const void *a, const void *b, void *context)
     return c ? c : (i > k) - (i < k);
 }
 
-static void group_row(const struct outcomes *o, const int64_t *row, int64_t n, struct qm_text_grid *g)
+static void group_row(const struct outcomes *o, const int64_t *row, int64_t n,
+                      struct qm_text_grid *g)
 {
     enum { SHOWN = 4 };
     char *text = NULL;

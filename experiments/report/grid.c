@@ -86,7 +86,10 @@ void qm_grid_close(struct qm_text_grid *g)
     memset(g, 0, sizeof *g);
 }
 
-int64_t qm_grid_rows(const struct qm_text_grid *g) { return g->n_cols ? g->n_cells / g->n_cols : 0; }
+int64_t qm_grid_rows(const struct qm_text_grid *g)
+{
+    return g->n_cols ? g->n_cells / g->n_cols : 0;
+}
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
@@ -128,7 +131,8 @@ static void add_rows(struct qm_text_grid *g, const struct stored *column, int64_
         }
 }
 
-qm_status qm_grid_read(struct qm_result *r, const char *table, int64_t most, struct qm_text_grid *out)
+qm_status qm_grid_read(struct qm_result *r, const char *table, int64_t most,
+                       struct qm_text_grid *out)
 {
     struct qm_result_columns c;
     QM_TRY(qm_result_columns(r, table, &c));

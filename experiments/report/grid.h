@@ -28,13 +28,14 @@ void qm_grid_column(struct qm_text_grid *g, const char *name, const char *unit, 
 void qm_grid_text(struct qm_text_grid *g, const char *text);               /* the next cell */
 void qm_grid_number(struct qm_text_grid *g, double x, const char *format); /* NaN shows as "-" */
 void qm_grid_keyed(struct qm_text_grid *g, double key, const char *text);  /* sorts by key */
-qm_status qm_grid_check(const struct qm_text_grid *g);                     /* QM_NO_MEMORY, or QM_OK */
-void qm_grid_close(struct qm_text_grid *g); /* frees what it holds; accepts zeros */
+qm_status qm_grid_check(const struct qm_text_grid *g); /* QM_NO_MEMORY, or QM_OK */
+void qm_grid_close(struct qm_text_grid *g);            /* frees what it holds; accepts zeros */
 
 int64_t qm_grid_rows(const struct qm_text_grid *g);
 
 /* A stored table, its first `most` rows.  Errors as result_reader.h's. */
-qm_status qm_grid_read(struct qm_result *r, const char *table, int64_t most, struct qm_text_grid *out);
+qm_status qm_grid_read(struct qm_result *r, const char *table, int64_t most,
+                       struct qm_text_grid *out);
 
 /* HTML: a box that scrolls by itself, a table whose heads are buttons that sort; its
  * id is made of the grid's name. */

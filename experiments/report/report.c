@@ -9,11 +9,11 @@
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/store/atomic_file.h"
 #include "experiments/report/against.h"
 #include "experiments/report/archive.h"
 #include "experiments/report/figures.h"
 #include "experiments/report/page.h"
+#include "experiments/store/atomic_file.h"
 
 /* ---- files --------------------------------------------------------------------------------- */
 

@@ -37,7 +37,7 @@ void qm_mean_interval(const double *x, int64_t n, double level, struct qm_effect
 }
 
 enum qm_claim_verdict qm_verdict_of(const struct qm_effect *e, enum qm_relation relation,
-                              const double bound[2])
+                                    const double bound[2])
 {
     int holds = 0, fails = 0;
     switch (relation) {
@@ -55,7 +55,9 @@ enum qm_claim_verdict qm_verdict_of(const struct qm_effect *e, enum qm_relation 
         break;
     case QM_RELATION_COUNT: break;
     }
-    return holds ? QM_CLAIM_VERDICT_holds : fails ? QM_CLAIM_VERDICT_fails : QM_CLAIM_VERDICT_undecided;
+    return holds   ? QM_CLAIM_VERDICT_holds
+           : fails ? QM_CLAIM_VERDICT_fails
+                   : QM_CLAIM_VERDICT_undecided;
 }
 
 /* ---- from the cells -------------------------------------------------------------------------- */

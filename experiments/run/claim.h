@@ -49,7 +49,7 @@ struct qm_effect {
 void qm_mean_interval(const double *x, int64_t n, double level, struct qm_effect *out);
 
 enum qm_claim_verdict qm_verdict_of(const struct qm_effect *e, enum qm_relation relation,
-                              const double bound[2]);
+                                    const double bound[2]);
 
 /* Whether the words of an expectation exist; before a run.  QM_BAD_ARG or QM_NO_MATCH with file and
  * line. */

@@ -1,10 +1,10 @@
 /* run_cells.c - running all cells, and storing what they gave. */
 #include "experiments/run/run_cells.h"
 
-#include "experiments/suite/cell_id.h"
 #include "experiments/cli/cli.h"
-#include "experiments/run/codebook_tables.h"
 #include "experiments/protocol/protocol.h"
+#include "experiments/run/codebook_tables.h"
+#include "experiments/suite/cell_id.h"
 
 #include <math.h>
 #include <omp.h>

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "core/base/name.h"
-#include "experiments/run/claim.h"
 #include "experiments/cli/cli.h"
+#include "experiments/run/claim.h"
 #include "experiments/run/summary.h"
 
 static char default_data[] = "experiments/data/*.h5";
@@ -48,7 +48,8 @@ qm_status qm_loaded_suite_find(const char *word, char *path, size_t size)
     return st;
 }
 
-static qm_status open_data(const struct qm_loaded_suite_changes *changes, struct qm_loaded_suite *job)
+static qm_status open_data(const struct qm_loaded_suite_changes *changes,
+                           struct qm_loaded_suite *job)
 {
     struct qm_suite *s = job->suite;
     char *globs[] = {default_data};
@@ -59,7 +60,8 @@ static qm_status open_data(const struct qm_loaded_suite_changes *changes, struct
     return qm_suite_wants_data(s) ? qm_replay_open(s->data, s->n_data, &job->replay) : QM_OK;
 }
 
-qm_status qm_loaded_suite_open(const char *path, const struct qm_loaded_suite_changes *changes, struct qm_loaded_suite *out)
+qm_status qm_loaded_suite_open(const char *path, const struct qm_loaded_suite_changes *changes,
+                               struct qm_loaded_suite *out)
 {
     *out = (struct qm_loaded_suite){0};
     const char *size = changes ? changes->size : NULL;

@@ -37,7 +37,8 @@ qm_status qm_loaded_suite_find(const char *word, char *path, size_t size);
 
 /* Reads and checks a suite and makes its cells; changes may be NULL.  *out was zeroed, or a failure
  * leaves it for qm_loaded_suite_close all the same. */
-qm_status qm_loaded_suite_open(const char *path, const struct qm_loaded_suite_changes *changes, struct qm_loaded_suite *out);
+qm_status qm_loaded_suite_open(const char *path, const struct qm_loaded_suite_changes *changes,
+                               struct qm_loaded_suite *out);
 void qm_loaded_suite_close(struct qm_loaded_suite *job);
 
 /* Loads the recorded arrays that one cell needs, or all that any needs. */

@@ -52,9 +52,9 @@ static void note_reasons(const struct qm_results *r, int failed, json_t *into)
     free(reason);
 }
 
-static json_t *report(struct qm_write_results *f, const struct qm_results *r, struct qm_summary **tables,
-                      const struct qm_effect *effect, const struct qm_protocol *protocol,
-                      const char *path, double seconds)
+static json_t *report(struct qm_write_results *f, const struct qm_results *r,
+                      struct qm_summary **tables, const struct qm_effect *effect,
+                      const struct qm_protocol *protocol, const char *path, double seconds)
 {
     struct counts n = count(r);
     json_t *skips = json_object(), *summary = json_object();
@@ -102,8 +102,8 @@ static qm_status store_all(const struct qm_results *r, struct qm_summary **table
     return qm_claim_store(r->suite, effect, store);
 }
 
-qm_status qm_write_results(struct qm_write_results *f, const struct qm_results *r, struct qm_store *store,
-                    const char *path, json_t *into)
+qm_status qm_write_results(struct qm_write_results *f, const struct qm_results *r,
+                           struct qm_store *store, const char *path, json_t *into)
 {
     const struct qm_suite *s = r->suite;
     struct qm_summary **tables = calloc((size_t)s->n_summaries + 1, sizeof *tables);

@@ -12,8 +12,8 @@
 
 /* What is printed, and what comes of it. */
 struct qm_write_results {
-    int headline, claims;              /* print only those tables; only the claims */
-    int verdicts[QM_CLAIM_VERDICT_COUNT];    /* of expectations: added to */
+    int headline, claims;                 /* print only those tables; only the claims */
+    int verdicts[QM_CLAIM_VERDICT_COUNT]; /* of expectations: added to */
     const volatile sig_atomic_t *stop; /* not 0: QM_INTERRUPTED, nothing is written; may be NULL */
     double started;                    /* qm_seconds() */
 };
@@ -21,7 +21,7 @@ struct qm_write_results {
 /* Makes the suite's tables, stores all, commits the store (which is gone whatever comes out), prints
  * the tables, or with --json appends an object to `into`.  QM_NO_MATCH: every cell was skipped (the
  * file is there). */
-qm_status qm_write_results(struct qm_write_results *f, const struct qm_results *r, struct qm_store *store,
-                    const char *path, json_t *into);
+qm_status qm_write_results(struct qm_write_results *f, const struct qm_results *r,
+                           struct qm_store *store, const char *path, json_t *into);
 
 #endif

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/source/distribution.h"
 #include "core/base/sha256.h"
+#include "experiments/source/distribution.h"
 #include "experiments/state/state_file.h"
 
 void qm_state_free(struct qm_state *s)
@@ -219,8 +219,8 @@ qm_status qm_state_undescribe(const char *text, struct qm_state *out)
 
 /* ---- arrays --------------------------------------------------------------------------------- */
 
-static int append(struct qm_array *a, int *n, const struct qm_state_tensor *t,
-                  const char *array, const char *ending, struct qm_tensor *tensor)
+static int append(struct qm_array *a, int *n, const struct qm_state_tensor *t, const char *array,
+                  const char *ending, struct qm_tensor *tensor)
 {
     struct qm_array *to = &a[*n];
     to->tensor = tensor;

@@ -21,6 +21,7 @@ struct qm_atomic_file {
 qm_status qm_atomic_file_open(const char *path, struct qm_atomic_file *out);
 qm_status qm_atomic_file_write(const struct qm_atomic_file *p, const void *bytes, size_t n);
 qm_status qm_atomic_file_commit(struct qm_atomic_file *p); /* releases p where it succeeds */
-void qm_atomic_file_abort(struct qm_atomic_file *p);       /* removes the temporary file; accepts a released p */
+void qm_atomic_file_abort(
+    struct qm_atomic_file *p); /* removes the temporary file; accepts a released p */
 
 #endif

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/store/store.h"
 #include "experiments/store/h5_stream.h"
+#include "experiments/store/store.h"
 
 enum {
     SLAB = 1 << 20,   /* bytes of a dataset read at a time */

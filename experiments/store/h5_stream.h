@@ -4,8 +4,8 @@
 #ifndef QM_STORE_H5_STREAM_H
 #define QM_STORE_H5_STREAM_H
 
-#include "experiments/store/h5.h"
 #include "core/base/sha256.h"
+#include "experiments/store/h5.h"
 
 struct qm_h5_stream {
     struct qm_sha256 sum;

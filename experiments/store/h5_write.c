@@ -176,8 +176,8 @@ static hid_t creation(int rank, const hsize_t *dim, hid_t type)
     return plist;
 }
 
-qm_status qm_h5_write_dataset(hid_t file, const char *path, hid_t type, int rank, const hsize_t *dim,
-                         const char *unit, const char *text, hid_t *out)
+qm_status qm_h5_write_dataset(hid_t file, const char *path, hid_t type, int rank,
+                              const hsize_t *dim, const char *unit, const char *text, hid_t *out)
 {
     QM_TRY(path_check(path));
     QM_TRY(groups_above(file, path, 0));
@@ -221,8 +221,8 @@ static qm_status scale_attach(hid_t file, const char *path, hid_t set, int i, hs
 }
 
 qm_status qm_h5_write_array(hid_t file, const char *path, enum qm_dtype dtype,
-                       const struct qm_shape *shape, const void *data, const char *unit,
-                       const char *text, const char *const *scales)
+                            const struct qm_shape *shape, const void *data, const char *unit,
+                            const char *text, const char *const *scales)
 {
     if (qm_shape_numel(shape) < 0 || shape->rank > QM_MAX_RANK)
         return qm_fail(QM_BAD_ARG, "%s: impossible shape", path);
@@ -232,7 +232,8 @@ qm_status qm_h5_write_array(hid_t file, const char *path, enum qm_dtype dtype,
     hid_t file_type = qm_h5_type(dtype), memory_type = qm_h5_native(dtype), set = -1;
     qm_status st = file_type < 0 || memory_type < 0 ? qm_fail(QM_NO_MEMORY, "%s", path) : QM_OK;
     if (st == QM_OK)
-        st = qm_h5_write_dataset(file, path, file_type, shape->rank, dim, unit ? unit : "", text, &set);
+        st = qm_h5_write_dataset(file, path, file_type, shape->rank, dim, unit ? unit : "", text,
+                                 &set);
     if (st == QM_OK && qm_shape_numel(shape) > 0 &&
         H5Dwrite(set, memory_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
         st = qm_h5_fail(QM_INTERNAL, "cannot store %s", path);
@@ -354,7 +355,7 @@ static qm_status columns_describe(hid_t set, int n, const struct qm_column *c)
 }
 
 qm_status qm_h5_write_table(hid_t file, const char *path, const char *text, int64_t rows, int n,
-                       const struct qm_column *c)
+                            const struct qm_column *c)
 {
     struct layout l = {0, NULL};
     QM_TRY(layout_of(path, rows, n, c, &l));
@@ -417,7 +418,7 @@ qm_status qm_h5_write_text(hid_t file, const char *path, const char *name, const
 }
 
 qm_status qm_h5_write_number(hid_t file, const char *path, const char *name, enum qm_dtype dtype,
-                        const void *value)
+                             const void *value)
 {
     hid_t object = -1;
     QM_TRY(object_open(file, path, &object));

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/store/h5.h"
-#include "experiments/store/atomic_file.h"
 #include "experiments/machine/provenance.h"
+#include "experiments/store/atomic_file.h"
+#include "experiments/store/h5.h"
 #include "experiments/store/h5_write.h"
 
 enum { GROW = 1 << 20 }; /* bytes by which the image in memory grows */
@@ -145,7 +145,7 @@ static qm_status argv_store(struct qm_store *s, int argc, char **argv)
     hsize_t dim = (hsize_t)argc;
     qm_status st = type < 0 ? qm_fail(QM_NO_MEMORY, "argv")
                             : qm_h5_write_dataset(s->file, "/provenance/argv", type, 1, &dim, "",
-                                             "the command line, word by word", &set);
+                                                  "the command line, word by word", &set);
     if (st == QM_OK && argc > 0 &&
         H5Dwrite(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, (const void *)argv) < 0)
         st = qm_h5_fail(QM_INTERNAL, "cannot store /provenance/argv");
@@ -163,9 +163,10 @@ static qm_status provenance_store(struct qm_store *s, int argc, char **argv)
     char now[24];
     qm_status st = qm_h5_write_text(s->file, "/provenance", "started", qm_utc(now));
     for (int i = 0; st == QM_OK && i < n; i++)
-        st = facts[i].is_number ? qm_h5_write_number(s->file, "/provenance", facts[i].name, QM_DTYPE_i64,
-                                                &facts[i].number)
-                                : qm_h5_write_text(s->file, "/provenance", facts[i].name, facts[i].text);
+        st = facts[i].is_number
+                 ? qm_h5_write_number(s->file, "/provenance", facts[i].name, QM_DTYPE_i64,
+                                      &facts[i].number)
+                 : qm_h5_write_text(s->file, "/provenance", facts[i].name, facts[i].text);
     free(facts);
     return st == QM_OK ? argv_store(s, argc, argv) : st;
 }

@@ -1,7 +1,7 @@
 /* cells.c - from a suite to its cells: the product, and why some make no sense. */
 #include "core/base/name.h"
-#include "experiments/protocol/protocol.h"
 #include "experiments/problems/problem_wrapper.h"
+#include "experiments/protocol/protocol.h"
 
 #include <errno.h>
 #include <fnmatch.h>

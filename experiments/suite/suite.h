@@ -60,8 +60,8 @@
 #define QM_SUITE_SUITE_H
 
 #include "core/recipe/recipe.h"
-#include "experiments/source/distribution.h"
 #include "experiments/problems/problem.h"
+#include "experiments/source/distribution.h"
 #include "experiments/source/replay.h"
 
 enum { QM_SUITE_AXES = 24, QM_SUITE_BY = 6, QM_SUITE_VALUES = 8 };

@@ -75,8 +75,8 @@ static int64_t range_of(const yaml_node_t *n, int64_t *first)
     return b - a + 1;
 }
 
-qm_status qm_suite_read_axis(struct qm_yaml_walk *w, const char *key, int line, const yaml_node_t *n,
-                             int is_recipe)
+qm_status qm_suite_read_axis(struct qm_yaml_walk *w, const char *key, int line,
+                             const yaml_node_t *n, int is_recipe)
 {
     struct qm_suite *s = w->s;
     if (s->n_axes == QM_SUITE_AXES)

@@ -41,8 +41,8 @@ qm_status qm_yaml_scalar(struct qm_yaml_walk *w, const yaml_node_t *n, const cha
     return qm_yaml_copy(qm_yaml_text(n), out);
 }
 
-qm_status qm_yaml_integer(struct qm_yaml_walk *w, const yaml_node_t *n, const char *key, int64_t least,
-                          int64_t *out)
+qm_status qm_yaml_integer(struct qm_yaml_walk *w, const yaml_node_t *n, const char *key,
+                          int64_t least, int64_t *out)
 {
     char *end;
     if (n->type != YAML_SCALAR_NODE)

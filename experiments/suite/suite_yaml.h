@@ -44,8 +44,8 @@ const yaml_node_t *qm_yaml_item(struct qm_yaml_walk *w, const yaml_node_t *n, in
 qm_status qm_yaml_copy(const char *text, char **out);
 qm_status qm_yaml_scalar(struct qm_yaml_walk *w, const yaml_node_t *n, const char *key, char **out);
 
-qm_status qm_yaml_integer(struct qm_yaml_walk *w, const yaml_node_t *n, const char *key, int64_t least,
-                          int64_t *out);
+qm_status qm_yaml_integer(struct qm_yaml_walk *w, const yaml_node_t *n, const char *key,
+                          int64_t least, int64_t *out);
 
 /* A word or a list of words into an array of at most max. */
 qm_status qm_yaml_words(struct qm_yaml_walk *w, const yaml_node_t *n, const char *key, int max,
@@ -71,8 +71,8 @@ qm_status qm_suite_spread(struct qm_suite *s);
 
 /* One key that is an axis: a word, a list of words or of {label: word}, or A..B.  Labels differ and
  * have no control characters. */
-qm_status qm_suite_read_axis(struct qm_yaml_walk *w, const char *key, int line, const yaml_node_t *n,
-                             int is_recipe);
+qm_status qm_suite_read_axis(struct qm_yaml_walk *w, const char *key, int line,
+                             const yaml_node_t *n, int is_recipe);
 
 /* ---- suite_edit.c ------------------------------------------------------------------------------ */
 

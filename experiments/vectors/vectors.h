@@ -22,9 +22,9 @@
 #ifndef QM_VECTORS_VECTORS_H
 #define QM_VECTORS_VECTORS_H
 
-#include "experiments/store/array_file.h"
 #include "experiments/check/judge.h"
 #include "experiments/state/state_file.h"
+#include "experiments/store/array_file.h"
 
 #define QM_VECTORS_FORMAT "qualm-golden"
 enum { QM_VECTORS_VERSION = 1, QM_VECTORS_STEPS = 1000, QM_VECTORS_CASES = 1000 };

@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "core/base/half.h"
+#include "core/base/sha256.h"
 #include "experiments/check/backend_replay.h"
 #include "experiments/readers/reader.h"
-#include "core/base/sha256.h"
 #include "experiments/vectors/vectors.h"
 
 /* A file, and the numbers of its arrays by name. */

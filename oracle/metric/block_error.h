@@ -8,8 +8,8 @@
 #ifndef QM_METRIC_BLOCK_ERROR_H
 #define QM_METRIC_BLOCK_ERROR_H
 
-#include "oracle/metric/log_histogram.h"
 #include "oracle/metric/compensated_sum.h"
+#include "oracle/metric/log_histogram.h"
 #include <stdint.h>
 
 enum { QM_BLOCK_WORST = 10, QM_BLOCK_CRESTS = 16 };

@@ -111,7 +111,8 @@ struct cell {
     int negative;
 };
 
-static struct cell cell_at(const struct qm_log_histogram *f, const struct qm_log_histogram *g, int i)
+static struct cell cell_at(const struct qm_log_histogram *f, const struct qm_log_histogram *g,
+                           int i)
 {
     struct cell c = {0};
     if (i == QM_LOGHIST_BINS) {
@@ -171,7 +172,8 @@ static double moves(int64_t n, double over, double width)
     return n > 1 ? fmax(0.0, over * (width - over / (double)n)) : 0.0;
 }
 
-struct qm_log_histogram_gap qm_log_histogram_compare(const struct qm_log_histogram *f, const struct qm_log_histogram *g)
+struct qm_log_histogram_gap qm_log_histogram_compare(const struct qm_log_histogram *f,
+                                                     const struct qm_log_histogram *g)
 {
     struct qm_log_histogram_gap gap = {nan(""), nan(""), nan(""), nan(""), nan(""), nan("")};
     assert(f->n == g->n);

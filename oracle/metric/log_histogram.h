@@ -53,6 +53,7 @@ void qm_log_histogram_merge(struct qm_log_histogram *into, const struct qm_log_h
 struct qm_log_histogram_gap {
     double ks, ks_high, w1, w1_high, w2, w2_error;
 };
-struct qm_log_histogram_gap qm_log_histogram_compare(const struct qm_log_histogram *f, const struct qm_log_histogram *g);
+struct qm_log_histogram_gap qm_log_histogram_compare(const struct qm_log_histogram *f,
+                                                     const struct qm_log_histogram *g);
 
 #endif

@@ -161,7 +161,8 @@ void qm_metrics_add(struct qm_metrics *m, const struct qm_sample *s)
     m->bits = s->bits > 0 ? s->bits : m->bits;
     for (int64_t at = 0; at < s->n; at += QM_PAIR_SUMS_BLOCK) {
         int64_t left = s->n - at;
-        struct qm_metric_group g = {.n = left < QM_PAIR_SUMS_BLOCK ? (int)left : QM_PAIR_SUMS_BLOCK};
+        struct qm_metric_group g = {.n =
+                                        left < QM_PAIR_SUMS_BLOCK ? (int)left : QM_PAIR_SUMS_BLOCK};
         g.want = s->want + at;
         g.code = s->code ? s->code + at : NULL;
         if (m->level == QM_METRICS_brief && g.n % 8 == 0 &&

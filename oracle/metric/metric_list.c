@@ -24,7 +24,10 @@ static double decibel(double nmse) { return -10.0 * log10(nmse); }
 
 static int64_t nonzero(const struct qm_pair_sums *p) { return p->n - p->zero_want; }
 
-static int64_t born(const struct qm_pair_sums *p) { return p->zero_want - (p->zero_got - p->collapsed); }
+static int64_t born(const struct qm_pair_sums *p)
+{
+    return p->zero_want - (p->zero_got - p->collapsed);
+}
 
 static double mean_err(const struct qm_pair_sums *p)
 {

@@ -2,10 +2,10 @@
 #ifndef QM_METRIC_METRIC_STATE_H
 #define QM_METRIC_METRIC_STATE_H
 
+#include "oracle/metric/compensated_sum.h"
 #include "oracle/metric/log_histogram.h"
 #include "oracle/metric/metric.h"
 #include "oracle/metric/pair_sums.h"
-#include "oracle/metric/compensated_sum.h"
 
 /* Sums over one derived quantity t. */
 struct qm_metric_stream {

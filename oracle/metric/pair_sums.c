@@ -178,19 +178,19 @@ static int add(struct qm_pair_sums *p, const double *want, const double *got, in
 }
 
 int qm_pair_sums_add(struct qm_pair_sums *p, const double *want, const double *got, int n,
-                enum qm_pair_sums_isa isa)
+                     enum qm_pair_sums_isa isa)
 {
     return add(p, want, got, n, isa, 0);
 }
 
 void qm_pair_sums_add_any(struct qm_pair_sums *p, const double *want, const double *got, int n,
-                     enum qm_pair_sums_isa isa)
+                          enum qm_pair_sums_isa isa)
 {
     add(p, want, got, n, isa, 1);
 }
 
 int qm_pair_sums_add_brief(struct qm_pair_sums *p, const double *want, const float *got, int n,
-                      enum qm_pair_sums_isa isa)
+                           enum qm_pair_sums_isa isa)
 {
     struct lanes l;
     assert(n > 0 && n <= QM_PAIR_SUMS_BLOCK && n % 8 == 0);
@@ -211,8 +211,8 @@ int qm_pair_sums_add_brief(struct qm_pair_sums *p, const double *want, const flo
     return 1;
 }
 
-void qm_pair_sums_lost(const double *want, const double *got, const double *a, const double *b, int n,
-                  double out[2], enum qm_pair_sums_isa isa)
+void qm_pair_sums_lost(const double *want, const double *got, const double *a, const double *b,
+                       int n, double out[2], enum qm_pair_sums_isa isa)
 {
     int whole = n & ~7;
     double sum[2][8];

@@ -44,26 +44,28 @@ enum qm_pair_sums_isa qm_pair_sums_best(void); /* the widest this CPU has */
 /* Adds n <= QM_PAIR_SUMS_BLOCK pairs.  With a NaN or Inf among them (or squares that overflow) p is left
  * alone and 0 returned; the caller then drops those and calls qm_pair_sums_add_any. */
 int qm_pair_sums_add(struct qm_pair_sums *p, const double *want, const double *got, int n,
-                enum qm_pair_sums_isa isa);
-void qm_pair_sums_add_any(struct qm_pair_sums *p, const double *want, const double *got, int n,
                      enum qm_pair_sums_isa isa);
+void qm_pair_sums_add_any(struct qm_pair_sums *p, const double *want, const double *got, int n,
+                          enum qm_pair_sums_isa isa);
 /* Of the same pairs only n, zero_want, collapsed, sq_err, sq_want and max_err, to the same bits; the
  * rest of p stays as it is.  n a multiple of 8, above 0; otherwise as qm_pair_sums_add. */
 int qm_pair_sums_add_brief(struct qm_pair_sums *p, const double *want, const float *got, int n,
-                      enum qm_pair_sums_isa isa);
+                           enum qm_pair_sums_isa isa);
 void qm_pair_sums_merge(struct qm_pair_sums *into, const struct qm_pair_sums *from);
 
 /* out[0], out[1]: sums of |a| and of |b| over the collapsed; n <= QM_PAIR_SUMS_BLOCK, all finite. */
-void qm_pair_sums_lost(const double *want, const double *got, const double *a, const double *b, int n,
-                  double out[2], enum qm_pair_sums_isa isa);
+void qm_pair_sums_lost(const double *want, const double *got, const double *a, const double *b,
+                       int n, double out[2], enum qm_pair_sums_isa isa);
 
 /* got[n] widened to double, n <= QM_PAIR_SUMS_BLOCK. */
 void qm_pair_sums_widen(const float *got, int n, double *out, enum qm_pair_sums_isa isa);
 
 /* NaN over no elements; 0/0 is 0 and a nonzero error over zeros is Inf. */
 double qm_pair_sums_nmse(const struct qm_pair_sums *p);
-double qm_pair_sums_angle(const struct qm_pair_sums *p);      /* radians; NaN when either side is all zero */
-double qm_pair_sums_norm_ratio(const struct qm_pair_sums *p); /* |x^| / |x|; NaN when x is all zero */
-double qm_pair_sums_disagree(const struct qm_pair_sums *p);   /* share with sign(x^) != sign(x) */
+double
+qm_pair_sums_angle(const struct qm_pair_sums *p); /* radians; NaN when either side is all zero */
+double
+qm_pair_sums_norm_ratio(const struct qm_pair_sums *p);      /* |x^| / |x|; NaN when x is all zero */
+double qm_pair_sums_disagree(const struct qm_pair_sums *p); /* share with sign(x^) != sign(x) */
 
 #endif

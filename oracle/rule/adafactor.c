@@ -73,8 +73,9 @@ static struct qm_pair step_size_bound(const struct qm_bound_step *b, const struc
 }
 
 /* u: room for the squares, then for U; row, col: for the means. */
-static void second_moments(const struct qm_bound_step *b, const struct qm_matrix_batch *m, int factored,
-                           struct qm_pair *u, struct qm_pair *row, struct qm_pair *col)
+static void second_moments(const struct qm_bound_step *b, const struct qm_matrix_batch *m,
+                           int factored, struct qm_pair *u, struct qm_pair *row,
+                           struct qm_pair *col)
 {
     const struct qm_pair one = {1.0, 0.0};
     struct qm_beta w = qm_bound_beta(b, 1.0 - pow((double)b->t, b->h->beta2_decay), 0);

@@ -9,8 +9,8 @@
  * the pairs. */
 #include <stdlib.h>
 
-#include "oracle/rule/adafactor8.h"
 #include "oracle/bound/bound_tensor.h"
+#include "oracle/rule/adafactor8.h"
 
 struct side {
     const struct qm_bound_step *b;
@@ -451,7 +451,8 @@ static qm_status bound(const struct qm_bound_step *b, int is_026)
     a.correction = correction(b);
     a.m = qm_batch_of(b->shape);
     if (a.is_apollo)
-        a.m = (struct qm_matrix_batch){1, b->shape->dim[0], a.n > 0 ? a.n / b->shape->dim[0] : 0, a.n};
+        a.m = (struct qm_matrix_batch){1, b->shape->dim[0], a.n > 0 ? a.n / b->shape->dim[0] : 0,
+                                       a.n};
     for (int64_t i = 0; i < a.n; i++)
         a.own |= !isfinite(b->g[i]);
     for (int k = 0; k < SLOTS; k++)

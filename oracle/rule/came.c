@@ -63,8 +63,8 @@ static qm_status whole(double *theta, double *const *slot, const double *g,
 /* ---- its bound --------------------------------------------------------------------------------- */
 
 /* Row and column averages of x in two slots; what follows in the states sees them fresh. */
-static void factors_bound(const struct qm_bound_step *b, const struct qm_matrix_batch *m, double beta,
-                          const struct qm_pair *x, int slot, struct qm_pair *row,
+static void factors_bound(const struct qm_bound_step *b, const struct qm_matrix_batch *m,
+                          double beta, const struct qm_pair *x, int slot, struct qm_pair *row,
                           struct qm_pair *col)
 {
     struct qm_beta w = qm_bound_beta(b, beta, 0);

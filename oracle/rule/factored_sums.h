@@ -63,8 +63,8 @@ static inline void qm_factors_average(const struct qm_matrix_batch *m, const dou
 }
 
 /* x <- x / sqrt(V), V = r c / mean(r) in each matrix. */
-static inline void qm_factors_divide(const struct qm_matrix_batch *m, const double *r, const double *c,
-                                     double *x)
+static inline void qm_factors_divide(const struct qm_matrix_batch *m, const double *r,
+                                     const double *c, double *x)
 {
     for (int64_t b = 0; b < m->batch; b++) {
         double mean = qm_mean_of(r + b * m->rows, m->rows, 1);

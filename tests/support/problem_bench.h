@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "experiments/source/distribution.h"
 #include "experiments/problems/problem.h"
+#include "experiments/source/distribution.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -129,10 +129,9 @@ static void test_compile(void **state)
 /* A kernel that keeps an array in memory is told from one that does not. */
 static void test_report(void **state)
 {
-    struct qm_device_source s =
-        source("extern \"C\" __global__ void small(float *x, int k) {"
-               "float y[64]; for (int i = 0; i < k; i++) y[i & 63] = x[i];"
-               "x[0] = y[(int)x[1] & 63]; }");
+    struct qm_device_source s = source("extern \"C\" __global__ void small(float *x, int k) {"
+                                       "float y[64]; for (int i = 0; i < k; i++) y[i & 63] = x[i];"
+                                       "x[0] = y[(int)x[1] & 63]; }");
     struct qm_device_binary b;
     struct qm_kernel_use use;
     (void)state;

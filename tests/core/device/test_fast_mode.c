@@ -2,8 +2,8 @@
  * allows, judged by the oracle's bounds with that declared; and by bounds without it, which must fail. */
 #include "tests/support/device_compare.h"
 
-#include "core/emu/emu_fast.h"
 #include "core/device/step_kernels.h"
+#include "core/emu/emu_fast.h"
 #include "experiments/check/judge.h"
 
 static void needs_fast(void)

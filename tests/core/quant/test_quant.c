@@ -11,9 +11,9 @@
 #include "core/base/fp8.h"
 #include "core/base/half.h"
 #include "core/base/isa.h"
-#include "core/quant/simd.h"
 #include "core/quant/quantizer.h"
 #include "core/quant/search_loops.h"
+#include "core/quant/simd.h"
 
 static uint64_t seed = 0x5eed;
 

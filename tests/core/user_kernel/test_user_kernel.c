@@ -12,9 +12,9 @@
 
 #include <cmocka.h>
 
+#include "core/abi/kernel_abi.h"
 #include "core/base/dual.h"
 #include "core/user_kernel/backend_file.h"
-#include "core/abi/kernel_abi.h"
 
 static char folder[64];
 

@@ -19,8 +19,8 @@
 static void show(void *context, const struct qm_golden_case *c)
 {
     if (c->outcome == QM_OUTCOME_differs || c->outcome == QM_OUTCOME_unreadable)
-        print_error("%s: %s %s: %s [%s]\n", (const char *)context, qm_conform_result_word(c->outcome),
-                    c->name, c->text, c->how);
+        print_error("%s: %s %s: %s [%s]\n", (const char *)context,
+                    qm_conform_result_word(c->outcome), c->name, c->text, c->how);
 }
 
 static int64_t replay(const char *path, int64_t count[QM_OUTCOME_COUNT])

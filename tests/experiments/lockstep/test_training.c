@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #include "experiments/lockstep/lockstep_internal.h"
+#include "experiments/lockstep/lockstep_pair.h"
 #include "experiments/protocol/protocol.h"
 #include "experiments/protocol/tables.h"
-#include "experiments/lockstep/lockstep_pair.h"
 
 static char path[] = "/tmp/qm_training_XXXXXX";
 

@@ -7,8 +7,8 @@
 
 #include "core/base/isa.h"
 #include "core/recipe/backend.h"
-#include "experiments/network/markov_chain.h"
 #include "experiments/network/dense.h"
+#include "experiments/network/markov_chain.h"
 
 /* A table prints this many digits: half a unit of the last one, relative to 1 ... 10. */
 #define DIGITS(n) (0.5001 * pow(10, 1 - (n)))
@@ -357,12 +357,13 @@ static void test_chain_table(void **state)
     (void)state;
     for (int k = 0; k < 6; k++) {
         struct qm_markov_chain c = {0};
-        assert_int_equal(qm_markov_chain_open(want[k].symbols, want[k].order, want[k].a, &c), QM_OK);
+        assert_int_equal(qm_markov_chain_open(want[k].symbols, want[k].order, want[k].a, &c),
+                         QM_OK);
         check_close("entropy", c.entropy, want[k].entropy, DIGITS(13));
         check_close("unigram", c.unigram, want[k].unigram, DIGITS(13));
         check_close("bigram", c.entropy1, want[k].bigram, DIGITS(13));
-        check_close("floor", qm_markov_chain_floor(&c, 10), (want[k].bigram + 9 * want[k].entropy) / 10,
-                    DIGITS(13));
+        check_close("floor", qm_markov_chain_floor(&c, 10),
+                    (want[k].bigram + 9 * want[k].entropy) / 10, DIGITS(13));
         if (k == 0) {
             check_close("P00", qm_markov_chain_next(&c, -1, 0)[0], 0.128600635615, DIGITS(12));
             check_close("P01", qm_markov_chain_next(&c, -1, 0)[1], 0.011495811141, DIGITS(11));
@@ -385,7 +386,8 @@ static void test_chain_draws(void **state)
             double sum = 0, sum2 = 0, want = i == 0 ? c.unigram : i == 1 ? c.entropy1 : c.entropy;
             for (int b = 0; b < SEQUENCES; b++) {
                 const int32_t *s = x + b * LENGTH + i;
-                double p = i ? qm_markov_chain_next(&c, i > 1 ? s[-2] : -1, s[-1])[*s] : c.stationary[*s];
+                double p =
+                    i ? qm_markov_chain_next(&c, i > 1 ? s[-2] : -1, s[-1])[*s] : c.stationary[*s];
                 sum -= log(p) / SEQUENCES;
                 sum2 += log(p) * log(p) / SEQUENCES;
             }

@@ -399,7 +399,7 @@ static num mclm(const num *p, uint64_t seed, int64_t step)
     num sum = 0;
     assert_int_equal(qm_markov_chain_open(GPT_K, 2, 2, &c), QM_OK);
     qm_markov_chain_draw(&c, step ? seed : 4, step ? QM_STREAM_rows : QM_STREAM_dist, step, count,
-                  GPT_T + 1, token);
+                         GPT_T + 1, token);
     for (int b = 0; b < count; b++) {
         const int32_t *x = token + b * (GPT_T + 1);
         num log_q[GPT_T][GPT_K];

@@ -15,8 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "experiments/protocol/protocol.h"
 #include "experiments/lockstep/hitting_times.h"
+#include "experiments/protocol/protocol.h"
 #include "experiments/protocol/tables.h"
 
 static char path[] = "/tmp/qm_protocol_XXXXXX";

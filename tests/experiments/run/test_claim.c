@@ -115,7 +115,11 @@ static void test_verdicts(void **state)
         {-1, 4, QM_RELATION_between, {0, 3}, QM_CLAIM_VERDICT_undecided},
         {3, 4, QM_RELATION_between, {0, 3}, QM_CLAIM_VERDICT_fails},
         {-2, -1, QM_RELATION_between, {0, 3}, QM_CLAIM_VERDICT_fails},
-        {(double)-INFINITY, (double)INFINITY, QM_RELATION_above, {0, 0}, QM_CLAIM_VERDICT_undecided},
+        {(double)-INFINITY,
+         (double)INFINITY,
+         QM_RELATION_above,
+         {0, 0},
+         QM_CLAIM_VERDICT_undecided},
         {(double)NAN, (double)NAN, QM_RELATION_above, {0, 0}, QM_CLAIM_VERDICT_undecided},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

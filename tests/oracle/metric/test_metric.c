@@ -8,9 +8,9 @@
 
 #include "core/base/philox.h"
 #include "oracle/metric/block_error.h"
-#include "oracle/theory/drift.h"
 #include "oracle/metric/metric.h"
 #include "oracle/metric/pair_sums.h"
+#include "oracle/theory/drift.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -644,7 +644,8 @@ static void kernels_agree_to_the_bit(void **state)
         for (int n = 1; n <= QM_PAIR_SUMS_BLOCK; n++) { /* every length */
             int at = 7 * n % (N - QM_PAIR_SUMS_BLOCK);
             assert_true(qm_pair_sums_add(&p, x + at, got + at, n, (enum qm_pair_sums_isa)isa));
-            qm_pair_sums_lost(x + at, got + at, ws, gs, n, lost[isa][n - 1], (enum qm_pair_sums_isa)isa);
+            qm_pair_sums_lost(x + at, got + at, ws, gs, n, lost[isa][n - 1],
+                              (enum qm_pair_sums_isa)isa);
         }
         assert_memory_equal(lost[isa], lost[QM_PAIR_SUMS_base], sizeof lost[isa]);
         if (isa == QM_PAIR_SUMS_base)

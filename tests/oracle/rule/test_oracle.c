@@ -68,8 +68,7 @@ static void average_of_constant(void **state)
 static void factors_of_rank_one(void **state)
 {
     (void)state;
-    struct qm_oracle_hyper h = {
-        .lr = 0.25, .beta1 = 0.9, .beta2 = 0.999, .factored = 1};
+    struct qm_oracle_hyper h = {.lr = 0.25, .beta1 = 0.9, .beta2 = 0.999, .factored = 1};
     const struct qm_shape shape = {3, {2, 3, 4}};
     double p[24] = {0}, m[24] = {0}, v[24] = {0}, r[24] = {0}, c[24] = {0}, g[24];
     double *slot[4] = {m, v, r, c};

@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "core/base/philox.h"
-#include "oracle/rule/projection.h"
 #include "oracle/bound/verdict.h"
+#include "oracle/rule/projection.h"
 
 enum { M = 9, N = 6, R = 3, MOST = 400 };
 

@@ -1,8 +1,8 @@
 /* test_expected_error.c - closed forms against published tables, simple exact cases and simulation. */
 #include "core/base/philox.h"
 #include "oracle/codebook/codebook.h"
-#include "oracle/theory/optimal_codebook.h"
 #include "oracle/theory/expected_error.h"
+#include "oracle/theory/optimal_codebook.h"
 
 #include <gsl/gsl_cdf.h>
 #include <math.h>
@@ -376,7 +376,7 @@ static void threshold_search(void **state)
 
 static const struct qm_law every_law[] = {
     {QM_LAW_normal, 0.0},    {QM_LAW_laplace, 0.0},  {QM_LAW_uniform, 0.0}, {QM_LAW_student, 3.0},
-    {QM_LAW_student, 8.0},   {QM_LAW_student, 40.0}, {QM_LAW_chisq, 1.0},  {QM_LAW_lognormal, 1.0},
+    {QM_LAW_student, 8.0},   {QM_LAW_student, 40.0}, {QM_LAW_chisq, 1.0},   {QM_LAW_lognormal, 1.0},
     {QM_LAW_lognormal, 2.0}, {QM_LAW_lognormal, 4.0}};
 enum { LAWS = sizeof every_law / sizeof *every_law };
 
@@ -422,8 +422,8 @@ static void maxima(void **state)
 static void laws(void **state)
 {
     (void)state;
-    static const struct qm_law more[] = {{QM_LAW_chisq, 2.0}, {QM_LAW_chisq, 39.0},
-                                         {QM_LAW_chisq, 1999.0}};
+    static const struct qm_law more[] = {
+        {QM_LAW_chisq, 2.0}, {QM_LAW_chisq, 39.0}, {QM_LAW_chisq, 1999.0}};
     for (int i = 0; i < LAWS + 3; i++) {
         const struct qm_law *law = i < LAWS ? &every_law[i] : &more[i - LAWS];
         enum { STEPS = 200000 };

@@ -2,9 +2,9 @@
  * exact cases, perturbation and simulation. */
 #include "core/base/philox.h"
 #include "oracle/codebook/codebook.h"
-#include "oracle/theory/unit_law.h"
-#include "oracle/theory/optimal_codebook.h"
 #include "oracle/theory/expected_error.h"
+#include "oracle/theory/optimal_codebook.h"
+#include "oracle/theory/unit_law.h"
 
 #include <gsl/gsl_cdf.h>
 #include <math.h>

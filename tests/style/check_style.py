@@ -1,0 +1,91 @@
+"""check_style.py - Checks the limits of the house style: sizes of lines, functions and files.
+
+    /usr/bin/python3 tests/style/check_style.py [FILE...]      (default: every source git knows)
+
+It prints one line per violation and exits 1 when there is any.  The limits:
+
+    a line          100 columns; tables may be wider: initialiser rows, X-macro rows, strings
+    a function      80 lines from its brace to its end, 8 parameters
+    a file          600 lines; step.cu may be longer, because it is one kernel's text
+    line 1 of C     "/* name.c - Purpose ..." with the file's own name
+"""
+import os
+import re
+import subprocess
+import sys
+
+LINE, FUNCTION, PARAMETERS, FILE = 100, 80, 8, 600
+LONG_FILES = {"core/device/step.cu"}
+C_LIKE = (".c", ".h", ".cu", ".cpp", ".hpp")
+CHECKED = C_LIKE + (".py", ".bats", ".bash", ".sh")
+
+
+def sources():
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], capture_output=True,
+                            text=True, check=True).stdout.split("\n")
+    return [f for f in listed if f.endswith(CHECKED) and os.path.exists(f)]
+
+
+def is_table_row(line):
+    """Whether a long line is one row of a table, which would be harder to read when wrapped."""
+    return re.search(r'^\s*(X\(|\{|"|\.\w+ = |I\(|\[\w+\] = )', line) is not None or \
+        line.rstrip().endswith("\\")
+
+
+def count_parameters(text):
+    """The number of parameters in TEXT, what stands between the outer parentheses."""
+    depth, count = 0, 1
+    for c in text:
+        depth += c in "([{"
+        depth -= c in ")]}"
+        count += c == "," and depth == 0
+    return count if text.strip() not in ("", "void") else 0
+
+
+def functions(lines):
+    """(name, first line, last line, parameters) of each function whose brace stands in column 1."""
+    i = 0
+    while i < len(lines):
+        if lines[i].startswith("{"):
+            head, j = "", i - 1
+            while j >= 0 and lines[j].strip() and not lines[j].startswith(("}", "#", "/*", " */")):
+                head = lines[j].strip() + " " + head
+                j -= 1
+            end = i
+            while end < len(lines) and not lines[end].startswith("}"):
+                end += 1
+            m = re.search(r"(\w+)\s*\((.*)\)[^()]*$", head)
+            if m and "=" not in head.split("(")[0]:
+                yield m.group(1), i + 1, end + 1, count_parameters(m.group(2))
+            i = end
+        i += 1
+
+
+def check(path):
+    with open(path, encoding="utf-8") as f:
+        lines = f.read().split("\n")
+    if len(lines) - 1 > FILE and path not in LONG_FILES:
+        yield f"{path}:1: {len(lines) - 1} lines, at most {FILE}"
+    for i, line in enumerate(lines, 1):
+        if len(line) > LINE and not is_table_row(line):
+            yield f"{path}:{i}: {len(line)} columns, at most {LINE}"
+    if not path.endswith(C_LIKE):
+        return
+    name = os.path.basename(path)
+    if not lines[0].startswith(f"/* {name} - "):
+        yield f'{path}:1: line 1 is "{lines[0][:50]}", expected "/* {name} - Purpose ..."'
+    for function, first, last, parameters in functions(lines):
+        if last - first + 1 > FUNCTION:
+            yield f"{path}:{first}: {function} has {last - first + 1} lines, at most {FUNCTION}"
+        if parameters > PARAMETERS:
+            yield f"{path}:{first}: {function} has {parameters} parameters, at most {PARAMETERS}"
+
+
+def main():
+    found = [line for path in (sys.argv[1:] or sources()) for line in check(path)]
+    print("\n".join(found + [f"check-style: {len(found)} violations"]))
+    sys.exit(bool(found))
+
+
+if __name__ == "__main__":
+    main()
