@@ -1,6 +1,6 @@
 # Qualm - a harness for low-bit optimizer states.   make help
 #
-# Switches: V=1 shows commands, SAN=1 builds with ASan and UBSan and fills variables that nobody set,
+# Switches: V=1 shows commands, ONLY=WORD runs the tests that concern files with WORD in their path, SAN=1 builds with ASan and UBSan and fills variables that nobody set,
 # CUDA=0 leaves CUDA checks out, CC=clang chooses the compiler, INSTALL=0 never installs packages,
 # MPI=1 links with mpicc: `mpirun qualm run` deals cells then.
 .DEFAULT_GOAL := all
@@ -41,6 +41,12 @@ python3-numpy=$(PYTHON) -c "import numpy"
 python3-h5py=$(PYTHON) -c "import h5py"
 python3-matplotlib=$(PYTHON) -c "import matplotlib"
 endef
+ifneq ($(filter install man,$(MAKECMDGOALS)),)
+define PACKAGES +=
+
+help2man=command -v help2man
+endef
+endif
 export PACKAGES
 
 # Asked when first needed, so that what setup has just installed is found.
@@ -82,8 +88,9 @@ LONG_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/*/long_*.c))
 Q := $(if $(filter 1,$(V)),,@)
 say = @printf '%-4s %s\n' $(1) $(2)
 
-.PHONY: all run claims baseline test bench check-dual check-kernels gpu-check bench-gpu check-long config bundle help clean plots setup \
-  tests
+.PHONY: all run claims baseline test bench check-dual check-kernels check-layers check-style \
+  check-headers check-format format gpu-check bench-gpu check-long config bundle help clean plots \
+  setup tests install uninstall dist man
 .DELETE_ON_ERROR:
 
 all: qualm ## build ./qualm
@@ -173,9 +180,11 @@ $(BUILD)/tests/%: tests/%.c $(BUILD)/libqm.a
 tests: $(TESTS)
 
 # ---- what every result records ---------------------------------------------------------------
-VERSION := 0.1.0
-COMMIT := $(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null || echo unknown)
-PROVENANCE := -DQM_VERSION='"$(VERSION)"' -DQM_COMMIT='"$(COMMIT)"' -DQM_CFLAGS='"$(CFLAGS)"'
+VERSION := $(shell sed -n 's/^.define QM_VERSION "\(.*\)"/\1/p' experiments/machine/version.h)
+# A tree without git is what `make dist` packed: it holds the commit in a file.
+COMMIT := $(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null || \
+  cat .commit 2>/dev/null || echo unknown)
+PROVENANCE := -DQM_COMMIT='"$(COMMIT)"' -DQM_CFLAGS='"$(CFLAGS)"'
 $(BUILD)/gen/provenance: FORCE
 	@mkdir -p $(@D)
 	@echo "$(VERSION) $(COMMIT) $(CFLAGS)" | cmp -s - $@ || \
@@ -204,7 +213,7 @@ setup:
 	  apt-get install -y -qq --no-install-recommends $$missing; } >build/setup.log 2>&1 || \
 	{ echo "qualm: apt-get could not install$$missing (see build/setup.log)" >&2; exit 1; }
 
-ifneq ($(filter run claims baseline test bench plots check-long setup,$(MAKECMDGOALS)),)
+ifneq ($(filter run claims baseline test bench plots check-long setup install man,$(MAKECMDGOALS)),)
 $(LIB_OBJ) $(ISA_OBJ) $(BUILD)/experiments/command/main.o: | setup
 endif
 
@@ -231,11 +240,42 @@ baseline: qualm ## run the baseline campaign, keep results/baseline.h5 of it (at
 	$(Q)./qualm report build/baseline/all.h5 --archive results/baseline.h5
 	@ls -l results/baseline.h5
 
-test: qualm tests ## every test; ends with N passed, N failed, N skipped
-	@BUILD=$(BUILD) SAN=$(SAN) tests/run.sh
+test: qualm tests ## every test (ONLY=quant: those that concern it; ONLY=changed: your change)
+	@BUILD=$(BUILD) SAN=$(SAN) ONLY="$(ONLY)" tests/run.sh
 
 bench: qualm ## speed of steps and searches, as ratios within one run
 	$(Q)./qualm bench --out results/bench.h5
+
+check-layers: qualm ## link symbols between folders go one way
+	$(Q)$(PYTHON) tests/style/check_layers.py $(BUILD)
+
+check-style: ## no line, function, list of parameters or file is longer than the house style allows
+	$(Q)$(PYTHON) tests/style/check_style.py
+
+# Headers that only make sense inside one source file say "included by" or "included once" in their first comment.
+HEADERS := $(sort $(wildcard core/*/*.h oracle/*.h oracle/*/*.h experiments/*/*.h variants/*.h))
+check-headers: ## all public headers together in one translation unit: one meaning per name
+	@mkdir -p $(BUILD); for f in $(HEADERS); do head -4 $$f | tr '\n' ' ' | grep -qE 'ncluded,? (by|once)' || \
+	  echo "#include \"$$f\""; done > $(BUILD)/headers.c
+	$(Q)$(CC) $(CPPFLAGS) -std=c11 $(WARN) -fmax-errors=10 -fsyntax-only $(BUILD)/headers.c && \
+	  echo "check-headers: $$(wc -l < $(BUILD)/headers.c) headers in one translation unit"
+
+FORMATTED := $(shell git ls-files '*.c' '*.h' '*.cu' '*.cpp' '*.hpp' 2>/dev/null)
+CLANG_FORMAT := clang-format
+format: ## lay all sources out with clang-format 14, as Debian 12 has it
+	$(Q)$(CLANG_FORMAT) -i $(FORMATTED)
+check-format: ## the sources are laid out as make format would lay them out
+	$(Q)$(CLANG_FORMAT) --dry-run -Werror $(FORMATTED) && echo "check-format: ok"
+
+compile_commands.json: Makefile FORCE ## the compiler's command lines, for clangd and clang-tidy
+	@{ echo '['; for f in $(filter-out $(BY_ISA),$(ALL_SOURCES)) $(TEST_SOURCES); do \
+	  printf '{"directory": "%s", "file": "%s", "command": "%s"},\n' "$(CURDIR)" $$f \
+	    "$(CC) $(subst ",\",$(CPPFLAGS) $(CFLAGS)) -c $$f"; done; \
+	  for f in $(BY_ISA); do \
+	  printf '{"directory": "%s", "file": "%s", "command": "%s"},\n' "$(CURDIR)" $$f \
+	    "$(CC) $(subst ",\",$(CPPFLAGS) $(CFLAGS)) $(ISA_avx512) -DQM_ISA=avx512 -c $$f"; done | \
+	  sed '$$s/,$$//'; echo ']'; } > $@
+	@echo "$@: $$(grep -c directory $@) files"
 
 check-dual: ## the dual headers compile as C11, C++17 and CUDA
 	@mkdir -p $(BUILD); printf '#include "%s"\n' $(DUAL) > $(BUILD)/dual.c
@@ -283,11 +323,54 @@ bundle: qualm ## a folder that runs without HDF5 and GSL installed
 	@ldd qualm | awk '$$3 ~ /^\// && $$1 !~ /^(libc|libm|libdl|libpthread|librt)\.so/ {print $$3}' | \
 	  xargs -I{} cp -L {} bundle/lib/
 	@printf '#!/bin/sh\nhere=$$(dirname "$$(readlink -f "$$0")")\nLD_LIBRARY_PATH="$$here/lib$${LD_LIBRARY_PATH:+:$$LD_LIBRARY_PATH}" exec "$$here/qualm.bin" "$$@"\n' > bundle/qualm
-	@chmod +x bundle/qualm; cp -r experiments/suites bundle/
+	@chmod +x bundle/qualm; mkdir -p bundle/experiments; cp -r experiments/suites bundle/experiments/
 	@bundle/qualm --version && du -sh bundle
 
+# ---- installing -------------------------------------------------------------------------------
+# An installed qualm finds its files in share/qualm beside its own folder (shipped_files.h).
+PREFIX ?= /usr/local
+DESTDIR ?=
+SHARE = $(DESTDIR)$(PREFIX)/share
+INCLUDE = $(DESTDIR)$(PREFIX)/include/qualm
+SHIPPED := $(wildcard experiments/suites/*.yaml experiments/suites/claims/*.yaml \
+  experiments/data/*.h5 experiments/data/README.md results/*.md results/baseline.h5 \
+  plots/figures/*.py plots/report/*.py variants/native/*.c variants/native/*.cu) README.md LICENSE
+COMMANDS = $(shell ./qualm --help | sed -n '/^Commands:/,/^$$/s/^  \([a-z-]*\) .*/\1/p')
+MAN := $(BUILD)/man
+man: qualm ## manual pages in build/CC/man, by help2man out of --help
+	@command -v help2man >/dev/null || { echo "man: skipped: no help2man (Debian's package help2man)"; exit 0; }; \
+	rm -rf $(MAN); mkdir -p $(MAN); \
+	help2man -N -n "$$(./qualm --help | sed -n 2p)" -o $(MAN)/qualm.1 ./qualm || exit 1; \
+	for c in $(COMMANDS); do \
+	  printf '#!/bin/sh\n[ "$$1" = --version ] && exec $(CURDIR)/qualm --version\nexec $(CURDIR)/qualm %s "$$@"\n' $$c > $(MAN)/qualm-$$c; \
+	  chmod +x $(MAN)/qualm-$$c; \
+	  help2man -N -n "$$(./qualm --help | sed -n "s/^  $$c  *//p" | head -1)" -o $(MAN)/qualm-$$c.1 $(MAN)/qualm-$$c || exit 1; \
+	  rm $(MAN)/qualm-$$c; \
+	done; echo "man: $$(ls $(MAN) | wc -l) pages in $(MAN)"
+
+install: qualm man ## install below DESTDIR PREFIX (/usr/local): program, manual, completion, headers, data
+	@install -Dm755 $(BUILD)/qualm$(if $(filter 1,$(MPI)),-mpi) $(DESTDIR)$(PREFIX)/bin/qualm
+	@for f in $(SHIPPED); do install -Dm644 $$f $(SHARE)/qualm/$$f || exit 1; done
+	@for f in $(wildcard core/abi/*.h); do install -Dm644 $$f $(INCLUDE)/$${f##*/} || exit 1; done
+	@for f in $(MAN)/*.1; do [ ! -e $$f ] || install -Dm644 $$f $(SHARE)/man/man1/$${f##*/} || exit 1; done
+	@mkdir -p $(SHARE)/bash-completion/completions
+	@./qualm completion bash > $(SHARE)/bash-completion/completions/qualm
+	@echo "install: $(DESTDIR)$(PREFIX)/bin/qualm and $(words $(SHIPPED)) files in $(SHARE)/qualm"
+
+uninstall: ## remove what install put there
+	@rm -rf $(DESTDIR)$(PREFIX)/bin/qualm $(SHARE)/qualm $(INCLUDE) $(SHARE)/man/man1/qualm.1 \
+	  $(SHARE)/man/man1/qualm-*.1 $(SHARE)/bash-completion/completions/qualm
+	@echo "uninstall: removed from $(DESTDIR)$(PREFIX)"
+
+DIST := qualm-$(VERSION)
+dist: ## build/qualm-VERSION.tar.xz of the last commit, which builds without git
+	@mkdir -p build
+	$(Q)git archive --format=tar --prefix=$(DIST)/ \
+	  --add-virtual-file=$(DIST)/.commit:"$$(git describe --always --abbrev=12 --exclude='*')" HEAD | \
+	  xz -T0 > build/$(DIST).tar.xz && ls -l build/$(DIST).tar.xz
+
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+	@grep -hE '^[a-z_.-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
 clean: ## remove build/, results and plots that can be made again
 	rm -rf build qualm bundle plots/out

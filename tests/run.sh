@@ -1,6 +1,7 @@
 #!/bin/bash
 # run.sh - runs every test program and every bats file, two at a time, and adds up their counts.
-# Called by `make test` from the top of the tree with BUILD set; the last line is the sum.
+# Called by `make test` from the top of the tree with BUILD set; the last line is the sum.  ONLY names
+# parts of paths: only the tests that affected_tests.py finds for them run.
 set -u
 logs=$BUILD/logs
 rm -rf "$logs"
@@ -22,8 +23,23 @@ one() { # a test program or a .bats file
 export -f one
 export logs BUILD
 
-if [ "${SAN:-0}" = 1 ]; then bats=(); else mapfile -t bats < <(find tests -name '*.bats' | sort); fi
-{ find tests -name 'test_*.c' | sort | sed "s#\(.*\)\.c\$#$BUILD/\1#"; printf '%s\n' "${bats[@]}"; } | xargs -P 2 -I{} bash -c 'one "$1"' _ {}
+# The tests to run, one a line: a test program in $BUILD or a .bats file.
+every() {
+    find tests -name 'test_*.c' | sort | sed "s#\(.*\)\.c\$#$BUILD/\1#"
+    find tests -name '*.bats' | sort
+}
+if [ -n "${ONLY:-}" ]; then
+    read -ra words <<<"$ONLY"
+    mapfile -t chosen < <(/usr/bin/python3 tests/style/affected_tests.py "$BUILD" "${words[@]}")
+    linked=$(/usr/bin/python3 tests/style/affected_tests.py --linked "$BUILD" "${words[@]}" | wc -l)
+    echo "ONLY=$ONLY: ${#chosen[@]} tests concern it; it is linked into $linked, which make test runs"
+    [ "${#chosen[@]}" -gt 0 ] || { echo "no test concerns '$ONLY'" >&2; exit 4; }
+    printf '    %s\n' "${chosen[@]}"
+else
+    mapfile -t chosen < <(every)
+fi
+[ "${SAN:-0}" = 1 ] && mapfile -t chosen < <(printf '%s\n' "${chosen[@]}" | grep -v '\.bats$')
+printf '%s\n' "${chosen[@]}" | xargs -P 2 -I{} bash -c 'one "$1"' _ {}
 
 passed=0 failed=0 skipped=0
 for log in "$logs"/*.log; do
@@ -44,7 +60,7 @@ for log in "$logs"/*.log; do
     [ "$code" != 0 ] && [ "$f" = 0 ] && f=1
     [ "$code" = 0 ] && [ $((p + f + s)) = 0 ] && f=1 # a program that tested nothing
     passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
-    printf '%-24s %4d passed %3d failed %3d skipped %5s s\n' "$name" "$p" "$f" "$s" "$seconds"
+    printf '%-52s %4d passed %3d failed %3d skipped %5s s\n' "$name" "$p" "$f" "$s" "$seconds"
     sed -nE "$reasons" "$log" | sed 's/^/    skipped: /'
     [ "$f" != 0 ] && sed 's/^/    | /' "$log" | tail -n 60
 done

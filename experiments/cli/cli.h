@@ -12,7 +12,7 @@
 
 #include "core/base/status.h"
 
-#define QM_VERSION "0.1.0"
+#include "experiments/machine/version.h"
 
 /* Options every subcommand takes: --json, -v/--verbose, -q/--quiet.  Add
  * {&qm_cli_argp, 0, "Common options:", -1} as a child of the command's argp. */

@@ -17,10 +17,8 @@
 #include <unistd.h>
 
 #include "core/recipe/backend.h"
+#include "experiments/machine/version.h"
 
-#ifndef QM_VERSION
-#define QM_VERSION "unknown"
-#endif
 #ifndef QM_COMMIT
 #define QM_COMMIT "unknown"
 #endif

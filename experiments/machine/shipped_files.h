@@ -1,0 +1,19 @@
+/* shipped_files.h - Finds the files that ship with the program, from whatever folder it is started.
+ *
+ * Suites, recorded states, the baseline and the plot scripts are named by their path in the source
+ * tree ("experiments/suites/").  qm_shipped looks for such a path, in this order,
+ *   in the current folder, which is the source tree for who builds from it;
+ *   in $QUALM_SHARE, where that is set;
+ *   in share/qualm beside the program's own folder (`make install`);
+ *   in the program's own folder and two folders above it (`make bundle`, build/gcc/qualm). */
+#ifndef QM_MACHINE_SHIPPED_FILES_H
+#define QM_MACHINE_SHIPPED_FILES_H
+
+#include <stddef.h>
+
+/* Writes to out[size] where `path` stands; its last part may be a pattern of glob ("*.h5"), of which
+ * only the folder is looked for.  Where nothing is found, or the result would not fit, out is `path`
+ * itself, cut to size, so that an error names what was sought.  Returns out. */
+char *qm_shipped(const char *path, char *out, size_t size);
+
+#endif

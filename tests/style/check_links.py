@@ -1,0 +1,44 @@
+"""check_links.py - Checks that texts and comments name files that are there.
+
+    /usr/bin/python3 tests/style/check_links.py
+
+It looks at the links of every Markdown file, and at every path of the tree that a comment or a text
+names ("core/quant/search.h").  One line per path that is not there; exits 1 when there is any.
+"""
+import os
+import re
+import subprocess
+import sys
+
+PATH = re.compile(r"(?<![\w/.*{-])((?:core|variants|oracle|experiments|plots|tests)/[\w/.-]*\w\.(?:c|h|cu|"
+                  r"cpp|hpp|py|bats|md|yaml|css|js))(?![\w*{])")
+# Names that stand for any file, files that a reader is asked to make, and files of other projects.
+MADE_UP = re.compile(r"NAME|XXX|mine|valley|/x\.|test_X|nosuch|test_functional|test_lion8b")
+
+
+def tracked():
+    out = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], capture_output=True,
+                         text=True, check=True).stdout.split("\n")
+    return [f for f in out if f.endswith((".md", ".c", ".h", ".cu", ".hpp", ".cpp", ".py", ".bats",
+                                          ".bash", ".sh", ".yaml")) and os.path.exists(f)]
+
+
+def main():
+    missing, looked_at = [], 0
+    for path in tracked():
+        with open(path, encoding="utf-8") as f:
+            text = f.read()
+        wanted = [(m.start(), m.group(1)) for m in PATH.finditer(text)]
+        if path.endswith(".md"):
+            wanted += [(m.start(), os.path.join(os.path.dirname(path), m.group(1)))
+                       for m in re.finditer(r"\]\(([^)#:]+)[)#]", text)]
+        for at, name in wanted:
+            looked_at += 1
+            if not MADE_UP.search(name) and not os.path.exists(name):
+                missing.append(f"{path}:{text.count(chr(10), 0, at) + 1}: {name} is not there")
+    print("\n".join(missing + [f"check-links: {looked_at} paths, {len(missing)} missing"]))
+    sys.exit(bool(missing))
+
+
+if __name__ == "__main__":
+    main()
