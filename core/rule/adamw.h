@@ -1,7 +1,7 @@
 /* adamw.h - AXIS rule, family adamw and adam: one element, in each source's order (dual).
  *
- * c[] of every function is filled by the prepare of the same name in family_adamw.c; over5 divides by
- * c[5], over6 by c[6], and may be null (core/base/inverse.h: the same bits). */
+ * c[] of every function is filled by the prepare of the same name in family_adamw.c; reciprocal
+ * holds those of the divisors that it prepares, and may be null (core/base/inverse.h: the same bits). */
 #ifndef QM_RULE_ADAMW_H
 #define QM_RULE_ADAMW_H
 
@@ -25,18 +25,11 @@ QM_FN void qm_adamw_torch_states(const float *c, int coupled, float *p, float g,
     *v = fmaf(c[4] * g, g, *v * c[3]);
 }
 
-QM_FN void qm_adamw_torch_apply(const float *c, const struct qm_inverse *over5, float *p, float m,
-                                float v)
+QM_FN void qm_adamw_torch_apply(const float *c, const struct qm_inverse *reciprocal, float *p,
+                                float m, float v)
 {
-    float den = qm_divided(sqrtf(v), c[5], over5) + c[6];
+    float den = qm_divided(sqrtf(v), c[5], reciprocal) + c[6];
     *p = *p + (c[7] * m) / den;
-}
-
-QM_FN void qm_adamw_torch(const float *c, const struct qm_inverse *over5, int coupled, float *p,
-                          float g, float *m, float *v)
-{
-    qm_adamw_torch_states(c, coupled, p, g, m, v);
-    qm_adamw_torch_apply(c, over5, p, *m, *v);
 }
 
 /* torch.maximum: NaN of either side wins. */
@@ -53,18 +46,12 @@ QM_FN void qm_adamw_ao_states(const float *c, int coupled, float p, float g, flo
 }
 
 /* The decay of the old parameter, which the source takes first, needs neither moment. */
-QM_FN void qm_adamw_ao_apply(const float *c, int coupled, const struct qm_inverse *over5,
-                             const struct qm_inverse *over6, float *p, float m, float v)
+QM_FN void qm_adamw_ao_apply(const float *c, const struct qm_inverse *reciprocal, int coupled,
+                             float *p, float m, float v)
 {
-    float den = qm_divided(sqrtf(v), c[6], over6) + c[7];
+    float den = qm_divided(sqrtf(v), c[6], reciprocal) + c[7];
     float old = coupled ? *p : *p - c[0] * *p;
-    *p = old - ((c[8] * qm_divided(m, c[5], over5)) / den);
-}
-
-QM_FN void qm_adamw_ao(const float *c, int coupled, float *p, float g, float *m, float *v)
-{
-    qm_adamw_ao_states(c, coupled, *p, g, m, v);
-    qm_adamw_ao_apply(c, coupled, 0, 0, p, *m, *v);
+    *p = old - ((c[8] * qm_divided(m, c[5], reciprocal ? reciprocal + 1 : 0)) / den);
 }
 
 /* bitsandbytes backends/cpu, 8-bit Adam.  c: 0 decay factor, 1 beta1, 2 1-beta1, 3 beta2,
@@ -75,19 +62,12 @@ QM_FN void qm_adamw_bnb_states(const float *c, float g, float *m, float *v)
     *v = fmaf(c[4] * g, g, *v * c[3]);
 }
 
-QM_FN void qm_adamw_bnb_apply(const float *c, const struct qm_inverse *over5, float *p, float m,
-                              float v)
+QM_FN void qm_adamw_bnb_apply(const float *c, const struct qm_inverse *reciprocal, float *p,
+                              float m, float v)
 {
-    float den = qm_divided(sqrtf(v), c[5], over5) + c[6];
+    float den = qm_divided(sqrtf(v), c[5], reciprocal) + c[6];
     *p = *p * c[0];
     *p = *p + (c[7] * m) / den;
-}
-
-QM_FN void qm_adamw_bnb(const float *c, const struct qm_inverse *over5, float *p, float g, float *m,
-                        float *v)
-{
-    qm_adamw_bnb_states(c, g, m, v);
-    qm_adamw_bnb_apply(c, over5, p, *m, *v);
 }
 
 #endif

@@ -6,6 +6,7 @@
 #endif
 
 #include "core/rule/lpmm.h"
+#include "core/rule/reciprocal.h"
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
@@ -431,19 +432,13 @@ static void over_root(const struct qm_root *r, int64_t n, const float *x, float 
 
 /* ---- lpmm ------------------------------------------------------------------------------------ */
 
-#ifdef __FMA__
-#define HAS(o, by) ((o)->holds && (o)->c == (by))
-#else
-#define HAS(o, by) ((o)->holds < 0) /* without fused multiply-add the division is faster */
-#endif
-
 static void lpmm_apply(const struct qm_rule_step *s, int64_t n, float row,
                        const float *restrict col, const float *restrict m, float *restrict p)
 {
     float c[12];
-    const struct qm_inverse o = s->over[0];
+    const struct qm_inverse o = s->reciprocal[0];
     memcpy(c, s->c, sizeof c);
-    if (HAS(&o, c[5]))
+    if (qm_rule_multiplies(s))
         for (int64_t j = 0; j < n; j++)
             qm_adamw_lpmm_apply(c, &o, p + j, m[j], row * col[j]);
     else

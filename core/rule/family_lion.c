@@ -3,22 +3,7 @@
 
 #include <string.h>
 
-#include "core/rule/blocks_lion.h"
-
-#define X(name) extern const struct qm_blocks_lion qm_blocks_lion_##name;
-QM_ISA_LIST(X)
-#undef X
-
-static void run(const struct qm_rule_step *s, int64_t n, float *p, const float *g,
-                float *const *slot)
-{
-    static const struct qm_blocks_lion *const table[] = {
-#define X(name) &qm_blocks_lion_##name,
-        QM_ISA_LIST(X)
-#undef X
-    };
-    table[qm_isa()]->lion(s, n, p, g, slot);
-}
+#include "core/rule/element_loops.h"
 
 static void prepare(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
@@ -42,8 +27,7 @@ static const struct qm_rule rules[] = {
      .slot = {"exp_avg"},
      .slot_sign = {1},
      .prepare = prepare,
-     .block = run,
-     .element = "lion"},
+     QM_ELEMENTWISE(lion)},
 };
 
 const struct qm_rule_family qm_family_lion = {sizeof rules / sizeof *rules, rules};

@@ -5,36 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/rule/blocks_lion8.h"
-
-#define X(name) extern const struct qm_lion8_blocks qm_lion8_blocks_##name;
-QM_ISA_LIST(X)
-#undef X
-
-static const struct qm_lion8_blocks *blocks(void)
-{
-    static const struct qm_lion8_blocks *const table[] = {
-#define X(name) &qm_lion8_blocks_##name,
-        QM_ISA_LIST(X)
-#undef X
-    };
-    return table[qm_isa()];
-}
-
-#define X(name)                                                                               \
-    static void run_##name(const struct qm_rule_step *s, int64_t n, float *p, const float *g, \
-                           float *const *slot)                                                \
-    {                                                                                         \
-        blocks()->name(s, n, p, g, slot);                                                     \
-    }
-QM_LION8_BLOCK_LIST(X)
-#undef X
-
-static void run_second_flash_adam(const struct qm_rule_step *s, int64_t n, const float *p,
-                                  const float *g, float *slot1)
-{
-    blocks()->second_flash_adam(s, n, p, g, slot1);
-}
+#include "core/rule/element_loops.h"
 
 /* ---- what the sources refuse ----------------------------------------------------------------- */
 
@@ -217,8 +188,8 @@ static void prepare_flash_adamw(const struct qm_hyper *h, int64_t t, struct qm_r
     s->c[7] = correction(s->c[3], t);
     s->c[8] = (float)h->eps;
     s->c[9] = (float)h->weight_decay;
-    s->over[0] = qm_inverse_of(s->c[6]);
-    s->over[1] = qm_inverse_of(s->c[7]);
+    qm_rule_reciprocal(s, 6);
+    qm_rule_reciprocal(s, 7);
 }
 
 static void prepare_flash_adam(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
@@ -256,8 +227,7 @@ static const struct qm_rule rules[] = {
      .source = "arXiv:2302.06675; llm-foundry optim/lion8b.py; FlashOptim optimizers.py",
      .check = check_fused,
      .prepare = prepare_lion8_fused,
-     .block = run_lion8_fused,
-     .element = "lion8_fused"},
+     QM_ELEMENTWISE(lion8_fused)},
     {.name = "lion8_unfused",
      .family = "lion8",
      .order = QM_ORDER_lerp_m | QM_ORDER_rounds,
@@ -266,8 +236,7 @@ static const struct qm_rule rules[] = {
      .source = "llm-foundry optim/lion8b.py lion_step_unfused, scalars as on CUDA",
      .check = check_unfused,
      .prepare = prepare_lion8_unfused,
-     .block = run_lion8_unfused,
-     .element = "lion8_unfused"},
+     QM_ELEMENTWISE(lion8_unfused)},
     {.name = "lion8_cpu",
      .family = "lion8",
      .order = QM_ORDER_lerp_m | QM_ORDER_rounds | QM_ORDER_factor,
@@ -276,8 +245,7 @@ static const struct qm_rule rules[] = {
      .source = "llm-foundry optim/lion8b.py lion_step_unfused, on CPU under torch 1.13",
      .check = check_unfused,
      .prepare = prepare_lion8_cpu,
-     .block = run_lion8_unfused,
-     .element = "lion8_unfused"},
+     QM_ELEMENTWISE(lion8_unfused)},
     {.name = "flash_lion",
      .family = "lion8",
      .order = QM_ORDER_flash,
@@ -286,8 +254,7 @@ static const struct qm_rule rules[] = {
      .source = "arXiv:2602.23349; FlashOptim optimizers.py, fused momentum step",
      .check = check_flash_lion,
      .prepare = prepare_flash_lion,
-     .block = run_lion8_fused,
-     .element = "lion8_fused"},
+     QM_ELEMENTWISE(lion8_fused)},
     {.name = "flash_adamw",
      .family = "adamw",
      .order = QM_ORDER_torchao | QM_ORDER_flash,
@@ -297,9 +264,7 @@ static const struct qm_rule rules[] = {
      .decouples_lr = 1,
      .check = check_flash_adam,
      .prepare = prepare_flash_adamw,
-     .block = run_flash_adam,
-     .element = "flash_adam",
-     .second = run_second_flash_adam},
+     QM_ELEMENTWISE_ADAM(flash_adam)},
     {.name = "flash_adam",
      .family = "adam",
      .order = QM_ORDER_torchao | QM_ORDER_flash,
@@ -308,9 +273,7 @@ static const struct qm_rule rules[] = {
      .source = "arXiv:2602.23349; FlashOptim optimizers.py, fused Adam step",
      .check = check_flash_adam,
      .prepare = prepare_flash_adam,
-     .block = run_flash_adam,
-     .element = "flash_adam",
-     .second = run_second_flash_adam},
+     QM_ELEMENTWISE_ADAM(flash_adam)},
     {.name = "flash_sgd",
      .family = "sgd_zero",
      .order = QM_ORDER_flash,
@@ -319,8 +282,7 @@ static const struct qm_rule rules[] = {
      .source = "arXiv:2602.23349; FlashOptim optimizers.py, fused momentum step",
      .check = check_flash_sgd,
      .prepare = prepare_flash_sgd,
-     .block = run_flash_sgd,
-     .element = "flash_sgd"},
+     QM_ELEMENTWISE(flash_sgd)},
     {.name = "flash_sgdw",
      .family = "sgdw",
      .order = QM_ORDER_flash,
@@ -330,8 +292,7 @@ static const struct qm_rule rules[] = {
      .decouples_lr = 1,
      .check = check_flash_sgd,
      .prepare = prepare_flash_sgdw,
-     .block = run_flash_sgd,
-     .element = "flash_sgd"},
+     QM_ELEMENTWISE(flash_sgd)},
 };
 
 const struct qm_rule_family qm_family_lion8 = {sizeof rules / sizeof *rules, rules};

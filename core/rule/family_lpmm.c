@@ -2,41 +2,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/rule/blocks_lpmm.h"
+#include "core/rule/element_loops.h"
 #include "core/rule/factor_lpmm.h"
 #include "core/rule/packed.h"
-
-#define X(name) extern const struct qm_blocks_lpmm qm_blocks_lpmm_##name;
-QM_ISA_LIST(X)
-#undef X
-
-static const struct qm_blocks_lpmm *blocks(void)
-{
-    static const struct qm_blocks_lpmm *const table[] = {
-#define X(name) &qm_blocks_lpmm_##name,
-        QM_ISA_LIST(X)
-#undef X
-    };
-    return table[qm_isa()];
-}
-
-/* The public entry of each loop: picks the instruction set once per call. */
-#define X(name)                                                                               \
-    static void run_##name(const struct qm_rule_step *s, int64_t n, float *p, const float *g, \
-                           float *const *slot)                                                \
-    {                                                                                         \
-        blocks()->name(s, n, p, g, slot);                                                     \
-    }
-QM_LPMM_BLOCK_LIST(X)
-#undef X
-#define X(name)                                                                     \
-    static void run_##name(const struct qm_rule_step *s, int64_t n, const float *p, \
-                           const float *g, float *slot1)                            \
-    {                                                                               \
-        blocks()->name(s, n, p, g, slot1);                                          \
-    }
-QM_LPMM_SECOND_LIST(X)
-#undef X
 
 static void set(struct qm_rule_step *s, const float c[12], const struct qm_hyper *h, int64_t t)
 {
@@ -60,7 +28,7 @@ static void prepare_adamw(const struct qm_hyper *h, int64_t t, struct qm_rule_st
                          (float)h->eps,
                          (float)(-h->lr / bc1)};
     set(s, c, h, t);
-    s->over[0] = qm_inverse_of(c[5]);
+    qm_rule_reciprocal(s, 5);
 }
 
 /* The kernels take all scalars as float32, the step too, and form 1 - beta of them: 1 - 0.999f is
@@ -78,7 +46,7 @@ static void prepare_fused(const struct qm_hyper *h, int64_t t, struct qm_rule_st
                          (float)h->lr,
                          (float)h->weight_decay};
     set(s, c, h, t);
-    s->over[0] = qm_inverse_of(c[4]);
+    qm_rule_reciprocal(s, 4);
 }
 
 static void prepare_sgdm(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
@@ -110,9 +78,7 @@ static const struct qm_rule rules[] = {
      .source = "lpmm/optim/adamw.py _single_tensor_adamw4bit",
      .prepare = prepare_adamw,
      .single = single_moment,
-     .block = run_adamw_lpmm,
-     .element = "adamw_lpmm",
-     .second = run_second_lpmm,
+     QM_ELEMENTWISE_ADAM(adamw_lpmm),
      .packed = qm_packed_adamw_lpmm_rank1,
      .packed_fold = qm_packed_fold_adamw_lpmm},
     {.name = "adamw_lpmm_fused",
@@ -123,9 +89,7 @@ static const struct qm_rule rules[] = {
      .source = "lpmm/cpp_extension/fused_adamw_kernel.cu adamw4bit_cuda_kernel",
      .prepare = prepare_fused,
      .single = single_moment,
-     .block = run_adamw_lpmm_fused,
-     .element = "adamw_lpmm_fused",
-     .second = run_second_lpmm_fused,
+     QM_ELEMENTWISE_ADAM(adamw_lpmm_fused),
      .packed = qm_packed_adamw_lpmm_fused},
     {.name = "adamw_lpmm_fused_strict",
      .family = "adamw",
@@ -135,9 +99,7 @@ static const struct qm_rule rules[] = {
      .source = "lpmm/cpp_extension/fused_adamw_kernel.cu adamw4bit_cuda_kernel",
      .prepare = prepare_fused,
      .single = single_moment,
-     .block = run_adamw_lpmm_fused_strict,
-     .element = "adamw_lpmm_fused_strict",
-     .second = run_second_lpmm_fused_strict},
+     QM_ELEMENTWISE_ADAM(adamw_lpmm_fused_strict)},
     {.name = "adamw_lpmm_factor",
      .family = "adamw_factor",
      .order = QM_ORDER_lerp_m,
@@ -163,8 +125,7 @@ static const struct qm_rule rules[] = {
      .source = "lpmm/optim/sgd.py _single_tensor_sgd4bit",
      .prepare = prepare_sgdm,
      .single = single_buffer,
-     .block = run_sgdm_lpmm,
-     .element = "sgdm_lpmm"},
+     QM_ELEMENTWISE(sgdm_lpmm)},
 };
 
 const struct qm_rule_family qm_family_lpmm = {sizeof rules / sizeof *rules, rules};

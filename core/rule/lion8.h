@@ -33,7 +33,7 @@ QM_FN void qm_lion8_fused(const float *c, float *p, float g, float *m)
     *p = *p * c[0] - u * c[5];
 }
 
-/* The same project's Adam step.  over6, over7: divide by c[6] and c[7], or null (adamw.h).
+/* The same project's Adam step.  reciprocal: of c[6] and c[7], or null (adamw.h).
  * c: 0 decay factor, 1 beta1, 2 1-beta1, 3 beta2, 4 1-beta2, 5 lr, 6 bc1, 7 bc2, 8 eps, 9 L2 */
 QM_FN void qm_flash_adam_states(const float *c, int coupled, float p, float g, float *m, float *v)
 {
@@ -43,18 +43,12 @@ QM_FN void qm_flash_adam_states(const float *c, int coupled, float p, float g, f
     *v = *v * c[3] + (g * g) * c[4];
 }
 
-QM_FN void qm_flash_adam_apply(const float *c, int coupled, const struct qm_inverse *over6,
-                               const struct qm_inverse *over7, float *p, float m, float v)
+QM_FN void qm_flash_adam_apply(const float *c, const struct qm_inverse *reciprocal, int coupled,
+                               float *p, float m, float v)
 {
     float old = coupled ? *p : *p * c[0];
-    float den = sqrtf(qm_divided(v, c[7], over7)) + c[8];
-    *p = old - (c[5] * qm_divided(m, c[6], over6)) / den;
-}
-
-QM_FN void qm_flash_adam(const float *c, int coupled, float *p, float g, float *m, float *v)
-{
-    qm_flash_adam_states(c, coupled, *p, g, m, v);
-    qm_flash_adam_apply(c, coupled, 0, 0, p, *m, *v);
+    float den = sqrtf(qm_divided(v, c[7], reciprocal ? reciprocal + 1 : 0)) + c[8];
+    *p = old - (c[5] * qm_divided(m, c[6], reciprocal)) / den;
 }
 
 /* Its SGD step.  c: 0 decay factor, 1 momentum, 2 1-dampening, 5 lr, 9 L2 */

@@ -1,7 +1,7 @@
 /* lpmm.h - AXIS rule: AdamW of low-bit-optimizers (lpmm), one element (dual).
  *
- * c[] of every function is filled by the prepare of the same name in family_lpmm.c; over5 as in adamw.h,
- * over4 likewise. */
+ * c[] of every function is filled by the prepare of the same name in family_lpmm.c; reciprocal
+ * as in adamw.h. */
 #ifndef QM_RULE_LPMM_H
 #define QM_RULE_LPMM_H
 
@@ -14,10 +14,10 @@ QM_FN void qm_adamw_lpmm_second(const float *c, float g, float *v)
     *v = fmaf(c[4] * g, g, *v * c[3]);
 }
 
-QM_FN void qm_adamw_lpmm_apply(const float *c, const struct qm_inverse *over5, float *p, float m,
-                               float v)
+QM_FN void qm_adamw_lpmm_apply(const float *c, const struct qm_inverse *reciprocal, float *p,
+                               float m, float v)
 {
-    float den = qm_divided(sqrtf(v), c[5], over5) + c[6];
+    float den = qm_divided(sqrtf(v), c[5], reciprocal) + c[6];
     *p = *p * c[0];
     *p = *p + (c[7] * m) / den;
 }
@@ -26,13 +26,6 @@ QM_FN void qm_adamw_lpmm_states(const float *c, float g, float *m, float *v)
 {
     *m = qm_lerp(*m, g, c[1], c[2]);
     qm_adamw_lpmm_second(c, g, v);
-}
-
-QM_FN void qm_adamw_lpmm(const float *c, const struct qm_inverse *over5, float *p, float g,
-                         float *m, float *v)
-{
-    qm_adamw_lpmm_states(c, g, m, v);
-    qm_adamw_lpmm_apply(c, over5, p, *m, *v);
 }
 
 /* lpmm/cpp_extension/fused_adamw_kernel.cu adamw4bit_cuda_kernel and adamw_cuda_kernel, all float32,
@@ -50,10 +43,10 @@ QM_FN void qm_adamw_lpmm_fused_states(const float *c, int contract, float g, flo
     *v = qm_lpmm_average(contract, *v, c[2], (c[3] * g) * g);
 }
 
-QM_FN void qm_adamw_lpmm_fused_apply(const float *c, const struct qm_inverse *over4, int contract,
-                                     float *p, float m, float v)
+QM_FN void qm_adamw_lpmm_fused_apply(const float *c, const struct qm_inverse *reciprocal,
+                                     int contract, float *p, float m, float v)
 {
-    float den = (qm_divided(sqrtf(v), c[4], over4) + c[5]) * c[6];
+    float den = (qm_divided(sqrtf(v), c[4], reciprocal) + c[5]) * c[6];
     if (contract) {
         float update = fmaf(*p, c[8], m / den);
         *p = fmaf(-update, c[7], *p);
@@ -61,13 +54,6 @@ QM_FN void qm_adamw_lpmm_fused_apply(const float *c, const struct qm_inverse *ov
         float update = m / den + c[8] * *p;
         *p = *p - c[7] * update;
     }
-}
-
-QM_FN void qm_adamw_lpmm_fused(const float *c, const struct qm_inverse *over4, int contract,
-                               float *p, float g, float *m, float *v)
-{
-    qm_adamw_lpmm_fused_states(c, contract, g, m, v);
-    qm_adamw_lpmm_fused_apply(c, over4, contract, p, *m, *v);
 }
 
 #endif
