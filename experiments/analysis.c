@@ -152,19 +152,9 @@ static int room_open(struct room *r, int64_t chunk)
     return r->want && r->got && r->scale && r->local && r->code && r->packed;
 }
 
-#define X(name) extern qm_census_fn *const qm_census_##name;
-QM_ISA_LIST(X)
-#undef X
+QM_ISA_TABLE(qm_census_fn, qm_census)
 
-qm_census_fn *qm_census_of(void)
-{
-    static qm_census_fn *const *const table[] = {
-#define X(name) &qm_census_##name,
-        QM_ISA_LIST(X)
-#undef X
-    };
-    return *table[qm_isa()];
-}
+qm_census_fn *qm_census_of(void) { return qm_census_by_isa(); }
 
 void qm_census_add(struct qm_census *into, const struct qm_census *c)
 {

@@ -43,7 +43,8 @@ static int32_t correct(const float *restrict x, int64_t n, struct qm_census *out
     return largest;
 }
 
-static void census(const float *restrict x, int64_t n, double *restrict want, struct qm_census *out)
+void QM_ISA_NAME(qm_census)(const float *restrict x, int64_t n, double *restrict want,
+                            struct qm_census *out)
 {
     struct qm_census c = {.n = n};
     int32_t largest = 0;
@@ -61,5 +62,3 @@ static void census(const float *restrict x, int64_t n, double *restrict want, st
     c.max_abs = (double)max;
     *out = c;
 }
-
-qm_census_fn *const QM_ISA_NAME(qm_census) = census;

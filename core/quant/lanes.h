@@ -58,9 +58,7 @@ struct qm_lanes {
                                         uint8_t *packed, float *scale));
 };
 
-#define X(name) extern const struct qm_lanes qm_lanes_##name;
-QM_ISA_LIST(X)
-#undef X
+QM_ISA_TABLE(const struct qm_lanes, qm_lanes)
 
 /* The table of the level that qm_isa() chose. */
 const struct qm_lanes *qm_lanes(void);

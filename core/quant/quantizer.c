@@ -4,15 +4,7 @@
 #include "core/quant/lanes.h"
 #include "core/quant/parts.h"
 
-const struct qm_lanes *qm_lanes(void)
-{
-    static const struct qm_lanes *const table[] = {
-#define X(name) &qm_lanes_##name,
-        QM_ISA_LIST(X)
-#undef X
-    };
-    return table[qm_isa()];
-}
+const struct qm_lanes *qm_lanes(void) { return qm_lanes_by_isa(); }
 
 qm_status qm_encode(const struct qm_codec *c, const struct qm_shape *shape, const float *x,
                     const struct qm_draws *draws, uint8_t *codes, float *scales)

@@ -2,19 +2,9 @@
 #include "core/base/isa.h"
 #include "core/rule/element_loops.h"
 
-#define X(name) extern const struct qm_element_loops qm_element_loops_##name;
-QM_ISA_LIST(X)
-#undef X
+QM_ISA_TABLE(const struct qm_element_loops, qm_element_loops)
 
-static const struct qm_element_loops *loops(void)
-{
-    static const struct qm_element_loops *const table[] = {
-#define X(name) &qm_element_loops_##name,
-        QM_ISA_LIST(X)
-#undef X
-    };
-    return table[qm_isa()];
-}
+static const struct qm_element_loops *loops(void) { return qm_element_loops_by_isa(); }
 
 #define X(name, ...)                                                                        \
     void qm_block_##name(const struct qm_rule_step *s, int64_t n, float *p, const float *g, \
