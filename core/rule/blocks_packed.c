@@ -32,6 +32,12 @@ static struct fused_rule rule_of(const struct qm_rule_step *s)
     return r;
 }
 
+/* 1: maximize, or a slot that does not exist yet: the loops do not know these. */
+static int is_unusual(const struct qm_rule_step *s)
+{
+    return s->flag[QM_FLAG_MAXIMIZE] || s->flag[QM_FLAG_ABSENT] || s->flag[QM_FLAG_ABSENT + 1];
+}
+
 /* ---- torchao --------------------------------------------------------------------------------- */
 
 /* A group with a first moment too small for inverses is done at once, by division. */
@@ -63,9 +69,9 @@ AO(ao_coupled, 1, 1)
 static int adamw_ao(ARGS)
 {
     struct fused_rule r = rule_of(s);
-    if (s->flag[1] || (s->flag[0] && !r.multiplies))
+    if (s->flag[QM_FLAG_MAXIMIZE] || (s->flag[QM_FLAG_COUPLED] && !r.multiplies))
         return 0;
-    if (s->flag[0])
+    if (s->flag[QM_FLAG_COUPLED])
         return FUSED_TWO(1, states_ao_coupled, apply_ao_coupled, &r, n, p, g, slot);
     if (r.multiplies)
         return FUSED_TWO(1, states_ao, apply_ao, &r, n, p, g, slot);
@@ -95,7 +101,7 @@ static int adamw_ao(ARGS)
     static int name(ARGS)                                                                          \
     {                                                                                              \
         struct fused_rule r = rule_of(s);                                                          \
-        if (s->flag[1] || s->flag[2] || s->flag[3])                                                \
+        if (is_unusual(s))                                                                         \
             return 0;                                                                              \
         return r.multiplies ? FUSED_TWO(divides, states_##name, apply_##name, &r, n, p, g, slot)   \
                             : FUSED_TWO(divides, states_##name, divide_##name, &r, n, p, g, slot); \
@@ -119,7 +125,7 @@ static int adamw_lpmm_rank1(ARGS)
     struct fused_rule r = rule_of(s);
     if (!slot[1].slope)
         return adamw_lpmm(s, n, p, g, slot);
-    if (s->flag[1] || s->flag[2] || s->flag[3])
+    if (is_unusual(s))
         return 0;
     return r.multiplies ? FUSED_RANK1(states_adamw_lpmm, apply_adamw_lpmm, &r, n, p, g, slot)
                         : FUSED_RANK1(states_adamw_lpmm, divide_adamw_lpmm, &r, n, p, g, slot);

@@ -183,8 +183,10 @@ INLINE void second(states_fn *states, const int *flag, const struct qm_rule_step
     FLATTEN void second_##name(const struct qm_rule_step *s, int64_t n, const float *p, \
                                const float *g, float *v)                                \
     {                                                                                   \
-        const int coupled[4] = {1, s->flag[1]}, decoupled[4] = {0, s->flag[1]};         \
-        if (s->flag[0])                                                                 \
+        const int maximize = s->flag[QM_FLAG_MAXIMIZE];                                 \
+        const int coupled[4] = {[QM_FLAG_COUPLED] = 1, [QM_FLAG_MAXIMIZE] = maximize};  \
+        const int decoupled[4] = {[QM_FLAG_MAXIMIZE] = maximize};                       \
+        if (s->flag[QM_FLAG_COUPLED])                                                   \
             second(qm_element_##name##_states, coupled, s, n, p, g, v);                 \
         else                                                                            \
             second(qm_element_##name##_states, decoupled, s, n, p, g, v);               \

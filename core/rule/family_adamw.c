@@ -3,7 +3,6 @@
 #include "core/rule/rule.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "core/rule/element_loops.h"
 #include "core/rule/packed.h"
@@ -12,29 +11,27 @@
 static void prepare_adamw(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     double bc1 = 1.0 - pow(h->beta1, (double)t), bc2 = 1.0 - pow(h->beta2, (double)t);
-    const float c[12] = {(float)(1.0 - h->lr * h->weight_decay),
-                         (float)h->beta1,
-                         (float)(1.0 - h->beta1),
-                         (float)h->beta2,
-                         (float)(1.0 - h->beta2),
-                         (float)sqrt(bc2),
-                         (float)h->eps,
-                         (float)(-h->lr / bc1),
-                         (float)h->weight_decay};
-    memset(s, 0, sizeof *s);
-    memcpy(s->c, c, sizeof c);
-    qm_rule_reciprocal(s, 5);
-    s->flag[1] = h->maximize;
-    s->flag[2] = h->amsgrad;
-    s->t = t;
+    *s = (struct qm_rule_step){
+        .t = t,
+        .c = {[QM_ADAMW_KEEP] = (float)(1.0 - h->lr * h->weight_decay),
+              [QM_ADAMW_BETA1] = (float)h->beta1,
+              [QM_ADAMW_ONE_MINUS_BETA1] = (float)(1.0 - h->beta1),
+              [QM_ADAMW_BETA2] = (float)h->beta2,
+              [QM_ADAMW_ONE_MINUS_BETA2] = (float)(1.0 - h->beta2),
+              [QM_ADAMW_ROOT_BC2] = (float)sqrt(bc2),
+              [QM_ADAMW_EPS] = (float)h->eps,
+              [QM_ADAMW_STEP] = (float)(-h->lr / bc1),
+              [QM_ADAMW_L2] = (float)h->weight_decay},
+        .flag = {[QM_FLAG_MAXIMIZE] = h->maximize, [QM_FLAG_AMSGRAD] = h->amsgrad}};
+    qm_rule_reciprocal(s, QM_ADAMW_ROOT_BC2);
 }
 
 /* Adam's coupled decay is left out where it is zero, as the source does. */
 static void prepare_adam(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     prepare_adamw(h, t, s);
-    s->flag[0] = h->weight_decay != 0.0;
-    s->c[0] = 1.0f;
+    s->flag[QM_FLAG_COUPLED] = h->weight_decay != 0.0;
+    s->c[QM_ADAMW_KEEP] = 1.0f;
 }
 
 /* torchao: lr and the step are float32 tensors, so products with them are float32. */
@@ -43,45 +40,48 @@ static void prepare_adamw_ao(const struct qm_hyper *h, int64_t t, struct qm_rule
     float lr = (float)h->lr, w1 = (float)(1.0 - h->beta1), w2 = (float)(1.0 - h->beta2);
     float c1 = 1.0f - (float)pow((double)(float)h->beta1, (double)t);
     float c2 = 1.0f - (float)pow((double)(float)h->beta2, (double)t);
-    const float c[12] = {
-        lr * (float)h->weight_decay, w1, w1 - 1.0f, w2, w2 - 1.0f, c1, sqrtf(c2), (float)h->eps, lr,
-        (float)h->weight_decay};
-    memset(s, 0, sizeof *s);
-    memcpy(s->c, c, sizeof c);
-    qm_rule_reciprocal(s, 6);
-    qm_rule_reciprocal(s, 5);
-    s->flag[1] = h->maximize;
-    s->flag[2] = h->amsgrad;
-    s->t = t;
+    *s = (struct qm_rule_step){
+        .t = t,
+        .c = {[QM_ADAMW_AO_DECAY] = lr * (float)h->weight_decay,
+              [QM_ADAMW_AO_W1] = w1,
+              [QM_ADAMW_AO_W1_MINUS_1] = w1 - 1.0f,
+              [QM_ADAMW_AO_W2] = w2,
+              [QM_ADAMW_AO_W2_MINUS_1] = w2 - 1.0f,
+              [QM_ADAMW_AO_BC1] = c1,
+              [QM_ADAMW_AO_ROOT_BC2] = sqrtf(c2),
+              [QM_ADAMW_AO_EPS] = (float)h->eps,
+              [QM_ADAMW_AO_LR] = lr,
+              [QM_ADAMW_AO_L2] = (float)h->weight_decay},
+        .flag = {[QM_FLAG_MAXIMIZE] = h->maximize, [QM_FLAG_AMSGRAD] = h->amsgrad}};
+    qm_rule_reciprocal(s, QM_ADAMW_AO_ROOT_BC2);
+    qm_rule_reciprocal(s, QM_ADAMW_AO_BC1);
 }
 
 /* Adam of torchao adds the L2 term even where it is zero. */
 static void prepare_adam_ao(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     prepare_adamw_ao(h, t, s);
-    s->flag[0] = 1;
+    s->flag[QM_FLAG_COUPLED] = 1;
 }
 
 static void prepare_sgdm(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
-    memset(s, 0, sizeof *s);
-    s->c[0] = (float)h->weight_decay;
-    s->c[1] = (float)h->momentum;
-    s->c[2] = (float)(1.0 - h->dampening);
-    s->c[3] = (float)-h->lr;
-    s->flag[0] = t == 1;
-    s->flag[1] = h->maximize;
-    s->flag[2] = h->nesterov;
-    s->t = t;
+    *s = (struct qm_rule_step){.t = t,
+                               .c = {[QM_SGDM_L2] = (float)h->weight_decay,
+                                     [QM_SGDM_MOMENTUM] = (float)h->momentum,
+                                     [QM_SGDM_ONE_MINUS_DAMPENING] = (float)(1.0 - h->dampening),
+                                     [QM_SGDM_STEP] = (float)-h->lr},
+                               .flag = {[QM_FLAG_FIRST] = t == 1,
+                                        [QM_FLAG_MAXIMIZE] = h->maximize,
+                                        [QM_FLAG_NESTEROV] = h->nesterov}};
 }
 
 static void prepare_ema(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
-    memset(s, 0, sizeof *s);
-    s->c[0] = (float)(1.0 - h->beta1);
-    s->c[1] = s->c[0] - 1.0f;
-    s->flag[1] = h->maximize;
-    s->t = t;
+    float w = (float)(1.0 - h->beta1);
+    *s = (struct qm_rule_step){.t = t,
+                               .c = {[QM_EMA_W] = w, [QM_EMA_W_MINUS_1] = w - 1.0f},
+                               .flag = {[QM_FLAG_MAXIMIZE] = h->maximize}};
 }
 
 #define MOMENTS .n_slots = 2, .slot = {"exp_avg", "exp_avg_sq"}, .slot_sign = {1, 0}

@@ -9,7 +9,6 @@
 #include "core/rule/rule.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "core/rule/element_loops.h"
 
@@ -41,25 +40,24 @@ static double gnorm_scale(const struct qm_hyper *h)
 static void set(struct qm_rule_step *s, const struct qm_hyper *h, int64_t t)
 {
     double beta3 = beta3_at(h, t);
-    const double c[13] = {gnorm_scale(h),
-                          1.0 - h->lr * h->weight_decay,
-                          h->beta1,
-                          1.0 - h->beta1,
-                          h->beta2,
-                          1.0 - h->beta2,
-                          h->eps,
-                          -h->lr,
-                          1.0 - pow(h->beta1, (double)t),
-                          sqrt(1.0 - pow(h->beta2, (double)t)),
-                          alpha_at(h, t),
-                          beta3,
-                          1.0 - beta3};
-    memset(s, 0, sizeof *s);
-    for (int i = 0; i < 13; i++)
+    const double c[QM_BNB_SCALARS] = {[QM_BNB_GNORM_SCALE] = gnorm_scale(h),
+                                      [QM_BNB_DECAY] = 1.0 - h->lr * h->weight_decay,
+                                      [QM_BNB_BETA1] = h->beta1,
+                                      [QM_BNB_ONE_MINUS_BETA1] = 1.0 - h->beta1,
+                                      [QM_BNB_BETA2] = h->beta2,
+                                      [QM_BNB_ONE_MINUS_BETA2] = 1.0 - h->beta2,
+                                      [QM_BNB_EPS] = h->eps,
+                                      [QM_BNB_STEP] = -h->lr,
+                                      [QM_BNB_BC1] = 1.0 - pow(h->beta1, (double)t),
+                                      [QM_BNB_ROOT_BC2] = sqrt(1.0 - pow(h->beta2, (double)t)),
+                                      [QM_BNB_ALPHA] = alpha_at(h, t),
+                                      [QM_BNB_BETA3] = beta3,
+                                      [QM_BNB_ONE_MINUS_BETA3] = 1.0 - beta3};
+    *s = (struct qm_rule_step){.t = t};
+    for (int i = 0; i < QM_BNB_SCALARS; i++)
         s->c[i] = (float)c[i];
-    s->t = t;
-    s->flag[0] = t == 1;
-    s->flag[1] = h->weight_decay > 0.0;
+    s->flag[QM_FLAG_BNB_FIRST] = t == 1;
+    s->flag[QM_FLAG_BNB_COUPLED] = h->weight_decay > 0.0;
 }
 
 /* The kernels get floats and make the rest of them in float32. */
@@ -67,28 +65,28 @@ static void set_cuda(struct qm_rule_step *s, const struct qm_hyper *h, int64_t t
 {
     set(s, h, t);
     float *c = s->c;
-    c[1] = 1.0f - (float)h->lr * (float)h->weight_decay;
-    c[3] = 1.0f - c[2];
-    c[5] = 1.0f - c[4];
-    c[8] = 1.0f - (float)pow((double)c[2], (double)t);
-    c[9] = sqrtf(1.0f - (float)pow((double)c[4], (double)t));
-    c[12] = 1.0f - c[11];
+    c[QM_BNB_DECAY] = 1.0f - (float)h->lr * (float)h->weight_decay;
+    c[QM_BNB_ONE_MINUS_BETA1] = 1.0f - c[QM_BNB_BETA1];
+    c[QM_BNB_ONE_MINUS_BETA2] = 1.0f - c[QM_BNB_BETA2];
+    c[QM_BNB_BC1] = 1.0f - (float)pow((double)c[QM_BNB_BETA1], (double)t);
+    c[QM_BNB_ROOT_BC2] = sqrtf(1.0f - (float)pow((double)c[QM_BNB_BETA2], (double)t));
+    c[QM_BNB_ONE_MINUS_BETA3] = 1.0f - c[QM_BNB_BETA3];
 }
 
 static void prepare_adamw(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     double c1 = 1.0 - pow(h->beta1, (double)t), c2 = sqrt(1.0 - pow(h->beta2, (double)t));
     set(s, h, t);
-    s->c[0] = h->maximize ? -1.0f : 1.0f;
-    s->c[6] = (float)(h->eps * c2);
-    s->c[7] = (float)(-h->lr * c2 / c1);
+    s->c[QM_BNB_GNORM_SCALE] = h->maximize ? -1.0f : 1.0f;
+    s->c[QM_BNB_EPS] = (float)(h->eps * c2);
+    s->c[QM_BNB_STEP] = (float)(-h->lr * c2 / c1);
 }
 
 static void prepare_adamw_cuda(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     set_cuda(s, h, t);
-    s->c[6] = s->c[9] * s->c[6];
-    s->c[7] = s->c[7] * s->c[9] / s->c[8];
+    s->c[QM_BNB_EPS] = s->c[QM_BNB_ROOT_BC2] * s->c[QM_BNB_EPS];
+    s->c[QM_BNB_STEP] = s->c[QM_BNB_STEP] * s->c[QM_BNB_ROOT_BC2] / s->c[QM_BNB_BC1];
 }
 
 static void prepare_plain(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
@@ -101,49 +99,49 @@ static void prepare_cuda(const struct qm_hyper *h, int64_t t, struct qm_rule_ste
     set_cuda(s, h, t);
 }
 
-/* c[1] is the L2 factor. */
+/* The decay is an L2 term. */
 static void prepare_momentum(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     set(s, h, t);
-    s->c[1] = (float)h->weight_decay;
-    s->c[2] = (float)h->momentum;
+    s->c[QM_BNB_DECAY] = (float)h->weight_decay;
+    s->c[QM_BNB_BETA1] = (float)h->momentum;
 }
 
 /* The 8-bit CPU forms add the L2 term even where it is zero. */
 static void prepare_momentum_8(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     prepare_momentum(h, t, s);
-    s->flag[1] = 1;
+    s->flag[QM_FLAG_BNB_COUPLED] = 1;
 }
 
 static void prepare_rmsprop(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     set(s, h, t);
-    s->c[1] = (float)h->weight_decay;
+    s->c[QM_BNB_DECAY] = (float)h->weight_decay;
 }
 
 static void prepare_rmsprop_8(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     prepare_rmsprop(h, t, s);
-    s->flag[1] = 1;
+    s->flag[QM_FLAG_BNB_COUPLED] = 1;
 }
 
 static void prepare_rmsprop_cuda(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     set_cuda(s, h, t);
-    s->c[1] = (float)h->weight_decay;
+    s->c[QM_BNB_DECAY] = (float)h->weight_decay;
 }
 
 static void prepare_adagrad(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     prepare_rmsprop(h, t, s);
-    s->c[4] = s->c[5] = 1.0f;
+    s->c[QM_BNB_BETA2] = s->c[QM_BNB_ONE_MINUS_BETA2] = 1.0f;
 }
 
 static void prepare_adagrad_8(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     prepare_adagrad(h, t, s);
-    s->flag[1] = 1;
+    s->flag[QM_FLAG_BNB_COUPLED] = 1;
 }
 
 /* ---- rules --------------------------------------------------------------------------------- */

@@ -1,34 +1,26 @@
 /* family_lpmm.c - the optimizers of low-bit-optimizers (lpmm), and the scalars of their steps. */
 #include <math.h>
-#include <string.h>
 
 #include "core/rule/element_loops.h"
 #include "core/rule/factor_lpmm.h"
 #include "core/rule/packed.h"
-
-static void set(struct qm_rule_step *s, const float c[12], const struct qm_hyper *h, int64_t t)
-{
-    memset(s, 0, sizeof *s);
-    s->flag[1] = h->maximize;
-    memcpy(s->c, c, 12 * sizeof *c);
-    s->t = t;
-}
 
 /* Scalars are doubles there, rounded once when they meet a tensor. */
 static void prepare_adamw(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     double bc1 = 1.0 - pow(h->beta1, (double)t), bc2 = 1.0 - pow(h->beta2, (double)t);
     float w1 = (float)(1.0 - h->beta1);
-    const float c[12] = {(float)(1.0 - h->lr * h->weight_decay),
-                         w1,
-                         w1 - 1.0f,
-                         (float)h->beta2,
-                         (float)(1.0 - h->beta2),
-                         (float)sqrt(bc2),
-                         (float)h->eps,
-                         (float)(-h->lr / bc1)};
-    set(s, c, h, t);
-    qm_rule_reciprocal(s, 5);
+    *s = (struct qm_rule_step){.t = t,
+                               .c = {[QM_LPMM_KEEP] = (float)(1.0 - h->lr * h->weight_decay),
+                                     [QM_LPMM_W1] = w1,
+                                     [QM_LPMM_W1_MINUS_1] = w1 - 1.0f,
+                                     [QM_LPMM_BETA2] = (float)h->beta2,
+                                     [QM_LPMM_ONE_MINUS_BETA2] = (float)(1.0 - h->beta2),
+                                     [QM_LPMM_ROOT_BC2] = (float)sqrt(bc2),
+                                     [QM_LPMM_EPS] = (float)h->eps,
+                                     [QM_LPMM_STEP] = (float)(-h->lr / bc1)},
+                               .flag = {[QM_FLAG_MAXIMIZE] = h->maximize}};
+    qm_rule_reciprocal(s, QM_LPMM_ROOT_BC2);
 }
 
 /* The kernels take all scalars as float32, the step too, and form 1 - beta of them: 1 - 0.999f is
@@ -36,36 +28,40 @@ static void prepare_adamw(const struct qm_hyper *h, int64_t t, struct qm_rule_st
 static void prepare_fused(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     float beta1 = (float)h->beta1, beta2 = (float)h->beta2, step = (float)t;
-    const float c[12] = {beta1,
-                         1.0f - beta1,
-                         beta2,
-                         1.0f - beta2,
-                         sqrtf(1.0f - powf(beta2, step)),
-                         (float)h->eps,
-                         1.0f - powf(beta1, step),
-                         (float)h->lr,
-                         (float)h->weight_decay};
-    set(s, c, h, t);
-    qm_rule_reciprocal(s, 4);
+    *s = (struct qm_rule_step){.t = t,
+                               .c = {[QM_LPMM_FUSED_BETA1] = beta1,
+                                     [QM_LPMM_FUSED_ONE_MINUS_BETA1] = 1.0f - beta1,
+                                     [QM_LPMM_FUSED_BETA2] = beta2,
+                                     [QM_LPMM_FUSED_ONE_MINUS_BETA2] = 1.0f - beta2,
+                                     [QM_LPMM_FUSED_ROOT_BC2] = sqrtf(1.0f - powf(beta2, step)),
+                                     [QM_LPMM_FUSED_EPS] = (float)h->eps,
+                                     [QM_LPMM_FUSED_BC1] = 1.0f - powf(beta1, step),
+                                     [QM_LPMM_FUSED_LR] = (float)h->lr,
+                                     [QM_LPMM_FUSED_DECAY] = (float)h->weight_decay},
+                               .flag = {[QM_FLAG_MAXIMIZE] = h->maximize}};
+    qm_rule_reciprocal(s, QM_LPMM_FUSED_ROOT_BC2);
 }
 
 static void prepare_sgdm(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
-    const float c[12] = {(float)h->weight_decay, (float)h->momentum, (float)(1.0 - h->dampening),
-                         (float)-h->lr};
-    set(s, c, h, t);
-    s->flag[0] = t == 1;
-    s->flag[2] = h->nesterov;
+    *s = (struct qm_rule_step){.t = t,
+                               .c = {[QM_SGDM_L2] = (float)h->weight_decay,
+                                     [QM_SGDM_MOMENTUM] = (float)h->momentum,
+                                     [QM_SGDM_ONE_MINUS_DAMPENING] = (float)(1.0 - h->dampening),
+                                     [QM_SGDM_STEP] = (float)-h->lr},
+                               .flag = {[QM_FLAG_FIRST] = t == 1,
+                                        [QM_FLAG_MAXIMIZE] = h->maximize,
+                                        [QM_FLAG_NESTEROV] = h->nesterov}};
 }
 
 /* The test of a state not yet made is that it has at most one element. */
 static void single_moment(struct qm_rule_step *s, int i)
 {
     if (i < 2)
-        s->flag[2 + i] = 1;
+        s->flag[QM_FLAG_ABSENT + i] = 1;
 }
 
-static void single_buffer(struct qm_rule_step *s, int i) { s->flag[0] |= i == 0; }
+static void single_buffer(struct qm_rule_step *s, int i) { s->flag[QM_FLAG_FIRST] |= i == 0; }
 
 #define MOMENTS .n_slots = 2, .slot = {"exp_avg", "exp_avg_sq"}, .slot_sign = {1, 0}
 

@@ -25,7 +25,7 @@ enum { FUSED = 1024, QUARTER = GROUP / 4, AHEAD = 512 };
 
 /* What a rule reads, as locals that nothing else points at. */
 struct fused_rule {
-    float c[12];
+    float c[16];
     struct qm_inverse reciprocal[2];
     int multiplies; /* by reciprocals instead of dividing */
 };
