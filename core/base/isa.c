@@ -52,16 +52,6 @@ int qm_isa_force(enum qm_isa isa)
 
 const char *qm_isa_text(enum qm_isa isa) { return names[isa]; }
 
-#define X(name) extern const struct qm_narrow qm_narrow_##name;
-QM_ISA_LIST(X)
-#undef X
+QM_ISA_TABLE(const struct qm_narrow, qm_narrow)
 
-const struct qm_narrow *qm_narrow(void)
-{
-    static const struct qm_narrow *const table[] = {
-#define X(name) &qm_narrow_##name,
-        QM_ISA_LIST(X)
-#undef X
-    };
-    return table[qm_isa()];
-}
+const struct qm_narrow *qm_narrow(void) { return qm_narrow_by_isa(); }

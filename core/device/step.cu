@@ -754,7 +754,7 @@ QM_DEV void update(const struct desc *t, const struct tables *s, const struct qm
         float one[QM_SLOTS];
         for (int i = 0; i < QM_SLOTS; i++)
             one[i] = x[i][j];
-        QM_ELEMENT_FN(c, flag, QM_FORMAT, p + j, g[j], one);
+        QM_ELEMENT_FN(c, flag, QM_FORMAT, 0, p + j, g[j], one);
         for (int i = 0; i < QM_SLOTS; i++)
             x[i][j] = one[i];
     }

@@ -14,7 +14,7 @@ static void prepare(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 #define RULE(text, first, with_sweeps)                                                        \
     {                                                                                         \
         .name = text, .n_slots = 1, .slot = {"values"}, .slot_sign = {1}, .prepare = prepare, \
-        .element = "put", .first_slot = first, .sweeps = with_sweeps                          \
+        .element = "replace", .first_slot = first, .sweeps = with_sweeps                          \
     }
 static const struct qm_rule slot_rule[] = {RULE("slot 0", 0, 0), RULE("slot 1", 1, 0),
                                            RULE("slot 2", 2, 0)};

@@ -4,15 +4,7 @@
 #include "core/quant/quantizer_internal.h"
 #include "core/quant/simd.h"
 
-const struct qm_simd *qm_simd(void)
-{
-    static const struct qm_simd *const table[] = {
-#define X(name) &qm_simd_##name,
-        QM_ISA_LIST(X)
-#undef X
-    };
-    return table[qm_isa()];
-}
+const struct qm_simd *qm_simd(void) { return qm_simd_by_isa(); }
 
 qm_status qm_encode(const struct qm_codec *c, const struct qm_shape *shape, const float *x,
                     const struct qm_draws *draws, uint8_t *codes, float *scales)

@@ -1,19 +1,9 @@
 /* search_cost.c - searches by their own routines, and what they cost. */
 #include "core/quant/search_loops.h"
 
-#define X(name) extern const struct qm_searches qm_searches_##name;
-QM_ISA_LIST(X)
-#undef X
+QM_ISA_TABLE(const struct qm_searches, qm_searches)
 
-const struct qm_searches *qm_searches(void)
-{
-    static const struct qm_searches *const table[] = {
-#define X(name) &qm_searches_##name,
-        QM_ISA_LIST(X)
-#undef X
-    };
-    return table[qm_isa()];
-}
+const struct qm_searches *qm_searches(void) { return qm_searches_by_isa(); }
 
 void qm_search_grid_table(const struct qm_codec *c, uint8_t *table)
 {

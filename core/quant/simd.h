@@ -58,9 +58,7 @@ struct qm_simd {
                                         uint8_t *packed, float *scale));
 };
 
-#define X(name) extern const struct qm_simd qm_simd_##name;
-QM_ISA_LIST(X)
-#undef X
+QM_ISA_TABLE(const struct qm_simd, qm_simd)
 
 /* The table of the level that qm_isa() chose. */
 const struct qm_simd *qm_simd(void);

@@ -1,11 +1,20 @@
-/* adamw.h - AXIS rule, family adamw and adam: one element, in each source's order (dual).
+/* adamw.h - One element of AdamW and Adam in the order of PyTorch, torchao and bitsandbytes (dual).
  *
- * c[] of every function is filled by the prepare of the same name in family_adamw.c; over5 divides by
- * c[5], over6 by c[6], and may be null (core/base/inverse.h: the same bits). */
+ * Each update has two parts: `states` updates the moments, `apply` the parameter.  The scalars c[] are those
+ * that the prepare function of the same name in family_adamw.c forms.  `reciprocal` holds the reciprocals
+ * that prepare makes, in its order, and may be null: then the update divides, with the same bits
+ * (core/base/inverse.h). */
 #ifndef QM_RULE_ADAMW_H
 #define QM_RULE_ADAMW_H
 
 #include "core/base/inverse.h"
+
+/* flag[] of the families adamw, adam, ema and of FlashOptim's rules. */
+enum {
+    QM_FLAG_COUPLED,  /* L2 decay: weight_decay * p is added to the gradient */
+    QM_FLAG_MAXIMIZE, /* the sign of the gradient is turned */
+    QM_FLAG_AMSGRAD /* the maximum of the second moment is kept; otherwise its slot stays as it is */
+};
 
 /* torch.lerp on CPU with FMA: a + w (b - a) below w = 1/2, from the other end above it. */
 QM_FN float qm_lerp(float a, float b, float w, float w_minus_1)
@@ -13,81 +22,89 @@ QM_FN float qm_lerp(float a, float b, float w, float w_minus_1)
     return fmaf(w < 0.5f ? w : w_minus_1, b - a, w < 0.5f ? a : b);
 }
 
-/* torch.optim.AdamW and Adam, float32 on CPU: torch/optim/adamw.py _single_tensor_adamw.
- * c: 0 decay factor, 1 beta1, 2 1-beta1, 3 beta2, 4 1-beta2, 5 sqrt(bc2), 6 eps, 7 -lr/bc1, 8 L2 */
+/* c[] of prepare_adamw; bitsandbytes uses all but the last. */
+enum {
+    QM_ADAMW_KEEP,            /* 1 - lr weight_decay; 1 for Adam */
+    QM_ADAMW_BETA1,           /* beta1 */
+    QM_ADAMW_ONE_MINUS_BETA1, /* 1 - beta1 */
+    QM_ADAMW_BETA2,           /* beta2 */
+    QM_ADAMW_ONE_MINUS_BETA2, /* 1 - beta2 */
+    QM_ADAMW_ROOT_BC2,        /* sqrt(1 - beta2^t); reciprocal 0 */
+    QM_ADAMW_EPS,             /* eps */
+    QM_ADAMW_STEP,            /* -lr / (1 - beta1^t) */
+    QM_ADAMW_L2,              /* weight_decay */
+    QM_ADAMW_SCALARS
+};
+
+/* torch.optim.AdamW and Adam, float32 on CPU: torch/optim/adamw.py _single_tensor_adamw. */
 QM_FN void qm_adamw_torch_states(const float *c, int coupled, float *p, float g, float *m, float *v)
 {
     if (coupled)
-        g = fmaf(*p, c[8], g);
+        g = fmaf(*p, c[QM_ADAMW_L2], g);
     else
-        *p = *p * c[0];
-    *m = fmaf(g, c[2], *m * c[1]);
-    *v = fmaf(c[4] * g, g, *v * c[3]);
+        *p = *p * c[QM_ADAMW_KEEP];
+    *m = fmaf(g, c[QM_ADAMW_ONE_MINUS_BETA1], *m * c[QM_ADAMW_BETA1]);
+    *v = fmaf(c[QM_ADAMW_ONE_MINUS_BETA2] * g, g, *v * c[QM_ADAMW_BETA2]);
 }
 
-QM_FN void qm_adamw_torch_apply(const float *c, const struct qm_inverse *over5, float *p, float m,
-                                float v)
+QM_FN void qm_adamw_torch_apply(const float *c, const struct qm_inverse *reciprocal, float *p,
+                                float m, float v)
 {
-    float den = qm_divided(sqrtf(v), c[5], over5) + c[6];
-    *p = *p + (c[7] * m) / den;
+    float den = qm_divided(sqrtf(v), c[QM_ADAMW_ROOT_BC2], reciprocal) + c[QM_ADAMW_EPS];
+    *p = *p + (c[QM_ADAMW_STEP] * m) / den;
 }
 
-QM_FN void qm_adamw_torch(const float *c, const struct qm_inverse *over5, int coupled, float *p,
-                          float g, float *m, float *v)
-{
-    qm_adamw_torch_states(c, coupled, p, g, m, v);
-    qm_adamw_torch_apply(c, over5, p, *m, *v);
-}
-
-/* torch.maximum: NaN of either side wins. */
+/* torch.maximum: a NaN on either side wins. */
 QM_FN float qm_adamw_top(float top, float v) { return v > top || qm_isnan(v) ? v : top; }
 
-/* torchao/optim/adam.py single_param_adam.  c: 0 lr*wd, 1 w1, 2 w1-1, 3 w2, 4 w2-1, 5 c1,
- * 6 sqrt(c2), 7 eps, 8 lr, 9 wd */
+/* c[] of prepare_adamw_ao. */
+enum {
+    QM_ADAMW_AO_DECAY,      /* lr weight_decay */
+    QM_ADAMW_AO_W1,         /* w1 = 1 - beta1 */
+    QM_ADAMW_AO_W1_MINUS_1, /* w1 - 1 */
+    QM_ADAMW_AO_W2,         /* w2 = 1 - beta2 */
+    QM_ADAMW_AO_W2_MINUS_1, /* w2 - 1 */
+    QM_ADAMW_AO_BC1,        /* 1 - beta1^t; reciprocal 1 */
+    QM_ADAMW_AO_ROOT_BC2,   /* sqrt(1 - beta2^t); reciprocal 0 */
+    QM_ADAMW_AO_EPS,        /* eps */
+    QM_ADAMW_AO_LR,         /* lr */
+    QM_ADAMW_AO_L2,         /* weight_decay */
+    QM_ADAMW_AO_SCALARS
+};
+
+/* torchao/optim/adam.py single_param_adam. */
 QM_FN void qm_adamw_ao_states(const float *c, int coupled, float p, float g, float *m, float *v)
 {
     if (coupled)
-        g = g + c[9] * p;
-    *m = qm_lerp(*m, g, c[1], c[2]);
-    *v = qm_lerp(*v, g * g, c[3], c[4]);
+        g = g + c[QM_ADAMW_AO_L2] * p;
+    *m = qm_lerp(*m, g, c[QM_ADAMW_AO_W1], c[QM_ADAMW_AO_W1_MINUS_1]);
+    *v = qm_lerp(*v, g * g, c[QM_ADAMW_AO_W2], c[QM_ADAMW_AO_W2_MINUS_1]);
 }
 
-/* The decay of the old parameter, which the source takes first, needs neither moment. */
-QM_FN void qm_adamw_ao_apply(const float *c, int coupled, const struct qm_inverse *over5,
-                             const struct qm_inverse *over6, float *p, float m, float v)
+/* The source decays the parameter before it updates the moments; the decay needs neither moment, so it
+ * stands here. */
+QM_FN void qm_adamw_ao_apply(const float *c, const struct qm_inverse *reciprocal, int coupled,
+                             float *p, float m, float v)
 {
-    float den = qm_divided(sqrtf(v), c[6], over6) + c[7];
-    float old = coupled ? *p : *p - c[0] * *p;
-    *p = old - ((c[8] * qm_divided(m, c[5], over5)) / den);
+    float den = qm_divided(sqrtf(v), c[QM_ADAMW_AO_ROOT_BC2], reciprocal) + c[QM_ADAMW_AO_EPS];
+    float old = coupled ? *p : *p - c[QM_ADAMW_AO_DECAY] * *p;
+    float first = qm_divided(m, c[QM_ADAMW_AO_BC1], reciprocal ? reciprocal + 1 : 0);
+    *p = old - ((c[QM_ADAMW_AO_LR] * first) / den);
 }
 
-QM_FN void qm_adamw_ao(const float *c, int coupled, float *p, float g, float *m, float *v)
-{
-    qm_adamw_ao_states(c, coupled, *p, g, m, v);
-    qm_adamw_ao_apply(c, coupled, 0, 0, p, *m, *v);
-}
-
-/* bitsandbytes backends/cpu, 8-bit Adam.  c: 0 decay factor, 1 beta1, 2 1-beta1, 3 beta2,
- * 4 1-beta2, 5 sqrt(bc2), 6 eps, 7 -lr/bc1 */
+/* bitsandbytes backends/cpu, 8-bit Adam. */
 QM_FN void qm_adamw_bnb_states(const float *c, float g, float *m, float *v)
 {
-    *m = fmaf(g, c[2], *m * c[1]);
-    *v = fmaf(c[4] * g, g, *v * c[3]);
+    *m = fmaf(g, c[QM_ADAMW_ONE_MINUS_BETA1], *m * c[QM_ADAMW_BETA1]);
+    *v = fmaf(c[QM_ADAMW_ONE_MINUS_BETA2] * g, g, *v * c[QM_ADAMW_BETA2]);
 }
 
-QM_FN void qm_adamw_bnb_apply(const float *c, const struct qm_inverse *over5, float *p, float m,
-                              float v)
+QM_FN void qm_adamw_bnb_apply(const float *c, const struct qm_inverse *reciprocal, float *p,
+                              float m, float v)
 {
-    float den = qm_divided(sqrtf(v), c[5], over5) + c[6];
-    *p = *p * c[0];
-    *p = *p + (c[7] * m) / den;
-}
-
-QM_FN void qm_adamw_bnb(const float *c, const struct qm_inverse *over5, float *p, float g, float *m,
-                        float *v)
-{
-    qm_adamw_bnb_states(c, g, m, v);
-    qm_adamw_bnb_apply(c, over5, p, *m, *v);
+    float den = qm_divided(sqrtf(v), c[QM_ADAMW_ROOT_BC2], reciprocal) + c[QM_ADAMW_EPS];
+    *p = *p * c[QM_ADAMW_KEEP];
+    *p = *p + (c[QM_ADAMW_STEP] * m) / den;
 }
 
 #endif

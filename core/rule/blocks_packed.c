@@ -4,6 +4,7 @@
 #include "core/base/isa.h"
 #include "core/rule/fused.h"
 #include "core/rule/lpmm.h"
+#include "core/rule/reciprocal.h"
 
 #define ARGS                                                           \
     const struct qm_rule_step *s, int64_t n, float *p, const float *g, \
@@ -23,15 +24,18 @@
             call;                         \
     } while (0)
 
-/* The divisors are c[at0] and c[at1]; at1 < 0: there is one. */
-static struct fused_rule rule_of(const struct qm_rule_step *s, int at0, int at1)
+static struct fused_rule rule_of(const struct qm_rule_step *s)
 {
-    struct fused_rule r;
+    struct fused_rule r = {.multiplies = qm_rule_multiplies(s)};
     memcpy(r.c, s->c, sizeof r.c);
-    memcpy(r.over, s->over, sizeof r.over);
-    r.multiplies = s->over[0].holds && s->over[0].c == s->c[at0] &&
-                   (at1 < 0 || (s->over[1].holds && s->over[1].c == s->c[at1]));
+    memcpy(r.reciprocal, s->reciprocal, sizeof r.reciprocal);
     return r;
+}
+
+/* 1: maximize, or a slot that does not exist yet: the loops do not know these. */
+static int is_unusual(const struct qm_rule_step *s)
+{
+    return s->flag[QM_FLAG_MAXIMIZE] || s->flag[QM_FLAG_ABSENT] || s->flag[QM_FLAG_ABSENT + 1];
 }
 
 /* ---- torchao --------------------------------------------------------------------------------- */
@@ -42,17 +46,16 @@ INLINE int states_ao_of(int coupled, int multiplies, STATES)
     EACH(GROUP, qm_adamw_ao_states(r->c, coupled, p[i], g[i], m + i, v + i));
     if (!multiplies || !__builtin_expect(any_tiny(load_group(m, GROUP)), 0))
         return 0;
-    EACH(GROUP, qm_adamw_ao_apply(r->c, coupled, NULL, NULL, p + i, m[i], v[i]));
+    EACH(GROUP, qm_adamw_ao_apply(r->c, NULL, coupled, p + i, m[i], v[i]));
     return 1;
 }
 
 INLINE void apply_ao_of(int coupled, int multiplies, APPLY)
 {
     if (multiplies)
-        EACH(QUARTER,
-             qm_adamw_ao_apply(r->c, coupled, &r->over[1], &r->over[0], p + i, m[i], v[i]));
+        EACH(QUARTER, qm_adamw_ao_apply(r->c, r->reciprocal, coupled, p + i, m[i], v[i]));
     else
-        EACH(QUARTER, qm_adamw_ao_apply(r->c, coupled, NULL, NULL, p + i, m[i], v[i]));
+        EACH(QUARTER, qm_adamw_ao_apply(r->c, NULL, coupled, p + i, m[i], v[i]));
 }
 
 #define AO(name, coupled, multiplies)                                                             \
@@ -65,10 +68,10 @@ AO(ao_coupled, 1, 1)
 
 static int adamw_ao(ARGS)
 {
-    struct fused_rule r = rule_of(s, 6, 5);
-    if (s->flag[1] || (s->flag[0] && !r.multiplies))
+    struct fused_rule r = rule_of(s);
+    if (s->flag[QM_FLAG_MAXIMIZE] || (s->flag[QM_FLAG_COUPLED] && !r.multiplies))
         return 0;
-    if (s->flag[0])
+    if (s->flag[QM_FLAG_COUPLED])
         return FUSED_TWO(1, states_ao_coupled, apply_ao_coupled, &r, n, p, g, slot);
     if (r.multiplies)
         return FUSED_TWO(1, states_ao, apply_ao, &r, n, p, g, slot);
@@ -77,8 +80,8 @@ static int adamw_ao(ARGS)
 
 /* ---- one divisor, of a square root ------------------------------------------------------------ */
 
-/* states, apply: of element i; apply divides by way of `over`. */
-#define RULE(name, divides, at, states, apply)                                                     \
+/* states, apply: of element i; apply divides by way of `reciprocal`. */
+#define RULE(name, divides, states, apply)                                                         \
     INLINE int states_##name(STATES)                                                               \
     {                                                                                              \
         (void)p;                                                                                   \
@@ -87,29 +90,29 @@ static int adamw_ao(ARGS)
     }                                                                                              \
     INLINE void apply_##name(APPLY)                                                                \
     {                                                                                              \
-        const struct qm_inverse *over = r->over;                                                   \
+        const struct qm_inverse *reciprocal = r->reciprocal;                                       \
         EACH(QUARTER, apply);                                                                      \
     }                                                                                              \
     INLINE void divide_##name(APPLY)                                                               \
     {                                                                                              \
-        const struct qm_inverse *over = NULL;                                                      \
+        const struct qm_inverse *reciprocal = NULL;                                                \
         EACH(QUARTER, apply);                                                                      \
     }                                                                                              \
     static int name(ARGS)                                                                          \
     {                                                                                              \
-        struct fused_rule r = rule_of(s, at, -1);                                                  \
-        if (s->flag[1] || s->flag[2] || s->flag[3])                                                \
+        struct fused_rule r = rule_of(s);                                                          \
+        if (is_unusual(s))                                                                         \
             return 0;                                                                              \
         return r.multiplies ? FUSED_TWO(divides, states_##name, apply_##name, &r, n, p, g, slot)   \
                             : FUSED_TWO(divides, states_##name, divide_##name, &r, n, p, g, slot); \
     }
 
-RULE(adamw_bnb, 0, 5, qm_adamw_bnb_states(r->c, g[i], m + i, v + i),
-     qm_adamw_bnb_apply(r->c, over, p + i, m[i], v[i]))
-RULE(adamw_lpmm, 1, 5, qm_adamw_lpmm_states(r->c, g[i], m + i, v + i),
-     qm_adamw_lpmm_apply(r->c, over, p + i, m[i], v[i]))
-RULE(adamw_lpmm_fused, 1, 4, qm_adamw_lpmm_fused_states(r->c, 1, g[i], m + i, v + i),
-     qm_adamw_lpmm_fused_apply(r->c, over, 1, p + i, m[i], v[i]))
+RULE(adamw_bnb, 0, qm_adamw_bnb_states(r->c, g[i], m + i, v + i),
+     qm_adamw_bnb_apply(r->c, reciprocal, p + i, m[i], v[i]))
+RULE(adamw_lpmm, 1, qm_adamw_lpmm_states(r->c, g[i], m + i, v + i),
+     qm_adamw_lpmm_apply(r->c, reciprocal, p + i, m[i], v[i]))
+RULE(adamw_lpmm_fused, 1, qm_adamw_lpmm_fused_states(r->c, 1, g[i], m + i, v + i),
+     qm_adamw_lpmm_fused_apply(r->c, reciprocal, 1, p + i, m[i], v[i]))
 
 /* The same with a second moment of norm rank1. */
 INLINE void second_lpmm(const struct fused_rule *r, const float *restrict g, float *restrict v)
@@ -119,10 +122,10 @@ INLINE void second_lpmm(const struct fused_rule *r, const float *restrict g, flo
 
 static int adamw_lpmm_rank1(ARGS)
 {
-    struct fused_rule r = rule_of(s, 5, -1);
+    struct fused_rule r = rule_of(s);
     if (!slot[1].slope)
         return adamw_lpmm(s, n, p, g, slot);
-    if (s->flag[1] || s->flag[2] || s->flag[3])
+    if (is_unusual(s))
         return 0;
     return r.multiplies ? FUSED_RANK1(states_adamw_lpmm, apply_adamw_lpmm, &r, n, p, g, slot)
                         : FUSED_RANK1(states_adamw_lpmm, divide_adamw_lpmm, &r, n, p, g, slot);
@@ -131,7 +134,7 @@ static int adamw_lpmm_rank1(ARGS)
 static int fold_adamw_lpmm(const struct qm_rule_step *s, int64_t n, const float *g,
                            const struct qm_packed_slot *slot)
 {
-    struct fused_rule r = rule_of(s, 5, -1);
+    struct fused_rule r = rule_of(s);
     rank1_fold(second_lpmm, &r, n, g, slot);
     return 1;
 }

@@ -6,6 +6,7 @@
 #endif
 
 #include "core/rule/lpmm.h"
+#include "core/rule/reciprocal.h"
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
@@ -431,19 +432,13 @@ static void over_root(const struct qm_root *r, int64_t n, const float *x, float 
 
 /* ---- lpmm ------------------------------------------------------------------------------------ */
 
-#ifdef __FMA__
-#define HAS(o, by) ((o)->holds && (o)->c == (by))
-#else
-#define HAS(o, by) ((o)->holds < 0) /* without fused multiply-add the division is faster */
-#endif
-
 static void lpmm_apply(const struct qm_rule_step *s, int64_t n, float row,
                        const float *restrict col, const float *restrict m, float *restrict p)
 {
-    float c[12];
-    const struct qm_inverse o = s->over[0];
+    float c[16];
+    const struct qm_inverse o = s->reciprocal[0];
     memcpy(c, s->c, sizeof c);
-    if (HAS(&o, c[5]))
+    if (qm_rule_multiplies(s))
         for (int64_t j = 0; j < n; j++)
             qm_adamw_lpmm_apply(c, &o, p + j, m[j], row * col[j]);
     else
@@ -451,12 +446,12 @@ static void lpmm_apply(const struct qm_rule_step *s, int64_t n, float row,
             qm_adamw_lpmm_apply(c, NULL, p + j, m[j], row * col[j]);
 }
 
-/* flag 1: the gradient's sign is turned. */
 static void lpmm_lerp(const struct qm_rule_step *s, int64_t n, const float *restrict g,
                       float *restrict m)
 {
-    const float c[3] = {0.0f, s->c[1], s->c[2]};
-    int turns = s->flag[1];
+    float c[16];
+    int turns = s->flag[QM_FLAG_MAXIMIZE];
+    memcpy(c, s->c, sizeof c);
     for (int64_t i = 0; i < n; i++)
         m[i] = qm_lpmm_first(c, turns, m[i], g[i]);
 }

@@ -1,11 +1,14 @@
-/* element.h - AXIS rule: one step of one element, as a kernel calls it (dual).
+/* element.h - One step of one element of every elementwise rule (dual).
  *
- * What a rule's flags and slots mean, handed to its arithmetic in adamw.h, bnb.h, ...; blocks_NAME.c
- * do the same in loops, with the flags taken outside.  struct qm_rule names its function here.
+ * To add an elementwise rule, write its element here, with the line of QM_ELEMENT_PLAIN_LIST, and its entry in
+ * a file family_NAME.c, which names the element by QM_ELEMENTWISE.  GPU kernels call the element
+ * (core/device/step.cu); element_loops.c makes loops over n elements of it.
  *
- *   c, flag   as `prepare` fills them (struct qm_rule_step)
- *   format    how the parameter is stored
- *   p, x      the parameter and the rule's slots, in place */
+ *   c, flag      as the rule's `prepare` fills them (struct qm_rule_step)
+ *   format       how the parameter is stored
+ *   reciprocal   the step's reciprocals, by which an element of QM_ELEMENT_ADAM_LIST divides; null: it divides
+ *   p, x         the parameter and the rule's slots, in place
+ *   g            the gradient */
 #ifndef QM_RULE_ELEMENT_H
 #define QM_RULE_ELEMENT_H
 
@@ -18,100 +21,156 @@
 #include "core/rule/sgdm.h"
 
 /* clang-format off */
-#define QM_ELEMENT_LIST(X)                                                                       \
-    X(adamw) X(adamw_ao) X(adamw_bnb) X(adamw_amsgrad) X(adamw_ao_amsgrad) X(sgdm) X(ema)        \
-    X(adamw_lpmm) X(adamw_lpmm_fused) X(adamw_lpmm_fused_strict) X(sgdm_lpmm) X(lion)            \
-    X(lion8_unfused) X(lion8_fused) X(flash_adam) X(flash_sgd)                                   \
-    X(bnb_adamw_32) X(bnb_adamw_plain) X(bnb_adamw_cuda)                                         \
-    X(bnb_ademamix_32) X(bnb_ademamix_plain) X(bnb_ademamix_cuda)                                \
-    X(bnb_momentum_8) X(bnb_momentum_32) X(bnb_momentum_plain)                                   \
-    X(bnb_rmsprop_8) X(bnb_rmsprop_32) X(bnb_rmsprop_plain) X(bnb_rmsprop_cuda)                  \
-    X(bnb_lion_8) X(bnb_lion_32) X(bnb_lion_plain) X(put)
+/* Element, number of slots, what its loops are specialised on: QM_ON(flag) for each flag that the element
+ * branches on, QM_ON_FORMAT where it reads `format`.  A loop that is not specialised gives the same bits. */
+#define QM_ON(flag)  (1 << QM_FLAG_##flag)
+#define QM_ON_FORMAT 16
+#define QM_ELEMENT_PLAIN_LIST(X)                                                                 \
+    X(replace,             1, 0)                                                                 \
+    X(sgdm,                1, QM_ON(FIRST) | QM_ON(NESTEROV))                                    \
+    X(sgdm_lpmm,           1, QM_ON(FIRST) | QM_ON(NESTEROV))                                    \
+    X(ema,                 1, 0)                                                                 \
+    X(lion,                1, 0)                                                                 \
+    X(lion8_unfused,       1, QM_ON(ROUND_FACTOR) | QM_ON_FORMAT)                                \
+    X(lion8_fused,         1, 0)                                                                 \
+    X(flash_sgd,           1, QM_ON(COUPLED) | QM_ON(NESTEROV))                                  \
+    X(bnb_adamw_32,        2, 0)                                                                 \
+    X(bnb_adamw_plain,     2, 0)                                                                 \
+    X(bnb_adamw_cuda,      2, 0)                                                                 \
+    X(bnb_ademamix_32,     3, 0)                                                                 \
+    X(bnb_ademamix_plain,  3, 0)                                                                 \
+    X(bnb_ademamix_cuda,   3, 0)                                                                 \
+    X(bnb_momentum_8,      1, QM_ON(BNB_FIRST) | QM_ON(BNB_COUPLED))                             \
+    X(bnb_momentum_32,     1, QM_ON(BNB_FIRST) | QM_ON(BNB_COUPLED))                             \
+    X(bnb_momentum_plain,  1, QM_ON(BNB_FIRST) | QM_ON(BNB_COUPLED))                             \
+    X(bnb_rmsprop_8,       1, QM_ON(BNB_COUPLED))                                                \
+    X(bnb_rmsprop_32,      1, QM_ON(BNB_COUPLED))                                                \
+    X(bnb_rmsprop_plain,   1, QM_ON(BNB_COUPLED))                                                \
+    X(bnb_rmsprop_cuda,    1, QM_ON(BNB_COUPLED))                                                \
+    X(bnb_lion_8,          1, 0)                                                                 \
+    X(bnb_lion_32,         1, 0)                                                                 \
+    X(bnb_lion_plain,      1, 0)
 
-#define QM_ELEMENT(name)                                                                         \
-    QM_FN void qm_element_##name(const float *c, const int *flag, enum qm_param_format format,   \
-                                 float *p, float g, float *x)
-#define QM_UNUSED (void)flag, (void)format
+/* The same, then how many of its slots (from the first on) the element divides by a prepared divisor.  These
+ * elements consist of two parts, states and apply (QM_ADAM_ELEMENT); slot 1 is a second moment that does not
+ * depend on slot 0. */
+#define QM_ELEMENT_ADAM_LIST(X)                                                                  \
+    X(adamw,                   2, QM_ON(COUPLED), 0)                                             \
+    X(adamw_ao,                2, QM_ON(COUPLED), 1)                                             \
+    X(adamw_bnb,               2, 0, 0)                                                          \
+    X(adamw_amsgrad,           3, QM_ON(COUPLED) | QM_ON(AMSGRAD), 0)                            \
+    X(adamw_ao_amsgrad,        3, QM_ON(COUPLED) | QM_ON(AMSGRAD), 1)                            \
+    X(adamw_lpmm,              2, 0, 0)                                                          \
+    X(adamw_lpmm_fused,        2, 0, 0)                                                          \
+    X(adamw_lpmm_fused_strict, 2, 0, 0)                                                          \
+    X(flash_adam,              2, QM_ON(COUPLED), 2)
+
+#define QM_ELEMENT_LIST(X) QM_ELEMENT_PLAIN_LIST(X) QM_ELEMENT_ADAM_LIST(X)
 /* clang-format on */
 
-/* What a rule over whole tensors has made of a state takes its place (core/device/tensor_rule_form.c). */
-QM_ELEMENT(put)
+/* A function that is inlined wherever it is called: only so can a loop over it be vectorized. */
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define QM_INLINED QM_FN
+#else
+#define QM_INLINED static inline __attribute__((always_inline, unused))
+#endif
+
+#define QM_ELEMENT(name)                                              \
+    QM_INLINED void qm_element_##name(                                \
+        const float *c, const int *flag, enum qm_param_format format, \
+        const struct qm_inverse *reciprocal, float *p, float g, float *x)
+#define QM_UNUSED (void)flag, (void)format, (void)reciprocal
+
+/* An element in two parts: `states` updates x from the gradient `turned`, whose sign QM_FLAG_MAXIMIZE turns;
+ * `apply` updates *p from x. */
+#define QM_ADAM_ELEMENT(name, states, apply)                                                       \
+    QM_INLINED void qm_element_##name##_states(const float *c, const int *flag, float *p, float g, \
+                                               float *x)                                           \
+    {                                                                                              \
+        float turned = qm_turned(flag[QM_FLAG_MAXIMIZE], g);                                       \
+        (void)p;                                                                                   \
+        states;                                                                                    \
+    }                                                                                              \
+    QM_INLINED void qm_element_##name##_apply(const float *c, const int *flag,                     \
+                                              const struct qm_inverse *reciprocal, float *p,       \
+                                              const float *x)                                      \
+    {                                                                                              \
+        (void)flag;                                                                                \
+        apply;                                                                                     \
+    }                                                                                              \
+    QM_ELEMENT(name)                                                                               \
+    {                                                                                              \
+        (void)format;                                                                              \
+        qm_element_##name##_states(c, flag, p, g, x);                                              \
+        qm_element_##name##_apply(c, flag, reciprocal, p, x);                                      \
+    }
+
+/* turns ? -g : g, and absent ? 0 : x, by bit operations: a loop needs no branch on the flag. */
+QM_INLINED float qm_turned(int turns, float g)
+{
+    return qm_float(qm_bits(g) ^ (uint32_t)(turns != 0) << 31);
+}
+
+QM_INLINED float qm_unless(int absent, float x)
+{
+    return qm_float(qm_bits(x) & ((uint32_t)(absent != 0) - 1u));
+}
+
+/* On a device, the value that a tensor rule has computed for a state takes the place of that state
+ * (core/device/tensor_rule_form.c). */
+QM_ELEMENT(replace)
 {
     (void)c, (void)p, QM_UNUSED;
     x[0] = g;
 }
 
-/* ---- adamw.h, sgdm.h: flag 0: coupled decay, or the first step; 1: the gradient's sign is turned
- * (maximize); 2: amsgrad, without which the third slot is not touched, or nesterov ------------- */
+/* ---- adamw.h, sgdm.h ---------------------------------------------------------------------------- */
 
-QM_ELEMENT(adamw)
-{
-    QM_UNUSED;
-    qm_adamw_torch(c, 0, flag[0], p, flag[1] ? -g : g, x, x + 1);
-}
-
-QM_ELEMENT(adamw_ao)
-{
-    QM_UNUSED;
-    qm_adamw_ao(c, flag[0], p, flag[1] ? -g : g, x, x + 1);
-}
-
-QM_ELEMENT(adamw_bnb)
-{
-    QM_UNUSED;
-    qm_adamw_bnb(c, 0, p, flag[1] ? -g : g, x, x + 1);
-}
-
-QM_ELEMENT(adamw_amsgrad)
-{
-    QM_UNUSED;
-    qm_adamw_torch_states(c, flag[0], p, flag[1] ? -g : g, x, x + 1);
-    if (flag[2])
-        x[2] = qm_adamw_top(x[2], x[1]);
-    qm_adamw_torch_apply(c, 0, p, x[0], flag[2] ? x[2] : x[1]);
-}
-
-QM_ELEMENT(adamw_ao_amsgrad)
-{
-    QM_UNUSED;
-    qm_adamw_ao_states(c, flag[0], *p, flag[1] ? -g : g, x, x + 1);
-    if (flag[2])
-        x[2] = qm_adamw_top(x[2], x[1]);
-    qm_adamw_ao_apply(c, flag[0], 0, 0, p, x[0], flag[2] ? x[2] : x[1]);
-}
+QM_ADAM_ELEMENT(adamw, qm_adamw_torch_states(c, flag[QM_FLAG_COUPLED], p, turned, x, x + 1),
+                qm_adamw_torch_apply(c, reciprocal, p, x[0], x[1]))
+QM_ADAM_ELEMENT(adamw_ao, qm_adamw_ao_states(c, flag[QM_FLAG_COUPLED], *p, turned, x, x + 1),
+                qm_adamw_ao_apply(c, reciprocal, flag[QM_FLAG_COUPLED], p, x[0], x[1]))
+QM_ADAM_ELEMENT(adamw_bnb, qm_adamw_bnb_states(c, turned, x, x + 1),
+                qm_adamw_bnb_apply(c, reciprocal, p, x[0], x[1]))
+QM_ADAM_ELEMENT(adamw_amsgrad, qm_adamw_torch_states(c, flag[QM_FLAG_COUPLED], p, turned, x, x + 1);
+                if (flag[QM_FLAG_AMSGRAD]) x[2] = qm_adamw_top(x[2], x[1]),
+                qm_adamw_torch_apply(c, reciprocal, p, x[0], flag[QM_FLAG_AMSGRAD] ? x[2] : x[1]))
+QM_ADAM_ELEMENT(adamw_ao_amsgrad,
+                qm_adamw_ao_states(c, flag[QM_FLAG_COUPLED], *p, turned, x, x + 1);
+                if (flag[QM_FLAG_AMSGRAD]) x[2] = qm_adamw_top(x[2], x[1]),
+                qm_adamw_ao_apply(c, reciprocal, flag[QM_FLAG_COUPLED], p, x[0],
+                                  flag[QM_FLAG_AMSGRAD] ? x[2] : x[1]))
 
 QM_ELEMENT(sgdm)
 {
     QM_UNUSED;
-    qm_sgdm_torch(c, flag[0], flag[2], p, flag[1] ? -g : g, x);
+    qm_sgdm_torch(c, flag[QM_FLAG_FIRST], flag[QM_FLAG_NESTEROV], p,
+                  qm_turned(flag[QM_FLAG_MAXIMIZE], g), x);
 }
 
 QM_ELEMENT(ema)
 {
     QM_UNUSED;
     (void)p;
-    qm_ema_lerp(c, flag[1] ? -g : g, x);
+    qm_ema_lerp(c, qm_turned(flag[QM_FLAG_MAXIMIZE], g), x);
 }
 
-/* ---- lpmm.h: flags 2 and 3: slot 0 or 1, of one element, is not there yet --------------------- */
+/* ---- lpmm.h ------------------------------------------------------------------------------------- */
 
-#define QM_LPMM_ELEMENT(name, ...)       \
-    QM_ELEMENT(name)                     \
-    {                                    \
-        float turned = flag[1] ? -g : g; \
-        QM_UNUSED;                       \
-        x[0] = flag[2] ? 0.0f : x[0];    \
-        x[1] = flag[3] ? 0.0f : x[1];    \
-        __VA_ARGS__;                     \
-    }
+#define QM_LPMM_ELEMENT(name, states, apply)                            \
+    QM_ADAM_ELEMENT(name, x[0] = qm_unless(flag[QM_FLAG_ABSENT], x[0]); \
+                    x[1] = qm_unless(flag[QM_FLAG_ABSENT + 1], x[1]); states, apply)
 
-QM_LPMM_ELEMENT(adamw_lpmm, qm_adamw_lpmm(c, 0, p, turned, x, x + 1))
-QM_LPMM_ELEMENT(adamw_lpmm_fused, qm_adamw_lpmm_fused(c, 0, 1, p, turned, x, x + 1))
-QM_LPMM_ELEMENT(adamw_lpmm_fused_strict, qm_adamw_lpmm_fused(c, 0, 0, p, turned, x, x + 1))
+QM_LPMM_ELEMENT(adamw_lpmm, qm_adamw_lpmm_states(c, turned, x, x + 1),
+                qm_adamw_lpmm_apply(c, reciprocal, p, x[0], x[1]))
+QM_LPMM_ELEMENT(adamw_lpmm_fused, qm_adamw_lpmm_fused_states(c, 1, turned, x, x + 1),
+                qm_adamw_lpmm_fused_apply(c, reciprocal, 1, p, x[0], x[1]))
+QM_LPMM_ELEMENT(adamw_lpmm_fused_strict, qm_adamw_lpmm_fused_states(c, 0, turned, x, x + 1),
+                qm_adamw_lpmm_fused_apply(c, reciprocal, 0, p, x[0], x[1]))
 
-QM_ELEMENT(sgdm_lpmm) { qm_element_sgdm(c, flag, format, p, g, x); }
+QM_ELEMENT(sgdm_lpmm) { qm_element_sgdm(c, flag, format, reciprocal, p, g, x); }
 
-/* ---- lion.h, lion8.h: flags 0 to 2 as above, 3: the decay factor is rounded to the format ------ */
+/* ---- lion.h, lion8.h ---------------------------------------------------------------------------- */
 
 QM_ELEMENT(lion)
 {
@@ -121,41 +180,43 @@ QM_ELEMENT(lion)
 
 QM_ELEMENT(lion8_unfused)
 {
-    float d[6];
-    for (int i = 0; i < 6; i++)
+    float d[QM_LION8_SCALARS];
+    QM_UNUSED;
+    for (int i = 0; i < QM_LION8_SCALARS; i++)
         d[i] = c[i];
-    if (flag[3])
-        d[0] = qm_param_widen(format, qm_param_nearest(format, d[0]));
-    /* e4m3 is rounded as it is stored only */
-    qm_lion8_unfused(d, format == QM_PARAM_e4m3 ? QM_PARAM_f32 : format, p, flag[1] ? -g : g, x);
+    if (flag[QM_FLAG_ROUND_FACTOR])
+        d[QM_LION8_KEEP] = qm_param_widen(format, qm_param_nearest(format, d[QM_LION8_KEEP]));
+    /* e4m3 is rounded only where the parameter is stored */
+    qm_lion8_unfused(d, format == QM_PARAM_e4m3 ? QM_PARAM_f32 : format, p,
+                     qm_turned(flag[QM_FLAG_MAXIMIZE], g), x);
 }
 
 QM_ELEMENT(lion8_fused)
 {
     QM_UNUSED;
-    qm_lion8_fused(c, p, flag[1] ? -g : g, x);
+    qm_lion8_fused(c, p, qm_turned(flag[QM_FLAG_MAXIMIZE], g), x);
 }
 
-QM_ELEMENT(flash_adam)
-{
-    QM_UNUSED;
-    qm_flash_adam(c, flag[0], p, flag[1] ? -g : g, x, x + 1);
-}
+QM_ADAM_ELEMENT(flash_adam, qm_flash_adam_states(c, flag[QM_FLAG_COUPLED], *p, turned, x, x + 1),
+                qm_flash_adam_apply(c, reciprocal, flag[QM_FLAG_COUPLED], p, x[0], x[1]))
 
 QM_ELEMENT(flash_sgd)
 {
     QM_UNUSED;
-    qm_flash_sgd(c, flag[0], flag[2], p, flag[1] ? -g : g, x);
+    qm_flash_sgd(c, flag[QM_FLAG_COUPLED], flag[QM_FLAG_NESTEROV], p,
+                 qm_turned(flag[QM_FLAG_MAXIMIZE], g), x);
 }
 
-/* ---- bnb.h: flag 0: the first step; flag 1: the L2 term is there ------------------------------- */
+/* ---- bnb.h -------------------------------------------------------------------------------------- */
 
-#define QM_BNB_ELEMENT(name, form, call)    \
-    QM_ELEMENT(bnb_##name##_##form)         \
-    {                                       \
-        enum qm_bnb_form f = QM_BNB_##form; \
-        QM_UNUSED;                          \
-        call;                               \
+#define QM_BNB_ELEMENT(name, form, call)         \
+    QM_ELEMENT(bnb_##name##_##form)              \
+    {                                            \
+        enum qm_bnb_form f = QM_BNB_##form;      \
+        int first = flag[QM_FLAG_BNB_FIRST];     \
+        int couples = flag[QM_FLAG_BNB_COUPLED]; \
+        (void)first, (void)couples, QM_UNUSED;   \
+        call;                                    \
     }
 
 QM_BNB_ELEMENT(adamw, 32, qm_bnb_adamw(f, c, p, g, x, x + 1))
@@ -164,13 +225,13 @@ QM_BNB_ELEMENT(adamw, cuda, qm_bnb_adamw(f, c, p, g, x, x + 1))
 QM_BNB_ELEMENT(ademamix, 32, qm_bnb_ademamix(f, c, p, g, x, x + 1, x + 2))
 QM_BNB_ELEMENT(ademamix, plain, qm_bnb_ademamix(f, c, p, g, x, x + 1, x + 2))
 QM_BNB_ELEMENT(ademamix, cuda, qm_bnb_ademamix(f, c, p, g, x, x + 1, x + 2))
-QM_BNB_ELEMENT(momentum, 8, qm_bnb_momentum(f, c, flag[1], flag[0], p, g, x))
-QM_BNB_ELEMENT(momentum, 32, qm_bnb_momentum(f, c, flag[1], flag[0], p, g, x))
-QM_BNB_ELEMENT(momentum, plain, qm_bnb_momentum(f, c, flag[1], flag[0], p, g, x))
-QM_BNB_ELEMENT(rmsprop, 8, qm_bnb_rmsprop(f, c, flag[1], p, g, x))
-QM_BNB_ELEMENT(rmsprop, 32, qm_bnb_rmsprop(f, c, flag[1], p, g, x))
-QM_BNB_ELEMENT(rmsprop, plain, qm_bnb_rmsprop(f, c, flag[1], p, g, x))
-QM_BNB_ELEMENT(rmsprop, cuda, qm_bnb_rmsprop(f, c, flag[1], p, g, x))
+QM_BNB_ELEMENT(momentum, 8, qm_bnb_momentum(f, c, couples, first, p, g, x))
+QM_BNB_ELEMENT(momentum, 32, qm_bnb_momentum(f, c, couples, first, p, g, x))
+QM_BNB_ELEMENT(momentum, plain, qm_bnb_momentum(f, c, couples, first, p, g, x))
+QM_BNB_ELEMENT(rmsprop, 8, qm_bnb_rmsprop(f, c, couples, p, g, x))
+QM_BNB_ELEMENT(rmsprop, 32, qm_bnb_rmsprop(f, c, couples, p, g, x))
+QM_BNB_ELEMENT(rmsprop, plain, qm_bnb_rmsprop(f, c, couples, p, g, x))
+QM_BNB_ELEMENT(rmsprop, cuda, qm_bnb_rmsprop(f, c, couples, p, g, x))
 QM_BNB_ELEMENT(lion, 8, qm_bnb_lion(f, c, p, g, x))
 QM_BNB_ELEMENT(lion, 32, qm_bnb_lion(f, c, p, g, x))
 QM_BNB_ELEMENT(lion, plain, qm_bnb_lion(f, c, p, g, x))

@@ -31,7 +31,7 @@ void qm_factor_lpmm_shape(const struct qm_hyper *h, int i, const struct qm_shape
 static qm_status factors(const struct qm_whole *w, const struct qm_matrices *m)
 {
     const struct qm_term square = {.is_square = 1};
-    double keep = (double)w->s->c[3], weight = (double)w->s->c[4];
+    double keep = (double)w->s->c[QM_LPMM_BETA2], weight = (double)w->s->c[QM_LPMM_ONE_MINUS_BETA2];
     int64_t rows = m->batch * m->rows, cols = m->batch * m->cols, most = rows > cols ? rows : cols;
     void *mean = NULL;
     QM_TRY(qm_whole_room(sizeof(float) * (size_t)most, &mean));
@@ -57,9 +57,9 @@ qm_status qm_factor_lpmm_states(const struct qm_whole *w)
     int64_t n = qm_shape_numel(w->shape);
     if (n == 0)
         return QM_OK;
-    if (w->s->flag[2])
+    if (w->s->flag[QM_FLAG_ABSENT])
         qm_sweep_run(QM_SWEEP_fill, &(struct qm_sweep){.n = 1, .x = {m}});
-    if (w->s->flag[3])
+    if (w->s->flag[QM_FLAG_ABSENT + 1])
         qm_sweep_run(QM_SWEEP_fill, &(struct qm_sweep){.n = 1, .x = {v}});
     QM_CHUNKS(n, i, k)
     qm_whole_blocks()->lpmm_lerp(w->s, k, w->g + i, m + i);

@@ -3,73 +3,35 @@
 #include "core/rule/rule.h"
 
 #include <math.h>
-#include <string.h>
 
-#include "core/rule/blocks.h"
+#include "core/rule/element_loops.h"
 #include "core/rule/packed.h"
-
-#define X(name) extern const struct qm_blocks qm_blocks_##name;
-QM_ISA_LIST(X)
-#undef X
-
-static const struct qm_blocks *blocks(void)
-{
-    static const struct qm_blocks *const table[] = {
-#define X(name) &qm_blocks_##name,
-        QM_ISA_LIST(X)
-#undef X
-    };
-    return table[qm_isa()];
-}
-
-/* The public entry of each loop: picks the instruction set once per call. */
-#define X(name)                                                                               \
-    static void run_##name(const struct qm_rule_step *s, int64_t n, float *p, const float *g, \
-                           float *const *slot)                                                \
-    {                                                                                         \
-        blocks()->name(s, n, p, g, slot);                                                     \
-    }
-QM_BLOCK_LIST(X)
-#undef X
-
-#define SECOND(name)                                                                \
-    static void run_##name(const struct qm_rule_step *s, int64_t n, const float *p, \
-                           const float *g, float *slot1)                            \
-    {                                                                               \
-        blocks()->name(s, n, p, g, slot1);                                          \
-    }
-SECOND(second_adamw)
-SECOND(second_ao)
-SECOND(second_bnb)
-#undef SECOND
 
 /* PyTorch keeps scalars in double and rounds each once when it meets a tensor. */
 static void prepare_adamw(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     double bc1 = 1.0 - pow(h->beta1, (double)t), bc2 = 1.0 - pow(h->beta2, (double)t);
-    const float c[12] = {(float)(1.0 - h->lr * h->weight_decay),
-                         (float)h->beta1,
-                         (float)(1.0 - h->beta1),
-                         (float)h->beta2,
-                         (float)(1.0 - h->beta2),
-                         (float)sqrt(bc2),
-                         (float)h->eps,
-                         (float)(-h->lr / bc1),
-                         (float)h->weight_decay};
-    memset(s, 0, sizeof *s);
-    memcpy(s->c, c, sizeof c);
-    s->over[0] = qm_inverse_of(c[5]);
-    s->flag[1] = h->maximize;
-    s->flag[2] = h->amsgrad;
-    s->t = t;
+    *s = (struct qm_rule_step){
+        .t = t,
+        .c = {[QM_ADAMW_KEEP] = (float)(1.0 - h->lr * h->weight_decay),
+              [QM_ADAMW_BETA1] = (float)h->beta1,
+              [QM_ADAMW_ONE_MINUS_BETA1] = (float)(1.0 - h->beta1),
+              [QM_ADAMW_BETA2] = (float)h->beta2,
+              [QM_ADAMW_ONE_MINUS_BETA2] = (float)(1.0 - h->beta2),
+              [QM_ADAMW_ROOT_BC2] = (float)sqrt(bc2),
+              [QM_ADAMW_EPS] = (float)h->eps,
+              [QM_ADAMW_STEP] = (float)(-h->lr / bc1),
+              [QM_ADAMW_L2] = (float)h->weight_decay},
+        .flag = {[QM_FLAG_MAXIMIZE] = h->maximize, [QM_FLAG_AMSGRAD] = h->amsgrad}};
+    qm_rule_reciprocal(s, QM_ADAMW_ROOT_BC2);
 }
 
 /* Adam's coupled decay is left out where it is zero, as the source does. */
 static void prepare_adam(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     prepare_adamw(h, t, s);
-    s->flag[0] = h->weight_decay != 0.0;
-    s->c[0] = 1.0f;
+    s->flag[QM_FLAG_COUPLED] = h->weight_decay != 0.0;
+    s->c[QM_ADAMW_KEEP] = 1.0f;
 }
 
 /* torchao: lr and the step are float32 tensors, so products with them are float32. */
@@ -78,45 +40,48 @@ static void prepare_adamw_ao(const struct qm_hyper *h, int64_t t, struct qm_rule
     float lr = (float)h->lr, w1 = (float)(1.0 - h->beta1), w2 = (float)(1.0 - h->beta2);
     float c1 = 1.0f - (float)pow((double)(float)h->beta1, (double)t);
     float c2 = 1.0f - (float)pow((double)(float)h->beta2, (double)t);
-    const float c[12] = {
-        lr * (float)h->weight_decay, w1, w1 - 1.0f, w2, w2 - 1.0f, c1, sqrtf(c2), (float)h->eps, lr,
-        (float)h->weight_decay};
-    memset(s, 0, sizeof *s);
-    memcpy(s->c, c, sizeof c);
-    s->over[0] = qm_inverse_of(c[6]);
-    s->over[1] = qm_inverse_of(c[5]);
-    s->flag[1] = h->maximize;
-    s->flag[2] = h->amsgrad;
-    s->t = t;
+    *s = (struct qm_rule_step){
+        .t = t,
+        .c = {[QM_ADAMW_AO_DECAY] = lr * (float)h->weight_decay,
+              [QM_ADAMW_AO_W1] = w1,
+              [QM_ADAMW_AO_W1_MINUS_1] = w1 - 1.0f,
+              [QM_ADAMW_AO_W2] = w2,
+              [QM_ADAMW_AO_W2_MINUS_1] = w2 - 1.0f,
+              [QM_ADAMW_AO_BC1] = c1,
+              [QM_ADAMW_AO_ROOT_BC2] = sqrtf(c2),
+              [QM_ADAMW_AO_EPS] = (float)h->eps,
+              [QM_ADAMW_AO_LR] = lr,
+              [QM_ADAMW_AO_L2] = (float)h->weight_decay},
+        .flag = {[QM_FLAG_MAXIMIZE] = h->maximize, [QM_FLAG_AMSGRAD] = h->amsgrad}};
+    qm_rule_reciprocal(s, QM_ADAMW_AO_ROOT_BC2);
+    qm_rule_reciprocal(s, QM_ADAMW_AO_BC1);
 }
 
 /* Adam of torchao adds the L2 term even where it is zero. */
 static void prepare_adam_ao(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     prepare_adamw_ao(h, t, s);
-    s->flag[0] = 1;
+    s->flag[QM_FLAG_COUPLED] = 1;
 }
 
 static void prepare_sgdm(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
-    memset(s, 0, sizeof *s);
-    s->c[0] = (float)h->weight_decay;
-    s->c[1] = (float)h->momentum;
-    s->c[2] = (float)(1.0 - h->dampening);
-    s->c[3] = (float)-h->lr;
-    s->flag[0] = t == 1;
-    s->flag[1] = h->maximize;
-    s->flag[2] = h->nesterov;
-    s->t = t;
+    *s = (struct qm_rule_step){.t = t,
+                               .c = {[QM_SGDM_L2] = (float)h->weight_decay,
+                                     [QM_SGDM_MOMENTUM] = (float)h->momentum,
+                                     [QM_SGDM_ONE_MINUS_DAMPENING] = (float)(1.0 - h->dampening),
+                                     [QM_SGDM_STEP] = (float)-h->lr},
+                               .flag = {[QM_FLAG_FIRST] = t == 1,
+                                        [QM_FLAG_MAXIMIZE] = h->maximize,
+                                        [QM_FLAG_NESTEROV] = h->nesterov}};
 }
 
 static void prepare_ema(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
-    memset(s, 0, sizeof *s);
-    s->c[0] = (float)(1.0 - h->beta1);
-    s->c[1] = s->c[0] - 1.0f;
-    s->flag[1] = h->maximize;
-    s->t = t;
+    float w = (float)(1.0 - h->beta1);
+    *s = (struct qm_rule_step){.t = t,
+                               .c = {[QM_EMA_W] = w, [QM_EMA_W_MINUS_1] = w - 1.0f},
+                               .flag = {[QM_FLAG_MAXIMIZE] = h->maximize}};
 }
 
 #define MOMENTS .n_slots = 2, .slot = {"exp_avg", "exp_avg_sq"}, .slot_sign = {1, 0}
@@ -130,18 +95,14 @@ static const struct qm_rule rules[] = {
      .summary = "AdamW, decoupled decay before the step, float32 as PyTorch on CPU",
      .source = "arXiv:1711.05101; torch/optim/adamw.py _single_tensor_adamw",
      .prepare = prepare_adamw,
-     .block = run_adamw,
-     .element = "adamw",
-     .second = run_second_adamw},
+     QM_ELEMENTWISE_ADAM(adamw)},
     {.name = "adam",
      .family = "adam",
      MOMENTS,
      .summary = "Adam with coupled L2 decay, float32 as PyTorch on CPU",
      .source = "arXiv:1412.6980; torch/optim/adam.py _single_tensor_adam",
      .prepare = prepare_adam,
-     .block = run_adamw,
-     .element = "adamw",
-     .second = run_second_adamw},
+     QM_ELEMENTWISE_ADAM(adamw)},
     {.name = "adamw_ao",
      .family = "adamw",
      .order = QM_ORDER_lerp_m | QM_ORDER_lerp_v | QM_ORDER_torchao,
@@ -149,9 +110,7 @@ static const struct qm_rule rules[] = {
      .summary = "AdamW in torchao's order: lerp moments, float32 bias corrections",
      .source = "torchao/optim/adam.py single_param_adam",
      .prepare = prepare_adamw_ao,
-     .block = run_adamw_ao,
-     .element = "adamw_ao",
-     .second = run_second_ao,
+     QM_ELEMENTWISE_ADAM(adamw_ao),
      .packed = qm_packed_adamw_ao},
     {.name = "adam_ao",
      .family = "adam",
@@ -160,9 +119,7 @@ static const struct qm_rule rules[] = {
      .summary = "Adam in torchao's order",
      .source = "torchao/optim/adam.py single_param_adam",
      .prepare = prepare_adam_ao,
-     .block = run_adamw_ao,
-     .element = "adamw_ao",
-     .second = run_second_ao,
+     QM_ELEMENTWISE_ADAM(adamw_ao),
      .packed = qm_packed_adamw_ao},
     {.name = "adamw_bnb",
      .family = "adamw",
@@ -170,9 +127,7 @@ static const struct qm_rule rules[] = {
      .summary = "AdamW in the order of bitsandbytes' CPU 8-bit update",
      .source = "bitsandbytes/backends/cpu/ops.py",
      .prepare = prepare_adamw,
-     .block = run_adamw_bnb,
-     .element = "adamw_bnb",
-     .second = run_second_bnb,
+     QM_ELEMENTWISE_ADAM(adamw_bnb),
      .packed = qm_packed_adamw_bnb},
     {.name = "adamw_amsgrad",
      .family = "adamw",
@@ -180,16 +135,14 @@ static const struct qm_rule rules[] = {
      .summary = "adamw that keeps the maximum of the second moment",
      .source = "arXiv:1904.09237; torch/optim/adamw.py _single_tensor_adamw",
      .prepare = prepare_adamw,
-     .block = run_adamw_amsgrad,
-     .element = "adamw_amsgrad"},
+     QM_ELEMENTWISE(adamw_amsgrad)},
     {.name = "adam_amsgrad",
      .family = "adam",
      MOMENTS_AND_TOP,
      .summary = "adam that keeps the maximum of the second moment",
      .source = "arXiv:1904.09237; torch/optim/adam.py _single_tensor_adam",
      .prepare = prepare_adam,
-     .block = run_adamw_amsgrad,
-     .element = "adamw_amsgrad"},
+     QM_ELEMENTWISE(adamw_amsgrad)},
     {.name = "adamw_ao_amsgrad",
      .family = "adamw",
      .order = QM_ORDER_lerp_m | QM_ORDER_lerp_v | QM_ORDER_torchao,
@@ -197,8 +150,7 @@ static const struct qm_rule rules[] = {
      .summary = "adamw_ao that keeps the maximum of the second moment",
      .source = "torchao/optim/adam.py single_param_adam",
      .prepare = prepare_adamw_ao,
-     .block = run_adamw_ao_amsgrad,
-     .element = "adamw_ao_amsgrad"},
+     QM_ELEMENTWISE(adamw_ao_amsgrad)},
     {.name = "adam_ao_amsgrad",
      .family = "adam",
      .order = QM_ORDER_lerp_m | QM_ORDER_lerp_v | QM_ORDER_torchao,
@@ -206,8 +158,7 @@ static const struct qm_rule rules[] = {
      .summary = "adam_ao that keeps the maximum of the second moment",
      .source = "torchao/optim/adam.py single_param_adam",
      .prepare = prepare_adam_ao,
-     .block = run_adamw_ao_amsgrad,
-     .element = "adamw_ao_amsgrad"},
+     QM_ELEMENTWISE(adamw_ao_amsgrad)},
     {.name = "sgdm",
      .family = "sgdm",
      .n_slots = 1,
@@ -216,8 +167,7 @@ static const struct qm_rule rules[] = {
      .summary = "SGD with heavy-ball or Nesterov momentum, float32 as PyTorch on CPU",
      .source = "torch/optim/sgd.py _single_tensor_sgd",
      .prepare = prepare_sgdm,
-     .block = run_sgdm,
-     .element = "sgdm"},
+     QM_ELEMENTWISE(sgdm)},
     {.name = "ema",
      .family = "ema",
      .order = QM_ORDER_lerp_m,
@@ -227,8 +177,7 @@ static const struct qm_rule rules[] = {
      .summary = "exponential moving average of the gradient; the parameter stays",
      .source = "torch.lerp on CPU; adafactor8bit optimizer.py, momentum path",
      .prepare = prepare_ema,
-     .block = run_ema,
-     .element = "ema"},
+     QM_ELEMENTWISE(ema)},
 };
 
 const struct qm_rule_family qm_family_adamw = {sizeof rules / sizeof *rules, rules};

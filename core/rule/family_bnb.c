@@ -9,32 +9,8 @@
 #include "core/rule/rule.h"
 
 #include <math.h>
-#include <string.h>
 
-#include "core/rule/blocks_bnb.h"
-
-#define X(name) extern const struct qm_bnb_blocks qm_bnb_blocks_##name;
-QM_ISA_LIST(X)
-#undef X
-
-static const struct qm_bnb_blocks *blocks(void)
-{
-    static const struct qm_bnb_blocks *const table[] = {
-#define X(name) &qm_bnb_blocks_##name,
-        QM_ISA_LIST(X)
-#undef X
-    };
-    return table[qm_isa()];
-}
-
-#define X(name, form)                                                                  \
-    static void run_##name##_##form(const struct qm_rule_step *s, int64_t n, float *p, \
-                                    const float *g, float *const *slot)                \
-    {                                                                                  \
-        blocks()->name##_##form(s, n, p, g, slot);                                     \
-    }
-QM_BNB_BLOCK_LIST(X)
-#undef X
+#include "core/rule/element_loops.h"
 
 /* ---- scalars ------------------------------------------------------------------------------- */
 
@@ -64,25 +40,24 @@ static double gnorm_scale(const struct qm_hyper *h)
 static void set(struct qm_rule_step *s, const struct qm_hyper *h, int64_t t)
 {
     double beta3 = beta3_at(h, t);
-    const double c[13] = {gnorm_scale(h),
-                          1.0 - h->lr * h->weight_decay,
-                          h->beta1,
-                          1.0 - h->beta1,
-                          h->beta2,
-                          1.0 - h->beta2,
-                          h->eps,
-                          -h->lr,
-                          1.0 - pow(h->beta1, (double)t),
-                          sqrt(1.0 - pow(h->beta2, (double)t)),
-                          alpha_at(h, t),
-                          beta3,
-                          1.0 - beta3};
-    memset(s, 0, sizeof *s);
-    for (int i = 0; i < 13; i++)
+    const double c[QM_BNB_SCALARS] = {[QM_BNB_GNORM_SCALE] = gnorm_scale(h),
+                                      [QM_BNB_DECAY] = 1.0 - h->lr * h->weight_decay,
+                                      [QM_BNB_BETA1] = h->beta1,
+                                      [QM_BNB_ONE_MINUS_BETA1] = 1.0 - h->beta1,
+                                      [QM_BNB_BETA2] = h->beta2,
+                                      [QM_BNB_ONE_MINUS_BETA2] = 1.0 - h->beta2,
+                                      [QM_BNB_EPS] = h->eps,
+                                      [QM_BNB_STEP] = -h->lr,
+                                      [QM_BNB_BC1] = 1.0 - pow(h->beta1, (double)t),
+                                      [QM_BNB_ROOT_BC2] = sqrt(1.0 - pow(h->beta2, (double)t)),
+                                      [QM_BNB_ALPHA] = alpha_at(h, t),
+                                      [QM_BNB_BETA3] = beta3,
+                                      [QM_BNB_ONE_MINUS_BETA3] = 1.0 - beta3};
+    *s = (struct qm_rule_step){.t = t};
+    for (int i = 0; i < QM_BNB_SCALARS; i++)
         s->c[i] = (float)c[i];
-    s->t = t;
-    s->flag[0] = t == 1;
-    s->flag[1] = h->weight_decay > 0.0;
+    s->flag[QM_FLAG_BNB_FIRST] = t == 1;
+    s->flag[QM_FLAG_BNB_COUPLED] = h->weight_decay > 0.0;
 }
 
 /* The kernels get floats and make the rest of them in float32. */
@@ -90,28 +65,28 @@ static void set_cuda(struct qm_rule_step *s, const struct qm_hyper *h, int64_t t
 {
     set(s, h, t);
     float *c = s->c;
-    c[1] = 1.0f - (float)h->lr * (float)h->weight_decay;
-    c[3] = 1.0f - c[2];
-    c[5] = 1.0f - c[4];
-    c[8] = 1.0f - (float)pow((double)c[2], (double)t);
-    c[9] = sqrtf(1.0f - (float)pow((double)c[4], (double)t));
-    c[12] = 1.0f - c[11];
+    c[QM_BNB_DECAY] = 1.0f - (float)h->lr * (float)h->weight_decay;
+    c[QM_BNB_ONE_MINUS_BETA1] = 1.0f - c[QM_BNB_BETA1];
+    c[QM_BNB_ONE_MINUS_BETA2] = 1.0f - c[QM_BNB_BETA2];
+    c[QM_BNB_BC1] = 1.0f - (float)pow((double)c[QM_BNB_BETA1], (double)t);
+    c[QM_BNB_ROOT_BC2] = sqrtf(1.0f - (float)pow((double)c[QM_BNB_BETA2], (double)t));
+    c[QM_BNB_ONE_MINUS_BETA3] = 1.0f - c[QM_BNB_BETA3];
 }
 
 static void prepare_adamw(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     double c1 = 1.0 - pow(h->beta1, (double)t), c2 = sqrt(1.0 - pow(h->beta2, (double)t));
     set(s, h, t);
-    s->c[0] = h->maximize ? -1.0f : 1.0f;
-    s->c[6] = (float)(h->eps * c2);
-    s->c[7] = (float)(-h->lr * c2 / c1);
+    s->c[QM_BNB_GNORM_SCALE] = h->maximize ? -1.0f : 1.0f;
+    s->c[QM_BNB_EPS] = (float)(h->eps * c2);
+    s->c[QM_BNB_STEP] = (float)(-h->lr * c2 / c1);
 }
 
 static void prepare_adamw_cuda(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     set_cuda(s, h, t);
-    s->c[6] = s->c[9] * s->c[6];
-    s->c[7] = s->c[7] * s->c[9] / s->c[8];
+    s->c[QM_BNB_EPS] = s->c[QM_BNB_ROOT_BC2] * s->c[QM_BNB_EPS];
+    s->c[QM_BNB_STEP] = s->c[QM_BNB_STEP] * s->c[QM_BNB_ROOT_BC2] / s->c[QM_BNB_BC1];
 }
 
 static void prepare_plain(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
@@ -124,49 +99,49 @@ static void prepare_cuda(const struct qm_hyper *h, int64_t t, struct qm_rule_ste
     set_cuda(s, h, t);
 }
 
-/* c[1] is the L2 factor. */
+/* The decay is an L2 term. */
 static void prepare_momentum(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     set(s, h, t);
-    s->c[1] = (float)h->weight_decay;
-    s->c[2] = (float)h->momentum;
+    s->c[QM_BNB_DECAY] = (float)h->weight_decay;
+    s->c[QM_BNB_BETA1] = (float)h->momentum;
 }
 
 /* The 8-bit CPU forms add the L2 term even where it is zero. */
 static void prepare_momentum_8(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     prepare_momentum(h, t, s);
-    s->flag[1] = 1;
+    s->flag[QM_FLAG_BNB_COUPLED] = 1;
 }
 
 static void prepare_rmsprop(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     set(s, h, t);
-    s->c[1] = (float)h->weight_decay;
+    s->c[QM_BNB_DECAY] = (float)h->weight_decay;
 }
 
 static void prepare_rmsprop_8(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     prepare_rmsprop(h, t, s);
-    s->flag[1] = 1;
+    s->flag[QM_FLAG_BNB_COUPLED] = 1;
 }
 
 static void prepare_rmsprop_cuda(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     set_cuda(s, h, t);
-    s->c[1] = (float)h->weight_decay;
+    s->c[QM_BNB_DECAY] = (float)h->weight_decay;
 }
 
 static void prepare_adagrad(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     prepare_rmsprop(h, t, s);
-    s->c[4] = s->c[5] = 1.0f;
+    s->c[QM_BNB_BETA2] = s->c[QM_BNB_ONE_MINUS_BETA2] = 1.0f;
 }
 
 static void prepare_adagrad_8(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     prepare_adagrad(h, t, s);
-    s->flag[1] = 1;
+    s->flag[QM_FLAG_BNB_COUPLED] = 1;
 }
 
 /* ---- rules --------------------------------------------------------------------------------- */
@@ -189,8 +164,7 @@ static const struct qm_rule rules[] = {
      .summary = "AdamW in the order of bitsandbytes' CPU 32-bit update",
      .source = CPU_32,
      .prepare = prepare_adamw,
-     .block = run_adamw_32,
-     .element = "bnb_adamw_32"},
+     QM_ELEMENTWISE(bnb_adamw_32)},
     {.name = "adamw_bnb_plain",
      .family = "adamw",
      .order = QM_ORDER_bnb,
@@ -198,8 +172,7 @@ static const struct qm_rule rules[] = {
      .summary = "AdamW in the order of bitsandbytes' default 32-bit update",
      .source = PLAIN,
      .prepare = prepare_adamw,
-     .block = run_adamw_plain,
-     .element = "bnb_adamw_plain"},
+     QM_ELEMENTWISE(bnb_adamw_plain)},
     {.name = "adamw_bnb_cuda",
      .family = "adamw_after",
      .order = QM_ORDER_bnb | QM_ORDER_cuda,
@@ -207,24 +180,21 @@ static const struct qm_rule rules[] = {
      .summary = "AdamW of bitsandbytes' CUDA 8-bit update: decay after the step",
      .source = CUDA_2,
      .prepare = prepare_adamw_cuda,
-     .block = run_adamw_cuda,
-     .element = "bnb_adamw_cuda"},
+     QM_ELEMENTWISE(bnb_adamw_cuda)},
     {.name = "ademamix_bnb",
      .family = "ademamix",
      THREE,
      .summary = "AdEMAMix in the order of bitsandbytes' CPU updates, 8 and 32 bits",
      .source = "arXiv:2409.03137; " CPU_8 " and _optimizer_update_32bit_cpu",
      .prepare = prepare_plain,
-     .block = run_ademamix_32,
-     .element = "bnb_ademamix_32"},
+     QM_ELEMENTWISE(bnb_ademamix_32)},
     {.name = "ademamix_bnb_plain",
      .family = "ademamix",
      THREE,
      .summary = "AdEMAMix in the order of bitsandbytes' default 32-bit update",
      .source = PLAIN,
      .prepare = prepare_plain,
-     .block = run_ademamix_plain,
-     .element = "bnb_ademamix_plain"},
+     QM_ELEMENTWISE(bnb_ademamix_plain)},
     {.name = "ademamix_bnb_cuda",
      .family = "ademamix_after",
      .order = QM_ORDER_cuda,
@@ -232,56 +202,49 @@ static const struct qm_rule rules[] = {
      .summary = "AdEMAMix of bitsandbytes' CUDA 8-bit update: decay after the step",
      .source = CUDA_2,
      .prepare = prepare_cuda,
-     .block = run_ademamix_cuda,
-     .element = "bnb_ademamix_cuda"},
+     QM_ELEMENTWISE(bnb_ademamix_cuda)},
     {.name = "momentum_bnb",
      .family = "momentum",
      ONE("momentum_buffer", 1),
      .summary = "SGD with momentum in the order of bitsandbytes' CPU 8-bit update",
      .source = CPU_8,
      .prepare = prepare_momentum_8,
-     .block = run_momentum_8,
-     .element = "bnb_momentum_8"},
+     QM_ELEMENTWISE(bnb_momentum_8)},
     {.name = "momentum_bnb32",
      .family = "momentum",
      ONE("momentum_buffer", 1),
      .summary = "SGD with momentum in the order of bitsandbytes' CPU 32-bit update",
      .source = CPU_32,
      .prepare = prepare_momentum,
-     .block = run_momentum_32,
-     .element = "bnb_momentum_32"},
+     QM_ELEMENTWISE(bnb_momentum_32)},
     {.name = "momentum_bnb_plain",
      .family = "momentum",
      ONE("momentum_buffer", 1),
      .summary = "SGD with momentum, bitsandbytes' default 32-bit and CUDA 8-bit updates",
      .source = PLAIN "; csrc/kernels.cu kOptimizerStatic8bit1StateBlockwise",
      .prepare = prepare_momentum,
-     .block = run_momentum_plain,
-     .element = "bnb_momentum_plain"},
+     QM_ELEMENTWISE(bnb_momentum_plain)},
     {.name = "rmsprop_bnb",
      .family = "rmsprop",
      ONE("square_avg", 0),
      .summary = "RMSprop in the order of bitsandbytes' CPU 8-bit update",
      .source = CPU_8,
      .prepare = prepare_rmsprop_8,
-     .block = run_rmsprop_8,
-     .element = "bnb_rmsprop_8"},
+     QM_ELEMENTWISE(bnb_rmsprop_8)},
     {.name = "rmsprop_bnb32",
      .family = "rmsprop",
      ONE("square_avg", 0),
      .summary = "RMSprop in the order of bitsandbytes' CPU 32-bit update",
      .source = CPU_32,
      .prepare = prepare_rmsprop,
-     .block = run_rmsprop_32,
-     .element = "bnb_rmsprop_32"},
+     QM_ELEMENTWISE(bnb_rmsprop_32)},
     {.name = "rmsprop_bnb_plain",
      .family = "rmsprop",
      ONE("square_avg", 0),
      .summary = "RMSprop in the order of bitsandbytes' default 32-bit update",
      .source = PLAIN,
      .prepare = prepare_rmsprop,
-     .block = run_rmsprop_plain,
-     .element = "bnb_rmsprop_plain"},
+     QM_ELEMENTWISE(bnb_rmsprop_plain)},
     {.name = "rmsprop_bnb_cuda",
      .family = "rmsprop_raw",
      .order = QM_ORDER_cuda,
@@ -289,64 +252,56 @@ static const struct qm_rule rules[] = {
      .summary = "RMSprop of bitsandbytes' CUDA 8-bit update: the raw gradient is divided",
      .source = CUDA_1,
      .prepare = prepare_rmsprop_cuda,
-     .block = run_rmsprop_cuda,
-     .element = "bnb_rmsprop_cuda"},
+     QM_ELEMENTWISE(bnb_rmsprop_cuda)},
     {.name = "adagrad_bnb",
      .family = "adagrad",
      ONE("sum", 0),
      .summary = "Adagrad in the order of bitsandbytes' CPU 8-bit update",
      .source = CPU_8,
      .prepare = prepare_adagrad_8,
-     .block = run_rmsprop_8,
-     .element = "bnb_rmsprop_8"},
+     QM_ELEMENTWISE(bnb_rmsprop_8)},
     {.name = "adagrad_bnb32",
      .family = "adagrad",
      ONE("sum", 0),
      .summary = "Adagrad in the order of bitsandbytes' CPU 32-bit update",
      .source = CPU_32,
      .prepare = prepare_adagrad,
-     .block = run_rmsprop_32,
-     .element = "bnb_rmsprop_32"},
+     QM_ELEMENTWISE(bnb_rmsprop_32)},
     {.name = "adagrad_bnb_plain",
      .family = "adagrad",
      ONE("sum", 0),
      .summary = "Adagrad in the order of bitsandbytes' default 32-bit update",
      .source = PLAIN,
      .prepare = prepare_adagrad,
-     .block = run_rmsprop_plain,
-     .element = "bnb_rmsprop_plain"},
+     QM_ELEMENTWISE(bnb_rmsprop_plain)},
     {.name = "adagrad_bnb_cuda",
      .family = "adagrad_raw",
      ONE("sum", 0),
      .summary = "Adagrad of bitsandbytes' CUDA 8-bit update: the raw gradient is divided",
      .source = CUDA_1,
      .prepare = prepare_adagrad,
-     .block = run_rmsprop_cuda,
-     .element = "bnb_rmsprop_cuda"},
+     QM_ELEMENTWISE(bnb_rmsprop_cuda)},
     {.name = "lion_bnb",
      .family = "lion",
      ONE("exp_avg", 1),
      .summary = "Lion in the order of bitsandbytes' CPU 8-bit update",
      .source = CPU_8,
      .prepare = prepare_plain,
-     .block = run_lion_8,
-     .element = "bnb_lion_8"},
+     QM_ELEMENTWISE(bnb_lion_8)},
     {.name = "lion_bnb32",
      .family = "lion",
      ONE("exp_avg", 1),
      .summary = "Lion in the order of bitsandbytes' CPU 32-bit update",
      .source = CPU_32,
      .prepare = prepare_plain,
-     .block = run_lion_32,
-     .element = "bnb_lion_32"},
+     QM_ELEMENTWISE(bnb_lion_32)},
     {.name = "lion_bnb_plain",
      .family = "lion",
      ONE("exp_avg", 1),
      .summary = "Lion in the order of bitsandbytes' default 32-bit update",
      .source = PLAIN,
      .prepare = prepare_plain,
-     .block = run_lion_plain,
-     .element = "bnb_lion_plain"},
+     QM_ELEMENTWISE(bnb_lion_plain)},
     {.name = "lion_bnb_cuda",
      .family = "lion",
      .order = QM_ORDER_cuda,
@@ -354,8 +309,7 @@ static const struct qm_rule rules[] = {
      .summary = "Lion of bitsandbytes' CUDA 8-bit update",
      .source = CUDA_1,
      .prepare = prepare_cuda,
-     .block = run_lion_plain,
-     .element = "bnb_lion_plain"},
+     QM_ELEMENTWISE(bnb_lion_plain)},
 };
 
 const struct qm_rule_family qm_family_bnb = {sizeof rules / sizeof *rules, rules};

@@ -13,7 +13,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/rule/bnb.h"
 #include "core/rule/whole.h"
 
 /* 0, as everything that was not named, is 1 too. */
@@ -22,32 +21,34 @@ static double gnorm_scale(const struct qm_hyper *h)
     return h->gnorm_scale != 0.0 ? h->gnorm_scale : 1.0;
 }
 
-/* c of bnb.h, but 8 and 9: 1 / (1 - beta^t). */
 static void prepare_lamb(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     double bc1 = 1.0 - pow(h->beta1, (double)t), bc2 = 1.0 - pow(h->beta2, (double)t);
-    const double c[10] = {gnorm_scale(h),     1.0 - h->lr * h->weight_decay,
-                          h->beta1,           1.0 - h->beta1,
-                          h->beta2,           1.0 - h->beta2,
-                          h->eps * sqrt(bc2), -h->lr * sqrt(bc2) / bc1,
-                          1.0 / bc1,          1.0 / bc2};
-    memset(s, 0, sizeof *s);
-    for (int i = 0; i < 10; i++)
+    const double c[] = {[QM_BNB_GNORM_SCALE] = gnorm_scale(h),
+                        [QM_BNB_DECAY] = 1.0 - h->lr * h->weight_decay,
+                        [QM_BNB_BETA1] = h->beta1,
+                        [QM_BNB_ONE_MINUS_BETA1] = 1.0 - h->beta1,
+                        [QM_BNB_BETA2] = h->beta2,
+                        [QM_BNB_ONE_MINUS_BETA2] = 1.0 - h->beta2,
+                        [QM_BNB_EPS] = h->eps * sqrt(bc2),
+                        [QM_BNB_STEP] = -h->lr * sqrt(bc2) / bc1,
+                        [QM_LAMB_INVERSE_BC1] = 1.0 / bc1,
+                        [QM_LAMB_INVERSE_BC2] = 1.0 / bc2};
+    *s = (struct qm_rule_step){.t = t};
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++)
         s->c[i] = (float)c[i];
-    s->t = t;
 }
 
 static void prepare_lars(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
-    memset(s, 0, sizeof *s);
-    s->c[0] = (float)gnorm_scale(h);
-    s->c[1] = (float)h->weight_decay;
-    s->c[2] = (float)h->momentum;
-    s->c[6] = (float)h->eps;
-    s->c[7] = (float)-h->lr;
-    s->flag[0] = t == 1;
-    s->flag[1] = h->weight_decay > 0.0;
-    s->t = t;
+    *s = (struct qm_rule_step){
+        .t = t,
+        .c = {[QM_BNB_GNORM_SCALE] = (float)gnorm_scale(h),
+              [QM_BNB_DECAY] = (float)h->weight_decay,
+              [QM_BNB_BETA1] = (float)h->momentum,
+              [QM_BNB_EPS] = (float)h->eps,
+              [QM_BNB_STEP] = (float)-h->lr},
+        .flag = {[QM_FLAG_BNB_FIRST] = t == 1, [QM_FLAG_BNB_COUPLED] = h->weight_decay > 0.0}};
 }
 
 static int64_t numel(const struct qm_whole *w) { return qm_shape_numel(w->shape); }
@@ -63,15 +64,17 @@ static float factor(const struct qm_whole *w, float unorm, float extra)
 }
 
 /* An operation of this step on all elements. */
-static void run(enum qm_sweep_kind kind, enum qm_bnb_form form, const struct qm_whole *w, float c10,
-                float c11, float *x0, const float *x1, const float *x2)
+static void run(enum qm_sweep_kind kind, enum qm_bnb_form form, const struct qm_whole *w, float eps,
+                float step, float *x0, const float *x1, const float *x2)
 {
     struct qm_sweep a = {.n = numel(w),
-                         .flag = {form == QM_BNB_32, w->s->flag[0], w->s->flag[1]},
+                         .flag = {[QM_LAMB_FUSES] = form == QM_BNB_32,
+                                  [QM_LAMB_FIRST] = w->s->flag[QM_FLAG_BNB_FIRST],
+                                  [QM_LAMB_COUPLED] = w->s->flag[QM_FLAG_BNB_COUPLED]},
                          .x = {x0, QM_AT(x1), QM_AT(x2)}};
     memcpy(a.c, w->s->c, sizeof a.c);
-    a.c[10] = c10;
-    a.c[11] = c11;
+    a.c[QM_LAMB_EPS] = eps;
+    a.c[QM_LAMB_STEP] = step;
     qm_sweep_run(kind, &a);
 }
 
@@ -91,7 +94,8 @@ static qm_status lamb_states_cpu(const struct qm_whole *w)
 
 static void lamb_step(enum qm_bnb_form form, const struct qm_whole *w, float scale)
 {
-    run(QM_SWEEP_lamb_step, form, w, 0.0f, scale * w->s->c[7], w->p, w->slot[0], w->slot[1]);
+    run(QM_SWEEP_lamb_step, form, w, 0.0f, scale * w->s->c[QM_BNB_STEP], w->p, w->slot[0],
+        w->slot[1]);
 }
 
 static qm_status lamb_apply_plain(const struct qm_whole *w)
@@ -126,14 +130,14 @@ static qm_status lars_states_cpu(const struct qm_whole *w)
 static qm_status lars_apply_plain(const struct qm_whole *w)
 {
     run(QM_SWEEP_lars_bare, QM_BNB_plain, w, 0.0f, 0.0f, w->room, w->slot[0], w->p);
-    float scale = factor(w, qm_norm2(w->room, numel(w)), w->s->c[6]);
+    float scale = factor(w, qm_norm2(w->room, numel(w)), w->s->c[QM_BNB_EPS]);
     run(QM_SWEEP_lars_step, QM_BNB_plain, w, 0.0f, scale, w->p, w->slot[0], NULL);
     return QM_OK;
 }
 
 static qm_status lars_apply_cpu(const struct qm_whole *w)
 {
-    float step = factor(w, qm_lane_norm(w->slot[0], numel(w)), 0.0f) * w->s->c[7];
+    float step = factor(w, qm_lane_norm(w->slot[0], numel(w)), 0.0f) * w->s->c[QM_BNB_STEP];
     run(QM_SWEEP_lars_step_cpu, QM_BNB_32, w, 0.0f, step, w->p, w->slot[0], NULL);
     return QM_OK;
 }

@@ -1,36 +1,17 @@
 /* family_lion.c - Lion, full precision. */
 #include "core/rule/rule.h"
 
-#include <string.h>
-
-#include "core/rule/blocks_lion.h"
-
-#define X(name) extern const struct qm_blocks_lion qm_blocks_lion_##name;
-QM_ISA_LIST(X)
-#undef X
-
-static void run(const struct qm_rule_step *s, int64_t n, float *p, const float *g,
-                float *const *slot)
-{
-    static const struct qm_blocks_lion *const table[] = {
-#define X(name) &qm_blocks_lion_##name,
-        QM_ISA_LIST(X)
-#undef X
-    };
-    table[qm_isa()]->lion(s, n, p, g, slot);
-}
+#include "core/rule/element_loops.h"
 
 static void prepare(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
-    const float c[12] = {(float)(1.0 - h->lr * h->weight_decay),
-                         (float)h->beta1,
-                         (float)(1.0 - h->beta1),
-                         (float)h->beta2,
-                         (float)(1.0 - h->beta2),
-                         (float)h->lr};
-    memset(s, 0, sizeof *s);
-    memcpy(s->c, c, sizeof c);
-    s->t = t;
+    *s = (struct qm_rule_step){.t = t,
+                               .c = {[QM_LION_KEEP] = (float)(1.0 - h->lr * h->weight_decay),
+                                     [QM_LION_BETA1] = (float)h->beta1,
+                                     [QM_LION_ONE_MINUS_BETA1] = (float)(1.0 - h->beta1),
+                                     [QM_LION_BETA2] = (float)h->beta2,
+                                     [QM_LION_ONE_MINUS_BETA2] = (float)(1.0 - h->beta2),
+                                     [QM_LION_LR] = (float)h->lr}};
 }
 
 static const struct qm_rule rules[] = {
@@ -42,8 +23,7 @@ static const struct qm_rule rules[] = {
      .slot = {"exp_avg"},
      .slot_sign = {1},
      .prepare = prepare,
-     .block = run,
-     .element = "lion"},
+     QM_ELEMENTWISE(lion)},
 };
 
 const struct qm_rule_family qm_family_lion = {sizeof rules / sizeof *rules, rules};

@@ -3,38 +3,8 @@
 #include "core/rule/rule.h"
 
 #include <math.h>
-#include <string.h>
 
-#include "core/rule/blocks_lion8.h"
-
-#define X(name) extern const struct qm_lion8_blocks qm_lion8_blocks_##name;
-QM_ISA_LIST(X)
-#undef X
-
-static const struct qm_lion8_blocks *blocks(void)
-{
-    static const struct qm_lion8_blocks *const table[] = {
-#define X(name) &qm_lion8_blocks_##name,
-        QM_ISA_LIST(X)
-#undef X
-    };
-    return table[qm_isa()];
-}
-
-#define X(name)                                                                               \
-    static void run_##name(const struct qm_rule_step *s, int64_t n, float *p, const float *g, \
-                           float *const *slot)                                                \
-    {                                                                                         \
-        blocks()->name(s, n, p, g, slot);                                                     \
-    }
-QM_LION8_BLOCK_LIST(X)
-#undef X
-
-static void run_second_flash_adam(const struct qm_rule_step *s, int64_t n, const float *p,
-                                  const float *g, float *slot1)
-{
-    blocks()->second_flash_adam(s, n, p, g, slot1);
-}
+#include "core/rule/element_loops.h"
 
 /* ---- what the sources refuse ----------------------------------------------------------------- */
 
@@ -144,10 +114,7 @@ static qm_status check_flash_sgd(const struct qm_rule_use *u)
 
 static void start(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
-    memset(s, 0, sizeof *s);
-    s->c[5] = (float)h->lr;
-    s->flag[1] = h->maximize;
-    s->t = t;
+    *s = (struct qm_rule_step){.t = t, .flag = {[QM_FLAG_MAXIMIZE] = h->maximize}};
 }
 
 /* The decay of one step: formed in double by the host. */
@@ -159,29 +126,31 @@ static double decay(const struct qm_hyper *h)
 static void prepare_lion8_unfused(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     start(h, t, s);
-    s->c[0] = (float)(1.0 - decay(h));
-    s->c[1] = (float)(1.0 - h->beta1);
-    s->c[2] = s->c[1] - 1.0f;
-    s->c[3] = (float)(1.0 - h->beta2);
-    s->c[4] = s->c[3] - 1.0f;
+    s->c[QM_LION8_LR] = (float)h->lr;
+    s->c[QM_LION8_KEEP] = (float)(1.0 - decay(h));
+    s->c[QM_LION8_W1] = (float)(1.0 - h->beta1);
+    s->c[QM_LION8_W1_MINUS_1] = s->c[QM_LION8_W1] - 1.0f;
+    s->c[QM_LION8_W2] = (float)(1.0 - h->beta2);
+    s->c[QM_LION8_W2_MINUS_1] = s->c[QM_LION8_W2] - 1.0f;
 }
 
 /* torch 1.13 on CPU rounds the scalar of an in-place product to the tensor's type. */
 static void prepare_lion8_cpu(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     prepare_lion8_unfused(h, t, s);
-    s->flag[3] = 1;
+    s->flag[QM_FLAG_ROUND_FACTOR] = 1;
 }
 
 /* Kernel scalars are float32, and so are their differences from 1. */
 static void prepare_lion8_fused(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     start(h, t, s);
-    s->c[0] = 1.0f - (float)decay(h);
-    s->c[1] = (float)h->beta1;
-    s->c[2] = 1.0f - s->c[1];
-    s->c[3] = (float)h->beta2;
-    s->c[4] = 1.0f - s->c[3];
+    s->c[QM_LION_LR] = (float)h->lr;
+    s->c[QM_LION_KEEP] = 1.0f - (float)decay(h);
+    s->c[QM_LION_BETA1] = (float)h->beta1;
+    s->c[QM_LION_ONE_MINUS_BETA1] = 1.0f - s->c[QM_LION_BETA1];
+    s->c[QM_LION_BETA2] = (float)h->beta2;
+    s->c[QM_LION_ONE_MINUS_BETA2] = 1.0f - s->c[QM_LION_BETA2];
 }
 
 /* As lion8_fused, but for the order of the host's product; initial_lr 1: lr * weight_decay. */
@@ -189,7 +158,7 @@ static void prepare_flash_lion(const struct qm_hyper *h, int64_t t, struct qm_ru
 {
     prepare_lion8_fused(h, t, s);
     double ratio = h->initial_lr != 0.0 ? h->lr / h->initial_lr : 1.0;
-    s->c[0] = 1.0f - (float)(h->weight_decay * ratio);
+    s->c[QM_LION_KEEP] = 1.0f - (float)(h->weight_decay * ratio);
 }
 
 /* The factor that decay leaves of a parameter, of FlashAdamW and FlashSGDW. */
@@ -208,39 +177,42 @@ static float correction(float beta, int64_t t)
 static void prepare_flash_adamw(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     start(h, t, s);
-    s->c[0] = kept(h);
-    s->c[1] = (float)h->beta1;
-    s->c[2] = 1.0f - s->c[1];
-    s->c[3] = (float)h->beta2;
-    s->c[4] = 1.0f - s->c[3];
-    s->c[6] = correction(s->c[1], t);
-    s->c[7] = correction(s->c[3], t);
-    s->c[8] = (float)h->eps;
-    s->c[9] = (float)h->weight_decay;
-    s->over[0] = qm_inverse_of(s->c[6]);
-    s->over[1] = qm_inverse_of(s->c[7]);
+    s->c[QM_FLASH_LR] = (float)h->lr;
+    s->c[QM_FLASH_KEEP] = kept(h);
+    s->c[QM_FLASH_BETA1] = (float)h->beta1;
+    s->c[QM_FLASH_ONE_MINUS_BETA1] = 1.0f - s->c[QM_FLASH_BETA1];
+    s->c[QM_FLASH_BETA2] = (float)h->beta2;
+    s->c[QM_FLASH_ONE_MINUS_BETA2] = 1.0f - s->c[QM_FLASH_BETA2];
+    s->c[QM_FLASH_BC1] = correction(s->c[QM_FLASH_BETA1], t);
+    s->c[QM_FLASH_BC2] = correction(s->c[QM_FLASH_BETA2], t);
+    s->c[QM_FLASH_EPS] = (float)h->eps;
+    s->c[QM_FLASH_L2] = (float)h->weight_decay;
+    qm_rule_reciprocal(s, QM_FLASH_BC1);
+    qm_rule_reciprocal(s, QM_FLASH_BC2);
 }
 
 static void prepare_flash_adam(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     prepare_flash_adamw(h, t, s);
-    s->flag[0] = 1;
+    s->flag[QM_FLAG_COUPLED] = 1;
 }
 
 static void prepare_flash_sgdw(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     start(h, t, s);
-    s->c[0] = kept(h);
-    s->c[1] = (float)h->momentum;
-    s->c[2] = h->momentum != 0.0 ? (float)(1.0 - h->dampening) : 1.0f; /* no buffer: no dampening */
-    s->c[9] = (float)h->weight_decay;
-    s->flag[2] = h->nesterov;
+    s->c[QM_FLASH_LR] = (float)h->lr;
+    s->c[QM_FLASH_KEEP] = kept(h);
+    s->c[QM_FLASH_MOMENTUM] = (float)h->momentum;
+    s->c[QM_FLASH_ONE_MINUS_DAMPENING] =
+        h->momentum != 0.0 ? (float)(1.0 - h->dampening) : 1.0f; /* no buffer: no dampening */
+    s->c[QM_FLASH_L2] = (float)h->weight_decay;
+    s->flag[QM_FLAG_NESTEROV] = h->nesterov;
 }
 
 static void prepare_flash_sgd(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     prepare_flash_sgdw(h, t, s);
-    s->flag[0] = 1;
+    s->flag[QM_FLAG_COUPLED] = 1;
 }
 
 #define LION    .n_slots = 1, .slot = {"exp_avg"}, .slot_sign = {1}
@@ -256,8 +228,7 @@ static const struct qm_rule rules[] = {
      .source = "arXiv:2302.06675; llm-foundry optim/lion8b.py; FlashOptim optimizers.py",
      .check = check_fused,
      .prepare = prepare_lion8_fused,
-     .block = run_lion8_fused,
-     .element = "lion8_fused"},
+     QM_ELEMENTWISE(lion8_fused)},
     {.name = "lion8_unfused",
      .family = "lion8",
      .order = QM_ORDER_lerp_m | QM_ORDER_rounds,
@@ -266,8 +237,7 @@ static const struct qm_rule rules[] = {
      .source = "llm-foundry optim/lion8b.py lion_step_unfused, scalars as on CUDA",
      .check = check_unfused,
      .prepare = prepare_lion8_unfused,
-     .block = run_lion8_unfused,
-     .element = "lion8_unfused"},
+     QM_ELEMENTWISE(lion8_unfused)},
     {.name = "lion8_cpu",
      .family = "lion8",
      .order = QM_ORDER_lerp_m | QM_ORDER_rounds | QM_ORDER_factor,
@@ -276,8 +246,7 @@ static const struct qm_rule rules[] = {
      .source = "llm-foundry optim/lion8b.py lion_step_unfused, on CPU under torch 1.13",
      .check = check_unfused,
      .prepare = prepare_lion8_cpu,
-     .block = run_lion8_unfused,
-     .element = "lion8_unfused"},
+     QM_ELEMENTWISE(lion8_unfused)},
     {.name = "flash_lion",
      .family = "lion8",
      .order = QM_ORDER_flash,
@@ -286,8 +255,7 @@ static const struct qm_rule rules[] = {
      .source = "arXiv:2602.23349; FlashOptim optimizers.py, fused momentum step",
      .check = check_flash_lion,
      .prepare = prepare_flash_lion,
-     .block = run_lion8_fused,
-     .element = "lion8_fused"},
+     QM_ELEMENTWISE(lion8_fused)},
     {.name = "flash_adamw",
      .family = "adamw",
      .order = QM_ORDER_torchao | QM_ORDER_flash,
@@ -297,9 +265,7 @@ static const struct qm_rule rules[] = {
      .decouples_lr = 1,
      .check = check_flash_adam,
      .prepare = prepare_flash_adamw,
-     .block = run_flash_adam,
-     .element = "flash_adam",
-     .second = run_second_flash_adam},
+     QM_ELEMENTWISE_ADAM(flash_adam)},
     {.name = "flash_adam",
      .family = "adam",
      .order = QM_ORDER_torchao | QM_ORDER_flash,
@@ -308,9 +274,7 @@ static const struct qm_rule rules[] = {
      .source = "arXiv:2602.23349; FlashOptim optimizers.py, fused Adam step",
      .check = check_flash_adam,
      .prepare = prepare_flash_adam,
-     .block = run_flash_adam,
-     .element = "flash_adam",
-     .second = run_second_flash_adam},
+     QM_ELEMENTWISE_ADAM(flash_adam)},
     {.name = "flash_sgd",
      .family = "sgd_zero",
      .order = QM_ORDER_flash,
@@ -319,8 +283,7 @@ static const struct qm_rule rules[] = {
      .source = "arXiv:2602.23349; FlashOptim optimizers.py, fused momentum step",
      .check = check_flash_sgd,
      .prepare = prepare_flash_sgd,
-     .block = run_flash_sgd,
-     .element = "flash_sgd"},
+     QM_ELEMENTWISE(flash_sgd)},
     {.name = "flash_sgdw",
      .family = "sgdw",
      .order = QM_ORDER_flash,
@@ -330,8 +293,7 @@ static const struct qm_rule rules[] = {
      .decouples_lr = 1,
      .check = check_flash_sgd,
      .prepare = prepare_flash_sgdw,
-     .block = run_flash_sgd,
-     .element = "flash_sgd"},
+     QM_ELEMENTWISE(flash_sgd)},
 };
 
 const struct qm_rule_family qm_family_lion8 = {sizeof rules / sizeof *rules, rules};

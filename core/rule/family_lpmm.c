@@ -1,66 +1,26 @@
 /* family_lpmm.c - the optimizers of low-bit-optimizers (lpmm), and the scalars of their steps. */
 #include <math.h>
-#include <string.h>
 
-#include "core/rule/blocks_lpmm.h"
+#include "core/rule/element_loops.h"
 #include "core/rule/factor_lpmm.h"
 #include "core/rule/packed.h"
-
-#define X(name) extern const struct qm_blocks_lpmm qm_blocks_lpmm_##name;
-QM_ISA_LIST(X)
-#undef X
-
-static const struct qm_blocks_lpmm *blocks(void)
-{
-    static const struct qm_blocks_lpmm *const table[] = {
-#define X(name) &qm_blocks_lpmm_##name,
-        QM_ISA_LIST(X)
-#undef X
-    };
-    return table[qm_isa()];
-}
-
-/* The public entry of each loop: picks the instruction set once per call. */
-#define X(name)                                                                               \
-    static void run_##name(const struct qm_rule_step *s, int64_t n, float *p, const float *g, \
-                           float *const *slot)                                                \
-    {                                                                                         \
-        blocks()->name(s, n, p, g, slot);                                                     \
-    }
-QM_LPMM_BLOCK_LIST(X)
-#undef X
-#define X(name)                                                                     \
-    static void run_##name(const struct qm_rule_step *s, int64_t n, const float *p, \
-                           const float *g, float *slot1)                            \
-    {                                                                               \
-        blocks()->name(s, n, p, g, slot1);                                          \
-    }
-QM_LPMM_SECOND_LIST(X)
-#undef X
-
-static void set(struct qm_rule_step *s, const float c[12], const struct qm_hyper *h, int64_t t)
-{
-    memset(s, 0, sizeof *s);
-    s->flag[1] = h->maximize;
-    memcpy(s->c, c, 12 * sizeof *c);
-    s->t = t;
-}
 
 /* Scalars are doubles there, rounded once when they meet a tensor. */
 static void prepare_adamw(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     double bc1 = 1.0 - pow(h->beta1, (double)t), bc2 = 1.0 - pow(h->beta2, (double)t);
     float w1 = (float)(1.0 - h->beta1);
-    const float c[12] = {(float)(1.0 - h->lr * h->weight_decay),
-                         w1,
-                         w1 - 1.0f,
-                         (float)h->beta2,
-                         (float)(1.0 - h->beta2),
-                         (float)sqrt(bc2),
-                         (float)h->eps,
-                         (float)(-h->lr / bc1)};
-    set(s, c, h, t);
-    s->over[0] = qm_inverse_of(c[5]);
+    *s = (struct qm_rule_step){.t = t,
+                               .c = {[QM_LPMM_KEEP] = (float)(1.0 - h->lr * h->weight_decay),
+                                     [QM_LPMM_W1] = w1,
+                                     [QM_LPMM_W1_MINUS_1] = w1 - 1.0f,
+                                     [QM_LPMM_BETA2] = (float)h->beta2,
+                                     [QM_LPMM_ONE_MINUS_BETA2] = (float)(1.0 - h->beta2),
+                                     [QM_LPMM_ROOT_BC2] = (float)sqrt(bc2),
+                                     [QM_LPMM_EPS] = (float)h->eps,
+                                     [QM_LPMM_STEP] = (float)(-h->lr / bc1)},
+                               .flag = {[QM_FLAG_MAXIMIZE] = h->maximize}};
+    qm_rule_reciprocal(s, QM_LPMM_ROOT_BC2);
 }
 
 /* The kernels take all scalars as float32, the step too, and form 1 - beta of them: 1 - 0.999f is
@@ -68,36 +28,40 @@ static void prepare_adamw(const struct qm_hyper *h, int64_t t, struct qm_rule_st
 static void prepare_fused(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     float beta1 = (float)h->beta1, beta2 = (float)h->beta2, step = (float)t;
-    const float c[12] = {beta1,
-                         1.0f - beta1,
-                         beta2,
-                         1.0f - beta2,
-                         sqrtf(1.0f - powf(beta2, step)),
-                         (float)h->eps,
-                         1.0f - powf(beta1, step),
-                         (float)h->lr,
-                         (float)h->weight_decay};
-    set(s, c, h, t);
-    s->over[0] = qm_inverse_of(c[4]);
+    *s = (struct qm_rule_step){.t = t,
+                               .c = {[QM_LPMM_FUSED_BETA1] = beta1,
+                                     [QM_LPMM_FUSED_ONE_MINUS_BETA1] = 1.0f - beta1,
+                                     [QM_LPMM_FUSED_BETA2] = beta2,
+                                     [QM_LPMM_FUSED_ONE_MINUS_BETA2] = 1.0f - beta2,
+                                     [QM_LPMM_FUSED_ROOT_BC2] = sqrtf(1.0f - powf(beta2, step)),
+                                     [QM_LPMM_FUSED_EPS] = (float)h->eps,
+                                     [QM_LPMM_FUSED_BC1] = 1.0f - powf(beta1, step),
+                                     [QM_LPMM_FUSED_LR] = (float)h->lr,
+                                     [QM_LPMM_FUSED_DECAY] = (float)h->weight_decay},
+                               .flag = {[QM_FLAG_MAXIMIZE] = h->maximize}};
+    qm_rule_reciprocal(s, QM_LPMM_FUSED_ROOT_BC2);
 }
 
 static void prepare_sgdm(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
-    const float c[12] = {(float)h->weight_decay, (float)h->momentum, (float)(1.0 - h->dampening),
-                         (float)-h->lr};
-    set(s, c, h, t);
-    s->flag[0] = t == 1;
-    s->flag[2] = h->nesterov;
+    *s = (struct qm_rule_step){.t = t,
+                               .c = {[QM_SGDM_L2] = (float)h->weight_decay,
+                                     [QM_SGDM_MOMENTUM] = (float)h->momentum,
+                                     [QM_SGDM_ONE_MINUS_DAMPENING] = (float)(1.0 - h->dampening),
+                                     [QM_SGDM_STEP] = (float)-h->lr},
+                               .flag = {[QM_FLAG_FIRST] = t == 1,
+                                        [QM_FLAG_MAXIMIZE] = h->maximize,
+                                        [QM_FLAG_NESTEROV] = h->nesterov}};
 }
 
 /* The test of a state not yet made is that it has at most one element. */
 static void single_moment(struct qm_rule_step *s, int i)
 {
     if (i < 2)
-        s->flag[2 + i] = 1;
+        s->flag[QM_FLAG_ABSENT + i] = 1;
 }
 
-static void single_buffer(struct qm_rule_step *s, int i) { s->flag[0] |= i == 0; }
+static void single_buffer(struct qm_rule_step *s, int i) { s->flag[QM_FLAG_FIRST] |= i == 0; }
 
 #define MOMENTS .n_slots = 2, .slot = {"exp_avg", "exp_avg_sq"}, .slot_sign = {1, 0}
 
@@ -110,9 +74,7 @@ static const struct qm_rule rules[] = {
      .source = "lpmm/optim/adamw.py _single_tensor_adamw4bit",
      .prepare = prepare_adamw,
      .single = single_moment,
-     .block = run_adamw_lpmm,
-     .element = "adamw_lpmm",
-     .second = run_second_lpmm,
+     QM_ELEMENTWISE_ADAM(adamw_lpmm),
      .packed = qm_packed_adamw_lpmm_rank1,
      .packed_fold = qm_packed_fold_adamw_lpmm},
     {.name = "adamw_lpmm_fused",
@@ -123,9 +85,7 @@ static const struct qm_rule rules[] = {
      .source = "lpmm/cpp_extension/fused_adamw_kernel.cu adamw4bit_cuda_kernel",
      .prepare = prepare_fused,
      .single = single_moment,
-     .block = run_adamw_lpmm_fused,
-     .element = "adamw_lpmm_fused",
-     .second = run_second_lpmm_fused,
+     QM_ELEMENTWISE_ADAM(adamw_lpmm_fused),
      .packed = qm_packed_adamw_lpmm_fused},
     {.name = "adamw_lpmm_fused_strict",
      .family = "adamw",
@@ -135,9 +95,7 @@ static const struct qm_rule rules[] = {
      .source = "lpmm/cpp_extension/fused_adamw_kernel.cu adamw4bit_cuda_kernel",
      .prepare = prepare_fused,
      .single = single_moment,
-     .block = run_adamw_lpmm_fused_strict,
-     .element = "adamw_lpmm_fused_strict",
-     .second = run_second_lpmm_fused_strict},
+     QM_ELEMENTWISE_ADAM(adamw_lpmm_fused_strict)},
     {.name = "adamw_lpmm_factor",
      .family = "adamw_factor",
      .order = QM_ORDER_lerp_m,
@@ -163,8 +121,7 @@ static const struct qm_rule rules[] = {
      .source = "lpmm/optim/sgd.py _single_tensor_sgd4bit",
      .prepare = prepare_sgdm,
      .single = single_buffer,
-     .block = run_sgdm_lpmm,
-     .element = "sgdm_lpmm"},
+     QM_ELEMENTWISE(sgdm_lpmm)},
 };
 
 const struct qm_rule_family qm_family_lpmm = {sizeof rules / sizeof *rules, rules};

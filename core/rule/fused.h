@@ -25,9 +25,9 @@ enum { FUSED = 1024, QUARTER = GROUP / 4, AHEAD = 512 };
 
 /* What a rule reads, as locals that nothing else points at. */
 struct fused_rule {
-    float c[12];
-    struct qm_inverse over[2];
-    int multiplies; /* by `over` instead of dividing */
+    float c[16];
+    struct qm_inverse reciprocal[2];
+    int multiplies; /* by reciprocals instead of dividing */
 };
 
 /* The new states of a group, in place; 1: its parameters too.  Else those follow, a quarter of the

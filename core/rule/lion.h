@@ -1,18 +1,28 @@
-/* lion.h - AXIS rule, family lion: one element (dual). */
+/* lion.h - One element of Lion (dual). */
 #ifndef QM_RULE_LION_H
 #define QM_RULE_LION_H
 
 #include "core/base/dual.h"
 
-/* google/automl lion/lion_pytorch.py, float32 on CPU: the interpolation is three operations, the
- * moment is fused; the sign of 0 and of NaN is 0.
- * c: 0 decay factor, 1 beta1, 2 1-beta1, 3 beta2, 4 1-beta2, 5 lr */
+/* c[] of the prepare functions of rules lion and lion8_fused. */
+enum {
+    QM_LION_KEEP,            /* 1 - decay */
+    QM_LION_BETA1,           /* beta1 */
+    QM_LION_ONE_MINUS_BETA1, /* 1 - beta1 */
+    QM_LION_BETA2,           /* beta2 */
+    QM_LION_ONE_MINUS_BETA2, /* 1 - beta2 */
+    QM_LION_LR,              /* lr */
+    QM_LION_SCALARS
+};
+
+/* google/automl lion/lion_pytorch.py, float32 on CPU: the interpolation takes three operations, the
+ * update of the moment is fused; the sign of 0 and of NaN is 0. */
 QM_FN void qm_lion_automl(const float *c, float *p, float g, float *m)
 {
-    float u = *m * c[1] + g * c[2];
-    float step = u > 0.0f ? c[5] : u < 0.0f ? -c[5] : 0.0f;
-    *p = *p * c[0] - step;
-    *m = fmaf(g, c[4], *m * c[3]);
+    float u = *m * c[QM_LION_BETA1] + g * c[QM_LION_ONE_MINUS_BETA1];
+    float step = u > 0.0f ? c[QM_LION_LR] : u < 0.0f ? -c[QM_LION_LR] : 0.0f;
+    *p = *p * c[QM_LION_KEEP] - step;
+    *m = fmaf(g, c[QM_LION_ONE_MINUS_BETA2], *m * c[QM_LION_BETA2]);
 }
 
 #endif

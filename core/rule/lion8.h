@@ -1,71 +1,96 @@
-/* lion8.h - AXIS rule, families lion8, sgdw and FlashOptim's orders of adamw, adam and sgdm: one
- * element (dual).
+/* lion8.h - One element of Lion 8-bit (DecoupledLionW_8bit) and of FlashOptim's Lion, Adam and SGD (dual).
  *
- * c[] of every function is filled by the prepare of the same name in family_lion8.c. */
+ * The scalars c[] are those that the prepare functions of family_lion8.c form. */
 #ifndef QM_RULE_LION8_H
 #define QM_RULE_LION8_H
 
 #include "core/rule/param.h"
 #include "core/rule/adamw.h"
+#include "core/rule/lion.h"
 
-/* sign(0) = 0 of either zero, sign(NaN) = 0. */
+/* flag[] of lion8_unfused, besides QM_FLAG_MAXIMIZE. */
+enum {
+    QM_FLAG_ROUND_FACTOR = 3 /* the decay factor is rounded to the format of the parameter */
+};
+
+/* sign(0) = 0 for either zero, sign(NaN) = 0. */
 QM_FN float qm_sign(float x) { return (float)((x > 0.0f) - (x < 0.0f)); }
 
-/* llm-foundry lion8b.py lion_step_unfused: lerp is fused (torch CPU, float32), and a parameter of
- * 16 bits is rounded after the decay as well as after the step, which is the engine's business.
- * c: 0 decay factor, 1 1-beta1, 2 (1-beta1)-1, 3 1-beta2, 4 (1-beta2)-1, 5 lr */
+/* c[] of prepare_lion8_unfused. */
+enum {
+    QM_LION8_KEEP,       /* 1 - decay */
+    QM_LION8_W1,         /* w1 = 1 - beta1 */
+    QM_LION8_W1_MINUS_1, /* w1 - 1 */
+    QM_LION8_W2,         /* w2 = 1 - beta2 */
+    QM_LION8_W2_MINUS_1, /* w2 - 1 */
+    QM_LION8_LR,         /* lr */
+    QM_LION8_SCALARS
+};
+
+/* llm-foundry lion8b.py lion_step_unfused: lerp is fused (torch on CPU, float32).  A parameter of 16 bits
+ * is rounded after the decay, which is done here, and after the step, which the engine does. */
 QM_FN void qm_lion8_unfused(const float *c, enum qm_param_format format, float *p, float g,
                             float *m)
 {
-    float u = qm_sign(qm_lerp(*m, g, c[1], c[2]));
-    *p = qm_param_widen(format, qm_param_nearest(format, *p * c[0]));
-    *p = *p - c[5] * u;
-    *m = qm_lerp(*m, g, c[3], c[4]);
+    float u = qm_sign(qm_lerp(*m, g, c[QM_LION8_W1], c[QM_LION8_W1_MINUS_1]));
+    *p = qm_param_widen(format, qm_param_nearest(format, *p * c[QM_LION8_KEEP]));
+    *p = *p - c[QM_LION8_LR] * u;
+    *m = qm_lerp(*m, g, c[QM_LION8_W2], c[QM_LION8_W2_MINUS_1]);
 }
 
-/* FlashOptim flashoptim/optimizers.py, fused Lion step: nothing is fused into multiply-adds, and
- * the parameter stays in float32 throughout.
- * c: 0 decay factor, 1 beta1, 2 1-beta1, 3 beta2, 4 1-beta2, 5 lr */
+/* FlashOptim flashoptim/optimizers.py, fused Lion step: no multiplication and addition are fused, and the
+ * parameter stays in float32 throughout.  c[]: QM_LION_... */
 QM_FN void qm_lion8_fused(const float *c, float *p, float g, float *m)
 {
-    float u = qm_sign(*m * c[1] + g * c[2]);
-    *m = *m * c[3] + g * c[4];
-    *p = *p * c[0] - u * c[5];
+    float u = qm_sign(*m * c[QM_LION_BETA1] + g * c[QM_LION_ONE_MINUS_BETA1]);
+    *m = *m * c[QM_LION_BETA2] + g * c[QM_LION_ONE_MINUS_BETA2];
+    *p = *p * c[QM_LION_KEEP] - u * c[QM_LION_LR];
 }
 
-/* The same project's Adam step.  over6, over7: divide by c[6] and c[7], or null (adamw.h).
- * c: 0 decay factor, 1 beta1, 2 1-beta1, 3 beta2, 4 1-beta2, 5 lr, 6 bc1, 7 bc2, 8 eps, 9 L2 */
+/* c[] of prepare_flash_adamw and prepare_flash_sgdw. */
+enum {
+    QM_FLASH_KEEP,            /* 1 - decay */
+    QM_FLASH_BETA1,           /* beta1 */
+    QM_FLASH_ONE_MINUS_BETA1, /* 1 - beta1 */
+    QM_FLASH_BETA2,           /* beta2 */
+    QM_FLASH_ONE_MINUS_BETA2, /* 1 - beta2 */
+    QM_FLASH_LR,              /* lr */
+    QM_FLASH_BC1,             /* 1 - beta1^t; reciprocal 0 */
+    QM_FLASH_BC2,             /* 1 - beta2^t; reciprocal 1 */
+    QM_FLASH_EPS,             /* eps */
+    QM_FLASH_L2,              /* weight_decay */
+    QM_FLASH_SCALARS,
+    QM_FLASH_MOMENTUM = QM_FLASH_BETA1,                     /* SGD: momentum */
+    QM_FLASH_ONE_MINUS_DAMPENING = QM_FLASH_ONE_MINUS_BETA1 /* SGD: 1 - dampening */
+};
+
+/* The Adam step of the same file; reciprocal: see adamw.h. */
 QM_FN void qm_flash_adam_states(const float *c, int coupled, float p, float g, float *m, float *v)
 {
     if (coupled)
-        g = g + p * c[9];
-    *m = *m * c[1] + g * c[2];
-    *v = *v * c[3] + (g * g) * c[4];
+        g = g + p * c[QM_FLASH_L2];
+    *m = *m * c[QM_FLASH_BETA1] + g * c[QM_FLASH_ONE_MINUS_BETA1];
+    *v = *v * c[QM_FLASH_BETA2] + (g * g) * c[QM_FLASH_ONE_MINUS_BETA2];
 }
 
-QM_FN void qm_flash_adam_apply(const float *c, int coupled, const struct qm_inverse *over6,
-                               const struct qm_inverse *over7, float *p, float m, float v)
+QM_FN void qm_flash_adam_apply(const float *c, const struct qm_inverse *reciprocal, int coupled,
+                               float *p, float m, float v)
 {
-    float old = coupled ? *p : *p * c[0];
-    float den = sqrtf(qm_divided(v, c[7], over7)) + c[8];
-    *p = old - (c[5] * qm_divided(m, c[6], over6)) / den;
+    float old = coupled ? *p : *p * c[QM_FLASH_KEEP];
+    float second = qm_divided(v, c[QM_FLASH_BC2], reciprocal ? reciprocal + 1 : 0);
+    float den = sqrtf(second) + c[QM_FLASH_EPS];
+    *p = old - (c[QM_FLASH_LR] * qm_divided(m, c[QM_FLASH_BC1], reciprocal)) / den;
 }
 
-QM_FN void qm_flash_adam(const float *c, int coupled, float *p, float g, float *m, float *v)
-{
-    qm_flash_adam_states(c, coupled, *p, g, m, v);
-    qm_flash_adam_apply(c, coupled, 0, 0, p, *m, *v);
-}
-
-/* Its SGD step.  c: 0 decay factor, 1 momentum, 2 1-dampening, 5 lr, 9 L2 */
+/* The SGD step of the same file. */
 QM_FN void qm_flash_sgd(const float *c, int coupled, int nesterov, float *p, float g, float *m)
 {
     if (coupled)
-        g = g + *p * c[9];
+        g = g + *p * c[QM_FLASH_L2];
     else
-        *p = *p * c[0];
-    *m = *m * c[1] + g * c[2];
-    *p = *p - (nesterov ? g + c[1] * *m : *m) * c[5];
+        *p = *p * c[QM_FLASH_KEEP];
+    *m = *m * c[QM_FLASH_MOMENTUM] + g * c[QM_FLASH_ONE_MINUS_DAMPENING];
+    *p = *p - (nesterov ? g + c[QM_FLASH_MOMENTUM] * *m : *m) * c[QM_FLASH_LR];
 }
 
 #endif

@@ -1,44 +1,66 @@
-/* lpmm.h - AXIS rule: AdamW of low-bit-optimizers (lpmm), one element (dual).
+/* lpmm.h - One element of AdamW of low-bit-optimizers (lpmm) (dual).
  *
- * c[] of every function is filled by the prepare of the same name in family_lpmm.c; over5 as in adamw.h,
- * over4 likewise. */
+ * The scalars c[] are those that the prepare functions of family_lpmm.c form; reciprocal: see adamw.h. */
 #ifndef QM_RULE_LPMM_H
 #define QM_RULE_LPMM_H
 
 #include "core/rule/adamw.h"
 
-/* lpmm/optim/adamw.py _single_tensor_adamw4bit, on CPU: torch's AdamW, but the first moment by lerp.
- * c: 0 decay factor, 1 1-beta1, 2 -beta1, 3 beta2, 4 1-beta2, 5 sqrt(bc2), 6 eps, 7 -lr/bc1 */
+/* flag[] of lpmm's AdamW, besides QM_FLAG_MAXIMIZE. */
+enum {
+    QM_FLAG_ABSENT = 2 /* QM_FLAG_ABSENT + i, i < 2: slot i does not exist yet and counts as 0 */
+};
+
+/* c[] of prepare_adamw. */
+enum {
+    QM_LPMM_KEEP,            /* 1 - lr weight_decay */
+    QM_LPMM_W1,              /* w1 = 1 - beta1 */
+    QM_LPMM_W1_MINUS_1,      /* w1 - 1 */
+    QM_LPMM_BETA2,           /* beta2 */
+    QM_LPMM_ONE_MINUS_BETA2, /* 1 - beta2 */
+    QM_LPMM_ROOT_BC2,        /* sqrt(1 - beta2^t); reciprocal 0 */
+    QM_LPMM_EPS,             /* eps */
+    QM_LPMM_STEP,            /* -lr / (1 - beta1^t) */
+    QM_LPMM_SCALARS
+};
+
+/* lpmm/optim/adamw.py _single_tensor_adamw4bit, on CPU: torch's AdamW, but the first moment by lerp. */
 QM_FN void qm_adamw_lpmm_second(const float *c, float g, float *v)
 {
-    *v = fmaf(c[4] * g, g, *v * c[3]);
-}
-
-QM_FN void qm_adamw_lpmm_apply(const float *c, const struct qm_inverse *over5, float *p, float m,
-                               float v)
-{
-    float den = qm_divided(sqrtf(v), c[5], over5) + c[6];
-    *p = *p * c[0];
-    *p = *p + (c[7] * m) / den;
+    *v = fmaf(c[QM_LPMM_ONE_MINUS_BETA2] * g, g, *v * c[QM_LPMM_BETA2]);
 }
 
 QM_FN void qm_adamw_lpmm_states(const float *c, float g, float *m, float *v)
 {
-    *m = qm_lerp(*m, g, c[1], c[2]);
+    *m = qm_lerp(*m, g, c[QM_LPMM_W1], c[QM_LPMM_W1_MINUS_1]);
     qm_adamw_lpmm_second(c, g, v);
 }
 
-QM_FN void qm_adamw_lpmm(const float *c, const struct qm_inverse *over5, float *p, float g,
-                         float *m, float *v)
+QM_FN void qm_adamw_lpmm_apply(const float *c, const struct qm_inverse *reciprocal, float *p,
+                               float m, float v)
 {
-    qm_adamw_lpmm_states(c, g, m, v);
-    qm_adamw_lpmm_apply(c, over5, p, *m, *v);
+    float den = qm_divided(sqrtf(v), c[QM_LPMM_ROOT_BC2], reciprocal) + c[QM_LPMM_EPS];
+    *p = *p * c[QM_LPMM_KEEP];
+    *p = *p + (c[QM_LPMM_STEP] * m) / den;
 }
 
-/* lpmm/cpp_extension/fused_adamw_kernel.cu adamw4bit_cuda_kernel and adamw_cuda_kernel, all float32,
- * decay of the old parameter within the step.  contract: the products that nvcc fuses for sm_80 by
- * default; otherwise none.
- * c: 0 beta1, 1 1-beta1, 2 beta2, 3 1-beta2, 4 sqrt(bc2), 5 eps, 6 bc1, 7 lr, 8 weight decay */
+/* c[] of prepare_fused. */
+enum {
+    QM_LPMM_FUSED_BETA1,           /* beta1 */
+    QM_LPMM_FUSED_ONE_MINUS_BETA1, /* 1 - beta1 */
+    QM_LPMM_FUSED_BETA2,           /* beta2 */
+    QM_LPMM_FUSED_ONE_MINUS_BETA2, /* 1 - beta2 */
+    QM_LPMM_FUSED_ROOT_BC2,        /* sqrt(1 - beta2^t); reciprocal 0 */
+    QM_LPMM_FUSED_EPS,             /* eps */
+    QM_LPMM_FUSED_BC1,             /* 1 - beta1^t */
+    QM_LPMM_FUSED_LR,              /* lr */
+    QM_LPMM_FUSED_DECAY,           /* weight_decay */
+    QM_LPMM_FUSED_SCALARS
+};
+
+/* lpmm/cpp_extension/fused_adamw_kernel.cu adamw4bit_cuda_kernel and adamw_cuda_kernel, all float32; the
+ * step decays the old parameter.  contract: products are fused with additions as nvcc does for sm_80 by
+ * default; otherwise none is. */
 QM_FN float qm_lpmm_average(int contract, float old, float beta, float fresh)
 {
     return contract ? fmaf(old, beta, fresh) : beta * old + fresh;
@@ -46,28 +68,24 @@ QM_FN float qm_lpmm_average(int contract, float old, float beta, float fresh)
 
 QM_FN void qm_adamw_lpmm_fused_states(const float *c, int contract, float g, float *m, float *v)
 {
-    *m = qm_lpmm_average(contract, *m, c[0], c[1] * g);
-    *v = qm_lpmm_average(contract, *v, c[2], (c[3] * g) * g);
+    *m =
+        qm_lpmm_average(contract, *m, c[QM_LPMM_FUSED_BETA1], c[QM_LPMM_FUSED_ONE_MINUS_BETA1] * g);
+    *v = qm_lpmm_average(contract, *v, c[QM_LPMM_FUSED_BETA2],
+                         (c[QM_LPMM_FUSED_ONE_MINUS_BETA2] * g) * g);
 }
 
-QM_FN void qm_adamw_lpmm_fused_apply(const float *c, const struct qm_inverse *over4, int contract,
-                                     float *p, float m, float v)
+QM_FN void qm_adamw_lpmm_fused_apply(const float *c, const struct qm_inverse *reciprocal,
+                                     int contract, float *p, float m, float v)
 {
-    float den = (qm_divided(sqrtf(v), c[4], over4) + c[5]) * c[6];
+    float root = qm_divided(sqrtf(v), c[QM_LPMM_FUSED_ROOT_BC2], reciprocal);
+    float den = (root + c[QM_LPMM_FUSED_EPS]) * c[QM_LPMM_FUSED_BC1];
     if (contract) {
-        float update = fmaf(*p, c[8], m / den);
-        *p = fmaf(-update, c[7], *p);
+        float update = fmaf(*p, c[QM_LPMM_FUSED_DECAY], m / den);
+        *p = fmaf(-update, c[QM_LPMM_FUSED_LR], *p);
     } else {
-        float update = m / den + c[8] * *p;
-        *p = *p - c[7] * update;
+        float update = m / den + c[QM_LPMM_FUSED_DECAY] * *p;
+        *p = *p - c[QM_LPMM_FUSED_LR] * update;
     }
-}
-
-QM_FN void qm_adamw_lpmm_fused(const float *c, const struct qm_inverse *over4, int contract,
-                               float *p, float g, float *m, float *v)
-{
-    qm_adamw_lpmm_fused_states(c, contract, g, m, v);
-    qm_adamw_lpmm_fused_apply(c, over4, contract, p, *m, *v);
 }
 
 #endif

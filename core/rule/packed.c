@@ -3,19 +3,9 @@
 
 #include "core/base/isa.h"
 
-#define X(name) extern const struct qm_blocks_packed qm_blocks_packed_##name;
-QM_ISA_LIST(X)
-#undef X
+QM_ISA_TABLE(const struct qm_blocks_packed, qm_blocks_packed)
 
-static const struct qm_blocks_packed *blocks(void)
-{
-    static const struct qm_blocks_packed *const table[] = {
-#define X(name) &qm_blocks_packed_##name,
-        QM_ISA_LIST(X)
-#undef X
-    };
-    return table[qm_isa()];
-}
+static const struct qm_blocks_packed *blocks(void) { return qm_blocks_packed_by_isa(); }
 
 #define X(name)                                                                             \
     int qm_packed_##name(const struct qm_rule_step *s, int64_t n, float *p, const float *g, \

@@ -23,19 +23,9 @@ static const char *const files[] = {
 
 enum { FAMILIES = sizeof table / sizeof *table };
 
-#define X(name) extern const struct qm_param_blocks qm_param_blocks_##name;
-QM_ISA_LIST(X)
-#undef X
+QM_ISA_TABLE(const struct qm_param_blocks, qm_param_blocks)
 
-const struct qm_param_blocks *qm_param_blocks(void)
-{
-    static const struct qm_param_blocks *const by_isa[] = {
-#define X(name) &qm_param_blocks_##name,
-        QM_ISA_LIST(X)
-#undef X
-    };
-    return by_isa[qm_isa()];
-}
+const struct qm_param_blocks *qm_param_blocks(void) { return qm_param_blocks_by_isa(); }
 
 struct qm_hyper qm_hyper_default(void)
 {

@@ -81,8 +81,17 @@ struct qm_rule_step {
     int64_t t;
     enum qm_param_format param; /* how the parameter is stored; set by the engine after prepare */
     const struct qm_hyper *hyper;
-    struct qm_inverse over[2]; /* divisors among c[], as the rule says; another c: not to be used */
+    int n_reciprocals;
+    int divisor[2];                  /* c[divisor[k]] is what reciprocal[k] divides by ... */
+    struct qm_inverse reciprocal[2]; /* ... unless c[] was changed since: not to be used then */
 };
+
+/* Of `prepare`: makes the next reciprocal, of c[at]. */
+static inline void qm_rule_reciprocal(struct qm_rule_step *s, int at)
+{
+    s->divisor[s->n_reciprocals] = at;
+    s->reciprocal[s->n_reciprocals++] = qm_inverse_of(s->c[at]);
+}
 
 /* What a recipe asks of its rule. */
 struct qm_rule_use {

@@ -1,22 +1,47 @@
-/* sgdm.h - AXIS rule, families sgdm and ema: one element (dual). */
+/* sgdm.h - One element of SGD with momentum and of the exponential moving average (dual). */
 #ifndef QM_RULE_SGDM_H
 #define QM_RULE_SGDM_H
 
 #include "core/rule/adamw.h"
 
-/* torch.optim.SGD, float32 on CPU: every a + alpha b is one fma.
- * c: 0 L2, 1 momentum, 2 1-dampening, 3 -lr; the first buffer is d itself. */
+/* flag[] of the families sgdm, sgdw and sgd_zero, besides QM_FLAG_MAXIMIZE; FlashOptim's rules have
+ * QM_FLAG_COUPLED in the place of the first. */
+enum {
+    QM_FLAG_FIRST = 0,   /* the first step; lpmm: also where the buffer does not exist yet */
+    QM_FLAG_NESTEROV = 2 /* Nesterov's form */
+};
+
+/* c[] of prepare_sgdm. */
+enum {
+    QM_SGDM_L2,                  /* weight_decay */
+    QM_SGDM_MOMENTUM,            /* momentum */
+    QM_SGDM_ONE_MINUS_DAMPENING, /* 1 - dampening */
+    QM_SGDM_STEP,                /* -lr */
+    QM_SGDM_SCALARS
+};
+
+/* torch.optim.SGD, float32 on CPU: every a + alpha b is one fma.  The first buffer is d itself. */
 QM_FN void qm_sgdm_torch(const float *c, int first, int nesterov, float *p, float g, float *b)
 {
-    float d = c[0] != 0.0f ? fmaf(*p, c[0], g) : g;
-    if (c[1] != 0.0f) {
-        *b = first ? d : fmaf(d, c[2], *b * c[1]);
-        d = nesterov ? fmaf(*b, c[1], d) : *b;
+    float d = c[QM_SGDM_L2] != 0.0f ? fmaf(*p, c[QM_SGDM_L2], g) : g;
+    if (c[QM_SGDM_MOMENTUM] != 0.0f) {
+        *b = first ? d : fmaf(d, c[QM_SGDM_ONE_MINUS_DAMPENING], *b * c[QM_SGDM_MOMENTUM]);
+        d = nesterov ? fmaf(*b, c[QM_SGDM_MOMENTUM], d) : *b;
     }
-    *p = fmaf(d, c[3], *p);
+    *p = fmaf(d, c[QM_SGDM_STEP], *p);
 }
 
-/* m <- lerp(m, g, 1 - beta1); the parameter is not touched.  c: 0 w, 1 w-1 */
-QM_FN void qm_ema_lerp(const float *c, float g, float *m) { *m = qm_lerp(*m, g, c[0], c[1]); }
+/* c[] of prepare_ema. */
+enum {
+    QM_EMA_W,         /* w = 1 - beta1 */
+    QM_EMA_W_MINUS_1, /* w - 1 */
+    QM_EMA_SCALARS
+};
+
+/* m <- lerp(m, g, 1 - beta1); the parameter stays. */
+QM_FN void qm_ema_lerp(const float *c, float g, float *m)
+{
+    *m = qm_lerp(*m, g, c[QM_EMA_W], c[QM_EMA_W_MINUS_1]);
+}
 
 #endif

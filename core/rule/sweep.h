@@ -231,56 +231,77 @@ QM_SWEEP(factor_rsqrt)
     a->x[0][i] = qm_outer_f32(row, qm_col_root(a->x[3][at.col]), a->x[1][i]);
 }
 
-/* ---- LAMB, LARS: c as family_bnb_norm.c prepares; flag 0: enum qm_bnb_form ------------------------ */
+/* ---- LAMB, LARS: c[] as in bnb.h ----------------------------------------------------------------- */
+
+enum {
+    QM_LAMB_INVERSE_BC1 = QM_BNB_BC1,      /* c[]: 1 / (1 - beta1^t) */
+    QM_LAMB_INVERSE_BC2 = QM_BNB_ROOT_BC2, /* c[]: 1 / (1 - beta2^t) */
+    QM_LAMB_EPS = QM_BNB_ALPHA,            /* c[]: eps of the bias-corrected update */
+    QM_LAMB_STEP = QM_BNB_BETA3            /* c[]: the step, or the factor on it */
+};
+enum {
+    QM_LAMB_FUSES,  /* flag[]: form 32; otherwise form plain */
+    QM_LAMB_FIRST,  /* flag[]: the first step */
+    QM_LAMB_COUPLED /* flag[]: the L2 term is added to the gradient */
+};
 
 QM_FN enum qm_bnb_form qm_sweep_form(const struct qm_sweep *a)
 {
-    return a->flag[0] ? QM_BNB_32 : QM_BNB_plain;
+    return a->flag[QM_LAMB_FUSES] ? QM_BNB_32 : QM_BNB_plain;
 }
 
 /* x: m, v, g. */
 QM_SWEEP(lamb_states)
 {
     enum qm_bnb_form form = qm_sweep_form(a);
-    float x = a->x[2][i] * a->c[0];
-    a->x[0][i] = qm_bnb_add(form, a->x[0][i] * a->c[2], a->c[3], x);
-    a->x[1][i] = qm_bnb_add_square(form, a->x[1][i] * a->c[4], a->c[5], x);
+    float x = a->x[2][i] * a->c[QM_BNB_GNORM_SCALE];
+    a->x[0][i] = qm_bnb_add(form, a->x[0][i] * a->c[QM_BNB_BETA1], a->c[QM_BNB_ONE_MINUS_BETA1], x);
+    a->x[1][i] =
+        qm_bnb_add_square(form, a->x[1][i] * a->c[QM_BNB_BETA2], a->c[QM_BNB_ONE_MINUS_BETA2], x);
 }
 
-/* u of m, v, with c[10] for eps. */
+/* u of m, v, with c[QM_LAMB_EPS] for eps. */
 QM_SWEEP(lamb_corrected)
 {
-    a->x[0][i] = (a->x[1][i] * a->c[8]) / (sqrtf(a->x[2][i] * a->c[9]) + a->c[10]);
+    a->x[0][i] = (a->x[1][i] * a->c[QM_LAMB_INVERSE_BC1]) /
+                 (sqrtf(a->x[2][i] * a->c[QM_LAMB_INVERSE_BC2]) + a->c[QM_LAMB_EPS]);
 }
 
-QM_SWEEP(lamb_update) { a->x[0][i] = a->x[1][i] / (sqrtf(a->x[2][i]) + a->c[6]); }
+QM_SWEEP(lamb_update) { a->x[0][i] = a->x[1][i] / (sqrtf(a->x[2][i]) + a->c[QM_BNB_EPS]); }
 
-/* p of m, v; c[11]: the step. */
+/* p of m, v; c[QM_LAMB_STEP]: the step. */
 QM_SWEEP(lamb_step)
 {
-    float u = a->x[1][i] / (sqrtf(a->x[2][i]) + a->c[6]);
-    a->x[0][i] = qm_bnb_add(qm_sweep_form(a), a->x[0][i] * a->c[1], a->c[11], u);
+    float u = a->x[1][i] / (sqrtf(a->x[2][i]) + a->c[QM_BNB_EPS]);
+    a->x[0][i] =
+        qm_bnb_add(qm_sweep_form(a), a->x[0][i] * a->c[QM_BNB_DECAY], a->c[QM_LAMB_STEP], u);
 }
 
 /* b of p, g. */
 QM_SWEEP(lars_states)
 {
-    a->x[0][i] = qm_bnb_buffer(qm_sweep_form(a), a->c, a->flag[2], a->flag[1], a->x[1][i],
-                               a->x[2][i], a->x[0][i]);
+    a->x[0][i] = qm_bnb_buffer(qm_sweep_form(a), a->c, a->flag[QM_LAMB_COUPLED],
+                               a->flag[QM_LAMB_FIRST], a->x[1][i], a->x[2][i], a->x[0][i]);
 }
 
-QM_SWEEP(lars_bare) { a->x[0][i] = a->x[1][i] - a->x[2][i] * a->c[1]; }
-QM_SWEEP(lars_step) { a->x[0][i] = a->x[0][i] + a->c[11] * (a->c[7] * a->x[1][i]); }
-QM_SWEEP(lars_step_cpu) { a->x[0][i] = fmaf(a->x[1][i], a->c[11], a->x[0][i]); }
+QM_SWEEP(lars_bare) { a->x[0][i] = a->x[1][i] - a->x[2][i] * a->c[QM_BNB_DECAY]; }
+QM_SWEEP(lars_step)
+{
+    a->x[0][i] = a->x[0][i] + a->c[QM_LAMB_STEP] * (a->c[QM_BNB_STEP] * a->x[1][i]);
+}
+QM_SWEEP(lars_step_cpu) { a->x[0][i] = fmaf(a->x[1][i], a->c[QM_LAMB_STEP], a->x[0][i]); }
 
-/* ---- lpmm: c as of prepare_adamw; flag 1: the gradient's sign is turned --------------------------- */
+/* ---- lpmm: c[], flag[] as in lpmm.h ----------------- */
 
 QM_FN float qm_lpmm_first(const float *c, int turns, float m, float g)
 {
-    return qm_lerp(m, turns ? -g : g, c[1], c[2]);
+    return qm_lerp(m, turns ? -g : g, c[QM_LPMM_W1], c[QM_LPMM_W1_MINUS_1]);
 }
 
-QM_SWEEP(lpmm_lerp) { a->x[0][i] = qm_lpmm_first(a->c, a->flag[1], a->x[0][i], a->x[1][i]); }
+QM_SWEEP(lpmm_lerp)
+{
+    a->x[0][i] = qm_lpmm_first(a->c, a->flag[QM_FLAG_MAXIMIZE], a->x[0][i], a->x[1][i]);
+}
 QM_SWEEP(lpmm_second) { qm_adamw_lpmm_second(a->c, a->x[1][i], a->x[0] + i); }
 
 /* p of m, v. */

@@ -5,18 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define X(name) extern const struct qm_whole_blocks qm_whole_blocks_##name;
-QM_ISA_LIST(X)
-#undef X
+QM_ISA_TABLE(const struct qm_whole_blocks, qm_whole_blocks)
 
 const struct qm_whole_blocks *qm_whole_blocks(void)
 {
-    static const struct qm_whole_blocks *const table[] = {
-#define X(name) &qm_whole_blocks_##name,
-        QM_ISA_LIST(X)
-#undef X
-    };
-    return qm_whole_device() ? qm_whole_device()->blocks : table[qm_isa()];
+    return qm_whole_device() ? qm_whole_device()->blocks : qm_whole_blocks_by_isa();
 }
 
 int qm_matrices_of(const struct qm_shape *s, struct qm_matrices *out)

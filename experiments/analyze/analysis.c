@@ -152,19 +152,9 @@ static int room_open(struct room *r, int64_t chunk)
     return r->want && r->got && r->scale && r->local && r->code && r->packed;
 }
 
-#define X(name) extern qm_float_classes_fn *const qm_float_classes_##name;
-QM_ISA_LIST(X)
-#undef X
+QM_ISA_TABLE(qm_float_classes_fn, qm_float_classes)
 
-qm_float_classes_fn *qm_float_classes_of(void)
-{
-    static qm_float_classes_fn *const *const table[] = {
-#define X(name) &qm_float_classes_##name,
-        QM_ISA_LIST(X)
-#undef X
-    };
-    return *table[qm_isa()];
-}
+qm_float_classes_fn *qm_float_classes_of(void) { return qm_float_classes_by_isa(); }
 
 void qm_float_classes_add(struct qm_float_classes *into, const struct qm_float_classes *c)
 {

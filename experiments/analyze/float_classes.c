@@ -43,8 +43,8 @@ static int32_t correct(const float *restrict x, int64_t n, struct qm_float_class
     return largest;
 }
 
-static void census(const float *restrict x, int64_t n, double *restrict want,
-                   struct qm_float_classes *out)
+void QM_ISA_NAME(qm_float_classes)(const float *restrict x, int64_t n, double *restrict want,
+                            struct qm_float_classes *out)
 {
     struct qm_float_classes c = {.n = n};
     int32_t largest = 0;
@@ -62,5 +62,3 @@ static void census(const float *restrict x, int64_t n, double *restrict want,
     c.max_abs = (double)max;
     *out = c;
 }
-
-qm_float_classes_fn *const QM_ISA_NAME(qm_float_classes) = census;

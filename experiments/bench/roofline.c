@@ -3,19 +3,9 @@
 #include "experiments/bench/bench.h"
 #include "experiments/cli/cli.h"
 
-#define X(name) extern const struct qm_bench_registers qm_bench_registers_##name;
-QM_ISA_LIST(X)
-#undef X
+QM_ISA_TABLE(const struct qm_bench_registers, qm_bench_registers)
 
-const struct qm_bench_registers *qm_bench_registers(void)
-{
-    static const struct qm_bench_registers *const table[] = {
-#define X(name) &qm_bench_registers_##name,
-        QM_ISA_LIST(X)
-#undef X
-    };
-    return table[qm_isa()];
-}
+const struct qm_bench_registers *qm_bench_registers(void) { return qm_bench_registers_by_isa(); }
 
 static void memory(float *a, const float *b, int64_t n, int threads)
 {

@@ -85,8 +85,8 @@ static void rest_of_row(const struct product *p, const double *restrict a, const
     memcpy(c, sum, (size_t)n * sizeof *c);
 }
 
-static void dense(int64_t m, int64_t depth, int64_t n, const double *a, int64_t row, int64_t col,
-                  const double *b, int64_t ldb, double *c, int64_t ldc)
+void QM_ISA_NAME(qm_dense)(int64_t m, int64_t depth, int64_t n, const double *a, int64_t row,
+                           int64_t col, const double *b, int64_t ldb, double *c, int64_t ldc)
 {
     struct product p = {depth, row, col, ldb, ldc};
     int64_t whole = n - n % WIDTH;
@@ -106,5 +106,3 @@ static void dense(int64_t m, int64_t depth, int64_t n, const double *a, int64_t 
     for (; whole < n && i < m; i++)
         rest_of_row(&p, a + i * row, b + whole, c + i * ldc + whole, n - whole);
 }
-
-qm_dense_fn *const QM_ISA_NAME(qm_dense) = dense;

@@ -8,31 +8,13 @@
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-#define X(name)                                \
-    extern qm_dense_fn *const qm_dense_##name; \
-    extern qm_vector_exp_fn *const qm_vector_exp_##name;
-QM_ISA_LIST(X)
-#undef X
+QM_ISA_TABLE(qm_dense_fn, qm_dense)
 
-qm_dense_fn *qm_dense_of(void)
-{
-    static qm_dense_fn *const *const table[] = {
-#define X(name) &qm_dense_##name,
-        QM_ISA_LIST(X)
-#undef X
-    };
-    return *table[qm_isa()];
-}
+qm_dense_fn *qm_dense_of(void) { return qm_dense_by_isa(); }
 
-qm_vector_exp_fn *qm_vector_exp_of(void)
-{
-    static qm_vector_exp_fn *const *const table[] = {
-#define X(name) &qm_vector_exp_##name,
-        QM_ISA_LIST(X)
-#undef X
-    };
-    return *table[qm_isa()];
-}
+QM_ISA_TABLE(qm_vector_exp_fn, qm_vector_exp)
+
+qm_vector_exp_fn *qm_vector_exp_of(void) { return qm_vector_exp_by_isa(); }
 
 void qm_dense_add(const double *a, const double *b, double *c, int64_t m, int64_t depth, int64_t n)
 {

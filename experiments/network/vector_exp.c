@@ -41,7 +41,7 @@ static inline void exps_8(const double *x, double *y)
     memcpy(y, &sum, sizeof sum);
 }
 
-static void exps(const double *x, int64_t n, double *y)
+void QM_ISA_NAME(qm_vector_exp)(const double *x, int64_t n, double *y)
 {
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
@@ -53,5 +53,3 @@ static void exps(const double *x, int64_t n, double *y)
         memcpy(y + i, some, (size_t)(n - i) * sizeof *y);
     }
 }
-
-qm_vector_exp_fn *const QM_ISA_NAME(qm_vector_exp) = exps;

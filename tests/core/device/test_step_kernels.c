@@ -36,7 +36,7 @@ static void test_variants(void **state)
 static void test_elements(void **state)
 {
     static const char *const names[] = {
-#define X(name) #name,
+#define X(name, ...) #name,
         QM_ELEMENT_LIST(X)
 #undef X
     };

@@ -82,7 +82,7 @@ enum use { REFUSED, DONE, DONE_BY_INVERSES };
 
 static int expected(enum use use, const struct qm_rule_step *s)
 {
-    int holds = s->over[0].holds && s->over[1].holds;
+    int holds = s->reciprocal[0].holds && s->reciprocal[1].holds;
     return qm_isa() == QM_ISA_avx512 && (use == DONE || (use == DONE_BY_INVERSES && holds));
 }
 

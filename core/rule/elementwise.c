@@ -1,0 +1,25 @@
+/* elementwise.c - Calls the loops over elements of the instruction set that qm_isa() chose. */
+#include "core/base/isa.h"
+#include "core/rule/element_loops.h"
+
+QM_ISA_TABLE(const struct qm_element_loops, qm_element_loops)
+
+static const struct qm_element_loops *loops(void) { return qm_element_loops_by_isa(); }
+
+#define X(name, ...)                                                                        \
+    void qm_block_##name(const struct qm_rule_step *s, int64_t n, float *p, const float *g, \
+                         float *const *slot)                                                \
+    {                                                                                       \
+        loops()->name(s, n, p, g, slot);                                                    \
+    }
+QM_ELEMENT_LIST(X)
+#undef X
+
+#define X(name, ...)                                                                               \
+    void qm_second_##name(const struct qm_rule_step *s, int64_t n, const float *p, const float *g, \
+                          float *slot1)                                                            \
+    {                                                                                              \
+        loops()->second_##name(s, n, p, g, slot1);                                                 \
+    }
+QM_ELEMENT_ADAM_LIST(X)
+#undef X
