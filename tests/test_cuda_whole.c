@@ -34,7 +34,7 @@ static void test_variants(void **state)
     int done = 0;
     for (int i = 0; i < qm_variant_count(); i++) {
         const struct qm_variant *v = qm_variant_at(i);
-        if (!qm_rule_find(v->rule)->states || (only && strcmp(only, v->name) != 0))
+        if (!qm_rule_find(v->rule)->tensor || (only && strcmp(only, v->name) != 0))
             continue;
         int shapes = compare_shapes(v->name);
         print_message("%s: %d shapes\n", v->name, shapes);
@@ -212,7 +212,9 @@ static void test_refusal(void **state)
         b[k]->close(plan);
     }
     struct qm_rule on_the_host = *r.rule; /* loops of its own */
-    on_the_host.sweeps = 0;
+    struct qm_tensor_ops ops = *r.rule->tensor;
+    ops.on_device = 0;
+    on_the_host.tensor = &ops;
     r.rule = &on_the_host;
     assert_int_equal(qm_backend_emu.open(&r, &shape, 5, &plan), QM_SKIPPED);
     assert_non_null(strstr(qm_message(), "rule apollo works on whole tensors on the host"));
@@ -298,14 +300,14 @@ static qm_status sums_apply(const struct qm_whole *w)
 
 static void test_sums(void **state)
 {
+    static const struct qm_tensor_ops ops = {
+        .states = sums_states, .apply = sums_apply, .on_device = 1};
     static const struct qm_rule sums = {.name = "sums",
                                         .n_slots = 4,
                                         .slot = {"rows", "cols", "all", "product"},
                                         .slot_sign = {1, 1, 1, 1},
                                         .prepare = sums_prepare,
-                                        .states = sums_states,
-                                        .apply = sums_apply,
-                                        .sweeps = 1,
+                                        .tensor = &ops,
                                         .slot_shape = sums_shape};
     const struct qm_shape shape = {2, {ROWS, COLS}};
     struct qm_recipe r;

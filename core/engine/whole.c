@@ -79,8 +79,7 @@ static int ways_of(const struct qm_whole_plan *p, const struct tensor *t, int i)
         return 0;
     rule->prepare(&p->r.hyper, 2, &s);
     s.hyper = &p->r.hyper;
-    return 2 * (rule->round_of ? rule->round_of(&w, i) : 0) +
-           (rule->reads_back ? rule->reads_back(&w, i) : 0);
+    return 2 * qm_rule_update_round(rule, &w, i) + qm_rule_applies_stored(rule, &w, i);
 }
 
 struct forms {
@@ -272,12 +271,12 @@ static void prepare(struct qm_whole_plan *p, int k, int64_t step)
         p->w[k].slot[i] = pointer(t->in_place[i] ? s.values : s.g);
         p->w[k].slot_shape[i] = t->slot_shape[i];
         p->w[k].slot_is_f32[i] = t->slot_is_f32[i];
-        if (t->n == 1 && p->r.rule->single && t->slot_is_f32[i] &&
+        if (t->n == 1 && p->r.rule->mark_absent && t->slot_is_f32[i] &&
             qm_shape_numel(&t->slot_shape[i]) == 1)
-            p->r.rule->single(&t->step, i);
+            p->r.rule->mark_absent(&t->step, i);
     }
     for (int i = 0; i < p->n_slots; i++)
-        t->round[i] = p->r.rule->round_of ? p->r.rule->round_of(&p->w[k], i) : 0;
+        t->round[i] = qm_rule_update_round(p->r.rule, &p->w[k], i);
 }
 
 /* The parameters and the gradients as float32, where they are not. */
@@ -310,7 +309,7 @@ static int is_of_round(const struct qm_whole_plan *p, int k, int i, int round)
 static int is_read_back(const struct qm_whole_plan *p, int k, int i, int round)
 {
     return is_of_round(p, k, i, round) &&
-           (p->r.state_stored || (p->r.rule->reads_back && p->r.rule->reads_back(&p->w[k], i)));
+           (p->r.state_stored || qm_rule_applies_stored(p->r.rule, &p->w[k], i));
 }
 
 /* What apply keeps for the next step is float32. */
@@ -381,11 +380,11 @@ static qm_status run_rule(struct qm_whole_plan *p, int64_t t, uint64_t seed)
     const struct qm_rule *rule = p->r.rule;
     void *module = qm_whole_module(p);
     for (int round = 0; last_round(p, round); round++) {
-        QM_TRY(qm_lanes_run(p->lanes, module, rule->states, p->w, p->takes_part));
+        QM_TRY(qm_lanes_run(p->lanes, module, rule->tensor->states, p->w, p->takes_part));
         QM_TRY(encode(p, is_of_round, round, t, seed));
         QM_TRY(decode(p, is_read_back, round));
     }
-    QM_TRY(qm_lanes_run(p->lanes, module, rule->apply, p->w, NULL));
+    QM_TRY(qm_lanes_run(p->lanes, module, rule->tensor->apply, p->w, NULL));
     return encode(p, is_kept, 0, t, seed);
 }
 

@@ -232,10 +232,9 @@ static const struct qm_rule rules[] = {
      .slot = {"exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_sq", "exp_avg"},
      .slot_sign = {0, 0, 0, 1},
      .prepare = prepare,
-     .sums = 2,
-     .sweeps = 1,
-     .states = hf_states,
-     .apply = hf_apply,
+     .tensor =
+         &(const struct qm_tensor_ops){
+             .states = hf_states, .apply = hf_apply, .on_device = 1, .extra_passes = 2},
      .slot_shape = hf_shape},
     {.name = "adafactor_torch",
      .family = "adafactor_torch",
@@ -245,10 +244,9 @@ static const struct qm_rule rules[] = {
      .slot = {"row_var", "col_var", "variance"},
      .slot_sign = {0, 0, 0},
      .prepare = prepare,
-     .sums = 2,
-     .sweeps = 1,
-     .states = torch_states,
-     .apply = torch_apply,
+     .tensor =
+         &(const struct qm_tensor_ops){
+             .states = torch_states, .apply = torch_apply, .on_device = 1, .extra_passes = 2},
      .slot_shape = torch_shape},
 };
 

@@ -89,7 +89,7 @@ static void slot_shape(const struct qm_hyper *h, int i, const struct qm_shape *p
 /* ---- rules ---------------------------------------------------------------------------------- */
 
 /* PyTorch too applies the projected second moment as stored, but for the step that begins it. */
-static int reads_back(const struct qm_whole *w, int i)
+static int applies_stored(const struct qm_whole *w, int i)
 {
     struct qm_a8 a = qm_a8_open(w);
     return i == QM_A8_V && a.is_apollo && !qm_a8_starts(&a);
@@ -97,7 +97,7 @@ static int reads_back(const struct qm_whole *w, int i)
 
 /* CAME on the CUDA path: the second moment is encoded before the momentum is formed of what it
  * gives, and the momentum before the residual is. */
-static int round_of(const struct qm_whole *w, int i)
+static int update_round(const struct qm_whole *w, int i)
 {
     struct qm_a8 a = qm_a8_open(w);
     if (!a.is_came || !a.is_cuda)
@@ -126,12 +126,18 @@ PREPARE(026_cuda, 1, 1)
 PREPARE(021_cuda, 0, 1)
 #undef PREPARE
 
-#define SLOTS_AND_STEPS                                                                 \
-    .n_slots = QM_A8_SLOTS, .slot = {"exp_avg",  "row_var",  "col_var",   "variance",   \
-                                     "conf_row", "conf_col", "prev_norm", "proj"},      \
-    .slot_sign = {1, 0, 0, 0, 0, 0, 0, 1}, .betas_optional = 1, .sums = 2, .sweeps = 1, \
-    .states = qm_a8_states, .apply = qm_a8_apply, .slot_shape = slot_shape,             \
-    .reads_back = reads_back, .round_of = round_of
+static const struct qm_tensor_ops tensor = {.states = qm_a8_states,
+                                            .apply = qm_a8_apply,
+                                            .on_device = 1,
+                                            .extra_passes = 2,
+                                            .applies_stored = applies_stored,
+                                            .update_round = update_round};
+
+#define SLOTS_AND_STEPS                                                                   \
+    .n_slots = QM_A8_SLOTS, .slot = {"exp_avg",  "row_var",  "col_var",   "variance",     \
+                                     "conf_row", "conf_col", "prev_norm", "proj"},        \
+    .slot_sign = {1, 0, 0, 0, 0, 0, 0, 1}, .betas_optional = 1, .slot_shape = slot_shape, \
+    .tensor = &tensor
 
 static const struct qm_rule rules[] = {
     {.name = "adafactor8",

@@ -162,10 +162,9 @@ static const struct qm_rule rules[] = {
      .slot = {"exp_avg", "exp_avg_sq", "proj", "scaled_grad"},
      .slot_sign = {1, 0, 1, 0},
      .prepare = prepare,
-     .sums = 2,
-     .sweeps = 1,
-     .states = states,
-     .apply = apply,
+     .tensor =
+         &(const struct qm_tensor_ops){
+             .states = states, .apply = apply, .on_device = 1, .extra_passes = 2},
      .slot_shape = slot_shape},
 };
 

@@ -106,10 +106,9 @@ static const struct qm_rule rules[] = {
               "exp_avg_res_col"},
      .slot_sign = {1, 0, 0, 0, 0, 0},
      .prepare = prepare,
-     .sums = 3,
-     .sweeps = 1,
-     .states = states,
-     .apply = apply,
+     .tensor =
+         &(const struct qm_tensor_ops){
+             .states = states, .apply = apply, .on_device = 1, .extra_passes = 3},
      .slot_shape = slot_shape},
 };
 

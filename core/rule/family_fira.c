@@ -213,10 +213,9 @@ static const struct qm_rule rules[] = {
      .slot = {"exp_avg", "exp_avg_sq", "proj", "scaling_grad"},
      .slot_sign = {1, 0, 1, 0},
      .prepare = prepare,
-     .sums = 2,
-     .sweeps = 1,
-     .states = adam_states,
-     .apply = adam_apply,
+     .tensor =
+         &(const struct qm_tensor_ops){
+             .states = adam_states, .apply = adam_apply, .on_device = 1, .extra_passes = 2},
      .slot_shape = adam_shape},
     {.name = "fira_rms",
      .family = "fira_rms",
@@ -226,10 +225,9 @@ static const struct qm_rule rules[] = {
      .slot = {"square_avg", "momentum_buffer", "grad_avg", "proj", "scaling_grad"},
      .slot_sign = {0, 1, 1, 1, 0},
      .prepare = prepare,
-     .sums = 2,
-     .sweeps = 1,
-     .states = rms_states,
-     .apply = rms_apply,
+     .tensor =
+         &(const struct qm_tensor_ops){
+             .states = rms_states, .apply = rms_apply, .on_device = 1, .extra_passes = 2},
      .slot_shape = rms_shape},
 };
 

@@ -16,8 +16,8 @@ static const struct qm_blocks_packed *blocks(void) { return qm_blocks_packed_by_
 QM_PACKED_LIST(X)
 #undef X
 
-int qm_packed_fold_adamw_lpmm(const struct qm_rule_step *s, int64_t n, const float *g,
-                              const struct qm_packed_slot *slot)
+int qm_packed_second_adamw_lpmm(const struct qm_rule_step *s, int64_t n, const float *g,
+                                const struct qm_packed_slot *slot)
 {
-    return blocks()->fold_adamw_lpmm(s, n, g, slot);
+    return blocks()->second_adamw_lpmm(s, n, g, slot);
 }

@@ -46,6 +46,25 @@ enum qm_dtype qm_param_type(enum qm_param_format format)
     return types[format];
 }
 
+void qm_rule_slot_shape(const struct qm_rule *r, const struct qm_hyper *h, int i,
+                        const struct qm_shape *param, struct qm_shape *out)
+{
+    if (r->slot_shape)
+        r->slot_shape(h, i, param, out);
+    else
+        *out = *param;
+}
+
+int qm_rule_applies_stored(const struct qm_rule *r, const struct qm_whole *w, int i)
+{
+    return r->tensor->applies_stored ? r->tensor->applies_stored(w, i) : 0;
+}
+
+int qm_rule_update_round(const struct qm_rule *r, const struct qm_whole *w, int i)
+{
+    return r->tensor->update_round ? r->tensor->update_round(w, i) : 0;
+}
+
 int qm_rule_count(void)
 {
     int n = 0;

@@ -39,7 +39,7 @@ struct replay {
 static int64_t slot_numel(const struct replay *r, int i)
 {
     struct qm_shape own;
-    r->recipe.rule->slot_shape(&r->recipe.hyper, i, &r->shape, &own);
+    qm_rule_slot_shape(r->recipe.rule, &r->recipe.hyper, i, &r->shape, &own);
     return qm_shape_numel(&own);
 }
 
