@@ -65,7 +65,7 @@ LDLIBS = $(PC_LIBS) -ldl -lm
 
 # ---- sources -------------------------------------------------------------------------------
 ISAS := sse2 avx2 avx512
-BY_ISA := core/base/narrow.c core/quant/lanes.c core/quant/searches.c $(wildcard core/rule/blocks_*.c) core/rule/element_loops.c \
+BY_ISA := core/base/narrow.c core/quant/lanes.c core/quant/searches.c $(wildcard core/rule/*_loops.c) \
   experiments/bench/registers.c experiments/census.c experiments/dense.c experiments/exps.c
 MAIN := experiments/main.c
 DEAL := experiments/campaign/deal_mpi.c

@@ -742,7 +742,7 @@ static float tree(const float *x, const float *y, float by, int64_t n)
 }
 
 /* LARS of bitsandbytes with norms by such sums. */
-static qm_status tree_apply(const struct qm_whole *w)
+static qm_status tree_apply(const struct qm_tensor_rule_args *w)
 {
     const float *c = w->s->c, *b = w->slot[0];
     int64_t n = qm_shape_numel(w->shape);

@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "core/base/philox.h"
-#include "core/rule/whole.h"
+#include "core/rule/tensor_rule.h"
 
 static const struct qm_shape ragged[] = {
     {1, {0}},     {1, {1}},       {1, {37}},        {1, {4100}},    {2, {67, 71}},
@@ -263,7 +263,7 @@ static void sums_shape(const struct qm_hyper *h, int i, const struct qm_shape *p
     *out = (struct qm_shape){.rank = 1, .dim = {n[i]}};
 }
 
-static qm_status sums_states(const struct qm_whole *w)
+static qm_status sums_states(const struct qm_tensor_rule_args *w)
 {
     static float x[NUMBERS];
     const struct qm_matrices m = {1, ROWS, COLS};
@@ -277,22 +277,22 @@ static qm_status sums_states(const struct qm_whole *w)
         float big = ldexpf(1.2345e18f, at / 3 % 20);
         x[i] = at % 3 == 2 ? (float)(int32_t)u * 0x1p-20f : at % 3 ? -big : big;
     }
-    qm_whole_put(room, x, sizeof x);
+    qm_tensor_rule_write(room, x, sizeof x);
     qm_row_means(&m, (struct qm_term){0}, room, w->slot[0]);
     qm_col_means(&m, (struct qm_term){0}, room, w->slot[1]);
-    QM_TRY(qm_whole_room(sizeof x, &ones));
+    QM_TRY(qm_tensor_rule_alloc(sizeof x, &ones));
     qm_sweep_run(QM_SWEEP_fill, &(struct qm_sweep){.n = NUMBERS, .c = {1.0f}, .x = {ones}});
     qm_product(room, 1, COLS, ones, COLS, ROWS, COLS, w->slot[3]);
-    qm_whole_release(ones);
+    qm_tensor_rule_free(ones);
     struct {
         double squares;
         float lanes, rest;
     } sums = {qm_sum_squares(room, NUMBERS), qm_lane_norm(room, NUMBERS - 3), 0.0f};
-    qm_whole_put(w->slot[2], &sums, sizeof sums);
+    qm_tensor_rule_write(w->slot[2], &sums, sizeof sums);
     return QM_OK;
 }
 
-static qm_status sums_apply(const struct qm_whole *w)
+static qm_status sums_apply(const struct qm_tensor_rule_args *w)
 {
     (void)w;
     return QM_OK;

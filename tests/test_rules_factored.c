@@ -73,7 +73,7 @@ static struct pair *pair_open(const char *rule, const struct qm_hyper *h, int ra
 static qm_status step_float(struct pair *q, int64_t t)
 {
     struct qm_rule_step s;
-    struct qm_whole w = {
+    struct qm_tensor_rule_args w = {
         .s = &s, .shape = &q->shape, .tensor = q->tensor, .p = q->p, .g = q->g, .room = q->room};
     float *slots[QM_MAX_SLOTS];
     for (int i = 0; i < QM_MAX_SLOTS; i++) {

@@ -12,7 +12,7 @@
 #include "core/base/isa.h"
 #include "core/base/narrow.h"
 #include "core/engine/backend.h"
-#include "core/rule/blocks_param.h"
+#include "core/rule/param_loops.h"
 
 enum { PIECE = 1024, PAD = 64, ALIGN = 64, DRAWS = 256 }; /* PAD: a multiple of 16 */
 enum { PORTIONS = 16 };                                   /* of a thread's share of a pass */
@@ -287,7 +287,7 @@ static void param_load(const struct plan *p, void *param, int64_t from, int64_t 
     else if (!p->residual && f == QM_PARAM_e4m3)
         qm_narrow()->e4m3_to_float(at, n, out);
     else
-        qm_param_blocks()->load(p->r.param, at, residual_at(p, from), n, out);
+        qm_param_loops()->load(p->r.param, at, residual_at(p, from), n, out);
 }
 
 static void param_store(struct plan *p, void *param, int64_t from, int64_t n, const float *x,
@@ -296,7 +296,7 @@ static void param_store(struct plan *p, void *param, int64_t from, int64_t n, co
     uint32_t draw[DRAWS];
     uint16_t *to = param_at(p, param, from);
     if (p->residual || p->r.param.format != QM_PARAM_bf16) {
-        qm_param_blocks()->store(p->r.param, x, n, draws, from, to, residual_at(p, from));
+        qm_param_loops()->store(p->r.param, x, n, draws, from, to, residual_at(p, from));
         return;
     }
     for (int64_t i = 0; i < n; i += DRAWS) {
@@ -415,7 +415,7 @@ static void slot_whole(const struct step *st, int i, float *x, int store)
 }
 
 /* The rounds of a rule's states: after each its slots are encoded, and perhaps decoded again. */
-static qm_status run_rounds(const struct step *st, struct qm_whole *w)
+static qm_status run_rounds(const struct step *st, struct qm_tensor_rule_args *w)
 {
     const struct plan *p = st->p;
     const struct qm_rule *rule = p->r.rule;
@@ -475,7 +475,8 @@ static qm_status run_whole(const struct step *st)
 {
     struct plan *p = st->p;
     const struct qm_rule *rule = p->r.rule;
-    struct qm_whole w = {.s = &st->s, .shape = &p->shape, .room = p->room, .tensor = p->tensor};
+    struct qm_tensor_rule_args w = {
+        .s = &st->s, .shape = &p->shape, .room = p->room, .tensor = p->tensor};
     int is_f32 = p->r.param.format == QM_PARAM_f32;
     if (p->r.param.write == QM_WRITE_near && p->r.param.format != QM_PARAM_e4m3)
         w.param = is_f32                               ? QM_DTYPE_f32

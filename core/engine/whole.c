@@ -30,7 +30,7 @@ struct qm_whole_plan {
     struct qm_recipe r;
     int n, n_slots;
     struct tensor *tensor;
-    struct qm_whole *w;
+    struct qm_tensor_rule_args *w;
     uint8_t *takes_part;
     struct part body, slot[QM_MAX_SLOTS];
     struct qm_lanes *lanes;
@@ -74,7 +74,7 @@ static int ways_of(const struct qm_whole_plan *p, const struct tensor *t, int i)
 {
     const struct qm_rule *rule = p->r.rule;
     struct qm_rule_step s;
-    const struct qm_whole w = {.s = &s, .shape = &t->shape, .tensor = t->id};
+    const struct qm_tensor_rule_args w = {.s = &s, .shape = &t->shape, .tensor = t->id};
     if (i == QM_WHOLE_BODY)
         return 0;
     rule->prepare(&p->r.hyper, 2, &s);
@@ -240,7 +240,7 @@ qm_status qm_whole_take(struct qm_whole_plan *p, int k, void *param)
     return qm_batch_take(batch_of(&p->body, k), p->body.index[k], param);
 }
 
-/* How the parameter is stored, as rules ask for it (struct qm_whole). */
+/* How the parameter is stored, as rules ask for it (struct qm_tensor_rule_args). */
 static enum qm_dtype rounds_to(const struct qm_param *p)
 {
     if (p->write != QM_WRITE_near)
@@ -259,13 +259,14 @@ static void prepare(struct qm_whole_plan *p, int k, int64_t step)
     p->r.rule->prepare(&p->r.hyper, step, &t->step);
     t->step.hyper = &p->r.hyper;
     t->step.param = p->r.param.format;
-    p->w[k] = (struct qm_whole){.s = &t->step,
-                                .shape = &t->shape,
-                                .tensor = t->id,
-                                .param = rounds_to(&p->r.param),
-                                .p = pointer(p->r.param.format == QM_PARAM_f32 ? at.p : at.values),
-                                .g = pointer(g_is_wide ? at.wide_g : at.g),
-                                .room = pointer(t->room)};
+    p->w[k] = (struct qm_tensor_rule_args){
+        .s = &t->step,
+        .shape = &t->shape,
+        .tensor = t->id,
+        .param = rounds_to(&p->r.param),
+        .p = pointer(p->r.param.format == QM_PARAM_f32 ? at.p : at.values),
+        .g = pointer(g_is_wide ? at.wide_g : at.g),
+        .room = pointer(t->room)};
     for (int i = 0; i < p->n_slots; i++) {
         struct qm_batch_place s = place_of(&p->slot[i], k);
         p->w[k].slot[i] = pointer(t->in_place[i] ? s.values : s.g);

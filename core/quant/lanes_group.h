@@ -1,5 +1,5 @@
 /* lanes_group.h - what encodes and decodes a group of elements in registers; included, once per
- * instruction set, by whatever makes loops of it (lanes.c, core/rule/fused.h). */
+ * instruction set, by whatever makes loops of it (lanes.c, core/rule/packed_blocks.h). */
 #ifndef QM_QUANT_LANES_GROUP_H
 #define QM_QUANT_LANES_GROUP_H
 

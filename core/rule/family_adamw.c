@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "core/rule/element_loops.h"
-#include "core/rule/packed.h"
+#include "core/rule/packed_loops.h"
 
 /* PyTorch keeps scalars in double and rounds each once when it meets a tensor. */
 static void prepare_adamw(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)

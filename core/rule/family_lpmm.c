@@ -3,7 +3,7 @@
 
 #include "core/rule/element_loops.h"
 #include "core/rule/factor_lpmm.h"
-#include "core/rule/packed.h"
+#include "core/rule/packed_loops.h"
 
 /* Scalars are doubles there, rounded once when they meet a tensor. */
 static void prepare_adamw(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "core/rule/blocks_param.h"
+#include "core/rule/param_loops.h"
 
 #define QM_ENTRY(stem) extern const struct qm_rule_family qm_##stem;
 #include "families.inc"
@@ -23,9 +23,9 @@ static const char *const files[] = {
 
 enum { FAMILIES = sizeof table / sizeof *table };
 
-QM_ISA_TABLE(const struct qm_param_blocks, qm_param_blocks)
+QM_ISA_TABLE(const struct qm_param_loops, qm_param_loops)
 
-const struct qm_param_blocks *qm_param_blocks(void) { return qm_param_blocks_by_isa(); }
+const struct qm_param_loops *qm_param_loops(void) { return qm_param_loops_by_isa(); }
 
 struct qm_hyper qm_hyper_default(void)
 {
@@ -55,12 +55,12 @@ void qm_rule_slot_shape(const struct qm_rule *r, const struct qm_hyper *h, int i
         *out = *param;
 }
 
-int qm_rule_applies_stored(const struct qm_rule *r, const struct qm_whole *w, int i)
+int qm_rule_applies_stored(const struct qm_rule *r, const struct qm_tensor_rule_args *w, int i)
 {
     return r->tensor->applies_stored ? r->tensor->applies_stored(w, i) : 0;
 }
 
-int qm_rule_update_round(const struct qm_rule *r, const struct qm_whole *w, int i)
+int qm_rule_update_round(const struct qm_rule *r, const struct qm_tensor_rule_args *w, int i)
 {
     return r->tensor->update_round ? r->tensor->update_round(w, i) : 0;
 }

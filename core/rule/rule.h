@@ -102,7 +102,7 @@ struct qm_rule_use {
 };
 
 /* What a rule over whole tensors works on: everything as float32, slots in their own shapes. */
-struct qm_whole {
+struct qm_tensor_rule_args {
     const struct qm_rule_step *s;
     const struct qm_shape *shape; /* of p and g */
     uint32_t tensor;              /* its number in the problem, from 0 */
@@ -165,8 +165,8 @@ struct qm_elementwise_ops {
 struct qm_tensor_ops {
     /* REQUIRED.  `states` updates the slots, `apply` the parameter.  Between the two the engine encodes the
      * slots and, for a recipe with state_used = stored, decodes them again. */
-    qm_status (*states)(const struct qm_whole *w);
-    qm_status (*apply)(const struct qm_whole *w);
+    qm_status (*states)(const struct qm_tensor_rule_args *w);
+    qm_status (*apply)(const struct qm_tensor_rule_args *w);
 
     /* 1: both do everything they do to elements by operations that a device has too (core/rule/sweep.h); the
      * host computes scalars, and a projection when a new one is due (core/rule/lowrank.h).  0: the rule runs
@@ -179,12 +179,12 @@ struct qm_tensor_ops {
 
     /* OPTIONAL.  1 for a slot that `apply` uses as it is stored whatever state_used says, where a source
      * does so for some of its states.  NULL: no slot. */
-    int (*applies_stored)(const struct qm_whole *w, int i);
+    int (*applies_stored)(const struct qm_tensor_rule_args *w, int i);
 
     /* OPTIONAL.  The round in which `states` updates slot i, where a source encodes one state before it
      * computes the next: `states` is called for rounds 0, 1, ... in turn, and after each the engine encodes
      * the slots of that round, and decodes them again if they are used as stored.  NULL: round 0. */
-    int (*update_round)(const struct qm_whole *w, int i);
+    int (*update_round)(const struct qm_tensor_rule_args *w, int i);
 };
 
 struct qm_rule {
@@ -228,8 +228,8 @@ void qm_rule_slot_shape(const struct qm_rule *r, const struct qm_hyper *h, int i
                         const struct qm_shape *param, struct qm_shape *out);
 
 /* applies_stored and update_round of a tensor rule, 0 where they are NULL. */
-int qm_rule_applies_stored(const struct qm_rule *r, const struct qm_whole *w, int i);
-int qm_rule_update_round(const struct qm_rule *r, const struct qm_whole *w, int i);
+int qm_rule_applies_stored(const struct qm_rule *r, const struct qm_tensor_rule_args *w, int i);
+int qm_rule_update_round(const struct qm_rule *r, const struct qm_tensor_rule_args *w, int i);
 
 /* What a file core/rule/family_NAME.c provides, as qm_family_NAME; the file is its registration.
  * Loops over elements are generated from core/rule/element.h. */

@@ -28,7 +28,7 @@ static int is_read_back(const struct qm_case_run *r, int i, int64_t t)
 {
     const struct qm_rule *rule = r->judged.rule;
     struct qm_rule_step s;
-    struct qm_whole w = {.s = &s, .shape = &r->c->shape, .tensor = QM_CASE_TENSOR};
+    struct qm_tensor_rule_args w = {.s = &s, .shape = &r->c->shape, .tensor = QM_CASE_TENSOR};
     if (rule->elementwise)
         return 0;
     if (r->judged.state_stored || is_projection(rule, i))

@@ -1,9 +1,9 @@
 /* blocks_packed.c - compiled once per instruction set (QM_ISA). */
-#include "core/rule/packed.h"
+#include "core/rule/packed_loops.h"
 
 #include "core/base/isa.h"
-#include "core/rule/fused.h"
 #include "core/rule/lpmm.h"
+#include "core/rule/packed_blocks.h"
 #include "core/rule/reciprocal.h"
 
 #define ARGS                                                           \
@@ -158,7 +158,7 @@ static int packed_second_adamw_lpmm(const struct qm_rule_step *s, int64_t n, con
 }
 #endif
 
-const struct qm_blocks_packed QM_ISA_NAME(qm_blocks_packed) = {
+const struct qm_packed_loops QM_ISA_NAME(qm_packed_loops) = {
 #define X(name) .name = name,
     QM_PACKED_LIST(X)
 #undef X

@@ -13,7 +13,7 @@ typedef int qm_packed_second_fn(const struct qm_rule_step *s, int64_t n, const f
                                 const struct qm_packed_slot *slot);
 
 /* One table per instruction set. */
-struct qm_blocks_packed {
+struct qm_packed_loops {
 #define X(name) qm_packed_fn *name;
     QM_PACKED_LIST(X)
 #undef X
