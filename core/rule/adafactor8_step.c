@@ -58,15 +58,15 @@ static struct qm_moment moment_of(const struct qm_adafactor8 *a, int turns, int 
 void qm_adafactor8_moment(const struct qm_adafactor8 *a, int64_t n, const float *fresh, float *m)
 {
     const struct qm_moment how = moment_of(a, 0, 0);
-    QM_CHUNKS(n, i, k)
-    qm_tensor_rule_loops()->moment(&how, k, fresh + i, m + i);
+    QM_CHUNKS(n, i)
+    qm_tensor_rule_loops()->moment(&how, qm_chunk_n(n, i), fresh + i, m + i);
 }
 
 void qm_adafactor8_gradients(const struct qm_adafactor8 *a, int sanitized, float *out)
 {
     const struct qm_moment how = moment_of(a, 1, sanitized);
-    QM_CHUNKS(a->n, i, k)
-    qm_tensor_rule_loops()->taken(&how, k, a->w->g + i, out + i);
+    QM_CHUNKS(a->n, i)
+    qm_tensor_rule_loops()->taken(&how, qm_chunk_n(a->n, i), a->w->g + i, out + i);
 }
 
 /* ---- states --------------------------------------------------------------------------------- */
@@ -299,8 +299,8 @@ static qm_status came_states(struct qm_adafactor8 *a)
         c.denom = denominator(&c);
     qm_status st = QM_OK;
     if (round == 1) {
-        QM_CHUNKS(a->n, i, n)
-        take_momentum(&c, i, n);
+        QM_CHUNKS(a->n, i)
+        take_momentum(&c, i, qm_chunk_n(a->n, i));
         qm_tensor_rule_write(a->w->room, &c.denom, sizeof c.denom);
     } else {
         a->b = 1.0 - a->h->beta3;
@@ -330,9 +330,11 @@ qm_status qm_adafactor8_states(const struct qm_tensor_rule_args *w)
     if (st == QM_OK && a.is_came && (w->round > 0 || !a.is_cuda))
         st = came_states(&a);
     const struct qm_moment how = moment_of(&a, 1, a.is_cuda);
-    if (st == QM_OK && a.has_m && !a.is_came)
-        QM_CHUNKS(a.n, i, n)
-    qm_tensor_rule_loops()->moment(&how, n, w->g + i, w->slot[QM_ADAFACTOR8_M] + i);
+    if (st == QM_OK && a.has_m && !a.is_came) {
+        QM_CHUNKS(a.n, i)
+        qm_tensor_rule_loops()->moment(&how, qm_chunk_n(a.n, i), w->g + i,
+                                       w->slot[QM_ADAFACTOR8_M] + i);
+    }
     return st;
 }
 
@@ -376,8 +378,8 @@ static void write_formed(const struct qm_adafactor8 *a, double alpha, double rat
 {
     const struct qm_hyper *h = a->h;
     float keep = (float)(1.0 - h->weight_decay * (h->scale_weight_decay ? alpha : a->rho));
-    QM_CHUNKS(a->n, i, n)
-    write_chunk(u, i, n, keep, (float)rate, a->w->p);
+    QM_CHUNKS(a->n, i)
+    write_chunk(u, i, qm_chunk_n(a->n, i), keep, (float)rate, a->w->p);
 }
 
 void qm_adafactor8_write(const struct qm_adafactor8 *a, double alpha, double rate, const float *u)

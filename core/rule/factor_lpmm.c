@@ -61,8 +61,8 @@ qm_status qm_factor_lpmm_states(const struct qm_tensor_rule_args *w)
         qm_sweep_run(QM_SWEEP_fill, &(struct qm_sweep){.n = 1, .x = {m}});
     if (w->s->flag[QM_FLAG_ABSENT + 1])
         qm_sweep_run(QM_SWEEP_fill, &(struct qm_sweep){.n = 1, .x = {v}});
-    QM_CHUNKS(n, i, k)
-    qm_tensor_rule_loops()->lpmm_lerp(w->s, k, w->g + i, m + i);
+    QM_CHUNKS(n, i)
+    qm_tensor_rule_loops()->lpmm_lerp(w->s, qm_chunk_n(n, i), w->g + i, m + i);
     if (!is_factored(w->s->hyper, w->shape)) {
         run(QM_SWEEP_lpmm_second, w, v, w->g, NULL);
         return QM_OK;

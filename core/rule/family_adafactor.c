@@ -71,8 +71,8 @@ static qm_status hf_update(const struct qm_tensor_rule_args *w, float lr, float 
         qm_sweep_run(QM_SWEEP_over_sqrt,
                      &(struct qm_sweep){.n = n, .x = {u, w->slot[HF_SQ], QM_AT(w->g)}});
     qm_clip_rms(u, n, w->s->hyper->clip);
-    QM_CHUNKS(n, i, k)
-    qm_tensor_rule_loops()->multiply(k, lr, u + i);
+    QM_CHUNKS(n, i)
+    qm_tensor_rule_loops()->multiply(qm_chunk_n(n, i), lr, u + i);
     return QM_OK;
 }
 
@@ -109,8 +109,9 @@ static qm_status hf_apply(const struct qm_tensor_rule_args *w)
     const float *u = h->beta1 == 0.0 ? w->room : w->slot[HF_AVG];
     if (h->beta1 == 0.0)
         QM_TRY(hf_update(w, lr.lr, w->room));
-    QM_CHUNKS(n, i, k)
+    QM_CHUNKS(n, i)
     {
+        int64_t k = qm_chunk_n(n, i);
         if (h->weight_decay != 0.0)
             qm_tensor_rule_loops()->decay(k, lr.decay, w->p + i);
         qm_tensor_rule_loops()->decay_step(k, 1.0f, 1.0f, u + i, w->p + i);
@@ -214,8 +215,9 @@ static qm_status torch_apply(const struct qm_tensor_rule_args *w)
         &(struct qm_sweep){.n = n, .c = {least}, .flag = {h->maximize}, .x = {u, QM_AT(w->g)}});
     double den = (double)qm_norm2(u, n) / (root * h->clip);
     float alpha = (float)(-(scale * rho) / (den > 1.0 ? den : 1.0));
-    QM_CHUNKS(n, i, k)
+    QM_CHUNKS(n, i)
     {
+        int64_t k = qm_chunk_n(n, i);
         if (h->weight_decay != 0.0)
             qm_tensor_rule_loops()->multiply(k, decay, w->p + i);
         qm_tensor_rule_loops()->add_scaled(k, alpha, u + i, w->p + i);

@@ -70,8 +70,8 @@ static void scaled_as_one(const struct qm_tensor_rule_args *w, const struct qm_l
     int64_t k = l->rows * l->cols, n = l->m * l->n;
     float s = qm_norm2(norm_grad, k) / (qm_norm2(low, k) + 1e-8f);
     qm_sweep_run(QM_SWEEP_copy, &(struct qm_sweep){.n = n, .x = {u, QM_AT(w->g)}});
-    QM_CHUNKS(n, i, m)
-    qm_tensor_rule_loops()->multiply(m, s, u + i);
+    QM_CHUNKS(n, i)
+    qm_tensor_rule_loops()->multiply(qm_chunk_n(n, i), s, u + i);
 }
 
 /* u <- G times the scales of its channels.  The axis goes by the shape of G, as in the source: with a side
@@ -118,14 +118,16 @@ static qm_status update(const struct qm_tensor_rule_args *w, const struct qm_low
     qm_status st = scaled(w, l, low, u);
     qm_tensor_rule_free(low);
     QM_TRY(st);
-    if (h->scale_front)
-        QM_CHUNKS(n, i, m)
-    qm_tensor_rule_loops()->multiply(m, root, u + i);
+    if (h->scale_front) {
+        QM_CHUNKS(n, i)
+        qm_tensor_rule_loops()->multiply(qm_chunk_n(n, i), root, u + i);
+    }
     if (h->limiter)
         qm_limit_growth(u, n, h->margin, w->s->t, w->slot[NORM]);
-    if (!h->scale_front)
-        QM_CHUNKS(n, i, m)
-    qm_tensor_rule_loops()->multiply(m, root, u + i);
+    if (!h->scale_front) {
+        QM_CHUNKS(n, i)
+        qm_tensor_rule_loops()->multiply(qm_chunk_n(n, i), root, u + i);
+    }
     return QM_OK;
 }
 
@@ -145,8 +147,9 @@ static qm_status apply(const struct qm_tensor_rule_args *w)
         normalized(w, n, u);
     if (st != QM_OK)
         return st;
-    QM_CHUNKS(n, i, m)
+    QM_CHUNKS(n, i)
     {
+        int64_t m = qm_chunk_n(n, i);
         qm_tensor_rule_loops()->add_scaled(m, (float)-step, u + i, w->p + i);
         if (h->weight_decay > 0.0)
             qm_tensor_rule_loops()->decay(m, decay, w->p + i);

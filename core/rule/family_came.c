@@ -64,8 +64,8 @@ static qm_status states(const struct qm_tensor_rule_args *w)
     }
     qm_clip_rms(u, n, h->clip);
     qm_average(avg, u, n, h->beta1, 1.0 - h->beta1);
-    QM_CHUNKS(n, i, k)
-    qm_tensor_rule_loops()->residual(k, eps2, avg + i, u + i);
+    QM_CHUNKS(n, i)
+    qm_tensor_rule_loops()->residual(qm_chunk_n(n, i), eps2, avg + i, u + i);
     if (factored && n > 0)
         QM_TRY(average_factors(&m, (struct qm_term){0}, u, h->beta3, w->slot[RES_ROW],
                                w->slot[RES_COL]));
@@ -90,8 +90,8 @@ static qm_status apply(const struct qm_tensor_rule_args *w)
                                                              .flag = {w->param == QM_DTYPE_bf16,
                                                                       w->param == QM_DTYPE_f16},
                                                              .x = {w->p}});
-    QM_CHUNKS(n, i, k)
-    qm_tensor_rule_loops()->decay_step(k, 1.0f, lr, u + i, w->p + i);
+    QM_CHUNKS(n, i)
+    qm_tensor_rule_loops()->decay_step(qm_chunk_n(n, i), 1.0f, lr, u + i, w->p + i);
     return QM_OK;
 }
 

@@ -58,8 +58,8 @@ static qm_status full_rank(const struct qm_tensor_rule_args *w, const struct qm_
     if (h->limiter)
         qm_limit_growth(rest, n, h->margin, w->s->t, norm);
     qm_lowrank_back(l, norm_grad, p, h->scale, u);
-    QM_CHUNKS(n, i, k)
-    qm_tensor_rule_loops()->add_scaled(k, 1.0f, rest + i, u + i);
+    QM_CHUNKS(n, i)
+    qm_tensor_rule_loops()->add_scaled(qm_chunk_n(n, i), 1.0f, rest + i, u + i);
     qm_tensor_rule_free(room);
     return QM_OK;
 }
@@ -77,9 +77,10 @@ static qm_status take_step(const struct qm_tensor_rule_args *w, const float *p, 
         st = full_rank(w, &l, p, low, norm_grad, norm, u);
     else
         qm_sweep_run(QM_SWEEP_copy, &(struct qm_sweep){.n = n, .x = {u, QM_AT(norm_grad)}});
-    if (st == QM_OK)
-        QM_CHUNKS(n, i, k)
-    qm_tensor_rule_loops()->add_scaled(k, (float)-step, u + i, w->p + i);
+    if (st == QM_OK) {
+        QM_CHUNKS(n, i)
+        qm_tensor_rule_loops()->add_scaled(qm_chunk_n(n, i), (float)-step, u + i, w->p + i);
+    }
     return st;
 }
 
@@ -146,9 +147,10 @@ static qm_status adam_apply(const struct qm_tensor_rule_args *w)
         step = step * sqrt(1.0 - pow(h->beta2, t)) / (1.0 - pow(h->beta1, t));
     qm_lowrank_adapt(w->slot[ADAM_AVG], w->slot[ADAM_SQ], NULL, h->eps, n, x + n);
     qm_status st = take_step(w, w->slot[ADAM_PROJ], x, x + n, w->slot[ADAM_NORM], step);
-    if (st == QM_OK && h->weight_decay > 0.0)
-        QM_CHUNKS(qm_shape_numel(w->shape), i, k)
-    qm_tensor_rule_loops()->decay(k, decay, w->p + i);
+    if (st == QM_OK && h->weight_decay > 0.0) {
+        QM_CHUNKS(qm_shape_numel(w->shape), i)
+        qm_tensor_rule_loops()->decay(qm_chunk_n(qm_shape_numel(w->shape), i), decay, w->p + i);
+    }
     qm_tensor_rule_free(x);
     return st;
 }
@@ -185,9 +187,10 @@ static qm_status rms_states(const struct qm_tensor_rule_args *w)
     if (h->centered)
         qm_average(w->slot[RMS_AVG], x, n, h->beta2, 1.0 - h->beta2);
     rms_normalize(w, x, n, x);
-    if (h->momentum > 0.0)
-        QM_CHUNKS(n, i, k)
-    qm_tensor_rule_loops()->moment(&momentum, k, x + i, m + i);
+    if (h->momentum > 0.0) {
+        QM_CHUNKS(n, i)
+        qm_tensor_rule_loops()->moment(&momentum, qm_chunk_n(n, i), x + i, m + i);
+    }
     qm_tensor_rule_free(x);
     return QM_OK;
 }

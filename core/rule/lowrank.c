@@ -62,8 +62,8 @@ void qm_lowrank_back(const struct qm_lowrank *l, const float *x, const float *p,
         qm_product(x, l->r, 1, p, l->m, l->r, l->n, out);
     else
         qm_product(p, l->r, 1, x, l->m, l->r, l->n, out);
-    QM_CHUNKS(l->m * l->n, i, k)
-    qm_tensor_rule_loops()->multiply(k, (float)alpha, out + i);
+    QM_CHUNKS(l->m * l->n, i)
+    qm_tensor_rule_loops()->multiply(qm_chunk_n(l->m * l->n, i), (float)alpha, out + i);
 }
 
 void qm_lowrank_average_squares(float *old, const float *x, int64_t n, double beta)
@@ -132,8 +132,8 @@ void qm_limit_growth(float *x, int64_t n, double margin, int64_t t, float *prev)
         qm_tensor_rule_read(&before, prev, sizeof before);
         float ratio = norm / (before + 1e-8f);
         float limiter = gamma > ratio ? 1.0f : ratio / gamma;
-        QM_CHUNKS(n, i, k)
-        qm_tensor_rule_loops()->divide(k, limiter, x + i);
+        QM_CHUNKS(n, i)
+        qm_tensor_rule_loops()->divide(qm_chunk_n(n, i), limiter, x + i);
         norm = norm / limiter;
     }
     qm_tensor_rule_write(prev, &norm, sizeof norm);

@@ -33,8 +33,8 @@ void qm_sweep_run(enum qm_sweep_kind kind, const struct qm_sweep *a)
             device->sweep(kind, a);
         return;
     }
-    QM_CHUNKS(a->n, i, n)
-    run[kind](a, i, i + n);
+    QM_CHUNKS(a->n, i)
+    run[kind](a, i, i + qm_chunk_n(a->n, i));
 }
 
 qm_status qm_tensor_rule_alloc(size_t bytes, void **out)

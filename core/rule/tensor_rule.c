@@ -95,8 +95,8 @@ void qm_product(const float *x, int64_t step_a, int64_t step_k, const float *y, 
 
 void qm_average(float *old, const float *x, int64_t n, double decay, double weight)
 {
-    QM_CHUNKS(n, i, m)
-    qm_tensor_rule_loops()->average(m, (float)decay, (float)weight, x + i, old + i);
+    QM_CHUNKS(n, i)
+    qm_tensor_rule_loops()->average(qm_chunk_n(n, i), (float)decay, (float)weight, x + i, old + i);
 }
 
 qm_status qm_batch_means(const struct qm_matrices *m, const float *row, float **out)
@@ -156,6 +156,6 @@ void qm_clip_rms(float *x, int64_t n, double clip)
 {
     float den = qm_rms(x, n) / (float)clip;
     den = den < 1.0f ? 1.0f : den;
-    QM_CHUNKS(n, i, m)
-    qm_tensor_rule_loops()->divide(m, den, x + i);
+    QM_CHUNKS(n, i)
+    qm_tensor_rule_loops()->divide(qm_chunk_n(n, i), den, x + i);
 }
