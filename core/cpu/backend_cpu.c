@@ -12,7 +12,7 @@
 #include "core/base/isa.h"
 #include "core/base/narrow.h"
 #include "core/recipe/backend.h"
-#include "core/rule/blocks_param.h"
+#include "core/rule/param_loops.h"
 
 enum { PIECE = 1024, PAD = 64, ALIGN = 64, DRAWS = 256 }; /* PAD: a multiple of 16 */
 enum { PORTIONS = 16 };                                   /* of a thread's share of a pass */
@@ -98,8 +98,7 @@ static qm_status slot_open(struct plan *p, int i)
     struct slot *s = &p->slot[i];
     struct qm_quantizer q = qm_recipe_slot(&p->r, i, &p->shape);
     s->shape = p->shape;
-    if (p->r.rule->slot_shape)
-        p->r.rule->slot_shape(&p->r.hyper, i, &p->shape, &s->shape);
+    qm_rule_slot_shape(p->r.rule, &p->r.hyper, i, &p->shape, &s->shape);
     s->n = qm_shape_numel(&s->shape);
     QM_TRY(qm_codec_init(&s->c, &q));
     QM_TRY(qm_codec_fits(&s->c, &s->shape));
@@ -175,8 +174,8 @@ static qm_status cpu_open(const struct qm_recipe *r, const struct qm_shape *shap
         if (block > 0)
             p->piece = p->piece / gcd(p->piece, block) * block;
     }
-    p->second_alone =
-        p->n_slots == 2 && r->rule->second && !p->slot[0].is_global && p->slot[1].is_global;
+    p->second_alone = p->n_slots == 2 && r->rule->elementwise && r->rule->elementwise->second &&
+                      !p->slot[0].is_global && p->slot[1].is_global;
     p->piece = (PIECE + p->piece - 1) / p->piece * p->piece;
     int64_t most = p->n; /* a projected state may be larger than its parameter */
     for (int i = 0; st == QM_OK && i < p->n_slots; i++)
@@ -190,7 +189,7 @@ static qm_status cpu_open(const struct qm_recipe *r, const struct qm_shape *shap
     int residual = qm_param_residual(&r->param);
     if (st == QM_OK && residual && !(p->residual = aligned((size_t)p->n * (size_t)residual)))
         st = qm_fail(QM_NO_MEMORY, "residuals of %lld elements", (long long)p->n);
-    if (st == QM_OK && r->rule->states)
+    if (st == QM_OK && r->rule->tensor)
         st = whole_open(p);
     if (st == QM_OK && (!p->scratch || !p->share))
         st = qm_fail(QM_NO_MEMORY, "scratch of %lld elements", (long long)p->piece);
@@ -288,7 +287,7 @@ static void param_load(const struct plan *p, void *param, int64_t from, int64_t 
     else if (!p->residual && f == QM_PARAM_e4m3)
         qm_narrow()->e4m3_to_float(at, n, out);
     else
-        qm_param_blocks()->load(p->r.param, at, residual_at(p, from), n, out);
+        qm_param_loops()->load(p->r.param, at, residual_at(p, from), n, out);
 }
 
 static void param_store(struct plan *p, void *param, int64_t from, int64_t n, const float *x,
@@ -297,7 +296,7 @@ static void param_store(struct plan *p, void *param, int64_t from, int64_t n, co
     uint32_t draw[DRAWS];
     uint16_t *to = param_at(p, param, from);
     if (p->residual || p->r.param.format != QM_PARAM_bf16) {
-        qm_param_blocks()->store(p->r.param, x, n, draws, from, to, residual_at(p, from));
+        qm_param_loops()->store(p->r.param, x, n, draws, from, to, residual_at(p, from));
         return;
     }
     for (int64_t i = 0; i < n; i += DRAWS) {
@@ -357,7 +356,7 @@ static void run_piece(const struct step *st, int64_t from, int64_t n, int thread
         slots[i] = slot_floats(&p->slot[i], from, n, room + (i + 2) * p->stride, codes);
     }
     if (first) {
-        p->r.rule->second(&st->s, n, param, g, slots[1]);
+        p->r.rule->elementwise->second(&st->s, n, param, g, slots[1]);
         slot_fold(&p->slot[1], from, n, slots[1], thread, fold_only);
         return;
     }
@@ -368,7 +367,7 @@ static void run_piece(const struct step *st, int64_t from, int64_t n, int thread
             if (p->slot[i].is_f32)
                 slots[i] = memcpy(room + (i + 2) * p->stride, slots[i], sizeof(float) * (size_t)n);
     }
-    p->r.rule->block(&st->s, n, param, g, slots);
+    p->r.rule->elementwise->block(&st->s, n, param, g, slots);
     for (int i = 0; i < p->n_slots; i++) {
         struct slot *s = &p->slot[i];
         struct qm_draws d = slot_draws(st, i);
@@ -416,24 +415,24 @@ static void slot_whole(const struct step *st, int i, float *x, int store)
 }
 
 /* The rounds of a rule's states: after each its slots are encoded, and perhaps decoded again. */
-static qm_status run_rounds(const struct step *st, struct qm_whole *w)
+static qm_status run_rounds(const struct step *st, struct qm_tensor_rule_args *w)
 {
     const struct plan *p = st->p;
     const struct qm_rule *rule = p->r.rule;
     int round[QM_MAX_SLOTS] = {0}, last = 0;
-    for (int i = 0; i < p->n_slots && rule->round_of; i++) {
-        round[i] = rule->round_of(w, i);
+    for (int i = 0; i < p->n_slots; i++) {
+        round[i] = qm_rule_update_round(rule, w, i);
         last = round[i] > last ? round[i] : last;
     }
     for (w->round = 0; w->round <= last; w->round++) {
-        QM_TRY(rule->states(w));
+        QM_TRY(rule->tensor->states(w));
         for (int i = 0; i < p->n_slots; i++) {
             if (round[i] != w->round)
                 continue;
             if (in_place(&p->slot[i]))
                 continue;
             slot_whole(st, i, w->slot[i], 1);
-            if (p->r.state_stored || (rule->reads_back && rule->reads_back(w, i)))
+            if (p->r.state_stored || qm_rule_applies_stored(rule, w, i))
                 slot_whole(st, i, w->slot[i], 0);
         }
     }
@@ -476,7 +475,8 @@ static qm_status run_whole(const struct step *st)
 {
     struct plan *p = st->p;
     const struct qm_rule *rule = p->r.rule;
-    struct qm_whole w = {.s = &st->s, .shape = &p->shape, .room = p->room, .tensor = p->tensor};
+    struct qm_tensor_rule_args w = {
+        .s = &st->s, .shape = &p->shape, .room = p->room, .tensor = p->tensor};
     int is_f32 = p->r.param.format == QM_PARAM_f32;
     if (p->r.param.write == QM_WRITE_near && p->r.param.format != QM_PARAM_e4m3)
         w.param = is_f32                               ? QM_DTYPE_f32
@@ -496,7 +496,7 @@ static qm_status run_whole(const struct step *st)
             slot_whole(st, i, w.slot[i], 0);
     }
     QM_TRY(run_rounds(st, &w));
-    QM_TRY(rule->apply(&w));
+    QM_TRY(rule->tensor->apply(&w));
     for (int i = 0; i < p->n_slots; i++) /* what apply keeps for the next step (norms) is float32 */
         if (p->slot[i].is_f32 && !in_place(&p->slot[i]))
             slot_whole(st, i, w.slot[i], 1);
@@ -541,20 +541,20 @@ static int run_packed(const struct step *st, int64_t first, int64_t count, int t
                       int fold_only)
 {
     struct plan *p = st->p;
-    const struct qm_rule *rule = p->r.rule;
+    const struct qm_elementwise_ops *ops = p->r.rule->elementwise;
     int64_t from = first * p->piece, n = count * p->piece;
     const float *g = (const float *)st->g->data + from;
     struct qm_packed_slot at[QM_MAX_SLOTS];
     if (st->g->dtype != QM_DTYPE_f32 || p->r.param.format != QM_PARAM_f32)
         return 0;
     if (fold_only)
-        return rule->packed_fold && p->second_alone && p->slot[1].slope &&
+        return ops->packed_second && p->second_alone && p->slot[1].slope &&
                packed_slot(p, 1, from, n, thread, &at[1]) &&
-               rule->packed_fold(&st->s, n, g, &at[1]);
+               ops->packed_second(&st->s, n, g, &at[1]);
     for (int i = 0; i < p->n_slots; i++)
-        if (!rule->packed || !packed_slot(p, i, from, n, thread, &at[i]))
+        if (!ops->packed || !packed_slot(p, i, from, n, thread, &at[i]))
             return 0;
-    return rule->packed(&st->s, n, (float *)st->param + from, g, at);
+    return ops->packed(&st->s, n, (float *)st->param + from, g, at);
 }
 
 /* Pieces from `first` to `end`. */
@@ -644,10 +644,10 @@ static qm_status cpu_step(void *plan, struct qm_tensor *param, const struct qm_t
     p->r.rule->prepare(&p->r.hyper, t, &st.s);
     st.s.hyper = &p->r.hyper;
     st.s.param = p->r.param.format;
-    for (int i = 0; i < p->n_slots && p->n == 1 && p->r.rule->single; i++)
+    for (int i = 0; i < p->n_slots && p->n == 1 && p->r.rule->mark_absent; i++)
         if (p->slot[i].is_f32 && p->slot[i].n == 1)
-            p->r.rule->single(&st.s, i);
-    if (p->r.rule->states)
+            p->r.rule->mark_absent(&st.s, i);
+    if (p->r.rule->tensor)
         return run_whole(&st);
     for (int fold = 1; fold <= p->folds; fold++)
         fold_all(&st, fold);

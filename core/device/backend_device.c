@@ -37,7 +37,7 @@ static qm_status open_on(const struct qm_device *d, const struct qm_recipe *r,
         return qm_fail(QM_NO_MEMORY, "plan for %s", r->base->name);
     p->param = r->param;
     p->n = qm_shape_numel(shape);
-    qm_status st = r->rule->states ? qm_whole_open(d, mode, r, 1, shape, &tensor, &p->whole)
+    qm_status st = r->rule->tensor ? qm_whole_open(d, mode, r, 1, shape, &tensor, &p->whole)
                                    : qm_batch_open(d, mode, r, 1, shape, &tensor, &p->batch);
     if (st == QM_OK) {
         *plan = p;

@@ -299,9 +299,9 @@ static struct qm_step_scalars scalars_of(const struct qm_batch *b, int64_t t, ui
     b->r.rule->prepare(&b->r.hyper, t, &step);
     memcpy(s.c, step.c, sizeof s.c);
     memcpy(s.flag[0], step.flag, sizeof step.flag);
-    for (int i = 0; i < b->form.n_slots && b->r.rule->single; i++)
+    for (int i = 0; i < b->form.n_slots && b->r.rule->mark_absent; i++)
         if (b->form.slot[i].way == QM_WAY_PLAIN)
-            b->r.rule->single(&step, i);
+            b->r.rule->mark_absent(&step, i);
     memcpy(s.flag[1], step.flag, sizeof step.flag);
     return s;
 }

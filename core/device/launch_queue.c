@@ -34,7 +34,7 @@ struct lane {
     char *stack;
     struct note *note;
     int n_notes, most_notes, next, is_done;
-    const struct qm_whole *w;
+    const struct qm_tensor_rule_args *w;
 };
 
 struct bytes {
@@ -47,7 +47,7 @@ struct qm_launch_queue {
     void *module;
     int n;
     struct lane *lane;
-    qm_status (*work)(const struct qm_whole *);
+    qm_status (*work)(const struct qm_tensor_rule_args *);
     ucontext_t host;
     struct bytes table, put,
         got; /* operations in the order of their launches; data for and from there */
@@ -220,7 +220,7 @@ static struct qm_sweep of(int64_t n, float *x0, const float *x1, float c0, float
     return (struct qm_sweep){.n = n, .c = {c0, c1}, .x = {x0, QM_AT(x1)}};
 }
 
-/* Argument lists of struct qm_whole_blocks to operations; n > 0, as chunks are. */
+/* Argument lists of struct qm_tensor_rule_loops to operations; n > 0, as chunks are. */
 #define BLOCK(name, list, ...)           \
     static void name list                \
     {                                    \
@@ -267,18 +267,18 @@ static void lpmm_lerp(const struct qm_rule_step *s, int64_t n, const float *g, f
     sweep(QM_SWEEP_lpmm_lerp, &a);
 }
 
-static const struct qm_whole_blocks blocks = {.moment = moment,
-                                              .taken = taken,
-                                              .divide = divide,
-                                              .multiply = multiply,
-                                              .residual = residual,
-                                              .decay_step = decay_step,
-                                              .average = average,
-                                              .decay = decay,
-                                              .add_scaled = add_scaled,
-                                              .lpmm_lerp = lpmm_lerp};
+static const struct qm_tensor_rule_loops blocks = {.moment = moment,
+                                                   .taken = taken,
+                                                   .divide = divide,
+                                                   .multiply = multiply,
+                                                   .residual = residual,
+                                                   .decay_step = decay_step,
+                                                   .average = average,
+                                                   .decay = decay,
+                                                   .add_scaled = add_scaled,
+                                                   .lpmm_lerp = lpmm_lerp};
 
-static const struct qm_whole_device there = {&blocks, room, release, get, put, sweep, kept};
+static const struct qm_tensor_rule_device there = {&blocks, room, release, get, put, sweep, kept};
 
 /* ---- notes to launches ------------------------------------------------------------------------------ */
 
@@ -461,8 +461,8 @@ static qm_status begin_many(struct qm_launch_queue *all, const uint8_t *takes_pa
 }
 
 qm_status qm_lanes_run(struct qm_launch_queue *all, void *module,
-                       qm_status (*work)(const struct qm_whole *), const struct qm_whole *w,
-                       const uint8_t *takes_part)
+                       qm_status (*work)(const struct qm_tensor_rule_args *),
+                       const struct qm_tensor_rule_args *w, const uint8_t *takes_part)
 {
     qm_status st = QM_OK;
     all->module = module;
@@ -474,12 +474,12 @@ qm_status qm_lanes_run(struct qm_launch_queue *all, void *module,
     if (all->n > 1)
         st = begin_many(all, takes_part);
     current = all->lane;
-    qm_whole_on(&there);
+    qm_tensor_rule_set_device(&there);
     if (all->n > 1 && st == QM_OK)
         run_many(all);
     else if (st == QM_OK && (!takes_part || takes_part[0]))
         st = work(w);
-    qm_whole_on(NULL);
+    qm_tensor_rule_set_device(NULL);
     current = NULL;
     for (int k = 0; k < all->n && st == QM_OK; k++)
         st = all->lane[k].st;

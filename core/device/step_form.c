@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/device/tensor_rule_form.h"
+
 enum { TILE = QM_STEP_THREADS * QM_STEP_EACH, WARP = 32 };
 
 /* ---- the form ------------------------------------------------------------------------------- */
@@ -65,14 +67,14 @@ qm_status qm_step_form(const struct qm_recipe *r, const struct qm_shape *shape, 
                        struct qm_step_form *out)
 {
     int64_t step = QM_STEP_EACH;
-    if (!r->rule->element)
+    if (!r->rule->elementwise)
         return qm_fail(QM_SKIPPED, "rule %s sums over whole tensors: no single kernel",
                        r->rule->name);
     memset(out, 0, sizeof *out);
     out->rule = r->rule;
     out->param = r->param;
     out->grad = grad;
-    out->whole = r->rule->sweeps;
+    out->whole = r->rule->tensor != NULL;
     out->n_slots = r->rule->n_slots;
     out->rank = 1;
     for (int i = 0; i < out->n_slots; i++) {
@@ -240,7 +242,7 @@ static const char *format_of(enum qm_dtype grad)
 static int first_slot(const struct qm_step_form *s)
 {
     const struct qm_quantizer *q = &s->slot[0].codec.q;
-    return q->bits && qm_round_draws(q->round) ? s->rule->first_slot : 0;
+    return q->bits && qm_round_draws(q->round) ? qm_whole_slot_number(s->rule) : 0;
 }
 
 static void print_form(FILE *f, const struct qm_step_form *s)
@@ -260,7 +262,8 @@ static void print_form(FILE *f, const struct qm_step_form *s)
             "%d\n#define QM_BY_VALUE_CHUNKS %d\n"
             "#define QM_ELEMENT_FN qm_element_%s\n",
             s->n_slots, s->rank, s->tile, s->folds, s->room > 0 ? s->room : 1, shared, values,
-            edges, first_slot(s), s->by_value_tensors, s->by_value_chunks, s->rule->element);
+            edges, first_slot(s), s->by_value_tensors, s->by_value_chunks,
+            s->rule->elementwise->element);
     fprintf(f,
             "#define QM_FORMAT ((enum qm_param_format)%d)\n"
             "#define QM_WRITE ((enum qm_param_write)%d)\n#define QM_GRADIENT QM_PARAM_%s\n",

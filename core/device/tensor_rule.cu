@@ -4,7 +4,7 @@
  * float32; each slot decoded; one launch per operation of core/rule/sweep.h, in the order of the rule's own
  * code; slots encoded, perhaps decoded again; the parameter stored.  Sums keep the
  * order that the CPU defines: rows, columns, channels, matrices and elements of a product run beside each
- * other, a thread each; the squares of a tensor go in blocks whose sums are exact (core/rule/whole.h);
+ * other, a thread each; the squares of a tensor go in blocks whose sums are exact (core/rule/tensor_rule.h);
  * bitsandbytes' norm in eight lanes is one thread's.
  *
  * A projection is data: the host draws or factorizes a new one when it is due (core/rule/lowrank.h). */

@@ -10,19 +10,27 @@ static void prepare(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
     s->t = t;
 }
 
+static const struct qm_elementwise_ops replace = {.element = "replace"};
+static const struct qm_tensor_ops with_sweeps = {.on_device = 1};
+
 /* Draws go by the number of the slot in its rule: the third stands for all that follow. */
-#define RULE(text, first, with_sweeps)                                                        \
+#define RULE(text, ops)                                                                       \
     {                                                                                         \
         .name = text, .n_slots = 1, .slot = {"values"}, .slot_sign = {1}, .prepare = prepare, \
-        .element = "replace", .first_slot = first, .sweeps = with_sweeps                          \
+        .elementwise = &replace, .tensor = ops                                                \
     }
-static const struct qm_rule slot_rule[] = {RULE("slot 0", 0, 0), RULE("slot 1", 1, 0),
-                                           RULE("slot 2", 2, 0)};
-static const struct qm_rule body_rule = RULE("body", 0, 1);
+static const struct qm_rule slot_rule[] = {RULE("slot 0", NULL), RULE("slot 1", NULL),
+                                           RULE("slot 2", NULL)};
+static const struct qm_rule body_rule = RULE("body", &with_sweeps);
 
 int qm_whole_is_slot(const struct qm_rule *r)
 {
     return r >= slot_rule && r < slot_rule + sizeof slot_rule / sizeof *slot_rule;
+}
+
+int qm_whole_slot_number(const struct qm_rule *r)
+{
+    return qm_whole_is_slot(r) ? (int)(r - slot_rule) : 0;
 }
 
 int qm_whole_is_plain(const struct qm_recipe *r)
@@ -34,7 +42,7 @@ qm_status qm_whole_recipe(const struct qm_recipe *r, int i, const struct qm_shap
                           struct qm_recipe *out, struct qm_shape *slot)
 {
     const struct qm_quantizer f32 = {.plain = QM_PLAIN_f32};
-    if (!r->rule->sweeps)
+    if (!r->rule->tensor || !r->rule->tensor->on_device)
         return qm_fail(QM_SKIPPED, "rule %s works on whole tensors on the host: no kernel yet",
                        r->rule->name);
     *out = *r;
@@ -46,8 +54,7 @@ qm_status qm_whole_recipe(const struct qm_recipe *r, int i, const struct qm_shap
         out->slot[0] = out->plain[0] = f32;
         return QM_OK;
     }
-    if (r->rule->slot_shape)
-        r->rule->slot_shape(&r->hyper, i, shape, slot);
+    qm_rule_slot_shape(r->rule, &r->hyper, i, shape, slot);
     out->rule = &slot_rule[i < 2 ? i : 2];
     out->slot[0] = out->plain[0] = qm_recipe_slot(r, i, shape);
     out->init_code[0] = r->init_code[i];
@@ -71,8 +78,8 @@ qm_status qm_recipe_form(const struct qm_recipe *r, int part, const struct qm_sh
                          enum qm_dtype grad, struct qm_step_form *out, int *is_there)
 {
     int is_needed = 0, left = part;
-    *is_there = !r->rule->states && part == 0;
-    if (!r->rule->states)
+    *is_there = !r->rule->tensor && part == 0;
+    if (!r->rule->tensor)
         return part == 0 ? qm_step_form(r, shape, grad, out) : QM_OK;
     for (int i = QM_WHOLE_BODY; i < r->rule->n_slots; i++) {
         QM_TRY(qm_whole_form(r, i, shape, grad, out, &is_needed));

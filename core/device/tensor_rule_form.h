@@ -28,4 +28,7 @@ qm_status qm_recipe_form(const struct qm_recipe *r, int part, const struct qm_sh
 int qm_whole_is_plain(const struct qm_recipe *r);
 int qm_whole_is_slot(const struct qm_rule *r);
 
+/* The number of the slot, by which its draws go; 0 for any other rule. */
+int qm_whole_slot_number(const struct qm_rule *r);
+
 #endif

@@ -30,7 +30,7 @@ struct qm_whole_plan {
     struct qm_recipe r;
     int n, n_slots;
     struct tensor *tensor;
-    struct qm_whole *w;
+    struct qm_tensor_rule_args *w;
     uint8_t *takes_part;
     struct part body, slot[QM_MAX_SLOTS];
     struct qm_launch_queue *lanes;
@@ -74,13 +74,12 @@ static int ways_of(const struct qm_whole_plan *p, const struct tensor *t, int i)
 {
     const struct qm_rule *rule = p->r.rule;
     struct qm_rule_step s;
-    const struct qm_whole w = {.s = &s, .shape = &t->shape, .tensor = t->id};
+    const struct qm_tensor_rule_args w = {.s = &s, .shape = &t->shape, .tensor = t->id};
     if (i == QM_WHOLE_BODY)
         return 0;
     rule->prepare(&p->r.hyper, 2, &s);
     s.hyper = &p->r.hyper;
-    return 2 * (rule->round_of ? rule->round_of(&w, i) : 0) +
-           (rule->reads_back ? rule->reads_back(&w, i) : 0);
+    return 2 * qm_rule_update_round(rule, &w, i) + qm_rule_applies_stored(rule, &w, i);
 }
 
 struct forms {
@@ -241,7 +240,7 @@ qm_status qm_whole_take(struct qm_whole_plan *p, int k, void *param)
     return qm_batch_take(batch_of(&p->body, k), p->body.index[k], param);
 }
 
-/* How the parameter is stored, as rules ask for it (struct qm_whole). */
+/* How the parameter is stored, as rules ask for it (struct qm_tensor_rule_args). */
 static enum qm_dtype rounds_to(const struct qm_param *p)
 {
     if (p->write != QM_WRITE_near)
@@ -260,24 +259,25 @@ static void prepare(struct qm_whole_plan *p, int k, int64_t step)
     p->r.rule->prepare(&p->r.hyper, step, &t->step);
     t->step.hyper = &p->r.hyper;
     t->step.param = p->r.param.format;
-    p->w[k] = (struct qm_whole){.s = &t->step,
-                                .shape = &t->shape,
-                                .tensor = t->id,
-                                .param = rounds_to(&p->r.param),
-                                .p = pointer(p->r.param.format == QM_PARAM_f32 ? at.p : at.values),
-                                .g = pointer(g_is_wide ? at.wide_g : at.g),
-                                .room = pointer(t->room)};
+    p->w[k] = (struct qm_tensor_rule_args){
+        .s = &t->step,
+        .shape = &t->shape,
+        .tensor = t->id,
+        .param = rounds_to(&p->r.param),
+        .p = pointer(p->r.param.format == QM_PARAM_f32 ? at.p : at.values),
+        .g = pointer(g_is_wide ? at.wide_g : at.g),
+        .room = pointer(t->room)};
     for (int i = 0; i < p->n_slots; i++) {
         struct qm_batch_place s = place_of(&p->slot[i], k);
         p->w[k].slot[i] = pointer(t->in_place[i] ? s.values : s.g);
         p->w[k].slot_shape[i] = t->slot_shape[i];
         p->w[k].slot_is_f32[i] = t->slot_is_f32[i];
-        if (t->n == 1 && p->r.rule->single && t->slot_is_f32[i] &&
+        if (t->n == 1 && p->r.rule->mark_absent && t->slot_is_f32[i] &&
             qm_shape_numel(&t->slot_shape[i]) == 1)
-            p->r.rule->single(&t->step, i);
+            p->r.rule->mark_absent(&t->step, i);
     }
     for (int i = 0; i < p->n_slots; i++)
-        t->round[i] = p->r.rule->round_of ? p->r.rule->round_of(&p->w[k], i) : 0;
+        t->round[i] = qm_rule_update_round(p->r.rule, &p->w[k], i);
 }
 
 /* The parameters and the gradients as float32, where they are not. */
@@ -310,7 +310,7 @@ static int is_of_round(const struct qm_whole_plan *p, int k, int i, int round)
 static int is_read_back(const struct qm_whole_plan *p, int k, int i, int round)
 {
     return is_of_round(p, k, i, round) &&
-           (p->r.state_stored || (p->r.rule->reads_back && p->r.rule->reads_back(&p->w[k], i)));
+           (p->r.state_stored || qm_rule_applies_stored(p->r.rule, &p->w[k], i));
 }
 
 /* What apply keeps for the next step is float32. */
@@ -381,11 +381,11 @@ static qm_status run_rule(struct qm_whole_plan *p, int64_t t, uint64_t seed)
     const struct qm_rule *rule = p->r.rule;
     void *module = qm_whole_module(p);
     for (int round = 0; last_round(p, round); round++) {
-        QM_TRY(qm_lanes_run(p->lanes, module, rule->states, p->w, p->takes_part));
+        QM_TRY(qm_lanes_run(p->lanes, module, rule->tensor->states, p->w, p->takes_part));
         QM_TRY(encode(p, is_of_round, round, t, seed));
         QM_TRY(decode(p, is_read_back, round));
     }
-    QM_TRY(qm_lanes_run(p->lanes, module, rule->apply, p->w, NULL));
+    QM_TRY(qm_lanes_run(p->lanes, module, rule->tensor->apply, p->w, NULL));
     return encode(p, is_kept, 0, t, seed);
 }
 

@@ -1,5 +1,5 @@
 /* simd_group.h - what encodes and decodes a group of elements in registers; included, once per
- * instruction set, by whatever makes loops of it (simd.c, core/rule/fused.h). */
+ * instruction set, by whatever makes loops of it (simd.c, core/rule/packed_blocks.h). */
 #ifndef QM_QUANT_SIMD_GROUP_H
 #define QM_QUANT_SIMD_GROUP_H
 

@@ -357,8 +357,7 @@ qm_status qm_recipe_bytes(const struct qm_recipe *r, const struct qm_shape *shap
         struct qm_quantizer q = qm_recipe_slot(r, i, shape);
         struct qm_shape own = *shape;
         struct qm_codec c = {.q = q};
-        if (r->rule->slot_shape)
-            r->rule->slot_shape(&r->hyper, i, shape, &own);
+        qm_rule_slot_shape(r->rule, &r->hyper, i, shape, &own);
         QM_TRY(qm_codec_fits(&c, &own));
         sum += qm_state_bytes(&c, &own);
     }

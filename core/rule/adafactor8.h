@@ -15,21 +15,21 @@
 #include "core/rule/rule.h"
 #include "core/rule/sweep.h"
 
-enum qm_a8_slot {
-    QM_A8_M,        /* exp_avg: of the parameter's shape, or of the projected gradient's */
-    QM_A8_ROW,      /* row_var [batch x rows] */
-    QM_A8_COL,      /* col_var [batch x cols] */
-    QM_A8_V,        /* variance, unfactored */
-    QM_A8_CONF_ROW, /* CAME */
-    QM_A8_CONF_COL,
-    QM_A8_NORM, /* prev_norm: of the limiter */
-    QM_A8_PROJ, /* the projection, where the caller gives it (gap < 0) */
-    QM_A8_SLOTS
+enum qm_adafactor8_slot {
+    QM_ADAFACTOR8_M,        /* exp_avg: of the parameter's shape, or of the projected gradient's */
+    QM_ADAFACTOR8_ROW,      /* row_var [batch x rows] */
+    QM_ADAFACTOR8_COL,      /* col_var [batch x cols] */
+    QM_ADAFACTOR8_V,        /* variance, unfactored */
+    QM_ADAFACTOR8_CONF_ROW, /* CAME */
+    QM_ADAFACTOR8_CONF_COL,
+    QM_ADAFACTOR8_NORM, /* prev_norm: of the limiter */
+    QM_ADAFACTOR8_PROJ, /* the projection, where the caller gives it (gap < 0) */
+    QM_ADAFACTOR8_SLOTS
 };
 
 /* A tensor as the source sees it: batch matrices of rows x cols (APOLLO: one of dim[0] x rest). */
-struct qm_a8 {
-    const struct qm_whole *w;
+struct qm_adafactor8 {
+    const struct qm_tensor_rule_args *w;
     const struct qm_hyper *h;
     int is_026, is_cuda;
     int has_m, is_factored, is_came, is_apollo;
@@ -44,45 +44,46 @@ struct qm_a8 {
 };
 
 /* A step's scalars and geometry; the tensor may have no element. */
-struct qm_a8 qm_a8_open(const struct qm_whole *w);
+struct qm_adafactor8 qm_adafactor8_open(const struct qm_tensor_rule_args *w);
 
 /* Geometry alone: which slots there are. */
-void qm_a8_shape(struct qm_a8 *a, const struct qm_hyper *h, const struct qm_shape *shape);
+void qm_adafactor8_shape(struct qm_adafactor8 *a, const struct qm_hyper *h,
+                         const struct qm_shape *shape);
 
 /* The gradient as the averages see it: sign turned, non-finite to 0 where the source does so. */
-void qm_a8_gradients(const struct qm_a8 *a, int sanitized, float *out);
+void qm_adafactor8_gradients(const struct qm_adafactor8 *a, int sanitized, float *out);
 
 /* The slot's average of squares takes in fresh[n], each + add. */
-void qm_a8_squares(const struct qm_a8 *a, enum qm_a8_slot slot, const float *fresh, int64_t n,
-                   float add);
+void qm_adafactor8_squares(const struct qm_adafactor8 *a, enum qm_adafactor8_slot slot,
+                           const float *fresh, int64_t n, float add);
 
 /* The same of the squares of x[n], whose sign is turned first. */
-void qm_a8_squares_of(const struct qm_a8 *a, enum qm_a8_slot slot, const float *x, int64_t n,
-                      int turns, float add);
+void qm_adafactor8_squares_of(const struct qm_adafactor8 *a, enum qm_adafactor8_slot slot,
+                              const float *x, int64_t n, int turns, float add);
 
 /* n elements of the first moment take in fresh ones. */
-void qm_a8_moment(const struct qm_a8 *a, int64_t n, const float *fresh, float *m);
+void qm_adafactor8_moment(const struct qm_adafactor8 *a, int64_t n, const float *fresh, float *m);
 
 /* The parameter's rate: max(RMS(p), eps2) rho, or rho. */
-double qm_a8_rate(const struct qm_a8 *a);
+double qm_adafactor8_rate(const struct qm_adafactor8 *a);
 
 /* The limiter of the update's norm (Fira): the factor for an update of this norm; keeps its memory
  * in slot prev_norm.  *norm: made 0 where it is not finite (0.2.6). */
-double qm_a8_limit(const struct qm_a8 *a, double *norm);
+double qm_adafactor8_limit(const struct qm_adafactor8 *a, double *norm);
 
 /* p <- p (1 - decay) - rate u, each product rounded to float32. */
-void qm_a8_write(const struct qm_a8 *a, double alpha, double rate, const float *u);
+void qm_adafactor8_write(const struct qm_adafactor8 *a, double alpha, double rate, const float *u);
 
 /* The two halves of a step, as struct qm_rule has them. */
-qm_status qm_a8_states(const struct qm_whole *w);
-qm_status qm_a8_apply(const struct qm_whole *w);
+qm_status qm_adafactor8_states(const struct qm_tensor_rule_args *w);
+qm_status qm_adafactor8_apply(const struct qm_tensor_rule_args *w);
 
 /* The step in the projected space (adafactor8_apollo.c). */
-qm_status qm_a8_apollo_states(const struct qm_a8 *a);
-qm_status qm_a8_apollo_apply(const struct qm_a8 *a);
+qm_status qm_adafactor8_apollo_states(const struct qm_adafactor8 *a);
+qm_status qm_adafactor8_apollo_apply(const struct qm_adafactor8 *a);
 
 /* 1 on the steps that begin the projected second moment anew: the first and, in 0.2.1, every one
  * that draws a new projection. */
-int qm_a8_starts(const struct qm_a8 *a);
+int qm_adafactor8_starts(const struct qm_adafactor8 *a);
 
 #endif

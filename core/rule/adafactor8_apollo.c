@@ -11,20 +11,20 @@
 
 #include "core/base/philox.h"
 #include "core/rule/lowrank.h"
-#include "core/rule/whole.h"
+#include "core/rule/tensor_rule.h"
 
-static int64_t gap_of(const struct qm_a8 *a)
+static int64_t gap_of(const struct qm_adafactor8 *a)
 {
     double gap = fabs(a->h->gap);
     return gap >= 1.0 ? (int64_t)gap : 1;
 }
 
-int qm_a8_starts(const struct qm_a8 *a)
+int qm_adafactor8_starts(const struct qm_adafactor8 *a)
 {
     return a->t == 1 || (!a->is_026 && (a->t - 1) % gap_of(a) == 0);
 }
 
-static struct qm_lowrank lowrank_of(const struct qm_a8 *a)
+static struct qm_lowrank lowrank_of(const struct qm_adafactor8 *a)
 {
     return (struct qm_lowrank){.right = a->is_right,
                                .m = a->rows,
@@ -35,7 +35,7 @@ static struct qm_lowrank lowrank_of(const struct qm_a8 *a)
 }
 
 /* N(0, 1) / sqrt(rank) by Box and Muller from two words of the counter generator. */
-static void draw_numbers(const struct qm_a8 *a, int64_t which, int64_t n, float *p)
+static void draw_numbers(const struct qm_adafactor8 *a, int64_t which, int64_t n, float *p)
 {
     const double tau = 6.283185307179586;
     struct qm_draws d = qm_draws_for(0, (int64_t)0x80000000 + which, a->w->tensor,
@@ -48,20 +48,20 @@ static void draw_numbers(const struct qm_a8 *a, int64_t which, int64_t n, float 
 }
 
 /* The projection of this step, to be released: drawn on the host, and on a device kept until the next. */
-static qm_status draw_projection(const struct qm_a8 *a, void **out)
+static qm_status draw_projection(const struct qm_adafactor8 *a, void **out)
 {
     int64_t n = a->rank * (a->is_right ? a->cols : a->rows), which = (a->t - 1) / gap_of(a);
     size_t bytes = sizeof(float) * (size_t)n;
     int is_new = 0;
-    QM_TRY(qm_whole_kept(which, bytes, out, &is_new));
+    QM_TRY(qm_tensor_rule_cached(which, bytes, out, &is_new));
     float *here = is_new ? malloc(bytes + 1) : NULL;
     if (is_new && !here) {
-        qm_whole_release(*out);
+        qm_tensor_rule_free(*out);
         return qm_fail(QM_NO_MEMORY, "a projection of rank %lld", (long long)a->rank);
     }
     if (is_new) {
         draw_numbers(a, which, n, here);
-        qm_whole_put(*out, here, bytes);
+        qm_tensor_rule_write(*out, here, bytes);
     }
     free(here);
     return QM_OK;
@@ -69,20 +69,20 @@ static qm_status draw_projection(const struct qm_a8 *a, void **out)
 
 /* low = the projected gradient; the gradient itself in w->room.  0.2.6 takes non-finite entries as 0 before
  * it projects. */
-static qm_status project(const struct qm_a8 *a, const struct qm_lowrank *l, float *low)
+static qm_status project(const struct qm_adafactor8 *a, const struct qm_lowrank *l, float *low)
 {
     float *g = a->w->room;
     void *drawn = NULL;
     if (a->h->gap >= 0.0)
         QM_TRY(draw_projection(a, &drawn));
-    qm_a8_gradients(a, a->is_026 || a->is_cuda, g);
-    qm_status st = qm_lowrank_project(l, g, drawn ? drawn : a->w->slot[QM_A8_PROJ], low);
-    qm_whole_release(drawn);
+    qm_adafactor8_gradients(a, a->is_026 || a->is_cuda, g);
+    qm_status st = qm_lowrank_project(l, g, drawn ? drawn : a->w->slot[QM_ADAFACTOR8_PROJ], low);
+    qm_tensor_rule_free(drawn);
     return st;
 }
 
 /* Adafactor's eps1 or, where the source is given none, apollo_eps. */
-static double regularizer(const struct qm_a8 *a)
+static double regularizer(const struct qm_adafactor8 *a)
 {
     return a->h->eps1 < 0.0 ? a->h->eps : a->h->eps1;
 }
@@ -90,10 +90,11 @@ static double regularizer(const struct qm_a8 *a)
 /* ---- states --------------------------------------------------------------------------------- */
 
 /* Row and column means of the squares, in float32 averages that start at the first of them. */
-static void factor_states(const struct qm_a8 *a, const struct qm_lowrank *l, const float *low)
+static void factor_states(const struct qm_adafactor8 *a, const struct qm_lowrank *l,
+                          const float *low)
 {
     double add = a->is_026 ? regularizer(a) : 0.0, b = a->b, old = 1.0 - b;
-    if (qm_a8_starts(a)) {
+    if (qm_adafactor8_starts(a)) {
         b = a->is_026 ? b : 1.0;
         old = 0.0;
     }
@@ -102,40 +103,40 @@ static void factor_states(const struct qm_a8 *a, const struct qm_lowrank *l, con
         s.c[0] = (float)old;
         s.c[1] = (float)b;
         s.d[0] = add;
-        s.x[0] = a->w->slot[axis ? QM_A8_ROW : QM_A8_COL];
+        s.x[0] = a->w->slot[axis ? QM_ADAFACTOR8_ROW : QM_ADAFACTOR8_COL];
         s.x[1] = QM_AT(low);
-        qm_sweep_run(QM_SWEEP_a8_low_means, &s);
+        qm_sweep_run(QM_SWEEP_adafactor8_low_means, &s);
     }
 }
 
 /* The unfactored second moment of R[n]. */
-static void second_states(const struct qm_a8 *a, int64_t n, const float *low)
+static void second_states(const struct qm_adafactor8 *a, int64_t n, const float *low)
 {
     float add = a->is_026 ? (float)regularizer(a) : 0.0f, first = a->is_026 ? (float)a->b : 1.0f;
-    if (qm_a8_starts(a))
-        qm_sweep_run(
-            QM_SWEEP_a8_begin,
-            &(struct qm_sweep){.n = n, .c = {first}, .x = {a->w->slot[QM_A8_V], QM_AT(low)}});
+    if (qm_adafactor8_starts(a))
+        qm_sweep_run(QM_SWEEP_adafactor8_begin,
+                     &(struct qm_sweep){
+                         .n = n, .c = {first}, .x = {a->w->slot[QM_ADAFACTOR8_V], QM_AT(low)}});
     else
-        qm_a8_squares_of(a, QM_A8_V, low, n, 0, add);
+        qm_adafactor8_squares_of(a, QM_ADAFACTOR8_V, low, n, 0, add);
 }
 
-qm_status qm_a8_apollo_states(const struct qm_a8 *a)
+qm_status qm_adafactor8_apollo_states(const struct qm_adafactor8 *a)
 {
     const struct qm_lowrank l = lowrank_of(a);
     int64_t n = l.rows * l.cols;
     void *low = NULL;
-    QM_TRY(qm_whole_room(sizeof(float) * (size_t)n, &low));
+    QM_TRY(qm_tensor_rule_alloc(sizeof(float) * (size_t)n, &low));
     qm_status st = project(a, &l, low);
     if (st == QM_OK && a->h->factored)
         factor_states(a, &l, low);
     else if (st == QM_OK)
         second_states(a, n, low);
     if (st == QM_OK && a->has_m && !a->is_026) /* 0.2.1 drops the momentum every step */
-        qm_sweep_run(QM_SWEEP_fill, &(struct qm_sweep){.n = n, .x = {a->w->slot[QM_A8_M]}});
+        qm_sweep_run(QM_SWEEP_fill, &(struct qm_sweep){.n = n, .x = {a->w->slot[QM_ADAFACTOR8_M]}});
     if (st == QM_OK && a->has_m)
-        qm_a8_moment(a, n, low, a->w->slot[QM_A8_M]);
-    qm_whole_release(low);
+        qm_adafactor8_moment(a, n, low, a->w->slot[QM_ADAFACTOR8_M]);
+    qm_tensor_rule_free(low);
     return st;
 }
 
@@ -143,33 +144,36 @@ qm_status qm_a8_apollo_states(const struct qm_a8 *a)
 
 /* factor[channels]: |adapted| / |plain| of every channel of R, or of all of it; room for as many behind
  * them, and for three more. */
-static void scaling_factors(const struct qm_a8 *a, const struct qm_lowrank *l, const float *low,
-                            double *factor)
+static void scaling_factors(const struct qm_adafactor8 *a, const struct qm_lowrank *l,
+                            const float *low, double *factor)
 {
     float *const *slot = a->w->slot;
     struct qm_sweep s = qm_lowrank_sweep(l, l->right);
     double *totals = factor + 2 * s.n, *mean = totals + 2;
     if (a->h->factored)
-        qm_sweep_run(QM_SWEEP_a8_low_mean, &(struct qm_sweep){.n = 1,
-                                                              .inner = l->rows,
-                                                              .d = {regularizer(a)},
-                                                              .x = {NULL, slot[QM_A8_ROW]},
-                                                              .y = {mean}});
+        qm_sweep_run(QM_SWEEP_adafactor8_low_mean,
+                     &(struct qm_sweep){.n = 1,
+                                        .inner = l->rows,
+                                        .d = {regularizer(a)},
+                                        .x = {NULL, slot[QM_ADAFACTOR8_ROW]},
+                                        .y = {mean}});
     s.d[0] = a->h->eps;
     s.flag[0] = a->h->factored;
     s.flag[1] = a->is_cuda;
-    s.x[1] = a->has_m ? slot[QM_A8_M] : QM_AT(low);
-    s.x[2] = slot[!a->h->factored ? QM_A8_V : l->right ? QM_A8_ROW : QM_A8_COL];
-    s.x[3] = slot[l->right ? QM_A8_COL : QM_A8_ROW];
+    s.x[1] = a->has_m ? slot[QM_ADAFACTOR8_M] : QM_AT(low);
+    s.x[2] = slot[!a->h->factored ? QM_ADAFACTOR8_V
+                  : l->right      ? QM_ADAFACTOR8_ROW
+                                  : QM_ADAFACTOR8_COL];
+    s.x[3] = slot[l->right ? QM_ADAFACTOR8_COL : QM_ADAFACTOR8_ROW];
     s.y[0] = factor;
     s.y[1] = mean;
-    qm_sweep_run(QM_SWEEP_a8_channel_squares, &s);
+    qm_sweep_run(QM_SWEEP_adafactor8_channel_squares, &s);
     qm_lowrank_squares(l, l->right, low, factor + s.n);
     if (a->h->tensor_scale)
-        qm_sweep_run(QM_SWEEP_a8_totals,
+        qm_sweep_run(QM_SWEEP_adafactor8_totals,
                      &(struct qm_sweep){.n = 2, .inner = s.n, .y = {totals, factor}});
     qm_sweep_run(
-        QM_SWEEP_a8_ratio,
+        QM_SWEEP_adafactor8_ratio,
         &(struct qm_sweep){.n = s.n,
                            .d = {a->correction * (a->h->scale_front ? sqrt(a->h->scale) : 1.0)},
                            .flag = {a->h->tensor_scale},
@@ -177,13 +181,13 @@ static void scaling_factors(const struct qm_a8 *a, const struct qm_lowrank *l, c
 }
 
 /* u <- the gradient, each channel by its factor. */
-static qm_status scaled(const struct qm_a8 *a, float *u)
+static qm_status scaled(const struct qm_adafactor8 *a, float *u)
 {
     const struct qm_lowrank l = lowrank_of(a);
     int64_t channels = l.right ? l.rows : l.cols, n = l.rows * l.cols;
     void *room = NULL;
-    QM_TRY(qm_whole_room(sizeof(double) * (size_t)(2 * channels + 3) + sizeof(float) * (size_t)n,
-                         &room));
+    QM_TRY(qm_tensor_rule_alloc(
+        sizeof(double) * (size_t)(2 * channels + 3) + sizeof(float) * (size_t)n, &room));
     double *factor = room;
     float *low = (float *)(factor + 2 * channels + 3);
     qm_status st = project(a, &l, low);
@@ -191,19 +195,19 @@ static qm_status scaled(const struct qm_a8 *a, float *u)
         scaling_factors(a, &l, low, factor);
         qm_lowrank_channels(&l, l.right, 0, factor, u, u);
     }
-    qm_whole_release(room);
+    qm_tensor_rule_free(room);
     return st;
 }
 
-qm_status qm_a8_apollo_apply(const struct qm_a8 *a)
+qm_status qm_adafactor8_apollo_apply(const struct qm_adafactor8 *a)
 {
     float *u = a->w->room;
     QM_TRY(scaled(a, u));
-    double norm = sqrt(qm_sum_squares(u, a->n)), limit = qm_a8_limit(a, &norm);
+    double norm = sqrt(qm_sum_squares(u, a->n)), limit = qm_adafactor8_limit(a, &norm);
     double denom = fmax(1.0, (a->is_026 ? norm : norm * limit) / (sqrt((double)a->n) * a->h->clip));
-    double alpha = qm_a8_rate(a), after = a->h->scale_front ? 1.0 : sqrt(a->h->scale);
+    double alpha = qm_adafactor8_rate(a), after = a->h->scale_front ? 1.0 : sqrt(a->h->scale);
     if (limit == 0.0)
         qm_sweep_run(QM_SWEEP_fill, &(struct qm_sweep){.n = a->n, .x = {u}});
-    qm_a8_write(a, alpha, alpha / denom * limit * after, u);
+    qm_adafactor8_write(a, alpha, alpha / denom * limit * after, u);
     return QM_OK;
 }

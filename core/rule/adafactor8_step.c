@@ -8,43 +8,44 @@
 #include <float.h>
 #include <math.h>
 
-#include "core/rule/whole.h"
+#include "core/rule/tensor_rule.h"
 
 /* ---- elements ------------------------------------------------------------------------------- */
 
 /* How an average of squares in this slot takes one in; add: to a fresh one before. */
-static struct qm_sweep square_of(const struct qm_a8 *a, enum qm_a8_slot slot, float add)
+static struct qm_sweep square_of(const struct qm_adafactor8 *a, enum qm_adafactor8_slot slot,
+                                 float add)
 {
-    enum qm_a8_way way = QM_A8_LERP;
+    enum qm_adafactor8_way way = QM_ADAFACTOR8_LERP;
     if (a->is_cuda && !a->w->slot_is_f32[slot])
-        way = QM_A8_KERNEL;
-    else if (slot == QM_A8_V && a->w->slot_is_f32[slot] && !a->is_apollo)
-        way = QM_A8_MIX;
+        way = QM_ADAFACTOR8_KERNEL;
+    else if (slot == QM_ADAFACTOR8_V && a->w->slot_is_f32[slot] && !a->is_apollo)
+        way = QM_ADAFACTOR8_MIX;
     return (struct qm_sweep){
         .c = {(float)a->b, (float)(1.0 - a->b), add}, .flag = {(int)way}, .x = {a->w->slot[slot]}};
 }
 
-void qm_a8_squares(const struct qm_a8 *a, enum qm_a8_slot slot, const float *fresh, int64_t n,
-                   float add)
+void qm_adafactor8_squares(const struct qm_adafactor8 *a, enum qm_adafactor8_slot slot,
+                           const float *fresh, int64_t n, float add)
 {
     struct qm_sweep m = square_of(a, slot, add);
     m.n = n;
     m.x[1] = QM_AT(fresh);
-    qm_sweep_run(QM_SWEEP_a8_square, &m);
+    qm_sweep_run(QM_SWEEP_adafactor8_square, &m);
 }
 
-void qm_a8_squares_of(const struct qm_a8 *a, enum qm_a8_slot slot, const float *x, int64_t n,
-                      int turns, float add)
+void qm_adafactor8_squares_of(const struct qm_adafactor8 *a, enum qm_adafactor8_slot slot,
+                              const float *x, int64_t n, int turns, float add)
 {
     struct qm_sweep m = square_of(a, slot, add);
     m.n = n;
     m.flag[1] = turns;
     m.x[1] = QM_AT(x);
-    qm_sweep_run(QM_SWEEP_a8_gradient_square, &m);
+    qm_sweep_run(QM_SWEEP_adafactor8_gradient_square, &m);
 }
 
 /* How the first moment takes numbers in; turns, sanitized: as they come from the gradient. */
-static struct qm_moment moment_of(const struct qm_a8 *a, int turns, int sanitized)
+static struct qm_moment moment_of(const struct qm_adafactor8 *a, int turns, int sanitized)
 {
     float beta = (float)a->h->beta1, w = (float)(1.0 - a->h->beta1);
     return (struct qm_moment){.is_lerp = !a->is_cuda && !a->is_came,
@@ -54,46 +55,47 @@ static struct qm_moment moment_of(const struct qm_a8 *a, int turns, int sanitize
                               .weight = a->is_cuda ? 1.0f - beta : w};
 }
 
-void qm_a8_moment(const struct qm_a8 *a, int64_t n, const float *fresh, float *m)
+void qm_adafactor8_moment(const struct qm_adafactor8 *a, int64_t n, const float *fresh, float *m)
 {
     const struct qm_moment how = moment_of(a, 0, 0);
-    QM_CHUNKS(n, i, k)
-    qm_whole_blocks()->moment(&how, k, fresh + i, m + i);
+    QM_CHUNKS(n, i)
+    qm_tensor_rule_loops()->moment(&how, qm_chunk_n(n, i), fresh + i, m + i);
 }
 
-void qm_a8_gradients(const struct qm_a8 *a, int sanitized, float *out)
+void qm_adafactor8_gradients(const struct qm_adafactor8 *a, int sanitized, float *out)
 {
     const struct qm_moment how = moment_of(a, 1, sanitized);
-    QM_CHUNKS(a->n, i, k)
-    qm_whole_blocks()->taken(&how, k, a->w->g + i, out + i);
+    QM_CHUNKS(a->n, i)
+    qm_tensor_rule_loops()->taken(&how, qm_chunk_n(a->n, i), a->w->g + i, out + i);
 }
 
 /* ---- states --------------------------------------------------------------------------------- */
 
 /* What 0.2.6 adds to a square or to a mean of squares. */
-static float added(const struct qm_a8 *a) { return a->is_026 ? (float)a->eps1 : 0.0f; }
+static float added(const struct qm_adafactor8 *a) { return a->is_026 ? (float)a->eps1 : 0.0f; }
 
-static void unfactored_states(const struct qm_a8 *a)
+static void unfactored_states(const struct qm_adafactor8 *a)
 {
-    qm_a8_squares_of(a, QM_A8_V, a->w->g, a->n, a->h->maximize,
-                     a->w->slot_is_f32[QM_A8_V] ? 0.0f : added(a));
+    qm_adafactor8_squares_of(a, QM_ADAFACTOR8_V, a->w->g, a->n, a->h->maximize,
+                             a->w->slot_is_f32[QM_ADAFACTOR8_V] ? 0.0f : added(a));
 }
 
 /* Rows and columns of the terms of x enter the averages of two slots with weight b. */
-static qm_status factor_states(const struct qm_a8 *a, struct qm_term t, const struct qm_formed *x,
-                               float add, enum qm_a8_slot row, enum qm_a8_slot col)
+static qm_status factor_states(const struct qm_adafactor8 *a, struct qm_term t,
+                               const struct qm_formed *x, float add, enum qm_adafactor8_slot row,
+                               enum qm_adafactor8_slot col)
 {
     int64_t n_rows = a->batch * a->rows, n_cols = a->batch * a->cols;
     const struct qm_matrices m = {a->batch, a->rows, a->cols};
     void *room = NULL;
-    QM_TRY(qm_whole_room(sizeof(float) * (size_t)(n_rows + n_cols), &room));
+    QM_TRY(qm_tensor_rule_alloc(sizeof(float) * (size_t)(n_rows + n_cols), &room));
     float *r = room;
     qm_status st = qm_two_means(&m, t, x, a->w->room, r, r + n_rows);
     if (st == QM_OK) {
-        qm_a8_squares(a, row, r, n_rows, add);
-        qm_a8_squares(a, col, r + n_rows, n_cols, add);
+        qm_adafactor8_squares(a, row, r, n_rows, add);
+        qm_adafactor8_squares(a, col, r + n_rows, n_cols, add);
     }
-    qm_whole_release(room);
+    qm_tensor_rule_free(room);
     return st;
 }
 
@@ -106,7 +108,7 @@ enum form { TORCH, TORCH_CLAMPED, KERNEL };
  * costs less than to write and to read it. */
 struct factored {
     struct qm_formed u;
-    const struct qm_a8 *a;
+    const struct qm_adafactor8 *a;
     enum form form;
     const float *x; /* taken so, unless null */
     struct qm_moment taken;
@@ -126,9 +128,9 @@ static void form_row(const struct factored *f, int64_t i, int64_t j, int64_t n, 
     const struct qm_root r = {(double)f->row[i], f->mean[batch], f->floor, f->col + k,
                               f->col_root + k};
     if (f->form != KERNEL)
-        qm_whole_blocks()->outer(n, f->row_root[i], r.root, x, out);
+        qm_tensor_rule_loops()->outer(n, f->row_root[i], r.root, x, out);
     else if (f->is_usual)
-        qm_whole_blocks()->over_root(&r, n, x, out);
+        qm_tensor_rule_loops()->over_root(&r, n, x, out);
     else
         for (int64_t c = 0; c < n; c++)
             out[c] = qm_over_root(r.row, (double)r.col[c], r.mean, r.floor, x[c]);
@@ -139,7 +141,7 @@ static void form_factored(const void *how, int64_t from, int64_t n, float *out)
     const struct factored *f = how;
     const float *x = f->x + from;
     if (f->is_taken) {
-        qm_whole_blocks()->taken(&f->taken, n, x, out);
+        qm_tensor_rule_loops()->taken(&f->taken, n, x, out);
         x = out;
     }
     for (int64_t done = 0, m; done < n; done += m) {
@@ -151,17 +153,17 @@ static void form_factored(const void *how, int64_t from, int64_t n, float *out)
 
 static void roots_of(struct factored *f)
 {
-    const struct qm_a8 *a = f->a;
+    const struct qm_adafactor8 *a = f->a;
     f->is_usual = 1;
     for (int64_t k = 0; k < a->batch; k++) /* what over_root asks for */
         f->is_usual = f->is_usual && f->mean[k] > 0.0 && isfinite(f->mean[k]);
     for (int64_t i = 0; i < a->batch * a->rows; i++) {
-        f->row_root[i] = qm_a8_row_root(f->row[i], f->mean[i / a->rows], a->eps_sq);
+        f->row_root[i] = qm_adafactor8_row_root(f->row[i], f->mean[i / a->rows], a->eps_sq);
         f->is_usual = f->is_usual && f->row[i] >= 0.0f && f->row[i] <= FLT_MAX;
     }
     for (int64_t j = 0; j < a->batch * a->cols; j++) {
         f->col_root[j] = f->form == KERNEL ? 1.0 / sqrt((double)f->col[j])
-                                           : qm_a8_col_root(f->col[j], a->eps_sq);
+                                           : qm_adafactor8_col_root(f->col[j], a->eps_sq);
         f->is_usual = f->is_usual && f->col[j] >= 0.0f && f->col[j] <= FLT_MAX;
     }
 }
@@ -169,11 +171,11 @@ static void roots_of(struct factored *f)
 /* All of it at once. */
 static void make_there(struct factored *f)
 {
-    const struct qm_a8 *a = f->a;
+    const struct qm_adafactor8 *a = f->a;
     float *out = a->w->room;
     if (f->is_taken)
-        qm_whole_blocks()->taken(&f->taken, a->n, f->x, out);
-    qm_sweep_run(f->form == KERNEL ? QM_SWEEP_a8_over_root : QM_SWEEP_a8_outer,
+        qm_tensor_rule_loops()->taken(&f->taken, a->n, f->x, out);
+    qm_sweep_run(f->form == KERNEL ? QM_SWEEP_adafactor8_over_root : QM_SWEEP_adafactor8_outer,
                  &(struct qm_sweep){
                      .n = a->n,
                      .rows = a->rows,
@@ -185,25 +187,26 @@ static void make_there(struct factored *f)
 }
 
 /* mean[batch] of the averages of rows, at least eps1. */
-static void means_of(const struct qm_a8 *a, enum form form, float *row, double *mean)
+static void means_of(const struct qm_adafactor8 *a, enum form form, float *row, double *mean)
 {
-    qm_sweep_run(QM_SWEEP_a8_mean, &(struct qm_sweep){.n = a->batch,
-                                                      .cols = a->rows,
-                                                      .d = {a->eps_sq, a->eps1},
-                                                      .flag = {form == TORCH_CLAMPED},
-                                                      .x = {NULL, row},
-                                                      .y = {mean}});
+    qm_sweep_run(QM_SWEEP_adafactor8_mean, &(struct qm_sweep){.n = a->batch,
+                                                              .cols = a->rows,
+                                                              .d = {a->eps_sq, a->eps1},
+                                                              .flag = {form == TORCH_CLAMPED},
+                                                              .x = {NULL, row},
+                                                              .y = {mean}});
 }
 
 /* taken: what x goes through before, or NULL.  To be closed; f may be closed unopened, if zero. */
-static qm_status factored_open(const struct qm_a8 *a, enum qm_a8_slot row, enum qm_a8_slot col,
-                               enum form form, const float *x, const struct qm_moment *taken,
-                               struct factored *f)
+static qm_status factored_open(const struct qm_adafactor8 *a, enum qm_adafactor8_slot row,
+                               enum qm_adafactor8_slot col, enum form form, const float *x,
+                               const struct qm_moment *taken, struct factored *f)
 {
     int64_t n_rows = a->batch * a->rows, n_cols = a->batch * a->cols;
     void *room = NULL;
-    QM_TRY(qm_whole_room(
-        sizeof(double) * (size_t)(a->batch + (qm_whole_device() ? 0 : n_rows + n_cols)), &room));
+    QM_TRY(qm_tensor_rule_alloc(
+        sizeof(double) * (size_t)(a->batch + (qm_tensor_rule_device() ? 0 : n_rows + n_cols)),
+        &room));
     *f = (struct factored){.u = {form_factored, f, NULL},
                            .a = a,
                            .form = form,
@@ -218,7 +221,7 @@ static qm_status factored_open(const struct qm_a8 *a, enum qm_a8_slot row, enum 
     means_of(a, form, a->w->slot[row], f->mean);
     f->row_root = f->mean + a->batch;
     f->col_root = f->row_root + n_rows;
-    if (qm_whole_device())
+    if (qm_tensor_rule_device())
         make_there(f);
     else
         roots_of(f);
@@ -228,7 +231,7 @@ static qm_status factored_open(const struct qm_a8 *a, enum qm_a8_slot row, enum 
 static void factored_close(struct factored *f)
 {
     if (f->mean)
-        qm_whole_release(f->mean);
+        qm_tensor_rule_free(f->mean);
 }
 
 static double norm_of(const float *x, int64_t n) { return sqrt(qm_sum_squares(x, n)); }
@@ -236,7 +239,7 @@ static double norm_of(const float *x, int64_t n) { return sqrt(qm_sum_squares(x,
 /* CAME: the clipped direction enters the momentum (round 0, on the CUDA path 1), what it misses
  * enters the confidence (round 0; 2).  On the CUDA path both see the codes of what went before. */
 struct came {
-    const struct qm_a8 *a;
+    const struct qm_adafactor8 *a;
     struct factored f;
     struct qm_moment how;
     float denom;
@@ -246,8 +249,8 @@ struct came {
 static void form_missed(const void *how, int64_t from, int64_t n, float *out)
 {
     const struct came *c = how;
-    const struct qm_whole_blocks *b = qm_whole_blocks();
-    float *u = qm_formed_at(&c->f.u, from, n, out), *m = c->a->w->slot[QM_A8_M] + from;
+    const struct qm_tensor_rule_loops *b = qm_tensor_rule_loops();
+    float *u = qm_formed_at(&c->f.u, from, n, out), *m = c->a->w->slot[QM_ADAFACTOR8_M] + from;
     if (c->a->w->round != 1) { /* other passes are foreseen better than told */
         qm_ahead(c->a->w->g + from + AHEAD, n);
         qm_ahead(m + AHEAD, n);
@@ -265,7 +268,7 @@ static void form_missed(const void *how, int64_t from, int64_t n, float *out)
 
 static void take_momentum(const struct came *c, int64_t from, int64_t n)
 {
-    float room[QM_WHOLE_CHUNK];
+    float room[QM_TENSOR_CHUNK];
     form_missed(c, from, n, room);
 }
 
@@ -273,152 +276,154 @@ static void take_momentum(const struct came *c, int64_t from, int64_t n)
  * left it. */
 static float denominator(const struct came *c)
 {
-    const struct qm_a8 *a = c->a;
+    const struct qm_adafactor8 *a = c->a;
     float denom = 0.0f;
     if (a->w->round == 2) {
-        qm_whole_get(&denom, a->w->room, sizeof denom);
+        qm_tensor_rule_read(&denom, a->w->room, sizeof denom);
         return denom;
     }
     double rms = sqrt(qm_sum_squares_of(&c->f.u, a->n)) / sqrt((double)a->n);
     return (float)fmax(1.0, rms / a->h->clip);
 }
 
-static qm_status came_states(struct qm_a8 *a)
+static qm_status came_states(struct qm_adafactor8 *a)
 {
     const struct qm_moment turned = moment_of(a, 1, 0);
     struct came c = {.a = a, .how = moment_of(a, 0, a->is_cuda)};
     int round = a->w->round;
     if (round == 2)
         c.denom = denominator(&c);
-    QM_TRY(factored_open(a, QM_A8_ROW, QM_A8_COL, TORCH, a->w->g, a->h->maximize ? &turned : NULL,
-                         &c.f));
+    QM_TRY(factored_open(a, QM_ADAFACTOR8_ROW, QM_ADAFACTOR8_COL, TORCH, a->w->g,
+                         a->h->maximize ? &turned : NULL, &c.f));
     if (round < 2)
         c.denom = denominator(&c);
     qm_status st = QM_OK;
     if (round == 1) {
-        QM_CHUNKS(a->n, i, n)
-        take_momentum(&c, i, n);
-        qm_whole_put(a->w->room, &c.denom, sizeof c.denom);
+        QM_CHUNKS(a->n, i)
+        take_momentum(&c, i, qm_chunk_n(a->n, i));
+        qm_tensor_rule_write(a->w->room, &c.denom, sizeof c.denom);
     } else {
         a->b = 1.0 - a->h->beta3;
         st = factor_states(a, (struct qm_term){0}, &(struct qm_formed){form_missed, &c, NULL}, 0.0f,
-                           QM_A8_CONF_ROW, QM_A8_CONF_COL);
+                           QM_ADAFACTOR8_CONF_ROW, QM_ADAFACTOR8_CONF_COL);
     }
     factored_close(&c.f);
     return st;
 }
 
-qm_status qm_a8_states(const struct qm_whole *w)
+qm_status qm_adafactor8_states(const struct qm_tensor_rule_args *w)
 {
-    struct qm_a8 a = qm_a8_open(w);
+    struct qm_adafactor8 a = qm_adafactor8_open(w);
     if (a.n == 0)
         return QM_OK;
     if (a.is_came && a.is_cuda && !a.is_026)
         return qm_fail(QM_BAD_ARG, "CAME on the CUDA path is known of 0.2.6 only: use rule "
                                    "adafactor8_cuda");
     if (a.is_apollo)
-        return qm_a8_apollo_states(&a);
+        return qm_adafactor8_apollo_states(&a);
     qm_status st = QM_OK;
     if (!a.is_factored)
         unfactored_states(&a);
     else if (w->round == 0) /* squares have no sign to turn */
         st = factor_states(&a, (struct qm_term){.is_square = 1}, &(struct qm_formed){.made = w->g},
-                           added(&a), QM_A8_ROW, QM_A8_COL);
+                           added(&a), QM_ADAFACTOR8_ROW, QM_ADAFACTOR8_COL);
     if (st == QM_OK && a.is_came && (w->round > 0 || !a.is_cuda))
         st = came_states(&a);
     const struct qm_moment how = moment_of(&a, 1, a.is_cuda);
-    if (st == QM_OK && a.has_m && !a.is_came)
-        QM_CHUNKS(a.n, i, n)
-    qm_whole_blocks()->moment(&how, n, w->g + i, w->slot[QM_A8_M] + i);
+    if (st == QM_OK && a.has_m && !a.is_came) {
+        QM_CHUNKS(a.n, i)
+        qm_tensor_rule_loops()->moment(&how, qm_chunk_n(a.n, i), w->g + i,
+                                       w->slot[QM_ADAFACTOR8_M] + i);
+    }
     return st;
 }
 
 /* ---- the step ------------------------------------------------------------------------------- */
 
-double qm_a8_rate(const struct qm_a8 *a)
+double qm_adafactor8_rate(const struct qm_adafactor8 *a)
 {
     if (!a->h->scale_parameter)
         return a->rho;
     return fmax(norm_of(a->w->p, a->n) / sqrt((double)a->n), a->h->eps2) * a->rho;
 }
 
-double qm_a8_limit(const struct qm_a8 *a, double *norm)
+double qm_adafactor8_limit(const struct qm_adafactor8 *a, double *norm)
 {
     float prev, next;
-    qm_whole_get(&prev, a->w->slot[QM_A8_NORM], sizeof prev);
+    qm_tensor_rule_read(&prev, a->w->slot[QM_ADAFACTOR8_NORM], sizeof prev);
     double n = *norm, p = (double)prev, threshold = 1.0 + a->h->margin;
     if (a->is_026 && !isfinite(n)) {
         *norm = 0.0;
         next = 0.0f;
-        qm_whole_put(a->w->slot[QM_A8_NORM], &next, sizeof next);
+        qm_tensor_rule_write(a->w->slot[QM_ADAFACTOR8_NORM], &next, sizeof next);
         return 0.0;
     }
     double limit = fmax(n / (p + 1e-8), threshold) / threshold;
     if (a->t == 1 || (a->is_026 && p < 1e-6))
         limit = 1.0;
     next = (float)(n / limit);
-    qm_whole_put(a->w->slot[QM_A8_NORM], &next, sizeof next);
+    qm_tensor_rule_write(a->w->slot[QM_ADAFACTOR8_NORM], &next, sizeof next);
     return 1.0 / limit;
 }
 
 static void write_chunk(const struct qm_formed *u, int64_t from, int64_t n, float keep, float by,
                         float *p)
 {
-    float room[QM_WHOLE_CHUNK];
-    qm_whole_blocks()->decay_step(n, keep, by, qm_formed_at(u, from, n, room), p + from);
+    float room[QM_TENSOR_CHUNK];
+    qm_tensor_rule_loops()->decay_step(n, keep, by, qm_formed_at(u, from, n, room), p + from);
 }
 
-static void write_formed(const struct qm_a8 *a, double alpha, double rate,
+static void write_formed(const struct qm_adafactor8 *a, double alpha, double rate,
                          const struct qm_formed *u)
 {
     const struct qm_hyper *h = a->h;
     float keep = (float)(1.0 - h->weight_decay * (h->scale_weight_decay ? alpha : a->rho));
-    QM_CHUNKS(a->n, i, n)
-    write_chunk(u, i, n, keep, (float)rate, a->w->p);
+    QM_CHUNKS(a->n, i)
+    write_chunk(u, i, qm_chunk_n(a->n, i), keep, (float)rate, a->w->p);
 }
 
-void qm_a8_write(const struct qm_a8 *a, double alpha, double rate, const float *u)
+void qm_adafactor8_write(const struct qm_adafactor8 *a, double alpha, double rate, const float *u)
 {
     write_formed(a, alpha, rate, &(struct qm_formed){.made = u});
 }
 
 /* The direction before clipping. */
-static qm_status direction(const struct qm_a8 *a, struct factored *f)
+static qm_status direction(const struct qm_adafactor8 *a, struct factored *f)
 {
     const struct qm_moment taken = moment_of(a, 1, a->is_cuda && a->is_026);
-    const float *x = a->has_m ? a->w->slot[QM_A8_M] : a->w->g;
-    enum qm_a8_slot row = a->is_came ? QM_A8_CONF_ROW : QM_A8_ROW;
-    enum qm_a8_slot col = a->is_came ? QM_A8_CONF_COL : QM_A8_COL;
+    const float *x = a->has_m ? a->w->slot[QM_ADAFACTOR8_M] : a->w->g;
+    enum qm_adafactor8_slot row = a->is_came ? QM_ADAFACTOR8_CONF_ROW : QM_ADAFACTOR8_ROW;
+    enum qm_adafactor8_slot col = a->is_came ? QM_ADAFACTOR8_CONF_COL : QM_ADAFACTOR8_COL;
     enum form form = a->is_cuda ? KERNEL : TORCH;
-    if (a->is_came && a->w->slot_is_f32[QM_A8_CONF_ROW])
+    if (a->is_came && a->w->slot_is_f32[QM_ADAFACTOR8_CONF_ROW])
         form = TORCH_CLAMPED;
     if (a->is_came || a->is_factored)
         return factored_open(a, row, col, form, x, a->has_m ? NULL : &taken, f);
     float *u = a->w->room;
     if (!a->has_m) {
-        qm_a8_gradients(a, a->is_cuda && a->is_026, u);
+        qm_adafactor8_gradients(a, a->is_cuda && a->is_026, u);
         x = u;
     }
-    qm_sweep_run(QM_SWEEP_a8_direction,
+    qm_sweep_run(QM_SWEEP_adafactor8_direction,
                  &(struct qm_sweep){.n = a->n,
                                     .d = {a->is_cuda ? fmax(a->eps_sq, 0x1p-53) : a->eps_sq},
-                                    .x = {u, QM_AT(x), a->w->slot[QM_A8_V]}});
+                                    .x = {u, QM_AT(x), a->w->slot[QM_ADAFACTOR8_V]}});
     f->u.made = u;
     return QM_OK;
 }
 
-qm_status qm_a8_apply(const struct qm_whole *w)
+qm_status qm_adafactor8_apply(const struct qm_tensor_rule_args *w)
 {
-    struct qm_a8 a = qm_a8_open(w);
+    struct qm_adafactor8 a = qm_adafactor8_open(w);
     struct factored f = {.mean = NULL};
     if (a.n == 0)
         return QM_OK;
     if (a.is_apollo)
-        return qm_a8_apollo_apply(&a);
+        return qm_adafactor8_apollo_apply(&a);
     QM_TRY(direction(&a, &f));
     double norm = sqrt(qm_sum_squares_of(&f.u, a.n));
-    double limit = a.h->limiter ? qm_a8_limit(&a, &norm) : 1.0;
-    double alpha = qm_a8_rate(&a) * a.correction;
+    double limit = a.h->limiter ? qm_adafactor8_limit(&a, &norm) : 1.0;
+    double alpha = qm_adafactor8_rate(&a) * a.correction;
     double d = a.is_came && !a.h->clip_twice ? 1e9 : a.h->clip; /* as the source turns it off */
     double clipped = a.is_026 ? norm : norm * limit;
     double denom = fmax(1.0, clipped / (sqrt((double)a.n) * d));

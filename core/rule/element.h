@@ -209,15 +209,14 @@ QM_ELEMENT(flash_sgd)
 
 /* ---- bnb.h -------------------------------------------------------------------------------------- */
 
-#define QM_BNB_ELEMENT(name, form, call)         \
-    QM_ELEMENT(bnb_##name##_##form)              \
-    {                                            \
-        enum qm_bnb_form f = QM_BNB_##form;      \
-        int first = flag[QM_FLAG_BNB_FIRST];     \
-        int couples = flag[QM_FLAG_BNB_COUPLED]; \
-        (void)first, (void)couples, QM_UNUSED;   \
-        call;                                    \
+#define QM_BNB_ELEMENT(name, form, call)    \
+    QM_ELEMENT(bnb_##name##_##form)         \
+    {                                       \
+        enum qm_bnb_form f = QM_BNB_##form; \
+        QM_UNUSED;                          \
+        call;                               \
     }
+#define QM_BNB_FLAGS flag[QM_FLAG_BNB_COUPLED], flag[QM_FLAG_BNB_FIRST]
 
 QM_BNB_ELEMENT(adamw, 32, qm_bnb_adamw(f, c, p, g, x, x + 1))
 QM_BNB_ELEMENT(adamw, plain, qm_bnb_adamw(f, c, p, g, x, x + 1))
@@ -225,13 +224,13 @@ QM_BNB_ELEMENT(adamw, cuda, qm_bnb_adamw(f, c, p, g, x, x + 1))
 QM_BNB_ELEMENT(ademamix, 32, qm_bnb_ademamix(f, c, p, g, x, x + 1, x + 2))
 QM_BNB_ELEMENT(ademamix, plain, qm_bnb_ademamix(f, c, p, g, x, x + 1, x + 2))
 QM_BNB_ELEMENT(ademamix, cuda, qm_bnb_ademamix(f, c, p, g, x, x + 1, x + 2))
-QM_BNB_ELEMENT(momentum, 8, qm_bnb_momentum(f, c, couples, first, p, g, x))
-QM_BNB_ELEMENT(momentum, 32, qm_bnb_momentum(f, c, couples, first, p, g, x))
-QM_BNB_ELEMENT(momentum, plain, qm_bnb_momentum(f, c, couples, first, p, g, x))
-QM_BNB_ELEMENT(rmsprop, 8, qm_bnb_rmsprop(f, c, couples, p, g, x))
-QM_BNB_ELEMENT(rmsprop, 32, qm_bnb_rmsprop(f, c, couples, p, g, x))
-QM_BNB_ELEMENT(rmsprop, plain, qm_bnb_rmsprop(f, c, couples, p, g, x))
-QM_BNB_ELEMENT(rmsprop, cuda, qm_bnb_rmsprop(f, c, couples, p, g, x))
+QM_BNB_ELEMENT(momentum, 8, qm_bnb_momentum(f, c, QM_BNB_FLAGS, p, g, x))
+QM_BNB_ELEMENT(momentum, 32, qm_bnb_momentum(f, c, QM_BNB_FLAGS, p, g, x))
+QM_BNB_ELEMENT(momentum, plain, qm_bnb_momentum(f, c, QM_BNB_FLAGS, p, g, x))
+QM_BNB_ELEMENT(rmsprop, 8, qm_bnb_rmsprop(f, c, flag[QM_FLAG_BNB_COUPLED], p, g, x))
+QM_BNB_ELEMENT(rmsprop, 32, qm_bnb_rmsprop(f, c, flag[QM_FLAG_BNB_COUPLED], p, g, x))
+QM_BNB_ELEMENT(rmsprop, plain, qm_bnb_rmsprop(f, c, flag[QM_FLAG_BNB_COUPLED], p, g, x))
+QM_BNB_ELEMENT(rmsprop, cuda, qm_bnb_rmsprop(f, c, flag[QM_FLAG_BNB_COUPLED], p, g, x))
 QM_BNB_ELEMENT(lion, 8, qm_bnb_lion(f, c, p, g, x))
 QM_BNB_ELEMENT(lion, 32, qm_bnb_lion(f, c, p, g, x))
 QM_BNB_ELEMENT(lion, plain, qm_bnb_lion(f, c, p, g, x))

@@ -30,7 +30,19 @@ QM_ELEMENT_LIST(X)
 QM_ELEMENT_ADAM_LIST(X)
 #undef X
 
-#define QM_ELEMENTWISE(name)      .element = #name, .block = qm_block_##name
-#define QM_ELEMENTWISE_ADAM(name) QM_ELEMENTWISE(name), .second = qm_second_##name
+/* `elementwise` of a rule; PACKED: with qm_packed_NAME and, or NULL, a function for packed_second (packed.h). */
+#define QM_ELEMENTWISE(name) \
+    .elementwise = &(const struct qm_elementwise_ops) { .element = #name, .block = qm_block_##name }
+#define QM_ELEMENTWISE_ADAM(name)                                              \
+    .elementwise = &(const struct qm_elementwise_ops)                          \
+    {                                                                          \
+        .element = #name, .block = qm_block_##name, .second = qm_second_##name \
+    }
+#define QM_ELEMENTWISE_PACKED(name, of_second)                                  \
+    .elementwise = &(const struct qm_elementwise_ops)                           \
+    {                                                                           \
+        .element = #name, .block = qm_block_##name, .second = qm_second_##name, \
+        .packed = qm_packed_##name, .packed_second = of_second                  \
+    }
 
 #endif

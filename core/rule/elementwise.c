@@ -1,6 +1,7 @@
 /* elementwise.c - Calls the loops over elements of the instruction set that qm_isa() chose. */
 #include "core/base/isa.h"
 #include "core/rule/element_loops.h"
+#include "core/rule/packed_loops.h"
 
 QM_ISA_TABLE(const struct qm_element_loops, qm_element_loops)
 
@@ -23,3 +24,20 @@ QM_ELEMENT_LIST(X)
     }
 QM_ELEMENT_ADAM_LIST(X)
 #undef X
+
+QM_ISA_TABLE(const struct qm_packed_loops, qm_packed_loops)
+
+#define X(name)                                                                             \
+    int qm_packed_##name(const struct qm_rule_step *s, int64_t n, float *p, const float *g, \
+                         const struct qm_packed_slot *slot)                                 \
+    {                                                                                       \
+        return qm_packed_loops_by_isa()->name(s, n, p, g, slot);                            \
+    }
+QM_PACKED_LIST(X)
+#undef X
+
+int qm_packed_second_adamw_lpmm(const struct qm_rule_step *s, int64_t n, const float *g,
+                                const struct qm_packed_slot *slot)
+{
+    return qm_packed_loops_by_isa()->second_adamw_lpmm(s, n, g, slot);
+}

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/rule/lpmm.h"
-#include "core/rule/whole.h"
+#include "core/rule/tensor_rule.h"
 
 static int is_factored(const struct qm_hyper *h, const struct qm_shape *param)
 {
@@ -28,30 +28,30 @@ void qm_factor_lpmm_shape(const struct qm_hyper *h, int i, const struct qm_shape
 }
 
 /* R and C take in the means of the gradient's squares, fused. */
-static qm_status factors(const struct qm_whole *w, const struct qm_matrices *m)
+static qm_status factors(const struct qm_tensor_rule_args *w, const struct qm_matrices *m)
 {
     const struct qm_term square = {.is_square = 1};
     double keep = (double)w->s->c[QM_LPMM_BETA2], weight = (double)w->s->c[QM_LPMM_ONE_MINUS_BETA2];
     int64_t rows = m->batch * m->rows, cols = m->batch * m->cols, most = rows > cols ? rows : cols;
     void *mean = NULL;
-    QM_TRY(qm_whole_room(sizeof(float) * (size_t)most, &mean));
+    QM_TRY(qm_tensor_rule_alloc(sizeof(float) * (size_t)most, &mean));
     qm_row_means(m, square, w->g, mean);
     qm_average(w->slot[QM_FACTOR_ROW], mean, rows, keep, weight);
     qm_col_means(m, square, w->g, mean);
     qm_average(w->slot[QM_FACTOR_COL], mean, cols, keep, weight);
-    qm_whole_release(mean);
+    qm_tensor_rule_free(mean);
     return QM_OK;
 }
 
-static void run(enum qm_sweep_kind kind, const struct qm_whole *w, float *x0, const float *x1,
-                const float *x2)
+static void run(enum qm_sweep_kind kind, const struct qm_tensor_rule_args *w, float *x0,
+                const float *x1, const float *x2)
 {
     struct qm_sweep a = {.n = qm_shape_numel(w->shape), .x = {x0, QM_AT(x1), QM_AT(x2)}};
     memcpy(a.c, w->s->c, sizeof a.c);
     qm_sweep_run(kind, &a);
 }
 
-qm_status qm_factor_lpmm_states(const struct qm_whole *w)
+qm_status qm_factor_lpmm_states(const struct qm_tensor_rule_args *w)
 {
     float *m = w->slot[QM_FACTOR_M], *v = w->slot[QM_FACTOR_V];
     int64_t n = qm_shape_numel(w->shape);
@@ -61,8 +61,8 @@ qm_status qm_factor_lpmm_states(const struct qm_whole *w)
         qm_sweep_run(QM_SWEEP_fill, &(struct qm_sweep){.n = 1, .x = {m}});
     if (w->s->flag[QM_FLAG_ABSENT + 1])
         qm_sweep_run(QM_SWEEP_fill, &(struct qm_sweep){.n = 1, .x = {v}});
-    QM_CHUNKS(n, i, k)
-    qm_whole_blocks()->lpmm_lerp(w->s, k, w->g + i, m + i);
+    QM_CHUNKS(n, i)
+    qm_tensor_rule_loops()->lpmm_lerp(w->s, qm_chunk_n(n, i), w->g + i, m + i);
     if (!is_factored(w->s->hyper, w->shape)) {
         run(QM_SWEEP_lpmm_second, w, v, w->g, NULL);
         return QM_OK;
@@ -73,7 +73,7 @@ qm_status qm_factor_lpmm_states(const struct qm_whole *w)
 }
 
 /* Every element of every matrix at once. */
-static qm_status apply_there(const struct qm_whole *w, const struct qm_matrices *k)
+static qm_status apply_there(const struct qm_tensor_rule_args *w, const struct qm_matrices *k)
 {
     const float *row = w->slot[QM_FACTOR_ROW];
     struct qm_sweep a = {.n = k->batch * k->rows * k->cols,
@@ -83,11 +83,11 @@ static qm_status apply_there(const struct qm_whole *w, const struct qm_matrices 
     QM_TRY(qm_batch_means(k, row, &a.x[4]));
     memcpy(a.c, w->s->c, sizeof a.c);
     qm_sweep_run(QM_SWEEP_lpmm_factor, &a);
-    qm_whole_release(a.x[4]);
+    qm_tensor_rule_free(a.x[4]);
     return QM_OK;
 }
 
-qm_status qm_factor_lpmm_apply(const struct qm_whole *w)
+qm_status qm_factor_lpmm_apply(const struct qm_tensor_rule_args *w)
 {
     const float *m = w->slot[QM_FACTOR_M];
     int64_t n = qm_shape_numel(w->shape);
@@ -99,7 +99,7 @@ qm_status qm_factor_lpmm_apply(const struct qm_whole *w)
     }
     struct qm_matrices k;
     qm_matrices_of(w->shape, &k);
-    if (qm_whole_device())
+    if (qm_tensor_rule_device())
         return apply_there(w, &k);
     for (int64_t b = 0; b < k.batch; b++) {
         const float *row = w->slot[QM_FACTOR_ROW] + b * k.rows;
@@ -110,7 +110,7 @@ qm_status qm_factor_lpmm_apply(const struct qm_whole *w)
         QM_PARALLEL(k.rows * k.cols >= QM_THREADS_FROM)
         for (int64_t i = 0; i < k.rows; i++) {
             int64_t at = (b * k.rows + i) * k.cols;
-            qm_whole_blocks()->lpmm_apply(w->s, k.cols, row[i] / mean, col, m + at, w->p + at);
+            qm_tensor_rule_loops()->lpmm_apply(w->s, k.cols, row[i] / mean, col, m + at, w->p + at);
         }
     }
     return QM_OK;

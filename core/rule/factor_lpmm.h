@@ -14,7 +14,7 @@ void qm_factor_lpmm_shape(const struct qm_hyper *h, int i, const struct qm_shape
 
 /* See rule.h; means over rows and columns are sums in double in the order of the elements.  All
  * gradients zero so far: 0 / 0 makes the parameters NaN, as in the source. */
-qm_status qm_factor_lpmm_states(const struct qm_whole *w);
-qm_status qm_factor_lpmm_apply(const struct qm_whole *w);
+qm_status qm_factor_lpmm_states(const struct qm_tensor_rule_args *w);
+qm_status qm_factor_lpmm_apply(const struct qm_tensor_rule_args *w);
 
 #endif

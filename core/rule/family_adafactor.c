@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/rule/whole.h"
+#include "core/rule/tensor_rule.h"
 
 static void prepare(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
@@ -16,7 +16,7 @@ static void prepare(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
     s->t = t;
 }
 
-static int is_factored(const struct qm_whole *w, struct qm_matrices *m)
+static int is_factored(const struct qm_tensor_rule_args *w, struct qm_matrices *m)
 {
     return w->s->hyper->factored && qm_matrices_of(w->shape, m);
 }
@@ -43,7 +43,7 @@ struct hf_lr {
     float lr, decay;
 };
 
-static struct hf_lr hf_lr(const struct qm_whole *w)
+static struct hf_lr hf_lr(const struct qm_tensor_rule_args *w)
 {
     const struct qm_hyper *h = w->s->hyper;
     double t = (double)w->s->t, lr = h->lr, cap = h->warmup ? 1e-6 * t : h->lr;
@@ -61,7 +61,7 @@ static struct hf_lr hf_lr(const struct qm_whole *w)
 }
 
 /* The clipped update times lr, from the second moments in the slots. */
-static qm_status hf_update(const struct qm_whole *w, float lr, float *u)
+static qm_status hf_update(const struct qm_tensor_rule_args *w, float lr, float *u)
 {
     struct qm_matrices m;
     int64_t n = qm_shape_numel(w->shape);
@@ -71,12 +71,12 @@ static qm_status hf_update(const struct qm_whole *w, float lr, float *u)
         qm_sweep_run(QM_SWEEP_over_sqrt,
                      &(struct qm_sweep){.n = n, .x = {u, w->slot[HF_SQ], QM_AT(w->g)}});
     qm_clip_rms(u, n, w->s->hyper->clip);
-    QM_CHUNKS(n, i, k)
-    qm_whole_blocks()->multiply(k, lr, u + i);
+    QM_CHUNKS(n, i)
+    qm_tensor_rule_loops()->multiply(qm_chunk_n(n, i), lr, u + i);
     return QM_OK;
 }
 
-static qm_status hf_states(const struct qm_whole *w)
+static qm_status hf_states(const struct qm_tensor_rule_args *w)
 {
     const struct qm_hyper *h = w->s->hyper;
     struct qm_matrices m;
@@ -101,7 +101,7 @@ static qm_status hf_states(const struct qm_whole *w)
     return QM_OK;
 }
 
-static qm_status hf_apply(const struct qm_whole *w)
+static qm_status hf_apply(const struct qm_tensor_rule_args *w)
 {
     const struct qm_hyper *h = w->s->hyper;
     int64_t n = qm_shape_numel(w->shape);
@@ -109,11 +109,12 @@ static qm_status hf_apply(const struct qm_whole *w)
     const float *u = h->beta1 == 0.0 ? w->room : w->slot[HF_AVG];
     if (h->beta1 == 0.0)
         QM_TRY(hf_update(w, lr.lr, w->room));
-    QM_CHUNKS(n, i, k)
+    QM_CHUNKS(n, i)
     {
+        int64_t k = qm_chunk_n(n, i);
         if (h->weight_decay != 0.0)
-            qm_whole_blocks()->decay(k, lr.decay, w->p + i);
-        qm_whole_blocks()->decay_step(k, 1.0f, 1.0f, u + i, w->p + i);
+            qm_tensor_rule_loops()->decay(k, lr.decay, w->p + i);
+        qm_tensor_rule_loops()->decay_step(k, 1.0f, 1.0f, u + i, w->p + i);
     }
     return QM_OK;
 }
@@ -144,7 +145,7 @@ static void mean_squares(float *mean, int64_t n, int64_t count)
                  &(struct qm_sweep){.n = n, .d = {(double)count}, .x = {mean}});
 }
 
-static qm_status torch_states(const struct qm_whole *w)
+static qm_status torch_states(const struct qm_tensor_rule_args *w)
 {
     const struct qm_hyper *h = w->s->hyper;
     struct qm_matrices m;
@@ -168,7 +169,7 @@ static qm_status torch_states(const struct qm_whole *w)
 }
 
 /* The estimate of the second moment, unclamped. */
-static qm_status torch_estimate(const struct qm_whole *w, float *v)
+static qm_status torch_estimate(const struct qm_tensor_rule_args *w, float *v)
 {
     struct qm_matrices m;
     float eps1 = (float)w->s->hyper->eps1, *mean = NULL;
@@ -179,12 +180,12 @@ static qm_status torch_estimate(const struct qm_whole *w, float *v)
         return QM_OK;
     }
     QM_TRY(qm_batch_means(&m, row, &mean));
-    if (qm_whole_device()) {
+    if (qm_tensor_rule_device()) {
         qm_sweep_run(
             QM_SWEEP_torch_estimate,
             &(struct qm_sweep){
                 .n = n, .rows = m.rows, .cols = m.cols, .c = {eps1}, .x = {v, row, col, mean}});
-        qm_whole_release(mean);
+        qm_tensor_rule_free(mean);
         return QM_OK;
     }
     QM_PARALLEL(n >= QM_THREADS_FROM)
@@ -193,11 +194,11 @@ static qm_status torch_estimate(const struct qm_whole *w, float *v)
         for (int64_t j = 0; j < m.cols; j++)
             v[i * m.cols + j] = qm_torch_second(row[i], c[j], least);
     }
-    qm_whole_release(mean);
+    qm_tensor_rule_free(mean);
     return QM_OK;
 }
 
-static qm_status torch_apply(const struct qm_whole *w)
+static qm_status torch_apply(const struct qm_tensor_rule_args *w)
 {
     const struct qm_hyper *h = w->s->hyper;
     int64_t n = qm_shape_numel(w->shape);
@@ -214,11 +215,12 @@ static qm_status torch_apply(const struct qm_whole *w)
         &(struct qm_sweep){.n = n, .c = {least}, .flag = {h->maximize}, .x = {u, QM_AT(w->g)}});
     double den = (double)qm_norm2(u, n) / (root * h->clip);
     float alpha = (float)(-(scale * rho) / (den > 1.0 ? den : 1.0));
-    QM_CHUNKS(n, i, k)
+    QM_CHUNKS(n, i)
     {
+        int64_t k = qm_chunk_n(n, i);
         if (h->weight_decay != 0.0)
-            qm_whole_blocks()->multiply(k, decay, w->p + i);
-        qm_whole_blocks()->add_scaled(k, alpha, u + i, w->p + i);
+            qm_tensor_rule_loops()->multiply(k, decay, w->p + i);
+        qm_tensor_rule_loops()->add_scaled(k, alpha, u + i, w->p + i);
     }
     return QM_OK;
 }
@@ -232,10 +234,9 @@ static const struct qm_rule rules[] = {
      .slot = {"exp_avg_sq_row", "exp_avg_sq_col", "exp_avg_sq", "exp_avg"},
      .slot_sign = {0, 0, 0, 1},
      .prepare = prepare,
-     .sums = 2,
-     .sweeps = 1,
-     .states = hf_states,
-     .apply = hf_apply,
+     .tensor =
+         &(const struct qm_tensor_ops){
+             .states = hf_states, .apply = hf_apply, .on_device = 1, .extra_passes = 2},
      .slot_shape = hf_shape},
     {.name = "adafactor_torch",
      .family = "adafactor_torch",
@@ -245,10 +246,9 @@ static const struct qm_rule rules[] = {
      .slot = {"row_var", "col_var", "variance"},
      .slot_sign = {0, 0, 0},
      .prepare = prepare,
-     .sums = 2,
-     .sweeps = 1,
-     .states = torch_states,
-     .apply = torch_apply,
+     .tensor =
+         &(const struct qm_tensor_ops){
+             .states = torch_states, .apply = torch_apply, .on_device = 1, .extra_passes = 2},
      .slot_shape = torch_shape},
 };
 

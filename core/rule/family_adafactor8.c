@@ -8,7 +8,8 @@
 
 /* ---- scalars and geometry ------------------------------------------------------------------- */
 
-void qm_a8_shape(struct qm_a8 *a, const struct qm_hyper *h, const struct qm_shape *shape)
+void qm_adafactor8_shape(struct qm_adafactor8 *a, const struct qm_hyper *h,
+                         const struct qm_shape *shape)
 {
     int last = shape->rank - 1;
     a->h = h;
@@ -28,17 +29,17 @@ void qm_a8_shape(struct qm_a8 *a, const struct qm_hyper *h, const struct qm_shap
     a->rank = a->is_apollo ? (int64_t)h->rank : 0;
 }
 
-struct qm_a8 qm_a8_open(const struct qm_whole *w)
+struct qm_adafactor8 qm_adafactor8_open(const struct qm_tensor_rule_args *w)
 {
-    struct qm_a8 a = {.w = w};
+    struct qm_adafactor8 a = {.w = w};
     const struct qm_hyper *h = w->s->hyper;
     double t = (double)w->s->t;
-    qm_a8_shape(&a, h, w->shape);
+    qm_adafactor8_shape(&a, h, w->shape);
     a.is_026 = w->s->flag[0];
     a.is_cuda = w->s->flag[1];
     a.t = w->s->t;
     a.eps1 = h->eps1 < 0.0 ? (double)FLT_EPSILON : h->eps1;
-    a.eps_sq = fmax(a.eps1 * a.eps1, (double)QM_A8_TINY);
+    a.eps_sq = fmax(a.eps1 * a.eps1, (double)QM_ADAFACTOR8_TINY);
     a.b = h->beta2 >= 0.0 ? 1.0 - h->beta2 : pow(t, h->beta2_decay);
     a.rho = h->relative_step ? fmin(h->lr, 1.0 / sqrt(t)) : h->lr;
     a.correction = 1.0;
@@ -53,34 +54,34 @@ struct qm_a8 qm_a8_open(const struct qm_whole *w)
 static void slot_shape(const struct qm_hyper *h, int i, const struct qm_shape *param,
                        struct qm_shape *out)
 {
-    struct qm_a8 a = {.w = NULL};
-    qm_a8_shape(&a, h, param);
+    struct qm_adafactor8 a = {.w = NULL};
+    qm_adafactor8_shape(&a, h, param);
     int64_t side = a.is_right ? a.rows : a.cols, low = a.rank * side;
     int64_t rows = a.is_apollo ? (a.is_right ? a.rows : a.rank) : a.batch * a.rows;
     int64_t cols = a.is_apollo ? (a.is_right ? a.rank : a.cols) : a.batch * a.cols;
     int factors = a.is_factored || (a.is_apollo && h->factored);
     int64_t n = 0;
-    switch ((enum qm_a8_slot)i) {
-    case QM_A8_M:
+    switch ((enum qm_adafactor8_slot)i) {
+    case QM_ADAFACTOR8_M:
         if (a.has_m && !a.is_apollo) {
             *out = *param;
             return;
         }
         n = a.has_m ? low : 0;
         break;
-    case QM_A8_ROW: n = factors ? rows : 0; break;
-    case QM_A8_COL: n = factors ? cols : 0; break;
-    case QM_A8_V:
+    case QM_ADAFACTOR8_ROW: n = factors ? rows : 0; break;
+    case QM_ADAFACTOR8_COL: n = factors ? cols : 0; break;
+    case QM_ADAFACTOR8_V:
         if (!factors && !a.is_apollo) {
             *out = *param;
             return;
         }
         n = factors ? 0 : low;
         break;
-    case QM_A8_CONF_ROW: n = a.is_came ? rows : 0; break;
-    case QM_A8_CONF_COL: n = a.is_came ? cols : 0; break;
-    case QM_A8_NORM: n = a.n > 0 && (h->limiter || a.is_apollo); break;
-    case QM_A8_PROJ: n = h->gap < 0.0 ? a.rank * (a.is_right ? a.cols : a.rows) : 0; break;
+    case QM_ADAFACTOR8_CONF_ROW: n = a.is_came ? rows : 0; break;
+    case QM_ADAFACTOR8_CONF_COL: n = a.is_came ? cols : 0; break;
+    case QM_ADAFACTOR8_NORM: n = a.n > 0 && (h->limiter || a.is_apollo); break;
+    case QM_ADAFACTOR8_PROJ: n = h->gap < 0.0 ? a.rank * (a.is_right ? a.cols : a.rows) : 0; break;
     default: break;
     }
     *out = (struct qm_shape){.rank = 1, .dim = {n}};
@@ -89,20 +90,22 @@ static void slot_shape(const struct qm_hyper *h, int i, const struct qm_shape *p
 /* ---- rules ---------------------------------------------------------------------------------- */
 
 /* PyTorch too applies the projected second moment as stored, but for the step that begins it. */
-static int reads_back(const struct qm_whole *w, int i)
+static int applies_stored(const struct qm_tensor_rule_args *w, int i)
 {
-    struct qm_a8 a = qm_a8_open(w);
-    return i == QM_A8_V && a.is_apollo && !qm_a8_starts(&a);
+    struct qm_adafactor8 a = qm_adafactor8_open(w);
+    return i == QM_ADAFACTOR8_V && a.is_apollo && !qm_adafactor8_starts(&a);
 }
 
 /* CAME on the CUDA path: the second moment is encoded before the momentum is formed of what it
  * gives, and the momentum before the residual is. */
-static int round_of(const struct qm_whole *w, int i)
+static int update_round(const struct qm_tensor_rule_args *w, int i)
 {
-    struct qm_a8 a = qm_a8_open(w);
+    struct qm_adafactor8 a = qm_adafactor8_open(w);
     if (!a.is_came || !a.is_cuda)
         return 0;
-    return i == QM_A8_M ? 1 : i == QM_A8_CONF_ROW || i == QM_A8_CONF_COL ? 2 : 0;
+    return i == QM_ADAFACTOR8_M                                         ? 1
+           : i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL ? 2
+                                                                        : 0;
 }
 
 /* flag 0: 0.2.6, flag 1: the CUDA path */
@@ -126,12 +129,18 @@ PREPARE(026_cuda, 1, 1)
 PREPARE(021_cuda, 0, 1)
 #undef PREPARE
 
-#define SLOTS_AND_STEPS                                                                 \
-    .n_slots = QM_A8_SLOTS, .slot = {"exp_avg",  "row_var",  "col_var",   "variance",   \
-                                     "conf_row", "conf_col", "prev_norm", "proj"},      \
-    .slot_sign = {1, 0, 0, 0, 0, 0, 0, 1}, .betas_optional = 1, .sums = 2, .sweeps = 1, \
-    .states = qm_a8_states, .apply = qm_a8_apply, .slot_shape = slot_shape,             \
-    .reads_back = reads_back, .round_of = round_of
+static const struct qm_tensor_ops tensor = {.states = qm_adafactor8_states,
+                                            .apply = qm_adafactor8_apply,
+                                            .on_device = 1,
+                                            .extra_passes = 2,
+                                            .applies_stored = applies_stored,
+                                            .update_round = update_round};
+
+#define SLOTS_AND_STEPS                                                                       \
+    .n_slots = QM_ADAFACTOR8_SLOTS, .slot = {"exp_avg",  "row_var",  "col_var",   "variance", \
+                                             "conf_row", "conf_col", "prev_norm", "proj"},    \
+    .slot_sign = {1, 0, 0, 0, 0, 0, 0, 1}, .betas_optional = 1, .slot_shape = slot_shape,     \
+    .tensor = &tensor
 
 static const struct qm_rule rules[] = {
     {.name = "adafactor8",

@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "core/rule/element_loops.h"
-#include "core/rule/packed.h"
+#include "core/rule/packed_loops.h"
 
 /* PyTorch keeps scalars in double and rounds each once when it meets a tensor. */
 static void prepare_adamw(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
@@ -110,8 +110,7 @@ static const struct qm_rule rules[] = {
      .summary = "AdamW in torchao's order: lerp moments, float32 bias corrections",
      .source = "torchao/optim/adam.py single_param_adam",
      .prepare = prepare_adamw_ao,
-     QM_ELEMENTWISE_ADAM(adamw_ao),
-     .packed = qm_packed_adamw_ao},
+     QM_ELEMENTWISE_PACKED(adamw_ao, NULL)},
     {.name = "adam_ao",
      .family = "adam",
      .order = QM_ORDER_lerp_m | QM_ORDER_lerp_v | QM_ORDER_torchao,
@@ -119,16 +118,14 @@ static const struct qm_rule rules[] = {
      .summary = "Adam in torchao's order",
      .source = "torchao/optim/adam.py single_param_adam",
      .prepare = prepare_adam_ao,
-     QM_ELEMENTWISE_ADAM(adamw_ao),
-     .packed = qm_packed_adamw_ao},
+     QM_ELEMENTWISE_PACKED(adamw_ao, NULL)},
     {.name = "adamw_bnb",
      .family = "adamw",
      MOMENTS,
      .summary = "AdamW in the order of bitsandbytes' CPU 8-bit update",
      .source = "bitsandbytes/backends/cpu/ops.py",
      .prepare = prepare_adamw,
-     QM_ELEMENTWISE_ADAM(adamw_bnb),
-     .packed = qm_packed_adamw_bnb},
+     QM_ELEMENTWISE_PACKED(adamw_bnb, NULL)},
     {.name = "adamw_amsgrad",
      .family = "adamw",
      MOMENTS_AND_TOP,

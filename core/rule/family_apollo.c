@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/rule/lowrank.h"
-#include "core/rule/whole.h"
+#include "core/rule/tensor_rule.h"
 
 enum { AVG, SQ, PROJ, NORM };
 
@@ -32,7 +32,7 @@ static void slot_shape(const struct qm_hyper *h, int i, const struct qm_shape *p
 }
 
 /* Adam's moments of x[n]. */
-static void moments(const struct qm_whole *w, const float *x, int64_t n)
+static void moments(const struct qm_tensor_rule_args *w, const float *x, int64_t n)
 {
     const struct qm_hyper *h = w->s->hyper;
     qm_average(w->slot[AVG], x, n, h->beta1, 1.0 - h->beta1);
@@ -40,12 +40,12 @@ static void moments(const struct qm_whole *w, const float *x, int64_t n)
 }
 
 /* m / (sqrt(v) + eps). */
-static void normalized(const struct qm_whole *w, int64_t n, float *out)
+static void normalized(const struct qm_tensor_rule_args *w, int64_t n, float *out)
 {
     qm_lowrank_adapt(w->slot[AVG], w->slot[SQ], NULL, w->s->hyper->eps, n, out);
 }
 
-static qm_status states(const struct qm_whole *w)
+static qm_status states(const struct qm_tensor_rule_args *w)
 {
     const struct qm_hyper *h = w->s->hyper;
     struct qm_lowrank l;
@@ -55,28 +55,28 @@ static qm_status states(const struct qm_whole *w)
         return QM_OK;
     }
     QM_TRY(qm_lowrank_renew(h, h->svd, &l, w->g, w->tensor, w->s->t, w->slot[PROJ]));
-    QM_TRY(qm_whole_room(sizeof(float) * (size_t)(l.rows * l.cols), &low));
+    QM_TRY(qm_tensor_rule_alloc(sizeof(float) * (size_t)(l.rows * l.cols), &low));
     qm_status st = qm_lowrank_project(&l, w->g, w->slot[PROJ], low);
     if (st == QM_OK)
         moments(w, low, l.rows * l.cols);
-    qm_whole_release(low);
+    qm_tensor_rule_free(low);
     return st;
 }
 
 /* u <- G times the scale of the tensor. */
-static void scaled_as_one(const struct qm_whole *w, const struct qm_lowrank *l, const float *low,
-                          const float *norm_grad, float *u)
+static void scaled_as_one(const struct qm_tensor_rule_args *w, const struct qm_lowrank *l,
+                          const float *low, const float *norm_grad, float *u)
 {
     int64_t k = l->rows * l->cols, n = l->m * l->n;
     float s = qm_norm2(norm_grad, k) / (qm_norm2(low, k) + 1e-8f);
     qm_sweep_run(QM_SWEEP_copy, &(struct qm_sweep){.n = n, .x = {u, QM_AT(w->g)}});
-    QM_CHUNKS(n, i, m)
-    qm_whole_blocks()->multiply(m, s, u + i);
+    QM_CHUNKS(n, i)
+    qm_tensor_rule_loops()->multiply(qm_chunk_n(n, i), s, u + i);
 }
 
 /* u <- G times the scales of its channels.  The axis goes by the shape of G, as in the source: with a side
  * that does not fit it, scales and channels differ in number and the source raises. */
-static qm_status scaled_by_channel(const struct qm_whole *w, const struct qm_lowrank *l,
+static qm_status scaled_by_channel(const struct qm_tensor_rule_args *w, const struct qm_lowrank *l,
                                    const float *low, const float *norm_grad, float *u)
 {
     int axis = l->m < l->n ? 0 : 1;
@@ -87,15 +87,16 @@ static qm_status scaled_by_channel(const struct qm_whole *w, const struct qm_low
                        "APOLLO: %lld channel scales do not fit a %lld x %lld gradient projected "
                        "on this side",
                        (long long)count, (long long)l->m, (long long)l->n);
-    QM_TRY(qm_whole_room(2 * sizeof(double) * (size_t)count, &ratio));
+    QM_TRY(qm_tensor_rule_alloc(2 * sizeof(double) * (size_t)count, &ratio));
     qm_lowrank_ratios(l, axis, norm_grad, low, ratio);
     qm_lowrank_channels(l, axis, count == 1, ratio, w->g, u);
-    qm_whole_release(ratio);
+    qm_tensor_rule_free(ratio);
     return QM_OK;
 }
 
 /* u <- G times its scales, by way of R and the step of its moments in low[2][size of R]. */
-static qm_status scaled(const struct qm_whole *w, const struct qm_lowrank *l, float *low, float *u)
+static qm_status scaled(const struct qm_tensor_rule_args *w, const struct qm_lowrank *l, float *low,
+                        float *u)
 {
     float *norm_grad = low + l->rows * l->cols;
     QM_TRY(qm_lowrank_project(l, w->g, w->slot[PROJ], low));
@@ -107,28 +108,30 @@ static qm_status scaled(const struct qm_whole *w, const struct qm_lowrank *l, fl
 }
 
 /* The full-rank update of a projected tensor, limited and scaled. */
-static qm_status update(const struct qm_whole *w, const struct qm_lowrank *l, float *u)
+static qm_status update(const struct qm_tensor_rule_args *w, const struct qm_lowrank *l, float *u)
 {
     const struct qm_hyper *h = w->s->hyper;
     int64_t n = l->m * l->n;
     float root = (float)sqrt(h->scale);
     void *low = NULL;
-    QM_TRY(qm_whole_room(2 * sizeof(float) * (size_t)(l->rows * l->cols), &low));
+    QM_TRY(qm_tensor_rule_alloc(2 * sizeof(float) * (size_t)(l->rows * l->cols), &low));
     qm_status st = scaled(w, l, low, u);
-    qm_whole_release(low);
+    qm_tensor_rule_free(low);
     QM_TRY(st);
-    if (h->scale_front)
-        QM_CHUNKS(n, i, m)
-    qm_whole_blocks()->multiply(m, root, u + i);
+    if (h->scale_front) {
+        QM_CHUNKS(n, i)
+        qm_tensor_rule_loops()->multiply(qm_chunk_n(n, i), root, u + i);
+    }
     if (h->limiter)
         qm_limit_growth(u, n, h->margin, w->s->t, w->slot[NORM]);
-    if (!h->scale_front)
-        QM_CHUNKS(n, i, m)
-    qm_whole_blocks()->multiply(m, root, u + i);
+    if (!h->scale_front) {
+        QM_CHUNKS(n, i)
+        qm_tensor_rule_loops()->multiply(qm_chunk_n(n, i), root, u + i);
+    }
     return QM_OK;
 }
 
-static qm_status apply(const struct qm_whole *w)
+static qm_status apply(const struct qm_tensor_rule_args *w)
 {
     const struct qm_hyper *h = w->s->hyper;
     struct qm_lowrank l;
@@ -144,11 +147,12 @@ static qm_status apply(const struct qm_whole *w)
         normalized(w, n, u);
     if (st != QM_OK)
         return st;
-    QM_CHUNKS(n, i, m)
+    QM_CHUNKS(n, i)
     {
-        qm_whole_blocks()->add_scaled(m, (float)-step, u + i, w->p + i);
+        int64_t m = qm_chunk_n(n, i);
+        qm_tensor_rule_loops()->add_scaled(m, (float)-step, u + i, w->p + i);
         if (h->weight_decay > 0.0)
-            qm_whole_blocks()->decay(m, decay, w->p + i);
+            qm_tensor_rule_loops()->decay(m, decay, w->p + i);
     }
     return QM_OK;
 }
@@ -162,10 +166,9 @@ static const struct qm_rule rules[] = {
      .slot = {"exp_avg", "exp_avg_sq", "proj", "scaled_grad"},
      .slot_sign = {1, 0, 1, 0},
      .prepare = prepare,
-     .sums = 2,
-     .sweeps = 1,
-     .states = states,
-     .apply = apply,
+     .tensor =
+         &(const struct qm_tensor_ops){
+             .states = states, .apply = apply, .on_device = 1, .extra_passes = 2},
      .slot_shape = slot_shape},
 };
 

@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/rule/whole.h"
+#include "core/rule/tensor_rule.h"
 
 /* 0, as everything that was not named, is 1 too. */
 static double gnorm_scale(const struct qm_hyper *h)
@@ -51,10 +51,10 @@ static void prepare_lars(const struct qm_hyper *h, int64_t t, struct qm_rule_ste
         .flag = {[QM_FLAG_BNB_FIRST] = t == 1, [QM_FLAG_BNB_COUPLED] = h->weight_decay > 0.0}};
 }
 
-static int64_t numel(const struct qm_whole *w) { return qm_shape_numel(w->shape); }
+static int64_t numel(const struct qm_tensor_rule_args *w) { return qm_shape_numel(w->shape); }
 
 /* The factor on the step, 1 where max_unorm is 0 or the update is short enough. */
-static float factor(const struct qm_whole *w, float unorm, float extra)
+static float factor(const struct qm_tensor_rule_args *w, float unorm, float extra)
 {
     float most = (float)w->s->hyper->max_unorm;
     if (!(most > 0.0f))
@@ -64,8 +64,8 @@ static float factor(const struct qm_whole *w, float unorm, float extra)
 }
 
 /* An operation of this step on all elements. */
-static void run(enum qm_sweep_kind kind, enum qm_bnb_form form, const struct qm_whole *w, float eps,
-                float step, float *x0, const float *x1, const float *x2)
+static void run(enum qm_sweep_kind kind, enum qm_bnb_form form, const struct qm_tensor_rule_args *w,
+                float eps, float step, float *x0, const float *x1, const float *x2)
 {
     struct qm_sweep a = {.n = numel(w),
                          .flag = {[QM_LAMB_FUSES] = form == QM_BNB_32,
@@ -80,25 +80,25 @@ static void run(enum qm_sweep_kind kind, enum qm_bnb_form form, const struct qm_
 
 /* ---- LAMB ---------------------------------------------------------------------------------- */
 
-static qm_status lamb_states_plain(const struct qm_whole *w)
+static qm_status lamb_states_plain(const struct qm_tensor_rule_args *w)
 {
     run(QM_SWEEP_lamb_states, QM_BNB_plain, w, 0.0f, 0.0f, w->slot[0], w->slot[1], w->g);
     return QM_OK;
 }
 
-static qm_status lamb_states_cpu(const struct qm_whole *w)
+static qm_status lamb_states_cpu(const struct qm_tensor_rule_args *w)
 {
     run(QM_SWEEP_lamb_states, QM_BNB_32, w, 0.0f, 0.0f, w->slot[0], w->slot[1], w->g);
     return QM_OK;
 }
 
-static void lamb_step(enum qm_bnb_form form, const struct qm_whole *w, float scale)
+static void lamb_step(enum qm_bnb_form form, const struct qm_tensor_rule_args *w, float scale)
 {
     run(QM_SWEEP_lamb_step, form, w, 0.0f, scale * w->s->c[QM_BNB_STEP], w->p, w->slot[0],
         w->slot[1]);
 }
 
-static qm_status lamb_apply_plain(const struct qm_whole *w)
+static qm_status lamb_apply_plain(const struct qm_tensor_rule_args *w)
 {
     run(QM_SWEEP_lamb_corrected, QM_BNB_plain, w, (float)w->s->hyper->eps, 0.0f, w->room,
         w->slot[0], w->slot[1]);
@@ -106,7 +106,7 @@ static qm_status lamb_apply_plain(const struct qm_whole *w)
     return QM_OK;
 }
 
-static qm_status lamb_apply_cpu(const struct qm_whole *w)
+static qm_status lamb_apply_cpu(const struct qm_tensor_rule_args *w)
 {
     run(QM_SWEEP_lamb_update, QM_BNB_32, w, 0.0f, 0.0f, w->room, w->slot[0], w->slot[1]);
     lamb_step(QM_BNB_32, w, factor(w, qm_lane_norm(w->room, numel(w)), 0.0f));
@@ -115,19 +115,19 @@ static qm_status lamb_apply_cpu(const struct qm_whole *w)
 
 /* ---- LARS ---------------------------------------------------------------------------------- */
 
-static qm_status lars_states_plain(const struct qm_whole *w)
+static qm_status lars_states_plain(const struct qm_tensor_rule_args *w)
 {
     run(QM_SWEEP_lars_states, QM_BNB_plain, w, 0.0f, 0.0f, w->slot[0], w->p, w->g);
     return QM_OK;
 }
 
-static qm_status lars_states_cpu(const struct qm_whole *w)
+static qm_status lars_states_cpu(const struct qm_tensor_rule_args *w)
 {
     run(QM_SWEEP_lars_states, QM_BNB_32, w, 0.0f, 0.0f, w->slot[0], w->p, w->g);
     return QM_OK;
 }
 
-static qm_status lars_apply_plain(const struct qm_whole *w)
+static qm_status lars_apply_plain(const struct qm_tensor_rule_args *w)
 {
     run(QM_SWEEP_lars_bare, QM_BNB_plain, w, 0.0f, 0.0f, w->room, w->slot[0], w->p);
     float scale = factor(w, qm_norm2(w->room, numel(w)), w->s->c[QM_BNB_EPS]);
@@ -135,7 +135,7 @@ static qm_status lars_apply_plain(const struct qm_whole *w)
     return QM_OK;
 }
 
-static qm_status lars_apply_cpu(const struct qm_whole *w)
+static qm_status lars_apply_cpu(const struct qm_tensor_rule_args *w)
 {
     float step = factor(w, qm_lane_norm(w->slot[0], numel(w)), 0.0f) * w->s->c[QM_BNB_STEP];
     run(QM_SWEEP_lars_step_cpu, QM_BNB_32, w, 0.0f, step, w->p, w->slot[0], NULL);
@@ -153,10 +153,10 @@ static const struct qm_rule rules[] = {
      .summary = "LAMB of bitsandbytes' default back end: norm of the corrected update",
      .source = "bitsandbytes/backends/default/ops.py _optimizer_precondition_32bit",
      .prepare = prepare_lamb,
-     .sums = 1,
-     .sweeps = 1,
-     .states = lamb_states_plain,
-     .apply = lamb_apply_plain},
+     .tensor = &(const struct qm_tensor_ops){.states = lamb_states_plain,
+                                             .apply = lamb_apply_plain,
+                                             .on_device = 1,
+                                             .extra_passes = 1}},
     {.name = "lamb_bnb_cpu",
      .family = "lamb_raw",
      .order = QM_ORDER_bnb | QM_ORDER_lanes,
@@ -164,10 +164,10 @@ static const struct qm_rule rules[] = {
      .summary = "LAMB of bitsandbytes on CPU: norm of the update without bias correction",
      .source = "bitsandbytes/backends/cpu/ops.py _optimizer_update_32bit_cpu",
      .prepare = prepare_lamb,
-     .sums = 1,
-     .sweeps = 1,
-     .states = lamb_states_cpu,
-     .apply = lamb_apply_cpu},
+     .tensor = &(const struct qm_tensor_ops){.states = lamb_states_cpu,
+                                             .apply = lamb_apply_cpu,
+                                             .on_device = 1,
+                                             .extra_passes = 1}},
     {.name = "lars_bnb",
      .family = "lars_bare",
      .order = QM_ORDER_lanes,
@@ -175,10 +175,10 @@ static const struct qm_rule rules[] = {
      .summary = "LARS of bitsandbytes' default back end: norm of the update without its decay",
      .source = "bitsandbytes/backends/default/ops.py _optimizer_precondition_32bit",
      .prepare = prepare_lars,
-     .sums = 1,
-     .sweeps = 1,
-     .states = lars_states_plain,
-     .apply = lars_apply_plain},
+     .tensor = &(const struct qm_tensor_ops){.states = lars_states_plain,
+                                             .apply = lars_apply_plain,
+                                             .on_device = 1,
+                                             .extra_passes = 1}},
     {.name = "lars_bnb_cpu",
      .family = "lars",
      .order = QM_ORDER_lanes,
@@ -186,10 +186,10 @@ static const struct qm_rule rules[] = {
      .summary = "LARS of bitsandbytes on CPU: norm of the momentum",
      .source = "bitsandbytes/backends/cpu/ops.py _optimizer_update_32bit_cpu",
      .prepare = prepare_lars,
-     .sums = 1,
-     .sweeps = 1,
-     .states = lars_states_cpu,
-     .apply = lars_apply_cpu},
+     .tensor = &(const struct qm_tensor_ops){.states = lars_states_cpu,
+                                             .apply = lars_apply_cpu,
+                                             .on_device = 1,
+                                             .extra_passes = 1}},
 };
 
 const struct qm_rule_family qm_family_bnb_norm = {sizeof rules / sizeof *rules, rules};

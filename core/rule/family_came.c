@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/rule/whole.h"
+#include "core/rule/tensor_rule.h"
 
 enum { AVG, SQ_ROW, SQ_COL, SQ, RES_ROW, RES_COL };
 
@@ -35,16 +35,16 @@ static qm_status average_factors(const struct qm_matrices *m, struct qm_term t, 
 {
     int64_t rows = m->batch * m->rows, cols = m->batch * m->cols, most = rows > cols ? rows : cols;
     void *mean = NULL;
-    QM_TRY(qm_whole_room(sizeof(float) * (size_t)most, &mean));
+    QM_TRY(qm_tensor_rule_alloc(sizeof(float) * (size_t)most, &mean));
     qm_row_means(m, t, x, mean);
     qm_average(row, mean, rows, beta, 1.0 - beta);
     qm_col_means(m, t, x, mean);
     qm_average(col, mean, cols, beta, 1.0 - beta);
-    qm_whole_release(mean);
+    qm_tensor_rule_free(mean);
     return QM_OK;
 }
 
-static qm_status states(const struct qm_whole *w)
+static qm_status states(const struct qm_tensor_rule_args *w)
 {
     const struct qm_hyper *h = w->s->hyper;
     struct qm_matrices m;
@@ -64,15 +64,15 @@ static qm_status states(const struct qm_whole *w)
     }
     qm_clip_rms(u, n, h->clip);
     qm_average(avg, u, n, h->beta1, 1.0 - h->beta1);
-    QM_CHUNKS(n, i, k)
-    qm_whole_blocks()->residual(k, eps2, avg + i, u + i);
+    QM_CHUNKS(n, i)
+    qm_tensor_rule_loops()->residual(qm_chunk_n(n, i), eps2, avg + i, u + i);
     if (factored && n > 0)
         QM_TRY(average_factors(&m, (struct qm_term){0}, u, h->beta3, w->slot[RES_ROW],
                                w->slot[RES_COL]));
     return QM_OK;
 }
 
-static qm_status apply(const struct qm_whole *w)
+static qm_status apply(const struct qm_tensor_rule_args *w)
 {
     const struct qm_hyper *h = w->s->hyper;
     struct qm_matrices m;
@@ -90,8 +90,8 @@ static qm_status apply(const struct qm_whole *w)
                                                              .flag = {w->param == QM_DTYPE_bf16,
                                                                       w->param == QM_DTYPE_f16},
                                                              .x = {w->p}});
-    QM_CHUNKS(n, i, k)
-    qm_whole_blocks()->decay_step(k, 1.0f, lr, u + i, w->p + i);
+    QM_CHUNKS(n, i)
+    qm_tensor_rule_loops()->decay_step(qm_chunk_n(n, i), 1.0f, lr, u + i, w->p + i);
     return QM_OK;
 }
 
@@ -106,10 +106,9 @@ static const struct qm_rule rules[] = {
               "exp_avg_res_col"},
      .slot_sign = {1, 0, 0, 0, 0, 0},
      .prepare = prepare,
-     .sums = 3,
-     .sweeps = 1,
-     .states = states,
-     .apply = apply,
+     .tensor =
+         &(const struct qm_tensor_ops){
+             .states = states, .apply = apply, .on_device = 1, .extra_passes = 3},
      .slot_shape = slot_shape},
 };
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/rule/lowrank.h"
-#include "core/rule/whole.h"
+#include "core/rule/tensor_rule.h"
 
 static void prepare(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
@@ -34,8 +34,9 @@ static void shape_of(const struct qm_hyper *h, enum kind kind, const struct qm_s
 }
 
 /* u <- back(norm_grad) + limited (G - back(low)) ratio.  The axis goes by the shape of R. */
-static qm_status full_rank(const struct qm_whole *w, const struct qm_lowrank *l, const float *p,
-                           const float *low, const float *norm_grad, float *norm, float *u)
+static qm_status full_rank(const struct qm_tensor_rule_args *w, const struct qm_lowrank *l,
+                           const float *p, const float *low, const float *norm_grad, float *norm,
+                           float *u)
 {
     const struct qm_hyper *h = w->s->hyper;
     int axis = l->rows < l->cols ? 0 : 1;
@@ -46,7 +47,8 @@ static qm_status full_rank(const struct qm_whole *w, const struct qm_lowrank *l,
                        "Fira: %lld channel scales do not fit a %lld x %lld gradient projected on "
                        "this side",
                        (long long)count, (long long)l->m, (long long)l->n);
-    QM_TRY(qm_whole_room(2 * sizeof(double) * (size_t)count + sizeof(float) * (size_t)n, &room));
+    QM_TRY(qm_tensor_rule_alloc(2 * sizeof(double) * (size_t)count + sizeof(float) * (size_t)n,
+                                &room));
     double *ratio = room;
     float *rest = (float *)(ratio + 2 * count);
     qm_lowrank_back(l, low, p, h->scale, rest);
@@ -56,15 +58,15 @@ static qm_status full_rank(const struct qm_whole *w, const struct qm_lowrank *l,
     if (h->limiter)
         qm_limit_growth(rest, n, h->margin, w->s->t, norm);
     qm_lowrank_back(l, norm_grad, p, h->scale, u);
-    QM_CHUNKS(n, i, k)
-    qm_whole_blocks()->add_scaled(k, 1.0f, rest + i, u + i);
-    qm_whole_release(room);
+    QM_CHUNKS(n, i)
+    qm_tensor_rule_loops()->add_scaled(qm_chunk_n(n, i), 1.0f, rest + i, u + i);
+    qm_tensor_rule_free(room);
     return QM_OK;
 }
 
 /* One step of p from norm_grad, which is of the projected shape where there is a projection; low
  * is the projected gradient. */
-static qm_status take_step(const struct qm_whole *w, const float *p, const float *low,
+static qm_status take_step(const struct qm_tensor_rule_args *w, const float *p, const float *low,
                            const float *norm_grad, float *norm, double step)
 {
     struct qm_lowrank l;
@@ -75,21 +77,22 @@ static qm_status take_step(const struct qm_whole *w, const float *p, const float
         st = full_rank(w, &l, p, low, norm_grad, norm, u);
     else
         qm_sweep_run(QM_SWEEP_copy, &(struct qm_sweep){.n = n, .x = {u, QM_AT(norm_grad)}});
-    if (st == QM_OK)
-        QM_CHUNKS(n, i, k)
-    qm_whole_blocks()->add_scaled(k, (float)-step, u + i, w->p + i);
+    if (st == QM_OK) {
+        QM_CHUNKS(n, i)
+        qm_tensor_rule_loops()->add_scaled(qm_chunk_n(n, i), (float)-step, u + i, w->p + i);
+    }
     return st;
 }
 
 /* The gradient as the moments see it, projected where there is a projection: *n numbers, and room for as
  * many behind them.  The caller releases it. */
-static qm_status seen(const struct qm_whole *w, const float *p, int64_t *n, float **out)
+static qm_status seen(const struct qm_tensor_rule_args *w, const float *p, int64_t *n, float **out)
 {
     struct qm_lowrank l;
     int projected = qm_lowrank_of(w->s->hyper, 1, w->shape, &l);
     void *x = NULL;
     *n = projected ? l.rows * l.cols : qm_shape_numel(w->shape);
-    QM_TRY(qm_whole_room(2 * sizeof(float) * (size_t)*n, &x));
+    QM_TRY(qm_tensor_rule_alloc(2 * sizeof(float) * (size_t)*n, &x));
     qm_status st = QM_OK;
     if (projected)
         st = qm_lowrank_project(&l, w->g, p, x);
@@ -98,11 +101,11 @@ static qm_status seen(const struct qm_whole *w, const float *p, int64_t *n, floa
     if (st == QM_OK)
         *out = x;
     else
-        qm_whole_release(x);
+        qm_tensor_rule_free(x);
     return st;
 }
 
-static qm_status renew(const struct qm_whole *w, float *p)
+static qm_status renew(const struct qm_tensor_rule_args *w, float *p)
 {
     struct qm_lowrank l;
     if (!qm_lowrank_of(w->s->hyper, 1, w->shape, &l))
@@ -120,7 +123,7 @@ static void adam_shape(const struct qm_hyper *h, int i, const struct qm_shape *p
     shape_of(h, i == ADAM_PROJ ? PROJ : i == ADAM_NORM ? NORM : STATE, param, out);
 }
 
-static qm_status adam_states(const struct qm_whole *w)
+static qm_status adam_states(const struct qm_tensor_rule_args *w)
 {
     const struct qm_hyper *h = w->s->hyper;
     int64_t n;
@@ -129,11 +132,11 @@ static qm_status adam_states(const struct qm_whole *w)
     QM_TRY(seen(w, w->slot[ADAM_PROJ], &n, &x));
     qm_average(w->slot[ADAM_AVG], x, n, h->beta1, 1.0 - h->beta1);
     qm_lowrank_average_squares(w->slot[ADAM_SQ], x, n, h->beta2);
-    qm_whole_release(x);
+    qm_tensor_rule_free(x);
     return QM_OK;
 }
 
-static qm_status adam_apply(const struct qm_whole *w)
+static qm_status adam_apply(const struct qm_tensor_rule_args *w)
 {
     const struct qm_hyper *h = w->s->hyper;
     double t = (double)w->s->t, step = h->lr;
@@ -144,10 +147,11 @@ static qm_status adam_apply(const struct qm_whole *w)
         step = step * sqrt(1.0 - pow(h->beta2, t)) / (1.0 - pow(h->beta1, t));
     qm_lowrank_adapt(w->slot[ADAM_AVG], w->slot[ADAM_SQ], NULL, h->eps, n, x + n);
     qm_status st = take_step(w, w->slot[ADAM_PROJ], x, x + n, w->slot[ADAM_NORM], step);
-    if (st == QM_OK && h->weight_decay > 0.0)
-        QM_CHUNKS(qm_shape_numel(w->shape), i, k)
-    qm_whole_blocks()->decay(k, decay, w->p + i);
-    qm_whole_release(x);
+    if (st == QM_OK && h->weight_decay > 0.0) {
+        QM_CHUNKS(qm_shape_numel(w->shape), i)
+        qm_tensor_rule_loops()->decay(qm_chunk_n(qm_shape_numel(w->shape), i), decay, w->p + i);
+    }
+    qm_tensor_rule_free(x);
     return st;
 }
 
@@ -164,13 +168,14 @@ static void rms_shape(const struct qm_hyper *h, int i, const struct qm_shape *pa
 }
 
 /* out <- x over its root mean square, about the mean gradient where centered. */
-static void rms_normalize(const struct qm_whole *w, const float *x, int64_t n, float *out)
+static void rms_normalize(const struct qm_tensor_rule_args *w, const float *x, int64_t n,
+                          float *out)
 {
     const struct qm_hyper *h = w->s->hyper;
     qm_lowrank_adapt(x, w->slot[RMS_SQ], h->centered ? w->slot[RMS_AVG] : NULL, h->eps, n, out);
 }
 
-static qm_status rms_states(const struct qm_whole *w)
+static qm_status rms_states(const struct qm_tensor_rule_args *w)
 {
     const struct qm_hyper *h = w->s->hyper;
     const struct qm_moment momentum = {.keep = (float)h->momentum, .weight = 1.0f};
@@ -182,15 +187,16 @@ static qm_status rms_states(const struct qm_whole *w)
     if (h->centered)
         qm_average(w->slot[RMS_AVG], x, n, h->beta2, 1.0 - h->beta2);
     rms_normalize(w, x, n, x);
-    if (h->momentum > 0.0)
-        QM_CHUNKS(n, i, k)
-    qm_whole_blocks()->moment(&momentum, k, x + i, m + i);
-    qm_whole_release(x);
+    if (h->momentum > 0.0) {
+        QM_CHUNKS(n, i)
+        qm_tensor_rule_loops()->moment(&momentum, qm_chunk_n(n, i), x + i, m + i);
+    }
+    qm_tensor_rule_free(x);
     return QM_OK;
 }
 
 /* The source takes weight_decay and does nothing with it. */
-static qm_status rms_apply(const struct qm_whole *w)
+static qm_status rms_apply(const struct qm_tensor_rule_args *w)
 {
     const struct qm_hyper *h = w->s->hyper;
     int64_t n;
@@ -200,7 +206,7 @@ static qm_status rms_apply(const struct qm_whole *w)
     if (!(h->momentum > 0.0))
         rms_normalize(w, x, n, x + n);
     qm_status st = take_step(w, w->slot[RMS_PROJ], x, norm_grad, w->slot[RMS_NORM], h->lr);
-    qm_whole_release(x);
+    qm_tensor_rule_free(x);
     return st;
 }
 
@@ -213,10 +219,9 @@ static const struct qm_rule rules[] = {
      .slot = {"exp_avg", "exp_avg_sq", "proj", "scaling_grad"},
      .slot_sign = {1, 0, 1, 0},
      .prepare = prepare,
-     .sums = 2,
-     .sweeps = 1,
-     .states = adam_states,
-     .apply = adam_apply,
+     .tensor =
+         &(const struct qm_tensor_ops){
+             .states = adam_states, .apply = adam_apply, .on_device = 1, .extra_passes = 2},
      .slot_shape = adam_shape},
     {.name = "fira_rms",
      .family = "fira_rms",
@@ -226,10 +231,9 @@ static const struct qm_rule rules[] = {
      .slot = {"square_avg", "momentum_buffer", "grad_avg", "proj", "scaling_grad"},
      .slot_sign = {0, 1, 1, 1, 0},
      .prepare = prepare,
-     .sums = 2,
-     .sweeps = 1,
-     .states = rms_states,
-     .apply = rms_apply,
+     .tensor =
+         &(const struct qm_tensor_ops){
+             .states = rms_states, .apply = rms_apply, .on_device = 1, .extra_passes = 2},
      .slot_shape = rms_shape},
 };
 

@@ -3,7 +3,7 @@
 
 #include "core/rule/element_loops.h"
 #include "core/rule/factor_lpmm.h"
-#include "core/rule/packed.h"
+#include "core/rule/packed_loops.h"
 
 /* Scalars are doubles there, rounded once when they meet a tensor. */
 static void prepare_adamw(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
@@ -73,10 +73,8 @@ static const struct qm_rule rules[] = {
      .summary = "AdamW in lpmm's order, not fused: lerp first moment",
      .source = "lpmm/optim/adamw.py _single_tensor_adamw4bit",
      .prepare = prepare_adamw,
-     .single = single_moment,
-     QM_ELEMENTWISE_ADAM(adamw_lpmm),
-     .packed = qm_packed_adamw_lpmm_rank1,
-     .packed_fold = qm_packed_fold_adamw_lpmm},
+     .mark_absent = single_moment,
+     QM_ELEMENTWISE_PACKED(adamw_lpmm, qm_packed_second_adamw_lpmm)},
     {.name = "adamw_lpmm_fused",
      .family = "adamw",
      .order = QM_ORDER_fused,
@@ -84,9 +82,8 @@ static const struct qm_rule rules[] = {
      .summary = "AdamW in lpmm's fused kernel, float32 scalars, contracted as nvcc does for sm_80",
      .source = "lpmm/cpp_extension/fused_adamw_kernel.cu adamw4bit_cuda_kernel",
      .prepare = prepare_fused,
-     .single = single_moment,
-     QM_ELEMENTWISE_ADAM(adamw_lpmm_fused),
-     .packed = qm_packed_adamw_lpmm_fused},
+     .mark_absent = single_moment,
+     QM_ELEMENTWISE_PACKED(adamw_lpmm_fused, NULL)},
     {.name = "adamw_lpmm_fused_strict",
      .family = "adamw",
      .order = QM_ORDER_fused,
@@ -94,7 +91,7 @@ static const struct qm_rule rules[] = {
      .summary = "AdamW in lpmm's fused kernel, every operation rounded",
      .source = "lpmm/cpp_extension/fused_adamw_kernel.cu adamw4bit_cuda_kernel",
      .prepare = prepare_fused,
-     .single = single_moment,
+     .mark_absent = single_moment,
      QM_ELEMENTWISE_ADAM(adamw_lpmm_fused_strict)},
     {.name = "adamw_lpmm_factor",
      .family = "adamw_factor",
@@ -106,11 +103,11 @@ static const struct qm_rule rules[] = {
      .source =
          "arXiv:2309.01507 (4-bit Factor); lpmm/optim/adamw.py _single_quantized_factored_update",
      .prepare = prepare_adamw,
-     .single = single_moment,
-     .sums = 1,
-     .sweeps = 1,
-     .states = qm_factor_lpmm_states,
-     .apply = qm_factor_lpmm_apply,
+     .mark_absent = single_moment,
+     .tensor = &(const struct qm_tensor_ops){.states = qm_factor_lpmm_states,
+                                             .apply = qm_factor_lpmm_apply,
+                                             .on_device = 1,
+                                             .extra_passes = 1},
      .slot_shape = qm_factor_lpmm_shape},
     {.name = "sgdm_lpmm",
      .family = "sgdm",
@@ -120,7 +117,7 @@ static const struct qm_rule rules[] = {
      .summary = "SGD with momentum as lpmm has it: PyTorch's, but one element never gathers any",
      .source = "lpmm/optim/sgd.py _single_tensor_sgd4bit",
      .prepare = prepare_sgdm,
-     .single = single_buffer,
+     .mark_absent = single_buffer,
      QM_ELEMENTWISE(sgdm_lpmm)},
 };
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/rule/whole.h"
+#include "core/rule/tensor_rule.h"
 
 enum { STD, REVERSE, RIGHT, LEFT };
 #define MOST_RANK 0x1p20 /* what a recipe may ask for; files may hold anything */
@@ -46,12 +46,12 @@ qm_status qm_lowrank_project(const struct qm_lowrank *l, const float *g, const f
         qm_product(p, 1, l->r, g, l->r, l->m, l->n, low);
         return QM_OK;
     }
-    QM_TRY(qm_whole_room(sizeof(float) * (size_t)(l->r * l->n), &across));
+    QM_TRY(qm_tensor_rule_alloc(sizeof(float) * (size_t)(l->r * l->n), &across));
     qm_sweep_run(
         QM_SWEEP_transpose,
         &(struct qm_sweep){.n = l->r * l->n, .rows = l->r, .cols = l->n, .x = {across, QM_AT(p)}});
     qm_product(g, l->n, 1, across, l->m, l->n, l->r, low);
-    qm_whole_release(across);
+    qm_tensor_rule_free(across);
     return QM_OK;
 }
 
@@ -62,8 +62,8 @@ void qm_lowrank_back(const struct qm_lowrank *l, const float *x, const float *p,
         qm_product(x, l->r, 1, p, l->m, l->r, l->n, out);
     else
         qm_product(p, l->r, 1, x, l->m, l->r, l->n, out);
-    QM_CHUNKS(l->m * l->n, i, k)
-    qm_whole_blocks()->multiply(k, (float)alpha, out + i);
+    QM_CHUNKS(l->m * l->n, i)
+    qm_tensor_rule_loops()->multiply(qm_chunk_n(l->m * l->n, i), (float)alpha, out + i);
 }
 
 void qm_lowrank_average_squares(float *old, const float *x, int64_t n, double beta)
@@ -111,7 +111,7 @@ void qm_lowrank_ratios(const struct qm_lowrank *l, int axis, const float *norm_g
 void qm_lowrank_channels(const struct qm_lowrank *l, int axis, int is_one, double *factor,
                          const float *x, float *out)
 {
-    if (qm_whole_device()) {
+    if (qm_tensor_rule_device()) {
         qm_sweep_run(QM_SWEEP_channels, &(struct qm_sweep){.n = l->m * l->n,
                                                            .cols = l->n,
                                                            .flag = {axis, is_one},
@@ -129,12 +129,12 @@ void qm_limit_growth(float *x, int64_t n, double margin, int64_t t, float *prev)
 {
     float norm = qm_norm2(x, n), gamma = (float)(1.0 + margin), before;
     if (t > 1) {
-        qm_whole_get(&before, prev, sizeof before);
+        qm_tensor_rule_read(&before, prev, sizeof before);
         float ratio = norm / (before + 1e-8f);
         float limiter = gamma > ratio ? 1.0f : ratio / gamma;
-        QM_CHUNKS(n, i, k)
-        qm_whole_blocks()->divide(k, limiter, x + i);
+        QM_CHUNKS(n, i)
+        qm_tensor_rule_loops()->divide(qm_chunk_n(n, i), limiter, x + i);
         norm = norm / limiter;
     }
-    qm_whole_put(prev, &norm, sizeof norm);
+    qm_tensor_rule_write(prev, &norm, sizeof norm);
 }

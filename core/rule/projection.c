@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/base/mt19937.h"
-#include "core/rule/whole.h"
+#include "core/rule/tensor_rule.h"
 
 #define PI 3.14159265358979323846
 
@@ -194,7 +194,7 @@ static int is_all_zero(const float *p, int64_t n)
     float here[AT_ONCE];
     for (int64_t i = 0; i < n; i += AT_ONCE) {
         int64_t count = n - i < AT_ONCE ? n - i : AT_ONCE;
-        qm_whole_get(here, p + i, sizeof *p * (size_t)count);
+        qm_tensor_rule_read(here, p + i, sizeof *p * (size_t)count);
         for (int64_t k = 0; k < count; k++)
             if (here[k] != 0.0f)
                 return 0;
@@ -213,13 +213,13 @@ qm_status qm_lowrank_renew(const struct qm_hyper *h, int svd, const struct qm_lo
         return qm_fail(QM_NO_MEMORY, "a projection of rank %lld", (long long)l->r);
     qm_status st = QM_OK;
     if (svd) {
-        qm_whole_get(here + n, g, sizeof *g * (size_t)n_g);
+        qm_tensor_rule_read(here + n, g, sizeof *g * (size_t)n_g);
         st = qm_lowrank_svd(l, here + n, here);
     } else {
         qm_lowrank_random(qm_lowrank_seed((uint64_t)tensor + 1, (t - 1) / gap), n, l->r, here);
     }
     if (st == QM_OK)
-        qm_whole_put(p, here, sizeof *here * (size_t)n);
+        qm_tensor_rule_write(p, here, sizeof *here * (size_t)n);
     free(here);
     return st;
 }

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "core/rule/blocks_param.h"
+#include "core/rule/param_loops.h"
 
 #define QM_ENTRY(stem, file) extern const struct qm_rule_family qm_##stem;
 #include "families.inc"
@@ -23,9 +23,9 @@ static const char *const files[] = {
 
 enum { FAMILIES = sizeof table / sizeof *table };
 
-QM_ISA_TABLE(const struct qm_param_blocks, qm_param_blocks)
+QM_ISA_TABLE(const struct qm_param_loops, qm_param_loops)
 
-const struct qm_param_blocks *qm_param_blocks(void) { return qm_param_blocks_by_isa(); }
+const struct qm_param_loops *qm_param_loops(void) { return qm_param_loops_by_isa(); }
 
 struct qm_hyper qm_hyper_default(void)
 {
@@ -44,6 +44,25 @@ enum qm_dtype qm_param_type(enum qm_param_format format)
                                           [QM_PARAM_f16] = QM_DTYPE_f16,
                                           [QM_PARAM_e4m3] = QM_DTYPE_u8};
     return types[format];
+}
+
+void qm_rule_slot_shape(const struct qm_rule *r, const struct qm_hyper *h, int i,
+                        const struct qm_shape *param, struct qm_shape *out)
+{
+    if (r->slot_shape)
+        r->slot_shape(h, i, param, out);
+    else
+        *out = *param;
+}
+
+int qm_rule_applies_stored(const struct qm_rule *r, const struct qm_tensor_rule_args *w, int i)
+{
+    return r->tensor->applies_stored ? r->tensor->applies_stored(w, i) : 0;
+}
+
+int qm_rule_update_round(const struct qm_rule *r, const struct qm_tensor_rule_args *w, int i)
+{
+    return r->tensor->update_round ? r->tensor->update_round(w, i) : 0;
 }
 
 int qm_rule_count(void)

@@ -102,7 +102,7 @@ struct qm_rule_use {
 };
 
 /* What a rule over whole tensors works on: everything as float32, slots in their own shapes. */
-struct qm_whole {
+struct qm_tensor_rule_args {
     const struct qm_rule_step *s;
     const struct qm_shape *shape; /* of p and g */
     uint32_t tensor;              /* its number in the problem, from 0 */
@@ -132,7 +132,63 @@ struct qm_packed_slot {
     const float *slope; /* qm_unit_slopes of them */
 };
 
+/* What a rule does whose element i depends on element i only, so that any split of a tensor gives the same
+ * bits.  No two arrays of a call overlap. */
+struct qm_elementwise_ops {
+    /* REQUIRED.  The step of one element, for kernels: qm_element_NAME in core/rule/element.h. */
+    const char *element;
+
+    /* REQUIRED but for rules that only devices run.  The step of n consecutive elements in place: p,
+     * slot[0 .. n_slots - 1]; g is read. */
+    void (*block)(const struct qm_rule_step *s, int64_t n, float *p, const float *g,
+                  float *const *slot);
+
+    /* OPTIONAL.  The step of slot 1 alone, with the bits of `block`: lets a global norm of slot 1 be folded
+     * without reading slot 0.  NULL: slot 1 depends on slot 0, or is not updated alone. */
+    void (*second)(const struct qm_rule_step *s, int64_t n, const float *p, const float *g,
+                   float *slot1);
+
+    /* OPTIONAL.  Decoding, `block` and encoding in one loop over n elements of whole blocks of packed slots,
+     * with the same bits.  Returns 0 and does nothing if it does not know these codecs, this step or this
+     * instruction set.  NULL: never. */
+    int (*packed)(const struct qm_rule_step *s, int64_t n, float *p, const float *g,
+                  const struct qm_packed_slot *slot);
+
+    /* OPTIONAL.  Decoding and `second` of a packed slot 1 with norm rank1, whose new maxima are folded into
+     * slot->fold.  Returns 0 as `packed` does.  NULL: never. */
+    int (*packed_second)(const struct qm_rule_step *s, int64_t n, const float *g,
+                         const struct qm_packed_slot *slot);
+};
+
+/* What a rule does that needs sums over a tensor (factored second moments, clipping).  Sums are taken in one
+ * fixed order. */
+struct qm_tensor_ops {
+    /* REQUIRED.  `states` updates the slots, `apply` the parameter.  Between the two the engine encodes the
+     * slots and, for a recipe with state_used = stored, decodes them again. */
+    qm_status (*states)(const struct qm_tensor_rule_args *w);
+    qm_status (*apply)(const struct qm_tensor_rule_args *w);
+
+    /* 1: both do everything they do to elements by operations that a device has too (core/rule/sweep.h); the
+     * host computes scalars, and a projection when a new one is due (core/rule/lowrank.h).  0: the rule runs
+     * on the host only. */
+    int on_device;
+
+    /* How many times more often than an elementwise rule it must read the gradient and the states: once for
+     * each sum over a tensor that must be complete before something needs it.  `qualm bench` counts bytes by it. */
+    int extra_passes;
+
+    /* OPTIONAL.  1 for a slot that `apply` uses as it is stored whatever state_used says, where a source
+     * does so for some of its states.  NULL: no slot. */
+    int (*applies_stored)(const struct qm_tensor_rule_args *w, int i);
+
+    /* OPTIONAL.  The round in which `states` updates slot i, where a source encodes one state before it
+     * computes the next: `states` is called for rounds 0, 1, ... in turn, and after each the engine encodes
+     * the slots of that round, and decodes them again if they are used as stored.  NULL: round 0. */
+    int (*update_round)(const struct qm_tensor_rule_args *w, int i);
+};
+
 struct qm_rule {
+    /* Identity: REQUIRED. */
     const char *name;    /* "adamw_ao" */
     const char *family;  /* "adamw": the oracle that judges it */
     const char *summary; /* one line */
@@ -141,79 +197,42 @@ struct qm_rule {
     int n_slots;
     const char *slot[QM_MAX_SLOTS]; /* "exp_avg", "exp_avg_sq" */
     int slot_sign[QM_MAX_SLOTS];    /* 1: takes both signs; 0: never negative */
-    int betas_optional;             /* 1: beta1 = -1 or beta2 = -1 stand for "none",
-                                     * gap < 0 for a projection of the caller's */
-    int decouples_lr;               /* 1: knows decouple_lr */
 
-    /* Optional: QM_OK, or why the source refuses this use.  Replaces the general bounds on lr, eps,
-     * weight_decay and the betas. */
+    /* Hyper-parameters.  betas_optional = 1: beta1 = -1 or beta2 = -1 stand for "none", gap < 0 for a
+     * projection of the caller's.  decouples_lr = 1: the rule knows decouple_lr. */
+    int betas_optional, decouples_lr;
+
+    /* OPTIONAL.  QM_OK, or why the source refuses this use; replaces the general bounds on lr, eps,
+     * weight_decay and the betas.  NULL: those bounds. */
     qm_status (*check)(const struct qm_rule_use *use);
 
-    /* Step number t >= 1 of hyper h. */
+    /* REQUIRED.  Scalars of step number t >= 1 with h. */
     void (*prepare)(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s);
 
-    /* What changes where slot i is one float32 number, of a tensor of one element: lpmm takes such a
-     * state for one that is not there yet.  Called after prepare; NULL: nothing changes. */
-    void (*single)(struct qm_rule_step *s, int i);
+    /* OPTIONAL.  Changes s, after prepare, for a slot i that is a single float32 number of a tensor of one
+     * element: lpmm takes such a state for one that does not exist yet.  NULL: nothing changes. */
+    void (*mark_absent)(struct qm_rule_step *s, int i);
 
-    /* n consecutive elements in place: p, slot[0 .. n_slots - 1]; g is read.  Element i depends on
-     * element i only, so any split of a tensor gives the same bits.  No two arrays overlap.  NULL
-     * for a rule over whole tensors. */
-    void (*block)(const struct qm_rule_step *s, int64_t n, float *p, const float *g,
-                  float *const *slot);
-
-    const char *element; /* the same of one element: qm_element_NAME in core/rule/element.h */
-
-    /* n elements of whole blocks of packed slots: decode, block, encode, to the same bits.  Returns 0
-     * where nothing is done: not these codecs, this step or this instruction set.  May be NULL. */
-    int (*packed)(const struct qm_rule_step *s, int64_t n, float *p, const float *g,
-                  const struct qm_packed_slot *slot);
-
-    /* Slot 1 alone, of norm rank1: decode, second, and the maxima into slot->fold.  May be NULL. */
-    int (*packed_fold)(const struct qm_rule_step *s, int64_t n, const float *g,
-                       const struct qm_packed_slot *slot);
-
-    /* Slot 1 alone, to the same bits; NULL where it depends on slot 0.  Lets a global norm of slot
-     * 1 be folded without reading slot 0. */
-    void (*second)(const struct qm_rule_step *s, int64_t n, const float *p, const float *g,
-                   float *slot1);
-
-    /* Rules that need sums over a tensor (factored second moments, clipping): `states` brings the
-     * slots up to date, `apply` changes p.  Between the two the engine encodes the slots and, for
-     * a recipe with state_used = stored, decodes them again.  Sums go in one fixed order. */
-    qm_status (*states)(const struct qm_whole *w);
-    qm_status (*apply)(const struct qm_whole *w);
-
-    /* 1: both do all they do to each element by operations that a device has too (core/rule/sweep.h);
-     * the host has scalars, and a projection when a new one is due (core/rule/lowrank.h). */
-    int sweeps;
-
-    /* The number that draws of slot 0 go by: of rules that stand for one slot of another
-     * (core/device/tensor_rule_form.c). */
-    int first_slot;
-
-    /* 1 for a slot that `apply` reads back from its codes whatever state_used says, where a source
-     * treats its states unalike; NULL: none. */
-    int (*reads_back)(const struct qm_whole *w, int i);
-
-    /* How many sums over a tensor come before something that needs them: so many times more than an
-     * elementwise rule must it read the gradient and the states.  For `qualm bench`. */
-    int sums;
-
-    /* The round in which `states` brings slot i up to date, where a source encodes one state before
-     * it forms the next: `states` is called for rounds 0, 1 ... in turn, and after each the engine
-     * encodes the slots of that round, and decodes them again where they are read back.  NULL: all
-     * in round 0. */
-    int (*round_of)(const struct qm_whole *w, int i);
-
-    /* Shape of slot i for a parameter of this shape; NULL: every slot has the parameter's.  A slot
-     * that this tensor does not have gets dim {0}. */
+    /* OPTIONAL.  Shape of slot i for a parameter of this shape; a slot that the tensor does not have gets
+     * dim {0}.  NULL: the parameter's shape.  To be called through qm_rule_slot_shape. */
     void (*slot_shape)(const struct qm_hyper *h, int i, const struct qm_shape *param,
                        struct qm_shape *out);
+
+    /* One of the two is REQUIRED, the other NULL. */
+    const struct qm_elementwise_ops *elementwise;
+    const struct qm_tensor_ops *tensor;
 };
 
+/* The shape of slot i for a parameter of this shape. */
+void qm_rule_slot_shape(const struct qm_rule *r, const struct qm_hyper *h, int i,
+                        const struct qm_shape *param, struct qm_shape *out);
+
+/* applies_stored and update_round of a tensor rule, 0 where they are NULL. */
+int qm_rule_applies_stored(const struct qm_rule *r, const struct qm_tensor_rule_args *w, int i);
+int qm_rule_update_round(const struct qm_rule *r, const struct qm_tensor_rule_args *w, int i);
+
 /* What a file core/rule/family_NAME.c provides, as qm_family_NAME; the file is its registration.
- * Loops that want every instruction set go to core/rule/blocks_NAME.c (compiled once per level). */
+ * Loops over elements are generated from core/rule/element.h. */
 struct qm_rule_family {
     int n;
     const struct qm_rule *rule;

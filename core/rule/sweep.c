@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/rule/whole.h"
+#include "core/rule/tensor_rule.h"
 
-static _Thread_local const struct qm_whole_device *device;
+static _Thread_local const struct qm_tensor_rule_device *device;
 
-void qm_whole_on(const struct qm_whole_device *d) { device = d; }
-const struct qm_whole_device *qm_whole_device(void) { return device; }
+void qm_tensor_rule_set_device(const struct qm_tensor_rule_device *d) { device = d; }
+const struct qm_tensor_rule_device *qm_tensor_rule_device(void) { return device; }
 
 #define X(name)                                                                  \
     static void run_##name(const struct qm_sweep *how, int64_t from, int64_t to) \
@@ -33,11 +33,11 @@ void qm_sweep_run(enum qm_sweep_kind kind, const struct qm_sweep *a)
             device->sweep(kind, a);
         return;
     }
-    QM_CHUNKS(a->n, i, n)
-    run[kind](a, i, i + n);
+    QM_CHUNKS(a->n, i)
+    run[kind](a, i, i + qm_chunk_n(a->n, i));
 }
 
-qm_status qm_whole_room(size_t bytes, void **out)
+qm_status qm_tensor_rule_alloc(size_t bytes, void **out)
 {
     if (device)
         return device->room(bytes, out);
@@ -48,7 +48,7 @@ qm_status qm_whole_room(size_t bytes, void **out)
     return QM_OK;
 }
 
-void qm_whole_release(void *p)
+void qm_tensor_rule_free(void *p)
 {
     if (device)
         device->release(p);
@@ -56,15 +56,15 @@ void qm_whole_release(void *p)
         free(p);
 }
 
-qm_status qm_whole_kept(int64_t key, size_t bytes, void **out, int *is_new)
+qm_status qm_tensor_rule_cached(int64_t key, size_t bytes, void **out, int *is_new)
 {
     if (device)
         return device->kept(key, bytes, out, is_new);
     *is_new = 1;
-    return qm_whole_room(bytes, out);
+    return qm_tensor_rule_alloc(bytes, out);
 }
 
-void qm_whole_get(void *to, const void *from, size_t bytes)
+void qm_tensor_rule_read(void *to, const void *from, size_t bytes)
 {
     if (device)
         device->get(to, from, bytes);
@@ -72,7 +72,7 @@ void qm_whole_get(void *to, const void *from, size_t bytes)
         memcpy(to, from, bytes);
 }
 
-void qm_whole_put(void *to, const void *from, size_t bytes)
+void qm_tensor_rule_write(void *to, const void *from, size_t bytes)
 {
     if (device)
         device->put(to, from, bytes);

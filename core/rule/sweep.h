@@ -24,8 +24,8 @@ struct qm_sweep {
 
 /* clang-format off */
 #define QM_SWEEP_SUM_LIST(X) /* one index, one sum */                                              \
-    X(row_means) X(col_means) X(squares) X(lane_norm) X(product) X(a8_mean)                        \
-    X(channel_squares) X(a8_low_means) X(a8_low_mean) X(a8_channel_squares) X(a8_totals)
+    X(row_means) X(col_means) X(squares) X(lane_norm) X(product) X(adafactor8_mean)                        \
+    X(channel_squares) X(adafactor8_low_means) X(adafactor8_low_mean) X(adafactor8_channel_squares) X(adafactor8_totals)
 #define QM_SWEEP_ELEMENT_LIST(X)                                                                   \
     X(fill) X(copy) X(divide) X(multiply) X(moment) X(taken) X(residual) X(decay_step)             \
     X(average) X(decay) X(add_scaled) X(add_square) X(over_sqrt) X(factor_rsqrt)                   \
@@ -33,9 +33,9 @@ struct qm_sweep {
     X(lars_states) X(lars_bare) X(lars_step) X(lars_step_cpu)                                      \
     X(lpmm_lerp) X(lpmm_second) X(lpmm_apply) X(lpmm_factor)                                       \
     X(torch_means) X(torch_lerp) X(torch_estimate) X(torch_update) X(came_decay)                   \
-    X(a8_square) X(a8_gradient_square) X(a8_outer) X(a8_over_root) X(a8_direction)                 \
+    X(adafactor8_square) X(adafactor8_gradient_square) X(adafactor8_outer) X(adafactor8_over_root) X(adafactor8_direction)                 \
     X(transpose) X(less) X(average_square) X(adapted) X(channel_ratio) X(channels)                 \
-    X(a8_begin) X(a8_ratio)
+    X(adafactor8_begin) X(adafactor8_ratio)
 #define QM_SWEEP_LIST(X) QM_SWEEP_SUM_LIST(X) QM_SWEEP_ELEMENT_LIST(X)
 
 #define QM_SWEEP(name) QM_FN void qm_sweep_##name(const struct qm_sweep *a, int64_t i)
@@ -355,39 +355,40 @@ QM_SWEEP(came_decay)
 
 /* ---- adafactor8bit --------------------------------------------------------------------------------- */
 
-#define QM_A8_TINY 1.17549435e-38f /* 2^-126, least second moment of the log code */
+#define QM_ADAFACTOR8_TINY 1.17549435e-38f /* 2^-126, least second moment of the log code */
 
 /* How an average of squares takes one in: fused_log_quantize_lerp_kernel; not fused; lerp. */
-enum qm_a8_way { QM_A8_KERNEL, QM_A8_MIX, QM_A8_LERP };
+enum qm_adafactor8_way { QM_ADAFACTOR8_KERNEL, QM_ADAFACTOR8_MIX, QM_ADAFACTOR8_LERP };
 
 /* b: the weight; less: what (float)(1 - b) of the double is. */
-QM_FN float qm_a8_squared(enum qm_a8_way way, float b, float less, float old, float fresh)
+QM_FN float qm_adafactor8_squared(enum qm_adafactor8_way way, float b, float less, float old,
+                                  float fresh)
 {
-    if (way == QM_A8_KERNEL) {
-        float x = qm_bnb_finite(fresh) && fresh > QM_A8_TINY ? fresh : QM_A8_TINY;
+    if (way == QM_ADAFACTOR8_KERNEL) {
+        float x = qm_bnb_finite(fresh) && fresh > QM_ADAFACTOR8_TINY ? fresh : QM_ADAFACTOR8_TINY;
         float v = fmaf(old, 1.0f - b, b * x);
-        return v > QM_A8_TINY ? v : QM_A8_TINY;
+        return v > QM_ADAFACTOR8_TINY ? v : QM_ADAFACTOR8_TINY;
     }
-    return way == QM_A8_MIX ? old * less + b * fresh : qm_lerp(old, fresh, b, b - 1.0f);
+    return way == QM_ADAFACTOR8_MIX ? old * less + b * fresh : qm_lerp(old, fresh, b, b - 1.0f);
 }
 
-/* c: b, less, what is added to x[1]; flag 0: enum qm_a8_way. */
-QM_SWEEP(a8_square)
+/* c: b, less, what is added to x[1]; flag 0: enum qm_adafactor8_way. */
+QM_SWEEP(adafactor8_square)
 {
-    a->x[0][i] = qm_a8_squared((enum qm_a8_way)a->flag[0], a->c[0], a->c[1], a->x[0][i],
-                               a->x[1][i] + a->c[2]);
+    a->x[0][i] = qm_adafactor8_squared((enum qm_adafactor8_way)a->flag[0], a->c[0], a->c[1],
+                                       a->x[0][i], a->x[1][i] + a->c[2]);
 }
 
 /* The same of the squares of x[1]; flag 1: its sign is turned. */
-QM_SWEEP(a8_gradient_square)
+QM_SWEEP(adafactor8_gradient_square)
 {
     float g = a->flag[1] ? -a->x[1][i] : a->x[1][i];
-    a->x[0][i] =
-        qm_a8_squared((enum qm_a8_way)a->flag[0], a->c[0], a->c[1], a->x[0][i], g * g + a->c[2]);
+    a->x[0][i] = qm_adafactor8_squared((enum qm_adafactor8_way)a->flag[0], a->c[0], a->c[1],
+                                       a->x[0][i], g * g + a->c[2]);
 }
 
 /* y[0][i] = mean of row i of x[1], at least d[1]; flag 0: of values that are at least d[0]. */
-QM_SWEEP(a8_mean)
+QM_SWEEP(adafactor8_mean)
 {
     const float *r = a->x[1] + i * a->cols;
     double mean = 0.0;
@@ -397,23 +398,26 @@ QM_SWEEP(a8_mean)
 }
 
 /* Roots of a row and of a column, whose squares are at least floor. */
-QM_FN double qm_a8_row_root(float r, double mean, double floor)
+QM_FN double qm_adafactor8_row_root(float r, double mean, double floor)
 {
     return sqrt(mean / fmax((double)r, floor));
 }
 
-QM_FN double qm_a8_col_root(float c, double floor) { return 1.0 / sqrt(fmax((double)c, floor)); }
+QM_FN double qm_adafactor8_col_root(float c, double floor)
+{
+    return 1.0 / sqrt(fmax((double)c, floor));
+}
 
 /* x[1] by rows x[2] and columns x[3], the rows' means y[0]; d[0]: the floor of each. */
-QM_SWEEP(a8_outer)
+QM_SWEEP(adafactor8_outer)
 {
     struct qm_sweep_place at = qm_sweep_at(a, i);
-    double row = qm_a8_row_root(a->x[2][at.row], a->y[0][at.batch], a->d[0]);
-    a->x[0][i] = qm_outer(row, qm_a8_col_root(a->x[3][at.col], a->d[0]), a->x[1][i]);
+    double row = qm_adafactor8_row_root(a->x[2][at.row], a->y[0][at.batch], a->d[0]);
+    a->x[0][i] = qm_outer(row, qm_adafactor8_col_root(a->x[3][at.col], a->d[0]), a->x[1][i]);
 }
 
 /* The same as the CUDA kernels have it; d[0]: the floor of the product. */
-QM_SWEEP(a8_over_root)
+QM_SWEEP(adafactor8_over_root)
 {
     struct qm_sweep_place at = qm_sweep_at(a, i);
     a->x[0][i] = qm_over_root((double)a->x[2][at.row], (double)a->x[3][at.col], a->y[0][at.batch],
@@ -421,7 +425,7 @@ QM_SWEEP(a8_over_root)
 }
 
 /* x[1] over the root of x[2], at least d[0]. */
-QM_SWEEP(a8_direction)
+QM_SWEEP(adafactor8_direction)
 {
     a->x[0][i] = (float)((double)a->x[1][i] / sqrt(fmax((double)a->x[2][i], a->d[0])));
 }

@@ -58,14 +58,14 @@ QM_SWEEP(channels)
 /* ---- adafactor8bit ----------------------------------------------------------------------------- */
 
 /* Where the second moment of R begins: c[0] of the square of x[1]. */
-QM_SWEEP(a8_begin)
+QM_SWEEP(adafactor8_begin)
 {
     float x = a->x[1][i];
-    a->x[0][i] = fmaxf(a->c[0] * (x * x), QM_A8_TINY);
+    a->x[0][i] = fmaxf(a->c[0] * (x * x), QM_ADAFACTOR8_TINY);
 }
 
 /* c[0] of the average x[0] and c[1] of the mean square of channel i of x[1], to which d[0] is added. */
-QM_SWEEP(a8_low_means)
+QM_SWEEP(adafactor8_low_means)
 {
     const float *x = a->x[1] + i * a->step_a;
     double s = 0.0;
@@ -75,7 +75,7 @@ QM_SWEEP(a8_low_means)
 }
 
 /* y[0][0] = mean of x[1][inner], each divided before it is added; at least d[0]. */
-QM_SWEEP(a8_low_mean)
+QM_SWEEP(adafactor8_low_mean)
 {
     double mean = 0.0;
     for (int64_t k = 0; k < a->inner; k++)
@@ -86,7 +86,7 @@ QM_SWEEP(a8_low_mean)
 /* y[0][i] = sum of the squares of channel i of x[1], each over the root of its second moment, to which d[0]
  * is added.  Second moments: x[2], at least 2^-53 with flag 1; or (flag 0) the channels' averages x[2] times
  * those across them, x[3], over the mean y[1][0]. */
-QM_SWEEP(a8_channel_squares)
+QM_SWEEP(adafactor8_channel_squares)
 {
     double s = 0.0;
     for (int64_t k = 0; k < a->inner; k++) {
@@ -103,7 +103,7 @@ QM_SWEEP(a8_channel_squares)
 }
 
 /* y[0][i] = sum of the i-th `inner` numbers of y[1]. */
-QM_SWEEP(a8_totals)
+QM_SWEEP(adafactor8_totals)
 {
     double s = 0.0;
     for (int64_t k = 0; k < a->inner; k++)
@@ -113,7 +113,7 @@ QM_SWEEP(a8_totals)
 
 /* The same as channel_ratio in double; flag 0: of all sums one, by their totals y[1]; times d[0].  Sums are
  * y[0][i] and y[0][n + i]. */
-QM_SWEEP(a8_ratio)
+QM_SWEEP(adafactor8_ratio)
 {
     double s = a->flag[0] ? a->y[1][0] : a->y[0][i];
     double t = a->flag[0] ? a->y[1][1] : a->y[0][a->n + i];

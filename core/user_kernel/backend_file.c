@@ -172,8 +172,7 @@ static qm_status slot_open(struct plan *p, int i)
     struct qm_quantizer q = qm_recipe_slot(&p->r, i, &p->shape);
     const char *name = p->r.rule->slot[i];
     s->shape = p->shape;
-    if (p->r.rule->slot_shape)
-        p->r.rule->slot_shape(&p->r.hyper, i, &p->shape, &s->shape);
+    qm_rule_slot_shape(p->r.rule, &p->r.hyper, i, &p->shape, &s->shape);
     s->n = qm_shape_numel(&s->shape);
     qm_quantizer_print(&q, s->quantizer);
     QM_TRY(qm_codec_init(&s->c, &q));

@@ -36,15 +36,15 @@ static void bound_close(struct bound *x)
  * the states, once for each sum that must be complete before). */
 static double bytes_moved(const struct qm_recipe *r, const struct qm_shape *shape)
 {
-    double n = (double)qm_shape_numel(shape), again = r->rule->sums,
+    double n = (double)qm_shape_numel(shape),
+           again = r->rule->tensor ? r->rule->tensor->extra_passes : 0,
            sum = 4.0 + 2.0 * qm_param_bytes(&r->param) + 2.0 * qm_param_residual(&r->param);
     sum += again * 4.0;
     for (int i = 0; i < r->rule->n_slots; i++) {
         struct qm_quantizer q = qm_recipe_slot(r, i, shape);
         struct qm_codec c = {.q = q};
-        struct qm_shape own = *shape;
-        if (r->rule->slot_shape)
-            r->rule->slot_shape(&r->hyper, i, shape, &own);
+        struct qm_shape own;
+        qm_rule_slot_shape(r->rule, &r->hyper, i, shape, &own);
         double slot = (double)qm_state_bytes(&c, &own) / n;
         sum += (2.0 + again) * slot;
         if (q.bits && q.norm != QM_NORM_block && q.norm != QM_NORM_id)
@@ -129,7 +129,7 @@ static int next_step(const struct qm_bench *b, int whole, int *k, struct qm_reci
 {
     while (*k < qm_variant_count())
         if (qm_recipe_parse(qm_variant_at((*k)++)->name, r) == QM_OK &&
-            (r->rule->block == NULL) == whole &&
+            (r->rule->elementwise == NULL) == whole &&
             (is_f32(r) || qm_name_matches(r->base->name, b->step)))
             return 1;
     return 0;
@@ -143,7 +143,7 @@ static qm_status check_filter(const struct qm_bench *b)
     for (int k = 0; k < qm_variant_count() && n < QM_BENCH_STEPS; k++) {
         struct qm_recipe r;
         QM_TRY(qm_recipe_parse(qm_variant_at(k)->name, &r));
-        int hit = qm_name_matches(r.base->name, b->step), out = b->quick && !r.rule->block;
+        int hit = qm_name_matches(r.base->name, b->step), out = b->quick && !r.rule->elementwise;
         hits += hit && !out;
         left_out += hit && out;
         names[n++] = r.base->name;

@@ -28,16 +28,14 @@ static int is_read_back(const struct qm_case_run *r, int i, int64_t t)
 {
     const struct qm_rule *rule = r->judged.rule;
     struct qm_rule_step s;
-    struct qm_whole w = {.s = &s, .shape = &r->c->shape, .tensor = QM_CASE_TENSOR};
-    if (rule->block)
+    struct qm_tensor_rule_args w = {.s = &s, .shape = &r->c->shape, .tensor = QM_CASE_TENSOR};
+    if (rule->elementwise)
         return 0;
     if (r->judged.state_stored || is_projection(rule, i))
         return 1;
-    if (!rule->reads_back)
-        return 0;
     rule->prepare(&r->judged.hyper, t, &s);
     s.hyper = &r->judged.hyper;
-    return rule->reads_back(&w, i);
+    return qm_rule_applies_stored(rule, &w, i);
 }
 
 /* Whether a stored parameter of 16 bits is rounded within the step as well: whole.h's rules see how it
@@ -48,7 +46,7 @@ static int is_rounded_between(const struct qm_case_run *r)
     const struct qm_rule *rule = r->judged.rule;
     return rule->order & QM_ORDER_rounds &&
            (p->format == QM_PARAM_bf16 || p->format == QM_PARAM_f16) &&
-           (!rule->states || p->write == QM_WRITE_near);
+           (!rule->tensor || p->write == QM_WRITE_near);
 }
 
 /* The errors of the step just made, and of the float32 one; want: the oracle's, as it comes. */

@@ -138,8 +138,7 @@ qm_status qm_case_run_open(struct qm_case_run *r)
     for (int i = 0; i < r->n_slots; i++) {
         struct qm_quantizer q = qm_recipe_slot(&r->judged, i, &r->c->shape);
         r->shape[i] = r->c->shape;
-        if (r->judged.rule->slot_shape)
-            r->judged.rule->slot_shape(&r->judged.hyper, i, &r->c->shape, &r->shape[i]);
+        qm_rule_slot_shape(r->judged.rule, &r->judged.hyper, i, &r->c->shape, &r->shape[i]);
         r->slot_n[i] = qm_shape_numel(&r->shape[i]);
         r->decider[i] = q.bits ? &r->s->decider[i] : NULL;
         r->n_scales[i] = q.bits ? qm_groups_count(&q, &r->shape[i], r->slot_n[i]) : r->slot_n[i];

@@ -31,7 +31,7 @@ static qm_status one_step(struct qm_case_run *r, int k, const char *case_name)
     for (int i = 0; i < r->n_slots; i++)
         memcpy(r->before[i], r->side[0].state[i], sizeof(float) * (size_t)r->slot_n[i]);
     for (int i = 0; i < r->n_slots; i++) /* what the rule does not read */
-        if (r->slot_n[i] == 1 && r->n == 1 && r->judged.rule->single && !r->decider[i])
+        if (r->slot_n[i] == 1 && r->n == 1 && r->judged.rule->mark_absent && !r->decider[i])
             r->before[i][0] = 0.0f;
     qm_case_make_gradient(r, t, k, &g);
     if (r->record)

@@ -101,9 +101,8 @@ static int shape_for(const struct qm_recipe *r, int slot, int64_t n, struct qm_s
 {
     const struct qm_shape shapes[] = {{2, {1, n}}, {1, {n}}, {2, {n, n}}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        struct qm_shape of = shapes[i];
-        if (r->rule->slot_shape)
-            r->rule->slot_shape(&r->hyper, slot, &shapes[i], &of);
+        struct qm_shape of;
+        qm_rule_slot_shape(r->rule, &r->hyper, slot, &shapes[i], &of);
         *out = shapes[i];
         *slot_n = qm_shape_numel(&of);
         if (*slot_n >= n)

@@ -19,9 +19,8 @@ static const struct {
 static qm_status count_slot(const struct qm_subject *s, const struct qm_recipe *r,
                             const struct qm_shape *shape, void *plan, int i, struct qm_special *out)
 {
-    struct qm_shape of = *shape;
-    if (r->rule->slot_shape)
-        r->rule->slot_shape(&r->hyper, i, shape, &of);
+    struct qm_shape of;
+    qm_rule_slot_shape(r->rule, &r->hyper, i, shape, &of);
     int64_t n = qm_shape_numel(&of);
     float *x = malloc(sizeof *x * (size_t)(n + 1));
     if (!x)

@@ -45,8 +45,7 @@ qm_status qm_trial_open(struct qm_trial *out)
         return qm_fail(QM_BAD_ARG, "a trial's shape has no number of elements");
     for (int i = 0; i < rule->n_slots; i++) {
         out->slot_shape[i] = out->shape;
-        if (rule->slot_shape)
-            rule->slot_shape(&out->recipe.hyper, i, &out->shape, &out->slot_shape[i]);
+        qm_rule_slot_shape(rule, &out->recipe.hyper, i, &out->shape, &out->slot_shape[i]);
         out->slot[i] = qm_recipe_slot(&out->recipe, i, &out->shape);
         struct qm_codec c = {.q = out->slot[i]};
         QM_TRY(qm_codec_fits(&c, &out->slot_shape[i]));

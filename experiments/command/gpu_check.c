@@ -151,7 +151,8 @@ static qm_status check_all(const struct options *o, json_t *rows, int *failed)
     qm_progress_start(&progress, "check", 0);
     for (int i = 0; i < 2 * qm_variant_count() && st == QM_OK; i++) {
         const struct qm_variant *v = qm_variant_at(i / 2);
-        if (qm_rule_find(v->rule)->element || qm_rule_find(v->rule)->sweeps)
+        const struct qm_rule *rule = qm_rule_find(v->rule);
+        if (rule->elementwise || rule->tensor->on_device)
             st = check_one(v, i % 2 ? QM_MODE_fast : QM_MODE_exact, o, &progress, rows, failed);
     }
     qm_progress_end(&progress);

@@ -130,7 +130,7 @@ static qm_status show_recipe(const char *text, json_t **out)
     char param[24];
     set_text(o, "grad", qm_dtype_name(r.grad));
     set_text(o, "param", qm_param_text(&r.param, param));
-    if (r.rule->states)
+    if (r.rule->tensor)
         set_text(o, "state_used", r.state_stored ? "stored" : "fresh");
     json_object_set_new(o, "state_bits_per_param_at_1024x1024",
                         qm_json_number((double)bytes * 8.0 / (1024.0 * 1024.0)));

@@ -59,10 +59,10 @@ void qm_a8_replay_moments(struct qm_conform *c, const struct qm_a8_release *rele
     run.recipe.hyper.beta1 = qm_case_number(c, "beta1", 0.9);
     qm_a8_moment_text(release, block, text);
     int code = (int)qm_case_whole(c, "init_byte", release->init_code * 17) & 15;
-    if (!qm_run_quantizer(c, &run.recipe, QM_A8_M, text, code,
+    if (!qm_run_quantizer(c, &run.recipe, QM_ADAFACTOR8_M, text, code,
                           (float)qm_case_number(c, "init_scale", 1.0)))
         return;
-    struct qm_run_slot *slot = &run.slot[QM_A8_M];
+    struct qm_run_slot *slot = &run.slot[QM_ADAFACTOR8_M];
     run.shape = qm_shape_flat(n);
     slot->n_scales = padded / block;
     slot->scales = qm_case_floats(c, "scale", run.steps * slot->n_scales);
@@ -109,11 +109,11 @@ void qm_a8_replay_squares(struct qm_conform *c, int is_026, int is_cuda)
                                             {"adafactor8", "adafactor8_cuda"}};
     qm_a8_square_text(is_cuda, qm_case_number(c, "cap", 126.0), block, text);
     if (!average_rule(c, rules[is_026][is_cuda], &run.recipe) ||
-        !qm_run_quantizer(c, &run.recipe, QM_A8_V, text, 0, 1.0f) ||
+        !qm_run_quantizer(c, &run.recipe, QM_ADAFACTOR8_V, text, 0, 1.0f) ||
         !schedule_read(c, run.steps, &run.recipe.hyper))
         return;
     run.recipe.hyper.eps1 = qm_case_number(c, "eps1", -1.0);
-    struct qm_run_slot *slot = &run.slot[QM_A8_V];
+    struct qm_run_slot *slot = &run.slot[QM_ADAFACTOR8_V];
     run.shape = qm_shape_flat(n);
     slot->n_scales = padded / block;
     slot->scales = qm_case_floats(c, "scale", run.steps * slot->n_scales);
@@ -132,8 +132,8 @@ static void stall_side(struct qm_conform *c, const struct qm_recipe *r,
 {
     int64_t n = qm_shape_numel(shape), steps = qm_case_whole(c, "steps", 0);
     int64_t every = qm_case_whole(c, "keep_every", 1), total = qm_case_numel(c, dataset);
-    int slot = shape->rank > 1 ? QM_A8_ROW : QM_A8_V;
-    int64_t size = slot == QM_A8_ROW ? n / shape->dim[shape->rank - 1] : n;
+    int slot = shape->rank > 1 ? QM_ADAFACTOR8_ROW : QM_ADAFACTOR8_V;
+    int64_t size = slot == QM_ADAFACTOR8_ROW ? n / shape->dim[shape->rank - 1] : n;
     const int64_t *mask = qm_case_ints(c, "mask", n);
     const float *want = qm_case_floats(c, dataset, total);
     float *p = qm_case_memory(c, n, sizeof *p), *g = qm_case_memory(c, n, sizeof *g);
@@ -179,7 +179,8 @@ void qm_a8_replay_stall(struct qm_conform *c)
     r.hyper.factored = 1;
     stall_side(c, &r, &shape, "v_float_state");
     qm_a8_square_text(0, 0.0, 1024, text);
-    if (qm_run_quantizer(c, &r, shape.rank > 1 ? QM_A8_ROW : QM_A8_V, text, 0, 1.0f) &&
-        (shape.rank < 2 || qm_run_quantizer(c, &r, QM_A8_COL, text, 0, 1.0f)))
+    if (qm_run_quantizer(c, &r, shape.rank > 1 ? QM_ADAFACTOR8_ROW : QM_ADAFACTOR8_V, text, 0,
+                         1.0f) &&
+        (shape.rank < 2 || qm_run_quantizer(c, &r, QM_ADAFACTOR8_COL, text, 0, 1.0f)))
         stall_side(c, &r, &shape, "v_quantised_state");
 }

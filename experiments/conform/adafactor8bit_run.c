@@ -29,7 +29,7 @@ struct replay {
     struct qm_shape shape;
     int64_t steps, n;
     const float *p0, *grads, *params;
-    struct recorded slot[QM_A8_SLOTS];
+    struct recorded slot[QM_ADAFACTOR8_SLOTS];
     const float *proj;
     const int64_t *proj_index;
 };
@@ -39,7 +39,7 @@ struct replay {
 static int64_t slot_numel(const struct replay *r, int i)
 {
     struct qm_shape own;
-    r->recipe.rule->slot_shape(&r->recipe.hyper, i, &r->shape, &own);
+    qm_rule_slot_shape(r->recipe.rule, &r->recipe.hyper, i, &r->shape, &own);
     return qm_shape_numel(&own);
 }
 
@@ -74,7 +74,7 @@ static int quantized_read(struct qm_conform *c, struct replay *r, int i, const c
     snprintf(codes, sizeof codes, "%s_q", name);
     snprintf(scale, sizeof scale, "%s_scale", name);
     s->n_scales = qm_case_numel(c, scale) / r->steps;
-    s->codes = codes_read(c, codes, i == QM_A8_M ? 4 : 8, r->steps, s->n);
+    s->codes = codes_read(c, codes, i == QM_ADAFACTOR8_M ? 4 : 8, r->steps, s->n);
     s->scales = qm_case_floats(c, scale, r->steps * s->n_scales);
     return s->codes && s->scales && qm_run_quantizer(c, &r->recipe, i, text, init_code, init_scale);
 }
@@ -114,7 +114,7 @@ static int64_t row_of(const struct recorded *s, int64_t t)
 
 static qm_status load(const struct replay *r, void *plan, int64_t t, uint8_t *codes)
 {
-    for (int i = 0; i < QM_A8_SLOTS && t > 0; i++) {
+    for (int i = 0; i < QM_ADAFACTOR8_SLOTS && t > 0; i++) {
         const struct recorded *s = &r->slot[i];
         if (s->codes) {
             for (int64_t k = 0; k < s->n; k++)
@@ -125,8 +125,8 @@ static qm_status load(const struct replay *r, void *plan, int64_t t, uint8_t *co
         }
     }
     if (r->proj && r->proj_index) {
-        int64_t n = slot_numel(r, QM_A8_PROJ);
-        QM_TRY(qm_backend_cpu.load(plan, QM_A8_PROJ, NULL, r->proj + r->proj_index[t] * n));
+        int64_t n = slot_numel(r, QM_ADAFACTOR8_PROJ);
+        QM_TRY(qm_backend_cpu.load(plan, QM_ADAFACTOR8_PROJ, NULL, r->proj + r->proj_index[t] * n));
     }
     return QM_OK;
 }
@@ -143,7 +143,7 @@ static qm_status judge(struct qm_conform *c, const struct replay *r, void *plan,
                        uint8_t *codes, float *room)
 {
     char what[96];
-    for (int i = 0; i < QM_A8_SLOTS && qm_case_open(c); i++) {
+    for (int i = 0; i < QM_ADAFACTOR8_SLOTS && qm_case_open(c); i++) {
         const struct recorded *s = &r->slot[i];
         const char *name = r->recipe.rule->slot[i];
         if (s->codes) {
@@ -152,7 +152,7 @@ static qm_status judge(struct qm_conform *c, const struct replay *r, void *plan,
             qm_judge_close(c, what, room, s->scales + (t - 1) * s->n_scales, s->n_scales,
                            SCALE_RELATIVE, 0.0);
             snprintf(what, sizeof what, "step %lld %s code", (long long)t, name);
-            if (i == QM_A8_M)
+            if (i == QM_ADAFACTOR8_M)
                 qm_judge_codes(c, what, codes, s->codes + (t - 1) * s->n, s->n);
             else
                 qm_judge_codes_near(c, what, codes, s->codes + (t - 1) * s->n, s->n, LOG_SHARE);
@@ -191,7 +191,7 @@ static void run_replay(struct qm_conform *c, const struct replay *r)
 {
     int64_t most = r->n;
     void *plan = NULL;
-    for (int i = 0; i < QM_A8_SLOTS; i++)
+    for (int i = 0; i < QM_ADAFACTOR8_SLOTS; i++)
         most =
             r->slot[i].n + r->slot[i].n_scales > most ? r->slot[i].n + r->slot[i].n_scales : most;
     float *p = qm_case_memory(c, r->n, sizeof *p), *g = qm_case_memory(c, r->n, sizeof *g);
@@ -204,7 +204,7 @@ static void run_replay(struct qm_conform *c, const struct replay *r)
         qm_case_skip(c, "%s", qm_message());
         return;
     }
-    for (int i = 0; i < QM_A8_SLOTS; i++) {
+    for (int i = 0; i < QM_ADAFACTOR8_SLOTS; i++) {
         struct qm_quantizer q = qm_recipe_slot(&r->recipe, i, &r->shape);
         if (r->slot[i].codes && r->slot[i].n_scales != (r->slot[i].n + q.block - 1) / q.block)
             qm_case_skip(c, "%s: %lld scales recorded for %lld elements in blocks of %lld",
@@ -267,7 +267,7 @@ enum { VERSIONS = sizeof versions / sizeof *versions };
 /* The state's name in the file; APOLLO keeps the same tensors under names of their own. */
 static const char *state_name(int i, int is_apollo)
 {
-    static const char *const names[2][QM_A8_NORM + 1] = {
+    static const char *const names[2][QM_ADAFACTOR8_NORM + 1] = {
         {"m", "row_var", "col_var", "variance", "conf_row", "conf_col", "fira_prev_norm"},
         {"m_low", "row_var_low", "col_var_low", "v_low", "", "", "scaled_grad_norm_prev"}};
     return names[is_apollo][i];
@@ -279,23 +279,23 @@ static int states_read(struct qm_conform *c, struct replay *r, int version)
     int is_apollo = r->recipe.hyper.rank > 0.0 && r->shape.rank >= 2;
     qm_a8_moment_text(&versions[version].release, qm_case_whole(c, "hp_m_block_size", 128), moment);
     qm_a8_square_text(0, 0.0, qm_case_whole(c, "hp_block_size", 2048), square);
-    for (int i = 0; i <= QM_A8_NORM; i++) {
-        int conf = i == QM_A8_CONF_ROW || i == QM_A8_CONF_COL;
+    for (int i = 0; i <= QM_ADAFACTOR8_NORM; i++) {
+        int conf = i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL;
         r->slot[i].n = slot_numel(r, i);
         if (r->slot[i].n == 0)
             continue;
         snprintf(name, sizeof name, "state/%s", state_name(i, is_apollo));
         snprintf(coded, sizeof coded, "%s_q", name);
         int ok = qm_case_has(c, coded)
-                     ? quantized_read(c, r, i, name, i == QM_A8_M ? moment : square,
-                                      i == QM_A8_M ? versions[version].release.init_code
-                                      : conf       ? versions[version].conf_code
-                                                   : 0,
+                     ? quantized_read(c, r, i, name, i == QM_ADAFACTOR8_M ? moment : square,
+                                      i == QM_ADAFACTOR8_M ? versions[version].release.init_code
+                                      : conf               ? versions[version].conf_code
+                                                           : 0,
                                       conf ? versions[version].conf_scale : 1.0f)
                      : values_read(c, r, i, name);
         if (!ok)
             return 0;
-        if (i == QM_A8_CONF_ROW && r->slot[i].codes)
+        if (i == QM_ADAFACTOR8_CONF_ROW && r->slot[i].codes)
             r->recipe.hyper.clip_twice = 1;
     }
     return 1;
@@ -303,7 +303,7 @@ static int states_read(struct qm_conform *c, struct replay *r, int version)
 
 static int projections_read(struct qm_conform *c, struct replay *r)
 {
-    int64_t n = slot_numel(r, QM_A8_PROJ), total = qm_case_numel(c, "proj");
+    int64_t n = slot_numel(r, QM_ADAFACTOR8_PROJ), total = qm_case_numel(c, "proj");
     if (n == 0)
         return 1;
     r->proj = qm_case_floats(c, "proj", total);
@@ -394,12 +394,14 @@ void qm_a8_replay_cudahost(struct qm_conform *c)
     r.params = qm_case_floats(c, "params", r.steps * r.n);
     qm_a8_moment_text(&kernels[v].release, qm_case_whole(c, "m_block_size", 128), moment);
     qm_a8_square_text(1, is_026 ? 126.0 : 50.0, qm_case_whole(c, "block_size", 2048), square);
-    for (int i = 0; i <= QM_A8_V; i++) {
+    for (int i = 0; i <= QM_ADAFACTOR8_V; i++) {
         r.slot[i].n = slot_numel(&r, i);
-        const char *name = i == QM_A8_M ? "m" : i == QM_A8_COL ? "col_var" : "row_or_var";
+        const char *name = i == QM_ADAFACTOR8_M     ? "m"
+                           : i == QM_ADAFACTOR8_COL ? "col_var"
+                                                    : "row_or_var";
         if (r.slot[i].n > 0 &&
-            !quantized_read(c, &r, i, name, i == QM_A8_M ? moment : square,
-                            i == QM_A8_M ? kernels[v].release.init_code : 0, 1.0f))
+            !quantized_read(c, &r, i, name, i == QM_ADAFACTOR8_M ? moment : square,
+                            i == QM_ADAFACTOR8_M ? kernels[v].release.init_code : 0, 1.0f))
             return;
     }
     run_replay(c, &r);

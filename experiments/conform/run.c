@@ -72,9 +72,8 @@ static int64_t kept_row(const struct qm_run *run, int64_t t)
 /* Elements of a slot recorded after every step: its own shape's. */
 static int64_t own_numel(const struct qm_run *run, int i)
 {
-    struct qm_shape own = run->shape;
-    if (run->recipe.rule->slot_shape)
-        run->recipe.rule->slot_shape(&run->recipe.hyper, i, &run->shape, &own);
+    struct qm_shape own;
+    qm_rule_slot_shape(run->recipe.rule, &run->recipe.hyper, i, &run->shape, &own);
     return qm_shape_numel(&own);
 }
 

@@ -55,8 +55,7 @@ static int read_record(struct qm_conform *c, const struct qm_tensor_run_case *w,
     r->n = qm_shape_numel(&r->shape);
     for (int i = 0; i < w->rule->n_slots; i++) {
         r->slot_shape[i] = r->shape;
-        if (w->rule->slot_shape)
-            w->rule->slot_shape(&w->hyper, i, &r->shape, &r->slot_shape[i]);
+        qm_rule_slot_shape(w->rule, &w->hyper, i, &r->shape, &r->slot_shape[i]);
         r->slot_n[i] = qm_shape_numel(&r->slot_shape[i]);
         if (w->state[i] && r->slot_n[i] > 0)
             r->state[i] = qm_case_doubles(c, w->state[i], r->steps * r->slot_n[i]);

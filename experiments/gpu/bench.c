@@ -101,7 +101,7 @@ qm_status qm_gpu_work_add(struct qm_gpu_work *w, enum qm_mode mode, const struct
     int k = w->n++;
     for (int turn = 0; turn < QM_BENCH_TURNS; turn++)
         QM_TRY(
-            r->rule->states
+            r->rule->tensor
                 ? qm_whole_open(&qm_device_cuda, mode, r, n, shapes, ids, &w->part[turn][k].whole)
                 : qm_batch_open(&qm_device_cuda, mode, r, n, shapes, ids, &w->part[turn][k].batch));
     return QM_OK;

@@ -88,8 +88,7 @@ static qm_status pair_open(struct pair *x)
         struct qm_quantizer q = qm_recipe_slot(x->r, i, &x->shape);
         struct qm_shape own = x->shape;
         struct qm_codec c;
-        if (x->r->rule->slot_shape)
-            x->r->rule->slot_shape(&x->r->hyper, i, &x->shape, &own);
+        qm_rule_slot_shape(x->r->rule, &x->r->hyper, i, &x->shape, &own);
         QM_TRY(qm_codec_init(&c, &q));
         x->slot_n[i] = qm_shape_numel(&own);
         x->n_scales[i] = q.bits ? qm_scale_count(&c, &own) : x->slot_n[i];
@@ -176,8 +175,8 @@ static int differs(const struct pair *x, int64_t t, char *text, size_t size)
 int qm_given_projection(struct qm_recipe *r, const struct qm_shape *shape)
 {
     struct qm_shape own = *shape;
-    for (int i = 0; i < r->rule->n_slots && r->rule->slot_shape; i++) {
-        r->rule->slot_shape(&r->hyper, i, shape, &own);
+    for (int i = 0; i < r->rule->n_slots; i++) {
+        qm_rule_slot_shape(r->rule, &r->hyper, i, shape, &own);
         if (strcmp(r->rule->slot[i], "proj") == 0 && qm_shape_numel(&own) > 0) {
             r->hyper.gap = r->hyper.gap < 0.0 ? r->hyper.gap : 0.0;
             return i;
@@ -270,7 +269,8 @@ qm_status qm_exact_all(const struct qm_backend *other, json_t **rows, int *diffe
     qm_progress_start(&progress, "exact", qm_variant_count());
     for (int i = 0; i < qm_variant_count() && st == QM_OK; i++) {
         const struct qm_variant *v = qm_variant_at(i);
-        if (qm_rule_find(v->rule)->element || qm_rule_find(v->rule)->sweeps) {
+        const struct qm_rule *rule = qm_rule_find(v->rule);
+        if (rule->elementwise || rule->tensor->on_device) {
             st = compare_variant(other, v, 0, *rows, differ);
             if (st == QM_OK)
                 st = compare_variant(other, v, 1, *rows, differ);

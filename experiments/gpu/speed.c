@@ -68,14 +68,13 @@ static double bytes_moved(const struct qm_step_form *f, int64_t n, const struct 
  * between is not counted: no step has to. */
 static double bytes_of_whole(const struct qm_recipe *r, const struct qm_shape *shape)
 {
-    double n = (double)qm_shape_numel(shape), again = r->rule->sums;
+    double n = (double)qm_shape_numel(shape), again = r->rule->tensor->extra_passes;
     double sum = 2.0 * (double)(qm_param_bytes(&r->param) + qm_param_residual(&r->param)) +
                  (1.0 + again) * (double)qm_dtype_size(r->grad);
     for (int i = 0; i < r->rule->n_slots; i++) {
         struct qm_codec c = {.q = qm_recipe_slot(r, i, shape)};
-        struct qm_shape own = *shape;
-        if (r->rule->slot_shape)
-            r->rule->slot_shape(&r->hyper, i, shape, &own);
+        struct qm_shape own;
+        qm_rule_slot_shape(r->rule, &r->hyper, i, shape, &own);
         sum += (2.0 + again) * (double)qm_state_bytes(&c, &own) / n;
     }
     return sum;
@@ -143,7 +142,7 @@ static qm_status measure_recipe(struct qm_gpu_bench *b, const char *recipe, enum
         st = qm_gpu_bench_time(b, qm_gpu_work_run, &w, &time);
     if (st == QM_OK) {
         double n = (double)b->n;
-        double bytes = r.rule->states
+        double bytes = r.rule->tensor
                            ? bytes_of_whole(&r, &shape)
                            : bytes_moved(qm_batch_form(w.part[0][0].batch), b->n, &shape);
         json_t *row =

@@ -47,9 +47,8 @@ const struct qm_kernel_compare_count *qm_kernel_compare_counts(void) { return co
 /* Elements of slot i, as the rule shapes it. */
 static int64_t slot_n(const struct plan *p, int i)
 {
-    struct qm_shape s = p->shape;
-    if (p->r.rule->slot_shape)
-        p->r.rule->slot_shape(&p->r.hyper, i, &p->shape, &s);
+    struct qm_shape s;
+    qm_rule_slot_shape(p->r.rule, &p->r.hyper, i, &p->shape, &s);
     return qm_shape_numel(&s);
 }
 
@@ -177,9 +176,8 @@ static qm_status compare_slot(struct plan *p, int i)
     if (q.bits == 0)
         return QM_OK;
     struct qm_codec codec = {.q = q};
-    struct qm_shape shape = p->shape;
-    if (p->r.rule->slot_shape)
-        p->r.rule->slot_shape(&p->r.hyper, i, &p->shape, &shape);
+    struct qm_shape shape;
+    qm_rule_slot_shape(p->r.rule, &p->r.hyper, i, &p->shape, &shape);
     n_scales = qm_scale_count(&codec, &shape);
     QM_TRY(qm_backend_file.save(p->now, i, p->codes, p->x));
     QM_TRY(qm_backend_file.save(p->old, i, p->other, p->y));

@@ -116,9 +116,8 @@ static void judge_change(const float *got, const float *want, const float *p0, i
 
 static struct qm_shape slot_shape(const struct plan *p, int i)
 {
-    struct qm_shape s = p->shape;
-    if (p->r.rule->slot_shape)
-        p->r.rule->slot_shape(&p->r.hyper, i, &p->shape, &s);
+    struct qm_shape s;
+    qm_rule_slot_shape(p->r.rule, &p->r.hyper, i, &p->shape, &s);
     return s;
 }
 

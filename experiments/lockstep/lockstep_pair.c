@@ -123,9 +123,8 @@ static qm_status set_shapes(struct qm_lockstep_pair *a)
 
 int64_t qm_lockstep_pair_slot_numel(const struct qm_lockstep_pair *a, int tensor, int s)
 {
-    struct qm_shape own = a->shape[tensor];
-    if (a->recipe.rule->slot_shape)
-        a->recipe.rule->slot_shape(&a->recipe.hyper, s, &a->shape[tensor], &own);
+    struct qm_shape own;
+    qm_rule_slot_shape(a->recipe.rule, &a->recipe.hyper, s, &a->shape[tensor], &own);
     return qm_shape_numel(&own);
 }
 

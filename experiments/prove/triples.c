@@ -42,7 +42,7 @@ struct piece {
 static qm_status covered(const struct qm_recipe *r)
 {
     const struct qm_rule *rule = r->rule;
-    if (!rule->block || rule->slot_shape)
+    if (!rule->elementwise || rule->slot_shape)
         return qm_fail(QM_SKIPPED, "rule %s works on whole tensors: it has no element to enumerate",
                        rule->name);
     if (rule->n_slots > SLOTS)
@@ -322,7 +322,7 @@ static qm_status run_piece(const struct domain *d, struct piece *b, int64_t pair
         b->wide_g[j] = (double)b->g[j];
     }
     QM_TRY(run_oracle(d, b));
-    d->runs->rule->block(&d->step, PIECE, b->p, b->g, slot);
+    d->runs->rule->elementwise->block(&d->step, PIECE, b->p, b->g, slot);
     for (int i = 0; i < d->r->rule->n_slots; i++)
         encode(d, i, b);
     judge_piece(d, b, at, t);

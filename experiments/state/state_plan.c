@@ -9,9 +9,8 @@ static void *room(size_t bytes) { return calloc(bytes ? bytes : 1, 1); }
 
 static struct qm_shape slot_shape(const struct qm_recipe *r, int i, const struct qm_shape *shape)
 {
-    struct qm_shape own = *shape;
-    if (r->rule->slot_shape)
-        r->rule->slot_shape(&r->hyper, i, shape, &own);
+    struct qm_shape own;
+    qm_rule_slot_shape(r->rule, &r->hyper, i, shape, &own);
     return own;
 }
 

@@ -109,9 +109,8 @@ static void aim_at(struct work *w, int64_t t)
 
 static struct qm_shape slot_shape(const struct work *w, int i)
 {
-    struct qm_shape own = w->c->c.shape;
-    if (w->recipe.rule->slot_shape)
-        w->recipe.rule->slot_shape(&w->recipe.hyper, i, &w->c->c.shape, &own);
+    struct qm_shape own;
+    qm_rule_slot_shape(w->recipe.rule, &w->recipe.hyper, i, &w->c->c.shape, &own);
     return own;
 }
 

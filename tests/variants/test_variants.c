@@ -48,9 +48,8 @@ static void run_free(struct run *r)
 /* Elements of slot i of a parameter of this shape. */
 static int64_t slot_numel(const struct qm_recipe *r, int i, const struct qm_shape *shape)
 {
-    struct qm_shape own = *shape;
-    if (r->rule->slot_shape)
-        r->rule->slot_shape(&r->hyper, i, shape, &own);
+    struct qm_shape own;
+    qm_rule_slot_shape(r->rule, &r->hyper, i, shape, &own);
     return qm_shape_numel(&own);
 }
 
@@ -202,7 +201,7 @@ static void test_whole_same_bits(void **state)
             struct qm_recipe r;
             struct run base, other;
             assert_int_equal(qm_recipe_parse(name, &r), QM_OK);
-            if (r.rule->block)
+            if (r.rule->elementwise)
                 continue;
             walked++;
             assert_true(qm_isa_force(QM_ISA_sse2));
@@ -262,7 +261,7 @@ static void test_step_is_the_composition(void **state)
             int64_t n = qm_shape_numel(shape);
             struct run fast;
             assert_int_equal(qm_recipe_parse(recipe_at(k), &r), QM_OK);
-            if (!r.rule->block) /* over whole tensors */
+            if (!r.rule->elementwise) /* over whole tensors */
                 continue;
             run(recipe_at(k), shape, 2, &fast);
             float *p = malloc(sizeof(float) * (size_t)(n + 1)), *x[QM_MAX_SLOTS] = {NULL};
@@ -287,9 +286,9 @@ static void test_step_is_the_composition(void **state)
                 struct qm_rule_step st;
                 r.rule->prepare(&r.hyper, t, &st);
                 st.param = r.param.format;
-                for (int i = 0; i < r.rule->n_slots && n == 1 && r.rule->single; i++)
+                for (int i = 0; i < r.rule->n_slots && n == 1 && r.rule->mark_absent; i++)
                     if (c[i].q.bits == 0)
-                        r.rule->single(&st, i);
+                        r.rule->mark_absent(&st, i);
                 for (int64_t i = 0; i < n; i++) {
                     g[i] = t == 3 && i / 256 == 1
                                ? 0.0f
@@ -304,7 +303,7 @@ static void test_step_is_the_composition(void **state)
                         qm_decode(&c[i], shape, codes[i], scales[i], x[i]);
                 for (int64_t i = 0; i < n; i++)
                     p[i] = master(&r.param, p[i], residual[i]);
-                r.rule->block(&st, n, p, g, x);
+                r.rule->elementwise->block(&st, n, p, g, x);
                 for (int64_t i = 0; i < n; i++)
                     p[i] = stored_as(&r.param, p[i], t, i, &residual[i]);
                 for (int i = 0; i < r.rule->n_slots; i++) {

@@ -56,7 +56,7 @@ static void test_whole(void **state)
     needs_fast();
     for (int i = 0; i < qm_variant_count(); i++) {
         const struct qm_variant *v = qm_variant_at(i);
-        if (!qm_rule_find(v->rule)->sweeps || (only && strcmp(only, v->name) != 0))
+        if (!qm_rule_find(v->rule)->tensor || (only && strcmp(only, v->name) != 0))
             continue;
         must_pass(v->name, 29);
         done++;

@@ -24,7 +24,7 @@ static void test_variants(void **state)
     int done = 0;
     for (int i = 0; i < qm_variant_count(); i++) {
         const struct qm_variant *v = qm_variant_at(i);
-        if (!qm_rule_find(v->rule)->element || (only && strcmp(only, v->name) != 0))
+        if (!qm_rule_find(v->rule)->elementwise || (only && strcmp(only, v->name) != 0))
             continue;
         compare_shapes(v->name);
         done++;
@@ -44,10 +44,10 @@ static void test_elements(void **state)
     for (int i = 0; i < qm_rule_count(); i++) {
         const struct qm_rule *r = qm_rule_at(i);
         int found = 0;
-        assert_int_equal(r->block != NULL, r->element != NULL);
-        for (size_t k = 0; r->element && k < sizeof names / sizeof *names; k++)
-            found |= strcmp(names[k], r->element) == 0;
-        assert_int_equal(found, r->element != NULL);
+        assert_int_equal(r->elementwise != NULL, r->tensor == NULL);
+        for (size_t k = 0; r->elementwise && k < sizeof names / sizeof *names; k++)
+            found |= strcmp(names[k], r->elementwise->element) == 0;
+        assert_int_equal(found, r->elementwise != NULL);
     }
 }
 

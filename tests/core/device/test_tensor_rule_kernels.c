@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "core/base/philox.h"
-#include "core/rule/whole.h"
+#include "core/rule/tensor_rule.h"
 
 static const struct qm_shape ragged[] = {
     {1, {0}},     {1, {1}},       {1, {37}},        {1, {4100}},    {2, {67, 71}},
@@ -34,7 +34,7 @@ static void test_variants(void **state)
     int done = 0;
     for (int i = 0; i < qm_variant_count(); i++) {
         const struct qm_variant *v = qm_variant_at(i);
-        if (!qm_rule_find(v->rule)->states || (only && strcmp(only, v->name) != 0))
+        if (!qm_rule_find(v->rule)->tensor || (only && strcmp(only, v->name) != 0))
             continue;
         int shapes = compare_shapes(v->name);
         print_message("%s: %d shapes\n", v->name, shapes);
@@ -212,7 +212,9 @@ static void test_refusal(void **state)
         b[k]->close(plan);
     }
     struct qm_rule on_the_host = *r.rule; /* loops of its own */
-    on_the_host.sweeps = 0;
+    struct qm_tensor_ops ops = *r.rule->tensor;
+    ops.on_device = 0;
+    on_the_host.tensor = &ops;
     r.rule = &on_the_host;
     assert_int_equal(qm_backend_emu.open(&r, &shape, 5, &plan), QM_SKIPPED);
     assert_non_null(strstr(qm_message(), "rule apollo works on whole tensors on the host"));
@@ -261,7 +263,7 @@ static void sums_shape(const struct qm_hyper *h, int i, const struct qm_shape *p
     *out = (struct qm_shape){.rank = 1, .dim = {n[i]}};
 }
 
-static qm_status sums_states(const struct qm_whole *w)
+static qm_status sums_states(const struct qm_tensor_rule_args *w)
 {
     static float x[NUMBERS];
     const struct qm_matrices m = {1, ROWS, COLS};
@@ -275,22 +277,22 @@ static qm_status sums_states(const struct qm_whole *w)
         float big = ldexpf(1.2345e18f, at / 3 % 20);
         x[i] = at % 3 == 2 ? (float)(int32_t)u * 0x1p-20f : at % 3 ? -big : big;
     }
-    qm_whole_put(room, x, sizeof x);
+    qm_tensor_rule_write(room, x, sizeof x);
     qm_row_means(&m, (struct qm_term){0}, room, w->slot[0]);
     qm_col_means(&m, (struct qm_term){0}, room, w->slot[1]);
-    QM_TRY(qm_whole_room(sizeof x, &ones));
+    QM_TRY(qm_tensor_rule_alloc(sizeof x, &ones));
     qm_sweep_run(QM_SWEEP_fill, &(struct qm_sweep){.n = NUMBERS, .c = {1.0f}, .x = {ones}});
     qm_product(room, 1, COLS, ones, COLS, ROWS, COLS, w->slot[3]);
-    qm_whole_release(ones);
+    qm_tensor_rule_free(ones);
     struct {
         double squares;
         float lanes, rest;
     } sums = {qm_sum_squares(room, NUMBERS), qm_lane_norm(room, NUMBERS - 3), 0.0f};
-    qm_whole_put(w->slot[2], &sums, sizeof sums);
+    qm_tensor_rule_write(w->slot[2], &sums, sizeof sums);
     return QM_OK;
 }
 
-static qm_status sums_apply(const struct qm_whole *w)
+static qm_status sums_apply(const struct qm_tensor_rule_args *w)
 {
     (void)w;
     return QM_OK;
@@ -298,14 +300,14 @@ static qm_status sums_apply(const struct qm_whole *w)
 
 static void test_sums(void **state)
 {
+    static const struct qm_tensor_ops ops = {
+        .states = sums_states, .apply = sums_apply, .on_device = 1};
     static const struct qm_rule sums = {.name = "sums",
                                         .n_slots = 4,
                                         .slot = {"rows", "cols", "all", "product"},
                                         .slot_sign = {1, 1, 1, 1},
                                         .prepare = sums_prepare,
-                                        .states = sums_states,
-                                        .apply = sums_apply,
-                                        .sweeps = 1,
+                                        .tensor = &ops,
                                         .slot_shape = sums_shape};
     const struct qm_shape shape = {2, {ROWS, COLS}};
     struct qm_recipe r;

@@ -535,7 +535,7 @@ static void convert(void *from, void *to, const struct qm_recipe *r, const struc
         struct qm_quantizer q = qm_recipe_slot(r, s, shape);
         struct qm_shape own;
         struct qm_codec c;
-        r->rule->slot_shape(&r->hyper, s, shape, &own);
+        qm_rule_slot_shape(r->rule, &r->hyper, s, shape, &own);
         assert_int_equal(qm_backend_cpu.decode(from, s, x), QM_OK);
         if (q.bits == 0) {
             assert_int_equal(qm_backend_cpu.load(to, s, NULL, x), QM_OK);

@@ -63,8 +63,7 @@ static struct pair *pair_open(const char *rule, const struct qm_hyper *h, int ra
     for (int i = 0; i < q->rule->n_slots; i++) {
         assert_string_equal(q->rule->slot[i], q->oracle->slot[i]);
         q->own[i] = q->shape;
-        if (q->rule->slot_shape)
-            q->rule->slot_shape(&q->h, i, &q->shape, &q->own[i]);
+        qm_rule_slot_shape(q->rule, &q->h, i, &q->shape, &q->own[i]);
         q->slot_n[i] = qm_shape_numel(&q->own[i]);
         assert_in_range(q->slot_n[i], 0, ROOM);
     }
@@ -74,7 +73,7 @@ static struct pair *pair_open(const char *rule, const struct qm_hyper *h, int ra
 static qm_status step_float(struct pair *q, int64_t t)
 {
     struct qm_rule_step s;
-    struct qm_whole w = {
+    struct qm_tensor_rule_args w = {
         .s = &s, .shape = &q->shape, .tensor = q->tensor, .p = q->p, .g = q->g, .room = q->room};
     float *slots[QM_MAX_SLOTS];
     for (int i = 0; i < QM_MAX_SLOTS; i++) {
@@ -83,12 +82,12 @@ static qm_status step_float(struct pair *q, int64_t t)
     }
     q->rule->prepare(&q->h, t, &s);
     s.hyper = &q->h;
-    if (q->rule->block) {
-        q->rule->block(&s, q->n, q->p, q->g, slots);
+    if (q->rule->elementwise) {
+        q->rule->elementwise->block(&s, q->n, q->p, q->g, slots);
         return QM_OK;
     }
-    QM_TRY(q->rule->states(&w));
-    return q->rule->apply(&w);
+    QM_TRY(q->rule->tensor->states(&w));
+    return q->rule->tensor->apply(&w);
 }
 
 static qm_status step_double(struct pair *q, int64_t t)

@@ -267,17 +267,17 @@ static void test_lost_decay(void **state)
         rule->prepare(&h, 1, &s);
         s.param = QM_PARAM_bf16;
         for (int t = 0; t < 2; t++) /* 1.25 (1 - 2^-9) is nearer to 1.25, but twice is not */
-            rule->block(&s, 1, &p, &g, slot);
+            rule->elementwise->block(&s, 1, &p, &g, slot);
         assert_true(p == 1.25f);
         h.weight_decay = 0x1p-8 + 0x1p-9;
         rule->prepare(&h, 1, &s);
         s.param = QM_PARAM_bf16;
         p = 1.0f;
-        rule->block(&s, 1, &p, &g, slot); /* 1 - 3/512: a tie, to even */
+        rule->elementwise->block(&s, 1, &p, &g, slot); /* 1 - 3/512: a tie, to even */
         assert_true(p == 1.0f - 0x1p-7f);
         s.param = QM_PARAM_f32;
         p = 1.0f;
-        rule->block(&s, 1, &p, &g, slot);
+        rule->elementwise->block(&s, 1, &p, &g, slot);
         assert_true(p == 1.0f - 3.0f / 512.0f);
     }
 }

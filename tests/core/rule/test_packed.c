@@ -73,7 +73,7 @@ static void step_plainly(const struct qm_rule *rule, const struct qm_rule_step *
     float *const slot[] = {m, v};
     for (int k = 0; k < 2; k++)
         qm_decode_blocks(&c[k], x->packed[k], x->scales[k], n, slot[k]);
-    rule->block(s, n, x->p, g, slot);
+    rule->elementwise->block(s, n, x->p, g, slot);
     for (int k = 0; k < 2; k++)
         qm_encode_blocks(&c[k], slot[k], n, x->packed[k], x->scales[k]);
 }
@@ -108,7 +108,7 @@ static void compare(const char *name, const char *const text[2], enum use use)
             gradients(t, n, block);
             rule->prepare(&h, t, &s);
             s.hyper = &h;
-            int done = rule->packed(&s, n, two.p, g, at);
+            int done = rule->elementwise->packed(&s, n, two.p, g, at);
             assert_int_equal(done, expected(use, &s));
             if (!done)
                 step_plainly(rule, &s, c, n, &two);

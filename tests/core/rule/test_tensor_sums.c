@@ -11,7 +11,7 @@
 #include <omp.h>
 #include <string.h>
 
-#include "core/rule/whole.h"
+#include "core/rule/tensor_rule.h"
 
 static uint64_t word(uint64_t *s)
 {
@@ -230,7 +230,7 @@ static void test_over_root(void **state)
             int in_place = (i + isa) % 2;
             if (in_place)
                 memcpy(out, x, sizeof x);
-            qm_whole_blocks()->over_root(&r, N - i % 9, in_place ? out : x, out);
+            qm_tensor_rule_loops()->over_root(&r, N - i % 9, in_place ? out : x, out);
             for (int j = 0; j < N - i % 9; j++) {
                 double q = fmax((double)row * (double)col[j] / mean, floor);
                 float want = (float)((double)x[j] * (1.0 / sqrt(q)));

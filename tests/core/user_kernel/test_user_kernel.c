@@ -203,7 +203,7 @@ static void templates(void **state)
         for (int slot = 0; slot < r.rule->n_slots; slot++)
             is_loose |= r.slot[slot].curve == QM_CURVE_log2;
         is_loose |= strcmp(r.rule->family, "fira") == 0;
-        double tolerance = r.rule->states || strcmp(as, "adamw_f32") == 0 ? 1e-5 : 0.0;
+        double tolerance = r.rule->tensor || strcmp(as, "adamw_f32") == 0 ? 1e-5 : 0.0;
         qm_kernel_file_use(k);
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes && !is_loose; s++)
             side_by_side(as, &r, &shapes[s], tolerance);

@@ -194,13 +194,13 @@ static qm_status plain_step(void *plan, struct qm_tensor *param, const struct qm
     static int calls;
     qm_to_float(g->data, g->dtype, 0, p->n, wide);
     p->r.rule->prepare(&p->r.hyper, bug == EARLIER_STEP && t > 1 ? t - 1 : t, &st);
-    for (int i = 0; i < p->n_slots && p->n == 1 && p->r.rule->single; i++)
+    for (int i = 0; i < p->n_slots && p->n == 1 && p->r.rule->mark_absent; i++)
         if (p->c[i].q.bits == 0)
-            p->r.rule->single(&st, i);
+            p->r.rule->mark_absent(&st, i);
     for (int i = 0; i < p->n_slots; i++)
         if (p->c[i].q.bits)
             qm_decode(&p->c[i], &p->shape, p->codes[i], p->scales[i], p->x[i]);
-    p->r.rule->block(&st, p->n, out, wide, p->x);
+    p->r.rule->elementwise->block(&st, p->n, out, wide, p->x);
     for (int i = 0; i < p->n_slots; i++) {
         for (int64_t k = 0; k < p->n && bug == DENORMALS_FLUSHED; k++)
             p->x[i][k] = flushed(p->x[i][k]);
@@ -382,7 +382,7 @@ static void test_no_false_alarm(void **state)
     for (int v = 0; v < qm_variant_count(); v++) {
         struct qm_recipe r;
         assert_int_equal(qm_recipe_from(qm_variant_at(v), &r), QM_OK);
-        if (r.rule->block && r.param.format == QM_PARAM_f32)
+        if (r.rule->elementwise && r.param.format == QM_PARAM_f32)
             assert_passes(&plain, qm_variant_at(v)->name, NULL, 11, v % 29, 29);
     }
 }
@@ -401,13 +401,15 @@ static void test_not_vacuous(void **state)
         assert_int_equal(qm_recipe_parse(qm_variant_at(v)->name, &r), QM_OK);
         assert_true(t.worst_ratio > 0.25); /* the bounds are not far away */
         /* float16 overflows early; of a rule with products of means one element takes all along */
-        assert_true(t.unbounded < t.judged / (!r.rule->block ? 5 : r.slot[0].scale.f16 ? 10 : 20));
+        assert_true(t.unbounded < t.judged / (!r.rule->elementwise  ? 5
+                                              : r.slot[0].scale.f16 ? 10
+                                                                    : 20));
         if (r.slot[0].bits == 0)
             continue;
         assert_true(t.verdict[QM_VERDICT_EQUAL] > 50000);
         /* ties are planted between the values of a map, not of a curve */
         /* nor on what is no average of the gradient */
-        if (r.rule->block && r.slot[0].curve == QM_CURVE_none &&
+        if (r.rule->elementwise && r.slot[0].curve == QM_CURVE_none &&
             t.verdict[QM_VERDICT_BOUNDARY] < 20)
             fail_msg("%s: %lld BOUNDARY", qm_variant_at(v)->name,
                      (long long)t.verdict[QM_VERDICT_BOUNDARY]);
@@ -546,16 +548,19 @@ static void eps_inside_block(const struct qm_rule_step *s, int64_t n, float *p, 
     for (int64_t i = 0; i < n; i++) {
         float old = p[i];
         float *at[2] = {m + i, v + i};
-        qm_rule_find("adamw_lpmm")->block(s, 1, p + i, g + i, at);
+        qm_rule_find("adamw_lpmm")->elementwise->block(s, 1, p + i, g + i, at);
         p[i] = old * c[0] + (c[7] * m[i]) / sqrtf(v[i] / (c[5] * c[5]) + c[6]);
     }
 }
 
 static void eps_inside(struct qm_recipe *r)
 {
+    static struct qm_elementwise_ops ops;
     static struct qm_rule rule;
     rule = *r->rule;
-    rule.block = eps_inside_block;
+    ops = *rule.elementwise;
+    ops.block = eps_inside_block;
+    rule.elementwise = &ops;
     r->rule = &rule;
 }
 
@@ -568,16 +573,19 @@ static void stale_moment_block(const struct qm_rule_step *s, int64_t n, float *p
     for (int64_t i = 0; i < n; i++) {
         float old_p = p[i], old_m = m[i];
         float *at[2] = {m + i, v + i};
-        qm_rule_find("adamw_lpmm")->block(s, 1, p + i, g + i, at);
+        qm_rule_find("adamw_lpmm")->elementwise->block(s, 1, p + i, g + i, at);
         p[i] = old_p * c[0] + (c[7] * old_m) / (sqrtf(v[i]) / c[5] + c[6]);
     }
 }
 
 static void stale_moment(struct qm_recipe *r)
 {
+    static struct qm_elementwise_ops ops;
     static struct qm_rule rule;
     rule = *r->rule;
-    rule.block = stale_moment_block;
+    ops = *rule.elementwise;
+    ops.block = stale_moment_block;
+    rule.elementwise = &ops;
     r->rule = &rule;
 }
 
@@ -683,7 +691,7 @@ static void recip_block(const struct qm_rule_step *s, int64_t n, float *p, const
     const float *c = s->c;
     for (int64_t i = 0; i < n; i++) {
         float old = p[i], *at[2] = {slot[0] + i, slot[1] + i};
-        qm_rule_find("adamw")->block(s, 1, p + i, g + i, at);
+        qm_rule_find("adamw")->elementwise->block(s, 1, p + i, g + i, at);
         float den = sqrtf(at[1][0]) * (1.0f / c[5]) + c[6];
         p[i] = old * c[0] + (c[7] * at[0][0]) * (1.0f / den);
     }
@@ -691,9 +699,12 @@ static void recip_block(const struct qm_rule_step *s, int64_t n, float *p, const
 
 static void by_reciprocals(struct qm_recipe *r)
 {
+    static struct qm_elementwise_ops ops;
     static struct qm_rule rule;
     rule = *r->rule;
-    rule.block = recip_block;
+    ops = *rule.elementwise;
+    ops.block = recip_block;
+    rule.elementwise = &ops;
     r->rule = &rule;
 }
 
@@ -704,7 +715,7 @@ static void rough_block(const struct qm_rule_step *s, int64_t n, float *p, const
     const float *c = s->c;
     for (int64_t i = 0; i < n; i++) {
         float old = p[i], *at[2] = {slot[0] + i, slot[1] + i};
-        qm_rule_find("adamw")->block(s, 1, p + i, g + i, at);
+        qm_rule_find("adamw")->elementwise->block(s, 1, p + i, g + i, at);
         float root = sqrtf(at[1][0]);
         root = root >= 1.17549435e-38f ? qm_float(qm_bits(root) & ~7u) : root;
         p[i] = old * c[0] + (c[7] * at[0][0]) / (root / c[5] + c[6]);
@@ -713,9 +724,12 @@ static void rough_block(const struct qm_rule_step *s, int64_t n, float *p, const
 
 static void by_rough_roots(struct qm_recipe *r)
 {
+    static struct qm_elementwise_ops ops;
     static struct qm_rule rule;
     rule = *r->rule;
-    rule.block = rough_block;
+    ops = *rule.elementwise;
+    ops.block = rough_block;
+    rule.elementwise = &ops;
     r->rule = &rule;
 }
 
@@ -728,7 +742,7 @@ static float tree(const float *x, const float *y, float by, int64_t n)
 }
 
 /* LARS of bitsandbytes with norms by such sums. */
-static qm_status tree_apply(const struct qm_whole *w)
+static qm_status tree_apply(const struct qm_tensor_rule_args *w)
 {
     const float *c = w->s->c, *b = w->slot[0];
     int64_t n = qm_shape_numel(w->shape);
@@ -741,9 +755,12 @@ static qm_status tree_apply(const struct qm_whole *w)
 
 static void by_trees(struct qm_recipe *r)
 {
+    static struct qm_tensor_ops ops;
     static struct qm_rule rule;
     rule = *r->rule;
-    rule.apply = tree_apply;
+    ops = *rule.tensor;
+    ops.apply = tree_apply;
+    rule.tensor = &ops;
     r->rule = &rule;
 }
 
@@ -784,7 +801,7 @@ static void test_every_rule_passes(void **state)
     (void)state;
     for (int k = 0; k < qm_rule_count(); k++) {
         const struct qm_rule *rule = qm_rule_at(k);
-        if (rule->n_slots > 2 || !rule->block)
+        if (rule->n_slots > 2 || !rule->elementwise)
             continue;
         struct qm_variant v = {.name = rule->name,
                                .rule = rule->name,

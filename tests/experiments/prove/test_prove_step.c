@@ -127,8 +127,10 @@ static void wrong_updates_are_seen(void **state)
     struct qm_recipe wrong = recipe("ema4_nf4");
     struct qm_rule rule = *wrong.rule;
     (void)state;
-    right_block = rule.block;
-    rule.block = wrong_block;
+    struct qm_elementwise_ops ops = *rule.elementwise;
+    right_block = ops.block;
+    ops.block = wrong_block;
+    rule.elementwise = &ops;
     wrong.rule = &rule;
     for (bug = 0; bug <= 4; bug++) {
         struct qm_triples_tally t = run("ema4_nf4", &wrong, one);

@@ -111,7 +111,7 @@ static double run(struct data *d, const struct qm_rule *rule, struct qm_hyper h,
     assert_int_equal(oracle->bound(&b), QM_OK);
     rule->prepare(&h, t, &s);
     s.hyper = &h;
-    rule->block(&s, N, d->x[0], d->x[1], slot);
+    rule->elementwise->block(&s, N, d->x[0], d->x[1], slot);
     snprintf(what, sizeof what, "lr %g, t %lld", h.lr, (long long)t);
     return worst_of(d, rule, what);
 }
@@ -175,7 +175,7 @@ static void test_bounds_hold(void **state)
         const struct qm_rule *rule = qm_rule_at(k);
         const struct qm_oracle *oracle = qm_oracle_find(rule->family);
         double worst = 0.0;
-        if (!rule->block || !oracle || !oracle->bound)
+        if (!rule->elementwise || !oracle || !oracle->bound)
             continue;
         held++;
         for (int j = 0; j < 12; j++) {

@@ -1,7 +1,7 @@
 /* blocks_param.c - compiled once per instruction set (QM_ISA).
  *
  * One loop for each format and write, so that the body has no switch and can be vectorized. */
-#include "core/rule/blocks_param.h"
+#include "core/rule/param_loops.h"
 
 #define FORMATS(X) X(bf16, uint16_t) X(f16, uint16_t) X(e4m3, uint8_t)
 
@@ -68,4 +68,4 @@ static void store(struct qm_param how, const float *restrict x, int64_t n,
 #undef LOOP
 }
 
-const struct qm_param_blocks QM_ISA_NAME(qm_param_blocks) = {.load = load, .store = store};
+const struct qm_param_loops QM_ISA_NAME(qm_param_loops) = {.load = load, .store = store};

@@ -1,9 +1,9 @@
 /* blocks_packed.c - compiled once per instruction set (QM_ISA). */
-#include "core/rule/packed.h"
+#include "core/rule/packed_loops.h"
 
 #include "core/base/isa.h"
-#include "core/rule/fused.h"
 #include "core/rule/lpmm.h"
+#include "core/rule/packed_blocks.h"
 #include "core/rule/reciprocal.h"
 
 #define ARGS                                                           \
@@ -109,7 +109,7 @@ static int adamw_ao(ARGS)
 
 RULE(adamw_bnb, 0, qm_adamw_bnb_states(r->c, g[i], m + i, v + i),
      qm_adamw_bnb_apply(r->c, reciprocal, p + i, m[i], v[i]))
-RULE(adamw_lpmm, 1, qm_adamw_lpmm_states(r->c, g[i], m + i, v + i),
+RULE(adamw_lpmm_blocks, 1, qm_adamw_lpmm_states(r->c, g[i], m + i, v + i),
      qm_adamw_lpmm_apply(r->c, reciprocal, p + i, m[i], v[i]))
 RULE(adamw_lpmm_fused, 1, qm_adamw_lpmm_fused_states(r->c, 1, g[i], m + i, v + i),
      qm_adamw_lpmm_fused_apply(r->c, reciprocal, 1, p + i, m[i], v[i]))
@@ -120,19 +120,20 @@ INLINE void second_lpmm(const struct fused_rule *r, const float *restrict g, flo
     EACH(GROUP, qm_adamw_lpmm_second(r->c, g[i], v + i));
 }
 
-static int adamw_lpmm_rank1(ARGS)
+static int adamw_lpmm(ARGS)
 {
     struct fused_rule r = rule_of(s);
     if (!slot[1].slope)
-        return adamw_lpmm(s, n, p, g, slot);
+        return adamw_lpmm_blocks(s, n, p, g, slot);
     if (is_unusual(s))
         return 0;
-    return r.multiplies ? FUSED_RANK1(states_adamw_lpmm, apply_adamw_lpmm, &r, n, p, g, slot)
-                        : FUSED_RANK1(states_adamw_lpmm, divide_adamw_lpmm, &r, n, p, g, slot);
+    return r.multiplies
+               ? FUSED_RANK1(states_adamw_lpmm_blocks, apply_adamw_lpmm_blocks, &r, n, p, g, slot)
+               : FUSED_RANK1(states_adamw_lpmm_blocks, divide_adamw_lpmm_blocks, &r, n, p, g, slot);
 }
 
-static int fold_adamw_lpmm(const struct qm_rule_step *s, int64_t n, const float *g,
-                           const struct qm_packed_slot *slot)
+static int packed_second_adamw_lpmm(const struct qm_rule_step *s, int64_t n, const float *g,
+                                    const struct qm_packed_slot *slot)
 {
     struct fused_rule r = rule_of(s);
     rank1_fold(second_lpmm, &r, n, g, slot);
@@ -149,17 +150,17 @@ static int fold_adamw_lpmm(const struct qm_rule_step *s, int64_t n, const float 
 QM_PACKED_LIST(X)
 #undef X
 
-static int fold_adamw_lpmm(const struct qm_rule_step *s, int64_t n, const float *g,
-                           const struct qm_packed_slot *slot)
+static int packed_second_adamw_lpmm(const struct qm_rule_step *s, int64_t n, const float *g,
+                                    const struct qm_packed_slot *slot)
 {
     (void)s, (void)n, (void)g, (void)slot;
     return 0;
 }
 #endif
 
-const struct qm_blocks_packed QM_ISA_NAME(qm_blocks_packed) = {
+const struct qm_packed_loops QM_ISA_NAME(qm_packed_loops) = {
 #define X(name) .name = name,
     QM_PACKED_LIST(X)
 #undef X
-        .fold_adamw_lpmm = fold_adamw_lpmm,
+        .second_adamw_lpmm = packed_second_adamw_lpmm,
 };

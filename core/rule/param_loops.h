@@ -6,7 +6,7 @@
 #include "core/base/philox.h"
 #include "core/rule/param.h"
 
-struct qm_param_blocks {
+struct qm_param_loops {
     /* out[i] = parameter i as float32, its residual added.  how: not f32. */
     void (*load)(struct qm_param how, const void *p, const void *residual, int64_t n, float *out);
 
@@ -17,6 +17,6 @@ struct qm_param_blocks {
 };
 
 /* The table of the level that qm_isa() chose. */
-const struct qm_param_blocks *qm_param_blocks(void);
+const struct qm_param_loops *qm_param_loops(void);
 
 #endif

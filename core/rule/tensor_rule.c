@@ -1,15 +1,16 @@
 /* whole.c - matrices of a shape, sums, factored moments. */
-#include "core/rule/whole.h"
+#include "core/rule/tensor_rule.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-QM_ISA_TABLE(const struct qm_whole_blocks, qm_whole_blocks)
+QM_ISA_TABLE(const struct qm_tensor_rule_loops, qm_tensor_rule_loops)
 
-const struct qm_whole_blocks *qm_whole_blocks(void)
+const struct qm_tensor_rule_loops *qm_tensor_rule_loops(void)
 {
-    return qm_whole_device() ? qm_whole_device()->blocks : qm_whole_blocks_by_isa();
+    return qm_tensor_rule_device() ? qm_tensor_rule_device()->blocks
+                                   : qm_tensor_rule_loops_by_isa();
 }
 
 int qm_matrices_of(const struct qm_shape *s, struct qm_matrices *out)
@@ -52,12 +53,12 @@ float qm_lane_norm(const float *x, int64_t n)
 {
     double norm = 0.0;
     void *at = NULL;
-    if (qm_whole_room(sizeof norm, &at) != QM_OK)
+    if (qm_tensor_rule_alloc(sizeof norm, &at) != QM_OK)
         return 0.0f; /* as above */
     qm_sweep_run(QM_SWEEP_lane_norm,
                  &(struct qm_sweep){.n = 1, .inner = n, .x = {NULL, QM_AT(x)}, .y = {at}});
-    qm_whole_get(&norm, at, sizeof norm);
-    qm_whole_release(at);
+    qm_tensor_rule_read(&norm, at, sizeof norm);
+    qm_tensor_rule_free(at);
     return (float)norm;
 }
 
@@ -69,8 +70,8 @@ float qm_rms(const float *x, int64_t n) { return qm_norm2(x, n) / (float)sqrt((d
 void qm_product(const float *x, int64_t step_a, int64_t step_k, const float *y, int64_t rows,
                 int64_t inner, int64_t cols, float *out)
 {
-    const struct qm_whole_blocks *b = qm_whole_blocks();
-    if (qm_whole_device()) {
+    const struct qm_tensor_rule_loops *b = qm_tensor_rule_loops();
+    if (qm_tensor_rule_device()) {
         qm_sweep_run(QM_SWEEP_product, &(struct qm_sweep){.n = rows * cols,
                                                           .cols = cols,
                                                           .inner = inner,
@@ -79,14 +80,14 @@ void qm_product(const float *x, int64_t step_a, int64_t step_k, const float *y, 
                                                           .x = {out, QM_AT(x), QM_AT(y)}});
         return;
     }
-    int64_t high = (rows + QM_WHOLE_DEEP - 1) / QM_WHOLE_DEEP;
-    int64_t wide = (cols + QM_WHOLE_TILE - 1) / QM_WHOLE_TILE;
+    int64_t high = (rows + QM_TENSOR_DEEP - 1) / QM_TENSOR_DEEP;
+    int64_t wide = (cols + QM_TENSOR_TILE - 1) / QM_TENSOR_TILE;
     QM_PARALLEL(rows * cols * inner >= 16 * QM_THREADS_FROM)
     for (int64_t k = 0; k < high * wide; k++) {
-        int64_t a = k % high * QM_WHOLE_DEEP, c = k / high * QM_WHOLE_TILE;
+        int64_t a = k % high * QM_TENSOR_DEEP, c = k / high * QM_TENSOR_TILE;
         b->product(x + a * step_a, step_a, step_k, y + c, cols,
-                   rows - a < QM_WHOLE_DEEP ? rows - a : QM_WHOLE_DEEP, inner,
-                   cols - c < QM_WHOLE_TILE ? cols - c : QM_WHOLE_TILE, out + a * cols + c);
+                   rows - a < QM_TENSOR_DEEP ? rows - a : QM_TENSOR_DEEP, inner,
+                   cols - c < QM_TENSOR_TILE ? cols - c : QM_TENSOR_TILE, out + a * cols + c);
     }
 }
 
@@ -94,15 +95,15 @@ void qm_product(const float *x, int64_t step_a, int64_t step_k, const float *y, 
 
 void qm_average(float *old, const float *x, int64_t n, double decay, double weight)
 {
-    QM_CHUNKS(n, i, m)
-    qm_whole_blocks()->average(m, (float)decay, (float)weight, x + i, old + i);
+    QM_CHUNKS(n, i)
+    qm_tensor_rule_loops()->average(qm_chunk_n(n, i), (float)decay, (float)weight, x + i, old + i);
 }
 
 qm_status qm_batch_means(const struct qm_matrices *m, const float *row, float **out)
 {
     const struct qm_matrices rows = {1, m->batch, m->rows};
     void *mean = NULL;
-    QM_TRY(qm_whole_room(sizeof(float) * (size_t)m->batch, &mean));
+    QM_TRY(qm_tensor_rule_alloc(sizeof(float) * (size_t)m->batch, &mean));
     qm_row_means(&rows, (struct qm_term){0}, row, mean);
     *out = mean;
     return QM_OK;
@@ -119,18 +120,18 @@ static qm_status rsqrt_there(const struct qm_matrices *m, const float *row, cons
                                     .rows = m->rows,
                                     .cols = m->cols,
                                     .x = {out, QM_AT(x), QM_AT(row), QM_AT(col), mean}});
-    qm_whole_release(mean);
+    qm_tensor_rule_free(mean);
     return QM_OK;
 }
 
 qm_status qm_factor_rsqrt(const struct qm_matrices *m, const float *row, const float *col,
                           const float *x, float *out)
 {
-    const struct qm_whole_blocks *blocks = qm_whole_blocks();
+    const struct qm_tensor_rule_loops *blocks = qm_tensor_rule_loops();
     const struct qm_matrices rows = {1, 1, m->rows};
     if (m->rows == 0 || m->cols == 0) /* the factors may be empty too */
         return QM_OK;
-    if (qm_whole_device())
+    if (qm_tensor_rule_device())
         return rsqrt_there(m, row, col, x, out);
     float *root = malloc(sizeof *root * (size_t)m->cols);
     if (!root)
@@ -155,6 +156,6 @@ void qm_clip_rms(float *x, int64_t n, double clip)
 {
     float den = qm_rms(x, n) / (float)clip;
     den = den < 1.0f ? 1.0f : den;
-    QM_CHUNKS(n, i, m)
-    qm_whole_blocks()->divide(m, den, x + i);
+    QM_CHUNKS(n, i)
+    qm_tensor_rule_loops()->divide(qm_chunk_n(n, i), den, x + i);
 }

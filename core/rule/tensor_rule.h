@@ -5,12 +5,12 @@
 #ifndef QM_RULE_WHOLE_H
 #define QM_RULE_WHOLE_H
 
-#include "core/rule/blocks_whole.h"
+#include "core/rule/tensor_rule_loops.h"
 
 /* Where a rule's arrays lie when that is not the host's memory: its step is then the same calls, of which
  * each is a launch there (core/device/tensor_rule_plan.c).  What fails is kept and told after the step. */
-struct qm_whole_device {
-    const struct qm_whole_blocks *blocks; /* squares, row_sums, col_sums, came: none */
+struct qm_tensor_rule_device {
+    const struct qm_tensor_rule_loops *blocks; /* squares, row_sums, col_sums, came: none */
     qm_status (*room)(size_t bytes, void **out);
     void (*release)(void *p);
     void (*get)(void *to, const void *from, size_t bytes);
@@ -20,52 +20,56 @@ struct qm_whole_device {
 };
 
 /* Of this thread, from now on; NULL: the host. */
-void qm_whole_on(const struct qm_whole_device *d);
-const struct qm_whole_device *qm_whole_device(void);
+void qm_tensor_rule_set_device(const struct qm_tensor_rule_device *d);
+const struct qm_tensor_rule_device *qm_tensor_rule_device(void);
 
 /* One operation on every index: all threads where that is worth it, or a launch. */
 void qm_sweep_run(enum qm_sweep_kind kind, const struct qm_sweep *a);
 
 /* Memory where the rule's arrays lie, and numbers between there and here; release accepts NULL. */
-qm_status qm_whole_room(size_t bytes, void **out);
-void qm_whole_release(void *p);
+qm_status qm_tensor_rule_alloc(size_t bytes, void **out);
+void qm_tensor_rule_free(void *p);
 
 /* The same for what the host works out now and then: on a device one array a tensor stays there from
  * step to step, always of that size.  *is_new: it does not hold yet what this key names, and the caller
  * puts it there; on the host, always. */
-qm_status qm_whole_kept(int64_t key, size_t bytes, void **out, int *is_new);
+qm_status qm_tensor_rule_cached(int64_t key, size_t bytes, void **out, int *is_new);
 
-void qm_whole_get(void *to, const void *from, size_t bytes);
-void qm_whole_put(void *to, const void *from, size_t bytes);
+void qm_tensor_rule_read(void *to, const void *from, size_t bytes);
+void qm_tensor_rule_write(void *to, const void *from, size_t bytes);
 
 /* Arguments of operations are not const, what they read included. */
 #define QM_AT(x) ((float *)(uintptr_t)(x))
 
-static inline int64_t qm_whole_chunk(int64_t total)
-{
-    return qm_whole_device() && total > 0 ? total : QM_WHOLE_CHUNK;
-}
+/* Elements, from which on loops run on several threads; elements that one thread takes in turn. */
+enum { QM_THREADS_FROM = 1 << 16, QM_OWNED = 1 << 16 };
 
-/* for (from, n) over chunks of `total` elements, on all threads where that is worth it (on a device:
- * all at once).  The body is one statement, touches elements [from, from + n) alone, and by way of
- * qm_whole_blocks(). */
-#define QM_CHUNKS(total, from, n)                                                               \
-    for (int64_t qm_total = (total), qm_chunk = qm_whole_chunk(qm_total), qm_once = 1; qm_once; \
-         qm_once = 0)                                                                           \
-        QM_PARALLEL_OWNED(qm_chunk < qm_total && qm_total >= QM_THREADS_FROM)                   \
-    for (int64_t from = 0; from < qm_total; from += qm_chunk)                                   \
-        for (int64_t n = qm_total - from < qm_chunk ? qm_total - from : qm_chunk, qm_first = 1; \
-             qm_first; qm_first = 0)
-
-/* The loop that follows, on all threads if `when`; OWNED: of chunks, QM_OWNED elements to each in turn, so
- * that pass after pass a thread finds what it wrote. */
+/* The loop that follows runs on all threads if `when`.  OWNED: it is a loop over chunks, and each thread gets
+ * QM_OWNED elements in turn, so that it finds in its cache what it wrote in the pass before. */
 #define QM_PRAGMA(text) _Pragma(#text)
 #define QM_PARALLEL(when) QM_PRAGMA(omp parallel for schedule(static) if (when))
 #define QM_PARALLEL_OWNED(when) \
-    QM_PRAGMA(omp parallel for schedule(static, QM_OWNED / QM_WHOLE_CHUNK) if (when))
+    QM_PRAGMA(omp parallel for schedule(static, QM_OWNED / QM_TENSOR_CHUNK) if (when))
 
-/* Elements. */
-enum { QM_THREADS_FROM = 1 << 16, QM_OWNED = 1 << 16 };
+/* Elements of a chunk: on a device, all of them. */
+static inline int64_t qm_chunk_size(int64_t total)
+{
+    return qm_tensor_rule_device() && total > 0 ? total : QM_TENSOR_CHUNK;
+}
+
+/* Elements of the chunk that begins at `from`. */
+static inline int64_t qm_chunk_n(int64_t total, int64_t from)
+{
+    int64_t size = qm_chunk_size(total);
+    return total - from < size ? total - from : size;
+}
+
+/* A loop over the chunks of `total` elements, in which `from` is the first element of a chunk: on all threads
+ * where that is worth it.  The body touches elements [from, from + qm_chunk_n(total, from)) only, by
+ * qm_tensor_rule_loops(). */
+#define QM_CHUNKS(total, from)                                                      \
+    QM_PARALLEL_OWNED(qm_chunk_size(total) < (total) && (total) >= QM_THREADS_FROM) \
+    for (int64_t from = 0; from < (total); from += qm_chunk_size(total))
 
 /* Numbers that a rule forms as they are wanted, so that they need not go to memory and back: `form` writes those
  * from number `from` on, n > 0 of them, to out, on any thread. */

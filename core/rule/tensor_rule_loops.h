@@ -18,15 +18,15 @@ struct qm_root {
 };
 
 /* CHUNK: elements of a loop that stay in the first-level cache; ROWS, DEEP x TILE: sums at a time. */
-enum { QM_WHOLE_CHUNK = 256, QM_WHOLE_ROWS = 16, QM_WHOLE_TILE = 16, QM_WHOLE_DEEP = 4 };
+enum { QM_TENSOR_CHUNK = 256, QM_TENSOR_ROWS = 16, QM_TENSOR_TILE = 16, QM_TENSOR_DEEP = 4 };
 
-struct qm_whole_blocks {
+struct qm_tensor_rule_loops {
     /* What a sum in [grid, 2 grid) whose last bit is 0 gains by adding x[i]^2 one by one, each addition
      * rounded; *odd: likewise, last bit 1.  NaN, or too much for the sum to stay below 2 grid, where it
      * does not.  n: a multiple of 64, up to 1024; grid: a power of two (whole.h says what for). */
     double (*squares)(const float *x, int64_t n, double grid, double *odd);
 
-    /* sum[i] += terms of row i, from left to right: rows <= QM_WHOLE_ROWS rows, `step` apart. */
+    /* sum[i] += terms of row i, from left to right: rows <= QM_TENSOR_ROWS rows, `step` apart. */
     void (*row_sums)(struct qm_term t, const float *x, int64_t rows, int64_t cols, int64_t step,
                      double *sum);
 
@@ -35,7 +35,7 @@ struct qm_whole_blocks {
                      double *sum);
 
     /* out[a][c] = sum over k of x[a step_a + k step_k] y[k][c], in double, in the order of k: a tile of
-     * rows <= QM_WHOLE_DEEP by cols <= QM_WHOLE_TILE.  y and out have `width` columns. */
+     * rows <= QM_TENSOR_DEEP by cols <= QM_TENSOR_TILE.  y and out have `width` columns. */
     void (*product)(const float *x, int64_t step_a, int64_t step_k, const float *y, int64_t width,
                     int64_t rows, int64_t inner, int64_t cols, float *out);
 
@@ -84,6 +84,6 @@ struct qm_whole_blocks {
 };
 
 /* The table of the level that qm_isa() chose (whole.c). */
-const struct qm_whole_blocks *qm_whole_blocks(void);
+const struct qm_tensor_rule_loops *qm_tensor_rule_loops(void);
 
 #endif

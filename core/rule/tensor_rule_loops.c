@@ -1,5 +1,5 @@
 /* blocks_whole.c - compiled once per instruction set (QM_ISA). */
-#include "core/rule/blocks_whole.h"
+#include "core/rule/tensor_rule_loops.h"
 
 #ifdef __AVX512F__
 #include <immintrin.h>
@@ -243,9 +243,9 @@ static void product(const float *restrict x, int64_t step_a, int64_t step_k,
                     const float *restrict y, int64_t width, int64_t rows, int64_t inner,
                     int64_t cols, float *restrict out)
 {
-    enum { T = QM_WHOLE_TILE };
-    double s[QM_WHOLE_DEEP][T] = {{0.0}};
-    if (rows == QM_WHOLE_DEEP && cols == T) {
+    enum { T = QM_TENSOR_TILE };
+    double s[QM_TENSOR_DEEP][T] = {{0.0}};
+    if (rows == QM_TENSOR_DEEP && cols == T) {
         double s0[T] = {0.0}, s1[T] = {0.0}, s2[T] = {0.0}, s3[T] = {0.0};
         for (int64_t k = 0; k < inner; k++) {
             const float *at = x + k * step_k, *v = y + k * width;
@@ -397,10 +397,10 @@ static inline void least_doubts(__m512d y, __m512i *near, __m512i *size)
  * less than 16 steps of a double.  Where that could change the float, the chunk is done by definition. */
 static void over_root(const struct qm_root *r, int64_t n, const float *x, float *out)
 {
-    float kept[QM_WHOLE_CHUNK];
+    float kept[QM_TENSOR_CHUNK];
     double row = sqrt(r->mean / r->row), most = 1.0 / sqrt(r->floor);
-    for (int64_t from = 0; from < n; from += QM_WHOLE_CHUNK) {
-        int64_t m = n - from < QM_WHOLE_CHUNK ? n - from : QM_WHOLE_CHUNK;
+    for (int64_t from = 0; from < n; from += QM_TENSOR_CHUNK) {
+        int64_t m = n - from < QM_TENSOR_CHUNK ? n - from : QM_TENSOR_CHUNK;
         const float *restrict at = x + from, *restrict col = r->col + from;
         const double *restrict root = r->root + from;
         float *restrict to = out + from;
@@ -456,22 +456,22 @@ static void lpmm_lerp(const struct qm_rule_step *s, int64_t n, const float *rest
         m[i] = qm_lpmm_first(c, turns, m[i], g[i]);
 }
 
-const struct qm_whole_blocks QM_ISA_NAME(qm_whole_blocks) = {.squares = squares,
-                                                             .row_sums = row_sums,
-                                                             .col_sums = col_sums,
-                                                             .product = product,
-                                                             .moment = moment,
-                                                             .taken = taken,
-                                                             .divide = divide,
-                                                             .multiply = multiply,
-                                                             .residual = residual,
-                                                             .came = came,
-                                                             .decay_step = decay_step,
-                                                             .average = average,
-                                                             .decay = decay,
-                                                             .add_scaled = add_scaled,
-                                                             .outer = outer,
-                                                             .outer_f32 = outer_f32,
-                                                             .over_root = over_root,
-                                                             .lpmm_apply = lpmm_apply,
-                                                             .lpmm_lerp = lpmm_lerp};
+const struct qm_tensor_rule_loops QM_ISA_NAME(qm_tensor_rule_loops) = {.squares = squares,
+                                                                       .row_sums = row_sums,
+                                                                       .col_sums = col_sums,
+                                                                       .product = product,
+                                                                       .moment = moment,
+                                                                       .taken = taken,
+                                                                       .divide = divide,
+                                                                       .multiply = multiply,
+                                                                       .residual = residual,
+                                                                       .came = came,
+                                                                       .decay_step = decay_step,
+                                                                       .average = average,
+                                                                       .decay = decay,
+                                                                       .add_scaled = add_scaled,
+                                                                       .outer = outer,
+                                                                       .outer_f32 = outer_f32,
+                                                                       .over_root = over_root,
+                                                                       .lpmm_apply = lpmm_apply,
+                                                                       .lpmm_lerp = lpmm_lerp};

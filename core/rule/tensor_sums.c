@@ -4,15 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/rule/whole.h"
+#include "core/rule/tensor_rule.h"
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
 void qm_row_means(const struct qm_matrices *m, struct qm_term t, const float *x, float *row)
 {
-    const struct qm_whole_blocks *b = qm_whole_blocks();
+    const struct qm_tensor_rule_loops *b = qm_tensor_rule_loops();
     int64_t rows = m->batch * m->rows;
-    if (qm_whole_device()) {
+    if (qm_tensor_rule_device()) {
         qm_sweep_run(QM_SWEEP_row_means, &(struct qm_sweep){.n = rows,
                                                             .cols = m->cols,
                                                             .flag = {t.is_square},
@@ -21,9 +21,9 @@ void qm_row_means(const struct qm_matrices *m, struct qm_term t, const float *x,
         return;
     }
     QM_PARALLEL(rows * m->cols >= QM_THREADS_FROM)
-    for (int64_t i = 0; i < rows; i += QM_WHOLE_ROWS) {
-        double sum[QM_WHOLE_ROWS] = {0.0};
-        int64_t n = rows - i < QM_WHOLE_ROWS ? rows - i : QM_WHOLE_ROWS;
+    for (int64_t i = 0; i < rows; i += QM_TENSOR_ROWS) {
+        double sum[QM_TENSOR_ROWS] = {0.0};
+        int64_t n = rows - i < QM_TENSOR_ROWS ? rows - i : QM_TENSOR_ROWS;
         b->row_sums(t, x + i * m->cols, n, m->cols, m->cols, sum);
         for (int64_t k = 0; k < n; k++)
             row[i + k] = (float)(sum[k] / (double)m->cols);
@@ -34,9 +34,9 @@ void qm_row_means(const struct qm_matrices *m, struct qm_term t, const float *x,
 void qm_col_means(const struct qm_matrices *m, struct qm_term t, const float *x, float *col)
 {
     enum { WIDTH = 512 };
-    const struct qm_whole_blocks *b = qm_whole_blocks();
+    const struct qm_tensor_rule_loops *b = qm_tensor_rule_loops();
     int64_t pieces = (m->cols + WIDTH - 1) / WIDTH;
-    if (qm_whole_device()) {
+    if (qm_tensor_rule_device()) {
         qm_sweep_run(QM_SWEEP_col_means, &(struct qm_sweep){.n = m->batch * m->cols,
                                                             .rows = m->rows,
                                                             .cols = m->cols,
@@ -92,15 +92,15 @@ static struct band band_of(const struct two_means *d, int64_t k)
     return b;
 }
 
-/* The means of n <= QM_WHOLE_ROWS rows of a band from its row i on. */
+/* The means of n <= QM_TENSOR_ROWS rows of a band from its row i on. */
 static void means_of_rows(const struct two_means *d, const struct band *b, int64_t i, int64_t n)
 {
     int64_t cols = d->m->cols, left = n * cols;
-    double sum[QM_WHOLE_ROWS] = {0.0};
+    double sum[QM_TENSOR_ROWS] = {0.0};
     for (int64_t k = 0; !d->x->made && k < left; k += FORMED)
         d->x->form(d->x->how, (b->first + i) * cols + k, left - k < FORMED ? left - k : FORMED,
                    b->room + i * cols + k);
-    qm_whole_blocks()->row_sums(d->t, b->x + i * cols, n, cols, cols, sum);
+    qm_tensor_rule_loops()->row_sums(d->t, b->x + i * cols, n, cols, cols, sum);
     for (int64_t k = 0; k < n; k++)
         d->row[b->first + i + k] = (float)(sum[k] / (double)cols);
 }
@@ -108,8 +108,8 @@ static void means_of_rows(const struct two_means *d, const struct band *b, int64
 static void rows_of_band(const struct two_means *d, int64_t k)
 {
     struct band b = band_of(d, k);
-    for (int64_t i = 0; i < b.rows; i += QM_WHOLE_ROWS)
-        means_of_rows(d, &b, i, b.rows - i < QM_WHOLE_ROWS ? b.rows - i : QM_WHOLE_ROWS);
+    for (int64_t i = 0; i < b.rows; i += QM_TENSOR_ROWS)
+        means_of_rows(d, &b, i, b.rows - i < QM_TENSOR_ROWS ? b.rows - i : QM_TENSOR_ROWS);
 }
 
 /* Columns from j on of band k, after those of the band above. */
@@ -121,7 +121,7 @@ static void cols_of_band(const struct two_means *d, int64_t k, int64_t j)
     for (int64_t i = 0; i < b.many; i++) {
         if (b.from == 0)
             memset(sum, 0, sizeof *sum * (size_t)n);
-        qm_whole_blocks()->col_sums(d->t, b.x + i * b.high * cols + j, b.high, n, cols, sum);
+        qm_tensor_rule_loops()->col_sums(d->t, b.x + i * b.high * cols + j, b.high, n, cols, sum);
         for (int64_t c = 0; b.from + b.high == d->m->rows && c < n; c++)
             d->col[(b.batch + i) * cols + j + c] = (float)(sum[c] / (double)d->m->rows);
     }
@@ -150,17 +150,17 @@ qm_status qm_two_means(const struct qm_matrices *m, struct qm_term t, const stru
     int64_t each = m->rows * m->cols, n = m->batch * each;
     if (n == 0)
         return QM_OK;
-    if (qm_whole_device()) {
+    if (qm_tensor_rule_device()) {
         const float *made = qm_formed_at(x, 0, n, room);
         qm_row_means(m, t, made, row);
         qm_col_means(m, t, made, col);
         return QM_OK;
     }
     int in_parallel = n >= QM_THREADS_FROM && omp_get_max_threads() > 1;
-    int64_t band = in_parallel ? BAND : BAND_ALONE, groups = band / m->cols / QM_WHOLE_ROWS;
+    int64_t band = in_parallel ? BAND : BAND_ALONE, groups = band / m->cols / QM_TENSOR_ROWS;
     struct two_means d = {m, t, x, row, col, each < band ? band / each : 1, m->rows, 1, NULL, NULL};
     if (each >= band) {
-        d.high = (groups > 0 ? groups : 1) * QM_WHOLE_ROWS;
+        d.high = (groups > 0 ? groups : 1) * QM_TENSOR_ROWS;
         d.high = d.high < m->rows ? d.high : m->rows;
         d.per_matrix = (m->rows + d.high - 1) / d.high;
     }
@@ -182,8 +182,8 @@ static double chain(double s, const struct qm_formed *f, int64_t from, int64_t n
 {
     float here[BLOCK];
     const float *x = qm_formed_at(f, from, n, here);
-    if (qm_whole_device()) {
-        qm_whole_get(here, x, sizeof *x * (size_t)n);
+    if (qm_tensor_rule_device()) {
+        qm_tensor_rule_read(here, x, sizeof *x * (size_t)n);
         x = here;
     }
     for (int64_t i = 0; i < n; i++)
@@ -208,19 +208,19 @@ static int last_bit(double s)
     return (int)(u & 1);
 }
 
-/* The sums of blocks of x, where the last bit of the sum so far is 0, and 1 (struct qm_whole_blocks).  On a
+/* The sums of blocks of x, where the last bit of the sum so far is 0, and 1 (struct qm_tensor_rule_loops).  On a
  * device, by way of room[blocks] there, NaN where that bit decides. */
 static void parts_of(const struct qm_formed *x, int64_t from, int64_t blocks, double grid,
                      double *room, double *even, double *odd)
 {
-    const struct qm_whole_blocks *b = qm_whole_blocks();
-    if (qm_whole_device()) {
+    const struct qm_tensor_rule_loops *b = qm_tensor_rule_loops();
+    if (qm_tensor_rule_device()) {
         qm_sweep_run(QM_SWEEP_squares, &(struct qm_sweep){.n = blocks,
                                                           .inner = BLOCK,
                                                           .d = {grid},
                                                           .x = {NULL, QM_AT(x->made + from)},
                                                           .y = {room}});
-        qm_whole_get(even, room, sizeof *even * (size_t)blocks);
+        qm_tensor_rule_read(even, room, sizeof *even * (size_t)blocks);
         memcpy(odd, even, sizeof *odd * (size_t)blocks);
         return;
     }
@@ -255,7 +255,7 @@ double qm_sum_squares_of(const struct qm_formed *x, int64_t n)
 {
     double s = 0.0, part[2][MOST_BLOCKS]; /* where the last bit of s is 0, and 1 */
     void *room = NULL;
-    if (qm_whole_device() && qm_whole_room(sizeof part[0], &room) != QM_OK)
+    if (qm_tensor_rule_device() && qm_tensor_rule_alloc(sizeof part[0], &room) != QM_OK)
         return 0.0; /* the device tells after the step */
     for (int64_t at = 0; at < n;) {
         int64_t left = (n - at) / BLOCK;
@@ -274,6 +274,6 @@ double qm_sum_squares_of(const struct qm_formed *x, int64_t n)
         }
     }
     if (room)
-        qm_whole_release(room);
+        qm_tensor_rule_free(room);
     return s;
 }
