@@ -41,12 +41,12 @@ static void arrange_edges(struct qm_codec *c)
     for (int k = 0; k < 32; k++)
         for (int j = 0; j < 8; j++)
             c->fan[j][k] = e[8 * k + j];
-    c->segments.usable = 0;
+    c->edge_lines.usable = 0;
     if (c->cb.n == 256)
-        qm_edge_lines_build(c->edge, &c->segments);
-    c->cells.usable = 0;
+        qm_edge_lines_build(c->edge, &c->edge_lines);
+    c->edge_lut.usable = 0;
     if (c->cb.n <= 16)
-        qm_cells_build(c->edge, c->cb.n, &c->cells);
+        qm_edge_lut_build(c->edge, c->cb.n, &c->edge_lut);
     c->has_steps = steps_hold(c);
 }
 

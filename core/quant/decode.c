@@ -56,7 +56,7 @@ static void decode_pair(const struct qm_codec *c, const struct qm_shape *shape, 
     for (qm_runs_start(&w, shape, from, n); w.left > 0; qm_runs_next(&w))
         for (int64_t j = 0; j < w.run;) {
             int64_t m = w.run - j < QM_PIECE ? w.run - j : QM_PIECE;
-            int both = qm_pair_scales(c, shape, w.at, m, scales, first, second);
+            int both = qm_two_scales_get(c, shape, w.at, m, scales, first, second);
             unit_values(c, codes, m, out);
             qm_simd()->scale_each(second, INFINITY, m, out);
             if (both)
@@ -84,8 +84,9 @@ void qm_decode_range(const struct qm_codec *c, const struct qm_shape *shape, int
             int64_t m = (end < n ? end : n) - i;
             if (c->q.curve == QM_CURVE_allog)
                 for (int64_t k = i; k < i + m; k++)
-                    out[k] = qm_al_value(codes[k], scales[QM_AL_NUMBERS * b],
-                                         scales[QM_AL_NUMBERS * b + 1], c->cb.n);
+                    out[k] =
+                        qm_adaptive_log_value(codes[k], scales[QM_ADAPTIVE_LOG_NUMBERS * b],
+                                              scales[QM_ADAPTIVE_LOG_NUMBERS * b + 1], c->cb.n);
             else
                 decode_run(c, codes + i, m, scales[b], out + i);
             i += m;

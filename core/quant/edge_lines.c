@@ -32,7 +32,7 @@ static void fit(const float *e, int is_signed, struct qm_edge_lines *s)
         first += cells;
         if (i + 1 < DECADES) {
             double at = (double)s->slope[i] * after + (double)s->offset[i];
-            s->bend[i] = (float)(target(next + 1) - (double)QM_SEGMENT_BEND * at);
+            s->bend[i] = (float)(target(next + 1) - (double)QM_EDGE_LINES_BEND * at);
             s->end[i] = (float)(after + 0.55 * ((double)e[next + 1] - after));
         } else {
             double before = (double)e[high];
@@ -41,19 +41,19 @@ static void fit(const float *e, int is_signed, struct qm_edge_lines *s)
                          (target(next + 1) - target(high + 1)) / (after - before));
         }
     }
-    s->end[QM_SEGMENTS - 1] = qm_float(0x7f000000u);
-    for (uint32_t i = 0; i < QM_SEGMENTS; i++) {
+    s->end[QM_EDGE_LINES_SEGMENTS - 1] = qm_float(0x7f000000u);
+    for (uint32_t i = 0; i < QM_EDGE_LINES_SEGMENTS; i++) {
         s->end[i] = qm_float((qm_bits(s->end[i]) & ~15u) | i);
-        s->slope[i + QM_SEGMENTS] = s->slope[i];
-        s->offset[i + QM_SEGMENTS] = s->offset[i];
-        s->bend[i + QM_SEGMENTS] = s->bend[i];
+        s->slope[i + QM_EDGE_LINES_SEGMENTS] = s->slope[i];
+        s->offset[i + QM_EDGE_LINES_SEGMENTS] = s->offset[i];
+        s->bend[i + QM_EDGE_LINES_SEGMENTS] = s->bend[i];
     }
 }
 
 static uint32_t line_bits(const struct qm_edge_lines *s, int i, float m)
 {
     float line = fmaf(m, s->slope[i], s->offset[i]);
-    float bent = fmaf(line, QM_SEGMENT_BEND, s->bend[i]);
+    float bent = fmaf(line, QM_EDGE_LINES_BEND, s->bend[i]);
     return qm_bits(line < bent ? line : bent);
 }
 
@@ -61,8 +61,8 @@ static uint32_t line_bits(const struct qm_edge_lines *s, int i, float m)
  * all n edges below them may have codes beyond n where is_saturated. */
 static int is_proved(const struct qm_edge_lines *s, int i, const float *e, int n, int is_saturated)
 {
-    float low = i ? qm_unordered(qm_ordered(s->end[i - 1]) + 1) : QM_SEGMENT_TINY;
-    float high = i + 1 < QM_SEGMENTS ? s->end[i] : 1.0f;
+    float low = i ? qm_unordered(qm_ordered(s->end[i - 1]) + 1) : QM_EDGE_LINES_TINY;
+    float high = i + 1 < QM_EDGE_LINES_SEGMENTS ? s->end[i] : 1.0f;
     int k = 0;
     while (k < n && e[k] <= low)
         k++;
@@ -89,17 +89,17 @@ static int index_ends(struct qm_edge_lines *s)
     s->guess_slope = (float)(1.0 / per_decade);
     /* a quarter of a decade above the first end it becomes 1, so always between two ends */
     s->guess_offset = (float)(0.75 - (double)(int32_t)qm_bits(s->end[0]) / per_decade);
-    for (int i = 0; i + 1 < QM_SEGMENTS; i++)
+    for (int i = 0; i + 1 < QM_EDGE_LINES_SEGMENTS; i++)
         if (guess(s, s->end[i]) > i || guess(s, qm_unordered(qm_ordered(s->end[i]) + 1)) < i)
             return 0;
-    if (guess(s, QM_SEGMENT_TINY) != 0 || guess(s, 1.0f) > QM_SEGMENTS - 1)
+    if (guess(s, QM_EDGE_LINES_TINY) != 0 || guess(s, 1.0f) > QM_EDGE_LINES_SEGMENTS - 1)
         return 0;
     for (uint32_t field = 104; field < 136; field++) { /* 2^-23 to 1, then what is never met */
         float low = qm_float(field << 23), high = qm_float((field + 1) << 23);
         uint32_t i = 0;
-        while (i + 1 < QM_SEGMENTS && s->end[i] < low)
+        while (i + 1 < QM_EDGE_LINES_SEGMENTS && s->end[i] < low)
             i++;
-        if (i + 2 < QM_SEGMENTS && s->end[i + 1] < high)
+        if (i + 2 < QM_EDGE_LINES_SEGMENTS && s->end[i + 1] < high)
             return 0;
         s->end_by_binade[field & 31] = s->end[i] < high ? s->end[i] : qm_float(0x7f000000u | i);
     }
@@ -122,15 +122,15 @@ void qm_edge_lines_build(const float *edge, struct qm_edge_lines *s)
     for (int k = 0; k < zero; k++)
         down[k] = qm_unordered(qm_ordered(-edge[zero - 1 - k]) + 1);
     for (int k = 0; k < EDGES - zero; k++)
-        if (!(up[k] > QM_SEGMENT_TINY && up[k] < 1.0f))
+        if (!(up[k] > QM_EDGE_LINES_TINY && up[k] < 1.0f))
             return;
     for (int k = 0; k < zero; k++)
-        if (!(down[k] > QM_SEGMENT_TINY && down[k] < 1.0f))
+        if (!(down[k] > QM_EDGE_LINES_TINY && down[k] < 1.0f))
             return;
     fit(up, zero > 0, s);
     if (!index_ends(s))
         return;
-    for (int i = 0; i < QM_SEGMENTS; i++)
+    for (int i = 0; i < QM_EDGE_LINES_SEGMENTS; i++)
         if (!is_proved(s, i, up, EDGES - zero, 0) || (zero > 0 && !is_proved(s, i, down, zero, 1)))
             return;
     s->usable = 1;

@@ -118,9 +118,9 @@ static void encode_al(const struct qm_codec *c, const float *x, int64_t n, const
                       uint8_t *codes)
 {
     float span, low;
-    qm_al_numbers(stat, &span, &low);
+    qm_adaptive_log_numbers(stat, &span, &low);
     for (int64_t i = 0; i < n; i++)
-        codes[i] = (uint8_t)qm_al_code(x[i], span, low, c->cb.n);
+        codes[i] = (uint8_t)qm_adaptive_log_code(x[i], span, low, c->cb.n);
 }
 
 /* Two scales per element: the first division is done here, the second as of one scale. */
@@ -134,7 +134,7 @@ static void encode_pair(const struct qm_codec *c, const struct qm_shape *shape, 
         for (int64_t j = 0; j < w.run;) {
             int64_t m = w.run - j < QM_PIECE ? w.run - j : QM_PIECE;
             const float *u = x;
-            if (qm_pair_scales(c, shape, w.at, m, stat, first, second)) {
+            if (qm_two_scales_get(c, shape, w.at, m, stat, first, second)) {
                 for (int64_t i = 0; i < m; i++)
                     first[i] = x[i] / first[i];
                 u = first;
@@ -161,7 +161,7 @@ static void encode_any(const struct qm_codec *c, const struct qm_shape *shape, i
             int64_t b = (from + i) / block, end = (b + 1) * block - from;
             int64_t m = (end < n ? end : n) - i;
             if (c->q.curve == QM_CURVE_allog)
-                encode_al(c, x + i, m, stat + QM_AL_NUMBERS * b, codes + i);
+                encode_al(c, x + i, m, stat + QM_ADAPTIVE_LOG_NUMBERS * b, codes + i);
             else
                 encode_run(c, x + i, m, stat[b], (b + 1) * block > numel, from + i, draws,
                            codes + i);

@@ -5,14 +5,14 @@
 
 enum { PIECE = 1024 };
 
-int qm_norm_is_pair(enum qm_norm norm)
+int qm_norm_has_two_scales(enum qm_norm norm)
 {
     return norm == QM_NORM_rowcol || norm == QM_NORM_colrow || norm == QM_NORM_rank1block;
 }
 
 static int64_t pieces(int64_t n, int64_t block) { return (n + block - 1) / block; }
 
-int64_t qm_pair_count(const struct qm_codec *c, const struct qm_shape *shape)
+int64_t qm_two_scales_count(const struct qm_codec *c, const struct qm_shape *shape)
 {
     int64_t rows = shape->dim[0], cols = shape->dim[1];
     if (c->q.norm == QM_NORM_rank1block)
@@ -86,8 +86,8 @@ static void fold_run(const struct qm_codec *c, const struct qm_shape *shape, int
     }
 }
 
-void qm_pair_fold(const struct qm_codec *c, const struct qm_shape *shape, int again, int64_t from,
-                  int64_t n, const float *x, float *stat)
+void qm_two_scales_fold(const struct qm_codec *c, const struct qm_shape *shape, int again,
+                        int64_t from, int64_t n, const float *x, float *stat)
 {
     int last = shape->rank - 1;
     int64_t at[QM_MAX_RANK];
@@ -107,8 +107,8 @@ void qm_pair_fold(const struct qm_codec *c, const struct qm_shape *shape, int ag
     }
 }
 
-int qm_pair_scales(const struct qm_codec *c, const struct qm_shape *shape, const int64_t *at,
-                   int64_t n, const float *scales, float *first, float *second)
+int qm_two_scales_get(const struct qm_codec *c, const struct qm_shape *shape, const int64_t *at,
+                      int64_t n, const float *scales, float *first, float *second)
 {
     if (c->q.norm != QM_NORM_rank1block) {
         int axis = c->q.norm == QM_NORM_colrow;

@@ -56,7 +56,7 @@ void qm_unpack_range(const struct qm_codec *c, const uint8_t *bytes, int64_t n, 
 static int has_lanes(enum qm_curve curve)
 {
 #define X(name) || curve == QM_CURVE_##name
-    return 0 QM_LANES_CURVES(X);
+    return 0 QM_SIMD_CURVES(X);
 #undef X
 }
 
@@ -76,7 +76,7 @@ int qm_codec_has_slopes(const struct qm_codec *c, const struct qm_shape *shape)
     return c->q.bits == 4 && c->q.norm == QM_NORM_rank1 && shape->rank == 2 &&
            shape->dim[1] % 64 == 0 && c->q.curve == QM_CURVE_none && c->q.pack != QM_PACK_byte &&
            c->q.unit == QM_UNIT_div && c->q.search != QM_SEARCH_arith && c->has_edges &&
-           c->cells.usable && c->cb.post == 1.0f && c->cb.over == 0.0f && c->cb.gain >= 1.0f &&
+           c->edge_lut.usable && c->cb.post == 1.0f && c->cb.over == 0.0f && c->cb.gain >= 1.0f &&
            !c->cb.is_float && !c->cb.is_permuted && !c->has_steps && r->cap == 0.0f &&
            r->zero < 0 && !r->f16 && !r->nest && !r->keep_sign && !r->max_skips_nan;
 }
@@ -85,6 +85,6 @@ void qm_unit_slopes(const struct qm_codec *c, int64_t n_scales, const float *sta
 {
     for (int64_t i = 0; i < n_scales; i++) {
         float by = qm_codec_divisor(c, stat[i], 0).by;
-        slope[i] = by > 0.0f ? QM_CELL_SLOPE / by : INFINITY;
+        slope[i] = by > 0.0f ? QM_EDGE_LUT_SLOPE / by : INFINITY;
     }
 }

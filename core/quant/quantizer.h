@@ -58,9 +58,9 @@ struct qm_codec {
     /* The same edges as vectors want them, +Inf where there is none. */
     float level[4][16]; /* n <= 16: the levels of a bisection, each highest first and repeated */
     float fan[8][32];   /* n > 16: fan[j][k] = edge[8 k + j] */
-    struct qm_edge_lines segments; /* n = 256; for n <= 128 not usable */
-    struct qm_cells cells;         /* n <= 16 */
-    int n_negative;                /* entries with a sign bit, where the scale word is keepsign */
+    struct qm_edge_lines edge_lines; /* n = 256; for n <= 128 not usable */
+    struct qm_edge_lut edge_lut;     /* n <= 16 */
+    int n_negative;                  /* entries with a sign bit, where the scale word is keepsign */
     /* n > 16: position = floor(y steps + 1/2) - base, each operation rounded, cut to the map. */
     int has_steps;
 };
@@ -157,7 +157,7 @@ void qm_encode_block(const struct qm_codec *c, const float *x, int64_t n, uint8_
                      float *scale);
 
 /* Norm rank1 of matrices in registers: 4 bits, divided and searched by core/quant/edge_lut.h.  slope[i] =
- * QM_CELL_SLOPE over what the raw maximum stat[i] makes divisors, Inf for 0 and NaN: the larger one of a
+ * QM_EDGE_LUT_SLOPE over what the raw maximum stat[i] makes divisors, Inf for 0 and NaN: the larger one of a
  * row's and a column's belongs to the smaller maximum, and 0 or Inf to elements that are not ordinary. */
 int qm_codec_has_slopes(const struct qm_codec *c, const struct qm_shape *shape);
 void qm_unit_slopes(const struct qm_codec *c, int64_t n_scales, const float *stat, float *slope);

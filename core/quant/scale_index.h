@@ -8,7 +8,7 @@
 #include "core/quant/norm.h"
 
 /* Groups that an element belongs to, each with a maximum of its own. */
-QM_FN int qm_place_groups(enum qm_norm norm, int rank)
+QM_FN int qm_scale_index_groups(enum qm_norm norm, int rank)
 {
     switch (norm) {
     case QM_NORM_id: return 0;
@@ -21,14 +21,14 @@ QM_FN int qm_place_groups(enum qm_norm norm, int rank)
 }
 
 /* The group whose scale divides first, where another one is taken of the quotient; else -1. */
-QM_FN int qm_place_first(enum qm_norm norm)
+QM_FN int qm_scale_index_first(enum qm_norm norm)
 {
     return norm == QM_NORM_rowcol ? 0 : norm == QM_NORM_colrow ? 1 : -1;
 }
 
 /* Index among the scales of group k of the element with these indices and flat index. */
-QM_FN int64_t qm_place_scale(enum qm_norm norm, int64_t block, const int64_t *dim,
-                             const int64_t *at, int64_t flat, int k)
+QM_FN int64_t qm_scale_index_of(enum qm_norm norm, int64_t block, const int64_t *dim,
+                                const int64_t *at, int64_t flat, int k)
 {
     int64_t before = 0;
     switch (norm) {
@@ -51,7 +51,7 @@ QM_FN int64_t qm_place_scale(enum qm_norm norm, int64_t block, const int64_t *di
 }
 
 /* The smaller of two scales; NaN where either is. */
-QM_FN float qm_place_smaller(float a, float b)
+QM_FN float qm_smaller_scale(float a, float b)
 {
     return qm_isnan(a) ? a : qm_isnan(b) ? b : a < b ? a : b;
 }

@@ -9,7 +9,7 @@
 #include "core/quant/quantizer.h"
 
 /* The curves that encode_blocks and decode_blocks know. */
-#define QM_LANES_CURVES(X) X(none) X(sqrt) X(softsign)
+#define QM_SIMD_CURVES(X) X(none) X(sqrt) X(softsign)
 
 struct qm_simd {
     /* Maximum of the bits of |x[i]|: a float's bits, NaN above Inf; 0 for n = 0. */

@@ -94,7 +94,7 @@ enum finder { BY_TREE16, BY_CELLS, BY_TREE256, BY_LINES };
 APART void cells_slopes(int divides, float *restrict by, float *restrict slope)
 {
     for (int b = 0; b < BATCH; b++) {
-        float s = divides ? QM_CELL_SLOPE / by[b] : QM_CELL_SLOPE * by[b];
+        float s = divides ? QM_EDGE_LUT_SLOPE / by[b] : QM_EDGE_LUT_SLOPE * by[b];
         slope[b] = s;
         by[b] = s < INFINITY ? by[b] : 0.0f;
     }
@@ -102,7 +102,9 @@ APART void cells_slopes(int divides, float *restrict by, float *restrict slope)
 
 INLINE enum finder finder_of(const struct qm_codec *c)
 {
-    return c->cb.n <= 16 ? BY_TREE16 : c->cb.n == 256 && c->segments.usable ? BY_LINES : BY_TREE256;
+    return c->cb.n <= 16                            ? BY_TREE16
+           : c->cb.n == 256 && c->edge_lines.usable ? BY_LINES
+                                                    : BY_TREE256;
 }
 
 INLINE int is_four(enum finder how) { return how <= BY_CELLS; }
@@ -111,7 +113,7 @@ INLINE int is_four(enum finder how) { return how <= BY_CELLS; }
  * of the block or more. */
 static inline int within_cells(const struct qm_codec *c)
 {
-    return c->cells.usable && c->q.scale.cap == 0.0f && c->cb.gain >= 1.0f &&
+    return c->edge_lut.usable && c->q.scale.cap == 0.0f && c->cb.gain >= 1.0f &&
            c->q.scale.f16 != QM_F16_both;
 }
 
