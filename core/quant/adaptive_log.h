@@ -1,13 +1,16 @@
-/* adaptive_log.h - the adaptive log code of adafactor8bit 0.4.3, "AL" (dual).
+/* adaptive_log.h - The adaptive logarithmic code of adafactor8bit 0.4.3, "AL" there (dual).
  *
- * A block has two numbers, its span and its least logarithm, in this order among the scales:
+ * A block of x >= 0 stores two numbers, its span and its least logarithm, in this order among the
+ * scales:
  *
- *     low  = max(log2 of the least x > 0, -126), high = log2 of the largest; low >= high: high - 1
+ *     high = log2(largest x)
+ *     low  = max(log2(least x > 0), -126), or high - 1 if that is not below high
  *     span = max(high - low, 1e-12)
- *     code = 0 for x = 0, else 1 + even((log2(x) - low) / span * (n - 2)), at least 1, at most n - 1
+ *     code = 0 for x = 0, else 1 + even((log2(x) - low) / span * (n - 2)), clamped to [1, n - 1]
  *     x    = 2^((code - 1) span / (n - 2) + low), exactly 0 for code 0
  *
- * Logarithms are of max(x, 1e-38).  A NaN in the block makes both numbers NaN and every code 0. */
+ * Here even() rounds to the nearest integer, ties to even, n is the number of codes, and log2(x)
+ * means log2(max(x, 1e-38)).  A NaN in the block makes both numbers NaN and every code 0. */
 #ifndef QM_QUANT_ADAPTIVE_LOG_H
 #define QM_QUANT_ADAPTIVE_LOG_H
 
@@ -15,8 +18,8 @@
 
 #define QM_ADAPTIVE_LOG_NUMBERS 2 /* per block */
 
-/* Statistics that fold by the maximum of their bits: the largest x, and the complement of the least
- * positive one (0: there is none). */
+/* The two statistics of a block fold by the maximum of their bits: the largest x, and the largest
+ * complement, which belongs to the least positive x (0: no x is positive). */
 QM_FN uint32_t qm_adaptive_log_complement(float x)
 {
     return x > 0.0f ? 0x7f800001u - qm_bits(x) : 0u;
@@ -24,7 +27,7 @@ QM_FN uint32_t qm_adaptive_log_complement(float x)
 
 QM_FN float qm_adaptive_log_log2(float x) { return qm_log2(x < 1e-38f ? 1e-38f : x); }
 
-/* From the two statistics to span and low. */
+/* Computes span and low from the two statistics stat[2]. */
 QM_FN void qm_adaptive_log_numbers(const float *stat, float *span, float *low)
 {
     float high = qm_adaptive_log_log2(stat[0]);

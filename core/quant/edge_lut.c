@@ -1,7 +1,7 @@
-/* edge_lut.c - the tables of edge_lut.h. */
+/* edge_lut.c - Builds the tables of edge_lut.h. */
 #include "core/quant/edge_lut.h"
 
-enum { CELL = 65536 };
+enum { CELL = 65536 }; /* places of a cell */
 
 int qm_edge_lut_index(float y)
 {
@@ -9,18 +9,18 @@ int qm_edge_lut_index(float y)
     return (int)(z + 128.0 * (double)QM_EDGE_LUT_OFFSET);
 }
 
-void qm_edge_lut_build(const float *edge, int n, struct qm_edge_lut *c)
+void qm_edge_lut_build(const float *edge, int n, struct qm_edge_lut *t)
 {
     int k = 0;
-    c->usable = 0;
+    t->usable = 0;
     while (k < n - 1 && edge[k] < -QM_EDGE_LUT_LIMIT)
         k++;
     for (int cell = 0; cell < QM_EDGE_LUT_CELLS; cell++) {
         int is_there = k < n - 1 && edge[k] <= QM_EDGE_LUT_LIMIT;
         int place = is_there ? qm_edge_lut_index(edge[k]) - cell * CELL : CELL;
-        c->base[cell] = (uint8_t)(place < CELL ? k : k - 1); /* place 0 is always passed */
-        c->edge_high[cell] = (uint8_t)(place < CELL ? place >> 8 : 0);
-        c->edge_low[cell] = (uint8_t)(place < CELL ? place & 255 : 0);
+        t->base[cell] = (uint8_t)(place < CELL ? k : k - 1); /* every place is >= 0 */
+        t->edge_high[cell] = (uint8_t)(place < CELL ? place >> 8 : 0);
+        t->edge_low[cell] = (uint8_t)(place < CELL ? place & 255 : 0);
         if (place >= CELL)
             continue;
         if (place < 1 || place > CELL - 2)
@@ -30,5 +30,5 @@ void qm_edge_lut_build(const float *edge, int n, struct qm_edge_lut *c)
             qm_edge_lut_index(edge[k]) < (cell + 1) * CELL)
             return;
     }
-    c->usable = 1;
+    t->usable = 1;
 }

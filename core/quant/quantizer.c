@@ -1,4 +1,4 @@
-/* quantizer.c - the composition of the axes: whole tensors, bytes, and what runs in one loop. */
+/* quantizer.c - Encodes whole tensors, packs codes, and says which codecs have fused loops. */
 #include "core/quant/quantizer.h"
 
 #include "core/quant/quantizer_internal.h"
@@ -53,7 +53,8 @@ void qm_unpack_range(const struct qm_codec *c, const uint8_t *bytes, int64_t n, 
 
 /* ---- packed blocks ------------------------------------------------------------------------- */
 
-static int has_lanes(enum qm_curve curve)
+/* Whether the vector loops know the curve. */
+static int is_simd_curve(enum qm_curve curve)
 {
 #define X(name) || curve == QM_CURVE_##name
     return 0 QM_SIMD_CURVES(X);
@@ -64,7 +65,7 @@ int qm_codec_is_fused(const struct qm_codec *c)
 {
     const struct qm_scale_rule *r = &c->q.scale;
     return (c->q.bits == 4 || c->q.bits == 8) && c->q.norm == QM_NORM_block &&
-           c->q.block % 2 == 0 && has_lanes(c->q.curve) && c->q.pack != QM_PACK_byte &&
+           c->q.block % 2 == 0 && is_simd_curve(c->q.curve) && c->q.pack != QM_PACK_byte &&
            c->has_edges && c->cb.post == 1.0f && !r->nest &&
            (c->cb.is_float ? c->q.round == QM_ROUND_even : !c->cb.is_permuted) &&
            !(c->q.search == QM_SEARCH_arith && c->q.unit != QM_UNIT_div);

@@ -1,4 +1,4 @@
-/* scale_layout.c - which scales a tensor has, and how they are stored. */
+/* scale_layout.c - Counts the scales of a tensor, and computes them as stored. */
 #include <stdlib.h>
 
 #include "core/quant/adaptive_log.h"
@@ -75,7 +75,8 @@ int64_t qm_state_bytes(const struct qm_codec *c, const struct qm_shape *shape)
     return bytes + s * (c->q.scale.f16 ? 2 : 4);
 }
 
-/* Scales minus their mean, through dyn:8s/block:N/grid (bitsandbytes compress_statistics). */
+/* Encodes and decodes the scales minus their mean by dyn:8s/block:N/grid (bitsandbytes
+ * compress_statistics). */
 static void nest_scales(const struct qm_codec *c, float *scales, int64_t n)
 {
     struct qm_codec inner;

@@ -1,4 +1,4 @@
-/* search_cost.c - searches by their own routines, and what they cost. */
+/* search_cost.c - The cost of each search, and the table of search loops. */
 #include "core/quant/search_loops.h"
 
 #define X(name) extern const struct qm_searches qm_searches_##name;

@@ -177,8 +177,8 @@ tree16_codes(const struct qm_codec *c, const float *x, int64_t left, float by)
     return _mm512_xor_si512(k, _mm512_set1_epi8(15));
 }
 
-/* The codes of 64 x / by where slope is QM_EDGE_LUT_SLOPE / by, or x * by and times it; *doubt is set where
- * some must be searched instead. */
+/* The codes of 64 x / by where slope is QM_EDGE_LUT_SLOPE / by, or x * by and times it; *doubt is
+ * set where some must be searched instead. */
 INLINE __m512i cells_look(const struct cells *t, struct group g, struct group slope, int *doubt)
 {
     const __m512i lower = /* bytes 0 and 1 of each dword of two vectors */
@@ -355,8 +355,8 @@ INLINE int any_tiny(struct group g)
     return any != 0;
 }
 
-/* bits[b] = the largest of m[b], which is changed: a transposition that folds as it goes, two vectors
- * become one, four times. */
+/* bits[b] = the largest of m[b], which is changed: a transposition that folds as it goes, two
+ * vectors become one, four times. */
 INLINE void max_each(group_max m[BATCH], uint32_t *bits)
 {
     for (int b = 0; b < 8; b++)

@@ -27,8 +27,8 @@ typedef void other_fn(const struct qm_codec *c, const float *x, int64_t n, uint8
                       float *scale);
 
 /* What ordinary blocks are divided or multiplied by, from their maxima, and their stored scales; 0
- * for a block that is not for the lanes (stored is then undefined).  Not inlined: within another loop
- * these would be unrolled and not vectorized. */
+ * for a block that is not for the lanes (stored is then undefined).  Not inlined: within another
+ * loop these would be unrolled and not vectorized. */
 APART void units(const struct qm_codec *c, const uint32_t *restrict bits, float *restrict by,
                  float *restrict stored)
 {
@@ -80,8 +80,8 @@ static inline void maxima_each(int with_sign, const float *x, int64_t block, int
 #include <immintrin.h>
 
 /* How the codes of a group are found: by bisection of at most 16 entries in registers or, where y
- * keeps within its limit, by core/quant/edge_lut.h, which falls back to it; by bisection of 256, or by the
- * straight lines of core/quant/edge_lines.h, which fall back to that. */
+ * keeps within its limit, by core/quant/edge_lut.h, which falls back to it; by bisection of 256, or
+ * by the straight lines of core/quant/edge_lines.h, which fall back to that. */
 enum finder { BY_TREE16, BY_CELLS, BY_TREE256, BY_LINES };
 
 #if defined(__AVX512VBMI__) && defined(__AVX512VBMI2__)
@@ -109,8 +109,8 @@ INLINE enum finder finder_of(const struct qm_codec *c)
 
 INLINE int is_four(enum finder how) { return how <= BY_CELLS; }
 
-/* Whether no unit value of an ordinary block passes the cells' limit: what is divided by is the largest
- * of the block or more. */
+/* Whether no unit value of an ordinary block passes the cells' limit: what is divided by is the
+ * largest of the block or more. */
 static inline int within_cells(const struct qm_codec *c)
 {
     return c->edge_lut.usable && c->q.scale.cap == 0.0f && c->cb.gain >= 1.0f &&
