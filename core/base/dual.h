@@ -1,7 +1,7 @@
-/* dual.h - what a header needs to be compiled as C11, as C++17 and as CUDA device code.
+/* dual.h - Lets a header be compiled as C11, as C++17 and as CUDA device code.
  *
- * Dual headers include nothing but other dual headers and keep to what the three languages share
- * (STYLE: no compound literals, VLAs, restrict, _Generic, implicit void * conversion). */
+ * A dual header includes only other dual headers and uses only what the three languages share: no
+ * compound literals, VLAs, restrict, _Generic or implicit conversions from void *. */
 #ifndef QM_BASE_DUAL_H
 #define QM_BASE_DUAL_H
 
@@ -26,7 +26,7 @@ typedef long long int64_t;
 #include <string.h>
 #endif
 
-/* The bits of a float and back; no conversion, NaN payloads survive. */
+/* The bits of a float, and the float with these bits; NaN payloads survive. */
 QM_FN uint32_t qm_bits(float x)
 {
     uint32_t u;
@@ -43,8 +43,9 @@ QM_FN float qm_float(uint32_t u)
 
 QM_FN int qm_isnan(float x) { return (qm_bits(x) & 0x7fffffffu) > 0x7f800000u; }
 
-/* An order-preserving integer image of the floats: a < b iff qm_ordered(a) < qm_ordered(b) for
- * numbers, with -0 just below +0.  NaNs lie beyond the infinities. */
+/* An order-preserving map of the floats to the integers: for numbers a < b implies
+ * qm_ordered(a) < qm_ordered(b); -0 is mapped just below +0, and NaNs lie beyond the infinities.
+ * qm_unordered is its inverse. */
 QM_FN int32_t qm_ordered(float x)
 {
     int32_t i = (int32_t)qm_bits(x);

@@ -1,14 +1,16 @@
-/* fp8.h - exact conversions between float and the 8-bit float formats e4m3fn and e5m2 (dual).
+/* fp8.h - Exact conversions between float and the 8-bit float formats e4m3fn and e5m2 (dual).
  *
- * To nearest, ties to even, in one rounding.  NaN loses its sign (0x7f), as in CUDA's headers.
- * `saturate`: what rounds beyond the largest finite value, and Inf, becomes that value; else NaN
- * (e4m3, which has no infinity) or Inf (e5m2).  Checked against every pattern of dtypes.h5. */
+ * Conversions to 8 bits round once, to nearest, ties to even.  NaN loses its sign and becomes 0x7f,
+ * as in CUDA's headers.  With `saturate`, Inf and numbers that round beyond the largest finite
+ * value become that value; without it they become NaN (e4m3, which has no infinity) or Inf (e5m2).
+ * Tests check every pattern of dtypes.h5. */
 #ifndef QM_BASE_FP8_H
 #define QM_BASE_FP8_H
 
 #include "core/base/dual.h"
 
-/* 1 sign, 4 exponent, 3 mantissa bits, bias 7; largest 448, least 2^-9; 0x7f and 0xff are NaN. */
+/* e4m3fn has 1 sign, 4 exponent and 3 mantissa bits and bias 7.  Its largest number is 448, its
+ * least positive one 2^-9; 0x7f and 0xff are NaN. */
 QM_FN float qm_e4m3_to_float(uint8_t h)
 {
     uint32_t sign = (uint32_t)(h & 0x80u) << 24, e = (h >> 3) & 15u, m = h & 7u;
@@ -34,8 +36,9 @@ QM_FN uint8_t qm_float_to_e4m3(float x, int saturate)
     return (uint8_t)(sign | ((a - 0x3c000000u) >> 20));
 }
 
-/* 1 sign, 5 exponent, 2 mantissa bits, bias 15: the upper byte of an IEEE half; largest 57344,
- * least 2^-16; 0x7c is Inf, above it NaN. */
+/* e5m2 has 1 sign, 5 exponent and 2 mantissa bits and bias 15: it is the upper byte of an IEEE
+ * half.  Its largest number is 57344, its least positive one 2^-16; 0x7c is Inf, and larger
+ * patterns are NaN. */
 QM_FN float qm_e5m2_to_float(uint8_t h)
 {
     uint32_t sign = (uint32_t)(h & 0x80u) << 24, e = (h >> 2) & 31u, m = h & 3u;
@@ -51,7 +54,7 @@ QM_FN uint8_t qm_float_to_e5m2(float x, int saturate)
     uint32_t u = qm_bits(x), a = u & 0x7fffffffu, sign = (u >> 24) & 0x80u;
     if (a > 0x7f800000u)
         return 0x7f;
-    if (a >= 0x47700000u) /* 61440, half way to 65536 */
+    if (a >= 0x47700000u) /* 61440, half way from 57344 to 65536 */
         return (uint8_t)(sign | (saturate ? 0x7bu : 0x7cu));
     if (a < 0x38800000u) { /* below 2^-14: adding 2^7 aligns the last bit at 2^-16 */
         float t = qm_float(a) + 128.0f;
@@ -61,8 +64,8 @@ QM_FN uint8_t qm_float_to_e5m2(float x, int saturate)
     return (uint8_t)(sign | ((a - 0x38000000u) >> 21));
 }
 
-/* A double to float by rounding to odd: inexact results get an odd last bit, so that a second
- * rounding, to a format of at most 22 bits, is that of the double itself. */
+/* Converts a double to float by rounding to odd: an inexact result gets an odd last bit.  A second
+ * rounding, to a format of at most 22 bits, then gives the correctly rounded value of x. */
 QM_FN float qm_double_to_odd(double x)
 {
     float f = (float)x;
@@ -70,7 +73,7 @@ QM_FN float qm_double_to_odd(double x)
     if ((double)f == x || qm_isnan(f))
         return f;
     if ((x < 0.0 ? -x : x) < (f < 0.0f ? -(double)f : (double)f))
-        u--; /* toward zero; Inf becomes the largest float */
+        u--; /* f is truncated toward zero; Inf becomes the largest float */
     return qm_float(u | 1u);
 }
 

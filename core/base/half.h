@@ -1,7 +1,8 @@
-/* half.h - exact conversions between float and the 16-bit float formats (dual).
+/* half.h - Exact conversions between float and the 16-bit formats bfloat16 and float16 (dual).
  *
- * To nearest, ties to even; NaN gives the canonical quiet NaN 0x7fff (CUDA's headers; PyTorch's
- * CPU code differs in the NaN's bits only).  Checked against every pattern of dtypes.h5. */
+ * Conversions to 16 bits round to nearest, ties to even.  NaN becomes the canonical quiet NaN
+ * 0x7fff as in CUDA's headers; PyTorch's CPU code differs in the NaN's bits only.  Tests check
+ * every pattern of dtypes.h5. */
 #ifndef QM_BASE_HALF_H
 #define QM_BASE_HALF_H
 
@@ -36,7 +37,7 @@ QM_FN uint16_t qm_float_to_f16(float x)
     uint32_t a = u & 0x7fffffffu;
     if (a > 0x7f800000u)
         return 0x7fff;
-    if (a >= 0x477ff000u) /* 65520 and beyond */
+    if (a >= 0x477ff000u) /* 65520 and above round to Inf */
         return (uint16_t)(sign | 0x7c00u);
     if (a < 0x38800000u) { /* below 2^-14: adding 0.5 aligns the last bit at 2^-24 */
         float t = qm_float(a) + 0.5f;
@@ -46,7 +47,7 @@ QM_FN uint16_t qm_float_to_f16(float x)
     return (uint16_t)(sign | ((a - 0x38000000u) >> 13));
 }
 
-/* qm_f16_to_float(qm_float_to_f16(x)), without branches. */
+/* Equals qm_f16_to_float(qm_float_to_f16(x)), without branches. */
 QM_FN float qm_round_f16(float x)
 {
     uint32_t u = qm_bits(x), a = u & 0x7fffffffu;

@@ -1,15 +1,16 @@
-/* inverse.c - the proof of inverse.h for one divisor. */
+/* inverse.c - Proves or refutes the formula of inverse.h for one divisor. */
 #include "core/base/inverse.h"
 
-/* high is 1/c rounded down or one float less; low, up to two units in high's last place, is then
- * rounded by up to 2^-46 of 1/c, and so is x * low.
+/* `high` is 1/c rounded down, or the float below that.  `low` is at most two units in the last
+ * place of `high`, so rounding it errs by at most 2^-46 of 1/c; rounding x * low errs as little.
  *
- * With C, X the significands of c and x as whole numbers of 24 bits, and M an odd one of 25 bits, a
- * mid-point of quotients: x / c is near it where |X 2^s - M C| <= REACH, s = 24 where X >= C, else 25.
- * The formula's error is below 2^-45 of the quotient and X 2^s below 2^49. */
+ * Let C and X be the significands of c and x as integers of 24 bits, and M an odd integer of 25
+ * bits, which stands for a mid-point between two floats.  With s = 24 if X >= C and s = 25
+ * otherwise, x / c is near this mid-point where |X 2^s - M C| <= REACH.  The formula's error is
+ * below 2^-45 of the quotient, and X 2^s is below 2^49. */
 enum { REACH = 17 };
 
-/* The inverse of odd a modulo 2^64 (Newton: each step doubles the bits that are right). */
+/* The inverse of odd a modulo 2^64 by Newton's iteration: each step doubles the correct bits. */
 static uint64_t inverse_mod(uint64_t a)
 {
     uint64_t x = a;
@@ -21,10 +22,10 @@ static uint64_t inverse_mod(uint64_t a)
 static int is_right(const struct qm_inverse *i, int64_t significand)
 {
     float x = ldexpf((float)significand, -24);
-    return qm_bits(qm_over(i, x)) == qm_bits(x / i->c);
+    return qm_bits(qm_inverse_times(i, x)) == qm_bits(x / i->c);
 }
 
-/* Every X whose quotient is r / 2^s C off an odd M: M = -r / C modulo 2^s. */
+/* Checks every X with X 2^s - M C = r for an odd M: these M solve M C = -r modulo 2^s. */
 static int holds_at(const struct qm_inverse *i, int64_t c, int64_t r, int s)
 {
     int twos = __builtin_ctzll((uint64_t)c);

@@ -1,14 +1,16 @@
-/* inverse.h - dividing by one number many times, by two multiplications, to the same bits (dual).
+/* inverse.h - Correctly rounded division by a constant, by two multiplications (dual).
  *
- * With high = a float32 just below 1/c and low = the rest of 1/c, rounded,
+ * With high = a float32 just below 1/c and low = 1/c - high, rounded,
  *
  *     x / c = fmaf(x, high, x * low)
  *
- * but where x / c lies within 2^-45 of itself next to a mid-point of two floats.  Those x are the
- * solutions of a few congruences; qm_inverse_of tries them all and says whether the formula holds.
- * (N. Brisebarre, J.-M. Muller, S. K. Raina, IEEE Trans. Computers 53(8), 2004: the same two
- * operations, with 1/c rounded to nearest; rounded down, low is positive, so that zeros keep their
- * sign and infinities stay what they are.) */
+ * unless x / c lies within a relative distance of 2^-45 of a mid-point between two floats.  Such x
+ * solve one of a few congruences; qm_inverse_of tries all solutions and reports whether the formula
+ * holds for every x.
+ *
+ * Source: N. Brisebarre, J.-M. Muller, S. K. Raina, IEEE Trans. Computers 53(8), 2004, with the
+ * same two operations but 1/c rounded to nearest.  Rounded down, `low` is positive, so that zeros
+ * keep their sign and infinities stay infinite. */
 #ifndef QM_BASE_INVERSE_H
 #define QM_BASE_INVERSE_H
 
@@ -16,27 +18,30 @@
 
 struct qm_inverse {
     float c, high, low;
-    int holds; /* 1: qm_over may multiply */
+    int holds; /* 1: the formula is proved for c, and qm_inverse_times may be used */
 };
 
-/* Quotients of a magnitude below this, other than 0, are not covered: there x * low loses bits. */
+/* The formula does not cover nonzero quotients of a magnitude below this: x * low loses bits. */
 #define QM_INVERSE_LEAST 0x1p-100f
 
-/* c from 2^-60 to 2^20; holds = 0 where it is not, or where the formula fails. */
+/* Sets holds = 0 if c is not within [2^-60, 2^20], or if the formula fails for some x. */
 struct qm_inverse qm_inverse_of(float c);
 
-/* Sources whose dividend is a square root need not ask: that of the smallest float is 2^-75.
- *
- * x / c, if i->holds and |x / c| is 0 or at least QM_INVERSE_LEAST (or NaN or Inf). */
-QM_FN float qm_over(const struct qm_inverse *i, float x) { return fmaf(x, i->high, x * i->low); }
-
-/* x / c, by i unless it is null. */
-QM_FN float qm_divided(float x, float c, const struct qm_inverse *i)
+/* x / c, provided that i->holds and that x / c is 0, NaN, Inf or of a magnitude of at least
+ * QM_INVERSE_LEAST.  Callers whose x is a square root need not check the magnitude: the square root
+ * of the smallest float is about 2^-75. */
+QM_FN float qm_inverse_times(const struct qm_inverse *i, float x)
 {
-    return i ? qm_over(i, x) : x / c;
+    return fmaf(x, i->high, x * i->low);
 }
 
-/* 1: x is neither 0 nor as large as QM_INVERSE_LEAST. */
+/* x / c: by qm_inverse_times if i is not null, else by a division. */
+QM_FN float qm_divided(float x, float c, const struct qm_inverse *i)
+{
+    return i ? qm_inverse_times(i, x) : x / c;
+}
+
+/* 1 if 0 < |x| < QM_INVERSE_LEAST. */
 QM_FN uint32_t qm_is_tiny(float x) { return (qm_bits(x) & 0x7fffffffu) - 1u < 0x0d7fffffu; }
 
 #endif

@@ -1,4 +1,4 @@
-/* isa.c - choosing the instruction set, and the tables of core/base that depend on it. */
+/* isa.c - Chooses the instruction set, and the tables of core/base that depend on it. */
 #include "core/base/isa.h"
 
 #include <stdlib.h>

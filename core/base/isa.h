@@ -1,7 +1,8 @@
-/* isa.h - which instruction set the kernels run at.
+/* isa.h - The instruction set that the CPU loops use.
  *
- * Files listed as BY_ISA in the Makefile are compiled once per level with QM_ISA set; each exports
- * its table under a name made by QM_ISA_NAME.  All levels give the same bits; tests compare them. */
+ * A source that names QM_ISA_NAME is compiled once per instruction set, with QM_ISA defined as its
+ * name, and exports its table of functions as QM_ISA_NAME(stem).  All instruction sets give the
+ * same bits; tests compare them. */
 #ifndef QM_BASE_ISA_H
 #define QM_BASE_ISA_H
 
@@ -18,11 +19,11 @@ enum qm_isa {
 #define QM_ISA_PASTE(a, b)  QM_ISA_PASTE2(a, b)
 #define QM_ISA_NAME(stem)   QM_ISA_PASTE(stem, QM_ISA)
 
-/* The highest level this CPU has, or the one that the environment variable QM_ISA names where
- * that is lower.  Decided at the first call. */
+/* The best instruction set of this CPU, or the lesser one that the environment variable QM_ISA
+ * names.  The first call decides. */
 enum qm_isa qm_isa(void);
 
-/* For tests: use this level from now on; returns 0 where the CPU does not have it. */
+/* For tests: uses this instruction set from now on.  Returns 0 if the CPU does not have it. */
 int qm_isa_force(enum qm_isa isa);
 
 const char *qm_isa_text(enum qm_isa isa);

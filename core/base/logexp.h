@@ -1,13 +1,14 @@
-/* logexp.h - log2 and exp2 of our own (dual), so that every CPU and GPU gives the same bits.
+/* logexp.h - log2 and exp2 with the same bits on every CPU and GPU (dual).
  *
- * Built from fmaf and exact operations only. */
+ * Both consist of correctly rounded float32 operations (fmaf, products, sums, quotients) only, in a
+ * fixed order. */
 #ifndef QM_BASE_LOGEXP_H
 #define QM_BASE_LOGEXP_H
 
 #include "core/base/dual.h"
 
 /* log2(x): within 1 ULP of the exact value for every positive float, exact for powers of two.
- * x < 0 and NaN: NaN; 0: -Inf; +Inf: +Inf. */
+ * x < 0 and NaN give NaN, 0 gives -Inf, +Inf gives +Inf. */
 QM_FN float qm_log2(float x)
 {
     if (qm_isnan(x) || x < 0.0f)
@@ -42,7 +43,7 @@ QM_FN float qm_log2(float x)
     p = fmaf(p, f2, 0.6666667f);
     float tail = fmaf(p * f2, f, 2.0f * f_low); /* ln m = 2 f + tail */
     float head = 2.0f * f;
-    /* times log2(e) = 1.44269502 + 1.92596303e-8 */
+    /* head + tail is multiplied by log2(e) = 1.44269502 + 1.92596303e-8 */
     float hi = head * 1.44269502f;
     float lo = fmaf(head, 1.44269502f, -hi);
     lo = fmaf(head, 1.92596299e-8f, lo);
@@ -52,8 +53,9 @@ QM_FN float qm_log2(float x)
     return s + (err + lo);
 }
 
-/* 2^x: within 1 ULP for normal results, exact for integers; subnormal results are the normal
- * result scaled, rounded once more.  NaN: NaN; x > 128: +Inf; x < -150: 0. */
+/* 2^x: within 1 ULP of the exact value for normal results, exact for integers.  A subnormal result
+ * is a normal one scaled down and rounded once more.  NaN gives NaN, x >= 128 gives +Inf, x < -150
+ * gives 0. */
 QM_FN float qm_exp2(float x)
 {
     if (qm_isnan(x))

@@ -1,7 +1,8 @@
 /* mt19937.h - Mersenne Twister MT19937, 32-bit words.
  *
- * Matsumoto and Nishimura, ACM TOMACS 8 (1998), with the initialization of 2002 (init_genrand).
- * Only where a source's own matrices are to be made again; all other randomness is Philox. */
+ * Source: Matsumoto and Nishimura, ACM TOMACS 8 (1998), with the initialization of 2002
+ * (init_genrand).  It serves only to reproduce the random matrices of a published implementation;
+ * all other randomness is Philox. */
 #ifndef QM_BASE_MT19937_H
 #define QM_BASE_MT19937_H
 
@@ -11,7 +12,7 @@ enum { QM_MT_WORDS = 624, QM_MT_LAG = 397 };
 
 struct qm_mt19937 {
     uint32_t word[QM_MT_WORDS];
-    int next; /* QM_MT_WORDS: all are used */
+    int next; /* index of the next word; QM_MT_WORDS: all words are used */
 };
 
 static inline void qm_mt_seed(struct qm_mt19937 *r, uint32_t seed)

@@ -1,11 +1,11 @@
-/* name.c - edit distance and filters. */
+/* name.c - Finds names by equality, by edit distance and by filters. */
 #include "core/base/name.h"
 
 #include <regex.h>
 #include <string.h>
 #include <strings.h>
 
-#define LONGEST 63
+#define LONGEST 63 /* further characters of a name do not count in its distance */
 
 int qm_name_find(const char *name, const char *const *names, int n)
 {
@@ -17,7 +17,8 @@ int qm_name_find(const char *name, const char *const *names, int n)
 
 static int smaller(int a, int b) { return a < b ? a : b; }
 
-/* Optimal string alignment: insertions, deletions, substitutions, swaps of neighbours. */
+/* The optimal string alignment distance: the least number of insertions, deletions, substitutions
+ * and swaps of neighbours that turn a into b. */
 static int distance(const char *a, const char *b)
 {
     int la = (int)strnlen(a, LONGEST), lb = (int)strnlen(b, LONGEST);

@@ -1,4 +1,4 @@
-/* name.h - looking names up, and saying which one was probably meant. */
+/* name.h - Looks names up, and suggests the nearest one for a misspelt name. */
 #ifndef QM_BASE_NAME_H
 #define QM_BASE_NAME_H
 
@@ -11,16 +11,16 @@ int qm_name_find(const char *name, const char *const *names, int n);
  * (distance above max(2, length / 3)). */
 const char *qm_name_nearest(const char *name, const char *const *names, int n);
 
-/* qm_fail(QM_NO_MATCH, "no WHAT 'NAME'; did you mean 'NEAREST'?") or, with nothing near,
- * "...; `qualm list WHATs` shows them". */
+/* Fails with QM_NO_MATCH and "no WHAT 'NAME'; did you mean 'NEAREST'?" or, if no name is near,
+ * "no WHAT 'NAME'; `qualm list WHATs` shows them". */
 qm_status qm_name_unknown(const char *what, const char *name, const char *const *names, int n);
 
-/* QM_BAD_ARG: "no WHAT 'NAME'; there are A, B, C", for the few names that no list of the program
- * shows. */
+/* Fails with QM_BAD_ARG and "no WHAT 'NAME'; there are A, B, C": for short lists of names that
+ * `qualm list` does not show. */
 qm_status qm_name_none_of(const char *what, const char *name, const char *const *names, int n);
 
-/* Whether text matches filter: a case-insensitive POSIX extended regular expression, or, where
- * that does not compile, a plain substring.  NULL and "" match everything. */
+/* Whether text matches filter: a case-insensitive POSIX extended regular expression, or a
+ * case-insensitive substring if the expression does not compile.  NULL and "" match everything. */
 int qm_name_matches(const char *text, const char *filter);
 
 #endif

@@ -1,10 +1,12 @@
-/* narrow.c - compiled once per instruction set (QM_ISA): loops without branches, which compilers
- * vectorize. */
+/* narrow.c - Converts rows of narrow floats and draws rows of random words.
+ *
+ * It is compiled once per instruction set.  The loops have no branches, so that compilers vectorize
+ * them. */
 #include "core/base/narrow.h"
 
 #include "core/base/isa.h"
 
-/* Vectors of 64-bit lanes, and the products of their lower halves with m. */
+/* `wide` is a vector of 64-bit lanes; PRODUCT multiplies the lower 32 bits of each lane by m. */
 #if defined(__AVX512F__)
 #include <immintrin.h>
 typedef uint64_t wide __attribute__((vector_size(64)));
@@ -65,7 +67,8 @@ static void float_to_e4m3(const float *restrict x, int64_t n, uint8_t *restrict 
 
 enum { WIDE = sizeof(wide) / sizeof(uint64_t) };
 
-/* qm_philox of WIDE blocks from `first` on: the words are the lower halves of c. */
+/* qm_philox of the WIDE blocks first, first + 1, ...: the lower half of lane l of c[k] is word k of
+ * block first + l. */
 static inline void philox_wide(const struct qm_draws *d, uint64_t first, wide c[4])
 {
     uint32_t k0 = (uint32_t)d->seed, k1 = (uint32_t)(d->seed >> 32);
@@ -85,11 +88,12 @@ static inline void philox_wide(const struct qm_draws *d, uint64_t first, wide c[
     }
 }
 
-/* Four words a block; whole blocks in chunks, so that the words can be put in order afterwards. */
+/* A block has four words.  Whole blocks are computed in chunks, word by word, and then put in
+ * order; the elements before the first and after the last whole block are drawn one by one. */
 static void draws(const struct qm_draws *d, int64_t from, int64_t n, uint32_t *restrict out)
 {
     enum { CHUNK = 64 };
-    uint64_t w[4][CHUNK]; /* lower halves */
+    uint64_t w[4][CHUNK]; /* w[k][b]: word k of block b in the lower half */
     int64_t i = 0;
     for (; i < n && ((from + i) & 3); i++)
         out[i] = qm_draw(d, from + i);

@@ -1,6 +1,6 @@
-/* narrow.h - rows of narrow floats and of random words, one table per instruction set.
+/* narrow.h - Conversions of rows of narrow floats, and rows of random words, per instruction set.
  *
- * Element for element the same bits as fp8.h, half.h and philox.h give. */
+ * Every element has the bits that the functions of fp8.h, half.h and philox.h give. */
 #ifndef QM_BASE_NARROW_H
 #define QM_BASE_NARROW_H
 
@@ -10,7 +10,8 @@ struct qm_narrow {
     void (*bf16_to_float)(const uint16_t *h, int64_t n, float *x);
     void (*float_to_bf16)(const float *x, int64_t n, uint16_t *h); /* nearest, ties to even */
 
-    /* The magnitude goes up where draw < the dropped 16 bits as a fraction of 2^32; NaN to nearest. */
+    /* Stochastic rounding: the magnitude goes up iff the upper 16 bits of draw[i] are below the
+     * 16 bits of x[i] that are dropped.  NaN becomes 0x7fff. */
     void (*stochastic_bf16)(const float *x, const uint32_t *draw, int64_t n, uint16_t *h);
 
     void (*e4m3_to_float)(const uint8_t *h, int64_t n, float *x);
@@ -20,6 +21,7 @@ struct qm_narrow {
     void (*draws)(const struct qm_draws *d, int64_t from, int64_t n, uint32_t *out);
 };
 
-const struct qm_narrow *qm_narrow(void); /* of the instruction set in use */
+/* The table of the instruction set that qm_isa() chose. */
+const struct qm_narrow *qm_narrow(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* number.c - shortest decimals by trying them. */
+/* number.c - Finds shortest decimals by trying one digit more at a time. */
 #include "core/base/number.h"
 
 #include <stdio.h>

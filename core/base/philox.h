@@ -1,9 +1,9 @@
-/* philox.h - Philox4x32-10, the only source of randomness (dual).
+/* philox.h - Philox4x32-10, the random number generator of the harness (dual).
  *
- * J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).  A draw is a function
- * of (seed, step, tensor, role, element) and of nothing else: never of threads, blocks or order.
- * The assignment equals cuRAND's device state with subsequence = (w << 32) | z and offset =
- * element (curand_philox4x32_x.h), so the real header reproduces every word. */
+ * Source: J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).  A draw is a
+ * function of (seed, step, tensor, role, element) and of nothing else: never of threads, blocks or
+ * order.  Every word equals that of cuRAND's device state (curand_philox4x32_x.h) with
+ * subsequence = (stream << 32) | step and offset = element. */
 #ifndef QM_BASE_PHILOX_H
 #define QM_BASE_PHILOX_H
 
@@ -35,7 +35,7 @@ QM_FN struct qm_philox_block qm_philox(uint32_t c0, uint32_t c1, uint32_t c2, ui
     return out;
 }
 
-/* Word i of a cuRAND device stream: curand_init(seed, sub, i), then one curand(). */
+/* Word i of a cuRAND device stream: curand_init(seed, sub, i) followed by one curand(). */
 QM_FN uint32_t qm_philox_stream(uint64_t seed, uint64_t sub, uint64_t i)
 {
     struct qm_philox_block b =
@@ -44,10 +44,10 @@ QM_FN uint32_t qm_philox_stream(uint64_t seed, uint64_t sub, uint64_t i)
     return b.word[i & 3u];
 }
 
-/* What a draw is for.  The role is part of the counter, so streams never meet. */
+/* The purpose of a draw.  It is part of the counter, so that no two streams share a word. */
 enum qm_role { QM_ROLE_weight = 0, QM_ROLE_slot0 = 1, QM_ROLE_slot1 = 2, QM_ROLE_spare = 3 };
 
-/* The counter prefix of one (seed, step, tensor, role). */
+/* The key and the upper half of the counter for one (seed, step, tensor, role). */
 struct qm_draws {
     uint64_t seed;
     uint32_t step, stream; /* stream = tensor * 4 + role */
@@ -67,14 +67,14 @@ QM_FN uint32_t qm_draw(const struct qm_draws *d, int64_t element)
     return qm_philox_stream(d->seed, ((uint64_t)d->stream << 32) | d->step, (uint64_t)element);
 }
 
-/* Those of four elements, the first a multiple of 4, at the price of one. */
+/* The draws of elements first .. first + 3, with first a multiple of 4, in one block. */
 QM_FN struct qm_philox_block qm_draw_four(const struct qm_draws *d, int64_t first)
 {
     return qm_philox((uint32_t)((uint64_t)first >> 2), (uint32_t)((uint64_t)first >> 34), d->step,
                      d->stream, (uint32_t)d->seed, (uint32_t)(d->seed >> 32));
 }
 
-/* cuRAND's curand_uniform: a float in (0, 1]. */
+/* The float in (0, 1] that cuRAND's curand_uniform makes of a word. */
 QM_FN float qm_uniform(uint32_t word)
 {
     return (float)word * 2.3283064365386963e-10f + 1.1641532182693481e-10f;

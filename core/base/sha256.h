@@ -7,18 +7,18 @@
 
 struct qm_sha256 {
     uint32_t state[8];
-    uint64_t bytes; /* taken so far */
-    uint8_t block[64];
+    uint64_t bytes;    /* added so far */
+    uint8_t block[64]; /* the last bytes % 64 bytes, not yet compressed */
 };
 
 void qm_sha256_start(struct qm_sha256 *h);
 void qm_sha256_add(struct qm_sha256 *h, const void *data, size_t n);
 void qm_sha256_end(struct qm_sha256 *h, uint8_t out[32]);
 
-/* The same as 64 lower-case hex digits and a NUL; ends h. */
+/* Ends h and writes the hash as 64 lower-case hex digits and a NUL. */
 void qm_sha256_hex(struct qm_sha256 *h, char out[65]);
 
-/* Of one piece of memory. */
+/* The hash of n bytes of memory, as qm_sha256_hex writes it. */
 void qm_sha256_of(const void *data, size_t n, char out[65]);
 
 #endif

@@ -1,4 +1,4 @@
-/* status.c - the last failure of each thread. */
+/* status.c - Keeps the last failure of each thread. */
 #include "core/base/status.h"
 
 #include <stdarg.h>

@@ -1,7 +1,8 @@
-/* status.h - how a function says what went wrong.
+/* status.h - Error codes and messages of functions that can fail.
  *
- * What can fail returns a qm_status; results come last, through pointers, and are untouched on
- * failure.  qm_fail keeps one line of text per thread and yields the code.  Only main prints. */
+ * A function that can fail returns a qm_status; its results come last, through pointers, and are
+ * untouched on failure.  qm_fail keeps one line of text per thread and yields the code.  Only main
+ * prints. */
 #ifndef QM_BASE_STATUS_H
 #define QM_BASE_STATUS_H
 
@@ -33,19 +34,19 @@ int qm_exit_code(qm_status st);
 /* The text of this thread's last failure, never NULL; "" when there was none. */
 const char *qm_message(void);
 
-/* Where it was raised ("core/quant/quantizer.c:123"); for -v and for bug reports. */
+/* The source line of this thread's last failure, as "core/quant/quantizer.c:123"; shown by -v. */
 const char *qm_message_where(void);
 
 qm_status qm_fail_at(const char *file, int line, qm_status code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* qm_fail(QM_BAD_ARG, "tensor is %d x %d", ...): records the text and yields the code. */
+/* Records the text and yields the code: return qm_fail(QM_BAD_ARG, "tensor is %d x %d", r, c). */
 #define qm_fail(code, ...) qm_fail_at(__FILE__, __LINE__, (code), __VA_ARGS__)
 
-/* Puts "prefix: " before the last failure's text ("FILE: ..."); yields the code it was given. */
+/* Puts "prefix: " before the text of the last failure and yields `code`. */
 qm_status qm_fail_in(qm_status code, const char *prefix);
 
-/* Return early where nothing needs undoing. */
+/* Returns a failure of `call` from the calling function, where nothing needs to be undone. */
 #define QM_TRY(call)                   \
     do {                               \
         qm_status try_status = (call); \

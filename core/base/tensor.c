@@ -1,4 +1,4 @@
-/* tensor.c - element types and shapes. */
+/* tensor.c - Prints, parses and converts element types and shapes. */
 #include "core/base/tensor.h"
 
 #include <stdlib.h>
@@ -66,7 +66,7 @@ qm_status qm_shape_parse(const char *text, struct qm_shape *out)
     return QM_OK;
 }
 
-/* One loop per dtype; `get` turns element i of src into the output type. */
+/* The loop of one dtype; the expression `get` converts the element e of src to the output type. */
 #define CONVERT(type, get)                                                       \
     for (int64_t i = 0; i < n; i++) {                                            \
         type e;                                                                  \

@@ -1,4 +1,4 @@
-/* tensor.h - element types, shapes and views of contiguous row-major tensors. */
+/* tensor.h - Element types, shapes and views of contiguous row-major tensors. */
 #ifndef QM_BASE_TENSOR_H
 #define QM_BASE_TENSOR_H
 
@@ -28,7 +28,7 @@ size_t qm_dtype_size(enum qm_dtype d);
 int qm_dtype_is_float(enum qm_dtype d);
 const char *qm_dtype_name(enum qm_dtype d);
 
-/* Row-major; rank 0 is a scalar of one element; any dim may be 0. */
+/* The dims of a row-major tensor.  Rank 0 is a scalar of one element; any dim may be 0. */
 struct qm_shape {
     int rank;
     int64_t dim[QM_MAX_RANK];
@@ -37,21 +37,23 @@ struct qm_shape {
 /* Product of the dims; 1 for rank 0; -1 when it does not fit in 63 bits or a dim is negative. */
 int64_t qm_shape_numel(const struct qm_shape *s);
 
-/* "64x256"; a scalar prints as "scalar".  Writes at most size bytes, returns text. */
+/* Writes "64x256", or "scalar" for rank 0: at most size bytes, NUL included.  Returns text. */
 char *qm_shape_print(const struct qm_shape *s, char *text, size_t size);
 
-/* Reads "64x256", "300", "scalar". */
+/* Reads "64x256", "300" or "scalar"; QM_BAD_ARG for anything else, for more than QM_MAX_RANK sizes
+ * and for 2^63 elements or more. */
 qm_status qm_shape_parse(const char *text, struct qm_shape *out);
 
-/* A view; never owns.  data points at numel elements of dtype. */
+/* A view, which owns nothing: data points at qm_shape_numel(&shape) elements of dtype. */
 struct qm_tensor {
     void *data;
     enum qm_dtype dtype;
     struct qm_shape shape;
 };
 
-/* n elements of src (any dtype) from element `from` on, as floats or doubles: bf16, f16, f32 and
- * integers up to 24 bits widen exactly; f64 and wider integers round to nearest even. */
+/* Converts the n elements of src from index `from` on.  Numbers that the output type cannot
+ * represent round to nearest even: f64 and integers of more than 24 bits to float, and integers of
+ * more than 53 bits to double; all others are exact. */
 void qm_to_float(const void *src, enum qm_dtype dtype, int64_t from, int64_t n, float *out);
 void qm_to_double(const void *src, enum qm_dtype dtype, int64_t from, int64_t n, double *out);
 

@@ -234,7 +234,7 @@ QM_DEV void place_next(const struct desc *t, struct place *w)
 template <int I>
 QM_DEV int64_t scale_index(const struct desc *t, const struct place *w, int64_t flat, int group)
 {
-    return qm_place_scale(slot<I>::q().norm, slot<I>::block, t->dim, w->at, flat, group);
+    return qm_scale_index_of(slot<I>::q().norm, slot<I>::block, t->dim, w->at, flat, group);
 }
 
 /* The number that an element's groups are scaled by, and, for norms that divide twice, the other. */
@@ -243,14 +243,14 @@ QM_DEV float scale_at(const struct desc *t, const float *scales, const struct pl
                       int64_t flat, float *first)
 {
     constexpr enum qm_norm norm = slot<I>::norm;
-    int one = qm_place_first(norm);
+    int one = qm_scale_index_first(norm);
     *first = one < 0 ? 1.0f : scales[scale_index<I>(t, w, flat, one)];
     if (one >= 0)
         return scales[scale_index<I>(t, w, flat, !one)];
     float m = scales[scale_index<I>(t, w, flat, 0)];
 #pragma unroll
-    for (int k = 1; k < qm_place_groups(norm, QM_RANK); k++)
-        m = qm_place_smaller(scales[scale_index<I>(t, w, flat, k)], m);
+    for (int k = 1; k < qm_scale_index_groups(norm, QM_RANK); k++)
+        m = qm_smaller_scale(scales[scale_index<I>(t, w, flat, k)], m);
     return m;
 }
 
@@ -276,15 +276,15 @@ QM_DEV void decode(const struct desc *t, const struct tables *s, int64_t at, int
         load_codes<I>(t->slot[I].codes, at, count, code);
         if (shared && count > 0) {
             int64_t k = at / slot<I>::block;
-            scale = scales[is_al ? k * QM_AL_NUMBERS : k];
-            low = is_al ? scales[k * QM_AL_NUMBERS + 1] : 0.0f;
+            scale = scales[is_al ? k * QM_ADAPTIVE_LOG_NUMBERS : k];
+            low = is_al ? scales[k * QM_ADAPTIVE_LOG_NUMBERS + 1] : 0.0f;
         }
         if constexpr (slot<I>::placed)
             w = place_of(t, at);
         for (int j = 0; j < EACH; j++) {
             if (!shared && slot<I>::norm != QM_NORM_id && j < count) {
                 if (is_al) {
-                    int64_t k = (at + j) / slot<I>::block * QM_AL_NUMBERS;
+                    int64_t k = (at + j) / slot<I>::block * QM_ADAPTIVE_LOG_NUMBERS;
                     scale = scales[k], low = scales[k + 1];
                 } else {
                     scale = scale_at<I>(t, scales, &w, at + j, &first);
@@ -293,13 +293,13 @@ QM_DEV void decode(const struct desc *t, const struct tables *s, int64_t at, int
             if constexpr (slot<I>::placed)
                 place_next(t, &w);
             if (is_al) {
-                x[j] = qm_al_value(code[j], scale, low, b.n);
+                x[j] = qm_adaptive_log_value(code[j], scale, low, b.n);
                 continue;
             }
             float y = qm_unit_value(&q, &b, j < count ? code[j] : 0);
             if (slot<I>::norm != QM_NORM_id)
                 y = y * scale;
-            if (qm_place_first(slot<I>::norm) >= 0)
+            if (qm_scale_index_first(slot<I>::norm) >= 0)
                 y = y * first;
             x[j] = qm_finish_value(&q, &b, y);
         }
@@ -402,7 +402,7 @@ QM_DEV void slot_draws(const struct qm_step_scalars *step, const struct desc *t,
 template <int I> QM_DEV uint32_t stat_of(const struct qm_quantizer *q, float x, int number)
 {
     if constexpr (slot<I>::curve == QM_CURVE_allog)
-        return number ? qm_al_complement(x) : qm_bits(x) & 0x7fffffffu;
+        return number ? qm_adaptive_log_complement(x) : qm_bits(x) & 0x7fffffffu;
     return qm_bits(qm_magnitude(q, x));
 }
 
@@ -501,12 +501,12 @@ QM_DEV void put_block(const struct desc *t, const struct tables *s, int64_t bloc
     const struct qm_codebook b = slot<I>::book(s->value[I]);
     float *scale = t->slot[I].scales + block * slot<I>::numbers;
     if constexpr (slot<I>::curve == QM_CURVE_allog) {
-        float stat[QM_AL_NUMBERS], span, low;
+        float stat[QM_ADAPTIVE_LOG_NUMBERS], span, low;
         stat[0] = qm_float(m[0]), stat[1] = qm_float(m[1]);
-        qm_al_numbers(stat, &span, &low);
+        qm_adaptive_log_numbers(stat, &span, &low);
         for (int j = 0; j < EACH; j++)
             if (j >= from && j < to)
-                code[j] = qm_al_code(x[j], span, low, b.n);
+                code[j] = qm_adaptive_log_code(x[j], span, low, b.n);
         if (is_first)
             scale[0] = span, scale[1] = low;
     } else {
@@ -570,7 +570,7 @@ template <int I, int PASS>
 QM_DEV void fold_twice(const struct desc *t, int64_t at, int count, const float *x)
 {
     constexpr enum qm_norm norm = slot<I>::norm;
-    const int first = qm_place_first(norm);
+    const int first = qm_scale_index_first(norm);
     const struct qm_quantizer q = slot<I>::q();
     float *stat = t->slot[I].stat;
     if constexpr (slot<I>::numbers > 1 || norm == QM_NORM_tensor) {
@@ -587,7 +587,7 @@ QM_DEV void fold_twice(const struct desc *t, int64_t at, int count, const float 
                               stat_of<I>(&q, x[j], number));
     } else {
 #pragma unroll
-        for (int k = 0; k < qm_place_groups(norm, QM_RANK); k++) {
+        for (int k = 0; k < qm_scale_index_groups(norm, QM_RANK); k++) {
             if ((first >= 0) && (PASS == 1) != (k == first))
                 continue;
             struct place w;
@@ -637,13 +637,14 @@ QM_DEV void put_twice(const struct desc *t, const struct tables *s,
         if (j < count) {
             if constexpr (slot<I>::curve == QM_CURVE_allog) {
                 float span, low;
-                qm_al_numbers(stat + (at + j) / slot<I>::block * QM_AL_NUMBERS, &span, &low);
-                code[j] = qm_al_code(x[j], span, low, b.n);
+                qm_adaptive_log_numbers(stat + (at + j) / slot<I>::block * QM_ADAPTIVE_LOG_NUMBERS,
+                                        &span, &low);
+                code[j] = qm_adaptive_log_code(x[j], span, low, b.n);
             } else {
                 float first, max = scale_at<I>(t, stat, &w, at + j, &first), y = x[j];
                 int is_short = slot<I>::norm == QM_NORM_block &&
                                ((at + j) / slot<I>::block + 1) * slot<I>::block > t->n;
-                if (qm_place_first(slot<I>::norm) >= 0)
+                if (qm_scale_index_first(slot<I>::norm) >= 0)
                     y = y / first;
                 code[j] = encode_one<I>(s, &q, &b, y, max, qm_divisor_of(&q, &b, max, is_short).by,
                                         is_short, draw[j]);
@@ -836,7 +837,7 @@ template <int I> QM_DEV void scales_of(const struct desc *t)
                  k += stride) {
                 int64_t at = k * slot<I>::numbers;
                 if constexpr (slot<I>::curve == QM_CURVE_allog) {
-                    qm_al_numbers(stat + at, scales + at, scales + at + 1);
+                    qm_adaptive_log_numbers(stat + at, scales + at, scales + at + 1);
                     stat[at + 1] = 0.0f;
                 } else {
                     scales[at] = qm_divisor_of(&q, &b, stat[at], has_tail && at == n - 1).stored;

@@ -1,9 +1,10 @@
-/* codec.c - a codec: its tables, and the edges between its codes. */
+/* codec.c - Builds a codec: its tables, and the edges between its codes. */
 #include "core/base/half.h"
 #include "core/quant/quantizer.h"
 
-/* Unit values never leave [-1 - ulp, 1 + ulp] (int: [-8, 8] and the like), and argmin is not
- * monotone where distances overflow the mantissa, so edges are sought below this. */
+/* Unit values never leave [-1 - ulp, 1 + ulp] (map int: the range of its codes, as [-8, 8]), and
+ * search argmin is not monotone where distances overflow the mantissa.  So edges are sought below
+ * this limit. */
 float qm_codec_limit(const struct qm_codec *c)
 {
     float top = c->cb.value[c->cb.n - 1];
@@ -15,7 +16,8 @@ int qm_code_of(const struct qm_codec *c, float y, uint32_t draw)
     return qm_position(&c->q, &c->cb, y, draw);
 }
 
-/* Monotone in y: right on both sides of every edge, steps are right everywhere. */
+/* Whether positions by steps equal positions by edges.  Both are monotone in y, so it suffices to
+ * compare them on both sides of every edge. */
 static int steps_hold(const struct qm_codec *c)
 {
     if (c->cb.n <= 16 || c->cb.steps == 0.0f)
@@ -29,7 +31,7 @@ static int steps_hold(const struct qm_codec *c)
     return 1;
 }
 
-/* The edges in the orders of core/quant/simd.c. */
+/* Arranges the edges as the loops of core/quant/simd.c read them. */
 static void arrange_edges(struct qm_codec *c)
 {
     float e[256];
@@ -41,19 +43,19 @@ static void arrange_edges(struct qm_codec *c)
     for (int k = 0; k < 32; k++)
         for (int j = 0; j < 8; j++)
             c->fan[j][k] = e[8 * k + j];
-    c->segments.usable = 0;
+    c->edge_lines.usable = 0;
     if (c->cb.n == 256)
-        qm_edge_lines_build(c->edge, &c->segments);
-    c->cells.usable = 0;
+        qm_edge_lines_build(c->edge, &c->edge_lines);
+    c->edge_lut.usable = 0;
     if (c->cb.n <= 16)
-        qm_cells_build(c->edge, c->cb.n, &c->cells);
+        qm_edge_lut_build(c->edge, c->cb.n, &c->edge_lut);
     c->has_steps = steps_hold(c);
 }
 
 void qm_codec_rebuild(struct qm_codec *c)
 {
     float limit = qm_codec_limit(c);
-    c->n_negative = 0; /* values ascend, and are in code order where signs are kept */
+    c->n_negative = 0; /* values ascend, and codes are positions if the scale word is keepsign */
     while (c->n_negative < c->cb.n && signbit(c->cb.value[c->n_negative]))
         c->n_negative++;
     c->has_edges = !qm_round_draws(c->q.round) && c->q.norm != QM_NORM_id;
@@ -78,8 +80,8 @@ void qm_codec_rebuild(struct qm_codec *c)
         arrange_edges(c);
 }
 
-/* Tables take far longer to build than to copy, and plans of one recipe ask for the same ones: each
- * thread keeps the last few. */
+/* Tables take far longer to build than to copy, and plans of one recipe need equal ones, so each
+ * thread keeps the codecs that it built last. */
 qm_status qm_codec_init(struct qm_codec *c, const struct qm_quantizer *q)
 {
     enum { KEPT = 4 };

@@ -1,5 +1,8 @@
-/* curve.h - AXIS curve: a monotone function applied to x before its scale is taken, and undone
- * after decoding (dual).  Words: none (not printed), log2, allog, sqrt, softsign. */
+/* curve.h - AXIS curve: a monotone function of x, undone after decoding (dual).
+ *
+ * log2 and sqrt are applied before the scale is taken, softsign to the unit value; allog replaces
+ * scale and code by those of adaptive_log.h.  Words: none (not printed), log2, allog, sqrt,
+ * softsign. */
 #ifndef QM_QUANT_CURVE_H
 #define QM_QUANT_CURVE_H
 
@@ -21,17 +24,18 @@ enum qm_curve {
         QM_CURVE_COUNT
 };
 
-/* Before the scale: softsign acts on the unit value instead (qm_curve_unit). */
+/* u = curve(x), of which the scale is taken; x itself for softsign, see qm_curve_unit_to. */
 QM_FN float qm_curve_to(enum qm_curve curve, float x)
 {
     switch (curve) {
-    case QM_CURVE_log2: /* NaN stays NaN, negative x counts as the floor */
+    case QM_CURVE_log2: /* NaN stays NaN, x < 2^-126 counts as 2^-126 */
         return qm_log2(x < 1.17549435e-38f ? 1.17549435e-38f : x) + 126.0f;
     case QM_CURVE_sqrt: return sqrtf(x);
     default: return x;
     }
 }
 
+/* The inverse of qm_curve_to. */
 QM_FN float qm_curve_from(enum qm_curve curve, float u)
 {
     switch (curve) {
@@ -41,12 +45,13 @@ QM_FN float qm_curve_from(enum qm_curve curve, float u)
     }
 }
 
-/* After the scale: on unit values in [-1, 1]. */
+/* The curve of a unit value y in [-1, 1]; y itself for all curves but softsign. */
 QM_FN float qm_curve_unit_to(enum qm_curve curve, float y)
 {
     return curve == QM_CURVE_softsign ? (2.0f * y) / (1.0f + fabsf(y)) : y;
 }
 
+/* The inverse of qm_curve_unit_to. */
 QM_FN float qm_curve_unit_from(enum qm_curve curve, float y)
 {
     return curve == QM_CURVE_softsign ? y / (2.0f - fabsf(y)) : y;

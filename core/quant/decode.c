@@ -1,10 +1,11 @@
-/* decode.c - codes to values. */
+/* decode.c - Decodes ranges of codes to values. */
 #include "core/base/narrow.h"
 #include "core/quant/adaptive_log.h"
 #include "core/quant/norm_two_scales.h"
 #include "core/quant/quantizer_internal.h"
 #include "core/quant/simd.h"
 
+/* The steps of decoding that follow the multiplication by the scale. */
 static void finish(const struct qm_codec *c, int64_t n, float *out)
 {
     if (c->cb.post != 1.0f)
@@ -14,7 +15,7 @@ static void finish(const struct qm_codec *c, int64_t n, float *out)
             out[j] = qm_curve_from(c->q.curve, out[j]);
 }
 
-/* Unit values of up to QM_PIECE codes. */
+/* The unit values of up to QM_PIECE codes. */
 static void unit_values(const struct qm_codec *c, const uint8_t *codes, int64_t n, float *out)
 {
     uint8_t position[QM_PIECE];
@@ -36,6 +37,7 @@ static void unit_values(const struct qm_codec *c, const uint8_t *codes, int64_t 
             out[j] = qm_curve_unit_from(c->q.curve, out[j]);
 }
 
+/* Decodes a run of elements that share one scale. */
 static void decode_run(const struct qm_codec *c, const uint8_t *codes, int64_t n, float scale,
                        float *out)
 {
@@ -48,15 +50,16 @@ static void decode_run(const struct qm_codec *c, const uint8_t *codes, int64_t n
     }
 }
 
-static void decode_pair(const struct qm_codec *c, const struct qm_shape *shape, int64_t from,
-                        int64_t n, const uint8_t *codes, const float *scales, float *out)
+/* Decodes a range of a norm with two scales per element. */
+static void decode_two_scales(const struct qm_codec *c, const struct qm_shape *shape, int64_t from,
+                              int64_t n, const uint8_t *codes, const float *scales, float *out)
 {
     struct qm_runs w;
     float first[QM_PIECE], second[QM_PIECE];
     for (qm_runs_start(&w, shape, from, n); w.left > 0; qm_runs_next(&w))
         for (int64_t j = 0; j < w.run;) {
             int64_t m = w.run - j < QM_PIECE ? w.run - j : QM_PIECE;
-            int both = qm_pair_scales(c, shape, w.at, m, scales, first, second);
+            int both = qm_two_scales_get(c, shape, w.at, m, scales, first, second);
             unit_values(c, codes, m, out);
             qm_simd()->scale_each(second, INFINITY, m, out);
             if (both)
@@ -84,8 +87,9 @@ void qm_decode_range(const struct qm_codec *c, const struct qm_shape *shape, int
             int64_t m = (end < n ? end : n) - i;
             if (c->q.curve == QM_CURVE_allog)
                 for (int64_t k = i; k < i + m; k++)
-                    out[k] = qm_al_value(codes[k], scales[QM_AL_NUMBERS * b],
-                                         scales[QM_AL_NUMBERS * b + 1], c->cb.n);
+                    out[k] =
+                        qm_adaptive_log_value(codes[k], scales[QM_ADAPTIVE_LOG_NUMBERS * b],
+                                              scales[QM_ADAPTIVE_LOG_NUMBERS * b + 1], c->cb.n);
             else
                 decode_run(c, codes + i, m, scales[b], out + i);
             i += m;
@@ -93,10 +97,10 @@ void qm_decode_range(const struct qm_codec *c, const struct qm_shape *shape, int
         break;
     case QM_NORM_rank1block:
     case QM_NORM_rowcol:
-    case QM_NORM_colrow: decode_pair(c, shape, from, n, codes, scales, out); break;
+    case QM_NORM_colrow: decode_two_scales(c, shape, from, n, codes, scales, out); break;
     default:
         for (qm_runs_start(&w, shape, from, n); w.left > 0; qm_runs_next(&w)) {
-            if (qm_is_each(norm, shape)) {
+            if (qm_scale_is_per_element(norm, shape)) {
                 const float *s = scales;
                 float others = norm == QM_NORM_rank1 ? qm_rank1_others(&w, &s) : INFINITY;
                 s += w.at[shape->rank - 1];

@@ -1,33 +1,34 @@
-/* edge_lut.c - the tables of edge_lut.h. */
+/* edge_lut.c - Builds the tables of edge_lut.h. */
 #include "core/quant/edge_lut.h"
 
-enum { CELL = 65536 };
+enum { CELL = 65536 }; /* places of a cell */
 
-int qm_cells_place(float y)
+int qm_edge_lut_index(float y)
 {
-    double z = floor(128.0 * (double)QM_CELL_SLOPE * (double)y); /* the product is exact */
-    return (int)(z + 128.0 * (double)QM_CELL_OFFSET);
+    double z = floor(128.0 * (double)QM_EDGE_LUT_SLOPE * (double)y); /* the product is exact */
+    return (int)(z + 128.0 * (double)QM_EDGE_LUT_OFFSET);
 }
 
-void qm_cells_build(const float *edge, int n, struct qm_cells *c)
+void qm_edge_lut_build(const float *edge, int n, struct qm_edge_lut *t)
 {
     int k = 0;
-    c->usable = 0;
-    while (k < n - 1 && edge[k] < -QM_CELL_LIMIT)
+    t->usable = 0;
+    while (k < n - 1 && edge[k] < -QM_EDGE_LUT_LIMIT)
         k++;
-    for (int cell = 0; cell < QM_CELLS; cell++) {
-        int is_there = k < n - 1 && edge[k] <= QM_CELL_LIMIT;
-        int place = is_there ? qm_cells_place(edge[k]) - cell * CELL : CELL;
-        c->base[cell] = (uint8_t)(place < CELL ? k : k - 1); /* place 0 is always passed */
-        c->edge_high[cell] = (uint8_t)(place < CELL ? place >> 8 : 0);
-        c->edge_low[cell] = (uint8_t)(place < CELL ? place & 255 : 0);
+    for (int cell = 0; cell < QM_EDGE_LUT_CELLS; cell++) {
+        int is_there = k < n - 1 && edge[k] <= QM_EDGE_LUT_LIMIT;
+        int place = is_there ? qm_edge_lut_index(edge[k]) - cell * CELL : CELL;
+        t->base[cell] = (uint8_t)(place < CELL ? k : k - 1); /* every place is >= 0 */
+        t->edge_high[cell] = (uint8_t)(place < CELL ? place >> 8 : 0);
+        t->edge_low[cell] = (uint8_t)(place < CELL ? place & 255 : 0);
         if (place >= CELL)
             continue;
         if (place < 1 || place > CELL - 2)
             return;
         k++;
-        if (k < n - 1 && edge[k] <= QM_CELL_LIMIT && qm_cells_place(edge[k]) < (cell + 1) * CELL)
+        if (k < n - 1 && edge[k] <= QM_EDGE_LUT_LIMIT &&
+            qm_edge_lut_index(edge[k]) < (cell + 1) * CELL)
             return;
     }
-    c->usable = 1;
+    t->usable = 1;
 }

@@ -1,11 +1,11 @@
-/* encode.c - unit values and their codes. */
+/* encode.c - Encodes ranges: elements to unit values, unit values to codes. */
 #include "core/base/narrow.h"
 #include "core/quant/adaptive_log.h"
 #include "core/quant/norm_two_scales.h"
 #include "core/quant/quantizer_internal.h"
 #include "core/quant/simd.h"
 
-/* Positions to stored codes, in place; y: their unit values, read for float formats only. */
+/* Replaces sorted positions by stored codes.  y: their unit values, read for float formats only. */
 static void store_codes(const struct qm_codec *c, const float *y, int64_t n, uint8_t *codes)
 {
     for (int64_t j = 0; j < n && c->cb.is_float; j++)
@@ -14,8 +14,8 @@ static void store_codes(const struct qm_codec *c, const float *y, int64_t n, uin
         codes[j] = c->cb.perm[codes[j]];
 }
 
-/* Finite unit values to stored codes, by the edges or, to the same bits, by the format's own
- * conversion. */
+/* Stored codes of finite unit values: by the edges, or by the float format's own conversion, which
+ * gives the same bits. */
 static void codes_of(const struct qm_codec *c, const float *y, int64_t n, uint8_t *codes)
 {
     if (c->cb.is_float && c->q.round == QM_ROUND_even) {
@@ -26,14 +26,14 @@ static void codes_of(const struct qm_codec *c, const float *y, int64_t n, uint8_
     store_codes(c, y, n, codes);
 }
 
-/* The defining path: one element by its divisor. */
+/* The stored code of one element by its divisor, in the defining form. */
 static uint8_t encode_one(const struct qm_codec *c, float x, struct qm_divisor d, int divides,
                           uint32_t draw)
 {
     return (uint8_t)qm_encode_one(&c->q, &c->cb, x, d.by, divides, draw);
 }
 
-/* The same without a scale. */
+/* The stored code of one element without a scale, in the defining form. */
 static uint8_t code_unscaled(const struct qm_codec *c, float x, uint32_t draw)
 {
     float y = qm_unit_of(&c->q, x, 1.0f, 1);
@@ -45,7 +45,8 @@ static int unit_divides(const struct qm_codec *c, int is_short)
     return qm_unit_divides(&c->q, is_short);
 }
 
-/* A run that shares one scale whose raw maximum is max. first: flat index of x[0]. */
+/* Encodes a run of elements that share one scale, whose raw maximum is max.  first: flat index of
+ * x[0]. */
 static void encode_run(const struct qm_codec *c, const float *x, int64_t n, float max, int is_short,
                        int64_t first, const struct qm_draws *draws, uint8_t *codes)
 {
@@ -93,7 +94,7 @@ static void encode_run(const struct qm_codec *c, const float *x, int64_t n, floa
     }
 }
 
-/* A run whose elements' raw maxima are the smaller ones of s[j] and m. */
+/* Encodes a run in which the raw maximum of element j is the smaller of s[j] and m. */
 static void encode_each(const struct qm_codec *c, const float *x, int64_t n, const float *s,
                         float m, int64_t first, const struct qm_draws *draws, uint8_t *codes)
 {
@@ -114,19 +115,21 @@ static void encode_each(const struct qm_codec *c, const float *x, int64_t n, con
     }
 }
 
-static void encode_al(const struct qm_codec *c, const float *x, int64_t n, const float *stat,
-                      uint8_t *codes)
+/* Encodes elements of one block with the adaptive logarithmic code. */
+static void encode_adaptive_log(const struct qm_codec *c, const float *x, int64_t n,
+                                const float *stat, uint8_t *codes)
 {
     float span, low;
-    qm_al_numbers(stat, &span, &low);
+    qm_adaptive_log_numbers(stat, &span, &low);
     for (int64_t i = 0; i < n; i++)
-        codes[i] = (uint8_t)qm_al_code(x[i], span, low, c->cb.n);
+        codes[i] = (uint8_t)qm_adaptive_log_code(x[i], span, low, c->cb.n);
 }
 
-/* Two scales per element: the first division is done here, the second as of one scale. */
-static void encode_pair(const struct qm_codec *c, const struct qm_shape *shape, int64_t from,
-                        int64_t n, const float *x, const float *stat, const struct qm_draws *draws,
-                        uint8_t *codes)
+/* Encodes a range of a norm with two scales per element: divides by the first scale, then encodes
+ * the quotients by the second. */
+static void encode_two_scales(const struct qm_codec *c, const struct qm_shape *shape, int64_t from,
+                              int64_t n, const float *x, const float *stat,
+                              const struct qm_draws *draws, uint8_t *codes)
 {
     struct qm_runs w;
     float first[QM_PIECE], second[QM_PIECE];
@@ -134,7 +137,7 @@ static void encode_pair(const struct qm_codec *c, const struct qm_shape *shape, 
         for (int64_t j = 0; j < w.run;) {
             int64_t m = w.run - j < QM_PIECE ? w.run - j : QM_PIECE;
             const float *u = x;
-            if (qm_pair_scales(c, shape, w.at, m, stat, first, second)) {
+            if (qm_two_scales_get(c, shape, w.at, m, stat, first, second)) {
                 for (int64_t i = 0; i < m; i++)
                     first[i] = x[i] / first[i];
                 u = first;
@@ -145,6 +148,7 @@ static void encode_pair(const struct qm_codec *c, const struct qm_shape *shape, 
         }
 }
 
+/* qm_encode_range without the scale word keepsign. */
 static void encode_any(const struct qm_codec *c, const struct qm_shape *shape, int64_t from,
                        int64_t n, const float *x, const float *stat, const struct qm_draws *draws,
                        uint8_t *codes)
@@ -161,7 +165,7 @@ static void encode_any(const struct qm_codec *c, const struct qm_shape *shape, i
             int64_t b = (from + i) / block, end = (b + 1) * block - from;
             int64_t m = (end < n ? end : n) - i;
             if (c->q.curve == QM_CURVE_allog)
-                encode_al(c, x + i, m, stat + QM_AL_NUMBERS * b, codes + i);
+                encode_adaptive_log(c, x + i, m, stat + QM_ADAPTIVE_LOG_NUMBERS * b, codes + i);
             else
                 encode_run(c, x + i, m, stat[b], (b + 1) * block > numel, from + i, draws,
                            codes + i);
@@ -174,10 +178,10 @@ static void encode_any(const struct qm_codec *c, const struct qm_shape *shape, i
         break;
     case QM_NORM_rank1block:
     case QM_NORM_rowcol:
-    case QM_NORM_colrow: encode_pair(c, shape, from, n, x, stat, draws, codes); break;
+    case QM_NORM_colrow: encode_two_scales(c, shape, from, n, x, stat, draws, codes); break;
     default:
         for (qm_runs_start(&w, shape, from, n); w.left > 0; qm_runs_next(&w)) {
-            if (qm_is_each(norm, shape)) {
+            if (qm_scale_is_per_element(norm, shape)) {
                 const float *s = stat;
                 float others = norm == QM_NORM_rank1 ? qm_rank1_others(&w, &s) : INFINITY;
                 s += w.at[shape->rank - 1];
@@ -205,7 +209,8 @@ void qm_encode_range(const struct qm_codec *c, const struct qm_shape *shape, int
         qm_simd()->keep_sign(c, x, n, codes);
 }
 
-/* A block that the lanes leave out: NaN, Inf or zero in it, or a short one of recip_tail. */
+/* The vector loops call it for blocks that are not ordinary (simd.h) and for the short last block
+ * of unit recip_tail. */
 void qm_encode_block(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed,
                      float *scale)
 {

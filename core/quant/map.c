@@ -1,4 +1,4 @@
-/* map.c - the codebooks, in float32, each in its source's own order of operations. */
+/* map.c - Builds the codebooks in float32, each in its source's own order of operations. */
 #include "core/quant/map.h"
 
 #include <assert.h>
@@ -15,7 +15,7 @@ static const struct {
 #undef X
 };
 
-/* QLoRA's table; every digit as printed in its appendix and in bitsandbytes functional.py. */
+/* QLoRA's table, with every digit as printed in its appendix and in bitsandbytes functional.py. */
 static const float nf4_value[16] = {
     -1.0f,
     -0.6961928009986877f,
@@ -35,7 +35,8 @@ static const float nf4_value[16] = {
     1.0f,
 };
 
-/* bitsandbytes csrc/kernels.cu, dQuantizeNF4: the literals of the decision tree, x > t goes up. */
+/* bitsandbytes csrc/kernels.cu, dQuantizeNF4: the thresholds t of its decision tree; x > t goes
+ * up. */
 static const float nf4_cut[15] = {
     -0.8480964004993439f,  -0.6106329262256622f,  -0.4599952697753906f,   -0.33967943489551544f,
     -0.23460740596055984f, -0.13791173323988914f, -0.045525018125772476f, 0.03979014977812767f,
@@ -50,8 +51,8 @@ static const float nf4a8_value[16] = {
     0.52507306f,  0.6961928f,  0.8641379f,   1.0f,
 };
 
-/* kernels.cu of the same release, find_nearest_nf4: thresholds on |x|; |x| < t stays below.  The
- * table has no -0.8641379, yet the sixth of the seven is used for the last negative cell. */
+/* adafactor8bit 0.2.4, kernels.cu, find_nearest_nf4: thresholds on |x|; |x| < t stays below.  The
+ * table above has no -0.8641379, yet the threshold towards it separates -0.6961928 from -1. */
 static const float nf4a8_threshold[8] = {
     0.0397901f, 0.1262246f, 0.2234769f, 0.3317961f, 0.4572902f, 0.6106329f, 0.7801653f, 0.9320689f,
 };
@@ -63,16 +64,18 @@ static const float af4_code[16] = {
     -0.3736951f, -0.51243739f, -0.69441008f, -1.0f,
 };
 
-/* bitsandbytes: FP4 in code order times 12, and dQuantizeFP4's thresholds on |x| (strict). */
+/* bitsandbytes: magnitudes of FP4 in code order, codes by ascending magnitude, and the thresholds
+ * of dQuantizeFP4 on |x|, of which |x| must be above. */
 static const float fp4_code[8] = {0.0f,         0.00520833349f, 0.666666687f, 1.0f,
                                   0.333333343f, 0.5f,           0.166666672f, 0.25f};
 static const int fp4_order[8] = {0, 1, 6, 7, 4, 5, 2, 3};
 static const float fp4_threshold[7] = {0.00260417f, 0.0859375f, 0.20833333f, 0.29166667f,
                                        0.4166667f,  0.583333f,  0.8333333f};
 
+/* The next float below x. */
 static float before(float x) { return qm_unordered(qm_ordered(x) - 1); }
 
-/* torch.linspace of PyTorch 2 on CPU: from both ends, one fused multiply-add each. */
+/* torch.linspace of PyTorch 2 on CPU: each half from its own end, one fused multiply-add each. */
 static void linspace(float a, float b, int n, float *out)
 {
     float step = (b - a) / (float)(n - 1);
@@ -80,8 +83,8 @@ static void linspace(float a, float b, int n, float *out)
         out[j] = j < n / 2 ? fmaf(step, (float)j, a) : fmaf(-step, (float)(n - 1 - j), b);
 }
 
-/* torch.linspace of PyTorch 1.13, AVX2 build, which made lpmm's tables: chunks of 8 lanes, two at
- * a time, whose base is one fused multiply-add and whose offsets are rounded products. */
+/* torch.linspace of PyTorch 1.13, AVX2 build, which made lpmm's tables: two chunks of 8 lanes at a
+ * time; the base of a chunk is one fused multiply-add, the offsets are rounded products. */
 static void linspace_avx2(float a, float b, int n, float *out)
 {
     float step = (b - a) / (float)(n - 1);
@@ -104,7 +107,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* arXiv:1511.04561 and create_dynamic_map of bitsandbytes, torchao and lpmm: in decade i the
+/* arXiv:1511.04561 and create_dynamic_map of bitsandbytes, torchao and lpmm: decade i has the
  * centres of 2^i (unsigned: 2^(i+1)) equal cells of [0.1, 1], times 10^(i - decades + 1). */
 static void build_dynamic(struct qm_codebook *cb, int bits, int sign,
                           void (*space)(float, float, int, float *))
@@ -128,8 +131,8 @@ static void build_dynamic(struct qm_codebook *cb, int bits, int sign,
     cb->n = n;
 }
 
-/* create_dynamic_map of bitsandbytes 0.36.0 to 0.41.0, unsigned: 8 bits beside the sign instead of
- * 7 double the cells, and the two cells meant for the last decade go into each. */
+/* create_dynamic_map of bitsandbytes 0.36.0 to 0.41.0, unsigned: counting 8 bits besides the sign,
+ * instead of 7, doubles the cells, and every decade also gets the two cells meant for the last. */
 static void build_dynamic_defect(struct qm_codebook *cb)
 {
     float edge[257], all[524];
@@ -150,13 +153,14 @@ static void build_dynamic_defect(struct qm_codebook *cb)
     memcpy(cb->value, all, sizeof cb->value);
 }
 
+/* |t|^p with the sign of t, 1 <= p <= 3. */
 static float power_of(float t, int p)
 {
     float a = fabsf(t), r = p == 1 ? a : p == 2 ? a * a : a * a * a;
     return copysignf(r, t);
 }
 
-/* lpmm create_pow_map: no zero when unsigned. */
+/* lpmm create_pow_map; unsigned maps have no zero. */
 static void build_power(struct qm_codebook *cb, int bits, int sign, int p)
 {
     int n = 1 << bits;
@@ -172,7 +176,8 @@ static void build_power(struct qm_codebook *cb, int bits, int sign, int p)
     }
 }
 
-/* bitsandbytes create_linear_map: 2^b - 1 values when signed, a second zero fills the table. */
+/* bitsandbytes create_linear_map; a signed map has 2^b - 1 values, and a second zero fills the
+ * table. */
 static void build_lin0(struct qm_codebook *cb, int bits, int sign)
 {
     int n = 1 << bits;
@@ -183,13 +188,13 @@ static void build_lin0(struct qm_codebook *cb, int bits, int sign)
         return;
     }
     linspace(-1.0f, 1.0f, n - 1, t);
-    /* the middle of t is a zero, or within an ulp of 1 of it: it goes where it sorts */
+    /* the middle of t is 0 or within one ulp of 1 from 0; the added zero goes where it sorts */
     int below = t[n / 2 - 1] < 0.0f;
     for (int k = 0; k < n; k++)
         cb->value[k] = k < n / 2 - 1 + below ? t[k] : k == n / 2 - 1 + below ? 0.0f : t[k - 1];
 }
 
-/* lpmm create_fp8_map: the exponent field runs downward. */
+/* lpmm create_fp8_map with e exponent bits; a larger exponent field means a smaller value. */
 static void build_float_point(struct qm_codebook *cb, int bits, int sign, int e)
 {
     int p = bits - e - (sign ? 1 : 0), n = 0;
@@ -232,7 +237,8 @@ static void build_nf4s(struct qm_codebook *cb)
     cb->value[7] = 0.0f;
 }
 
-/* Positions from -1 to 1: codes 11 10 13 12 15 14 9 | 8 0 | 1 6 7 4 5 2 3. */
+/* By ascending value the codes are 11 10 13 12 15 14 9 | 8 0 | 1 6 7 4 5 2 3, where 8 is -0 and 0
+ * is +0; plus_zero_first swaps these two. */
 static void build_fp4(struct qm_codebook *cb, int plus_zero_first)
 {
     cb->n = 16;
@@ -270,6 +276,7 @@ static void build_nf4a8(struct qm_codebook *cb)
         cb->cut[7 + k] = before(nf4a8_threshold[k]);
 }
 
+/* n values (low + k) / divisor. */
 static void build_even(struct qm_codebook *cb, int low, int n, float divisor)
 {
     cb->n = n;
@@ -279,7 +286,8 @@ static void build_even(struct qm_codebook *cb, int low, int n, float divisor)
         cb->value[k] = (float)(low + k) / divisor;
 }
 
-/* Positions: -448 .. -2^-9 (codes 0xfe down to 0x81), 0, 2^-9 .. 448; then -0, NaN, -NaN. */
+/* Positions 0 to 252 are -448 .. -2^-9 (codes 0xfe down to 0x81), 0 and 2^-9 .. 448; then follow
+ * -0, NaN and -NaN. */
 static void build_e4m3(struct qm_codebook *cb)
 {
     cb->n = 253;
@@ -295,6 +303,69 @@ static void build_e4m3(struct qm_codebook *cb)
     cb->gain = 1.0f / 448.0f;
 }
 
+/* The evenly spaced maps int, intm and lint of map.h. */
+static void build_integers(struct qm_codebook *cb, enum qm_map map, int bits, int sign)
+{
+    int half = 1 << (bits - 1);
+    if (map == QM_MAP_int) {
+        build_even(cb, -half, 2 * half, 1.0f);
+        cb->gain = 1.0f / (float)(half - 1);
+    } else if (map == QM_MAP_intm) {
+        build_even(cb, -half, 2 * half, (float)half);
+    } else if (sign) {
+        build_even(cb, 1 - half, 2 * half - 1, (float)(half - 1));
+    } else {
+        build_even(cb, 0, 2 * half, (float)(2 * half - 1));
+    }
+}
+
+static void build_nf4(struct qm_codebook *cb)
+{
+    memcpy(cb->value, nf4_value, sizeof nf4_value);
+    memcpy(cb->cut, nf4_cut, sizeof nf4_cut);
+    cb->n = 16;
+    cb->has_cuts = 1;
+}
+
+static void build_linb(struct qm_codebook *cb)
+{
+    linspace(-1.0f, 1.0f, 256, cb->value);
+    cb->n = 256;
+}
+
+/* The codes of the range above 2^-126 in curve log2: in code units (log) or as fractions (logf). */
+static void build_log(struct qm_codebook *cb, int is_fraction)
+{
+    for (int k = 0; k < 256; k++)
+        cb->value[k] = is_fraction ? (float)k * (1.0f / 255.0f) : (float)k;
+    cb->n = 256;
+    cb->steps = 255.0f;
+    cb->post = is_fraction ? 1.0f : 1.0f / 255.0f;
+}
+
+/* The codes of adaptive_log.h as fractions of the block's span; code 0 stands for x = 0. */
+static void build_adaptive_log(struct qm_codebook *cb)
+{
+    for (int k = 0; k < 256; k++)
+        cb->value[k] = k ? (float)(k - 1) / 254.0f : 0.0f;
+    cb->n = 256;
+    cb->steps = 254.0f;
+    cb->base = -1;
+}
+
+/* Completes a table: the position of zero, and the codes of positions and back. */
+static void index_codes(struct qm_codebook *cb)
+{
+    cb->zero = -1;
+    for (int k = 0; k < cb->n; k++) {
+        if (cb->value[k] == 0.0f && (cb->zero < 0 || !signbit(cb->value[k])))
+            cb->zero = k;
+        if (!cb->is_permuted)
+            cb->perm[k] = (uint8_t)k;
+        cb->position_of[cb->perm[k]] = (uint8_t)k;
+    }
+}
+
 int qm_map_allows(enum qm_map map, int bits, int sign)
 {
     return bits >= maps[map].from && bits <= maps[map].to && (maps[map].signs & (sign ? 2 : 1));
@@ -303,28 +374,14 @@ int qm_map_allows(enum qm_map map, int bits, int sign)
 void qm_codebook_build(enum qm_map map, int bits, int sign, struct qm_codebook *out)
 {
     static const int exponent_bits[9] = {0, 0, 1, 2, 2, 3, 3, 4, 4}; /* lpmm create_fp8_map */
-    int half = 1 << (bits - 1);
     assert(qm_map_allows(map, bits, sign));
     memset(out, 0, sizeof *out);
     out->gain = out->post = 1.0f;
     switch (map) {
     case QM_MAP_int:
-        build_even(out, -half, 2 * half, 1.0f);
-        out->gain = 1.0f / (float)(half - 1);
-        break;
-    case QM_MAP_intm: build_even(out, -half, 2 * half, (float)half); break;
-    case QM_MAP_lint:
-        if (sign)
-            build_even(out, 1 - half, 2 * half - 1, (float)(half - 1));
-        else
-            build_even(out, 0, 2 * half, (float)(2 * half - 1));
-        break;
-    case QM_MAP_nf4:
-        memcpy(out->value, nf4_value, sizeof nf4_value);
-        memcpy(out->cut, nf4_cut, sizeof nf4_cut);
-        out->n = 16;
-        out->has_cuts = 1;
-        break;
+    case QM_MAP_intm:
+    case QM_MAP_lint: build_integers(out, map, bits, sign); break;
+    case QM_MAP_nf4: build_nf4(out); break;
     case QM_MAP_nf4a8: build_nf4a8(out); break;
     case QM_MAP_nf4s: build_nf4s(out); break;
     case QM_MAP_af4: build_af4(out); break;
@@ -340,38 +397,16 @@ void qm_codebook_build(enum qm_map map, int bits, int sign, struct qm_codebook *
         break;
     case QM_MAP_lin: build_power(out, bits, sign, 1); break;
     case QM_MAP_lin0: build_lin0(out, bits, sign); break;
-    case QM_MAP_linb:
-        linspace(-1.0f, 1.0f, 256, out->value);
-        out->n = 256;
-        break;
+    case QM_MAP_linb: build_linb(out); break;
     case QM_MAP_pow2: build_power(out, bits, sign, 2); break;
     case QM_MAP_pow3: build_power(out, bits, sign, 3); break;
     case QM_MAP_fpx: build_float_point(out, bits, sign, exponent_bits[bits]); break;
     case QM_MAP_fp52: build_float_point(out, bits, sign, 5); break;
     case QM_MAP_e4m3: build_e4m3(out); break;
-    case QM_MAP_log:
-    case QM_MAP_logf:
-        for (int k = 0; k < 256; k++)
-            out->value[k] = map == QM_MAP_log ? (float)k : (float)k * (1.0f / 255.0f);
-        out->n = 256;
-        out->steps = 255.0f;
-        out->post = map == QM_MAP_log ? 1.0f / 255.0f : 1.0f;
-        break;
-    case QM_MAP_al: /* as parts of the block's span */
-        for (int k = 0; k < 256; k++)
-            out->value[k] = k ? (float)(k - 1) / 254.0f : 0.0f;
-        out->n = 256;
-        out->steps = 254.0f;
-        out->base = -1;
-        break;
+    case QM_MAP_log: build_log(out, 0); break;
+    case QM_MAP_logf: build_log(out, 1); break;
+    case QM_MAP_al: build_adaptive_log(out); break;
     case QM_MAP_COUNT: break;
     }
-    out->zero = -1;
-    for (int k = 0; k < out->n; k++) {
-        if (out->value[k] == 0.0f && (out->zero < 0 || !signbit(out->value[k])))
-            out->zero = k;
-        if (!out->is_permuted)
-            out->perm[k] = (uint8_t)k;
-        out->position_of[out->perm[k]] = (uint8_t)k;
-    }
+    index_codes(out);
 }

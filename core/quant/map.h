@@ -1,7 +1,7 @@
 /* map.h - AXIS map: which real value each code means (dual).
  *
- * Tables are float32 and part of the published formats: built here in the source's own order of
- * operations, compared bit for bit with the source's tables in tests. */
+ * Tables are float32 and part of the published formats.  They are built in the source's own order
+ * of operations, and tests compare them bit for bit with the source's tables. */
 #ifndef QM_QUANT_MAP_H
 #define QM_QUANT_MAP_H
 
@@ -47,39 +47,41 @@ enum qm_map {
         QM_MAP_COUNT
 };
 
-/* In a kernel the tables lie in memory of their own and all else is constant. */
+/* With QM_TABLES_APART, as in device code, a codebook points to tables that lie elsewhere, so that
+ * all its other members can be constants. */
 #ifdef QM_TABLES_APART
 #define QM_TABLE(type, name, size) const type *name
 #else
 #define QM_TABLE(type, name, size) type name[size]
 #endif
 
-/* value[] ascends (equal neighbours allowed).  The stored code of sorted position k is perm[k];
- * position_of is its inverse.
+/* The table of a map.  value[] ascends; neighbours may be equal.  The stored code of sorted
+ * position k is perm[k]; position_of is the inverse of perm.
  *
- * A float format has three codes besides, at positions n, n + 1 and n + 2, which decode but which
- * no search finds: -0 (what a negative unit value gets instead of `zero`), NaN and -NaN (what a NaN
- * unit value gets by its sign, unless a nan word says otherwise).  Position and code have the same
- * parity, so round = even is that of the format. */
+ * A float format has three further codes, at positions n, n + 1 and n + 2, which decode but which
+ * no search finds: -0, for negative unit values whose position is `zero`; NaN and -NaN, for NaN
+ * unit values by their sign, unless a nan word says otherwise.  Position and code have the same
+ * parity, so that round = even is the format's own rounding. */
 struct qm_codebook {
     int n;                        /* entries: 2^bits, or fewer */
     QM_TABLE(float, value, 256);  /* decoded unit value of position k */
     QM_TABLE(float, cut, 255);    /* published thresholds: position above k iff x > cut[k] */
-    QM_TABLE(uint8_t, perm, 256); /* see has_cuts */
+    QM_TABLE(uint8_t, perm, 256); /* stored code of position k; the identity unless is_permuted */
     QM_TABLE(uint8_t, position_of, 256);
-    int has_cuts, is_permuted, is_float;
-    int zero;    /* position of value 0 (of +0 where both are there), -1: none */
+    int has_cuts; /* whether cut[] is filled */
+    int is_permuted, is_float;
+    int zero;    /* position of value 0 (of +0 if the map has both zeros), -1: none */
     float gain;  /* stored scale = maximum * gain */
-    float over;  /* not 0: stored scale = maximum / over, and gain is its rounded reciprocal */
+    float over;  /* not 0: stored scale = maximum / over, and gain is the rounded 1 / over */
     float post;  /* decoded value = (value * scale) * post */
-    float steps; /* evenly spaced: position = x * steps - base, before rounding; 0: it is not */
+    float steps; /* evenly spaced maps: position = y * steps - base, before rounding; else 0 */
     int base;
 };
 
-/* Builds a table; bits and sign are within what QM_MAP_LIST allows (asserted). */
+/* Builds a table; asserts qm_map_allows. */
 void qm_codebook_build(enum qm_map map, int bits, int sign, struct qm_codebook *out);
 
-/* Whether this map exists at this width and sign. */
+/* Whether the map exists at this width and sign, as QM_MAP_LIST says. */
 int qm_map_allows(enum qm_map map, int bits, int sign);
 
 #endif

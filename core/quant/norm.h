@@ -1,7 +1,7 @@
 /* norm.h - AXIS norm: which elements share a scale (dual).
  *
- * The scale of a group is the maximum of |curve(x)| over it.  Words: tensor, row, col, block:N,
- * rank1, rank1block:N, rowcol, colrow, id; "logblock:N" is read as block:N/log2. */
+ * The scale of a group is made from the maximum of |curve(x)| over it.  Words: tensor, row, col,
+ * block:N, rank1, rank1block:N, rowcol, colrow, id; "logblock:N" is read as block:N/log2. */
 #ifndef QM_QUANT_NORM_H
 #define QM_QUANT_NORM_H
 
@@ -29,12 +29,13 @@ enum qm_norm {
         QM_NORM_COUNT
 };
 
-/* Norms that take a block size. */
+/* Whether the norm takes a block size N. */
 QM_FN int qm_norm_has_block(enum qm_norm norm)
 {
     return norm == QM_NORM_block || norm == QM_NORM_rank1block;
 }
 
-#define QM_RANK1_BLOCK 128 /* of a 1-D tensor: lpmm/functional.py, whatever GROUP_SIZE says */
+/* Block size of a 1-D tensor: lpmm/functional.py uses it whatever GROUP_SIZE says. */
+#define QM_RANK1_BLOCK 128
 
 #endif

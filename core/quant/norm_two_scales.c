@@ -1,18 +1,14 @@
-/* norm_two_scales.c - statistics and scales of rowcol, colrow and rank1block. */
+/* norm_two_scales.c - Statistics and scales of the norms rowcol, colrow and rank1block. */
 #include "core/quant/norm_two_scales.h"
 
 #include "core/quant/simd.h"
 
-enum { PIECE = 1024 };
+enum { PIECE = 1024 }; /* elements divided at a time */
 
-int qm_norm_is_pair(enum qm_norm norm)
-{
-    return norm == QM_NORM_rowcol || norm == QM_NORM_colrow || norm == QM_NORM_rank1block;
-}
-
+/* The number of blocks that cover n elements. */
 static int64_t pieces(int64_t n, int64_t block) { return (n + block - 1) / block; }
 
-int64_t qm_pair_count(const struct qm_codec *c, const struct qm_shape *shape)
+int64_t qm_two_scales_count(const struct qm_codec *c, const struct qm_shape *shape)
 {
     int64_t rows = shape->dim[0], cols = shape->dim[1];
     if (c->q.norm == QM_NORM_rank1block)
@@ -22,12 +18,14 @@ int64_t qm_pair_count(const struct qm_codec *c, const struct qm_shape *shape)
 
 static float larger(float a, float b) { return qm_bits(a) > qm_bits(b) ? a : b; }
 
+/* Folds n elements into one statistic. */
 static void fold_one(const float *x, int64_t n, float *stat)
 {
     *stat = larger(*stat, qm_float(qm_simd()->max_bits(x, n)));
 }
 
-/* A stretch of row at[0]: pieces of that row, and one element of each column's current piece. */
+/* Folds n elements of row at[0] from column at[1] on: into the blocks of this row, and each element
+ * into the block of its column. */
 static void fold_rank1block(const struct qm_codec *c, const struct qm_shape *shape,
                             const int64_t *at, int64_t n, const float *x, float *stat)
 {
@@ -47,7 +45,8 @@ static void fold_rank1block(const struct qm_codec *c, const struct qm_shape *sha
             col[i * per_col] = larger(col[i * per_col], fabsf(x[i]));
 }
 
-/* Folds into the rows or the columns. */
+/* Folds n elements from index `at` on into the statistics of the first axis (axis = 0) or of the
+ * second (axis = 1). */
 static void fold_axis(const struct qm_shape *shape, int axis, const int64_t *at, int64_t n,
                       const float *x, float *stat)
 {
@@ -59,7 +58,7 @@ static void fold_axis(const struct qm_shape *shape, int axis, const int64_t *at,
         fold_one(x, n, stat + shape->dim[0] + at[1]);
 }
 
-/* What rowcol and colrow divide by first, for n elements. */
+/* The scales of one axis for the n elements from index `at` on. */
 static void axis_scales(const struct qm_shape *shape, int axis, const int64_t *at, int64_t n,
                         const float *scales, float *out)
 {
@@ -69,6 +68,7 @@ static void axis_scales(const struct qm_shape *shape, int axis, const int64_t *a
         out[i] = from[moves ? i : 0];
 }
 
+/* Folds n <= PIECE elements of one row of the last axis; `again` as for qm_two_scales_fold. */
 static void fold_run(const struct qm_codec *c, const struct qm_shape *shape, int again,
                      const int64_t *at, int64_t n, const float *x, float *stat)
 {
@@ -86,8 +86,8 @@ static void fold_run(const struct qm_codec *c, const struct qm_shape *shape, int
     }
 }
 
-void qm_pair_fold(const struct qm_codec *c, const struct qm_shape *shape, int again, int64_t from,
-                  int64_t n, const float *x, float *stat)
+void qm_two_scales_fold(const struct qm_codec *c, const struct qm_shape *shape, int again,
+                        int64_t from, int64_t n, const float *x, float *stat)
 {
     int last = shape->rank - 1;
     int64_t at[QM_MAX_RANK];
@@ -107,8 +107,8 @@ void qm_pair_fold(const struct qm_codec *c, const struct qm_shape *shape, int ag
     }
 }
 
-int qm_pair_scales(const struct qm_codec *c, const struct qm_shape *shape, const int64_t *at,
-                   int64_t n, const float *scales, float *first, float *second)
+int qm_two_scales_get(const struct qm_codec *c, const struct qm_shape *shape, const int64_t *at,
+                      int64_t n, const float *scales, float *first, float *second)
 {
     if (c->q.norm != QM_NORM_rank1block) {
         int axis = c->q.norm == QM_NORM_colrow;

@@ -1,5 +1,6 @@
 /* pack.h - AXIS pack: codes of 1 to 16 bits to bytes and back (dual).
- * Words: lo, hi, byte.  Codes of 8 bits are bytes in every order. */
+ *
+ * Words: lo, hi, byte.  A code of 8 bits is one byte in every order. */
 #ifndef QM_QUANT_PACK_H
 #define QM_QUANT_PACK_H
 
@@ -19,6 +20,7 @@ enum qm_pack {
         QM_PACK_COUNT
 };
 
+/* Bytes of n packed codes. */
 QM_FN int64_t qm_pack_bytes(enum qm_pack order, int bits, int64_t n)
 {
     return order == QM_PACK_byte && bits <= 8 ? n : (n * bits + 7) / 8;
@@ -39,7 +41,7 @@ QM_FN uint32_t qm_pack_get(enum qm_pack order, int bits, const uint8_t *bytes, i
     return code;
 }
 
-/* Puts code i; the bits must be zero before. */
+/* Writes code i of a packed stream, whose bits must be zero before. */
 QM_FN void qm_pack_put(enum qm_pack order, int bits, uint8_t *bytes, int64_t i, uint32_t code)
 {
     if (order == QM_PACK_byte && bits <= 8) {
@@ -53,8 +55,9 @@ QM_FN void qm_pack_put(enum qm_pack order, int bits, uint8_t *bytes, int64_t i, 
     }
 }
 
-/* Eight codes of at most 8 bits as qm_pack_eight_bytes bytes, the first one lowest in the result; and
- * back.  What a thread of a kernel takes at a time: any width ends on a byte there. */
+/* Eight codes of at most 8 bits fill qm_pack_eight_bytes whole bytes at any width, so a thread of a
+ * kernel takes eight at a time.  qm_pack_eight returns these bytes, the first one in the lowest
+ * bits; qm_unpack_eight is its inverse. */
 QM_FN int qm_pack_eight_bytes(enum qm_pack order, int bits)
 {
     return order == QM_PACK_byte ? 8 : bits;
@@ -69,7 +72,7 @@ QM_FN uint64_t qm_pack_eight(enum qm_pack order, int bits, const uint32_t *code)
             (uint64_t)code[i] << (order == QM_PACK_hi && bits < 8 ? (7 - i) * width : i * width);
     if (order != QM_PACK_hi || bits == 8)
         return word;
-    for (int k = 0; k < width; k++) /* the first byte is the highest so far */
+    for (int k = 0; k < width; k++) /* the first byte of `word` is its highest */
         turned |= ((word >> 8 * (width - 1 - k)) & 255u) << 8 * k;
     return turned;
 }
@@ -86,7 +89,7 @@ QM_FN void qm_unpack_eight(enum qm_pack order, int bits, uint64_t bytes, uint32_
                   ((1u << width) - 1u);
 }
 
-/* n codes of at most 8 bits; the unused bits of the last byte are 0. */
+/* Packs n codes of at most 8 bits; the unused bits of the last byte become 0. */
 QM_FN void qm_pack_codes(enum qm_pack order, int bits, const uint8_t *codes, int64_t n,
                          uint8_t *bytes)
 {
@@ -108,6 +111,7 @@ QM_FN void qm_pack_codes(enum qm_pack order, int bits, const uint8_t *codes, int
         qm_pack_put(order, bits, bytes, i, codes[i]);
 }
 
+/* Unpacks n codes of at most 8 bits. */
 QM_FN void qm_unpack_codes(enum qm_pack order, int bits, const uint8_t *bytes, int64_t n,
                            uint8_t *codes)
 {

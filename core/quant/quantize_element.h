@@ -1,7 +1,7 @@
-/* quantize_element.h - one element between float and code: the axes of a quantizer composed (dual).
+/* quantize_element.h - Encodes and decodes one element: the axes of a quantizer composed (dual).
  *
- * The defining form.  The loops of encode.c, decode.c and simd.c give the same bits faster; kernels
- * call it with quantizers that are constants, so that every switch in it folds. */
+ * This is the defining form.  The loops of encode.c, decode.c and simd.c give the same bits faster.
+ * Kernels call it with constant quantizers, so that the compiler resolves every switch. */
 #ifndef QM_QUANT_QUANTIZE_ELEMENT_H
 #define QM_QUANT_QUANTIZE_ELEMENT_H
 
@@ -16,10 +16,11 @@
 #include "core/quant/search.h"
 #include "core/quant/unit.h"
 
-/* How a slot without codes keeps its floats. */
+/* The float format of a slot without codes. */
 enum qm_plain { QM_PLAIN_f32, QM_PLAIN_bf16, QM_PLAIN_f16 };
 
-/* Plain data; compare field by field (qm_quantizer_equal). bits == 0: no codes, see `plain`. */
+/* One choice per axis.  Plain data; compare with qm_quantizer_equal.  bits == 0 means no codes: the
+ * slot keeps floats of format `plain`. */
 struct qm_quantizer {
     enum qm_plain plain;
     enum qm_map map;
@@ -34,7 +35,7 @@ struct qm_quantizer {
     enum qm_pack pack;
 };
 
-/* What a slot without codes keeps of x. */
+/* x rounded to a plain format, to nearest even. */
 QM_FN float qm_plain_of(enum qm_plain plain, float x)
 {
     return plain == QM_PLAIN_bf16  ? qm_bf16_to_float(qm_float_to_bf16(x))
@@ -44,19 +45,20 @@ QM_FN float qm_plain_of(enum qm_plain plain, float x)
 
 /* ---- scales --------------------------------------------------------------------------------- */
 
-/* What the maximum of a group is taken of. */
+/* |curve(x)|, of which the maximum of a group is taken; 0 for a NaN that the maximum skips. */
 QM_FN float qm_magnitude(const struct qm_quantizer *q, float x)
 {
     float u = fabsf(qm_curve_to(q->curve, x));
     return qm_isnan(u) && q->scale.max_skips_nan ? 0.0f : u;
 }
 
-/* From the raw maximum of a group to what its elements are divided by and what is stored. */
+/* by: the divisor of a group's elements; stored: its scale. */
 struct qm_divisor {
     float by, stored;
 };
 
-/* is_short: of the last block, where that has fewer elements than the others. */
+/* The divisor of a group from its raw maximum, as scale.h says.  is_short: the group is a last
+ * block with fewer elements than the others. */
 QM_FN struct qm_divisor qm_divisor_of(const struct qm_quantizer *q, const struct qm_codebook *cb,
                                       float max, int is_short)
 {
@@ -79,6 +81,7 @@ QM_FN struct qm_divisor qm_divisor_of(const struct qm_quantizer *q, const struct
     return d;
 }
 
+/* Whether unit values are x / by; otherwise they are x * (1 / by). */
 QM_FN int qm_unit_divides(const struct qm_quantizer *q, int is_short)
 {
     return q->unit == QM_UNIT_div || (q->unit == QM_UNIT_recip_tail && is_short);
@@ -86,7 +89,7 @@ QM_FN int qm_unit_divides(const struct qm_quantizer *q, int is_short)
 
 /* ---- encoding ------------------------------------------------------------------------------- */
 
-/* The sorted position that a unit value y which is NaN gets. */
+/* The sorted position of a NaN unit value y. */
 QM_FN int qm_position_of_nan(const struct qm_quantizer *q, const struct qm_codebook *cb, float y)
 {
     if (cb->is_float && q->scale.nan == QM_NAN_low)
@@ -96,7 +99,7 @@ QM_FN int qm_position_of_nan(const struct qm_quantizer *q, const struct qm_codeb
                                          : 0;
 }
 
-/* The sorted position (not yet permuted) of unit value y.  draw: 32 random bits, where the round
+/* The sorted position (not yet permuted) of unit value y.  draw: 32 random bits, read if the round
  * draws. */
 QM_FN int qm_position(const struct qm_quantizer *q, const struct qm_codebook *cb, float y,
                       uint32_t draw)
@@ -115,12 +118,13 @@ QM_FN uint32_t qm_stored_code(const struct qm_codebook *cb, float y, int positio
     return cb->is_permuted ? cb->perm[position] : (uint32_t)position;
 }
 
-/* Whether x goes to its code without a unit value: times steps / divisor. */
+/* Whether the position comes from u * (steps / divisor), without a unit value. */
 QM_FN int qm_steps_directly(const struct qm_quantizer *q, int divides)
 {
     return q->search == QM_SEARCH_arith && !divides;
 }
 
+/* The sorted position of u = curve(x) for such quantizers; factor = steps / divisor. */
 QM_FN int qm_step_position(const struct qm_quantizer *q, const struct qm_codebook *cb, float u,
                            float factor, uint32_t draw)
 {
@@ -128,14 +132,14 @@ QM_FN int qm_step_position(const struct qm_quantizer *q, const struct qm_codeboo
                                 : qm_search_arith(q->round, 1, u, factor, cb, draw);
 }
 
-/* y of x by its group's divisor, where it has one. */
+/* The unit value of x by its group's divisor (1 for norm id). */
 QM_FN float qm_unit_of(const struct qm_quantizer *q, float x, float by, int divides)
 {
     float u = qm_curve_to(q->curve, x);
     return qm_curve_unit_to(q->curve, divides ? u / by : u * (1.0f / by));
 }
 
-/* The stored code of x by its divisor. */
+/* The stored code of x by its group's divisor. */
 QM_FN uint32_t qm_encode_one(const struct qm_quantizer *q, const struct qm_codebook *cb, float x,
                              float by, int divides, uint32_t draw)
 {
@@ -147,7 +151,8 @@ QM_FN uint32_t qm_encode_one(const struct qm_quantizer *q, const struct qm_codeb
     return qm_stored_code(cb, y, qm_position(q, cb, y, draw));
 }
 
-/* Scale word keepsign.  n_negative: values with a sign bit; n: all, a power of two. */
+/* Scale word keepsign: moves a code whose value's sign differs from x's.  n_negative: number of
+ * codes whose value has a sign bit; n: number of codes, a power of two. */
 QM_FN uint32_t qm_keep_sign(uint32_t n_negative, uint32_t n, float x, uint32_t code)
 {
     uint32_t moved = x > 0.0f ? code + 1 : code - 1;
@@ -156,7 +161,7 @@ QM_FN uint32_t qm_keep_sign(uint32_t n_negative, uint32_t n, float x, uint32_t c
 
 /* ---- decoding ------------------------------------------------------------------------------- */
 
-/* Before the scale. */
+/* The unit value of a stored code. */
 QM_FN float qm_unit_value(const struct qm_quantizer *q, const struct qm_codebook *cb, uint32_t code)
 {
     float y = cb->is_float      ? qm_e4m3_to_float((uint8_t)code)
@@ -165,7 +170,7 @@ QM_FN float qm_unit_value(const struct qm_quantizer *q, const struct qm_codebook
     return qm_curve_unit_from(q->curve, y);
 }
 
-/* After it. */
+/* The decoded value of y = unit value times scale. */
 QM_FN float qm_finish_value(const struct qm_quantizer *q, const struct qm_codebook *cb, float y)
 {
     return qm_curve_from(q->curve, cb->post != 1.0f ? y * cb->post : y);

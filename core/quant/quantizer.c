@@ -1,4 +1,4 @@
-/* quantizer.c - the composition of the axes: whole tensors, bytes, and what runs in one loop. */
+/* quantizer.c - Encodes whole tensors, packs codes, and says which codecs have fused loops. */
 #include "core/quant/quantizer.h"
 
 #include "core/quant/quantizer_internal.h"
@@ -45,10 +45,11 @@ void qm_unpack_range(const struct qm_codec *c, const uint8_t *bytes, int64_t n, 
 
 /* ---- packed blocks ------------------------------------------------------------------------- */
 
-static int has_lanes(enum qm_curve curve)
+/* Whether the vector loops know the curve. */
+static int is_simd_curve(enum qm_curve curve)
 {
 #define X(name) || curve == QM_CURVE_##name
-    return 0 QM_LANES_CURVES(X);
+    return 0 QM_SIMD_CURVES(X);
 #undef X
 }
 
@@ -56,7 +57,7 @@ int qm_codec_is_fused(const struct qm_codec *c)
 {
     const struct qm_scale_rule *r = &c->q.scale;
     return (c->q.bits == 4 || c->q.bits == 8) && c->q.norm == QM_NORM_block &&
-           c->q.block % 2 == 0 && has_lanes(c->q.curve) && c->q.pack != QM_PACK_byte &&
+           c->q.block % 2 == 0 && is_simd_curve(c->q.curve) && c->q.pack != QM_PACK_byte &&
            c->has_edges && c->cb.post == 1.0f && !r->nest &&
            (c->cb.is_float ? c->q.round == QM_ROUND_even : !c->cb.is_permuted) &&
            !(c->q.search == QM_SEARCH_arith && c->q.unit != QM_UNIT_div);
@@ -68,7 +69,7 @@ int qm_codec_has_slopes(const struct qm_codec *c, const struct qm_shape *shape)
     return c->q.bits == 4 && c->q.norm == QM_NORM_rank1 && shape->rank == 2 &&
            shape->dim[1] % 64 == 0 && c->q.curve == QM_CURVE_none && c->q.pack != QM_PACK_byte &&
            c->q.unit == QM_UNIT_div && c->q.search != QM_SEARCH_arith && c->has_edges &&
-           c->cells.usable && c->cb.post == 1.0f && c->cb.over == 0.0f && c->cb.gain >= 1.0f &&
+           c->edge_lut.usable && c->cb.post == 1.0f && c->cb.over == 0.0f && c->cb.gain >= 1.0f &&
            !c->cb.is_float && !c->cb.is_permuted && !c->has_steps && r->cap == 0.0f &&
            r->zero < 0 && !r->f16 && !r->nest && !r->keep_sign && !r->max_skips_nan;
 }
@@ -77,6 +78,6 @@ void qm_unit_slopes(const struct qm_codec *c, int64_t n_scales, const float *sta
 {
     for (int64_t i = 0; i < n_scales; i++) {
         float by = qm_codec_divisor(c, stat[i], 0).by;
-        slope[i] = by > 0.0f ? QM_CELL_SLOPE / by : INFINITY;
+        slope[i] = by > 0.0f ? QM_EDGE_LUT_SLOPE / by : INFINITY;
     }
 }

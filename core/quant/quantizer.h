@@ -1,18 +1,21 @@
-/* quantizer.h - a quantizer: one choice per axis, written as one string.
+/* quantizer.h - Quantizers and codecs: parsing, encoding, decoding.
  *
- *     MAP:BITSs|u / NORM[:BLOCK] / SEARCH / ROUND [/ option]...        dyn:4s/block:128/bisect/mid/lo
+ * A quantizer is one choice per axis, written as one string:
  *
- * "f32" alone is the identity; "bf16" and "f16" alone keep plain floats of 16 bits, each rounded to
- * nearest even where it is stored (the states torch gives small tensors of bfloat16 parameters).  Words may come in any order after the map; qm_quantizer_print
- * gives the canonical one, which parses back to the same value.  Axes and their files:
+ *     MAP:BITSs|u / NORM[:BLOCK] / SEARCH / ROUND [/ option]...    dyn:4s/block:128/bisect/mid/lo
+ *
+ * "f32" alone is the identity.  "bf16" and "f16" alone keep plain floats of 16 bits, rounded to
+ * nearest even when they are stored, as torch keeps the states of small tensors of bfloat16
+ * parameters.  Words may come in any order after the map; qm_quantizer_print gives the canonical
+ * order, which parses back to an equal quantizer.  Axes and their files:
  *
  *     map     core/quant/map.h       which real value each code means
  *     norm    core/quant/norm.h      which elements share a scale
  *     search  core/quant/search.h    how the nearest code is found
  *     round   core/quant/round.h     which end of the cell is taken
  *     unit    core/quant/unit.h      how x becomes x / scale
- *     scale   core/quant/scale.h     how the scale is stored: dtype, floor, NaN, zero block, nesting
- *     curve   core/quant/curve.h     what is applied before the scale is taken
+ *     scale   core/quant/scale.h     how the scale is stored: dtype, floor, NaN, zero block, nest
+ *     curve   core/quant/curve.h     which function is applied before the scale is taken
  *     pack    core/quant/pack.h      how codes become bytes
  */
 #ifndef QM_QUANT_QUANTIZER_H
@@ -36,88 +39,97 @@ char *qm_quantizer_print(const struct qm_quantizer *q, char *text);
 
 int qm_quantizer_equal(const struct qm_quantizer *a, const struct qm_quantizer *b);
 
-/* Replaces one axis: axis "map" ("nf4", which keeps width and sign, or "dyn:8u"), "norm"
- * ("block:64"), "curve", "search", "round", "unit", "pack", or "scale" (its words, separated by '/',
- * instead of all present ones; "none" for none).  Does not ask whether the result is applicable. */
+/* Replaces the choice of one axis.  axis: "map" (value "nf4", which keeps width and sign, or
+ * "dyn:8u"), "norm" ("block:64"), "curve", "search", "round", "unit", "pack", or "scale" (all its
+ * words, separated by '/', or "none").  Does not check whether the result is applicable. */
 qm_status qm_quantizer_set(struct qm_quantizer *q, const char *axis, const char *value);
 
-/* QM_OK, or QM_BAD_ARG with the reason why this composition makes no sense ("arith needs an
- * evenly spaced map, nf4 is not").  Every axis can be replaced alone and asked again. */
+/* QM_OK, or QM_BAD_ARG with the reason why this composition makes no sense ("search arith needs an
+ * evenly spaced map with a step; nf4 is not"). */
 qm_status qm_quantizer_applicable(const struct qm_quantizer *q);
 
-/* A quantizer with its tables built: what encoding and decoding need.  Owns nothing; plain data of
- * about 6 KiB; build once, share between threads. */
+/* A quantizer with its tables, as encoding and decoding need it.  Plain data of about 6 KiB that
+ * owns nothing; build it once and share it between threads. */
 struct qm_codec {
     struct qm_quantizer q;
     struct qm_codebook cb;
-    /* edge[k] = the smallest float32 y whose code (as sorted position) is above k, found with the
-     * search and round themselves over ordered bits.  So code = number of edges <= y, exactly, for
-     * every deterministic search and round but arith: one comparison kernel serves them all. */
+    /* edge[k] = the smallest float32 y whose code (as sorted position) is above k, found by
+     * bisection over ordered bits with the search and round themselves.  So code = number of edges
+     * <= y, exactly, for every deterministic search and round, and one comparison loop serves them
+     * all; quantizers of qm_steps_directly have no unit value y. */
     float edge[255];
     int has_edges;
-    /* The same edges as vectors want them, +Inf where there is none. */
+    /* The edges as the vector loops read them; +Inf stands for an edge that does not exist. */
     float level[4][16]; /* n <= 16: the levels of a bisection, each highest first and repeated */
     float fan[8][32];   /* n > 16: fan[j][k] = edge[8 k + j] */
-    struct qm_edge_lines segments; /* n = 256; for n <= 128 not usable */
-    struct qm_cells cells;         /* n <= 16 */
-    int n_negative;                /* entries with a sign bit, where the scale word is keepsign */
-    /* n > 16: position = floor(y steps + 1/2) - base, each operation rounded, cut to the map. */
+    struct qm_edge_lines edge_lines; /* usable for n = 256 only */
+    struct qm_edge_lut edge_lut;     /* usable for n <= 16 only */
+    int n_negative;                  /* number of values with a sign bit */
+    /* n > 16: whether position = floor(y steps + 1/2) - base, each operation rounded, clamped to
+     * the map. */
     int has_steps;
 };
 
+/* Builds the tables of q; fails as qm_quantizer_applicable does. */
 qm_status qm_codec_init(struct qm_codec *c, const struct qm_quantizer *q);
 
-/* After cb was replaced (a table of the caller's own): computes the edges anew. */
+/* Computes the edges anew, after the caller has replaced the table cb. */
 void qm_codec_rebuild(struct qm_codec *c);
 
-/* Edges decide unit values up to this magnitude. */
+/* The largest magnitude of unit values that the edges cover. */
 float qm_codec_limit(const struct qm_codec *c);
 
-/* A codec from a string; for tests and tools. */
+/* Builds a codec from a quantizer string. */
 qm_status qm_codec_parse(struct qm_codec *c, const char *text);
 
-/* What a slot without codes keeps of x[n], in place; f32: x itself. */
+/* Rounds x[n] to a plain format, in place. */
 void qm_plain_round(enum qm_plain plain, int64_t n, float *x);
 
-/* QM_BAD_ARG names the first of n unpacked codes that the map does not have. */
+/* QM_OK, or QM_BAD_ARG with the first of n unpacked codes that the map does not have. */
 qm_status qm_codec_codes_exist(const struct qm_codec *c, const uint8_t *codes, int64_t n);
 
-/* Number of scales that a tensor of this shape has (0 elements: 0 scales).
- * tensor 1; row dim[0]; col dim[1] (1-D: QM_BAD_ARG is for qm_codec_fits); block ceil(n / block);
- * rank1 sum of dims for 2-D and more, ceil(n / 128) for 1-D; norm_two_scales.h: rank1block, rowcol,
- * colrow. */
+/* Number of scales of a tensor of this shape, which qm_codec_fits has accepted; 0 for 0 elements.
+ *
+ *     tensor  1
+ *     row     dim[0]
+ *     col     dim[1]
+ *     block   ceil(n / block), times qm_block_numbers
+ *     rank1   sum of dims; ceil(n / 128) for 1-D
+ *     rank1block, rowcol, colrow: see norm_two_scales.h */
 int64_t qm_scale_count(const struct qm_codec *c, const struct qm_shape *shape);
 
-/* Numbers that a block keeps among the scales: 1; with curve allog 2, its span and its low end. */
+/* Numbers that a block stores among the scales: 1, or with curve allog 2 (span and least log2). */
 int qm_block_numbers(const struct qm_codec *c);
 
-/* Bytes of packed codes for n elements: ceil(n * bits / 8) (pack "byte": n). */
+/* Bytes of packed codes for n elements: ceil(n * bits / 8), or n with pack "byte". */
 int64_t qm_code_bytes(const struct qm_codec *c, int64_t n);
 
-/* Bytes that the state of this shape really costs: packed codes, scales, and for nested scales
- * their codes, second-level scales and the offset.  "f32": 4 per element; "bf16", "f16": 2. */
+/* Bytes of a stored state of this shape: packed codes and scales; for nested scales their codes,
+ * the second-level scales and the mean.  "f32" takes 4 bytes per element, "bf16" and "f16" 2. */
 int64_t qm_state_bytes(const struct qm_codec *c, const struct qm_shape *shape);
 
-/* QM_OK, or why this shape cannot be encoded (col on a 1-D tensor, rank1 on a scalar). */
+/* QM_OK, or QM_BAD_ARG with the reason why this shape cannot be encoded (col on a 1-D tensor, rank1
+ * on a scalar). */
 qm_status qm_codec_fits(const struct qm_codec *c, const struct qm_shape *shape);
 
-/* Encoding in ranges, so that a tensor larger than memory can be streamed.
+/* Encoding and decoding in ranges, so that a tensor larger than memory can be streamed.
  *
- * qm_fold: the statistic of elements [from, from + n) of the flattened tensor is folded by maximum
- *   into stat[qm_scale_count], which starts at 0.  Ranges may come in any order and be folded by
- *   several threads into copies that are merged by qm_fold_merge.  Maxima on bits: NaN above Inf.
- * qm_scales: stat becomes the stored scales, as they decode (floor, cap, gain, dtype rounding,
- *   nesting).  n: elements of the tensor.  stat and scales may be the same array.
- * qm_encode_range: unpacked codes (one byte each) of a range, from the raw maxima in stat; draws is
- *   used by round = stoch only (else NULL): the draw of element i is qm_draw(draws, i).
- * qm_decode_range: from codes and stored scales.
+ * qm_fold folds the elements [from, from + n) of the flattened tensor by maximum into the statistic
+ *   stat[qm_scale_count], which starts at 0.  Ranges may come in any order, and several threads may
+ *   fold into copies that qm_fold_merge merges.  Maxima are taken of bits: NaN is above Inf.
+ * qm_scales turns stat into the stored scales as they decode (floor, cap, gain, dtype rounding,
+ *   nesting).  stat and scales may be the same array.
+ * qm_encode_range writes the unpacked codes (one byte each) of a range from the raw maxima in stat.
+ *   draws is read by round = stoch and dither only (else NULL): the draw of element i is
+ *   qm_draw(draws, i).
+ * qm_decode_range decodes a range from unpacked codes and stored scales.
  *
  * For norms with blocks a range must start on a block boundary.  x, codes, out: n elements. */
 void qm_fold(const struct qm_codec *c, const struct qm_shape *shape, int64_t from, int64_t n,
              const float *x, float *stat);
-/* Norms that divide by a scale before the next one is taken (rowcol, colrow) want a second fold of
- * all elements once the first is complete and merged: qm_folds says 2, and qm_fold_again folds
- * into the same stat; for other norms 1, and nothing is folded. */
+/* Norms that divide by one scale before they take the next (rowcol, colrow) need a second fold of
+ * all elements after the first is complete and merged.  qm_folds returns 2 for them, else 1;
+ * qm_fold_again folds into the same stat, and does nothing for other norms. */
 int qm_folds(const struct qm_codec *c);
 void qm_fold_again(const struct qm_codec *c, const struct qm_shape *shape, int64_t from, int64_t n,
                    const float *x, float *stat);
@@ -130,40 +142,42 @@ void qm_encode_range(const struct qm_codec *c, const struct qm_shape *shape, int
 void qm_decode_range(const struct qm_codec *c, const struct qm_shape *shape, int64_t from,
                      int64_t n, const uint8_t *codes, const float *scales, float *out);
 
-/* The whole tensor at once: fold, scales, encode.  codes: unpacked, numel bytes; scales:
- * qm_scale_count floats.  The caller owns every buffer.
- * NaN and Inf go by the scale words (scale.h); inside the map's range round = mid errs by half a
- * code gap times the scale, plus float rounding.  Source: arXiv:2110.02861, section 2.1. */
+/* Encode or decode a whole tensor at once.  codes: unpacked, numel bytes; scales: qm_scale_count
+ * floats; the caller owns every buffer.  The scale words (scale.h) say what NaN and Inf become.
+ * Inside the map's range the error of round = mid is at most half the gap between two codes times
+ * the scale, plus float rounding.  Source: arXiv:2110.02861, section 2.1. */
 qm_status qm_encode(const struct qm_codec *c, const struct qm_shape *shape, const float *x,
                     const struct qm_draws *draws, uint8_t *codes, float *scales);
 void qm_decode(const struct qm_codec *c, const struct qm_shape *shape, const uint8_t *codes,
                const float *scales, float *out);
 
-/* n codes to their packed bytes and back, from a byte boundary on; unused bits are 0. */
+/* Pack and unpack n codes from a byte boundary on; unused bits are 0. */
 void qm_pack_range(const struct qm_codec *c, const uint8_t *codes, int64_t n, uint8_t *bytes);
 void qm_unpack_range(const struct qm_codec *c, const uint8_t *bytes, int64_t n, uint8_t *codes);
 
-/* Packed state, for engines: whole blocks of codecs that qm_codec_is_fused (norm block of even size,
- * 4 bits or 8, deterministic; not every map, curve and scale word), n elements from a block boundary on; the
- * last block of the tensor may be short.  scales: the blocks' own. */
+/* Encode and decode packed states: n elements from a block boundary on, of which the last block may
+ * be short; scales: one per block.  qm_codec_is_fused says whether the codec has these loops: norm
+ * block of even size, 4 or 8 bits, a deterministic round; not every map, curve and scale word. */
 int qm_codec_is_fused(const struct qm_codec *c);
 void qm_encode_blocks(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed,
                       float *scales);
 void qm_decode_blocks(const struct qm_codec *c, const uint8_t *packed, const float *scales,
                       int64_t n, float *out);
 
-/* One block of at most c->q.block elements, whatever is in it. */
+/* Encodes one block of at most c->q.block elements; any floats, NaN and Inf included. */
 void qm_encode_block(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed,
                      float *scale);
 
-/* Norm rank1 of matrices in registers: 4 bits, divided and searched by core/quant/edge_lut.h.  slope[i] =
- * QM_CELL_SLOPE over what the raw maximum stat[i] makes divisors, Inf for 0 and NaN: the larger one of a
- * row's and a column's belongs to the smaller maximum, and 0 or Inf to elements that are not ordinary. */
+/* Norm rank1 of matrices at 4 bits, divided and searched at once by core/quant/edge_lut.h.
+ * qm_codec_has_slopes says whether the codec and the shape allow it.  qm_unit_slopes sets slope[i]
+ * = QM_EDGE_LUT_SLOPE / d, where d is the divisor of the raw maximum stat[i], and Inf where d is 0
+ * or NaN.  The larger of a row's and a column's slope belongs to the smaller maximum; elements
+ * whose slope is 0 or Inf are not ordinary (simd.h). */
 int qm_codec_has_slopes(const struct qm_codec *c, const struct qm_shape *shape);
 void qm_unit_slopes(const struct qm_codec *c, int64_t n_scales, const float *stat, float *slope);
 
-/* One element, the slow and defining form: the sorted position (not yet permuted) of unit value
- * y.  draw: 32 random bits, for round = stoch. */
+/* The sorted position (not yet permuted) of unit value y, in the slow and defining form.  draw: 32
+ * random bits, for rounds that draw. */
 int qm_code_of(const struct qm_codec *c, float y, uint32_t draw);
 
 #endif

@@ -1,17 +1,19 @@
-/* quantizer_internal.h - what the files of the quantizer share: quantizer.c, scale_layout.c, statistic.c, encode.c, decode.c. */
+/* quantizer_internal.h - Declarations shared by the sources that implement quantizer.h. */
 #ifndef QM_QUANT_QUANTIZER_INTERNAL_H
 #define QM_QUANT_QUANTIZER_INTERNAL_H
 
 #include "core/quant/quantizer.h"
 
-enum { QM_PIECE = 1024 }; /* elements held in L1 between two phases */
+enum { QM_PIECE = 1024 }; /* elements that stay in L1 between two loops over them */
 
-/* scale_layout.c: the norm that a shape really gets, and its block. */
+/* The norm that is used for this shape, and its block size: rank1 and rank1block of one dimension
+ * are block:128, rank1block of more than two is rank1. */
 enum qm_norm qm_norm_for(const struct qm_codec *c, const struct qm_shape *shape, int64_t *block);
 
-/* statistic.c: maximum over a run that shares one scale. */
+/* The raw maximum of n elements that share one scale. */
 float qm_run_max(const struct qm_codec *c, const float *x, int64_t n);
 
+/* The larger of two statistics by their bits: NaN is above Inf. */
 static inline float qm_larger(float a, float b) { return qm_bits(a) > qm_bits(b) ? a : b; }
 
 static inline struct qm_divisor qm_codec_divisor(const struct qm_codec *c, float max, int is_short)
@@ -19,8 +21,8 @@ static inline struct qm_divisor qm_codec_divisor(const struct qm_codec *c, float
     return qm_divisor_of(&c->q, &c->cb, max, is_short);
 }
 
-/* Walks [from, from + n) in runs that lie in one row of the last axis; at[] is the index of the
- * run's first element. */
+/* Walks the elements [from, from + n) in runs that lie in one row of the last axis.  at[]: index of
+ * the run's first element; run: its length; left: elements from there on. */
 struct qm_runs {
     const struct qm_shape *shape;
     int64_t at[QM_MAX_RANK], left, run;
@@ -52,15 +54,15 @@ static inline void qm_runs_next(struct qm_runs *w)
     w->run = w->shape->dim[last] < w->left ? w->shape->dim[last] : w->left;
 }
 
-/* Whether the elements of a run have scales of their own. */
-static inline int qm_is_each(enum qm_norm norm, const struct qm_shape *shape)
+/* Whether each element of a run has its own scale. */
+static inline int qm_scale_is_per_element(enum qm_norm norm, const struct qm_shape *shape)
 {
     return norm == QM_NORM_rank1 || (norm == QM_NORM_col && shape->rank == 2) ||
            (norm == QM_NORM_row && shape->rank == 1);
 }
 
-/* The smallest of the scales of all axes but the last, which a run shares; NaN where one is, as
- * torch.min.  *scales moves on to those of the last axis. */
+/* The smallest scale of all axes but the last, which a run shares; NaN if one of them is, as with
+ * torch.min.  Advances *scales to the scales of the last axis. */
 static inline float qm_rank1_others(const struct qm_runs *w, const float **scales)
 {
     float m = INFINITY;

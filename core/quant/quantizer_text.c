@@ -1,4 +1,4 @@
-/* quantizer_text.c - quantizers as strings: parsing, printing, and what may be composed. */
+/* quantizer_text.c - Parses and prints quantizers, and says which compositions make sense. */
 #include "core/quant/quantizer.h"
 
 #include <stdlib.h>
@@ -47,7 +47,8 @@ static const char *const plain_names[] = {"f32", "bf16", "f16"};
 /* Every word that may follow the map, for suggestions. */
 static const char *const words[] = {
 #define X(name, ...) #name,
-    QM_NORM_LIST(X) QM_CURVE_LIST(X) QM_SEARCH_LIST(X) QM_ROUND_LIST(X) QM_UNIT_LIST(X) QM_PACK_LIST(X)
+    QM_NORM_LIST(X) QM_CURVE_LIST(X) QM_SEARCH_LIST(X)
+    QM_ROUND_LIST(X) QM_UNIT_LIST(X) QM_PACK_LIST(X)
 #undef X
     "logblock", "guard",   "cap",      "zero", "least", "maxskip",
     "nantop",   "nanzero", "keepsign", "f16", "f16both", "nest",
@@ -56,20 +57,71 @@ static const char *const words[] = {
 
 enum { COUNT_WORDS = sizeof words / sizeof *words };
 
-/* Which axes a string has named so far; a second word for one of them is an error. */
-struct seen {
-    int norm, curve, search, round, unit, pack, floor, guard, cap, zero, least, skip, nan, sign,
-        f16, nest;
+/* The settings of a quantizer string, each of which may occur once. */
+#define SETTING_LIST(X)                                                                   \
+    X(norm)                                                                               \
+    X(curve) X(search) X(round) X(unit) X(pack) X(floor) X(guard) X(cap) X(zero) X(least) \
+        X(maxskip) X(nan) X(sign) X(f16) X(nest)
+enum setting {
+#define X(name) SET_##name,
+    SETTING_LIST(X)
+#undef X
+        SETTINGS
+};
+static const char *const setting_names[] = {
+#define X(name) #name,
+    SETTING_LIST(X)
+#undef X
 };
 
-static qm_status once(int *flag, const char *axis, const char *word)
+/* The axes whose word is one of their names. */
+static const struct {
+    enum setting setting;
+    int count;
+    const char *const *names;
+} choices[] = {{SET_curve, QM_CURVE_COUNT, curve_names},
+               {SET_search, QM_SEARCH_COUNT, search_names},
+               {SET_round, QM_ROUND_COUNT, round_names},
+               {SET_unit, QM_UNIT_COUNT, unit_names},
+               {SET_pack, QM_PACK_COUNT, pack_names}};
+enum { CHOICES = sizeof choices / sizeof *choices };
+
+/* The words of axis scale. */
+struct scale_word {
+    const char *word;
+    enum setting setting;
+    enum { FLAG, WHOLE, REAL } value; /* nothing, a whole or a positive number after ':' */
+    int number; /* FLAG: the member's value; WHOLE: the least number allowed */
+};
+static const struct scale_word scale_words[] = {
+    {"floor", SET_floor, REAL, 0},
+    {"guard", SET_guard, REAL, 0},
+    {"cap", SET_cap, REAL, 0},
+    {"zero", SET_zero, WHOLE, 0},
+    {"least", SET_least, WHOLE, 1},
+    {"nest", SET_nest, WHOLE, 1},
+    {"maxskip", SET_maxskip, FLAG, 1},
+    {"nantop", SET_nan, FLAG, QM_NAN_top},
+    {"nanzero", SET_nan, FLAG, QM_NAN_zero},
+    {"keepsign", SET_sign, FLAG, 1},
+    {"f16", SET_f16, FLAG, QM_F16_stored},
+    {"f16both", SET_f16, FLAG, QM_F16_both},
+};
+enum { SCALE_WORDS = sizeof scale_words / sizeof *scale_words };
+
+/* How often a string has said each setting so far. */
+struct seen {
+    int count[SETTINGS];
+};
+
+static qm_status once(struct seen *s, enum setting setting, const char *word)
 {
-    if ((*flag)++)
-        return qm_fail(QM_BAD_ARG, "second %s word '%s'", axis, word);
+    if (s->count[setting]++)
+        return qm_fail(QM_BAD_ARG, "second %s word '%s'", setting_names[setting], word);
     return QM_OK;
 }
 
-/* A positive whole number after "word:". */
+/* Reads the whole number of at least `least` after "word:". */
 static qm_status read_count(const char *word, const char *value, int64_t least, int64_t *out)
 {
     char *end;
@@ -81,6 +133,7 @@ static qm_status read_count(const char *word, const char *value, int64_t least, 
     return QM_OK;
 }
 
+/* Reads the positive number after "word:". */
 static qm_status read_float(const char *word, const char *value, float *out)
 {
     char *end;
@@ -98,93 +151,87 @@ static qm_status no_value(const char *word, const char *value)
     return value ? qm_fail(QM_BAD_ARG, "'%s' takes no value", word) : QM_OK;
 }
 
+/* Reads a word of axis scale. */
+static qm_status read_scale_word(struct qm_scale_rule *r, struct seen *s,
+                                 const struct scale_word *w, const char *value)
+{
+    int64_t n = w->number;
+    float v = 0.0f;
+    QM_TRY(once(s, w->setting, w->word));
+    if (w->value == WHOLE)
+        QM_TRY(read_count(w->word, value, w->number, &n));
+    if (w->value == REAL)
+        QM_TRY(read_float(w->word, value, &v));
+    int clipped = (int)(n < 1 << 16 ? n : 1 << 16); /* beyond the codes of every map */
+    switch (w->setting) {
+    case SET_floor: r->floor = v; break;
+    case SET_guard: r->guard = v; break;
+    case SET_cap: r->cap = v; break;
+    case SET_zero: r->zero = clipped; break;
+    case SET_least: r->least = clipped; break;
+    case SET_nest: r->nest = n; break;
+    case SET_maxskip: r->max_skips_nan = 1; break;
+    case SET_nan: r->nan = (enum qm_nan)clipped; break;
+    case SET_sign: r->keep_sign = 1; break;
+    case SET_f16: r->f16 = (enum qm_f16)clipped; break;
+    default: break;
+    }
+    return QM_OK;
+}
+
+static void choose(struct qm_quantizer *q, enum setting setting, int choice)
+{
+    switch (setting) {
+    case SET_curve: q->curve = (enum qm_curve)choice; break;
+    case SET_search: q->search = (enum qm_search)choice; break;
+    case SET_round: q->round = (enum qm_round)choice; break;
+    case SET_unit: q->unit = (enum qm_unit)choice; break;
+    case SET_pack: q->pack = (enum qm_pack)choice; break;
+    default: break;
+    }
+}
+
+static const struct scale_word *find_scale_word(const char *word)
+{
+    for (int i = 0; i < SCALE_WORDS; i++)
+        if (strcmp(word, scale_words[i].word) == 0)
+            return &scale_words[i];
+    return NULL;
+}
+
+/* Reads one word after the map.  value: the text after ':', or NULL. */
 static qm_status read_word(struct qm_quantizer *q, struct seen *s, const char *word,
                            const char *value)
 {
-    int i;
-    int64_t count = 0;
+    const struct scale_word *w = find_scale_word(word);
+    int i = FIND(norm_names, word);
     if (strcmp(word, "logblock") == 0) {
-        QM_TRY(once(&s->norm, "norm", word));
-        QM_TRY(once(&s->curve, "curve", word));
+        QM_TRY(once(s, SET_norm, word));
+        QM_TRY(once(s, SET_curve, word));
         q->norm = QM_NORM_block;
         q->curve = QM_CURVE_log2;
         return read_count(word, value, 1, &q->block);
     }
-    if ((i = FIND(norm_names, word)) >= 0) {
-        QM_TRY(once(&s->norm, "norm", word));
+    if (i >= 0) {
+        QM_TRY(once(s, SET_norm, word));
         q->norm = (enum qm_norm)i;
         return qm_norm_has_block(q->norm) ? read_count(word, value, 1, &q->block)
                                           : no_value(word, value);
     }
-    if (strcmp(word, "floor") == 0 && value) { /* the rounding of this name takes no value */
-        QM_TRY(once(&s->floor, "floor", word));
-        return read_float(word, value, &q->scale.floor);
-    }
-    if (strcmp(word, "guard") == 0) {
-        QM_TRY(once(&s->guard, "guard", word));
-        return read_float(word, value, &q->scale.guard);
-    }
-    if (strcmp(word, "cap") == 0) {
-        QM_TRY(once(&s->cap, "cap", word));
-        return read_float(word, value, &q->scale.cap);
-    }
-    if (strcmp(word, "zero") == 0) {
-        QM_TRY(once(&s->zero, "zero", word));
-        QM_TRY(read_count(word, value, 0, &count));
-        q->scale.zero = (int)(count < 1 << 16 ? count : 1 << 16);
-        return QM_OK;
-    }
-    if (strcmp(word, "least") == 0) {
-        QM_TRY(once(&s->least, "least", word));
-        QM_TRY(read_count(word, value, 1, &count));
-        q->scale.least = (int)(count < 1 << 16 ? count : 1 << 16);
-        return QM_OK;
-    }
-    if (strcmp(word, "nest") == 0) {
-        QM_TRY(once(&s->nest, "nest", word));
-        return read_count(word, value, 1, &q->scale.nest);
-    }
+    int is_round = w && w->setting == SET_floor && !value; /* "floor" alone is a round */
+    if (w && w->value != FLAG && !is_round)
+        return read_scale_word(&q->scale, s, w, value);
     QM_TRY(no_value(word, value));
-    if ((i = FIND(curve_names, word)) >= 0) {
-        q->curve = (enum qm_curve)i;
-        return once(&s->curve, "curve", word);
-    }
-    if ((i = FIND(search_names, word)) >= 0) {
-        q->search = (enum qm_search)i;
-        return once(&s->search, "search", word);
-    }
-    if ((i = FIND(round_names, word)) >= 0) {
-        q->round = (enum qm_round)i;
-        return once(&s->round, "round", word);
-    }
-    if ((i = FIND(unit_names, word)) >= 0) {
-        q->unit = (enum qm_unit)i;
-        return once(&s->unit, "unit", word);
-    }
-    if ((i = FIND(pack_names, word)) >= 0) {
-        q->pack = (enum qm_pack)i;
-        return once(&s->pack, "pack", word);
-    }
-    if (strcmp(word, "maxskip") == 0) {
-        q->scale.max_skips_nan = 1;
-        return once(&s->skip, "maxskip", word);
-    }
-    if (strcmp(word, "nantop") == 0 || strcmp(word, "nanzero") == 0) {
-        q->scale.nan = word[3] == 't' ? QM_NAN_top : QM_NAN_zero;
-        return once(&s->nan, "nan", word);
-    }
-    if (strcmp(word, "keepsign") == 0) {
-        q->scale.keep_sign = 1;
-        return once(&s->sign, "sign", word);
-    }
-    if (strcmp(word, "f16") == 0 || strcmp(word, "f16both") == 0) {
-        q->scale.f16 = word[3] ? QM_F16_both : QM_F16_stored;
-        return once(&s->f16, "f16", word);
-    }
-    return qm_name_unknown("word", word, words, COUNT_WORDS);
+    for (int k = 0; k < CHOICES; k++)
+        if ((i = qm_name_find(word, choices[k].names, choices[k].count)) >= 0) {
+            choose(q, choices[k].setting, i);
+            return once(s, choices[k].setting, word);
+        }
+    return w ? read_scale_word(&q->scale, s, w, value)
+             : qm_name_unknown("word", word, words, COUNT_WORDS);
 }
 
-/* "dyn:4s" */
+/* Reads a map with its width and sign, such as "dyn:4s". */
 static qm_status read_map(struct qm_quantizer *q, const char *word, const char *value)
 {
     int i = FIND(map_names, word);
@@ -201,12 +248,27 @@ static qm_status read_map(struct qm_quantizer *q, const char *word, const char *
     return QM_OK;
 }
 
+/* Replaces the map; value "nf4" keeps width and sign, "dyn:8u" does not. */
+static qm_status set_map(struct qm_quantizer *q, char *value)
+{
+    char *colon = strchr(value, ':');
+    if (colon) {
+        *colon++ = '\0';
+        return read_map(q, value, colon);
+    }
+    int i = FIND(map_names, value);
+    if (i < 0)
+        return qm_name_unknown("map", value, map_names, QM_MAP_COUNT);
+    q->map = (enum qm_map)i;
+    return QM_OK;
+}
+
 qm_status qm_quantizer_set(struct qm_quantizer *q, const char *axis, const char *value)
 {
     static const char *const axes[] = {"map",   "norm", "curve", "search",
                                        "round", "unit", "scale", "pack"};
     char copy[256], *rest = copy, *word;
-    struct seen seen = {0};
+    struct seen seen = {{0}};
     struct qm_quantizer next = *q;
     if (qm_name_find(axis, axes, 8) < 0)
         return qm_name_unknown("axis", axis, axes, 8);
@@ -214,16 +276,7 @@ qm_status qm_quantizer_set(struct qm_quantizer *q, const char *axis, const char 
         return qm_fail(QM_BAD_ARG, "axis %s: the value is too long", axis);
     strcpy(copy, value);
     if (strcmp(axis, "map") == 0) {
-        char *colon = strchr(copy, ':');
-        int i;
-        if (colon) {
-            *colon++ = '\0';
-            QM_TRY(read_map(&next, copy, colon));
-        } else if ((i = FIND(map_names, copy)) < 0) {
-            return qm_name_unknown("map", copy, map_names, QM_MAP_COUNT);
-        } else {
-            next.map = (enum qm_map)i;
-        }
+        QM_TRY(set_map(&next, copy));
         *q = next;
         return QM_OK;
     }
@@ -235,11 +288,18 @@ qm_status qm_quantizer_set(struct qm_quantizer *q, const char *axis, const char 
             *colon++ = '\0';
         QM_TRY(read_word(&next, &seen, word, colon));
     }
-    int scale = seen.floor || seen.guard || seen.cap || seen.zero || seen.least || seen.skip ||
-                seen.nan || seen.sign || seen.f16 || seen.nest;
-    const int used[] = {0,           seen.norm,  seen.curve && !seen.norm,
-                        seen.search, seen.round, seen.unit,
-                        scale,       seen.pack};
+    int scale = 0;
+    for (int i = 0; i < SCALE_WORDS; i++)
+        scale |= seen.count[scale_words[i].setting];
+    const int *said = seen.count;
+    const int used[] = {0,
+                        said[SET_norm],
+                        said[SET_curve] && !said[SET_norm], /* logblock says both */
+                        said[SET_search],
+                        said[SET_round],
+                        said[SET_unit],
+                        scale,
+                        said[SET_pack]};
     for (int i = 0; i < 8; i++)
         if (used[i] && strcmp(axis, axes[i]) != 0)
             return qm_fail(QM_BAD_ARG, "'%s' is a word of axis %s, not of %s", value, axes[i],
@@ -256,7 +316,7 @@ qm_status qm_quantizer_parse(const char *text, struct qm_quantizer *out)
                              .round = QM_ROUND_mid,
                              .norm = QM_NORM_tensor,
                              .search = QM_SEARCH_bisect};
-    struct seen seen = {0};
+    struct seen seen = {{0}};
     char copy[512], *rest = copy, *word;
     qm_status st = QM_OK;
     for (int i = 0; i < 3; i++)
@@ -275,7 +335,7 @@ qm_status qm_quantizer_parse(const char *text, struct qm_quantizer *out)
             *value++ = '\0';
         st = i == 0 ? read_map(&q, word, value) : read_word(&q, &seen, word, value);
     }
-    if (st == QM_OK && !seen.norm)
+    if (st == QM_OK && !seen.count[SET_norm])
         st = qm_fail(QM_BAD_ARG, "no norm; add one such as /block:128, /rank1 or /tensor");
     if (st == QM_OK)
         st = qm_quantizer_applicable(&q);
@@ -337,6 +397,7 @@ int qm_quantizer_equal(const struct qm_quantizer *a, const struct qm_quantizer *
     return strcmp(qm_quantizer_print(a, x), qm_quantizer_print(b, y)) == 0;
 }
 
+/* Whether the search picks a code by itself, so that no round follows. */
 static int decides_alone(enum qm_search s)
 {
     return s == QM_SEARCH_ladder || s == QM_SEARCH_mids || s == QM_SEARCH_argmin ||
@@ -351,36 +412,35 @@ static int has_one_inner_zero(const struct qm_codebook *cb)
     return zeros == 1 && cb->value[0] < 0.0f && cb->value[cb->n - 1] > 0.0f;
 }
 
-qm_status qm_quantizer_applicable(const struct qm_quantizer *q)
+/* The reasons against a composition, by axis.  The first reason found is reported. */
+static qm_status search_applies(const struct qm_quantizer *q, const struct qm_codebook *cb)
 {
-    struct qm_codebook cb;
-    if (q->bits == 0)
-        return QM_OK;
-    if (!qm_map_allows(q->map, q->bits, q->sign))
-        return qm_fail(QM_BAD_ARG, "map %s does not exist at %d bits %s", map_names[q->map],
-                       q->bits, q->sign ? "signed" : "unsigned");
-    qm_codebook_build(q->map, q->bits, q->sign, &cb);
-    if (q->search == QM_SEARCH_arith && cb.steps == 0.0f)
+    if (q->search == QM_SEARCH_arith && cb->steps == 0.0f)
         return qm_fail(QM_BAD_ARG, "search arith needs an evenly spaced map with a step; %s is not",
                        map_names[q->map]);
-    if (q->search == QM_SEARCH_ladder && !cb.has_cuts)
+    if (q->search == QM_SEARCH_ladder && !cb->has_cuts)
         return qm_fail(QM_BAD_ARG, "no thresholds are published for map %s: ladder does not apply",
                        map_names[q->map]);
     if (decides_alone(q->search) && q->round != QM_ROUND_mid)
         return qm_fail(QM_BAD_ARG, "search %s decides by itself and composes with round mid only",
                        search_names[q->search]);
-    if (q->search == QM_SEARCH_grid && (q->map == QM_MAP_int || cb.is_float))
+    if (q->search == QM_SEARCH_grid && (q->map == QM_MAP_int || cb->is_float))
         return qm_fail(QM_BAD_ARG, "search grid covers [-1, 1]; map %s is in units of its own",
                        map_names[q->map]);
     if ((q->map == QM_MAP_fp4 || q->map == QM_MAP_fp4s) && q->search != QM_SEARCH_ladder &&
         q->search != QM_SEARCH_mids && q->search != QM_SEARCH_argmin)
         return qm_fail(QM_BAD_ARG, "map %s has two zeros: use search ladder, mids or argmin",
                        map_names[q->map]);
+    return QM_OK;
+}
+
+static qm_status curve_applies(const struct qm_quantizer *q, const struct qm_codebook *cb)
+{
     if ((q->map == QM_MAP_log || q->map == QM_MAP_logf) != (q->curve == QM_CURVE_log2))
         return qm_fail(QM_BAD_ARG, "map log and curve log2 (or norm logblock) need each other");
     if (q->map == QM_MAP_log && q->search != QM_SEARCH_arith)
         return qm_fail(QM_BAD_ARG, "map log is in code units: use search arith");
-    if (q->search == QM_SEARCH_lower && !has_one_inner_zero(&cb))
+    if (q->search == QM_SEARCH_lower && !has_one_inner_zero(cb))
         return qm_fail(QM_BAD_ARG,
                        "search lower keeps signs: map %s has no single zero between two "
                        "signs",
@@ -397,11 +457,16 @@ qm_status qm_quantizer_applicable(const struct qm_quantizer *q)
                        "search arith and round even, without scale words");
     if ((q->curve == QM_CURVE_log2 || q->curve == QM_CURVE_sqrt) && q->sign)
         return qm_fail(QM_BAD_ARG, "curve %s is for unsigned maps", curve_names[q->curve]);
+    return QM_OK;
+}
+
+static qm_status norm_applies(const struct qm_quantizer *q, const struct qm_codebook *cb)
+{
     if (qm_norm_has_block(q->norm) && q->block < 1)
         return qm_fail(QM_BAD_ARG, "norm %s wants a size of at least 1", norm_names[q->norm]);
     if (q->norm == QM_NORM_rowcol || q->norm == QM_NORM_colrow) {
         const struct qm_scale_rule *s = &q->scale;
-        if (q->curve != QM_CURVE_none || q->unit != QM_UNIT_div || cb.gain != 1.0f ||
+        if (q->curve != QM_CURVE_none || q->unit != QM_UNIT_div || cb->gain != 1.0f ||
             s->floor != 0.0f || s->guard != 0.0f || s->cap != 0.0f || s->zero >= 0 ||
             s->max_skips_nan || s->f16 || s->nest)
             return qm_fail(QM_BAD_ARG,
@@ -414,18 +479,38 @@ qm_status qm_quantizer_applicable(const struct qm_quantizer *q)
                        "norm rank1block takes maxima of x itself: no curve, no maxskip");
     if (q->norm != QM_NORM_block && q->unit == QM_UNIT_recip_tail)
         return qm_fail(QM_BAD_ARG, "unit recip_tail is about a short last block: norm block only");
+    return QM_OK;
+}
+
+static qm_status scale_applies(const struct qm_quantizer *q, const struct qm_codebook *cb)
+{
     if (q->scale.zero >= 1 << q->bits)
         return qm_fail(QM_BAD_ARG, "zero:%d is no code of %d bits", q->scale.zero, q->bits);
-    if (q->scale.least >= cb.n)
+    if (q->scale.least >= cb->n)
         return qm_fail(QM_BAD_ARG, "least:%d is beyond the %d codes of the map", q->scale.least,
-                       cb.n);
+                       cb->n);
     if (q->scale.least > 0 && q->search == QM_SEARCH_arith && q->unit != QM_UNIT_div)
         return qm_fail(QM_BAD_ARG, "least with search arith wants unit div");
     if (q->round == QM_ROUND_dither && q->search != QM_SEARCH_arith)
         return qm_fail(QM_BAD_ARG, "round dither adds noise to steps: search arith only");
-    if (q->scale.keep_sign && (!q->sign || cb.is_permuted || q->scale.zero >= 0))
+    if (q->scale.keep_sign && (!q->sign || cb->is_permuted || q->scale.zero >= 0))
         return qm_fail(QM_BAD_ARG, "keepsign wants a signed map in code order, and no zero:C");
     if (q->norm == QM_NORM_id && (q->scale.nest || q->scale.f16))
         return qm_fail(QM_BAD_ARG, "norm id has no scale to store");
     return QM_OK;
+}
+
+qm_status qm_quantizer_applicable(const struct qm_quantizer *q)
+{
+    struct qm_codebook cb;
+    if (q->bits == 0)
+        return QM_OK;
+    if (!qm_map_allows(q->map, q->bits, q->sign))
+        return qm_fail(QM_BAD_ARG, "map %s does not exist at %d bits %s", map_names[q->map],
+                       q->bits, q->sign ? "signed" : "unsigned");
+    qm_codebook_build(q->map, q->bits, q->sign, &cb);
+    QM_TRY(search_applies(q, &cb));
+    QM_TRY(curve_applies(q, &cb));
+    QM_TRY(norm_applies(q, &cb));
+    return scale_applies(q, &cb);
 }

@@ -1,6 +1,7 @@
 /* round.h - AXIS round: which end of the cell [lo, hi] found by the search is taken (dual).
  *
- * All work on float32 unit values.  Words: near, mid, even, away, stoch, dither, floor, ceil. */
+ * All rounds work on float32 unit values.  Words: near, mid, even, away, stoch, dither, floor,
+ * ceil. */
 #ifndef QM_QUANT_ROUND_H
 #define QM_QUANT_ROUND_H
 
@@ -25,14 +26,14 @@ enum qm_round {
         QM_ROUND_COUNT
 };
 
-/* Whether a draw decides. */
+/* Whether the round depends on a random draw. */
 QM_FN int qm_round_draws(enum qm_round which)
 {
     return which == QM_ROUND_stoch || which == QM_ROUND_dither;
 }
 
-/* 1 when the upper end is taken.  k is the lower end's code, draw 32 random bits (stoch only).
- * NaN never goes up. */
+/* 1 if the upper end hi is taken.  k: sorted position of lo; draw: 32 random bits, for stoch.  NaN
+ * never goes up.  dither is not covered: qm_search_arith adds its noise. */
 QM_FN int qm_round_up(enum qm_round which, float x, float lo, float hi, int k, uint32_t draw)
 {
     float mid = (lo + hi) * 0.5f;

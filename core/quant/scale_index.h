@@ -1,14 +1,14 @@
-/* scale_index.h - which scales an element has, by its place in the tensor (dual).
+/* scale_index.h - The indices of an element's scales, by its position in the tensor (dual).
  *
- * For norms as a shape really gets them: rank1 of one dimension is block:128, rank1block of more than
- * two is rank1.  Scales lie in the order of kernel_abi.h and norm_two_scales.h. */
+ * `norm` is the norm that is used for the shape: rank1 of one dimension is block:128, rank1block of
+ * more than two is rank1.  Scales lie in the order of kernel_abi.h and norm_two_scales.h. */
 #ifndef QM_QUANT_SCALE_INDEX_H
 #define QM_QUANT_SCALE_INDEX_H
 
 #include "core/quant/norm.h"
 
-/* Groups that an element belongs to, each with a maximum of its own. */
-QM_FN int qm_place_groups(enum qm_norm norm, int rank)
+/* The number of groups that an element belongs to, each with its own maximum. */
+QM_FN int qm_scale_index_groups(enum qm_norm norm, int rank)
 {
     switch (norm) {
     case QM_NORM_id: return 0;
@@ -20,15 +20,16 @@ QM_FN int qm_place_groups(enum qm_norm norm, int rank)
     }
 }
 
-/* The group whose scale divides first, where another one is taken of the quotient; else -1. */
-QM_FN int qm_place_first(enum qm_norm norm)
+/* rowcol and colrow: the group whose scale divides first, before the maximum of the other group is
+ * taken of the quotients; for all other norms -1. */
+QM_FN int qm_scale_index_first(enum qm_norm norm)
 {
     return norm == QM_NORM_rowcol ? 0 : norm == QM_NORM_colrow ? 1 : -1;
 }
 
-/* Index among the scales of group k of the element with these indices and flat index. */
-QM_FN int64_t qm_place_scale(enum qm_norm norm, int64_t block, const int64_t *dim,
-                             const int64_t *at, int64_t flat, int k)
+/* The index of the scale of group k, for the element with indices `at` and flat index `flat`. */
+QM_FN int64_t qm_scale_index_of(enum qm_norm norm, int64_t block, const int64_t *dim,
+                                const int64_t *at, int64_t flat, int k)
 {
     int64_t before = 0;
     switch (norm) {
@@ -50,8 +51,8 @@ QM_FN int64_t qm_place_scale(enum qm_norm norm, int64_t block, const int64_t *di
     }
 }
 
-/* The smaller of two scales; NaN where either is. */
-QM_FN float qm_place_smaller(float a, float b)
+/* The smaller of two scales; NaN if either is NaN. */
+QM_FN float qm_smaller_scale(float a, float b)
 {
     return qm_isnan(a) ? a : qm_isnan(b) ? b : a < b ? a : b;
 }

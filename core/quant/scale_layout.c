@@ -1,4 +1,4 @@
-/* scale_layout.c - which scales a tensor has, and how they are stored. */
+/* scale_layout.c - Counts the scales of a tensor, and computes them as stored. */
 #include <stdlib.h>
 
 #include "core/quant/adaptive_log.h"
@@ -35,7 +35,7 @@ qm_status qm_codec_fits(const struct qm_codec *c, const struct qm_shape *shape)
 
 int qm_block_numbers(const struct qm_codec *c)
 {
-    return c->q.curve == QM_CURVE_allog ? QM_AL_NUMBERS : 1;
+    return c->q.curve == QM_CURVE_allog ? QM_ADAPTIVE_LOG_NUMBERS : 1;
 }
 
 int64_t qm_scale_count(const struct qm_codec *c, const struct qm_shape *shape)
@@ -54,7 +54,7 @@ int64_t qm_scale_count(const struct qm_codec *c, const struct qm_shape *shape)
         return sum;
     case QM_NORM_rank1block:
     case QM_NORM_rowcol:
-    case QM_NORM_colrow: return qm_pair_count(c, shape);
+    case QM_NORM_colrow: return qm_two_scales_count(c, shape);
     default: return 0;
     }
 }
@@ -75,7 +75,8 @@ int64_t qm_state_bytes(const struct qm_codec *c, const struct qm_shape *shape)
     return bytes + s * (c->q.scale.f16 ? 2 : 4);
 }
 
-/* Scales minus their mean, through dyn:8s/block:N/grid (bitsandbytes compress_statistics). */
+/* Encodes and decodes the scales minus their mean by dyn:8s/block:N/grid (bitsandbytes
+ * compress_statistics). */
 static void nest_scales(const struct qm_codec *c, float *scales, int64_t n)
 {
     struct qm_codec inner;
@@ -111,9 +112,9 @@ void qm_scales(const struct qm_codec *c, const struct qm_shape *shape, const flo
                float *scales)
 {
     int64_t block, n = qm_shape_numel(shape), count = qm_scale_count(c, shape);
-    for (int64_t i = 0; c->q.curve == QM_CURVE_allog && i < count; i += QM_AL_NUMBERS) {
-        float of[QM_AL_NUMBERS] = {stat[i], stat[i + 1]};
-        qm_al_numbers(of, &scales[i], &scales[i + 1]);
+    for (int64_t i = 0; c->q.curve == QM_CURVE_allog && i < count; i += QM_ADAPTIVE_LOG_NUMBERS) {
+        float of[QM_ADAPTIVE_LOG_NUMBERS] = {stat[i], stat[i + 1]};
+        qm_adaptive_log_numbers(of, &scales[i], &scales[i + 1]);
     }
     if (c->q.curve == QM_CURVE_allog)
         return;

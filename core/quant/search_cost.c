@@ -1,4 +1,4 @@
-/* search_cost.c - searches by their own routines, and what they cost. */
+/* search_cost.c - The cost of each search, and the table of search loops. */
 #include "core/quant/search_loops.h"
 
 QM_ISA_TABLE(const struct qm_searches, qm_searches)

@@ -1,7 +1,8 @@
-/* search_loops.c - compiled once per instruction set (QM_ISA).
+/* search_loops.c - Implements each search as a loop over elements; compiled per instruction set.
  *
- * Every loop runs over a chunk of elements inside and over table entries or levels outside, so
- * that compilers vectorize it; lookups become gathers or permutes where there are any. */
+ * The inner loop of a search runs over a chunk of elements, the outer one over table entries or
+ * levels, so that compilers vectorize the inner one.  Lookups become gathers or permutes where the
+ * instruction set has them. */
 #include "core/quant/search_loops.h"
 
 #include "core/quant/simd.h"
@@ -14,7 +15,7 @@ static void store(const int32_t *k, int64_t n, uint8_t *position)
         position[j] = (uint8_t)k[j];
 }
 
-/* From the cell's lower end to the code: the round axis on a chunk. */
+/* Axis round on a chunk: replaces the position k of a cell's lower end by the position taken. */
 static void choose(const struct qm_codec *c, const float *y, int32_t *k, int64_t n)
 {
     const float *value = c->cb.value, low = value[0];
@@ -60,7 +61,7 @@ static void scan(const struct qm_codec *c, const float *y, int64_t n, uint8_t *p
 #if defined(__AVX512F__)
 #include <immintrin.h>
 
-/* Bisection and round of at most 16 entries that lie in one register: the lookups are permutes. */
+/* Bisection and round for a table of at most 16 entries in one register: lookups are permutes. */
 static __m512i bisect16(enum qm_round round, __m512 x, __m512 table, __m512 low, __m512i top)
 {
     __m512i k = _mm512_setzero_si512();
@@ -89,6 +90,8 @@ static __m512i bisect16(enum qm_round round, __m512 x, __m512 table, __m512 low,
     return _mm512_mask_mov_epi32(k, up & above, next);
 }
 
+/* Bisects for at most 16 entries and a multiple of 16 elements; returns the number of elements
+ * done. */
 static int64_t bisect_small(const struct qm_codec *c, const float *value, const float *y, int64_t n,
                             uint8_t *position)
 {
@@ -127,12 +130,12 @@ static void bisect(const struct qm_codec *c, const float *y, int64_t n, uint8_t 
                    const uint8_t *grid)
 {
     (void)grid;
-    float value[256], low = c->cb.value[0]; /* padded, so that no step asks for the end */
+    float value[256], low = c->cb.value[0]; /* padded, so that no step tests for the end */
     int half = 1;
     while (2 * half < c->cb.n)
         half *= 2;
     for (int e = 0; e < 256; e++)
-        value[e] = e < c->cb.n ? c->cb.value[e] : NAN; /* no number reaches it, +Inf neither */
+        value[e] = e < c->cb.n ? c->cb.value[e] : NAN; /* y >= NAN is false even for +Inf */
     for (int64_t i = bisect_small(c, value, y, n, position); i < n; i += CHUNK) {
         int32_t k[CHUNK];
         int64_t m = n - i < CHUNK ? n - i : CHUNK;

@@ -1,4 +1,4 @@
-/* simd.c - compiled once per instruction set (QM_ISA). */
+/* simd.c - Implements the vector primitives of simd.h; compiled once per instruction set. */
 #include "core/quant/simd.h"
 
 #include "core/base/narrow.h"
@@ -30,7 +30,7 @@ static int unit_each(const struct qm_codec *c, const float *restrict x, const fl
 {
     float floor = c->q.scale.floor, guard = c->q.scale.guard, gain = c->cb.gain;
     float cap = c->q.scale.cap != 0.0f ? c->q.scale.cap : INFINITY;
-    int32_t odd = qm_isnan(m) ? -1 : 0; /* its sign bit counts */
+    int32_t odd = qm_isnan(m) ? -1 : 0; /* negative once a number is not ordinary */
     for (int64_t i = 0; i < n; i++) {
         float d = s[i] >= m ? m : s[i];
         d = d < floor ? floor : d;
@@ -39,7 +39,7 @@ static int unit_each(const struct qm_codec *c, const float *restrict x, const fl
         d = d < guard ? guard : d;
         y[i] = x[i] / d;
         int32_t b = (int32_t)qm_bits(d), a = (int32_t)(qm_bits(x[i]) & 0x7fffffffu);
-        odd |= (b - 1) | (0x7f7fffff - b) | (0x7f7fffff - a); /* 0, Inf and NaN */
+        odd |= (b - 1) | (0x7f7fffff - b) | (0x7f7fffff - a); /* d 0, Inf or NaN; x Inf or NaN */
     }
     return odd >= 0;
 }
@@ -75,7 +75,7 @@ static void unpack4(const uint8_t *restrict bytes, int64_t n, int high_first,
         codes[n - 1] = (uint8_t)((bytes[n / 2] >> first) & 15);
 }
 
-/* floor(y * factor + 1/2), clamped; NaN gives 0. */
+/* position = floor(y * factor + 1/2) - base, clamped; NaN gives 0. */
 INLINE void halves_up(int fused, const struct qm_codec *c, const float *restrict y, float factor,
                       int64_t n, uint8_t *restrict position)
 {
@@ -83,7 +83,7 @@ INLINE void halves_up(int fused, const struct qm_codec *c, const float *restrict
     int32_t base = c->cb.base;
     for (int64_t i = 0; i < n; i++) {
         float r = fused ? fmaf(y[i], factor, 0.5f) : y[i] * factor + 0.5f;
-        r = r > low ? r : low; /* low is an integer: floor and clamp commute */
+        r = r > low ? r : low; /* low is an integer, so floor and clamping commute */
         r = r < high ? r : high;
         int32_t k = (int32_t)r;
         k -= (float)k > r;
@@ -100,7 +100,7 @@ static void arith(const struct qm_codec *c, const float *y, float factor, int64_
         halves_up(1, c, y, factor, n, position);
         return;
     }
-    /* |z| < 2^22 after the clamp: adding and taking away 1.5 * 2^23 rounds to even */
+    /* |z| < 2^22 after clamping, so adding and subtracting 1.5 * 2^23 rounds to nearest even */
     for (int64_t i = 0; i < n; i++) {
         float z = y[i] * factor;
         z = z > low ? z : low;
@@ -120,7 +120,7 @@ static void keep_sign(const struct qm_codec *c, const float *restrict x, int64_t
 
 /* ---- whole blocks ------------------------------------------------------------------------- */
 
-enum { PIECE = 512 };
+enum { PIECE = 512 }; /* elements that stay in L1 between two loops over them */
 
 #if defined(__AVX2__)
 INLINE void positions_by(enum finder how, const struct qm_codec *c, const float *y, int64_t n,
@@ -237,25 +237,32 @@ static void decode_blocks(const struct qm_codec *c, const uint8_t *packed, const
         decode_blocks_by(0, c, packed, scales, n, out);
 }
 
+/* The unit of a block: y = x / by if it divides, else y = x * by.  slope: of edge_lut.h, if
+ * used. */
+struct block_unit {
+    float by, slope;
+    int divides;
+};
+
 INLINE void encode_group(enum finder how, const struct finders *f, const struct qm_codec *c,
-                         const float *x, int64_t i, int64_t left, float by, float slope,
-                         int divides, uint8_t *packed)
+                         const float *x, int64_t i, int64_t left, struct block_unit u,
+                         uint8_t *packed)
 {
     put_group(packed, i, left, is_four(how), c->q.pack == QM_PACK_hi,
               how == BY_CELLS
-                  ? cells_codes(&f->cells, c, x + i, left, by, slope)
-                  : find_group(how, f, c, unit_group(load_group(x + i, left), by, divides)));
+                  ? cells_codes(&f->cells, c, x + i, left, u.by, u.slope)
+                  : find_group(how, f, c, unit_group(load_group(x + i, left), u.by, u.divides)));
 }
 
 INLINE void encode_run(enum finder how, const struct finders *f, const struct qm_codec *c,
-                       const float *x, int64_t from, int64_t end, float by, float slope,
-                       int divides, uint8_t *packed)
+                       const float *x, int64_t from, int64_t end, struct block_unit u,
+                       uint8_t *packed)
 {
     int64_t i = from;
     for (; i + GROUP <= end; i += GROUP)
-        encode_group(how, f, c, x, i, GROUP, by, slope, divides, packed);
+        encode_group(how, f, c, x, i, GROUP, u, packed);
     if (i < end)
-        encode_group(how, f, c, x, i, end - i, by, slope, divides, packed);
+        encode_group(how, f, c, x, i, end - i, u, packed);
 }
 
 INLINE void encode_blocks_by(enum finder how, const struct qm_codec *c, const float *x, int64_t n,
@@ -276,10 +283,12 @@ INLINE void encode_blocks_by(enum finder how, const struct qm_codec *c, const fl
             if (by[b] == 0.0f)
                 other(c, x + from, end - from, packed + (is_four(how) ? from / 2 : from),
                       scales + from / block);
-            else if (divides)
-                encode_run(how, &f, c, x, from, end, by[b], slope[b], 1, packed);
+            else if (divides) /* the constants 1 and 0 make two loops without a branch */
+                encode_run(how, &f, c, x, from, end, (struct block_unit){by[b], slope[b], 1},
+                           packed);
             else
-                encode_run(how, &f, c, x, from, end, by[b], slope[b], 0, packed);
+                encode_run(how, &f, c, x, from, end, (struct block_unit){by[b], slope[b], 0},
+                           packed);
         }
     }
 }

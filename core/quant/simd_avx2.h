@@ -37,7 +37,7 @@ INLINE __m256i lines_find(const struct lines *t, __m256 y)
 {
     __m256 m = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), y);
     m = _mm256_min_ps(m, _mm256_set1_ps(1.0f));
-    m = _mm256_max_ps(m, _mm256_set1_ps(QM_SEGMENT_TINY));
+    m = _mm256_max_ps(m, _mm256_set1_ps(QM_EDGE_LINES_TINY));
     __m256 guess = _mm256_fmadd_ps(_mm256_cvtepi32_ps(_mm256_castps_si256(m)), t->guess_slope,
                                    t->guess_offset);
     __m256i s = _mm256_cvttps_epi32(guess);
@@ -45,7 +45,7 @@ INLINE __m256i lines_find(const struct lines *t, __m256 y)
     s = _mm256_sub_epi32(s, _mm256_castps_si256(above));
     __m256 line = _mm256_fmadd_ps(m, _mm256_permutevar8x32_ps(t->slope, s),
                                   _mm256_permutevar8x32_ps(t->offset, s));
-    __m256 bent = _mm256_fmadd_ps(line, _mm256_set1_ps(QM_SEGMENT_BEND),
+    __m256 bent = _mm256_fmadd_ps(line, _mm256_set1_ps(QM_EDGE_LINES_BEND),
                                   _mm256_permutevar8x32_ps(t->bend, s));
     return _mm256_castps_si256(_mm256_min_ps(line, bent));
 }
@@ -71,7 +71,7 @@ struct finders {
 
 INLINE void load_finder(enum finder how, struct finders *f, const struct qm_codec *c)
 {
-    const struct qm_edge_lines *s = &c->segments;
+    const struct qm_edge_lines *s = &c->edge_lines;
     if (how == BY_TREE16) {
         for (int l = 0; l < 4; l++)
             f->tree16.level[l] = _mm256_loadu_ps(c->level[l]);
@@ -134,7 +134,7 @@ search_group(const struct qm_codec *c, const struct group *g, uint32_t which, __
 
 INLINE __m256i lines_codes(const struct lines *t, const struct qm_codec *c, struct group g)
 {
-    const __m256i sure = _mm256_set1_epi32(QM_SEGMENT_SURE), byte = _mm256_set1_epi32(255);
+    const __m256i sure = _mm256_set1_epi32(QM_EDGE_LINES_SURE), byte = _mm256_set1_epi32(255);
     __m256i k[4], doubt[4];
     for (int v = 0; v < 4; v++) {
         __m256i u = lines_find(t, g.y[v]);

@@ -77,7 +77,7 @@ struct lines {
 
 INLINE void lines_load(struct lines *t, const struct qm_codec *c)
 {
-    const struct qm_edge_lines *s = &c->segments;
+    const struct qm_edge_lines *s = &c->edge_lines;
     t->end[0] = _mm512_loadu_ps(s->end_by_binade);
     t->end[1] = _mm512_loadu_ps(s->end_by_binade + 16);
     t->slope = _mm512_loadu_ps(s->slope);
@@ -90,15 +90,15 @@ INLINE __m512i lines_find(const struct lines *t, __m512 y)
 {
     /* the smaller magnitude of y and 1, as a magnitude */
     __m512 m = _mm512_range_ps(y, _mm512_set1_ps(1.0f), 0x0a);
-    m = _mm512_max_ps(m, _mm512_set1_ps(QM_SEGMENT_TINY));
+    m = _mm512_max_ps(m, _mm512_set1_ps(QM_EDGE_LINES_TINY));
     __m512i binade = _mm512_srli_epi32(_mm512_castps_si512(m), 23);
     __m512 end = _mm512_permutex2var_ps(t->end[0], binade, t->end[1]);
     __m512i s = _mm512_castps_si512(end);
     s = _mm512_mask_add_epi32(s, _mm512_cmp_ps_mask(m, end, _CMP_GT_OQ), s, _mm512_set1_epi32(1));
     __m512 line =
         _mm512_fmadd_ps(m, _mm512_permutexvar_ps(s, t->slope), _mm512_permutexvar_ps(s, t->offset));
-    __m512 bent =
-        _mm512_fmadd_ps(line, _mm512_set1_ps(QM_SEGMENT_BEND), _mm512_permutexvar_ps(s, t->bend));
+    __m512 bent = _mm512_fmadd_ps(line, _mm512_set1_ps(QM_EDGE_LINES_BEND),
+                                  _mm512_permutexvar_ps(s, t->bend));
     return _mm512_castps_si512(_mm512_min_ps(line, bent));
 }
 
@@ -124,9 +124,9 @@ struct cells {
 INLINE void cells_load(struct cells *t, const struct qm_codec *c)
 {
     for (int h = 0; h < 2; h++) {
-        t->base[h] = _mm512_loadu_si512(c->cells.base + 64 * h);
-        t->high[h] = _mm512_loadu_si512(c->cells.edge_high + 64 * h);
-        t->low[h] = _mm512_loadu_si512(c->cells.edge_low + 64 * h);
+        t->base[h] = _mm512_loadu_si512(c->edge_lut.base + 64 * h);
+        t->high[h] = _mm512_loadu_si512(c->edge_lut.edge_high + 64 * h);
+        t->low[h] = _mm512_loadu_si512(c->edge_lut.edge_low + 64 * h);
     }
 }
 
@@ -177,15 +177,15 @@ tree16_codes(const struct qm_codec *c, const float *x, int64_t left, float by)
     return _mm512_xor_si512(k, _mm512_set1_epi8(15));
 }
 
-/* The codes of 64 x / by where slope is QM_CELL_SLOPE / by, or x * by and times it; *doubt is set where
- * some must be searched instead. */
+/* The codes of 64 x / by where slope is QM_EDGE_LUT_SLOPE / by, or x * by and times it; *doubt is
+ * set where some must be searched instead. */
 INLINE __m512i cells_look(const struct cells *t, struct group g, struct group slope, int *doubt)
 {
     const __m512i lower = /* bytes 0 and 1 of each dword of two vectors */
         _mm512_set_epi32(0x7d7c7978, 0x75747170, 0x6d6c6968, 0x65646160, 0x5d5c5958, 0x55545150,
                          0x4d4c4948, 0x45444140, 0x3d3c3938, 0x35343130, 0x2d2c2928, 0x25242120,
                          0x1d1c1918, 0x15141110, 0x0d0c0908, 0x05040100);
-    const __m512 offset = _mm512_set1_ps(65536.0f + QM_CELL_OFFSET);
+    const __m512 offset = _mm512_set1_ps(65536.0f + QM_EDGE_LUT_OFFSET);
     const __m512i one = _mm512_set1_epi8(1);
     __m512i z[4]; /* the place in the lower 23 bits */
     for (int v = 0; v < 4; v++)
@@ -226,7 +226,7 @@ tree256_codes(const struct qm_codec *c, const struct group *g)
 /* As cells_look, of 64 unit values. */
 INLINE __m512i lines_look(const struct lines *t, struct group g, int *doubt)
 {
-    const __m512i sure = _mm512_set1_epi32(QM_SEGMENT_SURE);
+    const __m512i sure = _mm512_set1_epi32(QM_EDGE_LINES_SURE);
     __m512i u[4];
     __mmask16 any = 0;
     for (int v = 0; v < 4; v++) {
@@ -355,8 +355,8 @@ INLINE int any_tiny(struct group g)
     return any != 0;
 }
 
-/* bits[b] = the largest of m[b], which is changed: a transposition that folds as it goes, two vectors
- * become one, four times. */
+/* bits[b] = the largest of m[b], which is changed: a transposition that folds as it goes, two
+ * vectors become one, four times. */
 INLINE void max_each(group_max m[BATCH], uint32_t *bits)
 {
     for (int b = 0; b < 8; b++)

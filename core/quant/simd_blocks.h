@@ -31,7 +31,7 @@ static void real_block(enum qm_curve curve, float s, int64_t n, float *x)
     switch (curve) {
 #define X(name) \
     case QM_CURVE_##name: real_values(QM_CURVE_##name, s, n, x); break;
-        QM_LANES_CURVES(X)
+        QM_SIMD_CURVES(X)
 #undef X
     default: break;
     }
@@ -57,7 +57,7 @@ static void unit_block(enum qm_curve curve, int divides, float by, const float *
         else                                              \
             unit_values(QM_CURVE_##name, 0, by, x, n, y); \
         break;
-        QM_LANES_CURVES(X)
+        QM_SIMD_CURVES(X)
 #undef X
     default: break;
     }

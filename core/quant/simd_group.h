@@ -27,8 +27,8 @@ typedef void other_fn(const struct qm_codec *c, const float *x, int64_t n, uint8
                       float *scale);
 
 /* What ordinary blocks are divided or multiplied by, from their maxima, and their stored scales; 0
- * for a block that is not for the lanes (stored is then undefined).  Not inlined: within another loop
- * these would be unrolled and not vectorized. */
+ * for a block that is not for the lanes (stored is then undefined).  Not inlined: within another
+ * loop these would be unrolled and not vectorized. */
 APART void units(const struct qm_codec *c, const uint32_t *restrict bits, float *restrict by,
                  float *restrict stored)
 {
@@ -80,8 +80,8 @@ static inline void maxima_each(int with_sign, const float *x, int64_t block, int
 #include <immintrin.h>
 
 /* How the codes of a group are found: by bisection of at most 16 entries in registers or, where y
- * keeps within its limit, by core/quant/edge_lut.h, which falls back to it; by bisection of 256, or by the
- * straight lines of core/quant/edge_lines.h, which fall back to that. */
+ * keeps within its limit, by core/quant/edge_lut.h, which falls back to it; by bisection of 256, or
+ * by the straight lines of core/quant/edge_lines.h, which fall back to that. */
 enum finder { BY_TREE16, BY_CELLS, BY_TREE256, BY_LINES };
 
 #if defined(__AVX512VBMI__) && defined(__AVX512VBMI2__)
@@ -94,7 +94,7 @@ enum finder { BY_TREE16, BY_CELLS, BY_TREE256, BY_LINES };
 APART void cells_slopes(int divides, float *restrict by, float *restrict slope)
 {
     for (int b = 0; b < BATCH; b++) {
-        float s = divides ? QM_CELL_SLOPE / by[b] : QM_CELL_SLOPE * by[b];
+        float s = divides ? QM_EDGE_LUT_SLOPE / by[b] : QM_EDGE_LUT_SLOPE * by[b];
         slope[b] = s;
         by[b] = s < INFINITY ? by[b] : 0.0f;
     }
@@ -102,16 +102,18 @@ APART void cells_slopes(int divides, float *restrict by, float *restrict slope)
 
 INLINE enum finder finder_of(const struct qm_codec *c)
 {
-    return c->cb.n <= 16 ? BY_TREE16 : c->cb.n == 256 && c->segments.usable ? BY_LINES : BY_TREE256;
+    return c->cb.n <= 16                            ? BY_TREE16
+           : c->cb.n == 256 && c->edge_lines.usable ? BY_LINES
+                                                    : BY_TREE256;
 }
 
 INLINE int is_four(enum finder how) { return how <= BY_CELLS; }
 
-/* Whether no unit value of an ordinary block passes the cells' limit: what is divided by is the largest
- * of the block or more. */
+/* Whether no unit value of an ordinary block passes the cells' limit: what is divided by is the
+ * largest of the block or more. */
 static inline int within_cells(const struct qm_codec *c)
 {
-    return c->cells.usable && c->q.scale.cap == 0.0f && c->cb.gain >= 1.0f &&
+    return c->edge_lut.usable && c->q.scale.cap == 0.0f && c->cb.gain >= 1.0f &&
            c->q.scale.f16 != QM_F16_both;
 }
 

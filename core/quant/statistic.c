@@ -1,4 +1,4 @@
-/* statistic.c - the statistic of a tensor, folded by maximum. */
+/* statistic.c - Folds the elements of a tensor by maximum into the statistic of its scales. */
 #include "core/quant/adaptive_log.h"
 #include "core/quant/norm_two_scales.h"
 #include "core/quant/quantizer_internal.h"
@@ -25,7 +25,7 @@ float qm_run_max(const struct qm_codec *c, const float *x, int64_t n)
     return m;
 }
 
-/* Folds element by element. */
+/* Folds x[j] into stat[j]. */
 static void fold_each(const struct qm_codec *c, const float *x, int64_t n, float *stat)
 {
     if (c->q.curve == QM_CURVE_none && !c->q.scale.max_skips_nan)
@@ -35,7 +35,7 @@ static void fold_each(const struct qm_codec *c, const float *x, int64_t n, float
             stat[j] = qm_larger(stat[j], magnitude(c, x[j]));
 }
 
-/* Folds a run into the arrays of the axes: all but the last get one maximum. */
+/* Folds a run into the statistics of every axis; for all axes but the last it has one maximum. */
 static void fold_rank1(const struct qm_codec *c, const struct qm_runs *w, const float *x,
                        float *stat)
 {
@@ -48,13 +48,13 @@ static void fold_rank1(const struct qm_codec *c, const struct qm_runs *w, const 
     fold_each(c, x, w->run, stat + w->at[last]);
 }
 
-/* The largest and, complemented, the least positive element of a block. */
-static void fold_al(const float *x, int64_t n, float *stat)
+/* Folds elements of a block for curve allog: the largest and, complemented, the least positive. */
+static void fold_adaptive_log(const float *x, int64_t n, float *stat)
 {
     uint32_t least = qm_bits(stat[1]);
     stat[0] = qm_larger(stat[0], qm_float(qm_simd()->max_bits(x, n)));
     for (int64_t i = 0; i < n; i++) {
-        uint32_t u = qm_al_complement(x[i]);
+        uint32_t u = qm_adaptive_log_complement(x[i]);
         least = u > least ? u : least;
     }
     stat[1] = qm_float(least);
@@ -75,7 +75,7 @@ void qm_fold(const struct qm_codec *c, const struct qm_shape *shape, int64_t fro
             int64_t b = (from + i) / block, end = (b + 1) * block - from;
             int64_t m = (end < n ? end : n) - i;
             if (c->q.curve == QM_CURVE_allog)
-                fold_al(x + i, m, stat + QM_AL_NUMBERS * b);
+                fold_adaptive_log(x + i, m, stat + QM_ADAPTIVE_LOG_NUMBERS * b);
             else
                 stat[b] = qm_larger(stat[b], qm_run_max(c, x + i, m));
             i += m;
@@ -99,7 +99,7 @@ void qm_fold(const struct qm_codec *c, const struct qm_shape *shape, int64_t fro
         break;
     case QM_NORM_rank1block:
     case QM_NORM_rowcol:
-    case QM_NORM_colrow: qm_pair_fold(c, shape, 0, from, n, x, stat); break;
+    case QM_NORM_colrow: qm_two_scales_fold(c, shape, 0, from, n, x, stat); break;
     default: break;
     }
 }
@@ -113,5 +113,5 @@ void qm_fold_again(const struct qm_codec *c, const struct qm_shape *shape, int64
                    const float *x, float *stat)
 {
     if (qm_folds(c) == 2)
-        qm_pair_fold(c, shape, 1, from, n, x, stat);
+        qm_two_scales_fold(c, shape, 1, from, n, x, stat);
 }

@@ -1,4 +1,5 @@
 /* unit.h - AXIS unit: how x becomes the unit value y = x / scale (dual).
+ *
  * Words: div (not printed), recip, recip_tail. */
 #ifndef QM_QUANT_UNIT_H
 #define QM_QUANT_UNIT_H

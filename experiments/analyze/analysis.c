@@ -206,8 +206,8 @@ static void spread_stored(const struct qm_codec *c, const struct qm_shape *shape
         case QM_NORM_rowcol:
         case QM_NORM_colrow:
         case QM_NORM_rank1block:
-            out[i] =
-                qm_pair_scales(c, shape, at, 1, scales, &first, &second) ? first * second : second;
+            out[i] = qm_two_scales_get(c, shape, at, 1, scales, &first, &second) ? first * second
+                                                                                 : second;
             break;
         default: out[i] = 1.0f; break;
         }

@@ -133,18 +133,18 @@ static void replay_wide(struct qm_conform *c, int64_t block, int64_t n, int leve
         int64_t end = (b + 1) * block < n ? (b + 1) * block : n;
         float stat[2] = {0.0f, 0.0f}, got[2], want[2] = {span[b], low[b]};
         for (int64_t i = b * block; i < end; i++) {
-            float u = qm_float(qm_al_complement(x[i]));
+            float u = qm_float(qm_adaptive_log_complement(x[i]));
             stat[0] = x[i] > stat[0] ? x[i] : stat[0];
             stat[1] = u > stat[1] ? u : stat[1];
         }
-        qm_al_numbers(stat, &got[0], &got[1]);
+        qm_adaptive_log_numbers(stat, &got[0], &got[1]);
         qm_judge_close(c, "span, low", got, want, 2, 1e-6, 0.0);
         for (int64_t i = b * block; i < end; i++) {
-            int64_t d = (int64_t)qm_al_code(x[i], span[b], low[b], levels) - codes[i];
+            int64_t d = (int64_t)qm_adaptive_log_code(x[i], span[b], low[b], levels) - codes[i];
             off += d != 0;
             if (d < -1 || d > 1)
                 qm_case_differs(c, "code[%lld]: %lld apart", (long long)i, (long long)d);
-            out[i] = qm_al_value((uint32_t)codes[i], span[b], low[b], levels);
+            out[i] = qm_adaptive_log_value((uint32_t)codes[i], span[b], low[b], levels);
         }
     }
     if ((double)off > WIDE_SHARE * (double)n)

@@ -1,4 +1,4 @@
-/* test_inverse.c - division by two multiplications gives the quotient's bits, wherever it says so. */
+/* test_inverse.c - Tests that inverse.h gives the quotient's bits wherever it claims to. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ static uint32_t word(void)
     return (uint32_t)(s >> 16);
 }
 
-/* Significands of which the formula is wrong, at exponent 0. */
+/* The number of significands for which the formula is wrong, at exponent 0. */
 static int wrong_significands(const struct qm_inverse *i)
 {
     int wrong = 0;
@@ -31,7 +31,8 @@ static int wrong_significands(const struct qm_inverse *i)
     return wrong;
 }
 
-/* Bias corrections, round numbers, powers of two, and any: all 2^23 significands. */
+/* Divisors are bias corrections, small integers, powers of two and random numbers; the dividends
+ * are all 2^23 significands. */
 static void test_every_significand(void **state)
 {
     (void)state;
@@ -52,7 +53,8 @@ static void test_every_significand(void **state)
     assert_true(held > tried / 2);
 }
 
-/* A divisor whose formula fails somewhere must be found out: those of many that do. */
+/* A divisor for which the formula fails somewhere must be refused.  Each refused one of many random
+ * divisors must have a wrong quotient. */
 static void test_refused(void **state)
 {
     (void)state;
@@ -79,7 +81,7 @@ static void test_every_exponent(void **state)
             float x = qm_float(word() ^ word() << 16), q = x / i.c;
             if (q != 0.0f && fabsf(q) < QM_INVERSE_LEAST)
                 continue;
-            float got = qm_over(&i, x);
+            float got = qm_inverse_times(&i, x);
             if (qm_bits(got) != qm_bits(q) && !(qm_isnan(got) && qm_isnan(q)))
                 fail_msg("%a / %a = %a, got %a", (double)x, (double)i.c, (double)q, (double)got);
         }
@@ -88,8 +90,9 @@ static void test_every_exponent(void **state)
                                         -0x1p-99f, 0x1p-75f};
         for (int j = 0; i.holds && j < 10; j++)
             if (special[j] == 0.0f || fabsf(special[j] / i.c) >= QM_INVERSE_LEAST)
-                assert_int_equal(qm_bits(qm_over(&i, special[j])), qm_bits(special[j] / i.c));
-        assert_true(!i.holds || qm_isnan(qm_over(&i, NAN)));
+                assert_int_equal(qm_bits(qm_inverse_times(&i, special[j])),
+                                 qm_bits(special[j] / i.c));
+        assert_true(!i.holds || qm_isnan(qm_inverse_times(&i, NAN)));
     }
 }
 

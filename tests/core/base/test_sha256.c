@@ -1,4 +1,4 @@
-/* test_sha256.c - the hash on the vectors of FIPS 180-4 and NIST's CAVP. */
+/* test_sha256.c - Tests SHA-256 on the vectors of FIPS 180-4 and NIST's CAVP. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +39,7 @@ static void million_letters(void **state)
     free(a);
 }
 
-/* Every length around the block boundaries, cut at every place. */
+/* The hash of every length from 0 to 200 bytes does not depend on where the data are cut in two. */
 static void pieces(void **state)
 {
     char data[200], whole[65], cut[65];

@@ -225,17 +225,17 @@ static void test_segments(void **state)
     for (size_t t = 0; t < sizeof texts / sizeof *texts; t++) {
         struct qm_codec c;
         assert_int_equal(qm_codec_parse(&c, texts[t]), QM_OK);
-        assert_true(c.segments.usable);
+        assert_true(c.edge_lines.usable);
         int reach = t < 2 ? 4096 : 256;
         float at[255 + 8 + 3];
         int places = 0;
         for (int k = 0; k < 255; k++)
             at[places++] = c.edge[k];
-        for (int i = 0; i + 1 < QM_SEGMENTS; i++)
-            at[places++] = c.segments.end[i];
+        for (int i = 0; i + 1 < QM_EDGE_LINES_SEGMENTS; i++)
+            at[places++] = c.edge_lines.end[i];
         at[places++] = 1.0f;
         at[places++] = 0.0f;
-        at[places++] = QM_SEGMENT_TINY;
+        at[places++] = QM_EDGE_LINES_TINY;
         for (int k = 0; k < places; k++) {
             int n = 0;
             for (int d = -reach; d < reach; d++)
@@ -263,7 +263,7 @@ static void test_segments(void **state)
     for (size_t t = 0; t < sizeof others / sizeof *others; t++) {
         struct qm_codec c;
         assert_int_equal(qm_codec_parse(&c, others[t]), QM_OK);
-        assert_false(c.segments.usable);
+        assert_false(c.edge_lines.usable);
         for (int i = 0; i < 1000; i++)
             y[i] = random_float(0);
         check_positions(&c, others[t], y, 1000);
@@ -298,7 +298,7 @@ static void test_cells(void **state)
     for (size_t t = 0; t < sizeof texts / sizeof *texts; t++) {
         struct qm_codec c;
         assert_int_equal(qm_codec_parse(&c, texts[t]), QM_OK);
-        assert_true(c.cells.usable);
+        assert_true(c.edge_lut.usable);
         for (int round = 0; round < 600; round++) {
             float size = round < 12 ? sizes[round] : qm_float(random_word() % 0x7f000000u);
             float x[15 * 128], scale[15];
@@ -319,8 +319,8 @@ static void test_cells(void **state)
     struct qm_codec c; /* two edges in a cell */
     assert_int_equal(qm_codec_parse(&c, "de0:4u/block:128/bisect/near"), QM_OK);
     c.edge[3] = c.edge[4] - 0x1p-10f;
-    qm_cells_build(c.edge, 16, &c.cells);
-    assert_false(c.cells.usable);
+    qm_edge_lut_build(c.edge, 16, &c.edge_lut);
+    assert_false(c.edge_lut.usable);
 }
 
 /* One edge moved by little, or by much: what cannot be proved must not be used. */
@@ -339,7 +339,7 @@ static void test_segments_refused(void **state)
             /* an edge that a line was fitted to may be followed; no other */
             for (int i = 0; s.usable && i < 600; i++) {
                 struct qm_codec d = c;
-                d.segments = s;
+                d.edge_lines = s;
                 float y = i % 2 ? random_float(0) : qm_unordered(qm_ordered(c.edge[k]) + i - 300);
                 int want = 0;
                 uint8_t got;
