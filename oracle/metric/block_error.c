@@ -81,7 +81,7 @@ static void add_block(struct qm_block_stats *b, int64_t index, const double *wan
     double crest = power > 0.0 ? most / sqrt(power) : 0.0;
     struct qm_block_worst w = {index, nmse, crest};
     b->infinite += isinf(nmse) != 0;
-    qm_loghist_add(&b->nmse, &nmse, 1);
+    qm_log_histogram_add(&b->nmse, &nmse, 1);
     add_moments(b, mse, power);
     keep_worst(b, w);
     if (power > 0.0) {
@@ -104,7 +104,7 @@ void qm_block_stats_merge(struct qm_block_stats *into, const struct qm_block_sta
     merge_moments(into, from);
     into->infinite += from->infinite;
     into->nonfinite += from->nonfinite;
-    qm_loghist_merge(&into->nmse, &from->nmse);
+    qm_log_histogram_merge(&into->nmse, &from->nmse);
     for (int i = 0; i < from->n_worst; i++)
         keep_worst(into, from->worst[i]);
     for (int k = 0; k < QM_BLOCK_CRESTS; k++) {
@@ -115,7 +115,7 @@ void qm_block_stats_merge(struct qm_block_stats *into, const struct qm_block_sta
 
 double qm_block_stats_quantile(const struct qm_block_stats *b, double p)
 {
-    return qm_loghist_quantile(&b->nmse, p);
+    return qm_log_histogram_quantile(&b->nmse, p);
 }
 
 double qm_block_stats_nmse(const struct qm_block_stats *b)

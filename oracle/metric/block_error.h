@@ -30,7 +30,7 @@ struct qm_block_worst {
 /* Zeroed memory is an empty one; about 130 KiB, so not for the stack. */
 struct qm_block_stats {
     int64_t n, infinite, nonfinite;
-    struct qm_loghist nmse; /* of NMSE_j */
+    struct qm_log_histogram nmse; /* of NMSE_j */
     /* moments over blocks of MSE_j and P_j = mean x^2: means by their sums, second moments by
      * Welford's update and Chan's merge */
     struct qm_sum mse, power;

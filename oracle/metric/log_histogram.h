@@ -9,37 +9,38 @@
 
 #include <stdint.h>
 
-enum { QM_LOGHIST_BINS = 254 * 64 + 2 };
+enum { QM_LOG_HISTOGRAM_BINS = 254 * 64 + 2 };
 
 /* Magnitudes x >= 0, Inf allowed.  Zeroed memory is an empty one. */
-struct qm_loghist {
+struct qm_log_histogram {
     int64_t n, zero;
     double min, max;
-    int64_t count[QM_LOGHIST_BINS];
+    int64_t count[QM_LOG_HISTOGRAM_BINS];
 };
 
-void qm_loghist_add(struct qm_loghist *h, const double *x, int64_t n);
-void qm_loghist_merge(struct qm_loghist *into, const struct qm_loghist *from);
+void qm_log_histogram_add(struct qm_log_histogram *h, const double *x, int64_t n);
+void qm_log_histogram_merge(struct qm_log_histogram *into, const struct qm_log_histogram *from);
 
 /* The p-quantile by rank: the smallest element x with at least p n elements <= x (p > 0; p = 0 is
  * the minimum).  What is returned is the middle of that element's bin, kept within [min, max]: off
  * by at most 1/128 of x inside [2^-126, 2^128).  Below it may be anything in (0, 2^-126); above it
  * is the maximum.  NaN when empty. */
-double qm_loghist_quantile(const struct qm_loghist *h, double p);
+double qm_log_histogram_quantile(const struct qm_log_histogram *h, double p);
 
 /* Signed, finite values, with each bin's sum of distances from its end nearest to 0.  Zeroed
  * memory is an empty one; 0.5 MiB. */
-struct qm_log_histogram {
+struct qm_signed_log_histogram {
     int64_t n, zero;
     double max; /* of |x| */
     struct {
         int64_t count;
         double over;
-    } bin[2][QM_LOGHIST_BINS]; /* [1]: negative */
+    } bin[2][QM_LOG_HISTOGRAM_BINS]; /* [1]: negative */
 };
 
-void qm_log_histogram_add(struct qm_log_histogram *d, const double *x, int64_t n);
-void qm_log_histogram_merge(struct qm_log_histogram *into, const struct qm_log_histogram *from);
+void qm_signed_log_histogram_add(struct qm_signed_log_histogram *d, const double *x, int64_t n);
+void qm_signed_log_histogram_merge(struct qm_signed_log_histogram *into,
+                                   const struct qm_signed_log_histogram *from);
 
 /* Distances of two samples of equal size, with what the bins leave open:
  *   ks <= KS <= ks_high        sup |F - G|: F and G are exact at the bins' ends and monotonic
@@ -50,10 +51,11 @@ void qm_log_histogram_merge(struct qm_log_histogram *into, const struct qm_log_h
  *   |w2 - W2| <= w2_error      each bin's elements moved to their mean; w2_error adds the two
  *                              samples' RMS moves, bounded per bin by (mean - low) (high - mean)
  * All up to the rounding of the sums (1e-12).  NaN when empty. */
-struct qm_log_histogram_gap {
+struct qm_signed_log_histogram_gap {
     double ks, ks_high, w1, w1_high, w2, w2_error;
 };
-struct qm_log_histogram_gap qm_log_histogram_compare(const struct qm_log_histogram *f,
-                                                     const struct qm_log_histogram *g);
+struct qm_signed_log_histogram_gap
+qm_signed_log_histogram_compare(const struct qm_signed_log_histogram *f,
+                                const struct qm_signed_log_histogram *g);
 
 #endif

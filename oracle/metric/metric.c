@@ -216,7 +216,7 @@ void qm_metrics_codes(const struct qm_metrics *m, int64_t out[256])
 
 double qm_metrics_rel_quantile(const struct qm_metrics *m, double p)
 {
-    return m->extra ? qm_loghist_quantile(&m->extra->rel, p) : nan("");
+    return m->extra ? qm_log_histogram_quantile(&m->extra->rel, p) : nan("");
 }
 
 /* Floats in order as integers: sign and magnitude folded into one line. */

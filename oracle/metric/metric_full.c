@@ -137,7 +137,7 @@ static void add_relative(struct qm_metrics_extra *x, const struct qm_metric_grou
         if (want != 0.0 && got != 0.0 && (want < 0.0) == (got < 0.0))
             log[n_log++] = log1p(e / want);
     }
-    qm_loghist_add(&x->rel, rel, g->n);
+    qm_log_histogram_add(&x->rel, rel, g->n);
     stream_add(&x->ulp, ulp, g->n);
     stream_add(&x->log, log, n_log);
 }
@@ -178,8 +178,8 @@ static void add_invsqrt(struct qm_metrics_extra *x, const struct qm_metric_group
 
 void qm_extra_add(struct qm_metrics_extra *x, const struct qm_metric_group *g, double eps)
 {
-    qm_log_histogram_add(&x->want, g->want, g->n);
-    qm_log_histogram_add(&x->got, g->got, g->n);
+    qm_signed_log_histogram_add(&x->want, g->want, g->n);
+    qm_signed_log_histogram_add(&x->got, g->got, g->n);
     add_relative(x, g);
     add_magnitudes(x, g);
     add_invsqrt(x, g, eps);
@@ -203,9 +203,9 @@ void qm_extra_add_steps(struct qm_metrics_extra *x, const struct qm_metric_group
 
 void qm_extra_merge(struct qm_metrics_extra *into, const struct qm_metrics_extra *from)
 {
-    qm_loghist_merge(&into->rel, &from->rel);
-    qm_log_histogram_merge(&into->want, &from->want);
-    qm_log_histogram_merge(&into->got, &from->got);
+    qm_log_histogram_merge(&into->rel, &from->rel);
+    qm_signed_log_histogram_merge(&into->want, &from->want);
+    qm_signed_log_histogram_merge(&into->got, &from->got);
     for (int t = 0; t < 2; t++)
         for (int k = 0; k < QM_DECADES; k++) {
             struct qm_decade_sums *d = &into->decade[t][k];

@@ -121,9 +121,9 @@ static double cos_grad(const struct qm_metrics_extra *x)
     return norms > 0.0 ? value_of(&x->step_grad) / norms : nan("");
 }
 
-static struct qm_log_histogram_gap gap(const struct qm_metrics *m)
+static struct qm_signed_log_histogram_gap gap(const struct qm_metrics *m)
 {
-    return qm_log_histogram_compare(&m->extra->want, &m->extra->got);
+    return qm_signed_log_histogram_compare(&m->extra->want, &m->extra->got);
 }
 
 /* W1 and W2 are never above the mean and the RMS of |e|: what the given pairing costs. */
@@ -148,7 +148,7 @@ static double rms_got(const struct qm_pair_sums *p)
 #define S           (&m->state)
 #define U           (&m->step)
 #define FX          (m->extra)
-#define QUANTILE(p) qm_loghist_quantile(&FX->rel, p)
+#define QUANTILE(p) qm_log_histogram_quantile(&FX->rel, p)
 
 /* clang-format off */
 #define METRIC_LIST(X) \

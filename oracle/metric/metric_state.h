@@ -23,8 +23,8 @@ struct qm_decade_sums {
 enum { QM_EPS_OWN, QM_EPS_1E6, QM_EPS_COUNT };
 
 struct qm_metrics_extra {
-    struct qm_loghist rel;
-    struct qm_log_histogram want, got;
+    struct qm_log_histogram rel;
+    struct qm_signed_log_histogram want, got;
     struct qm_decade_sums decade[2][QM_DECADES]; /* of |x|; of |x| / scale */
     struct qm_metric_stream log, ulp, invsqrt[QM_EPS_COUNT], rho[QM_EPS_COUNT], rho_alive;
     int64_t negative; /* elements with want < 0 or got < 0: no square root */

@@ -105,24 +105,24 @@ static qm_status whole(double *theta, double *const *slot, const double *grad,
 
 /* v of every element of the matrices, from the averages as the parameter's part finds them. */
 static void factors_bound(const struct qm_bound_step *b, const struct qm_matrix_batch *m,
-                          const struct qm_beta *w, struct qm_pair *v, struct qm_pair *row,
-                          struct qm_pair *col)
+                          const struct qm_beta *w, struct qm_ball *v, struct qm_ball *row,
+                          struct qm_ball *col)
 {
-    qm_pair_row_means(b, m, v, row);
-    qm_pair_col_means(b, m, v, col);
-    qm_pair_average_slot(b, 2, w, m->batch * m->rows, row);
-    qm_pair_average_slot(b, 3, w, m->batch * m->cols, col);
+    qm_ball_row_means(b, m, v, row);
+    qm_ball_col_means(b, m, v, col);
+    qm_ball_average_slot(b, 2, w, m->batch * m->rows, row);
+    qm_ball_average_slot(b, 3, w, m->batch * m->cols, col);
     for (int64_t i = 0; i < m->batch * m->rows; i++)
-        row[i] = qm_found(b, 2, i, row[i]);
+        row[i] = qm_bound_stored(b, 2, i, row[i]);
     for (int64_t i = 0; i < m->batch * m->cols; i++)
-        col[i] = qm_found(b, 3, i, col[i]);
+        col[i] = qm_bound_stored(b, 3, i, col[i]);
     for (int64_t k = 0; k < m->batch; k++) {
-        const struct qm_pair *r = row + k * m->rows, *c = col + k * m->cols;
-        struct qm_pair mean = qm_pair_float(qm_pair_mean(b, r, m->rows, 1));
+        const struct qm_ball *r = row + k * m->rows, *c = col + k * m->cols;
+        struct qm_ball mean = qm_ball_float32(qm_ball_mean(b, r, m->rows, 1));
         for (int64_t i = 0; i < m->rows; i++)
             for (int64_t j = 0; j < m->cols; j++)
                 v[(k * m->rows + i) * m->cols + j] =
-                    qm_pair_mul(qm_pair_over(&b->reorder, r[i], mean), c[j]);
+                    qm_ball_mul(qm_ball_div(&b->reorder, r[i], mean), c[j]);
     }
 }
 
@@ -132,21 +132,21 @@ static qm_status bound(const struct qm_bound_step *b)
     struct qm_bound_adam s = qm_bound_adam_open(b, 0, 0);
     struct qm_matrix_batch batch = qm_batch_of(b->shape);
     int64_t n = b->n;
-    struct qm_pair *v = qm_pairs(3 * n + 2), *row = v + n, *col = row + n + 1;
+    struct qm_ball *v = qm_balls(3 * n + 2), *row = v + n, *col = row + n + 1;
     int factored = b->shape->rank >= 2 && h->factored;
     if (!v)
         return QM_NO_MEMORY;
     for (int64_t i = 0; i < n; i++) {
-        struct qm_pair g = qm_pair_exact(b->g[i]);
-        v[i] = factored ? qm_pair_mul(g, g)
-                        : qm_new(b, 1, i, qm_bound_square(b, &s.v, qm_old(b, 1, i), g));
+        struct qm_ball g = qm_ball_exact(b->g[i]);
+        v[i] = factored ? qm_ball_mul(g, g)
+                        : qm_bound_new(b, 1, i, qm_bound_square(b, &s.v, qm_bound_old(b, 1, i), g));
     }
     if (factored)
         factors_bound(b, &batch, &s.v, v, row, col);
     for (int64_t i = 0; i < n; i++) {
-        struct qm_pair g = qm_pair_exact(h->maximize ? -b->g[i] : b->g[i]);
-        struct qm_pair m = qm_new(b, 0, i, qm_bound_average(&s.m, qm_old(b, 0, i), g));
-        qm_new_param(b, i, qm_bound_adam_param(&s, qm_pair_exact(b->p[i]), m, v[i]));
+        struct qm_ball g = qm_ball_exact(h->maximize ? -b->g[i] : b->g[i]);
+        struct qm_ball m = qm_bound_new(b, 0, i, qm_bound_average(&s.m, qm_bound_old(b, 0, i), g));
+        qm_bound_new_param(b, i, qm_bound_adam_param(&s, qm_ball_exact(b->p[i]), m, v[i]));
     }
     free(v);
     return QM_OK;

@@ -20,71 +20,71 @@ struct side {
     int64_t n;
 };
 
-static const struct qm_pair one = {1.0, 0.0}, tiny = {0x1p-126, 0.0};
+static const struct qm_ball one = {1.0, 0.0}, tiny = {0x1p-126, 0.0};
 
 static int is_plain(const struct side *a, int slot) { return a->b->plain >> slot & 1u; }
 
 /* Rounds of host arithmetic in double. */
-static struct qm_pair wide(double x) { return (struct qm_pair){x, 0x1p-48 * fabs(x)}; }
+static struct qm_ball wide(double x) { return (struct qm_ball){x, 0x1p-48 * fabs(x)}; }
 
-static struct qm_pair gradient(const struct side *a, int64_t i, int sanitized)
+static struct qm_ball gradient(const struct side *a, int64_t i, int sanitized)
 {
     double g = a->b->h->maximize ? -a->b->g[i] : a->b->g[i];
-    return qm_pair_exact(sanitized && !isfinite(g) ? 0.0 : g);
+    return qm_ball_exact(sanitized && !isfinite(g) ? 0.0 : g);
 }
 
 /* A new state.  Where the package deviates from the formula the pair itself is wanted. */
-static struct qm_pair fresh(const struct side *a, int slot, int64_t i, struct qm_pair v,
+static struct qm_ball fresh(const struct side *a, int slot, int64_t i, struct qm_ball v,
                             int deviates)
 {
     if (a->own || deviates)
         a->b->want[slot][i] = v.x;
-    return qm_fresh(a->b, slot, i, v);
+    return qm_bound_set(a->b, slot, i, v);
 }
 
 /* One element of an average of squares, weight w of the new one. */
-static struct qm_pair square(const struct side *a, int slot, double w, struct qm_pair old,
-                             struct qm_pair x)
+static struct qm_ball square(const struct side *a, int slot, double w, struct qm_ball old,
+                             struct qm_ball x)
 {
     int sum = slot == V && is_plain(a, slot) && !a->is_apollo;
     struct qm_beta beta = qm_bound_weight(w, !sum);
     if (!a->is_cuda || is_plain(a, slot))
         return qm_bound_average(&beta, old, x);
-    x = isfinite(x.x) && !isnan(x.e) ? qm_pair_max(x, tiny) : tiny;
-    struct qm_pair keep = qm_pair_add(one, qm_pair_negated(beta.weight));
-    return qm_pair_max(qm_pair_add(qm_pair_mul(old, keep), qm_pair_mul(beta.weight, x)), tiny);
+    x = isfinite(x.x) && !isnan(x.e) ? qm_ball_max(x, tiny) : tiny;
+    struct qm_ball keep = qm_ball_add(one, qm_ball_negated(beta.weight));
+    return qm_ball_max(qm_ball_add(qm_ball_mul(old, keep), qm_ball_mul(beta.weight, x)), tiny);
 }
 
 static int floors(const struct side *a, int slot) { return a->is_cuda && !is_plain(a, slot); }
 
-static struct qm_pair moment(const struct side *a, struct qm_pair old, struct qm_pair x)
+static struct qm_ball moment(const struct side *a, struct qm_ball old, struct qm_ball x)
 {
     struct qm_beta w = qm_bound_beta(a->b, a->b->h->beta1, !a->is_cuda && !a->is_came);
     return qm_bound_average(&w, old, x);
 }
 
 /* Means of x enter slots row and col. */
-static void factor_states(const struct side *a, const struct qm_pair *x, double add, double w,
-                          int row, int col, struct qm_pair *r, struct qm_pair *c)
+static void factor_states(const struct side *a, const struct qm_ball *x, double add, double w,
+                          int row, int col, struct qm_ball *r, struct qm_ball *c)
 {
     int64_t rows = a->m.batch * a->m.rows, cols = a->m.batch * a->m.cols;
-    struct qm_pair e = qm_pair_scalar(add);
-    qm_pair_row_means(a->b, &a->m, x, r);
-    qm_pair_col_means(a->b, &a->m, x, c);
+    struct qm_ball e = qm_ball_scalar(add);
+    qm_ball_row_means(a->b, &a->m, x, r);
+    qm_ball_col_means(a->b, &a->m, x, c);
     int own = a->is_cuda && row == CONF_R; /* of a momentum that was stored already */
     for (int64_t i = 0; i < rows; i++)
-        r[i] = fresh(a, row, i, square(a, row, w, qm_old(a->b, row, i), qm_pair_add(r[i], e)),
+        r[i] = fresh(a, row, i, square(a, row, w, qm_bound_old(a->b, row, i), qm_ball_add(r[i], e)),
                      own || floors(a, row));
     for (int64_t i = 0; i < cols; i++)
-        c[i] = fresh(a, col, i, square(a, col, w, qm_old(a->b, col, i), qm_pair_add(c[i], e)),
+        c[i] = fresh(a, col, i, square(a, col, w, qm_bound_old(a->b, col, i), qm_ball_add(c[i], e)),
                      own || floors(a, col));
 }
 
 /* The states as the parameter's part finds them. */
-static void find(const struct side *a, int slot, int64_t n, struct qm_pair *x)
+static void find(const struct side *a, int slot, int64_t n, struct qm_ball *x)
 {
     for (int64_t i = 0; i < n; i++)
-        x[i] = qm_found(a->b, slot, i, x[i]);
+        x[i] = qm_bound_stored(a->b, slot, i, x[i]);
 }
 
 /* torch's operators; the same with the row mean of values already at their floor (CAME's float32
@@ -92,37 +92,37 @@ static void find(const struct side *a, int slot, int64_t n, struct qm_pair *x)
 enum form { TORCH, TORCH_CLAMPED, KERNEL };
 
 /* 1 / sqrt(V) of element (i, j). */
-static struct qm_pair inverse_root(const struct side *a, enum form form, struct qm_pair r,
-                                   struct qm_pair c, struct qm_pair mean)
+static struct qm_ball inverse_root(const struct side *a, enum form form, struct qm_ball r,
+                                   struct qm_ball c, struct qm_ball mean)
 {
     const struct qm_bound_step *b = a->b;
-    struct qm_pair least = qm_pair_exact(a->eps_sq), v;
+    struct qm_ball least = qm_ball_exact(a->eps_sq), v;
     if (form == KERNEL) {
-        v = qm_pair_wide_over(b, qm_pair_wide_mul(b, r, c), mean);
-        v = qm_pair_max(v, qm_pair_exact(fmax(a->eps_sq, 0x1p-53)));
+        v = qm_ball_div_double(b, qm_ball_mul_double(b, r, c), mean);
+        v = qm_ball_max(v, qm_ball_exact(fmax(a->eps_sq, 0x1p-53)));
     } else {
-        v = qm_pair_wide_over(b, qm_pair_max(r, least), mean);
-        v = qm_pair_wide_mul(b, v, qm_pair_max(c, least));
+        v = qm_ball_div_double(b, qm_ball_max(r, least), mean);
+        v = qm_ball_mul_double(b, v, qm_ball_max(c, least));
     }
-    return qm_pair_wide_over(b, one, qm_pair_wide_root(b, v));
+    return qm_ball_div_double(b, one, qm_ball_sqrt_double(b, v));
 }
 
 /* x <- x over the root of the factored second moment, rounded to float32. */
-static void divide(const struct side *a, struct qm_pair *row, const struct qm_pair *col,
-                   enum form form, struct qm_pair *x)
+static void divide(const struct side *a, struct qm_ball *row, const struct qm_ball *col,
+                   enum form form, struct qm_ball *x)
 {
     for (int64_t k = 0; k < a->m.batch; k++) {
-        struct qm_pair *r = row + k * a->m.rows;
-        const struct qm_pair *c = col + k * a->m.cols;
+        struct qm_ball *r = row + k * a->m.rows;
+        const struct qm_ball *c = col + k * a->m.cols;
         for (int64_t i = 0; i < a->m.rows && form == TORCH_CLAMPED; i++)
-            r[i] = qm_pair_max(r[i], qm_pair_exact(a->eps_sq));
-        struct qm_pair mean = qm_pair_mean(a->b, r, a->m.rows, 1);
-        mean = qm_pair_max(mean, qm_pair_exact(a->eps1));
+            r[i] = qm_ball_max(r[i], qm_ball_exact(a->eps_sq));
+        struct qm_ball mean = qm_ball_mean(a->b, r, a->m.rows, 1);
+        mean = qm_ball_max(mean, qm_ball_exact(a->eps1));
         for (int64_t i = 0; i < a->m.rows; i++)
             for (int64_t j = 0; j < a->m.cols; j++) {
-                struct qm_pair *to = &x[(k * a->m.rows + i) * a->m.cols + j];
-                *to = qm_pair_float(
-                    qm_pair_wide_mul(a->b, *to, inverse_root(a, form, r[i], c[j], mean)));
+                struct qm_ball *to = &x[(k * a->m.rows + i) * a->m.cols + j];
+                *to = qm_ball_float32(
+                    qm_ball_mul_double(a->b, *to, inverse_root(a, form, r[i], c[j], mean)));
             }
     }
 }
@@ -130,57 +130,57 @@ static void divide(const struct side *a, struct qm_pair *row, const struct qm_pa
 /* ---- the step ------------------------------------------------------------------------------------ */
 
 /* The factor of an update of this norm, and the norm it keeps. */
-static struct qm_pair limit(const struct side *a, struct qm_pair *norm)
+static struct qm_ball limit(const struct side *a, struct qm_ball *norm)
 {
     const struct qm_bound_step *b = a->b;
-    struct qm_pair threshold = qm_pair_exact(1.0 + b->h->margin), by = one;
+    struct qm_ball threshold = qm_ball_exact(1.0 + b->h->margin), by = one;
     double prev = b->slot[NORM][0];
     if (a->is_026 && !isfinite(norm->x)) {
-        *norm = qm_pair_exact(0.0);
+        *norm = qm_ball_exact(0.0);
         (void)fresh(a, NORM, 0, *norm, 1);
         return *norm;
     }
     if (a->t > 1.0 && !(a->is_026 && prev < 1e-6)) {
-        by = qm_pair_wide_over(b, *norm, wide(prev + 1e-8));
-        by = qm_pair_wide_over(b, qm_pair_max(by, threshold), threshold);
+        by = qm_ball_div_double(b, *norm, wide(prev + 1e-8));
+        by = qm_ball_div_double(b, qm_ball_max(by, threshold), threshold);
     }
-    (void)fresh(a, NORM, 0, qm_pair_float(qm_pair_wide_over(b, *norm, by)), 1);
-    return qm_pair_wide_over(b, one, by);
+    (void)fresh(a, NORM, 0, qm_ball_float32(qm_ball_div_double(b, *norm, by)), 1);
+    return qm_ball_div_double(b, one, by);
 }
 
-static struct qm_pair rate_of(const struct side *a)
+static struct qm_ball rate_of(const struct side *a)
 {
     const struct qm_bound_step *b = a->b;
-    struct qm_pair *p = qm_pairs_of(b->p, a->n), rate = {0.0, HUGE_VAL};
+    struct qm_ball *p = qm_balls_of(b->p, a->n), rate = {0.0, HUGE_VAL};
     if (!b->h->scale_parameter) {
         rate = wide(a->rho);
     } else if (p) {
-        rate = qm_pair_wide_over(b, qm_pair_norm(b, p, a->n, 1), wide(sqrt((double)a->n)));
-        rate = qm_pair_wide_mul(b, qm_pair_max(rate, qm_pair_exact(b->h->eps2)), wide(a->rho));
+        rate = qm_ball_div_double(b, qm_ball_norm(b, p, a->n, 1), wide(sqrt((double)a->n)));
+        rate = qm_ball_mul_double(b, qm_ball_max(rate, qm_ball_exact(b->h->eps2)), wide(a->rho));
     }
     free(p);
     return rate;
 }
 
 /* theta <- theta (1 - decay) - factor u, the norm of u limited and clipped; after: a last factor. */
-static void write_back(const struct side *a, struct qm_pair alpha, double clip, double after,
-                       int limits, const struct qm_pair *u)
+static void write_back(const struct side *a, struct qm_ball alpha, double clip, double after,
+                       int limits, const struct qm_ball *u)
 {
     const struct qm_bound_step *b = a->b;
-    struct qm_pair norm = qm_pair_norm(b, u, a->n, 1), by = limits ? limit(a, &norm) : one;
-    struct qm_pair counted = a->is_026 ? norm : qm_pair_wide_mul(b, norm, by);
-    struct qm_pair denom = qm_pair_wide_over(b, counted, wide(sqrt((double)a->n) * clip));
-    denom = qm_pair_max(denom, one);
-    struct qm_pair rate = qm_pair_wide_mul(b, qm_pair_wide_over(b, alpha, denom), by);
-    struct qm_pair decay = b->h->scale_weight_decay ? alpha : wide(a->rho);
-    rate = qm_pair_float(qm_pair_wide_mul(b, rate, wide(after)));
+    struct qm_ball norm = qm_ball_norm(b, u, a->n, 1), by = limits ? limit(a, &norm) : one;
+    struct qm_ball counted = a->is_026 ? norm : qm_ball_mul_double(b, norm, by);
+    struct qm_ball denom = qm_ball_div_double(b, counted, wide(sqrt((double)a->n) * clip));
+    denom = qm_ball_max(denom, one);
+    struct qm_ball rate = qm_ball_mul_double(b, qm_ball_div_double(b, alpha, denom), by);
+    struct qm_ball decay = b->h->scale_weight_decay ? alpha : wide(a->rho);
+    rate = qm_ball_float32(qm_ball_mul_double(b, rate, wide(after)));
     decay.x = 1.0 - b->h->weight_decay * decay.x;
     decay.e = b->h->weight_decay * decay.e;
-    decay = qm_pair_float(decay);
+    decay = qm_ball_float32(decay);
     for (int64_t i = 0; i < a->n; i++) {
-        struct qm_pair step = by.x == 0.0 ? by : qm_pair_mul(rate, u[i]);
-        struct qm_pair p = qm_pair_mul(qm_pair_exact(b->p[i]), decay);
-        p = qm_pair_add(p, qm_pair_negated(step));
+        struct qm_ball step = by.x == 0.0 ? by : qm_ball_mul(rate, u[i]);
+        struct qm_ball p = qm_ball_mul(qm_ball_exact(b->p[i]), decay);
+        p = qm_ball_add(p, qm_ball_negated(step));
         b->e_p[i] = p.e;
         if (a->own || a->is_cuda || qm_bound_reads_back(b))
             b->p_want[i] = p.x;
@@ -190,41 +190,41 @@ static void write_back(const struct side *a, struct qm_pair alpha, double clip, 
 /* ---- Adafactor and CAME -------------------------------------------------------------------------- */
 
 /* The clipped direction u enters the momentum, what that misses the confidence.  x: room. */
-static void confide(const struct side *a, struct qm_pair *u, struct qm_pair *x, struct qm_pair *r,
-                    struct qm_pair *c)
+static void confide(const struct side *a, struct qm_ball *u, struct qm_ball *x, struct qm_ball *r,
+                    struct qm_ball *c)
 {
     const struct qm_bound_step *b = a->b;
-    struct qm_pair clip = qm_pair_norm(b, u, a->n, 1);
-    clip = qm_pair_wide_over(b, clip, wide(sqrt((double)a->n) * b->h->clip));
-    clip = qm_pair_float(qm_pair_max(clip, one));
+    struct qm_ball clip = qm_ball_norm(b, u, a->n, 1);
+    clip = qm_ball_div_double(b, clip, wide(sqrt((double)a->n) * b->h->clip));
+    clip = qm_ball_float32(qm_ball_max(clip, one));
     for (int64_t i = 0; i < a->n; i++) {
-        struct qm_pair step = qm_pair_over(&b->reorder, u[i], clip), off;
-        struct qm_pair seen = a->is_cuda && !isfinite(step.x) ? qm_pair_exact(0.0) : step;
-        u[i] = fresh(a, M, i, moment(a, qm_old(b, M, i), seen), a->is_cuda);
+        struct qm_ball step = qm_ball_div(&b->reorder, u[i], clip), off;
+        struct qm_ball seen = a->is_cuda && !isfinite(step.x) ? qm_ball_exact(0.0) : step;
+        u[i] = fresh(a, M, i, moment(a, qm_bound_old(b, M, i), seen), a->is_cuda);
         if (a->is_cuda) /* encoded before the residual is taken */
-            u[i] = qm_found(b, M, i, u[i]);
-        off = qm_pair_add(step, qm_pair_negated(u[i]));
-        x[i] = qm_pair_add(qm_pair_mul(off, off), qm_pair_scalar(b->h->eps));
+            u[i] = qm_bound_stored(b, M, i, u[i]);
+        off = qm_ball_add(step, qm_ball_negated(u[i]));
+        x[i] = qm_ball_add(qm_ball_mul(off, off), qm_ball_scalar(b->h->eps));
     }
     factor_states(a, x, 0.0, 1.0 - b->h->beta3, CONF_R, CONF_C, r, c);
     for (int64_t i = 0; i < a->n; i++)
-        u[i] = qm_found(b, M, i, u[i]);
+        u[i] = qm_bound_stored(b, M, i, u[i]);
     find(a, CONF_R, a->m.batch * a->m.rows, r);
     find(a, CONF_C, a->m.batch * a->m.cols, c);
     divide(a, r, c, is_plain(a, CONF_R) ? TORCH_CLAMPED : a->is_cuda ? KERNEL : TORCH, u);
 }
 
-static void unfactored(const struct side *a, struct qm_pair *x)
+static void unfactored(const struct side *a, struct qm_ball *x)
 {
     int bare = is_plain(a, V);
     double floor = a->is_cuda ? fmax(a->eps_sq, 0x1p-53) : a->eps_sq;
-    struct qm_pair e = qm_pair_scalar(a->is_026 && !bare ? a->eps1 : 0.0);
+    struct qm_ball e = qm_ball_scalar(a->is_026 && !bare ? a->eps1 : 0.0);
     for (int64_t i = 0; i < a->n; i++) {
-        struct qm_pair g = gradient(a, i, 0), v = qm_pair_add(qm_pair_mul(g, g), e);
-        v = fresh(a, V, i, square(a, V, a->weight, qm_old(a->b, V, i), v),
+        struct qm_ball g = gradient(a, i, 0), v = qm_ball_add(qm_ball_mul(g, g), e);
+        v = fresh(a, V, i, square(a, V, a->weight, qm_bound_old(a->b, V, i), v),
                   floors(a, V) || (a->is_026 && bare));
-        v = qm_pair_max(qm_found(a->b, V, i, v), qm_pair_exact(floor));
-        x[i] = qm_pair_wide_root(a->b, v);
+        v = qm_ball_max(qm_bound_stored(a->b, V, i, v), qm_ball_exact(floor));
+        x[i] = qm_ball_sqrt_double(a->b, v);
     }
 }
 
@@ -232,18 +232,18 @@ static qm_status plain_step(const struct side *a)
 {
     const struct qm_bound_step *b = a->b;
     int64_t n = a->n;
-    struct qm_pair *u = qm_pairs(4 * n + 2), *x = u + n, *r = x + n, *c = r + n + 1;
+    struct qm_ball *u = qm_balls(4 * n + 2), *x = u + n, *r = x + n, *c = r + n + 1;
     double clip = a->is_came && !b->h->clip_twice ? 1e9 : b->h->clip;
     if (!u)
         return QM_NO_MEMORY;
     for (int64_t i = 0; i < n; i++) {
-        struct qm_pair g = gradient(a, i, 0);
+        struct qm_ball g = gradient(a, i, 0);
         u[i] = gradient(a, i, a->is_cuda && a->is_026 && !a->is_came);
         if (a->has_m && !a->is_came) {
-            u[i] = moment(a, qm_old(b, M, i), gradient(a, i, a->is_cuda));
-            u[i] = qm_found(b, M, i, fresh(a, M, i, u[i], 0));
+            u[i] = moment(a, qm_bound_old(b, M, i), gradient(a, i, a->is_cuda));
+            u[i] = qm_bound_stored(b, M, i, fresh(a, M, i, u[i], 0));
         }
-        x[i] = qm_pair_mul(g, g);
+        x[i] = qm_ball_mul(g, g);
     }
     if (a->is_factored) {
         factor_states(a, x, a->is_026 ? a->eps1 : 0.0, a->weight, R, C, r, c);
@@ -257,9 +257,9 @@ static qm_status plain_step(const struct side *a)
     } else {
         unfactored(a, x);
         for (int64_t i = 0; i < n; i++)
-            u[i] = qm_pair_float(qm_pair_wide_over(b, u[i], x[i]));
+            u[i] = qm_ball_float32(qm_ball_div_double(b, u[i], x[i]));
     }
-    write_back(a, qm_pair_wide_mul(b, rate_of(a), wide(a->correction)), clip, 1.0, b->h->limiter,
+    write_back(a, qm_ball_mul_double(b, rate_of(a), wide(a->correction)), clip, 1.0, b->h->limiter,
                u);
     free(u);
     return QM_OK;
@@ -272,7 +272,7 @@ struct low {
     int right, starts;
     int64_t rank, rows, cols, n, channels;
     double eps;
-    struct qm_pair *x, *v, *w, *r, *c;
+    struct qm_ball *x, *v, *w, *r, *c;
 };
 
 static void project(const struct side *a, const struct low *l, const double *p)
@@ -280,7 +280,7 @@ static void project(const struct side *a, const struct low *l, const double *p)
     int64_t rows = a->m.rows, cols = a->m.cols, inner = l->right ? cols : rows;
     for (int64_t i = 0; i < l->rows; i++)
         for (int64_t j = 0; j < l->cols; j++) {
-            struct qm_pair sum = {0.0, 0.0};
+            struct qm_ball sum = {0.0, 0.0};
             double size = 0.0;
             for (int64_t k = 0; k < inner; k++) {
                 double g =
@@ -292,7 +292,7 @@ static void project(const struct side *a, const struct low *l, const double *p)
             sum.e = 0x1p-52 * (double)inner * size;
             if (a->b->reorder.tree > 0) /* one at a time, the products rounded */
                 sum.e += (double)(inner + 1) * QM_U * size;
-            l->x[i * l->cols + j] = qm_pair_float(sum);
+            l->x[i * l->cols + j] = qm_ball_float32(sum);
         }
 }
 
@@ -305,18 +305,18 @@ static void low_factors(const struct side *a, const struct low *l)
         w = a->is_026 ? w : 1.0;
         keep = 0.0;
     }
-    struct qm_pair by = qm_pair_scalar(w), old = qm_pair_scalar(keep);
+    struct qm_ball by = qm_ball_scalar(w), old = qm_ball_scalar(keep);
     for (int axis = 0; axis < 2; axis++) {
         int64_t count = axis ? l->cols : l->rows, inner = axis ? l->rows : l->cols;
-        struct qm_pair *to = axis ? l->c : l->r;
+        struct qm_ball *to = axis ? l->c : l->r;
         for (int64_t i = 0; i < count; i++) {
-            struct qm_pair n =
-                qm_pair_norm(b, axis ? l->x + i : l->x + i * l->cols, inner, axis ? l->cols : 1);
-            struct qm_pair s = qm_pair_wide_mul(b, n, n);
-            s = qm_pair_wide_over(b, s, qm_pair_exact((double)inner));
-            s = qm_pair_float((struct qm_pair){s.x + e, s.e + 0x1p-52 * (s.x + e)});
-            s = qm_pair_add(qm_pair_mul(old, qm_old(b, axis ? C : R, i)), qm_pair_mul(by, s));
-            to[i] = qm_found(b, axis ? C : R, i, fresh(a, axis ? C : R, i, s, 0));
+            struct qm_ball n =
+                qm_ball_norm(b, axis ? l->x + i : l->x + i * l->cols, inner, axis ? l->cols : 1);
+            struct qm_ball s = qm_ball_mul_double(b, n, n);
+            s = qm_ball_div_double(b, s, qm_ball_exact((double)inner));
+            s = qm_ball_float32((struct qm_ball){s.x + e, s.e + 0x1p-52 * (s.x + e)});
+            s = qm_ball_add(qm_ball_mul(old, qm_bound_old(b, axis ? C : R, i)), qm_ball_mul(by, s));
+            to[i] = qm_bound_stored(b, axis ? C : R, i, fresh(a, axis ? C : R, i, s, 0));
         }
     }
 }
@@ -325,27 +325,27 @@ static void low_factors(const struct side *a, const struct low *l)
 static void second_moment(const struct side *a, const struct low *l)
 {
     const struct qm_bound_step *b = a->b;
-    struct qm_pair e = qm_pair_scalar(a->is_026 ? l->eps : 0.0), mean;
-    struct qm_pair first = qm_pair_scalar(a->is_026 ? a->weight : 1.0);
+    struct qm_ball e = qm_ball_scalar(a->is_026 ? l->eps : 0.0), mean;
+    struct qm_ball first = qm_ball_scalar(a->is_026 ? a->weight : 1.0);
     if (b->h->factored) {
         low_factors(a, l);
-        mean = qm_pair_max(qm_pair_mean(b, l->r, l->rows, 1), qm_pair_exact(l->eps));
+        mean = qm_ball_max(qm_ball_mean(b, l->r, l->rows, 1), qm_ball_exact(l->eps));
         for (int64_t i = 0; i < l->n; i++)
-            l->v[i] = qm_pair_wide_over(
-                b, qm_pair_wide_mul(b, l->r[i / l->cols], l->c[i % l->cols]), mean);
+            l->v[i] = qm_ball_div_double(
+                b, qm_ball_mul_double(b, l->r[i / l->cols], l->c[i % l->cols]), mean);
         return;
     }
     for (int64_t i = 0; i < l->n; i++) {
-        struct qm_pair s = qm_pair_mul(l->x[i], l->x[i]);
-        s = l->starts ? qm_pair_max(qm_pair_mul(first, s), tiny)
-                      : square(a, V, a->weight, qm_old(b, V, i), qm_pair_add(s, e));
-        s = qm_found(b, V, i, fresh(a, V, i, s, l->starts || floors(a, V)));
-        l->v[i] = a->is_cuda ? qm_pair_max(s, qm_pair_exact(0x1p-53)) : s;
+        struct qm_ball s = qm_ball_mul(l->x[i], l->x[i]);
+        s = l->starts ? qm_ball_max(qm_ball_mul(first, s), tiny)
+                      : square(a, V, a->weight, qm_bound_old(b, V, i), qm_ball_add(s, e));
+        s = qm_bound_stored(b, V, i, fresh(a, V, i, s, l->starts || floors(a, V)));
+        l->v[i] = a->is_cuda ? qm_ball_max(s, qm_ball_exact(0x1p-53)) : s;
     }
 }
 
 /* |adapted| / (|x| + 1e-8) of channel k, or of everything. */
-static struct qm_pair channel_factor(const struct side *a, const struct low *l, int64_t k)
+static struct qm_ball channel_factor(const struct side *a, const struct low *l, int64_t k)
 {
     const struct qm_bound_step *b = a->b;
     int64_t from = l->right ? k * l->cols : k, step = l->right ? 1 : l->cols;
@@ -355,24 +355,25 @@ static struct qm_pair channel_factor(const struct side *a, const struct low *l, 
         step = 1;
         n = l->n;
     }
-    struct qm_pair plain = qm_pair_norm(b, l->x + from, n, step), by;
+    struct qm_ball plain = qm_ball_norm(b, l->x + from, n, step), by;
     plain.x += 1e-8;
-    by = qm_pair_wide_over(b, qm_pair_norm(b, l->w + from, n, step), qm_pair_loose(b, plain));
+    by = qm_ball_div_double(b, qm_ball_norm(b, l->w + from, n, step),
+                            qm_ball_round_double(b, plain));
     double front = b->h->scale_front ? sqrt(b->h->scale) : 1.0;
-    return qm_pair_wide_mul(b, by, wide(a->correction * front));
+    return qm_ball_mul_double(b, by, wide(a->correction * front));
 }
 
 static void adapt(const struct side *a, const struct low *l)
 {
     const struct qm_bound_step *b = a->b;
     for (int64_t i = 0; i < l->n; i++) {
-        struct qm_pair m = l->x[i], den = qm_pair_wide_root(b, l->v[i]);
+        struct qm_ball m = l->x[i], den = qm_ball_sqrt_double(b, l->v[i]);
         if (a->has_m) {
-            m = moment(a, qm_pair_exact(a->is_026 ? b->slot[M][i] : 0.0), m);
-            m = qm_found(b, M, i, fresh(a, M, i, m, 0));
+            m = moment(a, qm_ball_exact(a->is_026 ? b->slot[M][i] : 0.0), m);
+            m = qm_bound_stored(b, M, i, fresh(a, M, i, m, 0));
         }
         den.x += b->h->eps;
-        l->w[i] = qm_pair_wide_over(b, m, qm_pair_loose(b, den));
+        l->w[i] = qm_ball_div_double(b, m, qm_ball_round_double(b, den));
     }
 }
 
@@ -390,7 +391,7 @@ static qm_status apollo_step(const struct side *a)
     l.starts = a->t == 1.0 || (!a->is_026 && (b->t - 1) % gap == 0);
     int64_t n_p = l.rank * (l.right ? a->m.cols : a->m.rows);
     double *p = malloc(sizeof *p * (size_t)(n_p + 1));
-    struct qm_pair *u = qm_pairs(a->n + 3 * l.n + l.rows + l.cols + l.channels), *factor;
+    struct qm_ball *u = qm_balls(a->n + 3 * l.n + l.rows + l.cols + l.channels), *factor;
     if (!u || !p) {
         free(u);
         free(p);
@@ -412,8 +413,9 @@ static qm_status apollo_step(const struct side *a)
     for (int64_t k = 0; k < l.channels; k++)
         factor[k] = channel_factor(a, &l, k);
     for (int64_t i = 0; i < a->n; i++)
-        u[i] = qm_pair_float(qm_pair_wide_mul(b, factor[l.right ? i / a->m.cols : i % a->m.cols],
-                                              gradient(a, i, a->is_026 || a->is_cuda)));
+        u[i] =
+            qm_ball_float32(qm_ball_mul_double(b, factor[l.right ? i / a->m.cols : i % a->m.cols],
+                                               gradient(a, i, a->is_026 || a->is_cuda)));
     write_back(a, rate_of(a), h->clip, h->scale_front ? 1.0 : sqrt(h->scale), 1, u);
     free(u);
     free(p);

@@ -148,7 +148,7 @@ static void put(const struct qm_bound_step *b, const struct vectors *a, int slot
     }
 }
 
-qm_status qm_pair_project_singular(const struct qm_bound_step *b, const struct qm_projection *q,
+qm_status qm_ball_project_singular(const struct qm_bound_step *b, const struct qm_projection *q,
                                    int slot)
 {
     struct vectors a = {.q = q, .g = b->g, .p = b->stored[slot], .k = q->right ? q->n : q->m};

@@ -21,11 +21,11 @@ struct average {
     struct qm_beta w;
 };
 
-static void element(const void *scalars, struct qm_bound_at *at)
+static void element(const void *scalars, struct qm_bound_element *at)
 {
     const struct average *s = scalars;
-    struct qm_pair g = qm_pair_exact(s->maximize ? -at->g : at->g);
-    at->e[0] = qm_bound_average(&s->w, qm_pair_exact(at->slot[0]), g).e;
+    struct qm_ball g = qm_ball_exact(s->maximize ? -at->g : at->g);
+    at->e[0] = qm_bound_average(&s->w, qm_ball_exact(at->slot[0]), g).e;
     at->e_p = 0.0;
 }
 
@@ -33,7 +33,7 @@ static qm_status bound(const struct qm_bound_step *b)
 {
     struct average s = {b->h->maximize,
                         qm_bound_beta(b, b->h->beta1, !!(b->order & QM_ORDER_lerp_m))};
-    qm_bound_each(b, 1, &s, element);
+    qm_bound_elements(b, 1, &s, element);
     return QM_OK;
 }
 

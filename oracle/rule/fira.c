@@ -108,77 +108,77 @@ static qm_status with_rms_prop(double *theta, double *const *slot, const double 
 
 /* ---- their bounds ------------------------------------------------------------------------------ */
 
-static void rms_prop_bound(const struct qm_bound_step *b, int own, const struct qm_pair *r,
-                           int64_t k, struct qm_pair *r_tilde)
+static void rms_prop_bound(const struct qm_bound_step *b, int own, const struct qm_ball *r,
+                           int64_t k, struct qm_ball *r_tilde)
 {
     const struct qm_oracle_hyper *h = b->h;
     const struct qm_reorder *o = &b->reorder;
     struct qm_beta w = qm_bound_beta(b, h->beta2, 0);
     for (int64_t i = 0; i < k; i++) {
-        struct qm_pair v = qm_bound_square(b, &w, qm_old(b, 0, i), r[i]), a;
+        struct qm_ball v = qm_bound_square(b, &w, qm_bound_old(b, 0, i), r[i]), a;
         if (own)
             b->want[0][i] = v.x;
-        v = qm_new(b, 0, i, v);
+        v = qm_bound_new(b, 0, i, v);
         if (h->centered) {
-            a = qm_bound_average(&w, qm_old(b, 2, i), r[i]);
+            a = qm_bound_average(&w, qm_bound_old(b, 2, i), r[i]);
             if (own)
                 b->want[2][i] = a.x;
-            a = qm_new(b, 2, i, a);
-            v = qm_pair_add(v, qm_pair_negated(qm_pair_mul(a, a)));
+            a = qm_bound_new(b, 2, i, a);
+            v = qm_ball_add(v, qm_ball_negated(qm_ball_mul(a, a)));
         }
-        r_tilde[i] = qm_pair_over(o, r[i], qm_pair_add(qm_pair_root(o, v), qm_pair_scalar(h->eps)));
+        r_tilde[i] = qm_ball_div(o, r[i], qm_ball_add(qm_ball_sqrt(o, v), qm_ball_scalar(h->eps)));
         if (v.x - v.e < 0.0) /* the root of what may be negative */
             r_tilde[i].e = HUGE_VAL;
         if (!(h->momentum > 0.0))
             continue;
-        a = qm_pair_mul(qm_pair_scalar(h->momentum), qm_old(b, 1, i));
-        a = qm_pair_add(a, r_tilde[i]);
+        a = qm_ball_mul(qm_ball_scalar(h->momentum), qm_bound_old(b, 1, i));
+        a = qm_ball_add(a, r_tilde[i]);
         if (own)
             b->want[1][i] = a.x;
-        r_tilde[i] = qm_new(b, 1, i, a);
+        r_tilde[i] = qm_bound_new(b, 1, i, a);
     }
 }
 
 /* P and the limiter's norm are slots first and first + 1. */
 static qm_status any_bound(const struct qm_bound_step *b, int first, double step,
                            void (*form)(const struct qm_bound_step *b, int own,
-                                        const struct qm_pair *r, int64_t k,
-                                        struct qm_pair *r_tilde))
+                                        const struct qm_ball *r, int64_t k,
+                                        struct qm_ball *r_tilde))
 {
     struct qm_projection q;
     int projected = qm_projection_of(b->h, 1, b->shape, &q);
     int64_t n = b->n, k = projected ? q.rows * q.cols : n;
-    struct qm_pair *u = qm_pairs(2 * n + 2 * k), *s = u + n, *r = s + n, *r_tilde = r + k;
+    struct qm_ball *u = qm_balls(2 * n + 2 * k), *s = u + n, *r = s + n, *r_tilde = r + k;
     if (!u)
         return QM_NO_MEMORY;
-    qm_status st = projected ? qm_pair_project_matrix(b, &q, 1, first) : QM_OK;
+    qm_status st = projected ? qm_ball_project_matrix(b, &q, 1, first) : QM_OK;
     if (st != QM_OK) {
         free(u);
         return st;
     }
     if (projected)
-        qm_pair_project(b, &q, b->stored[first], r);
+        qm_ball_project(b, &q, b->stored[first], r);
     for (int64_t i = 0; i < k && !projected; i++)
-        r[i] = qm_pair_exact(b->g[i]);
+        r[i] = qm_ball_exact(b->g[i]);
     form(b, projected, r, k, r_tilde);
     if (projected) {
-        qm_pair_project_back(b, &q, r, b->stored[first], b->h->scale, s);
+        qm_ball_project_back(b, &q, r, b->stored[first], b->h->scale, s);
         for (int64_t i = 0; i < n; i++)
-            s[i] = qm_pair_add(qm_pair_exact(b->g[i]), qm_pair_negated(s[i]));
-        qm_pair_project_scale(b, &q, q.rows < q.cols ? 0 : 1, r_tilde, r, s);
-        qm_pair_project_limit(b, first + 1, s);
-        qm_pair_project_back(b, &q, r_tilde, b->stored[first], b->h->scale, u);
+            s[i] = qm_ball_add(qm_ball_exact(b->g[i]), qm_ball_negated(s[i]));
+        qm_ball_project_scale(b, &q, q.rows < q.cols ? 0 : 1, r_tilde, r, s);
+        qm_ball_project_limit(b, first + 1, s);
+        qm_ball_project_back(b, &q, r_tilde, b->stored[first], b->h->scale, u);
         for (int64_t i = 0; i < n; i++)
-            u[i] = qm_pair_add(u[i], s[i]);
+            u[i] = qm_ball_add(u[i], s[i]);
     }
-    qm_pair_take(b, projected, step, projected ? u : r_tilde, first == 2);
+    qm_ball_update_param(b, projected, step, projected ? u : r_tilde, first == 2);
     free(u);
     return QM_OK;
 }
 
 static qm_status adam_bound(const struct qm_bound_step *b)
 {
-    return any_bound(b, 2, b->h->lr * bias_correction(b->h, b->t), qm_pair_adam_states);
+    return any_bound(b, 2, b->h->lr * bias_correction(b->h, b->t), qm_ball_adam_states);
 }
 
 static qm_status rms_bound(const struct qm_bound_step *b)

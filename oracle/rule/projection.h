@@ -43,34 +43,34 @@ qm_status qm_project_renew(const struct qm_oracle_hyper *h, int svd, const struc
 /* ---- the same in pairs (bound_projection.c), float32 in the order of the sources ------------------- */
 
 /* P is what the judged side used, exact. */
-void qm_pair_project(const struct qm_bound_step *b, const struct qm_projection *q, const double *p,
-                     struct qm_pair *r);
-void qm_pair_project_back(const struct qm_bound_step *b, const struct qm_projection *q,
-                          const struct qm_pair *x, const double *p, double alpha,
-                          struct qm_pair *out);
-void qm_pair_project_scale(const struct qm_bound_step *b, const struct qm_projection *q, int axis,
-                           const struct qm_pair *top, const struct qm_pair *low, struct qm_pair *x);
+void qm_ball_project(const struct qm_bound_step *b, const struct qm_projection *q, const double *p,
+                     struct qm_ball *r);
+void qm_ball_project_back(const struct qm_bound_step *b, const struct qm_projection *q,
+                          const struct qm_ball *x, const double *p, double alpha,
+                          struct qm_ball *out);
+void qm_ball_project_scale(const struct qm_bound_step *b, const struct qm_projection *q, int axis,
+                           const struct qm_ball *top, const struct qm_ball *low, struct qm_ball *x);
 
 /* Slot `slot` keeps the norm. */
-void qm_pair_project_limit(const struct qm_bound_step *b, int slot, struct qm_pair *x);
+void qm_ball_project_limit(const struct qm_bound_step *b, int slot, struct qm_ball *x);
 
 /* What is wanted of slot `slot`, P, and its error: none where the old one is kept. */
-qm_status qm_pair_project_matrix(const struct qm_bound_step *b, const struct qm_projection *q,
+qm_status qm_ball_project_matrix(const struct qm_bound_step *b, const struct qm_projection *q,
                                  int svd, int slot);
 
 /* Of new singular vectors: the stored ones are within the bounds if and only if they are orthonormal
  * and leading singular vectors, in order, of a matrix as near to G as rounding leaves it
  * (bound_singular.c).  G finite. */
-qm_status qm_pair_project_singular(const struct qm_bound_step *b, const struct qm_projection *q,
+qm_status qm_ball_project_singular(const struct qm_bound_step *b, const struct qm_projection *q,
                                    int slot);
 
 /* Adam's moments of r[k], slots 0 and 1, and m / (sqrt(v) + eps).  With a P of the judged side's own
  * the wanted values are those of the pairs. */
-void qm_pair_adam_states(const struct qm_bound_step *b, int own, const struct qm_pair *r, int64_t k,
-                         struct qm_pair *r_tilde);
+void qm_ball_adam_states(const struct qm_bound_step *b, int own, const struct qm_ball *r, int64_t k,
+                         struct qm_ball *r_tilde);
 
 /* theta <- theta - step u, then decayed by lr lambda where lambda > 0. */
-void qm_pair_take(const struct qm_bound_step *b, int own, double step, const struct qm_pair *u,
-                  int decays);
+void qm_ball_update_param(const struct qm_bound_step *b, int own, double step,
+                          const struct qm_ball *u, int decays);
 
 #endif

@@ -73,7 +73,7 @@ static void add_split_cell(const struct work *w, struct cell c, double sign, dou
                            double m, struct sums *s)
 {
     double x = sign * m * w->value[c.lo];
-    double kink = x > 0.0 ? qm_law_place(w->law, x) : from;
+    double kink = x > 0.0 ? qm_law_inverse(w->law, x) : from;
     kink = kink > from ? kink : from;
     kink = kink < to ? kink : to;
     if (kink > from)
@@ -108,8 +108,8 @@ static void add_elements(const struct work *w, double m, double high, struct sum
             double below, above;
             struct cell c = cell_at(w, k, &below, &above);
             double a = side ? -above : below, b = side ? -below : above; /* |x| / m */
-            double from = a > 0.0 ? qm_law_place(w->law, m * a) : w->low;
-            double to = b <= 0.0 ? w->low : b < HUGE_VAL ? qm_law_place(w->law, m * b) : high;
+            double from = a > 0.0 ? qm_law_inverse(w->law, m * a) : w->low;
+            double to = b <= 0.0 ? w->low : b < HUGE_VAL ? qm_law_inverse(w->law, m * b) : high;
             from = from > w->low ? from : w->low;
             to = to < high ? to : high;
             if (to > from)
@@ -155,7 +155,7 @@ static void add_block(const struct work *w, double weight, double z, int64_t blo
     out->max1 += weight * m;
     out->max2 += weight * m * m;
     if (block > 1) {
-        double rest = share * (double)(block - 1) * exp(-qm_law_log_below(w->law, z));
+        double rest = share * (double)(block - 1) * exp(-qm_law_log_cdf(w->law, z));
         struct sums s = {0};
         add_elements(w, m, z, &s);
         add(&s, rest, m, out);
@@ -181,7 +181,7 @@ static void over_blocks(const struct work *w, int64_t block, struct qm_theory *o
                                           &weight, w->many);
             double m = qm_law_at(w->law, z);
             weight *= (double)block * qm_law_density(w->law, z) *
-                      exp((double)(block - 1) * qm_law_log_below(w->law, z));
+                      exp((double)(block - 1) * qm_law_log_cdf(w->law, z));
             if (weight > 1e-18 || weight * m * m > 1e-18 * square)
                 add_block(w, weight, z, block, out);
         }

@@ -84,7 +84,7 @@ double qm_law_at(const struct qm_law *law, double z)
     }
 }
 
-double qm_law_place(const struct qm_law *law, double x)
+double qm_law_inverse(const struct qm_law *law, double x)
 {
     switch (law->kind) {
     case QM_LAW_uniform: return x < 1.0 ? -log1p(-x) : HUGE_VAL;
@@ -109,7 +109,7 @@ double qm_law_density(const struct qm_law *law, double z)
     }
 }
 
-double qm_law_log_below(const struct qm_law *law, double z)
+double qm_law_log_cdf(const struct qm_law *law, double z)
 {
     double below, above;
     switch (law->kind) {

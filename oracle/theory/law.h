@@ -46,11 +46,12 @@ double qm_law_pdf(const struct qm_law *law, double x);
 double qm_law_entropy(const struct qm_law *law);
 
 double qm_law_at(const struct qm_law *law, double z);
-double qm_law_place(const struct qm_law *law, double x); /* its inverse, x >= 0; may be infinite */
+double qm_law_inverse(const struct qm_law *law,
+                      double x); /* its inverse, x >= 0; may be infinite */
 
 /* Density of z, and ln P(Z <= z) accurate in both tails. */
 double qm_law_density(const struct qm_law *law, double z);
-double qm_law_log_below(const struct qm_law *law, double z);
+double qm_law_log_cdf(const struct qm_law *law, double z);
 
 /* Outside [low, high] nothing counts, even weighed by x^2; step: a panel of this length is smooth
  * enough for 8 Gauss-Legendre nodes. */

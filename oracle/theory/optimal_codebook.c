@@ -18,7 +18,7 @@ static const struct {
 };
 
 struct design {
-    const struct qm_measure *m;
+    const struct qm_unit_law *m;
     int n, squared;
     int mirrored; /* symmetric, with the decision between the middle levels held at 0 */
     int held[MOST];
@@ -45,11 +45,11 @@ static double high_end(const struct design *d, const double *v, int k)
 /* Integral of u^j over (a, b], atoms included. */
 static double moment(const struct design *d, int j, double a, double b)
 {
-    double top = qm_measure_top(d->m), atom = qm_measure_atom(d->m);
-    double sum = qm_measure_moment(d->m, j, a, b);
+    double top = qm_unit_law_top(d->m), atom = qm_unit_law_atom(d->m);
+    double sum = qm_unit_law_moment(d->m, j, a, b);
     if (a < top && top <= b)
         sum += atom;
-    if (qm_measure_sign(d->m) && a < -top && -top <= b)
+    if (qm_unit_law_sign(d->m) && a < -top && -top <= b)
         sum += j % 2 ? -atom : atom;
     return sum;
 }
@@ -57,8 +57,8 @@ static double moment(const struct design *d, int j, double a, double b)
 /* Where a cell's mass is halved. */
 static double median(const struct design *d, double a, double b)
 {
-    double top = qm_measure_top(d->m), half = 0.5 * moment(d, 0, a, b);
-    double low = fmax(a, qm_measure_sign(d->m) ? -top : 0.0), high = fmin(b, top);
+    double top = qm_unit_law_top(d->m), half = 0.5 * moment(d, 0, a, b);
+    double low = fmax(a, qm_unit_law_sign(d->m) ? -top : 0.0), high = fmin(b, top);
     for (int i = 0; i < 100 && low < high; i++) {
         double mid = 0.5 * (low + high);
         if (moment(d, 0, a, mid) < half)
@@ -88,8 +88,8 @@ static void slope_of(const struct design *d, const double *v, struct slope *s)
         double half_a = k > 0 ? v[k] - a : 0.0, half_b = k + 1 < d->n ? b - v[k] : 0.0;
         int moves_a = k > 0 && !(d->mirrored && 2 * k == d->n);
         int moves_b = k + 1 < d->n && !(d->mirrored && 2 * k + 2 == d->n);
-        double w_a = moves_a ? qm_measure_density(d->m, a) : 0.0;
-        double w_b = moves_b ? qm_measure_density(d->m, b) : 0.0;
+        double w_a = moves_a ? qm_unit_law_density(d->m, a) : 0.0;
+        double w_b = moves_b ? qm_unit_law_density(d->m, b) : 0.0;
         if (d->squared) {
             double w0 = moment(d, 0, a, b), w1 = moment(d, 1, a, b), w2 = moment(d, 2, a, b);
             s->loss += w2 - 2.0 * v[k] * w1 + v[k] * v[k] * w0;
@@ -100,7 +100,7 @@ static void slope_of(const struct design *d, const double *v, struct slope *s)
             double below = moment(d, 0, a, v[k]), above = moment(d, 0, v[k], b);
             s->loss += v[k] * (below - above) + moment(d, 1, v[k], b) - moment(d, 1, a, v[k]);
             s->gradient[k] = below - above;
-            s->diagonal[k] = 2.0 * qm_measure_density(d->m, v[k]) - 0.5 * (w_a + w_b);
+            s->diagonal[k] = 2.0 * qm_unit_law_density(d->m, v[k]) - 0.5 * (w_a + w_b);
             s->off[k] = -0.5 * w_b;
         }
     }
@@ -192,20 +192,20 @@ static int solve(struct design *d)
 static void spread(const struct design *d, int count, double *level)
 {
     double power = d->squared ? 1.0 / 3.0 : 0.5, whole = 0.0, sum = 0.0;
-    double octaves = 40.0 + log2(qm_measure_top(d->m));
+    double octaves = 40.0 + log2(qm_unit_law_top(d->m));
     int k = 0;
     for (int pass = 0; pass < 2; pass++)
         for (int i = START_NODES - 1; i >= 0; i--) {
             double down = octaves * (i + 0.5) / START_NODES;
-            double u = qm_measure_top(d->m) * exp2(-down);
-            double here = u * pow(fmax(qm_measure_density(d->m, u), 0.0), power);
+            double u = qm_unit_law_top(d->m) * exp2(-down);
+            double here = u * pow(fmax(qm_unit_law_density(d->m, u), 0.0), power);
             if (pass == 0)
                 whole += here;
             for (sum += pass * here; pass && k < count && sum >= whole * (k + 0.5) / count; k++)
                 level[k] = u;
         }
     for (; k < count; k++)
-        level[k] = qm_measure_top(d->m);
+        level[k] = qm_unit_law_top(d->m);
     for (k = 1; k < count; k++) /* several in one node */
         if (!(level[k] > level[k - 1]))
             level[k] = nextafter(level[k - 1], HUGE_VAL) * (1.0 + 1e-9);
@@ -215,7 +215,7 @@ static void spread(const struct design *d, int count, double *level)
 static void start(struct design *d, unsigned hold, int middle)
 {
     double side[MOST];
-    int sign = qm_measure_sign(d->m), n = d->n, more = n - middle;
+    int sign = qm_unit_law_sign(d->m), n = d->n, more = n - middle;
     int left = sign ? more / 2 : 0, right = more - left;
     memset(d->held, 0, sizeof d->held);
     if (left > 0)
@@ -242,7 +242,7 @@ static void start(struct design *d, unsigned hold, int middle)
  * is neutral against moving the middle decision: that pivot may be 0. */
 static qm_status design(struct design *d, unsigned hold, struct qm_optimum *o)
 {
-    int zero = (hold & QM_HOLD_ZERO) != 0, sign = qm_measure_sign(d->m);
+    int zero = (hold & QM_HOLD_ZERO) != 0, sign = qm_unit_law_sign(d->m);
     o->loss = HUGE_VAL;
     for (int middle = zero; middle <= (zero || sign); middle++) {
         struct slope s;
@@ -295,18 +295,18 @@ qm_status qm_optimal(const struct qm_law *law, int64_t block, int n, unsigned ho
                      enum qm_loss loss, struct qm_optimum *out)
 {
     struct qm_optimum o = {.n = n};
-    struct qm_measure *m;
+    struct qm_unit_law *m;
     QM_TRY(check(law, block, n, hold, loss));
-    QM_TRY(qm_measure_open(law, block, losses[loss].power, &m));
+    QM_TRY(qm_unit_law_open(law, block, losses[loss].power, &m));
     struct design d = {.m = m, .n = n, .squared = losses[loss].error == 2};
     qm_status st = design(&d, hold, &o);
-    qm_measure_close(m);
+    qm_unit_law_close(m);
     if (st == QM_OK)
         *out = o;
     return st;
 }
 
-double qm_optimal_loss(const struct qm_measure *m, enum qm_loss loss, const double *value, int n)
+double qm_optimal_loss(const struct qm_unit_law *m, enum qm_loss loss, const double *value, int n)
 {
     struct design d = {.m = m, .n = n, .squared = losses[loss].error == 2};
     struct slope s;

@@ -60,7 +60,7 @@ qm_status qm_optimal(const struct qm_law *law, int64_t block, int n, unsigned ho
 
 /* Loss of any ascending levels under decisions half way, by the same integrals; m: opened with the
  * loss's power of M. */
-double qm_optimal_loss(const struct qm_measure *m, enum qm_loss loss, const double *value, int n);
+double qm_optimal_loss(const struct qm_unit_law *m, enum qm_loss loss, const double *value, int n);
 int qm_loss_power(enum qm_loss loss);      /* of M: 0, 1, 2 */
 int qm_loss_is_squared(enum qm_loss loss); /* of the error */
 const char *qm_loss_name(enum qm_loss loss);

@@ -20,7 +20,7 @@ struct maximum {
     double m, weight;
 };
 
-struct qm_measure {
+struct qm_unit_law {
     int sign, n;
     double top, atom;
     struct panel *panel;
@@ -54,7 +54,7 @@ static int64_t maxima(const struct qm_law *law, int64_t block, int power, double
             double length = (high - low) / panels;
             gsl_integration_glfixed_point(low + length * p, low + length * (p + 1), i, &z, &weight,
                                           table);
-            below = qm_law_log_below(law, z);
+            below = qm_law_log_cdf(law, z);
             double m = qm_law_at(law, z), g = weight * qm_law_density(law, z) * pow(m, power);
             sum += g * exp((b - 1.0) * below);
             out[n++] = (struct maximum){m, (b - 1.0) * g * m * exp((b - 2.0) * below)};
@@ -92,7 +92,7 @@ static void fill_panel(struct panel *p, const struct qm_law *law, const struct m
 }
 
 /* FINE panels an octave at the top, COARSE below; down to 2^LAST_OCTAVE, then one to 0. */
-static qm_status panels_make(struct qm_measure *out)
+static qm_status panels_make(struct qm_unit_law *out)
 {
     int octaves = (int)ceil(log2(out->top)) - LAST_OCTAVE, fine = FINE * FINE_OCTAVES;
     out->n = fine + COARSE * (octaves - FINE_OCTAVES);
@@ -109,7 +109,7 @@ static qm_status panels_make(struct qm_measure *out)
     return QM_OK;
 }
 
-static qm_status build(const struct qm_law *law, int64_t block, int power, struct qm_measure *out)
+static qm_status build(const struct qm_law *law, int64_t block, int power, struct qm_unit_law *out)
 {
     double low, high, step;
     gsl_set_error_handler_off();
@@ -137,8 +137,8 @@ static qm_status build(const struct qm_law *law, int64_t block, int power, struc
     return st;
 }
 
-qm_status qm_measure_open(const struct qm_law *law, int64_t block, int power,
-                          struct qm_measure **out)
+qm_status qm_unit_law_open(const struct qm_law *law, int64_t block, int power,
+                           struct qm_unit_law **out)
 {
     QM_TRY(qm_law_check(law));
     if (block < 0 || block == 1 || power < 0 || power > 2)
@@ -146,18 +146,18 @@ qm_status qm_measure_open(const struct qm_law *law, int64_t block, int power,
     if (law->kind == QM_LAW_student && law->shape <= (block > 0 ? power : 2))
         return qm_fail(QM_BAD_ARG, "student: the error of %g degrees of freedom is infinite",
                        law->shape);
-    struct qm_measure *m = calloc(1, sizeof *m);
+    struct qm_unit_law *m = calloc(1, sizeof *m);
     if (!m)
         return qm_fail(QM_NO_MEMORY, "the law of a unit value");
     qm_status st = build(law, block, power, m);
     if (st == QM_OK)
         *out = m;
     else
-        qm_measure_close(m);
+        qm_unit_law_close(m);
     return st;
 }
 
-void qm_measure_close(struct qm_measure *m)
+void qm_unit_law_close(struct qm_unit_law *m)
 {
     if (m)
         free(m->panel);
@@ -166,7 +166,7 @@ void qm_measure_close(struct qm_measure *m)
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
-static const struct panel *panel_of(const struct qm_measure *m, double u)
+static const struct panel *panel_of(const struct qm_unit_law *m, double u)
 {
     int from = 0, to = m->n - 1; /* the answer lies in [from, to]; panels descend */
     while (from < to) {
@@ -195,7 +195,7 @@ static double part(const struct panel *p, int j, double u)
 }
 
 /* Over 0 <= a <= b: what lies between is summed from the end where less lies. */
-static double between(const struct qm_measure *m, int j, double a, double b)
+static double between(const struct qm_unit_law *m, int j, double a, double b)
 {
     a = fmin(a, m->top);
     b = fmin(b, m->top);
@@ -209,7 +209,7 @@ static double between(const struct qm_measure *m, int j, double a, double b)
     return whole(p, j) - part(p, j, a) + inner + part(q, j, b);
 }
 
-double qm_measure_moment(const struct qm_measure *m, int j, double a, double b)
+double qm_unit_law_moment(const struct qm_unit_law *m, int j, double a, double b)
 {
     double right = between(m, j, fmax(a, 0.0), fmax(b, 0.0)), left;
     if (!m->sign)
@@ -218,7 +218,7 @@ double qm_measure_moment(const struct qm_measure *m, int j, double a, double b)
     return 0.5 * (right + (j % 2 ? -left : left));
 }
 
-double qm_measure_density(const struct qm_measure *m, double u)
+double qm_unit_law_density(const struct qm_unit_law *m, double u)
 {
     double basis[NODES + 1], sum = 0.0;
     if (fabs(u) > m->top || (u < 0.0 && !m->sign))
@@ -230,6 +230,6 @@ double qm_measure_density(const struct qm_measure *m, double u)
     return m->sign ? 0.5 * sum : sum;
 }
 
-double qm_measure_top(const struct qm_measure *m) { return m->top; }
-double qm_measure_atom(const struct qm_measure *m) { return m->sign ? 0.5 * m->atom : m->atom; }
-int qm_measure_sign(const struct qm_measure *m) { return m->sign; }
+double qm_unit_law_top(const struct qm_unit_law *m) { return m->top; }
+double qm_unit_law_atom(const struct qm_unit_law *m) { return m->sign ? 0.5 * m->atom : m->atom; }
+int qm_unit_law_sign(const struct qm_unit_law *m) { return m->sign; }

@@ -21,20 +21,20 @@
 #include "core/base/status.h"
 #include "oracle/theory/law.h"
 
-struct qm_measure; /* opaque */
+struct qm_unit_law; /* opaque */
 
 /* block 0 or >= 2; power 0, 1 or 2.  QM_BAD_ARG: those, or a law for which E |x|^power (without
  * blocks: E |x|^2) does not exist.  Switches GSL's abort-on-error handler off. */
-qm_status qm_measure_open(const struct qm_law *law, int64_t block, int power,
-                          struct qm_measure **out);
-void qm_measure_close(struct qm_measure *m); /* accepts NULL */
+qm_status qm_unit_law_open(const struct qm_law *law, int64_t block, int power,
+                           struct qm_unit_law **out);
+void qm_unit_law_close(struct qm_unit_law *m); /* accepts NULL */
 
 /* Integral of u^j over [a, b] without the atoms; j = 0, 1, 2; a <= b of either sign, infinite too. */
-double qm_measure_moment(const struct qm_measure *m, int j, double a, double b);
-double qm_measure_density(const struct qm_measure *m, double u);
+double qm_unit_law_moment(const struct qm_unit_law *m, int j, double a, double b);
+double qm_unit_law_density(const struct qm_unit_law *m, double u);
 
-double qm_measure_top(const struct qm_measure *m);  /* 1; without blocks the end of the law */
-double qm_measure_atom(const struct qm_measure *m); /* at +top, and at -top of signed laws */
-int qm_measure_sign(const struct qm_measure *m);
+double qm_unit_law_top(const struct qm_unit_law *m);  /* 1; without blocks the end of the law */
+double qm_unit_law_atom(const struct qm_unit_law *m); /* at +top, and at -top of signed laws */
+int qm_unit_law_sign(const struct qm_unit_law *m);
 
 #endif

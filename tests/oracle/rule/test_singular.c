@@ -38,7 +38,7 @@ static enum qm_verdict judge(struct judged *j, double *share)
                               .e_slot = e};
     enum qm_verdict worst = QM_VERDICT_EQUAL;
     *share = 0.0;
-    assert_int_equal(qm_pair_project_singular(&b, &j->q, 2), QM_OK);
+    assert_int_equal(qm_ball_project_singular(&b, &j->q, 2), QM_OK);
     for (int64_t i = 0; i < j->q.r * (j->q.right ? j->q.n : j->q.m); i++) {
         enum qm_verdict is = qm_verdict_number(j->p[i], j->want[i], j->e[i]);
         worst = is > worst ? is : worst;

@@ -172,9 +172,9 @@ static void nothing_beats_it(void **state)
             assert_true(held > least);
             if (loss == QM_LOSS_mse || loss == QM_LOSS_unit_mse)
                 least = best(&laws[l], 64, 16, 0, (enum qm_loss)loss).loss;
-            struct qm_measure *of;
+            struct qm_unit_law *of;
             int power = qm_loss_power((enum qm_loss)loss);
-            assert_int_equal(qm_measure_open(&laws[l], 64, power, &of), QM_OK);
+            assert_int_equal(qm_unit_law_open(&laws[l], 64, power, &of), QM_OK);
             for (size_t m = 0; m < sizeof maps / sizeof *maps; m++) {
                 int n = qm_oracle_codebook(maps[m], 4, 1, value);
                 double got = qm_optimal_loss(of, (enum qm_loss)loss, value, n);
@@ -183,7 +183,7 @@ static void nothing_beats_it(void **state)
                 if (strcmp(maps[m], "nf4") == 0 || strcmp(maps[m], "af4") == 0)
                     assert_true(got > held);
             }
-            qm_measure_close(of);
+            qm_unit_law_close(of);
         }
 }
 
@@ -193,15 +193,15 @@ static void absolute(void **state)
     (void)state;
     for (int l = 0; l < LAWS; l++) {
         struct qm_optimum o = best(&laws[l], 64, 16, QM_HOLD_ENDS, QM_LOSS_mae);
-        struct qm_measure *m;
+        struct qm_unit_law *m;
         struct qm_theory t;
         assert_int_equal(qm_theory_block(&laws[l], o.value, o.cut, 16, 64, &t), QM_OK);
         near_to("E |e|", t.mean_abs, o.loss, 1e-9, 0.0);
-        assert_int_equal(qm_measure_open(&laws[l], 64, 1, &m), QM_OK);
+        assert_int_equal(qm_unit_law_open(&laws[l], 64, 1, &m), QM_OK);
         for (int k = 1; k < 15; k++)
-            near_to("halves", qm_measure_moment(m, 0, o.cut[k - 1], o.value[k]),
-                    qm_measure_moment(m, 0, o.value[k], o.cut[k]), 1e-9, 0.0);
-        qm_measure_close(m);
+            near_to("halves", qm_unit_law_moment(m, 0, o.cut[k - 1], o.value[k]),
+                    qm_unit_law_moment(m, 0, o.value[k], o.cut[k]), 1e-9, 0.0);
+        qm_unit_law_close(m);
         assert_true(best(&laws[l], 64, 16, QM_HOLD_ENDS, QM_LOSS_mse).loss <=
                     mse_of(&laws[l], 64, o.value, 16) * (1.0 + 1e-9));
     }
