@@ -9,14 +9,27 @@
 
 #include "core/base/tensor.h"
 
-/* The oracle's own hyper-parameters: the same names as the rules', not the same type. */
+/* The oracle's own hyper-parameters, under the names that the rules use (core/rule/rule.h) but in a
+ * type of their own.  Each file in rule/ states the formula that a name stands in; a family ignores
+ * the names that its formula does not contain. */
+/* clang-format off */
+#define QM_ORACLE_HYPER_LIST(X)                                                          \
+    X(lr) X(beta1) X(beta2) X(beta3) X(eps) X(eps1) X(eps2) X(weight_decay) X(momentum)  \
+    X(dampening) X(alpha) X(t_alpha) X(t_beta3) X(clip) X(beta2_decay) X(rank) X(side)   \
+    X(gap) X(scale) X(margin) X(max_unorm) X(gnorm_scale) X(initial_lr)
+#define QM_ORACLE_HYPER_FLAG_LIST(X)                                                     \
+    X(nesterov) X(maximize) X(amsgrad) X(relative_step) X(scale_parameter)               \
+    X(scale_weight_decay) X(factored) X(limiter) X(tensor_scale) X(scale_front)          \
+    X(correct_bias) X(svd) X(centered) X(warmup) X(clip_twice) X(decouple_lr)
+/* clang-format on */
+
 struct qm_oracle_hyper {
-    double lr, beta1, beta2, beta3, eps, eps1, eps2, weight_decay, momentum, dampening, alpha,
-        t_alpha, t_beta3, clip, beta2_decay, rank, side, gap, scale, margin, max_unorm, gnorm_scale,
-        initial_lr;
-    int nesterov, maximize, amsgrad, relative_step, scale_parameter, scale_weight_decay, factored,
-        limiter, tensor_scale, scale_front, correct_bias, svd, centered, warmup, clip_twice,
-        decouple_lr;
+#define X(name) double name;
+    QM_ORACLE_HYPER_LIST(X)
+#undef X
+#define X(name) int name;
+    QM_ORACLE_HYPER_FLAG_LIST(X)
+#undef X
 };
 
 enum { QM_ORACLE_SLOTS = 8 };

@@ -218,18 +218,3 @@ double qm_metrics_rel_quantile(const struct qm_metrics *m, double p)
 {
     return m->extra ? qm_log_histogram_quantile(&m->extra->rel, p) : nan("");
 }
-
-/* Floats in order as integers: sign and magnitude folded into one line. */
-static int64_t place(float x)
-{
-    uint32_t u;
-    memcpy(&u, &x, sizeof u);
-    int64_t magnitude = (int64_t)(u & 0x7fffffffu);
-    return u >> 31 ? -1 - magnitude : magnitude;
-}
-
-int64_t qm_ulp_distance(float a, float b)
-{
-    int64_t d = place(a) - place(b);
-    return d < 0 ? -d : d;
-}

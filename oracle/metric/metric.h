@@ -76,8 +76,4 @@ void qm_metrics_codes(const struct qm_metrics *m, int64_t out[256]);
  * NaN below the full level. */
 double qm_metrics_rel_quantile(const struct qm_metrics *m, double p);
 
-/* Float32 steps from a to b: 0 for equal bits, 1 for neighbours; -0 and +0 are neighbours.  Neither
- * may be NaN. */
-int64_t qm_ulp_distance(float a, float b);
-
 #endif

@@ -148,7 +148,7 @@ static double rms_got(const struct qm_pair_sums *p)
 #define S           (&m->state)
 #define U           (&m->step)
 #define FX          (m->extra)
-#define QUANTILE(p) qm_log_histogram_quantile(&FX->rel, p)
+#define QUANTILE(p) qm_metrics_rel_quantile(m, p)
 
 /* clang-format off */
 #define METRIC_LIST(X) \

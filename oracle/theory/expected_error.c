@@ -267,43 +267,10 @@ void qm_theory_midpoints(const double *value, int n, double *cut)
         cut[k] = 0.5 * (value[k] + value[k + 1]);
 }
 
-/* Relative RMS error of a factor exp(d), d uniform in [-h, h]. */
-static double log_rms(double h)
-{
-    return sqrt(sinh(2.0 * h) / (2.0 * h) - 2.0 * sinh(h) / h + 1.0);
-}
-
-void qm_theory_log_uniform(double octaves, int steps, struct qm_theory_log *out)
-{
-    double step = octaves / steps, h = 0.5 * step * M_LN2;
-    out->step = step;
-    out->largest_up = expm1(h);
-    out->largest_down = expm1(-h);
-    out->bias = sinh(h) / h - 1.0;
-    out->rms = log_rms(h);
-    out->sqnr_db = -20.0 * log10(out->rms);
-    out->rho = log_rms(0.5 * h);
-}
-
-/* 1 + r + ... + r^(t-1); t = 0: without end. */
-static double geometric(double r, int64_t t)
-{
-    return (t > 0 ? -expm1((double)t * log1p(r - 1.0)) : 1.0) / (1.0 - r);
-}
-
-double qm_ema_worst(double beta, int64_t t) { return geometric(beta, t); }
-double qm_ema_white(double beta, int64_t t) { return sqrt(geometric(beta * beta, t)); }
-double qm_ema_drift(double beta, int64_t t) { return geometric(beta, t); }
 double qm_ema_steady(double beta, double nmse)
 {
     double left = 1.0 - beta * beta * (1.0 + nmse);
     return left > 0.0 ? nmse / left : HUGE_VAL;
 }
-double qm_ema_relative_limit(double beta) { return (1.0 - beta) / beta; }
-double qm_ema_dead_zone(double beta, double half_gap) { return half_gap / (1.0 - beta); }
 
-int qm_ema_log_decays(double beta, double step) { return beta <= exp2(-0.5 * step); }
-double qm_ema_log_rise(double beta, double step)
-{
-    return 1.0 + expm1(0.5 * step * M_LN2) / (1.0 - beta);
-}
+double qm_ema_dead_zone(double beta, double half_gap) { return half_gap / (1.0 - beta); }

@@ -43,22 +43,6 @@ qm_status qm_theory_block(const struct qm_law *law, const double *value, const d
 /* cut[n - 1]: the mid-points, that is nearest-code decisions. */
 void qm_theory_midpoints(const double *value, int n, double *cut);
 
-/* A code that is uniform in log2: `steps` steps over `octaves` octaves, remainder uniform. */
-struct qm_theory_log {
-    double step;                     /* octaves per code, D */
-    double largest_up, largest_down; /* of x^ / x - 1: 2^(D/2) - 1 and 2^(-D/2) - 1 */
-    double bias;                     /* E x^ / x - 1 = sinh h / h - 1, h = D ln 2 / 2 */
-    double rms, sqnr_db; /* RMS of x^ / x - 1, sqrt(sinh 2h / 2h - 2 sinh h / h + 1); in dB */
-    double rho;          /* the same of the inverse square root: h halved */
-};
-void qm_theory_log_uniform(double octaves, int steps, struct qm_theory_log *out);
-
-/* Errors of s <- beta s + (1 - beta) x when every step adds a codec error d: e <- beta e + d.
- * After t >= 1 steps; t = 0: the limit.  0 <= beta < 1. */
-double qm_ema_worst(double beta, int64_t t); /* max |e| / max |d| = (1 - beta^t) / (1 - beta) */
-double qm_ema_white(double beta, int64_t t); /* sd e / sd d, d white: sqrt of the sum of beta^2k */
-double qm_ema_drift(double beta, int64_t t); /* E e / E d: equals qm_ema_worst */
-
 /* Steady-state NMSE of an average of independent inputs that is requantized at every step by an
  * unbiased rounding (stochastic) of NMSE `nmse` on values of that law.  With e = beta e + d, E d = 0
  * given the past and E d^2 = nmse E s^2 of what is quantized, whose own error is beta e:
@@ -68,18 +52,9 @@ double qm_ema_drift(double beta, int64_t t); /* E e / E d: equals qm_ema_worst *
  * there the dead zone below rules.) */
 double qm_ema_steady(double beta, double nmse);
 
-/* Largest relative error per step for which the worst case stays bounded: (1 - beta) / beta. */
-double qm_ema_relative_limit(double beta);
-
 /* Dead zone of nearest rounding: how far the input must lie from a code, in units of the scale,
  * before the code moves: half_gap / (1 - beta).  The same figure is the unit value below which an
  * element with input 0 cannot decay. */
 double qm_ema_dead_zone(double beta, double half_gap);
-
-/* The same for a log-uniform code of D octaves per step.  Down: whether an input of 0 moves it at
- * all, 1 - beta >= 1 - 2^(-D/2).  Up: the least input / state ratio that does,
- * 1 + (2^(D/2) - 1) / (1 - beta). */
-int qm_ema_log_decays(double beta, double step);
-double qm_ema_log_rise(double beta, double step);
 
 #endif
