@@ -1,9 +1,9 @@
-/* oracle.h - the double-precision references.
+/* oracle.h - The double-precision references of the optimizers, and their list.
  *
- * Written from the papers with the papers' symbols, a loop per line of the formula, nothing
- * folded.  No oracle includes anything of core/ but core/base: it shares no code with what it
- * judges.  Tested on closed forms, on trajectories published elsewhere and against 200-bit
- * arithmetic, never on our variants. */
+ * Each is written from the paper with the paper's symbols, one loop per line of the formula,
+ * nothing folded.  An oracle includes nothing of core/ but core/base: it shares no code with what
+ * it judges. The oracles are tested on closed forms, on trajectories published elsewhere and
+ * against 200-bit arithmetic, never on variants of this tree. */
 #ifndef QM_ORACLE_ORACLE_H
 #define QM_ORACLE_ORACLE_H
 
@@ -37,32 +37,34 @@ enum { QM_ORACLE_SLOTS = 8 };
 struct qm_bound_step; /* bound.h */
 
 struct qm_oracle {
-    const char *family; /* the rules it is the reference for: "adamw" */
+    const char *family; /* the rules that it is the reference for: "adamw" */
     const char *source; /* paper and equation numbers */
-    int n_slots;        /* slots every step needs */
-    /* Their names.  Where slot[n_slots] is named too, steps with hyper.amsgrad need that one
-     * besides ("max_exp_avg_sq"); others never touch it. */
+    int n_slots;        /* slots that every step needs */
+    /* Names of the slots.  Where slot[n_slots] is named too, steps with hyper.amsgrad need that
+     * slot as well ("max_exp_avg_sq"); steps without amsgrad never touch it. */
     const char *slot[QM_ORACLE_SLOTS];
-    /* One step.  p, g and every slot[i] hold n = rows * cols elements, row-major; p and slots are
-     * updated in place and start at 0; t >= 1 counts from 1.  Elementwise families ignore the
-     * shape.  NaN and Inf go through the formula as IEEE arithmetic takes them.  NULL for families
-     * over whole tensors. */
+    /* One step of an elementwise family; NULL for families over whole tensors.  p, g and every
+     * slot[i] hold n = rows * cols elements, row-major; p and the slots are updated in place; slots
+     * start at 0; t = 1, 2, ... counts the steps.  Elementwise families ignore the shape.  NaN and
+     * Inf go through the formula by the rules of IEEE arithmetic. */
     void (*step)(double *p, double *const *slot, const double *g, int64_t rows, int64_t cols,
                  const struct qm_oracle_hyper *h, int64_t t);
 
-    /* One step of a family that needs the tensor's shape: p and g have it; the slots, which start
-     * at 0, have those that the oracle's file states (none is larger than p but where the rank of a
-     * projection is beyond the smaller side); a slot that this tensor does not have may be NULL.
-     * tensor: its number in the problem, from 0.  QM_BAD_ARG: the family takes no such shape. */
+    /* One step of a family that needs the tensor's shape; NULL for elementwise families.  p and g
+     * have that shape; the slots, which start at 0, have the shapes that the oracle's file states
+     * (none is larger than p unless the rank of a projection exceeds the smaller side); a slot that
+     * this tensor does not have may be NULL.  tensor: the tensor's number in the problem, from 0.
+     * QM_BAD_ARG: the family takes no such shape. */
     qm_status (*whole)(double *p, double *const *slot, const double *g,
                        const struct qm_shape *shape, uint32_t tensor,
                        const struct qm_oracle_hyper *h, int64_t t);
 
-    /* How far float32 arithmetic may be from one such step (bound.h).  NULL: not derived. */
+    /* Bounds the distance of float32 arithmetic from one such step (bound.h).  NULL: not
+     * derived. */
     qm_status (*bound)(const struct qm_bound_step *b);
 };
 
-/* One step of either kind. */
+/* One step of either kind: `whole` where the family has it, else `step`. */
 qm_status qm_oracle_step(const struct qm_oracle *o, double *p, double *const *slot, const double *g,
                          const struct qm_shape *shape, uint32_t tensor,
                          const struct qm_oracle_hyper *h, int64_t t);

@@ -1,4 +1,5 @@
-/* bound.c - what the error bounds of several families share. */
+/* bound.c - Error bounds of the parts that several families share: averages, squares,
+ * corrections. */
 #include "oracle/bound/bound.h"
 
 static struct qm_ball negated_weight(const struct qm_beta *w, double beta)
@@ -8,14 +9,14 @@ static struct qm_ball negated_weight(const struct qm_beta *w, double beta)
     return (struct qm_ball){-beta, QM_U * fmax(beta, 1.0 - beta)};
 }
 
-/* 1 - beta is formed in double and rounded; its difference from 1 is exact after that, or rounded
- * from the double: |error| <= u times the larger of both either way. */
+/* The weight 1 - beta is formed in double and rounded to float32.  weight - 1 is then exact, or is
+ * rounded from double; either way its error is at most u max(beta, 1 - beta) (negated_weight). */
 struct qm_beta qm_bound_beta(const struct qm_bound_step *b, double beta, int lerp)
 {
     struct qm_beta w = {
         lerp, b->reorder.average, qm_ball_scalar(beta), qm_ball_scalar(1.0 - beta), {0.0, 0.0}};
     int in_float = b->order & (QM_ORDER_fused | QM_ORDER_flash | QM_ORDER_cuda);
-    if (in_float && !qm_is_float(beta)) /* the difference itself is exact from beta = 1/2 on */
+    if (in_float && !qm_is_float(beta)) /* 1 - beta is exact for a float32 beta >= 1/2 */
         w.weight = qm_ball_rounded(1.0 - beta, QM_U * beta, 0.0);
     w.weight_minus_1 = negated_weight(&w, beta);
     return w;
@@ -40,7 +41,7 @@ static struct qm_ball sum(const struct qm_beta *w, struct qm_ball old, struct qm
     return qm_ball_add(qm_ball_mul(w->weight, fresh), qm_ball_mul(w->beta, old));
 }
 
-/* One of two ways to the same value, a the documented one. */
+/* The ball around a, the documented way to a value, that also holds the other way b. */
 static struct qm_ball either(struct qm_ball a, struct qm_ball b)
 {
     a.e = fmax(a.e, b.e + fabs(a.x - b.x));
@@ -72,8 +73,9 @@ struct qm_ball qm_bound_square(const struct qm_bound_step *b, const struct qm_be
                              : qm_bound_average(w, old, qm_ball_mul(g, g)));
 }
 
-/* In double: two roundings of 2^-53 about 1.  In float32: P = beta^t of beta (1 + d) is P (1 + t d)
- * to first order, rounded once: error u (t + 1) P; the difference is rounded too. */
+/* In double: two roundings of 2^-53 relative to 1.  In float32: with P = beta^t, the power of
+ * beta (1 + d), |d| <= u, is P (1 + t d) to first order and is rounded once, error u (t + 1) P
+ * (powf of QM_ORDER_fused is within an ulp: u (t + 2) P); the difference 1 - P is rounded, too. */
 struct qm_ball qm_bound_correction(const struct qm_bound_step *b, double beta)
 {
     double power = pow(beta, (double)b->t), x = -expm1((double)b->t * log1p(beta - 1.0)), e;
@@ -108,7 +110,7 @@ struct qm_ball qm_bound_l2_gradient(const struct qm_bound_step *b, double g, dou
     struct qm_ball d = qm_ball_mul(qm_ball_scalar(gamma), qm_ball_exact(g));
     if (lambda != 0.0)
         d = qm_ball_add(d, qm_ball_mul(qm_ball_scalar(lambda), qm_ball_exact(p)));
-    else if (!isfinite(p)) /* a source that adds 0 p all the same has NaN */
+    else if (!isfinite(p)) /* a source that adds 0 p nevertheless gets NaN */
         d.e = HUGE_VAL;
     return d;
 }

@@ -1,4 +1,4 @@
-/* bound_tensor.c - sums, means and norms of pairs. */
+/* bound_tensor.c - Sums, means, norms and factored second moments in balls. */
 #include "oracle/bound/bound_tensor.h"
 
 #include <stdlib.h>
@@ -42,9 +42,10 @@ static int depth_of(const struct qm_bound_step *b, int64_t n)
     return depth;
 }
 
-/* A sum of magnitudes `size` errs by e before it is added up. */
-static struct qm_ball added(const struct qm_bound_step *b, double x, double e, double size,
-                            int64_t n)
+/* The sum x of n terms with sum |terms| = size, whose own errors add up to e: adds the error of n
+ * additions in double and, where the judged side may sum in float32, of a tree. */
+static struct qm_ball with_summation_error(const struct qm_bound_step *b, double x, double e,
+                                           double size, int64_t n)
 {
     e += DOUBLE * (double)n * size;
     if (b->reorder.tree > 0)
@@ -52,8 +53,9 @@ static struct qm_ball added(const struct qm_bound_step *b, double x, double e, d
     return (struct qm_ball){x, e};
 }
 
-struct qm_ball qm_ball_sum(const struct qm_bound_step *b, const struct qm_ball *x, int64_t n,
-                           int64_t step)
+/* Sum of n balls from x on, `step` apart. */
+static struct qm_ball ball_sum(const struct qm_bound_step *b, const struct qm_ball *x, int64_t n,
+                               int64_t step)
 {
     double sum = 0.0, e = 0.0, size = 0.0;
     for (int64_t i = 0; i < n; i++) {
@@ -61,13 +63,13 @@ struct qm_ball qm_ball_sum(const struct qm_bound_step *b, const struct qm_ball *
         size += fabs(x[i * step].x);
         e += x[i * step].e;
     }
-    return added(b, sum, e, size, n);
+    return with_summation_error(b, sum, e, size, n);
 }
 
 struct qm_ball qm_ball_mean(const struct qm_bound_step *b, const struct qm_ball *x, int64_t n,
                             int64_t step)
 {
-    return qm_ball_div_double(b, qm_ball_sum(b, x, n, step), qm_ball_exact((double)n));
+    return qm_ball_div_double(b, ball_sum(b, x, n, step), qm_ball_exact((double)n));
 }
 
 struct qm_ball qm_ball_norm(const struct qm_bound_step *b, const struct qm_ball *x, int64_t n,
@@ -81,13 +83,14 @@ struct qm_ball qm_ball_norm(const struct qm_bound_step *b, const struct qm_ball 
         e += (2.0 * a + a_e) * a_e;
         may_overflow |= b->reorder.tree > 0 && a + a_e > 0x1p63;
     }
-    if (b->reorder.tree > 0) /* the squares round */
+    if (b->reorder.tree > 0) /* the squares are rounded to float32 */
         e += QM_U * (sum + e) + (double)n * QM_ETA;
-    struct qm_ball squares = added(b, sum, may_overflow ? HUGE_VAL : e, sum, n);
+    struct qm_ball squares = with_summation_error(b, sum, may_overflow ? HUGE_VAL : e, sum, n);
     return qm_ball_sqrt_double(b, squares);
 }
 
-/* Each lane's partial sums are rounded once; so are the seven additions at the end. */
+/* Every partial sum of a lane is rounded once (fma), and so is each of the seven additions at the
+ * end; the last n mod 8 squares are added to the total of the lanes. */
 struct qm_ball qm_ball_norm_in_lanes(const struct qm_bound_step *b, const struct qm_ball *x,
                                      int64_t n)
 {
@@ -102,7 +105,7 @@ struct qm_ball qm_ball_norm_in_lanes(const struct qm_bound_step *b, const struct
                 lane[0] = qm_ball_add(lane[0], lane[j]);
         }
         square = (struct qm_ball){x[i].x * x[i].x, (2.0 * fabs(x[i].x) + x[i].e) * x[i].e};
-        *to = qm_ball_rounded(to->x + square.x, to->e + square.e, QM_ETA); /* fused */
+        *to = qm_ball_rounded(to->x + square.x, to->e + square.e, QM_ETA); /* fma */
     }
     sum = lane[0];
     if (n == whole)
@@ -135,7 +138,7 @@ int qm_bound_reads_back(const struct qm_bound_step *b)
     return any;
 }
 
-/* ---- factored second moments ------------------------------------------------------------------- */
+/* ---- factored second moments ----------------------------------------------------------------- */
 
 void qm_ball_row_means(const struct qm_bound_step *b, const struct qm_matrix_batch *m,
                        const struct qm_ball *x, struct qm_ball *row)
@@ -187,7 +190,7 @@ struct qm_ball qm_ball_rms(const struct qm_bound_step *b, const struct qm_ball *
 void qm_ball_clip(const struct qm_bound_step *b, struct qm_ball *x, int64_t n, double clip)
 {
     struct qm_ball by = qm_ball_div(&b->reorder, qm_ball_rms(b, x, n), qm_ball_scalar(clip));
-    if (!isnan(by.x)) /* the sources keep that one */
+    if (!isnan(by.x)) /* the sources keep a NaN */
         by = qm_ball_max(by, qm_ball_exact(1.0));
     for (int64_t i = 0; i < n; i++)
         x[i] = qm_ball_div(&b->reorder, x[i], by);

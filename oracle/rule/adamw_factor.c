@@ -129,7 +129,7 @@ static void factors_bound(const struct qm_bound_step *b, const struct qm_matrix_
 static qm_status bound(const struct qm_bound_step *b)
 {
     const struct qm_oracle_hyper *h = b->h;
-    struct qm_bound_adam s = qm_bound_adam_open(b, 0, 0);
+    struct qm_adam_scalars s = qm_adam_scalars_of(b, 0, 0);
     struct qm_matrix_batch batch = qm_batch_of(b->shape);
     int64_t n = b->n;
     struct qm_ball *v = qm_balls(3 * n + 2), *row = v + n, *col = row + n + 1;

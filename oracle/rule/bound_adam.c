@@ -7,7 +7,7 @@
  *   |d update| / update <= dm/|m'| + dv/(2 v') sqrt(vhat)/den + (errors of lr, bc1, bc2) + 5 u
  * and |dp'| <= |d update| + 2 u |p| + u |p'|.  What is evaluated below are these sums without
  * first-order approximations, around the oracle's own moments. */
-static struct qm_ball update(const struct qm_bound_adam *s, struct qm_ball m, struct qm_ball top)
+static struct qm_ball update(const struct qm_adam_scalars *s, struct qm_ball m, struct qm_ball top)
 {
     const struct qm_reorder *o = &s->b->reorder;
     if (s->bnb)
@@ -22,7 +22,7 @@ static struct qm_ball update(const struct qm_bound_adam *s, struct qm_ball m, st
                       : qm_ball_div(o, qm_ball_mul(s->lr_over_bc1, m), den);
 }
 
-struct qm_ball qm_bound_adam_param(const struct qm_bound_adam *s, struct qm_ball p,
+struct qm_ball qm_bound_adam_param(const struct qm_adam_scalars *s, struct qm_ball p,
                                    struct qm_ball m, struct qm_ball v)
 {
     struct qm_ball step = update(s, m, v);
@@ -39,7 +39,7 @@ struct qm_ball qm_bound_adam_param(const struct qm_bound_adam *s, struct qm_ball
 
 static void element(const void *scalars, struct qm_bound_element *at)
 {
-    const struct qm_bound_adam *s = scalars;
+    const struct qm_adam_scalars *s = scalars;
     const struct qm_oracle_hyper *h = s->b->h;
     struct qm_ball p = qm_ball_exact(at->p), g = qm_ball_exact(at->g);
     if (h->maximize && !s->after)
@@ -76,7 +76,7 @@ static struct qm_ball host(double x, double e)
 }
 
 /* Scalars in float32: those of bitsandbytes' kernels. */
-static void in_float(struct qm_bound_adam *s)
+static void in_float(struct qm_adam_scalars *s)
 {
     const struct qm_reorder *o = &s->b->reorder;
     s->root_bc2 = qm_ball_sqrt(o, s->bc2);
@@ -84,10 +84,10 @@ static void in_float(struct qm_bound_adam *s)
     s->lr_over_bc1 = qm_ball_div(o, qm_ball_mul(s->lr, s->root_bc2), s->bc1);
 }
 
-struct qm_bound_adam qm_bound_adam_open(const struct qm_bound_step *b, int coupled, int after)
+struct qm_adam_scalars qm_adam_scalars_of(const struct qm_bound_step *b, int coupled, int after)
 {
     const struct qm_oracle_hyper *h = b->h;
-    struct qm_bound_adam s = {.b = b,
+    struct qm_adam_scalars s = {.b = b,
                               .coupled = coupled,
                               .after = after,
                               .torchao = !!(b->order & QM_ORDER_torchao),
@@ -117,7 +117,7 @@ struct qm_bound_adam qm_bound_adam_open(const struct qm_bound_step *b, int coupl
 
 static qm_status bound(const struct qm_bound_step *b, int coupled, int after)
 {
-    struct qm_bound_adam s = qm_bound_adam_open(b, coupled, after);
+    struct qm_adam_scalars s = qm_adam_scalars_of(b, coupled, after);
     qm_bound_elements(b, b->h->amsgrad ? 3 : 2, &s, element);
     return QM_OK;
 }
