@@ -1,4 +1,4 @@
-/* adafactor.c - Adafactor of the paper in double, with the options of its best known code.
+/* adafactor.c - Adafactor of the paper in double with the options of transformers; its error bound.
  *
  *   s   = g^2 + eps1,  b = 1 - t^decay
  *   R  <- b R + (1 - b) mean over columns of s,  C <- b C + (1 - b) mean over rows of s
@@ -8,7 +8,8 @@
  *   m  <- beta1 m + (1 - beta1) lr_t U   where beta1 is given, else m = lr_t U
  *   theta <- (1 - lambda lr_t) theta - m
  *
- * Slots: row means [batch x rows], column means [batch x cols], V of a vector, m. */
+ * A tensor of more than two dimensions is a batch of matrices of its last two.  Slots: R [batch x
+ * rows], C [batch x cols], V of a vector, m. */
 #include "oracle/bound/bound_tensor.h"
 
 #include <stdlib.h>
@@ -58,7 +59,7 @@ static qm_status whole(double *theta, double *const *slot, const double *g,
     return QM_OK;
 }
 
-/* ---- its bound --------------------------------------------------------------------------------- */
+/* ---- its bound ------------------------------------------------------------------------------- */
 
 static struct qm_ball step_size_bound(const struct qm_bound_step *b, const struct qm_ball *theta)
 {
@@ -72,7 +73,8 @@ static struct qm_ball step_size_bound(const struct qm_bound_step *b, const struc
     return qm_ball_mul(qm_ball_max(qm_ball_rms(b, theta, b->n), qm_ball_exact(h->eps2)), rate);
 }
 
-/* u: room for the squares, then for U; row, col: for the means. */
+/* u <- 1 / sqrt(V) of every element.  u, row and col are the caller's work space: n, rows and
+ * columns. */
 static void second_moments(const struct qm_bound_step *b, const struct qm_matrix_batch *m,
                            int factored, struct qm_ball *u, struct qm_ball *row,
                            struct qm_ball *col)

@@ -1,4 +1,4 @@
-/* adafactor_torch.c - Adafactor as PyTorch's documentation defines it, in double.
+/* adafactor_torch.c - Adafactor in double as PyTorch's documentation defines it; its error bound.
  *
  *   w = t^tau,  rho = min(lr, 1 / sqrt(t)),  alpha = max(eps2, RMS(theta)) rho
  *   theta <- (1 - lr lambda) theta
@@ -18,7 +18,7 @@ static void estimate(const struct qm_matrix_batch *m, const double *r, const dou
 {
     for (int64_t b = 0; b < m->batch; b++) {
         double mean = qm_mean_of(r + b * m->rows, m->rows, 1);
-        mean = mean < eps1 ? eps1 : mean; /* a clamp: NaN stays */
+        mean = mean < eps1 ? eps1 : mean; /* torch.clamp: NaN stays */
         for (int64_t i = 0; i < m->rows; i++)
             for (int64_t j = 0; j < m->cols; j++)
                 v[(b * m->rows + i) * m->cols + j] = r[b * m->rows + i] * c[b * m->cols + j] / mean;
@@ -60,9 +60,10 @@ static qm_status whole(double *theta, double *const *slot, const double *grad,
     return QM_OK;
 }
 
-/* ---- its bound --------------------------------------------------------------------------------- */
+/* ---- its bound ------------------------------------------------------------------------------- */
 
-/* Means of squares through the norm: its root in float32, squared again, over the count. */
+/* Means of squares by way of the norm, as the source forms them: norm^2 / count, the norm in
+ * float32. */
 static void mean_squares(const struct qm_bound_step *b, struct qm_ball *mean, int64_t n,
                          int64_t count)
 {
@@ -135,7 +136,7 @@ static qm_status bound(const struct qm_bound_step *b)
     for (int64_t i = 0; i < n; i++) {
         struct qm_ball v =
             b->shape->rank >= 2 && h->factored ? u[i] : qm_bound_stored(b, 2, i, u[i]);
-        if (!isnan(v.x)) /* clamping keeps that one */
+        if (!isnan(v.x)) /* torch.clamp: NaN stays */
             v = qm_ball_max(v, qm_ball_scalar(h->eps1 * h->eps1));
         u[i] = qm_ball_mul(qm_ball_div(&b->reorder, one, qm_ball_sqrt(&b->reorder, v)),
                            qm_ball_exact(h->maximize ? -b->g[i] : b->g[i]));

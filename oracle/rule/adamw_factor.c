@@ -1,5 +1,7 @@
-/* adamw_factor.c - AdamW in double whose second moment is factored as Adafactor's (no epsilon, no
- * clipping, bias correction as Adam's): "4-bit Factor" before anything is quantized.
+/* adamw_factor.c - AdamW in double with a factored second moment, and its error bound.
+ *
+ * The second moment is factored as in Adafactor (without its epsilon and clipping), with Adam's
+ * bias correction: "4-bit Factor" before anything is quantized.
  *
  *   theta <- (1 - lr lambda) theta
  *   M     <- beta1 M + (1 - beta1) G
@@ -8,11 +10,11 @@
  *   V_ij   = R_i C_j / mean_i R_i
  *   theta <- theta - lr Mhat / (sqrt(Vhat) + eps)
  *
- * A tensor of more than two dimensions is a batch of matrices of its last two; one of fewer than two,
- * and every tensor where hyper.factored is 0, keeps V whole: AdamW.
+ * A tensor of more than two dimensions is a batch of matrices of its last two.  A tensor of fewer
+ * than two dimensions, and every tensor where hyper.factored is 0, keeps V unfactored: AdamW.
  *
- * Slots: M; V whole, or untouched; R of batch * rows and C of batch * cols elements at the front of
- * theirs, or untouched. */
+ * Slots: M; V, untouched where factored; R and C, the first batch * rows and batch * cols elements
+ * of their slots, untouched where not factored. */
 #include "oracle/bound/bound_tensor.h"
 
 #include <stdlib.h>
@@ -24,7 +26,7 @@ struct matrices {
 /* 1 - beta^t without the cancellation of the difference. */
 static double correction(double beta, int64_t t) { return -expm1((double)t * log1p(beta - 1.0)); }
 
-/* shape->rank >= 2 */
+/* For shape->rank >= 2. */
 static struct matrices matrices_of(const struct qm_shape *shape)
 {
     struct matrices s = {1, shape->dim[shape->rank - 2], shape->dim[shape->rank - 1]};
@@ -101,9 +103,10 @@ static qm_status whole(double *theta, double *const *slot, const double *grad,
     return QM_OK;
 }
 
-/* ---- its bound --------------------------------------------------------------------------------- */
+/* ---- its bound ------------------------------------------------------------------------------- */
 
-/* v of every element of the matrices, from the averages as the parameter's part finds them. */
+/* v <- R C / mean(R) of every element, R and C as the update of the parameter reads them.  On entry
+ * v holds the squares; row and col are work space. */
 static void factors_bound(const struct qm_bound_step *b, const struct qm_matrix_batch *m,
                           const struct qm_beta *w, struct qm_ball *v, struct qm_ball *row,
                           struct qm_ball *col)

@@ -1,19 +1,18 @@
-/* ademamix.c - AdEMAMix in double.
+/* ademamix.c - AdEMAMix in double, and its error bound.
  *
  *   m1 <- beta1 m1 + (1 - beta1) g
  *   m2 <- beta3(t) m2 + (1 - beta3(t)) g
  *   nu <- beta2 nu + (1 - beta2) g^2
  *   theta <- theta - lr ((m1hat + alpha(t) m2) / (sqrt(nuhat) + eps) + lambda theta)
  *
- * with m1hat = m1 / (1 - beta1^t), nuhat = nu / (1 - beta2^t), g carrying the factor gnorm_scale,
- * and
+ * with m1hat = m1 / (1 - beta1^t), nuhat = nu / (1 - beta2^t), g multiplied by gnorm_scale, and
  *
  *   alpha(t) = min(alpha t / T_alpha, alpha)
  *   beta3(t) = min(exp(ln beta1 ln beta3 / ((1 - t/T) ln beta3 + (t/T) ln beta1)), beta3)
  *
- * or alpha and beta3 themselves where T_alpha, T_beta3 are 0.  The family with "after" decays what
- * the step has given, (1 - lr lambda) theta, and leaves theta alone where g is not finite, the
- * three moments becoming 0. */
+ * (T is T_beta3), or alpha and beta3 themselves where T_alpha and T_beta3 are 0.  The family
+ * ademamix_after decays after the step, theta <- (1 - lr lambda) theta; where g is not finite it
+ * leaves theta as it is and sets the three moments to 0. */
 #include "oracle/bound/bound.h"
 
 #include <math.h>
@@ -79,7 +78,7 @@ static void step_after(double *theta, double *const *slot, const double *grad, i
     }
 }
 
-/* One step's scalars. */
+/* The scalars of one step. */
 struct scalars {
     const struct qm_bound_step *b;
     int after;
@@ -112,7 +111,7 @@ static void element(const void *scalars, struct qm_bound_element *at)
                        : qm_ball_add(qm_ball_mul(p, s->decay), step).e;
 }
 
-/* sqrt(1 - beta2^t), rounded once from double or made of a float32. */
+/* sqrt(1 - beta2^t): formed in double and rounded once, or the float32 root of a float32. */
 static struct qm_ball root_of(const struct qm_bound_step *b, struct qm_ball bc2)
 {
     double r = sqrt(bc2.x);
@@ -130,7 +129,7 @@ static qm_status bound(const struct qm_bound_step *b, int after)
     s.first = qm_bound_beta(b, h->beta1, 0);
     s.second = qm_bound_beta(b, h->beta2, 0);
     s.slow = qm_bound_beta(b, beta3, 0);
-    if (h->t_beta3 > 0.0) { /* logarithms and an exponential in double */
+    if (h->t_beta3 > 0.0) { /* the error of logarithms and an exponential in double */
         s.slow.beta.e += 0x1p-49;
         s.slow.weight.e += 0x1p-49;
     }

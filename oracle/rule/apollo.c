@@ -1,14 +1,14 @@
-/* apollo.c - APOLLO and APOLLO-Mini in double.
+/* apollo.c - APOLLO and APOLLO-Mini in double, and their error bound.
  *
  *   R   = G P^T or P^T G
  *   m  <- beta1 m + (1 - beta1) R,  v <- beta2 v + (1 - beta2) R^2
  *   R~  = m / (sqrt(v) + eps)
- *   s   = |R~| / (|R| + 1e-8), a channel's norms, or the tensor's (tensor_scale)
- *   U   = G s;  limited in growth;  times sqrt(scale), before the limiter where scale_front
+ *   s   = |R~| / (|R| + 1e-8), norms per channel, or of the tensor (tensor_scale)
+ *   U   = G s;  growth of |U| limited;  times sqrt(scale), before the limiter where scale_front
  *   theta <- theta - lr sqrt(1 - beta2^t) / (1 - beta1^t) U      (factor 1 without correct_bias)
  *   theta <- theta - lr lambda theta                             (where lambda > 0)
  *
- * A tensor without two dims, or no rank: U = m / (sqrt(v) + eps) of G itself.
+ * Where the tensor has not two dimensions, or the rank is 0: R = G and U = R~.
  * Slots: m, v (of R's shape), P, the limiter's norm (one number). */
 #include <stdlib.h>
 
@@ -22,7 +22,7 @@ static double bias_correction(const struct qm_oracle_hyper *h, int64_t t)
            -expm1((double)t * log1p(h->beta1 - 1.0));
 }
 
-/* U of a projected tensor; r holds R, and R~ after it. */
+/* U of a projected tensor; r holds R, followed by R~; norm: the limiter's. */
 static qm_status scaled(const struct qm_projection *q, const double *g, const double *r, double *u,
                         double *norm, const struct qm_oracle_hyper *h, int64_t t)
 {
@@ -79,9 +79,9 @@ static qm_status whole(double *theta, double *const *slot, const double *g,
     return st;
 }
 
-/* ---- its bound --------------------------------------------------------------------------------- */
+/* ---- its bound ------------------------------------------------------------------------------- */
 
-/* u <- the projected update; r holds R, and R~ after it. */
+/* u <- U of a projected tensor; r holds R, followed by R~. */
 static void scaled_bound(const struct qm_bound_step *b, const struct qm_projection *q,
                          const struct qm_ball *r, struct qm_ball *u)
 {

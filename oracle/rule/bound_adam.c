@@ -1,12 +1,18 @@
-/* bound_adam.c - the error bound of AdamW, Adam and AdamW with late decay in every order. */
+/* bound_adam.c - The error bound of Adam, AdamW and AdamW with late decay, in every order. */
 #include "oracle/bound/bound.h"
 
-/* The fresh moments err by about
- *   |dm| <= u (2 |beta1 m| + 2 |(1-beta1) g| + |m'|),  |dv| <= u (2 beta2 v + 3 (1-beta2) g^2 + v')
- * and by lerp 2 u w |g - m| instead; then with mhat = m'/bc1 and den = sqrt(v'/bc2) + eps
- *   |d update| / update <= dm/|m'| + dv/(2 v') sqrt(vhat)/den + (errors of lr, bc1, bc2) + 5 u
- * and |dp'| <= |d update| + 2 u |p| + u |p'|.  What is evaluated below are these sums without
- * first-order approximations, around the oracle's own moments. */
+/* To first order the errors of the new moments m' and v' are
+ *   |dm| <= u (2 |beta1 m| + 2 |(1 - beta1) g| + |m'|),
+ *   |dv| <= u (2 beta2 v + 3 (1 - beta2) g^2 + v'),
+ * with 2 u w |g - m| in place of the products where a moment is a lerp of weight w.  With
+ * mhat = m' / bc1 and den = sqrt(v' / bc2) + eps,
+ *   |d update| / |update| <= |dm| / |m'| + |dv| / (2 v') sqrt(vhat) / den + 5 u
+ *                            + (relative errors of lr, bc1, bc2)
+ * and |dp'| <= |d update| + 2 u |p| + u |p'|.  The code below evaluates these sums without the
+ * first-order approximation, around the oracle's moments.
+ *
+ * update returns the term that is subtracted from the parameter (QM_ORDER_fused: before its factor
+ * lr); top: v', or its running maximum with amsgrad. */
 static struct qm_ball update(const struct qm_adam_scalars *s, struct qm_ball m, struct qm_ball top)
 {
     const struct qm_reorder *o = &s->b->reorder;
@@ -46,11 +52,11 @@ static void element(const void *scalars, struct qm_bound_element *at)
         g = qm_ball_negated(g);
     if (s->after)
         g = qm_ball_mul(qm_ball_scalar(h->gnorm_scale != 0.0 ? h->gnorm_scale : 1.0), g);
-    if (s->after && !isfinite(at->g)) { /* nothing happens */
+    if (s->after && !isfinite(at->g)) { /* the parameter and the zero moments are exact */
         at->e_p = at->e[0] = at->e[1] = 0.0;
         return;
     }
-    if (s->coupled && s->torchao && !isfinite(at->p)) { /* it adds 0 p even without decay: NaN */
+    if (s->coupled && s->torchao && !isfinite(at->p)) { /* the source adds 0 p: NaN */
         at->e_p = at->e[0] = at->e[1] = at->e[2] = HUGE_VAL;
         return;
     }
@@ -62,20 +68,20 @@ static void element(const void *scalars, struct qm_bound_element *at)
     v.x = at->want[1];
     at->e[0] = m.e;
     at->e[1] = v.e;
-    if (h->amsgrad) { /* a maximum errs by what its argument does, or not where that is smaller */
+    if (h->amsgrad) { /* the maximum has the error of its selected operand; the old one is exact */
         v = (struct qm_ball){at->want[2], v.x + v.e <= at->slot[2] ? 0.0 : v.e};
         at->e[2] = v.e;
     }
     at->e_p = qm_bound_adam_param(s, p, m, v).e;
 }
 
-/* x formed in double of a number that errs by e there. */
+/* A scalar x formed in double with error e there, then rounded to float32. */
 static struct qm_ball host(double x, double e)
 {
     return qm_is_float(x) ? qm_ball_exact(x) : qm_ball_rounded(x, e, QM_ETA);
 }
 
-/* Scalars in float32: those of bitsandbytes' kernels. */
+/* QM_ORDER_cuda: the scalars of bitsandbytes' kernels, formed in float32. */
 static void in_float(struct qm_adam_scalars *s)
 {
     const struct qm_reorder *o = &s->b->reorder;
@@ -88,12 +94,12 @@ struct qm_adam_scalars qm_adam_scalars_of(const struct qm_bound_step *b, int cou
 {
     const struct qm_oracle_hyper *h = b->h;
     struct qm_adam_scalars s = {.b = b,
-                              .coupled = coupled,
-                              .after = after,
-                              .torchao = !!(b->order & QM_ORDER_torchao),
-                              .fused = !!(b->order & QM_ORDER_fused),
-                              .flash = !!(b->order & QM_ORDER_flash),
-                              .bnb = !!(b->order & QM_ORDER_bnb)};
+                                .coupled = coupled,
+                                .after = after,
+                                .torchao = !!(b->order & QM_ORDER_torchao),
+                                .fused = !!(b->order & QM_ORDER_fused),
+                                .flash = !!(b->order & QM_ORDER_flash),
+                                .bnb = !!(b->order & QM_ORDER_bnb)};
     s.m = qm_bound_beta(b, h->beta1, !!(b->order & QM_ORDER_lerp_m));
     s.v = qm_bound_beta(b, h->beta2, !!(b->order & QM_ORDER_lerp_v));
     s.bc1 = qm_bound_correction(b, h->beta1);

@@ -1,20 +1,20 @@
-/* bound_lion.c - the error bound of Lion in every order. */
+/* bound_lion.c - The error bound of Lion in every order. */
 #include "oracle/bound/bound.h"
 
-/* One step's scalars. */
+/* The scalars of one step. */
 struct lion {
-    int turned; /* the gradient's sign */
+    int maximize; /* the gradient's sign is changed */
     struct qm_beta c, m;
     struct qm_ball decay, lr;
     const struct qm_float_format *between;
 };
 
-/* theta' = theta d - lr sign(c), c = beta1 m + (1 - beta1) g: where the bound of c reaches 0 the sign
- * may be any of the three. */
+/* theta' = theta d - lr sign(c), c = beta1 m + (1 - beta1) g, d the decay factor.  Where the ball
+ * of c contains 0, the sign may be -1, 0 or 1. */
 static void element(const void *scalars, struct qm_bound_element *at)
 {
     const struct lion *s = scalars;
-    struct qm_ball g = qm_ball_exact(s->turned ? -at->g : at->g);
+    struct qm_ball g = qm_ball_exact(s->maximize ? -at->g : at->g);
     struct qm_ball old = qm_ball_exact(at->slot[0]), p;
     p = qm_ball_round_to(s->between, qm_ball_mul(qm_ball_exact(at->p), s->decay));
     struct qm_ball c = qm_bound_average(&s->c, old, g), m = qm_bound_average(&s->m, old, g);
@@ -31,12 +31,12 @@ static void element(const void *scalars, struct qm_bound_element *at)
         at->e_p = HUGE_VAL;
 }
 
-static qm_status bound(const struct qm_bound_step *b, int turned, struct qm_ball decay)
+static qm_status bound(const struct qm_bound_step *b, int maximize, struct qm_ball decay)
 {
     int lerp = !!(b->order & QM_ORDER_lerp_m);
     if (b->order & QM_ORDER_factor)
         decay = qm_ball_round_to(b->between, decay);
-    struct lion s = {turned,
+    struct lion s = {maximize,
                      qm_bound_beta(b, b->h->beta1, lerp),
                      qm_bound_beta(b, b->h->beta2, lerp),
                      decay,

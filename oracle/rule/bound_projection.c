@@ -1,8 +1,7 @@
-/* bound_projection.c - projections, channel norms and the limiter in pairs: what the error bounds of APOLLO
- * and Fira share.
+/* bound_projection.c - Error bounds of projections, channel norms and the limiter, in APOLLO, Fira.
  *
- * Every product of matrices, and every norm, is a sum in double that is rounded once; the rest is
- * float32. */
+ * Every product of matrices and every norm is a sum in double that is rounded once; all other
+ * operations are float32. */
 #include "oracle/rule/projection.h"
 
 /* sum over k of x[k step_x] y[k step_y], rounded. */
@@ -18,7 +17,7 @@ static struct qm_ball dot(const struct qm_bound_step *b, const struct qm_ball *x
         size += fabs(term);
     }
     sum.e += 0x1p-52 * (double)n * size;
-    if (b->reorder.tree > 0) /* products round, and so do sums one at a time */
+    if (b->reorder.tree > 0) /* products are rounded, and so is every partial sum */
         sum.e += (double)(n + 1) * QM_U * (size + sum.e);
     if (isnan(sum.e))
         sum.e = HUGE_VAL;
@@ -85,7 +84,8 @@ void qm_ball_project_scale(const struct qm_bound_step *b, const struct qm_projec
     }
 }
 
-/* A ratio within its error of the threshold moves the result by no more than that error. */
+/* The maximum with 1 is 1-Lipschitz: where the ball of the ratio contains the threshold, the error
+ * of the result is no larger than that of the ratio. */
 void qm_ball_project_limit(const struct qm_bound_step *b, int slot, struct qm_ball *x)
 {
     const struct qm_reorder *o = &b->reorder;
@@ -117,17 +117,17 @@ qm_status qm_ball_project_matrix(const struct qm_bound_step *b, const struct qm_
 {
     int64_t n = q->r * (q->right ? q->n : q->m);
     int due = qm_project_is_due(b->h, q, b->t, b->slot[slot]);
-    for (int64_t i = 0; i < n && !due; i++) { /* kept */
+    for (int64_t i = 0; i < n && !due; i++) { /* the old P is kept */
         b->want[slot][i] = b->slot[slot][i];
         b->e_slot[slot][i] = 0.0;
     }
     if (due && svd && all_finite(b->g, b->n))
         return qm_ball_project_singular(b, q, slot);
-    for (int64_t i = 0; i < n && due && svd; i++) { /* nothing is known */
+    for (int64_t i = 0; i < n && due && svd; i++) { /* G is not finite: any P is accepted */
         b->want[slot][i] = b->stored[slot][i];
         b->e_slot[slot][i] = HUGE_VAL;
     }
-    /* random ones: rounded twice, of numbers made in double, perhaps an ulp off */
+    /* random entries: numbers made in double, perhaps an ulp of float32 off, are rounded twice */
     for (int64_t i = 0; i < n && due && !svd; i++)
         b->e_slot[slot][i] = 4.0 * QM_U * fabs(b->want[slot][i]) + QM_ETA;
     return QM_OK;

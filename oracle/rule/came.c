@@ -1,4 +1,4 @@
-/* came.c - CAME in double.
+/* came.c - CAME in double, and its error bound.
  *
  *   s  = g^2 + eps1
  *   r <- beta2 r + (1 - beta2) mean over columns of s,  c likewise over rows
@@ -9,7 +9,7 @@
  *   R <- beta3 R + (1 - beta3) mean over columns of q,  C likewise over rows
  *   theta <- (1 - lambda lr) theta - lr m / sqrt(R C / mean(R));     vectors: - lr m
  *
- * Nothing is corrected for its start at 0.  Slots: m, r, c, v, R, C. */
+ * No average is corrected for its start at 0.  Slots: m, r, c, v (of vectors), R, C. */
 #include "oracle/bound/bound_tensor.h"
 
 #include <stdlib.h>
@@ -60,9 +60,10 @@ static qm_status whole(double *theta, double *const *slot, const double *g,
     return QM_OK;
 }
 
-/* ---- its bound --------------------------------------------------------------------------------- */
+/* ---- its bound ------------------------------------------------------------------------------- */
 
-/* Row and column averages of x in two slots; what follows in the states sees them fresh. */
+/* Averages the row and column means of x into slots `slot` and slot + 1.  row and col get the new
+ * averages before they are stored, which the following states use. */
 static void factors_bound(const struct qm_bound_step *b, const struct qm_matrix_batch *m,
                           double beta, const struct qm_ball *x, int slot, struct qm_ball *row,
                           struct qm_ball *col)
@@ -74,7 +75,7 @@ static void factors_bound(const struct qm_bound_step *b, const struct qm_matrix_
     qm_ball_average_slot(b, slot + 1, &w, m->batch * m->cols, col);
 }
 
-/* The clipped direction. */
+/* u <- the clipped direction; row and col are work space. */
 static void direction_bound(const struct qm_bound_step *b, const struct qm_matrix_batch *m,
                             struct qm_ball *u, struct qm_ball *row, struct qm_ball *col)
 {

@@ -1,7 +1,8 @@
-/* ema.c - the exponential moving average alone, in double: m <- beta1 m + (1 - beta1) g, or
- * with -g when the objective is maximized.
+/* ema.c - The exponential moving average alone in double, and its error bound.
  *
- * The parameter is not touched: what a quantized state does to an average is seen without an
+ *   m <- beta1 m + (1 - beta1) g        (-g for g where the objective is maximized)
+ *
+ * The parameter is not touched, so the effect of a quantized state on an average is seen without an
  * optimizer around it. */
 #include "oracle/bound/bound.h"
 
@@ -15,7 +16,7 @@ static void step(double *theta, double *const *slot, const double *g, int64_t ro
         m[i] = h->beta1 * m[i] + (1.0 - h->beta1) * (h->maximize ? -g[i] : g[i]);
 }
 
-/* One step's scalars. */
+/* The scalars of one step. */
 struct average {
     int maximize;
     struct qm_beta w;

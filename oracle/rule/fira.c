@@ -9,8 +9,8 @@
  *   Adam: theta <- theta - lr lambda theta where lambda > 0
  *
  * alpha is hyper.scale.  Where the tensor has not two dimensions, or the rank is 0, R = G and
- * theta <- theta - step R~.  Slots of Adam: m, v, P, the limiter's norm; of RMSProp: v, b (used where
- * momentum > 0), a (where centered), P, the norm. */
+ * theta <- theta - step R~.  Slots of Adam: m, v, P, the limiter's norm; of RMSProp: v, b (used
+ * where momentum > 0), a (where centered), P, the norm. */
 #include <stdlib.h>
 
 #include "oracle/rule/projection.h"
@@ -114,7 +114,7 @@ static qm_status with_rms_prop(double *theta, double *const *slot, const double 
     return fira(&f, theta, slot, g, shape, tensor, h, t);
 }
 
-/* ---- their bounds ------------------------------------------------------------------------------ */
+/* ---- their bounds ---------------------------------------------------------------------------- */
 
 static void rms_prop_bound(const struct qm_bound_step *b, int own, const struct qm_ball *r,
                            int64_t k, struct qm_ball *r_tilde)

@@ -1,5 +1,6 @@
-/* lamb.c - LAMB and LARS in double, in bitsandbytes' form: a bound on the length of the step, where
- * the papers set it.
+/* lamb.c - LAMB and LARS in double in bitsandbytes' form, and their error bounds.
+ *
+ * bitsandbytes limits the length of the step from above, where the papers set it.
  *
  *   LAMB   m, v, mhat, vhat as Adam's;  u = mhat / (sqrt(vhat) + eps)
  *          theta <- (1 - lr lambda) theta - lr r u
@@ -13,7 +14,7 @@
  *   lars       w = b                                   e = 0
  *   lars_bare  w = g at t = 1, mu b + g afterwards     e = eps
  *
- * g carries the factor gnorm_scale; |.| is the Euclidean norm of the tensor. */
+ * g is multiplied by gnorm_scale; |.| is the Euclidean norm of the tensor. */
 #include "oracle/bound/bound_tensor.h"
 
 #include <stdlib.h>
@@ -81,7 +82,8 @@ static void lars_step(double *theta, double *const *slot, const double *grad, in
 
 /* ---- bounds ---------------------------------------------------------------------------------- */
 
-/* r: a quotient capped at 1.  The cap moves a result by no more than its error. */
+/* The ball of r, a quotient capped at 1.  The cap is 1-Lipschitz, so it does not increase an
+ * error. */
 static struct qm_ball ratio_bound(const struct qm_bound_step *b, const struct qm_ball *theta,
                                   struct qm_ball w, double extra)
 {
@@ -99,7 +101,8 @@ static struct qm_ball ratio_bound(const struct qm_bound_step *b, const struct qm
     return (struct qm_ball){w.x > most.x ? r.x : 1.0, fmin(r.e, 1.0)};
 }
 
-/* lr sqrt(bc2) / bc1, and eps sqrt(bc2): formed in double. */
+/* The scalars of one LAMB step; step = lr sqrt(bc2) / bc1 and eps_hat = eps sqrt(bc2), formed in
+ * double; by1 = 1 / bc1, by2 = 1 / bc2. */
 struct lamb {
     struct qm_beta first, second;
     struct qm_ball by1, by2, eps, eps_hat, step, decay, gamma;
@@ -154,7 +157,7 @@ static qm_status lamb_bound_any(const struct qm_bound_step *b, int is_raw)
     return st;
 }
 
-/* (r lr) b and r (lr b) both occur. */
+/* The sources differ: (r lr) b and r (lr b); the larger of both bounds counts. */
 static struct qm_ball scaled(struct qm_ball r, struct qm_ball lr, struct qm_ball buffer)
 {
     struct qm_ball step = qm_ball_mul(qm_ball_mul(r, lr), buffer);
@@ -173,7 +176,7 @@ static qm_status lars_bound_any(const struct qm_bound_step *b, int is_bare)
                 qm_ball_add(qm_ball_mul(qm_ball_scalar(h->momentum), qm_bound_old(b, 0, i)), d[i]);
         d[i] = qm_bound_new(b, 0, i, d[i]);
         w[i] = d[i];
-        if (is_bare) /* the L2 term is taken out again */
+        if (is_bare) /* without the L2 term of this step */
             w[i] = qm_ball_add(
                 d[i], qm_ball_negated(qm_ball_mul(theta[i], qm_ball_scalar(h->weight_decay))));
     }

@@ -1,11 +1,11 @@
-/* momentum.c - SGD with momentum in double, without dampening and Nesterov's form.
+/* momentum.c - SGD with momentum in double, without dampening or Nesterov's form; its error bound.
  *
  *   d <- gamma g + lambda theta
  *   b <- d at t = 1,  mu b + d afterwards
  *   theta <- theta - lr b
  *
- * gamma (gnorm_scale) is the factor that clipping by percentiles of the gradient norm would put on
- * the gradient, else 1. */
+ * gamma (gnorm_scale) is the factor on the gradient that clipping by percentiles of the gradient
+ * norm would apply; 1 without clipping. */
 #include "oracle/bound/bound.h"
 
 /* gnorm_scale; 0 stands for 1. */

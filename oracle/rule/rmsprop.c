@@ -1,11 +1,11 @@
-/* rmsprop.c - RMSprop and Adagrad in double.
+/* rmsprop.c - RMSprop and Adagrad in double, and their error bounds.
  *
  *   d <- gamma g + lambda theta
  *   v <- beta2 v + (1 - beta2) d^2     RMSprop;     v <- v + d^2     Adagrad
  *   theta <- theta - lr d / (sqrt(v) + eps)
  *
- * The families with "raw" divide g instead of d, so decay and gamma act on v only: what the CUDA
- * kernels of bitsandbytes compute. */
+ * The families named "raw" divide g instead of d, so decay and gamma act on v alone, as in the CUDA
+ * kernels of bitsandbytes. */
 #include "oracle/bound/bound.h"
 
 #include <math.h>
@@ -59,7 +59,7 @@ static void adagrad_raw(double *theta, double *const *slot, const double *grad, 
     step(theta, slot[0], grad, rows * cols, h, 1, 1);
 }
 
-/* One step's scalars. */
+/* The scalars of one step. */
 struct scalars {
     const struct qm_bound_step *b;
     int accumulates, is_raw;
@@ -67,7 +67,7 @@ struct scalars {
     struct qm_ball lr, eps;
 };
 
-/* (lr d) / den and lr (d / den) both occur; the larger bound of the two. */
+/* The sources differ: (lr d) / den and lr (d / den); the larger of both bounds counts. */
 static void element(const void *scalars, struct qm_bound_element *at)
 {
     const struct scalars *s = scalars;

@@ -1,4 +1,4 @@
-/* sgdm.c - SGD with momentum in double, in PyTorch's form.
+/* sgdm.c - SGD with momentum in double, in PyTorch's form, and its error bound.
  *
  *   d <- g + lambda theta
  *   b <- d at t = 1,  mu b + (1 - tau) d afterwards     (untouched when mu = 0)
@@ -28,7 +28,7 @@ static void step(double *theta, double *const *slot, const double *grad, int64_t
     }
 }
 
-/* The formula as it is written. */
+/* The bound follows the formula line by line. */
 static void element(const void *scalars, struct qm_bound_element *at)
 {
     const struct qm_bound_step *b = scalars;

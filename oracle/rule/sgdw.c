@@ -1,11 +1,12 @@
-/* sgdw.c - SGD with a momentum that starts at 0, in double: decoupled decay and coupled.
+/* sgdw.c - SGD in double with a momentum that starts at 0, decoupled or coupled decay.
  *
- *   theta <- (1 - eta lambda) theta      (decoupled, with decouple_lr eta / eta_0 for eta; coupled: g <- g + lambda theta instead)
+ *   theta <- (1 - eta lambda) theta      (family sgdw;  with decouple_lr: eta / eta_0 for eta)
+ *   g     <- g + lambda theta            (family sgd_zero, instead)
  *   m     <- mu m + (1 - tau) g
  *   theta <- theta - eta (g + mu m)      (nesterov)   or   theta - eta m
  *
- * Unlike PyTorch's, the first buffer is (1 - tau) g: dampening acts at t = 1 too.  Without momentum
- * there is no buffer and tau does nothing: theta <- theta - eta g. */
+ * Unlike in PyTorch, the first buffer is (1 - tau) g: dampening acts at t = 1, too.  Without
+ * momentum tau is ignored: theta <- theta - eta g. */
 #include "oracle/bound/bound.h"
 
 static void any_step(int decoupled, double *theta, double *m, const double *grad, int64_t n,
