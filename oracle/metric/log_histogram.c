@@ -1,11 +1,12 @@
-/* log_histogram.c - mergeable log-spaced bins. */
+/* log_histogram.c - Fills, merges and compares histograms with log-spaced bins. */
 #include "oracle/metric/log_histogram.h"
 #include "oracle/metric/compensated_sum.h"
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
-/* Bits 63..46 of a double: sign, exponent, the first six of the fraction. */
+/* bits >> SHIFT leaves bits 63 to 46 of a double: sign, exponent and the first six of the
+ * fraction. */
 enum { SHIFT = 46, FIRST = (1023 - 126) << 6 };
 
 static int bin_of(double magnitude)
@@ -82,7 +83,7 @@ void qm_signed_log_histogram_add(struct qm_signed_log_histogram *d, const double
         int k = bin_of(a), s = signbit(x[i]) != 0, some = a != 0.0;
         most = a > most ? a : most;
         d->zero += !some;
-        d->bin[s][k].count += some; /* no branch on signs: they are random */
+        d->bin[s][k].count += some; /* no branch on the sign, which is random */
         d->bin[s][k].over += a - bin_low(k);
     }
     d->max = most;
@@ -101,14 +102,14 @@ void qm_signed_log_histogram_merge(struct qm_signed_log_histogram *into,
         }
 }
 
-/* The bins along the line: negative ones from the far end, zero, positive ones. */
+/* The bins of both signs in ascending order: negative, zero, positive. */
 enum { CELLS = 2 * QM_LOG_HISTOGRAM_BINS + 1 };
 
 struct cell {
-    double width; /* 0 for the zero */
+    double width; /* 0 for the bin of the zero */
     int64_t nf, ng;
-    double over_f, over_g; /* sums of distances from the end nearest to 0 */
-    double low;            /* that end's magnitude */
+    double over_f, over_g; /* sums of distances from the end that is nearer to 0 */
+    double low;            /* magnitude of that end */
     int negative;
 };
 
@@ -134,7 +135,7 @@ static struct cell cell_at(const struct qm_signed_log_histogram *f,
     return c;
 }
 
-/* One sample read in ascending order, a bin's elements at their mean. */
+/* Reads one sample in ascending order, the elements of a bin at their mean. */
 struct cursor {
     const struct qm_signed_log_histogram *d;
     int cell;
@@ -169,7 +170,7 @@ static double wasserstein2(const struct qm_signed_log_histogram *f,
     }
 }
 
-/* The sum of squared moves to the mean: n elements in [0, width], `over` their sum. */
+/* Bounds the sum of squared moves of n elements in [0, width] to their mean; over: their sum. */
 static double moves(int64_t n, double over, double width)
 {
     return n > 1 ? fmax(0.0, over * (width - over / (double)n)) : 0.0;
@@ -191,7 +192,7 @@ qm_signed_log_histogram_compare(const struct qm_signed_log_histogram *f,
         if (c.nf == 0 && c.ng == 0 && fa == ga)
             continue;
         int64_t fb = fa + c.nf, gb = ga + c.ng;
-        /* integral over the cell of what each adds to F and G within it, times n */
+        /* integral over the cell of the increments of F and G within it, times n */
         double tail_f = c.negative ? c.over_f : (double)c.nf * c.width - c.over_f;
         double tail_g = c.negative ? c.over_g : (double)c.ng * c.width - c.over_g;
         double open = (double)(fa - ga) * c.width;
@@ -200,7 +201,7 @@ qm_signed_log_histogram_compare(const struct qm_signed_log_histogram *f,
         double high = fmax(low, fmin(fabs(open) + tail_f + tail_g, most * c.width));
         int apart = fa >= gb || ga >= fb; /* F - G keeps its sign */
         ks = fmax(ks, fabs((double)(fb - gb)));
-        /* the zero cell is a point: only its ends count, and both are exact */
+        /* the cell of the zero is a point: only its ends count, and both are exact */
         ks_high = fmax(ks_high, c.width > 0.0 ? most : fabs((double)(fb - gb)));
         qm_sum_add(&w1, low);
         qm_sum_add(&w1_high, apart ? low : high);

@@ -1,8 +1,8 @@
 /* pair_sums_loop.h - The inner loops of pair_sums.c, included once for each instruction set.
  *
  * The includer defines NAME(x), WIDTH (bytes of a vector register) and TARGET (the function
- * attribute).  A group of 8 lanes is 64 / WIDTH registers; a vector operation rounds each lane as the
- * scalar operation does, and nothing is contracted, so every width gives equal bits. */
+ * attribute).  A group of 8 lanes is 64 / WIDTH registers; a vector operation rounds each lane as
+ * the scalar operation does, and nothing is contracted, so every width gives equal bits. */
 typedef double NAME(f64) __attribute__((vector_size(WIDTH)));
 typedef float NAME(f32) __attribute__((vector_size(WIDTH / 2)));
 typedef int64_t NAME(i64) __attribute__((vector_size(WIDTH)));
@@ -15,9 +15,9 @@ typedef int64_t NAME(i64) __attribute__((vector_size(WIDTH)));
 /* Stores the registers a in the caller's lanes out->to. */
 #define PUT(a, to) memcpy(out->to, a, 64)
 
-/* Second pass, about the group's own mean and slope; e: the n errors.  The last n mod 8 elements are
- * taken one by one: the padding (0, 0), which adds nothing to the sums of the first pass, would add
- * mean^2 here. */
+/* Second pass, about the group's own mean and slope; e: the n errors.  The last n mod 8 elements
+ * are taken one by one: the padding (0, 0), which adds nothing to the sums of the first pass, would
+ * add mean^2 here. */
 TARGET static void NAME(centred_kernel)(const double *restrict want, const double *restrict e_all,
                                         struct lanes *restrict out)
 {
@@ -46,8 +46,8 @@ TARGET static void NAME(centred_kernel)(const double *restrict want, const doubl
     }
 }
 
-/* All sums over n pairs, n a multiple of 8 and out->count of them real; rel: the largest relative error
- * so far, above which `above` is counted. */
+/* All sums over n pairs, n a multiple of 8 and out->count of them real; rel: the largest relative
+ * error so far, above which `above` is counted. */
 TARGET static void NAME(pair_kernel)(const double *restrict want, const double *restrict got, int n,
                                      double rel, struct lanes *restrict out)
 {
@@ -71,7 +71,8 @@ TARGET static void NAME(pair_kernel)(const double *restrict want, const double *
             F e = y - x;
             memcpy(e_all + at, &e, sizeof e);
             F ax = (F)((I)x & magnitude), ay = (F)((I)y & magnitude), ae = (F)((I)e & magnitude);
-            F along = (F)((I)y ^ ((I)x & sign)); /* |y|, negative where the signs of x and y differ */
+            F along =
+                (F)((I)y ^ ((I)x & sign)); /* |y|, negative where the signs of x and y differ */
             err[k] += e;
             abs_err[k] += ae;
             sq_err[k] += e * e;

@@ -1,4 +1,4 @@
-/* expected_error.c - expected errors by Gauss-Legendre panels, and the closed forms. */
+/* expected_error.c - Expected errors by Gauss-Legendre quadrature; two closed forms of averages. */
 #include "oracle/theory/expected_error.h"
 
 #include <gsl/gsl_errno.h>
@@ -14,16 +14,16 @@ struct work {
     int n;
     double low, high, step; /* of the law's variable */
     gsl_integration_glfixed_table *few, *some, *many;
-    double *mass;  /* n: probability of each code among the elements below one maximum */
-    double *total; /* n: of each code, all in all */
+    double *mass;  /* [n]: probability of each code among the elements below one maximum */
+    double *total; /* [n]: probability of each code */
 };
 
-/* Sums over the elements below one maximum; rho is of squares. */
+/* Integrals over the elements below one maximum; rho: of (sqrt(x / x^) - 1)^2. */
 struct sums {
     double square, abs, bias, rho, zero;
 };
 
-/* What x becomes: `lo`, or with stochastic rounding `hi` with this probability. */
+/* The positions that x may get: lo, or with stochastic rounding hi, too (chance_up). */
 struct cell {
     int lo, hi;
 };
@@ -34,7 +34,7 @@ static double chance_up(const struct work *w, struct cell c, double u)
     return c.lo == c.hi ? 0.0 : (u - low) / (high - low);
 }
 
-/* Adds `mass` elements at x that become code k. */
+/* Adds probability `mass` of the value x that gets code k at scale m. */
 static void add_outcome(const struct work *w, int k, double mass, double x, double m,
                         struct sums *s)
 {
@@ -47,7 +47,7 @@ static void add_outcome(const struct work *w, int k, double mass, double x, doub
     s->zero += c == 0.0 ? mass : 0.0;
 }
 
-/* Adds the elements sign * |x| of one cell, z in [from, to], at scale m. */
+/* Adds the values sign * |x| of one cell, z in [from, to], at scale m. */
 static void add_cell(const struct work *w, struct cell c, double sign, double from, double to,
                      double m, struct sums *s)
 {
@@ -68,7 +68,7 @@ static void add_cell(const struct work *w, struct cell c, double sign, double fr
     }
 }
 
-/* |e| has a kink at the code's value, so a cell is integrated in two parts. */
+/* Integrates a cell in two parts, because |e| has a kink at the code's value. */
 static void add_split_cell(const struct work *w, struct cell c, double sign, double from, double to,
                            double m, struct sums *s)
 {
@@ -82,9 +82,11 @@ static void add_split_cell(const struct work *w, struct cell c, double sign, dou
         add_cell(w, c, sign, kink, to, m, s);
 }
 
-/* Cell k of 0 .. count - 1: between decisions, or between values where rounding is stochastic. */
+/* The number of cells: intervals between decisions, or between values where rounding is
+ * stochastic. */
 static int cells(const struct work *w) { return w->cut ? w->n : w->n + 1; }
 
+/* Cell k and its ends. */
 static struct cell cell_at(const struct work *w, int k, double *below, double *above)
 {
     const double *end = w->cut ? w->cut : w->value;
@@ -98,7 +100,7 @@ static struct cell cell_at(const struct work *w, int k, double *below, double *a
     return c;
 }
 
-/* All elements with z in [low, high] at scale m: raw integrals into s and w->mass. */
+/* Integrates over z in [w->low, high] at scale m, into s and w->mass. */
 static void add_elements(const struct work *w, double m, double high, struct sums *s)
 {
     for (int k = 0; k < w->n; k++)
@@ -128,7 +130,7 @@ static void add(const struct sums *s, double weight, double m, struct qm_theory 
     out->zero += weight * s->zero;
 }
 
-/* Adds `weight` elements at u times the scale m: the maximum itself. */
+/* Adds probability `weight` of the value u m, u = 1 or -1: the maximum itself. */
 static void add_point(const struct work *w, double weight, double u, double m,
                       struct qm_theory *out)
 {
@@ -147,7 +149,7 @@ static void add_point(const struct work *w, double weight, double u, double m,
     w->total[c.hi] += weight * up;
 }
 
-/* Adds `weight` blocks whose maximum is at z. */
+/* Adds probability `weight` of a block whose maximum is at z. */
 static void add_block(const struct work *w, double weight, double z, int64_t block,
                       struct qm_theory *out)
 {
@@ -167,8 +169,8 @@ static void add_block(const struct work *w, double weight, double z, int64_t blo
     add_point(w, qm_law_sign(w->law) ? 0.5 * share : share, 1.0, m, out);
 }
 
-/* Density of the maximum: B g(z) G(z)^(B-1).  Nodes whose share of every sum is below 1e-18 are
- * left out. */
+/* Integrates over the maximum, whose density is B g(z) G(z)^(B-1).  Nodes whose share of every sum
+ * is below 1e-18 are left out. */
 static void over_blocks(const struct work *w, int64_t block, struct qm_theory *out)
 {
     double square = qm_law_square(w->law);

@@ -1,4 +1,4 @@
-/* optimal_codebook.c - Lloyd's conditions by Newton's method. */
+/* optimal_codebook.c - Solves Lloyd's conditions by Newton's method. */
 #include "oracle/theory/optimal_codebook.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum { MOST = 256, ROUNDS = 400, LLOYD_STEPS = 25, START_NODES = 20000 };
-#define FLAT (-1e-7) /* a relative pivot as good as 0 */
+#define FLAT (-1e-7) /* a relative pivot above this counts as not negative */
 
 static const struct {
     const char *name;
@@ -17,20 +17,22 @@ static const struct {
 #undef X
 };
 
+/* The levels while they are optimized. */
 struct design {
     const struct qm_unit_law *m;
     int n, squared;
-    int mirrored; /* symmetric, with the decision between the middle levels held at 0 */
+    int mirrored; /* symmetric levels, the decision between the middle two held at 0 */
     int held[MOST];
     double value[MOST];
 };
 
-/* The loss and its derivatives by the levels; off[k]: by levels k and k + 1. */
+/* The loss and its derivatives with respect to the levels; off[k]: with respect to levels k and
+ * k + 1. */
 struct slope {
     double loss, gradient[MOST], diagonal[MOST], off[MOST];
 };
 
-/* ---- cells --------------------------------------------------------------------------------- */
+/* ---- cells ----------------------------------------------------------------------------------- */
 
 static double low_end(const double *v, int k)
 {
@@ -42,7 +44,7 @@ static double high_end(const struct design *d, const double *v, int k)
     return k + 1 < d->n ? 0.5 * (v[k] + v[k + 1]) : HUGE_VAL;
 }
 
-/* Integral of u^j over (a, b], atoms included. */
+/* The integral of u^j over (a, b], atoms included. */
 static double moment(const struct design *d, int j, double a, double b)
 {
     double top = qm_unit_law_top(d->m), atom = qm_unit_law_atom(d->m);
@@ -54,7 +56,7 @@ static double moment(const struct design *d, int j, double a, double b)
     return sum;
 }
 
-/* Where a cell's mass is halved. */
+/* The median of a cell, by bisection. */
 static double median(const struct design *d, double a, double b)
 {
     double top = qm_unit_law_top(d->m), half = 0.5 * moment(d, 0, a, b);
@@ -69,7 +71,8 @@ static double median(const struct design *d, double a, double b)
     return high;
 }
 
-/* What Lloyd's second condition wants of level k. */
+/* The level that Lloyd's second condition demands for cell k: its centroid or median; held levels
+ * and empty cells keep theirs. */
 static double wanted(const struct design *d, const double *v, int k)
 {
     double a = low_end(v, k), b = high_end(d, v, k), mass = moment(d, 0, a, b);
@@ -78,8 +81,8 @@ static double wanted(const struct design *d, const double *v, int k)
     return d->squared ? moment(d, 1, a, b) / mass : median(d, a, b);
 }
 
-/* With b half way, the two errors at b are alike, so the ends of a cell count in the second
- * derivative only. */
+/* Loss, gradient and Hessian.  The errors on both sides of a decision half way are equal, so the
+ * movement of the decisions enters the second derivatives only. */
 static void slope_of(const struct design *d, const double *v, struct slope *s)
 {
     s->loss = 0.0;
@@ -106,10 +109,10 @@ static void slope_of(const struct design *d, const double *v, struct slope *s)
     }
 }
 
-/* ---- steps --------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
-/* Solves Hessian x step = -gradient over the free levels; returns the smallest pivot over its
- * diagonal entry (not positive: no minimum near, and no step). */
+/* Solves Hessian * step = -gradient over the free levels; returns the smallest ratio of a pivot to
+ * its diagonal entry (not positive: the Hessian is not positive definite, and step is not set). */
 static double newton(const struct design *d, const struct slope *s, double *step)
 {
     double pivot[MOST], least = HUGE_VAL;
@@ -129,7 +132,7 @@ static double newton(const struct design *d, const struct slope *s, double *step
     return least;
 }
 
-/* Largest distance of a level from what its condition wants. */
+/* The largest distance of a level from the one that Lloyd's second condition demands. */
 static double residual(const struct design *d)
 {
     double most = 0.0;
@@ -148,8 +151,9 @@ static void lloyd(struct design *d)
     }
 }
 
-/* Whether value + step ascends and loses no more; then it is taken. */
-static int take(struct design *d, const double *step, double loss)
+/* Moves the levels by `step` and returns 1 if they still ascend and the loss does not grow; else
+ * 0. */
+static int try_step(struct design *d, const double *step, double loss)
 {
     struct slope s;
     double next[MOST];
@@ -165,7 +169,7 @@ static int take(struct design *d, const double *step, double loss)
     return 1;
 }
 
-/* From the levels as they are; 0: no convergence. */
+/* Iterates from the present levels to a minimum; 0: no convergence. */
 static int solve(struct design *d)
 {
     struct slope s;
@@ -173,7 +177,7 @@ static int solve(struct design *d)
     for (int round = 0; round < ROUNDS; round++) {
         double change = 0.0, scale = fmax(fabs(d->value[0]), fabs(d->value[d->n - 1]));
         slope_of(d, d->value, &s);
-        if (newton(d, &s, step) > 0.0 && take(d, step, s.loss)) {
+        if (newton(d, &s, step) > 0.0 && try_step(d, step, s.loss)) {
             for (int k = 0; k < d->n; k++)
                 change = fmax(change, fabs(step[k]));
             if (change <= 1e-12 * scale)
@@ -184,11 +188,11 @@ static int solve(struct design *d)
     return 0;
 }
 
-/* ---- start --------------------------------------------------------------------------------- */
+/* ---- start ----------------------------------------------------------------------------------- */
 
-/* Level i of `count` on (0, top): quantiles of the density to the power 1/3 (1/2 for absolute
- * errors), which is the optimum's spacing as n grows.  Nodes are spaced as squares, then thirds of
- * the way in, so that heavy tails and densities without bound at 0 are both seen. */
+/* `count` ascending levels on (0, top): quantiles of the density to the power 1/3 (1/2 for absolute
+ * errors), the spacing of the optimum as n grows.  Nodes are evenly spaced in log2 u, so that heavy
+ * tails and densities that are unbounded at 0 are both resolved. */
 static void spread(const struct design *d, int count, double *level)
 {
     double power = d->squared ? 1.0 / 3.0 : 0.5, whole = 0.0, sum = 0.0;
@@ -206,12 +210,12 @@ static void spread(const struct design *d, int count, double *level)
         }
     for (; k < count; k++)
         level[k] = qm_unit_law_top(d->m);
-    for (k = 1; k < count; k++) /* several in one node */
+    for (k = 1; k < count; k++) /* several levels at one node */
         if (!(level[k] > level[k - 1]))
             level[k] = nextafter(level[k - 1], HUGE_VAL) * (1.0 + 1e-9);
 }
 
-/* middle: whether a level starts at 0.  Else an even number starts symmetric. */
+/* Sets the start.  middle: one level is at 0; else an even number of levels starts symmetric. */
 static void start(struct design *d, unsigned hold, int middle)
 {
     double side[MOST];
@@ -237,9 +241,9 @@ static void start(struct design *d, unsigned hold, int middle)
     }
 }
 
-/* The better of what the starts with and without a level at 0 lead to.  With an even number of
- * levels the symmetric point is a saddle where the law is more peaked than Laplace's, which itself
- * is neutral against moving the middle decision: that pivot may be 0. */
+/* The better of the minima reached from the starts with and without a level at 0.  With an even
+ * number of levels the symmetric point is a saddle where the law is more peaked than Laplace's; for
+ * Laplace's law the loss does not depend on the middle decision, so that pivot may be 0. */
 static qm_status design(struct design *d, unsigned hold, struct qm_optimum *o)
 {
     int zero = (hold & QM_HOLD_ZERO) != 0, sign = qm_unit_law_sign(d->m);
@@ -250,7 +254,7 @@ static qm_status design(struct design *d, unsigned hold, struct qm_optimum *o)
         start(d, hold, middle);
         d->mirrored = sign && !middle && d->n % 2 == 0;
         int found = solve(d);
-        for (int k = 0; d->mirrored && 2 * k < d->n; k++) { /* rounding apart, it is symmetric */
+        for (int k = 0; d->mirrored && 2 * k < d->n; k++) { /* symmetric up to rounding */
             d->value[d->n - 1 - k] = 0.5 * (d->value[d->n - 1 - k] - d->value[k]);
             d->value[k] = -d->value[d->n - 1 - k];
         }
@@ -272,7 +276,7 @@ static qm_status design(struct design *d, unsigned hold, struct qm_optimum *o)
     return o->loss < HUGE_VAL ? QM_OK : qm_fail(QM_INTERNAL, "%d levels: no convergence", d->n);
 }
 
-/* ---- public -------------------------------------------------------------------------------- */
+/* ---- public ---------------------------------------------------------------------------------- */
 
 static qm_status check(const struct qm_law *law, int64_t block, int n, unsigned hold,
                        enum qm_loss loss)
