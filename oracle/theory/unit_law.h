@@ -10,8 +10,8 @@
  *
  * because one element of each block is the maximum itself and, given M = m, the other B - 1 follow
  * the law truncated to |x| <= m (g is the density of |x|, G its integral).  For laws of both signs
- * half of the density and of the atom lie on either side of 0.  With p = 2 the integral of (u -
- * Q(u))^2 is the mean square error of x, with p = 0 that of u.  Without blocks (block 0) the
+ * half of the density and of the atom lie on either side of 0.  With p = 2 the integral of
+ * (u - Q(u))^2 is the mean square error of x, with p = 0 that of u.  Without blocks (block 0) the
  * measure is the law of x.
  *
  * The density is tabulated once as Legendre series on panels that shrink toward 0; the error of a
@@ -40,10 +40,9 @@ double qm_unit_law_moment(const struct qm_unit_law *m, int j, double a, double b
 /* The density at u; 0 outside the range of the law. */
 double qm_unit_law_density(const struct qm_unit_law *m, double u);
 
-/* The right end of the law, the atom at it (and at -top for laws of both signs), and whether the
- * law has both signs. */
-double
-qm_unit_law_top(const struct qm_unit_law *m); /* 1; without blocks the end of the range of z */
+/* The right end of the law of u, 1 (without blocks |x| at the end of the range of z); the atom
+ * there and, for laws of both signs, at -top; whether the law has both signs. */
+double qm_unit_law_top(const struct qm_unit_law *m);
 double qm_unit_law_atom(const struct qm_unit_law *m);
 int qm_unit_law_sign(const struct qm_unit_law *m);
 
