@@ -43,14 +43,14 @@ struct qm_oracle {
     /* Names of the slots.  Where slot[n_slots] is named too, steps with hyper.amsgrad need that
      * slot as well ("max_exp_avg_sq"); steps without amsgrad never touch it. */
     const char *slot[QM_ORACLE_SLOTS];
-    /* One step of an elementwise family; NULL for families over whole tensors.  p, g and every
-     * slot[i] hold n = rows * cols elements, row-major; p and the slots are updated in place; slots
-     * start at 0; t = 1, 2, ... counts the steps.  Elementwise families ignore the shape.  NaN and
-     * Inf go through the formula by the rules of IEEE arithmetic. */
+    /* One step of a family that needs no shape; NULL for families over whole tensors.  p, g and
+     * every slot[i] hold n = rows * cols elements, row-major; p and the slots are updated in place;
+     * slots start at 0; t = 1, 2, ... counts the steps.  The shape (rows, cols) is ignored.  NaN
+     * and Inf go through the formula by the rules of IEEE arithmetic. */
     void (*step)(double *p, double *const *slot, const double *g, int64_t rows, int64_t cols,
                  const struct qm_oracle_hyper *h, int64_t t);
 
-    /* One step of a family that needs the tensor's shape; NULL for elementwise families.  p and g
+    /* One step of a family that needs the tensor's shape; NULL for the others.  p and g
      * have that shape; the slots, which start at 0, have the shapes that the oracle's file states
      * (none is larger than p unless the rank of a projection exceeds the smaller side); a slot that
      * this tensor does not have may be NULL.  tensor: the tensor's number in the problem, from 0.

@@ -85,7 +85,7 @@ void qm_ball_project_scale(const struct qm_bound_step *b, const struct qm_projec
 }
 
 /* The maximum with 1 is 1-Lipschitz: where the ball of the ratio contains the threshold, the error
- * of the result is no larger than that of the ratio. */
+ * of the result is no larger than the error of the ratio. */
 void qm_ball_project_limit(const struct qm_bound_step *b, int slot, struct qm_ball *x)
 {
     const struct qm_reorder *o = &b->reorder;
