@@ -15,7 +15,7 @@
 
 static const struct qm_law normal = {QM_LAW_normal, 0.0};
 
-/* |got - want| <= relative |want| + absolute, with a line that says which. */
+/* Fails unless |got - want| <= relative |want| + absolute; what: named in the message. */
 static inline void near_to(const char *what, double got, double want, double relative,
                            double absolute)
 {
@@ -23,11 +23,13 @@ static inline void near_to(const char *what, double got, double want, double rel
         fail_msg("%s: got %.12g, want %.12g", what, got, want);
 }
 
+/* A codebook with its decision boundaries. */
 struct codebook {
     int n;
     double value[256], cut[255];
 };
 
+/* The codebook of +-half[n] / half[n - 1]. */
 static inline void symmetric(struct codebook *b, const double *half, int n)
 {
     b->n = 2 * n - 1; /* half[0] = 0 */
@@ -37,6 +39,7 @@ static inline void symmetric(struct codebook *b, const double *half, int n)
     }
 }
 
+/* A map of the oracle, or e2m1 or e4m3 divided by its largest value; decisions half way. */
 static inline struct codebook codebook_of(const char *name, int bits, int sign)
 {
     static const double e2m1[8] = {0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0};
@@ -59,6 +62,7 @@ static inline struct codebook codebook_of(const char *name, int bits, int sign)
     return b;
 }
 
+/* The expected errors; fails the test where they cannot be computed. */
 static inline struct qm_theory theory(const struct qm_law *law, const struct codebook *b,
                                       int64_t block)
 {

@@ -1,7 +1,7 @@
 /* metric_data.h - Data and comparisons that the tests of the metrics share.
  *
- * x: exact values; y: decoded values; ws, gs: the update from the exact and from the quantized state;
- * grad: the gradient; scale: the scale of each element; code: its code. */
+ * x: exact values; y: decoded values; ws, gs: the updates from the exact and from the quantized
+ * state; grad: the gradient; scale and code: of each element. */
 #ifndef QM_TESTS_METRIC_DATA_H
 #define QM_TESTS_METRIC_DATA_H
 
@@ -33,8 +33,9 @@ static inline double normal(uint64_t stream, int64_t i)
     return r * cos(6.283185307179586 * uniform(stream, 2 * i + 1));
 }
 
-/* x over several decades with some zeros, decoded on 15 even levels in [-M, M], M the largest |x| of
- * each 64 elements; two zeros that become nonzero ("births") and one changed sign are planted. */
+/* x over several decades with some zeros, decoded on 15 even levels in [-M, M], M the largest |x|
+ * of each 64 elements; two zeros that become nonzero ("births") and one changed sign are
+ * planted. */
 static inline void make_signed(void)
 {
     for (int i = 0; i < N; i++)
@@ -61,8 +62,8 @@ static inline void make_signed(void)
     }
 }
 
-/* Second moments, positive with some zeros, decoded on 256 even levels in [0, M], M the largest of each
- * 64 elements; some nonzero x are decoded to 0. */
+/* Second moments, positive with some zeros, decoded on 256 even levels in [0, M], M the largest of
+ * each 64 elements; some nonzero x are decoded to 0. */
 static inline void make_second_moment(void)
 {
     for (int i = 0; i < N; i++)

@@ -1,5 +1,7 @@
-/* test_metric_accuracy.c - Tests how accurate and reproducible the metrics are: quantiles and distances
- * against sorted data, cancellation, instruction sets, merging, special values. */
+/* test_metric_accuracy.c - Tests accuracy, reproducibility and special values of the metrics.
+ *
+ * Quantiles and distances are compared with sorted data; figures of cancelling sums, instruction
+ * sets, levels and merges with each other. */
 #pragma GCC diagnostic ignored "-Wdouble-promotion" /* the definitions are summed in long double */
 #include <stdlib.h>
 
@@ -78,7 +80,7 @@ static void distances_enclose_the_sorted_ones(void **state)
             make_second_moment();
         else
             make_signed();
-        for (int i = 0; round == 2 && i < N; i++) /* continuous against continuous */
+        for (int i = 0; round == 2 && i < N; i++) /* both distributions continuous */
             y[i] = (float)(x[i] * (1.0 + 0.02 * normal(9, i)));
         struct qm_metrics *m = collect(QM_METRICS_full, 8);
         double want[3];
@@ -88,17 +90,17 @@ static void distances_enclose_the_sorted_ones(void **state)
         assert_true(get(m, "w1") <= want[1] * (1 + tiny));
         assert_true(want[1] <= get(m, "w1_high") * (1 + tiny));
         assert_true(fabs(get(m, "w2") - want[2]) <= get(m, "w2_error") + tiny * want[2]);
-        if (round == 0) { /* cells wider than bins: the enclosures are narrow */
+        if (round == 0) { /* cells of the quantizer wider than bins: the enclosures are narrow */
             near("w1", get(m, "w1"), want[1], 0.02);
             near("w2", get(m, "w2"), want[2], 0.02);
         }
-        if (round == 1) /* cells of the size of bins */
+        if (round == 1) /* cells of the quantizer about as wide as bins */
             near("w1", get(m, "w1"), want[1], 0.25);
         qm_metrics_close(m);
     }
 }
 
-/* All mass moved by a constant: KS, W1 and W2 have closed values. */
+/* Point masses: KS, W1 and W2 have closed forms. */
 static void distances_of_point_masses(void **state)
 {
     (void)state;
@@ -119,7 +121,7 @@ static void distances_of_point_masses(void **state)
 
 /* ---- numerical soundness --------------------------------------------------------------------- */
 
-/* Mean 1e9, variance 1: sum x^2 - (sum x)^2 / N has nothing left of it. */
+/* Mean 1e9, variance 1: sum x^2 - (sum x)^2 / N would have no correct digit. */
 static void variance_about_a_far_mean(void **state)
 {
     (void)state;
@@ -139,8 +141,8 @@ static void variance_about_a_far_mean(void **state)
     struct qm_sample s = {.n = MANY, .want = want, .got = got};
     qm_metrics_add(m, &s);
     double sd = (double)sqrtl(spread / (MANY - 1));
-    /* a group's mean of 1e9 is rounded by some 2^-23 = 1.2e-7, which shifts between groups (about
-     * 1/16) take part in linearly: 2 x 1.2e-7 / 16 of the variance at worst */
+    /* a group's mean of 1e9 is rounded by about 2^-23 = 1.2e-7; the variance depends linearly on
+     * the shifts between the means of groups (about 1/16): an error of at most 2 x 1.2e-7 / 16 */
     near("error_sd", get(m, "error_sd"), sd, 1.5e-8);
     near("unit variance", sd * sd, 1.0, 0.01);
     check(m, "bias", (double)mean);
@@ -149,7 +151,7 @@ static void variance_about_a_far_mean(void **state)
     free(got);
 }
 
-/* Turned by a known small angle, grown and shifted along x besides. */
+/* Vectors turned by a known small angle, and scaled. */
 static void small_angles_are_accurate(void **state)
 {
     (void)state;
@@ -159,7 +161,7 @@ static void small_angles_are_accurate(void **state)
     const double angle[] = {1e-2, 1e-5, 1e-8, 1e-10, 1e-13};
     for (int k = 0; k < 5; k++)
         for (int grown = 0; grown < 2; grown++) {
-            /* pairs (p, q) are turned by the angle: exactly that of the whole */
+            /* each pair of elements is turned by the angle, so the whole vector is, too */
             struct qm_pair_sums pair;
             long double c = cosl(angle[k]), s = sinl(angle[k]), factor = grown ? 1.5L : 1.0L;
             memset(&pair, 0, sizeof pair);
@@ -171,19 +173,19 @@ static void small_angles_are_accurate(void **state)
             }
             for (int i = 0; i < DIM; i += 256)
                 assert_true(qm_pair_sums_add(&pair, a + i, b + i, 256, qm_pair_sums_best()));
-            /* b itself is rounded: 2^-53 of each element, over root of the count in effect */
+            /* b is rounded: each element by 2^-53, which is 2^-52 / angle of the angle at most */
             double slack = 0x1p-52 / angle[k] + 1e-13;
             near("angle", qm_pair_sums_angle(&pair), angle[k], slack);
             near("norm_ratio", qm_pair_sums_norm_ratio(&pair), (double)factor, 1e-14);
         }
-    /* beyond a right angle, and opposite */
+    /* an obtuse angle, and opposite vectors */
     double p[2] = {1.0, 0.0}, q[2] = {-1.0, 1.0}, r[2] = {-2.0, 0.0};
     struct qm_pair_sums far = {0}, back = {0};
     qm_pair_sums_add(&far, p, q, 2, QM_PAIR_SUMS_base);
     qm_pair_sums_add(&back, p, r, 2, QM_PAIR_SUMS_base);
     near("135 degrees", qm_pair_sums_angle(&far), 2.356194490192345, 1e-15);
     near("180 degrees", qm_pair_sums_angle(&back), 3.141592653589793, 1e-15);
-    /* the public metric, through float32: one element in 1024 turned by float steps */
+    /* the public metric through float32: one element changed by one float32 step */
     for (int i = 0; i < DIM; i++) {
         g[i] = (float)a[i];
         a[i] = (double)g[i];
@@ -238,7 +240,7 @@ static void kernels_agree_to_the_bit(void **state)
     }
 }
 
-/* Whatever a level has is the same at those above it, where elements are dropped as well. */
+/* A metric has equal bits at every level that has it, also where elements are left out. */
 static void levels_agree_to_the_bit(void **state)
 {
     (void)state;
@@ -268,7 +270,8 @@ static void levels_agree_to_the_bit(void **state)
         }
 }
 
-/* The same pieces give the same bits whoever fills them; other cuts the same value to rounding. */
+/* Equal pieces give equal bits in any order of filling; other cuts give the value up to
+ * rounding. */
 static void merging_is_reproducible(void **state)
 {
     (void)state;
@@ -315,7 +318,7 @@ static void merging_is_reproducible(void **state)
 
 /* ---- special values -------------------------------------------------------------------------- */
 
-/* Poisoned elements are counted, and everything else is as if they were not there. */
+/* Elements that are not finite are counted; all other metrics are as without them. */
 static void nonfinite_is_counted_and_left_out(void **state)
 {
     (void)state;
@@ -351,7 +354,7 @@ static void nonfinite_is_counted_and_left_out(void **state)
         if (strncmp(k->name, "nan_", 4) && strncmp(k->name, "inf_", 4))
             near(k->name, k->value(dirty), k->value(clean), 1e-11);
     }
-    /* a non-finite step leaves the state's metrics alone */
+    /* a step that is not finite does not change the metrics of the state */
     pgs[0] = HUGE_VAL, pws[1] = (double)NAN;
     qm_metrics_reset(dirty);
     qm_metrics_add(dirty, &s);
@@ -404,8 +407,8 @@ static void zeros_and_exact_copies(void **state)
     qm_metrics_close(m);
 }
 
-/* Squares of normals in 8 bits of k/255, one maximum in 128: NMSE, collapse and the RMS of
- * sqrt(v / v^) - 1 as their integrals give them, within 4 standard errors from 20 batches. */
+/* Squares of normals on the grid k / 255 in blocks of 128: NMSE, collapse and the RMS of sqrt(v /
+ * v^) - 1 agree with their integrals within 4 standard errors of 20 batches. */
 static void published_second_moment_figures(void **state)
 {
     (void)state;

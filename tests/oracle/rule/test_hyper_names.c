@@ -1,7 +1,7 @@
 /* test_hyper_names.c - Tests that rules, oracle and kernel ABI name the same hyper-parameters.
  *
- * The three lists stand apart on purpose: the oracle shares no type with the rules, and the layout of
- * the ABI's struct is fixed.  A name that one of them lacks is printed. */
+ * The three lists stand apart on purpose: the oracle shares no type with the rules, and the layout
+ * of the ABI's struct is fixed.  A name that one of them lacks is printed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -39,7 +39,7 @@ static void near_to(double got, double want, double relative)
         fail_msg("got %.17g, want %.17g", got, want);
 }
 
-/* A constant input c from m = 0 gives m_t = (1 - beta^t) c; the parameter stays. */
+/* A constant input c from m = 0 gives m_t = (1 - beta^t) c; the parameter does not change. */
 static void average_of_constant(void **state)
 {
     (void)state;
@@ -55,7 +55,7 @@ static void average_of_constant(void **state)
 }
 
 /* Squares of rank one are factored without loss: with eps = 0 and a constant gradient every step is
- * lr sign(g), matrix by matrix of a batch. */
+ * lr sign(g), in every matrix of a batch. */
 static void factors_of_rank_one(void **state)
 {
     (void)state;
@@ -73,7 +73,7 @@ static void factors_of_rank_one(void **state)
     assert_true(r[6] == 0.0 && c[8] == 0.0 && v[0] == 0.0); /* 6 rows, 8 columns, no whole V */
 }
 
-/* A matrix by hand, a vector as AdamW, and the whole moment where factoring is off. */
+/* A matrix by hand; a vector, and a matrix with factoring off, as AdamW. */
 static void factors_by_hand(void **state)
 {
     (void)state;
@@ -104,7 +104,7 @@ static void factors_by_hand(void **state)
     }
 }
 
-/* With eps = 0 the first step is lr sign(g), and under a constant gradient every step is. */
+/* With eps = 0 and a constant gradient every step is lr sign(g). */
 static void adam_steps_by_sign(void **state)
 {
     (void)state;
@@ -133,7 +133,7 @@ static void adam_steps_by_sign(void **state)
         }
 }
 
-/* g = 0: AdamW shrinks by 1 - lr lambda a step, Adam sees lambda theta as its gradient. */
+/* With g = 0 AdamW shrinks theta by 1 - lr lambda per step; Adam's gradient is lambda theta. */
 static void pure_decay(void **state)
 {
     (void)state;
@@ -152,7 +152,7 @@ static void pure_decay(void **state)
     near_to(m[0], 0.4, 1e-14);
 }
 
-/* The step tends to lr m / eps where v vanishes; the maximum of amsgrad never falls. */
+/* Where v vanishes the step tends to lr m / eps; the maximum of amsgrad never decreases. */
 static void adam_corners(void **state)
 {
     (void)state;
@@ -201,7 +201,8 @@ static void heavy_ball_on_quadratic(void **state)
     }
 }
 
-/* The buffer starts as g whatever the dampening; a constant gradient fills it geometrically. */
+/* The buffer starts as g for every dampening; with a constant gradient it follows a geometric
+ * series. */
 static void sgd_forms(void **state)
 {
     (void)state;
@@ -229,7 +230,8 @@ static void sgd_forms(void **state)
 
 /* ---- published trajectories (torch.optim, double) -------------------------------------------- */
 
-/* The file's path, or NULL: first the full set beside the repository, then the one in the tree. */
+/* The path of a golden file, or NULL.  The full set beside the repository goes before the
+ * tree's. */
 static const char *golden(const char *name, char *path, size_t size)
 {
     const char *shared = getenv("QM_SHARED");
@@ -239,7 +241,7 @@ static const char *golden(const char *name, char *path, size_t size)
     return access(path, R_OK) == 0 ? path : NULL;
 }
 
-/* Numbers of an attribute; 0 where the group does not have it. */
+/* The n numbers of an attribute; 0 where the group does not have it. */
 static void attribute(hid_t group, const char *name, int n, double *out)
 {
     memset(out, 0, (size_t)n * sizeof *out);
@@ -252,7 +254,7 @@ static void attribute(hid_t group, const char *name, int n, double *out)
     H5Aclose(a);
 }
 
-/* A whole dataset as doubles; *n its size.  The caller frees. */
+/* A dataset as doubles; *n: its size.  The caller frees it. */
 static double *dataset(hid_t group, const char *name, int64_t *n)
 {
     hid_t d = H5Dopen2(group, name, H5P_DEFAULT);
@@ -305,9 +307,9 @@ static struct qm_oracle_hyper hyper_of(hid_t group)
     return h;
 }
 
-/* States within 1e-14 of the largest entry, parameters within 1e-15, which leaves room for the
- * source's other order of operations, and besides: the source forms 1 - beta^t by subtraction, off
- * by up to 2^-53 absolute, where the oracle does not cancel; every step carries that on. */
+/* States must agree within 1e-14 of the largest entry and parameters within 1e-15, which allows for
+ * the source's order of operations.  The source also forms 1 - beta^t by subtraction, with an
+ * absolute error of up to 2^-53; `carried` adds up what every step may owe to it. */
 static void replay(hid_t file, const char *name, const struct qm_oracle *o)
 {
     hid_t group = H5Gopen2(file, name, H5P_DEFAULT);
@@ -354,7 +356,7 @@ static void replay(hid_t file, const char *name, const struct qm_oracle *o)
     H5Gclose(group);
 }
 
-/* Every float64 case of the file, all steps, run freely from its start. */
+/* Runs every float64 case of the file from its start over all steps. */
 static void replay_file(const char *name, const char *(*family)(const char *group))
 {
     char path[512];

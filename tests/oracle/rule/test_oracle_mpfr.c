@@ -1,6 +1,7 @@
 /* test_oracle_mpfr.c - Compares Adam, AdamW and SGD in double with the same formulas in 200 bits.
  *
- * A running bound counts what every rounding to double may do; the references must stay within it. */
+ * A running bound counts what every rounding to double may do; the references must stay within
+ * it. */
 #include <math.h>
 #include <mpfr.h>
 #include <setjmp.h>
@@ -15,7 +16,7 @@
 
 enum { N = 48, STEPS = 12, BITS = 200 };
 
-/* One element in MPFR and the running bound of what double rounding may do to it. */
+/* One element in MPFR, and running bounds of the rounding errors of double. */
 struct exact {
     mpfr_t p, m, v, top, g, x, y;
     double bound_p, bound_m, bound_v, bound_top;
@@ -25,7 +26,7 @@ static double value(mpfr_t x) { return mpfr_get_d(x, MPFR_RNDN); }
 
 static double magnitude(mpfr_t x) { return fabs(value(x)); }
 
-/* z <- b z + (1 - a) x with 1 - a formed exactly; y is scratch. */
+/* z <- b z + (1 - a) x with 1 - a exact; y is work space. */
 static void average(mpfr_t z, double b, double a, mpfr_t x, mpfr_t y)
 {
     mpfr_set_d(y, a, MPFR_RNDN);
@@ -35,7 +36,7 @@ static void average(mpfr_t z, double b, double a, mpfr_t x, mpfr_t y)
     mpfr_add(z, z, y, MPFR_RNDN);
 }
 
-/* x <- z / (1 - beta^t); y is scratch. */
+/* x <- z / (1 - beta^t); y is work space. */
 static void corrected(mpfr_t x, mpfr_t z, double beta, int64_t t, mpfr_t y)
 {
     mpfr_set_d(y, beta, MPFR_RNDN);
@@ -46,7 +47,7 @@ static void corrected(mpfr_t x, mpfr_t z, double beta, int64_t t, mpfr_t y)
 
 static const double U = 0x1p-53; /* each double operation errs by a factor 1 + d, |d| <= U */
 
-/* The gradient with sign and coupled decay, and the bound of its rounding. */
+/* e->g <- the gradient with sign and coupled decay; returns the bound of its rounding errors. */
 static double exact_gradient(struct exact *e, double grad, const struct qm_oracle_hyper *h,
                              int coupled)
 {
@@ -125,7 +126,7 @@ static void exact_sgdm(struct exact *e, double grad, const struct qm_oracle_hype
     e->bound_p = e->bound_p + h->lr * bound_d + U * (magnitude(e->g) + magnitude(e->p));
 }
 
-/* Largest |got - exact| / bound of what one family keeps; fails above 1. */
+/* |got - want| / bound; fails above 1.  x is work space. */
 static double excess(const char *what, double got, mpfr_t want, double bound, mpfr_t x)
 {
     mpfr_d_sub(x, got, want, MPFR_RNDN);
@@ -178,7 +179,7 @@ static void against_mpfr(const char *family, const struct qm_oracle_hyper *h)
     }
     for (int i = 0; i < N; i++)
         mpfr_clears(e[i].p, e[i].m, e[i].v, e[i].top, e[i].g, e[i].x, e[i].y, (mpfr_ptr)0);
-    assert_true(loosest < 3e-13 && worst > 0.05); /* the bound says something, and is near */
+    assert_true(loosest < 3e-13 && worst > 0.05); /* the bound is small, and is nearly reached */
 }
 
 static void more_bits(void **state)

@@ -10,7 +10,7 @@ static const struct qm_law every_law[] = {
     {QM_LAW_lognormal, 2.0}, {QM_LAW_lognormal, 4.0}};
 enum { LAWS = sizeof every_law / sizeof *every_law };
 
-/* A codebook of the single value 0 loses everything: e = -x, whatever the block. */
+/* A codebook of the single value 0 has e = -x for every block size. */
 static void nothing_kept(void **state)
 {
     (void)state;
@@ -28,7 +28,8 @@ static void nothing_kept(void **state)
         }
 }
 
-/* Maxima with a closed form: B / (B + 1), B / (B + 2); the harmonic number; normal squared. */
+/* Maxima with a closed form: B / (B + 1) and B / (B + 2) for uniform, the harmonic number for
+ * Laplace; E M of chi-squared with 1 degree of freedom is E M^2 of the normal law. */
 static void maxima(void **state)
 {
     (void)state;
@@ -47,8 +48,8 @@ static void maxima(void **state)
     }
 }
 
-/* Density, entropy and second moment of every law against sums over its own variable; chi-squared
- * with two degrees of freedom is 2 |Laplace|. */
+/* Mass, second moment and entropy of every law against sums over its variable z; chi-squared with
+ * two degrees of freedom is 2 |Laplace|. */
 static void laws(void **state)
 {
     (void)state;
@@ -79,7 +80,7 @@ static void laws(void **state)
     assert_int_equal(qm_law_check(&bad), QM_BAD_ARG);
 }
 
-/* Without blocks and with two or three levels everything is elementary. */
+/* Without blocks and with at most three levels the expectations are elementary. */
 static void by_hand(void **state)
 {
     (void)state;
@@ -93,7 +94,7 @@ static void by_hand(void **state)
     near_to("three |e|", t.mean_abs, 0.25, 1e-12, 0.0);
     near_to("three P(0)", t.zero, 0.5, 1e-12, 0.0);
     near_to("three entropy", t.entropy, 1.5, 1e-12, 0.0);
-    /* with blocks of uniform data the rest is again uniform below the maximum, which is exact */
+    /* in blocks of uniform data the others are uniform below the maximum, which has no error */
     t = theory(&every_law[2], &three, 9);
     near_to("three, blocks, mse", t.mse, 8.0 / 9.0 * (9.0 / 11.0) / 12.0, 1e-11, 0.0);
     near_to("three, blocks, |e|", t.mean_abs, 8.0 / 9.0 * (9.0 / 10.0) / 4.0, 1e-11, 0.0);
@@ -128,7 +129,8 @@ static double sample(const struct qm_law *law, int64_t i)
     }
 }
 
-/* Simulated blocks stay within 4.5 standard errors (of block means) of every expectation. */
+/* Means over simulated blocks are within 4.5 standard errors (of block means) of the
+ * expectations. */
 static void simulation(void **state)
 {
     (void)state;
@@ -167,7 +169,8 @@ static void simulation(void **state)
     }
 }
 
-/* Stochastic rounding of uniform data: E e^2 = gap^2 / 6 in every cell, E e = 0, E |e| = gap / 3. */
+/* Stochastic rounding of uniform data has E e^2 = gap^2 / 6, E e = 0 and E |e| = gap / 3 in
+ * every cell. */
 static void stochastic_rounding(void **state)
 {
     (void)state;
@@ -178,7 +181,7 @@ static void stochastic_rounding(void **state)
     near_to("uniform mse", t.mse, gap * gap / 6.0, 1e-11, 0.0);
     near_to("uniform |e|", t.mean_abs, gap / 3.0, 1e-11, 0.0);
     near_to("uniform bias", t.bias, 0.0, 0.0, 1e-13);
-    for (int i = 0; i < 6; i++) { /* ends held: unbiased whatever the law and the block */
+    for (int i = 0; i < 6; i++) { /* ends at -1 and 1: unbiased for every law */
         assert_int_equal(qm_theory_block(&every_law[i], b.value, NULL, b.n, 64, &t), QM_OK);
         near_to("bias", t.bias, 0.0, 0.0, 1e-12);
     }
@@ -191,8 +194,8 @@ static void stochastic_rounding(void **state)
     near_to("clamped", t.mse, 0.5 / 12.0 + 0.5 * (1.0 / 6.0), 1e-11, 0.0);
 }
 
-/* A simulated average of normal inputs in blocks of 64, requantized with stochastic rounding to the
- * codebook at every step, settles at qm_ema_steady of the NMSE by quadrature. */
+/* A simulated moving average of normal inputs in blocks of 64, requantized with stochastic rounding
+ * at every step, reaches the NMSE qm_ema_steady of the codebook's NMSE by quadrature. */
 static void steady_state(void **state)
 {
     (void)state;
@@ -224,7 +227,7 @@ static void steady_state(void **state)
                     double up = (q[i] / m - b.value[k]) / (b.value[k + 1] - b.value[k]);
                     k += draw(3, (j * STEPS + step) * BLOCK + i) < up;
                     q[i] = m * b.value[k];
-                    if (step == STEPS - 1) /* mean 0 if the theory holds */
+                    if (step == STEPS - 1) /* its mean is 0 if the formula holds */
                         r += (q[i] - s[i]) * (q[i] - s[i]) - want * s[i] * s[i];
                 }
             }
@@ -233,7 +236,8 @@ static void steady_state(void **state)
         }
         double mean = sum / BLOCKS, se = sqrt((squares / BLOCKS - mean * mean) / (BLOCKS - 1));
         near_to(maps[f].map, mean, 0.0, 0.0, 4.0 * se);
-        assert_true(se < 0.03 * want * BLOCK * (1.0 - beta) / (1.0 + beta)); /* sees 12 per cent */
+        assert_true(se < 0.03 * want * BLOCK * (1.0 - beta) /
+                             (1.0 + beta)); /* detects a deviation of 12 per cent */
     }
     assert_true(qm_ema_steady(0.99, 0.05) == HUGE_VAL);
     /* small errors are white: variance 1 / (1 - beta^2) */
@@ -286,7 +290,7 @@ static void bad_arguments(void **state)
     assert_true(t.mse == 7.0); /* untouched on failure */
 }
 
-/* Half of the gap above the code nearest to u. */
+/* Half of the gap between the code nearest to u and the next one. */
 static double half_gap(const char *map, int bits, int sign, double u)
 {
     struct codebook b = codebook_of(map, bits, sign);

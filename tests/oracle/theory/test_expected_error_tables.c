@@ -4,7 +4,7 @@
 #include "oracle/theory/optimal_codebook.h"
 #include "tests/support/expected_error_cases.h"
 
-/* The threshold search of adafactor8bit 0.2.4: |x| decides, on both sides alike. */
+/* The thresholds of adafactor8bit 0.2.4, which compares |x| on both sides of 0. */
 static void one_sided_cuts(struct codebook *b)
 {
     static const double at[8] = {0.0397901, 0.1262246, 0.2234769, 0.3317961,
@@ -16,8 +16,8 @@ static void one_sided_cuts(struct codebook *b)
 }
 
 /* clang-format off */
-/* Mean square error and SQNR on N(0, 1), block 32 to 2048: quadrature to 1e-13, confirmed there by
- * 6.4e7 samples.  The NF4 row's |error| is also the Monte-Carlo table of bitsandbytes. */
+/* Mean square error and SQNR on N(0, 1) for blocks of 32 to 2048, by another quadrature to 1e-13,
+ * which was confirmed by 6.4e7 samples. */
 static const struct { const char *name; double mse[7], db[7]; } table_normal[] = {
     {"nf4",
      {7.623418e-03, 8.460053e-03, 9.135622e-03, 9.728830e-03,
@@ -61,7 +61,7 @@ static const struct { const char *name; double mse[7], db[7]; } table_normal[] =
      {32.401, 32.020, 31.795, 31.667, 31.597, 31.562, 31.548}},
 };
 
-/* Second moments: NMSE, P(0) and rho; block 32 to 2048. */
+/* Second moments: NMSE, P(0) and rho for blocks of 32 to 2048. */
 enum { NMSE, ZERO, RHO };
 static const struct { enum qm_law_kind law; double shape; const char *map; int bits, what;
                       double want[7]; } table_second[] = {
@@ -212,7 +212,8 @@ static void normal_maximum(void **state)
     }
 }
 
-/* Mean |error| of NF4 beside the Monte-Carlo row of bitsandbytes, and SQNR at block 4096. */
+/* Mean |error| of NF4, also against the Monte-Carlo row of bitsandbytes; SQNR for blocks of
+ * 4096. */
 static void normal_mean_abs(void **state)
 {
     (void)state;
@@ -263,7 +264,7 @@ static void second_moment_table(void **state)
         struct qm_law law = {table_second[i].law, table_second[i].shape};
         struct codebook b = codebook_of(table_second[i].map, table_second[i].bits, 0);
         for (int j = 0; j < 7; j++) {
-            if (table_second[i].what == NMSE) /* each map's first row */
+            if (table_second[i].what == NMSE) /* the first row of each map */
                 t[j] = theory(&law, &b, 32 << j);
             const double got[3] = {t[j].nmse, t[j].zero, t[j].rho};
             near_to(table_second[i].map, got[table_second[i].what], table_second[i].want[j], 1e-4,
@@ -274,9 +275,9 @@ static void second_moment_table(void **state)
     }
 }
 
-/* The nearest-code and one-sided threshold searches in units of the scale: uniform data without
- * blocks, and N(0, 1) in blocks; the digits are those of a separate
- * analytic evaluation, confirmed there by 2.1e6 samples of the original code. */
+/* Nearest codes and one-sided thresholds, errors in units of the scale, for uniform data without
+ * blocks and N(0, 1) in blocks.  The figures come from a separate analytic evaluation, which was
+ * confirmed by 2.1e6 samples of the original code. */
 static void threshold_search(void **state)
 {
     (void)state;
