@@ -1,9 +1,9 @@
-/* oracle.c - the list of double-precision references. */
+/* oracle.c - The list of double-precision references, and a step of any of them. */
 #include "oracle/oracle.h"
 
 #include <string.h>
 
-/* A new oracle is its file and its line here. */
+/* A new oracle needs a file in rule/ and its name here. */
 /* clang-format off */
 #define QM_ORACLE_LIST(X)                                                                      \
     X(adafactor8) X(adafactor8_021) X(adam) X(adamw) X(adamw_factor) X(ema) X(sgdm)            \
@@ -33,8 +33,8 @@ const struct qm_oracle *qm_oracle_at(int i)
 const struct qm_oracle *qm_oracle_find(const char *family)
 {
     for (int i = 0; i < qm_oracle_count(); i++)
-        if (strcmp(list[i]->family, family) == 0)
-            return list[i];
+        if (strcmp(qm_oracle_at(i)->family, family) == 0)
+            return qm_oracle_at(i);
     return NULL;
 }
 

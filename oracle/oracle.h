@@ -1,22 +1,35 @@
-/* oracle.h - the double-precision references.
+/* oracle.h - The double-precision references of the optimizers, and their list.
  *
- * Written from the papers with the papers' symbols, a loop per line of the formula, nothing
- * folded.  No oracle includes anything of core/ but core/base: it shares no code with what it
- * judges.  Tested on closed forms, on trajectories published elsewhere and against 200-bit
- * arithmetic, never on our variants. */
+ * Each is written from the paper with the paper's symbols, one loop per line of the formula,
+ * nothing folded.  An oracle includes nothing of core/ but core/base: it shares no code with what
+ * it judges. The oracles are tested on closed forms, on trajectories published elsewhere and
+ * against 200-bit arithmetic, never on variants of this tree. */
 #ifndef QM_ORACLE_ORACLE_H
 #define QM_ORACLE_ORACLE_H
 
 #include "core/base/tensor.h"
 
-/* The oracle's own hyper-parameters: the same names as the rules', not the same type. */
+/* The oracle's own hyper-parameters, under the names that the rules use (core/rule/rule.h) but in a
+ * type of their own.  Each file in rule/ states the formula that a name stands in; a family ignores
+ * the names that its formula does not contain. */
+/* clang-format off */
+#define QM_ORACLE_HYPER_LIST(X)                                                          \
+    X(lr) X(beta1) X(beta2) X(beta3) X(eps) X(eps1) X(eps2) X(weight_decay) X(momentum)  \
+    X(dampening) X(alpha) X(t_alpha) X(t_beta3) X(clip) X(beta2_decay) X(rank) X(side)   \
+    X(gap) X(scale) X(margin) X(max_unorm) X(gnorm_scale) X(initial_lr)
+#define QM_ORACLE_HYPER_FLAG_LIST(X)                                                     \
+    X(nesterov) X(maximize) X(amsgrad) X(relative_step) X(scale_parameter)               \
+    X(scale_weight_decay) X(factored) X(limiter) X(tensor_scale) X(scale_front)          \
+    X(correct_bias) X(svd) X(centered) X(warmup) X(clip_twice) X(decouple_lr)
+/* clang-format on */
+
 struct qm_oracle_hyper {
-    double lr, beta1, beta2, beta3, eps, eps1, eps2, weight_decay, momentum, dampening, alpha,
-        t_alpha, t_beta3, clip, beta2_decay, rank, side, gap, scale, margin, max_unorm, gnorm_scale,
-        initial_lr;
-    int nesterov, maximize, amsgrad, relative_step, scale_parameter, scale_weight_decay, factored,
-        limiter, tensor_scale, scale_front, correct_bias, svd, centered, warmup, clip_twice,
-        decouple_lr;
+#define X(name) double name;
+    QM_ORACLE_HYPER_LIST(X)
+#undef X
+#define X(name) int name;
+    QM_ORACLE_HYPER_FLAG_LIST(X)
+#undef X
 };
 
 enum { QM_ORACLE_SLOTS = 8 };
@@ -24,32 +37,34 @@ enum { QM_ORACLE_SLOTS = 8 };
 struct qm_bound_step; /* bound.h */
 
 struct qm_oracle {
-    const char *family; /* the rules it is the reference for: "adamw" */
+    const char *family; /* the rules that it is the reference for: "adamw" */
     const char *source; /* paper and equation numbers */
-    int n_slots;        /* slots every step needs */
-    /* Their names.  Where slot[n_slots] is named too, steps with hyper.amsgrad need that one
-     * besides ("max_exp_avg_sq"); others never touch it. */
+    int n_slots;        /* slots that every step needs */
+    /* Names of the slots.  Where slot[n_slots] is named too, steps with hyper.amsgrad need that
+     * slot as well ("max_exp_avg_sq"); steps without amsgrad never touch it. */
     const char *slot[QM_ORACLE_SLOTS];
-    /* One step.  p, g and every slot[i] hold n = rows * cols elements, row-major; p and slots are
-     * updated in place and start at 0; t >= 1 counts from 1.  Elementwise families ignore the
-     * shape.  NaN and Inf go through the formula as IEEE arithmetic takes them.  NULL for families
-     * over whole tensors. */
+    /* One step of a family that needs no shape; NULL for families over whole tensors.  p, g and
+     * every slot[i] hold n = rows * cols elements, row-major; p and the slots are updated in place;
+     * slots start at 0; t = 1, 2, ... counts the steps.  The shape (rows, cols) is ignored.  NaN
+     * and Inf go through the formula by the rules of IEEE arithmetic. */
     void (*step)(double *p, double *const *slot, const double *g, int64_t rows, int64_t cols,
                  const struct qm_oracle_hyper *h, int64_t t);
 
-    /* One step of a family that needs the tensor's shape: p and g have it; the slots, which start
-     * at 0, have those that the oracle's file states (none is larger than p but where the rank of a
-     * projection is beyond the smaller side); a slot that this tensor does not have may be NULL.
-     * tensor: its number in the problem, from 0.  QM_BAD_ARG: the family takes no such shape. */
+    /* One step of a family that needs the tensor's shape; NULL for the others.  p and g
+     * have that shape; the slots, which start at 0, have the shapes that the oracle's file states
+     * (none is larger than p unless the rank of a projection exceeds the smaller side); a slot that
+     * this tensor does not have may be NULL.  tensor: the tensor's number in the problem, from 0.
+     * QM_BAD_ARG: the family takes no such shape. */
     qm_status (*whole)(double *p, double *const *slot, const double *g,
                        const struct qm_shape *shape, uint32_t tensor,
                        const struct qm_oracle_hyper *h, int64_t t);
 
-    /* How far float32 arithmetic may be from one such step (bound.h).  NULL: not derived. */
+    /* Bounds the distance of float32 arithmetic from one such step (bound.h).  NULL: not
+     * derived. */
     qm_status (*bound)(const struct qm_bound_step *b);
 };
 
-/* One step of either kind. */
+/* One step of either kind: `whole` where the family has it, else `step`. */
 qm_status qm_oracle_step(const struct qm_oracle *o, double *p, double *const *slot, const double *g,
                          const struct qm_shape *shape, uint32_t tensor,
                          const struct qm_oracle_hyper *h, int64_t t);

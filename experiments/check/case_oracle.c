@@ -68,7 +68,7 @@ static qm_status judge_float32(struct qm_case_run *r, int64_t t, const struct qm
 qm_status qm_case_oracle(struct qm_case_run *r, int64_t t, const struct qm_tensor *g)
 {
     const double *old[QM_MAX_SLOTS] = {NULL}, *stored[QM_MAX_SLOTS] = {NULL};
-    const struct qm_grid grid = qm_stored_grid(&r->format);
+    const struct qm_float_format grid = qm_stored_grid(&r->format);
     struct qm_bound_step b = {.h = &r->hyper,
                               .t = t,
                               .n = r->n,

@@ -50,9 +50,9 @@ static double value_of(const struct qm_stored *f, int rank)
     return copysign(m * two_to((e ? e - 1 : 0) + f->least - f->mantissa), rank);
 }
 
-struct qm_grid qm_stored_grid(const struct qm_stored *f)
+struct qm_float_format qm_stored_grid(const struct qm_stored *f)
 {
-    return (struct qm_grid){f->mantissa, f->least, value_of(f, f->top)};
+    return (struct qm_float_format){f->mantissa, f->least, value_of(f, f->top)};
 }
 
 /* Rank of a multiple of the spacing at |x|, or beyond the largest. */

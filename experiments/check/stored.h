@@ -18,7 +18,7 @@ struct qm_stored {
 struct qm_stored qm_stored_of(const struct qm_param *p);
 
 /* The format as oracle/bound/bound.h has it. */
-struct qm_grid qm_stored_grid(const struct qm_stored *f);
+struct qm_float_format qm_stored_grid(const struct qm_stored *f);
 
 /* Rank of the number nearest to x (ties to even), or of the nearest below and above; NaN: none, gives
  * 0. */

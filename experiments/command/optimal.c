@@ -170,7 +170,7 @@ static const char *map_name(enum qm_map map, const struct task *t, int bits, cha
     return name;
 }
 
-static json_t *rivals(const struct task *t, const struct qm_measure *m, int bits, double best)
+static json_t *rivals(const struct task *t, const struct qm_unit_law *m, int bits, double best)
 {
     struct rival list[QM_MAP_COUNT];
     double value[256];
@@ -275,14 +275,14 @@ static qm_status run(const struct options *o, json_t **out)
 {
     struct task t;
     struct qm_optimum best;
-    struct qm_measure *m;
+    struct qm_unit_law *m;
     QM_TRY(resolve(o, &t));
     QM_TRY(qm_optimal(&t.law, t.block, t.n, t.hold, t.loss, &best));
-    QM_TRY(qm_measure_open(&t.law, t.block, qm_loss_power(t.loss), &m));
+    QM_TRY(qm_unit_law_open(&t.law, t.block, qm_loss_power(t.loss), &m));
     double db = decibel(&t, best.loss);
     json_t *rows = json_array();
     json_t *maps = t.block ? rivals(&t, m, (int)o->bits, db) : NULL;
-    qm_measure_close(m);
+    qm_unit_law_close(m);
     qm_status st = references(&t, (double)o->bits, db, rows);
     json_t *result =
         json_pack("{s:s, s:I, s:I, s:s, s:b, s:b, s:f, s:f, s:f, s:o, s:o}", "dist", o->dist,

@@ -123,8 +123,8 @@ static int plain_codec(const struct qm_codec *c, double *value, double **cut)
 /* Whether a scale's floor is ever met (a chance of e^-40 is not). */
 static int meets_floor(const struct qm_law *law, double floor, int64_t block)
 {
-    double z = qm_law_place(law, floor);
-    return floor > 0.0 && z > 0.0 && (double)block * qm_law_log_below(law, z) > -40.0;
+    double z = qm_law_inverse(law, floor);
+    return floor > 0.0 && z > 0.0 && (double)block * qm_law_log_cdf(law, z) > -40.0;
 }
 
 /* Standard errors between measured and expected NMSE: blocks are the independent units, and

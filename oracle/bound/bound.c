@@ -1,123 +1,125 @@
-/* bound.c - what the error bounds of several families share. */
+/* bound.c - Error bounds of the parts that several families share: averages, squares,
+ * corrections. */
 #include "oracle/bound/bound.h"
 
-static struct qm_pair negated_weight(const struct qm_beta *w, double beta)
+static struct qm_ball negated_weight(const struct qm_beta *w, double beta)
 {
     if (w->weight.e == 0.0 && w->beta.e == 0.0)
-        return qm_pair_exact(-beta);
-    return (struct qm_pair){-beta, QM_U * fmax(beta, 1.0 - beta)};
+        return qm_ball_exact(-beta);
+    return (struct qm_ball){-beta, QM_U * fmax(beta, 1.0 - beta)};
 }
 
-/* 1 - beta is formed in double and rounded; its difference from 1 is exact after that, or rounded
- * from the double: |error| <= u times the larger of both either way. */
+/* The weight 1 - beta is formed in double and rounded to float32.  weight - 1 is then exact, or is
+ * rounded from double; either way its error is at most u max(beta, 1 - beta) (negated_weight). */
 struct qm_beta qm_bound_beta(const struct qm_bound_step *b, double beta, int lerp)
 {
     struct qm_beta w = {
-        lerp, b->reorder.average, qm_pair_scalar(beta), qm_pair_scalar(1.0 - beta), {0.0, 0.0}};
+        lerp, b->reorder.average, qm_ball_scalar(beta), qm_ball_scalar(1.0 - beta), {0.0, 0.0}};
     int in_float = b->order & (QM_ORDER_fused | QM_ORDER_flash | QM_ORDER_cuda);
-    if (in_float && !qm_is_float(beta)) /* the difference itself is exact from beta = 1/2 on */
-        w.weight = qm_pair_rounded(1.0 - beta, QM_U * beta, 0.0);
-    w.less_1 = negated_weight(&w, beta);
+    if (in_float && !qm_is_float(beta)) /* 1 - beta is exact for a float32 beta >= 1/2 */
+        w.weight = qm_ball_rounded(1.0 - beta, QM_U * beta, 0.0);
+    w.weight_minus_1 = negated_weight(&w, beta);
     return w;
 }
 
 struct qm_beta qm_bound_weight(double weight, int lerp)
 {
-    struct qm_beta w = {lerp, 0, qm_pair_scalar(1.0 - weight), qm_pair_scalar(weight), {0.0, 0.0}};
-    w.less_1 = negated_weight(&w, 1.0 - weight);
+    struct qm_beta w = {lerp, 0, qm_ball_scalar(1.0 - weight), qm_ball_scalar(weight), {0.0, 0.0}};
+    w.weight_minus_1 = negated_weight(&w, 1.0 - weight);
     return w;
 }
 
-static struct qm_pair lerp(const struct qm_beta *w, struct qm_pair old, struct qm_pair fresh)
+static struct qm_ball lerp(const struct qm_beta *w, struct qm_ball old, struct qm_ball fresh)
 {
-    struct qm_pair difference = qm_pair_add(fresh, qm_pair_negated(old));
-    return w->weight.x < 0.5 ? qm_pair_add(old, qm_pair_mul(w->weight, difference))
-                             : qm_pair_add(fresh, qm_pair_mul(w->less_1, difference));
+    struct qm_ball difference = qm_ball_add(fresh, qm_ball_negated(old));
+    return w->weight.x < 0.5 ? qm_ball_add(old, qm_ball_mul(w->weight, difference))
+                             : qm_ball_add(fresh, qm_ball_mul(w->weight_minus_1, difference));
 }
 
-static struct qm_pair sum(const struct qm_beta *w, struct qm_pair old, struct qm_pair fresh)
+static struct qm_ball sum(const struct qm_beta *w, struct qm_ball old, struct qm_ball fresh)
 {
-    return qm_pair_add(qm_pair_mul(w->weight, fresh), qm_pair_mul(w->beta, old));
+    return qm_ball_add(qm_ball_mul(w->weight, fresh), qm_ball_mul(w->beta, old));
 }
 
-/* One of two ways to the same value, a the documented one. */
-static struct qm_pair either(struct qm_pair a, struct qm_pair b)
+/* The ball around a, the documented way to a value, that also holds the other way b. */
+static struct qm_ball either(struct qm_ball a, struct qm_ball b)
 {
     a.e = fmax(a.e, b.e + fabs(a.x - b.x));
     return a;
 }
 
-struct qm_pair qm_bound_average(const struct qm_beta *w, struct qm_pair old, struct qm_pair fresh)
+struct qm_ball qm_bound_average(const struct qm_beta *w, struct qm_ball old, struct qm_ball fresh)
 {
-    struct qm_pair documented = w->lerp ? lerp(w, old, fresh) : sum(w, old, fresh);
+    struct qm_ball documented = w->lerp ? lerp(w, old, fresh) : sum(w, old, fresh);
     if (!w->either)
         return documented;
     return either(documented, w->lerp ? sum(w, old, fresh) : lerp(w, old, fresh));
 }
 
-static struct qm_pair weighted_square(const struct qm_beta *w, struct qm_pair old, struct qm_pair g)
+static struct qm_ball weighted_square(const struct qm_beta *w, struct qm_ball old, struct qm_ball g)
 {
-    return qm_pair_add(qm_pair_mul(qm_pair_mul(w->weight, g), g), qm_pair_mul(w->beta, old));
+    return qm_ball_add(qm_ball_mul(qm_ball_mul(w->weight, g), g), qm_ball_mul(w->beta, old));
 }
 
-struct qm_pair qm_bound_square(const struct qm_bound_step *b, const struct qm_beta *w,
-                               struct qm_pair old, struct qm_pair g)
+struct qm_ball qm_bound_square(const struct qm_bound_step *b, const struct qm_beta *w,
+                               struct qm_ball old, struct qm_ball g)
 {
     int squares = w->lerp || b->order & QM_ORDER_flash;
-    struct qm_pair a =
-        squares ? qm_bound_average(w, old, qm_pair_mul(g, g)) : weighted_square(w, old, g);
+    struct qm_ball a =
+        squares ? qm_bound_average(w, old, qm_ball_mul(g, g)) : weighted_square(w, old, g);
     if (!w->either)
         return a;
     return either(a, squares ? weighted_square(w, old, g)
-                             : qm_bound_average(w, old, qm_pair_mul(g, g)));
+                             : qm_bound_average(w, old, qm_ball_mul(g, g)));
 }
 
-/* In double: two roundings of 2^-53 about 1.  In float32: P = beta^t of beta (1 + d) is P (1 + t d)
- * to first order, rounded once: error u (t + 1) P; the difference is rounded too. */
-struct qm_pair qm_bound_correction(const struct qm_bound_step *b, double beta)
+/* In double: two roundings of 2^-53 relative to 1.  In float32: with P = beta^t, the power of
+ * beta (1 + d), |d| <= u, is P (1 + t d) to first order and is rounded once, error u (t + 1) P
+ * (powf of QM_ORDER_fused is within an ulp: u (t + 2) P); the difference 1 - P is rounded, too. */
+struct qm_ball qm_bound_correction(const struct qm_bound_step *b, double beta)
 {
     double power = pow(beta, (double)b->t), x = -expm1((double)b->t * log1p(beta - 1.0)), e;
     int in_float = b->order & (QM_ORDER_torchao | QM_ORDER_fused | QM_ORDER_cuda);
     if (!in_float)
-        return (struct qm_pair){x, power > 0.0 ? 0x1p-52 : 0.0};
+        return (struct qm_ball){x, power > 0.0 ? 0x1p-52 : 0.0};
     e = (qm_is_float(beta) ? 0.0 : QM_U * (double)b->t * power) +
         (qm_is_float(power) ? 0.0 : (b->order & QM_ORDER_fused ? 2.0 : 1.0) * QM_U * power);
-    return e == 0.0 && qm_is_float(x) ? qm_pair_exact(x) : qm_pair_rounded(x, e, 0.0);
+    return e == 0.0 && qm_is_float(x) ? qm_ball_exact(x) : qm_ball_rounded(x, e, 0.0);
 }
 
-struct qm_pair qm_bound_less(const struct qm_bound_step *b, double x, double y)
+struct qm_ball qm_bound_one_minus(const struct qm_bound_step *b, double x, double y)
 {
-    struct qm_pair product = qm_pair_scalar(x * y);
+    struct qm_ball product = qm_ball_scalar(x * y);
     if (!(b->order & (QM_ORDER_flash | QM_ORDER_cuda)))
-        return qm_pair_scalar(1.0 - x * y);
+        return qm_ball_scalar(1.0 - x * y);
     if (b->order & QM_ORDER_cuda)
-        product = qm_pair_mul(qm_pair_scalar(x), qm_pair_scalar(y));
-    return qm_pair_add(qm_pair_exact(1.0), qm_pair_negated(product));
+        product = qm_ball_mul(qm_ball_scalar(x), qm_ball_scalar(y));
+    return qm_ball_add(qm_ball_exact(1.0), qm_ball_negated(product));
 }
 
-double qm_bound_rate(const struct qm_oracle_hyper *h)
+double qm_bound_decay_rate(const struct qm_oracle_hyper *h)
 {
     if (!h->decouple_lr)
         return h->lr;
     return h->initial_lr != 0.0 ? h->lr / h->initial_lr : 1.0;
 }
 
-struct qm_pair qm_bound_coupled(const struct qm_bound_step *b, double g, double p)
+struct qm_ball qm_bound_l2_gradient(const struct qm_bound_step *b, double g, double p)
 {
     double gamma = b->h->gnorm_scale != 0.0 ? b->h->gnorm_scale : 1.0, lambda = b->h->weight_decay;
-    struct qm_pair d = qm_pair_mul(qm_pair_scalar(gamma), qm_pair_exact(g));
+    struct qm_ball d = qm_ball_mul(qm_ball_scalar(gamma), qm_ball_exact(g));
     if (lambda != 0.0)
-        d = qm_pair_add(d, qm_pair_mul(qm_pair_scalar(lambda), qm_pair_exact(p)));
-    else if (!isfinite(p)) /* a source that adds 0 p all the same has NaN */
+        d = qm_ball_add(d, qm_ball_mul(qm_ball_scalar(lambda), qm_ball_exact(p)));
+    else if (!isfinite(p)) /* a source that adds 0 p nevertheless gets NaN */
         d.e = HUGE_VAL;
     return d;
 }
 
-void qm_bound_each(const struct qm_bound_step *b, int n_slots, const void *scalars,
-                   void (*element)(const void *scalars, struct qm_bound_at *at))
+void qm_bound_elements(const struct qm_bound_step *b, int n_slots, const void *scalars,
+                       void (*element)(const void *scalars, struct qm_bound_element *at))
 {
     for (int64_t i = 0; i < b->n; i++) {
-        struct qm_bound_at at;
+        struct qm_bound_element at;
         at.p = b->p[i];
         at.g = b->g[i];
         at.p_want = b->p_want[i];

@@ -1,23 +1,28 @@
-/* bound.h - how far float32 arithmetic in a rule's documented order may be from the oracle.
+/* bound.h - Bounds the distance between float32 arithmetic in a rule's documented order and the
+ * oracle.
  *
- * Running error analysis.  Every quantity is a pair (x, e): the exact value of the formula, and a
- * bound on |computed - x|.  With u = 2^-24 and eta = 2^-150 (half the smallest denormal),
+ * Running error analysis in balls (midpoint and radius).  Every quantity is a ball (x, e): x is the
+ * exact value of the formula, and |computed - x| <= e.  With the unit roundoff u = 2^-24 and
+ * eta = 2^-150 (half the smallest subnormal float32),
  *
- *   a + b   e = ea + eb                              and then rounding: u (|x| + e)
- *   a * b   e = |a| eb + |b| ea + ea eb              u (|x| + e) + eta
- *   a / b   e = (ea + |x| eb) / (|b| - eb)           u (|x| + e) + eta
- *   sqrt a  e = the larger distance to sqrt(a -+ ea) u (|x| + e)
- *   sum     e = sum of e                             u (|x| + e); in a tree of depth d u d sum |x|
+ *   result x    error passed on by the operands         error of the rounding, added to e
+ *   a + b       e = ea + eb                             u (|x| + e)
+ *   a * b       e = |a| eb + |b| ea + ea eb             u (|x| + e) + eta
+ *   a / b       e = (ea + |x| eb) / (|b| - eb)          u (|x| + e) + eta
+ *   sqrt a      e = the larger of |sqrt(a +- ea) - x|   u (|x| + e)
+ *   sum of a_i  e = sum of e_i                          u (|x| + e); in a tree of depth d
+ *                                                       instead u d sum |a_i|
  *
- * The rounding term is left out where both operands are exact (e = 0) and the result is a float32:
- * such an operation makes no error, so that planted ties are judged without any slack.  Where
- * |x| + e passes the largest float the bound is infinite: the computed value may have overflowed.
- * Each e carries a factor 1 + 2^-20 for the double arithmetic of analysis and oracle.
+ * The rounding error is left out where both operands are exact (e = 0) and x is a float32: such an
+ * operation makes no error, so planted ties are judged without any slack.  Where |x| + e exceeds
+ * the largest float, e is infinite: the computed value may have overflowed.  Each e carries a
+ * factor 1 + 2^-20 for the double arithmetic of the analysis and of the oracle.
  *
- * Re-orderings (core/base/order.h).  An fma rounds once where the analysis counts two, so fused and
- * unfused orders are both covered.  A rounded reciprocal adds u |x| + eta |a| to a quotient, an
- * approximate inverse root of k ulp (2 k + 1) u |x| to a root, a tree of depth d what stands above
- * to a sum. */
+ * Re-orderings that the judged side declares (struct qm_reorder, core/base/order.h) add to e.  An
+ * fma adds nothing: it rounds once where the analysis counts two roundings, so fused and unfused
+ * orders are both covered.  A rounded reciprocal adds u |x| + eta |a| to a quotient a / b, an
+ * approximate inverse root within k ulp adds (2 k + 1) u |x| to a root, a tree of depth d adds
+ * u d sum |a_i| to a sum. */
 #ifndef QM_BOUND_BOUND_H
 #define QM_BOUND_BOUND_H
 
@@ -28,201 +33,217 @@
 #include "oracle/oracle.h"
 
 #define QM_U   0x1p-24  /* unit roundoff of float32 */
-#define QM_ETA 0x1p-150 /* half its smallest denormal */
+#define QM_ETA 0x1p-150 /* half the smallest subnormal float32 */
 
-/* x rounded to float32.  Through memory: GCC 12's basic-block vectorizer (-O2) drops the rounding of
- * (double)(float)x where two such conversions stand side by side. */
+/* x rounded to float32.  The volatile is needed: GCC 12's basic-block vectorizer (-O2) drops the
+ * rounding of (double)(float)x where two such conversions stand side by side. */
 static inline double qm_round_float32(double x)
 {
     volatile float rounded = (float)x;
     return (double)rounded;
 }
 
-/* ---- the algebra ----------------------------------------------------------------------------- */
+/* ---- ball arithmetic ------------------------------------------------------------------------- */
 
-struct qm_pair {
+/* The values that the judged side may have computed: all within e >= 0 of x. */
+struct qm_ball {
     double x, e;
 };
 
 static inline int qm_is_float(double x) { return qm_round_float32(x) == x; }
 
-/* The last line of every operation: adds the rounding error and the factor. */
-static inline struct qm_pair qm_pair_rounded(double x, double e, double eta)
+/* The last step of every operation: adds the rounding error and the factor. */
+static inline struct qm_ball qm_ball_rounded(double x, double e, double eta)
 {
     e = (e + QM_U * (fabs(x) + e) + eta) * (1.0 + 0x1p-20);
     if (!(fabs(x) + e <= (double)FLT_MAX))
         e = HUGE_VAL;
-    return (struct qm_pair){x, e};
+    return (struct qm_ball){x, e};
 }
 
-static inline struct qm_pair qm_pair_exact(double x) { return (struct qm_pair){x, 0.0}; }
+static inline struct qm_ball qm_ball_exact(double x) { return (struct qm_ball){x, 0.0}; }
 
-/* A number that is rounded to float32 where it meets a tensor. */
-static inline struct qm_pair qm_pair_scalar(double x)
+/* A scalar of the formula, formed in double and rounded to float32 where it meets a tensor. */
+static inline struct qm_ball qm_ball_scalar(double x)
 {
-    return qm_is_float(x) ? qm_pair_exact(x) : qm_pair_rounded(x, 0.0, QM_ETA);
+    return qm_is_float(x) ? qm_ball_exact(x) : qm_ball_rounded(x, 0.0, QM_ETA);
 }
 
-static inline struct qm_pair qm_pair_negated(struct qm_pair a)
+static inline struct qm_ball qm_ball_negated(struct qm_ball a)
 {
-    return (struct qm_pair){-a.x, a.e};
+    return (struct qm_ball){-a.x, a.e};
 }
 
-static inline struct qm_pair qm_pair_add(struct qm_pair a, struct qm_pair b)
+static inline struct qm_ball qm_ball_add(struct qm_ball a, struct qm_ball b)
 {
     double x = a.x + b.x, z = x - a.x, low = (a.x - (x - z)) + (b.x - z);
     if (a.e == 0.0 && b.e == 0.0 && low == 0.0 && qm_is_float(x))
-        return qm_pair_exact(x);
-    return qm_pair_rounded(x, a.e + b.e, 0.0);
+        return qm_ball_exact(x);
+    return qm_ball_rounded(x, a.e + b.e, 0.0);
 }
 
-static inline struct qm_pair qm_pair_mul(struct qm_pair a, struct qm_pair b)
+static inline struct qm_ball qm_ball_mul(struct qm_ball a, struct qm_ball b)
 {
     double x = a.x * b.x;
     if ((a.x == 0.0 && a.e == 0.0) || (b.x == 0.0 && b.e == 0.0))
-        return a.e + b.e < HUGE_VAL ? qm_pair_exact(x) : (struct qm_pair){x, HUGE_VAL};
+        return a.e + b.e < HUGE_VAL ? qm_ball_exact(x) : (struct qm_ball){x, HUGE_VAL};
     if (a.e == 0.0 && b.e == 0.0 && fma(a.x, b.x, -x) == 0.0 && qm_is_float(x))
-        return qm_pair_exact(x);
-    return qm_pair_rounded(x, fabs(a.x) * b.e + fabs(b.x) * a.e + a.e * b.e, QM_ETA);
+        return qm_ball_exact(x);
+    return qm_ball_rounded(x, fabs(a.x) * b.e + fabs(b.x) * a.e + a.e * b.e, QM_ETA);
 }
 
-static inline struct qm_pair qm_pair_over(const struct qm_reorder *o, struct qm_pair a,
-                                          struct qm_pair b)
+static inline struct qm_ball qm_ball_div(const struct qm_reorder *o, struct qm_ball a,
+                                         struct qm_ball b)
 {
     double x = a.x / b.x, e, least = fabs(b.x) - b.e;
     if (!(least > 0.0) || (o->recip && least < 0x1p-128))
-        return (struct qm_pair){x, HUGE_VAL};
+        return (struct qm_ball){x, HUGE_VAL};
     if (a.e == 0.0 && b.e == 0.0 && fma(x, b.x, -a.x) == 0.0 && qm_is_float(x) && !o->recip &&
         !(o->div_ulp > 0.0))
-        return qm_pair_exact(x);
+        return qm_ball_exact(x);
     e = (a.e + fabs(x) * b.e) / least;
     if (o->recip)
         e += QM_U * (fabs(x) + e) + QM_ETA * (fabs(a.x) + a.e);
-    if (o->div_ulp > 0.0) /* beside one rounding */
+    if (o->div_ulp > 0.0) /* in addition to one rounding */
         e += (2.0 * o->div_ulp - 1.0) * (QM_U * (fabs(x) + e) + QM_ETA);
-    return qm_pair_rounded(x, e, QM_ETA);
+    return qm_ball_rounded(x, e, QM_ETA);
 }
 
-static inline struct qm_pair qm_pair_root(const struct qm_reorder *o, struct qm_pair a)
+static inline struct qm_ball qm_ball_sqrt(const struct qm_reorder *o, struct qm_ball a)
 {
     double x = sqrt(a.x), low = a.x > a.e ? sqrt(a.x - a.e) : 0.0, high = sqrt(a.x + a.e), e;
     if (a.e == 0.0 && fma(x, x, -a.x) == 0.0 && qm_is_float(x) && !(o->rsqrt_ulp > 0.0))
-        return qm_pair_exact(x);
+        return qm_ball_exact(x);
     e = fmax(x - low, high - x);
     if (o->rsqrt_ulp > 0.0)
         e += (2.0 * o->rsqrt_ulp + 1.0) * QM_U * (x + e);
-    return qm_pair_rounded(x, e, 0.0);
+    return qm_ball_rounded(x, e, 0.0);
 }
 
-/* ---- numbers of 16 bits ------------------------------------------------------------------------ */
+/* ---- float formats of 16 bits ---------------------------------------------------------------- */
 
-/* A format: bits of fraction, exponent of the least normal number, largest finite number. */
-struct qm_grid {
+/* A format: bits of the fraction, exponent of the smallest normal number, largest finite number. */
+struct qm_float_format {
     int fraction, least;
     double most;
 };
 
-/* The number nearest to x, ties to even; Inf beyond the largest. */
-static inline double qm_grid_near(const struct qm_grid *grid, double x)
+/* The number of the format nearest to x, ties to even; Inf beyond the largest; NaN and Inf stay. */
+static inline double qm_float_format_round(const struct qm_float_format *format, double x)
 {
     if (x == 0.0 || !isfinite(x))
         return x;
-    int k = (ilogb(x) < grid->least ? grid->least : ilogb(x)) - grid->fraction;
+    int k = (ilogb(x) < format->least ? format->least : ilogb(x)) - format->fraction;
     double near = ldexp(rint(ldexp(x, -k)), k);
-    return fabs(near) > grid->most ? copysign(HUGE_VAL, x) : near;
+    return fabs(near) > format->most ? copysign(HUGE_VAL, x) : near;
 }
 
-/* What a float32 within a is rounded to: rounding is monotone, so it lies between the numbers of both
- * ends, which are one unless a decision lies between them.  grid NULL: a itself. */
-static inline struct qm_pair qm_pair_on(const struct qm_grid *grid, struct qm_pair a)
+/* The ball of what the numbers in ball a are rounded to: rounding is monotone, so a's ends,
+ * rounded, enclose it; the radius is 0 where no rounding decision lies in a.  format NULL: a
+ * itself. */
+static inline struct qm_ball qm_ball_round_to(const struct qm_float_format *format,
+                                              struct qm_ball a)
 {
-    if (!grid || !isfinite(a.x) || !(a.e < HUGE_VAL))
+    if (!format || !isfinite(a.x) || !(a.e < HUGE_VAL))
         return a;
-    double x = qm_grid_near(grid, a.x), low = qm_grid_near(grid, a.x - a.e),
-           high = qm_grid_near(grid, a.x + a.e);
+    double x = qm_float_format_round(format, a.x), low = qm_float_format_round(format, a.x - a.e),
+           high = qm_float_format_round(format, a.x + a.e);
     if (isinf(low) || isinf(high))
-        return (struct qm_pair){a.x, HUGE_VAL};
-    return (struct qm_pair){x, fmax(high - x, x - low)};
+        return (struct qm_ball){a.x, HUGE_VAL};
+    return (struct qm_ball){x, fmax(high - x, x - low)};
 }
 
-/* ---- a step ------------------------------------------------------------------------------------ */
+/* ---- a step ---------------------------------------------------------------------------------- */
 
-/* One step to be bounded; arrays as in struct qm_oracle.  Slots that the tensor does not have may
- * be NULL. */
+/* One step whose errors are to be bounded; arrays as in struct qm_oracle.  Slots that the tensor
+ * does not have may be NULL. */
 struct qm_bound_step {
     const struct qm_oracle_hyper *h;
     int64_t t, n, slot_n[QM_ORACLE_SLOTS]; /* n: elements of p */
-    unsigned order;                        /* QM_ORDER_..., of the rule */
-    struct qm_reorder reorder;             /* allowed besides */
+    unsigned order;                        /* QM_ORDER_... flags of the rule */
+    struct qm_reorder reorder;             /* what the judged side may do in addition */
     const struct qm_shape *shape;
-    uint32_t tensor;
+    uint32_t tensor;                   /* number of the tensor in the problem */
     const double *p, *g, *const *slot; /* exact inputs */
     double *p_want, *const *want;      /* the oracle's results */
-    /* Slots as stored after the step where the parameter's part of it reads those back, else NULL.
-     * Families over whole tensors work out from them what that part yields, and put it in p_want and
-     * want. */
+    /* The slots as stored after the step, where the update of the parameter reads the stored slots
+     * back; else NULL.  Families over whole tensors then derive the wanted parameter from the
+     * stored slots and put it in p_want and want. */
     const double *const *stored;
-    unsigned plain; /* bit i: slot i is kept as float32, which some sources treat otherwise */
-    /* QM_ORDER_rounds: what the parameter is rounded to within the step; the family then puts what
-     * that yields in p_want.  NULL: it is rounded as it is stored alone. */
-    const struct qm_grid *between;
-    double *e_p, *const *e_slot; /* results; any may be INFINITY: not bounded, it may overflow */
+    unsigned plain; /* bit i: slot i is kept as float32, which some sources treat differently */
+    /* QM_ORDER_rounds: the format that the parameter is rounded to after the decay, within the
+     * step; the family then puts the parameter that follows from it in p_want.  NULL: the parameter
+     * is rounded only when it is stored. */
+    const struct qm_float_format *between;
+    double *e_p, *const *e_slot; /* results; INFINITY: not bounded, the number may overflow */
 };
 
-/* One element of an elementwise step, and where its bounds go. */
-struct qm_bound_at {
+/* One element of an elementwise step: inputs, wanted results, and the bounds to be filled in. */
+struct qm_bound_element {
     double p, g, slot[QM_ORACLE_SLOTS], want[QM_ORACLE_SLOTS];
-    double p_want; /* may be replaced */
+    double p_want; /* the bound may replace it */
     double e_p, e[QM_ORACLE_SLOTS];
 };
 
-/* Bounds every element on its own; scalars: the family's. */
-void qm_bound_each(const struct qm_bound_step *b, int n_slots, const void *scalars,
-                   void (*element)(const void *scalars, struct qm_bound_at *at));
+/* Calls `element` for each of the step's elements in turn; scalars: passed on, the family's. */
+void qm_bound_elements(const struct qm_bound_step *b, int n_slots, const void *scalars,
+                       void (*element)(const void *scalars, struct qm_bound_element *at));
 
-/* ---- what families share ------------------------------------------------------------------------ */
+/* ---- what families share --------------------------------------------------------------------- */
 
-/* beta, 1 - beta and its difference from 1 as the order forms them. */
+/* The weights of an average beta old + (1 - beta) fresh, as the order forms them: beta,
+ * weight = 1 - beta, weight - 1.  lerp: the average is old + weight (fresh - old).  either: the
+ * judged side may use either form, so the larger of both bounds counts. */
 struct qm_beta {
-    int lerp, either; /* either: re-ordered, the larger bound of both forms */
-    struct qm_pair beta, weight, less_1;
+    int lerp, either;
+    struct qm_ball beta, weight, weight_minus_1;
 };
 
 struct qm_beta qm_bound_beta(const struct qm_bound_step *b, double beta, int lerp);
 
-/* The same from the weight 1 - beta, which is what the source keeps. */
+/* The weights of a source that keeps the weight 1 - beta instead of beta. */
 struct qm_beta qm_bound_weight(double weight, int lerp);
 
-/* a (1 - beta) + beta b in that order. */
-struct qm_pair qm_bound_average(const struct qm_beta *w, struct qm_pair old, struct qm_pair fresh);
+/* beta old + (1 - beta) fresh in the order that w states. */
+struct qm_ball qm_bound_average(const struct qm_beta *w, struct qm_ball old, struct qm_ball fresh);
 
-/* beta b + ((1 - beta) g) g, or (1 - beta) (g^2), or by lerp. */
-struct qm_pair qm_bound_square(const struct qm_bound_step *b, const struct qm_beta *w,
-                               struct qm_pair old, struct qm_pair g);
+/* beta old + ((1 - beta) g) g, or beta old + (1 - beta) (g^2) for QM_ORDER_flash, or by lerp. */
+struct qm_ball qm_bound_square(const struct qm_bound_step *b, const struct qm_beta *w,
+                               struct qm_ball old, struct qm_ball g);
 
-/* 1 - beta^t as the order forms it. */
-struct qm_pair qm_bound_correction(const struct qm_bound_step *b, double beta);
+/* The bias correction 1 - beta^t as the order forms it. */
+struct qm_ball qm_bound_correction(const struct qm_bound_step *b, double beta);
 
-/* 1 - x y of two hyper-parameters, formed in double, or in float32. */
-struct qm_pair qm_bound_less(const struct qm_bound_step *b, double x, double y);
+/* 1 - x y of two hyper-parameters: formed in double and rounded once, or, for QM_ORDER_flash and
+ * QM_ORDER_cuda, in float32. */
+struct qm_ball qm_bound_one_minus(const struct qm_bound_step *b, double x, double y);
 
-/* What the decay is multiplied by: lr, or with decouple_lr its ratio to the first one. */
-double qm_bound_rate(const struct qm_oracle_hyper *h);
+/* The factor on the weight decay: lr, or with decouple_lr lr / initial_lr (1 where initial_lr is
+ * 0). */
+double qm_bound_decay_rate(const struct qm_oracle_hyper *h);
 
-/* gamma g + lambda p of L2 decay, nothing added where lambda is 0; gamma 0 stands for 1. */
-struct qm_pair qm_bound_coupled(const struct qm_bound_step *b, double g, double p);
+/* gamma g + lambda p, the gradient with L2 decay; gamma is gnorm_scale, 0 stands for 1.  Where
+ * lambda is 0 nothing is added, and the radius is infinite where p is not finite. */
+struct qm_ball qm_bound_l2_gradient(const struct qm_bound_step *b, double g, double p);
 
-/* Adam's scalars in that order, and its parameter from the new moments. */
-struct qm_bound_adam {
+/* The scalars of one Adam step as the order forms them.  coupled: L2 decay instead of decoupled
+ * decay; after: the decay follows the update; torchao, fused, flash, bnb: the flags of the
+ * order. */
+struct qm_adam_scalars {
     const struct qm_bound_step *b;
     int coupled, after, torchao, fused, flash, bnb;
     struct qm_beta m, v;
-    struct qm_pair bc1, bc2, root_bc2, eps, lr, lr_over_bc1, decay, lr_wd, wd;
+    struct qm_ball bc1, bc2, root_bc2; /* 1 - beta1^t, 1 - beta2^t, sqrt(bc2) */
+    struct qm_ball eps;                /* QM_ORDER_bnb: eps sqrt(bc2) */
+    struct qm_ball lr, lr_over_bc1;    /* QM_ORDER_bnb: lr sqrt(bc2) / bc1 */
+    struct qm_ball decay, lr_wd, wd;   /* 1 - lr lambda, lr lambda, lambda */
 };
 
-struct qm_bound_adam qm_bound_adam_open(const struct qm_bound_step *b, int coupled, int after);
-struct qm_pair qm_bound_adam_param(const struct qm_bound_adam *s, struct qm_pair p,
-                                   struct qm_pair m, struct qm_pair v);
+struct qm_adam_scalars qm_adam_scalars_of(const struct qm_bound_step *b, int coupled, int after);
+
+/* The new parameter from the old one and the new moments m and v. */
+struct qm_ball qm_bound_adam_param(const struct qm_adam_scalars *s, struct qm_ball p,
+                                   struct qm_ball m, struct qm_ball v);
 
 /* Bounds that more than one oracle uses (bound_adam.c, bound_lion.c). */
 qm_status qm_bound_adamw(const struct qm_bound_step *b);

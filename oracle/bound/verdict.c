@@ -1,11 +1,12 @@
-/* verdict.c - verdicts on numbers and codes. */
+/* verdict.c - Decides the verdict on a number and on a code. */
 #include "oracle/bound/verdict.h"
 
 #include <math.h>
 
 #include "oracle/bound/bound.h"
 
-/* Infinity where the formula has NaN, or the other way round, is the order's doing: Inf - Inf. */
+/* want is NaN or infinite.  NaN against an infinity is allowed either way: the order of operations
+ * decides whether Inf - Inf occurs. */
 static enum qm_verdict special(double got, double want)
 {
     if (isinf(got) && isinf(want))

@@ -1,10 +1,12 @@
-/* verdict.h - one number against the oracle's, given the bound on their difference.
+/* verdict.h - Judges a number or a code against the oracle's value, given the bound on the error.
  *
- *     EQUAL         the float32 nearest to the oracle's value; the same infinity
- *     WITHIN_BOUND  another one, no further from it than the bound; both NaN, or NaN and an infinity
- *     BOUNDARY      (codes) another one than decided exactly, that some value within the bound gets
- *     OFF_BY_ONE    (codes) next to one of those
- *     WRONG         anything else; NaN never equals a number */
+ *     EQUAL         a number: the float32 nearest to the oracle's value, or the same infinity;
+ *                   a code: the code that exact arithmetic decides on
+ *     WITHIN_BOUND  (numbers) another float32 whose distance from the oracle's value is at most the
+ *                   bound; or both are NaN, or one is NaN and the other an infinity
+ *     BOUNDARY      (codes) another code, which some value within the bound is encoded to
+ *     OFF_BY_ONE    (codes) a neighbour of the codes that EQUAL and BOUNDARY allow
+ *     WRONG         anything else; a NaN against a number is always WRONG */
 #ifndef QM_BOUND_VERDICT_H
 #define QM_BOUND_VERDICT_H
 
@@ -19,11 +21,12 @@ enum qm_verdict {
         QM_VERDICT_COUNT
 };
 
-/* bound >= 0, not infinite (a number that may overflow has no verdict).  Where want is not finite the
- * bound counts for nothing: got must not be finite either, and an infinity not the other one. */
+/* bound >= 0, finite (a number that may overflow gets no verdict).  Where want is not finite the
+ * bound is ignored: got must not be finite either, and infinities must have equal signs. */
 enum qm_verdict qm_verdict_number(double got, double want, double bound);
 
-/* Position k where the exact decision is `at` and [from, to] are allowed. */
+/* k: the code's position in the ascending codebook; `at`: the position of the exact decision;
+ * positions from .. to are allowed. */
 enum qm_verdict qm_verdict_code(int k, int at, int from, int to);
 
 #endif

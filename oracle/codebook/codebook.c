@@ -1,4 +1,4 @@
-/* codebook.c - the maps from their published definitions, in double. */
+/* codebook.c - Builds the codebooks of all maps in double from their published definitions. */
 #include "oracle/codebook/codebook.h"
 
 #include <gsl/gsl_cdf.h>
@@ -17,7 +17,7 @@ static int sorted(double *value, int n)
     return n;
 }
 
-/* value[k] = (from + k) / by */
+/* value[k] = (from + k) / by. */
 static int ladder(double *value, int n, double from, double by)
 {
     for (int k = 0; k < n; k++)
@@ -37,7 +37,8 @@ static int integer_over_2b(int bits, int sign, double *value)
     return ladder(value, 1 << bits, -(1 << (bits - 1)), 1 << (bits - 1));
 }
 
-/* lpmm's integer type: code / MRQ, code in [-MRQ, MRQ] or [0, MRQ]; 2^b - 1 codes when signed. */
+/* The integer type of lpmm: code / MRQ, code in [-MRQ, MRQ] (2^b - 1 codes) or in [0, MRQ]
+ * (unsigned). */
 static int integer_linear(int bits, int sign, double *value)
 {
     int mrq = sign ? (1 << (bits - 1)) - 1 : (1 << bits) - 1;
@@ -82,9 +83,10 @@ static int power(int bits, int sign, int exponent, double *value)
 static int square(int bits, int sign, double *value) { return power(bits, sign, 2, value); }
 static int cube(int bits, int sign, double *value) { return power(bits, sign, 3, value); }
 
-/* Decade i of E = bits - 1 has K equal parts of [0.1, 1], K = 2^i signed and 2^(i+1) unsigned; the
- * values are their mid-points 0.1 + 0.9 (2k + 1) / (2K) times 10^(i - E + 1); then 0 and 1.
- * Numerator and denominator are exact integers, so each value is correctly rounded. */
+/* In decade i of E = bits - 1, [0.1, 1] is divided into K equal parts, K = 2^i signed and 2^(i+1)
+ * unsigned; the values are the mid-points of the parts, 0.1 + 0.9 (2k + 1) / (2K), times 10^(i - E
+ * + 1); 0 and 1 are added.  Numerator and denominator are exact integers, so each value is
+ * correctly rounded. */
 static int dynamic(int bits, int sign, double *value)
 {
     int n = 0, decades = bits - 1;
@@ -103,8 +105,9 @@ static int dynamic(int bits, int sign, double *value)
     return sorted(value, n);
 }
 
-/* bitsandbytes 0.36.0 to 0.41.0, unsigned 8 bits: in decade i mid-points of 2^(i+2) equal parts of
- * [0.1, 1] and those of 2 parts, times 10^(i - 6); 0 and 1; the lowest 256 of these 524. */
+/* bitsandbytes 0.36.0 to 0.41.0, unsigned 8 bits: in decade i the mid-points of 2^(i+2) and of 2
+ * equal parts of [0.1, 1], times 10^(i - 6); 0 and 1; the lowest 256 of these 524 values are
+ * kept. */
 static int dynamic_defect(int bits, int sign, double *value)
 {
     double all[524], down = 1e6;
@@ -133,7 +136,7 @@ static int dynamic_nozero(int bits, int sign, double *value)
     return n;
 }
 
-/* The quantile of N(0,1) at point k of n equally spaced ones from the offset to 1/2. */
+/* The quantile of N(0, 1) at probability k of n equally spaced ones from the offset to 1/2. */
 static float quantile(int k, int n)
 {
     const double offset = (double)0.9677083f;
@@ -141,9 +144,10 @@ static float quantile(int k, int n)
     return (float)gsl_cdf_ugaussian_Pinv((double)p);
 }
 
-/* Quantiles at equally spaced probabilities (1/2 not included): 8 positive, 7 negative, and 0; over
- * the largest.  By definition a float32 table: its source rounds probabilities, quantiles and
- * quotients to float32, and leaving any of the three out moves entries by up to 1.1e-7. */
+/* NF4: quantiles at equally spaced probabilities (without 1/2), 8 positive and 7 negative, and 0,
+ * divided by the largest.  By definition a float32 table: its source rounds probabilities,
+ * quantiles and quotients to float32; omitting any of the three roundings moves entries by up to
+ * 1.1e-7. */
 static int normal_float(int bits, int sign, double *value)
 {
     (void)bits;
@@ -156,7 +160,7 @@ static int normal_float(int bits, int sign, double *value)
     return sorted(value, 16);
 }
 
-/* create_normal_map without the extra value: the 7 magnitudes in both signs, and 0. */
+/* bitsandbytes create_normal_map without the extra value: 7 magnitudes with both signs, and 0. */
 static int normal_float_symmetric(int bits, int sign, double *value)
 {
     (void)bits;
@@ -169,7 +173,7 @@ static int normal_float_symmetric(int bits, int sign, double *value)
     return 15;
 }
 
-/* arXiv:2306.06965, block size 64, the printed list. */
+/* AF4: arXiv:2306.06965, block size 64, the printed list. */
 static int abnormal_float(int bits, int sign, double *value)
 {
     static const double table[16] = {-1.0,        -0.69441008, -0.51243739, -0.3736951,
@@ -182,7 +186,7 @@ static int abnormal_float(int bits, int sign, double *value)
     return 16;
 }
 
-/* adafactor8bit 0.2.4, its table of 16: a printed list, defined by nothing else. */
+/* adafactor8bit 0.2.4: a printed list of 16; the source has no formula for it. */
 static int normal_float_a8(int bits, int sign, double *value)
 {
     static const double table[16] = {-1.0,        -0.6961928,  -0.52507306, -0.3895074,
@@ -195,7 +199,7 @@ static int normal_float_a8(int bits, int sign, double *value)
     return 16;
 }
 
-/* bitsandbytes: magnitudes in twelfths, each with a sign bit; -0 and +0 are two entries. */
+/* FP4 of bitsandbytes: magnitudes in twelfths, each with a sign bit; -0 and +0 are two entries. */
 static int float4(int bits, int sign, double *value)
 {
     static const double twelfths[8] = {0.0, 0.0625, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0};
@@ -208,7 +212,7 @@ static int float4(int bits, int sign, double *value)
     return 16;
 }
 
-/* The same as its default backend sorts it: +0 below -0. */
+/* FP4 in the order of bitsandbytes' default backend: +0 below -0. */
 static int float4_sorted(int bits, int sign, double *value)
 {
     int n = float4(bits, sign, value);
@@ -218,8 +222,8 @@ static int float4_sorted(int bits, int sign, double *value)
 }
 
 /* lpmm float-point: e exponent bits and p fraction bits, bias B = 2^(e-1).  Field 0: f 2^-B; field
- * ev >= 1: (1 + f) 2^(B+1-ev), downward; f = k / 2^p.  Over the largest;
- * signed keeps both zeros, +0 first. */
+ * ev >= 1: (1 + f) 2^(B+1-ev), decreasing with ev; f = k / 2^p.  All values are divided by the
+ * largest; signed tables keep both zeros, +0 first. */
 static int float_down_by(int e, int bits, int sign, double *value)
 {
     int p = bits - e - (sign ? 1 : 0), bias = 1 << (e - 1), n = 0;
@@ -277,7 +281,8 @@ static int float_down_52(int bits, int sign, double *value)
     return float_down_by(5, bits, sign, value);
 }
 
-/* adafactor8bit: code q stands for q / 255 of the stored range, in log2 units above 2^-126. */
+/* adafactor8bit: code q stands for the fraction q / 255 of the stored range, in log2 units above
+ * 2^-126. */
 static int log_units(int bits, int sign, double *value)
 {
     (void)sign;

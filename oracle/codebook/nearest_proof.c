@@ -1,4 +1,4 @@
-/* nearest_proof.c - pieces of decisions, runs of codes, and where they differ. */
+/* nearest_proof.c - Builds the pieces of a decision rule and judges runs of codes against them. */
 #include "oracle/codebook/nearest_proof.h"
 
 #include <assert.h>
@@ -6,7 +6,7 @@
 
 #include "oracle/codebook/codebook.h"
 
-/* ---- decisions ------------------------------------------------------------------------------ */
+/* ---- decisions ------------------------------------------------------------------------------- */
 
 static double number(int64_t key) { return (double)qm_unordered((int32_t)key); }
 
@@ -66,7 +66,7 @@ qm_status qm_decisions_build(void (*decide)(const void *of, double y, int *low, 
         if (key[i] > to || (i > 0 && key[i] == key[i - 1]))
             continue;
         decide(of, number(key[i]), &low, &high);
-        if (i == 0) /* a piece of its own, even if it equals the NaNs' */
+        if (i == 0) /* a piece of its own, even if its positions are those of the NaNs */
             out->piece[out->n++] = (struct qm_piece){(int32_t)from, (int16_t)low, (int16_t)high};
         else
             st = append(out, key[i], low, high);
@@ -91,7 +91,7 @@ struct table {
     int n;
 };
 
-/* Nearest with ties down and ties up, each widened to its equals. */
+/* The nearest positions with ties down and with ties up, extended over equal values. */
 static void nearest(const void *of, double y, int *low, int *high)
 {
     const struct table *t = of;
@@ -110,7 +110,7 @@ qm_status qm_decisions_nearest(const double *value, int n, struct qm_decisions *
     struct table t = {value, n};
     for (int k = 0; k + 1 < n; k++) {
         double a = value[k], b = value[k + 1], s = a + b, z = s - a;
-        if ((a - (s - z)) + (b - z) != 0.0) /* two-sum: what rounding lost */
+        if ((a - (s - z)) + (b - z) != 0.0) /* two-sum: the rounding error of s */
             return qm_fail(QM_BAD_ARG, "the mid-point of %a and %a is not exact in double", a, b);
         at[k] = 0.5 * s;
     }
@@ -162,7 +162,7 @@ void qm_record_close(struct qm_record *r)
     memset(r, 0, sizeof *r);
 }
 
-/* Adds a span, joined with the last one where it continues it. */
+/* Appends a span; joins it to the last one where it continues that. */
 static void spans_add(struct qm_record *r, struct qm_spans *s, const struct qm_span *x,
                       int64_t limit)
 {
@@ -199,7 +199,8 @@ double qm_excess(const struct qm_claims *c, double y, int got, int want)
     return d < -gap ? -gap : d > gap ? gap : d;
 }
 
-/* The excess is monotone over a span: its largest value is at an end. */
+/* Updates the worst miss.  The excess is monotone over a span, so its largest value is at an
+ * end. */
 static void worst_of(struct qm_record *r, const struct qm_claims *c, const struct qm_span *s)
 {
     const int32_t end[2] = {s->first, s->last};
@@ -244,7 +245,7 @@ static int is_tie(const struct qm_claims *c, const struct qm_piece *p, int64_t k
            key >= c->zone[QM_ZONE_inf_minus] && key < c->zone[QM_ZONE_nan_plus];
 }
 
-/* A span that misses a claim, zone by zone: inside, NaN, outside. */
+/* Records a span that misses a claim, zone by zone: inside the range, NaN, or outside. */
 static void miss(struct qm_record *r, const struct qm_claims *c, int claim, struct qm_span s)
 {
     int64_t end = s.last;
@@ -263,7 +264,7 @@ static void miss(struct qm_record *r, const struct qm_claims *c, int claim, stru
     }
 }
 
-/* A run of one position against one claim. */
+/* Judges a run of one position against one claim. */
 static void judge(struct qm_record *r, const struct qm_claims *c, int claim, int64_t first,
                   int64_t last, int got)
 {
@@ -297,7 +298,7 @@ static void add_run(struct qm_record *r, const struct qm_claims *c, int64_t firs
         judge(r, c, i, first, last, got);
 }
 
-/* Whether all n codes are the same; vectorized. */
+/* Whether all n codes are equal; the compiler vectorizes the loop. */
 static int is_uniform(const uint8_t *code, int64_t n)
 {
     uint8_t differs = 0, first = code[0];
@@ -310,7 +311,7 @@ void qm_record_add(struct qm_record *r, const struct qm_claims *c, int64_t first
                    const uint8_t *code)
 {
     enum { STRIDE = 256 };
-    int64_t start = 0; /* of the run at hand */
+    int64_t start = 0; /* of the current run */
     for (int64_t i = 0; i < n; i += STRIDE) {
         int64_t m = smaller(n - i, STRIDE);
         if (code[i] == code[start] && is_uniform(code + i, m))

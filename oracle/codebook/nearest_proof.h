@@ -1,14 +1,15 @@
-/* nearest_proof.h - what a nearest-code routine must give for every float32, and the record of what it gave.
+/* nearest_proof.h - Proves a nearest-code routine on every float32.
  *
- * Floats are counted by their ordered bits (qm_ordered, core/base/dual.h): key -2^31 is a NaN, then
- * come the other negative NaNs, -Inf, the numbers in order, -0 just below +0, +Inf and the NaNs.  Any
- * rule of decision changes at finitely many numbers only, so over keys it is a short list of
- * pieces, each with the positions that are right there.  What a routine gives is seldom more than a
- * few hundred runs of one code.  Judging is the intersection of the two lists: the routine itself is
- * all that costs time, and a run is judged as a whole and exactly.
+ * Floats are numbered by their ordered bits, the key (qm_ordered, core/base/dual.h): key -2^31 is a
+ * NaN, then follow the other NaNs with the sign bit, -Inf, the numbers in ascending order with -0
+ * just below +0, +Inf and the other NaNs.  A rule of decision changes at finitely many numbers, so
+ * over the keys it is a short list of pieces, each with the positions that are right there.  The
+ * codes that a routine returns are seldom more than a few hundred runs of one code.  Judging
+ * intersects the two lists: it costs little time compared with the routine, and each run is judged
+ * as a whole and exactly.
  *
- * Positions are those of the sorted table.  Mid-points of float32 values are formed in double and
- * compared there; where a sum is not exact in double the pieces are refused, not guessed. */
+ * Positions refer to the ascending table.  Mid-points of float32 values are formed and compared in
+ * double; where the sum of two values is not exact in double, QM_BAD_ARG is returned. */
 #ifndef QM_CODEBOOK_NEAREST_PROOF_H
 #define QM_CODEBOOK_NEAREST_PROOF_H
 
@@ -20,8 +21,8 @@
 
 enum { QM_PIECES = 2048, QM_POSITIONS = 256 };
 
-/* From key `first` to the next piece's, positions low .. high are right; two or more of different
- * values: a tie. */
+/* From key `first` up to the key before the next piece's, positions low .. high are right; it is a
+ * tie where these positions have different values. */
 struct qm_piece {
     int32_t first;
     int16_t low, high;
@@ -35,18 +36,20 @@ struct qm_decisions {
 int64_t qm_key_at_least(double b);
 int64_t qm_key_above(double b);
 
-/* Positions that decide(of, y) calls right, for every number y; it may change only at the n numbers
- * of `at` (any order, repetitions allowed): at them, just below or just above.  NaNs: every
- * position below `any` is right.  QM_BAD_ARG: more than QM_PIECES pieces. */
+/* Builds the pieces of decide(of, y, &low, &high), which returns the right positions of a number y
+ * and may change only at the n numbers of `at`, just below or just above them (any order,
+ * repetitions allowed). For NaNs every position below `any` is right.  QM_BAD_ARG: more than
+ * QM_PIECES pieces.  QM_NO_MEMORY. */
 qm_status qm_decisions_build(void (*decide)(const void *of, double y, int *low, int *high),
                              const void *of, const double *at, int n, int any,
                              struct qm_decisions *out);
 
-/* The exactly nearest of value[n] (ascending float32 values, NaN-free): at a mid-point both
- * neighbours; of equal values all.  QM_BAD_ARG where a mid-point is not exact in double. */
+/* The pieces of exact nearest rounding to value[n] (ascending float32 values, no NaN): at a
+ * mid-point both neighbours are right, of equal values all.  QM_BAD_ARG: a mid-point is not
+ * exact in double. */
 qm_status qm_decisions_nearest(const double *value, int n, struct qm_decisions *out);
 
-/* What NaNs must get. */
+/* Sets the positions that are right for NaNs. */
 void qm_decisions_nan(struct qm_decisions *d, int low, int high);
 
 /* clang-format off */
@@ -77,59 +80,63 @@ enum qm_claim_name {
         QM_CLAIM_COUNT
 };
 
-/* What is to be proved of one routine. */
+/* What is claimed of one routine, and is to be proved. */
 struct qm_claims {
-    struct qm_decisions right[QM_CLAIM_COUNT];
-    int n;                           /* entries */
-    double value[256];               /* of each position */
-    int16_t position_of[256];        /* of what the routine returns; -1: no code */
-    float low, high;                 /* its range: [-1, 1], [0, 1], or in units of its own */
+    struct qm_decisions right[QM_CLAIM_COUNT]; /* of each claim */
+    int n;                                     /* entries */
+    double value[256];                         /* of each position */
+    int16_t position_of[256];        /* of each code that the routine may return; -1: no code */
+    float low, high;                 /* its range: [-1, 1], [0, 1], or in its own units */
     int64_t zone[QM_ZONE_COUNT + 1]; /* zone z: keys zone[z] .. zone[z + 1] - 1 */
 };
 
 /* Fills zone[] from low <= 0 and high > 0. */
 void qm_claims_zones(struct qm_claims *c);
 
-/* The first zone of the range; the last one is positive.  Of unsigned ranges it is zero_minus. */
+/* The first zone inside the range (the last one is `positive`); for unsigned ranges it is
+ * zero_minus. */
 enum qm_zone qm_claims_inside(const struct qm_claims *c);
 
-/* A maximal interval of floats that got one position (-1: no code) where low .. high were right. */
+/* A maximal interval of keys that got one position (-1: no code) where positions low .. high are
+ * right. */
 struct qm_span {
     int32_t first, last;
     int16_t got, low, high;
 };
-/* Ascending.  A record keeps QM_SPANS of its own in a list, a merged one QM_SPANS_MERGED; left_out: the
- * others, which are only counted (once for each record that they lie in). */
+/* Spans in ascending order.  A record keeps at most QM_SPANS spans, a merged record
+ * QM_SPANS_MERGED; left_out counts the others (once for each record that they lie in). */
 enum { QM_SPANS = 4096, QM_SPANS_MERGED = 65536 };
 struct qm_spans {
     struct qm_span *span;
     int64_t n, room, left_out;
 };
 
+/* What a routine returned, judged. */
 struct qm_record {
-    int64_t floats;                                 /* that were run */
-    int64_t count[QM_ZONE_COUNT][QM_POSITIONS + 1]; /* by position got; last: no code */
+    int64_t floats;                                 /* that the routine was run on */
+    int64_t count[QM_ZONE_COUNT][QM_POSITIONS + 1]; /* by position returned; last: no code */
     int64_t wrong[QM_CLAIM_COUNT][QM_ZONE_COUNT];   /* floats that miss a claim */
     struct qm_spans missed[QM_CLAIM_COUNT];         /* inside the range, and NaNs */
-    struct qm_spans outside;                        /* of claim nearest: beyond the range */
-    struct qm_spans ties; /* of claim nearest: what was taken where two were right */
-    double worst;         /* largest |y - got| - |y - nearest| inside the range, 0: none */
-    int32_t worst_key, first_wrong, last_wrong; /* inside, of claim nearest */
+    struct qm_spans outside;                        /* misses of claim nearest beyond the range */
+    struct qm_spans ties; /* of claim nearest: positions returned where two are right */
+    double worst;         /* largest |y - got| - |y - nearest| inside the range; 0: no miss */
+    int32_t worst_key, first_wrong, last_wrong; /* inside the range, of claim nearest */
     int out_of_memory;
 };
 
-/* Starts a record; record_close frees its lists and accepts a zeroed one. */
+/* Starts a record; qm_record_close frees its lists and accepts a zeroed record. */
 void qm_record_open(struct qm_record *r);
 void qm_record_close(struct qm_record *r);
 
-/* Adds code[n] of the floats with keys first .. first + n - 1; calls ascend. */
+/* Adds code[n], returned for the keys first .. first + n - 1; calls must come in ascending
+ * order. */
 void qm_record_add(struct qm_record *r, const struct qm_claims *c, int64_t first, int64_t n,
                    const uint8_t *code);
 
-/* Appends the record of the keys that follow: the same result as one record over both. */
+/* Appends the record of the keys that follow; the result equals one record over both. */
 void qm_record_merge(struct qm_record *into, const struct qm_record *next);
 
-/* Floats that miss a claim in zones from .. to. */
+/* The number of floats that miss a claim in zones from .. to. */
 int64_t qm_record_wrong(const struct qm_record *r, enum qm_claim_name claim, enum qm_zone from,
                         enum qm_zone to);
 

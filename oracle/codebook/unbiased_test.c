@@ -1,4 +1,4 @@
-/* unbiased_test.c - the sequential test of stochastic rounding. */
+/* unbiased_test.c - The sequential test of stochastic rounding. */
 #include "oracle/codebook/unbiased_test.h"
 
 #include <math.h>

@@ -1,13 +1,17 @@
-/* unbiased_test.h - is a rounding that draws unbiased?  A sequential test with a stated power.
+/* unbiased_test.h - A sequential test, of stated power, of whether stochastic rounding is unbiased.
  *
- * Trial i goes up with probability p_i if the rounding is right (p_i known exactly).  Let L+ and L- be the
- * likelihood ratios of p_i + d and p_i - d against p_i.
- *   rejected  once (L+ + L-) / 2 >= 1 / alpha.  Under p_i it is a martingale from 1, so by Ville's
- *             inequality a right rounding is ever rejected with probability alpha at most.
- *   accepted  once L+ <= beta and L- <= beta.  Under p_i + d, 1 / L+ is such a martingale, so a bias
- *             of d (either sign) is ever accepted with probability beta at most: power 1 - beta.
- * One may look after every trial; nothing is approximated.  A. Wald, Sequential Analysis (1947);
- * J. Ville (1939). */
+ * Trial i goes up with probability p_i if the rounding is correct (p_i is known exactly).  Let L+
+ * and L- be the likelihood ratios of p_i + d and of p_i - d against p_i.
+ *   rejected  as soon as (L+ + L-) / 2 >= 1 / alpha.  Under p_i this mean is a martingale that
+ *   starts at
+ *             1, so by Ville's inequality a correct rounding is ever rejected with probability at
+ *             most alpha.
+ *   accepted  as soon as L+ <= beta and L- <= beta.  Under p_i + d, 1 / L+ is such a martingale, so
+ *   a
+ *             bias of d (of either sign) is ever accepted with probability at most beta: power 1 -
+ *             beta.
+ * The test may stop after any trial; no approximation is made.  A. Wald, Sequential Analysis
+ * (1947); J. Ville (1939). */
 #ifndef QM_CODEBOOK_UNBIASED_TEST_H
 #define QM_CODEBOOK_UNBIASED_TEST_H
 
@@ -15,18 +19,20 @@
 
 enum qm_unbiased_verdict { QM_UNBIASED_OPEN, QM_UNBIASED_ACCEPTED, QM_UNBIASED_REJECTED };
 
+/* A running test. */
 struct qm_unbiased {
-    double bias, alpha, beta; /* d: declared; in probability */
+    double bias, alpha, beta; /* bias: d, a probability */
     double up, down;          /* log L+, log L- */
     int64_t trials, ups;
     double expected; /* sum of p_i */
     enum qm_unbiased_verdict verdict;
 };
 
-/* bias in (0, 1/4), alpha and beta in (0, 1/2). */
+/* Starts a test; bias in (0, 1/4), alpha and beta in (0, 1/2). */
 void qm_unbiased_start(struct qm_unbiased *u, double bias, double alpha, double beta);
 
-/* One trial; p within [2 bias, 1 - 2 bias], others are not counted.  After a verdict: nothing. */
+/* Adds a trial.  Trials with p outside [2 bias, 1 - 2 bias] and trials after a verdict are
+ * ignored. */
 void qm_unbiased_add(struct qm_unbiased *u, double p, int went_up);
 
 #endif

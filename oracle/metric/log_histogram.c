@@ -1,11 +1,12 @@
-/* log_histogram.c - mergeable log-spaced bins. */
+/* log_histogram.c - Fills, merges and compares histograms with log-spaced bins. */
 #include "oracle/metric/log_histogram.h"
 #include "oracle/metric/compensated_sum.h"
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
-/* Bits 63..46 of a double: sign, exponent, the first six of the fraction. */
+/* bits >> SHIFT leaves bits 63 to 46 of a double: sign, exponent and the first six of the
+ * fraction. */
 enum { SHIFT = 46, FIRST = (1023 - 126) << 6 };
 
 static int bin_of(double magnitude)
@@ -14,7 +15,7 @@ static int bin_of(double magnitude)
     memcpy(&bits, &magnitude, sizeof bits);
     int k = (int)(bits >> SHIFT) - FIRST + 1;
     k = k < 0 ? 0 : k;
-    return k < QM_LOGHIST_BINS - 1 ? k : QM_LOGHIST_BINS - 1;
+    return k < QM_LOG_HISTOGRAM_BINS - 1 ? k : QM_LOG_HISTOGRAM_BINS - 1;
 }
 
 static double bin_low(int k)
@@ -25,7 +26,7 @@ static double bin_low(int k)
     return low;
 }
 
-void qm_loghist_add(struct qm_loghist *h, const double *x, int64_t n)
+void qm_log_histogram_add(struct qm_log_histogram *h, const double *x, int64_t n)
 {
     double least = h->n ? h->min : HUGE_VAL, most = h->max;
     for (int64_t i = 0; i < n; i++) {
@@ -40,7 +41,7 @@ void qm_loghist_add(struct qm_loghist *h, const double *x, int64_t n)
     h->max = most;
 }
 
-void qm_loghist_merge(struct qm_loghist *into, const struct qm_loghist *from)
+void qm_log_histogram_merge(struct qm_log_histogram *into, const struct qm_log_histogram *from)
 {
     if (from->n == 0)
         return;
@@ -48,11 +49,11 @@ void qm_loghist_merge(struct qm_loghist *into, const struct qm_loghist *from)
     into->max = fmax(into->max, from->max);
     into->n += from->n;
     into->zero += from->zero;
-    for (int k = 0; k < QM_LOGHIST_BINS; k++)
+    for (int k = 0; k < QM_LOG_HISTOGRAM_BINS; k++)
         into->count[k] += from->count[k];
 }
 
-double qm_loghist_quantile(const struct qm_loghist *h, double p)
+double qm_log_histogram_quantile(const struct qm_log_histogram *h, double p)
 {
     if (h->n == 0)
         return nan("");
@@ -63,17 +64,17 @@ double qm_loghist_quantile(const struct qm_loghist *h, double p)
     if (rank >= (double)h->n)
         return h->max;
     int k = 0;
-    for (; k < QM_LOGHIST_BINS - 1; k++) {
+    for (; k < QM_LOG_HISTOGRAM_BINS - 1; k++) {
         below += h->count[k];
         if (rank <= (double)below)
             break;
     }
-    if (k == QM_LOGHIST_BINS - 1)
+    if (k == QM_LOG_HISTOGRAM_BINS - 1)
         return h->max;
     return fmin(fmax(0.5 * (bin_low(k) + bin_low(k + 1)), h->min), h->max);
 }
 
-void qm_log_histogram_add(struct qm_log_histogram *d, const double *x, int64_t n)
+void qm_signed_log_histogram_add(struct qm_signed_log_histogram *d, const double *x, int64_t n)
 {
     double most = d->max;
     d->n += n;
@@ -82,48 +83,50 @@ void qm_log_histogram_add(struct qm_log_histogram *d, const double *x, int64_t n
         int k = bin_of(a), s = signbit(x[i]) != 0, some = a != 0.0;
         most = a > most ? a : most;
         d->zero += !some;
-        d->bin[s][k].count += some; /* no branch on signs: they are random */
+        d->bin[s][k].count += some; /* no branch on the sign, which is random */
         d->bin[s][k].over += a - bin_low(k);
     }
     d->max = most;
 }
 
-void qm_log_histogram_merge(struct qm_log_histogram *into, const struct qm_log_histogram *from)
+void qm_signed_log_histogram_merge(struct qm_signed_log_histogram *into,
+                                   const struct qm_signed_log_histogram *from)
 {
     into->n += from->n;
     into->zero += from->zero;
     into->max = fmax(into->max, from->max);
     for (int s = 0; s < 2; s++)
-        for (int k = 0; k < QM_LOGHIST_BINS; k++) {
+        for (int k = 0; k < QM_LOG_HISTOGRAM_BINS; k++) {
             into->bin[s][k].count += from->bin[s][k].count;
             into->bin[s][k].over += from->bin[s][k].over;
         }
 }
 
-/* The bins along the line: negative ones from the far end, zero, positive ones. */
-enum { CELLS = 2 * QM_LOGHIST_BINS + 1 };
+/* The bins of both signs in ascending order: negative, zero, positive. */
+enum { CELLS = 2 * QM_LOG_HISTOGRAM_BINS + 1 };
 
 struct cell {
-    double width; /* 0 for the zero */
+    double width; /* 0 for the bin of the zero */
     int64_t nf, ng;
-    double over_f, over_g; /* sums of distances from the end nearest to 0 */
-    double low;            /* that end's magnitude */
+    double over_f, over_g; /* sums of distances from the end that is nearer to 0 */
+    double low;            /* magnitude of that end */
     int negative;
 };
 
-static struct cell cell_at(const struct qm_log_histogram *f, const struct qm_log_histogram *g,
-                           int i)
+static struct cell cell_at(const struct qm_signed_log_histogram *f,
+                           const struct qm_signed_log_histogram *g, int i)
 {
     struct cell c = {0};
-    if (i == QM_LOGHIST_BINS) {
+    if (i == QM_LOG_HISTOGRAM_BINS) {
         c.nf = f->zero;
         c.ng = g->zero;
         return c;
     }
-    c.negative = i < QM_LOGHIST_BINS;
-    int k = c.negative ? QM_LOGHIST_BINS - 1 - i : i - QM_LOGHIST_BINS - 1;
+    c.negative = i < QM_LOG_HISTOGRAM_BINS;
+    int k = c.negative ? QM_LOG_HISTOGRAM_BINS - 1 - i : i - QM_LOG_HISTOGRAM_BINS - 1;
     c.low = bin_low(k);
-    double high = k < QM_LOGHIST_BINS - 1 ? bin_low(k + 1) : fmax(fmax(f->max, g->max), c.low);
+    double high =
+        k < QM_LOG_HISTOGRAM_BINS - 1 ? bin_low(k + 1) : fmax(fmax(f->max, g->max), c.low);
     c.width = high - c.low;
     c.nf = f->bin[c.negative][k].count;
     c.ng = g->bin[c.negative][k].count;
@@ -132,9 +135,9 @@ static struct cell cell_at(const struct qm_log_histogram *f, const struct qm_log
     return c;
 }
 
-/* One sample read in ascending order, a bin's elements at their mean. */
+/* Reads one sample in ascending order, the elements of a bin at their mean. */
 struct cursor {
-    const struct qm_log_histogram *d;
+    const struct qm_signed_log_histogram *d;
     int cell;
     int64_t left;
     double at;
@@ -150,7 +153,8 @@ static void cursor_fill(struct cursor *c)
     }
 }
 
-static double wasserstein2(const struct qm_log_histogram *f, const struct qm_log_histogram *g)
+static double wasserstein2(const struct qm_signed_log_histogram *f,
+                           const struct qm_signed_log_histogram *g)
 {
     struct cursor a = {f, 0, 0, 0.0}, b = {g, 0, 0, 0.0};
     struct qm_sum sum = {0.0, 0.0};
@@ -166,16 +170,17 @@ static double wasserstein2(const struct qm_log_histogram *f, const struct qm_log
     }
 }
 
-/* The sum of squared moves to the mean: n elements in [0, width], `over` their sum. */
+/* Bounds the sum of squared moves of n elements in [0, width] to their mean; over: their sum. */
 static double moves(int64_t n, double over, double width)
 {
     return n > 1 ? fmax(0.0, over * (width - over / (double)n)) : 0.0;
 }
 
-struct qm_log_histogram_gap qm_log_histogram_compare(const struct qm_log_histogram *f,
-                                                     const struct qm_log_histogram *g)
+struct qm_signed_log_histogram_gap
+qm_signed_log_histogram_compare(const struct qm_signed_log_histogram *f,
+                                const struct qm_signed_log_histogram *g)
 {
-    struct qm_log_histogram_gap gap = {nan(""), nan(""), nan(""), nan(""), nan(""), nan("")};
+    struct qm_signed_log_histogram_gap gap = {nan(""), nan(""), nan(""), nan(""), nan(""), nan("")};
     assert(f->n == g->n);
     if (f->n == 0)
         return gap;
@@ -187,7 +192,7 @@ struct qm_log_histogram_gap qm_log_histogram_compare(const struct qm_log_histogr
         if (c.nf == 0 && c.ng == 0 && fa == ga)
             continue;
         int64_t fb = fa + c.nf, gb = ga + c.ng;
-        /* integral over the cell of what each adds to F and G within it, times n */
+        /* integral over the cell of the increments of F and G within it, times n */
         double tail_f = c.negative ? c.over_f : (double)c.nf * c.width - c.over_f;
         double tail_g = c.negative ? c.over_g : (double)c.ng * c.width - c.over_g;
         double open = (double)(fa - ga) * c.width;
@@ -196,7 +201,7 @@ struct qm_log_histogram_gap qm_log_histogram_compare(const struct qm_log_histogr
         double high = fmax(low, fmin(fabs(open) + tail_f + tail_g, most * c.width));
         int apart = fa >= gb || ga >= fb; /* F - G keeps its sign */
         ks = fmax(ks, fabs((double)(fb - gb)));
-        /* the zero cell is a point: only its ends count, and both are exact */
+        /* the cell of the zero is a point: only its ends count, and both are exact */
         ks_high = fmax(ks_high, c.width > 0.0 ? most : fabs((double)(fb - gb)));
         qm_sum_add(&w1, low);
         qm_sum_add(&w1_high, apart ? low : high);

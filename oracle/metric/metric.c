@@ -1,4 +1,4 @@
-/* metric.c - the accumulator: cutting into groups, non-finite elements, merging. */
+/* metric.c - The accumulator: cuts data into groups, leaves out what is not finite, merges. */
 #include "oracle/metric/metric.h"
 #include "oracle/metric/metric_state.h"
 #include <assert.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where a group is gathered when some of its elements are dropped. */
+/* Buffers for a group some of whose elements are left out. */
 struct room {
     double want[QM_PAIR_SUMS_BLOCK], got[QM_PAIR_SUMS_BLOCK], want_step[QM_PAIR_SUMS_BLOCK];
     double got_step[QM_PAIR_SUMS_BLOCK], grad[QM_PAIR_SUMS_BLOCK];
@@ -44,7 +44,8 @@ void qm_metrics_reset(struct qm_metrics *m)
         memset(m->extra, 0, sizeof *m->extra);
 }
 
-/* Keeps the elements with keep[i], in order; the arrays become those of room. */
+/* Copies the elements with keep[i], in order, into the buffers, which replace the group's
+ * arrays. */
 static void gather(struct qm_metric_group *g, struct room *to, const char *keep)
 {
     int n = 0;
@@ -109,7 +110,8 @@ static void add_steps(struct qm_metrics *m, struct qm_metric_group g)
         qm_extra_add_steps(m->extra, &g);
 }
 
-/* Two codes of at most 4 bits at a time: half the work. */
+/* Counts codes of at most 4 bits by pairs, with half the work; returns how many codes it
+ * counted. */
 static int add_twos(struct qm_metrics *m, const uint8_t *code, int n)
 {
     int i = 0;
@@ -125,7 +127,7 @@ static int add_twos(struct qm_metrics *m, const uint8_t *code, int n)
     return i;
 }
 
-/* Four tables, so that equal neighbours do not wait for each other's store. */
+/* Four tables: equal neighbouring codes would otherwise wait for each other's store. */
 static void add_codes(struct qm_metrics *m, const uint8_t *code, int n)
 {
     int i = m->bits >= 1 && m->bits <= 4 ? add_twos(m, code, n) : 0;
@@ -216,20 +218,5 @@ void qm_metrics_codes(const struct qm_metrics *m, int64_t out[256])
 
 double qm_metrics_rel_quantile(const struct qm_metrics *m, double p)
 {
-    return m->extra ? qm_loghist_quantile(&m->extra->rel, p) : nan("");
-}
-
-/* Floats in order as integers: sign and magnitude folded into one line. */
-static int64_t place(float x)
-{
-    uint32_t u;
-    memcpy(&u, &x, sizeof u);
-    int64_t magnitude = (int64_t)(u & 0x7fffffffu);
-    return u >> 31 ? -1 - magnitude : magnitude;
-}
-
-int64_t qm_ulp_distance(float a, float b)
-{
-    int64_t d = place(a) - place(b);
-    return d < 0 ? -d : d;
+    return m->extra ? qm_log_histogram_quantile(&m->extra->rel, p) : nan("");
 }

@@ -1,4 +1,4 @@
-/* metric_full.c - what only the full level collects. */
+/* metric_full.c - Collects the statistics that only level full has. */
 #include "oracle/metric/metric_state.h"
 #include <math.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static void stream_merge(struct qm_metric_stream *into, const struct qm_metric_s
     into->max = fmax(into->max, from->max);
 }
 
-/* floor(log2 |x|) of a normal double */
+/* floor(log2 |x|) of a normal double. */
 static int exponent_of(double x)
 {
     int64_t bits;
@@ -37,7 +37,8 @@ static int exponent_of(double x)
     return (int)((bits >> 52) & 2047) - 1023;
 }
 
-/* 1 over the float32 ULP at x >= 2^-126: 2^(23 - floor(log2 x)), exponent field 1023 + 23 - e */
+/* 1 over the float32 ULP at x >= 2^-126: 2^(23 - e), e = floor(log2 x); its exponent field is
+ * 1023 + 23 - e. */
 static double inverse_ulp(double x)
 {
     int64_t bits = (int64_t)(2 * 1023 + 23 - (exponent_of(x) + 1023)) << 52;
@@ -54,7 +55,8 @@ static const double power10[QM_DECADES + 1] = {
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8};
 /* clang-format on */
 
-/* The decade of x > 0.  floor(e log10 2), by 1233 / 4096 for |e| <= 140, is it or one below. */
+/* The decade of x > 0, clamped to the table.  floor(e log10 2), with log10 2 as 1233 / 4096 for
+ * |e| <= 140, is the decade or the one below it. */
 static int decade_of(double x)
 {
     int e = exponent_of(x);
@@ -65,7 +67,7 @@ static int decade_of(double x)
     return k < QM_DECADES - 1 && x >= power10[k + 1] ? k + 1 : k;
 }
 
-/* Nonzero elements with their sizes and relative errors. */
+/* The nonzero elements of a group: size (|x| or |x| / scale), relative error, decoded value. */
 struct sized {
     int n;
     double size[QM_PAIR_SUMS_BLOCK], rel[QM_PAIR_SUMS_BLOCK], got[QM_PAIR_SUMS_BLOCK];
@@ -98,7 +100,7 @@ static void sized_put(struct sized *s, double size, double want, double got)
     s->got[s->n++] = got;
 }
 
-/* Error against magnitude, absolute and in units of the scale. */
+/* Error by magnitude, and by magnitude in units of the scale. */
 static void add_magnitudes(struct qm_metrics_extra *x, const struct qm_metric_group *g)
 {
     struct sized s;
@@ -112,7 +114,7 @@ static void add_magnitudes(struct qm_metrics_extra *x, const struct qm_metric_gr
     for (int i = 0; g->scale && i < g->n; i++) {
         double a = fabs(g->want[i]), scale = (double)g->scale[i];
         x->scaled++;
-        x->clipped += a > scale * (1.0 + 0x1p-23); /* beyond float rounding of the scale */
+        x->clipped += a > scale * (1.0 + 0x1p-23); /* beyond the float32 rounding of the scale */
         if (a == 0.0 || !(scale > 0.0) || isinf(scale))
             continue;
         sized_put(&s, a / scale, g->want[i], g->got[i]);
@@ -137,12 +139,12 @@ static void add_relative(struct qm_metrics_extra *x, const struct qm_metric_grou
         if (want != 0.0 && got != 0.0 && (want < 0.0) == (got < 0.0))
             log[n_log++] = log1p(e / want);
     }
-    qm_loghist_add(&x->rel, rel, g->n);
+    qm_log_histogram_add(&x->rel, rel, g->n);
     stream_add(&x->ulp, ulp, g->n);
     stream_add(&x->log, log, n_log);
 }
 
-/* want and got as second moments. */
+/* Errors of 1 / (sqrt(v) + eps), with want and got as second moments v. */
 static void add_invsqrt(struct qm_metrics_extra *x, const struct qm_metric_group *g, double own_eps)
 {
     const double eps[QM_EPS_COUNT] = {own_eps, 1e-6};
@@ -156,7 +158,7 @@ static void add_invsqrt(struct qm_metrics_extra *x, const struct qm_metric_group
             continue;
         }
         double root_v = sqrt(v), root_w = sqrt(w);
-        /* sqrt(v) - sqrt(w) without cancellation */
+        /* sqrt(v) - sqrt(w) = (v - w) / (sqrt(v) + sqrt(w)), without cancellation */
         double diff = root_v + root_w > 0.0 ? (v - w) / (root_v + root_w) : 0.0;
         alive[n_alive++] = w > 0.0 ? diff / root_w : 0.0;
         for (int k = 0; k < QM_EPS_COUNT; k++) {
@@ -178,8 +180,8 @@ static void add_invsqrt(struct qm_metrics_extra *x, const struct qm_metric_group
 
 void qm_extra_add(struct qm_metrics_extra *x, const struct qm_metric_group *g, double eps)
 {
-    qm_log_histogram_add(&x->want, g->want, g->n);
-    qm_log_histogram_add(&x->got, g->got, g->n);
+    qm_signed_log_histogram_add(&x->want, g->want, g->n);
+    qm_signed_log_histogram_add(&x->got, g->got, g->n);
     add_relative(x, g);
     add_magnitudes(x, g);
     add_invsqrt(x, g, eps);
@@ -203,9 +205,9 @@ void qm_extra_add_steps(struct qm_metrics_extra *x, const struct qm_metric_group
 
 void qm_extra_merge(struct qm_metrics_extra *into, const struct qm_metrics_extra *from)
 {
-    qm_loghist_merge(&into->rel, &from->rel);
-    qm_log_histogram_merge(&into->want, &from->want);
-    qm_log_histogram_merge(&into->got, &from->got);
+    qm_log_histogram_merge(&into->rel, &from->rel);
+    qm_signed_log_histogram_merge(&into->want, &from->want);
+    qm_signed_log_histogram_merge(&into->got, &from->got);
     for (int t = 0; t < 2; t++)
         for (int k = 0; k < QM_DECADES; k++) {
             struct qm_decade_sums *d = &into->decade[t][k];

@@ -1,7 +1,7 @@
-/* metric_list.c - the list of metrics: each its name, its unit and its value from the sums.
+/* metric_list.c - The list of metrics: name, unit, level, text, and value from the sums.
  *
- * A line of the list is X(name, unit, level, text, value of m).  To add a metric: what it sums goes
- * into metric_state.h, its line here, its definition into results/METRICS.md. */
+ * A row of the list is X(name, unit, level, text, value of m).  A new metric needs its sums in
+ * metric_state.h, its row here and its definition in results/METRICS.md. */
 #include "oracle/metric/metric.h"
 #include "oracle/metric/metric_state.h"
 #include <math.h>
@@ -9,7 +9,7 @@
 
 static double value_of(const struct qm_sum *s) { return qm_sum_value(s); }
 
-/* a / b; 0/0 is 0, since it is a share or ratio of nothing wrong; NaN over no elements. */
+/* a / b; 0 where a = 0, also for b = 0; NaN over no elements. */
 static double ratio(double a, double b, int64_t n)
 {
     return n == 0 ? nan("") : a == 0.0 ? 0.0 : a / b;
@@ -17,13 +17,14 @@ static double ratio(double a, double b, int64_t n)
 
 static double share(int64_t a, int64_t n) { return n ? (double)a / (double)n : nan(""); }
 
-/* a, or NaN over no elements */
+/* a, or NaN over no elements. */
 static double over(double a, int64_t n) { return n ? a : nan(""); }
 
 static double decibel(double nmse) { return -10.0 * log10(nmse); }
 
 static int64_t nonzero(const struct qm_pair_sums *p) { return p->n - p->zero_want; }
 
+/* Elements with want = 0 that are not decoded to 0. */
 static int64_t born(const struct qm_pair_sums *p)
 {
     return p->zero_want - (p->zero_got - p->collapsed);
@@ -70,7 +71,7 @@ static double stream_rms(const struct qm_metric_stream *s)
 
 static double stream_max(const struct qm_metric_stream *s) { return over(s->max, s->n); }
 
-/* What the codes say; NaN without codes. */
+/* Statistics of the codes; n is 0 and the entropy NaN without codes. */
 struct code_use {
     int64_t n;
     int used;
@@ -121,12 +122,13 @@ static double cos_grad(const struct qm_metrics_extra *x)
     return norms > 0.0 ? value_of(&x->step_grad) / norms : nan("");
 }
 
-static struct qm_log_histogram_gap gap(const struct qm_metrics *m)
+static struct qm_signed_log_histogram_gap gap(const struct qm_metrics *m)
 {
-    return qm_log_histogram_compare(&m->extra->want, &m->extra->got);
+    return qm_signed_log_histogram_compare(&m->extra->want, &m->extra->got);
 }
 
-/* W1 and W2 are never above the mean and the RMS of |e|: what the given pairing costs. */
+/* The mean of |e|.  W1 cannot exceed it, nor W2 the RMS of e: they are the cost of the given
+ * pairing, and W1 and W2 are minima over all pairings. */
 static double mean_abs(const struct qm_metrics *m)
 {
     return over(value_of(&m->state.abs_err) / (double)m->state.n, m->state.n);
@@ -137,7 +139,8 @@ static double rms(const struct qm_pair_sums *p)
     return over(sqrt(value_of(&p->sq_err) / (double)p->n), p->n);
 }
 
-/* From the parts about the exact values, so that nothing cancels; all-zero ones leave the error. */
+/* RMS of the decoded values, as norm ratio times RMS of the exact values, so that nothing cancels;
+ * where all exact values are 0 it is the RMS of the error. */
 static double rms_got(const struct qm_pair_sums *p)
 {
     if (p->zero_want == p->n)
@@ -148,7 +151,7 @@ static double rms_got(const struct qm_pair_sums *p)
 #define S           (&m->state)
 #define U           (&m->step)
 #define FX          (m->extra)
-#define QUANTILE(p) qm_loghist_quantile(&FX->rel, p)
+#define QUANTILE(p) qm_metrics_rel_quantile(m, p)
 
 /* clang-format off */
 #define METRIC_LIST(X) \

@@ -1,11 +1,11 @@
-/* pair_sums.c - sums over pairs (want, got). */
+/* pair_sums.c - Sums over pairs (want, got): lanes to totals, merging, derived quantities. */
 #include "oracle/metric/pair_sums.h"
 #include <assert.h>
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
 
-/* What one group brings: lanes of every sum. */
+/* The lanes of every sum over one group. */
 struct lanes {
     double count;
     double err[8], abs_err[8], sq_err[8], abs_want[8], sq_want[8], cross[8], shrink[8];
@@ -13,7 +13,7 @@ struct lanes {
     int64_t zero_want[8], zero_got[8], collapsed[8], flipped[8], beyond[8], above[8];
 };
 
-/* The a of e ~ a x; 0 where x vanishes. */
+/* The a that minimizes |e - a x|; 0 where x vanishes. */
 static double slope_of(double cross, double sq_want)
 {
     return sq_want > 0.0 ? cross / sq_want : 0.0;
@@ -83,7 +83,7 @@ static double max_rel(double most, const double *want, const double *got, int n)
     return most;
 }
 
-/* The weight of a squared difference between the centres of two groups: a b / (a + b). */
+/* a b / (a + b): the weight of the squared difference between the centres of two groups. */
 static double joint(double a, double b) { return a + b > 0.0 ? a / (a + b) * b : 0.0; }
 
 void qm_pair_sums_merge(struct qm_pair_sums *into, const struct qm_pair_sums *from)
@@ -135,7 +135,7 @@ static int add(struct qm_pair_sums *p, const double *want, const double *got, in
     assert(n >= 0 && n <= QM_PAIR_SUMS_BLOCK);
     if (n == 0)
         return 1;
-    if (pad) { /* to whole groups with pairs (0, 0); their zeros are not counted below */
+    if (pad) { /* up to a multiple of 8 with pairs (0, 0); their zeros are subtracted below */
         memset(x, 0, sizeof x);
         memset(y, 0, sizeof y);
         memcpy(x, want, (size_t)n * sizeof *x);
@@ -171,7 +171,7 @@ static int add(struct qm_pair_sums *p, const double *want, const double *got, in
     b.residual = sum_of(l.residual);
     b.max_err = max_lanes(0.0, l.max_err);
     b.max_got = max_lanes(0.0, l.max_got);
-    /* dividing only where a product says that the maximum may have moved */
+    /* divides only if a comparison of products found that the maximum may be larger */
     b.max_rel = count_lanes(l.above) ? max_rel(p->max_rel, want, got, n) : 0.0;
     qm_pair_sums_merge(p, &b);
     return 1;
@@ -247,7 +247,7 @@ double qm_pair_sums_nmse(const struct qm_pair_sums *p)
     return e2 == 0.0 ? 0.0 : x2 == 0.0 ? HUGE_VAL : e2 / x2;
 }
 
-/* x^ = (1 + a) x + r with r across x */
+/* 1 + a of x^ = (1 + a) x + r, r orthogonal to x. */
 static double slope_total(const struct qm_pair_sums *p)
 {
     return 1.0 + slope_of(qm_sum_value(&p->cross), qm_sum_value(&p->sq_want));

@@ -1,8 +1,8 @@
-/* pair_sums_loop.h - the inner loops of pair_sums.c, included once for each instruction set.
+/* pair_sums_loop.h - The inner loops of pair_sums.c, included once for each instruction set.
  *
  * The includer defines NAME(x), WIDTH (bytes of a vector register) and TARGET (the function
- * attribute).  A group of 8 lanes is 64 / WIDTH registers; an operation on them rounds as the
- * scalar one does, and nothing is contracted, so every width gives the same bits. */
+ * attribute).  A group of 8 lanes is 64 / WIDTH registers; a vector operation rounds each lane as
+ * the scalar operation does, and nothing is contracted, so every width gives equal bits. */
 typedef double NAME(f64) __attribute__((vector_size(WIDTH)));
 typedef float NAME(f32) __attribute__((vector_size(WIDTH / 2)));
 typedef int64_t NAME(i64) __attribute__((vector_size(WIDTH)));
@@ -12,9 +12,42 @@ typedef int64_t NAME(i64) __attribute__((vector_size(WIDTH)));
 #define REGS    (64 / WIDTH)
 #define PER_REG (WIDTH / 8)
 #define EACH    _Pragma("GCC unroll 4") for (int k = 0; k < REGS; k++)
-/* registers to the caller's lanes */
+/* Stores the registers a in the caller's lanes out->to. */
 #define PUT(a, to) memcpy(out->to, a, 64)
 
+/* Second pass, about the group's own mean and slope; e: the n errors.  The last n mod 8 elements
+ * are taken one by one: the padding (0, 0), which adds nothing to the sums of the first pass, would
+ * add mean^2 here. */
+TARGET static void NAME(centred_kernel)(const double *restrict want, const double *restrict e_all,
+                                        struct lanes *restrict out)
+{
+    const F zero = {0.0};
+    double mean = qm_sum_lanes(out->err) / out->count, slope = lanes_slope(out);
+    F spread[REGS] = {zero}, residual[REGS] = {zero};
+    const F mean_all = zero + mean, slope_all = zero + slope;
+    int whole = (int)out->count & ~7;
+    for (int i = 0; i < whole; i += 8)
+        EACH
+        {
+            int at = i + k * PER_REG;
+            F x, e;
+            memcpy(&x, want + at, sizeof x);
+            memcpy(&e, e_all + at, sizeof e);
+            F d = e - mean_all, r = e - slope_all * x;
+            spread[k] += d * d;
+            residual[k] += r * r;
+        }
+    PUT(spread, spread);
+    PUT(residual, residual);
+    for (int i = whole; i < (int)out->count; i++) {
+        double d = e_all[i] - mean, r = e_all[i] - slope * want[i];
+        out->spread[i - whole] += d * d;
+        out->residual[i - whole] += r * r;
+    }
+}
+
+/* All sums over n pairs, n a multiple of 8 and out->count of them real; rel: the largest relative
+ * error so far, above which `above` is counted. */
 TARGET static void NAME(pair_kernel)(const double *restrict want, const double *restrict got, int n,
                                      double rel, struct lanes *restrict out)
 {
@@ -38,7 +71,8 @@ TARGET static void NAME(pair_kernel)(const double *restrict want, const double *
             F e = y - x;
             memcpy(e_all + at, &e, sizeof e);
             F ax = (F)((I)x & magnitude), ay = (F)((I)y & magnitude), ae = (F)((I)e & magnitude);
-            F along = (F)((I)y ^ ((I)x & sign)); /* y as seen in x's direction */
+            F along =
+                (F)((I)y ^ ((I)x & sign)); /* |y|, negative where the signs of x and y differ */
             err[k] += e;
             abs_err[k] += ae;
             sq_err[k] += e * e;
@@ -76,34 +110,10 @@ TARGET static void NAME(pair_kernel)(const double *restrict want, const double *
     PUT(flipped, flipped);
     PUT(beyond, beyond);
     PUT(above, above);
-
-    /* second pass, about the group's own mean and slope; the last n mod 8 by hand, since the
-     * padding that is harmless above is not here */
-    double mean = qm_sum_lanes(out->err) / out->count, slope = lanes_slope(out);
-    F spread[REGS] = {zero}, residual[REGS] = {zero};
-    const F mean_all = zero + mean, slope_all = zero + slope;
-    int whole = (int)out->count & ~7;
-    for (int i = 0; i < whole; i += 8)
-        EACH
-        {
-            int at = i + k * PER_REG;
-            F x, e;
-            memcpy(&x, want + at, sizeof x);
-            memcpy(&e, e_all + at, sizeof e);
-            F d = e - mean_all, r = e - slope_all * x;
-            spread[k] += d * d;
-            residual[k] += r * r;
-        }
-    PUT(spread, spread);
-    PUT(residual, residual);
-    for (int i = whole; i < (int)out->count; i++) {
-        double d = e_all[i] - mean, r = e_all[i] - slope * want[i];
-        out->spread[i - whole] += d * d;
-        out->residual[i - whole] += r * r;
-    }
+    NAME(centred_kernel)(want, e_all, out);
 }
 
-/* The sums of the brief level alone, in the same lanes and order; n a multiple of 8. */
+/* The sums of level brief alone, in the lanes and order of pair_kernel; n a multiple of 8. */
 TARGET static void NAME(brief_kernel)(const double *restrict want, const float *restrict got, int n,
                                       struct lanes *restrict out)
 {
@@ -136,7 +146,7 @@ TARGET static void NAME(brief_kernel)(const double *restrict want, const float *
     PUT(collapsed, collapsed);
 }
 
-/* Sums of |a| and |b| over the collapsed; n a multiple of 8. */
+/* Sums of |a| and |b| over the collapsed pairs (got = 0, want not); n a multiple of 8. */
 TARGET static void NAME(lost_kernel)(const double *restrict want, const double *restrict got,
                                      const double *restrict a, const double *restrict b, int n,
                                      double sum[2][8])
@@ -161,6 +171,7 @@ TARGET static void NAME(lost_kernel)(const double *restrict want, const double *
     memcpy(sum[1], sum_b, 64);
 }
 
+/* from[n] converted to double. */
 TARGET static void NAME(widen_kernel)(const float *restrict from, int n, double *restrict to)
 {
     int i = 0;

@@ -1,4 +1,4 @@
-/* adafactor.c - Adafactor of the paper in double, with the options of its best known code.
+/* adafactor.c - Adafactor of the paper in double with the options of transformers; its error bound.
  *
  *   s   = g^2 + eps1,  b = 1 - t^decay
  *   R  <- b R + (1 - b) mean over columns of s,  C <- b C + (1 - b) mean over rows of s
@@ -8,7 +8,8 @@
  *   m  <- beta1 m + (1 - beta1) lr_t U   where beta1 is given, else m = lr_t U
  *   theta <- (1 - lambda lr_t) theta - m
  *
- * Slots: row means [batch x rows], column means [batch x cols], V of a vector, m. */
+ * A tensor of more than two dimensions is a batch of matrices of its last two.  Slots: R [batch x
+ * rows], C [batch x cols], V of a vector, m. */
 #include "oracle/bound/bound_tensor.h"
 
 #include <stdlib.h>
@@ -58,47 +59,48 @@ static qm_status whole(double *theta, double *const *slot, const double *g,
     return QM_OK;
 }
 
-/* ---- its bound --------------------------------------------------------------------------------- */
+/* ---- its bound ------------------------------------------------------------------------------- */
 
-static struct qm_pair step_size_bound(const struct qm_bound_step *b, const struct qm_pair *theta)
+static struct qm_ball step_size_bound(const struct qm_bound_step *b, const struct qm_ball *theta)
 {
     const struct qm_oracle_hyper *h = b->h;
     double rho = h->lr;
     if (h->relative_step)
         rho = fmin(h->warmup ? 1e-6 * (double)b->t : h->lr, 1.0 / sqrt((double)b->t));
-    struct qm_pair rate = qm_pair_scalar(rho);
+    struct qm_ball rate = qm_ball_scalar(rho);
     if (!h->scale_parameter)
         return rate;
-    return qm_pair_mul(qm_pair_max(qm_pair_rms(b, theta, b->n), qm_pair_exact(h->eps2)), rate);
+    return qm_ball_mul(qm_ball_max(qm_ball_rms(b, theta, b->n), qm_ball_exact(h->eps2)), rate);
 }
 
-/* u: room for the squares, then for U; row, col: for the means. */
+/* u <- 1 / sqrt(V) of every element.  u, row and col are the caller's work space: n, rows and
+ * columns. */
 static void second_moments(const struct qm_bound_step *b, const struct qm_matrix_batch *m,
-                           int factored, struct qm_pair *u, struct qm_pair *row,
-                           struct qm_pair *col)
+                           int factored, struct qm_ball *u, struct qm_ball *row,
+                           struct qm_ball *col)
 {
-    const struct qm_pair one = {1.0, 0.0};
+    const struct qm_ball one = {1.0, 0.0};
     struct qm_beta w = qm_bound_beta(b, 1.0 - pow((double)b->t, b->h->beta2_decay), 0);
     int reads_back = b->h->beta1 == 0.0;
     for (int64_t i = 0; i < b->n; i++)
-        u[i] = qm_pair_add(qm_pair_mul(qm_pair_exact(b->g[i]), qm_pair_exact(b->g[i])),
-                           qm_pair_scalar(b->h->eps1));
+        u[i] = qm_ball_add(qm_ball_mul(qm_ball_exact(b->g[i]), qm_ball_exact(b->g[i])),
+                           qm_ball_scalar(b->h->eps1));
     if (factored) {
-        qm_pair_row_means(b, m, u, row);
-        qm_pair_col_means(b, m, u, col);
-        qm_pair_average_slot(b, 0, &w, m->batch * m->rows, row);
-        qm_pair_average_slot(b, 1, &w, m->batch * m->cols, col);
+        qm_ball_row_means(b, m, u, row);
+        qm_ball_col_means(b, m, u, col);
+        qm_ball_average_slot(b, 0, &w, m->batch * m->rows, row);
+        qm_ball_average_slot(b, 1, &w, m->batch * m->cols, col);
         for (int64_t i = 0; reads_back && i < m->batch * m->rows; i++)
-            row[i] = qm_found(b, 0, i, row[i]);
+            row[i] = qm_bound_stored(b, 0, i, row[i]);
         for (int64_t i = 0; reads_back && i < m->batch * m->cols; i++)
-            col[i] = qm_found(b, 1, i, col[i]);
-        qm_pair_factors_rsqrt(b, m, row, col, u);
+            col[i] = qm_bound_stored(b, 1, i, col[i]);
+        qm_ball_factors_rsqrt(b, m, row, col, u);
         return;
     }
-    qm_pair_average_slot(b, 2, &w, b->n, u);
+    qm_ball_average_slot(b, 2, &w, b->n, u);
     for (int64_t i = 0; i < b->n; i++) {
-        struct qm_pair v = reads_back ? qm_found(b, 2, i, u[i]) : u[i];
-        u[i] = qm_pair_over(&b->reorder, one, qm_pair_root(&b->reorder, v));
+        struct qm_ball v = reads_back ? qm_bound_stored(b, 2, i, u[i]) : u[i];
+        u[i] = qm_ball_div(&b->reorder, one, qm_ball_sqrt(&b->reorder, v));
     }
 }
 
@@ -106,24 +108,24 @@ static qm_status bound(const struct qm_bound_step *b)
 {
     struct qm_matrix_batch m = qm_batch_of(b->shape);
     int64_t n = b->n;
-    struct qm_pair *u = qm_pairs(4 * n + 2), *row = u + n, *col = row + n + 1, *theta = col + n + 1;
+    struct qm_ball *u = qm_balls(4 * n + 2), *row = u + n, *col = row + n + 1, *theta = col + n + 1;
     struct qm_beta w = qm_bound_beta(b, b->h->beta1, 0);
     if (!u)
         return QM_NO_MEMORY;
     for (int64_t i = 0; i < n; i++)
-        theta[i] = qm_pair_exact(b->p[i]);
-    struct qm_pair lr = step_size_bound(b, theta);
+        theta[i] = qm_ball_exact(b->p[i]);
+    struct qm_ball lr = step_size_bound(b, theta);
     second_moments(b, &m, b->shape->rank >= 2 && b->h->factored, u, row, col);
     for (int64_t i = 0; i < n; i++)
-        u[i] = qm_pair_mul(u[i], qm_pair_exact(b->g[i]));
-    qm_pair_clip(b, u, n, b->h->clip);
-    struct qm_pair decay = qm_pair_mul(qm_pair_scalar(b->h->weight_decay), lr);
+        u[i] = qm_ball_mul(u[i], qm_ball_exact(b->g[i]));
+    qm_ball_clip(b, u, n, b->h->clip);
+    struct qm_ball decay = qm_ball_mul(qm_ball_scalar(b->h->weight_decay), lr);
     for (int64_t i = 0; i < n; i++) {
-        u[i] = qm_pair_mul(u[i], lr);
+        u[i] = qm_ball_mul(u[i], lr);
         if (b->h->beta1 != 0.0)
-            u[i] = qm_new(b, 3, i, qm_bound_average(&w, qm_old(b, 3, i), u[i]));
-        theta[i] = qm_pair_add(theta[i], qm_pair_negated(qm_pair_mul(theta[i], decay)));
-        qm_new_param(b, i, qm_pair_add(theta[i], qm_pair_negated(u[i])));
+            u[i] = qm_bound_new(b, 3, i, qm_bound_average(&w, qm_bound_old(b, 3, i), u[i]));
+        theta[i] = qm_ball_add(theta[i], qm_ball_negated(qm_ball_mul(theta[i], decay)));
+        qm_bound_new_param(b, i, qm_ball_add(theta[i], qm_ball_negated(u[i])));
     }
     free(u);
     return QM_OK;

@@ -1,5 +1,5 @@
-/* adafactor8.c - Adafactor with the options of adafactor8bit, in double: families adafactor8 (0.2.6)
- * and adafactor8_021.
+/* adafactor8.c - Adafactor, CAME and APOLLO of adafactor8bit in double: families adafactor8
+ * (release 0.2.6) and adafactor8_021 (0.2.1).
  *
  *   b     = 1 - beta2, or t^tau                     rho = min(lr, 1 / sqrt(t)) or lr
  *   alpha = max(RMS(theta), eps2) rho or rho, times Adam's bias correction where lr is given
@@ -10,21 +10,22 @@
  *   U = M / sqrt(V), its norm limited (arXiv:2410.01623)
  *   theta <- theta - alpha / max(1, RMS(U) / d) U
  *
- * The package's deviations from arXiv:1804.04235: M averages g and not U; V is bounded by eps1^2
- * from below; eps1 is added to the squares (e = eps1, 0.2.6) or not (e = 0, 0.2.1); RMS(U) is taken
- * before the limiter (0.2.6) or after it.  0.2.6 leaves e out for float32 vectors, which is not
- * followed here.
+ * The package deviates from arXiv:1804.04235: M averages g and not U; V is at least eps1^2; eps1 is
+ * added to the squares (e = eps1, 0.2.6) or not (e = 0, 0.2.1); RMS(U) is taken before the limiter
+ * (0.2.6) or after it (0.2.1).  Release 0.2.6 leaves e out for float32 vectors; the formula here
+ * does not.
  *
- * CAME (beta3, arXiv:2307.02047): U = g / sqrt(V) clipped, M averages U, (U - M)^2 + eps enters a
- * second pair of factors with weight 1 - beta3, whose V divides M; the package's quantized path clips
- * that once more (clip_twice).
+ * CAME (beta3, arXiv:2307.02047): U = g / sqrt(V) is clipped, M averages U, and (U - M)^2 + eps
+ * enters a second pair of factors with weight 1 - beta3; M is divided by the root of their V.  The
+ * package's quantized path clips the quotient, too (clip_twice).
  *
  * APOLLO (rank, arXiv:2412.05270): the same moments of G P, or P G; channel j of G is scaled by
- * |M_j / (sqrt(V_j) + eps)| / (|(G P)_j| + 1e-8).  The first V is b g^2 (0.2.6) or g^2, without e;
- * 0.2.1 begins V anew with every projection and keeps no M.
+ * |M_j / (sqrt(V_j) + eps)| / (|(G P)_j| + 1e-8).  The first V is b (G P)^2 (0.2.6) or (G P)^2
+ * (0.2.1), without e; 0.2.1 starts V again with every projection and keeps no M.
  *
- * None is -1: beta1, beta2, eps1 (then 2^-23; in the projected space eps).  Slots: M; R and C
- * [batch x rows], [batch x cols]; V; CAME's R and C; the limiter's norm [1]; P when gap < 0. */
+ * The value -1 of beta1, beta2 and eps1 stands for "none" (eps1 is then 2^-23; in the projected
+ * space eps).  Slots: M; R [batch x rows]; C [batch x cols]; V; CAME's R and C; the limiter's norm
+ * [1]; P where gap < 0. */
 #include "oracle/rule/adafactor8.h"
 
 #include <math.h>
@@ -33,7 +34,8 @@
 
 #include "core/base/philox.h"
 
-struct side {
+/* The scalars and the shape of one step. */
+struct scalars {
     const struct qm_oracle_hyper *h;
     int is_026;
     double t, eps1, floor, b, rho, correction;
@@ -50,8 +52,8 @@ static double norm(const double *x, int64_t n)
 
 static double rms(const double *x, int64_t n) { return norm(x, n) / sqrt((double)n); }
 
-/* Means of x over columns and over rows enter r and c with weight b. */
-static void average_factors(const struct side *a, const double *x, double b, double e, double *r,
+/* r <- (1 - b) r + b (mean over columns of x + e), c likewise over rows, in every matrix. */
+static void average_factors(const struct scalars *a, const double *x, double b, double e, double *r,
                             double *c)
 {
     for (int64_t k = 0; k < a->batch; k++) {
@@ -73,8 +75,8 @@ static void average_factors(const struct side *a, const double *x, double b, dou
     }
 }
 
-/* x <- x / sqrt(r c / mean r) in each matrix, r and c at least floor. */
-static void divide_by_factors(const struct side *a, const double *r, const double *c, double *x)
+/* x <- x / sqrt(r c / mean r) in every matrix, r and c at least floor, mean r at least eps1. */
+static void divide_by_factors(const struct scalars *a, const double *r, const double *c, double *x)
 {
     for (int64_t k = 0; k < a->batch; k++) {
         double mean = 0.0;
@@ -90,8 +92,9 @@ static void divide_by_factors(const struct side *a, const double *r, const doubl
     }
 }
 
-/* The factor of an update of norm n; prev is the norm it let through last. */
-static double limiter(const struct side *a, double n, double *prev)
+/* The factor that the limiter puts on an update of norm n; *prev: the limited norm of the last
+ * update, replaced by that of this one. */
+static double limiter(const struct scalars *a, double n, double *prev)
 {
     double gamma = 1.0 + a->h->margin, limit = 1.0;
     if (a->is_026 && !isfinite(n)) {
@@ -104,12 +107,14 @@ static double limiter(const struct side *a, double n, double *prev)
     return 1.0 / limit;
 }
 
-static double rate(const struct side *a, const double *theta)
+/* alpha before the bias correction. */
+static double rate(const struct scalars *a, const double *theta)
 {
     return a->h->scale_parameter ? fmax(rms(theta, a->n), a->h->eps2) * a->rho : a->rho;
 }
 
-static void write_back(const struct side *a, double alpha, double by, const double *u,
+/* Decays theta and subtracts `by` u. */
+static void write_back(const struct scalars *a, double alpha, double by, const double *u,
                        double *theta)
 {
     double lambda = a->h->weight_decay;
@@ -121,7 +126,8 @@ static void write_back(const struct side *a, double alpha, double by, const doub
 
 /* ---- Adafactor and CAME ---------------------------------------------------------------------- */
 
-static void confide(const struct side *a, double *const *slot, double *u, double *residual)
+/* CAME: from U in u to M / sqrt(V of the residuals) in u; residual: work space of n numbers. */
+static void came_update(const struct scalars *a, double *const *slot, double *u, double *residual)
 {
     double clip = fmax(1.0, rms(u, a->n) / a->h->clip);
     for (int64_t i = 0; i < a->n; i++) {
@@ -134,7 +140,7 @@ static void confide(const struct side *a, double *const *slot, double *u, double
     divide_by_factors(a, slot[CONF_R], slot[CONF_C], u);
 }
 
-static void plain_step(struct side *a, double *theta, double *const *slot, const double *g,
+static void plain_step(struct scalars *a, double *theta, double *const *slot, const double *g,
                        int is_factored, double *u, double *square)
 {
     const struct qm_oracle_hyper *h = a->h;
@@ -158,7 +164,7 @@ static void plain_step(struct side *a, double *theta, double *const *slot, const
     for (int64_t i = 0; !is_factored && i < a->n; i++)
         u[i] = u[i] / sqrt(fmax(slot[V][i], a->floor));
     if (is_came)
-        confide(a, slot, u, square);
+        came_update(a, slot, u, square);
 
     double size = norm(u, a->n), limit = h->limiter ? limiter(a, size, slot[NORM]) : 1.0;
     double counted = a->is_026 ? size : size * limit;
@@ -183,20 +189,22 @@ void qm_adafactor8_matrix(uint32_t tensor, int64_t which, int64_t rank, int64_t 
     }
 }
 
-/* Shapes of a projected step: low is rows x cols, its channels its rows (right) or columns. */
-struct low {
+/* The shape of a projected step: G P is rows x cols, its channels are its rows (right) or
+ * columns. */
+struct projected {
     int right;
     int64_t rank, rows, cols;
 };
 
-static void second_moment(const struct side *a, const struct low *l, double *const *slot,
+/* V of the projected gradient x, every element into v, and into the slots. */
+static void second_moment(const struct scalars *a, const struct projected *l, double *const *slot,
                           const double *x, double *v)
 {
     const struct qm_oracle_hyper *h = a->h;
     int64_t n = l->rows * l->cols, gap = fabs(h->gap) >= 1.0 ? (int64_t)fabs(h->gap) : 1;
     double e = h->eps1 < 0.0 ? h->eps : h->eps1, first = a->is_026 ? a->b : 1.0, mean = 0.0;
     int begins = a->t == 1.0 || (!a->is_026 && ((int64_t)a->t - 1) % gap == 0);
-    struct side low = {.batch = 1, .rows = l->rows, .cols = l->cols};
+    struct scalars low = {.batch = 1, .rows = l->rows, .cols = l->cols};
     if (!h->factored) {
         for (int64_t i = 0; i < n; i++) {
             double s = x[i] * x[i] + (a->is_026 ? e : 0.0);
@@ -217,8 +225,8 @@ static void second_moment(const struct side *a, const struct low *l, double *con
         v[i] = slot[R][i / l->cols] * slot[C][i % l->cols] / fmax(mean, e);
 }
 
-/* |adapted| / (|x| + 1e-8) of channel k, or of everything. */
-static double channel_factor(const struct side *a, const struct low *l, const double *x,
+/* |adapted| / (|x| + 1e-8) of channel k, or of the whole tensor (tensor_scale). */
+static double channel_factor(const struct scalars *a, const struct projected *l, const double *x,
                              const double *adapted, int64_t k)
 {
     double top = 0.0, plain = 0.0;
@@ -230,8 +238,9 @@ static double channel_factor(const struct side *a, const struct low *l, const do
     return sqrt(top) / (sqrt(plain) + 1e-8);
 }
 
-static void project(const struct side *a, const struct low *l, const double *g, const double *p,
-                    double *x)
+/* x = G P^T (right) or P^T G. */
+static void project(const struct scalars *a, const struct projected *l, const double *g,
+                    const double *p, double *x)
 {
     for (int64_t i = 0; i < l->rows; i++)
         for (int64_t j = 0; j < l->cols; j++) {
@@ -246,11 +255,11 @@ static void project(const struct side *a, const struct low *l, const double *g, 
         }
 }
 
-static qm_status apollo_step(struct side *a, double *theta, double *const *slot, const double *g,
+static qm_status apollo_step(struct scalars *a, double *theta, double *const *slot, const double *g,
                              uint32_t tensor, double *u)
 {
     const struct qm_oracle_hyper *h = a->h;
-    struct low l = {.right = a->rows >= a->cols, .rank = (int64_t)h->rank};
+    struct projected l = {.right = a->rows >= a->cols, .rank = (int64_t)h->rank};
     l.rows = l.right ? a->rows : l.rank;
     l.cols = l.right ? l.rank : a->cols;
     int64_t n = l.rows * l.cols, n_p = l.rank * (l.right ? a->cols : a->rows);
@@ -295,7 +304,7 @@ static qm_status step(int is_026, double *theta, double *const *slot, const doub
                       const struct qm_oracle_hyper *h, int64_t t)
 {
     int is_apollo = h->rank > 0.0 && shape->rank >= 2, last = shape->rank - 1;
-    struct side a = {.h = h, .is_026 = is_026, .t = (double)t, .n = qm_shape_numel(shape)};
+    struct scalars a = {.h = h, .is_026 = is_026, .t = (double)t, .n = qm_shape_numel(shape)};
     if (a.n < 1)
         return QM_OK;
     a.eps1 = h->eps1 < 0.0 ? 0x1p-23 : h->eps1;

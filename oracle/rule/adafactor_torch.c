@@ -1,4 +1,4 @@
-/* adafactor_torch.c - Adafactor as PyTorch's documentation defines it, in double.
+/* adafactor_torch.c - Adafactor in double as PyTorch's documentation defines it; its error bound.
  *
  *   w = t^tau,  rho = min(lr, 1 / sqrt(t)),  alpha = max(eps2, RMS(theta)) rho
  *   theta <- (1 - lr lambda) theta
@@ -18,7 +18,7 @@ static void estimate(const struct qm_matrix_batch *m, const double *r, const dou
 {
     for (int64_t b = 0; b < m->batch; b++) {
         double mean = qm_mean_of(r + b * m->rows, m->rows, 1);
-        mean = mean < eps1 ? eps1 : mean; /* a clamp: NaN stays */
+        mean = mean < eps1 ? eps1 : mean; /* torch.clamp: NaN stays */
         for (int64_t i = 0; i < m->rows; i++)
             for (int64_t j = 0; j < m->cols; j++)
                 v[(b * m->rows + i) * m->cols + j] = r[b * m->rows + i] * c[b * m->cols + j] / mean;
@@ -60,58 +60,59 @@ static qm_status whole(double *theta, double *const *slot, const double *grad,
     return QM_OK;
 }
 
-/* ---- its bound --------------------------------------------------------------------------------- */
+/* ---- its bound ------------------------------------------------------------------------------- */
 
-/* Means of squares through the norm: its root in float32, squared again, over the count. */
-static void mean_squares(const struct qm_bound_step *b, struct qm_pair *mean, int64_t n,
+/* Means of squares from the norm, as the source forms them: norm^2 / count, the norm in
+ * float32. */
+static void mean_squares(const struct qm_bound_step *b, struct qm_ball *mean, int64_t n,
                          int64_t count)
 {
     for (int64_t i = 0; i < n; i++) {
-        struct qm_pair all = {mean[i].x * (double)count, mean[i].e * (double)count};
-        struct qm_pair norm = qm_pair_float(qm_pair_wide_root(b, all));
-        mean[i] = qm_pair_over(&b->reorder, qm_pair_mul(norm, norm), qm_pair_exact((double)count));
+        struct qm_ball all = {mean[i].x * (double)count, mean[i].e * (double)count};
+        struct qm_ball norm = qm_ball_float32(qm_ball_sqrt_double(b, all));
+        mean[i] = qm_ball_div(&b->reorder, qm_ball_mul(norm, norm), qm_ball_exact((double)count));
     }
 }
 
 static void factors_bound(const struct qm_bound_step *b, const struct qm_matrix_batch *m,
-                          const struct qm_beta *w, struct qm_pair *u, struct qm_pair *row,
-                          struct qm_pair *col)
+                          const struct qm_beta *w, struct qm_ball *u, struct qm_ball *row,
+                          struct qm_ball *col)
 {
     int64_t rows = m->batch * m->rows, cols = m->batch * m->cols;
-    qm_pair_row_means(b, m, u, row);
-    qm_pair_col_means(b, m, u, col);
+    qm_ball_row_means(b, m, u, row);
+    qm_ball_col_means(b, m, u, col);
     mean_squares(b, row, rows, m->cols);
     mean_squares(b, col, cols, m->rows);
-    qm_pair_average_slot(b, 0, w, rows, row);
-    qm_pair_average_slot(b, 1, w, cols, col);
+    qm_ball_average_slot(b, 0, w, rows, row);
+    qm_ball_average_slot(b, 1, w, cols, col);
     for (int64_t i = 0; i < rows; i++)
-        row[i] = qm_found(b, 0, i, row[i]);
+        row[i] = qm_bound_stored(b, 0, i, row[i]);
     for (int64_t i = 0; i < cols; i++)
-        col[i] = qm_found(b, 1, i, col[i]);
+        col[i] = qm_bound_stored(b, 1, i, col[i]);
     for (int64_t k = 0; k < m->batch; k++) {
-        const struct qm_pair *r = row + k * m->rows, *c = col + k * m->cols;
-        struct qm_pair mean = qm_pair_float(qm_pair_mean(b, r, m->rows, 1));
+        const struct qm_ball *r = row + k * m->rows, *c = col + k * m->cols;
+        struct qm_ball mean = qm_ball_float32(qm_ball_mean(b, r, m->rows, 1));
         if (!isnan(mean.x))
-            mean = qm_pair_max(mean, qm_pair_scalar(b->h->eps1));
+            mean = qm_ball_max(mean, qm_ball_scalar(b->h->eps1));
         for (int64_t i = 0; i < m->rows; i++)
             for (int64_t j = 0; j < m->cols; j++)
                 u[(k * m->rows + i) * m->cols + j] =
-                    qm_pair_over(&b->reorder, qm_pair_mul(r[i], c[j]), mean);
+                    qm_ball_div(&b->reorder, qm_ball_mul(r[i], c[j]), mean);
     }
 }
 
 /* The factor on U: alpha / max(1, RMS(U) / d), in double, rounded once. */
-static struct qm_pair factor_bound(const struct qm_bound_step *b, const struct qm_pair *theta,
-                                   const struct qm_pair *u)
+static struct qm_ball factor_bound(const struct qm_bound_step *b, const struct qm_ball *theta,
+                                   const struct qm_ball *u)
 {
     const struct qm_oracle_hyper *h = b->h;
-    struct qm_pair root = qm_pair_exact(sqrt((double)b->n)), scale, den;
-    scale = qm_pair_wide_over(b, qm_pair_float(qm_pair_norm(b, theta, b->n, 1)), root);
-    scale = qm_pair_max(scale, qm_pair_exact(h->eps2));
-    scale = qm_pair_wide_mul(b, scale, qm_pair_exact(fmin(h->lr, 1.0 / sqrt((double)b->t))));
+    struct qm_ball root = qm_ball_exact(sqrt((double)b->n)), scale, den;
+    scale = qm_ball_div_double(b, qm_ball_float32(qm_ball_norm(b, theta, b->n, 1)), root);
+    scale = qm_ball_max(scale, qm_ball_exact(h->eps2));
+    scale = qm_ball_mul_double(b, scale, qm_ball_exact(fmin(h->lr, 1.0 / sqrt((double)b->t))));
     root.x *= h->clip;
-    den = qm_pair_wide_over(b, qm_pair_float(qm_pair_norm(b, u, b->n, 1)), root);
-    return qm_pair_float(qm_pair_wide_over(b, scale, qm_pair_max(den, qm_pair_exact(1.0))));
+    den = qm_ball_div_double(b, qm_ball_float32(qm_ball_norm(b, u, b->n, 1)), root);
+    return qm_ball_float32(qm_ball_div_double(b, scale, qm_ball_max(den, qm_ball_exact(1.0))));
 }
 
 static qm_status bound(const struct qm_bound_step *b)
@@ -119,32 +120,33 @@ static qm_status bound(const struct qm_bound_step *b)
     const struct qm_oracle_hyper *h = b->h;
     struct qm_matrix_batch m = qm_batch_of(b->shape);
     int64_t n = b->n;
-    struct qm_pair *u = qm_pairs(4 * n + 2), *row = u + n, *col = row + n + 1, *theta = col + n + 1;
+    struct qm_ball *u = qm_balls(4 * n + 2), *row = u + n, *col = row + n + 1, *theta = col + n + 1;
     struct qm_beta w = qm_bound_weight(pow((double)b->t, h->beta2_decay), 1);
-    const struct qm_pair one = {1.0, 0.0};
+    const struct qm_ball one = {1.0, 0.0};
     if (!u)
         return QM_NO_MEMORY;
     for (int64_t i = 0; i < n; i++) {
-        theta[i] = qm_pair_exact(b->p[i]);
-        u[i] = qm_pair_mul(qm_pair_exact(b->g[i]), qm_pair_exact(b->g[i]));
+        theta[i] = qm_ball_exact(b->p[i]);
+        u[i] = qm_ball_mul(qm_ball_exact(b->g[i]), qm_ball_exact(b->g[i]));
     }
     if (b->shape->rank >= 2 && h->factored)
         factors_bound(b, &m, &w, u, row, col);
     else
-        qm_pair_average_slot(b, 2, &w, n, u);
+        qm_ball_average_slot(b, 2, &w, n, u);
     for (int64_t i = 0; i < n; i++) {
-        struct qm_pair v = b->shape->rank >= 2 && h->factored ? u[i] : qm_found(b, 2, i, u[i]);
-        if (!isnan(v.x)) /* clamping keeps that one */
-            v = qm_pair_max(v, qm_pair_scalar(h->eps1 * h->eps1));
-        u[i] = qm_pair_mul(qm_pair_over(&b->reorder, one, qm_pair_root(&b->reorder, v)),
-                           qm_pair_exact(h->maximize ? -b->g[i] : b->g[i]));
+        struct qm_ball v =
+            b->shape->rank >= 2 && h->factored ? u[i] : qm_bound_stored(b, 2, i, u[i]);
+        if (!isnan(v.x)) /* torch.clamp: NaN stays */
+            v = qm_ball_max(v, qm_ball_scalar(h->eps1 * h->eps1));
+        u[i] = qm_ball_mul(qm_ball_div(&b->reorder, one, qm_ball_sqrt(&b->reorder, v)),
+                           qm_ball_exact(h->maximize ? -b->g[i] : b->g[i]));
     }
-    struct qm_pair alpha = factor_bound(b, theta, u),
-                   keep = qm_bound_less(b, h->lr, h->weight_decay);
+    struct qm_ball alpha = factor_bound(b, theta, u),
+                   keep = qm_bound_one_minus(b, h->lr, h->weight_decay);
     for (int64_t i = 0; i < n; i++)
-        qm_new_param(
+        qm_bound_new_param(
             b, i,
-            qm_pair_add(qm_pair_mul(theta[i], keep), qm_pair_negated(qm_pair_mul(u[i], alpha))));
+            qm_ball_add(qm_ball_mul(theta[i], keep), qm_ball_negated(qm_ball_mul(u[i], alpha))));
     free(u);
     return QM_OK;
 }

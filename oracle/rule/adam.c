@@ -1,4 +1,4 @@
-/* adam.c - Adam in double, weight decay coupled (an L2 term of the gradient).
+/* adam.c - Adam in double with coupled weight decay (an L2 term of the gradient).
  *
  *   g     <- g + lambda theta
  *   m     <- beta1 m + (1 - beta1) g
@@ -25,7 +25,8 @@ static void step(double *theta, double *const *slot, const double *grad, int64_t
 
     for (int64_t i = 0; i < n; i++) {
         double g = sign * grad[i];
-        if (h->weight_decay != 0.0) /* without decay a non-finite theta stays out of the moments */
+        if (h->weight_decay !=
+            0.0) /* without decay a theta that is not finite stays out of the moments */
             g = g + h->weight_decay * theta[i];
         m[i] = beta1 * m[i] + (1.0 - beta1) * g;
         v[i] = beta2 * v[i] + (1.0 - beta2) * (g * g);

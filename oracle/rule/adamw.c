@@ -1,4 +1,4 @@
-/* adamw.c - AdamW in double: Adam with decoupled weight decay, decay first.
+/* adamw.c - AdamW in double: Adam with decoupled weight decay, the decay before the step.
  *
  *   theta <- (1 - lr lambda) theta
  *   m     <- beta1 m + (1 - beta1) g
@@ -7,7 +7,8 @@
  *
  * with mhat = m / (1 - beta1^t) and vhat = v / (1 - beta2^t).
  *
- * decouple_lr: the first line's lr is lr / lr_0 instead, lr_0 the learning rate at the start (0: lr itself).
+ * decouple_lr: the first line uses lr / lr_0 instead of lr, lr_0 = initial_lr the learning rate at
+ * the start (lr_0 = 0 stands for lr itself).
  * maximize negates g; amsgrad takes vhat from the running maximum of the raw v. */
 #include "oracle/bound/bound.h"
 

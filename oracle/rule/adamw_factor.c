@@ -1,5 +1,7 @@
-/* adamw_factor.c - AdamW in double whose second moment is factored as Adafactor's (no epsilon, no
- * clipping, bias correction as Adam's): "4-bit Factor" before anything is quantized.
+/* adamw_factor.c - AdamW in double with a factored second moment, and its error bound.
+ *
+ * The second moment is factored as in Adafactor (without its epsilon and clipping), with Adam's
+ * bias correction: "4-bit Factor" before anything is quantized.
  *
  *   theta <- (1 - lr lambda) theta
  *   M     <- beta1 M + (1 - beta1) G
@@ -8,11 +10,11 @@
  *   V_ij   = R_i C_j / mean_i R_i
  *   theta <- theta - lr Mhat / (sqrt(Vhat) + eps)
  *
- * A tensor of more than two dimensions is a batch of matrices of its last two; one of fewer than two,
- * and every tensor where hyper.factored is 0, keeps V whole: AdamW.
+ * A tensor of more than two dimensions is a batch of matrices of its last two.  A tensor of fewer
+ * than two dimensions, and every tensor where hyper.factored is 0, keeps V unfactored: AdamW.
  *
- * Slots: M; V whole, or untouched; R of batch * rows and C of batch * cols elements at the front of
- * theirs, or untouched. */
+ * Slots: M; V, untouched where factored; R and C, the first batch * rows and batch * cols elements
+ * of their slots, untouched where not factored. */
 #include "oracle/bound/bound_tensor.h"
 
 #include <stdlib.h>
@@ -24,7 +26,7 @@ struct matrices {
 /* 1 - beta^t without the cancellation of the difference. */
 static double correction(double beta, int64_t t) { return -expm1((double)t * log1p(beta - 1.0)); }
 
-/* shape->rank >= 2 */
+/* For shape->rank >= 2. */
 static struct matrices matrices_of(const struct qm_shape *shape)
 {
     struct matrices s = {1, shape->dim[shape->rank - 2], shape->dim[shape->rank - 1]};
@@ -101,52 +103,53 @@ static qm_status whole(double *theta, double *const *slot, const double *grad,
     return QM_OK;
 }
 
-/* ---- its bound --------------------------------------------------------------------------------- */
+/* ---- its bound ------------------------------------------------------------------------------- */
 
-/* v of every element of the matrices, from the averages as the parameter's part finds them. */
+/* v <- R C / mean(R) of every element, R and C as the update of the parameter reads them.  On entry
+ * v holds the squares; row and col are work space. */
 static void factors_bound(const struct qm_bound_step *b, const struct qm_matrix_batch *m,
-                          const struct qm_beta *w, struct qm_pair *v, struct qm_pair *row,
-                          struct qm_pair *col)
+                          const struct qm_beta *w, struct qm_ball *v, struct qm_ball *row,
+                          struct qm_ball *col)
 {
-    qm_pair_row_means(b, m, v, row);
-    qm_pair_col_means(b, m, v, col);
-    qm_pair_average_slot(b, 2, w, m->batch * m->rows, row);
-    qm_pair_average_slot(b, 3, w, m->batch * m->cols, col);
+    qm_ball_row_means(b, m, v, row);
+    qm_ball_col_means(b, m, v, col);
+    qm_ball_average_slot(b, 2, w, m->batch * m->rows, row);
+    qm_ball_average_slot(b, 3, w, m->batch * m->cols, col);
     for (int64_t i = 0; i < m->batch * m->rows; i++)
-        row[i] = qm_found(b, 2, i, row[i]);
+        row[i] = qm_bound_stored(b, 2, i, row[i]);
     for (int64_t i = 0; i < m->batch * m->cols; i++)
-        col[i] = qm_found(b, 3, i, col[i]);
+        col[i] = qm_bound_stored(b, 3, i, col[i]);
     for (int64_t k = 0; k < m->batch; k++) {
-        const struct qm_pair *r = row + k * m->rows, *c = col + k * m->cols;
-        struct qm_pair mean = qm_pair_float(qm_pair_mean(b, r, m->rows, 1));
+        const struct qm_ball *r = row + k * m->rows, *c = col + k * m->cols;
+        struct qm_ball mean = qm_ball_float32(qm_ball_mean(b, r, m->rows, 1));
         for (int64_t i = 0; i < m->rows; i++)
             for (int64_t j = 0; j < m->cols; j++)
                 v[(k * m->rows + i) * m->cols + j] =
-                    qm_pair_mul(qm_pair_over(&b->reorder, r[i], mean), c[j]);
+                    qm_ball_mul(qm_ball_div(&b->reorder, r[i], mean), c[j]);
     }
 }
 
 static qm_status bound(const struct qm_bound_step *b)
 {
     const struct qm_oracle_hyper *h = b->h;
-    struct qm_bound_adam s = qm_bound_adam_open(b, 0, 0);
+    struct qm_adam_scalars s = qm_adam_scalars_of(b, 0, 0);
     struct qm_matrix_batch batch = qm_batch_of(b->shape);
     int64_t n = b->n;
-    struct qm_pair *v = qm_pairs(3 * n + 2), *row = v + n, *col = row + n + 1;
+    struct qm_ball *v = qm_balls(3 * n + 2), *row = v + n, *col = row + n + 1;
     int factored = b->shape->rank >= 2 && h->factored;
     if (!v)
         return QM_NO_MEMORY;
     for (int64_t i = 0; i < n; i++) {
-        struct qm_pair g = qm_pair_exact(b->g[i]);
-        v[i] = factored ? qm_pair_mul(g, g)
-                        : qm_new(b, 1, i, qm_bound_square(b, &s.v, qm_old(b, 1, i), g));
+        struct qm_ball g = qm_ball_exact(b->g[i]);
+        v[i] = factored ? qm_ball_mul(g, g)
+                        : qm_bound_new(b, 1, i, qm_bound_square(b, &s.v, qm_bound_old(b, 1, i), g));
     }
     if (factored)
         factors_bound(b, &batch, &s.v, v, row, col);
     for (int64_t i = 0; i < n; i++) {
-        struct qm_pair g = qm_pair_exact(h->maximize ? -b->g[i] : b->g[i]);
-        struct qm_pair m = qm_new(b, 0, i, qm_bound_average(&s.m, qm_old(b, 0, i), g));
-        qm_new_param(b, i, qm_bound_adam_param(&s, qm_pair_exact(b->p[i]), m, v[i]));
+        struct qm_ball g = qm_ball_exact(h->maximize ? -b->g[i] : b->g[i]);
+        struct qm_ball m = qm_bound_new(b, 0, i, qm_bound_average(&s.m, qm_bound_old(b, 0, i), g));
+        qm_bound_new_param(b, i, qm_bound_adam_param(&s, qm_ball_exact(b->p[i]), m, v[i]));
     }
     free(v);
     return QM_OK;

@@ -1,12 +1,11 @@
-/* adamw_late_decay.c - AdamW in double with the decay after the step, which the step's length takes part
- * in; and nothing at all for gradients that are not finite.
+/* adamw_late_decay.c - AdamW in double with the decay after the step: the step decays, too.
  *
  *   m     <- beta1 m + (1 - beta1) g
  *   v     <- beta2 v + (1 - beta2) g^2
  *   theta <- (1 - lr lambda) (theta - lr mhat / (sqrt(vhat) + eps))
  *
- * with g carrying the factor gnorm_scale, mhat = m / (1 - beta1^t), vhat = v / (1 - beta2^t).
- * Where g is NaN or Inf: m <- 0, v <- 0, theta stays. */
+ * with g multiplied by gnorm_scale, mhat = m / (1 - beta1^t), vhat = v / (1 - beta2^t).  Where g is
+ * NaN or Inf: m <- 0, v <- 0, and theta stays. */
 #include "oracle/bound/bound.h"
 
 #include <math.h>

@@ -1,19 +1,18 @@
-/* ademamix.c - AdEMAMix in double.
+/* ademamix.c - AdEMAMix in double, and its error bound.
  *
  *   m1 <- beta1 m1 + (1 - beta1) g
  *   m2 <- beta3(t) m2 + (1 - beta3(t)) g
  *   nu <- beta2 nu + (1 - beta2) g^2
  *   theta <- theta - lr ((m1hat + alpha(t) m2) / (sqrt(nuhat) + eps) + lambda theta)
  *
- * with m1hat = m1 / (1 - beta1^t), nuhat = nu / (1 - beta2^t), g carrying the factor gnorm_scale,
- * and
+ * with m1hat = m1 / (1 - beta1^t), nuhat = nu / (1 - beta2^t), g multiplied by gnorm_scale, and
  *
  *   alpha(t) = min(alpha t / T_alpha, alpha)
  *   beta3(t) = min(exp(ln beta1 ln beta3 / ((1 - t/T) ln beta3 + (t/T) ln beta1)), beta3)
  *
- * or alpha and beta3 themselves where T_alpha, T_beta3 are 0.  The family with "after" decays what
- * the step has given, (1 - lr lambda) theta, and leaves theta alone where g is not finite, the
- * three moments becoming 0. */
+ * (T is T_beta3), or alpha and beta3 themselves where T_alpha and T_beta3 are 0.  The family
+ * ademamix_after decays after the step, theta <- (1 - lr lambda) theta; where g is not finite it
+ * leaves theta as it is and sets the three moments to 0. */
 #include "oracle/bound/bound.h"
 
 #include <math.h>
@@ -79,46 +78,46 @@ static void step_after(double *theta, double *const *slot, const double *grad, i
     }
 }
 
-/* One step's scalars. */
+/* The scalars of one step. */
 struct scalars {
     const struct qm_bound_step *b;
     int after;
     struct qm_beta first, slow, second;
-    struct qm_pair bc1, root_bc2, alpha, eps, lr, decay, gamma;
+    struct qm_ball bc1, root_bc2, alpha, eps, lr, decay, gamma;
 };
 
-static void element(const void *scalars, struct qm_bound_at *at)
+static void element(const void *scalars, struct qm_bound_element *at)
 {
     const struct scalars *s = scalars;
     const struct qm_reorder *o = &s->b->reorder;
-    struct qm_pair g = qm_pair_mul(s->gamma, qm_pair_exact(at->g)), p = qm_pair_exact(at->p);
+    struct qm_ball g = qm_ball_mul(s->gamma, qm_ball_exact(at->g)), p = qm_ball_exact(at->p);
     if (s->after && !isfinite(at->g)) {
         at->e_p = at->e[0] = at->e[1] = at->e[2] = 0.0;
         return;
     }
-    struct qm_pair m1 = qm_bound_average(&s->first, qm_pair_exact(at->slot[0]), g);
-    struct qm_pair m2 = qm_bound_average(&s->slow, qm_pair_exact(at->slot[1]), g);
-    struct qm_pair nu = qm_bound_square(s->b, &s->second, qm_pair_exact(at->slot[2]), g);
+    struct qm_ball m1 = qm_bound_average(&s->first, qm_ball_exact(at->slot[0]), g);
+    struct qm_ball m2 = qm_bound_average(&s->slow, qm_ball_exact(at->slot[1]), g);
+    struct qm_ball nu = qm_bound_square(s->b, &s->second, qm_ball_exact(at->slot[2]), g);
     m1.x = at->want[0];
     m2.x = at->want[1];
     nu.x = at->want[2];
     at->e[0] = m1.e;
     at->e[1] = m2.e;
     at->e[2] = nu.e;
-    struct qm_pair top = qm_pair_add(qm_pair_over(o, m1, s->bc1), qm_pair_mul(s->alpha, m2));
-    struct qm_pair den = qm_pair_add(qm_pair_over(o, qm_pair_root(o, nu), s->root_bc2), s->eps);
-    struct qm_pair step = qm_pair_negated(qm_pair_mul(s->lr, qm_pair_over(o, top, den)));
-    at->e_p = s->after ? qm_pair_mul(qm_pair_add(p, step), s->decay).e
-                       : qm_pair_add(qm_pair_mul(p, s->decay), step).e;
+    struct qm_ball top = qm_ball_add(qm_ball_div(o, m1, s->bc1), qm_ball_mul(s->alpha, m2));
+    struct qm_ball den = qm_ball_add(qm_ball_div(o, qm_ball_sqrt(o, nu), s->root_bc2), s->eps);
+    struct qm_ball step = qm_ball_negated(qm_ball_mul(s->lr, qm_ball_div(o, top, den)));
+    at->e_p = s->after ? qm_ball_mul(qm_ball_add(p, step), s->decay).e
+                       : qm_ball_add(qm_ball_mul(p, s->decay), step).e;
 }
 
-/* sqrt(1 - beta2^t), rounded once from double or made of a float32. */
-static struct qm_pair root_of(const struct qm_bound_step *b, struct qm_pair bc2)
+/* sqrt(1 - beta2^t): formed in double and rounded once, or the float32 root of a float32. */
+static struct qm_ball root_of(const struct qm_bound_step *b, struct qm_ball bc2)
 {
     double r = sqrt(bc2.x);
     if (b->order & QM_ORDER_cuda || qm_is_float(r))
-        return qm_pair_root(&b->reorder, bc2);
-    return qm_pair_rounded(r, 0.5 * bc2.e / r, 0.0);
+        return qm_ball_sqrt(&b->reorder, bc2);
+    return qm_ball_rounded(r, 0.5 * bc2.e / r, 0.0);
 }
 
 static qm_status bound(const struct qm_bound_step *b, int after)
@@ -126,22 +125,22 @@ static qm_status bound(const struct qm_bound_step *b, int after)
     const struct qm_oracle_hyper *h = b->h;
     struct scalars s = {.b = b, .after = after};
     double beta3 = beta3_at(h, b->t);
-    struct qm_pair bc1 = qm_bound_correction(b, h->beta1);
+    struct qm_ball bc1 = qm_bound_correction(b, h->beta1);
     s.first = qm_bound_beta(b, h->beta1, 0);
     s.second = qm_bound_beta(b, h->beta2, 0);
     s.slow = qm_bound_beta(b, beta3, 0);
-    if (h->t_beta3 > 0.0) { /* logarithms and an exponential in double */
+    if (h->t_beta3 > 0.0) { /* the error of logarithms and an exponential in double */
         s.slow.beta.e += 0x1p-49;
         s.slow.weight.e += 0x1p-49;
     }
-    s.bc1 = bc1.e == 0.0 || b->order & QM_ORDER_cuda ? bc1 : qm_pair_rounded(bc1.x, bc1.e, 0.0);
+    s.bc1 = bc1.e == 0.0 || b->order & QM_ORDER_cuda ? bc1 : qm_ball_rounded(bc1.x, bc1.e, 0.0);
     s.root_bc2 = root_of(b, qm_bound_correction(b, h->beta2));
-    s.alpha = qm_pair_scalar(alpha_at(h, b->t));
-    s.eps = qm_pair_scalar(h->eps);
-    s.lr = qm_pair_scalar(h->lr);
-    s.decay = qm_bound_less(b, h->lr, h->weight_decay);
-    s.gamma = qm_pair_scalar(gamma_of(h));
-    qm_bound_each(b, 3, &s, element);
+    s.alpha = qm_ball_scalar(alpha_at(h, b->t));
+    s.eps = qm_ball_scalar(h->eps);
+    s.lr = qm_ball_scalar(h->lr);
+    s.decay = qm_bound_one_minus(b, h->lr, h->weight_decay);
+    s.gamma = qm_ball_scalar(gamma_of(h));
+    qm_bound_elements(b, 3, &s, element);
     return QM_OK;
 }
 

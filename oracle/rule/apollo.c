@@ -1,14 +1,14 @@
-/* apollo.c - APOLLO and APOLLO-Mini in double.
+/* apollo.c - APOLLO and APOLLO-Mini in double, and their error bound.
  *
  *   R   = G P^T or P^T G
  *   m  <- beta1 m + (1 - beta1) R,  v <- beta2 v + (1 - beta2) R^2
  *   R~  = m / (sqrt(v) + eps)
- *   s   = |R~| / (|R| + 1e-8), a channel's norms, or the tensor's (tensor_scale)
- *   U   = G s;  limited in growth;  times sqrt(scale), before the limiter where scale_front
+ *   s   = |R~| / (|R| + 1e-8), norms per channel, or of the tensor (tensor_scale)
+ *   U   = G s;  growth of |U| limited;  times sqrt(scale), before the limiter where scale_front
  *   theta <- theta - lr sqrt(1 - beta2^t) / (1 - beta1^t) U      (factor 1 without correct_bias)
  *   theta <- theta - lr lambda theta                             (where lambda > 0)
  *
- * A tensor without two dims, or no rank: U = m / (sqrt(v) + eps) of G itself.
+ * Where the tensor has not two dimensions, or the rank is 0: R = G and U = R~.
  * Slots: m, v (of R's shape), P, the limiter's norm (one number). */
 #include <stdlib.h>
 
@@ -22,7 +22,7 @@ static double bias_correction(const struct qm_oracle_hyper *h, int64_t t)
            -expm1((double)t * log1p(h->beta1 - 1.0));
 }
 
-/* U of a projected tensor; r holds R, and R~ after it. */
+/* U of a projected tensor; r holds R, followed by R~; norm: the limiter's. */
 static qm_status scaled(const struct qm_projection *q, const double *g, const double *r, double *u,
                         double *norm, const struct qm_oracle_hyper *h, int64_t t)
 {
@@ -79,31 +79,31 @@ static qm_status whole(double *theta, double *const *slot, const double *g,
     return st;
 }
 
-/* ---- its bound --------------------------------------------------------------------------------- */
+/* ---- its bound ------------------------------------------------------------------------------- */
 
-/* u <- the projected update; r holds R, and R~ after it. */
+/* u <- U of a projected tensor; r holds R, followed by R~. */
 static void scaled_bound(const struct qm_bound_step *b, const struct qm_projection *q,
-                         const struct qm_pair *r, struct qm_pair *u)
+                         const struct qm_ball *r, struct qm_ball *u)
 {
     const struct qm_oracle_hyper *h = b->h;
     int64_t k = q->rows * q->cols;
-    struct qm_pair root = qm_pair_scalar(sqrt(h->scale)), s, low;
+    struct qm_ball root = qm_ball_scalar(sqrt(h->scale)), s, low;
     for (int64_t i = 0; i < b->n; i++)
-        u[i] = qm_pair_exact(b->g[i]);
+        u[i] = qm_ball_exact(b->g[i]);
     if (h->tensor_scale) {
-        low = qm_pair_add(qm_pair_float(qm_pair_norm(b, r, k, 1)), qm_pair_scalar(1e-8));
-        s = qm_pair_over(&b->reorder, qm_pair_float(qm_pair_norm(b, r + k, k, 1)), low);
+        low = qm_ball_add(qm_ball_float32(qm_ball_norm(b, r, k, 1)), qm_ball_scalar(1e-8));
+        s = qm_ball_div(&b->reorder, qm_ball_float32(qm_ball_norm(b, r + k, k, 1)), low);
         for (int64_t i = 0; i < b->n; i++)
-            u[i] = qm_pair_mul(u[i], s);
+            u[i] = qm_ball_mul(u[i], s);
     } else {
-        qm_pair_project_scale(b, q, q->m < q->n ? 0 : 1, r + k, r, u);
+        qm_ball_project_scale(b, q, q->m < q->n ? 0 : 1, r + k, r, u);
     }
     for (int64_t i = 0; i < b->n && h->scale_front; i++)
-        u[i] = qm_pair_mul(u[i], root);
+        u[i] = qm_ball_mul(u[i], root);
     if (h->limiter)
-        qm_pair_project_limit(b, 3, u);
+        qm_ball_project_limit(b, 3, u);
     for (int64_t i = 0; i < b->n && !h->scale_front; i++)
-        u[i] = qm_pair_mul(u[i], root);
+        u[i] = qm_ball_mul(u[i], root);
 }
 
 static qm_status bound(const struct qm_bound_step *b)
@@ -111,22 +111,23 @@ static qm_status bound(const struct qm_bound_step *b)
     struct qm_projection q;
     int projected = qm_projection_of(b->h, b->h->svd, b->shape, &q);
     int64_t n = b->n, k = projected ? q.rows * q.cols : n;
-    struct qm_pair *u = qm_pairs(n + 2 * k), *r = u + n;
+    struct qm_ball *u = qm_balls(n + 2 * k), *r = u + n;
     if (!u)
         return QM_NO_MEMORY;
-    qm_status st = projected ? qm_pair_project_matrix(b, &q, b->h->svd, 2) : QM_OK;
+    qm_status st = projected ? qm_ball_project_matrix(b, &q, b->h->svd, 2) : QM_OK;
     if (st != QM_OK) {
         free(u);
         return st;
     }
     if (projected)
-        qm_pair_project(b, &q, b->stored[2], r);
+        qm_ball_project(b, &q, b->stored[2], r);
     for (int64_t i = 0; i < k && !projected; i++)
-        r[i] = qm_pair_exact(b->g[i]);
-    qm_pair_adam_states(b, projected, r, k, r + k);
+        r[i] = qm_ball_exact(b->g[i]);
+    qm_ball_adam_states(b, projected, r, k, r + k);
     if (projected)
         scaled_bound(b, &q, r, u);
-    qm_pair_take(b, projected, b->h->lr * bias_correction(b->h, b->t), projected ? u : r + k, 1);
+    qm_ball_update_param(b, projected, b->h->lr * bias_correction(b->h, b->t),
+                         projected ? u : r + k, 1);
     free(u);
     return QM_OK;
 }

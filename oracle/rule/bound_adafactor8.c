@@ -1,18 +1,19 @@
-/* bound_adafactor8.c - the error bound of adafactor8bit's Adafactor, CAME and APOLLO: the formulas of
- * adafactor8.c in pairs, in the order of the package.
+/* bound_adafactor8.c - The error bound of adafactor8bit's Adafactor, CAME and APOLLO.
  *
- * Averages are float32, one element at a time; sums, norms, factors and the limiter run in double.
- * Three things that the package does beside its formulas are taken from it: float32 vectors of
- * 0.2.6 get no eps1; the CUDA path (QM_ORDER_cuda) keeps second moments at 2^-126 at least, divides by
- * no less than 2^-53 and takes what is not finite as 0.  There, where the step reads stored states,
- * and where something is not finite (0 Inf of a float32 lerp is NaN), the wanted values are those of
- * the pairs. */
+ * It follows the formulas of adafactor8.c in the order of the package: averages are float32, one
+ * element at a time; sums, norms, factors and the limiter are double.  The package deviates from
+ * its formulas, and the bound follows it, in these points: float32 vectors of 0.2.6 get no eps1;
+ * the CUDA path (QM_ORDER_cuda) keeps second moments at or above 2^-126, divides by no less than
+ * 2^-53 and replaces numbers that are not finite by 0.  On the CUDA path, where the step reads
+ * stored states back, and where an input is not finite (0 times Inf in a float32 lerp is NaN), the
+ * wanted values are the midpoints of the balls instead of the oracle's. */
 #include <stdlib.h>
 
 #include "oracle/bound/bound_tensor.h"
 #include "oracle/rule/adafactor8.h"
 
-struct side {
+/* The scalars and the shape of one step.  own: an input is not finite. */
+struct scalars {
     const struct qm_bound_step *b;
     int is_026, is_cuda, has_m, is_factored, is_came, is_apollo, own;
     double t, eps1, eps_sq, weight, rho, correction;
@@ -20,267 +21,280 @@ struct side {
     int64_t n;
 };
 
-static const struct qm_pair one = {1.0, 0.0}, tiny = {0x1p-126, 0.0};
+static const struct qm_ball one = {1.0, 0.0}, tiny = {0x1p-126, 0.0};
 
-static int is_plain(const struct side *a, int slot) { return a->b->plain >> slot & 1u; }
+/* Whether the slot is kept as float32. */
+static int is_plain(const struct scalars *a, int slot) { return a->b->plain >> slot & 1u; }
 
-/* Rounds of host arithmetic in double. */
-static struct qm_pair wide(double x) { return (struct qm_pair){x, 0x1p-48 * fabs(x)}; }
+/* A scalar formed in double by a few operations. */
+static struct qm_ball in_double(double x) { return (struct qm_ball){x, 0x1p-48 * fabs(x)}; }
 
-static struct qm_pair gradient(const struct side *a, int64_t i, int sanitized)
+/* Element i of the gradient; sanitized: 0 where it is not finite. */
+static struct qm_ball gradient(const struct scalars *a, int64_t i, int sanitized)
 {
     double g = a->b->h->maximize ? -a->b->g[i] : a->b->g[i];
-    return qm_pair_exact(sanitized && !isfinite(g) ? 0.0 : g);
+    return qm_ball_exact(sanitized && !isfinite(g) ? 0.0 : g);
 }
 
-/* A new state.  Where the package deviates from the formula the pair itself is wanted. */
-static struct qm_pair fresh(const struct side *a, int slot, int64_t i, struct qm_pair v,
-                            int deviates)
+/* Records a new state.  Where the package deviates from the formula the midpoint of v is wanted. */
+static struct qm_ball set_state(const struct scalars *a, int slot, int64_t i, struct qm_ball v,
+                                int deviates)
 {
     if (a->own || deviates)
         a->b->want[slot][i] = v.x;
-    return qm_fresh(a->b, slot, i, v);
+    return qm_bound_set(a->b, slot, i, v);
 }
 
-/* One element of an average of squares, weight w of the new one. */
-static struct qm_pair square(const struct side *a, int slot, double w, struct qm_pair old,
-                             struct qm_pair x)
+/* One element of an average of squares; w: the weight of the new square x. */
+static struct qm_ball average_square(const struct scalars *a, int slot, double w,
+                                     struct qm_ball old, struct qm_ball x)
 {
     int sum = slot == V && is_plain(a, slot) && !a->is_apollo;
     struct qm_beta beta = qm_bound_weight(w, !sum);
     if (!a->is_cuda || is_plain(a, slot))
         return qm_bound_average(&beta, old, x);
-    x = isfinite(x.x) && !isnan(x.e) ? qm_pair_max(x, tiny) : tiny;
-    struct qm_pair keep = qm_pair_add(one, qm_pair_negated(beta.weight));
-    return qm_pair_max(qm_pair_add(qm_pair_mul(old, keep), qm_pair_mul(beta.weight, x)), tiny);
+    x = isfinite(x.x) && !isnan(x.e) ? qm_ball_max(x, tiny) : tiny;
+    struct qm_ball keep = qm_ball_add(one, qm_ball_negated(beta.weight));
+    return qm_ball_max(qm_ball_add(qm_ball_mul(old, keep), qm_ball_mul(beta.weight, x)), tiny);
 }
 
-static int floors(const struct side *a, int slot) { return a->is_cuda && !is_plain(a, slot); }
+/* Whether the package keeps this second moment at or above 2^-126. */
+static int has_floor(const struct scalars *a, int slot) { return a->is_cuda && !is_plain(a, slot); }
 
-static struct qm_pair moment(const struct side *a, struct qm_pair old, struct qm_pair x)
+static struct qm_ball average_moment(const struct scalars *a, struct qm_ball old, struct qm_ball x)
 {
     struct qm_beta w = qm_bound_beta(a->b, a->b->h->beta1, !a->is_cuda && !a->is_came);
     return qm_bound_average(&w, old, x);
 }
 
-/* Means of x enter slots row and col. */
-static void factor_states(const struct side *a, const struct qm_pair *x, double add, double w,
-                          int row, int col, struct qm_pair *r, struct qm_pair *c)
+/* Averages the row and column means of x, plus `add`, into slots row and col with weight w; r and c
+ * get the new states. */
+static void factor_states(const struct scalars *a, const struct qm_ball *x, double add, double w,
+                          int row, int col, struct qm_ball *r, struct qm_ball *c)
 {
     int64_t rows = a->m.batch * a->m.rows, cols = a->m.batch * a->m.cols;
-    struct qm_pair e = qm_pair_scalar(add);
-    qm_pair_row_means(a->b, &a->m, x, r);
-    qm_pair_col_means(a->b, &a->m, x, c);
-    int own = a->is_cuda && row == CONF_R; /* of a momentum that was stored already */
+    struct qm_ball e = qm_ball_scalar(add);
+    qm_ball_row_means(a->b, &a->m, x, r);
+    qm_ball_col_means(a->b, &a->m, x, c);
+    int own = a->is_cuda && row == CONF_R; /* the residual of a momentum that was stored before */
     for (int64_t i = 0; i < rows; i++)
-        r[i] = fresh(a, row, i, square(a, row, w, qm_old(a->b, row, i), qm_pair_add(r[i], e)),
-                     own || floors(a, row));
+        r[i] = set_state(
+            a, row, i, average_square(a, row, w, qm_bound_old(a->b, row, i), qm_ball_add(r[i], e)),
+            own || has_floor(a, row));
     for (int64_t i = 0; i < cols; i++)
-        c[i] = fresh(a, col, i, square(a, col, w, qm_old(a->b, col, i), qm_pair_add(c[i], e)),
-                     own || floors(a, col));
+        c[i] = set_state(
+            a, col, i, average_square(a, col, w, qm_bound_old(a->b, col, i), qm_ball_add(c[i], e)),
+            own || has_floor(a, col));
 }
 
-/* The states as the parameter's part finds them. */
-static void find(const struct side *a, int slot, int64_t n, struct qm_pair *x)
+/* x <- the states that the update of the parameter reads. */
+static void use_stored(const struct scalars *a, int slot, int64_t n, struct qm_ball *x)
 {
     for (int64_t i = 0; i < n; i++)
-        x[i] = qm_found(a->b, slot, i, x[i]);
+        x[i] = qm_bound_stored(a->b, slot, i, x[i]);
 }
 
-/* torch's operators; the same with the row mean of values already at their floor (CAME's float32
- * states); the kernels, whose floor acts on the product. */
+/* Where the floor acts: TORCH on r and c; TORCH_CLAMPED (CAME's float32 states) on r before its
+ * mean, too; KERNEL on the product r c / mean r. */
 enum form { TORCH, TORCH_CLAMPED, KERNEL };
 
 /* 1 / sqrt(V) of element (i, j). */
-static struct qm_pair inverse_root(const struct side *a, enum form form, struct qm_pair r,
-                                   struct qm_pair c, struct qm_pair mean)
+static struct qm_ball inverse_root(const struct scalars *a, enum form form, struct qm_ball r,
+                                   struct qm_ball c, struct qm_ball mean)
 {
     const struct qm_bound_step *b = a->b;
-    struct qm_pair least = qm_pair_exact(a->eps_sq), v;
+    struct qm_ball least = qm_ball_exact(a->eps_sq), v;
     if (form == KERNEL) {
-        v = qm_pair_wide_over(b, qm_pair_wide_mul(b, r, c), mean);
-        v = qm_pair_max(v, qm_pair_exact(fmax(a->eps_sq, 0x1p-53)));
+        v = qm_ball_div_double(b, qm_ball_mul_double(b, r, c), mean);
+        v = qm_ball_max(v, qm_ball_exact(fmax(a->eps_sq, 0x1p-53)));
     } else {
-        v = qm_pair_wide_over(b, qm_pair_max(r, least), mean);
-        v = qm_pair_wide_mul(b, v, qm_pair_max(c, least));
+        v = qm_ball_div_double(b, qm_ball_max(r, least), mean);
+        v = qm_ball_mul_double(b, v, qm_ball_max(c, least));
     }
-    return qm_pair_wide_over(b, one, qm_pair_wide_root(b, v));
+    return qm_ball_div_double(b, one, qm_ball_sqrt_double(b, v));
 }
 
-/* x <- x over the root of the factored second moment, rounded to float32. */
-static void divide(const struct side *a, struct qm_pair *row, const struct qm_pair *col,
-                   enum form form, struct qm_pair *x)
+/* x <- x / sqrt(V), V the factored second moment, rounded to float32. */
+static void divide(const struct scalars *a, struct qm_ball *row, const struct qm_ball *col,
+                   enum form form, struct qm_ball *x)
 {
     for (int64_t k = 0; k < a->m.batch; k++) {
-        struct qm_pair *r = row + k * a->m.rows;
-        const struct qm_pair *c = col + k * a->m.cols;
+        struct qm_ball *r = row + k * a->m.rows;
+        const struct qm_ball *c = col + k * a->m.cols;
         for (int64_t i = 0; i < a->m.rows && form == TORCH_CLAMPED; i++)
-            r[i] = qm_pair_max(r[i], qm_pair_exact(a->eps_sq));
-        struct qm_pair mean = qm_pair_mean(a->b, r, a->m.rows, 1);
-        mean = qm_pair_max(mean, qm_pair_exact(a->eps1));
+            r[i] = qm_ball_max(r[i], qm_ball_exact(a->eps_sq));
+        struct qm_ball mean = qm_ball_mean(a->b, r, a->m.rows, 1);
+        mean = qm_ball_max(mean, qm_ball_exact(a->eps1));
         for (int64_t i = 0; i < a->m.rows; i++)
             for (int64_t j = 0; j < a->m.cols; j++) {
-                struct qm_pair *to = &x[(k * a->m.rows + i) * a->m.cols + j];
-                *to = qm_pair_float(
-                    qm_pair_wide_mul(a->b, *to, inverse_root(a, form, r[i], c[j], mean)));
+                struct qm_ball *to = &x[(k * a->m.rows + i) * a->m.cols + j];
+                *to = qm_ball_float32(
+                    qm_ball_mul_double(a->b, *to, inverse_root(a, form, r[i], c[j], mean)));
             }
     }
 }
 
-/* ---- the step ------------------------------------------------------------------------------------ */
+/* ---- the step -------------------------------------------------------------------------------- */
 
-/* The factor of an update of this norm, and the norm it keeps. */
-static struct qm_pair limit(const struct side *a, struct qm_pair *norm)
+/* The factor that the limiter puts on an update of this norm; records the limited norm in slot
+ * NORM. */
+static struct qm_ball limit(const struct scalars *a, struct qm_ball *norm)
 {
     const struct qm_bound_step *b = a->b;
-    struct qm_pair threshold = qm_pair_exact(1.0 + b->h->margin), by = one;
+    struct qm_ball threshold = qm_ball_exact(1.0 + b->h->margin), by = one;
     double prev = b->slot[NORM][0];
     if (a->is_026 && !isfinite(norm->x)) {
-        *norm = qm_pair_exact(0.0);
-        (void)fresh(a, NORM, 0, *norm, 1);
+        *norm = qm_ball_exact(0.0);
+        (void)set_state(a, NORM, 0, *norm, 1);
         return *norm;
     }
     if (a->t > 1.0 && !(a->is_026 && prev < 1e-6)) {
-        by = qm_pair_wide_over(b, *norm, wide(prev + 1e-8));
-        by = qm_pair_wide_over(b, qm_pair_max(by, threshold), threshold);
+        by = qm_ball_div_double(b, *norm, in_double(prev + 1e-8));
+        by = qm_ball_div_double(b, qm_ball_max(by, threshold), threshold);
     }
-    (void)fresh(a, NORM, 0, qm_pair_float(qm_pair_wide_over(b, *norm, by)), 1);
-    return qm_pair_wide_over(b, one, by);
+    (void)set_state(a, NORM, 0, qm_ball_float32(qm_ball_div_double(b, *norm, by)), 1);
+    return qm_ball_div_double(b, one, by);
 }
 
-static struct qm_pair rate_of(const struct side *a)
+/* alpha before the bias correction. */
+static struct qm_ball rate_of(const struct scalars *a)
 {
     const struct qm_bound_step *b = a->b;
-    struct qm_pair *p = qm_pairs_of(b->p, a->n), rate = {0.0, HUGE_VAL};
+    struct qm_ball *p = qm_balls_of(b->p, a->n), rate = {0.0, HUGE_VAL};
     if (!b->h->scale_parameter) {
-        rate = wide(a->rho);
+        rate = in_double(a->rho);
     } else if (p) {
-        rate = qm_pair_wide_over(b, qm_pair_norm(b, p, a->n, 1), wide(sqrt((double)a->n)));
-        rate = qm_pair_wide_mul(b, qm_pair_max(rate, qm_pair_exact(b->h->eps2)), wide(a->rho));
+        rate = qm_ball_div_double(b, qm_ball_norm(b, p, a->n, 1), in_double(sqrt((double)a->n)));
+        rate =
+            qm_ball_mul_double(b, qm_ball_max(rate, qm_ball_exact(b->h->eps2)), in_double(a->rho));
     }
     free(p);
     return rate;
 }
 
-/* theta <- theta (1 - decay) - factor u, the norm of u limited and clipped; after: a last factor. */
-static void write_back(const struct side *a, struct qm_pair alpha, double clip, double after,
-                       int limits, const struct qm_pair *u)
+/* theta <- theta (1 - decay) - rate u, rate the step size alpha with limiter (where limits) and
+ * clipping, times `after`. */
+static void write_back(const struct scalars *a, struct qm_ball alpha, double clip, double after,
+                       int limits, const struct qm_ball *u)
 {
     const struct qm_bound_step *b = a->b;
-    struct qm_pair norm = qm_pair_norm(b, u, a->n, 1), by = limits ? limit(a, &norm) : one;
-    struct qm_pair counted = a->is_026 ? norm : qm_pair_wide_mul(b, norm, by);
-    struct qm_pair denom = qm_pair_wide_over(b, counted, wide(sqrt((double)a->n) * clip));
-    denom = qm_pair_max(denom, one);
-    struct qm_pair rate = qm_pair_wide_mul(b, qm_pair_wide_over(b, alpha, denom), by);
-    struct qm_pair decay = b->h->scale_weight_decay ? alpha : wide(a->rho);
-    rate = qm_pair_float(qm_pair_wide_mul(b, rate, wide(after)));
+    struct qm_ball norm = qm_ball_norm(b, u, a->n, 1), by = limits ? limit(a, &norm) : one;
+    struct qm_ball counted = a->is_026 ? norm : qm_ball_mul_double(b, norm, by);
+    struct qm_ball denom = qm_ball_div_double(b, counted, in_double(sqrt((double)a->n) * clip));
+    denom = qm_ball_max(denom, one);
+    struct qm_ball rate = qm_ball_mul_double(b, qm_ball_div_double(b, alpha, denom), by);
+    struct qm_ball decay = b->h->scale_weight_decay ? alpha : in_double(a->rho);
+    rate = qm_ball_float32(qm_ball_mul_double(b, rate, in_double(after)));
     decay.x = 1.0 - b->h->weight_decay * decay.x;
     decay.e = b->h->weight_decay * decay.e;
-    decay = qm_pair_float(decay);
+    decay = qm_ball_float32(decay);
     for (int64_t i = 0; i < a->n; i++) {
-        struct qm_pair step = by.x == 0.0 ? by : qm_pair_mul(rate, u[i]);
-        struct qm_pair p = qm_pair_mul(qm_pair_exact(b->p[i]), decay);
-        p = qm_pair_add(p, qm_pair_negated(step));
+        struct qm_ball step = by.x == 0.0 ? by : qm_ball_mul(rate, u[i]);
+        struct qm_ball p = qm_ball_mul(qm_ball_exact(b->p[i]), decay);
+        p = qm_ball_add(p, qm_ball_negated(step));
         b->e_p[i] = p.e;
         if (a->own || a->is_cuda || qm_bound_reads_back(b))
             b->p_want[i] = p.x;
     }
 }
 
-/* ---- Adafactor and CAME -------------------------------------------------------------------------- */
+/* ---- Adafactor and CAME ---------------------------------------------------------------------- */
 
-/* The clipped direction u enters the momentum, what that misses the confidence.  x: room. */
-static void confide(const struct side *a, struct qm_pair *u, struct qm_pair *x, struct qm_pair *r,
-                    struct qm_pair *c)
+/* CAME: the clipped direction u enters the momentum, (u - M)^2 the second pair of factors; then
+ * u <- M / sqrt(V of the residuals).  x, r, c: work space. */
+static void came_update(const struct scalars *a, struct qm_ball *u, struct qm_ball *x,
+                        struct qm_ball *r, struct qm_ball *c)
 {
     const struct qm_bound_step *b = a->b;
-    struct qm_pair clip = qm_pair_norm(b, u, a->n, 1);
-    clip = qm_pair_wide_over(b, clip, wide(sqrt((double)a->n) * b->h->clip));
-    clip = qm_pair_float(qm_pair_max(clip, one));
+    struct qm_ball clip = qm_ball_norm(b, u, a->n, 1);
+    clip = qm_ball_div_double(b, clip, in_double(sqrt((double)a->n) * b->h->clip));
+    clip = qm_ball_float32(qm_ball_max(clip, one));
     for (int64_t i = 0; i < a->n; i++) {
-        struct qm_pair step = qm_pair_over(&b->reorder, u[i], clip), off;
-        struct qm_pair seen = a->is_cuda && !isfinite(step.x) ? qm_pair_exact(0.0) : step;
-        u[i] = fresh(a, M, i, moment(a, qm_old(b, M, i), seen), a->is_cuda);
-        if (a->is_cuda) /* encoded before the residual is taken */
-            u[i] = qm_found(b, M, i, u[i]);
-        off = qm_pair_add(step, qm_pair_negated(u[i]));
-        x[i] = qm_pair_add(qm_pair_mul(off, off), qm_pair_scalar(b->h->eps));
+        struct qm_ball step = qm_ball_div(&b->reorder, u[i], clip), off;
+        struct qm_ball seen = a->is_cuda && !isfinite(step.x) ? qm_ball_exact(0.0) : step;
+        u[i] = set_state(a, M, i, average_moment(a, qm_bound_old(b, M, i), seen), a->is_cuda);
+        if (a->is_cuda) /* the momentum is encoded before the residual is taken */
+            u[i] = qm_bound_stored(b, M, i, u[i]);
+        off = qm_ball_add(step, qm_ball_negated(u[i]));
+        x[i] = qm_ball_add(qm_ball_mul(off, off), qm_ball_scalar(b->h->eps));
     }
     factor_states(a, x, 0.0, 1.0 - b->h->beta3, CONF_R, CONF_C, r, c);
     for (int64_t i = 0; i < a->n; i++)
-        u[i] = qm_found(b, M, i, u[i]);
-    find(a, CONF_R, a->m.batch * a->m.rows, r);
-    find(a, CONF_C, a->m.batch * a->m.cols, c);
+        u[i] = qm_bound_stored(b, M, i, u[i]);
+    use_stored(a, CONF_R, a->m.batch * a->m.rows, r);
+    use_stored(a, CONF_C, a->m.batch * a->m.cols, c);
     divide(a, r, c, is_plain(a, CONF_R) ? TORCH_CLAMPED : a->is_cuda ? KERNEL : TORCH, u);
 }
 
-static void unfactored(const struct side *a, struct qm_pair *x)
+/* x <- sqrt(V) of vectors. */
+static void unfactored(const struct scalars *a, struct qm_ball *x)
 {
     int bare = is_plain(a, V);
     double floor = a->is_cuda ? fmax(a->eps_sq, 0x1p-53) : a->eps_sq;
-    struct qm_pair e = qm_pair_scalar(a->is_026 && !bare ? a->eps1 : 0.0);
+    struct qm_ball e = qm_ball_scalar(a->is_026 && !bare ? a->eps1 : 0.0);
     for (int64_t i = 0; i < a->n; i++) {
-        struct qm_pair g = gradient(a, i, 0), v = qm_pair_add(qm_pair_mul(g, g), e);
-        v = fresh(a, V, i, square(a, V, a->weight, qm_old(a->b, V, i), v),
-                  floors(a, V) || (a->is_026 && bare));
-        v = qm_pair_max(qm_found(a->b, V, i, v), qm_pair_exact(floor));
-        x[i] = qm_pair_wide_root(a->b, v);
+        struct qm_ball g = gradient(a, i, 0), v = qm_ball_add(qm_ball_mul(g, g), e);
+        v = set_state(a, V, i, average_square(a, V, a->weight, qm_bound_old(a->b, V, i), v),
+                      has_floor(a, V) || (a->is_026 && bare));
+        v = qm_ball_max(qm_bound_stored(a->b, V, i, v), qm_ball_exact(floor));
+        x[i] = qm_ball_sqrt_double(a->b, v);
     }
 }
 
-static qm_status plain_step(const struct side *a)
+static qm_status plain_step(const struct scalars *a)
 {
     const struct qm_bound_step *b = a->b;
     int64_t n = a->n;
-    struct qm_pair *u = qm_pairs(4 * n + 2), *x = u + n, *r = x + n, *c = r + n + 1;
+    struct qm_ball *u = qm_balls(4 * n + 2), *x = u + n, *r = x + n, *c = r + n + 1;
     double clip = a->is_came && !b->h->clip_twice ? 1e9 : b->h->clip;
     if (!u)
         return QM_NO_MEMORY;
     for (int64_t i = 0; i < n; i++) {
-        struct qm_pair g = gradient(a, i, 0);
+        struct qm_ball g = gradient(a, i, 0);
         u[i] = gradient(a, i, a->is_cuda && a->is_026 && !a->is_came);
         if (a->has_m && !a->is_came) {
-            u[i] = moment(a, qm_old(b, M, i), gradient(a, i, a->is_cuda));
-            u[i] = qm_found(b, M, i, fresh(a, M, i, u[i], 0));
+            u[i] = average_moment(a, qm_bound_old(b, M, i), gradient(a, i, a->is_cuda));
+            u[i] = qm_bound_stored(b, M, i, set_state(a, M, i, u[i], 0));
         }
-        x[i] = qm_pair_mul(g, g);
+        x[i] = qm_ball_mul(g, g);
     }
     if (a->is_factored) {
         factor_states(a, x, a->is_026 ? a->eps1 : 0.0, a->weight, R, C, r, c);
         if (!a->is_came || a->is_cuda) {
-            find(a, R, a->m.batch * a->m.rows, r);
-            find(a, C, a->m.batch * a->m.cols, c);
+            use_stored(a, R, a->m.batch * a->m.rows, r);
+            use_stored(a, C, a->m.batch * a->m.cols, c);
         }
         divide(a, r, c, a->is_cuda && !a->is_came ? KERNEL : TORCH, u);
         if (a->is_came)
-            confide(a, u, x, r, c);
+            came_update(a, u, x, r, c);
     } else {
         unfactored(a, x);
         for (int64_t i = 0; i < n; i++)
-            u[i] = qm_pair_float(qm_pair_wide_over(b, u[i], x[i]));
+            u[i] = qm_ball_float32(qm_ball_div_double(b, u[i], x[i]));
     }
-    write_back(a, qm_pair_wide_mul(b, rate_of(a), wide(a->correction)), clip, 1.0, b->h->limiter,
-               u);
+    write_back(a, qm_ball_mul_double(b, rate_of(a), in_double(a->correction)), clip, 1.0,
+               b->h->limiter, u);
     free(u);
     return QM_OK;
 }
 
-/* ---- APOLLO ---------------------------------------------------------------------------------------- */
+/* ---- APOLLO ---------------------------------------------------------------------------------- */
 
-/* A projected step: low is rows x cols, its channels its rows (right) or columns. */
-struct low {
+/* A projected step: G P is rows x cols, its channels are its rows (right) or columns.  starts: V
+ * starts again. */
+struct projected {
     int right, starts;
     int64_t rank, rows, cols, n, channels;
     double eps;
-    struct qm_pair *x, *v, *w, *r, *c;
+    struct qm_ball *x, *v, *w, *r, *c;
 };
 
-static void project(const struct side *a, const struct low *l, const double *p)
+static void project(const struct scalars *a, const struct projected *l, const double *p)
 {
     int64_t rows = a->m.rows, cols = a->m.cols, inner = l->right ? cols : rows;
     for (int64_t i = 0; i < l->rows; i++)
         for (int64_t j = 0; j < l->cols; j++) {
-            struct qm_pair sum = {0.0, 0.0};
+            struct qm_ball sum = {0.0, 0.0};
             double size = 0.0;
             for (int64_t k = 0; k < inner; k++) {
                 double g =
@@ -290,14 +304,14 @@ static void project(const struct side *a, const struct low *l, const double *p)
                 size += fabs(term);
             }
             sum.e = 0x1p-52 * (double)inner * size;
-            if (a->b->reorder.tree > 0) /* one at a time, the products rounded */
+            if (a->b->reorder.tree > 0) /* products and every partial sum are rounded */
                 sum.e += (double)(inner + 1) * QM_U * size;
-            l->x[i * l->cols + j] = qm_pair_float(sum);
+            l->x[i * l->cols + j] = qm_ball_float32(sum);
         }
 }
 
-/* Row and column averages of squares; each product and sum in float32. */
-static void low_factors(const struct side *a, const struct low *l)
+/* Averages of squares of rows and columns; every product and sum in float32. */
+static void low_factors(const struct scalars *a, const struct projected *l)
 {
     const struct qm_bound_step *b = a->b;
     double e = a->is_026 ? l->eps : 0.0, w = a->weight, keep = 1.0 - w;
@@ -305,47 +319,47 @@ static void low_factors(const struct side *a, const struct low *l)
         w = a->is_026 ? w : 1.0;
         keep = 0.0;
     }
-    struct qm_pair by = qm_pair_scalar(w), old = qm_pair_scalar(keep);
+    struct qm_ball by = qm_ball_scalar(w), old = qm_ball_scalar(keep);
     for (int axis = 0; axis < 2; axis++) {
         int64_t count = axis ? l->cols : l->rows, inner = axis ? l->rows : l->cols;
-        struct qm_pair *to = axis ? l->c : l->r;
+        struct qm_ball *to = axis ? l->c : l->r;
         for (int64_t i = 0; i < count; i++) {
-            struct qm_pair n =
-                qm_pair_norm(b, axis ? l->x + i : l->x + i * l->cols, inner, axis ? l->cols : 1);
-            struct qm_pair s = qm_pair_wide_mul(b, n, n);
-            s = qm_pair_wide_over(b, s, qm_pair_exact((double)inner));
-            s = qm_pair_float((struct qm_pair){s.x + e, s.e + 0x1p-52 * (s.x + e)});
-            s = qm_pair_add(qm_pair_mul(old, qm_old(b, axis ? C : R, i)), qm_pair_mul(by, s));
-            to[i] = qm_found(b, axis ? C : R, i, fresh(a, axis ? C : R, i, s, 0));
+            struct qm_ball n =
+                qm_ball_norm(b, axis ? l->x + i : l->x + i * l->cols, inner, axis ? l->cols : 1);
+            struct qm_ball s = qm_ball_mul_double(b, n, n);
+            s = qm_ball_div_double(b, s, qm_ball_exact((double)inner));
+            s = qm_ball_float32((struct qm_ball){s.x + e, s.e + 0x1p-52 * (s.x + e)});
+            s = qm_ball_add(qm_ball_mul(old, qm_bound_old(b, axis ? C : R, i)), qm_ball_mul(by, s));
+            to[i] = qm_bound_stored(b, axis ? C : R, i, set_state(a, axis ? C : R, i, s, 0));
         }
     }
 }
 
-/* The second moment of every element, as the parameter's part finds it, in double. */
-static void second_moment(const struct side *a, const struct low *l)
+/* V of every element, from the states that the update of the parameter reads, in double. */
+static void second_moment(const struct scalars *a, const struct projected *l)
 {
     const struct qm_bound_step *b = a->b;
-    struct qm_pair e = qm_pair_scalar(a->is_026 ? l->eps : 0.0), mean;
-    struct qm_pair first = qm_pair_scalar(a->is_026 ? a->weight : 1.0);
+    struct qm_ball e = qm_ball_scalar(a->is_026 ? l->eps : 0.0), mean;
+    struct qm_ball first = qm_ball_scalar(a->is_026 ? a->weight : 1.0);
     if (b->h->factored) {
         low_factors(a, l);
-        mean = qm_pair_max(qm_pair_mean(b, l->r, l->rows, 1), qm_pair_exact(l->eps));
+        mean = qm_ball_max(qm_ball_mean(b, l->r, l->rows, 1), qm_ball_exact(l->eps));
         for (int64_t i = 0; i < l->n; i++)
-            l->v[i] = qm_pair_wide_over(
-                b, qm_pair_wide_mul(b, l->r[i / l->cols], l->c[i % l->cols]), mean);
+            l->v[i] = qm_ball_div_double(
+                b, qm_ball_mul_double(b, l->r[i / l->cols], l->c[i % l->cols]), mean);
         return;
     }
     for (int64_t i = 0; i < l->n; i++) {
-        struct qm_pair s = qm_pair_mul(l->x[i], l->x[i]);
-        s = l->starts ? qm_pair_max(qm_pair_mul(first, s), tiny)
-                      : square(a, V, a->weight, qm_old(b, V, i), qm_pair_add(s, e));
-        s = qm_found(b, V, i, fresh(a, V, i, s, l->starts || floors(a, V)));
-        l->v[i] = a->is_cuda ? qm_pair_max(s, qm_pair_exact(0x1p-53)) : s;
+        struct qm_ball s = qm_ball_mul(l->x[i], l->x[i]);
+        s = l->starts ? qm_ball_max(qm_ball_mul(first, s), tiny)
+                      : average_square(a, V, a->weight, qm_bound_old(b, V, i), qm_ball_add(s, e));
+        s = qm_bound_stored(b, V, i, set_state(a, V, i, s, l->starts || has_floor(a, V)));
+        l->v[i] = a->is_cuda ? qm_ball_max(s, qm_ball_exact(0x1p-53)) : s;
     }
 }
 
-/* |adapted| / (|x| + 1e-8) of channel k, or of everything. */
-static struct qm_pair channel_factor(const struct side *a, const struct low *l, int64_t k)
+/* |adapted| / (|x| + 1e-8) of channel k, or of the whole tensor (tensor_scale). */
+static struct qm_ball channel_factor(const struct scalars *a, const struct projected *l, int64_t k)
 {
     const struct qm_bound_step *b = a->b;
     int64_t from = l->right ? k * l->cols : k, step = l->right ? 1 : l->cols;
@@ -355,32 +369,34 @@ static struct qm_pair channel_factor(const struct side *a, const struct low *l, 
         step = 1;
         n = l->n;
     }
-    struct qm_pair plain = qm_pair_norm(b, l->x + from, n, step), by;
+    struct qm_ball plain = qm_ball_norm(b, l->x + from, n, step), by;
     plain.x += 1e-8;
-    by = qm_pair_wide_over(b, qm_pair_norm(b, l->w + from, n, step), qm_pair_loose(b, plain));
+    by = qm_ball_div_double(b, qm_ball_norm(b, l->w + from, n, step),
+                            qm_ball_round_double(b, plain));
     double front = b->h->scale_front ? sqrt(b->h->scale) : 1.0;
-    return qm_pair_wide_mul(b, by, wide(a->correction * front));
+    return qm_ball_mul_double(b, by, in_double(a->correction * front));
 }
 
-static void adapt(const struct side *a, const struct low *l)
+/* w <- M / (sqrt(V) + eps). */
+static void adapt_moments(const struct scalars *a, const struct projected *l)
 {
     const struct qm_bound_step *b = a->b;
     for (int64_t i = 0; i < l->n; i++) {
-        struct qm_pair m = l->x[i], den = qm_pair_wide_root(b, l->v[i]);
+        struct qm_ball m = l->x[i], den = qm_ball_sqrt_double(b, l->v[i]);
         if (a->has_m) {
-            m = moment(a, qm_pair_exact(a->is_026 ? b->slot[M][i] : 0.0), m);
-            m = qm_found(b, M, i, fresh(a, M, i, m, 0));
+            m = average_moment(a, qm_ball_exact(a->is_026 ? b->slot[M][i] : 0.0), m);
+            m = qm_bound_stored(b, M, i, set_state(a, M, i, m, 0));
         }
         den.x += b->h->eps;
-        l->w[i] = qm_pair_wide_over(b, m, qm_pair_loose(b, den));
+        l->w[i] = qm_ball_div_double(b, m, qm_ball_round_double(b, den));
     }
 }
 
-static qm_status apollo_step(const struct side *a)
+static qm_status apollo_step(const struct scalars *a)
 {
     const struct qm_bound_step *b = a->b;
     const struct qm_oracle_hyper *h = b->h;
-    struct low l = {.right = a->m.rows >= a->m.cols, .rank = (int64_t)h->rank};
+    struct projected l = {.right = a->m.rows >= a->m.cols, .rank = (int64_t)h->rank};
     int64_t gap = fabs(h->gap) >= 1.0 ? (int64_t)fabs(h->gap) : 1;
     l.rows = l.right ? a->m.rows : l.rank;
     l.cols = l.right ? l.rank : a->m.cols;
@@ -390,7 +406,7 @@ static qm_status apollo_step(const struct side *a)
     l.starts = a->t == 1.0 || (!a->is_026 && (b->t - 1) % gap == 0);
     int64_t n_p = l.rank * (l.right ? a->m.cols : a->m.rows);
     double *p = malloc(sizeof *p * (size_t)(n_p + 1));
-    struct qm_pair *u = qm_pairs(a->n + 3 * l.n + l.rows + l.cols + l.channels), *factor;
+    struct qm_ball *u = qm_balls(a->n + 3 * l.n + l.rows + l.cols + l.channels), *factor;
     if (!u || !p) {
         free(u);
         free(p);
@@ -408,20 +424,22 @@ static qm_status apollo_step(const struct side *a)
         qm_adafactor8_matrix(b->tensor, (b->t - 1) / gap, l.rank, n_p, p);
     project(a, &l, p);
     second_moment(a, &l);
-    adapt(a, &l);
+    adapt_moments(a, &l);
     for (int64_t k = 0; k < l.channels; k++)
         factor[k] = channel_factor(a, &l, k);
     for (int64_t i = 0; i < a->n; i++)
-        u[i] = qm_pair_float(qm_pair_wide_mul(b, factor[l.right ? i / a->m.cols : i % a->m.cols],
-                                              gradient(a, i, a->is_026 || a->is_cuda)));
+        u[i] =
+            qm_ball_float32(qm_ball_mul_double(b, factor[l.right ? i / a->m.cols : i % a->m.cols],
+                                               gradient(a, i, a->is_026 || a->is_cuda)));
     write_back(a, rate_of(a), h->clip, h->scale_front ? 1.0 : sqrt(h->scale), 1, u);
     free(u);
     free(p);
     return QM_OK;
 }
 
-/* ---- both releases --------------------------------------------------------------------------------- */
+/* ---- both releases --------------------------------------------------------------------------- */
 
+/* Adam's bias correction where lr is given; 1 with relative_step. */
 static double correction(const struct qm_bound_step *b)
 {
     const struct qm_oracle_hyper *h = b->h;
@@ -438,7 +456,7 @@ static qm_status bound(const struct qm_bound_step *b, int is_026)
 {
     const struct qm_oracle_hyper *h = b->h;
     int rank = b->shape->rank;
-    struct side a = {.b = b, .is_026 = is_026, .t = (double)b->t, .n = b->n};
+    struct scalars a = {.b = b, .is_026 = is_026, .t = (double)b->t, .n = b->n};
     a.is_cuda = !!(b->order & QM_ORDER_cuda);
     a.has_m = h->beta1 >= 0.0;
     a.is_apollo = h->rank > 0.0 && rank >= 2;

@@ -1,115 +1,121 @@
-/* bound_adam.c - the error bound of AdamW, Adam and AdamW with late decay in every order. */
+/* bound_adam.c - The error bound of Adam, AdamW and AdamW with late decay, in every order. */
 #include "oracle/bound/bound.h"
 
-/* The fresh moments err by about
- *   |dm| <= u (2 |beta1 m| + 2 |(1-beta1) g| + |m'|),  |dv| <= u (2 beta2 v + 3 (1-beta2) g^2 + v')
- * and by lerp 2 u w |g - m| instead; then with mhat = m'/bc1 and den = sqrt(v'/bc2) + eps
- *   |d update| / update <= dm/|m'| + dv/(2 v') sqrt(vhat)/den + (errors of lr, bc1, bc2) + 5 u
- * and |dp'| <= |d update| + 2 u |p| + u |p'|.  What is evaluated below are these sums without
- * first-order approximations, around the oracle's own moments. */
-static struct qm_pair update(const struct qm_bound_adam *s, struct qm_pair m, struct qm_pair top)
+/* To first order the errors of the new moments m' and v' are
+ *   |dm| <= u (2 |beta1 m| + 2 |(1 - beta1) g| + |m'|),
+ *   |dv| <= u (2 beta2 v + 3 (1 - beta2) g^2 + v'),
+ * with 2 u w |g - m| in place of the products where a moment is a lerp of weight w.  With
+ * mhat = m' / bc1 and den = sqrt(v' / bc2) + eps,
+ *   |d update| / |update| <= |dm| / |m'| + |dv| / (2 v') sqrt(vhat) / den + 5 u
+ *                            + (relative errors of lr, bc1, bc2)
+ * and |dp'| <= |d update| + 2 u |p| + u |p'|.  The code below evaluates these sums without the
+ * first-order approximation, around the oracle's moments.
+ *
+ * update returns the term that is subtracted from the parameter (QM_ORDER_fused: before its factor
+ * lr); top: v', or its running maximum with amsgrad. */
+static struct qm_ball update(const struct qm_adam_scalars *s, struct qm_ball m, struct qm_ball top)
 {
     const struct qm_reorder *o = &s->b->reorder;
     if (s->bnb)
-        return qm_pair_mul(s->lr_over_bc1,
-                           qm_pair_over(o, m, qm_pair_add(qm_pair_root(o, top), s->eps)));
-    struct qm_pair root = s->flash ? qm_pair_root(o, qm_pair_over(o, top, s->bc2))
-                                   : qm_pair_over(o, qm_pair_root(o, top), s->root_bc2);
-    struct qm_pair den = qm_pair_add(root, s->eps);
+        return qm_ball_mul(s->lr_over_bc1,
+                           qm_ball_div(o, m, qm_ball_add(qm_ball_sqrt(o, top), s->eps)));
+    struct qm_ball root = s->flash ? qm_ball_sqrt(o, qm_ball_div(o, top, s->bc2))
+                                   : qm_ball_div(o, qm_ball_sqrt(o, top), s->root_bc2);
+    struct qm_ball den = qm_ball_add(root, s->eps);
     if (s->fused)
-        return qm_pair_over(o, m, qm_pair_mul(den, s->bc1));
-    return s->torchao ? qm_pair_over(o, qm_pair_mul(s->lr, qm_pair_over(o, m, s->bc1)), den)
-                      : qm_pair_over(o, qm_pair_mul(s->lr_over_bc1, m), den);
+        return qm_ball_div(o, m, qm_ball_mul(den, s->bc1));
+    return s->torchao ? qm_ball_div(o, qm_ball_mul(s->lr, qm_ball_div(o, m, s->bc1)), den)
+                      : qm_ball_div(o, qm_ball_mul(s->lr_over_bc1, m), den);
 }
 
-struct qm_pair qm_bound_adam_param(const struct qm_bound_adam *s, struct qm_pair p,
-                                   struct qm_pair m, struct qm_pair v)
+struct qm_ball qm_bound_adam_param(const struct qm_adam_scalars *s, struct qm_ball p,
+                                   struct qm_ball m, struct qm_ball v)
 {
-    struct qm_pair step = update(s, m, v);
+    struct qm_ball step = update(s, m, v);
     if (s->after)
-        return qm_pair_mul(qm_pair_add(p, qm_pair_negated(step)), s->decay);
+        return qm_ball_mul(qm_ball_add(p, qm_ball_negated(step)), s->decay);
     if (s->fused)
-        step = qm_pair_mul(s->lr, qm_pair_add(step, qm_pair_mul(s->wd, p)));
+        step = qm_ball_mul(s->lr, qm_ball_add(step, qm_ball_mul(s->wd, p)));
     else if (!s->coupled && s->torchao && !s->flash)
-        p = qm_pair_add(p, qm_pair_negated(qm_pair_mul(s->lr_wd, p)));
+        p = qm_ball_add(p, qm_ball_negated(qm_ball_mul(s->lr_wd, p)));
     else if (!s->coupled)
-        p = qm_pair_mul(p, s->decay);
-    return qm_pair_add(p, qm_pair_negated(step));
+        p = qm_ball_mul(p, s->decay);
+    return qm_ball_add(p, qm_ball_negated(step));
 }
 
-static void element(const void *scalars, struct qm_bound_at *at)
+static void element(const void *scalars, struct qm_bound_element *at)
 {
-    const struct qm_bound_adam *s = scalars;
+    const struct qm_adam_scalars *s = scalars;
     const struct qm_oracle_hyper *h = s->b->h;
-    struct qm_pair p = qm_pair_exact(at->p), g = qm_pair_exact(at->g);
+    struct qm_ball p = qm_ball_exact(at->p), g = qm_ball_exact(at->g);
     if (h->maximize && !s->after)
-        g = qm_pair_negated(g);
+        g = qm_ball_negated(g);
     if (s->after)
-        g = qm_pair_mul(qm_pair_scalar(h->gnorm_scale != 0.0 ? h->gnorm_scale : 1.0), g);
-    if (s->after && !isfinite(at->g)) { /* nothing happens */
+        g = qm_ball_mul(qm_ball_scalar(h->gnorm_scale != 0.0 ? h->gnorm_scale : 1.0), g);
+    if (s->after && !isfinite(at->g)) { /* the parameter and the zero moments are exact */
         at->e_p = at->e[0] = at->e[1] = 0.0;
         return;
     }
-    if (s->coupled && s->torchao && !isfinite(at->p)) { /* it adds 0 p even without decay: NaN */
+    if (s->coupled && s->torchao && !isfinite(at->p)) { /* the source adds 0 p: NaN */
         at->e_p = at->e[0] = at->e[1] = at->e[2] = HUGE_VAL;
         return;
     }
     if (s->coupled && h->weight_decay != 0.0)
-        g = qm_pair_add(g, qm_pair_mul(s->wd, p));
-    struct qm_pair m = qm_bound_average(&s->m, qm_pair_exact(at->slot[0]), g);
-    struct qm_pair v = qm_bound_square(s->b, &s->v, qm_pair_exact(at->slot[1]), g);
+        g = qm_ball_add(g, qm_ball_mul(s->wd, p));
+    struct qm_ball m = qm_bound_average(&s->m, qm_ball_exact(at->slot[0]), g);
+    struct qm_ball v = qm_bound_square(s->b, &s->v, qm_ball_exact(at->slot[1]), g);
     m.x = at->want[0];
     v.x = at->want[1];
     at->e[0] = m.e;
     at->e[1] = v.e;
-    if (h->amsgrad) { /* a maximum errs by what its argument does, or not where that is smaller */
-        v = (struct qm_pair){at->want[2], v.x + v.e <= at->slot[2] ? 0.0 : v.e};
+    if (h->amsgrad) { /* the maximum has the error of its selected operand; the old one is exact */
+        v = (struct qm_ball){at->want[2], v.x + v.e <= at->slot[2] ? 0.0 : v.e};
         at->e[2] = v.e;
     }
     at->e_p = qm_bound_adam_param(s, p, m, v).e;
 }
 
-/* x formed in double of a number that errs by e there. */
-static struct qm_pair host(double x, double e)
+/* A scalar x formed in double with error e there, then rounded to float32. */
+static struct qm_ball host(double x, double e)
 {
-    return qm_is_float(x) ? qm_pair_exact(x) : qm_pair_rounded(x, e, QM_ETA);
+    return qm_is_float(x) ? qm_ball_exact(x) : qm_ball_rounded(x, e, QM_ETA);
 }
 
-/* Scalars in float32: those of bitsandbytes' kernels. */
-static void in_float(struct qm_bound_adam *s)
+/* QM_ORDER_cuda: the scalars of bitsandbytes' kernels, formed in float32. */
+static void in_float(struct qm_adam_scalars *s)
 {
     const struct qm_reorder *o = &s->b->reorder;
-    s->root_bc2 = qm_pair_root(o, s->bc2);
-    s->eps = qm_pair_mul(s->root_bc2, s->eps);
-    s->lr_over_bc1 = qm_pair_over(o, qm_pair_mul(s->lr, s->root_bc2), s->bc1);
+    s->root_bc2 = qm_ball_sqrt(o, s->bc2);
+    s->eps = qm_ball_mul(s->root_bc2, s->eps);
+    s->lr_over_bc1 = qm_ball_div(o, qm_ball_mul(s->lr, s->root_bc2), s->bc1);
 }
 
-struct qm_bound_adam qm_bound_adam_open(const struct qm_bound_step *b, int coupled, int after)
+struct qm_adam_scalars qm_adam_scalars_of(const struct qm_bound_step *b, int coupled, int after)
 {
     const struct qm_oracle_hyper *h = b->h;
-    struct qm_bound_adam s = {.b = b,
-                              .coupled = coupled,
-                              .after = after,
-                              .torchao = !!(b->order & QM_ORDER_torchao),
-                              .fused = !!(b->order & QM_ORDER_fused),
-                              .flash = !!(b->order & QM_ORDER_flash),
-                              .bnb = !!(b->order & QM_ORDER_bnb)};
+    struct qm_adam_scalars s = {.b = b,
+                                .coupled = coupled,
+                                .after = after,
+                                .torchao = !!(b->order & QM_ORDER_torchao),
+                                .fused = !!(b->order & QM_ORDER_fused),
+                                .flash = !!(b->order & QM_ORDER_flash),
+                                .bnb = !!(b->order & QM_ORDER_bnb)};
     s.m = qm_bound_beta(b, h->beta1, !!(b->order & QM_ORDER_lerp_m));
     s.v = qm_bound_beta(b, h->beta2, !!(b->order & QM_ORDER_lerp_v));
     s.bc1 = qm_bound_correction(b, h->beta1);
     s.bc2 = qm_bound_correction(b, h->beta2);
     double r = sqrt(s.bc2.x), e_r = 0.5 * s.bc2.e / r, step = h->lr / s.bc1.x;
-    s.root_bc2 = s.torchao || s.fused || qm_is_float(r) ? qm_pair_root(&b->reorder, s.bc2)
-                                                        : qm_pair_rounded(r, e_r, 0.0);
-    s.eps = s.bnb ? host(h->eps * r, h->eps * e_r) : qm_pair_scalar(h->eps);
+    s.root_bc2 = s.torchao || s.fused || qm_is_float(r) ? qm_ball_sqrt(&b->reorder, s.bc2)
+                                                        : qm_ball_rounded(r, e_r, 0.0);
+    s.eps = s.bnb ? host(h->eps * r, h->eps * e_r) : qm_ball_scalar(h->eps);
     s.lr_over_bc1 =
         host(s.bnb ? step * r : step, step * s.bc1.e / s.bc1.x + (s.bnb ? step * e_r : 0.0));
-    s.lr = qm_pair_scalar(h->lr);
-    s.wd = qm_pair_scalar(h->weight_decay);
-    s.decay = qm_bound_less(b, qm_bound_rate(h), h->weight_decay);
-    s.lr_wd = qm_pair_mul(s.lr, s.wd);
+    s.lr = qm_ball_scalar(h->lr);
+    s.wd = qm_ball_scalar(h->weight_decay);
+    s.decay = qm_bound_one_minus(b, qm_bound_decay_rate(h), h->weight_decay);
+    s.lr_wd = qm_ball_mul(s.lr, s.wd);
     if (b->order & QM_ORDER_cuda) {
-        s.eps = qm_pair_scalar(h->eps);
+        s.eps = qm_ball_scalar(h->eps);
         in_float(&s);
     }
     return s;
@@ -117,8 +123,8 @@ struct qm_bound_adam qm_bound_adam_open(const struct qm_bound_step *b, int coupl
 
 static qm_status bound(const struct qm_bound_step *b, int coupled, int after)
 {
-    struct qm_bound_adam s = qm_bound_adam_open(b, coupled, after);
-    qm_bound_each(b, b->h->amsgrad ? 3 : 2, &s, element);
+    struct qm_adam_scalars s = qm_adam_scalars_of(b, coupled, after);
+    qm_bound_elements(b, b->h->amsgrad ? 3 : 2, &s, element);
     return QM_OK;
 }
 

@@ -1,29 +1,29 @@
-/* bound_lion.c - the error bound of Lion in every order. */
+/* bound_lion.c - The error bound of Lion in every order. */
 #include "oracle/bound/bound.h"
 
-/* One step's scalars. */
+/* The scalars of one step. */
 struct lion {
-    int turned; /* the gradient's sign */
+    int maximize; /* the gradient's sign is changed */
     struct qm_beta c, m;
-    struct qm_pair decay, lr;
-    const struct qm_grid *between;
+    struct qm_ball decay, lr;
+    const struct qm_float_format *between;
 };
 
-/* theta' = theta d - lr sign(c), c = beta1 m + (1 - beta1) g: where the bound of c reaches 0 the sign
- * may be any of the three. */
-static void element(const void *scalars, struct qm_bound_at *at)
+/* theta' = theta d - lr sign(c), c = beta1 m + (1 - beta1) g, d the decay factor.  Where the ball
+ * of c contains 0, the sign may be -1, 0 or 1. */
+static void element(const void *scalars, struct qm_bound_element *at)
 {
     const struct lion *s = scalars;
-    struct qm_pair g = qm_pair_exact(s->turned ? -at->g : at->g);
-    struct qm_pair old = qm_pair_exact(at->slot[0]), p;
-    p = qm_pair_on(s->between, qm_pair_mul(qm_pair_exact(at->p), s->decay));
-    struct qm_pair c = qm_bound_average(&s->c, old, g), m = qm_bound_average(&s->m, old, g);
+    struct qm_ball g = qm_ball_exact(s->maximize ? -at->g : at->g);
+    struct qm_ball old = qm_ball_exact(at->slot[0]), p;
+    p = qm_ball_round_to(s->between, qm_ball_mul(qm_ball_exact(at->p), s->decay));
+    struct qm_ball c = qm_bound_average(&s->c, old, g), m = qm_bound_average(&s->m, old, g);
     int is_sure = c.e == 0.0 || fabs(c.x) > c.e;
     double sign = c.x > 0.0 ? 1.0 : c.x < 0.0 ? -1.0 : 0.0;
-    struct qm_pair step = is_sure ? qm_pair_mul(qm_pair_exact(sign), s->lr)
-                                  : (struct qm_pair){0.0, s->lr.x + s->lr.e};
+    struct qm_ball step = is_sure ? qm_ball_mul(qm_ball_exact(sign), s->lr)
+                                  : (struct qm_ball){0.0, s->lr.x + s->lr.e};
     at->e[0] = m.e;
-    p = qm_pair_add(p, qm_pair_negated(step));
+    p = qm_ball_add(p, qm_ball_negated(step));
     at->e_p = p.e + (is_sure ? 0.0 : fabs(sign) * s->lr.x);
     if (s->between)
         at->p_want = p.x;
@@ -31,18 +31,18 @@ static void element(const void *scalars, struct qm_bound_at *at)
         at->e_p = HUGE_VAL;
 }
 
-static qm_status bound(const struct qm_bound_step *b, int turned, struct qm_pair decay)
+static qm_status bound(const struct qm_bound_step *b, int maximize, struct qm_ball decay)
 {
     int lerp = !!(b->order & QM_ORDER_lerp_m);
     if (b->order & QM_ORDER_factor)
-        decay = qm_pair_on(b->between, decay);
-    struct lion s = {turned,
+        decay = qm_ball_round_to(b->between, decay);
+    struct lion s = {maximize,
                      qm_bound_beta(b, b->h->beta1, lerp),
                      qm_bound_beta(b, b->h->beta2, lerp),
                      decay,
-                     qm_pair_scalar(b->h->lr),
+                     qm_ball_scalar(b->h->lr),
                      b->between};
-    qm_bound_each(b, 1, &s, element);
+    qm_bound_elements(b, 1, &s, element);
     return QM_OK;
 }
 
@@ -50,10 +50,10 @@ qm_status qm_bound_lion8(const struct qm_bound_step *b)
 {
     const struct qm_oracle_hyper *h = b->h;
     double ratio = h->initial_lr != 0.0 ? h->lr / h->initial_lr : 1.0;
-    return bound(b, h->maximize, qm_bound_less(b, h->weight_decay, ratio));
+    return bound(b, h->maximize, qm_bound_one_minus(b, h->weight_decay, ratio));
 }
 
 qm_status qm_bound_lion(const struct qm_bound_step *b)
 {
-    return bound(b, 0, qm_bound_less(b, b->h->lr, b->h->weight_decay));
+    return bound(b, 0, qm_bound_one_minus(b, b->h->lr, b->h->weight_decay));
 }

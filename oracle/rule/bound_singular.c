@@ -1,48 +1,51 @@
-/* bound_singular.c - whether the rows of a projection are leading singular vectors.
+/* bound_singular.c - Decides whether the vectors of a projection are leading singular vectors.
  *
- * Vectors are not numbers to compare: their signs are free, and so is the basis where singular values
- * meet.  What every right answer has in common is judged.  P is right when its vectors p_i are, up to
- * rounding, those of some matrix G + E with |E| <= h s_1, s_1 >= s_2 ... the singular values of G.
- * With p_i = v_i + d_i, where (G + E)'(G + E) v_i = z_i^2 v_i and |v_i| = 1,
+ * Singular vectors cannot be compared entry by entry: their signs are free, and so is the basis of
+ * the space that belongs to equal singular values.  So a property of all correct answers is tested.
+ * P is correct if its vectors p_i are, up to rounding, leading singular vectors of some matrix
+ * G + E with |E| <= h s_1, where s_1 >= s_2 >= ... are the singular values of G.  With
+ * p_i = v_i + d_i, where (G + E)'(G + E) v_i = z_i^2 v_i and |v_i| = 1,
  *
  *   |z_i - s_i| <= |E|                            (Weyl)
  *   |G'G p_i - s_i^2 p_i| <= 2 |G| |E| + 3 |E|^2 + |z_i^2 - s_i^2| + s_1^2 |d_i|
- *                         <= (4 h + 4 h^2 + |d_i|) s_1^2          (G'G - s_i^2 is no longer than s_1^2)
+ *                         <= (4 h + 4 h^2 + |d_i|) s_1^2          (because |G'G - s_i^2| <= s_1^2)
  *   |p_i p_j - [i = j]|   <= 2 |d_i| + |d_i|^2
  *
- * whatever lies between neighbouring values.  In return, orthonormal vectors with no residual at the
- * values s_1 ... s_r are leading singular vectors in order; one turned by an angle a towards another
- * has a residual of a |s_i^2 - s_j^2|, of the first order.
+ * for any gaps between the singular values.  Conversely, orthonormal vectors with residual 0 at
+ * s_1 ... s_r are leading singular vectors in order; a vector p_i turned by a small angle a towards
+ * p_j has a residual of a |s_i^2 - s_j^2| to first order.
  *
- * d_i: rounding to float32, u.  h: the sources' matrices come from double here, by way of G'G, whose
- * rounding is within (m + 64 n) 2^-52 |G|_F^2 (n the side of G'G; 64: sweeps of turns), which stands
- * beside the residual.  A side whose sums may be float32 may find its vectors in float32 as well: h is
- * p(m, n) u for a backward stable method, p "a modestly growing function" (LAPACK Users' Guide, 4.9.1),
- * here max(m, n); its vectors are orthonormal to as much.  Values by GSL, of G itself, are off by less
- * than 2^-52 max(m, n) s_1. */
+ * |d_i|: the rounding to float32, u.  h: the rules of this tree compute P in double from G'G, so
+ * h = 0, and the rounding of G'G and of its eigenvectors, (m + n + 64 k) 2^-52 |G|_F^2 (k the side
+ * of G'G; 64 for the sweeps of rotations), is added to the residual.  A judged side whose sums may
+ * be float32 may compute its vectors in float32, too: then h = p(m, n) u, as of a backward stable
+ * method, with p "a modestly growing function" (LAPACK Users' Guide, 4.9.1), here max(m, n), and
+ * the vectors are orthonormal to within that.  The singular values, GSL's of G itself, are off by
+ * less than 2^-52 max(m, n) s_1. */
 #include "oracle/rule/projection.h"
 
 #include <gsl/gsl_errno.h>
 #include <gsl/gsl_linalg.h>
 #include <stdlib.h>
 
-#include "oracle/rule/factored_sums.h"
+#include "oracle/factored_sums.h"
 
 struct vectors {
     const struct qm_projection *q;
     const double *g, *p;
-    int64_t k;                    /* length of each */
-    double residual, orthonormal; /* what is allowed, of the first in units of s_1^2 */
-    gsl_matrix *u, *v;            /* the longer side's vectors, the shorter side's, in columns */
+    int64_t k;                    /* length of a vector */
+    double residual, orthonormal; /* the bounds; that of the residual in units of s_1^2 */
+    gsl_matrix *u, *v; /* singular vectors of the longer and of the shorter side, columns */
     gsl_vector *s;
 };
 
-/* Entry j of vector i as it is judged, and as GSL has it. */
+/* Entry j of vector i of the judged P. */
 static double given(const struct vectors *a, int64_t i, int64_t j)
 {
     return a->p[a->q->right ? i * a->k + j : j * a->q->r + i];
 }
 
+/* Entry j of singular vector i by GSL. */
 static double wanted(const struct vectors *a, int64_t i, int64_t j)
 {
     int shorter = a->q->right == (a->q->m >= a->q->n);
@@ -81,7 +84,8 @@ static qm_status decompose(struct vectors *a)
                : QM_OK;
 }
 
-static void allow(const struct qm_bound_step *b, struct vectors *a)
+/* Sets the bounds of the residual and of orthonormality. */
+static void set_bounds(const struct qm_bound_step *b, struct vectors *a)
 {
     double m = (double)a->q->m, n = (double)a->q->n, most = fmax(m, n);
     double top = gsl_vector_get(a->s, 0), all = qm_norm_of(a->g, b->n, 1), h = 0.0;
@@ -93,7 +97,7 @@ static void allow(const struct qm_bound_step *b, struct vectors *a)
     a->orthonormal = 2.0 * (h + QM_U) * (1.0 + 0x1p-20) + (64.0 * (double)a->k) * 0x1p-52;
 }
 
-/* |G'G p - s^2 p| / s_1^2 of vector i; x, y: room for m + n. */
+/* |G'G p - s^2 p| / s_1^2 of vector i; x, y: work space of m + n numbers each. */
 static double residual(const struct vectors *a, int64_t i, double *x, double *y)
 {
     const struct qm_projection *q = a->q;
@@ -116,7 +120,8 @@ static double residual(const struct vectors *a, int64_t i, double *x, double *y)
     return sqrt(sum);
 }
 
-/* How much of what is allowed vector i takes: its residual, its length, its products with those before. */
+/* The largest ratio to its bound of vector i's residual, of its length minus 1, and of its products
+ * with the vectors before it; at most 1 if the vector is correct, NaN if an entry is NaN. */
 static double share(const struct vectors *a, int64_t i, double *room)
 {
     double most = residual(a, i, room, room + a->q->m + a->q->n) / a->residual;
@@ -130,10 +135,11 @@ static double share(const struct vectors *a, int64_t i, double *room)
     return most;
 }
 
-/* The number that is wanted is GSL's, of the sign that is nearer; the bound is that share's part of
- * the largest distance, so that the furthest entry takes as much of it as the vector does. */
-static void put(const struct qm_bound_step *b, const struct vectors *a, int slot, int64_t i,
-                double taken)
+/* The wanted entries are GSL's, with the sign that is nearer to the judged vector.  The bound of
+ * every entry is the largest distance of an entry divided by `taken` (share): the furthest entry
+ * then uses the fraction of its bound that the whole vector uses. */
+static void set_entries(const struct qm_bound_step *b, const struct vectors *a, int slot, int64_t i,
+                        double taken)
 {
     double product = 0.0, apart = 0.0;
     for (int64_t j = 0; j < a->k; j++)
@@ -148,7 +154,7 @@ static void put(const struct qm_bound_step *b, const struct vectors *a, int slot
     }
 }
 
-qm_status qm_pair_project_singular(const struct qm_bound_step *b, const struct qm_projection *q,
+qm_status qm_ball_project_singular(const struct qm_bound_step *b, const struct qm_projection *q,
                                    int slot)
 {
     struct vectors a = {.q = q, .g = b->g, .p = b->stored[slot], .k = q->right ? q->n : q->m};
@@ -157,9 +163,9 @@ qm_status qm_pair_project_singular(const struct qm_bound_step *b, const struct q
         return qm_fail(QM_NO_MEMORY, "vectors of %lld x %lld", (long long)q->m, (long long)q->n);
     qm_status st = decompose(&a);
     if (st == QM_OK) {
-        allow(b, &a);
+        set_bounds(b, &a);
         for (int64_t i = 0; i < q->r; i++)
-            put(b, &a, slot, i, share(&a, i, room));
+            set_entries(b, &a, slot, i, share(&a, i, room));
     }
     vectors_close(&a);
     free(room);

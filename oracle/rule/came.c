@@ -1,4 +1,4 @@
-/* came.c - CAME in double.
+/* came.c - CAME in double, and its error bound.
  *
  *   s  = g^2 + eps1
  *   r <- beta2 r + (1 - beta2) mean over columns of s,  c likewise over rows
@@ -9,7 +9,7 @@
  *   R <- beta3 R + (1 - beta3) mean over columns of q,  C likewise over rows
  *   theta <- (1 - lambda lr) theta - lr m / sqrt(R C / mean(R));     vectors: - lr m
  *
- * Nothing is corrected for its start at 0.  Slots: m, r, c, v, R, C. */
+ * No average is corrected for its start at 0.  Slots: m, r, c, v (of vectors), R, C. */
 #include "oracle/bound/bound_tensor.h"
 
 #include <stdlib.h>
@@ -60,40 +60,41 @@ static qm_status whole(double *theta, double *const *slot, const double *g,
     return QM_OK;
 }
 
-/* ---- its bound --------------------------------------------------------------------------------- */
+/* ---- its bound ------------------------------------------------------------------------------- */
 
-/* Row and column averages of x in two slots; what follows in the states sees them fresh. */
+/* Averages the row and column means of x into slots `slot` and slot + 1.  row and col get the new
+ * averages before they are stored, which the following states use. */
 static void factors_bound(const struct qm_bound_step *b, const struct qm_matrix_batch *m,
-                          double beta, const struct qm_pair *x, int slot, struct qm_pair *row,
-                          struct qm_pair *col)
+                          double beta, const struct qm_ball *x, int slot, struct qm_ball *row,
+                          struct qm_ball *col)
 {
     struct qm_beta w = qm_bound_beta(b, beta, 0);
-    qm_pair_row_means(b, m, x, row);
-    qm_pair_col_means(b, m, x, col);
-    qm_pair_average_slot(b, slot, &w, m->batch * m->rows, row);
-    qm_pair_average_slot(b, slot + 1, &w, m->batch * m->cols, col);
+    qm_ball_row_means(b, m, x, row);
+    qm_ball_col_means(b, m, x, col);
+    qm_ball_average_slot(b, slot, &w, m->batch * m->rows, row);
+    qm_ball_average_slot(b, slot + 1, &w, m->batch * m->cols, col);
 }
 
-/* The clipped direction. */
+/* u <- the clipped direction; row and col are work space. */
 static void direction_bound(const struct qm_bound_step *b, const struct qm_matrix_batch *m,
-                            struct qm_pair *u, struct qm_pair *row, struct qm_pair *col)
+                            struct qm_ball *u, struct qm_ball *row, struct qm_ball *col)
 {
-    const struct qm_pair one = {1.0, 0.0};
+    const struct qm_ball one = {1.0, 0.0};
     struct qm_beta w = qm_bound_beta(b, b->h->beta2, 0);
     for (int64_t i = 0; i < b->n; i++)
-        u[i] = qm_pair_add(qm_pair_mul(qm_pair_exact(b->g[i]), qm_pair_exact(b->g[i])),
-                           qm_pair_scalar(b->h->eps1));
+        u[i] = qm_ball_add(qm_ball_mul(qm_ball_exact(b->g[i]), qm_ball_exact(b->g[i])),
+                           qm_ball_scalar(b->h->eps1));
     if (b->shape->rank >= 2) {
         factors_bound(b, m, b->h->beta2, u, 1, row, col);
-        qm_pair_factors_rsqrt(b, m, row, col, u);
+        qm_ball_factors_rsqrt(b, m, row, col, u);
     } else {
-        qm_pair_average_slot(b, 3, &w, b->n, u);
+        qm_ball_average_slot(b, 3, &w, b->n, u);
         for (int64_t i = 0; i < b->n; i++)
-            u[i] = qm_pair_over(&b->reorder, one, qm_pair_root(&b->reorder, u[i]));
+            u[i] = qm_ball_div(&b->reorder, one, qm_ball_sqrt(&b->reorder, u[i]));
     }
     for (int64_t i = 0; i < b->n; i++)
-        u[i] = qm_pair_mul(u[i], qm_pair_exact(b->g[i]));
-    qm_pair_clip(b, u, b->n, b->h->clip);
+        u[i] = qm_ball_mul(u[i], qm_ball_exact(b->g[i]));
+    qm_ball_clip(b, u, b->n, b->h->clip);
 }
 
 static qm_status bound(const struct qm_bound_step *b)
@@ -101,32 +102,32 @@ static qm_status bound(const struct qm_bound_step *b)
     const struct qm_oracle_hyper *h = b->h;
     struct qm_matrix_batch m = qm_batch_of(b->shape);
     int64_t n = b->n, rows = m.batch * m.rows, cols = m.batch * m.cols;
-    struct qm_pair *u = qm_pairs(4 * n + 2), *row = u + n, *col = row + n + 1, *avg = col + n + 1;
+    struct qm_ball *u = qm_balls(4 * n + 2), *row = u + n, *col = row + n + 1, *avg = col + n + 1;
     struct qm_beta w = qm_bound_beta(b, h->beta1, 0);
     if (!u)
         return QM_NO_MEMORY;
     direction_bound(b, &m, u, row, col);
     for (int64_t i = 0; i < n; i++) {
-        avg[i] = qm_fresh(b, 0, i, qm_bound_average(&w, qm_old(b, 0, i), u[i]));
-        u[i] = qm_pair_add(u[i], qm_pair_negated(avg[i]));
-        u[i] = qm_pair_add(qm_pair_mul(u[i], u[i]), qm_pair_scalar(h->eps2));
+        avg[i] = qm_bound_set(b, 0, i, qm_bound_average(&w, qm_bound_old(b, 0, i), u[i]));
+        u[i] = qm_ball_add(u[i], qm_ball_negated(avg[i]));
+        u[i] = qm_ball_add(qm_ball_mul(u[i], u[i]), qm_ball_scalar(h->eps2));
     }
     if (b->shape->rank >= 2) {
         factors_bound(b, &m, h->beta3, u, 4, row, col);
         for (int64_t i = 0; i < rows; i++)
-            row[i] = qm_found(b, 4, i, row[i]);
+            row[i] = qm_bound_stored(b, 4, i, row[i]);
         for (int64_t i = 0; i < cols; i++)
-            col[i] = qm_found(b, 5, i, col[i]);
-        qm_pair_factors_rsqrt(b, &m, row, col, u);
+            col[i] = qm_bound_stored(b, 5, i, col[i]);
+        qm_ball_factors_rsqrt(b, &m, row, col, u);
     }
-    struct qm_pair lr = qm_pair_scalar(h->lr), decay = qm_pair_scalar(h->weight_decay * h->lr);
+    struct qm_ball lr = qm_ball_scalar(h->lr), decay = qm_ball_scalar(h->weight_decay * h->lr);
     for (int64_t i = 0; i < n; i++) {
-        struct qm_pair p = qm_pair_exact(b->p[i]), step = qm_found(b, 0, i, avg[i]);
+        struct qm_ball p = qm_ball_exact(b->p[i]), step = qm_bound_stored(b, 0, i, avg[i]);
         if (b->shape->rank >= 2)
-            step = qm_pair_mul(u[i], step);
-        p = qm_pair_on(b->between, qm_pair_add(p, qm_pair_negated(qm_pair_mul(p, decay))));
-        p = qm_pair_add(p, qm_pair_negated(qm_pair_mul(step, lr)));
-        qm_new_param(b, i, p);
+            step = qm_ball_mul(u[i], step);
+        p = qm_ball_round_to(b->between, qm_ball_add(p, qm_ball_negated(qm_ball_mul(p, decay))));
+        p = qm_ball_add(p, qm_ball_negated(qm_ball_mul(step, lr)));
+        qm_bound_new_param(b, i, p);
         if (b->between)
             b->p_want[i] = p.x;
     }

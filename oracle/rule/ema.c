@@ -1,7 +1,8 @@
-/* ema.c - the exponential moving average alone, in double: m <- beta1 m + (1 - beta1) g, or
- * with -g when the objective is maximized.
+/* ema.c - The exponential moving average alone in double, and its error bound.
  *
- * The parameter is not touched: what a quantized state does to an average is seen without an
+ *   m <- beta1 m + (1 - beta1) g        (-g for g where the objective is maximized)
+ *
+ * The parameter is not touched, so the effect of a quantized state on an average is seen without an
  * optimizer around it. */
 #include "oracle/bound/bound.h"
 
@@ -15,17 +16,17 @@ static void step(double *theta, double *const *slot, const double *g, int64_t ro
         m[i] = h->beta1 * m[i] + (1.0 - h->beta1) * (h->maximize ? -g[i] : g[i]);
 }
 
-/* One step's scalars. */
+/* The scalars of one step. */
 struct average {
     int maximize;
     struct qm_beta w;
 };
 
-static void element(const void *scalars, struct qm_bound_at *at)
+static void element(const void *scalars, struct qm_bound_element *at)
 {
     const struct average *s = scalars;
-    struct qm_pair g = qm_pair_exact(s->maximize ? -at->g : at->g);
-    at->e[0] = qm_bound_average(&s->w, qm_pair_exact(at->slot[0]), g).e;
+    struct qm_ball g = qm_ball_exact(s->maximize ? -at->g : at->g);
+    at->e[0] = qm_bound_average(&s->w, qm_ball_exact(at->slot[0]), g).e;
     at->e_p = 0.0;
 }
 
@@ -33,7 +34,7 @@ static qm_status bound(const struct qm_bound_step *b)
 {
     struct average s = {b->h->maximize,
                         qm_bound_beta(b, b->h->beta1, !!(b->order & QM_ORDER_lerp_m))};
-    qm_bound_each(b, 1, &s, element);
+    qm_bound_elements(b, 1, &s, element);
     return QM_OK;
 }
 

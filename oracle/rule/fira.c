@@ -1,15 +1,16 @@
-/* fira.c - Fira with Adam and with RMSProp, in double.
+/* fira.c - Fira with Adam and with RMSProp in double, and its error bound.
  *
  *   R = G P^T or P^T G, P the leading singular vectors of G;  back(X) = alpha X P or alpha P X
  *   Adam:     m, v of R;  R~ = m / (sqrt(v) + eps);  step lr sqrt(1 - beta2^t) / (1 - beta1^t)
  *   RMSProp:  v <- beta2 v + (1 - beta2) R^2;  a <- beta2 a + (1 - beta2) R where centered
  *             b <- momentum b + R / (sqrt(v - a^2) + eps);  R~ = b;  step lr
- *   S = (G - back(R)) |R~| / (|R| + 1e-8), a channel's norms;  limited in growth (limiter)
+ *   S = (G - back(R)) |R~| / (|R| + 1e-8), norms per channel;  growth of |S| limited (limiter)
  *   theta <- theta - step (back(R~) + S)
  *   Adam: theta <- theta - lr lambda theta where lambda > 0
  *
- * alpha is hyper.scale.  A tensor without two dims, or no rank: theta <- theta - step R~, R = G.
- * Slots: Adam m, v, P, the limiter's norm; RMSProp v, b (momentum > 0), a (centered), P, norm. */
+ * alpha is hyper.scale.  Where the tensor has not two dimensions, or the rank is 0, R = G and
+ * theta <- theta - step R~.  Slots of Adam: m, v, P, the limiter's norm; of RMSProp: v, b (used
+ * where momentum > 0), a (where centered), P, the norm. */
 #include <stdlib.h>
 
 #include "oracle/rule/projection.h"
@@ -48,18 +49,23 @@ static void rms_prop(double *const *slot, const double *r, double *r_tilde, int6
     }
 }
 
-/* One step of either form; its P and norm are slots first and first + 1. */
-static qm_status fira(double *theta, double *const *slot, int first, const double *g,
+/* Which optimizer runs on R, and what differs with it. */
+struct form {
+    int first;   /* P is slot `first`, the limiter's norm slot first + 1 */
+    double step; /* length of the step */
+    /* R~ from R, k elements each; updates the slots before `first` */
+    void (*moments)(double *const *slot, const double *r, double *r_tilde, int64_t k,
+                    const struct qm_oracle_hyper *h);
+};
+
+static qm_status fira(const struct form *f, double *theta, double *const *slot, const double *g,
                       const struct qm_shape *shape, uint32_t tensor,
-                      const struct qm_oracle_hyper *h, int64_t t,
-                      void (*form)(double *const *slot, const double *r, double *r_tilde, int64_t k,
-                                   const struct qm_oracle_hyper *h),
-                      double step)
+                      const struct qm_oracle_hyper *h, int64_t t)
 {
     struct qm_projection q;
     int projected = qm_projection_of(h, 1, shape, &q);
     int64_t n = qm_shape_numel(shape), k = projected ? q.rows * q.cols : n;
-    double *p = slot[first], *norm = slot[first + 1];
+    double *p = slot[f->first], *norm = slot[f->first + 1];
     double *u = calloc((size_t)(2 * n + 2 * k + 1), sizeof *u);
     double *s = u + n, *r = s + n, *r_tilde = r + k;
     qm_status st = QM_OK;
@@ -73,7 +79,7 @@ static qm_status fira(double *theta, double *const *slot, int first, const doubl
     for (int64_t i = 0; i < k && !projected; i++)
         r[i] = g[i];
     if (st == QM_OK)
-        form(slot, r, r_tilde, k, h);
+        f->moments(slot, r, r_tilde, k, h);
     if (projected && st == QM_OK) {
         qm_project_back(&q, r, p, h->scale, s);
         for (int64_t i = 0; i < n; i++)
@@ -84,7 +90,7 @@ static qm_status fira(double *theta, double *const *slot, int first, const doubl
     if (projected && h->limiter && st == QM_OK)
         qm_project_limit(s, n, h->margin, t, norm);
     for (int64_t i = 0; i < n && st == QM_OK; i++)
-        theta[i] = theta[i] - step * (projected ? u[i] + s[i] : r_tilde[i]);
+        theta[i] = theta[i] - f->step * (projected ? u[i] + s[i] : r_tilde[i]);
     free(u);
     return st;
 }
@@ -93,7 +99,8 @@ static qm_status with_adam(double *theta, double *const *slot, const double *g,
                            const struct qm_shape *shape, uint32_t tensor,
                            const struct qm_oracle_hyper *h, int64_t t)
 {
-    QM_TRY(fira(theta, slot, 2, g, shape, tensor, h, t, adam, h->lr * bias_correction(h, t)));
+    const struct form f = {2, h->lr * bias_correction(h, t), adam};
+    QM_TRY(fira(&f, theta, slot, g, shape, tensor, h, t));
     for (int64_t i = 0; i < qm_shape_numel(shape) && h->weight_decay > 0.0; i++)
         theta[i] = theta[i] - h->lr * h->weight_decay * theta[i];
     return QM_OK;
@@ -103,82 +110,83 @@ static qm_status with_rms_prop(double *theta, double *const *slot, const double 
                                const struct qm_shape *shape, uint32_t tensor,
                                const struct qm_oracle_hyper *h, int64_t t)
 {
-    return fira(theta, slot, 3, g, shape, tensor, h, t, rms_prop, h->lr);
+    const struct form f = {3, h->lr, rms_prop};
+    return fira(&f, theta, slot, g, shape, tensor, h, t);
 }
 
-/* ---- their bounds ------------------------------------------------------------------------------ */
+/* ---- their bounds ---------------------------------------------------------------------------- */
 
-static void rms_prop_bound(const struct qm_bound_step *b, int own, const struct qm_pair *r,
-                           int64_t k, struct qm_pair *r_tilde)
+static void rms_prop_bound(const struct qm_bound_step *b, int own, const struct qm_ball *r,
+                           int64_t k, struct qm_ball *r_tilde)
 {
     const struct qm_oracle_hyper *h = b->h;
     const struct qm_reorder *o = &b->reorder;
     struct qm_beta w = qm_bound_beta(b, h->beta2, 0);
     for (int64_t i = 0; i < k; i++) {
-        struct qm_pair v = qm_bound_square(b, &w, qm_old(b, 0, i), r[i]), a;
+        struct qm_ball v = qm_bound_square(b, &w, qm_bound_old(b, 0, i), r[i]), a;
         if (own)
             b->want[0][i] = v.x;
-        v = qm_new(b, 0, i, v);
+        v = qm_bound_new(b, 0, i, v);
         if (h->centered) {
-            a = qm_bound_average(&w, qm_old(b, 2, i), r[i]);
+            a = qm_bound_average(&w, qm_bound_old(b, 2, i), r[i]);
             if (own)
                 b->want[2][i] = a.x;
-            a = qm_new(b, 2, i, a);
-            v = qm_pair_add(v, qm_pair_negated(qm_pair_mul(a, a)));
+            a = qm_bound_new(b, 2, i, a);
+            v = qm_ball_add(v, qm_ball_negated(qm_ball_mul(a, a)));
         }
-        r_tilde[i] = qm_pair_over(o, r[i], qm_pair_add(qm_pair_root(o, v), qm_pair_scalar(h->eps)));
-        if (v.x - v.e < 0.0) /* the root of what may be negative */
+        r_tilde[i] = qm_ball_div(o, r[i], qm_ball_add(qm_ball_sqrt(o, v), qm_ball_scalar(h->eps)));
+        if (v.x - v.e < 0.0) /* the argument of the root may be negative */
             r_tilde[i].e = HUGE_VAL;
         if (!(h->momentum > 0.0))
             continue;
-        a = qm_pair_mul(qm_pair_scalar(h->momentum), qm_old(b, 1, i));
-        a = qm_pair_add(a, r_tilde[i]);
+        a = qm_ball_mul(qm_ball_scalar(h->momentum), qm_bound_old(b, 1, i));
+        a = qm_ball_add(a, r_tilde[i]);
         if (own)
             b->want[1][i] = a.x;
-        r_tilde[i] = qm_new(b, 1, i, a);
+        r_tilde[i] = qm_bound_new(b, 1, i, a);
     }
 }
 
-/* P and the limiter's norm are slots first and first + 1. */
+/* P is slot `first`, the limiter's norm slot first + 1; form: R~ from R in balls. */
 static qm_status any_bound(const struct qm_bound_step *b, int first, double step,
                            void (*form)(const struct qm_bound_step *b, int own,
-                                        const struct qm_pair *r, int64_t k,
-                                        struct qm_pair *r_tilde))
+                                        const struct qm_ball *r, int64_t k,
+                                        struct qm_ball *r_tilde))
 {
     struct qm_projection q;
     int projected = qm_projection_of(b->h, 1, b->shape, &q);
     int64_t n = b->n, k = projected ? q.rows * q.cols : n;
-    struct qm_pair *u = qm_pairs(2 * n + 2 * k), *s = u + n, *r = s + n, *r_tilde = r + k;
+    struct qm_ball *u = qm_balls(2 * n + 2 * k), *s = u + n, *r = s + n, *r_tilde = r + k;
     if (!u)
         return QM_NO_MEMORY;
-    qm_status st = projected ? qm_pair_project_matrix(b, &q, 1, first) : QM_OK;
+    qm_status st = projected ? qm_ball_project_matrix(b, &q, 1, first) : QM_OK;
     if (st != QM_OK) {
         free(u);
         return st;
     }
     if (projected)
-        qm_pair_project(b, &q, b->stored[first], r);
+        qm_ball_project(b, &q, b->stored[first], r);
     for (int64_t i = 0; i < k && !projected; i++)
-        r[i] = qm_pair_exact(b->g[i]);
+        r[i] = qm_ball_exact(b->g[i]);
     form(b, projected, r, k, r_tilde);
     if (projected) {
-        qm_pair_project_back(b, &q, r, b->stored[first], b->h->scale, s);
+        qm_ball_project_back(b, &q, r, b->stored[first], b->h->scale, s);
         for (int64_t i = 0; i < n; i++)
-            s[i] = qm_pair_add(qm_pair_exact(b->g[i]), qm_pair_negated(s[i]));
-        qm_pair_project_scale(b, &q, q.rows < q.cols ? 0 : 1, r_tilde, r, s);
-        qm_pair_project_limit(b, first + 1, s);
-        qm_pair_project_back(b, &q, r_tilde, b->stored[first], b->h->scale, u);
+            s[i] = qm_ball_add(qm_ball_exact(b->g[i]), qm_ball_negated(s[i]));
+        qm_ball_project_scale(b, &q, q.rows < q.cols ? 0 : 1, r_tilde, r, s);
+        qm_ball_project_limit(b, first + 1, s);
+        qm_ball_project_back(b, &q, r_tilde, b->stored[first], b->h->scale, u);
         for (int64_t i = 0; i < n; i++)
-            u[i] = qm_pair_add(u[i], s[i]);
+            u[i] = qm_ball_add(u[i], s[i]);
     }
-    qm_pair_take(b, projected, step, projected ? u : r_tilde, first == 2);
+    qm_ball_update_param(b, projected, step, projected ? u : r_tilde, first == 2);
     free(u);
     return QM_OK;
 }
 
 static qm_status adam_bound(const struct qm_bound_step *b)
 {
-    return any_bound(b, 2, b->h->lr * bias_correction(b->h, b->t), qm_pair_adam_states);
+    return any_bound(b, 2, b->h->lr * bias_correction(b->h, b->t), qm_ball_adam_states);
 }
 
 static qm_status rms_bound(const struct qm_bound_step *b)

@@ -1,5 +1,6 @@
-/* lamb.c - LAMB and LARS in double, in bitsandbytes' form: a bound on the length of the step, where
- * the papers set it.
+/* lamb.c - LAMB and LARS in double in bitsandbytes' form, and their error bounds.
+ *
+ * bitsandbytes limits the length of the step from above, where the papers set it.
  *
  *   LAMB   m, v, mhat, vhat as Adam's;  u = mhat / (sqrt(vhat) + eps)
  *          theta <- (1 - lr lambda) theta - lr r u
@@ -13,7 +14,7 @@
  *   lars       w = b                                   e = 0
  *   lars_bare  w = g at t = 1, mu b + g afterwards     e = eps
  *
- * g carries the factor gnorm_scale; |.| is the Euclidean norm of the tensor. */
+ * g is multiplied by gnorm_scale; |.| is the Euclidean norm of the tensor. */
 #include "oracle/bound/bound_tensor.h"
 
 #include <stdlib.h>
@@ -81,28 +82,30 @@ static void lars_step(double *theta, double *const *slot, const double *grad, in
 
 /* ---- bounds ---------------------------------------------------------------------------------- */
 
-/* r: a quotient capped at 1.  The cap moves a result by no more than its error. */
-static struct qm_pair ratio_bound(const struct qm_bound_step *b, const struct qm_pair *theta,
-                                  struct qm_pair w, double extra)
+/* The ball of r, a quotient capped at 1.  The cap is 1-Lipschitz, so it does not increase an
+ * error. */
+static struct qm_ball ratio_bound(const struct qm_bound_step *b, const struct qm_ball *theta,
+                                  struct qm_ball w, double extra)
 {
-    struct qm_pair norm = qm_pair_norm_in_lanes(b, theta, b->n);
-    struct qm_pair most = qm_pair_mul(qm_pair_scalar(b->h->max_unorm), norm);
+    struct qm_ball norm = qm_ball_norm_in_lanes(b, theta, b->n);
+    struct qm_ball most = qm_ball_mul(qm_ball_scalar(b->h->max_unorm), norm);
     if (!(b->h->max_unorm > 0.0))
-        return qm_pair_exact(1.0);
+        return qm_ball_exact(1.0);
     if (extra != 0.0)
-        most = qm_pair_add(most, qm_pair_scalar(extra));
+        most = qm_ball_add(most, qm_ball_scalar(extra));
     if (!(most.e < HUGE_VAL && w.e < HUGE_VAL))
-        return (struct qm_pair){1.0, HUGE_VAL};
+        return (struct qm_ball){1.0, HUGE_VAL};
     if (w.x + w.e <= most.x - most.e)
-        return qm_pair_exact(1.0);
-    struct qm_pair r = qm_pair_over(&b->reorder, most, w);
-    return (struct qm_pair){w.x > most.x ? r.x : 1.0, fmin(r.e, 1.0)};
+        return qm_ball_exact(1.0);
+    struct qm_ball r = qm_ball_div(&b->reorder, most, w);
+    return (struct qm_ball){w.x > most.x ? r.x : 1.0, fmin(r.e, 1.0)};
 }
 
-/* lr sqrt(bc2) / bc1, and eps sqrt(bc2): formed in double. */
+/* The scalars of one LAMB step; step = lr sqrt(bc2) / bc1 and eps_hat = eps sqrt(bc2), formed in
+ * double; by1 = 1 / bc1, by2 = 1 / bc2. */
 struct lamb {
     struct qm_beta first, second;
-    struct qm_pair by1, by2, eps, eps_hat, step, decay, gamma;
+    struct qm_ball by1, by2, eps, eps_hat, step, decay, gamma;
 };
 
 static struct lamb lamb_scalars(const struct qm_bound_step *b)
@@ -111,14 +114,14 @@ static struct lamb lamb_scalars(const struct qm_bound_step *b)
     double c1 = correction(h->beta1, b->t), c2 = correction(h->beta2, b->t);
     struct lamb s = {.first = qm_bound_beta(b, h->beta1, 0),
                      .second = qm_bound_beta(b, h->beta2, 0),
-                     .by1 = qm_pair_rounded(1.0 / c1, 0x1p-51 / (c1 * c1), QM_ETA),
-                     .by2 = qm_pair_rounded(1.0 / c2, 0x1p-51 / (c2 * c2), QM_ETA),
-                     .eps = qm_pair_scalar(h->eps),
-                     .decay = qm_bound_less(b, h->lr, h->weight_decay),
-                     .gamma = qm_pair_scalar(gamma_of(h))};
+                     .by1 = qm_ball_rounded(1.0 / c1, 0x1p-51 / (c1 * c1), QM_ETA),
+                     .by2 = qm_ball_rounded(1.0 / c2, 0x1p-51 / (c2 * c2), QM_ETA),
+                     .eps = qm_ball_scalar(h->eps),
+                     .decay = qm_bound_one_minus(b, h->lr, h->weight_decay),
+                     .gamma = qm_ball_scalar(gamma_of(h))};
     double root = sqrt(c2), step = h->lr * root / c1, off = 0x1p-51 / c2 + 0x1p-51 / c1;
-    s.eps_hat = qm_pair_rounded(h->eps * root, h->eps * root * off, QM_ETA);
-    s.step = qm_pair_rounded(step, step * off, QM_ETA);
+    s.eps_hat = qm_ball_rounded(h->eps * root, h->eps * root * off, QM_ETA);
+    s.step = qm_ball_rounded(step, step * off, QM_ETA);
     return s;
 }
 
@@ -126,24 +129,26 @@ static qm_status lamb_bound_any(const struct qm_bound_step *b, int is_raw)
 {
     const struct qm_reorder *o = &b->reorder;
     struct lamb s = lamb_scalars(b);
-    struct qm_pair *theta = qm_pairs_of(b->p, b->n), *u = qm_pairs(b->n), *w = qm_pairs(b->n), norm;
+    struct qm_ball *theta = qm_balls_of(b->p, b->n), *u = qm_balls(b->n), *w = qm_balls(b->n), norm;
     for (int64_t i = 0; theta && u && w && i < b->n; i++) {
-        struct qm_pair g = qm_pair_mul(s.gamma, qm_pair_exact(b->g[i]));
-        struct qm_pair m = qm_new(b, 0, i, qm_bound_average(&s.first, qm_old(b, 0, i), g));
-        struct qm_pair v = qm_new(b, 1, i, qm_bound_square(b, &s.second, qm_old(b, 1, i), g));
-        u[i] = qm_pair_over(o, m, qm_pair_add(qm_pair_root(o, v), s.eps_hat));
+        struct qm_ball g = qm_ball_mul(s.gamma, qm_ball_exact(b->g[i]));
+        struct qm_ball m =
+            qm_bound_new(b, 0, i, qm_bound_average(&s.first, qm_bound_old(b, 0, i), g));
+        struct qm_ball v =
+            qm_bound_new(b, 1, i, qm_bound_square(b, &s.second, qm_bound_old(b, 1, i), g));
+        u[i] = qm_ball_div(o, m, qm_ball_add(qm_ball_sqrt(o, v), s.eps_hat));
         w[i] = is_raw ? u[i]
-                      : qm_pair_over(o, qm_pair_mul(m, s.by1),
-                                     qm_pair_add(qm_pair_root(o, qm_pair_mul(v, s.by2)), s.eps));
+                      : qm_ball_div(o, qm_ball_mul(m, s.by1),
+                                    qm_ball_add(qm_ball_sqrt(o, qm_ball_mul(v, s.by2)), s.eps));
     }
     if (theta && u && w) {
-        norm =
-            is_raw ? qm_pair_norm_in_lanes(b, w, b->n) : qm_pair_float(qm_pair_norm(b, w, b->n, 1));
-        struct qm_pair step = qm_pair_mul(ratio_bound(b, theta, norm, 0.0), s.step);
+        norm = is_raw ? qm_ball_norm_in_lanes(b, w, b->n)
+                      : qm_ball_float32(qm_ball_norm(b, w, b->n, 1));
+        struct qm_ball step = qm_ball_mul(ratio_bound(b, theta, norm, 0.0), s.step);
         for (int64_t i = 0; i < b->n; i++)
-            qm_new_param(b, i,
-                         qm_pair_add(qm_pair_mul(theta[i], s.decay),
-                                     qm_pair_negated(qm_pair_mul(step, u[i]))));
+            qm_bound_new_param(b, i,
+                               qm_ball_add(qm_ball_mul(theta[i], s.decay),
+                                           qm_ball_negated(qm_ball_mul(step, u[i]))));
     }
     qm_status st = theta && u && w ? QM_OK : QM_NO_MEMORY;
     free(theta);
@@ -152,36 +157,37 @@ static qm_status lamb_bound_any(const struct qm_bound_step *b, int is_raw)
     return st;
 }
 
-/* (r lr) b and r (lr b) both occur. */
-static struct qm_pair scaled(struct qm_pair r, struct qm_pair lr, struct qm_pair buffer)
+/* The sources differ: (r lr) b and r (lr b); the larger of both bounds counts. */
+static struct qm_ball scaled(struct qm_ball r, struct qm_ball lr, struct qm_ball buffer)
 {
-    struct qm_pair step = qm_pair_mul(qm_pair_mul(r, lr), buffer);
-    step.e = fmax(step.e, qm_pair_mul(r, qm_pair_mul(lr, buffer)).e);
+    struct qm_ball step = qm_ball_mul(qm_ball_mul(r, lr), buffer);
+    step.e = fmax(step.e, qm_ball_mul(r, qm_ball_mul(lr, buffer)).e);
     return step;
 }
 
 static qm_status lars_bound_any(const struct qm_bound_step *b, int is_bare)
 {
     const struct qm_oracle_hyper *h = b->h;
-    struct qm_pair *theta = qm_pairs_of(b->p, b->n), *d = qm_pairs(b->n), *w = qm_pairs(b->n), norm;
+    struct qm_ball *theta = qm_balls_of(b->p, b->n), *d = qm_balls(b->n), *w = qm_balls(b->n), norm;
     for (int64_t i = 0; theta && d && w && i < b->n; i++) {
-        d[i] = qm_bound_coupled(b, b->g[i], b->p[i]);
+        d[i] = qm_bound_l2_gradient(b, b->g[i], b->p[i]);
         if (b->t > 1)
-            d[i] = qm_pair_add(qm_pair_mul(qm_pair_scalar(h->momentum), qm_old(b, 0, i)), d[i]);
-        d[i] = qm_new(b, 0, i, d[i]);
+            d[i] =
+                qm_ball_add(qm_ball_mul(qm_ball_scalar(h->momentum), qm_bound_old(b, 0, i)), d[i]);
+        d[i] = qm_bound_new(b, 0, i, d[i]);
         w[i] = d[i];
-        if (is_bare) /* the L2 term is taken out again */
-            w[i] = qm_pair_add(
-                d[i], qm_pair_negated(qm_pair_mul(theta[i], qm_pair_scalar(h->weight_decay))));
+        if (is_bare) /* without the L2 term of this step */
+            w[i] = qm_ball_add(
+                d[i], qm_ball_negated(qm_ball_mul(theta[i], qm_ball_scalar(h->weight_decay))));
     }
     if (theta && d && w) {
-        norm = is_bare ? qm_pair_float(qm_pair_norm(b, w, b->n, 1))
-                       : qm_pair_norm_in_lanes(b, w, b->n);
-        struct qm_pair r = ratio_bound(b, theta, norm, is_bare ? h->eps : 0.0);
+        norm = is_bare ? qm_ball_float32(qm_ball_norm(b, w, b->n, 1))
+                       : qm_ball_norm_in_lanes(b, w, b->n);
+        struct qm_ball r = ratio_bound(b, theta, norm, is_bare ? h->eps : 0.0);
         for (int64_t i = 0; i < b->n; i++)
-            qm_new_param(
+            qm_bound_new_param(
                 b, i,
-                qm_pair_add(theta[i], qm_pair_negated(scaled(r, qm_pair_scalar(h->lr), d[i]))));
+                qm_ball_add(theta[i], qm_ball_negated(scaled(r, qm_ball_scalar(h->lr), d[i]))));
     }
     qm_status st = theta && d && w ? QM_OK : QM_NO_MEMORY;
     free(theta);

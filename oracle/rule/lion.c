@@ -1,4 +1,4 @@
-/* lion.c - Lion in double.
+/* lion.c - Lion in double, sign(NaN) = 0.
  *
  *   theta <- (1 - lr lambda) theta
  *   u     <- sign(beta1 m + (1 - beta1) g),  sign(0) = sign(NaN) = 0

@@ -1,11 +1,11 @@
-/* lion8.c - Lion in double, with the decay relative to the initial learning rate.
+/* lion8.c - Lion in double with the decay relative to the initial learning rate.
  *
  *   c     <- beta1 m + (1 - beta1) g
  *   theta <- (1 - lambda eta / eta_0) theta - eta sign(c)        sign(0) = 0, sign(NaN) = 0
  *   m     <- beta2 m + (1 - beta2) g
  *
- * The paper decays by lambda eta: eta_0 = 1.  eta_0 = 0 stands for eta itself.  maximize negates
- * g. */
+ * eta is lr, eta_0 initial_lr.  The paper decays by lambda eta, which is eta_0 = 1; eta_0 = 0
+ * stands for eta itself.  maximize negates g. */
 #include "oracle/bound/bound.h"
 
 static void step(double *theta, double *const *slot, const double *grad, int64_t rows, int64_t cols,

@@ -1,11 +1,11 @@
-/* momentum.c - SGD with momentum in double, without dampening and Nesterov's form.
+/* momentum.c - SGD with momentum in double, without dampening or Nesterov's form; its error bound.
  *
  *   d <- gamma g + lambda theta
  *   b <- d at t = 1,  mu b + d afterwards
  *   theta <- theta - lr b
  *
- * gamma (gnorm_scale) is the factor that clipping by percentiles of the gradient norm would put on
- * the gradient, else 1. */
+ * gamma (gnorm_scale) is the factor on the gradient that clipping by percentiles of the gradient
+ * norm would apply; 1 without clipping. */
 #include "oracle/bound/bound.h"
 
 /* gnorm_scale; 0 stands for 1. */
@@ -30,22 +30,22 @@ static void step(double *theta, double *const *slot, const double *grad, int64_t
     }
 }
 
-static void element(const void *scalars, struct qm_bound_at *at)
+static void element(const void *scalars, struct qm_bound_element *at)
 {
     const struct qm_bound_step *b = scalars;
-    struct qm_pair buffer = qm_bound_coupled(b, at->g, at->p), step;
+    struct qm_ball buffer = qm_bound_l2_gradient(b, at->g, at->p), step;
     if (b->t > 1)
-        buffer = qm_pair_add(
-            qm_pair_mul(qm_pair_scalar(b->h->momentum), qm_pair_exact(at->slot[0])), buffer);
+        buffer = qm_ball_add(
+            qm_ball_mul(qm_ball_scalar(b->h->momentum), qm_ball_exact(at->slot[0])), buffer);
     buffer.x = at->want[0];
     at->e[0] = buffer.e;
-    step = qm_pair_mul(qm_pair_scalar(b->h->lr), buffer);
-    at->e_p = qm_pair_add(qm_pair_exact(at->p), qm_pair_negated(step)).e;
+    step = qm_ball_mul(qm_ball_scalar(b->h->lr), buffer);
+    at->e_p = qm_ball_add(qm_ball_exact(at->p), qm_ball_negated(step)).e;
 }
 
 static qm_status bound(const struct qm_bound_step *b)
 {
-    qm_bound_each(b, 1, b, element);
+    qm_bound_elements(b, 1, b, element);
     return QM_OK;
 }
 

@@ -1,4 +1,4 @@
-/* projection.c - projections of a matrix, their norms, and the matrices themselves by GSL. */
+/* projection.c - Projects a matrix and scales channels; makes the projections by GSL. */
 #include "oracle/rule/projection.h"
 
 #include <gsl/gsl_eigen.h>
@@ -6,7 +6,7 @@
 #include <gsl/gsl_rng.h>
 #include <math.h>
 
-#include "oracle/rule/factored_sums.h"
+#include "oracle/factored_sums.h"
 
 int qm_projection_of(const struct qm_oracle_hyper *h, int cut, const struct qm_shape *shape,
                      struct qm_projection *out)
@@ -19,8 +19,8 @@ int qm_projection_of(const struct qm_oracle_hyper *h, int cut, const struct qm_s
         r = 1;
     if (cut && r > least)
         r = least;
-    int right = m >= n; /* std */
-    if (h->side == 1.0)
+    int right = m >= n; /* side 0: std */
+    if (h->side == 1.0) /* reverse_std */
         right = !right;
     else if (h->side == 2.0)
         right = 1;
@@ -94,11 +94,13 @@ static uint64_t pair(gsl_rng *r)
     return (high << 32) + gsl_rng_get(r);
 }
 
-/* init_genrand(seed mod 2^32); GSL takes 0 for its default seed, 4357, so 0 cannot be had. */
+/* init_genrand(seed mod 2^32).  GSL replaces the seed 0 by its default, 4357, so seed 0 is not
+ * available. */
 static void seed(gsl_rng *r, uint64_t s) { gsl_rng_set(r, (unsigned long)(s & 0xffffffffu)); }
 
-/* Row-major: blocks of 16 words, x of 24 bits each; x_j gives the radius, x_(j+8) the angle of two
- * normals.  What is left beyond the last whole block overlaps it. */
+/* n >= 16 normals, row-major, in blocks of 16 words x of 24 bits: x_j gives the radius and x_(j+8)
+ * the angle of two normals (Box-Muller).  A last block of fewer than 16 is replaced by the block
+ * that ends at n, which overwrites part of the one before. */
 static void fill_blocks(gsl_rng *r, int64_t n, double *out)
 {
     for (int64_t from = 0; from < n; from += 16) {
@@ -116,6 +118,7 @@ static void fill_blocks(gsl_rng *r, int64_t n, double *out)
     }
 }
 
+/* n < 16 normals: each pair from two words of 53 bits (Box-Muller). */
 static void fill_pairs(gsl_rng *r, int64_t n, double *out)
 {
     for (int64_t i = 0; i < n; i += 2) {
@@ -128,7 +131,8 @@ static void fill_pairs(gsl_rng *r, int64_t n, double *out)
     }
 }
 
-/* Matrix k of parameter number tensor + 1: its seed is k links down the chain. */
+/* Matrix k of tensor number `tensor`.  Seeds form a chain that starts at tensor + 1: the next seed
+ * is the 15th 64-bit draw of the generator seeded with the last one, mod 2^63 - 1. */
 static qm_status random_matrix(const struct qm_projection *q, uint32_t tensor, int64_t k, double *p)
 {
     int64_t n = q->r * (q->right ? q->n : q->m);
@@ -154,9 +158,9 @@ static qm_status random_matrix(const struct qm_projection *q, uint32_t tensor, i
 
 /* ---- singular vectors ------------------------------------------------------------------------ */
 
-/* The r leading eigenvectors of G^T G as rows, or of G G^T as columns; the first entry of largest
- * magnitude of each is positive. */
-static void take_vectors(const struct qm_projection *q, const gsl_matrix *vectors, double *p)
+/* P from the sorted eigenvectors: the r leading ones of G^T G as rows (right), or of G G^T as
+ * columns (left), each with the sign that makes its first entry of largest magnitude positive. */
+static void copy_vectors(const struct qm_projection *q, const gsl_matrix *vectors, double *p)
 {
     for (int64_t i = 0; i < q->r; i++) {
         size_t k = vectors->size1, at = 0;
@@ -189,7 +193,7 @@ static qm_status singular_vectors(const struct qm_projection *q, const double *g
     failed = failed || gsl_eigen_symmv(gram, values, vectors, w) ||
              gsl_eigen_symmv_sort(values, vectors, GSL_EIGEN_SORT_VAL_DESC);
     if (!failed)
-        take_vectors(q, vectors, p);
+        copy_vectors(q, vectors, p);
     if (gram)
         gsl_matrix_free(gram);
     if (vectors)

@@ -1,11 +1,11 @@
-/* rmsprop.c - RMSprop and Adagrad in double.
+/* rmsprop.c - RMSprop and Adagrad in double, and their error bounds.
  *
  *   d <- gamma g + lambda theta
  *   v <- beta2 v + (1 - beta2) d^2     RMSprop;     v <- v + d^2     Adagrad
  *   theta <- theta - lr d / (sqrt(v) + eps)
  *
- * The families with "raw" divide g instead of d, so decay and gamma act on v only: what the CUDA
- * kernels of bitsandbytes compute. */
+ * The families named "raw" divide g instead of d, so decay and gamma act on v alone, as in the CUDA
+ * kernels of bitsandbytes. */
 #include "oracle/bound/bound.h"
 
 #include <math.h>
@@ -59,33 +59,34 @@ static void adagrad_raw(double *theta, double *const *slot, const double *grad, 
     step(theta, slot[0], grad, rows * cols, h, 1, 1);
 }
 
-/* One step's scalars. */
+/* The scalars of one step. */
 struct scalars {
     const struct qm_bound_step *b;
     int accumulates, is_raw;
     struct qm_beta w;
-    struct qm_pair lr, eps;
+    struct qm_ball lr, eps;
 };
 
-/* (lr d) / den and lr (d / den) both occur; the larger bound of the two. */
-static void element(const void *scalars, struct qm_bound_at *at)
+/* The sources differ: (lr d) / den and lr (d / den); the larger of both bounds counts. */
+static void element(const void *scalars, struct qm_bound_element *at)
 {
     const struct scalars *s = scalars;
     const struct qm_reorder *o = &s->b->reorder;
-    struct qm_pair d = qm_bound_coupled(s->b, at->g, at->p), old = qm_pair_exact(at->slot[0]), v;
+    struct qm_ball d = qm_bound_l2_gradient(s->b, at->g, at->p), old = qm_ball_exact(at->slot[0]),
+                   v;
     if (s->accumulates)
-        v = qm_pair_add(old, qm_pair_mul(d, d));
+        v = qm_ball_add(old, qm_ball_mul(d, d));
     else if (s->b->order & QM_ORDER_cuda)
-        v = qm_bound_average(&s->w, old, qm_pair_mul(d, d));
+        v = qm_bound_average(&s->w, old, qm_ball_mul(d, d));
     else
         v = qm_bound_square(s->b, &s->w, old, d);
     v.x = at->want[0];
     at->e[0] = v.e;
-    struct qm_pair den = qm_pair_add(qm_pair_root(o, v), s->eps);
-    struct qm_pair by = s->is_raw ? qm_pair_exact(at->g) : d;
-    struct qm_pair a = qm_pair_over(o, qm_pair_mul(s->lr, by), den);
-    a.e = fmax(a.e, qm_pair_mul(s->lr, qm_pair_over(o, by, den)).e);
-    at->e_p = qm_pair_add(qm_pair_exact(at->p), qm_pair_negated(a)).e;
+    struct qm_ball den = qm_ball_add(qm_ball_sqrt(o, v), s->eps);
+    struct qm_ball by = s->is_raw ? qm_ball_exact(at->g) : d;
+    struct qm_ball a = qm_ball_div(o, qm_ball_mul(s->lr, by), den);
+    a.e = fmax(a.e, qm_ball_mul(s->lr, qm_ball_div(o, by, den)).e);
+    at->e_p = qm_ball_add(qm_ball_exact(at->p), qm_ball_negated(a)).e;
 }
 
 static qm_status bound(const struct qm_bound_step *b, int accumulates, int is_raw)
@@ -94,9 +95,9 @@ static qm_status bound(const struct qm_bound_step *b, int accumulates, int is_ra
                         accumulates,
                         is_raw,
                         qm_bound_beta(b, b->h->beta2, 0),
-                        qm_pair_scalar(b->h->lr),
-                        qm_pair_scalar(b->h->eps)};
-    qm_bound_each(b, 1, &s, element);
+                        qm_ball_scalar(b->h->lr),
+                        qm_ball_scalar(b->h->eps)};
+    qm_bound_elements(b, 1, &s, element);
     return QM_OK;
 }
 

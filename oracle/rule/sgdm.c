@@ -1,4 +1,4 @@
-/* sgdm.c - SGD with momentum in double, in PyTorch's form.
+/* sgdm.c - SGD with momentum in double, in PyTorch's form, and its error bound.
  *
  *   d <- g + lambda theta
  *   b <- d at t = 1,  mu b + (1 - tau) d afterwards     (untouched when mu = 0)
@@ -28,31 +28,31 @@ static void step(double *theta, double *const *slot, const double *grad, int64_t
     }
 }
 
-/* The formula as it is written. */
-static void element(const void *scalars, struct qm_bound_at *at)
+/* The bound follows the formula line by line. */
+static void element(const void *scalars, struct qm_bound_element *at)
 {
     const struct qm_bound_step *b = scalars;
     const struct qm_oracle_hyper *h = b->h;
-    struct qm_pair p = qm_pair_exact(at->p), d = qm_pair_exact(h->maximize ? -at->g : at->g);
-    struct qm_pair mu = qm_pair_scalar(h->momentum);
+    struct qm_ball p = qm_ball_exact(at->p), d = qm_ball_exact(h->maximize ? -at->g : at->g);
+    struct qm_ball mu = qm_ball_scalar(h->momentum);
     at->e[0] = 0.0;
     if (h->weight_decay != 0.0)
-        d = qm_pair_add(d, qm_pair_mul(qm_pair_scalar(h->weight_decay), p));
+        d = qm_ball_add(d, qm_ball_mul(qm_ball_scalar(h->weight_decay), p));
     if (h->momentum != 0.0) {
-        struct qm_pair buffer = d;
+        struct qm_ball buffer = d;
         if (b->t > 1)
-            buffer = qm_pair_add(qm_pair_mul(qm_pair_scalar(1.0 - h->dampening), d),
-                                 qm_pair_mul(mu, qm_pair_exact(at->slot[0])));
+            buffer = qm_ball_add(qm_ball_mul(qm_ball_scalar(1.0 - h->dampening), d),
+                                 qm_ball_mul(mu, qm_ball_exact(at->slot[0])));
         buffer.x = at->want[0];
         at->e[0] = buffer.e;
-        d = h->nesterov ? qm_pair_add(d, qm_pair_mul(mu, buffer)) : buffer;
+        d = h->nesterov ? qm_ball_add(d, qm_ball_mul(mu, buffer)) : buffer;
     }
-    at->e_p = qm_pair_add(p, qm_pair_negated(qm_pair_mul(qm_pair_scalar(h->lr), d))).e;
+    at->e_p = qm_ball_add(p, qm_ball_negated(qm_ball_mul(qm_ball_scalar(h->lr), d))).e;
 }
 
 static qm_status bound(const struct qm_bound_step *b)
 {
-    qm_bound_each(b, 1, b, element);
+    qm_bound_elements(b, 1, b, element);
     return QM_OK;
 }
 

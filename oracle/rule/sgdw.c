@@ -1,11 +1,12 @@
-/* sgdw.c - SGD with a momentum that starts at 0, in double: decoupled decay and coupled.
+/* sgdw.c - SGD in double with a momentum that starts at 0, decoupled or coupled decay.
  *
- *   theta <- (1 - eta lambda) theta      (decoupled, with decouple_lr eta / eta_0 for eta; coupled: g <- g + lambda theta instead)
+ *   theta <- (1 - eta lambda) theta      (family sgdw;  with decouple_lr: eta / eta_0 for eta)
+ *   g     <- g + lambda theta            (family sgd_zero, instead)
  *   m     <- mu m + (1 - tau) g
  *   theta <- theta - eta (g + mu m)      (nesterov)   or   theta - eta m
  *
- * Unlike PyTorch's, the first buffer is (1 - tau) g: dampening acts at t = 1 too.  Without momentum
- * there is no buffer and tau does nothing: theta <- theta - eta g. */
+ * Unlike in PyTorch, the first buffer is (1 - tau) g: dampening acts at t = 1, too.  Without
+ * momentum tau is ignored: theta <- theta - eta g. */
 #include "oracle/bound/bound.h"
 
 static void any_step(int decoupled, double *theta, double *m, const double *grad, int64_t n,
@@ -41,37 +42,37 @@ static void coupled_step(double *theta, double *const *slot, const double *grad,
     any_step(0, theta, slot[0], grad, rows * cols, h);
 }
 
-static void element(const struct qm_bound_step *b, int decoupled, struct qm_bound_at *at)
+static void element(const struct qm_bound_step *b, int decoupled, struct qm_bound_element *at)
 {
     const struct qm_oracle_hyper *h = b->h;
-    struct qm_pair p = qm_pair_exact(at->p), g = qm_pair_exact(h->maximize ? -at->g : at->g);
-    struct qm_pair mu = qm_pair_scalar(h->momentum);
-    struct qm_pair rest = qm_pair_scalar(h->momentum != 0.0 ? 1.0 - h->dampening : 1.0);
+    struct qm_ball p = qm_ball_exact(at->p), g = qm_ball_exact(h->maximize ? -at->g : at->g);
+    struct qm_ball mu = qm_ball_scalar(h->momentum);
+    struct qm_ball rest = qm_ball_scalar(h->momentum != 0.0 ? 1.0 - h->dampening : 1.0);
     if (decoupled)
-        p = qm_pair_mul(p, qm_bound_less(b, qm_bound_rate(h), h->weight_decay));
+        p = qm_ball_mul(p, qm_bound_one_minus(b, qm_bound_decay_rate(h), h->weight_decay));
     else
-        g = qm_pair_add(g, qm_pair_mul(qm_pair_scalar(h->weight_decay), p));
-    struct qm_pair m =
-        qm_pair_add(qm_pair_mul(mu, qm_pair_exact(at->slot[0])), qm_pair_mul(rest, g));
+        g = qm_ball_add(g, qm_ball_mul(qm_ball_scalar(h->weight_decay), p));
+    struct qm_ball m =
+        qm_ball_add(qm_ball_mul(mu, qm_ball_exact(at->slot[0])), qm_ball_mul(rest, g));
     m.x = at->want[0];
     at->e[0] = m.e;
     if (h->nesterov)
-        m = qm_pair_add(g, qm_pair_mul(mu, m));
-    at->e_p = qm_pair_add(p, qm_pair_negated(qm_pair_mul(m, qm_pair_scalar(h->lr)))).e;
+        m = qm_ball_add(g, qm_ball_mul(mu, m));
+    at->e_p = qm_ball_add(p, qm_ball_negated(qm_ball_mul(m, qm_ball_scalar(h->lr)))).e;
 }
 
-static void sgdw_element(const void *b, struct qm_bound_at *at) { element(b, 1, at); }
-static void sgd_zero_element(const void *b, struct qm_bound_at *at) { element(b, 0, at); }
+static void sgdw_element(const void *b, struct qm_bound_element *at) { element(b, 1, at); }
+static void sgd_zero_element(const void *b, struct qm_bound_element *at) { element(b, 0, at); }
 
 static qm_status sgdw_bound(const struct qm_bound_step *b)
 {
-    qm_bound_each(b, 1, b, sgdw_element);
+    qm_bound_elements(b, 1, b, sgdw_element);
     return QM_OK;
 }
 
 static qm_status sgd_zero_bound(const struct qm_bound_step *b)
 {
-    qm_bound_each(b, 1, b, sgd_zero_element);
+    qm_bound_elements(b, 1, b, sgd_zero_element);
     return QM_OK;
 }
 

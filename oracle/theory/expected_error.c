@@ -1,4 +1,4 @@
-/* expected_error.c - expected errors by Gauss-Legendre panels, and the closed forms. */
+/* expected_error.c - Expected errors by Gauss-Legendre quadrature; two closed forms of averages. */
 #include "oracle/theory/expected_error.h"
 
 #include <gsl/gsl_errno.h>
@@ -14,16 +14,16 @@ struct work {
     int n;
     double low, high, step; /* of the law's variable */
     gsl_integration_glfixed_table *few, *some, *many;
-    double *mass;  /* n: probability of each code among the elements below one maximum */
-    double *total; /* n: of each code, all in all */
+    double *mass;  /* [n]: probability of each code among the elements below one maximum */
+    double *total; /* [n]: probability of each code */
 };
 
-/* Sums over the elements below one maximum; rho is of squares. */
+/* Integrals over the elements below one maximum; rho: of (sqrt(x / x^) - 1)^2. */
 struct sums {
     double square, abs, bias, rho, zero;
 };
 
-/* What x becomes: `lo`, or with stochastic rounding `hi` with this probability. */
+/* The positions that x may get: lo, or with stochastic rounding hi, too (chance_up). */
 struct cell {
     int lo, hi;
 };
@@ -34,7 +34,7 @@ static double chance_up(const struct work *w, struct cell c, double u)
     return c.lo == c.hi ? 0.0 : (u - low) / (high - low);
 }
 
-/* Adds `mass` elements at x that become code k. */
+/* Adds probability `mass` of the value x that gets code k at scale m. */
 static void add_outcome(const struct work *w, int k, double mass, double x, double m,
                         struct sums *s)
 {
@@ -47,7 +47,7 @@ static void add_outcome(const struct work *w, int k, double mass, double x, doub
     s->zero += c == 0.0 ? mass : 0.0;
 }
 
-/* Adds the elements sign * |x| of one cell, z in [from, to], at scale m. */
+/* Adds the values sign * |x| of one cell, z in [from, to], at scale m. */
 static void add_cell(const struct work *w, struct cell c, double sign, double from, double to,
                      double m, struct sums *s)
 {
@@ -68,12 +68,12 @@ static void add_cell(const struct work *w, struct cell c, double sign, double fr
     }
 }
 
-/* |e| has a kink at the code's value, so a cell is integrated in two parts. */
+/* Integrates a cell in two parts, because |e| has a kink at the code's value. */
 static void add_split_cell(const struct work *w, struct cell c, double sign, double from, double to,
                            double m, struct sums *s)
 {
     double x = sign * m * w->value[c.lo];
-    double kink = x > 0.0 ? qm_law_place(w->law, x) : from;
+    double kink = x > 0.0 ? qm_law_inverse(w->law, x) : from;
     kink = kink > from ? kink : from;
     kink = kink < to ? kink : to;
     if (kink > from)
@@ -82,9 +82,11 @@ static void add_split_cell(const struct work *w, struct cell c, double sign, dou
         add_cell(w, c, sign, kink, to, m, s);
 }
 
-/* Cell k of 0 .. count - 1: between decisions, or between values where rounding is stochastic. */
+/* The number of cells: intervals between decisions, or between values where rounding is
+ * stochastic. */
 static int cells(const struct work *w) { return w->cut ? w->n : w->n + 1; }
 
+/* Cell k and its ends. */
 static struct cell cell_at(const struct work *w, int k, double *below, double *above)
 {
     const double *end = w->cut ? w->cut : w->value;
@@ -98,7 +100,7 @@ static struct cell cell_at(const struct work *w, int k, double *below, double *a
     return c;
 }
 
-/* All elements with z in [low, high] at scale m: raw integrals into s and w->mass. */
+/* Integrates over z in [w->low, high] at scale m, into s and w->mass. */
 static void add_elements(const struct work *w, double m, double high, struct sums *s)
 {
     for (int k = 0; k < w->n; k++)
@@ -108,8 +110,8 @@ static void add_elements(const struct work *w, double m, double high, struct sum
             double below, above;
             struct cell c = cell_at(w, k, &below, &above);
             double a = side ? -above : below, b = side ? -below : above; /* |x| / m */
-            double from = a > 0.0 ? qm_law_place(w->law, m * a) : w->low;
-            double to = b <= 0.0 ? w->low : b < HUGE_VAL ? qm_law_place(w->law, m * b) : high;
+            double from = a > 0.0 ? qm_law_inverse(w->law, m * a) : w->low;
+            double to = b <= 0.0 ? w->low : b < HUGE_VAL ? qm_law_inverse(w->law, m * b) : high;
             from = from > w->low ? from : w->low;
             to = to < high ? to : high;
             if (to > from)
@@ -128,7 +130,7 @@ static void add(const struct sums *s, double weight, double m, struct qm_theory 
     out->zero += weight * s->zero;
 }
 
-/* Adds `weight` elements at u times the scale m: the maximum itself. */
+/* Adds probability `weight` of the value u m, u = 1 or -1: the maximum itself. */
 static void add_point(const struct work *w, double weight, double u, double m,
                       struct qm_theory *out)
 {
@@ -147,7 +149,7 @@ static void add_point(const struct work *w, double weight, double u, double m,
     w->total[c.hi] += weight * up;
 }
 
-/* Adds `weight` blocks whose maximum is at z. */
+/* Adds probability `weight` of a block whose maximum is at z. */
 static void add_block(const struct work *w, double weight, double z, int64_t block,
                       struct qm_theory *out)
 {
@@ -155,7 +157,7 @@ static void add_block(const struct work *w, double weight, double z, int64_t blo
     out->max1 += weight * m;
     out->max2 += weight * m * m;
     if (block > 1) {
-        double rest = share * (double)(block - 1) * exp(-qm_law_log_below(w->law, z));
+        double rest = share * (double)(block - 1) * exp(-qm_law_log_cdf(w->law, z));
         struct sums s = {0};
         add_elements(w, m, z, &s);
         add(&s, rest, m, out);
@@ -167,8 +169,8 @@ static void add_block(const struct work *w, double weight, double z, int64_t blo
     add_point(w, qm_law_sign(w->law) ? 0.5 * share : share, 1.0, m, out);
 }
 
-/* Density of the maximum: B g(z) G(z)^(B-1).  Nodes whose share of every sum is below 1e-18 are
- * left out. */
+/* Integrates over the maximum, whose density is B g(z) G(z)^(B-1).  Nodes whose share of every sum
+ * is below 1e-18 are left out. */
 static void over_blocks(const struct work *w, int64_t block, struct qm_theory *out)
 {
     double square = qm_law_square(w->law);
@@ -181,7 +183,7 @@ static void over_blocks(const struct work *w, int64_t block, struct qm_theory *o
                                           &weight, w->many);
             double m = qm_law_at(w->law, z);
             weight *= (double)block * qm_law_density(w->law, z) *
-                      exp((double)(block - 1) * qm_law_log_below(w->law, z));
+                      exp((double)(block - 1) * qm_law_log_cdf(w->law, z));
             if (weight > 1e-18 || weight * m * m > 1e-18 * square)
                 add_block(w, weight, z, block, out);
         }
@@ -267,43 +269,10 @@ void qm_theory_midpoints(const double *value, int n, double *cut)
         cut[k] = 0.5 * (value[k] + value[k + 1]);
 }
 
-/* Relative RMS error of a factor exp(d), d uniform in [-h, h]. */
-static double log_rms(double h)
-{
-    return sqrt(sinh(2.0 * h) / (2.0 * h) - 2.0 * sinh(h) / h + 1.0);
-}
-
-void qm_theory_log_uniform(double octaves, int steps, struct qm_theory_log *out)
-{
-    double step = octaves / steps, h = 0.5 * step * M_LN2;
-    out->step = step;
-    out->largest_up = expm1(h);
-    out->largest_down = expm1(-h);
-    out->bias = sinh(h) / h - 1.0;
-    out->rms = log_rms(h);
-    out->sqnr_db = -20.0 * log10(out->rms);
-    out->rho = log_rms(0.5 * h);
-}
-
-/* 1 + r + ... + r^(t-1); t = 0: without end. */
-static double geometric(double r, int64_t t)
-{
-    return (t > 0 ? -expm1((double)t * log1p(r - 1.0)) : 1.0) / (1.0 - r);
-}
-
-double qm_ema_worst(double beta, int64_t t) { return geometric(beta, t); }
-double qm_ema_white(double beta, int64_t t) { return sqrt(geometric(beta * beta, t)); }
-double qm_ema_drift(double beta, int64_t t) { return geometric(beta, t); }
 double qm_ema_steady(double beta, double nmse)
 {
     double left = 1.0 - beta * beta * (1.0 + nmse);
     return left > 0.0 ? nmse / left : HUGE_VAL;
 }
-double qm_ema_relative_limit(double beta) { return (1.0 - beta) / beta; }
-double qm_ema_dead_zone(double beta, double half_gap) { return half_gap / (1.0 - beta); }
 
-int qm_ema_log_decays(double beta, double step) { return beta <= exp2(-0.5 * step); }
-double qm_ema_log_rise(double beta, double step)
-{
-    return 1.0 + expm1(0.5 * step * M_LN2) / (1.0 - beta);
-}
+double qm_ema_dead_zone(double beta, double half_gap) { return half_gap / (1.0 - beta); }

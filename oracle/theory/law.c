@@ -1,4 +1,4 @@
-/* law.c - densities, tails and the variables they are integrated in. */
+/* law.c - Densities, tails, entropies and quadrature variables of the laws. */
 #include "oracle/theory/law.h"
 
 #include <gsl/gsl_cdf.h>
@@ -84,7 +84,7 @@ double qm_law_at(const struct qm_law *law, double z)
     }
 }
 
-double qm_law_place(const struct qm_law *law, double x)
+double qm_law_inverse(const struct qm_law *law, double x)
 {
     switch (law->kind) {
     case QM_LAW_uniform: return x < 1.0 ? -log1p(-x) : HUGE_VAL;
@@ -101,7 +101,7 @@ double qm_law_density(const struct qm_law *law, double z)
     case QM_LAW_laplace:
     case QM_LAW_uniform: return exp(-z);
     case QM_LAW_student: return 2.0 * gsl_ran_tdist_pdf(sinh(z), law->shape) * cosh(z);
-    case QM_LAW_chisq: /* of a chi variable */
+    case QM_LAW_chisq: /* the density of chi, z = sqrt(x) */
         return 2.0 * exp((law->shape - 1.0) * log(z) - 0.5 * z * z - 0.5 * law->shape * M_LN2 -
                          gsl_sf_lngamma(0.5 * law->shape));
     case QM_LAW_lognormal: return gsl_ran_ugaussian_pdf(z);
@@ -109,7 +109,7 @@ double qm_law_density(const struct qm_law *law, double z)
     }
 }
 
-double qm_law_log_below(const struct qm_law *law, double z)
+double qm_law_log_cdf(const struct qm_law *law, double z)
 {
     double below, above;
     switch (law->kind) {
@@ -145,7 +145,7 @@ void qm_law_range(const struct qm_law *law, double *low, double *high, double *s
     switch (law->kind) {
     case QM_LAW_laplace: *high = 90.0; break;
     case QM_LAW_uniform: *high = 60.0; break;
-    case QM_LAW_student: /* nearly normal for many degrees: the maximum is narrow in asinh x */
+    case QM_LAW_student: /* nearly normal for many degrees of freedom: narrow in asinh x */
         *high = 120.0;
         *step = law->shape > 8.0 ? 8.0 / law->shape : 1.0;
         break;

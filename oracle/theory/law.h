@@ -1,7 +1,8 @@
-/* law.h - the laws that theory integrates over.
+/* law.h - Probability laws of one element, in a variable that suits quadrature.
  *
- * |x| = at(z) of a variable z with a smooth density, chosen so that the largest of many z has a
- * width of about one: panels of fixed length in z then resolve light and heavy tails alike.
+ * |x| is a function qm_law_at of a variable z with a smooth density, chosen so that the maximum of
+ * many z is spread over a width of about one: panels of fixed length in z then resolve light and
+ * heavy tails alike.
  *   normal, laplace: z       uniform: 1 - exp(-z)    student: sinh z
  *   chisq: z^2               lognormal: exp(shape z) */
 #ifndef QM_THEORY_LAW_H
@@ -35,25 +36,27 @@ struct qm_law {
 /* QM_BAD_ARG when shape is out of the range that QM_LAW_LIST gives. */
 qm_status qm_law_check(const struct qm_law *law);
 
-/* 1 when x takes both signs (then symmetric), else 0. */
+/* 1 where x takes both signs (the law is then symmetric), else 0. */
 int qm_law_sign(const struct qm_law *law);
 
 /* E x^2; NaN where it does not exist (student, shape <= 2). */
 double qm_law_square(const struct qm_law *law);
 
-/* Density of |x| at x > 0, and the differential entropy of x (with its sign) in nats. */
+/* The density of |x| at x > 0, and the differential entropy of x (not of |x|) in nats. */
 double qm_law_pdf(const struct qm_law *law, double x);
 double qm_law_entropy(const struct qm_law *law);
 
+/* |x| at z, and z at x >= 0 (the inverse; may be infinite). */
 double qm_law_at(const struct qm_law *law, double z);
-double qm_law_place(const struct qm_law *law, double x); /* its inverse, x >= 0; may be infinite */
+double qm_law_inverse(const struct qm_law *law,
+                      double x); /* its inverse, x >= 0; may be infinite */
 
-/* Density of z, and ln P(Z <= z) accurate in both tails. */
+/* The density of z, and ln P(Z <= z), accurate in both tails. */
 double qm_law_density(const struct qm_law *law, double z);
-double qm_law_log_below(const struct qm_law *law, double z);
+double qm_law_log_cdf(const struct qm_law *law, double z);
 
-/* Outside [low, high] nothing counts, even weighed by x^2; step: a panel of this length is smooth
- * enough for 8 Gauss-Legendre nodes. */
+/* The range of z outside which the density is negligible, even times x^2; step: a panel of this
+ * length is smooth enough for 8 Gauss-Legendre nodes. */
 void qm_law_range(const struct qm_law *law, double *low, double *high, double *step);
 
 #endif

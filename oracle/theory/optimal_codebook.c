@@ -1,4 +1,4 @@
-/* optimal_codebook.c - Lloyd's conditions by Newton's method. */
+/* optimal_codebook.c - Solves Lloyd's conditions by Newton's method. */
 #include "oracle/theory/optimal_codebook.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum { MOST = 256, ROUNDS = 400, LLOYD_STEPS = 25, START_NODES = 20000 };
-#define FLAT (-1e-7) /* a relative pivot as good as 0 */
+#define FLAT (-1e-7) /* a relative pivot above this counts as not negative */
 
 static const struct {
     const char *name;
@@ -17,20 +17,22 @@ static const struct {
 #undef X
 };
 
+/* The levels while they are optimized. */
 struct design {
-    const struct qm_measure *m;
+    const struct qm_unit_law *m;
     int n, squared;
-    int mirrored; /* symmetric, with the decision between the middle levels held at 0 */
+    int mirrored; /* symmetric levels, the decision between the middle two held at 0 */
     int held[MOST];
     double value[MOST];
 };
 
-/* The loss and its derivatives by the levels; off[k]: by levels k and k + 1. */
+/* The loss and its derivatives with respect to the levels; off[k]: with respect to levels k and
+ * k + 1. */
 struct slope {
     double loss, gradient[MOST], diagonal[MOST], off[MOST];
 };
 
-/* ---- cells --------------------------------------------------------------------------------- */
+/* ---- cells ----------------------------------------------------------------------------------- */
 
 static double low_end(const double *v, int k)
 {
@@ -42,23 +44,23 @@ static double high_end(const struct design *d, const double *v, int k)
     return k + 1 < d->n ? 0.5 * (v[k] + v[k + 1]) : HUGE_VAL;
 }
 
-/* Integral of u^j over (a, b], atoms included. */
+/* The integral of u^j over (a, b], atoms included. */
 static double moment(const struct design *d, int j, double a, double b)
 {
-    double top = qm_measure_top(d->m), atom = qm_measure_atom(d->m);
-    double sum = qm_measure_moment(d->m, j, a, b);
+    double top = qm_unit_law_top(d->m), atom = qm_unit_law_atom(d->m);
+    double sum = qm_unit_law_moment(d->m, j, a, b);
     if (a < top && top <= b)
         sum += atom;
-    if (qm_measure_sign(d->m) && a < -top && -top <= b)
+    if (qm_unit_law_sign(d->m) && a < -top && -top <= b)
         sum += j % 2 ? -atom : atom;
     return sum;
 }
 
-/* Where a cell's mass is halved. */
+/* The median of a cell, by bisection. */
 static double median(const struct design *d, double a, double b)
 {
-    double top = qm_measure_top(d->m), half = 0.5 * moment(d, 0, a, b);
-    double low = fmax(a, qm_measure_sign(d->m) ? -top : 0.0), high = fmin(b, top);
+    double top = qm_unit_law_top(d->m), half = 0.5 * moment(d, 0, a, b);
+    double low = fmax(a, qm_unit_law_sign(d->m) ? -top : 0.0), high = fmin(b, top);
     for (int i = 0; i < 100 && low < high; i++) {
         double mid = 0.5 * (low + high);
         if (moment(d, 0, a, mid) < half)
@@ -69,7 +71,8 @@ static double median(const struct design *d, double a, double b)
     return high;
 }
 
-/* What Lloyd's second condition wants of level k. */
+/* The level that Lloyd's second condition demands for cell k: its centroid or median; held levels
+ * and empty cells keep theirs. */
 static double wanted(const struct design *d, const double *v, int k)
 {
     double a = low_end(v, k), b = high_end(d, v, k), mass = moment(d, 0, a, b);
@@ -78,8 +81,8 @@ static double wanted(const struct design *d, const double *v, int k)
     return d->squared ? moment(d, 1, a, b) / mass : median(d, a, b);
 }
 
-/* With b half way, the two errors at b are alike, so the ends of a cell count in the second
- * derivative only. */
+/* Loss, gradient and Hessian.  The errors on both sides of a decision half way are equal, so the
+ * movement of the decisions enters the second derivatives only. */
 static void slope_of(const struct design *d, const double *v, struct slope *s)
 {
     s->loss = 0.0;
@@ -88,8 +91,8 @@ static void slope_of(const struct design *d, const double *v, struct slope *s)
         double half_a = k > 0 ? v[k] - a : 0.0, half_b = k + 1 < d->n ? b - v[k] : 0.0;
         int moves_a = k > 0 && !(d->mirrored && 2 * k == d->n);
         int moves_b = k + 1 < d->n && !(d->mirrored && 2 * k + 2 == d->n);
-        double w_a = moves_a ? qm_measure_density(d->m, a) : 0.0;
-        double w_b = moves_b ? qm_measure_density(d->m, b) : 0.0;
+        double w_a = moves_a ? qm_unit_law_density(d->m, a) : 0.0;
+        double w_b = moves_b ? qm_unit_law_density(d->m, b) : 0.0;
         if (d->squared) {
             double w0 = moment(d, 0, a, b), w1 = moment(d, 1, a, b), w2 = moment(d, 2, a, b);
             s->loss += w2 - 2.0 * v[k] * w1 + v[k] * v[k] * w0;
@@ -100,16 +103,16 @@ static void slope_of(const struct design *d, const double *v, struct slope *s)
             double below = moment(d, 0, a, v[k]), above = moment(d, 0, v[k], b);
             s->loss += v[k] * (below - above) + moment(d, 1, v[k], b) - moment(d, 1, a, v[k]);
             s->gradient[k] = below - above;
-            s->diagonal[k] = 2.0 * qm_measure_density(d->m, v[k]) - 0.5 * (w_a + w_b);
+            s->diagonal[k] = 2.0 * qm_unit_law_density(d->m, v[k]) - 0.5 * (w_a + w_b);
             s->off[k] = -0.5 * w_b;
         }
     }
 }
 
-/* ---- steps --------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
-/* Solves Hessian x step = -gradient over the free levels; returns the smallest pivot over its
- * diagonal entry (not positive: no minimum near, and no step). */
+/* Solves Hessian * step = -gradient over the free levels; returns the smallest ratio of a pivot to
+ * its diagonal entry (not positive: the Hessian is not positive definite, and step is not set). */
 static double newton(const struct design *d, const struct slope *s, double *step)
 {
     double pivot[MOST], least = HUGE_VAL;
@@ -129,7 +132,7 @@ static double newton(const struct design *d, const struct slope *s, double *step
     return least;
 }
 
-/* Largest distance of a level from what its condition wants. */
+/* The largest distance of a level from the one that Lloyd's second condition demands. */
 static double residual(const struct design *d)
 {
     double most = 0.0;
@@ -148,8 +151,9 @@ static void lloyd(struct design *d)
     }
 }
 
-/* Whether value + step ascends and loses no more; then it is taken. */
-static int take(struct design *d, const double *step, double loss)
+/* Moves the levels by `step` and returns 1 if they still ascend and the loss does not grow; else
+ * 0. */
+static int try_step(struct design *d, const double *step, double loss)
 {
     struct slope s;
     double next[MOST];
@@ -165,7 +169,7 @@ static int take(struct design *d, const double *step, double loss)
     return 1;
 }
 
-/* From the levels as they are; 0: no convergence. */
+/* Iterates from the present levels to a minimum; 0: no convergence. */
 static int solve(struct design *d)
 {
     struct slope s;
@@ -173,7 +177,7 @@ static int solve(struct design *d)
     for (int round = 0; round < ROUNDS; round++) {
         double change = 0.0, scale = fmax(fabs(d->value[0]), fabs(d->value[d->n - 1]));
         slope_of(d, d->value, &s);
-        if (newton(d, &s, step) > 0.0 && take(d, step, s.loss)) {
+        if (newton(d, &s, step) > 0.0 && try_step(d, step, s.loss)) {
             for (int k = 0; k < d->n; k++)
                 change = fmax(change, fabs(step[k]));
             if (change <= 1e-12 * scale)
@@ -184,38 +188,38 @@ static int solve(struct design *d)
     return 0;
 }
 
-/* ---- start --------------------------------------------------------------------------------- */
+/* ---- start ----------------------------------------------------------------------------------- */
 
-/* Level i of `count` on (0, top): quantiles of the density to the power 1/3 (1/2 for absolute
- * errors), which is the optimum's spacing as n grows.  Nodes are spaced as squares, then thirds of
- * the way in, so that heavy tails and densities without bound at 0 are both seen. */
+/* `count` ascending levels on (0, top): quantiles of the density to the power 1/3 (1/2 for absolute
+ * errors), the spacing of the optimum as n grows.  Nodes are evenly spaced in log2 u, so that heavy
+ * tails and densities that are unbounded at 0 are both resolved. */
 static void spread(const struct design *d, int count, double *level)
 {
     double power = d->squared ? 1.0 / 3.0 : 0.5, whole = 0.0, sum = 0.0;
-    double octaves = 40.0 + log2(qm_measure_top(d->m));
+    double octaves = 40.0 + log2(qm_unit_law_top(d->m));
     int k = 0;
     for (int pass = 0; pass < 2; pass++)
         for (int i = START_NODES - 1; i >= 0; i--) {
             double down = octaves * (i + 0.5) / START_NODES;
-            double u = qm_measure_top(d->m) * exp2(-down);
-            double here = u * pow(fmax(qm_measure_density(d->m, u), 0.0), power);
+            double u = qm_unit_law_top(d->m) * exp2(-down);
+            double here = u * pow(fmax(qm_unit_law_density(d->m, u), 0.0), power);
             if (pass == 0)
                 whole += here;
             for (sum += pass * here; pass && k < count && sum >= whole * (k + 0.5) / count; k++)
                 level[k] = u;
         }
     for (; k < count; k++)
-        level[k] = qm_measure_top(d->m);
-    for (k = 1; k < count; k++) /* several in one node */
+        level[k] = qm_unit_law_top(d->m);
+    for (k = 1; k < count; k++) /* several levels at one node */
         if (!(level[k] > level[k - 1]))
             level[k] = nextafter(level[k - 1], HUGE_VAL) * (1.0 + 1e-9);
 }
 
-/* middle: whether a level starts at 0.  Else an even number starts symmetric. */
+/* Sets the start.  middle: one level is at 0; else an even number of levels starts symmetric. */
 static void start(struct design *d, unsigned hold, int middle)
 {
     double side[MOST];
-    int sign = qm_measure_sign(d->m), n = d->n, more = n - middle;
+    int sign = qm_unit_law_sign(d->m), n = d->n, more = n - middle;
     int left = sign ? more / 2 : 0, right = more - left;
     memset(d->held, 0, sizeof d->held);
     if (left > 0)
@@ -237,12 +241,12 @@ static void start(struct design *d, unsigned hold, int middle)
     }
 }
 
-/* The better of what the starts with and without a level at 0 lead to.  With an even number of
- * levels the symmetric point is a saddle where the law is more peaked than Laplace's, which itself
- * is neutral against moving the middle decision: that pivot may be 0. */
+/* The better of the minima reached from the starts with and without a level at 0.  With an even
+ * number of levels the symmetric point is a saddle where the law is more peaked than Laplace's; for
+ * Laplace's law the loss does not depend on the middle decision, so that pivot may be 0. */
 static qm_status design(struct design *d, unsigned hold, struct qm_optimum *o)
 {
-    int zero = (hold & QM_HOLD_ZERO) != 0, sign = qm_measure_sign(d->m);
+    int zero = (hold & QM_HOLD_ZERO) != 0, sign = qm_unit_law_sign(d->m);
     o->loss = HUGE_VAL;
     for (int middle = zero; middle <= (zero || sign); middle++) {
         struct slope s;
@@ -250,7 +254,7 @@ static qm_status design(struct design *d, unsigned hold, struct qm_optimum *o)
         start(d, hold, middle);
         d->mirrored = sign && !middle && d->n % 2 == 0;
         int found = solve(d);
-        for (int k = 0; d->mirrored && 2 * k < d->n; k++) { /* rounding apart, it is symmetric */
+        for (int k = 0; d->mirrored && 2 * k < d->n; k++) { /* symmetric up to rounding */
             d->value[d->n - 1 - k] = 0.5 * (d->value[d->n - 1 - k] - d->value[k]);
             d->value[k] = -d->value[d->n - 1 - k];
         }
@@ -272,7 +276,7 @@ static qm_status design(struct design *d, unsigned hold, struct qm_optimum *o)
     return o->loss < HUGE_VAL ? QM_OK : qm_fail(QM_INTERNAL, "%d levels: no convergence", d->n);
 }
 
-/* ---- public -------------------------------------------------------------------------------- */
+/* ---- public ---------------------------------------------------------------------------------- */
 
 static qm_status check(const struct qm_law *law, int64_t block, int n, unsigned hold,
                        enum qm_loss loss)
@@ -295,18 +299,18 @@ qm_status qm_optimal(const struct qm_law *law, int64_t block, int n, unsigned ho
                      enum qm_loss loss, struct qm_optimum *out)
 {
     struct qm_optimum o = {.n = n};
-    struct qm_measure *m;
+    struct qm_unit_law *m;
     QM_TRY(check(law, block, n, hold, loss));
-    QM_TRY(qm_measure_open(law, block, losses[loss].power, &m));
+    QM_TRY(qm_unit_law_open(law, block, losses[loss].power, &m));
     struct design d = {.m = m, .n = n, .squared = losses[loss].error == 2};
     qm_status st = design(&d, hold, &o);
-    qm_measure_close(m);
+    qm_unit_law_close(m);
     if (st == QM_OK)
         *out = o;
     return st;
 }
 
-double qm_optimal_loss(const struct qm_measure *m, enum qm_loss loss, const double *value, int n)
+double qm_optimal_loss(const struct qm_unit_law *m, enum qm_loss loss, const double *value, int n)
 {
     struct design d = {.m = m, .n = n, .squared = losses[loss].error == 2};
     struct slope s;

@@ -1,4 +1,4 @@
-/* unit_law.c - the weighed law of the unit value, tabulated. */
+/* unit_law.c - Tabulates the weighted law of the unit value and integrates over it. */
 #include "oracle/theory/unit_law.h"
 
 #include <gsl/gsl_errno.h>
@@ -8,19 +8,19 @@
 
 enum { NODES = 16, MOMENTS = 3, FINE = 16, FINE_OCTAVES = 4, COARSE = 2, LAST_OCTAVE = -120 };
 
-/* Panels go down from the top; panel 0 is the outermost. */
+/* Panels descend from the top; panel 0 is the outermost. */
 struct panel {
     double low, high;
-    double series[MOMENTS][NODES];         /* Legendre coefficients of u^j w(u) on it */
-    double below[MOMENTS], above[MOMENTS]; /* integrals over all panels below and above it */
+    double series[MOMENTS][NODES];         /* Legendre coefficients of u^j times the density */
+    double below[MOMENTS], above[MOMENTS]; /* integrals over all panels below and above this one */
 };
 
-/* A block maximum and its weight in the density. */
+/* A value m of the block maximum and its weight in the density. */
 struct maximum {
     double m, weight;
 };
 
-struct qm_measure {
+struct qm_unit_law {
     int sign, n;
     double top, atom;
     struct panel *panel;
@@ -35,12 +35,13 @@ static void legendre(double s, int n, double *p)
         p[l + 1] = ((2 * l + 1) * s * p[l] - l * p[l - 1]) / (l + 1);
 }
 
-/* Integral over the whole panel. */
+/* The integral over a whole panel. */
 static double whole(const struct panel *p, int j) { return (p->high - p->low) * p->series[j][0]; }
 
-/* ---- building ------------------------------------------------------------------------------ */
+/* ---- building -------------------------------------------------------------------------------- */
 
-/* All maxima that matter: weight = P(M in dm) m^(power + 1) (B - 1) / B / G(m).  Also the atom. */
+/* The maxima that are not negligible, with weight P(M in dm) m^(power + 1) (B - 1) / B / G(m), and
+ * the atom; returns their number. */
 static int64_t maxima(const struct qm_law *law, int64_t block, int power, double *atom,
                       struct maximum *out, const gsl_integration_glfixed_table *table)
 {
@@ -54,18 +55,19 @@ static int64_t maxima(const struct qm_law *law, int64_t block, int power, double
             double length = (high - low) / panels;
             gsl_integration_glfixed_point(low + length * p, low + length * (p + 1), i, &z, &weight,
                                           table);
-            below = qm_law_log_below(law, z);
+            below = qm_law_log_cdf(law, z);
             double m = qm_law_at(law, z), g = weight * qm_law_density(law, z) * pow(m, power);
             sum += g * exp((b - 1.0) * below);
             out[n++] = (struct maximum){m, (b - 1.0) * g * m * exp((b - 2.0) * below)};
         }
-    for (int64_t i = 0; i < n; i++) /* weight / m is a share of E M^power, up to a factor B / G */
+    for (int64_t i = 0; i < n; i++) /* weight / m is a part of E M^power, up to a factor B / G */
         if (out[i].weight > 1e-19 * sum * out[i].m)
             out[kept++] = out[i];
     *atom = sum;
     return kept;
 }
 
+/* The density at u > 0, summed over the maxima; without blocks (n = 0) that of |x|. */
 static double density(const struct qm_law *law, const struct maximum *m, int64_t n, double u)
 {
     double sum = 0.0;
@@ -91,8 +93,9 @@ static void fill_panel(struct panel *p, const struct qm_law *law, const struct m
     }
 }
 
-/* FINE panels an octave at the top, COARSE below; down to 2^LAST_OCTAVE, then one to 0. */
-static qm_status panels_make(struct qm_measure *out)
+/* FINE panels per octave in the top FINE_OCTAVES, COARSE below, down to 2^LAST_OCTAVE; the last
+ * panel extends to 0. */
+static qm_status panels_make(struct qm_unit_law *out)
 {
     int octaves = (int)ceil(log2(out->top)) - LAST_OCTAVE, fine = FINE * FINE_OCTAVES;
     out->n = fine + COARSE * (octaves - FINE_OCTAVES);
@@ -109,7 +112,7 @@ static qm_status panels_make(struct qm_measure *out)
     return QM_OK;
 }
 
-static qm_status build(const struct qm_law *law, int64_t block, int power, struct qm_measure *out)
+static qm_status build(const struct qm_law *law, int64_t block, int power, struct qm_unit_law *out)
 {
     double low, high, step;
     gsl_set_error_handler_off();
@@ -137,8 +140,8 @@ static qm_status build(const struct qm_law *law, int64_t block, int power, struc
     return st;
 }
 
-qm_status qm_measure_open(const struct qm_law *law, int64_t block, int power,
-                          struct qm_measure **out)
+qm_status qm_unit_law_open(const struct qm_law *law, int64_t block, int power,
+                           struct qm_unit_law **out)
 {
     QM_TRY(qm_law_check(law));
     if (block < 0 || block == 1 || power < 0 || power > 2)
@@ -146,29 +149,29 @@ qm_status qm_measure_open(const struct qm_law *law, int64_t block, int power,
     if (law->kind == QM_LAW_student && law->shape <= (block > 0 ? power : 2))
         return qm_fail(QM_BAD_ARG, "student: the error of %g degrees of freedom is infinite",
                        law->shape);
-    struct qm_measure *m = calloc(1, sizeof *m);
+    struct qm_unit_law *m = calloc(1, sizeof *m);
     if (!m)
         return qm_fail(QM_NO_MEMORY, "the law of a unit value");
     qm_status st = build(law, block, power, m);
     if (st == QM_OK)
         *out = m;
     else
-        qm_measure_close(m);
+        qm_unit_law_close(m);
     return st;
 }
 
-void qm_measure_close(struct qm_measure *m)
+void qm_unit_law_close(struct qm_unit_law *m)
 {
     if (m)
         free(m->panel);
     free(m);
 }
 
-/* ---- reading ------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
-static const struct panel *panel_of(const struct qm_measure *m, double u)
+static const struct panel *panel_of(const struct qm_unit_law *m, double u)
 {
-    int from = 0, to = m->n - 1; /* the answer lies in [from, to]; panels descend */
+    int from = 0, to = m->n - 1; /* u lies in a panel of [from, to]; panels descend */
     while (from < to) {
         int mid = (from + to) / 2;
         if (u < m->panel[mid].low)
@@ -184,18 +187,19 @@ static double place(const struct panel *p, double u)
     return (2.0 * u - p->low - p->high) / (p->high - p->low);
 }
 
-/* Integral over panel p from its lower end to u. */
+/* The integral over panel p from its lower end to u. */
 static double part(const struct panel *p, int j, double u)
 {
     double basis[NODES + 1], s = place(p, u), sum = p->series[j][0] * (s + 1.0);
     legendre(s, NODES, basis);
-    for (int l = 1; l < NODES; l++) /* of P_l from -1 to s */
+    for (int l = 1; l < NODES; l++) /* the integral of P_l from -1 to s */
         sum += p->series[j][l] * (basis[l + 1] - basis[l - 1]) / (2 * l + 1);
     return 0.5 * (p->high - p->low) * sum;
 }
 
-/* Over 0 <= a <= b: what lies between is summed from the end where less lies. */
-static double between(const struct qm_measure *m, int j, double a, double b)
+/* The integral over 0 <= a <= b.  The panels between are a difference of two sums, taken from the
+ * side where the sums are smaller. */
+static double between(const struct qm_unit_law *m, int j, double a, double b)
 {
     a = fmin(a, m->top);
     b = fmin(b, m->top);
@@ -209,7 +213,7 @@ static double between(const struct qm_measure *m, int j, double a, double b)
     return whole(p, j) - part(p, j, a) + inner + part(q, j, b);
 }
 
-double qm_measure_moment(const struct qm_measure *m, int j, double a, double b)
+double qm_unit_law_moment(const struct qm_unit_law *m, int j, double a, double b)
 {
     double right = between(m, j, fmax(a, 0.0), fmax(b, 0.0)), left;
     if (!m->sign)
@@ -218,7 +222,7 @@ double qm_measure_moment(const struct qm_measure *m, int j, double a, double b)
     return 0.5 * (right + (j % 2 ? -left : left));
 }
 
-double qm_measure_density(const struct qm_measure *m, double u)
+double qm_unit_law_density(const struct qm_unit_law *m, double u)
 {
     double basis[NODES + 1], sum = 0.0;
     if (fabs(u) > m->top || (u < 0.0 && !m->sign))
@@ -230,6 +234,6 @@ double qm_measure_density(const struct qm_measure *m, double u)
     return m->sign ? 0.5 * sum : sum;
 }
 
-double qm_measure_top(const struct qm_measure *m) { return m->top; }
-double qm_measure_atom(const struct qm_measure *m) { return m->sign ? 0.5 * m->atom : m->atom; }
-int qm_measure_sign(const struct qm_measure *m) { return m->sign; }
+double qm_unit_law_top(const struct qm_unit_law *m) { return m->top; }
+double qm_unit_law_atom(const struct qm_unit_law *m) { return m->sign ? 0.5 * m->atom : m->atom; }
+int qm_unit_law_sign(const struct qm_unit_law *m) { return m->sign; }

@@ -1,4 +1,5 @@
-/* test_bound.c - error bounds hold for every rule in its own order, and are not far away. */
+/* test_bound.c - Tests that error bounds hold for every rule in its order, and are not too
+ * large. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +16,7 @@
 
 enum { N = 20000 };
 
-/* ---- elementwise rules ---------------------------------------------------------------------- */
+/* ---- elementwise rules ----------------------------------------------------------------------- */
 
 static double wide(uint64_t stream, uint64_t i, double decades)
 {
@@ -33,7 +34,7 @@ static struct qm_oracle_hyper oracle_hyper(const struct qm_hyper *h)
     };
 }
 
-/* p, g and slots as doubles: before, wanted, and the errors. */
+/* p, g and slots: before the step, wanted, bounds, and the float32 numbers of the rule. */
 struct data {
     double p[N], g[N], want_p[N], e_p[N];
     double slot[QM_MAX_SLOTS][N], want[QM_MAX_SLOTS][N], e[QM_MAX_SLOTS][N];
@@ -59,7 +60,7 @@ static void fill(struct data *d, const struct qm_rule *rule)
     }
 }
 
-/* The largest error over its bound, of the parameter and of any slot. */
+/* The largest ratio of an error to its bound, over the parameter and all slots. */
 static double worst_of(const struct data *d, const struct qm_rule *rule, const char *what)
 {
     double worst = 0.0;
@@ -149,7 +150,7 @@ static const struct qm_hyper hypers[] = {
      .maximize = 1},
 };
 
-/* What a family's own rules and oracle do not both know. */
+/* Clears the hyper-parameters that the rules or the oracle of a family do not have. */
 static void restrict_to(const char *family, struct qm_hyper *h)
 {
     static const char *const no_sign[] = {"adamw_after", "ademamix",    "ademamix_after",
@@ -162,8 +163,8 @@ static void restrict_to(const char *family, struct qm_hyper *h)
         h->gnorm_scale = 0.0;
 }
 
-/* Every rule, over magnitudes of many decades and several settings: always within the bound, and
- * the bound is never far away. */
+/* Every elementwise rule, over magnitudes of many decades and several settings, stays within the
+ * bound and reaches at least half of it. */
 static void test_bounds_hold(void **state)
 {
     static const int64_t steps[] = {1, 2, 100, 1000000};
@@ -190,7 +191,7 @@ static void test_bounds_hold(void **state)
     assert_true(held >= 20);
 }
 
-/* ---- rules over whole tensors ------------------------------------------------------------------- */
+/* ---- rules over whole tensors ---------------------------------------------------------------- */
 
 enum { ROWS = 24, COLS = 40, MOST = ROWS * COLS };
 
@@ -263,9 +264,9 @@ static const struct {
       .margin = 0.01}},
 };
 
-/* Where states are read back the wanted parameter comes from the pairs: given the oracle's own new
- * states it must be the oracle's. */
-static void test_pairs_are_the_formula(void **state)
+/* Where stored states are read back, the wanted parameter is the midpoint of a ball: given the
+ * oracle's own new states as the stored ones it must be the oracle's parameter. */
+static void test_midpoints_are_the_formula(void **state)
 {
     const struct qm_shape shape = {2, {ROWS, COLS}};
     static double p[MOST], g[MOST], want_p[MOST], again_p[MOST], e_p[MOST], slots[4][8][MOST];
@@ -304,14 +305,14 @@ static void test_pairs_are_the_formula(void **state)
         assert_int_equal(oracle->bound(&b), QM_OK);
         for (int i = 0; i < MOST; i++) {
             if (!(fabs(again_p[i] - want_p[i]) <= 1e-12 * (1.0 + fabs(want_p[i]))))
-                fail_msg("%s (%zu): parameter %d is %a by pairs, %a by the formula",
+                fail_msg("%s (%zu): parameter %d is %a by balls, %a by the formula",
                          whole[k].family, k, i, again_p[i], want_p[i]);
             assert_true(e_p[i] > 0.0 && e_p[i] < 1e-5 * (1.0 + fabs(want_p[i])));
         }
     }
 }
 
-/* ---- one element ------------------------------------------------------------------------------ */
+/* ---- one element ----------------------------------------------------------------------------- */
 
 struct one {
     struct qm_oracle_hyper h;
@@ -342,7 +343,7 @@ static void bound_one(struct one *o, struct qm_reorder reorder)
     assert_int_equal(qm_oracle_find("adamw")->bound(&b), QM_OK);
 }
 
-/* Exact operations have bound 0; what may overflow has none. */
+/* Exact operations have bound 0; a number that may overflow has an infinite bound. */
 static void test_edges(void **state)
 {
     struct one o = {.h = {.lr = 0.5, .beta1 = 0.0, .beta2 = 0.5, .eps = 0.25},
@@ -357,7 +358,8 @@ static void test_edges(void **state)
     assert_true(isinf(o.e[1]));
 }
 
-/* What is declared widens the bound, by no more than the operations it changes. */
+/* Declared re-orderings add to the bound what the operations that they change may err, and no
+ * more. */
 static void test_reorderings(void **state)
 {
     struct one o = {.h = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
@@ -399,7 +401,7 @@ static void test_verdicts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bounds_hold), cmocka_unit_test(test_pairs_are_the_formula),
+        cmocka_unit_test(test_bounds_hold), cmocka_unit_test(test_midpoints_are_the_formula),
         cmocka_unit_test(test_edges),       cmocka_unit_test(test_reorderings),
         cmocka_unit_test(test_verdicts),
     };

@@ -1,4 +1,5 @@
-/* test_codebook.c - the oracle's maps against printed tables and golden files; nearest codes. */
+/* test_codebook.c - Tests codebooks against printed tables and golden files; tests nearest
+ * codes. */
 #include "core/base/philox.h"
 #include "oracle/codebook/codebook.h"
 
@@ -18,7 +19,8 @@ static const char *const name[] = {"int",  "intm", "lint", "nf4",    "nf4a8", "f
                                    "logf", "nf4s", "af4",  "dyndef", "linb",  "fp52", "e4m3"};
 enum { NAMES = sizeof name / sizeof *name };
 
-/* What every table must be: ascending, full, inside its range, with 1 reached (int: its codes). */
+/* Every table ascends, has all its entries, lies in its range and reaches 1 (int: its largest
+ * code). */
 static void tables_are_sound(void **state)
 {
     (void)state;
@@ -39,7 +41,7 @@ static void tables_are_sound(void **state)
                               : strcmp(name[i], "int") == 0 ? 1 << (bits - 1)
                                                             : 1.0;
                 double top = strncmp(name[i], "int", 3) == 0 ? 1.0 - pow(0.5, bits - 1) : 1.0;
-                if (strcmp(name[i], "dyndef") == 0) /* what is wrong with it */
+                if (strcmp(name[i], "dyndef") == 0) /* its defect: the largest entry is not 1 */
                     top = 0.0933203125;
                 for (int k = 0; k < n; k++) {
                     assert_true(v[k] >= -unit * sign && v[k] <= unit);
@@ -118,8 +120,8 @@ static const float fpx_unsigned[16] = {0.0f,         0.00892857183f, 0.017857143
 
 static double ulp(float x) { return (double)(nextafterf(fabsf(x), 2.0f) - fabsf(x)); }
 
-/* Table t against the definition: within `ulps` float32 steps plus `absolute`; ulps 0.5 means that
- * rounding the definition gives the table, bit for bit. */
+/* Compares table t with the definition, within `ulps` float32 steps plus `absolute`; ulps 0.5 means
+ * that rounding the definition gives the table bit for bit. */
 static void compare(const char *map, int bits, int sign, const float *t, int n, double ulps,
                     double absolute)
 {
@@ -159,7 +161,7 @@ static void printed_tables(void **state)
     compare("de0", 4, 1, de_signed, 16, 2.0, 0.0);
 }
 
-/* Facts printed about the 8-bit maps. */
+/* Published facts about the 8-bit maps. */
 static void printed_facts(void **state)
 {
     (void)state;
@@ -200,7 +202,7 @@ static void printed_facts(void **state)
 
 /* ---- golden files ---------------------------------------------------------------------------- */
 
-/* Opens data/golden/FILE of the full set, or the copy in the tree; -1 when neither is there. */
+/* Opens data/golden/FILE of the full set, or the copy in the tree; -1 if neither exists. */
 static hid_t golden(const char *file)
 {
     char path[512];
@@ -215,7 +217,7 @@ static hid_t golden(const char *file)
     return H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
 }
 
-/* Reads up to 256 floats; the number of them, 0 when the file has no such dataset. */
+/* Reads up to 256 floats and returns their number, 0 if the file has no such dataset. */
 static int table(hid_t file, const char *dataset, float *out)
 {
     H5O_info_t info;
@@ -237,8 +239,8 @@ static int table(hid_t file, const char *dataset, float *out)
     return (int)n;
 }
 
-/* All of lpmm's table maps, 2 to 8 bits, both signs: its float32 linspace costs DE at most 2 ulp
- * and the signed powers 1.2e-7; the others are correctly rounded. */
+/* All table maps of lpmm, 2 to 8 bits, both signs: its float32 linspace causes errors of at most 2
+ * ulp in DE and 1.2e-7 in the signed powers; the others are correctly rounded. */
 static void lpmm_tables(void **state)
 {
     (void)state;
@@ -307,7 +309,7 @@ static void bitsandbytes_tables(void **state)
 
 /* ---- nearest --------------------------------------------------------------------------------- */
 
-/* The definition itself, in extended precision: no entry is nearer. */
+/* The definition of nearest, in extended precision: no entry is nearer. */
 static void check_nearest(const double *v, int n, double x)
 {
     int k = qm_oracle_nearest(v, n, x, -1);
@@ -336,7 +338,7 @@ static void nearest_is_nearest(void **state)
             }
 }
 
-/* At every mid-point the tie word decides, one step to either side nothing does. */
+/* At every mid-point `tie` decides; one float32 step to either side it has no effect. */
 static void ties(void **state)
 {
     (void)state;

@@ -1,10 +1,6 @@
-/* test_oracle.c - the double references: closed forms, published trajectories, MPFR. */
-#include "core/base/philox.h"
-#include "oracle/oracle.h"
-
+/* test_oracle.c - Tests the double references on closed forms and published trajectories. */
 #include <hdf5.h>
 #include <math.h>
-#include <mpfr.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,12 +10,7 @@
 
 #include <cmocka.h>
 
-static const struct qm_oracle *oracle(const char *family)
-{
-    const struct qm_oracle *o = qm_oracle_find(family);
-    assert_non_null(o);
-    return o;
-}
+#include "tests/support/oracle_by_name.h"
 
 static void list_is_sound(void **state)
 {
@@ -48,7 +39,7 @@ static void near_to(double got, double want, double relative)
         fail_msg("got %.17g, want %.17g", got, want);
 }
 
-/* A constant input c from m = 0 gives m_t = (1 - beta^t) c; the parameter stays. */
+/* A constant input c from m = 0 gives m_t = (1 - beta^t) c; the parameter does not change. */
 static void average_of_constant(void **state)
 {
     (void)state;
@@ -64,7 +55,7 @@ static void average_of_constant(void **state)
 }
 
 /* Squares of rank one are factored without loss: with eps = 0 and a constant gradient every step is
- * lr sign(g), matrix by matrix of a batch. */
+ * lr sign(g), in every matrix of a batch. */
 static void factors_of_rank_one(void **state)
 {
     (void)state;
@@ -82,7 +73,7 @@ static void factors_of_rank_one(void **state)
     assert_true(r[6] == 0.0 && c[8] == 0.0 && v[0] == 0.0); /* 6 rows, 8 columns, no whole V */
 }
 
-/* A matrix by hand, a vector as AdamW, and the whole moment where factoring is off. */
+/* A matrix by hand; a vector, and a matrix with factoring off, as AdamW. */
 static void factors_by_hand(void **state)
 {
     (void)state;
@@ -113,7 +104,7 @@ static void factors_by_hand(void **state)
     }
 }
 
-/* With eps = 0 the first step is lr sign(g), and under a constant gradient every step is. */
+/* With eps = 0 and a constant gradient every step is lr sign(g). */
 static void adam_steps_by_sign(void **state)
 {
     (void)state;
@@ -142,7 +133,7 @@ static void adam_steps_by_sign(void **state)
         }
 }
 
-/* g = 0: AdamW shrinks by 1 - lr lambda a step, Adam sees lambda theta as its gradient. */
+/* With g = 0 AdamW shrinks theta by 1 - lr lambda per step; Adam's gradient is lambda theta. */
 static void pure_decay(void **state)
 {
     (void)state;
@@ -161,7 +152,7 @@ static void pure_decay(void **state)
     near_to(m[0], 0.4, 1e-14);
 }
 
-/* The step tends to lr m / eps where v vanishes; the maximum of amsgrad never falls. */
+/* Where v vanishes the step tends to lr m / eps; the maximum of amsgrad never decreases. */
 static void adam_corners(void **state)
 {
     (void)state;
@@ -210,7 +201,8 @@ static void heavy_ball_on_quadratic(void **state)
     }
 }
 
-/* The buffer starts as g whatever the dampening; a constant gradient fills it geometrically. */
+/* The buffer starts as g for every dampening; with a constant gradient it follows a geometric
+ * series. */
 static void sgd_forms(void **state)
 {
     (void)state;
@@ -238,7 +230,8 @@ static void sgd_forms(void **state)
 
 /* ---- published trajectories (torch.optim, double) -------------------------------------------- */
 
-/* The file's path, or NULL: first the full set beside the repository, then the one in the tree. */
+/* The path of a golden file, or NULL.  The full set beside the repository goes before the
+ * tree's. */
 static const char *golden(const char *name, char *path, size_t size)
 {
     const char *shared = getenv("QM_SHARED");
@@ -248,7 +241,7 @@ static const char *golden(const char *name, char *path, size_t size)
     return access(path, R_OK) == 0 ? path : NULL;
 }
 
-/* Numbers of an attribute; 0 where the group does not have it. */
+/* The n numbers of an attribute; 0 where the group does not have it. */
 static void attribute(hid_t group, const char *name, int n, double *out)
 {
     memset(out, 0, (size_t)n * sizeof *out);
@@ -261,7 +254,7 @@ static void attribute(hid_t group, const char *name, int n, double *out)
     H5Aclose(a);
 }
 
-/* A whole dataset as doubles; *n its size.  The caller frees. */
+/* A dataset as doubles; *n: its size.  The caller frees it. */
 static double *dataset(hid_t group, const char *name, int64_t *n)
 {
     hid_t d = H5Dopen2(group, name, H5P_DEFAULT);
@@ -314,9 +307,9 @@ static struct qm_oracle_hyper hyper_of(hid_t group)
     return h;
 }
 
-/* States within 1e-14 of the largest entry, parameters within 1e-15, which leaves room for the
- * source's other order of operations, and besides: the source forms 1 - beta^t by subtraction, off
- * by up to 2^-53 absolute, where the oracle does not cancel; every step carries that on. */
+/* States must agree within 1e-14 of the largest entry and parameters within 1e-15, which allows for
+ * the source's order of operations.  The source also forms 1 - beta^t by subtraction, with an
+ * absolute error of up to 2^-53; `carried` adds up what every step may owe to it. */
 static void replay(hid_t file, const char *name, const struct qm_oracle *o)
 {
     hid_t group = H5Gopen2(file, name, H5P_DEFAULT);
@@ -363,7 +356,7 @@ static void replay(hid_t file, const char *name, const struct qm_oracle *o)
     H5Gclose(group);
 }
 
-/* Every float64 case of the file, all steps, run freely from its start. */
+/* Runs every float64 case of the file from its start over all steps. */
 static void replay_file(const char *name, const char *(*family)(const char *group))
 {
     char path[512];
@@ -413,198 +406,6 @@ static void published_sgd(void **state)
     replay_file("sgd.h5", sgd_family);
 }
 
-/* ---- the same formulas in 200 bits ----------------------------------------------------------- */
-
-enum { N = 48, STEPS = 12, BITS = 200 };
-
-/* One element in MPFR and the running bound of what double rounding may do to it. */
-struct exact {
-    mpfr_t p, m, v, top, g, x, y;
-    double bound_p, bound_m, bound_v, bound_top;
-};
-
-static double value(mpfr_t x) { return mpfr_get_d(x, MPFR_RNDN); }
-
-static double magnitude(mpfr_t x) { return fabs(value(x)); }
-
-/* z <- b z + (1 - a) x with 1 - a formed exactly; y is scratch. */
-static void average(mpfr_t z, double b, double a, mpfr_t x, mpfr_t y)
-{
-    mpfr_set_d(y, a, MPFR_RNDN);
-    mpfr_ui_sub(y, 1, y, MPFR_RNDN);
-    mpfr_mul(y, y, x, MPFR_RNDN);
-    mpfr_mul_d(z, z, b, MPFR_RNDN);
-    mpfr_add(z, z, y, MPFR_RNDN);
-}
-
-/* x <- z / (1 - beta^t); y is scratch. */
-static void corrected(mpfr_t x, mpfr_t z, double beta, int64_t t, mpfr_t y)
-{
-    mpfr_set_d(y, beta, MPFR_RNDN);
-    mpfr_pow_ui(y, y, (unsigned long)t, MPFR_RNDN);
-    mpfr_ui_sub(y, 1, y, MPFR_RNDN);
-    mpfr_div(x, z, y, MPFR_RNDN);
-}
-
-static const double U = 0x1p-53; /* each double operation errs by a factor 1 + d, |d| <= U */
-
-/* The gradient with sign and coupled decay, and the bound of its rounding. */
-static double exact_gradient(struct exact *e, double grad, const struct qm_oracle_hyper *h,
-                             int coupled)
-{
-    mpfr_set_d(e->g, h->maximize ? -grad : grad, MPFR_RNDN);
-    if (!coupled || h->weight_decay == 0.0)
-        return 0.0;
-    mpfr_mul_d(e->x, e->p, h->weight_decay, MPFR_RNDN);
-    mpfr_add(e->g, e->g, e->x, MPFR_RNDN);
-    return h->weight_decay * e->bound_p + U * (magnitude(e->x) + magnitude(e->g));
-}
-
-static void exact_adam(struct exact *e, double grad, const struct qm_oracle_hyper *h, int64_t t,
-                       int coupled)
-{
-    double b1 = h->beta1, b2 = h->beta2;
-    if (!coupled) { /* theta <- (1 - lr lambda) theta: three roundings */
-        mpfr_set_d(e->x, h->lr, MPFR_RNDN);
-        mpfr_mul_d(e->x, e->x, h->weight_decay, MPFR_RNDN);
-        mpfr_ui_sub(e->x, 1, e->x, MPFR_RNDN);
-        mpfr_mul(e->p, e->p, e->x, MPFR_RNDN);
-        e->bound_p = e->bound_p + 3.0 * U * magnitude(e->p);
-    }
-    double bound_g = exact_gradient(e, grad, h, coupled), g = magnitude(e->g);
-    double old = magnitude(e->m);
-    average(e->m, b1, b1, e->g, e->y);
-    e->bound_m = b1 * e->bound_m + (1.0 - b1) * bound_g +
-                 U * (b1 * old + 2.0 * (1.0 - b1) * g + magnitude(e->m));
-    old = magnitude(e->v);
-    mpfr_sqr(e->x, e->g, MPFR_RNDN);
-    average(e->v, b2, b2, e->x, e->y);
-    e->bound_v = b2 * e->bound_v + (1.0 - b2) * 2.0 * g * bound_g +
-                 U * (b2 * old + 3.0 * (1.0 - b2) * g * g + magnitude(e->v));
-    if (h->amsgrad) {
-        mpfr_max(e->top, e->top, e->v, MPFR_RNDN);
-        e->bound_top = fmax(e->bound_top, e->bound_v);
-    }
-    double bound_v = h->amsgrad ? e->bound_top : e->bound_v;
-    mpfr_set(e->x, h->amsgrad ? e->top : e->v, MPFR_RNDN);
-    double relative_v = value(e->x) > 0.0 ? bound_v / value(e->x) : 0.0;
-    corrected(e->x, e->x, b2, t, e->y);
-    mpfr_sqrt(e->x, e->x, MPFR_RNDN);
-    mpfr_add_d(e->x, e->x, h->eps, MPFR_RNDN);
-    double root = value(e->x), bias1 = -expm1((double)t * log1p(b1 - 1.0));
-    corrected(e->g, e->m, b1, t, e->y);
-    mpfr_div(e->g, e->g, e->x, MPFR_RNDN);
-    mpfr_mul_d(e->g, e->g, h->lr, MPFR_RNDN);
-    mpfr_sub(e->p, e->p, e->g, MPFR_RNDN);
-    /* each correction: log1p, product, expm1 (condition <= 1) within 6 U, the division one more */
-    e->bound_p = e->bound_p + h->lr / root * e->bound_m / bias1 +
-                 magnitude(e->g) * (7.0 * U + 0.5 * (relative_v + 7.0 * U) + 4.0 * U) +
-                 U * magnitude(e->p);
-}
-
-static void exact_sgdm(struct exact *e, double grad, const struct qm_oracle_hyper *h, int64_t t)
-{
-    double bound_d = exact_gradient(e, grad, h, 1), d = magnitude(e->g), old = magnitude(e->m);
-    double mu = h->momentum, tau = h->dampening;
-    if (t == 1) {
-        mpfr_set(e->m, e->g, MPFR_RNDN);
-        e->bound_m = bound_d;
-    } else {
-        average(e->m, mu, tau, e->g, e->y);
-        e->bound_m = mu * e->bound_m + (1.0 - tau) * bound_d +
-                     U * (mu * old + 2.0 * (1.0 - tau) * d + magnitude(e->m));
-    }
-    mpfr_mul_d(e->x, e->m, mu, MPFR_RNDN);
-    mpfr_add(e->g, e->g, e->x, MPFR_RNDN);
-    if (h->nesterov)
-        bound_d = bound_d + mu * e->bound_m + U * (magnitude(e->x) + magnitude(e->g));
-    else {
-        mpfr_set(e->g, e->m, MPFR_RNDN);
-        bound_d = e->bound_m;
-    }
-    mpfr_mul_d(e->g, e->g, h->lr, MPFR_RNDN);
-    mpfr_sub(e->p, e->p, e->g, MPFR_RNDN);
-    e->bound_p = e->bound_p + h->lr * bound_d + U * (magnitude(e->g) + magnitude(e->p));
-}
-
-/* Largest |got - exact| / bound of what one family keeps; fails above 1. */
-static double excess(const char *what, double got, mpfr_t want, double bound, mpfr_t x)
-{
-    mpfr_d_sub(x, got, want, MPFR_RNDN);
-    double error = magnitude(x);
-    bound *= 1.0 + 1e-6; /* terms in U^2, and the bound's own rounding */
-    if (!(error <= bound))
-        fail_msg("%s: %.17g is off by %.3g, bound %.3g", what, got, error, bound);
-    return error > 0.0 ? error / bound : 0.0;
-}
-
-static double random_value(uint64_t stream, int64_t i)
-{
-    double a = qm_philox_stream(7, 2 * stream, (uint64_t)i) / 4294967296.0;
-    double b = qm_philox_stream(7, 2 * stream + 1, (uint64_t)i) / 4294967296.0;
-    return (a < 0.5 ? -1.0 : 1.0) * exp(12.0 * b - 9.0); /* 1e-4 .. 20 */
-}
-
-static void against_mpfr(const char *family, const struct qm_oracle_hyper *h)
-{
-    static struct exact e[N];
-    double p[N], m[N] = {0}, v[N] = {0}, top[N] = {0}, g[N], *slot[3] = {m, v, top};
-    int sgd = strcmp(family, "sgdm") == 0, coupled = strcmp(family, "adam") == 0;
-    for (int i = 0; i < N; i++) {
-        mpfr_inits2(BITS, e[i].p, e[i].m, e[i].v, e[i].top, e[i].g, e[i].x, e[i].y, (mpfr_ptr)0);
-        p[i] = random_value(0, i);
-        mpfr_set_d(e[i].p, p[i], MPFR_RNDN);
-        mpfr_set_zero(e[i].m, 1);
-        mpfr_set_zero(e[i].v, 1);
-        mpfr_set_zero(e[i].top, 1);
-        e[i].bound_p = e[i].bound_m = e[i].bound_v = e[i].bound_top = 0.0;
-    }
-    double worst = 0.0, loosest = 0.0;
-    for (int64_t t = 1; t <= STEPS; t++) {
-        for (int i = 0; i < N; i++)
-            g[i] = i == 5 ? 0.0 : random_value((uint64_t)t, i);
-        oracle(family)->step(p, slot, g, 6, N / 6, h, t);
-        for (int i = 0; i < N; i++) {
-            if (sgd)
-                exact_sgdm(&e[i], g[i], h, t);
-            else
-                exact_adam(&e[i], g[i], h, t, coupled);
-            worst = fmax(worst, excess("parameter", p[i], e[i].p, e[i].bound_p, e[i].x));
-            worst = fmax(worst, excess("first slot", m[i], e[i].m, e[i].bound_m, e[i].x));
-            if (!sgd)
-                worst = fmax(worst, excess("exp_avg_sq", v[i], e[i].v, e[i].bound_v, e[i].x));
-            if (h->amsgrad)
-                worst = fmax(worst, excess("maximum", top[i], e[i].top, e[i].bound_top, e[i].x));
-            loosest = fmax(loosest, e[i].bound_p / fmax(1.0, fabs(p[i])));
-        }
-    }
-    for (int i = 0; i < N; i++)
-        mpfr_clears(e[i].p, e[i].m, e[i].v, e[i].top, e[i].g, e[i].x, e[i].y, (mpfr_ptr)0);
-    assert_true(loosest < 3e-13 && worst > 0.05); /* the bound says something, and is near */
-}
-
-static void more_bits(void **state)
-{
-    (void)state;
-    struct qm_oracle_hyper h = {.lr = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
-    for (int k = 0; k < 16; k++) {
-        h.weight_decay = k & 1 ? 0.1 : 0.0;
-        h.amsgrad = k & 2 ? 1 : 0;
-        h.maximize = k & 4 ? 1 : 0;
-        h.beta2 = k & 8 ? 0.95 : 0.9999;
-        against_mpfr("adamw", &h);
-        against_mpfr("adam", &h);
-    }
-    for (int k = 0; k < 8; k++) {
-        struct qm_oracle_hyper s = {.lr = 1e-2, .momentum = 0.95};
-        s.weight_decay = k & 1 ? 0.1 : 0.0;
-        s.nesterov = k & 2 ? 1 : 0;
-        s.dampening = k & 4 ? 0.3 : 0.0;
-        against_mpfr("sgdm", &s);
-    }
-    mpfr_free_cache();
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -613,7 +414,7 @@ int main(void)
         cmocka_unit_test(adam_steps_by_sign),  cmocka_unit_test(pure_decay),
         cmocka_unit_test(adam_corners),        cmocka_unit_test(heavy_ball_on_quadratic),
         cmocka_unit_test(sgd_forms),           cmocka_unit_test(published_adam),
-        cmocka_unit_test(published_sgd),       cmocka_unit_test(more_bits),
+        cmocka_unit_test(published_sgd),
     };
     return cmocka_run_group_tests_name("oracle", tests, NULL, NULL);
 }

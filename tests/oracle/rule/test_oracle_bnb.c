@@ -1,4 +1,4 @@
-/* test_oracle_bnb.c - the oracles of bitsandbytes' optimizers on closed forms. */
+/* test_oracle_bnb.c - Tests the oracles of bitsandbytes' optimizers on closed forms. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 
 enum { N = 3, T = 20 };
 
-/* What every oracle starts from: parameters apart in sign and size, a constant gradient. */
+/* The start of every test: parameters of different sign and size, a constant gradient. */
 struct case3 {
     double p[N], g[N], s0[N], s1[N], s2[N];
     double *slot[3];
@@ -52,12 +52,12 @@ static void test_momentum(void **state)
     h = (struct qm_oracle_hyper){
         .lr = 0.1, .momentum = 0.9, .weight_decay = 0.3, .gnorm_scale = 1.0};
     run("momentum", &h, T, &c);
-    run("sgdm", &h, T, &d); /* the same without dampening */
+    run("sgdm", &h, T, &d); /* sgdm without dampening */
     for (int i = 0; i < N; i++)
         near(c.p[i], d.p[i]);
 }
 
-/* v_t = (1 - b^t) g^2, and t g^2; steps follow. */
+/* RMSprop has v_t = (1 - beta2^t) g^2, Adagrad v_t = t g^2; the steps follow. */
 static void test_squares(void **state)
 {
     struct qm_oracle_hyper h = {.lr = 0.1, .beta2 = 0.9, .eps = 1e-3, .gnorm_scale = 1.0};
@@ -77,7 +77,7 @@ static void test_squares(void **state)
     near(c.p[2], 1.5 - sum);
 }
 
-/* Raw: the state sees gamma g + lambda theta, the numerator g alone. */
+/* Raw families: gamma g + lambda theta enters the state, g alone the numerator. */
 static void test_raw(void **state)
 {
     static const char *const names[2] = {"rmsprop_raw", "adagrad_raw"};
@@ -94,7 +94,8 @@ static void test_raw(void **state)
     }
 }
 
-/* The decay last multiplies what the step gave; without decay it is AdamW; NaN is passed over. */
+/* Decay after the step multiplies the new parameter; without decay the family is AdamW; a NaN
+ * gradient leaves the parameter and clears the moments. */
 static void test_after(void **state)
 {
     static const char *const pairs[2][2] = {{"adamw", "adamw_after"},
@@ -129,8 +130,8 @@ static void test_after(void **state)
     }
 }
 
-/* Without the slow moment AdEMAMix is AdamW; m2 = (1 - b3^t) g; schedules end at their values, and
- * beta3 starts near beta1: half-lives grow in proportion to t, ln 2 / -ln beta3. */
+/* Without the slow moment AdEMAMix is AdamW; m2 = (1 - beta3^t) g.  The schedules end at alpha and
+ * beta3; the half-life ln 2 / -ln beta3 grows linearly in t from that of beta1. */
 static void test_ademamix(void **state)
 {
     struct qm_oracle_hyper h = {.lr = 0.1,
@@ -151,7 +152,7 @@ static void test_ademamix(void **state)
     }
     h.t_beta3 = 4.0;
     start(&d);
-    run("ademamix", &h, 1, &d); /* 1 / -ln beta3 is a quarter of the way */
+    run("ademamix", &h, 1, &d); /* 1 / -ln beta3 has grown by a quarter of its total growth */
     double start_life = -1.0 / log(0.9), end_life = -1.0 / log(0.999);
     double beta3 = exp(-1.0 / (start_life + 0.25 * (end_life - start_life)));
     near(d.s1[2], (1.0 - beta3) * d.g[2]);
@@ -165,7 +166,7 @@ static void test_ademamix(void **state)
     near(d.p[2], 1.5 - 0.1 * (1.0 + 2.5 * 0.001));
 }
 
-/* One sign a step; decay by (1 - lr lambda)^t alone where the gradient is 0. */
+/* Each step is lr sign(g); where the gradient is 0 only the decay (1 - lr lambda)^t remains. */
 static void test_lion(void **state)
 {
     struct qm_oracle_hyper h = {.lr = 0.125, .beta1 = 0.9, .beta2 = 0.99, .gnorm_scale = 1.0};
@@ -185,8 +186,9 @@ static void test_lion(void **state)
 
 static double length(const double *x) { return sqrt(x[0] * x[0] + x[1] * x[1] + x[2] * x[2]); }
 
-/* Unbounded LAMB is AdamW and LARS momentum; bounded, the step is lr max_unorm |theta| long where
- * the norm is that of the step itself; the two forms of each differ by what is measured. */
+/* Without max_unorm LAMB is AdamW and LARS is momentum.  With it, the length of the step is
+ * lr max_unorm |theta| where the limited norm is the norm of the step; the two families of each
+ * differ in the vector whose norm is limited. */
 static void test_bounded(void **state)
 {
     struct qm_oracle_hyper h = {.lr = 0.1,

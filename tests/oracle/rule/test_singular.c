@@ -1,5 +1,7 @@
-/* test_singular.c - singular vectors are judged by what every right answer has in common: closed forms,
- * planted wrong vectors, freedom where there is some. */
+/* test_singular.c - Tests the verdict on singular vectors: known vectors, planted faults, free
+ * signs.
+ *
+ * Correct vectors may differ in sign, and in basis where singular values are equal. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +17,7 @@
 
 enum { M = 9, N = 6, R = 3, MOST = 400 };
 
-/* A step of G (m x n) with `p` as the projection that it has left. */
+/* A step with gradient G (m x n) and the projection p that the judged side computed. */
 struct judged {
     struct qm_oracle_hyper h;
     struct qm_projection q;
@@ -23,7 +25,7 @@ struct judged {
     int tree;
 };
 
-/* The worst verdict of an entry, and how much of a bound it takes. */
+/* The worst verdict on an entry; *share: the largest ratio of an error to its bound. */
 static enum qm_verdict judge(struct judged *j, double *share)
 {
     double *want[QM_ORACLE_SLOTS] = {NULL, NULL, j->want}, *e[QM_ORACLE_SLOTS] = {NULL, NULL, j->e};
@@ -38,7 +40,7 @@ static enum qm_verdict judge(struct judged *j, double *share)
                               .e_slot = e};
     enum qm_verdict worst = QM_VERDICT_EQUAL;
     *share = 0.0;
-    assert_int_equal(qm_pair_project_singular(&b, &j->q, 2), QM_OK);
+    assert_int_equal(qm_ball_project_singular(&b, &j->q, 2), QM_OK);
     for (int64_t i = 0; i < j->q.r * (j->q.right ? j->q.n : j->q.m); i++) {
         enum qm_verdict is = qm_verdict_number(j->p[i], j->want[i], j->e[i]);
         worst = is > worst ? is : worst;
@@ -65,7 +67,7 @@ static double noise(uint64_t stream, uint64_t i)
     return (double)qm_philox_stream(11, stream, i) * 0x1p-32 - 0.5;
 }
 
-/* Householder's I - 2 v v' / v'v of n rows: entry i, j. */
+/* Entry (i, j) of the Householder reflection I - 2 v v' / v'v of order n, v pseudo-random. */
 static double mirror(uint64_t stream, int64_t n, int64_t i, int64_t j)
 {
     double square = 0.0;
@@ -75,8 +77,8 @@ static double mirror(uint64_t stream, int64_t n, int64_t i, int64_t j)
            2.0 * noise(stream, (uint64_t)i) * noise(stream, (uint64_t)j) / square;
 }
 
-/* G = A diag(s) B with mirrors A and B: the rows of B are its right singular vectors, the columns of
- * A the left ones. */
+/* G = A diag(s) B with reflections A and B: the rows of B are its right singular vectors, the
+ * columns of A the left ones. */
 static void start(struct judged *j, int right, const double *s)
 {
     *j = (struct judged){.q = {right, M, N, R, right ? M : R, right ? R : N}};
@@ -96,7 +98,7 @@ static double *entry(struct judged *j, int k, int i)
     return &j->p[j->q.right ? k * N + i : i * R + k];
 }
 
-/* Vectors k and l turned by an angle against each other. */
+/* Rotates vectors k and l in their plane by an angle. */
 static void turn(struct judged *j, int k, int l, double angle)
 {
     for (int i = 0; i < (j->q.right ? N : M); i++) {
@@ -116,13 +118,13 @@ static void known_vectors(void **state)
     for (int right = 0; right < 2; right++) {
         start(&j, right, apart);
         takes(&j);
-        for (int i = 0; i < (right ? N : M); i++) /* signs are free */
+        for (int i = 0; i < (right ? N : M); i++) /* another sign is accepted */
             *entry(&j, 1, i) = -*entry(&j, 1, i);
         takes(&j);
         start(&j, right, tied);
-        turn(&j, 0, 1, 1.0); /* and so is the basis of equal values */
+        turn(&j, 0, 1, 1.0); /* another basis of equal singular values is accepted */
         takes(&j);
-        turn(&j, 1, 2, 1e-6); /* of those alone */
+        turn(&j, 1, 2, 1e-6); /* values 1 and 2 differ */
         refuses(&j);
         start(&j, right, zero);
         takes(&j);
@@ -152,8 +154,7 @@ static void planted(void **state)
             *entry(&j, 1, i) = *entry(&j, 0, i);
         refuses(&j);
         start(&j, right, tied);
-        for (int i = 0; i < k;
-             i++) /* the same where values are equal: orthonormality alone sees it */
+        for (int i = 0; i < k; i++) /* where values are equal only orthonormality detects it */
             *entry(&j, 1, i) = *entry(&j, 0, i);
         refuses(&j);
         start(&j, right, apart);
@@ -166,7 +167,7 @@ static void planted(void **state)
     }
 }
 
-/* The share grows with the angle as the derivation says, and what float32 may do is more. */
+/* The ratio to the bound grows with the angle as derived; the bound of float32 sums is larger. */
 static void how_near(void **state)
 {
     struct judged j;
@@ -175,7 +176,7 @@ static void how_near(void **state)
     start(&j, 1, apart);
     turn(&j, 0, 1, 1e-5);
     assert_int_equal(judge(&j, &share), QM_VERDICT_WRONG);
-    /* 1e-5 (25 - 9) / 25 over u and what double leaves to G'G */
+    /* residual 1e-5 (25 - 9) / 25, bound u and the rounding of G'G in double */
     assert_true(share > 0.9 * 6.4e-6 / QM_U / 1.01 && share < 1.1 * 6.4e-6 / QM_U);
     j.tree = 1;
     (void)judge(&j, &narrow);

@@ -1,5 +1,6 @@
-/* test_optimal_codebook.c - optimal codebooks: Lloyd's conditions by other integrals, published figures,
- * exact cases, perturbation and simulation. */
+/* test_optimal_codebook.c - Tests optimal codebooks: Lloyd's conditions, exact cases, simulation.
+ *
+ * Further references are published figures, other quadratures and perturbed levels. */
 #include "core/base/philox.h"
 #include "oracle/codebook/codebook.h"
 #include "oracle/theory/expected_error.h"
@@ -46,8 +47,8 @@ static double mse_of(const struct qm_law *law, int64_t block, const double *valu
     return t.mse;
 }
 
-/* Sixteen levels for N(0, 1), as tabulated to 7 digits by quadrature; those with -1, 0 and 1 held are
- * the BOF4 codebook that is published for blocks of 64 (arXiv:2505.06653, table 8). */
+/* Sixteen levels for N(0, 1), tabulated to 7 digits by another quadrature.  Those with -1, 0 and 1
+ * held are the BOF4 codebook, published for blocks of 64 (arXiv:2505.06653, table 8). */
 static void normal_table(void **state)
 {
     (void)state;
@@ -76,14 +77,15 @@ static void normal_table(void **state)
         near_to("free", o.value[8 + k], free64[k], 0.0, 5.1e-7);
 }
 
-/* Quantizers of Laplace's law, in units of its variance: W. C. Adams and C. E. Giesler, IEEE Trans.
- * Commun. 26 (1978) 1295, to their four digits, from the recursion of the exponential law. */
+/* Quantizers of Laplace's law in units of its variance, by the recursion of the exponential law:
+ * they agree with W. C. Adams and C. E. Giesler, IEEE Trans. Commun. 26 (1978) 1295, to their
+ * four digits. */
 static void laplace_by_recursion(void **state)
 {
     (void)state;
-    /* Memoryless: above the outermost decision the centroid is 1 further on; below it, with a half
-     * step d above the cell's centroid, the half step d' below it solves
-     * centroid(0, d + d') = d', of the density exp(-x). */
+    /* The density exp(-x) is memoryless: the centroid of the outermost cell lies 1 above its
+     * decision. In a cell whose upper decision lies d above the centroid, the distance d' from the
+     * lower decision to the centroid solves centroid(0, d + d') = d'. */
     double up = 1.0; /* centroid minus the lower decision, outermost cell */
     struct qm_optimum o = best(&laplace, 0, 64, 0, QM_LOSS_mse);
     for (int k = 62; k >= 32; k--) {
@@ -103,7 +105,8 @@ static void laplace_by_recursion(void **state)
                 0.0, 5.1e-5);
 }
 
-/* Uniform values are uniform below their block's maximum: even steps, and h^2 / 12. */
+/* Uniform values are uniform below the maximum of their block: even steps h and an error of h^2
+ * / 12. */
 static void uniform_is_even(void **state)
 {
     (void)state;
@@ -119,13 +122,13 @@ static void uniform_is_even(void **state)
             o = best(&uniform, block[j], n, j ? QM_HOLD_ENDS : 0, QM_LOSS_mae);
             near_to("mae step", o.value[1] - o.value[0], h, 0.0, 1e-10);
         }
-    /* the block that is nearly all maximum: B = 2, 3 levels, mse by hand */
+    /* a block with one element below the maximum: B = 2, 3 levels, mse by hand */
     struct qm_optimum o = best(&uniform, 2, 3, BOTH, QM_LOSS_mse);
     near_to("three", o.loss, 0.25 / 12.0, 1e-10, 0.0);
 }
 
-/* The loss is what theory's own quadrature gives; every level but the held ones fulfils its
- * condition; moving any of them raises the error. */
+/* The loss equals that of qm_theory_block; every free level fulfils its condition; moving any free
+ * level raises the loss. */
 static void conditions(void **state)
 {
     (void)state;
@@ -160,7 +163,8 @@ static void conditions(void **state)
     }
 }
 
-/* No registered table beats the optimum of its block and width, in any of the four losses. */
+/* No known codebook has a smaller loss than the optimum of its block and width, in any of four
+ * losses. */
 static void nothing_beats_it(void **state)
 {
     (void)state;
@@ -172,9 +176,9 @@ static void nothing_beats_it(void **state)
             assert_true(held > least);
             if (loss == QM_LOSS_mse || loss == QM_LOSS_unit_mse)
                 least = best(&laws[l], 64, 16, 0, (enum qm_loss)loss).loss;
-            struct qm_measure *of;
+            struct qm_unit_law *of;
             int power = qm_loss_power((enum qm_loss)loss);
-            assert_int_equal(qm_measure_open(&laws[l], 64, power, &of), QM_OK);
+            assert_int_equal(qm_unit_law_open(&laws[l], 64, power, &of), QM_OK);
             for (size_t m = 0; m < sizeof maps / sizeof *maps; m++) {
                 int n = qm_oracle_codebook(maps[m], 4, 1, value);
                 double got = qm_optimal_loss(of, (enum qm_loss)loss, value, n);
@@ -183,33 +187,34 @@ static void nothing_beats_it(void **state)
                 if (strcmp(maps[m], "nf4") == 0 || strcmp(maps[m], "af4") == 0)
                     assert_true(got > held);
             }
-            qm_measure_close(of);
+            qm_unit_law_close(of);
         }
 }
 
-/* Absolute errors: theory's E |e|, and medians halve their cells. */
+/* Absolute errors: the loss equals E |e| of qm_theory_block, and levels halve the mass of their
+ * cells. */
 static void absolute(void **state)
 {
     (void)state;
     for (int l = 0; l < LAWS; l++) {
         struct qm_optimum o = best(&laws[l], 64, 16, QM_HOLD_ENDS, QM_LOSS_mae);
-        struct qm_measure *m;
+        struct qm_unit_law *m;
         struct qm_theory t;
         assert_int_equal(qm_theory_block(&laws[l], o.value, o.cut, 16, 64, &t), QM_OK);
         near_to("E |e|", t.mean_abs, o.loss, 1e-9, 0.0);
-        assert_int_equal(qm_measure_open(&laws[l], 64, 1, &m), QM_OK);
+        assert_int_equal(qm_unit_law_open(&laws[l], 64, 1, &m), QM_OK);
         for (int k = 1; k < 15; k++)
-            near_to("halves", qm_measure_moment(m, 0, o.cut[k - 1], o.value[k]),
-                    qm_measure_moment(m, 0, o.value[k], o.cut[k]), 1e-9, 0.0);
-        qm_measure_close(m);
+            near_to("halves", qm_unit_law_moment(m, 0, o.cut[k - 1], o.value[k]),
+                    qm_unit_law_moment(m, 0, o.value[k], o.cut[k]), 1e-9, 0.0);
+        qm_unit_law_close(m);
         assert_true(best(&laws[l], 64, 16, QM_HOLD_ENDS, QM_LOSS_mse).loss <=
                     mse_of(&laws[l], 64, o.value, 16) * (1.0 + 1e-9));
     }
 }
 
-/* No quantizer is better than Shannon's bound; with more levels the best one of the normal law comes
- * to lie 10 log10(sqrt(3) pi / 2) = 4.347 dB above it (P. F. Panter and W. Dite, 1951), the uniform
- * one's pi e / 6 = 1.533 dB. */
+/* No quantizer is better than Shannon's bound.  As the number of levels grows, the optimum of the
+ * normal law lies 10 log10(sqrt(3) pi / 2) = 4.347 dB above the bound (P. F. Panter and W. Dite,
+ * 1951), that of the uniform law 10 log10(pi e / 6) = 1.533 dB. */
 static void shannon(void **state)
 {
     (void)state;
@@ -231,7 +236,7 @@ static double draw(uint64_t stream, int64_t i)
     return ((double)qm_philox_stream(20240812u, stream, (uint64_t)i) + 0.5) / 4294967296.0;
 }
 
-/* Blocks drawn and quantized: within 4 standard errors of the loss, which is E (x^ - x)^2. */
+/* Quantized random blocks: the mean of (x^ - x)^2 is within 4 standard errors of the loss. */
 static void simulation(void **state)
 {
     (void)state;

@@ -1,13 +1,14 @@
-/* factored_sums.h - what Adafactor and CAME share: sums over rows and columns, the root mean square. */
-#ifndef QM_RULE_FACTORED_SUMS_H
-#define QM_RULE_FACTORED_SUMS_H
+/* factored_sums.h - Sums over rows and columns and the root mean square, for Adafactor and CAME. */
+#ifndef QM_FACTORED_SUMS_H
+#define QM_FACTORED_SUMS_H
 
 #include <math.h>
 
 #include "core/base/tensor.h"
 #include "oracle/metric/compensated_sum.h"
 
-/* A tensor as a batch of matrices, its last two dims; batch 0: it has none. */
+/* A tensor as a batch of matrices of its last two dimensions.  batch 0: it has fewer than two, or
+ * no element; numel: all its elements. */
 struct qm_matrix_batch {
     int64_t batch, rows, cols, numel;
 };
@@ -23,7 +24,7 @@ static inline struct qm_matrix_batch qm_batch_of(const struct qm_shape *s)
     return b;
 }
 
-/* Mean of n elements from x on, step apart. */
+/* Mean, Euclidean norm and root mean square of n elements from x on, `step` apart. */
 static inline double qm_mean_of(const double *x, int64_t n, int64_t step)
 {
     struct qm_sum sum = {0.0, 0.0};
@@ -45,7 +46,7 @@ static inline double qm_rms_of(const double *x, int64_t n)
     return qm_norm_of(x, n, 1) / sqrt((double)n);
 }
 
-/* r and c of every matrix: beta times the old plus (1 - beta) times the means of s. */
+/* r <- beta r + (1 - beta) mean over columns of s, c likewise over rows, in every matrix. */
 static inline void qm_factors_average(const struct qm_matrix_batch *m, const double *s, double beta,
                                       double *r, double *c)
 {
