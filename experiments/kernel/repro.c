@@ -272,14 +272,14 @@ static qm_status put_once(struct writer *w)
 
 static void put_calls(const struct writer *w, const char *indent)
 {
-    if (w->t->n_calls == 1 && w->t->n_sides == 1) {
+    if (w->t->n_calls == 1 && w->t->n_plans == 1) {
         fprintf(w->f, "%srepro_step(0, a);\n", indent);
         return;
     }
     fprintf(w->f,
             "%sfor (int call = 0; call < %d; call++)\n%s    for (int side = 0; side < %d; side++)\n"
             "%s        repro_step(call, &a[side]);\n",
-            indent, w->t->n_calls, indent, w->t->n_sides, indent);
+            indent, w->t->n_calls, indent, w->t->n_plans, indent);
 }
 
 static void put_code_check(const struct writer *w, const struct qm_kernel_args *a)
@@ -400,7 +400,7 @@ static qm_status put_all(struct writer *w, const struct writing *x)
                         : qm_repro_object(w->f, x->object));
     fputs("\n/* ---- what the step gets, and what it must leave ---- */\n", w->f);
     w->is_direct = qm_repro_memory(&w->s->attempt) == QM_REPRO_PLAIN && w->t->n_calls == 1 &&
-                   w->t->n_sides == 1;
+                   w->t->n_plans == 1;
     qm_repro_includes(w->f, &w->s->attempt, w->is_direct);
     if (w->is_direct) {
         QM_TRY(put_once(w));

@@ -107,9 +107,9 @@ static void fewer_calls(struct shrink *s)
 static void one_side(struct shrink *s)
 {
     struct qm_trial *t = &s->s->trial;
-    t->n_sides = 1;
+    t->n_plans = 1;
     if (s->first.finding.place == QM_PLACE_REPEAT || !qm_shrink_fails(s, t))
-        t->n_sides = 2;
+        t->n_plans = 2;
 }
 
 /* ---- hyper-parameters ------------------------------------------------------------------------ */

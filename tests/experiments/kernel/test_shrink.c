@@ -22,7 +22,7 @@
 
 static struct qm_trial open_trial(const char *recipe, int rank, int64_t rows, int64_t cols)
 {
-    struct qm_trial t = {.n_calls = 2, .n_sides = 1};
+    struct qm_trial t = {.n_calls = 2, .n_plans = 1};
     assert_int_equal(qm_recipe_parse(recipe, &t.recipe), QM_OK);
     for (int i = 0; i < t.recipe.rule->n_slots; i++)
         t.recipe.min_numel[i] = t.recipe.whole_blocks[i] = 0;
