@@ -4,8 +4,8 @@
  * float32.  Each of its steps starts from the decoded inputs of the judged step.  Both errors are
  * taken against the oracle's step from these inputs:
  *
- *     RMSE = sqrt(sum (x - oracle)^2 / sum oracle^2) of one step,   ratio = RMSE judged / RMSE
- *                                                                   float32
+ *     RMSE = sqrt(sum (x - oracle)^2 / sum oracle^2) of one step
+ *     ratio = RMSE of the judged step / RMSE of the float32 step
  *
  * The parameter's ratio is 1 where storage costs nothing within a step, because the update uses the
  * states before they are encoded.  It is above 1 where the rule reads codes back, where the

@@ -80,7 +80,7 @@ qm_status qm_case_parse(const char *text, struct qm_case *out);
 void qm_case_apply(const struct qm_case *c, struct qm_recipe *r);
 
 /* New state = keep * state + give * g, or keep * state + give * g^2 where the slot is never
- * negative. give 0: no gradient can be solved for. */
+ * negative.  give 0: no gradient can be solved for. */
 struct qm_aim_weight {
     double keep, give;
 };

@@ -125,7 +125,7 @@ qm_status qm_judge_given(const struct qm_subject *s, const struct qm_trial *tria
 void qm_tally_merge(struct qm_tally *into, const struct qm_tally *from);
 
 /* Runs cases first, first + stride, ... of the list on all threads; the result equals a run in
- * order. done, where not NULL, is called after each case, by one thread at a time. */
+ * order.  done, where not NULL, is called after each case, by one thread at a time. */
 qm_status qm_judge_list(const struct qm_subject *s, int first, int stride, uint64_t seed,
                         struct qm_tally *t, void (*done)(void *user), void *user);
 

@@ -74,12 +74,12 @@ static int benign_rejected(const struct qm_matrix *m, int rule)
 
 static void print_matrix(const struct qm_matrix *m)
 {
-    const char *heads[2 + QM_TRIAL_COUNT + QM_FIELD_COUNT] = {"mutant"};
+    const char *heads[2 + QM_TRIAL_COUNT + QM_PEER_RULE_COUNT] = {"mutant"};
     int n = 1;
     for (int k = 0; k < QM_TRIAL_COUNT; k++)
         heads[n++] = qm_trial_name(k);
-    for (int k = 0; k < QM_FIELD_COUNT; k++)
-        heads[n++] = qm_field_name(k);
+    for (int k = 0; k < QM_PEER_RULE_COUNT; k++)
+        heads[n++] = qm_peer_rule_name(k);
     heads[n++] = "what";
     struct qm_table *t = qm_table_open(n, heads);
     for (int i = 0; i < m->n; i++) {
@@ -89,7 +89,7 @@ static void print_matrix(const struct qm_matrix *m)
         qm_table_cell(t, "%s", trial->entry->id);
         for (int k = 0; k < QM_TRIAL_COUNT; k++)
             qm_table_cell(t, "%c", letters[trial->cell[k].is]);
-        for (int k = 0; k < QM_FIELD_COUNT; k++)
+        for (int k = 0; k < QM_PEER_RULE_COUNT; k++)
             qm_table_cell(t, rejected_in(trial, k) ? "%d" : ".", rejected_in(trial, k));
         qm_table_cell(t, "%s", trial->entry->text);
     }
@@ -103,24 +103,24 @@ static void print_totals(const struct qm_matrix *m)
 {
     const char *heads[] = {"of this many mutants",
 #define X(name, text) #name,
-                           QM_FIELD_LIST(X)
+                           QM_PEER_RULE_LIST(X)
 #undef X
                                "qualm"};
-    struct qm_table *t = qm_table_open(QM_FIELD_COUNT + 2, heads);
+    struct qm_table *t = qm_table_open(QM_PEER_RULE_COUNT + 2, heads);
     putchar('\n');
     qm_table_cell(t, "killed in any regime, of %d", m->mutants);
-    for (int k = 0; k < QM_FIELD_COUNT; k++)
+    for (int k = 0; k < QM_PEER_RULE_COUNT; k++)
         qm_table_cell(t, "%d", rejected(m, k, -1));
     qm_table_cell(t, "%d", rejected(m, -1, -1));
     for (int r = 0; r < QM_TRIAL_COUNT; r++) {
         qm_table_cell(t, "in %s, of %d that differ", qm_trial_name(r),
                       m->mutants - count_cells(m, r, QM_CELL_equal));
-        for (int k = 0; k < QM_FIELD_COUNT; k++)
+        for (int k = 0; k < QM_PEER_RULE_COUNT; k++)
             qm_table_cell(t, "%d", rejected(m, k, r));
         qm_table_cell(t, "%d", rejected(m, -1, r));
     }
     qm_table_cell(t, "benign, rejected, of %d", m->benign);
-    for (int k = 0; k < QM_FIELD_COUNT; k++)
+    for (int k = 0; k < QM_PEER_RULE_COUNT; k++)
         qm_table_cell(t, "%d", benign_rejected(m, k));
     int wrong = 0;
     for (int i = 0; i < m->n; i++)
@@ -129,8 +129,8 @@ static void print_totals(const struct qm_matrix *m)
     qm_table_close(t);
     puts("The rules are transplanted: they compare the kernel with the composed step, so that no "
          "quantization error\nlies in between, which is generous to them.");
-    for (int k = 0; k < QM_FIELD_COUNT; k++)
-        printf("  %-8s %s\n", qm_field_name(k), qm_field_text(k));
+    for (int k = 0; k < QM_PEER_RULE_COUNT; k++)
+        printf("  %-8s %s\n", qm_peer_rule_name(k), qm_peer_rule_text(k));
 }
 
 /* Why, how many outputs differ from the template's, and how near a bound any of the kernel's comes. */
@@ -194,9 +194,9 @@ static json_t *cell_json(const struct qm_mutant_trial *t, int regime)
 {
     const struct qm_kill_cell *c = &t->cell[regime];
     json_t *field = json_array();
-    for (int k = 0; k < QM_FIELD_COUNT; k++)
+    for (int k = 0; k < QM_PEER_RULE_COUNT; k++)
         if (c->field >> k & 1u)
-            json_array_append_new(field, json_string(qm_field_name(k)));
+            json_array_append_new(field, json_string(qm_peer_rule_name(k)));
     return json_pack(
         "{s:s, s:o, s:s?, s:s?, s:o, s:o}", "verdict", cell_names[c->is], "rejected_by", field,
         "finding", c->finding, "within", t->entry->within[regime], "digest",
@@ -223,10 +223,10 @@ static json_t *matrix_json(const struct qm_matrix *m)
         json_array_append_new(entries, trial_json(&m->trial[i]));
     for (int i = 0; i < m->n_faults; i++)
         json_array_append_new(faults, json_string(m->fault[i]));
-    for (int k = 0; k < QM_FIELD_COUNT; k++)
+    for (int k = 0; k < QM_PEER_RULE_COUNT; k++)
         json_array_append_new(rules,
-                              json_pack("{s:s, s:s, s:i, s:i}", "name", qm_field_name(k), "text",
-                                        qm_field_text(k), "killed", rejected(m, k, -1),
+                              json_pack("{s:s, s:s, s:i, s:i}", "name", qm_peer_rule_name(k), "text",
+                                        qm_peer_rule_text(k), "killed", rejected(m, k, -1),
                                         "benign_rejected", benign_rejected(m, k)));
     for (int k = 0; k < QM_TRIAL_COUNT; k++)
         json_array_append_new(regimes, json_pack("{s:s, s:s, s:i, s:i, s:i}", "name",

@@ -107,7 +107,7 @@ static qm_status one_case(struct session *s, int regime, uint64_t seed, struct q
     qm_trial_case(regime, s->t->entry->shape, name, sizeof name);
     QM_TRY(session_up(s));
     json_t *request = json_pack("{s:s, s:s, s:o, s:b}", "do", "judge", "case", name, "seed",
-                                qm_wire_seed(seed), "watch", 1);
+                                qm_wire_seed(seed), "peer_rules", 1);
     enum qm_end how = qm_child_ask(&s->child, request, &limits, &reply, why, sizeof why, &old);
     if (how == QM_END_stopped)
         return qm_fail(QM_INTERRUPTED, "interrupted");
@@ -118,7 +118,7 @@ static qm_status one_case(struct session *s, int regime, uint64_t seed, struct q
         return QM_OK;
     }
     *c = (struct qm_kill_cell){.digest = qm_wire_seed_of(json_object_get(reply, "digest"))};
-    c->field = (unsigned)json_integer_value(json_object_get(reply, "field"));
+    c->field = (unsigned)json_integer_value(json_object_get(reply, "killed"));
     c->is = read_answer(s, reply, &c->finding);
     json_decref(reply);
     return QM_OK;

@@ -156,7 +156,7 @@ static void a_variant_that_fails_is_printed(void **state)
     (void)state;
     static struct qm_subject s = {.backend = &qm_backend_cpu};
     static struct qm_tally tally;
-    struct qm_forked_trial lab = {.subject = &s};
+    struct qm_forked_trial forked = {.subject = &s};
     struct qm_shrunk n;
     struct qm_case c;
     char *text = NULL;
@@ -164,10 +164,10 @@ static void a_variant_that_fails_is_printed(void **state)
     assert_int_equal(qm_recipe_parse("adamw4_ao", &s.recipe), QM_OK);
     assert_int_equal(qm_judge_begin(&s, &tally), QM_OK);
     assert_int_equal(qm_case_parse("61x67/normal/wd/t5/forced", &c), QM_OK);
-    assert_int_equal(qm_forked_trial_open(&lab), QM_OK);
-    assert_int_equal(qm_shrink(&lab, &c, 7, 3, 60.0, &n), QM_NO_MATCH);
+    assert_int_equal(qm_forked_trial_open(&forked), QM_OK);
+    assert_int_equal(qm_shrink(&forked, &c, 7, 3, 60.0, &n), QM_NO_MATCH);
     s.alter = other_beta2;
-    assert_int_equal(qm_shrink(&lab, &c, 7, 3, 60.0, &n), QM_OK);
+    assert_int_equal(qm_shrink(&forked, &c, 7, 3, 60.0, &n), QM_OK);
     assert_int_equal(n.trial.n, 1);
     assert_int_equal(n.trial.n_calls, 1);
     assert_int_equal(n.elements_before, 61 * 67);
@@ -179,7 +179,7 @@ static void a_variant_that_fails_is_printed(void **state)
     assert_non_null(strstr(text, "  exp_avg_sq scale[0] = "));
     free(text);
     qm_trial_close(&n.trial);
-    qm_forked_trial_close(&lab);
+    qm_forked_trial_close(&forked);
 }
 
 /* ---- planted bugs ---------------------------------------------------------------------------- */

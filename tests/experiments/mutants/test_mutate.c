@@ -205,16 +205,16 @@ static void rules(void **state)
     const float want[] = {1.0f, 2.0f, -2.0f, 4.0f}; /* squares: 25 */
     float got[] = {1.0f, 2.0f, -2.0f, 4.0f};
     (void)state;
-    assert_true(qm_field_nmse(got, want, 4, 0.0));
+    assert_true(qm_peer_rule_nmse(got, want, 4, 0.0));
     got[1] = 2.5f; /* 0.25 / 25 = 0.01 */
-    assert_true(qm_field_nmse(got, want, 4, 0.0101));
-    assert_false(qm_field_nmse(got, want, 4, 0.0099));
-    assert_false(qm_field_close(got, want, 4, 0.1, 0.1, 0)); /* 0.5 > 0.1 + 0.2 */
-    assert_true(qm_field_close(got, want, 4, 0.31, 0.1, 0));
-    assert_true(qm_field_close(got, want, 4, 0.1, 0.1, 1));
+    assert_true(qm_peer_rule_nmse(got, want, 4, 0.0101));
+    assert_false(qm_peer_rule_nmse(got, want, 4, 0.0099));
+    assert_false(qm_peer_rule_close(got, want, 4, 0.1, 0.1, 0)); /* 0.5 > 0.1 + 0.2 */
+    assert_true(qm_peer_rule_close(got, want, 4, 0.31, 0.1, 0));
+    assert_true(qm_peer_rule_close(got, want, 4, 0.1, 0.1, 1));
     got[1] = NAN;
-    assert_false(qm_field_nmse(got, want, 4, 1e9));
-    assert_false(qm_field_close(got, want, 4, 1e9, 1e9, 0));
+    assert_false(qm_peer_rule_nmse(got, want, 4, 1e9));
+    assert_false(qm_peer_rule_close(got, want, 4, 1e9, 1e9, 0));
 }
 
 /* ---- draws ----------------------------------------------------------------------------------- */
