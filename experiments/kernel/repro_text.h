@@ -16,9 +16,8 @@ qm_status qm_repro_object(FILE *f, const char *object);
  * 1, 2, 4 for unsigned integers of 1, 2, 4 bytes. */
 int qm_repro_array(FILE *f, const char *name, char type, int calls, int64_t n);
 
-/* Writes "    _Alignas(64) static float repro_NAME[n] = ", an array of main that the step
- *             receives itself;
- * returns its length. */
+/* Writes "    _Alignas(64) static float repro_NAME[n] = " and returns its length: an array of main
+ * that the step receives itself. */
 int qm_repro_own(FILE *f, const char *name, char type, int64_t n, int is_const);
 
 /* Writes n numbers in braces, from this column on. */

@@ -3,11 +3,9 @@
  *     worker   {"as": RECIPE, "tally": T}            when it is ready, or
  *              {"error": TEXT, "status": N}
  *     parent   {"do": "judge", "case": ID, "seed": "0x...", "against": BOOL, "peer_rules": BOOL}
- *     worker   {"case": ID, "tally": T}              also "refused": TEXT, where the kernel
- *              refuses,
- *                                                    "against": A, where it was asked for,
- *                                                    "digest": "0x..." and "killed": BITS of
- *                                                    peer_rules.h, where these were asked for
+ *     worker   {"case": ID, "tally": T}              with "refused": TEXT of a refusal, "against": A
+ *                                                    where asked for, "digest": "0x..." and
+ *                                                    "killed": BITS where peer_rules is true
  *     parent   {"do": "large_index", "case": QM_LARGE_INDEX_CASE}    answered as "judge"
  *     parent   {"do": "speed", "n": ELEMENTS, "limit": SECONDS}
  *     worker   {"new": [SECONDS...], "old": [SECONDS...]}

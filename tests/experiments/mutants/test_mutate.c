@@ -48,8 +48,8 @@ static void pieces(void **state)
     assert_string_equal(r.entry[1].id, "adamw_f32.one");
     assert_string_equal(r.entry[1].class, "bias");
     assert_string_equal(r.entry[1].text, "first");
-    assert_string_equal(r.entry[1].within[QM_TRIAL_late], "because");
-    assert_null(r.entry[1].within[QM_TRIAL_usual]);
+    assert_string_equal(r.entry[1].within[QM_MUTANT_REGIME_late], "because");
+    assert_null(r.entry[1].within[QM_MUTANT_REGIME_usual]);
     assert_non_null(strstr(r.entry[1].source, "double bc1 = 1.0, bc2 ="));
     assert_null(strstr(r.entry[0].source, "double bc1 = 1.0, bc2 ="));
     assert_int_equal(r.entry[2].kind, QM_MUTANT_benign);
@@ -172,8 +172,8 @@ static void unexplained(void **state)
     (void)state;
     struct qm_matrix m = judged(lines);
     const struct qm_mutant_trial *t = &m.trial[1];
-    assert_int_equal(t->cell[QM_TRIAL_start].is, QM_CELL_killed);
-    assert_int_equal(t->cell[QM_TRIAL_usual].is, QM_CELL_survives);
+    assert_int_equal(t->cell[QM_MUTANT_REGIME_start].is, QM_CELL_killed);
+    assert_int_equal(t->cell[QM_MUTANT_REGIME_usual].is, QM_CELL_survives);
     for (int i = 0; i < m.n_faults; i++)
         with_reason += strstr(m.fault[i], "survives in usual, where its results differ") != NULL;
     assert_int_equal(with_reason, 1);
@@ -190,11 +190,11 @@ static void equivalence(void **state)
     struct qm_matrix m = judged(lines);
     const struct qm_mutant_trial *base = &m.trial[0], *t = &m.trial[1];
     assert_int_equal(m.n_faults, 0);
-    assert_int_equal(t->cell[QM_TRIAL_start].is, QM_CELL_equal);
-    assert_true(t->cell[QM_TRIAL_start].digest == base->cell[QM_TRIAL_start].digest);
-    assert_int_equal(t->cell[QM_TRIAL_late].is, QM_CELL_killed);
-    assert_true(t->cell[QM_TRIAL_late].digest != base->cell[QM_TRIAL_late].digest);
-    assert_true(t->cell[QM_TRIAL_late].field != 0); /* ten times the decay: seen by others too */
+    assert_int_equal(t->cell[QM_MUTANT_REGIME_start].is, QM_CELL_equal);
+    assert_true(t->cell[QM_MUTANT_REGIME_start].digest == base->cell[QM_MUTANT_REGIME_start].digest);
+    assert_int_equal(t->cell[QM_MUTANT_REGIME_late].is, QM_CELL_killed);
+    assert_true(t->cell[QM_MUTANT_REGIME_late].digest != base->cell[QM_MUTANT_REGIME_late].digest);
+    assert_true(t->cell[QM_MUTANT_REGIME_late].rejected_by != 0); /* ten times the decay: seen by others too */
     qm_matrix_free(&m);
 }
 
