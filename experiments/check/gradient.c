@@ -49,7 +49,7 @@ void qm_case_start(const struct qm_aim *a, float *p)
     }
 }
 
-/* ---- planting ------------------------------------------------------------------------------ */
+/* ---- planting -------------------------------------------------------------------------------- */
 
 /* Elements that share an anchor. */
 static int64_t plant_block(const struct qm_aim *a, int slot)
@@ -247,7 +247,7 @@ static float exact_gradient(const struct qm_aim *a, int64_t t, int k, int64_t i)
     return k > 0 ? 0.0f : word & 1u ? -g : g;
 }
 
-/* ---- the other classes --------------------------------------------------------------------- */
+/* ---- the other classes ----------------------------------------------------------------------- */
 
 /* word, other: the two draws of element i. */
 static float plain(enum qm_class kind, const struct qm_aim *a, int64_t i, uint32_t word,

@@ -23,8 +23,7 @@ struct qm_stored qm_stored_of(const struct qm_param *p)
     return f;
 }
 
-/* ---- ranks
- * ------------------------------------------------------------------------------------- */
+/* ---- ranks ----------------------------------------------------------------------------------- */
 
 /* 2^k, k from -1022 to 1023. */
 static double two_to(int k)
@@ -84,8 +83,7 @@ int qm_stored_near(const struct qm_stored *f, double x) { return rounded(f, x, r
 int qm_stored_floor(const struct qm_stored *f, double x) { return rounded(f, x, floor); }
 int qm_stored_ceil(const struct qm_stored *f, double x) { return rounded(f, x, ceil); }
 
-/* ---- memory
- * ------------------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static uint32_t bits_at(const void *p, int bytes, int64_t i)
 {
@@ -138,8 +136,7 @@ double qm_stored_seen(const struct qm_stored *f, const void *p, const void *resi
                        : w;
 }
 
-/* ---- verdicts
- * ---------------------------------------------------------------------------------- */
+/* ---- verdicts -------------------------------------------------------------------------------- */
 
 /* Counts a draw of stochastic rounding where the place between two numbers is known to 2^-10 of
  * their distance. */

@@ -44,8 +44,7 @@ void qm_gpu_bench_close(struct qm_gpu_bench *b)
     free(b->g);
 }
 
-/* ---- time
- * ----------------------------------------------------------------------------------------- */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 static int by_size(const void *a, const void *b)
 {
@@ -94,8 +93,7 @@ qm_status qm_gpu_bench_time(struct qm_gpu_bench *b, qm_status (*work)(void *), v
     return QM_OK;
 }
 
-/* ---- timed work
- * ----------------------------------------------------------------------------------- */
+/* ---- timed work ------------------------------------------------------------------------------ */
 
 qm_status qm_gpu_work_add(struct qm_gpu_work *w, enum qm_mode mode, const struct qm_recipe *r,
                           int n, const struct qm_shape *shapes, const uint32_t *ids)

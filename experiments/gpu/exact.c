@@ -229,8 +229,7 @@ qm_status qm_exact_compare(const struct qm_backend *other, const struct qm_recip
     return st;
 }
 
-/* ---- all variants
- * --------------------------------------------------------------------------------- */
+/* ---- all variants ---------------------------------------------------------------------------- */
 
 static const struct qm_shape shapes[] = {
     {1, {1}},      {1, {31}},         {1, {32}},       {1, {33}},        {1, {255}},

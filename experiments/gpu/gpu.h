@@ -10,7 +10,7 @@
 #include "core/recipe/backend.h"
 #include "experiments/prove/routine.h"
 
-/* ---- exact.c: steps against the CPU's ------------------------------------------------------- */
+/* ---- exact.c: steps against the CPU's -------------------------------------------------------- */
 
 /* Makes `steps` steps with both backends from equal starts, with gradients of many scales, and
  * compares parameter, residual, codes, scales and decoded states bit for bit after each.
@@ -34,7 +34,7 @@ void qm_exact_gradient(uint64_t seed, int64_t t, int64_t n, float *g);
  * number of rows that are not equal. */
 qm_status qm_exact_all(const struct qm_backend *other, json_t **rows, int *differ);
 
-/* ---- experiments/prove/device_codes.c: every float ----------------------------------------- */
+/* ---- experiments/prove/device_codes.c: every float ------------------------------------------- */
 
 struct qm_codes_result {
     uint64_t inputs, runs;    /* floats that the device coded; runs of equal codes */
@@ -59,8 +59,7 @@ qm_status qm_codes_compare(const struct qm_device *d, const struct qm_quantizer 
  * 2^32 floats.  *wrong: number of routines with a wrong code. */
 qm_status qm_codes_all(const struct qm_device *d, int sampled, json_t **rows, int *wrong);
 
-/* ---- speed.c: on a GPU only
- * ----------------------------------------------------------------------- */
+/* ---- speed.c: on a GPU only ------------------------------------------------------------------ */
 
 struct qm_speed {
     double copy;            /* bytes/s of a device-to-device copy, reads and writes */
@@ -74,7 +73,7 @@ struct qm_speed {
  * one recipe; NULL: every variant that has kernels, and a few recipes with 16-bit parameters. */
 qm_status qm_speed_measure(const char *only, int64_t n, int rounds, struct qm_speed *out);
 
-/* ---- peers.c: other projects' optimizers, timed by tests/peers/peers.py --------------------- */
+/* ---- peers.c: other projects' optimizers, timed by tests/peers/peers.py ---------------------- */
 
 /* Runs the command with the sizes, rounds and flush of `s` and merges its output.  QM_BAD_FILE: the
  * command did not start, failed, or printed no such JSON. */
@@ -86,8 +85,7 @@ qm_status qm_peers_measure(const char *command, const struct qm_speed *s, json_t
  * gets {peer, reason}. */
 qm_status qm_peers_merge(json_t *from, const struct qm_speed *s, json_t *rows, json_t *skipped);
 
-/* ---- report.c
- * -------------------------------------------------------------------------------------- */
+/* ---- report.c -------------------------------------------------------------------------------- */
 
 /* Writes GPU-DATE.h5 and GPU-DATE.md into `folder`.  all: the measurements, with the keys device,
  * exact, check, codes, speed, tables, peers, peers_skipped (each may be missing).  path[size]: the

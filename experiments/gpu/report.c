@@ -41,8 +41,7 @@ static void stem_of(json_t *all, char *out, size_t size)
     snprintf(out + n, size - n, "-%.10s", qm_utc(date));
 }
 
-/* ---- HDF5
- * ------------------------------------------------------------------------------------------ */
+/* ---- HDF5 ------------------------------------------------------------------------------------ */
 
 /* Stores an array of objects with equal keys as a table. */
 static qm_status store_rows(struct qm_store *f, const char *path, const char *text, json_t *rows)
@@ -106,8 +105,7 @@ static qm_status store_all(struct qm_store *f, json_t *all)
     return QM_OK;
 }
 
-/* ---- the page
- * -------------------------------------------------------------------------------------- */
+/* ---- the page -------------------------------------------------------------------------------- */
 
 static void print_value(FILE *f, json_t *x)
 {

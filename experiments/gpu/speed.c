@@ -15,8 +15,7 @@ static const char *const extra_recipes[] = {
     "adamw_f32,param=bf16,grad=bf16", "adamw4_ao,param=bf16/stoch,grad=bf16",
     "adamw8_ao,param=bf16/stoch,grad=bf16", "adamw4_lpmm_group,param=bf16/kahan,grad=bf16"};
 
-/* ---- the copy
- * ----------------------------------------------------------------------------------- */
+/* ---- the copy -------------------------------------------------------------------------------- */
 
 struct copy {
     struct qm_gpu_bench *b;
@@ -48,8 +47,7 @@ static qm_status measure_copy(struct qm_gpu_bench *b, double *rate)
     return st;
 }
 
-/* ---- a step
- * --------------------------------------------------------------------------------------- */
+/* ---- a step ---------------------------------------------------------------------------------- */
 
 /* Bytes per parameter: every array once read and once written, and, for each fold, the least that
  * it reads again: the gradient, and the codes of the folded slots. */
@@ -163,8 +161,7 @@ static qm_status measure_recipe(struct qm_gpu_bench *b, const char *recipe, enum
     return st == QM_SKIPPED ? QM_OK : st;
 }
 
-/* ---- all
- * ------------------------------------------------------------------------------------------ */
+/* ---- all ------------------------------------------------------------------------------------- */
 
 qm_status qm_speed_measure(const char *only, int64_t n, int rounds, struct qm_speed *out)
 {

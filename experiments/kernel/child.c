@@ -28,7 +28,7 @@ static const char *const end_names[] = {
 
 const char *qm_end_name(enum qm_end e) { return end_names[e]; }
 
-/* ---- start and stop ------------------------------------------------------------------------ */
+/* ---- start and stop -------------------------------------------------------------------------- */
 
 static int spawn(struct qm_child *c, const char *command, int fd, int out)
 {
@@ -109,7 +109,7 @@ void qm_child_stop(struct qm_child *c)
     memset(c, 0, sizeof *c);
 }
 
-/* ---- waiting ------------------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 /* Keeps the last characters that the kernel prints. */
 static void drain(struct qm_child *c)
@@ -195,7 +195,7 @@ static enum qm_end read_line(struct qm_child *c, const struct qm_child_limits *l
     }
 }
 
-/* ---- how it ended -------------------------------------------------------------------------- */
+/* ---- how it ended ---------------------------------------------------------------------------- */
 
 static void signal_text(int sig, char *text, size_t size)
 {

@@ -1,5 +1,4 @@
-/* child.h - The parent's side of a worker process, which may crash, hang or exit with its
- * kernel. */
+/* child.h - The parent's side of a worker process, which may crash, hang or exit. */
 #ifndef QM_EXPERIMENTS_KERNEL_CHILD_H
 #define QM_EXPERIMENTS_KERNEL_CHILD_H
 

@@ -1,5 +1,4 @@
-/* forked_trial.h - Runs trials in child processes, so that a step that crashes can be tried
- * again.
+/* forked_trial.h - Runs trials in child processes, so that a crashing step can be tried again.
  *
  * Each attempt is a fork that loads the kernel anew, so that no static variable and no damaged
  * memory is carried over.  The parent must not have run an OpenMP parallel region before. */

@@ -1,5 +1,4 @@
-/* kernel_compare.c - Backend that runs an old kernel after the judged one and compares their
- * results. */
+/* kernel_compare.c - Backend that runs a new and an old kernel and compares their results. */
 #include "experiments/kernel/kernel_compare.h"
 
 #include <math.h>

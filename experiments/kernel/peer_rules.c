@@ -50,7 +50,7 @@ void qm_peer_rules_begin(struct qm_kernel_file *kernel)
 
 struct qm_peer_rules_result qm_peer_rules_result(void) { return current.result; }
 
-/* ---- the rules ----------------------------------------------------------------------------- */
+/* ---- the rules ------------------------------------------------------------------------------- */
 
 static void reject(enum qm_peer_rule rule) { current.result.killed |= 1u << rule; }
 
@@ -117,7 +117,7 @@ static void judge_change(const float *got, const float *want, const float *p0, i
         reject(QM_PEER_RULE_flash4);
 }
 
-/* ---- steps --------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 static struct qm_shape slot_shape(const struct plan *p, int i)
 {
@@ -251,7 +251,7 @@ static qm_status peer_step(void *plan, struct qm_tensor *param, const struct qm_
     return judge_free(p, g, t, seed);
 }
 
-/* ---- plans --------------------------------------------------------------------------------- */
+/* ---- plans ----------------------------------------------------------------------------------- */
 
 static void peer_close(void *plan)
 {

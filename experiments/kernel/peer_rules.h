@@ -1,5 +1,4 @@
-/* peer_rules.h - Judges a kernel by the acceptance rules of other projects, and digests its
- * results.
+/* peer_rules.h - Judges a kernel by other projects' acceptance rules, and digests its results.
  *
  * The rules are transplanted: they compare the kernel's results with those of the composed step
  * (backend cpu) from equal inputs, instead of the results that their own suites compare.  This

@@ -25,7 +25,7 @@ void qm_kernel_again(const struct qm_kernel_run *r, const struct qm_kernel_case 
     snprintf(text, size, "qualm check --kernel %s%s%s", r->o->file, as, one);
 }
 
-/* ---- speed and errors of two kernels ------------------------------------------------------- */
+/* ---- speed and errors of two kernels --------------------------------------------------------- */
 
 static int by_value(const void *a, const void *b)
 {
@@ -96,7 +96,7 @@ static json_t *compared_json(const struct qm_kernel_run *r)
     return out;
 }
 
-/* ---- JSON ---------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static json_t *failure(const struct qm_kernel_run *r, const struct qm_kernel_case *c)
 {
@@ -157,7 +157,7 @@ static json_t *to_json(const struct qm_kernel_run *r)
     return out;
 }
 
-/* ---- text ---------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 static const char *text_of(const json_t *from, const char *key)
 {

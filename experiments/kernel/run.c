@@ -33,7 +33,7 @@ int qm_case_result_is_bad(enum qm_case_result r)
     return r != QM_CASE_passed && r != QM_CASE_refused && r != QM_CASE_unfit;
 }
 
-/* ---- one case ------------------------------------------------------------------------------ */
+/* ---- one case -------------------------------------------------------------------------------- */
 
 static qm_status keep(struct qm_kernel_run *r, const struct qm_kernel_case *c)
 {
@@ -197,7 +197,7 @@ static qm_status one_case(struct worker *s, const char *name, uint64_t seed)
     return keep(s->r, &c);
 }
 
-/* ---- all ----------------------------------------------------------------------------------- */
+/* ---- all ------------------------------------------------------------------------------------- */
 
 static int is_over(const struct qm_kernel_run *r, double from)
 {

@@ -20,7 +20,7 @@ enum { STACK = 65536, ROUNDS_LEAST = 5, ROUNDS_MOST = 101 };
 
 static struct qm_kernel_file *kernel, *old_kernel;
 
-/* ---- signals ------------------------------------------------------------------------------- */
+/* ---- signals --------------------------------------------------------------------------------- */
 
 static void append(char *text, size_t size, const char *more)
 {
@@ -59,7 +59,7 @@ static void catch_signals(void)
         sigaction(signals[i], &act, NULL);
 }
 
-/* ---- requests ------------------------------------------------------------------------------ */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 static json_t *against_counts(int slots)
 {
@@ -207,7 +207,7 @@ static json_t *speed(const struct qm_subject *s, const json_t *request)
     return failed(st);
 }
 
-/* ---- the process --------------------------------------------------------------------------- */
+/* ---- the process ----------------------------------------------------------------------------- */
 
 static qm_status load(const json_t *job, struct qm_subject *s)
 {

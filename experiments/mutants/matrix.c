@@ -26,7 +26,7 @@ static void on_signal(int sig)
     stop = 1;
 }
 
-/* ---- selection ----------------------------------------------------------------------------- */
+/* ---- selection ------------------------------------------------------------------------------- */
 
 /* Position of entry i among the entries of its kind and template. */
 static int position(const struct qm_registry *r, int i)
@@ -82,7 +82,7 @@ static int seeds_of(const struct qm_matrix *m, const struct qm_mutant_trial *t)
     return seeds < 1 ? 1 : (int)seeds;
 }
 
-/* ---- running ------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static qm_status one_trial(struct qm_matrix *m, int i, const char *folder)
 {
@@ -182,7 +182,7 @@ static qm_status run(struct qm_matrix *m)
     return st;
 }
 
-/* ---- the gate ------------------------------------------------------------------------------ */
+/* ---- the gate -------------------------------------------------------------------------------- */
 
 static void fault(struct qm_matrix *m, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

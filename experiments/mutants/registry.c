@@ -33,7 +33,7 @@ void qm_mutant_regime_case(int regime, const char *shape, char *text, size_t siz
     snprintf(text, size, "%s/%s/forced", shape, regime_parts[regime]);
 }
 
-/* ---- one file ------------------------------------------------------------------------------ */
+/* ---- one file -------------------------------------------------------------------------------- */
 
 enum { PIECE = 4096 };
 
@@ -265,7 +265,7 @@ qm_status qm_registry_add(struct qm_registry *r, const char *file, const char *c
     return st;
 }
 
-/* ---- all files ----------------------------------------------------------------------------- */
+/* ---- all files ------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;

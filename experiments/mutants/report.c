@@ -70,7 +70,7 @@ static int benign_rejected(const struct qm_matrix *m, int rule)
     return count;
 }
 
-/* ---- for people ---------------------------------------------------------------------------- */
+/* ---- for people ------------------------------------------------------------------------------ */
 
 static void print_matrix(const struct qm_matrix *m)
 {
@@ -189,7 +189,7 @@ static void print(const struct qm_matrix *m)
            (unsigned long long)m->o.seed, m->seconds);
 }
 
-/* ---- for machines -------------------------------------------------------------------------- */
+/* ---- for machines ---------------------------------------------------------------------------- */
 
 static json_t *cell_json(const struct qm_mutant_trial *t, int regime)
 {

@@ -24,7 +24,7 @@ struct worker {
     int is_up;
 };
 
-/* ---- the file ------------------------------------------------------------------------------ */
+/* ---- the file -------------------------------------------------------------------------------- */
 
 static qm_status write_source(const struct qm_mutant_entry *e, const char *path)
 {
@@ -54,7 +54,7 @@ static void remove_files(const char *folder)
     }
 }
 
-/* ---- the worker ---------------------------------------------------------------------------- */
+/* ---- the worker ------------------------------------------------------------------------------ */
 
 static qm_status worker_up(struct worker *s)
 {
@@ -170,8 +170,7 @@ qm_status qm_mutant_trial_run(struct qm_mutant_trial *t, const char *folder, uin
     return QM_OK;
 }
 
-/* ---- comparison
- * ------------------------------------------------------------------------------- */
+/* ---- comparison ------------------------------------------------------------------------------ */
 
 /* Adds the counts.  A quantized slot differs by its codes and scales, another array by its
  * values. */

@@ -19,8 +19,7 @@ static json_t *formatted(const char *format, ...)
 
 static double at(int32_t key) { return (double)qm_unordered(key); }
 
-/* ---- counts
- * ------------------------------------------------------------------------------------ */
+/* ---- counts ---------------------------------------------------------------------------------- */
 
 static int64_t wrong_inside(const struct qm_routine *r, const struct qm_record *p,
                             enum qm_claim_name claim)
@@ -50,8 +49,7 @@ int qm_proof_holds(const struct qm_routine *r, const struct qm_record *p)
            !(r->kernel && wrong_inside(r, p, QM_CLAIM_nearest));
 }
 
-/* ---- special values
- * ---------------------------------------------------------------------------- */
+/* ---- special values -------------------------------------------------------------------------- */
 
 /* The codes of the zones from .. to, ascending: "7", "0 15", "0 1 2 3 .. 15 (16 codes)". */
 static json_t *codes_of(const struct qm_record *p, enum qm_zone from, enum qm_zone to)
@@ -96,8 +94,7 @@ static json_t *special(const struct qm_record *p)
                      codes_of(p, QM_ZONE_tiny_plus, QM_ZONE_tiny_plus));
 }
 
-/* ---- ties
- * -------------------------------------------------------------------------------------- */
+/* ---- ties ------------------------------------------------------------------------------------ */
 
 struct ties {
     int64_t n, up, even, outward;
@@ -129,8 +126,7 @@ static const char *tie_rule(const struct ties *t)
                                 : "mixed";
 }
 
-/* ---- intervals
- * --------------------------------------------------------------------------------- */
+/* ---- intervals ------------------------------------------------------------------------------- */
 
 static json_t *intervals(const struct qm_routine *r, const struct qm_spans *s, int most)
 {
@@ -202,8 +198,7 @@ json_t *qm_proof_json(const struct qm_routine *r, const char *name, const struct
     return o;
 }
 
-/* ---- many
- * -------------------------------------------------------------------------------------- */
+/* ---- many ------------------------------------------------------------------------------------ */
 
 static const char *cell(json_t *from, const char *key)
 {

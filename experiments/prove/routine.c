@@ -108,8 +108,7 @@ static qm_status claim_against(struct qm_routine *r, const char *against)
     return qm_decisions_nearest(r->claims.value, cb.n, &r->claims.right[QM_CLAIM_nearest]);
 }
 
-/* ---- routines
- * ---------------------------------------------------------------------------------- */
+/* ---- routines -------------------------------------------------------------------------------- */
 
 qm_status qm_routine_open(struct qm_routine *r, const struct qm_quantizer *q, const char *against)
 {

@@ -10,8 +10,7 @@
 #include "experiments/prove/prove.h"
 #include "oracle/codebook/unbiased_test.h"
 
-/* ---- 16 bits, enumerated
- * --------------------------------------------------------------------------- */
+/* ---- 16 bits, enumerated --------------------------------------------------------------------- */
 
 void qm_sr16_enumerate(int64_t (*ups)(const void *of, uint32_t base, uint32_t fraction),
                        const void *of, uint32_t base, struct qm_sr16 *out)
@@ -47,8 +46,7 @@ static int64_t ups_bf16(const void *of, uint32_t base, uint32_t fraction)
     return sum;
 }
 
-/* ---- 32 bits, bisected
- * -------------------------------------------------------------------------------- */
+/* ---- 32 bits, bisected ----------------------------------------------------------------------- */
 
 struct sum {
     long double mean;
@@ -101,8 +99,7 @@ static double value_of_codec(const void *of, float y, uint32_t draw)
     return (double)c->cb.value[qm_code_of(c, y, draw)];
 }
 
-/* ---- a survey of numbers
- * -------------------------------------------------------------------------------- */
+/* ---- a survey of numbers --------------------------------------------------------------------- */
 
 enum { PER_CELL = 64 };
 
@@ -147,8 +144,7 @@ static void survey_cell(const struct qm_rounder *r, float low, float high, uint6
     }
 }
 
-/* ---- the sequential test
- * ---------------------------------------------------------------------------------- */
+/* ---- the sequential test --------------------------------------------------------------------- */
 
 /* Tests the engine's encoder with its counted draws on numbers of all cells. */
 static void test_codec(const struct qm_codec *c, struct qm_unbiased *u)
@@ -202,8 +198,7 @@ static json_t *with_test(json_t *row, const struct qm_unbiased *u)
     return row;
 }
 
-/* ---- the command
- * --------------------------------------------------------------------------------------------- */
+/* ---- the command ----------------------------------------------------------------------------- */
 
 /* Bound on the bias of core/quant/round.h's float32 arithmetic: the position in the cell has 3
  * roundings, the uniform number 2 of half its size, their sum one of 2^-24; a draw stands for the

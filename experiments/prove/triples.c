@@ -37,8 +37,7 @@ struct piece {
     uint8_t code[SLOTS][PIECE];
 };
 
-/* ---- the domain
- * ---------------------------------------------------------------------------------- */
+/* ---- the domain ------------------------------------------------------------------------------ */
 
 static qm_status check_covered(const struct qm_recipe *r)
 {
@@ -138,8 +137,7 @@ qm_status qm_triples_count(const struct qm_recipe *r, int64_t *out)
     return st;
 }
 
-/* ---- verdicts
- * ------------------------------------------------------------------------------------- */
+/* ---- verdicts -------------------------------------------------------------------------------- */
 
 /* 1: a finding is worse than t's, or as bad and of an earlier triple. */
 static int is_worse(const struct qm_triples_tally *t, int severity, int64_t at)
@@ -235,8 +233,7 @@ static void judge_code(struct qm_triples_tally *t, const struct domain *d, int s
                     d->r->rule->slot[slot], code, want, error, d->divisor[slot], g);
 }
 
-/* ---- running
- * --------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 /* Computes the oracle's results and bounds of a piece whose codes decode to b->slot. */
 static qm_status run_oracle(const struct domain *d, struct piece *b)

@@ -1,5 +1,4 @@
-/* worker.c - The process in which a user's routine runs: ranges of floats on request, then the
- * report. */
+/* worker.c - The process in which a user's routine runs: walks ranges of floats, then reports. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <omp.h>
@@ -57,8 +56,7 @@ static qm_status open_claimed(const json_t *job, struct qm_quantizer *q)
     return qm_routine_foreign(&routine, q, round != NULL, nan != NULL);
 }
 
-/* ---- a kernel on the GPU
- * ----------------------------------------------------------------------- */
+/* ---- a kernel on the GPU --------------------------------------------------------------------- */
 
 static struct qm_user_cuda *gpu;
 static char gpu_trouble[300];
@@ -71,8 +69,7 @@ static void nearest_on_gpu(const float *y, long n, unsigned char *code)
 
 static const char *trouble_on_gpu(void) { return gpu_trouble; }
 
-/* ---- the routine
- * ------------------------------------------------------------------------------- */
+/* ---- the routine ----------------------------------------------------------------------------- */
 
 /* Loads the function of a library, and the findings of the emulator where a CUDA source was
  * compiled. */
