@@ -16,7 +16,7 @@
 #include "experiments/kernel/worker.h"
 #include "experiments/mutants/matrix.h"
 
-/* ---- the registry -------------------------------------------------------------------------- */
+/* ---- the registry ---------------------------------------------------------------------------- */
 
 static qm_status add(struct qm_registry *r, const char *const *lines)
 {
@@ -89,7 +89,7 @@ static void bad_lists(void **state)
     qm_registry_close(&r);
 }
 
-/* Every list of the executable, and what the registry promises. */
+/* The lists of the executable keep the promises of the registry. */
 static void shipped(void **state)
 {
     int templates = 0, mutants = 0, benign = 0;
@@ -109,13 +109,17 @@ static void shipped(void **state)
     qm_registry_close(&r);
 }
 
-/* ---- the gate ------------------------------------------------------------------------------ */
+/* ---- the gate -------------------------------------------------------------------------------- */
 
+/* FINE multiplies in another order, with equal bits; OTHER rounds otherwise, within the bound. */
+/* clang-format off */
 #define TEMPLATE "template sgdm8_bnb 700\n"
-#define BUG      "- s[i] * momentum + d;\n", "+ s[i] * momentum - d;\n"
-#define FINE     "- fmaf(*w, decay, g[from + i] * scale)\n", "+ fmaf(decay, *w, scale * g[from + i])\n"
-/* Another sum of decay and gradient: other bits, within the bound. */
-#define OTHER "- fmaf(*w, decay, g[from + i] * scale)\n", "+ *w * decay + g[from + i] * scale\n"
+#define BUG   "- s[i] * momentum + d;\n", "+ s[i] * momentum - d;\n"
+#define FINE  "- fmaf(*w, decay, g[from + i] * scale)\n", \
+              "+ fmaf(decay, *w, scale * g[from + i])\n"
+#define OTHER "- fmaf(*w, decay, g[from + i] * scale)\n", \
+              "+ *w * decay + g[from + i] * scale\n"
+/* clang-format on */
 
 static struct qm_matrix judged(const char *const *lines)
 {
@@ -140,8 +144,8 @@ static void assert_fault(const char *const *lines, const char *text)
     qm_matrix_free(&m);
 }
 
-/* A right judge and a right registry pass; with a bug passed off as benign, a mutant that is none, one
- * that differs and is allowed to, and a file that does not compile, the gate fails. */
+/* A correct judge and registry pass.  The gate fails on a bug that is listed as benign, a mutant
+ * without a bug, a mutant that differs within the bounds, and a file that does not compile. */
 static void gate(void **state)
 {
     static const char *const fine[] = {TEMPLATE, "mutant a rule: b\n", BUG, "benign c: d\n", FINE,
@@ -159,10 +163,10 @@ static void gate(void **state)
     assert_fault(none, "sgdm8_bnb.a: survives in every regime");
     assert_fault(allowed, "sgdm8_bnb.a: survives in every regime");
     assert_fault(broken, "does not compile");
-    assert_fault(crash, NULL); /* killed by itself */
+    assert_fault(crash, NULL); /* its crash is a kill */
 }
 
-/* Without a reason, a difference that nobody saw is a fault, even where another regime kills. */
+/* An unfound difference without a reason is a fault, even where another regime kills the mutant. */
 static void unexplained(void **state)
 {
     static const char *const lines[] = {TEMPLATE, "mutant a rule: off in the first step only\n",
@@ -180,7 +184,7 @@ static void unexplained(void **state)
     qm_matrix_free(&m);
 }
 
-/* Equal digests are equal bits: the mutant that changes decay, where there is none. */
+/* Equal digests mean equal bits: a mutant of the decay, where there is no decay. */
 static void equivalence(void **state)
 {
     static const char *const lines[] = {TEMPLATE, "mutant a decay: twice\n",
@@ -191,14 +195,16 @@ static void equivalence(void **state)
     const struct qm_mutant_trial *base = &m.trial[0], *t = &m.trial[1];
     assert_int_equal(m.n_faults, 0);
     assert_int_equal(t->cell[QM_MUTANT_REGIME_start].is, QM_CELL_equal);
-    assert_true(t->cell[QM_MUTANT_REGIME_start].digest == base->cell[QM_MUTANT_REGIME_start].digest);
+    assert_true(t->cell[QM_MUTANT_REGIME_start].digest ==
+                base->cell[QM_MUTANT_REGIME_start].digest);
     assert_int_equal(t->cell[QM_MUTANT_REGIME_late].is, QM_CELL_killed);
     assert_true(t->cell[QM_MUTANT_REGIME_late].digest != base->cell[QM_MUTANT_REGIME_late].digest);
-    assert_true(t->cell[QM_MUTANT_REGIME_late].rejected_by != 0); /* ten times the decay: seen by others too */
+    /* The decay is ten times as large there, so that rules of peers see it too. */
+    assert_true(t->cell[QM_MUTANT_REGIME_late].rejected_by != 0);
     qm_matrix_free(&m);
 }
 
-/* ---- the rules of others --------------------------------------------------------------------- */
+/* ---- rules of peers -------------------------------------------------------------------------- */
 
 static void rules(void **state)
 {
@@ -221,7 +227,8 @@ static void rules(void **state)
 
 enum { N = 20000 };
 
-/* The choices of rounding with probability p(i) by the draws of a stream; same: all of block 100. */
+/* Draw errors of rounding with probability p(i) by the draws of a stream; same: all draws of block
+ * 100. */
 static void choose(float *left, uint64_t seed, int same)
 {
     struct qm_draws d = qm_draws_for(seed, 1, 1, QM_ROLE_spare),
@@ -236,7 +243,7 @@ static void draws(void **state)
 {
     static float a[N], b[N];
     (void)state;
-    for (uint64_t seed = 1; seed <= 50; seed++) { /* right ones pass */
+    for (uint64_t seed = 1; seed <= 50; seed++) { /* correct draws pass */
         choose(a, seed, 0);
         choose(b, seed + 100, 0);
         assert_false(qm_draws_biased(a, N));
@@ -244,7 +251,7 @@ static void draws(void **state)
         assert_false(qm_draws_related(a, b, N));
     }
     choose(b, 50, 0);
-    assert_true(qm_draws_related(a, b, N)); /* the same draws */
+    assert_true(qm_draws_related(a, b, N)); /* equal draws */
     choose(a, 1, 1);
     assert_true(qm_draws_repeat(a, N) >= 128);
     for (int64_t i = 0; i < N; i++) { /* always the lower end */
@@ -252,7 +259,7 @@ static void draws(void **state)
         a[i] = -p;
     }
     assert_true(qm_draws_biased(a, N));
-    assert_false(qm_draws_biased(a, 50)); /* too few to say */
+    assert_false(qm_draws_biased(a, 50)); /* too few to judge */
 }
 
 /* Workers are this program again. */
