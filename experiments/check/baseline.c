@@ -1,4 +1,4 @@
-/* baseline.c - the float32 step, and the ratio of two errors. */
+/* baseline.c - Runs the float32 step and accumulates the two relative errors and their ratio. */
 #include "experiments/check/baseline.h"
 
 #include <math.h>

@@ -1,12 +1,16 @@
-/* baseline.h - the plain float32 step beside the judged one: how far float32 arithmetic alone is from
- * the oracle on the same inputs.
+/* baseline.h - The float32 baseline: the error that float32 arithmetic alone makes in one step.
  *
- * The same rule, composed, with every state and the parameter in float32.  It starts each step from
- * what the judged side starts from, decoded.  RMSE is of one step, against the oracle from those
- * inputs too; the judged over the float32 one is the ratio that `check` reports.  Of a parameter it is
- * 1 where the storage costs nothing within a step: the update uses the states before they are
- * encoded.  It is more where the rule reads codes back or the parameter is narrower than float32, and
- * for a kernel that rounds more than it needs to; of a state it is what its format costs. */
+ * The baseline runs the judged recipe's rule, composed, with every state and the parameter in
+ * float32.  Each of its steps starts from the decoded inputs of the judged step.  Both errors are
+ * taken against the oracle's step from these inputs:
+ *
+ *     RMSE = sqrt(sum (x - oracle)^2 / sum oracle^2) of one step
+ *     ratio = RMSE of the judged step / RMSE of the float32 step
+ *
+ * The parameter's ratio is 1 where storage costs nothing within a step, because the update uses the
+ * states before they are encoded.  It is above 1 where the rule reads codes back, where the
+ * parameter is narrower than float32, and for a kernel that rounds more often than it needs to.
+ * The ratio of a state is the cost of its format. */
 #ifndef QM_EXPERIMENTS_CHECK_BASELINE_H
 #define QM_EXPERIMENTS_CHECK_BASELINE_H
 
@@ -14,43 +18,46 @@
 
 #include "core/recipe/backend.h"
 
-/* Over steps whose two errors are finite and not 0: sums of the logarithms of
- * sqrt(sum (x - oracle)^2 / sum oracle^2), so that no one setting of the hyper-parameters outweighs the
- * others; the largest quotient of any step. */
+/* Sums over the steps whose two errors are finite and not 0.  Logarithms are summed, so that no
+ * single setting of the hyper-parameters outweighs the others. */
 struct qm_rmse {
-    double judged, plain, worst;
+    double judged, plain; /* sums of log RMSE of the judged and of the float32 step */
+    double worst;         /* largest ratio of any step */
     int64_t steps;
 };
 
-/* Geometric means over the steps, and their quotient; NaN over none. */
+/* Geometric means over the steps, and their quotient; NaN where there are no steps. */
 double qm_rmse_judged(const struct qm_rmse *r);
 double qm_rmse_plain(const struct qm_rmse *r);
 double qm_rmse_ratio(const struct qm_rmse *r);
 
 void qm_rmse_merge(struct qm_rmse *into, const struct qm_rmse *from);
 
+/* Adds one step of n elements; `want` is the oracle's result. */
 void qm_rmse_add(struct qm_rmse *to, const float *judged, const float *plain, const double *want,
                  int64_t n);
 
-/* {"parameter": {"ratio", "worst", "rmse", "float32", "steps"}, "exp_avg": ...} of rmse[QM_MAX_SLOTS + 1], whose
- * last entry is the parameter; null where there is no number. */
+/* {"parameter": {"ratio", "worst", "rmse", "float32", "steps"}, "exp_avg": ...} from
+ * rmse[QM_MAX_SLOTS + 1], whose last entry is the parameter; null where there is no number.  rule
+ * NULL: the parameter alone.  The caller owns the object. */
 json_t *qm_rmse_json(const struct qm_rmse *rmse, const struct qm_rule *rule);
 
-/* For a table: the parameter's ratio (slots 0), or the largest of the states', from that object. */
+/* Prints the parameter's ratio (slots 0) or the largest ratio of the states (slots 1) from the
+ * object of qm_rmse_json, or "-" where there is none. */
 void qm_rmse_text(const json_t *rmse, int slots, char *text, size_t size);
 
 struct qm_baseline {
     void *plan; /* NULL: closed */
     int n_slots;
-    float *p, *slot[QM_MAX_SLOTS]; /* results; p also takes the start */
+    float *p, *slot[QM_MAX_SLOTS]; /* results; one allocation, which p begins */
 };
 
-/* b is zeroed.  n, slot_n: elements. */
+/* b is zeroed beforehand.  n, slot_n: elements of the parameter and of each slot. */
 qm_status qm_baseline_open(struct qm_baseline *b, const struct qm_recipe *judged,
                            const struct qm_shape *shape, uint32_t tensor, int64_t n,
                            const int64_t *slot_n);
 
-/* Step t from p[n] and slot[i]. */
+/* Makes step t from p[n] and slot[i][slot_n[i]]; the results are b->p and b->slot[i]. */
 qm_status qm_baseline_step(struct qm_baseline *b, const struct qm_shape *shape, const float *p,
                            float *const *slot, const struct qm_tensor *g, int64_t t, uint64_t seed);
 

@@ -1,4 +1,4 @@
-/* case_around.c - what surrounds the numbers: memory, repetition, draws. */
+/* case_around.c - Judges the surroundings of a step's numbers: memory, repetition, random draws. */
 #include "experiments/check/case_run.h"
 
 #include <string.h>
@@ -7,16 +7,18 @@
 #include "experiments/check/draws.h"
 #include "experiments/check/slot.h"
 
-/* Poison that is still there, and guards that are not.  8-bit codes may be the poison themselves;
- * codes are compared with what a second plan gives, whose poison is judged by its decoded values. */
-void qm_case_judge_memory(struct qm_case_run *r, const struct qm_case_side *s, int decoded)
+/* An 8-bit code may equal the poison byte, so poison is looked for in scales and decoded values.
+ * Codes are compared with those of the second plan instead (qm_case_judge_repetition). */
+void qm_case_judge_memory(struct qm_case_run *r, const struct qm_case_plan *s, int decoded)
 {
     uint32_t poison = 0x01010101u * QM_POISON;
-    int intact = qm_room_is_intact(&s->stored_room) && qm_room_is_intact(&s->residual_room) &&
-                 qm_room_is_intact(&r->g_room) && qm_room_is_intact(&r->h_room);
+    int intact = qm_poisoned_is_intact(&s->stored_memory) &&
+                 qm_poisoned_is_intact(&s->residual_memory) &&
+                 qm_poisoned_is_intact(&r->g_memory) && qm_poisoned_is_intact(&r->h_memory);
     for (int i = 0; i < r->n_slots; i++) {
-        intact &= qm_room_is_intact(&s->state_room[i]) && qm_room_is_intact(&s->codes_room[i]) &&
-                  qm_room_is_intact(&s->scales_room[i]);
+        intact &= qm_poisoned_is_intact(&s->state_memory[i]) &&
+                  qm_poisoned_is_intact(&s->codes_memory[i]) &&
+                  qm_poisoned_is_intact(&s->scales_memory[i]);
         for (int64_t k = 0; k < r->slot_n[i] && decoded; k++)
             if (qm_bits(s->state[i][k]) == poison)
                 qm_finding_set(&r->finding, QM_BAD_MACHINERY, "%s: element %lld was not written",
@@ -42,9 +44,9 @@ static int64_t first_difference(const void *a, const void *b, size_t n, size_t s
 
 void qm_case_judge_repetition(struct qm_case_run *r, int decoded)
 {
-    const struct qm_case_side *a = &r->side[0], *b = &r->side[1];
+    const struct qm_case_plan *a = &r->plan[0], *b = &r->plan[1];
     int before = r->finding.severity;
-    if (r->n_sides < 2)
+    if (r->n_plans < 2)
         return;
     int64_t at = first_difference(a->stored, b->stored, (size_t)r->n, (size_t)r->format.bytes);
     if (at < 0)
@@ -91,7 +93,7 @@ static const char *drawn_name(const struct qm_case_run *r, int which)
     return which == QM_MAX_SLOTS ? "the parameter" : qm_case_slot_name(r, which);
 }
 
-/* The slots whose rounding draws, and the parameter as QM_MAX_SLOTS. */
+/* 1: the rounding of slot `which` draws random numbers; QM_MAX_SLOTS stands for the parameter. */
 static int draws(const struct qm_case_run *r, int which)
 {
     if (which == QM_MAX_SLOTS)
@@ -104,13 +106,13 @@ static int64_t drawn_n(const struct qm_case_run *r, int which)
     return which == QM_MAX_SLOTS ? r->n : r->slot_n[which];
 }
 
-/* Slots from the third on have one role, and so the same draws. */
+/* Slots from the third on share one role of the random counter, and so their draws are equal. */
 static int share_a_role(int a, int b) { return a >= 2 && b >= 2 && b < QM_MAX_SLOTS; }
 
 void qm_case_judge_draws(struct qm_case_run *r, int k)
 {
     for (int i = 0; i <= QM_MAX_SLOTS; i++) {
-        float *now = r->left[0][i], *old = r->left[1][i];
+        float *now = r->draw_error[0][i], *old = r->draw_error[1][i];
         int64_t n = draws(r, i) ? drawn_n(r, i) : 0, apart = n ? qm_draws_repeat(now, n) : 0;
         const char *name = n ? drawn_name(r, i) : "";
         if (n && qm_draws_biased(now, n))
@@ -124,12 +126,12 @@ void qm_case_judge_draws(struct qm_case_run *r, int k)
                            "%s: stochastic rounding of two steps is related", name);
         for (int j = i + 1; n && j <= QM_MAX_SLOTS; j++)
             if (draws(r, j) && drawn_n(r, j) == n && !share_a_role(i, j) &&
-                qm_draws_related(now, r->left[0][j], n))
+                qm_draws_related(now, r->draw_error[0][j], n))
                 qm_finding_set(&r->finding, QM_BAD_WRONG,
                                "stochastic rounding of %s and of %s is related", name,
                                drawn_name(r, j));
     }
     for (int i = 0; i <= QM_MAX_SLOTS; i++)
         if (draws(r, i))
-            memcpy(r->left[1][i], r->left[0][i], sizeof(float) * (size_t)drawn_n(r, i));
+            memcpy(r->draw_error[1][i], r->draw_error[0][i], sizeof(float) * (size_t)drawn_n(r, i));
 }

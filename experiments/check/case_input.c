@@ -1,4 +1,4 @@
-/* case_input.c - what a step starts from: the case's own start and gradients, or those of a trial. */
+/* case_input.c - Provides the inputs of a step, from the case's generators or from a trial. */
 #include "experiments/check/case_run.h"
 
 #include <math.h>
@@ -7,8 +7,8 @@
 #include "core/base/half.h"
 #include "experiments/check/trial.h"
 
-/* Slot i of a tensor of one element after a step from `state` with gradient g. */
-static double answer(const struct qm_case_run *r, int i, int64_t t, double state, double g)
+/* The oracle's slot i of a tensor of one element after a step from `state` with gradient g. */
+static double next_state(const struct qm_case_run *r, int i, int64_t t, double state, double g)
 {
     const struct qm_shape one = {r->c->shape.rank < 2 ? 1 : 2, {1, 1}};
     double p = 0.0, room[QM_MAX_SLOTS] = {0.0}, *slot[QM_MAX_SLOTS];
@@ -20,15 +20,15 @@ static double answer(const struct qm_case_run *r, int i, int64_t t, double state
     return room[i];
 }
 
-/* How slot i answers to its state and to the gradient, asked of the oracle; nothing where that is no
- * average (of a clipped update, of a projection). */
+/* The weights of slot i as an average of its state and of g (or g^2), asked of the oracle.  Both
+ * are 0 where the slot is no such average (a clipped update, a projection). */
 static struct qm_aim_weight weight_of(const struct qm_case_run *r, int i, int64_t t)
 {
-    double give = answer(r, i, t, 0.0, 1.0), half = answer(r, i, t, 0.0, 0.5);
+    double give = next_state(r, i, t, 0.0, 1.0), half = next_state(r, i, t, 0.0, 0.5);
     double share = r->judged.rule->slot_sign[i] ? 0.5 : 0.25;
     if (!(fabs(half - share * give) <= 1e-6 * fabs(give)))
         return (struct qm_aim_weight){0.0, 0.0};
-    return (struct qm_aim_weight){answer(r, i, t, 1.0, 0.0), give};
+    return (struct qm_aim_weight){next_state(r, i, t, 1.0, 0.0), give};
 }
 
 static int same_shape(const struct qm_shape *a, const struct qm_shape *b)
@@ -52,7 +52,6 @@ static struct qm_aim aim_of(const struct qm_case_run *r, int64_t t)
     return aim;
 }
 
-/* The gradient of step t in the recipe's type, and what it widens to. */
 void qm_case_make_gradient(struct qm_case_run *r, int64_t t, int k, struct qm_tensor *out)
 {
     if (r->trial) {
@@ -80,13 +79,13 @@ qm_status qm_case_run_start(struct qm_case_run *r)
 {
     struct qm_aim aim = aim_of(r, r->c->t);
     for (int s = 0; s < 2; s++) {
-        struct qm_case_side *side = &r->side[s];
-        qm_case_start(&aim, side->p);
+        struct qm_case_plan *plan = &r->plan[s];
+        qm_case_start(&aim, plan->p);
         for (int64_t i = 0; i < r->n; i++)
-            qm_stored_put(&r->format, side->stored, i, (double)side->p[i]);
+            qm_stored_put(&r->format, plan->stored, i, (double)plan->p[i]);
         for (int i = 0; i < r->n_slots; i++)
-            if (qm_case_load(r->c, &aim, i, r->n_scales[i], side->codes[i], side->scales[i]))
-                QM_TRY(r->s->backend->load(side->plan, i, side->codes[i], side->scales[i]));
+            if (qm_case_load(r->c, &aim, i, r->n_scales[i], plan->codes[i], plan->scales[i]))
+                QM_TRY(r->s->backend->load(plan->handle, i, plan->codes[i], plan->scales[i]));
     }
     return QM_OK;
 }
@@ -95,13 +94,13 @@ qm_status qm_case_take_call(struct qm_case_run *r, int k)
 {
     struct qm_call from = qm_trial_call(r->trial, k);
     const struct qm_backend *b = r->s->backend;
-    for (int s = 0; s < r->n_sides; s++) {
-        memcpy(r->side[s].stored, from.p, (size_t)r->format.bytes * (size_t)r->n);
+    for (int s = 0; s < r->n_plans; s++) {
+        memcpy(r->plan[s].stored, from.p, (size_t)r->format.bytes * (size_t)r->n);
         if (r->format.residual_bytes)
-            QM_TRY(b->load(r->side[s].plan, QM_RESIDUAL, from.residual, NULL));
+            QM_TRY(b->load(r->plan[s].handle, QM_RESIDUAL, from.residual, NULL));
         for (int i = 0; i < r->n_slots; i++)
-            QM_TRY(
-                b->load(r->side[s].plan, i, r->decider[i] ? from.codes[i] : NULL, from.scales[i]));
+            QM_TRY(b->load(r->plan[s].handle, i, r->decider[i] ? from.codes[i] : NULL,
+                           from.scales[i]));
     }
     return QM_OK;
 }
@@ -110,7 +109,7 @@ void qm_case_keep_call(struct qm_case_run *r, int k, int64_t t, const struct qm_
 {
     int at = k < r->record->n_calls ? k : r->record->n_calls - 1;
     struct qm_call to = qm_trial_call(r->record, at);
-    const struct qm_case_side *s = &r->side[0];
+    const struct qm_case_plan *s = &r->plan[0];
     *to.t = t;
     memcpy(to.p, s->stored, (size_t)r->format.bytes * (size_t)r->n);
     memcpy(to.residual, s->residual, (size_t)r->format.residual_bytes * (size_t)r->n);

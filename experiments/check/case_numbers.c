@@ -1,4 +1,4 @@
-/* case_numbers.c - a verdict on every number of a step. */
+/* case_numbers.c - Gives every number of a step its verdict. */
 #include "experiments/check/case_run.h"
 
 #include <float.h>
@@ -8,7 +8,7 @@
 
 #include "experiments/check/slot.h"
 
-/* A float32 number against the oracle; 1 when it is out of bounds. */
+/* Counts the verdict on a float32 number; returns 1 when the number is out of bounds. */
 static int judge_number(struct qm_case_run *r, double got, double want, double error,
                         const char *case_name)
 {
@@ -27,7 +27,7 @@ static int judge_number(struct qm_case_run *r, double got, double want, double e
     return is == QM_VERDICT_WRONG;
 }
 
-/* The inputs of element i, for reproducing it by hand. */
+/* Appends the inputs of element i to the text, so that the element can be recomputed by hand. */
 static void put_inputs(const struct qm_case_run *r, int64_t i, int64_t t, char *text, size_t size)
 {
     size_t used = strlen(text);
@@ -52,7 +52,7 @@ static void add_inputs(struct qm_case_run *r, int64_t i, int64_t t)
 
 static void judge_floats(struct qm_case_run *r, int slot, int64_t t, const char *case_name)
 {
-    const float *got = slot < 0 ? r->side[0].p : r->side[0].state[slot];
+    const float *got = slot < 0 ? r->plan[0].p : r->plan[0].state[slot];
     const double *want = slot < 0 ? r->want_p : r->want[slot];
     const double *error = slot < 0 ? r->error_p : r->error[slot];
     const char *name = slot < 0 ? "parameter" : qm_case_slot_name(r, slot);
@@ -78,15 +78,15 @@ static void judge_floats(struct qm_case_run *r, int slot, int64_t t, const char 
 
 static void judge_stored(struct qm_case_run *r, int64_t t)
 {
-    const struct qm_case_side *a = &r->side[0];
+    const struct qm_stored_array a = {&r->format, r->plan[0].stored, r->plan[0].residual};
     for (int64_t i = 0; i < r->n; i++) {
-        char text[160] = "";
+        char text[QM_STORED_TEXT] = "";
         int unbounded;
-        r->t->left = 0.0f;
-        enum qm_verdict is = qm_stored_judge(&r->format, a->stored, a->residual, i, r->want_p[i],
-                                             r->error_p[i], r->t, &unbounded, text, sizeof text);
+        r->t->draw_error = 0.0f;
+        enum qm_verdict is =
+            qm_stored_judge(&a, i, r->want_p[i], r->error_p[i], r->t, &unbounded, text);
         r->t->unbounded += unbounded;
-        r->left[0][QM_MAX_SLOTS][i] = r->t->left;
+        r->draw_error[0][QM_MAX_SLOTS][i] = r->t->draw_error;
         if (unbounded)
             continue;
         r->t->judged++;
@@ -107,10 +107,10 @@ static void judge_slot(struct qm_case_run *r, int i, int64_t t, const char *case
                              .n = r->slot_n[i],
                              .want = r->want[i],
                              .error = r->error[i],
-                             .codes = r->side[0].codes[i],
-                             .scales = r->side[0].scales[i],
-                             .decoded = r->side[0].state[i],
-                             .left = r->left[0][i],
+                             .codes = r->plan[0].codes[i],
+                             .scales = r->plan[0].scales[i],
+                             .decoded = r->plan[0].state[i],
+                             .draw_error = r->draw_error[0][i],
                              .reorder = r->s->reorder};
     struct qm_finding f = {.severity = r->finding.severity};
     int64_t at = -1;

@@ -1,4 +1,4 @@
-/* case_oracle.c - the oracle's step from the judged side's state, and the bound of every number. */
+/* case_oracle.c - Computes the oracle's step from the judged plan's state, and the error bounds. */
 #include "experiments/check/case_run.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 
 #include "oracle/bound/bound.h"
 
-/* What rounding a plain slot to 16 bits may change: half an ulp. */
+/* Bound on the change of a plain slot's value when it is rounded to 16 bits: half an ulp. */
 static double plain_error(const struct qm_case_run *r, int slot, double x)
 {
     struct qm_quantizer q = qm_recipe_slot(&r->judged, slot, &r->c->shape);
@@ -22,8 +22,8 @@ static int is_projection(const struct qm_rule *rule, int i)
     return strcmp(rule->slot[i], "proj") == 0;
 }
 
-/* The parameter's part of the step sees slot i as stored: because the recipe says so, or the rule, or
- * because its reference leaves it some freedom (a projection). */
+/* 1: the parameter's update is judged from slot i as it is stored: because the recipe or the rule
+ * reads the stored slot, or because the reference leaves the slot some freedom (a projection). */
 static int is_read_back(const struct qm_case_run *r, int i, int64_t t)
 {
     const struct qm_rule *rule = r->judged.rule;
@@ -38,8 +38,8 @@ static int is_read_back(const struct qm_case_run *r, int i, int64_t t)
     return qm_rule_applies_stored(rule, &w, i);
 }
 
-/* Whether a stored parameter of 16 bits is rounded within the step as well: whole.h's rules see how it
- * is stored where that is to nearest alone. */
+/* Whether a parameter of 16 bits is also rounded between the operations of the step.  Rules over
+ * whole tensors (core/rule/tensor_rule.h) round so only where the parameter is stored to nearest. */
 static int is_rounded_between(const struct qm_case_run *r)
 {
     const struct qm_param *p = &r->judged.param;
@@ -49,7 +49,8 @@ static int is_rounded_between(const struct qm_case_run *r)
            (!rule->tensor || p->write == QM_WRITE_near);
 }
 
-/* The errors of the step just made, and of the float32 one; want: the oracle's, as it comes. */
+/* Adds the errors of the judged step and of the float32 step against the oracle's unchanged
+ * results. */
 static qm_status judge_float32(struct qm_case_run *r, int64_t t, const struct qm_tensor *g)
 {
     struct qm_baseline *b = &r->float32;
@@ -57,14 +58,13 @@ static qm_status judge_float32(struct qm_case_run *r, int64_t t, const struct qm
     if (!b->plan)
         return QM_OK;
     QM_TRY(qm_baseline_step(b, &r->c->shape, r->before_p, r->before, g, t, r->seed));
-    qm_rmse_add(&to[QM_MAX_SLOTS], r->side[0].p, b->p, r->want_p, r->n);
+    qm_rmse_add(&to[QM_MAX_SLOTS], r->plan[0].p, b->p, r->want_p, r->n);
     for (int i = 0; i < r->n_slots; i++)
-        if (!is_projection(r->judged.rule, i)) /* whose vectors have no one value */
-            qm_rmse_add(&to[i], r->side[0].state[i], b->slot[i], r->want[i], r->slot_n[i]);
+        if (!is_projection(r->judged.rule, i)) /* its vectors are not unique */
+            qm_rmse_add(&to[i], r->plan[0].state[i], b->slot[i], r->want[i], r->slot_n[i]);
     return QM_OK;
 }
 
-/* The oracle from the judged side's state, and the bound of every result. */
 qm_status qm_case_oracle(struct qm_case_run *r, int64_t t, const struct qm_tensor *g)
 {
     const double *old[QM_MAX_SLOTS] = {NULL}, *stored[QM_MAX_SLOTS] = {NULL};
@@ -91,17 +91,17 @@ qm_status qm_case_oracle(struct qm_case_run *r, int64_t t, const struct qm_tenso
         old[k] = r->wide[k];
         stored[k] = is_read_back(r, k, t) ? r->stored[k] : NULL;
         b.slot_n[k] = r->slot_n[k];
-        memset(r->error[k], 0,
-               sizeof *r->error[k] * (size_t)r->slot_n[k]); /* of a slot left alone */
+        /* A slot that the bound does not touch has no error. */
+        memset(r->error[k], 0, sizeof *r->error[k] * (size_t)r->slot_n[k]);
         b.plain |= r->decider[k] ? 0u : 1u << k;
         for (int64_t i = 0; i < r->slot_n[k]; i++) {
             r->want[k][i] = r->wide[k][i] = (double)r->before[k][i];
-            r->stored[k][i] = (double)r->side[0].state[k][i];
+            r->stored[k][i] = (double)r->plan[0].state[k][i];
         }
     }
     QM_TRY(qm_oracle_step(r->oracle, r->want_p, r->want, r->wide_g, &r->c->shape, QM_CASE_TENSOR,
                           &r->hyper, t));
-    QM_TRY(judge_float32(r, t, g)); /* families over whole tensors replace the results below */
+    QM_TRY(judge_float32(r, t, g)); /* before bounds of whole-tensor families replace the results */
     QM_TRY(r->oracle->bound(&b));
     for (int k = 0; k < r->n_slots; k++)
         for (int64_t i = 0; i < r->slot_n[k]; i++)

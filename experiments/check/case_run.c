@@ -1,4 +1,4 @@
-/* case_run.c - the memory of a run, and the two plans in it. */
+/* case_run.c - Opens, reads and closes the two plans of a case and their poisoned buffers. */
 #include "experiments/check/case_run.h"
 
 #include <omp.h>
@@ -8,7 +8,7 @@
 #include "experiments/check/slot.h"
 #include "experiments/recipes/oracle_hyper.h"
 
-static void *room_open(struct qm_room *r, size_t bytes)
+static void *poisoned_open(struct qm_poisoned *r, size_t bytes)
 {
     r->bytes = bytes;
     r->base = malloc(bytes + 2 * QM_GUARD);
@@ -18,7 +18,7 @@ static void *room_open(struct qm_room *r, size_t bytes)
     return r->base + QM_GUARD;
 }
 
-int qm_room_is_intact(const struct qm_room *r)
+int qm_poisoned_is_intact(const struct qm_poisoned *r)
 {
     for (size_t i = 0; i < QM_GUARD; i++)
         if (r->base[i] != QM_POISON || r->base[QM_GUARD + r->bytes + i] != QM_POISON)
@@ -26,48 +26,48 @@ int qm_room_is_intact(const struct qm_room *r)
     return 1;
 }
 
-static qm_status side_open(struct qm_case_run *r, struct qm_case_side *s, int threads)
+static qm_status plan_open(struct qm_case_run *r, struct qm_case_plan *s, int threads)
 {
     size_t n = (size_t)r->n;
     int before = omp_get_max_threads();
     omp_set_num_threads(threads);
-    qm_status st = r->s->backend->open(&r->run, &r->c->shape, QM_CASE_TENSOR, &s->plan);
+    qm_status st = r->s->backend->open(&r->run, &r->c->shape, QM_CASE_TENSOR, &s->handle);
     omp_set_num_threads(before);
     QM_TRY(st);
     const struct qm_stored *f = &r->format;
-    int ok = (s->p = room_open(&s->p_room, sizeof(float) * n)) != NULL;
-    ok &= (s->stored = room_open(&s->stored_room, (size_t)f->bytes * n)) != NULL;
-    ok &= (s->residual = room_open(&s->residual_room, (size_t)f->residual_bytes * n)) != NULL;
+    int ok = (s->p = poisoned_open(&s->p_memory, sizeof(float) * n)) != NULL;
+    ok &= (s->stored = poisoned_open(&s->stored_memory, (size_t)f->bytes * n)) != NULL;
+    ok &= (s->residual = poisoned_open(&s->residual_memory, (size_t)f->residual_bytes * n)) != NULL;
     for (int i = 0; i < r->n_slots; i++) {
         size_t scales = sizeof(float) * (size_t)r->n_scales[i], m = (size_t)r->slot_n[i];
-        ok &= (s->state[i] = room_open(&s->state_room[i], sizeof(float) * m)) != NULL;
-        ok &= (s->codes[i] = room_open(&s->codes_room[i], m)) != NULL;
-        ok &= (s->scales[i] = room_open(&s->scales_room[i], scales)) != NULL;
+        ok &= (s->state[i] = poisoned_open(&s->state_memory[i], sizeof(float) * m)) != NULL;
+        ok &= (s->codes[i] = poisoned_open(&s->codes_memory[i], m)) != NULL;
+        ok &= (s->scales[i] = poisoned_open(&s->scales_memory[i], scales)) != NULL;
     }
     return ok ? QM_OK : qm_fail(QM_NO_MEMORY, "buffers of %lld elements", (long long)r->n);
 }
 
-static void side_close(const struct qm_case_run *r, struct qm_case_side *s)
+static void plan_close(const struct qm_case_run *r, struct qm_case_plan *s)
 {
-    if (s->plan)
-        r->s->backend->close(s->plan);
-    free(s->p_room.base);
-    free(s->stored_room.base);
-    free(s->residual_room.base);
+    if (s->handle)
+        r->s->backend->close(s->handle);
+    free(s->p_memory.base);
+    free(s->stored_memory.base);
+    free(s->residual_memory.base);
     for (int i = 0; i < QM_MAX_SLOTS; i++) {
-        free(s->state_room[i].base);
-        free(s->codes_room[i].base);
-        free(s->scales_room[i].base);
+        free(s->state_memory[i].base);
+        free(s->codes_memory[i].base);
+        free(s->scales_memory[i].base);
     }
 }
 
 void qm_case_run_close(struct qm_case_run *r)
 {
-    side_close(r, &r->side[0]);
-    side_close(r, &r->side[1]);
+    plan_close(r, &r->plan[0]);
+    plan_close(r, &r->plan[1]);
     qm_baseline_close(&r->float32);
-    free(r->g_room.base);
-    free(r->h_room.base);
+    free(r->g_memory.base);
+    free(r->h_memory.base);
     free(r->want_p);
     free(r->before_p);
     free(r->flag);
@@ -80,8 +80,8 @@ qm_status qm_case_run_memory(struct qm_case_run *r)
         scales = (size_t)r->n_scales[i] > scales ? (size_t)r->n_scales[i] : scales;
         sum += (size_t)r->slot_n[i];
     }
-    r->g = room_open(&r->g_room, sizeof *r->g * n);
-    r->h = room_open(&r->h_room, sizeof *r->h * n);
+    r->g = poisoned_open(&r->g_memory, sizeof *r->g * n);
+    r->h = poisoned_open(&r->h_memory, sizeof *r->h * n);
     r->want_p = malloc(sizeof(double) * (4 * n + 4 * sum + 2 * scales));
     r->before_p = malloc(sizeof(float) * (3 * (n + sum) + 1));
     r->flag = malloc(sizeof(int) * scales);
@@ -93,7 +93,7 @@ qm_status qm_case_run_memory(struct qm_case_run *r)
     r->lo = r->wide_p + n;
     r->hi = r->lo + scales;
     double *at = r->hi + scales;
-    float *before = r->before_p + n, *left = before + sum;
+    float *before = r->before_p + n, *draw_error = before + sum;
     for (int i = 0; i < r->n_slots; i++) {
         r->want[i] = at;
         r->error[i] = r->want[i] + r->slot_n[i];
@@ -102,18 +102,18 @@ qm_status qm_case_run_memory(struct qm_case_run *r)
         r->before[i] = before;
         at = r->stored[i] + r->slot_n[i];
         before += r->slot_n[i];
-        r->left[0][i] = left;
-        r->left[1][i] = left + r->slot_n[i];
-        left += 2 * r->slot_n[i];
+        r->draw_error[0][i] = draw_error;
+        r->draw_error[1][i] = draw_error + r->slot_n[i];
+        draw_error += 2 * r->slot_n[i];
     }
-    r->left[0][QM_MAX_SLOTS] = left;
-    r->left[1][QM_MAX_SLOTS] = left + n;
-    for (int i = 0; i < r->n_sides; i++)
-        QM_TRY(side_open(r, &r->side[i], i + 1));
+    r->draw_error[0][QM_MAX_SLOTS] = draw_error;
+    r->draw_error[1][QM_MAX_SLOTS] = draw_error + n;
+    for (int i = 0; i < r->n_plans; i++)
+        QM_TRY(plan_open(r, &r->plan[i], i + 1));
     return QM_OK;
 }
 
-/* A shape that the quantizers do not take (col of a 1-D tensor) is left out. */
+/* 1: a quantizer does not take the shape (norm col of a 1-D tensor). */
 static int does_not_fit(const struct qm_case_run *r)
 {
     for (int i = 0; i < r->n_slots; i++) {
@@ -129,7 +129,7 @@ qm_status qm_case_run_open(struct qm_case_run *r)
     r->run = r->judged;
     if (r->s->alter)
         r->s->alter(&r->run);
-    r->n_sides = r->trial ? r->trial->n_sides : 2;
+    r->n_plans = r->trial ? r->trial->n_plans : 2;
     r->n = qm_shape_numel(&r->c->shape);
     r->n_slots = r->judged.rule->n_slots;
     r->hyper = qm_oracle_hyper_of(&r->judged.hyper);
@@ -146,11 +146,11 @@ qm_status qm_case_run_open(struct qm_case_run *r)
     return does_not_fit(r) ? qm_fail(QM_SKIPPED, "the quantizers do not take this shape") : QM_OK;
 }
 
-qm_status qm_case_run_read(struct qm_case_run *r, struct qm_case_side *s, int decodes)
+qm_status qm_case_run_read(struct qm_case_run *r, struct qm_case_plan *s, int decodes)
 {
     const struct qm_backend *b = r->s->backend;
     if (r->format.residual_bytes)
-        QM_TRY(b->save(s->plan, QM_RESIDUAL, s->residual, NULL));
+        QM_TRY(b->save(s->handle, QM_RESIDUAL, s->residual, NULL));
     for (int64_t i = 0; i < r->n; i++)
         s->p[i] = (float)qm_stored_seen(&r->format, s->stored, s->residual, i);
     for (int i = 0; i < r->n_slots; i++) {
@@ -160,9 +160,9 @@ qm_status qm_case_run_read(struct qm_case_run *r, struct qm_case_side *s, int de
         memset(s->scales[i], QM_POISON, bytes);
         if (decodes) {
             memset(s->state[i], QM_POISON, sizeof(float) * n);
-            QM_TRY(b->decode(s->plan, i, s->state[i]));
+            QM_TRY(b->decode(s->handle, i, s->state[i]));
         }
-        QM_TRY(b->save(s->plan, i, codes, s->scales[i]));
+        QM_TRY(b->save(s->handle, i, codes, s->scales[i]));
     }
     return QM_OK;
 }

@@ -1,5 +1,7 @@
-/* case_run.h - one case as it is run: the judged step on one thread and on two, the oracle's numbers
- * beside it, and what each step is asked.  For the files of judge.h alone. */
+/* case_run.h - The run of one case: two judged plans, the oracle's numbers, checks of a step.
+ *
+ * Internal to judge.c and the files case_*.c.  The first plan runs with one thread, the second with
+ * two. */
 #ifndef QM_EXPERIMENTS_CHECK_CASE_RUN_H
 #define QM_EXPERIMENTS_CHECK_CASE_RUN_H
 
@@ -11,17 +13,18 @@
 enum { QM_CASE_TENSOR = 1, QM_GUARD = 64, QM_POISON = 0xA5 };
 
 /* Poisoned memory between two guards of QM_GUARD bytes. */
-struct qm_room {
+struct qm_poisoned {
     unsigned char *base;
     size_t bytes;
 };
 
-/* One of the two plans, with everything that a backend writes to. */
-struct qm_case_side {
-    void *plan;
-    struct qm_room p_room, stored_room, residual_room, state_room[QM_MAX_SLOTS],
-        codes_room[QM_MAX_SLOTS], scales_room[QM_MAX_SLOTS];
-    void *stored, *residual; /* the parameter as it is stored; f32: p itself */
+/* One of the two plans, with all memory that its backend writes to. */
+struct qm_case_plan {
+    void *handle; /* the backend's plan */
+    struct qm_poisoned p_memory, stored_memory, residual_memory, state_memory[QM_MAX_SLOTS],
+        codes_memory[QM_MAX_SLOTS], scales_memory[QM_MAX_SLOTS];
+    void *stored, *residual; /* the parameter as the backend stores it */
+    /* Values as float32; p is the stored parameter with its residual. */
     float *p, *state[QM_MAX_SLOTS], *scales[QM_MAX_SLOTS];
     uint8_t *codes[QM_MAX_SLOTS];
 };
@@ -29,7 +32,7 @@ struct qm_case_side {
 struct qm_case_run {
     const struct qm_subject *s;
     const struct qm_case *c;
-    struct qm_recipe judged, run; /* applied to the case; run: altered too */
+    struct qm_recipe judged, run; /* with the case's settings; run: altered too */
     const struct qm_oracle *oracle;
     struct qm_oracle_hyper hyper;
     struct qm_stored format; /* of the parameter */
@@ -38,23 +41,26 @@ struct qm_case_run {
     int64_t n, slot_n[QM_MAX_SLOTS], n_scales[QM_MAX_SLOTS];
     const struct qm_decider *decider[QM_MAX_SLOTS]; /* NULL: float32 */
     uint64_t seed;
-    struct qm_case_side side[2]; /* one thread, two threads */
-    struct qm_baseline float32;  /* open where RMSEs are taken */
-    struct qm_room g_room, h_room;
-    float *g;
-    uint16_t *h;
-    double *want_p, *want[QM_MAX_SLOTS], *error_p, *error[QM_MAX_SLOTS], *lo, *hi;
-    double *wide_p, *wide_g, *wide[QM_MAX_SLOTS]; /* the inputs of a step */
-    double *stored[QM_MAX_SLOTS];                 /* slots after it, as they decode */
-    float *before_p, *before[QM_MAX_SLOTS];
-    float *left[2][QM_MAX_SLOTS + 1]; /* choices of this step and of the one before; QM_MAX_SLOTS:
-                                       * of the parameter */
+    struct qm_case_plan plan[2]; /* with one thread, with two threads */
+    struct qm_baseline float32;  /* open where errors are compared with float32 */
+    struct qm_poisoned g_memory, h_memory;
+    float *g;                                     /* the gradient in float32 */
+    uint16_t *h;                                  /* the gradient in 16 bits */
+    double *want_p, *want[QM_MAX_SLOTS];          /* the oracle's results */
+    double *error_p, *error[QM_MAX_SLOTS];        /* their bounds */
+    double *lo, *hi;                              /* scratch of qm_slot_judge, with flag */
+    double *wide_p, *wide_g, *wide[QM_MAX_SLOTS]; /* the inputs of a step, in double */
+    double *stored[QM_MAX_SLOTS];                 /* the slots after the step, decoded */
+    float *before_p, *before[QM_MAX_SLOTS];       /* the inputs of a step, as they decode */
+    /* Draw errors (draws.h) of this step and of the step before; entry QM_MAX_SLOTS: the
+     * parameter. */
+    float *draw_error[2][QM_MAX_SLOTS + 1];
     int *flag;
-    const struct qm_trial *trial; /* where the inputs come from; NULL: from the case */
-    struct qm_trial *record;      /* where they go to, or NULL */
-    volatile int *begun;          /* steps, or NULL */
-    int only;                     /* slot that is judged, or QM_SLOT_ANY */
-    int n_sides, steps;
+    const struct qm_trial *trial; /* source of the inputs; NULL: the case's generators */
+    struct qm_trial *record;      /* takes the inputs of every step, or NULL */
+    volatile int *begun;          /* number of steps begun; written where record is given */
+    int only;                     /* the slot that is judged, or QM_SLOT_ANY */
+    int n_plans, steps;
     struct qm_tally *t;
     struct qm_finding finding;
 };
@@ -69,41 +75,47 @@ static inline int qm_case_is_wanted(const struct qm_case_run *r, int slot)
     return r->only == QM_SLOT_ANY || r->only == slot;
 }
 
-/* case_run.c: r->judged, r->c and r->s are given; QM_SKIPPED: the shape does not fit. */
+/* case_run.c.  Fills the derived members; r->judged, r->c and r->s are given.  QM_SKIPPED: a
+ * quantizer does not take the shape. */
 qm_status qm_case_run_open(struct qm_case_run *r);
-qm_status qm_case_run_memory(struct qm_case_run *r);
+qm_status qm_case_run_memory(struct qm_case_run *r); /* all buffers and both plans */
 void qm_case_run_close(struct qm_case_run *r);
-int qm_room_is_intact(const struct qm_room *r);
+int qm_poisoned_is_intact(const struct qm_poisoned *r); /* 1: both guards are whole */
 
-/* Reads codes, scales and, where wanted, values of every slot into poisoned memory. */
-qm_status qm_case_run_read(struct qm_case_run *r, struct qm_case_side *s, int decodes);
+/* Reads the parameter and codes and scales of every slot into freshly poisoned memory; the decoded
+ * values too where `decodes` is 1. */
+qm_status qm_case_run_read(struct qm_case_run *r, struct qm_case_plan *s, int decodes);
 
-/* case_input.c: the state before the first step, and the gradient of step t, the run's k-th, in the
- * recipe's type, with what it widens to in r->wide_g. */
+/* case_input.c.  Loads the state before the first step into both plans. */
 qm_status qm_case_run_start(struct qm_case_run *r);
+
+/* Makes the gradient of step t, the run's k-th, in the recipe's type, and in double in
+ * r->wide_g. */
 void qm_case_make_gradient(struct qm_case_run *r, int64_t t, int k, struct qm_tensor *out);
 
-/* Both sides take over the state that call k of the trial starts from. */
+/* Loads the state that call k of the trial starts from into every plan. */
 qm_status qm_case_take_call(struct qm_case_run *r, int k);
 
-/* Keeps the inputs of step t, number k of this run; side 0 was just read. */
+/* Copies the inputs of step t, number k of this run, from plan[0], which was just read, to
+ * r->record. */
 void qm_case_keep_call(struct qm_case_run *r, int k, int64_t t, const struct qm_tensor *g);
 
-/* case_oracle.c: the oracle from the judged side's state, and the bound of every result. */
+/* case_oracle.c.  Sets r->want_p, r->want, r->error_p and r->error: the oracle's step from the
+ * judged plan's state, and the bound of every result. */
 qm_status qm_case_oracle(struct qm_case_run *r, int64_t t, const struct qm_tensor *g);
 
-/* case_numbers.c: what the oracle says of the parameter and of every slot after step t. */
+/* case_numbers.c.  Judges the parameter and every slot after step t against the oracle. */
 qm_status qm_case_judge_numbers(struct qm_case_run *r, int64_t t, const struct qm_tensor *g,
                                 const char *case_name);
 
-/* case_around.c: poison that is still there, and guards that are not; a second run that differs; a
- * gradient that was changed. */
-void qm_case_judge_memory(struct qm_case_run *r, const struct qm_case_side *s, int decoded);
+/* case_around.c.  Findings: an element that is still poisoned and a guard that is not; a second
+ * plan with other bits; a gradient that was changed.  decoded: whether the values were read too. */
+void qm_case_judge_memory(struct qm_case_run *r, const struct qm_case_plan *s, int decoded);
 void qm_case_judge_repetition(struct qm_case_run *r, int decoded);
 void qm_case_judge_gradient(struct qm_case_run *r, const struct qm_tensor *g);
 
-/* The choices of stochastic rounding in step k of the case; then they become those of the step
- * before. */
+/* Judges the draws of stochastic rounding in step k of the case; then keeps them as those of the
+ * step before. */
 void qm_case_judge_draws(struct qm_case_run *r, int k);
 
 #endif

@@ -1,4 +1,4 @@
-/* cases.c - the list of edge cases, their names and settings. */
+/* cases.c - Enumerates, prints, parses and applies the edge cases. */
 #include "experiments/check/cases.h"
 
 #include <stdlib.h>
@@ -26,9 +26,10 @@ static const char *const setting_names[] = {
 #undef X
 };
 
-/* Every shape meets every class, with four settings in turn; two more meet every setting before exact, the
- * first at the beginning and late, the second, smaller one in between; eight meet the fallbacks.
- * 9797 elements are more than eight pieces: two threads share them. */
+/* Every shape of `shapes` meets every class, with four settings in turn.  The two of `deep_shapes`
+ * meet every setting before `exact`: the first at steps 1 and 1000000, the second, smaller one at
+ * steps 12 and 1000.  The first eight of `shapes` meet the variant's own fallbacks.  A tensor of 97
+ * x 101 = 9797 elements has more than eight pieces of work, so that two threads share it. */
 static const struct qm_shape shapes[] = {
     {1, {4097}},   {2, {61, 67}}, {3, {7, 11, 53}}, {1, {4096}},   {2, {97, 101}},
     {1, {1}},      {1, {127}},    {1, {128}},       {1, {129}},    {2, {1, 257}},
@@ -43,16 +44,16 @@ static const enum qm_class thorough[] = {QM_CLASS_normal, QM_CLASS_loguniform, Q
 static const enum qm_class fallback[] = {QM_CLASS_normal, QM_CLASS_nonfinite, QM_CLASS_planted};
 
 enum {
-    LISTED = QM_CLASS_nan, /* classes before it meet every shape */
+    LISTED = QM_CLASS_nan, /* the classes before nan meet every shape */
     SHAPES = sizeof shapes / sizeof *shapes,
     THOROUGH = sizeof thorough / sizeof *thorough,
     FALLBACK = sizeof fallback / sizeof *fallback,
-    SETTINGS = QM_SETTING_exact, /* those before it */
+    SETTINGS = QM_SETTING_exact, /* the settings before exact */
     WIDE_SETTINGS = sizeof wide_settings / sizeof *wide_settings,
     WIDE = SHAPES * LISTED,
     DEEP = 2 * THOROUGH * SETTINGS * 2,
     OWN = 8 * FALLBACK,
-    RANK = 4 /* of projections in forced cases: states no larger than the tensor */
+    RANK = 4 /* rank of projections in forced cases: states stay no larger than the tensor */
 };
 
 int qm_case_count(void) { return WIDE + DEEP + OWN; }

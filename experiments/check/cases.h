@@ -1,8 +1,8 @@
-/* cases.h - the edge cases: shapes x classes of gradients x hyper-parameters x first step.
+/* cases.h - The edge cases: shapes x classes of gradients x hyper-parameters x first step.
  *
- * A case is named by its parts, "4097/planted/beta0/t1/forced".  forced: no fallback to float32
- * (min_numel and whole_blocks are 0), so that every shape is quantized, and projections of rank 4 at
- * most; own: the variant's own. */
+ * The name of a case lists its parts: "4097/planted/beta0/t1/forced".  Mode `forced` disables the
+ * fallbacks to float32 (min_numel and whole_blocks are 0), so that every shape is quantized, and
+ * limits the rank of projections to 4.  Mode `own` keeps the variant's own fallbacks and rank. */
 #ifndef QM_EXPERIMENTS_CHECK_CASES_H
 #define QM_EXPERIMENTS_CHECK_CASES_H
 
@@ -58,49 +58,54 @@ struct qm_case {
     struct qm_shape shape;
     enum qm_class kind;
     enum qm_setting setting;
-    int64_t t; /* of the first step */
-    int forced;
+    int64_t t;  /* number of the first step */
+    int forced; /* 0: mode own */
 };
 
 #define QM_CASE_TEXT 96
-enum { QM_CHECK_STEPS = 3 };
+enum { QM_CHECK_STEPS = 3 }; /* steps of a case */
 
 int qm_case_count(void);
 struct qm_case qm_case_at(int i);
 
+/* text: QM_CASE_TEXT characters; returned. */
 char *qm_case_print(const struct qm_case *c, char *text);
 
-/* Any case, also one that the list does not have.  QM_NO_MATCH names the nearest word. */
+/* Accepts every combination of parts, also one that the list does not have.  QM_NO_MATCH: a word
+ * is unknown (the message names the nearest); QM_BAD_ARG: a part is missing, or above 2^24
+ * elements. */
 qm_status qm_case_parse(const char *text, struct qm_case *out);
 
-/* Hyper-parameters and fallbacks of the case, on a copy of the recipe. */
+/* Sets the hyper-parameters and fallbacks of the case in r, a copy of the recipe. */
 void qm_case_apply(const struct qm_case *c, struct qm_recipe *r);
 
-/* Slot i becomes keep * state + give * g, or + give * g^2 where the slot is never negative; give 0:
- * it cannot be aimed at. */
+/* New state = keep * state + give * g, or keep * state + give * g^2 where the slot is never
+ * negative.  give 0: no gradient can be solved for. */
 struct qm_aim_weight {
     double keep, give;
 };
 
-/* Where a case runs: what its gradients may be aimed at. */
+/* What the gradients of a planted case are aimed at: the codebooks and the states before the
+ * step. */
 struct qm_aim {
-    const struct qm_recipe *recipe; /* applied */
+    const struct qm_recipe *recipe; /* with the case's settings */
     const struct qm_shape *shape;
     int64_t n;
     const struct qm_decider *slot[QM_MAX_SLOTS]; /* NULL: float32 */
-    const float *state[QM_MAX_SLOTS];            /* as decoded before the step */
+    const float *state[QM_MAX_SLOTS];            /* decoded, before the step */
     struct qm_aim_weight weight[QM_MAX_SLOTS];
     uint64_t seed;
 };
 
-/* Parameters to start from: normal, with some zeros and some of 1000. */
+/* Draws the starting parameters p[a->n]: normal, with some zeros and some of 1000. */
 void qm_case_start(const struct qm_aim *a, float *p);
 
-/* Codes and scales of the second moment that class exact starts from; 0 when it loads none. */
+/* Writes the codes and scales of the second moment that class exact starts from; returns 0 where
+ * this case loads none. */
 int qm_case_load(const struct qm_case *c, const struct qm_aim *a, int slot, int64_t n_scales,
                  uint8_t *codes, float *scales);
 
-/* Gradients of step t, number k = 0, 1, ... of the case. */
+/* Draws the gradients g[a->n] of step t, which is number k = 0, 1, ... of the case. */
 void qm_case_gradient(const struct qm_case *c, const struct qm_aim *a, int64_t t, int k, float *g);
 
 #endif

@@ -1,4 +1,4 @@
-/* decide.c - values, thresholds and decisions of every map, search and round. */
+/* decide.c - Builds the values and thresholds of every map, search and round, and decides codes. */
 #include "experiments/check/decide.h"
 
 #include <math.h>
@@ -13,8 +13,8 @@ static const char *const map_names[] = {
 #undef X
 };
 
-/* bitsandbytes dQuantizeNF4: y > t goes up.  float32 literals as there: by way of double some of
- * these digits, mid-points themselves, would be rounded twice. */
+/* bitsandbytes dQuantizeNF4: y > t goes up.  The literals are float32, as in bitsandbytes: double
+ * literals would round some of these digits, which are mid-points themselves, twice. */
 static const float nf4_cut[15] = {
     -0.8480964004993439f,  -0.6106329262256622f,  -0.4599952697753906f,   -0.33967943489551544f,
     -0.23460740596055984f, -0.13791173323988914f, -0.045525018125772476f, 0.03979014977812767f,
@@ -36,7 +36,7 @@ static const double fp4_twelfths[8] = {0.0, 0.0625, 8.0, 12.0, 4.0, 6.0, 2.0, 3.
 #define LIN0_SLACK 1.2e-7                    /* of a float32 linspace: oracle/codebook/codebook.h */
 #define GRID_STEP  (1.0 / 65535.0 + 0x1p-22) /* half a step of the table, and its rounding */
 
-/* How far a source's float32 table may be from the definition. */
+/* Bound on the distance of a source's float32 table from the definition. */
 static double slack(const struct qm_quantizer *q, double value)
 {
     switch (q->map) {
@@ -55,8 +55,8 @@ static double slack(const struct qm_quantizer *q, double value)
 
 int qm_decider_is_plain(const struct qm_quantizer *q) { return q->curve == QM_CURVE_none; }
 
-/* Codes are positions but for the float formats, whose codes are sign and magnitude, and AF4, whose
- * descend.  E4M3 has NaN at a position of its own behind the others. */
+/* A code is its position, except in the float formats, whose codes are sign and magnitude, and in
+ * AF4, whose codes descend.  E4M3 has NaN at an additional last position. */
 static void number_codes(struct qm_decider *d)
 {
     for (int c = 0; c < 256; c++)
@@ -80,6 +80,7 @@ static void number_codes(struct qm_decider *d)
             d->code_of[d->position_of[c]] = (uint8_t)c;
 }
 
+/* The position that a unit value of NaN gets. */
 static int nan_position(const struct qm_decider *d)
 {
     if (d->q.scale.nan == QM_NAN_top)
@@ -92,6 +93,7 @@ static int nan_position(const struct qm_decider *d)
     return 0;
 }
 
+/* A threshold at `at` with the undecided zone [at - below, at + above]; up: at itself goes up. */
 static void set(struct qm_threshold *t, double at, int up, double below, double above)
 {
     *t = (struct qm_threshold){at, at - below, at + above, up, up, up};
@@ -101,14 +103,14 @@ static void set(struct qm_threshold *t, double at, int up, double below, double 
         t->high_up = 0;
 }
 
-/* Differences with both ends are exact near the mid-point (Sterbenz). */
+/* 1: the differences of a mid-point with a and b are exact in float32 (Sterbenz's lemma). */
 static int is_close(double a, double b)
 {
     double x = fabs(a), y = fabs(b);
     return a * b > 0.0 && fmax(x, y) <= 2.0 * fmin(x, y);
 }
 
-/* The steps in the unit range of an evenly spaced map and the integer of its first position. */
+/* Steps per unit of an evenly spaced map; *base: the integer of its first position. */
 static double even_steps(const struct qm_decider *d, int *base)
 {
     int half = 1 << (d->q.bits - 1);
@@ -124,8 +126,9 @@ static double even_steps(const struct qm_decider *d, int *base)
     }
 }
 
-/* z = y * steps is rounded by u |z| unless steps is a power of two; then its fraction (mid) or
- * its sum with 1/2 (near) is, by u of one step at most; even and away look at z alone. */
+/* The product z = y * steps has an error of u |z| at most, or none where steps is a power of two.
+ * The fraction of z (mid) or z + 1/2 (near) is rounded again, by at most u of one step; even and
+ * away use z alone. */
 static void arith_threshold(struct qm_decider *d, int k)
 {
     int base, exponent, odd;
@@ -144,7 +147,7 @@ static void arith_threshold(struct qm_decider *d, int k)
     }
 }
 
-/* Published thresholds, compared as float32 numbers. */
+/* The published thresholds; they are compared as float32 numbers, so the zone is empty. */
 static void ladder_threshold(struct qm_decider *d, int k)
 {
     double at;
@@ -161,28 +164,29 @@ static void ladder_threshold(struct qm_decider *d, int k)
     }
 }
 
-/* Scan or bisection finds the cell, the round its end. */
+/* For scan and bisection, which find the cell; the round chooses its end. */
 static void round_threshold(struct qm_decider *d, int k, double below, double above, double error)
 {
     double lo = d->value[k], hi = d->value[k + 1], gap = hi - lo, mid = 0.5 * (lo + hi);
     struct qm_threshold *t = &d->cut[k];
     switch (d->q.round) {
-    case QM_ROUND_near: /* y - lo >= (hi - lo) / 2: a gap that is a float makes the tie exact */
+    case QM_ROUND_near: /* y - lo >= (hi - lo) / 2: the tie is exact where the gap is a float32 */
         above = qm_round_float32(gap) == gap ? 0.0 : QM_U * gap;
         set(t, mid, 1, above > 0.0 ? above : error, above);
         break;
     case QM_ROUND_mid:
         set(t, mid, 0, below, above);
-        t->low_up = 0; /* at the rounded mid-point itself nothing goes up */
+        t->low_up = 0; /* the rounded mid-point itself stays */
         break;
     case QM_ROUND_even: set(t, mid, k & 1, below, above); break;
     case QM_ROUND_away: set(t, mid, mid >= 0.0, below, above); break;
     case QM_ROUND_ceil: set(t, lo, 0, 0.0, 0.0); break;
-    default: set(t, hi, 1, 0.0, 0.0); break; /* floor; stoch: its lower end */
+    default: set(t, hi, 1, 0.0, 0.0); break; /* floor, and the lower end of stoch */
     }
 }
 
-/* Neighbours that are one value, or, in the float32 table of signed lin0, two zeros that descend. */
+/* For neighbours that are equal, or, in the float32 table of signed lin0, two zeros that
+ * descend. */
 static void merged_threshold(struct qm_decider *d, int k)
 {
     double lo = d->value[k], hi = d->value[k + 1], mid = 0.5 * (lo + hi);
@@ -192,7 +196,8 @@ static void merged_threshold(struct qm_decider *d, int k)
         t->high = d->cut[k + 1].high;
     } else if (d->q.search == QM_SEARCH_argmin && k + 2 < d->n) {
         *t = d->cut[k + 1]; /* the first of two equals is always the nearer one */
-    } else if (d->q.search != QM_SEARCH_ladder) { /* either at that value */
+    } else if (d->q.search !=
+               QM_SEARCH_ladder) { /* at the common value either position is allowed */
         double zone = d->q.search == QM_SEARCH_grid ? GRID_STEP : 0.0;
         *t = (struct qm_threshold){mid, hi - zone, lo + zone, 0, 1, 0};
     }
@@ -226,7 +231,7 @@ static void threshold(struct qm_decider *d, int k)
     }
     if (gap <= 0.0)
         merged_threshold(d, k);
-    if (!qm_decider_is_plain(&d->q)) { /* these values are known up to their last bits only */
+    if (!qm_decider_is_plain(&d->q)) { /* the values of the table are known up to their last bits */
         t->low -= 2.0 * QM_U * fabs(t->low) + d->slack[k + 1];
         t->high += 2.0 * QM_U * fabs(t->high) + d->slack[k + 1];
     }
@@ -269,7 +274,7 @@ qm_status qm_decider_init(struct qm_decider *d, const struct qm_quantizer *q, co
     return QM_OK;
 }
 
-/* Number of thresholds that y passes, by one of their three readings; all three ascend. */
+/* Three readings of the thresholds, each ascending: the decision, and the two ends of the zones. */
 enum reading { AT, LOW, HIGH };
 
 static int passes(const struct qm_threshold *t, double y, enum reading which)
@@ -279,6 +284,7 @@ static int passes(const struct qm_threshold *t, double y, enum reading which)
     return y > at || (y == at && up);
 }
 
+/* Number of thresholds that y passes. */
 static int passed(const struct qm_decider *d, double y, enum reading which)
 {
     int from = 0, to = d->n - 1;
@@ -292,7 +298,8 @@ static int passed(const struct qm_decider *d, double y, enum reading which)
     return from;
 }
 
-/* The same where at least `from` are known to be passed, which is often all. */
+/* Number of thresholds that y passes, where at least `from` are known to be passed; often that is
+ * all. */
 static int passed_from(const struct qm_decider *d, double y, enum reading which, int from)
 {
     for (int tries = 0; tries < 3; tries++, from++)
@@ -301,7 +308,7 @@ static int passed_from(const struct qm_decider *d, double y, enum reading which,
     return passed(d, y, which);
 }
 
-/* Scale word least. */
+/* Applies the scale word `least`, the smallest position in use. */
 static int at_least(const struct qm_decider *d, int k)
 {
     return k > d->q.scale.least ? k : d->q.scale.least;
@@ -311,7 +318,7 @@ int qm_decider_at(const struct qm_decider *d, double y) { return at_least(d, pas
 
 void qm_decider_range(const struct qm_decider *d, double low, double high, int *from, int *to)
 {
-    if (d->q.round == QM_ROUND_dither) { /* the sum of steps and noise is rounded */
+    if (d->q.round == QM_ROUND_dither) { /* the float32 sum of y and noise is rounded */
         low -= 4.0 * QM_U;
         high += 4.0 * QM_U;
     }

@@ -1,9 +1,9 @@
-/* decide.h - which code a unit value must get, decided exactly in double.
+/* decide.h - Decides exactly, in double, which code a unit value must get.
  *
- * The values come from oracle/codebook/codebook.h, the thresholds from their mid-points or from published
- * lists kept here; nothing of core/quant decides.  Around each threshold lies the zone in which the
- * documented float32 comparison of the search may fall either way; it is empty where that
- * comparison is exact. */
+ * The values come from oracle/codebook/codebook.h.  The thresholds are their mid-points or
+ * published lists kept here; no code of core/quant takes part.  Around each threshold lies a zone
+ * in which the documented float32 comparison of the search may go either way.  The zone is empty
+ * where the comparison is exact. */
 #ifndef QM_EXPERIMENTS_CHECK_DECIDE_H
 #define QM_EXPERIMENTS_CHECK_DECIDE_H
 
@@ -11,40 +11,44 @@
 
 struct qm_decider {
     struct qm_quantizer q;
-    int n;                /* positions; e4m3 has NaN at n besides */
-    double value[256];    /* unit value of each, ascending */
-    double slack[256];    /* how far the table in use may be from it; 0 but under a curve */
-    int position_of[256]; /* of a stored code; -1: no such code */
-    uint8_t code_of[256]; /* of a position */
-    int nan_position;     /* of a unit value that is NaN */
-    int n_negative;       /* values with a sign bit */
+    int n;                /* number of positions; e4m3 has NaN at position n in addition */
+    double value[256];    /* unit value of each position, ascending */
+    double slack[256];    /* bound on |table in use - value|; 0 without a curve */
+    int position_of[256]; /* position of a stored code; -1: no such code */
+    uint8_t code_of[256]; /* stored code of a position */
+    int nan_position;     /* position of a unit value that is NaN */
+    int n_negative;       /* number of values with a sign bit */
     double gain;          /* stored scale = maximum * gain */
-    /* Threshold k lies between positions k and k + 1.  y goes up where y > at, or y == at and
-     * `up`; it may go up where y > low (y == low and low_up), it must where y > high (y == high and
-     * high_up). */
+    /* Threshold k lies between positions k and k + 1.  The exact decision goes up where y > at, or
+     * y == at and `up`.  A float32 search may go up where y > low, or y == low and low_up; it must
+     * go up where y > high, or y == high and high_up. */
     struct qm_threshold {
         double at, low, high;
         int up, low_up, high_up;
     } cut[255];
 };
 
-/* Builds it from definitions.  decoded[2^bits]: what the judged side decodes each stored code to at
- * scale 1, or NULL; where a definition leaves the last bits open (maps whose sources compute them
- * in float32: at most 2 ulp, or 1.2e-7) the decoded value is taken if it lies within, so that the
- * decisions are exact for the table in use.  *wrong: the first code whose decoded value is not its
- * definition, or -1. */
+/* Builds the decider of quantizer q from the definitions.
+ *   decoded  [2^bits]: the value that the judged backend decodes each stored code to at scale 1,
+ *            or NULL.  Maps whose sources compute them in float32 leave the last bits open (at
+ *            most 2 ulp, or 1.2e-7); there a decoded value within the slack is taken, so that
+ *            the decisions are exact for the table in use.
+ *   *wrong   the first code whose decoded value contradicts its definition, or -1
+ * QM_BAD_ARG: the map has no definition for these bits and sign. */
 qm_status qm_decider_init(struct qm_decider *d, const struct qm_quantizer *q, const float *decoded,
                           int *wrong);
 
-/* Whether decoding at scale 1 shows the table (no curve lies in between). */
+/* 1: decoding at scale 1 gives the values of the table, because the quantizer has no curve. */
 int qm_decider_is_plain(const struct qm_quantizer *q);
 
-/* The decision on y, and the positions that any unit value in [low, high] may get (the two
- * neighbours for round = stoch). */
+/* The position of y by the exact decision. */
 int qm_decider_at(const struct qm_decider *d, double y);
+
+/* The positions *from to *to that a float32 search may give to any unit value in [low, high]; for
+ * stochastic rounds both neighbours of a value. */
 void qm_decider_range(const struct qm_decider *d, double low, double high, int *from, int *to);
 
-/* The exact nearest position by mid-points of the values: what a ladder may deviate from. */
+/* The position of the nearest value.  A ladder of published thresholds may deviate from it. */
 int qm_decider_nearest(const struct qm_decider *d, double y);
 
 #endif

@@ -1,23 +1,24 @@
-/* draws.h - whether the random choices of stochastic rounding are what they should be: unbiased, and
- * independent of each other.
+/* draws.h - Tests whether the draws of stochastic rounding are unbiased and independent.
  *
- * left[i]: 1 or 0 for the upper or the lower end, less the probability p of the upper one (for
- * parameters: in magnitude); 0 where
- * nothing was drawn or p is not known.  Its mean is 0, its variance p (1 - p) = |left| (1 - |left|).
- * Sums further from 0 than 7 standard deviations are said to be none: below 1e-8 by Bernstein's
- * bound, for variances of at least 100; below that nothing is said. */
+ * The draw error of an element is 1 - p where its upper end was taken and -p where its lower end
+ * was, with p the probability of the upper end (for parameters: of the end larger in magnitude).
+ * It is 0 where nothing was drawn or p is not known.  Its mean is 0 and its variance p (1 - p) =
+ * |error| (1 - |error|).  A sum of draw errors or of their products fails when it is more than 7
+ * standard deviations from 0.  By Bernstein's bound the probability of that is below 1e-8 for sums
+ * of variance 100 or more; sums of less variance are not judged. */
 #ifndef QM_EXPERIMENTS_CHECK_DRAWS_H
 #define QM_EXPERIMENTS_CHECK_DRAWS_H
 
 #include <stdint.h>
 
-/* 1: the upper end is taken more often, or less often, than p says. */
-int qm_draws_biased(const float *left, int64_t n);
+/* 1: the upper end was taken more often, or less often, than p says. */
+int qm_draws_biased(const float *error, int64_t n);
 
-/* 1: choices i of a and b are not independent (the same draws, say). */
+/* 1: draws i of a and b are not independent (they may share random numbers). */
 int qm_draws_related(const float *a, const float *b, int64_t n);
 
-/* The power of two d for which choices i and i + d are furthest from independent; 0: none is. */
-int64_t qm_draws_repeat(const float *left, int64_t n);
+/* The power of two d for which draws i and i + d are furthest from independent; 0: all are within
+ * the limit. */
+int64_t qm_draws_repeat(const float *error, int64_t n);
 
 #endif

@@ -1,4 +1,4 @@
-/* finding.c - the worst thing found so far. */
+/* finding.c - Keeps the worst finding of a case. */
 #include "experiments/check/slot_parts.h"
 
 #include <stdarg.h>

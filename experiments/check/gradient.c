@@ -1,9 +1,9 @@
-/* gradient.c - the gradients of each class, planted ones among them.
+/* gradient.c - Draws the gradients of each class, including planted ones.
  *
  * Planting.  Some elements are anchors: they get the largest new state, so that the scale of every
- * group is known beforehand.  The others are aimed at points y of the codebook or at thresholds:
- * the gradient is solved for so that the new state is y times the divisor, give or take 0 to 3 ulp.
- * Slots take turns, by blocks of 128 or of their own block. */
+ * group is known beforehand.  The others are aimed at unit values y on the codebook or on
+ * thresholds: the gradient is solved for so that the new state is y times the divisor, give or take
+ * 0 to 3 ulp.  The slots take turns, by blocks of 128 elements or of their own block size. */
 #include <gsl/gsl_cdf.h>
 #include <math.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "experiments/check/cases.h"
 #include "oracle/bound/bound.h"
 
-/* Tensor numbers of the draws; variants draw as tensor 1. */
+/* Tensor numbers of the random counter; the judged tensor draws as number 1. */
 enum { STREAM_START = 101, STREAM_GRADIENT = 102, STREAM_PLANT = 103 };
 
 static uint32_t draw(const struct qm_aim *a, uint32_t stream, int64_t t, int64_t i)
@@ -23,7 +23,7 @@ static uint32_t draw(const struct qm_aim *a, uint32_t stream, int64_t t, int64_t
 
 static double uniform(uint32_t word) { return ((double)word + 0.5) * 0x1p-32; }
 
-/* Draws i to i + 3, i a multiple of 4: they are made together. */
+/* Draws i to i + 3, for i a multiple of 4; one block of Philox holds four. */
 static struct qm_philox_block draws(const struct qm_aim *a, uint32_t stream, int64_t t, int64_t i)
 {
     struct qm_draws d = qm_draws_for(a->seed, t, stream, QM_ROLE_spare);
@@ -49,29 +49,31 @@ void qm_case_start(const struct qm_aim *a, float *p)
     }
 }
 
-/* ---- planting ------------------------------------------------------------------------------ */
+/* ---- planting -------------------------------------------------------------------------------- */
 
+/* Elements that share an anchor. */
 static int64_t plant_block(const struct qm_aim *a, int slot)
 {
     const struct qm_decider *d = a->slot[slot];
     return d && d->q.norm == QM_NORM_block && d->q.block > 1 ? d->q.block : 128;
 }
 
-/* Scales of this slot reach beyond a block. */
-static int reaches(const struct qm_aim *a, int slot)
+/* 1: the elements of a scale are not one run of consecutive elements. */
+static int is_strided(const struct qm_aim *a, int slot)
 {
     const struct qm_decider *d = a->slot[slot];
     return d && d->q.norm != QM_NORM_block && !(d->q.norm == QM_NORM_rank1 && a->shape->rank < 2);
 }
 
-/* Element i holds the largest value of its groups: the last of its block; where scales reach
- * further, the diagonal of the last axis against all others, and the last of the tensor. */
+/* 1: element i holds the largest value of its groups.  Anchors are the last element of each
+ * block; for strided scales, the diagonal of the last axis against all others, and the last of
+ * the tensor. */
 static int is_anchor(const struct qm_aim *a, int slot, int64_t i)
 {
     int64_t block = plant_block(a, slot), rows, cols;
-    if (i == a->n - 1 || (!reaches(a, slot) && i % block == block - 1))
+    if (i == a->n - 1 || (!is_strided(a, slot) && i % block == block - 1))
         return 1;
-    if (!reaches(a, slot) || a->shape->rank < 2)
+    if (!is_strided(a, slot) || a->shape->rank < 2)
         return 0;
     cols = a->shape->dim[a->shape->rank - 1];
     rows = a->n / cols;
@@ -81,10 +83,10 @@ static int is_anchor(const struct qm_aim *a, int slot, int64_t i)
 static int64_t anchor_of(const struct qm_aim *a, int slot, int64_t i)
 {
     int64_t block = plant_block(a, slot), last = i / block * block + block - 1;
-    return last < a->n && !reaches(a, slot) ? last : a->n - 1;
+    return last < a->n && !is_strided(a, slot) ? last : a->n - 1;
 }
 
-/* Not negative: an average of squares. */
+/* 1: the slot is never negative, an average of squares. */
 static int is_square(const struct qm_aim *a, int slot) { return !a->recipe->rule->slot_sign[slot]; }
 
 static int is_planted(const struct qm_aim *a, int slot)
@@ -92,7 +94,7 @@ static int is_planted(const struct qm_aim *a, int slot)
     return a->slot[slot] && a->weight[slot].give != 0.0;
 }
 
-/* The slot that the block of element i is for, in turn; -1 where there is none. */
+/* The planted slot whose turn the block of element i is; -1: no slot is planted. */
 static int planted_slot(const struct qm_aim *a, int64_t i)
 {
     int which[QM_MAX_SLOTS], n = 0;
@@ -123,17 +125,17 @@ static float steps_from(float x, int ulps)
     return x;
 }
 
-/* Points of the codebook and thresholds in turn. */
+/* One of the values and thresholds, as the random word says. */
 static double aimed_unit(const struct qm_decider *d, uint32_t word)
 {
     int k = (int)(word % (uint32_t)(2 * d->n - 1));
     return k % 2 ? d->cut[k / 2].at : d->value[k / 2];
 }
 
-/* The largest gradient of step k of the case: a power of two that outgrows what is carried. */
+/* The largest gradient of step k of the case: a power of two that outgrows the carried state. */
 static double anchor_gradient(int k) { return ldexp(1.0, 2 * k - 6); }
 
-/* What block-mates are divided by, from an anchor's gradient and its own state. */
+/* The divisor of an anchor's group, from the anchor's gradient g and state. */
 static double planted_divisor(const struct qm_aim *a, int slot, double state, double g)
 {
     const struct qm_aim_weight *w = &a->weight[slot];
@@ -155,19 +157,19 @@ static float planted(const struct qm_aim *a, int64_t t, int k, int64_t i)
     double by = planted_divisor(a, slot, (double)a->state[slot][anchor_of(a, slot, i)], g);
     double y = aimed_unit(a->slot[slot], word >> 4);
     float target = steps_from((float)(by * y), (int)((word >> 1) & 7u) - 3);
-    double left = ((double)target - w->keep * (double)a->state[slot][i]) / w->give;
+    double needed = ((double)target - w->keep * (double)a->state[slot][i]) / w->give;
     if (is_square(a, slot))
-        left = left > 0.0 ? (sign ? -sqrt(left) : sqrt(left)) : 0.0;
-    return fabs(left) <= g ? (float)left : 0.0f; /* out of reach beside this anchor */
+        needed = needed > 0.0 ? (sign ? -sqrt(needed) : sqrt(needed)) : 0.0;
+    return fabs(needed) <= g ? (float)needed : 0.0f; /* |needed| > g would exceed the anchor */
 }
 
-/* Class exact: beta1 = 0 makes the new first moment g itself, and beta2 = 1/2 the new second one
- * (v + g^2) / 2.  Anchors of the second have v = s and g = 0, so the divisor is s / 2; s = 32 4^e
- * lets g = 2^e reach the ties of an evenly spaced map without any rounding.  Where scales reach
- * beyond the block, e = 0, and first moments up to 4 stay below the anchors. */
+/* Class exact.  With beta1 = 0 the new first moment is g itself; with beta2 = 1/2 the new second
+ * moment is (v + g^2) / 2.  Anchors of the second moment have v = s and g = 0, so the divisor is s
+ * / 2; s = 32 * 4^e lets g = 2^e reach the ties of an evenly spaced map without any rounding.  For
+ * strided scales e = 0, and first moments up to 4 stay below the anchors. */
 static double exact_scale(const struct qm_aim *a, int slot, int64_t i)
 {
-    if (reaches(a, slot))
+    if (is_strided(a, slot))
         return 32.0;
     uint32_t power = draw(a, STREAM_PLANT, 0, i / plant_block(a, slot)) % 9u;
     return ldexp(32.0, 2 * (int)power - 12);
@@ -183,7 +185,7 @@ int qm_case_load(const struct qm_case *c, const struct qm_aim *a, int slot, int6
         int k = (int)(draw(a, STREAM_START, 1, i) % (uint32_t)d->n);
         if (is_anchor(a, slot, i))
             k = d->n - 1;
-        else if (reaches(a, slot) && planted_slot(a, i) != slot)
+        else if (is_strided(a, slot) && planted_slot(a, i) != slot)
             k = 0;
         codes[i] = d->code_of[k];
     }
@@ -192,7 +194,8 @@ int qm_case_load(const struct qm_case *c, const struct qm_aim *a, int slot, int6
     return 1;
 }
 
-/* Of the ties above what is kept, one that some g reaches exactly, else the last. */
+/* The gradient that moves the second moment from `kept` onto a threshold: the first threshold that
+ * some float32 g reaches exactly, else the last one above `kept`. */
 static float exact_second(const struct qm_decider *d, double by, double kept, double give)
 {
     double best = 0.0;
@@ -211,12 +214,13 @@ static float exact_first(const struct qm_aim *a, int slot, int64_t t, int64_t i,
 {
     const struct qm_decider *d = a->slot[slot];
     const struct qm_aim_weight *w = &a->weight[slot];
-    int square = first_slot(a, 1), wide = reaches(a, slot) || (square >= 0 && reaches(a, square));
+    int square = first_slot(a, 1),
+        wide = is_strided(a, slot) || (square >= 0 && is_strided(a, square));
     uint32_t power = draw(a, STREAM_PLANT, t, -1 - i / plant_block(a, slot));
     float by = ldexpf(1.0f, wide ? (int)(power % 5u) - 2 : (int)(power % 17u) - 8);
-    if (reaches(a, slot))
+    if (is_strided(a, slot))
         by = 1.0f;
-    else if (power & 256u) /* not a power of two: the unit value is rounded, what it is of is not */
+    else if (power & 256u) /* not a power of two: the unit value is rounded, the state is not */
         by *= 1.0f + (float)(power >> 9) * 0x1p-23f;
     float target = (float)(qm_round_float32((double)by * d->gain) * aimed_unit(d, word >> 4));
     target = steps_from(target, (int)((word >> 1) & 7u) - 3);
@@ -233,7 +237,7 @@ static float exact_gradient(const struct qm_aim *a, int64_t t, int k, int64_t i)
     uint32_t word = draw(a, STREAM_PLANT, t, i);
     if (slot < 0)
         return (float)normal(a, STREAM_GRADIENT, t, i);
-    if (square >= 0 && is_anchor(a, square, i) && (slot == square || reaches(a, square)))
+    if (square >= 0 && is_anchor(a, square, i) && (slot == square || is_strided(a, square)))
         return 0.0f;
     if (slot != square)
         return exact_first(a, slot, t, i, word);
@@ -243,7 +247,7 @@ static float exact_gradient(const struct qm_aim *a, int64_t t, int k, int64_t i)
     return k > 0 ? 0.0f : word & 1u ? -g : g;
 }
 
-/* ---- the other classes --------------------------------------------------------------------- */
+/* ---- the other classes ----------------------------------------------------------------------- */
 
 /* word, other: the two draws of element i. */
 static float plain(enum qm_class kind, const struct qm_aim *a, int64_t i, uint32_t word,

@@ -1,4 +1,4 @@
-/* judge.c - runs a case beside the oracle and collects verdicts. */
+/* judge.c - Runs a case step by step against the oracle and collects the verdicts. */
 #include "experiments/check/judge.h"
 
 #include <stdlib.h>
@@ -20,46 +20,47 @@ static qm_status one_step(struct qm_case_run *r, int k, const char *case_name)
     int64_t t = r->trial ? *qm_trial_call(r->trial, k).t : r->c->t + k;
     size_t bytes = sizeof(float) * (size_t)r->n;
     struct qm_tensor g;
-    /* Codes and scales of the second side are looked at in every step; what they decode to with two
-     * threads in the last one alone, it costs as much as the step. */
+    /* Codes and scales of the second plan are read in every step.  Its decoded values are read in
+     * the last step only, because decoding costs as much as the step. */
     int is_last = r->trial || r->record || k == r->steps - 1;
     if (r->trial)
         QM_TRY(qm_case_take_call(r, k));
-    if (r->trial || k == 0) /* else it was read after the step before */
-        QM_TRY(qm_case_run_read(r, &r->side[0], 1));
-    memcpy(r->before_p, r->side[0].p, bytes);
+    if (r->trial || k == 0) /* else the plan was read after the step before */
+        QM_TRY(qm_case_run_read(r, &r->plan[0], 1));
+    memcpy(r->before_p, r->plan[0].p, bytes);
     for (int i = 0; i < r->n_slots; i++)
-        memcpy(r->before[i], r->side[0].state[i], sizeof(float) * (size_t)r->slot_n[i]);
-    for (int i = 0; i < r->n_slots; i++) /* what the rule does not read */
+        memcpy(r->before[i], r->plan[0].state[i], sizeof(float) * (size_t)r->slot_n[i]);
+    for (int i = 0; i < r->n_slots; i++) /* a rule for single elements does not read this state */
         if (r->slot_n[i] == 1 && r->n == 1 && r->judged.rule->mark_absent && !r->decider[i])
             r->before[i][0] = 0.0f;
     qm_case_make_gradient(r, t, k, &g);
     if (r->record)
         qm_case_keep_call(r, k, t, &g);
-    for (int i = 0; i < r->n_sides; i++) {
-        struct qm_tensor p = {r->side[i].stored, qm_param_dtype(&r->run.param), r->c->shape};
-        QM_TRY(r->s->backend->step(r->side[i].plan, &p, &g, t, r->seed));
-        QM_TRY(qm_case_run_read(r, &r->side[i], i == 0 || is_last));
+    for (int i = 0; i < r->n_plans; i++) {
+        struct qm_tensor p = {r->plan[i].stored, qm_param_dtype(&r->run.param), r->c->shape};
+        QM_TRY(r->s->backend->step(r->plan[i].handle, &p, &g, t, r->seed));
+        QM_TRY(qm_case_run_read(r, &r->plan[i], i == 0 || is_last));
         if (qm_case_is_wanted(r, QM_SLOT_NONE))
-            qm_case_judge_memory(r, &r->side[i], i == 0 || is_last);
+            qm_case_judge_memory(r, &r->plan[i], i == 0 || is_last);
     }
     if (qm_case_is_wanted(r, QM_SLOT_NONE)) {
         qm_case_judge_gradient(r, &g);
         qm_case_judge_repetition(r, is_last);
     }
     QM_TRY(qm_case_judge_numbers(r, t, &g, case_name));
-    if (r->only == QM_SLOT_ANY) /* they are seen while slots are judged */
+    if (r->only == QM_SLOT_ANY) /* draw errors are collected while all slots are judged */
         qm_case_judge_draws(r, k);
     return QM_OK;
 }
 
-/* Where inputs are kept or given, the first failing step is the last. */
+/* Makes the steps of a case.  Where inputs are recorded or replayed, the first failing step is the
+ * last. */
 static qm_status run_case(struct qm_case_run *r, int steps, const char *name)
 {
     int is_short = r->trial || r->record;
     r->steps = steps;
     QM_TRY(qm_case_run_memory(r));
-    if (!is_short && r->c->kind == QM_CLASS_normal && r->n > 1) /* some rules know n = 1 */
+    if (!is_short && r->c->kind == QM_CLASS_normal && r->n > 1) /* some rules treat n = 1 apart */
         QM_TRY(qm_baseline_open(&r->float32, &r->judged, &r->c->shape, QM_CASE_TENSOR, r->n,
                                 r->slot_n));
     if (!r->trial)
@@ -69,7 +70,7 @@ static qm_status run_case(struct qm_case_run *r, int steps, const char *name)
     return QM_OK;
 }
 
-/* Counts a case that was run, and keeps its finding. */
+/* Closes the run, counts its case and keeps its finding. */
 static qm_status end_case(struct qm_case_run *r, qm_status st, const char *name)
 {
     struct qm_tally *t = r->t;
@@ -107,7 +108,8 @@ uint64_t qm_case_seed(const struct qm_case *c, uint64_t seed)
     return hash(seed, qm_case_print(c, name));
 }
 
-static qm_status judge_some(struct qm_case_run *r, int steps, struct qm_finding *f)
+/* Judges into a tally that is thrown away; *f: the finding. */
+static qm_status judge_once(struct qm_case_run *r, int steps, struct qm_finding *f)
 {
     struct qm_tally *t = calloc(1, sizeof *t);
     if (!t)
@@ -134,7 +136,7 @@ qm_status qm_judge_record(const struct qm_subject *s, const struct qm_case *c, i
                             .record = trial,
                             .begun = begun,
                             .only = QM_SLOT_ANY};
-    return judge_some(&r, steps, f);
+    return judge_once(&r, steps, f);
 }
 
 qm_status qm_judge_given(const struct qm_subject *s, const struct qm_trial *trial, const char *name,
@@ -162,5 +164,5 @@ qm_status qm_judge_trial(const struct qm_subject *s, const struct qm_trial *tria
                             .seed = trial->seed,
                             .trial = trial,
                             .only = slot};
-    return judge_some(&r, trial->n_calls, f);
+    return judge_once(&r, trial->n_calls, f);
 }

@@ -1,5 +1,4 @@
-/* judge_all.c - before the first case and after the last: tables of codes, lists of cases on every thread,
- * tallies and rates. */
+/* judge_all.c - Judges the list of cases on all threads, codebooks before it, rates after it. */
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
@@ -18,7 +17,7 @@ void qm_tally_draw(struct qm_tally *t, int slot, double share, int up)
     t->stoch_up[i] += up;
     t->stoch_expected[i] += share;
     t->stoch_variance[i] += share * (1.0 - share);
-    t->left = (float)((double)up - share);
+    t->draw_error = (float)((double)up - share);
 }
 
 void qm_tally_merge(struct qm_tally *into, const struct qm_tally *from)
@@ -47,8 +46,8 @@ void qm_tally_merge(struct qm_tally *into, const struct qm_tally *from)
         into->finding[into->n_findings++] = from->finding[i];
 }
 
-/* Every case has a tally of its own; they are merged in order, so threads change nothing.  The second
- * of a case's two plans takes two threads for itself. */
+/* Every case has its own tally, and the tallies are merged in order, so the number of threads does
+ * not change the result.  The second plan of a case uses two threads of its own: two levels. */
 qm_status qm_judge_list(const struct qm_subject *s, int first, int stride, uint64_t seed,
                         struct qm_tally *t, void (*done)(void *user), void *user)
 {
@@ -95,7 +94,7 @@ static void add_finding(struct qm_tally *t, const char *name, const char *text)
     qm_finding_set(f, QM_BAD_WRONG, "%s", text);
 }
 
-/* A shape whose slot holds n elements at least; 0: no tensor has this slot. */
+/* Finds a shape whose slot holds at least n elements; *slot_n: how many.  0: no such shape. */
 static int shape_for(const struct qm_recipe *r, int slot, int64_t n, struct qm_shape *out,
                      int64_t *slot_n)
 {
@@ -111,7 +110,9 @@ static int shape_for(const struct qm_recipe *r, int slot, int64_t n, struct qm_s
     return 0;
 }
 
-/* What each code decodes to where every scale is 1; *found 0 where no tensor has the slot. */
+/* The value that each stored code decodes to where every scale is 1; *found 0: no tensor has the
+ * slot.  Decoding is judged too, and a backend decodes only the slots of an open plan; so a plan is
+ * opened for the table. */
 static qm_status decode_table(const struct qm_subject *s, int slot, const struct qm_decider *d,
                               float *decoded, int *found)
 {
@@ -147,7 +148,7 @@ static qm_status decode_table(const struct qm_subject *s, int slot, const struct
     return st;
 }
 
-/* QM_OK, or QM_SKIPPED with why this recipe cannot be judged. */
+/* QM_OK, or QM_SKIPPED with the reason why this recipe cannot be judged. */
 static qm_status judgeable(const struct qm_recipe *r)
 {
     const struct qm_oracle *oracle = qm_oracle_find(r->rule->family);
@@ -172,7 +173,7 @@ qm_status qm_judge_begin(struct qm_subject *s, struct qm_tally *t)
         int wrong, found;
         if (r->slot[i].bits == 0)
             continue;
-        if (r->slot[i].curve == QM_CURVE_allog) { /* codes mean nothing without their block */
+        if (r->slot[i].curve == QM_CURVE_allog) { /* a code has no value without its block */
             *d = (struct qm_decider){.q = r->slot[i], .n = 1 << r->slot[i].bits};
             continue;
         }

@@ -1,4 +1,4 @@
-/* slot.c - scales, codes and decoded values of one slot against the oracle's fresh state. */
+/* slot.c - Judges scales, codes and decoded values of one slot against the oracle's fresh state. */
 #include "experiments/check/slot_parts.h"
 
 #include <string.h>
@@ -13,29 +13,29 @@ void qm_slot_judge(const struct qm_slot_view *v, int slot, double *lo, double *h
 {
     int64_t count = qm_groups_count(&v->d->q, v->shape, v->n);
     if (v->d->q.curve == QM_CURVE_allog) {
-        qm_slot_judge_al(v, t, f, at);
+        qm_slot_judge_adaptive_log(v, t, f, at);
         return;
     }
     memset(lo, 0, sizeof *lo * (size_t)count);
     memset(hi, 0, sizeof *hi * (size_t)count);
     memset(flag, 0, sizeof *flag * (size_t)count);
     qm_slot_fold(v, lo, hi, flag);
-    if (qm_slot_is_twice(&v->d->q))
+    if (qm_slot_has_two_scales(&v->d->q))
         qm_slot_fold_quotients(v, lo, hi, flag);
     qm_slot_judge_scales(v, lo, hi, flag, count, t, f, at);
-    int64_t run = qm_slot_run(&v->d->q, v->shape), left = 0; /* elements that share s */
+    int64_t run = qm_slot_run(&v->d->q, v->shape), remaining = 0; /* elements that share s */
     struct qm_element_scale s = {0};
-    for (int64_t i = 0; i < v->n; i++, left--) {
-        if (left <= 0) {
+    for (int64_t i = 0; i < v->n; i++, remaining--) {
+        if (remaining <= 0) {
             s = qm_element_scale_of(v, i, lo, hi, flag, 0);
-            left = run;
+            remaining = run;
         }
-        t->left = 0.0f;
+        t->draw_error = 0.0f;
         if (qm_slot_judge_code(v, slot, i, &s, t, f, at)) {
             struct qm_element_scale wide = qm_element_scale_of(v, i, lo, hi, flag, 1);
             qm_slot_place_code(v, i, &s, &wide, f);
         }
-        if (v->left)
-            v->left[i] = t->left;
+        if (v->draw_error)
+            v->draw_error[i] = t->draw_error;
     }
 }

@@ -1,10 +1,10 @@
-/* slot.h - the verdict on one quantized slot after one step: scales, codes, decoded values. */
+/* slot.h - Judges one quantized slot after one step: scales, codes, decoded values. */
 #ifndef QM_EXPERIMENTS_CHECK_SLOT_H
 #define QM_EXPERIMENTS_CHECK_SLOT_H
 
 #include "experiments/check/judge.h"
 
-/* How bad a finding is. */
+/* Severities of findings, ascending. */
 enum {
     QM_BAD_OFF_BY_ONE = 1,
     QM_BAD_BOUND,
@@ -14,7 +14,7 @@ enum {
     QM_BAD_MACHINERY
 };
 
-/* What the oracle says and what was found; n elements each, scales qm_groups_count. */
+/* A slot of n elements and qm_groups_count scales: the oracle's values and the judged ones. */
 struct qm_slot_view {
     const struct qm_decider *d;
     const struct qm_shape *shape;
@@ -22,34 +22,36 @@ struct qm_slot_view {
     const double *want, *error; /* the fresh state before it is quantized, and its bound */
     const uint8_t *codes;
     const float *scales, *decoded;
-    float *left; /* [n]: gets the choices of stochastic rounding (draws.h); NULL: not wanted */
-    struct qm_reorder reorder; /* what the judged side may do beside the words */
+    float *draw_error;         /* [n]: takes the draw errors (draws.h); NULL: not wanted */
+    struct qm_reorder reorder; /* freedoms of the judged backend */
 };
 
-/* Scales that a tensor of this shape has under q: two for each block of curve allog. */
+/* Number of scales of a tensor of this shape and n elements: under curve allog two per block. */
 int64_t qm_groups_count(const struct qm_quantizer *q, const struct qm_shape *shape, int64_t n);
 
-/* The scales of element i; returns how many (0 to QM_MAX_RANK). */
+/* Writes the indices of element i's scales to group[QM_MAX_RANK]; returns how many (0 to
+ * QM_MAX_RANK). */
 int qm_groups_of(const struct qm_quantizer *q, const struct qm_shape *shape, int64_t i,
                  int64_t *group);
 
-/* Of a quotient, relative; in the subnormal range as many times QM_ETA as this is QM_U. */
+/* Relative error of a quotient, k QM_U; in the subnormal range its absolute error is k QM_ETA. */
 double qm_slot_quotient_error(const struct qm_slot_view *v);
 
-/* Judges the slot; i-th entries of the counts go to t, the worst finding to f, its element to *at
- * (-1: none, or a scale).  lo and hi: scratch of one double per scale each; flag: one int. */
+/* Judges the slot, number `slot` of the rule: adds to the counts of t, keeps the worst finding in f
+ * and its element in *at (-1: a scale).  lo, hi, flag: scratch of one entry per scale. */
 void qm_slot_judge(const struct qm_slot_view *v, int slot, double *lo, double *hi, int *flag,
                    struct qm_tally *t, struct qm_finding *f, int64_t *at);
 
-/* The same of curve allog; qm_slot_judge calls it. */
-void qm_slot_judge_al(const struct qm_slot_view *v, struct qm_tally *t, struct qm_finding *f,
-                      int64_t *at);
+/* Judges a slot of curve allog; called by qm_slot_judge. */
+void qm_slot_judge_adaptive_log(const struct qm_slot_view *v, struct qm_tally *t,
+                                struct qm_finding *f, int64_t *at);
 
-/* Replaces the finding by a worse one; 1 when it did. */
+/* Replaces the finding if `severity` is larger than its own, and forgets its place; 1: it was
+ * replaced. */
 int qm_finding_set(struct qm_finding *f, int severity, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Says where it is, after it was set. */
+/* Sets the place of a finding after qm_finding_set. */
 void qm_finding_place(struct qm_finding *f, enum qm_place place, int slot, int64_t at, double low,
                       double high);
 

@@ -1,17 +1,21 @@
-/* slot_adaptive_log.c - the verdict on a slot of curve allog, whose blocks keep two numbers: a span and a least
- * logarithm (core/quant/adaptive_log.h says what the format is; nothing of it decides here).
+/* slot_adaptive_log.c - Judges a slot of curve allog, and decides its OFF_BY_ONE.
  *
- * Four decisions, each from what is stored before it, so that none carries the slack of another:
+ * A block keeps two numbers, its span and its least logarithm `low`.  core/quant/adaptive_log.h
+ * defines the format; no code of it takes part here.  There are four decisions.  Each starts from
+ * the numbers that are stored before it, so that none carries the slack of another.  With x the
+ * fresh state, n the number of codes and high = log2(max x):
  *
- *   low    log2 of the least x > 0, at least -126, or high - 1 where that is no less than high, the log2
- *          of the largest x: an interval, from the intervals of the fresh state
- *   span   max(high - low, 1e-12) from the stored low: high's interval, and one rounding
- *   code   0 for x = 0, else 1 + even((log2 x - low) / span (n - 2)) within 1 .. n - 1 from the stored
- *          pair: an interval of at most a few u of 254 steps, so that all but a few codes have one value
+ *   low    max(log2(min of x > 0), -126), or high - 1 where this is not below high: an interval,
+ *          from the intervals of the fresh state
+ *   span   max(high - low, 1e-12) from the stored low: an interval, from that of high and one
+ *          rounding
+ *   code   0 for x = 0, else 1 + even((log2 x - low) / span (n - 2)) within 1 .. n - 1, from the
+ *          stored pair: an interval of at most a few u of 254 steps, so almost every element has
+ *          one code
  *   value  2^((code - 1) span / (n - 2) + low) from the stored code and pair
  *
- * Each operation rounds once; a logarithm is within two ulp, 4 u of itself, and 2^y errs by ln 2 times
- * what y does, and an ulp. */
+ * Each operation rounds once.  A logarithm has an error of two ulp at most, 4 u relative.  2^y has
+ * the relative error ln 2 times the error of y, and one ulp. */
 #include "experiments/check/slot.h"
 
 #include <math.h>
@@ -19,23 +23,24 @@
 
 #include "oracle/bound/bound.h"
 
-enum { NUMBERS = 2 }; /* of a block: span, low */
+enum { NUMBERS = 2 }; /* stored per block: span, low */
 
 struct interval {
     double low, high;
 };
 
-/* What is known of a block's fresh state: of its largest and of its least positive element, and how
- * many may be positive. */
+/* A block's fresh state: intervals of its largest and of its least positive element, and the number
+ * of elements that may be positive. */
 struct block {
     struct interval most, least;
     int64_t positive;
-    int has_nan, is_unknown, is_one; /* is_one: the positive ones are one number, exactly */
+    int has_nan, is_unknown, is_one; /* is_one: all positive elements are equal */
 };
 
+/* x + by * 4 u |x|. */
 static double widened(double x, double by) { return x + by * 4.0 * QM_U * fabs(x); }
 
-/* log2 of what is within x, as the format takes it. */
+/* The interval of float32's log2 over x; below 1e-38 the format takes the logarithm of 1e-38. */
 static struct interval logs(struct interval x)
 {
     double least = (double)1e-38f;
@@ -65,7 +70,7 @@ static struct block block_of(const struct qm_slot_view *v, int64_t from, int64_t
     }
     if (b.positive == 0)
         b.least = b.most;
-    if (isinf(b.least.high)) /* none is certain to be positive */
+    if (isinf(b.least.high)) /* no element is certain to be positive */
         b.least.high = b.most.high;
     return b;
 }
@@ -79,7 +84,7 @@ static struct interval low_of(const struct block *b)
     less.high = high.high - 1.0 + QM_U * (fabs(high.high) + 1.0);
     if (b->is_one || low.low >= high.high)
         return less;
-    if (low.high >= high.low) /* it may be so */
+    if (low.high >= high.low) /* low may be no less than high */
         low.low = fmin(low.low, less.low);
     return low;
 }
@@ -92,7 +97,7 @@ static struct interval span_of(const struct block *b, double low)
     return (struct interval){fmax(span.low, (double)1e-12f), fmax(span.high, (double)1e-12f)};
 }
 
-/* 1: the finding is of this number now. */
+/* Judges one number of a block; 1: it became the finding. */
 static int judge_number(double got, struct interval want, const char *what, int64_t at,
                         struct qm_tally *t, struct qm_finding *f)
 {
@@ -134,8 +139,9 @@ static void judge_numbers(const struct qm_slot_view *v, const struct block *b, i
     *where = found ? -1 : *where;
 }
 
-/* Codes that x within want +- error may get: from .. to where it is positive (none: to is 0), and 0 where
- * it may be 0; at: that of x itself.  However small, what is positive counts as 1e-38. */
+/* The codes that a number in [want - error, want + error] may get: from .. to where it is positive
+ * (to 0: it is not), and code 0 where it may be 0 (zero is 1); at: the code of want.  Positive
+ * numbers below 1e-38 count as 1e-38. */
 struct codes {
     int from, to, at, zero;
 };
@@ -143,8 +149,8 @@ struct codes {
 static struct codes codes_of(const struct qm_slot_view *v, int64_t i, double span, double low)
 {
     double x = v->want[i], e = v->error[i], steps = v->d->n - 2, y[3];
-    double by =
-        4.0 * QM_U + qm_slot_quotient_error(v); /* difference, product, perhaps by 1 / span */
+    /* Roundings of the difference, of the product and of the quotient or 1 / span. */
+    double by = 4.0 * QM_U + qm_slot_quotient_error(v);
     struct interval l = logs((struct interval){x - e, x + e});
     const double of[3] = {l.low, log2(fmax(x, (double)1e-38f)), l.high};
     for (int k = 0; k < 3; k++) {
@@ -196,7 +202,7 @@ static void judge_element(const struct qm_slot_view *v, int64_t i, int64_t at, i
 {
     double span = (double)v->scales[at], low = (double)v->scales[at + 1];
     int code = v->codes[i];
-    struct codes c = {.zero = 1}; /* of a block with NaN */
+    struct codes c = {.zero = 1}; /* the only code of a block with NaN */
     int known = has_nan || (isfinite(v->want[i]) && v->error[i] < HUGE_VAL);
     if (!has_nan && !(known && isfinite(span) && isfinite(low) && span > 0.0)) {
         t->unbounded += 2;
@@ -221,8 +227,8 @@ static void judge_element(const struct qm_slot_view *v, int64_t i, int64_t at, i
     judge_value(v, i, has_nan ? 0.0 : span, has_nan ? 0.0 : low, t, f, where);
 }
 
-void qm_slot_judge_al(const struct qm_slot_view *v, struct qm_tally *t, struct qm_finding *f,
-                      int64_t *at)
+void qm_slot_judge_adaptive_log(const struct qm_slot_view *v, struct qm_tally *t,
+                                struct qm_finding *f, int64_t *at)
 {
     int64_t size = v->d->q.block;
     for (int64_t from = 0, k = 0; from < v->n; from += size, k += NUMBERS) {

@@ -1,11 +1,12 @@
-/* slot_codes.c - a verdict on every code, and on what it decodes to. */
+/* slot_codes.c - Judges codes (decides OFF_BY_ONE, by oracle/bound/verdict.c) and their values. */
 #include "experiments/check/slot_parts.h"
 
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
-/* Steps up of stochastic rounding, where the position within the cell is known well. */
+/* Counts a draw of stochastic rounding where the place within the cell is known to 2^-10 of the
+ * cell. */
 static void count_up(const struct qm_decider *d, int slot, double low, double high, int position,
                      struct qm_tally *t)
 {
@@ -20,8 +21,8 @@ static void count_up(const struct qm_decider *d, int slot, double low, double hi
     qm_tally_draw(t, slot, share, position > k);
 }
 
-/* What may happen to a position after it was decided: nothing, or what keepsign does to it where x > 0,
- * where x has a sign bit, and where it has none but is 0 or NaN. */
+/* The change of a decided position: none, or the change that keepsign makes where x > 0 (POSITIVE),
+ * where x has its sign bit set (NEGATIVE), and where x is 0 or NaN without one (ZERO). */
 enum after { AS_IT_IS, POSITIVE, NEGATIVE, ZERO };
 
 static int moved(const struct qm_decider *d, int k, enum after what)
@@ -32,7 +33,8 @@ static int moved(const struct qm_decider *d, int k, enum after what)
     return what == POSITIVE ? k + 1 : k > 0 ? k - 1 : d->n - 1;
 }
 
-/* Distance of position k to the nearest that a unit value in [low, high] may get; 0: allowed. */
+/* Distance of position k from the nearest position that a unit value in [low, high] may get; 0:
+ * allowed. */
 static int distance(const struct qm_decider *d, double low, double high, enum after what, int k)
 {
     int from, to, best = d->n;
@@ -44,8 +46,8 @@ static int distance(const struct qm_decider *d, double low, double high, enum af
     return best;
 }
 
-/* Which signs a value in [low, high] may have.  Of a zero and of NaN either sign is allowed: it depends
- * on the order of operations. */
+/* The changes that a value in [low, high] may meet, by its signs; returns how many.  For zero and
+ * for NaN either sign is allowed, because the sign depends on the order of operations. */
 static int signs(const struct qm_decider *d, double low, double high, enum after what[3])
 {
     int n = 0;
@@ -61,7 +63,8 @@ static int signs(const struct qm_decider *d, double low, double high, enum after
     return n;
 }
 
-/* t: counts steps up of stochastic rounding; or NULL. */
+/* The verdict on a position whose unit value lies in [low, high].  t: counts draws of stochastic
+ * rounding; or NULL. */
 static enum qm_verdict verdict(const struct qm_decider *d, int slot, double low, double high,
                                int position, struct qm_tally *t)
 {
@@ -87,13 +90,14 @@ static enum qm_verdict verdict(const struct qm_decider *d, int slot, double low,
     } else {
         at = moved(d, at, what[0]);
     }
-    if (best == 0 && low == 0.0 && high == 0.0) /* of either zero */
+    if (best == 0 && low == 0.0 && high == 0.0) /* +0 and -0 are both EQUAL */
         at = position;
     return qm_verdict_code(position, at, position - best, position - best);
 }
 
-/* Decoding rounds once per operation; curves as above, with exp2's derivative; the slack of a value
- * by the derivatives 2 / (2 - |y|)^2 <= 2 and 2 x. */
+/* The decoded value and its error.  Decoding rounds once per operation; an error of 2^y follows
+ * from the derivative of exp2.  The slack of a table value enters softsign with the derivative 2 /
+ * (2 - |y|)^2 <= 2, and sqrt with 2 x.  first: the other of two scales, 0 where there is one. */
 static double decode_of(const struct qm_slot_view *v, int position, double scale, double first,
                         double *error)
 {
@@ -101,7 +105,7 @@ static double decode_of(const struct qm_slot_view *v, int position, double scale
     double value = d->value[position], slack = d->slack[position] * scale;
     double y = d->q.curve == QM_CURVE_softsign ? value / (2.0 - fabs(value)) : value, x = y * scale;
     *error = QM_U * fabs(x) + QM_ETA;
-    if (first != 0.0) /* the other scale first, and then this one */
+    if (first != 0.0) /* multiplied by one scale, then by the other */
         *error = 2.0 * QM_U * fabs(x) * (1.0 + 0x1p-20) + QM_ETA * (1.0 + first);
     else if (fma(y, scale, -x) == 0.0 && qm_is_float(x))
         *error = 0.0;
@@ -125,7 +129,7 @@ static void judge_decoded(const struct qm_slot_view *v, int64_t i, int position,
 {
     double scale = s->stored, error, want = decode_of(v, position, scale, s->first, &error);
     double got = (double)v->decoded[i];
-    if (isnan(v->d->value[position])) { /* a code that means NaN whatever the scale */
+    if (isnan(v->d->value[position])) { /* the code means NaN under every scale */
         t->judged++;
         if (!isnan(got) && qm_finding_set(f, QM_BAD_SPECIAL, "element %lld decodes to %a, want NaN",
                                           (long long)i, got))
@@ -145,7 +149,7 @@ static void judge_decoded(const struct qm_slot_view *v, int64_t i, int position,
             *at = i;
 }
 
-/* Whether element i may have a code of this position. */
+/* 1: element i may have the code of this position. */
 static int is_allowed(const struct qm_slot_view *v, int64_t i, const struct qm_element_scale *s,
                       int position)
 {
@@ -165,8 +169,6 @@ static int is_allowed(const struct qm_slot_view *v, int64_t i, const struct qm_e
     return is;
 }
 
-/* Where a wrong code is, and which ones a step may leave there: beside the stored scale, and beside
- * any that the fresh state allows unless that would take the wrong one too. */
 void qm_slot_place_code(const struct qm_slot_view *v, int64_t i, const struct qm_element_scale *s,
                         const struct qm_element_scale *wide, struct qm_finding *f)
 {
@@ -179,7 +181,6 @@ void qm_slot_place_code(const struct qm_slot_view *v, int64_t i, const struct qm
     }
 }
 
-/* 1: f and *at are of this code now. */
 int qm_slot_judge_code(const struct qm_slot_view *v, int slot, int64_t i,
                        const struct qm_element_scale *s, struct qm_tally *t, struct qm_finding *f,
                        int64_t *at)

@@ -1,12 +1,11 @@
-/* slot_groups.c - which scales a tensor has, and which of them are an element's. */
+/* slot_groups.c - Maps elements to their scales, for every norm. */
 #include "experiments/check/slot_parts.h"
 
 #include <string.h>
 
-/* Numbers that each group keeps: span and low, or the one scale. */
+/* Numbers stored per group: span and low under curve allog, else one scale. */
 static int numbers(const struct qm_quantizer *q) { return q->curve == QM_CURVE_allog ? 2 : 1; }
 
-/* Elements per scale where they are consecutive, or 0. */
 int64_t qm_slot_run(const struct qm_quantizer *q, const struct qm_shape *shape)
 {
     if (q->norm == QM_NORM_block)
@@ -15,14 +14,14 @@ int64_t qm_slot_run(const struct qm_quantizer *q, const struct qm_shape *shape)
     return is_rank1 && shape->rank < 2 ? 128 : 0;
 }
 
-/* rank1block of a matrix: pieces of rows, then pieces of columns. */
+/* 1: norm rank1block of a matrix, whose scales are those of pieces of rows, then of pieces of
+ * columns. */
 static int is_pieces(const struct qm_quantizer *q, const struct qm_shape *shape)
 {
     return q->norm == QM_NORM_rank1block && shape->rank == 2;
 }
 
-/* Divided by one scale and then by another, which is the largest of what that leaves. */
-int qm_slot_is_twice(const struct qm_quantizer *q)
+int qm_slot_has_two_scales(const struct qm_quantizer *q)
 {
     return q->norm == QM_NORM_rowcol || q->norm == QM_NORM_colrow;
 }
@@ -38,7 +37,7 @@ int64_t qm_groups_count(const struct qm_quantizer *q, const struct qm_shape *sha
         return (n + run - 1) / run * numbers(q);
     if (q->norm == QM_NORM_tensor)
         return 1;
-    if (qm_slot_is_twice(q))
+    if (qm_slot_has_two_scales(q))
         return shape->dim[0] + shape->dim[1];
     if (is_pieces(q, shape))
         return shape->dim[0] * pieces(shape->dim[1], q->block) +
@@ -73,7 +72,7 @@ int qm_groups_of(const struct qm_quantizer *q, const struct qm_shape *shape, int
         group[1] = shape->dim[0] * per_row + at[1] * per_col + at[0] / q->block;
         return 2;
     }
-    if (qm_slot_is_twice(q)) {
+    if (qm_slot_has_two_scales(q)) {
         group[0] = at[0];
         group[1] = shape->dim[0] + at[1];
         return 2;

@@ -1,66 +1,76 @@
-/* slot_parts.h - the parts of a slot's verdict.  For the files slot*.c alone. */
+/* slot_parts.h - Internal functions of the files slot*.c and finding.c. */
 #ifndef QM_EXPERIMENTS_CHECK_SLOT_PARTS_H
 #define QM_EXPERIMENTS_CHECK_SLOT_PARTS_H
 
 #include "experiments/check/slot.h"
 #include "oracle/bound/bound.h"
 
-/* What a group of one scale holds beside numbers. */
+/* Flags of a group: it holds NaN, infinities, or elements with an infinite bound. */
 enum { QM_HAS_NAN = 1, QM_HAS_INF = 2, QM_HAS_UNBOUNDED = 4 };
 
-/* slot_groups.c: elements per scale where they are consecutive, or 0. */
+/* slot_groups.c.  Elements per scale where they are consecutive; 0: they are not. */
 int64_t qm_slot_run(const struct qm_quantizer *q, const struct qm_shape *shape);
 
-/* Whether an element is divided by two scales, one after the other; the first of them is number
- * qm_slot_first of its groups. */
-int qm_slot_is_twice(const struct qm_quantizer *q);
-static inline int qm_slot_first(const struct qm_quantizer *q) { return q->norm == QM_NORM_colrow; }
+/* 1: an element is divided by two scales, one after the other (rowcol, colrow).  The second scale
+ * is the maximum of the quotients by the first; group[qm_slot_first_scale] is the first. */
+int qm_slot_has_two_scales(const struct qm_quantizer *q);
+static inline int qm_slot_first_scale(const struct qm_quantizer *q)
+{
+    return q->norm == QM_NORM_colrow;
+}
 
-/* slot_scales.c: the interval of the curved fresh state. */
+/* slot_scales.c.  The interval of the fresh state of element i, with the curve applied. */
 void qm_slot_fresh(const struct qm_slot_view *v, int64_t i, double *low, double *high);
 
-/* Largest |x| - e and |x| + e of every group, into lo, hi and flag, which are 0; then, of what the
- * stored first scales leave, where there are two. */
+/* lo and hi: max(|x| - e) and max(|x| + e) over each group; flag: its QM_HAS_* flags.  All are 0
+ * beforehand.  Of two scales, qm_slot_fold takes the first; qm_slot_fold_quotients takes the
+ * second, from the quotients by the stored first. */
 void qm_slot_fold(const struct qm_slot_view *v, double *lo, double *hi, int *flag);
 void qm_slot_fold_quotients(const struct qm_slot_view *v, double *lo, double *hi, int *flag);
 
-/* From a maximum to what is divided by, before the guard; its gain may be a quotient. */
+/* The divisor of a group with maximum m, before the guard.  rounding: relative error of the product
+ * with the gain, which may be a quotient. */
 double qm_slot_divisor(const struct qm_decider *d, double m, double rounding);
 
-/* Whether a group of consecutive elements ends beyond the tensor. */
+/* 1: a group of consecutive elements ends beyond the tensor. */
 int qm_slot_is_short(const struct qm_slot_view *v, int64_t group);
 
+/* Judges the `count` stored scales; *at becomes -1 where the finding is a scale. */
 void qm_slot_judge_scales(const struct qm_slot_view *v, const double *lo, const double *hi,
                           const int *flag, int64_t count, struct qm_tally *t, struct qm_finding *f,
                           int64_t *at);
 
-/* What an element is divided by and multiplied by. */
+/* The scale of one element: encoding divides by it, decoding multiplies. */
 struct qm_element_scale {
-    double by_low, by_high; /* NaN where any is */
+    double divisor_low, divisor_high; /* interval of the divisor; NaN where any scale is NaN */
     double stored;
-    double max_low, max_high; /* of the raw maximum */
-    double first, second;     /* of two scales; 0: there is one */
-    int is_short;
+    double max_low, max_high; /* interval of the group's maximum */
+    double first, second;     /* the two scales; 0: there is one */
+    int is_short;             /* the group ends beyond the tensor */
 };
 
-/* slot_unit.c.  is_wide: whatever scale is stored, from the fresh state alone. */
+/* slot_unit.c.  The scale of element i.  is_wide: the divisor's interval follows from the fresh
+ * state alone, not from the stored scale. */
 struct qm_element_scale qm_element_scale_of(const struct qm_slot_view *v, int64_t i,
                                             const double *lo, const double *hi, const int *flag,
                                             int is_wide);
 
-/* What is known about the unit value of element i: an interval, certainly NaN, or nothing. */
+/* Knowledge about the unit value of element i: an interval [*low, *high]; certainly NaN; certainly
+ * the code of scale word `zero`; nothing. */
 enum qm_unit_known { QM_KNOWN_INTERVAL, QM_KNOWN_NAN, QM_KNOWN_ZERO_CODE, QM_KNOWN_NOTHING };
 
 enum qm_unit_known qm_slot_unit_of(const struct qm_slot_view *v, int64_t i,
                                    const struct qm_element_scale *s, double *low, double *high);
 
-/* slot_codes.c.  1: f and *at are of this code now. */
+/* slot_codes.c.  Judges the code of element i and its decoded value; 1: the code became the
+ * finding. */
 int qm_slot_judge_code(const struct qm_slot_view *v, int slot, int64_t i,
                        const struct qm_element_scale *s, struct qm_tally *t, struct qm_finding *f,
                        int64_t *at);
 
-/* Where a wrong code is, and which ones a step may leave there: beside the stored scale, and beside
- * any that the fresh state allows unless that would take the wrong one too. */
+/* Sets the place of a wrong code and the codes that are allowed there: those allowed with the
+ * stored scale, and those allowed with any scale of the fresh state, unless these include the wrong
+ * code. */
 void qm_slot_place_code(const struct qm_slot_view *v, int64_t i, const struct qm_element_scale *s,
                         const struct qm_element_scale *wide, struct qm_finding *f);
 

@@ -1,4 +1,4 @@
-/* slot_scales.c - the intervals of the groups' maxima, and a verdict on every stored scale. */
+/* slot_scales.c - Folds the groups' maxima into intervals, and judges every stored scale. */
 #include "experiments/check/slot_parts.h"
 
 #include <float.h>
@@ -7,7 +7,8 @@
 #include "core/base/half.h"
 #include "oracle/codebook/codebook.h"
 
-/* Before the scale is taken.  Curves are monotone; theirs is within 4 u of the sum's parts. */
+/* The curve that is applied before the scale is taken; *error: its bound.  Curves are monotone.
+ * log2 x + 126 has an error of 4 u (|log2 x| + 126) at most. */
 static double curved(enum qm_curve curve, double x, double *error)
 {
     double log_x;
@@ -24,7 +25,6 @@ static double curved(enum qm_curve curve, double x, double *error)
     }
 }
 
-/* The interval of the curved fresh state. */
 void qm_slot_fresh(const struct qm_slot_view *v, int64_t i, double *low, double *high)
 {
     double error;
@@ -34,16 +34,15 @@ void qm_slot_fresh(const struct qm_slot_view *v, int64_t i, double *low, double 
     *high += error;
 }
 
-/* The intervals of what the stored first scales leave, where each is a number. */
 void qm_slot_fold_quotients(const struct qm_slot_view *v, double *lo, double *hi, int *flag)
 {
     int64_t group[2];
     for (int64_t i = 0; i < v->n; i++) {
         qm_groups_of(&v->d->q, v->shape, i, group);
-        int64_t b = group[!qm_slot_first(&v->d->q)];
-        double by = (double)v->scales[group[qm_slot_first(&v->d->q)]];
+        int64_t b = group[!qm_slot_first_scale(&v->d->q)];
+        double by = (double)v->scales[group[qm_slot_first_scale(&v->d->q)]];
         double x = fabs(v->want[i]), e = v->error[i];
-        if (isnan(by) || isnan(x) || (by == 0.0 && x == 0.0)) { /* 0 / 0 among them */
+        if (isnan(by) || isnan(x) || (by == 0.0 && x == 0.0)) { /* 0 / 0 is NaN too */
             flag[b] |= QM_HAS_NAN;
         } else if (!isfinite(by) || by == 0.0 || !isfinite(x) || !(e < HUGE_VAL)) {
             flag[b] |= QM_HAS_UNBOUNDED;
@@ -54,14 +53,13 @@ void qm_slot_fold_quotients(const struct qm_slot_view *v, double *lo, double *hi
     }
 }
 
-/* Largest |x| - e and |x| + e of every group. */
 void qm_slot_fold(const struct qm_slot_view *v, double *lo, double *hi, int *flag)
 {
     int64_t group[QM_MAX_RANK];
     for (int64_t i = 0; i < v->n; i++) {
         int count = qm_groups_of(&v->d->q, v->shape, i, group), what = 0;
-        if (qm_slot_is_twice(&v->d->q)) {
-            group[0] = group[qm_slot_first(&v->d->q)];
+        if (qm_slot_has_two_scales(&v->d->q)) {
+            group[0] = group[qm_slot_first_scale(&v->d->q)];
             count = 1;
         }
         double low = 0.0, high = 0.0, least = 0.0, most = 0.0;
@@ -83,7 +81,6 @@ void qm_slot_fold(const struct qm_slot_view *v, double *lo, double *hi, int *fla
     }
 }
 
-/* From a maximum to what is divided by, before the guard; its gain may be a quotient. */
 double qm_slot_divisor(const struct qm_decider *d, double m, double rounding)
 {
     const struct qm_scale_rule *r = &d->q.scale;
@@ -97,7 +94,8 @@ double qm_slot_divisor(const struct qm_decider *d, double m, double rounding)
 static double to_half(double x) { return (double)qm_round_f16((float)x); }
 static int is_half(double x) { return to_half(x) == x; }
 
-/* Widest distance of a point of [-1, 1] to a value of the nested map, and of its table search. */
+/* Largest distance of a point of [-1, 1] from its value of the nested map, with the error of the
+ * table search. */
 static double nested_error(void)
 {
     double value[256], widest = 0.0;
@@ -121,64 +119,85 @@ static int must_be_nonfinite(const struct qm_quantizer *q, int flag)
            (flag & QM_HAS_INF && !q->scale.max_skips_nan);
 }
 
-/* Whether a scale may be anything: some element may have overflowed, or Inf may have become NaN. */
+/* 1: every scale is allowed, because an element may have overflowed, or Inf may have become NaN. */
 static int may_be_anything(const struct qm_quantizer *q, int flag)
 {
     return flag & QM_HAS_UNBOUNDED ||
            (flag & QM_HAS_INF && (q->scale.max_skips_nan || q->scale.cap != 0.0f));
 }
 
+/* The interval of stored scale b from the interval [*low, *high] of its group's maximum. */
+static void stored_interval(const struct qm_slot_view *v, int64_t b, double *low, double *high)
+{
+    const struct qm_quantizer *q = &v->d->q;
+    *low = qm_slot_divisor(v->d, *low, -qm_slot_quotient_error(v));
+    *high = qm_slot_divisor(v->d, *high, qm_slot_quotient_error(v));
+    if (q->unit == QM_UNIT_recip_tail && qm_slot_is_short(v, b)) {
+        *low = fmax(*low, (double)q->scale.guard);
+        *high = fmax(*high, (double)q->scale.guard);
+    }
+    if (q->scale.f16) {
+        *low = to_half(*low);
+        *high = to_half(*high);
+    }
+}
+
+/* Judges the scale of a group with NaN or Inf; 1: it became the finding. */
+static int judge_nonfinite(const struct qm_slot_view *v, int64_t b, struct qm_finding *f)
+{
+    double got = (double)v->scales[b];
+    if (!isfinite(got) ||
+        !qm_finding_set(f, QM_BAD_SPECIAL, "scale %lld is %a, want NaN or Inf: the group has one",
+                        (long long)b, got))
+        return 0;
+    qm_finding_place(f, QM_PLACE_SCALE, 0, b, (double)NAN, (double)NAN);
+    return 1;
+}
+
+/* Judges a scale against [low - slack, high + slack]; 1: it became the finding. */
+static int judge_finite(const struct qm_slot_view *v, int64_t b, double low, double high,
+                        double slack, struct qm_tally *t, struct qm_finding *f)
+{
+    int is_f16 = v->d->q.scale.f16 != 0;
+    double got = (double)v->scales[b];
+    double middle = 0.5 * (low + high), half = 0.5 * (high - low) + slack;
+    if (half > 0.0)
+        t->worst_ratio = fmax(t->worst_ratio, fmin(fabs(got - middle) / half, 1.0));
+    if (got >= low - slack && got <= high + slack && !(is_f16 && !is_half(got)))
+        return 0;
+    if (!qm_finding_set(f, QM_BAD_SCALE, "scale %lld is %a, want %s%a to %a", (long long)b, got,
+                        is_f16 ? "a float16 from " : "", low - slack, high + slack))
+        return 0;
+    qm_finding_place(f, QM_PLACE_SCALE, 0, b, low - slack, high + slack);
+    return 1;
+}
+
+/* Nested scales are stored minus their mean, in 8 bits of the largest distance from it; the
+ * reciprocal of this distance is Inf below 2^-128.  Each may be off by `slack`. */
 void qm_slot_judge_scales(const struct qm_slot_view *v, const double *lo, const double *hi,
                           const int *flag, int64_t count, struct qm_tally *t, struct qm_finding *f,
                           int64_t *at)
 {
     const struct qm_quantizer *q = &v->d->q;
-    double top = 0.0, room = 0.0;
+    double top = 0.0, slack = 0.0;
     int any = 0;
     for (int64_t b = 0; b < count; b++) {
         top = fmax(top, 2.0 * hi[b]);
         any |= flag[b];
     }
-    if (q->scale
-            .nest) /* minus the mean, in 8 bits of the largest distance from it, whose reciprocal
-                          is Inf below 2^-128 */
-        room = (nested_error() + 4.0 * QM_U) * top + 0x1p-126;
+    if (q->scale.nest)
+        slack = (nested_error() + 4.0 * QM_U) * top + 0x1p-126;
     for (int64_t b = 0; b < count; b++) {
-        double got = (double)v->scales[b],
-               low = qm_slot_divisor(v->d, lo[b], -qm_slot_quotient_error(v));
-        double high = qm_slot_divisor(v->d, hi[b], qm_slot_quotient_error(v));
-        if (q->unit == QM_UNIT_recip_tail && qm_slot_is_short(v, b)) {
-            low = fmax(low, (double)q->scale.guard);
-            high = fmax(high, (double)q->scale.guard);
-        }
-        if (q->scale.f16) {
-            low = to_half(low);
-            high = to_half(high);
-        }
+        double low = lo[b], high = hi[b];
+        stored_interval(v, b, &low, &high);
         if (may_be_anything(q, flag[b]) || (q->scale.nest && any) || high > (double)FLT_MAX ||
             (q->scale.f16 && high >= 65504.0)) {
             t->unbounded++;
             continue;
         }
         t->judged++;
-        double middle = 0.5 * (low + high), half = 0.5 * (high - low) + room;
-        if (!must_be_nonfinite(q, flag[b]) && half > 0.0)
-            t->worst_ratio = fmax(t->worst_ratio, fmin(fabs(got - middle) / half, 1.0));
-        if (must_be_nonfinite(q, flag[b])) {
-            if (isfinite(got) &&
-                qm_finding_set(f, QM_BAD_SPECIAL,
-                               "scale %lld is %a, want NaN or Inf: the group has one", (long long)b,
-                               got)) {
-                qm_finding_place(f, QM_PLACE_SCALE, 0, b, (double)NAN, (double)NAN);
-                *at = -1;
-            }
-        } else if ((!(got >= low - room && got <= high + room) ||
-                    (q->scale.f16 && !is_half(got))) &&
-                   qm_finding_set(f, QM_BAD_SCALE, "scale %lld is %a, want %s%a to %a",
-                                  (long long)b, got, q->scale.f16 ? "a float16 from " : "",
-                                  low - room, high + room)) {
-            qm_finding_place(f, QM_PLACE_SCALE, 0, b, low - room, high + room);
+        if (must_be_nonfinite(q, flag[b]) ? judge_nonfinite(v, b, f)
+                                          : judge_finite(v, b, low, high, slack, t, f))
             *at = -1;
-        }
     }
 }

@@ -1,4 +1,4 @@
-/* special.c - the table of special values, measured by running. */
+/* special.c - Measures and judges a variant's steps on special values. */
 #include "experiments/check/special.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@ static const struct {
 #undef X
 };
 
-/* Counts one slot as it decodes. */
+/* Adds the counts of one decoded slot. */
 static qm_status count_slot(const struct qm_subject *s, const struct qm_recipe *r,
                             const struct qm_shape *shape, void *plan, int i, struct qm_special *out)
 {
@@ -35,7 +35,7 @@ static qm_status count_slot(const struct qm_subject *s, const struct qm_recipe *
     return st;
 }
 
-/* One step from zero states. */
+/* Makes one step from zero states and counts its outcomes. */
 static qm_status measure(const struct qm_subject *s, const struct qm_case *c, uint64_t seed,
                          struct qm_special *out)
 {
@@ -61,7 +61,7 @@ static qm_status measure(const struct qm_subject *s, const struct qm_case *c, ui
             qm_stored_put(&f, before, i, (double)p[i]);
         }
         st = s->backend->step(plan, &param, &gradient, 1, seed);
-        f.residual_bytes = 0; /* what is stored, alone */
+        f.residual_bytes = 0; /* count the stored parameters without residuals */
         for (int64_t i = 0; i < out->n && st == QM_OK; i++) {
             double now = qm_stored_seen(&f, stored, NULL, i);
             out->p_bad += !isfinite(now);

@@ -1,4 +1,4 @@
-/* special.h - what a variant does with NaN, Inf, zeros, denormals and squares that overflow. */
+/* special.h - Measures a variant on NaN, Inf, zeros, denormals and squares that overflow. */
 #ifndef QM_EXPERIMENTS_CHECK_SPECIAL_H
 #define QM_EXPERIMENTS_CHECK_SPECIAL_H
 
@@ -20,17 +20,17 @@ enum {
         QM_SPECIAL_COUNT
 };
 
-/* Measured after the first step of 8 x 128 elements from zero states; and whether three steps were
- * judged right, the oracle's IEEE outcome being what is expected. */
+/* Counts after the first step of 8 x 128 elements from zero states, and the verdict on three steps;
+ * the oracle's IEEE outcome is expected. */
 struct qm_special {
     const char *kind, *text;
-    int64_t n, p_bad, p_still;              /* elements; parameters not finite; not changed */
-    int64_t state_n, state_bad, state_zero; /* slots, as they decode: all, not finite, 0 */
-    int64_t judged, unbounded, wrong;       /* numbers; failed ones */
+    int64_t n, p_bad, p_still;              /* parameters: all, not finite, unchanged */
+    int64_t state_n, state_bad, state_zero; /* decoded states: all, not finite, 0 */
+    int64_t judged, unbounded, wrong;       /* verdicts: judged, may overflow, failed */
     int passed;
 };
 
-/* s: after qm_judge_begin. */
+/* Runs row `which` of QM_SPECIAL_LIST; s: after qm_judge_begin. */
 qm_status qm_special_run(const struct qm_subject *s, int which, uint64_t seed,
                          struct qm_special *out);
 

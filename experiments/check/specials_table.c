@@ -1,4 +1,4 @@
-/* specials_table.c - the table of special values, for people and as JSON. */
+/* specials_table.c - Prints the table of special values as text or JSON. */
 #include "experiments/check/specials_table.h"
 
 #include "experiments/check/special.h"

@@ -1,4 +1,4 @@
-/* stored.c - which stored numbers and residuals a range of values allows. */
+/* stored.c - Judges stored parameters and residuals (their OFF_BY_ONE: oracle/bound/verdict.c). */
 #include "experiments/check/stored.h"
 
 #include <math.h>
@@ -23,7 +23,7 @@ struct qm_stored qm_stored_of(const struct qm_param *p)
     return f;
 }
 
-/* ---- ranks ------------------------------------------------------------------------------------- */
+/* ---- ranks ----------------------------------------------------------------------------------- */
 
 /* 2^k, k from -1022 to 1023. */
 static double two_to(int k)
@@ -34,10 +34,10 @@ static double two_to(int k)
     return x;
 }
 
-/* Exponent of the spacing at |x|. */
+/* log2 of the spacing of the format's numbers at |x|. */
 static int spacing(const struct qm_stored *f, double x)
 {
-    int e = ilogb(x); /* of 0: far below */
+    int e = ilogb(x); /* for 0 far below f->least */
     return (e < f->least ? f->least : e) - f->mantissa;
 }
 
@@ -55,7 +55,8 @@ struct qm_float_format qm_stored_grid(const struct qm_stored *f)
     return (struct qm_float_format){f->mantissa, f->least, value_of(f, f->top)};
 }
 
-/* Rank of a multiple of the spacing at |x|, or beyond the largest. */
+/* Rank of x, a multiple of the spacing at |x|; beyond the largest number, the rank of Inf or of the
+ * largest. */
 static int rank_of(const struct qm_stored *f, double x)
 {
     double size = fabs(x);
@@ -82,13 +83,13 @@ int qm_stored_near(const struct qm_stored *f, double x) { return rounded(f, x, r
 int qm_stored_floor(const struct qm_stored *f, double x) { return rounded(f, x, floor); }
 int qm_stored_ceil(const struct qm_stored *f, double x) { return rounded(f, x, ceil); }
 
-/* ---- memory ------------------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static uint32_t bits_at(const void *p, int bytes, int64_t i)
 {
     const unsigned char *at = (const unsigned char *)p + i * bytes;
     uint32_t bits = 0;
-    for (int k = 0; k < bytes; k++) /* little-endian, as everything here */
+    for (int k = 0; k < bytes; k++) /* little-endian */
         bits |= (uint32_t)at[k] << 8 * k;
     return bits;
 }
@@ -112,7 +113,7 @@ void qm_stored_put(const struct qm_stored *f, void *p, int64_t i, double x)
         ((unsigned char *)p)[i * f->bytes + k] = (unsigned char)(bits >> 8 * k);
 }
 
-/* The integer that ecc8 and ecc16 keep, and the number that kahan keeps. */
+/* The integer of the residual under ecc8 and ecc16. */
 static int steps_at(const struct qm_stored *f, const void *residual, int64_t i)
 {
     uint32_t bits = bits_at(residual, f->residual_bytes, i);
@@ -123,7 +124,7 @@ static int most_steps(const struct qm_stored *f) { return f->residual_bytes == 1
 
 double qm_stored_seen(const struct qm_stored *f, const void *p, const void *residual, int64_t i)
 {
-    if (f->bytes == 4) /* what stored floats are, without taking them apart */
+    if (f->bytes == 4) /* a stored float32 is the value itself */
         return (double)((const float *)p)[i];
     double w = value_of(f, rank_at(f, p, i)), step;
     if (!f->residual_bytes)
@@ -135,9 +136,10 @@ double qm_stored_seen(const struct qm_stored *f, const void *p, const void *resi
                        : w;
 }
 
-/* ---- verdicts ---------------------------------------------------------------------------------- */
+/* ---- verdicts -------------------------------------------------------------------------------- */
 
-/* Steps up in magnitude of stochastic rounding, where the place between two numbers is known well. */
+/* Counts a draw of stochastic rounding where the place between two numbers is known to 2^-10 of
+ * their distance. */
 static void count_up(const struct qm_stored *f, int rank, double low, double high,
                      struct qm_tally *t)
 {
@@ -147,8 +149,8 @@ static void count_up(const struct qm_stored *f, int rank, double low, double hig
         return;
     share = (0.5 * (low + high) - value_of(f, below)) / gap;
     qm_tally_draw(t, QM_MAX_SLOTS, share, rank == above);
-    if (low < 0.0) /* in magnitude, which is how it is drawn */
-        t->left = -t->left;
+    if (low < 0.0) /* the rounding draws in magnitude */
+        t->draw_error = -t->draw_error;
 }
 
 static enum qm_verdict judge_rank(const struct qm_stored *f, int rank, double want, double low,
@@ -161,7 +163,8 @@ static enum qm_verdict judge_rank(const struct qm_stored *f, int rank, double wa
     return qm_verdict_code(rank, rank, qm_stored_floor(f, low), qm_stored_ceil(f, high));
 }
 
-/* Half a step away from zero; the quotient and the half are float32. */
+/* The residual's integer for r, in units of half the spacing: r * most, rounded half away from
+ * zero. slack: relative error of the float32 operations. */
 static double steps_of(double r, int most, double slack)
 {
     double e = fmin(fmax(r, -1.0), 1.0) * most;
@@ -169,7 +172,7 @@ static double steps_of(double r, int most, double slack)
     return round(e);
 }
 
-/* x - w is exact in float32 up to one rounding. */
+/* The verdict on the residual of stored number w.  float32's x - w rounds once. */
 static enum qm_verdict judge_residual(const struct qm_stored *f, const void *residual, int64_t i,
                                       double w, double want, double low, double high)
 {
@@ -191,10 +194,12 @@ static enum qm_verdict judge_residual(const struct qm_stored *f, const void *res
                            (int)steps_of((high - w) * two_to(k), most, slack));
 }
 
-enum qm_verdict qm_stored_judge(const struct qm_stored *f, const void *p, const void *residual,
-                                int64_t i, double want, double error, struct qm_tally *t,
-                                int *unbounded, char *text, size_t size)
+enum qm_verdict qm_stored_judge(const struct qm_stored_array *a, int64_t i, double want,
+                                double error, struct qm_tally *t, int *unbounded,
+                                char text[QM_STORED_TEXT])
 {
+    const struct qm_stored *f = a->format;
+    const void *p = a->p, *residual = a->residual;
     int rank = rank_at(f, p, i);
     double got = value_of(f, rank), low = want - error, high = want + error;
     *unbounded = isfinite(want) && !(error < HUGE_VAL);
@@ -205,12 +210,12 @@ enum qm_verdict qm_stored_judge(const struct qm_stored *f, const void *p, const 
         if (isinf(want) && !f->has_inf && fabs(got) == value_of(f, f->top))
             is = QM_VERDICT_EQUAL;
         if (is == QM_VERDICT_WRONG)
-            snprintf(text, size, "is stored as %a, want %a", got, want);
+            snprintf(text, QM_STORED_TEXT, "is stored as %a, want %a", got, want);
         return is;
     }
     enum qm_verdict is = isnan(got) ? QM_VERDICT_WRONG : judge_rank(f, rank, want, low, high, t);
     if (is >= QM_VERDICT_OFF_BY_ONE)
-        snprintf(text, size, "is stored as %a, want %a of %a within %.3g", got,
+        snprintf(text, QM_STORED_TEXT, "is stored as %a, want %a of %a within %.3g", got,
                  value_of(f, qm_stored_near(f, want)), want, error);
     if (is >= QM_VERDICT_OFF_BY_ONE || !f->residual_bytes)
         return is;
@@ -218,7 +223,7 @@ enum qm_verdict qm_stored_judge(const struct qm_stored *f, const void *p, const 
     if (rest < is)
         return is;
     if (rest >= QM_VERDICT_OFF_BY_ONE)
-        snprintf(text, size, "with its residual is %a, want %a within %.3g",
+        snprintf(text, QM_STORED_TEXT, "with its residual is %a, want %a within %.3g",
                  qm_stored_seen(f, p, residual, i), want, error);
     return rest;
 }

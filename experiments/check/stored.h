@@ -1,7 +1,8 @@
-/* stored.h - the verdict on parameters that are stored in 16 or 8 bits, with their residuals.
+/* stored.h - Judges parameters that are stored in 16 or 8 bits, and their residuals.
  *
- * Formats from their definitions, in double; nothing of core/rule/param.h decides.  A stored number has a
- * rank: its magnitude's bits, negative below zero, so that neighbours differ by one. */
+ * The formats are computed from their definitions, in double; no code of core/rule/param.h takes
+ * part.  The rank of a stored number is the integer of its magnitude's bits, negated below zero, so
+ * that neighbours differ by one. */
 #ifndef QM_EXPERIMENTS_CHECK_STORED_H
 #define QM_EXPERIMENTS_CHECK_STORED_H
 
@@ -11,32 +12,41 @@
 struct qm_stored {
     enum qm_param_write write;
     int bytes, residual_bytes;
-    int mantissa, least; /* bits of fraction; exponent of the least normal number */
-    int top, has_inf;    /* rank of the largest finite number; whether infinity is the next */
+    int mantissa, least; /* fraction bits; exponent of the least normal number */
+    int top, has_inf;    /* rank of the largest finite number; 1: rank top + 1 is infinity */
 };
+
+/* Stored parameters: elements of one format, with their residuals (unused where it has none). */
+struct qm_stored_array {
+    const struct qm_stored *format;
+    const void *p, *residual;
+};
+
+enum { QM_STORED_TEXT = 160 };
 
 struct qm_stored qm_stored_of(const struct qm_param *p);
 
-/* The format as oracle/bound/bound.h has it. */
+/* The format as oracle/bound/bound.h describes it. */
 struct qm_float_format qm_stored_grid(const struct qm_stored *f);
 
-/* Rank of the number nearest to x (ties to even), or of the nearest below and above; NaN: none, gives
- * 0. */
+/* Rank of the number nearest to x (ties to even), of the largest not above x, and of the least not
+ * below x; 0 for NaN. */
 int qm_stored_near(const struct qm_stored *f, double x);
 int qm_stored_floor(const struct qm_stored *f, double x);
 int qm_stored_ceil(const struct qm_stored *f, double x);
 
-/* Element i of stored parameters as the rule sees it: with its residual, in float32. */
+/* The float32 value of element i as the rule sees it, with its residual. */
 double qm_stored_seen(const struct qm_stored *f, const void *p, const void *residual, int64_t i);
 
-/* Puts the number nearest to x there. */
+/* Stores the number nearest to x (ties to even) as element i. */
 void qm_stored_put(const struct qm_stored *f, void *p, int64_t i, double x);
 
-/* Judges element i, which was to become `want` within `error` before it was stored: its number, and
- * its residual by what it adds.  Returns the worse verdict; *unbounded: it may have overflowed.  What
- * is wrong is said in text[size].  Stochastic rounding: steps up are counted in t. */
-enum qm_verdict qm_stored_judge(const struct qm_stored *f, const void *p, const void *residual,
-                                int64_t i, double want, double error, struct qm_tally *t,
-                                int *unbounded, char *text, size_t size);
+/* Judges element i, whose value before it was stored is `want` within `error`: its stored number
+ * and its residual.  Returns the worse verdict, and describes a failure in text.  *unbounded 1: the
+ * value may have overflowed, and there is no verdict.  Draws of stochastic rounding are counted in
+ * t. */
+enum qm_verdict qm_stored_judge(const struct qm_stored_array *a, int64_t i, double want,
+                                double error, struct qm_tally *t, int *unbounded,
+                                char text[QM_STORED_TEXT]);
 
 #endif

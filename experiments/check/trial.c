@@ -1,4 +1,4 @@
-/* trial.c - memory of trials; trials of other shapes. */
+/* trial.c - Allocates, copies, reshapes and prints trials. */
 #include "experiments/check/trial.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ enum { ALIGN = 64 };
 
 static size_t rounded(size_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
 
-/* Lays the parts out from `at` on; returns the bytes. */
+/* Lays the arrays of one call out from `at` on; returns their bytes. */
 static size_t lay_out(const struct qm_trial *t, unsigned char *at, struct qm_call *out)
 {
     unsigned char *from = at;
@@ -83,7 +83,7 @@ qm_status qm_trial_of_case(const struct qm_recipe *recipe, const struct qm_case 
                          .shape = c->shape,
                          .seed = qm_case_seed(c, seed),
                          .n_calls = n_calls,
-                         .n_sides = 2};
+                         .n_plans = 2};
     qm_case_apply(c, &t.recipe);
     for (int i = 0; i < t.recipe.rule->n_slots; i++) {
         t.recipe.slot[i] = qm_recipe_slot(&t.recipe, i, &c->shape);
@@ -127,7 +127,8 @@ static int64_t dim(const struct qm_shape *s, int from_last)
 
 enum kind { WHOLE, ROWS, COLUMNS, OTHER };
 
-/* What slot i has one number for.  A square's first such slot counts as rows. */
+/* Slot i's number of entries: one per element, row or column, or any other number.  For a square
+ * matrix the first slot of one entry per row or column counts as rows. */
 static enum kind kind_of(const struct qm_trial *t, int i, int *has_rows)
 {
     int64_t cols = dim(&t->shape, 0), rows = dim(&t->shape, 1), n = t->slot_n[i];
@@ -140,7 +141,7 @@ static enum kind kind_of(const struct qm_trial *t, int i, int *has_rows)
     return n * rows == t->n ? COLUMNS : OTHER;
 }
 
-/* Where element k of the new slot comes from in the old one. */
+/* The element of the old slot that element k of the new slot comes from. */
 static int64_t source(const struct qm_trial *old, const struct qm_trial *t, int i, enum kind kind,
                       const int64_t *map, int64_t k)
 {
@@ -163,7 +164,8 @@ static void remap_slot(const struct qm_trial *old, const struct qm_call *a,
     const struct qm_quantizer *q = &t->slot[i];
     if (old->slot_n[i] == 0)
         return;
-    for (int64_t k = t->slot_n[i] - 1; k >= 0; k--) { /* so that the first element decides */
+    for (int64_t k = t->slot_n[i] - 1; k >= 0;
+         k--) { /* descending, so that the first element decides a scale */
         int64_t from = source(old, t, i, kind, map, k), to[QM_MAX_RANK], was[QM_MAX_RANK];
         if (!q->bits) {
             b->scales[i][k] = a->scales[i][from];

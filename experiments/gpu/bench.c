@@ -1,4 +1,4 @@
-/* bench.c - see bench.h. */
+/* bench.c - Times work on a GPU, and runs batches and whole-tensor plans as such work. */
 #include "experiments/gpu/bench.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 qm_status qm_gpu_bench_open(int64_t n, int rounds, struct qm_gpu_bench *b)
 {
-    enum { BYTES = 96 }; /* a parameter's, with states and scratch of the largest rule, in turns */
+    enum { BYTES = 96 }; /* per parameter, with states and scratch of the largest rule, all turns */
     size_t free_bytes = 0, total = 0;
     int l2 = 0;
     QM_TRY(qm_cuda_context(&b->cu, &b->stream, &b->device));
@@ -44,7 +44,7 @@ void qm_gpu_bench_close(struct qm_gpu_bench *b)
     free(b->g);
 }
 
-/* ---- time ----------------------------------------------------------------------------------------- */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 static int by_size(const void *a, const void *b)
 {
@@ -57,7 +57,7 @@ static double median(const double *sorted, int n)
     return n % 2 ? sorted[n / 2] : 0.5 * (sorted[n / 2 - 1] + sorted[n / 2]);
 }
 
-/* Sorts. */
+/* 1: the rounds are enough; sorts them. */
 static int is_enough(double *all, int n, int rounds)
 {
     if (n < rounds)
@@ -93,7 +93,7 @@ qm_status qm_gpu_bench_time(struct qm_gpu_bench *b, qm_status (*work)(void *), v
     return QM_OK;
 }
 
-/* ---- what is timed -------------------------------------------------------------------------------- */
+/* ---- timed work ------------------------------------------------------------------------------ */
 
 qm_status qm_gpu_work_add(struct qm_gpu_work *w, enum qm_mode mode, const struct qm_recipe *r,
                           int n, const struct qm_shape *shapes, const uint32_t *ids)

@@ -1,6 +1,8 @@
-/* bench.h - how work on a GPU is timed: events around it after a warm-up, the L2 cache emptied before each
- * round, inputs in turn; enough is enough by one rule.  tests/peers/peers.py times others' optimizers in the
- * same way. */
+/* bench.h - Times work on a GPU: events, after a warm-up, with the L2 cache flushed.
+ *
+ * Every round is preceded by a flush of the L2 cache, two sets of tensors take turns, and one rule
+ * ends the rounds (qm_gpu_bench_time).  tests/peers/peers.py times other projects' optimizers by
+ * the same method. */
 #ifndef QM_EXPERIMENTS_GPU_BENCH_H
 #define QM_EXPERIMENTS_GPU_BENCH_H
 
@@ -10,10 +12,14 @@
 #include "core/device/device_cuda.h"
 #include "core/device/tensor_rule_plan.h"
 
-/* A tensor's columns, warm-up rounds, most of what --rounds takes, sets of tensors that take turns. */
-enum { QM_BENCH_COLUMNS = 4096, QM_BENCH_WARM = 3, QM_GPU_BENCH_ROUNDS = 1000, QM_BENCH_TURNS = 2 };
+enum {
+    QM_BENCH_COLUMNS = 4096,    /* of the large tensor */
+    QM_BENCH_WARM = 3,          /* warm-up rounds */
+    QM_GPU_BENCH_ROUNDS = 1000, /* most that --rounds takes */
+    QM_BENCH_TURNS = 2          /* sets of tensors that take turns */
+};
 
-/* Many small tensors. */
+/* Number of the small tensors, and elements of each. */
 enum { QM_BENCH_TENSORS = 100, QM_BENCH_SMALL = 16384 };
 
 struct qm_gpu_bench {
@@ -27,42 +33,44 @@ struct qm_gpu_bench {
     float *p, *g; /* n of each */
 };
 
-/* n: parameters, 0: as many as fit well; rounds: 1 to QM_GPU_BENCH_ROUNDS.  close accepts what open left. */
+/* n: parameters of the large tensor, 0: at most 2^27, halved until they fit; rounds: 1 to
+ * QM_GPU_BENCH_ROUNDS.  b is zeroed beforehand; close accepts a half-opened one. */
 qm_status qm_gpu_bench_open(int64_t n, int rounds, struct qm_gpu_bench *b);
 void qm_gpu_bench_close(struct qm_gpu_bench *b);
 
-/* Seconds of one round, over so many. */
+/* Seconds of one round: median and least over `rounds` rounds. */
 struct qm_gpu_time {
     double median, least;
     int rounds;
 };
 
-/* At least b->rounds rounds; then until the middle half of them lies within 2 % of the median, at most four
- * times as many. */
+/* Times `work` for at least b->rounds rounds, then until the middle half of them lies within 2 % of
+ * the median, at most 4 b->rounds. */
 qm_status qm_gpu_bench_time(struct qm_gpu_bench *b, qm_status (*work)(void *), void *arg,
                             struct qm_gpu_time *out);
 
-/* What is stepped: parts, each a batch or a rule over whole tensors; and as many that take turns with
- * them. */
+/* The work of a step: parts, each a batch or a plan of a rule over whole tensors, in every turn. */
 struct qm_gpu_work {
     int n;
-    int64_t t; /* the last step */
+    int64_t t; /* number of the last step */
     struct {
         struct qm_batch *batch;
         struct qm_whole_plan *whole;
     } part[QM_BENCH_TURNS][QM_BENCH_TENSORS];
 };
 
-/* Another part with its own states, in each turn, of n tensors.  The statuses of qm_batch_open. */
+/* Adds a part of n tensors with its own states in each turn.  Statuses are those of
+ * qm_batch_open. */
 qm_status qm_gpu_work_add(struct qm_gpu_work *w, enum qm_mode mode, const struct qm_recipe *r,
                           int n, const struct qm_shape *shapes, const uint32_t *ids);
 void qm_gpu_work_close(struct qm_gpu_work *w);
-qm_status qm_gpu_work_run(void *work); /* a step of the parts whose turn it is */
+qm_status qm_gpu_work_run(void *work); /* one step of the parts of the current turn */
 
-/* tables.c: a row per way and recipe; of `only`, where not NULL, and the recipe with every way. */
+/* tables.c.  Adds a row per way of launching and recipe.  only, where not NULL: this recipe and the
+ * first one, which has every way. */
 qm_status qm_speed_tables(struct qm_gpu_bench *b, const char *only, json_t *rows);
 
-/* Elements of each of the small tensors where the large one has n: a rehearsal takes few. */
+/* Elements of each small tensor where the large one has n; fewer where n is small. */
 int qm_speed_small(int64_t n);
 
 #endif

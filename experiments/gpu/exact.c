@@ -1,4 +1,4 @@
-/* exact.c - a device's steps beside the CPU's, bit for bit. */
+/* exact.c - Compares a device's steps with the CPU's, bit for bit. */
 #include "experiments/gpu/gpu.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 enum { TENSOR = 5, STEPS = 3, LARGE = 1 << 19 };
 static const uint64_t SEED = 77;
 
-/* The sum of four uniform draws, about 0. */
+/* The sum of four uniform draws, centred at 0. */
 static float bell(uint64_t seed, int64_t t, int64_t i)
 {
     struct qm_draws d = qm_draws_for(seed, t, 0, QM_ROLE_spare);
@@ -21,7 +21,6 @@ static float bell(uint64_t seed, int64_t t, int64_t i)
     return sum;
 }
 
-/* Many scales, zeros of both signs, a block of zeros and an outlier. */
 void qm_exact_gradient(uint64_t seed, int64_t t, int64_t n, float *g)
 {
 #pragma omp parallel for if (n > 100000)
@@ -32,16 +31,16 @@ void qm_exact_gradient(uint64_t seed, int64_t t, int64_t n, float *g)
         g[40] = 1000.0f;
 }
 
-/* What a side holds after a step. */
-struct side {
+/* One of the two backends: its plan, and its stored results after a step. */
+struct run {
     const struct qm_backend *b;
     void *plan;
     uint8_t *p, *residual, *codes[QM_MAX_SLOTS];
     float *scales[QM_MAX_SLOTS], *decoded[QM_MAX_SLOTS];
 };
 
-struct pair {
-    struct side side[2];
+struct comparison {
+    struct run run[2];
     const struct qm_recipe *r;
     struct qm_shape shape;
     int64_t n, slot_n[QM_MAX_SLOTS], n_scales[QM_MAX_SLOTS];
@@ -50,10 +49,10 @@ struct pair {
     void *g;
 };
 
-static void pair_close(struct pair *x)
+static void comparison_close(struct comparison *x)
 {
     for (int k = 0; k < 2; k++) {
-        struct side *s = &x->side[k];
+        struct run *s = &x->run[k];
         if (s->plan)
             s->b->close(s->plan);
         free(s->p);
@@ -68,7 +67,7 @@ static void pair_close(struct pair *x)
     free(x->g);
 }
 
-static qm_status side_open(struct pair *x, struct side *s)
+static qm_status run_open(struct comparison *x, struct run *s)
 {
     QM_TRY(s->b->open(x->r, &x->shape, TENSOR, &s->plan));
     int ok = (s->p = calloc(x->p_bytes + 1, 1)) && (s->residual = calloc(x->residual_bytes + 1, 1));
@@ -79,7 +78,7 @@ static qm_status side_open(struct pair *x, struct side *s)
     return ok ? QM_OK : qm_fail(QM_NO_MEMORY, "%lld elements", (long long)x->n);
 }
 
-static qm_status pair_open(struct pair *x)
+static qm_status comparison_open(struct comparison *x)
 {
     x->n = qm_shape_numel(&x->shape);
     x->p_bytes = (size_t)(x->n * qm_param_bytes(&x->r->param));
@@ -97,8 +96,8 @@ static qm_status pair_open(struct pair *x)
     x->g = malloc(sizeof(float) * (size_t)(x->n + 1));
     if (!x->wide || !x->g)
         return qm_fail(QM_NO_MEMORY, "%lld elements", (long long)x->n);
-    QM_TRY(side_open(x, &x->side[1])); /* the one that may not have it */
-    return side_open(x, &x->side[0]);
+    QM_TRY(run_open(x, &x->run[1])); /* first the backend that may have no kernel */
+    return run_open(x, &x->run[0]);
 }
 
 static void narrow(const float *g, int64_t n, enum qm_dtype type, void *out)
@@ -111,7 +110,7 @@ static void narrow(const float *g, int64_t n, enum qm_dtype type, void *out)
                 type == QM_DTYPE_bf16 ? qm_float_to_bf16(g[i]) : qm_float_to_f16(g[i]);
 }
 
-static qm_status side_step(struct pair *x, struct side *s, int64_t t, uint64_t seed)
+static qm_status run_step(struct comparison *x, struct run *s, int64_t t, uint64_t seed)
 {
     struct qm_tensor p = {s->p, qm_param_dtype(&x->r->param), x->shape};
     struct qm_tensor g = {x->g, x->r->grad, x->shape};
@@ -124,7 +123,7 @@ static qm_status side_step(struct pair *x, struct side *s, int64_t t, uint64_t s
     return QM_OK;
 }
 
-/* The first byte that differs; -1: none does. */
+/* The first byte that differs; -1: none. */
 static int64_t first_difference(const void *a, const void *b, size_t n)
 {
     const uint8_t *x = a, *y = b;
@@ -136,10 +135,10 @@ static int64_t first_difference(const void *a, const void *b, size_t n)
     return (int64_t)i;
 }
 
-/* Writes the first difference and returns 1, or returns 0. */
-static int differs(const struct pair *x, int64_t t, char *text, size_t size)
+/* 1: the two differ; the first difference is printed to text[size]. */
+static int differs(const struct comparison *x, int64_t t, char *text, size_t size)
 {
-    const struct side *a = &x->side[0], *b = &x->side[1];
+    const struct run *a = &x->run[0], *b = &x->run[1];
     int64_t at = first_difference(a->p, b->p, x->p_bytes);
     if (at >= 0) {
         snprintf(text, size, "step %lld: parameter %lld", (long long)t,
@@ -185,8 +184,8 @@ int qm_given_projection(struct qm_recipe *r, const struct qm_shape *shape)
     return -1;
 }
 
-/* The same numbers on both sides, where slot i is a projection. */
-static qm_status load_projection(struct pair *x, int i, uint64_t seed)
+/* Loads equal numbers into slot i of both plans, a projection; i -1: there is none. */
+static qm_status load_projection(struct comparison *x, int i, uint64_t seed)
 {
     if (i < 0)
         return QM_OK;
@@ -196,7 +195,7 @@ static qm_status load_projection(struct pair *x, int i, uint64_t seed)
     qm_exact_gradient(seed + 2, 1, x->slot_n[i], p);
     qm_status st = QM_OK;
     for (int k = 0; st == QM_OK && k < 2; k++)
-        st = x->side[k].b->load(x->side[k].plan, i, NULL, p);
+        st = x->run[k].b->load(x->run[k].plan, i, NULL, p);
     free(p);
     return st;
 }
@@ -207,28 +206,29 @@ qm_status qm_exact_compare(const struct qm_backend *other, const struct qm_recip
 {
     struct qm_recipe own = *r;
     int proj = qm_shape_numel(shape) < LARGE ? -1 : qm_given_projection(&own, shape);
-    struct pair x = {.side = {{.b = &qm_backend_cpu}, {.b = other}}, .r = &own, .shape = *shape};
+    struct comparison x = {
+        .run = {{.b = &qm_backend_cpu}, {.b = other}}, .r = &own, .shape = *shape};
     *difference = '\0';
-    qm_status st = pair_open(&x);
+    qm_status st = comparison_open(&x);
     if (st == QM_OK)
         st = load_projection(&x, proj, seed);
     for (int64_t i = 0; st == QM_OK && i < x.n; i++)
         x.wide[i] = bell(seed + 1, 0, i);
     for (int k = 0; st == QM_OK && k < 2; k++)
-        qm_param_from_float(&r->param, x.n, x.wide, x.side[k].p);
+        qm_param_from_float(&r->param, x.n, x.wide, x.run[k].p);
     for (int64_t t = 1; st == QM_OK && t <= steps && !*difference; t++) {
         qm_exact_gradient(seed, t, x.n, x.wide);
         narrow(x.wide, x.n, r->grad, x.g);
         for (int k = 0; st == QM_OK && k < 2; k++)
-            st = side_step(&x, &x.side[k], t, seed);
+            st = run_step(&x, &x.run[k], t, seed);
         if (st == QM_OK)
             (void)differs(&x, t, difference, size);
     }
-    pair_close(&x);
+    comparison_close(&x);
     return st;
 }
 
-/* ---- all of them ---------------------------------------------------------------------------------- */
+/* ---- all variants ---------------------------------------------------------------------------- */
 
 static const struct qm_shape shapes[] = {
     {1, {1}},      {1, {31}},         {1, {32}},       {1, {33}},        {1, {255}},

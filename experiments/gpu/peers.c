@@ -1,4 +1,4 @@
-/* peers.c - others' optimizers beside ours: a program that times them, and the ratios. */
+/* peers.c - Runs the program that times other projects' optimizers, and derives ratios. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -8,7 +8,7 @@
 
 enum { NOTHING_TIMED = 77 };
 
-/* What the program prints; its stderr stays the caller's. */
+/* Runs the command and parses its output; its stderr is the caller's. */
 static qm_status run(const char *command, json_t **out)
 {
     json_error_t error;
@@ -29,14 +29,14 @@ static qm_status run(const char *command, json_t **out)
     return QM_OK;
 }
 
-struct theirs {
+struct peer_time {
     const char *peer, *version, *recipe;
     json_int_t tensors, elements;
     double seconds;
 };
 
-/* One time of ours beside theirs, where it is of the same recipe and sizes; 0: it is not. */
-static int compare(const struct theirs *t, json_t *ours, json_t *rows)
+/* Adds a row where Qualm's time has the peer's recipe and sizes; 0: it has not. */
+static int compare(const struct peer_time *t, json_t *ours, json_t *rows)
 {
     const char *recipe, *mode, *way = "one launch";
     json_int_t tensors = 1, elements;
@@ -65,7 +65,7 @@ qm_status qm_peers_merge(json_t *from, const struct qm_speed *s, json_t *rows, j
     size_t i, k;
     json_array_foreach(json_object_get(from, "rows"), i, row)
     {
-        struct theirs t;
+        struct peer_time t;
         int found = 0;
         char why[256];
         if (json_unpack(row, "{s:s, s:s, s:s, s:I, s:I, s:F}", "peer", &t.peer, "version",

@@ -1,4 +1,4 @@
-/* report.c - what a GPU was found to do, as HDF5 and as a page to read. */
+/* report.c - Writes the measurements of a GPU as HDF5 and as a Markdown page. */
 #include <ctype.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static const struct {
 };
 enum { SECTIONS = sizeof sections / sizeof *sections };
 
-/* "nvidia-h100-2026-11-20" */
+/* The files' stem: "nvidia-h100-2026-11-20". */
 static void stem_of(json_t *all, char *out, size_t size)
 {
     char date[24];
@@ -41,9 +41,9 @@ static void stem_of(json_t *all, char *out, size_t size)
     snprintf(out + n, size - n, "-%.10s", qm_utc(date));
 }
 
-/* ---- HDF5 ------------------------------------------------------------------------------------------ */
+/* ---- HDF5 ------------------------------------------------------------------------------------ */
 
-/* An array of equal objects as a table. */
+/* Stores an array of objects with equal keys as a table. */
 static qm_status store_rows(struct qm_store *f, const char *path, const char *text, json_t *rows)
 {
     struct qm_column column[COLUMNS];
@@ -105,7 +105,7 @@ static qm_status store_all(struct qm_store *f, json_t *all)
     return QM_OK;
 }
 
-/* ---- the page -------------------------------------------------------------------------------------- */
+/* ---- the page -------------------------------------------------------------------------------- */
 
 static void print_value(FILE *f, json_t *x)
 {
@@ -119,7 +119,7 @@ static void print_value(FILE *f, json_t *x)
         fprintf(f, " %lld |", (long long)json_integer_value(x));
 }
 
-/* Rows of what is equal everywhere are counted, not listed. */
+/* 0: the row is only counted, because its results are equal. */
 static int is_listed(const char *section, json_t *row)
 {
     return strcmp(section, "exact") != 0 || !json_is_true(json_object_get(row, "equal"));

@@ -1,5 +1,6 @@
-/* speed.c - steps on a GPU, everything as a share of what a copy within the device's memory reaches in the
- * same minute. */
+/* speed.c - Times steps on a GPU, relative to a copy within the device's memory.
+ *
+ * The copy is timed just before each recipe, so that both see the same clocks. */
 #include "experiments/gpu/gpu.h"
 
 #include <stdlib.h>
@@ -9,12 +10,12 @@
 #include "experiments/cli/cli.h"
 #include "experiments/gpu/bench.h"
 
-/* Recipes that no variant is: 16-bit parameters and gradients, where kernels are used most. */
-static const char *const more[] = {
+/* Recipes without a variant: 16-bit parameters and gradients, for which kernels are used most. */
+static const char *const extra_recipes[] = {
     "adamw_f32,param=bf16,grad=bf16", "adamw4_ao,param=bf16/stoch,grad=bf16",
     "adamw8_ao,param=bf16/stoch,grad=bf16", "adamw4_lpmm_group,param=bf16/kahan,grad=bf16"};
 
-/* ---- the yardstick ------------------------------------------------------------------------------ */
+/* ---- the copy -------------------------------------------------------------------------------- */
 
 struct copy {
     struct qm_gpu_bench *b;
@@ -29,7 +30,7 @@ static qm_status run_copy(void *arg)
     return QM_OK;
 }
 
-/* Bytes a second, reads and writes. */
+/* *rate: bytes/s of the copy, reads and writes. */
 static qm_status measure_copy(struct qm_gpu_bench *b, double *rate)
 {
     struct copy c = {.b = b, .bytes = sizeof(float) * (size_t)b->n};
@@ -46,10 +47,10 @@ static qm_status measure_copy(struct qm_gpu_bench *b, double *rate)
     return st;
 }
 
-/* ---- a step --------------------------------------------------------------------------------------- */
+/* ---- a step ---------------------------------------------------------------------------------- */
 
-/* Bytes a parameter: read and written once, and what the passes that fold read again at least, the
- * gradient and the codes of what is folded. */
+/* Bytes per parameter: every array once read and once written, and, for each fold, the least that
+ * it reads again: the gradient, and the codes of the folded slots. */
 static double bytes_moved(const struct qm_step_form *f, int64_t n, const struct qm_shape *shape)
 {
     double p = (double)qm_param_bytes(&f->param) + (double)qm_param_residual(&f->param);
@@ -63,9 +64,9 @@ static double bytes_moved(const struct qm_step_form *f, int64_t n, const struct 
     return sum;
 }
 
-/* The same of a rule over whole tensors, which reads the gradient and the states once more for each sum that
- * must be complete before what follows (struct qm_rule).  What its row of launches moves as float32 in
- * between is not counted: no step has to. */
+/* Bytes per parameter of a rule over whole tensors, which reads the gradient and the states once
+ * more for each sum that must be complete before the next operation (struct qm_rule).  Intermediate
+ * float32 arrays between launches are not counted, because a step does not need them. */
 static double bytes_of_whole(const struct qm_recipe *r, const struct qm_shape *shape)
 {
     double n = (double)qm_shape_numel(shape), again = r->rule->tensor->extra_passes;
@@ -80,7 +81,7 @@ static double bytes_of_whole(const struct qm_recipe *r, const struct qm_shape *s
     return sum;
 }
 
-/* The kernel that does the most: the step, or the operations on whole tensors. */
+/* Describes the kernel with the most work: the step, or the operations on whole tensors. */
 static qm_status describe(struct qm_gpu_bench *b, const struct qm_gpu_work *w, json_t *row)
 {
     const struct qm_whole_plan *whole = w->part[0][0].whole;
@@ -107,9 +108,10 @@ static qm_status describe(struct qm_gpu_bench *b, const struct qm_gpu_work *w, j
     return QM_OK;
 }
 
-/* Start, gradient, and a projection where slot `proj` is one; any bits are a 16-bit gradient. */
-static qm_status give(struct qm_gpu_bench *b, const struct qm_recipe *r, int proj,
-                      struct qm_gpu_work *w)
+/* Sets parameters, gradient, and the projection of slot `proj` (-1: none).  A 16-bit gradient takes
+ * the bits of b->g as they are. */
+static qm_status set_inputs(struct qm_gpu_bench *b, const struct qm_recipe *r, int proj,
+                            struct qm_gpu_work *w)
 {
     void *stored = malloc(sizeof(float) * (size_t)b->n);
     qm_status st = stored ? QM_OK : qm_fail(QM_NO_MEMORY, "%lld parameters", (long long)b->n);
@@ -137,7 +139,7 @@ static qm_status measure_recipe(struct qm_gpu_bench *b, const char *recipe, enum
     int proj = qm_given_projection(&r, &shape);
     qm_status st = qm_gpu_work_add(&w, mode, &r, 1, &shape, &id);
     if (st == QM_OK)
-        st = give(b, &r, proj, &w);
+        st = set_inputs(b, &r, proj, &w);
     if (st == QM_OK)
         st = qm_gpu_bench_time(b, qm_gpu_work_run, &w, &time);
     if (st == QM_OK) {
@@ -158,20 +160,20 @@ static qm_status measure_recipe(struct qm_gpu_bench *b, const char *recipe, enum
     return st == QM_SKIPPED ? QM_OK : st;
 }
 
-/* ---- all ------------------------------------------------------------------------------------------ */
+/* ---- all ------------------------------------------------------------------------------------- */
 
 qm_status qm_speed_measure(const char *only, int64_t n, int rounds, struct qm_speed *out)
 {
     struct qm_gpu_bench b = {0};
     struct qm_progress progress;
-    int count = qm_variant_count(), others = (int)(sizeof more / sizeof *more);
+    int count = qm_variant_count(), others = (int)(sizeof extra_recipes / sizeof *extra_recipes);
     json_t *rows = json_array(), *tables = json_array();
     double copy = 0.0;
     qm_status st = qm_gpu_bench_open(n, rounds, &b);
     qm_progress_start(&progress, "speed", 2 * (count + others));
     for (int i = 0; i < 2 * (count + others) && st == QM_OK; i++) {
         int k = i / 2;
-        const char *recipe = k < count ? qm_variant_at(k)->name : more[k - count];
+        const char *recipe = k < count ? qm_variant_at(k)->name : extra_recipes[k - count];
         qm_progress_add(&progress, 1, 0);
         if (only && strcmp(only, recipe) != 0)
             continue;

@@ -1,16 +1,17 @@
-/* tables.c - many small tensors on a GPU: what the tables of a launch cost, and what a launch each does. */
+/* tables.c - Times many small tensors on a GPU by three ways of launching. */
 #include <string.h>
 
 #include "experiments/gpu/bench.h"
 #include "experiments/gpu/gpu.h"
 
-/* By every way, then the first way alone: what others' optimizers are compared with (peers.c).  Rules over whole
- * tensors: a launch for each phase, or for each phase of each tensor. */
+/* The first recipe is timed by every way, the others mostly by the first way, which peers.c
+ * compares with other projects' optimizers.  Rules over whole tensors have a launch for each phase,
+ * or for each phase of each tensor. */
 static const char *const ways[] = {"one launch, tables in memory", "tables by value",
                                    "a launch for each tensor"};
 static const struct {
     const char *name;
-    int ways; /* bits */
+    int ways; /* bit k: by way k */
 } recipes[] = {{"adamw4_lpmm_group", 7}, {"adamw_f32", 1}, {"adamw8_bnb_cuda", 1},
                {"adamw8_ao", 1},         {"adamw4_ao", 1}, {"adamw4_lpmm_factor", 5},
                {"adafactor8_026", 5}};

@@ -1,4 +1,4 @@
-/* check.c - qualm check --kernel from its options to its exit code. */
+/* check.c - Runs qualm check --kernel, from its options to its exit code. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 #define SHRINK_SECONDS 10.0
 
-/* Why nothing was judged, as a status; QM_OK: something was. */
+/* The status that says why nothing was judged. */
 static qm_status nothing_judged(const struct qm_kernel_run *r)
 {
     if (r->interrupted && !r->o->forever)
@@ -35,7 +35,8 @@ static qm_status finish(const struct qm_kernel_run *r)
     return r->interrupted && !r->o->forever ? QM_INTERRUPTED : QM_OK;
 }
 
-/* A case that died, else the one with the worst finding; NULL: none can be run again. */
+/* The first case that ended its worker, else the case with the worst finding; NULL: no failing case
+ * can be run again alone. */
 static const struct qm_kernel_case *worst_case(const struct qm_kernel_run *r)
 {
     const struct qm_kernel_case *worst = NULL;
@@ -44,7 +45,7 @@ static const struct qm_kernel_case *worst_case(const struct qm_kernel_run *r)
         const struct qm_kernel_case *c = &r->cases[i];
         int own = 0;
         if (!qm_case_result_is_bad(c->result) || !strchr(c->name, '/') ||
-            strcmp(c->name, QM_FAR_CASE) == 0)
+            strcmp(c->name, QM_LARGE_INDEX_CASE) == 0)
             continue;
         if (c->result != QM_CASE_failed)
             return c;
@@ -59,7 +60,7 @@ static const struct qm_kernel_case *worst_case(const struct qm_kernel_run *r)
     return worst;
 }
 
-/* Best effort: the verdict is out. */
+/* Shrinks the worst case; a failure here is a note, because the verdict is printed already. */
 static void shrink_worst(const struct qm_kernel_run *r)
 {
     const struct qm_kernel_case *c = r->interrupted ? NULL : worst_case(r);
@@ -103,14 +104,14 @@ int qm_kernel_check(const struct qm_kernel_options *o)
     qm_kernel_run_free(&r);
     if (st == QM_OK || st == QM_CHECK_FAILED || (ran && st == QM_INTERRUPTED))
         return qm_exit_code(st);
-    if (ran) { /* the report is out: no second one */
+    if (ran) { /* the report is printed: add the message alone */
         fprintf(stderr, "qualm check: %s\n", qm_message());
         return qm_exit_code(st);
     }
     return qm_cli_failed("check", st);
 }
 
-/* How long a template's name is without .c; the others are named in full. */
+/* Length of a file's name without .c; names with other endings count in full. */
 static int name_length(const char *file)
 {
     const char *dot = strrchr(file, '.');

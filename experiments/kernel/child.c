@@ -1,4 +1,4 @@
-/* child.c - starts workers, waits for answers within limits, says how a worker ended. */
+/* child.c - Starts worker processes, awaits their answers within limits, tells how they ended. */
 #include "experiments/kernel/child.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ static const char *const end_names[] = {
 
 const char *qm_end_name(enum qm_end e) { return end_names[e]; }
 
-/* ---- start and stop ------------------------------------------------------------------------ */
+/* ---- start and stop -------------------------------------------------------------------------- */
 
 static int spawn(struct qm_child *c, const char *command, int fd, int out)
 {
@@ -43,7 +43,7 @@ static int spawn(struct qm_child *c, const char *command, int fd, int out)
     posix_spawn_file_actions_adddup2(&actions, out, STDERR_FILENO);
     posix_spawn_file_actions_adddup2(&actions, fd, QM_WORKER_FD);
     posix_spawnattr_init(&attr);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP); /* Ctrl-C is the parent's */
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP); /* Ctrl-C reaches the parent alone */
     int failed = posix_spawn(&c->pid, program, &actions, &attr, argv, environ);
     posix_spawnattr_destroy(&attr);
     posix_spawn_file_actions_destroy(&actions);
@@ -68,7 +68,7 @@ qm_status qm_child_start(struct qm_child *c, const char *command, const json_t *
         close(both[1]);
         return qm_fail(QM_INTERNAL, "no pipe: %s", strerror(errno));
     }
-    fcntl(out[1], F_SETFL, 0); /* the kernel's end blocks */
+    fcntl(out[1], F_SETFL, 0); /* writes of the kernel block */
     int failed = spawn(c, command, both[1], out[1]);
     close(both[1]);
     close(out[1]);
@@ -81,7 +81,8 @@ qm_status qm_child_start(struct qm_child *c, const char *command, const json_t *
     return qm_fail(QM_INTERNAL, "cannot start a worker: %s", strerror(failed));
 }
 
-/* Kills the worker and what it started; returns its exit state. */
+/* Waits for the worker, after killing it where kill_it is 1, and kills its process group; returns
+ * its exit state. */
 static int end(struct qm_child *c, int kill_it)
 {
     int state = 0;
@@ -91,7 +92,7 @@ static int end(struct qm_child *c, int kill_it)
         kill(c->pid, SIGKILL);
     while (waitpid(c->pid, &state, 0) < 0 && errno == EINTR)
         ;
-    kill(-c->pid, SIGKILL); /* children of the kernel's, which kept the group */
+    kill(-c->pid, SIGKILL); /* processes that the kernel started stay in the group */
     c->pid = 0;
     return state;
 }
@@ -108,28 +109,28 @@ void qm_child_stop(struct qm_child *c)
     memset(c, 0, sizeof *c);
 }
 
-/* ---- waiting ------------------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
-/* Keeps the end of what the kernel prints. */
+/* Keeps the last characters that the kernel prints. */
 static void drain(struct qm_child *c)
 {
     char more[4096];
     ssize_t n;
     for (int k = 0; k < 64 && (n = read(c->out, more, sizeof more)) > 0;
-         k++) { /* it may never end */
-        size_t used = strlen(c->said), room = sizeof c->said - 1, take = (size_t)n;
+         k++) { /* the output may never end */
+        size_t used = strlen(c->printed), room = sizeof c->printed - 1, take = (size_t)n;
         const char *from = more;
         if (take > room) {
             from += take - room;
             take = room;
         }
         if (used + take > room) {
-            memmove(c->said, c->said + used + take - room, room - take);
+            memmove(c->printed, c->printed + used + take - room, room - take);
             used = room - take;
         }
         for (size_t i = 0; i < take; i++)
-            c->said[used + i] = from[i] ? from[i] : ' ';
-        c->said[used + take] = '\0';
+            c->printed[used + i] = from[i] ? from[i] : ' ';
+        c->printed[used + take] = '\0';
     }
 }
 
@@ -147,14 +148,14 @@ double qm_child_resident(pid_t pid)
     return (double)pages * (double)sysconf(_SC_PAGESIZE) / 1048576.0;
 }
 
-/* Whether the process is over, whoever still holds its end of the socket. */
+/* 1: the process has ended; another process may still hold its end of the socket. */
 static int is_over(const struct qm_child *c)
 {
     siginfo_t info = {.si_pid = 0};
     return waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
 }
 
-/* A line, or how it ended; the line stays in c->line, without its newline. */
+/* Reads a line into c->line, without its newline, or returns how the request ended. */
 static enum qm_end read_line(struct qm_child *c, const struct qm_child_limits *limits, char *why,
                              size_t size)
 {
@@ -167,7 +168,7 @@ static enum qm_end read_line(struct qm_child *c, const struct qm_child_limits *l
         ssize_t n =
             fds[0].revents ? recv(c->fd, c->line + c->used, LINE_MOST - 1 - c->used, 0) : -1;
         if (n == 0 || (n < 0 && fds[0].revents && errno != EINTR))
-            return QM_END_left; /* or crashed: its exit state says */
+            return QM_END_left; /* or crashed, by its exit state */
         if (n > 0)
             c->used += (size_t)n;
         c->line[c->used] = '\0';
@@ -194,7 +195,7 @@ static enum qm_end read_line(struct qm_child *c, const struct qm_child_limits *l
     }
 }
 
-/* ---- how it ended -------------------------------------------------------------------------- */
+/* ---- how it ended ---------------------------------------------------------------------------- */
 
 static void signal_text(int sig, char *text, size_t size)
 {
@@ -205,7 +206,8 @@ static void signal_text(int sig, char *text, size_t size)
         snprintf(text, size, "signal %d", sig);
 }
 
-static enum qm_end gone(struct qm_child *c, const char *where, char *why, size_t size)
+/* Tells from the exit state how the worker ended.  where: the address in words, or NULL. */
+static enum qm_end ended(struct qm_child *c, const char *where, char *why, size_t size)
 {
     char name[32];
     for (int k = 0; k < 50 && !is_over(c); k++)
@@ -224,18 +226,18 @@ static enum qm_end gone(struct qm_child *c, const char *where, char *why, size_t
     return QM_END_left;
 }
 
-static void add_said(const struct qm_child *c, char *why, size_t size)
+static void add_printed(const struct qm_child *c, char *why, size_t size)
 {
-    size_t used = strlen(why), from = strlen(c->said) > 160 ? strlen(c->said) - 160 : 0;
-    if (!*c->said)
+    size_t used = strlen(why), from = strlen(c->printed) > 160 ? strlen(c->printed) - 160 : 0;
+    if (!*c->printed)
         return;
-    snprintf(why + used, size - used, "; it had printed: %s", c->said + from);
+    snprintf(why + used, size - used, "; it had printed: %s", c->printed + from);
     for (char *p = why + used; *p; p++)
         if (*p == '\n' || *p == '\r')
             *p = p[1] ? ' ' : '\0';
 }
 
-/* Whether a line is an answer to what was asked, by its case. */
+/* 1: the line answers the request, because its case is the case of the request. */
 static int is_answer(const json_t *value, const json_t *asked)
 {
     const json_t *name = json_object_get(value, "case");
@@ -250,9 +252,9 @@ enum qm_end qm_child_ask(struct qm_child *c, json_t *request, const struct qm_ch
     const char *where = NULL;
     *why = '\0';
     *old = 0;
-    *c->said = '\0';
+    *c->printed = '\0';
     if (request)
-        qm_wire_write(c->fd, request); /* where it fails, reading says why */
+        qm_wire_write(c->fd, request); /* where writing fails, reading tells why */
     enum qm_end how = read_line(c, limits, why, size);
     if (how == QM_END_answered) {
         value = json_loads(c->line, 0, NULL);
@@ -260,7 +262,7 @@ enum qm_end qm_child_ask(struct qm_child *c, json_t *request, const struct qm_ch
         *old = json_is_true(json_object_get(value, "old"));
     }
     if (how == QM_END_left || where)
-        how = gone(c, where, why, size);
+        how = ended(c, where, why, size);
     else if (how == QM_END_answered && !is_answer(value, asked))
         how = QM_END_garbage;
     if (how == QM_END_garbage && !*why)
@@ -273,6 +275,6 @@ enum qm_end qm_child_ask(struct qm_child *c, json_t *request, const struct qm_ch
     json_decref(value);
     end(c, 1);
     drain(c);
-    add_said(c, why, size);
+    add_printed(c, why, size);
     return how;
 }

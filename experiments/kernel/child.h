@@ -1,4 +1,4 @@
-/* child.h - a worker process seen from its parent, which survives whatever the kernel does. */
+/* child.h - The parent's side of a worker process, which may crash, hang or exit. */
 #ifndef QM_EXPERIMENTS_KERNEL_CHILD_H
 #define QM_EXPERIMENTS_KERNEL_CHILD_H
 
@@ -7,7 +7,7 @@
 
 #include "core/base/status.h"
 
-/* How a request ended. */
+/* The ways in which a request ends. */
 /* clang-format off */
 #define QM_END_LIST(X)                                                    \
     X(answered, "an answer came")                                         \
@@ -26,32 +26,33 @@ enum qm_end {
 const char *qm_end_name(enum qm_end e);
 
 struct qm_child_limits {
-    double seconds; /* for one request, wall clock */
-    double mebibytes;
+    double seconds;   /* of one request, wall clock */
+    double mebibytes; /* resident memory of the worker */
 };
 
 struct qm_child {
-    pid_t pid;   /* 0: there is none */
-    int fd, out; /* socket; what the kernel prints */
+    pid_t pid;   /* 0: there is no worker */
+    int fd, out; /* socket; pipe with the output of the kernel */
     char *job;   /* owned */
-    char *line;  /* what has come of an answer; owned */
+    char *line;  /* the received part of an answer, `used` characters; owned */
     size_t used;
-    char said[513];           /* the last the kernel printed */
-    const volatile int *stop; /* not 0: give up waiting; may be NULL */
+    char printed[513];        /* the last characters that the kernel printed */
+    const volatile int *stop; /* not 0: stop waiting; may be NULL */
 };
 
-/* Starts the worker (this program itself, `command --kernel-worker JOB`) on a job; *c is zeroed first.  The worker's first line is
- * asked for with request NULL. */
+/* Starts a worker, which is this program run as `command --kernel-worker JOB`; *c is zeroed first.
+ * The worker's first line is read by qm_child_ask with request NULL. */
 qm_status qm_child_start(struct qm_child *c, const char *command, const json_t *job,
                          const volatile int *stop);
 
-/* Sends a request and waits.  answered: *reply is the answer, the caller's.  Otherwise the worker is
- * gone and `why` says how, in words; *old: it was within the old kernel. */
+/* Sends a request and waits for its answer.  answered: *reply is the answer, which the caller owns.
+ * Otherwise the worker has ended, `why` tells how in words, and *old is 1 where it ended within the
+ * old kernel. */
 enum qm_end qm_child_ask(struct qm_child *c, json_t *request, const struct qm_child_limits *limits,
                          json_t **reply, char *why, size_t size, int *old);
 
-double qm_child_resident(pid_t pid); /* MiB; 0 where it is not known */
+double qm_child_resident(pid_t pid); /* resident memory in MiB; 0: unknown */
 
-void qm_child_stop(struct qm_child *c); /* accepts a zeroed or stopped one */
+void qm_child_stop(struct qm_child *c); /* kills the worker; accepts a zeroed or stopped one */
 
 #endif

@@ -1,4 +1,4 @@
-/* files.c - the kernels as shared objects, in a temporary folder where they are compiled. */
+/* files.c - Compiles kernels into shared objects in temporary folders. */
 #include "experiments/kernel/files.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ static int ends_in(const char *text, const char *end)
 
 int qm_kernel_is_cuda(const char *file) { return ends_in(file, ".cu"); }
 
-/* A shared object by its absolute path, or a source, compiled. */
+/* Writes the absolute path of a shared object, or of the object that a source compiles to. */
 static qm_status object_of(const char *file, int on_gpu, const char *folder, char *object,
                            size_t size)
 {

@@ -1,4 +1,4 @@
-/* files.h - the shared objects of a kernel check. */
+/* files.h - The shared objects of a kernel check: the new kernel's and the old one's. */
 #ifndef QM_EXPERIMENTS_KERNEL_FILES_H
 #define QM_EXPERIMENTS_KERNEL_FILES_H
 
@@ -8,8 +8,8 @@ struct qm_kernel_files {
     char folder[256], old_folder[280], object[4096], old_object[4096];
 };
 
-/* Compiles what is source.  QM_BAD_ARG: it does not compile, or is no such file; QM_SKIPPED: CUDA.
- * The caller closes it even on failure. */
+/* Compiles the sources.  QM_BAD_ARG: a source does not compile, or the file's ending is unknown;
+ * QM_SKIPPED: a CUDA source cannot be compiled here.  The caller closes f even on failure. */
 qm_status qm_kernel_files_open(const struct qm_kernel_options *o, struct qm_kernel_files *f);
 void qm_kernel_files_close(const struct qm_kernel_files *f);
 

@@ -1,4 +1,4 @@
-/* forked_trial.c - forks, waits, and says how it went. */
+/* forked_trial.c - Forks a process per attempt, waits for it, and tells how it ended. */
 #include "experiments/kernel/forked_trial.h"
 
 #include <errno.h>
@@ -19,25 +19,25 @@
 
 enum { STACK = 65536, TICK_MS = 50 };
 
-qm_status qm_forked_trial_open(struct qm_forked_trial *lab)
+qm_status qm_forked_trial_open(struct qm_forked_trial *forked)
 {
     void *map =
-        mmap(NULL, sizeof *lab->out, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    lab->out = map == MAP_FAILED ? NULL : map;
-    lab->subject->backend = lab->object ? &qm_backend_file : &qm_backend_cpu;
-    return lab->out ? QM_OK : qm_fail(QM_NO_MEMORY, "shared memory");
+        mmap(NULL, sizeof *forked->out, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    forked->out = map == MAP_FAILED ? NULL : map;
+    forked->subject->backend = forked->object ? &qm_backend_file : &qm_backend_cpu;
+    return forked->out ? QM_OK : qm_fail(QM_NO_MEMORY, "shared memory");
 }
 
-void qm_forked_trial_close(struct qm_forked_trial *lab)
+void qm_forked_trial_close(struct qm_forked_trial *forked)
 {
-    if (lab->out)
-        munmap(lab->out, sizeof *lab->out);
-    lab->out = NULL;
+    if (forked->out)
+        munmap(forked->out, sizeof *forked->out);
+    forked->out = NULL;
 }
 
 /* ---- the child ------------------------------------------------------------------------------- */
 
-static struct qm_attempt *own; /* of this child */
+static struct qm_attempt *own; /* the attempt of this child process, for its signal handler */
 
 static void on_fault(int sig, siginfo_t *info, void *context)
 {
@@ -67,13 +67,13 @@ static void prepare(void)
         sigaction(signals[i], &act, NULL);
 }
 
-/* A status of the judge as an outcome. */
+/* Turns the judge's status and finding into the outcome of the attempt. */
 static void conclude(struct qm_attempt *o, qm_status st, const struct qm_finding *f)
 {
     o->how = st != QM_OK ? QM_CASE_refused : f->severity ? QM_CASE_failed : QM_CASE_passed;
     snprintf(o->text, sizeof o->text, "%s", st != QM_OK ? qm_message() : f->text);
     o->finding = *f;
-    if (st != QM_CHECK_FAILED) /* which only the kernel's own backend gives */
+    if (st != QM_CHECK_FAILED) /* only the backend of kernel files gives this status */
         return;
     o->how = QM_CASE_failed;
     o->finding = (struct qm_finding){0};
@@ -103,18 +103,18 @@ static void describe(struct qm_attempt *o, int state, const char *killed)
     }
 }
 
-/* Waits for the child; NULL, or why it was killed. */
-static const char *await(const struct qm_forked_trial *lab, pid_t pid, double seconds)
+/* Waits for the child; returns NULL, or the reason why it was killed. */
+static const char *await(const struct qm_forked_trial *forked, pid_t pid, double seconds)
 {
     double until = qm_seconds() + seconds;
     struct pollfd end = {.fd = pidfd_open(pid, 0), .events = POLLIN};
     const char *why = NULL;
     while (end.fd >= 0 && !why && poll(&end, 1, TICK_MS) <= 0) {
-        if (lab->stop && *lab->stop)
+        if (forked->stop && *forked->stop)
             why = "interrupted";
         else if (qm_seconds() > until)
             why = "no answer in time";
-        else if (lab->mebibytes > 0.0 && qm_child_resident(pid) > lab->mebibytes)
+        else if (forked->mebibytes > 0.0 && qm_child_resident(pid) > forked->mebibytes)
             why = "more memory than the limit";
     }
     if (end.fd >= 0)
@@ -124,43 +124,43 @@ static const char *await(const struct qm_forked_trial *lab, pid_t pid, double se
     return why;
 }
 
-const struct qm_attempt *qm_forked_trial_run(struct qm_forked_trial *lab,
-                                             void (*work)(struct qm_forked_trial *lab,
+const struct qm_attempt *qm_forked_trial_run(struct qm_forked_trial *forked,
+                                             void (*work)(struct qm_forked_trial *forked,
                                                           const void *arg),
                                              const void *arg, double seconds)
 {
     int state = 0;
-    memset(lab->out, 0, sizeof *lab->out);
-    lab->attempts++;
+    memset(forked->out, 0, sizeof *forked->out);
+    forked->attempts++;
     fflush(NULL);
     pid_t pid = fork();
     if (pid == 0) {
         struct qm_kernel_file *kernel = NULL;
-        own = lab->out;
+        own = forked->out;
         prepare();
-        qm_status st = lab->object ? qm_kernel_file_open(lab->object, &kernel) : QM_OK;
+        qm_status st = forked->object ? qm_kernel_file_open(forked->object, &kernel) : QM_OK;
         const struct qm_finding none = {0};
         qm_kernel_file_use(kernel);
         if (st == QM_OK)
-            work(lab, arg);
+            work(forked, arg);
         else
-            conclude(lab->out, st, &none);
-        lab->out->is_done = 1;
+            conclude(forked->out, st, &none);
+        forked->out->is_done = 1;
         _exit(0);
     }
     if (pid < 0) {
-        lab->out->how = QM_CASE_refused;
-        snprintf(lab->out->text, sizeof lab->out->text, "no process: %s", strerror(errno));
-        return lab->out;
+        forked->out->how = QM_CASE_refused;
+        snprintf(forked->out->text, sizeof forked->out->text, "no process: %s", strerror(errno));
+        return forked->out;
     }
-    const char *killed = await(lab, pid, seconds);
+    const char *killed = await(forked, pid, seconds);
     while (waitpid(pid, &state, 0) < 0 && errno == EINTR)
         ;
-    kill(-pid, SIGKILL); /* children of the kernel's */
-    describe(lab->out, state, killed);
-    if (killed && lab->stop && *lab->stop)
-        lab->out->how = QM_CASE_refused;
-    return lab->out;
+    kill(-pid, SIGKILL); /* processes that the kernel started */
+    describe(forked->out, state, killed);
+    if (killed && forked->stop && *forked->stop)
+        forked->out->how = QM_CASE_refused;
+    return forked->out;
 }
 
 /* ---- work ------------------------------------------------------------------------------------ */
@@ -170,19 +170,19 @@ struct judging {
     int slot;
 };
 
-static void judge(struct qm_forked_trial *lab, const void *arg)
+static void judge(struct qm_forked_trial *forked, const void *arg)
 {
     const struct judging *j = arg;
     struct qm_finding f = {0};
-    qm_status st = qm_judge_trial(lab->subject, j->trial, j->slot, &f);
-    conclude(lab->out, st, &f);
+    qm_status st = qm_judge_trial(forked->subject, j->trial, j->slot, &f);
+    conclude(forked->out, st, &f);
 }
 
-const struct qm_attempt *qm_forked_trial_judge(struct qm_forked_trial *lab,
+const struct qm_attempt *qm_forked_trial_judge(struct qm_forked_trial *forked,
                                                const struct qm_trial *t, int slot, double seconds)
 {
     struct judging j = {t, slot};
-    return qm_forked_trial_run(lab, judge, &j, seconds);
+    return qm_forked_trial_run(forked, judge, &j, seconds);
 }
 
 struct recording {
@@ -191,18 +191,19 @@ struct recording {
     struct qm_trial *trial;
 };
 
-static void record(struct qm_forked_trial *lab, const void *arg)
+static void record(struct qm_forked_trial *forked, const void *arg)
 {
     const struct recording *r = arg;
     struct qm_finding f = {0};
-    qm_status st = qm_judge_record(lab->subject, r->c, r->steps, r->trial, &lab->out->begun, &f);
-    conclude(lab->out, st, &f);
+    qm_status st =
+        qm_judge_record(forked->subject, r->c, r->steps, r->trial, &forked->out->begun, &f);
+    conclude(forked->out, st, &f);
 }
 
-const struct qm_attempt *qm_forked_trial_record(struct qm_forked_trial *lab,
+const struct qm_attempt *qm_forked_trial_record(struct qm_forked_trial *forked,
                                                 const struct qm_case *c, int steps,
                                                 struct qm_trial *t, double seconds)
 {
     struct recording r = {c, steps, t};
-    return qm_forked_trial_run(lab, record, &r, seconds);
+    return qm_forked_trial_run(forked, record, &r, seconds);
 }

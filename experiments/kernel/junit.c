@@ -1,11 +1,12 @@
-/* junit.c - a kernel check as JUnit's XML. */
+/* junit.c - Writes a kernel check as JUnit XML. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "experiments/kernel/kernel.h"
 #include "experiments/store/atomic_file.h"
 
-/* Text within a quoted attribute: what XML reserves is escaped, what it forbids becomes '?'. */
+/* Writes text within a quoted attribute: escapes reserved characters, replaces others by '?' where
+ * they are not printable ASCII. */
 static void put_text(FILE *f, const char *text)
 {
     for (; text && *text; text++) {

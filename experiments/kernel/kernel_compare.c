@@ -1,4 +1,4 @@
-/* kernel_compare.c - runs an old kernel beside the one that is judged. */
+/* kernel_compare.c - Backend that runs a new and an old kernel and compares their results. */
 #include "experiments/kernel/kernel_compare.h"
 
 #include <math.h>
@@ -12,39 +12,44 @@
 enum { PARAMETER = QM_MAX_SLOTS };
 
 struct plan {
-    void *now, *old;
+    void *now, *old; /* the plans of both kernels */
     struct qm_recipe r;
     struct qm_shape shape;
-    int64_t n, most; /* most: of the parameter and all slots */
+    int64_t n, most; /* elements of the parameter; most of it and of all slots */
     uint32_t tensor;
-    int counts;
+    int counts;              /* 1: its steps are compared */
     struct qm_stored format; /* of the parameter */
-    void *p, *residual[2];   /* of the old kernel: as stored; residuals of both */
+    void *p, *residual[2];   /* the old kernel's stored parameter; residuals of both */
     float *x, *y;
     uint8_t *codes, *other;
     double *want[QM_MAX_SLOTS + 1], *g;
 };
 
-static struct qm_kernel_file *kernel_now, *kernel_old;
-static struct qm_kernel_compare_count counts[QM_MAX_SLOTS + 1];
-static int next_counts;
+/* The state of the comparison.  It is one static object, because the functions of a qm_backend
+ * receive no argument of their caller and a worker process compares one pair of kernels, one case
+ * at a time. */
+static struct {
+    struct qm_kernel_file *now, *old;
+    struct qm_kernel_compare_count count[QM_MAX_SLOTS + 1];
+    int next_counts; /* 1: the plan that is opened next is compared */
+} comparison;
 
 void qm_kernel_compare_use(struct qm_kernel_file *now, struct qm_kernel_file *old)
 {
-    kernel_now = now;
-    kernel_old = old;
-    memset(counts, 0, sizeof counts);
+    comparison.now = now;
+    comparison.old = old;
+    memset(comparison.count, 0, sizeof comparison.count);
 }
 
-void qm_kernel_compare_case(void)
+void qm_kernel_compare_begin(void)
 {
-    memset(counts, 0, sizeof counts);
-    next_counts = 1;
+    memset(comparison.count, 0, sizeof comparison.count);
+    comparison.next_counts = 1;
 }
 
-const struct qm_kernel_compare_count *qm_kernel_compare_counts(void) { return counts; }
+const struct qm_kernel_compare_count *qm_kernel_compare_counts(void) { return comparison.count; }
 
-/* Elements of slot i, as the rule shapes it. */
+/* Number of elements of slot i. */
 static int64_t slot_n(const struct plan *p, int i)
 {
     struct qm_shape s;
@@ -52,7 +57,7 @@ static int64_t slot_n(const struct plan *p, int i)
     return qm_shape_numel(&s);
 }
 
-static void versus_close(void *plan)
+static void compare_close(void *plan)
 {
     struct plan *p = plan;
     if (!p)
@@ -72,7 +77,7 @@ static qm_status memory(struct plan *p)
     p->most = p->n;
     for (int i = 0; i < slots; i++)
         p->most = slot_n(p, i) > p->most ? slot_n(p, i) : p->most;
-    size_t room = 2 * (size_t)p->most + 512; /* of tiny tensors there may be more scales */
+    size_t room = 2 * (size_t)p->most + 512; /* a tiny tensor may have more scales than elements */
     size_t beside = (size_t)p->format.residual_bytes * room;
     p->p = malloc((size_t)p->format.bytes * room + 2 * beside);
     p->x = malloc(2 * sizeof(float) * room);
@@ -90,8 +95,8 @@ static qm_status memory(struct plan *p)
     return QM_OK;
 }
 
-static qm_status versus_open(const struct qm_recipe *r, const struct qm_shape *shape,
-                             uint32_t tensor, void **plan)
+static qm_status compare_open(const struct qm_recipe *r, const struct qm_shape *shape,
+                              uint32_t tensor, void **plan)
 {
     struct plan *p = calloc(1, sizeof *p);
     if (!p)
@@ -101,11 +106,11 @@ static qm_status versus_open(const struct qm_recipe *r, const struct qm_shape *s
     p->n = qm_shape_numel(shape);
     p->tensor = tensor;
     p->format = qm_stored_of(&r->param);
-    p->counts = next_counts;
-    next_counts = 0;
-    qm_kernel_file_use(kernel_now);
+    p->counts = comparison.next_counts;
+    comparison.next_counts = 0;
+    qm_kernel_file_use(comparison.now);
     qm_status st = qm_backend_file.open(r, shape, tensor, &p->now);
-    qm_kernel_file_use(kernel_old);
+    qm_kernel_file_use(comparison.old);
     if (st == QM_OK)
         st = qm_backend_file.open(r, shape, tensor, &p->old);
     if (st == QM_OK)
@@ -113,11 +118,11 @@ static qm_status versus_open(const struct qm_recipe *r, const struct qm_shape *s
     if (st == QM_OK)
         *plan = p;
     else
-        versus_close(p);
+        compare_close(p);
     return st;
 }
 
-/* The oracle's step from the state that both start from. */
+/* Computes the oracle's step from the state that both kernels start from. */
 static qm_status run_oracle(struct plan *p, const struct qm_tensor *param,
                             const struct qm_tensor *g, int64_t t)
 {
@@ -135,8 +140,8 @@ static qm_status run_oracle(struct plan *p, const struct qm_tensor *param,
     return qm_oracle_step(o, p->want[PARAMETER], p->want, p->g, &p->shape, p->tensor, &hyper, t);
 }
 
-static void compare(struct qm_kernel_compare_count *c, const float *now, const float *old,
-                    const double *want, int64_t n)
+static void add_errors(struct qm_kernel_compare_count *c, const float *now, const float *old,
+                       const double *want, int64_t n)
 {
     double error_now = 0.0, error_old = 0.0, size = 0.0;
     c->n += n;
@@ -168,11 +173,11 @@ static int64_t differ(const void *a, const void *b, int64_t n, size_t size)
 static qm_status compare_slot(struct plan *p, int i)
 {
     struct qm_quantizer q = qm_recipe_slot(&p->r, i, &p->shape);
-    struct qm_kernel_compare_count *c = &counts[i];
+    struct qm_kernel_compare_count *c = &comparison.count[i];
     int64_t n = slot_n(p, i), n_scales = 0;
     QM_TRY(qm_backend_file.decode(p->now, i, p->x));
     QM_TRY(qm_backend_file.decode(p->old, i, p->y));
-    compare(c, p->x, p->y, p->want[i], n);
+    add_errors(c, p->x, p->y, p->want[i], n);
     if (q.bits == 0)
         return QM_OK;
     struct qm_codec codec = {.q = q};
@@ -186,7 +191,7 @@ static qm_status compare_slot(struct plan *p, int i)
     return QM_OK;
 }
 
-/* The old kernel from the new one's state, which is copied raw. */
+/* Copies the new kernel's raw state and parameter to the old kernel's plan. */
 static qm_status start_old(struct plan *p, const struct qm_tensor *param)
 {
     for (int i = 0; i < p->r.rule->n_slots; i++) {
@@ -202,7 +207,7 @@ static qm_status start_old(struct plan *p, const struct qm_tensor *param)
     return QM_OK;
 }
 
-/* Parameters as the rule sees them. */
+/* Compares the float32 values of the parameters, with their residuals. */
 static qm_status compare_params(struct plan *p, const struct qm_tensor *param)
 {
     if (p->format.residual_bytes) {
@@ -213,12 +218,12 @@ static qm_status compare_params(struct plan *p, const struct qm_tensor *param)
         p->x[i] = (float)qm_stored_seen(&p->format, param->data, p->residual[0], i);
         p->y[i] = (float)qm_stored_seen(&p->format, p->p, p->residual[1], i);
     }
-    compare(&counts[PARAMETER], p->x, p->y, p->want[PARAMETER], p->n);
+    add_errors(&comparison.count[PARAMETER], p->x, p->y, p->want[PARAMETER], p->n);
     return QM_OK;
 }
 
-static qm_status versus_step(void *plan, struct qm_tensor *param, const struct qm_tensor *g,
-                             int64_t t, uint64_t seed)
+static qm_status compare_step(void *plan, struct qm_tensor *param, const struct qm_tensor *g,
+                              int64_t t, uint64_t seed)
 {
     struct plan *p = plan;
     if (!p->counts)
@@ -228,43 +233,43 @@ static qm_status versus_step(void *plan, struct qm_tensor *param, const struct q
     QM_TRY(qm_backend_file.step(p->now, param, g, t, seed));
     struct qm_tensor other = {p->p, param->dtype, p->shape};
     if (qm_backend_file.step(p->old, &other, g, t, seed) != QM_OK)
-        return QM_OK; /* it refuses, or writes where it should not: not compared */
+        return QM_OK; /* the old kernel refuses or writes outside a buffer: not compared */
     QM_TRY(compare_params(p, param));
     for (int i = 0; i < p->r.rule->n_slots; i++)
         QM_TRY(compare_slot(p, i));
     return QM_OK;
 }
 
-static qm_status versus_decode(void *plan, int slot, float *out)
+static qm_status compare_decode(void *plan, int slot, float *out)
 {
     return qm_backend_file.decode(((struct plan *)plan)->now, slot, out);
 }
 
-static qm_status versus_save(void *plan, int slot, uint8_t *codes, float *scales)
+static qm_status compare_save(void *plan, int slot, uint8_t *codes, float *scales)
 {
     return qm_backend_file.save(((struct plan *)plan)->now, slot, codes, scales);
 }
 
-static qm_status versus_load(void *plan, int slot, const uint8_t *codes, const float *scales)
+static qm_status compare_load(void *plan, int slot, const uint8_t *codes, const float *scales)
 {
     return qm_backend_file.load(((struct plan *)plan)->now, slot, codes, scales);
 }
 
-static int64_t versus_bytes(const void *plan)
+static int64_t compare_bytes(const void *plan)
 {
     return qm_backend_file.bytes(((const struct plan *)plan)->now);
 }
 
-static qm_status versus_probe(void) { return QM_OK; }
+static qm_status compare_probe(void) { return QM_OK; }
 
-const struct qm_backend qm_backend_versus = {
-    .name = "versus",
-    .probe = versus_probe,
-    .open = versus_open,
-    .step = versus_step,
-    .decode = versus_decode,
-    .save = versus_save,
-    .load = versus_load,
-    .bytes = versus_bytes,
-    .close = versus_close,
+const struct qm_backend qm_backend_compare = {
+    .name = "compare",
+    .probe = compare_probe,
+    .open = compare_open,
+    .step = compare_step,
+    .decode = compare_decode,
+    .save = compare_save,
+    .load = compare_load,
+    .bytes = compare_bytes,
+    .close = compare_close,
 };

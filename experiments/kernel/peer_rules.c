@@ -1,4 +1,4 @@
-/* peer_rules.c - runs the composed step beside a kernel and asks the rules of the field. */
+/* peer_rules.c - Backend that judges a kernel by the acceptance rules of other projects. */
 #include "experiments/kernel/peer_rules.h"
 
 #include <math.h>
@@ -8,48 +8,53 @@
 enum { LOCAL_STEPS = 3, TORCHAO_STEPS = 2, FLASH_STEPS = 20 };
 
 struct plan {
-    void *now;                  /* the kernel */
-    void *near, *far, *far_now; /* composed from the kernel's state; both running free */
+    void *kernel; /* the judged kernel's plan */
+    void *cpu;    /* the composed step, restarted from the kernel's state each step */
+    void *free_cpu, *free_kernel; /* both without restarts */
     struct qm_recipe r;
     struct qm_shape shape;
-    int64_t n, most;
-    int watched, steps;
-    float *p, *p0, *p_far, *p_far_now, *x, *y, *g[LOCAL_STEPS]; /* one allocation */
+    int64_t n, most; /* elements of the parameter; most of it and of all slots */
+    int is_judged, steps;
+    float *p, *p0, *p_free_cpu, *p_free_kernel, *x, *y, *g[LOCAL_STEPS]; /* one allocation */
     uint8_t *codes, *other;
 };
 
-static struct qm_kernel_file *kernel_now;
-static struct qm_watch_result result;
-static int next_is_watched;
+/* The state of the case.  It is one static object, because the functions of a qm_backend receive no
+ * argument of their caller and a worker process judges one case at a time. */
+static struct {
+    struct qm_kernel_file *kernel;
+    struct qm_peer_rules_result result;
+    int next_is_judged; /* 1: the plan that is opened next is judged */
+} current;
 
 static const char *const names[] = {
 #define X(name, text) #name,
-    QM_FIELD_LIST(X)
+    QM_PEER_RULE_LIST(X)
 #undef X
 };
 static const char *const texts[] = {
 #define X(name, text) text,
-    QM_FIELD_LIST(X)
+    QM_PEER_RULE_LIST(X)
 #undef X
 };
 
-const char *qm_field_name(int rule) { return names[rule]; }
-const char *qm_field_text(int rule) { return texts[rule]; }
+const char *qm_peer_rule_name(int rule) { return names[rule]; }
+const char *qm_peer_rule_text(int rule) { return texts[rule]; }
 
-void qm_watch_case(struct qm_kernel_file *kernel)
+void qm_peer_rules_begin(struct qm_kernel_file *kernel)
 {
-    kernel_now = kernel;
-    next_is_watched = 1;
-    result = (struct qm_watch_result){.digest = 0xcbf29ce484222325u};
+    current.kernel = kernel;
+    current.next_is_judged = 1;
+    current.result = (struct qm_peer_rules_result){.digest = 0xcbf29ce484222325u};
 }
 
-struct qm_watch_result qm_watch_result(void) { return result; }
+struct qm_peer_rules_result qm_peer_rules_result(void) { return current.result; }
 
-/* ---- the rules ----------------------------------------------------------------------------- */
+/* ---- the rules ------------------------------------------------------------------------------- */
 
-static void reject(enum qm_field rule) { result.killed |= 1u << rule; }
+static void reject(enum qm_peer_rule rule) { current.result.killed |= 1u << rule; }
 
-int qm_field_nmse(const float *got, const float *want, int64_t n, double limit)
+int qm_peer_rule_nmse(const float *got, const float *want, int64_t n, double limit)
 {
     double off = 0.0, size = 0.0;
     for (int64_t i = 0; i < n; i++) {
@@ -60,8 +65,8 @@ int qm_field_nmse(const float *got, const float *want, int64_t n, double limit)
     return off == 0.0 || off / size <= limit;
 }
 
-int qm_field_close(const float *got, const float *want, int64_t n, double atol, double rtol,
-                   int64_t allowed)
+int qm_peer_rule_close(const float *got, const float *want, int64_t n, double atol, double rtol,
+                       int64_t allowed)
 {
     int64_t far = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -84,15 +89,15 @@ static int bnb_means(const float *got, const float *want, int64_t n)
 
 static void judge_parameters(const float *got, const float *want, int64_t n)
 {
-    if (!qm_field_nmse(got, want, n, 1e-7))
-        reject(QM_FIELD_ggml_p);
-    if (!qm_field_close(got, want, n, 1e-5, 1e-3, 0) || !bnb_means(got, want, n))
-        reject(QM_FIELD_bnb);
-    if (!qm_field_close(got, want, n, 1e-6, 5e-6, 0))
-        reject(QM_FIELD_te);
+    if (!qm_peer_rule_nmse(got, want, n, 1e-7))
+        reject(QM_PEER_RULE_ggml_p);
+    if (!qm_peer_rule_close(got, want, n, 1e-5, 1e-3, 0) || !bnb_means(got, want, n))
+        reject(QM_PEER_RULE_bnb);
+    if (!qm_peer_rule_close(got, want, n, 1e-6, 5e-6, 0))
+        reject(QM_PEER_RULE_te);
 }
 
-/* NMSE and cosine of the change from p0. */
+/* FlashOptim's rules: NMSE and cosine of the change from p0. */
 static void judge_change(const float *got, const float *want, const float *p0, int64_t n)
 {
     double off = 0.0, size = 0.0, other = 0.0, dot = 0.0;
@@ -107,12 +112,12 @@ static void judge_change(const float *got, const float *want, const float *p0, i
     if (off == 0.0)
         return;
     if (!(nmse < 0.01 && cosine > 0.99))
-        reject(QM_FIELD_flash2);
+        reject(QM_PEER_RULE_flash2);
     if (!(nmse < 5e-4 && cosine > 0.999))
-        reject(QM_FIELD_flash4);
+        reject(QM_PEER_RULE_flash4);
 }
 
-/* ---- steps --------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 static struct qm_shape slot_shape(const struct plan *p, int i)
 {
@@ -125,136 +130,137 @@ static void digest(const void *data, size_t bytes)
 {
     const unsigned char *at = data;
     for (size_t i = 0; i < bytes; i++)
-        result.digest = (result.digest ^ at[i]) * 0x100000001b3u;
+        current.result.digest = (current.result.digest ^ at[i]) * 0x100000001b3u;
 }
 
-/* One slot of the kernel's against the composed step's. */
+/* Judges one slot of the kernel against the composed step's. */
 static qm_status judge_slot(struct plan *p, int i)
 {
     struct qm_quantizer q = qm_recipe_slot(&p->r, i, &p->shape);
     struct qm_shape shape = slot_shape(p, i);
     struct qm_codec c;
     int64_t n = qm_shape_numel(&shape), n_scales;
-    QM_TRY(qm_backend_file.decode(p->now, i, p->x));
-    QM_TRY(qm_backend_cpu.decode(p->near, i, p->y));
-    if (!qm_field_nmse(p->x, p->y, n, 5e-4))
-        reject(QM_FIELD_ggml_s);
-    if (!qm_field_close(p->x, p->y, n, 3e-3, 1e-3, 19))
-        reject(QM_FIELD_bnb);
+    QM_TRY(qm_backend_file.decode(p->kernel, i, p->x));
+    QM_TRY(qm_backend_cpu.decode(p->cpu, i, p->y));
+    if (!qm_peer_rule_nmse(p->x, p->y, n, 5e-4))
+        reject(QM_PEER_RULE_ggml_s);
+    if (!qm_peer_rule_close(p->x, p->y, n, 3e-3, 1e-3, 19))
+        reject(QM_PEER_RULE_bnb);
     if (q.bits == 0) {
         digest(p->x, sizeof(float) * (size_t)n);
-        if (!qm_field_close(p->x, p->y, n, 1e-6, 5e-6, 0))
-            reject(QM_FIELD_te);
+        if (!qm_peer_rule_close(p->x, p->y, n, 1e-6, 5e-6, 0))
+            reject(QM_PEER_RULE_te);
         return QM_OK;
     }
     QM_TRY(qm_codec_init(&c, &q));
     n_scales = qm_scale_count(&c, &shape);
-    QM_TRY(qm_backend_file.save(p->now, i, p->codes, p->x));
-    QM_TRY(qm_backend_cpu.save(p->near, i, p->other, p->y));
+    QM_TRY(qm_backend_file.save(p->kernel, i, p->codes, p->x));
+    QM_TRY(qm_backend_cpu.save(p->cpu, i, p->other, p->y));
     digest(p->codes, (size_t)n);
     digest(p->x, sizeof(float) * (size_t)n_scales);
-    int adjacent = qm_field_close(p->x, p->y, n_scales, 1e-6, 5e-6, 0);
+    int adjacent = qm_peer_rule_close(p->x, p->y, n_scales, 1e-6, 5e-6, 0);
     for (int64_t k = 0; k < n; k++)
         adjacent &= abs(c.cb.position_of[p->codes[k]] - c.cb.position_of[p->other[k]]) <= 1;
     if (!adjacent)
-        reject(QM_FIELD_te);
+        reject(QM_PEER_RULE_te);
     return QM_OK;
 }
 
-/* The composed step from the kernel's state, which is copied raw.  QM_BAD_ARG or so: it cannot take
- * that state. */
-static qm_status start_near(struct plan *p)
+/* Copies the kernel's raw state to the composed step's plan.  Not QM_OK: the plan refuses the
+ * state. */
+static qm_status start_cpu(struct plan *p)
 {
     for (int i = 0; i < p->r.rule->n_slots; i++) {
         struct qm_quantizer q = qm_recipe_slot(&p->r, i, &p->shape);
-        QM_TRY(qm_backend_file.save(p->now, i, q.bits ? p->codes : NULL, p->x));
-        QM_TRY(qm_backend_cpu.load(p->near, i, q.bits ? p->codes : NULL, p->x));
+        QM_TRY(qm_backend_file.save(p->kernel, i, q.bits ? p->codes : NULL, p->x));
+        QM_TRY(qm_backend_cpu.load(p->cpu, i, q.bits ? p->codes : NULL, p->x));
     }
     if (qm_param_residual(&p->r.param)) {
-        QM_TRY(qm_backend_file.save(p->now, QM_RESIDUAL, p->codes, NULL));
-        QM_TRY(qm_backend_cpu.load(p->near, QM_RESIDUAL, p->codes, NULL));
+        QM_TRY(qm_backend_file.save(p->kernel, QM_RESIDUAL, p->codes, NULL));
+        QM_TRY(qm_backend_cpu.load(p->cpu, QM_RESIDUAL, p->codes, NULL));
     }
     return QM_OK;
 }
 
-/* A parameter as floats. */
+/* Converts a parameter to float32 in `to`; returns it. */
 static const float *widened(const struct plan *p, const void *param, float *to)
 {
     qm_to_float(param, qm_param_type(p->r.param.format), 0, p->n, to);
     return to;
 }
 
-/* Both sides free from the same start. */
-static qm_status step_far(struct plan *p, const struct qm_tensor *like, const void *g, int64_t t,
-                          uint64_t seed)
+/* Steps the two plans that run without restarts. */
+static qm_status step_free(struct plan *p, const struct qm_tensor *like, const void *g, int64_t t,
+                           uint64_t seed)
 {
-    struct qm_tensor tg = *like, now = {p->p_far_now, qm_param_type(p->r.param.format), p->shape};
-    struct qm_tensor want = {p->p_far, now.dtype, p->shape};
+    struct qm_tensor tg = *like,
+                     now = {p->p_free_kernel, qm_param_type(p->r.param.format), p->shape};
+    struct qm_tensor want = {p->p_free_cpu, now.dtype, p->shape};
     tg.data = (void *)(uintptr_t)g;
-    QM_TRY(qm_backend_file.step(p->far_now, &now, &tg, t, seed));
-    return qm_backend_cpu.step(p->far, &want, &tg, t, seed);
+    QM_TRY(qm_backend_file.step(p->free_kernel, &now, &tg, t, seed));
+    return qm_backend_cpu.step(p->free_cpu, &want, &tg, t, seed);
 }
 
-static qm_status far(struct plan *p, const struct qm_tensor *g, int64_t t, uint64_t seed)
+static qm_status judge_free(struct plan *p, const struct qm_tensor *g, int64_t t, uint64_t seed)
 {
-    QM_TRY(step_far(p, g, g->data, t, seed));
+    QM_TRY(step_free(p, g, g->data, t, seed));
     if (p->steps == TORCHAO_STEPS &&
-        !qm_field_close(widened(p, p->p_far_now, p->x), widened(p, p->p_far, p->y), p->n, 1e-5,
-                        1e-5, 0))
-        reject(QM_FIELD_torchao);
+        !qm_peer_rule_close(widened(p, p->p_free_kernel, p->x), widened(p, p->p_free_cpu, p->y),
+                            p->n, 1e-5, 1e-5, 0))
+        reject(QM_PEER_RULE_torchao);
     if (p->steps < LOCAL_STEPS)
         return QM_OK;
     for (int k = LOCAL_STEPS; k < FLASH_STEPS; k++)
-        QM_TRY(step_far(p, g, p->g[k % LOCAL_STEPS], t + 1 + k - LOCAL_STEPS, seed));
-    judge_change(widened(p, p->p_far_now, p->x), widened(p, p->p_far, p->y),
+        QM_TRY(step_free(p, g, p->g[k % LOCAL_STEPS], t + 1 + k - LOCAL_STEPS, seed));
+    judge_change(widened(p, p->p_free_kernel, p->x), widened(p, p->p_free_cpu, p->y),
                  widened(p, p->p0, p->p), p->n);
     return QM_OK;
 }
 
-static qm_status watch_step(void *plan, struct qm_tensor *param, const struct qm_tensor *g,
-                            int64_t t, uint64_t seed)
+static qm_status peer_step(void *plan, struct qm_tensor *param, const struct qm_tensor *g,
+                           int64_t t, uint64_t seed)
 {
     struct plan *p = plan;
     size_t n = (size_t)p->n, bytes = n * (size_t)qm_param_bytes(&p->r.param);
-    if (!p->watched || p->steps == LOCAL_STEPS)
-        return qm_backend_file.step(p->now, param, g, t, seed);
-    if (start_near(p) != QM_OK) { /* a code that does not exist: no number is right any more */
-        result.killed = (1u << QM_FIELD_COUNT) - 1u;
-        p->watched = 0;
-        return qm_backend_file.step(p->now, param, g, t, seed);
+    if (!p->is_judged || p->steps == LOCAL_STEPS)
+        return qm_backend_file.step(p->kernel, param, g, t, seed);
+    if (start_cpu(p) != QM_OK) { /* a code that does not exist: every rule rejects the kernel */
+        current.result.killed = (1u << QM_PEER_RULE_COUNT) - 1u;
+        p->is_judged = 0;
+        return qm_backend_file.step(p->kernel, param, g, t, seed);
     }
     memcpy(p->p, param->data, bytes);
     if (p->steps == 0) {
         memcpy(p->p0, param->data, bytes);
-        memcpy(p->p_far, param->data, bytes);
-        memcpy(p->p_far_now, param->data, bytes);
+        memcpy(p->p_free_cpu, param->data, bytes);
+        memcpy(p->p_free_kernel, param->data, bytes);
     }
     memcpy(p->g[p->steps++], g->data, n * qm_dtype_size(g->dtype));
-    QM_TRY(qm_backend_file.step(p->now, param, g, t, seed));
+    QM_TRY(qm_backend_file.step(p->kernel, param, g, t, seed));
     struct qm_tensor want = {p->p, param->dtype, p->shape};
-    QM_TRY(qm_backend_cpu.step(p->near, &want, g, t, seed));
+    QM_TRY(qm_backend_cpu.step(p->cpu, &want, g, t, seed));
     digest(param->data, bytes);
     if (qm_param_residual(&p->r.param)) {
-        QM_TRY(qm_backend_file.save(p->now, QM_RESIDUAL, p->codes, NULL));
+        QM_TRY(qm_backend_file.save(p->kernel, QM_RESIDUAL, p->codes, NULL));
         digest(p->codes, n * (size_t)qm_param_residual(&p->r.param));
     }
     judge_parameters(widened(p, param->data, p->x), widened(p, p->p, p->y), p->n);
     for (int i = 0; i < p->r.rule->n_slots; i++)
         QM_TRY(judge_slot(p, i));
-    return far(p, g, t, seed);
+    return judge_free(p, g, t, seed);
 }
 
-/* ---- plans --------------------------------------------------------------------------------- */
+/* ---- plans ----------------------------------------------------------------------------------- */
 
-static void watch_close(void *plan)
+static void peer_close(void *plan)
 {
     struct plan *p = plan;
     if (!p)
         return;
-    qm_backend_file.close(p->now);
-    qm_backend_file.close(p->far_now);
-    qm_backend_cpu.close(p->near);
-    qm_backend_cpu.close(p->far);
+    qm_backend_file.close(p->kernel);
+    qm_backend_file.close(p->free_kernel);
+    qm_backend_cpu.close(p->cpu);
+    qm_backend_cpu.close(p->free_cpu);
     free(p->p);
     free(p->codes);
     free(p);
@@ -267,9 +273,9 @@ static qm_status memory(struct plan *p)
         struct qm_shape s = slot_shape(p, i);
         p->most = qm_shape_numel(&s) > p->most ? qm_shape_numel(&s) : p->most;
     }
-    size_t room = 2 * (size_t)p->most + 512; /* of tiny tensors there may be more scales */
-    float **part[] = {&p->p, &p->p0,   &p->p_far, &p->p_far_now, &p->x,
-                      &p->y, &p->g[0], &p->g[1],  &p->g[2]};
+    size_t room = 2 * (size_t)p->most + 512; /* a tiny tensor may have more scales than elements */
+    float **part[] = {&p->p, &p->p0,   &p->p_free_cpu, &p->p_free_kernel, &p->x,
+                      &p->y, &p->g[0], &p->g[1],       &p->g[2]};
     enum { PARTS = sizeof part / sizeof *part };
     float *all = malloc(PARTS * sizeof(float) * room);
     p->codes = malloc(4 * room); /* residuals have two bytes */
@@ -283,8 +289,8 @@ static qm_status memory(struct plan *p)
     return QM_OK;
 }
 
-static qm_status watch_open(const struct qm_recipe *r, const struct qm_shape *shape,
-                            uint32_t tensor, void **plan)
+static qm_status peer_open(const struct qm_recipe *r, const struct qm_shape *shape, uint32_t tensor,
+                           void **plan)
 {
     struct plan *p = calloc(1, sizeof *p);
     if (!p)
@@ -292,60 +298,60 @@ static qm_status watch_open(const struct qm_recipe *r, const struct qm_shape *sh
     p->r = *r;
     p->shape = *shape;
     p->n = qm_shape_numel(shape);
-    p->watched = next_is_watched;
-    next_is_watched = 0;
-    qm_kernel_file_use(kernel_now);
-    qm_status st = qm_backend_file.open(r, shape, tensor, &p->now);
-    if (st == QM_OK && p->watched)
-        st = qm_backend_file.open(r, shape, tensor, &p->far_now);
-    if (st == QM_OK && p->watched)
-        st = qm_backend_cpu.open(r, shape, tensor, &p->near);
-    if (st == QM_OK && p->watched)
-        st = qm_backend_cpu.open(r, shape, tensor, &p->far);
+    p->is_judged = current.next_is_judged;
+    current.next_is_judged = 0;
+    qm_kernel_file_use(current.kernel);
+    qm_status st = qm_backend_file.open(r, shape, tensor, &p->kernel);
+    if (st == QM_OK && p->is_judged)
+        st = qm_backend_file.open(r, shape, tensor, &p->free_kernel);
+    if (st == QM_OK && p->is_judged)
+        st = qm_backend_cpu.open(r, shape, tensor, &p->cpu);
+    if (st == QM_OK && p->is_judged)
+        st = qm_backend_cpu.open(r, shape, tensor, &p->free_cpu);
     if (st == QM_OK)
         st = memory(p);
     if (st == QM_OK)
         *plan = p;
     else
-        watch_close(p);
+        peer_close(p);
     return st;
 }
 
-static qm_status watch_decode(void *plan, int slot, float *out)
+static qm_status peer_decode(void *plan, int slot, float *out)
 {
-    return qm_backend_file.decode(((struct plan *)plan)->now, slot, out);
+    return qm_backend_file.decode(((struct plan *)plan)->kernel, slot, out);
 }
 
-static qm_status watch_save(void *plan, int slot, uint8_t *codes, float *scales)
+static qm_status peer_save(void *plan, int slot, uint8_t *codes, float *scales)
 {
-    return qm_backend_file.save(((struct plan *)plan)->now, slot, codes, scales);
+    return qm_backend_file.save(((struct plan *)plan)->kernel, slot, codes, scales);
 }
 
-static qm_status watch_load(void *plan, int slot, const uint8_t *codes, const float *scales)
+static qm_status peer_load(void *plan, int slot, const uint8_t *codes, const float *scales)
 {
     struct plan *p = plan;
-    QM_TRY(qm_backend_file.load(p->now, slot, codes, scales));
-    if (!p->watched)
+    QM_TRY(qm_backend_file.load(p->kernel, slot, codes, scales));
+    if (!p->is_judged)
         return QM_OK;
-    QM_TRY(qm_backend_file.load(p->far_now, slot, codes, scales));
-    return qm_backend_cpu.load(p->far, slot, codes, scales);
+    QM_TRY(qm_backend_file.load(p->free_kernel, slot, codes, scales));
+    return qm_backend_cpu.load(p->free_cpu, slot, codes, scales);
 }
 
-static int64_t watch_bytes(const void *plan)
+static int64_t peer_bytes(const void *plan)
 {
-    return qm_backend_file.bytes(((const struct plan *)plan)->now);
+    return qm_backend_file.bytes(((const struct plan *)plan)->kernel);
 }
 
-static qm_status watch_probe(void) { return QM_OK; }
+static qm_status peer_probe(void) { return QM_OK; }
 
-const struct qm_backend qm_backend_watch = {
-    .name = "watch",
-    .probe = watch_probe,
-    .open = watch_open,
-    .step = watch_step,
-    .decode = watch_decode,
-    .save = watch_save,
-    .load = watch_load,
-    .bytes = watch_bytes,
-    .close = watch_close,
+const struct qm_backend qm_backend_peer_rules = {
+    .name = "peer_rules",
+    .probe = peer_probe,
+    .open = peer_open,
+    .step = peer_step,
+    .decode = peer_decode,
+    .save = peer_save,
+    .load = peer_load,
+    .bytes = peer_bytes,
+    .close = peer_close,
 };

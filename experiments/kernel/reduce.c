@@ -1,4 +1,4 @@
-/* reduce.c - finds a failing case, shrinks it, writes the program. */
+/* reduce.c - Finds a failing case, shrinks it, writes its reproducer. */
 #include "experiments/kernel/reduce.h"
 
 #include <errno.h>
@@ -21,25 +21,25 @@ static void on_signal(int sig)
     stop = 1;
 }
 
-/* ---- who is judged --------------------------------------------------------------------------- */
+/* ---- the subject ----------------------------------------------------------------------------- */
 
-/* In a child, which has loaded the kernel. */
-static void ask_name(struct qm_forked_trial *lab, const void *arg)
+/* Asks the kernel for its variant's name, in a child, which loads the kernel. */
+static void ask_name(struct qm_forked_trial *forked, const void *arg)
 {
     const char *as = NULL;
     struct qm_kernel_file *k = NULL;
     (void)arg;
-    if (qm_kernel_file_open(lab->object, &k) == QM_OK)
+    if (qm_kernel_file_open(forked->object, &k) == QM_OK)
         as = qm_kernel_file_as(k);
-    lab->out->how = as ? QM_CASE_passed : QM_CASE_unfit;
-    snprintf(lab->out->text, sizeof lab->out->text, "%s", as ? as : "");
+    forked->out->how = as ? QM_CASE_passed : QM_CASE_unfit;
+    snprintf(forked->out->text, sizeof forked->out->text, "%s", as ? as : "");
 }
 
-static qm_status begin(struct qm_reduction *r, struct qm_forked_trial *lab)
+static qm_status begin(struct qm_reduction *r, struct qm_forked_trial *forked)
 {
     static struct qm_tally t;
     if (r->file) {
-        const struct qm_attempt *o = qm_forked_trial_run(lab, ask_name, NULL, 10.0);
+        const struct qm_attempt *o = qm_forked_trial_run(forked, ask_name, NULL, 10.0);
         if (o->how == QM_CASE_refused)
             return qm_fail(QM_BAD_ARG, "%s", o->text);
         if (qm_case_result_is_bad(o->how))
@@ -48,17 +48,17 @@ static qm_status begin(struct qm_reduction *r, struct qm_forked_trial *lab)
             return qm_fail(QM_BAD_ARG, "the kernel does not say which variant it is; give --as");
         QM_TRY(qm_recipe_parse(r->as ? r->as : o->text, &r->recipe));
     }
-    lab->subject->recipe = r->recipe;
-    lab->subject->backend = &qm_backend_cpu; /* the kernel's plans decode by the same table */
-    QM_TRY(qm_judge_begin(lab->subject, &t));
-    if (lab->object)
-        lab->subject->backend = &qm_backend_file;
+    forked->subject->recipe = r->recipe;
+    forked->subject->backend = &qm_backend_cpu; /* plans of kernel files decode by the same table */
+    QM_TRY(qm_judge_begin(forked->subject, &t));
+    if (forked->object)
+        forked->subject->backend = &qm_backend_file;
     return QM_OK;
 }
 
 /* ---- cases ----------------------------------------------------------------------------------- */
 
-/* Case i of the list, or of the given shape; 0: there is none. */
+/* Case i of the list, or class i for the given shape; 0: there are no more. */
 static int case_at(const struct qm_reduction *r, const struct qm_shape *shape, int i,
                    struct qm_case *out)
 {
@@ -73,13 +73,13 @@ static int case_at(const struct qm_reduction *r, const struct qm_shape *shape, i
     return 1;
 }
 
-static qm_status first_failing(struct qm_reduction *r, struct qm_forked_trial *lab)
+static qm_status first_failing(struct qm_reduction *r, struct qm_forked_trial *forked)
 {
     struct qm_shape shape = {0};
     qm_status st;
     if (r->one_case) {
         QM_TRY(qm_case_parse(r->one_case, &r->c));
-        return qm_shrink(lab, &r->c, r->seed, r->steps, r->seconds, &r->shrunk);
+        return qm_shrink(forked, &r->c, r->seed, r->steps, r->seconds, &r->shrunk);
     }
     if (r->shape)
         QM_TRY(qm_shape_parse(r->shape, &shape));
@@ -89,7 +89,7 @@ static qm_status first_failing(struct qm_reduction *r, struct qm_forked_trial *l
     for (int i = 0; case_at(r, &shape, i, &r->c); i++) {
         if (stop)
             return qm_fail(QM_INTERRUPTED, "interrupted");
-        st = qm_shrink(lab, &r->c, r->seed, r->steps, r->seconds, &r->shrunk);
+        st = qm_shrink(forked, &r->c, r->seed, r->steps, r->seconds, &r->shrunk);
         if (st != QM_NO_MATCH && st != QM_SKIPPED)
             return st;
     }
@@ -98,7 +98,8 @@ static qm_status first_failing(struct qm_reduction *r, struct qm_forked_trial *l
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-/* What runs a CUDA source on the CPU is kept beside the program, which loads it: FILE-repro.so. */
+/* Copies the shared object that emulates a CUDA source to FILE-repro.so, which the reproducer
+ * loads; path: its absolute path. */
 static qm_status keep_object(const struct qm_reduction *r, const char *from, char *path)
 {
     char chunk[8192], near[PATH_MAX];
@@ -123,7 +124,7 @@ static qm_status keep_object(const struct qm_reduction *r, const char *from, cha
     return st;
 }
 
-static qm_status write_program(struct qm_reduction *r, struct qm_forked_trial *lab,
+static qm_status write_program(struct qm_reduction *r, struct qm_forked_trial *forked,
                                const char *folder)
 {
     char name[QM_CASE_TEXT], origin[QM_CASE_TEXT + 48], object[PATH_MAX] = "";
@@ -131,13 +132,13 @@ static qm_status write_program(struct qm_reduction *r, struct qm_forked_trial *l
     snprintf(origin, sizeof origin, "case %s, seed %llu", qm_case_print(&r->c, name),
              (unsigned long long)r->seed);
     if (qm_kernel_is_cuda(r->file))
-        QM_TRY(keep_object(r, lab->object, object));
+        QM_TRY(keep_object(r, forked->object, object));
     struct qm_repro repro = {.source = end && strcmp(end, ".c") == 0 ? r->file : NULL,
                              .object = *object ? object : NULL,
                              .origin = origin,
                              .path = r->out,
                              .folder = folder};
-    qm_status st = qm_repro_write(lab, &r->shrunk, &repro, &r->is_verified);
+    qm_status st = qm_repro_write(forked, &r->shrunk, &repro, &r->is_verified);
     if (st == QM_SKIPPED) {
         snprintf(r->why, sizeof r->why, "%s", qm_message());
         return QM_OK;
@@ -149,21 +150,21 @@ static qm_status write_program(struct qm_reduction *r, struct qm_forked_trial *l
 static qm_status reduce(struct qm_reduction *r, const struct qm_kernel_files *files)
 {
     static struct qm_subject subject;
-    struct qm_forked_trial lab = {.subject = &subject,
-                                  .object = r->file ? files->object : NULL,
-                                  .mebibytes = r->mebibytes,
-                                  .stop = &stop};
+    struct qm_forked_trial forked = {.subject = &subject,
+                                     .object = r->file ? files->object : NULL,
+                                     .mebibytes = r->mebibytes,
+                                     .stop = &stop};
     memset(&subject, 0, sizeof subject);
-    qm_status st = qm_forked_trial_open(&lab);
+    qm_status st = qm_forked_trial_open(&forked);
     if (st == QM_OK)
-        st = begin(r, &lab);
+        st = begin(r, &forked);
     if (st == QM_OK)
-        st = first_failing(r, &lab);
+        st = first_failing(r, &forked);
     if (st == QM_OK && stop)
         st = qm_fail(QM_INTERRUPTED, "interrupted");
     if (st == QM_OK && r->file && r->out)
-        st = write_program(r, &lab, files->folder);
-    qm_forked_trial_close(&lab);
+        st = write_program(r, &forked, files->folder);
+    qm_forked_trial_close(&forked);
     return st;
 }
 

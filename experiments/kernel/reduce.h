@@ -1,4 +1,4 @@
-/* reduce.h - qualm shrink from a kernel's file, or a registered variant, to what is written. */
+/* reduce.h - qualm shrink, from a kernel's file or a registered variant to the reproducer. */
 #ifndef QM_EXPERIMENTS_KERNEL_REDUCE_H
 #define QM_EXPERIMENTS_KERNEL_REDUCE_H
 
@@ -6,10 +6,10 @@
 
 struct qm_reduction {
     /* Given. */
-    const char *file, *as; /* the kernel, what it claims to be; NULL, variant: a registered one */
-    const char *out;       /* NULL: no program is written */
-    const char *one_case;  /* NULL: the first of the list that fails */
-    const char *shape;     /* "1000003": in place of the list's shapes; or NULL */
+    const char *file, *as; /* the kernel and its recipe; file NULL: a registered variant */
+    const char *out;       /* the reproducer's path; NULL: none is written */
+    const char *one_case;  /* NULL: the first case of the list that fails */
+    const char *shape;     /* "1000003" replaces the shapes of the list; or NULL */
     uint64_t seed;
     int steps;
     double seconds, mebibytes;
@@ -18,17 +18,17 @@ struct qm_reduction {
     struct qm_case c;
     struct qm_shrunk shrunk;
     int is_written, is_verified;
-    char why[400]; /* why no program is written, or "" */
+    char why[400]; /* why no reproducer is written, or "" */
 };
 
-/* QM_NO_MATCH: nothing fails.  The caller frees with qm_reduction_free even on failure. */
+/* QM_NO_MATCH: no case fails.  The caller calls qm_reduction_free even on failure. */
 qm_status qm_reduce(struct qm_reduction *r);
 void qm_reduction_free(struct qm_reduction *r);
 
-/* "dir/mine.c" -> "mine-repro.c", a file of the current folder. */
+/* Writes the reproducer's default name: "dir/mine.c" gives "mine-repro.c" in the current folder. */
 void qm_reduction_name(const char *file, char *text, size_t size);
 
-/* To stdout, as text or as JSON. */
+/* Prints the report to stdout, as text or JSON. */
 void qm_reduction_report(const struct qm_reduction *r);
 
 #endif

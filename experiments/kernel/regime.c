@@ -1,4 +1,4 @@
-/* regime.c - which cases a kernel check takes, and those it draws. */
+/* regime.c - Selects the cases of a kernel check, and draws random ones. */
 #include "experiments/kernel/regime.h"
 
 #include <string.h>
@@ -58,19 +58,19 @@ struct qm_case qm_regimes_draw(const struct qm_regimes *r, uint64_t seed, int64_
 {
     static const int64_t steps[] = {1, 1, 2, 10, 1000, 1000000};
     struct qm_case c = {.forced = draw(seed, i, 0, 4) != 0};
-    int64_t left = 1 + draw(seed, i, 1, 1 << draw(seed, i, 2, 15));
+    int64_t remaining = 1 + draw(seed, i, 1, 1 << draw(seed, i, 2, 15));
     c.shape.rank = 1 + (int)draw(seed, i, 3, 3);
     for (int a = 0; a < c.shape.rank; a++) {
-        int64_t most = a + 1 == c.shape.rank ? left : 1 + draw(seed, i, 4 + a, left);
+        int64_t most = a + 1 == c.shape.rank ? remaining : 1 + draw(seed, i, 4 + a, remaining);
         c.shape.dim[a] = most;
-        left /= most;
+        remaining /= most;
     }
     c.t = steps[draw(seed, i, 10, 6)];
     for (int k = 12;; k += 2) {
         c.kind = (enum qm_class)draw(seed, i, k, QM_CLASS_COUNT);
         c.setting = (enum qm_setting)draw(seed, i, k + 1, QM_SETTING_COUNT);
         if (c.kind == QM_CLASS_exact && r->any_setting)
-            c.setting = QM_SETTING_exact; /* what it needs */
+            c.setting = QM_SETTING_exact; /* class exact needs setting exact */
         if (qm_regimes_take(r, &c) || k > 4000)
             return c;
     }

@@ -1,4 +1,4 @@
-/* report.c - what a kernel check found, for people and as JSON. */
+/* report.c - Prints the result of a kernel check as text or JSON. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,7 @@ void qm_kernel_again(const struct qm_kernel_run *r, const struct qm_kernel_case 
     snprintf(text, size, "qualm check --kernel %s%s%s", r->o->file, as, one);
 }
 
-/* ---- speed and errors of two kernels ------------------------------------------------------- */
+/* ---- speed and errors of two kernels --------------------------------------------------------- */
 
 static int by_value(const void *a, const void *b)
 {
@@ -52,18 +52,18 @@ static struct times times_of(const json_t *list)
     return t;
 }
 
-/* Relative RMSE over the steps. */
+/* Relative RMSE over the steps; NaN where there are none. */
 static double rms(double sum, int64_t steps)
 {
     return steps > 0 ? sqrt(sum / (double)steps) : (double)NAN;
 }
 
-static json_t *versus_json(const struct qm_kernel_run *r)
+static json_t *compared_json(const struct qm_kernel_run *r)
 {
     json_t *tensors = json_array(), *out = json_object();
     int slots = r->subject.recipe.rule ? r->subject.recipe.rule->n_slots : -1;
     for (int i = 0; i <= slots; i++) {
-        const struct qm_kernel_compare_count *c = &r->versus[i < slots ? i : QM_MAX_SLOTS];
+        const struct qm_kernel_compare_count *c = &r->compared[i < slots ? i : QM_MAX_SLOTS];
         double now = rms(c->error_new, c->steps), old = rms(c->error_old, c->steps);
         json_array_append_new(
             tensors, json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "tensor",
@@ -96,7 +96,7 @@ static json_t *versus_json(const struct qm_kernel_run *r)
     return out;
 }
 
-/* ---- JSON ---------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static json_t *failure(const struct qm_kernel_run *r, const struct qm_kernel_case *c)
 {
@@ -107,7 +107,8 @@ static json_t *failure(const struct qm_kernel_run *r, const struct qm_kernel_cas
                      again);
 }
 
-/* Findings that are of no one case: the codebook, the rate of stochastic rounding. */
+/* Adds the findings that belong to no single case: the codebook, the rates of stochastic
+ * rounding. */
 static void add_general(const struct qm_kernel_run *r, json_t *list)
 {
     for (int i = 0; i < r->tally.n_findings; i++) {
@@ -152,11 +153,11 @@ static json_t *to_json(const struct qm_kernel_run *r)
     json_object_set_new(out, "rmse", qm_rmse_json(t->rmse, r->subject.recipe.rule));
     json_object_set_new(out, "failures", failures);
     if (r->o->against)
-        json_object_set_new(out, "against", versus_json(r));
+        json_object_set_new(out, "against", compared_json(r));
     return out;
 }
 
-/* ---- text ---------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 static const char *text_of(const json_t *from, const char *key)
 {
@@ -178,7 +179,7 @@ static void put_number(struct qm_table *t, const json_t *from, const char *key)
         qm_table_cell(t, "-");
 }
 
-/* One row: how many cases ended how, and the numbers in them by their verdicts. */
+/* Prints one row: cases by their results, and numbers by their verdicts. */
 static void print_row(const json_t *all)
 {
     const char *heads[10 + QM_CASE_RESULT_COUNT + QM_VERDICT_COUNT] = {"as"};
@@ -220,7 +221,7 @@ static void print_row(const json_t *all)
     qm_table_close(t);
 }
 
-static void print_versus(const json_t *v)
+static void print_compared(const json_t *v)
 {
     static const char *const heads[] = {
         "tensor",   "elements", "codes changed", "scales changed", "values changed",
@@ -299,7 +300,7 @@ void qm_kernel_report(const struct qm_kernel_run *r)
     if (r->interrupted)
         printf("interrupted\n");
     if (r->o->against)
-        print_versus(json_object_get(all, "against"));
+        print_compared(json_object_get(all, "against"));
     printf("seed %llu%s\n", (unsigned long long)r->seed,
            r->o->forever ? ", raised by one with each case" : "");
     json_decref(all);

@@ -1,4 +1,4 @@
-/* repro.c - writes the stand-alone program, and tries it. */
+/* repro.c - Writes the reproducer, compiles it and runs it. */
 #include "experiments/kernel/repro.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 struct writing {
     const struct qm_shrunk *s;
     const struct qm_repro *r;
-    const char *object, *draft; /* draft: the file to write */
+    const char *object, *draft; /* the kernel's shared object; the file to write */
     int is_quiet;
 };
 
@@ -25,13 +25,13 @@ struct writer {
     const struct qm_shrunk *s;
     FILE *f;
     void *plan;
-    int is_direct; /* one call of one side: the arrays themselves are what it gets */
+    int is_direct; /* 1: one call of one plan; the step receives the arrays themselves */
     int column;
 };
 
 /* ---- arrays ---------------------------------------------------------------------------------- */
 
-/* What the plan hands to the kernel in call k. */
+/* The arguments that the plan hands to the kernel in call k. */
 static qm_status args_of(const struct writer *w, int k, const struct qm_kernel_args **out)
 {
     const struct qm_trial *t = w->t;
@@ -45,15 +45,15 @@ static qm_status args_of(const struct writer *w, int k, const struct qm_kernel_a
     return qm_plan_file_args(w->plan, &p, &g, *c.t, t->seed, out);
 }
 
-/* One buffer of a step: its C type, its place in the arguments. */
+/* One buffer of a step. */
 struct buffer {
-    const char *name; /* the array's */
-    char type;        /* f: float; 1, 2, 4: unsigned integers of so many bytes */
+    const char *name; /* the member of the arguments */
+    char type;        /* f: float; 1, 2, 4: unsigned integer of 1, 2, 4 bytes */
     int64_t n;
     int is_const;
 };
 
-/* slot -1: the parameter's. */
+/* The buffers of the parameter (slot -1), then those of a slot. */
 enum { PARAM, GRADIENT, RESIDUAL, PARAM_DRAWS, CODES, SCALES, VALUES, DRAWS, BUFFERS };
 
 static const void *find(const struct qm_kernel_args *a, int which, int slot, struct buffer *out)
@@ -73,7 +73,7 @@ static const void *find(const struct qm_kernel_args *a, int which, int slot, str
     }
 }
 
-/* In main, where the step may write to it. */
+/* Writes an array of main that the step receives itself. */
 static void put_direct(const struct writer *w, const char *name, const struct buffer *b,
                        const void *data)
 {
@@ -133,7 +133,7 @@ static void put_arrays(const struct writer *w, const struct qm_kernel_args *a)
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
-/* One more member of an initializer, on the next line where this one is full. */
+/* Writes one more member of an initializer, on a new line where the current one is full. */
 static void put_item(struct writer *w, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -218,7 +218,7 @@ static void put_slot(struct writer *w, const struct qm_kernel_args *a, int i)
     fputc('}', w->f);
 }
 
-/* Everything behind .abi. */
+/* Writes the members of the arguments after .abi. */
 static void put_args(struct writer *w, const struct qm_kernel_args *a)
 {
     put_item(w, ".recipe = \"%s\"", a->recipe);
@@ -254,7 +254,7 @@ static void put_step(struct writer *w, const struct qm_kernel_args *a)
     fputs("};\n    qm_kernel_step(out);\n}\n", w->f);
 }
 
-/* Arrays, arguments and the call in main. */
+/* Writes a main with the arrays, the arguments and the only call. */
 static qm_status put_once(struct writer *w)
 {
     const struct qm_kernel_args *a;
@@ -272,14 +272,14 @@ static qm_status put_once(struct writer *w)
 
 static void put_calls(const struct writer *w, const char *indent)
 {
-    if (w->t->n_calls == 1 && w->t->n_sides == 1) {
+    if (w->t->n_calls == 1 && w->t->n_plans == 1) {
         fprintf(w->f, "%srepro_step(0, a);\n", indent);
         return;
     }
     fprintf(w->f,
             "%sfor (int call = 0; call < %d; call++)\n%s    for (int side = 0; side < %d; side++)\n"
             "%s        repro_step(call, &a[side]);\n",
-            indent, w->t->n_calls, indent, w->t->n_sides, indent);
+            indent, w->t->n_calls, indent, w->t->n_plans, indent);
 }
 
 static void put_code_check(const struct writer *w, const struct qm_kernel_args *a)
@@ -308,7 +308,8 @@ static void put_code_check(const struct writer *w, const struct qm_kernel_args *
             f->slot);
 }
 
-/* Bounds as float32 numbers: the least not below, the largest not above. */
+/* A bound as a float32 number: up 0: the least one not below x, up 1: the largest one not above
+ * x. */
 static float inward(double x, int up)
 {
     float y = (float)x;
@@ -400,7 +401,7 @@ static qm_status put_all(struct writer *w, const struct writing *x)
                         : qm_repro_object(w->f, x->object));
     fputs("\n/* ---- what the step gets, and what it must leave ---- */\n", w->f);
     w->is_direct = qm_repro_memory(&w->s->attempt) == QM_REPRO_PLAIN && w->t->n_calls == 1 &&
-                   w->t->n_sides == 1;
+                   w->t->n_plans == 1;
     qm_repro_includes(w->f, &w->s->attempt, w->is_direct);
     if (w->is_direct) {
         QM_TRY(put_once(w));
@@ -416,8 +417,8 @@ static qm_status put_all(struct writer *w, const struct writing *x)
     return QM_OK;
 }
 
-/* In a child: the kernel is loaded there, as plans want it, and never run. */
-static void write_draft(struct qm_forked_trial *lab, const void *arg)
+/* Writes the draft in a child, because a plan needs the kernel loaded; the kernel does not run. */
+static void write_draft(struct qm_forked_trial *forked, const void *arg)
 {
     const struct writing *x = arg;
     struct writer w = {.t = &x->s->trial, .s = x->s, .f = fopen(x->draft, "w")};
@@ -427,11 +428,11 @@ static void write_draft(struct qm_forked_trial *lab, const void *arg)
         st = put_all(&w, x);
     if (w.f && fclose(w.f) != 0 && st == QM_OK)
         st = qm_fail(QM_BAD_FILE, "%s: %s", x->draft, strerror(errno));
-    lab->out->how = st == QM_OK ? QM_CASE_passed : QM_CASE_refused;
-    snprintf(lab->out->text, sizeof lab->out->text, "%s", st == QM_OK ? "" : qm_message());
+    forked->out->how = st == QM_OK ? QM_CASE_passed : QM_CASE_refused;
+    snprintf(forked->out->text, sizeof forked->out->text, "%s", st == QM_OK ? "" : qm_message());
 }
 
-/* Exit code 1 of the compiled draft, and not a word from the compiler. */
+/* 1: the draft compiles without a warning and exits with 1. */
 static int is_verified(const struct qm_repro *r)
 {
     const char *cc = getenv("CC"), *more = getenv("CFLAGS");
@@ -441,7 +442,7 @@ static int is_verified(const struct qm_repro *r)
         "{ cd '%s' && %s -O2 -ffp-contract=off %s -Wall -Wextra -Werror repro.c -lm%s -o repro "
         "&& timeout 10 ./repro; } >/dev/null 2>&1; [ $? = 1 ] && [ -x '%s/repro' ]",
         r->folder, cc && *cc ? cc : "cc", more ? more : "", r->source ? "" : " -ldl", r->folder);
-    return system(command) == 0; /* NOLINT: what $CC and $CFLAGS say is run, as make runs it */
+    return system(command) == 0; /* NOLINT: runs $CC with $CFLAGS, as make does */
 }
 
 static qm_status publish(const char *draft, const char *path)
@@ -464,7 +465,9 @@ static qm_status publish(const char *draft, const char *path)
     return st;
 }
 
-static int can_be_told(const struct qm_shrunk *s)
+/* 1: a program can check the finding; a stored parameter below float32 and unplaced findings
+ * cannot. */
+static int is_reproducible(const struct qm_shrunk *s)
 {
     const struct qm_finding *f = &s->attempt.finding;
     return s->attempt.how != QM_CASE_failed ||
@@ -472,17 +475,17 @@ static int can_be_told(const struct qm_shrunk *s)
                                           s->trial.recipe.param.format == QM_PARAM_f32));
 }
 
-qm_status qm_repro_write(struct qm_forked_trial *lab, const struct qm_shrunk *s,
+qm_status qm_repro_write(struct qm_forked_trial *forked, const struct qm_shrunk *s,
                          const struct qm_repro *r, int *verified)
 {
     char draft[PATH_MAX];
-    struct writing x = {s, r, r->object ? r->object : lab->object, draft, 0};
-    if (!can_be_told(s))
+    struct writing x = {s, r, r->object ? r->object : forked->object, draft, 0};
+    if (!is_reproducible(s))
         return qm_fail(QM_SKIPPED, "no program is written for this failure");
     snprintf(draft, sizeof draft, "%s/repro.c", r->folder);
     *verified = 0;
     for (; !*verified && x.is_quiet < 2; x.is_quiet++) {
-        const struct qm_attempt *o = qm_forked_trial_run(lab, write_draft, &x, 30.0);
+        const struct qm_attempt *o = qm_forked_trial_run(forked, write_draft, &x, 30.0);
         if (o->how != QM_CASE_passed)
             return qm_fail(QM_INTERNAL, "%s", o->text);
         *verified = is_verified(r);

@@ -1,8 +1,9 @@
-/* repro.h - a shrunk failure as one C file that needs nothing of this project.
+/* repro.h - Writes a reproducer: a shrunk failure as one C file that does not need this project.
  *
- * It holds the interface's structs, the candidate's source (or the path of its shared object), the
- * inputs as hexadecimal floats, and what the oracle's bounds allow for the number in question.  It
- * prints expected and got, and exits 1 while they differ, 0 once they do not. */
+ * The file holds the interface's structs, the kernel's source (or the path of its shared object),
+ * the inputs as hexadecimal floats, and the range that the oracle's bounds allow for the number in
+ * question.  The program prints the expected and the actual result; it exits with 1 while they
+ * differ, else 0. */
 #ifndef QM_EXPERIMENTS_KERNEL_REPRO_H
 #define QM_EXPERIMENTS_KERNEL_REPRO_H
 
@@ -10,15 +11,15 @@
 
 struct qm_repro {
     const char *source; /* the kernel's .c file; NULL: an object is loaded */
-    const char *object; /* which one; NULL: the lab's, which the user gave */
-    const char *origin; /* "case ..., seed 1": where it was found */
-    const char *path;   /* to be written */
-    const char *folder; /* where it may be compiled */
+    const char *object; /* its path; NULL: forked->object, which the user gave */
+    const char *origin; /* "case ..., seed 1": the failing case */
+    const char *path;   /* of the file that is written */
+    const char *folder; /* temporary folder for compiling */
 };
 
-/* Writes it, compiles it with warnings and runs it: *verified 1 where it compiles without any and
- * exits 1.  QM_SKIPPED: this failure cannot be told by such a program. */
-qm_status qm_repro_write(struct qm_forked_trial *lab, const struct qm_shrunk *s,
+/* Writes the program, compiles it with warnings and runs it.  *verified 1: it compiles without a
+ * warning and exits with 1.  QM_SKIPPED: a program cannot check this failure. */
+qm_status qm_repro_write(struct qm_forked_trial *forked, const struct qm_shrunk *s,
                          const struct qm_repro *r, int *verified);
 
 #endif

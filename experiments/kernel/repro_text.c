@@ -1,4 +1,4 @@
-/* repro_text.c - C as text. */
+/* repro_text.c - Writes the input-independent parts of a reproducer, and arrays as C. */
 #include "experiments/kernel/repro_text.h"
 
 #include <ctype.h>
@@ -14,7 +14,7 @@ enum { COLUMNS = 98 };
 
 /* ---- the interface's header ------------------------------------------------------------------ */
 
-/* The whole header in one string, without comments and with its lines of one macro joined. */
+/* kernel_abi.h as one string, without comments, and with the continued lines of macros joined. */
 static char *header(void)
 {
     const char *const *lines = qm_kernel_file_text("kernel_abi.h");
@@ -40,7 +40,7 @@ static char *header(void)
     return text;
 }
 
-/* A directive on a line of its own, without runs of blanks.  Guards are left out. */
+/* Writes a directive on its own line, without runs of blanks.  Include guards are left out. */
 static void put_directive(FILE *f, const char *line)
 {
     if (!strstr(line, "#define") || strstr(line, "_H") == line + strlen(line) - 2) {
@@ -54,7 +54,7 @@ static void put_directive(FILE *f, const char *line)
     fputc('\n', f);
 }
 
-/* Words of everything else, in full lines. */
+/* Writes words in full lines; returns the column. */
 static int put_words(FILE *f, char *line, int column)
 {
     for (char *word, *rest = line; (word = strsep(&rest, " \t"));) {
@@ -102,7 +102,7 @@ static qm_status put_header(FILE *f)
 
 /* ---- the kernel ------------------------------------------------------------------------------ */
 
-/* The file that a line includes, or "". */
+/* The name of the file that a line includes, or "". */
 static void included(const char *line, char *name, size_t size)
 {
     char close = 0;
@@ -133,7 +133,7 @@ static void put_include(FILE *f, const char *source, const char *name, const cha
     free(whole);
 }
 
-/* What compilers find in a candidate is not what this program is about. */
+/* Turns off the warnings of the kernel's own source. */
 static void put_quiet(FILE *f)
 {
     static const char *const words[] = {"pragmas",

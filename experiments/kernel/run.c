@@ -1,4 +1,4 @@
-/* run.c - the cases of a kernel check, one after the other, each survived. */
+/* run.c - Runs the cases of a kernel check one after the other, each in a worker process. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,7 @@ int qm_case_result_is_bad(enum qm_case_result r)
     return r != QM_CASE_passed && r != QM_CASE_refused && r != QM_CASE_unfit;
 }
 
-/* ---- one case ------------------------------------------------------------------------------ */
+/* ---- one case -------------------------------------------------------------------------------- */
 
 static qm_status keep(struct qm_kernel_run *r, const struct qm_kernel_case *c)
 {
@@ -54,12 +54,12 @@ static qm_status keep(struct qm_kernel_run *r, const struct qm_kernel_case *c)
     return QM_OK;
 }
 
-static void add_versus(struct qm_kernel_run *r, const json_t *from)
+static void add_compared(struct qm_kernel_run *r, const json_t *from)
 {
     int slots = r->subject.recipe.rule->n_slots;
     for (int i = 0; i <= slots; i++) {
         const json_t *c = json_array_get(from, (size_t)i);
-        struct qm_kernel_compare_count *to = &r->versus[i < slots ? i : QM_MAX_SLOTS];
+        struct qm_kernel_compare_count *to = &r->compared[i < slots ? i : QM_MAX_SLOTS];
         to->n += json_integer_value(json_array_get(c, 0));
         to->codes += json_integer_value(json_array_get(c, 1));
         to->scales += json_integer_value(json_array_get(c, 2));
@@ -72,7 +72,7 @@ static void add_versus(struct qm_kernel_run *r, const json_t *from)
     }
 }
 
-/* What an answer says of a case. */
+/* Takes the result of case c, and its tally, from the worker's answer. */
 static qm_status take_answer(struct qm_kernel_run *r, const json_t *reply, struct qm_kernel_case *c)
 {
     const json_t *tally = json_object_get(reply, "tally");
@@ -84,7 +84,7 @@ static qm_status take_answer(struct qm_kernel_run *r, const json_t *reply, struc
                        error);
     if (!qm_wire_add(&r->tally, tally))
         return qm_fail(QM_INTERNAL, "the worker's tally cannot be read");
-    add_versus(r, json_object_get(reply, "against"));
+    add_compared(r, json_object_get(reply, "against"));
     const char *text = json_string_value(json_object_get(json_array_get(findings, 0), "text"));
     c->result = text                                                        ? QM_CASE_failed
                 : refused                                                   ? QM_CASE_refused
@@ -104,15 +104,15 @@ static enum qm_case_result result_of(enum qm_end e)
                                 : QM_CASE_garbage;
 }
 
-struct session {
+struct worker {
     struct qm_kernel_run *r;
     json_t *job;
     struct qm_child child;
     int is_up;
 };
 
-/* A worker that is ready, or QM_CHECK_FAILED where loading the kernel ends it. */
-static qm_status session_up(struct session *s)
+/* Starts a worker unless one is ready.  QM_CHECK_FAILED: loading the kernel ends the worker. */
+static qm_status worker_up(struct worker *s)
 {
     char why[400];
     int old;
@@ -131,7 +131,7 @@ static qm_status session_up(struct session *s)
     if (!as)
         st = qm_fail((qm_status)json_integer_value(json_object_get(reply, "status")), "%s",
                      json_string_value(json_object_get(reply, "error")));
-    else if (!*s->r->recipe) { /* the first time */
+    else if (!*s->r->recipe) { /* the first worker */
         snprintf(s->r->recipe, sizeof s->r->recipe, "%s", as);
         st = qm_recipe_parse(as, &s->r->subject.recipe);
         if (st == QM_OK && !qm_wire_add(&s->r->tally, json_object_get(reply, "tally")))
@@ -144,13 +144,14 @@ static qm_status session_up(struct session *s)
     return st;
 }
 
-static int is_far(const char *name) { return strcmp(name, QM_FAR_CASE) == 0; }
+static int is_large_index(const char *name) { return strcmp(name, QM_LARGE_INDEX_CASE) == 0; }
 
-static enum qm_end ask(struct session *s, const struct qm_kernel_case *c, int against,
+static enum qm_end ask(struct worker *s, const struct qm_kernel_case *c, int against,
                        json_t **reply, char *why, size_t size, int *old)
 {
-    json_t *request = json_pack("{s:s, s:s, s:o, s:b}", "do", is_far(c->name) ? "far" : "judge",
-                                "case", c->name, "seed", qm_wire_seed(c->seed), "against", against);
+    json_t *request =
+        json_pack("{s:s, s:s, s:o, s:b}", "do", is_large_index(c->name) ? "large_index" : "judge",
+                  "case", c->name, "seed", qm_wire_seed(c->seed), "against", against);
     enum qm_end how = qm_child_ask(&s->child, request, &s->r->o->limits, reply, why, size, old);
     if (how != QM_END_answered) {
         qm_child_stop(&s->child);
@@ -159,24 +160,24 @@ static enum qm_end ask(struct session *s, const struct qm_kernel_case *c, int ag
     return how;
 }
 
-/* One case, in a fresh worker where the last one is gone.  Where two kernels run and the worker ends,
- * the case is run again without the old one, to see whose fault it is. */
-static qm_status one_case(struct session *s, const char *name, uint64_t seed)
+/* Runs one case, in a fresh worker where the last one has ended.  Where two kernels run and the
+ * worker ends, the case runs again without the old kernel, which tells the two apart. */
+static qm_status one_case(struct worker *s, const char *name, uint64_t seed)
 {
     struct qm_kernel_case c = {.seed = seed};
     char why[400];
-    int old = 0, against = s->r->o->against && !*s->r->old_trouble && !is_far(name);
+    int old = 0, against = s->r->o->against && !*s->r->old_trouble && !is_large_index(name);
     json_t *reply = NULL;
     snprintf(c.name, sizeof c.name, "%s", name);
-    QM_TRY(session_up(s));
+    QM_TRY(worker_up(s));
     double from = qm_seconds();
     enum qm_end how = ask(s, &c, against, &reply, why, sizeof why, &old);
     if (against && how != QM_END_answered && how != QM_END_stopped) {
         char first[400];
         snprintf(first, sizeof first, "%.90s: %.300s", c.name, why);
-        QM_TRY(session_up(s));
+        QM_TRY(worker_up(s));
         how = ask(s, &c, 0, &reply, why, sizeof why, &old);
-        if (how == QM_END_answered) /* from here on the new one runs alone */
+        if (how == QM_END_answered) /* the new kernel runs alone from now on */
             snprintf(s->r->old_trouble, sizeof s->r->old_trouble, "%s", first);
     }
     c.seconds = qm_seconds() - from;
@@ -186,8 +187,8 @@ static qm_status one_case(struct session *s, const char *name, uint64_t seed)
         qm_status st = take_answer(s->r, reply, &c);
         json_decref(reply);
         QM_TRY(st);
-    } else if (is_far(name) && how == QM_END_hung) {
-        c.result = QM_CASE_unfit; /* threads that walk over all elements */
+    } else if (is_large_index(name) && how == QM_END_hung) {
+        c.result = QM_CASE_unfit; /* its threads loop over all 2^31 elements */
     } else {
         c.result = result_of(how);
         c.text = strdup(why);
@@ -196,7 +197,7 @@ static qm_status one_case(struct session *s, const char *name, uint64_t seed)
     return keep(s->r, &c);
 }
 
-/* ---- all ----------------------------------------------------------------------------------- */
+/* ---- all ------------------------------------------------------------------------------------- */
 
 static int is_over(const struct qm_kernel_run *r, double from)
 {
@@ -211,7 +212,7 @@ static int64_t bad_cases(const struct qm_kernel_run *r)
     return sum;
 }
 
-/* Said at once: the table comes at the end, which a run without end does not have. */
+/* Prints the first failure at once, because --forever has no table at its end. */
 static void note_first(const struct qm_kernel_run *r, double seconds)
 {
     const struct qm_kernel_case *c = &r->cases[r->n_cases - 1];
@@ -219,7 +220,7 @@ static void note_first(const struct qm_kernel_run *r, double seconds)
             qm_case_result_name(c->result), c->text ? c->text : "");
 }
 
-static qm_status all_cases(struct session *s, const struct qm_regimes *regimes)
+static qm_status all_cases(struct worker *s, const struct qm_regimes *regimes)
 {
     struct qm_kernel_run *r = s->r;
     struct qm_progress progress;
@@ -228,8 +229,8 @@ static qm_status all_cases(struct session *s, const struct qm_regimes *regimes)
     double from = qm_seconds();
     int total = 0;
     qm_status st = QM_OK;
-    if (r->o->one_case && is_far(r->o->one_case))
-        return one_case(s, QM_FAR_CASE, r->seed);
+    if (r->o->one_case && is_large_index(r->o->one_case))
+        return one_case(s, QM_LARGE_INDEX_CASE, r->seed);
     if (r->o->one_case) {
         QM_TRY(qm_case_parse(r->o->one_case, &c));
         return one_case(s, qm_case_print(&c, name), r->seed);
@@ -259,7 +260,7 @@ static qm_status all_cases(struct session *s, const struct qm_regimes *regimes)
     }
     if (st == QM_OK && qm_kernel_is_cuda(r->o->file) && !r->o->on_gpu && r->o->n_regimes == 0 &&
         !r->o->forever && !is_over(r, from))
-        st = one_case(s, QM_FAR_CASE, r->seed);
+        st = one_case(s, QM_LARGE_INDEX_CASE, r->seed);
     qm_progress_end(&progress);
     if (st == QM_INTERRUPTED) {
         r->interrupted = 1;
@@ -268,14 +269,14 @@ static qm_status all_cases(struct session *s, const struct qm_regimes *regimes)
     return st;
 }
 
-/* Best effort: a kernel that fails cases may still be timed. */
-static void time_both(struct session *s)
+/* Times both kernels, where possible; a kernel that fails cases is timed too. */
+static void time_both(struct worker *s)
 {
     char why[400];
     int old;
     json_t *reply = NULL, *request;
     struct qm_child_limits limits = s->r->o->limits;
-    if (!s->r->o->against || s->r->hangs || stop || session_up(s) != QM_OK)
+    if (!s->r->o->against || s->r->hangs || stop || worker_up(s) != QM_OK)
         return;
     limits.seconds += 4.0;
     request = json_pack("{s:s, s:I, s:f}", "do", "speed", "n", (json_int_t)SPEED_N, "limit", 2.0);
@@ -290,12 +291,12 @@ static void time_both(struct session *s)
 static qm_status run_with(struct qm_kernel_run *r, const struct qm_kernel_files *f)
 {
     struct qm_regimes regimes;
-    struct session s = {.r = r};
+    struct worker s = {.r = r};
     QM_TRY(qm_regimes_of(r->o, &regimes));
     s.job = json_pack("{s:s, s:s?, s:s?}", "object", f->object, "as", r->o->as, "against",
                       r->o->against ? f->old_object : NULL);
-    qm_status st = session_up(&s);
-    if (st == QM_CHECK_FAILED) { /* loading it crashes: nothing more can be said */
+    qm_status st = worker_up(&s);
+    if (st == QM_CHECK_FAILED) { /* loading the kernel crashes: no case can run */
         struct qm_kernel_case c = {.result = QM_CASE_crashed, .text = strdup(qm_message())};
         snprintf(c.name, sizeof c.name, "load");
         st = keep(r, &c);

@@ -1,4 +1,4 @@
-/* shrink.c - the failing step's inputs, and everything that is tried on them in turn. */
+/* shrink.c - Records a failing step's inputs and tries the reductions on them in order. */
 #include "experiments/kernel/shrink.h"
 
 #include <stdlib.h>
@@ -8,17 +8,19 @@
 #include "experiments/cli/cli.h"
 #include "experiments/kernel/shrink_parts.h"
 
-enum { KEPT_MOST = 1 << 22 }; /* elements of all steps that are recorded at once */
+enum { KEPT_MOST = 1 << 22 }; /* most elements of all steps that are recorded together */
 
-/* ---- the same failure ------------------------------------------------------------------------ */
+/* ---- equal failures -------------------------------------------------------------------------- */
 
-static int group(const struct qm_finding *f)
+/* Failures of one kind: a number out of bounds, a number that must not be finite, a place of
+ * damage. */
+static int kind_of(const struct qm_finding *f)
 {
     return f->severity == QM_BAD_MACHINERY ? 2 + (int)f->place : f->severity == QM_BAD_SPECIAL;
 }
 
-/* What kind of finding of backend emu's a text is. */
-static int layer_kind(const char *text)
+/* The kind of the emulator's finding, by its text. */
+static int emulator_kind(const char *text)
 {
     static const char *const words[] = {"data race",      "out of bounds", "has written",
                                         "another stream", "misaligned",    "overflow",
@@ -29,24 +31,24 @@ static int layer_kind(const char *text)
     return k;
 }
 
-static int same(const struct qm_attempt *a, const struct qm_attempt *b)
+static int is_equal_failure(const struct qm_attempt *a, const struct qm_attempt *b)
 {
     if (a->how == QM_CASE_failed && a->finding.place == QM_PLACE_LAYER &&
-        layer_kind(a->text) != layer_kind(b->text))
+        emulator_kind(a->text) != emulator_kind(b->text))
         return 0;
     return a->how == b->how && a->signal == b->signal &&
            (a->how != QM_CASE_failed ||
-            (a->finding.slot == b->finding.slot && group(&a->finding) == group(&b->finding)));
+            (a->finding.slot == b->finding.slot && kind_of(&a->finding) == kind_of(&b->finding)));
 }
 
 int qm_shrink_is_over(struct shrink *s)
 {
-    int over = qm_seconds() >= s->until || (s->lab->stop && *s->lab->stop);
-    s->s->is_cut |= over;
+    int over = qm_seconds() >= s->until || (s->forked->stop && *s->forked->stop);
+    s->out->is_cut |= over;
     return over;
 }
 
-/* One attempt: elements take a share of the time, a hang is soon called one. */
+/* Seconds of one attempt: a share per element, and little where the first failure is a hang. */
 static double limit(const struct shrink *s, const struct qm_trial *t)
 {
     double per = 2e-5 * (double)t->n * t->n_calls;
@@ -58,10 +60,10 @@ int qm_shrink_fails(struct shrink *s, const struct qm_trial *t)
     int slot = s->first.how == QM_CASE_failed ? s->first.finding.slot : QM_SLOT_NONE;
     if (qm_shrink_is_over(s))
         return 0;
-    const struct qm_attempt *o = qm_forked_trial_judge(s->lab, t, slot, limit(s, t));
-    if (!same(o, &s->first))
+    const struct qm_attempt *o = qm_forked_trial_judge(s->forked, t, slot, limit(s, t));
+    if (!is_equal_failure(o, &s->first))
         return 0;
-    s->s->attempt = *o;
+    s->out->attempt = *o;
     return 1;
 }
 
@@ -69,8 +71,8 @@ int qm_shrink_take(struct shrink *s, struct qm_trial *candidate)
 {
     int is_smaller = qm_shrink_fails(s, candidate);
     if (is_smaller) {
-        qm_trial_close(&s->s->trial);
-        s->s->trial = *candidate;
+        qm_trial_close(&s->out->trial);
+        s->out->trial = *candidate;
     } else {
         qm_trial_close(candidate);
     }
@@ -81,7 +83,7 @@ int qm_shrink_take(struct shrink *s, struct qm_trial *candidate)
 
 static int without_calls(struct shrink *s, int start, int count)
 {
-    const struct qm_trial *t = &s->s->trial;
+    const struct qm_trial *t = &s->out->trial;
     struct qm_trial candidate;
     int *from = malloc(sizeof *from * (size_t)t->n_calls), n = 0;
     for (int k = 0; k < t->n_calls && from; k++)
@@ -95,7 +97,7 @@ static int without_calls(struct shrink *s, int start, int count)
 
 static void fewer_calls(struct shrink *s)
 {
-    struct qm_trial *t = &s->s->trial;
+    struct qm_trial *t = &s->out->trial;
     if (t->n_calls > 1)
         without_calls(s, 0, t->n_calls - 1);
     for (int count = t->n_calls / 2; count >= 1; count /= 2)
@@ -104,18 +106,18 @@ static void fewer_calls(struct shrink *s)
                 start += count;
 }
 
-static void one_side(struct shrink *s)
+static void one_plan(struct shrink *s)
 {
-    struct qm_trial *t = &s->s->trial;
-    t->n_sides = 1;
+    struct qm_trial *t = &s->out->trial;
+    t->n_plans = 1;
     if (s->first.finding.place == QM_PLACE_REPEAT || !qm_shrink_fails(s, t))
-        t->n_sides = 2;
+        t->n_plans = 2;
 }
 
 /* ---- hyper-parameters ------------------------------------------------------------------------ */
 
-/* Whether the trial's memory still fits its recipe. */
-static int lies_the_same(const struct qm_trial *t)
+/* 1: the trial's memory still fits its recipe. */
+static int has_equal_layout(const struct qm_trial *t)
 {
     struct qm_trial again = *t;
     if (qm_recipe_applicable(&t->recipe) != QM_OK || qm_trial_open(&again) != QM_OK)
@@ -132,7 +134,7 @@ static void simpler_hyper(struct shrink *s, double *h, const double *to, int n)
         if (to[i] == was)
             return;
         *h = to[i];
-        if (lies_the_same(&s->s->trial) && qm_shrink_fails(s, &s->s->trial))
+        if (has_equal_layout(&s->out->trial) && qm_shrink_fails(s, &s->out->trial))
             return;
         *h = was;
     }
@@ -142,19 +144,19 @@ static void simpler_settings(struct shrink *s)
 {
     static const double small[] = {0.0, 0.5, 1.0, 2.0}, rate[] = {1.0, 0.5, 0.0};
     static const int64_t step[] = {1, 2, 3, 10, 100};
-    struct qm_trial *t = &s->s->trial;
+    struct qm_trial *t = &s->out->trial;
     struct qm_hyper *h = &t->recipe.hyper;
 #define X(name, value, text)                                            \
     simpler_hyper(s, &h->name, strcmp(#name, "lr") == 0 ? rate : small, \
                   strcmp(#name, "lr") == 0 ? 3 : 4);
     QM_HYPER_LIST(X)
 #undef X
-#define X(name, value, text)                                                              \
-    if (h->name) {                                                                        \
-        int was = h->name;                                                                \
-        h->name = 0;                                                                      \
-        if (strcmp(#name, "amsgrad") == 0 || !lies_the_same(t) || !qm_shrink_fails(s, t)) \
-            h->name = was;                                                                \
+#define X(name, value, text)                                                                 \
+    if (h->name) {                                                                           \
+        int was = h->name;                                                                   \
+        h->name = 0;                                                                         \
+        if (strcmp(#name, "amsgrad") == 0 || !has_equal_layout(t) || !qm_shrink_fails(s, t)) \
+            h->name = was;                                                                   \
     }
     QM_HYPER_FLAG_LIST(X)
 #undef X
@@ -175,24 +177,25 @@ static void simpler_settings(struct shrink *s)
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-/* The failing step's inputs; all steps' where that one alone does not fail. */
+/* Records the failing step's inputs, or the inputs of all steps where this step alone does not
+ * fail. */
 static qm_status begin(struct shrink *s, const struct qm_case *c, uint64_t seed, int steps)
 {
-    struct qm_trial *t = &s->s->trial;
+    struct qm_trial *t = &s->out->trial;
     int64_t n = qm_shape_numel(&c->shape);
     int room = n * steps <= KEPT_MOST ? steps : 1;
     double long_enough = 5.0 + 2e-5 * (double)n * steps;
     for (;;) {
-        QM_TRY(qm_trial_of_case(&s->lab->subject->recipe, c, seed, room, t));
-        s->first = *qm_forked_trial_record(s->lab, c, steps, t, long_enough);
+        QM_TRY(qm_trial_of_case(&s->forked->subject->recipe, c, seed, room, t));
+        s->first = *qm_forked_trial_record(s->forked, c, steps, t, long_enough);
         int begun = s->first.begun;
         s->found = qm_seconds();
         if (s->first.how == QM_CASE_refused)
             return qm_fail(QM_SKIPPED, "%s", s->first.text);
         if (!qm_case_result_is_bad(s->first.how) || begun < 1)
             return qm_fail(QM_NO_MATCH, "nothing to shrink: no step of this case fails");
-        s->s->attempt = s->first;
-        s->s->steps_before = begun;
+        s->out->attempt = s->first;
+        s->out->steps_before = begun;
         if (room >= begun) {
             t->n_calls = begun;
             return QM_OK;
@@ -204,10 +207,10 @@ static qm_status begin(struct shrink *s, const struct qm_case *c, uint64_t seed,
     }
 }
 
-qm_status qm_shrink(struct qm_forked_trial *lab, const struct qm_case *c, uint64_t seed, int steps,
-                    double seconds, struct qm_shrunk *out)
+qm_status qm_shrink(struct qm_forked_trial *forked, const struct qm_case *c, uint64_t seed,
+                    int steps, double seconds, struct qm_shrunk *out)
 {
-    struct shrink s = {.lab = lab, .s = out};
+    struct shrink s = {.forked = forked, .out = out};
     double from = qm_seconds();
     memset(out, 0, sizeof *out);
     s.until = from + 1e9;
@@ -220,7 +223,7 @@ qm_status qm_shrink(struct qm_forked_trial *lab, const struct qm_case *c, uint64
     out->elements_before = qm_shape_numel(&c->shape);
     fewer_calls(&s);
     qm_shrink_guess(&s);
-    one_side(&s);
+    one_plan(&s);
     qm_shrink_flatten(&s);
     qm_shrink_guess(&s);
     qm_shrink_zero_all(&s);
@@ -232,7 +235,7 @@ qm_status qm_shrink(struct qm_forked_trial *lab, const struct qm_case *c, uint64
         qm_shrink_elements(&s);
     qm_shrink_floats(&s);
     simpler_settings(&s);
-    out->attempts = lab->attempts;
+    out->attempts = forked->attempts;
     out->seconds = qm_seconds() - from;
     out->case_seconds = s.found - from;
     return QM_OK;

@@ -1,20 +1,21 @@
-/* shrink_number.c - zeroes, ones, powers of two, few bits. */
+/* shrink_number.c - Reduces numbers to 0, 1, powers of two, or few bits. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "experiments/kernel/shrink_parts.h"
 
-/* n numbers of a call that may be simplified. */
+/* An array of a call, whose n numbers may be simplified. */
 struct field {
     unsigned char *at;
     size_t size;
     int64_t n;
-    unsigned char zero; /* every byte of a zero */
+    unsigned char zero; /* the bytes of a zero */
     int is_float;
-    float simplest; /* of floats: 0, or 1 for scales */
+    float simplest; /* simplest float: 0, or 1 for scales */
 };
 
+/* The code of the value nearest to 0. */
 static unsigned char zero_code(const struct qm_decider *d)
 {
     int best = 0;
@@ -26,7 +27,7 @@ static unsigned char zero_code(const struct qm_decider *d)
 
 static int fields_of(const struct shrink *s, int call, struct field *out)
 {
-    const struct qm_trial *t = &s->s->trial;
+    const struct qm_trial *t = &s->out->trial;
     struct qm_call c = qm_trial_call(t, call);
     size_t p_size = (size_t)qm_param_bytes(&t->recipe.param),
            g_size = qm_dtype_size(t->recipe.grad);
@@ -40,7 +41,7 @@ static int fields_of(const struct shrink *s, int call, struct field *out)
         int coded = t->slot[i].bits > 0;
         if (coded)
             out[n++] = (struct field){
-                c.codes[i], 1, t->slot_n[i], zero_code(&s->lab->subject->decider[i]), 0, 0.0f};
+                c.codes[i], 1, t->slot_n[i], zero_code(&s->forked->subject->decider[i]), 0, 0.0f};
         out[n++] = (struct field){(unsigned char *)c.scales[i], sizeof(float), t->n_scales[i], 0, 1,
                                   coded ? 1.0f : 0.0f};
     }
@@ -49,7 +50,8 @@ static int fields_of(const struct shrink *s, int call, struct field *out)
 
 enum { FIELDS = 3 + 2 * QM_MAX_SLOTS };
 
-/* Elements [from, from + count) to the simplest value; 1: that changed something, and it fails. */
+/* Sets elements [from, from + count) to the simplest value; 1: they changed and the trial still
+ * fails. */
 static int simplest(struct shrink *s, const struct field *f, int64_t from, int64_t count)
 {
     unsigned char *at = f->at + (size_t)from * f->size, *was;
@@ -62,7 +64,7 @@ static int simplest(struct shrink *s, const struct field *f, int64_t from, int64
     for (int64_t i = 0; i < count && f->is_float; i++)
         memcpy(at + (size_t)i * f->size, &f->simplest, sizeof f->simplest);
     if (memcmp(was, at, bytes) != 0) {
-        done = qm_shrink_fails(s, &s->s->trial);
+        done = qm_shrink_fails(s, &s->out->trial);
         if (!done)
             memcpy(at, was, bytes);
     }
@@ -74,7 +76,7 @@ int qm_shrink_zeroes(struct shrink *s)
 {
     struct field f[FIELDS];
     int done = 0;
-    for (int call = 0; call < s->s->trial.n_calls; call++) {
+    for (int call = 0; call < s->out->trial.n_calls; call++) {
         int n = fields_of(s, call, f);
         for (int i = 0; i < n; i++)
             for (int64_t run = f[i].n; run >= 1; run /= 2)
@@ -84,18 +86,18 @@ int qm_shrink_zeroes(struct shrink *s)
     return done;
 }
 
-/* Everything of one kind at once, while the tensor is large. */
+/* Sets whole arrays at once, while the tensor is large. */
 void qm_shrink_zero_all(struct shrink *s)
 {
     struct field f[FIELDS];
-    for (int call = 0; call < s->s->trial.n_calls; call++) {
+    for (int call = 0; call < s->out->trial.n_calls; call++) {
         int n = fields_of(s, call, f);
         for (int i = 0; i < n; i++)
             simplest(s, &f[i], 0, f[i].n);
     }
 }
 
-/* x with `bits` bits behind the leading one. */
+/* x rounded to `bits` fraction bits. */
 static float shorter(float x, int bits)
 {
     int e;
@@ -103,7 +105,7 @@ static float shorter(float x, int bits)
     return ldexpf(rintf(ldexpf(m, bits + 1)), e - bits - 1);
 }
 
-/* The simplest of 1, a power of two, few bits, that still fails. */
+/* Takes the first of +-1, a power of two, and more and more bits that still fails. */
 static int shorter_float(struct shrink *s, float *x)
 {
     static const int bits[] = {0, 1, 2, 3, 4, 6, 8, 12, 16};
@@ -115,7 +117,7 @@ static int shorter_float(struct shrink *s, float *x)
         if (to == was)
             break;
         memcpy(x, &to, sizeof to);
-        if (qm_shrink_fails(s, &s->s->trial))
+        if (qm_shrink_fails(s, &s->out->trial))
             return 1;
     }
     *x = was;
@@ -125,7 +127,7 @@ static int shorter_float(struct shrink *s, float *x)
 void qm_shrink_floats(struct shrink *s)
 {
     struct field f[FIELDS];
-    for (int call = 0; call < s->s->trial.n_calls; call++) {
+    for (int call = 0; call < s->out->trial.n_calls; call++) {
         int n = fields_of(s, call, f);
         for (int i = 0; i < n; i++)
             for (int64_t k = 0; k < f[i].n && f[i].is_float && !qm_shrink_is_over(s); k++)

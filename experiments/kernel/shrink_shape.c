@@ -1,12 +1,11 @@
-/* shrink_shape.c - fewer dimensions, blocks, rows, columns, elements. */
+/* shrink_shape.c - Reduces the shape: dimensions, blocks, rows, columns, elements. */
 #include <stdlib.h>
 
 #include "experiments/kernel/shrink_parts.h"
 
-/* The same elements in one dimension. */
 void qm_shrink_flatten(struct shrink *s)
 {
-    const struct qm_trial *t = &s->s->trial;
+    const struct qm_trial *t = &s->out->trial;
     struct qm_shape flat = {1, {t->n}};
     struct qm_trial candidate;
     int64_t *map = malloc(sizeof *map * (size_t)(t->n + 1));
@@ -17,16 +16,16 @@ void qm_shrink_flatten(struct shrink *s)
     free(map);
 }
 
-/* Indices [from, to) of an axis only, or all others. */
+/* Keeps indices [from, to) of an axis, or all others; 1: the trial still fails. */
 static int slice(struct shrink *s, int axis, int64_t from, int64_t to, int keeps)
 {
-    const struct qm_trial *t = &s->s->trial;
+    const struct qm_trial *t = &s->out->trial;
     struct qm_shape shape = t->shape;
     struct qm_trial candidate;
-    int64_t inner = 1, length = t->shape.dim[axis], n = 0, left = keeps ? to - from : 0;
+    int64_t inner = 1, length = t->shape.dim[axis], n = 0, kept = keeps ? to - from : 0;
     for (int a = axis + 1; a < shape.rank; a++)
         inner *= shape.dim[a];
-    shape.dim[axis] = keeps ? left : length - (to - from);
+    shape.dim[axis] = keeps ? kept : length - (to - from);
     if (shape.dim[axis] == length)
         return 0;
     int64_t *map = malloc(sizeof *map * (size_t)(t->n + 1));
@@ -41,11 +40,11 @@ static int slice(struct shrink *s, int axis, int64_t from, int64_t to, int keeps
     return done;
 }
 
-/* The element that the finding is about, or -1. */
+/* The element of the finding, or -1. */
 static int64_t element(const struct shrink *s)
 {
-    const struct qm_finding *f = &s->s->attempt.finding;
-    const struct qm_trial *t = &s->s->trial;
+    const struct qm_finding *f = &s->out->attempt.finding;
+    const struct qm_trial *t = &s->out->trial;
     int64_t block = qm_trial_block(t), at = f->at;
     if (s->first.how != QM_CASE_failed || f->slot < QM_SLOT_PARAM || at < 0)
         return -1;
@@ -58,10 +57,11 @@ static int64_t element(const struct shrink *s)
     return at < t->n ? at : -1;
 }
 
-/* A few elements of a 1-D tensor, from the one at fault on or up to it; else the first or the last. */
+/* Keeps `length` elements of a 1-D tensor: from the element of the finding on, or up to it; without
+ * such an element, the first or the last. */
 static int window(struct shrink *s, int64_t length)
 {
-    const struct qm_trial *t = &s->s->trial;
+    const struct qm_trial *t = &s->out->trial;
     int64_t at = element(s), n = t->shape.dim[0], on = at < 0 ? 0 : at, up = at < 0 ? n - 1 : at;
     if (t->shape.rank != 1 || length >= n)
         return 0;
@@ -69,7 +69,8 @@ static int window(struct shrink *s, int64_t length)
            (up + 1 >= length && slice(s, 0, up + 1 - length, up + 1, 1));
 }
 
-/* Lengths from..to in turn; what depends on the length itself (n % 5 == 2) is found so. */
+/* Tries the lengths from..to in order; so a failure that depends on the length (n % 5 == 2) is
+ * found. */
 static int windows(struct shrink *s, int64_t from, int64_t to)
 {
     for (int64_t length = from; length <= to && !qm_shrink_is_over(s); length++)
@@ -78,10 +79,10 @@ static int windows(struct shrink *s, int64_t from, int64_t to)
     return 0;
 }
 
-/* The block of the finding alone; of other axes its index alone. */
+/* Keeps the block of the finding alone, or on an axis without blocks its index alone. */
 static int localize(struct shrink *s, int axis)
 {
-    const struct qm_trial *t = &s->s->trial;
+    const struct qm_trial *t = &s->out->trial;
     int64_t at = element(s), block = t->shape.rank == 1 ? qm_trial_block(t) : 1, inner = 1;
     if (at < 0)
         return 0;
@@ -96,21 +97,20 @@ static int localize(struct shrink *s, int axis)
     return to < length && slice(s, axis, to, length, 0);
 }
 
-/* At once to the elements that matter, where a guess finds them. */
 int qm_shrink_guess(struct shrink *s)
 {
-    int64_t block = qm_trial_block(&s->s->trial);
+    int64_t block = qm_trial_block(&s->out->trial);
     int found = windows(s, 1, 8);
-    for (int axis = 0; axis < s->s->trial.shape.rank; axis++)
-        found |= s->s->trial.n > 8 && localize(s, axis);
+    for (int axis = 0; axis < s->out->trial.shape.rank; axis++)
+        found |= s->out->trial.n > 8 && localize(s, axis);
     return found || windows(s, 9, 33) || (block > 0 && windows(s, block - 1, block + 1));
 }
 
-/* Runs of indices, half of them first; whole blocks while runs are longer than one.  Where no number
- * is at fault, which run it is matters little: the first and the last only. */
+/* Removes runs of indices, half of them first, and whole blocks while a run is longer than one
+ * block.  Where the finding is no number, only the first and the last run are tried. */
 static int shorten(struct shrink *s, int axis)
 {
-    const struct qm_trial *t = &s->s->trial;
+    const struct qm_trial *t = &s->out->trial;
     int is_number = s->first.how == QM_CASE_failed && s->first.finding.slot >= QM_SLOT_PARAM;
     int64_t block = t->shape.rank == 1 ? qm_trial_block(t) : 1, before = t->shape.dim[axis];
     for (int64_t run = before / 2 > 0 ? before / 2 : 1; run >= 1; run /= 2) {
@@ -125,10 +125,9 @@ static int shorten(struct shrink *s, int axis)
     return t->shape.dim[axis] < before;
 }
 
-/* Axes of one index are left out. */
 void qm_shrink_axes(struct shrink *s)
 {
-    const struct qm_trial *t = &s->s->trial;
+    const struct qm_trial *t = &s->out->trial;
     for (int axis = 0; axis < t->shape.rank && t->shape.rank > 1; axis++) {
         struct qm_shape shape = {.rank = t->shape.rank - 1};
         struct qm_trial candidate;
@@ -149,8 +148,8 @@ void qm_shrink_elements(struct shrink *s)
 {
     for (int more = 1; more && !qm_shrink_is_over(s);) {
         more = 0;
-        for (int axis = 0; axis < s->s->trial.shape.rank; axis++)
+        for (int axis = 0; axis < s->out->trial.shape.rank; axis++)
             more |= shorten(s, axis);
-        more &= s->s->trial.n < 4096; /* one pass through many is enough */
+        more &= s->out->trial.n < 4096; /* one pass is enough for many elements */
     }
 }

@@ -1,4 +1,4 @@
-/* wire.c - tallies and lines as JSON. */
+/* wire.c - Converts tallies to and from JSON, and writes JSON lines. */
 #include "experiments/kernel/wire.h"
 
 #include <errno.h>

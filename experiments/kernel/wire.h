@@ -1,16 +1,17 @@
-/* wire.h - what a worker and its parent say to each other: one JSON object a line.
+/* wire.h - The protocol between a worker process and its parent: one JSON object per line.
  *
- *     worker   {"as": RECIPE, "tally": T}            once it is ready; or {"error": TEXT, "status": N}
- *     parent   {"do": "judge", "case": ID, "seed": "0x...", "against": BOOL}
- *     worker   {"case": ID, "tally": T}              with "refused": TEXT, "against": A where it applies
- *     parent   {"do": "judge", ..., "watch": true}   the same with "digest": "0x...", "field": BITS of
- *                                                    experiments/kernel/peer_rules.h
- *     parent   {"do": "far", "case": QM_FAR_CASE}    answered as "judge"
+ *     worker   {"as": RECIPE, "tally": T}            when it is ready, or
+ *              {"error": TEXT, "status": N}
+ *     parent   {"do": "judge", "case": ID, "seed": "0x...", "against": BOOL, "peer_rules": BOOL}
+ *     worker   {"case": ID, "tally": T}              with "refused": TEXT of a refusal, "against": A
+ *                                                    where asked for, "digest": "0x..." and
+ *                                                    "killed": BITS where peer_rules is true
+ *     parent   {"do": "large_index", "case": QM_LARGE_INDEX_CASE}    answered as "judge"
  *     parent   {"do": "speed", "n": ELEMENTS, "limit": SECONDS}
  *     worker   {"new": [SECONDS...], "old": [SECONDS...]}
- *     worker   {"signal": NAME, "where": TEXT, "old": BOOL}     the last words of one that dies
+ *     worker   {"where": TEXT, "old": BOOL}          the last line of a worker that gets a signal
  *
- * Seeds go as text: JSON integers have 63 bits. */
+ * Seeds are text, because JSON integers have 63 bits. */
 #ifndef QM_EXPERIMENTS_KERNEL_WIRE_H
 #define QM_EXPERIMENTS_KERNEL_WIRE_H
 
@@ -20,10 +21,10 @@
 
 json_t *qm_wire_tally(const struct qm_tally *t);
 
-/* Adds what qm_wire_tally wrote; 0 where it is not that. */
+/* Adds a tally that qm_wire_tally wrote; 0: `from` is not a tally. */
 int qm_wire_add(struct qm_tally *t, const json_t *from);
 
-/* Writes value as one line and releases it; 0 on failure.  MSG_NOSIGNAL: fd is a socket. */
+/* Writes value as one line to the socket fd and releases it; 0 on failure. */
 int qm_wire_write(int fd, json_t *value);
 
 json_t *qm_wire_seed(uint64_t seed);

@@ -1,4 +1,4 @@
-/* worker.c - loads a kernel and judges the cases it is asked for. */
+/* worker.c - Loads a kernel and judges the cases that the parent asks for. */
 #include "experiments/kernel/worker.h"
 
 #include <fcntl.h>
@@ -20,7 +20,7 @@ enum { STACK = 65536, ROUNDS_LEAST = 5, ROUNDS_MOST = 101 };
 
 static struct qm_kernel_file *kernel, *old_kernel;
 
-/* ---- last words ---------------------------------------------------------------------------- */
+/* ---- signals --------------------------------------------------------------------------------- */
 
 static void append(char *text, size_t size, const char *more)
 {
@@ -30,7 +30,7 @@ static void append(char *text, size_t size, const char *more)
     text[used] = '\0';
 }
 
-/* The parent learns the signal from the exit status; only this process knows whose the address is. */
+/* Tells the parent which buffer the address belongs to; the exit status tells it the signal. */
 static void on_fault(int sig, siginfo_t *info, void *context)
 {
     char line[320] = "{\"where\":\"", where[200];
@@ -47,19 +47,19 @@ static void on_fault(int sig, siginfo_t *info, void *context)
     raise(sig);
 }
 
-static void watch_signals(void)
+static void catch_signals(void)
 {
     static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
     static char room[STACK];
     stack_t stack = {.ss_sp = room, .ss_size = sizeof room};
     struct sigaction act = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK};
-    sigaltstack(&stack, NULL); /* the kernel may have used up its own */
+    sigaltstack(&stack, NULL); /* the kernel may have exhausted its own stack */
     sigemptyset(&act.sa_mask);
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
         sigaction(signals[i], &act, NULL);
 }
 
-/* ---- requests ------------------------------------------------------------------------------ */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 static json_t *against_counts(int slots)
 {
@@ -81,14 +81,15 @@ static json_t *failed(qm_status st)
     return json_pack("{s:s, s:i}", "error", qm_message(), "status", (int)st);
 }
 
-/* The last failure's text from a word on: without the case, which everybody knows. */
+/* The text of the last failure from a word on, without the case before it, which the parent
+ * knows. */
 static const char *message_from(const char *word)
 {
     const char *text = strstr(qm_message(), word);
     return text ? text : qm_message();
 }
 
-/* A finding of the machinery, where the backend itself saw what is wrong. */
+/* Adds a finding that the backend itself made. */
 static void add_verdict(struct qm_tally *t, const char *name)
 {
     struct qm_finding *f = &t->finding[t->n_findings++];
@@ -103,17 +104,19 @@ static json_t *judge(struct qm_subject *s, const json_t *request)
 {
     const char *name = json_string_value(json_object_get(request, "case"));
     int against = json_is_true(json_object_get(request, "against"));
-    int watch = json_is_true(json_object_get(request, "watch"));
+    int peer_rules = json_is_true(json_object_get(request, "peer_rules"));
     static struct qm_tally t;
     struct qm_case c;
     memset(&t, 0, sizeof t);
     qm_status st = qm_case_parse(name, &c);
     if (st != QM_OK)
         return failed(st);
-    s->backend = against ? &qm_backend_versus : watch ? &qm_backend_watch : &qm_backend_file;
+    s->backend = against      ? &qm_backend_compare
+                 : peer_rules ? &qm_backend_peer_rules
+                              : &qm_backend_file;
     qm_kernel_file_use(kernel);
-    qm_kernel_compare_case();
-    qm_watch_case(kernel);
+    qm_kernel_compare_begin();
+    qm_peer_rules_begin(kernel);
     st = qm_judge_case(s, &c, qm_wire_seed_of(json_object_get(request, "seed")), &t);
     if (st == QM_CHECK_FAILED)
         add_verdict(&t, name);
@@ -124,16 +127,16 @@ static json_t *judge(struct qm_subject *s, const json_t *request)
         json_object_set_new(reply, "refused", json_string(message_from("the kernel ")));
     if (against)
         json_object_set_new(reply, "against", against_counts(s->recipe.rule->n_slots));
-    if (watch) {
-        struct qm_watch_result w = qm_watch_result();
+    if (peer_rules) {
+        struct qm_peer_rules_result w = qm_peer_rules_result();
         json_object_set_new(reply, "digest", qm_wire_seed(w.digest));
-        json_object_set_new(reply, "field", json_integer((json_int_t)w.killed));
+        json_object_set_new(reply, "killed", json_integer((json_int_t)w.killed));
     }
     return reply;
 }
 
-/* Indices beyond 32 bits. */
-static json_t *far(struct qm_subject *s, const json_t *request)
+/* Judges the case with indices beyond 32 bits. */
+static json_t *large_index(struct qm_subject *s, const json_t *request)
 {
     const char *name = json_string_value(json_object_get(request, "case"));
     static struct qm_tally t;
@@ -150,13 +153,13 @@ static json_t *far(struct qm_subject *s, const json_t *request)
     return json_pack("{s:s, s:o}", "case", name, "tally", qm_wire_tally(&t));
 }
 
-/* Normal numbers; the kernel's time for them is that of the plan's last step. */
+/* Makes one step and appends the seconds that the kernel took. */
 static qm_status timed_step(void *plan, const struct qm_shape *shape, float *p, float *g, int64_t t,
                             json_t *to)
 {
     struct qm_tensor tp = {p, QM_DTYPE_f32, *shape}, tg = {g, QM_DTYPE_f32, *shape};
     QM_TRY(qm_backend_file.step(plan, &tp, &tg, t, 1));
-    if (t > 1) /* the first touches fresh pages */
+    if (t > 1) /* the first step touches fresh pages */
         json_array_append_new(to, json_real(qm_plan_file_seconds(plan)));
     return QM_OK;
 }
@@ -175,7 +178,7 @@ static qm_status time_both(void *const plan[2], const struct qm_shape *shape, do
     for (int k = 1; st == QM_OK && k <= ROUNDS_MOST + 1; k++) {
         if (k > ROUNDS_LEAST + 1 && qm_seconds() - from > limit)
             break;
-        for (int i = 0; i < 2 && st == QM_OK; i++) /* in turn, each first as often */
+        for (int i = 0; i < 2 && st == QM_OK; i++) /* alternates which kernel is first */
             st = timed_step(plan[(i + k) % 2], shape, p, g, k, to[(i + k) % 2]);
     }
     free(p);
@@ -204,7 +207,7 @@ static json_t *speed(const struct qm_subject *s, const json_t *request)
     return failed(st);
 }
 
-/* ---- the process --------------------------------------------------------------------------- */
+/* ---- the process ----------------------------------------------------------------------------- */
 
 static qm_status load(const json_t *job, struct qm_subject *s)
 {
@@ -249,22 +252,22 @@ int qm_worker_main(const char *text)
     const struct rlimit none = {0, 0};
     setrlimit(RLIMIT_CORE, &none);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    close_range(3, QM_WORKER_FD - 1, 0); /* what the user's shell passed on is not the kernel's */
+    close_range(3, QM_WORKER_FD - 1, 0); /* the kernel gets no descriptors of the user's shell */
     close_range(QM_WORKER_FD + 1, ~0u, 0);
-    fcntl(QM_WORKER_FD, F_SETFD, FD_CLOEXEC); /* not for children of the kernel's */
+    fcntl(QM_WORKER_FD, F_SETFD, FD_CLOEXEC); /* not for processes that the kernel starts */
     FILE *in = fdopen(dup(QM_WORKER_FD), "r");
     if (!job || !in)
         return qm_exit_code(QM_INTERNAL);
     fcntl(fileno(in), F_SETFD, FD_CLOEXEC);
-    watch_signals();
+    catch_signals();
     int is_up = qm_wire_write(QM_WORKER_FD, ready(job, &s));
     while (is_up && (request = json_loadf(in, JSON_DISABLE_EOF_CHECK, NULL))) {
         const char *what = json_string_value(json_object_get(request, "do"));
-        json_t *reply = what && strcmp(what, "speed") == 0 ? speed(&s, request)
-                        : what && strcmp(what, "far") == 0 ? far(&s, request)
-                                                           : judge(&s, request);
+        json_t *reply = what && strcmp(what, "speed") == 0         ? speed(&s, request)
+                        : what && strcmp(what, "large_index") == 0 ? large_index(&s, request)
+                                                                   : judge(&s, request);
         is_up = qm_wire_write(QM_WORKER_FD, reply);
         json_decref(request);
     }
-    _exit(0); /* destructors of the kernel's are nobody's concern any more */
+    _exit(0); /* the kernel's destructors do not run */
 }

@@ -1,4 +1,4 @@
-/* matrix.c - all trials, several at a time, and what they say of the judge. */
+/* matrix.c - Runs all trials in parallel and derives the faults of the judge. */
 #include "experiments/mutants/matrix.h"
 
 #include <errno.h>
@@ -26,9 +26,9 @@ static void on_signal(int sig)
     stop = 1;
 }
 
-/* ---- what is run --------------------------------------------------------------------------- */
+/* ---- selection ------------------------------------------------------------------------------- */
 
-/* Position of entry i among its template's of the same kind. */
+/* Position of entry i among the entries of its kind and template. */
 static int position(const struct qm_registry *r, int i)
 {
     int k = 0;
@@ -41,7 +41,7 @@ static int is_taken(const struct qm_matrix_options *o, int i)
 {
     const struct qm_mutant_entry *e = &o->registry->entry[i];
     if (e->kind == QM_MUTANT_template)
-        return 0; /* with what is made of it */
+        return 0; /* taken with the entries made from it */
     return qm_name_matches(e->id, o->only) && (!o->quick || position(o->registry, i) % QUICK == 0);
 }
 
@@ -72,17 +72,17 @@ static qm_status choose(struct qm_matrix *m)
                           m->o.only ? m->o.only : "");
 }
 
-/* Seeds of each benign entry, so that there are `runs` cases of them. */
+/* Number of seeds of an entry: of a benign one, such that all benign entries have `runs` cases. */
 static int seeds_of(const struct qm_matrix *m, const struct qm_mutant_trial *t)
 {
-    int64_t each = QM_TRIAL_COUNT * (int64_t)(m->benign ? m->benign : 1);
+    int64_t each = QM_MUTANT_REGIME_COUNT * (int64_t)(m->benign ? m->benign : 1);
     if (t->entry->kind != QM_MUTANT_benign || m->o.quick)
         return 1;
     int64_t seeds = (m->o.runs + each - 1) / each;
     return seeds < 1 ? 1 : (int)seeds;
 }
 
-/* ---- running ------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static qm_status one_trial(struct qm_matrix *m, int i, const char *folder)
 {
@@ -90,12 +90,14 @@ static qm_status one_trial(struct qm_matrix *m, int i, const char *folder)
     snprintf(own, sizeof own, "%s/%d", folder, i);
     if (mkdir(own, 0700) != 0)
         return qm_fail(QM_BAD_FILE, "%s: %s", own, strerror(errno));
-    qm_status st = qm_trial_run(&m->trial[i], own, m->o.seed, seeds_of(m, &m->trial[i]), &stop);
+    qm_status st =
+        qm_mutant_trial_run(&m->trial[i], own, m->o.seed, seeds_of(m, &m->trial[i]), &stop);
     rmdir(own);
     return st;
 }
 
-/* Messages are kept per thread: the first failure's text is carried over. */
+/* Messages are kept per thread, so the text of the first failure is copied to the caller's
+ * thread. */
 static qm_status all_trials(struct qm_matrix *m, const char *folder)
 {
     struct qm_progress progress;
@@ -129,32 +131,32 @@ static const struct qm_mutant_trial *template_of(const struct qm_matrix *m,
     return NULL;
 }
 
-/* Same bits in every output of every step as the template's: nothing there is to be found. */
+/* Marks the cells whose outputs have the template's bits in every step: there is no bug to find. */
 static void mark_equal(const struct qm_matrix *m)
 {
     for (int i = 0; i < m->n; i++) {
         struct qm_mutant_trial *t = &m->trial[i];
         const struct qm_mutant_trial *base = template_of(m, t);
-        for (int k = 0; k < QM_TRIAL_COUNT && base && base != t; k++)
+        for (int k = 0; k < QM_MUTANT_REGIME_COUNT && base && base != t; k++)
             if (t->cell[k].is == QM_CELL_survives && t->cell[k].digest == base->cell[k].digest)
                 t->cell[k].is = QM_CELL_equal;
     }
 }
 
-/* How far apart from its template is what differs and survives. */
-static qm_status all_apart(struct qm_matrix *m, const char *folder)
+/* Compares every surviving mutant with its template. */
+static qm_status compare_survivors(struct qm_matrix *m, const char *folder)
 {
     char own[PATH_MAX];
     qm_status st = QM_OK;
     snprintf(own, sizeof own, "%s/apart", folder);
     for (int i = 0; i < m->n && st == QM_OK; i++)
-        for (int k = 0; k < QM_TRIAL_COUNT && st == QM_OK; k++) {
+        for (int k = 0; k < QM_MUTANT_REGIME_COUNT && st == QM_OK; k++) {
             struct qm_mutant_trial *t = &m->trial[i];
             if (t->entry->kind != QM_MUTANT_mutant || t->cell[k].is != QM_CELL_survives)
                 continue;
             if (mkdir(own, 0700) != 0)
                 return qm_fail(QM_BAD_FILE, "%s: %s", own, strerror(errno));
-            st = qm_trial_compare(t, template_of(m, t)->entry, k, own, m->o.seed, &stop);
+            st = qm_mutant_trial_compare(t, template_of(m, t)->entry, k, own, m->o.seed, &stop);
             rmdir(own);
         }
     return st;
@@ -173,14 +175,14 @@ static qm_status run(struct qm_matrix *m)
     qm_status st = all_trials(m, folder);
     mark_equal(m);
     if (st == QM_OK)
-        st = all_apart(m, folder);
+        st = compare_survivors(m, folder);
     sigaction(SIGINT, &was_int, NULL);
     sigaction(SIGTERM, &was_term, NULL);
     rmdir(folder);
     return st;
 }
 
-/* ---- the gate ------------------------------------------------------------------------------ */
+/* ---- the gate -------------------------------------------------------------------------------- */
 
 static void fault(struct qm_matrix *m, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -193,7 +195,7 @@ static void fault(struct qm_matrix *m, const char *format, ...)
         int room = m->room ? 2 * m->room : 16;
         char **more = realloc(m->fault, (size_t)room * sizeof *more);
         if (!more)
-            return; /* one too many to be kept; those before fail the run */
+            return; /* the faults before this one fail the run */
         m->fault = more;
         m->room = room;
     }
@@ -207,26 +209,27 @@ static void fault(struct qm_matrix *m, const char *format, ...)
 static void gate_mutant(struct qm_matrix *m, const struct qm_mutant_trial *t)
 {
     int killed = 0;
-    for (int k = 0; k < QM_TRIAL_COUNT; k++) {
+    for (int k = 0; k < QM_MUTANT_REGIME_COUNT; k++) {
         enum qm_cell_is is = t->cell[k].is;
         killed += is == QM_CELL_killed;
         if (is == QM_CELL_refused)
-            fault(m, "%s: refused in %s: %s", t->entry->id, qm_trial_name(k), t->cell[k].finding);
+            fault(m, "%s: refused in %s: %s", t->entry->id, qm_mutant_regime_name(k),
+                  t->cell[k].finding);
         if (is == QM_CELL_survives && !t->entry->within[k])
             fault(m, "%s: survives in %s, where its results differ from the template's",
-                  t->entry->id, qm_trial_name(k));
+                  t->entry->id, qm_mutant_regime_name(k));
     }
     if (!killed)
         fault(m, "%s: survives in every regime", t->entry->id);
 }
 
-static void gate_right(struct qm_matrix *m, const struct qm_mutant_trial *t)
+static void gate_correct(struct qm_matrix *m, const struct qm_mutant_trial *t)
 {
     m->runs += t->runs;
     m->alarms += t->alarms;
-    for (int k = 0; k < QM_TRIAL_COUNT; k++)
+    for (int k = 0; k < QM_MUTANT_REGIME_COUNT; k++)
         if (t->cell[k].is == QM_CELL_killed || t->cell[k].is == QM_CELL_refused)
-            fault(m, "%s: false alarm in %s: %s", t->entry->id, qm_trial_name(k),
+            fault(m, "%s: false alarm in %s: %s", t->entry->id, qm_mutant_regime_name(k),
                   t->cell[k].finding ? t->cell[k].finding : "refused");
 }
 
@@ -239,7 +242,7 @@ static void gate(struct qm_matrix *m)
         else if (t->entry->kind == QM_MUTANT_mutant)
             gate_mutant(m, t);
         else
-            gate_right(m, t);
+            gate_correct(m, t);
     }
 }
 
@@ -257,7 +260,7 @@ qm_status qm_matrix_run(const struct qm_matrix_options *o, struct qm_matrix *m)
 void qm_matrix_free(struct qm_matrix *m)
 {
     for (int i = 0; i < m->n; i++)
-        qm_trial_free(&m->trial[i]);
+        qm_mutant_trial_free(&m->trial[i]);
     for (int i = 0; i < m->n_faults; i++)
         free(m->fault[i]);
     free(m->trial);

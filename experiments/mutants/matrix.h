@@ -1,5 +1,7 @@
-/* matrix.h - runs every entry of the registry through `check --kernel`'s judge and decides whether
- * the judge is fit: every bug found, nothing right called wrong. */
+/* matrix.h - Tests the judge of `check --kernel` on seeded bugs: the kill matrix.
+ *
+ * Every entry of the registry is judged.  The judge passes where it finds every bug and nothing in
+ * templates and benign entries. */
 #ifndef QM_EXPERIMENTS_MUTANTS_MATRIX_H
 #define QM_EXPERIMENTS_MUTANTS_MATRIX_H
 
@@ -7,7 +9,8 @@
 
 #include "experiments/mutants/registry.h"
 
-/* One entry in one regime.  survives: other bits than the template's, and nothing found. */
+/* The result of one entry in one regime.  equal: the template's bits; survives: other bits, but no
+ * finding. */
 /* clang-format off */
 #define QM_CELL_LIST(X) X(killed, 'K') X(equal, '=') X(survives, '.') X(refused, 'r') X(none, ' ')
 /* clang-format on */
@@ -18,60 +21,61 @@ enum qm_cell_is {
         QM_CELL_COUNT
 };
 
-/* What a kernel that nothing was found in makes otherwise than its template, from the same inputs. */
-struct qm_apart {
+/* The difference of a surviving kernel's results from its template's, from equal inputs. */
+struct qm_mutant_difference {
     int64_t outputs, differ;   /* parameters and elements of states, over all steps */
-    int64_t judged, unbounded; /* numbers with a verdict, and without: they may overflow */
-    double worst;              /* largest share of its bound of any number judged; 1 at most */
+    int64_t judged, unbounded; /* numbers with a verdict; numbers that may overflow */
+    double worst;              /* largest error / bound of any number judged; at most 1 */
 };
 
 struct qm_kill_cell {
     enum qm_cell_is is;
-    uint64_t digest;       /* of all results */
-    unsigned field;        /* bit i: rule i of experiments/kernel/peer_rules.h rejects it */
-    char *finding;         /* the first; owned, or NULL */
-    struct qm_apart apart; /* of what survives; outputs 0: not known */
+    uint64_t digest;      /* of all results */
+    unsigned rejected_by; /* bit i: rule i of experiments/kernel/peer_rules.h rejects the kernel */
+    char *finding;        /* the first finding; owned, or NULL */
+    struct qm_mutant_difference difference; /* where it survives; outputs 0: unknown */
 };
 
 struct qm_mutant_trial {
     const struct qm_mutant_entry *entry;
-    struct qm_kill_cell cell[QM_TRIAL_COUNT];
-    int64_t runs, alarms; /* cases judged, over all seeds; those with a finding */
-    char *broken;         /* why it could not be built or loaded; owned, or NULL */
+    struct qm_kill_cell cell[QM_MUTANT_REGIME_COUNT];
+    int64_t runs, alarms; /* cases judged over all seeds; cases with a finding */
+    char *broken;         /* why the kernel was not built or loaded; owned, or NULL */
 };
 
 struct qm_matrix_options {
     const struct qm_registry *registry;
-    const char *only; /* regular expression on ids, or NULL; templates are taken with theirs */
+    const char *only; /* regular expression on ids, or NULL; templates come with their entries */
     int quick;        /* every fourth mutant and benign entry of a template; one seed */
-    int64_t runs;     /* benign cases at least */
+    int64_t runs;     /* least number of benign cases */
     uint64_t seed;
-    int threads; /* 0: as many as there are processors */
+    int threads; /* 0: one per processor */
 };
 
-/* What stands against the judge, one line each; owned. */
 struct qm_matrix {
     struct qm_matrix_options o;
-    int n; /* in the registry's order; templates among them */
+    int n; /* number of trials, with templates, in the registry's order */
     struct qm_mutant_trial *trial;
     int n_faults, room;
-    char **fault;
-    int mutants, benign;  /* how many of each */
+    char **fault;         /* texts; owned */
+    int mutants, benign;  /* numbers of entries */
     int64_t runs, alarms; /* of templates and benign entries */
     double seconds;
 };
 
-/* QM_NO_MATCH where `only` leaves nothing; QM_INTERRUPTED.  The caller frees with qm_matrix_free even
- * on failure.  Faults, which are no failure of the run:
+/* Runs the matrix.  QM_NO_MATCH: `only` matches nothing; QM_INTERRUPTED.  The caller calls
+ * qm_matrix_free even on failure.  Faults, which are no failure of the run, are:
  *   - a mutant that is killed in no regime
- *   - one that differs from its template in a regime, unkilled, and no `within` says why
+ *   - a mutant that survives in a regime where its results differ from the template's, without a
+ *     `within` line that gives a reason
  *   - a finding in a template or a benign entry
  *   - an entry that does not compile, load or run
- * What survives with a reason is run once more beside its template, and counted (struct qm_apart). */
+ * A mutant that survives runs once more with its template, and the differences are counted (struct
+ * qm_mutant_difference). */
 qm_status qm_matrix_run(const struct qm_matrix_options *o, struct qm_matrix *m);
 void qm_matrix_free(struct qm_matrix *m);
 
-/* To stdout, as tables or as JSON. */
+/* Prints the matrix to stdout, as tables or JSON. */
 void qm_matrix_report(const struct qm_matrix *m);
 
 #endif

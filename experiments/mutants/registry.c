@@ -1,4 +1,4 @@
-/* registry.c - reads the lists of mutants and applies them to their templates. */
+/* registry.c - Reads the lists of mutants and applies their changes to the templates. */
 #include "experiments/mutants/registry.h"
 
 #include <stdarg.h>
@@ -11,38 +11,38 @@
 
 static const char *const regime_names[] = {
 #define X(name, parts, text) #name,
-    QM_TRIAL_LIST(X)
+    QM_MUTANT_REGIME_LIST(X)
 #undef X
 };
 static const char *const regime_parts[] = {
 #define X(name, parts, text) parts,
-    QM_TRIAL_LIST(X)
+    QM_MUTANT_REGIME_LIST(X)
 #undef X
 };
 static const char *const regime_texts[] = {
 #define X(name, parts, text) text,
-    QM_TRIAL_LIST(X)
+    QM_MUTANT_REGIME_LIST(X)
 #undef X
 };
 
-const char *qm_trial_name(int regime) { return regime_names[regime]; }
-const char *qm_trial_text(int regime) { return regime_texts[regime]; }
+const char *qm_mutant_regime_name(int regime) { return regime_names[regime]; }
+const char *qm_mutant_regime_text(int regime) { return regime_texts[regime]; }
 
-void qm_trial_case(int regime, const char *shape, char *text, size_t size)
+void qm_mutant_regime_case(int regime, const char *shape, char *text, size_t size)
 {
     snprintf(text, size, "%s/%s/forced", shape, regime_parts[regime]);
 }
 
-/* ---- one file ------------------------------------------------------------------------------ */
+/* ---- one file -------------------------------------------------------------------------------- */
 
 enum { PIECE = 4096 };
 
 struct reader {
     struct qm_registry *r;
     const char *file;
-    int line, of;                /* of: the file's template, -1 before it */
-    char from[PIECE], to[PIECE]; /* the piece being read */
-    char last;                   /* sign of the line before, or ' ' */
+    int line, of;                /* of: entry of the file's template; -1: not read yet */
+    char from[PIECE], to[PIECE]; /* the current change: `from` is replaced by `to` */
+    char last;                   /* sign of the previous line of code, or ' ' */
 };
 
 static qm_status bad(const struct reader *s, const char *format, ...)
@@ -113,7 +113,7 @@ static qm_status read_template(struct reader *s, const char *text)
     return st;
 }
 
-/* "NAME CLASS: TEXT", or "NAME: TEXT" of what is benign. */
+/* Reads "NAME CLASS: TEXT" of a mutant, or "NAME: TEXT" of a benign entry. */
 static qm_status read_head(struct reader *s, const char *text, enum qm_mutant_kind kind)
 {
     struct qm_mutant_entry e;
@@ -149,7 +149,7 @@ static qm_status read_within(struct reader *s, const char *text)
         return bad(s, "'within' belongs to a mutant");
     if (sscanf(text, "%23[a-z]: %n", name, &used) != 1 || used == 0 || !text[used])
         return bad(s, "expected: within REGIME: WHY");
-    int regime = qm_name_find(name, regime_names, QM_TRIAL_COUNT);
+    int regime = qm_name_find(name, regime_names, QM_MUTANT_REGIME_COUNT);
     if (regime < 0 || e->within[regime])
         return bad(s, regime < 0 ? "no regime '%s'" : "regime '%s' is there twice", name);
     e->within[regime] = strdup(text + used);
@@ -158,8 +158,8 @@ static qm_status read_within(struct reader *s, const char *text)
 
 static const char *skip_blanks(const char *at) { return at + strspn(at, " "); }
 
-/* Length of what stands at `at` and is the piece, whatever the indentation of its lines; 0: it is
- * not. */
+/* Length of the piece in the text at `at`, whatever the indentation of its lines; 0: another
+ * text. */
 static size_t match(const char *at, const char *piece)
 {
     const char *from = at;
@@ -209,7 +209,7 @@ static qm_status apply(struct reader *s)
     return QM_OK;
 }
 
-/* A line of code joins the piece being read, or begins the next one. */
+/* Adds a line of code to the current change, or begins the next change. */
 static qm_status read_code(struct reader *s, char sign, const char *text)
 {
     if (sign == '-' && s->last == '+')
@@ -265,7 +265,7 @@ qm_status qm_registry_add(struct qm_registry *r, const char *file, const char *c
     return st;
 }
 
-/* ---- all files ----------------------------------------------------------------------------- */
+/* ---- all files ------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;
@@ -288,7 +288,7 @@ void qm_registry_close(struct qm_registry *r)
 {
     for (int i = 0; i < r->n; i++) {
         free(r->entry[i].source);
-        for (int k = 0; k < QM_TRIAL_COUNT; k++)
+        for (int k = 0; k < QM_MUTANT_REGIME_COUNT; k++)
             free(r->entry[i].within[k]);
     }
     free(r->entry);

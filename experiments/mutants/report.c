@@ -1,4 +1,4 @@
-/* report.c - the kill matrix on stdout. */
+/* report.c - Prints the kill matrix as text or JSON. */
 #include <stdio.h>
 #include <string.h>
 
@@ -19,20 +19,20 @@ static const char *const cell_names[] = {
 
 static int is_mutant(const struct qm_mutant_trial *t) { return t->entry->kind == QM_MUTANT_mutant; }
 
-/* In how many regimes a rule rejects the entry, of those where its results differ from the
+/* Number of regimes in which a rule rejects the entry and its results differ from the
  * template's. */
 static int rejected_in(const struct qm_mutant_trial *t, int rule)
 {
     int count = 0;
-    for (int k = 0; k < QM_TRIAL_COUNT; k++)
-        count += (t->cell[k].field >> rule & 1u) && t->cell[k].is != QM_CELL_equal;
+    for (int k = 0; k < QM_MUTANT_REGIME_COUNT; k++)
+        count += (t->cell[k].rejected_by >> rule & 1u) && t->cell[k].is != QM_CELL_equal;
     return count;
 }
 
 static int killed_in(const struct qm_mutant_trial *t)
 {
     int count = 0;
-    for (int k = 0; k < QM_TRIAL_COUNT; k++)
+    for (int k = 0; k < QM_MUTANT_REGIME_COUNT; k++)
         count += t->cell[k].is == QM_CELL_killed;
     return count;
 }
@@ -45,7 +45,7 @@ static int count_cells(const struct qm_matrix *m, int regime, enum qm_cell_is is
     return count;
 }
 
-/* Mutants that a rule rejects somewhere, or in one regime; rule -1: our own judge. */
+/* Number of mutants that a rule rejects in a regime; regime -1: in any; rule -1: Qualm's judge. */
 static int rejected(const struct qm_matrix *m, int rule, int regime)
 {
     int count = 0;
@@ -57,7 +57,7 @@ static int rejected(const struct qm_matrix *m, int rule, int regime)
             count += (rule < 0 ? killed_in(t) : rejected_in(t, rule)) > 0;
         else
             count += rule < 0 ? t->cell[regime].is == QM_CELL_killed
-                              : (int)(t->cell[regime].field >> rule & 1u);
+                              : (int)(t->cell[regime].rejected_by >> rule & 1u);
     }
     return count;
 }
@@ -70,16 +70,16 @@ static int benign_rejected(const struct qm_matrix *m, int rule)
     return count;
 }
 
-/* ---- for people ---------------------------------------------------------------------------- */
+/* ---- for people ------------------------------------------------------------------------------ */
 
 static void print_matrix(const struct qm_matrix *m)
 {
-    const char *heads[2 + QM_TRIAL_COUNT + QM_FIELD_COUNT] = {"mutant"};
+    const char *heads[2 + QM_MUTANT_REGIME_COUNT + QM_PEER_RULE_COUNT] = {"mutant"};
     int n = 1;
-    for (int k = 0; k < QM_TRIAL_COUNT; k++)
-        heads[n++] = qm_trial_name(k);
-    for (int k = 0; k < QM_FIELD_COUNT; k++)
-        heads[n++] = qm_field_name(k);
+    for (int k = 0; k < QM_MUTANT_REGIME_COUNT; k++)
+        heads[n++] = qm_mutant_regime_name(k);
+    for (int k = 0; k < QM_PEER_RULE_COUNT; k++)
+        heads[n++] = qm_peer_rule_name(k);
     heads[n++] = "what";
     struct qm_table *t = qm_table_open(n, heads);
     for (int i = 0; i < m->n; i++) {
@@ -87,9 +87,9 @@ static void print_matrix(const struct qm_matrix *m)
         if (!is_mutant(trial))
             continue;
         qm_table_cell(t, "%s", trial->entry->id);
-        for (int k = 0; k < QM_TRIAL_COUNT; k++)
+        for (int k = 0; k < QM_MUTANT_REGIME_COUNT; k++)
             qm_table_cell(t, "%c", letters[trial->cell[k].is]);
-        for (int k = 0; k < QM_FIELD_COUNT; k++)
+        for (int k = 0; k < QM_PEER_RULE_COUNT; k++)
             qm_table_cell(t, rejected_in(trial, k) ? "%d" : ".", rejected_in(trial, k));
         qm_table_cell(t, "%s", trial->entry->text);
     }
@@ -103,24 +103,24 @@ static void print_totals(const struct qm_matrix *m)
 {
     const char *heads[] = {"of this many mutants",
 #define X(name, text) #name,
-                           QM_FIELD_LIST(X)
+                           QM_PEER_RULE_LIST(X)
 #undef X
                                "qualm"};
-    struct qm_table *t = qm_table_open(QM_FIELD_COUNT + 2, heads);
+    struct qm_table *t = qm_table_open(QM_PEER_RULE_COUNT + 2, heads);
     putchar('\n');
     qm_table_cell(t, "killed in any regime, of %d", m->mutants);
-    for (int k = 0; k < QM_FIELD_COUNT; k++)
+    for (int k = 0; k < QM_PEER_RULE_COUNT; k++)
         qm_table_cell(t, "%d", rejected(m, k, -1));
     qm_table_cell(t, "%d", rejected(m, -1, -1));
-    for (int r = 0; r < QM_TRIAL_COUNT; r++) {
-        qm_table_cell(t, "in %s, of %d that differ", qm_trial_name(r),
+    for (int r = 0; r < QM_MUTANT_REGIME_COUNT; r++) {
+        qm_table_cell(t, "in %s, of %d that differ", qm_mutant_regime_name(r),
                       m->mutants - count_cells(m, r, QM_CELL_equal));
-        for (int k = 0; k < QM_FIELD_COUNT; k++)
+        for (int k = 0; k < QM_PEER_RULE_COUNT; k++)
             qm_table_cell(t, "%d", rejected(m, k, r));
         qm_table_cell(t, "%d", rejected(m, -1, r));
     }
     qm_table_cell(t, "benign, rejected, of %d", m->benign);
-    for (int k = 0; k < QM_FIELD_COUNT; k++)
+    for (int k = 0; k < QM_PEER_RULE_COUNT; k++)
         qm_table_cell(t, "%d", benign_rejected(m, k));
     int wrong = 0;
     for (int i = 0; i < m->n; i++)
@@ -129,15 +129,16 @@ static void print_totals(const struct qm_matrix *m)
     qm_table_close(t);
     puts("The rules are transplanted: they compare the kernel with the composed step, so that no "
          "quantization error\nlies in between, which is generous to them.");
-    for (int k = 0; k < QM_FIELD_COUNT; k++)
-        printf("  %-8s %s\n", qm_field_name(k), qm_field_text(k));
+    for (int k = 0; k < QM_PEER_RULE_COUNT; k++)
+        printf("  %-8s %s\n", qm_peer_rule_name(k), qm_peer_rule_text(k));
 }
 
-/* Why, how many outputs differ from the template's, and how near a bound any of the kernel's comes. */
+/* Prints the reason, the number of outputs that differ from the template's, and the largest error /
+ * bound. */
 static void print_within(const struct qm_mutant_trial *t, int regime)
 {
-    const struct qm_apart *a = &t->cell[regime].apart;
-    printf("  within  %s in %s: %s\n", t->entry->id, qm_trial_name(regime),
+    const struct qm_mutant_difference *a = &t->cell[regime].difference;
+    printf("  within  %s in %s: %s\n", t->entry->id, qm_mutant_regime_name(regime),
            t->entry->within[regime]);
     printf("          %lld of %lld outputs differ; judged %lld, largest share of a bound %.3g; "
            "%lld have no bound\n",
@@ -145,9 +146,9 @@ static void print_within(const struct qm_mutant_trial *t, int regime)
            (long long)a->unbounded);
 }
 
-static json_t *apart_json(const struct qm_kill_cell *c)
+static json_t *difference_json(const struct qm_kill_cell *c)
 {
-    const struct qm_apart *a = &c->apart;
+    const struct qm_mutant_difference *a = &c->difference;
     return a->outputs == 0
                ? json_null()
                : json_pack("{s:I, s:I, s:I, s:I, s:f}", "outputs", (json_int_t)a->outputs, "differ",
@@ -158,17 +159,17 @@ static json_t *apart_json(const struct qm_kill_cell *c)
 static void print_pairs(const struct qm_matrix *m)
 {
     int equal = 0;
-    for (int r = 0; r < QM_TRIAL_COUNT; r++)
+    for (int r = 0; r < QM_MUTANT_REGIME_COUNT; r++)
         equal += count_cells(m, r, QM_CELL_equal);
     printf("\n%d pairs of mutant and regime are equivalent: every output of every step has the "
            "template's bits\n",
            equal);
     for (int i = 0; i < m->n; i++) {
         const struct qm_mutant_trial *t = &m->trial[i];
-        for (int k = 0; k < QM_TRIAL_COUNT && is_mutant(t); k++)
+        for (int k = 0; k < QM_MUTANT_REGIME_COUNT && is_mutant(t); k++)
             if (t->cell[k].is == QM_CELL_equal)
-                printf("  equal   %s in %s, digest %016llx\n", t->entry->id, qm_trial_name(k),
-                       (unsigned long long)t->cell[k].digest);
+                printf("  equal   %s in %s, digest %016llx\n", t->entry->id,
+                       qm_mutant_regime_name(k), (unsigned long long)t->cell[k].digest);
             else if (t->cell[k].is == QM_CELL_survives && t->entry->within[k])
                 print_within(t, k);
     }
@@ -188,27 +189,27 @@ static void print(const struct qm_matrix *m)
            (unsigned long long)m->o.seed, m->seconds);
 }
 
-/* ---- for machines -------------------------------------------------------------------------- */
+/* ---- for machines ---------------------------------------------------------------------------- */
 
 static json_t *cell_json(const struct qm_mutant_trial *t, int regime)
 {
     const struct qm_kill_cell *c = &t->cell[regime];
     json_t *field = json_array();
-    for (int k = 0; k < QM_FIELD_COUNT; k++)
-        if (c->field >> k & 1u)
-            json_array_append_new(field, json_string(qm_field_name(k)));
+    for (int k = 0; k < QM_PEER_RULE_COUNT; k++)
+        if (c->rejected_by >> k & 1u)
+            json_array_append_new(field, json_string(qm_peer_rule_name(k)));
     return json_pack(
         "{s:s, s:o, s:s?, s:s?, s:o, s:o}", "verdict", cell_names[c->is], "rejected_by", field,
         "finding", c->finding, "within", t->entry->within[regime], "digest",
-        json_sprintf("%016llx", (unsigned long long)c->digest), "apart", apart_json(c));
+        json_sprintf("%016llx", (unsigned long long)c->digest), "apart", difference_json(c));
 }
 
 static json_t *trial_json(const struct qm_mutant_trial *t)
 {
     static const char *const kinds[] = {"template", "mutant", "benign"};
     json_t *cells = json_object();
-    for (int k = 0; k < QM_TRIAL_COUNT; k++)
-        json_object_set_new(cells, qm_trial_name(k), cell_json(t, k));
+    for (int k = 0; k < QM_MUTANT_REGIME_COUNT; k++)
+        json_object_set_new(cells, qm_mutant_regime_name(k), cell_json(t, k));
     return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:s?, s:o}", "id", t->entry->id, "kind",
                      kinds[t->entry->kind], "template", t->entry->template, "class",
                      t->entry->class, "text", t->entry->text, "runs", (json_int_t)t->runs,
@@ -223,17 +224,18 @@ static json_t *matrix_json(const struct qm_matrix *m)
         json_array_append_new(entries, trial_json(&m->trial[i]));
     for (int i = 0; i < m->n_faults; i++)
         json_array_append_new(faults, json_string(m->fault[i]));
-    for (int k = 0; k < QM_FIELD_COUNT; k++)
+    for (int k = 0; k < QM_PEER_RULE_COUNT; k++)
         json_array_append_new(rules,
-                              json_pack("{s:s, s:s, s:i, s:i}", "name", qm_field_name(k), "text",
-                                        qm_field_text(k), "killed", rejected(m, k, -1),
+                              json_pack("{s:s, s:s, s:i, s:i}", "name", qm_peer_rule_name(k),
+                                        "text", qm_peer_rule_text(k), "killed", rejected(m, k, -1),
                                         "benign_rejected", benign_rejected(m, k)));
-    for (int k = 0; k < QM_TRIAL_COUNT; k++)
-        json_array_append_new(regimes, json_pack("{s:s, s:s, s:i, s:i, s:i}", "name",
-                                                 qm_trial_name(k), "text", qm_trial_text(k),
-                                                 "killed", count_cells(m, k, QM_CELL_killed),
-                                                 "equal", count_cells(m, k, QM_CELL_equal),
-                                                 "within", count_cells(m, k, QM_CELL_survives)));
+    for (int k = 0; k < QM_MUTANT_REGIME_COUNT; k++)
+        json_array_append_new(regimes,
+                              json_pack("{s:s, s:s, s:i, s:i, s:i}", "name",
+                                        qm_mutant_regime_name(k), "text", qm_mutant_regime_text(k),
+                                        "killed", count_cells(m, k, QM_CELL_killed), "equal",
+                                        count_cells(m, k, QM_CELL_equal), "within",
+                                        count_cells(m, k, QM_CELL_survives)));
     return json_pack("{s:I, s:b, s:i, s:i, s:i, s:I, s:I, s:f, s:o, s:o, s:o, s:o}", "seed",
                      (json_int_t)m->o.seed, "passed", m->n_faults == 0, "mutants", m->mutants,
                      "killed", rejected(m, -1, -1), "benign", m->benign, "benign_runs",

@@ -1,4 +1,4 @@
-/* trial.c - compiles a kernel and asks a worker about every regime. */
+/* trial.c - Compiles a kernel of the registry and has a worker judge it in every regime. */
 #include "experiments/mutants/trial.h"
 
 #include <errno.h>
@@ -15,16 +15,16 @@
 
 static const struct qm_child_limits limits = {.seconds = 60.0, .mebibytes = 2048.0};
 
-struct session {
+struct worker {
     struct qm_mutant_trial *t;
     struct qm_child child;
     json_t *job;
-    struct qm_subject subject; /* its recipe */
+    struct qm_subject subject; /* its recipe alone is set */
     const volatile int *stop;
     int is_up;
 };
 
-/* ---- the file ------------------------------------------------------------------------------ */
+/* ---- the file -------------------------------------------------------------------------------- */
 
 static qm_status write_source(const struct qm_mutant_entry *e, const char *path)
 {
@@ -54,9 +54,9 @@ static void remove_files(const char *folder)
     }
 }
 
-/* ---- the worker ---------------------------------------------------------------------------- */
+/* ---- the worker ------------------------------------------------------------------------------ */
 
-static qm_status session_up(struct session *s)
+static qm_status worker_up(struct worker *s)
 {
     char why[400];
     int old;
@@ -81,8 +81,9 @@ static qm_status session_up(struct session *s)
     return st;
 }
 
-/* What a case's answer says; finding: NULL where nothing was found. */
-static enum qm_cell_is read_answer(struct session *s, const json_t *reply, char **finding)
+/* The result of a case, from the worker's answer.  finding: its text, or NULL; the caller owns
+ * it. */
+static enum qm_cell_is read_answer(struct worker *s, const json_t *reply, char **finding)
 {
     struct qm_tally *t = calloc(1, sizeof *t);
     enum qm_cell_is is = QM_CELL_refused;
@@ -99,15 +100,15 @@ static enum qm_cell_is read_answer(struct session *s, const json_t *reply, char 
     return is;
 }
 
-static qm_status one_case(struct session *s, int regime, uint64_t seed, struct qm_kill_cell *c)
+static qm_status one_case(struct worker *s, int regime, uint64_t seed, struct qm_kill_cell *c)
 {
     char name[QM_CASE_TEXT], why[400];
     int old;
     json_t *reply = NULL;
-    qm_trial_case(regime, s->t->entry->shape, name, sizeof name);
-    QM_TRY(session_up(s));
+    qm_mutant_regime_case(regime, s->t->entry->shape, name, sizeof name);
+    QM_TRY(worker_up(s));
     json_t *request = json_pack("{s:s, s:s, s:o, s:b}", "do", "judge", "case", name, "seed",
-                                qm_wire_seed(seed), "watch", 1);
+                                qm_wire_seed(seed), "peer_rules", 1);
     enum qm_end how = qm_child_ask(&s->child, request, &limits, &reply, why, sizeof why, &old);
     if (how == QM_END_stopped)
         return qm_fail(QM_INTERRUPTED, "interrupted");
@@ -118,17 +119,17 @@ static qm_status one_case(struct session *s, int regime, uint64_t seed, struct q
         return QM_OK;
     }
     *c = (struct qm_kill_cell){.digest = qm_wire_seed_of(json_object_get(reply, "digest"))};
-    c->field = (unsigned)json_integer_value(json_object_get(reply, "field"));
+    c->rejected_by = (unsigned)json_integer_value(json_object_get(reply, "killed"));
     c->is = read_answer(s, reply, &c->finding);
     json_decref(reply);
     return QM_OK;
 }
 
-static qm_status all_cases(struct session *s, uint64_t seed, int seeds)
+static qm_status all_cases(struct worker *s, uint64_t seed, int seeds)
 {
     struct qm_mutant_trial *t = s->t;
     for (int k = 0; k < seeds; k++)
-        for (int i = 0; i < QM_TRIAL_COUNT; i++) {
+        for (int i = 0; i < QM_MUTANT_REGIME_COUNT; i++) {
             struct qm_kill_cell c;
             QM_TRY(one_case(s, i, seed + (uint64_t)k, &c));
             t->runs++;
@@ -143,16 +144,16 @@ static qm_status all_cases(struct session *s, uint64_t seed, int seeds)
     return QM_OK;
 }
 
-qm_status qm_trial_run(struct qm_mutant_trial *t, const char *folder, uint64_t seed, int seeds,
-                       const volatile int *stop)
+qm_status qm_mutant_trial_run(struct qm_mutant_trial *t, const char *folder, uint64_t seed,
+                              int seeds, const volatile int *stop)
 {
-    struct session *s = calloc(1, sizeof *s);
+    struct worker *s = calloc(1, sizeof *s);
     char object[PATH_MAX];
     if (!s)
         return qm_fail(QM_NO_MEMORY, "a trial");
     s->t = t;
     s->stop = stop;
-    for (int i = 0; i < QM_TRIAL_COUNT; i++)
+    for (int i = 0; i < QM_MUTANT_REGIME_COUNT; i++)
         t->cell[i] = (struct qm_kill_cell){.is = QM_CELL_none};
     qm_status st = build(t->entry, folder, object, sizeof object);
     if (st == QM_OK) {
@@ -169,10 +170,11 @@ qm_status qm_trial_run(struct qm_mutant_trial *t, const char *folder, uint64_t s
     return QM_OK;
 }
 
-/* ---- beside the template --------------------------------------------------------------------- */
+/* ---- comparison ------------------------------------------------------------------------------ */
 
-/* A slot in codes differs where they do or its scales do, another number where its value does. */
-static void count_apart(const json_t *against, struct qm_apart *to)
+/* Adds the counts.  A quantized slot differs by its codes and scales, another array by its
+ * values. */
+static void count_differences(const json_t *against, struct qm_mutant_difference *to)
 {
     size_t i;
     const json_t *c;
@@ -185,7 +187,7 @@ static void count_apart(const json_t *against, struct qm_apart *to)
     }
 }
 
-static qm_status ask_both(struct session *s, int regime, uint64_t seed)
+static qm_status ask_both(struct worker *s, int regime, uint64_t seed)
 {
     char name[QM_CASE_TEXT], why[400];
     int old;
@@ -193,16 +195,16 @@ static qm_status ask_both(struct session *s, int regime, uint64_t seed)
     struct qm_tally *t = calloc(1, sizeof *t);
     if (!t)
         return qm_fail(QM_NO_MEMORY, "a tally");
-    qm_trial_case(regime, s->t->entry->shape, name, sizeof name);
-    qm_status st = session_up(s);
+    qm_mutant_regime_case(regime, s->t->entry->shape, name, sizeof name);
+    qm_status st = worker_up(s);
     json_t *request = json_pack("{s:s, s:s, s:o, s:b}", "do", "judge", "case", name, "seed",
                                 qm_wire_seed(seed), "against", 1);
     enum qm_end how = st == QM_OK
                           ? qm_child_ask(&s->child, request, &limits, &reply, why, sizeof why, &old)
                           : QM_END_stopped;
     if (how == QM_END_answered && qm_wire_add(t, json_object_get(reply, "tally"))) {
-        struct qm_apart *to = &s->t->cell[regime].apart;
-        count_apart(json_object_get(reply, "against"), to);
+        struct qm_mutant_difference *to = &s->t->cell[regime].difference;
+        count_differences(json_object_get(reply, "against"), to);
         to->judged = t->judged;
         to->unbounded = t->unbounded;
         to->worst = t->worst_ratio;
@@ -216,10 +218,11 @@ static qm_status ask_both(struct session *s, int regime, uint64_t seed)
     return st;
 }
 
-qm_status qm_trial_compare(struct qm_mutant_trial *t, const struct qm_mutant_entry *template,
-                           int regime, const char *folder, uint64_t seed, const volatile int *stop)
+qm_status qm_mutant_trial_compare(struct qm_mutant_trial *t, const struct qm_mutant_entry *template,
+                                  int regime, const char *folder, uint64_t seed,
+                                  const volatile int *stop)
 {
-    struct session *s = calloc(1, sizeof *s);
+    struct worker *s = calloc(1, sizeof *s);
     char object[PATH_MAX], other[PATH_MAX], own[PATH_MAX - 32];
     if (!s)
         return qm_fail(QM_NO_MEMORY, "a trial");
@@ -243,9 +246,9 @@ qm_status qm_trial_compare(struct qm_mutant_trial *t, const struct qm_mutant_ent
     return st;
 }
 
-void qm_trial_free(struct qm_mutant_trial *t)
+void qm_mutant_trial_free(struct qm_mutant_trial *t)
 {
-    for (int i = 0; i < QM_TRIAL_COUNT; i++)
+    for (int i = 0; i < QM_MUTANT_REGIME_COUNT; i++)
         free(t->cell[i].finding);
     free(t->broken);
 }

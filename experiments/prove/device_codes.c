@@ -1,4 +1,4 @@
-/* device_codes.c - the codes of every float by a device's kernel, as runs of equal ones, against the CPU's search. */
+/* device_codes.c - Codes of every float by a device's kernel, as runs, against the CPU's search. */
 #include "experiments/gpu/gpu.h"
 
 #include <stdlib.h>
@@ -9,7 +9,8 @@
 
 enum { MOST = 65536, SAMPLES = 64 };
 
-/* A recipe of one slot with this quantizer, blocks being of no concern. */
+/* The step form of a recipe of one slot with this quantizer; the norm does not matter to its
+ * codes. */
 static qm_status form_of(const struct qm_quantizer *q, struct qm_step_form *f)
 {
     const struct qm_shape shape = {1, {4096}};
@@ -30,14 +31,14 @@ static int by_bits(const void *a, const void *b)
     return (x->bits > y->bits) - (x->bits < y->bits);
 }
 
-/* The stored code of the defining search. */
+/* The stored code by the search that defines it. */
 static uint32_t want_of(const struct qm_codec *c, uint32_t bits)
 {
     float y = qm_float(bits);
     return qm_stored_code(&c->cb, y, qm_code_of(c, y, 0));
 }
 
-/* A run's floats [from, to) against its code. */
+/* Compares a run's floats [from, to) with its code; returns how many differ. */
 static uint64_t compare_run(const struct qm_codec *c, uint64_t from, uint64_t to, uint32_t code,
                             int sampled, struct qm_codes_result *out)
 {
@@ -82,7 +83,7 @@ static qm_status list_changes(const struct qm_device *d, void *module, uint64_t 
     return st;
 }
 
-/* The form is the caller's, and its codec with it. */
+/* Appends the runs of [first, first + count) to out.  The caller owns the form. */
 static qm_status runs_of(const struct qm_device *d, const struct qm_step_form *f, uint64_t first,
                          uint64_t count, struct qm_code_runs *out)
 {

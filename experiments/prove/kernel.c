@@ -1,4 +1,4 @@
-/* kernel.c - a user's routine, proved from outside: it runs in a process that may die or hang. */
+/* kernel.c - Proves a user's routine in a worker process, which may crash or hang. */
 #include <omp.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -23,11 +23,11 @@ static void on_stop(int sig)
 
 static double at(int64_t key) { return (double)qm_unordered((int32_t)key); }
 
-/* How a process ended that gave no answer about floats from .. to. */
-static json_t *ended(enum qm_end how, const char *why, int64_t from, int64_t to)
+/* The verdict on a process that gave no answer about floats from .. to. */
+static json_t *failure(enum qm_end how, const char *why, int64_t from, int64_t to)
 {
     char verdict[512], low[40], high[40];
-    int is_alive = how == QM_END_answered; /* it says itself what is wrong */
+    int is_alive = how == QM_END_answered; /* `why` is the worker's own answer */
     snprintf(verdict, sizeof verdict, "WRONG: %s%s%.400s", is_alive ? "" : qm_end_name(how),
              is_alive ? "" : ": ", why);
     snprintf(low, sizeof low, "%.9g", at(from));
@@ -36,19 +36,20 @@ static json_t *ended(enum qm_end how, const char *why, int64_t from, int64_t to)
                      "while_from", low, "while_to", high);
 }
 
-/* One request; *out: its answer, or the verdict on a process that is gone (*is_gone). */
+/* Makes one request; *out: the answer, or, where *has_ended is 1, the verdict on the ended
+ * process. */
 static qm_status ask(struct qm_child *c, json_t *request, double until, int64_t from, int64_t to,
-                     json_t **out, int *is_gone)
+                     json_t **out, int *has_ended)
 {
     struct qm_child_limits limits = {until - qm_seconds(), MEBIBYTES};
     char why[512];
     int old;
     enum qm_end how = qm_child_ask(c, request, &limits, out, why, sizeof why, &old);
-    *is_gone = how != QM_END_answered;
+    *has_ended = how != QM_END_answered;
     if (how == QM_END_stopped)
         return qm_fail(QM_INTERRUPTED, "interrupted");
-    if (*is_gone) {
-        *out = ended(how, why, from, to);
+    if (*has_ended) {
+        *out = failure(how, why, from, to);
         return QM_OK;
     }
     const char *error = json_string_value(json_object_get(*out, "error"));
@@ -60,39 +61,39 @@ static qm_status ask(struct qm_child *c, json_t *request, double until, int64_t 
     return st;
 }
 
-/* All floats in requests of 2^26, then the report. */
+/* Requests all floats in ranges of 2^26, then the report. */
 static qm_status walk(struct qm_child *c, const struct qm_prove_options *o, double until,
                       struct qm_progress *progress, json_t **out)
 {
     json_t *reply;
-    int is_gone;
+    int has_ended;
     for (int64_t from = o->from, to; from <= o->to; from = to + 1) {
         to = ((from >> REQUEST_BITS) + 1) * (1 << REQUEST_BITS) - 1;
         to = to < o->to ? to : o->to;
         json_t *request = json_pack("{s:s, s:I, s:I, s:I}", "do", "walk", "case", (json_int_t)from,
                                     "from", (json_int_t)from, "to", (json_int_t)to);
-        QM_TRY(ask(c, request, until, from, to, &reply, &is_gone));
+        QM_TRY(ask(c, request, until, from, to, &reply, &has_ended));
         const char *broken = json_string_value(json_object_get(reply, "broken"));
-        if (is_gone || broken)
-            *out = is_gone ? reply : ended(QM_END_answered, broken, from, to);
-        if (!is_gone)
+        if (has_ended || broken)
+            *out = has_ended ? reply : failure(QM_END_answered, broken, from, to);
+        if (!has_ended)
             json_decref(reply);
-        if (is_gone || broken)
+        if (has_ended || broken)
             return QM_OK;
         qm_progress_add(progress, to - from + 1, 0);
     }
     json_t *request = json_pack("{s:s, s:s}", "do", "report", "case", "report");
-    QM_TRY(ask(c, request, until, o->from, o->to, &reply, &is_gone));
-    *out = is_gone ? reply : json_incref(json_object_get(reply, "proof"));
-    if (!is_gone)
+    QM_TRY(ask(c, request, until, o->from, o->to, &reply, &has_ended));
+    *out = has_ended ? reply : json_incref(json_object_get(reply, "proof"));
+    if (!has_ended)
         json_decref(reply);
     return QM_OK;
 }
 
-static qm_status converse(const char *object, const char *path, const struct qm_prove_options *o,
-                          json_t **out)
+static qm_status run_worker(const char *object, const char *path, const struct qm_prove_options *o,
+                            json_t **out)
 {
-    int most = o->intervals < MOST_INTERVALS ? o->intervals : MOST_INTERVALS, is_gone = 0;
+    int most = o->intervals < MOST_INTERVALS ? o->intervals : MOST_INTERVALS, has_ended = 0;
     double until = qm_seconds() + o->limit;
     struct qm_progress progress;
     struct qm_child c;
@@ -103,8 +104,8 @@ static qm_status converse(const char *object, const char *path, const struct qm_
     qm_status st = qm_child_start(&c, "prove", job, &stop);
     qm_progress_start(&progress, path, o->to - o->from + 1);
     if (st == QM_OK)
-        st = ask(&c, NULL, until, o->from, o->to, &reply, &is_gone);
-    if (st == QM_OK && is_gone)
+        st = ask(&c, NULL, until, o->from, o->to, &reply, &has_ended);
+    if (st == QM_OK && has_ended)
         *out = reply;
     else if (st == QM_OK) {
         json_decref(reply);
@@ -134,7 +135,7 @@ qm_status qm_prove_kernel(const char *path, const struct qm_prove_options *o, js
     sigaction(SIGTERM, &act, &before[1]);
     qm_status st = qm_kernel_files_open(&files, &f);
     if (st == QM_OK)
-        st = converse(f.object, path, o, out);
+        st = run_worker(f.object, path, o, out);
     qm_kernel_files_close(&f);
     sigaction(SIGINT, &before[0], NULL);
     sigaction(SIGTERM, &before[1], NULL);

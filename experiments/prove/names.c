@@ -1,4 +1,4 @@
-/* names.c - which routines a word of the command line stands for. */
+/* names.c - Finds the routines that a word of the command line stands for. */
 #include "experiments/prove/prove.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@ static const char *const searches[] = {
 #undef X
 };
 
-/* Routines that their sources publish and no variant here stores its states with. */
+/* Routines that their sources publish and that no registered variant uses for its states. */
 static const struct {
     const char *quantizer, *source;
 } published[] = {
@@ -29,7 +29,7 @@ static const struct {
     {"dyn:8s/block:256/lower/mid", "adafactor8bit 0.4.3"},
 };
 
-/* Adds a name to the users of a routine, once, while there is room. */
+/* Adds a name to the users of a routine once; "..." ends the list where there is no room. */
 static void add_user(struct qm_routine_name *r, const char *user)
 {
     size_t used = strlen(r->used_by), more = strlen(user);
@@ -61,7 +61,7 @@ static qm_status add(struct qm_routine_names *list, const struct qm_quantizer *q
     return QM_OK;
 }
 
-/* Whether a quantizer has a routine that this file's list is about. */
+/* 1: the quantizer has a deterministic nearest-code routine. */
 static int is_routine(const struct qm_quantizer *q)
 {
     return q->bits > 0 && q->curve != QM_CURVE_allog && !qm_round_draws(q->round) &&
@@ -88,7 +88,7 @@ static qm_status add_registered(struct qm_routine_names *list, int search)
     return st;
 }
 
-/* A search on the map of --map, with the round of --round and the NaN word of --nan. */
+/* Adds a search on the map of --map, with the round of --round and the NaN word of --nan. */
 static qm_status add_search(struct qm_routine_names *list, int search,
                             const struct qm_prove_options *o)
 {
@@ -104,7 +104,7 @@ static qm_status add_search(struct qm_routine_names *list, int search,
     return add(list, &q, "");
 }
 
-/* "nf4:4s/bisect/near": a norm is put in where there is none. */
+/* Adds "nf4:4s/bisect/near"; block:128 is inserted where the word has no norm. */
 static qm_status add_quantizer(struct qm_routine_names *list, const char *word)
 {
     struct qm_quantizer q;

@@ -1,4 +1,4 @@
-/* prove.h - the kinds of proof that qualm prove offers, and what they are told. */
+/* prove.h - The kinds of proof of qualm prove, and their options. */
 #ifndef QM_EXPERIMENTS_PROVE_PROVE_H
 #define QM_EXPERIMENTS_PROVE_PROVE_H
 
@@ -6,25 +6,24 @@
 
 #include "core/quant/quantizer.h"
 
-enum { QM_PROVE_EMU_BITS = 26 }; /* floats that backend emu takes: a minute or so */
+enum { QM_PROVE_EMU_BITS = 26 }; /* backend emu takes 2^26 floats at most: about a minute */
 
 struct qm_prove_options {
-    const char *map, *round, *nan,
-        *against;        /* words of --map, --round, --nan, --against; NULL: none */
-    const char *backend; /* of --backend: cpu, cuda, emu; NULL: cpu */
-    int64_t from, to;    /* keys of --range; all by default */
-    int intervals;       /* most that are printed of a list */
-    double limit;        /* seconds for a foreign routine */
-    const char *scales;  /* of --scales: "M,V" or "M,V;M,V"; NULL: a list of edges */
-    int64_t t;           /* of a whole step */
-    double param;
-    int is_long;        /* 2^32 triples too */
-    double bias, alpha; /* of the sequential test of stoch */
+    const char *map, *round, *nan, *against; /* --map, --round, --nan, --against; NULL: not given */
+    const char *backend;                     /* --backend: cpu, cuda, emu; NULL: cpu */
+    int64_t from, to;                        /* --range as keys; by default all */
+    int intervals;                           /* most entries of a printed list */
+    double limit;                            /* seconds for a foreign routine */
+    const char *scales; /* --scales: "M,V" or "M,V;M,V"; NULL: a list of edge cases */
+    int64_t t;          /* step number of a whole step */
+    double param;       /* its parameter */
+    int is_long;        /* 1: recipes with 2^32 triples too */
+    double bias, alpha; /* of the sequential test of stochastic rounding */
 };
 
-/* Quantizers named by a search, a quantizer string (the norm may be left out), a variant or a
- * recipe, or by "all": every deterministic search and map of the registry and of the published
- * routines, each once.  Names are those of qm_routine_print. */
+/* Routines named by a word: a search, a quantizer string (the norm may be left out), a variant, a
+ * recipe, or "all" (every deterministic search and map of the registry and of the published
+ * routines).  Each routine is listed once, under the name that qm_routine_print gives. */
 struct qm_routine_name {
     struct qm_quantizer q;
     char name[QM_QUANTIZER_TEXT], used_by[96];
@@ -37,27 +36,31 @@ qm_status qm_routine_names_add(struct qm_routine_names *list, const char *word,
                                const struct qm_prove_options *o);
 void qm_routine_names_free(struct qm_routine_names *list);
 
-/* Proves one routine of this program.  *holds: 0 where it is not what it claims. */
+/* Proves one routine of this program.  *holds 0: the routine violates one of its claims. */
 qm_status qm_prove_routine(const struct qm_routine_name *name, const struct qm_prove_options *o,
                            json_t **out, int *holds);
 
-/* Proves a whole element update for each pair of scales (triples.h) and appends an object each. */
+/* Proves a whole element update for each pair of scales (triples.h); appends an object for each
+ * pair to `all`.  *failed is set to 1 where one does not hold. */
 qm_status qm_prove_step(const char *recipe, const struct qm_prove_options *o, json_t *all,
                         int *failed);
 
-/* Stochastic rounding of "bf16", "f16", "e4m3" (core/rule/param.h) or of a quantizer: how often each number
- * goes up, exactly, and a sequential test of the whole path with the draws in use (oracle/codebook/unbiased_test.h).
- * *failed: a deviation beyond what the arithmetic of the definition allows, or a bias that shows. */
+/* Proves the stochastic rounding of "bf16", "f16", "e4m3" (core/rule/param.h) or of a quantizer:
+ * counts exactly how often each number goes up, and tests the whole path with the draws in use
+ * sequentially (oracle/codebook/unbiased_test.h).  *failed is set to 1 where a count deviates by
+ * more than the arithmetic of the definition allows, or where the test finds a bias. */
 qm_status qm_prove_stoch(const char *word, const struct qm_prove_options *o, json_t *all,
                          int *failed);
 
-/* Proves void qm_nearest() of a .c, .cu or .so file (core/abi/kernel_nearest.h) for o->map, in a process of its
- * own: a source is compiled as qm_kernel_file_build says.  Tells a crash, a hang and a write outside its buffer
- * apart.  QM_BAD_FILE: no such file or symbol; QM_BAD_ARG: it does not compile, or no --map. */
+/* Proves void qm_nearest() of a .c, .cu or .so file (core/abi/kernel_nearest.h) for o->map, in a
+ * worker process; qm_kernel_file_build compiles a source.  The verdict distinguishes a crash, a
+ * hang and a write outside the buffer.  QM_BAD_FILE: no such file or symbol; QM_BAD_ARG: the source
+ * does not compile, or there is no --map. */
 qm_status qm_prove_kernel(const char *path, const struct qm_prove_options *o, json_t **out,
                           int *holds);
 
-/* That process; job: what qm_prove_kernel says.  Returns an exit code when the parent hangs up. */
+/* Runs the worker process until the parent closes the socket; job: a JSON object of
+ * qm_prove_kernel.  Returns an exit code where it cannot start. */
 int qm_prove_worker(const char *job);
 
 #endif

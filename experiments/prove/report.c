@@ -1,12 +1,13 @@
-/* report.c - counts, intervals and special values of a proof in words. */
+/* report.c - Derives verdict, ties, intervals and special values of a proof, as JSON and table. */
 #include "experiments/prove/report.h"
 
 #include <string.h>
 
 #include "experiments/cli/cli.h"
 
-static json_t *text(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static json_t *text(const char *format, ...)
+/* A JSON string, printed. */
+static json_t *formatted(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static json_t *formatted(const char *format, ...)
 {
     char line[128];
     va_list args;
@@ -18,7 +19,7 @@ static json_t *text(const char *format, ...)
 
 static double at(int32_t key) { return (double)qm_unordered(key); }
 
-/* ---- counts ------------------------------------------------------------------------------------ */
+/* ---- counts ---------------------------------------------------------------------------------- */
 
 static int64_t wrong_inside(const struct qm_routine *r, const struct qm_record *p,
                             enum qm_claim_name claim)
@@ -26,7 +27,7 @@ static int64_t wrong_inside(const struct qm_routine *r, const struct qm_record *
     return qm_record_wrong(p, claim, qm_claims_inside(&r->claims), QM_ZONE_positive);
 }
 
-static int64_t no_codes(const struct qm_record *p)
+static int64_t without_code(const struct qm_record *p)
 {
     int64_t sum = 0;
     for (int z = 0; z < QM_ZONE_COUNT; z++)
@@ -34,8 +35,8 @@ static int64_t no_codes(const struct qm_record *p)
     return sum;
 }
 
-/* Where the definition is binding: inside, and NaN. */
-static int64_t undefined(const struct qm_routine *r, const struct qm_record *p)
+/* Floats that violate the definition where it binds: inside the range, and NaN. */
+static int64_t not_as_defined(const struct qm_routine *r, const struct qm_record *p)
 {
     const int64_t *wrong = p->wrong[QM_CLAIM_definition];
     return wrong_inside(r, p, QM_CLAIM_definition) + wrong[QM_ZONE_nan_minus] +
@@ -44,13 +45,13 @@ static int64_t undefined(const struct qm_routine *r, const struct qm_record *p)
 
 int qm_proof_holds(const struct qm_routine *r, const struct qm_record *p)
 {
-    return undefined(r, p) == 0 && no_codes(p) == 0 &&
+    return not_as_defined(r, p) == 0 && without_code(p) == 0 &&
            !(r->kernel && wrong_inside(r, p, QM_CLAIM_nearest));
 }
 
-/* ---- special values ---------------------------------------------------------------------------- */
+/* ---- special values -------------------------------------------------------------------------- */
 
-/* Codes that the zones from .. to got, ascending: "7", "0 15", "0 1 2 3 .. 15 (16 codes)". */
+/* The codes of the zones from .. to, ascending: "7", "0 15", "0 1 2 3 .. 15 (16 codes)". */
 static json_t *codes_of(const struct qm_record *p, enum qm_zone from, enum qm_zone to)
 {
     char line[96] = "";
@@ -93,7 +94,7 @@ static json_t *special(const struct qm_record *p)
                      codes_of(p, QM_ZONE_tiny_plus, QM_ZONE_tiny_plus));
 }
 
-/* ---- ties -------------------------------------------------------------------------------------- */
+/* ---- ties ------------------------------------------------------------------------------------ */
 
 struct ties {
     int64_t n, up, even, outward;
@@ -115,7 +116,7 @@ static struct ties count_ties(const struct qm_routine *r, const struct qm_record
     return t;
 }
 
-static const char *way(const struct ties *t)
+static const char *tie_rule(const struct ties *t)
 {
     return t->n == 0            ? "none"
            : t->up == t->n      ? "up"
@@ -125,7 +126,7 @@ static const char *way(const struct ties *t)
                                 : "mixed";
 }
 
-/* ---- intervals --------------------------------------------------------------------------------- */
+/* ---- intervals ------------------------------------------------------------------------------- */
 
 static json_t *intervals(const struct qm_routine *r, const struct qm_spans *s, int most)
 {
@@ -138,8 +139,9 @@ static json_t *intervals(const struct qm_routine *r, const struct qm_spans *s, i
         snprintf(want, sizeof want, x->low == x->high ? "%d" : "%d..%d", x->low, x->high);
         json_array_append_new(
             all, json_pack("{s:o, s:o, s:o, s:o, s:I, s:i, s:s, s:o}", "from",
-                           text("%.9g", at(x->first)), "to", text("%.9g", at(x->last)), "from_hex",
-                           text("%a", at(x->first)), "to_hex", text("%a", at(x->last)), "floats",
+                           formatted("%.9g", at(x->first)), "to", formatted("%.9g", at(x->last)),
+                           "from_hex", formatted("%a", at(x->first)), "to_hex",
+                           formatted("%a", at(x->last)), "floats",
                            (json_int_t)((int64_t)x->last - x->first + 1), "got", (int)x->got,
                            "want", want, "excess", qm_json_number(first > last ? first : last)));
     }
@@ -150,7 +152,7 @@ static const char *verdict(const struct qm_routine *r, const struct qm_record *p
 {
     int is_nearest = wrong_inside(r, p, QM_CLAIM_nearest) == 0;
     if (!qm_proof_holds(r, p))
-        return no_codes(p)                ? "WRONG: gives no code"
+        return without_code(p)            ? "WRONG: gives no code"
                : !r->kernel || is_nearest ? "WRONG: not as defined"
                                           : "WRONG: not nearest";
     if (!is_nearest)
@@ -171,18 +173,19 @@ json_t *qm_proof_json(const struct qm_routine *r, const char *name, const struct
         "s:I, "
         "s:I, s:I}",
         "routine", name, "verdict", verdict(r, p), "holds", qm_proof_holds(r, p), "entries",
-        r->claims.n, "range", text("[%.9g, %.9g]", (double)r->claims.low, (double)r->claims.high),
-        "floats", (json_int_t)p->floats, "wrong", (json_int_t)n, "intervals",
+        r->claims.n, "range",
+        formatted("[%.9g, %.9g]", (double)r->claims.low, (double)r->claims.high), "floats",
+        (json_int_t)p->floats, "wrong", (json_int_t)n, "intervals",
         (json_int_t)(wrong->n + wrong->left_out), "first_wrong",
-        n ? text("%.9g", at(p->first_wrong)) : json_null(), "last_wrong",
-        n ? text("%.9g", at(p->last_wrong)) : json_null(), "worst_excess", qm_json_number(p->worst),
-        "worst_at", n ? text("%.9g", at(p->worst_key)) : json_null(), "ties", (json_int_t)t.n,
-        "ties_go", way(&t), "ties_up", (json_int_t)t.up, "ties_even", (json_int_t)t.even,
-        "wrong_below_range",
+        n ? formatted("%.9g", at(p->first_wrong)) : json_null(), "last_wrong",
+        n ? formatted("%.9g", at(p->last_wrong)) : json_null(), "worst_excess",
+        qm_json_number(p->worst), "worst_at", n ? formatted("%.9g", at(p->worst_key)) : json_null(),
+        "ties", (json_int_t)t.n, "ties_go", tie_rule(&t), "ties_up", (json_int_t)t.up, "ties_even",
+        (json_int_t)t.even, "wrong_below_range",
         (json_int_t)qm_record_wrong(p, QM_CLAIM_nearest, QM_ZONE_inf_minus, inside - 1),
         "wrong_above_range",
         (json_int_t)qm_record_wrong(p, QM_CLAIM_nearest, QM_ZONE_above, QM_ZONE_inf_plus),
-        "no_code", (json_int_t)no_codes(p), "not_as_defined", (json_int_t)undefined(r, p));
+        "no_code", (json_int_t)without_code(p), "not_as_defined", (json_int_t)not_as_defined(r, p));
     json_object_set_new(o, "seconds", json_real(seconds));
     json_object_set_new(o, "special", special(p));
     json_object_set_new(o, "wrong_intervals", intervals(r, wrong, most));
@@ -195,7 +198,7 @@ json_t *qm_proof_json(const struct qm_routine *r, const char *name, const struct
     return o;
 }
 
-/* ---- many -------------------------------------------------------------------------------------- */
+/* ---- many ------------------------------------------------------------------------------------ */
 
 static const char *cell(json_t *from, const char *key)
 {

@@ -1,4 +1,4 @@
-/* routine.c - what a quantizer's search is run as, and what it claims. */
+/* routine.c - Opens nearest-code routines and builds their claims. */
 #include "experiments/prove/routine.h"
 
 #include <stdlib.h>
@@ -13,12 +13,13 @@
 
 /* ---- claims ---------------------------------------------------------------------------------- */
 
-static void by_decider(const void *of, double y, int *low, int *high)
+static void decide_by_definition(const void *of, double y, int *low, int *high)
 {
     qm_decider_range(of, y, y, low, high);
 }
 
-/* Pieces of the decisions that the words allow; thresholds and their zones are where they change. */
+/* Builds the decisions that the definition allows; they change at thresholds and at ends of
+ * zones. */
 static qm_status claim_definition(const struct qm_decider *d, struct qm_decisions *out)
 {
     double at[3 * 255];
@@ -28,12 +29,12 @@ static qm_status claim_definition(const struct qm_decider *d, struct qm_decision
         at[n++] = d->cut[k].low;
         at[n++] = d->cut[k].high;
     }
-    QM_TRY(qm_decisions_build(by_decider, d, at, n, 1, out));
+    QM_TRY(qm_decisions_build(decide_by_definition, d, at, n, 1, out));
     qm_decisions_nan(out, d->nan_position, top); /* float formats have a NaN for each sign */
     return QM_OK;
 }
 
-static void by_edges(const void *of, double y, int *low, int *high)
+static void decide_by_edges(const void *of, double y, int *low, int *high)
 {
     const struct qm_routine *r = of;
     int k = 0;
@@ -54,18 +55,18 @@ static qm_status claim_engine(struct qm_routine *r, struct qm_decisions *out)
     at[n++] = (double)r->claims.high;
     for (int k = 0; k + 1 < r->codec.cb.n; k++)
         at[n++] = (double)r->codec.edge[k];
-    return qm_decisions_build(by_edges, r, at, n, QM_POSITIONS, out);
+    return qm_decisions_build(decide_by_edges, r, at, n, QM_POSITIONS, out);
 }
 
-/* What the codes decode to at scale 1: what is nearest is judged by it. */
-static void decoded(const struct qm_codebook *cb, float *value)
+/* The value of each code at scale 1, by which the nearest is judged. */
+static void decode_table(const struct qm_codebook *cb, float *value)
 {
     for (int k = 0; k < cb->n; k++)
         value[cb->perm[k]] = cb->value[k] * cb->post;
 }
 
-/* The unit range: what x / scale can be. */
-static void range(struct qm_routine *r)
+/* Sets the unit range, the range of x / scale. */
+static void set_range(struct qm_routine *r)
 {
     const struct qm_codebook *cb = &r->codec.cb;
     r->claims.high = cb->over != 0.0f ? cb->over : rintf(1.0f / cb->gain);
@@ -73,25 +74,26 @@ static void range(struct qm_routine *r)
     qm_claims_zones(&r->claims);
 }
 
-/* Values from the definition of the map, which its table in use must be; the claim of nearest. */
+/* Takes the values from the map's definition, which the table in use must equal, and builds the
+ * claim of nearest. */
 static qm_status claim_nearest(struct qm_routine *r, struct qm_decider *d)
 {
     struct qm_quantizer plain = r->q;
     float value[256] = {0};
     int wrong, is_log = r->q.map == QM_MAP_log || r->q.map == QM_MAP_logf;
     plain.curve = QM_CURVE_none;
-    decoded(&r->codec.cb, value);
+    decode_table(&r->codec.cb, value);
     QM_TRY(qm_decider_init(d, &plain, is_log ? NULL : value, &wrong));
     if (wrong >= 0)
         return qm_fail(QM_CHECK_FAILED, "code %d decodes to %a, its definition is %a", wrong,
                        (double)value[wrong], d->value[d->position_of[wrong]]);
     r->claims.n = d->n;
     memcpy(r->claims.value, d->value, sizeof d->value);
-    range(r);
+    set_range(r);
     return qm_decisions_nearest(d->value, d->n, &r->claims.right[QM_CLAIM_nearest]);
 }
 
-/* Another map's values as what should be nearest, position for position. */
+/* Replaces the values of the claim of nearest by those of another map, position by position. */
 static qm_status claim_against(struct qm_routine *r, const char *against)
 {
     struct qm_quantizer q;
@@ -106,7 +108,7 @@ static qm_status claim_against(struct qm_routine *r, const char *against)
     return qm_decisions_nearest(r->claims.value, cb.n, &r->claims.right[QM_CLAIM_nearest]);
 }
 
-/* ---- routines ---------------------------------------------------------------------------------- */
+/* ---- routines -------------------------------------------------------------------------------- */
 
 qm_status qm_routine_open(struct qm_routine *r, const struct qm_quantizer *q, const char *against)
 {
@@ -126,7 +128,7 @@ qm_status qm_routine_open(struct qm_routine *r, const struct qm_quantizer *q, co
     QM_TRY(qm_codec_init(&r->codec, q));
     QM_TRY(claim_nearest(r, &d));
     QM_TRY(claim_definition(&d, &r->claims.right[QM_CLAIM_definition]));
-    for (int k = 0; k < 256; k++) /* loops give positions */
+    for (int k = 0; k < 256; k++) /* the search loops give positions */
         r->claims.position_of[k] = (int16_t)k;
     if (q->norm != QM_NORM_id)
         QM_TRY(claim_engine(r, &r->claims.right[QM_CLAIM_engine]));
@@ -142,8 +144,8 @@ qm_status qm_routine_open(struct qm_routine *r, const struct qm_quantizer *q, co
     return QM_OK;
 }
 
-/* The nearest, a tie as the round word says. */
-static void by_tie(const void *of, double y, int *low, int *high)
+/* The nearest position, with ties as the round word says; equal values are all allowed. */
+static void decide_nearest(const void *of, double y, int *low, int *high)
 {
     static const int tie[QM_ROUND_COUNT] = {
         [QM_ROUND_near] = 1, [QM_ROUND_mid] = -1, [QM_ROUND_even] = 0, [QM_ROUND_away] = 2};
@@ -156,7 +158,8 @@ static void by_tie(const void *of, double y, int *low, int *high)
         ++*high;
 }
 
-/* Nearest with this round's ties or with any, and this NaN word's position or any. */
+/* Builds the definition of a foreign routine: nearest, with the ties of the round word if `ties`,
+ * and the NaN position of the NaN word if `nan`; else any. */
 static qm_status claim_rules(struct qm_routine *r, const struct qm_decider *d, int ties, int nan)
 {
     struct qm_decisions *out = &r->claims.right[QM_CLAIM_definition];
@@ -164,7 +167,7 @@ static qm_status claim_rules(struct qm_routine *r, const struct qm_decider *d, i
     for (int k = 0; k + 1 < d->n; k++)
         at[k] = 0.5 * (d->value[k] + d->value[k + 1]);
     if (ties)
-        QM_TRY(qm_decisions_build(by_tie, r, at, d->n - 1, QM_POSITIONS, out));
+        QM_TRY(qm_decisions_build(decide_nearest, r, at, d->n - 1, QM_POSITIONS, out));
     else
         *out = r->claims.right[QM_CLAIM_nearest];
     if (nan)
@@ -173,7 +176,8 @@ static qm_status claim_rules(struct qm_routine *r, const struct qm_decider *d, i
     return QM_OK;
 }
 
-/* The routine gives codes as they are stored; position n of a float format: -0, judged as 0. */
+/* For a routine that gives stored codes.  Position n of a float format is -0, which is judged as
+ * 0. */
 static void stored_codes(struct qm_routine *r)
 {
     const struct qm_codebook *cb = &r->codec.cb;
@@ -183,9 +187,9 @@ static void stored_codes(struct qm_routine *r)
         r->claims.position_of[cb->perm[k]] = (int16_t)(cb->is_float && k == cb->n ? cb->zero : k);
 }
 
-/* Keys from .. to, all below 0 or all from 0 on, as bits of floats. */
-static qm_status device_part(const struct qm_device *d, const struct qm_routine *r, int64_t from,
-                             int64_t to, struct qm_code_runs *out)
+/* Runs the kernel on keys from .. to, all below 0 or all at least 0. */
+static qm_status run_on_device(const struct qm_device *d, const struct qm_routine *r, int64_t from,
+                               int64_t to, struct qm_code_runs *out)
 {
     uint64_t first = from < 0 ? UINT64_C(0x80000000) - (uint64_t)(to + 1) : (uint64_t)from;
     return from > to ? QM_OK
@@ -203,8 +207,8 @@ qm_status qm_routine_on_device(struct qm_routine *r, const char *device, int64_t
         return qm_fail(QM_BAD_ARG, "backend emu takes at most 2^%d floats; say --range",
                        QM_PROVE_EMU_BITS);
     QM_TRY(devices[which]->probe());
-    QM_TRY(device_part(devices[which], r, from > 0 ? from : 0, to, &r->runs));
-    QM_TRY(device_part(devices[which], r, from, to < 0 ? to : -1, &r->runs));
+    QM_TRY(run_on_device(devices[which], r, from > 0 ? from : 0, to, &r->runs));
+    QM_TRY(run_on_device(devices[which], r, from, to < 0 ? to : -1, &r->runs));
     stored_codes(r);
     return QM_OK;
 }

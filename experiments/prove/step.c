@@ -1,4 +1,4 @@
-/* step.c - whole element updates from the command line: pairs of scales, a row for each. */
+/* step.c - Proves whole element updates for pairs of scales, from the command line. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,8 +10,8 @@ enum { MOST_PAIRS = 64 };
 
 #define LONG ((int64_t)1 << 28)
 
-/* Maxima of the groups of slot 0 and slot 1: an ordinary pair and one off the powers of two, subnormal
- * ones, ones at the ends of the range. */
+/* Maxima of the groups of slot 0 and slot 1: ones, a pair that are no powers of two, subnormal
+ * ones, and two pairs at the ends of the range. */
 static const float edges[][2] = {{1.0f, 1.0f},
                                  {1.7e-3f, 3.1e-7f},
                                  {0x1p-130f, 0x1p-140f},

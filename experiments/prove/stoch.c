@@ -1,4 +1,4 @@
-/* stoch.c - stochastic rounding of parameters and quantizers: exact counts, and a sequential test. */
+/* stoch.c - Proves stochastic rounding by exact counts of draws, and by a sequential test. */
 #include "experiments/prove/stoch.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 #include "experiments/prove/prove.h"
 #include "oracle/codebook/unbiased_test.h"
 
-/* ---- 16 bits, enumerated --------------------------------------------------------------------------- */
+/* ---- 16 bits, enumerated --------------------------------------------------------------------- */
 
 void qm_sr16_enumerate(int64_t (*ups)(const void *of, uint32_t base, uint32_t fraction),
                        const void *of, uint32_t base, struct qm_sr16 *out)
@@ -35,18 +35,18 @@ void qm_sr16_enumerate(int64_t (*ups)(const void *of, uint32_t base, uint32_t fr
     free(count);
 }
 
-/* core/rule/param.h with the upper 16 bits of the draw running through all values. */
+/* Counts the ups of core/rule/param.h over all values of the draw's upper 16 bits. */
 static int64_t ups_bf16(const void *of, uint32_t base, uint32_t fraction)
 {
     int64_t sum = 0;
-    uint32_t low = *(const uint32_t *)of; /* the draw's lower bits, which must not matter */
+    uint32_t low = *(const uint32_t *)of; /* the draw's lower bits, which must have no effect */
     float x = qm_float(base << 16 | fraction);
     for (uint32_t draw = 0; draw < 65536; draw++)
         sum += qm_param_stochastic(QM_PARAM_bf16, x, draw << 16 | low) - base;
     return sum;
 }
 
-/* ---- 32 bits, bisected -------------------------------------------------------------------------------- */
+/* ---- 32 bits, bisected ----------------------------------------------------------------------- */
 
 struct sum {
     long double mean;
@@ -54,7 +54,7 @@ struct sum {
     double high;
 };
 
-/* Draws from .. to (inclusive), whose values at both ends are a and b. */
+/* Adds draws from .. to (inclusive), where a and b are the values at both ends. */
 static void add_draws(const struct qm_rounder *r, float x, uint64_t from, uint64_t to, double a,
                       double b, struct sum *s)
 {
@@ -69,7 +69,7 @@ static void add_draws(const struct qm_rounder *r, float x, uint64_t from, uint64
         double m = r->value(r->of, x, (uint32_t)mid);
         add_draws(r, x, from, mid, a, m, s);
         add_draws(r, x, mid, to, m, b, s);
-        s->mean -= (long double)m * 0x1p-32L; /* mid is in both */
+        s->mean -= (long double)m * 0x1p-32L; /* both halves hold mid */
         s->ups -= m == s->high;
     }
 }
@@ -99,19 +99,19 @@ static double value_of_codec(const void *of, float y, uint32_t draw)
     return (double)c->cb.value[qm_code_of(c, y, draw)];
 }
 
-/* ---- a survey of numbers -------------------------------------------------------------------------------- */
+/* ---- a survey of numbers --------------------------------------------------------------------- */
 
 enum { PER_CELL = 64 };
 
 struct survey {
     int64_t numbers;
-    double worst, sum; /* (mean - x) / gap: bias in steps of the target */
-    float at;
-    uint64_t ups; /* there */
+    double worst, sum; /* bias (mean - x) / gap, in steps of the target: largest, sum */
+    float at;          /* number of the largest bias */
+    uint64_t ups;      /* of `at` */
     int is_monotone;
 };
 
-/* Number x between neighbours low and high of the target. */
+/* Adds number x between neighbours low and high of the target. */
 static void survey_add(const struct qm_rounder *r, float x, double low, double high,
                        struct survey *s)
 {
@@ -128,7 +128,7 @@ static void survey_add(const struct qm_rounder *r, float x, double low, double h
     }
 }
 
-/* Numbers of a cell: the two floats at each end, and others by counted draws. */
+/* Adds numbers of a cell: the two floats at each end, and others by counted draws. */
 static void survey_cell(const struct qm_rounder *r, float low, float high, uint64_t cell,
                         struct survey *s)
 {
@@ -144,9 +144,9 @@ static void survey_cell(const struct qm_rounder *r, float low, float high, uint6
     }
 }
 
-/* ---- the sequential test ---------------------------------------------------------------------------------- */
+/* ---- the sequential test --------------------------------------------------------------------- */
 
-/* Through the engine's encoder and its counted draws, over numbers of all cells. */
+/* Tests the engine's encoder with its counted draws on numbers of all cells. */
 static void test_codec(const struct qm_codec *c, struct qm_unbiased *u)
 {
     enum { BATCH = 4096 };
@@ -185,7 +185,7 @@ static void test_param(enum qm_param_format format, struct qm_unbiased *u)
     }
 }
 
-/* Adds what the test found to a row. */
+/* Adds the result of the test to a row. */
 static json_t *with_test(json_t *row, const struct qm_unbiased *u)
 {
     static const char *const words[] = {"undecided", "unbiased", "BIASED"};
@@ -198,16 +198,18 @@ static json_t *with_test(json_t *row, const struct qm_unbiased *u)
     return row;
 }
 
-/* ---- the command --------------------------------------------------------------------------------------------- */
+/* ---- the command ----------------------------------------------------------------------------- */
 
-/* float32 arithmetic of core/quant/round.h: the position in the cell errs by 3 roundings, the uniform
- * number by 2 of half its size, their sum by one of 2^-24; a draw counts for its middle. */
+/* Bound on the bias of core/quant/round.h's float32 arithmetic: the position in the cell has 3
+ * roundings, the uniform number 2 of half its size, their sum one of 2^-24; a draw stands for the
+ * middle of its interval, 2^-32. */
 static double codec_bound(const struct qm_codec *c)
 {
     double bound = 5.0 * 0x1p-24 + 0x1p-32, steps = fmax(-c->cb.base, c->cb.base + c->cb.n - 1);
     if (c->q.search != QM_SEARCH_arith)
         return bound;
-    /* y times steps is rounded, and so is the value that the table has for a step; dither's sum too */
+    /* y * steps is rounded, and so are the table's values; under dither their sum with the draw
+     * too */
     return bound + (c->q.round == QM_ROUND_dither ? 3.0 : 2.0) * steps * 0x1p-24;
 }
 
@@ -226,7 +228,8 @@ static json_t *row(const char *name, const char *right, const struct survey *s, 
                      u);
 }
 
-/* Both signs, a subnormal and the largest binade; both ends of the draw's unused bits. */
+/* Enumerates both signs, a subnormal and the largest binade, with both ends of the draw's unused
+ * bits. */
 static json_t *prove_bf16(const struct qm_unbiased *u)
 {
     static const uint32_t base[] = {0x3f80, 0xbf80, 0x0000, 0x7f7e};
@@ -254,8 +257,8 @@ static json_t *prove_bf16(const struct qm_unbiased *u)
                      u);
 }
 
-/* Every cell of the target's positive numbers (of float16 every 37th), subnormal ones too.  The fraction
- * that is dropped is cut to 32 bits. */
+/* Surveys every cell of the format's positive numbers, subnormal ones too (of float16 every 37th).
+ * The rounding truncates the dropped fraction to 32 bits. */
 static json_t *prove_param(const char *name, enum qm_param_format format,
                            const struct qm_unbiased *u)
 {
@@ -284,7 +287,7 @@ static qm_status prove_codec(const char *name, const struct qm_codec *c,
     return QM_OK;
 }
 
-/* A quantizer's string, with or without a norm; a map alone stands for scan and stoch. */
+/* Reads a quantizer's string with or without a norm; a map alone is completed by scan and stoch. */
 static qm_status read_quantizer(const char *word, struct qm_codec *c, char *name)
 {
     struct qm_quantizer q;

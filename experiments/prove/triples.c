@@ -1,4 +1,4 @@
-/* triples.c - all triples of an element update beside the oracle. */
+/* triples.c - Runs and judges all triples of an element update. */
 #include "experiments/prove/triples.h"
 
 #include <float.h>
@@ -13,33 +13,33 @@
 
 enum { GRADIENTS = 65536, PIECE = 4096, SLOTS = 2 };
 
-/* What does not change from triple to triple. */
+/* The data that all triples share. */
 struct domain {
-    const struct qm_recipe *r, *runs; /* what is claimed, what is run */
+    const struct qm_recipe *r, *runs; /* the recipe claimed, the recipe run */
     const struct qm_oracle *oracle;
     struct qm_oracle_hyper hyper;
     struct qm_rule_step step;
     struct qm_codec codec[SLOTS];
     struct qm_decider decider[SLOTS];
     float max[SLOTS], stored[SLOTS];
-    double by[SLOTS]; /* what fresh values are divided by */
+    double divisor[SLOTS]; /* the divisors of fresh values */
     int n_codes[SLOTS];
     int64_t t;
     float p;
 };
 
-/* One piece of triples that share their codes; per thread. */
+/* A piece of triples with equal codes; one per thread. */
 struct piece {
     float p[PIECE], g[PIECE], slot[SLOTS][PIECE];
-    double wide_p[PIECE], wide_g[PIECE],
-        old[SLOTS][PIECE]; /* exact inputs, results, their bounds */
-    double want_p[PIECE], want[SLOTS][PIECE], error_p[PIECE], error[SLOTS][PIECE];
+    double wide_p[PIECE], wide_g[PIECE], old[SLOTS][PIECE]; /* inputs in double */
+    double want_p[PIECE], want[SLOTS][PIECE];               /* the oracle's results */
+    double error_p[PIECE], error[SLOTS][PIECE];             /* their bounds */
     uint8_t code[SLOTS][PIECE];
 };
 
-/* ---- the domain ---------------------------------------------------------------------------------- */
+/* ---- the domain ------------------------------------------------------------------------------ */
 
-static qm_status covered(const struct qm_recipe *r)
+static qm_status check_covered(const struct qm_recipe *r)
 {
     const struct qm_rule *rule = r->rule;
     if (!rule->elementwise || rule->slot_shape)
@@ -71,7 +71,7 @@ static qm_status open_slot(struct domain *d, int i)
     struct qm_shape one = {1, {1}};
     float decoded[256] = {0};
     int wrong;
-    q.norm = run.norm = QM_NORM_tensor; /* one group, whose maximum is given, of full length */
+    q.norm = run.norm = QM_NORM_tensor; /* one full group with a given maximum */
     q.unit = q.unit == QM_UNIT_recip_tail ? QM_UNIT_recip : q.unit;
     run.unit = run.unit == QM_UNIT_recip_tail ? QM_UNIT_recip : run.unit;
     QM_TRY(qm_codec_init(&d->codec[i], &run));
@@ -84,7 +84,7 @@ static qm_status open_slot(struct domain *d, int i)
                        wrong, (double)decoded[wrong]);
     d->n_codes[i] = cb->n;
     qm_scales(&d->codec[i], &one, &d->max[i], &d->stored[i]);
-    d->by[i] = fmax((double)d->stored[i], (double)q.scale.guard);
+    d->divisor[i] = fmax((double)d->stored[i], (double)q.scale.guard);
     return QM_OK;
 }
 
@@ -92,7 +92,7 @@ static qm_status open_domain(struct domain *d, const struct qm_recipe *r,
                              const struct qm_recipe *runs, const float *maxima, int64_t t, float p)
 {
     memset(d, 0, sizeof *d);
-    QM_TRY(covered(r));
+    QM_TRY(check_covered(r));
     d->r = r;
     d->runs = runs ? runs : r;
     d->t = t;
@@ -137,17 +137,19 @@ qm_status qm_triples_count(const struct qm_recipe *r, int64_t *out)
     return st;
 }
 
-/* ---- verdicts ------------------------------------------------------------------------------------- */
+/* ---- verdicts -------------------------------------------------------------------------------- */
 
-/* The first triple of the worst kind. */
+/* 1: a finding is worse than t's, or as bad and of an earlier triple. */
 static int is_worse(const struct qm_triples_tally *t, int severity, int64_t at)
 {
     return severity > t->severity || (severity == t->severity && severity > 0 && at < t->worst_at);
 }
 
-static void found(struct qm_triples_tally *t, int severity, int64_t at, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
-static void found(struct qm_triples_tally *t, int severity, int64_t at, const char *format, ...)
+static void add_finding(struct qm_triples_tally *t, int severity, int64_t at, const char *format,
+                        ...) __attribute__((format(printf, 4, 5)));
+
+static void add_finding(struct qm_triples_tally *t, int severity, int64_t at, const char *format,
+                        ...)
 {
     va_list args;
     if (!is_worse(t, severity, at))
@@ -159,7 +161,7 @@ static void found(struct qm_triples_tally *t, int severity, int64_t at, const ch
     va_end(args);
 }
 
-/* A float32 number beside the oracle's. */
+/* Judges a float32 number against the oracle's. */
 static void judge_number(struct qm_triples_tally *t, const char *what, double got, double want,
                          double error, double g, int64_t at)
 {
@@ -174,21 +176,23 @@ static void judge_number(struct qm_triples_tally *t, const char *what, double go
     if (isfinite(want) ? off <= error : !isfinite(got))
         return;
     t->out_of_bound++;
-    found(t, QM_BAD_BOUND, at, "%s is %a, want %a within %.3g (g %a)", what, got, want, error, g);
+    add_finding(t, QM_BAD_BOUND, at, "%s is %a, want %a within %.3g (g %a)", what, got, want, error,
+                g);
 }
 
-/* The float32 unit values that the bound allows: a division rounds once, a reciprocal and its product
- * twice (or, fused with the steps of an even map, no more than that). */
+/* The interval of float32 unit values that the bound allows.  A division rounds once, a reciprocal
+ * and its product twice, and no more often where they are fused with the steps of an evenly spaced
+ * map. */
 static void unit_interval(const struct domain *d, int slot, double want, double error, double *low,
                           double *high)
 {
     int divides = d->decider[slot].q.unit == QM_UNIT_div;
-    double by = d->by[slot], y = want / by,
+    double divisor = d->divisor[slot], y = want / divisor,
            relative = (divides ? 1.0 : 2.0) * QM_U * (1.0 + 0x1p-20);
     double eta = QM_ETA + (divides ? 0.0 : QM_ETA * (fabs(want) + error));
-    *low = (want - error) / by;
-    *high = (want + error) / by;
-    if (error == 0.0 && divides && qm_round_float32(y) == y && fma(y, by, -want) == 0.0)
+    *low = (want - error) / divisor;
+    *high = (want + error) / divisor;
+    if (error == 0.0 && divides && qm_round_float32(y) == y && fma(y, divisor, -want) == 0.0)
         return;
     *low -= relative * fabs(*low) + eta;
     *high += relative * fabs(*high) + eta;
@@ -198,7 +202,7 @@ static enum qm_verdict code_verdict(const struct qm_decider *d, double low, doub
 {
     int from, to;
     if ((k == 0 || low > d->cut[k - 1].high) && (k + 1 == d->n || high < d->cut[k].low))
-        return QM_VERDICT_EQUAL; /* well inside its cell: nearly always */
+        return QM_VERDICT_EQUAL; /* the interval lies inside the cell, which is nearly always so */
     qm_decider_range(d, low, high, &from, &to);
     return qm_verdict_code(k, qm_decider_at(d, 0.5 * (low + high)), from, to);
 }
@@ -210,9 +214,9 @@ static void judge_code(struct qm_triples_tally *t, const struct domain *d, int s
     double low, high;
     int k = c->position_of[code];
     enum qm_verdict is;
-    int no_reciprocal = c->q.unit != QM_UNIT_div && 256.0 / d->by[slot] > 3.4e38;
+    int no_reciprocal = c->q.unit != QM_UNIT_div && 256.0 / d->divisor[slot] > 3.4e38;
     if ((isfinite(want) && !(error < HUGE_VAL)) || isinf(want) || no_reciprocal) {
-        t->unbounded++; /* Inf over a finite scale, or a reciprocal that may be Inf */
+        t->unbounded++; /* overflow, Inf over a finite scale, or a reciprocal that may be Inf */
         return;
     }
     t->judged++;
@@ -224,14 +228,14 @@ static void judge_code(struct qm_triples_tally *t, const struct domain *d, int s
     }
     t->verdict[is]++;
     if (is >= QM_VERDICT_OFF_BY_ONE)
-        found(t, is == QM_VERDICT_WRONG ? QM_BAD_WRONG : QM_BAD_OFF_BY_ONE, at,
-              "%s has code %d for fresh value %a within %.3g over %a (g %a)",
-              d->r->rule->slot[slot], code, want, error, d->by[slot], g);
+        add_finding(t, is == QM_VERDICT_WRONG ? QM_BAD_WRONG : QM_BAD_OFF_BY_ONE, at,
+                    "%s has code %d for fresh value %a within %.3g over %a (g %a)",
+                    d->r->rule->slot[slot], code, want, error, d->divisor[slot], g);
 }
 
-/* ---- running --------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
-/* Oracle and bounds of a piece whose codes decode to b->slot. */
+/* Computes the oracle's results and bounds of a piece whose codes decode to b->slot. */
 static qm_status run_oracle(const struct domain *d, struct piece *b)
 {
     const double *old[QM_MAX_SLOTS] = {b->old[0], b->old[1]}, *stored[QM_MAX_SLOTS] = {NULL};
@@ -263,7 +267,7 @@ static qm_status run_oracle(const struct domain *d, struct piece *b)
     return d->oracle->bound(&s);
 }
 
-/* Verdicts on a piece that has been run; at: number of its first triple. */
+/* Judges a piece that has been run; at: number of its first triple. */
 static void judge_piece(const struct domain *d, const struct piece *b, int64_t at,
                         struct qm_triples_tally *t)
 {
@@ -278,7 +282,7 @@ static void judge_piece(const struct domain *d, const struct piece *b, int64_t a
     }
 }
 
-/* A code's value times its scale, rounded once. */
+/* Judges the decoded code, its value times its scale, rounded once. */
 static void judge_decoded(const struct domain *d, int slot, const struct piece *b, int64_t at,
                           struct qm_triples_tally *t)
 {
@@ -286,11 +290,11 @@ static void judge_decoded(const struct domain *d, int slot, const struct piece *
     double want = c->value[c->position_of[b->code[slot][0]]] * (double)d->stored[slot];
     double error = QM_U * fabs(want) + QM_ETA;
     if (fabs(want) + error > (double)FLT_MAX)
-        error = HUGE_VAL; /* it may overflow */
+        error = HUGE_VAL; /* the product may overflow */
     judge_number(t, "a decoded code", (double)b->slot[slot][0], want, error, 0.0, at);
 }
 
-/* With the group's maximum, which a NaN of the group makes NaN but under maxskip. */
+/* Encodes with the given maximum; an element that is NaN makes it NaN, except under maxskip. */
 static void encode(const struct domain *d, int slot, struct piece *b)
 {
     const struct qm_codec *c = &d->codec[slot];
@@ -302,7 +306,7 @@ static void encode(const struct domain *d, int slot, struct piece *b)
             qm_encode_range(c, &one, 0, 1, &x[j], &nan, NULL, &b->code[slot][j]);
 }
 
-/* Codes `pair`, gradients first .. first + PIECE - 1. */
+/* Runs and judges codes number `pair` with gradients first .. first + PIECE - 1. */
 static qm_status run_piece(const struct domain *d, struct piece *b, int64_t pair, int first,
                            struct qm_triples_tally *t)
 {

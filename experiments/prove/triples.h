@@ -1,11 +1,10 @@
-/* triples.h - a whole element update over its whole domain: every code of every slot x every bfloat16
- * gradient, for given scales.
+/* triples.h - Proves a whole element update over its domain: all codes x all bfloat16 gradients.
  *
- * Each triple (code of slot 0, code of slot 1, gradient) is decoded with the given scales, updated by
- * the rule's float32 loop and encoded with the same group maxima, by the engine's own functions.  The
- * oracle does the same in double; its derived bounds say what float32 may give.  Fresh state and
- * parameter must lie within the bound; a code must be one that the bound allows.  What this leaves to
- * other tests: the maximum of a group, and how blocks and bytes are laid out. */
+ * Each triple (code of slot 0, code of slot 1, gradient) is decoded with the given scales, updated
+ * by the rule's float32 loop and encoded with equal group maxima, by the engine's own functions.
+ * The oracle makes the step in double, and its derived bounds limit the float32 results: fresh
+ * states and the parameter must lie within the bound, and a code must be one that the bound allows.
+ * The maximum of a group and the layout of blocks and bytes are left to other tests. */
 #ifndef QM_EXPERIMENTS_PROVE_TRIPLES_H
 #define QM_EXPERIMENTS_PROVE_TRIPLES_H
 
@@ -15,28 +14,32 @@
 #include "experiments/check/judge.h"
 
 struct qm_triples_tally {
-    int64_t triples, judged,
-        unbounded; /* judged: numbers and codes; unbounded: may have overflowed */
+    int64_t triples;
+    int64_t judged, unbounded; /* numbers and codes judged; not judged, because they may overflow */
     int64_t verdict[QM_VERDICT_COUNT]; /* of codes */
     int64_t out_of_bound;              /* parameters and fresh states */
-    double worst_ratio;                /* largest error over its bound */
-    int64_t worst_at;                  /* first triple of the worst kind of finding, or -1 */
+    double worst_ratio;                /* largest error / bound */
+    int64_t worst_at;                  /* first triple of the worst finding's severity, or -1 */
     int severity;
     char finding[240];
 };
 
-/* Number of triples of this recipe; QM_SKIPPED, with the reason, where it has no such domain: a slot
- * without codes, more than two slots, no derived bound, a curve or scale word that is not covered. */
+/* Counts the triples of a recipe.  QM_SKIPPED, with the reason, where the recipe has no such
+ * domain: a slot without codes, more than two slots, no derived bound, a curve or scale word that
+ * is not covered. */
 qm_status qm_triples_count(const struct qm_recipe *r, int64_t *out);
 
-/* All of them, as what r says; run as `runs`, for planted bugs, or (NULL) as r.  Step t, parameter p;
- * maxima[slot]: the raw maximum of each slot's group, finite and above 0.  progress: as of qm_walk.  The tally does not depend on the number of threads. */
+/* Judges all triples by recipe r at step t and parameter p.
+ *   runs      the recipe that is run, for planted bugs; NULL: r
+ *   maxima    [slots]: the maximum of each slot's group, finite and above 0
+ *   progress  called with the triples done, by one thread at a time; or NULL
+ * The tally does not depend on the number of threads. */
 qm_status qm_triples_run(const struct qm_recipe *r, const struct qm_recipe *runs,
                          const float *maxima, int64_t t, float p,
                          void (*progress)(void *of, int64_t triples), void *of,
                          struct qm_triples_tally *out);
 
-/* 1: nothing out of bound, every code EQUAL or BOUNDARY, and something was judged. */
+/* 1: no number is out of bound, every code is EQUAL or BOUNDARY, and at least one was judged. */
 int qm_triples_hold(const struct qm_triples_tally *t);
 
 #endif

@@ -1,4 +1,4 @@
-/* walk.c - a routine over all floats: fixed chunks of keys, whatever the threads. */
+/* walk.c - Runs a routine over all floats, in chunks of keys that do not depend on the threads. */
 #include <stdlib.h>
 
 #include "core/quant/search_loops.h"
@@ -9,7 +9,7 @@ _Thread_local volatile int64_t qm_walk_at;
 
 enum { CHUNK_BITS = 22, BATCH = 4096, GUARD = 64, POISON = 0xA5 };
 
-/* Keys first .. first + n - 1 as floats; all below 0 or all from 0 on. */
+/* The floats of keys first .. first + n - 1, which are all below 0 or all at least 0. */
 static void floats(int64_t first, int64_t n, float *y)
 {
     uint32_t *u = (uint32_t *)y;
@@ -19,8 +19,8 @@ static void floats(int64_t first, int64_t n, float *y)
         u[i] = base + step * (uint32_t)i;
 }
 
-/* A quantizer's own loops; NaNs are not their business. */
-static void run_own(const struct qm_routine *r, const float *y, int64_t n, uint8_t *code)
+/* Runs the quantizer's loops; NaN, which they do not take, goes through qm_code_of. */
+static void run_search(const struct qm_routine *r, const float *y, int64_t n, uint8_t *code)
 {
     const struct qm_codec *c = &r->codec;
     if (qm_isnan(y[0]) || qm_isnan(y[n - 1])) {
@@ -40,8 +40,8 @@ static void run_own(const struct qm_routine *r, const float *y, int64_t n, uint8
         code[i] = code[i] < r->q.scale.least ? (uint8_t)r->q.scale.least : code[i];
 }
 
-/* Codes by a device: those of the runs that the floats lie in.  Bits ascend or descend by one. */
-static void run_given(const struct qm_routine *r, const float *y, int64_t n, uint8_t *code)
+/* Takes the codes of the runs that the floats lie in.  The bits of y ascend or descend by one. */
+static void run_device_codes(const struct qm_routine *r, const float *y, int64_t n, uint8_t *code)
 {
     const struct qm_code_change *c = r->runs.change;
     int64_t k = 0;
@@ -62,7 +62,7 @@ static void run_given(const struct qm_routine *r, const float *y, int64_t n, uin
 
 enum broken { INTACT, WROTE_OUTSIDE, CHANGED_INPUT, TROUBLE };
 
-/* A foreign routine writes exactly n codes, and leaves y alone. */
+/* Runs a foreign routine, which must write exactly n codes and leave y unchanged. */
 static enum broken run_foreign(const struct qm_routine *r, const float *y, int64_t n, uint8_t *code)
 {
     float copy[BATCH];
@@ -80,27 +80,28 @@ static enum broken run_foreign(const struct qm_routine *r, const float *y, int64
 static enum broken run_chunk(const struct qm_routine *r, int64_t first, int64_t last,
                              struct qm_record *record)
 {
-    /* foreign routines have tails, too: batches of every kind of length */
+    /* Batches of many lengths, because foreign routines have tails. */
     static const int lengths[] = {BATCH, 4095, 1000, 257, 33, 16, 7, 1, 2048};
     _Alignas(64) float y[BATCH];
-    _Alignas(64) uint8_t room[BATCH + 2 * GUARD];
+    _Alignas(64) uint8_t buffer[BATCH + 2 * GUARD];
     for (int64_t at = first, i = 0; at <= last; i++) {
         int64_t n = r->kernel ? lengths[i % (int64_t)(sizeof lengths / sizeof *lengths)] : BATCH;
         n = at + n - 1 > last ? last - at + 1 : n;
-        for (int z = 1; z < QM_ZONE_COUNT; z++) { /* no batch has NaNs and numbers, or both signs */
+        for (int z = 1; z < QM_ZONE_COUNT;
+             z++) { /* no batch mixes NaN and numbers, or both signs */
             int64_t edge = r->claims.zone[z];
             n = at < edge && at + n > edge ? edge - at : n;
         }
         floats(at, n, y);
         qm_walk_at = at;
-        enum broken how = r->kernel ? run_foreign(r, y, n, room + GUARD) : INTACT;
+        enum broken how = r->kernel ? run_foreign(r, y, n, buffer + GUARD) : INTACT;
         if (how != INTACT)
             return how;
         if (r->runs.n)
-            run_given(r, y, n, room + GUARD);
+            run_device_codes(r, y, n, buffer + GUARD);
         else if (!r->kernel)
-            run_own(r, y, n, room + GUARD);
-        qm_record_add(record, &r->claims, at, n, room + GUARD);
+            run_search(r, y, n, buffer + GUARD);
+        qm_record_add(record, &r->claims, at, n, buffer + GUARD);
         at += n;
     }
     return INTACT;

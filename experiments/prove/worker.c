@@ -1,4 +1,4 @@
-/* worker.c - the process in which a user's routine runs: floats on request, then the report. */
+/* worker.c - The process in which a user's routine runs: walks ranges of floats, then reports. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <omp.h>
@@ -21,8 +21,8 @@ static struct qm_record record;
 static double started;
 static int intervals;
 
-/* The batch that this thread was within, as the bits of its first float; nothing here that a signal
- * handler may not do. */
+/* Tells the parent this thread's current batch, by the bits of its first float, with calls that a
+ * signal handler may make. */
 static void on_fault(int sig)
 {
     static const char digits[] = "0123456789abcdef";
@@ -42,8 +42,8 @@ static json_t *failed(qm_status st)
     return json_pack("{s:s, s:i}", "error", qm_message(), "status", (int)st);
 }
 
-/* The map with the words of --round and --nan. */
-static qm_status claimed(const json_t *job, struct qm_quantizer *q)
+/* Opens the routine for the map with the words of --round and --nan. */
+static qm_status open_claimed(const json_t *job, struct qm_quantizer *q)
 {
     const char *round = json_string_value(json_object_get(job, "round"));
     const char *nan = json_string_value(json_object_get(job, "nan"));
@@ -56,7 +56,7 @@ static qm_status claimed(const json_t *job, struct qm_quantizer *q)
     return qm_routine_foreign(&routine, q, round != NULL, nan != NULL);
 }
 
-/* ---- a kernel on the GPU ----------------------------------------------------------------------- */
+/* ---- a kernel on the GPU --------------------------------------------------------------------- */
 
 static struct qm_user_cuda *gpu;
 static char gpu_trouble[300];
@@ -69,9 +69,10 @@ static void nearest_on_gpu(const float *y, long n, unsigned char *code)
 
 static const char *trouble_on_gpu(void) { return gpu_trouble; }
 
-/* ---- the routine ------------------------------------------------------------------------------- */
+/* ---- the routine ----------------------------------------------------------------------------- */
 
-/* The function of a library; of one that backend emu has built, what its kernel breaks, too. */
+/* Loads the function of a library, and the findings of the emulator where a CUDA source was
+ * compiled. */
 static qm_status load_library(const char *object, int *threads)
 {
     void *library = dlopen(object, RTLD_NOW | RTLD_LOCAL);
@@ -96,7 +97,7 @@ static qm_status load(const json_t *job)
     const char *object = json_string_value(json_object_get(job, "object"));
     const char *dot = strrchr(object, '.');
     int threads = (int)json_integer_value(json_object_get(job, "threads"));
-    QM_TRY(claimed(job, &q));
+    QM_TRY(open_claimed(job, &q));
     if (dot && strcmp(dot, ".cubin") == 0) {
         QM_TRY(qm_user_cuda_nearest_open(object, &gpu));
         routine.kernel = nearest_on_gpu;
@@ -128,7 +129,7 @@ static json_t *walk(const json_t *request)
     return json_pack("{s:O}", "case", name);
 }
 
-static json_t *answer(const json_t *request)
+static json_t *reply_to(const json_t *request)
 {
     if (strcmp(json_string_value(json_object_get(request, "do")), "walk") == 0)
         return walk(request);
@@ -143,7 +144,7 @@ int qm_prove_worker(const char *text)
     json_t *job = json_loads(text, 0, NULL), *request;
     setrlimit(RLIMIT_CORE, &none);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    fcntl(QM_WORKER_FD, F_SETFD, FD_CLOEXEC); /* not for children of the kernel's */
+    fcntl(QM_WORKER_FD, F_SETFD, FD_CLOEXEC); /* not for processes that the kernel starts */
     FILE *in = fdopen(dup(QM_WORKER_FD), "r");
     if (!job || !in)
         return qm_exit_code(QM_INTERNAL);
@@ -152,8 +153,8 @@ int qm_prove_worker(const char *text)
     qm_status st = load(job);
     int is_up = qm_wire_write(QM_WORKER_FD, st == QM_OK ? json_object() : failed(st));
     while (is_up && (request = json_loadf(in, JSON_DISABLE_EOF_CHECK, NULL))) {
-        is_up = qm_wire_write(QM_WORKER_FD, answer(request));
+        is_up = qm_wire_write(QM_WORKER_FD, reply_to(request));
         json_decref(request);
     }
-    _exit(0); /* destructors of the kernel's are nobody's concern any more */
+    _exit(0); /* the kernel's destructors do not run */
 }

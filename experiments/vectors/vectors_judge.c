@@ -223,7 +223,7 @@ static qm_status judge_step(struct work *w, int64_t k, const char *at)
     *qm_trial_call(&w->before, 0).t = w->c.c.t + k - 1;
     QM_TRY(read_gradient(w, k, NULL));
     QM_TRY(state_read(w->b, &w->after, at, w->wide, NULL));
-    QM_TRY(qm_answer_judge(w->s, &w->before, &w->after, at, &w->out->tally));
+    QM_TRY(qm_backend_replay_judge(w->s, &w->before, &w->after, at, &w->out->tally));
     struct qm_trial swap = w->before;
     w->before = w->after;
     w->after = swap;
@@ -290,7 +290,7 @@ static qm_status judge_case(const struct book *b, const struct qm_subject *s, co
         out->steps += w->c.steps;
         st = qm_trial_of_case(&s->recipe, &w->c.c, 0, 1, &w->before);
     }
-    w->before.n_sides = 1;
+    w->before.n_plans = 1;
     if (st == QM_OK)
         st = qm_trial_copy(&w->before, NULL, 1, &w->after);
     if (st == QM_OK) {

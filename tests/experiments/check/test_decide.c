@@ -1,4 +1,4 @@
-/* test_decide.c - which code a unit value must get, and the list of cases. */
+/* test_decide.c - Decisions on unit values against the CPU's searches, and the list of cases. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 
 #include "experiments/check/cases.h"
 
-/* ---- decisions ----------------------------------------------------------------------------- */
+/* ---- decisions ------------------------------------------------------------------------------- */
 
 static void assert_decides(const struct qm_codec *c, const struct qm_decider *d, float y,
                            const char *text)
@@ -19,16 +19,16 @@ static void assert_decides(const struct qm_codec *c, const struct qm_decider *d,
     if (got < from || got > to)
         fail_msg("%s: %a gives %d, expected %d to %d", text, (double)y, got, from, to);
     while (from < to && d->value[from] == d->value[from + 1])
-        from++; /* two codes of one value count once */
+        from++; /* two codes with one value count once */
     while (from < to && d->value[to] == d->value[to - 1])
         to--;
-    int sorted = !(d->q.map == QM_MAP_lin0 && d->q.sign); /* its source's zeros are -4e-8 apart */
+    int sorted = !(d->q.map == QM_MAP_lin0 && d->q.sign); /* the source's zeros are -4e-8 apart */
     if (to - from > 1 && d->q.search != QM_SEARCH_grid && sorted)
         fail_msg("%s: %a may give anything from %d to %d", text, (double)y, from, to);
 }
 
-/* Every map, search and round that compose: what the float32 search does to unit values around all
- * values and thresholds is what was decided in double; the open zones are few ulp wide. */
+/* For every map, search and round that compose, the float32 search agrees with the decision in
+ * double on unit values around all values and thresholds; the open zones are a few ulp wide. */
 static void test_decisions(void **state)
 {
     int composed = 0;
@@ -51,7 +51,7 @@ static void test_decisions(void **state)
                     float decoded[256] = {0};
                     int wrong;
                     if (map == QM_MAP_log || map == QM_MAP_logf)
-                        continue; /* only under a curve: judged by whole cases */
+                        continue; /* only under a curve, which whole cases judge */
                     if (qm_round_draws((enum qm_round)round) || qm_codec_init(&c, &q) != QM_OK)
                         continue;
                     for (int k = 0; k < c.cb.n; k++)
@@ -73,7 +73,8 @@ static void test_decisions(void **state)
     assert_true(composed > 150);
 }
 
-/* The zone of a float32 comparison is narrow, and empty at ties that it decides exactly. */
+/* The zone of a float32 comparison is narrow, and empty at ties that the comparison decides
+ * exactly. */
 static void test_zones(void **state)
 {
     struct qm_quantizer q;
@@ -96,7 +97,7 @@ static void test_zones(void **state)
     assert_int_equal(qm_decider_nearest(&d, -0.8), 1);
 }
 
-/* ---- cases --------------------------------------------------------------------------------- */
+/* ---- cases ----------------------------------------------------------------------------------- */
 
 static void test_cases(void **state)
 {

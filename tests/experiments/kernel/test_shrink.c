@@ -1,5 +1,6 @@
-/* test_shrink.c - trials of other shapes; bugs planted in the templates, shrunk to programs that
- * fail with the bug and pass without it. */
+/* test_shrink.c - Reshaped trials, and planted bugs shrunk to programs that show them.
+ *
+ * A program fails with its bug and passes without it. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,7 +23,7 @@
 
 static struct qm_trial open_trial(const char *recipe, int rank, int64_t rows, int64_t cols)
 {
-    struct qm_trial t = {.n_calls = 2, .n_sides = 1};
+    struct qm_trial t = {.n_calls = 2, .n_plans = 1};
     assert_int_equal(qm_recipe_parse(recipe, &t.recipe), QM_OK);
     for (int i = 0; i < t.recipe.rule->n_slots; i++)
         t.recipe.min_numel[i] = t.recipe.whole_blocks[i] = 0;
@@ -31,7 +32,7 @@ static struct qm_trial open_trial(const char *recipe, int rank, int64_t rows, in
     return t;
 }
 
-/* Every number says where it is from: call, element; a scale its group. */
+/* Every number encodes its origin: call and element, or the group of a scale. */
 static void number(struct qm_trial *t)
 {
     for (int k = 0; k < t->n_calls; k++) {
@@ -55,7 +56,7 @@ static void scales_follow_the_first_element_of_their_block(void **state)
     number(&t);
     assert_int_equal(qm_trial_block(&t), 256);
     for (int i = 0; i < 300; i++)
-        map[i] = i < 256 ? 256 + i : 400 + i; /* block 1 whole, then from block 2 */
+        map[i] = i < 256 ? 256 + i : 400 + i; /* all of block 1, then a part of block 2 */
     struct qm_shape shape = {1, {-1}};
     assert_int_equal(qm_trial_remap(&t, &shape, map, &u), QM_BAD_ARG);
     shape.dim[0] = 300;
@@ -113,7 +114,7 @@ static void calls_are_left_out_one_by_one(void **state)
 
 static void other_beta2(struct qm_recipe *r) { r->hyper.beta2 = 0.95; }
 
-/* What is recorded of the first failing step fails alone, at the same number. */
+/* The recorded first failing step fails alone, at an equal number. */
 static void a_recorded_step_fails_as_it_did(void **state)
 {
     (void)state;
@@ -130,7 +131,7 @@ static void a_recorded_step_fails_as_it_did(void **state)
     assert_int_equal(qm_judge_record(&s, &c, 3, &t, &begun, &first), QM_OK);
     assert_int_equal(first.severity, 0);
     assert_int_equal(begun, 3);
-    assert_int_equal(*qm_trial_call(&t, 0).t, 7); /* the last step's: there is room for one */
+    assert_int_equal(*qm_trial_call(&t, 0).t, 7); /* the last step, because one call fits */
     assert_int_equal(qm_judge_trial(&s, &t, QM_SLOT_ANY, &again), QM_OK);
     assert_int_equal(again.severity, 0);
 
@@ -145,18 +146,19 @@ static void a_recorded_step_fails_as_it_did(void **state)
     assert_int_equal(again.slot, 1);
     assert_int_equal(again.at, first.at);
     assert_true(again.low == first.low && again.high == first.high);
-    assert_int_equal(qm_judge_trial(&s, &t, 0, &again), QM_OK); /* the other slot is right */
+    assert_int_equal(qm_judge_trial(&s, &t, 0, &again), QM_OK); /* the other slot is correct */
     assert_int_equal(again.severity, 0);
     qm_trial_close(&t);
 }
 
-/* A registered step that is judged as another recipe: shrunk to one number, printed as text. */
+/* A registered variant that is judged as another recipe is shrunk to one number and printed as
+ * text. */
 static void a_variant_that_fails_is_printed(void **state)
 {
     (void)state;
     static struct qm_subject s = {.backend = &qm_backend_cpu};
     static struct qm_tally tally;
-    struct qm_forked_trial lab = {.subject = &s};
+    struct qm_forked_trial forked = {.subject = &s};
     struct qm_shrunk n;
     struct qm_case c;
     char *text = NULL;
@@ -164,10 +166,10 @@ static void a_variant_that_fails_is_printed(void **state)
     assert_int_equal(qm_recipe_parse("adamw4_ao", &s.recipe), QM_OK);
     assert_int_equal(qm_judge_begin(&s, &tally), QM_OK);
     assert_int_equal(qm_case_parse("61x67/normal/wd/t5/forced", &c), QM_OK);
-    assert_int_equal(qm_forked_trial_open(&lab), QM_OK);
-    assert_int_equal(qm_shrink(&lab, &c, 7, 3, 60.0, &n), QM_NO_MATCH);
+    assert_int_equal(qm_forked_trial_open(&forked), QM_OK);
+    assert_int_equal(qm_shrink(&forked, &c, 7, 3, 60.0, &n), QM_NO_MATCH);
     s.alter = other_beta2;
-    assert_int_equal(qm_shrink(&lab, &c, 7, 3, 60.0, &n), QM_OK);
+    assert_int_equal(qm_shrink(&forked, &c, 7, 3, 60.0, &n), QM_OK);
     assert_int_equal(n.trial.n, 1);
     assert_int_equal(n.trial.n_calls, 1);
     assert_int_equal(n.elements_before, 61 * 67);
@@ -179,7 +181,7 @@ static void a_variant_that_fails_is_printed(void **state)
     assert_non_null(strstr(text, "  exp_avg_sq scale[0] = "));
     free(text);
     qm_trial_close(&n.trial);
-    qm_forked_trial_close(&lab);
+    qm_forked_trial_close(&forked);
 }
 
 /* ---- planted bugs ---------------------------------------------------------------------------- */
@@ -187,9 +189,9 @@ static void a_variant_that_fails_is_printed(void **state)
 static char folder[64];
 
 static const struct bug {
-    const char *name, *template, *right, *wrong; /* text of the template, and in its place */
-    const char *one_case;                        /* NULL: the first that fails */
-    int steps, blocks;                           /* at most */
+    const char *name, *template, *right, *wrong; /* `wrong` replaces `right` in the template */
+    const char *one_case;                        /* NULL: the first case that fails */
+    int steps, blocks;                           /* most that may remain */
 } bugs[] = {
     {"tie", "adamw4_ao.c", ">= (value[k + 1]", "> (value[k + 1]", NULL, 1, 1},
     {"eps", "adamw4_ao.c", "/ root_bc2 + eps)", "/ (root_bc2 + eps))", NULL, 1, 1},
@@ -261,7 +263,7 @@ static void put_text(const char *path, const char *text)
     assert_int_equal(fclose(f), 0);
 }
 
-/* The text with its last `from` replaced: a template's comments come first. */
+/* Replaces the last `from` of the text; earlier ones may be in the template's comments. */
 static char *replaced(const char *text, const char *from, const char *to)
 {
     const char *at = NULL;
@@ -348,7 +350,7 @@ static void a_right_kernel_gives_nothing_to_shrink(void **state)
     free(text);
 }
 
-/* The same bug, seed and case give the same program. */
+/* Equal bugs, seeds and cases give equal programs. */
 static void shrinking_is_deterministic(void **state)
 {
     (void)state;

@@ -16,7 +16,7 @@
 #include "experiments/kernel/worker.h"
 #include "experiments/mutants/matrix.h"
 
-/* ---- the registry -------------------------------------------------------------------------- */
+/* ---- the registry ---------------------------------------------------------------------------- */
 
 static qm_status add(struct qm_registry *r, const char *const *lines)
 {
@@ -48,8 +48,8 @@ static void pieces(void **state)
     assert_string_equal(r.entry[1].id, "adamw_f32.one");
     assert_string_equal(r.entry[1].class, "bias");
     assert_string_equal(r.entry[1].text, "first");
-    assert_string_equal(r.entry[1].within[QM_TRIAL_late], "because");
-    assert_null(r.entry[1].within[QM_TRIAL_usual]);
+    assert_string_equal(r.entry[1].within[QM_MUTANT_REGIME_late], "because");
+    assert_null(r.entry[1].within[QM_MUTANT_REGIME_usual]);
     assert_non_null(strstr(r.entry[1].source, "double bc1 = 1.0, bc2 ="));
     assert_null(strstr(r.entry[0].source, "double bc1 = 1.0, bc2 ="));
     assert_int_equal(r.entry[2].kind, QM_MUTANT_benign);
@@ -89,7 +89,7 @@ static void bad_lists(void **state)
     qm_registry_close(&r);
 }
 
-/* Every list of the executable, and what the registry promises. */
+/* The lists of the executable keep the promises of the registry. */
 static void shipped(void **state)
 {
     int templates = 0, mutants = 0, benign = 0;
@@ -109,13 +109,17 @@ static void shipped(void **state)
     qm_registry_close(&r);
 }
 
-/* ---- the gate ------------------------------------------------------------------------------ */
+/* ---- the gate -------------------------------------------------------------------------------- */
 
+/* FINE multiplies in another order, with equal bits; OTHER rounds otherwise, within the bound. */
+/* clang-format off */
 #define TEMPLATE "template sgdm8_bnb 700\n"
-#define BUG      "- s[i] * momentum + d;\n", "+ s[i] * momentum - d;\n"
-#define FINE     "- fmaf(*w, decay, g[from + i] * scale)\n", "+ fmaf(decay, *w, scale * g[from + i])\n"
-/* Another sum of decay and gradient: other bits, within the bound. */
-#define OTHER "- fmaf(*w, decay, g[from + i] * scale)\n", "+ *w * decay + g[from + i] * scale\n"
+#define BUG   "- s[i] * momentum + d;\n", "+ s[i] * momentum - d;\n"
+#define FINE  "- fmaf(*w, decay, g[from + i] * scale)\n", \
+              "+ fmaf(decay, *w, scale * g[from + i])\n"
+#define OTHER "- fmaf(*w, decay, g[from + i] * scale)\n", \
+              "+ *w * decay + g[from + i] * scale\n"
+/* clang-format on */
 
 static struct qm_matrix judged(const char *const *lines)
 {
@@ -140,8 +144,8 @@ static void assert_fault(const char *const *lines, const char *text)
     qm_matrix_free(&m);
 }
 
-/* A right judge and a right registry pass; with a bug passed off as benign, a mutant that is none, one
- * that differs and is allowed to, and a file that does not compile, the gate fails. */
+/* A correct judge and registry pass.  The gate fails on a bug that is listed as benign, a mutant
+ * without a bug, a mutant that differs within the bounds, and a file that does not compile. */
 static void gate(void **state)
 {
     static const char *const fine[] = {TEMPLATE, "mutant a rule: b\n", BUG, "benign c: d\n", FINE,
@@ -159,10 +163,10 @@ static void gate(void **state)
     assert_fault(none, "sgdm8_bnb.a: survives in every regime");
     assert_fault(allowed, "sgdm8_bnb.a: survives in every regime");
     assert_fault(broken, "does not compile");
-    assert_fault(crash, NULL); /* killed by itself */
+    assert_fault(crash, NULL); /* its crash is a kill */
 }
 
-/* Without a reason, a difference that nobody saw is a fault, even where another regime kills. */
+/* An unfound difference without a reason is a fault, even where another regime kills the mutant. */
 static void unexplained(void **state)
 {
     static const char *const lines[] = {TEMPLATE, "mutant a rule: off in the first step only\n",
@@ -172,15 +176,15 @@ static void unexplained(void **state)
     (void)state;
     struct qm_matrix m = judged(lines);
     const struct qm_mutant_trial *t = &m.trial[1];
-    assert_int_equal(t->cell[QM_TRIAL_start].is, QM_CELL_killed);
-    assert_int_equal(t->cell[QM_TRIAL_usual].is, QM_CELL_survives);
+    assert_int_equal(t->cell[QM_MUTANT_REGIME_start].is, QM_CELL_killed);
+    assert_int_equal(t->cell[QM_MUTANT_REGIME_usual].is, QM_CELL_survives);
     for (int i = 0; i < m.n_faults; i++)
         with_reason += strstr(m.fault[i], "survives in usual, where its results differ") != NULL;
     assert_int_equal(with_reason, 1);
     qm_matrix_free(&m);
 }
 
-/* Equal digests are equal bits: the mutant that changes decay, where there is none. */
+/* Equal digests mean equal bits: a mutant of the decay, where there is no decay. */
 static void equivalence(void **state)
 {
     static const char *const lines[] = {TEMPLATE, "mutant a decay: twice\n",
@@ -190,38 +194,41 @@ static void equivalence(void **state)
     struct qm_matrix m = judged(lines);
     const struct qm_mutant_trial *base = &m.trial[0], *t = &m.trial[1];
     assert_int_equal(m.n_faults, 0);
-    assert_int_equal(t->cell[QM_TRIAL_start].is, QM_CELL_equal);
-    assert_true(t->cell[QM_TRIAL_start].digest == base->cell[QM_TRIAL_start].digest);
-    assert_int_equal(t->cell[QM_TRIAL_late].is, QM_CELL_killed);
-    assert_true(t->cell[QM_TRIAL_late].digest != base->cell[QM_TRIAL_late].digest);
-    assert_true(t->cell[QM_TRIAL_late].field != 0); /* ten times the decay: seen by others too */
+    assert_int_equal(t->cell[QM_MUTANT_REGIME_start].is, QM_CELL_equal);
+    assert_true(t->cell[QM_MUTANT_REGIME_start].digest ==
+                base->cell[QM_MUTANT_REGIME_start].digest);
+    assert_int_equal(t->cell[QM_MUTANT_REGIME_late].is, QM_CELL_killed);
+    assert_true(t->cell[QM_MUTANT_REGIME_late].digest != base->cell[QM_MUTANT_REGIME_late].digest);
+    /* The decay is ten times as large there, so that rules of peers see it too. */
+    assert_true(t->cell[QM_MUTANT_REGIME_late].rejected_by != 0);
     qm_matrix_free(&m);
 }
 
-/* ---- the rules of others --------------------------------------------------------------------- */
+/* ---- rules of peers -------------------------------------------------------------------------- */
 
 static void rules(void **state)
 {
     const float want[] = {1.0f, 2.0f, -2.0f, 4.0f}; /* squares: 25 */
     float got[] = {1.0f, 2.0f, -2.0f, 4.0f};
     (void)state;
-    assert_true(qm_field_nmse(got, want, 4, 0.0));
+    assert_true(qm_peer_rule_nmse(got, want, 4, 0.0));
     got[1] = 2.5f; /* 0.25 / 25 = 0.01 */
-    assert_true(qm_field_nmse(got, want, 4, 0.0101));
-    assert_false(qm_field_nmse(got, want, 4, 0.0099));
-    assert_false(qm_field_close(got, want, 4, 0.1, 0.1, 0)); /* 0.5 > 0.1 + 0.2 */
-    assert_true(qm_field_close(got, want, 4, 0.31, 0.1, 0));
-    assert_true(qm_field_close(got, want, 4, 0.1, 0.1, 1));
+    assert_true(qm_peer_rule_nmse(got, want, 4, 0.0101));
+    assert_false(qm_peer_rule_nmse(got, want, 4, 0.0099));
+    assert_false(qm_peer_rule_close(got, want, 4, 0.1, 0.1, 0)); /* 0.5 > 0.1 + 0.2 */
+    assert_true(qm_peer_rule_close(got, want, 4, 0.31, 0.1, 0));
+    assert_true(qm_peer_rule_close(got, want, 4, 0.1, 0.1, 1));
     got[1] = NAN;
-    assert_false(qm_field_nmse(got, want, 4, 1e9));
-    assert_false(qm_field_close(got, want, 4, 1e9, 1e9, 0));
+    assert_false(qm_peer_rule_nmse(got, want, 4, 1e9));
+    assert_false(qm_peer_rule_close(got, want, 4, 1e9, 1e9, 0));
 }
 
 /* ---- draws ----------------------------------------------------------------------------------- */
 
 enum { N = 20000 };
 
-/* The choices of rounding with probability p(i) by the draws of a stream; same: all of block 100. */
+/* Draw errors of rounding with probability p(i) by the draws of a stream; same: all draws of block
+ * 100. */
 static void choose(float *left, uint64_t seed, int same)
 {
     struct qm_draws d = qm_draws_for(seed, 1, 1, QM_ROLE_spare),
@@ -236,7 +243,7 @@ static void draws(void **state)
 {
     static float a[N], b[N];
     (void)state;
-    for (uint64_t seed = 1; seed <= 50; seed++) { /* right ones pass */
+    for (uint64_t seed = 1; seed <= 50; seed++) { /* correct draws pass */
         choose(a, seed, 0);
         choose(b, seed + 100, 0);
         assert_false(qm_draws_biased(a, N));
@@ -244,7 +251,7 @@ static void draws(void **state)
         assert_false(qm_draws_related(a, b, N));
     }
     choose(b, 50, 0);
-    assert_true(qm_draws_related(a, b, N)); /* the same draws */
+    assert_true(qm_draws_related(a, b, N)); /* equal draws */
     choose(a, 1, 1);
     assert_true(qm_draws_repeat(a, N) >= 128);
     for (int64_t i = 0; i < N; i++) { /* always the lower end */
@@ -252,7 +259,7 @@ static void draws(void **state)
         a[i] = -p;
     }
     assert_true(qm_draws_biased(a, N));
-    assert_false(qm_draws_biased(a, 50)); /* too few to say */
+    assert_false(qm_draws_biased(a, 50)); /* too few to judge */
 }
 
 /* Workers are this program again. */

@@ -1,4 +1,4 @@
-/* test_prove.c - decisions and records against brute force; planted bugs must be seen exactly. */
+/* test_prove.c - Decisions and records against brute force; planted bugs are found exactly. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -51,7 +51,7 @@ static void is_span(const struct qm_span *s, float from, float to, int got, int 
     assert_int_equal(s->high, want);
 }
 
-/* ---- decisions --------------------------------------------------------------------------------- */
+/* ---- decisions ------------------------------------------------------------------------------- */
 
 static void keys_bound_a_number_from_both_sides(void **state)
 {
@@ -75,7 +75,7 @@ static const struct qm_piece *piece(const struct qm_decisions *d, int64_t key)
     return &d->piece[k];
 }
 
-/* |x - v| in quadruple precision over all entries: no mid-points, no order. */
+/* The nearest by |x - v| in quadruple precision over all entries, without mid-points or order. */
 static void brute(const double *value, int n, double x, int *low, int *high)
 {
     __float128 best = (__float128)1e300;
@@ -137,7 +137,7 @@ static void a_mid_point_at_zero_is_a_tie_of_both_zeros(void **state)
         assert_int_equal(piece(&d, key)->high, key >= -1);
     }
     assert_int_equal(piece(&d, qm_ordered(INFINITY))->low, 1);
-    assert_int_equal(piece(&d, qm_ordered(INFINITY) + 1)->low, 0); /* NaN: anything */
+    assert_int_equal(piece(&d, qm_ordered(INFINITY) + 1)->low, 0); /* NaN: any code */
 }
 
 static void an_inexact_mid_point_is_refused(void **state)
@@ -148,14 +148,14 @@ static void an_inexact_mid_point_is_refused(void **state)
     assert_int_equal(qm_decisions_nearest(value, 2, &d), QM_BAD_ARG);
 }
 
-/* ---- records ------------------------------------------------------------------------------------- */
+/* ---- records --------------------------------------------------------------------------------- */
 
-static uint8_t odd_code(int64_t key) /* runs of every length, wrong and right */
+static uint8_t odd_code(int64_t key) /* runs of many lengths */
 {
     return (uint8_t)(qm_philox_stream(9, 2, (uint64_t)(key + 7) / (uint64_t)(1 + key % 97)) & 15u);
 }
 
-/* A routine of random codes over sixteen thousand floats, counted one by one. */
+/* A routine of random codes over 16,000 floats agrees with a count of one float after the other. */
 static void a_record_counts_what_a_loop_counts(void **state)
 {
     enum { N = 1 << 14 };
@@ -246,7 +246,7 @@ static void threads_and_instruction_sets_do_not_matter(void **state)
     omp_set_num_threads(threads);
 }
 
-/* ---- published routines, on the floats where they differ ----------------------------- */
+/* ---- published routines, on the floats where they differ ------------------------------------- */
 
 static void the_nf4_tree_misses_four_floats(void **state)
 {
@@ -296,7 +296,7 @@ static void argmin_sends_large_numbers_to_the_wrong_end(void **state)
     struct qm_routine *r = routine("nf4:4s/tensor/argmin/mid");
     struct qm_record p = walk_floats(r, 0x1p22f, 0x1p26f);
     (void)state;
-    assert_true(qm_proof_holds(r, &p)); /* out of range: reported, not a failure */
+    assert_true(qm_proof_holds(r, &p)); /* errors out of range are reported and no failure */
     is_span(&p.outside.span[0], 0x1.000002p+23f, 0x1p24f, 13, 15);
     assert_true(p.count[QM_ZONE_above][0] > 0);
     qm_record_close(&p);
@@ -322,7 +322,7 @@ static void special_values_are_told_apart(void **state)
     done(top);
 }
 
-/* Tables of 253 and 15 entries: what stands behind them is out of +Inf's reach. */
+/* In tables of 253 and 15 entries +Inf does not reach the entries behind the last. */
 static void infinities_get_the_ends(void **state)
 {
     static const char *const texts[] = {"e4m3:8s/tensor/bisect/even", "nf4s:4s/tensor/bisect/mid",
@@ -343,10 +343,10 @@ static void infinities_get_the_ends(void **state)
     }
 }
 
-/* ---- planted bugs ----------------------------------------------------------------------------------- */
+/* ---- planted bugs ---------------------------------------------------------------------------- */
 
-/* One threshold of a published ladder one ulp off: one float, in both directions, is all that
- * differs from the definition, and it is found exactly. */
+/* With one threshold of a published ladder one ulp off, in either direction, a single float differs
+ * from the definition, and it is found exactly. */
 static void a_threshold_moved_by_one_ulp_is_one_float(void **state)
 {
     static const char *const texts[] = {"nf4:4s/tensor/ladder/mid", "nf4a8:4s/tensor/ladder/mid"};
@@ -369,7 +369,7 @@ static void a_threshold_moved_by_one_ulp_is_one_float(void **state)
             }
 }
 
-/* A table entry that a search reads, four ulp off: seen at the mid-point towards zero, at least. */
+/* A table entry that is four ulp off is seen at least at the mid-point towards zero. */
 static void a_table_entry_moved_is_seen(void **state)
 {
     (void)state;
@@ -407,7 +407,7 @@ static void foreign(const float *y, long n, unsigned char *code)
     }
 }
 
-/* A foreign routine on a table of its own: what the claims are about is replaced. */
+/* A foreign routine on its own table; the values of the claims are replaced. */
 static struct qm_routine *foreign_routine(int ties, int nan)
 {
     static const double value[4] = {-1.0, 0.0, 0.25, 1.0};
@@ -437,7 +437,7 @@ static void wrong_nan_handling_is_seen(void **state)
         qm_record_close(&p);
         done(r);
     }
-    nan_code = 9; /* no code: wrong even where nothing is said of NaN */
+    nan_code = 9; /* no code: wrong even without a claim about NaN */
     struct qm_routine *r = foreign_routine(0, 0);
     struct qm_record p = walk(r, QM_KEY_LAST - 99, QM_KEY_LAST);
     assert_false(qm_proof_holds(r, &p));

@@ -1,4 +1,5 @@
-/* test_prove_step.c - whole steps and stochastic rounding: proofs that hold, and planted bugs. */
+/* test_prove_step.c - Proofs of whole steps and of stochastic rounding hold, and find planted
+ * bugs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +13,7 @@
 #include "experiments/prove/triples.h"
 #include "oracle/codebook/unbiased_test.h"
 
-/* ---- whole steps --------------------------------------------------------------------------------- */
+/* ---- whole steps ----------------------------------------------------------------------------- */
 
 static struct qm_recipe recipe(const char *text)
 {
@@ -34,7 +35,7 @@ static struct qm_triples_tally run(const char *text, const struct qm_recipe *run
     return t;
 }
 
-/* Slots of one code table: 16 x 65,536 each. */
+/* Recipes with one slot of 4 bits have 16 x 65,536 triples. */
 static void one_slot_steps_are_proved(void **state)
 {
     static const char *const texts[] = {"ema4_nf4", "ema4_nf4a8", "ema4_uniform", "sgdm4_lpmm",
@@ -68,7 +69,7 @@ static void threads_do_not_matter(void **state)
     assert_true(a.worst_ratio == b.worst_ratio && a.judged == b.judged);
 }
 
-/* Codes: another round, another search, another table, NaN elsewhere. */
+/* Bugs of codes: another round, another search, another table, another code of NaN. */
 static void wrong_encoders_are_seen(void **state)
 {
     static const char *const runs[] = {"ema4_nf4,exp_avg.round=floor",
@@ -79,7 +80,7 @@ static void wrong_encoders_are_seen(void **state)
         struct qm_recipe wrong = recipe(runs[i]), r = recipe("ema4_nf4");
         struct qm_triples_tally t;
         qm_status st = qm_triples_run(&r, &wrong, one, 10, 0.5f, NULL, NULL, &t);
-        if (i == 2) { /* the table itself is not the definition */
+        if (i == 2) { /* the table differs from the definition */
             assert_int_equal(st, QM_CHECK_FAILED);
             continue;
         }
@@ -90,7 +91,7 @@ static void wrong_encoders_are_seen(void **state)
     }
 }
 
-/* The 0.2.4 thresholds where the nearest code is claimed. */
+/* The thresholds of adafactor8bit 0.2.4 where the nearest code is claimed. */
 static void a_ladder_in_place_of_the_nearest_is_seen(void **state)
 {
     struct qm_recipe ladder = recipe("ema4_nf4a8");
@@ -104,20 +105,20 @@ static void (*right_block)(const struct qm_rule_step *s, int64_t n, float *p, co
                            float *const *slot);
 static int bug;
 
-/* The rule, then one thing wrong. */
+/* Runs the rule, then plants one bug. */
 static void wrong_block(const struct qm_rule_step *s, int64_t n, float *p, const float *g,
                         float *const *slot)
 {
     right_block(s, n, p, g, slot);
     for (int64_t i = 0; i < n; i++) {
         float *m = &slot[0][i];
-        if (bug == 1) /* kept in bfloat16, cut off */
+        if (bug == 1) /* the state is truncated to bfloat16 */
             *m = qm_float(qm_bits(*m) & 0xffff0000u);
-        if (bug == 2 && g[i] == 0.375f) /* four ulp, for one gradient of 65,536 */
+        if (bug == 2 && g[i] == 0.375f) /* four ulp for one gradient of 65,536 */
             *m = qm_float(qm_bits(*m) + 4);
-        if (bug == 3 && g[i] == 0.0f) /* the average stands still where there is no gradient */
+        if (bug == 3 && g[i] == 0.0f) /* the average does not decay where the gradient is 0 */
             *m = slot[0][i] / 0.9f;
-        if (bug == 4) /* a parameter that moves */
+        if (bug == 4) /* the parameter moves */
             p[i] += 0x1p-20f;
     }
 }
@@ -136,7 +137,7 @@ static void wrong_updates_are_seen(void **state)
         struct qm_triples_tally t = run("ema4_nf4", &wrong, one);
         assert_int_equal(qm_triples_hold(&t), bug == 0);
         assert_int_equal(t.out_of_bound > 0, bug > 0);
-        if (bug == 2) /* m = 0 apart, where four ulp are nothing */
+        if (bug == 2) /* except at m = 0, where four ulp have no effect */
             assert_true(t.out_of_bound >= 14 && t.out_of_bound <= 16);
     }
 }
@@ -158,7 +159,7 @@ static void what_has_no_such_domain_says_why(void **state)
     assert_int_equal(n, (int64_t)1 << 32);
 }
 
-/* ---- 16 random bits ---------------------------------------------------------------------------------- */
+/* ---- 16 random bits -------------------------------------------------------------------------- */
 
 static int64_t ups_exact(const void *of, uint32_t base, uint32_t f)
 {
@@ -169,7 +170,7 @@ static int64_t ups_exact(const void *of, uint32_t base, uint32_t f)
     return sum;
 }
 
-/* Eight random bits in the upper half of sixteen. */
+/* Counts with eight random bits in the upper half of sixteen. */
 static int64_t ups_short(const void *of, uint32_t base, uint32_t f)
 {
     int64_t sum = 0;
@@ -199,7 +200,7 @@ static void draws_of_16_bits_are_counted(void **state)
     assert_true(e.worst == 1 && e.at == 0 && e.sum == 65536);
 }
 
-/* ---- 32 bits ------------------------------------------------------------------------------------------ */
+/* ---- 32 bits --------------------------------------------------------------------------------- */
 
 static double up_below_share(const void *of, float x, uint32_t draw)
 {
@@ -239,9 +240,9 @@ static void expectations_are_exact(void **state)
     assert_false(e.is_monotone);
 }
 
-/* ---- the sequential test --------------------------------------------------------------------------------- */
+/* ---- the sequential test --------------------------------------------------------------------- */
 
-/* Trials of probability p + bias until a verdict. */
+/* Adds trials of probability p + bias until there is a verdict. */
 static struct qm_unbiased trial(double bias, uint64_t stream, double alpha, double beta)
 {
     struct qm_unbiased u;
@@ -254,8 +255,8 @@ static struct qm_unbiased trial(double bias, uint64_t stream, double alpha, doub
     return u;
 }
 
-/* Stated: at most alpha false alarms, at most beta misses.  With both at 0.05 and 400 repetitions, more
- * than 37 of either has probability below 1e-4. */
+/* The test promises at most alpha false alarms and at most beta misses.  With both at 0.05 and 400
+ * repetitions, more than 37 of either have a probability below 1e-4. */
 static void the_stated_errors_are_kept(void **state)
 {
     int alarms = 0, misses = 0, open = 0;
@@ -285,7 +286,7 @@ static void a_declared_bias_is_found(void **state)
     struct qm_unbiased u;
     qm_unbiased_start(&u, 0.02, 1e-6, 1e-6);
     for (int i = 0; i < 1000; i++)
-        qm_unbiased_add(&u, i % 2 ? 0.0 : 1.0, 1); /* certain ones tell nothing */
+        qm_unbiased_add(&u, i % 2 ? 0.0 : 1.0, 1); /* certain outcomes carry no information */
     assert_int_equal(u.trials, 0);
 }
 
