@@ -2,8 +2,9 @@
  *
  *   exp_avg  uniform integers -7..7, scale = absmax / 7
  *
- * The text of 0.2.2 is not available: this is 0.2.1 with the reshape of 1-D codes that the published
- * difference to 0.2.4 proves.  The update reads the codes back (CUDA path, the package's default). */
+ * The text of 0.2.2 is not available: this is 0.2.1 with the reshape of 1-D codes that the
+ * published difference to 0.2.4 proves.  The update reads the codes back (CUDA path, the package's
+ * default). */
 #include "variants/adafactor8bit/slots.h"
 
 const struct qm_variant qm_variant_adafactor8_022 = {
