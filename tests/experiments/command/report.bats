@@ -150,7 +150,7 @@ END
     [ "$(grep -o 'id="figure-[a-z]*"' "$DIR/scales.html" | wc -l)" -eq 5 ]
     "$PYTHON" - "$DIR/scales.h5" <<'END'
 import sys
-sys.path[:0] = ["plots", "plots/report"]
+sys.path[:0] = ["plots/figures", "plots/report"]
 import campaign, curves
 c = campaign.Campaign(sys.argv[1])
 assert c.one == 0.5
