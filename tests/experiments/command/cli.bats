@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# cli.bats - the program, list, show, doctor, size, analyze and completion from outside.
+# cli.bats - Tests the program, list, show, doctor, size, analyze and completion.
 load ../../support/cli_common
 
 # Every command there is, from the program's own usage.
@@ -70,7 +70,7 @@ commands() {
     [[ $output == *"cannot write"* ]]
 }
 
-@test "a reader that leaves is none" {
+@test "a closed pipe is no error" {
     run -0 bash -c 'set -o pipefail; "$0" list | head -n 1 >/dev/null' "$QUALM"
     [ -z "$output" ]
 }
@@ -87,7 +87,7 @@ commands() {
 
 # ---- list ----
 
-@test "list: every kind by itself, in both numbers" {
+@test "list: every kind alone, in singular and plural" {
     for k in variants maps searches norms rounds units scales curves packs rules problems \
         distributions metrics outcomes suites; do
         run -0 "$QUALM" list "$k"
@@ -105,7 +105,7 @@ commands() {
     done
 }
 
-@test "list: the suites of the tree, and what summaries may name beside metrics" {
+@test "list: the suites of the tree, and the columns other than metrics that summaries may name" {
     [ "$(qualm list suites --names)" = \
       "$(cd "$ROOT"/experiments/suites && ls -- *.yaml | sed 's/\.yaml$//' | LC_ALL=C sort)" ]
     run -0 "$QUALM" list suites '^ablation_momentum$'
@@ -115,7 +115,7 @@ commands() {
     [[ $output == *"log10 of gap / twin_gap"* && $output == *experiments/lockstep/lockstep.h* ]]
 }
 
-@test "list: a first word that is no kind filters everything" {
+@test "list: a first word that is no kind filters all kinds" {
     run -0 "$QUALM" list nf4
     [[ $output == *"maps ("* && $output == *"variants ("* && $output == *"ema4_nf4"* ]]
 }
@@ -125,7 +125,7 @@ commands() {
     [ "$(qualm list variants --names | wc -l)" = "$(ls "$ROOT"/variants/*/*.c | grep -vc variants/native)" ]
 }
 
-@test "list: nothing matches, exit code 4 and a suggestion" {
+@test "list: without a match, exit code 4 and a suggestion" {
     fails_with 4 "did you mean 'nf4'?" list maps nf5
     fails_with 4 "did you mean 'variants'?" list varaints
     fails_with 4 "did you mean 'metrics'?" list metrisc sqnr
@@ -148,7 +148,7 @@ commands() {
 
 # ---- show ----
 
-@test "show: every name there is" {
+@test "show: every listed name" {
     names=$(qualm list --names)
     for name in $(sort -u <<<"$names"); do
         qualm show "$name" >/dev/null
@@ -195,7 +195,7 @@ commands() {
     [[ $output == *"distribution"* ]]
 }
 
-@test "show: a problem's arguments, what they take and mean, and its floor" {
+@test "show: a problem's arguments with range and meaning, and its floor" {
     run -0 "$QUALM" show quad
     [[ $output =~ layout\ +sorted\ +"sorted|shuffled|dct"\ +eigenvectors ]]
     [[ $output =~ floor\ at\ defaults\ +0 ]]
@@ -229,7 +229,7 @@ assert "floor" in d or d["floor_at_defaults"] >= 0'
 
 # ---- doctor ----
 
-@test "doctor: all is well, and every part is told" {
+@test "doctor: every part is listed, and all parts pass" {
     run -0 "$QUALM" doctor
     for word in compiler libc "instruction set in use" rounding "as expected" hdf5 gsl libyaml \
         jansson driver nvrtc curand python3 "decimal point"; do
@@ -370,7 +370,7 @@ EOF
 
 # ---- completion ----
 
-# complete WORD...: what bash would offer for the last word
+# complete WORD...: prints what bash offers for the last word
 complete_words() {
     bash -c 'source <("$0" completion bash); COMP_WORDS=("$0" "$@"); COMP_CWORD=$#
         _qualm; printf "%s\n" "${COMPREPLY[@]}"' "$QUALM" "$@"

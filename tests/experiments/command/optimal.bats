@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# optimal.bats - qualm optimal, and the column that holds measured errors against theory.
+# optimal.bats - Tests qualm optimal, and the column of measured errors against theory.
 load ../../support/cli_common
 
 @test "optimal: the published codebook for blocks of 64 with -1, 0 and 1 kept" {
@@ -37,7 +37,7 @@ load ../../support/cli_common
     json_on_stdout optimal --dist laplace --metric mae --json
 }
 
-@test "optimal: what it refuses" {
+@test "optimal: refused arguments" {
     fails_with 2 "whole number from 2 to 8" optimal --bits 9
     fails_with 4 "did you mean 'gauss'" optimal --dist gaus
     fails_with 2 "no theory covers sparse" optimal --dist sparse
@@ -46,7 +46,7 @@ load ../../support/cli_common
     fails_with 4 "metric" optimal --metric median
 }
 
-@test "run: a table over distributions says how far from theory it is, others do not" {
+@test "run: tables over distributions have the distance from theory, other tables do not" {
     dir=$(mktemp -d)
     cat >"$dir/a.yaml" <<'Y'
 variant: ema4_uniform

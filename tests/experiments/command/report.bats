@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# report.bats - qualm report: the page, its figures, tables for papers, and the page in a browser.
+# report.bats - Tests qualm report: the page, its figures, tables for papers, the page in a browser.
 
 load ../../support/cli_common
 
@@ -32,26 +32,26 @@ browser() {
     "$PYTHON" tests/support/browser.py "$@" >"$DIR/seen" || { cat "$DIR/seen"; return 1; }
 }
 
-# seen EXPRESSION: of d, what the browser saw
+# seen EXPRESSION: evaluates it with d, the browser's observations
 seen() { "$PYTHON" -c "import json; d = json.load(open('$DIR/seen')); print($1)"; }
 
 @test "the page is well-formed, loads nothing, and has every table and six figures" {
     run -0 "$PYTHON" tests/support/html_check.py "$DIR/s.html" "$DIR/s.h5"
     [ "$output" = "6 figures, 36 panels" ]
     grep -q "Loss over updates" "$DIR/s.html"
-    # loss curves are the first thing shown
+    # loss curves come first
     [ "$(grep -o 'id="figure-[a-z]*"' "$DIR/s.html" | head -1)" = 'id="figure-loss"' ]
     grep -q "memory: 4.1 GB, limit 2 GB" "$DIR/s.html"
     [ "$(stat -c %s "$DIR/s.html")" -lt 4000000 ]
 }
 
-@test "what would do harm is escaped" {
+@test "text that would be markup is escaped" {
     run -0 "$PYTHON" tests/support/html_check.py "$DIR/evil.html" "$DIR/evil.h5"
     ! grep -q '<script>alert' "$DIR/evil.html"
     grep -q '&lt;script&gt;alert(1)&lt;/script&gt;' "$DIR/evil.html"
 }
 
-@test "the check of pages sees what it should see" {
+@test "the check of pages finds planted faults" {
     for change in 's|</main>||' 's|<main |<img src="a.png"><main |' 's|id="tables"|id="main"|' \
         's|/protocol/targets|gone|g' 's|href="#tables"|href="#nowhere"|' 's|plots/report|x|g'; do
         sed "$change" "$DIR/s.html" >"$DIR/broken.html"
@@ -59,7 +59,7 @@ seen() { "$PYTHON" -c "import json; d = json.load(open('$DIR/seen')); print($1)"
     done
 }
 
-@test "the same file gives the same page; figures drawn beforehand too" {
+@test "the same file gives the same page, also with figures drawn beforehand" {
     cp "$DIR/s.html" "$DIR/first.html"
     "$QUALM" report -q "$DIR/s.h5" -o "$DIR/second.html"
     cmp "$DIR/first.html" "$DIR/second.html"
@@ -69,7 +69,7 @@ seen() { "$PYTHON" -c "import json; d = json.load(open('$DIR/seen')); print($1)"
     [ -z "$(find "$DIR" -name '*.part')" ]
 }
 
-@test "the command under a figure draws it" {
+@test "the command below a figure draws the figure" {
     run -0 "$PYTHON" plots/report/draw.py "$DIR/s.h5" --only heat --out "$DIR/heat"
     [ -s "$DIR/heat/heat.png" ] && [ -s "$DIR/heat/heat.svg" ]
     run -3 --separate-stderr "$PYTHON" plots/report/draw.py "$DIR/s.h5" --only nothing --out "$DIR/heat"
@@ -96,7 +96,7 @@ EOF
     done
 }
 
-@test "LaTeX: braces balance, cells agree, nothing is left unescaped" {
+@test "LaTeX: braces balance, rows have equal numbers of cells, all text is escaped" {
     for tex in s evil; do
         "$PYTHON" - "$DIR/$tex.tex" <<'EOF'
 import re, sys
@@ -133,7 +133,7 @@ EOF
     run -0 "$PYTHON" tests/support/html_check.py "$DIR/mine.html" "$DIR/mine.h5"
 }
 
-@test "a suite without the learning rate itself is shown at the nearest; other basins stay apart" {
+@test "a suite without scale 1 is shown at the nearest learning rate; other basins are left out" {
     cat >"$DIR/scales.yaml" <<'END'
 variant: ["sgdm4_lpmm,momentum_buffer.min_numel=0", sgdm_f32]
 source: "problem:rosen:n=64,jitter=0.5"
@@ -162,7 +162,7 @@ assert len(curves.with_curves(c, ("step", "loss"))[0]["cell"]) == 11
 END
 }
 
-@test "without Python the page has its tables and says what is missing" {
+@test "without Python the page has its tables and names the missing program" {
     PYTHONHOME=/nonexistent run -0 --separate-stderr "$QUALM" report "$DIR/s.h5" -o "$DIR/bare.html"
     [[ "$stderr" == *"no figures: /usr/bin/python3 cannot run: "* ]]
     run -0 "$PYTHON" tests/support/html_check.py "$DIR/bare.html" "$DIR/s.h5"
@@ -170,7 +170,7 @@ END
     grep -q 'class="missing"' "$DIR/bare.html"
 }
 
-@test "bad input is one line and its exit code" {
+@test "bad input: one line and its exit code" {
     fails_with 3 "nowhere.h5" report "$DIR/nowhere.h5"
     echo text >"$DIR/text.h5"
     fails_with 3 "text.h5" report "$DIR/text.h5"
@@ -212,7 +212,7 @@ END
     done
 }
 
-@test "Chromium: tables sort by keyboard, numbers as numbers, and say so" {
+@test "Chromium: tables sort by keyboard, numbers by value, and announce the order" {
     browser "$DIR/s.html" \
         --script "b = document.querySelectorAll('#t-Verdicts thead button')[4], b.focus(), 0" --script "key:Enter" \
         --script "b.parentNode.ariaSort + [...b.closest('table').tBodies[0].rows].map(r => parseFloat(r.cells[4].textContent)).filter(x => !isNaN(x)).every((x, i, a) => !i || a[i - 1] <= x)" \
@@ -230,7 +230,7 @@ END
     [ "$(seen "d['values'][2]")" = "1 0.08 true" ]
 }
 
-@test "beside an archive: a page of it, and what did not agree" {
+@test "with an archive: its comparison and the differences are on the page" {
     "$BUILD/tests/experiments/report/test_report" sample "$DIR/mine.h5" seeds
     "$QUALM" report -q "$DIR/s.h5" --archive "$DIR/archive.h5" --no-figures -o "$DIR/none.html"
     run -0 json_value "' '.join(d['figures']), d['against']" report "$DIR/mine.h5" --against "$DIR/archive.h5"
@@ -244,7 +244,7 @@ END
     run -0 "$PYTHON" tests/support/html_check.py "$DIR/archive.html" "$DIR/archive.h5"
 }
 
-@test "a run beside an archive writes its page; a missing archive shows before the run" {
+@test "run --against writes the page; a missing archive is an error before the run" {
     cat >"$DIR/paired.yaml" <<'Y'
 protocol: paired
 variant: [adamw4_ao, adamw8_bnb]
