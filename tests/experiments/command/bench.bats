@@ -27,7 +27,7 @@ names() { json_value "*[r['step'] for r in d['steps'] if r['threads'] == 1]" "$@
         "$DIR/steps.json")" = steps ]
 }
 
-@test "rows are ratios to their yardsticks: those of adamw_f32 and the yardsticks themselves are 1" {
+@test "rows are ratios to their yardsticks: 1 for adamw_f32 and the yardsticks" {
     [ "$(of_steps "all(r['to_adamw_f32'] == 1 for r in d if r['step'] == 'adamw_f32')")" = True ]
     [ "$(of_steps "all(r['of_yardstick'] == 1 for r in d if r['step'] == 'a += s*b')")" = True ]
     [ "$(of_steps "d[6]['scaling'], d[7]['scaling_registers']")" = "1.0 1.0" ]

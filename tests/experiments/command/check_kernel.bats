@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# check_kernel.bats - Tests qualm check --kernel: right kernels, and every way in which one can fail.
+# check_kernel.bats - Tests qualm check --kernel: right kernels, and every way in which one fails.
 load ../../support/cli_common
 
 one=61x67/normal/wd/t1/forced
@@ -79,7 +79,8 @@ again() {
 
 @test "a right kernel passes every case; a reciprocal instead of a division is within bounds" {
     kernel k.c
-    [ "$(json_value 'd["passed"] and d["results"]["passed"] > 280' check --no-shrink --kernel k.c)" = True ]
+    [ "$(json_value 'd["passed"] and d["results"]["passed"] > 280' check --no-shrink \
+        --kernel k.c)" = True ]
     [ "$(json_value 'd["as"]' check --no-shrink --kernel k.c --case "$one")" = sgdm_f32 ]
     "$QUALM" check --template adamw_f32 | sed 's|/ (sqrtf(v\[i\]) / root_bc2 + eps)|* (1.0f / (sqrtf(v[i]) / root_bc2 + eps))|' > r.c
     ! grep -q '/ (sqrtf' <(grep 'p\[i\] =' r.c | grep -v '1.0f')
@@ -135,7 +136,8 @@ C
     verdict crashed "SIGSEGV within the gradients, byte 0 (read-only)"
     kernel k.c "" "if (n == 127) *(volatile int *)0 = 1;"
     expression='(d["results"]["crashed"], d["results"]["passed"] > 200, d["passed"])'
-    [ "$(json_value "$expression" check --no-shrink --kernel k.c --regime normal --regime wd0)" = "(0, False, True)" ]
+    [ "$(json_value "$expression" check --no-shrink --kernel k.c --regime normal \
+        --regime wd0)" = "(0, False, True)" ]
     [ "$(json_value 'd["results"]["crashed"]' check --no-shrink --kernel k.c)" -ge 12 ]
     [ "$(json_value 'd["results"]["passed"]' check --no-shrink --kernel k.c)" -ge 200 ]
 }
@@ -164,7 +166,11 @@ C
 }
 
 @test "memory has a limit" {
-    kernel k.c 'for (;;) { char *x = malloc(1 << 20); for (int i = 0; i < 1 << 20; i += 512) x[i] = 1; usleep(500); }'
+    kernel k.c 'for (;;) {
+        char *x = malloc(1 << 20);
+        for (int i = 0; i < 1 << 20; i += 512) x[i] = 1;
+        usleep(500);
+    }'
     verdict memory "the limit is 200" --limit-memory 200
 }
 
@@ -232,11 +238,13 @@ C
     sed 's/qm_kernel_step/other/' k.c > nostep.c
     fails_with 2 "does not export qm_kernel_step" check --no-shrink --kernel nostep.c
     sed 's/QM_KERNEL("sgdm_f32")/const int qm_kernel_abi = 7/' k.c > abi.c
-    fails_with 2 "version 7 of kernel_abi.h, this is 1" check --no-shrink --kernel abi.c --as sgdm_f32
+    fails_with 2 "version 7 of kernel_abi.h, this is 1" check --no-shrink --kernel abi.c \
+        --as sgdm_f32
     fails_with 3 "No such file" check --no-shrink --kernel none.c
     fails_with 2 "a .c, .cu or .so file" check --no-shrink --kernel "$QUALM"
     CC=nocc fails_with 2 "cannot run the compiler 'nocc'" check --no-shrink --kernel k.c
-    echo '__attribute__((constructor)) static void f(void) { volatile int *volatile at = 0; *at = 1; }' >> k.c
+    echo '__attribute__((constructor)) static void f(void) {
+        volatile int *volatile at = 0; *at = 1; }' >> k.c
     run -1 "$QUALM" check --no-shrink --kernel k.c -q
     [[ $output == *"while it was loaded: SIGSEGV"* ]]
 }
@@ -245,7 +253,8 @@ C
     kernel k.c
     sed -i '1i #ifndef MINE\n#error no MINE\n#endif' k.c
     fails_with 2 "does not compile" check --no-shrink --kernel k.c --case "$one"
-    CFLAGS="-DMINE -O1" CC="cc -pipe" run -0 "$QUALM" check --no-shrink --kernel k.c --case "$one" -q
+    CFLAGS="-DMINE -O1" CC="cc -pipe" run -0 "$QUALM" check --no-shrink --kernel k.c --case "$one" \
+        -q
 }
 
 @test "--regime selects by class and setting; the seed is printed and changes the draws" {
@@ -260,7 +269,8 @@ C
     run -0 "$QUALM" check --no-shrink --kernel k.c --regime planted --seed 7 -q
     [[ $output == *"seed 7"* ]]
     [ "$output" = "$("$QUALM" check --no-shrink --kernel k.c --regime planted --seed 7 -q)" ]
-    [ "$output" != "$("$QUALM" check --no-shrink --kernel k.c --regime planted --seed 8 -q | sed 's/seed 8/seed 7/')" ]
+    [ "$output" != "$("$QUALM" check --no-shrink --kernel k.c --regime planted --seed 8 -q \
+        | sed 's/seed 8/seed 7/')" ]
 }
 
 @test "--forever draws new cases until its time ends or a signal comes; failures run again" {
@@ -283,12 +293,16 @@ C
     "$QUALM" check --template adamw4_ao > old.c
     sed 's/(value\[k + 1\] - value\[k\]) \* 0.5f/(value[k + 1] - value[k]) * 0.48f/' old.c > new.c
     cp old.c same.c
-    expression='all(t["codes_changed"] == t["values_changed"] == t["scales_changed"] == 0 and t["rmse_ratio"] == 1 for t in d["against"]["tensors"])'
-    [ "$(json_value "$expression" check --no-shrink --kernel same.c --against old.c --regime normal)" = True ]
+    expression='all(t["codes_changed"] == t["values_changed"] == t["scales_changed"] == 0
+        and t["rmse_ratio"] == 1 for t in d["against"]["tensors"])'
+    [ "$(json_value "$expression" check --no-shrink --kernel same.c --against old.c \
+        --regime normal)" = True ]
     "$QUALM" check --template lion8_ecc8 > ecc.c # parameters of 16 bits with residuals
-    [ "$(json_value "$expression" check --no-shrink --kernel ecc.c --against ecc.c --regime normal)" = True ]
+    [ "$(json_value "$expression" check --no-shrink --kernel ecc.c --against ecc.c \
+        --regime normal)" = True ]
     expression='[t["elements"] > 0 for t in d["against"]["tensors"]]'
-    [ "$(json_value "$expression" check --no-shrink --kernel ecc.c --against ecc.c --regime normal)" = "[True, True]" ]
+    [ "$(json_value "$expression" check --no-shrink --kernel ecc.c --against ecc.c \
+        --regime normal)" = "[True, True]" ]
     "$QUALM" check --no-shrink --kernel new.c --against old.c --regime normal --json > d.json 2>/dev/null || [ $? = 1 ]
     "$PYTHON" - <<'P'
 import json

@@ -20,7 +20,8 @@ teardown() { rm -rf "$dir"; }
     run --separate-stderr qualm run --claims -o "$dir/" "$suite"
     [ "$status" -eq 0 ]
     [[ $output == *"small: NF4 beats int4 on normal values"*"said by a test"* ]]
-    [[ $output == *"minus exp_avg=int4: "*" dB ["*"over 3 x seed (3 cells); expected above 0: holds"* ]]
+    [[ $output == \
+        *"minus exp_avg=int4: "*" dB ["*"over 3 x seed (3 cells); expected above 0: holds"* ]]
     [[ $output == *"expected below 10: does not hold"* ]]
     [[ $stderr == *"1 expectations hold, 1 do not, 0 undecided"* ]]
 }

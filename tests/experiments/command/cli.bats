@@ -77,8 +77,10 @@ commands() {
 
 @test "no colour in pipes, and none with NO_COLOR on a terminal" {
     [ -z "$(TERM=xterm qualm list | grep $'\033')" ]
-    script -qec true /dev/null </dev/null >/dev/null 2>&1 || skip "script(1) cannot make a terminal here"
-    script -qec "env TERM=xterm NO_COLOR= $QUALM list variants" /dev/null </dev/null | grep -q $'\033'
+    script -qec true /dev/null </dev/null >/dev/null 2>&1 \
+        || skip "script(1) cannot make a terminal here"
+    script -qec "env TERM=xterm NO_COLOR= $QUALM list variants" /dev/null </dev/null \
+        | grep -q $'\033'
     run script -qec "env TERM=xterm NO_COLOR=1 $QUALM list variants" /dev/null </dev/null
     [[ $output != *$'\033'* ]]
     run script -qec "env TERM=dumb $QUALM list variants" /dev/null </dev/null
@@ -122,7 +124,8 @@ commands() {
 
 @test "list: filters are regular expressions without case" {
     [ "$(qualm list variants '^ADAMW_F32$' --names)" = adamw_f32 ]
-    [ "$(qualm list variants --names | wc -l)" = "$(ls "$ROOT"/variants/*/*.c | grep -vc variants/native)" ]
+    [ "$(qualm list variants --names | wc -l)" = "$(ls "$ROOT"/variants/*/*.c \
+        | grep -vc variants/native)" ]
 }
 
 @test "list: without a match, exit code 4 and a suggestion" {
@@ -143,7 +146,8 @@ commands() {
 }
 
 @test "list variants: bits per parameter as the variant's file says" {
-    [ "$(json_value '[o["bits_per_param"] for o in d if o["name"] == "adamw_f32"][0]' list variants)" = 64.0 ]
+    [ "$(json_value '[o["bits_per_param"] for o in d if o["name"] == "adamw_f32"][0]' list \
+        variants)" = 64.0 ]
 }
 
 # ---- show ----
@@ -171,16 +175,21 @@ commands() {
     names=$(qualm list variants --names)
     for v in $names; do
         shown=$(json_value 'd[0]["state_bits_per_param_at_1024x1024"]' show "$v")
-        listed=$(json_value '[o["bits_per_param"] for o in d if o["name"] == "'"$v"'"][0]' list variants)
+        listed=$(json_value '[o["bits_per_param"] for o in d if o["name"] == "'"$v"'"][0]' list \
+            variants)
         [ "$shown" = "$listed" ] || { echo "$v: $shown and $listed"; false; }
     done
 }
 
 @test "show: a quantizer's canonical form, codebook and boundaries" {
-    [ "$(json_value 'd[0]["name"]' show lin:4u/mid/bisect/block:128)" = lin:4u/block:128/bisect/mid/lo ]
-    [ "$(json_value 'len(d[0]["codebook"]), len(d[0]["decision_boundaries"])' show lin:4u/block:128/bisect/mid)" = "16 15" ]
-    [ "$(json_value 'd[0]["codebook"] == [(k + 1) / 16 for k in range(16)]' show lin:4u/block:128/bisect/mid)" = True ]
-    [ "$(json_value 'd[0]["bits_per_element_at_1024x1024"]' show lin:4u/block:128/bisect/mid)" = 4.25 ]
+    [ "$(json_value 'd[0]["name"]' show lin:4u/mid/bisect/block:128)" = \
+        lin:4u/block:128/bisect/mid/lo ]
+    [ "$(json_value 'len(d[0]["codebook"]), len(d[0]["decision_boundaries"])' show \
+        lin:4u/block:128/bisect/mid)" = "16 15" ]
+    [ "$(json_value 'd[0]["codebook"] == [(k + 1) / 16 for k in range(16)]' show \
+        lin:4u/block:128/bisect/mid)" = True ]
+    [ "$(json_value 'd[0]["bits_per_element_at_1024x1024"]' show \
+        lin:4u/block:128/bisect/mid)" = 4.25 ]
     [ "$(json_value 'd[0]["bits_per_element_at_1024x1024"]' show f32)" = 32.0 ]
     [ "$(json_value 'sorted({w["axis"] for w in d[0]["words"]})' show lin:4u/block:128/bisect/mid)" = \
         "['curve', 'map', 'norm', 'pack', 'round', 'scale', 'search', 'unit']" ]
@@ -259,16 +268,20 @@ assert "floor" in d or d["floor_at_defaults"] >= 0'
 }
 
 @test "size: float32 AdamW costs eight bytes per parameter" {
-    [ "$(json_value 'd["variants"][0]["state_bytes"]' size --shapes gpt2 --variant adamw_f32)" = 995518464 ]
-    [ "$(json_value 'd["variants"][0]["vs_adamw_f32"], d["variants"][0]["share_kept_in_f32"]' size --shapes gpt2 --variant adamw_f32)" = "1.0 1.0" ]
+    [ "$(json_value 'd["variants"][0]["state_bytes"]' size --shapes gpt2 \
+        --variant adamw_f32)" = 995518464 ]
+    [ "$(json_value 'd["variants"][0]["vs_adamw_f32"], d["variants"][0]["share_kept_in_f32"]' size \
+        --shapes gpt2 --variant adamw_f32)" = "1.0 1.0" ]
 }
 
 @test "size: text files, small tensors stay in float32" {
     # 64 x 128 = 8192 elements: two times 4096 bytes of codes and 64 scales of 4 bytes;
     # 300 elements stay: 2400 bytes
     printf '# comment\nw 64x128\n\nb 300 # another\n' >"$BATS_TEST_TMPDIR/m.txt"
-    [ "$(json_value 'd["variants"][0]["state_bytes"]' size --shapes "$BATS_TEST_TMPDIR/m.txt" --variant adamw4_lpmm_group)" = $((2 * (4096 + 256) + 2400)) ]
-    [ "$(json_value 'd["tensors"], d["params"]' size --shapes "$BATS_TEST_TMPDIR/m.txt" --variant adamw4_ao)" = "2 8492" ]
+    [ "$(json_value 'd["variants"][0]["state_bytes"]' size --shapes "$BATS_TEST_TMPDIR/m.txt" \
+        --variant adamw4_lpmm_group)" = $((2 * (4096 + 256) + 2400)) ]
+    [ "$(json_value 'd["tensors"], d["params"]' size --shapes "$BATS_TEST_TMPDIR/m.txt" \
+        --variant adamw4_ao)" = "2 8492" ]
     [ "$(json_value 'd["params"]' size --shapes "$BATS_TEST_TMPDIR/m.txt" --tensor '^b$')" = 300 ]
 }
 
@@ -278,7 +291,8 @@ assert "floor" in d or d["floor_at_defaults"] >= 0'
 }
 
 @test "size: recipes with overrides in a list" {
-    [ "$(json_value 'len(d["variants"])' size -s gpt2 -V adamw4_ao,exp_avg.norm=block:64,lr=1,adamw8_ao)" = 2 ]
+    [ "$(json_value 'len(d["variants"])' size -s gpt2 \
+        -V adamw4_ao,exp_avg.norm=block:64,lr=1,adamw8_ao)" = 2 ]
 }
 
 @test "size: errors name the line, the nearest name, the missing option" {
@@ -303,29 +317,37 @@ assert "floor" in d or d["floor_at_defaults"] >= 0'
     done
     cmp "$BATS_TEST_TMPDIR/1.json" "$BATS_TEST_TMPDIR/2.json"
     cmp "$BATS_TEST_TMPDIR/1.json" "$BATS_TEST_TMPDIR/5.json"
-    [ "$("$PYTHON" -c 'import json, sys; d = json.load(open(sys.argv[1])); print(len(d["rows"]), d["rows"][0]["n"])' "$BATS_TEST_TMPDIR/1.json")" = "3 350000" ]
+    [ "$("$PYTHON" -c 'import json, sys; d = json.load(open(sys.argv[1]))
+print(len(d["rows"]), d["rows"][0]["n"])' "$BATS_TEST_TMPDIR/1.json")" = "3 350000" ]
 }
 
 @test "analyze: an even codebook on evenly spread values has the error of its half steps" {
     # values k/1000 of [0, 1]; linear 8-bit codes with one scale: |error| <= 1/512
     write_npy "$BATS_TEST_TMPDIR/v.npy" 1 1001 "k / 1000"
-    [ "$(json_value '0.0018 < d["rows"][0]["max_abs"] < 0.0040' analyze "$BATS_TEST_TMPDIR/v.npy" -Q lin:8u/tensor/bisect/mid)" = True ]
-    [ "$(json_value 'd["rows"][0]["nmse"]' analyze "$BATS_TEST_TMPDIR/v.npy" -Q lin:8u/tensor/bisect/mid)" != 0.0 ]
+    [ "$(json_value '0.0018 < d["rows"][0]["max_abs"] < 0.0040' analyze "$BATS_TEST_TMPDIR/v.npy" \
+        -Q lin:8u/tensor/bisect/mid)" = True ]
+    [ "$(json_value 'd["rows"][0]["nmse"]' analyze "$BATS_TEST_TMPDIR/v.npy" \
+        -Q lin:8u/tensor/bisect/mid)" != 0.0 ]
 }
 
 @test "analyze: variants take the slot of the tensor's name, or --slot" {
     write_npy "$BATS_TEST_TMPDIR/h.0.exp_avg.npy" 64 128
     write_npy "$BATS_TEST_TMPDIR/h.0.exp_avg_sq.npy" 64 128 "1e-4 * (1 + k % 97)"
-    [ "$(json_value '[r["slot"] for r in d["rows"]]' analyze "$BATS_TEST_TMPDIR"/h.0.*.npy --variant adamw4_ao)" = "['exp_avg', 'exp_avg_sq']" ]
+    [ "$(json_value '[r["slot"] for r in d["rows"]]' analyze "$BATS_TEST_TMPDIR"/h.0.*.npy \
+        --variant adamw4_ao)" = "['exp_avg', 'exp_avg_sq']" ]
     write_npy "$BATS_TEST_TMPDIR/m.npy" 64 128
-    [ "$(json_value 'd["rows"][0]["slot"]' analyze "$BATS_TEST_TMPDIR/m.npy" --variant adamw4_ao --slot exp_avg)" = exp_avg ]
+    [ "$(json_value 'd["rows"][0]["slot"]' analyze "$BATS_TEST_TMPDIR/m.npy" --variant adamw4_ao \
+        --slot exp_avg)" = exp_avg ]
     fails_with 4 "--slot" analyze "$BATS_TEST_TMPDIR/m.npy" --variant adamw4_ao
 }
 
 @test "analyze: reasons for what is skipped, counts of NaN and Inf" {
-    write_npy "$BATS_TEST_TMPDIR/x.npy" 64 128 "float('nan') if k == 3 else float('inf') if k == 4 else k - 50"
-    [ "$(json_value '[(r["nan"], r["inf"]) for r in d["rows"]]' analyze "$BATS_TEST_TMPDIR/x.npy" -Q dyn:4s/block:128/bisect/mid -Q lin:4u/block:128/bisect/mid)" = "[(1, 1)]" ]
-    [[ $(json_value 'd["skipped"][0]["reason"]' analyze "$BATS_TEST_TMPDIR/x.npy" -Q dyn:4s/block:128/bisect/mid -Q lin:4u/block:128/bisect/mid) == *negative* ]]
+    write_npy "$BATS_TEST_TMPDIR/x.npy" 64 128 \
+        "float('nan') if k == 3 else float('inf') if k == 4 else k - 50"
+    [ "$(json_value '[(r["nan"], r["inf"]) for r in d["rows"]]' analyze "$BATS_TEST_TMPDIR/x.npy" \
+        -Q dyn:4s/block:128/bisect/mid -Q lin:4u/block:128/bisect/mid)" = "[(1, 1)]" ]
+    [[ $(json_value 'd["skipped"][0]["reason"]' analyze "$BATS_TEST_TMPDIR/x.npy" \
+        -Q dyn:4s/block:128/bisect/mid -Q lin:4u/block:128/bisect/mid) == *negative* ]]
     write_npy "$BATS_TEST_TMPDIR/small.exp_avg.npy" 4 8
     fails_with 4 "float32" analyze "$BATS_TEST_TMPDIR/small.exp_avg.npy" --variant adamw4_ao
     write_npy "$BATS_TEST_TMPDIR/empty.npy" 0 8
@@ -334,7 +356,8 @@ assert "floor" in d or d["floor_at_defaults"] >= 0'
 
 @test "analyze: --metrics chooses the columns" {
     write_npy "$BATS_TEST_TMPDIR/x.npy" 64 128
-    run -0 "$QUALM" analyze "$BATS_TEST_TMPDIR/x.npy" -Q dyn:4s/block:128/bisect/mid --metrics sqnr,bias
+    run -0 "$QUALM" analyze "$BATS_TEST_TMPDIR/x.npy" -Q dyn:4s/block:128/bisect/mid \
+        --metrics sqnr,bias
     [[ ${lines[0]} == *sqnr*bias* && ${lines[0]} != *nmse* ]]
 }
 

@@ -63,8 +63,8 @@ until_true() {
 running() { [ -n "$(squeue -h -t R -j "$1")" ]; }
 pending() { [ -n "$(squeue -h -t PD -j "$1")" ]; }
 gone() { [ -z "$(squeue -h -u root)" ]; }
-# A requeued job waits for two minutes by default.  It must not start at once: slurmd refuses to start
-# a job ("Job credential revoked") in the second in which it ended it, and the job would be lost.
+# A requeued job waits for two minutes by default.  It must not start at once: slurmd refuses to
+# start a job ("Job credential revoked") in the second in which it ended it, and the job is lost.
 hurry() {
     until_true pending "$1"
     sleep 2
@@ -90,7 +90,8 @@ kill_a_worker() {
     done
     fails_with 2 "--slurm" submit "$CLUSTER/mix.yaml"
     # the cost of a suite sets the number of tasks: a small suite has one
-    [ "$(json_value 'd["tasks"]' submit --slurm --dry-run "$CLUSTER/mix.yaml" -o "$CLUSTER/dry.h5")" = 1 ]
+    [ "$(json_value 'd["tasks"]' submit --slurm --dry-run "$CLUSTER/mix.yaml" \
+        -o "$CLUSTER/dry.h5")" = 1 ]
 }
 
 @test "submit: the merge job has the same account; an array without a merge job is reported" {

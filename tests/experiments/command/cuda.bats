@@ -52,7 +52,8 @@ needs_nvrtc() {
     [[ $output == *"no NVRTC"* && $output == *"no cuRAND"* && $output == *"QM_CACHE=off"* ]]
     unset QM_LIBCUDA
     [ -e /usr/local/cuda/lib64/stubs/libcuda.so ] || skip "no stub of the toolkit"
-    QM_LIBCUDA=/usr/local/cuda/lib64/stubs/libcuda.so run -77 "$QUALM" check adamw4_ao --backend cuda
+    QM_LIBCUDA=/usr/local/cuda/lib64/stubs/libcuda.so run -77 "$QUALM" check adamw4_ao \
+        --backend cuda
     [[ $output == *"cuInit gives error 34, the toolkit's stub: no driver, no GPU"* ]]
 }
 

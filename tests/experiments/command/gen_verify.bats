@@ -9,8 +9,8 @@ setup() {
 
 teardown() { rm -rf "$dir"; }
 
-# answers SOURCE TARGET [PYTHON]: copies a golden .npz with the reference's answers; PYTHON may change
-# the dict a of arrays first
+# answers SOURCE TARGET [PYTHON]: copies a golden .npz with the reference's answers; PYTHON may
+# change the dict a of arrays first
 answers() {
     "$PYTHON" - "$@" <<'P'
 import sys
@@ -52,7 +52,9 @@ planted() {
              s/^    p = p - .*/    pass/'
 }
 
-@test "the wrong half of a byte first fails" { planted 's/codes\[0::2\] << 4 | codes\[1::2\]/codes[1::2] << 4 | codes[0::2]/'; }
+@test "the wrong half of a byte first fails" {
+    planted 's/codes\[0::2\] << 4 | codes\[1::2\]/codes[1::2] << 4 | codes[0::2]/'
+}
 
 @test "a plain lerp fails where torch's lerp is exact at its end" {
     planted 's/^    return a + (b - a).*/    return a + (b - a) * np.float32(w)/'
@@ -153,7 +155,8 @@ P
 }
 
 @test "a rule with sums over tensors: LAMB in NumPy passes, without its ratio it fails" {
-    qualm gen lamb_bnb,max_unorm=0.001,weight_decay=0.1 -q -s 61x67 -c normal -o "$dir/in.npz" >/dev/null
+    qualm gen lamb_bnb,max_unorm=0.001,weight_decay=0.1 -q -s 61x67 -c normal -o "$dir/in.npz" \
+        >/dev/null
     lamb "$dir/in.npz" "$dir/out.npz"
     run -0 "$QUALM" verify "$dir/out.npz"
     lamb "$dir/in.npz" "$dir/out.npz" wrong
@@ -162,7 +165,8 @@ P
 }
 
 @test "parameters of 16 and 8 bits with residuals, in every file format" {
-    for recipe in lion8_ecc8 adamw8_ao,param=bf16/kahan adamw4_ao,param=e4m3/stoch lion8_fused,param=f16/ecc16; do
+    for recipe in lion8_ecc8 adamw8_ao,param=bf16/kahan adamw4_ao,param=e4m3/stoch \
+        lion8_fused,param=f16/ecc16; do
         for form in h5 npz safetensors; do
             qualm gen "$recipe" -q -n 2 -s 300 -c normal -o "$dir/in.$form" >/dev/null
             fails_with 4 "t0/out/1/param" verify "$dir/in.$form"
@@ -184,13 +188,17 @@ P
     answers "$dir/in.npz" "$dir/a.npz" 'a = {n: x for n, x in a.items() if "t1/out/2" not in n}'
     run -1 "$QUALM" verify "$dir/a.npz"
     [[ $output == *"t1/out/2/param"*"not answered"* ]]
-    answers "$dir/in.npz" "$dir/a.npz" 'a["t0/out/1/param"] = a["t0/out/1/param"].astype(np.float64)'
-    fails_with 3 "'t0/out/1/param' is 4096 elements of f64, expected 4096 of f32" verify "$dir/a.npz"
-    answers "$dir/in.npz" "$dir/a.npz" 'a["t0/out/1/exp_avg.codes"] = a["t0/out/1/exp_avg.codes"][1:]'
+    answers "$dir/in.npz" "$dir/a.npz" \
+        'a["t0/out/1/param"] = a["t0/out/1/param"].astype(np.float64)'
+    fails_with 3 "'t0/out/1/param' is 4096 elements of f64, expected 4096 of f32" verify \
+        "$dir/a.npz"
+    answers "$dir/in.npz" "$dir/a.npz" \
+        'a["t0/out/1/exp_avg.codes"] = a["t0/out/1/exp_avg.codes"][1:]'
     fails_with 3 "2047 elements of u8, expected 2048" verify "$dir/a.npz"
     answers "$dir/in.npz" "$dir/a.npz" 'a["t0/grad/2"][3, 3] = 1'
     fails_with 3 "not those that were written" verify "$dir/a.npz"
-    answers "$dir/in.npz" "$dir/a.npz" 'a["golden"] = np.frombuffer(bytes(a["golden"]).replace(b"\"version\": 1", b"\"version\": 2"), np.uint8)'
+    answers "$dir/in.npz" "$dir/a.npz" 'a["golden"] = np.frombuffer(
+    bytes(a["golden"]).replace(b"\"version\": 1", b"\"version\": 2"), np.uint8)'
     fails_with 3 "version 2; expected 'qualm-golden', version 1" verify "$dir/a.npz"
     answers "$dir/in.npz" "$dir/a.npz" 'del a["golden"]'
     fails_with 3 "not a golden file" verify "$dir/a.npz"

@@ -43,11 +43,14 @@ setup() { cd "$BATS_TEST_TMPDIR" || exit 1; }
 
 @test "differences within bounds: number of outputs and largest share of a bound" {
     run -0 "$QUALM" mutate --only '^adamw4_ao.decay-last$' --runs 0 -q
-    [[ $output == *"within  adamw4_ao.decay-last in usual: "*" outputs differ; judged "*"0 have no bound"* ]]
-    expression='[0 < a["differ"] < a["outputs"] and 0 < a["worst_ratio"] <= 1 and a["unbounded"] == 0
-        for e in d["entries"] if e["kind"] == "mutant" for r in e["regimes"].values()
+    [[ $output == \
+        *"within  adamw4_ao.decay-last in usual: "*" outputs differ; judged "*"0 have no bound"* ]]
+    expression='[0 < a["differ"] < a["outputs"] and 0 < a["worst_ratio"] <= 1
+        and a["unbounded"] == 0 for e in d["entries"] if e["kind"] == "mutant"
+        for r in e["regimes"].values()
         if r["verdict"] == "survives" for a in [r["apart"]]]'
-    [ "$(json_value "$expression" mutate --only '^adamw4_ao.decay-last$' --runs 0)" = "[True, True]" ]
+    [ "$(json_value "$expression" mutate --only '^adamw4_ao.decay-last$' \
+        --runs 0)" = "[True, True]" ]
 }
 
 @test "an interrupted export leaves no partial file; unknown mutants are named" {

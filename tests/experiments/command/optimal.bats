@@ -25,7 +25,8 @@ load ../../support/cli_common
     [ "$(json_value '"%.3f" % [m["dead_zone_at_0"] for m in d["running_averages"] if m["map"] == "nf4:4s"][0]' \
         optimal --ema 0.9)" = 0.455 ]
     # e / (1 - beta^2 (1 + e)) of the NMSE e of one rounding
-    [ "$(json_value 'all(abs(10 ** (-m["steady_state_db"] / 10) * (1 - 0.81 * (1 + e)) / e - 1) < 1e-9
+    [ "$(json_value \
+        'all(abs(10 ** (-m["steady_state_db"] / 10) * (1 - 0.81 * (1 + e)) / e - 1) < 1e-9
         for m in d["running_averages"] for e in [10 ** (-m["stochastic_db"] / 10)])' \
         optimal --ema 0.9 --block 64)" = True ]
     fails_with 2 "between 0 and 1" optimal --ema 1

@@ -16,7 +16,8 @@ value() {
 s = open('$FAKE_LOG').read().split('\n')[:-1]; print(($1))"
 }
 
-fake() { PYTHONPATH=$ROOT/tests/peers/fake:$BATS_TEST_TMPDIR "$PYTHON" "$PEERS" "$@" > "$BATS_TEST_TMPDIR/out"; }
+fake() { PYTHONPATH=$ROOT/tests/peers/fake:$BATS_TEST_TMPDIR "$PYTHON" "$PEERS" "$@" \
+    > "$BATS_TEST_TMPDIR/out"; }
 
 @test "peers: --help, and a command line that cannot be read" {
     run -0 "$PYTHON" "$PEERS" --help
@@ -36,15 +37,19 @@ fake() { PYTHONPATH=$ROOT/tests/peers/fake:$BATS_TEST_TMPDIR "$PYTHON" "$PEERS" 
 }
 
 @test "peers: a warm-up, a cache flush outside the events, alternating sets, medians" {
-    FAKE_SECONDS="9 9 9 1.00 1.01 1.02 9 9 9 2" fake --size 8192 --tensors 3 --small 10 --rounds 3 --flush 77
+    FAKE_SECONDS="9 9 9 1.00 1.01 1.02 9 9 9 2" fake --size 8192 --tensors 3 --small 10 --rounds 3 \
+        --flush 77
     [ "$(value 'len(d["rows"]), [r["tensors"] for r in d["rows"]]')" = "(2, [1, 3])" ]
     [ "$(value 'd["rows"][0]["elements"], d["rows"][0]["rounds"]')" = "(8192, 3)" ]
-    [ "$(value 'round(d["rows"][0]["seconds"], 9), round(d["rows"][0]["least_seconds"], 9)')" = "(1.01, 1.0)" ]
+    [ "$(value 'round(d["rows"][0]["seconds"], 9), round(d["rows"][0]["least_seconds"], 9)')" = \
+        "(1.01, 1.0)" ]
     [ "$(value 'round(d["rows"][1]["seconds"], 9)')" = 2.0 ]
     [ "$(value 'd["rows"][0]["recipe"], d["rows"][0]["version"]')" = "('adamw_f32', 'fake')" ]
     # one round: flush, record, a step of the current set, record, wait
-    [ "$(value 's[:5]')" = "['flush 77', 'record', 'step 0: 1 of (2, 4096)', 'record', 'synchronize']" ]
-    [ "$(value '[x[5] for x in s if x[:4] == "step"]')" = "['0', '1', '0', '1', '0', '1', '2', '3', '2', '3', '2', '3']" ]
+    [ "$(value 's[:5]')" = \
+        "['flush 77', 'record', 'step 0: 1 of (2, 4096)', 'record', 'synchronize']" ]
+    [ "$(value '[x[5] for x in s if x[:4] == "step"]')" = \
+        "['0', '1', '0', '1', '0', '1', '2', '3', '2', '3', '2', '3']" ]
 }
 
 @test "peers: up to four times as many rounds if the times do not agree" {
@@ -68,7 +73,9 @@ fake() { PYTHONPATH=$ROOT/tests/peers/fake:$BATS_TEST_TMPDIR "$PYTHON" "$PEERS" 
     fake --size 4096 --rounds 2 2>/dev/null
     [ "$(value '[(r["peer"], r["version"], r["recipe"]) for r in d["rows"]][2:]')" = \
         "[('bitsandbytes AdamW8bit', '0.50', 'adamw8_bnb_cuda'), ('bitsandbytes AdamW8bit', '0.50', 'adamw8_bnb_cuda')]" ]
-    [ "$(value 'd["skipped"][0]')" = "{'peer': 'torchao AdamW8bit', 'reason': '1 tensors: RuntimeError: out of memory'}" ]
+    [ "$(value 'd["skipped"][0]')" = \
+        "{'peer': 'torchao AdamW8bit', 'reason': '1 tensors: RuntimeError: out of memory'}" ]
     [[ "$(value 'd["skipped"][1]["reason"]')" == "1 tensors: AttributeError: "*AdamW4bit* ]]
-    [[ "$(value 'd["skipped"][2]["reason"]')" == "ModuleNotFoundError: No module named 'adafactor8bit'" ]]
+    [[ "$(value 'd["skipped"][2]["reason"]')" == \
+        "ModuleNotFoundError: No module named 'adafactor8bit'" ]]
 }

@@ -29,7 +29,8 @@ teardown() { rm -rf "$dir"; }
 }
 
 @test "the claims of the published tables hold in direction on each problem at small size" {
-    run --separate-stderr "$QUALM" run -q --claims --size small published_second_moment -o "$dir/p.h5"
+    run --separate-stderr "$QUALM" run -q --claims --size small published_second_moment \
+        -o "$dir/p.h5"
     [ "$status" -eq 0 ]
     [ "$(grep -c ': holds' <<<"$output")" -ge 14 ] # of nine for each of two problems
     [ "$(grep -c ': does not hold' <<<"$output")" -eq 0 ]
@@ -76,10 +77,12 @@ END
     [[ "$output" =~ nqm:n=64\ .*adamw4_ao\ .*equivalent,\ no\ codes:\ too\ small ]]
     [ "$(json_value '[v["float32"] for v in d[0]["protocol"]["verdicts"] if v["own"]]' \
         run -q "$dir/v.yaml" -o "$dir/v.h5")" = "[True, False, False, False]" ]
-    sed -i 's/^variant.*/variant: ["sgdm4_lpmm,momentum_buffer.min_numel=0"]/; s/nqm:n=64/quad:n=256,start=normal/; s/^steps.*/steps: 400/' "$dir/v.yaml"
+    sed -i 's/^variant.*/variant: ["sgdm4_lpmm,momentum_buffer.min_numel=0"]/
+        s/nqm:n=64/quad:n=256,start=normal/; s/^steps.*/steps: 400/' "$dir/v.yaml"
     echo 'lr_scale: [1, 64]' >>"$dir/v.yaml"
-    [ "$(json_value '[(v["n"], v["twin_diverged"], v["verdict"]) for v in d[0]["protocol"]["verdicts"]
-        if v["own"] and v["lr_scale"] == 64][0]' run -q "$dir/v.yaml" -o "$dir/w.h5")" = "(0, 6, 'too few')" ]
+    local verdict='[(v["n"], v["twin_diverged"], v["verdict"]) for v in d[0]["protocol"]["verdicts"]
+        if v["own"] and v["lr_scale"] == 64][0]'
+    [ "$(json_value "$verdict" run -q "$dir/v.yaml" -o "$dir/w.h5")" = "(0, 6, 'too few')" ]
 }
 
 @test "--size takes a size" {

@@ -72,7 +72,8 @@ seen() { "$PYTHON" -c "import json; d = json.load(open('$DIR/seen')); print($1)"
 @test "the command below a figure draws the figure" {
     run -0 "$PYTHON" plots/report/draw.py "$DIR/s.h5" --only heat --out "$DIR/heat"
     [ -s "$DIR/heat/heat.png" ] && [ -s "$DIR/heat/heat.svg" ]
-    run -3 --separate-stderr "$PYTHON" plots/report/draw.py "$DIR/s.h5" --only nothing --out "$DIR/heat"
+    run -3 --separate-stderr "$PYTHON" plots/report/draw.py "$DIR/s.h5" --only nothing \
+        --out "$DIR/heat"
     [[ "$stderr" == *"no figure 'nothing'"* ]]
 }
 
@@ -115,18 +116,22 @@ for columns, body in bodies:
 EOF
     done
     command -v pdflatex >/dev/null || return 0
-    printf '\\documentclass{article}\\begin{document}\\tiny\n\\input{%s}\n\\end{document}\n' "$DIR/s.tex" >"$DIR/doc.tex"
+    printf '\\documentclass{article}\\begin{document}\\tiny\n\\input{%s}\n\\end{document}\n' \
+        "$DIR/s.tex" >"$DIR/doc.tex"
     (cd "$DIR" && pdflatex -halt-on-error -interaction=nonstopmode doc.tex >"$DIR/doc.out")
 }
 
 @test "a plain suite gets its figures and tables" {
-    sed 's|"states:\*"|"states:cancer_mlp/s0001*"|' experiments/suites/momentum_format.yaml >"$DIR/momentum_format.yaml"
+    sed 's|"states:\*"|"states:cancer_mlp/s0001*"|' experiments/suites/momentum_format.yaml \
+        >"$DIR/momentum_format.yaml"
     "$QUALM" run -q -o "$DIR/" "$DIR/momentum_format.yaml" >/dev/null
     run -0 json_value "' '.join(d['figures'])" report "$DIR/momentum_format.h5"
     [ "$output" = "decades dumbbell" ]
-    run -0 "$PYTHON" tests/support/html_check.py "$DIR/momentum_format.html" "$DIR/momentum_format.h5"
+    run -0 "$PYTHON" tests/support/html_check.py "$DIR/momentum_format.html" \
+        "$DIR/momentum_format.h5"
     grep -q 'plots/figures/dumbbell.py' "$DIR/momentum_format.html"
-    sed 's|^steps: .*|steps: 20|; s|^seed: .*|seed: [1, 2]|' experiments/suites/convergence.yaml >"$DIR/mine.yaml"
+    sed 's|^steps: .*|steps: 20|; s|^seed: .*|seed: [1, 2]|' experiments/suites/convergence.yaml \
+        >"$DIR/mine.yaml"
     "$QUALM" run -q -o "$DIR/" "$DIR/mine.yaml" >/dev/null
     run -0 json_value "' '.join(d['figures'])" report "$DIR/mine.h5"
     [ "$output" = loss ]
@@ -185,7 +190,8 @@ END
     fails_with 3 "no SVG for a page" report "$DIR/s.h5" --figures "$DIR/odd"
     json_on_stdout report --no-figures "$DIR/s.h5" --json -o "$DIR/x.html"
     for option in -o --markdown= --latex= --archive=; do
-        fails_with 2 "is the result file itself" report "$option$DIR/../$(basename "$DIR")/s.h5" "$DIR/s.h5"
+        fails_with 2 "is the result file itself" report "$option$DIR/../$(basename "$DIR")/s.h5" \
+            "$DIR/s.h5"
     done
     ln -s /dev/null "$DIR/null.html"
     fails_with 3 "expected the name of a file" report --no-figures "$DIR/s.h5" -o "$DIR/null.html"
@@ -194,9 +200,11 @@ END
 
 @test "Chromium: no console errors and no requests, light, dark and print" {
     for how in "" --dark --print; do
-        browser "$DIR/s.html" $how --script "getComputedStyle(document.documentElement).backgroundColor"
+        browser "$DIR/s.html" $how --script \
+            "getComputedStyle(document.documentElement).backgroundColor"
         [ "$(seen "d['console'] + d['requests']")" = "[]" ]
-        [ "$(seen "d['values'][0]")" = "$([ "$how" = --dark ] && echo 'rgb(21, 23, 26)' || echo 'rgb(255, 255, 255)')" ]
+        [ "$(seen "d['values'][0]")" = "$([ "$how" = --dark ] && echo 'rgb(21, 23, 26)' \
+            || echo 'rgb(255, 255, 255)')" ]
     done
 }
 
@@ -206,7 +214,8 @@ END
             --script "document.querySelectorAll('details').forEach(d => d.open = true)" \
             --script "[...document.querySelectorAll('.panels:not(.wide) svg')].every(s => s.getBoundingClientRect().right <= 360)" \
             --script "[...document.querySelectorAll('.box')].filter(b => b.scrollWidth > b.clientWidth).length" \
-            --script "[...document.querySelectorAll('.box')].every(b => b.getBoundingClientRect().right <= 360)"
+            --script "[...document.querySelectorAll('.box')].every(
+                b => b.getBoundingClientRect().right <= 360)"
         [ "$(seen "d['width'] <= d['inner'] == 360")" = True ]
         [ "$(seen "d['values'][1], d['values'][2] > 3, d['values'][3]")" = "True True True" ]
     done
@@ -226,14 +235,17 @@ END
 
 @test "Chromium: a chosen variant stands out in every figure" {
     browser "$DIR/s.html" --script "b = document.querySelector('[data-series=\"3\"]'), b.focus(), 0" --script "key:Enter" \
-        --script "getComputedStyle(document.querySelector('figure svg .s3')).opacity + ' ' + getComputedStyle(document.querySelector('figure svg .s4')).opacity + ' ' + b.ariaPressed"
+        --script "getComputedStyle(document.querySelector('figure svg .s3')).opacity + ' ' +
+            getComputedStyle(document.querySelector('figure svg .s4')).opacity + ' ' +
+            b.ariaPressed"
     [ "$(seen "d['values'][2]")" = "1 0.08 true" ]
 }
 
 @test "with an archive: its comparison and the differences are on the page" {
     "$BUILD/tests/experiments/report/test_report" sample "$DIR/mine.h5" seeds
     "$QUALM" report -q "$DIR/s.h5" --archive "$DIR/archive.h5" --no-figures -o "$DIR/none.html"
-    run -0 json_value "' '.join(d['figures']), d['against']" report "$DIR/mine.h5" --against "$DIR/archive.h5"
+    run -0 json_value "' '.join(d['figures']), d['against']" report "$DIR/mine.h5" \
+        --against "$DIR/archive.h5"
     [ "$output" = "loss against gap shares heat budget lr $DIR/archive.h5" ]
     run -0 "$PYTHON" tests/support/html_check.py "$DIR/mine.html" "$DIR/mine.h5"
     grep -q "the archive has no such seed" "$DIR/mine.html"
@@ -257,15 +269,19 @@ steps: 20
 Y
     "$QUALM" run -q "$DIR/paired.yaml" -o "$DIR/paired.h5" >/dev/null
     sed 's|adamw4_ao, adamw8_bnb|adamw8_ao|' "$DIR/paired.yaml" >"$DIR/other.yaml"
-    run -0 json_value "d[0]['page']" run "$DIR/other.yaml" -o "$DIR/other.h5" --against "$DIR/paired.h5"
+    run -0 json_value "d[0]['page']" run "$DIR/other.yaml" -o "$DIR/other.h5" \
+        --against "$DIR/paired.h5"
     [ "$output" = "$DIR/other.html" ]
     run -0 "$PYTHON" tests/support/html_check.py "$DIR/other.html" "$DIR/other.h5"
-    [ "$(grep -c '<td>adamw8_ao</td><td>adamw4_ao</td><td class="n">6</td>' "$DIR/other.html")" -eq 1 ]
+    [ "$(grep -c '<td>adamw8_ao</td><td>adamw4_ao</td><td class="n">6</td>' "$DIR/other.html")" \
+        -eq 1 ]
     fails_with 4 "no archive 'nowhere'" run "$DIR/other.yaml" -o "$DIR/no.h5" --against nowhere
     fails_with 3 "$DIR/no.h5" run "$DIR/other.yaml" -o "$DIR/no.h5" --against "$DIR/no.h5"
     sed /protocol/d "$DIR/other.yaml" >"$DIR/alone.yaml"
     "$QUALM" run -q "$DIR/alone.yaml" -o "$DIR/alone.h5" >/dev/null
-    fails_with 4 "alone.h5: no /protocol/runs" run "$DIR/other.yaml" -o "$DIR/no.h5" --against "$DIR/alone.h5"
-    fails_with 2 "needs protocol: paired" run "$DIR/alone.yaml" -o "$DIR/no.h5" --against "$DIR/paired.h5"
+    fails_with 4 "alone.h5: no /protocol/runs" run "$DIR/other.yaml" -o "$DIR/no.h5" \
+        --against "$DIR/alone.h5"
+    fails_with 2 "needs protocol: paired" run "$DIR/alone.yaml" -o "$DIR/no.h5" \
+        --against "$DIR/paired.h5"
     [ ! -e "$DIR/no.h5" ]
 }

@@ -142,15 +142,18 @@ assert len(rows) == 4 and all(15 < r["sqnr_median"] < 25 for r in rows), rows'
     [ "$status" -eq 0 ]
     [[ $output == *'"ok": 3'* && $output == *'"skipped": 3'* ]]
     [[ $output == *"problem ema prescribes its gradients and has no loss; take local or global"* ]]
-    [[ $output == *"quad: n is 0, expected a whole number from 1"* ]] # a bad value, not a misspelt name
+    # a bad value, not a misspelt name
+    [[ $output == *"quad: n is 0, expected a whole number from 1"* ]]
     sed -i 's/base=quad:n=0/base=nqn/' "$dir/wrap.yaml"
     for command in plan run; do
         run "$qualm" $command "$dir/wrap.yaml"
         [ "$status" -eq 2 ]
-        [ "$output" = "qualm $command: $dir/wrap.yaml:7: heavy: base: no problem 'nqn'; did you mean 'nqm'?" ]
+        [ "$output" = \
+            "qualm $command: $dir/wrap.yaml:7: heavy: base: no problem 'nqn'; did you mean 'nqm'?" ]
     done
     sed -i 's/base=nqn/base=quad:nn=4/' "$dir/wrap.yaml"
     run "$qualm" plan "$dir/wrap.yaml"
     [ "$status" -eq 2 ]
-    [[ "$output" == *"wrap.yaml:7: quad: no argument 'nn'; there are n, cond, lambda_max, layout, rows, start" ]]
+    local there="there are n, cond, lambda_max, layout, rows, start"
+    [[ "$output" == *"wrap.yaml:7: quad: no argument 'nn'; $there" ]]
 }

@@ -20,7 +20,8 @@ compiles_and_exits() {
     plant mine.c adamw4_ao 's/>= (value\[k + 1\]/> (value[k + 1]/'
     run -0 "$QUALM" shrink --kernel mine.c -q
     [[ $output == *"written"*"mine-repro.c"* && $output == *"verified"*yes* ]]
-    [[ $(head -1 mine-repro.c) == "/* cc -O2 -ffp-contract=off mine-repro.c -lm -o repro && ./repro" ]]
+    [[ $(head -1 mine-repro.c) == \
+        "/* cc -O2 -ffp-contract=off mine-repro.c -lm -o repro && ./repro" ]]
     ! grep -q 'include "' mine-repro.c
     compiles_and_exits 1 mine-repro.c
     [[ $output == *"expected"*"got"* ]]
@@ -31,7 +32,8 @@ compiles_and_exits() {
 }
 
 @test "a million elements and twenty steps shrink to one step of one block within thirty seconds" {
-    plant last.c adamw4_ao 's/for (int64_t i = 0; i < n; i++) {$/for (int64_t i = 0; i < n - (n < BLOCK); i++) {/'
+    plant last.c adamw4_ao \
+        's/for (int64_t i = 0; i < n; i++) {$/for (int64_t i = 0; i < n - (n < BLOCK); i++) {/'
     "$QUALM" shrink --kernel last.c --shape 1000003 --steps 20 --json > d.json
     "$PYTHON" - <<'P'
 import json
@@ -43,8 +45,10 @@ P
 }
 
 @test "a matrix, a shared object, a chosen file name" {
-    plant rows.c adafactor_hf 's/b \* rows + i\], c = a->slot\[1\].values\[b \* cols + j\]/b * rows], c = a->slot[1].values[b * cols + j]/'
-    [ "$(json_value '(d["steps"], d["elements"] <= 4, d["verified"])' shrink --kernel rows.c --case 61x67/normal/wd/t1/forced --out other.c)" = "(1, True, True)" ]
+    plant rows.c adafactor_hf \
+        's/\(b \* rows\) + i\(\], c = a->slot\[1\].values\[b \* cols + j\]\)/\1\2/'
+    [ "$(json_value '(d["steps"], d["elements"] <= 4, d["verified"])' shrink --kernel rows.c \
+        --case 61x67/normal/wd/t1/forced --out other.c)" = "(1, True, True)" ]
     compiles_and_exits 1 other.c
     "$QUALM" check --template kernel_abi.h > kernel_abi.h
     cc -std=c11 -O2 -ffp-contract=off -shared -fPIC -I. -o rows.so rows.c -lm
