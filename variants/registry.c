@@ -1,5 +1,6 @@
-/* registry.c - finds and enumerates the variants; the table is made from the folder's file names,
- * so that a variant is registered by its file alone. */
+/* registry.c - Finds and enumerates the variants.
+ *
+ * The Makefile writes variants.inc from the names of the files: a file registers its variant. */
 #include "core/base/name.h"
 #include "core/recipe/variant.h"
 

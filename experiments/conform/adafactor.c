@@ -1,7 +1,7 @@
-/* adafactor.c - golden vectors of Adafactor: PyTorch core (torch_*) and transformers (hf_*).
+/* adafactor.c - Replays the golden vectors of Adafactor: PyTorch core, transformers.
  *
- * adafactor.md: float64 within 5e-15 of a tensor's largest value, float32 2e-6; bfloat16 parameters
- * every bit step by step, 1 % when run free. */
+ * Groups torch_* are PyTorch core's, hf_* those of transformers.  tests/golden/README.md states the
+ * tolerances, which are relative to a tensor's largest magnitude. */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,8 @@
-/* adafactor8bit.c - golden vectors of adafactor8bit, 0.2.1 to 0.4.3.
+/* adafactor8bit.c - Replays the golden vectors of adafactor8bit, 0.2.1 to 0.4.3.
  *
- * Attribute kind says what a case holds; which release's code made it is the first part of the
- * group's name (uf4_022_torch__...), which the file's notes define. */
+ * Attribute kind names the layout of a case.  The first part of the group's name names the format,
+ * the release and the path: uf4 or nf4 or uf8 or d4 or d8, 022 to 043, torch or cudahost.
+ * variants/README.md lists the formats by release, tests/golden/README.md the tolerances. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,10 +11,10 @@
 #include "core/quant/adaptive_log.h"
 #include "experiments/conform/adafactor8bit.h"
 
-/* Releases by the first part of a case's name. */
+/* Formats by the first part of a group's name. */
 static const struct {
     const char *by;
-    struct qm_a8_release release;
+    struct qm_adafactor8_release release;
 } made[] = {
     {"uf4_022_torch", {"int:4s", "arith/even/hi/floor:1e-12", 8, 0, 0}},
     {"uf4_022_cudahost", {"int:4s", "arith/even/hi/recip/floor:1e-12/maxskip/nanzero", 8, 0, 1}},
@@ -28,12 +29,13 @@ static const struct {
 };
 enum { MADE = sizeof made / sizeof *made };
 
-void qm_a8_moment_text(const struct qm_a8_release *r, int64_t block, char text[QM_QUANTIZER_TEXT])
+void qm_adafactor8_moment_text(const struct qm_adafactor8_release *r, int64_t block,
+                               char text[QM_QUANTIZER_TEXT])
 {
     snprintf(text, QM_QUANTIZER_TEXT, "%s/block:%lld/%s", r->map, (long long)block, r->words);
 }
 
-void qm_a8_square_text(int is_cuda, double cap, int64_t block, char text[QM_QUANTIZER_TEXT])
+void qm_adafactor8_square_text(int is_cuda, double cap, int64_t block, char text[QM_QUANTIZER_TEXT])
 {
     if (is_cuda)
         snprintf(text, QM_QUANTIZER_TEXT, "logf:8u/logblock:%lld/arith/near/recip/cap:%g/maxskip",
@@ -63,7 +65,7 @@ static void replay_quantizer(struct qm_conform *c, const char *group)
         return;
     }
     char text[QM_QUANTIZER_TEXT];
-    qm_a8_moment_text(&made[k].release, block, text);
+    qm_adafactor8_moment_text(&made[k].release, block, text);
     if (!qm_case_codec(c, &codec, "%s", text))
         return;
     const float *x = qm_case_padded(c, qm_case_floats(c, "x", n), n, block, &padded);
@@ -80,7 +82,7 @@ static void replay_quantizer(struct qm_conform *c, const char *group)
 
 /* ---- the 8-bit code in log space ---- */
 
-/* Elements whose code is off by one may be 1e-4 of all, and every tie: the logarithms of two
+/* Codes may be off by one at every tie and in 1e-4 of the other elements: the logarithms of two
  * libraries differ in the last place. */
 static void judge_log(struct qm_conform *c, const uint8_t *got, const int64_t *want, const float *x,
                       const float *scales, int64_t n, int64_t block)
@@ -114,8 +116,9 @@ static void judge_log(struct qm_conform *c, const uint8_t *got, const int64_t *w
              allowed, (long long)ties, (long long)n);
 }
 
-/* The same with 16-bit codes: no slot can hold them, their element functions are judged.
- * adafactor8bit.md: one code in about 2e-3 off by one. */
+/* The adaptive log code in 16 bits: no slot can hold its codes, so the element functions are
+ * judged.  The libraries of the recording have about 2e-3 of the codes off by one; twice as many are
+ * allowed. */
 #define WIDE_SHARE 4e-3
 
 static void replay_wide(struct qm_conform *c, int64_t block, int64_t n, int levels)
@@ -152,7 +155,7 @@ static void replay_wide(struct qm_conform *c, int64_t block, int64_t n, int leve
     qm_judge_close(c, "decoded", out, dequant, n, 1e-5, 0.0);
 }
 
-/* The adaptive log code: two numbers a block. */
+/* The adaptive log code, which stores two numbers per block. */
 static void replay_adaptive(struct qm_conform *c)
 {
     struct qm_codec codec;
@@ -226,7 +229,6 @@ static void replay_log(struct qm_conform *c, int cuda)
         qm_case_differs(c, "encoding failed: %.200s", qm_message());
         return;
     }
-    /* adafactor8bit.md: scales 1e-6, decoded values 1e-5 relative */
     qm_judge_close(c, "scale", scales, scale, padded / block, 1e-6, 0.0);
     judge_log(c, got, want, x, scale, n, block);
     for (int64_t i = 0; i < padded; i++)
@@ -238,7 +240,8 @@ static void replay_log(struct qm_conform *c, int cuda)
 
 /* ---- functions and averages ---- */
 
-/* x is a unit value; the thresholds of the kernel against the nearest code of the same table. */
+/* x is a unit value: the code by the kernel's thresholds, and the nearest code of the same table.
+ * */
 static void replay_function(struct qm_conform *c)
 {
     static const struct {
@@ -266,7 +269,7 @@ static void replay_average(struct qm_conform *c, const char *group)
     if (k == MADE)
         qm_case_skip(c, "%.40s: this code is not built", group);
     else
-        qm_a8_replay_moments(c, &made[k].release);
+        qm_adafactor8_replay_moments(c, &made[k].release);
 }
 
 static void replay_group(struct qm_conform *c, const char *group)
@@ -286,14 +289,14 @@ static void replay_group(struct qm_conform *c, const char *group)
     else if (strcmp(kind, "m_ema") == 0)
         replay_average(c, group);
     else if (strcmp(kind, "v_ema") == 0)
-        qm_a8_replay_squares(c, strncmp(group, "v_ema_log8_026", 14) == 0,
-                             strstr(group, "cudahost") != NULL);
+        qm_adafactor8_replay_squares(c, strncmp(group, "v_ema_log8_026", 14) == 0,
+                                     strstr(group, "cudahost") != NULL);
     else if (strcmp(kind, "stall") == 0)
-        qm_a8_replay_stall(c);
+        qm_adafactor8_replay_stall(c);
     else if (strcmp(kind, "optimizer") == 0)
-        qm_a8_replay_optimizer(c);
+        qm_adafactor8_replay_optimizer(c);
     else if (strcmp(kind, "cudahost_step") == 0)
-        qm_a8_replay_cudahost(c);
+        qm_adafactor8_replay_cudahost(c);
     else if (strcmp(kind, "al") == 0)
         replay_adaptive(c);
     else

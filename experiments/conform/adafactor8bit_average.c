@@ -1,5 +1,7 @@
-/* adafactor8bit_average.c - the averages of adafactor8bit alone: T updates of one quantized state,
- * and second moments that do not decay after the gradient has dropped. */
+/* adafactor8bit_average.c - Replays averages of adafactor8bit without an optimizer.
+ *
+ * A case has T updates of one quantized state, or a second moment that does not decay after the
+ * gradient has dropped. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +11,7 @@
 #include "experiments/conform/adafactor8bit.h"
 #include "experiments/conform/numpy_normal.h"
 
-/* Rows of n out of rows of `from`: the padding of the recorded blocks is left out. */
+/* The first n of the `from` elements of each row: leaves out the padding of the recorded blocks. */
 static int64_t *rows_cut(struct qm_conform *c, const int64_t *x, int64_t steps, int64_t from,
                          int64_t n)
 {
@@ -30,7 +32,7 @@ static void run_average(struct qm_conform *c, struct qm_run *run)
         qm_run_replay(c, run);
 }
 
-/* The family's rule where nothing but one average is looked at. */
+/* A recipe of the rule for cases that compare one average only. */
 static int average_rule(struct qm_conform *c, const char *rule, struct qm_recipe *out)
 {
     if (!qm_run_recipe(c, rule, out))
@@ -43,7 +45,7 @@ static int average_rule(struct qm_conform *c, const char *rule, struct qm_recipe
     return 1;
 }
 
-void qm_a8_replay_moments(struct qm_conform *c, const struct qm_a8_release *release)
+void qm_adafactor8_replay_moments(struct qm_conform *c, const struct qm_adafactor8_release *release)
 {
     struct qm_run run = {.n_kept = 0};
     char text[QM_QUANTIZER_TEXT];
@@ -57,7 +59,7 @@ void qm_a8_replay_moments(struct qm_conform *c, const struct qm_a8_release *rele
     if (!average_rule(c, release->is_cuda ? "adafactor8_021_cuda" : "adafactor8_021", &run.recipe))
         return;
     run.recipe.hyper.beta1 = qm_case_number(c, "beta1", 0.9);
-    qm_a8_moment_text(release, block, text);
+    qm_adafactor8_moment_text(release, block, text);
     int code = (int)qm_case_whole(c, "init_byte", release->init_code * 17) & 15;
     if (!qm_run_quantizer(c, &run.recipe, QM_ADAFACTOR8_M, text, code,
                           (float)qm_case_number(c, "init_scale", 1.0)))
@@ -73,7 +75,7 @@ void qm_a8_replay_moments(struct qm_conform *c, const struct qm_a8_release *rele
         run_average(c, &run);
 }
 
-/* The weights of the new squares as a schedule of the rule's: constant, or t^decay. */
+/* Reads the recorded weights of new squares as the rule's schedule: constant, or t^decay. */
 static int schedule_read(struct qm_conform *c, int64_t steps, struct qm_hyper *h)
 {
     const double *b = qm_case_doubles(c, "beta_val", steps);
@@ -93,8 +95,7 @@ static int schedule_read(struct qm_conform *c, int64_t steps, struct qm_hyper *h
     return 1;
 }
 
-/* adafactor8bit.md: scales 1e-6 relative, one code in 1e-4 off by one. */
-void qm_a8_replay_squares(struct qm_conform *c, int is_026, int is_cuda)
+void qm_adafactor8_replay_squares(struct qm_conform *c, int is_026, int is_cuda)
 {
     struct qm_run run = {.within = {.scale_relative = 1e-6, .code_share = 1e-4}};
     char text[QM_QUANTIZER_TEXT];
@@ -107,7 +108,7 @@ void qm_a8_replay_squares(struct qm_conform *c, int is_026, int is_cuda)
     int64_t padded = (n + block - 1) / block * block;
     static const char *const rules[2][2] = {{"adafactor8_021", "adafactor8_021_cuda"},
                                             {"adafactor8", "adafactor8_cuda"}};
-    qm_a8_square_text(is_cuda, qm_case_number(c, "cap", 126.0), block, text);
+    qm_adafactor8_square_text(is_cuda, qm_case_number(c, "cap", 126.0), block, text);
     if (!average_rule(c, rules[is_026][is_cuda], &run.recipe) ||
         !qm_run_quantizer(c, &run.recipe, QM_ADAFACTOR8_V, text, 0, 1.0f) ||
         !schedule_read(c, run.steps, &run.recipe.hyper))
@@ -124,8 +125,7 @@ void qm_a8_replay_squares(struct qm_conform *c, int is_026, int is_cuda)
 
 /* ---- kind "stall" --------------------------------------------------------------------------- */
 
-/* adafactor8bit.md: decoded values 1e-5 relative. */
-#define STALL_RELATIVE 1e-5
+#define STALL_RELATIVE 1e-5 /* of decoded values: tests/golden/README.md */
 
 static void stall_side(struct qm_conform *c, const struct qm_recipe *r,
                        const struct qm_shape *shape, const char *dataset)
@@ -168,7 +168,7 @@ static void stall_side(struct qm_conform *c, const struct qm_recipe *r,
     qm_backend_cpu.close(plan);
 }
 
-void qm_a8_replay_stall(struct qm_conform *c)
+void qm_adafactor8_replay_stall(struct qm_conform *c)
 {
     struct qm_recipe r;
     struct qm_shape shape = qm_run_shape(c, "shape", qm_case_numel(c, "mask"));
@@ -178,9 +178,8 @@ void qm_a8_replay_stall(struct qm_conform *c)
     r.hyper.beta2 = qm_case_number(c, "hp_beta2", 0.999);
     r.hyper.factored = 1;
     stall_side(c, &r, &shape, "v_float_state");
-    qm_a8_square_text(0, 0.0, 1024, text);
-    if (qm_run_quantizer(c, &r, shape.rank > 1 ? QM_ADAFACTOR8_ROW : QM_ADAFACTOR8_V, text, 0,
-                         1.0f) &&
+    qm_adafactor8_square_text(0, 0.0, 1024, text);
+    if (qm_run_quantizer(c, &r, shape.rank > 1 ? QM_ADAFACTOR8_ROW : QM_ADAFACTOR8_V, text, 0, 1.0f) &&
         (shape.rank < 2 || qm_run_quantizer(c, &r, QM_ADAFACTOR8_COL, text, 0, 1.0f)))
         stall_side(c, &r, &shape, "v_quantised_state");
 }

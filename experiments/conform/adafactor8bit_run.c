@@ -1,4 +1,4 @@
-/* adafactor8bit_run.c - recorded steps of adafactor8bit, each from the recorded state before it. */
+/* adafactor8bit_run.c - Replays steps of adafactor8bit, each from the recorded state before it. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,12 +7,11 @@
 #include "core/rule/adafactor8.h"
 #include "experiments/conform/adafactor8bit.h"
 
-/* adafactor8bit.md: parameters 2e-3 of the step's largest change, scales 1e-6 and decoded values
- * 1e-5 relative, four-bit codes every bit, log codes off by one in 1e-4. */
-#define PARAM_SHARE    2e-3
+/* Tolerances (tests/golden/README.md); 4-bit codes are compared bit for bit. */
+#define PARAM_SHARE    2e-3 /* of the step's largest change of a parameter */
 #define SCALE_RELATIVE 1e-6
-#define VALUE_LARGEST  1e-5
-#define LOG_SHARE      1e-4
+#define VALUE_LARGEST  1e-5 /* of the largest magnitude of a float32 state */
+#define LOG_SHARE      1e-4 /* of the log codes, off by one */
 
 /* A recorded state tensor, cut to the elements that the slot has. */
 struct recorded {
@@ -20,7 +19,7 @@ struct recorded {
     const int64_t *codes; /* [steps][n] */
     const float *scales;  /* [steps][n_scales] */
     const float *values;  /* [kept][n] */
-    const double *kept;   /* steps from 0 that values were kept at; NULL: all */
+    const double *kept;   /* the kept steps, counted from 0; NULL: all */
     int64_t n_kept;
 };
 
@@ -43,7 +42,7 @@ static int64_t slot_numel(const struct replay *r, int i)
     return qm_shape_numel(&own);
 }
 
-/* Codes of every step, unpacked, without the padding. */
+/* Reads codes of every step, unpacked, without the padding. */
 static int64_t *codes_read(struct qm_conform *c, const char *name, int bits, int64_t steps,
                            int64_t n)
 {
@@ -79,7 +78,7 @@ static int quantized_read(struct qm_conform *c, struct replay *r, int i, const c
     return s->codes && s->scales && qm_run_quantizer(c, &r->recipe, i, text, init_code, init_scale);
 }
 
-/* Float states, at the steps that attribute step_index_NAME lists. */
+/* Reads float states at the steps that attribute step_index_NAME lists. */
 static int values_read(struct qm_conform *c, struct replay *r, int i, const char *name)
 {
     struct recorded *s = &r->slot[i];
@@ -252,7 +251,7 @@ static void hyper_read(struct qm_conform *c, struct qm_hyper *h, int dims)
 
 static const struct {
     const char *version;
-    struct qm_a8_release release;
+    struct qm_adafactor8_release release;
     int conf_code;
     float conf_scale;
 } versions[] = {
@@ -264,7 +263,7 @@ static const struct {
 };
 enum { VERSIONS = sizeof versions / sizeof *versions };
 
-/* The state's name in the file; APOLLO keeps the same tensors under names of their own. */
+/* The state's name in the file; APOLLO has its own names for its tensors. */
 static const char *state_name(int i, int is_apollo)
 {
     static const char *const names[2][QM_ADAFACTOR8_NORM + 1] = {
@@ -277,8 +276,9 @@ static int states_read(struct qm_conform *c, struct replay *r, int version)
 {
     char moment[QM_QUANTIZER_TEXT], square[QM_QUANTIZER_TEXT], name[48], coded[64];
     int is_apollo = r->recipe.hyper.rank > 0.0 && r->shape.rank >= 2;
-    qm_a8_moment_text(&versions[version].release, qm_case_whole(c, "hp_m_block_size", 128), moment);
-    qm_a8_square_text(0, 0.0, qm_case_whole(c, "hp_block_size", 2048), square);
+    qm_adafactor8_moment_text(&versions[version].release, qm_case_whole(c, "hp_m_block_size", 128),
+                              moment);
+    qm_adafactor8_square_text(0, 0.0, qm_case_whole(c, "hp_block_size", 2048), square);
     for (int i = 0; i <= QM_ADAFACTOR8_NORM; i++) {
         int conf = i == QM_ADAFACTOR8_CONF_ROW || i == QM_ADAFACTOR8_CONF_COL;
         r->slot[i].n = slot_numel(r, i);
@@ -317,7 +317,7 @@ static int projections_read(struct qm_conform *c, struct replay *r)
     return r->proj && r->proj_index;
 }
 
-void qm_a8_replay_optimizer(struct qm_conform *c)
+void qm_adafactor8_replay_optimizer(struct qm_conform *c)
 {
     struct replay r = {.steps = qm_case_whole(c, "steps", 0), .n = qm_case_numel(c, "p0")};
     char version[16];
@@ -349,7 +349,7 @@ void qm_a8_replay_optimizer(struct qm_conform *c)
 
 static const struct {
     const char *version;
-    struct qm_a8_release release;
+    struct qm_adafactor8_release release;
 } kernels[] = {
     {"0.2.1", {"int:4s", "arith/even/hi/recip/floor:1e-12/maxskip/nanzero", 8, 0, 1}},
     {"0.2.2", {"int:4s", "arith/even/hi/recip/floor:1e-12/maxskip/nanzero", 8, 0, 1}},
@@ -358,7 +358,7 @@ static const struct {
 };
 enum { KERNELS = sizeof kernels / sizeof *kernels };
 
-void qm_a8_replay_cudahost(struct qm_conform *c)
+void qm_adafactor8_replay_cudahost(struct qm_conform *c)
 {
     struct replay r = {.steps = qm_case_whole(c, "steps", 0), .n = qm_case_numel(c, "p0")};
     char version[32], moment[QM_QUANTIZER_TEXT], square[QM_QUANTIZER_TEXT];
@@ -392,8 +392,9 @@ void qm_a8_replay_cudahost(struct qm_conform *c)
     r.p0 = qm_case_floats(c, "p0", r.n);
     r.grads = qm_case_floats(c, "grads", r.steps * r.n);
     r.params = qm_case_floats(c, "params", r.steps * r.n);
-    qm_a8_moment_text(&kernels[v].release, qm_case_whole(c, "m_block_size", 128), moment);
-    qm_a8_square_text(1, is_026 ? 126.0 : 50.0, qm_case_whole(c, "block_size", 2048), square);
+    qm_adafactor8_moment_text(&kernels[v].release, qm_case_whole(c, "m_block_size", 128), moment);
+    qm_adafactor8_square_text(1, is_026 ? 126.0 : 50.0, qm_case_whole(c, "block_size", 2048),
+                              square);
     for (int i = 0; i <= QM_ADAFACTOR8_V; i++) {
         r.slot[i].n = slot_numel(&r, i);
         const char *name = i == QM_ADAFACTOR8_M     ? "m"

@@ -1,7 +1,8 @@
-/* apollo.c - golden vectors of APOLLO and APOLLO-Mini.
+/* apollo.c - Replays the golden vectors of APOLLO and APOLLO-Mini.
  *
- * apollo.md, with the recorded matrices: float64 within 2e-15 of a tensor's largest value, float32
- * 2e-6.  The matrices themselves (case NAME/proj): seeds exactly, entries within 2e-6. */
+ * Runs use the recorded projections; case NAME/proj judges the projections drawn here, seeds
+ * exactly and entries within 2e-6.  tests/golden/README.md states the other tolerances, relative to
+ * a tensor's largest magnitude. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 
 #define ENTRY_TOLERANCE 2e-6
 
-/* The side of proj_type; -1, and the case skipped, for one that the source does not run. */
+/* The side of proj_type; -1, and the case skipped, for a type that the source does not run. */
 static int side_of(struct qm_conform *c)
 {
     static const char *const names[] = {"std", "reverse_std", "right", "left"};
@@ -56,7 +57,7 @@ static void setup(struct qm_conform *c, struct qm_tensor_run_case *w)
     h->svd = strcmp(text, "svd") == 0;
 }
 
-/* The matrices made again from the parameter's number. */
+/* Draws the projections again from the parameter's number. */
 static void replay_proj(struct qm_conform *c)
 {
     struct qm_tensor_run_case w = {.hyper = qm_hyper_default()};

@@ -1,4 +1,4 @@
-/* base.c - golden vectors of the foundations: Philox words and conversions of narrow types. */
+/* base.c - Replays the golden vectors of Philox words and of conversions of narrow types. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 /* ---- philox ---- */
 
-/* 256 rows of counter (4), key (2) and output (4). */
+/* Datasets counter [rows][4], key [rows][2] and output [rows][4]. */
 static void replay_block(struct qm_conform *c)
 {
     int64_t rows = qm_case_numel(c, "key") / 2;
@@ -25,7 +25,7 @@ static void replay_block(struct qm_conform *c)
     }
 }
 
-/* Word k after an offset; the sum may go beyond 64 bits, the block it lies in does not. */
+/* Word offset + k of a subsequence.  The sum may exceed 64 bits; the block index does not. */
 static uint64_t word_after(uint64_t seed, uint64_t sub, uint64_t offset, uint64_t k)
 {
     uint64_t lane = (offset & 3u) + k, block = (offset >> 2) + (lane >> 2);
@@ -36,7 +36,7 @@ static uint64_t word_after(uint64_t seed, uint64_t sub, uint64_t offset, uint64_
         .word[lane & 3u];
 }
 
-/* Rows of (seed, subsequence, offset), each followed by words. */
+/* Rows of (seed, subsequence, offset), each with the same number of words. */
 static void replay_device(struct qm_conform *c)
 {
     int64_t rows = qm_case_numel(c, "seed");
@@ -62,7 +62,7 @@ static uint64_t attribute(struct qm_conform *c, const char *name)
 }
 
 /* Word offset + k of the host generator, which interleaves 65,536 subsequences, four words of
- * each at a time; the sum may go beyond 64 bits. */
+ * each at a time; the sum may exceed 64 bits. */
 static uint64_t host_word(uint64_t seed, uint64_t offset, uint64_t k)
 {
     uint64_t w = offset + k, carry = w < offset;
@@ -178,7 +178,7 @@ void qm_conform_philox(struct qm_conform *c)
 
 /* ---- dtypes ---- */
 
-/* Conversions this program has: from the bits of x to those of the result. */
+/* Conversions of this program, from the bits of x to the bits of the result. */
 static float wide(uint64_t x) { return qm_float((uint32_t)x); }
 static float wide_bf16(uint64_t x) { return qm_bf16_to_float((uint16_t)x); }
 static float wide_f16(uint64_t x) { return qm_f16_to_float((uint16_t)x); }
@@ -192,7 +192,7 @@ static uint64_t f32_to_f16(uint64_t x) { return qm_float_to_f16(wide(x)); }
     static uint64_t from##_to_e4m3_sat(uint64_t x) { return qm_float_to_e4m3(widen(x), 1); } \
     static uint64_t from##_to_e5m2(uint64_t x) { return qm_float_to_e5m2(widen(x), 0); }     \
     static uint64_t from##_to_e5m2_sat(uint64_t x) { return qm_float_to_e5m2(widen(x), 1); }
-/* What the *_f64 columns converted in one rounding: the double next to x. */
+/* The double next to x, which the *_f64 columns converted in one rounding. */
 static float beyond(uint64_t x) { return qm_double_to_odd((double)wide(x) * (1.0 + 1e-12)); }
 FP8(f32, wide)
 FP8(bf16, wide_bf16)
@@ -208,7 +208,7 @@ static uint64_t e5m2_to_f16(uint64_t x) { return qm_float_to_f16(wide(e5m2_to_f3
 static const struct {
     const char *dataset;
     uint64_t (*convert)(uint64_t);
-    uint64_t sign, infinity; /* of the result; a NaN is above infinity, its bits are not compared */
+    uint64_t sign, infinity; /* bits of the result; larger ones are NaN and not compared */
 } conversions[] = {
     {"bf16_to_f16", bf16_to_f16, 0x8000, 0x7c00},
     {"f16_to_bf16", f16_to_bf16, 0x8000, 0x7f80},
@@ -249,7 +249,7 @@ static uint64_t *read_bits(struct qm_conform *c, const char *dataset, int is_flo
     return x ? bits : NULL;
 }
 
-/* A NaN's bits are not compared. */
+/* The bits of a NaN are not compared. */
 static void judge_bits(struct qm_conform *c, uint64_t *got, const uint64_t *want, int64_t n,
                        uint64_t sign, uint64_t infinity)
 {
@@ -273,8 +273,9 @@ static void replay_conversion(struct qm_conform *c, const char *dataset, int k)
     judge_bits(c, got, want, n, sign, conversions[k].infinity);
 }
 
-/* LLMQ's stochastic rounding: as ours, but by the low bits of the random word; e4m3 goes to nearest
- * below 2^-6 and above 448.  Its bfloat16 of a NaN may be an infinity: NaN is not compared. */
+/* LLMQ rounds stochastically as this program does, but by the low bits of the random word; its e4m3
+ * goes to nearest below 2^-6 and above 448.  Its bfloat16 of a NaN may be an infinity: NaN is not
+ * compared. */
 static void replay_stochastic(struct qm_conform *c, const char *dataset)
 {
     int64_t n = qm_case_numel(c, dataset);
@@ -295,7 +296,7 @@ static void replay_stochastic(struct qm_conform *c, const char *dataset)
     judge_bits(c, got, want, n, is_bf16 ? 0x8000 : 0x80, is_bf16 ? 0x7f80 : 0x7e);
 }
 
-/* Why a dataset is not replayed: nothing here has the operation. */
+/* The reason to skip a dataset whose operation this program does not have. */
 static const char *why_not(const char *dataset)
 {
     if (strncmp(dataset, "squirrel", 8) == 0)

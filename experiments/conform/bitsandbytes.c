@@ -1,4 +1,4 @@
-/* bitsandbytes.c - golden vectors of bitsandbytes: three implementations side by side.
+/* bitsandbytes.c - Replays the golden vectors of three implementations in bitsandbytes.
  *
  *   default       backends/default: multiplies by 1/absmax (a short last block divides), mid-points
  *   cpu_native    csrc/cpu_ops.cpp: a table of 65,536 entries
@@ -11,7 +11,7 @@
 
 static const struct {
     const char *dataset, *map;
-    int bits, sign, is_padded; /* padded: with zeros to 256 entries, around the zero it has */
+    int bits, sign, is_padded; /* with zeros to 256 entries, next to the zero of the map */
 } maps[] = {
     {"dynamic_signed", "dyn", 8, 1, 0},
     {"dynamic_unsigned", "dyn", 8, 0, 0},
@@ -41,8 +41,8 @@ static int map_find(const char *name)
     return k;
 }
 
-/* The source has the table of fp4 twice: code 8 is -0 in its back ends and +0 in get_4bit_type,
- * which decodes odd sizes and nested scales.  Recorded zeros of that code get the sign of ours. */
+/* Makes the recorded zeros of fp4's code 8 negative, as here: the source has -0 in its back ends and
+ * +0 in get_4bit_type, which decodes odd sizes and nested scales. */
 static void sign_zeros(float *x, const int64_t *codes, int64_t n)
 {
     for (int64_t i = 0; x && i < n; i++)
@@ -50,7 +50,7 @@ static void sign_zeros(float *x, const int64_t *codes, int64_t n)
             x[i] = -0.0f;
 }
 
-/* Takes the zeros out of a padded table; their number, and *n entries remain. */
+/* Removes the zeros of a padded table, whose number it returns; *n entries remain. */
 static int64_t without_zeros(float *table, int64_t *n)
 {
     int64_t kept = 0, all = *n;
@@ -112,7 +112,7 @@ static const struct {
 };
 enum { N_WAYS = sizeof ways / sizeof *ways };
 
-/* Attribute map, or the table that the case brings. */
+/* The codec of attribute map, or of the table in the case. */
 static int codec8(struct qm_conform *c, int way, struct qm_codec *codec)
 {
     char map[64];
@@ -156,8 +156,8 @@ static void replay_quantizer8(struct qm_conform *c, int way)
     qm_judge_quantizer(c, &codec, &shape, qm_case_floats(c, x, n), &want);
 }
 
-/* Attribute quant_type; in the default implementation the two zeros of fp4 sort the other way, and
- * the tree of the kernels sends NaN to zero. */
+/* The codec of attribute quant_type.  The default implementation sorts the two zeros of fp4 the other
+ * way; the kernels' decision tree gives NaN the code of zero. */
 static int codec4(struct qm_conform *c, const char *words, struct qm_codec *codec)
 {
     char type[16];
@@ -195,7 +195,7 @@ static void replay_quantizer4(struct qm_conform *c, int way)
     qm_judge_quantizer(c, &codec, &shape, qm_case_floats(c, "x", n), &want);
 }
 
-/* Scales that are quantized themselves: codes times absmax2, plus the mean. */
+/* Decodes nested scales: codes times absmax2, plus the mean. */
 static float *nested_scales(struct qm_conform *c, int64_t blocks)
 {
     struct qm_codec second;
@@ -219,8 +219,8 @@ static float *nested_scales(struct qm_conform *c, int64_t blocks)
     return scales;
 }
 
-/* The CPU kernel of the source decodes row by row and counts cols / block scales to a row, so
- * where rows are no multiple of the block it uses other scales than the ones it encoded with. */
+/* The source's CPU kernel decodes row by row and counts cols / block scales per row.  Where rows
+ * are no multiple of the block, it decodes with other scales than it encoded with. */
 static void judge_by_rows(struct qm_conform *c, const struct qm_codec *codec,
                           const struct qm_shape *shape, const int64_t *codes, const float *scales)
 {
@@ -255,8 +255,8 @@ static void replay_nested(struct qm_conform *c)
     judge_by_rows(c, &codec, &shape, want.codes, want.scales);
 }
 
-/* Scalar functions of csrc/kernels.cu: x is a unit value.  A case with a table is the binary
- * search; the others are the decision trees of the two four-bit types, told by the codes. */
+/* Scalar functions of csrc/kernels.cu; x is a unit value.  A case with a table is the binary
+ * search; the others are the decision trees of fp4 and nf4, told apart by the group's name. */
 static void replay_function(struct qm_conform *c, const char *group)
 {
     struct qm_codec codec;
@@ -286,7 +286,7 @@ static void replay_function(struct qm_conform *c, const char *group)
 
 /* ---- optimizer runs ---- */
 
-/* The quantizer of an optimizer's states; the kernels keep the sign of what has one. */
+/* The words of the first and second state's quantizer; the kernels keep the sign of the first. */
 enum { DEFAULT, NATIVE, CPU32, DEFAULT32, CUDA, BACK_ENDS };
 static const struct {
     const char *name, *first, *second;
@@ -339,7 +339,7 @@ static int optimizer_read(struct qm_conform *c, const struct optimizer **optimiz
     return 0;
 }
 
-/* Part `part` of `parts` in each of the rows of n / parts elements. */
+/* Part `part` of `parts` of each row; a row has n elements, a part n / parts. */
 static void *rows_part(struct qm_conform *c, const void *all, size_t size, int64_t rows, int64_t n,
                        int part, int parts)
 {
@@ -353,7 +353,7 @@ static void *rows_part(struct qm_conform *c, const void *all, size_t size, int64
     return out;
 }
 
-/* Slot i of the rule; AdEMAMix keeps its two first moments in state1, one after the other. */
+/* Reads slot i of the rule; AdEMAMix keeps its two first moments in state1, one after the other. */
 static int slot_read(struct qm_conform *c, struct qm_run *run, int i, int back_end, int64_t n)
 {
     struct qm_run_slot *slot = &run->slot[i];
@@ -380,7 +380,7 @@ static int slot_read(struct qm_conform *c, struct qm_run *run, int i, int back_e
     return slot->scales && slot->codes && qm_run_quantizer(c, &run->recipe, i, text, 0, 0.0f);
 }
 
-/* Betas stand for what the class passes as such: momentum, RMSprop's alpha. */
+/* The class passes its momentum, or RMSprop's alpha, as beta1. */
 static void hyper_read(struct qm_conform *c, const char *family, struct qm_hyper *h)
 {
     int buffer = strcmp(family, "momentum") == 0 || strncmp(family, "lars", 4) == 0;
@@ -398,10 +398,10 @@ static void hyper_read(struct qm_conform *c, const char *family, struct qm_hyper
     h->gnorm_scale = qm_case_number(c, "gnorm_scale", 1.0);
 }
 
-/* bitsandbytes.md: parameters within 3e-7 relative (1e-4 for RMSprop and Adagrad, whose state can
- * be tiny; 2e-4 in CUDA, as absmax), absmax within 2e-7, codes equal but next to a mid-point.  A
- * parameter near 0 is held to as much of lr, the size of a step; float32 states, which cancel, to
- * 3e-7 of the tensor's largest. */
+/* tests/golden/README.md states the tolerances.  RMSprop and Adagrad may have a tiny state, and
+ * CUDA forms 1 - beta and beta^t in float32: both have wider ones.  A parameter near 0 is held to
+ * the same share of lr, the size of a step; float32 states, which cancel, to a share of their
+ * largest. */
 static struct qm_run_tolerance tolerance(const char *family, int back_end, double lr)
 {
     int tiny = strncmp(family, "rmsprop", 7) == 0 || strncmp(family, "adagrad", 7) == 0;

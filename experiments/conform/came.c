@@ -1,7 +1,6 @@
-/* came.c - golden vectors of CAME.
+/* came.c - Replays the golden vectors of CAME.
  *
- * came.md: float64 within 5e-15 of a tensor's largest value, float32 2e-6; bfloat16 parameters
- * every bit step by step, their states 2e-6, 2 % when run free. */
+ * tests/golden/README.md states the tolerances, relative to a tensor's largest magnitude. */
 #include <string.h>
 
 #include "experiments/conform/tensor_rule_run.h"

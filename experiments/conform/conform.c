@@ -1,4 +1,4 @@
-/* conform.c - golden-vector files: which system they come from, and the life of a case. */
+/* conform.c - Finds the system that a golden-vector file comes from; begins and ends cases. */
 #include "experiments/conform/conform.h"
 
 #include <math.h>
@@ -21,8 +21,8 @@ const char *qm_conform_result_word(enum qm_conform_result o)
 
 /* ---- systems ---- */
 
-/* A file is recognised by a root attribute that holds a text; the reference files, which name no
- * system, by the function that was executed. */
+/* A root attribute that contains a text identifies the system of a file.  The reference files name
+ * no system; the executed function identifies them. */
 static const struct {
     const char *name, *attribute, *holds;
     void (*replay)(struct qm_conform *c); /* NULL: known, not built */
@@ -54,7 +54,7 @@ static int system_find(struct qm_golden *file)
     return -1;
 }
 
-/* A system without a replay of its own: its name, from the root attributes. */
+/* Skips every group of a file whose system has no replay. */
 static void skip_all(struct qm_conform *c)
 {
     char name[QM_GOLDEN_PATH];

@@ -1,11 +1,12 @@
-/* conform.h - replaying golden vectors: cases, their verdicts, and what the systems share.
+/* conform.h - Replays golden vectors: cases, their verdicts, and helpers shared by the systems.
  *
  * One file per published system turns each group of a golden-vector file into cases; a case reads
  * what it needs, runs this program's code on the recorded inputs and judges the outcome.  The
  * first difference decides; later comparisons of the same case are ignored.
  *
- * What a case reads lives until the case ends.  Reading fails by NULL, and the case is then
- * unreadable, with one line that says why; so a body is a row of reads and returns. */
+ * Memory that a case reads into lives until the case ends.  A read that fails returns NULL and
+ * makes the case unreadable, with one line that says why; the body of a case reads and returns.
+ * tests/golden/README.md states every tolerance. */
 #ifndef QM_CONFORM_CONFORM_H
 #define QM_CONFORM_CONFORM_H
 
@@ -48,8 +49,8 @@ struct qm_conform {
     int64_t count[QM_OUTCOME_COUNT];
 
     struct qm_golden_case now;
-    char group[QM_GOLDEN_PATH]; /* where the case reads */
-    void *memory;               /* what it has read */
+    char group[QM_GOLDEN_PATH]; /* the group that the case reads */
+    void *memory;               /* the chunks it has read into */
 };
 
 /* Replays every case of one file whose name matches filter; report may be NULL.  count: cases by
@@ -87,8 +88,8 @@ void qm_case_failed(struct qm_conform *c); /* unreadable, with qm_message() */
 /* Zeroed memory of the case; NULL when there is none left. */
 void *qm_case_memory(struct qm_conform *c, int64_t n, size_t size);
 
-/* Datasets of the case's group.  numel: what is required, -1 for any; the count comes back
- * through qm_case_numel (0 when the dataset is absent). */
+/* Datasets of the case's group.  numel: the required count, -1 for any; qm_case_numel returns the
+ * count, 0 when the dataset is absent. */
 int qm_case_has(struct qm_conform *c, const char *name);
 int64_t qm_case_numel(struct qm_conform *c, const char *name);
 int qm_case_shape(struct qm_conform *c, const char *name, struct qm_shape *out);
@@ -97,7 +98,7 @@ double *qm_case_doubles(struct qm_conform *c, const char *name, int64_t numel);
 int64_t *qm_case_ints(struct qm_conform *c, const char *name, int64_t numel);
 uint64_t *qm_case_words(struct qm_conform *c, const char *name, int64_t numel);
 
-/* Attributes of the case's group; number: fallback when absent or NaN. */
+/* Attributes of the case's group; a number that is absent or NaN is the fallback. */
 double qm_case_number(struct qm_conform *c, const char *name, double fallback);
 int64_t qm_case_whole(struct qm_conform *c, const char *name, int64_t fallback);
 int qm_case_text(struct qm_conform *c, const char *name, char *out, size_t size);
@@ -118,17 +119,17 @@ void qm_judge_close(struct qm_conform *c, const char *what, const float *got, co
 void qm_judge_close_double(struct qm_conform *c, const char *what, const double *got,
                            const double *want, int64_t n, double absolute);
 
-/* Codes equal but for at most `share` of them, which may be off by one. */
+/* Codes are equal, except that a share of them (at least one code) may be off by one. */
 void qm_judge_codes_near(struct qm_conform *c, const char *what, const uint8_t *got,
                          const int64_t *want, int64_t n, double share);
 
 /* ---- quantizers ---- */
 
-/* What a quantizer case recorded; a NULL member is not compared. */
+/* The recorded data of a quantizer case; a NULL member is not compared. */
 struct qm_golden_run {
     const float *scales;
     const int64_t *codes;  /* numel */
-    const int64_t *packed; /* packed_bytes; the codes beyond numel are the code of 0 */
+    const int64_t *packed; /* [packed_bytes]; codes beyond numel are the code of 0 */
     int64_t packed_bytes;
     const float *dequant; /* the first n_dequant decoded values */
     int64_t n_dequant;
@@ -140,7 +141,7 @@ void qm_judge_quantizer(struct qm_conform *c, const struct qm_codec *codec,
                         const struct qm_shape *shape, const float *x,
                         const struct qm_golden_run *want);
 
-/* The codec of a quantizer string; 0, and the case skipped with the reason, when it cannot be. */
+/* The codec of a quantizer string; 0, and the case skipped with the reason, if it is invalid. */
 int qm_case_codec(struct qm_conform *c, struct qm_codec *codec, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -155,7 +156,7 @@ void qm_judge_map(struct qm_conform *c, const char *map, int bits, int sign, con
 float *qm_case_padded(struct qm_conform *c, const float *x, int64_t n, int64_t block,
                       int64_t *padded);
 
-/* The codes in packed bytes (values 0 to 255), n of them, as numbers. */
+/* The n codes in packed bytes (values 0 to 255), one number per code. */
 int64_t *qm_case_unpacked(struct qm_conform *c, enum qm_pack order, int bits, const int64_t *packed,
                           int64_t n);
 

@@ -1,7 +1,7 @@
-/* fira.c - golden vectors of Fira with Adam and with RMSProp.
+/* fira.c - Replays the golden vectors of Fira with Adam and with RMSProp.
  *
- * fira.md, with the recorded matrices (signs of singular vectors are the library's own): float64
- * within 2e-15 of a tensor's largest value, float32 2e-6. */
+ * Runs use the recorded projections, because signs of singular vectors depend on the library.
+ * tests/golden/README.md states the tolerances, relative to a tensor's largest magnitude. */
 #include <string.h>
 
 #include "experiments/conform/tensor_rule_run.h"

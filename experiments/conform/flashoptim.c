@@ -1,4 +1,4 @@
-/* flashoptim.c - golden vectors of FlashOptim's fused kernels.
+/* flashoptim.c - Replays the golden vectors of FlashOptim's fused kernels.
  *
  * Layout: q8_* the quantizers; adamw_*, adam_*, lion_*, sgd*_* steps.  Attributes: algo,
  * param_dtype, grad_dtype, master_bytewidth, quantize, hyper-parameters. */

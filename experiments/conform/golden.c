@@ -1,4 +1,4 @@
-/* golden.c - reading golden-vector files with the HDF5 library. */
+/* golden.c - Reads golden-vector files with the HDF5 library. */
 #include "experiments/conform/golden.h"
 
 #include <hdf5.h>
@@ -185,7 +185,8 @@ int qm_golden_unsigned(struct qm_golden *g, const char *path, const char *name, 
     return n > 0;
 }
 
-/* Fixed-length strings fill a buffer, variable-length ones come as a pointer to give back. */
+/* HDF5 copies a fixed-length string into a buffer and returns a variable-length one as a pointer.
+ * */
 static int text_read(hid_t a, hid_t t, char *out, size_t size)
 {
     int ok = 0;

@@ -1,4 +1,4 @@
-/* golden.h - golden-vector files: groups, attributes and datasets of an HDF5 file, by path.
+/* golden.h - Reads golden-vector files: groups, attributes and datasets of an HDF5 file, by path.
  *
  * Everything is opened by path, so links of both kinds are followed and a dataset that several
  * cases share is seen by each of them.  Nothing in the file is trusted: sizes are checked before
@@ -16,7 +16,7 @@ struct qm_golden; /* opaque; owns the file's handle */
 qm_status qm_golden_open(const char *path, struct qm_golden **out);
 void qm_golden_close(struct qm_golden *g); /* accepts NULL */
 
-/* What lies at a path ("" or "/" is the root). */
+/* The kind of object at a path ("" or "/" is the root). */
 enum qm_golden_kind { QM_GOLDEN_NONE, QM_GOLDEN_GROUP, QM_GOLDEN_DATASET };
 enum qm_golden_kind qm_golden_at(struct qm_golden *g, const char *path);
 
@@ -37,8 +37,8 @@ int qm_golden_text(struct qm_golden *g, const char *path, const char *name, char
  * than this program reads (8; 2^28). */
 qm_status qm_golden_shape(struct qm_golden *g, const char *path, struct qm_shape *out);
 
-/* All elements of a dataset, converted to what the caller wants: f32, f64, i64 or u64.  Floats are
- * never read as integers (QM_BAD_FILE); float16 widens exactly.  out holds its numel elements. */
+/* All elements of a dataset, converted to f32, f64, i64 or u64.  Floats are never read as integers
+ * (QM_BAD_FILE); float16 widens exactly.  The caller provides out[numel]. */
 qm_status qm_golden_read(struct qm_golden *g, const char *path, enum qm_dtype want, void *out);
 
 #endif

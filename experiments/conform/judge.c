@@ -1,4 +1,4 @@
-/* judge.c - comparing what this program makes with what was recorded. */
+/* judge.c - Compares computed values, codes and quantizers with recorded ones. */
 #include "experiments/conform/conform.h"
 
 #include <math.h>
@@ -47,7 +47,7 @@ void qm_judge_words(struct qm_conform *c, const char *what, const uint64_t *got,
     c->now.compared += n;
 }
 
-/* A difference within the tolerance makes the case near; error and allowed are what it weighs. */
+/* An error of at most `allowed` makes the case near; a larger one makes it differ. */
 static void weigh(struct qm_conform *c, const char *what, int64_t i, double got, double want,
                   double error, double allowed)
 {
@@ -183,7 +183,7 @@ static uint8_t *narrow(struct qm_conform *c, const int64_t *codes, int64_t n)
     return out;
 }
 
-/* The packed stream may be longer than the tensor: the rest is the code of 0. */
+/* The packed stream may be longer than the tensor; the rest holds the code of 0. */
 static void judge_packed(struct qm_conform *c, const struct qm_codec *codec, const uint8_t *codes,
                          int64_t n, const struct qm_golden_run *want)
 {

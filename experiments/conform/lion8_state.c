@@ -1,4 +1,4 @@
-/* lion8_state.c - state dictionaries of 8-bit Lion. */
+/* lion8_state.c - Converts states of 8-bit Lion to and from its state dictionaries. */
 #include "experiments/conform/lion8_state.h"
 
 #include <math.h>
@@ -78,7 +78,7 @@ void qm_lion8_plain(const float *exp_avg, int64_t n, uint16_t *bf16)
         bf16[i] = qm_float_to_bf16(exp_avg[i]);
 }
 
-/* Block by block, so that no second copy of the tensor is needed. */
+/* Works block by block to avoid a second copy of the tensor. */
 qm_status qm_lion8_requantize(const struct qm_codec *c, const struct qm_shape *shape,
                               const uint16_t *bf16, uint8_t *positions, float *scales)
 {

@@ -1,7 +1,7 @@
-/* lion8_state.h - checkpoints of 8-bit Lion: what its state dictionaries hold, and back.
+/* lion8_state.h - Converts states of 8-bit Lion to the tensors of its state dictionaries, and back.
  *
  * Source: llm-foundry optim/lion8b.py, _MaybeQuantizedTensor.state_dict and load_state_dict, and
- * its storage of errors.  A dictionary holds the momentum either plain,
+ * the storage of errors.  A dictionary holds the momentum either plain,
  *     exp_avg               the decoded momentum in bf16, quantized or not: lossy
  * or, with compress_state_dict and a quantized momentum, compressed,
  *     exp_avg::quantized    int8 codes in -127 .. 127, the parameter's shape
@@ -9,7 +9,7 @@
  * and the error-correction bytes as bf16 values 0 .. 255, padded to an even count.  The engine's
  * codes are sorted positions: the int8 code minus the map's lowest one.
  *
- * The framework casts what it loads to the parameter's type first; with bf16 parameters scales
+ * The framework first casts loaded tensors to the parameter's type: with bf16 parameters scales
  * come back with 8 bits, errors and codes exactly. */
 #ifndef QM_CONFORM_LION8_STATE_H
 #define QM_CONFORM_LION8_STATE_H
@@ -21,8 +21,9 @@
 #define QM_LION8_CODES  "exp_avg::quantized"
 #define QM_LION8_SCALES "exp_avg::scales"
 
-/* The form that these keys of one tensor have; keys that do not start with exp_avg are ignored.
- * QM_BAD_ARG: the plain key beside others (all are listed), or a compressed one without its pair. */
+/* The form of the n keys of one tensor; keys that do not start with exp_avg are ignored.
+ * QM_BAD_ARG: the plain key beside others (all are listed), or a compressed one without its pair.
+ * */
 qm_status qm_lion8_keys(const char *const *key, int n, int *is_compressed);
 
 /* positions[n] and stored scales of a codec (map lint, 8 bits signed) to codes and float16, and
@@ -35,7 +36,7 @@ qm_status qm_lion8_expand(const struct qm_codec *c, const struct qm_shape *shape
                           const int8_t *codes, const uint16_t *scales_f16, int64_t n_scales,
                           uint8_t *positions, float *scales);
 
-/* The plain form of a momentum, and the momentum that is quantized again from one. */
+/* The plain form of a momentum, and the quantization of a plain one. */
 void qm_lion8_plain(const float *exp_avg, int64_t n, uint16_t *bf16);
 qm_status qm_lion8_requantize(const struct qm_codec *c, const struct qm_shape *shape,
                               const uint16_t *bf16, uint8_t *positions, float *scales);

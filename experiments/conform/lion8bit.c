@@ -1,4 +1,4 @@
-/* lion8bit.c - golden vectors of 8-bit Lion (llm-foundry DecoupledLionW_8bit).
+/* lion8bit.c - Replays the golden vectors of 8-bit Lion (llm-foundry DecoupledLionW_8bit).
  *
  * Layout: class_* the whole class without quantization; q8step_* its unfused quantized step;
  * q8_* the quantizer; ecc_* error correction. */

@@ -1,7 +1,7 @@
-/* lpmm.c - golden vectors of low-bit-optimizers (lpmm): tables, quantizers, stochastic rounding.
+/* lpmm.c - Replays the golden vectors of lpmm: tables, quantizers, stochastic rounding.
  *
- * A case is a group without groups in it; attributes scale_type, quant_type, round_type, bits,
- * signed and group_size name the quantizer.  Optimizer runs: lpmm_run.c. */
+ * A case is a group without subgroups; attributes scale_type, quant_type, round_type, bits, signed
+ * and group_size name the quantizer.  lpmm_run.c replays optimizer runs. */
 #include "experiments/conform/lpmm.h"
 
 #include <math.h>
@@ -51,7 +51,7 @@ int qm_lpmm_quantizer(struct qm_conform *c, const char *prefix, char *out, size_
 
 /* ---- quantizers ---- */
 
-/* Scales as this program keeps them: one array, or one per axis, axis 0 first. */
+/* Reads scales in this program's layout: one array, or one per axis, axis 0 first. */
 static float *scales_read(struct qm_conform *c, int64_t n_scales)
 {
     static const char *const pairs[][2] = {{"scale_max_dim0", "scale_max1"}, /* dim01 */
@@ -89,7 +89,7 @@ static float *scales_read(struct qm_conform *c, int64_t n_scales)
     return NULL;
 }
 
-/* Codes as recorded are those of the scaled tensor: groups are filled with zeros. */
+/* Recorded codes belong to the scaled tensor, whose last group is filled with zeros. */
 static int input_read(struct qm_conform *c, const struct qm_codec *codec, struct qm_shape *shape,
                       float **x, int64_t *n)
 {
@@ -109,8 +109,9 @@ static int input_read(struct qm_conform *c, const struct qm_codec *codec, struct
     return *x != NULL;
 }
 
-/* Codes as positions: the integer map counts from its lowest code, and 255 of a NaN unit value
- * beyond a table of 8 to 128 entries is the top code here.  Returns how many of those there were. */
+/* Turns recorded codes into positions: the integer map counts from its lowest code, and 255, the
+ * code of a NaN unit value, becomes the top code of a table of 8 to 128 entries.  Returns the
+ * number of codes 255. */
 static int64_t codes_shift(const struct qm_codec *codec, int64_t *codes, int64_t n)
 {
     int64_t ones = 0;
@@ -125,8 +126,8 @@ static int64_t codes_shift(const struct qm_codec *codec, int64_t *codes, int64_t
     return ones;
 }
 
-/* The recorded values, but for elements of the top code those decoded here: where the source has
- * stored 255 it has read beyond its table, and what it found there is no result. */
+/* The recorded values, except those of code 255, which are decoded here: the source decodes them by
+ * reading beyond its table. */
 static const float *defined_only(struct qm_conform *c, const struct qm_codec *codec,
                                  const struct qm_shape *shape, const int64_t *codes,
                                  const float *scales, int64_t n)
@@ -182,7 +183,7 @@ static void replay_quantizer(struct qm_conform *c)
 
 /* ---- stochastic rounding ---- */
 
-/* A word whose uniform less `minus` is exactly u - minus, or 0 where there is none. */
+/* Finds a word with qm_uniform(word) - minus == u - minus; 0 if there is none. */
 static int word_of(float u, float minus, uint32_t *word)
 {
     double w = floor((double)u * 4294967296.0);
@@ -196,8 +197,8 @@ static int word_of(float u, float minus, uint32_t *word)
     return 0;
 }
 
-/* The packed kernels: noise, seed and offset are given.  Thread t owns 32 / bits consecutive
- * elements (4 bytes; one code a byte: 4) and draws from subsequence t. */
+/* The packed kernels; the case records noise, seed and offset.  Thread t owns 32 / bits consecutive
+ * elements (4 bytes; with one code per byte: 4 elements) and draws from subsequence t. */
 static void replay_real(struct qm_conform *c)
 {
     char text[QM_QUANTIZER_TEXT];
@@ -232,8 +233,8 @@ static void replay_real(struct qm_conform *c)
     qm_judge_codes(c, "code", got, want, n);
 }
 
-/* The integer map: noise in [0, 1) of the framework's generator is given, one half is taken from it
- * before anything else, and what is left of it a draw here has too. */
+/* The integer map; the case records noise u in [0, 1) of the framework's generator.  The source
+ * first subtracts one half, so a word with the same u - 1/2 replaces the noise. */
 static void replay_dither(struct qm_conform *c)
 {
     char text[QM_QUANTIZER_TEXT];
@@ -273,9 +274,9 @@ static void replay_dither(struct qm_conform *c)
 }
 
 /* The extension's linear kernel, which the published code never calls: the integer map, noise from
- * Philox, codes as two's complement.  It takes one half after adding the noise, in double, where
- * dither takes it before; and decodes as code (absmax / most), where the map has (code / most)
- * absmax: two roundings each, so 4 u apart. */
+ * Philox, codes as two's complement.  It subtracts one half after adding the noise, in double;
+ * dither subtracts it before.  It decodes as code (absmax / most), the map as (code / most) absmax:
+ * two roundings each, so the values are at most 4 u apart. */
 static void replay_absmax_linear(struct qm_conform *c)
 {
     static const char *const contractions[] = {"strict", "fma"};
@@ -320,8 +321,8 @@ static void replay_absmax_linear(struct qm_conform *c)
     }
 }
 
-/* How likely the codec goes up from its lower code at y, exactly: rounding up is monotone in the
- * draw, so the first word that does so is found by halving. */
+/* The exact probability that the codec rounds y up from code `low`: rounding up is monotone in the
+ * draw, so bisection finds the first word that rounds up. */
 static double chance_up(const struct qm_codec *codec, float y, int low)
 {
     uint64_t from = 0, to = (uint64_t)1 << 32;
@@ -335,8 +336,8 @@ static double chance_up(const struct qm_codec *codec, float y, int low)
     return (double)(((uint64_t)1 << 32) - from) / 4294967296.0;
 }
 
-/* Histograms of codes over many draws of the framework's own generator: every count within five
- * standard deviations (and one) of this codec's probability. */
+/* Histograms of codes over many draws of the framework's generator: every count lies within five
+ * standard deviations plus one of this codec's expectation. */
 static void replay_histogram(struct qm_conform *c)
 {
     char text[QM_QUANTIZER_TEXT];
@@ -425,7 +426,7 @@ static void replay_leaf(struct qm_conform *c, const char *group)
     qm_case_end(c);
 }
 
-/* depth bounds what a damaged or circular file can ask for. */
+/* depth bounds the recursion in a damaged or circular file. */
 static void walk(struct qm_conform *c, const char *group, int depth)
 {
     char name[128], path[QM_GOLDEN_PATH + 128];

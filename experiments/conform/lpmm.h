@@ -1,4 +1,4 @@
-/* lpmm.h - what the two files about low-bit-optimizers share. */
+/* lpmm.h - Declarations shared by the two replays of low-bit-optimizers (lpmm). */
 #ifndef QM_CONFORM_LPMM_H
 #define QM_CONFORM_LPMM_H
 

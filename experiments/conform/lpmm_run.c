@@ -1,19 +1,19 @@
-/* lpmm_run.c - golden vectors of low-bit-optimizers: runs of its AdamW and SGD. */
+/* lpmm_run.c - Replays the recorded runs of lpmm's AdamW and SGD. */
 #include <stdio.h>
 #include <string.h>
 
 #include "experiments/conform/lpmm.h"
 #include "experiments/conform/run.h"
 
-/* lpmm.md: parameters 2e-7 absolute, scales, row and column states 5e-7 relative, at most 0.1 % of the codes off by one,
- * each step from the recorded state; fused runs every bit. */
+/* Of runs that are not fused, each step from the recorded state; fused runs are compared bit for
+ * bit (tests/golden/README.md). */
 static const struct qm_run_tolerance teacher_forced = {.param_absolute = 2e-7,
                                                        .scale_relative = 5e-7,
                                                        .value_largest = 5e-7,
                                                        .factor_relative = 5e-7,
                                                        .code_share = 1e-3};
 
-/* Scales after every step as one row: "NAME_scale", or one dataset per axis. */
+/* Reads scales after every step as one row: dataset "NAME_scale", or one dataset per axis. */
 static int scales_read(struct qm_conform *c, const char *name, int64_t steps,
                        struct qm_run_slot *out)
 {
@@ -48,7 +48,7 @@ static int scales_read(struct qm_conform *c, const char *name, int64_t steps,
     return 1;
 }
 
-/* State "m" or "v" of parameter i: codes and scales, or float32 values at the kept steps. */
+/* Reads state "m" or "v" of parameter i: codes and scales, or float32 values at the kept steps. */
 static int slot_read(struct qm_conform *c, struct qm_run *run, int slot, int i, int64_t n)
 {
     const char *which = slot == 0 ? "m" : "v";
@@ -69,7 +69,7 @@ static int slot_read(struct qm_conform *c, struct qm_run *run, int slot, int i, 
                qm_run_quantizer(c, &run->recipe, slot, text, 0, 0.0f);
     }
     snprintf(name, sizeof name, "p%d_%s_fp32", i, which);
-    if (qm_case_numel(c, name) == run->n_kept * n) /* else a placeholder: SGD without momentum */
+    if (qm_case_numel(c, name) == run->n_kept * n) /* SGD without momentum stores a placeholder */
         run->slot[slot].values = qm_case_floats(c, name, run->n_kept * n);
     return qm_case_open(c);
 }
@@ -79,7 +79,7 @@ static const char *rule_of(struct qm_conform *c, int sgd)
     char contraction[16];
     if (sgd)
         return "sgdm_lpmm";
-    if (qm_case_whole(c, "factor_second_moment", 0)) /* one-dimensional tensors: the plain path */
+    if (qm_case_whole(c, "factor_second_moment", 0)) /* 1-D tensors take the plain path */
         return "adamw_lpmm_factor";
     if (!qm_case_whole(c, "fused", 0))
         return "adamw_lpmm";

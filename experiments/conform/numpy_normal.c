@@ -1,4 +1,4 @@
-/* numpy_normal.c - SeedSequence, PCG64 and the 256-step ziggurat as numpy 1.17 and later use them.
+/* numpy_normal.c - SeedSequence, PCG64 and the 256-step ziggurat of numpy 1.17 and later.
  *
  * Sources: M. O'Neill, "PCG" (HMC-CS-2014-0905) and her seed_seq; G. Marsaglia and W. W. Tsang,
  * "The ziggurat method" (J. Stat. Soft. 5, 2000); numpy/random/bit_generator.pyx, pcg64.h,
@@ -17,7 +17,7 @@ static uint32_t hashed(uint32_t x, uint32_t *by, uint32_t multiplier)
     return x ^ (x >> 16);
 }
 
-/* Four words of entropy, each mixed into the others, then eight words drawn from them. */
+/* Mixes four words of entropy into each other, then draws eight words from them. */
 static void seed_words(uint32_t seed, uint32_t out[8])
 {
     uint32_t pool[4], by = 0x43b0d7e5u;

@@ -1,5 +1,6 @@
-/* numpy_normal.h - numpy's default_rng(seed).standard_normal, for recorded cases that name their
- * gradients by a seed instead of holding them. */
+/* numpy_normal.h - Computes numpy's default_rng(seed).standard_normal.
+ *
+ * Some recorded cases give the seed of their gradients instead of the gradients. */
 #ifndef QM_CONFORM_NUMPY_NORMAL_H
 #define QM_CONFORM_NUMPY_NORMAL_H
 
@@ -15,7 +16,7 @@ struct qm_numpy {
 void qm_numpy_seed(struct qm_numpy *r, uint32_t seed);
 
 /* Consecutive draws are the elements of standard_normal(shape) in C order.  The tables are computed
- * here, numpy's are printed constants: a draw in some 2^50 may differ. */
+ * here but printed constants in numpy: about one draw in 2^50 may differ. */
 double qm_numpy_normal(struct qm_numpy *r);
 
 #endif

@@ -1,8 +1,7 @@
-/* reference.c - golden vectors of torch.optim: AdamW, Adam and SGD in float64 and float32.
+/* reference.c - Replays the golden vectors of torch.optim: AdamW, Adam, SGD; float64 and float32.
  *
- * float32: the rules of this program, every bit.  float64: the oracle, to 1e-14 of the largest
- * value of a tensor (adamw.md; sgd.md asks 5e-15 of the buffer), each step from the recorded
- * state. */
+ * float32 judges the rules, every bit.  float64 judges the oracle, each step from the recorded
+ * state, to 1e-14 of the largest magnitude of a tensor. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +11,7 @@
 
 #define DOUBLE_TOLERANCE 1e-14
 
-/* Family, and the dataset of each state in the order of the rule's slots. */
+/* The family, and the dataset of each state in the order of the rule's slots. */
 static const struct {
     const char *family;
     int n_slots;
@@ -90,7 +89,7 @@ struct double_run {
     const struct qm_oracle *oracle;
     struct qm_oracle_hyper h;
     int64_t steps, n;
-    int n_states;           /* recorded; amsgrad has one more than the family */
+    int n_states;           /* recorded states; amsgrad has one more than its family */
     const double *state[4]; /* [steps][n]; NULL: not kept (SGD without momentum) */
     const char *state_name[4];
     const double *p0, *grads, *params;
@@ -151,7 +150,7 @@ static void replay_double(struct qm_conform *c, int family, int64_t steps, int64
                                    .amsgrad = (int)qm_case_whole(c, "amsgrad", 0)};
     for (int i = 0; i < families[family].n_slots; i++)
         r.state_name[i] = families[family].state[i];
-    if (r.h.amsgrad) /* the oracle takes the running maximum in one slot more */
+    if (r.h.amsgrad) /* the oracle takes the running maximum in one more slot */
         r.state_name[r.n_states++] = "state_max_exp_avg_sq";
     for (int i = 0; i < r.n_states; i++)
         if (qm_case_has(c, r.state_name[i]) &&

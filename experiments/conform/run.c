@@ -1,4 +1,4 @@
-/* run.c - the CPU backend against a recorded optimizer run. */
+/* run.c - Compares the CPU backend with a recorded optimizer run. */
 #include "experiments/conform/run.h"
 
 #include <math.h>
@@ -69,7 +69,7 @@ static int64_t kept_row(const struct qm_run *run, int64_t t)
     return -1;
 }
 
-/* Elements of a slot recorded after every step: its own shape's. */
+/* Elements of a slot that was recorded after every step, from its own shape. */
 static int64_t own_numel(const struct qm_run *run, int i)
 {
     struct qm_shape own;
@@ -77,7 +77,7 @@ static int64_t own_numel(const struct qm_run *run, int i)
     return qm_shape_numel(&own);
 }
 
-/* What one step needs besides the run. */
+/* Buffers of one step. */
 struct scratch {
     int64_t numel, most_scales;
     float *p, *values;
@@ -85,7 +85,7 @@ struct scratch {
     uint8_t *codes;
 };
 
-/* The recorded state after step t goes into the plan. */
+/* Loads the recorded state after step t into the plan. */
 static qm_status state_load(const struct qm_run *run, struct scratch *s, void *plan, int64_t t)
 {
     int64_t n = s->numel, row = kept_row(run, t);
@@ -153,7 +153,7 @@ static qm_status state_judge(struct qm_conform *c, const struct qm_run *run, str
     return QM_OK;
 }
 
-/* One step of p; with recorded draws the float32 result is rounded here. */
+/* One step of p; with recorded random bits, the float32 result is rounded here. */
 static qm_status step(const struct qm_run *run, struct scratch *s, void *plan,
                       const struct qm_tensor *g, int64_t t)
 {

@@ -1,4 +1,4 @@
-/* run.h - replaying a recorded optimizer run, step by step from the recorded states. */
+/* run.h - Replays a recorded optimizer run, step by step from the recorded states. */
 #ifndef QM_CONFORM_RUN_H
 #define QM_CONFORM_RUN_H
 
@@ -10,18 +10,18 @@
 struct qm_run_slot {
     const int64_t *codes;
     const float *scales;
-    int64_t n_scales; /* a step */
+    int64_t n_scales; /* per step */
     const float *values;
     int every_step; /* values of every step, in the slot's own shape: numel is the dataset's */
 };
 
-/* How close a step must come; 0: every bit. */
+/* The tolerances of one step; 0: every bit. */
 struct qm_run_tolerance {
-    double param_relative, param_absolute; /* absolute: of the value itself */
+    double param_relative, param_absolute; /* absolute: in the value's unit */
     double scale_relative;
-    double value_largest;   /* of float32 states: times the tensor's largest value */
-    double factor_relative; /* of those recorded after every step: of the value itself */
-    double code_share;      /* codes that may be off by one, 1e-3 = 0.1 % */
+    double value_largest;   /* of float32 states, times the tensor's largest magnitude */
+    double factor_relative; /* of float32 states recorded after every step */
+    double code_share;      /* share of codes that may be off by one; 1e-3 is 0.1 % */
 };
 
 struct qm_run {
@@ -38,20 +38,21 @@ struct qm_run {
     /* Parameters that are rounded stochastically to bfloat16: the 16 recorded random bits of each
      * step and element, [steps][numel]; NULL: as the recipe says. */
     const int64_t *draws;
-    int is_free; /* from the run's own values all the way: nothing recorded is loaded */
+    int is_free; /* 1: the run goes on from its own values; no recorded state is loaded */
 };
 
 /* A recipe of the named rule with every slot in float32 and the default hyper-parameters; 0, and
- * the case skipped, when that rule is not built. */
+ * the case skipped, when the rule is not built. */
 int qm_run_recipe(struct qm_conform *c, const char *rule, struct qm_recipe *out);
 
 /* Gives slot i a quantizer, for tensors of any size, starting at code and scale; 0: skipped. */
 int qm_run_quantizer(struct qm_conform *c, struct qm_recipe *r, int i, const char *quantizer,
                      int init_code, float init_scale);
 
-/* Steps 1..steps of the CPU backend.  Unless the run is free, before step t the recorded state after t - 1 is loaded, and
- * the recorded parameter where it was kept; after it codes, scales and parameters are compared.
- * Where nothing was kept the run goes on from its own values. */
+/* Steps 1..steps of the CPU backend.  Unless the run is free, the recorded state after t - 1, and
+ * the recorded parameter where it was kept, are loaded before step t; where nothing was kept the
+ * run goes on from its own values.  After step t codes, scales, states and parameters are compared.
+ * */
 void qm_run_replay(struct qm_conform *c, const struct qm_run *run);
 
 /* The attribute "shape" where it describes numel elements, else a flat shape. */

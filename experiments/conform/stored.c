@@ -1,5 +1,6 @@
-/* stored.c - runs with parameters in 16 bits, against the CPU backend; group-32 quantizers and
- * error correction alone. */
+/* stored.c - Compares the CPU backend with recorded runs of 16-bit parameters.
+ *
+ * It also judges quantizers with groups of 32 and error correction on their own. */
 #include "experiments/conform/stored.h"
 
 #include <stdio.h>
@@ -53,14 +54,14 @@ int qm_stored_recipe(struct qm_conform *c, const char *rule, struct qm_param par
 struct replay {
     const struct qm_stored_run *run;
     int64_t n;
-    void *plan, *p, *g;   /* as stored */
-    float *wide, *scales; /* numel; the most scales */
+    void *plan, *p, *g;   /* in their stored formats */
+    float *wide, *scales; /* [numel], [the most scales of a slot] */
     uint8_t *codes;       /* positions */
     struct qm_tensor param, grad;
     const char *how; /* "" or "free-running " */
 };
 
-/* Floats as a tensor of 32 or 16 bits holds them; they are on its grid. */
+/* Stores floats in a tensor of 32 or 16 bits; every value is representable there. */
 static void narrow(enum qm_dtype dtype, const float *x, int64_t n, void *out)
 {
     if (dtype == QM_DTYPE_f32)
@@ -70,7 +71,7 @@ static void narrow(enum qm_dtype dtype, const float *x, int64_t n, void *out)
             dtype == QM_DTYPE_bf16 ? qm_float_to_bf16(x[i]) : qm_float_to_f16(x[i]);
 }
 
-/* The recorded state after step t replaces the plan's. */
+/* Replaces the plan's state by the recorded state after step t. */
 static qm_status load(struct replay *r, int64_t t)
 {
     const struct qm_stored_run *run = r->run;
@@ -107,7 +108,7 @@ static void judge_residual(struct qm_conform *c, struct replay *r, int64_t t)
     }
 }
 
-/* A slot that the source keeps in 16 bits is rounded here, between two steps. */
+/* Rounds a slot that the source keeps in 16 bits; the plan goes on from the rounded values. */
 static qm_status judge_values(struct qm_conform *c, struct replay *r, int i, int64_t t,
                               const char *what)
 {
@@ -202,7 +203,8 @@ void qm_stored_replay(struct qm_conform *c, const struct qm_stored_run *run)
 
 /* ---- the quantizer alone --------------------------------------------------------------------- */
 
-/* Codes of a group that holds Inf or NaN are undefined: they count as ours, as do their values. */
+/* Codes of a group that holds Inf or NaN are undefined: codes and values are taken from this
+ * program. */
 static void leave_out_nonfinite(const struct qm_codec *codec, const float *x, int64_t n,
                                 int64_t *codes, float *dequant, const uint8_t *own,
                                 const float *own_values)

@@ -1,14 +1,15 @@
-/* stored.h - replaying runs whose parameters are kept in 16 bits, with residuals, and whose codes
- * are recorded as numbers: Lion 8-bit and FlashOptim. */
+/* stored.h - Replays runs with 16-bit parameters: Lion 8-bit and FlashOptim.
+ *
+ * Parameters may have residuals (error correction); codes are recorded as numbers. */
 #ifndef QM_CONFORM_STORED_H
 #define QM_CONFORM_STORED_H
 
 #include "core/recipe/backend.h"
 #include "experiments/conform/conform.h"
 
-/* One state tensor.  Either codes and scales, or values as they are kept. */
+/* One state tensor: either codes and scales, or values in their stored format. */
 struct qm_stored_slot {
-    const int64_t *codes; /* [steps][numel] as recorded; the lowest one is `base` */
+    const int64_t *codes; /* [steps][numel] as recorded; the lowest code is `base` */
     int base;
     const float *scales; /* [steps][n_scales] */
     int64_t n_scales;
@@ -17,7 +18,7 @@ struct qm_stored_slot {
     enum qm_param_format kept_as;
 };
 
-/* Everything of 16 bits is widened to float32. */
+/* All 16-bit numbers are widened to float32. */
 struct qm_stored_run {
     struct qm_recipe recipe;
     struct qm_shape shape;
@@ -41,13 +42,14 @@ int qm_case_format(struct qm_conform *c, const char *attribute, enum qm_param_fo
 int qm_stored_recipe(struct qm_conform *c, const char *rule, struct qm_param param,
                      enum qm_param_format grad, struct qm_recipe *out);
 
-/* All steps twice, every bit: each from the recorded state, then free-running from the first. */
+/* Judges all steps twice, every bit: each from the recorded state, then free from the start. */
 void qm_stored_replay(struct qm_conform *c, const struct qm_stored_run *run);
 
-/* dtype, group_size, signed, softsign, sqrt; x, codes, scales_f16, dequant. */
+/* A quantizer case: attributes dtype, group_size, signed, softsign, sqrt; datasets x, codes,
+ * scales_f16, dequant. */
 void qm_conform_q8(struct qm_conform *c);
 
-/* x, narrow_bits, ecc, reconstructed. */
+/* An error-correction case: datasets x, narrow_bits, ecc, reconstructed. */
 void qm_conform_ecc(struct qm_conform *c);
 
 #endif

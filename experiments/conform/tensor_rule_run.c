@@ -1,4 +1,4 @@
-/* tensor_rule_run.c - oracle and rule against recorded runs over whole tensors. */
+/* tensor_rule_run.c - Compares oracle and rule with recorded runs over whole tensors. */
 #include "experiments/conform/tensor_rule_run.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "experiments/recipes/oracle_hyper.h"
 #include "oracle/oracle.h"
 
-/* What one case reads; arrays are [step][...] and NULL where nothing was recorded. */
+/* The data of one case; arrays are [step][...] and NULL where nothing was recorded. */
 struct record {
     const struct qm_tensor_run_case *w;
     struct qm_shape shape, slot_shape[QM_MAX_SLOTS];
@@ -71,7 +71,7 @@ static int read_record(struct qm_conform *c, const struct qm_tensor_run_case *w,
     return qm_case_open(c);
 }
 
-/* The matrix in force at step t. */
+/* The projection matrix that step t uses. */
 static const double *proj_at(const struct record *r, int64_t t)
 {
     int64_t k = -1;
@@ -97,7 +97,7 @@ struct side {
     void *plan;
     enum qm_param_format format;
     double *p, *g, *slot[QM_MAX_SLOTS], *room;
-    float *single; /* the plan's tensors pass through here */
+    float *single; /* room to convert the plan's tensors */
 };
 
 static int side_memory(struct qm_conform *c, struct side *s)
@@ -113,7 +113,7 @@ static int side_memory(struct qm_conform *c, struct side *s)
     return qm_case_open(c);
 }
 
-/* The doubles as what the plan stores; every recorded value is one of those exactly. */
+/* Converts doubles to the plan's type, exactly: every recorded value is representable in it. */
 static void narrow(enum qm_param_format f, const double *x, int64_t n, void *out)
 {
     for (int64_t i = 0; i < n; i++)

@@ -1,15 +1,15 @@
-/* tensor_rule_run.h - replaying recorded runs of rules over whole tensors: factored moments, projections.
+/* tensor_rule_run.h - Replays recorded runs of rules over whole tensors: factors, projections.
  *
- * A case in float64 is judged on the oracle, one in float32 or bfloat16 on the rule.  Either runs
- * twice: step by step, each from the recorded state before it (case NAME), and free from the
- * recorded start (case NAME/free). */
+ * A float64 case judges the oracle, a float32 or bfloat16 case judges the rule.  Each runs twice:
+ * step by step from the recorded state before it (case NAME), and free from the recorded start
+ * (case NAME/free). */
 #ifndef QM_CONFORM_TENSOR_RULE_RUN_H
 #define QM_CONFORM_TENSOR_RULE_RUN_H
 
 #include "core/rule/rule.h"
 #include "experiments/conform/conform.h"
 
-/* What may differ, times the largest magnitude of the tensor; 0: every bit. */
+/* Allowed differences, times the largest magnitude of the tensor; 0: every bit. */
 struct qm_tensor_run_tolerance {
     double state, param, free_state, free_param;
 };
@@ -19,18 +19,18 @@ struct qm_tensor_run_case {
     struct qm_hyper hyper;
     uint32_t tensor;
     const char *state[QM_MAX_SLOTS]; /* dataset of each slot; NULL: not recorded */
-    int proj;                        /* the slot that takes the recorded matrices; -1: none */
+    int proj;                        /* the slot of the recorded projections; -1: none */
     struct qm_tensor_run_tolerance f64, f32, bf16;
 };
 
 /* The shape that the attributes "shape" and "ndim" give param0; 0: the case cannot be read. */
 int qm_tensor_run_shape(struct qm_conform *c, struct qm_shape *out);
 
-/* The attribute as a number with NaN (the file's None) and absence as given. */
+/* Element i of a numeric attribute; `absent` where it is absent or NaN (the file's None). */
 double qm_tensor_run_number(struct qm_conform *c, const char *name, int i, double absent);
 
-/* Replays every group of the file: setup fills the case from the group's attributes, and says by a
- * verdict where it cannot; extra, if any, judges what else the group holds. */
+/* Replays every group of the file.  setup fills the case from the group's attributes, or skips it
+ * with a reason; extra, which may be NULL, judges further datasets of the group. */
 void qm_tensor_run_replay(struct qm_conform *c,
                           void (*setup)(struct qm_conform *c, struct qm_tensor_run_case *w),
                           void (*extra)(struct qm_conform *c, const char *group));

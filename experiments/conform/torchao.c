@@ -1,4 +1,4 @@
-/* torchao.c - golden vectors of torchao's low-bit optimizers.
+/* torchao.c - Replays the golden vectors of torchao's low-bit optimizers.
  *
  * Layout: maps; q{4,8}{s,u}_* quantizer cases; search_* the search on arbitrary tables; fp8_*;
  * bf16_sr; opt_* and cls_* optimizer runs; fallback_rules. */
@@ -37,7 +37,7 @@ static void replay_maps(struct qm_conform *c, const char *group)
     }
 }
 
-/* Rounding of a map, and words of its own: ties go up; a float format has its own rule. */
+/* The words after the search: ties go up; e4m3 rounds as its float format does. */
 static const char *words_of(int k)
 {
     return strcmp(maps[k].map, "e4m3") == 0 ? "even/floor:1e-12"
@@ -81,7 +81,7 @@ static void replay_quantizer(struct qm_conform *c)
     qm_judge_quantizer(c, &codec, &shape, qm_case_floats(c, "x", n), &want);
 }
 
-/* value, decoded: what every code means at scale 1, no matter its order. */
+/* Datasets value (codes) and decoded (their values at scale 1), in any order. */
 static void replay_table(struct qm_conform *c)
 {
     struct qm_codec codec;
@@ -100,7 +100,7 @@ static void replay_table(struct qm_conform *c)
     qm_judge_floats(c, "decoded", got, want, n);
 }
 
-/* qmap, x, codes: bisect and near on any sorted table, without a scale. */
+/* Datasets qmap, x, codes: bisect and near on any sorted table, without a scale. */
 static void replay_search(struct qm_conform *c)
 {
     struct qm_codec codec;
@@ -121,7 +121,7 @@ static void replay_search(struct qm_conform *c)
     qm_judge_codes(c, "code", got, want, n);
 }
 
-/* numel, 8-bit quantized?, 4-bit quantized? */
+/* Rows: numel, whether 8-bit states are quantized, whether 4-bit states are. */
 static void replay_fallback(struct qm_conform *c)
 {
     static const char *const names[2] = {"adamw8_ao", "adamw4_ao"};
@@ -160,7 +160,7 @@ static int slot_read(struct qm_conform *c, const char *which, int bits, int64_t 
     return out->codes && out->scales;
 }
 
-/* "q8", "q4", "fp8", "fp32" from attribute state, or from the class that held it. */
+/* "q8", "q4", "fp8" or "fp32", from attribute state or from the class of the state. */
 static void state_format(struct qm_conform *c, char *out, size_t size)
 {
     char name[64];
@@ -174,8 +174,8 @@ static void state_format(struct qm_conform *c, char *out, size_t size)
                                     : "fp32");
 }
 
-/* exp_avg, exp_avg_sq and, with amsgrad, its maximum; tensors without codes in float32, or in the
- * parameter's bfloat16. */
+/* Reads exp_avg, exp_avg_sq and, with amsgrad, its maximum; tensors without codes are float32, or
+ * bfloat16 as the parameter. */
 static int slots_read(struct qm_conform *c, struct qm_run *run, const char *state, int64_t n)
 {
     static const char *const names[] = {"m", "v", "vmax"};
@@ -208,7 +208,7 @@ static int slots_read(struct qm_conform *c, struct qm_run *run, const char *stat
     return 1;
 }
 
-/* Parameters: floats, or the bits of bfloat16. */
+/* Reads parameters: floats, or the bits of bfloat16. */
 static float *params_read(struct qm_conform *c, const char *name, int is_bf16, int64_t n)
 {
     if (!is_bf16)
@@ -232,8 +232,8 @@ static struct qm_hyper hyper_read(struct qm_conform *c)
     return h;
 }
 
-/* Bias corrections as they were recorded: powf of the recording machine is off by an ulp for one in
- * some hundred of them.  A rule's prepare has no other way to be told. */
+/* The recorded bias corrections: powf of the recording machine is off by an ulp in about one of a
+ * hundred.  A static is the only way to hand them to a rule's prepare. */
 static struct {
     const struct qm_rule *rule;
     const float *correction[2];
@@ -242,7 +242,7 @@ static struct {
 static void prepare_recorded(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     recorded.rule->prepare(h, t, s);
-    s->c[5] = recorded.correction[0][t - 1]; /* as qm_adamw_ao says */
+    s->c[5] = recorded.correction[0][t - 1]; /* c[5] and c[6] of qm_adamw_ao */
     s->c[6] = sqrtf(recorded.correction[1][t - 1]);
 }
 
@@ -270,7 +270,7 @@ static void replay_optimizer(struct qm_conform *c)
     float *grads = qm_case_floats(c, "grads", run.steps * n);
     if (!grads || !slots_read(c, &run, state, n))
         return;
-    if (is_bf16) /* the recorded ones are what was rounded to bfloat16 */
+    if (is_bf16) /* recorded before they were rounded to bfloat16 */
         qm_plain_round(QM_PLAIN_bf16, run.steps * n, grads);
     run.grads = grads;
     run.p0 = params_read(c, "p0", is_bf16, n);
@@ -295,8 +295,8 @@ static void replay_optimizer(struct qm_conform *c)
     qm_run_replay(c, &run);
 }
 
-/* x_bits, rand16, y_bf16_bits.  The source adds to the bits of whatever comes, so a NaN may become an
- * infinity or a zero; here it stays NaN, and those results are not compared. */
+/* Datasets x_bits, rand16, y_bf16_bits.  The source adds to the bits of any x, so a NaN may become
+ * an infinity or a zero; here it stays NaN, and those results are not compared. */
 static void replay_stochastic(struct qm_conform *c)
 {
     int64_t n = qm_case_numel(c, "x_bits");

@@ -1,4 +1,4 @@
-"""block_size.py - SQNR against block size: draws as points, quadrature as lines.
+"""block_size.py - Draws SQNR against block size: samples as points, quadrature as lines.
 
 Reads theory.h5: sqnr and theory_sqnr of /metrics.
 """

@@ -1,4 +1,4 @@
-"""codebooks.py - the 4-bit codebooks on the number line, with their decision boundaries.
+"""codebooks.py - Draws the 4-bit codebooks and their decision boundaries on the number line.
 
 Reads momentum_format.h5 and second_moment.h5: /codebooks.
 """
@@ -14,13 +14,13 @@ ZERO = 6e-4  # where the axis shows 0
 
 
 def pick(book, map_name, search):
-    """The rows of one table, sorted as they are stored: by position."""
+    """The rows of one table, in stored order: by position."""
     mask = (book["map"] == map_name) & (book["search"] == search)
     return {name: column[mask] for name, column in book.items()}
 
 
 def draw_row(ax, y, rows, marker):
-    """One table: a marker per value, a tick per boundary."""
+    """Draws one table: a marker per value, a tick per boundary."""
     value, edge = rows["value"], rows["edge"]
     ax.hlines(y, min(value), max(value), color="#999999", linewidth=0.8, zorder=1)
     ax.vlines(edge[~np.isnan(edge)], y - 0.28, y + 0.28, color="#333333", linewidth=0.9, zorder=2)

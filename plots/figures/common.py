@@ -1,11 +1,11 @@
-"""common.py - what every plot script shares: reading result files, one look, reproducible output.
+"""common.py - Reads result files, sets the style and saves figures reproducibly, for all scripts.
 
-A script draws what the C program stored.  It selects and sorts, down to medians and extremes over
-tensors or seeds, and computes no other numbers.  Called as
+A script draws numbers that the C program stored.  It selects and sorts them, down to medians and
+extremes over tensors or seeds, and computes no other numbers.  Called as
 
     /usr/bin/python3 plots/figures/NAME.py [--results results] [--out plots/out]
 
-it writes NAME.png and NAME.svg, or says in one line which result file it misses.
+it writes NAME.png and NAME.svg, or prints one line that names the missing result file.
 
     import common
     args = common.arguments("what the plot shows")
@@ -64,29 +64,30 @@ STYLE = {
 
 
 def script():
-    """How a script names itself in messages: plots/figures/NAME."""
-    return "plots/figures/" + os.path.splitext(os.path.basename(sys.argv[0]))[0]
+    """The script's name in messages: plots/figures/NAME, or plots/report/draw."""
+    stem = os.path.splitext(os.path.basename(sys.argv[0]))[0]
+    return f"plots/{'report' if stem == 'draw' else 'figures'}/{stem}"
 
 
 def fail(message):
-    """Ends the script with one line on stderr; exit code 3, as the C program's for bad files."""
+    """Ends the script with one line on stderr and exit code 3, the C program's code for bad files."""
     print(f"{script()}: {message}", file=sys.stderr)
     sys.exit(3)
 
 
 def note(reason):
-    """One line on stderr that a figure is not drawn."""
+    """Prints one line on stderr: the reason why a figure is not drawn."""
     print(f"{script()}: skipped: {reason}", file=sys.stderr)
 
 
 def skip(reason):
-    """The same, and the script ends with exit code 0: there is nothing to draw."""
+    """Prints the reason as note does and ends the script with exit code 0: nothing to draw."""
     note(reason)
     sys.exit(0)
 
 
 def arguments(description):
-    """The command line of every script: .results and .out, two folders; .out is made if absent."""
+    """Parses the command line: folders .results and .out; .out is created if absent."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--results", default="results", metavar="DIR",
                         help="folder of result files (default %(default)s)")
@@ -108,14 +109,14 @@ def make_folder(path):
 
 
 def text(value):
-    """A text attribute or dataset, however h5py hands it out, as str."""
+    """A text attribute or dataset as str, whatever type h5py returns."""
     if isinstance(value, h5py.Dataset):
         value = value[()]
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def load(path, kinds=None):
-    """An open h5py.File of a schema version this module knows and, if given, of one of kinds."""
+    """Opens a file whose schema version this module knows and whose kind is one of kinds, if given."""
     try:
         f = h5py.File(path, "r")
     except OSError as error:
@@ -133,8 +134,8 @@ def load(path, kinds=None):
 
 
 def results(args, name, kind="run", needed=True):
-    """args.results/name, opened.  Where there is no such file, one line says so and the script
-    ends, or, when it is not needed, gets None."""
+    """Opens args.results/name.  If there is no such file, prints one line and ends the script, or
+    returns None when the file is not needed."""
     path = os.path.join(args.results, name)
     if os.path.exists(path):
         return load(path, kinds=(kind,))
@@ -146,14 +147,14 @@ def results(args, name, kind="run", needed=True):
 
 
 def has(f, path):
-    """Whether f holds path; where it does not, one line says so."""
+    """Whether f holds path; prints one line if it does not."""
     if path not in f:
         note(f"{f.filename} holds no {path}")
     return path in f
 
 
 def dataset(f, path):
-    """f[path], or one clear line when it is not there."""
+    """f[path]; ends the script with one line if it is absent."""
     if path not in f:
         fail(f"{f.filename}: no {path} in it")
     return f[path]
@@ -187,7 +188,7 @@ def unit(f, path, column=None):
 
 
 def label(name, unit_text):
-    """An axis label: "name (unit)"; pure numbers and texts go without."""
+    """An axis label: "name (unit)", or the name alone for pure numbers and texts."""
     return name if unit_text in ("", "1") else f"{name} ({unit_text})"
 
 
@@ -199,7 +200,7 @@ def curves(f, path):
 
 
 def known(present, wanted):
-    """Those of wanted that occur in present, in wanted's order, then the others in sorted order."""
+    """The names in present: first those of wanted, in its order, then the others, sorted."""
     names = set(present.tolist())
     return [w for w in wanted if w in names] + sorted(names - set(wanted))
 
@@ -207,8 +208,8 @@ def known(present, wanted):
 # ---- drawing ------------------------------------------------------------------------------------
 
 
-# The formats of the momentum by their label in the suites: a name for readers, and their look,
-# the same in all figures.
+# The formats of the momentum by their label in the suites: the name in legends, and the number of
+# their look, which is the same in all figures.
 FORMATS = {"int4": ("uniform int4", 0), "nf4": ("NF4", 1),
            "nf4a8 nearest": ("0.2.4 table, nearest", 2),
            "nf4a8 ladder": ("0.2.4 table, its ladder", 5),
@@ -217,7 +218,7 @@ FORMATS = {"int4": ("uniform int4", 0), "nf4": ("NF4", 1),
 
 
 def format_name(key):
-    """What a format of the suites is called in a legend."""
+    """The name of a format in a legend."""
     return FORMATS.get(key, (key,))[0]
 
 
@@ -227,15 +228,15 @@ def format_look(key):
 
 
 def median(rows):
-    """The middle value of each column over those rows where it is not NaN; NaN where there is
-    none; for an even number of rows the lower of the two, so that it is a value that was stored."""
+    """The median of each column without NaN; NaN for a column of NaN.  Of an even number of rows it
+    is the lower middle value, so that it is a stored one."""
     ordered = np.sort(np.asarray(rows, dtype=float), axis=0)      # NaN comes last
     count = np.sum(~np.isnan(ordered), axis=0)
     return np.take_along_axis(ordered, np.maximum((count - 1) // 2, 0)[None], axis=0)[0]
 
 
 def look(i):
-    """Colour, marker and line of series i: any two of the first 56 differ without colour too."""
+    """Colour, marker and line of series i; any two of the first 56 differ without colour, too."""
     return {"color": PALETTE[i % len(PALETTE)], "marker": MARKERS[i % len(MARKERS)],
             "linestyle": LINES[i % len(LINES)]}
 
@@ -248,7 +249,7 @@ def figure(rows=1, cols=1, width=6.4, height=4.0, **options):
 
 
 def legend(fig, handles, labels, columns=3):
-    """One legend for the whole figure, below everything, in as much room as it takes."""
+    """Draws one legend for the whole figure below all panels, in as much room as it needs."""
     lines = -(-len(labels) // columns)
     height = (0.19 * lines + 0.06) / fig.get_figheight()
     fig.get_layout_engine().set(rect=(0, height, 1, 1 - height))
@@ -256,8 +257,8 @@ def legend(fig, handles, labels, columns=3):
 
 
 def freeze(fig):
-    """Lays fig out once and for all, at positions of five digits: the constraint solver orders its
-    variables by their addresses, so its last bits, and with them an SVG's digits, may change from
+    """Fixes the layout of fig at positions of five digits.  The constraint solver orders its
+    variables by their addresses, so its last bits, and with them an SVG's digits, would change from
     run to run."""
     fig.draw_without_rendering()
     fig.set_layout_engine("none")
@@ -269,12 +270,12 @@ def freeze(fig):
             title.set_position([round(float(v), 5) for v in title.get_position()])
 
 
-# Takes (fig, folder, name) in save's place: plots/report/draw.py draws for a page.
+# If set, save calls it with (fig, folder, name) instead: plots/report/draw.py draws for a page.
 redirect = None
 
 
 def save(fig, folder, name):
-    """Writes folder/name.png (200 dpi) and .svg, free of dates and versions; closes the figure."""
+    """Writes folder/name.png (200 dpi) and .svg without dates and versions; closes the figure."""
     if redirect:
         redirect(fig, folder, name)
         return

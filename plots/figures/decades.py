@@ -1,4 +1,4 @@
-"""decades.py - error of the momentum formats against magnitude, relative to the block's maximum.
+"""decades.py - Draws the error of momentum formats against magnitude over the block's maximum.
 
 Reads momentum_format.h5: /unit_decades of block size 128.  Points are medians over tensors and
 stand in the middle of their decade.  The ladder of the 0.2.4 table is left out: it differs from the
@@ -9,7 +9,7 @@ import numpy as np
 
 BLOCK = "block:128"
 LOW, HIGH = -7, -1   # decades drawn
-LEAST = 20           # elements a tensor must have in a decade to count there
+LEAST = 20           # fewest elements of a tensor in a decade
 
 
 def main():

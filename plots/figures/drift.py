@@ -1,4 +1,4 @@
-"""drift.py - SQNR of the states over the recorded gradients of real runs.
+"""drift.py - Draws the SQNR of states over the recorded gradients of real runs.
 
 Reads drift.h5 (first moment) and drift_second.h5 (second), a figure each: curves step and
 state0_sqnr, state1_sqnr.  Lines are medians over traces; the bars beside them go from the lower to
@@ -15,7 +15,7 @@ LEAST = 16  # elements; smaller tensors have values that a table holds exactly
 
 
 def draw(ax, rows, style, label, steps, sqnr, place):
-    """One format: curves rows; its bar stands at that place, from 0 on.  Gives the last update."""
+    """Draws one format from the curves `rows`, its bar at place 0, 1, ...; returns the last update."""
     x = np.unique(np.concatenate([steps[row] for row in rows]))
     y = np.full((len(rows), len(x)), np.nan)
     for k, row in enumerate(rows):
@@ -29,7 +29,7 @@ def draw(ax, rows, style, label, steps, sqnr, place):
 
 
 def figure(f, axis, track, state, out, name):
-    """One file: a panel per coupling."""
+    """Draws the figure of one file, a panel per coupling."""
     cells, labels = common.table(f, "/cells"), common.table(f, "/axes")[axis]
     owner = common.dataset(f, "/curves/cell")[...]
     steps, sqnr = common.curves(f, "/curves/step"), common.curves(f, "/curves/" + track)

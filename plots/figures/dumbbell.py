@@ -1,4 +1,4 @@
-"""dumbbell.py - uniform against NF4, tensor by tensor.
+"""dumbbell.py - Compares uniform 4-bit integers with NF4, tensor by tensor.
 
 Reads momentum_format.h5: sqnr of /metrics at block size 128; one row per tensor, by class, within a
 class in the order of the gain.
@@ -11,7 +11,7 @@ PAIR = ("int4", "nf4")
 
 
 def pairs(cells, axes, values):
-    """{class: [(tensor, source, left, right)]} by rising right - left; classes as in the file."""
+    """{class: [(tensor, source, left, right)]}, by rising right - left; classes in the file's order."""
     found = {}
     ok = (axes["exp_avg.norm"] == BLOCK) & (cells["status"] == "ok")
     ends = [{(cells["source"][i], cells["tensor"][i]): i

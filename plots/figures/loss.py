@@ -1,4 +1,4 @@
-"""loss.py - loss over steps with quantized states, against the double-precision twin.
+"""loss.py - Draws the loss over steps with quantized states and of the double-precision twin.
 
 Reads convergence.h5 (whole variants), momentum_convergence.h5 (AdamW, only the momentum quantized)
 and momentum_sgdm.h5 (SGD with momentum), a figure each: curves step, loss, twin_loss.  Lines are
@@ -17,7 +17,7 @@ TITLES = {"quad": "ill-conditioned quadratic", "nqm": "noisy quadratic", "lowran
 
 
 def at_steps(curves, steps, rows, wanted):
-    """Curves rows as one array [row, step], NaN where one ended early."""
+    """The curves `rows` as one array [row, step]; NaN after the end of a curve."""
     out = np.full((len(rows), len(wanted)), np.nan)
     for k, row in enumerate(rows):
         out[k, np.searchsorted(wanted, steps[row])] = curves[row]
@@ -36,7 +36,7 @@ def band(ax, x, y, style, **more):
 
 
 def draw(ax, mask, labels, curves):
-    """One problem.  mask: over curves; labels: of every curve, in the order of the suite."""
+    """Draws one problem: the curves in mask; labels: one per curve, in the suite's order."""
     steps, loss, twin = curves
     rows = np.flatnonzero(mask)
     wanted = np.unique(np.concatenate([steps[row] for row in rows]))
@@ -57,7 +57,7 @@ def draw(ax, mask, labels, curves):
 
 
 def figure(f, axis, question, out, name):
-    """One file: a panel per problem."""
+    """Draws the figure of one file, a panel per problem."""
     cells, labels = common.table(f, "/cells"), common.table(f, "/axes")[axis]
     owner = common.dataset(f, "/curves/cell")[...]
     curves = [common.curves(f, "/curves/" + track) for track in ("step", "loss", "twin_loss")]

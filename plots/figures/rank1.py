@@ -1,4 +1,4 @@
-"""rank1.py - one scale per row and column against one per 128 elements, tensor by tensor.
+"""rank1.py - Compares rank-1 scales with one scale per 128 elements, tensor by tensor.
 
 Reads rank1.h5: sqnr and step_sqnr of /metrics.  Above the diagonal rank-1 is better.
 """

@@ -1,4 +1,4 @@
-"""search.py - what a search costs, and whether it finds the same codes.
+"""search.py - Draws the speed of each search and the share of codes that differ from scan.
 
 Reads bench.h5: /bench/searches and /timing/search_rate.
 """

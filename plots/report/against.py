@@ -1,4 +1,4 @@
-"""against.py - the variants of this file against those of an archive, pair by pair."""
+"""against.py - Draws the variants of a file against those of an archive, pair by pair."""
 import campaign
 import forest
 import inline
@@ -8,8 +8,8 @@ NAME, MENU, TITLE = "against", "Against the archive", "Against the archived vari
 
 
 def draw_panel(c, v, low, high):
-    """Rows are archived variants, from the one that is worst in this comparison; a marker per variant
-    of this file."""
+    """One row per archived variant, the one with the smallest mean first; one marker per variant of
+    this file."""
     own = [label for label in c.labels if label in v["label"]]
     worst = {name: np.nanmin(np.append(v["mean"][v["archive"] == name], np.inf))
              for name in campaign.in_order(v["archive"])}
@@ -48,7 +48,7 @@ def draw(c, out):
                        "the numbers"))
     labels = [label for label in c.labels if label in v["label"]]
     out.figure(NAME, panels, TITLE, MENU,
-               "Mean over the seeds that both have, with its 95 % (thin) and 90 % (thick) bootstrap-t "
-               "interval; to the left the variant here has the smaller gap. Only runs with the same "
-               "problem, seed, learning rate, steps and double-precision twin are paired; the table "
-               "/against/apart says what did not agree.", forest.shapes(v) + c.legend(labels))
+               "Mean over the seeds that both have, with its 95 % (thin) and 90 % (thick) "
+               "bootstrap-t interval; to the left the variant here has the smaller gap. Only runs with "
+               "the same problem, seed, learning rate, steps and double-precision twin are "
+               "paired; the table /against/apart says what did not agree.", forest.shapes(v) + c.legend(labels))

@@ -1,4 +1,4 @@
-"""budget.py - the waterfall: what the gap is made of."""
+"""budget.py - Draws the error budget of a gap as a waterfall of its parts."""
 import campaign
 import inline
 import numpy as np

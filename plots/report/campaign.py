@@ -1,5 +1,4 @@
-"""campaign.py - what the figures of a campaign share: its rows, its labels and their looks, and
-where drawings go."""
+"""campaign.py - Reads a campaign's rows and labels, styles its series and writes its figures."""
 import json
 import os
 import shlex
@@ -8,8 +7,8 @@ import common
 import inline
 import numpy as np
 
-TWINS = "float64 twin"  # how /protocol/ecdf calls the twins of a rule
-MANY = 16  # labels; from here on lines are thin and bands left out
+TWINS = "float64 twin"  # first words of a rule's twins in /protocol/ecdf
+MANY = 16  # with more labels, lines are thin and bands are left out
 
 
 def readable(problem):
@@ -22,8 +21,8 @@ def in_order(names):
 
 
 class Campaign:
-    """One file.  rows: problem, label, lr_scale, cell of every closed run; labels and problems in
-    the order of the suite.  one: the scale at which variants are compared, 1 or the nearest to it."""
+    """One result file.  rows: problem, label, lr_scale, cell of every closed run; labels and problems
+    in the suite's order.  one: the scale at which variants are compared, 1 or the nearest one."""
 
     def __init__(self, path):
         self.path = path
@@ -37,13 +36,13 @@ class Campaign:
         self.archive = self.pairs = None
 
     def compare(self, archive, pairs):
-        """Beside an archive: its campaign, and the comparison that the program stored."""
+        """Reads the campaign of an archive and the comparison that the program stored."""
         if archive and pairs:
             self.archive = Campaign(archive)
             self.pairs = common.table(common.load(pairs, kinds=("against",)), "/against/pairs")
 
     def protocol_rows(self):
-        """Those that the suite names: not the null pairs, nor the parts of the error budget."""
+        """The runs that the suite names, without null pairs and parts of the error budget."""
         runs, cells = common.table(self.f, "/protocol/runs"), common.table(self.f, "/cells")
         role = cells["role"][runs["cell"]] if "role" in cells else None
         keep = role == "plain" if role is not None else slice(None)
@@ -51,7 +50,7 @@ class Campaign:
         return {name: runs[name][keep] for name in names}
 
     def axis_rows(self):
-        """Without the protocol: the axes that vary name a cell, but for source and seed."""
+        """The runs of a file without the protocol; the axes that vary, except source and seed, name them."""
         empty = np.array([], dtype=str)
         none = {"cell": np.array([], int), "problem": empty, "label": empty,
                 "lr_scale": np.array([]), "seed": np.array([], int), "status": empty}
@@ -66,7 +65,7 @@ class Campaign:
                 "status": cells["status"][closed]}
 
     def table(self, name):
-        """A table of /protocol, its rows of self.labels; or None."""
+        """The rows of self.labels in a table of /protocol; None if there is no such table."""
         path = "/protocol/" + name
         if not self.paired or path not in self.f:
             return None
@@ -75,7 +74,7 @@ class Campaign:
         return {name: column[keep] for name, column in rows.items()}
 
     def rate(self):
-        """That scale in words."""
+        """The scale `one` in words."""
         return "the problem's own learning rate" if self.one == 1 else \
             f"{self.one:g} times the problem's learning rate"
 
@@ -83,7 +82,7 @@ class Campaign:
         return common.look(self.place.get(label, 7))
 
     def line(self, label):
-        """The same for a line in a small panel; without markers where there are many."""
+        """The look of a line in a small panel; without markers where there are many lines."""
         style = dict(self.look(label), markersize=3.2, linewidth=0.7 if self.crowded() else 1.1)
         return dict(style, marker="") if self.crowded() else style
 
@@ -94,7 +93,7 @@ class Campaign:
         return len(self.labels) > MANY
 
     def legend(self, labels=None):
-        """Entries of the legend for these labels."""
+        """The legend's entries of these labels."""
         return [{"label": label, "series": self.place.get(label, 999),
                  "swatch": inline.swatch(self.look(label))} for label in labels or self.labels]
 
@@ -103,7 +102,7 @@ TWIN = {"color": inline.TWIN, "linewidth": 4, "linestyle": "-"}
 
 
 def note(label, swatch):
-    """An entry of the legend that is no variant."""
+    """A legend entry that is no variant."""
     return {"label": label, "series": -1, "swatch": swatch}
 
 
@@ -115,7 +114,7 @@ def panel(width=3.4, height=2.5):
 
 
 class Output:
-    """Where drawings go: to PNG and SVG files, or (page) to SVG for a page and its figures.json."""
+    """Writes figures as PNG and SVG files or, with page, as SVG for a page and its figures.json."""
 
     def __init__(self, folder, page, path, against=None):
         self.folder, self.page, self.path, self.against = folder, page, path, against
@@ -124,7 +123,7 @@ class Output:
             open(os.path.join(folder, "figures.json"), "w", encoding="utf-8").close()
 
     def figure(self, name, panels, title, menu, caption, legend=(), wide=False, command=None):
-        """panels: [(fig, title, what a reader hears who does not see it)]; title "": none."""
+        """panels: [(fig, title, description for screen readers)]; title "": none."""
         files = []
         for k, (fig, head, label) in enumerate(panels):
             stem = f"{name}-{k}" if len(panels) > 1 else name
@@ -139,7 +138,8 @@ class Output:
                 common.save(legend_figure(legend), self.folder, name + "-legend")
             return
         if command is None:
-            command = f"/usr/bin/python3 plots/report/draw.py {shlex.quote(self.path)} --only {name}"
+            command = ("/usr/bin/python3 plots/report/draw.py "
+                       f"{shlex.quote(self.path)} --only {name}")
             if self.against:
                 command = f"qualm report {shlex.quote(self.path)} --against " \
                           + shlex.quote(self.against)
@@ -150,7 +150,7 @@ class Output:
 
 
 def legend_figure(legend):
-    """The legend by itself, for those who put the panels into a paper."""
+    """The legend as a figure of its own, for use in a paper."""
     fig, ax = common.figure(width=6.4, height=0.3 + 0.19 * -(-len(legend) // 3))
     ax.set_axis_off()
     handles = [common.plt.Line2D([], [], **(common.look(item["series"]) if item["series"] >= 0

@@ -1,4 +1,4 @@
-"""curves.py - loss over updates: the variants beside their double-precision twins."""
+"""curves.py - Draws the loss over updates of the variants and their double-precision twins."""
 import campaign
 import common
 import inline
@@ -6,13 +6,13 @@ import matplotlib
 import numpy as np
 
 NAME, MENU, TITLE = "loss", "Loss curves", "Loss over updates"
-POINTS = 120  # of a curve on paper, evenly on the logarithm of the update
-LOG_DECADES = 1.0
+POINTS = 120  # of a drawn curve, evenly spaced in log(update)
+LOG_DECADES = 1.0  # of the axis above the largest loss of a twin
 CEILING = 1e300  # stands for Inf at the upper edge of a band
 
 
 def thinned(steps):
-    """Those of steps > 0 to draw: at most POINTS, the last one included."""
+    """At most POINTS of the steps > 0, including the last one."""
     steps = steps[steps > 0]
     if len(steps) <= POINTS:
         return steps
@@ -21,8 +21,8 @@ def thinned(steps):
 
 
 def stacked(curves, steps, rows, x):
-    """Curves rows at the steps x, [row, x]: +Inf after one has ended (it diverged) and where it is not
-    finite, -Inf where it is 0 and below (no logarithm); NaN where it has no such point."""
+    """The curves `rows` at the steps x as [row, x]: +Inf after the end of a curve (it diverged) and
+    where it is not finite, -Inf where it is at most 0 (no logarithm), NaN where it has no point."""
     out = np.full((len(rows), len(x)), np.nan)
     for k, row in enumerate(rows):
         at = np.searchsorted(steps[row], x)
@@ -35,12 +35,12 @@ def stacked(curves, steps, rows, x):
 
 
 def drawn(y):
-    """What a logarithmic axis can show of it; NaN elsewhere."""
+    """y where it is finite, so that a logarithmic axis can show it; NaN elsewhere."""
     return np.where(np.isfinite(y), y, np.nan)
 
 
 def order(values, share):
-    """The stored value at that share of the order, per column; NaN where a column has none."""
+    """The order statistic at `share` of each column, without NaN; NaN for a column of NaN."""
     ordered = np.sort(values, axis=0)
     count = np.sum(~np.isnan(ordered), axis=0)
     at = np.clip(np.round(share * (count - 1)).astype(int), 0, None)
@@ -48,13 +48,13 @@ def order(values, share):
 
 
 def edges(n):
-    """Which shares of n seeds the band spans, and how the caption calls it."""
+    """The shares of n seeds between which the band lies, and the caption's words for them."""
     return ((0.25, 0.75), "from the lower to the upper quartile") if n >= 8 else \
         ((0, 1), "from the lowest to the highest seed")
 
 
 def band(ax, x, values, style, mark, alpha, **more):
-    """Median, and a band of that opacity between two values of the order."""
+    """Draws the median, and a band of opacity alpha between two order statistics."""
     middle = drawn(common.median(values))
     alive = np.isfinite(middle)  # elsewhere half of the seeds have diverged
     if not alive.any():
@@ -69,9 +69,9 @@ def band(ax, x, values, style, mark, alpha, **more):
 
 
 def with_curves(c, tracks):
-    """The rows of c at the scale c.one that have a curve: curve rows["curve"][k]; and the curves of
-    these tracks, the first of which is step.  Without runs in another basin than most twins: their
-    losses are not put into one median."""
+    """The rows of c at the scale c.one that have a curve, number rows["curve"][k], and the curves of
+    these tracks, the first of which is step.  Runs in another basin than most twins are left out:
+    one median must not mix their losses."""
     owner = common.dataset(c.f, "/curves/cell")[...]
     curves = [common.curves(c.f, "/curves/" + track) for track in tracks]
     where = {cell: k for k, cell in enumerate(owner.tolist())}
@@ -86,19 +86,20 @@ def select(rows, mask):
 
 
 def draw_archive(ax, c, problem, seeds):
-    """Thin lines behind: the archived variants that were paired on this problem, medians over these
-    seeds."""
+    """Draws thin lines behind: medians over these seeds of the archived variants that were paired on
+    this problem."""
     partners = set(c.pairs["archive"][c.pairs["problem"] == problem].tolist())
     rows, (steps, loss) = c.archived
     rows = select(rows, (rows["problem"] == problem) & np.isin(rows["seed"], list(seeds)))
     for label in [name for name in campaign.in_order(rows["label"]) if name in partners]:
         mine = rows["curve"][rows["label"] == label]
         x = thinned(np.unique(np.concatenate([steps[k] for k in mine])))
-        ax.plot(x, drawn(common.median(stacked(loss, steps, mine, x))), color=inline.SOFT, linewidth=0.5, alpha=0.6, zorder=2)
+        ax.plot(x, drawn(common.median(stacked(loss, steps, mine, x))), color=inline.SOFT,
+                linewidth=0.5, alpha=0.6, zorder=2)
 
 
 def own_twins(rows, twin):
-    """Curves of the twins that differ, a list each over seeds: one per rule and hyper-parameters."""
+    """The twins that differ, one per rule and hyper-parameters: each a list of curves over seeds."""
     found = {}
     for label in campaign.in_order(rows["label"]):
         mine = rows["curve"][rows["label"] == label]
@@ -107,7 +108,7 @@ def own_twins(rows, twin):
 
 
 def draw_panel(c, rows, curves):
-    """One problem."""
+    """Draws one problem."""
     steps, loss = curves[:2]
     fig, ax = campaign.panel()
     if c.archived:
@@ -126,13 +127,14 @@ def draw_panel(c, rows, curves):
         mine = rows["curve"][rows["label"] == label]
         style = c.line(label)
         band(ax, x, stacked(loss, steps, mine, x), style, lambda a: c.series(a, label),
-             0 if c.crowded() else max(0.05, 0.3 / len(c.labels)), markevery=(3 * k % 16, 16), zorder=3)
+             0 if c.crowded() else max(0.05, 0.3 / len(c.labels)), markevery=(3 * k % 16, 16),
+             zorder=3)
     scale(ax, np.concatenate(exact) if exact else np.array(np.nan))
     return fig
 
 
 def scale(ax, exact):
-    """Logarithmic; the ceiling keeps a diverging variant from flattening all others."""
+    """Sets logarithmic axes; their ceiling keeps a diverging variant from flattening all others."""
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_xlabel("updates", fontsize=7)
@@ -146,7 +148,7 @@ def scale(ax, exact):
 
 
 def few_decades(axis):
-    """Ticks at 1, 2 and 5 where powers of ten alone would be too few."""
+    """Sets ticks at 1, 2 and 5 where powers of ten alone would be too few."""
     low, high = axis.get_view_interval()
     if high < 30 * low:
         axis.set_major_locator(matplotlib.ticker.LogLocator(10, subs=(1, 2, 5)))
@@ -171,7 +173,9 @@ def draw(c, out):
     seeds = len(set(rows["seed"].tolist()))
     beside = "Beside an archive: the seeds that both have. " if c.archived else ""
     apart = np.sum((c.rows["status"] == "elsewhere") & (c.rows["lr_scale"] == c.one))
-    basins = f"{apart} runs that ended in another basin than most twins are left out. " * (apart > 0)
+    basins = ""
+    if apart > 0:
+        basins = f"{apart} runs that ended in another basin than most twins are left out. "
     spread = f"Bands go {edges(seeds)[1]}. " if seeds > 1 and not c.crowded() else ""
     twin = ("The thick grey line is the double-precision twin (one per rule) with the same start, "
             "data and noise. " if has_twin else "")

@@ -1,10 +1,10 @@
-"""draw.py - the figures of one result file.
+"""draw.py - Draws the figures of one result file.
 
     /usr/bin/python3 plots/report/draw.py results/X.h5 [--only loss,gap] [--out plots/out]
 
-draws campaigns (loss curves first, then gaps, time to target, heat map, budget, learning rates), and
-for the suites of `make run` the figures of the scripts in plots/figures/.  `qualm report` calls it with
---page, which writes SVG for its page and figures.json instead.
+draws campaigns (loss curves first, then gaps, time to target, heat map, budget, learning rates),
+and for the suites of `make run` the figures of the scripts in plots/figures/.  `qualm report` calls
+it with --page, which writes SVG for its page and figures.json instead.
 """
 import argparse
 import glob
@@ -39,12 +39,13 @@ def arguments():
                         + ",".join(f.NAME for f in FIGURES))
     parser.add_argument("--page", action="store_true", help="SVG for the inside of a page")
     parser.add_argument("--against", metavar="FILE.h5", help="an archive, drawn behind it")
-    parser.add_argument("--pairs", metavar="FILE.h5", help="its comparison, as qualm report makes it")
+    parser.add_argument("--pairs", metavar="FILE.h5",
+                        help="its comparison, as qualm report makes it")
     return parser.parse_args()
 
 
 def of_suites(path):
-    """The scripts in plots/figures/ that read a file of this name: each names it in its text."""
+    """The scripts of plots/figures/ whose text names this file."""
     stem = os.path.splitext(os.path.basename(path))[0]
     for script in sorted(glob.glob(os.path.join(os.path.dirname(common.__file__), "*.py"))):
         with open(script, encoding="utf-8") as f:
@@ -54,7 +55,7 @@ def of_suites(path):
 
 
 def draw_suites(path, out):
-    """Those scripts, in a folder that holds nothing but this file."""
+    """Runs the scripts of_suites finds, with a results folder that holds only this file."""
     def keep(fig, _, name):
         title = fig._suptitle.get_text() if fig._suptitle else name
         if fig._suptitle:
@@ -63,7 +64,8 @@ def draw_suites(path, out):
         head, _, rest = title.partition("\n")
         folder = os.path.dirname(path) or "."
         out.figure(name, [(fig, "", head)], head, name.replace("_", " "), rest, wide=True,
-                   command=f"/usr/bin/python3 plots/figures/{os.path.basename(script)} --results {folder}")
+                   command=f"/usr/bin/python3 plots/figures/{os.path.basename(script)} "
+                           f"--results {folder}")
     scripts, argv = list(of_suites(path)), sys.argv
     if not scripts or not out.page:
         return

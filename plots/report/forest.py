@@ -1,4 +1,4 @@
-"""forest.py - the gap of every variant on every problem, with its intervals and verdict."""
+"""forest.py - Draws the gap of every variant on every problem, with intervals and verdict."""
 import campaign
 import inline
 import numpy as np
@@ -6,7 +6,7 @@ import numpy as np
 NAME, MENU, TITLE = "gap", "Gaps", "Gap to the double-precision twin"
 SHAPES = {"equivalent": ("o", True), "better": ("<", False), "worse": (">", False),
           "undecided": ("D", True), "too few": ("X", True)}
-BEND = 8  # times delta: from there on the axis is logarithmic
+BEND = 8  # the axis is logarithmic if gaps exceed BEND deltas
 
 
 def limits(v, wide):
@@ -17,7 +17,7 @@ def limits(v, wide):
 
 
 def axis(ax, v, low, high):
-    """Linear within delta, logarithmic beyond where the gaps span more than a few deltas."""
+    """Sets an axis that is linear within delta and, if gaps exceed BEND deltas, logarithmic beyond."""
     delta = np.nanmax(v["delta"])
     if max(-low, high) > BEND * delta > 0:
         ax.set_xscale("symlog", linthresh=delta, linscale=0.6)
@@ -31,7 +31,7 @@ def axis(ax, v, low, high):
 
 
 def mark(c, ax, v, i, label, y):
-    """Row i of v at height y: intervals, and the mean with the verdict's shape."""
+    """Draws row i of v at height y: intervals, and the mean with the verdict's shape."""
     colour = c.look(label)["color"]
     shape, hollow = SHAPES.get(v["verdict"][i], ("o", True))
     if not np.isfinite(v["mean"][i]):
@@ -39,7 +39,7 @@ def mark(c, ax, v, i, label, y):
         return
     for ends, width in ((("lo95", "hi95"), 0.9), (("lo90", "hi90"), 2.4)):
         ends = [v[end][i] for end in ends]
-        if np.isfinite(ends).all():  # of one pair there is no interval
+        if np.isfinite(ends).all():  # a single pair has no interval
             c.series(ax.plot(ends, [y, y], color=colour, linewidth=width, solid_capstyle="butt",
                              zorder=3)[0], label)
     c.series(ax.plot([v["mean"][i]], [y], color=colour, marker=shape, markersize=4.2,
@@ -48,7 +48,7 @@ def mark(c, ax, v, i, label, y):
 
 
 def shapes(v):
-    """Entries of the legend: the verdicts that occur, and the zone of equality."""
+    """The legend's entries: the verdicts that occur, and the zone of equality."""
     out = [campaign.note(word, inline.swatch({"color": "#000000", "marker": shape,
                                               "hollow": hollow, "linewidth": 0}))
            for word, (shape, hollow) in SHAPES.items() if word in v["verdict"]]
@@ -90,9 +90,10 @@ def draw(c, out):
                        f"Gaps with intervals on {name}; the table Verdicts has the numbers"))
     if not panels:
         return
-    legend = shapes(v) + [campaign.note("float32 states: rounding and chaos alone", inline.block(inline.NULL))]
-    caption = (f"At {c.rate()}. Mean over paired seeds with its 95 % (thin) and 90 % (thick) bootstrap-t interval; "
-               "to the right is worse. Equivalent: the 90 % interval lies within \u00b1\u03b4; "
+    legend = shapes(v) + [campaign.note("float32 states: rounding and chaos alone",
+                                        inline.block(inline.NULL))]
+    caption = (f"At {c.rate()}. Mean over paired seeds with its 95 % (thin) and 90 % (thick) "
+               "bootstrap-t interval; to the right is worse. Equivalent: the 90 % interval lies within \u00b1\u03b4; "
                "better or worse: the 95 % interval excludes 0 and the false discovery rate over "
                "all of them stays at 5 %; else undecided.")
     out.figure(NAME, panels, TITLE, MENU, caption, legend)

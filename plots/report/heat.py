@@ -1,4 +1,4 @@
-"""heat.py - the gap of every variant on every problem at one look."""
+"""heat.py - Draws the gap of every variant on every problem as a heat map."""
 import campaign
 import common
 import matplotlib
@@ -13,7 +13,7 @@ COLOURS = matplotlib.colors.LinearSegmentedColormap.from_list(
 
 
 def shade(value, norm):
-    """The cell's colour, and one for text on it (neither is a variable of the page)."""
+    """The cell's colour and the colour of its text; neither is a variable of the page."""
     colour = COLOURS(norm(value))
     light = 0.299 * colour[0] + 0.587 * colour[1] + 0.114 * colour[2]
     return matplotlib.colors.to_hex(colour), "#111111" if light > 0.5 else "#fefefe"
@@ -46,8 +46,8 @@ def draw(c, out):
         c.series(text, v["label"][i])
     ax.set_xlim(-0.5, len(problems) - 0.5)
     ax.set_ylim(len(labels) - 0.5, -0.5)
-    ax.set_xticks(range(len(problems)), [campaign.readable(p).replace(" ", "\n", 1).replace(", ", "\n")
-                                         for p in problems], fontsize=6)
+    names = [campaign.readable(p).replace(" ", "\n", 1).replace(", ", "\n") for p in problems]
+    ax.set_xticks(range(len(problems)), names, fontsize=6)
     ax.set_yticks(range(len(labels)), labels, fontsize=7)
     ax.xaxis.tick_top()
     ax.tick_params(length=0)
@@ -55,6 +55,7 @@ def draw(c, out):
     for side in ax.spines.values():
         side.set_visible(False)
     out.figure(NAME, [(fig, "", "Heat map of the gaps; the first table has the numbers")], TITLE,
-               MENU, f"Mean gap (log10) at {c.rate()}: blue is better than the twin, orange is worse. Signs: "
+               MENU, f"Mean gap (log10) at {c.rate()}: blue is better than the twin, orange is "
+               "worse. Signs: "
                + ", ".join(f"{sign} {word}" for word, sign in SIGNS.items() if word in v["verdict"])
                + ".", wide=True)

@@ -1,7 +1,7 @@
-"""inline.py - a figure as SVG for the inside of a page.
+"""inline.py - Writes a figure as SVG for the inside of a page.
 
 Colours become the CSS variables of experiments/report/page.css, so that one drawing suits light and
-dark; texts stay texts; what was drawn with the gid "series:K" gets the classes "s" and "sK".
+dark; texts stay texts; artists with the gid "series:K" get the classes "s" and "sK".
 """
 import io
 import os
@@ -10,8 +10,8 @@ import re
 import common
 import matplotlib
 
-# Colours of parts and zones that no variant has: the waterfall's (Paul Tol's "muted"), the twin,
-# what counts as equal, what chaos alone does.
+# Colours that no variant has: parts of the waterfall (Paul Tol's "muted"); the twin, the zone that
+# counts as equal, the zone of chaos alone, auxiliary lines.
 PARTS = ("#332288", "#44aa99", "#ddcc77", "#cc6677", "#aa4499")
 TWIN, ZONE, NULL, SOFT = "#c4c4c4", "#e3efe6", "#dcdcec", "#5a5a5a"
 
@@ -22,24 +22,24 @@ VARIABLES.update({colour: f"--p{k}" for k, colour in enumerate(PARTS)})
 
 
 def variable(colour):
-    """A colour as CSS has it: a variable where the page knows one."""
+    """A colour in CSS: the page's variable where it has one."""
     name = VARIABLES.get(colour.lower())
     return f"var({name})" if name else colour
 
 
 def series(artist, k):
-    """Marks an artist as one of series k; gives it back."""
+    """Marks an artist as one of series k; returns it."""
     artist.set_gid(f"series:{k}")
     return artist
 
 
 def short(match):
-    """A number with two digits behind the point."""
+    """A number with at most two decimals."""
     return f"{float(match[0]):.2f}".rstrip("0").rstrip(".")
 
 
 def tag(text):
-    """Colours, fonts and numbers of one tag; texts between tags are not touched."""
+    """Rewrites colours, fonts and numbers of one tag; texts between tags are not touched."""
     text = re.sub(r"#[0-9a-f]{6}", lambda m: variable(m[0]), text)
     text = re.sub(r"font: (bold )?([\d.]+)px [^;\"]*",
                   lambda m: ("font-weight: bold; " if m[1] else "") + f"font-size: {m[2]}px", text)
@@ -47,7 +47,7 @@ def tag(text):
 
 
 def themed(text, prefix):
-    """The SVG that matplotlib wrote, for a page; prefix keeps its ids apart from other figures'."""
+    """Turns matplotlib's SVG into one for a page; prefix makes its ids unique there."""
     text = text[text.index("<svg"):]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
     text = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", text, flags=re.S)
@@ -66,8 +66,8 @@ def themed(text, prefix):
 
 
 def save(fig, folder, name, label, wide=False):
-    """Writes folder/name.svg; label is what a reader hears who does not see it; wide: never shown much
-    larger than drawn.  The file's name."""
+    """Writes folder/name.svg and returns its name.  label: the description for screen readers; wide:
+    never shown much larger than drawn."""
     common.freeze(fig)
     part = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "none"}):
@@ -90,7 +90,7 @@ def save(fig, folder, name, label, wide=False):
 
 
 def escape(text):
-    """For an attribute."""
+    """Escapes text for an attribute."""
     for sign, code in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;")):
         text = text.replace(sign, code)
     return text
@@ -99,15 +99,15 @@ def escape(text):
 # ---- swatches of the legend ---------------------------------------------------------------------
 
 DASHES = {"-": "", "--": "3.7 1.6", "-.": "6.4 1.6 1 1.6", ":": "1 1.65"}
-SHAPES = {"o": "M-3 0a3 3 0 1 0 6 0a3 3 0 1 0-6 0z", "s": "M-3-3h6v6h-6z", "^": "M0-3.4l3.4 6h-6.8z",
-          "D": "M0-4l4 4-4 4-4-4z", "v": "M0 3.4l3.4-6h-6.8z", "<": "M-3.6 0l6-3.4v6.8z",
+SHAPES = {"o": "M-3 0a3 3 0 1 0 6 0a3 3 0 1 0-6 0z", "s": "M-3-3h6v6h-6z",
+          "^": "M0-3.4l3.4 6h-6.8z", "D": "M0-4l4 4-4 4-4-4z", "v": "M0 3.4l3.4-6h-6.8z", "<": "M-3.6 0l6-3.4v6.8z",
           ">": "M3.6 0l-6-3.4v6.8z", "*": "M0-4.5l1.2 3.1 3.3.2-2.6 2 .9 3.2-2.8-1.8-2.8 1.8.9-3.2"
           "-2.6-2 3.3-.2z", "P": "M-1.3-3.8h2.6v2.5h2.5v2.6h-2.5v2.5h-2.6v-2.5h-2.5v-2.6h2.5z",
           "X": "M-3.6-2l1.6-1.6 2 2 2-2 1.6 1.6-2 2 2 2-1.6 1.6-2-2-2 2-1.6-1.6 2-2z"}
 
 
 def swatch(style):
-    """A line with its marker: style as common.look gives it, linewidth and fill added if other."""
+    """A line with its marker, in a style of common.look, optionally with linewidth and hollow."""
     colour, dash = variable(style["color"]), style.get("linestyle", "-")
     width = style.get("linewidth", 1.4)
     dash = DASHES[dash] if isinstance(dash, str) else " ".join(map(str, dash[1]))

@@ -1,4 +1,4 @@
-"""lr.py - how the final gap depends on the learning rate, of the variants and of their twins."""
+"""lr.py - Draws the final gap over the learning rate, of the variants and of their twins."""
 import campaign
 import curves
 import inline

@@ -1,4 +1,4 @@
-"""shares.py - how many targets were reached by when, and how much later than the best or the twin."""
+"""shares.py - Draws the share of targets reached over updates, and profiles of the delay."""
 import campaign
 import inline
 import numpy as np

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# plots.bats - the figures: drawn from small runs of the suites, twice alike.  Run from the
-# repository's root.
+# plots.bats - Draws every figure twice from small runs of the suites, and compares the files.
+# Run it from the root of the repository.
 
 load ../support/cli_common
 
@@ -40,12 +40,12 @@ setup() {
 
 scripts() { ls plots/figures/*.py | grep -v /common.py; }
 
-# draw FOLDER: every script, as `make plots` calls it
+# draw FOLDER: runs every script as `make plots` does
 draw() {
     scripts | xargs -P 2 -I{} "$PYTHON" {} --results "$DIR/results" --out "$1"
 }
 
-@test "every script writes a PNG and an SVG, the same when drawn twice" {
+@test "every script writes a PNG and an SVG; drawing twice gives equal files" {
     draw "$DIR/a"
     draw "$DIR/b"
     for script in $(scripts); do
@@ -64,7 +64,7 @@ draw() {
     done
 }
 
-@test "a missing result file is one line each, and no error" {
+@test "every script prints one line per missing result file and exits with 0" {
     mkdir -p "$DIR/none"
     for script in $(scripts); do
         run --separate-stderr "$PYTHON" "$script" --results "$DIR/none" --out "$DIR/c"
@@ -72,31 +72,32 @@ draw() {
         [ -z "$output" ]
         [ "${#stderr_lines[@]}" -ge 1 ]
         for line in "${stderr_lines[@]}"; do
-            [[ $line == "${script%.py}: skipped: $DIR/none/"*".h5 is not there (make run writes it)" ]]
+            [[ $line == "${script%.py}: skipped: $DIR/none/"* ]]
+            [[ $line == *".h5 is not there (make run writes it)" ]]
         done
     done
     [ -z "$(ls "$DIR/c")" ]
 }
 
-@test "a file that is no result file leaves with 3" {
+@test "a file that is no result file: exit code 3" {
     mkdir -p "$DIR/bad"
     echo text >"$DIR/bad/theory.h5"
     run --separate-stderr "$PYTHON" plots/figures/block_size.py --results "$DIR/bad" --out "$DIR/d"
     [ "$status" -eq 3 ]
     [ "${#stderr_lines[@]}" -eq 1 ]
-    [[ "$stderr" == "plots/block_size: $DIR/bad/theory.h5: "* ]]
+    [[ "$stderr" == "plots/figures/block_size: $DIR/bad/theory.h5: "* ]]
     cp "$DIR/results/bench.h5" "$DIR/bad/theory.h5"
     run --separate-stderr "$PYTHON" plots/figures/block_size.py --results "$DIR/bad" --out "$DIR/d"
     [ "$status" -eq 3 ]
     [[ "$stderr" == *'holds results of `bench`; expected run' ]]
 }
 
-# in_python: a program on stdin that sees common, np and DIR
-in_python() { PYTHONPATH=plots "$PYTHON" -c "import os, common, numpy as np
+# in_python: runs the program on stdin with common, np and DIR
+in_python() { PYTHONPATH=plots/figures "$PYTHON" -c "import os, common, numpy as np
 DIR = os.environ['DIR'] + '/results/'
 $(cat)"; }
 
-@test "/codebooks: the nearest value, and where the ladder of the 0.2.4 table misses it" {
+@test "/codebooks: boundaries are midpoints, except one of the 0.2.4 table's ladder" {
     in_python <<'EOF'
 b = common.table(common.load(DIR + "momentum_format.h5"), "/codebooks")
 def rows(map_name, search):
@@ -108,7 +109,7 @@ for r, n in ((nf4, 16), (near, 16), (ladder, 16), (rows("int:4s", "arith"), 16),
     assert np.isnan(r["edge"][-1]) and np.isnan(r["midpoint"][-1])
     assert (np.diff(r["value"]) > 0).all()
     assert np.allclose(r["midpoint"][:-1], (r["value"][:-1] + r["value"][1:]) / 2, rtol=1e-12)
-assert len(b["map"]) == 5 * 16 + 256                       # each once, for all block sizes
+assert len(b["map"]) == 5 * 16 + 256                       # each table once, for all block sizes
 assert list(nf4["value"][[0, 7, 15]]) == [-1, 0, 1]
 assert np.float32(nf4["value"][1]) == np.float32(-0.6961928009986877)   # QLoRA's table
 assert np.allclose(rows("int:4s", "arith")["value"], np.arange(-8, 8) / 7, rtol=1e-6)

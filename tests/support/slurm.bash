@@ -23,7 +23,8 @@ slurm_start() {
     mkdir -p "$d/state" "$d/spool"
     mungekey --create --keyfile "$d/munge.key"
     munged --force --key-file="$d/munge.key" --socket="$d/munge.socket" \
-        --log-file="$d/munged.log" --pid-file="$d/munged.pid" --seed-file="$d/munge.seed" 2>/dev/null
+        --log-file="$d/munged.log" --pid-file="$d/munged.pid" \
+        --seed-file="$d/munge.seed" 2>/dev/null
     cat >"$d/slurm.conf" <<C
 ClusterName=qualm
 SlurmctldHost=$host(127.0.0.1)

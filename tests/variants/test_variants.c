@@ -1,5 +1,6 @@
-/* test_variants.c - walks the registry: what a variant file promises is what its steps do, on any
- * shape, instruction set and number of threads. */
+/* test_variants.c - Tests every registered variant on any shape, instruction set and thread count.
+ *
+ * The steps do what the variant's file declares: state size, SQNR, quantizers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,7 +54,14 @@ static int64_t slot_numel(const struct qm_recipe *r, int i, const struct qm_shap
     return qm_shape_numel(&own);
 }
 
-/* STEPS steps of a recipe with gradients of every row another scale; bf16 or f16 where asked. */
+/* Element i of the gradient of step t: another scale every 64 elements, and zeros in one block of
+ * 256 of step 3. */
+static float gradient(int64_t t, int64_t i)
+{
+    return t == 3 && i / 256 == 1 ? 0.0f : gaussish(2, t, i) * ldexpf(1.0f, -(int)(i / 64 % 11));
+}
+
+/* Runs STEPS steps of a recipe, with gradients in the recipe's type. */
 static void run(const char *recipe, const struct qm_shape *shape, int threads, struct run *out)
 {
     struct qm_recipe r;
@@ -76,8 +84,7 @@ static void run(const char *recipe, const struct qm_shape *shape, int threads, s
     out->p[n] = 77.0f; /* a sentinel behind the end */
     for (int64_t t = 1; t <= STEPS; t++) {
         for (int64_t i = 0; i < n; i++) {
-            g[i] = t == 3 && i / 256 == 1 ? 0.0f
-                                          : gaussish(2, t, i) * ldexpf(1.0f, -(int)(i / 64 % 11));
+            g[i] = gradient(t, i);
             h[i] = r.grad == QM_DTYPE_bf16 ? qm_float_to_bf16(g[i]) : qm_float_to_f16(g[i]);
         }
         struct qm_tensor p = {stored, qm_param_dtype(&r.param), *shape};
@@ -137,7 +144,7 @@ static const char *const more_recipes[] = {
 };
 enum { MORE = sizeof more_recipes / sizeof *more_recipes };
 
-/* Norms that vectors do not have. */
+/* Recipes of norms that vectors do not have. */
 static const char *const matrix_recipes[] = {
     ("adamw4_lpmm_group,exp_avg.norm=rowcol,exp_avg_sq.norm=colrow,exp_avg.min_numel=0,"
      "exp_avg_sq.min_numel=0"),
@@ -178,8 +185,8 @@ static void test_same_bits(void **state)
         }
 }
 
-/* Rules over whole tensors on shapes large enough for threads, whose rows and columns are no multiple
- * of what runs side by side. */
+/* Rules over whole tensors on shapes large enough for threads; rows and columns are no multiples of
+ * the SIMD width. */
 static void test_whole_same_bits(void **state)
 {
     (void)state;
@@ -221,7 +228,8 @@ static void test_whole_same_bits(void **state)
     assert_true(walked > 50);
 }
 
-/* A parameter on its way into the rule and out of it; *residual is kept between steps. */
+/* The parameter that enters the rule, and the one that is stored; *residual is kept between steps.
+ * */
 static float master(const struct qm_param *q, float p, int16_t residual)
 {
     uint32_t h = qm_param_nearest(q->format, p);
@@ -247,7 +255,104 @@ static float stored_as(const struct qm_param *q, float x, int64_t t, int64_t i, 
     return qm_param_widen(q->format, h);
 }
 
-/* A step is decode, rule, encode of whole tensors: the plain composition, without pieces. */
+/* A recipe's state as whole tensors, stepped by decode, rule, encode; n elements everywhere. */
+struct composition {
+    struct qm_recipe r;
+    const struct qm_shape *shape;
+    int64_t n;
+    struct qm_codec c[QM_MAX_SLOTS];
+    float *p, *g, *x[QM_MAX_SLOTS], *scales[QM_MAX_SLOTS];
+    int16_t *residual;
+    uint8_t *codes[QM_MAX_SLOTS];
+};
+
+static void composition_open(struct composition *w)
+{
+    size_t room = (size_t)w->n + 1;
+    w->p = malloc(sizeof(float) * room);
+    w->g = malloc(sizeof(float) * room);
+    w->residual = calloc(room, sizeof *w->residual);
+    for (int i = 0; i < w->r.rule->n_slots; i++) {
+        struct qm_quantizer q = qm_recipe_slot(&w->r, i, w->shape);
+        assert_int_equal(qm_codec_init(&w->c[i], &q), QM_OK);
+        w->x[i] = calloc(room, sizeof(float));
+        w->codes[i] = malloc(room);
+        memset(w->codes[i], w->r.init_code[i], room);
+        int64_t count = qm_scale_count(&w->c[i], w->shape);
+        w->scales[i] = malloc(sizeof(float) * (size_t)(count + 1));
+        for (int64_t j = 0; j < count; j++)
+            w->scales[i][j] = w->r.init_scale[i];
+    }
+    for (int64_t i = 0; i < w->n; i++)
+        w->p[i] = qm_param_widen(w->r.param.format,
+                                 qm_param_nearest(w->r.param.format, gaussish(1, 0, i)));
+}
+
+static void composition_close(struct composition *w)
+{
+    for (int i = 0; i < w->r.rule->n_slots; i++) {
+        free(w->x[i]);
+        free(w->codes[i]);
+        free(w->scales[i]);
+    }
+    free(w->p);
+    free(w->residual);
+    free(w->g);
+}
+
+static void composition_step(struct composition *w, int64_t t)
+{
+    const struct qm_recipe *r = &w->r;
+    struct qm_rule_step st;
+    r->rule->prepare(&r->hyper, t, &st);
+    st.param = r->param.format;
+    for (int i = 0; i < r->rule->n_slots && w->n == 1 && r->rule->mark_absent; i++)
+        if (w->c[i].q.bits == 0)
+            r->rule->mark_absent(&st, i);
+    for (int64_t i = 0; i < w->n; i++) {
+        w->g[i] = gradient(t, i);
+        if (r->grad == QM_DTYPE_bf16)
+            w->g[i] = qm_bf16_to_float(qm_float_to_bf16(w->g[i]));
+        if (r->grad == QM_DTYPE_f16)
+            w->g[i] = qm_f16_to_float(qm_float_to_f16(w->g[i]));
+    }
+    for (int i = 0; i < r->rule->n_slots; i++)
+        if (w->c[i].q.bits)
+            qm_decode(&w->c[i], w->shape, w->codes[i], w->scales[i], w->x[i]);
+    for (int64_t i = 0; i < w->n; i++)
+        w->p[i] = master(&r->param, w->p[i], w->residual[i]);
+    r->rule->elementwise->block(&st, w->n, w->p, w->g, w->x);
+    for (int64_t i = 0; i < w->n; i++)
+        w->p[i] = stored_as(&r->param, w->p[i], t, i, &w->residual[i]);
+    for (int i = 0; i < r->rule->n_slots; i++) {
+        struct qm_draws d = qm_draws_for(99, t, 2,
+                                         i == 0   ? QM_ROLE_slot0
+                                         : i == 1 ? QM_ROLE_slot1
+                                                  : QM_ROLE_spare);
+        if (w->c[i].q.bits)
+            assert_int_equal(qm_encode(&w->c[i], w->shape, w->x[i], &d, w->codes[i], w->scales[i]),
+                             QM_OK);
+        else
+            qm_plain_round(w->c[i].q.plain, w->n, w->x[i]);
+    }
+}
+
+static void assert_composed(struct composition *w, const struct run *fast, const char *what)
+{
+    for (int i = 0; i < w->r.rule->n_slots; i++) {
+        if (w->c[i].q.bits) {
+            qm_decode(&w->c[i], w->shape, w->codes[i], w->scales[i], w->x[i]);
+            if (memcmp(w->codes[i], fast->codes[i], (size_t)w->n) != 0)
+                fail_msg("%s: codes of slot %d", what, i);
+        }
+        if (memcmp(w->x[i], fast->slot[i], sizeof(float) * (size_t)w->n) != 0)
+            fail_msg("%s: values of slot %d", what, i);
+    }
+    if (memcmp(w->p, fast->p, sizeof(float) * (size_t)w->n) != 0)
+        fail_msg("%s: parameters", what);
+}
+
+/* The backend's step equals the plain composition of decode, rule and encode over whole tensors. */
 static void test_step_is_the_composition(void **state)
 {
     (void)state;
@@ -255,91 +360,24 @@ static void test_step_is_the_composition(void **state)
         for (int s = 0; s < SHAPES; s++) {
             if (k >= qm_variant_count() + MORE && shapes[s].rank < 2)
                 continue;
-            struct qm_recipe r;
-            struct qm_codec c[QM_MAX_SLOTS];
-            const struct qm_shape *shape = &shapes[s];
-            int64_t n = qm_shape_numel(shape);
+            struct composition w = {.shape = &shapes[s], .n = qm_shape_numel(&shapes[s])};
             struct run fast;
-            assert_int_equal(qm_recipe_parse(recipe_at(k), &r), QM_OK);
-            if (!r.rule->elementwise) /* over whole tensors */
+            char what[256];
+            assert_int_equal(qm_recipe_parse(recipe_at(k), &w.r), QM_OK);
+            if (!w.r.rule->elementwise) /* over whole tensors */
                 continue;
-            run(recipe_at(k), shape, 2, &fast);
-            float *p = malloc(sizeof(float) * (size_t)(n + 1)), *x[QM_MAX_SLOTS] = {NULL};
-            float *g = malloc(sizeof(float) * (size_t)(n + 1)), *scales[QM_MAX_SLOTS];
-            int16_t *residual = calloc((size_t)n + 1, sizeof *residual);
-            uint8_t *codes[QM_MAX_SLOTS];
-            for (int i = 0; i < r.rule->n_slots; i++) {
-                struct qm_quantizer q = qm_recipe_slot(&r, i, shape);
-                assert_int_equal(qm_codec_init(&c[i], &q), QM_OK);
-                x[i] = calloc((size_t)n + 1, sizeof(float));
-                codes[i] = malloc((size_t)n + 1);
-                memset(codes[i], r.init_code[i], (size_t)n + 1);
-                int64_t count = qm_scale_count(&c[i], shape);
-                scales[i] = malloc(sizeof(float) * (size_t)(count + 1));
-                for (int64_t j = 0; j < count; j++)
-                    scales[i][j] = r.init_scale[i];
-            }
-            for (int64_t i = 0; i < n; i++)
-                p[i] = qm_param_widen(r.param.format,
-                                      qm_param_nearest(r.param.format, gaussish(1, 0, i)));
-            for (int64_t t = 1; t <= STEPS; t++) {
-                struct qm_rule_step st;
-                r.rule->prepare(&r.hyper, t, &st);
-                st.param = r.param.format;
-                for (int i = 0; i < r.rule->n_slots && n == 1 && r.rule->mark_absent; i++)
-                    if (c[i].q.bits == 0)
-                        r.rule->mark_absent(&st, i);
-                for (int64_t i = 0; i < n; i++) {
-                    g[i] = t == 3 && i / 256 == 1
-                               ? 0.0f
-                               : gaussish(2, t, i) * ldexpf(1.0f, -(int)(i / 64 % 11));
-                    if (r.grad == QM_DTYPE_bf16)
-                        g[i] = qm_bf16_to_float(qm_float_to_bf16(g[i]));
-                    if (r.grad == QM_DTYPE_f16)
-                        g[i] = qm_f16_to_float(qm_float_to_f16(g[i]));
-                }
-                for (int i = 0; i < r.rule->n_slots; i++)
-                    if (c[i].q.bits)
-                        qm_decode(&c[i], shape, codes[i], scales[i], x[i]);
-                for (int64_t i = 0; i < n; i++)
-                    p[i] = master(&r.param, p[i], residual[i]);
-                r.rule->elementwise->block(&st, n, p, g, x);
-                for (int64_t i = 0; i < n; i++)
-                    p[i] = stored_as(&r.param, p[i], t, i, &residual[i]);
-                for (int i = 0; i < r.rule->n_slots; i++) {
-                    struct qm_draws d = qm_draws_for(99, t, 2,
-                                                     i == 0   ? QM_ROLE_slot0
-                                                     : i == 1 ? QM_ROLE_slot1
-                                                              : QM_ROLE_spare);
-                    if (c[i].q.bits)
-                        assert_int_equal(qm_encode(&c[i], shape, x[i], &d, codes[i], scales[i]),
-                                         QM_OK);
-                    else
-                        qm_plain_round(c[i].q.plain, n, x[i]);
-                }
-            }
-            for (int i = 0; i < r.rule->n_slots; i++) {
-                if (c[i].q.bits) {
-                    qm_decode(&c[i], shape, codes[i], scales[i], x[i]);
-                    if (memcmp(codes[i], fast.codes[i], (size_t)n) != 0)
-                        fail_msg("%s, shape %d: codes of slot %d", recipe_at(k), s, i);
-                }
-                if (memcmp(x[i], fast.slot[i], sizeof(float) * (size_t)n) != 0)
-                    fail_msg("%s, shape %d: values of slot %d", recipe_at(k), s, i);
-                free(x[i]);
-                free(codes[i]);
-                free(scales[i]);
-            }
-            if (memcmp(p, fast.p, sizeof(float) * (size_t)n) != 0)
-                fail_msg("%s, shape %d: parameters", recipe_at(k), s);
-            free(p);
-            free(residual);
-            free(g);
+            run(recipe_at(k), w.shape, 2, &fast);
+            composition_open(&w);
+            for (int64_t t = 1; t <= STEPS; t++)
+                composition_step(&w, t);
+            snprintf(what, sizeof what, "%s, shape %d", recipe_at(k), s);
+            assert_composed(&w, &fast, what);
+            composition_close(&w);
             run_free(&fast);
         }
 }
 
-/* What the files promise: name, slots, state size, and SQNR after a step from the oracle's state. */
+/* Names are sorted, state sizes as declared, and overrides print and parse back. */
 static void test_promises(void **state)
 {
     (void)state;
@@ -362,7 +400,7 @@ static void test_promises(void **state)
         if ((double)bytes * 8.0 != v->state_bits * 1024.0 * 1024.0)
             fail_msg("%s: %g bits of state per parameter, declared %g", v->name,
                      (double)bytes * 8.0 / 1048576.0, v->state_bits);
-        for (int i = 0; i < r.rule->n_slots; i++) { /* overrides print and parse back */
+        for (int i = 0; i < r.rule->n_slots; i++) {
             char key[64];
             snprintf(key, sizeof key, "%s", r.rule->slot[i]);
             assert_int_equal(qm_recipe_set(&r, key,
@@ -429,8 +467,8 @@ static void step_sqnr(const struct qm_variant *v)
             fail_msg("%s: slot %d has %.1f dB, declared at least %.1f", v->name, s, db,
                      v->step_sqnr_db);
     }
-    /* a step from the fresh moments: the parameter is as good as float32, or as the grid it is
-     * stored on (an ulp is at most 2^-7, 2^-10, 2^-3 of the value) */
+    /* A step from fresh moments gives the parameter to float32 accuracy, or to an ulp of its
+     * format: at most 2^-7, 2^-10, 2^-3 of the value. */
     static const double ulp[] = {0.0, 0x1p-7, 0x1p-10, 0x1p-3};
     for (int i = 0; i < N && !r.state_stored; i++)
         if (!(fabs((double)pf[i] - p[i]) <= 1e-6 + ulp[r.param.format] * fmax(fabs(p[i]), 0x1p-6)))

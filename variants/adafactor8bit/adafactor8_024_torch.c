@@ -1,23 +1,10 @@
-/* adafactor8_024_torch.c - the same 0.2.4 without CUDA, reconstructed.
+/* adafactor8_024_torch.c - Adafactor of adafactor8bit 0.2.4 without CUDA, reconstructed.
  *
- *   exp_avg             its own 16-entry table, one absmax per 128, nearest entry
- *   row_var, col_var    8 bits in log2 space above 2^-126, one maximum per 2048
- *   variance            likewise, of tensors of one dimension
+ *   exp_avg  16-entry table of the package, scale = absmax, nearest entry
  *
- * 0.2.4 is not available as text: a reconstruction from 0.2.1 and the published difference of 0.2.2
- * and 0.2.4.
- * The update uses the moments before they are encoded (PyTorch path).
- * Package defaults, but for beta1 = 0.9 where the package has no first moment unless asked.  Tensors
- * of fewer than 4096 elements keep float32.  The package pads every factor to whole blocks, which is
- * not counted here.
- *
- * Speed: a factored rule must read everything three times: the means of the squared gradient come
- * before the update, the update's RMS and the parameter's before the step. Passes over memory: two
- * over the gradient (means, average), five over the momentum (averaged, read for the norm and for
- * the step, and to and from its codes), two over the parameter; the update is formed twice and
- * never stored. adamw_f32 makes one pass over each of its four arrays. The order of the four sums
- * is fixed. 0.35 of adamw_f32 on one thread, 0.28 on two (16 M parameters). */
-#include "core/recipe/variant.h"
+ * The text of 0.2.4 is not available: this is 0.2.1 with the published difference of 0.2.2 and
+ * 0.2.4.  The update uses the moments before they are encoded (PyTorch path). */
+#include "variants/adafactor8bit/slots.h"
 
 const struct qm_variant qm_variant_adafactor8_024_torch = {
     .name = "adafactor8_024_torch",
@@ -27,36 +14,12 @@ const struct qm_variant qm_variant_adafactor8_024_torch = {
     .rule = "adafactor8_021",
     .slot =
         {
-            {"exp_avg", "nf4a8:4s/block:128/argmin/mid/hi/floor:1e-12", .min_numel = 4096,
-             .init_code = 7, .init_scale = 1.0f},
-            {"row_var", "log:8u/logblock:2048/arith/even/floor:1e-12", .min_numel = 4096,
-             .init_scale = 1.0f},
-            {"col_var", "log:8u/logblock:2048/arith/even/floor:1e-12", .min_numel = 4096,
-             .init_scale = 1.0f},
-            {"variance", "log:8u/logblock:2048/arith/even/floor:1e-12", .min_numel = 4096,
-             .init_scale = 1.0f},
-            {"conf_row", "log:8u/logblock:2048/arith/even/floor:1e-12", .min_numel = 4096,
-             .init_scale = 1.0f},
-            {"conf_col", "log:8u/logblock:2048/arith/even/floor:1e-12", .min_numel = 4096,
-             .init_scale = 1.0f},
-            {.name = "prev_norm", .quantizer = "f32"},
-            {.name = "proj", .quantizer = "f32"},
+            QM_ADAFACTOR8_TABLE("nf4a8:4s/block:128/argmin/mid/hi/floor:1e-12"),
+            QM_ADAFACTOR8_FACTORS(QM_ADAFACTOR8_LOG),
+            QM_ADAFACTOR8_CONFIDENCE(QM_ADAFACTOR8_LOG),
+            QM_ADAFACTOR8_REST,
         },
-    .hyper = {.lr = 1e-2,
-              .beta1 = 0.9,
-              .beta2 = -1.0,
-              .beta2_decay = -0.8,
-              .eps = 1e-8,
-              .eps1 = -1.0,
-              .eps2 = 1e-3,
-              .clip = 1.0,
-              .gap = 200.0,
-              .scale = 1.0,
-              .margin = 0.01,
-              .relative_step = 1,
-              .scale_parameter = 1,
-              .scale_weight_decay = 1,
-              .factored = 1},
+    .hyper = {QM_ADAFACTOR8_SCHEDULE, .factored = 1},
     .state_bits = 4.26568603515625,
     .step_sqnr_db = 19.0,
 };

@@ -1,5 +1,6 @@
-/* ema4_nf4.c - momentum as canonical NormalFloat-4, blocks of 128: what the 0.2.4 table of
- * adafactor8bit is compared with. */
+/* ema4_nf4.c - Momentum in canonical NormalFloat-4, for comparison with the 0.2.4 table.
+ *
+ * Tensors of fewer than 4096 elements keep the moment in float32. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_ema4_nf4 = {

@@ -1,9 +1,9 @@
-/* ema4_nf4a8.c - the momentum format of adafactor8bit 0.2.4: its own 16-entry table, searched by
- * the thresholds of its CUDA kernel.
+/* ema4_nf4a8.c - The momentum format of adafactor8bit 0.2.4: its 16-entry table and thresholds.
  *
- * The table is symmetric and not the canonical NF4; on (-0.8480964, -0.7801653] the thresholds
- * yield code 0 where code 1 is nearest.  Reconstructed from the published 0.2.2 -> 0.2.4
- * difference.  Tensors of fewer than 4096 elements keep the moment in float32. */
+ * The table is symmetric, unlike the canonical NF4.  The thresholds are those of the CUDA kernel:
+ * on (-0.8480964, -0.7801653] they yield code 0 where code 1 is nearest.  Reconstructed from the
+ * published difference of 0.2.2 and 0.2.4.  Tensors of fewer than 4096 elements keep the moment in
+ * float32. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_ema4_nf4a8 = {

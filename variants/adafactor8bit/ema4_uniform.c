@@ -1,8 +1,8 @@
-/* ema4_uniform.c - the momentum format of adafactor8bit 0.2.2: uniform 4-bit integers.
+/* ema4_uniform.c - The momentum format of adafactor8bit 0.2.2: uniform 4-bit integers.
  *
  * Scale = absmax * (1/7), ties to even, codes -7..7 stored as 1..15; the even element is in the
- * high nibble.  0.2.2 is not available as text: reconstructed from 0.2.1, whose quantizer it kept.
- * Tensors of fewer than 4096 elements keep the moment in float32. */
+ * high nibble.  The text of 0.2.2 is not available: reconstructed from 0.2.1, whose quantizer it
+ * kept.  Tensors of fewer than 4096 elements keep the moment in float32. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_ema4_uniform = {

@@ -2,9 +2,9 @@
  *
  *   sum  signed dynamic map, one absmax per 256 elements
  *
- * The map is signed though squares are not: half of its codes are never used. x is multiplied by
- * 1/absmax; a short last block divides. Ties go to the lower code. Tensors of fewer than 4096
- * elements keep float32 states. */
+ * The map is signed although sums of squares are not: half of its codes are never used. x is
+ * multiplied by 1/absmax; a short last block divides. Ties go to the lower code. Tensors of fewer
+ * than 4096 elements keep float32 states. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_adagrad8_bnb = {

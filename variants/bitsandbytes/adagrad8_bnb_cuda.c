@@ -2,9 +2,9 @@
  *
  *   sum  signed dynamic map, one absmax per 256 elements
  *
- * The kernel divides the raw gradient: decay acts on the state only. x is divided by absmax; ties
- * go to the even code. First moments keep their sign: a code of the other sign moves by one.
- * Tensors of fewer than 4096 elements keep float32 states. */
+ * The step divides the raw gradient: weight decay enters the state only. x is divided by absmax;
+ * ties go to the even code. The first state keeps its sign: where a code's value has another sign
+ * than x, the code moves by one. Tensors of fewer than 4096 elements keep float32 states. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_adagrad8_bnb_cuda = {

@@ -1,9 +1,9 @@
-/* adam8_bnb.c - 8-bit Adam of bitsandbytes: adamw8_bnb without decay by default.
+/* adam8_bnb.c - 8-bit Adam of bitsandbytes: adamw8_bnb without weight decay by default.
  *
  *   exp_avg     signed dynamic map, one absmax per 256 elements
- *   exp_avg_sq  unsigned dynamic map, likewise
+ *   exp_avg_sq  unsigned dynamic map, one absmax per 256 elements
  *
- * Weight decay, where it is asked for, is AdamW's. x is multiplied by 1/absmax; a short last
+ * A weight decay other than 0 is decoupled, as AdamW's. x is multiplied by 1/absmax; a short last
  * block divides. Ties go to the lower code. Tensors of fewer than 4096 elements keep float32
  * states. */
 #include "core/recipe/variant.h"

@@ -1,10 +1,10 @@
 /* adamw8_bnb.c - 8-bit AdamW of bitsandbytes, CPU update with the Python quantizer.
  *
  *   exp_avg     signed dynamic map, one absmax per 256 elements
- *   exp_avg_sq  unsigned dynamic map, likewise
+ *   exp_avg_sq  unsigned dynamic map, one absmax per 256 elements
  *
- * x is multiplied by 1/absmax; a short last block divides.  Ties go to the lower code.  Tensors of
- * fewer than 4096 elements keep both moments in float32. */
+ * x is multiplied by 1/absmax; a short last block divides. Ties go to the lower code. Tensors of
+ * fewer than 4096 elements keep float32 states. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_adamw8_bnb = {

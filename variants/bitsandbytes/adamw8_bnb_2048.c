@@ -1,9 +1,9 @@
 /* adamw8_bnb_2048.c - 8-bit AdamW of bitsandbytes up to 0.43.3: blocks of 2048.
  *
  *   exp_avg     signed dynamic map, one absmax per 2048 elements
- *   exp_avg_sq  unsigned dynamic map, likewise
+ *   exp_avg_sq  unsigned dynamic map, one absmax per 2048 elements
  *
- * The block size of the paper; otherwise adamw8_bnb_cuda. */
+ * 2048 is the block size of the paper; the rest is adamw8_bnb_cuda. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_adamw8_bnb_2048 = {

@@ -1,12 +1,12 @@
 /* adamw8_bnb_cuda.c - 8-bit AdamW of bitsandbytes as its CUDA kernel computes it.
  *
  *   exp_avg     signed dynamic map, one absmax per 256 elements
- *   exp_avg_sq  unsigned dynamic map, likewise
+ *   exp_avg_sq  unsigned dynamic map, one absmax per 256 elements
  *
- * Decay comes after the step. A gradient that is not finite leaves the parameter alone and sets
- * the moments to 0. x is divided by absmax; ties go to the even code. First moments keep their
- * sign: a code of the other sign moves by one. The kernel's fast division, root and power are
- * IEEE's here. Tensors of fewer than 4096 elements keep float32 states. */
+ * Weight decay follows the step. A gradient that is not finite leaves the parameter alone and sets
+ * both moments to 0. x is divided by absmax; ties go to the even code. exp_avg keeps its sign:
+ * where a code's value has another sign than x, the code moves by one. The kernel's fast division,
+ * root and power are IEEE's here. Tensors of fewer than 4096 elements keep float32 states. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_adamw8_bnb_cuda = {

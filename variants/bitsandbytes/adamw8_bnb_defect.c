@@ -4,8 +4,8 @@
  *   exp_avg_sq  the defective unsigned map: its last code means 0.0933 instead of 1
  *
  * Large second moments are stored as at most 9.33 % of their block's maximum, so steps become up
- * to 3.27 times too long; runs diverged (issues 121, 152, 227). Corrected by commit 3c9aca91 of
- * 2023-08-03. Otherwise adamw8_bnb_2048. */
+ * to 3.27 times too long; runs diverged (issues 121, 152, 227). Commit 3c9aca91 of 2023-08-03
+ * corrected the map. The rest is adamw8_bnb_2048. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_adamw8_bnb_defect = {

@@ -1,9 +1,9 @@
 /* adamw8_bnb_native.c - 8-bit AdamW of bitsandbytes with its compiled CPU quantizer.
  *
  *   exp_avg     signed dynamic map, one absmax per 256 elements
- *   exp_avg_sq  unsigned dynamic map, likewise
+ *   exp_avg_sq  unsigned dynamic map, one absmax per 256 elements
  *
- * Codes come from a table of 65,536 entries over [-1, 1]: 7 codes of exp_avg next to 0 and 11 of
+ * A table of 65,536 entries over [-1, 1] yields the codes: 7 codes of exp_avg next to 0 and 11 of
  * exp_avg_sq are never used, and 0 becomes 2.1e-5 or 1.6e-5 of the absmax. Tensors of fewer than
  * 4096 elements keep float32 states. */
 #include "core/recipe/variant.h"

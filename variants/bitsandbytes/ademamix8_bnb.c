@@ -1,10 +1,11 @@
 /* ademamix8_bnb.c - 8-bit AdEMAMix of bitsandbytes, CPU update with the Python quantizer.
  *
  *   exp_avg, exp_avg_slow  signed dynamic map, one absmax per 256 elements
- *   exp_avg_sq             unsigned dynamic map, likewise
+ *   exp_avg_sq             unsigned dynamic map, one absmax per 256 elements
  *
- * t_alpha and t_beta3 switch its schedules on. x is multiplied by 1/absmax; a short last block
- * divides. Ties go to the lower code. Tensors of fewer than 4096 elements keep float32 states. */
+ * t_alpha and t_beta3 switch the schedules of alpha and beta3 on. x is multiplied by 1/absmax; a
+ * short last block divides. Ties go to the lower code. Tensors of fewer than 4096 elements keep
+ * float32 states. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_ademamix8_bnb = {

@@ -1,12 +1,13 @@
 /* ademamix8_bnb_cuda.c - 8-bit AdEMAMix of bitsandbytes as its CUDA kernel computes it.
  *
  *   exp_avg, exp_avg_slow  signed dynamic map, one absmax per 256 elements
- *   exp_avg_sq             unsigned dynamic map, likewise
+ *   exp_avg_sq             unsigned dynamic map, one absmax per 256 elements
  *
- * Decay comes after the step. Where the number of elements is no multiple of 256 the kernel lets
- * the last block of exp_avg and the first of exp_avg_slow share a scale; here they do not. x is
- * divided by absmax; ties go to the even code. First moments keep their sign: a code of the other
- * sign moves by one. Tensors of fewer than 4096 elements keep float32 states. */
+ * Weight decay follows the step. Where the number of elements is no multiple of 256, the kernel
+ * lets the last block of exp_avg and the first of exp_avg_slow share a scale; here they do not. x
+ * is divided by absmax; ties go to the even code. Both first moments keep their sign: where a
+ * code's value has another sign than x, the code moves by one. Tensors of fewer than 4096 elements
+ * keep float32 states. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_ademamix8_bnb_cuda = {

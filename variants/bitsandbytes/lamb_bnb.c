@@ -1,8 +1,8 @@
 /* lamb_bnb.c - LAMB of bitsandbytes, float32 states, default back end.
  *
- * Adam whose step is at most max_unorm times the parameter's norm, measured on the bias-corrected
- * update. The norm that the source keeps beside the states (4 bytes a tensor) is not stored here.
- * Its LAMB8bit measures nothing: it is adam8_bnb. */
+ * Adam whose step has at most max_unorm times the parameter's norm; the norm of the bias-corrected
+ * update is measured. The source also stores that norm (4 bytes per tensor); it is not stored here.
+ * LAMB8bit of the source bounds nothing: it is adam8_bnb. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_lamb_bnb = {

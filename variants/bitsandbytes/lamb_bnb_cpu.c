@@ -1,6 +1,6 @@
 /* lamb_bnb_cpu.c - LAMB of bitsandbytes, float32 states, CPU back end.
  *
- * As lamb_bnb, but measured on the update without bias correction. */
+ * lamb_bnb, except that the norm of the update without bias correction is measured. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_lamb_bnb_cpu = {

@@ -1,9 +1,9 @@
 /* lars_bnb.c - LARS of bitsandbytes, float32 states, default back end.
  *
- * SGD with momentum whose step is at most max_unorm times the parameter's norm, measured without
- * this step's decay. The class asks for lr and momentum: those here are its tests'. The norm that
- * the source keeps beside the state (4 bytes a tensor) is not stored here. Its LARS8bit measures
- * nothing: it is sgdm8_bnb. */
+ * SGD with momentum whose step has at most max_unorm times the parameter's norm; the norm of the
+ * update without this step's weight decay is measured. The source's class has no defaults of lr and
+ * momentum: the values here are those of its tests. The source also stores that norm (4 bytes per
+ * tensor); it is not stored here. LARS8bit of the source bounds nothing: it is sgdm8_bnb. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_lars_bnb = {

@@ -1,6 +1,6 @@
 /* lars_bnb_cpu.c - LARS of bitsandbytes, float32 states, CPU back end.
  *
- * As lars_bnb, but measured on the momentum as it is, this step's decay included. */
+ * lars_bnb, except that the norm of the momentum with this step's weight decay is measured. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_lars_bnb_cpu = {

@@ -2,9 +2,9 @@
  *
  *   momentum_buffer  signed dynamic map, one absmax per 256 elements
  *
- * The class asks for lr and momentum: those here are its tests'. x is multiplied by 1/absmax; a
- * short last block divides. Ties go to the lower code. Tensors of fewer than 4096 elements keep
- * float32 states. */
+ * The source's class has no defaults of lr and momentum: the values here are those of its tests. x
+ * is multiplied by 1/absmax; a short last block divides. Ties go to the lower code. Tensors of
+ * fewer than 4096 elements keep float32 states. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_sgdm8_bnb = {

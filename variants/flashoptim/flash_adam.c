@@ -1,4 +1,4 @@
-/* flash_adam.c - FlashAdam: the moments of flash_adamw, decay coupled as L2. */
+/* flash_adam.c - FlashAdam: flash_adamw with weight decay coupled as L2. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_flash_adam = {

@@ -1,10 +1,10 @@
-/* flash_adamw.c - FlashAdamW: 24-bit master weights in bf16 and a byte, 8-bit moments.
+/* flash_adamw.c - FlashAdamW: 24-bit master weights as bf16 and one byte, 8-bit moments.
  *
  *   exp_avg     int8, evenly spaced in 2u / (1 + |u|) of the unit value u
- *   exp_avg_sq  uint8, evenly spaced in its square root
+ *   exp_avg_sq  uint8, evenly spaced in sqrt(u)
  *
- * One float16 scale per 32 elements each.  The code of exp_avg_sq is 0 where its root is below
- * 1/510 of the largest of its block: such an element takes a step of lr exp_avg / eps. */
+ * Each has one float16 scale per 32 elements.  exp_avg_sq has code 0 where its root is below 1/510
+ * of the largest root of the block: such an element takes a step of lr exp_avg / eps. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_flash_adamw = {

@@ -1,7 +1,7 @@
-/* flash_lion.c - FlashLion: 24-bit master weights in bf16 and a byte, softsign int8 momentum.
+/* flash_lion.c - FlashLion: 24-bit master weights as bf16 and one byte, softsign int8 momentum.
  *
- * initial_lr 1 makes the decay lr * weight_decay, the source's default; initial_lr 0 (lr itself) is
- * its decouple_lr. */
+ * initial_lr = 1 makes the decay lr * weight_decay, the source's default; initial_lr = 0 (lr
+ * itself) is its decouple_lr. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_flash_lion = {

@@ -1,6 +1,6 @@
 /* flash_sgd.c - FlashSGD: 24-bit master weights, int8 softsign momentum, decay coupled as L2.
  *
- * The source's default is momentum 0, which has no state at all; 0.9 here. */
+ * The source's default is momentum 0, which has no state at all; here it is 0.9. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_flash_sgd = {

@@ -1,6 +1,6 @@
-/* flash_sgdw.c - FlashSGDW: 24-bit master weights, int8 softsign momentum, decay decoupled, times lr.
+/* flash_sgdw.c - FlashSGDW: 24-bit master weights, int8 softsign momentum, decay lr * weight_decay.
  *
- * The source's default is momentum 0, which has no state at all; 0.9 here. */
+ * The source's default is momentum 0, which has no state at all; here it is 0.9. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_flash_sgdw = {

@@ -1,5 +1,6 @@
-/* adafactor_hf.c - Adafactor with the defaults of transformers: relative step capped by 1e-2,
- * scaled by the parameter, no first moment. */
+/* adafactor_hf.c - Adafactor with the defaults of transformers.
+ *
+ * The step is relative and capped by 1e-2, scaled by the parameter's RMS; no first moment. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_adafactor_hf = {

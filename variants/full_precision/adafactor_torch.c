@@ -1,4 +1,6 @@
-/* adafactor_torch.c - Adafactor with the defaults of PyTorch core; eps1 is float32's machine epsilon. */
+/* adafactor_torch.c - Adafactor with the defaults of PyTorch core.
+ *
+ * eps1 is float32's machine epsilon. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_adafactor_torch = {

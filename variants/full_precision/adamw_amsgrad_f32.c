@@ -1,4 +1,4 @@
-/* adamw_amsgrad_f32.c - torch.optim.AdamW, amsgrad=True, states in float32. */
+/* adamw_amsgrad_f32.c - torch.optim.AdamW with amsgrad=True, states in float32. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_adamw_amsgrad_f32 = {

@@ -1,4 +1,4 @@
-/* apollo_f32.c - APOLLO as its authors trained: channel scales, a quarter of the width as rank. */
+/* apollo_f32.c - APOLLO as its authors trained: one scale per channel, rank 1/4 of the width. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_apollo_f32 = {

@@ -1,4 +1,4 @@
-/* apollo_mini_f32.c - APOLLO-Mini as its authors trained: one scale a tensor, rank 1, scale 128. */
+/* apollo_mini_f32.c - APOLLO-Mini as its authors trained: scale 128 per tensor, rank 1. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_apollo_mini_f32 = {

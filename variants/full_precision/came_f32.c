@@ -1,4 +1,6 @@
-/* came_f32.c - CAME with its class's defaults; the learning rate, which has none, is its README's. */
+/* came_f32.c - CAME with the defaults of its class.
+ *
+ * The class has no default learning rate; the value here is that of its README. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_came_f32 = {

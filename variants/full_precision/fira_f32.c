@@ -1,4 +1,4 @@
-/* fira_f32.c - Fira with Adam as its authors trained: alpha 0.25, a quarter of the width as rank. */
+/* fira_f32.c - Fira with Adam as its authors trained: alpha 0.25, rank 1/4 of the width. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_fira_f32 = {

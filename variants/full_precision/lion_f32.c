@@ -1,4 +1,4 @@
-/* lion_f32.c - Lion with google/automl's defaults. */
+/* lion_f32.c - Lion with the defaults of google/automl. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_lion_f32 = {

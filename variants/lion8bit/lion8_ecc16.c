@@ -1,7 +1,7 @@
 /* lion8_ecc16.c - 8-bit Lion with 32-bit master weights: bf16 and 16 bits of error.
  *
- *   exp_avg  code k in -127 .. 127 means k / 127 of the largest magnitude of 32 elements, which is
- *            stored as float16; codes are made with the unrounded one, halves go up
+ *   exp_avg  code k in -127 .. 127 means k / 127 of the largest magnitude of 32 elements.  That
+ *            magnitude is stored as float16; codes are computed from the unrounded one, halves up
  *
  * The decay is weight_decay * lr / initial_lr. */
 #include "core/recipe/variant.h"

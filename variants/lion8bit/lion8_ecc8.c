@@ -1,8 +1,9 @@
-/* lion8_ecc8.c - DecoupledLionW_8bit with error_correction: one byte per parameter keeps
- * what rounding to bf16 lost.
+/* lion8_ecc8.c - DecoupledLionW_8bit with error_correction.
  *
- *   exp_avg  code k in -127 .. 127 means k / 127 of the largest magnitude of 32 elements, which is
- *            stored as float16; codes are made with the unrounded one, halves go up
+ * One byte per parameter keeps the rounding error of bf16.
+ *
+ *   exp_avg  code k in -127 .. 127 means k / 127 of the largest magnitude of 32 elements.  That
+ *            magnitude is stored as float16; codes are computed from the unrounded one, halves up
  *
  * The decay is weight_decay * lr / initial_lr. */
 #include "core/recipe/variant.h"

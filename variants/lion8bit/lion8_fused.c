@@ -1,7 +1,7 @@
 /* lion8_fused.c - DecoupledLionW_8bit, fused step: the parameter is rounded once, at the end.
  *
- *   exp_avg  code k in -127 .. 127 means k / 127 of the largest magnitude of 32 elements, which is
- *            stored as float16; codes are made with the unrounded one, halves go up
+ *   exp_avg  code k in -127 .. 127 means k / 127 of the largest magnitude of 32 elements.  That
+ *            magnitude is stored as float16; codes are computed from the unrounded one, halves up
  *
  * The decay is weight_decay * lr / initial_lr. */
 #include "core/recipe/variant.h"

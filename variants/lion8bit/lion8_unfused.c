@@ -1,8 +1,10 @@
-/* lion8_unfused.c - DecoupledLionW_8bit with _fused=False: a parameter of 16 bits is rounded after
- * the decay and again after the step, and there is no error correction.
+/* lion8_unfused.c - DecoupledLionW_8bit with _fused=False.
  *
- *   exp_avg  code k in -127 .. 127 means k / 127 of the largest magnitude of 32 elements, which is
- *            stored as float16; codes are made with the unrounded one, halves go up
+ * A parameter of 16 bits is rounded after the decay and again after the step; there is no error
+ * correction.
+ *
+ *   exp_avg  code k in -127 .. 127 means k / 127 of the largest magnitude of 32 elements.  That
+ *            magnitude is stored as float16; codes are computed from the unrounded one, halves up
  *
  * The decay is weight_decay * lr / initial_lr. */
 #include "core/recipe/variant.h"

@@ -1,15 +1,14 @@
 /* adamw4_lpmm_factor.c - "4-bit Factor": factor_second_moment=True with lpmm's defaults.
  *
  *   exp_avg                         dynamic exponent map, one absmax per 128 elements
- *   exp_avg_sq_row, exp_avg_sq_col  of matrices and kernels: float32 whatever the size
+ *   exp_avg_sq_row, exp_avg_sq_col  of two and more dimensions: float32 at any size
  *   exp_avg_sq                      of vectors only: linear map without a zero code, blocks of 128
  *
  * Tensors of at most 4096 elements keep exp_avg and exp_avg_sq in float32.
  *
- * Speed: the means of the squared gradient over all rows and columns precede the first update.
- * Passes over memory: three over the gradient (average, row means, column means), four over the
- * momentum (decoded, averaged, encoded, read), one over the parameter; adamw_f32 makes one pass
- * over each of its four arrays. 0.43 of adamw_f32 (16 M parameters, one thread). */
+ * The means of the squared gradient over all rows and columns precede the first update, so a step
+ * passes three times over the gradient (average, row means, column means), four times over the
+ * momentum (decoded, averaged, encoded, read) and once over the parameter. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_adamw4_lpmm_factor = {

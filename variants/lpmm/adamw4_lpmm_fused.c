@@ -1,9 +1,9 @@
-/* adamw4_lpmm_fused.c - 4-bit AdamW by lpmm's fused kernel: fused=True.
+/* adamw4_lpmm_fused.c - 4-bit AdamW as lpmm's fused kernel computes it: fused=True.
  *
- * Blocks of 128 for both moments whatever the configuration says; scalars are float32, so that
- * 1 - beta2 is 1.3e-5 low; a NaN is left out of its block's scale (in the source unless its
- * neighbour in the byte is NaN too).  The source refuses quantized tensors of odd size, which are
- * taken here.  Tensors of at most 4096 elements keep both moments in float32. */
+ * Both moments have blocks of 128 whatever the configuration says.  Scalars are float32, so that
+ * 1 - beta2 is 1.3e-5 too low.  A NaN does not enter its block's scale (in the source it does if
+ * its neighbour in the byte is NaN too).  The source refuses quantized tensors of odd size; this
+ * variant takes them.  Tensors of at most 4096 elements keep both moments in float32. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_adamw4_lpmm_fused = {

@@ -1,7 +1,7 @@
-/* adamw4_lpmm_group.c - 4-bit AdamW with blocks for both moments: what lpmm does when no
- * configuration is given, and its 2nd_moment_group_128.yml.
+/* adamw4_lpmm_group.c - 4-bit AdamW with blocks of 128 for both moments.
  *
- * Tensors of at most 4096 elements keep both moments in float32. */
+ * lpmm does this when it is given no configuration, and with its 2nd_moment_group_128.yml.  Tensors
+ * of at most 4096 elements keep both moments in float32. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_adamw4_lpmm_group = {

@@ -1,7 +1,7 @@
-/* adamw_lpmm_vonly.c - AdamW with a 4-bit second moment alone, as lpmm's
- * 2nd_moment_only_default.yml configures it: adamw4_lpmm whose exp_avg stays float32.
+/* adamw_lpmm_vonly.c - AdamW with a 4-bit second moment and a float32 first moment.
  *
- * Tensors of at most 4096 elements keep both moments in float32. */
+ * adamw4_lpmm as lpmm's 2nd_moment_only_default.yml configures it.  Tensors of at most 4096
+ * elements keep both moments in float32. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_adamw_lpmm_vonly = {

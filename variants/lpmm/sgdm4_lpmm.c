@@ -1,6 +1,6 @@
-/* sgdm4_lpmm.c - SGD whose momentum is kept in 4 bits, as lpmm does when no configuration is given.
+/* sgdm4_lpmm.c - SGD with 4-bit momentum, as lpmm configures it by default.
  *
- * Momentum 0.9 is not the source's default, which is none and so has no state.  Tensors of at most
+ * The source's default momentum is none, which has no state; here it is 0.9.  Tensors of at most
  * 4096 elements keep the buffer in float32. */
 #include "core/recipe/variant.h"
 

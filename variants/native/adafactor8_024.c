@@ -1,5 +1,7 @@
-/* adafactor8_024.c - Adafactor of adafactor8bit 0.2.4: a 4-bit first moment by published thresholds,
- * factors in 8 bits of log2 above 2^-126; the step reads the codes back. */
+/* adafactor8_024.c - Adafactor of adafactor8bit 0.2.4, CUDA path.
+ *
+ * The first moment has 4 bits, found by the kernel's thresholds; the factors have 8 bits of log2
+ * above 2^-126; the step reads the codes back. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -76,7 +78,7 @@ static void store(const struct qm_kernel_slot *s, int64_t n, const float *x)
     }
 }
 
-/* The average of squares with a new one of weight b; codes have a floor. */
+/* (1 - b) times element i plus b times a new square; codes have a floor. */
 static float averaged(const struct qm_kernel_slot *s, int64_t i, float fresh, float b)
 {
     float old = value(s, i);
@@ -87,7 +89,8 @@ static float averaged(const struct qm_kernel_slot *s, int64_t i, float fresh, fl
     return v > TINY ? v : TINY;
 }
 
-/* Means of g^2 over n elements a stride apart, count of them, into a factor. */
+/* Averages means of g^2 into a factor: count means per matrix, each over n elements, a stride
+ * apart; matrices are `each` elements apart. */
 static void factor(const struct qm_kernel_slot *s, const float *g, int64_t count, int64_t n,
                    int64_t jump, int64_t stride, int64_t each, float b, float *x)
 {
@@ -109,7 +112,7 @@ static double rms(const float *x, int64_t n)
     return sqrt(sum / (double)n);
 }
 
-/* u becomes the moment over the root of what the factors stand for; all as stored. */
+/* u = moment / sqrt(second moment that the factors approximate), both as stored. */
 static void divide(const struct qm_kernel_slot *row, const struct qm_kernel_slot *col, int64_t n,
                    int64_t rows, int64_t cols, double eps, double least, float *u)
 {

@@ -64,7 +64,7 @@ int qm_kernel_step(const struct qm_kernel_args *a)
                 fmaf(mean_square(matrix + j, rows, cols, eps1), take, col[b * cols + j] * keep);
     }
 
-    double squares = 0.0; /* of the update: once for its size, once to apply it */
+    double squares = 0.0; /* of the update, which is formed twice: for its RMS and for the step */
     float clip = 1.0f;
     for (int pass = 0; pass < 2; pass++) {
         for (int64_t b = 0; b < a->n / (rows * cols); b++) {

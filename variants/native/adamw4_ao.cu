@@ -1,4 +1,4 @@
-/* adamw4_ao.cu - 4-bit AdamW of torchao: a thread block per 128 elements, a thread per element.
+/* adamw4_ao.cu - 4-bit AdamW of torchao: one thread block per 128 elements, one thread each.
  *
  * Tensors that are too small, or no multiple of the block, come with float32 moments. */
 #include "kernel_cuda.h"
@@ -25,7 +25,7 @@ static __device__ float block_max(float x)
     return __uint_as_float(top);
 }
 
-/* Two codes a byte, the even element in the high nibble. */
+/* Two codes per byte, the even element in the high nibble. */
 static __device__ float decode(const struct qm_kernel_slot *s, int64_t i)
 {
     if (!s->bits)
@@ -43,7 +43,7 @@ static __device__ int nearest(const float *value, float y)
     return k;
 }
 
-/* Called by all threads; those at the tensor's end or beyond (is_there 0) only help. */
+/* All threads call it; those without an element (is_there 0) only join the maximum. */
 static __device__ void encode(const struct qm_kernel_slot *s, int64_t i, float x, int is_there)
 {
     float top = block_max(is_there ? x : 0.0f);
@@ -57,7 +57,7 @@ static __device__ void encode(const struct qm_kernel_slot *s, int64_t i, float x
         s->values[i] = x;
 }
 
-/* torch.lerp: a + w (b - a), from the other end above w = 1/2. */
+/* torch.lerp: a + w (b - a) for w < 1/2, else b - (1 - w) (b - a). */
 static __device__ float lerp(float a, float b, float w)
 {
     return w < 0.5f ? fmaf(w, b - a, a) : fmaf(w - 1.0f, b - a, b);

@@ -9,7 +9,7 @@ QM_KERNEL("adamw4_ao,exp_avg.round=stoch,exp_avg_sq.round=stoch");
 
 enum { BLOCK = 128 };
 
-/* Two codes a byte, the even element in the high nibble. */
+/* Two codes per byte, the even element in the high nibble. */
 static int get(const uint8_t *codes, int64_t i)
 {
     return i % 2 ? codes[i / 2] & 15 : codes[i / 2] >> 4;
@@ -28,7 +28,7 @@ static void decode(const struct qm_kernel_slot *s, int64_t from, int64_t n, floa
                        : s->values[from + i];
 }
 
-/* Of the two codes around y the upper one with the probability that keeps the mean. */
+/* Of the two codes around y the upper one, with the probability that keeps the mean y. */
 static int either(const float *value, float y, uint32_t draw)
 {
     float u = (float)draw * 0x1p-32f + 0x1p-33f;
@@ -55,7 +55,7 @@ static void encode(const struct qm_kernel_slot *s, int64_t from, int64_t n, cons
             s->values[from + i] = x[i];
 }
 
-/* torch.lerp: a + w (b - a), from the other end above w = 1/2. */
+/* torch.lerp: a + w (b - a) for w < 1/2, else b - (1 - w) (b - a). */
 static float lerp(float a, float b, float w)
 {
     return w < 0.5f ? fmaf(w, b - a, a) : fmaf(w - 1.0f, b - a, b);

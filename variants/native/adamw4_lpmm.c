@@ -1,8 +1,9 @@
-/* adamw4_lpmm.c - 4-bit AdamW of low-bit-optimizers (lpmm) as its authors configure it: the second
- * moment has a scale per index of every axis, of which an element uses the smallest.
+/* adamw4_lpmm.c - 4-bit AdamW of low-bit-optimizers (lpmm) with its default.yml.
  *
- * Tensors of at most 4096 elements come with float32 moments; of one element, the source takes them
- * for not there yet in every step. */
+ * The second moment has one scale per index of every axis; an element uses the smallest of its own.
+ *
+ * Tensors of at most 4096 elements come with float32 moments.  The source takes moments of one
+ * element for not yet initialized in every step. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -12,7 +13,7 @@ QM_KERNEL("adamw4_lpmm");
 
 enum { BLOCK = 128 };
 
-/* Two codes a byte, the even element in the low nibble. */
+/* Two codes per byte, the even element in the low nibble. */
 static int get(const uint8_t *codes, int64_t i)
 {
     return i % 2 ? codes[i / 2] >> 4 : codes[i / 2] & 15;
@@ -27,7 +28,7 @@ static void put(uint8_t *codes, int64_t i, int code)
 /* The larger, NaN if either is. */
 static float larger(float a, float b) { return a == a && !(b <= a) ? b : a; }
 
-/* Where the scale of element i along axis d lies; 1-D tensors have blocks, as axis 0. */
+/* Index of the scale of element i along axis d; a 1-D tensor has blocks as its axis 0. */
 static int64_t scale_at(const struct qm_kernel_slot *s, int64_t i, int d)
 {
     int64_t base = 0;
@@ -81,7 +82,7 @@ static void encode(const struct qm_kernel_slot *s, int64_t from, int64_t n, cons
             s->values[from + i] = x[i];
 }
 
-/* torch.lerp: a + w (b - a), from the other end above w = 1/2. */
+/* torch.lerp: a + w (b - a) for w < 1/2, else b - (1 - w) (b - a). */
 static float lerp(float a, float b, float w)
 {
     return w < 0.5f ? fmaf(w, b - a, a) : fmaf(w - 1.0f, b - a, b);

@@ -1,7 +1,7 @@
 /* adamw4_lpmm_group.c - 4-bit AdamW of low-bit-optimizers (lpmm), block by block.
  *
- * Tensors of at most 4096 elements come with float32 moments; of one element, the source takes them
- * for not there yet in every step. */
+ * Tensors of at most 4096 elements come with float32 moments.  The source takes moments of one
+ * element for not yet initialized in every step. */
 #include <math.h>
 
 #include "kernel_abi.h"
@@ -10,7 +10,7 @@ QM_KERNEL("adamw4_lpmm_group");
 
 enum { BLOCK = 128 };
 
-/* Two codes a byte, the even element in the low nibble. */
+/* Two codes per byte, the even element in the low nibble. */
 static int get(const uint8_t *codes, int64_t i)
 {
     return i % 2 ? codes[i / 2] >> 4 : codes[i / 2] & 15;
@@ -54,7 +54,7 @@ static void encode(const struct qm_kernel_slot *s, int64_t from, int64_t n, cons
             s->values[from + i] = x[i];
 }
 
-/* torch.lerp: a + w (b - a), from the other end above w = 1/2. */
+/* torch.lerp: a + w (b - a) for w < 1/2, else b - (1 - w) (b - a). */
 static float lerp(float a, float b, float w)
 {
     return w < 0.5f ? fmaf(w, b - a, a) : fmaf(w - 1.0f, b - a, b);

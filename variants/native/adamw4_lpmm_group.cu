@@ -1,8 +1,8 @@
-/* adamw4_lpmm_group.cu - 4-bit AdamW of low-bit-optimizers (lpmm): a thread block per 128 elements, a
- * thread per byte of codes.
+/* adamw4_lpmm_group.cu - 4-bit AdamW of low-bit-optimizers (lpmm) on a GPU.
  *
- * Tensors of at most 4096 elements come with float32 moments; of one element, the source takes them
- * for not there yet in every step. */
+ * One thread block per 128 elements, one thread per byte of codes.  Tensors of at most 4096
+ * elements come with float32 moments.  The source takes moments of one element for not yet
+ * initialized in every step. */
 #include "kernel_cuda.h"
 
 enum { BLOCK = 128, THREADS = BLOCK / 2 };
@@ -10,7 +10,7 @@ enum { BLOCK = 128, THREADS = BLOCK / 2 };
 QM_CUDA_KERNEL("adamw4_lpmm_group");
 QM_CUDA_LAUNCH(qm_cuda_step, THREADS, BLOCK, 0);
 
-/* Two codes a byte, the even element in the low nibble. */
+/* Two codes per byte, the even element in the low nibble. */
 static __device__ float decode(const struct qm_kernel_slot *s, int64_t i)
 {
     if (!s->bits)
@@ -42,7 +42,7 @@ static __device__ void encode(const struct qm_kernel_slot *s, unsigned int *top,
     int byte = 0;
     for (int k = 0; k < n && s->bits; k++)
         byte |= nearest(s->codebook, x[k] / scale) << 4 * k;
-    if (s->bits && n == 1) /* the last one: the upper half stays as it was */
+    if (s->bits && n == 1) /* the last element: the upper nibble stays as it was */
         byte |= s->codes[i / 2] & 0xf0;
     if (s->bits && n > 0)
         s->codes[i / 2] = (uint8_t)byte;
@@ -52,7 +52,7 @@ static __device__ void encode(const struct qm_kernel_slot *s, unsigned int *top,
         s->values[i + k] = x[k];
 }
 
-/* torch.lerp: a + w (b - a), from the other end above w = 1/2. */
+/* torch.lerp: a + w (b - a) for w < 1/2, else b - (1 - w) (b - a). */
 static __device__ float lerp(float a, float b, float w)
 {
     return w < 0.5f ? fmaf(w, b - a, a) : fmaf(w - 1.0f, b - a, b);

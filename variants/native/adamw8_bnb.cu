@@ -1,7 +1,7 @@
-/* adamw8_bnb.cu - 8-bit AdamW of bitsandbytes' CPU update: a thread block per 256 elements, a thread
- * per element.
+/* adamw8_bnb.cu - 8-bit AdamW of bitsandbytes' CPU update on a GPU.
  *
- * Tensors of fewer than 4096 elements come with float32 states. */
+ * One thread block per 256 elements, one thread per element.  Tensors of fewer than 4096 elements
+ * come with float32 states. */
 #include "kernel_cuda.h"
 
 enum { BLOCK = 256, WARPS = BLOCK / 32 };
@@ -45,7 +45,7 @@ static __device__ int nearest(const float *value, float y)
 }
 
 /* x is multiplied by the reciprocal; a short last block (n elements) divides and stores what it
- * divided by.  Called by all threads, also those that have no element. */
+ * divided by.  All threads call it, also those without an element. */
 static __device__ void encode(const struct qm_kernel_slot *s, int64_t i, int64_t n, float x)
 {
     int is_there = threadIdx.x < n;

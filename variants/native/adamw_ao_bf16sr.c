@@ -1,5 +1,6 @@
-/* adamw_ao_bf16sr.c - AdamW of torchao wholly in bfloat16: moments to nearest, parameters
- * stochastically. */
+/* adamw_ao_bf16sr.c - AdamW of torchao wholly in bfloat16.
+ *
+ * Moments are rounded to nearest, parameters stochastically. */
 #include <math.h>
 #include <string.h>
 
@@ -25,7 +26,7 @@ static uint16_t nearest(float x)
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/* Up in magnitude with the probability that keeps the mean. */
+/* Rounds away from 0 with the probability that keeps the mean x. */
 static uint16_t stochastic(float x, uint32_t draw)
 {
     uint32_t bits;
@@ -35,7 +36,7 @@ static uint16_t stochastic(float x, uint32_t draw)
     return (uint16_t)((bits >> 16) + ((draw >> 16) < (bits & 0xffff)));
 }
 
-/* torch.lerp: a + w (b - a), from the other end above w = 1/2. */
+/* torch.lerp: a + w (b - a) for w < 1/2, else b - (1 - w) (b - a). */
 static float lerp(float a, float b, float w)
 {
     return w < 0.5f ? fmaf(w, b - a, a) : fmaf(w - 1.0f, b - a, b);

@@ -64,7 +64,7 @@ int qm_kernel_step(const struct qm_kernel_args *a)
     const float *g = a->g;
     float scale = (float)(a->gnorm_scale != 0.0 ? a->gnorm_scale : 1.0);
     if (a->t_alpha != 0.0 || a->t_beta3 != 0.0)
-        return 1; /* its schedules are not written here */
+        return 1; /* refused: the schedules of alpha and beta3 */
     double bc1 = 1.0 - pow(a->beta1, (double)a->t), bc2 = 1.0 - pow(a->beta2, (double)a->t);
     float beta1 = (float)a->beta1, take1 = (float)(1.0 - a->beta1);
     float beta2 = (float)a->beta2, take2 = (float)(1.0 - a->beta2);

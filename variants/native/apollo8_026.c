@@ -1,7 +1,8 @@
-/* apollo8_026.c - APOLLO of adafactor8bit 0.2.6, PyTorch path: a projection that is drawn at every step
- * and never kept (its numbers go by tensor and period), a 4-bit momentum that the step uses before it is
- * encoded, a second moment in 8 bits of log2 above 2^-126 that it uses after.  What has one dimension
- * takes plain Adafactor. */
+/* apollo8_026.c - APOLLO of adafactor8bit 0.2.6, PyTorch path.
+ *
+ * The projection is drawn at every step and never kept; its numbers depend on tensor and period.
+ * The momentum has 4 bits and is used before it is encoded; the second moment has 8 bits of log2
+ * above 2^-126 and is used after.  Tensors of one dimension take plain Adafactor. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -60,13 +61,13 @@ static void store(const struct qm_kernel_slot *s, const float *x)
     }
 }
 
-/* a + w (b - a), from the nearer end. */
+/* a + w (b - a) for w < 1/2, else b - (1 - w) (b - a). */
 static float lerp(float a, float b, float w)
 {
     return w < 0.5f ? a + w * (b - a) : b - (b - a) * (1.0f - w);
 }
 
-/* ---- the projection: N(0, 1) / sqrt(rank), counted by tensor, step and element ----------------- */
+/* ---- the projection: N(0, 1) / sqrt(rank), counted by tensor, step and element ------------ */
 
 static uint32_t draw(uint32_t tensor, uint32_t which, uint64_t i)
 {
@@ -102,7 +103,7 @@ static void renew(const struct qm_kernel_args *a, int64_t rank, int64_t n, float
 
 /* ---- the step -------------------------------------------------------------------------------- */
 
-/* G (c, o) is g[c gc + o go] and so on: channels c, the projected side o, ranks k. */
+/* Strides: G(c, o) = g[c gc + o go]; channels c, the projected side o, ranks k. */
 struct layout {
     int64_t channels, other, rank, gc, go, lc, lk, pk, po;
 };
@@ -134,7 +135,7 @@ static double norm(const float *x, int64_t n)
     return sqrt(sum);
 }
 
-/* v <- the average of squares of x[k], as the step sees it; kept as codes. */
+/* v[k] = the average of squares of x[k]; decoded again if projected and t > 1. */
 static void second_moment(const struct qm_kernel_args *a, int projected, const float *x, int64_t k,
                           float *v)
 {
@@ -155,7 +156,7 @@ static void second_moment(const struct qm_kernel_args *a, int projected, const f
         v[i] = value(s, i);
 }
 
-/* u <- G, every channel times what the adapted step does to its length. */
+/* u holds G on entry; every channel is multiplied by |adapted step| / |projected gradient|. */
 static void scale_channels(const struct qm_kernel_args *a, const struct layout *l, const float *low,
                            const float *m, const float *v, double correction, float *u)
 {
@@ -181,7 +182,7 @@ static void scale_channels(const struct qm_kernel_args *a, const struct layout *
     free(by);
 }
 
-/* The factor of an update whose norm may grow by a share a step; the norm of what is not finite is 0. */
+/* The factor that lets the update's norm grow by at most 1 + margin; 0 if it is not finite. */
 static double limiter(const struct qm_kernel_args *a, double *now)
 {
     float *before = a->slot[NORM].values;

@@ -1,4 +1,4 @@
-/* apollo_f32.c - APOLLO: Adam's moments of a randomly projected gradient scale its channels; float32.
+/* apollo_f32.c - APOLLO: Adam on a randomly projected gradient scales the channels; float32.
  *
  * Channels run along the longer side of a matrix; the shorter one is projected.  A tensor without
  * projection takes a plain Adam step. */
@@ -11,7 +11,7 @@ QM_KERNEL("apollo_f32");
 
 enum { AVG, SQ, PROJ, NORM };
 
-/* ---- the projection, as torch.randn of a generator on the CPU makes it ------------------------ */
+/* ---- the projection, as torch.randn makes it with a generator on the CPU ------------------ */
 
 struct twister {
     uint32_t word[624];
@@ -46,7 +46,7 @@ static uint64_t draw_64(struct twister *w)
     return high << 32 | draw(w);
 }
 
-/* x[0] and x[apart] by Box and Muller. */
+/* Turns x[0] and x[apart] into normal numbers (Box and Muller). */
 static void two_normals(double log_of_rest, double angle, float *x, int64_t apart)
 {
     double radius = sqrt(-2.0 * log_of_rest), turn = 2.0 * 3.14159265358979323846 * angle;
@@ -55,7 +55,7 @@ static void two_normals(double log_of_rest, double angle, float *x, int64_t apar
         x[apart] = (float)(radius * sin(turn));
 }
 
-/* From 16 on: 24 bits each, in sixteens of which the last ends at n; fewer: pairs of 53 bits. */
+/* n >= 16: draws of 24 bits in groups of 16, the last of which ends at n; else pairs of 53 bits. */
 static void normals(struct twister *w, int64_t n, float *x)
 {
     double u[16];
@@ -75,7 +75,7 @@ static void normals(struct twister *w, int64_t n, float *x)
     }
 }
 
-/* Every gap steps, and where there is none yet.  Its seed is as many links down a chain. */
+/* Drawn every gap steps, and where there is none yet; draw k has the seed k links down a chain. */
 static void renew(const struct qm_kernel_args *a, int64_t rank)
 {
     int64_t n = a->slot[PROJ].n, gap = (int64_t)a->gap, is_new = 1;
@@ -99,7 +99,7 @@ static void renew(const struct qm_kernel_args *a, int64_t rank)
 
 /* ---- the step -------------------------------------------------------------------------------- */
 
-/* G (c, o) is g[c gc + o go] and so on: channels c, the projected side o, ranks k. */
+/* Strides: G(c, o) = g[c gc + o go]; channels c, the projected side o, ranks k. */
 struct layout {
     int64_t channels, other, rank, gc, go, lc, lk, pk, po;
 };
@@ -123,7 +123,7 @@ static void project(const struct layout *l, const float *g, const float *proj, f
         }
 }
 
-/* Averages low[n]; u <- m / (sqrt(v) + eps). */
+/* Averages low[n] into m and v; u = m / (sqrt(v) + eps). */
 static void moments(const struct qm_kernel_args *a, const float *low, int64_t n, float *u)
 {
     float *m = a->slot[AVG].values, *v = a->slot[SQ].values, eps = (float)a->eps;
@@ -144,7 +144,7 @@ static float norm(const float *x, int64_t n, int64_t stride)
     return (float)sqrt(sum);
 }
 
-/* u <- G, every channel times what Adam does to its length. */
+/* u holds G on entry; every channel is multiplied by |Adam's step| / |projected gradient|. */
 static void scale_channels(const struct qm_kernel_args *a, const struct layout *l, const float *low,
                            const float *adapted, float *u)
 {
@@ -159,7 +159,7 @@ static void scale_channels(const struct qm_kernel_args *a, const struct layout *
     }
 }
 
-/* The norm grows by no more than a share a step; NaN stays. */
+/* Lets the norm grow by at most 1 + margin per step; NaN stays. */
 static void limit(const struct qm_kernel_args *a, float *u)
 {
     float now = norm(u, a->n, 1), most = (float)(1.0 + a->margin), *before = a->slot[NORM].values;

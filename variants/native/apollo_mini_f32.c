@@ -1,4 +1,4 @@
-/* apollo_mini_f32.c - APOLLO-Mini: a projection of rank 1, and one scale for the whole matrix; float32.
+/* apollo_mini_f32.c - APOLLO-Mini: a projection of rank 1, one scale for the matrix; float32.
  *
  * A matrix of m >= n is projected to a column of m numbers, a wider one to a row of n.  A tensor
  * without projection takes a plain Adam step. */
@@ -11,7 +11,7 @@ QM_KERNEL("apollo_mini_f32");
 
 enum { AVG, SQ, PROJ, NORM };
 
-/* ---- the projection, as torch.randn of a generator on the CPU makes it ------------------------ */
+/* ---- the projection, as torch.randn makes it with a generator on the CPU ------------------ */
 
 struct twister {
     uint32_t word[624];
@@ -46,7 +46,7 @@ static uint64_t draw_64(struct twister *w)
     return high << 32 | draw(w);
 }
 
-/* x[0] and x[apart] by Box and Muller. */
+/* Turns x[0] and x[apart] into normal numbers (Box and Muller). */
 static void two_normals(double log_of_rest, double angle, float *x, int64_t apart)
 {
     double radius = sqrt(-2.0 * log_of_rest), turn = 2.0 * 3.14159265358979323846 * angle;
@@ -55,7 +55,7 @@ static void two_normals(double log_of_rest, double angle, float *x, int64_t apar
         x[apart] = (float)(radius * sin(turn));
 }
 
-/* From 16 on: 24 bits each, in sixteens of which the last ends at n; fewer: pairs of 53 bits. */
+/* n >= 16: draws of 24 bits in groups of 16, the last of which ends at n; else pairs of 53 bits. */
 static void normals(struct twister *w, int64_t n, float *x)
 {
     double u[16];
@@ -75,7 +75,7 @@ static void normals(struct twister *w, int64_t n, float *x)
     }
 }
 
-/* Every gap steps, and where there is none yet.  Its seed is as many links down a chain. */
+/* Drawn every gap steps, and where there is none yet; draw k has the seed k links down a chain. */
 static void renew(const struct qm_kernel_args *a)
 {
     int64_t n = a->slot[PROJ].n, gap = (int64_t)a->gap, is_new = 1;
@@ -97,7 +97,7 @@ static void renew(const struct qm_kernel_args *a)
 
 /* ---- the step -------------------------------------------------------------------------------- */
 
-/* low (m) = G p, or low (n) = p G. */
+/* low[m] = G p, or low[n] = p G. */
 static void project(const struct qm_kernel_args *a, float *low)
 {
     const float *g = a->g, *proj = a->slot[PROJ].values;
@@ -118,7 +118,7 @@ static float norm(const float *x, int64_t n)
     return (float)sqrt(sum);
 }
 
-/* The norm grows by no more than a share a step; NaN stays. */
+/* Lets the norm grow by at most 1 + margin per step; NaN stays. */
 static float limiter(const struct qm_kernel_args *a, float now)
 {
     float most = (float)(1.0 + a->margin), *before = a->slot[NORM].values;

@@ -8,7 +8,7 @@ QM_KERNEL("came_f32");
 
 enum { AVG, ROW, COL, FULL, RES_ROW, RES_COL };
 
-/* old becomes keep old + (1 - keep) of the mean of x[n], a stride apart. */
+/* old = keep old + (1 - keep) mean(x), over n elements of x, a stride apart. */
 static void average(float *old, const float *x, int64_t n, int64_t stride, double keep)
 {
     double sum = 0.0;
@@ -26,7 +26,7 @@ static void average_factors(float *row, float *col, const float *x, int64_t rows
         average(&col[j], x + j, rows, cols, keep);
 }
 
-/* The inverse root of the moment that the factors stand for, times x. */
+/* x / sqrt(the moment that the factors approximate). */
 static void divide(float *x, const float *row, const float *col, int64_t rows, int64_t cols)
 {
     double sum = 0.0;
@@ -79,7 +79,7 @@ int qm_kernel_step(const struct qm_kernel_args *a)
     for (int64_t i = 0; i < n; i++) {
         u[i] = u[i] / clip;
         average(&m[i], &u[i], 1, 1, a->beta1);
-        x[i] = (u[i] - m[i]) * (u[i] - m[i]) + eps2; /* how far the update is from its average */
+        x[i] = (u[i] - m[i]) * (u[i] - m[i]) + eps2; /* squared distance of update and average */
         u[i] = m[i];
     }
     for (int64_t b = 0; b < n && factored; b += each) {

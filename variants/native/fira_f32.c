@@ -1,8 +1,8 @@
-/* fira_f32.c - Fira with Adam: a step in the leading singular directions, projected back, plus what the
- * projection leaves of the gradient, scaled channel by channel and limited in growth; float32.
+/* fira_f32.c - Fira with Adam: a step in the leading singular directions plus the rest; float32.
  *
- * Channels run along the longer side of a matrix; the shorter one is projected.  A tensor without
- * projection takes a plain Adam step. */
+ * The step is projected back.  The rest is what the projection leaves of the gradient, scaled
+ * channel by channel and limited in growth.  Channels run along the longer side of a matrix; the
+ * shorter one is projected.  A tensor without projection takes a plain Adam step. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@ QM_KERNEL("fira_f32");
 
 enum { AVG, SQ, PROJ, NORM };
 
-/* G (c, o) is g[c gc + o go] and so on: channels c, the projected side o, ranks k. */
+/* Strides: G(c, o) = g[c gc + o go]; channels c, the projected side o, ranks k. */
 struct layout {
     int64_t channels, other, rank, gc, go, lc, lk, pk, po;
 };
@@ -25,7 +25,7 @@ static struct layout layout_of(const struct qm_kernel_args *a)
     return (struct layout){n, m, r, 1, n, 1, n, 1, r};
 }
 
-/* ---- the singular vectors ---------------------------------------------------------------------- */
+/* ---- the singular vectors ----------------------------------------------------------------- */
 
 static double dot(const double *x, const double *y, int64_t n)
 {
@@ -44,8 +44,8 @@ static void turn(double *x, double *y, int64_t n, double c, double s)
     }
 }
 
-/* One-sided Jacobi: turns the `other` vectors of `channels` numbers in b against each other until all
- * are orthogonal; v, the unit matrix at first, collects the turns in its rows. */
+/* One-sided Jacobi: rotates pairs of the `other` vectors of `channels` numbers in b until all are
+ * orthogonal; v, the unit matrix at first, collects the rotations in its rows. */
 static void orthogonalize(const struct layout *l, double *b, double *v)
 {
     int64_t m = l->channels, n = l->other, moved = 1;
@@ -67,7 +67,7 @@ static void orthogonalize(const struct layout *l, double *b, double *v)
     }
 }
 
-/* Row v of n numbers; its first entry of largest magnitude is positive. */
+/* Makes the first entry of largest magnitude in v[n] positive. */
 static void put_vector(const double *v, int64_t n, float *out, int64_t step)
 {
     int64_t at = 0;
@@ -77,7 +77,7 @@ static void put_vector(const double *v, int64_t n, float *out, int64_t step)
         out[i * step] = (float)(v[at] < 0.0 ? -v[i] : v[i]);
 }
 
-/* Every gap steps, and where there is none yet: the directions of the largest singular values. */
+/* The directions of the largest singular values; every gap steps, and where there are none yet. */
 static int renew(const struct qm_kernel_args *a, const struct layout *l)
 {
     int64_t m = l->channels, n = l->other, gap = (int64_t)a->gap, is_new = 1;
@@ -140,7 +140,7 @@ static float norm(const float *x, int64_t n, int64_t stride)
     return (float)sqrt(sum);
 }
 
-/* The norm grows by no more than a share a step; NaN stays. */
+/* Lets the norm grow by at most 1 + margin per step; NaN stays. */
 static void limit(const struct qm_kernel_args *a, float *u)
 {
     float now = norm(u, a->n, 1), most = (float)(1.0 + a->margin), *before = a->slot[NORM].values;
@@ -152,7 +152,7 @@ static void limit(const struct qm_kernel_args *a, float *u)
     *before = now / by;
 }
 
-/* u <- alpha Adapted P + limited (G - alpha Low P) |Adapted| / |Low|. */
+/* u = alpha Adapted P + limited (G - alpha Low P) |Adapted| / |Low|. */
 static void full_rank(const struct qm_kernel_args *a, const struct layout *l, const float *low,
                       const float *adapted, float *u)
 {
@@ -173,7 +173,7 @@ static void full_rank(const struct qm_kernel_args *a, const struct layout *l, co
             u[c * l->gc + o * l->go] += back(l, adapted, proj, c, o, alpha);
 }
 
-/* Averages low[n]; u <- m / (sqrt(v) + eps). */
+/* Averages low[n] into m and v; u = m / (sqrt(v) + eps). */
 static void moments(const struct qm_kernel_args *a, const float *low, int64_t n, float *u)
 {
     float *m = a->slot[AVG].values, *v = a->slot[SQ].values, eps = (float)a->eps;

@@ -1,5 +1,6 @@
-/* flash_adamw.c - FlashOptim's AdamW: bfloat16 parameters with a byte of error, the first moment in
- * 8 bits behind 2u / (1 + |u|), the second behind its square root. */
+/* flash_adamw.c - FlashOptim's AdamW: bfloat16 parameters with one byte of error each.
+ *
+ * exp_avg has 8 bits of 2u / (1 + |u|) of the unit value u, exp_avg_sq has 8 bits of sqrt(u). */
 #include <math.h>
 #include <string.h>
 
@@ -20,7 +21,7 @@ static float half(float x)
     return x == x ? far - (far - x) : x;
 }
 
-/* Moments as they are before the scale: themselves, or roots. */
+/* The curves before the scale: x itself, or its square root. */
 static float decode(const struct qm_kernel_slot *s, int64_t i)
 {
     float z = s->codebook[s->codes[i]], scale = s->scales[i / BLOCK];
@@ -29,7 +30,7 @@ static float decode(const struct qm_kernel_slot *s, int64_t i)
     return z * scale * (z * scale);
 }
 
-/* x is divided by the scale as it is before it becomes a float16; ties go up, NaN to code 0. */
+/* x is divided by the float32 scale, which is then stored as float16; ties go up, NaN to code 0. */
 static void encode(const struct qm_kernel_slot *s, int64_t from, int64_t n, const float *x)
 {
     float top = 1e-12f, steps = s->is_signed ? 127.0f : 255.0f,
@@ -73,7 +74,7 @@ static int ulp_of(uint16_t h)
     return (e == 0 ? -126 : e - 127) - 7;
 }
 
-/* The parameter with what its rounding lost, in 1/127 of half an ulp. */
+/* The parameter plus its stored rounding error, in units of 1/127 of half an ulp. */
 static float whole(uint16_t h, int lost)
 {
     return widen(h) + ldexpf((float)lost / 127.0f, ulp_of(h) - 1);

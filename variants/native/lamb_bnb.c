@@ -1,5 +1,6 @@
-/* lamb_bnb.c - LAMB of bitsandbytes: Adam whose step is at most max_unorm times the parameter's norm,
- * measured on the bias-corrected update. */
+/* lamb_bnb.c - LAMB of bitsandbytes: Adam whose step has a bounded norm.
+ *
+ * The norm of the bias-corrected update is at most max_unorm times the parameter's. */
 #include <math.h>
 
 #include "kernel_abi.h"
@@ -27,7 +28,7 @@ int qm_kernel_step(const struct qm_kernel_args *a)
     float step = (float)(-a->lr * sqrt(bc2) / bc1), eps_scaled = (float)(a->eps * sqrt(bc2));
     double size = 0.0, length = 0.0;
 
-    for (int64_t i = 0; i < a->n; i++) { /* the states, and both norms */
+    for (int64_t i = 0; i < a->n; i++) { /* updates the states; sums both norms */
         float x = g[i] * scale;
         m[i] = m[i] * beta1 + take1 * x;
         v[i] = v[i] * beta2 + take2 * x * x;

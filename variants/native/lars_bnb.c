@@ -1,5 +1,7 @@
-/* lars_bnb.c - LARS of bitsandbytes: momentum whose step is at most max_unorm times the parameter's
- * norm, measured without the decay of this step. */
+/* lars_bnb.c - LARS of bitsandbytes: momentum whose step has a bounded norm.
+ *
+ * The norm of the update, without the decay of this step, is at most max_unorm times the
+ * parameter's. */
 #include <math.h>
 
 #include "kernel_abi.h"
@@ -23,7 +25,7 @@ int qm_kernel_step(const struct qm_kernel_args *a)
     float decay = (float)a->weight_decay, momentum = (float)a->momentum;
     double size = 0.0, length = 0.0;
 
-    for (int64_t i = 0; i < a->n; i++) { /* the buffer, and both norms */
+    for (int64_t i = 0; i < a->n; i++) { /* updates the buffer; sums both norms */
         float d = decay > 0.0f ? g[i] * scale + decay * p[i] : g[i] * scale;
         b[i] = a->t == 1 ? d : b[i] * momentum + d; /* the first buffer is the gradient itself */
         float bare = b[i] - p[i] * decay;

@@ -1,5 +1,6 @@
-/* lion8_ecc8.c - 8-bit Lion on bfloat16 parameters: a byte beside each keeps what its rounding lost,
- * in 1/127 of half an ulp. */
+/* lion8_ecc8.c - 8-bit Lion on bfloat16 parameters with error correction.
+ *
+ * One byte per parameter keeps its rounding error, in units of 1/127 of half an ulp. */
 #include <math.h>
 #include <string.h>
 
@@ -26,7 +27,7 @@ static float decode(const struct qm_kernel_slot *s, int64_t i)
     return s->codebook[s->codes[i]] * s->scales[i / BLOCK];
 }
 
-/* x is divided by the scale as it is before it becomes a float16. */
+/* x is divided by the float32 scale, which is then stored as float16. */
 static void encode(const struct qm_kernel_slot *s, int64_t from, int64_t n, const float *x)
 {
     float top = 1e-12f;
@@ -65,7 +66,7 @@ static int ulp_of(uint16_t h)
     return (e == 0 ? -126 : e - 127) - 7;
 }
 
-/* The parameter with what its rounding lost. */
+/* The parameter plus its stored rounding error. */
 static float whole(uint16_t h, int lost)
 {
     return widen(h) + ldexpf((float)lost / 127.0f, ulp_of(h) - 1);

@@ -1,5 +1,6 @@
-/* lion8_fused.c - 8-bit Lion as DecoupledLionW_8bit's kernel: int8 momentum in groups of 32 with a
- * float16 scale each. */
+/* lion8_fused.c - 8-bit Lion as the kernel of DecoupledLionW_8bit computes it.
+ *
+ * The momentum is int8 in groups of 32, with one float16 scale each. */
 #include <math.h>
 
 #include "kernel_abi.h"
@@ -25,7 +26,7 @@ static float decode(const struct qm_kernel_slot *s, int64_t i)
     return s->codebook[s->codes[i]] * s->scales[i / BLOCK];
 }
 
-/* x is divided by the scale as it is before it becomes a float16. */
+/* x is divided by the float32 scale, which is then stored as float16. */
 static void encode(const struct qm_kernel_slot *s, int64_t from, int64_t n, const float *x)
 {
     float top = 1e-12f;

@@ -1,5 +1,6 @@
-/* lion8_fused.cu - 8-bit Lion as DecoupledLionW_8bit's kernel: int8 momentum in groups of 32 with a
- * float16 scale each; a warp per group. */
+/* lion8_fused.cu - 8-bit Lion as the kernel of DecoupledLionW_8bit computes it, on a GPU.
+ *
+ * The momentum is int8 in groups of 32, with one float16 scale each; one warp per group. */
 #include "kernel_cuda.h"
 
 enum { BLOCK = 32, THREADS = 128 };
@@ -56,7 +57,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) qm_cuda_step(struct qm_cud
         return;
     if (i % BLOCK == 0)
         s->scales[i / BLOCK] = half_of(top);
-    /* x is divided by the scale as it is before it becomes a float16; ties go up, NaN to code 0. */
+    /* x is divided by the float32 scale, which is stored as float16; ties go up, NaN to code 0. */
     float y = m / top * 127.0f, k = floorf(y);
     s->codes[i] = (uint8_t)(y == y ? k + 127.0f + (float)(y - k >= 0.5f) : 0.0f);
 }

@@ -1,6 +1,6 @@
 /* adam4_ao.c - Adam4bit of torchao.
  *
- * The quantizers of adamw4_ao; decay, 0 by default, is coupled. */
+ * The quantizers are those of adamw4_ao; weight decay, 0 by default, is coupled. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_adam4_ao = {

@@ -1,6 +1,6 @@
 /* adam8_ao.c - Adam8bit of torchao.
  *
- * The quantizers of adamw8_ao; decay, 0 by default, is coupled. */
+ * The quantizers are those of adamw8_ao; weight decay, 0 by default, is coupled. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_adam8_ao = {

@@ -1,6 +1,6 @@
 /* adam_fp8_ao.c - AdamFp8 of torchao.
  *
- * The quantizers of adamw_fp8_ao; decay, 0 by default, is coupled. */
+ * The quantizers are those of adamw_fp8_ao; weight decay, 0 by default, is coupled. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_adam_fp8_ao = {

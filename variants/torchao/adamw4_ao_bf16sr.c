@@ -1,10 +1,7 @@
 /* adamw4_ao_bf16sr.c - AdamW4bit of torchao, bf16_stochastic_round=True.
  *
- * The step is float32; the bfloat16 parameter is rounded stochastically.  Tensors too small for codes
- * keep both moments in bfloat16.
- *
- * Speed: every element takes a draw of its own, ten rounds of Philox per four elements, each of which
- * needs the one before; that is a quarter of the step. */
+ * The step is float32; the bfloat16 parameter is rounded stochastically, with one draw per element.
+ * Tensors too small for codes keep both moments in bfloat16. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_adamw4_ao_bf16sr = {

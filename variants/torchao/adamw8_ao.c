@@ -1,7 +1,7 @@
 /* adamw8_ao.c - AdamW8bit of torchao.
  *
  *   exp_avg     signed dynamic map, one absmax per 256 elements, at least 1e-12
- *   exp_avg_sq  unsigned dynamic map, likewise
+ *   exp_avg_sq  unsigned dynamic map, one absmax per 256 elements, at least 1e-12
  *
  * Ties go to the upper code.  Tensors of fewer than 4096 elements, or no multiple of 256, keep
  * both moments in the parameter's type. */

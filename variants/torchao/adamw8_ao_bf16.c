@@ -1,7 +1,7 @@
 /* adamw8_ao_bf16.c - AdamW8bit of torchao on bfloat16 parameters.
  *
- * The step is float32; its result is rounded to nearest.  Tensors too small for codes keep both
- * moments in bfloat16. */
+ * The step is float32; the new parameter is rounded to nearest.  Tensors too small for codes keep
+ * both moments in bfloat16. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_adamw8_ao_bf16 = {

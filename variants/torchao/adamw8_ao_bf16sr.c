@@ -1,6 +1,6 @@
 /* adamw8_ao_bf16sr.c - AdamW8bit of torchao, bf16_stochastic_round=True.
  *
- * As adamw8_ao_bf16, but the parameter is rounded stochastically. */
+ * adamw8_ao_bf16, except that the parameter is rounded stochastically. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_adamw8_ao_bf16sr = {

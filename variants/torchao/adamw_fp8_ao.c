@@ -1,8 +1,8 @@
 /* adamw_fp8_ao.c - AdamWFp8 of torchao.
  *
  * Both moments are 8-bit floats e4m3fn times a scale of at least 1e-12 / 448 per 256 elements; the
- * second one never uses the sign.  To nearest, ties to the even code.  Tensors of fewer than 4096
- * elements, or no multiple of 256, keep both moments in the parameter's type. */
+ * second moment never uses the sign.  Rounding is to nearest, ties to the even code.  Tensors of
+ * fewer than 4096 elements, or no multiple of 256, keep both moments in the parameter's type. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_adamw_fp8_ao = {

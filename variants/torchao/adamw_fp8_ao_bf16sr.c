@@ -1,7 +1,7 @@
 /* adamw_fp8_ao_bf16sr.c - AdamWFp8 of torchao, bf16_stochastic_round=True.
  *
- * As adamw_fp8_ao; the bfloat16 parameter is rounded stochastically, and tensors too small for
- * codes keep both moments in bfloat16. */
+ * adamw_fp8_ao on a bfloat16 parameter that is rounded stochastically.  Tensors too small for codes
+ * keep both moments in bfloat16. */
 #include "core/recipe/variant.h"
 
 const struct qm_variant qm_variant_adamw_fp8_ao_bf16sr = {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# bench.bats - `qualm bench` from outside: what is timed, and that ratios follow from the samples.
+# bench.bats - Tests `qualm bench`: the rows that it times, and ratios that follow from samples.
 load ../../support/cli_common
 
 setup_file() {
@@ -10,16 +10,16 @@ setup_file() {
 
 teardown_file() { rm -rf "$DIR"; }
 
-# of_steps EXPRESSION: of d, the rows of the run above
+# of_steps EXPRESSION: evaluates it with d, the rows of the run above
 of_steps() {
     "$PYTHON" -c "import json, sys; d = json.load(open(sys.argv[1]))['steps']; print($1)" \
         "$DIR/steps.json"
 }
 
-# names COMMAND...: of the steps on one thread
+# names COMMAND...: prints the names of the steps on one thread
 names() { json_value "*[r['step'] for r in d['steps'] if r['threads'] == 1]" "$@"; }
 
-@test "a filtered run times what was asked for, adamw_f32 and both yardsticks" {
+@test "a filtered run times the chosen rows, adamw_f32 and both yardsticks" {
     [ "$(of_steps "*[(r['step'], r['threads']) for r in d]")" = \
         "('adamw4_ao', 1) ('adamw_f32', 1) ('a += s*b', 1) ('registers', 1)`
         ` ('adamw4_ao', 2) ('adamw_f32', 2) ('a += s*b', 2) ('registers', 2)" ]
@@ -27,14 +27,14 @@ names() { json_value "*[r['step'] for r in d['steps'] if r['threads'] == 1]" "$@
         "$DIR/steps.json")" = steps ]
 }
 
-@test "rows are ratios to their yardsticks: those of adamw_f32 and the yardsticks themselves are 1" {
+@test "rows are ratios to their yardsticks: 1 for adamw_f32 and the yardsticks" {
     [ "$(of_steps "all(r['to_adamw_f32'] == 1 for r in d if r['step'] == 'adamw_f32')")" = True ]
     [ "$(of_steps "all(r['of_yardstick'] == 1 for r in d if r['step'] == 'a += s*b')")" = True ]
     [ "$(of_steps "d[6]['scaling'], d[7]['scaling_registers']")" = "1.0 1.0" ]
     [ "$(of_steps "all('scaling' not in r and 'speedup' not in r for r in d[:4])")" = True ]
 }
 
-@test "the row of registers: operations per second, and nothing that memory is needed for" {
+@test "the row registers has operations per second and no figure that needs memory" {
     [ "$(of_steps "*[r['ops_per_s'] > 1e7 for r in d if r['step'] == 'registers']")" = "True True" ]
     [ "$(of_steps "d[7]['bytes_moved'], d[7]['to_adamw_f32'], d[7]['of_yardstick']")" = \
         "0.0 None None" ]
@@ -69,7 +69,7 @@ assert np.isnan(f["/timing/step_of_yardstick"][...].reshape(2, 4)[:, 3]).all()
 EOF
 }
 
-@test "--step: an expression, whatever its case; rules over whole tensors too" {
+@test "--step takes a regular expression without case, also for rules over whole tensors" {
     [ "$(names bench --quick --size 1 --rounds 1 --step '^ADAMW4_AO$|^lion8_bnb$')" = \
         "adamw4_ao adamw_f32 lion8_bnb a += s*b registers" ]
     [ "$(names bench --size 1 --rounds 1 --step '^adafactor8_022')" = \
@@ -86,7 +86,7 @@ EOF
     fails_with 2 "--only searches" bench --only searches --step adamw4_ao
 }
 
-@test "--only: one part alone; an unknown one and bad numbers are refused" {
+@test "--only runs one part; unknown parts and bad numbers are refused" {
     [ "$(json_value "*d" bench --quick --size 1 --rounds 1 --only searches)" = searches ]
     fails_with 2 "expected steps, searches or analyze" bench --only nothing
     fails_with 2 "--rounds: expected a whole number from 1 to 101, got '0'" bench --rounds 0

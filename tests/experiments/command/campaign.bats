@@ -1,15 +1,15 @@
 #!/usr/bin/env bats
-# campaign.bats - campaigns: resuming, kills, damage, limits, shards.  The reference is always the
-# file that one process writes without a campaign.
+# campaign.bats - Tests campaigns: resuming, kills, damage, limits, shards.
 #
-# QM_KILLS is how many kills the test of kills takes (10; `make check-long`: 200), QM_CELLS how many
-# cells the test of many cells has (1000; 100,000).
+# The reference is always the file that one process writes without a campaign.  QM_KILLS is the
+# number of kills in the test of kills (10; `make check-long`: 200), QM_CELLS the number of cells in
+# the test of many cells (1000; 100,000).
 
 load ../../support/cli_common
 
 setup() {
     dir=$(mktemp -d)
-    # real metrics, curves and skips; and 60 cells that take a moment each
+    # mix.yaml has real metrics, curves and skips, and 60 cells of measurable duration
     cat >"$dir/mix.yaml" <<'Y'
 variant: [adamw_f32, adamw4_ao, ema4_nf4]
 source: [dist:gauss, "problem:quad:n=64", "empty:sleep:3"]
@@ -43,19 +43,19 @@ reference() {
 
 done_cells() { json_value 'd[0]["done"]' status "$1" || true; }
 
-@test "a campaign writes what one process writes, with 1 and 2 workers" {
+@test "a campaign with 1 or 2 workers writes the file of one process" {
     want=$(reference)
     [ ${#want} -eq 64 ]
     for w in 1 2; do
         "$QUALM" run -q -w $w -o "$dir/c$w.h5" "$dir/mix.yaml" >"$dir/out$w"
         [ "$(digest_of "$dir/c$w.h5")" = "$want" ]
-        [ ! -e "$dir/c$w.run" ] # nothing is left to resume
+        [ ! -e "$dir/c$w.run" ] # no folder is left to resume
     done
     cmp "$dir/out1" "$dir/out2"
     grep -q "s: median of sqnr" "$dir/out1"
 }
 
-@test "1, 2 and 7 shards merge into the same file, run in any order" {
+@test "1, 2 and 7 shards, run in any order, merge into the same file" {
     want=$(reference)
     for n in 1 2 7; do
         for i in $(seq "$n" -1 1); do
@@ -67,7 +67,7 @@ done_cells() { json_value 'd[0]["done"]' status "$1" || true; }
     done
 }
 
-@test "paired comparisons: twins shared within workers, cells added by the protocol" {
+@test "paired comparisons: workers share twins, the protocol adds cells" {
     cat >"$dir/pair.yaml" <<'Y'
 variant: [adamw4_ao, adamw8_bnb]
 source: ["problem:quad:n=64", "problem:lowrank"]
@@ -112,7 +112,7 @@ Y
     fails_with 2 "different campaigns" merge "$dir/x/m.run" "$dir/other.run" -o "$dir/m2.h5"
 }
 
-@test "a crash, an exit, a timeout and too much memory are outcomes; --retry-failed" {
+@test "a crash, an exit, a timeout, too much memory: outcomes that --retry-failed runs again" {
     touch "$dir/on"
     run "$QUALM" run -w 2 -T 3 -M 300 -o "$dir/bad.h5" "$dir/bad.yaml"
     [ "$status" -eq 1 ]
@@ -120,7 +120,8 @@ Y
         "more than 300 MiB of memory" "the cell was told to fail"; do
         [[ "$output" == *"2 cells failed: $why"* ]]
     done
-    [ "$(json_value '[d[0]["done"], d[0]["ok"], d[0]["failed"]]' status "$dir/bad.run")" = "[12, 2, 10]" ]
+    [ "$(json_value '[d[0]["done"], d[0]["ok"], d[0]["failed"]]' status \
+        "$dir/bad.run")" = "[12, 2, 10]" ]
     "$PYTHON" - "$dir/bad.h5" <<'P'
 import h5py, sys
 c = h5py.File(sys.argv[1])["cells"][:]
@@ -128,7 +129,7 @@ assert list(c["status"]).count(b"failed") == 10 and list(c["status"]).count(b"ok
 assert all((r["reason"] != b"") == (r["status"] == b"failed") for r in c)
 P
     rm "$dir/on"
-    run "$QUALM" run -w 2 -o "$dir/bad.h5" "$dir/bad.yaml" # failed cells are done cells
+    run "$QUALM" run -w 2 -o "$dir/bad.h5" "$dir/bad.yaml" # failed cells count as done
     [ "$status" -eq 1 ]
     run "$QUALM" run -w 2 --retry-failed -o "$dir/bad.h5" "$dir/bad.yaml"
     [ "$status" -eq 0 ]
@@ -136,17 +137,18 @@ P
     [ "$(digest_of "$dir/bad.h5")" = "$(digest_of "$dir/ref.h5")" ]
 }
 
-@test "SIGTERM, SIGUSR1 and SIGINT finish the cells under way, 75, and the same command goes on" {
+@test "SIGTERM, SIGUSR1, SIGINT: running cells finish, exit code 75, the same command resumes" {
     want=$(reference)
     for signal in TERM USR1 INT; do
         out="$dir/sig$signal.h5"
         "$QUALM" run -q -w 2 -o "$out" "$dir/mix.yaml" >/dev/null &
         pid=$!
-        for _ in $(seq 500); do # on a busy machine it may not have begun to listen
+        for _ in $(seq 500); do # on a busy machine it may not listen yet
             [ -e "${out%.h5}.run/campaign.json" ] && break
             sleep 0.01
         done
-        kill -$signal $pid || true # where it has ended already; the next test stops one that cannot
+        # it may have ended already; the next test stops one that cannot end
+        kill -$signal $pid || true
         code=0
         wait $pid || code=$?
         [ "$code" -eq 75 ] || [ "$code" -eq 0 ]
@@ -157,8 +159,9 @@ P
     done
 }
 
-@test "a signal saves what is finished while a long cell is still under way" {
-    printf 'variant: adamw_f32\nsource: ["empty:hang:%s/on", empty]\nseed: [1, 2, 3]\n' "$dir" >"$dir/long.yaml"
+@test "a signal saves finished cells while a long cell is running" {
+    printf 'variant: adamw_f32\nsource: ["empty:hang:%s/on", empty]\nseed: [1, 2, 3]\n' "$dir" \
+        >"$dir/long.yaml"
     touch "$dir/on"
     "$QUALM" run -q -w 4 -o "$dir/long.h5" "$dir/long.yaml" &
     pid=$!
@@ -168,16 +171,16 @@ P
     done
     kill -USR1 $pid
     sleep 0.3
-    kill -0 $pid # it waits for them
+    kill -0 $pid # it waits for the cells
     [ "$(done_cells "$dir/long.run")" = 3 ]
-    kill -USR1 $pid # no longer
+    kill -USR1 $pid # it stops waiting
     code=0
     wait $pid || code=$?
     [ "$code" -eq 75 ]
     [ "$(done_cells "$dir/long.run")" = 3 ]
 }
 
-@test "a folder is what its name says, pattern or not" {
+@test "a folder whose name is a pattern is taken literally" {
     want=$(reference)
     mkdir "$dir/ab.run"
     touch "$dir/ab.run/1of1.jsonl"
@@ -191,7 +194,7 @@ P
     [ -e "$dir/ab.run/1of1.jsonl" ]
 }
 
-@test "a path that is too long is said, not cut off" {
+@test "a path that is too long is an error and is not cut off" {
     long=$dir/$(printf '%0200d/' 1 2 3 4 5 6)
     mkdir -p "$long"
     cp "$dir/mix.yaml" "$long"
@@ -227,7 +230,7 @@ P
                 cat "$dir/err"
                 false
             fi
-            # what the ledger counts as done never becomes less
+            # the ledger's count of done cells never decreases
             if [ -e "$folder/campaign.json" ]; then
                 now=$(done_cells "$folder")
                 [ "${now:-0}" -ge "$before" ]
@@ -239,7 +242,7 @@ P
     done
 }
 
-@test "what a killed runner had in hand is in its journal" {
+@test "the journal of a killed runner names its running cells" {
     "$QUALM" run -q -w 2 -o "$dir/j.h5" "$dir/mix.yaml" >/dev/null 2>&1 &
     pid=$!
     for _ in $(seq 200); do
@@ -273,7 +276,7 @@ P
     ! kill -0 "$child" 2>/dev/null
 }
 
-@test "a flipped bit in a segment, a cut and a damaged ledger line: those cells run again" {
+@test "after a flipped bit in a segment or a damaged ledger line those cells run again" {
     want=$(reference)
     "$QUALM" run -q -k -w 1 -s 1/2 -o "$dir/d.h5" "$dir/mix.yaml"
     "$QUALM" run -q -k -w 1 -s 2/2 -o "$dir/d.h5" "$dir/mix.yaml"
@@ -286,7 +289,7 @@ b[len(b) // 2] ^= 16
 open(sys.argv[1], "wb").write(b)
 P
     fails_with 3 "1of2.0001.h5: is damaged" merge "$dir/d.run"
-    # a line without its end, and one that is no JSON any more
+    # a line without its end, and a line that is no JSON
     truncate -s -20 "$dir/d.run/2of2.jsonl"
     sed -i '4s/.*/{"cell": 3, "id/' "$dir/d.run/2of2.jsonl"
     run "$QUALM" run -w 2 -o "$dir/d.h5" "$dir/mix.yaml"
@@ -296,7 +299,7 @@ P
     [ "$(digest_of "$dir/d.h5")" = "$want" ]
 }
 
-@test "a named pipe in a campaign's folder is refused, or its cells run again; nothing waits for it" {
+@test "a named pipe in a campaign's folder is refused, or its cells run again; nothing waits" {
     want=$(reference)
     for name in campaign.json lock 1of2.jsonl 1of2.journal suite.yaml 1of2.0001.h5; do
         rm -rf "$dir/p.run"
@@ -304,7 +307,8 @@ P
         rm -f "$dir/p.run/$name"
         mkfifo "$dir/p.run/$name"
         code=0
-        said=$(timeout 20 "$QUALM" run -w 1 -s 1/2 -o "$dir/p.h5" "$dir/mix.yaml" 2>&1 >/dev/null) || code=$?
+        said=$(timeout 20 "$QUALM" run -w 1 -s 1/2 -o "$dir/p.h5" "$dir/mix.yaml" 2>&1 >/dev/null) \
+            || code=$?
         echo "$name: $code: $said"
         case $name in
             suite.yaml) [ "$code" -eq 0 ] && [[ "$said" == *"suite.yaml: was damaged"* ]] ;;
@@ -313,23 +317,24 @@ P
         esac
         timeout 10 "$QUALM" status "$dir/p.run" >/dev/null || [ $? -ne 124 ]
     done
-    timeout 20 "$QUALM" run -q -w 2 -o "$dir/p.h5" "$dir/mix.yaml" >/dev/null # the segment's cells
+    # runs the segment's cells again
+    timeout 20 "$QUALM" run -q -w 2 -o "$dir/p.h5" "$dir/mix.yaml" >/dev/null
     [ "$(digest_of "$dir/p.h5")" = "$want" ]
 }
 
-@test "a digest that does not fit its segment is refused" {
+@test "a digest that does not match its segment is refused" {
     "$QUALM" run -q -k -w 1 -o "$dir/d.h5" "$dir/mix.yaml" >/dev/null
     sed -i '3s/"digest":"[0-9a-f]\{8\}/"digest":"00000000/' "$dir/d.run/1of1.jsonl"
     fails_with 3 "has not the digest" merge "$dir/d.run" -o "$dir/e.h5"
     [ ! -e "$dir/e.h5" ]
-    # as the message says: without that segment it goes on
+    # the message says that the run goes on without the segment
     fails_with 3 "without this file" run -w 1 -o "$dir/d.h5" "$dir/mix.yaml"
     rm "$dir/d.run/1of1.0001.h5"
     "$QUALM" run -q -w 1 -o "$dir/d.h5" "$dir/mix.yaml" >/dev/null
     [ "$(digest_of "$dir/d.h5")" = "$(reference)" ]
 }
 
-@test "a changed suite.yaml does not change what cells mean; cells that do not exist" {
+@test "a changed suite.yaml does not change the meaning of cells; cells that do not exist" {
     want=$(reference)
     "$QUALM" run -q -k -w 1 -s 1/2 -o "$dir/y.h5" "$dir/mix.yaml"
     sed -i 's/n: \["512"\]/n: ["513"]/' "$dir/y.run/suite.yaml"
@@ -363,12 +368,14 @@ P
     [ -s "$dir/h.h5" ]
 }
 
-@test "a full disk and a folder that cannot be written: one line, nothing lost" {
+@test "a full disk or a read-only folder: one line, no cell is lost" {
     want=$(reference)
-    # a limit on the size of files stands for a full disk where nobody may mount one
+    # a limit on the size of files replaces a full disk where mounting is not allowed
     mkdir "$dir/disk"
     mounted=0
-    if [ "$(id -u)" = 0 ] && mount -t tmpfs -o size=300k none "$dir/disk" 2>/dev/null; then mounted=1; fi
+    if [ "$(id -u)" = 0 ] && mount -t tmpfs -o size=300k none "$dir/disk" 2>/dev/null; then
+        mounted=1
+    fi
     code=0
     if [ $mounted = 1 ]; then
         "$QUALM" run -q -w 2 -o "$dir/disk/f.h5" "$dir/mix.yaml" >/dev/null 2>"$dir/err" || code=$?
@@ -394,12 +401,12 @@ P
     fails_with 3 "such/c.h5: cannot be written" run -w 1 -o "$dir/no/such/c.h5" "$dir/mix.yaml"
     fails_with 3 "cannot be made" run -w 1 -s 1/2 -o "$dir/no/such/c.h5" "$dir/mix.yaml"
     fails_with 3 "name of a file to write" run -w 1 -o "" "$dir/mix.yaml"
-    ln -s /dev/null "$dir/null.h5" # not after an hour of cells
+    ln -s /dev/null "$dir/null.h5" # refused before the first cell
     fails_with 3 "name of a file to write" run -w 1 -o "$dir/null.h5" "$dir/mix.yaml"
     [ ! -e "$dir/null.run" ]
 }
 
-@test "closed standard streams stay out of the files" {
+@test "no file takes the descriptor of a closed standard stream" {
     want=$(reference)
     code=0
     "$QUALM" run -k -w 2 -o "$dir/o.h5" "$dir/mix.yaml" <&- >&- 2>&- || code=$?
@@ -414,7 +421,7 @@ P
         sleep 0.05
     done
     sleep 0.2
-    kill -INT $pid # it says that it waits
+    kill -INT $pid # it prints that it waits
     sleep 0.2
     kill -INT $pid
     wait $pid || true
@@ -423,10 +430,11 @@ P
     [ "$(grep -cv '^{.*}$' "$dir/h.run/1of1.jsonl")" = 0 ]
 }
 
-@test "too few descriptors, too small files: one line, and the same command goes on" {
+@test "too few descriptors or too small files: one line, and the same command resumes" {
     for limit in "-n 8" "-f 0"; do
         code=0
-        said=$( (ulimit $limit; "$QUALM" run -q -w 1 -o "$dir/l.h5" "$dir/mix.yaml" 3>&-) 2>&1 >/dev/null) || code=$?
+        said=$( (ulimit $limit; "$QUALM" run -q -w 1 -o "$dir/l.h5" "$dir/mix.yaml" 3>&-) 2>&1 \
+            >/dev/null) || code=$?
         echo "$said"
         [ "$code" -eq 3 ]
         [[ "$said" =~ ^[^$'\n']*("Too many open files"|"File too large")$ ]]
@@ -435,7 +443,7 @@ P
     [ "$(digest_of "$dir/l.h5")" = "$(reference)" ]
 }
 
-@test "a launcher's environment gives the shard, a batch script's own rank does not" {
+@test "the launcher's environment gives the shard; the rank of a batch script does not" {
     want=$(reference)
     for i in 0 1 2; do
         OMPI_COMM_WORLD_RANK=$i OMPI_COMM_WORLD_SIZE=3 \
@@ -462,11 +470,12 @@ P
     [ "$status" -eq 0 ]
     [[ "$output" == *"closed needs a problem"* ]]
     [ "$(json_value 'd[0]["cells"]' plan "$dir/mix.yaml")" = 90 ]
-    [ "$(json_value 'sum(s["cells"] for s in d[0]["shards"])' plan --shards 7 "$dir/mix.yaml")" = 90 ]
+    [ "$(json_value 'sum(s["cells"] for s in d[0]["shards"])' plan \
+        --shards 7 "$dir/mix.yaml")" = 90 ]
     [ "$(json_value 'len(d[0]["list"])' plan --cells "$dir/mix.yaml")" = 90 ]
     json_on_stdout plan --json "$dir/mix.yaml"
     fails_with 4 "no campaign" status "$dir"
-    fails_with 4 "no suite 'a?b'" plan $'a\nb' # one line
+    fails_with 4 "no suite 'a?b'" plan $'a\nb' # the error is one line
     "$QUALM" run -q -w 1 -s 1/2 -o "$dir/p.h5" "$dir/mix.yaml"
     run "$QUALM" status "$dir/p.run"
     [ "$status" -eq 75 ]
@@ -477,10 +486,11 @@ P
     fails_with 2 "no campaign" run -w 0 -s 1/2 "$dir/mix.yaml"
 }
 
-@test "a range of 100,000 seeds comes back from its plan in a moment" {
+@test "a range of 100,000 seeds is read back from its plan within seconds" {
     printf 'variant: adamw_f32\nsource: empty\nseed: 1..100000\n' >"$dir/many.yaml"
     "$QUALM" submit -q --slurm --dry-run -o "$dir/many.h5" "$dir/many.yaml" >/dev/null
-    timeout 10 "$QUALM" plan "$dir/many.run/suite.yaml" >"$dir/out" # 15 s where each is compared with each
+    # comparing each seed with each would take 15 s
+    timeout 10 "$QUALM" plan "$dir/many.run/suite.yaml" >"$dir/out"
     grep -q "cells .* 100000" "$dir/out"
     sed 's/100000/1000000/; $a n: 1..9' "$dir/many.yaml" >"$dir/more.yaml"
     run bash -c "ulimit -v 3000000; '$QUALM' plan '$dir/more.yaml'"
@@ -488,8 +498,9 @@ P
     [[ "$output" == *"out of memory: 9000000 cells" ]]
 }
 
-@test "2000 cells that cost nothing take less than 2 ms each" {
-    printf 'variant: adamw_f32\nsource: empty\nseed: [%s]\nn: [%s]\n' "$(seq -s, 1 40)" "$(seq -s, 1 50)" >"$dir/null.yaml"
+@test "2000 empty cells take less than 2 ms each" {
+    printf 'variant: adamw_f32\nsource: empty\nseed: [%s]\nn: [%s]\n' \
+        "$(seq -s, 1 40)" "$(seq -s, 1 50)" >"$dir/null.yaml"
     start=$(date +%s%N)
     "$QUALM" run -q -w 2 -o "$dir/null.h5" "$dir/null.yaml"
     ms=$((($(date +%s%N) - start) / 1000000))
@@ -497,9 +508,10 @@ P
     [ "$ms" -le 4000 ]
 }
 
-@test "many empty cells: planned, run as 3 shards and merged in time, a column read at once" {
+@test "many empty cells: planned, run as 3 shards, merged and read within the time limits" {
     cells=${QM_CELLS:-1000}
-    printf 'variant: adamw_f32\nsource: empty\nseed: 1..%d\nn: 1..%d\n' $((cells / 100)) 100 >"$dir/m.yaml"
+    printf 'variant: adamw_f32\nsource: empty\nseed: 1..%d\nn: 1..%d\n' $((cells / 100)) 100 \
+        >"$dir/m.yaml"
     now() { echo $(($(date +%s%N) / 1000000)); }
     "$QUALM" run -q -w 0 -o "$dir/one.h5" "$dir/m.yaml"
     start=$(now)
@@ -509,7 +521,7 @@ P
         "$QUALM" run -q -k -w 2 -s "$i/3" -o "$dir/m.h5" "$dir/m.yaml"
     done
     ran=$(now)
-    rm -f "$dir/m.h5" # the last shard to end may have written it
+    rm -f "$dir/m.h5" # the last shard may have written it
     "$QUALM" merge -q "$dir/m.run"
     merged=$(now)
     want=$(digest_of "$dir/one.h5")
@@ -517,7 +529,7 @@ P
     [ "$(digest_of "$dir/m.h5")" = "$want" ]
     column=$("$PYTHON" - "$dir/m.h5" "$cells" <<'P'
 import h5py, sys, time
-h5py.File(sys.argv[1]).close()  # not the library's own start
+h5py.File(sys.argv[1]).close()  # leaves out the start of the library
 start = time.perf_counter()
 seed = h5py.File(sys.argv[1])["cells"]["seed"]
 took = time.perf_counter() - start
@@ -525,76 +537,10 @@ assert len(seed) == int(sys.argv[2]) and len(set(seed)) == int(sys.argv[2]) // 1
 print(round(1e6 * took))
 P
     )
-    # required of 100,000: 300 s, 2 ms a cell, 0.1 s a column; here twice that, machines are shared
+    # 100,000 cells may take 300 s, 2 ms per cell, 0.1 s per column; twice that on shared machines
     echo "# $cells cells: planned $((planned - start)) ms, run $((ran - planned)) ms" \
         "($((1000 * (ran - planned) / cells)) us a cell), merged $((merged - ran)) ms, column $column us" >&3
     [ $((merged - start)) -le $((6 * cells)) ]
     [ $((ran - planned)) -le $((4 * cells)) ]
     [ "$column" -le 200000 ]
-}
-
-@test "compare: the same, worse, no longer ok, JSON, wrong files" {
-    printf 'variant: [adamw4_ao, adamw8_bnb]\nsource: dist:gauss\nseed: [1, 2, 3, 4, 5]\nn: 1024\n' >"$dir/c.yaml"
-    "$QUALM" run -q -o "$dir/a.h5" "$dir/c.yaml"
-    run "$QUALM" compare "$dir/a.h5" "$dir/a.h5"
-    [ "$status" -eq 0 ]
-    [[ "$output" =~ worse\ +0 ]]
-    # another format for one of them: pairs by what is left the same
-    "$PYTHON" - "$dir/a.h5" "$dir/b.h5" <<'P'
-import h5py, shutil, sys
-shutil.copy(sys.argv[1], sys.argv[2])
-with h5py.File(sys.argv[2], "r+") as f:
-    m, v = f["metrics"][:], f["cells"]["variant"]
-    m["sqnr"][v == b"adamw4_ao"] -= [0.3, 0.2, 0.4, 0.3, 0.25]
-    f["metrics"][...] = m
-P
-    run "$QUALM" compare "$dir/a.h5" "$dir/b.h5"
-    [ "$status" -eq 1 ]
-    [[ "$output" == *"adamw4_ao  sqnr"*"worse"* ]]
-    [ "$(json_value 'd["worse"]' compare "$dir/a.h5" "$dir/b.h5")" = 1 ]
-    run "$QUALM" compare "$dir/b.h5" "$dir/a.h5"
-    [ "$status" -eq 0 ]
-    run "$QUALM" compare --margin 0.5 "$dir/a.h5" "$dir/b.h5"
-    [ "$status" -eq 0 ]
-    # exact before and not now; a number before and none now; the other way round is no regression
-    "$PYTHON" - "$dir/a.h5" "$dir/exact.h5" "$dir/none.h5" <<'P'
-import h5py, shutil, sys
-for path, value in zip(sys.argv[2:], (float("inf"), float("nan"))):
-    shutil.copy(sys.argv[1], path)
-    with h5py.File(path, "r+") as f:
-        m = f["metrics"][:]
-        m["sqnr"][f["cells"]["variant"] == b"adamw8_bnb"] = value
-        f["metrics"][...] = m
-P
-    for pair in "exact a" "a none" "exact none"; do
-        run "$QUALM" compare --margin 9 "$dir/${pair% *}.h5" "$dir/${pair#* }.h5"
-        [ "$status" -eq 1 ]
-        [[ "$output" == *"adamw8_bnb  sqnr"*" 5 "*"worse"* ]]
-    done
-    for pair in "a exact" "none a" "none none" "exact exact"; do
-        run "$QUALM" compare "$dir/${pair% *}.h5" "$dir/${pair#* }.h5"
-        [ "$status" -eq 0 ]
-    done
-    rm "$dir/none.h5"
-    "$PYTHON" - "$dir/b.h5" <<'P'
-import h5py, sys
-with h5py.File(sys.argv[1], "r+") as f:
-    c = f["cells"][:]
-    c["status"][0] = b"no"
-    f["cells"][...] = c
-P
-    run "$QUALM" compare --margin 9 "$dir/a.h5" "$dir/b.h5"
-    [ "$status" -eq 1 ]
-    [[ "$output" =~ no\ longer\ ok\ +1 ]]
-    "$PYTHON" - "$dir/b.h5" <<'P'
-import h5py, sys
-with h5py.File(sys.argv[1], "r+") as f:
-    m, a = f["metrics"][:1], dict(f["metrics"].attrs)
-    del f["metrics"]
-    f.create_dataset("metrics", data=m).attrs.update(a)
-P
-    fails_with 3 "10 and 1 rows" compare "$dir/a.h5" "$dir/b.h5"
-    fails_with 3 "none.h5" compare "$dir/a.h5" "$dir/none.h5"
-    fails_with 2 "expected two files" compare "$dir/a.h5"
-    fails_with 4 "no column 'nothing'" compare -m nothing "$dir/a.h5" "$dir/a.h5"
 }

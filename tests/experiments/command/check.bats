@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# check.bats - qualm check from outside.
+# check.bats - Tests qualm check on the command line.
 load ../../support/cli_common
 
 one=4097/planted/default/t1/forced
@@ -17,14 +17,14 @@ one=4097/planted/default/t1/forced
     [ "$(json_value 'len(d["variants"]) + len(d["skipped"])' check --case "$one")" = "$variants" ]
 }
 
-@test "what is judged is not nothing" {
+@test "every case judges some outputs" {
     expression='all(v["judged"] > 10000 and v["worst_ratio"] <= 1 for v in d["variants"])'
     [ "$(json_value "$expression" check --case 61x67/normal/default/t1/forced)" = True ]
     expression='min(v["equal"] for v in d["variants"])'
     [ "$(json_value "$expression" check adamw4_lpmm ema4_uniform --case "$one")" -gt 4000 ]
 }
 
-@test "the error of the parameter and of the states beside float32's" {
+@test "the error of parameter and states is related to float32's" {
     part=(--case 61x67/normal/default/t1/forced -q)
     run -0 "$QUALM" check adamw_f32 adamw4_ao "${part[@]}"
     [[ ${lines[0]} == *"RMSE/f32  of states"* ]]
@@ -36,18 +36,18 @@ one=4097/planted/default/t1/forced
     [ "$(json_value "$expression" check adamw4_ao --case 61x67/planted/wd/t1/forced)" = None ]
 }
 
-@test "ladders show what their thresholds do differently" {
+@test "codes that a ladder misplaces are counted apart" {
     [ "$(json_value 'd["variants"][0]["deviations"]' check ema4_nf4a8 --case "$one")" -gt 10 ]
     [ "$(json_value 'd["variants"][0]["deviations"]' check ema4_nf4 --case "$one")" = 0 ]
 }
 
-@test "recipes with overrides; several; one list" {
+@test "recipes with overrides, as several words or one list" {
     run -0 "$QUALM" check adamw4_ao,exp_avg.round=mid,exp_avg_sq.norm=rank1 ema4_nf4 -q \
         --case 61x67/exact/exact/t1/forced
     [ "$(grep -c passed <<<"$output")" = 2 ]
 }
 
-@test "--specials: what each variant does with NaN, Inf, zeros, denormals, overflow; judged" {
+@test "--specials judges NaN, Inf, zeros, denormals and overflow of each variant" {
     [ "$(json_value 'd["passed"]' check --specials)" = True ]
     [ "$(json_value 'len(d["specials"])' check --specials)" = \
         $((5 * $(json_value 'len(d)' list variants))) ]
@@ -56,7 +56,7 @@ one=4097/planted/default/t1/forced
         "{'nan': 1, 'inf': 1, 'zeros': 0, 'denormal': 0, 'huge': 0}" ]
 }
 
-@test "the seed is taken, printed and matters; the same seed gives the same text" {
+@test "the seed is printed and changes the draws; the same seed gives the same text" {
     a=$(qualm check adamw4_ao --case "$one" --seed 7 -q)
     [[ $a == *"seed 7"* ]]
     [ "$a" = "$(qualm check adamw4_ao --case "$one" --seed 7 -q)" ]
@@ -78,7 +78,7 @@ one=4097/planted/default/t1/forced
     json_on_stdout check adamw4_ao --case "$one" --json
 }
 
-@test "what cannot be judged is skipped with a reason; exit code 77 when that is all" {
+@test "cases that cannot be judged are skipped with a reason; exit code 77 if all are" {
     local nest='ema4_nf4,exp_avg=dyn:8s/block:64/mids/mid/nest:256/maxskip'
     command -v "${CXX:-c++}" >/dev/null || skip "backend emu wants a C++ compiler"
     fails_with 77 "nested scales have no kernel" check --backend emu "$nest"
@@ -86,7 +86,7 @@ one=4097/planted/default/t1/forced
     [[ $output == *"skipped ema4_nf4,exp_avg=dyn:8s/"* && $output == *"passed"* ]]
 }
 
-@test "an unknown variant, class or case is refused with what was meant" {
+@test "an unknown variant, class or case is refused with the nearest name" {
     fails_with 4 "did you mean 'adamw4_ao'?" check adamw4_oa
     fails_with 4 "did you mean 'planted'?" check adamw4_ao --case 4097/plantde/default/t1/forced
     fails_with 2 "SHAPE/CLASS" check adamw4_ao --case 4097

@@ -1,6 +1,5 @@
 #!/usr/bin/env bats
-# check_kernel.bats - qualm check --kernel from outside: kernels that are right, and all that can go
-# wrong with one.
+# check_kernel.bats - Tests qualm check --kernel: right kernels, and every way in which one fails.
 load ../../support/cli_common
 
 one=61x67/normal/wd/t1/forced
@@ -11,13 +10,13 @@ setup() {
     mkdir "$TMPDIR"
 }
 
-# Neither a process nor a file is left behind.
+# No test leaves a process or a file behind.
 teardown() {
     ! pgrep -f "kernel-worker.*$BATS_TEST_TMPDIR" || return 1
     [ -z "$(ls "$TMPDIR")" ] || { ls "$TMPDIR"; return 1; }
 }
 
-# kernel FILE [BEFORE [AFTER]]: SGD with momentum as sgdm_f32, with C before and after its loop
+# kernel FILE [BEFORE [AFTER]]: writes the kernel of sgdm_f32, with C code before and after its loop
 kernel() {
     cat > "$1" <<C
 #include <math.h>
@@ -43,7 +42,7 @@ int qm_kernel_step(const struct qm_kernel_args *a)
 C
 }
 
-# verdict RESULT TEXT OPTIONS...: `check --kernel k.c` ends with 1, its first failure is such
+# verdict RESULT TEXT OPTIONS...: `check --kernel k.c` exits with 1, and its first failure is RESULT
 verdict() {
     local result=$1 text=$2
     shift 2
@@ -78,16 +77,17 @@ again() {
     [ "$count" -ge 10 ]
 }
 
-@test "a right kernel passes every case; a reciprocal in place of a division is within bounds" {
+@test "a right kernel passes every case; a reciprocal instead of a division is within bounds" {
     kernel k.c
-    [ "$(json_value 'd["passed"] and d["results"]["passed"] > 280' check --no-shrink --kernel k.c)" = True ]
+    [ "$(json_value 'd["passed"] and d["results"]["passed"] > 280' check --no-shrink \
+        --kernel k.c)" = True ]
     [ "$(json_value 'd["as"]' check --no-shrink --kernel k.c --case "$one")" = sgdm_f32 ]
     "$QUALM" check --template adamw_f32 | sed 's|/ (sqrtf(v\[i\]) / root_bc2 + eps)|* (1.0f / (sqrtf(v[i]) / root_bc2 + eps))|' > r.c
     ! grep -q '/ (sqrtf' <(grep 'p\[i\] =' r.c | grep -v '1.0f')
     run -0 "$QUALM" check --no-shrink --kernel r.c -q --regime normal --regime outlier
 }
 
-@test "a shared object is judged as it is; --as stands in for its name, and over it" {
+@test "a shared object is judged; --as replaces the variant that it names" {
     kernel k.c
     "$QUALM" check --template kernel_abi.h > kernel_abi.h
     cc -std=c11 -O2 -ffp-contract=off -shared -fPIC -I. -o k.so k.c -lm
@@ -100,7 +100,7 @@ again() {
     fails_with 4 "did you mean 'sgdm_f32'?" check --no-shrink --kernel k.so --as sgdm_f23
 }
 
-@test "C++, and arithmetic contracted as the compiler likes" {
+@test "C++ kernels, and contraction by the compiler" {
     command -v g++ >/dev/null || skip "no C++ compiler"
     "$QUALM" check --template kernel_abi.h > kernel_abi.h
     cat > k.cc <<'C'
@@ -126,7 +126,7 @@ C
     done
 }
 
-@test "SIGSEGV: which buffer, where; every case goes on in a fresh process" {
+@test "SIGSEGV: buffer and index are named; every case runs in a fresh process" {
     kernel k.c "*(volatile int *)0 = 1;"
     verdict crashed "SIGSEGV at a null pointer"
     kernel k.c "" "p[n + 64] = 0;"
@@ -136,7 +136,8 @@ C
     verdict crashed "SIGSEGV within the gradients, byte 0 (read-only)"
     kernel k.c "" "if (n == 127) *(volatile int *)0 = 1;"
     expression='(d["results"]["crashed"], d["results"]["passed"] > 200, d["passed"])'
-    [ "$(json_value "$expression" check --no-shrink --kernel k.c --regime normal --regime wd0)" = "(0, False, True)" ]
+    [ "$(json_value "$expression" check --no-shrink --kernel k.c --regime normal \
+        --regime wd0)" = "(0, False, True)" ]
     [ "$(json_value 'd["results"]["crashed"]' check --no-shrink --kernel k.c)" -ge 12 ]
     [ "$(json_value 'd["results"]["passed"]' check --no-shrink --kernel k.c)" -ge 200 ]
 }
@@ -150,7 +151,7 @@ C
     verdict crashed SIGFPE
 }
 
-@test "a hang is cut short, three end the run; the time is per case" {
+@test "a hang is cut short, three hangs end the run; the time limit is per case" {
     kernel k.c "for (volatile int k = 0;; k++) ;"
     verdict hung "no answer within 0.3 s" --limit-time 0.3
     run -1 "$QUALM" check --no-shrink --kernel k.c -q --limit-time 0.3
@@ -165,11 +166,15 @@ C
 }
 
 @test "memory has a limit" {
-    kernel k.c 'for (;;) { char *x = malloc(1 << 20); for (int i = 0; i < 1 << 20; i += 512) x[i] = 1; usleep(500); }'
+    kernel k.c 'for (;;) {
+        char *x = malloc(1 << 20);
+        for (int i = 0; i < 1 << 20; i += 512) x[i] = 1;
+        usleep(500);
+    }'
     verdict memory "the limit is 200" --limit-memory 200
 }
 
-@test "what a kernel prints, to any descriptor, does not disturb the result" {
+@test "output of a kernel to any descriptor does not disturb the result" {
     kernel k.c 'puts("{\"passed\": false}"); fprintf(stderr, "noise\n"); fflush(stdout);'
     json_on_stdout check --no-shrink --kernel k.c --json --case "$one"
     [ "$(json_value 'd["passed"]' check --no-shrink --kernel k.c --case "$one")" = True ]
@@ -188,7 +193,7 @@ C
     verdict hung "no answer within 0.5 s; it had printed: " --limit-time 0.5
 }
 
-@test "writing behind the end by one, unwritten results, static state" {
+@test "a write one element beyond the end, unwritten results, static state" {
     kernel k.c "" "p[n] = 1;"
     verdict failed "wrote outside the buffer of the parameters"
     kernel k.c "n = n > 0 ? n - 1 : 0;"
@@ -205,7 +210,7 @@ C
     verdict failed "want"
     "$QUALM" check --template adamw4_ao | sed 's/>= (value\[k + 1\]/> (value[k + 1]/' > t.c
     ! cmp -s t.c <("$QUALM" check --template adamw4_ao)
-    run -1 "$QUALM" check --no-shrink --kernel t.c -q --regime exact # ties going down
+    run -1 "$QUALM" check --no-shrink --kernel t.c -q --regime exact # ties go down
     [[ $output == *"has code"* ]]
     again "$output"
     "$QUALM" check --template adamw8_bnb | sed 's/n < BLOCK ? by : top/top * 1.0000002f/' > s.c
@@ -214,7 +219,7 @@ C
     [[ $output == *scale* ]]
 }
 
-@test "a kernel that refuses: counted; 77 where it refuses everything" {
+@test "refused cases are counted; exit code 77 if the kernel refuses all" {
     kernel k.c "if (a->ndim != 2) return 5;"
     expression='(d["passed"], d["results"]["refused"] > 50, d["results"]["passed"] > 50)'
     [ "$(json_value "$expression" check --no-shrink --kernel k.c)" = "(True, True, True)" ]
@@ -224,7 +229,7 @@ C
     [[ $output == *"it returned 5"* && $output == *"nothing judged"* ]]
 }
 
-@test "what is no kernel: the compiler's words and exit code 2" {
+@test "a file that is no kernel: the compiler's message and exit code 2" {
     echo 'int x = ;' > k.c
     run -2 --separate-stderr "$QUALM" check --no-shrink --kernel k.c
     [[ $stderr == *"k.c:1:"*error* && $stderr == *"k.c does not compile (cc)"* ]]
@@ -233,11 +238,13 @@ C
     sed 's/qm_kernel_step/other/' k.c > nostep.c
     fails_with 2 "does not export qm_kernel_step" check --no-shrink --kernel nostep.c
     sed 's/QM_KERNEL("sgdm_f32")/const int qm_kernel_abi = 7/' k.c > abi.c
-    fails_with 2 "version 7 of kernel_abi.h, this is 1" check --no-shrink --kernel abi.c --as sgdm_f32
+    fails_with 2 "version 7 of kernel_abi.h, this is 1" check --no-shrink --kernel abi.c \
+        --as sgdm_f32
     fails_with 3 "No such file" check --no-shrink --kernel none.c
     fails_with 2 "a .c, .cu or .so file" check --no-shrink --kernel "$QUALM"
     CC=nocc fails_with 2 "cannot run the compiler 'nocc'" check --no-shrink --kernel k.c
-    echo '__attribute__((constructor)) static void f(void) { volatile int *volatile at = 0; *at = 1; }' >> k.c
+    echo '__attribute__((constructor)) static void f(void) {
+        volatile int *volatile at = 0; *at = 1; }' >> k.c
     run -1 "$QUALM" check --no-shrink --kernel k.c -q
     [[ $output == *"while it was loaded: SIGSEGV"* ]]
 }
@@ -246,10 +253,11 @@ C
     kernel k.c
     sed -i '1i #ifndef MINE\n#error no MINE\n#endif' k.c
     fails_with 2 "does not compile" check --no-shrink --kernel k.c --case "$one"
-    CFLAGS="-DMINE -O1" CC="cc -pipe" run -0 "$QUALM" check --no-shrink --kernel k.c --case "$one" -q
+    CFLAGS="-DMINE -O1" CC="cc -pipe" run -0 "$QUALM" check --no-shrink --kernel k.c --case "$one" \
+        -q
 }
 
-@test "--regime chooses by class and setting; the seed matters and is printed" {
+@test "--regime selects by class and setting; the seed is printed and changes the draws" {
     kernel k.c
     all=$("$QUALM" check --list-cases)
     count() { json_value 'd["results"]["passed"]' check --no-shrink --kernel k.c "$@"; }
@@ -261,10 +269,11 @@ C
     run -0 "$QUALM" check --no-shrink --kernel k.c --regime planted --seed 7 -q
     [[ $output == *"seed 7"* ]]
     [ "$output" = "$("$QUALM" check --no-shrink --kernel k.c --regime planted --seed 7 -q)" ]
-    [ "$output" != "$("$QUALM" check --no-shrink --kernel k.c --regime planted --seed 8 -q | sed 's/seed 8/seed 7/')" ]
+    [ "$output" != "$("$QUALM" check --no-shrink --kernel k.c --regime planted --seed 8 -q \
+        | sed 's/seed 8/seed 7/')" ]
 }
 
-@test "--forever draws new cases until its time is over or it is interrupted; failures run again" {
+@test "--forever draws new cases until its time ends or a signal comes; failures run again" {
     kernel k.c
     run -0 "$QUALM" check --no-shrink --kernel k.c --forever --time 1 -q
     [[ $output == *"raised by one with each case"* ]]
@@ -280,16 +289,20 @@ C
     [[ $(cat out) == *"interrupted"* ]]
 }
 
-@test "--against: the same kernel differs in nothing; a changed one in its codes and errors" {
+@test "--against: the same kernel has no difference, a changed kernel has codes and errors" {
     "$QUALM" check --template adamw4_ao > old.c
     sed 's/(value\[k + 1\] - value\[k\]) \* 0.5f/(value[k + 1] - value[k]) * 0.48f/' old.c > new.c
     cp old.c same.c
-    expression='all(t["codes_changed"] == t["values_changed"] == t["scales_changed"] == 0 and t["rmse_ratio"] == 1 for t in d["against"]["tensors"])'
-    [ "$(json_value "$expression" check --no-shrink --kernel same.c --against old.c --regime normal)" = True ]
+    expression='all(t["codes_changed"] == t["values_changed"] == t["scales_changed"] == 0
+        and t["rmse_ratio"] == 1 for t in d["against"]["tensors"])'
+    [ "$(json_value "$expression" check --no-shrink --kernel same.c --against old.c \
+        --regime normal)" = True ]
     "$QUALM" check --template lion8_ecc8 > ecc.c # parameters of 16 bits with residuals
-    [ "$(json_value "$expression" check --no-shrink --kernel ecc.c --against ecc.c --regime normal)" = True ]
+    [ "$(json_value "$expression" check --no-shrink --kernel ecc.c --against ecc.c \
+        --regime normal)" = True ]
     expression='[t["elements"] > 0 for t in d["against"]["tensors"]]'
-    [ "$(json_value "$expression" check --no-shrink --kernel ecc.c --against ecc.c --regime normal)" = "[True, True]" ]
+    [ "$(json_value "$expression" check --no-shrink --kernel ecc.c --against ecc.c \
+        --regime normal)" = "[True, True]" ]
     "$QUALM" check --no-shrink --kernel new.c --against old.c --regime normal --json > d.json 2>/dev/null || [ $? = 1 ]
     "$PYTHON" - <<'P'
 import json
@@ -328,7 +341,7 @@ P
     fails_with 3 "" check --no-shrink --kernel k.c --junit /nowhere/out.xml --case "$one" -q
 }
 
-@test "options that need --kernel say so; backends that are not there are 77" {
+@test "options that need --kernel are refused without it; absent backends: exit code 77" {
     fails_with 2 "needs --kernel" check --regime planted
     fails_with 2 "needs --kernel" check --against k.c adamw4_ao
     fails_with 2 "by --as" check --no-shrink --kernel k.c adamw4_ao

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
-# claims.bats - qualm run --claims: effects, intervals, verdicts.  Run from the repository's root.
+# claims.bats - Tests qualm run --claims: effects, intervals, verdicts.
+# Run it from the root of the repository.
 
 load ../../support/cli_common
 
@@ -15,11 +16,12 @@ setup() {
 
 teardown() { rm -rf "$dir"; }
 
-@test "verdicts on stdout, the count on stderr, exit code 0 whatever they are" {
+@test "verdicts on stdout, their count on stderr, exit code 0 for any verdict" {
     run --separate-stderr qualm run --claims -o "$dir/" "$suite"
     [ "$status" -eq 0 ]
     [[ $output == *"small: NF4 beats int4 on normal values"*"said by a test"* ]]
-    [[ $output == *"minus exp_avg=int4: "*" dB ["*"over 3 x seed (3 cells); expected above 0: holds"* ]]
+    [[ $output == \
+        *"minus exp_avg=int4: "*" dB ["*"over 3 x seed (3 cells); expected above 0: holds"* ]]
     [[ $output == *"expected below 10: does not hold"* ]]
     [[ $stderr == *"1 expectations hold, 1 do not, 0 undecided"* ]]
 }
@@ -40,13 +42,13 @@ assert (claim.decode() if isinstance(claim, bytes) else claim).startswith("NF4")
 PY
 }
 
-@test "a misspelt label is a mistake with file and line, before anything runs" {
+@test "a misspelt label is an error with file and line before any cell runs" {
     sed -i 's/{exp_avg: nf4}, versus/{exp_avg: nf5}, versus/' "$suite"
     fails_with 2 "small.yaml:9: axis 'exp_avg' has no value 'nf5'" run -o "$dir/" "$suite"
     [ "$(ls "$dir")" = small.yaml ]
 }
 
-@test "help tells of claims" {
+@test "the help describes claims" {
     run qualm run --help
     [[ $output == *"claim_source"*"undecided"* ]]
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# cli.bats - the program, list, show, doctor, size, analyze and completion from outside.
+# cli.bats - Tests the program, list, show, doctor, size, analyze and completion.
 load ../../support/cli_common
 
 # Every command there is, from the program's own usage.
@@ -70,15 +70,17 @@ commands() {
     [[ $output == *"cannot write"* ]]
 }
 
-@test "a reader that leaves is none" {
+@test "a closed pipe is no error" {
     run -0 bash -c 'set -o pipefail; "$0" list | head -n 1 >/dev/null' "$QUALM"
     [ -z "$output" ]
 }
 
 @test "no colour in pipes, and none with NO_COLOR on a terminal" {
     [ -z "$(TERM=xterm qualm list | grep $'\033')" ]
-    script -qec true /dev/null </dev/null >/dev/null 2>&1 || skip "script(1) cannot make a terminal here"
-    script -qec "env TERM=xterm NO_COLOR= $QUALM list variants" /dev/null </dev/null | grep -q $'\033'
+    script -qec true /dev/null </dev/null >/dev/null 2>&1 \
+        || skip "script(1) cannot make a terminal here"
+    script -qec "env TERM=xterm NO_COLOR= $QUALM list variants" /dev/null </dev/null \
+        | grep -q $'\033'
     run script -qec "env TERM=xterm NO_COLOR=1 $QUALM list variants" /dev/null </dev/null
     [[ $output != *$'\033'* ]]
     run script -qec "env TERM=dumb $QUALM list variants" /dev/null </dev/null
@@ -87,7 +89,7 @@ commands() {
 
 # ---- list ----
 
-@test "list: every kind by itself, in both numbers" {
+@test "list: every kind alone, in singular and plural" {
     for k in variants maps searches norms rounds units scales curves packs rules problems \
         distributions metrics outcomes suites; do
         run -0 "$QUALM" list "$k"
@@ -105,7 +107,7 @@ commands() {
     done
 }
 
-@test "list: the suites of the tree, and what summaries may name beside metrics" {
+@test "list: the suites of the tree, and the columns other than metrics that summaries may name" {
     [ "$(qualm list suites --names)" = \
       "$(cd "$ROOT"/experiments/suites && ls -- *.yaml | sed 's/\.yaml$//' | LC_ALL=C sort)" ]
     run -0 "$QUALM" list suites '^ablation_momentum$'
@@ -115,17 +117,18 @@ commands() {
     [[ $output == *"log10 of gap / twin_gap"* && $output == *experiments/lockstep/lockstep.h* ]]
 }
 
-@test "list: a first word that is no kind filters everything" {
+@test "list: a first word that is no kind filters all kinds" {
     run -0 "$QUALM" list nf4
     [[ $output == *"maps ("* && $output == *"variants ("* && $output == *"ema4_nf4"* ]]
 }
 
 @test "list: filters are regular expressions without case" {
     [ "$(qualm list variants '^ADAMW_F32$' --names)" = adamw_f32 ]
-    [ "$(qualm list variants --names | wc -l)" = "$(ls "$ROOT"/variants/*/*.c | grep -vc variants/native)" ]
+    [ "$(qualm list variants --names | wc -l)" = "$(ls "$ROOT"/variants/*/*.c \
+        | grep -vc variants/native)" ]
 }
 
-@test "list: nothing matches, exit code 4 and a suggestion" {
+@test "list: without a match, exit code 4 and a suggestion" {
     fails_with 4 "did you mean 'nf4'?" list maps nf5
     fails_with 4 "did you mean 'variants'?" list varaints
     fails_with 4 "did you mean 'metrics'?" list metrisc sqnr
@@ -143,12 +146,13 @@ commands() {
 }
 
 @test "list variants: bits per parameter as the variant's file says" {
-    [ "$(json_value '[o["bits_per_param"] for o in d if o["name"] == "adamw_f32"][0]' list variants)" = 64.0 ]
+    [ "$(json_value '[o["bits_per_param"] for o in d if o["name"] == "adamw_f32"][0]' list \
+        variants)" = 64.0 ]
 }
 
 # ---- show ----
 
-@test "show: every name there is" {
+@test "show: every listed name" {
     names=$(qualm list --names)
     for name in $(sort -u <<<"$names"); do
         qualm show "$name" >/dev/null
@@ -171,16 +175,21 @@ commands() {
     names=$(qualm list variants --names)
     for v in $names; do
         shown=$(json_value 'd[0]["state_bits_per_param_at_1024x1024"]' show "$v")
-        listed=$(json_value '[o["bits_per_param"] for o in d if o["name"] == "'"$v"'"][0]' list variants)
+        listed=$(json_value '[o["bits_per_param"] for o in d if o["name"] == "'"$v"'"][0]' list \
+            variants)
         [ "$shown" = "$listed" ] || { echo "$v: $shown and $listed"; false; }
     done
 }
 
 @test "show: a quantizer's canonical form, codebook and boundaries" {
-    [ "$(json_value 'd[0]["name"]' show lin:4u/mid/bisect/block:128)" = lin:4u/block:128/bisect/mid/lo ]
-    [ "$(json_value 'len(d[0]["codebook"]), len(d[0]["decision_boundaries"])' show lin:4u/block:128/bisect/mid)" = "16 15" ]
-    [ "$(json_value 'd[0]["codebook"] == [(k + 1) / 16 for k in range(16)]' show lin:4u/block:128/bisect/mid)" = True ]
-    [ "$(json_value 'd[0]["bits_per_element_at_1024x1024"]' show lin:4u/block:128/bisect/mid)" = 4.25 ]
+    [ "$(json_value 'd[0]["name"]' show lin:4u/mid/bisect/block:128)" = \
+        lin:4u/block:128/bisect/mid/lo ]
+    [ "$(json_value 'len(d[0]["codebook"]), len(d[0]["decision_boundaries"])' show \
+        lin:4u/block:128/bisect/mid)" = "16 15" ]
+    [ "$(json_value 'd[0]["codebook"] == [(k + 1) / 16 for k in range(16)]' show \
+        lin:4u/block:128/bisect/mid)" = True ]
+    [ "$(json_value 'd[0]["bits_per_element_at_1024x1024"]' show \
+        lin:4u/block:128/bisect/mid)" = 4.25 ]
     [ "$(json_value 'd[0]["bits_per_element_at_1024x1024"]' show f32)" = 32.0 ]
     [ "$(json_value 'sorted({w["axis"] for w in d[0]["words"]})' show lin:4u/block:128/bisect/mid)" = \
         "['curve', 'map', 'norm', 'pack', 'round', 'scale', 'search', 'unit']" ]
@@ -195,7 +204,7 @@ commands() {
     [[ $output == *"distribution"* ]]
 }
 
-@test "show: a problem's arguments, what they take and mean, and its floor" {
+@test "show: a problem's arguments with range and meaning, and its floor" {
     run -0 "$QUALM" show quad
     [[ $output =~ layout\ +sorted\ +"sorted|shuffled|dct"\ +eigenvectors ]]
     [[ $output =~ floor\ at\ defaults\ +0 ]]
@@ -229,7 +238,7 @@ assert "floor" in d or d["floor_at_defaults"] >= 0'
 
 # ---- doctor ----
 
-@test "doctor: all is well, and every part is told" {
+@test "doctor: every part is listed, and all parts pass" {
     run -0 "$QUALM" doctor
     for word in compiler libc "instruction set in use" rounding "as expected" hdf5 gsl libyaml \
         jansson driver nvrtc curand python3 "decimal point"; do
@@ -259,16 +268,20 @@ assert "floor" in d or d["floor_at_defaults"] >= 0'
 }
 
 @test "size: float32 AdamW costs eight bytes per parameter" {
-    [ "$(json_value 'd["variants"][0]["state_bytes"]' size --shapes gpt2 --variant adamw_f32)" = 995518464 ]
-    [ "$(json_value 'd["variants"][0]["vs_adamw_f32"], d["variants"][0]["share_kept_in_f32"]' size --shapes gpt2 --variant adamw_f32)" = "1.0 1.0" ]
+    [ "$(json_value 'd["variants"][0]["state_bytes"]' size --shapes gpt2 \
+        --variant adamw_f32)" = 995518464 ]
+    [ "$(json_value 'd["variants"][0]["vs_adamw_f32"], d["variants"][0]["share_kept_in_f32"]' size \
+        --shapes gpt2 --variant adamw_f32)" = "1.0 1.0" ]
 }
 
 @test "size: text files, small tensors stay in float32" {
     # 64 x 128 = 8192 elements: two times 4096 bytes of codes and 64 scales of 4 bytes;
     # 300 elements stay: 2400 bytes
     printf '# comment\nw 64x128\n\nb 300 # another\n' >"$BATS_TEST_TMPDIR/m.txt"
-    [ "$(json_value 'd["variants"][0]["state_bytes"]' size --shapes "$BATS_TEST_TMPDIR/m.txt" --variant adamw4_lpmm_group)" = $((2 * (4096 + 256) + 2400)) ]
-    [ "$(json_value 'd["tensors"], d["params"]' size --shapes "$BATS_TEST_TMPDIR/m.txt" --variant adamw4_ao)" = "2 8492" ]
+    [ "$(json_value 'd["variants"][0]["state_bytes"]' size --shapes "$BATS_TEST_TMPDIR/m.txt" \
+        --variant adamw4_lpmm_group)" = $((2 * (4096 + 256) + 2400)) ]
+    [ "$(json_value 'd["tensors"], d["params"]' size --shapes "$BATS_TEST_TMPDIR/m.txt" \
+        --variant adamw4_ao)" = "2 8492" ]
     [ "$(json_value 'd["params"]' size --shapes "$BATS_TEST_TMPDIR/m.txt" --tensor '^b$')" = 300 ]
 }
 
@@ -278,7 +291,8 @@ assert "floor" in d or d["floor_at_defaults"] >= 0'
 }
 
 @test "size: recipes with overrides in a list" {
-    [ "$(json_value 'len(d["variants"])' size -s gpt2 -V adamw4_ao,exp_avg.norm=block:64,lr=1,adamw8_ao)" = 2 ]
+    [ "$(json_value 'len(d["variants"])' size -s gpt2 \
+        -V adamw4_ao,exp_avg.norm=block:64,lr=1,adamw8_ao)" = 2 ]
 }
 
 @test "size: errors name the line, the nearest name, the missing option" {
@@ -303,29 +317,37 @@ assert "floor" in d or d["floor_at_defaults"] >= 0'
     done
     cmp "$BATS_TEST_TMPDIR/1.json" "$BATS_TEST_TMPDIR/2.json"
     cmp "$BATS_TEST_TMPDIR/1.json" "$BATS_TEST_TMPDIR/5.json"
-    [ "$("$PYTHON" -c 'import json, sys; d = json.load(open(sys.argv[1])); print(len(d["rows"]), d["rows"][0]["n"])' "$BATS_TEST_TMPDIR/1.json")" = "3 350000" ]
+    [ "$("$PYTHON" -c 'import json, sys; d = json.load(open(sys.argv[1]))
+print(len(d["rows"]), d["rows"][0]["n"])' "$BATS_TEST_TMPDIR/1.json")" = "3 350000" ]
 }
 
 @test "analyze: an even codebook on evenly spread values has the error of its half steps" {
     # values k/1000 of [0, 1]; linear 8-bit codes with one scale: |error| <= 1/512
     write_npy "$BATS_TEST_TMPDIR/v.npy" 1 1001 "k / 1000"
-    [ "$(json_value '0.0018 < d["rows"][0]["max_abs"] < 0.0040' analyze "$BATS_TEST_TMPDIR/v.npy" -Q lin:8u/tensor/bisect/mid)" = True ]
-    [ "$(json_value 'd["rows"][0]["nmse"]' analyze "$BATS_TEST_TMPDIR/v.npy" -Q lin:8u/tensor/bisect/mid)" != 0.0 ]
+    [ "$(json_value '0.0018 < d["rows"][0]["max_abs"] < 0.0040' analyze "$BATS_TEST_TMPDIR/v.npy" \
+        -Q lin:8u/tensor/bisect/mid)" = True ]
+    [ "$(json_value 'd["rows"][0]["nmse"]' analyze "$BATS_TEST_TMPDIR/v.npy" \
+        -Q lin:8u/tensor/bisect/mid)" != 0.0 ]
 }
 
 @test "analyze: variants take the slot of the tensor's name, or --slot" {
     write_npy "$BATS_TEST_TMPDIR/h.0.exp_avg.npy" 64 128
     write_npy "$BATS_TEST_TMPDIR/h.0.exp_avg_sq.npy" 64 128 "1e-4 * (1 + k % 97)"
-    [ "$(json_value '[r["slot"] for r in d["rows"]]' analyze "$BATS_TEST_TMPDIR"/h.0.*.npy --variant adamw4_ao)" = "['exp_avg', 'exp_avg_sq']" ]
+    [ "$(json_value '[r["slot"] for r in d["rows"]]' analyze "$BATS_TEST_TMPDIR"/h.0.*.npy \
+        --variant adamw4_ao)" = "['exp_avg', 'exp_avg_sq']" ]
     write_npy "$BATS_TEST_TMPDIR/m.npy" 64 128
-    [ "$(json_value 'd["rows"][0]["slot"]' analyze "$BATS_TEST_TMPDIR/m.npy" --variant adamw4_ao --slot exp_avg)" = exp_avg ]
+    [ "$(json_value 'd["rows"][0]["slot"]' analyze "$BATS_TEST_TMPDIR/m.npy" --variant adamw4_ao \
+        --slot exp_avg)" = exp_avg ]
     fails_with 4 "--slot" analyze "$BATS_TEST_TMPDIR/m.npy" --variant adamw4_ao
 }
 
 @test "analyze: reasons for what is skipped, counts of NaN and Inf" {
-    write_npy "$BATS_TEST_TMPDIR/x.npy" 64 128 "float('nan') if k == 3 else float('inf') if k == 4 else k - 50"
-    [ "$(json_value '[(r["nan"], r["inf"]) for r in d["rows"]]' analyze "$BATS_TEST_TMPDIR/x.npy" -Q dyn:4s/block:128/bisect/mid -Q lin:4u/block:128/bisect/mid)" = "[(1, 1)]" ]
-    [[ $(json_value 'd["skipped"][0]["reason"]' analyze "$BATS_TEST_TMPDIR/x.npy" -Q dyn:4s/block:128/bisect/mid -Q lin:4u/block:128/bisect/mid) == *negative* ]]
+    write_npy "$BATS_TEST_TMPDIR/x.npy" 64 128 \
+        "float('nan') if k == 3 else float('inf') if k == 4 else k - 50"
+    [ "$(json_value '[(r["nan"], r["inf"]) for r in d["rows"]]' analyze "$BATS_TEST_TMPDIR/x.npy" \
+        -Q dyn:4s/block:128/bisect/mid -Q lin:4u/block:128/bisect/mid)" = "[(1, 1)]" ]
+    [[ $(json_value 'd["skipped"][0]["reason"]' analyze "$BATS_TEST_TMPDIR/x.npy" \
+        -Q dyn:4s/block:128/bisect/mid -Q lin:4u/block:128/bisect/mid) == *negative* ]]
     write_npy "$BATS_TEST_TMPDIR/small.exp_avg.npy" 4 8
     fails_with 4 "float32" analyze "$BATS_TEST_TMPDIR/small.exp_avg.npy" --variant adamw4_ao
     write_npy "$BATS_TEST_TMPDIR/empty.npy" 0 8
@@ -334,7 +356,8 @@ assert "floor" in d or d["floor_at_defaults"] >= 0'
 
 @test "analyze: --metrics chooses the columns" {
     write_npy "$BATS_TEST_TMPDIR/x.npy" 64 128
-    run -0 "$QUALM" analyze "$BATS_TEST_TMPDIR/x.npy" -Q dyn:4s/block:128/bisect/mid --metrics sqnr,bias
+    run -0 "$QUALM" analyze "$BATS_TEST_TMPDIR/x.npy" -Q dyn:4s/block:128/bisect/mid \
+        --metrics sqnr,bias
     [[ ${lines[0]} == *sqnr*bias* && ${lines[0]} != *nmse* ]]
 }
 
@@ -370,7 +393,7 @@ EOF
 
 # ---- completion ----
 
-# complete WORD...: what bash would offer for the last word
+# complete WORD...: prints what bash offers for the last word
 complete_words() {
     bash -c 'source <("$0" completion bash); COMP_WORDS=("$0" "$@"); COMP_CWORD=$#
         _qualm; printf "%s\n" "${COMPREPLY[@]}"' "$QUALM" "$@"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
-# cluster.bats - the same results from a real Slurm (of this one machine) and from Open MPI.
+# cluster.bats - Tests that Slurm (on one machine) and Open MPI give the results of one process.
 #
-# Skipped with a reason where their packages are not installed, or this is not root.
+# Tests are skipped with a reason if a package is missing or the user is not root.
 
 load ../../support/cli_common
 load ../../support/slurm
@@ -50,7 +50,7 @@ digest_of() { "$QUALM" digest "$1" | cut -c1-64; }
 
 same() { [ "$(digest_of "$1")" = "$(digest_of "$CLUSTER/ref.h5")" ]; }
 
-# until COMMAND: for at most 30 s
+# until COMMAND: repeats it until it succeeds, for at most 30 s
 until_true() {
     for _ in $(seq 300); do
         "$@" >/dev/null 2>&1 && return 0
@@ -63,8 +63,8 @@ until_true() {
 running() { [ -n "$(squeue -h -t R -j "$1")" ]; }
 pending() { [ -n "$(squeue -h -t PD -j "$1")" ]; }
 gone() { [ -z "$(squeue -h -u root)" ]; }
-# A requeued job waits for two minutes, unless told otherwise.  Not at once: slurmd refuses a start of
-# the job ("Job credential revoked") in the second in which it ended it, and the job would be lost.
+# A requeued job waits for two minutes by default.  It must not start at once: slurmd refuses to
+# start a job ("Job credential revoked") in the second in which it ended it, and the job is lost.
 hurry() {
     until_true pending "$1"
     sleep 2
@@ -89,11 +89,12 @@ kill_a_worker() {
         grep -q "^#SBATCH $line" "$CLUSTER/dry.run/array.sh"
     done
     fails_with 2 "--slurm" submit "$CLUSTER/mix.yaml"
-    # tasks by cost: a small suite is one
-    [ "$(json_value 'd["tasks"]' submit --slurm --dry-run "$CLUSTER/mix.yaml" -o "$CLUSTER/dry.h5")" = 1 ]
+    # the cost of a suite sets the number of tasks: a small suite has one
+    [ "$(json_value 'd["tasks"]' submit --slurm --dry-run "$CLUSTER/mix.yaml" \
+        -o "$CLUSTER/dry.h5")" = 1 ]
 }
 
-@test "submit: the account is the merge's too; an array without a merge job is named" {
+@test "submit: the merge job has the same account; an array without a merge job is reported" {
     mkdir "$CLUSTER/fake"
     cat >"$CLUSTER/fake/sbatch" <<'F'
 #!/bin/bash
@@ -122,7 +123,7 @@ F
     cat "$CLUSTER"/a.run/slurm-*.out
     same "$CLUSTER/a.h5"
     [ "$(ls "$CLUSTER/a.run" | grep -c 'of3.jsonl')" -eq 3 ]
-    # the requeued task was there twice
+    # the requeued task started twice
     [ "$(grep -c session "$CLUSTER/a.run/2of3.jsonl")" -ge 2 ]
 }
 
@@ -175,7 +176,7 @@ F
     same "$CLUSTER/d.h5"
 }
 
-# the program that deals cells over MPI, made when it is first needed
+# The program that distributes cells over MPI; it is built at the first use.
 mpi_program() {
     local program
     need_mpirun
@@ -186,7 +187,7 @@ mpi_program() {
     mpi="$ROOT/$program"
 }
 
-@test "make MPI=1: rank 0 deals cells to three, a killed worker, one results file" {
+@test "make MPI=1: rank 0 distributes cells to three ranks, a worker is killed, one results file" {
     mpi_program
     $mpirun "$mpi" run -q --keep -o "$CLUSTER/e.h5" "$CLUSTER/mix.yaml" &
     pid=$!
@@ -194,14 +195,14 @@ mpi_program() {
     wait $pid
     same "$CLUSTER/e.h5"
     [ "$(ls "$CLUSTER/e.run" | grep -c 'of4.jsonl')" -eq 3 ]
-    # nobody was dealt everything
+    # no rank had all cells
     for ledger in "$CLUSTER"/e.run/*.jsonl; do
         n=$(grep -c '"cell":' "$ledger")
         [ "$n" -gt 0 ] && [ "$n" -lt 90 ]
     done
 }
 
-@test "make MPI=1: a killed rank ends all, and the same command goes on" {
+@test "make MPI=1: a killed rank ends all ranks, and the same command resumes" {
     mpi_program
     $mpirun "$mpi" run -q -o "$CLUSTER/f.h5" "$CLUSTER/mix.yaml" 2>"$CLUSTER/f.said" &
     pid=$!
@@ -214,6 +215,6 @@ mpi_program() {
     [ ! -e "$CLUSTER/f.h5" ]
     $mpirun "$mpi" run -q -o "$CLUSTER/f.h5" "$CLUSTER/mix.yaml"
     same "$CLUSTER/f.h5"
-    "$mpi" run -q -w 0 -o "$CLUSTER/g.h5" "$CLUSTER/mix.yaml" # alone it needs no mpirun
+    "$mpi" run -q -w 0 -o "$CLUSTER/g.h5" "$CLUSTER/mix.yaml" # a single process needs no mpirun
     same "$CLUSTER/g.h5"
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# cuda.bats - kernels, check --backend and gpu-check from outside, on machines without a GPU.
+# cuda.bats - Tests kernels, check --backend and gpu-check on machines without a GPU.
 
 load ../../support/cli_common
 
@@ -26,12 +26,12 @@ needs_nvrtc() {
     [[ $output == *"qm_element_adamw_ao"* ]]
 }
 
-@test "kernels: what has none says why" {
+@test "kernels: a variant without kernels gives the reason" {
     needs_nvrtc
     fails_with 77 "nested scales have no kernel" kernels "$NESTED"
 }
 
-@test "kernels: bad words are refused; without NVRTC it is 77" {
+@test "kernels: bad words are refused; exit code 77 without NVRTC" {
     fails_with 2 "expected up to" kernels adamw4_ao --arch 90
     fails_with 2 "expected exact or fast" kernels adamw4_ao --mode slow
     QM_NVRTC=none fails_with 77 "no NVRTC: QM_NVRTC=none does not load" kernels adamw4_ao
@@ -45,14 +45,15 @@ needs_nvrtc() {
     fails_with 2 "expected exact, check, codes or speed" gpu-check --only all
 }
 
-@test "doctor names what is missing, with the variable that names another" {
+@test "doctor names missing libraries and the variable that names another one" {
     run -0 "$QUALM" doctor
     [[ $output == *"no NVIDIA driver: QM_LIBCUDA=none does not load"* ]]
     QM_NVRTC=none QM_CURAND=none QM_CACHE=off run -0 "$QUALM" doctor
     [[ $output == *"no NVRTC"* && $output == *"no cuRAND"* && $output == *"QM_CACHE=off"* ]]
     unset QM_LIBCUDA
     [ -e /usr/local/cuda/lib64/stubs/libcuda.so ] || skip "no stub of the toolkit"
-    QM_LIBCUDA=/usr/local/cuda/lib64/stubs/libcuda.so run -77 "$QUALM" check adamw4_ao --backend cuda
+    QM_LIBCUDA=/usr/local/cuda/lib64/stubs/libcuda.so run -77 "$QUALM" check adamw4_ao \
+        --backend cuda
     [[ $output == *"cuInit gives error 34, the toolkit's stub: no driver, no GPU"* ]]
 }
 
@@ -66,7 +67,7 @@ needs_nvrtc() {
     [[ $output == *"skipped $NESTED: nested scales have no kernel"* ]]
 }
 
-@test "check --mode fast: on the emulator as inexact as a GPU may be; not on the CPU" {
+@test "check --mode fast: inexact within a GPU's limits on the emulator, refused on the CPU" {
     command -v c++ >/dev/null || skip "no C++ compiler"
     grep -qw fma /proc/cpuinfo || skip "no fma on this processor"
     for mode in exact fast; do
@@ -74,11 +75,11 @@ needs_nvrtc() {
             --mode $mode --case 4097/normal/default/t1/forced
     done > "$BATS_TEST_TMPDIR/two"
     [ "$(grep -c True "$BATS_TEST_TMPDIR/two")" = 2 ]
-    [ "$(sort -u "$BATS_TEST_TMPDIR/two" | wc -l)" = 2 ] # other bits
+    [ "$(sort -u "$BATS_TEST_TMPDIR/two" | wc -l)" = 2 ] # different bits
     fails_with 2 "--mode fast is of --backend cuda or emu" check lamb_bnb --mode fast
 }
 
-@test "a .cu of one's own is compiled by NVRTC before a GPU is asked for" {
+@test "a user's .cu file is compiled by NVRTC before a GPU is needed" {
     needs_nvrtc
     "$QUALM" check --template adamw4_ao.cu > "$BATS_TEST_TMPDIR/k.cu"
     fails_with 77 "GPU backend unavailable" check --kernel "$BATS_TEST_TMPDIR/k.cu" --backend cuda

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# emu.bats - CUDA kernels judged on the CPU, from outside.
+# emu.bats - Tests CUDA kernels on the CPU.
 load ../../support/cli_common
 
 setup() {
@@ -9,7 +9,7 @@ setup() {
 
 one=4097/normal/default/t1/forced
 
-# plant FILE TEMPLATE SED: a template with a bug
+# plant FILE TEMPLATE SED: writes a template with a bug
 plant() {
     "$QUALM" check --template "$2" > right.cu
     sed "$3" right.cu > "$1"
@@ -28,7 +28,7 @@ assert sum(d["results"].values()) == 321, d["results"]' <<<"$output"
     [ "$(ls)" = mine.cu ]
 }
 
-@test "the other templates pass; --backend emu says it for them" {
+@test "the other templates pass; --backend emu selects the emulator" {
     for name in $("$QUALM" check --template list | grep '\.cu$'); do
         "$QUALM" check --template "$name" > "$name"
         run -0 --separate-stderr "$QUALM" check --kernel "$name" --backend emu --regime exact -q
@@ -36,17 +36,18 @@ assert sum(d["results"].values()) == 321, d["results"]' <<<"$output"
     done
 }
 
-@test "a race is a verdict with line, block and thread, and its line again gives it again" {
+@test "a race is a verdict with line, block and thread; its command repeats it" {
     race
     run -1 "$QUALM" check --no-shrink --kernel race.cu --backend emu --regime exact -q
-    [[ $output == *"race.cu:39: data race: thread (1,0,0) of block (0,0,0) reads 4 bytes at byte 0 of shared top"* ]]
+    [[ $output == *"race.cu:39: data race: thread (1,0,0) of block (0,0,0) reads 4 bytes"* ]]
+    [[ $output == *"reads 4 bytes at byte 0 of shared top"* ]]
     line=$(sed -n 's/^ *again: qualm //p' <<<"$output" | head -1)
     [ -n "$line" ]
     run -1 bash -c "'$QUALM' $line -q --no-shrink"
     [[ $output == *"data race"* ]]
 }
 
-@test "it shrinks to a program that loads the kernel and finds it without qualm" {
+@test "a race shrinks to a program that loads the kernel and finds the race without qualm" {
     race
     run -0 "$QUALM" shrink --kernel race.cu -q
     [[ $output == *"elements         3"* && $output == *"verified         yes"* ]]
@@ -55,14 +56,16 @@ assert sum(d["results"].values()) == 321, d["results"]' <<<"$output"
     [[ $output == "expected: nothing found; got: race.cu:39: data race:"* ]]
 }
 
-@test "an index of 32 bits fails at 2^31 + 7 elements alone" {
-    plant far.cu adamw8_bnb.cu 's/int64_t from = (int64_t)blockIdx.x \* BLOCK, i/int from = blockIdx.x * BLOCK, i/'
+@test "a 32-bit index fails only at 2^31 + 7 elements" {
+    plant far.cu adamw8_bnb.cu \
+        's/int64_t from = (int64_t)blockIdx.x \* BLOCK, i/int from = blockIdx.x * BLOCK, i/'
     run -0 "$QUALM" check --no-shrink --kernel far.cu --case "$one" -q
     run -1 "$QUALM" check --no-shrink --kernel far.cu --case 2147483655/far -q
-    [[ $output == *"step 1 of 2^31 + 7 elements: far.cu:93: thread (0,0,0) of block (8388608,0,0) reads 4 bytes out of bounds"* ]]
+    local where="far.cu:93: thread (0,0,0) of block (8388608,0,0)"
+    [[ $output == *"step 1 of 2^31 + 7 elements: $where reads 4 bytes out of bounds"* ]]
 }
 
-@test "what cannot be emulated, or compiled, is named" {
+@test "kernels that cannot be emulated or compiled are refused with the reason" {
     "$QUALM" check --template lion8_fused.cu > right.cu
     sed 's/^    if (i >= a->n)$/    asm("");\n&/' right.cu > ptx.cu
     fails_with 2 "ptx.cu:55: inline PTX (asm) cannot be emulated" check --kernel ptx.cu
@@ -84,7 +87,7 @@ assert sum(d["results"].values()) == 321, d["results"]' <<<"$output"
     run -0 env CXX=clang++ "$QUALM" check --no-shrink --kernel right.cu --case "$one" -q
 }
 
-# proof QUANTIZER RANGE BACKEND: what a proof says, but for who took how long
+# proof QUANTIZER RANGE BACKEND: prints a proof without its backend and time
 proof() {
     "$QUALM" prove "$1" --range="$2" --backend "$3" --json | "$PYTHON" -c '
 import json, sys
@@ -94,9 +97,11 @@ for key in ("seconds", "device_seconds"):
 print(json.dumps(p, sort_keys=True))'
 }
 
-@test "prove: what the kernels give is judged as what the CPU's search gives" {
-    for q in nf4:4s/ladder/mid nf4a8:4s/ladder/mid nf4a8:4s/argmin/mid dyn:8s/lower/mid intm:4s/arith/even; do
-        for range in -1e-41:1e-41 -0.7811:-0.78 0.0397:0.0398 0.99999:1.00001 -inf:-3.4e38 3.4e38:inf; do
+@test "prove: the kernels have the proof of the CPU's search" {
+    for q in nf4:4s/ladder/mid nf4a8:4s/ladder/mid nf4a8:4s/argmin/mid dyn:8s/lower/mid \
+        intm:4s/arith/even; do
+        for range in -1e-41:1e-41 -0.7811:-0.78 0.0397:0.0398 0.99999:1.00001 \
+            -inf:-3.4e38 3.4e38:inf; do
             [ "$(proof $q $range emu)" = "$(proof $q $range cpu)" ]
         done
     done
@@ -106,13 +111,13 @@ print(json.dumps(p, sort_keys=True))'
     [[ $stderr == *"say --range"* ]]
 }
 
-# nearest FILE SED: a right nearest-code kernel for nf4, altered
+# nearest FILE SED: writes a right nearest-code kernel for nf4, altered by SED
 nearest() {
     cat > right.cu <<'EOF'
 #include "kernel_cuda.h"
 __device__ const float value[16] = {-1.0f, -0.6961928009986877f, -0.5250730514526367f,
-    -0.39491748809814453f, -0.28444138169288635f, -0.18477343022823334f, -0.09105003625154495f, 0.0f,
-    0.07958029955625534f, 0.16093020141124725f, 0.24611230194568634f, 0.33791524171829224f,
+    -0.39491748809814453f, -0.28444138169288635f, -0.18477343022823334f, -0.09105003625154495f,
+    0.0f, 0.07958029955625534f, 0.16093020141124725f, 0.24611230194568634f, 0.33791524171829224f,
     0.44070982933044434f, 0.5626170039176941f, 0.7229568362236023f, 1.0f};
 QM_CUDA_LAUNCH(qm_cuda_nearest, 256, 256, 0);
 extern "C" __global__ void qm_cuda_nearest(const float *y, int64_t n, unsigned char *code)
@@ -129,7 +134,7 @@ EOF
     sed "${2:-}" right.cu > "$1"
 }
 
-@test "prove: a nearest-code kernel of a user's, right, beside an edge, and out of bounds" {
+@test "prove: a user's nearest-code kernel: right, wrong at an edge, out of bounds" {
     nearest mine.cu
     run -0 "$QUALM" prove mine.cu --map nf4 --range 0.3893:0.3894
     [[ $output == *"nearest, of those run"* ]]
@@ -138,7 +143,8 @@ EOF
     [[ $output == *"WRONG: not nearest"* ]]
     nearest tail.cu 's/i >= n/i > n/'
     run -1 "$QUALM" prove tail.cu --map nf4 --range 0.3893:0.3894
-    [[ $output == *"WRONG: tail.cu:13: thread ("*"reads 4 bytes out of bounds, 0 bytes past the end of the values"* ]]
+    local what="reads 4 bytes out of bounds, 0 bytes past the end of the values"
+    [[ $output == *"WRONG: tail.cu:13: thread ("*"$what"* ]]
     nearest none.cu 's/qm_cuda_nearest/mine/'
     run -2 --separate-stderr "$QUALM" prove none.cu --map nf4 --range 0.1:0.2
     [[ $stderr == *"no extern \"C\" __global__ qm_cuda_nearest"* ]]

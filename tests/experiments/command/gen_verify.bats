@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# gen_verify.bats - qualm gen and qualm verify: a step made elsewhere, right and wrong.
+# gen_verify.bats - Tests qualm gen and qualm verify with right and wrong steps of other programs.
 load ../../support/cli_common
 
 setup() {
@@ -9,8 +9,8 @@ setup() {
 
 teardown() { rm -rf "$dir"; }
 
-# answers SOURCE TARGET [PYTHON]: a copy of a golden .npz whose answers are the reference's own,
-# after PYTHON has changed the dict a of arrays
+# answers SOURCE TARGET [PYTHON]: copies a golden .npz with the reference's answers; PYTHON may
+# change the dict a of arrays first
 answers() {
     "$PYTHON" - "$@" <<'P'
 import sys
@@ -22,7 +22,7 @@ np.savez_compressed(sys.argv[2], **a)
 P
 }
 
-# planted SED: the example with a bug, over steps that plant ties
+# planted SED: runs the example with a bug over steps that plant ties
 planted() {
     qualm gen adamw4_ao -q --cases normal,exact -o "$dir/in.npz" >/dev/null
     sed "$1" "$example" >"$dir/bug.py"
@@ -52,13 +52,15 @@ planted() {
              s/^    p = p - .*/    pass/'
 }
 
-@test "the wrong half of a byte first fails" { planted 's/codes\[0::2\] << 4 | codes\[1::2\]/codes[1::2] << 4 | codes[0::2]/'; }
+@test "the wrong half of a byte first fails" {
+    planted 's/codes\[0::2\] << 4 | codes\[1::2\]/codes[1::2] << 4 | codes[0::2]/'
+}
 
-@test "a plain lerp where torch's is exact at its end fails" {
+@test "a plain lerp fails where torch's lerp is exact at its end" {
     planted 's/^    return a + (b - a).*/    return a + (b - a) * np.float32(w)/'
 }
 
-@test "the same inputs in every form; answers come back in every form" {
+@test "inputs are the same in every file format; answers are read in every format" {
     for form in h5 npz safetensors; do
         qualm gen adamw4_ao -q -n 2 -o "$dir/in.$form" >/dev/null
         fails_with 4 "t0/out/1/param" verify "$dir/in.$form"
@@ -83,7 +85,7 @@ for name in z.files:
     assert np.array_equal(x.reshape(e["shape"]), z[name], equal_nan=True), name
     assert np.array_equal(h[name][()], z[name], equal_nan=True), name
     assert z[name].flags.c_contiguous
-    # the way back: answers appended to the .safetensors
+    # answers appended to the .safetensors file
     if "/want/" in name:
         head[name.replace("/want/", "/out/")] = dict(e)
 data = raw[8 + length:]
@@ -125,7 +127,7 @@ P
     [[ $output == *"t1/out/2"*"parameter 5 is"* ]]
 }
 
-# LAMB in NumPy, in double: a sum over the whole tensor; answers without the ratio for a third word
+# LAMB in NumPy, in double, with sums over the tensor; a third word leaves out the ratio
 lamb() {
     "$PYTHON" - "$@" <<'P'
 import json, sys
@@ -153,7 +155,8 @@ P
 }
 
 @test "a rule with sums over tensors: LAMB in NumPy passes, without its ratio it fails" {
-    qualm gen lamb_bnb,max_unorm=0.001,weight_decay=0.1 -q -s 61x67 -c normal -o "$dir/in.npz" >/dev/null
+    qualm gen lamb_bnb,max_unorm=0.001,weight_decay=0.1 -q -s 61x67 -c normal -o "$dir/in.npz" \
+        >/dev/null
     lamb "$dir/in.npz" "$dir/out.npz"
     run -0 "$QUALM" verify "$dir/out.npz"
     lamb "$dir/in.npz" "$dir/out.npz" wrong
@@ -161,8 +164,9 @@ P
     [[ $output == *"t0/out/1"*"parameter"* ]]
 }
 
-@test "parameters of 16 and 8 bits and their residuals, in every form" {
-    for recipe in lion8_ecc8 adamw8_ao,param=bf16/kahan adamw4_ao,param=e4m3/stoch lion8_fused,param=f16/ecc16; do
+@test "parameters of 16 and 8 bits with residuals, in every file format" {
+    for recipe in lion8_ecc8 adamw8_ao,param=bf16/kahan adamw4_ao,param=e4m3/stoch \
+        lion8_fused,param=f16/ecc16; do
         for form in h5 npz safetensors; do
             qualm gen "$recipe" -q -n 2 -s 300 -c normal -o "$dir/in.$form" >/dev/null
             fails_with 4 "t0/out/1/param" verify "$dir/in.$form"
@@ -177,20 +181,24 @@ P
     fails_with 3 "there is no array 't0/out/1/residual'" verify "$dir/a.npz"
 }
 
-@test "what is missing, foreign or changed is said in one line" {
+@test "missing, foreign or changed arrays are one line each" {
     qualm gen adamw4_ao -q -n 2 -c normal -o "$dir/in.npz" >/dev/null
     answers "$dir/in.npz" "$dir/a.npz" 'del a["t0/out/2/exp_avg.scales"]'
     fails_with 3 "there is no array 't0/out/2/exp_avg.scales'" verify "$dir/a.npz"
     answers "$dir/in.npz" "$dir/a.npz" 'a = {n: x for n, x in a.items() if "t1/out/2" not in n}'
     run -1 "$QUALM" verify "$dir/a.npz"
     [[ $output == *"t1/out/2/param"*"not answered"* ]]
-    answers "$dir/in.npz" "$dir/a.npz" 'a["t0/out/1/param"] = a["t0/out/1/param"].astype(np.float64)'
-    fails_with 3 "'t0/out/1/param' is 4096 elements of f64, expected 4096 of f32" verify "$dir/a.npz"
-    answers "$dir/in.npz" "$dir/a.npz" 'a["t0/out/1/exp_avg.codes"] = a["t0/out/1/exp_avg.codes"][1:]'
+    answers "$dir/in.npz" "$dir/a.npz" \
+        'a["t0/out/1/param"] = a["t0/out/1/param"].astype(np.float64)'
+    fails_with 3 "'t0/out/1/param' is 4096 elements of f64, expected 4096 of f32" verify \
+        "$dir/a.npz"
+    answers "$dir/in.npz" "$dir/a.npz" \
+        'a["t0/out/1/exp_avg.codes"] = a["t0/out/1/exp_avg.codes"][1:]'
     fails_with 3 "2047 elements of u8, expected 2048" verify "$dir/a.npz"
     answers "$dir/in.npz" "$dir/a.npz" 'a["t0/grad/2"][3, 3] = 1'
     fails_with 3 "not those that were written" verify "$dir/a.npz"
-    answers "$dir/in.npz" "$dir/a.npz" 'a["golden"] = np.frombuffer(bytes(a["golden"]).replace(b"\"version\": 1", b"\"version\": 2"), np.uint8)'
+    answers "$dir/in.npz" "$dir/a.npz" 'a["golden"] = np.frombuffer(
+    bytes(a["golden"]).replace(b"\"version\": 1", b"\"version\": 2"), np.uint8)'
     fails_with 3 "version 2; expected 'qualm-golden', version 1" verify "$dir/a.npz"
     answers "$dir/in.npz" "$dir/a.npz" 'del a["golden"]'
     fails_with 3 "not a golden file" verify "$dir/a.npz"
@@ -205,7 +213,7 @@ P
     fails_with 3 "damaged" verify "$dir/c.npz"
 }
 
-@test "gen: what it refuses" {
+@test "gen: refused arguments" {
     fails_with 2 "--out is missing" gen adamw4_ao
     fails_with 2 "RECIPE is missing" gen -o "$dir/a.npz"
     fails_with 4 "did you mean 'planted'" gen adamw4_ao -c planed -o "$dir/a.npz"
@@ -215,7 +223,7 @@ P
     [ -z "$(ls "$dir")" ]
 }
 
-@test "PyTorch's twin passes, where torch is installed" {
+@test "the PyTorch example passes if torch is installed" {
     "$PYTHON" -c "import torch" 2>/dev/null || skip "torch is not installed"
     qualm gen adamw4_ao -q --cases normal,planted,exact -o "$dir/in.npz" >/dev/null
     "$PYTHON" "$ROOT/tests/examples/adamw4_torch.py" "$dir/in.npz" "$dir/out.npz"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bats
-# mutate.bats - qualm mutate from outside: the gate, single mutants, what is not there.
+# mutate.bats - Tests qualm mutate: the gate, single mutants, unknown names.
 load ../../support/cli_common
 
 setup() { cd "$BATS_TEST_TMPDIR" || exit 1; }
 
-@test "mutate --quick passes: nothing survives, nothing right is called wrong" {
+@test "mutate --quick passes: no mutant survives, no benign re-writing fails" {
     run -0 "$QUALM" mutate --quick -q
     [[ ${lines[-1]} == passed:* ]]
     [[ $output == *" 0 false alarms"* ]]
@@ -17,14 +17,14 @@ setup() { cd "$BATS_TEST_TMPDIR" || exit 1; }
     run -0 "$QUALM" check --kernel fine.c -q --regime exact
 }
 
-@test "what is exported compiles without warnings of its own" {
+@test "exported mutants compile without warnings" {
     qualm mutate --export adamw_f32 plain.c
     diff plain.c "$ROOT/variants/native/adamw_f32.c"
     qualm mutate --export adamw4_ao.tie-down bug.c
     [ "$(diff bug.c "$ROOT/variants/native/adamw4_ao.c" | grep -c '^[<>]')" -eq 2 ]
 }
 
-@test "the registry holds 60 bugs and 20 benign re-writings at least, of ten families" {
+@test "the registry has at least 60 bugs and 20 benign re-writings of ten families" {
     n=$(json_value 'len([e for e in d if e["class"] != "benign"])' mutate --list)
     [ "$n" -ge 60 ]
     n=$(json_value 'len([e for e in d if e["class"] == "benign"])' mutate --list)
@@ -33,7 +33,7 @@ setup() { cd "$BATS_TEST_TMPDIR" || exit 1; }
     [ "$n" -ge 10 ]
 }
 
-@test "one mutant: killed, equivalent pairs are bit-equal, the rules of others beside it" {
+@test "one mutant: killed; equivalent pairs are bit-equal; the verdicts of other rules" {
     run -0 "$QUALM" mutate --only '^adamw4_ao.decay-missing$' -q
     [[ $output == *"equal   adamw4_ao.decay-missing in start, digest "* ]]
     value=$(json_value '[e["regimes"]["usual"]["verdict"] for e in d["entries"] if e["kind"] == "mutant"]' \
@@ -41,16 +41,19 @@ setup() { cd "$BATS_TEST_TMPDIR" || exit 1; }
     [ "$value" = "['killed']" ]
 }
 
-@test "what differs within bounds: how many outputs, and how near to a bound" {
+@test "differences within bounds: number of outputs and largest share of a bound" {
     run -0 "$QUALM" mutate --only '^adamw4_ao.decay-last$' --runs 0 -q
-    [[ $output == *"within  adamw4_ao.decay-last in usual: "*" outputs differ; judged "*"0 have no bound"* ]]
-    expression='[0 < a["differ"] < a["outputs"] and 0 < a["worst_ratio"] <= 1 and a["unbounded"] == 0
-        for e in d["entries"] if e["kind"] == "mutant" for r in e["regimes"].values()
+    [[ $output == \
+        *"within  adamw4_ao.decay-last in usual: "*" outputs differ; judged "*"0 have no bound"* ]]
+    expression='[0 < a["differ"] < a["outputs"] and 0 < a["worst_ratio"] <= 1
+        and a["unbounded"] == 0 for e in d["entries"] if e["kind"] == "mutant"
+        for r in e["regimes"].values()
         if r["verdict"] == "survives" for a in [r["apart"]]]'
-    [ "$(json_value "$expression" mutate --only '^adamw4_ao.decay-last$' --runs 0)" = "[True, True]" ]
+    [ "$(json_value "$expression" mutate --only '^adamw4_ao.decay-last$' \
+        --runs 0)" = "[True, True]" ]
 }
 
-@test "an interrupted export leaves no half file, and what is not there is named" {
+@test "an interrupted export leaves no partial file; unknown mutants are named" {
     fails_with 4 "did you mean 'adamw4_ao.tie-down'" mutate --export adamw4_ao.tie-dwn
     fails_with 4 "no mutant matches" mutate --only nosuchmutant
     fails_with 3 "no/such/folder" mutate --export adamw_f32 no/such/folder/x.c

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# optimal.bats - qualm optimal, and the column that holds measured errors against theory.
+# optimal.bats - Tests qualm optimal, and the column of measured errors against theory.
 load ../../support/cli_common
 
 @test "optimal: the published codebook for blocks of 64 with -1, 0 and 1 kept" {
@@ -25,7 +25,8 @@ load ../../support/cli_common
     [ "$(json_value '"%.3f" % [m["dead_zone_at_0"] for m in d["running_averages"] if m["map"] == "nf4:4s"][0]' \
         optimal --ema 0.9)" = 0.455 ]
     # e / (1 - beta^2 (1 + e)) of the NMSE e of one rounding
-    [ "$(json_value 'all(abs(10 ** (-m["steady_state_db"] / 10) * (1 - 0.81 * (1 + e)) / e - 1) < 1e-9
+    [ "$(json_value \
+        'all(abs(10 ** (-m["steady_state_db"] / 10) * (1 - 0.81 * (1 + e)) / e - 1) < 1e-9
         for m in d["running_averages"] for e in [10 ** (-m["stochastic_db"] / 10)])' \
         optimal --ema 0.9 --block 64)" = True ]
     fails_with 2 "between 0 and 1" optimal --ema 1
@@ -37,7 +38,7 @@ load ../../support/cli_common
     json_on_stdout optimal --dist laplace --metric mae --json
 }
 
-@test "optimal: what it refuses" {
+@test "optimal: refused arguments" {
     fails_with 2 "whole number from 2 to 8" optimal --bits 9
     fails_with 4 "did you mean 'gauss'" optimal --dist gaus
     fails_with 2 "no theory covers sparse" optimal --dist sparse
@@ -46,7 +47,7 @@ load ../../support/cli_common
     fails_with 4 "metric" optimal --metric median
 }
 
-@test "run: a table over distributions says how far from theory it is, others do not" {
+@test "run: tables over distributions have the distance from theory, other tables do not" {
     dir=$(mktemp -d)
     cat >"$dir/a.yaml" <<'Y'
 variant: ema4_uniform

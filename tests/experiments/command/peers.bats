@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
-# peers.bats - how others' optimizers are timed (tests/peers), without torch and with one that is played.
+# peers.bats - Tests the timing of other packages' optimizers (tests/peers), without torch and with
+# a fake one.
 
 load ../../support/cli_common
 
@@ -9,13 +10,14 @@ setup() {
     export PYTHONDONTWRITEBYTECODE=1 FAKE_LOG=$BATS_TEST_TMPDIR/log
 }
 
-# value EXPRESSION of d, the output; and of s, the lines of the log
+# value EXPRESSION: evaluates it with d, the output, and s, the lines of the log
 value() {
     "$PYTHON" -c "import json, sys; d = json.load(open('$BATS_TEST_TMPDIR/out'))
 s = open('$FAKE_LOG').read().split('\n')[:-1]; print(($1))"
 }
 
-fake() { PYTHONPATH=$ROOT/tests/peers/fake:$BATS_TEST_TMPDIR "$PYTHON" "$PEERS" "$@" > "$BATS_TEST_TMPDIR/out"; }
+fake() { PYTHONPATH=$ROOT/tests/peers/fake:$BATS_TEST_TMPDIR "$PYTHON" "$PEERS" "$@" \
+    > "$BATS_TEST_TMPDIR/out"; }
 
 @test "peers: --help, and a command line that cannot be read" {
     run -0 "$PYTHON" "$PEERS" --help
@@ -34,21 +36,25 @@ fake() { PYTHONPATH=$ROOT/tests/peers/fake:$BATS_TEST_TMPDIR "$PYTHON" "$PEERS" 
     [[ $output == *'"reason": "torch sees no GPU"'* ]]
 }
 
-@test "peers: a warm-up, the cache emptied outside the events, sets in turn, medians" {
-    FAKE_SECONDS="9 9 9 1.00 1.01 1.02 9 9 9 2" fake --size 8192 --tensors 3 --small 10 --rounds 3 --flush 77
+@test "peers: a warm-up, a cache flush outside the events, alternating sets, medians" {
+    FAKE_SECONDS="9 9 9 1.00 1.01 1.02 9 9 9 2" fake --size 8192 --tensors 3 --small 10 --rounds 3 \
+        --flush 77
     [ "$(value 'len(d["rows"]), [r["tensors"] for r in d["rows"]]')" = "(2, [1, 3])" ]
     [ "$(value 'd["rows"][0]["elements"], d["rows"][0]["rounds"]')" = "(8192, 3)" ]
-    [ "$(value 'round(d["rows"][0]["seconds"], 9), round(d["rows"][0]["least_seconds"], 9)')" = "(1.01, 1.0)" ]
+    [ "$(value 'round(d["rows"][0]["seconds"], 9), round(d["rows"][0]["least_seconds"], 9)')" = \
+        "(1.01, 1.0)" ]
     [ "$(value 'round(d["rows"][1]["seconds"], 9)')" = 2.0 ]
     [ "$(value 'd["rows"][0]["recipe"], d["rows"][0]["version"]')" = "('adamw_f32', 'fake')" ]
-    # a round: flush, record, a step of the set whose turn it is, record, wait
-    [ "$(value 's[:5]')" = "['flush 77', 'record', 'step 0: 1 of (2, 4096)', 'record', 'synchronize']" ]
-    [ "$(value '[x[5] for x in s if x[:4] == "step"]')" = "['0', '1', '0', '1', '0', '1', '2', '3', '2', '3', '2', '3']" ]
+    # one round: flush, record, a step of the current set, record, wait
+    [ "$(value 's[:5]')" = \
+        "['flush 77', 'record', 'step 0: 1 of (2, 4096)', 'record', 'synchronize']" ]
+    [ "$(value '[x[5] for x in s if x[:4] == "step"]')" = \
+        "['0', '1', '0', '1', '0', '1', '2', '3', '2', '3', '2', '3']" ]
 }
 
-@test "peers: rounds that do not agree go on, up to four times as many" {
+@test "peers: up to four times as many rounds if the times do not agree" {
     FAKE_SECONDS="9 9 9 1 2 3 4 2.5 2.51 2.5 2.52 2.5 2.5 2.5" fake --size 4096 --rounds 4
-    # 1 2 3 4, then with more of about 2.5 the middle half comes together
+    # times 1 2 3 4, then about 2.5: the middle half converges
     [ "$(value 'd["rows"][0]["rounds"]')" = 8 ]
     many=$("$PYTHON" -c 'print("9 9 9 " + "1 2 " * 8 + "9 9 9 1 1 1 1")')
     FAKE_SECONDS=$many fake --size 4096 --rounds 4
@@ -56,7 +62,7 @@ fake() { PYTHONPATH=$ROOT/tests/peers/fake:$BATS_TEST_TMPDIR "$PYTHON" "$PEERS" 
     [ "$(value 'd["rows"][0]["seconds"]')" = 1.5 ]
 }
 
-@test "peers: a package that is there is timed, one that breaks is skipped with its reason" {
+@test "peers: an installed package is timed, a failing one is skipped with its reason" {
     mkdir "$BATS_TEST_TMPDIR/bitsandbytes" "$BATS_TEST_TMPDIR/torchao"
     printf '__version__ = "0.50"\n' > "$BATS_TEST_TMPDIR/bitsandbytes/__init__.py"
     printf 'import torch\nclass AdamW8bit:\n    def __init__(self, params, lr): pass\n    def step(self): torch.fake_step("bnb")\n' \
@@ -67,7 +73,9 @@ fake() { PYTHONPATH=$ROOT/tests/peers/fake:$BATS_TEST_TMPDIR "$PYTHON" "$PEERS" 
     fake --size 4096 --rounds 2 2>/dev/null
     [ "$(value '[(r["peer"], r["version"], r["recipe"]) for r in d["rows"]][2:]')" = \
         "[('bitsandbytes AdamW8bit', '0.50', 'adamw8_bnb_cuda'), ('bitsandbytes AdamW8bit', '0.50', 'adamw8_bnb_cuda')]" ]
-    [ "$(value 'd["skipped"][0]')" = "{'peer': 'torchao AdamW8bit', 'reason': '1 tensors: RuntimeError: out of memory'}" ]
+    [ "$(value 'd["skipped"][0]')" = \
+        "{'peer': 'torchao AdamW8bit', 'reason': '1 tensors: RuntimeError: out of memory'}" ]
     [[ "$(value 'd["skipped"][1]["reason"]')" == "1 tensors: AttributeError: "*AdamW4bit* ]]
-    [[ "$(value 'd["skipped"][2]["reason"]')" == "ModuleNotFoundError: No module named 'adafactor8bit'" ]]
+    [[ "$(value 'd["skipped"][2]["reason"]')" == \
+        "ModuleNotFoundError: No module named 'adafactor8bit'" ]]
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# protocol.bats - paired suites on the command line: the shipped ones at their small size, one
-# digest however they are run, words that do not exist.
+# protocol.bats - Tests paired suites: the shipped ones at small size, one digest for every way of
+# running, unknown words.
 
 load ../../support/cli_common
 
@@ -17,7 +17,7 @@ teardown() { rm -rf "$dir"; }
     done
 }
 
-@test "the small ablations run, with verdicts for every own label" {
+@test "the small ablations run, with a verdict for every label" {
     for name in ablation_momentum ablation_rank1; do
         run --separate-stderr "$QUALM" run -q --size small $name -o "$dir/$name.h5"
         [ "$status" -eq 0 ]
@@ -28,14 +28,15 @@ teardown() { rm -rf "$dir"; }
         run -q --size small ablation_momentum -o "$dir/again.h5")" = True ]
 }
 
-@test "the claims of the published tables, each problem by itself, hold in direction at small size" {
-    run --separate-stderr "$QUALM" run -q --claims --size small published_second_moment -o "$dir/p.h5"
+@test "the claims of the published tables hold in direction on each problem at small size" {
+    run --separate-stderr "$QUALM" run -q --claims --size small published_second_moment \
+        -o "$dir/p.h5"
     [ "$status" -eq 0 ]
     [ "$(grep -c ': holds' <<<"$output")" -ge 14 ] # of nine for each of two problems
     [ "$(grep -c ': does not hold' <<<"$output")" -eq 0 ]
 }
 
-@test "a verdict says where float32 is apart from float64 too" {
+@test "a verdict reports where float32 differs from float64, too" {
     cat >"$dir/apart.yaml" <<'Y'
 {variant: adamw8_bnb, exp_avg.min_numel: 0, exp_avg_sq.min_numel: 0, protocol: paired, coupling: closed,
  source: ["problem:factor", "problem:nqm:n=64"], weight_decay: 0, seed: 1..6, steps: 2000}
@@ -47,7 +48,7 @@ Y
         run -q -w 0 "$dir/apart.yaml" -o "$dir/apart.h5")" = "[True, False]" ]
 }
 
-@test "one digest: threads, a campaign's processes, shards" {
+@test "one digest for threads, a campaign's processes and shards" {
     "$QUALM" run -q -w 0 -t 1 --size small axis_scale -o "$dir/a.h5" >/dev/null
     "$QUALM" run -q -w 0 -t 2 --size small axis_scale -o "$dir/b.h5" >/dev/null
     "$QUALM" run -q -w 2 --size small axis_scale -o "$dir/c.h5" >/dev/null
@@ -61,7 +62,7 @@ Y
     done
 }
 
-@test "a verdict says where nothing was quantized, where the twin diverged, what it would have found" {
+@test "a verdict reports unquantized variants, diverged twins and the detectable effect" {
     cat >"$dir/v.yaml" <<'END'
 variant: [adamw4_ao, adamw_f32]
 source: ["problem:nqm:n=64", "problem:nqm:n=8192,rows=64"]
@@ -76,10 +77,12 @@ END
     [[ "$output" =~ nqm:n=64\ .*adamw4_ao\ .*equivalent,\ no\ codes:\ too\ small ]]
     [ "$(json_value '[v["float32"] for v in d[0]["protocol"]["verdicts"] if v["own"]]' \
         run -q "$dir/v.yaml" -o "$dir/v.h5")" = "[True, False, False, False]" ]
-    sed -i 's/^variant.*/variant: ["sgdm4_lpmm,momentum_buffer.min_numel=0"]/; s/nqm:n=64/quad:n=256,start=normal/; s/^steps.*/steps: 400/' "$dir/v.yaml"
+    sed -i 's/^variant.*/variant: ["sgdm4_lpmm,momentum_buffer.min_numel=0"]/
+        s/nqm:n=64/quad:n=256,start=normal/; s/^steps.*/steps: 400/' "$dir/v.yaml"
     echo 'lr_scale: [1, 64]' >>"$dir/v.yaml"
-    [ "$(json_value '[(v["n"], v["twin_diverged"], v["verdict"]) for v in d[0]["protocol"]["verdicts"]
-        if v["own"] and v["lr_scale"] == 64][0]' run -q "$dir/v.yaml" -o "$dir/w.h5")" = "(0, 6, 'too few')" ]
+    local verdict='[(v["n"], v["twin_diverged"], v["verdict"]) for v in d[0]["protocol"]["verdicts"]
+        if v["own"] and v["lr_scale"] == 64][0]'
+    [ "$(json_value "$verdict" run -q "$dir/v.yaml" -o "$dir/w.h5")" = "(0, 6, 'too few')" ]
 }
 
 @test "--size takes a size" {

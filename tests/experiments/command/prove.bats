@@ -1,10 +1,10 @@
 #!/usr/bin/env bats
-# prove.bats - qualm prove from outside.
+# prove.bats - Tests qualm prove on the command line.
 load ../../support/cli_common
 
 setup() { cd "$BATS_TEST_TMPDIR"; }
 
-# kernel FILE [SED]: a right nearest-code routine for nf4, altered
+# kernel FILE [SED]: writes a right nearest-code routine for nf4, altered by SED
 kernel() {
     cat >right.c <<'C'
 static const float value[16] = {
@@ -34,7 +34,7 @@ C
         "[True, 4, 6, 'down', 4294967296]" ]
 }
 
-@test "a search with --map; a range; the same for one thread and two" {
+@test "a search with --map over a range: equal for one thread and two" {
     a=$(json_value 'd["proofs"][0]["wrong_intervals"]' prove bisect --map nf4 --nan top \
         --range 0.4:0.9 -t 1)
     [[ $a == *"'from': '0.501663446'"*"'from': '0.861478448'"* ]]
@@ -55,7 +55,7 @@ C
     [[ $output != *WRONG* ]]
 }
 
-@test "a kernel: proved, and its ties and NaN held to what was said" {
+@test "a kernel is proved; its ties and NaN are held to the options" {
     kernel good.c
     run -0 "$QUALM" prove good.c --map nf4 --round mid --range -0.5:0.5 -q
     [[ $output == *"nearest, of those run"* ]]
@@ -66,7 +66,7 @@ C
     [[ $output == *"WRONG: not nearest"*"0.120255254"* ]]
 }
 
-@test "a kernel that crashes, hangs, writes outside or gives no code: a verdict each, exit code 1" {
+@test "a kernel that crashes, hangs, writes out of bounds or gives no code: exit code 1" {
     mkdir own # other tests run at the same time
     export TMPDIR=$PWD/own
     kernel crash.c 's/int k = 0;/int k = 0; if (y[i] == 0.25f) *(volatile int *)0 = 1;/'
@@ -87,7 +87,7 @@ C
     [ -z "$(ls own)" ]
 }
 
-@test "what cannot be proved says why" {
+@test "quantizers that cannot be proved are refused with the reason" {
     echo 'int x' >syntax.c
     fails_with 2 "does not compile" prove syntax.c --map nf4
     fails_with 3 "No such file" prove missing.c --map nf4
@@ -104,7 +104,7 @@ C
     fails_with 2 "evenly spaced" prove arith --map nf4
 }
 
-@test "a whole step: every code and gradient, for given maxima; 8 bits want --long" {
+@test "a whole step: every code and gradient for given maxima; 8 bits need --long" {
     run -0 "$QUALM" prove step:ema4_nf4a8 --scales "1;1e-3;0x1p-130" -q
     [ "$(grep -c 'proved.*1048576' <<<"$output")" = 3 ]
     fails_with 2 "say --long" prove step:adamw8_ao
@@ -112,11 +112,12 @@ C
     fails_with 77 "no codes to enumerate" prove step:adamw_f32
 }
 
-@test "stochastic rounding: bfloat16 is exact, a quantizer within float32; the test states its power" {
+@test "stochastic rounding: exact for bfloat16, within float32 for quantizers; power is stated" {
     expression='[p["largest_deviation"], p["evaluations"], p["mean_bias_ulp"], p["sequential_test"]]
         if (p := d["proofs"][0]) else 0'
     [ "$(json_value "$expression" prove stoch:bf16)" = "['0/65536', 17179869184, 0.0, 'unbiased']" ]
-    run -0 "$QUALM" prove stoch:nf4:4s stoch:lint:8s/arith/dither stoch:e4m3 --bias 0.01 --alpha 1e-3 -q
+    run -0 "$QUALM" prove stoch:nf4:4s stoch:lint:8s/arith/dither stoch:e4m3 --bias 0.01 \
+        --alpha 1e-3 -q
     [ "$(grep -c 'unbiased' <<<"$output")" = 3 ]
     [[ $output == *"/2^32"*"0.999"* ]]
     fails_with 2 "draws nothing" prove stoch:nf4:4s/scan/near

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# report.bats - qualm report: the page, its figures, tables for papers, and the page in a browser.
+# report.bats - Tests qualm report: the page, its figures, tables for papers, the page in a browser.
 
 load ../../support/cli_common
 
@@ -32,26 +32,26 @@ browser() {
     "$PYTHON" tests/support/browser.py "$@" >"$DIR/seen" || { cat "$DIR/seen"; return 1; }
 }
 
-# seen EXPRESSION: of d, what the browser saw
+# seen EXPRESSION: evaluates it with d, the browser's observations
 seen() { "$PYTHON" -c "import json; d = json.load(open('$DIR/seen')); print($1)"; }
 
 @test "the page is well-formed, loads nothing, and has every table and six figures" {
     run -0 "$PYTHON" tests/support/html_check.py "$DIR/s.html" "$DIR/s.h5"
     [ "$output" = "6 figures, 36 panels" ]
     grep -q "Loss over updates" "$DIR/s.html"
-    # loss curves are the first thing shown
+    # loss curves come first
     [ "$(grep -o 'id="figure-[a-z]*"' "$DIR/s.html" | head -1)" = 'id="figure-loss"' ]
     grep -q "memory: 4.1 GB, limit 2 GB" "$DIR/s.html"
     [ "$(stat -c %s "$DIR/s.html")" -lt 4000000 ]
 }
 
-@test "what would do harm is escaped" {
+@test "text that would be markup is escaped" {
     run -0 "$PYTHON" tests/support/html_check.py "$DIR/evil.html" "$DIR/evil.h5"
     ! grep -q '<script>alert' "$DIR/evil.html"
     grep -q '&lt;script&gt;alert(1)&lt;/script&gt;' "$DIR/evil.html"
 }
 
-@test "the check of pages sees what it should see" {
+@test "the check of pages finds planted faults" {
     for change in 's|</main>||' 's|<main |<img src="a.png"><main |' 's|id="tables"|id="main"|' \
         's|/protocol/targets|gone|g' 's|href="#tables"|href="#nowhere"|' 's|plots/report|x|g'; do
         sed "$change" "$DIR/s.html" >"$DIR/broken.html"
@@ -59,7 +59,7 @@ seen() { "$PYTHON" -c "import json; d = json.load(open('$DIR/seen')); print($1)"
     done
 }
 
-@test "the same file gives the same page; figures drawn beforehand too" {
+@test "the same file gives the same page, also with figures drawn beforehand" {
     cp "$DIR/s.html" "$DIR/first.html"
     "$QUALM" report -q "$DIR/s.h5" -o "$DIR/second.html"
     cmp "$DIR/first.html" "$DIR/second.html"
@@ -69,10 +69,11 @@ seen() { "$PYTHON" -c "import json; d = json.load(open('$DIR/seen')); print($1)"
     [ -z "$(find "$DIR" -name '*.part')" ]
 }
 
-@test "the command under a figure draws it" {
+@test "the command below a figure draws the figure" {
     run -0 "$PYTHON" plots/report/draw.py "$DIR/s.h5" --only heat --out "$DIR/heat"
     [ -s "$DIR/heat/heat.png" ] && [ -s "$DIR/heat/heat.svg" ]
-    run -3 --separate-stderr "$PYTHON" plots/report/draw.py "$DIR/s.h5" --only nothing --out "$DIR/heat"
+    run -3 --separate-stderr "$PYTHON" plots/report/draw.py "$DIR/s.h5" --only nothing \
+        --out "$DIR/heat"
     [[ "$stderr" == *"no figure 'nothing'"* ]]
 }
 
@@ -96,7 +97,7 @@ EOF
     done
 }
 
-@test "LaTeX: braces balance, cells agree, nothing is left unescaped" {
+@test "LaTeX: braces balance, rows have equal numbers of cells, all text is escaped" {
     for tex in s evil; do
         "$PYTHON" - "$DIR/$tex.tex" <<'EOF'
 import re, sys
@@ -115,25 +116,29 @@ for columns, body in bodies:
 EOF
     done
     command -v pdflatex >/dev/null || return 0
-    printf '\\documentclass{article}\\begin{document}\\tiny\n\\input{%s}\n\\end{document}\n' "$DIR/s.tex" >"$DIR/doc.tex"
+    printf '\\documentclass{article}\\begin{document}\\tiny\n\\input{%s}\n\\end{document}\n' \
+        "$DIR/s.tex" >"$DIR/doc.tex"
     (cd "$DIR" && pdflatex -halt-on-error -interaction=nonstopmode doc.tex >"$DIR/doc.out")
 }
 
 @test "a plain suite gets its figures and tables" {
-    sed 's|"states:\*"|"states:cancer_mlp/s0001*"|' experiments/suites/momentum_format.yaml >"$DIR/momentum_format.yaml"
+    sed 's|"states:\*"|"states:cancer_mlp/s0001*"|' experiments/suites/momentum_format.yaml \
+        >"$DIR/momentum_format.yaml"
     "$QUALM" run -q -o "$DIR/" "$DIR/momentum_format.yaml" >/dev/null
     run -0 json_value "' '.join(d['figures'])" report "$DIR/momentum_format.h5"
     [ "$output" = "decades dumbbell" ]
-    run -0 "$PYTHON" tests/support/html_check.py "$DIR/momentum_format.html" "$DIR/momentum_format.h5"
+    run -0 "$PYTHON" tests/support/html_check.py "$DIR/momentum_format.html" \
+        "$DIR/momentum_format.h5"
     grep -q 'plots/figures/dumbbell.py' "$DIR/momentum_format.html"
-    sed 's|^steps: .*|steps: 20|; s|^seed: .*|seed: [1, 2]|' experiments/suites/convergence.yaml >"$DIR/mine.yaml"
+    sed 's|^steps: .*|steps: 20|; s|^seed: .*|seed: [1, 2]|' experiments/suites/convergence.yaml \
+        >"$DIR/mine.yaml"
     "$QUALM" run -q -o "$DIR/" "$DIR/mine.yaml" >/dev/null
     run -0 json_value "' '.join(d['figures'])" report "$DIR/mine.h5"
     [ "$output" = loss ]
     run -0 "$PYTHON" tests/support/html_check.py "$DIR/mine.html" "$DIR/mine.h5"
 }
 
-@test "a suite without the learning rate itself is shown at the nearest; other basins stay apart" {
+@test "a suite without scale 1 is shown at the nearest learning rate; other basins are left out" {
     cat >"$DIR/scales.yaml" <<'END'
 variant: ["sgdm4_lpmm,momentum_buffer.min_numel=0", sgdm_f32]
 source: "problem:rosen:n=64,jitter=0.5"
@@ -150,7 +155,7 @@ END
     [ "$(grep -o 'id="figure-[a-z]*"' "$DIR/scales.html" | wc -l)" -eq 5 ]
     "$PYTHON" - "$DIR/scales.h5" <<'END'
 import sys
-sys.path[:0] = ["plots", "plots/report"]
+sys.path[:0] = ["plots/figures", "plots/report"]
 import campaign, curves
 c = campaign.Campaign(sys.argv[1])
 assert c.one == 0.5
@@ -162,7 +167,7 @@ assert len(curves.with_curves(c, ("step", "loss"))[0]["cell"]) == 11
 END
 }
 
-@test "without Python the page has its tables and says what is missing" {
+@test "without Python the page has its tables and names the missing program" {
     PYTHONHOME=/nonexistent run -0 --separate-stderr "$QUALM" report "$DIR/s.h5" -o "$DIR/bare.html"
     [[ "$stderr" == *"no figures: /usr/bin/python3 cannot run: "* ]]
     run -0 "$PYTHON" tests/support/html_check.py "$DIR/bare.html" "$DIR/s.h5"
@@ -170,7 +175,7 @@ END
     grep -q 'class="missing"' "$DIR/bare.html"
 }
 
-@test "bad input is one line and its exit code" {
+@test "bad input: one line and its exit code" {
     fails_with 3 "nowhere.h5" report "$DIR/nowhere.h5"
     echo text >"$DIR/text.h5"
     fails_with 3 "text.h5" report "$DIR/text.h5"
@@ -185,7 +190,8 @@ END
     fails_with 3 "no SVG for a page" report "$DIR/s.h5" --figures "$DIR/odd"
     json_on_stdout report --no-figures "$DIR/s.h5" --json -o "$DIR/x.html"
     for option in -o --markdown= --latex= --archive=; do
-        fails_with 2 "is the result file itself" report "$option$DIR/../$(basename "$DIR")/s.h5" "$DIR/s.h5"
+        fails_with 2 "is the result file itself" report "$option$DIR/../$(basename "$DIR")/s.h5" \
+            "$DIR/s.h5"
     done
     ln -s /dev/null "$DIR/null.html"
     fails_with 3 "expected the name of a file" report --no-figures "$DIR/s.h5" -o "$DIR/null.html"
@@ -194,9 +200,11 @@ END
 
 @test "Chromium: no console errors and no requests, light, dark and print" {
     for how in "" --dark --print; do
-        browser "$DIR/s.html" $how --script "getComputedStyle(document.documentElement).backgroundColor"
+        browser "$DIR/s.html" $how --script \
+            "getComputedStyle(document.documentElement).backgroundColor"
         [ "$(seen "d['console'] + d['requests']")" = "[]" ]
-        [ "$(seen "d['values'][0]")" = "$([ "$how" = --dark ] && echo 'rgb(21, 23, 26)' || echo 'rgb(255, 255, 255)')" ]
+        [ "$(seen "d['values'][0]")" = "$([ "$how" = --dark ] && echo 'rgb(21, 23, 26)' \
+            || echo 'rgb(255, 255, 255)')" ]
     done
 }
 
@@ -206,13 +214,14 @@ END
             --script "document.querySelectorAll('details').forEach(d => d.open = true)" \
             --script "[...document.querySelectorAll('.panels:not(.wide) svg')].every(s => s.getBoundingClientRect().right <= 360)" \
             --script "[...document.querySelectorAll('.box')].filter(b => b.scrollWidth > b.clientWidth).length" \
-            --script "[...document.querySelectorAll('.box')].every(b => b.getBoundingClientRect().right <= 360)"
+            --script "[...document.querySelectorAll('.box')].every(
+                b => b.getBoundingClientRect().right <= 360)"
         [ "$(seen "d['width'] <= d['inner'] == 360")" = True ]
         [ "$(seen "d['values'][1], d['values'][2] > 3, d['values'][3]")" = "True True True" ]
     done
 }
 
-@test "Chromium: tables sort by keyboard, numbers as numbers, and say so" {
+@test "Chromium: tables sort by keyboard, numbers by value, and announce the order" {
     browser "$DIR/s.html" \
         --script "b = document.querySelectorAll('#t-Verdicts thead button')[4], b.focus(), 0" --script "key:Enter" \
         --script "b.parentNode.ariaSort + [...b.closest('table').tBodies[0].rows].map(r => parseFloat(r.cells[4].textContent)).filter(x => !isNaN(x)).every((x, i, a) => !i || a[i - 1] <= x)" \
@@ -226,14 +235,17 @@ END
 
 @test "Chromium: a chosen variant stands out in every figure" {
     browser "$DIR/s.html" --script "b = document.querySelector('[data-series=\"3\"]'), b.focus(), 0" --script "key:Enter" \
-        --script "getComputedStyle(document.querySelector('figure svg .s3')).opacity + ' ' + getComputedStyle(document.querySelector('figure svg .s4')).opacity + ' ' + b.ariaPressed"
+        --script "getComputedStyle(document.querySelector('figure svg .s3')).opacity + ' ' +
+            getComputedStyle(document.querySelector('figure svg .s4')).opacity + ' ' +
+            b.ariaPressed"
     [ "$(seen "d['values'][2]")" = "1 0.08 true" ]
 }
 
-@test "beside an archive: a page of it, and what did not agree" {
+@test "with an archive: its comparison and the differences are on the page" {
     "$BUILD/tests/experiments/report/test_report" sample "$DIR/mine.h5" seeds
     "$QUALM" report -q "$DIR/s.h5" --archive "$DIR/archive.h5" --no-figures -o "$DIR/none.html"
-    run -0 json_value "' '.join(d['figures']), d['against']" report "$DIR/mine.h5" --against "$DIR/archive.h5"
+    run -0 json_value "' '.join(d['figures']), d['against']" report "$DIR/mine.h5" \
+        --against "$DIR/archive.h5"
     [ "$output" = "loss against gap shares heat budget lr $DIR/archive.h5" ]
     run -0 "$PYTHON" tests/support/html_check.py "$DIR/mine.html" "$DIR/mine.h5"
     grep -q "the archive has no such seed" "$DIR/mine.html"
@@ -244,7 +256,7 @@ END
     run -0 "$PYTHON" tests/support/html_check.py "$DIR/archive.html" "$DIR/archive.h5"
 }
 
-@test "a run beside an archive writes its page; a missing archive shows before the run" {
+@test "run --against writes the page; a missing archive is an error before the run" {
     cat >"$DIR/paired.yaml" <<'Y'
 protocol: paired
 variant: [adamw4_ao, adamw8_bnb]
@@ -257,15 +269,19 @@ steps: 20
 Y
     "$QUALM" run -q "$DIR/paired.yaml" -o "$DIR/paired.h5" >/dev/null
     sed 's|adamw4_ao, adamw8_bnb|adamw8_ao|' "$DIR/paired.yaml" >"$DIR/other.yaml"
-    run -0 json_value "d[0]['page']" run "$DIR/other.yaml" -o "$DIR/other.h5" --against "$DIR/paired.h5"
+    run -0 json_value "d[0]['page']" run "$DIR/other.yaml" -o "$DIR/other.h5" \
+        --against "$DIR/paired.h5"
     [ "$output" = "$DIR/other.html" ]
     run -0 "$PYTHON" tests/support/html_check.py "$DIR/other.html" "$DIR/other.h5"
-    [ "$(grep -c '<td>adamw8_ao</td><td>adamw4_ao</td><td class="n">6</td>' "$DIR/other.html")" -eq 1 ]
+    [ "$(grep -c '<td>adamw8_ao</td><td>adamw4_ao</td><td class="n">6</td>' "$DIR/other.html")" \
+        -eq 1 ]
     fails_with 4 "no archive 'nowhere'" run "$DIR/other.yaml" -o "$DIR/no.h5" --against nowhere
     fails_with 3 "$DIR/no.h5" run "$DIR/other.yaml" -o "$DIR/no.h5" --against "$DIR/no.h5"
     sed /protocol/d "$DIR/other.yaml" >"$DIR/alone.yaml"
     "$QUALM" run -q "$DIR/alone.yaml" -o "$DIR/alone.h5" >/dev/null
-    fails_with 4 "alone.h5: no /protocol/runs" run "$DIR/other.yaml" -o "$DIR/no.h5" --against "$DIR/alone.h5"
-    fails_with 2 "needs protocol: paired" run "$DIR/alone.yaml" -o "$DIR/no.h5" --against "$DIR/paired.h5"
+    fails_with 4 "alone.h5: no /protocol/runs" run "$DIR/other.yaml" -o "$DIR/no.h5" \
+        --against "$DIR/alone.h5"
+    fails_with 2 "needs protocol: paired" run "$DIR/alone.yaml" -o "$DIR/no.h5" \
+        --against "$DIR/paired.h5"
     [ ! -e "$DIR/no.h5" ]
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
-# run.bats - qualm run: files, exit codes, JSON, interruption.  Run from the repository's root.
+# run.bats - Tests qualm run: files, exit codes, JSON, interruption.
+# Run it from the root of the repository.
 
 setup() {
     qualm="${QUALM:-./qualm}"
@@ -42,7 +43,7 @@ teardown() { rm -rf "$dir"; }
     [ "${a##* }" = "$dir/a.h5" ]
 }
 
-@test "--json is one document and nothing else" {
+@test "--json prints one document only" {
     run "$qualm" run -q --json -o "$dir/out.h5" "$suite"
     [ "$status" -eq 0 ]
     echo "$output" | /usr/bin/python3 -c '
@@ -60,7 +61,7 @@ assert len(rows) == 4 and all(15 < r["sqnr_median"] < 25 for r in rows), rows'
     [ ! -e results/small.h5 ]
 }
 
-@test "mistakes name file and line and leave with 2" {
+@test "errors in a suite name file and line: exit code 2" {
     printf 'sedd: 3\n' >>"$suite"
     run "$qualm" run -o "$dir/out.h5" "$suite"
     [ "$status" -eq 2 ]
@@ -72,14 +73,14 @@ assert len(rows) == 4 and all(15 < r["sqnr_median"] < 25 for r in rows), rows'
     [ "$status" -eq 2 ]
 }
 
-@test "what cannot be read or written leaves with 3" {
+@test "files that cannot be read or written: exit code 3" {
     run "$qualm" run "$dir/none.yaml"
     [ "$status" -eq 3 ]
     run "$qualm" run -o "$dir/no/such/folder/out.h5" "$suite"
     [ "$status" -eq 3 ]
 }
 
-@test "nothing matched leaves with 4" {
+@test "no match: exit code 4" {
     run "$qualm" run momentum_formatt
     [ "$status" -eq 4 ]
     [[ "$output" == *"did you mean 'momentum_format'"* ]]
@@ -92,7 +93,7 @@ assert len(rows) == 4 and all(15 < r["sqnr_median"] < 25 for r in rows), rows'
     [ "$status" -eq 4 ]
 }
 
-@test "a run of one process that is interrupted leaves with 75 and no file" {
+@test "an interrupted run of one process: exit code 75 and no file" {
     printf '%s\n' 'variant: adamw4_ao' 'source: problem:quad' 'coupling: closed' \
         'steps: 100000000' 'every: 1000000' >"$suite"
     "$qualm" run -q --workers 0 -o "$dir/out.h5" "$suite" &
@@ -113,14 +114,14 @@ assert len(rows) == 4 and all(15 < r["sqnr_median"] < 25 for r in rows), rows'
     done
 }
 
-@test "a configuration of low-bit-optimizers is one more variant" {
+@test "a configuration of low-bit-optimizers becomes a variant" {
     printf 'TAG: x\nQUANT:\n  M:\n    BITS: 5\n' >"$dir/five.yml"
     run "$qualm" run -n --json --lpmm-config "$dir/five.yml" "$suite"
     [ "$status" -eq 0 ]
     [[ "$output" == *"five.yml:1: TAG is ignored"* ]]
     [[ "$output" == *"adamw4_lpmm_group,exp_avg=de:5s/block:128/bisect/mid/byte/nantop"* ]]
     [[ "$output" == *"ema4_nf4"* ]]
-    run "$qualm" run -n --lpmm-config "$dir/five.yml" # without a suite: its own two
+    run "$qualm" run -n --lpmm-config "$dir/five.yml" # without a suite, two built-in suites run
     [ "$status" -eq 0 ]
     [[ "$output" == *"problem:lowrank"* ]]
     [[ "$output" == *"states:"* || "$output" == *"oneshot"* ]]
@@ -133,7 +134,7 @@ assert len(rows) == 4 and all(15 < r["sqnr_median"] < 25 for r in rows), rows'
     [[ "$output" == *"five.yml:3: no key 'QUANT.M.BITZ'"* ]]
 }
 
-@test "problems wrap problems; prescribed gradients are not for closed; misspelt arguments and bases" {
+@test "problems wrap problems; closed runs refuse prescribed gradients; misspelt arguments" {
     printf '%s\n' 'variant: adamw4_ao' 'coupling: [closed, global]' 'steps: 5' 'source:' \
         '  - "problem:spike:at=3,base=heavy:nu=1.5,base=mclm:T=4,C=8"' '  - "problem:ema"' \
         '  - "problem:heavy:base=quad:n=0"' >"$dir/wrap.yaml"
@@ -141,15 +142,18 @@ assert len(rows) == 4 and all(15 < r["sqnr_median"] < 25 for r in rows), rows'
     [ "$status" -eq 0 ]
     [[ $output == *'"ok": 3'* && $output == *'"skipped": 3'* ]]
     [[ $output == *"problem ema prescribes its gradients and has no loss; take local or global"* ]]
-    [[ $output == *"quad: n is 0, expected a whole number from 1"* ]] # a value, not a misspelling
+    # a bad value, not a misspelt name
+    [[ $output == *"quad: n is 0, expected a whole number from 1"* ]]
     sed -i 's/base=quad:n=0/base=nqn/' "$dir/wrap.yaml"
     for command in plan run; do
         run "$qualm" $command "$dir/wrap.yaml"
         [ "$status" -eq 2 ]
-        [ "$output" = "qualm $command: $dir/wrap.yaml:7: heavy: base: no problem 'nqn'; did you mean 'nqm'?" ]
+        [ "$output" = \
+            "qualm $command: $dir/wrap.yaml:7: heavy: base: no problem 'nqn'; did you mean 'nqm'?" ]
     done
     sed -i 's/base=nqn/base=quad:nn=4/' "$dir/wrap.yaml"
     run "$qualm" plan "$dir/wrap.yaml"
     [ "$status" -eq 2 ]
-    [[ "$output" == *"wrap.yaml:7: quad: no argument 'nn'; there are n, cond, lambda_max, layout, rows, start" ]]
+    local there="there are n, cond, lambda_max, layout, rows, start"
+    [[ "$output" == *"wrap.yaml:7: quad: no argument 'nn'; $there" ]]
 }

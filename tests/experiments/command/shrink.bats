@@ -1,10 +1,10 @@
 #!/usr/bin/env bats
-# shrink.bats - qualm shrink from outside: a failing kernel becomes a small program.
+# shrink.bats - Tests qualm shrink: a failing kernel becomes a small program.
 load ../../support/cli_common
 
 setup() { cd "$BATS_TEST_TMPDIR" || exit 1; }
 
-# plant FILE TEMPLATE SED: a template with a bug
+# plant FILE TEMPLATE SED: writes a template with a bug
 plant() {
     "$QUALM" check --template "$2" > right.c
     sed "$3" right.c > "$1"
@@ -16,11 +16,12 @@ compiles_and_exits() {
     run -"$1" ./repro
 }
 
-@test "the first failing case becomes a program: exit 1, and 0 once the bug in it is mended" {
+@test "the first failing case becomes a program: exit code 1, and 0 after its bug is corrected" {
     plant mine.c adamw4_ao 's/>= (value\[k + 1\]/> (value[k + 1]/'
     run -0 "$QUALM" shrink --kernel mine.c -q
     [[ $output == *"written"*"mine-repro.c"* && $output == *"verified"*yes* ]]
-    [[ $(head -1 mine-repro.c) == "/* cc -O2 -ffp-contract=off mine-repro.c -lm -o repro && ./repro" ]]
+    [[ $(head -1 mine-repro.c) == \
+        "/* cc -O2 -ffp-contract=off mine-repro.c -lm -o repro && ./repro" ]]
     ! grep -q 'include "' mine-repro.c
     compiles_and_exits 1 mine-repro.c
     [[ $output == *"expected"*"got"* ]]
@@ -30,8 +31,9 @@ compiles_and_exits() {
     [ "$own" -le 45 ]
 }
 
-@test "a million elements and twenty steps: one step of one block, within thirty seconds" {
-    plant last.c adamw4_ao 's/for (int64_t i = 0; i < n; i++) {$/for (int64_t i = 0; i < n - (n < BLOCK); i++) {/'
+@test "a million elements and twenty steps shrink to one step of one block within thirty seconds" {
+    plant last.c adamw4_ao \
+        's/for (int64_t i = 0; i < n; i++) {$/for (int64_t i = 0; i < n - (n < BLOCK); i++) {/'
     "$QUALM" shrink --kernel last.c --shape 1000003 --steps 20 --json > d.json
     "$PYTHON" - <<'P'
 import json
@@ -42,9 +44,11 @@ P
     compiles_and_exits 1 last-repro.c
 }
 
-@test "a tensor of rows and columns, a shared object, a name of one's own" {
-    plant rows.c adafactor_hf 's/b \* rows + i\], c = a->slot\[1\].values\[b \* cols + j\]/b * rows], c = a->slot[1].values[b * cols + j]/'
-    [ "$(json_value '(d["steps"], d["elements"] <= 4, d["verified"])' shrink --kernel rows.c --case 61x67/normal/wd/t1/forced --out other.c)" = "(1, True, True)" ]
+@test "a matrix, a shared object, a chosen file name" {
+    plant rows.c adafactor_hf \
+        's/\(b \* rows\) + i\(\], c = a->slot\[1\].values\[b \* cols + j\]\)/\1\2/'
+    [ "$(json_value '(d["steps"], d["elements"] <= 4, d["verified"])' shrink --kernel rows.c \
+        --case 61x67/normal/wd/t1/forced --out other.c)" = "(1, True, True)" ]
     compiles_and_exits 1 other.c
     "$QUALM" check --template kernel_abi.h > kernel_abi.h
     cc -std=c11 -O2 -ffp-contract=off -shared -fPIC -I. -o rows.so rows.c -lm
@@ -53,7 +57,7 @@ P
     compiles_and_exits 1 rows-repro.c
 }
 
-@test "a step that never ends, one that is killed: shrunk within their time" {
+@test "steps that hang or are killed shrink within their time limit" {
     plant hang.c adamw_f32 's/    return 0;/    for (volatile int k = a->n > 9; k;) ; return 0;/'
     run -0 "$QUALM" shrink --kernel hang.c --case 4097/normal/wd/t1/forced -q
     [[ $output == *hung* ]]
@@ -64,7 +68,7 @@ P
     compiles_and_exits 1 wild-repro.c
 }
 
-@test "a failing check ends with the program; --no-shrink leaves it out; JSON stays alone on stdout" {
+@test "a failing check prints the program last; --no-shrink omits it; stdout has JSON alone" {
     plant k.c adamw_f32 's/take2 \* x \* x/take1 * x * x/'
     run -1 --separate-stderr "$QUALM" check --kernel k.c --regime normal
     [[ $stderr == *"shrunk to 1 step, 1 element: k-repro.c, which compiles and exits 1"* ]]
@@ -76,7 +80,7 @@ P
     [ -s k-repro.c ]
 }
 
-@test "what cannot be shrunk says so in one line" {
+@test "kernels that cannot be shrunk: one line" {
     "$QUALM" check --template adamw_f32 > right.c
     fails_with 4 "nothing to shrink" shrink --kernel right.c --case 129/normal/wd/t1/forced
     fails_with 4 "nothing to shrink" shrink adamw4_ao --case 129/normal/wd/t1/forced

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# state.bats - qualm state: states in files, from the command line.
+# state.bats - Tests qualm state: optimizer states in files.
 
 load ../../support/cli_common
 
@@ -13,7 +13,7 @@ teardown() { rm -rf "$dir"; }
 
 digest() { json_value 'd["digest"]' state show "$1"; }
 
-@test "k steps, a file, k more: the digest of 2k, whatever the form" {
+@test "k steps, a file, k more steps: the digest of 2k steps, in every file format" {
     qualm state make -r adamw4_ao -s 64x64,300,0x5 -n 8 -S 3 "$dir/whole.h5" >/dev/null
     qualm state step "$a" "$dir/b.h5" --steps 4 >/dev/null
     qualm state step "$a" "$dir/b.safetensors" -n 4 >/dev/null
@@ -24,7 +24,7 @@ digest() { json_value 'd["digest"]' state show "$1"; }
     cmp "$dir/b.safetensors" "$dir/c.safetensors"
 }
 
-@test "every variant resumes to the bit, with rounding by draws too" {
+@test "every variant resumes bit for bit, also with stochastic rounding" {
     for v in $(qualm list variants --names); do
         r=$v,param=bf16/stoch
         qualm state make -q -r "$r" -s 33x65 -n 2 "$dir/1.safetensors" >/dev/null
@@ -34,7 +34,7 @@ digest() { json_value 'd["digest"]' state show "$1"; }
     done
 }
 
-@test "what goes through float32 is said, once for all tensors" {
+@test "a conversion through float32 is noted once for all tensors" {
     run --separate-stderr qualm state convert "$a" "$dir/b.h5" --recipe sgdm_f32,param=bf16/kahan
     [ "$status" -eq 0 ]
     [[ $stderr == *"param: f32 -> bf16/kahan through float32 (3 tensors)"* ]]
@@ -72,7 +72,7 @@ assert array["t0/param"].shape == (64, 64) and array["t2/param"].shape == (0, 5)
 PY
 }
 
-@test "files that are no states leave with 3 and one line" {
+@test "files that are no states: exit code 3 and one line" {
     fails_with 3 "No such file" state show "$dir/none.h5"
     head -c 100 "$a" >"$dir/cut.safetensors"
     fails_with 3 "the file ends at 100" state show "$dir/cut.safetensors"
@@ -87,7 +87,7 @@ PY
     fails_with 3 "digest" state show "$dir/flip.safetensors"
 }
 
-@test "mistakes on the command line leave with 2 or 4" {
+@test "errors on the command line: exit code 2 or 4" {
     fails_with 2 "expected show, convert, make or step" state
     fails_with 2 "no 'shwo'" state shwo "$a"
     fails_with 2 "convert wants two files" state convert "$a"

@@ -1,4 +1,4 @@
-/* test_golden.c - the golden vectors that ship, and the larger set where it is at hand. */
+/* test_golden.c - Replays the golden vectors that ship, and the larger set where it is present. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,7 +36,7 @@ static int64_t replay(const char *path, int64_t count[QM_OUTCOME_COUNT])
     return count[QM_OUTCOME_differs] + count[QM_OUTCOME_unreadable];
 }
 
-/* One test for each shipped file: nothing differs, and no case is skipped that was once compared. */
+/* One test per shipped file: nothing differs, and at least `compared` cases are compared. */
 struct expected {
     const char *path;
     int compared;
@@ -50,7 +50,7 @@ static void test_file(void **state)
     assert_true(count[QM_OUTCOME_equal] + count[QM_OUTCOME_near] >= e->compared);
 }
 
-/* A clone stays small: what is dropped to keep it so is in the larger set. */
+/* Golden files hold at most 12 MB, so that a clone stays small; the larger set has the rest. */
 static void test_size(void **state)
 {
     enum { MOST = 12000000 };
@@ -85,7 +85,7 @@ static void test_shared(void **state)
     assert_int_equal(differs, 0);
 }
 
-/* ---- files that are not what they should be ---- */
+/* ---- foreign and damaged files ---- */
 
 static void write_file(const char *path, const void *bytes, size_t n)
 {
@@ -149,7 +149,8 @@ static void test_unreadable(void **state)
 {
     char path[] = "/tmp/qm_golden_XXXXXX";
     int64_t count[QM_OUTCOME_COUNT] = {0};
-    hsize_t sizes[3] = {8, 4, 7}; /* counter 4, key 2, output 4 a row: 2 rows, one word short */
+    hsize_t sizes[3] = {
+        8, 4, 7}; /* per row 4 words of counter, 2 of key, 4 of output; 2 rows, one word short */
     static const char *const names[3] = {"counter", "key", "output"};
     (void)state;
     close(mkstemp(path));
@@ -201,7 +202,7 @@ static void test_seen(void **state)
     unlink(path);
 }
 
-/* A filter leaves out what it does not match. */
+/* Cases that the filter does not match are left out. */
 static void test_filter(void **state)
 {
     int64_t count[QM_OUTCOME_COUNT] = {0};

@@ -1,0 +1,75 @@
+#!/usr/bin/env bats
+# compare.bats - Tests qualm compare: the same, worse and failed cells of two result files.
+
+load ../../support/cli_common
+
+setup() { dir=$(mktemp -d); }
+
+teardown() { rm -rf "$dir"; }
+
+@test "compare: the same, worse, no longer ok, JSON, wrong files" {
+    printf '%s\n' 'variant: [adamw4_ao, adamw8_bnb]' 'source: dist:gauss' 'seed: [1, 2, 3, 4, 5]' \
+        'n: 1024' >"$dir/c.yaml"
+    "$QUALM" run -q -o "$dir/a.h5" "$dir/c.yaml"
+    run "$QUALM" compare "$dir/a.h5" "$dir/a.h5"
+    [ "$status" -eq 0 ]
+    [[ "$output" =~ worse\ +0 ]]
+    # one recipe has another format: pairs are formed by the remaining equal axes
+    "$PYTHON" - "$dir/a.h5" "$dir/b.h5" <<'P'
+import h5py, shutil, sys
+shutil.copy(sys.argv[1], sys.argv[2])
+with h5py.File(sys.argv[2], "r+") as f:
+    m, v = f["metrics"][:], f["cells"]["variant"]
+    m["sqnr"][v == b"adamw4_ao"] -= [0.3, 0.2, 0.4, 0.3, 0.25]
+    f["metrics"][...] = m
+P
+    run "$QUALM" compare "$dir/a.h5" "$dir/b.h5"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"adamw4_ao  sqnr"*"worse"* ]]
+    [ "$(json_value 'd["worse"]' compare "$dir/a.h5" "$dir/b.h5")" = 1 ]
+    run "$QUALM" compare "$dir/b.h5" "$dir/a.h5"
+    [ "$status" -eq 0 ]
+    run "$QUALM" compare --margin 0.5 "$dir/a.h5" "$dir/b.h5"
+    [ "$status" -eq 0 ]
+    # exact before and not now, a number before and none now: regressions; the reverse is none
+    "$PYTHON" - "$dir/a.h5" "$dir/exact.h5" "$dir/none.h5" <<'P'
+import h5py, shutil, sys
+for path, value in zip(sys.argv[2:], (float("inf"), float("nan"))):
+    shutil.copy(sys.argv[1], path)
+    with h5py.File(path, "r+") as f:
+        m = f["metrics"][:]
+        m["sqnr"][f["cells"]["variant"] == b"adamw8_bnb"] = value
+        f["metrics"][...] = m
+P
+    for pair in "exact a" "a none" "exact none"; do
+        run "$QUALM" compare --margin 9 "$dir/${pair% *}.h5" "$dir/${pair#* }.h5"
+        [ "$status" -eq 1 ]
+        [[ "$output" == *"adamw8_bnb  sqnr"*" 5 "*"worse"* ]]
+    done
+    for pair in "a exact" "none a" "none none" "exact exact"; do
+        run "$QUALM" compare "$dir/${pair% *}.h5" "$dir/${pair#* }.h5"
+        [ "$status" -eq 0 ]
+    done
+    rm "$dir/none.h5"
+    "$PYTHON" - "$dir/b.h5" <<'P'
+import h5py, sys
+with h5py.File(sys.argv[1], "r+") as f:
+    c = f["cells"][:]
+    c["status"][0] = b"no"
+    f["cells"][...] = c
+P
+    run "$QUALM" compare --margin 9 "$dir/a.h5" "$dir/b.h5"
+    [ "$status" -eq 1 ]
+    [[ "$output" =~ no\ longer\ ok\ +1 ]]
+    "$PYTHON" - "$dir/b.h5" <<'P'
+import h5py, sys
+with h5py.File(sys.argv[1], "r+") as f:
+    m, a = f["metrics"][:1], dict(f["metrics"].attrs)
+    del f["metrics"]
+    f.create_dataset("metrics", data=m).attrs.update(a)
+P
+    fails_with 3 "10 and 1 rows" compare "$dir/a.h5" "$dir/b.h5"
+    fails_with 3 "none.h5" compare "$dir/a.h5" "$dir/none.h5"
+    fails_with 2 "expected two files" compare "$dir/a.h5"
+    fails_with 4 "no column 'nothing'" compare -m nothing "$dir/a.h5" "$dir/a.h5"
+}
