@@ -1,4 +1,4 @@
-/* folder.c - the folder of a campaign: beginning, checking, throwing away. */
+/* folder.c - The folder of a campaign: makes, checks, locks and removes it. */
 #include "experiments/campaign/folder.h"
 
 #include <errno.h>
@@ -47,8 +47,9 @@ int qm_campaign_exists(const char *dir)
     return access(path, F_OK) == 0;
 }
 
-/* ---- what is run --------------------------------------------------------------------------- */
+/* ---- suite and data ------------------------------------------------------------------------ */
 
+/* Hashes name and contents of every data file. */
 static qm_status add_data(const struct qm_suite *s, struct qm_sha256 *h)
 {
     for (int i = 0; i < s->n_data; i++) {
@@ -110,12 +111,14 @@ static qm_status head_write(const char *dir, const struct qm_loaded_suite *job, 
         return qm_fail(QM_NO_MEMORY, "campaign.json");
     qm_status st = write_file(dir, "suite.yaml", job->suite->plan);
     if (st == QM_OK)
-        st = write_file(dir, "campaign.json", text); /* last: it says that the rest is there */
+        st = write_file(dir, "campaign.json",
+                        text); /* last: its presence means that the rest is there */
     free(text);
     return st;
 }
 
-/* Workers run what suite.yaml says, under the ids of this job's cells: it must say the same. */
+/* Workers read suite.yaml and use this suite's cell ids, so the file must hold this plan; a damaged
+ * one is written again. */
 static qm_status suite_check(const char *dir, const char *plan)
 {
     char path[1100];
@@ -187,7 +190,7 @@ qm_status qm_folder_open(const char *path, int flags, int *out)
 {
     struct stat about;
     int fd = open(path, flags | O_CLOEXEC | O_NONBLOCK, 0666);
-    if (fd < 0 && errno != ENXIO) /* a pipe that nobody reads, a socket */
+    if (fd < 0 && errno != ENXIO) /* ENXIO: a pipe without a reader, or a socket */
         return qm_fail(QM_BAD_FILE, "%s: %s%s", path, flags & O_CREAT ? "cannot be written: " : "",
                        strerror(errno));
     if (fd >= 0 && fstat(fd, &about) == 0 && S_ISREG(about.st_mode)) {
@@ -210,9 +213,9 @@ void qm_folder_clear(const char *dir, const char *pattern)
 
 static int is_at_work(const char *dir)
 {
-    struct qm_ledger_index b = {0};
-    int held = qm_ledger_index_read_all(&b, dir) == QM_OK && b.n_held > 0;
-    qm_ledger_index_free(&b);
+    struct qm_ledger_index index = {0};
+    int held = qm_ledger_index_read_all(&index, dir) == QM_OK && index.n_held > 0;
+    qm_ledger_index_free(&index);
     return held;
 }
 
@@ -223,13 +226,14 @@ void qm_campaign_remove(const char *dir)
                                            "merge.sh",       "slurm-*.out",  "[0-9]*of*.*.h5",
                                            "*of*.h5.*.part", "*.sh.*.part",  "lock"};
     if (is_at_work(dir))
-        return; /* another shard of it, at what we have done already */
+        return; /* another shard still runs cells, which are all done */
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
         qm_folder_clear(dir, patterns[i]);
     rmdir(dir);
 }
 
-/* Held while a campaign is begun, so that of two the second one checks. */
+/* Locks the folder while a campaign is begun: of two runs the second one finds it begun, and
+ * checks. */
 static qm_status lock_dir(const char *dir, int *out)
 {
     char path[1100];
@@ -256,7 +260,7 @@ qm_status qm_folder_begin(const struct qm_loaded_suite *job, const char *dir, in
     else if (fresh)
         qm_campaign_remove(dir);
     if (st == QM_OK && fresh) {
-        close(lock); /* it went with the folder */
+        close(lock); /* the lock file was removed with the folder */
         QM_TRY(lock_dir(dir, &lock));
     }
     if (st == QM_OK && !qm_campaign_exists(dir))

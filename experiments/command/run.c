@@ -311,17 +311,17 @@ static qm_status run_campaign(struct options *o, struct qm_loaded_suite *job, co
     struct qm_campaign_count n;
     const struct qm_campaign_options *c = &o->campaign;
     o->finish.started = qm_seconds();
-    int is_dealer = c->dealt && c->shard == 0;
-    if (c->shards == 1 || is_dealer)
+    int is_dispatcher = c->dispatched && c->shard == 0;
+    if (c->shards == 1 || is_dispatcher)
         QM_TRY(can_write(path));
-    qm_status st =
-        is_dealer ? qm_campaign_deal(job, c, &stopped, &n) : qm_campaign_run(job, c, &stopped, &n);
-    if (c->dealt && !is_dealer)
+    qm_status st = is_dispatcher ? qm_campaign_dispatch(job, c, &stopped, &n)
+                                 : qm_campaign_run(job, c, &stopped, &n);
+    if (c->dispatched && !is_dispatcher)
         qm_mpi_dispatch_leave(); /* whatever came out */
     QM_TRY(st);
-    if ((c->shards == 1 || is_dealer) && n.all_done == n.all_cells)
+    if ((c->shards == 1 || is_dispatcher) && n.all_done == n.all_cells)
         return write_results(o, job, path, n.all_failed, into);
-    if (c->dealt && !is_dealer) {
+    if (c->dispatched && !is_dispatcher) {
         qm_note("rank %d of %d: %lld cells done", c->shard, c->shards, (long long)n.ran);
         return QM_OK; /* rank 0 says the rest */
     }
@@ -350,8 +350,8 @@ static qm_status choose(struct options *o, const struct qm_loaded_suite *job, co
     c->dir = dir;
     c->shard = 0;
     c->shards = 1;
-    c->dealt = o->ranks > 1 && !o->shard_text && o->workers != 0;
-    if (c->dealt) {
+    c->dispatched = o->ranks > 1 && !o->shard_text && o->workers != 0;
+    if (c->dispatched) {
         c->shard = o->rank;
         c->shards = o->ranks;
         snprintf(from, sizeof from, "rank");
