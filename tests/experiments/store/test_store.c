@@ -171,7 +171,7 @@ static void plots_read_and_repeat(void **state)
         skip();
     assert_int_equal(sample(in_folder("p.h5"), SAME), QM_OK);
     shell("/usr/bin/python3 -B -c \"\n"
-          "import sys; sys.path.insert(0, 'plots')\n"
+          "import sys; sys.path.insert(0, 'plots/figures')\n"
           "import common\n"
           "f = common.load('%s', kinds=('run',))\n"
           "c = common.table(f, '/cells')\n"
