@@ -229,7 +229,7 @@ static const char *choose(const struct options *o, const struct judge *j, const 
 /* Adds the rows of one tensor that was tried with every judge. */
 static qm_status add_rows(const struct options *o, const struct qm_row *label,
                           const struct qm_analysis *a, const char *const *slot,
-                          const struct qm_float_classes *census, struct qm_rows *rows)
+                          const struct qm_float_classes *classes, struct qm_rows *rows)
 {
     struct qm_decade decade[QM_DECADES];
     double value[256];
@@ -237,7 +237,7 @@ static qm_status add_rows(const struct options *o, const struct qm_row *label,
     for (int i = 0; i < o->n_judges; i++) {
         struct qm_row r = *label;
         r.slot = slot[i];
-        r.census = *census;
+        r.classes = *classes;
         r.skipped = a[i].skipped;
         r.quantizer = a[i].codec.q.bits ? qm_quantizer_print(&a[i].codec.q, text) : "";
         if (o->judge[i].is_recipe)
@@ -281,7 +281,7 @@ static qm_status analyze_entry(const struct options *o, const char *path, struct
                            .quantizer = "",
                            .skipped = "",
                            .dtype = qm_dtype_name(e->dtype)};
-    struct qm_float_classes census = {0};
+    struct qm_float_classes classes = {0};
     qm_shape_print(&e->shape, label.shape, sizeof label.shape);
     if (!qm_dtype_is_float(e->dtype) || e->numel == 0) {
         label.skipped = e->numel == 0 ? "it has no elements" : "its elements are not floats";
@@ -290,19 +290,19 @@ static qm_status analyze_entry(const struct options *o, const char *path, struct
     struct qm_analysis *a = calloc((size_t)o->n_judges, sizeof *a);
     const char **slot = calloc((size_t)o->n_judges, sizeof *slot);
     qm_status st = a && slot ? bind(o, e, a, slot) : qm_fail(QM_NO_MEMORY, "quantizers");
+    const struct qm_analysis_options how = {o->level, o->seed, o->threads, advance, progress};
     int wanted = 0, alike = 1;
     for (int i = 0; st == QM_OK && i < o->n_judges; i++) {
         wanted += !a[i].skipped[0];
         alike = alike && strcmp(a[i].skipped, a[0].skipped) == 0;
     }
     if (st == QM_OK && wanted)
-        st = qm_analyze_tensor(f, index, a, o->n_judges, o->level, o->seed, o->threads, advance,
-                               progress, &census);
+        st = qm_analyze_tensor(f, index, a, o->n_judges, &how, &classes);
     if (st == QM_OK && !wanted && alike) { /* one line says it for all */
         label.skipped = a[0].skipped;
         st = qm_rows_add(rows, &label);
     } else if (st == QM_OK) {
-        st = add_rows(o, &label, a, slot, &census, rows);
+        st = add_rows(o, &label, a, slot, &classes, rows);
     }
     for (int i = 0; a && i < o->n_judges; i++)
         qm_metrics_close(a[i].metrics);
