@@ -203,8 +203,9 @@ static qm_status make_tensor(const struct options *o, const struct qm_recipe *r,
     if (st == QM_OK)
         st = run_steps(r, shape, id, o->seed, 0, o->steps, plan, param);
     if (st == QM_OK)
-        st =
-            qm_state_take(out, name, r, shape, id, o->steps, o->seed, &qm_backend_cpu, plan, param);
+        st = qm_state_take(
+            out, name,
+            &(struct qm_state_plan){r, shape, &qm_backend_cpu, plan, param, id, o->steps, o->seed});
     free(param);
     free(x);
     qm_backend_cpu.close(plan);
@@ -242,13 +243,13 @@ static qm_status resume_tensor(const struct qm_state_tensor *t, const struct qm_
     QM_TRY(qm_backend_cpu.open(r, &t->shape, t->id, &plan));
     uint8_t *param =
         malloc((size_t)qm_shape_numel(&t->shape) * (size_t)qm_param_bytes(&r->param) + 1);
-    qm_status st = param ? qm_state_give(t, r, &t->shape, &qm_backend_cpu, plan, param, note, notes)
-                         : qm_fail(QM_NO_MEMORY, "%s", t->name);
+    const struct qm_state_plan p = {r,     &t->shape, &qm_backend_cpu, plan,
+                                    param, t->id,     t->step + steps, t->seed};
+    qm_status st = param ? qm_state_give(t, &p, note, notes) : qm_fail(QM_NO_MEMORY, "%s", t->name);
     if (st == QM_OK)
         st = run_steps(r, &t->shape, t->id, t->seed, t->step, steps, plan, param);
     if (st == QM_OK)
-        st = qm_state_take(out, t->name, r, &t->shape, t->id, t->step + steps, t->seed,
-                           &qm_backend_cpu, plan, param);
+        st = qm_state_take(out, t->name, &p);
     free(param);
     qm_backend_cpu.close(plan);
     return st;
