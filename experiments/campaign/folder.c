@@ -90,14 +90,14 @@ qm_status qm_campaign_digest(const struct qm_loaded_suite *job, char (*id)[QM_CE
 static qm_status write_file(const char *dir, const char *name, const char *text)
 {
     char path[1100];
-    struct qm_atomic_file part;
+    struct qm_atomic_file file;
     qm_folder_path(dir, name, path, sizeof path);
-    QM_TRY(qm_atomic_file_open(path, &part));
-    qm_status st = qm_atomic_file_write(&part, text, strlen(text));
+    QM_TRY(qm_atomic_file_open(path, &file));
+    qm_status st = qm_atomic_file_write(&file, text, strlen(text));
     if (st == QM_OK)
-        st = qm_atomic_file_commit(&part);
+        st = qm_atomic_file_commit(&file);
     if (st != QM_OK)
-        qm_atomic_file_abort(&part);
+        qm_atomic_file_abort(&file);
     return st;
 }
 

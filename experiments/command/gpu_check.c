@@ -1,4 +1,4 @@
-/* gpu_check.c - qualm gpu-check: everything that only a GPU can show, in one command. */
+/* gpu_check.c - qualm gpu-check: checks and measures the CUDA backend on this GPU. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,8 +84,9 @@ static error_t option(int key, char *arg, struct argp_state *state)
 
 static int wants(const struct options *o, enum part p) { return !o->has_only || o->only[p]; }
 
-/* ---- the parts ------------------------------------------------------------------------------------ */
+/* ---- parts ---------------------------------------------------------------------------------- */
 
+/* Describes the GPU, its driver and NVRTC. */
 static qm_status device_of(json_t **out)
 {
     const struct qm_cuda *cu;

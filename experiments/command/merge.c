@@ -1,4 +1,4 @@
-/* merge.c - qualm merge: the shards of a campaign, as one results file. */
+/* merge.c - qualm merge: writes the results file of a campaign from its shards. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +58,7 @@ static int is_folder(const char *path)
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
-/* All folders were begun with the same. */
+/* QM_BAD_ARG unless all folders were begun with the same suite and data. */
 static qm_status check_same(const struct options *o)
 {
     struct qm_campaign_head first, other;

@@ -1,4 +1,4 @@
-/* mutate.c - qualm mutate: who tests the tester. */
+/* mutate.c - qualm mutate: plants bugs in kernels, and reports which ones the judge finds. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,7 +93,7 @@ static qm_status no_entry(const struct qm_registry *r, const char *id)
     return st;
 }
 
-/* A kernel's source, under a name of its own first. */
+/* Writes a kernel's source to file, through a temporary file, or to stdout if NULL. */
 static qm_status export(const struct qm_registry *r, const char *id, const char *file)
 {
     const struct qm_mutant_entry *e = qm_registry_find(r, id);

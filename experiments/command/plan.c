@@ -1,4 +1,4 @@
-/* plan.c - qualm plan: what a suite would do, what it would cost, what it leaves out. */
+/* plan.c - qualm plan: reports the cells of a suite, their estimated cost and the skipped ones. */
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +53,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* One line per value of a text: how many cells, how many of them skipped, what they cost. */
+/* Cells that share a text (a variant's name, or a reason): their number, skipped ones, cost. */
 struct row {
     const char *text;
     int64_t cells, skipped;
@@ -66,7 +66,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(x->text, y->text);
 }
 
-/* Rows of equal text become one; returns how many are left. */
+/* Merges rows of equal text; returns the number of rows left. */
 static int64_t fold(struct row *row, int64_t n)
 {
     int64_t k = 0;

@@ -1,4 +1,4 @@
-/* prove.c - qualm prove: nearest-code routines over all floats, and other exhaustive proofs. */
+/* prove.c - qualm prove: proves nearest-code routines exhaustively over all floats, and more. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -132,7 +132,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* ---- a routine of this program ----------------------------------------------------------------- */
+/* ---- a routine of this program -------------------------------------------------------------- */
 
 static void advance(void *of, int64_t floats) { qm_progress_add(of, floats, 0); }
 
@@ -186,7 +186,7 @@ static qm_status prove_names(const char *word, const struct qm_prove_options *o,
     return st;
 }
 
-/* ---- dispatch ------------------------------------------------------------------------------------ */
+/* ---- dispatch ------------------------------------------------------------------------------- */
 
 static int ends_in(const char *word, const char *end)
 {
@@ -216,7 +216,7 @@ static qm_status prove_word(const char *word, const struct qm_prove_options *o, 
     return QM_OK;
 }
 
-/* Proofs of one kind stand together: a kind's first key is the same. */
+/* Prints proofs of one kind, which is recognised by the keys of the first one; clears the array. */
 static void print_kind(json_t *some)
 {
     if (json_array_size(some) == 1)
@@ -228,6 +228,7 @@ static void print_kind(json_t *some)
     json_array_clear(some);
 }
 
+/* Prints all proofs; successive ones with equally many keys are of one kind. */
 static void print_all(json_t *all, int failed)
 {
     json_t *some = json_array(), *o;

@@ -1,4 +1,4 @@
-/* report.c - qualm report: a result file as one page, and as tables for papers. */
+/* report.c - qualm report: makes an HTML page of a result file, and tables for papers. */
 #include "experiments/report/report.h"
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"

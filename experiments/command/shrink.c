@@ -1,4 +1,4 @@
-/* shrink.c - qualm shrink: the smallest input that still fails, as a program of its own. */
+/* shrink.c - qualm shrink: reduces a failing check to the smallest input, as a C program. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* status.c - qualm status: how far campaigns have come, from their ledgers alone. */
+/* status.c - qualm status: reports the progress of campaigns from their ledgers. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,7 +71,7 @@ static qm_status show(const char *dir, json_t *into, int *unfinished)
     struct tally t = {0};
     QM_TRY(qm_campaign_head(dir, &head));
     qm_status st = qm_ledger_index_read_all(&index, dir);
-    if (st == QM_OK || st == QM_NO_MATCH) /* begun a moment ago: no ledger yet */
+    if (st == QM_OK || st == QM_NO_MATCH) /* a campaign just begun has no ledger */
         st = tally_up(&index, head.cells, &t);
     *unfinished |= t.done < head.cells;
     if (st == QM_OK)

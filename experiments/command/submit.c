@@ -1,4 +1,4 @@
-/* submit.c - qualm submit: a campaign as a job array of Slurm, and the job that merges it. */
+/* submit.c - qualm submit: writes and submits the Slurm scripts of a campaign. */
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -13,7 +13,7 @@
 #include "experiments/command/command.h"
 #include "experiments/store/atomic_file.h"
 
-enum { TASK_SECONDS = 600, TASKS_MOST = 64 };
+enum { TASK_SECONDS = 600, TASKS_MOST = 64 }; /* estimated work of a task; most tasks by default */
 
 struct options {
     const char *suite, *size, *out, *time, *partition;
@@ -99,12 +99,14 @@ static error_t option(int key, char *arg, struct argp_state *state)
 
 /* ---- scripts --------------------------------------------------------------------------------- */
 
+/* Paths and names that the scripts contain. */
 struct place {
-    char program[PATH_MAX], here[PATH_MAX], out[1024], dir[1100];
-    const char *name; /* of the suite */
+    char program[PATH_MAX], here[PATH_MAX]; /* this program, the working directory */
+    char out[1024], dir[1100];              /* results file, campaign folder */
+    const char *name;                       /* of the suite */
 };
 
-/* 'it'\''s' for the shell. */
+/* Quotes text for the shell: 'it'\''s'. */
 static void quoted(FILE *f, const char *text)
 {
     fputc('\'', f);
@@ -113,8 +115,9 @@ static void quoted(FILE *f, const char *text)
     fputc('\'', f);
 }
 
-/* For a line of #SBATCH: between double quotes, where a backslash takes what follows as it is.  In
- * the name of a file a percent sign is doubled. */
+/* Writes text between the double quotes of an #SBATCH line: backslashes escape quotes and
+ * backslashes, a newline becomes a space, and characters of `doubled` are doubled (% in file
+ * names). */
 static void sbatch_words(FILE *f, const char *text, const char *doubled)
 {
     for (; *text; text++) {
@@ -145,7 +148,8 @@ static void program(FILE *f, const struct place *p)
     fputs(" || exit 3\n", f);
 }
 
-/* The signal reaches the script alone (B:): the shell hands it on, and waits until the run is over. */
+/* Slurm signals only the script (B:); its shell forwards the signal to qualm, and waits for its
+ * end. */
 static void array_script(FILE *f, const struct options *o, const struct place *p)
 {
     head(f, o, p, "", "slurm-%a.out");
@@ -177,7 +181,8 @@ static void array_script(FILE *f, const struct options *o, const struct place *p
           f);
 }
 
-/* Who pays for a job, and where it may run, holds for the merge too: it would be refused without. */
+/* Whether an sbatch option names who pays for a job or where it may run; Slurm could refuse the
+ * merge without such options. */
 static int is_for_merge(const char *line)
 {
     static const char *const all[] = {"--account",     "-A",      "--qos", "-q", "--clusters",
@@ -223,17 +228,17 @@ static qm_status write_script(const struct options *o, const struct place *p, co
 {
     char *text = NULL;
     size_t n = 0;
-    struct qm_atomic_file part;
+    struct qm_atomic_file file;
     snprintf(path, size, "%s/%s", p->dir, name);
     FILE *f = open_memstream(&text, &n);
     if (!f)
         return qm_fail(QM_NO_MEMORY, "%s", path);
     make(f, o, p);
     qm_status st =
-        fclose(f) == 0 ? qm_atomic_file_open(path, &part) : qm_fail(QM_NO_MEMORY, "%s", path);
-    if (st == QM_OK && ((st = qm_atomic_file_write(&part, text, n)) != QM_OK ||
-                        (st = qm_atomic_file_commit(&part)) != QM_OK))
-        qm_atomic_file_abort(&part);
+        fclose(f) == 0 ? qm_atomic_file_open(path, &file) : qm_fail(QM_NO_MEMORY, "%s", path);
+    if (st == QM_OK && ((st = qm_atomic_file_write(&file, text, n)) != QM_OK ||
+                        (st = qm_atomic_file_commit(&file)) != QM_OK))
+        qm_atomic_file_abort(&file);
     free(text);
     if (st == QM_OK)
         chmod(path, 0755);
@@ -242,7 +247,7 @@ static qm_status write_script(const struct options *o, const struct place *p, co
 
 /* ---- sbatch ---------------------------------------------------------------------------------- */
 
-/* Submits a script; job gets its number. */
+/* Submits a script, to start after job `after` (or NULL); job gets its number. */
 static qm_status sbatch(const char *script, const char *after, char *job, size_t size)
 {
     char *command = NULL, line[256] = "";

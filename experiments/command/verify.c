@@ -1,4 +1,4 @@
-/* verify.c - qualm verify: the verdict on the answers in a golden file. */
+/* verify.c - qualm verify: judges a program's answers in a golden file. */
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
 #include "experiments/vectors/vectors.h"
