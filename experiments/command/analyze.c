@@ -384,9 +384,9 @@ int qm_cmd_analyze(int argc, char **argv)
         option,
         "FILE...",
         "Quantization error of any tensor in .h5, .npy, .npz or .safetensors files: a row per "
-        "tensor "
-        "and quantizer.  Tensors of any size are streamed; results do not depend on the number "
-        "of threads.  A variant's quantizer is chosen by the slot that a tensor's name ends in."
+        "tensor and quantizer.  Tensors of any size are streamed; results do not depend on the "
+        "number of threads.  A variant's quantizer is chosen by the slot that a tensor's name "
+        "ends in."
         "\vExamples:\n"
         "  qualm analyze states.h5 --tensor exp_avg\n"
         "  qualm analyze states.h5 -t 'exp_avg_sq$' --variant adamw4_ao,adamw4_lpmm\n"

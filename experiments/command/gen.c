@@ -38,8 +38,7 @@ static const struct argp_option options[] = {
      0},
     {"setting", KEY_SETTING, "NAME", 0,
      "hyper-parameters: default, wd0, wd, beta0, eps, lr0, slow, extreme, maximize (class exact "
-     "has "
-     "its own)",
+     "has its own)",
      0},
     {"first-step", KEY_FIRST, "T", 0, "number of the first step (default 1)", 0},
     {"forced", KEY_FORCED, NULL, 0, "quantize small tensors too, whatever the variant's limits", 0},

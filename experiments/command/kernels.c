@@ -255,12 +255,10 @@ int qm_cmd_kernels(int argc, char **argv)
         .parser = option,
         .args_doc = "[VARIANT|RECIPE...]",
         .doc = "Compiles the CUDA kernels of each variant (default: all) with NVRTC, which needs "
-               "no GPU, "
-               "and prints what they use: registers of the step itself and of the largest kernel, "
-               "bytes "
-               "spilled, local and shared memory.  Exit code 1 when one spills or uses local "
-               "memory, 77 "
-               "without NVRTC.  Binaries are cached (QM_CACHE=FOLDER, or off)."
+               "no GPU, and prints what they use: registers of the step itself and of the largest "
+               "kernel, bytes spilled, local and shared memory.  Exit code 1 when one spills or "
+               "uses local memory, 77 without NVRTC.  Binaries are cached (QM_CACHE=FOLDER, or "
+               "off)."
                "\vExamples:\n"
                "  qualm kernels\n"
                "  qualm kernels adamw4_ao --arch sm_90 --mode fast\n"

@@ -23,9 +23,8 @@ static const struct argp_option options[] = {
 
 static const char doc[] =
     "What a suite stands for: cells, about what they cost, what is skipped and why.\v"
-    "Seconds are of one core and good to a factor of ten at best: they decide the shares of shards "
-    "and "
-    "whether `qualm run` makes a campaign of it.\n"
+    "Seconds are of one core and good to a factor of ten at best: they decide the shares of "
+    "shards and whether `qualm run` makes a campaign of it.\n"
     "\n"
     "Examples:\n"
     "  qualm plan convergence\n"
@@ -34,8 +33,7 @@ static const char doc[] =
     "  qualm plan --json --cells mine.yaml\n"
     "\n"
     "Exit codes: 0 done, 2 a mistake in a suite, 3 a file cannot be read, 4 nothing matched or "
-    "every "
-    "cell is skipped.";
+    "every cell is skipped.";
 
 static error_t option(int key, char *arg, struct argp_state *state)
 {

@@ -64,14 +64,12 @@ static const struct argp_option options[] = {
     {NULL, 0, NULL, 0, "Campaigns:", 1},
     {"workers", 'w', "N", 0,
      "processes that run cells; 0: no campaign, all in this process.  Default: 0 where the plan "
-     "takes "
-     "less than a minute (qualm plan) and no campaign was begun, else one per core; of ranks under "
-     "srun or mpirun one",
+     "takes less than a minute (qualm plan) and no campaign was begun, else one per core; of "
+     "ranks under srun or mpirun one",
      1},
     {"shard", 's', "I/N", 0,
      "only part I of N, from 1; the same N everywhere, on any machine that sees the folder.  "
-     "Default: "
-     "as the environment of srun, mpirun or a Slurm array says",
+     "Default: as the environment of srun, mpirun or a Slurm array says",
      1},
     {"retry-failed", 'R', NULL, 0, "run cells again that crashed, took too long or failed", 1},
     {"time-limit", 'T', "S", 0, "seconds a cell may take (3600)", 1},
@@ -96,9 +94,8 @@ static const char doc[] =
     "  seed, steps            random seed (1..16 lists whole numbers); updates\n"
     "  n                      elements of a dist: source\n"
     "and, one value each: data (globs of recorded files), min_numel, min_rank, every (steps "
-    "between "
-    "points of a curve), summary (a list of {name, by, across, value, stat, versus, where, "
-    "headline}).  A suite may test a claim of the literature:\n"
+    "between points of a curve), summary (a list of {name, by, across, value, stat, versus, "
+    "where, headline}).  A suite may test a claim of the literature:\n"
     "  claim, claim_source    text\n"
     "  expect                 a list of {value: METRIC, of: {KEY: LABEL}, versus: {KEY: LABEL}, "
     "unit: tensor or seed, relation: above X, below X or between X Y}: the mean over units of the "
@@ -133,21 +130,16 @@ static const char doc[] =
     "  qualm run big --shard 2/7                       one machine of seven; then: qualm merge\n"
     "  mpirun -n 4 qualm run big                       four shards at once\n"
     "\n"
-    "A campaign keeps what is finished in a folder beside the results file (NAME.run: segments and "
-    "a "
-    "ledger of digests).  A crash, a timeout or an exit is the outcome of its cell, and the others "
-    "go "
-    "on.  SIGINT, SIGTERM and SIGUSR1 let the cells under way finish; a second one gives them up.  "
-    "When all is done the results file is written, byte for byte as one process would have "
-    "(outside "
-    "/provenance and /timing), and the folder goes.\n"
+    "A campaign keeps what is finished in a folder beside the results file (NAME.run: segments "
+    "and a ledger of digests).  A crash, a timeout or an exit is the outcome of its cell, and the "
+    "others go on.  SIGINT, SIGTERM and SIGUSR1 let the cells under way finish; a second one "
+    "gives them up.  When all is done the results file is written, byte for byte as one process "
+    "would have (outside /provenance and /timing), and the folder goes.\n"
     "\n"
     "Combinations that make no sense are skipped cells with a reason.  Exit codes: 0 done, 2 a "
     "mistake in a suite or a campaign begun with another one, 3 a file cannot be read or written, "
-    "4 "
-    "nothing matched or every cell was skipped, 75 interrupted (in one process nothing is written, "
-    "a "
-    "campaign goes on with the same command), 1 cells failed.";
+    "4 nothing matched or every cell was skipped, 75 interrupted (in one process nothing is "
+    "written, a campaign goes on with the same command), 1 cells failed.";
 
 static volatile sig_atomic_t stopped;
 

@@ -14,16 +14,14 @@ struct options {
 static const char doc[] =
     "How far a campaign has come: reads its ledgers and nothing else, while it runs or not.\v"
     "`running` counts the shards that a process on this machine is at work on.  Cells count when "
-    "their "
-    "segment is closed, which is every second at first and every minute in long campaigns.\n"
+    "their segment is closed, which is every second at first and every minute in long campaigns.\n"
     "\n"
     "Examples:\n"
     "  qualm status results/big.run\n"
     "  qualm status --json results/*.run\n"
     "\n"
     "Exit codes: 0 all cells are done, 3 a ledger cannot be read, 4 no campaign there, 75 cells "
-    "are "
-    "still to do.";
+    "are still to do.";
 
 static error_t option(int key, char *arg, struct argp_state *state)
 {

@@ -48,12 +48,9 @@ static const char doc[] =
     "done."
     "\v"
     "A task runs `qualm run DIR --shard I/N`.  Two minutes before its time is up Slurm sends it "
-    "SIGUSR1: "
-    "it finishes the cells under way and puts itself back into the queue; a task that is requeued "
-    "for "
-    "whatever reason goes on where it was.  The folder must be on a file system that all nodes "
-    "see; the "
-    "scripts are DIR/array.sh and DIR/merge.sh.\n"
+    "SIGUSR1: it finishes the cells under way and puts itself back into the queue; a task that is "
+    "requeued for whatever reason goes on where it was.  The folder must be on a file system that "
+    "all nodes see; the scripts are DIR/array.sh and DIR/merge.sh.\n"
     "\n"
     "Examples:\n"
     "  qualm submit --slurm mine.yaml --dry-run\n"
@@ -62,8 +59,7 @@ static const char doc[] =
     "  qualm status results/mine.run\n"
     "\n"
     "Exit codes: 0 submitted, 2 usage or a mistake in the suite, 3 sbatch failed or a file cannot "
-    "be "
-    "written, 77 there is no sbatch here.";
+    "be written, 77 there is no sbatch here.";
 
 static error_t option(int key, char *arg, struct argp_state *state)
 {
