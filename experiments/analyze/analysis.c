@@ -154,7 +154,8 @@ static int room_open(struct room *r, int64_t chunk)
 QM_ISA_LIST(X)
 #undef X
 
-qm_float_classes_fn *qm_float_classes_of(void)
+/* Counts on the instruction set in use; the counts are equal on all sets. */
+static qm_float_classes_fn *classify(void)
 {
     static qm_float_classes_fn *const *const table[] = {
 #define X(name) &qm_float_classes_##name,
@@ -164,7 +165,7 @@ qm_float_classes_fn *qm_float_classes_of(void)
     return *table[qm_isa()];
 }
 
-void qm_float_classes_add(struct qm_float_classes *into, const struct qm_float_classes *c)
+static void add_classes(struct qm_float_classes *into, const struct qm_float_classes *c)
 {
     into->n += c->n;
     into->nan += c->nan;
@@ -278,8 +279,8 @@ static void judge_piece(const struct job *j, const struct group *g, struct piece
         qm_metrics_reset(p->part[k]);
     for (int64_t at = 0; at < p->n; at += g->chunk) {
         int64_t n = p->n - at < g->chunk ? p->n - at : g->chunk;
-        qm_float_classes_of()(p->x + at, n, r->want, &c);
-        qm_float_classes_add(&p->classes, &c);
+        classify()(p->x + at, n, r->want, &c);
+        add_classes(&p->classes, &c);
         for (int k = 0; k < g->n; k++)
             if (!g->a[k]->skipped[0])
                 judge(j, g, k, p, at, n, r);
@@ -334,7 +335,7 @@ static qm_status pass(struct job *j, struct group *g, struct piece *piece, int s
                                                              g->stat[k]);
         } else {
             for (int s = 0; s < filled && !j->counted; s++)
-                qm_float_classes_add(j->classes, &piece[s].classes);
+                add_classes(j->classes, &piece[s].classes);
             for (int k = 0; k < g->n; k++)
                 refuse_negative(j, g->a[k]);
 #pragma omp parallel for num_threads(j->o.threads) schedule(dynamic)

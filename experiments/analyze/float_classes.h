@@ -15,9 +15,4 @@ struct qm_float_classes {
 typedef void qm_float_classes_fn(const float *x, int64_t n, double *want,
                                  struct qm_float_classes *out);
 
-/* The function for the instruction set in use; the counts are equal on all sets. */
-qm_float_classes_fn *qm_float_classes_of(void);
-
-void qm_float_classes_add(struct qm_float_classes *into, const struct qm_float_classes *c);
-
 #endif

@@ -35,7 +35,7 @@ void qm_campaign_out(const char *out, const char *dir, char *path, size_t size)
         snprintf(path, size, "%.*s.h5", (int)n, dir);
 }
 
-void qm_folder_path(const char *dir, const char *name, char *path, size_t size)
+static void join_path(const char *dir, const char *name, char *path, size_t size)
 {
     snprintf(path, size, "%s/%s", dir, name);
 }
@@ -43,7 +43,7 @@ void qm_folder_path(const char *dir, const char *name, char *path, size_t size)
 int qm_campaign_exists(const char *dir)
 {
     char path[1100];
-    qm_folder_path(dir, "campaign.json", path, sizeof path);
+    join_path(dir, "campaign.json", path, sizeof path);
     return access(path, F_OK) == 0;
 }
 
@@ -91,7 +91,7 @@ static qm_status write_file(const char *dir, const char *name, const char *text)
 {
     char path[1100];
     struct qm_atomic_file file;
-    qm_folder_path(dir, name, path, sizeof path);
+    join_path(dir, name, path, sizeof path);
     QM_TRY(qm_atomic_file_open(path, &file));
     qm_status st = qm_atomic_file_write(&file, text, strlen(text));
     if (st == QM_OK)
@@ -124,7 +124,7 @@ static qm_status suite_check(const char *dir, const char *plan)
     char path[1100];
     size_t n = strlen(plan), had = 0;
     char *text = malloc(n + 2);
-    qm_folder_path(dir, "suite.yaml", path, sizeof path);
+    join_path(dir, "suite.yaml", path, sizeof path);
     int fd = -1;
     FILE *f = text && qm_folder_open(path, O_RDONLY, &fd) == QM_OK ? fdopen(fd, "rb") : NULL;
     if (f) {
@@ -145,7 +145,7 @@ qm_status qm_campaign_head(const char *dir, struct qm_campaign_head *out)
 {
     char path[1100];
     QM_TRY(qm_path_check(dir));
-    qm_folder_path(dir, "campaign.json", path, sizeof path);
+    join_path(dir, "campaign.json", path, sizeof path);
     if (access(path, F_OK) != 0)
         return qm_fail(QM_NO_MATCH, "%s: no campaign in it", dir);
     int fd = -1;
@@ -237,7 +237,7 @@ void qm_campaign_remove(const char *dir)
 static qm_status lock_dir(const char *dir, int *out)
 {
     char path[1100];
-    qm_folder_path(dir, "lock", path, sizeof path);
+    join_path(dir, "lock", path, sizeof path);
     if (mkdir(dir, 0777) != 0 && errno != EEXIST)
         return qm_fail(QM_BAD_FILE, "%s: cannot be made: %s", dir, strerror(errno));
     int fd = -1;

@@ -6,9 +6,6 @@
 
 #include "experiments/campaign/campaign.h"
 
-/* DIR/NAME. */
-void qm_folder_path(const char *dir, const char *name, char *path, size_t size);
-
 /* glob() in a folder whose own name is taken literally.  Returns glob's code; globfree(found) is
  * due in any case. */
 int qm_folder_glob(const char *dir, const char *pattern, glob_t *found);

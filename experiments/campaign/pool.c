@@ -271,8 +271,7 @@ static qm_status stop_all(struct state *s)
     if (first && how == 1 && s->open > 0)
         qm_note("interrupted: the cells under way are finished first; once more gives them up");
     s->stopping = how;
-    return first ? close_segment(s)
-                 : QM_OK; /* whoever stops us may not wait for the running cells */
+    return first ? close_segment(s) : QM_OK; /* the sender may not wait for running cells */
 }
 
 /* ---- the loop ------------------------------------------------------------------------------ */

@@ -123,8 +123,6 @@ const char *qm_kind_plural(enum qm_kind kind) { return kinds[kind].plural; }
 
 const char *qm_kind_singular(enum qm_kind kind) { return kinds[kind].singular; }
 
-const char *qm_kind_file(enum qm_kind kind) { return kind_files[kind]; }
-
 int qm_kind_find(const char *word, enum qm_kind *out)
 {
     for (int i = 0; i < QM_KIND_COUNT; i++)
@@ -239,7 +237,7 @@ static void explain(json_t *out, enum qm_kind kind, const char *word, const char
     snprintf(meaning, sizeof meaning, "%s%s", text, is_default ? " (default)" : "");
     json_array_append_new(out,
                           json_pack("{s:s, s:s, s:s, s:s}", "axis", qm_kind_singular(kind), "word",
-                                    word, "meaning", meaning, "file", qm_kind_file(kind)));
+                                    word, "meaning", meaning, "file", kind_files[kind]));
 }
 
 static void explain_value(json_t *out, int which, double v)

@@ -41,9 +41,6 @@ struct qm_item {
  * thread) and kept; NULL without memory. */
 const struct qm_item *qm_catalog(int *n);
 
-/* The file that defines the words of an axis: "core/quant/map.h". */
-const char *qm_kind_file(enum qm_kind kind);
-
 /* A JSON array of objects {axis, word, meaning, file}, one per word of a quantizer.  Axes at their
  * default, which the quantizer string leaves out, are marked as such.  "f32" gives one object. */
 json_t *qm_explain(const struct qm_quantizer *q);

@@ -195,7 +195,7 @@ static json_t *rivals(const struct task *t, const struct qm_measure *m, int bits
 
 /* ---- running averages ------------------------------------------------------------------------ */
 
-/* Half of the wider gap beside the value nearest to 0: the change that nearest rounding needs to
+/* Half of the wider gap next to the value nearest to 0: the change that nearest rounding needs to
  * leave that value. */
 static double half_gap_at_zero(const double *value, int n)
 {

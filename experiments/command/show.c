@@ -182,7 +182,7 @@ static void map_widths(json_t *o, const char *name)
     json_object_set_new(o, "widths", list);
 }
 
-/* The default of an argument in a problem's defaults; that of "base" extends to the end of the
+/* The default of an argument in a problem's defaults; a default of "base" extends to the end of the
  * text. */
 static json_t *default_of(const char *defaults, const char *key)
 {

@@ -11,7 +11,7 @@ const char *qm_commit(void);
 
 /* A named fact: an integer or a text. */
 struct qm_fact {
-    const char *name; /* "compiler", "mxcsr_ftz", ...; static */
+    const char *name; /* "compiler", "flush_to_zero", ...; static */
     int is_number;
     int64_t number;
     char text[512]; /* cut when longer; "" for numbers */

@@ -26,7 +26,7 @@ void qm_h5_close(hid_t id);
  * without memory. */
 hid_t qm_h5_type(enum qm_dtype d);
 
-/* The element type in memory: that of qm_h5_type in this machine's byte order. */
+/* The element type in memory: as qm_h5_type, in this machine's byte order. */
 hid_t qm_h5_native(enum qm_dtype d);
 
 /* Opens an existing file for reading, locked where the file system has locks.  QM_BAD_FILE: it is

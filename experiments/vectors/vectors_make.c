@@ -162,7 +162,7 @@ static qm_status load(struct work *w, int slot)
     return st;
 }
 
-/* Records the current state as arrays CASE/WHAT/...; that of WHAT "in" is added to the inputs'
+/* Records the current state as arrays CASE/WHAT/...; the state of WHAT "in" is added to the inputs'
  * hash. */
 static qm_status record(struct work *w, struct qm_vectors *v, const char *what, int64_t done)
 {
