@@ -1,4 +1,4 @@
-/* analysis.c - the quantization error of one stored tensor under many quantizers, streamed. */
+/* analysis.c - Measures the error of quantizers on a stored tensor, piece by piece. */
 #include "experiments/analyze/analysis.h"
 
 #include <math.h>
@@ -9,37 +9,37 @@
 #include "core/quant/norm_two_scales.h"
 
 enum {
-    PIECE = 1 << 18,         /* elements that are read at a time */
-    CHUNK = 1 << 13,         /* elements that are encoded, decoded and measured at a time */
-    LONGEST_BLOCK = 1 << 20, /* of a piece that has to hold one block */
-    IN_FLIGHT = 1 << 22,     /* elements in all pieces that are worked on at once */
-    MOST_SCALES = 1 << 24,   /* of a quantizer whose scales are kept for the whole tensor */
+    PIECE = 1 << 18,         /* elements read at a time */
+    CHUNK = 1 << 13,         /* elements encoded, decoded and measured at a time */
+    LONGEST_BLOCK = 1 << 20, /* elements of the longest block, which a piece has to hold */
+    IN_FLIGHT = 1 << 22,     /* elements of all pieces that are processed at once */
+    MOST_SCALES = 1 << 24,   /* scales of a quantizer, kept for the whole tensor */
 };
-static const int64_t group_bytes = 128 << 20; /* scales and accumulators kept at once */
-/* Of one accumulator, rounded up: oracle/metric/metric.h. */
+static const int64_t group_bytes = 128 << 20; /* of scales and accumulators in a group */
+/* Bytes of an accumulator (oracle/metric/metric.h), rounded up. */
 static const int64_t metrics_bytes[] = {
     [QM_METRICS_brief] = 24 << 10, [QM_METRICS_basic] = 24 << 10, [QM_METRICS_full] = 1280 << 10};
 
-/* A piece that is being worked on. */
+/* A piece of the tensor in process. */
 struct piece {
     int64_t from, n;
-    const float *x; /* in the file, or room */
+    const float *x; /* elements: a view of the file, or room */
     float *room;
     struct qm_metrics **part; /* one per quantizer of the group */
-    struct qm_float_classes census;
+    struct qm_float_classes classes;
 };
 
-/* A thread's room for the part of a piece that goes through all phases while it is in the cache. */
+/* A thread's buffers for a chunk, which passes all phases while it is in the cache. */
 struct room {
     double *want;
-    float *got, *scale, *local; /* local: scales of a chunk by itself */
+    float *got, *scale, *local; /* local: scales of a chunk with blocks of its own */
     uint8_t *code, *packed;
 };
 
-/* Quantizers that share pieces and a pass over the file. */
+/* Quantizers that share pieces and passes over the file. */
 struct group {
     struct qm_analysis **a;
-    float **stat, **scales; /* for the whole tensor; NULL: pieces stand by themselves */
+    float **stat, **scales; /* of the whole tensor; NULL where stands_alone() */
     int n;
     int64_t piece, chunk; /* elements */
     struct room *room;    /* one per thread */
@@ -50,25 +50,22 @@ struct job {
     int index;
     struct qm_shape shape;
     int64_t numel;
-    uint64_t seed;
-    int threads;
-    enum qm_metrics_level level;
-    qm_analysis_progress *progress;
-    void *context;
-    struct qm_float_classes *census;
-    int counted;  /* the census is complete */
-    qm_status st; /* of reading, in any thread */
-    char why[1024];
+    struct qm_analysis_options o;
+    struct qm_float_classes *classes;
+    int counted;    /* classes is complete */
+    qm_status st;   /* of reading, in any thread */
+    char why[1024]; /* text of the first failure */
 };
 
 /* ---- planning ------------------------------------------------------------------------------ */
 
-/* Whether every piece can be encoded without knowing the others. */
+/* Whether pieces can be encoded independently: scales of blocks, and no random draws by element. */
 static int stands_alone(const struct qm_codec *c)
 {
     return c->q.norm == QM_NORM_block && !c->q.scale.nest && !qm_round_draws(c->q.round);
 }
 
+/* Elements of a quantizer's pieces: a multiple of its block. */
 static int64_t piece_for(const struct qm_codec *c, int64_t numel)
 {
     int64_t block = c->q.norm == QM_NORM_block ? c->q.block : 1;
@@ -78,6 +75,7 @@ static int64_t piece_for(const struct qm_codec *c, int64_t numel)
     return PIECE / block * block;
 }
 
+/* Bytes of statistics and scales kept for the whole tensor. */
 static int64_t whole_bytes(const struct job *j, const struct qm_analysis *a)
 {
     if (stands_alone(&a->codec))
@@ -85,7 +83,7 @@ static int64_t whole_bytes(const struct job *j, const struct qm_analysis *a)
     return 2 * (int64_t)sizeof(float) * qm_scale_count(&a->codec, &j->shape);
 }
 
-/* Fills in why a quantizer cannot take this tensor, where that is known without reading it. */
+/* Sets the reason why a quantizer cannot take this tensor, if it is known before reading. */
 static void refuse(const struct job *j, struct qm_analysis *a)
 {
     const struct qm_quantizer *q = &a->codec.q;
@@ -104,7 +102,7 @@ static void refuse(const struct job *j, struct qm_analysis *a)
 
 static void refuse_negative(const struct job *j, struct qm_analysis *a)
 {
-    if (!a->skipped[0] && !a->codec.q.sign && j->census->negative > 0) {
+    if (!a->skipped[0] && !a->codec.q.sign && j->classes->negative > 0) {
         snprintf(a->skipped, sizeof a->skipped, "an unsigned map, and there are negative elements");
         qm_metrics_reset(a->metrics);
     }
@@ -154,9 +152,8 @@ static int room_open(struct room *r, int64_t chunk)
 
 QM_ISA_TABLE(qm_float_classes_fn, qm_float_classes)
 
-qm_float_classes_fn *qm_float_classes_of(void) { return qm_float_classes_by_isa(); }
 
-void qm_float_classes_add(struct qm_float_classes *into, const struct qm_float_classes *c)
+static void add_classes(struct qm_float_classes *into, const struct qm_float_classes *c)
 {
     into->n += c->n;
     into->nan += c->nan;
@@ -168,7 +165,7 @@ void qm_float_classes_add(struct qm_float_classes *into, const struct qm_float_c
 
 /* ---- scales of elements -------------------------------------------------------------------- */
 
-/* The stored scale of each element of [from, from + n). */
+/* out[n]: the stored scale of each element of [from, from + n). */
 static void spread_stored(const struct qm_codec *c, const struct qm_shape *shape, int64_t from,
                           int64_t n, const float *scales, float *out)
 {
@@ -216,7 +213,8 @@ static void spread_stored(const struct qm_codec *c, const struct qm_shape *shape
     }
 }
 
-/* What 1 in the map's range stands for: the scale before the map's gain, the curve undone. */
+/* out[n]: the value that 1 in the map's range decodes to: scale / gain, through the inverse
+ * curve. */
 static void spread(const struct qm_codec *c, const struct qm_shape *shape, int64_t from, int64_t n,
                    const float *scales, float *out)
 {
@@ -227,7 +225,7 @@ static void spread(const struct qm_codec *c, const struct qm_shape *shape, int64
 
 /* ---- the two passes ------------------------------------------------------------------------ */
 
-/* Encodes, decodes and measures elements [at, at + n) of a piece with quantizer k of the group. */
+/* Encodes, decodes and measures elements [at, at + n) of piece p with quantizer k of the group. */
 static void judge(const struct job *j, const struct group *g, int k, const struct piece *p,
                   int64_t at, int64_t n, struct room *r)
 {
@@ -239,7 +237,7 @@ static void judge(const struct job *j, const struct group *g, int k, const struc
         .n = n, .want = r->want, .got = r->got, .code = r->code, .bits = c->q.bits, .eps = 1e-8};
     int64_t from = 0;
     if (g->stat[k]) { /* scales of the whole tensor */
-        struct qm_draws draws = qm_draws_for(j->seed, 1, 0, QM_ROLE_slot0);
+        struct qm_draws draws = qm_draws_for(j->o.seed, 1, 0, QM_ROLE_slot0);
         scales = g->scales[k];
         shape = &j->shape;
         from = p->from + at;
@@ -252,9 +250,9 @@ static void judge(const struct job *j, const struct group *g, int k, const struc
     } else if (qm_encode(c, &flat, x, NULL, r->code, r->local) == QM_OK) {
         qm_decode(c, &flat, r->code, r->local, r->got);
     } else {
-        return; /* not reached: any run of elements fits a norm of blocks */
+        return; /* not reached: any number of elements fits a norm of blocks */
     }
-    if (j->level == QM_METRICS_full) {
+    if (j->o.level == QM_METRICS_full) {
         spread(c, shape, from, n, scales, r->scale);
         s.scale = r->scale;
     }
@@ -264,21 +262,21 @@ static void judge(const struct job *j, const struct group *g, int k, const struc
 static void judge_piece(const struct job *j, const struct group *g, struct piece *p, struct room *r)
 {
     struct qm_float_classes c;
-    memset(&p->census, 0, sizeof p->census);
+    memset(&p->classes, 0, sizeof p->classes);
     for (int k = 0; k < g->n; k++)
         qm_metrics_reset(p->part[k]);
     for (int64_t at = 0; at < p->n; at += g->chunk) {
         int64_t n = p->n - at < g->chunk ? p->n - at : g->chunk;
-        qm_float_classes_of()(p->x + at, n, r->want, &c);
-        qm_float_classes_add(&p->census, &c);
+        qm_float_classes_by_isa()(p->x + at, n, r->want, &c);
+        add_classes(&p->classes, &c);
         for (int k = 0; k < g->n; k++)
             if (!g->a[k]->skipped[0])
                 judge(j, g, k, p, at, n, r);
     }
 }
 
-/* Reads a piece: one thread at a time, since a file serves one.  The first failure's text is kept
- * for the thread that reports it. */
+/* Reads a piece, in one thread at a time because a file serves one.  Returns 0 after a failure,
+ * whose text is kept in j->why for the thread that reports it. */
 static int read_piece(struct job *j, struct piece *p)
 {
     int ok;
@@ -297,8 +295,9 @@ static int read_piece(struct job *j, struct piece *p)
     return ok;
 }
 
-/* Pass over the file: maxima of those that need them first (folding: the 1st or 2nd time), or codes and errors.  A
- * batch of pieces is read, encoded and measured by all threads and merged in the pieces' order. */
+/* A pass over the file.  folding 1 or 2: the first or second fold of the statistics; 0: codes and
+ * errors. All threads read, encode and measure a batch of `slots` pieces; results are merged in the
+ * pieces' order. */
 static qm_status pass(struct job *j, struct group *g, struct piece *piece, int slots, int folding)
 {
     for (int64_t at = 0; at < j->numel;) {
@@ -309,14 +308,14 @@ static qm_status pass(struct job *j, struct group *g, struct piece *piece, int s
             piece[filled].n = j->numel - at < g->piece ? j->numel - at : g->piece;
             at += piece[filled].n;
         }
-#pragma omp parallel for num_threads(j->threads) schedule(dynamic)
+#pragma omp parallel for num_threads(j->o.threads) schedule(dynamic)
         for (int s = 0; s < filled; s++)
             if (read_piece(j, &piece[s]) && !folding)
                 judge_piece(j, g, &piece[s], &g->room[omp_get_thread_num()]);
         if (j->st != QM_OK)
             return qm_fail(j->st, "%s", j->why);
-        if (folding) { /* one thread per quantizer: maxima are exact in any order */
-#pragma omp parallel for num_threads(j->threads) schedule(dynamic)
+        if (folding) { /* one thread per quantizer */
+#pragma omp parallel for num_threads(j->o.threads) schedule(dynamic)
             for (int k = 0; k < g->n; k++)
                 for (int s = 0; s < filled && g->stat[k]; s++)
                     (folding == 1 ? qm_fold : qm_fold_again)(&g->a[k]->codec, &j->shape,
@@ -324,22 +323,22 @@ static qm_status pass(struct job *j, struct group *g, struct piece *piece, int s
                                                              g->stat[k]);
         } else {
             for (int s = 0; s < filled && !j->counted; s++)
-                qm_float_classes_add(j->census, &piece[s].census);
+                add_classes(j->classes, &piece[s].classes);
             for (int k = 0; k < g->n; k++)
                 refuse_negative(j, g->a[k]);
-#pragma omp parallel for num_threads(j->threads) schedule(dynamic)
+#pragma omp parallel for num_threads(j->o.threads) schedule(dynamic)
             for (int k = 0; k < g->n; k++)
                 for (int s = 0; s < filled && !g->a[k]->skipped[0]; s++)
                     qm_metrics_merge(g->a[k]->metrics, piece[s].part[k]);
         }
-        if (j->progress)
-            j->progress(at - before, j->context);
+        if (j->o.progress)
+            j->o.progress(at - before, j->o.context);
     }
     j->counted |= !folding;
     return QM_OK;
 }
 
-/* folds: passes that the maxima want; 0 where every piece has its own. */
+/* Allocates statistics and scales of the whole tensor.  *folds: passes that they need, 0 to 2. */
 static qm_status open_scales(const struct job *j, struct group *g, int *folds)
 {
     *folds = 0;
@@ -357,14 +356,14 @@ static qm_status open_scales(const struct job *j, struct group *g, int *folds)
     return QM_OK;
 }
 
-/* A whole number of blocks of every quantizer, at least one, that divides the piece. */
+/* Elements of a chunk: a common multiple of all blocks, about CHUNK, at most the piece. */
 static int64_t chunk_for(const struct group *g, int64_t piece)
 {
     int64_t chunk = 1;
     for (int k = 0; k < g->n; k++) {
         const struct qm_quantizer *q = &g->a[k]->codec.q;
         int64_t block = q->norm == QM_NORM_block ? q->block : 1, a = chunk, b = block;
-        while (b) { /* their least common multiple */
+        while (b) { /* a: the greatest common divisor of chunk and block */
             int64_t rest = a % b;
             a = b;
             b = rest;
@@ -379,7 +378,7 @@ static int64_t chunk_for(const struct group *g, int64_t piece)
 
 static qm_status run_group(struct job *j, struct group *g)
 {
-    int64_t slots = IN_FLIGHT / g->piece; /* more than threads: fewer of them wait at the end */
+    int64_t slots = IN_FLIGHT / g->piece; /* above the threads, so that few idle at a batch's end */
     int64_t pieces = (j->numel + g->piece - 1) / g->piece;
     slots = slots < pieces ? slots : pieces;
     slots = slots < 1 ? 1 : slots;
@@ -387,12 +386,12 @@ static qm_status run_group(struct job *j, struct group *g)
     int64_t room = g->piece < j->numel ? g->piece : j->numel;
     struct piece *piece = calloc((size_t)slots, sizeof *piece);
     g->chunk = chunk_for(g, room);
-    g->room = calloc((size_t)j->threads, sizeof *g->room);
+    g->room = calloc((size_t)j->o.threads, sizeof *g->room);
     qm_status st = piece && g->room ? open_scales(j, g, &folds) : QM_NO_MEMORY;
     for (int s = 0; st == QM_OK && s < slots; s++)
-        if (!piece_open(&piece[s], room, g->n, j->level))
+        if (!piece_open(&piece[s], room, g->n, j->o.level))
             st = QM_NO_MEMORY;
-    for (int t = 0; st == QM_OK && t < j->threads; t++)
+    for (int t = 0; st == QM_OK && t < j->o.threads; t++)
         if (!room_open(&g->room[t], g->chunk))
             st = QM_NO_MEMORY;
     if (st == QM_NO_MEMORY)
@@ -411,7 +410,7 @@ static qm_status run_group(struct job *j, struct group *g)
         free(g->scales[k]);
         g->stat[k] = g->scales[k] = NULL;
     }
-    for (int t = 0; g->room && t < j->threads; t++)
+    for (int t = 0; g->room && t < j->o.threads; t++)
         room_close(&g->room[t]);
     free(g->room);
     g->room = NULL;
@@ -419,8 +418,9 @@ static qm_status run_group(struct job *j, struct group *g)
     return st;
 }
 
-/* Takes the first quantizer left and all that go with it: same pieces, within the memory. */
-static void gather(const struct job *j, struct qm_analysis *a, int n, char *done, struct group *g)
+/* The next group: the first quantizer left, and all with its piece size while memory suffices. */
+static void next_group(const struct job *j, struct qm_analysis *a, int n, char *done,
+                       struct group *g)
 {
     int64_t bytes = 0;
     g->n = 0;
@@ -428,7 +428,7 @@ static void gather(const struct job *j, struct qm_analysis *a, int n, char *done
         if (done[i] || a[i].skipped[0])
             continue;
         int64_t piece = piece_for(&a[i].codec, j->numel);
-        int64_t more = whole_bytes(j, &a[i]) + IN_FLIGHT / piece * metrics_bytes[j->level];
+        int64_t more = whole_bytes(j, &a[i]) + IN_FLIGHT / piece * metrics_bytes[j->o.level];
         if (g->n && (piece != g->piece || bytes + more > group_bytes))
             continue;
         g->piece = piece;
@@ -438,29 +438,14 @@ static void gather(const struct job *j, struct qm_analysis *a, int n, char *done
     }
 }
 
-static void count_only(struct job *j, qm_status *st)
-{
-    struct group none = {.piece = PIECE};
-    *st = run_group(j, &none);
-}
-
 qm_status qm_analyze_tensor(struct qm_file *f, int index, struct qm_analysis *a, int n_analyses,
-                            enum qm_metrics_level level, uint64_t seed, int threads,
-                            qm_analysis_progress *progress, void *context,
-                            struct qm_float_classes *census)
+                            const struct qm_analysis_options *o, struct qm_float_classes *classes)
 {
     const struct qm_entry *e = qm_file_entry(f, index);
     struct qm_float_classes found = {0};
-    struct job j = {.f = f,
-                    .index = index,
-                    .shape = e->shape,
-                    .numel = e->numel,
-                    .seed = seed,
-                    .threads = threads < 1 ? 1 : threads,
-                    .level = level,
-                    .progress = progress,
-                    .context = context,
-                    .census = &found};
+    struct job j = {
+        .f = f, .index = index, .shape = e->shape, .numel = e->numel, .o = *o, .classes = &found};
+    j.o.threads = o->threads < 1 ? 1 : o->threads;
     size_t n = (size_t)n_analyses + 1;
     struct group g = {.a = calloc(n, sizeof *g.a),
                       .stat = calloc(n, sizeof *g.stat),
@@ -476,13 +461,14 @@ qm_status qm_analyze_tensor(struct qm_file *f, int index, struct qm_analysis *a,
         if (j.counted)
             for (int i = 0; i < n_analyses; i++)
                 refuse_negative(&j, &a[i]);
-        gather(&j, a, n_analyses, done, &g);
+        next_group(&j, a, n_analyses, done, &g);
         if (g.n == 0)
             break;
         st = run_group(&j, &g);
     }
+    struct group none = {.piece = PIECE};
     if (st == QM_OK && !j.counted)
-        count_only(&j, &st);
+        st = run_group(&j, &none); /* counts the classes */
     for (int i = 0; st == QM_OK && i < n_analyses; i++)
         refuse_negative(&j, &a[i]);
     free(g.a);
@@ -490,6 +476,6 @@ qm_status qm_analyze_tensor(struct qm_file *f, int index, struct qm_analysis *a,
     free(g.scales);
     free(done);
     if (st == QM_OK)
-        *census = found;
+        *classes = found;
     return st;
 }

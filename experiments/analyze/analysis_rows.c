@@ -1,10 +1,11 @@
-/* analysis_rows.c - what qualm analyze found, as JSON, as text and as HDF5 tables. */
+/* analysis_rows.c - Results of `qualm analyze` as JSON, text and HDF5 tables. */
 #include "experiments/analyze/analysis_rows.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/grow.h"
 #include "experiments/cli/cli.h"
 
 static void row_free(struct qm_row *r)
@@ -28,14 +29,7 @@ static void *copy(const void *from, size_t size)
 
 qm_status qm_rows_add(struct qm_rows *rows, const struct qm_row *row)
 {
-    if (rows->n == rows->room) {
-        int room = rows->room ? 2 * rows->room : 64;
-        struct qm_row *grown = realloc(rows->row, (size_t)room * sizeof *grown);
-        if (!grown)
-            return qm_fail(QM_NO_MEMORY, "table of %d rows", room);
-        rows->row = grown;
-        rows->room = room;
-    }
+    QM_TRY(qm_grow((void **)&rows->row, &rows->room, rows->n + 1, sizeof *rows->row));
     struct qm_row r = *row;
     r.file = strdup(row->file);
     r.tensor = strdup(row->tensor);
@@ -59,7 +53,8 @@ void qm_rows_free(struct qm_rows *rows)
         row_free(&rows->row[i]);
     free(rows->row);
     rows->row = NULL;
-    rows->n = rows->room = 0;
+    rows->n = 0;
+    rows->room = 0;
 }
 
 int qm_rows_analyzed(const struct qm_rows *rows)
@@ -110,13 +105,13 @@ static json_t *row_json(const struct qm_rows *rows, const struct qm_row *r, int 
         set_text(o, "reason", r->skipped);
         return o;
     }
-    json_object_set_new(o, "n", json_integer(r->census.n));
-    json_object_set_new(o, "nan", json_integer(r->census.nan));
-    json_object_set_new(o, "inf", json_integer(r->census.inf));
+    json_object_set_new(o, "n", json_integer(r->classes.n));
+    json_object_set_new(o, "nan", json_integer(r->classes.nan));
+    json_object_set_new(o, "inf", json_integer(r->classes.inf));
     if (full) {
-        json_object_set_new(o, "negative", json_integer(r->census.negative));
-        json_object_set_new(o, "zero", json_integer(r->census.zero));
-        json_object_set_new(o, "largest", qm_json_number(r->census.max_abs));
+        json_object_set_new(o, "negative", json_integer(r->classes.negative));
+        json_object_set_new(o, "zero", json_integer(r->classes.zero));
+        json_object_set_new(o, "largest", qm_json_number(r->classes.max_abs));
     }
     for (int m = 0; m < rows->n_metrics; m++)
         json_object_set_new(o, rows->metric[m]->name, qm_json_number(r->value[m]));
@@ -125,7 +120,7 @@ static json_t *row_json(const struct qm_rows *rows, const struct qm_row *r, int 
     return o;
 }
 
-/* A column that says nothing in any row is left out of what people read. */
+/* Drops a column of the text output that is null or 0 in every row. */
 static void drop_empty(json_t *list, const char *key)
 {
     size_t i;
@@ -139,28 +134,20 @@ static void drop_empty(json_t *list, const char *key)
     json_array_foreach(list, i, o) json_object_del(o, key);
 }
 
-static json_t *skipped_json(const struct qm_rows *rows, int full)
+/* The analyzed rows, or the skipped ones. */
+static json_t *rows_json(const struct qm_rows *rows, int analyzed, int full)
 {
     json_t *list = json_array();
     for (int i = 0; i < rows->n; i++)
-        if (!rows->row[i].value)
+        if ((rows->row[i].value != NULL) == analyzed)
             json_array_append_new(list, row_json(rows, &rows->row[i], full));
     return list;
 }
 
-static json_t *analyzed_json(const struct qm_rows *rows, int full)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < rows->n; i++)
-        if (rows->row[i].value)
-            json_array_append_new(list, row_json(rows, &rows->row[i], full));
-    return list;
-}
-
-/* One row below the other, each with what is known of it. */
+/* Prints every analyzed row as a block of its own, without null values. */
 static void report_full(const struct qm_rows *rows)
 {
-    json_t *list = analyzed_json(rows, 1), *o, *v;
+    json_t *list = rows_json(rows, 1, 1), *o, *v;
     size_t i;
     const char *key;
     void *next;
@@ -177,15 +164,15 @@ static void report_full(const struct qm_rows *rows)
 void qm_rows_report(const struct qm_rows *rows, int full)
 {
     static const char *const optional[] = {"variant", "quantizer", "nan", "inf"};
-    json_t *skipped = skipped_json(rows, qm_cli.json);
+    json_t *skipped = rows_json(rows, 0, qm_cli.json);
     if (qm_cli.json) {
-        qm_report(json_pack("{s:o, s:o}", "rows", analyzed_json(rows, 1), "skipped", skipped));
+        qm_report(json_pack("{s:o, s:o}", "rows", rows_json(rows, 1, 1), "skipped", skipped));
         return;
     }
     if (full) {
         report_full(rows);
     } else {
-        json_t *list = analyzed_json(rows, 0);
+        json_t *list = rows_json(rows, 1, 0);
         for (int k = 0; k < 4; k++)
             drop_empty(list, optional[k]);
         qm_report(list);
@@ -202,7 +189,7 @@ void qm_rows_report(const struct qm_rows *rows, int full)
 
 /* ---- HDF5 ---------------------------------------------------------------------------------- */
 
-/* Columns under construction: their data are freed with them. */
+/* Columns of a table under construction; put_table frees their data. */
 struct columns {
     struct qm_column column[160];
     void *data[160];
@@ -260,12 +247,12 @@ static void counts(struct columns *c, const struct qm_row *const *row)
     int64_t *zero = column(c, "zero", QM_COLUMN_i64, "1", "elements equal to zero");
     double *largest = column(c, "largest", QM_COLUMN_f64, "1", "largest finite magnitude");
     for (int i = 0; !c->failed && i < c->rows; i++) {
-        n[i] = row[i]->census.n;
-        nan[i] = row[i]->census.nan;
-        inf[i] = row[i]->census.inf;
-        negative[i] = row[i]->census.negative;
-        zero[i] = row[i]->census.zero;
-        largest[i] = row[i]->census.max_abs;
+        n[i] = row[i]->classes.n;
+        nan[i] = row[i]->classes.nan;
+        inf[i] = row[i]->classes.inf;
+        negative[i] = row[i]->classes.negative;
+        zero[i] = row[i]->classes.zero;
+        largest[i] = row[i]->classes.max_abs;
     }
 }
 

@@ -1,12 +1,13 @@
-/* float_classes.c - compiled once per instruction set (QM_ISA). */
+/* float_classes.c - Counts classes of floats; compiled once per instruction set (QM_ISA). */
 #include "experiments/analyze/float_classes.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { SLICE = 1024, INF = 0x7f800000 }; /* elements that stay in the cache between two loops */
+enum { SLICE = 1024, INF = 0x7f800000 }; /* SLICE: elements that stay in the cache between loops */
 
-/* Counts of n elements, added to out; the bits of the largest magnitude, NaN and Inf included. */
+/* Adds counts of n elements to out; returns the bits of the largest magnitude, NaN and Inf
+ * included. */
 static int32_t count(const float *restrict x, int64_t n, struct qm_float_classes *out)
 {
     int32_t negative = 0, zero = 0, largest = 0;
@@ -23,7 +24,8 @@ static int32_t count(const float *restrict x, int64_t n, struct qm_float_classes
     return largest;
 }
 
-/* Takes NaN and Inf out of what count() did; the bits of the largest finite magnitude. */
+/* Corrects the counts of count() for NaN and Inf; returns the bits of the largest finite
+ * magnitude. */
 static int32_t correct(const float *restrict x, int64_t n, struct qm_float_classes *out)
 {
     int32_t nan = 0, inf = 0, negative = 0, largest = 0;

@@ -58,7 +58,9 @@ static qm_status analyze_once(const struct qm_bench *b, const char *path, double
 {
     struct qm_file *f = NULL;
     struct qm_analysis a = {.skipped = ""};
-    struct qm_float_classes census;
+    struct qm_float_classes classes;
+    const struct qm_analysis_options how = {
+        .level = QM_METRICS_brief, .seed = 1, .threads = b->threads};
     double start = qm_seconds();
     QM_TRY(qm_codec_parse(&a.codec, "nf4:4s/block:128/bisect/mid/hi"));
     qm_status st = qm_file_open(path, &f);
@@ -66,7 +68,7 @@ static qm_status analyze_once(const struct qm_bench *b, const char *path, double
     if (st == QM_OK && !a.metrics)
         st = qm_fail(QM_NO_MEMORY, "metrics");
     if (st == QM_OK)
-        st = qm_analyze_tensor(f, 0, &a, 1, QM_METRICS_brief, 1, b->threads, NULL, NULL, &census);
+        st = qm_analyze_tensor(f, 0, &a, 1, &how, &classes);
     *seconds = qm_seconds() - start;
     qm_metrics_close(a.metrics);
     qm_file_close(f);

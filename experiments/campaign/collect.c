@@ -1,4 +1,4 @@
-/* collect.c - from ledgers and segments back to outcomes. */
+/* collect.c - Reads the outcomes of all cells back from ledgers and segments, for the merge. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -37,34 +37,34 @@ qm_status qm_campaign_job(const char *dir, struct qm_loaded_suite *out)
 
 struct collection {
     const struct qm_loaded_suite *job;
-    struct qm_ledger_index book;
-    int64_t *line;
+    struct qm_ledger_index ledgers;
+    int64_t *line; /* per cell: the ledger line that counts, or -1 */
     char (*id)[QM_CELL_ID];
 };
 
-/* One line's outcome out of its segment, if the digest is right. */
+/* Decodes the outcome of ledger line l from its segment s; the digest must be the ledger's. */
 static qm_status take(struct collection *c, const struct qm_ledger_index_line *l,
                       const struct qm_segment *s, struct qm_results *out)
 {
     char digest[65];
     const struct qm_segment_row *r = l->row >= 0 && l->row < s->rows ? &s->row[l->row] : NULL;
-    const char *path = c->book.segment[l->segment].path;
+    const char *path = c->ledgers.segment[l->segment].path;
     if (!r || r->cell != l->cell || strcmp(r->id, l->id) != 0)
         return qm_fail(QM_BAD_FILE,
                        "%s: row %lld is not the cell that the ledger says; without "
                        "this file the campaign makes its cells anew",
                        path, (long long)l->row);
-    qm_pack_digest(s->word + r->offset, r->length, r->reason, digest);
+    qm_outcome_words_digest(s->word + r->offset, r->length, r->reason, digest);
     if (strcmp(digest, l->digest) != 0)
         return qm_fail(QM_BAD_FILE,
                        "%s: cell %lld has not the digest that the ledger says; without "
                        "this file the campaign makes its cells anew",
                        path, (long long)l->cell);
     out->seconds[l->cell] = r->seconds;
-    return qm_unpack(s->word + r->offset, r->length, r->reason, &out->outcome[l->cell]);
+    return qm_outcome_decode(s->word + r->offset, r->length, r->reason, &out->outcome[l->cell]);
 }
 
-/* Lines come by segment, so each is read once. */
+/* Ledger lines are ordered by segment, so each segment is read once. */
 static qm_status read_segments(struct collection *c, struct qm_results *out)
 {
     struct qm_segment s = {0};
@@ -72,14 +72,14 @@ static qm_status read_segments(struct collection *c, struct qm_results *out)
     int open = -1;
     qm_status st = QM_OK;
     qm_progress_start(&progress, "merge", c->job->n_cells);
-    for (int64_t i = 0; st == QM_OK && i < c->book.n_lines; i++) {
-        const struct qm_ledger_index_line *l = &c->book.line[i];
+    for (int64_t i = 0; st == QM_OK && i < c->ledgers.n_lines; i++) {
+        const struct qm_ledger_index_line *l = &c->ledgers.line[i];
         if (c->line[l->cell] != i)
             continue;
         if (l->segment != open) {
             qm_segment_free(&s);
             open = l->segment;
-            st = qm_segment_read(c->book.segment[open].path, &s);
+            st = qm_segment_read(c->ledgers.segment[open].path, &s);
         }
         if (st == QM_OK)
             st = take(c, l, &s, out);
@@ -90,35 +90,36 @@ static qm_status read_segments(struct collection *c, struct qm_results *out)
     return st;
 }
 
-/* A cell that ran twice must have given the same; a segment that is gone bears no witness. */
+/* A cell that ran twice must have one result; lines of missing or damaged segments do not count. */
 static qm_status check_doubles(const struct collection *c)
 {
-    for (int64_t i = 0; i < c->book.n_lines; i++) {
-        const struct qm_ledger_index_line *l = &c->book.line[i], *best;
+    for (int64_t i = 0; i < c->ledgers.n_lines; i++) {
+        const struct qm_ledger_index_line *l = &c->ledgers.line[i], *best;
         if (c->line[l->cell] < 0 || l->failed || l->segment < 0 ||
-            c->book.segment[l->segment].state == QM_SEGMENT_damaged)
+            c->ledgers.segment[l->segment].state == QM_SEGMENT_damaged)
             continue;
-        best = &c->book.line[c->line[l->cell]];
+        best = &c->ledgers.line[c->line[l->cell]];
         if (strcmp(l->id, c->id[l->cell]) == 0 && strcmp(l->digest, best->digest) != 0)
             return qm_fail(QM_BAD_FILE,
                            "cell %lld (%s) ran twice and gave two results: in %s and %s; without "
                            "one of these files the other counts",
-                           (long long)l->cell, l->id, c->book.segment[l->segment].path,
-                           c->book.segment[best->segment].path);
+                           (long long)l->cell, l->id, c->ledgers.segment[l->segment].path,
+                           c->ledgers.segment[best->segment].path);
     }
     return QM_OK;
 }
 
+/* Every cell must have a line that counts. */
 static qm_status check_whole(const struct collection *c)
 {
     int64_t missing = 0, lost = 0;
     const char *damaged = NULL;
     for (int64_t i = 0; i < c->job->n_cells; i++)
         missing += c->line[i] < 0;
-    for (int64_t i = 0; missing && i < c->book.n_lines; i++) {
-        const struct qm_ledger_index_line *l = &c->book.line[i];
+    for (int64_t i = 0; missing && i < c->ledgers.n_lines; i++) {
+        const struct qm_ledger_index_line *l = &c->ledgers.line[i];
         if (c->line[l->cell] < 0 && l->segment >= 0) {
-            damaged = c->book.segment[l->segment].path;
+            damaged = c->ledgers.segment[l->segment].path;
             lost++;
         }
     }
@@ -133,13 +134,13 @@ static qm_status check_whole(const struct collection *c)
     return QM_OK;
 }
 
-static qm_status read_sources(struct qm_ledger_index *b, char *const *source, int n)
+static qm_status read_sources(struct qm_ledger_index *index, char *const *source, int n)
 {
     for (int i = 0; i < n; i++) {
         struct stat info;
         int is_dir = stat(source[i], &info) == 0 && S_ISDIR(info.st_mode);
-        QM_TRY(is_dir ? qm_ledger_index_read_all(b, source[i])
-                      : qm_ledger_index_read(b, source[i]));
+        QM_TRY(is_dir ? qm_ledger_index_read_all(index, source[i])
+                      : qm_ledger_index_read(index, source[i]));
     }
     return QM_OK;
 }
@@ -155,14 +156,14 @@ qm_status qm_campaign_collect(const struct qm_loaded_suite *job, char *const *so
     r.outcome = calloc(n, sizeof *r.outcome);
     r.seconds = calloc(n, sizeof *r.seconds);
     qm_status st = c.line && c.id && r.outcome && r.seconds
-                       ? read_sources(&c.book, source, n_sources)
+                       ? read_sources(&c.ledgers, source, n_sources)
                        : qm_fail(QM_NO_MEMORY, "%lld cells", (long long)job->n_cells);
     for (int64_t i = 0; st == QM_OK && i < job->n_cells; i++)
         qm_cell_id(job->suite, &job->cells[i], c.id[i]);
     if (st == QM_OK) {
-        qm_ledger_index_check(&c.book);
-        qm_ledger_index_limit(&c.book, job->n_cells);
-        st = qm_ledger_index_resolve(&c.book, job->n_cells, c.id, c.line);
+        qm_ledger_index_check(&c.ledgers);
+        qm_ledger_index_limit(&c.ledgers, job->n_cells);
+        st = qm_ledger_index_resolve(&c.ledgers, job->n_cells, c.id, c.line);
     }
     if (st == QM_OK)
         st = check_doubles(&c);
@@ -170,7 +171,7 @@ qm_status qm_campaign_collect(const struct qm_loaded_suite *job, char *const *so
         st = check_whole(&c);
     if (st == QM_OK)
         st = read_segments(&c, &r);
-    qm_ledger_index_free(&c.book);
+    qm_ledger_index_free(&c.ledgers);
     free(c.line);
     free(c.id);
     if (st == QM_OK)

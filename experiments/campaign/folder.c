@@ -1,4 +1,4 @@
-/* folder.c - the folder of a campaign: beginning, checking, throwing away. */
+/* folder.c - The folder of a campaign: makes, checks, locks and removes it. */
 #include "experiments/campaign/folder.h"
 
 #include <errno.h>
@@ -35,7 +35,7 @@ void qm_campaign_out(const char *out, const char *dir, char *path, size_t size)
         snprintf(path, size, "%.*s.h5", (int)n, dir);
 }
 
-void qm_folder_path(const char *dir, const char *name, char *path, size_t size)
+static void join_path(const char *dir, const char *name, char *path, size_t size)
 {
     snprintf(path, size, "%s/%s", dir, name);
 }
@@ -43,12 +43,13 @@ void qm_folder_path(const char *dir, const char *name, char *path, size_t size)
 int qm_campaign_exists(const char *dir)
 {
     char path[1100];
-    qm_folder_path(dir, "campaign.json", path, sizeof path);
+    join_path(dir, "campaign.json", path, sizeof path);
     return access(path, F_OK) == 0;
 }
 
-/* ---- what is run --------------------------------------------------------------------------- */
+/* ---- suite and data ------------------------------------------------------------------------ */
 
+/* Hashes name and contents of every data file. */
 static qm_status add_data(const struct qm_suite *s, struct qm_sha256 *h)
 {
     for (int i = 0; i < s->n_data; i++) {
@@ -89,14 +90,14 @@ qm_status qm_campaign_digest(const struct qm_loaded_suite *job, char (*id)[QM_CE
 static qm_status write_file(const char *dir, const char *name, const char *text)
 {
     char path[1100];
-    struct qm_atomic_file part;
-    qm_folder_path(dir, name, path, sizeof path);
-    QM_TRY(qm_atomic_file_open(path, &part));
-    qm_status st = qm_atomic_file_write(&part, text, strlen(text));
+    struct qm_atomic_file file;
+    join_path(dir, name, path, sizeof path);
+    QM_TRY(qm_atomic_file_open(path, &file));
+    qm_status st = qm_atomic_file_write(&file, text, strlen(text));
     if (st == QM_OK)
-        st = qm_atomic_file_commit(&part);
+        st = qm_atomic_file_commit(&file);
     if (st != QM_OK)
-        qm_atomic_file_abort(&part);
+        qm_atomic_file_abort(&file);
     return st;
 }
 
@@ -110,18 +111,20 @@ static qm_status head_write(const char *dir, const struct qm_loaded_suite *job, 
         return qm_fail(QM_NO_MEMORY, "campaign.json");
     qm_status st = write_file(dir, "suite.yaml", job->suite->plan);
     if (st == QM_OK)
-        st = write_file(dir, "campaign.json", text); /* last: it says that the rest is there */
+        st = write_file(dir, "campaign.json",
+                        text); /* last: its presence means that the rest is there */
     free(text);
     return st;
 }
 
-/* Workers run what suite.yaml says, under the ids of this job's cells: it must say the same. */
+/* Workers read suite.yaml and use this suite's cell ids, so the file must hold this plan; a damaged
+ * one is written again. */
 static qm_status suite_check(const char *dir, const char *plan)
 {
     char path[1100];
     size_t n = strlen(plan), had = 0;
     char *text = malloc(n + 2);
-    qm_folder_path(dir, "suite.yaml", path, sizeof path);
+    join_path(dir, "suite.yaml", path, sizeof path);
     int fd = -1;
     FILE *f = text && qm_folder_open(path, O_RDONLY, &fd) == QM_OK ? fdopen(fd, "rb") : NULL;
     if (f) {
@@ -142,7 +145,7 @@ qm_status qm_campaign_head(const char *dir, struct qm_campaign_head *out)
 {
     char path[1100];
     QM_TRY(qm_path_check(dir));
-    qm_folder_path(dir, "campaign.json", path, sizeof path);
+    join_path(dir, "campaign.json", path, sizeof path);
     if (access(path, F_OK) != 0)
         return qm_fail(QM_NO_MATCH, "%s: no campaign in it", dir);
     int fd = -1;
@@ -187,7 +190,7 @@ qm_status qm_folder_open(const char *path, int flags, int *out)
 {
     struct stat about;
     int fd = open(path, flags | O_CLOEXEC | O_NONBLOCK, 0666);
-    if (fd < 0 && errno != ENXIO) /* a pipe that nobody reads, a socket */
+    if (fd < 0 && errno != ENXIO) /* ENXIO: a pipe without a reader, or a socket */
         return qm_fail(QM_BAD_FILE, "%s: %s%s", path, flags & O_CREAT ? "cannot be written: " : "",
                        strerror(errno));
     if (fd >= 0 && fstat(fd, &about) == 0 && S_ISREG(about.st_mode)) {
@@ -210,9 +213,9 @@ void qm_folder_clear(const char *dir, const char *pattern)
 
 static int is_at_work(const char *dir)
 {
-    struct qm_ledger_index b = {0};
-    int held = qm_ledger_index_read_all(&b, dir) == QM_OK && b.n_held > 0;
-    qm_ledger_index_free(&b);
+    struct qm_ledger_index index = {0};
+    int held = qm_ledger_index_read_all(&index, dir) == QM_OK && index.n_held > 0;
+    qm_ledger_index_free(&index);
     return held;
 }
 
@@ -223,17 +226,18 @@ void qm_campaign_remove(const char *dir)
                                            "merge.sh",       "slurm-*.out",  "[0-9]*of*.*.h5",
                                            "*of*.h5.*.part", "*.sh.*.part",  "lock"};
     if (is_at_work(dir))
-        return; /* another shard of it, at what we have done already */
+        return; /* another shard still runs cells, which are all done */
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
         qm_folder_clear(dir, patterns[i]);
     rmdir(dir);
 }
 
-/* Held while a campaign is begun, so that of two the second one checks. */
+/* Locks the folder while a campaign is begun: of two runs the second one finds it begun, and
+ * checks. */
 static qm_status lock_dir(const char *dir, int *out)
 {
     char path[1100];
-    qm_folder_path(dir, "lock", path, sizeof path);
+    join_path(dir, "lock", path, sizeof path);
     if (mkdir(dir, 0777) != 0 && errno != EEXIST)
         return qm_fail(QM_BAD_FILE, "%s: cannot be made: %s", dir, strerror(errno));
     int fd = -1;
@@ -256,7 +260,7 @@ qm_status qm_folder_begin(const struct qm_loaded_suite *job, const char *dir, in
     else if (fresh)
         qm_campaign_remove(dir);
     if (st == QM_OK && fresh) {
-        close(lock); /* it went with the folder */
+        close(lock); /* the lock file was removed with the folder */
         QM_TRY(lock_dir(dir, &lock));
     }
     if (st == QM_OK && !qm_campaign_exists(dir))

@@ -1,4 +1,4 @@
-/* ledger.c - appending to ledgers. */
+/* ledger.c - Appends to ledgers, so that a line is on the disk whole or not at all. */
 #include "experiments/campaign/ledger.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "experiments/campaign/folder.h"
 #include "experiments/machine/provenance.h"
 
-/* The length up to the last newline. */
+/* The file's length up to and including its last newline. */
 static off_t whole_lines(int fd)
 {
     char block[4096];
@@ -82,7 +82,7 @@ qm_status qm_ledger_append(struct qm_ledger *l, const char *lines, size_t n)
         error = errno;
     if (error) {
         if (ftruncate(l->fd, l->size) != 0)
-            error = errno; /* the half line will count as not there */
+            error = errno; /* readers ignore a half line */
         return qm_fail(QM_BAD_FILE, "%s: cannot be written: %s", l->path, strerror(error));
     }
     l->size += (off_t)n;

@@ -1,4 +1,4 @@
-/* ledger_index.c - what ledgers say, and which line of a cell counts. */
+/* ledger_index.c - Reads ledgers, and decides which line of a cell counts. */
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -6,8 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/grow.h"
 #include "experiments/campaign/folder.h"
 
+/* The status as a static string, or NULL. */
 static const char *known_status(const char *text)
 {
     static const char *const all[] = {"ok", "skipped", "diverged", "failed"};
@@ -19,6 +21,7 @@ static const char *known_status(const char *text)
 
 /* ---- lines --------------------------------------------------------------------------------- */
 
+/* The path of a file in the ledger's folder; the caller frees it. */
 static char *beside(const char *ledger, const char *name)
 {
     const char *slash = strrchr(ledger, '/');
@@ -28,42 +31,37 @@ static char *beside(const char *ledger, const char *name)
     return n < 0 ? NULL : path;
 }
 
-/* The newest of that name: a segment that was damaged may have been written again. */
-static int segment_find(const struct qm_ledger_index *b, int first, const char *name)
+/* The newest segment of this name from `first` on: a damaged one may have been written again. */
+static int segment_find(const struct qm_ledger_index *index, int first, const char *name)
 {
-    for (int i = b->n_segments - 1; i >= first; i--) {
-        const char *slash = strrchr(b->segment[i].path, '/');
-        if (strcmp(slash ? slash + 1 : b->segment[i].path, name) == 0)
+    for (int i = index->n_segments - 1; i >= first; i--) {
+        const char *slash = strrchr(index->segment[i].path, '/');
+        if (strcmp(slash ? slash + 1 : index->segment[i].path, name) == 0)
             return i;
     }
     return -1;
 }
 
-/* 1: taken, 0: no line of ours, -1: no memory. */
-static int take_segment(struct qm_ledger_index *b, const char *ledger, const json_t *v)
+/* The take_ functions return 1: taken, 0: no valid line, -1: no memory. */
+static int take_segment(struct qm_ledger_index *index, const char *ledger, const json_t *v)
 {
     const char *name = json_string_value(json_object_get(v, "segment"));
     const char *hash = json_string_value(json_object_get(v, "sha256"));
     if (!name || !hash || strlen(hash) != 64 || strchr(name, '/'))
         return 0;
-    if (b->n_segments == b->segment_room) {
-        int room = b->segment_room ? 2 * b->segment_room : 64;
-        struct qm_ledger_index_segment *more = realloc(b->segment, (size_t)room * sizeof *more);
-        if (!more)
-            return -1;
-        b->segment = more;
-        b->segment_room = room;
-    }
+    if (qm_grow((void **)&index->segment, &index->segment_room, index->n_segments + 1,
+                sizeof *index->segment) != QM_OK)
+        return -1;
     struct qm_ledger_index_segment s = {.path = beside(ledger, name)};
     if (!s.path)
         return -1;
     snprintf(s.hash, sizeof s.hash, "%s", hash);
     s.cells = json_integer_value(json_object_get(v, "cells"));
-    b->segment[b->n_segments++] = s;
+    index->segment[index->n_segments++] = s;
     return 1;
 }
 
-static int take_cell(struct qm_ledger_index *b, int first_segment, const json_t *v)
+static int take_cell(struct qm_ledger_index *index, int first_segment, const json_t *v)
 {
     const char *id = json_string_value(json_object_get(v, "id"));
     const char *digest = json_string_value(json_object_get(v, "digest"));
@@ -72,52 +70,47 @@ static int take_cell(struct qm_ledger_index *b, int first_segment, const json_t 
     if (!id || strlen(id) != QM_CELL_ID - 1 || !digest || strlen(digest) != 64 || !status ||
         !segment)
         return 0;
-    if (b->n_lines == b->room) {
-        int64_t room = b->room ? 2 * b->room : 1024;
-        struct qm_ledger_index_line *more = realloc(b->line, (size_t)room * sizeof *more);
-        if (!more)
-            return -1;
-        b->line = more;
-        b->room = room;
-    }
+    if (qm_grow((void **)&index->line, &index->room, index->n_lines + 1, sizeof *index->line) !=
+        QM_OK)
+        return -1;
     struct qm_ledger_index_line l = {.cell = json_integer_value(json_object_get(v, "cell")),
                                      .row = json_integer_value(json_object_get(v, "row")),
                                      .status = status,
                                      .failed = strcmp(status, "failed") == 0,
                                      .seconds = json_number_value(json_object_get(v, "seconds"))};
-    /* lines come by segment: the last one is nearly always it */
-    l.segment = segment_find(b, first_segment, segment);
+    /* lines are ordered by segment, so the search nearly always ends at the last segment */
+    l.segment = segment_find(index, first_segment, segment);
     snprintf(l.id, sizeof l.id, "%s", id);
     snprintf(l.digest, sizeof l.digest, "%s", digest);
-    b->line[b->n_lines++] = l;
+    index->line[index->n_lines++] = l;
     return 1;
 }
 
-static int take_session(struct qm_ledger_index *b, const json_t *v)
+static int take_session(struct qm_ledger_index *index, const json_t *v)
 {
     const char *program = json_string_value(json_object_get(v, "session"));
     if (!program)
         return 0;
-    if (b->n_programs == 0 || strcmp(program, b->program) != 0)
-        b->n_programs++;
-    snprintf(b->program, sizeof b->program, "%s", program);
+    if (index->n_programs == 0 || strcmp(program, index->program) != 0)
+        index->n_programs++;
+    snprintf(index->program, sizeof index->program, "%s", program);
     return 1;
 }
 
-static int take_line(struct qm_ledger_index *b, const char *ledger, int first_segment,
+static int take_line(struct qm_ledger_index *index, const char *ledger, int first_segment,
                      const char *text, size_t n)
 {
     json_t *v = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
     int taken = !json_is_object(v)              ? 0
-                : json_object_get(v, "cell")    ? take_cell(b, first_segment, v)
-                : json_object_get(v, "sha256")  ? take_segment(b, ledger, v)
-                : json_object_get(v, "session") ? take_session(b, v)
+                : json_object_get(v, "cell")    ? take_cell(index, first_segment, v)
+                : json_object_get(v, "sha256")  ? take_segment(index, ledger, v)
+                : json_object_get(v, "session") ? take_session(index, v)
                                                 : 0;
     json_decref(v);
     return taken;
 }
 
-qm_status qm_ledger_index_read(struct qm_ledger_index *b, const char *path)
+qm_status qm_ledger_index_read(struct qm_ledger_index *index, const char *path)
 {
     int fd = -1;
     QM_TRY(qm_folder_open(path, O_RDONLY, &fd));
@@ -126,25 +119,25 @@ qm_status qm_ledger_index_read(struct qm_ledger_index *b, const char *path)
         close(fd);
         return qm_fail(QM_NO_MEMORY, "%s: its lines", path);
     }
-    int first = b->n_segments, taken = 1;
+    int first = index->n_segments, taken = 1;
     char *line = NULL;
     size_t room = 0;
     for (ssize_t n; taken >= 0 && (n = getline(&line, &room, f)) > 0;) {
         int whole = line[n - 1] == '\n';
-        taken = whole ? take_line(b, path, first, line, (size_t)n) : 0;
-        b->bad_lines += taken == 0 && whole; /* half a line at the end is what a kill leaves */
+        taken = whole ? take_line(index, path, first, line, (size_t)n) : 0;
+        index->bad_lines += taken == 0 && whole; /* a kill leaves half a line at the end */
     }
     int bad = ferror(f);
     free(line);
     fclose(f);
-    b->n_ledgers++;
-    b->n_held += qm_ledger_is_held(path);
+    index->n_ledgers++;
+    index->n_held += qm_ledger_is_held(path);
     if (taken < 0)
         return qm_fail(QM_NO_MEMORY, "%s: its lines", path);
     return bad ? qm_fail(QM_BAD_FILE, "%s: cannot be read", path) : QM_OK;
 }
 
-qm_status qm_ledger_index_read_all(struct qm_ledger_index *b, const char *dir)
+qm_status qm_ledger_index_read_all(struct qm_ledger_index *index, const char *dir)
 {
     glob_t found;
     int failed = qm_folder_glob(dir, "*.jsonl", &found);
@@ -152,27 +145,27 @@ qm_status qm_ledger_index_read_all(struct qm_ledger_index *b, const char *dir)
                    : failed ? qm_fail(QM_BAD_FILE, "%s: cannot be read: %s", dir, strerror(errno))
                             : QM_OK;
     for (size_t i = 0; st == QM_OK && i < found.gl_pathc; i++)
-        st = qm_ledger_index_read(b, found.gl_pathv[i]);
+        st = qm_ledger_index_read(index, found.gl_pathv[i]);
     globfree(&found);
     return st;
 }
 
-void qm_ledger_index_free(struct qm_ledger_index *b)
+void qm_ledger_index_free(struct qm_ledger_index *index)
 {
-    for (int i = 0; i < b->n_segments; i++)
-        free(b->segment[i].path);
-    free(b->segment);
-    free(b->line);
-    *b = (struct qm_ledger_index){0};
+    for (int i = 0; i < index->n_segments; i++)
+        free(index->segment[i].path);
+    free(index->segment);
+    free(index->line);
+    *index = (struct qm_ledger_index){0};
 }
 
 /* ---- what counts --------------------------------------------------------------------------- */
 
-int qm_ledger_index_check(struct qm_ledger_index *b)
+int qm_ledger_index_check(struct qm_ledger_index *index)
 {
     int damaged = 0;
-    for (int i = 0; i < b->n_segments; i++) {
-        struct qm_ledger_index_segment *s = &b->segment[i];
+    for (int i = 0; i < index->n_segments; i++) {
+        struct qm_ledger_index_segment *s = &index->segment[i];
         char hash[65];
         int whole = qm_file_hash(s->path, hash) == QM_OK && strcmp(hash, s->hash) == 0;
         s->state = whole ? QM_SEGMENT_whole : QM_SEGMENT_damaged;
@@ -181,29 +174,29 @@ int qm_ledger_index_check(struct qm_ledger_index *b)
     return damaged;
 }
 
-void qm_ledger_index_limit(struct qm_ledger_index *b, int64_t n)
+void qm_ledger_index_limit(struct qm_ledger_index *index, int64_t n)
 {
     int64_t kept = 0;
-    for (int64_t i = 0; i < b->n_lines; i++)
-        if (b->line[i].cell >= 0 && b->line[i].cell < n)
-            b->line[kept++] = b->line[i];
-    b->bad_lines += b->n_lines - kept;
-    b->n_lines = kept;
+    for (int64_t i = 0; i < index->n_lines; i++)
+        if (index->line[i].cell >= 0 && index->line[i].cell < n)
+            index->line[kept++] = index->line[i];
+    index->bad_lines += index->n_lines - kept;
+    index->n_lines = kept;
 }
 
-qm_status qm_ledger_index_resolve(const struct qm_ledger_index *b, int64_t n,
+qm_status qm_ledger_index_resolve(const struct qm_ledger_index *index, int64_t n,
                                   char (*id)[QM_CELL_ID], int64_t *line)
 {
     for (int64_t i = 0; i < n; i++)
         line[i] = -1;
-    for (int64_t k = 0; k < b->n_lines; k++) {
-        const struct qm_ledger_index_line *l = &b->line[k];
+    for (int64_t k = 0; k < index->n_lines; k++) {
+        const struct qm_ledger_index_line *l = &index->line[k];
         if (l->cell < 0 || l->cell >= n || l->segment < 0 ||
-            b->segment[l->segment].state == QM_SEGMENT_damaged ||
+            index->segment[l->segment].state == QM_SEGMENT_damaged ||
             (id && strcmp(l->id, id[l->cell]) != 0))
             continue;
         int64_t *best = &line[l->cell];
-        if (*best < 0 || b->line[*best].failed)
+        if (*best < 0 || index->line[*best].failed)
             *best = k;
     }
     return QM_OK;

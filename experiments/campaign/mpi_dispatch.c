@@ -1,4 +1,4 @@
-/* mpi_dispatch.c - rank 0 deals chunks of cells, the others ask for them. */
+/* mpi_dispatch.c - MPI messages: rank 0 sends chunks of cells to the ranks that ask for them. */
 #include <mpi.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -12,25 +12,25 @@ int qm_mpi_dispatch_begin(int *rank, int *size)
     int shard, shards;
     char from[64];
     if (!qm_shard_from_environment(&shard, &shards, from, sizeof from))
-        return 0; /* alone: MPI_Init would cost a second for nothing */
+        return 0; /* a single process: MPI_Init would cost a second for nothing */
     if (MPI_Init(NULL, NULL) != MPI_SUCCESS)
         return 0;
     MPI_Comm_rank(MPI_COMM_WORLD, rank);
     MPI_Comm_size(MPI_COMM_WORLD, size);
     if (*size > 1)
         return 1;
-    MPI_Finalize(); /* a launcher that is not this MPI's: static shards */
+    MPI_Finalize(); /* the launcher is not this MPI's: ranks become static shards */
     return 0;
 }
 
 void qm_mpi_dispatch_end(int failed)
 {
-    if (failed) /* the others may wait for this rank */
+    if (failed) /* other ranks may wait for this one */
         MPI_Abort(MPI_COMM_WORLD, failed);
     MPI_Finalize();
 }
 
-/* Waiting without burning a core, which Open MPI's own waiting does. */
+/* Waits for a message in naps; Open MPI's own waiting would occupy a core. */
 static void wait_for(int source, MPI_Status *status)
 {
     for (int there = 0;; usleep(NAP_US)) {
@@ -40,7 +40,8 @@ static void wait_for(int source, MPI_Status *status)
     }
 }
 
-/* Groups until a share of what is left is reached: a quarter for everybody. */
+/* Takes the next chunk: whole groups, until they cost 1 / (4 ranks) of what is left.  *cost:
+ * seconds left. */
 static int chunk(struct qm_queue *q, const struct qm_cell *cells, double *cost, int ranks,
                  int64_t *cell)
 {
@@ -49,7 +50,7 @@ static int chunk(struct qm_queue *q, const struct qm_cell *cells, double *cost, 
     int n = 0;
     while (n < QM_CHUNK && q->left > 0) {
         if (n > 0 && taken >= goal && q->group[group].next == q->group[group].end)
-            break; /* not within a group: its cells share a twin */
+            break; /* between groups only: the cells of one share a twin */
         cell[n] = qm_queue_take(q, &group);
         taken += qm_cell_cost(&cells[cell[n++]]);
     }
@@ -57,8 +58,8 @@ static int chunk(struct qm_queue *q, const struct qm_cell *cells, double *cost, 
     return n;
 }
 
-void qm_mpi_dispatch_out(struct qm_queue *q, const struct qm_cell *cells,
-                         const volatile sig_atomic_t *stop, int size)
+void qm_mpi_dispatch_serve(struct qm_queue *q, const struct qm_cell *cells,
+                           const volatile sig_atomic_t *stop, int size)
 {
     int64_t cell[QM_CHUNK];
     double cost = 0.0;

@@ -1,4 +1,4 @@
-/* mpi_dispatch_none.c - built without MPI: nobody else is there. */
+/* mpi_dispatch_none.c - mpi_dispatch.h for builds without MPI: there are no other ranks. */
 #include "experiments/campaign/mpi_dispatch.h"
 
 int qm_mpi_dispatch_begin(int *rank, int *size)
@@ -10,8 +10,8 @@ int qm_mpi_dispatch_begin(int *rank, int *size)
 
 void qm_mpi_dispatch_end(int failed) { (void)failed; }
 
-void qm_mpi_dispatch_out(struct qm_queue *q, const struct qm_cell *cells,
-                         const volatile sig_atomic_t *stop, int size)
+void qm_mpi_dispatch_serve(struct qm_queue *q, const struct qm_cell *cells,
+                           const volatile sig_atomic_t *stop, int size)
 {
     (void)q;
     (void)cells;

@@ -1,4 +1,4 @@
-/* outcome_codec.c - outcomes as words, and back. */
+/* outcome_codec.c - Encodes outcomes as 64-bit words, and decodes them. */
 #include "experiments/campaign/outcome_codec.h"
 
 #include <stdlib.h>
@@ -6,79 +6,80 @@
 
 #include "core/base/sha256.h"
 
-/* A new member of an outcome belongs into qm_pack and qm_unpack, and QM_PACK_VERSION goes up. */
+/* A new member of struct qm_outcome goes into both qm_outcome_encode and qm_outcome_decode, and
+ * QM_OUTCOME_CODEC_VERSION increases. */
 _Static_assert(sizeof(struct qm_outcome) == (8 + QM_TRACK_COUNT + 2 * QM_STAIR_COUNT) * 8 +
                                                 2 * QM_DECADES * sizeof(struct qm_decade),
                "struct qm_outcome has changed");
 
-enum { MOST = 1 << 27 }; /* numbers in one array of an outcome that we believe */
+enum { MOST = 1 << 27 }; /* longest array that is accepted */
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
-static void put_words(struct qm_packed *p, const void *from, int64_t n)
+static void write_words(struct qm_outcome_words *p, const void *from, int64_t n)
 {
     memcpy(p->word + p->n, from, (size_t)n * sizeof *p->word);
     p->n += n;
 }
 
-static void put(struct qm_packed *p, int64_t x) { put_words(p, &x, 1); }
+static void write_word(struct qm_outcome_words *p, int64_t x) { write_words(p, &x, 1); }
 
-/* An array behind its length; -1 for one that is not there. */
-static void put_array(struct qm_packed *p, const double *x, int64_t n)
+/* The length, then the array; length -1 for NULL. */
+static void write_array(struct qm_outcome_words *p, const double *x, int64_t n)
 {
-    put(p, x ? n : -1);
+    write_word(p, x ? n : -1);
     if (x)
-        put_words(p, x, n);
+        write_words(p, x, n);
 }
 
-static void put_decades(struct qm_packed *p, const struct qm_decade *d)
+static void write_decades(struct qm_outcome_words *p, const struct qm_decade *d)
 {
     for (int i = 0; i < QM_DECADES; i++) {
-        put(p, d[i].count);
-        put_words(p, &d[i].mean_rel, 1);
-        put_words(p, &d[i].rms_rel, 1);
-        put_words(p, &d[i].zero_share, 1);
+        write_word(p, d[i].count);
+        write_words(p, &d[i].mean_rel, 1);
+        write_words(p, &d[i].rms_rel, 1);
+        write_words(p, &d[i].zero_share, 1);
     }
 }
 
-qm_status qm_pack(const struct qm_outcome *o, struct qm_packed *out)
+qm_status qm_outcome_encode(const struct qm_outcome *o, struct qm_outcome_words *out)
 {
-    struct qm_packed p = {.room = 16 + qm_value_count() + 8 * QM_DECADES +
-                                  QM_TRACK_COUNT * (1 + o->n_points)};
+    struct qm_outcome_words p = {.room = 16 + qm_value_count() + 8 * QM_DECADES +
+                                         QM_TRACK_COUNT * (1 + o->n_points)};
     for (int i = 0; i < QM_STAIR_COUNT; i++)
         p.room += 2 + o->n_stair[i];
     p.word = malloc((size_t)p.room * sizeof *p.word);
     p.text = o->reason ? strdup(o->reason) : NULL;
     if (!p.word || (o->reason && !p.text)) {
-        qm_packed_free(&p);
+        qm_outcome_words_free(&p);
         return qm_fail(QM_NO_MEMORY, "an outcome of %lld points", (long long)o->n_points);
     }
-    put(&p, QM_PACK_VERSION);
-    put(&p, o->done);
-    put(&p, o->diverged);
-    put(&p, o->failed);
-    put(&p, o->n);
-    put(&p, o->steps);
-    put_words(&p, &o->bits, 1);
-    put(&p, o->n_points);
-    put_array(&p, o->value, qm_value_count());
-    put_decades(&p, o->decade);
-    put_decades(&p, o->unit_decade);
+    write_word(&p, QM_OUTCOME_CODEC_VERSION);
+    write_word(&p, o->done);
+    write_word(&p, o->diverged);
+    write_word(&p, o->failed);
+    write_word(&p, o->n);
+    write_word(&p, o->steps);
+    write_words(&p, &o->bits, 1);
+    write_word(&p, o->n_points);
+    write_array(&p, o->value, qm_value_count());
+    write_decades(&p, o->decade);
+    write_decades(&p, o->unit_decade);
     for (int i = 0; i < QM_TRACK_COUNT; i++)
-        put_array(&p, o->track[i], o->n_points);
+        write_array(&p, o->track[i], o->n_points);
     for (int i = 0; i < QM_STAIR_COUNT; i++) {
-        put(&p, o->n_stair[i]);
-        put_array(&p, o->stair[i], o->n_stair[i]);
+        write_word(&p, o->n_stair[i]);
+        write_array(&p, o->stair[i], o->n_stair[i]);
     }
     *out = p;
     return QM_OK;
 }
 
-void qm_packed_free(struct qm_packed *p)
+void qm_outcome_words_free(struct qm_outcome_words *p)
 {
     free(p->word);
     free(p->text);
-    *p = (struct qm_packed){0};
+    *p = (struct qm_outcome_words){0};
 }
 
 /* ---- reading ------------------------------------------------------------------------------- */
@@ -106,7 +107,7 @@ static int64_t take(struct reader *r)
     return x;
 }
 
-/* An array that must have n numbers where it is there. */
+/* An array of n numbers, or NULL where its length is -1; any other length is bad. */
 static double *take_array(struct reader *r, int64_t n)
 {
     int64_t there = take(r);
@@ -134,11 +135,12 @@ static void take_decades(struct reader *r, struct qm_decade *d)
     }
 }
 
-qm_status qm_unpack(const int64_t *word, int64_t n, const char *text, struct qm_outcome *out)
+qm_status qm_outcome_decode(const int64_t *word, int64_t n, const char *text,
+                            struct qm_outcome *out)
 {
     struct reader r = {.at = word, .end = word + n};
     struct qm_outcome o = {0};
-    r.bad = take(&r) != QM_PACK_VERSION;
+    r.bad = take(&r) != QM_OUTCOME_CODEC_VERSION;
     o.done = (int)take(&r);
     o.diverged = (int)take(&r);
     o.failed = (int)take(&r);
@@ -166,12 +168,12 @@ qm_status qm_unpack(const int64_t *word, int64_t n, const char *text, struct qm_
                        : qm_fail(QM_BAD_FILE, "no outcome of this version");
 }
 
-void qm_pack_digest(const int64_t *word, int64_t n, const char *text, char out[65])
+void qm_outcome_words_digest(const int64_t *word, int64_t n, const char *text, char out[65])
 {
     struct qm_sha256 h;
     qm_sha256_start(&h);
     qm_sha256_add(&h, word, (size_t)n * sizeof *word);
-    qm_sha256_add(&h, text ? "+" : "-", 1); /* no text is not an empty one */
+    qm_sha256_add(&h, text ? "+" : "-", 1); /* so NULL and "" differ */
     qm_sha256_add(&h, text ? text : "", text ? strlen(text) : 0);
     qm_sha256_hex(&h, out);
 }

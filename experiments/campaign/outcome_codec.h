@@ -1,29 +1,31 @@
-/* outcome_codec.h - an outcome as words and text, for pipes, segments and digests.
+/* outcome_codec.h - An outcome as 64-bit words and a text, for pipes, segments and digests.
  *
- * All of struct qm_outcome, doubles bit for bit: unpacking gives what was packed, whatever NaNs it
- * holds.  The layout is this version's own (QM_PACK_VERSION); it never leaves a campaign. */
+ * Decoding returns every member of struct qm_outcome bit for bit, NaN payloads included.  The
+ * layout belongs to QM_OUTCOME_CODEC_VERSION and is used only within a campaign. */
 #ifndef QM_CAMPAIGN_OUTCOME_CODEC_H
 #define QM_CAMPAIGN_OUTCOME_CODEC_H
 
 #include "experiments/lockstep/lockstep.h"
 
-enum { QM_PACK_VERSION = 2 };
+enum { QM_OUTCOME_CODEC_VERSION = 2 };
 
-/* Words of an outcome; text is its reason (NULL: none). */
-struct qm_packed {
+/* An encoded outcome; text is its reason (NULL: none).  Owns both. */
+struct qm_outcome_words {
     int64_t n, room;
     int64_t *word;
     char *text;
 };
 
-/* Sets *out; qm_packed_free releases it. */
-qm_status qm_pack(const struct qm_outcome *o, struct qm_packed *out);
-void qm_packed_free(struct qm_packed *p);
+/* Encodes o; qm_outcome_words_free releases *out.  QM_NO_MEMORY. */
+qm_status qm_outcome_encode(const struct qm_outcome *o, struct qm_outcome_words *out);
+void qm_outcome_words_free(struct qm_outcome_words *p);
 
-/* QM_BAD_FILE: no outcome of this version (out is untouched).  Free with qm_outcome_free. */
-qm_status qm_unpack(const int64_t *word, int64_t n, const char *text, struct qm_outcome *out);
+/* Decodes n words and a text (or NULL); qm_outcome_free releases *out.  QM_BAD_FILE: the words are
+ * no outcome of this version, and *out is untouched. */
+qm_status qm_outcome_decode(const int64_t *word, int64_t n, const char *text,
+                            struct qm_outcome *out);
 
-/* SHA-256 of words and text, as 64 hex digits: the digest of a cell's results. */
-void qm_pack_digest(const int64_t *word, int64_t n, const char *text, char out[65]);
+/* The digest of a cell's results: SHA-256 of words and text, as 64 hex digits and NUL. */
+void qm_outcome_words_digest(const int64_t *word, int64_t n, const char *text, char out[65]);
 
 #endif

@@ -1,4 +1,4 @@
-/* pool.c - the loop of the runner: give cells, take answers, end what is over its limits. */
+/* pool.c - The runner's loop: gives cells to workers, takes replies, enforces limits. */
 #include "experiments/campaign/pool.h"
 
 #include <math.h>
@@ -16,22 +16,25 @@
 enum {
     TICK_MS = 50,
     SEGMENT_WORDS = 8 << 20, /* 64 MiB */
-    START_TRIES = 5,         /* workers in a row that end before they begin */
-    KILL_TRIES = 5,          /* times a cell may meet a SIGKILL that is not ours */
+    START_TRIES = 5,         /* workers in a row that may end before their hello */
+    KILL_TRIES = 5,          /* times a cell's worker may get a SIGKILL that we did not send */
 };
-static const double GIVE_SECONDS = 0.3;                   /* of work in hand */
-static const double CLOSE_FIRST = 1.0, CLOSE_LAST = 60.0; /* s between segments: */
-static const double CLOSE_SHARE = 0.02;                   /* this share of the time so far */
+static const double GIVE_SECONDS = 0.3; /* of work that a worker holds */
+/* Seconds between segments: CLOSE_SHARE of the time so far, from CLOSE_FIRST to CLOSE_LAST. */
+static const double CLOSE_FIRST = 1.0, CLOSE_LAST = 60.0, CLOSE_SHARE = 0.02;
 
 struct state {
     struct qm_pool *p;
     struct qm_worker *worker;
-    unsigned char *kills; /* per cell */
+    unsigned char *kills; /* per cell: SIGKILLs that we did not send */
     struct qm_progress progress;
     char suite[1100], log[1100];
-    double started, closed, mean; /* mean: seconds of a cell lately, with what is around it */
-    int n, unstarted, stopping, no_more;
-    int64_t open; /* cells given and not answered */
+    double started, closed; /* qm_seconds(): of the run, and of the last segment */
+    double mean;            /* recent wall seconds per cell, overhead included; 0: none yet */
+    int n;                  /* workers */
+    int unstarted;          /* workers in a row that ended before their hello */
+    int stopping, no_more;  /* *stop as last seen; rank 0 has no more cells */
+    int64_t open;           /* cells given and not replied to */
 };
 
 /* ---- segments ------------------------------------------------------------------------------ */
@@ -43,7 +46,8 @@ static qm_status close_segment(struct state *s)
     return st;
 }
 
-/* What is not in a segment yet only a power failure takes: a second, of a long campaign a minute. */
+/* Whether to write a segment.  Cells in no segment are in the journal, which only a power failure
+ * loses: about a second of work, or in a long campaign a minute. */
 static int is_due(const struct state *s, double now)
 {
     double wait = fmin(CLOSE_LAST, fmax(CLOSE_FIRST, CLOSE_SHARE * (now - s->started)));
@@ -53,7 +57,8 @@ static int is_due(const struct state *s, double now)
 
 /* ---- results ------------------------------------------------------------------------------- */
 
-static qm_status record(struct state *s, int64_t cell, double seconds, struct qm_packed *packed)
+static qm_status record(struct state *s, int64_t cell, double seconds,
+                        struct qm_outcome_words *packed)
 {
     struct qm_pool *p = s->p;
     int failed = 0;
@@ -64,20 +69,21 @@ static qm_status record(struct state *s, int64_t cell, double seconds, struct qm
     return QM_OK;
 }
 
-/* A cell that has no outcome of its own: how its worker ended. */
+/* Records a failed outcome, with the way its worker ended, for a cell that sent none. */
 static qm_status record_failure(struct state *s, int64_t cell, double seconds, const char *why)
 {
     struct qm_outcome o = {.failed = 1};
-    struct qm_packed packed = {0};
+    struct qm_outcome_words packed = {0};
     o.reason = strdup(why);
-    qm_status st = o.reason ? qm_pack(&o, &packed) : qm_fail(QM_NO_MEMORY, "an outcome");
+    qm_status st = o.reason ? qm_outcome_encode(&o, &packed) : qm_fail(QM_NO_MEMORY, "an outcome");
     if (st == QM_OK)
         st = record(s, cell, seconds, &packed);
-    qm_packed_free(&packed);
+    qm_outcome_words_free(&packed);
     qm_outcome_free(&o);
     return st;
 }
 
+/* Removes the running cell from the worker's ring. */
 static void pop(struct state *s, struct qm_worker *w)
 {
     w->first = (w->first + 1) % QM_WORKER_DEPTH;
@@ -86,33 +92,35 @@ static void pop(struct state *s, struct qm_worker *w)
     w->since = qm_seconds();
 }
 
-static qm_status take_answer(struct state *s, struct qm_worker *w, const struct qm_answer *a,
-                             const int64_t *word, const char *text, int *garbage)
+/* *garbage: the reply belongs to no given cell, or its words are no outcome. */
+static qm_status take_reply(struct state *s, struct qm_worker *w,
+                            const struct qm_worker_reply *reply, const int64_t *word,
+                            const char *text, int *garbage)
 {
-    if (a->cell == QM_HELLO) {
-        if (a->words != s->p->job->n_cells)
+    if (reply->cell == QM_WORKER_HELLO) {
+        if (reply->words != s->p->job->n_cells)
             return qm_fail(QM_INTERNAL,
                            "a worker sees %lld cells, not %lld; do all machines have "
                            "the same program and data?",
-                           (long long)a->words, (long long)s->p->job->n_cells);
+                           (long long)reply->words, (long long)s->p->job->n_cells);
         w->said_hello = 1;
         w->since = qm_seconds();
         s->unstarted = 0;
         return QM_OK;
     }
-    if (a->cell == QM_BYE) {
+    if (reply->cell == QM_WORKER_BYE) {
         w->said_bye = 1;
         return QM_OK;
     }
-    *garbage = w->n_fifo == 0 || a->cell != w->fifo[w->first];
+    *garbage = w->n_fifo == 0 || reply->cell != w->fifo[w->first];
     if (*garbage)
         return QM_OK;
     double around = qm_seconds() - w->since;
     s->mean = s->mean > 0.0 ? 0.9 * s->mean + 0.1 * around : around;
-    struct qm_packed packed = {.n = a->words, .word = (int64_t *)(uintptr_t)word};
+    struct qm_outcome_words packed = {.n = reply->words, .word = (int64_t *)(uintptr_t)word};
     packed.text = text ? strdup(text) : NULL;
     qm_status st = text && !packed.text ? qm_fail(QM_NO_MEMORY, "an outcome")
-                                        : record(s, a->cell, a->seconds, &packed);
+                                        : record(s, reply->cell, reply->seconds, &packed);
     free(packed.text);
     *garbage = st == QM_BAD_ARG; /* no outcome: nothing was recorded */
     if (st == QM_OK)
@@ -120,8 +128,10 @@ static qm_status take_answer(struct state *s, struct qm_worker *w, const struct 
     return *garbage ? QM_OK : st;
 }
 
-/* ---- ends ---------------------------------------------------------------------------------- */
+/* ---- ends of workers ----------------------------------------------------------------------- */
 
+/* why: the outcome's reason, static; NULL: the runner gave the cell up, and no outcome is
+ * recorded. */
 static void kill_worker(struct qm_worker *w, const char *why)
 {
     if (!w->killed)
@@ -130,7 +140,7 @@ static void kill_worker(struct qm_worker *w, const char *why)
     w->why = why;
 }
 
-/* What ended it, in words that two runs agree on. */
+/* The exit state in words; they depend on nothing that differs between two runs. */
 static void end_text(int state, char *text, size_t size)
 {
     if (WIFSIGNALED(state)) {
@@ -143,7 +153,7 @@ static void end_text(int state, char *text, size_t size)
     }
 }
 
-/* A SIGKILL that we did not send comes from outside: the cell may well be innocent. */
+/* A SIGKILL that we did not send comes from outside, and may have nothing to do with the cell. */
 static int is_innocent(struct state *s, const struct qm_worker *w, int state, int64_t cell)
 {
     if (w->killed || !WIFSIGNALED(state) || WTERMSIG(state) != SIGKILL)
@@ -151,7 +161,8 @@ static int is_innocent(struct state *s, const struct qm_worker *w, int state, in
     return ++s->kills[cell] < KILL_TRIES;
 }
 
-/* The worker is gone: the cell it was at has failed, the others go back. */
+/* Reaps a worker that ended: the cell it was running has failed, its other cells go back to the
+ * queue. */
 static qm_status bury(struct state *s, struct qm_worker *w)
 {
     char why[96];
@@ -171,7 +182,8 @@ static qm_status bury(struct state *s, struct qm_worker *w)
             pop(s, w);
         }
     }
-    while (w->n_fifo > 0) { /* the last first: they come out in order */
+    while (w->n_fifo >
+           0) { /* the last first, because returned cells are taken last in, first out */
         w->n_fifo--;
         s->open--;
         qm_queue_return(s->p->queue, w->fifo[(w->first + w->n_fifo) % QM_WORKER_DEPTH]);
@@ -179,10 +191,11 @@ static qm_status bury(struct state *s, struct qm_worker *w)
     return st;
 }
 
-static void watch(struct state *s, struct qm_worker *w, double now)
+/* Kills a worker whose running cell exceeds its time, or which exceeds its memory. */
+static void check_limits(struct state *s, struct qm_worker *w, double now)
 {
     const struct qm_campaign_options *o = s->p->o;
-    static char late[64], large[64]; /* the same for all */
+    static char late[64], large[64]; /* the limits are the same for all workers */
     snprintf(late, sizeof late, "no result within %g s", o->seconds);
     snprintf(large, sizeof large, "more than %g MiB of memory", o->mebibytes);
     if (!w->said_hello || w->n_fifo == 0 || w->killed)
@@ -193,9 +206,10 @@ static void watch(struct state *s, struct qm_worker *w, double now)
         kill_worker(w, large);
 }
 
-/* ---- dealing ------------------------------------------------------------------------------- */
+/* ---- giving cells to workers --------------------------------------------------------------- */
 
-/* As many cells in hand as keep a worker busy, one where they take long. */
+/* Cells that a worker should hold: GIVE_SECONDS of work, at most its share of the rest, at least
+ * one. */
 static int depth(const struct state *s)
 {
     double n = s->mean > 0.0 ? GIVE_SECONDS / s->mean : 2.0;
@@ -204,11 +218,11 @@ static int depth(const struct state *s)
     return n < 1.0 ? 1 : (int)n;
 }
 
-/* Another chunk from rank 0, where cells are dealt. */
+/* Under MPI: asks rank 0 for another chunk when the queue is empty. */
 static void refill(struct state *s)
 {
     int64_t cell[QM_CHUNK];
-    if (!s->p->o->dealt || s->no_more || s->stopping || s->p->queue->left > 0)
+    if (!s->p->o->dispatched || s->no_more || s->stopping || s->p->queue->left > 0)
         return;
     int n = qm_mpi_dispatch_ask(cell);
     s->no_more = n == 0;
@@ -217,7 +231,7 @@ static void refill(struct state *s)
         qm_queue_return(s->p->queue, cell[--n]);
 }
 
-static qm_status deal(struct state *s, struct qm_worker *w)
+static qm_status give_cells(struct state *s, struct qm_worker *w)
 {
     int64_t cell[QM_WORKER_DEPTH];
     int n = 0, most = depth(s);
@@ -237,7 +251,7 @@ static qm_status deal(struct state *s, struct qm_worker *w)
     return QM_OK;
 }
 
-/* No more cells for anybody: those under way are finished, or with a second signal given up. */
+/* No worker gets more cells; running ones are finished, or with a second signal abandoned. */
 static qm_status stop_all(struct state *s)
 {
     int how = *s->p->stop;
@@ -257,25 +271,25 @@ static qm_status stop_all(struct state *s)
     if (first && how == 1 && s->open > 0)
         qm_note("interrupted: the cells under way are finished first; once more gives them up");
     s->stopping = how;
-    return first ? close_segment(s) : QM_OK; /* who stops us may not wait for the cells under way */
+    return first ? close_segment(s) : QM_OK; /* the sender may not wait for running cells */
 }
 
 /* ---- the loop ------------------------------------------------------------------------------ */
 
 static qm_status serve(struct state *s, struct qm_worker *w)
 {
-    struct qm_answer a;
+    struct qm_worker_reply reply;
     const int64_t *word;
     const char *text;
     int more = qm_worker_read(w), garbage = 0, found = 0;
-    while (!garbage && (found = qm_worker_answer(w, &a, &word, &text)) > 0)
-        QM_TRY(take_answer(s, w, &a, word, text, &garbage));
+    while (!garbage && (found = qm_worker_next_reply(w, &reply, &word, &text)) > 0)
+        QM_TRY(take_reply(s, w, &reply, word, text, &garbage));
     if (garbage || found < 0)
         kill_worker(w, "what came from its process is no answer");
     return more && !garbage && found >= 0 ? QM_OK : bury(s, w);
 }
 
-/* One round; *busy: something is still to come. */
+/* One round of the loop; *busy: there are cells to give, or replies to wait for. */
 static qm_status turn(struct state *s, int *busy)
 {
     struct pollfd fds[QM_CAMPAIGN_WORKERS];
@@ -285,7 +299,7 @@ static qm_status turn(struct state *s, int *busy)
     for (int i = 0; i < s->n; i++) {
         if (s->worker[i].n_fifo == 0)
             refill(s);
-        QM_TRY(deal(s, &s->worker[i]));
+        QM_TRY(give_cells(s, &s->worker[i]));
         if (s->worker[i].pid > 0) {
             fds[n] = (struct pollfd){s->worker[i].from, POLLIN, 0};
             at[n++] = i;
@@ -301,7 +315,7 @@ static qm_status turn(struct state *s, int *busy)
     double now = qm_seconds();
     for (int i = 0; i < s->n; i++)
         if (s->worker[i].pid > 0)
-            watch(s, &s->worker[i], now);
+            check_limits(s, &s->worker[i], now);
     return is_due(s, now) ? close_segment(s) : QM_OK;
 }
 
@@ -310,7 +324,7 @@ static void dismiss(struct state *s)
     for (int i = 0; i < s->n; i++) {
         struct qm_worker *w = &s->worker[i];
         if (w->pid > 0)
-            kill(w->pid, SIGKILL); /* idle, or its runner is in trouble */
+            kill(w->pid, SIGKILL); /* it is idle, or this runner has failed */
         qm_worker_reap(w);
     }
 }

@@ -1,6 +1,6 @@
-/* pool.h - deals cells to workers and puts what comes back into segments. */
-#ifndef QM_EXPERIMENTS_CAMPAIGN_POOL_H
-#define QM_EXPERIMENTS_CAMPAIGN_POOL_H
+/* pool.h - Runs a queue of cells on worker processes, and writes their outcomes to segments. */
+#ifndef QM_CAMPAIGN_POOL_H
+#define QM_CAMPAIGN_POOL_H
 
 #include "experiments/campaign/campaign.h"
 #include "experiments/campaign/queue.h"
@@ -12,11 +12,11 @@ struct qm_pool {
     const volatile sig_atomic_t *stop;
     struct qm_queue *queue;
     struct qm_writer *writer;
-    int64_t ran, failed;
+    int64_t ran, failed; /* results: cells with an outcome, and those that failed */
 };
 
-/* Runs the queue empty.  QM_INTERRUPTED as qm_campaign_run; what is finished is in segments whatever
- * comes out, unless the disk refused it. */
+/* Runs all cells of the queue.  QM_INTERRUPTED as qm_campaign_run.  Finished cells are in segments
+ * whatever is returned, unless the disk refused them. */
 qm_status qm_pool_run(struct qm_pool *p);
 
 #endif

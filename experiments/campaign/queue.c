@@ -1,4 +1,4 @@
-/* queue.c - cells in groups, groups in shards. */
+/* queue.c - Costs of cells, groups of cells, shards of groups, and the order in which cells run. */
 #include "experiments/campaign/queue.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 
 /* ---- costs --------------------------------------------------------------------------------- */
 
-/* "n=4096" in a problem's arguments, else in its defaults, else about a thousand. */
+/* "n=4096" in the cell's problem arguments, else in the problem's defaults, else 1024. */
 static double problem_elements(const struct qm_cell *c)
 {
     const char *texts[] = {c->problem_args ? c->problem_args : "", c->problem->args};
@@ -37,7 +37,8 @@ double qm_cell_cost(const struct qm_cell *c)
     int64_t own = c->recorded ? c->recorded->n_steps : c->problem ? c->problem->steps : 100;
     double steps = (double)(c->steps > 0 ? c->steps : own);
     double work = c->problem && c->problem->work ? c->problem->work(c->problem_args) : 0.0;
-    return 1e-3 + steps * (2e-6 + 1.2e-7 * elements + 1.2e-10 * work); /* both sides */
+    return 1e-3 +
+           steps * (2e-6 + 1.2e-7 * elements + 1.2e-10 * work); /* the variant and its twin */
 }
 
 /* ---- groups -------------------------------------------------------------------------------- */
@@ -55,7 +56,8 @@ static uint64_t hash(uint64_t h, const void *data, size_t n)
     return h;
 }
 
-/* What the twin of a closed cell depends on, roughly; other cells stand alone. */
+/* Hashes what the twin of a closed cell depends on, approximately; other cells get a key of their
+ * own. */
 static uint64_t key_of(const struct qm_cell *c)
 {
     const char *family = c->recipe.rule ? c->recipe.rule->family : "";
@@ -79,9 +81,10 @@ static int by_key(const void *a, const void *b)
     return (x->cell > y->cell) - (x->cell < y->cell);
 }
 
-/* The cells of a group are [next, end) of *cell: the dearest first, ties by the first cell. */
+/* The cells of all groups in order, for by_cost: qsort passes no context. */
 static const int64_t *sorted_cells;
 
+/* Most expensive group first; ties by the group's first cell. */
 static int by_cost(const void *a, const void *b)
 {
     const struct qm_cell_group *x = a, *y = b;
@@ -91,7 +94,7 @@ static int by_cost(const void *a, const void *b)
     return (i > j) - (i < j);
 }
 
-/* Groups of all cells; those dearer than `most` are split. */
+/* Groups of cells with equal keys; a group that would cost more than `most` is split. */
 static int64_t make_groups(const struct qm_cell *cells, int64_t n, const struct keyed *key,
                            double most, struct qm_cell_group *group)
 {
@@ -109,7 +112,7 @@ static int64_t make_groups(const struct qm_cell *cells, int64_t n, const struct 
     return n_groups;
 }
 
-/* Which shard each group goes to. */
+/* to[]: the shard of each group, always the one with the least cost so far. */
 static qm_status share_out(const struct qm_cell_group *group, int64_t n_groups, int shards, int *to)
 {
     double *load = calloc((size_t)shards, sizeof *load);
@@ -126,7 +129,7 @@ static qm_status share_out(const struct qm_cell_group *group, int64_t n_groups, 
     return QM_OK;
 }
 
-/* Keeps the groups of one shard and of them the wanted cells, packed anew. */
+/* Reduces the queue to the wanted cells of one shard's groups. */
 static void keep(struct qm_queue *q, const struct keyed *key, const int *to, int shard,
                  const char *wanted)
 {
@@ -154,7 +157,7 @@ static qm_status fill(const struct qm_cell *cells, int64_t n, int shard, int sha
     }
     qsort(key, (size_t)n, sizeof *key, by_key);
     for (int64_t i = 0; i < n; i++)
-        q->returned[i] = key[i].cell; /* the order, for by_cost; its own use comes later */
+        q->returned[i] = key[i].cell; /* lent to by_cost; it holds returned cells later */
     q->n_groups = make_groups(cells, n, key, total / (8.0 * shards), q->group);
     sorted_cells = q->returned;
     qsort(q->group, (size_t)q->n_groups, sizeof *q->group, by_cost);
@@ -193,9 +196,9 @@ void qm_queue_close(struct qm_queue *q)
     *q = (struct qm_queue){0};
 }
 
-/* ---- dealing ------------------------------------------------------------------------------- */
+/* ---- the order of cells -------------------------------------------------------------------- */
 
-/* The first group nobody has begun, else the one with most cells left. */
+/* The first group that no worker has begun, else the one with most cells left. */
 static int64_t choose(struct qm_queue *q)
 {
     int64_t best = 0;
@@ -240,6 +243,7 @@ qm_status qm_shard_parse(const char *text, int *shard, int *shards)
     return QM_OK;
 }
 
+/* Whether an environment variable holds a whole number of at least 0. */
 static int number(const char *name, long *out)
 {
     const char *text = getenv(name);
@@ -250,8 +254,8 @@ static int number(const char *name, long *out)
     return *end == 0 && *out >= 0;
 }
 
-/* Rank and size, from whoever launched this process.  Inside a batch script itself Slurm sets
- * SLURM_PROCID too: only in a step does the rank say that there are others. */
+/* Rank and size as the launcher says.  Slurm sets SLURM_PROCID in a batch script too, so the size
+ * is the step's: only in a step are there other ranks. */
 static int launched(long *rank, long *size, const char **who)
 {
     static const char *const names[][3] = {

@@ -1,4 +1,4 @@
-/* segment.c - finished cells to and from one file. */
+/* segment.c - Writes and reads segments: files of finished cells. */
 #include "experiments/campaign/segment.h"
 
 #include <errno.h>
@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/grow.h"
 #include "core/base/sha256.h"
 #include "experiments/campaign/folder.h"
 #include "experiments/run/run_cells.h"
@@ -14,21 +15,11 @@
 
 /* ---- in memory ----------------------------------------------------------------------------- */
 
-/* data with room for that many elements; NULL without memory, then data is what it was. */
-static void *grow(void *data, int64_t *room, int64_t wanted, size_t size)
-{
-    if (wanted <= *room)
-        return data;
-    void *more = realloc(data, 2 * (size_t)wanted * size);
-    *room = more ? 2 * wanted : *room;
-    return more;
-}
-
-/* The word of qm_outcome_status, from packed words. */
-static qm_status status_of(const struct qm_packed *p, const char **out)
+/* The status (qm_outcome_status) of an encoded outcome. */
+static qm_status status_of(const struct qm_outcome_words *p, const char **out)
 {
     struct qm_outcome o;
-    qm_status st = qm_unpack(p->word, p->n, p->text, &o);
+    qm_status st = qm_outcome_decode(p->word, p->n, p->text, &o);
     if (st != QM_OK)
         return st == QM_BAD_FILE ? qm_fail(QM_BAD_ARG, "these words are no outcome") : st;
     *out = qm_outcome_status(&o);
@@ -37,18 +28,14 @@ static qm_status status_of(const struct qm_packed *p, const char **out)
 }
 
 qm_status qm_segment_add(struct qm_segment *s, int64_t cell, const char *id, double seconds,
-                         struct qm_packed *p)
+                         struct qm_outcome_words *p)
 {
     struct qm_segment_row r = {cell, s->words, p->n, seconds, "", NULL, "", ""};
     QM_TRY(status_of(p, &r.status));
-    struct qm_segment_row *row = grow(s->row, &s->row_room, s->rows + 1, sizeof *row);
-    s->row = row ? row : s->row;
-    int64_t *word = grow(s->word, &s->word_room, s->words + p->n, sizeof *word);
-    s->word = word ? word : s->word;
-    if (!row || !word)
-        return qm_fail(QM_NO_MEMORY, "a segment of %lld cells", (long long)s->rows + 1);
+    QM_TRY(qm_grow((void **)&s->row, &s->row_room, s->rows + 1, sizeof *s->row));
+    QM_TRY(qm_grow((void **)&s->word, &s->word_room, s->words + p->n, sizeof *s->word));
     snprintf(r.id, sizeof r.id, "%s", id);
-    qm_pack_digest(p->word, p->n, p->text, r.digest);
+    qm_outcome_words_digest(p->word, p->n, p->text, r.digest);
     r.reason = p->text;
     p->text = NULL;
     memcpy(s->word + s->words, p->word, (size_t)p->n * sizeof *s->word);
@@ -76,7 +63,7 @@ void qm_segment_free(struct qm_segment *s)
 
 enum { COLUMNS = 7 };
 
-/* Columns are slices of one block: numbers first, then pointers to texts. */
+/* Integer columns share one allocation, text columns another. */
 static qm_status store_cells(const struct qm_segment *s, struct qm_store *store)
 {
     size_t n = (size_t)(s->rows > 0 ? s->rows : 1);
@@ -171,6 +158,7 @@ qm_status qm_segment_write(const struct qm_segment *s, const char *path, char ha
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
+/* The status as a static string; "" for an unknown one. */
 static const char *known_status(const char *text)
 {
     static const char *const all[] = {"ok", "skipped", "diverged", "failed"};
@@ -206,7 +194,7 @@ static int is_line(const struct qm_tensor *t, int64_t n)
     return t->dtype == QM_DTYPE_i64 && t->shape.rank == 1 && (n < 0 || t->shape.dim[0] == n);
 }
 
-/* Takes the words; rows that point outside them are damage. */
+/* Moves the words from c to s and builds the rows.  QM_BAD_FILE: a row points outside the words. */
 static qm_status rows_take(struct columns *c, int64_t n, struct qm_segment *s)
 {
     if (!is_line(&c->word, -1) || !is_line(&c->offset, n) || !is_line(&c->length, n))

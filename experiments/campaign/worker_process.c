@@ -1,4 +1,4 @@
-/* worker_process.c - workers as the runner sees them: starting, giving, reading, reaping. */
+/* worker_process.c - The runner's side of worker processes: starts, feeds, reads and reaps them. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -26,9 +26,9 @@ static int spawn(struct qm_worker *w, const char *suite, const char *log, int in
     posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log, O_WRONLY | O_CREAT | O_APPEND,
                                      0666);
     posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, out, QM_ANSWER_FD);
+    posix_spawn_file_actions_adddup2(&actions, out, QM_WORKER_REPLY_FD);
     posix_spawnattr_init(&attr);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP); /* Ctrl-C is the runner's */
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP); /* Ctrl-C reaches the runner alone */
     int failed = posix_spawn(&w->pid, program, &actions, &attr, argv, environ);
     posix_spawnattr_destroy(&attr);
     posix_spawn_file_actions_destroy(&actions);
@@ -45,7 +45,8 @@ qm_status qm_worker_start(struct qm_worker *w, const char *suite, const char *lo
         close(in[1]);
         return st;
     }
-    /* a descriptor that is its own target would keep its close-on-exec flag */
+    /* above any target of dup2: a descriptor duplicated onto itself would keep its close-on-exec
+     * flag */
     int end = fcntl(out[1], F_DUPFD_CLOEXEC, 10);
     int failed = end < 0 ? errno : spawn(w, suite, log, in[0], end);
     close(in[0]);
@@ -66,11 +67,13 @@ void qm_worker_give(struct qm_worker *w, const int64_t *cell, int n)
 {
     for (int i = 0; i < n; i++)
         w->fifo[(w->first + w->n_fifo++) % QM_WORKER_DEPTH] = cell[i];
-    ssize_t wrote = write(w->to, cell, (size_t)n * sizeof *cell); /* fits the pipe: 4 KiB at most */
+    ssize_t wrote =
+        write(w->to, cell, (size_t)n * sizeof *cell); /* the pipe has room: 4 KiB at most */
     (void)wrote;
 }
 
-/* What was taken makes room before more is read: answers stay aligned to 8 bytes. */
+/* Replies that were taken are removed before more bytes are read, so that replies stay aligned to
+ * 8. */
 int qm_worker_read(struct qm_worker *w)
 {
     if (w->at > 0) {
@@ -83,7 +86,7 @@ int qm_worker_read(struct qm_worker *w)
             size_t room = 2 * w->room + READ;
             char *more = realloc(w->buffer, room);
             if (!more)
-                return 0; /* as if it were gone */
+                return 0; /* treated as the end of file */
             w->buffer = more;
             w->room = room;
         }
@@ -96,30 +99,31 @@ int qm_worker_read(struct qm_worker *w)
     }
 }
 
-int qm_worker_answer(struct qm_worker *w, struct qm_answer *a, const int64_t **word,
-                     const char **text)
+int qm_worker_next_reply(struct qm_worker *w, struct qm_worker_reply *reply, const int64_t **word,
+                         const char **text)
 {
     const char *from = w->buffer + w->at;
     size_t there = w->used - w->at;
     *word = NULL;
     *text = NULL;
-    if (there < sizeof *a)
+    if (there < sizeof *reply)
         return 0;
-    memcpy(a, from, sizeof *a);
-    if (a->cell < 0) {
-        w->at += sizeof *a;
-        return a->cell == QM_HELLO || a->cell == QM_BYE ? 1 : -1;
+    memcpy(reply, from, sizeof *reply);
+    if (reply->cell < 0) {
+        w->at += sizeof *reply;
+        return reply->cell == QM_WORKER_HELLO || reply->cell == QM_WORKER_BYE ? 1 : -1;
     }
-    if (a->words < 0 || a->words > WORDS_MOST || a->text < 0 || a->text > TEXT_MOST || a->text % 8)
+    if (reply->words < 0 || reply->words > WORDS_MOST || reply->text < 0 ||
+        reply->text > TEXT_MOST || reply->text % 8)
         return -1;
-    size_t bytes = sizeof *a + (size_t)a->words * sizeof **word;
-    if (there < bytes + (size_t)a->text)
+    size_t bytes = sizeof *reply + (size_t)reply->words * sizeof **word;
+    if (there < bytes + (size_t)reply->text)
         return 0;
-    *word = (const int64_t *)(const void *)(from + sizeof *a);
-    *text = a->text ? from + bytes : NULL;
-    if (*text && (*text)[a->text - 1])
+    *word = (const int64_t *)(const void *)(from + sizeof *reply);
+    *text = reply->text ? from + bytes : NULL;
+    if (*text && (*text)[reply->text - 1])
         return -1;
-    w->at += bytes + (size_t)a->text;
+    w->at += bytes + (size_t)reply->text;
     return 1;
 }
 
@@ -129,7 +133,7 @@ int qm_worker_reap(struct qm_worker *w)
     if (w->pid > 0) {
         while (waitpid(w->pid, &state, 0) < 0 && errno == EINTR)
             ;
-        kill(-w->pid, SIGKILL); /* what a cell may have started */
+        kill(-w->pid, SIGKILL); /* processes that a cell may have started */
     }
     if (w->to >= 0)
         close(w->to);

@@ -1,4 +1,4 @@
-/* writer.c - journal, segments and ledger of one shard. */
+/* writer.c - Writes the journal, the segments and the ledger of one shard. */
 #include "experiments/campaign/writer.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 
 struct record {
     char magic[8];
-    int64_t cell, words, text; /* text: bytes with the NUL; 0: none */
+    int64_t cell, words, text; /* text: bytes, NUL included; 0: none */
     double seconds;
     char id[24], digest[72];
 };
@@ -42,7 +42,7 @@ static qm_status journal_add(const struct qm_writer *w, const struct qm_segment_
         {w->waiting.word + row->offset, (size_t)row->length * sizeof *w->waiting.word},
         {row->reason, (size_t)r.text}};
     ssize_t n = (ssize_t)(part[0].iov_len + part[1].iov_len + part[2].iov_len);
-    ssize_t wrote = writev(w->journal, part, 3); /* half a record counts as none */
+    ssize_t wrote = writev(w->journal, part, 3); /* readers ignore half a record */
     return wrote == n ? QM_OK
                       : qm_fail(QM_BAD_FILE, "%s/%s.journal: cannot be written: %s", w->dir,
                                 w->shard, wrote < 0 ? strerror(errno) : "no space left");
@@ -50,8 +50,8 @@ static qm_status journal_add(const struct qm_writer *w, const struct qm_segment_
 
 static int read_whole(FILE *f, void *to, size_t n) { return fread(to, 1, n, f) == n; }
 
-/* The next record; 0 at the end, which half or damaged ones are too. */
-static int journal_next(FILE *f, struct record *r, struct qm_packed *p)
+/* Reads the next record.  Returns 0 at the end, and at a half or damaged record. */
+static int journal_next(FILE *f, struct record *r, struct qm_outcome_words *p)
 {
     char digest[65];
     if (!read_whole(f, r, sizeof *r) || memcmp(r->magic, magic, sizeof magic) != 0 ||
@@ -64,7 +64,7 @@ static int journal_next(FILE *f, struct record *r, struct qm_packed *p)
         !read_whole(f, p->word, (size_t)r->words * sizeof *p->word) ||
         !read_whole(f, p->text, (size_t)r->text) || (r->text && p->text[r->text - 1]))
         return 0;
-    qm_pack_digest(p->word, p->n, p->text, digest);
+    qm_outcome_words_digest(p->word, p->n, p->text, digest);
     return memcmp(digest, r->digest, sizeof digest) == 0;
 }
 
@@ -77,7 +77,7 @@ qm_status qm_writer_recover(struct qm_writer *w, int64_t n, char *wanted, int fa
     *taken = 0;
     while (st == QM_OK && more) {
         struct record r;
-        struct qm_packed p = {0};
+        struct qm_outcome_words p = {0};
         more = journal_next(f, &r, &p);
         if (more && r.cell >= 0 && r.cell < n && wanted[r.cell] &&
             strcmp(r.id, w->id[r.cell]) == 0 &&
@@ -93,7 +93,7 @@ qm_status qm_writer_recover(struct qm_writer *w, int64_t n, char *wanted, int fa
                 ++*taken;
             }
         }
-        qm_packed_free(&p);
+        qm_outcome_words_free(&p);
     }
     if (f)
         fclose(f);
@@ -131,8 +131,8 @@ void qm_writer_close(struct qm_writer *w)
     qm_segment_free(&w->waiting);
 }
 
-qm_status qm_writer_add(struct qm_writer *w, int64_t cell, double seconds, struct qm_packed *p,
-                        int *failed)
+qm_status qm_writer_add(struct qm_writer *w, int64_t cell, double seconds,
+                        struct qm_outcome_words *p, int *failed)
 {
     QM_TRY(qm_segment_add(&w->waiting, cell, w->id[cell], seconds, p));
     const struct qm_segment_row *row = &w->waiting.row[w->waiting.rows - 1];
@@ -151,7 +151,7 @@ qm_status qm_writer_segment(struct qm_writer *w)
     w->next_segment++;
     QM_TRY(qm_ledger_segment(&w->ledger, name, hash, &w->waiting));
     qm_segment_clear(&w->waiting);
-    if (ftruncate(w->journal, 0) != 0) /* its cells are in the ledger now: twice does no harm */
+    if (ftruncate(w->journal, 0) != 0) /* its cells are in the ledger too: that does no harm */
         return qm_fail(QM_BAD_FILE, "%s/%s.journal: %s", w->dir, w->shard, strerror(errno));
     return QM_OK;
 }

@@ -1,7 +1,5 @@
-/* cli.c - what all subcommands share: options, errors, JSON, progress. */
+/* cli.c - Shared by all subcommands: common options, errors, JSON output, progress. */
 #include "experiments/cli/cli.h"
-
-#include "experiments/command/command.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -33,8 +31,8 @@ const struct argp qm_cli_argp = {common_options, common_option, NULL, NULL, NULL
 
 int qm_cli_parse(const struct argp *argp, int argc, char **argv, void *input)
 {
-    static char name[64]; /* argp keeps pointing at it until the program ends */
-    static char **own;    /* commands keep pointing into it */
+    static char name[64]; /* argp points at it until the program ends */
+    static char **own;    /* commands keep pointers into it */
     free(own);
     own = calloc((size_t)argc + 1, sizeof *own);
     if (!own)
@@ -54,7 +52,7 @@ int qm_cli_failed(const char *command, qm_status st)
     char text[1200];
     int is_plain = st != QM_NO_MEMORY || strncmp(said, "out of memory", 13) == 0;
     snprintf(text, sizeof text, "%s%s", is_plain ? "" : "out of memory: ", said);
-    for (char *c = text; *c; c++) /* one line, whatever a name in it has */
+    for (char *c = text; *c; c++) /* one line, even when a name in it has control characters */
         *c = (unsigned char)*c < 0x20 || *c == 0x7f ? '?' : *c;
     fflush(stdout);
     fprintf(stderr, "qualm %s: %s\n", command, text);
@@ -84,7 +82,7 @@ int qm_cli_whole(struct argp_state *state, const char *name, const char *text, i
     return (int)x;
 }
 
-static int progress_open; /* the terminal's last line is one of progress */
+static int progress_open; /* the terminal's last line shows progress */
 
 static void progress_clear(void)
 {
@@ -169,21 +167,5 @@ void qm_progress_add(struct qm_progress *p, int64_t done, int64_t failed)
 void qm_progress_end(struct qm_progress *p)
 {
     (void)p;
-    progress_clear(); /* what follows on the terminal says how it went */
-}
-
-const char *const *qm_command_names(void)
-{
-    static char words[][32] = {
-#define X(name, text) #name,
-        QM_COMMAND_LIST(X)
-#undef X
-    };
-    static const char *names[sizeof words / sizeof *words];
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        for (char *c = words[i]; *c; c++)
-            *c = *c == '_' ? '-' : *c;
-        names[i] = words[i];
-    }
-    return names;
+    progress_clear(); /* the text that follows reports the result */
 }

@@ -1,7 +1,7 @@
-/* cli.h - what all subcommands share: output discipline, JSON, progress.
+/* cli.h - Shared by all subcommands: common options, errors, JSON output, tables, progress.
  *
- * Text for people goes to stderr, data to stdout.  With --json stdout carries JSON and nothing
- * else.  Colour only on a tty and without NO_COLOR. */
+ * Text for people goes to stderr, data to stdout.  With --json stdout carries only JSON.  Colour is
+ * used only on a terminal and without NO_COLOR. */
 #ifndef QM_CLI_CLI_H
 #define QM_CLI_CLI_H
 
@@ -12,10 +12,8 @@
 
 #include "core/base/status.h"
 
-#include "experiments/machine/version.h"
-
-/* Options every subcommand takes: --json, -v/--verbose, -q/--quiet.  Add
- * {&qm_cli_argp, 0, "Common options:", -1} as a child of the command's argp. */
+/* Options that every subcommand takes: --json, -v/--verbose, -q/--quiet.  A command adds
+ * {&qm_cli_argp, 0, "Common options:", -1} as a child of its argp. */
 struct qm_cli {
     int json, verbose, quiet;
 };
@@ -26,48 +24,51 @@ extern const struct argp qm_cli_argp;
  * {"error": ..., "code": ...} on stdout.  Returns the exit code of st. */
 int qm_cli_failed(const char *command, qm_status st);
 
-/* argp_parse with our exit codes: usage errors leave with 2; --help and --usage with 0.  argv[0] is
- * the subcommand's name; messages say "qualm NAME". */
+/* argp_parse with our exit codes: usage errors exit with 2, --help and --usage with 0.  Returns 0,
+ * or the exit code of a failure.  argv[0] is the subcommand's name; messages say "qualm NAME". */
 int qm_cli_parse(const struct argp *argp, int argc, char **argv, void *input);
 
-/* Adds a word to a growing list of *n (realloc; the word is borrowed).  QM_NO_MEMORY. */
+/* Adds a word to a list of *n words; the caller frees *list, the word is
+ * borrowed.  QM_NO_MEMORY. */
 qm_status qm_cli_append(char ***list, int *n, char *word);
 
-/* An option's whole number; a usage error unless it is from least to most. */
+/* The whole number of option --name; a usage error unless it is from least to most. */
 int qm_cli_whole(struct argp_state *state, const char *name, const char *text, int least, int most);
 
-/* A line for people on stderr, unless -q. */
+/* Prints a line on stderr, unless -q. */
 void qm_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Prints value as JSON with a newline on stdout and releases it. */
+/* Prints value as JSON and a newline on stdout, and releases it. */
 void qm_json_print(json_t *value);
 
-/* A finite number, or null: JSON has no NaN. */
+/* x as a JSON number; null for NaN and infinities, which JSON lacks. */
 json_t *qm_json_number(double x);
 
-/* One value for machines and people: with --json as qm_json_print; else as text on stdout, scalars
- * as aligned "key  value" lines, arrays of objects as tables under their key (columns: the keys of
- * the first object), arrays of numbers in lines, null as "-".  Releases value. */
+/* Prints one value on stdout and releases it: with --json as qm_json_print, else as text.  Scalars
+ * are aligned "key  value" lines, arrays of objects tables under their key (columns: the keys of
+ * the first object), arrays of numbers lines of five; null is "-". */
 void qm_report(json_t *value);
 
-/* Progress on stderr: on a tty at most 10 updates a second with rate and ETA, otherwise a line
- * every 30 s; nothing with -q.  done counts in the same units as total (0: unknown).  Not for
- * several threads at once. */
+/* Progress on stderr: on a terminal at most 10 updates a second with rate and remaining time,
+ * otherwise a line every 30 s; nothing with -q.  done has the units of total (0: unknown).  One
+ * thread at a time. */
 struct qm_progress {
     const char *what;
     int64_t total, done, failed;
-    double started, shown;
+    double started, shown; /* qm_seconds(): at the start, at the last update */
 };
 void qm_progress_start(struct qm_progress *p, const char *what, int64_t total);
 void qm_progress_add(struct qm_progress *p, int64_t done, int64_t failed);
 void qm_progress_end(struct qm_progress *p);
 
-double qm_seconds(void); /* monotonic clock */
+double qm_seconds(void); /* seconds of the monotonic clock */
 
-/* Whether a stream may carry colour: a terminal that is not dumb, and NO_COLOR unset or empty. */
+/* Whether a stream may have colour: it is a terminal, TERM is not dumb, NO_COLOR is unset or
+ * empty. */
 int qm_colour(FILE *stream);
 
-/* A plain text table on stdout: columns aligned, columns of numbers (and "-") to the right. */
+/* A text table on stdout with aligned columns; columns of numbers (and "-") are aligned
+ * right.  Cells are added row by row. */
 struct qm_table; /* opaque */
 struct qm_table *qm_table_open(int n_columns, const char *const *heads);
 void qm_table_cell(struct qm_table *t, const char *format, ...)

@@ -1,4 +1,4 @@
-/* key_value_args.c - "key=value" lists with defaults, ranges and words. */
+/* key_value_args.c - Parses "key=value" lists with defaults, ranges and words. */
 #include "experiments/cli/key_value_args.h"
 
 #include "core/base/name.h"
@@ -62,7 +62,7 @@ static qm_status unknown_key(const char *who, const char *key, const struct qm_a
     return qm_fail_in(qm_name_none_of("argument", key, keys, n), who);
 }
 
-/* One item of the list, the position-th. */
+/* Sets one item of the list; `position` counts items from 0 and chooses the key of a bare value. */
 static qm_status set_item(const char *who, char *item, int position, const struct qm_arg *arg,
                           int n, double *value, unsigned *seen)
 {

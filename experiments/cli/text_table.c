@@ -1,4 +1,4 @@
-/* text_table.c - text for people: aligned tables, and JSON values laid out as text. */
+/* text_table.c - Text output: aligned tables, and JSON values as text. */
 #include "experiments/cli/cli.h"
 
 #include <assert.h>
@@ -8,10 +8,10 @@
 struct qm_table {
     int columns;
     size_t cells, room;
-    char **cell; /* the heads first */
+    char **cell; /* row by row; the first row holds the heads */
 };
 
-/* Out of memory while laying out a few lines: nothing sensible can follow. */
+/* Exits when p is NULL: without memory for a few lines of text nothing useful can follow. */
 static void *need(void *p)
 {
     if (!p) {
@@ -21,7 +21,7 @@ static void *need(void *p)
     return p;
 }
 
-static void put(struct qm_table *t, char *text)
+static void append_cell(struct qm_table *t, char *text)
 {
     if (t->cells == t->room) {
         t->room = t->room ? 2 * t->room : 64;
@@ -36,7 +36,7 @@ struct qm_table *qm_table_open(int n_columns, const char *const *heads)
     struct qm_table *t = need(calloc(1, sizeof *t));
     t->columns = n_columns;
     for (int i = 0; i < n_columns; i++)
-        put(t, need(strdup(heads[i])));
+        append_cell(t, need(strdup(heads[i])));
     return t;
 }
 
@@ -47,7 +47,7 @@ void qm_table_cell(struct qm_table *t, const char *format, ...)
     va_start(args, format);
     int n = vasprintf(&text, format, args);
     va_end(args);
-    put(t, need(n < 0 ? NULL : text));
+    append_cell(t, need(n < 0 ? NULL : text));
 }
 
 static int is_number(const char *text)
@@ -93,7 +93,7 @@ void qm_table_close(struct qm_table *t)
 
 /* ---- JSON as text -------------------------------------------------------------------------- */
 
-/* "bits_per_param" reads as "bits per param". */
+/* "bits_per_param" becomes "bits per param"; the caller frees it. */
 static char *spaced(const char *key)
 {
     char *text = need(strdup(key));
@@ -118,7 +118,7 @@ static char *scalar(const json_t *v)
     return need(n < 0 ? NULL : text);
 }
 
-/* Returns whether there was a line. */
+/* Prints an object's scalars; returns whether there were any. */
 static int object_lines(json_t *object, const char *indent)
 {
     const char *key;

@@ -1,31 +1,32 @@
-/* analyze.c - qualm analyze: the quantization error of stored tensors. */
+/* analyze.c - qualm analyze: measures the quantization error of stored tensors. */
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/grow.h"
 #include "core/base/name.h"
 #include "experiments/analyze/analysis_rows.h"
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
 #include "experiments/recipes/recipe_list.h"
 
-/* What --variant and --quantizer asked for, in order. */
+/* A recipe of --variant, or a quantizer of --quantizer. */
 struct judge {
-    struct qm_recipe recipe; /* of a variant; else only quantizer counts */
+    struct qm_recipe recipe; /* of --variant */
     struct qm_quantizer quantizer;
     int is_recipe;
 };
 
 struct options {
     const char *filter, *slot, *out;
-    const char **path;
+    char **path;
     int n_paths, full, threads;
     uint64_t seed;
-    struct judge *judge;
-    int n_judges;
+    struct judge *judge; /* in the order of the options */
     const struct qm_metric **metric;
-    int n_metrics;
-    enum qm_metrics_level level; /* that the metrics need */
+    int n_judges, n_metrics;
+    int64_t judge_room, metric_room;
+    enum qm_metrics_level level; /* the least that has all metrics */
     qm_status status;            /* the first failure of an argument */
 };
 
@@ -51,10 +52,7 @@ static const char *const default_metrics[] = {"sqnr", "nmse", "max_abs", "collap
 
 static qm_status add_judge(struct options *o, const struct judge *j)
 {
-    struct judge *grown = realloc(o->judge, (size_t)(o->n_judges + 1) * sizeof *grown);
-    if (!grown)
-        return qm_fail(QM_NO_MEMORY, "list of %d quantizers", o->n_judges + 1);
-    o->judge = grown;
+    QM_TRY(qm_grow((void **)&o->judge, &o->judge_room, o->n_judges + 1, sizeof *o->judge));
     o->judge[o->n_judges++] = *j;
     return QM_OK;
 }
@@ -88,10 +86,7 @@ static qm_status add_metric(struct options *o, const char *name)
             names[n] = qm_metric_at(n)->name;
         return qm_name_unknown("metric", name, names, n);
     }
-    const struct qm_metric **grown = realloc(o->metric, (size_t)(o->n_metrics + 1) * sizeof *grown);
-    if (!grown)
-        return qm_fail(QM_NO_MEMORY, "list of %d metrics", o->n_metrics + 1);
-    o->metric = grown;
+    QM_TRY(qm_grow((void **)&o->metric, &o->metric_room, o->n_metrics + 1, sizeof *o->metric));
     o->metric[o->n_metrics++] = m;
     return QM_OK;
 }
@@ -134,20 +129,10 @@ static int64_t number(struct argp_state *state, const char *what, const char *ar
     return n;
 }
 
-static qm_status add_path(struct options *o, const char *path)
-{
-    const char **grown = realloc(o->path, (size_t)(o->n_paths + 1) * sizeof *grown);
-    if (!grown)
-        return qm_fail(QM_NO_MEMORY, "list of %d files", o->n_paths + 1);
-    o->path = grown;
-    o->path[o->n_paths++] = path;
-    return QM_OK;
-}
-
 static error_t option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
-    int failed = o->status != QM_OK; /* the first failure is the one to tell */
+    int failed = o->status != QM_OK; /* the first failure is reported */
     switch (key) {
     case 't': o->filter = arg; return 0;
     case 'V': o->status = failed ? o->status : add_recipes(o, arg); return 0;
@@ -161,13 +146,15 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case 'o': o->out = arg; return 0;
     case 'T': o->threads = (int)number(state, "threads", arg, 1, 1024); return 0;
     case KEY_SEED: o->seed = (uint64_t)number(state, "seed", arg, 0, INT64_MAX); return 0;
-    case ARGP_KEY_ARG: o->status = failed ? o->status : add_path(o, arg); return 0;
+    case ARGP_KEY_ARG:
+        o->status = failed ? o->status : qm_cli_append(&o->path, &o->n_paths, arg);
+        return 0;
     case ARGP_KEY_NO_ARGS: argp_error(state, "FILE is missing"); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
 
-/* What was left open. */
+/* Sets the quantizers and metrics that the options leave open. */
 static qm_status defaults(struct options *o)
 {
     if (o->n_judges == 0)
@@ -189,8 +176,8 @@ static qm_status defaults(struct options *o)
 
 /* ---- one tensor ---------------------------------------------------------------------------- */
 
-/* The slot that a tensor's name ends in ("/run/h.0/exp_avg_sq", "exp_avg_sq.h.0" does not), or the
- * one that was asked for; -1 when the rule has none of that name. */
+/* The slot `asked` for, or if NULL the one that the tensor's name ends in ("/run/h.0/exp_avg_sq"
+ * does, "exp_avg_sq.h.0" does not); -1 when the rule has none. */
 static int slot_for(const struct qm_recipe *r, const char *tensor, const char *asked)
 {
     size_t length = strlen(tensor), longest = 0;
@@ -207,7 +194,8 @@ static int slot_for(const struct qm_recipe *r, const char *tensor, const char *a
     return found;
 }
 
-/* Chooses the quantizer of judge j for a tensor; the reason where there is none. */
+/* Chooses judge j's quantizer and slot for a tensor.  Returns "", or the reason why there is
+ * none. */
 static const char *choose(const struct options *o, const struct judge *j, const struct qm_entry *e,
                           struct qm_quantizer *q, const char **slot)
 {
@@ -226,10 +214,10 @@ static const char *choose(const struct options *o, const struct judge *j, const 
     return q->bits ? "" : "the variant keeps tensors of this shape in float32";
 }
 
-/* Adds the rows of one tensor that was tried with every judge. */
+/* Adds a row per judge for an analyzed tensor. */
 static qm_status add_rows(const struct options *o, const struct qm_row *label,
                           const struct qm_analysis *a, const char *const *slot,
-                          const struct qm_float_classes *census, struct qm_rows *rows)
+                          const struct qm_float_classes *classes, struct qm_rows *rows)
 {
     struct qm_decade decade[QM_DECADES];
     double value[256];
@@ -237,7 +225,7 @@ static qm_status add_rows(const struct options *o, const struct qm_row *label,
     for (int i = 0; i < o->n_judges; i++) {
         struct qm_row r = *label;
         r.slot = slot[i];
-        r.census = *census;
+        r.classes = *classes;
         r.skipped = a[i].skipped;
         r.quantizer = a[i].codec.q.bits ? qm_quantizer_print(&a[i].codec.q, text) : "";
         if (o->judge[i].is_recipe)
@@ -256,7 +244,7 @@ static qm_status add_rows(const struct options *o, const struct qm_row *label,
 
 static void advance(int64_t elements, void *progress) { qm_progress_add(progress, elements, 0); }
 
-/* Binds every judge to the tensor, in a[]; slot[] gets the names of the slots. */
+/* Prepares a[] for the tensor, an element per judge; slot[] gets the names of the slots. */
 static qm_status bind(const struct options *o, const struct qm_entry *e, struct qm_analysis *a,
                       const char **slot)
 {
@@ -281,7 +269,7 @@ static qm_status analyze_entry(const struct options *o, const char *path, struct
                            .quantizer = "",
                            .skipped = "",
                            .dtype = qm_dtype_name(e->dtype)};
-    struct qm_float_classes census = {0};
+    struct qm_float_classes classes = {0};
     qm_shape_print(&e->shape, label.shape, sizeof label.shape);
     if (!qm_dtype_is_float(e->dtype) || e->numel == 0) {
         label.skipped = e->numel == 0 ? "it has no elements" : "its elements are not floats";
@@ -290,19 +278,19 @@ static qm_status analyze_entry(const struct options *o, const char *path, struct
     struct qm_analysis *a = calloc((size_t)o->n_judges, sizeof *a);
     const char **slot = calloc((size_t)o->n_judges, sizeof *slot);
     qm_status st = a && slot ? bind(o, e, a, slot) : qm_fail(QM_NO_MEMORY, "quantizers");
+    const struct qm_analysis_options how = {o->level, o->seed, o->threads, advance, progress};
     int wanted = 0, alike = 1;
     for (int i = 0; st == QM_OK && i < o->n_judges; i++) {
         wanted += !a[i].skipped[0];
         alike = alike && strcmp(a[i].skipped, a[0].skipped) == 0;
     }
     if (st == QM_OK && wanted)
-        st = qm_analyze_tensor(f, index, a, o->n_judges, o->level, o->seed, o->threads, advance,
-                               progress, &census);
-    if (st == QM_OK && !wanted && alike) { /* one line says it for all */
+        st = qm_analyze_tensor(f, index, a, o->n_judges, &how, &classes);
+    if (st == QM_OK && !wanted && alike) { /* one row gives the reason for all judges */
         label.skipped = a[0].skipped;
         st = qm_rows_add(rows, &label);
     } else if (st == QM_OK) {
-        st = add_rows(o, &label, a, slot, &census, rows);
+        st = add_rows(o, &label, a, slot, &classes, rows);
     }
     for (int i = 0; a && i < o->n_judges; i++)
         qm_metrics_close(a[i].metrics);
@@ -338,7 +326,7 @@ static qm_status analyze_file(const struct options *o, const char *path, int *ma
     return st;
 }
 
-/* Nothing matched --tensor: the names of the first file may help. */
+/* QM_NO_MATCH that names the first tensor of the first file. */
 static qm_status no_tensor(const struct options *o)
 {
     struct qm_file *f;
@@ -396,9 +384,9 @@ int qm_cmd_analyze(int argc, char **argv)
         option,
         "FILE...",
         "Quantization error of any tensor in .h5, .npy, .npz or .safetensors files: a row per "
-        "tensor "
-        "and quantizer.  Tensors of any size are streamed; results do not depend on the number "
-        "of threads.  A variant's quantizer is chosen by the slot that a tensor's name ends in."
+        "tensor and quantizer.  Tensors of any size are streamed; results do not depend on the "
+        "number of threads.  A variant's quantizer is chosen by the slot that a tensor's name "
+        "ends in."
         "\vExamples:\n"
         "  qualm analyze states.h5 --tensor exp_avg\n"
         "  qualm analyze states.h5 -t 'exp_avg_sq$' --variant adamw4_ao,adamw4_lpmm\n"

@@ -1,4 +1,4 @@
-/* bench.c - `qualm bench`: speed of steps and searches.  The parts are in experiments/bench. */
+/* bench.c - qualm bench: measures the speed of steps, searches and analyze (experiments/bench). */
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ enum { PARTS = sizeof parts / sizeof *parts };
 
 struct options {
     struct qm_bench bench;
-    int only; /* a part; -1: all */
+    int only; /* index of a part; -1: all */
     const char *out;
 };
 
@@ -108,7 +108,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
     return 0;
 }
 
-/* Measures everything before anything is printed. */
+/* Measures all parts before it prints any. */
 static qm_status bench(const struct options *o, struct qm_store *f, void **data)
 {
     const struct qm_bench *b = &o->bench;

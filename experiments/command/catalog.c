@@ -1,11 +1,13 @@
-/* catalog.c - everything that has a name, gathered from the lists and registries. */
+/* catalog.c - Gathers every named thing from the lists and registries. */
 #include "experiments/command/catalog.h"
 
 #include <glob.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/grow.h"
 #include "core/base/number.h"
+#include "experiments/command/command.h"
 #include "experiments/lockstep/lockstep.h"
 #include "experiments/problems/problem.h"
 #include "experiments/run/suite_load.h"
@@ -39,7 +41,7 @@ static const char *const kind_files[QM_KIND_COUNT] = {
     [QM_KIND_variant] = "variants",
 };
 
-/* The words of scale.h, which combine freely and so have no enum. */
+/* Words of core/quant/scale.h, which has no enum for them because they combine freely. */
 enum { FLOOR, GUARD, CAP, ZERO, LEAST, MAXSKIP, NANTOP, NANZERO, KEEPSIGN, F16, F16BOTH, NEST };
 static const struct {
     const char *name, *text;
@@ -101,11 +103,25 @@ static const struct qm_metric outcomes[] = {
 #undef X
 };
 
+const char *const *qm_command_names(void)
+{
+    static char words[][32] = {
+#define X(name, text) #name,
+        QM_COMMAND_LIST(X)
+#undef X
+    };
+    static const char *names[sizeof words / sizeof *words];
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        for (char *c = words[i]; *c; c++)
+            *c = *c == '_' ? '-' : *c;
+        names[i] = words[i];
+    }
+    return names;
+}
+
 const char *qm_kind_plural(enum qm_kind kind) { return kinds[kind].plural; }
 
 const char *qm_kind_singular(enum qm_kind kind) { return kinds[kind].singular; }
-
-const char *qm_kind_file(enum qm_kind kind) { return kind_files[kind]; }
 
 int qm_kind_find(const char *word, enum qm_kind *out)
 {
@@ -121,21 +137,16 @@ int qm_kind_find(const char *word, enum qm_kind *out)
 
 struct list {
     struct qm_item *item;
-    int n, room, failed;
+    int64_t room;
+    int n, failed;
 };
 
 static void add(struct list *l, enum qm_kind kind, const char *name, const char *text,
                 const void *data)
 {
-    if (l->n == l->room) {
-        int room = l->room ? 2 * l->room : 128;
-        struct qm_item *grown = realloc(l->item, (size_t)room * sizeof *grown);
-        if (!grown) {
-            l->failed = 1;
-            return;
-        }
-        l->item = grown;
-        l->room = room;
+    if (qm_grow((void **)&l->item, &l->room, l->n + 1, sizeof *l->item) != QM_OK) {
+        l->failed = 1;
+        return;
     }
     struct qm_item *item = &l->item[l->n++];
     *item = (struct qm_item){.kind = kind, .name = name, .text = text, .data = data};
@@ -181,7 +192,7 @@ static void add_registries(struct list *l)
         add(l, QM_KIND_outcome, outcomes[i].name, outcomes[i].text, &outcomes[i]);
 }
 
-/* One that cannot be read is listed with the reason. */
+/* A suite that cannot be read is listed with the reason as its text. */
 static void add_suites(struct list *l)
 {
     glob_t found = {0};
@@ -194,7 +205,7 @@ static void add_suites(struct list *l)
         l->failed |= !name || !text;
         if (!l->failed) {
             *strrchr(name, '.') = 0;
-            add(l, QM_KIND_suite, name, text, NULL); /* which are kept as long as the list */
+            add(l, QM_KIND_suite, name, text, NULL); /* name and text live as long as the list */
             snprintf(l->item[l->n - 1].file, sizeof l->item->file, "%s", found.gl_pathv[i]);
         }
         qm_suite_free(s);
@@ -226,7 +237,7 @@ static void explain(json_t *out, enum qm_kind kind, const char *word, const char
     snprintf(meaning, sizeof meaning, "%s%s", text, is_default ? " (default)" : "");
     json_array_append_new(out,
                           json_pack("{s:s, s:s, s:s, s:s}", "axis", qm_kind_singular(kind), "word",
-                                    word, "meaning", meaning, "file", qm_kind_file(kind)));
+                                    word, "meaning", meaning, "file", kind_files[kind]));
 }
 
 static void explain_value(json_t *out, int which, double v)

@@ -1,4 +1,4 @@
-/* catalog.h - everything that has a name: variants, axis words, rules, problems, suites, ... */
+/* catalog.h - The catalog of named things: variants, axis words, rules, problems, suites, ... */
 #ifndef QM_COMMAND_CATALOG_H
 #define QM_COMMAND_CATALOG_H
 
@@ -25,27 +25,24 @@ enum qm_kind {
 
 const char *qm_kind_plural(enum qm_kind kind);
 const char *qm_kind_singular(enum qm_kind kind);
-int qm_kind_find(const char *word, enum qm_kind *out); /* either number; 0 when it is none */
+int qm_kind_find(const char *word, enum qm_kind *out); /* singular or plural; 0: no kind */
 
-/* One named thing.  data: the const struct qm_variant, qm_rule, qm_problem, qm_dist or qm_metric;
- * for an outcome (what runs have beside metrics) a qm_metric too; NULL for the words of an axis and
- * for suites, which are those of the tree that the program runs in. */
+/* One named thing.  data: its const struct qm_variant, qm_rule, qm_problem, qm_dist or qm_metric;
+ * an outcome (a quantity of runs besides the metrics) has a qm_metric too; NULL for words of an
+ * axis and for suites.  Suites are found in the folder QM_SUITES below the working directory. */
 struct qm_item {
     enum qm_kind kind;
     const char *name, *text;
-    char file[96]; /* where it is defined */
+    char file[96]; /* the file, or folder, that defines it */
     const void *data;
 };
 
-/* All of them, kind by kind, each kind in its registry's order.  Built at the first call (not for
- * several threads at once) and kept; NULL when out of memory. */
+/* All *n items, kind by kind, each kind in its registry's order.  Built at the first call (by one
+ * thread) and kept; NULL without memory. */
 const struct qm_item *qm_catalog(int *n);
 
-/* The file that defines a word of an axis, "core/quant/map.h". */
-const char *qm_kind_file(enum qm_kind kind);
-
-/* A JSON array with one object per axis of a quantizer: axis, word, meaning, file; axes at their
- * default, which the printed string leaves out, say so.  "f32" gives one line. */
+/* A JSON array of objects {axis, word, meaning, file}, one per word of a quantizer.  Axes at their
+ * default, which the quantizer string leaves out, are marked as such.  "f32" gives one object. */
 json_t *qm_explain(const struct qm_quantizer *q);
 
 #endif

@@ -1,4 +1,4 @@
-/* check.c - qualm check: every variant against the double-precision oracle. */
+/* check.c - qualm check: judges variants, or a kernel of the user, by the oracle. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,14 +37,14 @@ static const uint64_t default_seed = 20240501;
 
 struct options {
     struct qm_recipes recipes;
-    qm_status status; /* of the recipes */
+    qm_status status; /* the first failure of a recipe */
     const char *one_case;
     int list, specials;
     uint64_t seed;
     enum qm_mode mode;
     struct qm_kernel_options kernel;
-    const char *template, *worker, *backend,
-        *only_kernel; /* only_kernel: an option that needs --kernel */
+    const char *template, *worker, *backend;
+    const char *only_kernel; /* name of an option given that needs --kernel; or NULL */
 };
 
 static const struct argp_option options[] = {
@@ -89,7 +89,7 @@ static double number_of(struct argp_state *state, const char *option, const char
     return x;
 }
 
-/* Options of --kernel; 0: another one. */
+/* Takes an option that goes with --kernel; returns 0 for any other option. */
 static int kernel_option(int key, char *arg, struct argp_state *state, struct options *o)
 {
     struct qm_kernel_options *k = &o->kernel;
@@ -194,6 +194,7 @@ static qm_status check_one(struct qm_subject *s, const struct options *o, struct
     return QM_OK;
 }
 
+/* The failed cases, with the commands that repeat them. */
 static json_t *findings(const char *recipe, const struct qm_tally *t, uint64_t seed)
 {
     json_t *all = json_array();
@@ -228,6 +229,7 @@ static json_t *row(const struct qm_rule *rule, const char *recipe, const struct 
         t->worst_what, "rmse", qm_rmse_json(t->rmse, rule), "failures", findings(recipe, t, seed));
 }
 
+/* Members of a JSON object. */
 static long long whole(json_t *from, const char *key)
 {
     return (long long)json_integer_value(json_object_get(from, key));
@@ -282,7 +284,8 @@ static void print_rows(json_t *rows, json_t *skipped)
 static const struct qm_backend *const backends[] = {&qm_backend_cpu, &qm_backend_cuda,
                                                     &qm_backend_emu};
 
-/* The backend of that name (default cpu), and whether it can run here. */
+/* Finds the backend of that name (NULL: cpu) for a kernel file (or NULL).  QM_SKIPPED: it cannot
+ * run here. */
 static qm_status backend_found(const char *name, const char *file, const struct qm_backend **out)
 {
     for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)
@@ -290,14 +293,15 @@ static qm_status backend_found(const char *name, const char *file, const struct 
             *out = backends[i];
             if (i > 0 && file && !qm_kernel_is_cuda(file))
                 return qm_fail(QM_BAD_ARG, "backend %s runs CUDA sources: --kernel FILE.cu", name);
-            if (file && backends[i] == &qm_backend_cuda) /* which needs no GPU to be wrong */
+            if (file && backends[i] == &qm_backend_cuda) /* compile errors show without a GPU */
                 QM_TRY(qm_user_cuda_build(file, NULL));
             return backends[i]->probe();
         }
     return qm_fail(QM_NO_MATCH, "no backend '%s'; expected cpu, cuda or emu", name);
 }
 
-/* Whatever is not a check of variants; -1: it is one. */
+/* Does the work of options other than a check of variants; returns its exit code, or -1 for a
+ * check. */
 static int other_work(struct options *o)
 {
     const struct qm_backend *backend;
@@ -324,7 +328,7 @@ static int other_work(struct options *o)
     return qm_kernel_check(&o->kernel);
 }
 
-/* QM_OK, or QM_SKIPPED with why this recipe has no kernel whatever the tensor. */
+/* QM_SKIPPED, with the reason, when this recipe has no kernel for any tensor. */
 static qm_status has_kernel(const struct qm_recipe *r)
 {
     const struct qm_shape shape = {2, {64, 96}};
@@ -337,7 +341,7 @@ static qm_status has_kernel(const struct qm_recipe *r)
     return st;
 }
 
-/* Rows of what was judged; {variant, reason} of what cannot be. */
+/* *out: a row per judged recipe; *left_out: {variant, reason} per skipped one. */
 static qm_status check(const struct options *o, json_t **out, json_t **left_out, int *failed)
 {
     struct qm_progress progress;
@@ -366,7 +370,7 @@ static qm_status check(const struct options *o, json_t **out, json_t **left_out,
     }
     qm_progress_end(&progress);
     if (st == QM_OK && json_array_size(rows) == 0)
-        st = QM_SKIPPED; /* qm_message() still says why */
+        st = QM_SKIPPED; /* qm_message() has the last reason */
     if (st == QM_OK) {
         *out = rows;
         *left_out = skipped;
@@ -375,6 +379,34 @@ static qm_status check(const struct options *o, json_t **out, json_t **left_out,
         json_decref(skipped);
     }
     return st;
+}
+
+static int run(struct options *o)
+{
+    json_t *rows = NULL, *skipped = NULL;
+    int failed = 0, other = o->status == QM_OK ? other_work(o) : -1;
+    qm_status st = o->status;
+    if (other >= 0)
+        return other;
+    qm_backend_device_mode(o->mode);
+    if (st == QM_OK && o->recipes.n == 0)
+        st = qm_recipes_add_all(&o->recipes);
+    if (st == QM_OK && o->specials)
+        return qm_specials_print(&o->recipes, o->seed);
+    if (st == QM_OK)
+        st = check(o, &rows, &skipped, &failed);
+    if (st != QM_OK)
+        return qm_cli_failed("check", st);
+    if (qm_cli.json) {
+        qm_json_print(json_pack("{s:I, s:b, s:o, s:o}", "seed", (json_int_t)o->seed, "passed",
+                                !failed, "variants", rows, "skipped", skipped));
+    } else {
+        print_rows(rows, skipped);
+        printf("seed %llu\n", (unsigned long long)o->seed);
+        json_decref(rows);
+        json_decref(skipped);
+    }
+    return failed ? qm_exit_code(QM_CHECK_FAILED) : 0;
 }
 
 int qm_cmd_check(int argc, char **argv)
@@ -416,37 +448,9 @@ int qm_cmd_check(int argc, char **argv)
     };
     struct options o = {
         .status = QM_OK, .seed = default_seed, .kernel.limits = {.seconds = 10, .mebibytes = 2048}};
-    json_t *rows = NULL, *skipped = NULL;
-    int failed = 0, code = qm_cli_parse(&argp, argc, argv, &o);
-    qm_status st = o.status;
-    int other = code == 0 && st == QM_OK ? other_work(&o) : -1;
-    if (other >= 0) {
-        qm_recipes_free(&o.recipes);
-        return other;
-    }
-    qm_backend_device_mode(o.mode);
-    if (code == 0 && st == QM_OK && o.recipes.n == 0)
-        st = qm_recipes_add_all(&o.recipes);
-    if (code == 0 && st == QM_OK && o.specials) {
-        code = qm_specials_print(&o.recipes, o.seed);
-        qm_recipes_free(&o.recipes);
-        return code;
-    }
-    if (code == 0 && st == QM_OK)
-        st = check(&o, &rows, &skipped, &failed);
+    int code = qm_cli_parse(&argp, argc, argv, &o);
+    if (code == 0)
+        code = run(&o);
     qm_recipes_free(&o.recipes);
-    if (code != 0)
-        return code;
-    if (st != QM_OK)
-        return qm_cli_failed("check", st);
-    if (qm_cli.json) {
-        qm_json_print(json_pack("{s:I, s:b, s:o, s:o}", "seed", (json_int_t)o.seed, "passed",
-                                !failed, "variants", rows, "skipped", skipped));
-    } else {
-        print_rows(rows, skipped);
-        printf("seed %llu\n", (unsigned long long)o.seed);
-        json_decref(rows);
-        json_decref(skipped);
-    }
-    return failed ? qm_exit_code(QM_CHECK_FAILED) : 0;
+    return code;
 }

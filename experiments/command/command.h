@@ -1,4 +1,4 @@
-/* command.h - the subcommands: one file cmd_NAME.c each, one line here. */
+/* command.h - The list of subcommands.  A subcommand is a file NAME.c and a line here. */
 #ifndef QM_COMMAND_COMMAND_H
 #define QM_COMMAND_COMMAND_H
 
@@ -32,10 +32,10 @@
     X(completion, "print a bash completion script")
 /* clang-format on */
 
-/* The words as people write them, in the list's order: '-' where C has '_'. */
+/* The names as users write them, with '-' for C's '_', in the list's order; static. */
 const char *const *qm_command_names(void);
 
-/* Each returns an exit code as core/base/status.h documents; argv[0] is the subcommand's name. */
+/* Each returns an exit code (core/base/status.h); argv[0] is the subcommand's name. */
 #define X(name, text) int qm_cmd_##name(int argc, char **argv);
 QM_COMMAND_LIST(X)
 #undef X

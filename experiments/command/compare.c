@@ -1,4 +1,4 @@
-/* compare.c - qualm compare: did anything become worse between two results files? */
+/* compare.c - qualm compare: compares two results files, and reports what became worse. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +45,7 @@ static const char doc[] =
 static error_t option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
-    char *end, **more;
+    char *end;
     switch (key) {
     case 'a': o->all = 1; return 0;
     case 'g':
@@ -53,13 +53,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
         if (*end || end == arg || !(o->margin >= 0.0))
             argp_error(state, "--margin is '%s', expected a number of at least 0", arg);
         return 0;
-    case 'm':
-        more = realloc(o->metric, (size_t)(o->n_metrics + 1) * sizeof *more);
-        if (!more)
-            return ENOMEM;
-        o->metric = more;
-        o->metric[o->n_metrics++] = arg;
-        return 0;
+    case 'm': return qm_cli_append(&o->metric, &o->n_metrics, arg) == QM_OK ? 0 : ENOMEM;
     case ARGP_KEY_ARG:
         if (o->n == 2)
             argp_error(state, "expected two files");

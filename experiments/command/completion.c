@@ -1,4 +1,4 @@
-/* completion.c - qualm completion: a bash completion script. */
+/* completion.c - qualm completion: prints a bash completion script. */
 #include <string.h>
 
 #include "experiments/check/cases.h"
@@ -7,7 +7,7 @@
 #include "experiments/command/command.h"
 #include "experiments/readers/known_models.h"
 
-/* Options and names are asked from the program itself, so the script does not go stale. */
+/* The script asks the program for options and names, so that it stays current. */
 static const char *const script =
     "_qualm()\n"
     "{\n"

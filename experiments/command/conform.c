@@ -9,7 +9,7 @@
 
 struct options {
     const char *filter;
-    char **files; /* room for every word of the command line */
+    char **files; /* has room for every word of the command line */
     int n_files;
 };
 
@@ -47,10 +47,10 @@ static const struct argp argp = {
 
 struct output {
     const char *path;
-    json_t *cases; /* NULL: text */
+    json_t *cases; /* NULL: print text */
 };
 
-/* Names in a damaged file, and paths, need not be UTF-8. */
+/* A JSON string; paths, and names in a damaged file, may be no UTF-8. */
 static json_t *json_text(const char *text)
 {
     json_t *t = json_string(text);
@@ -97,7 +97,8 @@ static json_t *json_counts(const int64_t *count)
     return o;
 }
 
-/* Every file in turn; one that cannot be read does not stop the others. */
+/* Replays every file.  A file that cannot be read does not stop the others; the last such status is
+ * returned. */
 static qm_status run(const struct options *o, int64_t *total)
 {
     json_t *files = qm_cli.json ? json_array() : NULL;

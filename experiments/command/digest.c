@@ -1,4 +1,4 @@
-/* digest.c - qualm digest: hashes of result files, as sha256sum prints them. */
+/* digest.c - qualm digest: prints digests of result files in the format of sha256sum. */
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
 #include "experiments/store/store.h"

@@ -1,4 +1,4 @@
-/* doctor.c - qualm doctor: whether this machine can do the work, and what would be missing. */
+/* doctor.c - qualm doctor: reports what this machine offers, and what is missing. */
 #include <gnu/libc-version.h>
 #include <gsl/gsl_version.h>
 #include <hdf5.h>
@@ -10,6 +10,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
 #include "experiments/machine/probe.h"
+#include "experiments/machine/provenance.h"
 
 static error_t option(int key, char *arg, struct argp_state *state)
 {
@@ -26,7 +27,7 @@ static json_t *program(void)
 #else
     const char *compiler = "gcc " __VERSION__;
 #endif
-    return json_pack("{s:s, s:s, s:s}", "version", QM_VERSION, "compiler", compiler, "libc",
+    return json_pack("{s:s, s:s, s:s}", "version", qm_version(), "compiler", compiler, "libc",
                      gnu_get_libc_version());
 }
 

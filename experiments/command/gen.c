@@ -1,4 +1,4 @@
-/* gen.c - qualm gen: golden vectors for programs that do not link us. */
+/* gen.c - qualm gen: writes golden vectors for programs that do not link this one. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,8 +38,7 @@ static const struct argp_option options[] = {
      0},
     {"setting", KEY_SETTING, "NAME", 0,
      "hyper-parameters: default, wd0, wd, beta0, eps, lr0, slow, extreme, maximize (class exact "
-     "has "
-     "its own)",
+     "has its own)",
      0},
     {"first-step", KEY_FIRST, "T", 0, "number of the first step (default 1)", 0},
     {"forced", KEY_FORCED, NULL, 0, "quantize small tensors too, whatever the variant's limits", 0},
@@ -87,7 +86,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* The file's form: by --form for stdout, else by its ending. */
+/* The form of the output: by --form for stdout, by the ending for a file. */
 static qm_status form_of(const struct options *o, enum qm_container *out)
 {
     int is_stdout = strcmp(o->out, "-") == 0;
@@ -104,13 +103,14 @@ static qm_status form_of(const struct options *o, enum qm_container *out)
     return QM_OK;
 }
 
+/* The index of a word in a list of names; QM_NO_MATCH names the nearest. */
 static qm_status word(const char *what, const char *text, const char *const *names, int n, int *out)
 {
     *out = qm_name_find(text, names, n);
     return *out < 0 ? qm_name_unknown(what, text, names, n) : QM_OK;
 }
 
-/* Every shape with every class. */
+/* The cases of every class with every shape; c has QM_VECTORS_CASES of them. */
 static qm_status cases_of(const struct options *o, struct qm_vectors_case *c, int *n)
 {
     int setting = 0;

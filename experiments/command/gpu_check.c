@@ -1,4 +1,4 @@
-/* gpu_check.c - qualm gpu-check: everything that only a GPU can show, in one command. */
+/* gpu_check.c - qualm gpu-check: checks and measures the CUDA backend on this GPU. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,8 +84,9 @@ static error_t option(int key, char *arg, struct argp_state *state)
 
 static int wants(const struct options *o, enum part p) { return !o->has_only || o->only[p]; }
 
-/* ---- the parts ------------------------------------------------------------------------------------ */
+/* ---- parts ---------------------------------------------------------------------------------- */
 
+/* Describes the GPU, its driver and NVRTC. */
 static qm_status device_of(json_t **out)
 {
     const struct qm_cuda *cu;
@@ -222,13 +223,12 @@ int qm_cmd_gpu_check(int argc, char **argv)
         .parser = option,
         .doc =
             "Checks and measures the CUDA backend on this machine's GPU (number $QM_CUDA_DEVICE, "
-            "0), and "
-            "writes GPU-DATE.h5 and a page to read, GPU-DATE.md.  Needs a driver and NVRTC, no "
-            "toolkit. "
-            "Exit code 77 with one line where there is no GPU, 1 where something is wrong.\n"
+            "0), and writes GPU-DATE.h5 and a page to read, GPU-DATE.md.  Needs a driver and "
+            "NVRTC, no toolkit. Exit code 77 with one line where there is no GPU, 1 where "
+            "something is wrong.\n"
             "exact: steps of every variant with kernels equal the CPU's bit for bit; check: the "
-            "oracle's "
-            "verdict, exact and fast; codes: every 4-bit search over all 2^32 floats; speed: rates."
+            "oracle's verdict, exact and fast; codes: every 4-bit search over all 2^32 floats; "
+            "speed: rates."
             "\vExamples:\n"
             "  qualm gpu-check\n"
             "  qualm gpu-check --quick --out /tmp/gpu\n"

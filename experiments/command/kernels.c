@@ -1,4 +1,4 @@
-/* kernels.c - qualm kernels: compiles the CUDA kernels of variants, and what they use. */
+/* kernels.c - qualm kernels: compiles CUDA kernels of variants, and reports their resources. */
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +64,8 @@ static error_t option(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* One recipe for one architecture: the kernel that takes the step, and the most that any uses. */
+/* Result for a recipe on an architecture: resources of the step's kernel, and the largest of
+ * any. */
 struct result {
     qm_status st;
     char message[512];
@@ -74,7 +75,7 @@ struct result {
     int from_cache, has_report;
 };
 
-/* What the kernels of one form use. */
+/* Adds the resources of the kernels of one form. */
 static void take_uses(const struct qm_step_form *f, const struct qm_device_binary *b,
                       struct result *out)
 {
@@ -128,7 +129,7 @@ static json_t *row(const char *name, int arch, const struct result *r)
                      "seconds", r->seconds, "from_cache", r->from_cache);
 }
 
-/* Compiles everything, two at a time where there are two cores. */
+/* Compiles every recipe for every architecture, in parallel over the cores. */
 static void compile_all(const struct options *o, struct result *results)
 {
     int jobs = o->recipes.n * o->n_archs;
@@ -143,7 +144,7 @@ static void compile_all(const struct options *o, struct result *results)
     qm_progress_end(&progress);
 }
 
-/* Rows, and {variant, reason} of what has none; the first error ends it. */
+/* Appends a row per result, and {variant, reason} per skipped recipe; returns the first error. */
 static qm_status collect(const struct options *o, const struct result *results, json_t *rows,
                          json_t *skipped, int *failed)
 {
@@ -254,12 +255,10 @@ int qm_cmd_kernels(int argc, char **argv)
         .parser = option,
         .args_doc = "[VARIANT|RECIPE...]",
         .doc = "Compiles the CUDA kernels of each variant (default: all) with NVRTC, which needs "
-               "no GPU, "
-               "and prints what they use: registers of the step itself and of the largest kernel, "
-               "bytes "
-               "spilled, local and shared memory.  Exit code 1 when one spills or uses local "
-               "memory, 77 "
-               "without NVRTC.  Binaries are cached (QM_CACHE=FOLDER, or off)."
+               "no GPU, and prints what they use: registers of the step itself and of the largest "
+               "kernel, bytes spilled, local and shared memory.  Exit code 1 when one spills or "
+               "uses local memory, 77 without NVRTC.  Binaries are cached (QM_CACHE=FOLDER, or "
+               "off)."
                "\vExamples:\n"
                "  qualm kernels\n"
                "  qualm kernels adamw4_ao --arch sm_90 --mode fast\n"

@@ -1,4 +1,4 @@
-/* list.c - qualm list: what has a name. */
+/* list.c - qualm list: lists named things, filtered by kind and regular expression. */
 #include <string.h>
 
 #include "core/base/name.h"
@@ -31,7 +31,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* Whether an item's name, text or own particulars match. */
+/* Whether an item's name or text matches, or a variant's rule, source or quantizers. */
 static int matches(const struct qm_item *item, const char *filter)
 {
     if (qm_name_matches(item->name, filter) || qm_name_matches(item->text, filter))
@@ -73,7 +73,8 @@ static json_t *row(const struct qm_item *item)
     return o;
 }
 
-/* Prints what matches; returns how many did.  kind QM_KIND_COUNT: all kinds, in sections. */
+/* Prints the matching items and returns their number.  kind QM_KIND_COUNT: all kinds, in
+ * sections. */
 static int print(enum qm_kind kind, const char *filter, int names)
 {
     int n, hits = 0;

@@ -1,4 +1,4 @@
-/* main.c - the program: finds the subcommand, and writes its output out to the last byte. */
+/* main.c - The program `qualm`: runs the subcommand, and reports output that cannot be written. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -10,6 +10,7 @@
 #include "experiments/campaign/worker.h"
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
+#include "experiments/machine/provenance.h"
 
 static const struct {
     const char *text;
@@ -50,14 +51,14 @@ static void usage(FILE *to)
           to);
 }
 
-/* Whoever read our output has left: no reason to complain. */
+/* Whether the reader of stdout has closed it, which is no error. */
 static int reader_gone(void)
 {
     struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
     return errno == EPIPE || (poll(&out, 1, 0) > 0 && (out.revents & (POLLERR | POLLHUP)));
 }
 
-/* The last chance to notice a full disk. */
+/* Flushes stdout; a failure, as of a full disk, changes the exit code. */
 static int finish(int code)
 {
     errno = 0;
@@ -84,8 +85,8 @@ static int run(const char *name, int argc, char **argv)
     return qm_exit_code(QM_NO_MATCH);
 }
 
-/* The number of a closed standard stream would go to the next file, and into that what is meant for
- * the stream.  Now writing to it fails. */
+/* Opens closed standard streams read-only.  Otherwise the next opened file would get the stream's
+ * descriptor, and what is written to the stream would go into that file. */
 static void hold_streams(void)
 {
     int fd;
@@ -100,8 +101,8 @@ int main(int argc, char **argv)
 {
     names = qm_command_names();
     hold_streams();
-    signal(SIGPIPE, SIG_IGN); /* writing fails instead: files in the making are still completed */
-    signal(SIGXFSZ, SIG_IGN); /* a limit on their size is a full disk */
+    signal(SIGPIPE, SIG_IGN); /* a write fails instead, so files are still completed */
+    signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes makes a write fail, as a full disk does */
     if (argc < 2) {
         usage(stderr);
         return qm_exit_code(QM_BAD_ARG);
@@ -110,7 +111,7 @@ int main(int argc, char **argv)
     if (strcmp(word, QM_CAMPAIGN_WORKER) == 0)
         return qm_campaign_worker(argc - 1, argv + 1);
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
-        puts("qualm " QM_VERSION);
+        printf("qualm %s\n", qm_version());
         return finish(0);
     }
     if (strcmp(word, "help") == 0 && argc > 2) {

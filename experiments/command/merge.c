@@ -1,4 +1,4 @@
-/* merge.c - qualm merge: the shards of a campaign, as one results file. */
+/* merge.c - qualm merge: writes the results file of a campaign from its shards. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,12 +23,10 @@ static const struct argp_option options[] = {
 static const char doc[] =
     "Write the one results file of a campaign whose shards are done.\v"
     "DIR is a campaign's folder (NAME.run); more folders, or ledgers (DIR/2of7.jsonl with its "
-    "segments "
-    "beside it), add shards that ran where the first was not seen.  Every cell's digest is "
-    "verified; "
-    "nothing is written while cells are missing.  Outside /provenance and /timing the file is byte "
-    "for "
-    "byte what one process would have written.  The folder is left as it is.\n"
+    "segments beside it), add shards that ran where the first was not seen.  Every cell's digest "
+    "is verified; nothing is written while cells are missing.  Outside /provenance and /timing "
+    "the file is byte for byte what one process would have written.  The folder is left as it "
+    "is.\n"
     "\n"
     "Examples:\n"
     "  qualm merge results/big.run\n"
@@ -58,7 +56,7 @@ static int is_folder(const char *path)
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
-/* All folders were begun with the same. */
+/* QM_BAD_ARG unless all folders were begun with the same suite and data. */
 static qm_status check_same(const struct options *o)
 {
     struct qm_campaign_head first, other;

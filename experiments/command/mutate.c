@@ -1,4 +1,4 @@
-/* mutate.c - qualm mutate: who tests the tester. */
+/* mutate.c - qualm mutate: plants bugs in kernels, and reports which ones the judge finds. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,7 +93,7 @@ static qm_status no_entry(const struct qm_registry *r, const char *id)
     return st;
 }
 
-/* A kernel's source, under a name of its own first. */
+/* Writes a kernel's source to file, through a temporary file, or to stdout if NULL. */
 static qm_status export(const struct qm_registry *r, const char *id, const char *file)
 {
     const struct qm_mutant_entry *e = qm_registry_find(r, id);
@@ -146,11 +146,10 @@ int qm_cmd_mutate(int argc, char **argv)
         .doc =
             "Plants bugs, one at a time, in the kernel templates of every family, and judges each "
             "as `qualm check --kernel` judges yours, in six regimes of gradients and steps; "
-            "beside "
-            "it the acceptance rules of other projects.  Re-writings that are as right as the "
-            "template must pass.  Exit code 1 when a bug survives everywhere, when one passes in a "
-            "regime where its results differ and nobody has said why they may, or when anything "
-            "right is called wrong."
+            "beside it the acceptance rules of other projects.  Re-writings that are as right as "
+            "the template must pass.  Exit code 1 when a bug survives everywhere, when one passes "
+            "in a regime where its results differ and nobody has said why they may, or when "
+            "anything right is called wrong."
             "\vRegimes: usual (gradients 0.01 wide, step 10), start (1e-6 wide, step 1), late (1 "
             "wide, step 1000, decay 0.1), decades (over 30 decades, step 3, decay 0.1), planted "
             "(decision edges, step 1, no decay); 33,809 elements, or 179 x 191.\n\nExamples:\n"

@@ -1,4 +1,4 @@
-/* optimal.c - qualm optimal: the best codebook for a distribution, and how far others are. */
+/* optimal.c - qualm optimal: designs the best codebook for a distribution; compares the maps. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ struct options {
     const char *dist, *metric;
     long bits, block;
     int zero, is_free;
-    double beta; /* 0: no average is asked about */
+    double beta; /* of --ema; 0: not given */
 };
 
 static const struct argp_option options[] = {
@@ -71,7 +71,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* What is asked for, resolved. */
+/* The options, parsed. */
 struct task {
     struct qm_law law;
     enum qm_loss loss;
@@ -107,7 +107,8 @@ static qm_status resolve(const struct options *o, struct task *t)
     return QM_OK;
 }
 
-/* E d^2 / E x^2, or E |d|, in dB below 1. */
+/* The loss in dB below 1: for mse E d^2 / E x^2, where d is the error of x; else the loss
+ * itself. */
 static double decibel(const struct task *t, double loss)
 {
     if (t->loss == QM_LOSS_mse)
@@ -123,8 +124,9 @@ static json_t *numbers(const double *value, int n)
     return a;
 }
 
-/* ---- the maps of the registry ---------------------------------------------------------------- */
+/* ---- the maps ------------------------------------------------------------------------------- */
 
+/* A map and its loss. */
 struct rival {
     char name[24];
     double db;
@@ -136,7 +138,8 @@ static int best_first(const void *a, const void *b)
     return x->db > y->db ? -1 : x->db < y->db ? 1 : strcmp(x->name, y->name);
 }
 
-/* The map's values in units of the maximum; 0 where it does not exist or wants a curve. */
+/* Writes the map's values in units of the absolute maximum, and returns their number; 0 when the
+ * map does not exist at this width, or requires a curve. */
 static int map_values(enum qm_map map, const struct task *t, int bits, double *value)
 {
     struct qm_codec c;
@@ -151,7 +154,7 @@ static int map_values(enum qm_map map, const struct task *t, int bits, double *v
     if (!qm_map_allows(map, bits, t->sign))
         return 0;
     if (qm_quantizer_applicable(&q) != QM_OK)
-        q.search = QM_SEARCH_mids; /* maps with two zeros */
+        q.search = QM_SEARCH_mids; /* as maps with two zeros need */
     if (qm_quantizer_applicable(&q) != QM_OK || qm_codec_init(&c, &q) != QM_OK)
         return 0;
     for (int k = 0; k < c.cb.n; k++)
@@ -192,7 +195,8 @@ static json_t *rivals(const struct task *t, const struct qm_unit_law *m, int bit
 
 /* ---- running averages ------------------------------------------------------------------------ */
 
-/* Half of the widest gap next to the value nearest to 0: what must be bridged to leave it. */
+/* Half of the wider gap next to the value nearest to 0: the change that nearest rounding needs to
+ * leave that value. */
 static double half_gap_at_zero(const double *value, int n)
 {
     int k = 0;
@@ -217,7 +221,7 @@ static qm_status average(const struct task *t, const char *name, const double *v
     return QM_OK;
 }
 
-/* The optimum and every map. */
+/* Adds a row for the optimum and one for every map. */
 static qm_status averages(const struct options *o, const struct task *t,
                           const struct qm_optimum *best, json_t *rows)
 {

@@ -1,4 +1,4 @@
-/* plan.c - qualm plan: what a suite would do, what it would cost, what it leaves out. */
+/* plan.c - qualm plan: reports the cells of a suite, their estimated cost and the skipped ones. */
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,9 +23,8 @@ static const struct argp_option options[] = {
 
 static const char doc[] =
     "What a suite stands for: cells, about what they cost, what is skipped and why.\v"
-    "Seconds are of one core and good to a factor of ten at best: they decide the shares of shards "
-    "and "
-    "whether `qualm run` makes a campaign of it.\n"
+    "Seconds are of one core and good to a factor of ten at best: they decide the shares of "
+    "shards and whether `qualm run` makes a campaign of it.\n"
     "\n"
     "Examples:\n"
     "  qualm plan convergence\n"
@@ -34,8 +33,7 @@ static const char doc[] =
     "  qualm plan --json --cells mine.yaml\n"
     "\n"
     "Exit codes: 0 done, 2 a mistake in a suite, 3 a file cannot be read, 4 nothing matched or "
-    "every "
-    "cell is skipped.";
+    "every cell is skipped.";
 
 static error_t option(int key, char *arg, struct argp_state *state)
 {
@@ -53,7 +51,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* One line per value of a text: how many cells, how many of them skipped, what they cost. */
+/* Cells that share a text (a variant's name, or a reason): their number, skipped ones, cost. */
 struct row {
     const char *text;
     int64_t cells, skipped;
@@ -66,7 +64,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(x->text, y->text);
 }
 
-/* Rows of equal text become one; returns how many are left. */
+/* Merges rows of equal text; returns the number of rows left. */
 static int64_t fold(struct row *row, int64_t n)
 {
     int64_t k = 0;

@@ -1,4 +1,4 @@
-/* prove.c - qualm prove: nearest-code routines over all floats, and other exhaustive proofs. */
+/* prove.c - qualm prove: proves nearest-code routines exhaustively over all floats, and more. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -132,7 +132,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* ---- a routine of this program ----------------------------------------------------------------- */
+/* ---- a routine of this program -------------------------------------------------------------- */
 
 static void advance(void *of, int64_t floats) { qm_progress_add(of, floats, 0); }
 
@@ -186,7 +186,7 @@ static qm_status prove_names(const char *word, const struct qm_prove_options *o,
     return st;
 }
 
-/* ---- dispatch ------------------------------------------------------------------------------------ */
+/* ---- dispatch ------------------------------------------------------------------------------- */
 
 static int ends_in(const char *word, const char *end)
 {
@@ -216,7 +216,7 @@ static qm_status prove_word(const char *word, const struct qm_prove_options *o, 
     return QM_OK;
 }
 
-/* Proofs of one kind stand together: a kind's first key is the same. */
+/* Prints proofs of one kind, which is recognised by the keys of the first one; clears the array. */
 static void print_kind(json_t *some)
 {
     if (json_array_size(some) == 1)
@@ -228,6 +228,7 @@ static void print_kind(json_t *some)
     json_array_clear(some);
 }
 
+/* Prints all proofs; successive ones with equally many keys are of one kind. */
 static void print_all(json_t *all, int failed)
 {
     json_t *some = json_array(), *o;
@@ -248,41 +249,30 @@ static void print_all(json_t *all, int failed)
 
 static const char doc[] =
     "Runs a routine over all 2^32 floats and compares each code with exact decisions: the nearest "
-    "value by mid-points in double, what the routine's own words and published thresholds say, and "
-    "the edges that the engine encodes by.  Prints the floats whose code is not nearest as "
-    "intervals, "
-    "ties, and what NaN, Inf, zeros and numbers out of range get.  Codes are numbered by value, "
-    "from "
-    "0 for the lowest."
+    "value by mid-points in double, what the routine's own words and published thresholds say, "
+    "and the edges that the engine encodes by.  Prints the floats whose code is not nearest as "
+    "intervals, ties, and what NaN, Inf, zeros and numbers out of range get.  Codes are numbered "
+    "by value, from 0 for the lowest."
     "\v"
     "What is run is the search itself (core/quant/search_loops.h), never the edges derived from "
-    "it.  A "
-    "SEARCH (scan, bisect, ...) without --map, a VARIANT or --all stands for the routines that are "
-    "registered with it, each once.\n\n"
+    "it.  A SEARCH (scan, bisect, ...) without --map, a VARIANT or --all stands for the routines "
+    "that are registered with it, each once.\n\n"
     "step:RECIPE enumerates a whole element update: every code of every slot x every bfloat16 "
     "gradient, for given maxima of the groups, against the oracle's derived bounds; fresh state "
-    "and "
-    "parameter within them, codes EQUAL or BOUNDARY.  4-bit states take 2^24 triples for each pair "
-    "of "
-    "maxima, 8-bit ones 2^32 (--long).\n\n"
+    "and parameter within them, codes EQUAL or BOUNDARY.  4-bit states take 2^24 triples for each "
+    "pair of maxima, 8-bit ones 2^32 (--long).\n\n"
     "stoch:bf16 (f16, e4m3, or a QUANTIZER with round stoch or dither) counts exactly how many of "
-    "all "
-    "draws send a number up, and runs a sequential test over the draws in use: it names the bias "
-    "that it "
-    "would have found, with what power.\n\n"
+    "all draws send a number up, and runs a sequential test over the draws in use: it names the "
+    "bias that it would have found, with what power.\n\n"
     "Exit code 1: a routine differs from its own definition (round word, thresholds; inside its "
-    "range "
-    "and for NaN), from the engine's edges inside its range, or returns what is no code.  A "
-    "published "
-    "routine that is as defined but not nearest is listed and passes.  A KERNEL of yours must be "
-    "nearest inside its range, and as --round and --nan say; it is a .c or .so file that exports\n"
+    "range and for NaN), from the engine's edges inside its range, or returns what is no code.  A "
+    "published routine that is as defined but not nearest is listed and passes.  A KERNEL of "
+    "yours must be nearest inside its range, and as --round and --nan say; it is a .c or .so file "
+    "that exports\n"
     "  void qm_nearest(const float *y, long n, unsigned char *code);\n"
-    "(core/abi/kernel_nearest.h), compiled with $CC or cc and $CFLAGS, and run in a process of its "
-    "own, so that a "
-    "crash, "
-    "a hang and a write outside the buffer are verdicts.  A .cu file holds a kernel "
-    "qm_cuda_nearest "
-    "(core/abi/kernel_cuda.h).\n\n"
+    "(core/abi/kernel_nearest.h), compiled with $CC or cc and $CFLAGS, and run in a process of "
+    "its own, so that a crash, a hang and a write outside the buffer are verdicts.  A .cu file "
+    "holds a kernel qm_cuda_nearest (core/abi/kernel_cuda.h).\n\n"
     "Examples:\n"
     "  qualm prove --all\n"
     "  qualm prove nf4:4s/ladder/mid\n"

@@ -1,4 +1,4 @@
-/* report.c - qualm report: a result file as one page, and as tables for papers. */
+/* report.c - qualm report: makes an HTML page of a result file, and tables for papers. */
 #include "experiments/report/report.h"
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
@@ -25,10 +25,9 @@ static const struct argp_option options[] = {
 static const char doc[] =
     "Make one self-contained HTML page of a result file: loss curves first, gaps with intervals, "
     "profiles, sensitivity, budget, sortable tables, what was skipped and why, provenance.\v"
-    "The page needs no network, suits light and dark screens, phones and paper.  Figures are drawn "
-    "by the matplotlib scripts that the program carries, with /usr/bin/python3; every number is "
-    "one "
-    "that the file holds.  The same file gives the same page.\n"
+    "The page needs no network, suits light and dark screens, phones and paper.  Figures are "
+    "drawn by the matplotlib scripts that the program carries, with /usr/bin/python3; every "
+    "number is one that the file holds.  The same file gives the same page.\n"
     "\n"
     "Examples:\n"
     "  qualm report results/convergence.h5                  writes results/convergence.html\n"
@@ -37,8 +36,7 @@ static const char doc[] =
     "  qualm report results/mine.h5 --markdown - --no-figures\n"
     "\n"
     "With --against, runs are paired with the archive's where problem, seed, learning rate, steps "
-    "and "
-    "double-precision twin agree; the page says what did not.\n"
+    "and double-precision twin agree; the page says what did not.\n"
     "\n"
     "Where Python or matplotlib is missing, the page says so in the figures' place.  Exit codes: 0 "
     "done, 2 usage, 3 a file cannot be read or written, 4 nothing to compare: a file without "

@@ -1,4 +1,4 @@
-/* run.c - qualm run: suites to result files. */
+/* run.c - qualm run: runs suites, in this process or as campaigns, and writes result files. */
 #include "experiments/campaign/campaign.h"
 #include "experiments/campaign/mpi_dispatch.h"
 #include "experiments/campaign/queue.h"
@@ -25,18 +25,18 @@
 static char states_suite[] = "lpmm_states", training_suite[] = "lpmm_training";
 static char *const config_suites[] = {states_suite, training_suite};
 
-enum { WORTH_SECONDS = 60 }; /* from here on a campaign of its own processes is worth it */
+enum { WORTH_SECONDS = 60 }; /* estimated wall time above which a run becomes a campaign */
 
 struct options {
     const char *out, *against, *shard_text, *size; /* size of suites; NULL: normal */
     char **suite, **data, **config;
     int n_suites, n_data, n_configs, threads, workers, dry_run, keep;
-    int rank, ranks; /* of MPI; ranks 0: there is none */
+    int rank, ranks; /* of MPI; ranks 0: MPI does not run */
     struct qm_campaign_options campaign;
     struct qm_write_results finish;
     int argc; /* of the whole command, for /provenance */
     char **argv;
-    struct qm_loaded_suite_variant *added; /* n_configs of them */
+    struct qm_loaded_suite_variant *added; /* n_configs variants of --lpmm-config */
 };
 
 static const struct argp_option options[] = {
@@ -64,14 +64,12 @@ static const struct argp_option options[] = {
     {NULL, 0, NULL, 0, "Campaigns:", 1},
     {"workers", 'w', "N", 0,
      "processes that run cells; 0: no campaign, all in this process.  Default: 0 where the plan "
-     "takes "
-     "less than a minute (qualm plan) and no campaign was begun, else one per core; of ranks under "
-     "srun or mpirun one",
+     "takes less than a minute (qualm plan) and no campaign was begun, else one per core; of "
+     "ranks under srun or mpirun one",
      1},
     {"shard", 's', "I/N", 0,
      "only part I of N, from 1; the same N everywhere, on any machine that sees the folder.  "
-     "Default: "
-     "as the environment of srun, mpirun or a Slurm array says",
+     "Default: as the environment of srun, mpirun or a Slurm array says",
      1},
     {"retry-failed", 'R', NULL, 0, "run cells again that crashed, took too long or failed", 1},
     {"time-limit", 'T', "S", 0, "seconds a cell may take (3600)", 1},
@@ -96,9 +94,8 @@ static const char doc[] =
     "  seed, steps            random seed (1..16 lists whole numbers); updates\n"
     "  n                      elements of a dist: source\n"
     "and, one value each: data (globs of recorded files), min_numel, min_rank, every (steps "
-    "between "
-    "points of a curve), summary (a list of {name, by, across, value, stat, versus, where, "
-    "headline}).  A suite may test a claim of the literature:\n"
+    "between points of a curve), summary (a list of {name, by, across, value, stat, versus, "
+    "where, headline}).  A suite may test a claim of the literature:\n"
     "  claim, claim_source    text\n"
     "  expect                 a list of {value: METRIC, of: {KEY: LABEL}, versus: {KEY: LABEL}, "
     "unit: tensor or seed, relation: above X, below X or between X Y}: the mean over units of the "
@@ -133,21 +130,16 @@ static const char doc[] =
     "  qualm run big --shard 2/7                       one machine of seven; then: qualm merge\n"
     "  mpirun -n 4 qualm run big                       four shards at once\n"
     "\n"
-    "A campaign keeps what is finished in a folder beside the results file (NAME.run: segments and "
-    "a "
-    "ledger of digests).  A crash, a timeout or an exit is the outcome of its cell, and the others "
-    "go "
-    "on.  SIGINT, SIGTERM and SIGUSR1 let the cells under way finish; a second one gives them up.  "
-    "When all is done the results file is written, byte for byte as one process would have "
-    "(outside "
-    "/provenance and /timing), and the folder goes.\n"
+    "A campaign keeps what is finished in a folder beside the results file (NAME.run: segments "
+    "and a ledger of digests).  A crash, a timeout or an exit is the outcome of its cell, and the "
+    "others go on.  SIGINT, SIGTERM and SIGUSR1 let the cells under way finish; a second one "
+    "gives them up.  When all is done the results file is written, byte for byte as one process "
+    "would have (outside /provenance and /timing), and the folder goes.\n"
     "\n"
     "Combinations that make no sense are skipped cells with a reason.  Exit codes: 0 done, 2 a "
     "mistake in a suite or a campaign begun with another one, 3 a file cannot be read or written, "
-    "4 "
-    "nothing matched or every cell was skipped, 75 interrupted (in one process nothing is written, "
-    "a "
-    "campaign goes on with the same command), 1 cells failed.";
+    "4 nothing matched or every cell was skipped, 75 interrupted (in one process nothing is "
+    "written, a campaign goes on with the same command), 1 cells failed.";
 
 static volatile sig_atomic_t stopped;
 
@@ -200,6 +192,7 @@ static int is_folder(const char *path)
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
+/* The results file of a suite by --out; makes the folder. */
 static qm_status find_out(const struct options *o, const char *stem, char *path, size_t size)
 {
     const char *out = o->out ? o->out : "results/";
@@ -219,7 +212,7 @@ static qm_status find_out(const struct options *o, const char *stem, char *path,
 
 /* ---- one suite ------------------------------------------------------------------------------- */
 
-/* Runs the cells in this process, makes the tables, writes the file. */
+/* Runs the cells in this process and writes the results. */
 static qm_status run_here(struct options *o, struct qm_loaded_suite *job, const char *path,
                           json_t *into)
 {
@@ -246,7 +239,7 @@ static void warn(void *context, const char *line)
     qm_note("warning: %s", line);
 }
 
-/* The recipes of all configurations: "configs/default_5b.yml" becomes the variant default_5b. */
+/* Sets o->added: "configs/default_5b.yml" becomes the variant default_5b. */
 static qm_status read_configs(struct options *o)
 {
     o->added = calloc((size_t)o->n_configs + 1, sizeof *o->added);
@@ -268,7 +261,8 @@ static qm_status read_configs(struct options *o)
 
 /* ---- campaigns ------------------------------------------------------------------------------- */
 
-/* The results file from what a finished campaign has; the folder goes unless cells failed. */
+/* Writes the results file of a finished campaign; removes its folder unless cells failed, or
+ * --keep. */
 static qm_status write_results(struct options *o, const struct qm_loaded_suite *job,
                                const char *path, int64_t failed, json_t *into)
 {
@@ -296,12 +290,12 @@ static qm_status write_results(struct options *o, const struct qm_loaded_suite *
     return st;
 }
 
-/* Shows before the cells run. */
+/* Fails when path cannot be written, so that this shows before the cells run. */
 static qm_status can_write(const char *path)
 {
-    struct qm_atomic_file part;
-    QM_TRY(qm_atomic_file_open(path, &part));
-    qm_atomic_file_abort(&part);
+    struct qm_atomic_file file;
+    QM_TRY(qm_atomic_file_open(path, &file));
+    qm_atomic_file_abort(&file);
     return QM_OK;
 }
 
@@ -311,19 +305,19 @@ static qm_status run_campaign(struct options *o, struct qm_loaded_suite *job, co
     struct qm_campaign_count n;
     const struct qm_campaign_options *c = &o->campaign;
     o->finish.started = qm_seconds();
-    int is_dealer = c->dealt && c->shard == 0;
-    if (c->shards == 1 || is_dealer)
+    int is_dispatcher = c->dispatched && c->shard == 0;
+    if (c->shards == 1 || is_dispatcher)
         QM_TRY(can_write(path));
-    qm_status st =
-        is_dealer ? qm_campaign_deal(job, c, &stopped, &n) : qm_campaign_run(job, c, &stopped, &n);
-    if (c->dealt && !is_dealer)
-        qm_mpi_dispatch_leave(); /* whatever came out */
+    qm_status st = is_dispatcher ? qm_campaign_dispatch(job, c, &stopped, &n)
+                                 : qm_campaign_run(job, c, &stopped, &n);
+    if (c->dispatched && !is_dispatcher)
+        qm_mpi_dispatch_leave(); /* after a failure too */
     QM_TRY(st);
-    if ((c->shards == 1 || is_dealer) && n.all_done == n.all_cells)
+    if ((c->shards == 1 || is_dispatcher) && n.all_done == n.all_cells)
         return write_results(o, job, path, n.all_failed, into);
-    if (c->dealt && !is_dealer) {
+    if (c->dispatched && !is_dispatcher) {
         qm_note("rank %d of %d: %lld cells done", c->shard, c->shards, (long long)n.ran);
-        return QM_OK; /* rank 0 says the rest */
+        return QM_OK; /* rank 0 reports the rest */
     }
     qm_note("shard %d/%d: %lld cells done; of the whole %lld of %lld%s%s%s%s", c->shard + 1,
             c->shards, (long long)n.ran, (long long)n.all_done, (long long)n.all_cells,
@@ -339,7 +333,7 @@ static qm_status run_campaign(struct options *o, struct qm_loaded_suite *job, co
                     : QM_OK;
 }
 
-/* Which shard, how many workers, which limits; whether it is a campaign at all. */
+/* Sets shard, workers and limits; *campaign: whether to run a campaign at all. */
 static qm_status choose(struct options *o, const struct qm_loaded_suite *job, const char *dir,
                         int *campaign)
 {
@@ -350,8 +344,8 @@ static qm_status choose(struct options *o, const struct qm_loaded_suite *job, co
     c->dir = dir;
     c->shard = 0;
     c->shards = 1;
-    c->dealt = o->ranks > 1 && !o->shard_text && o->workers != 0;
-    if (c->dealt) {
+    c->dispatched = o->ranks > 1 && !o->shard_text && o->workers != 0;
+    if (c->dispatched) {
         c->shard = o->rank;
         c->shards = o->ranks;
         snprintf(from, sizeof from, "rank");
@@ -378,47 +372,51 @@ static qm_status choose(struct options *o, const struct qm_loaded_suite *job, co
     return QM_OK;
 }
 
+/* folder: of the campaign that the suite was loaded from, or NULL. */
+static qm_status run_loaded(struct options *o, struct qm_loaded_suite *job, const char *folder,
+                            json_t *into)
+{
+    const struct qm_suite *s = job->suite;
+    char path[1024], dir[1100];
+    int campaign = 0;
+    if (o->against && !s->paired)
+        return qm_fail(QM_BAD_ARG, "%s: --against needs protocol: paired", s->path);
+    if (o->dry_run) {
+        qm_cells_list(job->suite, job->cells, job->n_cells, into);
+        return QM_OK;
+    }
+    if (!o->finish.headline && !o->finish.claims && o->rank == 0)
+        qm_note("%s: %s", s->stem, s->question ? s->question : s->title ? s->title : "");
+    if (folder) {
+        snprintf(dir, sizeof dir, "%s", folder);
+        qm_campaign_out(o->out, dir, path, sizeof path);
+    } else {
+        QM_TRY(find_out(o, s->stem, path, sizeof path));
+        qm_campaign_dir(path, dir, sizeof dir);
+    }
+    QM_TRY(choose(o, job, dir, &campaign));
+    return campaign ? run_campaign(o, job, path, into) : run_here(o, job, path, into);
+}
+
+/* word: a suite, or the folder of a campaign. */
 static qm_status run_suite(struct options *o, const char *word, json_t *into)
 {
-    char file[1024], path[1024], dir[1100];
+    char file[1024];
     struct qm_loaded_suite job = {0};
     const struct qm_loaded_suite_changes changes = {o->size, o->data, o->n_data, o->n_configs,
                                                     o->added};
-    int campaign = 0, again = is_folder(word);
+    int again = is_folder(word);
     qm_status st =
         again ? qm_campaign_job(word, &job) : qm_loaded_suite_find(word, file, sizeof file);
     if (st == QM_OK && !again)
         st = qm_loaded_suite_open(file, &changes, &job);
-    if (st == QM_OK && o->against && !job.suite->paired)
-        st = qm_fail(QM_BAD_ARG, "%s: --against needs protocol: paired", job.suite->path);
-    if (st == QM_OK && o->dry_run) {
-        qm_cells_list(job.suite, job.cells, job.n_cells, into);
-        qm_loaded_suite_close(&job);
-        return QM_OK;
-    }
-    if (st == QM_OK && !o->finish.headline && !o->finish.claims && o->rank == 0)
-        qm_note("%s: %s", job.suite->stem,
-                job.suite->question ? job.suite->question
-                : job.suite->title  ? job.suite->title
-                                    : "");
-    if (st == QM_OK && !again)
-        st = find_out(o, job.suite->stem, path, sizeof path);
-    if (st == QM_OK) {
-        if (again)
-            snprintf(dir, sizeof dir, "%s", word);
-        if (again)
-            qm_campaign_out(o->out, dir, path, sizeof path);
-        else
-            qm_campaign_dir(path, dir, sizeof dir);
-        st = choose(o, &job, dir, &campaign);
-    }
     if (st == QM_OK)
-        st = campaign ? run_campaign(o, &job, path, into) : run_here(o, &job, path, into);
+        st = run_loaded(o, &job, again ? word : NULL, into);
     qm_loaded_suite_close(&job);
     return st;
 }
 
-/* Every suite of claims, where --claims names none. */
+/* Adds every suite of claims, for --claims without SUITE. */
 static qm_status all_claims(struct options *o, glob_t *found)
 {
     if (glob(QM_SUITES "claims/*.yaml", 0, NULL, found) != 0)
@@ -426,6 +424,32 @@ static qm_status all_claims(struct options *o, glob_t *found)
     for (size_t i = 0; i < found->gl_pathc; i++)
         QM_TRY(qm_cli_append(&o->suite, &o->n_suites, found->gl_pathv[i]));
     return QM_OK;
+}
+
+static qm_status run_all(struct options *o, glob_t *found, json_t *into)
+{
+    char path[1024];
+    if (o->against) { /* before a long run */
+        QM_TRY(qm_against_find(o->against, path, sizeof path));
+        QM_TRY(qm_against_check(path));
+    }
+    QM_TRY(read_configs(o));
+    if (o->n_suites == 0)
+        QM_TRY(all_claims(o, found));
+    for (int i = 0; i < o->n_suites; i++) {
+        QM_TRY(run_suite(o, o->suite[i], into));
+        if (o->against)
+            QM_TRY(qm_report_beside(into, o->against));
+    }
+    return QM_OK;
+}
+
+/* Installs `action` for the signals that stop a run; `was` (or NULL) gets the earlier ones. */
+static void set_signals(const struct sigaction action[3], struct sigaction was[3])
+{
+    static const int numbers[3] = {SIGINT, SIGTERM, SIGUSR1};
+    for (int i = 0; i < 3; i++)
+        sigaction(numbers[i], &action[i], was ? &was[i] : NULL);
 }
 
 int qm_cmd_run(int argc, char **argv)
@@ -438,34 +462,21 @@ int qm_cmd_run(int argc, char **argv)
                         .finish = {.stop = &stopped},
                         .argc = argc,
                         .argv = argv};
-    struct sigaction act = {.sa_handler = on_signal}, was_int, was_term, was_usr;
-    int code = qm_cli_parse(&argp, argc, argv, &o);
-    qm_status st = QM_OK;
-    char path[1024];
+    struct sigaction stop = {.sa_handler = on_signal}, was[3];
     glob_t found = {0};
+    int code = qm_cli_parse(&argp, argc, argv, &o);
     json_t *all = json_array();
     stopped = 0;
-    sigemptyset(&act.sa_mask);
-    sigaction(SIGINT, &act, &was_int);
-    sigaction(SIGTERM, &act, &was_term);
-    sigaction(SIGUSR1, &act, &was_usr);
-    if (code == 0 && !o.dry_run && !qm_mpi_dispatch_begin(&o.rank, &o.ranks))
-        o.ranks = 0;
-    if (code == 0 && o.against &&
-        ((st = qm_against_find(o.against, path, sizeof path)) != QM_OK ||
-         (st = qm_against_check(path)) != QM_OK))
-        code = qm_cli_failed("run", st); /* before a long run */
-    if (code == 0 && (st = read_configs(&o)) != QM_OK)
-        code = qm_cli_failed("run", st);
-    if (code == 0 && o.n_suites == 0 && (st = all_claims(&o, &found)) != QM_OK)
-        code = qm_cli_failed("run", st);
-    for (int i = 0; code == 0 && i < o.n_suites; i++)
-        if ((st = run_suite(&o, o.suite[i], all)) != QM_OK ||
-            (o.against && (st = qm_report_beside(all, o.against)) != QM_OK))
-            code = qm_cli_failed("run", st);
-    sigaction(SIGINT, &was_int, NULL);
-    sigaction(SIGTERM, &was_term, NULL);
-    sigaction(SIGUSR1, &was_usr, NULL);
+    sigemptyset(&stop.sa_mask);
+    const struct sigaction act[3] = {stop, stop, stop};
+    set_signals(act, was);
+    if (code == 0) {
+        if (!o.dry_run && !qm_mpi_dispatch_begin(&o.rank, &o.ranks))
+            o.ranks = 0;
+        qm_status st = run_all(&o, &found, all);
+        code = st == QM_OK ? 0 : qm_cli_failed("run", st);
+    }
+    set_signals(was, NULL);
     if (code == 0 && o.finish.claims)
         qm_note("\n%d expectations hold, %d do not, %d undecided",
                 o.finish.verdicts[QM_CLAIM_VERDICT_holds],

@@ -1,4 +1,4 @@
-/* show.c - qualm show: everything about one name, recipe or quantizer string. */
+/* show.c - qualm show: describes a name, a recipe, a quantizer or a configuration. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,7 +44,7 @@ static double bits_at_1024(const struct qm_codec *c)
     return (double)qm_state_bytes(c, &square) * 8.0 / (1024.0 * 1024.0);
 }
 
-/* ---- what each kind of name has to say ----------------------------------------------------- */
+/* ---- kinds of names ------------------------------------------------------------------------- */
 
 static qm_status show_quantizer(const char *text, json_t **out)
 {
@@ -71,7 +71,7 @@ static qm_status show_quantizer(const char *text, json_t **out)
     return QM_OK;
 }
 
-/* Those that are not 0: what a variant leaves out its rule does not read. */
+/* Sets the hyper-parameters that are not 0; a rule does not read those that its variants omit. */
 static void hyper(json_t *o, const struct qm_hyper *h)
 {
     json_t *list = json_object();
@@ -88,7 +88,7 @@ static void hyper(json_t *o, const struct qm_hyper *h)
     json_object_set_new(o, "hyper", list);
 }
 
-/* Slots of a recipe: one line each, then every word of each. */
+/* Sets the slots of a recipe: a row each, then the words of each quantizer. */
 static void slots(json_t *o, const struct qm_recipe *r)
 {
     json_t *list = json_array();
@@ -141,7 +141,7 @@ static qm_status show_recipe(const char *text, json_t **out)
     return QM_OK;
 }
 
-/* Variants that use this rule, or a word of this axis in a slot. */
+/* Sets the variants that use this rule, or this word of an axis in a slot. */
 static void used_by(json_t *o, const struct qm_item *item)
 {
     json_t *list = json_array();
@@ -182,7 +182,8 @@ static void map_widths(json_t *o, const char *name)
     json_object_set_new(o, "widths", list);
 }
 
-/* What stands behind key= in a problem's defaults, up to the next argument; base= takes the rest. */
+/* The default of an argument in a problem's defaults; a default of "base" extends to the end of the
+ * text. */
 static json_t *default_of(const char *defaults, const char *key)
 {
     size_t n = strlen(key);
@@ -208,7 +209,7 @@ static json_t *arguments(const struct qm_problem *p)
     return list;
 }
 
-/* The floor of the loss depends on the arguments: that of the defaults. */
+/* Sets the floor of the loss, which depends on the arguments, for the defaults. */
 static qm_status show_floor(json_t *o, const struct qm_problem *p)
 {
     void *self;
@@ -276,9 +277,9 @@ static qm_status show_item(const struct qm_item *item, json_t **out)
     return QM_OK;
 }
 
-/* ---- finding it ---------------------------------------------------------------------------- */
+/* ---- finding a name ------------------------------------------------------------------------- */
 
-/* Everything of that name: "log" may be a map and a curve.  Arguments after ':' do not count. */
+/* Describes every item of that name ("log" is a map and a curve).  Text from ':' on is ignored. */
 static qm_status show_named(const char *name, json_t *found)
 {
     int n;
@@ -317,7 +318,7 @@ static void warn(void *context, const char *line)
     qm_note("warning: %s", line);
 }
 
-/* A configuration of low-bit-optimizers as the recipe that it stands for. */
+/* Describes the recipe of a low-bit-optimizers configuration. */
 static qm_status show_config(const char *path, json_t **out)
 {
     struct qm_lpmm_config config;

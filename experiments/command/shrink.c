@@ -1,4 +1,4 @@
-/* shrink.c - qualm shrink: the smallest input that still fails, as a program of its own. */
+/* shrink.c - qualm shrink: reduces a failing check to the smallest input, as a C program. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,8 +81,7 @@ int qm_cmd_shrink(int argc, char **argv)
         .doc =
             "Reduces a failing check to the smallest input that still fails in the same way: "
             "fewer steps, blocks, rows, columns and elements, numbers that are 0, settings of 0, "
-            "1/2 "
-            "or 1, floats of few bits.  Of a kernel it writes one C file that holds the "
+            "1/2 or 1, floats of few bits.  Of a kernel it writes one C file that holds the "
             "kernel, this input and what is expected; it needs nothing else, prints expected and "
             "got and exits 1 until the kernel in it is mended.  Of a variant it prints the input."
             "\vExamples:\n"

@@ -1,4 +1,4 @@
-/* size.c - qualm size: bytes of optimizer state for a whole model. */
+/* size.c - qualm size: computes the bytes of optimizer state for a whole model. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,6 +52,7 @@ static int falls_back(const struct qm_recipe *r, const struct qm_shape *shape)
     return 0;
 }
 
+/* Whether the recipe quantizes no slot. */
 static int all_f32(const struct qm_recipe *r)
 {
     for (int i = 0; i < r->rule->n_slots; i++)

@@ -1,4 +1,4 @@
-/* state.c - qualm state: optimizer states in files: make, step, convert, show. */
+/* state.c - qualm state: makes, steps, converts and shows optimizer states in files. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,8 +101,9 @@ static error_t option(int key, char *arg, struct argp_state *state)
     }
 }
 
-/* ---- notes: every distinct line once -------------------------------------------------------- */
+/* ---- notes ---------------------------------------------------------------------------------- */
 
+/* Distinct lines, with the number of times each occurred. */
 struct notes {
     int n;
     char **line;
@@ -128,7 +129,7 @@ static void note(const char *line, void *context)
     all->count[all->n++] = 1;
 }
 
-/* Says them on stderr, releases them; the list for --json. */
+/* Prints the notes on stderr and releases them; returns the list for --json. */
 static json_t *notes_end(struct notes *all)
 {
     json_t *list = json_array();
@@ -146,7 +147,7 @@ static json_t *notes_end(struct notes *all)
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 
-/* Standard normals as floats: tensor id's part of a stream. */
+/* Standard normals as floats: elements from id 2^38 on of a stream. */
 static qm_status normals(uint64_t seed, enum qm_stream stream, int64_t step, uint32_t id, int64_t n,
                          float *out)
 {
@@ -163,29 +164,30 @@ static qm_status normals(uint64_t seed, enum qm_stream stream, int64_t step, uin
     return QM_OK;
 }
 
-/* Steps from + 1 to from + steps of an open plan. */
-static qm_status run_steps(const struct qm_recipe *r, const struct qm_shape *shape, uint32_t id,
-                           uint64_t seed, int64_t from, int64_t steps, void *plan, void *param)
+/* Runs steps from + 1 to p->step of an open plan on random gradients. */
+static qm_status run_steps(const struct qm_state_plan *p, int64_t from)
 {
-    int64_t n = qm_shape_numel(shape);
+    const struct qm_recipe *r = p->recipe;
+    int64_t n = qm_shape_numel(p->shape);
     float *g = malloc(sizeof(float) * ((size_t)n + 1));
     uint16_t *narrow = malloc(sizeof(uint16_t) * ((size_t)n + 1));
-    struct qm_tensor p = {param, qm_param_dtype(&r->param), *shape};
-    struct qm_tensor gt = {r->grad == QM_DTYPE_f32 ? (void *)g : (void *)narrow, r->grad, *shape};
+    struct qm_tensor param = {p->param, qm_param_dtype(&r->param), *p->shape};
+    struct qm_tensor grad = {r->grad == QM_DTYPE_f32 ? (void *)g : (void *)narrow, r->grad,
+                             *p->shape};
     qm_status st = g && narrow ? QM_OK : qm_fail(QM_NO_MEMORY, "gradients");
-    for (int64_t t = from + 1; st == QM_OK && t <= from + steps; t++) {
-        st = normals(seed, QM_STREAM_noise, t, id, n, g);
+    for (int64_t t = from + 1; st == QM_OK && t <= p->step; t++) {
+        st = normals(p->seed, QM_STREAM_noise, t, p->id, n, g);
         for (int64_t i = 0; r->grad != QM_DTYPE_f32 && i < n; i++)
             narrow[i] = r->grad == QM_DTYPE_bf16 ? qm_float_to_bf16(g[i]) : qm_float_to_f16(g[i]);
         if (st == QM_OK)
-            st = qm_backend_cpu.step(plan, &p, &gt, t, seed);
+            st = p->backend->step(p->plan, &param, &grad, t, p->seed);
     }
     free(narrow);
     free(g);
     return st;
 }
 
-/* The tensor `name` after its first steps, into out. */
+/* Appends to out tensor `name` after its first o->steps steps. */
 static qm_status make_tensor(const struct options *o, const struct qm_recipe *r, const char *name,
                              const struct qm_shape *shape, uint32_t id, struct qm_state *out)
 {
@@ -200,11 +202,11 @@ static qm_status make_tensor(const struct options *o, const struct qm_recipe *r,
         uint32_t h = qm_param_nearest(r->param.format, x[i]);
         memcpy(param + i * qm_param_bytes(&r->param), &h, (size_t)qm_param_bytes(&r->param));
     }
+    const struct qm_state_plan p = {r, shape, &qm_backend_cpu, plan, param, id, o->steps, o->seed};
     if (st == QM_OK)
-        st = run_steps(r, shape, id, o->seed, 0, o->steps, plan, param);
+        st = run_steps(&p, 0);
     if (st == QM_OK)
-        st =
-            qm_state_take(out, name, r, shape, id, o->steps, o->seed, &qm_backend_cpu, plan, param);
+        st = qm_state_take(out, name, &p);
     free(param);
     free(x);
     qm_backend_cpu.close(plan);
@@ -228,7 +230,7 @@ static qm_status make(const struct options *o, struct qm_state *out)
     return st;
 }
 
-/* A stored tensor under recipe r (NULL: its own), further steps, into out. */
+/* Appends to out a stored tensor under recipe `target` (NULL: its own) after `steps` more steps. */
 static qm_status resume_tensor(const struct qm_state_tensor *t, const struct qm_recipe *target,
                                int64_t steps, struct notes *notes, struct qm_state *out)
 {
@@ -242,13 +244,13 @@ static qm_status resume_tensor(const struct qm_state_tensor *t, const struct qm_
     QM_TRY(qm_backend_cpu.open(r, &t->shape, t->id, &plan));
     uint8_t *param =
         malloc((size_t)qm_shape_numel(&t->shape) * (size_t)qm_param_bytes(&r->param) + 1);
-    qm_status st = param ? qm_state_give(t, r, &t->shape, &qm_backend_cpu, plan, param, note, notes)
-                         : qm_fail(QM_NO_MEMORY, "%s", t->name);
+    const struct qm_state_plan p = {r,     &t->shape, &qm_backend_cpu, plan,
+                                    param, t->id,     t->step + steps, t->seed};
+    qm_status st = param ? qm_state_give(t, &p, note, notes) : qm_fail(QM_NO_MEMORY, "%s", t->name);
     if (st == QM_OK)
-        st = run_steps(r, &t->shape, t->id, t->seed, t->step, steps, plan, param);
+        st = run_steps(&p, t->step);
     if (st == QM_OK)
-        st = qm_state_take(out, t->name, r, &t->shape, t->id, t->step + steps, t->seed,
-                           &qm_backend_cpu, plan, param);
+        st = qm_state_take(out, t->name, &p);
     free(param);
     qm_backend_cpu.close(plan);
     return st;
@@ -269,7 +271,7 @@ static qm_status resume(const struct options *o, const struct qm_state *in, stru
     return QM_OK;
 }
 
-/* ---- what is printed ------------------------------------------------------------------------ */
+/* ---- output --------------------------------------------------------------------------------- */
 
 static json_int_t slot_bytes(const struct qm_state_slot *s)
 {
@@ -310,7 +312,7 @@ static qm_status run(struct options *o, json_t **out)
     struct qm_state in = {0, NULL}, made = {0, NULL};
     struct notes notes = {0, NULL, NULL};
     const char *path = o->file[verb_files[o->verb] - 1];
-    /* convert without a recipe copies: no variant has to be known */
+    /* convert without --recipe copies the arrays, and so needs no known variant */
     int as_it_is = o->verb == VERB_show || (o->verb == VERB_convert && !o->recipe);
     qm_status st = o->verb == VERB_make ? make(o, &made) : qm_state_read(o->file[0], &in);
     if (st == QM_OK && o->verb != VERB_make && !as_it_is)
@@ -343,8 +345,7 @@ int qm_cmd_state(int argc, char **argv)
         "the rest goes through float32, with a note on stderr for each\n"
         "  make     start and gradients are standard normal by --seed; tensors are t0, t1, ...\n"
         "  step     further steps on the gradients that make would have used: after k and k steps "
-        "a "
-        "file has the digest of one after 2k.  --recipe as in convert\n"
+        "a file has the digest of one after 2k.  --recipe as in convert\n"
         "\n"
         "Examples:\n"
         "  qualm state make --recipe adamw4_ao --shapes 64x64,300 --steps 10 a.safetensors\n"

@@ -1,4 +1,4 @@
-/* status.c - qualm status: how far campaigns have come, from their ledgers alone. */
+/* status.c - qualm status: reports the progress of campaigns from their ledgers. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,16 +14,14 @@ struct options {
 static const char doc[] =
     "How far a campaign has come: reads its ledgers and nothing else, while it runs or not.\v"
     "`running` counts the shards that a process on this machine is at work on.  Cells count when "
-    "their "
-    "segment is closed, which is every second at first and every minute in long campaigns.\n"
+    "their segment is closed, which is every second at first and every minute in long campaigns.\n"
     "\n"
     "Examples:\n"
     "  qualm status results/big.run\n"
     "  qualm status --json results/*.run\n"
     "\n"
     "Exit codes: 0 all cells are done, 3 a ledger cannot be read, 4 no campaign there, 75 cells "
-    "are "
-    "still to do.";
+    "are still to do.";
 
 static error_t option(int key, char *arg, struct argp_state *state)
 {
@@ -44,15 +42,15 @@ struct tally {
     double seconds;
 };
 
-static qm_status tally_up(const struct qm_ledger_index *b, int64_t n, struct tally *t)
+static qm_status tally_up(const struct qm_ledger_index *index, int64_t n, struct tally *t)
 {
     int64_t *line = calloc((size_t)n + 1, sizeof *line);
-    qm_status st = line ? qm_ledger_index_resolve(b, n, NULL, line)
+    qm_status st = line ? qm_ledger_index_resolve(index, n, NULL, line)
                         : qm_fail(QM_NO_MEMORY, "%lld cells", (long long)n);
     for (int64_t i = 0; st == QM_OK && i < n; i++) {
         if (line[i] < 0)
             continue;
-        const struct qm_ledger_index_line *l = &b->line[line[i]];
+        const struct qm_ledger_index_line *l = &index->line[line[i]];
         t->done++;
         t->ok += strcmp(l->status, "ok") == 0;
         t->skipped += strcmp(l->status, "skipped") == 0;
@@ -67,12 +65,12 @@ static qm_status tally_up(const struct qm_ledger_index *b, int64_t n, struct tal
 static qm_status show(const char *dir, json_t *into, int *unfinished)
 {
     struct qm_campaign_head head;
-    struct qm_ledger_index b = {0};
+    struct qm_ledger_index index = {0};
     struct tally t = {0};
     QM_TRY(qm_campaign_head(dir, &head));
-    qm_status st = qm_ledger_index_read_all(&b, dir);
-    if (st == QM_OK || st == QM_NO_MATCH) /* begun a moment ago: no ledger yet */
-        st = tally_up(&b, head.cells, &t);
+    qm_status st = qm_ledger_index_read_all(&index, dir);
+    if (st == QM_OK || st == QM_NO_MATCH) /* a campaign just begun has no ledger */
+        st = tally_up(&index, head.cells, &t);
     *unfinished |= t.done < head.cells;
     if (st == QM_OK)
         json_array_append_new(
@@ -81,9 +79,9 @@ static qm_status show(const char *dir, json_t *into, int *unfinished)
                       "campaign", dir, "suite", head.name, "cells", (json_int_t)head.cells, "done",
                       (json_int_t)t.done, "ok", (json_int_t)t.ok, "skipped", (json_int_t)t.skipped,
                       "diverged", (json_int_t)t.diverged, "failed", (json_int_t)t.failed, "ledgers",
-                      b.n_ledgers, "running", b.n_held, "segments", b.n_segments, "damaged_lines",
-                      (json_int_t)b.bad_lines, "cell_seconds", t.seconds));
-    qm_ledger_index_free(&b);
+                      index.n_ledgers, "running", index.n_held, "segments", index.n_segments,
+                      "damaged_lines", (json_int_t)index.bad_lines, "cell_seconds", t.seconds));
+    qm_ledger_index_free(&index);
     return st;
 }
 

@@ -1,4 +1,4 @@
-/* submit.c - qualm submit: a campaign as a job array of Slurm, and the job that merges it. */
+/* submit.c - qualm submit: writes and submits the Slurm scripts of a campaign. */
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -13,7 +13,7 @@
 #include "experiments/command/command.h"
 #include "experiments/store/atomic_file.h"
 
-enum { TASK_SECONDS = 600, TASKS_MOST = 64 };
+enum { TASK_SECONDS = 600, TASKS_MOST = 64 }; /* estimated work of a task; most tasks by default */
 
 struct options {
     const char *suite, *size, *out, *time, *partition;
@@ -48,12 +48,9 @@ static const char doc[] =
     "done."
     "\v"
     "A task runs `qualm run DIR --shard I/N`.  Two minutes before its time is up Slurm sends it "
-    "SIGUSR1: "
-    "it finishes the cells under way and puts itself back into the queue; a task that is requeued "
-    "for "
-    "whatever reason goes on where it was.  The folder must be on a file system that all nodes "
-    "see; the "
-    "scripts are DIR/array.sh and DIR/merge.sh.\n"
+    "SIGUSR1: it finishes the cells under way and puts itself back into the queue; a task that is "
+    "requeued for whatever reason goes on where it was.  The folder must be on a file system that "
+    "all nodes see; the scripts are DIR/array.sh and DIR/merge.sh.\n"
     "\n"
     "Examples:\n"
     "  qualm submit --slurm mine.yaml --dry-run\n"
@@ -62,8 +59,7 @@ static const char doc[] =
     "  qualm status results/mine.run\n"
     "\n"
     "Exit codes: 0 submitted, 2 usage or a mistake in the suite, 3 sbatch failed or a file cannot "
-    "be "
-    "written, 77 there is no sbatch here.";
+    "be written, 77 there is no sbatch here.";
 
 static error_t option(int key, char *arg, struct argp_state *state)
 {
@@ -99,12 +95,14 @@ static error_t option(int key, char *arg, struct argp_state *state)
 
 /* ---- scripts --------------------------------------------------------------------------------- */
 
+/* Paths and names that the scripts contain. */
 struct place {
-    char program[PATH_MAX], here[PATH_MAX], out[1024], dir[1100];
-    const char *name; /* of the suite */
+    char program[PATH_MAX], here[PATH_MAX]; /* this program, the working directory */
+    char out[1024], dir[1100];              /* results file, campaign folder */
+    const char *name;                       /* of the suite */
 };
 
-/* 'it'\''s' for the shell. */
+/* Quotes text for the shell: 'it'\''s'. */
 static void quoted(FILE *f, const char *text)
 {
     fputc('\'', f);
@@ -113,8 +111,9 @@ static void quoted(FILE *f, const char *text)
     fputc('\'', f);
 }
 
-/* For a line of #SBATCH: between double quotes, where a backslash takes what follows as it is.  In
- * the name of a file a percent sign is doubled. */
+/* Writes text between the double quotes of an #SBATCH line: backslashes escape quotes and
+ * backslashes, a newline becomes a space, and characters of `doubled` are doubled (% in file
+ * names). */
 static void sbatch_words(FILE *f, const char *text, const char *doubled)
 {
     for (; *text; text++) {
@@ -145,7 +144,8 @@ static void program(FILE *f, const struct place *p)
     fputs(" || exit 3\n", f);
 }
 
-/* The signal reaches the script alone (B:): the shell hands it on, and waits until the run is over. */
+/* Slurm signals only the script (B:); its shell forwards the signal to qualm, and waits for its
+ * end. */
 static void array_script(FILE *f, const struct options *o, const struct place *p)
 {
     head(f, o, p, "", "slurm-%a.out");
@@ -177,7 +177,8 @@ static void array_script(FILE *f, const struct options *o, const struct place *p
           f);
 }
 
-/* Who pays for a job, and where it may run, holds for the merge too: it would be refused without. */
+/* Whether an sbatch option names who pays for a job or where it may run; Slurm could refuse the
+ * merge without such options. */
 static int is_for_merge(const char *line)
 {
     static const char *const all[] = {"--account",     "-A",      "--qos", "-q", "--clusters",
@@ -223,17 +224,17 @@ static qm_status write_script(const struct options *o, const struct place *p, co
 {
     char *text = NULL;
     size_t n = 0;
-    struct qm_atomic_file part;
+    struct qm_atomic_file file;
     snprintf(path, size, "%s/%s", p->dir, name);
     FILE *f = open_memstream(&text, &n);
     if (!f)
         return qm_fail(QM_NO_MEMORY, "%s", path);
     make(f, o, p);
     qm_status st =
-        fclose(f) == 0 ? qm_atomic_file_open(path, &part) : qm_fail(QM_NO_MEMORY, "%s", path);
-    if (st == QM_OK && ((st = qm_atomic_file_write(&part, text, n)) != QM_OK ||
-                        (st = qm_atomic_file_commit(&part)) != QM_OK))
-        qm_atomic_file_abort(&part);
+        fclose(f) == 0 ? qm_atomic_file_open(path, &file) : qm_fail(QM_NO_MEMORY, "%s", path);
+    if (st == QM_OK && ((st = qm_atomic_file_write(&file, text, n)) != QM_OK ||
+                        (st = qm_atomic_file_commit(&file)) != QM_OK))
+        qm_atomic_file_abort(&file);
     free(text);
     if (st == QM_OK)
         chmod(path, 0755);
@@ -242,7 +243,7 @@ static qm_status write_script(const struct options *o, const struct place *p, co
 
 /* ---- sbatch ---------------------------------------------------------------------------------- */
 
-/* Submits a script; job gets its number. */
+/* Submits a script, to start after job `after` (or NULL); job gets its number. */
 static qm_status sbatch(const char *script, const char *after, char *job, size_t size)
 {
     char *command = NULL, line[256] = "";

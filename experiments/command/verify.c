@@ -1,4 +1,4 @@
-/* verify.c - qualm verify: the verdict on the answers in a golden file. */
+/* verify.c - qualm verify: judges a program's answers in a golden file. */
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
 #include "experiments/vectors/vectors.h"
@@ -52,11 +52,10 @@ int qm_cmd_verify(int argc, char **argv)
         option,
         "FILE",
         "Judges the answers CASE/out/STEP/... that a program has added to a file of `qualm gen`, "
-        "as "
-        "`qualm check` judges the variants: parameters, scales and codes by the range that the "
+        "as `qualm check` judges the variants: parameters, scales and codes by the range that the "
         "rounding errors of the rule's own order allow, not by equality with our results.  Each "
-        "step is judged from the program's own state before it.  Exit code 1 when something is out "
-        "of bounds or a step is not answered, 4 when none is.  The format: results/GOLDEN.md."
+        "step is judged from the program's own state before it.  Exit code 1 when something is "
+        "out of bounds or a step is not answered, 4 when none is.  The format: results/GOLDEN.md."
         "\vExamples:\n"
         "  qualm verify golden.h5\n"
         "  qualm gen adamw4_ao --out - | your-kernel | qualm verify -\n"

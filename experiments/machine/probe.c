@@ -1,4 +1,4 @@
-/* probe.c - what the machine is and how its floating point behaves. */
+/* probe.c - Reports the machine, its floating-point behaviour, CUDA and what plots need. */
 #include "experiments/machine/probe.h"
 
 #include <fenv.h>
@@ -35,8 +35,8 @@ static void control_word(json_t *o)
 static void control_word(json_t *o) { (void)o; }
 #endif
 
-/* The volatile operands keep the compiler from knowing the answers; the operations themselves are
- * ordinary expressions, open to whatever the flags of this build allow. */
+/* Volatile operands keep the compiler from folding the results; the operations are ordinary
+ * expressions, which the build's flags may transform as in the rest of the program. */
 static int contracts(void)
 {
     volatile double va = 1.0 + 0x1p-30, vb = 1.0 - 0x1p-30;
@@ -65,7 +65,7 @@ static int ignores_nan(void)
 {
     volatile float zero = 0.0f;
     float nan = zero / zero;
-    return nan == nan; /* NOLINT: that is the question */
+    return nan == nan; /* NOLINT: true only where the compiler assumes that there is no NaN */
 }
 
 static int flushes_results(void)
@@ -121,7 +121,7 @@ json_t *qm_probe_float(int *broken)
 
 /* ---- machine ------------------------------------------------------------------------------- */
 
-/* The first line of a file, without its end; 0 when it cannot be read. */
+/* Reads a file's first line without its newline; returns 0 when it cannot. */
 static int first_line(const char *path, char *out, size_t size)
 {
     FILE *f = fopen(path, "re");
@@ -175,7 +175,7 @@ static void cpu(json_t *o)
     set_text(o, "instruction_set_in_use", qm_cpu_isa());
 }
 
-/* CPUs that the control group grants, as text. */
+/* Adds the CPU limit of the control group as a text: version 2, else version 1. */
 static void cgroup_limit(json_t *o)
 {
     char text[128], period[128];

@@ -1,15 +1,17 @@
-/* probe.h - what the machine is and how its floating point behaves. */
+/* probe.h - Reports of `qualm doctor`: machine, floating-point behaviour, CUDA, plots. */
 #ifndef QM_MACHINE_PROBE_H
 #define QM_MACHINE_PROBE_H
 
 #include <jansson.h>
 
-/* Rounding, FTZ, DAZ and whether this program was compiled as its numbers need: each checked by
- * computing, not by asking.  *broken is set to 1 when results would not be reproducible. */
+/* Rounding mode, flush-to-zero, denormals-are-zero, contraction, reassociation, reciprocal
+ * division, ignored NaNs and excess precision, each found by a computation.  *broken: 1 when
+ * results would not be reproducible. */
 json_t *qm_probe_float(int *broken);
 
-json_t *qm_probe_machine(void); /* CPU, instruction sets, memory, cgroup limit, governor */
-json_t *qm_probe_cuda(void);    /* driver, NVRTC, cuRAND: found, or why not, one line each */
-json_t *qm_probe_plots(void);   /* python3, h5py, matplotlib */
+json_t *qm_probe_machine(void); /* CPU, instruction sets, cgroup limit, governor, memory */
+json_t *
+qm_probe_cuda(void); /* driver, NVRTC, cuRAND, NVML, cache: a line each, or why it is missing */
+json_t *qm_probe_plots(void); /* versions of python3, h5py and matplotlib, or why one is missing */
 
 #endif

@@ -1,4 +1,4 @@
-/* provenance.c - what produced a result: program, build, machine, floating-point environment. */
+/* provenance.c - Collects what produced a result: program, build, machine, floating-point mode. */
 #include "experiments/machine/provenance.h"
 
 #include <assert.h>
@@ -135,8 +135,7 @@ static const char *rounding_name(void)
     }
 }
 
-/* Whether a * b + c, compiled as everything else is, comes out fused: the product's low half
- * survives only in a fused operation. */
+/* Whether the build's flags fuse x * y + z: (1 + eps)(1 - eps) - 1 is -eps^2 when fused, else 0. */
 static int contracts(void)
 {
     volatile double a = 1.0 + DBL_EPSILON, b = 1.0 - DBL_EPSILON, c = -1.0;
@@ -148,7 +147,9 @@ static int contracts(void)
 #include <xmmintrin.h>
 static void say_flushing(struct facts *f)
 {
-    unsigned mxcsr = _mm_getcsr() & ~0x3fu; /* controls only: the flags say what came before */
+    unsigned mxcsr =
+        _mm_getcsr() &
+        ~0x3fu; /* without the sticky exception flags, which record earlier operations */
     char text[16];
     snprintf(text, sizeof text, "0x%04x", mxcsr);
     say(f, "mxcsr", text);

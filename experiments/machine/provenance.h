@@ -1,17 +1,17 @@
-/* provenance.h - what produced a result: program, build, machine, floating-point environment. */
+/* provenance.h - What produced a result: program, build, machine, floating-point environment. */
 #ifndef QM_MACHINE_PROVENANCE_H
 #define QM_MACHINE_PROVENANCE_H
 
 #include <stdint.h>
 
-/* "0.1.0" and "006dc84f12ab" or "006dc84f12ab-dirty", as built in by the Makefile (QM_VERSION and
- * QM_COMMIT); "unknown" when it gave none.  Static. */
+/* "0.1.0", and "006dc84f12ab" or "006dc84f12ab-dirty", as the Makefile defines them (QM_VERSION and
+ * QM_COMMIT); "unknown" without a definition.  Static. */
 const char *qm_version(void);
 const char *qm_commit(void);
 
-/* One thing known: an integer or a text. */
+/* A named fact: an integer or a text. */
 struct qm_fact {
-    const char *name; /* "compiler", "mxcsr_ftz", ...; static */
+    const char *name; /* "compiler", "flush_to_zero", ...; static */
     int is_number;
     int64_t number;
     char text[512]; /* cut when longer; "" for numbers */
@@ -19,13 +19,13 @@ struct qm_fact {
 
 #define QM_FACTS_MAX 48
 
-/* Fills out[QM_FACTS_MAX] and returns how many.  What cannot be found out is the text "unknown";
- * Slurm's ids are there only inside a job.  The floating-point facts are those of the calling
- * thread, now. */
+/* Fills out[QM_FACTS_MAX] and returns the number of facts.  A fact that cannot be determined is the
+ * text "unknown"; Slurm's ids are present only inside a job.  Floating-point facts are the calling
+ * thread's, now. */
 int qm_provenance(struct qm_fact *out);
 
-/* "2026-01-31T12:00:00Z", now; the time in SOURCE_DATE_EPOCH where that is set, so that whole
- * files can be reproduced.  text holds 24 bytes; returns it. */
+/* The current time as "2026-01-31T12:00:00Z", or the time in SOURCE_DATE_EPOCH where it is set, so
+ * that whole files can be reproduced.  text holds 24 bytes; returns it. */
 char *qm_utc(char *text);
 
 #endif

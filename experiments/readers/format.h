@@ -1,4 +1,4 @@
-/* format.h - what the readers of one format share; internal to experiments/readers. */
+/* format.h - Interface of a file format's reader; internal to experiments/readers. */
 #ifndef QM_READERS_FORMAT_H
 #define QM_READERS_FORMAT_H
 
@@ -6,29 +6,30 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "mapped elements are read in place");
 
-/* Where values go: exactly one of the two is set. */
+/* Destination of values: exactly one of the two pointers is set. */
 struct qm_sink {
     float *f;
     double *d;
 };
 
-/* n elements of src (any alignment) become values at .. at + n of the sink. */
-void qm_sink_put(struct qm_sink sink, int64_t at, const void *src, enum qm_dtype dtype, int64_t n);
+/* Converts n elements of src (any alignment) to values [at, at + n) of the sink. */
+void qm_sink_write(struct qm_sink sink, int64_t at, const void *src, enum qm_dtype dtype,
+                   int64_t n);
 
-/* How one entry lies in the mapping. */
+/* Location of one entry in the mapping. */
 struct qm_array_location {
     size_t offset; /* of element 0; offset + bytes is at most the file's size */
-    int swap;      /* big-endian elements */
-    int fortran;   /* the first dimension varies fastest */
+    int swap;      /* 1: big-endian elements */
+    int fortran;   /* 1: the first dimension varies fastest */
 };
 
 struct qm_format {
     const char *name;
-    /* Whether the mapping looks like this format; decides which errors are reported. */
+    /* Whether the mapping looks like this format, which is then the one that opens the file. */
     int (*knows)(const unsigned char *map, size_t size);
     /* Adds every entry, or fails with qm_file_bad. */
     qm_status (*open)(struct qm_file *f);
-    /* The range is inside the entry and n >= 1. */
+    /* Reads elements [from, from + n) of entry i; the range is inside the entry and n >= 1. */
     qm_status (*read)(struct qm_file *f, int i, int64_t from, int64_t n, struct qm_sink sink);
     /* Optional: frees f->own; also called after a failed open. */
     void (*close)(struct qm_file *f);
@@ -49,20 +50,20 @@ struct qm_file {
     const unsigned char *map; /* NULL when unmapped; size stays */
     size_t size;
     size_t resident; /* bytes of the mapping touched since its pages were last dropped */
-    void *own;       /* the format's */
+    void *own;       /* data of the format */
 };
 
-/* Appends an entry; copies the name.  The shape's numel is valid and dtype in range. */
+/* Appends an entry; copies the name.  The shape must have a valid numel, dtype must be in range. */
 qm_status qm_file_add(struct qm_file *f, const char *name, enum qm_dtype dtype,
                       const struct qm_shape *shape, struct qm_array_location place);
 
-/* Adds the .npy that lies at [at, end) of the mapping. */
+/* Adds the .npy file in bytes [at, end) of the mapping as an entry. */
 qm_status qm_npy_add(struct qm_file *f, const char *name, size_t at, size_t end);
 
-/* An unnamed file in memory of this size (contents 0); its descriptor, or -1 with errno. */
+/* The descriptor of an unnamed file in memory, of size zero bytes; -1 with errno. */
 int qm_file_in_memory(size_t size);
 
-/* Closes mapping and descriptor; for formats whose library opens the file itself. */
+/* Releases mapping and descriptor, for formats whose library opens the file itself. */
 void qm_file_unmap(struct qm_file *f);
 
 /* QM_BAD_FILE with "PATH: text"; control characters in either become '?', so it is one line. */
@@ -70,16 +71,16 @@ void qm_file_unmap(struct qm_file *f);
 qm_status qm_file_bad_at(const char *file, int line, const struct qm_file *f, const char *format,
                          ...) __attribute__((format(printf, 4, 5)));
 
-/* The read of every format that lies in the mapping. */
+/* The `read` of formats whose elements lie in the mapping. */
 qm_status qm_mapped_read(struct qm_file *f, int i, int64_t from, int64_t n, struct qm_sink sink);
 
 /* As qm_file_view; the range is inside the entry. */
 const float *qm_mapped_view(struct qm_file *f, int i, int64_t from, int64_t n);
 
-/* All bytes of entry i where they lie in one piece, in this machine's order. */
+/* Copies all bytes of entry i; as qm_file_read_bytes, with i in range. */
 qm_status qm_mapped_bytes(struct qm_file *f, int i, void *out);
 
-/* A box of a row-major array whose elements are consecutive: start and count per dimension. */
+/* A box of consecutive elements of a row-major array: start and count per dimension. */
 struct qm_box {
     int64_t start[QM_MAX_RANK], count[QM_MAX_RANK];
     int64_t numel;

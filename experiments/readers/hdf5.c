@@ -1,11 +1,11 @@
-/* hdf5.c - the numeric datasets of an HDF5 file: which there are. */
+/* hdf5.c - The HDF5 reader: opens a file and lists its numeric datasets. */
 #include "experiments/readers/hdf5.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define DEPTH_MAX 64     /* groups on one path */
-#define LINK_MAX  250000 /* links met: groups that share groups multiply paths */
+#define LINK_MAX  250000 /* links followed: shared subgroups multiply the paths */
 
 struct walk {
     struct qm_file *f;
@@ -42,7 +42,7 @@ const char *qm_hdf5_reason(char text[200])
     return text;
 }
 
-/* Whether a stored type is read, and as what. */
+/* The element type of a stored type; returns 0 for types that are not read. */
 static int dtype_of(hid_t type, enum qm_dtype *out)
 {
     static const enum qm_dtype ints[2][4] = {
@@ -77,7 +77,8 @@ static int dtype_of(hid_t type, enum qm_dtype *out)
     }
 }
 
-/* Whether the shape is one that is read; bad when it is, but impossible. */
+/* *usable: whether datasets of this dataspace are read.  QM_BAD_FILE: the size exceeds 2^63
+ * bytes. */
 static qm_status take_shape(struct walk *w, hid_t space, enum qm_dtype dtype, struct qm_shape *out,
                             int *usable)
 {
@@ -97,7 +98,7 @@ static qm_status take_shape(struct walk *w, hid_t space, enum qm_dtype dtype, st
     return QM_OK;
 }
 
-/* Unfiltered data that was ever written must lie inside the file that holds the dataset. */
+/* The data of a contiguous dataset, once allocated, must lie inside the file that holds it. */
 static qm_status check_extent(struct walk *w, hid_t set, enum qm_dtype dtype,
                               const struct qm_shape *shape)
 {
@@ -149,7 +150,7 @@ static qm_status enter_group(struct walk *w, hid_t group, const char *name, cons
     char why[200];
     for (int k = 0; k < w->depth; k++)
         if (w->group[k].fileno == info->fileno && w->group[k].addr == info->addr)
-            return QM_OK; /* a way back up */
+            return QM_OK; /* a link back to a group on the path */
     if (w->depth == DEPTH_MAX)
         return qm_file_bad(w->f, "group '%.200s' nests deeper than %d", w->path, DEPTH_MAX);
     w->group[w->depth].fileno = info->fileno;
@@ -177,7 +178,7 @@ static qm_status visit_link(struct walk *w, hid_t group, const char *name)
     }
 }
 
-/* H5Literate's callback; more than 0 ends the walk. */
+/* Callback of H5Literate; a positive result ends the walk. */
 static herr_t visit(hid_t group, const char *name, const H5L_info_t *link, void *data)
 {
     struct walk *w = data;
@@ -210,7 +211,7 @@ static qm_status open_hdf5(struct qm_file *f)
         H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
         hid_t access = H5Pcreate(H5P_FILE_ACCESS);
         H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
-        H5Pset_file_locking(access, 1, 1); /* file systems without locks can be read, too */
+        H5Pset_file_locking(access, 1, 1); /* read also on file systems without locks */
         own->file = H5Fopen(f->path, H5F_ACC_RDONLY, access);
         if (own->file < 0)
             st = qm_file_bad(f, "HDF5: %s", qm_hdf5_reason(why));

@@ -1,4 +1,4 @@
-/* hdf5.h - what the files of the HDF5 reader share; internal to experiments/readers. */
+/* hdf5.h - Shared by the files of the HDF5 reader; internal to experiments/readers. */
 #ifndef QM_READERS_HDF5_H
 #define QM_READERS_HDF5_H
 
@@ -10,11 +10,11 @@
 /* qm_file.own of an HDF5 file. */
 struct qm_hdf5 {
     hid_t file;
-    hid_t dataset; /* the one read last stays open with its chunks; -1 for none */
-    int entry;     /* its number, or -1 */
+    hid_t dataset; /* the dataset read last, kept open with its chunk cache; -1: none */
+    int entry;     /* its entry, or -1 */
 };
 
-/* The library's deepest reason for the call that failed last; writes and returns text. */
+/* The library's innermost error description of the last failed call; writes and returns text. */
 const char *qm_hdf5_reason(char text[200]);
 
 /* As declared by struct qm_format. */

@@ -1,4 +1,4 @@
-/* hdf5_attr.c - attributes of HDF5 objects. */
+/* hdf5_attr.c - The HDF5 reader: reads attributes of objects. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 
 #define ATTR_MAX ((hssize_t)1 << 20) /* elements or bytes */
 
-/* The attribute and its type, or -1. */
+/* Opens an attribute and its type, and counts its values; -1 when there is none. */
 static hid_t open_attr(struct qm_file *f, const char *path, const char *name, hid_t *type,
                        hssize_t *points)
 {
@@ -45,7 +45,7 @@ int qm_hdf5_attr_number(struct qm_file *f, const char *path, const char *name, d
     return got;
 }
 
-/* The string itself, to be freed with H5free_memory; NULL when it cannot be read. */
+/* The string, which the caller frees with H5free_memory; NULL when it cannot be read. */
 static char *read_text(hid_t attr, hid_t type)
 {
     int variable = H5Tis_variable_str(type) > 0;

@@ -1,14 +1,15 @@
-/* hdf5_read.c - ranges of HDF5 datasets. */
+/* hdf5_read.c - The HDF5 reader: reads ranges of datasets. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "experiments/readers/hdf5.h"
 
-#define CACHE_MIN ((size_t)16 << 20) /* of the one open dataset */
+#define CACHE_MIN ((size_t)16 << 20) /* bytes of chunks kept for the open dataset */
 #define CACHE_MAX ((size_t)128 << 20)
 #define STAGE_MAX ((int64_t)1 << 20) /* elements converted at a time */
 
-/* The type in memory of a dtype; the library converts byte order and padding.  To be closed. */
+/* The memory type of a dtype, which the caller closes; the library converts byte order and
+ * padding. */
 static hid_t memory_type(enum qm_dtype dtype)
 {
     hid_t type = -1;
@@ -38,8 +39,9 @@ static hid_t memory_type(enum qm_dtype dtype)
     return type;
 }
 
-/* Room for the chunks that one row meets, where that is affordable: ranges go row by row, and
- * chunks that do not stay are unpacked again for each.  At least one chunk, whatever its size. */
+/* Bytes of the chunk cache: room for all chunks that a row crosses, up to CACHE_MAX, because ranges
+ * are read row by row and an evicted chunk is unpacked again; at least one chunk, whatever its
+ * size. */
 static size_t cache_bytes(hid_t set, const struct qm_shape *s)
 {
     hsize_t dims[H5S_MAX_RANK];
@@ -84,7 +86,7 @@ static qm_status open_dataset(struct qm_file *f, int i)
     return QM_OK;
 }
 
-/* One box into out, which holds box->numel elements of type. */
+/* Reads one box into out, which holds box->numel elements of type. */
 static qm_status read_box(struct qm_file *f, int i, const struct qm_box *box, hid_t type, void *out)
 {
     char why[200];
@@ -95,7 +97,7 @@ static qm_status read_box(struct qm_file *f, int i, const struct qm_box *box, hi
         start[k] = (hsize_t)box->start[k];
         count[k] = (hsize_t)box->count[k];
     }
-    /* a memory space of the box's own rank: with any other HDF5 goes element by element */
+    /* the memory space has the box's rank: with any other rank HDF5 copies element by element */
     hid_t space = H5Dget_space(own->dataset);
     hid_t memory = rank ? H5Screate_simple(rank, count, NULL) : H5Screate(H5S_SCALAR);
     qm_status st = QM_OK;
@@ -128,7 +130,7 @@ qm_status qm_hdf5_read(struct qm_file *f, int i, int64_t from, int64_t n, struct
         else
             st = read_box(f, i, &box, type, stage);
         if (st == QM_OK && !direct)
-            qm_sink_put(sink, done, stage, e->dtype, box.numel);
+            qm_sink_write(sink, done, stage, e->dtype, box.numel);
     }
     H5Tclose(type);
     free(stage);

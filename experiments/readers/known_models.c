@@ -1,11 +1,11 @@
-/* known_models.c - parameter lists of GPT-2, LLaMA-7B and ViT-H/14. */
+/* known_models.c - The parameter tensors of GPT-2, LLaMA-7B and ViT-H/14. */
 #include "experiments/readers/known_models.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A tensor, or with layers > 1 one per layer of the group it opens: rows with the same `layers`
- * that follow each other repeat together, "%d" in the name being the layer. */
+/* A tensor, or with layers > 1 one tensor per layer, "%d" in the name being the layer.  Successive
+ * rows with equal `layers` repeat together, layer by layer. */
 struct row {
     const char *name;
     int layers;
@@ -91,7 +91,7 @@ int qm_model_count(void) { return (int)(sizeof models / sizeof *models); }
 
 const struct qm_model *qm_model_at(int i) { return &models[i]; }
 
-/* The name with "%d" replaced. */
+/* Writes the pattern with "%d" replaced by the layer. */
 static void layer_name(const char *pattern, int layer, char *out, size_t size)
 {
     const char *at = strstr(pattern, "%d");

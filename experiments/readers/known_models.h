@@ -1,4 +1,4 @@
-/* known_models.h - the parameter tensors of well-known models, for what optimizer states cost. */
+/* known_models.h - Parameter tensors of well-known models, to compute sizes of optimizer states. */
 #ifndef QM_READERS_KNOWN_MODELS_H
 #define QM_READERS_KNOWN_MODELS_H
 
@@ -12,13 +12,13 @@ struct qm_model_tensor {
 struct qm_model {
     const char *name, *summary;
     const char *source; /* where the shapes are published */
-    int64_t params;     /* the published total: tested against the list */
+    int64_t params;     /* published total; a test compares it with the list */
 };
 
 int qm_model_count(void);
 const struct qm_model *qm_model_at(int i);
 
-/* The tensors of model i in the order of its parameters(), one by one; the caller frees *out. */
+/* The *n tensors of model i, in the order of its parameters(); the caller frees *out. */
 qm_status qm_model_tensors(int i, struct qm_model_tensor **out, int *n);
 
 #endif

@@ -1,4 +1,4 @@
-/* mapped.c - ranges of arrays that lie in a mapped file. */
+/* mapped.c - Reads ranges of arrays in a memory-mapped file. */
 #include <assert.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -6,12 +6,12 @@
 
 #include "experiments/readers/format.h"
 
-#define RESIDENT_MAX ((size_t)64 << 20) /* pages are dropped after touching this much */
-#define PIECE_BYTES  ((size_t)4 << 20)  /* converted between two looks at what is resident */
-#define FAULT_BYTES  ((size_t)64 << 10) /* what one page fault maps around itself (fault-around) */
+#define RESIDENT_MAX ((size_t)64 << 20) /* bytes touched before pages are dropped */
+#define PIECE_BYTES  ((size_t)4 << 20)  /* bytes converted between two counts of touched bytes */
+#define FAULT_BYTES  ((size_t)64 << 10) /* bytes that one page fault maps (fault-around) */
 #define RUN          512                /* elements swapped or scattered at a time */
 
-void qm_sink_put(struct qm_sink sink, int64_t at, const void *src, enum qm_dtype dtype, int64_t n)
+void qm_sink_write(struct qm_sink sink, int64_t at, const void *src, enum qm_dtype dtype, int64_t n)
 {
     if (sink.f && dtype == QM_DTYPE_f32)
         memcpy(sink.f + at, src, (size_t)n * sizeof(float));
@@ -25,7 +25,7 @@ void qm_sink_put(struct qm_sink sink, int64_t at, const void *src, enum qm_dtype
 
 void qm_box_next(const struct qm_shape *s, int64_t from, int64_t n, struct qm_box *box)
 {
-    int64_t coord[QM_MAX_RANK], inner[QM_MAX_RANK]; /* inner: elements below one step of dim k */
+    int64_t coord[QM_MAX_RANK], inner[QM_MAX_RANK]; /* inner[k]: stride of dimension k */
     int64_t rest = from, below = 1;
     for (int k = s->rank - 1; k >= 0; k--) {
         inner[k] = below;
@@ -45,9 +45,10 @@ void qm_box_next(const struct qm_shape *s, int64_t from, int64_t n, struct qm_bo
     }
 }
 
-/* Elements [first, first + n) as they lie in the file; the one place that touches the mapping. */
-static void put_run(const struct qm_file *f, int i, int64_t first, int64_t n, struct qm_sink sink,
-                    int64_t at)
+/* Copies elements [first, first + n), counted in the file's order.  All conversions from the
+ * mapping are made here, so the assertions guard every access. */
+static void copy_run(const struct qm_file *f, int i, int64_t first, int64_t n, struct qm_sink sink,
+                     int64_t at)
 {
     const struct qm_array_location *p = &f->place[i];
     enum qm_dtype dtype = f->entry[i].dtype;
@@ -56,7 +57,7 @@ static void put_run(const struct qm_file *f, int i, int64_t first, int64_t n, st
     assert(p->offset + (size_t)(first + n) * size <= f->size);
     const unsigned char *src = f->map + p->offset + (size_t)first * size;
     if (!p->swap) {
-        qm_sink_put(sink, at, src, dtype, n);
+        qm_sink_write(sink, at, src, dtype, n);
         return;
     }
     unsigned char turned[RUN * sizeof(double)];
@@ -65,12 +66,13 @@ static void put_run(const struct qm_file *f, int i, int64_t first, int64_t n, st
         for (int64_t k = 0; k < part; k++, src += size)
             for (size_t b = 0; b < size; b++)
                 turned[(size_t)k * size + b] = src[size - 1 - b];
-        qm_sink_put(sink, at + done, turned, dtype, part);
+        qm_sink_write(sink, at + done, turned, dtype, part);
         done += part;
     }
 }
 
-/* Clean pages of a file: dropping them costs a minor fault if they are wanted again. */
+/* Counts touched bytes, and drops the mapping's pages when they exceed RESIDENT_MAX.  The pages are
+ * clean: one that is needed again costs a minor fault. */
 static void touched(struct qm_file *f, size_t bytes)
 {
     if (f->size <= RESIDENT_MAX)
@@ -82,16 +84,17 @@ static void touched(struct qm_file *f, size_t bytes)
     }
 }
 
-/* n elements along the first dimension, which varies fastest: near in the file, far in the sink. */
-static void put_column(struct qm_file *f, int i, int64_t first, int64_t n, struct qm_sink sink,
-                       int64_t at, int64_t stride)
+/* Copies n elements along the first dimension of a Fortran array: adjacent in the file, `stride`
+ * apart in the sink. */
+static void copy_column(struct qm_file *f, int i, int64_t first, int64_t n, struct qm_sink sink,
+                        int64_t at, int64_t stride)
 {
     float run_f[RUN];
     double run_d[RUN];
     struct qm_sink run = {sink.f ? run_f : NULL, sink.d ? run_d : NULL};
     for (int64_t done = 0; done < n;) {
         int64_t part = n - done < RUN ? n - done : RUN;
-        put_run(f, i, first + done, part, run, 0);
+        copy_run(f, i, first + done, part, run, 0);
         for (int64_t k = 0; k < part; k++) {
             if (sink.f)
                 sink.f[at + (done + k) * stride] = run_f[k];
@@ -103,9 +106,9 @@ static void put_column(struct qm_file *f, int i, int64_t first, int64_t n, struc
     }
 }
 
-/* Walks the box in the file's order, so that each page is met once or in a row. */
-static void put_fortran_box(struct qm_file *f, int i, const struct qm_box *box, struct qm_sink sink,
-                            int64_t at)
+/* Copies a box of a Fortran array in the file's order, so that accesses to a page are adjacent. */
+static void copy_fortran_box(struct qm_file *f, int i, const struct qm_box *box,
+                             struct qm_sink sink, int64_t at)
 {
     const struct qm_shape *s = &f->entry[i].shape;
     int64_t in[QM_MAX_RANK], out[QM_MAX_RANK], index[QM_MAX_RANK] = {0};
@@ -121,8 +124,8 @@ static void put_fortran_box(struct qm_file *f, int i, const struct qm_box *box, 
         step *= box->count[k];
     }
     for (int k = 0; k < s->rank;) {
-        put_column(f, i, first, box->count[0], sink, at, out[0]);
-        for (k = 1; k < s->rank; k++) { /* an odometer whose digits are 1 .. rank - 1 */
+        copy_column(f, i, first, box->count[0], sink, at, out[0]);
+        for (k = 1; k < s->rank; k++) { /* counts up the index over dimensions 1 .. rank - 1 */
             first += in[k];
             at += out[k];
             if (++index[k] < box->count[k])
@@ -134,6 +137,7 @@ static void put_fortran_box(struct qm_file *f, int i, const struct qm_box *box, 
     }
 }
 
+/* QM_BAD_FILE when the file has shrunk: reading its mapping would raise SIGBUS. */
 static qm_status still_whole(const struct qm_file *f)
 {
     struct stat info;
@@ -176,14 +180,14 @@ qm_status qm_mapped_read(struct qm_file *f, int i, int64_t from, int64_t n, stru
         struct qm_box box;
         for (int64_t done = 0; done < n; done += box.numel) {
             qm_box_next(&e->shape, from + done, n - done, &box);
-            put_fortran_box(f, i, &box, sink, done);
+            copy_fortran_box(f, i, &box, sink, done);
         }
         return QM_OK;
     }
     int64_t piece = (int64_t)(PIECE_BYTES / qm_dtype_size(e->dtype));
     for (int64_t done = 0; done < n;) {
         int64_t part = n - done < piece ? n - done : piece;
-        put_run(f, i, from + done, part, sink, done);
+        copy_run(f, i, from + done, part, sink, done);
         touched(f, (size_t)part * qm_dtype_size(e->dtype));
         done += part;
     }

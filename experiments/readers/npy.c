@@ -1,4 +1,4 @@
-/* npy.c - NumPy's .npy, versions 1 to 3.
+/* npy.c - The reader of NumPy's .npy files, versions 1 to 3.
  *
  * NumPy Enhancement Proposal 1 and numpy.lib.format: 6 bytes of magic, major and minor version, the
  * header's length (2 bytes little-endian, 4 from version 2 on), then a Python dict literal with
@@ -12,7 +12,7 @@
 
 #define MAGIC "\x93NUMPY"
 
-/* The header while it is read; text is NUL-terminated. */
+/* The header while it is parsed; text is NUL-terminated. */
 struct scan {
     const struct qm_file *f;
     const char *text, *at;
@@ -24,7 +24,7 @@ struct header {
     struct qm_shape shape;
 };
 
-/* Letters of the type without its byte order. */
+/* Type codes without the byte order. */
 static const struct {
     char code[3];
     enum qm_dtype dtype;
@@ -81,13 +81,13 @@ static qm_status take_dim(struct scan *s, int64_t *out)
     for (; *s->at >= '0' && *s->at <= '9'; s->at++)
         if (__builtin_mul_overflow(d, 10, &d) || __builtin_add_overflow(d, *s->at - '0', &d))
             return expected(s, "a size below 2^63");
-    if (*s->at == 'L') /* Python 2 wrote long integers so */
+    if (*s->at == 'L') /* Python 2's suffix of long integers */
         s->at++;
     *out = d;
     return QM_OK;
 }
 
-/* (), (3,), (3, 4), (3, 4,); not (3), which is no tuple. */
+/* Accepts (), (3,), (3, 4) and (3, 4,); not (3), which is no tuple. */
 static qm_status take_shape(struct scan *s, struct qm_shape *out)
 {
     struct qm_shape shape = {0, {0}};
@@ -172,7 +172,7 @@ static qm_status dtype_of(const struct qm_file *f, const char *descr, enum qm_dt
     return QM_OK;
 }
 
-/* The file's name without directory and ".npy". */
+/* The entry's name: the file's name without directory and ".npy". */
 static void entry_name(const char *path, char name[NAME_MAX + 1])
 {
     const char *slash = strrchr(path, '/');
@@ -182,7 +182,7 @@ static void entry_name(const char *path, char name[NAME_MAX + 1])
         name[n - 4] = '\0';
 }
 
-/* The array at [at, end) of the mapping, whose elements begin at `data`. */
+/* Adds the array whose elements are bytes [data, end) of the mapping. */
 static qm_status add_array(struct qm_file *f, const struct header *h, const char *name, size_t data,
                            size_t end)
 {

@@ -1,7 +1,7 @@
-/* npz.c - NumPy's .npz: a zip archive of .npy files.
+/* npz.c - The reader of NumPy's .npz files: zip archives of .npy files.
  *
- * Unpacked into a file in memory, which takes the place of the mapping, so that every entry is read
- * as a .npy is.  libzip checks the archive's structure and each entry's checksum. */
+ * The archive is unpacked into a file in memory, which replaces the mapping, so that entries are
+ * read as .npy files are.  libzip checks the archive's structure and each entry's checksum. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 #include "experiments/readers/format.h"
 
-/* No deflated byte yields more than 1032. */
+/* MOST_PER_BYTE: a byte of deflate yields at most 1032 bytes. */
 enum { MOST_PER_BYTE = 1032, NAME_MOST = 1023 };
 
 static int knows(const unsigned char *map, size_t size)
@@ -20,7 +20,7 @@ static int knows(const unsigned char *map, size_t size)
            (memcmp(map + 2, "\3\4", 2) == 0 || memcmp(map + 2, "\5\6", 2) == 0);
 }
 
-/* Size of entry i, checked for being possible at all. */
+/* The sizes of entry i; QM_BAD_FILE when its compressed size cannot hold the claimed size. */
 static qm_status entry_size(struct qm_file *f, zip_t *z, zip_uint64_t i, zip_stat_t *out)
 {
     const zip_uint64_t wanted = ZIP_STAT_NAME | ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE;
@@ -42,13 +42,13 @@ static qm_status unpack(struct qm_file *f, zip_t *z, zip_uint64_t i, unsigned ch
     while (done < size && (got = zip_fread(e, to + done, size - done)) > 0)
         done += (size_t)got;
     unsigned char more;
-    int clean = done == size && zip_fread(e, &more, 1) == 0; /* the end, where the sum is checked */
+    int clean = done == size && zip_fread(e, &more, 1) == 0; /* libzip checks the sum at the end */
     if (zip_fclose(e) != 0 || !clean)
         return qm_file_bad(f, "entry %llu is damaged", (unsigned long long)i);
     return QM_OK;
 }
 
-/* Unpacks all entries one after the other, each at a multiple of 64, then adds them. */
+/* Unpacks all entries into a new file in memory, each at a multiple of 64 bytes. */
 static qm_status unpack_all(struct qm_file *f, zip_t *z, int *fd, unsigned char **map, size_t *size)
 {
     zip_int64_t n = zip_get_num_entries(z, 0);
@@ -73,7 +73,7 @@ static qm_status unpack_all(struct qm_file *f, zip_t *z, int *fd, unsigned char 
     return QM_OK;
 }
 
-/* The mapping is the unpacked contents now. */
+/* Adds all entries of the unpacked mapping. */
 static qm_status add_all(struct qm_file *f, zip_t *z)
 {
     zip_stat_t info;
@@ -109,7 +109,7 @@ static qm_status open_npz(struct qm_file *f)
     if (!z && source)
         zip_source_free(source);
     zip_error_fini(&error);
-    if (st == QM_OK) { /* what is unpacked takes the place of the archive */
+    if (st == QM_OK) { /* the unpacked contents replace the archive */
         struct qm_file archive = {.map = f->map, .size = f->size, .fd = f->fd};
         f->map = map;
         f->size = size;

@@ -1,4 +1,4 @@
-/* reader.c - opening a file by its content; entries, ranges and errors of every format. */
+/* reader.c - Opens tensor files by content, and serves their entries in one interface. */
 #include "experiments/readers/reader.h"
 
 #include <assert.h>
@@ -16,6 +16,7 @@
 static const struct qm_format *const formats[] = {&qm_format_npy, &qm_format_npz, &qm_format_hdf5,
                                                   &qm_format_safetensors};
 
+/* Replaces control characters by '?'. */
 static void one_line(char *text)
 {
     for (; *text; text++)
@@ -80,7 +81,7 @@ int qm_file_in_memory(size_t size)
     return fd;
 }
 
-/* Everything that stdin has, as a file in memory; -1 with errno. */
+/* Copies stdin into a file in memory; its descriptor, or -1 with errno. */
 static int spool(void)
 {
     char piece[1 << 16];

@@ -1,25 +1,25 @@
-/* reader.h - named tensors in files: .h5, .npy, .npz, .safetensors.
+/* reader.h - Reading named tensors from files: .h5, .npy, .npz, .safetensors.
  *
- * A reader trusts nothing in the file: every size and offset is checked against the file's length
+ * A reader trusts nothing in the file: it checks every size and offset against the file's length
  * before use.  Errors are one line that names the file, the place and what was expected.
  *
  *   .npy          versions 1 to 3, C or Fortran order, either byte order; f2 f4 f8, i1 .. i8,
  *                 u1 .. u8, b1, and V2 as bf16.  One entry, named after the file without its
  *                 directory and ".npy".
- *   .npz          a zip archive of them, stored or deflated; entries without ".npy" at the end of
- *                 their names.  Unpacked into memory when it is opened.
+ *   .npz          a zip archive of .npy files, stored or deflated; entry names lose their ".npy".
+ *                 The archive is unpacked into memory when it is opened.
  *   .safetensors  the element types of QM_DTYPE_LIST; any other refuses the file, as do unknown
  *                 bytes between, before or after the tensors.
  *   .h5           simple datasets of 1, 2, 4 or 8 byte integers, of IEEE 2, 4 and 8 byte floats
  *                 and of bfloat16 (bfloat16 bits stored as uint16 stay u16), of up to QM_MAX_RANK
  *                 dimensions.  Datasets of other types (strings, compounds, enumerations), of
  *                 higher rank, or with their data in other files (virtual, external storage) are
- *                 left out.  Blocks never written read as the fill value.  A link that leads
- *                 nowhere refuses the file; a link back to a group it lies in is not followed.
- *                 What is inside the file is checked by the HDF5 library, as well as it does.
+ *                 left out.  Blocks that were never written read as the fill value.  A link that
+ *                 leads nowhere refuses the file; a link back to a group it lies in is ignored.
+ *                 The HDF5 library checks the rest of the file's structure.
  *
- * A file that others shorten while it is open is refused at the next read.  One thread at a time
- * per file; HDF5 files of one process from one thread at a time. */
+ * A file that shrinks while it is open is refused at the next read.  A file serves one thread at a
+ * time; all HDF5 files of a process together serve one thread at a time. */
 #ifndef QM_READERS_READER_H
 #define QM_READERS_READER_H
 
@@ -34,8 +34,8 @@ struct qm_entry {
     int64_t numel;
 };
 
-/* Opens by content (magic numbers), not by ending; "-" is stdin, kept in memory (not .h5).  QM_BAD_FILE names what is wrong.  Switches
- * off HDF5's printing of its error stack. */
+/* Opens a file by its content (magic numbers), not by its ending; "-" is stdin, which is kept in
+ * memory (not .h5).  QM_BAD_FILE names the fault.  HDF5 prints no error stacks from then on. */
 qm_status qm_file_open(const char *path, struct qm_file **out);
 void qm_file_close(struct qm_file *f); /* accepts NULL */
 
@@ -44,29 +44,28 @@ int qm_file_count(const struct qm_file *f);
 const struct qm_entry *qm_file_entry(const struct qm_file *f, int i);
 const char *qm_file_format(const struct qm_file *f); /* "hdf5", "npy", "npz", "safetensors" */
 
-/* Elements [from, from + n) of entry i, row-major whatever the file's order, as floats (exact for
- * f32, f16, bf16; rounded for f64).  Besides out, memory stays bounded however large the file is:
- * about 64 MB of mapped pages, or 8 MB of buffer and up to 128 MB of unpacked HDF5 chunks (or one
- * chunk, where that is larger).
- * QM_BAD_ARG when i or the range is outside; QM_BAD_FILE when the file cannot give the data, and
- * out is undefined then. */
+/* Reads elements [from, from + n) of entry i, in row-major order for any order of the file, as
+ * floats (exact for f32, f16, bf16; rounded for f64).  Besides out, memory is bounded for files of
+ * any size: about 64 MB of mapped pages, or 8 MB of buffer and up to 128 MB of unpacked HDF5 chunks
+ * (or one chunk, if that is larger).  QM_BAD_ARG: i or the range is outside.  QM_BAD_FILE: the file
+ * cannot give the data, and out is undefined. */
 qm_status qm_file_read(struct qm_file *f, int i, int64_t from, int64_t n, float *out);
 qm_status qm_file_read_double(struct qm_file *f, int i, int64_t from, int64_t n, double *out);
 
-/* The same elements where they lie, until the file is closed; NULL where that is not as floats of this
- * machine in one mapped piece, or the range is outside: read them then.  Their pages count among the
- * 64 MB. */
+/* Zero-copy view of n >= 1 elements from `from`, valid until the file is closed.  NULL unless they
+ * are contiguous native floats in the mapping and the range is inside; qm_file_read reads them
+ * then.  Their pages count among the 64 MB. */
 const float *qm_file_view(struct qm_file *f, int i, int64_t from, int64_t n);
 
-/* All bytes of entry i as the file has them, to out.  QM_BAD_ARG for entries that do not lie in one
- * piece in this machine's order (HDF5, some .npy). */
+/* Copies all bytes of entry i, unconverted, to out.  QM_BAD_ARG: the entry is not contiguous in
+ * this machine's byte order (HDF5, some .npy). */
 qm_status qm_file_read_bytes(struct qm_file *f, int i, void *out);
 
 /* A numeric or string attribute of an HDF5 object (path: "/run" or "/run/s000400/tensor").
- * number: the first max values of the attribute; returns how many were stored.  text: a scalar
- * string, truncated to size - 1; returns its stored length.  Both return -1 (and text "") when the
- * object or the attribute is absent or of another kind, and for other files; but of a .safetensors
- * file the texts of its "__metadata__" are the attributes of "/". */
+ * qm_file_attr_number reads the first max values and returns their number.  qm_file_attr_text reads
+ * a scalar string, truncated to size - 1 bytes, and returns its length.  Both return -1 (and the
+ * text "") when the object or the attribute is absent or of another kind, and for other formats,
+ * except that the texts of a .safetensors file's "__metadata__" are the attributes of "/". */
 int qm_file_attr_number(struct qm_file *f, const char *path, const char *name, double *out,
                         int max);
 int qm_file_attr_text(struct qm_file *f, const char *path, const char *name, char *out,

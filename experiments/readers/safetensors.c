@@ -1,9 +1,9 @@
-/* safetensors.c - named tensors behind a JSON header.
+/* safetensors.c - The reader of .safetensors files: named tensors behind a JSON header.
  *
- * huggingface/safetensors, README "Format" and safetensors/src/tensor.rs: the header's length (8
- * bytes little-endian), the header (begins with '{', may end in spaces), the data.  The header maps
- * each name to {"dtype", "shape", "data_offsets": [begin, end]}, offsets relative to the data, and
- * "__metadata__" to strings.  The tensors tile the data without holes or overlap. */
+ * Format (huggingface/safetensors, README "Format" and safetensors/src/tensor.rs): the header's
+ * length (8 bytes little-endian), the header (begins with '{', may end in spaces), the data.  The
+ * header maps each name to {"dtype", "shape", "data_offsets": [begin, end]}, offsets relative to
+ * the data, and "__metadata__" to strings.  The tensors tile the data without holes or overlap. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #define HEADER_MAX ((uint64_t)100000000) /* as MAX_HEADER_SIZE of tensor.rs */
 #define DEPTH_MAX  3                     /* header, tensor, shape */
 
-/* A tensor's bytes in the data; for checking that all of them tile it. */
+/* The bytes of a tensor in the data, to check that the tensors tile it. */
 struct extent {
     int64_t begin, end;
     const char *name;
@@ -33,13 +33,14 @@ static uint64_t header_length(const unsigned char *map)
     return n;
 }
 
-/* There is no magic: a plausible length followed by the brace that the format demands. */
+/* The format has no magic number: a length below 2^48 and the brace that must follow identify
+ * it. */
 static int knows(const unsigned char *map, size_t size)
 {
     return size > 8 && map[8] == '{' && header_length(map) >> 48 == 0;
 }
 
-/* Refuses deep nesting before the JSON library spends memory on it. */
+/* Refuses deep nesting before the JSON library allocates memory for it. */
 static qm_status check_depth(const struct qm_file *f, const char *text, size_t n)
 {
     int depth = 0, quoted = 0;

@@ -1,4 +1,4 @@
-/* shape_list.c - lists of named shapes from models, text files and tensor files. */
+/* shape_list.c - Loads lists of named shapes from known models, text files and tensor files. */
 #include "experiments/readers/shape_list.h"
 
 #include <ctype.h>
@@ -7,24 +7,19 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "core/base/grow.h"
 #include "core/base/name.h"
 #include "experiments/readers/reader.h"
 
 struct list {
     struct qm_model_tensor *tensor;
-    int n, room;
+    int n;
+    int64_t room;
 };
 
 static qm_status append(struct list *l, const char *name, const struct qm_shape *shape)
 {
-    if (l->n == l->room) {
-        int room = l->room ? 2 * l->room : 64;
-        struct qm_model_tensor *grown = realloc(l->tensor, (size_t)room * sizeof *grown);
-        if (!grown)
-            return qm_fail(QM_NO_MEMORY, "list of %d shapes", room);
-        l->tensor = grown;
-        l->room = room;
-    }
+    QM_TRY(qm_grow((void **)&l->tensor, &l->room, l->n + 1, sizeof *l->tensor));
     snprintf(l->tensor[l->n].name, sizeof l->tensor[l->n].name, "%s", name);
     l->tensor[l->n++].shape = *shape;
     return QM_OK;
@@ -69,8 +64,8 @@ static qm_status text_file(FILE *f, const char *path, const char *filter, struct
     return st;
 }
 
-/* Tensor files start with bytes no text has; 16 are enough for every format we read (the length
- * in front of a safetensors header ends in zero bytes). */
+/* The first 16 bytes of every tensor format that is read include some that no text has (the length
+ * before a safetensors header ends in zero bytes). */
 static int is_text(FILE *f)
 {
     unsigned char head[16];

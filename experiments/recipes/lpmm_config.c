@@ -1,4 +1,4 @@
-/* lpmm_config.c - reading lpmm's YAML files, and what they mean here. */
+/* lpmm_config.c - Reads lpmm's YAML configurations and translates them to recipes. */
 #include "experiments/recipes/lpmm_config.h"
 
 #include "core/base/name.h"
@@ -15,6 +15,7 @@ enum { DEEPEST = 16, LONGEST_KEY = 128 };
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
+/* A word of lpmm and its translation into quantizer words. */
 struct word {
     const char *source, *own;
 };
@@ -28,7 +29,7 @@ static const struct word maps[] = {
     {"nonlinear", "de"}, {"nonlinear-nozero", "de0"}, {"power-1", "lin"}, {"power-2", "pow2"},
     {"power-3", "pow3"}, {"float-point", "fpx"},      {"linear", "lint"},
 };
-/* Search and round of the maps with a table; what ends in nothing is refused by the integer map. */
+/* Search and round for the maps with a table; integer_round() translates for the integer map. */
 static const struct word rounds[] = {
     {"real-nearest", "bisect/mid"},  {"real-sr", "bisect/stoch"},     {"nearest", "argmin/mid"},
     {"up", "bisect/ceil"},           {"down", "bisect/floor"},        {"sr", "bisect/stoch"},
@@ -51,7 +52,7 @@ static const char *own_word(const struct word *table, int n, const char *source)
     return "";
 }
 
-/* With the nearest name, or with the first ones. */
+/* QM_NO_MATCH that names the nearest word, or the first one as an example. */
 static qm_status unknown(const char *what, const char *word, const char *const *names, int n)
 {
     const char *near = qm_name_nearest(word, names, n);
@@ -78,7 +79,8 @@ qm_status qm_lpmm_state_set(struct qm_lpmm_state *s, const char *key, const char
     return qm_fail(QM_INTERNAL, "lpmm has no words for %s", key);
 }
 
-/* The integer map has noise of its own, and counts its lower clamp in integers, not positions. */
+/* The integer map rounds stochastically by dithering, and its lower clamp counts integers, which
+ * begin at -first, while `least` counts positions. */
 static qm_status integer_round(const struct qm_lpmm_state *s, char *text, size_t size)
 {
     int first = s->sign ? (1 << (s->bits - 1)) - 1 : 0;
@@ -151,7 +153,7 @@ static const char *text_of(const yaml_node_t *n) { return (const char *)n->data.
 
 static int line_of(const yaml_node_t *n) { return (int)n->start_mark.line + 1; }
 
-/* Puts "FILE:LINE" before the message at hand. */
+/* Puts "FILE:LINE: " before the last failure's message. */
 static qm_status at_line(const struct reader *r, int line, qm_status st)
 {
     char where[512];
@@ -168,7 +170,7 @@ static qm_status wrong(const struct reader *r, const yaml_node_t *n, const char 
     return at_line(r, line_of(n), st);
 }
 
-/* A scalar as the source's YAML 1.1 reads it: quoted ones are text. */
+/* Whether a node is an unquoted scalar: in the source's YAML 1.1 quoted ones are text. */
 static int is_plain(const yaml_node_t *n)
 {
     return n->type == YAML_SCALAR_NODE && n->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
@@ -210,7 +212,7 @@ static qm_status read_word(const struct reader *r, const yaml_node_t *n, const c
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-/* What no optimizer reads, by its whole name; of P and G everything. */
+/* Keys that no published optimizer reads, by full name; nor does any read the keys of P and G. */
 static const char *const ignored[] = {
     "QUANT.INIT_STATES",
     "QUANT.DEBUG.TRUNCATED_RATE_STAT_ITER",
@@ -237,7 +239,7 @@ static const char *const state_keys[] = {
 };
 static const char *const states[] = {"P", "G", "M", "SQM"};
 
-/* Every key with its whole name; returns how many. */
+/* Writes the full names of all keys; returns how many there are. */
 enum { KEYS = 1 + COUNT(ignored) + COUNT(states) * COUNT(state_keys) };
 static int all_keys(char keys[KEYS][LONGEST_KEY])
 {
@@ -251,7 +253,8 @@ static int all_keys(char keys[KEYS][LONGEST_KEY])
     return n;
 }
 
-/* 2: a key; 1: the beginning of some, "QUANT.M"; 0: neither, with the nearest in the message. */
+/* 2: a key; 1: a prefix of keys, as "QUANT.M"; 0: neither, and the message names the nearest
+ * key. */
 static int find_key(const char *key)
 {
     char keys[KEYS][LONGEST_KEY];
@@ -318,7 +321,7 @@ static qm_status set_key(struct reader *r, int line, const char *key, const yaml
     return QM_OK;
 }
 
-/* The keys of a map whose own name is `above`. */
+/* Reads the keys of a map whose full name is `above` ("" for the root). */
 static qm_status walk(struct reader *r, const yaml_node_t *map, const char *above)
 {
     if (map->type == YAML_SCALAR_NODE && !*text_of(map)) /* "M:" with nothing below it */
@@ -342,13 +345,13 @@ static qm_status walk(struct reader *r, const yaml_node_t *map, const char *abov
 
 static qm_status read_file(const struct reader *from, const char *path);
 
-/* The files under BASE, relative to this file's folder; '' stands for none. */
+/* Reads the files that BASE lists, relative to this file's folder; '' names no file. */
 static qm_status read_bases(struct reader *r, const yaml_node_t *root)
 {
     const char *slash = strrchr(r->path, '/');
     char path[1024];
     if (root->type != YAML_MAPPING_NODE)
-        return QM_OK; /* refused by walk */
+        return QM_OK; /* walk() refuses it */
     for (yaml_node_pair_t *p = root->data.mapping.pairs.start; p < root->data.mapping.pairs.top;
          p++) {
         const yaml_node_t *key = node(r, p->key), *list = node(r, p->value);

@@ -1,4 +1,4 @@
-/* oracle_hyper.h - a rule's hyper-parameters as the oracle takes them: each under its own name. */
+/* oracle_hyper.h - Copies a rule's hyper-parameters, name by name, to the oracle's own struct. */
 #ifndef QM_RECIPES_ORACLE_HYPER_H
 #define QM_RECIPES_ORACLE_HYPER_H
 

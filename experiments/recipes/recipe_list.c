@@ -1,4 +1,4 @@
-/* recipe_list.c - lists of variants on the command line. */
+/* recipe_list.c - Parses the lists of variants and recipes that commands take. */
 #include "experiments/recipes/recipe_list.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@ static qm_status append(struct qm_recipes *list, const struct qm_recipe *r)
     return QM_OK;
 }
 
-/* The length of the first recipe in text: up to the comma before a word without '='. */
+/* The length of the first recipe in text: it ends at the comma before a word without '='. */
 static size_t first_recipe(const char *text)
 {
     size_t end = strcspn(text, ",");

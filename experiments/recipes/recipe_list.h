@@ -1,18 +1,18 @@
-/* recipe_list.h - lists of variants and quantizers on the command line. */
+/* recipe_list.h - Lists of recipes: variants, with or without overrides, from the command line. */
 #ifndef QM_RECIPES_RECIPE_LIST_H
 #define QM_RECIPES_RECIPE_LIST_H
 
 #include "core/recipe/recipe.h"
 
-/* Recipes in the order given; owns nothing but its own array. */
+/* Recipes in the given order.  Starts as {0}. */
 struct qm_recipes {
     struct qm_recipe *recipe;
     int n;
 };
 
-/* Adds "adamw4_ao,adamw8_bnb" or recipes with overrides, "adamw4_ao,exp_avg.map=nf4,adamw8_bnb": a
- * word with '=' belongs to the variant before it.  QM_NO_MATCH names the nearest variant; a
- * recipe that makes no sense is refused with its reason. */
+/* Adds the recipes of a text such as "adamw4_ao,adamw8_bnb" or, with overrides,
+ * "adamw4_ao,exp_avg.map=nf4,adamw8_bnb": a word with '=' belongs to the variant before
+ * it.  QM_NO_MATCH names the nearest variant; an inapplicable recipe is refused with its reason. */
 qm_status qm_recipes_add(struct qm_recipes *list, const char *text);
 
 /* Adds every variant of the registry. */

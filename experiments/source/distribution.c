@@ -1,4 +1,4 @@
-/* distribution.c - counter-based draws and the list of distributions. */
+/* distribution.c - Counter-based random draws, and the list of distributions. */
 #include "experiments/source/distribution.h"
 
 #include "core/base/name.h"
@@ -13,7 +13,7 @@
 
 /* ---- draws --------------------------------------------------------------------------------- */
 
-/* A stream: its key and the upper half of its counter. */
+/* A stream of draws: Philox key and upper half of the counter. */
 struct source {
     uint64_t seed;
     uint32_t step, stream;
@@ -32,13 +32,14 @@ static struct qm_philox_block block(const struct source *s, int64_t k)
                      (uint32_t)s->seed, (uint32_t)(s->seed >> 32));
 }
 
-/* Uniform in (0, 1): the 2^53 midpoints of a grid; the low 11 bits of `low` stay unused. */
+/* Uniform in (0, 1): (k + 1/2) 2^-53 for 53-bit k; the low 11 bits of `low` are unused. */
 static double open01(uint32_t high, uint32_t low)
 {
     return ((double)(((uint64_t)high << 32 | low) >> 11) + 0.5) * 0x1p-53;
 }
 
-/* Word pair `half` of a block whose four words serve two elements. */
+/* The uniform of element i from a block of two elements; *spare_bits: the 11 bits it does not
+ * use. */
 static double half_block(const struct qm_philox_block *b, int64_t i, uint32_t *spare_bits)
 {
     int half = (int)(i & 1) * 2;
@@ -95,9 +96,9 @@ int64_t qm_pick(uint64_t seed, enum qm_stream stream, int64_t step, int64_t i, i
 }
 
 /* ---- distributions --------------------------------------------------------------------------
- * A fill writes at most CHUNK elements in double. */
+ * A fill function writes n <= CHUNK elements in double. */
 
-/* Parts of a construction: the `step` of QM_STREAM_dist. */
+/* Parts of a distribution's construction; they are the `step` of stream QM_STREAM_dist. */
 enum part { VALUES, PLACES, ROWS, COLUMNS, ATTEMPTS };
 
 static void fill_gauss(const double *arg, uint64_t seed, int64_t from, int64_t n, double *out)
@@ -123,7 +124,7 @@ static void fill_student(const double *arg, uint64_t seed, int64_t from, int64_t
     qm_students(seed, QM_STREAM_dist, VALUES, arg[0], from, n, out);
 }
 
-/* 24 bits, so that the float is exact and the interval stays open. */
+/* Draws 24 bits, so that elements are exact floats in the open interval (-1, 1). */
 static void fill_uniform(const double *arg, uint64_t seed, int64_t from, int64_t n, double *out)
 {
     (void)arg;
@@ -193,10 +194,10 @@ static void fill_rowcol(const double *arg, uint64_t seed, int64_t from, int64_t 
     }
 }
 
-/* Chi-squared with k >= 2 degrees of freedom over k, k = (1 + beta) / (1 - beta): an exponential
- * average of squared normals has this mean, 1, and this variance, 2 / k.  Rejection of G. Marsaglia
- * and W. W. Tsang, ACM TOMS 26 (2000) 363, attempt a of element i being block i of part
- * ATTEMPTS + a. */
+/* A gamma variate of mean 1 and this shape: chi-squared with k = 2 shape >= 2 degrees of freedom,
+ * over k. For k = (1 + beta) / (1 - beta) an exponential average of squared normals has the same
+ * mean, 1, and variance, 2 / k.  Rejection of G. Marsaglia and W. W. Tsang, ACM TOMS 26 (2000) 363;
+ * attempt a of element i uses block i of part ATTEMPTS + a. */
 static double gamma_mean_one(uint64_t seed, double shape, int64_t i)
 {
     double d = shape - 1.0 / 3, c = 1 / sqrt(9 * d);
@@ -234,7 +235,8 @@ static void fill_studentsq(const double *arg, uint64_t seed, int64_t from, int64
         out[i] *= out[i];
 }
 
-/* The ranges keep every element finite in float: |z| <= 8.66, a uniform is at least 2^-54. */
+/* The ranges of arguments keep every element finite in float: |z| <= 8.66, uniforms are >=
+ * 2^-54. */
 /* clang-format off */
 static const struct {
     struct qm_dist dist;

@@ -1,6 +1,7 @@
-/* replay.c - finding and loading recorded states. */
+/* replay.c - Finds and loads recorded states and traces of training runs. */
 #include "experiments/source/replay.h"
 
+#include "core/base/grow.h"
 #include "experiments/readers/reader.h"
 
 #include <glob.h>
@@ -22,7 +23,8 @@ struct record {
 };
 
 struct qm_replay {
-    int n_files, n_records, room;
+    int n_files, n_records;
+    int64_t room;
     struct source_file *file;
     struct record **record;
 };
@@ -67,6 +69,7 @@ const char *qm_tensor_class(const char *tensor, const struct qm_shape *shape)
 
 /* ---- finding ------------------------------------------------------------------------------- */
 
+/* The entry group/leaf, or -1. */
 static int entry_named(const struct qm_file *f, const char *group, const char *leaf)
 {
     size_t n = strlen(group);
@@ -79,7 +82,7 @@ static int entry_named(const struct qm_file *f, const char *group, const char *l
     return -1;
 }
 
-/* "sNNNNNN": the step, or -1. */
+/* The step of a word "sNNNNNN" of n characters; -1 for other words. */
 static int64_t step_of(const char *word, size_t n)
 {
     int64_t t = 0;
@@ -93,6 +96,7 @@ static int64_t step_of(const char *word, size_t n)
     return t;
 }
 
+/* Hyper-parameters from the attributes of run, step and tensor; the later ones override. */
 static void read_hyper(struct qm_file *f, const struct qm_recorded *rec, struct qm_hyper *h)
 {
     char path[512];
@@ -141,19 +145,13 @@ static void record_free(struct record *r)
 
 static qm_status record_add(struct qm_replay *r, struct record *rec)
 {
-    if (r->n_records == r->room) {
-        int room = r->room ? 2 * r->room : 64;
-        struct record **more = realloc(r->record, (size_t)room * sizeof *more);
-        if (!more)
-            return qm_fail(QM_NO_MEMORY, "%d recorded states", room);
-        r->record = more;
-        r->room = room;
-    }
+    QM_TRY(qm_grow((void **)&r->record, &r->room, r->n_records + 1, sizeof *r->record));
     r->record[r->n_records++] = rec;
     return QM_OK;
 }
 
-/* Fills what names and attributes say; at: the entry that gave the record away. */
+/* Fills a record from names and attributes; at: the entry by which it was found; step < 0: a
+ * trace. */
 static qm_status record_describe(struct qm_replay *r, int i_file, const char *name, size_t n_group,
                                  int64_t step, int at, struct record *rec)
 {
@@ -205,7 +203,8 @@ static qm_status record_describe(struct qm_replay *r, int i_file, const char *na
     return QM_OK;
 }
 
-/* Whether entry `at` is the leaf that stands for a record; its path parts through pointers. */
+/* Whether a path is the one entry by which a record is found: exp_avg of a state, grad of a
+ * trace.  Sets pointers to the path's parts, and *step (-1: a trace). */
 static int is_key_leaf(const char *name, const char **tensor, const char **leaf, int64_t *step)
 {
     const char *slash1 = strchr(name, '/');
@@ -326,7 +325,7 @@ static qm_status load_floats(struct qm_file *f, int at, int64_t n, const char *n
 
 qm_status qm_replay_load(struct qm_replay *r, struct qm_recorded *p)
 {
-    struct record *rec = (struct record *)p; /* its first member */
+    struct record *rec = (struct record *)p; /* p is its first member */
     struct qm_file *f = r->file[rec->file].file;
     if (p->lr)
         return QM_OK;

@@ -1,6 +1,6 @@
-/* replay.h - recorded states and traces of real training runs.
+/* replay.h - Recorded states and traces of real training runs.
  *
- * Found by path in files of any reader; layout and time convention:
+ * Records are found by path in files of any format of readers/.  Layout and time convention:
  *
  *     /RUN                  attributes optimizer, beta1, beta2, eps, momentum, dampening, nesterov
  *     /RUN/sNNNNNN          attributes step, lr: the state before update t = NNNNNN, t >= 1
@@ -9,7 +9,7 @@
  *     /RUN/trace/TENSOR     grad[T, ...], param_init, exp_avg_init, exp_avg_sq_init: T updates
  *
  * A state is a trace of one update.  exp_avg is the first state of any optimizer (Lion's average,
- * the momentum buffer of SGD); exp_avg_sq the second. */
+ * SGD's momentum buffer), exp_avg_sq the second. */
 #ifndef QM_SOURCE_REPLAY_H
 #define QM_SOURCE_REPLAY_H
 
@@ -19,7 +19,7 @@
 struct qm_replay; /* opaque; owns files and loaded arrays */
 
 struct qm_recorded {
-    char *file;   /* the file's name without folder: "gpt_austen.h5" */
+    char *file;   /* name of the file without folder: "gpt_austen.h5" */
     char *name;   /* "run/s000400/tensor", "run/trace/tensor" */
     char *group;  /* "run/s000400" */
     char *tensor; /* "h.2.qkv.weight" */
@@ -29,7 +29,7 @@ struct qm_recorded {
     char optimizer[16];    /* "adamw", "lion", "sgdm" or "" */
     struct qm_hyper hyper; /* of the run, with this tensor's weight decay */
     int has_grad, has_param, has_slot[2];
-    /* Filled by qm_replay_load; NULL before and where the file has none. */
+    /* Set by qm_replay_load; NULL before, and where the file has no such array. */
     float *grad; /* [n_steps][numel] */
     float *param, *slot[2];
     double *lr; /* [n_steps] */
@@ -39,17 +39,17 @@ struct qm_recorded {
 qm_status qm_replay_open(char *const *globs, int n_globs, struct qm_replay **out);
 void qm_replay_close(struct qm_replay *r); /* accepts NULL */
 
-/* What was found, in the files' order. */
+/* The records, in the files' order. */
 int qm_replay_count(const struct qm_replay *r);
 struct qm_recorded *qm_replay_at(const struct qm_replay *r, int i);
 
-/* Reads the arrays of one record, once; not to be called by two threads. */
+/* Reads the arrays of one record, unless they are loaded.  One thread at a time. */
 qm_status qm_replay_load(struct qm_replay *r, struct qm_recorded *rec);
 
 /* The class of a tensor by its name and rank: embedding, position, head, attention, mlp, conv, fc,
  * norm/bias (anything of rank < 2), other. */
 const char *qm_tensor_class(const char *tensor, const struct qm_shape *shape);
 int qm_tensor_class_count(void);
-const char *qm_tensor_class_at(int i); /* in the order of tables */
+const char *qm_tensor_class_at(int i); /* in the order in which tables list them */
 
 #endif

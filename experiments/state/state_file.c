@@ -1,4 +1,4 @@
-/* state_file.c - states in .safetensors and .h5 files. */
+/* state_file.c - Writes and reads states in .safetensors and .h5 files. */
 #include "experiments/state/state_file.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #define FORMAT  "qualm-state"
 #define VERSION "1"
 
-/* The texts that both forms carry. */
+/* The texts in both forms. */
 struct texts {
     char *tensors, digest[65];
 };
@@ -28,7 +28,7 @@ static qm_status texts_make(const struct qm_state *s, struct texts *out)
     return st;
 }
 
-/* Nothing is written that could not be read. */
+/* QM_BAD_ARG when the description could not be read back, as for a name that is no path. */
 static qm_status names_check(const struct texts *texts)
 {
     struct qm_state again;
@@ -102,12 +102,12 @@ qm_status qm_state_write(const struct qm_state *s, const char *path, int argc, c
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-/* One of the two forms, open. */
+/* An open file of either form. */
 struct source {
     const char *path;
     struct qm_result *h5;
     struct qm_file *flat;
-    json_t *index; /* of the flat file: name to number */
+    json_t *index; /* of the .safetensors file: entry number by array name */
 };
 
 static qm_status text_read(const struct source *f, const char *name, char **out)
@@ -123,7 +123,7 @@ static qm_status text_read(const struct source *f, const char *name, char **out)
     return QM_OK;
 }
 
-/* That it is a state, and of this version. */
+/* Checks that the file is a state of this version. */
 static qm_status kind_check(const struct source *f)
 {
     static const char *const key[] = {"format", "version"}, *const want[] = {FORMAT, VERSION};
@@ -191,7 +191,7 @@ static qm_status read_flat(const struct source *f, const struct qm_array *a)
     return qm_file_read_bytes(f->flat, i, a->tensor->data);
 }
 
-/* Every code exists and unused bits are 0. */
+/* Checks that every code exists in the quantizer and that unused bits are 0. */
 static qm_status codes_check(const struct source *f, const char *tensor, struct qm_state_slot *slot)
 {
     struct qm_codec c;
@@ -224,7 +224,7 @@ static qm_status digest_check(const struct source *f, const struct qm_state *s)
 {
     char *want = NULL, got[65];
     qm_status st = text_read(f, "digest", &want);
-    if (st == QM_NO_MATCH) /* written by others: nothing to hold it to */
+    if (st == QM_NO_MATCH) /* other programs need not write a digest */
         return QM_OK;
     if (st == QM_OK)
         st = qm_state_digest(s, got);

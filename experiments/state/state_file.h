@@ -1,23 +1,22 @@
-/* state_file.h - optimizer states in files: all that a resumed run needs, to the bit.
+/* state_file.h - Optimizer states in files: all that a run needs to resume bit for bit.
  *
  * A file holds named tensors.  Each has its recipe, the number of steps done, the seed, its shape,
  * its number in the problem (part of the random counter), the parameter as it is stored, the
  * residual where the write-back keeps one, and every slot as packed codes and scales, or as float32
- * values.  A slot's quantizer is the one that this tensor really has, fallbacks applied, so that a
- * file can be decoded without knowing the variant.
+ * values.  A slot's quantizer is the one of this tensor, fallbacks applied, so that a file can be
+ * decoded without knowing the variant.
  *
- * Both forms hold the same: a text DESCRIPTION (JSON, below) and arrays NAME/ARRAY, where ARRAY is
+ * Both forms hold a text DESCRIPTION (JSON, below) and arrays NAME/ARRAY, where ARRAY is
  *
  *     param            f32, bf16, f16, or u8 for e4m3; the tensor's shape
  *     residual         bf16, f16, i8 or i16; the tensor's shape; only where there is one
  *     SLOT             f32 values, in the slot's shape; for slots without codes
  *     SLOT.codes       u8[bytes], packed as the quantizer's pack word says
- *     SLOT.scales      f32[qm_scale_count], as they decode
+ *     SLOT.scales      f32[qm_scale_count], as decoding takes them
  *
  *   .safetensors  "__metadata__" has format "qualm-state", version "1", tensors DESCRIPTION, and
- *                 digest.  The header is padded with spaces to 8 bytes; arrays go by element size,
- *                 widest first, so that all are aligned.  Equal states are equal files.
- *   .h5           a result file (store.h) of kind "state": the same texts are attributes of "/"
+ *                 digest.  array_file.h says how it is laid out.  Equal states give equal files.
+ *   .h5           a result file (store.h) of kind "state": these texts are attributes of "/"
  *                 (or, when long, datasets /tensors ...), the arrays lie under /state.
  *
  *     [{"name": "w", "recipe": "adamw4_ao", "shape": [64, 64], "tensor": 0, "step": 10,
@@ -25,7 +24,7 @@
  *       "slots": [{"name": "exp_avg", "quantizer": "dyn:4s/block:128/...", "shape": [64, 64]}]}]
  *
  * digest is SHA-256 over DESCRIPTION in jansson's compact form with sorted keys, then over every
- * array's bytes, tensor by tensor, in the order above.  It is checked where it is there. */
+ * array's bytes, tensor by tensor, in the order above.  A file without a digest is accepted. */
 #ifndef QM_STATE_STATE_FILE_H
 #define QM_STATE_STATE_FILE_H
 
@@ -42,14 +41,14 @@ struct qm_state_slot {
     int is_plain; /* "f32", "bf16": no codes */
     struct qm_shape shape;
     struct qm_tensor codes;  /* u8; data NULL for a plain slot */
-    struct qm_tensor scales; /* f32; for a plain slot the values */
+    struct qm_tensor scales; /* f32; of a plain slot the values */
 };
 
 struct qm_state_tensor {
     char name[QM_STATE_NAME];
     char recipe[QM_RECIPE_TEXT];
     struct qm_shape shape;
-    uint32_t id;
+    uint32_t id;  /* number of the tensor in its problem */
     int64_t step; /* steps done */
     uint64_t seed;
     struct qm_param stored;
@@ -58,7 +57,7 @@ struct qm_state_tensor {
     struct qm_state_slot slot[QM_MAX_SLOTS];
 };
 
-/* Starts as {0}; owns every array. */
+/* Named tensors.  Starts as {0}; owns every array. */
 struct qm_state {
     int n;
     struct qm_state_tensor *tensor;
@@ -68,53 +67,63 @@ void qm_state_free(struct qm_state *s); /* leaves {0} */
 
 /* ---- plans ---------------------------------------------------------------------------------- */
 
-/* Appends a copy of an open plan's state and of its parameter (as r->param stores it), after `step`
- * steps with this seed.  QM_BAD_ARG: a name that is taken, empty or no path ("a/b" is one; "/a",
- * "a//b", "a/../b" and control characters are not), or a recipe too long to print. */
-qm_status qm_state_take(struct qm_state *s, const char *name, const struct qm_recipe *r,
-                        const struct qm_shape *shape, uint32_t id, int64_t step, uint64_t seed,
-                        const struct qm_backend *backend, void *plan, const void *param);
+/* A tensor in training: an open plan and the parameter, as recipe->param stores it. */
+struct qm_state_plan {
+    const struct qm_recipe *recipe;
+    const struct qm_shape *shape;
+    const struct qm_backend *backend;
+    void *plan, *param;
+    uint32_t id;  /* number of the tensor in its problem */
+    int64_t step; /* steps done; qm_state_give does not read it */
+    uint64_t seed;
+};
 
-/* Called with one line for everything that could not be taken over bit by bit. */
+/* Appends a copy of the state and the parameter of p as tensor `name`.  QM_BAD_ARG: the name is
+ * taken or too long, or the recipe is too long to print.  qm_state_write refuses a name that is
+ * empty or no path ("a/b" is one; "/a", "a//b", "a/../b" and control characters are not). */
+qm_status qm_state_take(struct qm_state *s, const char *name, const struct qm_state_plan *p);
+
+/* Called with one line for each part that could not be copied bit by bit. */
 typedef void qm_state_note(const char *line, void *context);
 
-/* Puts a tensor's state into a plan opened for r, this shape and t->id, and its parameter into
- * param.  What both sides store alike is copied, so that the next step (number t->step + 1) has
- * the bits it would have had.  What they store differently is decoded to float32 and encoded anew
- * (stochastic rounding draws by the slot's role at step t->step); slots that r has not are dropped,
- * those the file has not keep their start: one note each.  QM_BAD_ARG: another shape. */
-qm_status qm_state_give(const struct qm_state_tensor *t, const struct qm_recipe *r,
-                        const struct qm_shape *shape, const struct qm_backend *backend, void *plan,
-                        void *param, qm_state_note *note, void *context);
+/* Loads a stored tensor into p->plan, opened for p->recipe, p->shape and t->id, and its parameter
+ * into p->param.  Parts that both sides store alike are copied, so that the next step (number
+ * t->step + 1) gives the bits of an uninterrupted run.  Parts stored differently are decoded to
+ * float32 and encoded anew; stochastic rounding draws by the slot's role at step t->step.  Slots
+ * that the recipe lacks are dropped; slots that the file lacks keep their initial state.  note (or
+ * NULL) is called for each. QM_BAD_ARG: the shapes differ. */
+qm_status qm_state_give(const struct qm_state_tensor *t, const struct qm_state_plan *p,
+                        qm_state_note *note, void *context);
 
-/* The element type of a stored parameter's residual. */
+/* The element type of the residual that a parameter format keeps. */
 enum qm_dtype qm_state_residual_dtype(const struct qm_param *p);
 
 /* ---- files ---------------------------------------------------------------------------------- */
 
-/* Writes path, whole or not at all (atomic_file.h, store.h); the ending, .h5 or .safetensors, says which
- * form (QM_BAD_ARG for another).  argv: for the provenance of an .h5 file. */
+/* Writes path, whole or not at all, in the form of its ending, .h5 or .safetensors (QM_BAD_ARG: any
+ * other).  argv[argc]: for the provenance of an .h5 file. */
 qm_status qm_state_write(const struct qm_state *s, const char *path, int argc, char **argv);
 
-/* Reads either form, by content.  QM_BAD_FILE, one line: missing, foreign, truncated, another
- * version, arrays missing or of other type or length than the description says, codes that the
- * quantizer has not, contents that do not match the digest. */
+/* Reads either form, recognised by content.  QM_BAD_FILE, in one line: the file is missing,
+ * foreign, truncated or of another version; an array is missing, or of another type or length than
+ * described; a code does not exist in its quantizer; the contents do not match the digest. */
 qm_status qm_state_read(const char *path, struct qm_state *out);
 
-/* ---- shared by both ------------------------------------------------------------------------- */
+/* ---- for both forms ------------------------------------------------------------------------- */
 
-/* The description, and a state without arrays (data NULL) from one.  QM_BAD_FILE says which part of
- * it is wrong. */
+/* The description of a state; and from a description a state without arrays (data NULL), where
+ * QM_BAD_FILE names the faulty part. */
 json_t *qm_state_describe(const struct qm_state *s);
 qm_status qm_state_undescribe(const char *text, struct qm_state *out);
 
-/* The arrays of all tensors, in the digest's order; name is "NAME/ARRAY". */
+/* The *n arrays of all tensors, in the digest's order, with names "NAME/ARRAY". */
 qm_status qm_state_arrays(const struct qm_state *s, struct qm_array **out, int *n);
 void qm_state_arrays_free(struct qm_array *a, int n);
 
 qm_status qm_state_digest(const struct qm_state *s, char out[65]);
 
-/* A slot's codec and the views (without data) that it has for the slot's shape. */
+/* Sets c from slot->quantizer, and type and shape of slot->codes and slot->scales from
+ * slot->shape. */
 qm_status qm_state_slot_layout(struct qm_state_slot *slot, struct qm_codec *c);
 
 #endif

@@ -1,10 +1,11 @@
-/* state_plan.c - between plans and stored states; conversion where the two sides differ. */
+/* state_plan.c - Copies states between plans and files, and converts where the formats differ. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "experiments/state/state_file.h"
 
+/* Zeroed memory; never NULL for 0 bytes. */
 static void *room(size_t bytes) { return calloc(bytes ? bytes : 1, 1); }
 
 static struct qm_shape slot_shape(const struct qm_recipe *r, int i, const struct qm_shape *shape)
@@ -21,22 +22,20 @@ static int same_shape(const struct qm_shape *a, const struct qm_shape *b)
 
 /* ---- from a plan ---------------------------------------------------------------------------- */
 
-static qm_status slot_take(struct qm_state_slot *slot, const struct qm_recipe *r, int i,
-                           const struct qm_shape *shape, const struct qm_backend *backend,
-                           void *plan)
+static qm_status slot_take(struct qm_state_slot *slot, const struct qm_state_plan *p, int i)
 {
     struct qm_codec c;
-    struct qm_quantizer q = qm_recipe_slot(r, i, shape);
-    snprintf(slot->name, sizeof slot->name, "%s", r->rule->slot[i]);
+    struct qm_quantizer q = qm_recipe_slot(p->recipe, i, p->shape);
+    snprintf(slot->name, sizeof slot->name, "%s", p->recipe->rule->slot[i]);
     qm_quantizer_print(&q, slot->quantizer);
-    slot->shape = slot_shape(r, i, shape);
+    slot->shape = slot_shape(p->recipe, i, p->shape);
     QM_TRY(qm_state_slot_layout(slot, &c));
     int64_t n = qm_shape_numel(&slot->shape);
     slot->scales.data = room(qm_tensor_bytes(&slot->scales));
     slot->codes.data = q.bits ? room(qm_tensor_bytes(&slot->codes)) : NULL;
     uint8_t *codes = q.bits ? room((size_t)n) : NULL;
     qm_status st = slot->scales.data && (!q.bits || (slot->codes.data && codes))
-                       ? backend->save(plan, i, codes, slot->scales.data)
+                       ? p->backend->save(p->plan, i, codes, slot->scales.data)
                        : qm_fail(QM_NO_MEMORY, "state of %lld elements", (long long)n);
     if (st == QM_OK && q.bits)
         qm_pack_range(&c, codes, n, slot->codes.data);
@@ -44,10 +43,9 @@ static qm_status slot_take(struct qm_state_slot *slot, const struct qm_recipe *r
     return st;
 }
 
-static qm_status tensor_take(struct qm_state_tensor *t, const struct qm_recipe *r,
-                             const struct qm_backend *backend, void *plan, const void *param)
+static qm_status tensor_take(struct qm_state_tensor *t, const struct qm_state_plan *p)
 {
-    t->stored = r->param;
+    t->stored = p->recipe->param;
     t->param.dtype = qm_param_dtype(&t->stored);
     t->residual.dtype = qm_state_residual_dtype(&t->stored);
     t->param.shape = t->residual.shape = t->shape;
@@ -57,19 +55,17 @@ static qm_status tensor_take(struct qm_state_tensor *t, const struct qm_recipe *
          !(t->residual.data = room(qm_tensor_bytes(&t->residual)))))
         return qm_fail(QM_NO_MEMORY, "%s: %zu bytes", t->name, bytes);
     if (bytes > 0)
-        memcpy(t->param.data, param, bytes);
+        memcpy(t->param.data, p->param, bytes);
     if (t->residual.data)
-        QM_TRY(backend->save(plan, QM_RESIDUAL, t->residual.data, NULL));
-    for (int i = 0; i < r->rule->n_slots; i++) {
+        QM_TRY(p->backend->save(p->plan, QM_RESIDUAL, t->residual.data, NULL));
+    for (int i = 0; i < p->recipe->rule->n_slots; i++) {
         t->n_slots = i + 1;
-        QM_TRY(slot_take(&t->slot[i], r, i, &t->shape, backend, plan));
+        QM_TRY(slot_take(&t->slot[i], p, i));
     }
     return QM_OK;
 }
 
-qm_status qm_state_take(struct qm_state *s, const char *name, const struct qm_recipe *r,
-                        const struct qm_shape *shape, uint32_t id, int64_t step, uint64_t seed,
-                        const struct qm_backend *backend, void *plan, const void *param)
+qm_status qm_state_take(struct qm_state *s, const char *name, const struct qm_state_plan *p)
 {
     for (int i = 0; i < s->n; i++)
         if (strcmp(s->tensor[i].name, name) == 0)
@@ -83,29 +79,29 @@ qm_status qm_state_take(struct qm_state *s, const char *name, const struct qm_re
     struct qm_state_tensor *t = &more[s->n];
     memset(t, 0, sizeof *t);
     strcpy(t->name, name);
-    t->shape = *shape;
-    t->id = id;
-    t->step = step;
-    t->seed = seed;
+    t->shape = *p->shape;
+    t->id = p->id;
+    t->step = p->step;
+    t->seed = p->seed;
     s->n++;
-    if (strlen(qm_recipe_print(r, t->recipe)) >= QM_RECIPE_TEXT - 1)
+    if (strlen(qm_recipe_print(p->recipe, t->recipe)) >= QM_RECIPE_TEXT - 1)
         return qm_fail(QM_BAD_ARG, "%s: the recipe has more than %d characters", name,
                        QM_RECIPE_TEXT - 2);
-    return tensor_take(t, r, backend, plan, param);
+    return tensor_take(t, p);
 }
 
 /* ---- into a plan ---------------------------------------------------------------------------- */
 
-/* Where the notes of one tensor go. */
-struct report {
+/* Receiver of the notes on one tensor. */
+struct note_sink {
     qm_state_note *note;
     void *context;
 };
 
-static void say(const struct report *to, const char *format, ...)
+static void say(const struct note_sink *to, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-static void say(const struct report *to, const char *format, ...)
+static void say(const struct note_sink *to, const char *format, ...)
 {
     char line[2 * QM_QUANTIZER_TEXT + 128];
     va_list args;
@@ -117,7 +113,7 @@ static void say(const struct report *to, const char *format, ...)
     to->note(line, to->context);
 }
 
-/* Element i of a stored parameter with its residual, as float32. */
+/* Element i of a stored parameter, with its residual if any, as float32. */
 static float widen(const struct qm_param *p, const void *param, const void *residual, int64_t i)
 {
     uint32_t h = p->format == QM_PARAM_f32    ? ((const uint32_t *)param)[i]
@@ -134,6 +130,7 @@ static float widen(const struct qm_param *p, const void *param, const void *resi
     }
 }
 
+/* Stores x as element i of a parameter, with its residual if the format keeps one. */
 static void narrow(const struct qm_param *p, float x, void *param, void *residual, int64_t i)
 {
     uint32_t h = qm_param_nearest(p->format, x);
@@ -153,11 +150,10 @@ static void narrow(const struct qm_param *p, float x, void *param, void *residua
         ((int16_t *)residual)[i] = (int16_t)qm_ecc_encode(p->format, x, h, 32767);
 }
 
-static qm_status param_give(const struct qm_state_tensor *t, const struct qm_recipe *r,
-                            const struct qm_backend *backend, void *plan, void *param,
-                            const struct report *to)
+static qm_status param_give(const struct qm_state_tensor *t, const struct qm_state_plan *p,
+                            const struct note_sink *to)
 {
-    const struct qm_param *from = &t->stored, *want = &r->param;
+    const struct qm_param *from = &t->stored, *want = &p->recipe->param;
     int64_t n = qm_shape_numel(&t->shape);
     char a[24], b[24];
     int kept =
@@ -167,41 +163,42 @@ static qm_status param_give(const struct qm_state_tensor *t, const struct qm_rec
         say(to, "param: %s -> %s%s", a, b, kept ? ", the same bits" : " through float32");
     if (kept) {
         if (n > 0)
-            memcpy(param, t->param.data, qm_tensor_bytes(&t->param));
-        return qm_param_residual(want) ? backend->load(plan, QM_RESIDUAL, t->residual.data, NULL)
-                                       : QM_OK;
+            memcpy(p->param, t->param.data, qm_tensor_bytes(&t->param));
+        return qm_param_residual(want)
+                   ? p->backend->load(p->plan, QM_RESIDUAL, t->residual.data, NULL)
+                   : QM_OK;
     }
     uint8_t *residual = room((size_t)n * (size_t)qm_param_residual(want));
     if (!residual)
         return qm_fail(QM_NO_MEMORY, "residuals of %lld elements", (long long)n);
     for (int64_t i = 0; i < n; i++)
-        narrow(want, widen(from, t->param.data, t->residual.data, i), param, residual, i);
+        narrow(want, widen(from, t->param.data, t->residual.data, i), p->param, residual, i);
     qm_status st =
-        qm_param_residual(want) ? backend->load(plan, QM_RESIDUAL, residual, NULL) : QM_OK;
+        qm_param_residual(want) ? p->backend->load(p->plan, QM_RESIDUAL, residual, NULL) : QM_OK;
     free(residual);
     return st;
 }
 
-/* Codes and scales as they are; the quantizers are equal. */
-static qm_status slot_copy(const struct qm_state_slot *slot, const struct qm_codec *c, int i,
-                           const struct qm_backend *backend, void *plan)
+/* Loads a stored slot into slot i of the plan, which has the same quantizer. */
+static qm_status slot_copy(const struct qm_state_slot *slot, const struct qm_codec *c,
+                           const struct qm_state_plan *p, int i)
 {
     int64_t n = qm_shape_numel(&slot->shape);
     if (c->q.bits == 0)
-        return backend->load(plan, i, NULL, slot->scales.data);
+        return p->backend->load(p->plan, i, NULL, slot->scales.data);
     uint8_t *codes = room((size_t)n);
     if (!codes)
         return qm_fail(QM_NO_MEMORY, "codes of %lld elements", (long long)n);
     qm_unpack_range(c, slot->codes.data, n, codes);
-    qm_status st = backend->load(plan, i, codes, slot->scales.data);
+    qm_status st = p->backend->load(p->plan, i, codes, slot->scales.data);
     free(codes);
     return st;
 }
 
-/* Decodes from[c] and encodes with want[w]; both have the slot's shape. */
+/* Decodes a stored slot with codec c and encodes it with codec w into slot i of the plan. */
 static qm_status slot_convert(const struct qm_state_slot *slot, const struct qm_codec *c,
-                              const struct qm_codec *w, const struct qm_draws *draws, int i,
-                              const struct qm_backend *backend, void *plan)
+                              const struct qm_codec *w, const struct qm_draws *draws,
+                              const struct qm_state_plan *p, int i)
 {
     int64_t n = qm_shape_numel(&slot->shape),
             count = w->q.bits ? qm_scale_count(w, &slot->shape) : 0;
@@ -217,17 +214,18 @@ static qm_status slot_convert(const struct qm_state_slot *slot, const struct qm_
     if (st == QM_OK && w->q.bits)
         st = qm_encode(w, &slot->shape, x, draws, codes, scales);
     if (st == QM_OK)
-        st = backend->load(plan, i, w->q.bits ? codes : NULL, w->q.bits ? scales : x);
+        st = p->backend->load(p->plan, i, w->q.bits ? codes : NULL, w->q.bits ? scales : x);
     free(codes);
     free(scales);
     free(x);
     return st;
 }
 
+/* from: the stored slot of that name, or NULL. */
 static qm_status slot_give(const struct qm_state_tensor *t, const struct qm_state_slot *from,
-                           const struct qm_recipe *r, int i, const struct qm_backend *backend,
-                           void *plan, const struct report *to)
+                           const struct qm_state_plan *p, int i, const struct note_sink *to)
 {
+    const struct qm_recipe *r = p->recipe;
     struct qm_quantizer q = qm_recipe_slot(r, i, &t->shape);
     struct qm_shape shape = slot_shape(r, i, &t->shape);
     struct qm_codec c, w;
@@ -246,14 +244,14 @@ static qm_status slot_give(const struct qm_state_tensor *t, const struct qm_stat
                        qm_shape_print(&shape, b, sizeof b), r->base->name);
     QM_TRY(qm_codec_parse(&c, from->quantizer));
     if (strcmp(from->quantizer, qm_quantizer_print(&q, text)) == 0)
-        return slot_copy(from, &c, i, backend, plan);
+        return slot_copy(from, &c, p, i);
     say(to, "%s: %s -> %s through float32", name, from->quantizer, text);
     QM_TRY(qm_codec_init(&w, &q));
     struct qm_draws draws = qm_draws_for(t->seed, t->step, t->id,
                                          i == 0   ? QM_ROLE_slot0
                                          : i == 1 ? QM_ROLE_slot1
                                                   : QM_ROLE_spare);
-    return slot_convert(from, &c, &w, &draws, i, backend, plan);
+    return slot_convert(from, &c, &w, &draws, p, i);
 }
 
 static const struct qm_state_slot *find_slot(const struct qm_state_tensor *t, const char *name)
@@ -272,20 +270,21 @@ static int rule_has(const struct qm_rule *rule, const char *name)
     return 0;
 }
 
-qm_status qm_state_give(const struct qm_state_tensor *t, const struct qm_recipe *r,
-                        const struct qm_shape *shape, const struct qm_backend *backend, void *plan,
-                        void *param, qm_state_note *note, void *context)
+qm_status qm_state_give(const struct qm_state_tensor *t, const struct qm_state_plan *p,
+                        qm_state_note *note, void *context)
 {
-    struct report to = {note, context};
+    const struct qm_rule *rule = p->recipe->rule;
+    struct note_sink to = {note, context};
     char a[128], b[128];
-    if (!same_shape(shape, &t->shape))
+    if (!same_shape(p->shape, &t->shape))
         return qm_fail(QM_BAD_ARG, "%s is %s in the file, expected %s", t->name,
-                       qm_shape_print(&t->shape, a, sizeof a), qm_shape_print(shape, b, sizeof b));
-    QM_TRY(param_give(t, r, backend, plan, param, &to));
-    for (int i = 0; i < r->rule->n_slots; i++)
-        QM_TRY(slot_give(t, find_slot(t, r->rule->slot[i]), r, i, backend, plan, &to));
+                       qm_shape_print(&t->shape, a, sizeof a),
+                       qm_shape_print(p->shape, b, sizeof b));
+    QM_TRY(param_give(t, p, &to));
+    for (int i = 0; i < rule->n_slots; i++)
+        QM_TRY(slot_give(t, find_slot(t, rule->slot[i]), p, i, &to));
     for (int k = 0; k < t->n_slots; k++)
-        if (!rule_has(r->rule, t->slot[k].name) && qm_shape_numel(&t->slot[k].shape) > 0)
-            say(&to, "%s: dropped, %s has no such slot", t->slot[k].name, r->rule->name);
+        if (!rule_has(rule, t->slot[k].name) && qm_shape_numel(&t->slot[k].shape) > 0)
+            say(&to, "%s: dropped, %s has no such slot", t->slot[k].name, rule->name);
     return QM_OK;
 }

@@ -1,4 +1,4 @@
-/* state_text.c - what a state file says about itself: description, list of arrays, digest. */
+/* state_text.c - The description, the list of arrays and the digest of a state. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -122,7 +122,7 @@ static qm_status take_shape(const json_t *from, struct qm_shape *out)
     return QM_OK;
 }
 
-/* What a name may be, so that it is a path in HDF5 too. */
+/* Whether a name is a relative path without empty parts, "." and "..", as HDF5 needs. */
 static int is_path(const char *name)
 {
     size_t n = strlen(name);
@@ -233,7 +233,7 @@ static int append(struct qm_array *a, int *n, const struct qm_state_tensor *t, c
 qm_status qm_state_arrays(const struct qm_state *s, struct qm_array **out, int *n)
 {
     struct qm_array *a =
-        calloc((size_t)s->n * (2 + 2 * QM_MAX_SLOTS) + 1, sizeof *a); /* at most so many */
+        calloc((size_t)s->n * (2 + 2 * QM_MAX_SLOTS) + 1, sizeof *a); /* upper bound */
     int count = 0, ok = a != NULL;
     for (int i = 0; ok && i < s->n; i++) {
         struct qm_state_tensor *t = &s->tensor[i];

@@ -1,4 +1,4 @@
-/* array_file.c - .npz and .safetensors files. */
+/* array_file.c - Writes named arrays to .npz and .safetensors files. */
 #include "experiments/store/array_file.h"
 
 #include <stdlib.h>
@@ -26,16 +26,16 @@ enum qm_container qm_container_of(const char *path)
     return QM_CONTAINER_COUNT;
 }
 
-/* Where bytes go: a file in the making, or stdout. */
+/* Destination of bytes: a file, or stdout. */
 struct sink {
-    struct qm_atomic_file part;
+    struct qm_atomic_file file;
     int is_stdout;
 };
 
-static qm_status put(const struct sink *s, const void *bytes, size_t n)
+static qm_status write_bytes(const struct sink *s, const void *bytes, size_t n)
 {
     if (!s->is_stdout)
-        return qm_atomic_file_write(&s->part, bytes, n);
+        return qm_atomic_file_write(&s->file, bytes, n);
     if (n > 0 && fwrite(bytes, 1, n, stdout) != n)
         return qm_fail(QM_BAD_FILE, "cannot write to stdout");
     return QM_OK;
@@ -57,7 +57,7 @@ static json_t *entry(const struct qm_tensor *t, size_t at)
                      "data_offsets", (json_int_t)at, (json_int_t)(at + qm_tensor_bytes(t)));
 }
 
-/* The header, padded so that the data begins at a multiple of 8 bytes; the caller frees it. */
+/* The header, padded with spaces to a multiple of 8 bytes; the caller frees it. */
 static char *header(json_t *texts, const struct qm_array *a, int n)
 {
     json_t *root = json_object();
@@ -78,27 +78,27 @@ static char *header(json_t *texts, const struct qm_array *a, int n)
     return padded;
 }
 
-static qm_status put_safetensors(const struct sink *s, json_t *texts, const struct qm_array *a,
-                                 int n)
+static qm_status write_safetensors(const struct sink *s, json_t *texts, const struct qm_array *a,
+                                   int n)
 {
     char *head = header(texts, a, n);
     if (!head)
         return qm_fail(QM_NO_MEMORY, "header of %d arrays", n);
     uint64_t length = strlen(head);
-    qm_status st = put(s, &length, sizeof length);
+    qm_status st = write_bytes(s, &length, sizeof length);
     if (st == QM_OK)
-        st = put(s, head, (size_t)length);
+        st = write_bytes(s, head, (size_t)length);
     free(head);
     for (size_t size = 8; size > 0; size /= 2)
         for (int i = 0; st == QM_OK && i < n; i++)
             if (qm_dtype_size(a[i].tensor->dtype) == size)
-                st = put(s, a[i].tensor->data, qm_tensor_bytes(a[i].tensor));
+                st = write_bytes(s, a[i].tensor->data, qm_tensor_bytes(a[i].tensor));
     return st;
 }
 
 /* ---- npz ----------------------------------------------------------------------------------- */
 
-/* One .npy in memory, which the caller frees. */
+/* An array as a .npy file in memory, which the caller frees. */
 static qm_status npy(const struct qm_array *a, unsigned char **out, size_t *size)
 {
     static const char *const descr[] = {
@@ -156,8 +156,8 @@ static qm_status zip_one(zip_t *z, const struct qm_array *a)
     return QM_OK;
 }
 
-/* What libzip has written into its buffer. */
-static qm_status put_buffer(const struct sink *s, zip_source_t *buffer)
+/* Writes the archive that libzip has built in its buffer. */
+static qm_status write_buffer(const struct sink *s, zip_source_t *buffer)
 {
     unsigned char piece[1 << 16];
     zip_int64_t got = 0;
@@ -165,12 +165,12 @@ static qm_status put_buffer(const struct sink *s, zip_source_t *buffer)
         return qm_fail(QM_INTERNAL, "cannot read an archive in memory");
     qm_status st = QM_OK;
     while (st == QM_OK && (got = zip_source_read(buffer, piece, sizeof piece)) > 0)
-        st = put(s, piece, (size_t)got);
+        st = write_bytes(s, piece, (size_t)got);
     zip_source_close(buffer);
     return got < 0 ? qm_fail(QM_INTERNAL, "cannot read an archive in memory") : st;
 }
 
-static qm_status put_npz(const struct sink *s, const struct qm_array *a, int n)
+static qm_status write_npz(const struct sink *s, const struct qm_array *a, int n)
 {
     zip_error_t error;
     zip_error_init(&error);
@@ -193,7 +193,7 @@ static qm_status put_npz(const struct sink *s, const struct qm_array *a, int n)
         st = qm_fail(QM_INTERNAL, "archive: %s", zip_strerror(z));
         zip_discard(z);
     } else {
-        st = put_buffer(s, buffer);
+        st = write_buffer(s, buffer);
     }
     zip_source_free(buffer);
     zip_error_fini(&error);
@@ -207,15 +207,16 @@ qm_status qm_arrays_write(const char *path, enum qm_container form, json_t *text
 {
     struct sink s = {.is_stdout = strcmp(path, "-") == 0};
     if (!s.is_stdout)
-        QM_TRY(qm_atomic_file_open(path, &s.part));
-    qm_status st = form == QM_CONTAINER_npz ? put_npz(&s, a, n) : put_safetensors(&s, texts, a, n);
+        QM_TRY(qm_atomic_file_open(path, &s.file));
+    qm_status st =
+        form == QM_CONTAINER_npz ? write_npz(&s, a, n) : write_safetensors(&s, texts, a, n);
     if (s.is_stdout) {
         if (st == QM_OK && fflush(stdout) != 0)
             st = qm_fail(QM_BAD_FILE, "cannot write to stdout");
         return st;
     }
     if (st == QM_OK)
-        st = qm_atomic_file_commit(&s.part);
-    qm_atomic_file_abort(&s.part);
+        st = qm_atomic_file_commit(&s.file);
+    qm_atomic_file_abort(&s.file);
     return st;
 }

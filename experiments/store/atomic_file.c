@@ -1,4 +1,4 @@
-/* atomic_file.c - a file that appears under its name whole or not at all. */
+/* atomic_file.c - Writes a file that appears under its name whole or not at all. */
 #include "experiments/store/atomic_file.h"
 
 #include <errno.h>
@@ -9,13 +9,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The number of a dead process may come again: its leftovers must neither block nor survive. */
-static qm_status part_make(struct qm_atomic_file *p)
+/* Makes and locks the temporary file.  A dead process may have had our pid: its file must neither
+ * block nor leave contents, so the lock decides, and the file is truncated. */
+static qm_status temporary_make(struct qm_atomic_file *p)
 {
     struct stat info;
     if (!*p->path || (stat(p->path, &info) == 0 && !S_ISREG(info.st_mode)))
         return qm_fail(QM_BAD_FILE, "'%s': expected the name of a file to write", p->path);
-    p->fd = open(p->part, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    p->fd = open(p->temporary, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (p->fd < 0)
         return qm_fail(QM_BAD_FILE, "%s: cannot be written: %s", p->path, strerror(errno));
     if (flock(p->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
@@ -32,12 +33,12 @@ qm_status qm_atomic_file_open(const char *path, struct qm_atomic_file *out)
 {
     struct qm_atomic_file p = {strdup(path), NULL, -1};
     qm_status st = QM_OK;
-    if (!p.path || asprintf(&p.part, "%s.%ld.part", path, (long)getpid()) < 0) {
-        p.part = NULL;
+    if (!p.path || asprintf(&p.temporary, "%s.%ld.part", path, (long)getpid()) < 0) {
+        p.temporary = NULL;
         st = qm_fail(QM_NO_MEMORY, "%s", path);
     }
     if (st == QM_OK)
-        st = part_make(&p);
+        st = temporary_make(&p);
     if (st == QM_OK)
         *out = p;
     else
@@ -56,7 +57,8 @@ qm_status qm_atomic_file_write(const struct qm_atomic_file *p, const void *bytes
     return QM_OK;
 }
 
-/* A renamed file survives a crash once its folder is on the disk; some file systems cannot. */
+/* Flushes the folder, without which a crash may undo the rename; file systems that cannot are
+ * accepted. */
 static qm_status folder_sync(const char *path)
 {
     char *folder = strdup(path);
@@ -75,10 +77,10 @@ static qm_status folder_sync(const char *path)
 
 qm_status qm_atomic_file_commit(struct qm_atomic_file *p)
 {
-    if (fsync(p->fd) != 0 || rename(p->part, p->path) != 0)
+    if (fsync(p->fd) != 0 || rename(p->temporary, p->path) != 0)
         return qm_fail(QM_BAD_FILE, "%s: cannot be written: %s", p->path, strerror(errno));
     close(p->fd);
-    p->fd = -1; /* nothing left to remove */
+    p->fd = -1; /* there is nothing left to remove */
     qm_status st = folder_sync(p->path);
     qm_atomic_file_abort(p);
     return st;
@@ -87,10 +89,10 @@ qm_status qm_atomic_file_commit(struct qm_atomic_file *p)
 void qm_atomic_file_abort(struct qm_atomic_file *p)
 {
     if (p->fd >= 0) {
-        unlink(p->part);
+        unlink(p->temporary);
         close(p->fd);
     }
-    free(p->part);
+    free(p->temporary);
     free(p->path);
     *p = (struct qm_atomic_file){NULL, NULL, -1};
 }

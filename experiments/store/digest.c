@@ -1,4 +1,4 @@
-/* digest.c - a hash of what an HDF5 file says, whatever its layout on the disk. */
+/* digest.c - qm_store_digest: SHA-256 of an HDF5 file's contents, whatever its layout. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,20 +7,20 @@
 
 enum {
     SLAB = 1 << 20,   /* bytes of a dataset read at a time */
-    CACHE = 32 << 20, /* bytes of chunks kept, so that wide chunks inflate once */
-    DEEPEST = 64,     /* groups in groups: more is a cycle */
+    CACHE = 32 << 20, /* bytes of the chunk cache: wide chunks are inflated once */
+    DEEPEST = 64,     /* nested groups; deeper ones are taken for a cycle */
     PATH_SIZE = 4096,
 };
 
 struct walk {
     struct qm_h5_stream out;
     int depth;
-    qm_status st; /* iteration callbacks leave theirs here */
+    qm_status st; /* of the iteration callbacks */
     char path[PATH_SIZE];
 };
 
-/* Rank and dims; 'n' for a null space. */
-static int put_space(struct walk *w, hid_t space, hsize_t *dim)
+/* Hashes rank and dims, or 'n' for a null space.  Returns the rank, -1 for a null space. */
+static int hash_space(struct walk *w, hid_t space, hsize_t *dim)
 {
     if (H5Sget_simple_extent_type(space) == H5S_NULL) {
         qm_stream_tag(&w->out, 'n');
@@ -34,11 +34,11 @@ static int put_space(struct walk *w, hid_t space, hsize_t *dim)
 
 /* ---- attributes ---------------------------------------------------------------------------- */
 
-static qm_status put_attribute_values(struct walk *w, hid_t a, hid_t t)
+static qm_status hash_attribute_values(struct walk *w, hid_t a, hid_t t)
 {
     hsize_t dim[H5S_MAX_RANK];
     hid_t space = H5Aget_space(a);
-    hssize_t n = put_space(w, space, dim) < 0 ? 0 : H5Sget_simple_extent_npoints(space);
+    hssize_t n = hash_space(w, space, dim) < 0 ? 0 : H5Sget_simple_extent_npoints(space);
     qm_status st = QM_OK;
     char *data = calloc(n > 0 ? (size_t)n : 1, H5Tget_size(t));
     if (!data) {
@@ -56,8 +56,9 @@ static qm_status put_attribute_values(struct walk *w, hid_t a, hid_t t)
     return st;
 }
 
-/* A scale's REFERENCE_LIST says again, in the order of attaching, what each DIMENSION_LIST says. */
-static herr_t put_attribute(hid_t object, const char *name, const H5A_info_t *info, void *walk)
+/* Callback for one attribute.  REFERENCE_LIST of a scale is skipped: it repeats the
+ * DIMENSION_LISTs, in the order of attaching. */
+static herr_t hash_attribute(hid_t object, const char *name, const H5A_info_t *info, void *walk)
 {
     struct walk *w = walk;
     (void)info;
@@ -72,7 +73,7 @@ static herr_t put_attribute(hid_t object, const char *name, const H5A_info_t *in
         qm_stream_text(&w->out, name);
         w->st = qm_stream_type(&w->out, t);
         if (w->st == QM_OK)
-            w->st = put_attribute_values(w, a, t);
+            w->st = hash_attribute_values(w, a, t);
     }
     qm_h5_close(t);
     qm_h5_close(type);
@@ -80,10 +81,10 @@ static herr_t put_attribute(hid_t object, const char *name, const H5A_info_t *in
     return w->st == QM_OK ? 0 : -1;
 }
 
-static qm_status put_attributes(struct walk *w, hid_t object)
+static qm_status hash_attributes(struct walk *w, hid_t object)
 {
     hsize_t at = 0;
-    if (H5Aiterate2(object, H5_INDEX_NAME, H5_ITER_INC, &at, put_attribute, w) < 0 &&
+    if (H5Aiterate2(object, H5_INDEX_NAME, H5_ITER_INC, &at, hash_attribute, w) < 0 &&
         w->st == QM_OK)
         w->st = qm_h5_fail(QM_BAD_FILE, "%s: its attributes cannot be listed", w->path);
     return w->st;
@@ -91,12 +92,14 @@ static qm_status put_attributes(struct walk *w, hid_t object)
 
 /* ---- datasets ------------------------------------------------------------------------------ */
 
+/* A hyperslab of a dataset: offset at[] and size count[]. */
 struct slab {
     int rank;
     hsize_t dim[H5S_MAX_RANK], at[H5S_MAX_RANK], count[H5S_MAX_RANK];
 };
 
-/* Whole trailing dims as far as SLAB goes, a part of one, single steps of those before. */
+/* Sets the first slab: whole trailing dims while they fit SLAB bytes, part of the next one, size 1
+ * above. */
 static void slab_start(struct slab *s, size_t element)
 {
     hsize_t left = SLAB / element > 0 ? SLAB / element : 1;
@@ -107,7 +110,7 @@ static void slab_start(struct slab *s, size_t element)
     }
 }
 
-/* To the next slab in row-major order; 0 after the last. */
+/* Advances to the next slab in row-major order; returns 0 after the last. */
 static int slab_next(struct slab *s, const hsize_t *step)
 {
     for (int i = s->rank - 1; i >= 0; i--) {
@@ -123,8 +126,8 @@ static int slab_next(struct slab *s, const hsize_t *step)
     return 0;
 }
 
-static qm_status put_slab(struct walk *w, hid_t set, hid_t t, hid_t space, const struct slab *s,
-                          char *data)
+static qm_status hash_slab(struct walk *w, hid_t set, hid_t t, hid_t space, const struct slab *s,
+                           char *data)
 {
     hid_t memory = s->rank == 0 ? H5Screate(H5S_SCALAR) : H5Screate_simple(s->rank, s->count, NULL);
     qm_status st = QM_OK;
@@ -142,10 +145,10 @@ static qm_status put_slab(struct walk *w, hid_t set, hid_t t, hid_t space, const
     return st;
 }
 
-static qm_status put_dataset_values(struct walk *w, hid_t set, hid_t t, hid_t space)
+static qm_status hash_dataset_values(struct walk *w, hid_t set, hid_t t, hid_t space)
 {
     struct slab s;
-    s.rank = put_space(w, space, s.dim);
+    s.rank = hash_space(w, space, s.dim);
     hssize_t n = s.rank < 0 ? 0 : H5Sget_simple_extent_npoints(space);
     if (n <= 0)
         return QM_OK;
@@ -159,13 +162,13 @@ static qm_status put_dataset_values(struct walk *w, hid_t set, hid_t t, hid_t sp
         return qm_fail(QM_NO_MEMORY, "%s", w->path);
     qm_status st;
     do
-        st = put_slab(w, set, t, space, &s, data);
+        st = hash_slab(w, set, t, space, &s, data);
     while (st == QM_OK && slab_next(&s, step));
     free(data);
     return st;
 }
 
-static qm_status put_dataset(struct walk *w, hid_t set)
+static qm_status hash_dataset(struct walk *w, hid_t set)
 {
     hid_t type = H5Dget_type(set), space = H5Dget_space(set), t = qm_stream_type_of(type);
     if (t < 0 || space < 0) {
@@ -175,24 +178,24 @@ static qm_status put_dataset(struct walk *w, hid_t set)
         qm_stream_text(&w->out, w->path);
         w->st = qm_stream_type(&w->out, t);
         if (w->st == QM_OK)
-            w->st = put_dataset_values(w, set, t, space);
+            w->st = hash_dataset_values(w, set, t, space);
     }
     qm_h5_close(t);
     qm_h5_close(space);
     qm_h5_close(type);
-    return w->st == QM_OK ? put_attributes(w, set) : w->st;
+    return w->st == QM_OK ? hash_attributes(w, set) : w->st;
 }
 
 /* ---- groups -------------------------------------------------------------------------------- */
 
-static qm_status put_group(struct walk *w, hid_t group);
+static qm_status hash_group(struct walk *w, hid_t group);
 
-static qm_status put_object(struct walk *w, hid_t object)
+static qm_status hash_object(struct walk *w, hid_t object)
 {
     hid_t t;
     switch (H5Iget_type(object)) {
-    case H5I_GROUP: return put_group(w, object);
-    case H5I_DATASET: return put_dataset(w, object);
+    case H5I_GROUP: return hash_group(w, object);
+    case H5I_DATASET: return hash_dataset(w, object);
     case H5I_DATATYPE:
         qm_stream_tag(&w->out, 'T');
         qm_stream_text(&w->out, w->path);
@@ -200,13 +203,13 @@ static qm_status put_object(struct walk *w, hid_t object)
         w->st = t < 0 ? qm_h5_fail(QM_BAD_FILE, "%s cannot be read", w->path)
                       : qm_stream_type(&w->out, t);
         qm_h5_close(t);
-        return w->st == QM_OK ? put_attributes(w, object) : w->st;
+        return w->st == QM_OK ? hash_attributes(w, object) : w->st;
     default: return w->st = qm_h5_fail(QM_BAD_FILE, "%s cannot be opened", w->path);
     }
 }
 
-/* Soft and external links: where they point, not what is there. */
-static qm_status put_pointer(struct walk *w, hid_t group, const char *name, size_t size)
+/* Hashes the target path of a soft or external link, not the target. */
+static qm_status hash_pointer(struct walk *w, hid_t group, const char *name, size_t size)
 {
     char *value = calloc(1, size + 1);
     if (!value)
@@ -221,7 +224,7 @@ static qm_status put_pointer(struct walk *w, hid_t group, const char *name, size
     return w->st;
 }
 
-static herr_t put_link(hid_t group, const char *name, const H5L_info_t *info, void *walk)
+static herr_t hash_link(hid_t group, const char *name, const H5L_info_t *info, void *walk)
 {
     struct walk *w = walk;
     size_t held = strlen(w->path);
@@ -231,26 +234,26 @@ static herr_t put_link(hid_t group, const char *name, const H5L_info_t *info, vo
     if ((size_t)snprintf(w->path + held, room, held == 1 ? "%s" : "/%s", name) >= room) {
         w->st = qm_fail(QM_BAD_FILE, "a path of more than %d bytes", PATH_SIZE);
     } else if (info->type != H5L_TYPE_HARD) {
-        put_pointer(w, group, name, info->u.val_size);
+        hash_pointer(w, group, name, info->u.val_size);
     } else {
         hid_t object = H5Oopen(group, name, H5P_DEFAULT);
-        put_object(w, object);
+        hash_object(w, object);
         qm_h5_close(object);
     }
     w->path[held] = 0;
     return w->st == QM_OK ? 0 : -1;
 }
 
-static qm_status put_group(struct walk *w, hid_t group)
+static qm_status hash_group(struct walk *w, hid_t group)
 {
     if (w->depth >= DEEPEST)
         return w->st = qm_fail(QM_BAD_FILE, "groups nested more than %d deep", DEEPEST);
     qm_stream_tag(&w->out, 'G');
     qm_stream_text(&w->out, w->path);
-    QM_TRY(put_attributes(w, group));
+    QM_TRY(hash_attributes(w, group));
     hsize_t at = 0;
     w->depth++;
-    if (H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, &at, put_link, w) < 0 && w->st == QM_OK)
+    if (H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, &at, hash_link, w) < 0 && w->st == QM_OK)
         w->st = qm_h5_fail(QM_BAD_FILE, "%s: its members cannot be listed", w->path);
     w->depth--;
     return w->st;
@@ -273,7 +276,7 @@ qm_status qm_store_digest(const char *path, char out[65])
         w->path[0] = '/';
         qm_sha256_start(&w->out.sum);
         qm_stream_text(&w->out, "qualm-digest 1");
-        st = put_group(w, root);
+        st = hash_group(w, root);
         if (st == QM_OK)
             qm_sha256_hex(&w->out.sum, out);
         else

@@ -1,4 +1,4 @@
-/* h5.c - the few HDF5 idioms that store.c, result_reader.c and digest.c share. */
+/* h5.c - HDF5 helpers: errors, element types, opening files. */
 #include "experiments/store/h5.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 
 void qm_h5_quiet(void) { H5Eset_auto2(H5E_DEFAULT, NULL, NULL); }
 
-/* Keeps the first description met, which is the innermost. */
+/* Keeps the first description, which is the innermost. */
 static herr_t keep_reason(unsigned n, const H5E_error2_t *e, void *out)
 {
     if (n == 0 && e->desc)
@@ -46,7 +46,7 @@ static hid_t bool_type(void)
     return t;
 }
 
-/* Sign bit, exponent and fraction fields from the top down; IEEE conventions. */
+/* A 16-bit IEEE-like float: from the top a sign bit, exponent_bits, then the fraction. */
 static hid_t half_type(size_t exponent_bits, size_t bias)
 {
     size_t fraction_bits = 15 - exponent_bits;
@@ -91,7 +91,7 @@ hid_t qm_h5_native(enum qm_dtype d)
     return t;
 }
 
-/* What stands in the way of reading path, said in the system's words where it has any. */
+/* QM_BAD_FILE when path cannot be opened (with the system's reason), is a folder or is empty. */
 static qm_status readable(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);

@@ -1,4 +1,4 @@
-/* h5_stream.c - HDF5 types and values as a stream of bytes that no layout changes. */
+/* h5_stream.c - The byte stream that a digest hashes: HDF5 types and values in a canonical form. */
 #include "experiments/store/h5_stream.h"
 
 #include <string.h>
@@ -29,7 +29,7 @@ void qm_stream_text(struct qm_h5_stream *s, const char *text)
 
 /* ---- types --------------------------------------------------------------------------------- */
 
-/* An enumeration's members cannot change byte order in place. */
+/* Makes the enumeration anew: its members' byte order cannot be changed in place. */
 static hid_t canonical_enum(hid_t t)
 {
     hid_t base = H5Tget_super(t), little = qm_stream_type_of(base);
@@ -52,7 +52,7 @@ static hid_t canonical_enum(hid_t t)
     return out;
 }
 
-/* Members one after the other, without padding. */
+/* The compound with canonical members and without padding. */
 static hid_t canonical_compound(hid_t t)
 {
     int n = H5Tget_nmembers(t);
@@ -116,7 +116,7 @@ hid_t qm_stream_type_of(hid_t t)
     return out;
 }
 
-static qm_status put_super(struct qm_h5_stream *s, hid_t t)
+static qm_status hash_super(struct qm_h5_stream *s, hid_t t)
 {
     hid_t base = H5Tget_super(t);
     qm_status st = qm_stream_type(s, base);
@@ -124,7 +124,7 @@ static qm_status put_super(struct qm_h5_stream *s, hid_t t)
     return st;
 }
 
-static qm_status put_members(struct qm_h5_stream *s, hid_t t)
+static qm_status hash_members(struct qm_h5_stream *s, hid_t t)
 {
     int n = H5Tget_nmembers(t);
     qm_status st = QM_OK;
@@ -146,7 +146,7 @@ static qm_status put_members(struct qm_h5_stream *s, hid_t t)
     return st;
 }
 
-static void put_float_fields(struct qm_h5_stream *s, hid_t t)
+static void hash_float_fields(struct qm_h5_stream *s, hid_t t)
 {
     size_t field[5] = {0};
     H5Tget_fields(t, &field[0], &field[1], &field[2], &field[3], &field[4]);
@@ -174,7 +174,7 @@ qm_status qm_stream_type(struct qm_h5_stream *s, hid_t t)
     case H5T_FLOAT:
         qm_stream_tag(s, 'f');
         qm_stream_count(s, H5Tget_size(t));
-        put_float_fields(s, t);
+        hash_float_fields(s, t);
         return QM_OK;
     case H5T_STRING:
         qm_stream_tag(s, H5Tis_variable_str(t) > 0 ? 'v' : 's');
@@ -192,16 +192,16 @@ qm_status qm_stream_type(struct qm_h5_stream *s, hid_t t)
         qm_stream_text(s, tag);
         H5free_memory(tag);
         return QM_OK;
-    case H5T_COMPOUND: qm_stream_tag(s, 'c'); return put_members(s, t);
+    case H5T_COMPOUND: qm_stream_tag(s, 'c'); return hash_members(s, t);
     case H5T_ENUM:
         qm_stream_tag(s, 'e');
-        QM_TRY(put_super(s, t));
-        return put_members(s, t);
+        QM_TRY(hash_super(s, t));
+        return hash_members(s, t);
     case H5T_ARRAY:
         qm_stream_tag(s, 'a');
         qm_stream_dims(s, H5Tget_array_dims2(t, dim), dim);
-        return put_super(s, t);
-    case H5T_VLEN: qm_stream_tag(s, 'l'); return put_super(s, t);
+        return hash_super(s, t);
+    case H5T_VLEN: qm_stream_tag(s, 'l'); return hash_super(s, t);
     case H5T_REFERENCE:
         qm_stream_tag(s, 'r');
         if (H5Tequal(t, H5T_STD_REF_OBJ) > 0)
@@ -246,8 +246,8 @@ static int members_plain(hid_t t)
     return plain;
 }
 
-/* An address in the file means the name of what stands there. */
-static void put_reference(struct qm_h5_stream *s, const char *data)
+/* Hashes the name of the referenced object: its address in the file depends on the layout. */
+static void hash_reference(struct qm_h5_stream *s, const char *data)
 {
     char name[NAME_SIZE] = "";
     if (H5Rget_name(s->file, H5R_OBJECT, data, name, sizeof name) < 0)
@@ -255,7 +255,7 @@ static void put_reference(struct qm_h5_stream *s, const char *data)
     qm_stream_text(s, name);
 }
 
-static void put_one(struct qm_h5_stream *s, hid_t t, const char *data)
+static void hash_one(struct qm_h5_stream *s, hid_t t, const char *data)
 {
     H5T_class_t class = H5Tget_class(t);
     hid_t base = class == H5T_ARRAY || class == H5T_VLEN ? H5Tget_super(t) : -1;
@@ -264,7 +264,7 @@ static void put_one(struct qm_h5_stream *s, hid_t t, const char *data)
         memcpy(&text, data, sizeof text);
         qm_stream_text(s, text);
     } else if (class == H5T_REFERENCE) {
-        put_reference(s, data);
+        hash_reference(s, data);
     } else if (class == H5T_VLEN) {
         hvl_t sequence;
         memcpy(&sequence, data, sizeof sequence);
@@ -290,5 +290,5 @@ void qm_stream_values(struct qm_h5_stream *s, hid_t t, const char *data, size_t 
         qm_stream_add(s, data, n * size);
     else
         for (size_t i = 0; i < n; i++)
-            put_one(s, t, data + i * size);
+            hash_one(s, t, data + i * size);
 }

@@ -1,4 +1,4 @@
-/* h5_write.c - new objects in an open result file, all in one manner. */
+/* h5_write.c - Makes the groups, datasets, tables and attributes of a result file. */
 #include "experiments/store/h5_write.h"
 
 #include <hdf5_hl.h>
@@ -7,13 +7,13 @@
 #include <string.h>
 
 enum {
-    COMPACT_BELOW = 8 << 10, /* bytes: with the object header */
-    CHUNK_FROM = 64 << 10,   /* bytes: chunked and compressed */
-    CHUNK_GOAL = 256 << 10,  /* bytes of a chunk, about */
-    PLAIN_FROM = 4 << 20,    /* bytes of a table: not compressed, for who reads one column of it */
-    DEFLATE = 4,
-    ATTRIBUTE_MOST = 60 << 10, /* bytes; HDF5's limit is 64 KB with all that describes it */
-    LONG_TEXT = 32 << 10,      /* bytes */
+    COMPACT_BELOW = 8 << 10, /* bytes: smaller datasets lie in the object header */
+    CHUNK_FROM = 64 << 10,   /* bytes: larger datasets are chunked and compressed */
+    CHUNK_GOAL = 256 << 10,  /* bytes of a chunk, approximately */
+    PLAIN_FROM = 4 << 20,    /* bytes: larger tables are not compressed, for reads of one column */
+    DEFLATE = 4,             /* compression level */
+    ATTRIBUTE_MOST = 60 << 10, /* bytes; HDF5's limit of 64 KB includes the description */
+    LONG_TEXT = 32 << 10,      /* bytes: longer texts are datasets */
 };
 
 double qm_h5_write_nan(double x) { return isnan(x) ? (double)NAN : x; }
@@ -39,7 +39,7 @@ static qm_status group_make(hid_t file, const char *path)
     return st;
 }
 
-/* Makes the groups above path, and with whole path itself as a group where nothing is there. */
+/* Makes the missing groups above path; with `whole` path itself too, if nothing is there. */
 static qm_status groups_above(hid_t file, const char *path, int whole)
 {
     char *text = strdup(path);
@@ -95,7 +95,7 @@ static size_t text_width(const char *const *text, int64_t n)
     return width;
 }
 
-/* n < 0: one text; otherwise an array of n. */
+/* Stores an array of n texts as an attribute; n < 0: one scalar text. */
 static qm_status attribute_texts(hid_t object, const char *name, int n, const char *const *text)
 {
     hsize_t dim = n < 0 ? 1 : (hsize_t)n;
@@ -141,7 +141,7 @@ static qm_status attribute_number(hid_t object, const char *name, enum qm_dtype 
 
 /* ---- datasets ------------------------------------------------------------------------------ */
 
-/* Whole trailing dims as long as they fit the goal, then a part of one. */
+/* Chunks: whole trailing dims while they fit CHUNK_GOAL, then part of one, then 1. */
 static int set_chunks(hid_t plist, int rank, const hsize_t *dim, size_t element, int plain)
 {
     hsize_t chunk[QM_MAX_RANK], left = CHUNK_GOAL / element;
@@ -312,7 +312,7 @@ static void row_fill(char *row, int n, const struct qm_column *c, const struct l
     }
 }
 
-/* A chunk of rows at a time, so that the copy stays small. */
+/* Writes about CHUNK_GOAL bytes of rows at a time, so that the buffer stays small. */
 static qm_status rows_write(const char *path, hid_t set, hid_t memory, int64_t rows, int n,
                             const struct qm_column *c, const struct layout *l)
 {

@@ -1,22 +1,23 @@
-/* h5_write.h - new objects in an open result file, all in one manner: no times, 64 KB and more chunked
- * and compressed (shuffle, deflate, fletcher32), unit and text on every dataset.
+/* h5_write.h - Makes the objects of a result file; internal to experiments/store.
  *
- * What store.h says of tables, arrays, texts and numbers holds here; only store.c calls these. */
+ * Objects have no times; datasets from 64 KB on are chunked and compressed (shuffle, deflate,
+ * fletcher32); every dataset has a unit and a text.  store.h describes tables, arrays, texts and
+ * numbers; only store.c calls these functions. */
 #ifndef QM_STORE_H5_WRITE_H
 #define QM_STORE_H5_WRITE_H
 
 #include "experiments/store/h5.h"
 #include "experiments/store/store.h"
 
-/* Fixed-width, NUL padded UTF-8 (width H5T_VARIABLE: variable-length).  The caller closes it;
- * negative when out of memory. */
+/* A string type: NUL-padded UTF-8 of `width` bytes (H5T_VARIABLE: of variable length).  The caller
+ * closes it; negative without memory. */
 hid_t qm_h5_write_text_type(size_t width);
 
-/* The sign and payload of a NaN depend on the compiler; ours have one. */
+/* x, with one bit pattern for all NaNs: their sign and payload depend on the compiler. */
 double qm_h5_write_nan(double x);
 
-/* A new, empty dataset with its unit (NULL: none, a table has them by column) and description.
- * The caller writes and closes it.  QM_BAD_ARG: there is something at path, or path is no path. */
+/* Makes a dataset without data, with its unit (NULL: none; tables have units per column) and
+ * description.  The caller writes and closes it.  QM_BAD_ARG: path is taken, or no valid path. */
 qm_status qm_h5_write_dataset(hid_t file, const char *path, hid_t type, int rank,
                               const hsize_t *dim, const char *unit, const char *text, hid_t *out);
 

@@ -1,4 +1,4 @@
-/* result_reader.c - reading result files back. */
+/* result_reader.c - Reads result files: tables by column, arrays, curves, attributes. */
 #include "experiments/store/result_reader.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "experiments/store/h5.h"
 
-enum { CACHE = 4 << 20 }; /* bytes */
+enum { CACHE = 4 << 20 }; /* bytes of the chunk cache */
 
 struct qm_result {
     hid_t file;
@@ -15,7 +15,7 @@ struct qm_result {
 
 /* ---- texts --------------------------------------------------------------------------------- */
 
-/* n texts of width bytes, as pointers and NUL-terminated copies in one block. */
+/* n texts of width bytes as pointers and NUL-terminated copies, in one allocation. */
 static char **texts_of(const char *bytes, size_t n, size_t width)
 {
     char **out = malloc((n ? n : 1) * (sizeof *out + width + 1));
@@ -35,7 +35,7 @@ static int is_fixed_text(hid_t type)
     return H5Tget_class(type) == H5T_STRING && H5Tis_variable_str(type) == 0;
 }
 
-/* The texts of an attribute, which must be of fixed width; n as found. */
+/* Reads the *n texts of an attribute, which must have fixed width. */
 static qm_status attribute_texts(hid_t object, const char *name, size_t *n, char ***out)
 {
     if (H5Aexists(object, name) <= 0)
@@ -146,7 +146,7 @@ void qm_result_close(struct qm_result *r)
 
 const char *qm_result_kind(const struct qm_result *r) { return r->kind; }
 
-/* H5Lexists wants every step of the path to be there. */
+/* Tests group by group, because H5Lexists fails when a group on the path is missing. */
 int qm_result_has(struct qm_result *r, const char *path)
 {
     char *text = strdup(path);
@@ -165,6 +165,7 @@ int qm_result_has(struct qm_result *r, const char *path)
 
 /* ---- datasets ------------------------------------------------------------------------------ */
 
+/* An open dataset. */
 struct set {
     hid_t id, type, space;
 };
@@ -218,7 +219,7 @@ static qm_status column_find(struct qm_result *r, const struct set *d, const cha
     return *member < 0 ? qm_h5_fail(QM_BAD_FILE, "%s: column '%s'", r->path, column) : QM_OK;
 }
 
-/* Reads one member of every row, as `as`, into a new block. */
+/* Reads one member of every row, converted to type `as`, into memory that the caller frees. */
 static qm_status column_read(struct qm_result *r, const struct set *d, const char *column, hid_t as,
                              void **out)
 {
@@ -239,7 +240,7 @@ static qm_status column_read(struct qm_result *r, const struct set *d, const cha
     return st;
 }
 
-/* floats: whether float columns will do too. */
+/* Reads a column of integers as int64_t, or with `floats` of integers or floats as double. */
 static qm_status numbers(struct qm_result *r, const char *table, const char *column, int floats,
                          int64_t *rows, void **out)
 {
@@ -401,7 +402,7 @@ qm_status qm_result_array(struct qm_result *r, const char *path, struct qm_tenso
     return st;
 }
 
-/* path/name, 1-D and of this type. */
+/* Reads the array folder/name, which must be 1-D and of this type. */
 static qm_status line_read(struct qm_result *r, const char *folder, const char *name,
                            enum qm_dtype dtype, int64_t *n, void **out)
 {

@@ -1,4 +1,4 @@
-/* store.c - the only writer of result files. */
+/* store.c - Writes result files: schema, provenance, tables, arrays, curves. */
 #include "experiments/store/store.h"
 
 #include <assert.h>
@@ -15,14 +15,14 @@ enum { GROW = 1 << 20 }; /* bytes by which the image in memory grows */
 
 struct qm_store {
     hid_t file;
-    struct qm_atomic_file part;
-    qm_status failed; /* the first failure, and its text */
-    char why[600];
+    struct qm_atomic_file out;
+    qm_status failed; /* the first failure; QM_OK: none */
+    char why[600];    /* its text */
 };
 
 /* ---- failures stick ------------------------------------------------------------------------ */
 
-/* Every public call starts with start and ends with done. */
+/* Every public call begins with start(), which repeats an earlier failure, and ends with done(). */
 static qm_status start(const struct qm_store *s)
 {
     qm_h5_quiet();
@@ -138,7 +138,7 @@ qm_status qm_store_number(struct qm_store *s, const char *path, const char *name
 
 /* ---- provenance ---------------------------------------------------------------------------- */
 
-/* Variable-length texts: a command line may name thousands of files. */
+/* Texts of variable length, because a command line may name thousands of files. */
 static qm_status argv_store(struct qm_store *s, int argc, char **argv)
 {
     hid_t type = qm_h5_write_text_type(H5T_VARIABLE), set = -1;
@@ -181,7 +181,8 @@ static qm_status root_store(struct qm_store *s, const char *kind)
 
 /* ---- the file ------------------------------------------------------------------------------ */
 
-/* An HDF5 file in memory: what the disk refuses shows in our own write, with a reason. */
+/* Makes an HDF5 file in memory, so that a failure of the disk occurs in our own write and has a
+ * reason. */
 static qm_status image_open(struct qm_store *s)
 {
     qm_h5_quiet();
@@ -189,9 +190,9 @@ static qm_status image_open(struct qm_store *s)
     if (access >= 0 && make >= 0 && H5Pset_fapl_core(access, GROW, 0) >= 0 &&
         H5Pset_libver_bounds(access, H5F_LIBVER_EARLIEST, H5F_LIBVER_V18) >= 0 &&
         H5Pset_obj_track_times(make, 0) >= 0)
-        s->file = H5Fcreate(s->part.part, H5F_ACC_TRUNC, make, access);
+        s->file = H5Fcreate(s->out.temporary, H5F_ACC_TRUNC, make, access);
     qm_status st =
-        s->file < 0 ? qm_h5_fail(QM_INTERNAL, "%s: cannot be begun", s->part.path) : QM_OK;
+        s->file < 0 ? qm_h5_fail(QM_INTERNAL, "%s: cannot be begun", s->out.path) : QM_OK;
     qm_h5_close(make);
     qm_h5_close(access);
     return st;
@@ -203,8 +204,8 @@ qm_status qm_store_open(const char *path, const char *kind, int argc, char **arg
     struct qm_store *s = calloc(1, sizeof *s);
     if (!s)
         return qm_fail(QM_NO_MEMORY, "%s", path);
-    s->file = s->part.fd = -1;
-    qm_status st = qm_atomic_file_open(path, &s->part);
+    s->file = s->out.fd = -1;
+    qm_status st = qm_atomic_file_open(path, &s->out);
     if (st == QM_OK)
         st = image_open(s);
     if (st == QM_OK)
@@ -224,23 +225,23 @@ void qm_store_abort(struct qm_store *s)
         return;
     if (s->file >= 0)
         H5Fclose(s->file);
-    qm_atomic_file_abort(&s->part);
+    qm_atomic_file_abort(&s->out);
     free(s);
 }
 
 static qm_status image_write(const struct qm_store *s)
 {
     if (H5Fflush(s->file, H5F_SCOPE_GLOBAL) < 0)
-        return qm_h5_fail(QM_INTERNAL, "%s: cannot be finished", s->part.path);
+        return qm_h5_fail(QM_INTERNAL, "%s: cannot be finished", s->out.path);
     ssize_t n = H5Fget_file_image(s->file, NULL, 0);
     if (n <= 0)
-        return qm_h5_fail(QM_INTERNAL, "%s: cannot be finished", s->part.path);
+        return qm_h5_fail(QM_INTERNAL, "%s: cannot be finished", s->out.path);
     char *bytes = malloc((size_t)n);
     if (!bytes)
-        return qm_fail(QM_NO_MEMORY, "%s: %lld bytes", s->part.path, (long long)n);
+        return qm_fail(QM_NO_MEMORY, "%s: %lld bytes", s->out.path, (long long)n);
     qm_status st = H5Fget_file_image(s->file, bytes, (size_t)n) != n
-                       ? qm_h5_fail(QM_INTERNAL, "%s: cannot be finished", s->part.path)
-                       : qm_atomic_file_write(&s->part, bytes, (size_t)n);
+                       ? qm_h5_fail(QM_INTERNAL, "%s: cannot be finished", s->out.path)
+                       : qm_atomic_file_write(&s->out, bytes, (size_t)n);
     free(bytes);
     return st;
 }
@@ -251,7 +252,7 @@ static qm_status publish(struct qm_store *s)
     char now[24];
     QM_TRY(qm_h5_write_text(s->file, "/provenance", "finished", qm_utc(now)));
     QM_TRY(image_write(s));
-    return qm_atomic_file_commit(&s->part);
+    return qm_atomic_file_commit(&s->out);
 }
 
 qm_status qm_store_commit(struct qm_store *s)

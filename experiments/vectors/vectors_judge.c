@@ -1,4 +1,4 @@
-/* vectors_judge.c - the verdict on what came back in a golden file. */
+/* vectors_judge.c - Judges the answers that a program has added to a golden file. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,53 +8,55 @@
 #include "experiments/readers/reader.h"
 #include "experiments/vectors/vectors.h"
 
-/* A file, and the numbers of its arrays by name. */
-struct book {
+/* An open golden file. */
+struct golden_file {
     const char *path;
     struct qm_file *f;
-    json_t *index;
+    json_t *index; /* entry number by array name */
 };
 
 /* ---- arrays -------------------------------------------------------------------------------- */
 
-static qm_status book_open(const char *path, struct book *b)
+static qm_status golden_open(const char *path, struct golden_file *in)
 {
-    b->path = path;
-    QM_TRY(qm_file_open(path, &b->f));
-    b->index = json_object();
-    for (int i = 0; i < qm_file_count(b->f); i++) {
-        const char *name = qm_file_entry(b->f, i)->name;
-        json_object_set_new(b->index, name + (*name == '/'), json_integer(i));
+    in->path = path;
+    QM_TRY(qm_file_open(path, &in->f));
+    in->index = json_object();
+    for (int i = 0; i < qm_file_count(in->f); i++) {
+        const char *name = qm_file_entry(in->f, i)->name;
+        json_object_set_new(in->index, name + (*name == '/'), json_integer(i));
     }
     return QM_OK;
 }
 
-static int find(const struct book *b, const char *name)
+/* The entry of an array, or -1. */
+static int find(const struct golden_file *in, const char *name)
 {
-    const json_t *i = json_object_get(b->index, name);
+    const json_t *i = json_object_get(in->index, name);
     return i ? (int)json_integer_value(i) : -1;
 }
 
-/* All n elements of an array of this type, as floats. */
-static qm_status take(const struct book *b, const char *name, enum qm_dtype dtype, int64_t n,
-                      float *out)
+/* Reads an array, which must have n elements of this type, as floats. */
+static qm_status take(const struct golden_file *in, const char *name, enum qm_dtype dtype,
+                      int64_t n, float *out)
 {
-    int i = find(b, name);
+    int i = find(in, name);
     if (i < 0)
-        return qm_fail(QM_BAD_FILE, "%s: there is no array '%s'", b->path, name);
-    const struct qm_entry *e = qm_file_entry(b->f, i);
+        return qm_fail(QM_BAD_FILE, "%s: there is no array '%s'", in->path, name);
+    const struct qm_entry *e = qm_file_entry(in->f, i);
     if (e->dtype != dtype || e->numel != n)
-        return qm_fail(QM_BAD_FILE, "%s: '%s' is %lld elements of %s, expected %lld of %s", b->path,
-                       name, (long long)e->numel, qm_dtype_name(e->dtype), (long long)n,
+        return qm_fail(QM_BAD_FILE, "%s: '%s' is %lld elements of %s, expected %lld of %s",
+                       in->path, name, (long long)e->numel, qm_dtype_name(e->dtype), (long long)n,
                        qm_dtype_name(dtype));
-    return qm_file_read(b->f, i, 0, n, out);
+    return qm_file_read(in->f, i, 0, n, out);
 }
 
-/* The same in its own type, of at most 16 bits; wide: scratch of n floats, which hold all of them. */
-static qm_status take_narrow(const struct book *b, const char *name, enum qm_dtype dtype, int64_t n,
-                             float *wide, void *out)
+/* Reads an array of a type of at most 16 bits in that type.  wide: scratch for n floats, which
+ * represent every such value. */
+static qm_status take_narrow(const struct golden_file *in, const char *name, enum qm_dtype dtype,
+                             int64_t n, float *wide, void *out)
 {
-    QM_TRY(take(b, name, dtype, n, wide));
+    QM_TRY(take(in, name, dtype, n, wide));
     for (int64_t i = 0; i < n; i++)
         switch (dtype) {
         case QM_DTYPE_bf16: ((uint16_t *)out)[i] = qm_float_to_bf16(wide[i]); break;
@@ -66,71 +68,70 @@ static qm_status take_narrow(const struct book *b, const char *name, enum qm_dty
     return QM_OK;
 }
 
-static qm_status take_any(const struct book *b, const char *name, enum qm_dtype dtype, int64_t n,
-                          float *wide, void *out)
+/* Reads an array of f32 or of a type of at most 16 bits. */
+static qm_status take_any(const struct golden_file *in, const char *name, enum qm_dtype dtype,
+                          int64_t n, float *wide, void *out)
 {
-    return dtype == QM_DTYPE_f32 ? take(b, name, dtype, n, out)
-                                 : take_narrow(b, name, dtype, n, wide, out);
+    return dtype == QM_DTYPE_f32 ? take(in, name, dtype, n, out)
+                                 : take_narrow(in, name, dtype, n, wide, out);
 }
 
 /* ---- a state ------------------------------------------------------------------------------- */
 
-/* An array of a state: n elements of a type, with what its name ends in, and where it goes: codes are
- * packed in the file. */
+/* An array of a state: its name in the file, type and size, and where its elements go. */
 struct part {
     char name[QM_STATE_NAME];
     enum qm_dtype dtype;
     int64_t n;
     void *to;
-    int slot; /* whose codes it has, or -1 */
+    int slot; /* the slot whose packed codes it holds, or -1 */
 };
 
-enum { PARTS = 2 + 2 * QM_MAX_SLOTS };
+/* The arrays of a state, whose names begin with `at`. */
+struct parts {
+    const char *at;
+    int n;
+    struct part part[2 + 2 * QM_MAX_SLOTS];
+};
 
-static void part_add(struct part *list, int *n, const char *at, const char *array,
-                     const char *ending, enum qm_dtype dtype, int64_t elements, void *to, int slot)
+static void add(struct parts *list, const char *array, const char *ending, struct part p)
 {
-    struct part *p = &list[(*n)++];
-    snprintf(p->name, sizeof p->name, "%s/%s%s", at, array, ending);
-    p->dtype = dtype;
-    p->n = elements;
-    p->to = to;
-    p->slot = slot;
+    snprintf(p.name, sizeof p.name, "%s/%s%s", list->at, array, ending);
+    list->part[list->n++] = p;
 }
 
-/* The arrays of a state whose names begin with `at`; those of no elements are left out.  Returns how
- * many. */
-static int parts_of(const struct qm_trial *t, const char *at, struct part list[PARTS])
+/* Lists the arrays of a trial's state, without those of no elements. */
+static void parts_of(const struct qm_trial *t, const char *at, struct parts *list)
 {
     struct qm_call c = qm_trial_call(t, 0);
     const struct qm_param *param = &t->recipe.param;
-    int n = 0;
-    part_add(list, &n, at, "param", "", qm_param_dtype(param), t->n, c.p, -1);
+    list->at = at;
+    list->n = 0;
+    add(list, "param", "", (struct part){"", qm_param_dtype(param), t->n, c.p, -1});
     if (qm_param_residual(param))
-        part_add(list, &n, at, "residual", "", qm_state_residual_dtype(param), t->n, c.residual,
-                 -1);
+        add(list, "residual", "",
+            (struct part){"", qm_state_residual_dtype(param), t->n, c.residual, -1});
     for (int i = 0; i < t->recipe.rule->n_slots; i++) {
         const char *slot = t->recipe.rule->slot[i];
         struct qm_codec codec = {.q = t->slot[i]};
         if (t->slot_n[i] == 0)
             continue;
         if (t->slot[i].bits)
-            part_add(list, &n, at, slot, ".codes", QM_DTYPE_u8, qm_code_bytes(&codec, t->slot_n[i]),
-                     c.codes[i], i);
-        part_add(list, &n, at, slot, t->slot[i].bits ? ".scales" : "", QM_DTYPE_f32, t->n_scales[i],
-                 c.scales[i], -1);
+            add(list, slot, ".codes",
+                (struct part){"", QM_DTYPE_u8, qm_code_bytes(&codec, t->slot_n[i]), c.codes[i], i});
+        add(list, slot, t->slot[i].bits ? ".scales" : "",
+            (struct part){"", QM_DTYPE_f32, t->n_scales[i], c.scales[i], -1});
     }
-    return n;
 }
 
-/* Packed codes become one a byte in the same place, which is as long as the slot. */
-static qm_status read_codes(const struct book *b, const struct qm_trial *t, const struct part *p,
-                            float *wide, struct qm_sha256 *hash)
+/* Reads packed codes and unpacks them, one per byte, to p->to, which has the slot's length. */
+static qm_status read_codes(const struct golden_file *in, const struct qm_trial *t,
+                            const struct part *p, float *wide, struct qm_sha256 *hash)
 {
     struct qm_codec c;
     QM_TRY(qm_codec_init(&c, &t->slot[p->slot]));
     uint8_t *packed = malloc((size_t)p->n + 1);
-    qm_status st = packed ? take_narrow(b, p->name, p->dtype, p->n, wide, packed)
+    qm_status st = packed ? take_narrow(in, p->name, p->dtype, p->n, wide, packed)
                           : qm_fail(QM_NO_MEMORY, "%s", p->name);
     if (st == QM_OK)
         qm_unpack_range(&c, packed, t->slot_n[p->slot], p->to);
@@ -140,19 +141,20 @@ static qm_status read_codes(const struct book *b, const struct qm_trial *t, cons
     return st;
 }
 
-/* The state whose arrays begin with `at`.  wide: room for the longest array; hash: or NULL. */
-static qm_status state_read(const struct book *b, const struct qm_trial *t, const char *at,
+/* Reads the state whose array names begin with `at`, and adds its bytes to hash (or NULL).  wide:
+ * scratch for the longest array. */
+static qm_status state_read(const struct golden_file *in, const struct qm_trial *t, const char *at,
                             float *wide, struct qm_sha256 *hash)
 {
-    struct part list[PARTS];
-    int n = parts_of(t, at, list);
-    for (int i = 0; i < n; i++) {
-        const struct part *p = &list[i];
+    struct parts list;
+    parts_of(t, at, &list);
+    for (int i = 0; i < list.n; i++) {
+        const struct part *p = &list.part[i];
         if (p->slot >= 0) {
-            QM_TRY(read_codes(b, t, p, wide, hash));
+            QM_TRY(read_codes(in, t, p, wide, hash));
             continue;
         }
-        QM_TRY(take_any(b, p->name, p->dtype, p->n, wide, p->to));
+        QM_TRY(take_any(in, p->name, p->dtype, p->n, wide, p->to));
         if (hash)
             qm_sha256_add(hash, p->to, qm_dtype_size(p->dtype) * (size_t)p->n);
     }
@@ -161,68 +163,71 @@ static qm_status state_read(const struct book *b, const struct qm_trial *t, cons
 
 /* ---- a case -------------------------------------------------------------------------------- */
 
-/* Whether the arrays that begin with `at` are there: 1, 0; half of them: -1. */
-static int answered(const struct book *b, const struct qm_trial *t, const char *at, char *first,
-                    size_t size)
+/* Whether the state whose array names begin with `at` is in the file: 1, 0, or -1 for a part of it.
+ * first[size] gets the first missing name, or "". */
+static int answered(const struct golden_file *in, const struct qm_trial *t, const char *at,
+                    char *first, size_t size)
 {
-    struct part list[PARTS];
-    int n = parts_of(t, at, list), there = 0;
+    struct parts list;
+    int there = 0;
+    parts_of(t, at, &list);
     *first = '\0';
-    for (int i = 0; i < n; i++) {
-        int is_there = find(b, list[i].name) >= 0;
+    for (int i = 0; i < list.n; i++) {
+        int is_there = find(in, list.part[i].name) >= 0;
         there += is_there;
         if (!is_there && !*first)
-            snprintf(first, size, "%.*s", (int)size - 1, list[i].name);
+            snprintf(first, size, "%.*s", (int)size - 1, list.part[i].name);
     }
-    return there == n ? 1 : there == 0 ? 0 : -1;
+    return there == list.n ? 1 : there == 0 ? 0 : -1;
 }
 
-/* What judging a case needs. */
+/* A case that is judged. */
 struct work {
-    const struct book *b;
+    const struct golden_file *in;
     const struct qm_subject *s;
     struct qm_vectors_case c;
     struct qm_trial before, after;
-    float *wide; /* room for the longest array */
+    float *wide; /* scratch for the longest array */
     struct qm_vectors_verdict *out;
 };
 
-/* The gradient of step k into `before`. */
+/* Reads the gradient of step k into w->before, and adds it to hash (or NULL). */
 static qm_status read_gradient(struct work *w, int64_t k, struct qm_sha256 *hash)
 {
     char name[QM_STATE_NAME];
     struct qm_call c = qm_trial_call(&w->before, 0);
     snprintf(name, sizeof name, "%s/grad/%lld", w->c.name, (long long)k);
-    QM_TRY(take_any(w->b, name, w->before.recipe.grad, w->before.n, w->wide, c.g));
-    if (hash && w->before.n > 0) { /* as what it widens to */
+    QM_TRY(take_any(w->in, name, w->before.recipe.grad, w->before.n, w->wide, c.g));
+    if (hash && w->before.n > 0) { /* hashed as float32 */
         qm_to_float(c.g, w->before.recipe.grad, 0, w->before.n, w->wide);
         qm_sha256_add(hash, w->wide, sizeof(float) * (size_t)w->before.n);
     }
     return QM_OK;
 }
 
-/* Reads the inputs; they must be those that were written. */
+/* Reads the inputs, whose digest must be the one in the description. */
 static qm_status read_inputs(struct work *w, const char *digest)
 {
     struct qm_sha256 hash;
     char at[64], got[65];
     qm_sha256_start(&hash);
     snprintf(at, sizeof at, "%s/in", w->c.name);
-    QM_TRY(state_read(w->b, &w->before, at, w->wide, &hash));
+    QM_TRY(state_read(w->in, &w->before, at, w->wide, &hash));
     for (int64_t k = 1; k <= w->c.steps; k++)
         QM_TRY(read_gradient(w, k, &hash));
     qm_sha256_hex(&hash, got);
     if (strcmp(got, digest) != 0)
         return qm_fail(QM_BAD_FILE, "%s: the inputs %s and %s/grad are not those that were written",
-                       w->b->path, at, w->c.name);
+                       w->in->path, at, w->c.name);
     return QM_OK;
 }
 
+/* Judges step k from w->before to the answer `at`, which becomes w->before. */
 static qm_status judge_step(struct work *w, int64_t k, const char *at)
 {
     *qm_trial_call(&w->before, 0).t = w->c.c.t + k - 1;
     QM_TRY(read_gradient(w, k, NULL));
-    QM_TRY(state_read(w->b, &w->after, at, w->wide, NULL));
+    QM_TRY(state_read(w->in, &w->after, at, w->wide, NULL));
     QM_TRY(qm_backend_replay_judge(w->s, &w->before, &w->after, at, &w->out->tally));
     struct qm_trial swap = w->before;
     w->before = w->after;
@@ -230,7 +235,7 @@ static qm_status judge_step(struct work *w, int64_t k, const char *at)
     return QM_OK;
 }
 
-/* Steps that are answered, up to the first that is not. */
+/* Judges the answered steps up to the first one that is not answered. */
 static qm_status judge_steps(struct work *w, const char *digest)
 {
     struct qm_vectors_verdict *out = w->out;
@@ -238,9 +243,9 @@ static qm_status judge_steps(struct work *w, const char *digest)
     for (int64_t k = 1; k <= w->c.steps; k++) {
         char at[64], first[QM_STATE_NAME];
         snprintf(at, sizeof at, "%s/out/%lld", w->c.name, (long long)k);
-        int there = answered(w->b, &w->before, at, first, sizeof first);
+        int there = answered(w->in, &w->before, at, first, sizeof first);
         if (there < 0)
-            return qm_fail(QM_BAD_FILE, "%s: there is no array '%s', but others of %s", w->b->path,
+            return qm_fail(QM_BAD_FILE, "%s: there is no array '%s', but others of %s", w->in->path,
                            first, at);
         if (there == 0) {
             if (out->missing == 0)
@@ -269,22 +274,22 @@ static qm_status read_case(const json_t *from, struct qm_vectors_case *c, const 
 /* Elements of the longest array. */
 static int64_t longest(const struct qm_trial *t)
 {
-    struct part list[PARTS];
+    struct parts list;
     int64_t most = t->n;
-    int n = parts_of(t, "", list);
-    for (int i = 0; i < n; i++)
-        most = list[i].n > most ? list[i].n : most;
+    parts_of(t, "", &list);
+    for (int i = 0; i < list.n; i++)
+        most = list.part[i].n > most ? list.part[i].n : most;
     return most;
 }
 
-static qm_status judge_case(const struct book *b, const struct qm_subject *s, const json_t *from,
-                            struct qm_vectors_verdict *out)
+static qm_status judge_case(const struct golden_file *in, const struct qm_subject *s,
+                            const json_t *from, struct qm_vectors_verdict *out)
 {
     struct work *w = calloc(1, sizeof *w);
     const char *digest;
     if (!w)
         return qm_fail(QM_NO_MEMORY, "a case");
-    *w = (struct work){.b = b, .s = s, .out = out};
+    *w = (struct work){.in = in, .s = s, .out = out};
     qm_status st = read_case(from, &w->c, &digest);
     if (st == QM_OK) {
         out->steps += w->c.steps;
@@ -306,21 +311,21 @@ static qm_status judge_case(const struct book *b, const struct qm_subject *s, co
 
 /* ---- a file -------------------------------------------------------------------------------- */
 
-static qm_status read_head(const struct book *b, json_t **out)
+static qm_status read_head(const struct golden_file *in, json_t **out)
 {
-    int i = find(b, "golden");
-    if (i < 0 || qm_file_entry(b->f, i)->dtype != QM_DTYPE_u8)
+    int i = find(in, "golden");
+    if (i < 0 || qm_file_entry(in->f, i)->dtype != QM_DTYPE_u8)
         return qm_fail(QM_BAD_FILE, "%s: there is no array 'golden' of bytes; not a golden file",
-                       b->path);
-    int64_t n = qm_file_entry(b->f, i)->numel;
+                       in->path);
+    int64_t n = qm_file_entry(in->f, i)->numel;
     float *wide = malloc(sizeof(float) * ((size_t)n + 1));
     uint8_t *text = malloc((size_t)n + 1);
     json_error_t error;
-    qm_status st = wide && text ? take_narrow(b, "golden", QM_DTYPE_u8, n, wide, text)
-                                : qm_fail(QM_NO_MEMORY, "%s", b->path);
+    qm_status st = wide && text ? take_narrow(in, "golden", QM_DTYPE_u8, n, wide, text)
+                                : qm_fail(QM_NO_MEMORY, "%s", in->path);
     json_t *root = st == QM_OK ? json_loadb((char *)text, (size_t)n, 0, &error) : NULL;
     if (st == QM_OK && !root)
-        st = qm_fail(QM_BAD_FILE, "%s: 'golden' is no JSON: %s", b->path, error.text);
+        st = qm_fail(QM_BAD_FILE, "%s: 'golden' is no JSON: %s", in->path, error.text);
     free(text);
     free(wide);
     if (st == QM_OK)
@@ -328,7 +333,8 @@ static qm_status read_head(const struct book *b, json_t **out)
     return st;
 }
 
-static qm_status judge_file(const struct book *b, json_t *root, struct qm_vectors_verdict *out)
+static qm_status judge_file(const struct golden_file *in, json_t *root,
+                            struct qm_vectors_verdict *out)
 {
     const char *format = "", *recipe = "";
     int version = 0;
@@ -338,39 +344,39 @@ static qm_status judge_file(const struct book *b, json_t *root, struct qm_vector
     if (strcmp(format, QM_VECTORS_FORMAT) != 0 || version != QM_VECTORS_VERSION ||
         !json_is_array(cases))
         return qm_fail(QM_BAD_FILE, "%s: format '%.24s', version %d; expected '%s', version %d",
-                       b->path, format, version, QM_VECTORS_FORMAT, QM_VECTORS_VERSION);
+                       in->path, format, version, QM_VECTORS_FORMAT, QM_VECTORS_VERSION);
     struct qm_subject *s = calloc(1, sizeof *s);
     if (!s)
-        return qm_fail(QM_NO_MEMORY, "%s", b->path);
+        return qm_fail(QM_NO_MEMORY, "%s", in->path);
     s->backend = &qm_backend_cpu;
     qm_status st = qm_recipe_parse(recipe, &s->recipe);
     if (st == QM_OK) {
         qm_recipe_print(&s->recipe, out->recipe);
         st = qm_judge_begin(s, &out->tally);
     }
-    json_array_foreach(cases, i, c) if (st == QM_OK) st = judge_case(b, s, c, out);
+    json_array_foreach(cases, i, c) if (st == QM_OK) st = judge_case(in, s, c, out);
     if (st == QM_OK)
         qm_judge_end(s, &out->tally);
     free(s);
     if (st == QM_OK && out->tally.cases == 0)
         return qm_fail(QM_NO_MATCH, "%s: nothing is answered; expected arrays such as '%s'",
-                       b->path, out->first_missing);
+                       in->path, out->first_missing);
     return st;
 }
 
 qm_status qm_vectors_judge(const char *path, struct qm_vectors_verdict *out)
 {
-    struct book b = {NULL, NULL, NULL};
+    struct golden_file in = {NULL, NULL, NULL};
     json_t *root = NULL;
     memset(out, 0, sizeof *out);
-    qm_status st = book_open(path, &b);
+    qm_status st = golden_open(path, &in);
     if (st == QM_OK)
-        st = read_head(&b, &root);
+        st = read_head(&in, &root);
     if (st == QM_OK)
-        st = judge_file(&b, root, out);
+        st = judge_file(&in, root, out);
     json_decref(root);
-    json_decref(b.index);
-    qm_file_close(b.f);
+    json_decref(in.index);
+    qm_file_close(in.f);
     return st;
 }
 

@@ -1,4 +1,4 @@
-/* vectors_make.c - golden vectors from the reference on the CPU. */
+/* vectors_make.c - Makes golden vectors with the reference on the CPU. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -7,15 +7,15 @@
 #include "core/base/half.h"
 #include "core/base/sha256.h"
 #include "experiments/check/judge.h"
+#include "experiments/recipes/oracle_hyper.h"
 #include "experiments/store/store.h"
 #include "experiments/vectors/vectors.h"
-#include "oracle/oracle.h"
 
-enum { TENSOR = 1 }; /* the number that the judge gives its tensor: projections are drawn by it */
+enum { TENSOR = 1 }; /* the tensor number that the judge uses; random projections depend on it */
 
 /* ---- arrays -------------------------------------------------------------------------------- */
 
-/* An array of zeros that the caller fills; NULL without memory. */
+/* Adds an array of zeros under a formatted name, and returns its data; NULL without memory. */
 static void *add(struct qm_vectors *v, enum qm_dtype dtype, const struct qm_shape *shape,
                  const char *format, ...) __attribute__((format(printf, 4, 5)));
 
@@ -61,7 +61,7 @@ void qm_vectors_free(struct qm_vectors *v)
 
 /* ---- a case -------------------------------------------------------------------------------- */
 
-/* A plan under way. */
+/* A case in the making: its plan and buffers. */
 struct work {
     const struct qm_subject *s;
     const struct qm_vectors_case *c;
@@ -76,15 +76,12 @@ struct work {
     struct qm_sha256 inputs;
 };
 
-/* How slot i of one element answers at step t to its state and to the gradient, asked of the oracle. */
-static double answer(const struct work *w, int i, int64_t t, double state, double g)
+/* Slot i of a single element after the oracle's step t, from a state and a gradient; NaN on
+ * failure. */
+static double oracle_slot(const struct work *w, int i, int64_t t, double state, double g)
 {
     double p = 0.0, room[QM_MAX_SLOTS] = {0.0}, *slot[QM_MAX_SLOTS];
-    struct qm_oracle_hyper h = {
-#define X(name, value, text) .name = w->recipe.hyper.name,
-        QM_HYPER_LIST(X) QM_HYPER_FLAG_LIST(X)
-#undef X
-    };
+    const struct qm_oracle_hyper h = qm_oracle_hyper_of(&w->recipe.hyper);
     for (int k = 0; k < w->recipe.rule->n_slots; k++)
         slot[k] = &room[k];
     room[i] = state;
@@ -94,15 +91,17 @@ static double answer(const struct work *w, int i, int64_t t, double state, doubl
     return st == QM_OK ? room[i] : (double)NAN;
 }
 
-/* What gradients of step t may be aimed at: slots that are averages of g, or of its square. */
+/* Sets the weights by which gradients of step t can be aimed at slots: the oracle shows which slots
+ * are averages of g, or of g^2. */
 static void aim_at(struct work *w, int64_t t)
 {
     for (int i = 0; i < w->recipe.rule->n_slots; i++) {
         double sign = w->recipe.hyper.maximize ? -1.0 : 1.0;
-        double give = answer(w, i, t, 0.0, sign), half = answer(w, i, t, 0.0, 0.5 * sign);
+        double give = oracle_slot(w, i, t, 0.0, sign);
+        double half = oracle_slot(w, i, t, 0.0, 0.5 * sign);
         double share = w->recipe.rule->slot_sign[i] ? 0.5 : 0.25;
         int is_average = fabs(half - share * give) <= 1e-6 * fabs(give);
-        w->aim.weight[i] = (struct qm_aim_weight){is_average ? answer(w, i, t, 1.0, 0.0) : 0.0,
+        w->aim.weight[i] = (struct qm_aim_weight){is_average ? oracle_slot(w, i, t, 1.0, 0.0) : 0.0,
                                                   is_average ? give : 0.0};
     }
 }
@@ -132,7 +131,7 @@ static qm_status work_open(struct work *w)
         struct qm_shape own = slot_shape(w, i);
         slot_n[i] = qm_shape_numel(&own);
         sum += slot_n[i];
-        if (q.bits && is_same(&own, shape)) /* else it cannot be aimed at */
+        if (q.bits && is_same(&own, shape)) /* gradients cannot be aimed at other slots */
             w->aim.slot[i] = &w->s->decider[i];
     }
     w->p = calloc((size_t)(2 * w->n + sum) + 1, sizeof *w->p);
@@ -146,7 +145,7 @@ static qm_status work_open(struct work *w)
     return QM_OK;
 }
 
-/* The states that class exact starts from. */
+/* Loads the initial state that the case prescribes for a slot, if it prescribes one. */
 static qm_status load(struct work *w, int slot)
 {
     struct qm_codec codec;
@@ -162,13 +161,15 @@ static qm_status load(struct work *w, int slot)
     return st;
 }
 
-/* The state as it is now, as arrays CASE/WHAT/...; inputs are hashed. */
+/* Records the current state as arrays CASE/WHAT/...; the state of WHAT "in" is added to the inputs'
+ * hash. */
 static qm_status record(struct work *w, struct qm_vectors *v, const char *what, int64_t done)
 {
     char name[64];
     snprintf(name, sizeof name, "%s/%s", w->c->name, what);
-    QM_TRY(qm_state_take(&v->states, name, &w->recipe, &w->c->c.shape, w->id, done, w->seed,
-                         &qm_backend_cpu, w->plan, w->stored));
+    const struct qm_state_plan p = {&w->recipe, &w->c->c.shape, &qm_backend_cpu, w->plan, w->stored,
+                                    w->id,      done,           w->seed};
+    QM_TRY(qm_state_take(&v->states, name, &p));
     const struct qm_state_tensor *t = &v->states.tensor[v->states.n - 1];
     if (strcmp(what, "in") != 0)
         return QM_OK;
@@ -183,7 +184,8 @@ static qm_status record(struct work *w, struct qm_vectors *v, const char *what, 
     return QM_OK;
 }
 
-/* The gradient of step k as the recipe takes it; hashed as what it widens to. */
+/* Makes the gradient of step k in the recipe's type, and adds it, widened to float32, to the
+ * inputs' hash. */
 static qm_status gradient(struct work *w, struct qm_vectors *v, int64_t k, struct qm_tensor *out)
 {
     enum qm_dtype type = w->recipe.grad;
@@ -231,7 +233,7 @@ static qm_status run(struct work *w, struct qm_vectors *v)
 
 /* ---- the description ----------------------------------------------------------------------- */
 
-/* Those that the variant sets, also where the case makes them 0. */
+/* The hyper-parameters that are not 0, and those that the variant sets but the case makes 0. */
 static json_t *hyper(const struct qm_hyper *h, const struct qm_hyper *variant)
 {
     json_t *o = json_object();
@@ -264,7 +266,7 @@ static json_t *describe(struct work *w)
         struct qm_quantizer q = qm_recipe_slot(&w->recipe, i, &w->c->c.shape);
         struct qm_shape own = slot_shape(w, i);
         if (qm_shape_numel(&own) == 0 && w->n > 0)
-            continue; /* not of this tensor */
+            continue; /* this tensor has no such slot */
         json_t *slot =
             json_pack("{s:s, s:s, s:i, s:o}", "name", w->recipe.rule->slot[i], "quantizer",
                       qm_quantizer_print(&q, text), "bits", q.bits, "shape", dims(&own));
@@ -281,7 +283,8 @@ static json_t *describe(struct work *w)
                      digest);
 }
 
-/* What each stored code of a slot means; nothing for curves, whose codes mean no single value. */
+/* Adds the unit value of each stored code of a slot; none for curves, whose codes have no single
+ * value. */
 static qm_status codebooks(const struct qm_subject *s, struct qm_vectors *v)
 {
     for (int i = 0; i < s->recipe.rule->n_slots; i++) {

@@ -1,5 +1,6 @@
-/* test_analysis.c - the streamed analysis gives what encoding the whole tensor at once gives, for
- * every norm, on several pieces, with the same bits from any number of threads. */
+/* test_analysis.c - The streamed analysis equals encoding the whole tensor at once.
+ *
+ * The comparison covers every norm, several pieces, and equal bits from any number of threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +16,7 @@
 #include "core/base/philox.h"
 #include "experiments/analyze/analysis.h"
 
-/* Three pieces, no multiple of any block. */
+/* The tensor has three pieces, and its size is no multiple of any block. */
 #define ROWS 750
 #define COLS 1001
 #define N    (ROWS * COLS)
@@ -48,7 +49,7 @@ static void write_npy(const char *shape, const float *x, int64_t n)
 }
 
 static void analyze(struct qm_analysis *a, const char *const *quantizer, int n, int threads,
-                    enum qm_metrics_level level, struct qm_float_classes *census)
+                    enum qm_metrics_level level, struct qm_float_classes *classes)
 {
     struct qm_file *f;
     for (int i = 0; i < n; i++) {
@@ -57,7 +58,8 @@ static void analyze(struct qm_analysis *a, const char *const *quantizer, int n, 
         assert_non_null(a[i].metrics = qm_metrics_open(level));
     }
     assert_int_equal(qm_file_open(path, &f), QM_OK);
-    assert_int_equal(qm_analyze_tensor(f, 0, a, n, level, 1, threads, NULL, NULL, census), QM_OK);
+    const struct qm_analysis_options how = {.level = level, .seed = 1, .threads = threads};
+    assert_int_equal(qm_analyze_tensor(f, 0, a, n, &how, classes), QM_OK);
     qm_file_close(f);
 }
 
@@ -74,7 +76,7 @@ static double metric(const char *name, const struct qm_analysis *a)
     return m->value(a->metrics);
 }
 
-/* The whole tensor at once, errors summed by the plainest of loops. */
+/* Compares with the whole tensor encoded at once and errors summed in plain loops. */
 static void expect(const struct qm_analysis *a, const struct qm_shape *shape, const float *x,
                    int64_t n)
 {
@@ -95,7 +97,7 @@ static void expect(const struct qm_analysis *a, const struct qm_shape *shape, co
         largest = fabs(e) > largest ? fabs(e) : largest;
     }
     double nmse = (double)(error / power);
-    assert_true(nmse > 0.0); /* so that the comparison says something */
+    assert_true(nmse > 0.0); /* or the comparison would prove nothing */
     assert_true(fabs(metric("nmse", a) / nmse - 1.0) < 1e-13);
     assert_true(metric("max_abs", a) == largest);
     assert_true(metric("count", a) == (double)n);
@@ -117,14 +119,14 @@ static void streamed_equals_whole(const char *dims, const struct qm_shape *shape
                                   const char *const *quantizer, int n)
 {
     struct qm_analysis a[16];
-    struct qm_float_classes census;
+    struct qm_float_classes classes;
     int64_t numel = qm_shape_numel(shape);
     float *x = values(numel, is_signed);
     write_npy(dims, x, numel);
-    analyze(a, quantizer, n, 2, QM_METRICS_basic, &census);
-    assert_int_equal(census.n, numel);
+    analyze(a, quantizer, n, 2, QM_METRICS_basic, &classes);
+    assert_int_equal(classes.n, numel);
     struct qm_analysis brief[16];
-    analyze(brief, quantizer, n, 2, QM_METRICS_brief, &census);
+    analyze(brief, quantizer, n, 2, QM_METRICS_brief, &classes);
     for (int i = 0; i < n; i++) {
         assert_string_equal(a[i].skipped, "");
         expect(&a[i], shape, x, numel);
@@ -176,12 +178,12 @@ static void test_threads(void **state)
     static const char *const quantizer[] = {
         "dyn:4s/block:128/bisect/mid", "nf4:4s/rank1/bisect/mid", "dyn:4s/block:128/bisect/stoch"};
     struct qm_analysis one[3], many[3];
-    struct qm_float_classes census;
+    struct qm_float_classes classes;
     float *x = values(N, 1);
     write_npy("750, 1001", x, N);
-    analyze(one, quantizer, 3, 1, QM_METRICS_full, &census);
+    analyze(one, quantizer, 3, 1, QM_METRICS_full, &classes);
     for (int threads = 2; threads <= 5; threads += 3) {
-        analyze(many, quantizer, 3, threads, QM_METRICS_full, &census);
+        analyze(many, quantizer, 3, threads, QM_METRICS_full, &classes);
         for (int i = 0; i < 3; i++)
             for (int m = 0; m < qm_metric_count(); m++) {
                 double a = qm_metric_at(m)->value(one[i].metrics);
@@ -203,23 +205,23 @@ static void test_census_and_reasons(void **state)
                                             "dyn:4s/block:128/bisect/mid",
                                             "lin:4u/tensor/bisect/mid"};
     struct qm_analysis a[4];
-    struct qm_float_classes census;
+    struct qm_float_classes classes;
     float *x = values(N, 0);
     x[5] = NAN;
-    x[N - 2] = -INFINITY; /* the only negative one, in the last piece */
+    x[N - 2] = -INFINITY; /* the only negative element, in the last piece */
     x[N - 1] = 0.0f;
     x[17] = -0.0f;
     x[18] = 1e30f;
     write_npy("750750,", x, N);
-    analyze(a, quantizer, 4, 2, QM_METRICS_basic, &census);
-    assert_int_equal(census.n, N);
-    assert_int_equal(census.nan, 1);
-    assert_int_equal(census.inf, 1);
-    assert_int_equal(census.negative, 1);
-    assert_true(census.zero >= 2);
-    assert_true(census.max_abs == (double)1e30f);
+    analyze(a, quantizer, 4, 2, QM_METRICS_basic, &classes);
+    assert_int_equal(classes.n, N);
+    assert_int_equal(classes.nan, 1);
+    assert_int_equal(classes.inf, 1);
+    assert_int_equal(classes.negative, 1);
+    assert_true(classes.zero >= 2);
+    assert_true(classes.max_abs == (double)1e30f);
     assert_non_null(strstr(a[0].skipped, "negative"));
-    assert_true(metric("count", &a[0]) == 0.0); /* nothing of the first pieces remains */
+    assert_true(metric("count", &a[0]) == 0.0); /* the counts of the first pieces are gone */
     assert_non_null(strstr(a[1].skipped, "not quantized"));
     assert_string_equal(a[2].skipped, "");
     assert_true(metric("nan_want", &a[2]) == 1.0);
@@ -234,13 +236,13 @@ static void test_shapes_that_do_not_fit(void **state)
     static const char *const quantizer[] = {"dyn:4s/col/bisect/mid",
                                             "dyn:4s/block:4194304/bisect/mid"};
     struct qm_analysis a[2];
-    struct qm_float_classes census;
+    struct qm_float_classes classes;
     float *x = values(3 << 20, 1);
     write_npy("3145728,", x, 3 << 20);
-    analyze(a, quantizer, 2, 2, QM_METRICS_basic, &census);
+    analyze(a, quantizer, 2, 2, QM_METRICS_basic, &classes);
     assert_string_not_equal(a[0].skipped, "");
     assert_non_null(strstr(a[1].skipped, "block"));
-    assert_int_equal(census.n, 3 << 20);
+    assert_int_equal(classes.n, 3 << 20);
     release(a, 2);
     free(x);
 }

@@ -1,4 +1,4 @@
-/* test_campaign.c - outcomes to words and back, segments, ledgers, journals, shards, ids, compare. */
+/* test_campaign.c - Outcome encoding, segments, ledgers, journals, shards, cell ids, compare. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,7 +59,7 @@ static uint64_t drawn;
 static double any_bits(void)
 {
     double x;
-    drawn = drawn * 6364136223846793005u + 1442695040888963407u; /* NaNs with payloads too */
+    drawn = drawn * 6364136223846793005u + 1442695040888963407u; /* yields NaNs with payloads too */
     uint64_t bits = drawn ^ (drawn >> 29) ^ ((drawn % 5) == 0 ? 0x7FF0000000000000u : 0);
     memcpy(&x, &bits, sizeof x);
     return x;
@@ -74,7 +74,8 @@ static double *array(int64_t n)
     return x;
 }
 
-/* kind 0: curves; 1: none; 2: failed without values; 3: a reason. */
+/* An outcome of random bits.  kind 0: with curves; 1: without; 2: failed, no values; 3: a
+ * reason. */
 static struct qm_outcome make_outcome(int kind, uint64_t seed)
 {
     struct qm_outcome o = {0};
@@ -135,23 +136,23 @@ static void test_pack(void **state)
     for (int kind = 0; kind < 4; kind++)
         for (uint64_t seed = 1; seed < 20; seed++) {
             struct qm_outcome o = make_outcome(kind, seed), back, untouched = {.n = 5};
-            struct qm_packed p;
+            struct qm_outcome_words p;
             char digest[65], other[65];
-            assert_int_equal(qm_pack(&o, &p), QM_OK);
-            assert_int_equal(qm_unpack(p.word, p.n, p.text, &back), QM_OK);
+            assert_int_equal(qm_outcome_encode(&o, &p), QM_OK);
+            assert_int_equal(qm_outcome_decode(p.word, p.n, p.text, &back), QM_OK);
             assert_same(&o, &back);
-            qm_pack_digest(p.word, p.n, p.text, digest);
-            p.word[p.n / 2] ^= 1; /* one bit, anywhere */
-            qm_pack_digest(p.word, p.n, p.text, other);
+            qm_outcome_words_digest(p.word, p.n, p.text, digest);
+            p.word[p.n / 2] ^= 1; /* one flipped bit changes the digest */
+            qm_outcome_words_digest(p.word, p.n, p.text, other);
             assert_string_not_equal(digest, other);
             p.word[p.n / 2] ^= 1;
-            qm_pack_digest(p.word, p.n, p.text ? NULL : "", other);
-            assert_string_not_equal(digest, other); /* "" is not "none" */
-            assert_int_equal(qm_unpack(p.word, p.n - 1, p.text, &untouched), QM_BAD_FILE);
+            qm_outcome_words_digest(p.word, p.n, p.text ? NULL : "", other);
+            assert_string_not_equal(digest, other); /* "" differs from NULL */
+            assert_int_equal(qm_outcome_decode(p.word, p.n - 1, p.text, &untouched), QM_BAD_FILE);
             p.word[0]++;
-            assert_int_equal(qm_unpack(p.word, p.n, p.text, &untouched), QM_BAD_FILE);
+            assert_int_equal(qm_outcome_decode(p.word, p.n, p.text, &untouched), QM_BAD_FILE);
             assert_true(untouched.n == 5 && !untouched.value);
-            qm_packed_free(&p);
+            qm_outcome_words_free(&p);
             qm_outcome_free(&o);
             qm_outcome_free(&back);
         }
@@ -161,10 +162,10 @@ static void test_pack(void **state)
 
 static void add(struct qm_segment *s, int64_t cell, const struct qm_outcome *o)
 {
-    struct qm_packed p;
-    assert_int_equal(qm_pack(o, &p), QM_OK);
+    struct qm_outcome_words p;
+    assert_int_equal(qm_outcome_encode(o, &p), QM_OK);
     assert_int_equal(qm_segment_add(s, cell, "0123456789abcdef", 0.5, &p), QM_OK);
-    qm_packed_free(&p);
+    qm_outcome_words_free(&p);
 }
 
 static void test_segment(void **state)
@@ -189,7 +190,8 @@ static void test_segment(void **state)
         assert_int_equal(r->cell, 100 - i);
         assert_string_equal(r->digest, s.row[i].digest);
         assert_string_equal(r->status, qm_outcome_status(&o));
-        assert_int_equal(qm_unpack(back.word + r->offset, r->length, r->reason, &got), QM_OK);
+        assert_int_equal(qm_outcome_decode(back.word + r->offset, r->length, r->reason, &got),
+                         QM_OK);
         assert_same(&o, &got);
         qm_outcome_free(&o);
         qm_outcome_free(&got);
@@ -200,7 +202,7 @@ static void test_segment(void **state)
     qm_segment_free(&back);
     qm_segment_free(&s);
     int64_t nonsense[4] = {1, 2, 3, 4};
-    struct qm_packed p = {.n = 4, .word = nonsense};
+    struct qm_outcome_words p = {.n = 4, .word = nonsense};
     assert_int_equal(qm_segment_add(&s, 0, "0123456789abcdef", 0.0, &p), QM_BAD_ARG);
     assert_int_equal(s.rows, 0);
     qm_segment_free(&s);
@@ -219,10 +221,10 @@ static void line(FILE *f, int cell, const char *id, const char *status, const ch
             cell, id, status, segment);
 }
 
-static void test_book(void **state)
+static void test_ledger_index(void **state)
 {
     (void)state;
-    struct qm_ledger_index b = {0};
+    struct qm_ledger_index index = {0};
     int64_t best[6];
     char hash[65], id[6][QM_CELL_ID];
     write_text(file("good.h5"), "good");
@@ -232,28 +234,28 @@ static void test_book(void **state)
     fprintf(f, "{\"segment\":\"good.h5\",\"sha256\":\"%s\",\"cells\":4}\n", hash);
     fprintf(f, "{\"segment\":\"bad.h5\",\"sha256\":\"%s\",\"cells\":4}\n", hash);
     line(f, 0, "aaaaaaaaaaaaaaaa", "ok", "good.h5");     /* line 0 */
-    line(f, 1, "aaaaaaaaaaaaaaaa", "failed", "good.h5"); /* 1: retried */
-    line(f, 1, "aaaaaaaaaaaaaaaa", "ok", "good.h5");     /* 2 */
-    line(f, 1, "aaaaaaaaaaaaaaaa", "failed", "good.h5"); /* 3: too late */
-    line(f, 2, "aaaaaaaaaaaaaaaa", "ok", "bad.h5");      /* 4: its segment is not there */
-    line(f, 3, "bbbbbbbbbbbbbbbb", "ok", "good.h5");     /* 5: another cell's id */
-    line(f, 4, "aaaaaaaaaaaaaaaa", "ok", "none.h5");     /* 6: no such segment */
-    line(f, 9, "aaaaaaaaaaaaaaaa", "ok", "good.h5");     /* 7: no such cell */
-    fputs("{\"cell\": 5, \"id\"\n", f);                  /* damaged */
-    fputs("{\"cell\":5,\"id\":\"aaaaaaaaaaaaaaaa\"", f); /* cut */
+    line(f, 1, "aaaaaaaaaaaaaaaa", "failed", "good.h5"); /* line 1: runs again as line 2 */
+    line(f, 1, "aaaaaaaaaaaaaaaa", "ok", "good.h5");     /* line 2: the first that did not fail */
+    line(f, 1, "aaaaaaaaaaaaaaaa", "failed", "good.h5"); /* line 3: after a success */
+    line(f, 2, "aaaaaaaaaaaaaaaa", "ok", "bad.h5");      /* line 4: its segment is missing */
+    line(f, 3, "bbbbbbbbbbbbbbbb", "ok", "good.h5");     /* line 5: the id of another cell */
+    line(f, 4, "aaaaaaaaaaaaaaaa", "ok", "none.h5");     /* line 6: no such segment */
+    line(f, 9, "aaaaaaaaaaaaaaaa", "ok", "good.h5");     /* line 7: no such cell */
+    fputs("{\"cell\": 5, \"id\"\n", f);                  /* a damaged line */
+    fputs("{\"cell\":5,\"id\":\"aaaaaaaaaaaaaaaa\"", f); /* a line cut off */
     fclose(f);
-    assert_int_equal(qm_ledger_index_read_all(&b, dir), QM_OK);
-    assert_int_equal(b.n_lines, 8);
-    assert_int_equal(b.bad_lines, 1);
-    assert_int_equal(qm_ledger_index_check(&b), 1);
+    assert_int_equal(qm_ledger_index_read_all(&index, dir), QM_OK);
+    assert_int_equal(index.n_lines, 8);
+    assert_int_equal(index.bad_lines, 1);
+    assert_int_equal(qm_ledger_index_check(&index), 1);
     for (int i = 0; i < 6; i++)
         strcpy(id[i], "aaaaaaaaaaaaaaaa");
-    assert_int_equal(qm_ledger_index_resolve(&b, 6, id, best), QM_OK);
+    assert_int_equal(qm_ledger_index_resolve(&index, 6, id, best), QM_OK);
     const int64_t want[6] = {0, 2, -1, -1, -1, -1};
     for (int i = 0; i < 6; i++)
         assert_int_equal(best[i], want[i]);
-    qm_ledger_index_free(&b);
-    /* opening it for writing cuts the half line off, and takes the lock */
+    qm_ledger_index_free(&index);
+    /* opening the ledger for writing cuts the half line off, and takes the lock */
     struct qm_ledger l, second;
     assert_int_equal(qm_ledger_open(dir, "1of1", &l), QM_OK);
     assert_int_equal(qm_ledger_is_held(file("1of1.jsonl")), 1);
@@ -274,7 +276,8 @@ static void test_book(void **state)
 
 /* ---- the journal --------------------------------------------------------------------------- */
 
-/* flip: -1, or the byte of the journal in which a bit is flipped; cut: bytes taken off its end. */
+/* Cells recovered from a journal of four.  flip: the byte in which a bit is flipped, or -1; cut:
+ * bytes removed from the journal's end. */
 static int64_t recovered(long flip, long cut)
 {
     char id[8][QM_CELL_ID], wanted[8];
@@ -286,15 +289,15 @@ static int64_t recovered(long flip, long cut)
     assert_int_equal(qm_writer_open(dir, "1of2", id, &w), QM_OK);
     for (int i = 0; i < 4; i++) {
         struct qm_outcome o = make_outcome(i == 3 ? 2 : i, (uint64_t)i);
-        struct qm_packed p;
-        assert_int_equal(qm_pack(&o, &p), QM_OK);
+        struct qm_outcome_words p;
+        assert_int_equal(qm_outcome_encode(&o, &p), QM_OK);
         assert_int_equal(qm_writer_add(&w, i, 0.1, &p, &failed), QM_OK);
         assert_int_equal(failed, i == 3 || i == 2);
-        qm_packed_free(&p);
+        qm_outcome_words_free(&p);
         qm_outcome_free(&o);
     }
     off_t size = lseek(w.journal, 0, SEEK_END);
-    qm_writer_close(&w); /* as if killed: no segment */
+    qm_writer_close(&w); /* as after a kill: there is no segment */
     int fd = open(file("1of2.journal"), O_RDWR);
     char byte;
     if (flip >= 0) {
@@ -306,14 +309,14 @@ static int64_t recovered(long flip, long cut)
     close(fd);
     assert_int_equal(qm_writer_open(dir, "1of2", id, &w), QM_OK);
     memset(wanted, 1, sizeof wanted);
-    wanted[1] = 0; /* done elsewhere */
+    wanted[1] = 0; /* another shard has done it */
     assert_int_equal(qm_writer_recover(&w, 8, wanted, 0, &taken), QM_OK);
     assert_int_equal(lseek(w.journal, 0, SEEK_END), 0);
     qm_writer_close(&w);
-    struct qm_ledger_index b = {0};
-    assert_int_equal(qm_ledger_index_read(&b, file("1of2.jsonl")), QM_OK);
-    assert_int_equal(b.n_lines, taken);
-    qm_ledger_index_free(&b);
+    struct qm_ledger_index index = {0};
+    assert_int_equal(qm_ledger_index_read(&index, file("1of2.jsonl")), QM_OK);
+    assert_int_equal(index.n_lines, taken);
+    qm_ledger_index_free(&index);
     unlink(file("1of2.jsonl"));
     return taken;
 }
@@ -321,9 +324,9 @@ static int64_t recovered(long flip, long cut)
 static void test_journal(void **state)
 {
     (void)state;
-    assert_int_equal(recovered(-1, 0), 1);   /* 0; 1 is not wanted, 2 and 3 failed */
-    assert_int_equal(recovered(-1, 100), 1); /* half of 3 */
-    assert_int_equal(recovered(300, 0), 0);  /* 0 is damaged, and so nothing after it is believed */
+    assert_int_equal(recovered(-1, 0), 1);   /* cell 0; 1 is not wanted, 2 and 3 failed */
+    assert_int_equal(recovered(-1, 100), 1); /* half of cell 3's record is gone */
+    assert_int_equal(recovered(300, 0), 0);  /* cell 0 is damaged: reading stops there */
 }
 
 /* ---- cells and shards ---------------------------------------------------------------------- */
@@ -373,7 +376,7 @@ static void test_ids(void **state)
         only_id(different[i], other);
         assert_string_not_equal(other, base);
     }
-    /* a value more on an axis does not rename the others */
+    /* another value on an axis does not change the ids of the other cells */
     struct qm_loaded_suite job = open_text("seed: [5, 1]\nvariant: ema4_nf4\nsource: dist:gauss\n");
     qm_cell_id(job.suite, &job.cells[1], other);
     assert_string_equal(other, base);
@@ -407,7 +410,7 @@ static void test_shards(void **state)
             for (int64_t cell; (cell = qm_queue_take(&all, &group)) >= 0;) {
                 seen[cell]++;
                 cost += qm_cell_cost(&job.cells[cell]);
-                /* what is left to do does not move cells to another shard */
+                /* wanted[] does not move cells to another shard */
                 if (wanted[cell])
                     assert_int_equal(some.cell[at++], cell);
             }
@@ -427,8 +430,8 @@ static void test_shards(void **state)
     qm_loaded_suite_close(&job);
 }
 
-/* Cells of one twin come one after the other, also to two workers that take in turn. */
-static void test_dealing(void **state)
+/* Cells that share a twin come in succession, also for two workers that take in turn. */
+static void test_queue_order(void **state)
 {
     (void)state;
     struct qm_loaded_suite job =
@@ -473,7 +476,7 @@ static void write_run(const char *where, const double *sqnr, const double *nmse,
 {
     char id[CELLS][8];
     const char *ids[CELLS], *variant[CELLS], *status[CELLS];
-    for (int i = 0; i < CELLS; i++) { /* ids from `first` on, in falling order */
+    for (int i = 0; i < CELLS; i++) { /* ids from `first` on, in descending order */
         snprintf(id[i], sizeof id[i], "c%02d", first + CELLS - 1 - i);
         ids[i] = id[i];
         variant[i] = "v";
@@ -505,7 +508,7 @@ static void test_compare(void **state)
     double a[CELLS], b[CELLS], nmse[CELLS];
     for (int i = 0; i < CELLS; i++) {
         a[i] = 20.0 + i;
-        b[i] = a[i] - 0.25 * (1 + i % 2); /* differences -0.25 and -0.5 in turn */
+        b[i] = a[i] - 0.25 * (1 + i % 2); /* differences alternate between -0.25 and -0.5 */
         nmse[i] = i == 3 ? nan("") : 0.5;
     }
     char *fa = file("a.h5"), *fb = file("b.h5");
@@ -524,7 +527,7 @@ static void test_compare(void **state)
     r = find(&c, "nmse");
     assert_true(r->n == 7 && r->equal == 7 && r->verdict == QM_COMPARED_same);
     qm_comparison_free(&c);
-    /* the other way round it is better; within a margin neither */
+    /* with the files exchanged the verdict is `better`; a margin gives `within` */
     assert_int_equal(qm_compare(fb, fa, NULL, 0, 0.0, &c), QM_OK);
     assert_int_equal(find(&c, "sqnr")->verdict, QM_COMPARED_better);
     assert_int_equal(c.worse, 0);
@@ -532,12 +535,12 @@ static void test_compare(void **state)
     assert_int_equal(qm_compare(fa, fb, NULL, 0, 0.4, &c), QM_OK);
     assert_int_equal(find(&c, "sqnr")->verdict, QM_COMPARED_within);
     qm_comparison_free(&c);
-    /* '-' turns the direction */
+    /* '-' reverses the direction of the metric */
     char turned[] = "sqnr-", *metric[] = {turned};
     assert_int_equal(qm_compare(fa, fb, metric, 1, 0.0, &c), QM_OK);
     assert_int_equal(c.row[0].verdict, QM_COMPARED_better);
     qm_comparison_free(&c);
-    /* pairs by id, not by place: rows of b are four cells on */
+    /* cells pair by id, not by row: the ids of b begin four later */
     write_run(fb, a, nmse, 4);
     assert_int_equal(qm_compare(fa, fb, NULL, 0, 0.0, &c), QM_OK);
     assert_int_equal(c.pairs, 4);
@@ -557,10 +560,10 @@ static void test_compare(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pack),    cmocka_unit_test(test_segment),
-        cmocka_unit_test(test_book),    cmocka_unit_test(test_journal),
-        cmocka_unit_test(test_ids),     cmocka_unit_test(test_shards),
-        cmocka_unit_test(test_dealing), cmocka_unit_test(test_shard_words),
+        cmocka_unit_test(test_pack),         cmocka_unit_test(test_segment),
+        cmocka_unit_test(test_ledger_index), cmocka_unit_test(test_journal),
+        cmocka_unit_test(test_ids),          cmocka_unit_test(test_shards),
+        cmocka_unit_test(test_queue_order),  cmocka_unit_test(test_shard_words),
         cmocka_unit_test(test_compare),
     };
     return cmocka_run_group_tests(tests, make_dir, drop_dir);

@@ -1,5 +1,4 @@
-/* test_known_models.c - the shapes of known models add up to what is published, and shape lists are read
- * with errors that name their line. */
+/* test_known_models.c - Parameters of known models add up; shape lists and their errors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,4 @@
-/* test_readers.c - .npy and safetensors files are read back exactly; every kind of broken file is
- * refused with one line that names it. */
+/* test_readers.c - .npy, .npz and .safetensors files: exact reads, refusals of broken files. */
 #include "experiments/store/array_file.h"
 #include "tests/support/readers.h"
 
@@ -50,7 +49,8 @@ static void test_npy_types(void **state)
     bytes_clear(&data);
 }
 
-/* Fortran order of every rank: value = row-major index, stored first dimension fastest. */
+/* Fortran order of every rank: each value is its row-major index; the first dimension varies
+ * fastest. */
 static void test_npy_fortran(void **state)
 {
     static const struct {
@@ -149,7 +149,8 @@ static void test_npy_broken(void **state)
     bytes_clear(&b);
 }
 
-/* Larger than what stays mapped, so pages are dropped on the way; mostly holes. */
+/* A file larger than the limit of mapped pages, so that pages are dropped; it consists mostly of
+ * holes. */
 static void test_npy_large(void **state)
 {
     enum { ROWS = 3000, COLS = 9000 }; /* 108 MB of float32 */
@@ -164,7 +165,7 @@ static void test_npy_large(void **state)
         const char *path = save("large.npy", &b);
         int fd = open(path, O_WRONLY);
         assert_int_equal(ftruncate(fd, (off_t)b.size + (off_t)ROWS * COLS * 4), 0);
-        for (int r = 0; r < ROWS; r += 7) { /* one value a row, on a diagonal */
+        for (int r = 0; r < ROWS; r += 7) { /* one value per row, on a diagonal */
             float v = (float)(r + 1);
             off_t c = (off_t)r * 3, at = fortran ? c * ROWS + r : (off_t)r * COLS + c;
             assert_int_equal(pwrite(fd, &v, 4, (off_t)b.size + at * 4), 4);
@@ -191,7 +192,7 @@ static void test_npy_large(void **state)
 
 /* ---- .safetensors ---- */
 
-/* Only what are floats of this machine as they lie is handed out; it is what reading gives. */
+/* A view is given only for contiguous native floats, and holds the values that reading gives. */
 static void test_view(void **state)
 {
     static const char *const dict[] = {
@@ -219,7 +220,7 @@ static void test_view(void **state)
         assert_null(qm_file_view(f, 1, 0, 1));
         qm_file_close(f);
     }
-    for (int pad = 0; pad < 4; pad++) { /* floats at every alignment */
+    for (int pad = 0; pad < 4; pad++) { /* the floats have every alignment */
         char json[96];
         snprintf(json, sizeof json, "{\"a\":{\"dtype\":\"F32\",\"shape\":[8],%*s%s}}", pad, "",
                  "\"data_offsets\":[0,32]");
@@ -258,7 +259,7 @@ static void test_safetensors(void **state)
                       pack(want[t][k] = value_of(types[t].code, k), types[t].code, 0, raw));
         begin[t + 1] = data.size;
     }
-    for (int t = N - 1; t >= 0; t--) { /* the header's order is not the data's */
+    for (int t = N - 1; t >= 0; t--) { /* the header's order differs from the data's */
         snprintf(tensor, sizeof tensor,
                  ",\"layer.%s\":{\"dtype\":\"%s\",\"shape\":[2,1,3],\"data_offsets\":[%zu,%zu]}",
                  types[t].name, types[t].name, begin[t], begin[t + 1]);
@@ -357,7 +358,7 @@ static void test_safetensors_broken(void **state)
     memcpy(b.data, &(uint64_t){UINT64_MAX}, 8);
     expect_bad(save("broken.safetensors", &b), "neither HDF5");
     b.size = 8;
-    for (int k = 0; k < 1000000; k++) /* a bomb of a megabyte */
+    for (int k = 0; k < 1000000; k++) /* a megabyte of nested brackets */
         bytes_put(&b, k == 0 ? "{" : k == 1 ? "\"" : k == 2 ? "\"" : k == 3 ? ":" : "[", 1);
     memcpy(b.data, &(uint64_t){1000000}, 8);
     expect_bad(save("broken.safetensors", &b), "nests deeper than 3");
@@ -366,7 +367,8 @@ static void test_safetensors_broken(void **state)
 
 /* ---- npz ---- */
 
-/* Three arrays written by array_file.h and read back; then every truncation, and every byte flipped. */
+/* Three arrays of array_file.h are read back; then every truncation and every flipped byte is
+ * tried. */
 static void test_npz(void **state)
 {
     (void)state;
@@ -406,7 +408,7 @@ static void test_npz(void **state)
     for (b.size = 1; b.size < size; b.size += b.size < 60 ? 1 : 13)
         expect_bad(save("broken.npz", &b), "");
     b.size = size;
-    for (size_t i = 0; i < size; i++) { /* refused, or still the same values */
+    for (size_t i = 0; i < size; i++) { /* refused, or read to equal values */
         b.data[i] ^= 0x11;
         float got[6];
         if (qm_file_open(save("broken.npz", &b), &f) == QM_OK) {
@@ -441,7 +443,7 @@ static void test_odd_files(void **state)
     expect_bad(path, "not a regular file");
     bytes_put(&b, "PK\003\004 and more", 13);
     expect_bad(save("archive.npz", &b), "neither HDF5, .npy, .npz nor .safetensors (13 bytes");
-    struct qm_file *f = NULL; /* one line even then */
+    struct qm_file *f = NULL; /* the message is one line even then */
     assert_int_equal(qm_file_open(save("two\nlines", &b), &f), QM_BAD_FILE);
     assert_null(strchr(qm_message(), '\n'));
     assert_non_null(strstr(qm_message(), "two?lines: "));

@@ -1,10 +1,9 @@
-/* test_readers_hdf5.c - HDF5 files are read back exactly, by path; broken ones are refused with one
- * line that names them. */
+/* test_readers_hdf5.c - HDF5 files: exact reads by path, refusals of broken files. */
 #include "tests/support/readers.h"
 
 #include <hdf5.h>
 
-/* IEEE binary16 or bfloat16, which the library has no name for. */
+/* The type of IEEE binary16 or bfloat16, for which the library has no name. */
 static hid_t half_type(size_t mantissa, H5T_order_t order)
 {
     hid_t type = H5Tcopy(H5T_IEEE_F32LE);
@@ -86,7 +85,7 @@ static void test_hdf5_types(void **state)
     qm_file_close(f);
 }
 
-/* Every pattern of float16 and bfloat16, NaNs with their payload, in both byte orders. */
+/* Every bit pattern of float16 and bfloat16 is read, NaN payloads included, in both byte orders. */
 static void test_hdf5_half_patterns(void **state)
 {
     static uint16_t bits[65536];
@@ -119,7 +118,7 @@ static void test_hdf5_half_patterns(void **state)
     }
 }
 
-/* Ranges of more elements than are converted at a time, ending inside rows and chunks. */
+/* Ranges have more elements than are converted at a time, and end inside rows and chunks. */
 static void test_hdf5_large(void **state)
 {
     enum { ROWS = 1500, COLS = 1100 };
@@ -170,11 +169,11 @@ static void test_hdf5_links(void **state)
     H5Lcreate_hard(file, "/a/b/x", file, "/a/hard", H5P_DEFAULT, H5P_DEFAULT);
     H5Lcreate_hard(file, "/a/b", file, "/a/more", H5P_DEFAULT, H5P_DEFAULT);
     H5Lcreate_soft("a/b/x", file, "soft", H5P_DEFAULT, H5P_DEFAULT);
-    H5Lcreate_soft("/a", file, "/a/b/up", H5P_DEFAULT, H5P_DEFAULT); /* ways back up */
+    H5Lcreate_soft("/a", file, "/a/b/up", H5P_DEFAULT, H5P_DEFAULT); /* links back up */
     H5Lcreate_soft("/", file, "/a/root", H5P_DEFAULT, H5P_DEFAULT);
     H5Lcreate_hard(file, "/a", file, "/a/self", H5P_DEFAULT, H5P_DEFAULT);
     H5Lcreate_external("other.h5", "/", file, "elsewhere", H5P_DEFAULT, H5P_DEFAULT);
-    /* what is left out */
+    /* objects that are left out */
     hid_t text = H5Tcopy(H5T_C_S1), pair = H5Tcreate(H5T_COMPOUND, 8);
     hid_t colour = H5Tenum_create(H5T_NATIVE_INT8);
     H5Tinsert(pair, "u", 0, H5T_NATIVE_FLOAT);
@@ -340,7 +339,7 @@ static void test_hdf5_broken(void **state)
     H5Fclose(file);
     expect_bad(path, "nests deeper than 64");
 
-    /* each group holds the next one twice: 2^40 paths */
+    /* each group has two links to the next one: 2^40 paths */
     file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
     at = file;
     for (int k = 0; k < 40; k++) {

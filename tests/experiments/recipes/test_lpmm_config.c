@@ -1,4 +1,4 @@
-/* test_lpmm_config.c - lpmm's configuration files: merging, words, mistakes, recipes. */
+/* test_lpmm_config.c - lpmm's configuration files: merging, words, errors, recipes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -58,7 +58,7 @@ static void assert_recipe(const char *text, const char *want)
     assert_string_equal(qm_recipe_print(&r, again), got);
 }
 
-/* What the library's own files say, both moments alike where a file names them so. */
+/* The text of the library's own configuration files. */
 #define FILE_TEXT(enable, bits, group, scale)                                              \
     "QUANT:\n  M:\n    ENABLE: " enable "\n    BITS: " bits "\n    GROUP_SIZE: " group     \
     "\n    SCALE_TYPE:\n      DEFAULT: group\n    QUANT_TYPE:\n      DEFAULT: nonlinear\n" \
@@ -78,7 +78,7 @@ static void test_published_files(void **state)
     assert_recipe(FILE_TEXT("True", "5", "128", "rank1"),
                   "adamw4_lpmm,exp_avg=de:5s/block:128/bisect/mid/byte/nantop,"
                   "exp_avg_sq=lin:5u/rank1/bisect/mid/byte/nantop");
-    assert_recipe("QUANT:\n", "adamw4_lpmm_group"); /* nothing said: the library's defaults */
+    assert_recipe("QUANT:\n", "adamw4_lpmm_group"); /* an empty file: the library's defaults */
 }
 
 static void test_keys(void **state)
@@ -97,7 +97,7 @@ static void test_keys(void **state)
                   "adamw4_lpmm,exp_avg_sq=fpx:4s/colrow/bisect/ceil/lo");
 }
 
-/* Every word of every axis at every width gives a quantizer, or the refusal of the source. */
+/* Every word of every axis at every width gives a quantizer, or is refused as by the source. */
 static void test_every_composition(void **state)
 {
     static const char *const scales[] = {"tensor", "dim0",  "dim1",        "dim01", "dim10",
@@ -142,7 +142,7 @@ static void test_base(void **state)
     (void)state;
     put("first.yml", "QUANT: {M: {BITS: 8, GROUP_SIZE: 256}, SQM: {BITS: 8}}\n");
     put("second.yml", "BASE: ['', first.yml]\nQUANT: {M: {GROUP_SIZE: 512}}\n");
-    put("third.yml", "QUANT: {SQM: {BITS: 4}}\nBASE: [second.yml]\n"); /* wherever BASE stands */
+    put("third.yml", "QUANT: {SQM: {BITS: 4}}\nBASE: [second.yml]\n"); /* BASE may stand anywhere */
     assert_int_equal(qm_lpmm_config_read(path_of("third.yml"), collect, &w, &c), QM_OK);
     assert_int_equal(c.m.bits, 8);
     assert_int_equal(c.m.group_size, 512);

@@ -1,4 +1,4 @@
-/* test_distribution.c - distributions against their exact laws, and the contract of the streams. */
+/* test_distribution.c - Distributions follow their exact laws; streams keep their contract. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -107,7 +107,7 @@ static void test_laws(void **state)
             if (d > KS_LIMIT)
                 fail_msg("%s, seed %d: sqrt(n) D = %.3f", laws[k].text, (int)seed, d);
         }
-    /* the check itself sees a scale that is off by 5 % */
+    /* the test detects a scale that is wrong by 5 % */
     draw("gauss", 1, N);
     for (int i = 0; i < N; i++)
         x[i] = 1.05 * (double)sample[i];
@@ -115,7 +115,7 @@ static void test_laws(void **state)
     free(x);
 }
 
-/* Mean of f over a sample against its exact value, in standard errors. */
+/* The sample mean of f minus its exact value, in standard errors. */
 static void check_mean(const char *text, const char *what, double (*f)(double), double exact)
 {
     double sum = 0, sum2 = 0;
@@ -209,9 +209,9 @@ static void test_outlier(void **state)
         moved += where != last;
         last = where;
     }
-    assert_true(moved > 80);                  /* the place differs from run to run, */
+    assert_true(moved > 80);                  /* the place differs between runs, */
     assert_true(at_end > 25 && at_end < 75);  /* binomial: 50 +- 5 */
-    draw("outlier:run=8,factor=0", 5, 12800); /* one exact zero in each 8 */
+    draw("outlier:run=8,factor=0", 5, 12800); /* one exact zero in every 8 */
     for (int i = 0, zeros = 0; i < 12800; i++) {
         zeros += sample[i] == 0;
         if (i % 8 == 7)
@@ -219,7 +219,7 @@ static void test_outlier(void **state)
     }
 }
 
-/* Over gauss of the same seed: a matrix of rank one with log-normal factors. */
+/* The ratio to gauss of equal seed is a matrix of rank one with log-normal factors. */
 static void test_rowcol(void **state)
 {
     static double log_ratio[N];
@@ -240,7 +240,7 @@ static void test_rowcol(void **state)
             assert_true(fabs(log_ratio[r * width + c] - want) < 1e-6);
         }
     }
-    /* rows relative to the first column: N(b_0, 2^2); take the mean away, it is one draw */
+    /* logarithms of the first column are N(b_0, 2^2); b_0 is one draw, so the mean is subtracted */
     double mean = 0;
     for (int r = 0; r < rows; r++)
         mean += row[r] / rows;
@@ -350,7 +350,7 @@ static void test_seeds_and_streams(void **state)
     assert_true(a[0] != b[0]);
 }
 
-/* The documented construction, word by word from the cuRAND-ordered stream. */
+/* The documented construction is repeated word by word from the cuRAND-ordered stream. */
 static void test_normals_from_words(void **state)
 {
     double z[3];

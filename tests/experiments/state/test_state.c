@@ -1,5 +1,6 @@
-/* test_state.c - states in files: resumed runs go on to the bit, conversions say what they do, and
- * files that are no states are refused in one line. */
+/* test_state.c - State files: runs resume bit for bit, conversions note what they change.
+ *
+ * Files that are no states are refused in one line. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +22,7 @@ static char *no_argv[] = {"test", NULL};
 static int make_folder(void **state)
 {
     (void)state;
-    /* hundreds of files are flushed: in memory where there is a file system for it */
+    /* the tests flush hundreds of files, so their folder is in memory where possible */
     snprintf(folder, sizeof folder, "%s/qualm_state_XXXXXX",
              access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     if (!mkdtemp(folder))
@@ -104,10 +105,16 @@ static void run_on(struct run *a, int steps)
     free(h);
 }
 
+static struct qm_state_plan plan_of(const struct run *a)
+{
+    return (struct qm_state_plan){&a->r, &a->shape, &qm_backend_cpu, a->plan, a->param, a->id,
+                                  a->t,  SEED};
+}
+
 static void take(struct qm_state *s, const char *name, struct run *a)
 {
-    must(qm_state_take(s, name, &a->r, &a->shape, a->id, a->t, SEED, &qm_backend_cpu, a->plan,
-                       a->param));
+    struct qm_state_plan p = plan_of(a);
+    must(qm_state_take(s, name, &p));
 }
 
 /* Opens a new plan and puts a stored tensor into it. */
@@ -115,7 +122,8 @@ static void take_up(struct run *b, const struct qm_state_tensor *t, const char *
                     qm_state_note *note, void *context)
 {
     assert_true(run_open(b, recipe, &t->shape, t->id));
-    must(qm_state_give(t, &b->r, &b->shape, &qm_backend_cpu, b->plan, b->param, note, context));
+    struct qm_state_plan p = plan_of(b);
+    must(qm_state_give(t, &p, note, context));
     b->t = t->step;
 }
 
@@ -133,7 +141,7 @@ static void same_digest(const struct qm_state *a, const struct qm_state *b, cons
         fail_msg("%s: states differ", what);
 }
 
-/* k steps, a file, k more steps in a new plan: the bits of 2k steps. */
+/* k steps, a file, and k more steps in a new plan give the bits of 2k steps. */
 static int resumes(const char *recipe, const struct qm_shape *shape, const char *path)
 {
     struct run through, first, second;
@@ -205,7 +213,7 @@ static void test_other_recipes_resume(void **state)
         }
 }
 
-/* Equal states are equal .safetensors files, and both forms hold the same. */
+/* Equal states give equal .safetensors files, and both forms hold equal states. */
 static void test_forms_hold_the_same(void **state)
 {
     (void)state;
@@ -260,7 +268,7 @@ static void test_conversion(void **state)
     take(&s, "w", &a);
 
     take_up(&b, &s.tensor[0], "adamw_f32", collect, notes);
-    for (int i = 0; i < 2; i++) { /* float32 slots hold what the codes decode to */
+    for (int i = 0; i < 2; i++) { /* float32 slots hold the decoded values */
         must(qm_backend_cpu.decode(a.plan, i, want));
         must(qm_backend_cpu.decode(b.plan, i, got));
         assert_memory_equal(want, got, sizeof got);
@@ -273,7 +281,7 @@ static void test_conversion(void **state)
     assert_non_null(strstr(notes, "exp_avg: de:4s/block:128/bisect/mid/lo/nantop -> f32 through"));
     assert_non_null(strstr(notes, "exp_avg_sq: lin:4u/rank1/"));
 
-    /* what both have alike is copied: only the other slot is noted */
+    /* a slot with equal quantizers is copied: only the other one is noted */
     *notes = 0;
     take_up(&c, &s.tensor[0], "adamw4_lpmm_group,param=bf16/kahan", collect, notes);
     assert_null(strstr(notes, "exp_avg: "));
@@ -285,7 +293,7 @@ static void test_conversion(void **state)
     run_close(&b);
     run_close(&c);
 
-    /* slots of other names are dropped, missing ones start anew */
+    /* slots of unknown names are dropped, missing ones start anew */
     *notes = 0;
     take_up(&b, &s.tensor[0], "sgdm_f32", collect, notes);
     assert_non_null(strstr(notes, "momentum_buffer: not in the file, starts anew\n"));
@@ -295,21 +303,21 @@ static void test_conversion(void **state)
     for (int i = 0; i < 8192; i++)
         assert_true(got[i] == 0.0f);
     struct qm_shape other = {2, {64, 64}};
-    assert_int_equal(
-        qm_state_give(&s.tensor[0], &b.r, &other, &qm_backend_cpu, b.plan, b.param, NULL, NULL),
-        QM_BAD_ARG);
+    struct qm_state_plan p = plan_of(&b);
+    p.shape = &other;
+    assert_int_equal(qm_state_give(&s.tensor[0], &p, NULL, NULL), QM_BAD_ARG);
     assert_non_null(strstr(qm_message(), "64x128 in the file, expected 64x64"));
     run_close(&a);
     run_close(&b);
     qm_state_free(&s);
 }
 
-/* Residual formats: the full-precision value survives where the target can hold it. */
+/* Between residual formats the full-precision value survives if the target can hold it. */
 static void test_residuals_convert(void **state)
 {
     (void)state;
     static const char *const to[] = {"bf16/ecc8", "bf16/ecc16", "bf16/kahan", "f16/kahan"};
-    /* relative; below `least` the residual's own least step counts */
+    /* relative bounds; below `least` the residual's smallest step bounds the error */
     static const double most[] = {0x1p-15, 0x1p-23, 0x1p-16, 0x1p-21}, least[] = {0, 0, 0, 0x1p-4};
     struct qm_shape shape = {1, {500}};
     struct run a, b, back;
@@ -359,7 +367,7 @@ static void file_write(const char *path, const void *bytes, size_t n)
     assert_int_equal(fclose(f), 0);
 }
 
-/* Refused in one line that begins with the path, or read to the very same state. */
+/* A file is refused in one line that begins with its path, or read to an equal state. */
 static int refused_or_same(const char *path, const struct qm_state *s)
 {
     struct qm_state got;
@@ -413,7 +421,7 @@ static void test_truncated_and_flipped(void **state)
             good[at] ^= (unsigned char)(1 << bit);
         }
     assert_true(refused >
-                (int)n); /* nearly all: a byte more of padding, or "digest" renamed, is not */
+                (int)n); /* all but a few: more padding, or a renamed "digest", is accepted */
     free(good);
     must(qm_state_write(&s, path_h5, 1, no_argv));
     n = file_read(path_h5, &good);
@@ -425,7 +433,7 @@ static void test_truncated_and_flipped(void **state)
     qm_state_free(&s);
 }
 
-/* The state file with one text replaced by another of the same length; says why it is refused. */
+/* Replaces one text of a state file by another of equal length, and checks the refusal's reason. */
 static void tampered(const struct qm_state *s, const char *from, const char *to, const char *why)
 {
     unsigned char *bytes;
@@ -481,7 +489,7 @@ static void test_wrong_contents(void **state)
     qm_state_free(&s);
 }
 
-/* A code beyond the table of a 15-value map, and bits that belong to no code. */
+/* Refuses a code beyond the table of a 15-value map, and bits that belong to no code. */
 static void test_wrong_codes(void **state)
 {
     (void)state;
@@ -494,7 +502,8 @@ static void test_wrong_codes(void **state)
     uint8_t *codes = s.tensor[0].slot[0].codes.data, kept[2] = {codes[0], codes[1]};
     for (int k = 0; k < 2; k++) {
         int refused = 0;
-        for (int value = 1; value < 16; value++) { /* the code of element 1, or what is behind 2 */
+        for (int value = 1; value < 16;
+             value++) { /* the code of element 1, or the bits after element 2 */
             struct qm_state got;
             codes[0] = k ? kept[0] : (uint8_t)((kept[0] & 0xf0) | value);
             codes[1] = k ? (uint8_t)(kept[1] | value) : kept[1];
@@ -506,7 +515,7 @@ static void test_wrong_codes(void **state)
             assert_non_null(strstr(qm_message(), k ? "unused bits" : "does not exist"));
             refused++;
         }
-        assert_int_equal(refused, k ? 15 : 1); /* one of the sixteen codes means nothing */
+        assert_int_equal(refused, k ? 15 : 1); /* one of the sixteen codes does not exist */
     }
     run_close(&a);
     qm_state_free(&s);
@@ -527,13 +536,12 @@ static void test_writing_refuses(void **state)
     struct qm_state s = {0};
     char path[96];
     take(&s, "w", &a);
-    assert_int_equal(
-        qm_state_take(&s, "w", &a.r, &a.shape, 0, 0, 0, &qm_backend_cpu, a.plan, a.param),
-        QM_BAD_ARG);
+    struct qm_state_plan p = plan_of(&a);
+    assert_int_equal(qm_state_take(&s, "w", &p), QM_BAD_ARG);
     assert_int_equal(qm_state_write(&s, "/tmp/x.npz", 1, no_argv), QM_BAD_ARG);
     snprintf(path, sizeof path, "%s/none/a.safetensors", folder);
     assert_int_equal(qm_state_write(&s, path, 1, no_argv), QM_BAD_FILE);
-    must(qm_state_write(&s, path_st, 1, no_argv)); /* leaves its file and no other */
+    must(qm_state_write(&s, path_st, 1, no_argv)); /* leaves no temporary file */
     struct qm_state empty = {0}, got;
     must(qm_state_write(&empty, path_st, 1, no_argv));
     must(qm_state_read(path_st, &got));

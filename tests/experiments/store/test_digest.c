@@ -1,10 +1,10 @@
-/* test_digest.c - the hash of a result file: sees every change, and nothing but. */
+/* test_digest.c - The digest of a result file changes with its contents, and with nothing else. */
 #include "tests/support/result_sample.h"
 
 #include <malloc.h>
 #include <time.h>
 
-/* A flipped bit in any chunk is seen by its checksum. */
+/* The checksum of a chunk detects a flipped bit. */
 static void damage_is_seen(void **state)
 {
     struct qm_result *r;
@@ -51,7 +51,7 @@ static void digest_sees_every_change(void **state)
     }
 }
 
-/* Whole files, byte for byte: a second later and with other rubbish in fresh memory. */
+/* Whole files are equal byte for byte, a second later and with other contents of fresh memory. */
 static void bytes_repeat(void **state)
 {
     size_t n, m;
@@ -90,7 +90,7 @@ static void digest_ignores_layout(void **state)
     }
 }
 
-/* Types that other programs write: variable-length text, big-endian, enumerations, references. */
+/* Types of other programs: variable-length text, big-endian numbers, enumerations, references. */
 static void digest_of_foreign_files(void **state)
 {
     static const char script[] =
@@ -127,7 +127,7 @@ static void digest_of_foreign_files(void **state)
     assert_string_not_equal(hash[0], hash[3]);
 }
 
-/* tests/support/digest.py is a second implementation, from the description in results/README.md alone. */
+/* tests/support/digest.py implements the description in results/README.md a second time. */
 static void agrees_with(const char *path)
 {
     char command[600], want[80] = "", got[65];
@@ -148,7 +148,7 @@ static void digest_is_as_described(void **state)
         skip();
     assert_int_equal(sample(in_folder("s.h5"), SAME), QM_OK);
     agrees_with(in_folder("s.h5"));
-    agrees_with(in_folder("f1.h5")); /* the foreign one of the test before */
+    agrees_with(in_folder("f1.h5")); /* the foreign file of the test above */
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-/* test_store.c - result files: what is written is read back, and is never half there. */
+/* test_store.c - Result files are read back as written, and appear whole or not at all. */
 #include "tests/support/result_sample.h"
 
 #include <signal.h>
@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-/* ---- what is written is read --------------------------------------------------------------- */
+/* ---- written values are read back ---------------------------------------------------------- */
 
 static void tables_read_back(void **state)
 {
@@ -163,7 +163,7 @@ static void h5dump_opens(void **state)
     shell("grep -q 'which map is best' %s", in_folder("h.txt"));
 }
 
-/* The module that the plots share reads the file, and draws the same bytes twice. */
+/* The plots' shared module reads the file, and draws equal bytes twice. */
 static void plots_read_and_repeat(void **state)
 {
     (void)state;
@@ -171,7 +171,7 @@ static void plots_read_and_repeat(void **state)
         skip();
     assert_int_equal(sample(in_folder("p.h5"), SAME), QM_OK);
     shell("/usr/bin/python3 -B -c \"\n"
-          "import sys; sys.path.insert(0, 'plots')\n"
+          "import sys; sys.path.insert(0, 'plots/figures')\n"
           "import common\n"
           "f = common.load('%s', kinds=('run',))\n"
           "c = common.table(f, '/cells')\n"
@@ -190,7 +190,7 @@ static void plots_read_and_repeat(void **state)
     }
 }
 
-/* ---- never half there ---------------------------------------------------------------------- */
+/* ---- whole or not at all ------------------------------------------------------------------- */
 
 static void old_file_stays_until_commit(void **state)
 {
@@ -221,7 +221,7 @@ static void child_writes_for_ever(void)
             _exit(1);
 }
 
-/* Waits until the file is there, at most ten seconds. */
+/* Waits until the file exists, at most ten seconds. */
 static int appears(const char *path)
 {
     for (int i = 0; i < 1000 && access(path, F_OK) != 0; i++)
@@ -229,7 +229,7 @@ static int appears(const char *path)
     return access(path, F_OK) == 0;
 }
 
-/* Killed at 24 moments spread over some three writes, then once after a write got through. */
+/* A writer is killed at 24 moments within about three writes, then once after a complete write. */
 static void killed_writers_leave_no_half_file(void **state)
 {
     enum { TURNS = 24 };
@@ -265,13 +265,13 @@ static void killed_writers_leave_no_half_file(void **state)
             digest_of(in_folder("k.h5"), got);
             assert_true(strcmp(got, one) == 0 || strcmp(got, two) == 0);
         }
-        caught += files_in_folder() > there; /* a temporary file: it was at work */
+        caught += files_in_folder() > there; /* a temporary file: the writer was at work */
     }
     assert_true(caught > 0);
     folder_empty();
 }
 
-/* A full disk, as far as one can be had without one: writes fail beyond a size. */
+/* A full disk is simulated by a limit on the file size. */
 static void full_disk(void **state)
 {
     struct rlimit old, small;
@@ -336,7 +336,7 @@ static void bad_targets(void **state)
     assert_int_equal(files_in_folder(), 0);
 }
 
-/* The leftovers of a dead process with our number neither block nor survive. */
+/* The temporary file of a dead process with our pid neither blocks a write nor survives it. */
 static void leftovers_are_taken_over(void **state)
 {
     char part[300];
@@ -373,7 +373,7 @@ static qm_status misuse(struct qm_store *s, int which)
     }
 }
 
-/* Each misuse is refused, and a store that refused once writes no file. */
+/* Each misuse is refused, and after a refusal the store writes no file. */
 static void failures_stick(void **state)
 {
     const struct qm_shape three = {1, {3}};
@@ -396,7 +396,7 @@ static void failures_stick(void **state)
     }
 }
 
-/* Four thousand words of command line and a wide table fit. */
+/* A command line of four thousand words and a wide table fit. */
 static void large_things_fit(void **state)
 {
     enum { WORDS = 5000, COLUMNS = 300 };

@@ -1,5 +1,6 @@
-/* test_vectors.c - golden vectors made, answered by the reference itself and judged; every kind of
- * wrong answer is seen. */
+/* test_vectors.c - Golden vectors are made, answered by the reference and judged.
+ *
+ * Every kind of wrong answer is found. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,7 +30,7 @@ static struct qm_vectors make(const char *recipe, const char *id, int64_t steps)
     assert_int_equal(qm_recipe_parse(recipe, &r), QM_OK);
     if (qm_vectors_make(&r, &c, 1, 7, &v) != QM_OK)
         fail_msg("%s %s: %s", recipe, id, qm_message());
-    /* what is wanted becomes the answer */
+    /* the reference's results become the answer */
     for (int i = 0; i < v.states.n; i++) {
         char *word = strstr(v.states.tensor[i].name, "/want/");
         if (word) {
@@ -59,14 +60,14 @@ static void reference_passes(void **state)
         "adamw_f32",
         "adamw8_ao,grad=bf16",
         "adamw4_ao,exp_avg.round=stoch",
-        "adafactor_hf", /* sums over tensors, states of other shapes */
+        "adafactor_hf", /* sums over the tensor, slots of other shapes */
         "adafactor8_024",
         "came8_026",
         "lamb_bnb",
         "adamw4_lpmm_factor",
         "apollo_f32",
         "fira_f32",
-        "flash_adamw", /* other parameters, residuals */
+        "flash_adamw", /* other parameter formats, residuals */
         "lion8_ecc8",
         "adamw8_ao,param=bf16/near",
         "adamw4_ao,param=e4m3/stoch",
@@ -92,7 +93,7 @@ static void reference_passes(void **state)
         }
 }
 
-/* The state after step 2, which a test may spoil. */
+/* The state after step 2, for tests that change it. */
 static struct qm_state_tensor *second(struct qm_vectors *v)
 {
     assert_string_equal(v->states.tensor[2].name, "t0/out/2");
