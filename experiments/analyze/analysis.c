@@ -152,7 +152,6 @@ static int room_open(struct room *r, int64_t chunk)
 
 QM_ISA_TABLE(qm_float_classes_fn, qm_float_classes)
 
-
 static void add_classes(struct qm_float_classes *into, const struct qm_float_classes *c)
 {
     into->n += c->n;

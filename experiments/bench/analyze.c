@@ -1,4 +1,4 @@
-/* analyze.c - `qualm analyze` of a file in the page cache, beside plainly reading it. */
+/* analyze.c - Times `qualm analyze` of a file in the page cache against reading the file. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -7,7 +7,8 @@
 #include "experiments/bench/bench.h"
 #include "experiments/cli/cli.h"
 
-/* Reading a float32 file in the page cache by read(2) into 1 MiB, and analyzing it: seconds. */
+/* Seconds of reading a float32 file in the page cache by read(2) into 1 MiB, and of analyzing
+ * it. */
 struct analyze {
     double read[QM_BENCH_ROUNDS], run[QM_BENCH_ROUNDS];
     int rounds;
@@ -81,7 +82,7 @@ static qm_status measure(const struct qm_bench *b, const char *path, FILE *f, st
     qm_status st = write_file(f, b->gib);
     fclose(f);
     if (st == QM_OK)
-        st = read_plainly(path, &cold); /* into the page cache, if it was not */
+        st = read_plainly(path, &cold); /* brings the file into the page cache */
     a->rounds = b->rounds < 5 ? b->rounds : 5;
     for (int r = 0; st == QM_OK && r < a->rounds; r++) {
         st = read_plainly(path, &a->read[r]);

@@ -8,7 +8,7 @@
 
 /* A new member of struct qm_outcome goes into both qm_outcome_encode and qm_outcome_decode, and
  * QM_OUTCOME_CODEC_VERSION increases. */
-_Static_assert(sizeof(struct qm_outcome) == (8 + QM_TRACK_COUNT + 2 * QM_STAIR_COUNT) * 8 +
+_Static_assert(sizeof(struct qm_outcome) == (8 + QM_TRACK_COUNT + 2 * QM_HITS_COUNT) * 8 +
                                                 2 * QM_DECADES * sizeof(struct qm_decade),
                "struct qm_outcome has changed");
 
@@ -46,8 +46,8 @@ qm_status qm_outcome_encode(const struct qm_outcome *o, struct qm_outcome_words 
 {
     struct qm_outcome_words p = {.room = 16 + qm_value_count() + 8 * QM_DECADES +
                                          QM_TRACK_COUNT * (1 + o->n_points)};
-    for (int i = 0; i < QM_STAIR_COUNT; i++)
-        p.room += 2 + o->n_stair[i];
+    for (int i = 0; i < QM_HITS_COUNT; i++)
+        p.room += 2 + o->n_hits[i];
     p.word = malloc((size_t)p.room * sizeof *p.word);
     p.text = o->reason ? strdup(o->reason) : NULL;
     if (!p.word || (o->reason && !p.text)) {
@@ -67,9 +67,9 @@ qm_status qm_outcome_encode(const struct qm_outcome *o, struct qm_outcome_words 
     write_decades(&p, o->unit_decade);
     for (int i = 0; i < QM_TRACK_COUNT; i++)
         write_array(&p, o->track[i], o->n_points);
-    for (int i = 0; i < QM_STAIR_COUNT; i++) {
-        write_word(&p, o->n_stair[i]);
-        write_array(&p, o->stair[i], o->n_stair[i]);
+    for (int i = 0; i < QM_HITS_COUNT; i++) {
+        write_word(&p, o->n_hits[i]);
+        write_array(&p, o->hits[i], o->n_hits[i]);
     }
     *out = p;
     return QM_OK;
@@ -153,9 +153,9 @@ qm_status qm_outcome_decode(const int64_t *word, int64_t n, const char *text,
     take_decades(&r, o.unit_decade);
     for (int i = 0; i < QM_TRACK_COUNT; i++)
         o.track[i] = take_array(&r, o.n_points);
-    for (int i = 0; i < QM_STAIR_COUNT; i++) {
-        o.n_stair[i] = take(&r);
-        o.stair[i] = take_array(&r, o.n_stair[i]);
+    for (int i = 0; i < QM_HITS_COUNT; i++) {
+        o.n_hits[i] = take(&r);
+        o.hits[i] = take_array(&r, o.n_hits[i]);
     }
     o.reason = text ? strdup(text) : NULL;
     r.no_memory |= text && !o.reason;

@@ -439,7 +439,7 @@ static qm_status run_all(struct options *o, glob_t *found, json_t *into)
     for (int i = 0; i < o->n_suites; i++) {
         QM_TRY(run_suite(o, o->suite[i], into));
         if (o->against)
-            QM_TRY(qm_report_beside(into, o->against));
+            QM_TRY(qm_report_against(into, o->against));
     }
     return QM_OK;
 }

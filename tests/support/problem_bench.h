@@ -1,4 +1,4 @@
-/* problem_bench.h - for tests: an open problem with a point, a gradient and two state vectors. */
+/* problem_bench.h - An open problem with a point, a gradient and two state vectors, for tests. */
 #ifndef QM_SUPPORT_PROBLEM_BENCH_H
 #define QM_SUPPORT_PROBLEM_BENCH_H
 
@@ -85,5 +85,8 @@ static inline void check_close(const char *what, double got, double want, double
     if (!(fabs(got - want) <= relative * fabs(want)))
         fail_msg("%s: %.15g, expected %.15g within %g relative", what, got, want, relative);
 }
+
+/* Relative tolerance of a printed number of n digits: half a unit of the last digit of 1.00... */
+#define DIGITS(n) (0.5001 * pow(10, 1 - (n)))
 
 #endif
