@@ -101,8 +101,8 @@ static void al_encode(struct plain *p, int i)
 {
     const struct qm_codec *c = &p->c[i];
     for (int64_t k = 0; k < p->n; k++) {
-        float *s = &p->scales[i][QM_AL_NUMBERS * (k / c->q.block)], x = p->x[i][k];
-        float y = (qm_al_log(x) - s[1]) / s[0] * (float)(c->cb.n - 2);
+        float *s = &p->scales[i][QM_ADAPTIVE_LOG_NUMBERS * (k / c->q.block)], x = p->x[i][k];
+        float y = (qm_adaptive_log_log2(x) - s[1]) / s[0] * (float)(c->cb.n - 2);
         if (k % c->q.block == 0 && bug == AL_SPAN_OFF)
             s[0] *= 1.0f + 0x1p-19f;
         if (k % c->q.block == 0 && bug == AL_LOW_OFF)

@@ -197,7 +197,7 @@ static void recip_block(const struct qm_rule_step *s, int64_t n, float *p, const
     const float *c = s->c;
     for (int64_t i = 0; i < n; i++) {
         float old = p[i], *at[2] = {slot[0] + i, slot[1] + i};
-        qm_rule_find("adamw")->block(s, 1, p + i, g + i, at);
+        qm_rule_find("adamw")->elementwise->block(s, 1, p + i, g + i, at);
         float den = sqrtf(at[1][0]) * (1.0f / c[5]) + c[6];
         p[i] = old * c[0] + (c[7] * at[0][0]) * (1.0f / den);
     }
@@ -206,8 +206,11 @@ static void recip_block(const struct qm_rule_step *s, int64_t n, float *p, const
 static void by_reciprocals(struct qm_recipe *r)
 {
     static struct qm_rule rule;
+    static struct qm_elementwise_ops ops;
     rule = *r->rule;
-    rule.block = recip_block;
+    ops = *rule.elementwise;
+    ops.block = recip_block;
+    rule.elementwise = &ops;
     r->rule = &rule;
 }
 
@@ -218,7 +221,7 @@ static void rough_block(const struct qm_rule_step *s, int64_t n, float *p, const
     const float *c = s->c;
     for (int64_t i = 0; i < n; i++) {
         float old = p[i], *at[2] = {slot[0] + i, slot[1] + i};
-        qm_rule_find("adamw")->block(s, 1, p + i, g + i, at);
+        qm_rule_find("adamw")->elementwise->block(s, 1, p + i, g + i, at);
         float root = sqrtf(at[1][0]);
         root = root >= 1.17549435e-38f ? qm_float(qm_bits(root) & ~7u) : root;
         p[i] = old * c[0] + (c[7] * at[0][0]) / (root / c[5] + c[6]);
@@ -228,8 +231,11 @@ static void rough_block(const struct qm_rule_step *s, int64_t n, float *p, const
 static void by_rough_roots(struct qm_recipe *r)
 {
     static struct qm_rule rule;
+    static struct qm_elementwise_ops ops;
     rule = *r->rule;
-    rule.block = rough_block;
+    ops = *rule.elementwise;
+    ops.block = rough_block;
+    rule.elementwise = &ops;
     r->rule = &rule;
 }
 
@@ -256,8 +262,11 @@ static qm_status tree_apply(const struct qm_tensor_rule_args *w)
 static void by_trees(struct qm_recipe *r)
 {
     static struct qm_rule rule;
+    static struct qm_tensor_ops ops;
     rule = *r->rule;
-    rule.apply = tree_apply;
+    ops = *rule.tensor;
+    ops.apply = tree_apply;
+    rule.tensor = &ops;
     r->rule = &rule;
 }
 

@@ -148,7 +148,7 @@ static void eps_inside_block(const struct qm_rule_step *s, int64_t n, float *p, 
     for (int64_t i = 0; i < n; i++) {
         float old = p[i];
         float *at[2] = {m + i, v + i};
-        qm_rule_find("adamw_lpmm")->block(s, 1, p + i, g + i, at);
+        qm_rule_find("adamw_lpmm")->elementwise->block(s, 1, p + i, g + i, at);
         p[i] = old * c[0] + (c[7] * m[i]) / sqrtf(v[i] / (c[5] * c[5]) + c[6]);
     }
 }
@@ -156,8 +156,11 @@ static void eps_inside_block(const struct qm_rule_step *s, int64_t n, float *p, 
 static void eps_inside(struct qm_recipe *r)
 {
     static struct qm_rule rule;
+    static struct qm_elementwise_ops ops;
     rule = *r->rule;
-    rule.block = eps_inside_block;
+    ops = *rule.elementwise;
+    ops.block = eps_inside_block;
+    rule.elementwise = &ops;
     r->rule = &rule;
 }
 
@@ -170,7 +173,7 @@ static void stale_moment_block(const struct qm_rule_step *s, int64_t n, float *p
     for (int64_t i = 0; i < n; i++) {
         float old_p = p[i], old_m = m[i];
         float *at[2] = {m + i, v + i};
-        qm_rule_find("adamw_lpmm")->block(s, 1, p + i, g + i, at);
+        qm_rule_find("adamw_lpmm")->elementwise->block(s, 1, p + i, g + i, at);
         p[i] = old_p * c[0] + (c[7] * old_m) / (sqrtf(v[i]) / c[5] + c[6]);
     }
 }
@@ -178,8 +181,11 @@ static void stale_moment_block(const struct qm_rule_step *s, int64_t n, float *p
 static void stale_moment(struct qm_recipe *r)
 {
     static struct qm_rule rule;
+    static struct qm_elementwise_ops ops;
     rule = *r->rule;
-    rule.block = stale_moment_block;
+    ops = *rule.elementwise;
+    ops.block = stale_moment_block;
+    rule.elementwise = &ops;
     r->rule = &rule;
 }
 
