@@ -16,8 +16,7 @@
 /* max_bits of simd.h. */
 static inline uint32_t max_bits(const float *x, int64_t n)
 {
-    int32_t m =
-        0; /* bits of |x| are below 2^31, so signed compares, which all sets vectorize, do */
+    int32_t m = 0; /* bits of |x| are below 2^31: signed compares suffice, and all sets have them */
     for (int64_t i = 0; i < n; i++) {
         int32_t b = (int32_t)(qm_bits(x[i]) & 0x7fffffffu);
         m = b > m ? b : m;
