@@ -11,6 +11,7 @@
 #include "core/base/logexp.h"
 #include "tests/support/random_floats.h"
 
+/* The error of `got` in ULP of `want`. */
 static double ulps(float got, double want)
 {
     int e;
@@ -58,7 +59,7 @@ static void check_round_f16(float x)
 static void test_halves(void **state)
 {
     (void)state;
-    for (uint32_t h = 0; h < 65536; h++) /* around every value, and half way between two */
+    for (uint32_t h = 0; h < 65536; h++) /* around every value and every mid-point */
         for (uint32_t half = 0; half < 0x2000; half += 0x1000)
             for (uint32_t d = 0; d < 5; d++)
                 check_round_f16(qm_float(qm_bits(qm_f16_to_float((uint16_t)h)) + half + d - 2));
@@ -71,7 +72,7 @@ static void test_halves(void **state)
         if (!isnan(f))
             assert_int_equal(qm_float_to_f16(f), h);
     }
-    for (int i = 0; i < 300000; i++) { /* nearest, ties to even: against exact doubles */
+    for (int i = 0; i < 300000; i++) { /* nearest, ties to even, by exact doubles */
         float x = qm_float(random_word());
         if (i % 2)
             x = qm_f16_to_float((uint16_t)(random_word() % 0x7bff)) *
@@ -88,8 +89,8 @@ static void test_halves(void **state)
     }
 }
 
-/* Two neighbouring roundings of doubles to float and back must both happen: GCC 12's straight-line
- * vectorizer drops them unless it is told not to. */
+/* Two neighbouring roundings of doubles to float and back must both happen.  GCC 12 drops them when
+ * it vectorizes straight-line code, which the Makefile therefore forbids. */
 static __attribute__((noinline)) void round_two(const double *in, double *out)
 {
     float a = (float)in[0], b = (float)in[1];

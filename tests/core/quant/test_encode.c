@@ -14,8 +14,6 @@
 #include "core/quant/quantizer.h"
 #include "tests/support/random_floats.h"
 
-/* ---- encoding: ranges, instruction sets, fused blocks ---------------------------------------- */
-
 enum { N = 1531 };
 
 struct encoded {
@@ -23,6 +21,7 @@ struct encoded {
     float scales[N], out[N];
 };
 
+/* Folds, encodes and decodes x in ranges of `cut` elements. */
 static void encode(const struct qm_codec *c, const struct qm_shape *shape, const float *x,
                    int64_t cut, struct encoded *e)
 {
@@ -142,8 +141,9 @@ static void test_ranges_and_isas(void **state)
         qm_isa_force((enum qm_isa)isa);
 }
 
-/* Blocks of every kind: by round, special values, edges and their neighbours, magnitudes at which a
- * float16 scale overflows, rounds to its subnormals or to 0, and now and then a negative number. */
+/* Fills blocks of every kind, depending on `round`: special values; edges and their neighbours;
+ * magnitudes at which a float16 scale overflows, is subnormal or becomes 0; a few negative
+ * numbers. */
 static void fill(const struct qm_codec *c, int round, int64_t n, float *x)
 {
     static const int power[] = {0, 15, 16, 17, -14, -15, -24, -25, -26, -120, -148, 30, 127};
@@ -165,7 +165,7 @@ static void fill(const struct qm_codec *c, int round, int64_t n, float *x)
     }
 }
 
-/* One block as the axes define it, for unit div: codes and the stored scale. */
+/* The codes and the stored scale of one block as the axes define them, for unit div. */
 static void define_block(const struct qm_codec *c, const float *x, int64_t n, uint8_t *codes,
                          float *scale)
 {
@@ -187,7 +187,7 @@ static void define_block(const struct qm_codec *c, const float *x, int64_t n, ui
     }
 }
 
-/* Blocks in the lanes against that, decoded too. */
+/* Fused encoding and decoding against define_block. */
 static void test_fused_definition(void **state)
 {
     (void)state;
@@ -227,6 +227,7 @@ static void test_fused_definition(void **state)
     assert_true(cases > 40 * 10);
 }
 
+/* Fused encoding and decoding against ranges, at every instruction set. */
 static void test_fused_blocks(void **state)
 {
     (void)state;
@@ -267,7 +268,7 @@ static void test_fused_blocks(void **state)
     assert_true(fused > 100);
 }
 
-/* rank-1 by the definition: min over axes of the maxima over all other axes. */
+/* Norm rank1 by its definition: the minimum over axes of the maxima over all other axes. */
 static void test_rank1_definition(void **state)
 {
     (void)state;
@@ -299,7 +300,8 @@ static void test_rank1_definition(void **state)
     }
 }
 
-/* The largest of |x| / by[] over a piece of a row (across = 1) or of a column of a 7 x 11 matrix. */
+/* The largest |x| / by[] of elements [from, from + n) of a row (across = 1) or of a column of a 7 x
+ * 11 matrix. */
 static float largest(const float *x, const float *by, int row, int col, int across, int from, int n)
 {
     float max = 0.0f;
@@ -310,7 +312,8 @@ static float largest(const float *x, const float *by, int row, int col, int acro
     return max;
 }
 
-/* Pairs of scales by their definitions: the smaller of both pieces, or one after the other. */
+/* Norms with two scales per element by their definitions: the smaller scale of both blocks, or one
+ * scale after the other. */
 static void test_pair_definitions(void **state)
 {
     (void)state;
@@ -355,7 +358,7 @@ static void test_pair_definitions(void **state)
     struct qm_codec c;
     struct qm_shape flat = {1, {256}}, deep = {3, {2, 3, 4}};
     assert_int_equal(qm_codec_parse(&c, text[0]), QM_OK);
-    assert_int_equal(qm_scale_count(&c, &flat), 2); /* as rank1: blocks of 128, or three axes */
+    assert_int_equal(qm_scale_count(&c, &flat), 2); /* as rank1: two blocks of 128; three axes */
     assert_int_equal(qm_scale_count(&c, &deep), 9);
     assert_int_equal(qm_codec_parse(&c, text[1]), QM_OK);
     assert_int_equal(qm_codec_fits(&c, &flat), QM_BAD_ARG);
@@ -364,7 +367,7 @@ static void test_pair_definitions(void **state)
     assert_int_equal(qm_codec_parse(&c, "de:4s/block:8/bisect/mid/lo/least:16"), QM_BAD_ARG);
 }
 
-/* Noise of one step is rounded away on average: the mean code is the position itself. */
+/* With noise of one step the mean code is the position itself: 3.3, with 5 standard deviations. */
 static void test_dither(void **state)
 {
     (void)state;
@@ -379,7 +382,7 @@ static void test_dither(void **state)
         assert_true(qm_code_of(&c, -0.4f, qm_philox_stream(5, 6, (uint64_t)i)) == 16);
 }
 
-/* e4m3 is the conversion of x / (maximum / 448), -0 and NaN with their signs included. */
+/* Codes of e4m3 are the conversion of x / (maximum / 448), including the signs of -0 and NaN. */
 static void test_float8(void **state)
 {
     enum { COUNT = 4000, BLOCK = 125 };
@@ -415,7 +418,7 @@ static void test_float8(void **state)
                 uint8_t want = qm_float_to_e4m3(y, 1);
                 float decoded = qm_e4m3_to_float(want) * m;
                 if (want == 0x7f)
-                    want |= codes[i] & 0x80; /* the division decides about the sign */
+                    want |= codes[i] & 0x80; /* the sign of a NaN is that of the division */
                 if (codes[i] != want)
                     fail_msg("%s: %a is %02x, want %02x", texts[q], (double)y, codes[i], want);
                 if (!qm_isnan(decoded) || !qm_isnan(out[i]))
@@ -424,7 +427,8 @@ static void test_float8(void **state)
         }
 }
 
-/* P(up) of stochastic rounding is the position within the cell; the draw is counter-based. */
+/* The probability that stochastic rounding goes up is the position within the cell; the same draws
+ * give the same codes. */
 static void test_stochastic(void **state)
 {
     (void)state;
@@ -445,7 +449,7 @@ static void test_stochastic(void **state)
         assert_true(codes[i] == 10 || codes[i] == 11);
         up += codes[i] == 11;
     }
-    /* binomial: 4095 * 0.3 = 1228.5, standard deviation 29.3; 5 of them */
+    /* binomial: mean 4095 * 0.3 = 1228.5, standard deviation 29.3, 5 of which are 147 */
     assert_in_range(up, 1228 - 147, 1229 + 147);
 }
 
@@ -476,7 +480,7 @@ static void test_pack(void **state)
                 qm_unpack_codes((enum qm_pack)order, bits, block, n, back);
                 assert_memory_equal(back, codes, (size_t)n);
             }
-    /* the published orders: even element high (torchao) and low (lpmm) */
+    /* the published orders: the first of two codes is high (torchao) or low (lpmm) */
     uint8_t two[2] = {3, 12}, byte;
     qm_pack_codes(QM_PACK_hi, 4, two, 2, &byte);
     assert_int_equal(byte, 0x3c);

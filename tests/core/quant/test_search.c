@@ -27,7 +27,8 @@ enum {
     ROUNDS = sizeof rounds / sizeof *rounds
 };
 
-/* Calls f with every composition that is applicable; returns how many there were. */
+/* Calls f with every applicable composition of a map, a search and a round with the words of
+ * `tail`; returns their number. */
 static int each_codec(const char *tail, void (*f)(const struct qm_codec *c, const char *text))
 {
     int count = 0;
@@ -47,6 +48,7 @@ static int each_codec(const char *tail, void (*f)(const struct qm_codec *c, cons
     return count;
 }
 
+/* Positions by edges, around every edge and at random, against the definition. */
 static void check_edges(const struct qm_codec *c, const char *text)
 {
     float limit = c->cb.value[c->cb.n - 1] > 2.0f ? 300.0f : 1.0f;
@@ -70,7 +72,7 @@ static void check_edges(const struct qm_codec *c, const char *text)
     }
 }
 
-/* The searches as loops, at every instruction set, against the definition. */
+/* The loop of the search, at every instruction set, against the definition. */
 static void check_searches(const struct qm_codec *c, const char *text)
 {
     static uint8_t grid[65536], got[1500];
@@ -110,6 +112,7 @@ static void test_edges(void **state)
     assert_true(n > 200);
 }
 
+/* The printed string parses back to an equal quantizer. */
 static void check_text(const struct qm_codec *c, const char *text)
 {
     char a[QM_QUANTIZER_TEXT], b[QM_QUANTIZER_TEXT];
@@ -176,15 +179,15 @@ static void check_positions(const struct qm_codec *c, const char *text, const fl
         qm_simd()->positions(c, y, n, got);
         for (int i = 0; i < n; i++)
             if (got[i] != want[i])
-                fail_msg("%s, %s: y = %a is at %d, by the lanes at %d", text,
+                fail_msg("%s, %s: y = %a is at %d, by vectors at %d", text,
                          qm_isa_text((enum qm_isa)isa), (double)y[i], want[i], got[i]);
         for (int i = n; i < n + 64; i++)
             assert_int_equal(got[i], 0xa5);
     }
 }
 
-/* The straight lines of 8-bit dynamic maps: both signs, thousands of floats around every edge,
- * around every change of segment and around what is clamped; and that they are in use. */
+/* The straight lines of 8-bit dynamic maps are in use, and give the position of thousands of floats
+ * of both signs around every edge, every end of a segment and every bound of clamping. */
 static void test_edge_lines(void **state)
 {
     (void)state;
@@ -229,7 +232,7 @@ static void test_edge_lines(void **state)
         for (int n = 16384; n > 0; n = n * 5 / 7)
             check_positions(&c, texts[t], y, n);
     }
-    /* what is not made of decades must be told apart */
+    /* maps whose edges are not those of decades must be refused */
     static const char *const others[] = {
         "dyn:8s/block:64/bisect/floor", "lin:8u/block:64/bisect/mid",
         "de0:8u/block:64/bisect/mid",   "dyn:8s/block:64/grid/mid",
@@ -244,8 +247,8 @@ static void test_edge_lines(void **state)
     }
 }
 
-/* A block whose largest magnitude is d: unit values of all floats next to edge k, in order of their
- * distance from it. */
+/* Fills a block of 128 elements whose largest magnitude is d: the floats next to d times edge k, in
+ * the order of their distance from it. */
 static void aim_at_edge(const struct qm_codec *c, int k, float d, float *x)
 {
     int32_t at = qm_ordered(c->edge[k] * d);
@@ -256,8 +259,8 @@ static void aim_at_edge(const struct qm_codec *c, int k, float d, float *x)
     }
 }
 
-/* Codes by cells (simd_avx512.h): both sides of every edge, for scales of every size, divided or
- * multiplied, against the defining form; and that the tables are in use. */
+/* The tables of edge_lut.h are in use, and give the codes of the defining form on both sides of
+ * every edge, for scales of every size, with units that divide and that multiply. */
 static void test_edge_lut(void **state)
 {
     (void)state;
@@ -290,14 +293,14 @@ static void test_edge_lut(void **state)
             }
         }
     }
-    struct qm_codec c; /* two edges in a cell */
+    struct qm_codec c; /* two edges in one cell must be refused */
     assert_int_equal(qm_codec_parse(&c, "de0:4u/block:128/bisect/near"), QM_OK);
     c.edge[3] = c.edge[4] - 0x1p-10f;
     qm_edge_lut_build(c.edge, 16, &c.edge_lut);
     assert_false(c.edge_lut.usable);
 }
 
-/* One edge moved by little, or by much: what cannot be proved must not be used. */
+/* Edges of which one was moved: lines that cannot be proved must not be used. */
 static void test_edge_lines_refused(void **state)
 {
     (void)state;
@@ -310,7 +313,7 @@ static void test_edge_lines_refused(void **state)
             float to = k + way < 0 || k + way > 254 ? 0.0f : c.edge[k + way];
             c.edge[k] = kept + 0.01f * (to - kept);
             qm_edge_lines_build(c.edge, &s);
-            /* an edge that a line was fitted to may be followed; no other */
+            /* usable lines, as those fitted to the moved edge may be, must be exact */
             for (int i = 0; s.usable && i < 600; i++) {
                 struct qm_codec d = c;
                 d.edge_lines = s;
@@ -333,7 +336,7 @@ static void test_edge_lines_refused(void **state)
     assert_false(s.usable);
 }
 
-/* Even steps are found without a search, at whatever search; what is not even must not be. */
+/* has_steps is set for codecs whose positions follow by steps, and for no others. */
 static void test_steps(void **state)
 {
     (void)state;
@@ -347,7 +350,7 @@ static void test_steps(void **state)
     for (size_t i = 0; i < sizeof yes / sizeof *yes; i++) {
         assert_int_equal(qm_codec_parse(&c, yes[i]), QM_OK);
         assert_true(c.has_steps);
-        for (int k = 0; k + 1 < c.cb.n; k += 17) { /* an edge moved by one float is seen */
+        for (int k = 0; k + 1 < c.cb.n; k += 17) { /* one moved value is noticed */
             struct qm_codec moved = c;
             moved.q.search = QM_SEARCH_bisect;
             moved.q.round = QM_ROUND_near;
