@@ -1,4 +1,4 @@
-/* simd_avx2.h - finding codes and looking values up with AVX2; included by simd.c.
+/* simd_avx2.h - Finds codes and looks values up with AVX2; included by simd_group.h.
  *
  * A group is 32 elements: four vectors of 8 floats, one vector of bytes. */
 enum { GROUP = 32 };
@@ -11,7 +11,8 @@ typedef __m256i group_codes;
 
 /* ---- finders -------------------------------------------------------------------------------- */
 
-/* Bisection of at most 16 entries: the last level has 8 edges, what one permute can choose from. */
+/* Bisection of at most 16 entries: the last level has 8 edges, as many as one permute chooses
+ * from. */
 struct tree16 {
     __m256 level[4];
 };
@@ -24,15 +25,16 @@ INLINE __m256i tree16_find(const struct tree16 *t, __m256 y)
         __m256 below = _mm256_cmp_ps(y, _mm256_permutevar8x32_ps(t->level[l], k), _CMP_LT_OQ);
         k = _mm256_sub_epi32(_mm256_add_epi32(k, k), _mm256_castps_si256(below));
     }
-    return k; /* 15 less the code */
+    return k; /* 15 - code */
 }
 
-/* core/quant/edge_lines.h */
+/* The lines of core/quant/edge_lines.h in registers. */
 struct lines {
     __m256 end, slope, offset, bend, guess_slope, guess_offset;
     __m256i zero;
 };
 
+/* The bits of u of edge_lines.h. */
 INLINE __m256i lines_find(const struct lines *t, __m256 y)
 {
     __m256 m = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), y);
@@ -50,7 +52,7 @@ INLINE __m256i lines_find(const struct lines *t, __m256 y)
     return _mm256_castps_si256(_mm256_min_ps(line, bent));
 }
 
-/* No tables of 128 bytes in registers: never chosen. */
+/* AVX2 has no look-up in 128 bytes of registers, so BY_CELLS is never chosen. */
 #define HAS_CELLS 0
 struct cells {
     int none;
@@ -88,17 +90,19 @@ INLINE void load_finder(enum finder how, struct finders *f, const struct qm_code
 
 /* ---- 32 at a time --------------------------------------------------------------------------- */
 
+/* Undoes the order in which pack_bytes interleaves its operands. */
 INLINE __m256i unscramble(__m256i bytes)
 {
     return _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
-/* Four times 8 numbers below 256 as bytes; in element order once unscrambled. */
+/* Packs four vectors of 8 numbers below 256 into bytes; unscramble puts them in element order. */
 INLINE __m256i pack_bytes(__m256i a, __m256i b, __m256i c, __m256i d)
 {
     return _mm256_packus_epi16(_mm256_packus_epi32(a, b), _mm256_packus_epi32(c, d));
 }
 
+/* Bytes whose top bits are the sign bits of the group, in element order once unscrambled. */
 INLINE __m256i pack_signs(struct group g)
 {
     return _mm256_packs_epi16(
@@ -106,7 +110,7 @@ INLINE __m256i pack_signs(struct group g)
         _mm256_packs_epi32(_mm256_castps_si256(g.y[2]), _mm256_castps_si256(g.y[3])));
 }
 
-/* The codes at the bits of `which`, one by one. */
+/* Searches the codes of the elements i with bit i of `which` set, one by one. */
 static __attribute__((noinline)) void search_each(const struct qm_codec *c, const float *y,
                                                   uint32_t which, uint8_t *codes)
 {
@@ -120,6 +124,7 @@ static __attribute__((noinline)) void search_each(const struct qm_codec *c, cons
     }
 }
 
+/* search_each on a group in registers. */
 static __attribute__((noinline)) __m256i
 search_group(const struct qm_codec *c, const struct group *g, uint32_t which, __m256i codes)
 {
@@ -132,6 +137,7 @@ search_group(const struct qm_codec *c, const struct group *g, uint32_t which, __
     return _mm256_loadu_si256((const __m256i *)k);
 }
 
+/* The codes of a group by edge_lines.h; doubtful elements are searched. */
 INLINE __m256i lines_codes(const struct lines *t, const struct qm_codec *c, struct group g)
 {
     const __m256i sure = _mm256_set1_epi32(QM_EDGE_LINES_SURE), byte = _mm256_set1_epi32(255);
@@ -156,6 +162,7 @@ INLINE __m256i lines_codes(const struct lines *t, const struct qm_codec *c, stru
     return codes;
 }
 
+/* The codes of a group of unit values. */
 INLINE __m256i find_group(enum finder how, const struct finders *f, const struct qm_codec *c,
                           struct group g)
 {
@@ -176,7 +183,7 @@ INLINE struct group load_whole(const float *x)
     return g;
 }
 
-/* Reads up to 32 floats, 0 beyond them. */
+/* Reads min(left, 32) floats; the others become 0. */
 INLINE struct group load_group(const float *x, int64_t left)
 {
     if (__builtin_expect(left >= GROUP, 1))
@@ -192,6 +199,7 @@ INLINE void store_whole(float *out, struct group g)
         _mm256_storeu_ps(out + 8 * v, g.y[v]);
 }
 
+/* Writes min(left, 32) floats. */
 INLINE void store_group(float *out, int64_t left, struct group g)
 {
     if (__builtin_expect(left >= GROUP, 1)) {
@@ -203,7 +211,7 @@ INLINE void store_group(float *out, int64_t left, struct group g)
     memcpy(out, part, sizeof *out * (size_t)left);
 }
 
-/* Divided by `by`, or multiplied. */
+/* The group divided by `by`, or multiplied by it. */
 INLINE struct group unit_group(struct group g, float by, int divides)
 {
     __m256 s = _mm256_set1_ps(by);
@@ -223,7 +231,7 @@ INLINE void put_whole(uint8_t *to, int four, int high_first, __m256i codes)
                                                      _mm256_extracti128_si256(pair, 1)));
 }
 
-/* Up to 32 codes, as bytes or as nibbles. */
+/* Writes min(left, 32) codes from element i on, as bytes or, if `four`, as nibbles. */
 INLINE void put_group(uint8_t *packed, int64_t i, int64_t left, int four, int high_first,
                       __m256i codes)
 {
@@ -241,7 +249,8 @@ INLINE void put_group(uint8_t *packed, int64_t i, int64_t left, int four, int hi
 
 /* ---- values --------------------------------------------------------------------------------- */
 
-/* Of at most 16 entries (small), four tables of their bytes; else the table itself. */
+/* The values of a map: for at most 16 entries (small) four tables with one byte of each value, else
+ * the map's table. */
 struct planes {
     __m256i byte[4];
     const float *value;
@@ -286,6 +295,7 @@ INLINE struct group planes_get(const struct planes *t, int small, __m256i codes)
     return g;
 }
 
+/* Reads min(left, 32) codes; the others become 0. */
 INLINE group_codes load_codes(const uint8_t *codes, int64_t left)
 {
     if (__builtin_expect(left >= GROUP, 1))
@@ -295,6 +305,7 @@ INLINE group_codes load_codes(const uint8_t *codes, int64_t left)
     return _mm256_loadu_si256((const __m256i *)part);
 }
 
+/* As load_codes, of two codes per byte. */
 INLINE group_codes load_nibbles(const uint8_t *bytes, int64_t left, int high_first)
 {
     uint8_t part[GROUP / 2] = {0};
@@ -308,7 +319,7 @@ INLINE group_codes load_nibbles(const uint8_t *bytes, int64_t left, int high_fir
     return _mm256_and_si256(w, _mm256_set1_epi8(15));
 }
 
-/* s times the values of up to 32 four-bit codes. */
+/* s times the values of min(left, 32) four-bit codes. */
 INLINE struct group nibbles_times(const struct planes *t, const float *value, int high_first,
                                   const uint8_t *bytes, int64_t left, float s)
 {
@@ -316,6 +327,7 @@ INLINE struct group nibbles_times(const struct planes *t, const float *value, in
     return unit_group(planes_get(t, 1, load_nibbles(bytes, left, high_first)), s, 0);
 }
 
+/* maxima_each of up to BATCH blocks. */
 INLINE void maxima(int with_sign, const float *x, int64_t block, int64_t count, uint32_t *bits)
 {
     maxima_each(with_sign, x, block, count, bits);

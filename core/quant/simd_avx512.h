@@ -1,4 +1,4 @@
-/* simd_avx512.h - finding codes and looking values up with AVX-512; included by simd.c.
+/* simd_avx512.h - Finds codes and looks values up with AVX-512; included by simd_group.h.
  *
  * A group is 64 elements: four vectors of 16 floats, one vector of bytes. */
 enum { GROUP = 64 };
@@ -9,7 +9,7 @@ struct group {
 
 typedef __m512i group_codes;
 
-/* The lowest `left` of `lanes` bits. */
+/* A mask of the lowest `left` of 64 bits. */
 INLINE uint64_t low_bits(int64_t left)
 {
     return left >= 64 ? ~UINT64_C(0) : left <= 0 ? 0 : (UINT64_C(1) << left) - 1;
@@ -17,8 +17,8 @@ INLINE uint64_t low_bits(int64_t left)
 
 /* ---- finders -------------------------------------------------------------------------------- */
 
-/* The edges of a table of at most 16 entries as the levels of a bisection tree in registers.  The
- * sign of y - edge is exact, so each step shifts one bit, 1 for "below", into the index. */
+/* The edges of at most 16 entries, as the levels of a bisection tree in registers.  The sign of
+ * y - edge is exact; each step shifts it, 1 for "below", into the index. */
 struct tree16 {
     __m512 level[4]; /* level l holds its 2^l edges, highest first */
 };
@@ -36,10 +36,11 @@ INLINE __m512i tree16_find(const struct tree16 *t, __m512 y)
         __m512 e = _mm512_permutexvar_ps(k, t->level[l]);
         k = _mm512_shldi_epi32(k, _mm512_castps_si512(_mm512_sub_ps(y, e)), 1);
     }
-    return k; /* 15 less the code */
+    return k; /* 15 - code */
 }
 
-/* 256 entries: five steps over every eighth edge, then the seven edges of the group at once. */
+/* Up to 256 entries: five bisections of every eighth edge, then compares with the seven edges
+ * between two of these. */
 struct tree256 {
     __m512 fan[8][2]; /* fan[j] = edge[8k + j], k < 32; the last of all is +Inf */
 };
@@ -69,7 +70,7 @@ INLINE __m512i tree256_find(const struct tree256 *t, __m512 y)
     return code;
 }
 
-/* core/quant/edge_lines.h */
+/* The lines of core/quant/edge_lines.h in registers. */
 struct lines {
     __m512 end[2], slope, offset, bend;
     __m512i zero;
@@ -86,9 +87,10 @@ INLINE void lines_load(struct lines *t, const struct qm_codec *c)
     t->zero = _mm512_set1_epi8((char)s->zero);
 }
 
+/* The bits of u of edge_lines.h. */
 INLINE __m512i lines_find(const struct lines *t, __m512 y)
 {
-    /* the smaller magnitude of y and 1, as a magnitude */
+    /* min(|y|, 1) */
     __m512 m = _mm512_range_ps(y, _mm512_set1_ps(1.0f), 0x0a);
     m = _mm512_max_ps(m, _mm512_set1_ps(QM_EDGE_LINES_TINY));
     __m512i binade = _mm512_srli_epi32(_mm512_castps_si512(m), 23);
@@ -104,7 +106,7 @@ INLINE __m512i lines_find(const struct lines *t, __m512 y)
 
 /* ---- 64 at a time --------------------------------------------------------------------------- */
 
-/* Byte `at` of every dword of a, b, c, d. */
+/* Byte `at` of every 32-bit element of a, b, c, d. */
 INLINE __m512i pick64(__m512i a, __m512i b, __m512i c, __m512i d, int at)
 {
     const __m512i quads =
@@ -116,6 +118,7 @@ INLINE __m512i pick64(__m512i a, __m512i b, __m512i c, __m512i d, int at)
                               _mm512_castsi512_si256(_mm512_permutex2var_epi8(c, from, d)), 1);
 }
 
+/* The tables of core/quant/edge_lut.h in registers. */
 #define HAS_CELLS 1
 struct cells {
     __m512i base[2], high[2], low[2];
@@ -130,7 +133,7 @@ INLINE void cells_load(struct cells *t, const struct qm_codec *c)
     }
 }
 
-/* Reads up to 64 floats, 0 beyond them. */
+/* Reads min(left, 64) floats; the others become 0. */
 INLINE struct group load_group(const float *x, int64_t left)
 {
     struct group g;
@@ -140,13 +143,14 @@ INLINE struct group load_group(const float *x, int64_t left)
     return g;
 }
 
+/* A group of 64 times x. */
 INLINE struct group same_group(float x)
 {
     __m512 y = _mm512_set1_ps(x);
     return (struct group){{y, y, y, y}};
 }
 
-/* Divided by `by`, or multiplied. */
+/* The group divided by `by`, or multiplied by it. */
 INLINE struct group unit_group(struct group g, float by, int divides)
 {
     __m512 s = _mm512_set1_ps(by);
@@ -155,7 +159,7 @@ INLINE struct group unit_group(struct group g, float by, int divides)
     return g;
 }
 
-/* Byte `at` of every word of a and b. */
+/* Byte `at` of every 16-bit element of a and b. */
 INLINE __m512i bytes64(__m512i a, __m512i b, int at)
 {
     const __m512i even =
@@ -165,7 +169,7 @@ INLINE __m512i bytes64(__m512i a, __m512i b, int at)
     return _mm512_permutex2var_epi8(a, _mm512_add_epi8(even, _mm512_set1_epi8((char)at)), b);
 }
 
-/* What doubt leaves: division and search. */
+/* The codes of min(left, 64) elements in doubt, by division and search. */
 static __m512i __attribute__((noinline))
 tree16_codes(const struct qm_codec *c, const float *x, int64_t left, float by)
 {
@@ -177,24 +181,24 @@ tree16_codes(const struct qm_codec *c, const float *x, int64_t left, float by)
     return _mm512_xor_si512(k, _mm512_set1_epi8(15));
 }
 
-/* The codes of 64 x / by where slope is QM_EDGE_LUT_SLOPE / by, or x * by and times it; *doubt is
- * set where some must be searched instead. */
+/* The codes of 64 elements by edge_lut.h.  slope: QM_EDGE_LUT_SLOPE times the units, per element.
+ * *doubt = 1 if an element is in doubt, so that the group must be searched. */
 INLINE __m512i cells_look(const struct cells *t, struct group g, struct group slope, int *doubt)
 {
-    const __m512i lower = /* bytes 0 and 1 of each dword of two vectors */
+    const __m512i lower = /* bytes 0 and 1 of each 32-bit element of two vectors */
         _mm512_set_epi32(0x7d7c7978, 0x75747170, 0x6d6c6968, 0x65646160, 0x5d5c5958, 0x55545150,
                          0x4d4c4948, 0x45444140, 0x3d3c3938, 0x35343130, 0x2d2c2928, 0x25242120,
                          0x1d1c1918, 0x15141110, 0x0d0c0908, 0x05040100);
     const __m512 offset = _mm512_set1_ps(65536.0f + QM_EDGE_LUT_OFFSET);
     const __m512i one = _mm512_set1_epi8(1);
-    __m512i z[4]; /* the place in the lower 23 bits */
+    __m512i z[4]; /* z of edge_lut.h in the lower 23 bits */
     for (int v = 0; v < 4; v++)
         z[v] = _mm512_castps_si512(_mm512_fmadd_round_ps(
             g.y[v], slope.y[v], offset, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC));
     __m512i a = _mm512_permutex2var_epi8(z[0], lower, z[1]);
     __m512i b = _mm512_permutex2var_epi8(z[2], lower, z[3]);
     __m512i low = bytes64(a, b, 0), high = bytes64(a, b, 1);
-    __m512i cell = pick64(z[0], z[1], z[2], z[3], 2); /* seven bits of which are read */
+    __m512i cell = pick64(z[0], z[1], z[2], z[3], 2); /* permutes read the lower seven bits */
     __m512i base = _mm512_permutex2var_epi8(t->base[0], cell, t->base[1]);
     __m512i edge_high = _mm512_permutex2var_epi8(t->high[0], cell, t->high[1]);
     __m512i edge_low = _mm512_permutex2var_epi8(t->low[0], cell, t->low[1]);
@@ -206,6 +210,7 @@ INLINE __m512i cells_look(const struct cells *t, struct group g, struct group sl
     return _mm512_mask_add_epi8(base, up, base, one);
 }
 
+/* The codes of min(left, 64) elements by edge_lut.h, searched if in doubt. */
 INLINE __m512i cells_codes(const struct cells *t, const struct qm_codec *c, const float *x,
                            int64_t left, float by, float slope)
 {
@@ -214,6 +219,7 @@ INLINE __m512i cells_codes(const struct cells *t, const struct qm_codec *c, cons
     return __builtin_expect(doubt, 0) ? tree16_codes(c, x, left, by) : codes;
 }
 
+/* The codes of 64 unit values by bisection, out of line. */
 static __m512i __attribute__((noinline))
 tree256_codes(const struct qm_codec *c, const struct group *g)
 {
@@ -223,7 +229,7 @@ tree256_codes(const struct qm_codec *c, const struct group *g)
                   tree256_find(&t, g->y[3]), 0);
 }
 
-/* As cells_look, of 64 unit values. */
+/* The codes of 64 unit values by edge_lines.h; *doubt as in cells_look. */
 INLINE __m512i lines_look(const struct lines *t, struct group g, int *doubt)
 {
     const __m512i sure = _mm512_set1_epi32(QM_EDGE_LINES_SURE);
@@ -240,6 +246,7 @@ INLINE __m512i lines_look(const struct lines *t, struct group g, int *doubt)
     return _mm512_mask_subs_epu8(_mm512_add_epi8(t->zero, k), _mm512_movepi8_mask(top), t->zero, k);
 }
 
+/* The codes of 64 unit values by edge_lines.h, searched if in doubt. */
 INLINE __m512i lines_codes(const struct lines *t, const struct qm_codec *c, struct group g)
 {
     int doubt;
@@ -270,6 +277,7 @@ INLINE void load_finder(enum finder how, struct finders *f, const struct qm_code
         lines_load(&f->lines, c);
 }
 
+/* The codes of a group of unit values. */
 INLINE __m512i find_group(enum finder how, const struct finders *f, const struct qm_codec *c,
                           struct group g)
 {
@@ -283,7 +291,7 @@ INLINE __m512i find_group(enum finder how, const struct finders *f, const struct
     return _mm512_xor_si512(k, _mm512_set1_epi8(15));
 }
 
-/* The maxima of a block as they grow: a vector of them, by their bits. */
+/* The running maximum of a block, one per lane, as bits. */
 typedef __m512i group_max;
 
 INLINE group_max max_none(void) { return _mm512_setzero_si512(); }
@@ -302,7 +310,7 @@ INLINE group_max max_group(group_max m, struct group g)
 
 INLINE uint32_t max_all(group_max m) { return _mm512_reduce_max_epu32(m); }
 
-/* As max_group, and each into its own of stat. */
+/* As max_group, and also folds each |y| into its own element of stat. */
 INLINE group_max max_each_too(group_max m, struct group g, float *stat)
 {
     for (int v = 0; v < 4; v++) {
@@ -312,7 +320,8 @@ INLINE group_max max_each_too(group_max m, struct group g, float *stat)
     return max_group(m, g);
 }
 
-/* Each times the smaller one of s[i] and m, NaN where either is, as scale_each of simd.h. */
+/* Each element times the smaller of s[i] and m, or NaN if either is NaN, as scale_each of
+ * simd.h. */
 INLINE struct group scale_group(struct group g, float m, const float *s)
 {
     __m512 all = _mm512_set1_ps(m);
@@ -323,7 +332,7 @@ INLINE struct group scale_group(struct group g, float m, const float *s)
     return g;
 }
 
-/* The larger one of s[i] and m; neither is NaN. */
+/* The larger of s[i] and m; neither is NaN. */
 INLINE struct group larger_group(float m, const float *s)
 {
     struct group g;
@@ -332,7 +341,7 @@ INLINE struct group larger_group(float m, const float *s)
     return g;
 }
 
-/* Whether one is 0, Inf or NaN; none is negative. */
+/* Whether an element is 0, Inf or NaN; none is negative. */
 INLINE int any_odd(struct group g)
 {
     __mmask16 any = 0;
@@ -343,7 +352,7 @@ INLINE int any_odd(struct group g)
     return any != 0;
 }
 
-/* Whether one is tiny as core/base/inverse.h has it. */
+/* Whether qm_is_tiny (core/base/inverse.h) holds for an element. */
 INLINE int any_tiny(struct group g)
 {
     __mmask16 any = 0;
@@ -355,8 +364,8 @@ INLINE int any_tiny(struct group g)
     return any != 0;
 }
 
-/* bits[b] = the largest of m[b], which is changed: a transposition that folds as it goes, two
- * vectors become one, four times. */
+/* bits[b] = the largest lane of m[b].  Transposes and folds at once: each of four passes makes one
+ * vector of two.  Overwrites m. */
 INLINE void max_each(group_max m[BATCH], uint32_t *bits)
 {
     for (int b = 0; b < 8; b++)
@@ -390,7 +399,7 @@ INLINE void maxima(int with_sign, const float *x, int64_t block, int64_t count, 
     max_each(m, bits);
 }
 
-/* Up to 64 codes, as bytes or as nibbles. */
+/* Writes min(left, 64) codes from element i on, as bytes or, if `four`, as nibbles. */
 INLINE void put_group(uint8_t *packed, int64_t i, int64_t left, int four, int high_first,
                       __m512i codes)
 {
@@ -413,8 +422,8 @@ INLINE void put_group(uint8_t *packed, int64_t i, int64_t left, int four, int hi
 
 /* ---- values --------------------------------------------------------------------------------- */
 
-/* The values as four tables of bytes, each in four vectors; where there are at most 16 entries
- * (small), each repeated in one. */
+/* The values of a map as four tables, each with one byte of every value.  A table takes four
+ * vectors; for at most 16 entries (small) it is repeated within one vector. */
 struct planes {
     __m512i byte[4][4];
 };
@@ -436,7 +445,7 @@ INLINE void planes_load(struct planes *t, int small, const struct qm_codec *c)
     }
 }
 
-/* The values of 64 codes: looked up byte by byte, then put together again. */
+/* The values of 64 codes: their four bytes are looked up apart and then interleaved. */
 INLINE struct group planes_get(const struct planes *t, int small, __m512i codes)
 {
     const __m512i across = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
@@ -456,13 +465,14 @@ INLINE struct group planes_get(const struct planes *t, int small, __m512i codes)
     return g;
 }
 
+/* Reads min(left, 64) codes; the others become 0. */
 INLINE group_codes load_codes(const uint8_t *codes, int64_t left)
 {
     return left >= 64 ? _mm512_loadu_si512(codes) : _mm512_maskz_loadu_epi8(low_bits(left), codes);
 }
 
-/* s times the values of up to 64 four-bit codes: eight bytes go to every pair of lanes, which shift
- * their own codes down and look them up among the sixteen products. */
+/* s times the values of min(left, 64) four-bit codes: each pair of lanes gets eight bytes, each
+ * lane shifts its own code down and looks it up among the sixteen products s * value. */
 INLINE struct group nibbles_times(const struct planes *t, const float *value, int high_first,
                                   const uint8_t *bytes, int64_t left, float s)
 {
@@ -486,6 +496,7 @@ INLINE struct group nibbles_times(const struct planes *t, const float *value, in
     return g;
 }
 
+/* Writes min(left, 64) floats. */
 INLINE void store_group(float *out, int64_t left, struct group g)
 {
     for (int v = 0; v < 4; v++)

@@ -1,7 +1,11 @@
-/* simd_blocks.h - whole blocks through memory, in loops that every instruction set vectorizes:
- * short blocks, curves, even steps, and all of sse2; included by simd.c. */
+/* simd_blocks.h - Encodes and decodes whole blocks by loops that go through memory.
+ *
+ * Every instruction set vectorizes these loops.  They serve blocks that are not whole groups,
+ * curves, float formats, evenly spaced maps, the scale word keepsign, and everything in sse2.
+ * Included by simd.c. */
 
-/* The units of a batch of blocks come first: their reductions are done together. */
+/* Computes the units and stored scales of a batch of blocks, whose reductions are done together.
+ * by[b] becomes 0 for blocks that the caller must encode otherwise. */
 INLINE void batch_units(const struct qm_codec *c, const float *x, int64_t n, float *by,
                         float *scales)
 {
@@ -12,7 +16,7 @@ INLINE void batch_units(const struct qm_codec *c, const float *x, int64_t n, flo
     maxima(roots, x, block, whole, bits);
     if (whole < count)
         maxima_each(roots, x + whole * block, n - whole * block, 1, bits + whole);
-    for (int64_t b = 0; b < count && roots; b++) /* the largest root is that of the largest */
+    for (int64_t b = 0; b < count && roots; b++) /* the largest root is the root of the largest */
         bits[b] = bits[b] < 0x7f800000u ? qm_bits(sqrtf(qm_float(bits[b]))) : 0x7f800000u;
     units(c, bits, by, stored);
     if (whole < count && c->q.unit == QM_UNIT_recip_tail)
@@ -20,6 +24,7 @@ INLINE void batch_units(const struct qm_codec *c, const float *x, int64_t n, flo
     memcpy(scales, stored, sizeof *scales * (size_t)count);
 }
 
+/* Unit values to decoded values, in place; s: the scale. */
 INLINE void real_values(enum qm_curve curve, float s, int64_t n, float *x)
 {
     for (int64_t i = 0; i < n; i++)
@@ -37,6 +42,7 @@ static void real_block(enum qm_curve curve, float s, int64_t n, float *x)
     }
 }
 
+/* Elements to unit values. */
 INLINE void unit_values(enum qm_curve curve, int divides, float by, const float *restrict x,
                         int64_t n, float *restrict y)
 {
@@ -82,7 +88,8 @@ static void decode_through(const struct qm_codec *c, const uint8_t *packed, cons
         real_block(c->q.curve, *scales++, n - i < block ? n - i : block, out + i);
 }
 
-/* The unit values of elements from .. from + n of blocks that begin at x, each by its own unit. */
+/* The unit values of elements [from, from + n) of the blocks that begin at x; by: the blocks'
+ * units. */
 static void unit_piece(const struct qm_codec *c, const float *x, int64_t from, int64_t n,
                        const float *by, float *y)
 {
@@ -94,7 +101,7 @@ static void unit_piece(const struct qm_codec *c, const float *x, int64_t from, i
     }
 }
 
-/* The codes of one batch. */
+/* Encodes the elements of one batch; by: the blocks' units. */
 static void encode_units(const struct qm_codec *c, const float *x, int64_t n, const float *by,
                          uint8_t *packed)
 {

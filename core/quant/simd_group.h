@@ -1,5 +1,7 @@
-/* simd_group.h - what encodes and decodes a group of elements in registers; included, once per
- * instruction set, by whatever makes loops of it (simd.c, core/rule/packed_blocks.h). */
+/* simd_group.h - Encodes and decodes groups of elements in vector registers.
+ *
+ * A group is GROUP elements.  simd.c and core/rule/packed_blocks.h, which are compiled once per instruction
+ * set, include this header and build loops of its functions. */
 #ifndef QM_QUANT_SIMD_GROUP_H
 #define QM_QUANT_SIMD_GROUP_H
 
@@ -11,9 +13,10 @@
 #define INLINE static inline __attribute__((always_inline))
 #define APART  static __attribute__((noinline, unused))
 
+/* max_bits of simd.h. */
 static inline uint32_t max_bits(const float *x, int64_t n)
 {
-    int32_t m = 0; /* bits of |x| are below 2^31: signed compares, which every level vectorizes */
+    int32_t m = 0; /* bits of |x| are below 2^31: signed compares suffice, and all sets have them */
     for (int64_t i = 0; i < n; i++) {
         int32_t b = (int32_t)(qm_bits(x[i]) & 0x7fffffffu);
         m = b > m ? b : m;
@@ -21,14 +24,16 @@ static inline uint32_t max_bits(const float *x, int64_t n)
     return (uint32_t)m;
 }
 
-enum { BATCH = 16 };
+enum { BATCH = 16 }; /* blocks whose units are computed together */
 
+/* Encodes a block that is not ordinary; see encode_blocks in simd.h. */
 typedef void other_fn(const struct qm_codec *c, const float *x, int64_t n, uint8_t *packed,
                       float *scale);
 
-/* What ordinary blocks are divided or multiplied by, from their maxima, and their stored scales; 0
- * for a block that is not for the lanes (stored is then undefined).  Not inlined: within another
- * loop these would be unrolled and not vectorized. */
+/* Computes the units and stored scales of BATCH blocks from the bits of their maxima.  by[b]: the
+ * divisor of an ordinary block, or its reciprocal if the codec's unit multiplies; 0 for a block
+ * that is not ordinary, whose stored[b] is then undefined.  Not inlined: within another loop the
+ * compiler would unroll these loops instead of vectorizing them. */
 APART void units(const struct qm_codec *c, const uint32_t *restrict bits, float *restrict by,
                  float *restrict stored)
 {
@@ -59,7 +64,7 @@ APART void units(const struct qm_codec *c, const uint32_t *restrict bits, float 
         by[b] = by[b] < INFINITY ? by[b] : 0.0f;
 }
 
-/* Of the bits with their signs: a negative number counts for more than NaN. */
+/* The maximum of the bits of x[i], signs included: a negative number is above NaN. */
 static inline uint32_t max_with_sign(const float *x, int64_t n)
 {
     uint32_t m = 0;
@@ -68,7 +73,7 @@ static inline uint32_t max_with_sign(const float *x, int64_t n)
     return m;
 }
 
-/* For each block, its max_bits or, for square roots, max_with_sign. */
+/* bits[b] = max_bits or, if with_sign (curve sqrt), max_with_sign of each of `count` blocks. */
 static inline void maxima_each(int with_sign, const float *x, int64_t block, int64_t count,
                                uint32_t *bits)
 {
@@ -79,9 +84,12 @@ static inline void maxima_each(int with_sign, const float *x, int64_t block, int
 #if defined(__AVX2__)
 #include <immintrin.h>
 
-/* How the codes of a group are found: by bisection of at most 16 entries in registers or, where y
- * keeps within its limit, by core/quant/edge_lut.h, which falls back to it; by bisection of 256, or
- * by the straight lines of core/quant/edge_lines.h, which fall back to that. */
+/* How the codes of a group are found:
+ *
+ *     BY_TREE16   bisection of at most 16 entries in registers
+ *     BY_CELLS    core/quant/edge_lut.h, for |y| within its limit; in doubt as BY_TREE16
+ *     BY_TREE256  bisection of up to 256 entries
+ *     BY_LINES    core/quant/edge_lines.h; in doubt as BY_TREE256 */
 enum finder { BY_TREE16, BY_CELLS, BY_TREE256, BY_LINES };
 
 #if defined(__AVX512VBMI__) && defined(__AVX512VBMI2__)
@@ -90,7 +98,8 @@ enum finder { BY_TREE16, BY_CELLS, BY_TREE256, BY_LINES };
 #include "core/quant/simd_avx2.h"
 #endif
 
-/* The slopes of cells_look; by becomes 0 where there is none. */
+/* slope[b] = QM_EDGE_LUT_SLOPE times the unit of block b, for cells_look; if it overflows, by[b]
+ * becomes 0. */
 APART void cells_slopes(int divides, float *restrict by, float *restrict slope)
 {
     for (int b = 0; b < BATCH; b++) {
@@ -100,6 +109,7 @@ APART void cells_slopes(int divides, float *restrict by, float *restrict slope)
     }
 }
 
+/* The finder for unit values of any size. */
 INLINE enum finder finder_of(const struct qm_codec *c)
 {
     return c->cb.n <= 16                            ? BY_TREE16
@@ -107,23 +117,24 @@ INLINE enum finder finder_of(const struct qm_codec *c)
                                                     : BY_TREE256;
 }
 
+/* Whether codes have four bits, so that two share a byte. */
 INLINE int is_four(enum finder how) { return how <= BY_CELLS; }
 
-/* Whether no unit value of an ordinary block passes the cells' limit: what is divided by is the
- * largest of the block or more. */
+/* Whether |y| <= QM_EDGE_LUT_LIMIT in every ordinary block: the divisor is at least the block's
+ * maximum. */
 static inline int within_cells(const struct qm_codec *c)
 {
     return c->edge_lut.usable && c->q.scale.cap == 0.0f && c->cb.gain >= 1.0f &&
            c->q.scale.f16 != QM_F16_both;
 }
 
-/* Whether blocks are whole groups whose codes are positions. */
+/* Whether blocks are whole groups of unit values without a curve, whose codes are positions. */
 static inline int by_groups(const struct qm_codec *c)
 {
     return c->q.curve == QM_CURVE_none && c->q.block % GROUP == 0 && !c->cb.is_float;
 }
 
-/* The finder of whole groups of an ordinary block. */
+/* The finder for groups of an ordinary block. */
 static inline enum finder group_finder(const struct qm_codec *c)
 {
     return HAS_CELLS && within_cells(c) ? BY_CELLS : finder_of(c);

@@ -1,5 +1,7 @@
-/* long_search_all_floats.c - every float32 in [-2, 2] through every search: the loop of the search itself and
- * the engine's exact edges must give the same code.  `make check-long`; some minutes. */
+/* long_search_all_floats.c - Compares every search with the edges on all floats in [-2, 2].
+ *
+ * The loop of the search and the edges that encoding uses must give the same code.  It takes some
+ * minutes; `make check-long` runs it. */
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,11 +17,11 @@ static const char *const searches[] = {"scan/near",   "scan/mid",   "scan/even",
                                        "bisect/near", "bisect/mid", "bisect/even", "mids/mid",
                                        "ladder/mid",  "argmin/mid", "grid/mid",    "arith/even"};
 
-/* Floats of [from, to] in ordered bits whose codes differ. */
+/* The number of floats in [-2, 2] (map int: times 8) whose two codes differ. */
 static int64_t differences(const struct qm_codec *c, const uint8_t *grid)
 {
     int32_t from = qm_ordered(-2.0f), to = qm_ordered(2.0f);
-    float top = c->cb.value[c->cb.n - 1]; /* int: in code units */
+    float top = c->cb.value[c->cb.n - 1]; /* above 2 for map int, which is in code units */
     int64_t pieces = ((int64_t)to - from) / PIECE + 1, differ = 0;
 #pragma omp parallel for schedule(dynamic, 64) reduction(+ : differ)
     for (int64_t k = 0; k < pieces; k++) {

@@ -1,4 +1,4 @@
-/* test_quant_bnb.c - what bitsandbytes adds to the quantizers: keepsign and its odd maps. */
+/* test_quant_bnb.c - Tests the quantizers of bitsandbytes: keepsign and its special maps. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,12 +13,12 @@ static void codec(struct qm_codec *c, const char *text)
         fail_msg("%s", qm_message());
 }
 
-/* csrc/kernels.cu, kOptimizerStatic8bit1StateBlockwise: specs of the corrected codes. */
+/* The codes with corrected sign of csrc/kernels.cu, kOptimizerStatic8bit1StateBlockwise. */
 static void test_keepsign(void **state)
 {
     static const struct {
         float x;
-        int code; /* in a block whose absmax is 1 */
+        int code; /* in a block whose absmax is 1; -1: as without keepsign */
     } want[] = {
         {1.0f, 255},   {-1.0f, 0},     {0.0f, 127},  {-0.0f, 126},  {1e-9f, 127},   {-1e-9f, 126},
         {1e-30f, 127}, {-1e-45f, 126}, {6e-7f, 128}, {-6e-7f, 126}, {2.5e-7f, 127}, {-2.5e-7f, 126},
@@ -42,7 +42,7 @@ static void test_keepsign(void **state)
             fail_msg("%g has code %d", (double)x[i], codes[i]);
     qm_encode_blocks(&kept, x, N, others, scale);
     assert_memory_equal(others, codes, N);
-    /* 0 / 0 is NaN, whose code 0 has a sign bit: +0 moves down from it, -0 stays */
+    /* an all-zero block: 0 / 0 is NaN with code 0, a negative value; +0 moves down to code 255 */
     for (int i = 0; i < N; i++)
         x[i] = i % 2 ? -0.0f : 0.0f;
     assert_int_equal(qm_encode(&kept, &shape, x, NULL, codes, scale), QM_OK);
@@ -53,7 +53,7 @@ static void test_keepsign(void **state)
     assert_true(scale[0] == 0.0f);
 }
 
-/* Whatever is encoded decodes to the sign it had, and is a neighbour of the nearest code. */
+/* Every decoded value has the sign of its element, also when encoded in ranges. */
 static void test_keepsign_of_any(void **state)
 {
     static const char *const texts[] = {
@@ -102,7 +102,7 @@ static void test_refused(void **state)
     }
 }
 
-/* Facts printed about the maps, beside the recorded tables. */
+/* Published properties of the maps, in addition to the recorded tables. */
 static void test_maps(void **state)
 {
     struct qm_codebook cb, nf4;
