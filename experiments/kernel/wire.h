@@ -3,8 +3,8 @@
  *     worker   {"as": RECIPE, "tally": T}            when it is ready, or
  *              {"error": TEXT, "status": N}
  *     parent   {"do": "judge", "case": ID, "seed": "0x...", "against": BOOL, "peer_rules": BOOL}
- *     worker   {"case": ID, "tally": T}              with "refused": TEXT of a refusal, "against": A
- *                                                    where asked for, "digest": "0x..." and
+ *     worker   {"case": ID, "tally": T}              with "refused": TEXT of a refusal, "against":
+ *                                                    A where asked for, "digest": "0x..." and
  *                                                    "killed": BITS where peer_rules is true
  *     parent   {"do": "large_index", "case": QM_LARGE_INDEX_CASE}    answered as "judge"
  *     parent   {"do": "speed", "n": ELEMENTS, "limit": SECONDS}
