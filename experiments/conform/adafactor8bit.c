@@ -117,8 +117,8 @@ static void judge_log(struct qm_conform *c, const uint8_t *got, const int64_t *w
 }
 
 /* The adaptive log code in 16 bits: no slot can hold its codes, so the element functions are
- * judged.  The libraries of the recording have about 2e-3 of the codes off by one; twice as many are
- * allowed. */
+ * judged.  The libraries of the recording have about 2e-3 of the codes off by one; twice as many
+ * are allowed. */
 #define WIDE_SHARE 4e-3
 
 static void replay_wide(struct qm_conform *c, int64_t block, int64_t n, int levels)

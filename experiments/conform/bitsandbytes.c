@@ -41,8 +41,8 @@ static int map_find(const char *name)
     return k;
 }
 
-/* Makes the recorded zeros of fp4's code 8 negative, as here: the source has -0 in its back ends and
- * +0 in get_4bit_type, which decodes odd sizes and nested scales. */
+/* Makes the recorded zeros of fp4's code 8 negative, as here: the source has -0 in its back ends
+ * and +0 in get_4bit_type, which decodes odd sizes and nested scales. */
 static void sign_zeros(float *x, const int64_t *codes, int64_t n)
 {
     for (int64_t i = 0; x && i < n; i++)
@@ -156,8 +156,8 @@ static void replay_quantizer8(struct qm_conform *c, int way)
     qm_judge_quantizer(c, &codec, &shape, qm_case_floats(c, x, n), &want);
 }
 
-/* The codec of attribute quant_type.  The default implementation sorts the two zeros of fp4 the other
- * way; the kernels' decision tree gives NaN the code of zero. */
+/* The codec of attribute quant_type.  The default implementation sorts the two zeros of fp4 the
+ * other way; the kernels' decision tree gives NaN the code of zero. */
 static int codec4(struct qm_conform *c, const char *words, struct qm_codec *codec)
 {
     char type[16];

@@ -44,8 +44,8 @@ def draw(c, out):
         one = {name: column[v["problem"] == problem] for name, column in v.items()}
         name = campaign.readable(problem)
         panels.append((draw_panel(c, one, low, high), name,
-                       f"Gaps against the archived variants on {name}; the table /against/pairs has "
-                       "the numbers"))
+                       f"Gaps against the archived variants on {name}; the table /against/pairs "
+                       "has the numbers"))
     labels = [label for label in c.labels if label in v["label"]]
     out.figure(NAME, panels, TITLE, MENU,
                "Mean over the seeds that both have, with its 95 % (thin) and 90 % (thick) "

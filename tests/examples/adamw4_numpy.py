@@ -1,4 +1,4 @@
-"""4-bit AdamW as torchao does it, in NumPy, checked without linking Qualm:
+"""adamw4_numpy.py - 4-bit AdamW of torchao in NumPy, checked without linking Qualm:
 
     qualm gen adamw4_ao --cases normal,planted,exact --out in.npz
     python3 adamw4_numpy.py in.npz out.npz && qualm verify out.npz
@@ -24,7 +24,7 @@ def encode(x, book):
     return codes[0::2] << 4 | codes[1::2], scales  # side="right": ties go up
 
 
-def lerp(a, b, w):  # torch's: exact at both ends
+def lerp(a, b, w):  # torch's lerp: exact at both ends
     return a + (b - a) * np.float32(w) if w < 0.5 else b - (b - a) * (1 - np.float32(w))
 
 
@@ -58,7 +58,7 @@ def answer(a):
 
 
 def load(path):
-    """{name: array} of a golden file of any form."""
+    """{name: array} of a golden file in any format."""
     if path.endswith(".h5"):
         import h5py
         found = {}

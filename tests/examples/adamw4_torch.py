@@ -1,4 +1,4 @@
-"""4-bit AdamW as torchao does it, in PyTorch: the twin of adamw4_numpy.py, with torch's own lerp.
+"""adamw4_torch.py - 4-bit AdamW of torchao in PyTorch, as adamw4_numpy.py, with torch's lerp.
 
     qualm gen adamw4_ao --out in.npz
     python3 adamw4_torch.py in.npz out.npz && qualm verify out.npz

@@ -1,9 +1,10 @@
-/* fuzz_readers.c - mutated .npy, .safetensors and HDF5 files must be read or refused, never more.
+/* fuzz_readers.c - Mutates .npy, .safetensors and HDF5 files, which must be read or refused.
  *
- * Stand-alone: fuzz_readers [COUNT [SEED]] mutates the seed files COUNT times, the same way for the
- * same SEED, and reads every entry of what still opens; HDF5 files are only truncated, one for
- * every 1000 of COUNT.  With -DQM_LIBFUZZER (clang -fsanitize=fuzzer) the input comes from
- * libFuzzer.  tests/experiments/readers/test_readers.c includes this file with QM_FUZZ_NO_MAIN and runs a few. */
+ * Stand-alone, fuzz_readers [COUNT [SEED]] mutates the seed files COUNT times, the same way for the
+ * same SEED, and reads every entry of a file that still opens; HDF5 files are only truncated, once
+ * per 1000 of COUNT.  With -DQM_LIBFUZZER (clang -fsanitize=fuzzer) the input comes from libFuzzer.
+ * tests/experiments/readers/test_readers.c includes this file with QM_FUZZ_NO_MAIN and runs a few
+ * mutations. */
 #include <hdf5.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@
 
 /* ---- checking one input ---- */
 
-/* A file in memory; in a directory where that is wanted (HDF5 asks for the real path). */
+/* A file in memory, or in a directory for HDF5, which asks for the real path. */
 struct place {
     int fd;
     char path[256];
@@ -40,7 +41,8 @@ static void place_fill(const struct place *p, const unsigned char *data, size_t 
         abort();
 }
 
-/* The whole entry at once and in ranges of 1, 2, 3 ... elements must agree; NULL or a complaint. */
+/* Reads the entry at once and in ranges of 1, 2, 3 ... elements, which must agree; NULL, or the
+ * fault. */
 static const char *check_entry(struct qm_file *f, int i, size_t file_size)
 {
     const struct qm_entry *e = qm_file_entry(f, i);
@@ -73,7 +75,7 @@ static const char *check_entry(struct qm_file *f, int i, size_t file_size)
     return bad;
 }
 
-/* NULL, or what the reader did wrong with this file. */
+/* NULL, or the reader's fault with this file. */
 static const char *check_file(const char *path, size_t size)
 {
     struct qm_file *f = NULL;
@@ -224,7 +226,7 @@ static void mutate_once(struct bytes *b, const struct bytes seed[SEEDS], struct 
         replace(b, at, 0, other->data + from, part);
         break;
     }
-    default: /* the digits make shapes, offsets and types */
+    default: /* digits spell shapes, offsets and types */
         while (at < size && !strchr(digits, b->data[at]))
             at++;
         if (at < size)
@@ -232,11 +234,12 @@ static void mutate_once(struct bytes *b, const struct bytes seed[SEEDS], struct 
     }
     if (b->size == 0)
         bytes_put(b, "", 1);
-    if (resized && b->size != size && below(s, 2)) /* keep the header in step, to get past it */
+    /* half of the time the header stays valid, so that the data are read */
+    if (resized && b->size != size && below(s, 2))
         set_length(b, length + b->size - size);
 }
 
-/* COUNT mutated files; NULL or the first complaint, and which iteration it was. */
+/* Reads COUNT mutated files; NULL, or the first fault and its iteration. */
 static const char *fuzz_mutations(uint64_t seed_number, uint32_t count, uint32_t *which)
 {
     struct bytes seed[SEEDS] = {{NULL, 0, 0}}, b = {NULL, 0, 0};

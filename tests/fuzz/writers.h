@@ -1,4 +1,4 @@
-/* writers.h - .npy and .safetensors files in memory, for tests and fuzzers. */
+/* writers.h - Writes .npy and .safetensors files in memory, for tests and fuzzers. */
 #ifndef QM_TESTS_WRITERS_H
 #define QM_TESTS_WRITERS_H
 

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""Times the optimizers that others ship, for `qualm gpu-check --peers` (make bench-gpu) to compare with.
+"""Times other packages' optimizers, for `qualm gpu-check --peers` (make bench-gpu) to compare with.
 
-Each peer steps one large tensor and many small ones, of the sizes that bench-gpu measures, in the way it
-measures them (experiments/gpu/bench.h): CUDA events around a step after a warm-up, the L2 cache emptied
-before each round, two sets of tensors in turn, rounds until they agree. Prints JSON:
+Each peer steps one large tensor and many small ones, of the sizes that bench-gpu measures, in the
+way it measures them (experiments/gpu/bench.h): CUDA events around a step after a warm-up, the
+L2 cache emptied before each round, two sets of tensors in turn, rounds until they agree. It prints
+JSON:
 
     {"torch": "2.9.0", "rows": [{"peer", "version", "recipe", "tensors", "elements", "seconds",
      "least_seconds", "rounds"}, ...], "skipped": [{"peer", "reason"}, ...]}
 
-recipe: the variant here that does the same; seconds: median of a step; elements: of each tensor. What cannot be
-imported or does not run is skipped by name. Needs nothing but Python and, to time anything, torch.
+recipe: the variant here that does the same; seconds: median of a step; elements: of each tensor.
+A peer that cannot be imported or does not run is skipped by name. Needs nothing but Python and, to
+time anything, torch.
 
 Exit code 0; 77 where nothing could be timed; 2 for a command line that cannot be read.
 
@@ -30,16 +32,16 @@ def adamw_fused(torch, module, params):
 
 
 def named(name, **arguments):
-    """The optimizer of that name in a module."""
+    """The optimizer class of that name in a module."""
     return lambda torch, module, params: getattr(module, name)(params, **arguments)
 
 
-# Peer, package, modules that may hold it, the recipe that does the same, how it is made.
+# Peer, package, modules that may hold it, the equivalent recipe, the constructor.
 PEERS = [
     ("torch AdamW(fused=True)", "torch", ["torch"], "adamw_f32", adamw_fused),
     ("bitsandbytes AdamW8bit", "bitsandbytes", ["bitsandbytes.optim"], "adamw8_bnb_cuda",
      named("AdamW8bit", lr=1e-3)),
-    # Their step is compiled by torch.compile when it first runs, in the warm-up.
+    # torch.compile compiles their step when it first runs, in the warm-up.
     ("torchao AdamW8bit", "torchao", ["torchao.optim", "torchao.prototype.low_bit_optim"],
      "adamw8_ao", named("AdamW8bit", lr=1e-3)),
     ("torchao AdamW4bit", "torchao", ["torchao.optim", "torchao.prototype.low_bit_optim"],
@@ -64,8 +66,8 @@ def median(x):
 
 
 def is_enough(seconds, rounds):
-    """At least `rounds`; then as soon as the middle half lies within 2 % of the median, or at four times as
-    many."""
+    """Whether there are at least `rounds`, and the middle half lies within 2 % of the median or there
+    are four times as many."""
     n = len(seconds)
     if n < rounds:
         return False
@@ -74,7 +76,7 @@ def is_enough(seconds, rounds):
 
 
 def time_steps(torch, steps, flush, rounds):
-    """Seconds of each round; steps: one function per turn."""
+    """The seconds of each round; steps: the functions that take turns."""
     start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     done = 0
 
@@ -97,7 +99,7 @@ def time_steps(torch, steps, flush, rounds):
 
 
 def tensors_of(torch, count, shape):
-    """Parameters with gradients, on the GPU."""
+    """Makes parameters with gradients on the GPU."""
     params = []
     for _ in range(count):
         p = torch.nn.Parameter(torch.randn(shape, device="cuda"))
@@ -107,7 +109,7 @@ def tensors_of(torch, count, shape):
 
 
 def module_of(package, modules):
-    """The first of the modules that there is, and the package's version."""
+    """The first of the modules that can be imported, and the package's version."""
     for name in modules:
         try:
             module = importlib.import_module(name)
@@ -121,7 +123,7 @@ def module_of(package, modules):
 
 
 def time_peer(torch, peer, sizes, flush, rounds):
-    """A row for each of the sizes (tensors, shape)."""
+    """Measures a peer: one row per size (tensors, shape)."""
     name, package, modules, recipe, make = peer
     module, version = module_of(package, modules)
     rows = []
@@ -129,7 +131,7 @@ def time_peer(torch, peer, sizes, flush, rounds):
         try:
             sets = [make(torch, module, tensors_of(torch, count, shape)) for _ in range(TURNS)]
             seconds = time_steps(torch, [s.step for s in sets], flush, rounds)
-        except Exception as error:  # of another's code, whatever it may be
+        except Exception as error:  # any error of the peer's code
             raise Skip("%d tensors: %s" % (count, first_line(error)))
         sets = None
         gc.collect()

@@ -1,11 +1,11 @@
-"""browser.py - a page in headless Chromium, over the DevTools protocol on a pipe: no other package.
+"""browser.py - Opens a page in headless Chromium, over the DevTools protocol on a pipe.
 
     browser.py PAGE [--width 1200] [--height 900] [--dark] [--print] [--shot FILE.png] [--full]
                [--script JS]...
 
 prints JSON: "console" (errors, warnings and exceptions), "requests" (all but the page itself and
-data:), "width" (scrollWidth of the document), "inner" (innerWidth) and "values": what each script,
-an expression, gave, in turn; a script "key:NAME" presses that key instead.
+data:), "width" (scrollWidth of the document), "inner" (innerWidth) and "values": the value of each
+script, an expression; a script "key:NAME" presses the key NAME instead.  Needs no package.
 """
 import argparse
 import base64
@@ -43,7 +43,7 @@ class Browser:
         os.close(up[1])
 
     def message(self, until):
-        """The next message, or None at that time."""
+        """The next message, or None after the deadline."""
         while b"\0" not in self.rest:
             ready, _, _ = select.select([self.read], [], [], max(0, until - time.monotonic()))
             if not ready:

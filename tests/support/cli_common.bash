@@ -1,4 +1,4 @@
-# cli_common.bash - what the command-line tests share:   load ../support/cli_common
+# cli_common.bash - Functions shared by the command-line tests.
 #
 # QUALM may name another program to test.
 
@@ -10,7 +10,7 @@ PYTHON=/usr/bin/python3
 
 qualm() { "$QUALM" "$@"; }
 
-# stdout alone is JSON that another program can read
+# json_on_stdout COMMAND...: stdout alone is valid JSON
 json_on_stdout() { "$QUALM" "$@" 2>/dev/null | "$PYTHON" -m json.tool >/dev/null; }
 
 # json_value EXPRESSION COMMAND...: prints a Python expression of d, the parsed output
@@ -21,7 +21,7 @@ json_value() {
         "$PYTHON" -c "import json, sys; d = json.load(sys.stdin); print($expression)"
 }
 
-# fails_with CODE TEXT COMMAND...: exit code, and one line on stderr that holds TEXT
+# fails_with CODE TEXT COMMAND...: the exit code is CODE, and stderr contains TEXT
 fails_with() {
     local code=$1 text=$2
     shift 2
@@ -33,7 +33,7 @@ fails_with() {
     fi
 }
 
-# write_npy FILE ROWS COLS [EXPRESSION of k]: a float32 file, default a signed zigzag
+# write_npy FILE ROWS COLS [EXPRESSION of k]: writes a float32 file, by default of both signs
 write_npy() {
     "$PYTHON" - "$@" <<'EOF'
 import math, struct, sys

@@ -1,4 +1,4 @@
-"""digest.py FILE - the digest of results/README.md, written from that page alone, through h5py."""
+"""digest.py FILE - Computes the digest of results/README.md, from that page alone, with h5py."""
 import hashlib
 import struct
 import sys

@@ -1,10 +1,9 @@
-"""html_check.py - whether a page of `qualm report` is well-formed and whole.
+"""html_check.py - Checks that a page of `qualm report` is well-formed and complete.
 
     html_check.py PAGE.html FILE.h5
 
-Tags are balanced, ids differ, references lead somewhere, nothing outside the page is named as a
-resource, and every table and array of the file is on it.  Says what is wrong, one line each; exit
-code 1 where anything is.
+Tags must balance, ids differ, references have a target, no resource lies outside the page, and
+every table and array of the file is on it.  Prints one line per fault; exit code 1 if there is any.
 """
 import html.parser
 import re
@@ -35,9 +34,10 @@ class Page(html.parser.HTMLParser):
             if not attrs.get("aria-label"):
                 self.wrong.append(f"a figure of {self.section} has no label")
         for name, value in attrs.items():
-            if name in LOADS or (name == "href" and tag != "a" and not value.startswith(("#", "data:"))):
+            inside = (value or "").startswith(("#", "data:"))
+            if name in LOADS or (name == "href" and tag != "a" and not inside):
                 self.wrong.append(f"<{tag} {name}={value!r}> loads something")
-            if name in ("href", "aria-labelledby") and value.startswith("#") or name == "aria-labelledby":
+            if name == "href" and value.startswith("#") or name == "aria-labelledby":
                 self.refs.append(value.lstrip("#"))
             self.refs += re.findall(r"url\(#([^)]+)\)", value or "")
             if re.search(r"url\((?!#)", value or "") or name.startswith("on"):
@@ -54,15 +54,21 @@ class Page(html.parser.HTMLParser):
 
     def handle_data(self, data):
         self.text.append(data)
-        if ("plots/" in data or data.startswith("qualm report ")) and self.section.startswith("figure-"):
+        is_command = "plots/" in data or data.startswith("qualm report ")
+        if is_command and self.section.startswith("figure-"):
             self.commands[self.section] = data
 
 
 def stored(path):
-    """Paths of all datasets."""
+    """The paths of all datasets in a file."""
     found = []
+
+    def visit(name, o):
+        if isinstance(o, h5py.Dataset):
+            found.append("/" + name)
+
     with h5py.File(path, "r") as f:
-        f.visititems(lambda name, o: found.append("/" + name) if isinstance(o, h5py.Dataset) else None)
+        f.visititems(visit)
     return found
 
 

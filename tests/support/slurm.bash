@@ -1,7 +1,7 @@
-# slurm.bash - a Slurm of one node on the loopback, for cluster.bats.
+# slurm.bash - Starts a Slurm of one node on the loopback device, for cluster.bats.
 #
-# slurm_start FOLDER starts munged, slurmctld and slurmd with all they write in FOLDER, and exports
-# SLURM_CONF; slurm_stop FOLDER ends them.  slurm_missing prints why that cannot be, or nothing.
+# slurm_start FOLDER starts munged, slurmctld and slurmd with all their files in FOLDER, and exports
+# SLURM_CONF; slurm_stop FOLDER ends them.  slurm_missing prints why Slurm cannot start, or nothing.
 
 slurm_missing() {
     local program

@@ -1,6 +1,5 @@
-/* lion8_fused.cu - 8-bit Lion as the kernel of DecoupledLionW_8bit computes it, on a GPU.
- *
- * The momentum is int8 in groups of 32, with one float16 scale each; one warp per group. */
+/* lion8_fused.cu - 8-bit Lion (DecoupledLionW_8bit) on a GPU, one warp per group of 32 elements.
+ * The momentum is int8 in groups of 32, with one float16 scale each. */
 #include "kernel_cuda.h"
 
 enum { BLOCK = 32, THREADS = 128 };

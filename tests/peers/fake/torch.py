@@ -1,6 +1,7 @@
-"""A stand-in for torch with a clock of its own, to test peers.py: what is asked of the GPU goes, a line each, into
-the file $FAKE_LOG; a step takes the next of the seconds in $FAKE_SECONDS (the last one for good), emptying the
-cache takes 1000."""
+"""torch.py - A fake of torch with its own clock, to test peers.py.
+
+Each request to the GPU is a line of the file $FAKE_LOG.  A step takes the next of the seconds in
+$FAKE_SECONDS, the last one forever; emptying the cache takes 1000."""
 import os
 
 __version__ = "fake"
