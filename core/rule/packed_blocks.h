@@ -1,10 +1,10 @@
-/* packed_blocks.h - The step of a rule with two slots of packed blocks in one loop: decode, update, encode.
+/* packed_blocks.h - Decodes, updates and encodes two slots of packed blocks in one loop.
  *
- * For files that are compiled once per instruction set; needs AVX-512 VBMI and VBMI2.  A block can be encoded
- * only after all of it was updated, since its scale comes from its largest value.  So the loop goes batch by
- * batch: while it decodes and updates one batch of blocks, group by group, it encodes the batch before, whose
- * maxima are known.  The table look-ups of encoding then fill the time in which the updates wait for square
- * roots and divisions. */
+ * For files that are compiled once per instruction set; needs AVX-512 VBMI and VBMI2.  A block can
+ * be encoded only after all of it was updated, since its scale comes from its largest value.  So
+ * the loop goes batch by batch: while it decodes and updates one batch of blocks, group by group,
+ * it encodes the batch before, whose maxima are known.  The table look-ups of encoding then fill
+ * the time in which the updates wait for square roots and divisions. */
 #ifndef QM_RULE_PACKED_BLOCKS_H
 #define QM_RULE_PACKED_BLOCKS_H
 
@@ -14,9 +14,9 @@
 #if defined(__AVX512VBMI__) && defined(__AVX512VBMI2__)
 #define QM_HAS_FUSED 1
 
-/* FUSED: elements of a batch.  QUARTER: elements of a quarter of a group.  AHEAD: elements between those in
- * work and those that are prefetched; the loop reads parameters and gradients too slowly for the prefetcher of
- * the processor. */
+/* FUSED: elements of a batch.  QUARTER: elements of a quarter of a group.  AHEAD: elements between
+ * those in work and those that are prefetched; the loop reads parameters and gradients too slowly
+ * for the prefetcher of the processor. */
 enum { FUSED = 1024, QUARTER = GROUP / 4, AHEAD = 512 };
 
 /* Before a loop none of whose arrays overlap. */
@@ -33,33 +33,31 @@ struct fused_rule {
     int multiplies; /* 1: `apply` multiplies by reciprocals instead of dividing */
 };
 
-/* `states` updates the moments of a group in place.  It returns 1 if it has updated the parameters of the group
- * too; otherwise `apply` updates them later, a quarter of the group at a time. */
+/* `states` updates the moments of a group in place.  It returns 1 if it has updated the parameters
+ * of the group too; otherwise `apply` updates them later, a quarter of the group at a time. */
 typedef int fused_states(const struct fused_rule *r, float *restrict p, const float *restrict g,
                          float *restrict m, float *restrict v);
 typedef void fused_apply(const struct fused_rule *r, float *restrict p, const float *restrict m,
                          const float *restrict v);
 
-/* A kind of loop: constants, for which the loop is compiled.  divides: codes are found for x / scale, otherwise
- * for x * (1 / scale).  rank1: slot 1 has norm rank1. */
+/* A kind of loop: constants, for which the loop is compiled.  divides: codes are found for x /
+ * scale, otherwise for x * (1 / scale).  rank1: slot 1 has norm rank1. */
 struct fused_kind {
     int divides, rank1;
     fused_states *states;
     fused_apply *apply;
 };
 
-/* MOST: blocks of a batch.  STRIDE: floats of an array of a batch, such that the arrays do not all begin at
- * the same place of a page. */
+/* MOST: blocks of a batch.  STRIDE: floats of an array of a batch, such that the arrays do not all
+ * begin at the same place of a page. */
 enum { MOST = BATCH / 2, STRIDE = FUSED + 272 };
 
-/* Two batches in work.  x[k][turn] holds the new values of slot k; the rest describes the older batch, whose
- * block b of slot k has index MOST k + b. */
+/* Two batches in work.  x[k][turn] holds the new values of slot k; the rest describes the older
+ * batch, whose block b of slot k has index MOST k + b. */
 struct fused_work {
     float x[2][2][STRIDE];
-    group_max max[BATCH]; /* of the batch that is being updated */
-    float by[BATCH],
-        slope
-            [BATCH]; /* of each block: its divisor or factor (0: not ordinary); BY_CELLS: its slope */
+    group_max max[BATCH];            /* of the batch that is being updated */
+    float by[BATCH], slope[BATCH];   /* divisor or factor, 0: not ordinary; BY_CELLS: slope */
     uint8_t doubt[2][FUSED / GROUP]; /* 1: the codes of the group must be searched again */
     int odd;                         /* 1: a block is not ordinary */
 };
@@ -220,9 +218,9 @@ INLINE void ask_ahead(const float *p, const float *g)
     }
 }
 
-/* One pass over a batch: decodes and updates the batch in work if does_rule, encodes the older batch if
- * does_encode.  The parameters of a group are updated during the next group, in quarters between the other
- * work. */
+/* One pass over a batch: decodes and updates the batch in work if does_rule, encodes the older
+ * batch if does_encode.  The parameters of a group are updated during the next group, in quarters
+ * between the other work. */
 INLINE void fused_batch(enum finder how, const struct fused_kind *kind, int does_rule,
                         int does_encode, const struct fused_rule *r, struct fused_at *a,
                         const struct fused_codec *c, struct fused_work *w)
@@ -334,8 +332,8 @@ INLINE void fused_two(enum finder how, const struct fused_kind *kind, const stru
         kind->apply(r, a.due_p + k * QUARTER, a.due_m + k * QUARTER, a.due_v + k * QUARTER);
 }
 
-/* A pass over n elements of a packed second moment with norm rank1: `second` updates it, and its new row and
- * column maxima are folded into s->fold. */
+/* A pass over n elements of a packed second moment with norm rank1: `second` updates it, and its
+ * new row and column maxima are folded into s->fold. */
 typedef void fused_second(const struct fused_rule *r, const float *restrict g, float *restrict v);
 
 INLINE void rank1_fold(fused_second *second, const struct fused_rule *r, int64_t n,

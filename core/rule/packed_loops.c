@@ -1,5 +1,6 @@
-/* packed_loops.c - Rules that update packed blocks in one loop (packed_blocks.h); compiled once per
- * instruction set (QM_ISA). */
+/* packed_loops.c - The rules that update packed blocks in one loop (packed_blocks.h).
+ *
+ * Compiled once per instruction set (QM_ISA). */
 #include "core/rule/packed_loops.h"
 
 #include "core/base/isa.h"
@@ -80,10 +81,11 @@ static int adamw_ao(ARGS)
     return fused_step(&ao_divide, &r, n, p, g, slot);
 }
 
-/* ---- one divisor, of a square root ------------------------------------------------------------ */
+/* - - - -  o n e  d i v i s o r ,  o f  a  s q u a r e  r o o t  - - - - - - - - - - - - - - - -
+ * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - */
 
-/* The rules whose only divisor divides a square root.  states, apply: statements on element i; apply divides by
- * `reciprocal`, which may be null.  rank1: slot 1 has norm rank1. */
+/* The rules whose only divisor divides a square root.  states, apply: statements on element i;
+ * apply divides by `reciprocal`, which may be null.  rank1: slot 1 has norm rank1. */
 #define RULE(name, divides, rank1, states, apply)                                                \
     INLINE int states_##name(STATES)                                                             \
     {                                                                                            \
