@@ -263,7 +263,7 @@ static void lpmm_lerp(const struct qm_rule_step *s, int64_t n, const float *g, f
 {
     struct qm_sweep a = of(n, m, g, 0.0f, 0.0f);
     memcpy(a.c, s->c, sizeof a.c);
-    a.flag[1] = s->flag[1];
+    a.flag[QM_FLAG_MAXIMIZE] = s->flag[QM_FLAG_MAXIMIZE];
     sweep(QM_SWEEP_lpmm_lerp, &a);
 }
 

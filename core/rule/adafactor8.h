@@ -1,13 +1,13 @@
-/* adafactor8.h - what the files of family adafactor8 share: one step's scalars and geometry.
+/* adafactor8.h - What the files of family adafactor8 share: scalars and geometry of a step.
  *
- * The family is the optimizer of adafactor8bit: Adafactor with optional first moment, CAME's
+ * The family is the optimizer of adafactor8bit: Adafactor with an optional first moment, CAME's
  * confidence, APOLLO's projection and Fira's limiter, in the forms of its releases:
  *
  *     version 0.2.1 (0.2.2 and 0.2.4 follow it) or 0.2.6; PyTorch path or CUDA path
  *
- * Hyper-parameters that the source takes as None are -1 here: beta1 (no first moment), beta2 (the
+ * A hyper-parameter that the source takes as None is -1 here: beta1 (no first moment), beta2 (the
  * weight of a new square is t^beta2_decay), eps1 (machine epsilon of float32; in the projected
- * space eps instead).  eps is the source's eps_came and apollo_eps; clip its d; factored, with
+ * space eps instead).  eps is eps_came and apollo_eps of the source, clip its d, and factored, with
  * rank > 0, its apollo_factorize. */
 #ifndef QM_RULE_ADAFACTOR8_H
 #define QM_RULE_ADAFACTOR8_H
@@ -16,16 +16,19 @@
 #include "core/rule/sweep.h"
 
 enum qm_adafactor8_slot {
-    QM_ADAFACTOR8_M,        /* exp_avg: of the parameter's shape, or of the projected gradient's */
-    QM_ADAFACTOR8_ROW,      /* row_var [batch x rows] */
-    QM_ADAFACTOR8_COL,      /* col_var [batch x cols] */
-    QM_ADAFACTOR8_V,        /* variance, unfactored */
+    QM_ADAFACTOR8_M,   /* exp_avg: in the shape of the parameter, or of the projected gradient */
+    QM_ADAFACTOR8_ROW, /* row_var [batch x rows] */
+    QM_ADAFACTOR8_COL, /* col_var [batch x cols] */
+    QM_ADAFACTOR8_V,   /* variance, unfactored */
     QM_ADAFACTOR8_CONF_ROW, /* CAME */
     QM_ADAFACTOR8_CONF_COL,
     QM_ADAFACTOR8_NORM, /* prev_norm: of the limiter */
     QM_ADAFACTOR8_PROJ, /* the projection, where the caller gives it (gap < 0) */
     QM_ADAFACTOR8_SLOTS
 };
+
+/* flag[]: version 0.2.6, not 0.2.1; the CUDA path. */
+enum { QM_ADAFACTOR8_026, QM_ADAFACTOR8_CUDA };
 
 /* A tensor as the source sees it: batch matrices of rows x cols (APOLLO: one of dim[0] x rest). */
 struct qm_adafactor8 {
@@ -46,43 +49,44 @@ struct qm_adafactor8 {
 /* A step's scalars and geometry; the tensor may have no element. */
 struct qm_adafactor8 qm_adafactor8_open(const struct qm_tensor_rule_args *w);
 
-/* Geometry alone: which slots there are. */
+/* The geometry alone, which says which slots there are. */
 void qm_adafactor8_shape(struct qm_adafactor8 *a, const struct qm_hyper *h,
                          const struct qm_shape *shape);
 
-/* The gradient as the averages see it: sign turned, non-finite to 0 where the source does so. */
+/* out = the gradient as the averages take it in: its sign turned, and 0 where it is not finite, if
+ * the source does so. */
 void qm_adafactor8_gradients(const struct qm_adafactor8 *a, int sanitized, float *out);
 
-/* The slot's average of squares takes in fresh[n], each + add. */
+/* The average of squares in a slot takes in fresh[n] + add. */
 void qm_adafactor8_squares(const struct qm_adafactor8 *a, enum qm_adafactor8_slot slot,
                            const float *fresh, int64_t n, float add);
 
-/* The same of the squares of x[n], whose sign is turned first. */
+/* The same for the squares of x[n], whose sign is turned first if `turns`. */
 void qm_adafactor8_squares_of(const struct qm_adafactor8 *a, enum qm_adafactor8_slot slot,
                               const float *x, int64_t n, int turns, float add);
 
-/* n elements of the first moment take in fresh ones. */
+/* The first moment m[n] takes in fresh[n]. */
 void qm_adafactor8_moment(const struct qm_adafactor8 *a, int64_t n, const float *fresh, float *m);
 
-/* The parameter's rate: max(RMS(p), eps2) rho, or rho. */
+/* The rate of the parameter: max(RMS(p), eps2) rho, or rho. */
 double qm_adafactor8_rate(const struct qm_adafactor8 *a);
 
-/* The limiter of the update's norm (Fira): the factor for an update of this norm; keeps its memory
- * in slot prev_norm.  *norm: made 0 where it is not finite (0.2.6). */
+/* The limiter of the update's norm (Fira).  Returns the factor for an update of this norm, and
+ * keeps its memory in slot prev_norm.  *norm becomes 0 where it is not finite (0.2.6). */
 double qm_adafactor8_limit(const struct qm_adafactor8 *a, double *norm);
 
-/* p <- p (1 - decay) - rate u, each product rounded to float32. */
+/* p = p (1 - decay) - rate u, each product rounded to float32. */
 void qm_adafactor8_write(const struct qm_adafactor8 *a, double alpha, double rate, const float *u);
 
-/* The two halves of a step, as struct qm_rule has them. */
+/* The two halves of a step (struct qm_tensor_ops). */
 qm_status qm_adafactor8_states(const struct qm_tensor_rule_args *w);
 qm_status qm_adafactor8_apply(const struct qm_tensor_rule_args *w);
 
-/* The step in the projected space (adafactor8_apollo.c). */
+/* The two halves of a step in the projected space (adafactor8_apollo.c). */
 qm_status qm_adafactor8_apollo_states(const struct qm_adafactor8 *a);
 qm_status qm_adafactor8_apollo_apply(const struct qm_adafactor8 *a);
 
-/* 1 on the steps that begin the projected second moment anew: the first and, in 0.2.1, every one
+/* 1 on a step that begins the projected second moment anew: the first one and, in 0.2.1, each one
  * that draws a new projection. */
 int qm_adafactor8_starts(const struct qm_adafactor8 *a);
 

@@ -1,9 +1,9 @@
-/* adafactor8_apollo.c - adafactor8bit's APOLLO: the gradient's channels are scaled by what an
- * adaptive step does to them in a random projection (arXiv:2412.05270).
+/* adafactor8_apollo.c - APOLLO of adafactor8bit (arXiv:2412.05270).
  *
- * The source redraws the projection from its framework's generator every step; here its numbers are
- * counted by tensor and projection, and are no part of the state either.  gap < 0: every |gap| steps,
- * and the projection is slot proj, which the caller fills. */
+ * Each channel of the gradient is scaled by what an adaptive step does to it in a random
+ * projection. The source draws a new projection from the generator of its framework; here its
+ * numbers are counted by tensor and projection, and are not part of the state either.  gap < 0: a
+ * projection lasts |gap| steps, and is slot proj, which the caller fills. */
 #include "core/rule/adafactor8.h"
 
 #include <math.h>
@@ -47,7 +47,8 @@ static void draw_numbers(const struct qm_adafactor8 *a, int64_t which, int64_t n
     }
 }
 
-/* The projection of this step, to be released: drawn on the host, and on a device kept until the next. */
+/* The projection of this step, which the caller frees.  It is drawn on the host; a device keeps it
+ * until the next one. */
 static qm_status draw_projection(const struct qm_adafactor8 *a, void **out)
 {
     int64_t n = a->rank * (a->is_right ? a->cols : a->rows), which = (a->t - 1) / gap_of(a);
@@ -67,8 +68,8 @@ static qm_status draw_projection(const struct qm_adafactor8 *a, void **out)
     return QM_OK;
 }
 
-/* low = the projected gradient; the gradient itself in w->room.  0.2.6 takes non-finite entries as 0 before
- * it projects. */
+/* low = the projected gradient; the gradient itself goes to w->room.  0.2.6 counts entries that are
+ * not finite as 0 before it projects. */
 static qm_status project(const struct qm_adafactor8 *a, const struct qm_lowrank *l, float *low)
 {
     float *g = a->w->room;
@@ -81,7 +82,7 @@ static qm_status project(const struct qm_adafactor8 *a, const struct qm_lowrank 
     return st;
 }
 
-/* Adafactor's eps1 or, where the source is given none, apollo_eps. */
+/* eps1 of Adafactor or, where the source is given None, apollo_eps. */
 static double regularizer(const struct qm_adafactor8 *a)
 {
     return a->h->eps1 < 0.0 ? a->h->eps : a->h->eps1;
@@ -89,7 +90,8 @@ static double regularizer(const struct qm_adafactor8 *a)
 
 /* ---- states --------------------------------------------------------------------------------- */
 
-/* Row and column means of the squares, in float32 averages that start at the first of them. */
+/* The averages of the row and column means of the squares, in float32; the first means start
+ * them. */
 static void factor_states(const struct qm_adafactor8 *a, const struct qm_lowrank *l,
                           const float *low)
 {
@@ -132,7 +134,7 @@ qm_status qm_adafactor8_apollo_states(const struct qm_adafactor8 *a)
         factor_states(a, &l, low);
     else if (st == QM_OK)
         second_states(a, n, low);
-    if (st == QM_OK && a->has_m && !a->is_026) /* 0.2.1 drops the momentum every step */
+    if (st == QM_OK && a->has_m && !a->is_026) /* 0.2.1 forgets the momentum in every step */
         qm_sweep_run(QM_SWEEP_fill, &(struct qm_sweep){.n = n, .x = {a->w->slot[QM_ADAFACTOR8_M]}});
     if (st == QM_OK && a->has_m)
         qm_adafactor8_moment(a, n, low, a->w->slot[QM_ADAFACTOR8_M]);
@@ -142,8 +144,8 @@ qm_status qm_adafactor8_apollo_states(const struct qm_adafactor8 *a)
 
 /* ---- the step ------------------------------------------------------------------------------- */
 
-/* factor[channels]: |adapted| / |plain| of every channel of R, or of all of it; room for as many behind
- * them, and for three more. */
+/* factor[i] = |adapted| / |plain| of channel i of R, or of all of R in each.  The array has room
+ * for as many numbers behind them, and for three more. */
 static void scaling_factors(const struct qm_adafactor8 *a, const struct qm_lowrank *l,
                             const float *low, double *factor)
 {
@@ -180,7 +182,7 @@ static void scaling_factors(const struct qm_adafactor8 *a, const struct qm_lowra
                            .y = {factor, totals}});
 }
 
-/* u <- the gradient, each channel by its factor. */
+/* u = the gradient, each channel times its factor. */
 static qm_status scaled(const struct qm_adafactor8 *a, float *u)
 {
     const struct qm_lowrank l = lowrank_of(a);

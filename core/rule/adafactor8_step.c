@@ -1,8 +1,7 @@
-/* adafactor8_step.c - a step of adafactor8bit: Adafactor, unfactored and factored, with first moment,
- * CAME's confidence and the norm limiter.
+/* adafactor8_step.c - The step of adafactor8bit: Adafactor, first moment, CAME, norm limiter.
  *
- * Elementwise averages are float32 in the source's order; sums run in double in index order, of
- * which the source's own order (torch reductions, atomics) is a rounding. */
+ * Averages of elements are float32 in the order of the source.  Sums run in double in index order;
+ * the order of the source (reductions of torch, atomics) rounds them differently. */
 #include "core/rule/adafactor8.h"
 
 #include <float.h>
@@ -12,7 +11,8 @@
 
 /* ---- elements ------------------------------------------------------------------------------- */
 
-/* How an average of squares in this slot takes one in; add: to a fresh one before. */
+/* The operation by which the average of squares in a slot takes a new square in, to which `add` is
+ * added before. */
 static struct qm_sweep square_of(const struct qm_adafactor8 *a, enum qm_adafactor8_slot slot,
                                  float add)
 {
@@ -44,7 +44,8 @@ void qm_adafactor8_squares_of(const struct qm_adafactor8 *a, enum qm_adafactor8_
     qm_sweep_run(QM_SWEEP_adafactor8_gradient_square, &m);
 }
 
-/* How the first moment takes numbers in; turns, sanitized: as they come from the gradient. */
+/* How the first moment takes numbers in.  turns, sanitized: numbers that come from the gradient
+ * have their sign turned with maximize, and count as 0 where they are not finite. */
 static struct qm_moment moment_of(const struct qm_adafactor8 *a, int turns, int sanitized)
 {
     float beta = (float)a->h->beta1, w = (float)(1.0 - a->h->beta1);
@@ -71,7 +72,7 @@ void qm_adafactor8_gradients(const struct qm_adafactor8 *a, int sanitized, float
 
 /* ---- states --------------------------------------------------------------------------------- */
 
-/* What 0.2.6 adds to a square or to a mean of squares. */
+/* The number that 0.2.6 adds to a square or to a mean of squares. */
 static float added(const struct qm_adafactor8 *a) { return a->is_026 ? (float)a->eps1 : 0.0f; }
 
 static void unfactored_states(const struct qm_adafactor8 *a)
@@ -80,7 +81,8 @@ static void unfactored_states(const struct qm_adafactor8 *a)
                              a->w->slot_is_f32[QM_ADAFACTOR8_V] ? 0.0f : added(a));
 }
 
-/* Rows and columns of the terms of x enter the averages of two slots with weight b. */
+/* The averages in slots row and col take in the row means and the column means of the terms of x,
+ * with weight b. */
 static qm_status factor_states(const struct qm_adafactor8 *a, struct qm_term t,
                                const struct qm_formed *x, float add, enum qm_adafactor8_slot row,
                                enum qm_adafactor8_slot col)
@@ -99,27 +101,29 @@ static qm_status factor_states(const struct qm_adafactor8 *a, struct qm_term t,
     return st;
 }
 
-/* How a factored second moment is divided by: torch's operators; the same with the row mean of
- * values already at their floor (CAME's float states); the CUDA kernels, whose floor acts on the
- * product. */
+/* How the root of a factored second moment is divided by.  TORCH: by the operators of torch.
+ * TORCH_CLAMPED: the same, with the row mean of values that are at their floor already (the float32
+ * states of CAME).  KERNEL: as the CUDA kernels, whose floor acts on the product. */
 enum form { TORCH, TORCH_CLAMPED, KERNEL };
 
-/* x over the root of the factored second moment in two slots.  Made on a device; else formed as wanted, which
- * costs less than to write and to read it. */
+/* x over the root of the factored second moment in two slots.  On a device, it is made; on the
+ * host, it is formed when it is needed, which costs less than writing and reading it. */
 struct factored {
     struct qm_formed u;
     const struct qm_adafactor8 *a;
     enum form form;
-    const float *x; /* taken so, unless null */
+    const float *x; /* as `taken` says, if is_taken */
     struct qm_moment taken;
-    int is_taken, is_usual; /* usual: as struct qm_root asks */
+    int is_taken, is_usual; /* is_usual: all numbers are as struct qm_root requires */
     const float *row, *col;
     double floor;                /* KERNEL */
     double *mean;                /* [batch] */
     double *row_root, *col_root; /* [batch rows], [batch cols] */
 };
 
+/* Elements between those in work and those that are prefetched. */
 enum { AHEAD = 8192 };
+
 /* n numbers of row i from column j on; out may be x. */
 static void form_row(const struct factored *f, int64_t i, int64_t j, int64_t n, const float *x,
                      float *out)
@@ -155,7 +159,7 @@ static void roots_of(struct factored *f)
 {
     const struct qm_adafactor8 *a = f->a;
     f->is_usual = 1;
-    for (int64_t k = 0; k < a->batch; k++) /* what over_root asks for */
+    for (int64_t k = 0; k < a->batch; k++)
         f->is_usual = f->is_usual && f->mean[k] > 0.0 && isfinite(f->mean[k]);
     for (int64_t i = 0; i < a->batch * a->rows; i++) {
         f->row_root[i] = qm_adafactor8_row_root(f->row[i], f->mean[i / a->rows], a->eps_sq);
@@ -168,7 +172,7 @@ static void roots_of(struct factored *f)
     }
 }
 
-/* All of it at once. */
+/* Makes all of it, on a device. */
 static void make_there(struct factored *f)
 {
     const struct qm_adafactor8 *a = f->a;
@@ -186,7 +190,7 @@ static void make_there(struct factored *f)
     f->u.made = out;
 }
 
-/* mean[batch] of the averages of rows, at least eps1. */
+/* mean[batch] = the means of the row averages, at least eps1. */
 static void means_of(const struct qm_adafactor8 *a, enum form form, float *row, double *mean)
 {
     qm_sweep_run(QM_SWEEP_adafactor8_mean, &(struct qm_sweep){.n = a->batch,
@@ -197,7 +201,8 @@ static void means_of(const struct qm_adafactor8 *a, enum form form, float *row, 
                                                               .y = {mean}});
 }
 
-/* taken: what x goes through before, or NULL.  To be closed; f may be closed unopened, if zero. */
+/* taken: how x is taken in before, or NULL.  The caller closes f; an f that is all zero may be
+ * closed too. */
 static qm_status factored_open(const struct qm_adafactor8 *a, enum qm_adafactor8_slot row,
                                enum qm_adafactor8_slot col, enum form form, const float *x,
                                const struct qm_moment *taken, struct factored *f)
@@ -236,8 +241,10 @@ static void factored_close(struct factored *f)
 
 static double norm_of(const float *x, int64_t n) { return sqrt(qm_sum_squares(x, n)); }
 
-/* CAME: the clipped direction enters the momentum (round 0, on the CUDA path 1), what it misses
- * enters the confidence (round 0; 2).  On the CUDA path both see the codes of what went before. */
+/* CAME.  The momentum takes in the clipped direction (in round 0; on the CUDA path in round 1),
+ * and the confidence takes in the squared difference between the direction and the momentum (in
+ * round 0; in round 2).  On the CUDA path each of the two reads the states before it as they are
+ * stored. */
 struct came {
     const struct qm_adafactor8 *a;
     struct factored f;
@@ -245,13 +252,13 @@ struct came {
     float denom;
 };
 
-/* What the momentum misses, the momentum brought up to date before (round 0). */
+/* (direction - momentum)^2, where in round 0 the momentum is updated before. */
 static void form_missed(const void *how, int64_t from, int64_t n, float *out)
 {
     const struct came *c = how;
     const struct qm_tensor_rule_loops *b = qm_tensor_rule_loops();
     float *u = qm_formed_at(&c->f.u, from, n, out), *m = c->a->w->slot[QM_ADAFACTOR8_M] + from;
-    if (c->a->w->round != 1) { /* other passes are foreseen better than told */
+    if (c->a->w->round != 1) { /* in round 1 the prefetcher of the processor does better alone */
         qm_ahead(c->a->w->g + from + AHEAD, n);
         qm_ahead(m + AHEAD, n);
     }
@@ -272,8 +279,8 @@ static void take_momentum(const struct came *c, int64_t from, int64_t n)
     form_missed(c, from, n, room);
 }
 
-/* What the direction is divided by, so that its RMS is at most clip; round 2 finds it where round 1
- * left it. */
+/* The divisor of the direction, such that its RMS is at most clip; round 1 leaves it in the room
+ * for round 2. */
 static float denominator(const struct came *c)
 {
     const struct qm_adafactor8 *a = c->a;

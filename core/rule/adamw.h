@@ -1,9 +1,9 @@
 /* adamw.h - One element of AdamW and Adam in the order of PyTorch, torchao and bitsandbytes (dual).
  *
- * Each update has two parts: `states` updates the moments, `apply` the parameter.  The scalars c[] are those
- * that the prepare function of the same name in family_adamw.c forms.  `reciprocal` holds the reciprocals
- * that prepare makes, in its order, and may be null: then the update divides, with the same bits
- * (core/base/inverse.h). */
+ * Each update has two parts: `states` updates the moments, `apply` the parameter.  The scalars c[]
+ * are those that the prepare function of the same name in family_adamw.c forms.  `reciprocal` holds
+ * the reciprocals that prepare makes, in its order, and may be null: then the update divides, with
+ * the same bits (core/base/inverse.h). */
 #ifndef QM_RULE_ADAMW_H
 #define QM_RULE_ADAMW_H
 
@@ -13,7 +13,7 @@
 enum {
     QM_FLAG_COUPLED,  /* L2 decay: weight_decay * p is added to the gradient */
     QM_FLAG_MAXIMIZE, /* the sign of the gradient is turned */
-    QM_FLAG_AMSGRAD /* the maximum of the second moment is kept; otherwise its slot stays as it is */
+    QM_FLAG_AMSGRAD   /* the maximum of v is kept; otherwise its slot stays as it is */
 };
 
 /* torch.lerp on CPU with FMA: a + w (b - a) below w = 1/2, from the other end above it. */
@@ -81,8 +81,8 @@ QM_FN void qm_adamw_ao_states(const float *c, int coupled, float p, float g, flo
     *v = qm_lerp(*v, g * g, c[QM_ADAMW_AO_W2], c[QM_ADAMW_AO_W2_MINUS_1]);
 }
 
-/* The source decays the parameter before it updates the moments; the decay needs neither moment, so it
- * stands here. */
+/* The source decays the parameter before it updates the moments; the decay needs neither moment, so
+ * it stands here. */
 QM_FN void qm_adamw_ao_apply(const float *c, const struct qm_inverse *reciprocal, int coupled,
                              float *p, float m, float v)
 {

@@ -7,9 +7,10 @@
  *     plain  backends/default/ops.py _optimizer_update_32bit: every operation rounds
  *     cuda   csrc/kernels.cu kOptimizerStatic8bit{1,2}StateBlockwise in IEEE arithmetic
  *
- * Forms 8 and 32 fuse where PyTorch on CPU does: add with alpha and addcmul, not addcdiv.  The scalars c[] are
- * those that the prepare functions of family_bnb.c and family_bnb_norm.c form.  A moment that is the only one
- * of its rule decays by beta1 if it is a first moment, by beta2 if it is a second moment. */
+ * Forms 8 and 32 fuse where PyTorch on CPU does: add with alpha and addcmul, not addcdiv.  The
+ * scalars c[] are those that the prepare functions of family_bnb.c and family_bnb_norm.c form.  A
+ * moment that is the only one of its rule decays by beta1 if it is a first moment, by beta2 if it
+ * is a second moment. */
 #ifndef QM_RULE_BNB_H
 #define QM_RULE_BNB_H
 
@@ -61,8 +62,8 @@ QM_FN float qm_bnb_add_square(enum qm_bnb_form form, float a, float w, float x)
     return qm_bnb_fuses(form) ? fmaf(w * x, x, a) : a + w * x * x;
 }
 
-/* Adam and AdamW: the decay is decoupled and comes before the step, in CUDA after it.  Where the gradient is
- * not finite, CUDA leaves the parameter as it is and sets its moments to 0. */
+/* Adam and AdamW: the decay is decoupled and comes before the step, in CUDA after it.  Where the
+ * gradient is not finite, CUDA leaves the parameter as it is and sets its moments to 0. */
 QM_FN void qm_bnb_adamw(enum qm_bnb_form form, const float *c, float *p, float g, float *m,
                         float *v)
 {
@@ -101,7 +102,8 @@ QM_FN void qm_bnb_ademamix(enum qm_bnb_form form, const float *c, float *p, floa
     *p = take ? step : *p;
 }
 
-/* The momentum buffer, which on the first step is the gradient itself.  couples: with the L2 term. */
+/* The momentum buffer, which on the first step is the gradient itself.  couples: with the L2
+ * term. */
 QM_FN float qm_bnb_buffer(enum qm_bnb_form form, const float *c, int couples, int first, float p,
                           float g, float s)
 {
@@ -117,8 +119,8 @@ QM_FN void qm_bnb_momentum(enum qm_bnb_form form, const float *c, int couples, i
     *p = qm_bnb_add(form, *p, c[QM_BNB_STEP], *s);
 }
 
-/* RMSprop; Adagrad where the scalars beta2 and 1 - beta2 are both 1.  CUDA divides the raw gradient, without
- * the L2 term and without gnorm_scale. */
+/* RMSprop; Adagrad where the scalars beta2 and 1 - beta2 are both 1.  CUDA divides the raw
+ * gradient, without the L2 term and without gnorm_scale. */
 QM_FN void qm_bnb_rmsprop(enum qm_bnb_form form, const float *c, int couples, float *p, float g,
                           float *v)
 {

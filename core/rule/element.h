@@ -1,12 +1,12 @@
 /* element.h - One step of one element of every elementwise rule (dual).
  *
- * To add an elementwise rule, write its element here, with the line of QM_ELEMENT_PLAIN_LIST, and its entry in
- * a file family_NAME.c, which names the element by QM_ELEMENTWISE.  GPU kernels call the element
- * (core/device/step.cu); element_loops.c makes loops over n elements of it.
+ * To add an elementwise rule, write its element here, with the line of QM_ELEMENT_PLAIN_LIST, and
+ * its entry in a file family_NAME.c, which names the element by QM_ELEMENTWISE.  GPU kernels call
+ * the element (core/device/step.cu); element_loops.c makes loops over n elements of it.
  *
  *   c, flag      as the rule's `prepare` fills them (struct qm_rule_step)
  *   format       how the parameter is stored
- *   reciprocal   the step's reciprocals, by which an element of QM_ELEMENT_ADAM_LIST divides; null: it divides
+ *   reciprocal   the step's reciprocals, for QM_ELEMENT_ADAM_LIST; null: divide
  *   p, x         the parameter and the rule's slots, in place
  *   g            the gradient */
 #ifndef QM_RULE_ELEMENT_H
@@ -21,8 +21,9 @@
 #include "core/rule/sgdm.h"
 
 /* clang-format off */
-/* Element, number of slots, what its loops are specialised on: QM_ON(flag) for each flag that the element
- * branches on, QM_ON_FORMAT where it reads `format`.  A loop that is not specialised gives the same bits. */
+/* Element, number of slots, what its loops are specialised on: QM_ON(flag) for each flag that the
+ * element branches on, QM_ON_FORMAT where it reads `format`.  A loop that is not specialised gives
+ * the same bits. */
 #define QM_ON(flag)  (1 << QM_FLAG_##flag)
 #define QM_ON_FORMAT 16
 #define QM_ELEMENT_PLAIN_LIST(X)                                                                 \
@@ -51,9 +52,9 @@
     X(bnb_lion_32,         1, 0)                                                                 \
     X(bnb_lion_plain,      1, 0)
 
-/* The same, then how many of its slots (from the first on) the element divides by a prepared divisor.  These
- * elements consist of two parts, states and apply (QM_ADAM_ELEMENT); slot 1 is a second moment that does not
- * depend on slot 0. */
+/* The same, then how many of its slots (from the first on) the element divides by a prepared
+ * divisor.  These elements consist of two parts, states and apply (QM_ADAM_ELEMENT); slot 1 is a
+ * second moment that does not depend on slot 0. */
 #define QM_ELEMENT_ADAM_LIST(X)                                                                  \
     X(adamw,                   2, QM_ON(COUPLED), 0)                                             \
     X(adamw_ao,                2, QM_ON(COUPLED), 1)                                             \
@@ -81,8 +82,8 @@
         const struct qm_inverse *reciprocal, float *p, float g, float *x)
 #define QM_UNUSED (void)flag, (void)format, (void)reciprocal
 
-/* An element in two parts: `states` updates x from the gradient `turned`, whose sign QM_FLAG_MAXIMIZE turns;
- * `apply` updates *p from x. */
+/* An element in two parts: `states` updates x from the gradient `turned`, whose sign
+ * QM_FLAG_MAXIMIZE turns; `apply` updates *p from x. */
 #define QM_ADAM_ELEMENT(name, states, apply)                                                       \
     QM_INLINED void qm_element_##name##_states(const float *c, const int *flag, float *p, float g, \
                                                float *x)                                           \
@@ -124,7 +125,9 @@ QM_ELEMENT(replace)
     x[0] = g;
 }
 
-/* ---- adamw.h, sgdm.h ---------------------------------------------------------------------------- */
+/* - - - -  a d a m w . h ,  s g d m . h  - - - - - - - - - - - - - - - - - - - - - - - - - - - -
+ * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
+ * - */
 
 QM_ADAM_ELEMENT(adamw, qm_adamw_torch_states(c, flag[QM_FLAG_COUPLED], p, turned, x, x + 1),
                 qm_adamw_torch_apply(c, reciprocal, p, x[0], x[1]))
@@ -155,7 +158,9 @@ QM_ELEMENT(ema)
     qm_ema_lerp(c, qm_turned(flag[QM_FLAG_MAXIMIZE], g), x);
 }
 
-/* ---- lpmm.h ------------------------------------------------------------------------------------- */
+/* - - - -  l p m m . h  - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
+ * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
+ * - - */
 
 #define QM_LPMM_ELEMENT(name, states, apply)                            \
     QM_ADAM_ELEMENT(name, x[0] = qm_unless(flag[QM_FLAG_ABSENT], x[0]); \
@@ -170,7 +175,9 @@ QM_LPMM_ELEMENT(adamw_lpmm_fused_strict, qm_adamw_lpmm_fused_states(c, 0, turned
 
 QM_ELEMENT(sgdm_lpmm) { qm_element_sgdm(c, flag, format, reciprocal, p, g, x); }
 
-/* ---- lion.h, lion8.h ---------------------------------------------------------------------------- */
+/* - - - -  l i o n . h ,  l i o n 8 . h  - - - - - - - - - - - - - - - - - - - - - - - - - - - -
+ * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
+ * - */
 
 QM_ELEMENT(lion)
 {
@@ -207,7 +214,9 @@ QM_ELEMENT(flash_sgd)
                  qm_turned(flag[QM_FLAG_MAXIMIZE], g), x);
 }
 
-/* ---- bnb.h -------------------------------------------------------------------------------------- */
+/* - - - -  b n b . h  - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
+ * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
+ * - - */
 
 #define QM_BNB_ELEMENT(name, form, call)    \
     QM_ELEMENT(bnb_##name##_##form)         \

@@ -1,23 +1,24 @@
-/* element_loops.c - A loop over n elements for each element of element.h; compiled once per instruction
- * set (QM_ISA).
+/* element_loops.c - A loop over n elements for each element of element.h.
  *
- * Every loop is a copy of one body, in which the element function, its number of slots, its flags, its
- * format and whether it has reciprocals are constants, so that the body has no branches. */
+ * Compiled once per instruction set (QM_ISA).  Every loop is a copy of one body (`run`), in which
+ * the element, its number of slots, its flags, the format and whether it has reciprocals are
+ * constants, so that the body has no branches and can be vectorized. */
 #include "core/rule/element_loops.h"
 
 #include "core/base/isa.h"
 #include "core/rule/reciprocal.h"
 
 #define INLINE static inline __attribute__((always_inline))
-/* Before a loop none of whose arrays overlap: GCC takes no notice of local restrict pointers. */
+/* Before a loop whose arrays do not overlap: GCC does not heed local pointers that are restrict. */
 #ifdef __clang__
 #define APART_LOOP
 #else
 #define APART_LOOP _Pragma("GCC ivdep")
 #endif
-/* Everything that is called in such a function is inlined into it. */
+/* A function into which everything that it calls is inlined. */
 #define FLATTEN static __attribute__((flatten))
 
+/* Slots of an element at most; elements of a chunk. */
 enum { MOST_SLOTS = 3, CHUNK = 1024 };
 
 typedef void element_fn(const float *c, const int *flag, enum qm_param_format format,
@@ -25,14 +26,14 @@ typedef void element_fn(const float *c, const int *flag, enum qm_param_format fo
 typedef void again_fn(const struct qm_rule_step *s, int64_t n, float *p, float *const *slot);
 typedef void states_fn(const float *c, const int *flag, float *p, float g, float *x);
 
-/* An element of the lists: constants. */
+/* A line of the lists: constants. */
 struct element {
     element_fn *step;
-    again_fn *again; /* NULL: it has no reciprocals */
+    again_fn *again; /* the parameters anew, by division; NULL: the element has no reciprocals */
     int n_slots, specialised, divided;
 };
 
-/* What a loop works on. */
+/* The arguments of a loop. */
 struct arrays {
     const struct qm_rule_step *s;
     int64_t n;
@@ -41,7 +42,7 @@ struct arrays {
     float *const *slot;
 };
 
-/* The loop.  Returns other than 0 where an element divided a slot too small for reciprocals. */
+/* The loop.  Returns other than 0 if a slot that is divided was too small for reciprocals. */
 INLINE uint32_t run(const struct element *e, const int *flag, enum qm_param_format format,
                     int multiplies, const struct arrays *a)
 {
@@ -67,8 +68,8 @@ INLINE uint32_t run(const struct element *e, const int *flag, enum qm_param_form
     return tiny;
 }
 
-/* A chunk by reciprocals; a slot too small for them is found afterwards, and the parameters are formed
- * again by division. */
+/* A chunk by reciprocals.  Whether a slot was too small for them is known afterwards; then the
+ * parameters are restored and updated again, by division. */
 INLINE void chunk(const struct element *e, const int *flag, enum qm_param_format format,
                   const struct arrays *a)
 {
@@ -105,7 +106,9 @@ INLINE void with_flags(const struct element *e, const int *flag, enum qm_param_f
 }
 
 /* clang-format off */
-#define COMBINATIONS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
+#define COMBINATIONS(X)                                 \
+    X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)             \
+    X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
 /* clang-format on */
 
 /* Flag k: a constant of this combination where the loop is specialised on it, else as it is. */

@@ -1,6 +1,7 @@
-/* element_loops.h - loops over elements, generated from the list of element.h for each instruction set.
+/* element_loops.h - Loops over elements, one table per instruction set.
  *
- * A rule names its element by QM_ELEMENTWISE(name), or QM_ELEMENTWISE_ADAM(name) of the second list. */
+ * They are generated from the lists of element.h.  A rule names its element by QM_ELEMENTWISE(name)
+ * or, for the second list, by QM_ELEMENTWISE_ADAM(name). */
 #ifndef QM_RULE_ELEMENT_LOOPS_H
 #define QM_RULE_ELEMENT_LOOPS_H
 
@@ -22,7 +23,7 @@ struct qm_element_loops {
 #undef X
 };
 
-/* By the instruction set that qm_isa() chose: qm_block_lion and so on, qm_second_adamw and so on. */
+/* The loops of the instruction set that qm_isa() chose (elementwise.c). */
 #define X(name, ...) qm_element_loop qm_block_##name;
 QM_ELEMENT_LIST(X)
 #undef X
@@ -30,7 +31,8 @@ QM_ELEMENT_LIST(X)
 QM_ELEMENT_ADAM_LIST(X)
 #undef X
 
-/* `elementwise` of a rule; PACKED: with qm_packed_NAME and, or NULL, a function for packed_second (packed.h). */
+/* The member `elementwise` of a rule.  PACKED: with qm_packed_NAME as `packed`, and with
+ * `packed_second`, which may be NULL (packed_loops.h). */
 #define QM_ELEMENTWISE(name) \
     .elementwise = &(const struct qm_elementwise_ops) { .element = #name, .block = qm_block_##name }
 #define QM_ELEMENTWISE_ADAM(name)                                              \
@@ -38,11 +40,11 @@ QM_ELEMENT_ADAM_LIST(X)
     {                                                                          \
         .element = #name, .block = qm_block_##name, .second = qm_second_##name \
     }
-#define QM_ELEMENTWISE_PACKED(name, of_second)                                  \
+#define QM_ELEMENTWISE_PACKED(name, second_of_packed)                           \
     .elementwise = &(const struct qm_elementwise_ops)                           \
     {                                                                           \
         .element = #name, .block = qm_block_##name, .second = qm_second_##name, \
-        .packed = qm_packed_##name, .packed_second = of_second                  \
+        .packed = qm_packed_##name, .packed_second = second_of_packed           \
     }
 
 #endif

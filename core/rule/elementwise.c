@@ -1,4 +1,4 @@
-/* elementwise.c - Calls the loops over elements of the instruction set that qm_isa() chose. */
+/* elementwise.c - Calls the loops of elementwise rules for the chosen instruction set. */
 #include "core/base/isa.h"
 #include "core/rule/element_loops.h"
 #include "core/rule/packed_loops.h"

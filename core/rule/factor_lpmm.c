@@ -1,4 +1,6 @@
-/* factor_lpmm.c - lpmm/optim/adamw.py _single_quantized_factored_update. */
+/* factor_lpmm.c - The AdamW of lpmm with a factored second moment.
+ *
+ * lpmm/optim/adamw.py _single_quantized_factored_update. */
 #include "core/rule/factor_lpmm.h"
 
 #include <string.h>
@@ -27,7 +29,7 @@ void qm_factor_lpmm_shape(const struct qm_hyper *h, int i, const struct qm_shape
     }
 }
 
-/* R and C take in the means of the gradient's squares, fused. */
+/* The row and column averages take in the means of the squared gradient, fused. */
 static qm_status factors(const struct qm_tensor_rule_args *w, const struct qm_matrices *m)
 {
     const struct qm_term square = {.is_square = 1};
@@ -72,7 +74,7 @@ qm_status qm_factor_lpmm_states(const struct qm_tensor_rule_args *w)
     return factors(w, &k);
 }
 
-/* Every element of every matrix at once. */
+/* All elements of all matrices in one launch. */
 static qm_status apply_there(const struct qm_tensor_rule_args *w, const struct qm_matrices *k)
 {
     const float *row = w->slot[QM_FACTOR_ROW];

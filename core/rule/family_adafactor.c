@@ -1,7 +1,8 @@
 /* family_adafactor.c - Adafactor in its two published forms, full precision.
  *
  * transformers (and fairseq, and the paper): eps1 is added to the squared gradient, the step is
- * lr_t times the clipped update, decay takes lr_t.  PyTorch core: eps1 clamps, decay takes lr. */
+ * lr_t times the clipped update, and the decay is proportional to lr_t.  PyTorch core: eps1 clamps,
+ * and the decay is proportional to lr. */
 #include "core/rule/rule.h"
 
 #include <math.h>
@@ -38,7 +39,7 @@ static void hf_shape(const struct qm_hyper *h, int i, const struct qm_shape *par
         *out = qm_shape_none();
 }
 
-/* lr_t: a float32 tensor where the parameter's scale decides, else a Python float. */
+/* lr_t: a float32 tensor where the scale of the parameter decides, otherwise a Python float. */
 struct hf_lr {
     float lr, decay;
 };
@@ -85,7 +86,7 @@ static qm_status hf_states(const struct qm_tensor_rule_args *w)
     float *u = w->room, eps1 = (float)h->eps1;
     if (is_factored(w, &m) && n > 0) {
         const struct qm_term square = {1, eps1};
-        qm_row_means(&m, square, w->g, u); /* room for means too: rows or columns */
+        qm_row_means(&m, square, w->g, u); /* the room also holds the means of rows or of columns */
         qm_average(w->slot[HF_ROW], u, m.batch * m.rows, beta2, 1.0 - beta2);
         qm_col_means(&m, square, w->g, u);
         qm_average(w->slot[HF_COL], u, m.batch * m.cols, beta2, 1.0 - beta2);
@@ -138,7 +139,7 @@ static void lerp(float *a, const float *b, int64_t n, double weight)
                  &(struct qm_sweep){.n = n, .c = {(float)weight}, .x = {a, QM_AT(b)}});
 }
 
-/* Means of squares over `count` as they come through a norm. */
+/* Rounds means of squares over `count` as PyTorch does, which computes them through a norm. */
 static void mean_squares(float *mean, int64_t n, int64_t count)
 {
     qm_sweep_run(QM_SWEEP_torch_means,

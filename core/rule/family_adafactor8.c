@@ -1,5 +1,4 @@
-/* family_adafactor8.c - the rules of adafactor8bit 0.2.1 to 0.2.6: their scalars and the shapes of
- * their states. */
+/* family_adafactor8.c - The rules of adafactor8bit 0.2.1 to 0.2.6: scalars and shapes of states. */
 #include "core/rule/adafactor8.h"
 
 #include <float.h>
@@ -35,8 +34,8 @@ struct qm_adafactor8 qm_adafactor8_open(const struct qm_tensor_rule_args *w)
     const struct qm_hyper *h = w->s->hyper;
     double t = (double)w->s->t;
     qm_adafactor8_shape(&a, h, w->shape);
-    a.is_026 = w->s->flag[0];
-    a.is_cuda = w->s->flag[1];
+    a.is_026 = w->s->flag[QM_ADAFACTOR8_026];
+    a.is_cuda = w->s->flag[QM_ADAFACTOR8_CUDA];
     a.t = w->s->t;
     a.eps1 = h->eps1 < 0.0 ? (double)FLT_EPSILON : h->eps1;
     a.eps_sq = fmax(a.eps1 * a.eps1, (double)QM_ADAFACTOR8_TINY);
@@ -89,15 +88,16 @@ static void slot_shape(const struct qm_hyper *h, int i, const struct qm_shape *p
 
 /* ---- rules ---------------------------------------------------------------------------------- */
 
-/* PyTorch too applies the projected second moment as stored, but for the step that begins it. */
+/* The PyTorch path too applies the projected second moment as it is stored, except on the step that
+ * begins it. */
 static int applies_stored(const struct qm_tensor_rule_args *w, int i)
 {
     struct qm_adafactor8 a = qm_adafactor8_open(w);
     return i == QM_ADAFACTOR8_V && a.is_apollo && !qm_adafactor8_starts(&a);
 }
 
-/* CAME on the CUDA path: the second moment is encoded before the momentum is formed of what it
- * gives, and the momentum before the residual is. */
+/* CAME on the CUDA path encodes the second moment before it forms the momentum from it, and the
+ * momentum before it forms the residual. */
 static int update_round(const struct qm_tensor_rule_args *w, int i)
 {
     struct qm_adafactor8 a = qm_adafactor8_open(w);
@@ -108,13 +108,12 @@ static int update_round(const struct qm_tensor_rule_args *w, int i)
                                                                         : 0;
 }
 
-/* flag 0: 0.2.6, flag 1: the CUDA path */
 static void prepare(int64_t t, int is_026, int is_cuda, struct qm_rule_step *s)
 {
     memset(s, 0, sizeof *s);
     s->t = t;
-    s->flag[0] = is_026;
-    s->flag[1] = is_cuda;
+    s->flag[QM_ADAFACTOR8_026] = is_026;
+    s->flag[QM_ADAFACTOR8_CUDA] = is_cuda;
 }
 
 #define PREPARE(name, is_026, is_cuda)                                                      \

@@ -1,5 +1,4 @@
-/* family_adamw.c - AdamW, Adam, SGD with momentum and the plain average: rules and the scalars of
- * their steps. */
+/* family_adamw.c - AdamW, Adam, SGD with momentum and the average: rules and their scalars. */
 #include "core/rule/rule.h"
 
 #include <math.h>
@@ -7,7 +6,7 @@
 #include "core/rule/element_loops.h"
 #include "core/rule/packed_loops.h"
 
-/* PyTorch keeps scalars in double and rounds each once when it meets a tensor. */
+/* PyTorch keeps scalars in double and rounds each once, where it meets a tensor. */
 static void prepare_adamw(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     double bc1 = 1.0 - pow(h->beta1, (double)t), bc2 = 1.0 - pow(h->beta2, (double)t);
@@ -26,7 +25,7 @@ static void prepare_adamw(const struct qm_hyper *h, int64_t t, struct qm_rule_st
     qm_rule_reciprocal(s, QM_ADAMW_ROOT_BC2);
 }
 
-/* Adam's coupled decay is left out where it is zero, as the source does. */
+/* Adam: the source leaves the coupled decay out where it is zero. */
 static void prepare_adam(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     prepare_adamw(h, t, s);
@@ -34,7 +33,7 @@ static void prepare_adam(const struct qm_hyper *h, int64_t t, struct qm_rule_ste
     s->c[QM_ADAMW_KEEP] = 1.0f;
 }
 
-/* torchao: lr and the step are float32 tensors, so products with them are float32. */
+/* torchao: lr and the step number are float32 tensors, so products with them are float32. */
 static void prepare_adamw_ao(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     float lr = (float)h->lr, w1 = (float)(1.0 - h->beta1), w2 = (float)(1.0 - h->beta2);
@@ -57,7 +56,7 @@ static void prepare_adamw_ao(const struct qm_hyper *h, int64_t t, struct qm_rule
     qm_rule_reciprocal(s, QM_ADAMW_AO_BC1);
 }
 
-/* Adam of torchao adds the L2 term even where it is zero. */
+/* Adam of torchao adds the L2 term even where weight_decay is zero. */
 static void prepare_adam_ao(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     prepare_adamw_ao(h, t, s);

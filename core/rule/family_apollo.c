@@ -1,5 +1,7 @@
-/* family_apollo.c - APOLLO and APOLLO-Mini, full precision: Adam's moments of a projected gradient
- * give the scale of each channel, or of the tensor; the step is the raw gradient times it. */
+/* family_apollo.c - APOLLO and APOLLO-Mini, full precision.
+ *
+ * Adam's moments of a projected gradient give the scale of each channel, or of the tensor; the step
+ * is the raw gradient times that scale. */
 #include "core/rule/rule.h"
 
 #include <math.h>
@@ -63,7 +65,7 @@ static qm_status states(const struct qm_tensor_rule_args *w)
     return st;
 }
 
-/* u <- G times the scale of the tensor. */
+/* u = G times the scale of the tensor. */
 static void scaled_as_one(const struct qm_tensor_rule_args *w, const struct qm_lowrank *l,
                           const float *low, const float *norm_grad, float *u)
 {
@@ -74,8 +76,9 @@ static void scaled_as_one(const struct qm_tensor_rule_args *w, const struct qm_l
     qm_tensor_rule_loops()->multiply(qm_chunk_n(n, i), s, u + i);
 }
 
-/* u <- G times the scales of its channels.  The axis goes by the shape of G, as in the source: with a side
- * that does not fit it, scales and channels differ in number and the source raises. */
+/* u = G times the scales of its channels.  As in the source, the shape of G decides the axis: with
+ * a side that does not fit it, scales and channels differ in number, and the source raises an
+ * error. */
 static qm_status scaled_by_channel(const struct qm_tensor_rule_args *w, const struct qm_lowrank *l,
                                    const float *low, const float *norm_grad, float *u)
 {
@@ -94,7 +97,7 @@ static qm_status scaled_by_channel(const struct qm_tensor_rule_args *w, const st
     return QM_OK;
 }
 
-/* u <- G times its scales, by way of R and the step of its moments in low[2][size of R]. */
+/* u = G times its scales.  low has room for R and for the step of its moments. */
 static qm_status scaled(const struct qm_tensor_rule_args *w, const struct qm_lowrank *l, float *low,
                         float *u)
 {

@@ -1,11 +1,11 @@
-/* family_bnb.c - bitsandbytes' elementwise updates: rules and the scalars of their steps.
+/* family_bnb.c - The elementwise updates of bitsandbytes: rules and the scalars of their steps.
  *
- * Which moment decays by what: Adam, AdEMAMix and Lion by beta1 and beta2 (and beta3), momentum by
- * momentum, RMSprop by beta2 (its class names it alpha).
+ * Adam, AdEMAMix and Lion decay by beta1 and beta2 (and beta3), momentum by `momentum`, RMSprop by
+ * beta2 (its class calls it alpha).
  *
- * gnorm_scale is 1 in every call of the source since its clipping by percentiles went (0.50.0).
- * The rules of family adamw do without it, and obey maximize instead as that family's do; of the
- * others the oracles know it, but Lion's. */
+ * gnorm_scale is 1 in every call of the source since it dropped clipping by percentiles (0.50.0).
+ * The rules of family adamw have no gnorm_scale and obey maximize instead, as that family does; of
+ * the other families, the oracles know gnorm_scale, except that of Lion. */
 #include "core/rule/rule.h"
 
 #include <math.h>
@@ -14,7 +14,8 @@
 
 /* ---- scalars ------------------------------------------------------------------------------- */
 
-/* optim/ademamix.py update_step: alpha rises linearly, beta3 so that its half-life does. */
+/* optim/ademamix.py update_step: alpha rises linearly; beta3 rises such that its half-life rises
+ * linearly. */
 static double alpha_at(const struct qm_hyper *h, int64_t t)
 {
     double alpha = (double)t * h->alpha / h->t_alpha;
@@ -30,13 +31,13 @@ static double beta3_at(const struct qm_hyper *h, int64_t t)
     return beta3 < h->beta3 ? beta3 : h->beta3;
 }
 
-/* 0, as everything that was not named, is 1 too. */
+/* 0 stands for 1, as it does where the hyper-parameter was not named. */
 static double gnorm_scale(const struct qm_hyper *h)
 {
     return h->gnorm_scale != 0.0 ? h->gnorm_scale : 1.0;
 }
 
-/* CPU and default back ends: Python's doubles, each rounded once when it meets a tensor. */
+/* The CPU and default back ends: doubles of Python, each rounded once, where it meets a tensor. */
 static void set(struct qm_rule_step *s, const struct qm_hyper *h, int64_t t)
 {
     double beta3 = beta3_at(h, t);
@@ -60,7 +61,7 @@ static void set(struct qm_rule_step *s, const struct qm_hyper *h, int64_t t)
     s->flag[QM_FLAG_BNB_COUPLED] = h->weight_decay > 0.0;
 }
 
-/* The kernels get floats and make the rest of them in float32. */
+/* The CUDA kernels get float32 scalars and compute the others from them in float32. */
 static void set_cuda(struct qm_rule_step *s, const struct qm_hyper *h, int64_t t)
 {
     set(s, h, t);

@@ -1,13 +1,15 @@
-/* family_bnb_norm.c - bitsandbytes' LAMB and LARS: the step is scaled so that its norm is at most
- * max_unorm times the parameter's.
+/* family_bnb_norm.c - LAMB and LARS of bitsandbytes.
  *
- * default  the norm of LAMB is that of the bias-corrected update, that of LARS leaves the L2 term
- *          of this step out; LARS compares with max_unorm |p| + eps
+ * The step is scaled such that its norm is at most max_unorm times the norm of the parameter.
+ *
+ * default  LAMB takes the norm of the bias-corrected update, LARS that of the update without the L2
+ *          term of this step; LARS compares it with max_unorm |p| + eps
  * CPU      the norm of what is really added: not bias-corrected, with the L2 term
  *
- * Norms of parameters and those of the CPU go in PyTorch's order.  The update norm of the default
- * back end, a pairwise float32 sum there, is added in double here; and the old state of LARS being
- * gone by then, its L2 term is taken out of the new one: the factor is within a few 2^-24. */
+ * Norms of parameters, and the norms of the CPU form, are added in the order of PyTorch.  The
+ * update norm of the default back end, there a pairwise float32 sum, is added in double here; and
+ * since the old state of LARS is gone by then, its L2 term is taken out of the new one: the factor
+ * is within a few 2^-24. */
 #include "core/rule/rule.h"
 
 #include <math.h>
@@ -15,7 +17,7 @@
 
 #include "core/rule/tensor_rule.h"
 
-/* 0, as everything that was not named, is 1 too. */
+/* 0 stands for 1, as it does where the hyper-parameter was not named. */
 static double gnorm_scale(const struct qm_hyper *h)
 {
     return h->gnorm_scale != 0.0 ? h->gnorm_scale : 1.0;
@@ -53,7 +55,7 @@ static void prepare_lars(const struct qm_hyper *h, int64_t t, struct qm_rule_ste
 
 static int64_t numel(const struct qm_tensor_rule_args *w) { return qm_shape_numel(w->shape); }
 
-/* The factor on the step, 1 where max_unorm is 0 or the update is short enough. */
+/* The factor on the step: 1 where max_unorm is 0 or the update is short enough. */
 static float factor(const struct qm_tensor_rule_args *w, float unorm, float extra)
 {
     float most = (float)w->s->hyper->max_unorm;
@@ -63,7 +65,7 @@ static float factor(const struct qm_tensor_rule_args *w, float unorm, float extr
     return unorm > most ? most / unorm : 1.0f;
 }
 
-/* An operation of this step on all elements. */
+/* Runs an operation with the scalars of this step on all elements. */
 static void run(enum qm_sweep_kind kind, enum qm_bnb_form form, const struct qm_tensor_rule_args *w,
                 float eps, float step, float *x0, const float *x1, const float *x2)
 {

@@ -1,5 +1,7 @@
-/* family_came.c - CAME, full precision: Adafactor's factors, a first moment, and a second pair of
- * factors that measures how far update and moment are apart. */
+/* family_came.c - CAME, full precision.
+ *
+ * CAME has the factors of Adafactor, a first moment, and a second pair of factors, which measures
+ * how far update and moment are apart. */
 #include "core/rule/rule.h"
 
 #include <math.h>
@@ -29,7 +31,7 @@ static void slot_shape(const struct qm_hyper *h, int i, const struct qm_shape *p
         *out = qm_shape_none();
 }
 
-/* Row and column averages of the terms of x. */
+/* The averages row and col take in the row means and the column means of the terms of x. */
 static qm_status average_factors(const struct qm_matrices *m, struct qm_term t, const float *x,
                                  double beta, float *row, float *col)
 {

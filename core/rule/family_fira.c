@@ -1,6 +1,8 @@
-/* family_fira.c - Fira, full precision: a projected Adam or RMSProp step, projected back, plus the
- * residual of the gradient scaled by the same channel norms and limited in growth.  Its source has
- * no switch for the limiter; limiter = 0 leaves it out. */
+/* family_fira.c - Fira with Adam and with RMSProp, full precision.
+ *
+ * A projected step is projected back; the residual of the gradient, scaled by the same channel
+ * norms and limited in growth, is added.  The source cannot switch the limiter off; limiter = 0
+ * leaves it out. */
 #include "core/rule/rule.h"
 
 #include <math.h>
@@ -16,7 +18,8 @@ static void prepare(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
     s->t = t;
 }
 
-/* Shape of a state of the projected gradient, of the projection, or of the limiter's norm. */
+/* The shape of a state of the projected gradient, of the projection, or of the norm that the
+ * limiter keeps. */
 enum kind { STATE, PROJ, NORM };
 
 static void shape_of(const struct qm_hyper *h, enum kind kind, const struct qm_shape *param,
@@ -33,7 +36,7 @@ static void shape_of(const struct qm_hyper *h, enum kind kind, const struct qm_s
         *out = (struct qm_shape){1, {1}};
 }
 
-/* u <- back(norm_grad) + limited (G - back(low)) ratio.  The axis goes by the shape of R. */
+/* u = back(norm_grad) + limited((G - back(low)) ratio).  The shape of R decides the axis. */
 static qm_status full_rank(const struct qm_tensor_rule_args *w, const struct qm_lowrank *l,
                            const float *p, const float *low, const float *norm_grad, float *norm,
                            float *u)
@@ -64,8 +67,8 @@ static qm_status full_rank(const struct qm_tensor_rule_args *w, const struct qm_
     return QM_OK;
 }
 
-/* One step of p from norm_grad, which is of the projected shape where there is a projection; low
- * is the projected gradient. */
+/* One step of the parameter by norm_grad, which has the shape of R where there is a projection p;
+ * low is R. */
 static qm_status take_step(const struct qm_tensor_rule_args *w, const float *p, const float *low,
                            const float *norm_grad, float *norm, double step)
 {
@@ -84,8 +87,8 @@ static qm_status take_step(const struct qm_tensor_rule_args *w, const float *p, 
     return st;
 }
 
-/* The gradient as the moments see it, projected where there is a projection: *n numbers, and room for as
- * many behind them.  The caller releases it. */
+/* The gradient as the moments take it in, projected where there is a projection: *n numbers, and
+ * room for as many behind them.  The caller frees the array. */
 static qm_status seen(const struct qm_tensor_rule_args *w, const float *p, int64_t *n, float **out)
 {
     struct qm_lowrank l;
@@ -167,7 +170,7 @@ static void rms_shape(const struct qm_hyper *h, int i, const struct qm_shape *pa
         *out = qm_shape_none();
 }
 
-/* out <- x over its root mean square, about the mean gradient where centered. */
+/* out = x over its root mean square; where centered, about the mean gradient. */
 static void rms_normalize(const struct qm_tensor_rule_args *w, const float *x, int64_t n,
                           float *out)
 {

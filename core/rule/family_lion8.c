@@ -1,5 +1,6 @@
-/* family_lion8.c - Lion 8-bit (DecoupledLionW_8bit) and FlashOptim's rules: what they refuse and
- * the scalars of their steps. */
+/* family_lion8.c - Lion 8-bit and FlashOptim's rules: what they refuse, and their scalars.
+ *
+ * Lion 8-bit is DecoupledLionW_8bit. */
 #include "core/rule/rule.h"
 
 #include <math.h>
@@ -39,7 +40,8 @@ static qm_status check_rate(const struct qm_hyper *h)
     return QM_OK;
 }
 
-/* Both ends of the betas are legal: 1 never changes the momentum, 0 is sign descent. */
+/* Both ends of the interval are legal: with beta 1 the momentum never changes, with 0 the step is
+ * sign descent. */
 static qm_status check_betas(const struct qm_hyper *h)
 {
     if (!(h->beta1 >= 0.0 && h->beta1 <= 1.0))
@@ -117,7 +119,7 @@ static void start(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
     *s = (struct qm_rule_step){.t = t, .flag = {[QM_FLAG_MAXIMIZE] = h->maximize}};
 }
 
-/* The decay of one step: formed in double by the host. */
+/* The decay of one step, which the host forms in double. */
 static double decay(const struct qm_hyper *h)
 {
     return h->initial_lr != 0.0 ? h->weight_decay * h->lr / h->initial_lr : h->weight_decay;
@@ -141,7 +143,7 @@ static void prepare_lion8_cpu(const struct qm_hyper *h, int64_t t, struct qm_rul
     s->flag[QM_FLAG_ROUND_FACTOR] = 1;
 }
 
-/* Kernel scalars are float32, and so are their differences from 1. */
+/* The scalars of kernels are float32, and so are their differences from 1. */
 static void prepare_lion8_fused(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     start(h, t, s);
@@ -153,7 +155,8 @@ static void prepare_lion8_fused(const struct qm_hyper *h, int64_t t, struct qm_r
     s->c[QM_LION_ONE_MINUS_BETA2] = 1.0f - s->c[QM_LION_BETA2];
 }
 
-/* As lion8_fused, but for the order of the host's product; initial_lr 1: lr * weight_decay. */
+/* lion8_fused with another order of the product that the host forms; for initial_lr 1 it is lr *
+ * weight_decay. */
 static void prepare_flash_lion(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     prepare_lion8_fused(h, t, s);
@@ -161,14 +164,14 @@ static void prepare_flash_lion(const struct qm_hyper *h, int64_t t, struct qm_ru
     s->c[QM_LION_KEEP] = 1.0f - (float)(h->weight_decay * ratio);
 }
 
-/* The factor that decay leaves of a parameter, of FlashAdamW and FlashSGDW. */
+/* FlashAdamW, FlashSGDW: 1 - decay, the factor on the parameter. */
 static float kept(const struct qm_hyper *h)
 {
     double ratio = h->initial_lr != 0.0 ? h->lr / h->initial_lr : 1.0;
     return 1.0f - (float)(h->weight_decay * (h->decouple_lr ? ratio : h->lr));
 }
 
-/* 1 - beta^t: the power in double of the float32 beta, rounded. */
+/* 1 - beta^t, where the power of the float32 beta is formed in double and rounded. */
 static float correction(float beta, int64_t t)
 {
     return 1.0f - (float)pow((double)beta, (double)t);

@@ -1,11 +1,11 @@
-/* family_lpmm.c - the optimizers of low-bit-optimizers (lpmm), and the scalars of their steps. */
+/* family_lpmm.c - The optimizers of low-bit-optimizers (lpmm): rules and their scalars. */
 #include <math.h>
 
 #include "core/rule/element_loops.h"
 #include "core/rule/factor_lpmm.h"
 #include "core/rule/packed_loops.h"
 
-/* Scalars are doubles there, rounded once when they meet a tensor. */
+/* The scalars of the source are doubles, each rounded once, where it meets a tensor. */
 static void prepare_adamw(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     double bc1 = 1.0 - pow(h->beta1, (double)t), bc2 = 1.0 - pow(h->beta2, (double)t);
@@ -23,8 +23,8 @@ static void prepare_adamw(const struct qm_hyper *h, int64_t t, struct qm_rule_st
     qm_rule_reciprocal(s, QM_LPMM_ROOT_BC2);
 }
 
-/* The kernels take all scalars as float32, the step too, and form 1 - beta of them: 1 - 0.999f is
- * 1.3e-5 below 0.001. */
+/* The kernels take all scalars as float32, the step number too, and form 1 - beta from them: 1 -
+ * 0.999f lies a relative 1.3e-5 below 0.001. */
 static void prepare_fused(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 {
     float beta1 = (float)h->beta1, beta2 = (float)h->beta2, step = (float)t;
@@ -54,7 +54,7 @@ static void prepare_sgdm(const struct qm_hyper *h, int64_t t, struct qm_rule_ste
                                         [QM_FLAG_NESTEROV] = h->nesterov}};
 }
 
-/* The test of a state not yet made is that it has at most one element. */
+/* The source takes a state of at most one element for one that does not exist yet. */
 static void single_moment(struct qm_rule_step *s, int i)
 {
     if (i < 2)

@@ -1,6 +1,7 @@
-/* lion8.h - One element of Lion 8-bit (DecoupledLionW_8bit) and of FlashOptim's Lion, Adam and SGD (dual).
+/* lion8.h - One element of Lion 8-bit and of FlashOptim's Lion, Adam and SGD (dual).
  *
- * The scalars c[] are those that the prepare functions of family_lion8.c form. */
+ * Lion 8-bit is DecoupledLionW_8bit.  The scalars c[] are those that the prepare functions of
+ * family_lion8.c form. */
 #ifndef QM_RULE_LION8_H
 #define QM_RULE_LION8_H
 
@@ -27,8 +28,9 @@ enum {
     QM_LION8_SCALARS
 };
 
-/* llm-foundry lion8b.py lion_step_unfused: lerp is fused (torch on CPU, float32).  A parameter of 16 bits
- * is rounded after the decay, which is done here, and after the step, which the engine does. */
+/* llm-foundry lion8b.py lion_step_unfused: lerp is fused (torch on CPU, float32).  A parameter of
+ * 16 bits is rounded after the decay, which is done here, and after the step, which the engine
+ * does. */
 QM_FN void qm_lion8_unfused(const float *c, enum qm_param_format format, float *p, float g,
                             float *m)
 {
@@ -38,8 +40,8 @@ QM_FN void qm_lion8_unfused(const float *c, enum qm_param_format format, float *
     *m = qm_lerp(*m, g, c[QM_LION8_W2], c[QM_LION8_W2_MINUS_1]);
 }
 
-/* FlashOptim flashoptim/optimizers.py, fused Lion step: no multiplication and addition are fused, and the
- * parameter stays in float32 throughout.  c[]: QM_LION_... */
+/* FlashOptim flashoptim/optimizers.py, fused Lion step: no multiplication and addition are fused,
+ * and the parameter stays in float32 throughout.  c[]: QM_LION_... */
 QM_FN void qm_lion8_fused(const float *c, float *p, float g, float *m)
 {
     float u = qm_sign(*m * c[QM_LION_BETA1] + g * c[QM_LION_ONE_MINUS_BETA1]);

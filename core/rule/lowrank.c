@@ -1,4 +1,4 @@
-/* lowrank.c - projecting, channel norms, the limiter. */
+/* lowrank.c - Projections of a matrix, channel norms and the limiter of APOLLO and Fira. */
 #include "core/rule/lowrank.h"
 
 #include <math.h>

@@ -1,6 +1,7 @@
 /* lpmm.h - One element of AdamW of low-bit-optimizers (lpmm) (dual).
  *
- * The scalars c[] are those that the prepare functions of family_lpmm.c form; reciprocal: see adamw.h. */
+ * The scalars c[] are those that the prepare functions of family_lpmm.c form; reciprocal: see
+ * adamw.h. */
 #ifndef QM_RULE_LPMM_H
 #define QM_RULE_LPMM_H
 
@@ -24,7 +25,8 @@ enum {
     QM_LPMM_SCALARS
 };
 
-/* lpmm/optim/adamw.py _single_tensor_adamw4bit, on CPU: torch's AdamW, but the first moment by lerp. */
+/* lpmm/optim/adamw.py _single_tensor_adamw4bit, on CPU: torch's AdamW, but the first moment by
+ * lerp. */
 QM_FN void qm_adamw_lpmm_second(const float *c, float g, float *v)
 {
     *v = fmaf(c[QM_LPMM_ONE_MINUS_BETA2] * g, g, *v * c[QM_LPMM_BETA2]);
@@ -58,9 +60,9 @@ enum {
     QM_LPMM_FUSED_SCALARS
 };
 
-/* lpmm/cpp_extension/fused_adamw_kernel.cu adamw4bit_cuda_kernel and adamw_cuda_kernel, all float32; the
- * step decays the old parameter.  contract: products are fused with additions as nvcc does for sm_80 by
- * default; otherwise none is. */
+/* lpmm/cpp_extension/fused_adamw_kernel.cu adamw4bit_cuda_kernel and adamw_cuda_kernel, all
+ * float32; the step decays the old parameter.  contract: products are fused with additions as nvcc
+ * does for sm_80 by default; otherwise none is. */
 QM_FN float qm_lpmm_average(int contract, float old, float beta, float fresh)
 {
     return contract ? fmaf(old, beta, fresh) : beta * old + fresh;

@@ -1,10 +1,12 @@
-/* fused.h - a rule on two slots of packed blocks, decoded, updated and encoded in one loop; included
- * by blocks_*.c, once per instruction set.
+/* packed_blocks.h - Decodes, updates and encodes two slots of packed blocks in one loop.
  *
- * While a batch of blocks is decoded and updated, group by group, the one before it, whose maxima are
- * then known, is encoded: square roots and divisions hide the look-ups. */
-#ifndef QM_RULE_FUSED_H
-#define QM_RULE_FUSED_H
+ * For files that are compiled once per instruction set; needs AVX-512 VBMI and VBMI2.  A block can
+ * be encoded only after all of it was updated, since its scale comes from its largest value.  So
+ * the loop goes batch by batch: while it decodes and updates one batch of blocks, group by group,
+ * it encodes the batch before, whose maxima are known.  The table look-ups of encoding then fill
+ * the time in which the updates wait for square roots and divisions. */
+#ifndef QM_RULE_PACKED_BLOCKS_H
+#define QM_RULE_PACKED_BLOCKS_H
 
 #include "core/quant/simd_group.h"
 #include "core/rule/rule.h"
@@ -12,8 +14,9 @@
 #if defined(__AVX512VBMI__) && defined(__AVX512VBMI2__)
 #define QM_HAS_FUSED 1
 
-/* Elements of a batch; of a quarter of a group; how far ahead parameters and gradients are asked for,
- * which this loop reads too slowly for the processor to foresee. */
+/* FUSED: elements of a batch.  QUARTER: elements of a quarter of a group.  AHEAD: elements between
+ * those in work and those that are prefetched; the loop reads parameters and gradients too slowly
+ * for the prefetcher of the processor. */
 enum { FUSED = 1024, QUARTER = GROUP / 4, AHEAD = 512 };
 
 /* Before a loop none of whose arrays overlap. */
@@ -23,33 +26,43 @@ enum { FUSED = 1024, QUARTER = GROUP / 4, AHEAD = 512 };
 #define APART_LOOP _Pragma("GCC ivdep")
 #endif
 
-/* What a rule reads, as locals that nothing else points at. */
+/* The scalars of a step, copied to a local object that no other pointer reaches. */
 struct fused_rule {
     float c[16];
     struct qm_inverse reciprocal[2];
-    int multiplies; /* by reciprocals instead of dividing */
+    int multiplies; /* 1: `apply` multiplies by reciprocals instead of dividing */
 };
 
-/* The new states of a group, in place; 1: its parameters too.  Else those follow, a quarter of the
- * group at a time. */
+/* `states` updates the moments of a group in place.  It returns 1 if it has updated the parameters
+ * of the group too; otherwise `apply` updates them later, a quarter of the group at a time. */
 typedef int fused_states(const struct fused_rule *r, float *restrict p, const float *restrict g,
                          float *restrict m, float *restrict v);
 typedef void fused_apply(const struct fused_rule *r, float *restrict p, const float *restrict m,
                          const float *restrict v);
 
-/* The new states of two batches, slot by slot, and what the older's blocks are divided by: block b of
- * slot k at MOST k + b. */
-enum { MOST = BATCH / 2, STRIDE = FUSED + 272 }; /* not all at one place of a page */
-
-struct fused_work {
-    float x[2][2][STRIDE];
-    group_max max[BATCH];
-    float by[BATCH], slope[BATCH];
-    uint8_t doubt[2][FUSED / GROUP]; /* whether a group of the older batch must be searched */
-    int odd;                         /* whether it has a block that is not ordinary */
+/* A kind of loop: constants, for which the loop is compiled.  divides: codes are found for x /
+ * scale, otherwise for x * (1 / scale).  rank1: slot 1 has norm rank1. */
+struct fused_kind {
+    int divides, rank1;
+    fused_states *states;
+    fused_apply *apply;
 };
 
-/* What of a codec the loop reads. */
+/* MOST: blocks of a batch.  STRIDE: floats of an array of a batch, such that the arrays do not all
+ * begin at the same place of a page. */
+enum { MOST = BATCH / 2, STRIDE = FUSED + 272 };
+
+/* Two batches in work.  x[k][turn] holds the new values of slot k; the rest describes the older
+ * batch, whose block b of slot k has index MOST k + b. */
+struct fused_work {
+    float x[2][2][STRIDE];
+    group_max max[BATCH];            /* of the batch that is being updated */
+    float by[BATCH], slope[BATCH];   /* divisor or factor, 0: not ordinary; BY_CELLS: slope */
+    uint8_t doubt[2][FUSED / GROUP]; /* 1: the codes of the group must be searched again */
+    int odd;                         /* 1: a block is not ordinary */
+};
+
+/* The parts of a codec that the loop reads. */
 struct fused_codec {
     float value[16];
     int high_first;
@@ -61,9 +74,14 @@ struct fused_codec {
     int64_t rows, cols;
 };
 
-/* Where a group lies in a matrix. */
+/* The row and the column of a group's first element in its matrix. */
 struct fused_place {
     int64_t row, col;
+};
+
+/* A group: its block in the batch, its first element in the batch and in the slot. */
+struct fused_group {
+    int64_t block, in, at;
 };
 
 INLINE void place_next(struct fused_place *at, const struct fused_codec *c)
@@ -87,33 +105,35 @@ INLINE struct group rank1_decode(const struct fused_codec *c, int64_t at,
                        c->scales + c->rows + in->col);
 }
 
-/* As fused_encode, of slot 1. */
-INLINE void rank1_encode(const struct fused_codec *c, struct fused_work *w, const float *x,
-                         int64_t in, int64_t at, const struct fused_place *place)
+/* Encodes a group of slot 1, which has norm rank1. */
+INLINE void rank1_encode(const struct fused_codec *c, struct fused_work *w, int turn,
+                         struct fused_group k, const struct fused_place *place)
 {
     int doubt;
     struct group slope = larger_group(c->slope[place->row], c->slope + c->rows + place->col);
-    put_group(c->packed + (at >> 1), 0, GROUP, 1, c->high_first,
-              cells_look(&c->finders.cells, load_group(x, GROUP), slope, &doubt));
-    w->doubt[1][in / GROUP] = (uint8_t)(doubt | any_odd(slope));
+    put_group(
+        c->packed + (k.at >> 1), 0, GROUP, 1, c->high_first,
+        cells_look(&c->finders.cells, load_group(w->x[1][turn] + k.in, GROUP), slope, &doubt));
+    w->doubt[1][k.in / GROUP] = (uint8_t)(doubt | any_odd(slope));
 }
 
-/* Group `in` / GROUP of slot k of the older batch, of block b, to element `at`. */
+/* Encodes a group of a slot of the older batch. */
 INLINE void fused_encode(enum finder how, int divides, const struct fused_codec *c,
-                         struct fused_work *w, int k, int turn, int64_t b, int64_t in, int64_t at)
+                         struct fused_work *w, int slot, int turn, struct fused_group k)
 {
     int doubt = 0, four = is_four(how);
-    struct group x = load_group(w->x[k][turn] + in, GROUP);
-    float by = w->by[MOST * k + b];
+    struct group x = load_group(w->x[slot][turn] + k.in, GROUP);
+    int64_t b = MOST * slot + k.block;
     group_codes codes =
         how == BY_CELLS
-            ? cells_look(&c[k].finders.cells, x, same_group(w->slope[MOST * k + b]), &doubt)
-            : lines_look(&c[k].finders.lines, unit_group(x, by, divides), &doubt);
-    put_group(c[k].packed + (four ? at >> 1 : at), 0, GROUP, four, c[k].high_first, codes);
-    w->doubt[k][in / GROUP] = (uint8_t)doubt;
+            ? cells_look(&c[slot].finders.cells, x, same_group(w->slope[b]), &doubt)
+            : lines_look(&c[slot].finders.lines, unit_group(x, w->by[b], divides), &doubt);
+    put_group(c[slot].packed + (four ? k.at >> 1 : k.at), 0, GROUP, four, c[slot].high_first,
+              codes);
+    w->doubt[slot][k.in / GROUP] = (uint8_t)doubt;
 }
 
-/* The units of a batch of `count` blocks from its maxima. */
+/* Scales, divisors and slopes of a batch of `count` blocks from their maxima. */
 APART void fused_units(enum finder how, int divides, const struct qm_packed_slot *slot,
                        struct fused_work *w, int64_t first, int64_t count)
 {
@@ -134,7 +154,7 @@ APART void fused_units(enum finder how, int divides, const struct qm_packed_slot
         w->odd |= (by[b] == 0.0f) & (b % MOST < count);
 }
 
-/* Whether fused_rest has anything to do. */
+/* 1: fused_rest or rank1_rest has something to do. */
 INLINE int fused_has_rest(const struct fused_work *w)
 {
     uint64_t doubt[sizeof w->doubt / 8], any = (uint64_t)w->odd;
@@ -144,7 +164,7 @@ INLINE int fused_has_rest(const struct fused_work *w)
     return any != 0;
 }
 
-/* What the loop has left of a batch: groups in doubt, blocks that are not ordinary. */
+/* Encodes what the loop could not: groups in doubt, and blocks that are not ordinary. */
 APART void fused_rest(enum finder how, int divides, const struct qm_packed_slot *s, const float *x,
                       const float *by, const uint8_t *doubt, int64_t from, int64_t count)
 {
@@ -164,7 +184,7 @@ APART void fused_rest(enum finder how, int divides, const struct qm_packed_slot 
                             s->scales + from / block + b);
 }
 
-/* Likewise of a slot of norm rank1: n elements. */
+/* The same for n elements of a slot with norm rank1. */
 APART void rank1_rest(const struct qm_packed_slot *s, const float *x, const uint8_t *doubt,
                       int64_t from, int64_t n)
 {
@@ -177,13 +197,17 @@ APART void rank1_rest(const struct qm_packed_slot *s, const float *x, const uint
     }
 }
 
-/* Where the loop is. */
+/* The state of the loop. */
 struct fused_at {
-    float *p, *m, *v;                 /* a group whose parameters are due */
-    int64_t block, most;              /* elements of a block, blocks of a batch */
-    int64_t first, now, before, turn; /* first block; blocks of this batch and of the older */
-    float none[3][GROUP];             /* due where nothing is */
-    struct fused_place place, old;    /* rank1: of this batch's group and of the older's */
+    float *p; /* all parameters and gradients */
+    const float *g;
+    float *due_p, *due_m, *due_v;  /* the group whose parameters `apply` has to update */
+    float none[3][GROUP];          /* takes the place of that group where there is none */
+    int64_t block, most;           /* elements of a block; blocks of a batch */
+    int64_t first;                 /* first block of the batch that is being updated */
+    int64_t now, before;           /* blocks of that batch, and of the older batch */
+    int turn;                      /* index of that batch in fused_work.x */
+    struct fused_place place, old; /* rank1: of the group being updated, and being encoded */
 };
 
 INLINE void ask_ahead(const float *p, const float *g)
@@ -194,46 +218,50 @@ INLINE void ask_ahead(const float *p, const float *g)
     }
 }
 
-INLINE void fused_batch(enum finder how, int divides, int rank1, int does_rule, int does_encode,
-                        fused_states *states, fused_apply *apply, const struct fused_rule *r,
-                        struct fused_at *a, float *restrict p, const float *restrict g,
+/* One pass over a batch: decodes and updates the batch in work if does_rule, encodes the older
+ * batch if does_encode.  The parameters of a group are updated during the next group, in quarters
+ * between the other work. */
+INLINE void fused_batch(enum finder how, const struct fused_kind *kind, int does_rule,
+                        int does_encode, const struct fused_rule *r, struct fused_at *a,
                         const struct fused_codec *c, struct fused_work *w)
 {
-    int four = is_four(how), turn = (int)a->turn;
+    int four = is_four(how), turn = a->turn, rank1 = kind->rank1;
     int64_t block = a->block, count = does_rule ? a->now : a->before;
-    float *due = a->p, *due_m = a->m, *due_v = a->v;
+    float *restrict p = a->p, *due = a->due_p, *due_m = a->due_m, *due_v = a->due_v;
+    const float *restrict g = a->g;
     struct fused_place place = a->place, old_place = a->old;
     for (int64_t b = 0; b < count; b++) {
         group_max max0 = max_none(), max1 = max_none();
         float s0 = does_rule ? c[0].scales[a->first + b] : 0.0f;
         float s1 = does_rule && !rank1 ? c[1].scales[a->first + b] : 0.0f;
         for (int64_t i = 0; i < block; i += GROUP) {
-            int64_t in = b * block + i, at = a->first * block + in, old = at - a->most * block;
+            int64_t in = b * block + i, at = a->first * block + in;
+            const struct fused_group old = {b, in, at - a->most * block};
             float *m = w->x[0][turn] + in, *v = w->x[1][turn] + in;
             if (does_rule) {
                 ask_ahead(p + at, g + at);
-                apply(r, due, due_m, due_v);
+                kind->apply(r, due, due_m, due_v);
                 store_group(m, GROUP, fused_decode(four, &c[0], at, s0));
-                apply(r, due + QUARTER, due_m + QUARTER, due_v + QUARTER);
+                kind->apply(r, due + QUARTER, due_m + QUARTER, due_v + QUARTER);
                 store_group(v, GROUP,
                             rank1 ? rank1_decode(&c[1], at, &place)
                                   : fused_decode(four, &c[1], at, s1));
-                apply(r, due + 2 * QUARTER, due_m + 2 * QUARTER, due_v + 2 * QUARTER);
+                kind->apply(r, due + 2 * QUARTER, due_m + 2 * QUARTER, due_v + 2 * QUARTER);
             }
             if (does_encode)
-                fused_encode(how, divides, c, w, 0, !turn, b, in, old);
+                fused_encode(how, kind->divides, c, w, 0, !turn, old);
             if (does_rule)
-                apply(r, due + 3 * QUARTER, due_m + 3 * QUARTER, due_v + 3 * QUARTER);
+                kind->apply(r, due + 3 * QUARTER, due_m + 3 * QUARTER, due_v + 3 * QUARTER);
             if (does_encode && rank1)
-                rank1_encode(&c[1], w, w->x[1][!turn] + in, in, old, &old_place);
+                rank1_encode(&c[1], w, !turn, old, &old_place);
             else if (does_encode)
-                fused_encode(how, divides, c, w, 1, !turn, b, in, old);
+                fused_encode(how, kind->divides, c, w, 1, !turn, old);
             if (does_encode && rank1)
                 place_next(&old_place, &c[1]);
             if (does_rule && rank1)
                 place_next(&place, &c[1]);
             if (does_rule) {
-                int done = states(r, p + at, g + at, m, v);
+                int done = kind->states(r, p + at, g + at, m, v);
                 max0 = max_group(max0, load_group(m, GROUP));
                 max1 = rank1 ? max1 : max_group(max1, load_group(v, GROUP));
                 due = done ? a->none[0] : p + at;
@@ -244,22 +272,13 @@ INLINE void fused_batch(enum finder how, int divides, int rank1, int does_rule, 
         w->max[b] = max0;
         w->max[MOST + b] = max1;
     }
-    a->p = due, a->m = due_m, a->v = due_v;
+    a->due_p = due, a->due_m = due_m, a->due_v = due_v;
     a->place = place, a->old = old_place;
 }
 
-INLINE void fused_two(enum finder how, int divides, int rank1, fused_states *states,
-                      fused_apply *apply, const struct fused_rule *r, int64_t n, float *restrict p,
-                      const float *restrict g, const struct qm_packed_slot *slot)
+INLINE void load_codecs(enum finder how, int rank1, const struct qm_packed_slot *slot,
+                        struct fused_codec *c)
 {
-    struct fused_at a = {.block = slot[0].c->q.block};
-    struct fused_work w;
-    struct fused_codec c[2];
-    int64_t blocks = n / a.block;
-    a.most = FUSED / a.block < MOST ? FUSED / a.block : MOST;
-    a.p = a.none[0], a.m = a.none[1], a.v = a.none[2];
-    memset(w.max, 0, sizeof w.max);
-    memset(w.doubt, 0, sizeof w.doubt);
     for (int k = 0; k < 2; k++) {
         memcpy(c[k].value, slot[k].c->cb.value, sizeof c[k].value);
         c[k].high_first = slot[k].c->q.pack == QM_PACK_hi;
@@ -271,15 +290,32 @@ INLINE void fused_two(enum finder how, int divides, int rank1, fused_states *sta
         c[k].rows = rank1 ? slot[k].shape->dim[0] : 0;
         c[k].cols = rank1 ? slot[k].shape->dim[1] : 1;
     }
+}
+
+/* The step of n elements in whole blocks. */
+INLINE void fused_two(enum finder how, const struct fused_kind *kind, const struct fused_rule *r,
+                      int64_t n, float *restrict p, const float *restrict g,
+                      const struct qm_packed_slot *slot)
+{
+    const int divides = kind->divides, rank1 = kind->rank1;
+    struct fused_at a = {.p = p, .g = g, .block = slot[0].c->q.block};
+    struct fused_work w;
+    struct fused_codec c[2];
+    int64_t blocks = n / a.block;
+    a.most = FUSED / a.block < MOST ? FUSED / a.block : MOST;
+    a.due_p = a.none[0], a.due_m = a.none[1], a.due_v = a.none[2];
+    memset(w.max, 0, sizeof w.max);
+    memset(w.doubt, 0, sizeof w.doubt);
+    load_codecs(how, rank1, slot, c);
     a.place = a.old = (struct fused_place){slot[1].first / c[1].cols, slot[1].first % c[1].cols};
     for (; a.first < blocks || a.before > 0; a.first += a.most, a.turn ^= 1) {
         a.now = blocks - a.first < a.most ? blocks - a.first : a.most;
         a.now = a.now > 0 ? a.now : 0;
         if (a.now == a.most && a.before == a.most) {
-            fused_batch(how, divides, rank1, 1, 1, states, apply, r, &a, p, g, c, &w);
+            fused_batch(how, kind, 1, 1, r, &a, c, &w);
         } else {
-            fused_batch(how, divides, rank1, 0, 1, states, apply, r, &a, p, g, c, &w);
-            fused_batch(how, divides, rank1, 1, 0, states, apply, r, &a, p, g, c, &w);
+            fused_batch(how, kind, 0, 1, r, &a, c, &w);
+            fused_batch(how, kind, 1, 0, r, &a, c, &w);
         }
         if (a.before > 0 && fused_has_rest(&w))
             for (int k = 0; k < (rank1 ? 1 : 2); k++)
@@ -293,10 +329,11 @@ INLINE void fused_two(enum finder how, int divides, int rank1, fused_states *sta
         a.before = a.now;
     }
     for (int k = 0; k < 4; k++)
-        apply(r, a.p + k * QUARTER, a.m + k * QUARTER, a.v + k * QUARTER);
+        kind->apply(r, a.due_p + k * QUARTER, a.due_m + k * QUARTER, a.due_v + k * QUARTER);
 }
 
-/* Pass of a slot of norm rank1 whose maxima are folded. */
+/* A pass over n elements of a packed second moment with norm rank1: `second` updates it, and its
+ * new row and column maxima are folded into s->fold. */
 typedef void fused_second(const struct fused_rule *r, const float *restrict g, float *restrict v);
 
 INLINE void rank1_fold(fused_second *second, const struct fused_rule *r, int64_t n,
@@ -326,7 +363,7 @@ INLINE void rank1_fold(fused_second *second, const struct fused_rule *r, int64_t
     }
 }
 
-/* Whether a slot is for fused_two by this finder. */
+/* 1: fused_two can encode this slot of plain blocks by this finder. */
 static inline int fused_fits(enum finder how, int divides, const struct qm_packed_slot *slot)
 {
     const struct qm_codec *c = slot->c;
@@ -334,22 +371,29 @@ static inline int fused_fits(enum finder how, int divides, const struct qm_packe
            group_finder(c) == how && (c->q.unit == QM_UNIT_div) == divides && c->q.block <= FUSED;
 }
 
-/* fused_two by the finder of the slots: 0 where there is none.  `divides` as the sources of the rule
- * make unit values. */
-#define FITS_TWO(how, divides, slot)                                                 \
-    (fused_fits(how, divides, &(slot)[0]) && fused_fits(how, divides, &(slot)[1]) && \
-     (slot)[0].c->q.block == (slot)[1].c->q.block)
-#define FUSED_TWO(divides, states, apply, r, n, p, g, slot)                      \
-    (FITS_TWO(BY_CELLS, divides, slot)                                           \
-         ? (fused_two(BY_CELLS, divides, 0, states, apply, r, n, p, g, slot), 1) \
-     : FITS_TWO(BY_LINES, divides, slot)                                         \
-         ? (fused_two(BY_LINES, divides, 0, states, apply, r, n, p, g, slot), 1) \
-         : 0)
-/* Likewise with a second slot of norm rank1. */
-#define FUSED_RANK1(states, apply, r, n, p, g, slot)                       \
-    (fused_fits(BY_CELLS, 1, &(slot)[0]) && (slot)[1].slope                \
-         ? (fused_two(BY_CELLS, 1, 1, states, apply, r, n, p, g, slot), 1) \
-         : 0)
+static inline int fused_fits_two(enum finder how, int divides, const struct qm_packed_slot *slot)
+{
+    return fused_fits(how, divides, &slot[0]) && fused_fits(how, divides, &slot[1]) &&
+           slot[0].c->q.block == slot[1].c->q.block;
+}
+
+/* fused_two by the finder that the slots need; returns 0 and does nothing where there is none. */
+INLINE int fused_step(const struct fused_kind *kind, const struct fused_rule *r, int64_t n,
+                      float *restrict p, const float *restrict g, const struct qm_packed_slot *slot)
+{
+    if (kind->rank1) {
+        if (!fused_fits(BY_CELLS, 1, &slot[0]) || !slot[1].slope)
+            return 0;
+        fused_two(BY_CELLS, kind, r, n, p, g, slot);
+    } else if (fused_fits_two(BY_CELLS, kind->divides, slot)) {
+        fused_two(BY_CELLS, kind, r, n, p, g, slot);
+    } else if (fused_fits_two(BY_LINES, kind->divides, slot)) {
+        fused_two(BY_LINES, kind, r, n, p, g, slot);
+    } else {
+        return 0;
+    }
+    return 1;
+}
 #else
 #define QM_HAS_FUSED 0
 #endif

@@ -1,4 +1,6 @@
-/* blocks_packed.c - compiled once per instruction set (QM_ISA). */
+/* packed_loops.c - The rules that update packed blocks in one loop (packed_blocks.h).
+ *
+ * Compiled once per instruction set (QM_ISA). */
 #include "core/rule/packed_loops.h"
 
 #include "core/base/isa.h"
@@ -32,7 +34,7 @@ static struct fused_rule rule_of(const struct qm_rule_step *s)
     return r;
 }
 
-/* 1: maximize, or a slot that does not exist yet: the loops do not know these. */
+/* 1: maximize, amsgrad, or a slot that does not exist yet: the loops do not know these. */
 static int is_unusual(const struct qm_rule_step *s)
 {
     return s->flag[QM_FLAG_MAXIMIZE] || s->flag[QM_FLAG_ABSENT] || s->flag[QM_FLAG_ABSENT + 1];
@@ -40,7 +42,7 @@ static int is_unusual(const struct qm_rule_step *s)
 
 /* ---- torchao --------------------------------------------------------------------------------- */
 
-/* A group with a first moment too small for inverses is done at once, by division. */
+/* A group that has a first moment too small for reciprocals is updated at once, by division. */
 INLINE int states_ao_of(int coupled, int multiplies, STATES)
 {
     EACH(GROUP, qm_adamw_ao_states(r->c, coupled, p[i], g[i], m + i, v + i));
@@ -60,7 +62,8 @@ INLINE void apply_ao_of(int coupled, int multiplies, APPLY)
 
 #define AO(name, coupled, multiplies)                                                             \
     INLINE int states_##name(STATES) { return states_ao_of(coupled, multiplies, r, p, g, m, v); } \
-    INLINE void apply_##name(APPLY) { apply_ao_of(coupled, multiplies, r, p, m, v); }
+    INLINE void apply_##name(APPLY) { apply_ao_of(coupled, multiplies, r, p, m, v); }             \
+    static const struct fused_kind name = {1, 0, states_##name, apply_##name};
 
 AO(ao, 0, 1)
 AO(ao_divide, 0, 0)
@@ -72,64 +75,62 @@ static int adamw_ao(ARGS)
     if (s->flag[QM_FLAG_MAXIMIZE] || (s->flag[QM_FLAG_COUPLED] && !r.multiplies))
         return 0;
     if (s->flag[QM_FLAG_COUPLED])
-        return FUSED_TWO(1, states_ao_coupled, apply_ao_coupled, &r, n, p, g, slot);
+        return fused_step(&ao_coupled, &r, n, p, g, slot);
     if (r.multiplies)
-        return FUSED_TWO(1, states_ao, apply_ao, &r, n, p, g, slot);
-    return FUSED_TWO(1, states_ao_divide, apply_ao_divide, &r, n, p, g, slot);
+        return fused_step(&ao, &r, n, p, g, slot);
+    return fused_step(&ao_divide, &r, n, p, g, slot);
 }
 
-/* ---- one divisor, of a square root ------------------------------------------------------------ */
+/* - - - -  o n e  d i v i s o r ,  o f  a  s q u a r e  r o o t  - - - - - - - - - - - - - - - -
+ * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - */
 
-/* states, apply: of element i; apply divides by way of `reciprocal`. */
-#define RULE(name, divides, states, apply)                                                         \
-    INLINE int states_##name(STATES)                                                               \
-    {                                                                                              \
-        (void)p;                                                                                   \
-        EACH(GROUP, states);                                                                       \
-        return 0;                                                                                  \
-    }                                                                                              \
-    INLINE void apply_##name(APPLY)                                                                \
-    {                                                                                              \
-        const struct qm_inverse *reciprocal = r->reciprocal;                                       \
-        EACH(QUARTER, apply);                                                                      \
-    }                                                                                              \
-    INLINE void divide_##name(APPLY)                                                               \
-    {                                                                                              \
-        const struct qm_inverse *reciprocal = NULL;                                                \
-        EACH(QUARTER, apply);                                                                      \
-    }                                                                                              \
-    static int name(ARGS)                                                                          \
-    {                                                                                              \
-        struct fused_rule r = rule_of(s);                                                          \
-        if (is_unusual(s))                                                                         \
-            return 0;                                                                              \
-        return r.multiplies ? FUSED_TWO(divides, states_##name, apply_##name, &r, n, p, g, slot)   \
-                            : FUSED_TWO(divides, states_##name, divide_##name, &r, n, p, g, slot); \
+/* The rules whose only divisor divides a square root.  states, apply: statements on element i;
+ * apply divides by `reciprocal`, which may be null.  rank1: slot 1 has norm rank1. */
+#define RULE(name, divides, rank1, states, apply)                                                \
+    INLINE int states_##name(STATES)                                                             \
+    {                                                                                            \
+        (void)p;                                                                                 \
+        EACH(GROUP, states);                                                                     \
+        return 0;                                                                                \
+    }                                                                                            \
+    INLINE void apply_##name(APPLY)                                                              \
+    {                                                                                            \
+        const struct qm_inverse *reciprocal = r->reciprocal;                                     \
+        EACH(QUARTER, apply);                                                                    \
+    }                                                                                            \
+    INLINE void divide_##name(APPLY)                                                             \
+    {                                                                                            \
+        const struct qm_inverse *reciprocal = NULL;                                              \
+        EACH(QUARTER, apply);                                                                    \
+    }                                                                                            \
+    static int name(ARGS)                                                                        \
+    {                                                                                            \
+        static const struct fused_kind multiply = {divides, rank1, states_##name, apply_##name}; \
+        static const struct fused_kind divide = {divides, rank1, states_##name, divide_##name};  \
+        struct fused_rule r = rule_of(s);                                                        \
+        if (is_unusual(s))                                                                       \
+            return 0;                                                                            \
+        return r.multiplies ? fused_step(&multiply, &r, n, p, g, slot)                           \
+                            : fused_step(&divide, &r, n, p, g, slot);                            \
     }
 
-RULE(adamw_bnb, 0, qm_adamw_bnb_states(r->c, g[i], m + i, v + i),
+RULE(adamw_bnb, 0, 0, qm_adamw_bnb_states(r->c, g[i], m + i, v + i),
      qm_adamw_bnb_apply(r->c, reciprocal, p + i, m[i], v[i]))
-RULE(adamw_lpmm_blocks, 1, qm_adamw_lpmm_states(r->c, g[i], m + i, v + i),
+RULE(lpmm_blocks, 1, 0, qm_adamw_lpmm_states(r->c, g[i], m + i, v + i),
      qm_adamw_lpmm_apply(r->c, reciprocal, p + i, m[i], v[i]))
-RULE(adamw_lpmm_fused, 1, qm_adamw_lpmm_fused_states(r->c, 1, g[i], m + i, v + i),
+RULE(lpmm_rank1, 1, 1, qm_adamw_lpmm_states(r->c, g[i], m + i, v + i),
+     qm_adamw_lpmm_apply(r->c, reciprocal, p + i, m[i], v[i]))
+RULE(adamw_lpmm_fused, 1, 0, qm_adamw_lpmm_fused_states(r->c, 1, g[i], m + i, v + i),
      qm_adamw_lpmm_fused_apply(r->c, reciprocal, 1, p + i, m[i], v[i]))
-
-/* The same with a second moment of norm rank1. */
-INLINE void second_lpmm(const struct fused_rule *r, const float *restrict g, float *restrict v)
-{
-    EACH(GROUP, qm_adamw_lpmm_second(r->c, g[i], v + i));
-}
 
 static int adamw_lpmm(ARGS)
 {
-    struct fused_rule r = rule_of(s);
-    if (!slot[1].slope)
-        return adamw_lpmm_blocks(s, n, p, g, slot);
-    if (is_unusual(s))
-        return 0;
-    return r.multiplies
-               ? FUSED_RANK1(states_adamw_lpmm_blocks, apply_adamw_lpmm_blocks, &r, n, p, g, slot)
-               : FUSED_RANK1(states_adamw_lpmm_blocks, divide_adamw_lpmm_blocks, &r, n, p, g, slot);
+    return slot[1].slope ? lpmm_rank1(s, n, p, g, slot) : lpmm_blocks(s, n, p, g, slot);
+}
+
+INLINE void second_lpmm(const struct fused_rule *r, const float *restrict g, float *restrict v)
+{
+    EACH(GROUP, qm_adamw_lpmm_second(r->c, g[i], v + i));
 }
 
 static int packed_second_adamw_lpmm(const struct qm_rule_step *s, int64_t n, const float *g,

@@ -1,6 +1,8 @@
-/* packed.h - rules on packed blocks: decode, update and encode in one loop (struct qm_rule, packed). */
-#ifndef QM_RULE_PACKED_H
-#define QM_RULE_PACKED_H
+/* packed_loops.h - The rules that update packed blocks in one loop, one table per instruction set.
+ *
+ * See `packed` of struct qm_elementwise_ops. */
+#ifndef QM_RULE_PACKED_LOOPS_H
+#define QM_RULE_PACKED_LOOPS_H
 
 #include "core/rule/rule.h"
 
@@ -20,7 +22,7 @@ struct qm_packed_loops {
     qm_packed_second_fn *second_adamw_lpmm;
 };
 
-/* By the instruction set that qm_isa() chose: qm_packed_adamw_ao and so on. */
+/* The loops of the instruction set that qm_isa() chose (elementwise.c). */
 #define X(name) qm_packed_fn qm_packed_##name;
 QM_PACKED_LIST(X)
 #undef X

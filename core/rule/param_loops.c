@@ -1,6 +1,7 @@
-/* blocks_param.c - compiled once per instruction set (QM_ISA).
+/* param_loops.c - Loads and stores parameters of every format.
  *
- * One loop for each format and write, so that the body has no switch and can be vectorized. */
+ * Compiled once per instruction set (QM_ISA).  There is one loop for each format and way of
+ * writing, so that its body has no switch and can be vectorized. */
 #include "core/rule/param_loops.h"
 
 #define FORMATS(X) X(bf16, uint16_t) X(f16, uint16_t) X(e4m3, uint8_t)

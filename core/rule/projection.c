@@ -1,4 +1,4 @@
-/* projection.c - the projection matrices of APOLLO and Fira. */
+/* projection.c - The projection matrices of APOLLO and Fira: random ones and singular vectors. */
 #include "core/rule/lowrank.h"
 
 #include <math.h>
@@ -23,7 +23,7 @@ uint64_t qm_lowrank_seed(uint64_t index, int64_t k)
     static _Thread_local struct {
         uint64_t index, seed;
         int64_t k;
-    } last; /* the chain goes on where it was left */
+    } last; /* the chain continues where the last call left it */
     int is_on = last.k > 0 && last.index == index && last.k <= k;
     uint64_t seed = is_on ? last.seed : index;
     for (int64_t i = is_on ? last.k : 0; i < k; i++) {
@@ -38,7 +38,8 @@ uint64_t qm_lowrank_seed(uint64_t index, int64_t k)
     return seed;
 }
 
-/* Sixteen uniforms to sixteen normals: radius from the first eight, angle from the others. */
+/* Turns sixteen uniform numbers into sixteen normal ones: the first eight give radii, the others
+ * angles. */
 static void normals_16(const double u[16], float out[16])
 {
     for (int j = 0; j < 8; j++) {
@@ -48,7 +49,8 @@ static void normals_16(const double u[16], float out[16])
     }
 }
 
-/* All n uniforms are drawn first, 24 bits each; a tail of less than 16 is made from 16 more. */
+/* n >= 16: all n uniform numbers are drawn first, of 24 bits each; the last 16 normal numbers,
+ * where n is no multiple of 16, are made from 16 more. */
 static void normals_many(struct qm_mt19937 *r, int64_t n, float *out)
 {
     double u[16];
@@ -66,7 +68,7 @@ static void normals_many(struct qm_mt19937 *r, int64_t n, float *out)
     normals_16(u, out + n - 16);
 }
 
-/* Less than 16: pairs from two 53-bit uniforms, radius from the second. */
+/* n < 16: pairs from two uniform numbers of 53 bits; the second gives the radius. */
 static void normals_few(struct qm_mt19937 *r, int64_t n, float *out)
 {
     for (int64_t i = 0; i < n; i += 2) {
@@ -110,8 +112,8 @@ static void gram(const struct qm_lowrank *l, const float *g, int64_t k, double *
         }
 }
 
-/* One rotation of rows and columns p and q of the symmetric a that makes a[p][q] zero; v's rows
- * collect the rotations. */
+/* One rotation of rows and columns p and q of the symmetric a, which makes a[p][q] zero; the rows
+ * of v collect the rotations. */
 static void rotate(double *a, double *v, int64_t k, int64_t p, int64_t q)
 {
     double theta = (a[q * k + q] - a[p * k + p]) / (2.0 * a[p * k + q]);
@@ -152,7 +154,8 @@ static void jacobi(double *a, double *v, int64_t k)
     }
 }
 
-/* Vector x with its first entry of largest magnitude positive, every step-th of out. */
+/* Writes vector x to every step-th number of out, with the sign that makes its first entry of
+ * largest magnitude positive. */
 static void put_vector(const double *x, int64_t k, float *out, int64_t step)
 {
     int64_t at = 0;
@@ -187,7 +190,7 @@ qm_status qm_lowrank_svd(const struct qm_lowrank *l, const float *g, float *out)
     return QM_OK;
 }
 
-/* Looks from the front: a projection that was ever made shows it there. */
+/* Looks from the front, where a projection that was ever made differs from 0 at once. */
 static int is_all_zero(const float *p, int64_t n)
 {
     enum { AT_ONCE = 256 };

@@ -1,12 +1,13 @@
-/* reciprocal.h - Whether a loop multiplies by the reciprocals of a step instead of dividing; for files
- * that are compiled once per instruction set. */
+/* reciprocal.h - Decides whether a loop multiplies by reciprocals instead of dividing.
+ *
+ * For files that are compiled once per instruction set. */
 #ifndef QM_RULE_RECIPROCAL_H
 #define QM_RULE_RECIPROCAL_H
 
 #include "core/rule/rule.h"
 
-/* 1: all reciprocals that `prepare` made hold, for the divisors that c[] has now.  Without fused multiply-add
- * in the instruction set the division is faster. */
+/* 1: `prepare` has made reciprocals, and all of them hold for the divisors that c[] has now.
+ * Always 0 without fused multiply-add in the instruction set, where dividing is faster. */
 static inline int qm_rule_multiplies(const struct qm_rule_step *s)
 {
 #ifdef __FMA__

@@ -1,4 +1,4 @@
-/* rule.c - finds and enumerates the rules; a family is registered by its file, family_NAME.c. */
+/* rule.c - Finds and enumerates the rules; a family is registered by its file, family_NAME.c. */
 #include "core/rule/rule.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
-/* rule.h - AXIS rule: the optimizer's element function and what it needs (the list is rule.c).
+/* rule.h - AXIS rule: what an optimizer's rule is, and what it needs (rule.c finds rules).
  *
- * A rule states its order of operations per source: where an fma stands, where eps stands, in
+ * A rule states the order of operations of its source: where an fma stands, where eps stands, in
  * which precision 1 - beta is formed.  Rules of one family compute the same mathematics and are
  * judged by the same oracle. */
 #ifndef QM_RULE_RULE_H
@@ -13,52 +13,52 @@
 
 #define QM_MAX_SLOTS 8
 
-/* The type of tensors that hold parameters of this format; e4m3 is u8. */
+/* The type of tensors that hold parameters of this format; for e4m3 u8. */
 enum qm_dtype qm_param_type(enum qm_param_format format);
 
-/* One set of hyper-parameters for every rule; a rule reads what its paper names.  Doubles, as the
- * sources keep them; each rule rounds where its source rounds. */
+/* The hyper-parameters of all rules; a rule reads those that its paper names.  They are doubles, as
+ * in the sources; each rule rounds where its source rounds. */
 /* clang-format off */
-#define QM_HYPER_LIST(X) /* name, default, what */                                                   \
-    X(lr,           1e-3,  "learning rate")                                                          \
-    X(beta1,        0.9,   "decay of the first moment")                                              \
-    X(beta2,        0.999, "decay of the second moment")                                             \
-    X(beta3,        0.0,   "decay of CAME's confidence, or of AdEMAMix' slow moment; 0: none")       \
-    X(eps,          1e-8,  "added to the denominator")                                               \
-    X(eps1,         1e-30, "Adafactor: regularizer of the squared gradient")                         \
-    X(eps2,         1e-3,  "Adafactor: least scale of the parameter; CAME: of the confidence")       \
-    X(weight_decay, 1e-2,  "decay of the parameters")                                                \
-    X(momentum,     0.9,   "SGD: weight of the old buffer")                                          \
-    X(dampening,    0.0,   "SGD: 1 minus the weight of the gradient")                                \
-    X(alpha,        0.0,   "AdEMAMix: weight of the slow moment")                                    \
-    X(clip,         1.0,   "Adafactor: largest RMS of the update")                                   \
-    X(t_alpha,      0.0,   "AdEMAMix: steps over which alpha rises to its value; 0: none")           \
-    X(t_beta3,      0.0,   "AdEMAMix: steps over which beta3 rises to its value; 0: none")           \
-    X(beta2_decay, -0.8,   "Adafactor: exponent of the decay schedule")                              \
+#define QM_HYPER_LIST(X) /* name, default, what */                                                 \
+    X(lr,           1e-3,  "learning rate")                                                        \
+    X(beta1,        0.9,   "decay of the first moment")                                            \
+    X(beta2,        0.999, "decay of the second moment")                                           \
+    X(beta3,        0.0,   "decay of CAME's confidence, or of AdEMAMix' slow moment; 0: none")     \
+    X(eps,          1e-8,  "added to the denominator")                                             \
+    X(eps1,         1e-30, "Adafactor: regularizer of the squared gradient")                       \
+    X(eps2,         1e-3,  "Adafactor: least scale of the parameter; CAME: of the confidence")     \
+    X(weight_decay, 1e-2,  "decay of the parameters")                                              \
+    X(momentum,     0.9,   "SGD: weight of the old buffer")                                        \
+    X(dampening,    0.0,   "SGD: 1 minus the weight of the gradient")                              \
+    X(alpha,        0.0,   "AdEMAMix: weight of the slow moment")                                  \
+    X(clip,         1.0,   "Adafactor: largest RMS of the update")                                 \
+    X(t_alpha,      0.0,   "AdEMAMix: steps over which alpha rises to its value; 0: none")         \
+    X(t_beta3,      0.0,   "AdEMAMix: steps over which beta3 rises to its value; 0: none")         \
+    X(beta2_decay, -0.8,   "Adafactor: exponent of the decay schedule")                            \
     X(rank,         0.0,   "APOLLO, Fira: rank; below 1: share of the smaller side; 0: no projection") \
-    X(side,         0.0,   "APOLLO, Fira: 0 std, 1 reverse_std, 2 right, 3 left")                    \
-    X(gap,          200.0, "APOLLO, Fira: steps between projections; 0: slot proj is given")         \
-    X(scale,        1.0,   "APOLLO, Fira: scale of the projected update")                            \
-    X(margin,       0.01,  "Fira, APOLLO: growth of the norm that the limiter allows")               \
-    X(max_unorm,    0.0,   "LAMB, LARS: largest update norm over the parameter's; 0: none")          \
-    X(gnorm_scale,  1.0,   "bitsandbytes: factor on the gradient; 0: 1")                                   \
+    X(side,         0.0,   "APOLLO, Fira: 0 std, 1 reverse_std, 2 right, 3 left")                  \
+    X(gap,          200.0, "APOLLO, Fira: steps between projections; 0: slot proj is given")       \
+    X(scale,        1.0,   "APOLLO, Fira: scale of the projected update")                          \
+    X(margin,       0.01,  "Fira, APOLLO: growth of the norm that the limiter allows")             \
+    X(max_unorm,    0.0,   "LAMB, LARS: largest update norm over the parameter's; 0: none")        \
+    X(gnorm_scale,  1.0,   "bitsandbytes: factor on the gradient; 0: 1")                           \
     X(initial_lr,   0.0,   "Lion 8-bit, decouple_lr: learning rate that decay is relative to; 0: lr itself")
-#define QM_HYPER_FLAG_LIST(X)                                                                        \
-    X(nesterov,           0, "SGD: Nesterov's form")                                                 \
-    X(maximize,           0, "turn the gradient's sign")                                             \
-    X(amsgrad,            0, "Adam: keep the maximum of the second moment")                          \
-    X(relative_step,      0, "Adafactor: lr is a cap on 1 / sqrt(t)")                                \
-    X(scale_parameter,    0, "Adafactor: lr is relative to the parameter's RMS")                     \
-    X(scale_weight_decay, 0, "adafactor8bit: decay is scaled as the step is")                        \
-    X(factored,           1, "Adafactor: row and column second moments for two and more dims")       \
-    X(limiter,            1, "Fira, APOLLO: limit the growth of the update's norm")                  \
-    X(tensor_scale,       0, "APOLLO: one scale per tensor instead of per channel")                  \
-    X(scale_front,        0, "APOLLO: scale before the limiter")                                     \
-    X(correct_bias,       1, "APOLLO, Fira: correct the bias of Adam's moments")                     \
-    X(svd,                0, "APOLLO: project on singular vectors instead of at random")             \
-    X(centered,           0, "Fira's RMSProp: take the mean gradient's square off")                  \
-    X(warmup,             0, "Adafactor: the relative step is capped by 1e-6 t instead of lr")                     \
-    X(clip_twice,         0, "adafactor8bit's CAME: clip behind the confidence too, as its quantized path")      \
+#define QM_HYPER_FLAG_LIST(X)                                                                      \
+    X(nesterov,           0, "SGD: Nesterov's form")                                               \
+    X(maximize,           0, "turn the gradient's sign")                                           \
+    X(amsgrad,            0, "Adam: keep the maximum of the second moment")                        \
+    X(relative_step,      0, "Adafactor: lr is a cap on 1 / sqrt(t)")                              \
+    X(scale_parameter,    0, "Adafactor: lr is relative to the parameter's RMS")                   \
+    X(scale_weight_decay, 0, "adafactor8bit: decay is scaled as the step is")                      \
+    X(factored,           1, "Adafactor: row and column second moments for two and more dims")     \
+    X(limiter,            1, "Fira, APOLLO: limit the growth of the update's norm")                \
+    X(tensor_scale,       0, "APOLLO: one scale per tensor instead of per channel")                \
+    X(scale_front,        0, "APOLLO: scale before the limiter")                                   \
+    X(correct_bias,       1, "APOLLO, Fira: correct the bias of Adam's moments")                   \
+    X(svd,                0, "APOLLO: project on singular vectors instead of at random")           \
+    X(centered,           0, "Fira's RMSProp: take the mean gradient's square off")                \
+    X(warmup,             0, "Adafactor: the relative step is capped by 1e-6 t instead of lr")     \
+    X(clip_twice,         0, "adafactor8bit's CAME: clip behind the confidence too, as its quantized path") \
     X(decouple_lr,        0, "FlashAdamW, FlashSGDW: decay by lr / initial_lr instead of lr")
 /* clang-format on */
 
@@ -74,19 +74,23 @@ struct qm_hyper {
 /* The defaults of the lists. */
 struct qm_hyper qm_hyper_default(void);
 
-/* Scalars of one step, prepared once per step; meaning of c[] is the rule's own. */
+/* Scalars of one step, prepared once per step.  The rule's element header names the indices of c[]
+ * and flag[]. */
 struct qm_rule_step {
     float c[16];
     int flag[4];
     int64_t t;
     enum qm_param_format param; /* how the parameter is stored; set by the engine after prepare */
     const struct qm_hyper *hyper;
+
+    /* reciprocal[k] stands for a division by c[divisor[k]], as long as reciprocal[k].c is equal to
+     * that. */
     int n_reciprocals;
-    int divisor[2];                  /* c[divisor[k]] is what reciprocal[k] divides by ... */
-    struct qm_inverse reciprocal[2]; /* ... unless c[] was changed since: not to be used then */
+    int divisor[2];
+    struct qm_inverse reciprocal[2];
 };
 
-/* Of `prepare`: makes the next reciprocal, of c[at]. */
+/* For `prepare`: makes the next reciprocal, of c[at]. */
 static inline void qm_rule_reciprocal(struct qm_rule_step *s, int at)
 {
     s->divisor[s->n_reciprocals] = at;
@@ -101,25 +105,32 @@ struct qm_rule_use {
     const int *slot_bits; /* [n_slots]; 0: float32 */
 };
 
-/* What a rule over whole tensors works on: everything as float32, slots in their own shapes. */
+/* The arguments of a tensor rule: everything as float32, slots in their own shapes. */
 struct qm_tensor_rule_args {
     const struct qm_rule_step *s;
     const struct qm_shape *shape; /* of p and g */
     uint32_t tensor;              /* its number in the problem, from 0 */
-    enum qm_dtype param;          /* bf16, f16: p is stored so, to nearest; else f32.  For sources
-                                   * that round more than once in a step */
-    float *p;                     /* the caller's own where it is float32, as is g */
+
+    /* bf16 or f16 where p is stored in that format, rounded to nearest; otherwise f32.  For sources
+     * that round more than once in a step. */
+    enum qm_dtype param;
+
+    float *p; /* the caller's own array where it is float32; so is g */
     const float *g;
-    float *room; /* as many elements as p, for the rule's use: kept from round to round of `states`,
-                * not beyond */
+
+    /* As many elements as p, for the rule's use; kept from round to round of `states`, not
+     * beyond. */
+    float *room;
+
     float *slot[QM_MAX_SLOTS];
     struct qm_shape slot_shape[QM_MAX_SLOTS];
-    int slot_is_f32[QM_MAX_SLOTS]; /* kept unquantized: some sources treat such a state otherwise */
-    int round;                     /* of `states`, from 0 */
+    int slot_is_f32
+        [QM_MAX_SLOTS]; /* 1: kept unquantized; some sources treat such a state otherwise */
+    int round;          /* of `states`, from 0 */
 };
 
-/* Packed codes of a slot from element `first` on: blocks (qm_codec_is_fused) or, where slope is given,
- * of a matrix with norm rank1. */
+/* The packed codes of a slot from element `first` on: whole blocks (qm_codec_is_fused) or, where
+ * slope is not NULL, a part of a matrix with norm rank1. */
 struct qm_codec;
 struct qm_packed_slot {
     const struct qm_codec *c;
@@ -127,63 +138,66 @@ struct qm_packed_slot {
     float *scales; /* from the first block on; rank1: all */
     const struct qm_shape *shape;
     int64_t first;
-    float *fold;        /* rank1: maxima being folded */
-    const float *stat;  /* rank1: maxima to encode by */
-    const float *slope; /* qm_unit_slopes of them */
+    float *fold;        /* rank1: maxima that are being folded */
+    const float *stat;  /* rank1: maxima by which to encode */
+    const float *slope; /* rank1: qm_unit_slopes of them */
 };
 
-/* What a rule does whose element i depends on element i only, so that any split of a tensor gives the same
- * bits.  No two arrays of a call overlap. */
+/* The operations of a rule whose element i depends on element i only, so that any split of a tensor
+ * gives the same bits. No two arrays of a call overlap. */
 struct qm_elementwise_ops {
     /* REQUIRED.  The step of one element, for kernels: qm_element_NAME in core/rule/element.h. */
     const char *element;
 
-    /* REQUIRED but for rules that only devices run.  The step of n consecutive elements in place: p,
-     * slot[0 .. n_slots - 1]; g is read. */
+    /* REQUIRED but for rules that only devices run.  The step of n consecutive elements in place:
+     * p, slot[0 .. n_slots - 1]; g is read. */
     void (*block)(const struct qm_rule_step *s, int64_t n, float *p, const float *g,
                   float *const *slot);
 
-    /* OPTIONAL.  The step of slot 1 alone, with the bits of `block`: lets a global norm of slot 1 be folded
-     * without reading slot 0.  NULL: slot 1 depends on slot 0, or is not updated alone. */
+    /* OPTIONAL.  The step of slot 1 alone, with the bits of `block`: lets a global norm of slot
+     * 1 be folded without reading slot 0.  NULL: slot 1 depends on slot 0, or is not updated
+     * alone. */
     void (*second)(const struct qm_rule_step *s, int64_t n, const float *p, const float *g,
                    float *slot1);
 
-    /* OPTIONAL.  Decoding, `block` and encoding in one loop over n elements of whole blocks of packed slots,
-     * with the same bits.  Returns 0 and does nothing if it does not know these codecs, this step or this
-     * instruction set.  NULL: never. */
+    /* OPTIONAL.  Decoding, `block` and encoding in one loop over n elements of whole blocks of
+     * packed slots, with the same bits.  Returns 0 and does nothing if it does not know these
+     * codecs, this step or this instruction set.  NULL: never. */
     int (*packed)(const struct qm_rule_step *s, int64_t n, float *p, const float *g,
                   const struct qm_packed_slot *slot);
 
-    /* OPTIONAL.  Decoding and `second` of a packed slot 1 with norm rank1, whose new maxima are folded into
-     * slot->fold.  Returns 0 as `packed` does.  NULL: never. */
+    /* OPTIONAL.  Decoding and `second` of a packed slot 1 with norm rank1, whose new maxima are
+     * folded into slot->fold.  Returns 0 as `packed` does.  NULL: never. */
     int (*packed_second)(const struct qm_rule_step *s, int64_t n, const float *g,
                          const struct qm_packed_slot *slot);
 };
 
-/* What a rule does that needs sums over a tensor (factored second moments, clipping).  Sums are taken in one
- * fixed order. */
+/* The operations of a rule that needs sums over a tensor (factored second moments, clipping).  Sums
+ * are taken in one fixed order. */
 struct qm_tensor_ops {
-    /* REQUIRED.  `states` updates the slots, `apply` the parameter.  Between the two the engine encodes the
-     * slots and, for a recipe with state_used = stored, decodes them again. */
+    /* REQUIRED.  `states` updates the slots, `apply` the parameter.  Between the two the engine
+     * encodes the slots and, for a recipe with state_used = stored, decodes them again. */
     qm_status (*states)(const struct qm_tensor_rule_args *w);
     qm_status (*apply)(const struct qm_tensor_rule_args *w);
 
-    /* 1: both do everything they do to elements by operations that a device has too (core/rule/sweep.h); the
-     * host computes scalars, and a projection when a new one is due (core/rule/lowrank.h).  0: the rule runs
-     * on the host only. */
+    /* 1: both do everything they do to elements by operations that a device has too
+     * (core/rule/sweep.h); the host computes scalars, and a projection when a new one is due
+     * (core/rule/lowrank.h).  0: the rule runs on the host only. */
     int on_device;
 
-    /* How many times more often than an elementwise rule it must read the gradient and the states: once for
-     * each sum over a tensor that must be complete before something needs it.  `qualm bench` counts bytes by it. */
+    /* How many times more often than an elementwise rule it must read the gradient and the states:
+     * once for each sum over a tensor that must be complete before something needs it.  `qualm
+     * bench` counts bytes by it. */
     int extra_passes;
 
-    /* OPTIONAL.  1 for a slot that `apply` uses as it is stored whatever state_used says, where a source
-     * does so for some of its states.  NULL: no slot. */
+    /* OPTIONAL.  1 for a slot that `apply` uses as it is stored whatever state_used says, where a
+     * source does so for some of its states.  NULL: no slot. */
     int (*applies_stored)(const struct qm_tensor_rule_args *w, int i);
 
-    /* OPTIONAL.  The round in which `states` updates slot i, where a source encodes one state before it
-     * computes the next: `states` is called for rounds 0, 1, ... in turn, and after each the engine encodes
-     * the slots of that round, and decodes them again if they are used as stored.  NULL: round 0. */
+    /* OPTIONAL.  The round in which `states` updates slot i, where a source encodes one state
+     * before it computes the next: `states` is called for rounds 0, 1, ... in turn, and after each
+     * the engine encodes the slots of that round, and decodes them again if they are used as
+     * stored.  NULL: round 0. */
     int (*update_round)(const struct qm_tensor_rule_args *w, int i);
 };
 
@@ -198,8 +212,8 @@ struct qm_rule {
     const char *slot[QM_MAX_SLOTS]; /* "exp_avg", "exp_avg_sq" */
     int slot_sign[QM_MAX_SLOTS];    /* 1: takes both signs; 0: never negative */
 
-    /* Hyper-parameters.  betas_optional = 1: beta1 = -1 or beta2 = -1 stand for "none", gap < 0 for a
-     * projection of the caller's.  decouples_lr = 1: the rule knows decouple_lr. */
+    /* Hyper-parameters.  betas_optional = 1: beta1 = -1 or beta2 = -1 stand for "none", gap < 0 for
+     * a projection of the caller's.  decouples_lr = 1: the rule knows decouple_lr. */
     int betas_optional, decouples_lr;
 
     /* OPTIONAL.  QM_OK, or why the source refuses this use; replaces the general bounds on lr, eps,
@@ -209,12 +223,13 @@ struct qm_rule {
     /* REQUIRED.  Scalars of step number t >= 1 with h. */
     void (*prepare)(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s);
 
-    /* OPTIONAL.  Changes s, after prepare, for a slot i that is a single float32 number of a tensor of one
-     * element: lpmm takes such a state for one that does not exist yet.  NULL: nothing changes. */
+    /* OPTIONAL.  Changes s, after prepare, for a slot i that is a single float32 number of a tensor
+     * of one element: lpmm takes such a state for one that does not exist yet.  NULL: nothing
+     * changes. */
     void (*mark_absent)(struct qm_rule_step *s, int i);
 
-    /* OPTIONAL.  Shape of slot i for a parameter of this shape; a slot that the tensor does not have gets
-     * dim {0}.  NULL: the parameter's shape.  To be called through qm_rule_slot_shape. */
+    /* OPTIONAL.  Shape of slot i for a parameter of this shape; a slot that the tensor does not
+     * have gets dim {0}.  NULL: the parameter's shape.  To be called through qm_rule_slot_shape. */
     void (*slot_shape)(const struct qm_hyper *h, int i, const struct qm_shape *param,
                        struct qm_shape *out);
 

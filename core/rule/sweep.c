@@ -1,4 +1,4 @@
-/* sweep.c - operations on whole tensors here or, where this thread's rule runs there, on a device. */
+/* sweep.c - Runs operations on whole tensors: here, or on the device of this thread. */
 #include "core/rule/sweep.h"
 
 #include <stdlib.h>

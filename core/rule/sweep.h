@@ -1,9 +1,10 @@
-/* sweep.h - what rules over whole tensors do to each element, row or column (dual).
+/* sweep.h - The operations of tensor rules on elements, rows and columns (dual).
  *
- * An operation is a function of arguments and an index i < n that writes element i of x[0] (y[0]) and what
- * its comment says besides; element i reads no other element of what it writes.  So a loop (sweep.c), threads
- * of a GPU (core/device/tensor_rule.cu) and the faster loops of blocks_whole.c give the same bits.  Sums are
- * chains in double in the order of the indices: one i, one chain. */
+ * An operation is a function of arguments and an index i < n.  It writes element i of x[0] (or of
+ * y[0]) and whatever else its comment names, and reads no other element of what it writes.  So a
+ * loop (sweep.c), the threads of a GPU (core/device/tensor_rule.cu) and the faster loops of
+ * tensor_rule_loops.c give the same bits.  Sums are chains of additions in double in the order of
+ * the indices, one chain for each i. */
 #ifndef QM_RULE_SWEEP_H
 #define QM_RULE_SWEEP_H
 
@@ -11,6 +12,7 @@
 #include "core/rule/bnb.h"
 #include "core/rule/lpmm.h"
 
+/* Arguments of an operation; those that its comment does not name are not used. */
 struct qm_sweep {
     int64_t n;          /* indices */
     int64_t rows, cols; /* of each matrix of a batch */
@@ -24,8 +26,9 @@ struct qm_sweep {
 
 /* clang-format off */
 #define QM_SWEEP_SUM_LIST(X) /* one index, one sum */                                              \
-    X(row_means) X(col_means) X(squares) X(lane_norm) X(product) X(adafactor8_mean)                        \
-    X(channel_squares) X(adafactor8_low_means) X(adafactor8_low_mean) X(adafactor8_channel_squares) X(adafactor8_totals)
+    X(row_means) X(col_means) X(squares) X(lane_norm) X(product) X(adafactor8_mean)                \
+    X(channel_squares) X(adafactor8_low_means) X(adafactor8_low_mean)                              \
+    X(adafactor8_channel_squares) X(adafactor8_totals)
 #define QM_SWEEP_ELEMENT_LIST(X)                                                                   \
     X(fill) X(copy) X(divide) X(multiply) X(moment) X(taken) X(residual) X(decay_step)             \
     X(average) X(decay) X(add_scaled) X(add_square) X(over_sqrt) X(factor_rsqrt)                   \
@@ -33,7 +36,8 @@ struct qm_sweep {
     X(lars_states) X(lars_bare) X(lars_step) X(lars_step_cpu)                                      \
     X(lpmm_lerp) X(lpmm_second) X(lpmm_apply) X(lpmm_factor)                                       \
     X(torch_means) X(torch_lerp) X(torch_estimate) X(torch_update) X(came_decay)                   \
-    X(adafactor8_square) X(adafactor8_gradient_square) X(adafactor8_outer) X(adafactor8_over_root) X(adafactor8_direction)                 \
+    X(adafactor8_square) X(adafactor8_gradient_square) X(adafactor8_outer)                         \
+    X(adafactor8_over_root) X(adafactor8_direction)                                                \
     X(transpose) X(less) X(average_square) X(adapted) X(channel_ratio) X(channels)                 \
     X(adafactor8_begin) X(adafactor8_ratio)
 #define QM_SWEEP_LIST(X) QM_SWEEP_SUM_LIST(X) QM_SWEEP_ELEMENT_LIST(X)
@@ -49,12 +53,15 @@ enum qm_sweep_kind {
 };
 
 #define X(name) +1
-enum { QM_SWEEP_SUMS = QM_SWEEP_SUM_LIST(X) }; /* so many kinds are sums: the first */
+enum {
+    QM_SWEEP_SUMS = QM_SWEEP_SUM_LIST(X)
+}; /* the number of kinds that are sums; they come first */
 #undef X
 
-/* ---- elements --------------------------------------------------------------------------------- */
+/* - - - -  e l e m e n t s  - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
+ * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - */
 
-/* What enters row and column sums: x, or x * x + add in float32. */
+/* A term of row and column sums: x, or x * x + add in float32. */
 struct qm_term {
     int is_square;
     float add;
@@ -62,8 +69,9 @@ struct qm_term {
 
 QM_FN float qm_term_of(struct qm_term t, float x) { return t.is_square ? x * x + t.add : x; }
 
-/* How an average takes a fresh number x in, after its sign is turned and what is not finite is 0:
- * by lerp (qm_lerp of weight), or old * keep + weight * x, not fused. */
+/* How an average takes in a new number x, whose sign is turned before (turns), and which is 0 where
+ * it is not finite (only_finite): by qm_lerp with `weight`, or as old * keep + weight * x, which is
+ * not fused. */
 struct qm_moment {
     int is_lerp, turns, only_finite;
     float keep, weight;
@@ -90,27 +98,29 @@ QM_FN float qm_residual(float u, float m, float add) { return (u - m) * (u - m) 
 
 QM_FN float qm_decay_step(float p, float keep, float by, float u) { return p * keep - by * u; }
 
-/* mul_(keep).add_(x, alpha=weight), fused. */
+/* mul_(keep).add_(x, alpha=weight) of torch, fused. */
 QM_FN float qm_averaged(float old, float x, float keep, float weight)
 {
     return fmaf(x, weight, old * keep);
 }
 
-/* (r / mean)^(-1/2) and c^(-1/2) of factored second moments, and what they make of x. */
+/* Factors of a factored second moment, (r / mean)^(-1/2) of a row and c^(-1/2) of a column, and x
+ * times both. */
 QM_FN float qm_row_root(float r, float mean) { return 1.0f / sqrtf(r / mean); }
 QM_FN float qm_col_root(float c) { return 1.0f / sqrtf(c); }
 QM_FN float qm_outer_f32(float row, float col, float x) { return (row * col) * x; }
 QM_FN float qm_outer(double row, double col, float x) { return (float)((double)x * (row * col)); }
 
-/* x over the root of row * col / mean, at least `floor`. */
+/* x / sqrt(max(row * col / mean, floor)). */
 QM_FN float qm_over_root(double row, double col, double mean, double floor, float x)
 {
     return (float)((double)x * (1.0 / sqrt(fmax(row * col / mean, floor))));
 }
 
-/* ---- sums: rows, columns and chains, one i each ------------------------------------------------ */
+/* - - - -  s u m s  - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
+ * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - */
 
-/* x[0][i] = mean of row i of x[1]; flag 0: of squares + c[0]. */
+/* x[0][i] = mean of row i (col_means: of column i) of x[1]; flag 0: of squares + c[0]. */
 QM_SWEEP(row_means)
 {
     struct qm_term t = {a->flag[0], a->c[0]};
@@ -132,7 +142,7 @@ QM_SWEEP(col_means)
 }
 
 /* y[0][i] = sum of the squares of the i-th `inner` numbers of x[1], each rounded to a multiple of
- * d[0] 2^-52; NaN where one lies half way between two of them (whole.h says what for). */
+ * d[0] 2^-52; NaN where one of them lies half way between two multiples (qm_sum_squares). */
 QM_SWEEP(squares)
 {
     const float *x = a->x[1] + i * a->inner;
@@ -146,8 +156,8 @@ QM_SWEEP(squares)
     a->y[0][i] = ties ? (double)qm_float(0x7fc00000u) : s;
 }
 
-/* y[0][0] = torch.norm of `inner` float32 on CPU with AVX2, one thread: eight lanes, an fma each, added
- * in order; then the rest. */
+/* y[0][0] = torch.norm of the `inner` float32 numbers x[1] on CPU with AVX2 and one thread: eight
+ * lanes, which add by fma, are added in order; then the rest is added. */
 QM_SWEEP(lane_norm)
 {
     float lane[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
@@ -163,7 +173,7 @@ QM_SWEEP(lane_norm)
     a->y[0][i] = (double)sqrtf(lane[0]);
 }
 
-/* Element i of the product of whole.h: x[1] by x[2], which has `cols` columns. */
+/* Element i of the product of qm_product: x[1] by x[2], which has `cols` columns. */
 QM_SWEEP(product)
 {
     const float *x = a->x[1] + i / a->cols * a->step_a, *y = a->x[2] + i % a->cols;
@@ -173,9 +183,12 @@ QM_SWEEP(product)
     a->x[0][i] = (float)s;
 }
 
-/* ---- of every rule ------------------------------------------------------------------------------ */
+/* - - - -  g e n e r a l  - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
+ * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
+ * - */
 
-/* Where element i lies: its matrix, its row and its column, both numbered through the batch. */
+/* The matrix, the row and the column of an element; rows and columns are counted through the
+ * batch. */
 struct qm_sweep_place {
     int64_t batch, row, col;
 };
@@ -214,16 +227,18 @@ QM_SWEEP(average) { a->x[0][i] = qm_averaged(a->x[0][i], a->x[1][i], a->c[0], a-
 QM_SWEEP(decay) { a->x[0][i] = fmaf(a->x[0][i], a->c[0], a->x[0][i]); }
 QM_SWEEP(add_scaled) { a->x[0][i] = fmaf(a->x[1][i], a->c[0], a->x[0][i]); }
 
-/* x[1]^2 + c[0]; with flag 0 without it. */
+/* x[0] = x[1]^2 + c[0]; flag 0: without c[0]. */
 QM_SWEEP(add_square)
 {
     float square = a->x[1][i] * a->x[1][i];
     a->x[0][i] = a->flag[0] ? square : square + a->c[0];
 }
 
+/* x[0] = x[2] / sqrt(x[1]), by the inverse of the root. */
 QM_SWEEP(over_sqrt) { a->x[0][i] = 1.0f / sqrtf(a->x[1][i]) * a->x[2][i]; }
 
-/* x[1] by the roots of rows x[2], of columns x[3], the rows' means x[4]. */
+/* x[0] = x[1] * rsqrt(row / mean) * rsqrt(col) for rows x[2], columns x[3] and means of the rows
+ * x[4]. */
 QM_SWEEP(factor_rsqrt)
 {
     struct qm_sweep_place at = qm_sweep_at(a, i);
@@ -231,7 +246,8 @@ QM_SWEEP(factor_rsqrt)
     a->x[0][i] = qm_outer_f32(row, qm_col_root(a->x[3][at.col]), a->x[1][i]);
 }
 
-/* ---- LAMB, LARS: c[] as in bnb.h ----------------------------------------------------------------- */
+/* - - - -  L A M B ,  L A R S :  c [ ]  a s  i n  b n b . h  - - - - - - - - - - - - - - - - - -
+ * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - */
 
 enum {
     QM_LAMB_INVERSE_BC1 = QM_BNB_BC1,      /* c[]: 1 / (1 - beta1^t) */
@@ -250,7 +266,7 @@ QM_FN enum qm_bnb_form qm_sweep_form(const struct qm_sweep *a)
     return a->flag[QM_LAMB_FUSES] ? QM_BNB_32 : QM_BNB_plain;
 }
 
-/* x: m, v, g. */
+/* x[0] = m, x[1] = v of the gradient x[2]. */
 QM_SWEEP(lamb_states)
 {
     enum qm_bnb_form form = qm_sweep_form(a);
@@ -260,16 +276,17 @@ QM_SWEEP(lamb_states)
         qm_bnb_add_square(form, a->x[1][i] * a->c[QM_BNB_BETA2], a->c[QM_BNB_ONE_MINUS_BETA2], x);
 }
 
-/* u of m, v, with c[QM_LAMB_EPS] for eps. */
+/* x[0] = the bias-corrected update of m = x[1] and v = x[2]; eps is c[QM_LAMB_EPS]. */
 QM_SWEEP(lamb_corrected)
 {
     a->x[0][i] = (a->x[1][i] * a->c[QM_LAMB_INVERSE_BC1]) /
                  (sqrtf(a->x[2][i] * a->c[QM_LAMB_INVERSE_BC2]) + a->c[QM_LAMB_EPS]);
 }
 
+/* x[0] = the update of m = x[1] and v = x[2] without bias correction. */
 QM_SWEEP(lamb_update) { a->x[0][i] = a->x[1][i] / (sqrtf(a->x[2][i]) + a->c[QM_BNB_EPS]); }
 
-/* p of m, v; c[QM_LAMB_STEP]: the step. */
+/* x[0] = p after a step by m = x[1] and v = x[2]. */
 QM_SWEEP(lamb_step)
 {
     float u = a->x[1][i] / (sqrtf(a->x[2][i]) + a->c[QM_BNB_EPS]);
@@ -277,13 +294,15 @@ QM_SWEEP(lamb_step)
         qm_bnb_add(qm_sweep_form(a), a->x[0][i] * a->c[QM_BNB_DECAY], a->c[QM_LAMB_STEP], u);
 }
 
-/* b of p, g. */
+/* x[0] = the momentum buffer of p = x[1] and the gradient x[2]. */
 QM_SWEEP(lars_states)
 {
     a->x[0][i] = qm_bnb_buffer(qm_sweep_form(a), a->c, a->flag[QM_LAMB_COUPLED],
                                a->flag[QM_LAMB_FIRST], a->x[1][i], a->x[2][i], a->x[0][i]);
 }
 
+/* x[0] = the buffer x[1] without the L2 term of p = x[2]; lars_step, lars_step_cpu: x[0] = p after
+ * a step by the buffer x[1]. */
 QM_SWEEP(lars_bare) { a->x[0][i] = a->x[1][i] - a->x[2][i] * a->c[QM_BNB_DECAY]; }
 QM_SWEEP(lars_step)
 {
@@ -291,7 +310,8 @@ QM_SWEEP(lars_step)
 }
 QM_SWEEP(lars_step_cpu) { a->x[0][i] = fmaf(a->x[1][i], a->c[QM_LAMB_STEP], a->x[0][i]); }
 
-/* ---- lpmm: c[], flag[] as in lpmm.h ----------------- */
+/* - - - -  l p m m :  c [ ] ,  f l a g [ ]  a s  i n  l p m m . h  - - - - - - - - - - - - - - -
+ * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - */
 
 QM_FN float qm_lpmm_first(const float *c, int turns, float m, float g)
 {
@@ -304,10 +324,11 @@ QM_SWEEP(lpmm_lerp)
 }
 QM_SWEEP(lpmm_second) { qm_adamw_lpmm_second(a->c, a->x[1][i], a->x[0] + i); }
 
-/* p of m, v. */
+/* x[0] = p after a step by m = x[1] and v = x[2]. */
 QM_SWEEP(lpmm_apply) { qm_adamw_lpmm_apply(a->c, 0, a->x[0] + i, a->x[1][i], a->x[2][i]); }
 
-/* p of m, rows, columns, the rows' means. */
+/* x[0] = p after a step by m = x[1] and v = row / mean * col, for rows x[2], columns x[3], means of
+ * the rows x[4]. */
 QM_SWEEP(lpmm_factor)
 {
     struct qm_sweep_place at = qm_sweep_at(a, i);
@@ -315,9 +336,12 @@ QM_SWEEP(lpmm_factor)
     qm_adamw_lpmm_apply(a->c, 0, a->x[0] + i, a->x[1][i], row * a->x[3][at.col]);
 }
 
-/* ---- Adafactor, CAME ------------------------------------------------------------------------------- */
+/* - - - -  A d a f a c t o r ,  C A M E  - - - - - - - - - - - - - - - - - - - - - - - - - - - -
+ * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
+ * - - - - */
 
-/* Means of squares through the norm: its root, squared again, over the count d[0]. */
+/* x[0] = a mean of squares x[0] as PyTorch computes it, through a norm: sqrt(x[0] d[0]), squared
+ * again, over the count d[0]. */
 QM_SWEEP(torch_means)
 {
     float norm = (float)sqrt((double)a->x[0][i] * a->d[0]);
@@ -329,7 +353,7 @@ QM_SWEEP(torch_lerp) { a->x[0][i] = qm_lerp(a->x[0][i], a->x[1][i], a->c[0], a->
 QM_FN float qm_torch_mean(float mean, float least) { return mean < least ? least : mean; }
 QM_FN float qm_torch_second(float row, float col, float mean) { return row * col / mean; }
 
-/* row r times column c over the rows' mean, at least c[0]; x: v, rows, columns, means. */
+/* x[0] = row * col / max(mean, c[0]) for rows x[1], columns x[2] and means of the rows x[3]. */
 QM_SWEEP(torch_estimate)
 {
     struct qm_sweep_place at = qm_sweep_at(a, i);
@@ -337,15 +361,16 @@ QM_SWEEP(torch_estimate)
     a->x[0][i] = qm_torch_second(a->x[1][at.row], a->x[2][at.col], mean);
 }
 
-/* u of the estimate in u, at least c[0], and g; flag 0: maximize. */
+/* x[0] = x[1] / sqrt(max(x[0], c[0])) for the estimate x[0] and the gradient x[1]; flag 0: the sign
+ * of x[1] is turned. */
 QM_SWEEP(torch_update)
 {
     float v = a->x[0][i] < a->c[0] ? a->c[0] : a->x[0][i];
     a->x[0][i] = 1.0f / sqrtf(v) * (a->flag[0] ? -a->x[1][i] : a->x[1][i]);
 }
 
-/* CAME decays a 16-bit parameter in its own type: alpha, the product and the sum round.  flag 0: bf16;
- * flag 1: f16. */
+/* CAME decays a parameter of 16 bits in its own type: alpha, the product and the sum are rounded.
+ * flag 0: bf16; flag 1: f16. */
 QM_SWEEP(came_decay)
 {
     float p = fmaf(a->x[0][i], a->c[0], a->x[0][i]);
@@ -353,14 +378,17 @@ QM_SWEEP(came_decay)
     a->x[0][i] = a->flag[1] ? qm_f16_to_float(qm_float_to_f16(p)) : p;
 }
 
-/* ---- adafactor8bit --------------------------------------------------------------------------------- */
+/* - - - -  a d a f a c t o r 8 b i t  - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
+ * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
+ * - - - - - */
 
-#define QM_ADAFACTOR8_TINY 1.17549435e-38f /* 2^-126, least second moment of the log code */
+#define QM_ADAFACTOR8_TINY 1.17549435e-38f /* 2^-126: the least second moment of the log code */
 
-/* How an average of squares takes one in: fused_log_quantize_lerp_kernel; not fused; lerp. */
+/* How an average of squares takes a new square in: as fused_log_quantize_lerp_kernel; as a product
+ * and a product that are not fused; by lerp. */
 enum qm_adafactor8_way { QM_ADAFACTOR8_KERNEL, QM_ADAFACTOR8_MIX, QM_ADAFACTOR8_LERP };
 
-/* b: the weight; less: what (float)(1 - b) of the double is. */
+/* b: the weight of the new square; less: (float)(1 - b) of the double b. */
 QM_FN float qm_adafactor8_squared(enum qm_adafactor8_way way, float b, float less, float old,
                                   float fresh)
 {
@@ -372,14 +400,14 @@ QM_FN float qm_adafactor8_squared(enum qm_adafactor8_way way, float b, float les
     return way == QM_ADAFACTOR8_MIX ? old * less + b * fresh : qm_lerp(old, fresh, b, b - 1.0f);
 }
 
-/* c: b, less, what is added to x[1]; flag 0: enum qm_adafactor8_way. */
+/* x[0] takes in x[1] + c[2]; c[0] is b, c[1] less; flag 0: enum qm_adafactor8_way. */
 QM_SWEEP(adafactor8_square)
 {
     a->x[0][i] = qm_adafactor8_squared((enum qm_adafactor8_way)a->flag[0], a->c[0], a->c[1],
                                        a->x[0][i], a->x[1][i] + a->c[2]);
 }
 
-/* The same of the squares of x[1]; flag 1: its sign is turned. */
+/* The same for the square of x[1] instead; flag 1: the sign of x[1] is turned before. */
 QM_SWEEP(adafactor8_gradient_square)
 {
     float g = a->flag[1] ? -a->x[1][i] : a->x[1][i];
@@ -387,7 +415,7 @@ QM_SWEEP(adafactor8_gradient_square)
                                        a->x[0][i], g * g + a->c[2]);
 }
 
-/* y[0][i] = mean of row i of x[1], at least d[1]; flag 0: of values that are at least d[0]. */
+/* y[0][i] = max(mean of row i of x[1], d[1]); flag 0: each value counts as at least d[0]. */
 QM_SWEEP(adafactor8_mean)
 {
     const float *r = a->x[1] + i * a->cols;
@@ -397,7 +425,7 @@ QM_SWEEP(adafactor8_mean)
     a->y[0][i] = fmax(mean / (double)a->cols, a->d[1]);
 }
 
-/* Roots of a row and of a column, whose squares are at least floor. */
+/* sqrt(mean / max(r, floor)) of a row, 1 / sqrt(max(c, floor)) of a column. */
 QM_FN double qm_adafactor8_row_root(float r, double mean, double floor)
 {
     return sqrt(mean / fmax((double)r, floor));
@@ -408,7 +436,8 @@ QM_FN double qm_adafactor8_col_root(float c, double floor)
     return 1.0 / sqrt(fmax((double)c, floor));
 }
 
-/* x[1] by rows x[2] and columns x[3], the rows' means y[0]; d[0]: the floor of each. */
+/* x[0] = x[1] times the roots of rows x[2] and columns x[3] with means of the rows y[0] and floor
+ * d[0]. */
 QM_SWEEP(adafactor8_outer)
 {
     struct qm_sweep_place at = qm_sweep_at(a, i);
@@ -416,7 +445,7 @@ QM_SWEEP(adafactor8_outer)
     a->x[0][i] = qm_outer(row, qm_adafactor8_col_root(a->x[3][at.col], a->d[0]), a->x[1][i]);
 }
 
-/* The same as the CUDA kernels have it; d[0]: the floor of the product. */
+/* The same in the order of the CUDA kernels, where d[0] is the floor of the product. */
 QM_SWEEP(adafactor8_over_root)
 {
     struct qm_sweep_place at = qm_sweep_at(a, i);
@@ -424,7 +453,7 @@ QM_SWEEP(adafactor8_over_root)
                               a->d[0], a->x[1][i]);
 }
 
-/* x[1] over the root of x[2], at least d[0]. */
+/* x[0] = x[1] / sqrt(max(x[2], d[0])). */
 QM_SWEEP(adafactor8_direction)
 {
     a->x[0][i] = (float)((double)a->x[1][i] / sqrt(fmax((double)a->x[2][i], a->d[0])));

@@ -1,26 +1,27 @@
-/* sweep_lowrank.h - operations of rules that project the gradient (dual); sweep.h, whose list names
- * them, ends with this file.
+/* sweep_lowrank.h - The operations of rules that project the gradient (dual).
  *
- * R is the projected gradient.  A channel is a row of it, or a column: channel i has `inner` numbers, from
- * i step_a on, step_k apart. */
+ * The list of sweep.h names them, and sweep.h ends with this file.  R is the projected gradient.
+ * Its channels are its rows or its columns: channel i has `inner` numbers, which begin at i step_a
+ * and are step_k apart. */
 #ifndef QM_RULE_SWEEP_LOWRANK_H
 #define QM_RULE_SWEEP_LOWRANK_H
 
 #include "core/rule/sweep.h"
 
-/* x[0] = x[1], rows x cols, the other way round. */
+/* x[0], cols x rows, = the transpose of x[1], rows x cols. */
 QM_SWEEP(transpose) { a->x[0][i] = a->x[1][i % a->rows * a->cols + i / a->rows]; }
 
+/* x[0] = x[1] - x[0]. */
 QM_SWEEP(less) { a->x[0][i] = a->x[1][i] - a->x[0][i]; }
 
-/* mul_(c[0]).addcmul_(x[1], x[1], value=c[1]). */
+/* x[0].mul_(c[0]).addcmul_(x[1], x[1], value=c[1]) of torch, fused. */
 QM_SWEEP(average_square)
 {
     float x = a->x[1][i];
     a->x[0][i] = fmaf(a->c[1] * x, x, a->x[0][i] * a->c[0]);
 }
 
-/* x[1] over the root of x[2], c[0] added to it; flag 0: the square of x[3] is taken off first. */
+/* x[0] = x[1] / (sqrt(x[2]) + c[0]); flag 0: x[3]^2 is subtracted from x[2] first. */
 QM_SWEEP(adapted)
 {
     float v = a->x[2][i];
@@ -39,32 +40,35 @@ QM_SWEEP(channel_squares)
     a->y[0][i] = s;
 }
 
-/* Of two sums of squares, the norm y[0] over the norm y[1], to which 1e-8 is added, in float32. */
+/* y[0] = sqrt(y[0]) / (sqrt(y[1]) + 1e-8) in float32, for two sums of squares. */
 QM_SWEEP(channel_ratio)
 {
     a->y[0][i] = (double)((float)sqrt(a->y[0][i]) / ((float)sqrt(a->y[1][i]) + 1e-8f));
 }
 
-/* Rounded once: of a float32 factor it is their product in float32. */
+/* factor * x, rounded once: for a float32 factor this is the product in float32. */
 QM_FN float qm_channel(double factor, float x) { return (float)(factor * (double)x); }
 
-/* x[1] by the factors y[0] of its rows (flag 0: 1), of its columns (0), or by one of them all (flag 1). */
+/* x[0] = x[1] times the factor y[0] of its row (flag 0) or of its column; flag 1: one factor for
+ * all. */
 QM_SWEEP(channels)
 {
     int64_t k = a->flag[0] ? i / a->cols : i % a->cols;
     a->x[0][i] = qm_channel(a->y[0][a->flag[1] ? 0 : k], a->x[1][i]);
 }
 
-/* ---- adafactor8bit ----------------------------------------------------------------------------- */
+/* - - - -  a d a f a c t o r 8 b i t  - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
+ * - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - -
+ * - */
 
-/* Where the second moment of R begins: c[0] of the square of x[1]. */
+/* x[0] = max(c[0] x[1]^2, 2^-126): the first second moment of R. */
 QM_SWEEP(adafactor8_begin)
 {
     float x = a->x[1][i];
     a->x[0][i] = fmaxf(a->c[0] * (x * x), QM_ADAFACTOR8_TINY);
 }
 
-/* c[0] of the average x[0] and c[1] of the mean square of channel i of x[1], to which d[0] is added. */
+/* x[0] = c[0] x[0] + c[1] (mean of the squares of channel i of x[1], plus d[0]). */
 QM_SWEEP(adafactor8_low_means)
 {
     const float *x = a->x[1] + i * a->step_a;
@@ -74,7 +78,8 @@ QM_SWEEP(adafactor8_low_means)
     a->x[0][i] = a->c[0] * a->x[0][i] + a->c[1] * (float)(s / (double)a->inner + a->d[0]);
 }
 
-/* y[0][0] = mean of x[1][inner], each divided before it is added; at least d[0]. */
+/* y[0][0] = max(mean of x[1][inner], d[0]); each number is divided by `inner` before it is
+ * added. */
 QM_SWEEP(adafactor8_low_mean)
 {
     double mean = 0.0;
@@ -83,9 +88,9 @@ QM_SWEEP(adafactor8_low_mean)
     a->y[0][i] = fmax(mean, a->d[0]);
 }
 
-/* y[0][i] = sum of the squares of channel i of x[1], each over the root of its second moment, to which d[0]
- * is added.  Second moments: x[2], at least 2^-53 with flag 1; or (flag 0) the channels' averages x[2] times
- * those across them, x[3], over the mean y[1][0]. */
+/* y[0][i] = sum over channel i of (x[1] / (sqrt(v) + d[0]))^2.  v is x[2], with flag 1 at least
+ * 2^-53; or, with flag 0, the average x[2] of the channel times the average x[3] across the
+ * channels, over the mean y[1][0]. */
 QM_SWEEP(adafactor8_channel_squares)
 {
     double s = 0.0;
@@ -111,8 +116,8 @@ QM_SWEEP(adafactor8_totals)
     a->y[0][i] = s;
 }
 
-/* The same as channel_ratio in double; flag 0: of all sums one, by their totals y[1]; times d[0].  Sums are
- * y[0][i] and y[0][n + i]. */
+/* y[0][i] = sqrt(y[0][i]) / (sqrt(y[0][n + i]) + 1e-8) * d[0] in double; flag 0: of the totals
+ * y[1][0] and y[1][1] instead, one number for all. */
 QM_SWEEP(adafactor8_ratio)
 {
     double s = a->flag[0] ? a->y[1][0] : a->y[0][i];

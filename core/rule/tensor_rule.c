@@ -1,4 +1,4 @@
-/* whole.c - matrices of a shape, sums, factored moments. */
+/* tensor_rule.c - Matrices of a shape, norms, products and factored moments of tensor rules. */
 #include "core/rule/tensor_rule.h"
 
 #include <math.h>
@@ -9,8 +9,7 @@ QM_ISA_TABLE(const struct qm_tensor_rule_loops, qm_tensor_rule_loops)
 
 const struct qm_tensor_rule_loops *qm_tensor_rule_loops(void)
 {
-    return qm_tensor_rule_device() ? qm_tensor_rule_device()->blocks
-                                   : qm_tensor_rule_loops_by_isa();
+    return qm_tensor_rule_device() ? qm_tensor_rule_device()->loops : qm_tensor_rule_loops_by_isa();
 }
 
 int qm_matrices_of(const struct qm_shape *s, struct qm_matrices *out)
@@ -54,7 +53,7 @@ float qm_lane_norm(const float *x, int64_t n)
     double norm = 0.0;
     void *at = NULL;
     if (qm_tensor_rule_alloc(sizeof norm, &at) != QM_OK)
-        return 0.0f; /* as above */
+        return 0.0f; /* the device reports the failure after the step */
     qm_sweep_run(QM_SWEEP_lane_norm,
                  &(struct qm_sweep){.n = 1, .inner = n, .x = {NULL, QM_AT(x)}, .y = {at}});
     qm_tensor_rule_read(&norm, at, sizeof norm);
@@ -66,7 +65,8 @@ float qm_norm2(const float *x, int64_t n) { return (float)sqrt(qm_sum_squares(x,
 
 float qm_rms(const float *x, int64_t n) { return qm_norm2(x, n) / (float)sqrt((double)n); }
 
-/* Strips of y's columns stay in the cache while x goes by. */
+/* Tile by tile, all tiles of a strip of y's columns in turn, so that the strip stays in the
+ * cache. */
 void qm_product(const float *x, int64_t step_a, int64_t step_k, const float *y, int64_t rows,
                 int64_t inner, int64_t cols, float *out)
 {
@@ -85,9 +85,16 @@ void qm_product(const float *x, int64_t step_a, int64_t step_k, const float *y, 
     QM_PARALLEL(rows * cols * inner >= 16 * QM_THREADS_FROM)
     for (int64_t k = 0; k < high * wide; k++) {
         int64_t a = k % high * QM_TENSOR_DEEP, c = k / high * QM_TENSOR_TILE;
-        b->product(x + a * step_a, step_a, step_k, y + c, cols,
-                   rows - a < QM_TENSOR_DEEP ? rows - a : QM_TENSOR_DEEP, inner,
-                   cols - c < QM_TENSOR_TILE ? cols - c : QM_TENSOR_TILE, out + a * cols + c);
+        b->product(&(struct qm_product_tile){
+            .x = x + a * step_a,
+            .y = y + c,
+            .out = out + a * cols + c,
+            .step_a = step_a,
+            .step_k = step_k,
+            .width = cols,
+            .rows = rows - a < QM_TENSOR_DEEP ? rows - a : QM_TENSOR_DEEP,
+            .inner = inner,
+            .cols = cols - c < QM_TENSOR_TILE ? cols - c : QM_TENSOR_TILE});
     }
 }
 
@@ -109,7 +116,7 @@ qm_status qm_batch_means(const struct qm_matrices *m, const float *row, float **
     return QM_OK;
 }
 
-/* Every element of every matrix at once. */
+/* All elements of all matrices in one launch. */
 static qm_status rsqrt_there(const struct qm_matrices *m, const float *row, const float *col,
                              const float *x, float *out)
 {

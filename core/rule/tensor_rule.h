@@ -1,16 +1,18 @@
-/* whole.h - what rules over whole tensors share: matrices of a shape, sums (whole_sums.c), factored moments.
+/* tensor_rule.h - What tensor rules share: devices, chunks, matrices, sums, factored moments.
  *
  * Every sum is taken in double in the order of the indices and rounded to float32 once, so it
- * depends on no thread and no instruction set; the sources' own orders are not portable. */
-#ifndef QM_RULE_WHOLE_H
-#define QM_RULE_WHOLE_H
+ * depends on no thread and no instruction set; the orders of the sources are not portable. */
+#ifndef QM_RULE_TENSOR_RULE_H
+#define QM_RULE_TENSOR_RULE_H
 
 #include "core/rule/tensor_rule_loops.h"
 
-/* Where a rule's arrays lie when that is not the host's memory: its step is then the same calls, of which
- * each is a launch there (core/device/tensor_rule_plan.c).  What fails is kept and told after the step. */
+/* A device in whose memory the arrays of a tensor rule lie.  A step of the rule makes the same
+ * calls as on the host, and each call launches a kernel (core/device/tensor_rule_plan.c).  The device keeps a
+ * failure and reports it after the step.  Of its loops only moment, taken, divide, multiply,
+ * residual, decay_step, average, decay, add_scaled and lpmm_lerp are not NULL. */
 struct qm_tensor_rule_device {
-    const struct qm_tensor_rule_loops *blocks; /* squares, row_sums, col_sums, came: none */
+    const struct qm_tensor_rule_loops *loops;
     qm_status (*room)(size_t bytes, void **out);
     void (*release)(void *p);
     void (*get)(void *to, const void *from, size_t bytes);
@@ -19,33 +21,36 @@ struct qm_tensor_rule_device {
     qm_status (*kept)(int64_t key, size_t bytes, void **out, int *is_new);
 };
 
-/* Of this thread, from now on; NULL: the host. */
+/* Sets the device of this thread's rules from now on; NULL: the host. */
 void qm_tensor_rule_set_device(const struct qm_tensor_rule_device *d);
 const struct qm_tensor_rule_device *qm_tensor_rule_device(void);
 
-/* One operation on every index: all threads where that is worth it, or a launch. */
+/* Runs one operation on every index i < a->n: on all threads where that is worth it, or as a
+ * launch. */
 void qm_sweep_run(enum qm_sweep_kind kind, const struct qm_sweep *a);
 
-/* Memory where the rule's arrays lie, and numbers between there and here; release accepts NULL. */
+/* Memory where the arrays of the rule lie: on the device or on the host.  free accepts NULL. */
 qm_status qm_tensor_rule_alloc(size_t bytes, void **out);
 void qm_tensor_rule_free(void *p);
 
-/* The same for what the host works out now and then: on a device one array a tensor stays there from
- * step to step, always of that size.  *is_new: it does not hold yet what this key names, and the caller
- * puts it there; on the host, always. */
+/* The same for an array that the host computes now and then.  A device keeps one such array per
+ * tensor from step to step, always of the same size.  *is_new = 1: the array does not hold yet what
+ * this key names, and the caller writes it; on the host always. */
 qm_status qm_tensor_rule_cached(int64_t key, size_t bytes, void **out, int *is_new);
 
+/* Copies from there to the host, and from the host to there. */
 void qm_tensor_rule_read(void *to, const void *from, size_t bytes);
 void qm_tensor_rule_write(void *to, const void *from, size_t bytes);
 
-/* Arguments of operations are not const, what they read included. */
+/* An array that an operation only reads, as its argument, which is not const. */
 #define QM_AT(x) ((float *)(uintptr_t)(x))
 
 /* Elements, from which on loops run on several threads; elements that one thread takes in turn. */
 enum { QM_THREADS_FROM = 1 << 16, QM_OWNED = 1 << 16 };
 
-/* The loop that follows runs on all threads if `when`.  OWNED: it is a loop over chunks, and each thread gets
- * QM_OWNED elements in turn, so that it finds in its cache what it wrote in the pass before. */
+/* The loop that follows runs on all threads if `when`.  OWNED: it is a loop over chunks, and each
+ * thread gets QM_OWNED elements in turn, so that it finds in its cache what it wrote in the pass
+ * before. */
 #define QM_PRAGMA(text) _Pragma(#text)
 #define QM_PARALLEL(when) QM_PRAGMA(omp parallel for schedule(static) if (when))
 #define QM_PARALLEL_OWNED(when) \
@@ -64,29 +69,29 @@ static inline int64_t qm_chunk_n(int64_t total, int64_t from)
     return total - from < size ? total - from : size;
 }
 
-/* A loop over the chunks of `total` elements, in which `from` is the first element of a chunk: on all threads
- * where that is worth it.  The body touches elements [from, from + qm_chunk_n(total, from)) only, by
- * qm_tensor_rule_loops(). */
+/* A loop over the chunks of `total` elements, in which `from` is the first element of a chunk: on
+ * all threads where that is worth it.  The body touches elements [from, from + qm_chunk_n(total,
+ * from)) only, by qm_tensor_rule_loops(). */
 #define QM_CHUNKS(total, from)                                                      \
     QM_PARALLEL_OWNED(qm_chunk_size(total) < (total) && (total) >= QM_THREADS_FROM) \
     for (int64_t from = 0; from < (total); from += qm_chunk_size(total))
 
-/* Numbers that a rule forms as they are wanted, so that they need not go to memory and back: `form` writes those
- * from number `from` on, n > 0 of them, to out, on any thread. */
+/* Numbers that a rule forms when they are needed, so that they need not go to memory and back.
+ * `form` writes numbers from .. from + n - 1, n > 0, to out; it may run on any thread. */
 struct qm_formed {
     void (*form)(const void *how, int64_t from, int64_t n, float *out);
     const void *how;
-    const float *made; /* where all of them lie already; NULL: nowhere */
+    const float *made; /* all of them, if they are in memory; otherwise NULL */
 };
 
-/* Asks for x[n], which will be wanted soon, before the processor would foresee it. */
+/* Prefetches x[n], which is needed soon, earlier than the processor would by itself. */
 static inline void qm_ahead(const float *x, int64_t n)
 {
     for (int64_t i = 0; i < n; i += 16)
         __builtin_prefetch(x + i, 0, 2);
 }
 
-/* n of them where they lie, or in `room`. */
+/* Numbers from .. from + n - 1: in memory, or formed in room[n]. */
 static inline float *qm_formed_at(const struct qm_formed *f, int64_t from, int64_t n, float *room)
 {
     if (f->made)
@@ -113,32 +118,36 @@ static inline struct qm_shape qm_shape_none(void)
     return (struct qm_shape){.rank = 1, .dim = {0}};
 }
 
-/* row[batch * rows], col[batch * cols]: means of the terms of x[batch][rows][cols] over the other
- * dim. */
+/* row[batch * rows], col[batch * cols]: means of the terms of x[batch][rows][cols] over columns,
+ * and over rows. */
 void qm_row_means(const struct qm_matrices *m, struct qm_term t, const float *x, float *row);
 void qm_col_means(const struct qm_matrices *m, struct qm_term t, const float *x, float *col);
 
-/* Both at once, while each part of x is at hand.  A number that is not made yet is formed once, on a device in
+/* Both in one pass over x.  Numbers that are not made yet are formed once each; on a device, in
  * room[batch][rows][cols]. */
 qm_status qm_two_means(const struct qm_matrices *m, struct qm_term t, const struct qm_formed *x,
                        float *room, float *row, float *col);
 
-/* ((x[0]^2 + x[1]^2) + x[2]^2) + ..., every addition rounded: that very double, in parallel.
+/* ((x[0]^2 + x[1]^2) + x[2]^2) + ..., each addition rounded to double: the bits of that chain,
+ * computed in parallel.
  *
- * While the running sum s lies in [2^E, 2^(E+1)), all of it are multiples of u = 2^(E-52), and so is the
- * next one, s + v rounded: it is s + (v rounded to a multiple of u), unless v lies half way between
- * two of them, where the parity of s decides.  So a block adds the sum of its rounded terms, which is
- * exact in any order while s stays below 2^(E+1); one with such ties has two sums, for either parity, and
- * where s reaches 2^(E+1) the block goes one by one. */
+ * While the running sum s lies in [2^E, 2^(E+1)), s is a multiple of u = 2^(E-52), and so is the
+ * next value, s + v rounded to double: it is s + (v rounded to a multiple of u), unless v lies half
+ * way between two multiples; then the last bit of s decides, as ties go to even.  So a block of
+ * terms adds the sum of its rounded terms, which is exact in any order as long as s stays below
+ * 2^(E+1).  A block that contains ties has two such sums, one for each last bit of s.  A block in
+ * which s reaches 2^(E+1) is added term by term. */
 double qm_sum_squares(const float *x, int64_t n);
 
-/* The same of numbers that may be formed, some of them twice; on a device they are made. */
+/* The same for numbers that may be formed, some of them twice.  On a device, x must be made. */
 double qm_sum_squares_of(const struct qm_formed *x, int64_t n);
 
-/* out[a][c] = sum over k of x[a step_a + k step_k] y[k][c], rows x cols, in double in the order of k. */
+/* out[a][c] = sum over k of x[a step_a + k step_k] y[k][c], rows x cols, in double in the order of
+ * k. */
 void qm_product(const float *x, int64_t step_a, int64_t step_k, const float *y, int64_t rows,
                 int64_t inner, int64_t cols, float *out);
 
+/* sqrt(sum of x[i]^2), rounded to float32 once. */
 float qm_norm2(const float *x, int64_t n);
 
 /* torch.norm of float32 on CPU with AVX2, one thread (sweep.h). */
@@ -150,16 +159,17 @@ float qm_rms(const float *x, int64_t n);
 /* old <- old * decay + x * weight, the addition fused: mul_(decay).add_(x, alpha=weight). */
 void qm_average(float *old, const float *x, int64_t n, double decay, double weight);
 
-/* out <- (r / mean(r))^(-1/2) c^(-1/2) x, r's mean over the rows of each matrix: by the inverse root
- * of the factored second moment in the order of transformers' and CAME's _approx_sq_grad.  out may be
- * x. */
+/* out = (r / mean(r))^(-1/2) c^(-1/2) x for rows r and columns c of a factored second moment, where
+ * mean(r) is taken over the rows of each matrix: the order of _approx_sq_grad of transformers and
+ * CAME.  out may be x. */
 qm_status qm_factor_rsqrt(const struct qm_matrices *m, const float *row, const float *col,
                           const float *x, float *out);
 
-/* The mean of the rows' averages of each matrix, row[batch][rows]: *out[batch], to be released. */
+/* (*out)[batch]: the means of row[batch][rows] of each matrix.  The caller frees it by
+ * qm_tensor_rule_free. */
 qm_status qm_batch_means(const struct qm_matrices *m, const float *row, float **out);
 
-/* x / max(1, rms(x) / clip). */
+/* x <- x / max(1, rms(x) / clip). */
 void qm_clip_rms(float *x, int64_t n, double clip);
 
 #endif

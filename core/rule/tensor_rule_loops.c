@@ -1,4 +1,4 @@
-/* blocks_whole.c - compiled once per instruction set (QM_ISA). */
+/* tensor_rule_loops.c - The loops of tensor rules; compiled once per instruction set (QM_ISA). */
 #include "core/rule/tensor_rule_loops.h"
 
 #ifdef __AVX512F__
@@ -30,8 +30,9 @@ static inline void widen(const float *x, doubles *out)
     widen_eight(&f, out);
 }
 
-/* Eight squares v as counts of steps of grid 2^-52, to the nearest, ties to even; off: what each v is above its
- * count.  While v + grid stays below 2 grid, its last 52 bits are that count. */
+/* Eight squares v, each as a count of steps of grid 2^-52, rounded to nearest, ties to even; off:
+ * how far each v lies above its count.  While v + grid stays below 2 grid, the last 52 bits of v +
+ * grid are that count. */
 static inline void count_squares(const float *x, double grid, words *count, doubles *off)
 {
     doubles zero = {0.0}, g = zero + grid, v;
@@ -55,7 +56,7 @@ static inline uint64_t signs_of(const words *x)
 #endif
 }
 
-/* Where two are equal, as bits. */
+/* Which of eight pairs are equal, as bits. */
 static inline uint64_t equals_of(const words *x, const words *y)
 {
 #ifdef __AVX512F__
@@ -74,18 +75,19 @@ static inline uint64_t last_bits_of(const words *x)
 
 static inline int parity(uint64_t bits) { return __builtin_popcountll(bits) & 1; }
 
-/* What ties add to the counts of a sum that begins even, or odd: a tie makes the sum even, so where the sum before
- * it is odd it goes by the odd neighbour.  last: whether the counts before the last tie (at first: less the
- * sum's own) are odd. */
+/* What ties change in the counts added to a sum that begins even (index 0) or odd (1).  A tie makes
+ * the sum even: where the sum before it is odd, the tie takes its odd neighbour instead of the even
+ * one.  gain: the change so far. last: whether the counts before the last tie are odd; before the
+ * first tie, minus the parity of the sum. */
 struct ties {
     int64_t gain[2];
     int last[2];
 };
 
-/* The ties among 64 counts; before: whether the counts before them are odd. */
+/* Takes in the ties among 64 counts.  before: whether the sum of the counts before them is odd. */
 static void take_ties(const float *x, double grid, uint64_t tie, int before, struct ties *t)
 {
-    uint64_t odd = 0, above = 0; /* their square */
+    uint64_t odd = 0, above = 0; /* the count; the count lies above the square */
     for (int k = 0; k < 8; k++) {
         doubles off;
         words count, sign;
@@ -127,8 +129,8 @@ static inline void count_ties(const float *x, int64_t n, double grid, words *tot
     }
 }
 
-/* Squares of odd multiples of 2^k are odd multiples of 2^2k: ties only where half a step is one, so of every
- * second grid only. */
+/* The square of an odd multiple of 2^k is an odd multiple of 2^2k.  So there are ties only if half
+ * a step is an even power of two: for every second grid. */
 static double squares(const float *restrict x, int64_t n, double grid, double *odd)
 {
     struct ties t = {{0, 0}, {0, 1}};
@@ -156,7 +158,8 @@ static double squares(const float *restrict x, int64_t n, double grid, double *o
 
 static inline double term(struct qm_term t, float x) { return (double)qm_term_of(t, x); }
 
-/* s[k] += row k's eight numbers from left to right: eight rows, `step` apart, as one vector. */
+/* s[k] += the eight numbers of row k from left to right, for eight rows that begin `step` apart:
+ * the 8 x 8 numbers are transposed, so that each addition is one of vectors. */
 static inline void add_columns(struct qm_term t, const float *x, int64_t step, doubles *s)
 {
     floats a[8], b[8];
@@ -164,7 +167,7 @@ static inline void add_columns(struct qm_term t, const float *x, int64_t step, d
         memcpy(&a[k], x + k * step, sizeof *a);
         a[k] = t.is_square ? a[k] * a[k] + t.add : a[k];
     }
-    for (int k = 0; k < 4; k++) { /* pairs of rows, then of pairs, then halves */
+    for (int k = 0; k < 4; k++) { /* transpose: pairs of rows, pairs of pairs, halves */
         b[2 * k] = __builtin_shufflevector(a[2 * k], a[2 * k + 1], 0, 8, 2, 10, 4, 12, 6, 14);
         b[2 * k + 1] = __builtin_shufflevector(a[2 * k], a[2 * k + 1], 1, 9, 3, 11, 5, 13, 7, 15);
     }
@@ -185,7 +188,8 @@ static inline void add_columns(struct qm_term t, const float *x, int64_t step, d
     }
 }
 
-/* Groups of eight rows; two beside each other, since each addition waits for the one before. */
+/* One or two groups of eight rows; two are added in turn, since each addition waits for the one
+ * before in its group. */
 static inline void add_groups(struct qm_term t, const float *x, int64_t groups, int64_t cols,
                               int64_t step, doubles *s)
 {
@@ -216,7 +220,7 @@ static void row_sums(struct qm_term t, const float *restrict x, int64_t rows, in
     }
 }
 
-/* Four rows at a time: sums are loaded and stored a quarter as often. */
+/* Four rows at a time, so that sums are loaded and stored a quarter as often. */
 static void col_sums(struct qm_term t, const float *restrict x, int64_t rows, int64_t cols,
                      int64_t step, double *restrict sum)
 {
@@ -239,10 +243,12 @@ static void col_sums(struct qm_term t, const float *restrict x, int64_t rows, in
 }
 
 /* Products of two float32 are exact in double. */
-static void product(const float *restrict x, int64_t step_a, int64_t step_k,
-                    const float *restrict y, int64_t width, int64_t rows, int64_t inner,
-                    int64_t cols, float *restrict out)
+static void product(const struct qm_product_tile *t)
 {
+    const float *restrict x = t->x, *restrict y = t->y;
+    float *restrict out = t->out;
+    const int64_t step_a = t->step_a, step_k = t->step_k, width = t->width, inner = t->inner;
+    const int64_t rows = t->rows, cols = t->cols;
     enum { T = QM_TENSOR_TILE };
     double s[QM_TENSOR_DEEP][T] = {{0.0}};
     if (rows == QM_TENSOR_DEEP && cols == T) {
@@ -371,8 +377,8 @@ static void outer_f32(int64_t n, float row, const float *restrict root, const fl
         out[j] = qm_outer_f32(row, root[j], x[j]);
 }
 
-/* 1: the double y is within 64 of its steps of a mid-point between two floats, or rounds to a float
- * that is not normal. */
+/* 1: the double y lies within 64 of its steps of a mid-point between two floats, or rounds to a
+ * float that is not normal. */
 static inline uint32_t is_doubtful(double y)
 {
     uint64_t u;
@@ -382,7 +388,8 @@ static inline uint32_t is_doubtful(double y)
 }
 
 #ifdef __AVX512F__
-/* The same of eight, as what is_doubtful compares: the least so far.  Doubling drops the sign. */
+/* The same for eight numbers: *near and *size become the smallest values so far of what is_doubtful
+ * compares. Doubling drops the sign. */
 static inline void least_doubts(__m512d y, __m512i *near, __m512i *size)
 {
     const __m512i u = _mm512_castpd_si512(y);
@@ -392,9 +399,10 @@ static inline void least_doubts(__m512d y, __m512i *near, __m512i *size)
 }
 #endif
 
-/* Two square roots and a division per element are saved by the product of two roots made before: with
- * five roundings there, four in the definition and one of each product with x, the two differ by
- * less than 16 steps of a double.  Where that could change the float, the chunk is done by definition. */
+/* The product of two roots made before saves two square roots and a division per element.  This way
+ * has five roundings, the definition four, and each has one more, of the product with x: the two
+ * differ by less than 16 steps of a double.  Where that could change the float, the chunk is
+ * computed by the definition. */
 static void over_root(const struct qm_root *r, int64_t n, const float *x, float *out)
 {
     float kept[QM_TENSOR_CHUNK];

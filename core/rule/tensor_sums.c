@@ -1,4 +1,8 @@
-/* whole_sums.c - means of rows and columns, sums of squares. */
+/* tensor_sums.c - Row means, column means and sums of squares of whole tensors, in one fixed order.
+ *
+ * Row and column sums are chains of additions in double in the order of the indices: what is
+ * computed at the same time belongs to different chains, so neither the number of threads nor the
+ * instruction set changes a bit. */
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
@@ -6,7 +10,7 @@
 
 #include "core/rule/tensor_rule.h"
 
-/* ---- sums ------------------------------------------------------------------------------------ */
+/* ---- means of rows, means of columns --------------------------------------------------------- */
 
 void qm_row_means(const struct qm_matrices *m, struct qm_term t, const float *x, float *row)
 {
@@ -30,7 +34,7 @@ void qm_row_means(const struct qm_matrices *m, struct qm_term t, const float *x,
     }
 }
 
-/* Columns in pieces whose sums stay in the first-level cache. */
+/* Columns in pieces of WIDTH, whose sums stay in the first-level cache. */
 void qm_col_means(const struct qm_matrices *m, struct qm_term t, const float *x, float *col)
 {
     enum { WIDTH = 512 };
@@ -56,27 +60,44 @@ void qm_col_means(const struct qm_matrices *m, struct qm_term t, const float *x,
     }
 }
 
-/* Bands of rows, `per_matrix` of each matrix and `high` rows each, or of `many` small matrices: they stay in the
- * cache from their forming to their sums. */
+/* ---- means of rows and of columns in one pass ------------------------------------------------
+ *
+ * The tensor is read once: it is cut into bands of consecutive rows that fit in the cache, and both
+ * kinds of sums are taken from a band while it is there.  Bands are numbered from top to bottom.
+ *
+ * Row sums of different bands are independent.  Column sums are not: the sum of a column over band
+ * k continues its sum over band k - 1, since each column is one chain of additions from top to
+ * bottom.  To use several threads nevertheless, the columns are cut into pieces, and the pairs
+ * (band k, piece j) are computed as a wavefront: (k, j) waits for (k - 1, j) only, so the thread of
+ * band k follows the thread of band k - 1 one piece behind.  OpenMP expresses this as a doacross
+ * loop (`ordered(2)` with `depend(sink : k - 1, j)`).  Band k belongs to thread k modulo the number
+ * of threads.  That thread computes the row sums of the band before its first piece, so the band is
+ * in its cache when it computes the column sums.
+ *
+ * A tensor of small matrices needs no chain between bands: there, a band consists of several whole
+ * matrices. */
 struct two_means {
     const struct qm_matrices *m;
     struct qm_term t;
     const struct qm_formed *x;
-    float *row, *col;
-    int64_t many, high, per_matrix;
-    double *of_cols; /* [cols]: sums on their way from band to band */
-    float *room;     /* for numbers to be formed, a band of each thread */
+    float *row, *col;   /* results */
+    int64_t many;       /* matrices in a band; 1 where a matrix is cut into several bands */
+    int64_t high;       /* rows of a band in each of its matrices */
+    int64_t per_matrix; /* bands that a matrix is cut into; 1 where `many` is above 1 */
+    double *of_cols;    /* [cols]: column sums that a band hands on to the next */
+    float *room;        /* a band for each thread, where x is formed */
 };
 
-/* BAND: numbers of one.  With several threads more, for they wait for each other band by band. */
+/* BAND_ALONE, BAND: elements of a band on one thread and on several, which synchronise for every
+ * band.  BAND_WIDTH: columns of a piece.  FORMED: elements that are formed at a time. */
 enum { BAND_ALONE = 1 << 14, BAND = QM_OWNED, BAND_WIDTH = 256, FORMED = 512 };
 
+/* Rows from .. from + high - 1 of the matrices batch .. batch + many - 1. */
 struct band {
-    int64_t batch, many, from,
-        high;            /* matrices batch to batch + many - 1; rows from to from + high - 1 */
-    int64_t first, rows; /* its rows, numbered through the batch */
+    int64_t batch, many, from, high;
+    int64_t first, rows; /* its first row, counted through the batch, and how many rows it has */
     float *room;         /* of this thread */
-    const float *x;      /* its first number */
+    const float *x;      /* its first element */
 };
 
 static struct band band_of(const struct two_means *d, int64_t k)
@@ -92,7 +113,8 @@ static struct band band_of(const struct two_means *d, int64_t k)
     return b;
 }
 
-/* The means of n <= QM_TENSOR_ROWS rows of a band from its row i on. */
+/* The means of rows i .. i + n - 1 of a band, n <= QM_TENSOR_ROWS, which are formed first if x is
+ * not made. */
 static void means_of_rows(const struct two_means *d, const struct band *b, int64_t i, int64_t n)
 {
     int64_t cols = d->m->cols, left = n * cols;
@@ -112,7 +134,8 @@ static void rows_of_band(const struct two_means *d, int64_t k)
         means_of_rows(d, &b, i, b.rows - i < QM_TENSOR_ROWS ? b.rows - i : QM_TENSOR_ROWS);
 }
 
-/* Columns from j on of band k, after those of the band above. */
+/* Continues the sums of BAND_WIDTH columns, from j on, with the rows of band k, after band k - 1.
+ * The last band of a matrix divides them into means. */
 static void cols_of_band(const struct two_means *d, int64_t k, int64_t j)
 {
     struct band b = band_of(d, k);
@@ -127,8 +150,7 @@ static void cols_of_band(const struct two_means *d, int64_t k, int64_t j)
     }
 }
 
-/* A thread still has its band at hand when the sums of columns reach it.  Band k is of thread k modulo their
- * number. */
+/* The wavefront over bands and pieces. */
 static void run_bands(const struct two_means *d, int in_parallel)
 {
     int64_t bands = (d->m->batch + d->many - 1) / d->many * d->per_matrix;
@@ -175,9 +197,13 @@ qm_status qm_two_means(const struct qm_matrices *m, struct qm_term t, const stru
     return QM_OK;
 }
 
+/* - - - -  s u m s  o f  s q u a r e s  ( q m _ s u m _ s q u a r e s  s a y s  h o w  t h e y
+ * r u n  i n  p a r a l l e l )  - - - - - - - - - - - - - - - - - - - - - - - - - - - */
+
+/* BLOCK: elements of a block.  MOST_BLOCKS: blocks whose sums are taken at a time. */
 enum { BLOCK = 256, MOST_BLOCKS = 4096 };
 
-/* The definition; n <= BLOCK. */
+/* The definition: s + x[from]^2 + ..., n terms one by one; n <= BLOCK. */
 static double chain(double s, const struct qm_formed *f, int64_t from, int64_t n)
 {
     float here[BLOCK];
@@ -208,8 +234,9 @@ static int last_bit(double s)
     return (int)(u & 1);
 }
 
-/* The sums of blocks of x, where the last bit of the sum so far is 0, and 1 (struct qm_tensor_rule_loops).  On a
- * device, by way of room[blocks] there, NaN where that bit decides. */
+/* What each of `blocks` blocks adds to a sum whose last bit is 0 (even) or 1 (odd): `squares` of
+ * struct qm_tensor_rule_loops.  On a device both are one number, computed in room[blocks] there; it
+ * is NaN where the last bit decides. */
 static void parts_of(const struct qm_formed *x, int64_t from, int64_t blocks, double grid,
                      double *room, double *even, double *odd)
 {
@@ -237,7 +264,9 @@ static void parts_of(const struct qm_formed *x, int64_t from, int64_t blocks, do
     }
 }
 
-/* How many blocks to take next, `left` of them left: more and more, but not far beyond where the sum should double. */
+/* How many blocks to take next, with `left` left: a quarter of those done, but hardly more than
+ * will bring the sum to 2 grid at its rate so far, since sums of blocks beyond are computed in
+ * vain. */
 static int64_t blocks_next(double s, double grid, int64_t done, int64_t left)
 {
     double until = (double)done * (2.0 * grid / s - 1.0 + 0x1p-6) + 2.0;
@@ -253,10 +282,10 @@ double qm_sum_squares(const float *x, int64_t n)
 
 double qm_sum_squares_of(const struct qm_formed *x, int64_t n)
 {
-    double s = 0.0, part[2][MOST_BLOCKS]; /* where the last bit of s is 0, and 1 */
+    double s = 0.0, part[2][MOST_BLOCKS]; /* part[b]: for a sum whose last bit is b */
     void *room = NULL;
     if (qm_tensor_rule_device() && qm_tensor_rule_alloc(sizeof part[0], &room) != QM_OK)
-        return 0.0; /* the device tells after the step */
+        return 0.0; /* the device reports the failure after the step */
     for (int64_t at = 0; at < n;) {
         int64_t left = (n - at) / BLOCK;
         if (left < 1 || !(s >= 0x1p-900 && s < 0x1p900)) {
