@@ -7,7 +7,7 @@
 #include "core/base/sha256.h"
 
 /* A new member of an outcome belongs into qm_pack and qm_unpack, and QM_PACK_VERSION goes up. */
-_Static_assert(sizeof(struct qm_outcome) == (8 + QM_TRACK_COUNT + 2 * QM_STAIR_COUNT) * 8 +
+_Static_assert(sizeof(struct qm_outcome) == (8 + QM_TRACK_COUNT + 2 * QM_HITS_COUNT) * 8 +
                                                 2 * QM_DECADES * sizeof(struct qm_decade),
                "struct qm_outcome has changed");
 
@@ -45,8 +45,8 @@ qm_status qm_pack(const struct qm_outcome *o, struct qm_packed *out)
 {
     struct qm_packed p = {.room = 16 + qm_value_count() + 8 * QM_DECADES +
                                   QM_TRACK_COUNT * (1 + o->n_points)};
-    for (int i = 0; i < QM_STAIR_COUNT; i++)
-        p.room += 2 + o->n_stair[i];
+    for (int i = 0; i < QM_HITS_COUNT; i++)
+        p.room += 2 + o->n_hits[i];
     p.word = malloc((size_t)p.room * sizeof *p.word);
     p.text = o->reason ? strdup(o->reason) : NULL;
     if (!p.word || (o->reason && !p.text)) {
@@ -66,9 +66,9 @@ qm_status qm_pack(const struct qm_outcome *o, struct qm_packed *out)
     put_decades(&p, o->unit_decade);
     for (int i = 0; i < QM_TRACK_COUNT; i++)
         put_array(&p, o->track[i], o->n_points);
-    for (int i = 0; i < QM_STAIR_COUNT; i++) {
-        put(&p, o->n_stair[i]);
-        put_array(&p, o->stair[i], o->n_stair[i]);
+    for (int i = 0; i < QM_HITS_COUNT; i++) {
+        put(&p, o->n_hits[i]);
+        put_array(&p, o->hits[i], o->n_hits[i]);
     }
     *out = p;
     return QM_OK;
@@ -151,9 +151,9 @@ qm_status qm_unpack(const int64_t *word, int64_t n, const char *text, struct qm_
     take_decades(&r, o.unit_decade);
     for (int i = 0; i < QM_TRACK_COUNT; i++)
         o.track[i] = take_array(&r, o.n_points);
-    for (int i = 0; i < QM_STAIR_COUNT; i++) {
-        o.n_stair[i] = take(&r);
-        o.stair[i] = take_array(&r, o.n_stair[i]);
+    for (int i = 0; i < QM_HITS_COUNT; i++) {
+        o.n_hits[i] = take(&r);
+        o.hits[i] = take_array(&r, o.n_hits[i]);
     }
     o.reason = text ? strdup(text) : NULL;
     r.no_memory |= text && !o.reason;

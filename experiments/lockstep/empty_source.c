@@ -1,4 +1,4 @@
-/* empty_source.c - cells that cost nothing, or fail as they are told to. */
+/* empty_source.c - Source `empty`: cells without work, which may be asked to fail. */
 #include "experiments/lockstep/empty_source.h"
 
 #include <signal.h>
@@ -8,19 +8,19 @@
 
 #include "core/base/philox.h"
 
-enum { BITE = 16 << 20 }; /* bytes eaten at a time */
+enum { CHUNK = 16 << 20 }; /* bytes per allocation */
 
-static void eat(void)
+static void exhaust_memory(void)
 {
-    for (char *all; (all = malloc(BITE)) != NULL; usleep(1000)) {
-        memset(all, 1, BITE);
-        __asm__ volatile("" : : "r"(all) : "memory"); /* keeps what nobody reads */
+    for (char *all; (all = malloc(CHUNK)) != NULL; usleep(1000)) {
+        memset(all, 1, CHUNK);
+        __asm__ volatile("" : : "r"(all) : "memory"); /* keeps writes that nothing reads */
     }
     abort();
 }
 
-/* "crash" or "crash:FILE"; whether to do it. */
-static int told(const char *args, const char *word)
+/* Whether args are the word, or "WORD:FILE" with a FILE that exists. */
+static int asks_for(const char *args, const char *word)
 {
     size_t n = strlen(word);
     if (strncmp(args, word, n) != 0 || (args[n] && args[n] != ':'))
@@ -38,15 +38,15 @@ static qm_status misbehave(const char *args)
         return qm_fail(QM_BAD_ARG, "source 'empty:%s': no such word", args);
     if (strncmp(args, "sleep:", 6) == 0)
         usleep((useconds_t)(1000 * strtol(args + 6, NULL, 10)));
-    if (told(args, "crash"))
+    if (asks_for(args, "crash"))
         raise(SIGSEGV);
-    if (told(args, "exit"))
+    if (asks_for(args, "exit"))
         _exit(9);
-    while (told(args, "hang"))
+    while (asks_for(args, "hang"))
         usleep(10000);
-    if (told(args, "eat"))
-        eat();
-    return told(args, "error") ? qm_fail(QM_INTERNAL, "the cell was told to fail") : QM_OK;
+    if (asks_for(args, "eat"))
+        exhaust_memory();
+    return asks_for(args, "error") ? qm_fail(QM_INTERNAL, "the cell was told to fail") : QM_OK;
 }
 
 qm_status qm_empty_run(const struct qm_cell *c, struct qm_outcome *out)

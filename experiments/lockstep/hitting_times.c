@@ -1,4 +1,4 @@
-/* hitting_times.c - first hits of all levels, and the area between two curves. */
+/* hitting_times.c - Hitting times of all levels, and area and peak between two curves. */
 #include "experiments/lockstep/hitting_times.h"
 
 #include <math.h>
@@ -6,22 +6,22 @@
 
 double qm_level_gap(int64_t level) { return pow(10.0, -(double)level / QM_LEVELS_PER_DECADE); }
 
-/* The worst of `persistence` evaluations from k on. */
+/* The largest of `persistence` gaps from gap[k] on; NaN where one of them is NaN. */
 static double worst(const double *gap, int64_t k, int persistence)
 {
     double most = gap[k];
     for (int i = 1; i < persistence; i++)
-        most = isnan(most) || gap[k + i] <= most ? most : gap[k + i]; /* a NaN stays */
+        most = isnan(most) || gap[k + i] <= most ? most : gap[k + i];
     return most;
 }
 
-qm_status qm_stairs_make(const double *gap, const int64_t *step, int64_t n, int persistence,
-                         int64_t *n_out, double **out)
+qm_status qm_hitting_times_make(const double *gap, const int64_t *step, int64_t n, int persistence,
+                                int64_t *n_out, double **out)
 {
     int64_t room = 64, used = 0, next = 0;
-    double *stair = malloc((size_t)room * sizeof *stair), target = 1.0;
-    for (int64_t k = 0; stair && k + persistence <= n; k++) {
-        if (!(gap[k] <= target)) /* most looks end here */
+    double *hits = malloc((size_t)room * sizeof *hits), target = 1.0;
+    for (int64_t k = 0; hits && k + persistence <= n; k++) {
+        if (!(gap[k] <= target)) /* the usual case */
             continue;
         double x = worst(gap, k, persistence);
         if (!(x <= target))
@@ -30,34 +30,34 @@ qm_status qm_stairs_make(const double *gap, const int64_t *step, int64_t n, int 
             next++;
         if (used + 2 > room) {
             room *= 2;
-            double *more = realloc(stair, (size_t)room * sizeof *more);
+            double *more = realloc(hits, (size_t)room * sizeof *more);
             if (!more)
-                free(stair);
-            stair = more;
+                free(hits);
+            hits = more;
         }
-        if (stair) {
-            stair[used++] = (double)(next - 1);
-            stair[used++] = (double)step[k];
+        if (hits) {
+            hits[used++] = (double)(next - 1);
+            hits[used++] = (double)step[k];
         }
     }
-    if (!stair)
+    if (!hits)
         return qm_fail(QM_NO_MEMORY, "hits");
     *n_out = used;
-    *out = stair;
+    *out = hits;
     return QM_OK;
 }
 
-int64_t qm_stairs_step(const double *stair, int64_t n, int64_t level)
+int64_t qm_hitting_times_step(const double *hits, int64_t n, int64_t level)
 {
     for (int64_t i = 0; i + 1 < n; i += 2)
-        if (stair[i] >= (double)level)
-            return (int64_t)stair[i + 1];
+        if (hits[i] >= (double)level)
+            return (int64_t)hits[i + 1];
     return -1;
 }
 
-int64_t qm_stairs_level(const double *stair, int64_t n)
+int64_t qm_hitting_times_level(const double *hits, int64_t n)
 {
-    return n >= 2 ? (int64_t)stair[n - 2] : -1;
+    return n >= 2 ? (int64_t)hits[n - 2] : -1;
 }
 
 double qm_gap_area(const double *gap, const double *twin, const int64_t *step, int64_t n)

@@ -1,4 +1,4 @@
-/* lockstep.c - the loop over steps: variant and twin. */
+/* lockstep.c - Runs a cell: the loop of couplings local and global; calls those of the others. */
 #include "experiments/lockstep/lockstep_internal.h"
 
 #include "core/recipe/backend.h"
@@ -69,8 +69,8 @@ void qm_outcome_free(struct qm_outcome *o)
     free(o->value);
     for (int i = 0; i < QM_TRACK_COUNT; i++)
         free(o->track[i]);
-    for (int i = 0; i < QM_STAIR_COUNT; i++)
-        free(o->stair[i]);
+    for (int i = 0; i < QM_HITS_COUNT; i++)
+        free(o->hits[i]);
     memset(o, 0, sizeof *o);
 }
 
@@ -103,7 +103,7 @@ qm_status qm_polled(const volatile sig_atomic_t *stop)
     return stop && *stop ? qm_fail(QM_INTERRUPTED, "interrupted") : QM_OK;
 }
 
-/* local and global: the same gradients for both. */
+/* Couplings local and global: variant and twin get the same gradients. */
 static qm_status loop(struct qm_lockstep_pair *a, struct qm_metrics *m,
                       const volatile sig_atomic_t *stop, struct qm_outcome *out)
 {
@@ -120,10 +120,11 @@ static qm_status loop(struct qm_lockstep_pair *a, struct qm_metrics *m,
             if (has_loss) {
                 loss = qm_above_floor(a, qm_lockstep_pair_loss(a, k));
                 twin = qm_above_floor(a, c->problem->eval(a->problem, a->twin_p, k + 1, NULL));
-                out->diverged |= qm_is_lost(a, loss);
+                out->diverged |= qm_has_diverged(a, loss);
             }
             int wanted = k > 0 && (is_local || is_last);
-            QM_TRY(qm_measure(a, k, qm_measure_point(k, loss, twin, out), wanted ? m : NULL, out));
+            QM_TRY(qm_curves_compare(a, k, qm_curves_add_point(k, loss, twin, out),
+                                     wanted ? m : NULL, out));
             point = qm_next_point(c, k, steps);
         }
         if (is_last || out->diverged)
@@ -132,32 +133,31 @@ static qm_status loop(struct qm_lockstep_pair *a, struct qm_metrics *m,
         if (is_local)
             QM_TRY(qm_lockstep_pair_take_over(a));
         qm_lockstep_pair_gradient(a, k);
-        if (qm_measure_wants_before(a) && k + 1 == point && (is_local || is_next_last))
-            qm_measure_before(a);
+        if (qm_curves_need_before(a) && k + 1 == point && (is_local || is_next_last))
+            qm_curves_store_before(a);
         QM_TRY(qm_lockstep_pair_step(a, k));
         QM_TRY(qm_lockstep_pair_twin_step(a, k));
         out->steps = k + 1;
     }
-    qm_measure_end(a, m, out);
+    qm_curves_finish(a, m, out);
     return QM_OK;
 }
 
-static qm_status run_sides(const struct qm_cell *c, struct qm_metrics *m,
-                           struct qm_twin_cache *twins, const volatile sig_atomic_t *stop,
-                           struct qm_outcome *out)
+static qm_status run_pair(const struct qm_cell *c, struct qm_metrics *m,
+                          struct qm_twin_cache *twins, const volatile sig_atomic_t *stop,
+                          struct qm_outcome *out)
 {
     struct qm_lockstep_pair *a = calloc(1, sizeof *a);
     if (!a)
         return qm_fail(QM_NO_MEMORY, "lockstep");
-    size_t points =
-        (size_t)qm_count_points(c, qm_cell_steps(c)) + 1; /* one more where it diverges */
+    size_t points = (size_t)qm_count_points(c, qm_cell_steps(c)) + 1; /* divergence adds a point */
     qm_status st = QM_OK;
     for (int i = 0; st == QM_OK && i < QM_TRACK_COUNT; i++)
         if (!(out->track[i] = malloc(points * sizeof(double))))
             st = qm_fail(QM_NO_MEMORY, "curves");
     if (st == QM_OK)
         st = qm_lockstep_pair_open(c, a);
-    if (st == QM_BAD_ARG) /* a shape or a problem's argument that does not go with the recipe */
+    if (st == QM_BAD_ARG) /* a shape or an argument of the problem that does not fit the recipe */
         st = qm_outcome_skip(out, qm_message());
     else if (st == QM_OK)
         st = c->coupling == QM_COUPLING_closed ? qm_closed_run(a, m, twins, stop, out)
@@ -189,7 +189,7 @@ qm_status qm_lockstep_run(const struct qm_cell *c, struct qm_metrics *m,
         return qm_outcome_skip(out, c->reason);
     qm_status st = c->kind == QM_SOURCE_empty           ? qm_empty_run(c, out)
                    : c->coupling == QM_COUPLING_oneshot ? qm_oneshot_run(c, m, out)
-                                                        : run_sides(c, m, twins, stop, out);
+                                                        : run_pair(c, m, twins, stop, out);
     out->done = st == QM_OK;
     return st;
 }

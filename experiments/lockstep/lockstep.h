@@ -1,24 +1,38 @@
-/* lockstep.h - the one loop: a variant and its double-precision reference, side by side.
+/* lockstep.h - Runs one cell: a variant and its double-precision twin, step by step.
  *
- * One call runs one cell (suite.h) and fills an outcome.  What is measured:
+ * The twin is the oracle of the variant's rule.  The coupling of a cell (suite.h) says how the
+ * variant and the twin depend on each other:
  *
- *   oneshot  metrics of the slot's state: want = the recorded or drawn float32 values, got = what
- *            the codec gives back.  Update: m / (sqrt(v / (1 - beta2^(t-1))) + eps) of the recorded
- *            state before update t, this slot quantized and the other one exact (adamw runs with
- *            both states); a rule of family lion on a run of Lion's: sign(beta1 m + (1 - beta1) g);
- *            otherwise NaN.
- *   local    the same of the state after a step from the variant's own decoded state, over all
- *            measured steps together.
- *   global,  the same of the state after the last step; update: m and v with their bias
- *   closed   corrections at step t; of rules but Adam and AdamW (in local too) what the update took
- *            off the parameter, decay included, over the learning rate.  Curves hold what happened
- *            on the way.
+ *   oneshot  There are no steps.  The quantizer of one slot encodes and decodes a recorded state or
+ *            random draws once: the error of the codec.
+ *   local    Before each step the twin takes over the variant's decoded states and parameter; then
+ *            both do the step with the same gradient: the error of one step.
+ *   global   The variant and the twin start from the same state, keep their own states and get the
+ *            same gradients; the gradients of a problem are evaluated at the twin's parameter:
+ *            drift.
+ *   closed   The variant and the twin start from the same state, and each evaluates the gradient of
+ *            a problem at its own parameter: convergence.
  *
- * Hyper-parameters.  Recorded sources bring the run's own, learning-rate schedule included (rule
- * ema averages with the run's beta1, for Lion with its beta2).  Problems bring a learning rate per
- * family (adamw, sgdm, lion) when the suite sets none.  In local
- * and global the oracle sees the gradient as the variant gets it (rounded to the recipe's dtype);
- * in closed it sees its own in double. */
+ * Metrics compare a state `got` of the variant with a state `want`, and the two updates that follow
+ * from these states:
+ *
+ *   oneshot  want: the recorded or drawn float32 values; got: their decoded codes.  Update:
+ *            m / (sqrt(v / (1 - beta2^(t-1))) + eps) of the recorded state before update t, with
+ *            this slot quantized and the other one exact (records with both states of Adam); for a
+ *            rule of family lion on a record of Lion, sign(beta1 m + (1 - beta1) g); otherwise NaN.
+ *   local    want: the twin's state; got: the variant's decoded state, each after one step from the
+ *            variant's state.  All measured steps are one sample.
+ *   global,  want: the twin's state; got: the variant's decoded state, each after the last step.
+ *   closed   Curves hold the same comparison along the run.
+ *
+ * The update in local, global and closed: Adam and AdamW take m and v with their bias corrections
+ * at step t; other rules take (parameter before - parameter after) / learning rate, decay included;
+ * rule ema has no update.
+ *
+ * Hyper-parameters.  Recorded sources bring those of their run, learning-rate schedule included
+ * (rule ema averages with the run's beta1, for Lion with its beta2).  Problems bring a learning
+ * rate per family (adamw, sgdm, lion) when the suite sets none.  In local and global the twin gets
+ * the variant's gradient, rounded to the recipe's dtype; in closed it gets its own in double. */
 #ifndef QM_LOCKSTEP_LOCKSTEP_H
 #define QM_LOCKSTEP_LOCKSTEP_H
 
@@ -28,7 +42,8 @@
 #include "experiments/suite/suite.h"
 #include "oracle/metric/metric.h"
 
-/* Columns of /metrics beside those of oracle/metric/metric.h, and the curves. */
+/* Columns of /metrics in addition to those of oracle/metric/metric.h, then the curves.  Result
+ * files store the texts, and digests cover them. */
 /* clang-format off */
 #define QM_EXTRA_LIST(X) /* name, unit, text */                                                   \
     X(state0_sqnr, "dB", "SQNR of the first state after the last step (local, global, closed)")   \
@@ -43,9 +58,9 @@
     X(twin_gap,    "1",  "the same of the double-precision twin")                                 \
     X(log_gap,     "log10", "log10 of gap / twin_gap")                                            \
     X(area,        "log10", "mean of log10 gap / twin_gap over the logarithm of the step")        \
-    X(basin,       "1",  "basin in which the variant ended, 0: that of the floor; diverged: NaN")      \
+    X(basin,       "1",  "basin in which the variant ended, 0: that of the floor; diverged: NaN") \
     X(twin_basin,  "1",  "the same of the double-precision twin")                                 \
-    X(theory_nmse, "1",  "NMSE by quadrature (oracle/theory/expected_error.h), oneshot of closed-form laws")     \
+    X(theory_nmse, "1",  "NMSE by quadrature (oracle/theory.h), oneshot of closed-form laws")     \
     X(theory_sqnr, "dB", "SQNR by quadrature: -10 log10 of theory_nmse")                          \
     X(theory_z,    "1",  "standard errors (by block) between measured and theoretical NMSE")      \
     X(peak,        "log10", "largest log10 of gap / twin_gap at any step; closed, as all below")  \
@@ -59,8 +74,8 @@
     X(state0_sqnr, "dB", "SQNR of the first state against the twin's")                            \
     X(state1_sqnr, "dB", "SQNR of the second state against the twin's")                           \
     X(param_sqnr,  "dB", "SQNR of the movement of the parameter against the twin's")
-/* How the normalised gap falls, from the losses of all steps (protocol/stairs.h); closed only. */
-#define QM_STAIR_LIST(X) /* name, twin, persistence, text */                                      \
+/* Hitting times of the normalised gap (hitting_times.h); closed only. */
+#define QM_HITS_LIST(X) /* name, twin, persistence, text */                                       \
     X(hits,        0, 1,  "of the variant")                                                       \
     X(twin_hits,   1, 1,  "of the double-precision twin")                                         \
     X(hits10,      0, 10, "of the variant, held for ten evaluations")                             \
@@ -81,54 +96,57 @@ enum qm_track {
         QM_TRACK_COUNT
 };
 
-enum qm_stair {
-#define X(name, twin, persistence, text) QM_STAIR_##name,
-    QM_STAIR_LIST(X)
+enum qm_hits {
+#define X(name, twin, persistence, text) QM_HITS_##name,
+    QM_HITS_LIST(X)
 #undef X
-        QM_STAIR_COUNT
+        QM_HITS_COUNT
 };
 
-/* Values of a cell in the order of columns: qm_metric_at(0 ...), then the extras. */
+/* Values of a cell in the order of columns: the metrics qm_metric_at(0 ...), then QM_EXTRA_LIST. */
 int qm_value_count(void);
 const char *qm_value_name(int i);
 const char *qm_value_unit(int i);
 const char *qm_value_text(int i);
-int qm_value_find(const char *name); /* -1 when there is none */
+int qm_value_find(const char *name); /* -1: no value has this name */
 
 struct qm_outcome {
-    char *reason;       /* NULL: it ran; else why it was skipped */
+    char *reason;       /* NULL: the cell ran; else why it was skipped */
     int done, diverged; /* diverged: the variant's loss or parameter became non-finite, or the loss
-                           exceeded 1000 times its start; measured up to there (closed: loss alone
-                           at that step; the twin goes on) */
+                           exceeded 1000 times its start; values cover the steps up to this one
+                           (closed: the loss alone at this step; the twin goes on) */
     int64_t n, steps;
-    double bits; /* of state per element: of the slot (oneshot) or of all slots */
-    int failed;  /* reason is an error, or how the process ended that ran it (campaign/) */
-    double *value;
+    double bits;   /* of state per element: of the slot (oneshot) or of all slots */
+    int failed;    /* reason is an error, or how the process ended that ran the cell (campaign/) */
+    double *value; /* [qm_value_count()]; NaN: not defined for this cell */
     struct qm_decade decade[QM_DECADES], unit_decade[QM_DECADES];
     int64_t n_points;
-    double *track[QM_TRACK_COUNT]; /* n_points each; NULL for oneshot */
-    int64_t n_stair[QM_STAIR_COUNT];
-    double *stair[QM_STAIR_COUNT]; /* n_stair numbers: (level, step) in turn; NULL but for closed */
+    double *track[QM_TRACK_COUNT]; /* [n_points] each; NULL for oneshot */
+    int64_t n_hits[QM_HITS_COUNT];
+    double *hits[QM_HITS_COUNT]; /* [n_hits]: pairs (level, step); closed only, else NULL */
 };
 
-/* Runs one cell; m is scratch of the calling thread, twins what it keeps of twins (may be NULL: the
- * same bits, later); stop (may be NULL) is polled between steps.  Recorded sources must be loaded.  A refusal is QM_OK with out->reason.  QM_INTERRUPTED when
- * stopped.  Free with qm_outcome_free. */
+/* Runs one cell.  m is scratch of the calling thread; twins is its cache of twins (NULL: the bits
+ * are the same, the run takes longer); stop (may be NULL) is polled between steps.  Recorded
+ *                                                                                   sources
+ * must be loaded.  A refusal is QM_OK with out->reason; QM_INTERRUPTED when stopped.  The caller
+ * frees *out with qm_outcome_free. */
 qm_status qm_lockstep_run(const struct qm_cell *c, struct qm_metrics *m,
                           struct qm_twin_cache *twins, const volatile sig_atomic_t *stop,
                           struct qm_outcome *out);
 void qm_outcome_free(struct qm_outcome *o);
 
-/* Its two halves: coupling oneshot, and the loop. */
+/* The part of qm_lockstep_run for coupling oneshot. */
 qm_status qm_oneshot_run(const struct qm_cell *c, struct qm_metrics *m, struct qm_outcome *out);
 
-/* Records why a cell is skipped; QM_OK. */
+/* Copies the reason why a cell is skipped into o; QM_OK. */
 qm_status qm_outcome_skip(struct qm_outcome *o, const char *reason);
 
-/* out->value[] of all metrics, and the decades. */
+/* Sets o->value[] of all metrics, and the decades. */
 void qm_outcome_measure(struct qm_outcome *o, const struct qm_metrics *m);
 
-/* m / (1 - beta1^t1) / (sqrt(v / (1 - beta2^t2)) + eps), element by element; t1 = 0: m as it is. */
+/* update = m / (1 - beta1^t1) / (sqrt(v / (1 - beta2^t2)) + eps), element by element; t1 = 0 or
+ * t2 = 0: without that correction. */
 void qm_adam_update(int64_t n, const double *m, const double *v, const struct qm_hyper *h,
                     int64_t t1, int64_t t2, double *update);
 

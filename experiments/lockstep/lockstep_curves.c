@@ -1,4 +1,4 @@
-/* lockstep_curves.c - a point of the curves, and the metrics of a cell. */
+/* lockstep_curves.c - Compares variant and twin: the points of the curves and a cell's metrics. */
 #include "experiments/lockstep/lockstep_internal.h"
 
 #include "core/recipe/backend.h"
@@ -25,12 +25,13 @@ double qm_above_floor(const struct qm_lockstep_pair *a, double loss)
     return gap < least ? least : gap;
 }
 
-int qm_is_lost(const struct qm_lockstep_pair *a, double loss)
+int qm_has_diverged(const struct qm_lockstep_pair *a, double loss)
 {
-    return !isfinite(loss) || loss > QM_LOST_GAP * a->start_loss;
+    return !isfinite(loss) || loss > QM_DIVERGED_GAP * a->start_loss;
 }
 
-/* Where a rule's update is to be had: from its states, from the parameter's movement, nowhere. */
+/* How the update of a rule is measured: not at all, from its states, or as the movement of the
+ * parameter. */
 enum update { UPDATE_none, UPDATE_states, UPDATE_moved };
 
 static enum update update_of(const struct qm_lockstep_pair *a)
@@ -42,13 +43,10 @@ static enum update update_of(const struct qm_lockstep_pair *a)
     return strcmp(family, "ema") == 0 || a->recipe.hyper.lr == 0.0 ? UPDATE_none : UPDATE_moved;
 }
 
-int qm_measure_wants_before(const struct qm_lockstep_pair *a)
-{
-    return update_of(a) == UPDATE_moved;
-}
+int qm_curves_need_before(const struct qm_lockstep_pair *a) { return update_of(a) == UPDATE_moved; }
 
-/* After the step `moved` makes its updates of them. */
-void qm_measure_before(struct qm_lockstep_pair *a)
+/* Stores both parameters; after the step set_updates turns them into updates. */
+void qm_curves_store_before(struct qm_lockstep_pair *a)
 {
     for (int64_t i = 0; i < a->total; i++) {
         a->update[i] = a->twin_p[i];
@@ -56,7 +54,8 @@ void qm_measure_before(struct qm_lockstep_pair *a)
     }
 }
 
-static void moved(struct qm_lockstep_pair *a)
+/* Both updates as (parameter before - parameter after) / learning rate. */
+static void set_updates(struct qm_lockstep_pair *a)
 {
     double lr = a->recipe.hyper.lr;
     for (int64_t i = 0; i < a->total; i++) {
@@ -70,7 +69,7 @@ static void add_sample(struct qm_lockstep_pair *a, struct qm_metrics *m, int64_t
     const struct qm_cell *c = a->c;
     enum update update = update_of(a);
     if (update == UPDATE_moved)
-        moved(a);
+        set_updates(a);
     for (int i = 0; i < a->n_tensors; i++) {
         int64_t at = a->first[i];
         struct qm_quantizer q = qm_recipe_slot(&a->recipe, c->slot, &a->shape[i]);
@@ -96,7 +95,7 @@ static void add_sample(struct qm_lockstep_pair *a, struct qm_metrics *m, int64_t
     }
 }
 
-int64_t qm_measure_point(int64_t k, double loss, double twin, struct qm_outcome *out)
+int64_t qm_curves_add_point(int64_t k, double loss, double twin, struct qm_outcome *out)
 {
     int64_t at = out->n_points++;
     for (int i = 0; i < QM_TRACK_COUNT; i++)
@@ -107,8 +106,8 @@ int64_t qm_measure_point(int64_t k, double loss, double twin, struct qm_outcome 
     return at;
 }
 
-qm_status qm_measure(struct qm_lockstep_pair *a, int64_t k, int64_t at, struct qm_metrics *m,
-                     struct qm_outcome *out)
+qm_status qm_curves_compare(struct qm_lockstep_pair *a, int64_t k, int64_t at, struct qm_metrics *m,
+                            struct qm_outcome *out)
 {
     double *sqnr[2] = {out->track[QM_TRACK_state0_sqnr], out->track[QM_TRACK_state1_sqnr]};
     for (int s = 0; s < a->n_slots && s < 2; s++) {
@@ -128,8 +127,8 @@ qm_status qm_measure(struct qm_lockstep_pair *a, int64_t k, int64_t at, struct q
     return QM_OK;
 }
 
-void qm_measure_end(const struct qm_lockstep_pair *a, const struct qm_metrics *m,
-                    struct qm_outcome *out)
+void qm_curves_finish(const struct qm_lockstep_pair *a, const struct qm_metrics *m,
+                      struct qm_outcome *out)
 {
     double *extra = out->value + qm_metric_count();
     int64_t last = out->n_points - 1, n = 0;

@@ -1,50 +1,54 @@
-/* lockstep_internal.h - the inside of a lockstep run: for lockstep.c, closed_loop.c and measure.c only. */
+/* lockstep_internal.h - Functions that lockstep.c, closed_loop.c and lockstep_curves.c share. */
 #ifndef QM_LOCKSTEP_LOCKSTEP_INTERNAL_H
 #define QM_LOCKSTEP_LOCKSTEP_INTERNAL_H
 
 #include "experiments/lockstep/lockstep.h"
 
-/* A side is lost where its normalised gap exceeds this or is not finite, and counts as this. */
-#define QM_LOST_GAP 1e3
+/* A run has diverged where its normalised gap exceeds this or is not finite; its gap is then set to
+ * this. */
+#define QM_DIVERGED_GAP 1e3
 
-/* ---- measure.c ------------------------------------------------------------------------------- */
+/* ---- lockstep_curves.c ----------------------------------------------------------------------- */
 
-/* Loss above the floor; what double cannot tell from the floor counts as its resolution. */
+/* The loss above the floor, at least DBL_EPSILON times that of the start: smaller differences from
+ * the floor are below the resolution of double. */
 double qm_above_floor(const struct qm_lockstep_pair *a, double loss);
-int qm_is_lost(const struct qm_lockstep_pair *a, double loss); /* loss above the floor */
+/* Whether a loss above the floor counts as diverged (QM_DIVERGED_GAP). */
+int qm_has_diverged(const struct qm_lockstep_pair *a, double loss);
 
-/* Whether the rule's update is to be seen in the parameter alone; then keep both sides' before an
- * update that is measured. */
-int qm_measure_wants_before(const struct qm_lockstep_pair *a);
-void qm_measure_before(struct qm_lockstep_pair *a);
+/* Whether the update of the rule is measured as the movement of the parameter.  Then
+ * qm_curves_store_before stores both parameters before a step whose update is measured. */
+int qm_curves_need_before(const struct qm_lockstep_pair *a);
+void qm_curves_store_before(struct qm_lockstep_pair *a);
 
-/* A new point of the curves after k updates, with both losses (NaN: none). */
-int64_t qm_measure_point(int64_t k, double loss, double twin, struct qm_outcome *out);
+/* Adds a point of the curves after k updates, with both losses (NaN: none); returns its index. */
+int64_t qm_curves_add_point(int64_t k, double loss, double twin, struct qm_outcome *out);
 
-/* What both sides hold at point `at`, made after k updates; m: the metrics of this state are wanted
- * too.  Sets out->diverged where a parameter is not finite. */
-qm_status qm_measure(struct qm_lockstep_pair *a, int64_t k, int64_t at, struct qm_metrics *m,
-                     struct qm_outcome *out);
+/* Compares variant and twin after k updates at point `at` of the curves, and adds the state to m
+ * unless m is NULL.  Sets out->diverged where the variant's parameter is not finite. */
+qm_status qm_curves_compare(struct qm_lockstep_pair *a, int64_t k, int64_t at, struct qm_metrics *m,
+                            struct qm_outcome *out);
 
-/* The values of the cell, from m and the last point. */
-void qm_measure_end(const struct qm_lockstep_pair *a, const struct qm_metrics *m,
-                    struct qm_outcome *out);
+/* Sets the values of the cell from m and the points. */
+void qm_curves_finish(const struct qm_lockstep_pair *a, const struct qm_metrics *m,
+                      struct qm_outcome *out);
 
 /* ---- lockstep.c ------------------------------------------------------------------------------ */
 
 int64_t qm_cell_steps(const struct qm_cell *c);
 
-/* The point of the curves after this one, and how many there are from step 0 on; every 0: 1, 2, ...
- * 16, 18, ..., 20 per decade. */
+/* The step of the point of the curves that follows step k, and the number of points from step 0 on.
+ * Points lie c->every steps apart; every = 0 stands for 1, 2, ... 16, 18, ..., about 20 per decade.
+ * The last step is a point. */
 int64_t qm_next_point(const struct qm_cell *c, int64_t k, int64_t steps);
 int64_t qm_count_points(const struct qm_cell *c, int64_t steps);
 
 qm_status qm_polled(const volatile sig_atomic_t *stop); /* QM_OK or QM_INTERRUPTED */
 
-/* ---- closed_loop.c -------------------------------------------------------------------------------- */
+/* ---- closed_loop.c --------------------------------------------------------------------------- */
 
-/* Runs opened sides of coupling closed.  Losses are looked at every step where a gradient brings
- * them along, else as often as the problem says, and at points. */
+/* Runs an open pair of coupling closed.  The plotted losses are evaluated at every step where a
+ * gradient brings them along (gives_loss), else at the problem's loss_interval and at points. */
 qm_status qm_closed_run(struct qm_lockstep_pair *a, struct qm_metrics *m,
                         struct qm_twin_cache *twins, const volatile sig_atomic_t *stop,
                         struct qm_outcome *out);

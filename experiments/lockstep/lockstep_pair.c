@@ -1,4 +1,4 @@
-/* lockstep_pair.c - variant and twin: opening, gradients, one step. */
+/* lockstep_pair.c - Opens a variant and its twin, computes their gradients and does their steps. */
 #include "experiments/lockstep/lockstep_pair.h"
 
 #include "core/base/half.h"
@@ -32,10 +32,10 @@ void qm_lockstep_pair_close(struct qm_lockstep_pair *a)
     free(a->update);
     free(a->got_update);
     free(a->grad);
-    free(a->moved_p);
+    free(a->double_p);
     for (int s = 0; s < QM_MAX_SLOTS; s++) {
         free(a->twin_slot[s]);
-        free(a->moved_slot[s]);
+        free(a->double_slot[s]);
     }
     free(a);
 }
@@ -55,13 +55,13 @@ static qm_status buffers(struct qm_lockstep_pair *a)
     for (int s = 0; s < a->n_slots; s++)
         ok = (a->twin_slot[s] = calloc(n, sizeof(double))) && ok;
     if (a->is_double)
-        ok = (a->moved_p = calloc(n, sizeof(double))) && ok;
+        ok = (a->double_p = calloc(n, sizeof(double))) && ok;
     for (int s = 0; s < a->n_slots && a->is_double; s++)
-        ok = (a->moved_slot[s] = calloc(n, sizeof(double))) && ok;
+        ok = (a->double_slot[s] = calloc(n, sizeof(double))) && ok;
     return ok ? QM_OK : qm_fail(QM_NO_MEMORY, "%lld elements in lockstep", (long long)a->total);
 }
 
-/* The suggested learning rate of a problem for a family, or the recipe's. */
+/* The learning rate that the problem suggests for a family; without one, the recipe's. */
 static double problem_lr(const struct qm_problem *p, const char *family, const struct qm_hyper *h)
 {
     const struct {
@@ -96,7 +96,7 @@ static void set_hyper(struct qm_lockstep_pair *a)
     }
     if (c->problem)
         h->lr *= c->lr_scale;
-    if (h->initial_lr == 0.0) /* as a plan keeps it */
+    if (h->initial_lr == 0.0) /* as a plan does */
         h->initial_lr = h->lr;
     a->full_lr = h->lr;
     a->twin_hyper = qm_oracle_hyper_of(h);
@@ -129,7 +129,8 @@ int64_t qm_lockstep_pair_slot_numel(const struct qm_lockstep_pair *a, int tensor
     return qm_shape_numel(&own);
 }
 
-/* Every slot has room for as many elements as its parameter; a projection may ask for more. */
+/* Checks that every slot has at most as many elements as its parameter, which the arrays have room
+ * for; a projection may ask for more. */
 static qm_status slots_fit(const struct qm_lockstep_pair *a, int tensor)
 {
     for (int s = 0; s < a->n_slots; s++) {
@@ -141,7 +142,7 @@ static qm_status slots_fit(const struct qm_lockstep_pair *a, int tensor)
     return QM_OK;
 }
 
-/* Puts a recorded state into slot s of the only plan, encoded as the recipe says. */
+/* Encodes a recorded state as the recipe says and loads it into slot s of the only plan. */
 static qm_status load_state(struct qm_lockstep_pair *a, int s)
 {
     const float *x = a->c->recorded->slot[s];
@@ -166,9 +167,10 @@ static qm_status load_state(struct qm_lockstep_pair *a, int s)
     return st;
 }
 
-/* One float32 ulp up or down, by a draw per element; a 0 moves by 2^-24 of the largest element (of
- * 1, where all are 0), since the ulp of 0 is lost in the first update. */
-static void move_start(struct qm_lockstep_pair *a)
+/* Moves each element of the start by one float32 ulp up or down, by a draw per element.  A 0 moves
+ * by 2^-24 of the largest element (of 1 where all are 0), since the ulp of 0 is lost in the first
+ * update. */
+static void perturb_start(struct qm_lockstep_pair *a)
 {
     float most = 0.0f;
     for (int64_t i = 0; i < a->total; i++)
@@ -176,9 +178,9 @@ static void move_start(struct qm_lockstep_pair *a)
     double step = 0x1p-24 * (most > 0.0f ? (double)most : 1.0);
     for (int64_t i = 0; i < a->total; i++) {
         int up = qm_pick(a->c->seed, QM_STREAM_start, 1, i, 2) == 1;
-        a->moved_p[i] = a->p[i] == 0.0f ? (up ? step : -step)
-                                        : (double)nextafterf(a->p[i], up ? INFINITY : -INFINITY);
-        a->p[i] = (float)a->moved_p[i];
+        a->double_p[i] = a->p[i] == 0.0f ? (up ? step : -step)
+                                         : (double)nextafterf(a->p[i], up ? INFINITY : -INFINITY);
+        a->p[i] = (float)a->double_p[i];
     }
 }
 
@@ -191,7 +193,7 @@ static qm_status set_start(struct qm_lockstep_pair *a)
         float x = r ? r->param[i] : (float)a->twin_p[i];
         a->p[i] =
             qm_param_widen(a->recipe.param.format, qm_param_nearest(a->recipe.param.format, x));
-        a->twin_p[i] = (double)a->p[i]; /* both sides start from the same stored values */
+        a->twin_p[i] = (double)a->p[i]; /* variant and twin start from the same stored values */
         a->start[i] = a->twin_p[i];
     }
     qm_param_from_float(&a->recipe.param, a->total, a->p, a->stored);
@@ -200,16 +202,16 @@ static qm_status set_start(struct qm_lockstep_pair *a)
             a->twin_slot[s][i] = (double)r->slot[s][i];
         QM_TRY(load_state(a, s));
     }
-    if (!r) /* a state need not begin at 0 */
+    if (!r) /* a variant's initial state need not be 0 */
         QM_TRY(qm_lockstep_pair_take_over(a));
     if (a->problem && a->c->problem->optimum) {
         a->floor = a->c->problem->optimum(a->problem);
         a->start_loss = a->c->problem->eval(a->problem, a->start, 1, NULL) - a->floor;
     }
     for (int s = 0; s < a->n_slots && a->is_double; s++)
-        memcpy(a->moved_slot[s], a->twin_slot[s], (size_t)a->total * sizeof(double));
+        memcpy(a->double_slot[s], a->twin_slot[s], (size_t)a->total * sizeof(double));
     if (a->is_double)
-        move_start(a);
+        perturb_start(a);
     return QM_OK;
 }
 
@@ -238,10 +240,10 @@ qm_status qm_lockstep_pair_open(const struct qm_cell *c, struct qm_lockstep_pair
 qm_status qm_lockstep_pair_decode(struct qm_lockstep_pair *a, int s)
 {
     for (int64_t i = 0; i < a->total && a->is_double; i++)
-        a->got[i] = (float)a->moved_slot[s][i];
+        a->got[i] = (float)a->double_slot[s][i];
     if (a->is_double)
         return QM_OK;
-    memset(a->got, 0, (size_t)a->total * sizeof *a->got); /* a slot may be smaller, or not there */
+    memset(a->got, 0, (size_t)a->total * sizeof *a->got); /* a slot may be smaller or absent */
     for (int i = 0; i < a->n_tensors; i++)
         QM_TRY(qm_backend_cpu.decode(a->plan[i], s, a->got + a->first[i]));
     return QM_OK;
@@ -263,7 +265,7 @@ qm_status qm_lockstep_pair_take_over(struct qm_lockstep_pair *a)
 static const double *parameter(struct qm_lockstep_pair *a)
 {
     if (a->is_double)
-        return a->moved_p;
+        return a->double_p;
     for (int64_t i = 0; i < a->total; i++)
         a->scratch[i] = (double)a->p[i];
     return a->scratch;
@@ -280,7 +282,7 @@ double qm_lockstep_pair_loss(struct qm_lockstep_pair *a, int64_t k)
     return a->c->problem->eval(a->problem, parameter(a), k + 1, NULL);
 }
 
-/* To the recipe's type of gradients, where that is not float32. */
+/* Rounds a->g to the recipe's type of gradients where this is not float32, and sets a->g16. */
 static void narrow_gradient(struct qm_lockstep_pair *a)
 {
     for (int64_t i = 0; i < a->total && a->recipe.grad != QM_DTYPE_f32; i++)
@@ -323,7 +325,7 @@ static int is_decayed(const struct qm_lockstep_pair *a, int tensor)
     return a->shape[tensor].rank >= a->c->decay_rank;
 }
 
-/* One update by the oracle, of all tensors. */
+/* Update t of all tensors by the oracle. */
 static qm_status oracle_step(struct qm_lockstep_pair *a, double *p, double *const *slots,
                              const double *g, int64_t t)
 {
@@ -339,7 +341,8 @@ static qm_status oracle_step(struct qm_lockstep_pair *a, double *p, double *cons
     return QM_OK;
 }
 
-/* The learning rate of update k on both sides: the recorded run's, or that of a warm-up. */
+/* Sets the learning rate of update k of variant and twin: the recorded run's, or the full rate
+ * times (k + 1) / warmup during the warm-up. */
 static void follow_schedule(struct qm_lockstep_pair *a, int64_t k)
 {
     const struct qm_cell *c = a->c;
@@ -361,11 +364,11 @@ qm_status qm_lockstep_pair_twin_step(struct qm_lockstep_pair *a, int64_t k)
     return oracle_step(a, a->twin_p, a->twin_slot, a->twin_g, a->t0 + k);
 }
 
-static qm_status moved_step(struct qm_lockstep_pair *a, int64_t k)
+static qm_status double_step(struct qm_lockstep_pair *a, int64_t k)
 {
-    QM_TRY(oracle_step(a, a->moved_p, a->moved_slot, a->grad, a->t0 + k));
+    QM_TRY(oracle_step(a, a->double_p, a->double_slot, a->grad, a->t0 + k));
     for (int64_t i = 0; i < a->total; i++)
-        a->p[i] = (float)a->moved_p[i];
+        a->p[i] = (float)a->double_p[i];
     return QM_OK;
 }
 
@@ -374,7 +377,7 @@ qm_status qm_lockstep_pair_step(struct qm_lockstep_pair *a, int64_t k)
     int64_t t = a->t0 + k;
     follow_schedule(a, k);
     if (a->is_double)
-        return moved_step(a, k);
+        return double_step(a, k);
     for (int i = 0; i < a->n_tensors; i++) {
         int64_t at = a->first[i];
         int is_f32 = a->recipe.grad == QM_DTYPE_f32;

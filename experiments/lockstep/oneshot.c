@@ -1,4 +1,4 @@
-/* oneshot.c - a quantizer applied once to a recorded state or to draws. */
+/* oneshot.c - Coupling oneshot: applies a quantizer once to a recorded state or to draws. */
 #include "experiments/lockstep/lockstep.h"
 
 #include "oracle/theory/expected_error.h"
@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Everything one tensor needs, in one allocation per type. */
+/* Arrays of one tensor. */
 struct buffers {
-    float *x, *got, *scales, *scale_of; /* scale_of: of each element */
+    float *x, *got, *scales, *scale_of; /* scale_of: the scale of each element */
     uint8_t *codes;
     double *want, *other, *update, *got_update, *spare;
 };
@@ -60,7 +60,7 @@ void qm_adam_update(int64_t n, const double *m, const double *v, const struct qm
 
 static double sign(double x) { return (double)((x > 0.0) - (x < 0.0)); }
 
-/* Lion's update of the record's gradient by the exact and the quantized average. */
+/* Lion's update from the recorded gradient, with the exact and with the quantized average. */
 static void lion_updates(const struct qm_recorded *r, int64_t n, struct buffers *b)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -70,8 +70,8 @@ static void lion_updates(const struct qm_recorded *r, int64_t n, struct buffers 
     }
 }
 
-/* The exact and the quantized update, where the record holds both states of Adam, or what the rule
- * Lion needs. */
+/* Sets the exact and the quantized update where the record holds both states of Adam, or the state
+ * and the gradient of Lion for a rule of family lion; returns whether it did. */
 static int updates(const struct qm_cell *c, int64_t n, struct buffers *b)
 {
     const struct qm_recorded *r = c->recorded;
@@ -97,8 +97,8 @@ static int updates(const struct qm_cell *c, int64_t n, struct buffers *b)
 
 /* ---- theory ---------------------------------------------------------------------------------- */
 
-/* Decoded values in units of the maximum, and the boundaries between them (*cut NULL: rounding is
- * stochastic); 0 where the codec is not that simple. */
+/* Decoded values in units of the block's maximum, and the boundaries between them (*cut NULL:
+ * rounding is stochastic).  Returns 0 where the theory does not cover the codec. */
 static int plain_codec(const struct qm_codec *c, double *value, double **cut)
 {
     const struct qm_quantizer *q = &c->q;
@@ -120,15 +120,15 @@ static int plain_codec(const struct qm_codec *c, double *value, double **cut)
     return 1;
 }
 
-/* Whether a scale's floor is ever met (a chance of e^-40 is not). */
+/* Whether the scale of a block may fall to its floor; a probability below e^-40 counts as never. */
 static int meets_floor(const struct qm_law *law, double floor, int64_t block)
 {
     double z = qm_law_place(law, floor);
     return floor > 0.0 && z > 0.0 && (double)block * qm_law_log_below(law, z) > -40.0;
 }
 
-/* Standard errors between measured and expected NMSE: blocks are the independent units, and
- * r = sum e^2 - nmse sum x^2 of a block has mean 0. */
+/* The difference of measured and expected NMSE in standard errors: blocks are independent, and
+ * r = sum e^2 - nmse sum x^2 over a block has mean 0. */
 static double standard_errors(const struct buffers *b, int64_t n, int64_t block, double nmse)
 {
     double sum = 0.0, squares = 0.0;
@@ -159,7 +159,7 @@ static qm_status theory(const struct qm_cell *c, const struct qm_codec *codec,
         meets_floor(&law, (double)codec->q.scale.floor, block) || n % block != 0 || n / block < 2)
         return QM_OK;
     qm_status st = qm_theory_block(&law, value, cut, codec->cb.n, block, &t);
-    if (st != QM_OK) /* outside what the quadrature covers: no figure, but the cell stands */
+    if (st != QM_OK) /* the quadrature does not cover this case: the values stay NaN */
         return st == QM_NO_MEMORY ? st : QM_OK;
     double *extra = out->value + qm_metric_count();
     extra[QM_EXTRA_theory_nmse] = t.nmse;
@@ -168,7 +168,8 @@ static qm_status theory(const struct qm_cell *c, const struct qm_codec *codec,
     return QM_OK;
 }
 
-/* What 1 in the map's range stands for, where scales belong to runs of elements; else NULL. */
+/* The value that 1 in the map's range stands for, per element, where a scale belongs to a run of
+ * elements; else NULL. */
 static const float *scale_of(const struct qm_codec *c, int64_t n, struct buffers *b)
 {
     const struct qm_quantizer *q = &c->q;

@@ -1,4 +1,4 @@
-/* twin_cache.c - the cache of twins. */
+/* twin_cache.c - Caches double-precision twins and orders cells by them. */
 #include "experiments/lockstep/twin_cache.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "core/base/sha256.h"
 
-enum { MOST = 256 };
+enum { MOST = 256 }; /* twins */
 
 struct qm_twin_cache {
     size_t limit, bytes;
@@ -19,7 +19,7 @@ struct qm_twin_cache {
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-/* What a twin is a function of, but for its start, as text; needs no open problem. */
+/* Writes as text all that determines a twin except its start; needs no open problem. */
 static int describe(const struct qm_cell *c, const struct qm_hyper *h, char *text, size_t size)
 {
     int n =
@@ -96,20 +96,20 @@ static int oldest(const struct qm_twin_cache *t)
     return at;
 }
 
-static struct qm_twin *twin_open(const struct qm_lockstep_pair *a, int64_t looks, int64_t points)
+static struct qm_twin *twin_open(const struct qm_lockstep_pair *a, int64_t losses, int64_t points)
 {
     struct qm_twin *w = calloc(1, sizeof *w);
     size_t total = (size_t)a->total, states = (size_t)points * (size_t)(1 + a->n_slots) * total;
     if (!w)
         return NULL;
-    w->n_looks = looks;
+    w->n_losses = losses;
     w->n_points = points;
     w->total = a->total;
     w->n_slots = a->n_slots;
-    w->loss = malloc((size_t)looks * sizeof(double));
+    w->loss = malloc((size_t)losses * sizeof(double));
     w->state = malloc((states + 1) * sizeof(double));
     w->before = malloc((2 * total + 1) * sizeof(double));
-    w->bytes = ((size_t)looks + states + 2 * total) * sizeof(double);
+    w->bytes = ((size_t)losses + states + 2 * total) * sizeof(double);
     if (w->loss && w->state && w->before) {
         w->grad = w->before + total;
         return w;
@@ -118,7 +118,7 @@ static struct qm_twin *twin_open(const struct qm_lockstep_pair *a, int64_t looks
     return NULL;
 }
 
-qm_status qm_twin_find(struct qm_twin_cache *t, const struct qm_lockstep_pair *a, int64_t looks,
+qm_status qm_twin_find(struct qm_twin_cache *t, const struct qm_lockstep_pair *a, int64_t losses,
                        int64_t points, struct qm_twin **out)
 {
     char key[65];
@@ -139,14 +139,14 @@ qm_status qm_twin_find(struct qm_twin_cache *t, const struct qm_lockstep_pair *a
         }
     }
     size_t states = (size_t)points * (size_t)(1 + a->n_slots) + 2;
-    size_t bytes = ((size_t)looks + states * (size_t)a->total) * sizeof(double);
+    size_t bytes = ((size_t)losses + states * (size_t)a->total) * sizeof(double);
     if (bytes > t->limit)
         return QM_OK;
     while (t->n == MOST || t->bytes + bytes > t->limit)
         drop(t, oldest(t));
-    struct qm_twin *w = twin_open(a, looks, points);
+    struct qm_twin *w = twin_open(a, losses, points);
     if (!w)
-        return QM_OK; /* it only saves time */
+        return QM_OK; /* the cache only saves time */
     memcpy(w->key, key, sizeof key);
     w->used = t->clock;
     t->bytes += w->bytes;
@@ -154,7 +154,7 @@ qm_status qm_twin_find(struct qm_twin_cache *t, const struct qm_lockstep_pair *a
     return QM_OK;
 }
 
-void qm_twin_keep(struct qm_twin *w, int64_t i, const struct qm_lockstep_pair *a)
+void qm_twin_record(struct qm_twin *w, int64_t i, const struct qm_lockstep_pair *a)
 {
     size_t total = (size_t)w->total;
     double *at = w->state + (size_t)i * (size_t)(1 + w->n_slots) * total;
@@ -163,7 +163,7 @@ void qm_twin_keep(struct qm_twin *w, int64_t i, const struct qm_lockstep_pair *a
         memcpy(at + (size_t)(1 + s) * total, a->twin_slot[s], total * sizeof *at);
 }
 
-void qm_twin_show(const struct qm_twin *w, int64_t i, struct qm_lockstep_pair *a)
+void qm_twin_restore(const struct qm_twin *w, int64_t i, struct qm_lockstep_pair *a)
 {
     size_t total = (size_t)w->total;
     const double *at = w->state + (size_t)i * (size_t)(1 + w->n_slots) * total;
@@ -175,8 +175,8 @@ void qm_twin_show(const struct qm_twin *w, int64_t i, struct qm_lockstep_pair *a
 /* ---- order ----------------------------------------------------------------------------------- */
 
 struct place {
-    char *text; /* what the twin is a function of; NULL: none */
-    int64_t index, first;
+    char *text;           /* what `describe` writes; NULL: the cell has no twin to share */
+    int64_t index, first; /* first: the first cell with the same text */
 };
 
 static int by_text(const void *a, const void *b)

@@ -1,9 +1,10 @@
-/* twin_cache.h - double-precision twins that several cells share.
+/* twin_cache.h - Caches double-precision twins that several cells of coupling closed share.
  *
- * Cells that differ only in how a variant stores its state have one twin: same problem, arguments,
- * seed, start, rule family, hyper-parameters, steps and points.  A cache keeps what a cell needs of
- * it, so the second such cell runs its variant alone.  Results are the same bits with or without a
- * cache, whatever it holds; it may be used by one thread at a time. */
+ * Cells that differ only in how a variant stores its state have the same twin: problem, arguments,
+ * seed, start, rule family, hyper-parameters, steps and points are equal.  A cache stores the
+ * losses and states of a twin that a cell reads, so that the next such cell runs its variant alone.
+ * Results have the same bits with and without a cache, whatever it holds.  One thread at a time may
+ * use it. */
 #ifndef QM_LOCKSTEP_TWIN_CACHE_H
 #define QM_LOCKSTEP_TWIN_CACHE_H
 
@@ -14,34 +15,37 @@ struct qm_twin_cache; /* opaque */
 /* A finished twin, or one being recorded. */
 struct qm_twin {
     char key[65];
-    int64_t n_looks, n_points, total;
+    int64_t n_losses, n_points, total;
     int n_slots, complete;
-    double *loss;          /* [n_looks]: above the floor */
+    double *loss;          /* [n_losses]: above the floor */
     double *state;         /* [n_points][1 + n_slots][total]: parameter, slots */
-    double *before, *grad; /* [total]: parameter and gradient of the last update */
-    double moved;          /* the largest |parameter - start| of any look that is not lost */
-    uint64_t used;         /* when, in calls of the cache */
+    double *before, *grad; /* [total]: parameter before, and gradient of, the last update */
+    double moved;          /* the largest |parameter - start| where a loss was evaluated, up to
+                              divergence */
+    uint64_t used;         /* number of the call of qm_twin_find that last returned it */
     size_t bytes;
 };
 
-/* bytes: keep no more than that (0: 256 MiB); the least recently used go first. */
+/* bytes: the most memory that twins may take (0: 256 MiB); the least recently used are dropped. */
 qm_status qm_twin_cache_open(size_t bytes, struct qm_twin_cache **out);
 void qm_twin_cache_close(struct qm_twin_cache *t); /* accepts NULL */
 
-/* The twin of sides that were just opened, `complete` or to be recorded; looks and points: how many losses and
- * states it will have.  *out NULL: there is no cache, or no room for this one.  Lives until the next call. */
-qm_status qm_twin_find(struct qm_twin_cache *t, const struct qm_lockstep_pair *a, int64_t looks,
+/* Finds the twin of a pair that was just opened: either `complete`, or a new one for the caller to
+ * record, with room for `losses` losses and `points` states.  *out is NULL where t is NULL or has
+ *                                                             no
+ * room.  *out lives until the next call. */
+qm_status qm_twin_find(struct qm_twin_cache *t, const struct qm_lockstep_pair *a, int64_t losses,
                        int64_t points, struct qm_twin **out);
 
-/* State number i from a->twin_p and a->twin_slot, and back. */
-void qm_twin_keep(struct qm_twin *w, int64_t i, const struct qm_lockstep_pair *a);
-void qm_twin_show(const struct qm_twin *w, int64_t i, struct qm_lockstep_pair *a);
+/* Copies a->twin_p and a->twin_slot to state i of w, and back. */
+void qm_twin_record(struct qm_twin *w, int64_t i, const struct qm_lockstep_pair *a);
+void qm_twin_restore(const struct qm_twin *w, int64_t i, struct qm_lockstep_pair *a);
 
-/* How often a twin was asked for and was there. */
+/* How many calls of qm_twin_find found a complete twin. */
 int64_t qm_twin_hits(const struct qm_twin_cache *t);
 
-/* The order in which cells share most: those of one twin next to each other, by first appearance;
- * n indices, the caller frees them. */
+/* The order of n cells in which cells with the same twin are neighbours, sorted by the first of
+ * them; n indices, which the caller frees. */
 qm_status qm_twin_order(const struct qm_cell *cells, int64_t n, int64_t **order);
 
 #endif

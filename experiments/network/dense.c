@@ -1,10 +1,10 @@
-/* dense.c - compiled once per instruction set (QM_ISA). */
+/* dense.c - The matrix product of dense.h; compiled once per instruction set (QM_ISA). */
 #include "experiments/network/dense.h"
 
 #include <string.h>
 
-/* Tiles of c stay in registers: 4 rows of two vectors of 8 (AVX-512), of two of 4 (AVX2) or of two
- * of 2.  The width changes which sums run side by side, never a sum. */
+/* Tiles of c stay in registers: 4 rows by two vectors of 8 (AVX-512), 4 (AVX2) or 2 doubles.  The
+ * width decides which sums run in parallel; each sum keeps its order. */
 #if defined __AVX512F__
 enum { LANES = 8 };
 #elif defined __AVX2__
@@ -16,10 +16,6 @@ typedef double lanes __attribute__((vector_size(LANES * sizeof(double))));
 
 enum { ROWS = 4, WIDTH = 2 * LANES };
 
-struct product {
-    int64_t depth, row, col, ldb, ldc;
-};
-
 static inline lanes load(const double *x)
 {
     lanes v;
@@ -29,9 +25,10 @@ static inline lanes load(const double *x)
 
 static inline void store(double *x, lanes v) { memcpy(x, &v, sizeof v); }
 
-/* Named accumulators: arrays of vectors are left in memory by some compilers. */
-static void tile_of_4(const struct product *p, const double *restrict a, const double *restrict b,
-                      double *restrict c)
+/* 4 rows by two vectors.  The accumulators have names, because some compilers keep arrays of
+ * vectors in memory. */
+static void tile_of_4(const struct qm_dense_product *p, const double *restrict a,
+                      const double *restrict b, double *restrict c)
 {
     double *c1 = c + p->ldc, *c2 = c1 + p->ldc, *c3 = c2 + p->ldc;
     lanes s00 = load(c), s01 = load(c + LANES), s10 = load(c1), s11 = load(c1 + LANES);
@@ -48,8 +45,9 @@ static void tile_of_4(const struct product *p, const double *restrict a, const d
     store(c2, s20), store(c2 + LANES, s21), store(c3, s30), store(c3 + LANES, s31);
 }
 
-static void tile_of_1(const struct product *p, const double *restrict a, const double *restrict b,
-                      double *restrict c)
+/* One row by two vectors. */
+static void tile_of_1(const struct qm_dense_product *p, const double *restrict a,
+                      const double *restrict b, double *restrict c)
 {
     lanes s0 = load(c), s1 = load(c + LANES);
     for (int64_t k = 0; k < p->depth; k++, a += p->col, b += p->ldb) {
@@ -59,8 +57,8 @@ static void tile_of_1(const struct product *p, const double *restrict a, const d
     store(c, s0), store(c + LANES, s1);
 }
 
-/* Four rows, one vector. */
-static void tile_of_half(const struct product *p, const double *restrict a,
+/* 4 rows by one vector. */
+static void tile_of_half(const struct qm_dense_product *p, const double *restrict a,
                          const double *restrict b, double *restrict c)
 {
     double *c1 = c + p->ldc, *c2 = c1 + p->ldc, *c3 = c2 + p->ldc;
@@ -73,9 +71,9 @@ static void tile_of_half(const struct product *p, const double *restrict a,
     store(c, s0), store(c1, s1), store(c2, s2), store(c3, s3);
 }
 
-/* One row, n < WIDTH columns. */
-static void rest_of_row(const struct product *p, const double *restrict a, const double *restrict b,
-                        double *restrict c, int64_t n)
+/* One row by n < WIDTH columns. */
+static void rest_of_row(const struct qm_dense_product *p, const double *restrict a,
+                        const double *restrict b, double *restrict c, int64_t n)
 {
     double sum[WIDTH];
     memcpy(sum, c, (size_t)n * sizeof *c);
@@ -85,26 +83,24 @@ static void rest_of_row(const struct product *p, const double *restrict a, const
     memcpy(c, sum, (size_t)n * sizeof *c);
 }
 
-static void dense(int64_t m, int64_t depth, int64_t n, const double *a, int64_t row, int64_t col,
-                  const double *b, int64_t ldb, double *c, int64_t ldc)
+static void dense(const struct qm_dense_product *p, const double *a, const double *b, double *c)
 {
-    struct product p = {depth, row, col, ldb, ldc};
-    int64_t whole = n - n % WIDTH;
+    int64_t m = p->m, n = p->n, row = p->row, ldc = p->ldc, whole = n - n % WIDTH;
     for (int64_t j = 0; j < whole; j += WIDTH) {
         int64_t i = 0;
         for (; i + ROWS <= m; i += ROWS)
-            tile_of_4(&p, a + i * row, b + j, c + i * ldc + j);
+            tile_of_4(p, a + i * row, b + j, c + i * ldc + j);
         for (; i < m; i++)
-            tile_of_1(&p, a + i * row, b + j, c + i * ldc + j);
+            tile_of_1(p, a + i * row, b + j, c + i * ldc + j);
     }
     int64_t i = 0, half = whole + (n - whole >= LANES ? LANES : 0);
     for (; half > whole && i + ROWS <= m; i += ROWS) {
-        tile_of_half(&p, a + i * row, b + whole, c + i * ldc + whole);
+        tile_of_half(p, a + i * row, b + whole, c + i * ldc + whole);
         for (int64_t r = i; half < n && r < i + ROWS; r++)
-            rest_of_row(&p, a + r * row, b + half, c + r * ldc + half, n - half);
+            rest_of_row(p, a + r * row, b + half, c + r * ldc + half, n - half);
     }
     for (; whole < n && i < m; i++)
-        rest_of_row(&p, a + i * row, b + whole, c + i * ldc + whole, n - whole);
+        rest_of_row(p, a + i * row, b + whole, c + i * ldc + whole, n - whole);
 }
 
 qm_dense_fn *const QM_ISA_NAME(qm_dense) = dense;

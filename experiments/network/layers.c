@@ -1,4 +1,4 @@
-/* layers.c - the layers of a network, forward and backward, in double; and plain dense products. */
+/* layers.c - The layers of a network, forward and backward, and the dense products of dense.h. */
 #include "experiments/network/layers.h"
 
 #include "experiments/network/dense.h"
@@ -36,13 +36,13 @@ qm_vector_exp_fn *qm_vector_exp_of(void)
 
 void qm_dense_add(const double *a, const double *b, double *c, int64_t m, int64_t depth, int64_t n)
 {
-    qm_dense_of()(m, depth, n, a, depth, 1, b, n, c, n);
+    qm_dense_of()(&(struct qm_dense_product){m, depth, n, depth, 1, n, n}, a, b, c);
 }
 
 void qm_dense_add_left(const double *a, const double *b, double *c, int64_t m, int64_t depth,
                        int64_t n)
 {
-    qm_dense_of()(m, depth, n, a, 1, m, b, n, c, n);
+    qm_dense_of()(&(struct qm_dense_product){m, depth, n, 1, m, n, n}, a, b, c);
 }
 
 void qm_dense_transpose(const double *in, int64_t ld, int64_t rows, int64_t cols, double *out)
@@ -63,17 +63,17 @@ void qm_linear(const double *x, const double *w, const double *bias, int64_t row
 }
 
 void qm_linear_back(const double *x, const double *w, const double *dy, int64_t rows, int64_t in,
-                    int64_t out, double *scratch, double *dx, double *dw, double *dbias)
+                    int64_t out, double *scratch, const struct qm_layer_gradient *to)
 {
-    if (dx) {
+    if (to->input) {
         qm_dense_transpose(w, out, in, out, scratch);
-        memset(dx, 0, (size_t)(rows * in) * sizeof *dx);
-        qm_dense_add(dy, scratch, dx, rows, out, in);
+        memset(to->input, 0, (size_t)(rows * in) * sizeof *to->input);
+        qm_dense_add(dy, scratch, to->input, rows, out, in);
     }
-    qm_dense_add_left(x, dy, dw, in, rows, out);
+    qm_dense_add_left(x, dy, to->weight, in, rows, out);
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < out; j++)
-            dbias[j] += dy[i * out + j];
+            to->bias[j] += dy[i * out + j];
 }
 
 /* ---- layer normalization --------------------------------------------------------------------- */
@@ -98,8 +98,9 @@ void qm_layernorm(const double *x, const double *gain, const double *bias, int64
 
 /* With u = (x - mean) scale and du = dy gain: dx = scale (du - mean(du) - u mean(du u)). */
 void qm_layernorm_back(const double *x, const double *gain, const double *stat, const double *dy,
-                       int64_t rows, int64_t n, double *dx, double *dgain, double *dbias)
+                       int64_t rows, int64_t n, const struct qm_layer_gradient *to)
 {
+    double *dx = to->input, *dgain = to->weight, *dbias = to->bias;
     for (int64_t r = 0; r < rows; r++, x += n, dy += n, dx += n, stat += 2) {
         double mean = stat[0], scale = stat[1], along = 0, sum = 0;
         for (int64_t i = 0; i < n; i++) {
@@ -129,7 +130,7 @@ void qm_gelu(const double *x, int64_t n, double *tanh_of, double *y)
         tanh_of[i] = 2 * GELU_SCALE * (x[i] + GELU_CUBIC * x[i] * x[i] * x[i]);
     qm_vector_exp_of()(tanh_of, n, tanh_of);
     for (int64_t i = 0; i < n; i++) {
-        tanh_of[i] = 1 - 2 / (1 + tanh_of[i]); /* 1 + tanh is what counts: 1e-16 absolute will do */
+        tanh_of[i] = 1 - 2 / (1 + tanh_of[i]); /* only 1 + tanh is used: 1e-16 absolute suffices */
         y[i] = 0.5 * x[i] * (1 + tanh_of[i]);
     }
 }
@@ -162,7 +163,7 @@ void qm_softmax(double *x, int64_t rows, int64_t n, double *log_sum)
     }
 }
 
-/* Where a head's query begins in qkv; its key and value follow `width` and 2 `width` later. */
+/* Offset of a head's query in qkv; its key and value follow `width` and 2 `width` later. */
 static int64_t head_at(const struct qm_attention *a, int64_t b, int64_t h)
 {
     return b * a->length * 3 * a->width + h * (a->width / a->heads);
@@ -174,13 +175,15 @@ void qm_attention(const struct qm_attention *a, const double *qkv, double *weigh
     int64_t n = a->length, size = a->width / a->heads, ld = 3 * a->width;
     double scale = 1 / sqrt((double)size);
     qm_dense_fn *product = qm_dense_of();
+    const struct qm_dense_product of_scores = {n, size, n, ld, 1, n, n};
+    const struct qm_dense_product of_values = {n, n, size, n, 1, ld, a->width};
     memset(y, 0, (size_t)(a->batch * n * a->width) * sizeof *y);
     for (int64_t b = 0; b < a->batch; b++)
         for (int64_t h = 0; h < a->heads; h++, weight += n * n) {
             const double *q = qkv + head_at(a, b, h);
             qm_dense_transpose(q + a->width, ld, n, size, scratch);
             memset(weight, 0, (size_t)(n * n) * sizeof *weight);
-            product(n, size, n, q, ld, 1, scratch, n, weight, n);
+            product(&of_scores, q, scratch, weight);
             for (int64_t t = 0; t < n; t++) {
                 for (int64_t s = 0; s <= t; s++)
                     weight[t * n + s] *= scale;
@@ -188,8 +191,7 @@ void qm_attention(const struct qm_attention *a, const double *qkv, double *weigh
                 for (int64_t s = t + 1; s < n; s++)
                     weight[t * n + s] = 0;
             }
-            product(n, n, size, weight, n, 1, q + 2 * a->width, ld, y + b * n * a->width + h * size,
-                    a->width);
+            product(&of_values, weight, q + 2 * a->width, y + b * n * a->width + h * size);
         }
 }
 
@@ -199,16 +201,19 @@ void qm_attention_back(const struct qm_attention *a, const double *qkv, const do
     int64_t n = a->length, size = a->width / a->heads, ld = 3 * a->width;
     double scale = 1 / sqrt((double)size), *score = scratch, *value = scratch + n * n;
     qm_dense_fn *product = qm_dense_of();
+    const struct qm_dense_product of_dv = {n, n, size, 1, n, a->width, ld};
+    const struct qm_dense_product of_dweight = {n, size, n, a->width, 1, n, n};
+    const struct qm_dense_product of_dq = {n, n, size, n, 1, ld, ld};
+    const struct qm_dense_product of_dk = {n, n, size, 1, n, ld, ld};
     memset(dqkv, 0, (size_t)(a->batch * n * ld) * sizeof *dqkv);
     for (int64_t b = 0; b < a->batch; b++)
         for (int64_t h = 0; h < a->heads; h++, weight += n * n) {
             const double *q = qkv + head_at(a, b, h), *out = dy + b * n * a->width + h * size;
             double *dq = dqkv + head_at(a, b, h);
-            product(n, n, size, weight, 1, n, out, a->width, dq + 2 * a->width,
-                    ld); /* dv = w' dy */
+            product(&of_dv, weight, out, dq + 2 * a->width); /* dv = weight' dy */
             qm_dense_transpose(q + 2 * a->width, ld, n, size, value);
             memset(score, 0, (size_t)(n * n) * sizeof *score);
-            product(n, size, n, out, a->width, 1, value, n, score, n); /* dw = dy v' */
+            product(&of_dweight, out, value, score); /* dweight = dy v' */
             for (int64_t t = 0; t < n; t++) {
                 double *ds = score + t * n, sum = 0;
                 for (int64_t s = 0; s <= t; s++)
@@ -216,7 +221,7 @@ void qm_attention_back(const struct qm_attention *a, const double *qkv, const do
                 for (int64_t s = 0; s < n; s++)
                     ds[s] = scale * weight[t * n + s] * (ds[s] - sum);
             }
-            product(n, n, size, score, n, 1, q + a->width, ld, dq, ld); /* dq = ds k */
-            product(n, n, size, score, 1, n, q, ld, dq + a->width, ld); /* dk = ds' q */
+            product(&of_dq, score, q + a->width, dq); /* dq = ds k */
+            product(&of_dk, score, q, dq + a->width); /* dk = ds' q */
         }
 }

@@ -1,4 +1,4 @@
-/* markov_chain.c - a synthetic language: a Markov chain of order 1 or 2. */
+/* markov_chain.c - A synthetic language: a Markov chain of order 1 or 2. */
 #include "experiments/network/markov_chain.h"
 
 #include <math.h>
@@ -27,8 +27,8 @@ static void set_law(struct qm_markov_chain *c, double a)
         }
 }
 
-/* The stationary law of the last `order` tokens by iterating it, from[n^order] to its fixed point;
- * to is scratch of that size.  One round shrinks the distance by the second eigenvalue. */
+/* Power iteration for the stationary law of the last `order` tokens, into from[n^order]; to is
+ * scratch of the same size.  One round shrinks the distance by the second eigenvalue. */
 static void iterate(const struct qm_markov_chain *c, double *from, double *to)
 {
     int64_t n = c->symbols, states = c->order == 2 ? n * n : n;
@@ -59,7 +59,8 @@ static double entropy_of(const double *p, int64_t n)
     return sum;
 }
 
-/* What follows from the law of the last tokens: pi[n^order]. */
+/* Sets the marginal laws and the entropies from pi[n^order], the stationary law of the last `order`
+ * tokens. */
 static void set_marginals(struct qm_markov_chain *c, const double *pi)
 {
     int64_t n = c->symbols;

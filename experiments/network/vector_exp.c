@@ -1,4 +1,4 @@
-/* vector_exp.c - compiled once per instruction set (QM_ISA). */
+/* vector_exp.c - The vector exponential of dense.h; compiled once per instruction set (QM_ISA). */
 #include "experiments/network/dense.h"
 
 #include <string.h>
@@ -20,7 +20,7 @@ enum { TERMS = sizeof term / sizeof *term };
 #define WHOLE  0x1.8p52 /* plus x: the nearest whole number in the low bits */
 
 /* exp(x) = 2^k exp(r), r = x - k ln 2. */
-static inline void exps_8(const double *x, double *y)
+static inline void exp_8(const double *x, double *y)
 {
     lanes v, low = {0}, high, shifted, k, r, sum = {0};
     longs power;
@@ -41,17 +41,17 @@ static inline void exps_8(const double *x, double *y)
     memcpy(y, &sum, sizeof sum);
 }
 
-static void exps(const double *x, int64_t n, double *y)
+static void vector_exp(const double *x, int64_t n, double *y)
 {
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
-        exps_8(x + i, y + i);
+        exp_8(x + i, y + i);
     if (i < n) {
         double some[LANES] = {0};
         memcpy(some, x + i, (size_t)(n - i) * sizeof *x);
-        exps_8(some, some);
+        exp_8(some, some);
         memcpy(y + i, some, (size_t)(n - i) * sizeof *y);
     }
 }
 
-qm_vector_exp_fn *const QM_ISA_NAME(qm_vector_exp) = exps;
+qm_vector_exp_fn *const QM_ISA_NAME(qm_vector_exp) = vector_exp;

@@ -1,10 +1,11 @@
-/* digits.c - a network learns to read 1797 handwritten digits: real data that ship.
+/* digits.c - Problem `digits`: a network learns to read 1797 handwritten digits, real data.
  *
- * Images of 8 x 8 pixels in 0 ... 16 (experiments/data/digits.npy, embedded here; origin and
- * licence in experiments/data/README.md), divided by 16; 64 - hidden - 10 with ReLU; softmax and
- * cross-entropy in nats.  A step draws `batch` images with replacement from the seed; the loss
- * returned is the mean over all images.  Its infimum is 0, nowhere attained: once every image is
- * classified, larger outputs bring the loss as near to 0 as one likes (tests show such a network).
+ * The images have 8 x 8 pixels in 0 ... 16 (experiments/data/digits.npy, embedded here; origin and
+ * licence in experiments/data/README.md), which are divided by 16.  The network is 64 - hidden - 10
+ * with ReLU, softmax and cross-entropy in nats.  A step draws `batch` images with replacement from
+ * the seed; the plotted loss is the mean over all images.  Its infimum is 0 and nowhere attained:
+ * once every image is classified, larger outputs bring the loss arbitrarily near to 0
+ * (test_problems_losses.c shows such a network).
  *
  * Parameters: w1 64 x hidden, b1, w2 hidden x 10, b2; start w = N(0, 2 / rows of w), b = 0. */
 #include "experiments/cli/key_value_args.h"
@@ -40,10 +41,10 @@ struct digits {
     uint64_t seed;
     double *x;          /* images x 64 */
     double *batch_x;    /* batch x 64 */
-    double *act, *prob; /* most x hidden, most x 10; most: images or batch, the larger */
+    double *act, *prob; /* most x hidden, most x 10; most = max(images, batch) */
     double *dact;       /* batch x hidden */
     double *scratch;    /* transposed weights */
-    int *label;         /* of the rows in hand */
+    int *label;         /* [most]: of the rows that forward reads */
 };
 
 static const unsigned char *image(int64_t i) { return npy + HEADER + i * (PIXELS + 1); }
@@ -94,7 +95,7 @@ static qm_status digits_open(const char *args, uint64_t seed, void **self, int *
     return QM_OK;
 }
 
-/* Where b1, w2 and b2 begin. */
+/* Offsets of b1, w2 and b2 in the parameters. */
 static int64_t at_b1(const struct digits *s) { return PIXELS * s->hidden; }
 static int64_t at_w2(const struct digits *s) { return at_b1(s) + s->hidden; }
 static int64_t at_b2(const struct digits *s) { return at_w2(s) + s->hidden * CLASSES; }
@@ -109,7 +110,7 @@ static void digits_start(void *self, double *p)
         p[i] *= sqrt(2.0 / (double)(i < at_b1(s) ? PIXELS : s->hidden));
 }
 
-/* Mean cross-entropy of n rows; leaves activations and probabilities. */
+/* Mean cross-entropy of n rows; leaves activations in s->act and probabilities in s->prob. */
 static double forward(struct digits *s, const double *p, const double *x, int64_t n)
 {
     double sum = 0, log_sum;
@@ -134,12 +135,12 @@ static void backward(struct digits *s, const double *p, double *grad)
         for (int k = 0; k < CLASSES; k++)
             s->prob[i * CLASSES + k] /= (double)n;
     }
-    qm_linear_back(s->act, p + at_w2(s), s->prob, n, s->hidden, CLASSES, s->scratch, s->dact,
-                   grad + at_w2(s), grad + at_b2(s));
+    struct qm_layer_gradient layer1 = {NULL, grad, grad + at_b1(s)};
+    struct qm_layer_gradient layer2 = {s->dact, grad + at_w2(s), grad + at_b2(s)};
+    qm_linear_back(s->act, p + at_w2(s), s->prob, n, s->hidden, CLASSES, s->scratch, &layer2);
     for (int64_t i = 0; i < n * s->hidden; i++)
         s->dact[i] = s->act[i] > 0 ? s->dact[i] : 0;
-    qm_linear_back(s->batch_x, p, s->dact, n, PIXELS, s->hidden, s->scratch, NULL, grad,
-                   grad + at_b1(s));
+    qm_linear_back(s->batch_x, p, s->dact, n, PIXELS, s->hidden, s->scratch, &layer1);
 }
 
 static double digits_eval(void *self, const double *p, int64_t t, double *grad)
@@ -165,7 +166,7 @@ static double digits_optimum(void *self)
     return 0;
 }
 
-static int64_t digits_look(void *self)
+static int64_t digits_loss_interval(void *self)
 {
     (void)self;
     return 50;
@@ -181,7 +182,7 @@ const struct qm_problem qm_problem_digits = {
     .open = digits_open,
     .start = digits_start,
     .eval = digits_eval,
-    .look = digits_look,
+    .loss_interval = digits_loss_interval,
     .optimum = digits_optimum,
     .expected = qm_problem_unexpected,
     .close = digits_close,

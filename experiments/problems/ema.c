@@ -1,14 +1,15 @@
-/* ema.c - prescribed gradients that show what a codec does inside a running average.
+/* ema.c - Problem `ema`: prescribed gradients that show what a codec does to a running average.
  *
- * No loss and no optimization: gradient i of step t is the square root of
- *   case=odd    1 for even i; for odd i `before` up to step `at`, then `after`: a block whose
- *               elements part ways.  With nearest rounding at beta2 = 0.999 the odd ones stay where
- *               they are
- *   case=all    `before` up to step `at`, then `after`, for all elements: a common factor
- *   case=one    that for element n / 2, 1 for the others: an outlier that comes or goes
- *   case=gauss  the square of a normal, a function of (seed, t, i), with that normal's sign
- * so that the second moment's input is the number itself.  The exact average v_t = (1 - beta2)
- * sum_k beta2^k g_{t-k}^2 is the double-precision twin's. */
+ * There is no loss and no optimization.  Let `level` be `before` up to step `at`, then `after`.
+ * The square of the gradient of element i at step t, which is the input of the second moment, is
+ *   case=odd    1 for even i, level for odd i: a block whose elements move apart.  With nearest
+ *               rounding at beta2 = 0.999 the averages of odd i stay where they are
+ *   case=all    level for every element: a common factor
+ *   case=one    level for i = n / 2, 1 for the others: an outlier that appears or vanishes
+ *   case=gauss  z^2 with z normal, a function of (seed, t, i); the gradient is z itself, with its
+ *               sign
+ * In the other cases the gradient is the non-negative root.  The double-precision twin holds the
+ * exact average v_t = (1 - beta2) sum_k beta2^k g_{t-k}^2. */
 #include "experiments/cli/key_value_args.h"
 #include "experiments/problems/problem.h"
 #include "experiments/source/distribution.h"

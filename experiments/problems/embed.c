@@ -1,13 +1,14 @@
-/* embed.c - a table of embeddings whose rows are drawn with Zipf's frequencies.
+/* embed.c - Problem `embed`: a table of embeddings whose rows are drawn with Zipf's frequencies.
  *
- * E is rows x d, targets T unit normals (data_seed, portable generator), token w has probability
- * p_w proportional to (w + 1)^-s.  A step draws `batch` tokens; its loss is 1/(2 batch) sum ||E_w -
- * T_w||^2, its gradient is dense: zero in every row that was not drawn.  The loss returned is the
- * population loss 1/2 sum p_w ||E_w - T_w||^2, floor 0 at E = T; loss=rare: its part of the rarest
- * tenth of the tokens, over their probability.  The expected square of a gradient goes like p_w, so
- * the second moment spans rows^s across the table.
+ * The parameter E is rows x d, the targets T are unit normals (data_seed, portable generator), and
+ * token w has probability p_w proportional to (w + 1)^-s.  A step draws `batch` tokens; its loss is
+ * 1/(2 batch) sum ||E_w - T_w||^2, and its gradient is dense, with zeros in every row that was not
+ * drawn.  The plotted loss is the population loss 1/2 sum p_w ||E_w - T_w||^2 with floor 0 at E =
+ * T; loss=rare restricts that sum to the rarest tenth of the tokens and divides it by their
+ * probability.  The expected square of a gradient is roughly proportional to p_w, so the second
+ * moment spans a factor of rows^s across the table.
  *
- * The seed chooses the tokens; start E = 0. */
+ * The seed chooses the tokens; the start is E = 0. */
 #include "experiments/cli/key_value_args.h"
 #include "experiments/problems/problem.h"
 #include "experiments/source/distribution.h"
@@ -29,10 +30,10 @@ static const struct qm_arg known[] = {
 enum { ARGS = sizeof known / sizeof *known };
 
 struct embed {
-    int64_t rows, d, batch, from; /* from: the first row that the loss counts */
+    int64_t rows, d, batch, from; /* from: the first row in the plotted loss */
     uint64_t seed;
-    double *target;   /* rows x d */
-    double *p, *upto; /* rows; upto: p_0 + ... + p_w, 1 at the end */
+    double *target;         /* rows x d */
+    double *p, *cumulative; /* [rows]: p_w; p_0 + ... + p_w, with 1 as the last */
 };
 
 static qm_status make_data(struct embed *s, double power, uint32_t data_seed)
@@ -48,9 +49,9 @@ static qm_status make_data(struct embed *s, double power, uint32_t data_seed)
     for (int64_t w = 0; w < s->rows; w++) {
         s->p[w] /= total;
         sum += s->p[w];
-        s->upto[w] = sum;
+        s->cumulative[w] = sum;
     }
-    s->upto[s->rows - 1] = 1;
+    s->cumulative[s->rows - 1] = 1;
     return QM_OK;
 }
 
@@ -80,7 +81,7 @@ static qm_status embed_open(const char *args, uint64_t seed, void **self, int *n
     qm_status st = s->target ? QM_OK : qm_fail(QM_NO_MEMORY, "embed: table");
     if (st == QM_OK) {
         s->p = s->target + s->rows * s->d;
-        s->upto = s->p + s->rows;
+        s->cumulative = s->p + s->rows;
         st = make_data(s, value[3], (uint32_t)value[5]);
     }
     if (st != QM_OK) {
@@ -99,14 +100,14 @@ static void embed_start(void *self, double *x)
     memset(x, 0, (size_t)(s->rows * s->d) * sizeof *x);
 }
 
-/* The token of draw i: the first w with u < p_0 + ... + p_w, u uniform by 32 bits. */
+/* The token of draw i at step t: the first w with u < p_0 + ... + p_w, u uniform of 32 bits. */
 static int64_t token(const struct embed *s, int64_t t, int64_t i)
 {
     double u = ((double)qm_pick(s->seed, QM_STREAM_rows, t, i, INT64_C(1) << 32) + 0.5) * 0x1p-32;
     int64_t lo = 0, hi = s->rows - 1;
     while (lo < hi) {
         int64_t middle = (lo + hi) / 2;
-        if (u < s->upto[middle])
+        if (u < s->cumulative[middle])
             hi = middle;
         else
             lo = middle + 1;
@@ -155,7 +156,7 @@ static void embed_argmin(void *self, double *x)
     memcpy(x, s->target, (size_t)(s->rows * s->d) * sizeof *x);
 }
 
-static int64_t embed_look(void *self)
+static int64_t embed_loss_interval(void *self)
 {
     (void)self;
     return 10;
@@ -171,7 +172,7 @@ const struct qm_problem qm_problem_embed = {
     .open = embed_open,
     .start = embed_start,
     .eval = embed_eval,
-    .look = embed_look,
+    .loss_interval = embed_loss_interval,
     .optimum = embed_optimum,
     .argmin = embed_argmin,
     .expected = qm_problem_unexpected,

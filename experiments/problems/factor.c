@@ -1,4 +1,4 @@
-/* factor.c - weighted matrix factorisation.
+/* factor.c - Problem `factor`: weighted matrix factorisation.
  *
  * f(U, V) = 1/2 ||D_r (U V' - M) D_c||_F^2, U m x r, V n x r, D_r = diag 10^(-2 i / (m - 1)), D_c =
  * diag 10^(-2 j / (n - 1)), M m x n normals by data_seed (portable generator).  With the residual
@@ -74,7 +74,8 @@ static qm_status make_data(struct factor *s, uint32_t data_seed)
     return QM_OK;
 }
 
-/* Golub and Reinsch; needs m >= n.  (GSL's Jacobi stops 1e-9 short at 256 x 128.) */
+/* Sets the floor and the minimiser by the singular value decomposition of Golub and Reinsch, which
+ * needs m >= n.  (GSL's Jacobi method stops 1e-9 short at 256 x 128.) */
 static qm_status solve(struct factor *s)
 {
     size_t m = (size_t)s->m, n = (size_t)s->n;
@@ -161,7 +162,7 @@ static void factor_start(void *self, double *x)
         x[i] *= 0.1;
 }
 
-/* out[rows x r] = diag(weight) x */
+/* out[rows x r] = diag(weight) x; out may be x. */
 static void weighted(const double *weight, const double *x, int64_t rows, int64_t r, double *out)
 {
     for (int64_t i = 0; i < rows; i++)

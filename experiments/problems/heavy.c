@@ -1,11 +1,11 @@
-/* heavy.c - heavy-tailed noise on the gradients of any problem.
+/* heavy.c - Problem `heavy`: heavy-tailed noise on the gradients of any problem.
  *
  * Adds sigma t_nu to every element of the gradient: Student's t, independent over elements and
- * steps, a function of (seed, step, element) in a stream of its own.  nu > 2: rescaled to variance
- * sigma^2, so that only the tail differs from normal noise (of nu = 3 the fourth moment is
- * infinite); nu <= 2: as it is, without a variance, and only medians of the loss mean something.
- * Loss, floor and start are the base's.  The noisy quadratic model has the same noise by its
- * argument nu, with its expected loss in closed form. */
+ * steps, a function of (seed, step, element) in a stream of its own.  nu > 2: the noise is rescaled
+ * to variance sigma^2, so that only its tail differs from normal noise (at nu = 3 the fourth moment
+ * is infinite); nu <= 2: the noise is not rescaled and has no variance, so that only medians of the
+ * loss mean something.  Loss, floor and start are the base's.  The noisy quadratic model nqm has
+ * the same noise by its argument nu, with its expected loss in closed form. */
 #include "experiments/cli/key_value_args.h"
 #include "experiments/problems/problem_wrapper.h"
 #include "experiments/source/distribution.h"
@@ -25,15 +25,15 @@ static const struct qm_arg known[] = {
      .lo = 0,
      .hi = 1e30,
      .text = "standard deviation of the noise for nu > 2, else its factor"},
-    QM_WRAP_ARG,
+    QM_WRAPPER_BASE_ARG,
 };
-enum { ARGS = sizeof known / sizeof *known - 1 }; /* of its own */
+enum { ARGS = sizeof known / sizeof *known - 1 }; /* without base= */
 
 struct heavy {
     struct qm_problem_wrapper wrap;
     uint64_t seed;
     double nu, sigma;
-    double *noise; /* numel */
+    double *noise; /* [numel] */
 };
 
 static void heavy_close(void *self)
@@ -50,15 +50,13 @@ static qm_status heavy_open(const char *args, uint64_t seed, void **self, int *n
                             struct qm_shape *shapes)
 {
     double value[ARGS];
-    char own[QM_WRAP_OWN];
     int n = 0;
     struct heavy *s = calloc(1, sizeof *s);
     if (!s)
         return qm_fail(QM_NO_MEMORY, "heavy");
-    qm_status st =
-        qm_problem_wrapper_open("heavy", args, BASE, seed, own, sizeof own, &s->wrap, &n, shapes);
+    qm_status st = qm_problem_wrapper_open("heavy", args, BASE, seed, &s->wrap, &n, shapes);
     if (st == QM_OK)
-        st = qm_args_read("heavy", OWN, own, known, ARGS, value);
+        st = qm_args_read("heavy", OWN, s->wrap.own, known, ARGS, value);
     if (st == QM_OK) {
         s->noise = malloc((size_t)s->wrap.numel * sizeof *s->noise);
         st = s->noise ? QM_OK : qm_fail(QM_NO_MEMORY, "heavy: noise");
@@ -101,10 +99,10 @@ static int heavy_gives_loss(void *self)
     return w->base->gives_loss && w->base->gives_loss(w->self);
 }
 
-static int64_t heavy_look(void *self)
+static int64_t heavy_loss_interval(void *self)
 {
     struct qm_problem_wrapper *w = &((struct heavy *)self)->wrap;
-    return w->base->look ? w->base->look(w->self) : 0;
+    return w->base->loss_interval ? w->base->loss_interval(w->self) : 0;
 }
 
 static int heavy_basin(void *self, const double *x)
@@ -131,7 +129,7 @@ const struct qm_problem qm_problem_heavy = {
     .start = heavy_start,
     .eval = heavy_eval,
     .gives_loss = heavy_gives_loss,
-    .look = heavy_look,
+    .loss_interval = heavy_loss_interval,
     .basin = heavy_basin,
     .optimum = heavy_optimum,
     .expected = qm_problem_unexpected,

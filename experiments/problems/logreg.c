@@ -1,17 +1,18 @@
-/* logreg.c - logistic regression with a certified optimum.
+/* logreg.c - Problem `logreg`: logistic regression with a certified optimum.
  *
- * F(w) = 1/n sum_i log(1 + exp(-y_i x_i w)) + lambda/2 ||w||^2; one vector of d.  The data depend
- * on data_seed alone (portable generator): X n x d normals, a teacher of d normals, z = 2 X teacher
- * / sqrt(d); y = sign z (labels=separable) or P(y = 1) = 1 / (1 + exp(-z)) by one uniform per row
- * (labels=noisy); then column j of X times 10^(-2 j / (d - 1)).  Start w = 0, where F = ln 2.
+ * F(w) = 1/n sum_i log(1 + exp(-y_i x_i w)) + lambda/2 ||w||^2; w is one vector of d.  The data
+ * depend on data_seed alone (portable generator): X is n x d normals, the teacher d normals, and z
+ * = 2 X teacher / sqrt(d).  Labels are y = sign z (labels=separable) or P(y = 1) = 1 / (1 +
+ * exp(-z)) by one uniform per row (labels=noisy).  Then column j of X is multiplied by 10^(-2 j /
+ * (d - 1)). The start is w = 0, where F = ln 2.
  *
- * The optimum is Newton's, damped by halving; since F is lambda-strongly convex,
- * F(w) - F* <= ||grad F(w)||^2 / (2 lambda), and opening fails unless that is below 1e-24.
- * lambda=0 needs separable labels: the infimum is then 0, nowhere attained, ||w|| grows like log t
- * and the gradients fade like 1/t.
+ * Newton's method, damped by halving, finds the optimum.  Since F is lambda-strongly convex,
+ * F(w) - F* <= ||grad F(w)||^2 / (2 lambda), and opening fails unless this bound is below 1e-24.
+ * lambda=0 needs separable labels: the infimum is then 0 and nowhere attained, ||w|| grows like
+ * log t and the gradients fade like 1/t.
  *
- * batch=B > 0: B rows drawn with replacement per step from the seed; batch=0: the exact gradient.
- * The loss is F on all rows. */
+ * batch=B > 0 draws B rows with replacement per step from the seed; batch=0 takes the exact
+ * gradient.  The plotted loss is F on all rows. */
 #include "experiments/cli/key_value_args.h"
 #include "experiments/network/dense.h"
 #include "experiments/network/layers.h"
@@ -55,9 +56,10 @@ struct logreg {
     double *weight; /* n x d, scratch of Newton's method; freed after opening */
 };
 
-/* log(1 + exp(-z)), and minus its derivative 1 / (1 + exp(z)), without overflow. */
+/* log(1 + exp(-z)) without overflow. */
 static double loss_of(double z) { return z > 0 ? log1p(exp(-z)) : -z + log1p(exp(z)); }
 
+/* Minus the derivative of loss_of, 1 / (1 + exp(z)), without overflow. */
 static double slope_of(double z)
 {
     double e = exp(-fabs(z));
@@ -72,8 +74,8 @@ static double dot(const double *a, const double *b, int64_t n)
     return sum;
 }
 
-/* F(w); the scores y_i x_i w stay in s->score.  The sum carries what its additions lose (Neumaier):
- * F* is stated to the last digits. */
+/* F(w); the scores y_i x_i w stay in s->score.  The sum is compensated (Neumaier), so that F* is
+ * exact to its last digits. */
 static double value_at(struct logreg *s, const double *w)
 {
     double sum = 0, lost = 0;
@@ -122,7 +124,7 @@ static qm_status newton_step(struct logreg *s, const double *grad, gsl_matrix *h
     return QM_OK;
 }
 
-/* Newton from 0, halving steps that do not descend; work[3 d]. */
+/* Newton's method from 0, halving steps that do not descend; work[3 d] is scratch. */
 static qm_status newton(struct logreg *s, gsl_matrix *h, double *work)
 {
     double *grad = work, *step = work + s->d, *next = step + s->d, certificate = 0;
@@ -139,7 +141,7 @@ static qm_status newton(struct logreg *s, gsl_matrix *h, double *work)
                 next[j] = s->best[j] - rate * step[j];
             f = value_at(s, next);
         }
-        if (!(f <= s->floor)) { /* at the resolution of F: the full step still sharpens w */
+        if (!(f <= s->floor)) { /* F is at its resolution; the full step still improves w */
             for (int64_t j = 0; j < s->d; j++)
                 next[j] = s->best[j] - step[j];
             f = value_at(s, next);
@@ -182,7 +184,7 @@ static void logreg_close(void *self)
     free(s);
 }
 
-/* s->best holds the teacher for a while. */
+/* Sets the rows and their labels; s->best holds the teacher meanwhile and is 0 afterwards. */
 static qm_status make_data(struct logreg *s, uint32_t data_seed, int separable)
 {
     void *data;
@@ -276,7 +278,7 @@ static double logreg_eval(void *self, const double *w, int64_t t, double *grad)
 
 static double logreg_optimum(void *self) { return ((struct logreg *)self)->floor; }
 
-/* Where lambda is 0 there is none: 0, which is no minimiser. */
+/* Where lambda is 0 no minimiser exists; w becomes 0, which is none. */
 static void logreg_argmin(void *self, double *w)
 {
     struct logreg *s = self;

@@ -1,15 +1,15 @@
-/* lowrank.c - multi-output linear regression with scaled features and outputs.
+/* lowrank.c - Problem `lowrank`: multi-output linear regression with scaled features and outputs.
  *
  * f(W) = 1/(2n) ||X W - Y||_F^2, W p x q, one tensor.  X is n x p normals, column i times
- * 10^(-3 i / (p - 1)); Y = (X Wbar + 0.1 E) diag(10^(-2 j / (q - 1))).  The gradient
- * X'(X W - Y) / n takes the scale of the feature along its rows and of the output along its
- * columns: the rank-1 pattern that row, column and rank-1 scales are made for.
+ * 10^(-3 i / (p - 1)); Y = (X Wbar + 0.1 E) diag(10^(-2 j / (q - 1))).  Row i of the gradient
+ * X'(X W - Y) / n has the scale of feature i and column j the scale of output j: the rank-1 pattern
+ * that row, column and rank-1 scales are made for.
  *
  * The data (X, Wbar, E in this order, portable generator) depend on data_seed only.  The seed
- * chooses the start, init=normal: W = 0.01 N(0, 1), init=0: W = 0; and the rows of a minibatch,
- * batch=B > 0: B rows drawn with replacement per step, so the gradient is unbiased.  batch=0 takes
- * the exact gradient.  The loss is f on all rows in both cases; its floor comes from a QR
- * decomposition of X. */
+ * chooses the start (init=normal: W = 0.01 N(0, 1); init=0: W = 0) and the rows of a minibatch:
+ * batch=B > 0 draws B rows with replacement per step, so that the gradient is unbiased; batch=0
+ * takes the exact gradient.  The plotted loss is f on all rows in both cases; its floor comes from
+ * a QR decomposition of X. */
 #include "experiments/cli/key_value_args.h"
 #include "experiments/network/dense.h"
 #include "experiments/problems/problem.h"
@@ -76,7 +76,7 @@ static void lowrank_close(void *self)
     free(s);
 }
 
-/* best doubles as Wbar and residual as E until the minimiser is known. */
+/* Sets X and Y.  s->best holds Wbar and s->residual holds E meanwhile. */
 static qm_status make_data(struct lowrank *s, uint32_t data_seed)
 {
     void *data;
@@ -177,7 +177,7 @@ static void lowrank_start(void *self, double *x)
         x[i] *= 0.01;
 }
 
-/* The loss of the rows drawn for step t and its gradient. */
+/* The loss of the rows drawn for step t; adds B times its gradient to grad. */
 static double minibatch(struct lowrank *s, const double *w, int64_t t, double *grad)
 {
     double sum = 0, *r = s->residual;

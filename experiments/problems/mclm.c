@@ -1,18 +1,19 @@
-/* mclm.c - a small GPT on a synthetic language whose entropy rate is known.
+/* mclm.c - Problem `mclm`: a small GPT on a synthetic language whose entropy rate is known.
  *
- * Language: a Markov chain of order 1 or 2 over K symbols (experiments/network/markov_chain.h).  Model: GPT-2 with
- * learned positions and a tied head; per layer LN, attention, residual, LN, C x 4C, GELU (tanh), 4C
- * x C, residual; a final LN; logits = x wte'.  Matrices act from the right (x w + b); LN's epsilon
- * is 1e-5.
+ * Language: a Markov chain of order 1 or 2 over K symbols (experiments/network/markov_chain.h).
+ * Model: GPT-2 with learned positions and a tied head; per layer LN, attention, residual, LN,
+ * C x 4C, GELU (tanh), 4C x C, residual; a final LN; logits = x wte'.  Matrices act from the right
+ * (x w + b); LN's epsilon is 1e-5.
  *
- * A step draws `batch` sequences of T + 1 tokens from the seed; its gradient is that of their mean
- * cross-entropy in nats.  The loss returned has no label noise: over `eval` fixed sequences (of
- * data_seed) the mean Kullback-Leibler divergence of the model from the chain's law, plus the floor
- * (H_1 + (T - 1) H) / T: the entropy rate, the first target seeing one token only.
+ * A step draws `batch` sequences of T + 1 tokens from the seed; its gradient is the gradient of
+ * their mean cross-entropy in nats.  The plotted loss has no label noise: it is the mean
+ * Kullback-Leibler divergence of the model from the chain's law over `eval` fixed sequences (drawn
+ * from data_seed) plus the floor (H_1 + (T - 1) H) / T, where H is the entropy rate and H_1 the
+ * entropy of the first target, whose context is one token.
  *
  * Parameters: wte K x C, wpe T x C; per layer ln gain, bias, qkv C x 3C, bias, projection C x C,
- * bias, ln gain, bias, C x 4C, bias, 4C x C, bias; final gain, bias.  Start: N(0, 0.02),
- * projections back into the residual times 1 / sqrt(2 L), gains 1, biases 0. */
+ * bias, ln gain, bias, C x 4C, bias, 4C x C, bias; final gain, bias.  Start: N(0, 0.02^2),
+ * projections back into the residual stream times 1 / sqrt(2 L), gains 1, biases 0. */
 #include "experiments/cli/key_value_args.h"
 #include "experiments/network/dense.h"
 #include "experiments/network/layers.h"
@@ -25,28 +26,28 @@
 
 static const char defaults[] = "K=32,T=16,C=32,L=1,heads=2,batch=8,order=1,a=3,eval=16,data_seed=1";
 
-enum { MOST_LAYERS = 5, PER_LAYER = 12, LOOK = 5 };
+enum { MOST_LAYERS = 5, PER_LAYER = 12, LOSS_INTERVAL = 5 };
 
 enum { GAIN1, BIAS1, QKV_W, QKV_B, BACK_W, BACK_B, GAIN2, BIAS2, UP_W, UP_B, DOWN_W, DOWN_B };
 
-/* What one layer keeps between forward and backward. */
+/* Activations of one layer that backward needs. */
 struct layer {
     double *in, *norm1, *stat1, *qkv, *weight, *mixed, *middle, *norm2, *stat2, *up, *tanh_of, *act;
 };
 
 struct mclm {
     struct qm_markov_chain chain;
-    struct qm_attention shape; /* batch: of the run in hand */
+    struct qm_attention shape; /* batch: the sequences of the last forward pass */
     int64_t layers, batch, eval;
     uint64_t seed;
     double eval_entropy; /* mean entropy of the laws after every context of the eval tokens */
     int n_tensors;
-    int64_t at[2 + PER_LAYER * MOST_LAYERS + 3]; /* where each tensor begins; the end */
+    int64_t at[2 + PER_LAYER * MOST_LAYERS + 3]; /* offset of each tensor, then their total */
     int32_t *tokens, *eval_tokens;               /* batch and eval sequences of T + 1 */
     double *slab;
     struct layer layer[MOST_LAYERS];
-    double *out, *norm, *stat, *prob, *log_sum;         /* after the last layer */
-    double *turned, *scratch, *dx, *dnorm, *dqkv, *dup; /* scratch of both passes */
+    double *out, *norm, *stat, *prob, *log_sum;             /* after the last layer */
+    double *transposed, *scratch, *dx, *dnorm, *dqkv, *dup; /* scratch of both passes */
 };
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
@@ -86,7 +87,7 @@ static double *take(struct slab *from, int64_t n)
     return p;
 }
 
-/* Hands out the slab; returns the elements used. */
+/* Divides the slab among the buffers; slab NULL only counts.  Returns the number of elements. */
 static int64_t set_buffers(struct mclm *s, double *slab)
 {
     const struct qm_attention *a = &s->shape;
@@ -113,7 +114,7 @@ static int64_t set_buffers(struct mclm *s, double *slab)
     s->stat = take(&p, 2 * n);
     s->prob = take(&p, n * k);
     s->log_sum = take(&p, n);
-    s->turned = take(&p, widest);
+    s->transposed = take(&p, widest);
     s->scratch = take(&p, a->length * (a->length + c / a->heads));
     s->dx = take(&p, n * c);
     s->dnorm = take(&p, n * c);
@@ -191,7 +192,8 @@ static qm_status read_args(const char *args, double value[ARGS])
     return qm_args_read("mclm", defaults, args, known, ARGS, value);
 }
 
-/* Per token 2 operations a weight and 4 T C of attention, forward; twice that backward. */
+/* Forward takes 2 operations per weight and 4 T C of attention for each token; backward twice as
+ * many. */
 static double mclm_work(const char *args)
 {
     double value[ARGS];
@@ -200,7 +202,7 @@ static double mclm_work(const char *args)
     double width = value[WIDTH], length = value[LENGTH];
     double layer = 24 * width * width + 4 * length * width;
     double token = value[LAYERS] * layer + 2 * value[SYMBOLS] * width;
-    return token * length * (3 * value[BATCH] + value[EVAL] / LOOK);
+    return token * length * (3 * value[BATCH] + value[EVAL] / LOSS_INTERVAL);
 }
 
 static qm_status mclm_open(const char *args, uint64_t seed, void **self, int *n_tensors,
@@ -292,7 +294,7 @@ static void layer_forward(struct mclm *s, const double *p, const int64_t *at, st
     add(out, y->middle, n * c);
 }
 
-/* Probabilities of the next token after every position of these sequences. */
+/* Logits of the next token after every position of these sequences, into s->prob. */
 static void forward(struct mclm *s, const double *p, const int32_t *tokens, int64_t sequences)
 {
     int64_t c = s->shape.width, length = s->shape.length, n = sequences * length;
@@ -308,45 +310,46 @@ static void forward(struct mclm *s, const double *p, const int32_t *tokens, int6
                       l + 1 < s->layers ? s->layer[l + 1].in : s->out);
     const int64_t *last = s->at + s->n_tensors - 2;
     qm_layernorm(s->out, p + last[0], p + last[1], n, c, s->stat, s->norm);
-    qm_dense_transpose(wte, c, s->chain.symbols, c, s->turned);
+    qm_dense_transpose(wte, c, s->chain.symbols, c, s->transposed);
     memset(s->prob, 0, (size_t)(n * s->chain.symbols) * sizeof *s->prob);
-    qm_dense_add(s->norm, s->turned, s->prob, n, c, s->chain.symbols);
+    qm_dense_add(s->norm, s->transposed, s->prob, n, c, s->chain.symbols);
 }
 
-/* s->dx: the gradient of what the layer gave, then of what it took. */
+/* Turns s->dx from the gradient of the layer's output into the gradient of its input. */
 static void layer_backward(struct mclm *s, const double *p, const int64_t *at, struct layer *y,
                            double *g)
 {
     int64_t c = s->shape.width, n = s->shape.batch * s->shape.length;
-    qm_linear_back(y->act, p + at[DOWN_W], s->dx, n, 4 * c, c, s->turned, s->dup, g + at[DOWN_W],
-                   g + at[DOWN_B]);
+    struct qm_layer_gradient norm1 = {s->dx, g + at[GAIN1], g + at[BIAS1]};
+    struct qm_layer_gradient qkv = {s->dnorm, g + at[QKV_W], g + at[QKV_B]};
+    struct qm_layer_gradient back = {s->dnorm, g + at[BACK_W], g + at[BACK_B]};
+    struct qm_layer_gradient norm2 = {s->dx, g + at[GAIN2], g + at[BIAS2]};
+    struct qm_layer_gradient up = {s->dnorm, g + at[UP_W], g + at[UP_B]};
+    struct qm_layer_gradient down = {s->dup, g + at[DOWN_W], g + at[DOWN_B]};
+    double *scratch = s->transposed;
+    qm_linear_back(y->act, p + at[DOWN_W], s->dx, n, 4 * c, c, scratch, &down);
     qm_gelu_back(y->up, y->tanh_of, s->dup, 4 * n * c, s->dup);
-    qm_linear_back(y->norm2, p + at[UP_W], s->dup, n, c, 4 * c, s->turned, s->dnorm, g + at[UP_W],
-                   g + at[UP_B]);
-    qm_layernorm_back(y->middle, p + at[GAIN2], y->stat2, s->dnorm, n, c, s->dx, g + at[GAIN2],
-                      g + at[BIAS2]);
-    qm_linear_back(y->mixed, p + at[BACK_W], s->dx, n, c, c, s->turned, s->dnorm, g + at[BACK_W],
-                   g + at[BACK_B]);
+    qm_linear_back(y->norm2, p + at[UP_W], s->dup, n, c, 4 * c, scratch, &up);
+    qm_layernorm_back(y->middle, p + at[GAIN2], y->stat2, s->dnorm, n, c, &norm2);
+    qm_linear_back(y->mixed, p + at[BACK_W], s->dx, n, c, c, scratch, &back);
     qm_attention_back(&s->shape, y->qkv, y->weight, s->dnorm, s->scratch, s->dqkv);
-    qm_linear_back(y->norm1, p + at[QKV_W], s->dqkv, n, c, 3 * c, s->turned, s->dnorm,
-                   g + at[QKV_W], g + at[QKV_B]);
-    qm_layernorm_back(y->in, p + at[GAIN1], y->stat1, s->dnorm, n, c, s->dx, g + at[GAIN1],
-                      g + at[BIAS1]);
+    qm_linear_back(y->norm1, p + at[QKV_W], s->dqkv, n, c, 3 * c, scratch, &qkv);
+    qm_layernorm_back(y->in, p + at[GAIN1], y->stat1, s->dnorm, n, c, &norm1);
 }
 
-/* s->prob: the gradient of the logits. */
+/* Adds the gradient of the parameters to g, from the gradient of the logits in s->prob. */
 static void backward(struct mclm *s, const double *p, const int32_t *tokens, double *g)
 {
     int64_t c = s->shape.width, length = s->shape.length, n = s->shape.batch * length;
     int64_t k = s->chain.symbols;
     const int64_t *last = s->at + s->n_tensors - 2;
     double *gwte = g + s->at[0], *gwpe = g + s->at[1];
+    struct qm_layer_gradient norm = {s->dx, g + last[0], g + last[1]};
     qm_dense_add_left(s->prob, s->norm, gwte, k, n, c);
     memset(s->dnorm, 0, (size_t)(n * c) * sizeof *s->dnorm);
     qm_dense_add(s->prob, p + s->at[0], s->dnorm, n, k, c);
     memset(s->dx, 0, (size_t)(n * c) * sizeof *s->dx);
-    qm_layernorm_back(s->out, p + last[0], s->stat, s->dnorm, n, c, s->dx, g + last[0],
-                      g + last[1]);
+    qm_layernorm_back(s->out, p + last[0], s->stat, s->dnorm, n, c, &norm);
     for (int64_t l = s->layers - 1; l >= 0; l--)
         layer_backward(s, p, layer_at(s, l), &s->layer[l], g);
     for (int64_t i = 0; i < n; i++) {
@@ -358,7 +361,7 @@ static void backward(struct mclm *s, const double *p, const int32_t *tokens, dou
 
 /* ---- the two losses -------------------------------------------------------------------------- */
 
-/* Floor plus mean divergence from the chain's law. */
+/* The plotted loss: the floor plus the mean divergence from the chain's law. */
 static double population(struct mclm *s, const double *p)
 {
     int64_t length = s->shape.length, n = s->eval * length, k = s->chain.symbols;
@@ -405,10 +408,10 @@ static double mclm_optimum(void *self)
     return qm_markov_chain_floor(&s->chain, s->shape.length);
 }
 
-static int64_t mclm_look(void *self)
+static int64_t mclm_loss_interval(void *self)
 {
     (void)self;
-    return LOOK;
+    return LOSS_INTERVAL;
 }
 
 const struct qm_problem qm_problem_mclm = {
@@ -422,7 +425,7 @@ const struct qm_problem qm_problem_mclm = {
     .work = mclm_work,
     .start = mclm_start,
     .eval = mclm_eval,
-    .look = mclm_look,
+    .loss_interval = mclm_loss_interval,
     .optimum = mclm_optimum,
     .expected = qm_problem_unexpected,
     .close = mclm_close,

@@ -1,18 +1,18 @@
-/* mlp.c - a two-layer network learns another one: online, with the population loss in closed form.
+/* mlp.c - Problem `mlp`: a two-layer network learns another one from fresh samples.
  *
  * x ~ N(0, I_d), y = sum_m v*_m phi(w*_m x) + sigma eps, student sum_k v_k phi(w_k x), loss half
  * the square of the difference.  With c = (v, -v*), the stacked weights A and C = A A' the
- * population loss is 1/2 c' I(C) c + sigma^2 / 2, where
+ * population loss has the closed form 1/2 c' I(C) c + sigma^2 / 2, where
  *   phi=erf   phi(z) = erf(z / sqrt 2): I_ij = (2 / pi) asin(C_ij / sqrt((1 + C_ii)(1 + C_jj)))
  *             D. Saad, S. A. Solla, Phys. Rev. E 52 (1995) 4225
  *   phi=relu  I_ij = sqrt(C_ii C_jj) / (2 pi) (sin a + (pi - a) cos a),
  *             cos a = C_ij / sqrt(C_ii C_jj): Y. Cho, L. K. Saul, NIPS 2009
  * Its floor is sigma^2 / 2: the student is at least as wide as the teacher.
  *
- * Teacher by data_seed (portable generator): w* = N(0, 1) / sqrt(d), then v* = N(0, 1).  The seed
- * chooses the start, w = N(0, 1) / sqrt(d) and v = N(0, 1) / sqrt(student), and fresh samples at
- * each step: element (b, j) of the batch is normal b d + j of the noise stream, eps_b normal
- * batch d + b.  Parameters: w student x d, then v. */
+ * data_seed chooses the teacher (portable generator): w* = N(0, 1) / sqrt(d), then v* = N(0, 1).
+ * The seed chooses the start, w = N(0, 1) / sqrt(d) and v = N(0, 1) / sqrt(student), and fresh
+ * samples at each step: element (b, j) of the batch is normal b d + j of the noise stream, eps_b is
+ * normal batch d + b.  Parameters: w student x d, then v. */
 #include "experiments/cli/key_value_args.h"
 #include "experiments/network/dense.h"
 #include "experiments/network/layers.h"
@@ -46,12 +46,12 @@ struct mlp {
     int relu;
     uint64_t seed;
     double sigma;
-    double *stack;   /* (student + teacher) x d: the student's weights copied, the teacher's */
-    double *out;     /* student + teacher: v and -v* */
-    double *gram;    /* (student + teacher)^2, scratch */
-    double *turned;  /* d x (student + teacher), scratch */
-    double *x, *eps; /* batch x d, batch */
-    double *hidden;  /* batch x (student + teacher), then scratch */
+    double *stack; /* (student + teacher) x d: a copy of the student's weights, the teacher's */
+    double *out;   /* [student + teacher]: v and -v* */
+    double *gram;  /* (student + teacher)^2, scratch */
+    double *transposed; /* d x (student + teacher): the transpose of stack */
+    double *x, *eps;    /* batch x d, [batch] */
+    double *hidden;     /* batch x (student + teacher), scratch */
 };
 
 static double phi(const struct mlp *s, double z)
@@ -111,8 +111,8 @@ static qm_status mlp_open(const char *args, uint64_t seed, void **self, int *n_t
                       sizeof *s->stack);
     qm_status st = s->stack ? QM_OK : qm_fail(QM_NO_MEMORY, "mlp: %lld units", (long long)units);
     if (st == QM_OK) {
-        s->turned = s->stack + units * s->d;
-        s->gram = s->turned + units * s->d;
+        s->transposed = s->stack + units * s->d;
+        s->gram = s->transposed + units * s->d;
         s->out = s->gram + units * units;
         s->x = s->out + units;
         s->eps = s->x + s->batch * s->d; /* right behind x: one fill draws both */
@@ -141,7 +141,7 @@ static void mlp_start(void *self, double *p)
 
 /* ---- the population loss --------------------------------------------------------------------- */
 
-/* E phi(a x) phi(b x) from the squares and the product of a and b. */
+/* E phi(a x) phi(b x) from the inner products aa = |a|^2, bb = |b|^2 and ab = a b. */
 static double correlation(const struct mlp *s, double aa, double bb, double ab)
 {
     if (!s->relu)
@@ -153,12 +153,12 @@ static double correlation(const struct mlp *s, double aa, double bb, double ab)
     return size / (2 * M_PI) * (sqrt(1 - c * c) + (M_PI - angle) * c);
 }
 
-/* The student beside the teacher: stack, its transpose and out. */
+/* Copies the student p into stack and out, which hold the teacher, and transposes stack. */
 static void set_student(struct mlp *s, const double *p)
 {
     memcpy(s->stack, p, (size_t)(s->student * s->d) * sizeof *p);
     memcpy(s->out, p + s->student * s->d, (size_t)s->student * sizeof *p);
-    qm_dense_transpose(s->stack, s->d, s->student + s->teacher, s->d, s->turned);
+    qm_dense_transpose(s->stack, s->d, s->student + s->teacher, s->d, s->transposed);
 }
 
 static double population(struct mlp *s)
@@ -166,7 +166,7 @@ static double population(struct mlp *s)
     int64_t units = s->student + s->teacher;
     double sum = 0;
     memset(s->gram, 0, (size_t)(units * units) * sizeof *s->gram);
-    qm_dense_add(s->stack, s->turned, s->gram, units, s->d, units);
+    qm_dense_add(s->stack, s->transposed, s->gram, units, s->d, units);
     for (int64_t i = 0; i < units; i++)
         for (int64_t j = 0; j <= i; j++)
             sum += (i == j ? 0.5 : 1) * s->out[i] * s->out[j] *
@@ -188,7 +188,7 @@ static double mlp_eval(void *self, const double *p, int64_t t, double *grad)
     qm_normals(s->seed, QM_STREAM_noise, t, 0, s->batch * (s->d + 1), s->x);
     memset(grad, 0, (size_t)(weights + s->student) * sizeof *grad);
     memset(s->hidden, 0, (size_t)(s->batch * units) * sizeof *s->hidden);
-    qm_dense_add(s->x, s->turned, s->hidden, s->batch, s->d, units);
+    qm_dense_add(s->x, s->transposed, s->hidden, s->batch, s->d, units);
     for (int64_t b = 0; b < s->batch; b++) {
         double *z = s->hidden + b * units, error = -s->sigma * s->eps[b];
         for (int64_t k = 0; k < units; k++) {
@@ -202,7 +202,14 @@ static double mlp_eval(void *self, const double *p, int64_t t, double *grad)
             z[k] = error * s->out[k] * phi_slope(s, z[k]);
         }
     }
-    qm_dense_of()(s->student, s->batch, s->d, s->hidden, 1, units, s->x, s->d, grad, s->d);
+    qm_dense_of()(&(struct qm_dense_product){.m = s->student,
+                                             .depth = s->batch,
+                                             .n = s->d,
+                                             .row = 1,
+                                             .col = units,
+                                             .ldb = s->d,
+                                             .ldc = s->d},
+                  s->hidden, s->x, grad);
     return 0.5 * sum / (double)s->batch;
 }
 
@@ -212,7 +219,7 @@ static double mlp_optimum(void *self)
     return 0.5 * sigma * sigma;
 }
 
-/* The teacher, and units that count for nothing. */
+/* The teacher's units; further units of the student have weight 0. */
 static void mlp_argmin(void *self, double *p)
 {
     struct mlp *s = self;

@@ -1,17 +1,19 @@
-/* nqm.c - noisy quadratic model.
+/* nqm.c - Problem `nqm`: the noisy quadratic model.
  *
  * G. Zhang et al., "Which algorithmic choices matter at which batch sizes?", arXiv:1907.04164,
  * section 3: L = 1/2 sum_i h_i x_i^2, h_i = 1 / i, gradient h_i x_i + xi_i with independent xi of
- * variance h_i / batch.  The loss returned is the population loss L; its floor is 0, which noise
- * keeps an optimizer with a constant step from reaching.
+ * variance h_i / batch.  The plotted loss is the population loss L; its floor is 0, which noise
+ * keeps an optimizer with a constant learning rate from reaching.
  *
- *   start=normal  x_i ~ N(0, 1), a function of (seed, i); start=one: x_i = 1
- *   nu=0          normal noise; nu > 2: Student's t, rescaled to the same variance, so that the
- *                 same expected curves hold; nu <= 2: Student's t as it is, with no variance and
- *                 no expected curve: only medians of the loss mean something
+ *   start=normal  x_i ~ N(0, 1), a function of (seed, i)
+ *   start=one     x_i = 1
+ *   nu=0          normal noise
+ *   nu > 2        Student's t, rescaled to the same variance, so that the same expected curves hold
+ *   nu <= 2       Student's t without rescaling; it has no variance and no expected curve, so that
+ *                 only medians of the loss mean something
  *
- * The noise of element i at step t is a function of (seed, t, i), in streams of its own (distribution.h).
- * Both starts have E x_i^2 = 1, the start of `expected`. */
+ * The noise of element i at step t is a function of (seed, t, i), in streams of its own
+ * (source/distribution.h).  Both starts have E x_i^2 = 1, which `expected` starts from. */
 #include "experiments/cli/key_value_args.h"
 #include "experiments/problems/problem.h"
 #include "experiments/source/distribution.h"
@@ -94,7 +96,7 @@ static double nqm_eval(void *self, const double *x, int64_t t, double *grad)
         qm_students(q->seed, QM_STREAM_noise, t, q->nu, 0, q->n, grad);
     else
         qm_normals(q->seed, QM_STREAM_noise, t, 0, q->n, grad);
-    double unit = q->nu > 2 ? (q->nu - 2) / q->nu : 1; /* 1 / variance */
+    double unit = q->nu > 2 ? (q->nu - 2) / q->nu : 1; /* 1 / variance of the draws */
     for (int64_t i = 0; i < q->n; i++) {
         double h = curvature(i);
         grad[i] = h * x[i] + sqrt(unit * h / q->batch) * grad[i];
@@ -113,7 +115,8 @@ static void nqm_argmin(void *self, double *x)
     memset(x, 0, (size_t)((struct nqm *)self)->n * sizeof *x);
 }
 
-/* E x_i^2 after t steps of SGD, a = lr h: s' = (1 - a)^2 s + lr^2 h / batch. */
+/* E x_i^2 after t steps of SGD from 1: s' = (1 - a)^2 s + noise with a = lr h and
+ * noise = lr^2 h / batch. */
 static double square_sgd(double a, double noise, double t)
 {
     double rest = a * (2 - a); /* 1 - (1 - a)^2 */

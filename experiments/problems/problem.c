@@ -1,4 +1,4 @@
-/* problem.c - the list of problems, and what several of them share. */
+/* problem.c - The list of problems, and helper functions that several problems share. */
 #include "experiments/problems/problem.h"
 
 #include "core/base/name.h"

@@ -1,10 +1,10 @@
-/* problem_wrapper.c - problems that change the gradients of another one. */
+/* problem_wrapper.c - Splits a wrapper's arguments at base= and opens the base problem. */
 #include "experiments/problems/problem_wrapper.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Where "base=" stands as a key, or the end of the text. */
+/* The position of "base=" as a key, or the end of the text. */
 static const char *find_base(const char *args)
 {
     const char *at = args;
@@ -13,7 +13,8 @@ static const char *find_base(const char *args)
     return at ? at : args + strlen(args);
 }
 
-/* own[size]: what stands before base=; the base there, or else of base_default, and its arguments. */
+/* Splits args at base=: own[size] receives the text before it, *base and *base_args the problem
+ * named there (or in base_default where args has no base=) and its arguments. */
 static qm_status split(const char *who, const char *args, const char *base_default, char *own,
                        size_t size, const struct qm_problem **base, const char **base_args)
 {
@@ -37,24 +38,22 @@ static qm_status split(const char *who, const char *args, const char *base_defau
 }
 
 qm_status qm_problem_wrapper_open(const char *who, const char *args, const char *base_default,
-                                  uint64_t seed, char *own, size_t size,
-                                  struct qm_problem_wrapper *out, int *n_tensors,
+                                  uint64_t seed, struct qm_problem_wrapper *out, int *n_tensors,
                                   struct qm_shape *shapes)
 {
-    const struct qm_problem *p = NULL;
+    struct qm_problem_wrapper w = {0};
     const char *rest;
-    void *self;
-    QM_TRY(split(who, args ? args : "", base_default, own, size, &p, &rest));
-    QM_TRY(p->open(rest, seed, &self, n_tensors, shapes));
-    *out = (struct qm_problem_wrapper){p, self, 0};
+    QM_TRY(split(who, args ? args : "", base_default, w.own, sizeof w.own, &w.base, &rest));
+    QM_TRY(w.base->open(rest, seed, &w.self, n_tensors, shapes));
     for (int i = 0; i < *n_tensors; i++)
-        out->numel += qm_shape_numel(&shapes[i]);
+        w.numel += qm_shape_numel(&shapes[i]);
+    *out = w;
     return QM_OK;
 }
 
 qm_status qm_problem_wrapper_check(const struct qm_problem *p, const char *args)
 {
-    char own[QM_WRAP_OWN];
+    char own[sizeof((struct qm_problem_wrapper){0}).own];
     const char *usual = find_base(p->args), *rest = "";
     const struct qm_problem *base = NULL;
     args = args ? args : "";
@@ -65,7 +64,7 @@ qm_status qm_problem_wrapper_check(const struct qm_problem *p, const char *args)
     return qm_problem_wrapper_check(base, rest);
 }
 
-/* The problem named at base=, *args its arguments; NULL: there is none. */
+/* The problem named at base= in *args, or NULL; *args becomes the arguments of that problem. */
 static const struct qm_problem *base_of(const char **args)
 {
     char name[64];

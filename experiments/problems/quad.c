@@ -1,14 +1,14 @@
-/* quad.c - ill-conditioned quadratic in three layouts.
+/* quad.c - Problem `quad`: an ill-conditioned quadratic in three layouts.
  *
  * f = 1/2 sum_i lambda_i z_i^2, lambda_i = lambda_max cond^(-i / (n - 1)), x = Q z.
  *
- *   sorted    Q = I: neighbours have similar scale, easy for block-wise scales
- *   shuffled  Q a permutation, a function of n alone: every block spans all scales
- *   dct       Q the orthonormal inverse DCT-II: all coordinates have similar scale
+ *   layout=sorted    Q = I: neighbours have similar scales, easy for block-wise quantization
+ *   layout=shuffled  Q is a permutation, a function of n alone: every block spans all scales
+ *   layout=dct       Q is the orthonormal inverse DCT-II: all coordinates have similar scales
  *
- *   start=one     z = 1; nothing is random then, and the seed is not read
- *   start=normal  z_i ~ N(0, 1), a function of (seed, i): an instance per seed.  E z_i^2 = 1 too,
- *                 so that `expected` is the mean over seeds */
+ *   start=one     z = 1; nothing is random, and the seed is not read
+ *   start=normal  z_i ~ N(0, 1), a function of (seed, i): one instance per seed.  E z_i^2 = 1 as
+ *                 for start=one, so that `expected` is the mean over seeds */
 #include "experiments/cli/key_value_args.h"
 #include "experiments/problems/problem.h"
 #include "experiments/source/distribution.h"
@@ -43,15 +43,15 @@ struct quad {
     uint64_t seed;
     double *lambda, *z, *scratch; /* n each; scratch for the transform */
     double *cosine, *sine;        /* of pi k / 2n, for k <= n / 2; dct only */
-    int64_t *place;               /* z[i] lives at x[place[i]]; shuffled only */
+    int64_t *place;               /* z[i] is x[place[i]]; shuffled only */
     gsl_fft_real_wavetable *forward;
     gsl_fft_halfcomplex_wavetable *backward;
     gsl_fft_real_workspace *work;
 };
 
-/* ---- the rotation ---------------------------------------------------------------------------
- * DCT-II by one real FFT of the same length: J. Makhoul, IEEE Trans. ASSP 28 (1980) 27.  GSL packs
- * the spectrum as Re V0, Re V1, Im V1, ..., with Re V(n/2) last for even n. */
+/* ---- the rotation ----------------------------------------------------------------------------
+ * DCT-II by one real FFT of length n: J. Makhoul, IEEE Trans. ASSP 28 (1980) 27.  GSL packs the
+ * spectrum as Re V0, Re V1, Im V1, ..., with Re V(n/2) last for even n. */
 
 static double weight(int64_t n, int64_t k) { return sqrt((k ? 2.0 : 1.0) / (double)n); }
 
@@ -236,8 +236,8 @@ static void quad_argmin(void *self, double *x)
     memset(x, 0, (size_t)((struct quad *)self)->n * sizeof *x);
 }
 
-/* Gradient descent and heavy ball see each z alone: with v' = momentum v - lr lambda z and
- * z' = z + v', (z, v) moves by a 2 x 2 matrix; z = 1, v = 0 at the start. */
+/* Gradient descent and heavy ball act on each z separately: v' = momentum v - lr lambda z and
+ * z' = z + v' move (z, v) by a 2 x 2 matrix, from z = 1, v = 0. */
 static double quad_expected(void *self, const char *family, double lr, double momentum, int64_t t)
 {
     struct quad *q = self;

@@ -1,11 +1,11 @@
-/* rosen.c - the chained Rosenbrock function.
+/* rosen.c - Problem `rosen`: the chained Rosenbrock function.
  *
  * f = sum_{i=1}^{n-1} 100 (x_{i+1} - x_i^2)^2 + (1 - x_i)^2; floor 0 at x = 1.  From n = 4 on there
- * is one more local minimum near (-1, 1, ..., 1), of about the value 4 for long chains.  The basin of
- * x is told by the sign of x_1.
+ * is one more local minimum near (-1, 1, ..., 1), whose value is about 4 for long chains.  The sign
+ * of x_1 tells the basin of attraction.
  *
- * start x_i = -1.2 for odd i, 1 for even i (counted from 1), plus jitter N(0, 1), a function of
- * (seed, i).  The gradient is exact.  H. H. Rosenbrock, Comput. J. 3 (1960) 175. */
+ * The start is x_i = -1.2 for odd i, 1 for even i (counted from 1), plus jitter N(0, 1), a function
+ * of (seed, i).  The gradient is exact.  H. H. Rosenbrock, Comput. J. 3 (1960) 175. */
 #include "experiments/cli/key_value_args.h"
 #include "experiments/problems/problem.h"
 #include "experiments/source/distribution.h"
@@ -88,7 +88,7 @@ static void rosen_argmin(void *self, double *x)
         x[i] = 1;
 }
 
-/* Chains of less than 4 have one basin. */
+/* Chains of fewer than 4 elements have one basin. */
 static int rosen_basin(void *self, const double *x)
 {
     return ((struct rosen *)self)->n >= 4 && x[0] < 0;

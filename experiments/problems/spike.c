@@ -1,15 +1,16 @@
-/* spike.c - spikes, shifts of scale and zeros in the gradients of any problem.
+/* spike.c - Problem `spike`: spikes, shifts of scale and zeros in the gradients of any problem.
  *
- *   at, count, gap, times   the gradients of steps at, at + gap, ... (count of them) times `times`
+ *   at, count, gap, times   the gradients of steps at, at + gap, ... (`count` steps) are multiplied
+ *                           by `times`
  *   zero                    the gradient of this step is 0
- *   shift, by               from step `shift` on all gradients times `by`: as if the loss were
- *                           rescaled
- *   clip                    then the gradient of all tensors is scaled to this norm where it has a
- *                           larger one, as training loops do
+ *   shift, by               from step `shift` on all gradients are multiplied by `by`, as if the
+ *                           loss were rescaled
+ *   clip                    last, the gradient of all tensors together is scaled down to this norm
+ *                           where its norm is larger, as training loops do
  *
- * A step of 0 means never; a clip of 0 does nothing.  Loss, floor and start are the base's.  Of exact Adam a spike moves the
- * parameters by at most (1 - beta1) / sqrt(1 - beta2) lr and raises the second moment for
- * ln((1 - beta2) times^2) / (1 - beta2) steps. */
+ * A step of 0 means never; a clip of 0 does nothing.  Loss, floor and start are the base's.  With
+ * exact Adam a spike moves the parameters by at most (1 - beta1) / sqrt(1 - beta2) lr and raises
+ * the second moment for ln((1 - beta2) times^2) / (1 - beta2) steps. */
 #include "experiments/cli/key_value_args.h"
 #include "experiments/problems/problem_wrapper.h"
 
@@ -39,9 +40,9 @@ static const struct qm_arg known[] = {
      .lo = 0,
      .hi = 1e30,
      .text = "norm that gradients of all tensors together are scaled to, at most; 0: any"},
-    QM_WRAP_ARG,
+    QM_WRAPPER_BASE_ARG,
 };
-enum { ARGS = sizeof known / sizeof *known - 1 }; /* of its own */
+enum { ARGS = sizeof known / sizeof *known - 1 }; /* without base= */
 
 struct spike {
     struct qm_problem_wrapper wrap;
@@ -62,15 +63,13 @@ static qm_status spike_open(const char *args, uint64_t seed, void **self, int *n
                             struct qm_shape *shapes)
 {
     double value[ARGS];
-    char own[QM_WRAP_OWN];
     int n = 0;
     struct spike *s = calloc(1, sizeof *s);
     if (!s)
         return qm_fail(QM_NO_MEMORY, "spike");
-    qm_status st =
-        qm_problem_wrapper_open("spike", args, BASE, seed, own, sizeof own, &s->wrap, &n, shapes);
+    qm_status st = qm_problem_wrapper_open("spike", args, BASE, seed, &s->wrap, &n, shapes);
     if (st == QM_OK)
-        st = qm_args_read("spike", OWN, own, known, ARGS, value);
+        st = qm_args_read("spike", OWN, s->wrap.own, known, ARGS, value);
     if (st != QM_OK) {
         spike_close(s);
         return st;
@@ -133,10 +132,10 @@ static int spike_gives_loss(void *self)
     return w->base->gives_loss && w->base->gives_loss(w->self);
 }
 
-static int64_t spike_look(void *self)
+static int64_t spike_loss_interval(void *self)
 {
     struct qm_problem_wrapper *w = &((struct spike *)self)->wrap;
-    return w->base->look ? w->base->look(w->self) : 0;
+    return w->base->loss_interval ? w->base->loss_interval(w->self) : 0;
 }
 
 static int spike_basin(void *self, const double *x)
@@ -163,7 +162,7 @@ const struct qm_problem qm_problem_spike = {
     .start = spike_start,
     .eval = spike_eval,
     .gives_loss = spike_gives_loss,
-    .look = spike_look,
+    .loss_interval = spike_loss_interval,
     .basin = spike_basin,
     .optimum = spike_optimum,
     .expected = qm_problem_unexpected,

@@ -69,7 +69,7 @@ static int by_step(const void *a, const void *b)
 static void ecdf(struct qm_protocol *p, int label, int family, int64_t last, int64_t *hit)
 {
     int64_t n = 0, all = 0, at = 0;
-    const int64_t *from = p->hits[family < 0 ? QM_STAIR_hits : QM_STAIR_twin_hits];
+    const int64_t *from = p->hits[family < 0 ? QM_HITS_hits : QM_HITS_twin_hits];
     for (int64_t i = 0; i < p->n_runs; i++)
         for (int j = 0; j < QM_TARGETS && is_member(p, &p->run[i], label, family); j++, all++)
             if (from[i * QM_TARGETS + j] >= 0)
@@ -116,7 +116,7 @@ static int by_instance(const void *a, const void *b, void *context)
 /* best[run][target]: the smallest runtime of any label on the same problem and seed, nulls too. */
 static void find_best(struct qm_protocol *p, int64_t *order, double *best)
 {
-    const int64_t *hit = p->hits[QM_STAIR_hits];
+    const int64_t *hit = p->hits[QM_HITS_hits];
     int64_t n = 0;
     for (int64_t i = 0; i < p->n_runs; i++)
         if (shown(p, &p->run[i]))
@@ -151,8 +151,8 @@ static int64_t ratios(const struct qm_protocol *p, int label, const double *best
     for (int64_t i = 0; i < p->n_runs; i++)
         for (int j = 0; j < QM_TARGETS && p->run[i].label == label && shown(p, &p->run[i]); j++) {
             int64_t at = i * QM_TARGETS + j, twin = twin_row(p, i) * QM_TARGETS + j;
-            double own = runtime(p->hits[QM_STAIR_hits][at]);
-            double of = is_twin ? runtime(p->hits[QM_STAIR_twin_hits][twin]) : best[at];
+            double own = runtime(p->hits[QM_HITS_hits][at]);
+            double of = is_twin ? runtime(p->hits[QM_HITS_twin_hits][twin]) : best[at];
             if (isfinite(own) || isfinite(of))
                 ratio[n++] = isfinite(own) ? own / of : HUGE_VAL;
         }

@@ -23,7 +23,7 @@ void qm_protocol_free(struct qm_protocol *p)
     words_free(&p->problem);
     words_free(&p->label);
     words_free(&p->family);
-    for (int k = 0; k < QM_STAIR_COUNT; k++)
+    for (int k = 0; k < QM_HITS_COUNT; k++)
         free(p->hits[k]);
     free(p->scale);
     free(p->run);

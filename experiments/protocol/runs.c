@@ -228,8 +228,8 @@ static int64_t reach(const struct qm_protocol *p, int problem, int family, doubl
         const char *name = qm_run_cell(p, run)->recipe.rule->family;
         if (run->problem == problem && run->scale == p->one && run->ok &&
             strcmp(name, p->family.word[family]) == 0)
-            level[n++] = (double)qm_stairs_level(o->stair[QM_STAIR_twin_hits],
-                                                 o->n_stair[QM_STAIR_twin_hits]);
+            level[n++] = (double)qm_hitting_times_level(o->hits[QM_HITS_twin_hits],
+                                                        o->n_hits[QM_HITS_twin_hits]);
     }
     if (n == 0)
         return 0;
@@ -240,12 +240,12 @@ static int64_t reach(const struct qm_protocol *p, int problem, int family, doubl
 static void find_hits(struct qm_protocol *p, int64_t i)
 {
     const struct qm_outcome *o = &p->r->outcome[p->run[i].cell];
-    for (int k = 0; k < QM_STAIR_COUNT; k++)
+    for (int k = 0; k < QM_HITS_COUNT; k++)
         for (int j = 0; j < QM_TARGETS; j++)
             p->hits[k][i * QM_TARGETS + j] =
-                p->run[i].ok
-                    ? qm_stairs_step(o->stair[k], o->n_stair[k], p->target[p->run[i].problem][j])
-                    : -1;
+                p->run[i].ok ? qm_hitting_times_step(o->hits[k], o->n_hits[k],
+                                                     p->target[p->run[i].problem][j])
+                             : -1;
 }
 
 qm_status qm_protocol_targets(struct qm_protocol *p)
@@ -253,7 +253,7 @@ qm_status qm_protocol_targets(struct qm_protocol *p)
     double *level = calloc((size_t)p->n_runs + 1, sizeof *level);
     p->target = calloc((size_t)p->problem.n + 1, sizeof *p->target);
     int ok = level && p->target;
-    for (int k = 0; k < QM_STAIR_COUNT; k++)
+    for (int k = 0; k < QM_HITS_COUNT; k++)
         ok = (p->hits[k] = calloc((size_t)(p->n_runs * QM_TARGETS) + 1, sizeof(int64_t))) && ok;
     for (int q = 0; ok && q < p->problem.n; q++) {
         int64_t most = 0, last = QM_TARGETS - 1;

@@ -110,11 +110,11 @@ static qm_status store_targets(const struct qm_protocol *p, struct qm_store *sto
         const char *path, *text;
     } arrays[] = {
 #define X(name, twin, persistence, text) {"/protocol/" #name, "first step at each target " text},
-        QM_STAIR_LIST(X)
+        QM_HITS_LIST(X)
 #undef X
     };
     struct qm_shape shape = {2, {p->n_runs, QM_TARGETS}};
-    for (int k = 0; k < QM_STAIR_COUNT; k++)
+    for (int k = 0; k < QM_HITS_COUNT; k++)
         QM_TRY(qm_store_array(store, arrays[k].path, QM_DTYPE_i64, &shape, p->hits[k], "1",
                               arrays[k].text, NULL));
     return QM_OK;

@@ -73,7 +73,7 @@ struct qm_protocol {
     int64_t *row_of; /* [cells]: its row of run, -1: none */
     struct qm_comparison_group *group;
     int64_t (*target)[QM_TARGETS]; /* [problems]: levels */
-    int64_t *hits[QM_STAIR_COUNT]; /* [runs][QM_TARGETS] */
+    int64_t *hits[QM_HITS_COUNT];  /* [runs][QM_TARGETS] */
     int64_t n_verdicts, n_ecdf, n_profiles, n_scores, n_sensitivity, n_budget;
     struct qm_verdict_row *verdict;
     struct qm_curve_row *ecdf, *profile;

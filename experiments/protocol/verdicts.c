@@ -37,7 +37,8 @@ static int64_t distinct(struct observed *o, int64_t n, double *x)
 /* Whether a pair says anything of the variant: not where both sides diverged. */
 static int is_informative(const struct qm_run_row *run)
 {
-    return run->ok && !run->elsewhere && !(run->gap >= QM_LOST_GAP && run->twin_gap >= QM_LOST_GAP);
+    return run->ok && !run->elsewhere &&
+           !(run->gap >= QM_DIVERGED_GAP && run->twin_gap >= QM_DIVERGED_GAP);
 }
 
 /* Scratch for the largest group. */
@@ -47,11 +48,11 @@ struct scratch {
     double *x;
 };
 
-/* Gaps lie between 2^-52 and QM_LOST_GAP, so does the mean of d: one far pair among many that are nearly
+/* Gaps lie between 2^-52 and QM_DIVERGED_GAP, so does the mean of d: one far pair among many that are nearly
  * equal lets bootstrap-t intervals reach hundreds of decades. */
 static void attainable(struct qm_paired *x)
 {
-    const double most = log10(QM_LOST_GAP * 0x1p52);
+    const double most = log10(QM_DIVERGED_GAP * 0x1p52);
     double *const ends[] = {&x->lo95, &x->hi95, &x->lo90, &x->hi90};
     for (int i = 0; i < 4; i++)
         *ends[i] = fmin(fmax(*ends[i], -most), most);
@@ -96,7 +97,7 @@ static qm_status verdict(const struct qm_protocol *p, const struct qm_comparison
         row->failed += !run->ok;
         row->elsewhere += run->elsewhere;
         row->diverged += p->r->outcome[run->cell].diverged;
-        row->twin_diverged += run->ok && run->twin_gap >= QM_LOST_GAP;
+        row->twin_diverged += run->ok && run->twin_gap >= QM_DIVERGED_GAP;
         row->bits = run->ok ? p->r->outcome[run->cell].bits : row->bits; /* of all seeds the same */
     }
     QM_TRY(judge_group(p, g, s, &row->d));

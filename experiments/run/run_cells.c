@@ -365,7 +365,7 @@ static qm_status store_stairs(const struct qm_results *r, struct qm_store *store
     } stairs[] = {
 #define X(name, twin, persistence, text) \
     {"/stairs/" #name, "(level, step) in turn: first hits of the gaps 10^(-level / 64), " text},
-        QM_STAIR_LIST(X)
+        QM_HITS_LIST(X)
 #undef X
     };
     int64_t n = 0;
@@ -373,19 +373,19 @@ static qm_status store_stairs(const struct qm_results *r, struct qm_store *store
     int64_t *length = calloc((size_t)r->n_cells + 1, sizeof *length);
     qm_status st = cell && length ? QM_OK : qm_fail(QM_NO_MEMORY, "stairs");
     for (int64_t i = 0; st == QM_OK && i < r->n_cells; i++)
-        if (r->outcome[i].stair[0])
+        if (r->outcome[i].hits[0])
             cell[n++] = i;
     struct qm_shape shape = {1, {n}};
     if (st == QM_OK && n > 0)
         st = qm_store_array(store, "/stairs/cell", QM_DTYPE_i64, &shape, cell, "1",
                             "row of /cells that each belongs to", NULL);
-    for (int k = 0; st == QM_OK && n > 0 && k < QM_STAIR_COUNT; k++) {
+    for (int k = 0; st == QM_OK && n > 0 && k < QM_HITS_COUNT; k++) {
         int64_t total = 0, at = 0;
         for (int64_t i = 0; i < n; i++)
-            total += length[i] = r->outcome[cell[i]].n_stair[k];
+            total += length[i] = r->outcome[cell[i]].n_hits[k];
         double *value = calloc((size_t)total + 1, sizeof *value);
         for (int64_t i = 0; value && i < n; at += length[i++])
-            memcpy(value + at, r->outcome[cell[i]].stair[k], (size_t)length[i] * sizeof *value);
+            memcpy(value + at, r->outcome[cell[i]].hits[k], (size_t)length[i] * sizeof *value);
         st = value ? qm_store_ragged(store, stairs[k].path, n, length, value, "1", stairs[k].text)
                    : qm_fail(QM_NO_MEMORY, "stairs");
         free(value);

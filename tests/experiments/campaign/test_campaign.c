@@ -94,9 +94,9 @@ static struct qm_outcome make_outcome(int kind, uint64_t seed)
     o.n_points = kind == 0 ? 17 : 0;
     for (int t = 0; kind == 0 && t < QM_TRACK_COUNT; t++)
         o.track[t] = array(o.n_points);
-    for (int t = 0; kind == 0 && t < QM_STAIR_COUNT; t++) {
-        o.n_stair[t] = 2 * t;
-        o.stair[t] = array(o.n_stair[t]);
+    for (int t = 0; kind == 0 && t < QM_HITS_COUNT; t++) {
+        o.n_hits[t] = 2 * t;
+        o.hits[t] = array(o.n_hits[t]);
     }
     return o;
 }
@@ -123,9 +123,9 @@ static void assert_same(const struct qm_outcome *a, const struct qm_outcome *b)
     assert_memory_equal(a->unit_decade, b->unit_decade, sizeof a->unit_decade);
     for (int t = 0; t < QM_TRACK_COUNT; t++)
         assert_same_array(a->track[t], b->track[t], a->n_points);
-    for (int t = 0; t < QM_STAIR_COUNT; t++) {
-        assert_true(a->n_stair[t] == b->n_stair[t]);
-        assert_same_array(a->stair[t], b->stair[t], a->n_stair[t]);
+    for (int t = 0; t < QM_HITS_COUNT; t++) {
+        assert_true(a->n_hits[t] == b->n_hits[t]);
+        assert_same_array(a->hits[t], b->hits[t], a->n_hits[t]);
     }
 }
 

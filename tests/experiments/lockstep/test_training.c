@@ -98,7 +98,7 @@ static void test_warmup(void **state)
         double p[64], q[64], g[64];
         memcpy(p, a->twin_p, sizeof p);
         for (int j = 0; j < 64; j++)
-            q[j] = a->is_double ? a->moved_p[j] : (double)a->p[j];
+            q[j] = a->is_double ? a->double_p[j] : (double)a->p[j];
         assert_int_equal(c->warmup, i / 2 * 4);
         for (int64_t k = 0; k < 7; k++) {
             double lr = 0.5 * (c->warmup && k < 4 ? (double)(k + 1) / 4 : 1.0);
@@ -110,7 +110,7 @@ static void test_warmup(void **state)
                 q[j] -= lr * g[j];
             update(a, k);
             for (int j = 0; j < 64; j++) {
-                double own = a->is_double ? a->moved_p[j] : (double)a->p[j];
+                double own = a->is_double ? a->double_p[j] : (double)a->p[j];
                 assert_true(fabs(a->twin_p[j] - p[j]) <= 1e-14);
                 assert_true(fabs(own - q[j]) <= (a->is_double ? 1e-14 : 1e-5));
             }

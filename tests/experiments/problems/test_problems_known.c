@@ -767,7 +767,7 @@ static void test_dense(void **state)
             if (!qm_isa_force((enum qm_isa)isa))
                 continue;
             memcpy(c, start, sizeof c);
-            qm_dense_of()(m, depth, n, a, row, col, b, MOST, c, MOST);
+            qm_dense_of()(&(struct qm_dense_product){m, depth, n, row, col, MOST, MOST}, a, b, c);
             assert_memory_equal(c, want, sizeof c);
         }
     }

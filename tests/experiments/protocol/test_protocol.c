@@ -356,13 +356,13 @@ static void outcome(struct qm_outcome *o, double gap, double twin, double t25, d
     extra[QM_EXTRA_gap] = gap;
     extra[QM_EXTRA_twin_gap] = twin;
     extra[QM_EXTRA_log_gap] = log10(gap / twin);
-    for (int k = 0; k < QM_STAIR_COUNT; k++) {
-        int is_twin = k == QM_STAIR_twin_hits || k == QM_STAIR_twin_hits10;
-        o->stair[k] = calloc(6, sizeof(double));
+    for (int k = 0; k < QM_HITS_COUNT; k++) {
+        int is_twin = k == QM_HITS_twin_hits || k == QM_HITS_twin_hits10;
+        o->hits[k] = calloc(6, sizeof(double));
         for (int i = 0; i < 3; i++)
             if (stair[is_twin][i] >= 0) {
-                o->stair[k][o->n_stair[k]++] = 25 * i;
-                o->stair[k][o->n_stair[k]++] = stair[is_twin][i];
+                o->hits[k][o->n_hits[k]++] = 25 * i;
+                o->hits[k][o->n_hits[k]++] = stair[is_twin][i];
             }
     }
 }
@@ -424,8 +424,8 @@ static void test_tables(void **state)
             int label = p->run[i].label, part = j == 0 ? 0 : j <= 25 ? 1 : 2;
             static const int want[3][3] = {{0, 5, 40}, {0, 20, -1}, {0, 10, 20}};
             int row = label == fast ? 0 : label == slow ? 1 : 2;
-            assert_int_equal(p->hits[QM_STAIR_hits][i * QM_TARGETS + j], want[row][part]);
-            assert_int_equal(p->hits[QM_STAIR_twin_hits][i * QM_TARGETS + j], want[2][part]);
+            assert_int_equal(p->hits[QM_HITS_hits][i * QM_TARGETS + j], want[row][part]);
+            assert_int_equal(p->hits[QM_HITS_twin_hits][i * QM_TARGETS + j], want[2][part]);
         }
 
     /* ECDF: 1 target at once, 25 more at the first runtime, the rest at the second */
@@ -507,7 +507,7 @@ static void test_few(void **state)
             assert_true(v->d.n == 5 && v->failed == 1 && v->diverged == 1 &&
                         v->verdict == QM_DECISION_few);
     }
-    assert_int_equal(p->hits[QM_STAIR_hits][6 * QM_TARGETS], -1);
+    assert_int_equal(p->hits[QM_HITS_hits][6 * QM_TARGETS], -1);
     /* the failed one of six is infinitely late in every curve */
     int slow = find_word(&p->label, "slow");
     near_to(share(p->ecdf, p->n_ecdf, slow, 0, 100), 5 * 26 / (6 * 51.0), 1e-15);
@@ -578,8 +578,8 @@ static void test_no_targets(void **state)
     make_table(&a, &p);
     qm_protocol_free(p);
     for (int64_t i = 0; i < a.r.n_cells; i++)
-        for (int k = 0; k < QM_STAIR_COUNT; k++)
-            a.r.outcome[i].n_stair[k] = 2; /* level 0 at step 0 */
+        for (int k = 0; k < QM_HITS_COUNT; k++)
+            a.r.outcome[i].n_hits[k] = 2; /* level 0 at step 0 */
     assert_int_equal(qm_protocol_make(&a.r, &p), QM_OK);
     assert_int_equal(p->n_scores, 4);
     for (int64_t i = 0; i < p->n_scores; i++)
@@ -690,9 +690,9 @@ static void same_outcome(const struct qm_outcome *x, const struct qm_outcome *y)
     same_numbers("values", x->value, y->value, qm_value_count());
     for (int k = 0; k < QM_TRACK_COUNT; k++)
         same_numbers("curves", x->track[k], y->track[k], x->n_points);
-    for (int k = 0; k < QM_STAIR_COUNT; k++) {
-        assert_int_equal(x->n_stair[k], y->n_stair[k]);
-        same_numbers("stairs", x->stair[k], y->stair[k], x->n_stair[k]);
+    for (int k = 0; k < QM_HITS_COUNT; k++) {
+        assert_int_equal(x->n_hits[k], y->n_hits[k]);
+        same_numbers("stairs", x->hits[k], y->hits[k], x->n_hits[k]);
     }
 }
 
@@ -789,10 +789,10 @@ static void test_gaps(void **state)
         }
         for (int64_t level = 0; level < 200; level++) {
             assert_int_equal(
-                qm_stairs_step(o[i].stair[QM_STAIR_hits], o[i].n_stair[QM_STAIR_hits], level),
+                qm_hitting_times_step(o[i].hits[QM_HITS_hits], o[i].n_hits[QM_HITS_hits], level),
                 brute(gap, step, 51, 1, level));
             assert_int_equal(
-                qm_stairs_step(o[i].stair[QM_STAIR_hits10], o[i].n_stair[QM_STAIR_hits10], level),
+                qm_hitting_times_step(o[i].hits[QM_HITS_hits10], o[i].n_hits[QM_HITS_hits10], level),
                 brute(gap, step, 51, 10, level));
         }
     }

@@ -65,13 +65,13 @@ static void test_hits(void **state)
         for (int p = 0; p < 3; p++) {
             double *stair;
             int64_t n, deepest = -1;
-            assert_int_equal(qm_stairs_make(gap, step, N, persistence[p], &n, &stair), QM_OK);
+            assert_int_equal(qm_hitting_times_make(gap, step, N, persistence[p], &n, &stair), QM_OK);
             for (int64_t level = 0; level < 700; level++) {
                 int64_t want = brute(gap, step, N, persistence[p], level);
-                assert_int_equal(qm_stairs_step(stair, n, level), want);
+                assert_int_equal(qm_hitting_times_step(stair, n, level), want);
                 deepest = want >= 0 ? level : deepest;
             }
-            assert_int_equal(qm_stairs_level(stair, n), deepest);
+            assert_int_equal(qm_hitting_times_level(stair, n), deepest);
             for (int64_t i = 2; i < n; i += 2)
                 assert_true(stair[i] > stair[i - 2] && stair[i + 1] > stair[i - 1]);
             free(stair);
