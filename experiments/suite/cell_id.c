@@ -1,4 +1,4 @@
-/* cell_id.c - the canonical text of a cell, hashed. */
+/* cell_id.c - Hashes the canonical text of a cell. */
 #include "experiments/suite/cell_id.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@ static void add(struct qm_sha256 *h, const char *key, const char *text)
 {
     qm_sha256_add(h, key, strlen(key));
     qm_sha256_add(h, "=", 1);
-    qm_sha256_add(h, text, strlen(text) + 1); /* the NUL ends it: texts hold anything else */
+    qm_sha256_add(h, text, strlen(text) + 1); /* the NUL separates: texts hold any other byte */
 }
 
 static void add_number(struct qm_sha256 *h, const char *key, long long x)
@@ -20,7 +20,8 @@ static void add_number(struct qm_sha256 *h, const char *key, long long x)
     add(h, key, text);
 }
 
-/* Axes in the order of their keys; all of them, or those that the cell's own members leave out. */
+/* Adds axes in the order of their keys: all of them, or those that the cell's members do not
+ * cover. */
 static void add_axes(struct qm_sha256 *h, const struct qm_suite *s, const struct qm_cell *c,
                      int all)
 {
@@ -62,7 +63,7 @@ void qm_cell_id(const struct qm_suite *s, const struct qm_cell *c, char out[QM_C
     add_number(&h, "steps", c->steps);
     add_number(&h, "n", c->n);
     add_number(&h, "every", c->every);
-    if (c->start_ulp) /* cells of earlier versions keep their names */
+    if (c->start_ulp) /* only then: ids of versions without the key stay valid */
         add(&h, "start", "ulp");
     add_axes(&h, s, c, c->reason != NULL);
     qm_sha256_hex(&h, hex);

@@ -1,4 +1,4 @@
-/* cell_list.c - the cells of a suite, for people and machines. */
+/* cell_list.c - Lists the cells of a suite as a table or as JSON. */
 #include "experiments/suite/cell_list.h"
 
 #include "experiments/cli/cli.h"

@@ -1,4 +1,4 @@
-/* cells.c - from a suite to its cells: the product, and why some make no sense. */
+/* cells.c - Makes the cells of a suite: the product of its axes, with reasons for skipped cells. */
 #include "core/base/name.h"
 #include "experiments/problems/problem_wrapper.h"
 #include "experiments/protocol/protocol.h"
@@ -9,16 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What one source word stands for: a record, or one item without. */
+/* One source of cells: a recorded tensor that a source word matches, or the word itself. */
 struct item {
-    int value; /* of the axis "source" */
+    int value; /* index on the axis "source" */
     enum qm_source_kind kind;
     struct qm_recorded *recorded;
     struct qm_dist_bound dist;
     const struct qm_problem *problem;
-    const char *rest; /* after "states:", "problem:NAME:" */
-    char *text;       /* the source column */
-    char *reason;     /* NULL, or why nothing is behind this word */
+    const char *rest; /* the text after "states:", "problem:NAME:" */
+    char *text;       /* for the column `source` */
+    char *reason;     /* NULL, or why the word matches no source */
 };
 
 struct items {
@@ -228,7 +228,7 @@ static qm_status choose_training(const struct qm_suite *s, struct qm_cell *c)
     return QM_OK;
 }
 
-/* Records why the cell is skipped, unless it already is. */
+/* Sets the reason why the cell is skipped, unless it has one already. */
 static qm_status skip(struct qm_cell *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -264,8 +264,8 @@ static int is_slot_key(const char *key)
     return 0;
 }
 
-/* One override.  A slot's value that the rest of the slot refuses is a reason; misspelt words, and
- * values that no recipe takes (lr: inf), are errors. */
+/* Sets one recipe key.  A value that the rest of its slot refuses makes the cell skipped; misspelt
+ * words, and values that no recipe takes (lr: inf), are errors. */
 static qm_status override(const struct qm_suite *s, struct qm_cell *c, const struct qm_axis *axis,
                           const struct qm_axis_value *v)
 {
@@ -279,8 +279,8 @@ static qm_status override(const struct qm_suite *s, struct qm_cell *c, const str
     return st == QM_OK ? QM_OK : skip(c, "%s", qm_message());
 }
 
-/* Whether the cell before this one has the same recipe, and no trouble with it: mostly so where an
- * axis such as seed comes last. */
+/* Whether the cell before this one has the same recipe and is not skipped; usual where the last
+ * axis is not one of recipes, such as seed. */
 static int has_recipe_of_last(const struct qm_suite *s, const struct qm_cell *c)
 {
     if (c->index == 0 || c[-1].reason || c->reason)
@@ -292,7 +292,7 @@ static int has_recipe_of_last(const struct qm_suite *s, const struct qm_cell *c)
     return 1;
 }
 
-/* The variant with all overrides. */
+/* Builds the cell's recipe: the variant with all recipe keys of the suite. */
 static qm_status build_recipe(const struct qm_suite *s, struct qm_cell *c)
 {
     int a = qm_suite_axis(s, "variant");
@@ -306,7 +306,7 @@ static qm_status build_recipe(const struct qm_suite *s, struct qm_cell *c)
     c->lr_given |= strstr(name->text, ",lr=") != NULL;
     if (st != QM_OK)
         return fail_at(s, name->line, st);
-    for (int i = 0; i < 2 * s->n_axes; i++) { /* whole slots first, then parts of them */
+    for (int i = 0; i < 2 * s->n_axes; i++) { /* first whole slots, then single axes of slots */
         const struct qm_axis *axis = &s->axis[i % s->n_axes];
         if (axis->is_recipe && (strchr(axis->key, '.') != NULL) == (i >= s->n_axes) && !c->reason)
             QM_TRY(override(s, c, axis, &axis->value[c->choice[i % s->n_axes]]));
@@ -350,7 +350,7 @@ static qm_status choose_coupling(const struct qm_suite *s, struct qm_cell *c)
     return QM_OK;
 }
 
-/* Whether the source can feed this coupling and rule; says why not. */
+/* Skips the cell, with the reason, where its source does not serve its coupling and rule. */
 static qm_status check_source(struct qm_cell *c)
 {
     const struct qm_rule *rule = c->recipe.rule;

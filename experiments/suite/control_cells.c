@@ -1,4 +1,5 @@
-/* control_cells.c - the cells that the protocol adds to a suite: nulls, and variants less one part. */
+/* control_cells.c - Adds the controls of the protocol to a suite: null pairs and the error
+ * budget. */
 #include "experiments/protocol/protocol.h"
 
 #include <search.h>
@@ -6,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A cell by what it does. */
+/* A cell's index under a text that determines its run. */
 struct known {
     int64_t index;
     char text[];
@@ -40,7 +41,8 @@ static struct known *describe(const struct qm_cell *c, int64_t index)
     return k;
 }
 
-/* Adds c unless a cell of the same text is there; *at is its index.  Takes over c's texts. */
+/* Appends c, with a copy of its source_text, unless the list has a cell of the same text; *at is
+ * the index of the cell with this text. */
 static qm_status add(struct list *l, struct qm_cell *c, int64_t *at)
 {
     struct known *k = describe(c, l->n), **found = k ? tsearch(k, &l->known, by_text) : NULL;
@@ -82,9 +84,10 @@ static int is_hyper_key(const char *key)
     return 0;
 }
 
-/* A cell like c but for its recipe: axes that say how states are stored have no say in it. */
-static struct qm_cell like(const struct qm_suite *s, const struct qm_cell *c,
-                           const struct qm_recipe *r, enum qm_cell_role role)
+/* A copy of c with another recipe and role.  For null pairs it has no choice on the axes that say
+ * how states are stored, no slot but the first and no rounding seed. */
+static struct qm_cell control_of(const struct qm_suite *s, const struct qm_cell *c,
+                                 const struct qm_recipe *r, enum qm_cell_role role)
 {
     struct qm_cell e = *c;
     e.recipe = *r;
@@ -105,8 +108,8 @@ static struct qm_cell like(const struct qm_suite *s, const struct qm_cell *c,
     return e;
 }
 
-/* The rule with nothing but float32: the family's own variant where there is one, else this recipe
- * with its formats taken off.  0: the rule refuses that. */
+/* The rule in float32 throughout: the family's own variant FAMILY_f32 where it exists, else this
+ * recipe with all its formats set to f32.  Returns 0 where the rule refuses such a recipe. */
 static int full_recipe(const struct qm_recipe *r, struct qm_recipe *out)
 {
     char name[64];
@@ -132,17 +135,18 @@ static qm_status add_nulls(struct list *l, int64_t i)
     int64_t at;
     if (l->cell[i].start_ulp || !full_recipe(&l->cell[i].recipe, &full))
         return QM_OK;
-    struct qm_cell e = like(l->s, &l->cell[i], &full, QM_CELL_float32);
+    struct qm_cell e = control_of(l->s, &l->cell[i], &full, QM_CELL_float32);
     QM_TRY(add(l, &e, &at));
     l->cell[i].float32 = at;
-    e = like(l->s, &l->cell[i], &full, QM_CELL_ulp);
+    e = control_of(l->s, &l->cell[i], &full, QM_CELL_ulp);
     e.start_ulp = 1;
     QM_TRY(add(l, &e, &at));
     l->cell[i].ulp = at;
     return QM_OK;
 }
 
-/* The recipe less one part; 0: it has no such part, or cannot do without. */
+/* The recipe with one part at full precision.  Returns 0 where it has no such part, or where the
+ * rule refuses the result. */
 static int without(const struct qm_recipe *r, enum qm_budget part, struct qm_recipe *out)
 {
     int changed = 0;
@@ -176,7 +180,7 @@ static qm_status add_parts(struct list *l, int64_t i)
         int64_t at;
         if (!without(&l->cell[i].recipe, (enum qm_budget)part, &r))
             continue;
-        struct qm_cell e = like(l->s, &l->cell[i], &r, QM_CELL_without);
+        struct qm_cell e = control_of(l->s, &l->cell[i], &r, QM_CELL_without);
         e.part = (enum qm_budget)part;
         QM_TRY(add(l, &e, &at));
         l->cell[i].without[part] = at;
@@ -195,7 +199,7 @@ qm_status qm_protocol_cells(const struct qm_suite *s, struct qm_cell **cells, in
         if (!found)
             st = qm_fail(QM_NO_MEMORY, "cells");
         if (!found || *found != k)
-            free(k); /* two of the suite's own cells are the same: the first stands for both */
+            free(k); /* two cells of the suite are the same; controls refer to the first */
     }
     for (int64_t i = 0; st == QM_OK && i < own; i++) {
         const struct qm_cell *c = &l.cell[i];
@@ -213,7 +217,7 @@ qm_status qm_protocol_cells(const struct qm_suite *s, struct qm_cell **cells, in
 
 int64_t qm_protocol_own(const struct qm_cell *cells, int64_t n_cells)
 {
-    int64_t lo = 0, hi = n_cells; /* plain below lo, added from hi on */
+    int64_t lo = 0, hi = n_cells; /* cells below lo are plain, cells from hi on are controls */
     while (lo < hi) {
         int64_t mid = lo + (hi - lo) / 2;
         if (cells[mid].role == QM_CELL_plain)
@@ -238,8 +242,8 @@ static void join(char *text, const char *separator, const char *word)
         snprintf(text + n, QM_LABEL_TEXT - n, "%s%s", n ? separator : "", word);
 }
 
-/* The name of a cell that the suite does not name: its variant, and the hyper-parameters that are
- * neither the variant's own nor on an axis, "adamw_f32,eps=1e-06". */
+/* The label of a control: its variant, and the hyper-parameters that are neither the variant's own
+ * nor on an axis, "adamw_f32,eps=1e-06". */
 static void join_base(const struct qm_suite *s, const struct qm_cell *c, char *text)
 {
     struct qm_recipe own;
@@ -276,7 +280,7 @@ char *qm_cell_label(const struct qm_suite *s, const struct qm_cell *c, char *tex
         join(text, "", qm_cell_choice(s, c, variant));
     if (c->start_ulp)
         join(text, "; ", "start ulp");
-    else if (c->role == QM_CELL_float32) /* never what the suite itself calls a variant */
+    else if (c->role == QM_CELL_float32) /* differs from every label of the suite */
         join(text, "; ", "float32");
     if (c->role == QM_CELL_without)
         join(text, " without ", parts[c->part]);

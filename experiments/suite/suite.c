@@ -1,4 +1,4 @@
-/* suite.c - reading suites: the keys of a document, its axes and its sizes. */
+/* suite.c - Reads a suite: the keys of its document, and its sizes. */
 #include "experiments/suite/suite_yaml.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@ static const char *const coupling_names[] = {
 
 const char *qm_coupling_name(enum qm_coupling c) { return coupling_names[c]; }
 
-/* Keys besides those of recipes. */
+/* Keys other than those of recipes. */
 static const char *const axis_keys[] = {"variant", "coupling",      "slot",   "source",
                                         "seed",    "steps",         "n",      "lr_scale",
                                         "start",   "rounding_seed", "warmup", "decay_rank"};
@@ -32,7 +32,8 @@ static const char *const hyper_keys[] = {
 /* clang-format on */
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
 
-/* "exp_avg.norm" is a recipe's key when some rule has the slot; "lr" is one always. */
+/* Whether a key is one of recipes: a hyper-parameter such as "lr", or "exp_avg.norm" when some rule
+ * has the slot exp_avg. */
 static int is_recipe_key(const char *key)
 {
     if (qm_name_find(key, hyper_keys, COUNT(hyper_keys)) >= 0)
@@ -109,7 +110,7 @@ static qm_status check_size(const char *size)
                : qm_fail(QM_NO_MATCH, "no size '%s'; there are small, normal and large", size);
 }
 
-/* Other values of some keys, for one size: kept until all keys are read. */
+/* Stores the keys of one size in w->other where the suite is read at this size. */
 static qm_status size_pair(struct qm_yaml_walk *w, const char *key, const yaml_node_t *at,
                            const yaml_node_t *value, void *to)
 {
@@ -155,7 +156,7 @@ static qm_status top_pair(struct qm_yaml_walk *w, const char *key, const yaml_no
     }
 }
 
-/* A key of the size that is asked for takes the place of the suite's. */
+/* Replaces a key of the suite by that of the size. */
 static qm_status resize_pair(struct qm_yaml_walk *w, const char *key, const yaml_node_t *at,
                              const yaml_node_t *value, void *to)
 {
@@ -170,7 +171,7 @@ static qm_status resize_pair(struct qm_yaml_walk *w, const char *key, const yaml
         s->n_data = 0;
     }
     QM_TRY(top_pair(w, key, at, value, s));
-    if (a >= 0 && s->n_axes > was) { /* at the old one's place */
+    if (a >= 0 && s->n_axes > was) { /* moves the new axis to the place of the old one */
         qm_suite_free_axis(&s->axis[a]);
         s->axis[a] = s->axis[--s->n_axes];
         s->axis[s->n_axes] = (struct qm_axis){0};
@@ -180,7 +181,7 @@ static qm_status resize_pair(struct qm_yaml_walk *w, const char *key, const yaml
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static qm_status named(const char *path, struct qm_suite *s)
+static qm_status set_path(const char *path, struct qm_suite *s)
 {
     const char *base = strrchr(path, '/');
     base = base ? base + 1 : path;
@@ -200,7 +201,7 @@ static qm_status next_document(yaml_parser_t *parser, const struct qm_suite *s,
                              parser->problem ? parser->problem : "cannot be parsed");
 }
 
-/* What follows a suite's "---" or "..." would be left out without a word. */
+/* Checks that the file has no second document, which would be ignored silently. */
 static qm_status expect_end(yaml_parser_t *parser, const struct qm_suite *s)
 {
     yaml_document_t doc;
@@ -251,10 +252,10 @@ qm_status qm_suite_read_size(const char *path, const char *size, struct qm_suite
     if (st == QM_OK && !f)
         st = qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
     if (st == QM_OK)
-        st = named(path, s);
+        st = set_path(path, s);
     if (st == QM_OK)
         st = walk_file(f, size, s);
-    if (f && ferror(f)) /* a directory is one that can be opened */
+    if (f && ferror(f)) /* such as a directory, which fopen accepts */
         st = qm_fail(QM_BAD_FILE, "%s: cannot be read: %s", path, strerror(errno));
     if (st == QM_OK && s->every == 0 && !s->paired)
         s->every = 1;

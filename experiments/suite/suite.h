@@ -1,4 +1,4 @@
-/* suite.h - a YAML file of experiments, and the cells that it stands for.
+/* suite.h - Reads a suite, a YAML file of experiments, and makes its cells, one run each.
  *
  *     title: how momentum formats compare          # text
  *     question: which map carries the error?       # text
@@ -15,44 +15,46 @@
  *     n: 65536                                     # elements of a dist: source
  *     data: ["experiments/data/x.h5"]              # globs; default: all .h5 in experiments/data
  *     min_numel: 128                               # smaller recorded tensors are left out
- *     min_rank: 1                                  # so are those of lower rank
+ *     min_rank: 1                                  # recorded tensors of lower rank are left out
  *     every: 10                                    # steps between two points of a curve
- *     protocol: paired                             # beside its twins; protocol/protocol.h
- *     lr_scale: [0.25, 0.5, 1, 2, 4]               # times the problem's learning rate
+ *     protocol: paired                             # statistics against twins; protocol/protocol.h
+ *     lr_scale: [0.25, 0.5, 1, 2, 4]               # factors of the problem's learning rate
  *     warmup: 100                                  # steps over which lr rises to its value; 0
  *     decay_rank: 2                                # tensors of lower rank have no weight decay; 0
- *     start: ulp                                   # the twin beside itself from a start one ulp off
+ *     start: ulp                                   # the variant is the twin, its start one ulp off
  *     rounding_seed: 1..8                          # other draws of rounding, same data; default 0
- *     budget: 1                                    # cells for the error budget
+ *     budget: 1                                    # adds cells for the error budget
  *     delta: 0.0212                                # equivalent within +- delta (log10 of the gap)
  *     sizes: {small: {seed: 1..2, steps: 50}}      # other values for --size small
  *     summary:                                     # tables, printed and stored; summary.h
  *       - {name: a, by: [class, exp_avg.norm], across: exp_avg, value: sqnr, stat: median}
  *     claim: NF4 momentum loses less than uniform int4     # what a paper or a release says
- *     claim_source: "arXiv:2305.14314"             # and where
- *     expect:                                      # what the cells should show if so; claim.h
+ *     claim_source: "arXiv:2305.14314"             # where the claim stands
+ *     expect:                                      # what the cells show if it holds; claim.h
  *       - {value: sqnr, of: {exp_avg: nf4}, versus: {exp_avg: int4}, unit: tensor,
  *          relation: above 0}                      # each: source: one for every source
  *
  * Any key of variant, coupling, slot, source, seed, steps, n, lr_scale, warmup, decay_rank, start,
  * rounding_seed and the recipe keys takes a list and is then an axis (A..B: whole numbers from A to
- * B); the cells are the product in the file's order, the last axis fastest.  Update t of a warm-up of
- * N takes lr min(1, t / N); rules that set their own step ignore it.  Sources:
+ * B).  The cells are the product of the axes in the file's order, the last axis fastest.  Update t
+ * of a warm-up of N takes the learning rate lr min(1, t / N); rules that set their own step ignore
+ * it.  Sources:
  *
  *     states:GLOB       recorded states, GLOB over "run/sNNNNNN/tensor" ('*' crosses '/')
  *     trace:GLOB        recorded gradients, GLOB over "run/trace/tensor"
  *     dist:NAME[:ARG]   a distribution (distribution.h)
  *     problem:NAME[:k=v,...]   a problem with its own gradients (problem.h)
  *
- * A source that matches several recorded tensors stands for one cell each.  Whole quantizers are
- * set before single axes of them, whatever the file's order.  Couplings:
+ * A source that matches several recorded tensors makes one cell per tensor.  Whole quantizers are
+ * set before single axes of them, whatever the file's order.  Couplings (lockstep/lockstep.h):
  *
  *     oneshot  the slot's quantizer is applied once to a recorded state or to draws, whatever
  *              fallback the variant has for small tensors; the other states stay exact
- *     local    before each step the oracle takes over the variant's decoded state and parameter:
+ *     local    before each step the twin takes over the variant's decoded states and parameter:
  *              the error of one step
- *     global   both sides get the same gradients and run free: drift
- *     closed   each side evaluates its own gradient of a problem: convergence
+ *     global   variant and twin get the same gradients and keep their own states: drift
+ *     closed   variant and twin evaluate the gradient of a problem at their own parameters:
+ *              convergence
  *
  * Unknown and doubled keys and misspelt words are errors that name file and line.  A composition
  * that makes no sense is a skipped cell with its reason. */
@@ -70,8 +72,8 @@ enum { QM_SUITE_AXES = 24, QM_SUITE_BY = 6, QM_SUITE_VALUES = 8 };
 #define QM_COUPLING_LIST(X)                                                          \
     X(oneshot, "the quantizer applied once")                                         \
     X(local,   "the oracle takes over the variant's state before each step")         \
-    X(global,  "the same gradients, both sides free")                                \
-    X(closed,  "each side evaluates its own gradient")
+    X(global,  "the same gradients, each with its own states")                       \
+    X(closed,  "variant and twin evaluate gradients at their own parameters")
 /* clang-format on */
 
 enum qm_coupling {
@@ -94,7 +96,7 @@ struct qm_axis {
     struct qm_axis_value *value;
 };
 
-/* One table; the meaning is in summary.h. */
+/* One table of `summary`; run/summary.h defines its keys. */
 struct qm_summary_plan {
     char *name;
     int line, n_by, n_values, n_stats, n_where;
@@ -119,11 +121,11 @@ enum qm_relation {
         QM_RELATION_COUNT
 };
 
-/* One expectation of a claim; the meaning is in claim.h. */
+/* One expectation of a claim; run/claim.h defines its keys. */
 struct qm_expect {
     int line, n_of;
     char *value, *unit, *relation_text; /* unit: default "tensor" */
-    char *each;                         /* an axis, before qm_suite_spread; then NULL */
+    char *each;                         /* an axis; NULL after qm_suite_spread */
     char *of_key[QM_SUITE_BY], *of_label[QM_SUITE_BY];
     char *versus_key, *versus_label; /* or NULL */
     enum qm_relation relation;
@@ -132,7 +134,7 @@ struct qm_expect {
 
 struct qm_suite {
     char *path, *stem, *title, *question;
-    int is_sized; /* it was read at a size that it has values for */
+    int is_sized; /* the suite was read at a size that it has values for */
     int n_axes, n_data, n_summaries;
     struct qm_axis axis[QM_SUITE_AXES];
     char **data;
@@ -144,27 +146,27 @@ struct qm_suite {
     char *claim, *claim_source; /* or NULL */
     int n_expects;
     struct qm_expect *expect;
-    char *plan; /* canonical text: the same for two files that mean the same */
+    char *plan; /* canonical text: equal for two files with the same meaning */
 };
 
 /* Reads a suite.  QM_BAD_FILE when it cannot be read; QM_BAD_ARG ("FILE:LINE: ...") for YAML
  * errors, unknown or doubled keys and values of the wrong kind. */
 qm_status qm_suite_read(const char *path, struct qm_suite **out);
 
-/* The same at a size, "small", "normal" or "large": what its `sizes` say of that takes the place of
- * its own keys.  NULL is "normal".  QM_NO_MATCH for another word. */
+/* Reads a suite at a size, "small", "normal" or "large": the keys that its `sizes` give for this
+ * size replace those of the suite.  NULL is "normal".  QM_NO_MATCH for another word. */
 qm_status qm_suite_read_size(const char *path, const char *size, struct qm_suite **out);
 
 void qm_suite_free(struct qm_suite *s); /* accepts NULL */
 
-/* Makes s->plan anew from what s holds; reading it back gives the same plan. */
+/* Writes s->plan anew from the other members of s; reading the text back gives the same plan. */
 qm_status qm_suite_print(struct qm_suite *s);
 
-/* Appends a variant or recipe to the axis "variant", and to the plan.  QM_BAD_ARG where the label is
- * already there. */
+/* Appends a variant or recipe to the axis "variant", and to the plan.  QM_BAD_ARG where the axis
+ * has the label already. */
 qm_status qm_suite_add_variant(struct qm_suite *s, const char *label, const char *recipe);
 
-/* Replaces the data globs (n > 0) and the plan's line about them. */
+/* Replaces the data globs (n > 0) in s and in its plan. */
 qm_status qm_suite_data(struct qm_suite *s, char *const *globs, int n);
 
 /* Index of the axis of that key, or -1. */
@@ -179,12 +181,13 @@ enum qm_source_kind {
     QM_SOURCE_empty /* empty_source.h: for tests of the runner */
 };
 
-/* Why a cell is there: protocol/protocol.h says when cells are added to the product of the axes. */
+/* Why a cell exists.  Controls are cells that a paired suite adds to the product of its axes
+ * (control_cells.c; protocol/protocol.h says which). */
 enum qm_cell_role {
-    QM_CELL_plain,   /* the suite asks for it */
-    QM_CELL_float32, /* the family's rule with float32 states, beside the same twin */
-    QM_CELL_ulp,     /* the twin beside itself, its start moved by one float32 ulp */
-    QM_CELL_without  /* a plain cell with one part at full precision, for the error budget */
+    QM_CELL_plain,   /* a cell of the product */
+    QM_CELL_float32, /* control: the family's rule with float32 states, with the same twin */
+    QM_CELL_ulp,     /* control: the twin against itself, one start moved by one float32 ulp */
+    QM_CELL_without  /* control: a plain cell with one part at full precision (error budget) */
 };
 
 /* clang-format off */
@@ -202,13 +205,14 @@ enum qm_budget {
         QM_BUDGET_COUNT
 };
 
-/* Everything one experiment needs; pointers are borrowed from the suite and the replay. */
+/* One experiment.  Pointers are borrowed from the suite and the replay but for source_text and
+ * reason, which the cell owns. */
 struct qm_cell {
     int64_t index;
-    int choice[QM_SUITE_AXES]; /* which value of each axis; -1: none (added cells) */
+    int choice[QM_SUITE_AXES]; /* index of the value of each axis; -1: none (controls) */
     struct qm_recipe recipe;
     enum qm_coupling coupling;
-    int slot; /* of the rule */
+    int slot; /* the measured state: an index of the rule's slots */
     enum qm_source_kind kind;
     struct qm_dist_bound dist;
     const struct qm_problem *problem;
@@ -217,26 +221,29 @@ struct qm_cell {
     char *source_text;               /* "gpt.h5:run/s000400", "dist:gauss" */
     const char *tensor, *class_name; /* "" where the source has none */
     int lr_given;                    /* the suite sets lr */
-    uint64_t seed, rounding_seed; /* of start, data and noise; other draws of rounding for them */
-    double lr_scale;              /* times a problem's learning rate */
-    int64_t warmup;               /* steps of it; 0: none */
-    int decay_rank;               /* tensors of lower rank are not decayed */
-    int start_ulp;                /* both sides in double, the start of one moved by one ulp */
-    int64_t steps, n, every; /* steps 0: the source's own; every 0: points by their logarithm */
+    uint64_t seed;                   /* of start, data and noise */
+    uint64_t rounding_seed;          /* selects the draws of rounding for this seed */
+    double lr_scale;                 /* factor of a problem's learning rate */
+    int64_t warmup;                  /* steps of the warm-up; 0: none */
+    int decay_rank;                  /* tensors of lower rank have no weight decay */
+    int start_ulp;    /* the variant is a second twin whose start is moved by one ulp */
+    int64_t steps, n; /* steps 0: those of the source; n: elements of a distribution */
+    int64_t every;    /* steps between points of a curve; 0: by the logarithm of the step */
     enum qm_cell_role role;
     enum qm_budget part; /* of role without */
-    /* Where protocol: paired; indices of other cells, -1: none. */
+    /* Indices of the controls of this cell in a paired suite; -1: none. */
     int64_t float32, ulp, without[QM_BUDGET_COUNT];
     char *reason; /* NULL, or why this cell is skipped */
 };
 
-/* The key of stochastic rounding: seed + 2^32 rounding_seed, so that two seeds never share draws, which
- * would make them one observation. */
+/* The key of stochastic rounding: seed + 2^32 rounding_seed.  Two seeds never share draws, because
+ * shared draws would make them one observation. */
 uint64_t qm_cell_rounding(const struct qm_cell *c);
 
-/* The product of the axes over the sources.  replay holds the suite's data (NULL: none was needed).
- * QM_BAD_ARG or QM_NO_MATCH with file and line for words that name nothing; compositions that are
- * refused become cells with a reason.  Free with qm_cells_free. */
+/* Makes the cells: the product of the axes over the sources, then the controls of a paired suite.
+ * replay holds the recorded data of the suite (NULL: the suite needs none).  QM_BAD_ARG or
+ * QM_NO_MATCH with file and line for words that name nothing; compositions that are refused become
+ * cells with a reason.  The caller frees the cells with qm_cells_free. */
 qm_status qm_suite_cells(const struct qm_suite *s, const struct qm_replay *replay,
                          struct qm_cell **cells, int64_t *n_cells);
 void qm_cells_free(struct qm_cell *cells, int64_t n_cells);

@@ -1,10 +1,10 @@
-/* suite_axes.c - the values of an axis, their labels, and ranges. */
+/* suite_axes.c - Reads an axis of a suite: its values, their labels, and ranges. */
 #include "experiments/suite/suite_yaml.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Labels stand in lines of tables, of figures and of terminals. */
+/* Whether a text has no control characters: labels are printed in lines of tables and figures. */
 static int is_one_line(const char *text)
 {
     for (; *text; text++)
@@ -13,7 +13,7 @@ static int is_one_line(const char *text)
     return 1;
 }
 
-/* One value of an axis: a scalar, or a map of one pair, label: value. */
+/* Reads one value of an axis: a scalar, or a map of one pair, label: value. */
 static qm_status axis_value(struct qm_yaml_walk *w, const yaml_node_t *n, const char *key,
                             struct qm_axis_value *v)
 {
@@ -45,8 +45,9 @@ static int by_label(const void *x, const void *y)
     return order ? order : (a > b) - (a < b);
 }
 
-/* By sorting: a range of 100,000 seeds comes back from a plan as a list. */
-static qm_status check_twice(const struct qm_suite *s, const struct qm_axis *a)
+/* Checks that no label appears twice, by sorting: a plan lists a range of 100,000 seeds one by
+ * one. */
+static qm_status check_labels(const struct qm_suite *s, const struct qm_axis *a)
 {
     const struct qm_axis_value **sorted = calloc((size_t)a->n, sizeof *sorted), *twice = NULL;
     if (!sorted)
@@ -63,7 +64,7 @@ static qm_status check_twice(const struct qm_suite *s, const struct qm_axis *a)
                  : QM_OK;
 }
 
-/* "1..16" is the whole numbers from 1 to 16: how many; 0 for all else. */
+/* The number of whole numbers in a range such as "1..16", and the first one; 0 for other nodes. */
 static int64_t range_of(const yaml_node_t *n, int64_t *first)
 {
     long long a, b;
@@ -106,5 +107,5 @@ qm_status qm_suite_read_axis(struct qm_yaml_walk *w, const char *key, int line,
         return QM_OK;
     for (int i = 0; i < count; i++)
         QM_TRY(axis_value(w, qm_yaml_item(w, n, i), key, &a->value[i]));
-    return check_twice(s, a);
+    return check_labels(s, a);
 }

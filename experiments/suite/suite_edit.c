@@ -1,4 +1,4 @@
-/* suite_edit.c - changing and freeing a suite. */
+/* suite_edit.c - Changes and frees a suite. */
 #include "experiments/suite/suite_yaml.h"
 
 #include <stdlib.h>

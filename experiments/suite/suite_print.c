@@ -1,13 +1,13 @@
-/* suite_print.c - the canonical text of a suite. */
+/* suite_print.c - Writes the canonical text of a suite. */
 #include "experiments/suite/suite.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_MOST = 160 }; /* six times that is less than the 1024 characters a plain key may have */
+enum { KEY_MOST = 160 }; /* 6 * 160 < 1024, the most characters that a plain key may have */
 
-/* A character that YAML refuses or takes for the end of a line: how many bytes of UTF-8 it has, and
- * its number; 0: another one. */
+/* For a character that YAML refuses or takes for the end of a line: the number of its UTF-8 bytes,
+ * and its code; 0 for any other character. */
 static int special(const char *text, unsigned *code)
 {
     const unsigned char *t = (const unsigned char *)text;

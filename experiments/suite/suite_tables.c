@@ -1,4 +1,4 @@
-/* suite_tables.c - what a suite asks of its cells: tables, and what a claim expects. */
+/* suite_tables.c - Reads the tables of a suite (summary) and the expectations of its claim. */
 #include "experiments/suite/suite_yaml.h"
 
 #include <math.h>
@@ -121,7 +121,7 @@ static const int relation_bounds[] = {
 #undef X
 };
 
-/* "above 0", "between -7.7 -6.7". */
+/* Reads a relation such as "above 0" or "between -7.7 -6.7". */
 static qm_status relation(struct qm_yaml_walk *w, const yaml_node_t *n, struct qm_expect *e)
 {
     char word[16] = "", *rest;
@@ -196,8 +196,9 @@ void qm_suite_free_expect(struct qm_expect *e)
     free(e->versus_label);
 }
 
-/* e of the cells that have this label too.  In part where memory was short: free it. */
-static qm_status narrowed(const struct qm_expect *e, const char *label, struct qm_expect *out)
+/* Copies e, restricted to cells that have this label on the axis e->each.  On failure *out holds
+ * parts, which the caller frees. */
+static qm_status restrict_to(const struct qm_expect *e, const char *label, struct qm_expect *out)
 {
     char **const to[] = {&out->value, &out->unit, &out->relation_text, &out->versus_key,
                          &out->versus_label};
@@ -225,7 +226,7 @@ static qm_status spread(const struct qm_suite *s, const struct qm_expect *e, str
         return qm_yaml_fail_line(s->path, e->line, QM_BAD_ARG, "'of' and 'each' take %d keys",
                                  QM_SUITE_BY);
     for (int i = 0; i < s->axis[a].n; i++)
-        QM_TRY(narrowed(e, s->axis[a].value[i].label, &to[(*n)++]));
+        QM_TRY(restrict_to(e, s->axis[a].value[i].label, &to[(*n)++]));
     return QM_OK;
 }
 

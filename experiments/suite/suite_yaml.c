@@ -1,4 +1,4 @@
-/* suite_yaml.c - walking a suite's YAML document. */
+/* suite_yaml.c - Reads scalars, lists and maps of a suite's YAML document. */
 #include "experiments/suite/suite_yaml.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* suite_yaml.h - walking a suite's YAML document: kinds of nodes, and errors that name their line. */
+/* suite_yaml.h - Reads nodes of a suite's YAML document, with errors that name file and line. */
 #ifndef QM_SUITE_SUITE_YAML_H
 #define QM_SUITE_SUITE_YAML_H
 
@@ -6,26 +6,26 @@
 
 #include "experiments/suite/suite.h"
 
-/* One document being walked. */
+/* One document that is being read into s. */
 struct qm_yaml_walk {
     struct qm_suite *s;
     yaml_document_t doc;
-    const char *size;         /* that is asked for, or NULL */
-    const yaml_node_t *other; /* what the suite says of it */
+    const char *size;         /* the size that the suite is read at; NULL: normal */
+    const yaml_node_t *other; /* the keys that `sizes` gives for this size, or NULL */
 };
 
-/* qm_fail with "FILE:LINE: " before the text: of a node, of a line. */
+/* qm_fail with "FILE:LINE: " before the text; the line is that of a node, or given. */
 #define qm_yaml_fail(w, node, code, ...) \
     qm_yaml_fail_line((w)->s->path, qm_yaml_line(node), code, __VA_ARGS__)
 #define qm_yaml_fail_line(path, line, code, ...) \
     (qm_fail(code, __VA_ARGS__), qm_yaml_place(path, line, code))
 
-/* Puts the place before the message that is there. */
+/* Puts "FILE:LINE: " before the last message; returns code. */
 qm_status qm_yaml_place(const char *path, int line, qm_status code);
 
 static inline int qm_yaml_line(const yaml_node_t *n) { return (int)n->start_mark.line + 1; }
 
-/* Of a scalar. */
+/* The text of a scalar node. */
 static inline const char *qm_yaml_text(const yaml_node_t *n)
 {
     return (const char *)n->data.scalar.value;
@@ -36,47 +36,49 @@ static inline yaml_node_t *qm_yaml_node(struct qm_yaml_walk *w, int id)
     return yaml_document_get_node(&w->doc, id);
 }
 
-/* How many items a list has, and item i; all else is a list of itself. */
+/* The number of items of a list, and item i; any other node counts as a list of itself. */
 int qm_yaml_items(const yaml_node_t *n);
 const yaml_node_t *qm_yaml_item(struct qm_yaml_walk *w, const yaml_node_t *n, int i);
 
-/* *out becomes a copy that the caller owns; what it was is freed. */
+/* Frees *out and replaces it by a copy of the text, which the caller owns. */
 qm_status qm_yaml_copy(const char *text, char **out);
 qm_status qm_yaml_scalar(struct qm_yaml_walk *w, const yaml_node_t *n, const char *key, char **out);
 
 qm_status qm_yaml_integer(struct qm_yaml_walk *w, const yaml_node_t *n, const char *key,
                           int64_t least, int64_t *out);
 
-/* A word or a list of words into an array of at most max. */
+/* Copies a word or a list of words into an array of at most max; *n_out counts them. */
 qm_status qm_yaml_words(struct qm_yaml_walk *w, const yaml_node_t *n, const char *key, int max,
                         char **out, int *n_out);
 
-/* Calls fn for each pair of a map, `what` in messages; doubled keys are errors.  at: the key. */
+/* Calls fn for each pair of a map; doubled keys are errors.  what: the map's name in messages; at:
+ * the node of the key. */
 typedef qm_status qm_yaml_pair(struct qm_yaml_walk *w, const char *key, const yaml_node_t *at,
                                const yaml_node_t *value, void *to);
 qm_status qm_yaml_pairs(struct qm_yaml_walk *w, const yaml_node_t *map, const char *what,
                         qm_yaml_pair *fn, void *to);
 
-/* ---- suite_tables.c: the keys `summary` and `expect` ------------------------------------------- */
+/* ---- suite_tables.c: the keys `summary` and `expect` ----------------------------------------- */
 
 qm_status qm_suite_summaries(struct qm_yaml_walk *w, const yaml_node_t *n);
 qm_status qm_suite_expects(struct qm_yaml_walk *w, const yaml_node_t *n);
 void qm_suite_free_expect(struct qm_expect *e);
 
-/* Every expectation with `each` becomes one for each value of that axis, when all axes are known.
- * QM_BAD_ARG: there is no such axis. */
+/* Replaces every expectation with `each` by one expectation per value of that axis; call it when
+ * all
+ * axes are read.  QM_BAD_ARG: the suite has no such axis. */
 qm_status qm_suite_spread(struct qm_suite *s);
 
-/* ---- suite_axes.c ------------------------------------------------------------------------------ */
+/* ---- suite_axes.c ---------------------------------------------------------------------------- */
 
-/* One key that is an axis: a word, a list of words or of {label: word}, or A..B.  Labels differ and
- * have no control characters. */
+/* Reads a key that is an axis: a word, a list of words or of {label: word}, or A..B.  Labels must
+ * differ and have no control characters. */
 qm_status qm_suite_read_axis(struct qm_yaml_walk *w, const char *key, int line,
                              const yaml_node_t *n, int is_recipe);
 
-/* ---- suite_edit.c ------------------------------------------------------------------------------ */
+/* ---- suite_edit.c ---------------------------------------------------------------------------- */
 
-void qm_suite_free_words(char **word, int n); /* the words, not the array */
+void qm_suite_free_words(char **word, int n); /* frees the words, not the array */
 void qm_suite_free_axis(struct qm_axis *a);
 
 #endif
