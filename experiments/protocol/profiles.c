@@ -1,4 +1,4 @@
-/* profiles.c - runtimes over problems, seeds and targets: ECDF, performance profiles, scores.
+/* profiles.c - Runtimes over problems, seeds and targets: ECDF, performance profiles, scores.
  *
  * E. Dolan, J. More, Math. Program. 91 (2002) 201, for the profiles; the score is AlgoPerf's
  * (arXiv:2306.07179) with tau up to 4. */
@@ -16,17 +16,17 @@ static double tau_at(int i) { return exp2((double)(i - TAUS / 2) / 8.0); }
 
 static double runtime(int64_t hit) { return hit < 0 ? HUGE_VAL : hit < 1 ? 1.0 : (double)hit; }
 
-/* Whether a label has a score: not those without a part, which only explain. */
-static int scored(const struct qm_protocol *p, const struct qm_run_row *run)
+/* Whether a run counts in the score of its label: not the cells of the error budget. */
+static int is_scored(const struct qm_protocol *p, const struct qm_run_row *run)
 {
     return run->scale == p->one && qm_run_cell(p, run)->role != QM_CELL_without;
 }
 
-/* Whether a run stands in curves: not where the twins reach nothing below their start, and so the
- * only target is the start itself. */
-static int shown(const struct qm_protocol *p, const struct qm_run_row *run)
+/* Whether a run counts in ECDFs and profiles: not on problems whose twins reach nothing below their
+ * start, because all targets are then the start itself. */
+static int is_counted(const struct qm_protocol *p, const struct qm_run_row *run)
 {
-    return scored(p, run) && p->target[run->problem][QM_TARGETS - 1] > 0;
+    return is_scored(p, run) && p->target[run->problem][QM_TARGETS - 1] > 0;
 }
 
 /* ---- ECDF ------------------------------------------------------------------------------------ */
@@ -40,21 +40,22 @@ static int64_t steps_of(const struct qm_protocol *p)
     return most;
 }
 
-/* Points of the ECDF: 1, 2, ... 16, 18, ... as curves have them, up to the longest run. */
+/* The point of the ECDF after t: 1, 2, ... 16, 18, ... as for curves, up to the longest run. */
 static int64_t next_tau(int64_t t, int64_t last)
 {
     int64_t next = t < 16 ? t + 1 : t + t / 8;
     return t == last ? last + 1 : next < last ? next : last;
 }
 
-/* The twin of a run stands once for all that share it: the run of the rule in float32. */
+/* Whether a run counts in the ECDF of a label (family < 0) or of a family's twins.  A twin that
+ * several runs share counts once, with the run of the rule in float32. */
 static int is_member(const struct qm_protocol *p, const struct qm_run_row *run, int label,
                      int family)
 {
     const struct qm_cell *c = qm_run_cell(p, run);
-    if (!shown(p, run))
+    if (!is_counted(p, run))
         return 0;
-    return family < 0 ? run->label == label /* one that failed never reaches anything */
+    return family < 0 ? run->label == label /* a failed run has no hits */
                       : run->ok && strcmp(c->recipe.rule->family, p->family.word[family]) == 0 &&
                             !c->start_ulp && qm_recipe_is_full(&c->recipe);
 }
@@ -65,7 +66,7 @@ static int by_step(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* family >= 0: of its twins, else of a label. */
+/* Adds the ECDF of the twins of a family (>= 0), else of a label; hit is scratch. */
 static void ecdf(struct qm_protocol *p, int label, int family, int64_t last, int64_t *hit)
 {
     int64_t n = 0, all = 0, at = 0;
@@ -113,13 +114,14 @@ static int by_instance(const void *a, const void *b, void *context)
     return x->problem != y->problem ? x->problem - y->problem : (sx > sy) - (sx < sy);
 }
 
-/* best[run][target]: the smallest runtime of any label on the same problem and seed, nulls too. */
+/* Sets best[run][target] to the smallest runtime of any label, nulls included, on the same problem
+ * and seed. */
 static void find_best(struct qm_protocol *p, int64_t *order, double *best)
 {
     const int64_t *hit = p->hits[QM_HITS_hits];
     int64_t n = 0;
     for (int64_t i = 0; i < p->n_runs; i++)
-        if (shown(p, &p->run[i]))
+        if (is_counted(p, &p->run[i]))
             order[n++] = i;
     qsort_r(order, (size_t)n, sizeof *order, by_instance, p);
     for (int64_t i = 0, end; i < n; i = end) {
@@ -135,21 +137,23 @@ static void find_best(struct qm_protocol *p, int64_t *order, double *best)
     }
 }
 
-/* Where the twin's hits of a run stand: with a run that failed they are gone, but its null has the same
- * twin. */
+/* The row that holds the twin's hits of run i.  A failed run has lost them, but its null pair has
+ * the same twin. */
 static int64_t twin_row(const struct qm_protocol *p, int64_t i)
 {
     int64_t null = qm_run_cell(p, &p->run[i])->float32;
     return p->run[i].ok || null < 0 || p->row_of[null] < 0 ? i : p->row_of[null];
 }
 
-/* Ratios of a label's runtimes to those of a reference; neither reached: no instance. */
+/* Sets ratio[] to a label's runtimes over those of the reference (its twin or the best label), and
+ * returns their number.  Targets that neither reaches do not count. */
 static int64_t ratios(const struct qm_protocol *p, int label, const double *best, int is_twin,
                       double *ratio)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < p->n_runs; i++)
-        for (int j = 0; j < QM_TARGETS && p->run[i].label == label && shown(p, &p->run[i]); j++) {
+        for (int j = 0; j < QM_TARGETS && p->run[i].label == label && is_counted(p, &p->run[i]);
+             j++) {
             int64_t at = i * QM_TARGETS + j, twin = twin_row(p, i) * QM_TARGETS + j;
             double own = runtime(p->hits[QM_HITS_hits][at]);
             double of = is_twin ? runtime(p->hits[QM_HITS_twin_hits][twin]) : best[at];
@@ -176,7 +180,7 @@ static void profile(struct qm_protocol *p, int label, int is_twin, double *ratio
     if (n == 0)
         return;
     qsort(ratio, (size_t)n, sizeof *ratio, ascending);
-    for (int64_t i = 0; i < n; i++) /* the part of [1, 4] where this instance counts */
+    for (int64_t i = 0; i < n; i++) /* the part of [1, 4] where tau is at least this ratio */
         sum += fmax(0.0, MOST_TAU - fmax(ratio[i], 1.0)) / (MOST_TAU - 1);
     score->score[is_twin] = sum / (double)n;
     for (int i = is_twin ? 0 : TAUS / 2; i < TAUS; i++) {
@@ -204,7 +208,7 @@ qm_status qm_protocol_profiles(struct qm_protocol *p)
         int64_t n = ratios(p, l, best, 0, ratio);
         int any = 0;
         for (int64_t i = 0; i < p->n_runs; i++)
-            any |= p->run[i].label == l && scored(p, &p->run[i]);
+            any |= p->run[i].label == l && is_scored(p, &p->run[i]);
         if (!any)
             continue;
         profile(p, l, 0, ratio, n, score);

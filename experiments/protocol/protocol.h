@@ -1,41 +1,48 @@
-/* protocol.h - paired comparison: what a variant changes against the same rule in full precision.
+/* protocol.h - Paired statistics: compares a variant with its rule in full precision, over seeds.
  *
- * A suite with `protocol: paired` judges its cells of coupling closed so:
+ * A suite with `protocol: paired` judges its cells of coupling closed as follows:
  *
- *   pairs      every run stands beside its float64 twin: same start, data, noise, hyper-parameters.
- *              The gap of a run is (f(x_T) - f*) / (f(x_0) - f*) after the last step T, at least
- *              2^-52; a run whose loss is not finite or exceeds 1000 times its start has diverged,
- *              and has gap 1000
- *   d          log10 gap - log10 gap of the twin, one per seed
- *   basins     of a problem with several, verdicts, sensitivity and budget are of the pairs that
- *              ended, both, in the basin where most twins of that comparison did; the others are
- *              counted
- *   null       cells that the suite does not name, once for every source, seed, lr_scale and set of
- *              hyper-parameters: the rule with float32 states, and the twin beside itself with its
- *              start moved by one float32 ulp.  How far apart equal things come to be.  Printed with
- *              a verdict where float32 states are not equivalent either
- *   budget     with `budget: 1`, at lr_scale 1: each variant with one part at full precision
- *   label      the variant, or where axes override recipes their labels joined by "; ".  A null pair
- *              is called after its rule's variant: "adamw_f32; float32", "adamw_f32; start ulp"
- *   verdict    per problem, label and lr_scale, over seeds (stats.h): `equivalent` where the 90 %
- *              interval of the mean of d lies in +- delta (log10 1.05, or as suite or problem
- *              state); `better` or `worse` where the 95 % interval leaves out 0 and the false
- *              discovery rate over all plain cells of the suite is 5 %; else `undecided`.  Runs that
- *              are equal to the bit in the start's loss and both gaps count once, pairs that both
- *              diverged do not; under six `too few`.  Intervals end where d does: 18.65 decades
- *   targets    51 per problem, levels of hitting_times.h in equal ratios from 10^0 to the smallest that
- *              at least half the twins of some rule reach (lr_scale 1).  A problem on which they reach
- *              nothing below their start is in no ECDF, profile or score
- *   runtime    the first step at which a target is reached; never, or where the run failed: infinite
- *   ecdf       share of (problem, seed, target) reached within so many steps
- *   profiles   share whose runtime is at most tau times the best label's (classical; of nulls too) or the own
- *              twin's (twin), over (problem, seed, target) that the best, or the label or its twin,
- *              reach; runtimes below 1 count as 1.  Score: the integral over tau from 1 to 4, by 3
- *   budget     d of the variant minus d without the part: its share; `rest` is what the shares leave:
- *              above 0 where any of several parts alone costs as much, below where they cost only
- *              together.  Of the runs of which every part is known
+ *   pairs      Every run is paired with its float64 twin: start, data, noise and hyper-parameters
+ *              are equal.  The gap of a run is (f(x_T) - f*) / (f(x_0) - f*) after the last step T,
+ *              at least 2^-52.  A run has diverged when its loss is not finite or exceeds 1000
+ *              times its start; its gap is then 1000.
+ *   d          log10 gap - log10 gap of the twin, one number per seed.
+ *   basins     On a problem with several basins of attraction, verdicts, sensitivity and budget use
+ *              the pairs of which both runs end in the basin where most twins of the comparison
+ *              end; the other pairs are counted as `elsewhere`.
+ *   null       Control cells that the suite does not name, once for every source, seed, lr_scale
+ *              and set of hyper-parameters: the rule with float32 states, and the twin against
+ *              itself with one start moved by one float32 ulp.  They show how far apart equivalent
+ *              runs end.  A verdict is printed with a remark where float32 states are not
+ *              equivalent either.
+ *   label      The variant, or where axes override recipes their labels joined by "; ".  A null
+ *              pair is labelled by the variant of its rule: "adamw_f32; float32", "adamw_f32; start
+ *              ulp".
+ *   verdict    One per problem, label and lr_scale, over seeds (stats.h): `equivalent` where the 90
+ *              % interval of the mean of d lies in +- delta (log10 1.05, or what the suite or
+ *              problem states); `better` or `worse` where the 95 % interval excludes 0 and the
+ *              false discovery rate over all plain cells of the suite is 5 %; else `undecided`.
+ *              Runs that are equal to the bit in the start's loss and both gaps count once; pairs
+ *              that both diverged do not count; fewer than six pairs are `too few`.  Intervals are
+ *              cut to the range of d, +- 18.65 decades.
+ *   targets    51 per problem: levels of hitting_times.h in equal ratios from 10^0 to the smallest
+ *              gap that at least half the twins of some rule reach (at lr_scale 1).  A problem
+ *              whose twins reach nothing below their start is in no ECDF, profile or score.
+ *   runtime    The hitting time of a target; infinite where the target is never reached or the run
+ *              failed.
+ *   ecdf       The share of (problem, seed, target) reached within a number of steps.
+ *   profiles   The share of (problem, seed, target) whose runtime is at most tau times a reference:
+ *              that of the best label, nulls included (classical), or of the run's own twin (twin).
+ *              Triples that neither the label nor the reference reaches do not count; runtimes
+ *              below 1 count as 1.  The score is the integral over tau from 1 to 4, divided by 3.
+ *   budget     With `budget: 1`, at lr_scale 1: control cells run each variant with one part at
+ *              full precision.  The share of a part is d of the variant minus d without the part;
+ *              `rest` is d minus all shares: above 0 where any of several parts alone costs as
+ *              much, below 0 where they cost only together.  Only runs of which every part is known
+ *              count.
  *
- * All is computed from outcomes in the order of cells, whoever ran them. */
+ * All numbers are computed from outcomes in the order of cells and do not depend on which process
+ * ran them. */
 #ifndef QM_EXPERIMENTS_PROTOCOL_PROTOCOL_H
 #define QM_EXPERIMENTS_PROTOCOL_PROTOCOL_H
 
@@ -45,14 +52,15 @@
 
 enum { QM_TARGETS = 51 };
 
-/* Adds the null and budget cells to the product of a paired suite's axes; what is there already, with
- * the same recipe, source and seeds, is not added again.  cells grows by realloc. */
+/* Appends the controls (null and budget cells) to the product of a paired suite's axes, unless a
+ * cell of equal recipe, source and seeds exists.  *cells grows by realloc.  In
+ * suite/control_cells.c, as the next three. */
 qm_status qm_protocol_cells(const struct qm_suite *s, struct qm_cell **cells, int64_t *n_cells);
 
-/* How many cells from the first on are the suite's own product. */
+/* The number of plain cells, the product of the suite's axes; they come first. */
 int64_t qm_protocol_own(const struct qm_cell *cells, int64_t n_cells);
 
-/* What a cell is called in tables and legends; text holds QM_LABEL_TEXT bytes. */
+/* Writes the name of a cell in tables and legends into text, which holds QM_LABEL_TEXT bytes. */
 #define QM_LABEL_TEXT 512
 char *qm_cell_label(const struct qm_suite *s, const struct qm_cell *c, char *text);
 
@@ -61,7 +69,7 @@ const char *qm_cell_choice(const struct qm_suite *s, const struct qm_cell *c, in
 
 struct qm_protocol; /* opaque; refers to the results */
 
-/* *out NULL where the suite is not paired or no closed cell ran. */
+/* Computes all tables; *out is NULL where the suite is not paired or no closed cell ran. */
 qm_status qm_protocol_make(const struct qm_results *r, struct qm_protocol **out);
 void qm_protocol_free(struct qm_protocol *p); /* accepts NULL */
 

@@ -1,4 +1,4 @@
-/* runs.c - closed cells as rows, comparisons, targets and first hits. */
+/* runs.c - Groups closed cells into comparisons; chooses targets and finds their hitting times. */
 #include "experiments/lockstep/hitting_times.h"
 #include "experiments/protocol/tables.h"
 
@@ -14,8 +14,8 @@ const struct qm_cell *qm_run_cell(const struct qm_protocol *p, const struct qm_r
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-/* The place of a word, which joins the list when it is new; -1 without memory. */
-static int place(struct qm_words *w, const char *word)
+/* The index of a word in the list, to which a new word is added; -1 without memory. */
+static int index_of(struct qm_words *w, const char *word)
 {
     for (int i = w->n - 1; i >= 0; i--)
         if (strcmp(w->word[i], word) == 0)
@@ -32,9 +32,9 @@ static int place(struct qm_words *w, const char *word)
     return w->word[w->n] ? w->n++ : -1;
 }
 
-/* "quad", "quad:cond=1e6 (500 steps)": the source as the suite names it, and whatever else makes
- * another training of it, where the suite has several. */
-static int place_problem(struct qm_protocol *p, const struct qm_cell *c)
+/* The index of a cell's problem: "quad", "quad:cond=1e6 (500 steps)".  The name is the source as
+ * the suite names it, and the axes steps, warmup and decay_rank where they have several values. */
+static int index_of_problem(struct qm_protocol *p, const struct qm_cell *c)
 {
     static const char *const axes[][2] = {{"steps", "(%s steps)"},
                                           {"warmup", "(warm-up %s)"},
@@ -53,7 +53,7 @@ static int place_problem(struct qm_protocol *p, const struct qm_cell *c)
         size_t n = strlen(text);
         snprintf(text + n, sizeof text - n, " %s", part);
     }
-    return place(&p->problem, text);
+    return index_of(&p->problem, text);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -71,8 +71,8 @@ static qm_status add_run(struct qm_protocol *p, int64_t i)
     struct qm_run_row *run = &p->run[p->n_runs];
     p->row_of[i] = p->n_runs++;
     run->cell = i;
-    run->problem = place_problem(p, c);
-    run->label = place(&p->label, qm_cell_label(p->r->suite, c, label));
+    run->problem = index_of_problem(p, c);
+    run->label = index_of(&p->label, qm_cell_label(p->r->suite, c, label));
     run->start_gap = value(o, QM_EXTRA_start_gap);
     run->gap = value(o, QM_EXTRA_gap);
     run->twin_gap = value(o, QM_EXTRA_twin_gap);
@@ -84,7 +84,7 @@ static qm_status add_run(struct qm_protocol *p, int64_t i)
     for (int k = 0; k < p->n_scales; k++)
         if (p->scale[k] == c->lr_scale)
             run->scale = k;
-    return run->problem >= 0 && run->label >= 0 && place(&p->family, c->recipe.rule->family) >= 0
+    return run->problem >= 0 && run->label >= 0 && index_of(&p->family, c->recipe.rule->family) >= 0
                ? QM_OK
                : qm_fail(QM_NO_MEMORY, "runs");
 }
@@ -95,7 +95,8 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static int counts(const struct qm_protocol *p, int64_t i)
+/* Whether cell i has a row: a closed cell that was not skipped. */
+static int has_row(const struct qm_protocol *p, int64_t i)
 {
     const struct qm_cell *c = &p->r->cell[i];
     return c->coupling == QM_COUPLING_closed && c->problem && !c->reason &&
@@ -106,7 +107,7 @@ static void find_scales(struct qm_protocol *p)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < p->r->n_cells; i++)
-        if (counts(p, i))
+        if (has_row(p, i))
             p->scale[n++] = p->r->cell[i].lr_scale;
     qsort(p->scale, (size_t)n, sizeof *p->scale, ascending);
     for (int64_t i = 0; i < n; i++)
@@ -147,8 +148,8 @@ static void find_groups(struct qm_protocol *p)
     }
 }
 
-/* The basin in which most twins of a group ended; of as many the lower one.  A run that diverged
- * counts where its twin does. */
+/* Sets the basin in which most twins of a group ended, the lower one of a tie, and marks the runs
+ * that ended elsewhere.  A run that diverged counts in the basin of its twin. */
 static void find_basin(struct qm_protocol *p, struct qm_comparison_group *g)
 {
     enum { MOST = 16 };
@@ -196,7 +197,7 @@ qm_status qm_protocol_runs(struct qm_protocol *p)
 {
     size_t n = 1;
     for (int64_t i = 0; i < p->r->n_cells; i++)
-        n += (size_t)counts(p, i);
+        n += (size_t)has_row(p, i);
     p->run = calloc(n, sizeof *p->run);
     p->scale = calloc(n, sizeof *p->scale);
     p->order = calloc(n, sizeof *p->order);
@@ -208,7 +209,7 @@ qm_status qm_protocol_runs(struct qm_protocol *p)
         p->row_of[i] = -1;
     find_scales(p);
     for (int64_t i = 0; i < p->r->n_cells; i++)
-        if (counts(p, i))
+        if (has_row(p, i))
             QM_TRY(add_run(p, i));
     find_groups(p);
     for (int64_t i = 0; i < p->n_groups; i++)
@@ -218,8 +219,8 @@ qm_status qm_protocol_runs(struct qm_protocol *p)
 
 /* ---- targets --------------------------------------------------------------------------------- */
 
-/* The deepest level that at least half the twins of a rule's runs reach, at the scale of targets. */
-static int64_t reach(const struct qm_protocol *p, int problem, int family, double *level)
+/* The deepest level that at least half the twins of a family reach, at the scale of targets. */
+static int64_t deepest_level(const struct qm_protocol *p, int problem, int family, double *level)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < p->n_runs; i++) {
@@ -258,7 +259,7 @@ qm_status qm_protocol_targets(struct qm_protocol *p)
     for (int q = 0; ok && q < p->problem.n; q++) {
         int64_t most = 0, last = QM_TARGETS - 1;
         for (int f = 0; f < p->family.n; f++) {
-            int64_t deepest = reach(p, q, f, level);
+            int64_t deepest = deepest_level(p, q, f, level);
             most = deepest > most ? deepest : most;
         }
         for (int64_t j = 0; j <= last; j++)

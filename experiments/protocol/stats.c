@@ -1,4 +1,5 @@
-/* stats.c - bootstrap-t, order statistics, decisions. */
+/* stats.c - The bootstrap: bootstrap-t intervals, median intervals, power, false discovery
+ * rates. */
 #include "experiments/protocol/stats.h"
 
 #include "core/base/philox.h"
@@ -8,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The key of all resamples, and the counter word that keeps them apart from other draws. */
+/* The Philox key of all resamples, and the counter word that separates them from other draws. */
 enum { KEY = 0x5eed, STREAM = 0xB007 };
 static const double endless = HUGE_VAL;
 
@@ -39,7 +40,7 @@ double qm_quantile(const double *x, int64_t n, double q)
     double at = q * (double)(n - 1);
     int64_t i = (int64_t)at;
     double f = at - (double)i;
-    if (f == 0.0 || x[i] == x[i + 1] || isinf(x[i])) /* -Inf + Inf f would be NaN */
+    if (f == 0.0 || x[i] == x[i + 1] || isinf(x[i])) /* -Inf + f Inf would be NaN */
         return x[i];
     return x[i] + f * (x[i + 1] - x[i]);
 }
@@ -106,14 +107,14 @@ static int all_equal(const double *d, const uint32_t *pick, int64_t n)
     return 1;
 }
 
-/* b->t gets the sorted t statistics of all resamples about the sample's mean. */
+/* Sets b->t to the t statistics of all resamples about the sample's mean, ascending. */
 static void resample(struct qm_bootstrap *b, const double *d, int64_t n, double mean)
 {
     for (int64_t r = 0; r < QM_RESAMPLES; r++) {
         const uint32_t *pick = b->pick + r * n;
         double m, s;
         moments(d, pick, n, &m, &s);
-        if (all_equal(d, pick, n)) /* what rounding leaves of m - mean is nothing */
+        if (all_equal(d, pick, n)) /* s is 0, and m may differ from d by rounding */
             b->t[r] = d[pick[0]] == mean ? 0.0 : copysign(endless, d[pick[0]] - mean);
         else
             b->t[r] = (m - mean) / s * sqrt((double)n);
@@ -156,7 +157,7 @@ qm_status qm_paired_make(struct qm_bootstrap *b, const double *d, int64_t n, str
         out->hi95 = out->hi90 = endless;
         return QM_OK;
     }
-    if (all_equal(d, NULL, n)) { /* no spread: as sure as n resamples can be */
+    if (all_equal(d, NULL, n)) { /* no spread: the smallest p that the resamples can give */
         out->mean = out->lo95 = out->hi95 = out->lo90 = out->hi90 = d[0];
         out->sd = 0.0;
         out->p = d[0] == 0.0 ? 1.0 : 2.0 / (QM_RESAMPLES + 1);
@@ -176,7 +177,7 @@ qm_status qm_paired_make(struct qm_bootstrap *b, const double *d, int64_t n, str
 
 double qm_median_coverage(int64_t n, int64_t rank)
 {
-    double term = pow(0.5, (double)n), below = 0.0; /* P(Bin = k), k = 0 ... rank - 1 */
+    double term = pow(0.5, (double)n), below = 0.0; /* term: P(Bin(n, 1/2) = k) */
     for (int64_t k = 0; k < rank; k++) {
         below += term;
         term *= (double)(n - k) / (double)(k + 1);
@@ -194,8 +195,8 @@ int64_t qm_median_rank(int64_t n, double level)
 
 /* ---- power ----------------------------------------------------------------------------------- */
 
-/* P(|T| > c) of the noncentral t with nu degrees of freedom: over s = chi / sqrt(nu), by Simpson's
- * rule between its quantiles 1e-12 and 1 - 1e-12. */
+/* P(|T| > c) of the noncentral t with nu degrees of freedom: the integral over s = chi / sqrt(nu)
+ * by Simpson's rule between the quantiles 1e-12 and 1 - 1e-12 of s. */
 static double power_of(double shift, double c, double nu)
 {
     enum { PANELS = 2000 };
@@ -250,7 +251,7 @@ qm_status qm_false_discovery(const double *p, int64_t n, double *q)
             r[m++] = (struct ranked){p[i], i};
     }
     qsort(r, (size_t)m, sizeof *r, by_p);
-    for (int64_t k = m - 1; k >= 0; k--) { /* the smallest of p(j) m / j over j >= k */
+    for (int64_t k = m - 1; k >= 0; k--) { /* q of rank k: min over j >= k of p(j) m / j */
         double scaled = r[k].p * (double)m / (double)(k + 1);
         least = scaled < least ? scaled : least;
         q[r[k].index] = least;

@@ -1,4 +1,4 @@
-/* store.c - the tables under /protocol. */
+/* store.c - Stores the tables of the protocol under /protocol. */
 #include "experiments/lockstep/hitting_times.h"
 #include "experiments/protocol/tables.h"
 
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A table being filled; its columns' memory is freed with it. */
+/* A table under construction; it owns the memory of its columns. */
 struct table {
     int n, failed;
     int64_t rows;
@@ -29,6 +29,7 @@ static void *column(struct table *t, enum qm_column_type type, const char *name,
 #define WHOLE(t, name, text)        column(t, QM_COLUMN_i64, name, "1", text)
 #define NUMBER(t, name, unit, text) column(t, QM_COLUMN_f64, name, unit, text)
 
+/* Stores the table and frees its columns. */
 static qm_status finish(struct table *t, struct qm_store *store, const char *path, const char *text)
 {
     qm_status st = t->failed ? qm_fail(QM_NO_MEMORY, "table %s", path)
@@ -38,7 +39,7 @@ static qm_status finish(struct table *t, struct qm_store *store, const char *pat
     return st;
 }
 
-/* problem, label, lr_scale: the columns that name a comparison. */
+/* The columns that name a comparison: problem, label, lr_scale. */
 struct names {
     const char **problem, **label;
     double *scale;
@@ -170,7 +171,7 @@ static qm_status store_verdicts(const struct qm_protocol *p, struct qm_store *st
     return finish(&t, store, "/protocol/verdicts", "one row per problem, label and lr_scale");
 }
 
-/* The twins of a family stand beside the labels: "float64 twin (adamw)". */
+/* Labels, then the twins of each family as "float64 twin (adamw)". */
 static qm_status store_ecdf(const struct qm_protocol *p, struct qm_store *store)
 {
     struct table t = {.rows = p->n_ecdf};

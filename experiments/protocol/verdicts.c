@@ -1,4 +1,4 @@
-/* verdicts.c - what the seeds say: verdicts, sensitivity to the learning rate, the error budget. */
+/* verdicts.c - Verdicts over seeds, sensitivity to the learning rate, the error budget. */
 #include "experiments/lockstep/lockstep_internal.h"
 #include "experiments/protocol/tables.h"
 
@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* log10 1.05: gaps that differ by less than 5 % are as good as equal. */
+/* log10 1.05: gaps that differ by less than 5 % count as equivalent. */
 static const double usual_delta = 0.021189299069938092;
 
-/* What is averaged of a run, and what tells it from the same run again. */
+/* The averaged number x of a run, and the losses by which repeated runs are recognised. */
 struct observed {
     double start, gap, twin, x;
 };
@@ -22,8 +22,9 @@ static int by_gaps(const void *a, const void *b)
     return d ? d : (x->start > y->start) - (x->start < y->start);
 }
 
-/* Keeps one of the runs that are equal in the start's loss and both gaps: seeds that change nothing
- * are one observation, but other starts that all reach the floor are as many.  x[] gets theirs. */
+/* Sets x[] to the numbers of distinct runs and returns their count.  Runs that are equal in the
+ * start's loss and both gaps are one observation, because their seed changes nothing; runs from
+ * different starts that all reach the floor are several observations. */
 static int64_t distinct(struct observed *o, int64_t n, double *x)
 {
     int64_t kept = 0;
@@ -34,7 +35,7 @@ static int64_t distinct(struct observed *o, int64_t n, double *x)
     return kept;
 }
 
-/* Whether a pair says anything of the variant: not where both sides diverged. */
+/* Whether a pair counts in verdicts: not where both runs diverged, failed or ended elsewhere. */
 static int is_informative(const struct qm_run_row *run)
 {
     return run->ok && !run->elsewhere &&
@@ -48,9 +49,9 @@ struct scratch {
     double *x;
 };
 
-/* Gaps lie between 2^-52 and QM_DIVERGED_GAP, so does the mean of d: one far pair among many that are nearly
- * equal lets bootstrap-t intervals reach hundreds of decades. */
-static void attainable(struct qm_paired *x)
+/* Cuts the intervals to the range of d: gaps lie between 2^-52 and QM_DIVERGED_GAP.  Bootstrap-t
+ * intervals may reach hundreds of decades when one pair lies far from many nearly equal ones. */
+static void cut_to_range(struct qm_paired *x)
 {
     const double most = log10(QM_DIVERGED_GAP * 0x1p52);
     double *const ends[] = {&x->lo95, &x->hi95, &x->lo90, &x->hi90};
@@ -70,7 +71,7 @@ static qm_status judge_group(const struct qm_protocol *p, const struct qm_compar
     n = distinct(s->pair, n, s->x);
     QM_TRY(qm_paired_make(s->b, s->x, n, out));
     if (n > 1)
-        attainable(out);
+        cut_to_range(out);
     return QM_OK;
 }
 
@@ -98,7 +99,7 @@ static qm_status verdict(const struct qm_protocol *p, const struct qm_comparison
         row->elsewhere += run->elsewhere;
         row->diverged += p->r->outcome[run->cell].diverged;
         row->twin_diverged += run->ok && run->twin_gap >= QM_DIVERGED_GAP;
-        row->bits = run->ok ? p->r->outcome[run->cell].bits : row->bits; /* of all seeds the same */
+        row->bits = run->ok ? p->r->outcome[run->cell].bits : row->bits; /* equal for all seeds */
     }
     QM_TRY(judge_group(p, g, s, &row->d));
     if (c->float32 >= 0 && p->row_of[c->float32] >= 0) {
@@ -118,7 +119,7 @@ static qm_status verdict(const struct qm_protocol *p, const struct qm_comparison
     return QM_OK;
 }
 
-/* The family: the suite's own cells of which enough ran. */
+/* Sets q and verdict of all rows; the family of tests is the plain cells with enough pairs. */
 static qm_status decide(struct qm_protocol *p)
 {
     size_t room = (size_t)p->n_verdicts + 1;
@@ -188,8 +189,8 @@ static const char *const part_names[] = {
 #undef X
 };
 
-/* d of every run of a group without a part, NaN where it failed or ended in another basin; 0: the
- * variant has no such part, or none of them ran. */
+/* Sets d[] to d of every run of a group without a part, NaN where that run failed or ended in
+ * another basin.  Returns 0 where the variant has no such part or no such cell ran. */
 static int without(const struct qm_protocol *p, const struct qm_comparison_group *g, int part,
                    double *d)
 {
@@ -219,8 +220,8 @@ static qm_status budget_row(struct qm_protocol *p, const struct qm_comparison_gr
     return qm_paired_make(s->b, s->x, distinct(s->pair, n, s->x), &row->share);
 }
 
-/* All rows of a group are of the same runs, those of which every part is known: so parts and rest
- * sum to all. */
+/* Adds the budget rows of a group.  All rows use the same runs, those of which every part is known,
+ * so that parts and rest sum to all. */
 static qm_status budget(struct qm_protocol *p, const struct qm_comparison_group *g,
                         struct scratch *s)
 {
