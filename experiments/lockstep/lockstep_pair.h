@@ -49,9 +49,8 @@ qm_status qm_lockstep_pair_decode(struct qm_lockstep_pair *a, int s);
 qm_status qm_lockstep_pair_take_over(struct qm_lockstep_pair *a);
 
 /* Sets a->g to the variant's gradient of update k (from 0), and a->twin_g to the same numbers
- * unless
- * the coupling is closed.  Returns the loss that the problem's eval returns with this gradient (at
- * the parameter before the update); 0 without a problem. */
+ * unless the coupling is closed.  Returns the loss that the problem's eval returns with this
+ * gradient (at the parameter before the update); 0 without a problem. */
 double qm_lockstep_pair_gradient(struct qm_lockstep_pair *a, int64_t k);
 
 /* Coupling closed: sets a->twin_g to the gradient at the twin's parameter; returns its loss. */

@@ -1,4 +1,4 @@
-/* claim.c - effects, their intervals, and verdicts on claims. */
+/* claim.c - Judges claims: effects, their intervals, and verdicts. */
 #include "experiments/run/claim.h"
 
 #include "experiments/cli/cli.h"
@@ -62,7 +62,7 @@ enum qm_claim_verdict qm_verdict_of(const struct qm_effect *e, enum qm_relation 
 
 /* ---- from the cells -------------------------------------------------------------------------- */
 
-/* A table with a row per unit: its cells' mean.  Borrows every text. */
+/* The summary whose rows are the units, each with the mean of its cells.  Borrows every text. */
 static void units_plan(const struct qm_expect *e, struct qm_summary_plan *out)
 {
     static char name[] = "expect", mean[] = "mean";
@@ -88,7 +88,7 @@ qm_status qm_claim_check(const struct qm_suite *suite, const struct qm_expect *e
     struct qm_summary_plan plan;
     units_plan(e, &plan);
     QM_TRY(qm_summary_check(suite, &plan));
-    for (int i = 0; i < e->n_of; i++) { /* a misspelt label would leave nothing, silently */
+    for (int i = 0; i < e->n_of; i++) { /* a misspelt label would match no cell, silently */
         int axis = qm_suite_axis(suite, e->of_key[i]), found = axis < 0;
         for (int v = 0; !found && v < suite->axis[axis].n; v++)
             found = strcmp(suite->axis[axis].value[v].label, e->of_label[i]) == 0;

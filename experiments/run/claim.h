@@ -1,22 +1,22 @@
-/* claim.h - whether a suite's cells show what a claim of the literature says.
+/* claim.h - Judges whether a suite's cells show what a claim of the literature says.
  *
  *     {value: sqnr, of: {exp_avg: nf4}, versus: {exp_avg: int4}, unit: tensor, relation: above 0}
  *
  *   value     a column of /metrics
  *   of        {KEY: VALUE, ...}: only these cells, as `where` of summary.h
- *   versus    {KEY: VALUE}: the difference to the cell that has VALUE for the axis KEY and is equal
- *             in all else; without it the value itself
- *   unit      what is independent: tensor (default), seed, or any key of summary.h.  The cells of
+ *   versus    {KEY: VALUE}: the difference from the cell that has VALUE on the axis KEY and is
+ *             equal on all other axes; without `versus` the value itself
+ *   unit      the independent unit: tensor (default), seed, or any key of summary.h.  The cells of
  *             one unit (block sizes, steps of one run ...) are averaged first
  *   relation  above X, below X, between X Y
- *   each      an axis: the expectation stands for one for each of its values, each judged by itself
+ *   each      an axis: the expectation is judged separately for each value of this axis
  *
  * The effect is the mean over units; its 95 % interval is Student's, mean +- t s / sqrt(n) with
- * n - 1 degrees of freedom: for differences the paired t interval.  Cells that were skipped or have
- * no value do not count; how many did is said.
+ * n - 1 degrees of freedom; for differences this is the paired t interval.  Cells that were skipped
+ * or have no value do not count; the number of cells that count is printed.
  *
- * Verdicts: `holds` when the whole interval satisfies the relation, `does not hold` when all of it
- * violates the relation, else `undecided`; with fewer than two units always `undecided`. */
+ * Verdicts: `holds` when the whole interval satisfies the relation, `does not hold` when the whole
+ * interval violates it, else `undecided`; with fewer than two units always `undecided`. */
 #ifndef QM_RUN_CLAIM_H
 #define QM_RUN_CLAIM_H
 
@@ -41,7 +41,7 @@ const char *qm_claim_verdict_text(enum qm_claim_verdict v);
 
 struct qm_effect {
     double mean, lo, hi; /* NaN for no units; an infinite interval for one */
-    int64_t n, cells;    /* units; values that they were averaged from */
+    int64_t n, cells;    /* units; the values that were averaged */
     enum qm_claim_verdict verdict;
 };
 
@@ -51,17 +51,18 @@ void qm_mean_interval(const double *x, int64_t n, double level, struct qm_effect
 enum qm_claim_verdict qm_verdict_of(const struct qm_effect *e, enum qm_relation relation,
                                     const double bound[2]);
 
-/* Whether the words of an expectation exist; before a run.  QM_BAD_ARG or QM_NO_MATCH with file and
- * line. */
+/* Checks before a run that the words of an expectation exist.  QM_BAD_ARG or QM_NO_MATCH with file
+ * and line. */
 qm_status qm_claim_check(const struct qm_suite *suite, const struct qm_expect *e);
 
-/* effect[n_expects] of a suite that ran. */
+/* Sets effect[n_expects] from the results of the suite. */
 qm_status qm_claim_judge(const struct qm_results *r, struct qm_effect *effect);
 
 void qm_claim_print(const struct qm_suite *s, const struct qm_effect *effect); /* on stdout */
 json_t *qm_claim_json(const struct qm_suite *s, const struct qm_effect *effect);
 
-/* The table /claims, a row per expectation, and the attributes claim and claim_source of /suite. */
+/* Stores the table /claims, a row per expectation, and the attributes claim and claim_source of
+ * /suite. */
 qm_status qm_claim_store(const struct qm_suite *s, const struct qm_effect *effect,
                          struct qm_store *store);
 

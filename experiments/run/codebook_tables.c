@@ -1,4 +1,4 @@
-/* codebook_tables.c - the tables that the cells of a suite decide by. */
+/* codebook_tables.c - Stores the codebooks of a suite's cells and their decision edges. */
 #include "experiments/run/codebook_tables.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@ static int same_table(const struct qm_quantizer *a, const struct qm_quantizer *b
            a->round == b->round;
 }
 
-/* The distinct tables in *out, their number in *n; the caller frees *out. */
+/* Sets *out to one quantizer per distinct table and *n to their number; the caller frees *out. */
 static qm_status distinct(const struct qm_results *r, struct qm_quantizer **out, int64_t *n)
 {
     struct qm_quantizer *found = NULL;
@@ -46,7 +46,7 @@ static qm_status distinct(const struct qm_results *r, struct qm_quantizer **out,
     return QM_OK;
 }
 
-/* The columns, room entries each. */
+/* The columns of /codebooks. */
 struct rows {
     char (*map_text)[24];
     const char **map, **search, **round;

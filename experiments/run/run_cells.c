@@ -1,4 +1,4 @@
-/* run_cells.c - running all cells, and storing what they gave. */
+/* run_cells.c - Runs all cells of a suite and stores their outcomes. */
 #include "experiments/run/run_cells.h"
 
 #include "experiments/cli/cli.h"
@@ -18,7 +18,8 @@ const char *qm_outcome_status(const struct qm_outcome *o)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* The failure of the lowest index; texts of threads do not survive their team. */
+/* The failure with the lowest index.  The text is copied, because messages end with their
+ * thread. */
 struct failure {
     int64_t index;
     qm_status code;
@@ -34,7 +35,7 @@ static void note_failure(struct failure *f, int64_t index, qm_status code)
     snprintf(f->text, sizeof f->text, "%s", qm_message());
 }
 
-/* What the threads share. */
+/* Data that the threads share. */
 struct pool {
     struct qm_results *r;
     struct qm_progress *progress; /* or NULL */
@@ -63,13 +64,13 @@ static void run_cell(struct pool *p, int64_t i, struct qm_metrics *m, struct qm_
     }
 }
 
-/* Cells that share a twin follow each other, a few at a time on one thread. */
+/* Runs cells in chunks, one thread each; cells that share a twin follow each other. */
 static qm_status run_cells(struct pool *p, int threads)
 {
     int64_t *order, n = p->r->n_cells;
     int64_t chunk = n / (8 * threads) < 1 ? 1 : n / (8 * threads) < 32 ? n / (8 * threads) : 32;
     QM_TRY(qm_twin_order(p->r->cell, n, &order));
-    omp_set_num_threads(threads); /* of one thread, steps take no second one either */
+    omp_set_num_threads(threads); /* with one thread, steps use one thread too */
 #pragma omp parallel num_threads(threads)
     {
         struct qm_metrics *m = qm_metrics_open(QM_METRICS_full);
@@ -125,7 +126,7 @@ void qm_results_free(struct qm_results *r)
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-/* Columns under construction; what they point at is freed with them. */
+/* A table under construction; it owns the memory of its columns. */
 struct table {
     int n, room, failed;
     int64_t rows;
@@ -154,6 +155,7 @@ static void *column(struct table *t, const char *name, enum qm_column_type type,
     return data;
 }
 
+/* Stores the table and frees its columns. */
 static qm_status table_store(struct table *t, struct qm_store *store, const char *path,
                              const char *text)
 {
@@ -172,78 +174,68 @@ static int64_t step_number(const struct qm_cell *c)
 
 static const char *const roles[] = {"plain", "float32", "ulp", "without"};
 
+/* Texts of one cell that the columns of /cells point at. */
+struct cell_texts {
+    char recipe[QM_RECIPE_TEXT], quantizer[QM_QUANTIZER_TEXT], id[QM_CELL_ID];
+};
+
+/* clang-format off */
+/* The columns of /cells: name, type, unit, text, then the value for cell c = cell[i] with outcome o
+ * and texts t. */
+#define CELL_COLUMN_LIST(X)                                                                        \
+    X(cell, i64, "1", "number of the cell: its place in the product of the axes", i)               \
+    X(variant, text, "", "name of the variant", c->recipe.base ? c->recipe.base->name : "")        \
+    X(recipe, text, "", "the variant with its overrides; parses back",                             \
+      c->recipe.base ? qm_recipe_print(&c->recipe, t->recipe) : "")                                \
+    X(slot, text, "", "the state that is measured",                                                \
+      c->recipe.rule ? c->recipe.rule->slot[c->slot] : "")                                         \
+    X(quantizer, text, "", "its quantizer",                                                        \
+      qm_quantizer_print(&c->recipe.slot[c->slot], t->quantizer))                                  \
+    X(source, text, "", "where values or gradients come from", c->source_text)                     \
+    X(tensor, text, "", "name of a recorded tensor", c->tensor)                                    \
+    X(class, text, "", "class of the tensor by its name", c->class_name)                           \
+    X(coupling, text, "", "how variant and reference are coupled", qm_coupling_name(c->coupling))  \
+    X(seed, i64, "1", "seed of start, data and noise", (int64_t)c->seed)                           \
+    X(step, i64, "1", "number of the first update, counted from 1", step_number(c))                \
+    X(steps, i64, "1", "updates done", o->steps)                                                   \
+    X(n, i64, "1", "elements", o->n)                                                               \
+    X(bits, f64, "bit", "cost of the state per element, scales included",                          \
+      o->reason ? nan("") : o->bits)                                                               \
+    X(role, text, "", "plain, float32, ulp or without: why the cell is there", roles[c->role])     \
+    X(lr_scale, f64, "1", "times the problem's learning rate", c->lr_scale)                        \
+    X(warmup, i64, "1", "steps over which lr rises to its value", c->warmup)                       \
+    X(decay_rank, i64, "1", "tensors of lower rank have no weight decay", c->decay_rank)           \
+    X(rounding_seed, i64, "1", "which draws of stochastic rounding, for its seed",                 \
+      (int64_t)c->rounding_seed)                                                                   \
+    X(status, text, "", "ok, skipped, diverged or failed", qm_outcome_status(o))                   \
+    X(reason, text, "", "why a cell was skipped or failed", o->reason ? o->reason : "")            \
+    X(id, text, "", "the cell's name in any suite: 16 hex digits of a SHA-256", t->id)
+/* clang-format on */
+
+typedef int64_t cell_i64;
+typedef double cell_f64;
+typedef const char *cell_text;
+
 static qm_status store_cells(const struct qm_results *r, struct qm_store *store)
 {
-    struct table t = {.rows = r->n_cells};
-    size_t n = (size_t)(r->n_cells > 0 ? r->n_cells : 1);
-    char(*recipe)[QM_RECIPE_TEXT] = calloc(n, sizeof *recipe);
-    char(*quantizer)[QM_QUANTIZER_TEXT] = calloc(n, sizeof *quantizer);
-    char(*ids)[QM_CELL_ID] = calloc(n, sizeof *ids);
-    /* clang-format off */
-#define TEXT(variable, name, text) \
-    const char **variable = column(&t, name, QM_COLUMN_text, "", text)
-#define WHOLE(variable, name, text) \
-    int64_t *variable = column(&t, name, QM_COLUMN_i64, "1", text)
-    WHOLE(cell, "cell", "number of the cell: its place in the product of the axes");
-    TEXT(variant, "variant", "name of the variant");
-    TEXT(recipe_at, "recipe", "the variant with its overrides; parses back");
-    TEXT(slot, "slot", "the state that is measured");
-    TEXT(quantizer_at, "quantizer", "its quantizer");
-    TEXT(source, "source", "where values or gradients come from");
-    TEXT(tensor, "tensor", "name of a recorded tensor");
-    TEXT(class, "class", "class of the tensor by its name");
-    TEXT(coupling, "coupling", "how variant and reference are coupled");
-    WHOLE(seed, "seed", "seed of start, data and noise");
-    WHOLE(step, "step", "number of the first update, counted from 1");
-    WHOLE(steps, "steps", "updates done");
-    WHOLE(elements, "n", "elements");
-    double *bits = column(&t, "bits", QM_COLUMN_f64, "bit",
-                          "cost of the state per element, scales included");
-    TEXT(role, "role", "plain, float32, ulp or without: why the cell is there");
-    double *lr_scale = column(&t, "lr_scale", QM_COLUMN_f64, "1",
-                              "times the problem's learning rate");
-    WHOLE(warmup, "warmup", "steps over which lr rises to its value");
-    WHOLE(rank, "decay_rank", "tensors of lower rank have no weight decay");
-    WHOLE(rounding, "rounding_seed", "which draws of stochastic rounding, for its seed");
-    TEXT(status, "status", "ok, skipped, diverged or failed");
-    TEXT(reason, "reason", "why a cell was skipped or failed");
-    TEXT(id, "id", "the cell's name in any suite: 16 hex digits of a SHA-256");
-#undef TEXT
-#undef WHOLE
-    /* clang-format on */
-    int ok = recipe && quantizer && ids && !t.failed;
-    for (int64_t i = 0; ok && i < r->n_cells; i++) {
+    struct table table = {.rows = r->n_cells};
+    struct cell_texts *texts = calloc((size_t)r->n_cells + 1, sizeof *texts);
+#define X(name, type, unit, text, value) \
+    cell_##type *name = column(&table, #name, QM_COLUMN_##type, unit, text);
+    CELL_COLUMN_LIST(X)
+#undef X
+    table.failed |= !texts;
+    for (int64_t i = 0; !table.failed && i < r->n_cells; i++) {
         const struct qm_cell *c = &r->cell[i];
         const struct qm_outcome *o = &r->outcome[i];
-        cell[i] = i;
-        variant[i] = c->recipe.base ? c->recipe.base->name : "";
-        recipe_at[i] = c->recipe.base ? qm_recipe_print(&c->recipe, recipe[i]) : "";
-        slot[i] = c->recipe.rule ? c->recipe.rule->slot[c->slot] : "";
-        quantizer_at[i] = qm_quantizer_print(&c->recipe.slot[c->slot], quantizer[i]);
-        source[i] = c->source_text;
-        tensor[i] = c->tensor;
-        class[i] = c->class_name;
-        coupling[i] = qm_coupling_name(c->coupling);
-        seed[i] = (int64_t)c->seed;
-        step[i] = step_number(c);
-        steps[i] = o->steps;
-        elements[i] = o->n;
-        bits[i] = o->reason ? nan("") : o->bits;
-        role[i] = roles[c->role];
-        lr_scale[i] = c->lr_scale;
-        warmup[i] = c->warmup;
-        rank[i] = c->decay_rank;
-        rounding[i] = (int64_t)c->rounding_seed;
-        status[i] = qm_outcome_status(o);
-        reason[i] = o->reason ? o->reason : "";
-        qm_cell_id(r->suite, c, ids[i]);
-        id[i] = ids[i];
+        struct cell_texts *t = &texts[i];
+        qm_cell_id(r->suite, c, t->id);
+#define X(name, type, unit, text, value) name[i] = value;
+        CELL_COLUMN_LIST(X)
+#undef X
     }
-    t.failed |= !ok;
-    qm_status st = table_store(&t, store, "/cells", "one row per cell of the suite");
-    free(recipe);
-    free(quantizer);
-    free(ids);
+    qm_status st = table_store(&table, store, "/cells", "one row per cell of the suite");
+    free(texts);
     return st;
 }
 
@@ -273,7 +265,7 @@ static qm_status store_metrics(const struct qm_results *r, struct qm_store *stor
 
 /* ---- arrays ---------------------------------------------------------------------------------- */
 
-/* unit 0: /decades, unit 1: /unit_decades. */
+/* Stores /decades (unit 0) or /unit_decades (unit 1). */
 static qm_status store_decades(const struct qm_results *r, struct qm_store *store, int unit)
 {
     static const char *const what[3][2] = {
@@ -358,11 +350,12 @@ static qm_status store_curves(const struct qm_results *r, struct qm_store *store
     return st;
 }
 
-static qm_status store_stairs(const struct qm_results *r, struct qm_store *store)
+/* Hitting times; results/README.md calls their group /stairs. */
+static qm_status store_hits(const struct qm_results *r, struct qm_store *store)
 {
     static const struct {
         const char *path, *text;
-    } stairs[] = {
+    } hits[] = {
 #define X(name, twin, persistence, text) \
     {"/stairs/" #name, "(level, step) in turn: first hits of the gaps 10^(-level / 64), " text},
         QM_HITS_LIST(X)
@@ -386,7 +379,7 @@ static qm_status store_stairs(const struct qm_results *r, struct qm_store *store
         double *value = calloc((size_t)total + 1, sizeof *value);
         for (int64_t i = 0; value && i < n; at += length[i++])
             memcpy(value + at, r->outcome[cell[i]].hits[k], (size_t)length[i] * sizeof *value);
-        st = value ? qm_store_ragged(store, stairs[k].path, n, length, value, "1", stairs[k].text)
+        st = value ? qm_store_ragged(store, hits[k].path, n, length, value, "1", hits[k].text)
                    : qm_fail(QM_NO_MEMORY, "stairs");
         free(value);
     }
@@ -408,7 +401,7 @@ qm_status qm_results_store(const struct qm_results *r, struct qm_store *store)
     QM_TRY(store_decades(r, store, 1));
     QM_TRY(qm_codebooks_store(r, store));
     QM_TRY(store_curves(r, store));
-    QM_TRY(store_stairs(r, store));
+    QM_TRY(store_hits(r, store));
     return qm_store_timing(store, "cell_seconds", r->n_cells, r->seconds, "s",
                            "wall time of each cell on its thread");
 }

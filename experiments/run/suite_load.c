@@ -1,4 +1,4 @@
-/* suite_load.c - suites with their data and cells. */
+/* suite_load.c - Loads suites with their data and cells. */
 #include "experiments/run/suite_load.h"
 
 #include <glob.h>
@@ -26,7 +26,7 @@ qm_status qm_loaded_suite_find(const char *word, char *path, size_t size)
     QM_TRY(qm_path_check(word));
     snprintf(path, size, "%s", word);
     if (access(path, F_OK) == 0 || strchr(word, '/'))
-        return QM_OK; /* what is wrong with it shows when it is read */
+        return QM_OK; /* reading it reports what is wrong */
     size_t n = strlen(word);
     int has_ending = n > 5 && strcmp(word + n - 5, ".yaml") == 0;
     snprintf(path, size, QM_SUITES "%s%s", word, has_ending ? "" : ".yaml");
@@ -34,7 +34,7 @@ qm_status qm_loaded_suite_find(const char *word, char *path, size_t size)
         return QM_OK;
     glob_t found = {0};
     glob(QM_SUITES "*.yaml", 0, NULL, &found);
-    for (size_t i = 0; i < found.gl_pathc; i++) { /* "SUITES NAME.yaml" to "NAME" */
+    for (size_t i = 0; i < found.gl_pathc; i++) { /* turns QM_SUITES "NAME.yaml" into "NAME" */
         memmove(found.gl_pathv[i], found.gl_pathv[i] + strlen(QM_SUITES),
                 strlen(found.gl_pathv[i] + strlen(QM_SUITES)) + 1);
         *strrchr(found.gl_pathv[i], '.') = 0;
@@ -48,16 +48,15 @@ qm_status qm_loaded_suite_find(const char *word, char *path, size_t size)
     return st;
 }
 
-static qm_status open_data(const struct qm_loaded_suite_changes *changes,
-                           struct qm_loaded_suite *job)
+static qm_status open_data(const struct qm_loaded_suite_changes *changes, struct qm_loaded_suite *l)
 {
-    struct qm_suite *s = job->suite;
+    struct qm_suite *s = l->suite;
     char *globs[] = {default_data};
     if (changes && changes->n_data)
         QM_TRY(qm_suite_data(s, changes->data, changes->n_data));
     else if (s->n_data == 0 && qm_suite_wants_data(s))
         QM_TRY(qm_suite_data(s, globs, 1));
-    return qm_suite_wants_data(s) ? qm_replay_open(s->data, s->n_data, &job->replay) : QM_OK;
+    return qm_suite_wants_data(s) ? qm_replay_open(s->data, s->n_data, &l->replay) : QM_OK;
 }
 
 qm_status qm_loaded_suite_open(const char *path, const struct qm_loaded_suite_changes *changes,
@@ -78,22 +77,22 @@ qm_status qm_loaded_suite_open(const char *path, const struct qm_loaded_suite_ch
     return qm_suite_cells(out->suite, out->replay, &out->cells, &out->n_cells);
 }
 
-void qm_loaded_suite_close(struct qm_loaded_suite *job)
+void qm_loaded_suite_close(struct qm_loaded_suite *l)
 {
-    qm_cells_free(job->cells, job->n_cells);
-    qm_replay_close(job->replay);
-    qm_suite_free(job->suite);
-    *job = (struct qm_loaded_suite){0};
+    qm_cells_free(l->cells, l->n_cells);
+    qm_replay_close(l->replay);
+    qm_suite_free(l->suite);
+    *l = (struct qm_loaded_suite){0};
 }
 
-qm_status qm_loaded_suite_load(struct qm_loaded_suite *job, const struct qm_cell *c)
+qm_status qm_loaded_suite_load(struct qm_loaded_suite *l, const struct qm_cell *c)
 {
-    return c->recorded && !c->reason ? qm_replay_load(job->replay, c->recorded) : QM_OK;
+    return c->recorded && !c->reason ? qm_replay_load(l->replay, c->recorded) : QM_OK;
 }
 
-qm_status qm_loaded_suite_load_all(struct qm_loaded_suite *job)
+qm_status qm_loaded_suite_load_all(struct qm_loaded_suite *l)
 {
-    for (int64_t i = 0; i < job->n_cells; i++)
-        QM_TRY(qm_loaded_suite_load(job, &job->cells[i]));
+    for (int64_t i = 0; i < l->n_cells; i++)
+        QM_TRY(qm_loaded_suite_load(l, &l->cells[i]));
     return QM_OK;
 }

@@ -1,4 +1,5 @@
-/* suite_load.h - a suite with its data and cells: what run, plan, submit and merge start from. */
+/* suite_load.h - Loads a suite with its data and cells, for the commands run, plan, submit,
+ * merge. */
 #ifndef QM_RUN_SUITE_LOAD_H
 #define QM_RUN_SUITE_LOAD_H
 
@@ -11,38 +12,40 @@ struct qm_loaded_suite_variant {
     char label[64], recipe[QM_RECIPE_TEXT];
 };
 
-/* How a suite is changed before its cells are made. */
+/* Changes to a suite before its cells are made. */
 struct qm_loaded_suite_changes {
     const char *size; /* "small", "normal", "large"; NULL: normal */
-    char **data;      /* globs instead of the suite's */
+    char **data;      /* globs that replace the suite's; n_data 0: the suite's stay */
     int n_data, n_added;
     const struct qm_loaded_suite_variant *added;
 };
 
 struct qm_loaded_suite {
     struct qm_suite *suite;
-    struct qm_replay *replay; /* NULL: no source needs recorded data; nothing of it is loaded */
+    struct qm_replay *replay; /* NULL: no source needs recorded data; arrays are not loaded yet */
     struct qm_cell *cells;
     int64_t n_cells;
 };
 
-/* Paths of suites, results and campaigns have room for so many bytes, and what is added to them. */
+/* The most bytes of a path of a suite, result or campaign; buffers have room for this and an
+ * ending. */
 enum { QM_PATH_MOST = 700 };
 
-/* QM_BAD_ARG: it is longer, and would be cut off. */
+/* QM_BAD_ARG where a path is longer than QM_PATH_MOST. */
 qm_status qm_path_check(const char *path);
 
-/* A path as it is, or a name in QM_SUITES.  QM_NO_MATCH names the nearest. */
+/* Sets path to the word where it is a path of a file, else to the suite of this name in QM_SUITES.
+ * QM_NO_MATCH names the nearest suite. */
 qm_status qm_loaded_suite_find(const char *word, char *path, size_t size);
 
-/* Reads and checks a suite and makes its cells; changes may be NULL.  *out was zeroed, or a failure
- * leaves it for qm_loaded_suite_close all the same. */
+/* Reads and checks a suite and makes its cells; changes may be NULL.  The caller closes *out, also
+ * after a failure. */
 qm_status qm_loaded_suite_open(const char *path, const struct qm_loaded_suite_changes *changes,
                                struct qm_loaded_suite *out);
-void qm_loaded_suite_close(struct qm_loaded_suite *job);
+void qm_loaded_suite_close(struct qm_loaded_suite *l);
 
-/* Loads the recorded arrays that one cell needs, or all that any needs. */
-qm_status qm_loaded_suite_load(struct qm_loaded_suite *job, const struct qm_cell *c);
-qm_status qm_loaded_suite_load_all(struct qm_loaded_suite *job);
+/* Loads the recorded arrays of one cell, or of all cells. */
+qm_status qm_loaded_suite_load(struct qm_loaded_suite *l, const struct qm_cell *c);
+qm_status qm_loaded_suite_load_all(struct qm_loaded_suite *l);
 
 #endif

@@ -1,4 +1,4 @@
-/* summary.c - group-by tables. */
+/* summary.c - Computes group-by tables. */
 #include "experiments/run/summary_table.h"
 
 #include "core/base/name.h"
@@ -19,7 +19,7 @@ static const char *const cell_key_names[] = {
 #undef X
 };
 
-/* One value of one cell on its way into a row. */
+/* The values of one cell that counts, with the keys of its row. */
 struct member {
     int at[MAX_KEYS], n_keys;
     int64_t order;
@@ -57,7 +57,7 @@ static qm_status find_key(const struct qm_suite *s, const struct qm_summary_plan
                                 nearest ? "'?" : ""));
 }
 
-/* What a cell has under a key; buffer holds QM_RECIPE_TEXT bytes. */
+/* The text of a cell under a key; buffer holds QM_RECIPE_TEXT bytes. */
 static const char *text_of(const struct qm_results *r, int64_t i, const struct key *k, char *buffer)
 {
     const struct qm_cell *c = &r->cell[i];
@@ -74,8 +74,8 @@ static const char *text_of(const struct qm_results *r, int64_t i, const struct k
     }
 }
 
-/* The place of a text among the key's texts, which it joins when it is new; -1 without memory. */
-static int place(struct key *k, const char *text)
+/* The index of a text among the key's texts, to which a new text is added; -1 without memory. */
+static int index_of(struct key *k, const char *text)
 {
     for (int i = 0; i < k->n; i++)
         if (strcmp(k->text[i], text) == 0)
@@ -99,9 +99,9 @@ static qm_status open_key(const struct qm_summary *s, const char *name, struct k
     int ok = 1;
     QM_TRY(find_key(suite, s->plan, name, k));
     for (int i = 0; k->axis >= 0 && i < suite->axis[k->axis].n; i++)
-        ok = place(k, suite->axis[k->axis].value[i].label) >= 0 && ok;
+        ok = index_of(k, suite->axis[k->axis].value[i].label) >= 0 && ok;
     for (int i = 0; k->axis < 0 && k->of_cell == CELL_class && i < qm_tensor_class_count(); i++)
-        ok = place(k, qm_tensor_class_at(i)) >= 0 && ok;
+        ok = index_of(k, qm_tensor_class_at(i)) >= 0 && ok;
     return ok ? QM_OK : qm_fail(QM_NO_MEMORY, "summary");
 }
 
@@ -154,7 +154,8 @@ qm_status qm_summary_check(const struct qm_suite *suite, const struct qm_summary
 
 /* ---- members --------------------------------------------------------------------------------- */
 
-/* The cell that differs from i in the versus axis only; i itself when it is the base. */
+/* The cell that differs from cell i on the versus axis only and has the versus value there; i
+ * itself where it has that value. */
 static int64_t partner(const struct qm_summary *s, int64_t i)
 {
     const struct qm_suite *suite = s->results->suite;
@@ -169,7 +170,7 @@ static int64_t partner(const struct qm_summary *s, int64_t i)
     return i + (base - s->results->cell[i].choice[axis]) * stride;
 }
 
-/* Whether cell i counts; fills its values and keys.  -1 without memory. */
+/* Sets the values and keys of cell i; returns whether it counts, -1 without memory. */
 static int member_of(struct qm_summary *s, int64_t i, struct key *where, struct member *m)
 {
     const struct qm_results *r = s->results;
@@ -192,7 +193,7 @@ static int member_of(struct qm_summary *s, int64_t i, struct key *where, struct 
     m->order = i;
     m->theory = fabs(r->outcome[i].value[qm_metric_count() + QM_EXTRA_theory_z]);
     for (int k = 0; any && k < s->n_keys; k++)
-        if ((m->at[k] = place(&s->key[k], text_of(r, i, &s->key[k], buffer))) < 0)
+        if ((m->at[k] = index_of(&s->key[k], text_of(r, i, &s->key[k], buffer))) < 0)
             return -1;
     return any;
 }
@@ -219,7 +220,7 @@ static int ascending(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* x ascends.  Quantiles interpolate linearly between order statistics. */
+/* The quantile q of ascending x[n], n >= 1, linear between order statistics. */
 static double quantile(const double *x, int64_t n, double q)
 {
     double at = q * (double)(n - 1);
@@ -277,8 +278,8 @@ static void fill_row(const struct qm_summary *s, const struct member *m, int64_t
     }
 }
 
-/* Whether the plan shows what theory_z is about: the error of one quantization. */
-static int tells_errors(const struct qm_summary_plan *p)
+/* Whether the plan shows the error of one quantization, which theory_z judges. */
+static int shows_errors(const struct qm_summary_plan *p)
 {
     int yes = 0;
     for (int v = 0; v < p->n_values; v++)
@@ -309,7 +310,7 @@ static qm_status make_rows(struct qm_summary *s, struct key *where)
         for (end = i + 1; end < n && same_row(&m[i], &m[end]); end++)
             ;
         fill_row(s, &m[i], end - i, scratch, &s->row[s->n_rows]);
-        s->has_theory |= tells_errors(s->plan) && s->row[s->n_rows].n_theory > 0;
+        s->has_theory |= shows_errors(s->plan) && s->row[s->n_rows].n_theory > 0;
         s->n_rows++;
     }
     free(scratch);

@@ -1,4 +1,4 @@
-/* summary_output.c - tables on the terminal, as JSON and in the result file. */
+/* summary_output.c - Prints tables, turns them into JSON and stores them in the result file. */
 #include "experiments/run/summary_table.h"
 
 #include "experiments/cli/cli.h"
@@ -26,7 +26,8 @@ static void row_text(const struct qm_summary *s, int row, char *text, size_t siz
 
 static const char *const theory_head = "within SE of theory";
 
-/* "1.8", "1.8 (5 of 6)" where some cells of rows [from, to) have no theory, or "-". */
+/* Prints the theory column of rows [from, to): "1.8", "1.8 (5 of 6)" where some cells have no
+ * theory, or "-" where none has. */
 static void theory_cell(const struct qm_summary *s, struct qm_table *t, int from, int to)
 {
     int64_t n = 0, of = 0;
@@ -71,7 +72,7 @@ static void print_long(const struct qm_summary *s)
     qm_table_close(t);
 }
 
-/* The last key as columns: rows with equal other keys stand side by side. */
+/* Prints the values of the last key as columns: rows whose other keys are equal become one line. */
 static void print_wide(const struct qm_summary *s)
 {
     int last = s->n_keys - 1, columns = s->key[last].n;
@@ -126,7 +127,7 @@ void qm_summary_print(const struct qm_summary *s)
         print_wide(s);
     else
         print_long(s);
-    fflush(stdout); /* notes on stderr stay in step */
+    fflush(stdout); /* keeps the order with notes on stderr */
 }
 
 json_t *qm_summary_json(const struct qm_summary *s)

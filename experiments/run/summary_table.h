@@ -1,4 +1,4 @@
-/* summary_table.h - the inside of a computed table: for summary.c and summary_output.c only. */
+/* summary_table.h - The members of a computed table, for summary.c and summary_output.c only. */
 #ifndef QM_RUN_SUMMARY_TABLE_H
 #define QM_RUN_SUMMARY_TABLE_H
 
@@ -25,20 +25,20 @@ enum cell_key {
         CELL_KEY_COUNT
 };
 
-/* A key: an axis of the suite, or something of the cell; its distinct texts in order. */
+/* A key: an axis of the suite or a property of the cell; its distinct texts in order. */
 struct key {
     const char *name;
-    int axis; /* or -1 */
+    int axis; /* -1: of_cell */
     enum cell_key of_cell;
     int n, room;
     char **text;
 };
 
 struct row {
-    int at[MAX_KEYS]; /* the texts of its keys */
+    int at[MAX_KEYS]; /* indices of the texts of its keys */
     int64_t n, n_theory;
-    double number[MAX_NUMBERS];
-    double theory; /* largest |theory_z| of its n_theory cells that have one; NaN: none has */
+    double number[MAX_NUMBERS]; /* the statistics, value-major */
+    double theory; /* largest |theory_z| of the n_theory cells that have one; NaN: none has */
 };
 
 struct qm_summary {
@@ -47,7 +47,7 @@ struct qm_summary {
     int n_keys, n_rows; /* keys: by, then across */
     struct key key[MAX_KEYS];
     int value[QM_SUITE_VALUES];
-    int has_theory; /* it tells errors, and some cell has a theory of them */
+    int has_theory; /* the table shows errors, and some cell has a theory of them */
     enum summary_stat stat[QM_SUITE_VALUES];
     struct row *row;
 };

@@ -1,4 +1,4 @@
-/* write_results.c - tables, the results file, and what people see of it. */
+/* write_results.c - Writes the result file of a suite and reports its tables. */
 #include "experiments/run/write_results.h"
 
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Every distinct reason of cells that failed, or that were skipped, with how many it took. */
+/* Notes every distinct reason of failed or of skipped cells with the number of its cells. */
 static void note_reasons(const struct qm_results *r, int failed, json_t *into)
 {
     const char **reason = calloc((size_t)r->n_cells + 1, sizeof *reason);
@@ -74,7 +74,7 @@ static json_t *report(struct qm_write_results *f, const struct qm_results *r,
         f->verdicts[effect[i].verdict]++;
     if (r->suite->claim && !qm_cli.json)
         qm_claim_print(r->suite, effect);
-    fflush(stdout); /* before the notes on stderr */
+    fflush(stdout); /* keeps the order with notes on stderr */
     qm_note("%s%lld cells, %lld skipped, %.1f s: %s", f->claims ? "  " : "\n",
             (long long)r->n_cells, (long long)n.skipped, seconds, path);
     json_t *all =

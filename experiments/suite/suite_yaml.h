@@ -65,8 +65,7 @@ qm_status qm_suite_expects(struct qm_yaml_walk *w, const yaml_node_t *n);
 void qm_suite_free_expect(struct qm_expect *e);
 
 /* Replaces every expectation with `each` by one expectation per value of that axis; call it when
- * all
- * axes are read.  QM_BAD_ARG: the suite has no such axis. */
+ * all axes are read.  QM_BAD_ARG: the suite has no such axis. */
 qm_status qm_suite_spread(struct qm_suite *s);
 
 /* ---- suite_axes.c ---------------------------------------------------------------------------- */
