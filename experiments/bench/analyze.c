@@ -1,4 +1,4 @@
-/* analyze.c - `qualm analyze` of a file in the page cache, beside plainly reading it. */
+/* analyze.c - Times `qualm analyze` of a file in the page cache against reading the file. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -7,7 +7,8 @@
 #include "experiments/bench/bench.h"
 #include "experiments/cli/cli.h"
 
-/* Reading a float32 file in the page cache by read(2) into 1 MiB, and analyzing it: seconds. */
+/* Seconds of reading a float32 file in the page cache by read(2) into 1 MiB, and of analyzing
+ * it. */
 struct analyze {
     double read[QM_BENCH_ROUNDS], run[QM_BENCH_ROUNDS];
     int rounds;
@@ -58,7 +59,7 @@ static qm_status analyze_once(const struct qm_bench *b, const char *path, double
 {
     struct qm_file *f = NULL;
     struct qm_analysis a = {.skipped = ""};
-    struct qm_float_classes census;
+    struct qm_float_classes classes;
     double start = qm_seconds();
     QM_TRY(qm_codec_parse(&a.codec, "nf4:4s/block:128/bisect/mid/hi"));
     qm_status st = qm_file_open(path, &f);
@@ -66,7 +67,7 @@ static qm_status analyze_once(const struct qm_bench *b, const char *path, double
     if (st == QM_OK && !a.metrics)
         st = qm_fail(QM_NO_MEMORY, "metrics");
     if (st == QM_OK)
-        st = qm_analyze_tensor(f, 0, &a, 1, QM_METRICS_brief, 1, b->threads, NULL, NULL, &census);
+        st = qm_analyze_tensor(f, 0, &a, 1, QM_METRICS_brief, 1, b->threads, NULL, NULL, &classes);
     *seconds = qm_seconds() - start;
     qm_metrics_close(a.metrics);
     qm_file_close(f);
@@ -79,7 +80,7 @@ static qm_status measure(const struct qm_bench *b, const char *path, FILE *f, st
     qm_status st = write_file(f, b->gib);
     fclose(f);
     if (st == QM_OK)
-        st = read_plainly(path, &cold); /* into the page cache, if it was not */
+        st = read_plainly(path, &cold); /* brings the file into the page cache */
     a->rounds = b->rounds < 5 ? b->rounds : 5;
     for (int r = 0; st == QM_OK && r < a->rounds; r++) {
         st = read_plainly(path, &a->read[r]);

@@ -1,4 +1,4 @@
-/* bench.c - what the parts share: medians, and the numbers that they work on. */
+/* bench.c - Medians and input numbers that the parts of the bench share. */
 #include "experiments/bench/bench.h"
 
 #include <math.h>

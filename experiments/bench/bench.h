@@ -1,7 +1,7 @@
-/* bench.h - the parts of `qualm bench`.
+/* bench.h - The parts of `qualm bench`: steps, searches, analyze.
  *
- * What is compared is measured in turn within a round, and ratios are taken within rounds: bandwidth
- * on shared machines swings twofold between runs, ratios hardly. */
+ * All steps are measured in turn within a round, and ratios are taken within rounds: on shared
+ * machines bandwidth changes twofold between runs, ratios hardly change. */
 #ifndef QM_EXPERIMENTS_BENCH_BENCH_H
 #define QM_EXPERIMENTS_BENCH_BENCH_H
 
@@ -16,13 +16,14 @@ struct qm_bench {
     int64_t n;        /* parameters of a step, a multiple of 2^20 */
     int rounds;       /* 1 to QM_BENCH_ROUNDS */
     int quick;        /* fewer repeats; no rules over whole tensors */
-    int threads;      /* of the half with all threads */
-    int64_t gib;      /* of the file that analyze reads */
+    int threads;      /* number of threads of the half with all threads */
+    int64_t gib;      /* size of the file that analyze reads */
     const char *step; /* only steps that qm_name_matches this, and adamw_f32; NULL: all */
 };
 
-/* A part.  run allocates *data, which free() releases; NULL or what was measured so far on failure.
- * print: a note, a table unless --json, and the rows for it (the caller's). */
+/* A part.  run allocates *data, which free() releases; on failure *data is NULL or holds the
+ * measurements so far.  print writes a note and, unless --json, a table; it returns the rows as
+ * JSON, which the caller owns. */
 struct qm_bench_part {
     const char *name;
     qm_status (*run)(const struct qm_bench *b, void **data);
@@ -32,65 +33,69 @@ struct qm_bench_part {
 
 extern const struct qm_bench_part qm_bench_steps, qm_bench_searches, qm_bench_analyze;
 
-/* ---- bench.c ------------------------------------------------------------------------------- */
+/* ---- bench.c --------------------------------------------------------------------------------- */
 
 double qm_bench_median(const double *x, int n); /* n from 1 to QM_BENCH_ROUNDS */
 
 /* Median over rounds of over[r] / under[r] * factor. */
 double qm_bench_ratio(int rounds, const double *over, const double *under, double factor);
 
-/* Gradients of every scale from 2^-4 to 2^4, and start values of about 1. */
+/* Fills g with gradients of every scale from 2^-4 to 2^4, and p with start values of about 1. */
 void qm_bench_fill(float *p, float *g, int64_t n);
 
-/* ---- roofline.c ----------------------------------------------------------------------------------- */
+/* ---- roofline.c ------------------------------------------------------------------------------ */
 
-/* What a machine gives: memory, a += s * b in place over arrays far larger than the caches; registers,
- * QM_BENCH_OPS operations per parameter, which bound what another thread adds to arithmetic. */
-enum qm_bench_yard { QM_BENCH_MEMORY, QM_BENCH_REGISTERS, QM_BENCH_YARDS };
+/* The roofs of a machine (the output calls them yardsticks).  Memory: a += s * b in place over
+ * arrays far larger than the caches, the bandwidth.  Registers: QM_BENCH_OPS operations per
+ * parameter, the peak of arithmetic, which bounds the speed-up of arithmetic by threads. */
+enum qm_bench_roof { QM_BENCH_MEMORY, QM_BENCH_REGISTERS, QM_BENCH_ROOFS };
 enum { QM_BENCH_OPS = 48 };
 
-/* Of n parameters, a multiple of 2^16, on so many threads; registers touches neither a nor b. */
-double qm_bench_yard_seconds(enum qm_bench_yard yard, float *a, const float *b, int64_t n,
+/* The seconds of a roof's kernel for n parameters, a multiple of 2^16; registers touches neither a
+ * nor b. */
+double qm_bench_roof_seconds(enum qm_bench_roof roof, float *a, const float *b, int64_t n,
                              int threads);
 
-/* registers.c: multiplications and additions of floats in chains that do not wait for each other. */
+/* registers.c: multiplications and additions of floats in independent chains. */
 struct qm_bench_registers {
-    int numbers; /* at once: lanes times chains; 192 or a divisor of it */
+    int numbers; /* the number of chains times lanes: 192 or a divisor of it */
 
-    /* x = x * times + plus, rounded twice, `rounds` times from x = 0, 1, ... numbers - 1 on; their
-     * sum in that order.  0 < times < 1 keeps them away from Inf and, with plus, from subnormals. */
+    /* Applies x = x * times + plus, rounded twice, `rounds` times to each of the numbers x = 0, 1,
+     * ... numbers - 1, and returns the sum of the results in that order.  0 < times < 1 keeps them
+     * away from Inf and, with plus, from subnormals. */
     float (*run)(int64_t rounds, float times, float plus);
 };
 
 /* For the instruction set in use. */
 const struct qm_bench_registers *qm_bench_registers(void);
 
-/* ---- steps.c measures, steps_table.c prints and stores ----------------------------------------- */
+/* ---- steps.c measures, steps_table.c prints and stores --------------------------------------- */
 
-/* A step or a yardstick with its samples in s: [half][round], half 0: one thread, 1: all; beside them
- * those of adamw_f32 and of the yardsticks in the same rounds. */
+/* The samples of a step or a roof in seconds, [half][round], half 0: one thread, half 1: all
+ * threads; and the samples of adamw_f32 and of the roofs in the same rounds. */
 struct qm_bench_row {
     const char *name;
     int rounds;
-    double state_bytes, moved; /* per parameter */
+    double state_bytes, moved; /* per parameter; moved: bytes read and written */
     double time[2][QM_BENCH_ROUNDS], f32[2][QM_BENCH_ROUNDS];
-    double yard[QM_BENCH_YARDS][2][QM_BENCH_ROUNDS];
+    double roof[QM_BENCH_ROOFS][2][QM_BENCH_ROUNDS];
 };
 
 struct qm_bench_rows {
-    int count; /* of steps; the yardsticks' rows follow */
-    struct qm_bench_row row[QM_BENCH_STEPS + QM_BENCH_YARDS];
+    int count; /* number of steps; the rows of the roofs follow */
+    struct qm_bench_row row[QM_BENCH_STEPS + QM_BENCH_ROOFS];
 };
 
-/* What a row's samples say: medians over rounds of what each round says. */
+/* Medians over rounds of the rates and ratios of one row. */
 struct qm_bench_summary {
-    double rate;                 /* parameters per second; in registers: operations per second */
-    double to_f32, of_yardstick; /* over adamw_f32's rate, over the bandwidth; in registers: NaN */
-    double speedup;              /* from one thread to all */
-    double scaling[QM_BENCH_YARDS]; /* the same, over a yardstick's */
+    double rate;         /* parameters per second; of registers: operations per second */
+    double to_f32;       /* rate over that of adamw_f32; of registers: NaN */
+    double of_yardstick; /* bytes moved per second over the bandwidth; of registers: NaN */
+    double speedup;      /* from one thread to all */
+    double scaling[QM_BENCH_ROOFS]; /* speedup over that of a roof */
 };
 
-/* Row v of rows, half h. */
+/* The summary of row v of rows, half h. */
 struct qm_bench_summary qm_bench_summary(const struct qm_bench *b, const struct qm_bench_rows *rows,
                                          int v, int h);
 

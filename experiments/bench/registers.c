@@ -1,4 +1,5 @@
-/* registers.c - arithmetic that touches no memory; compiled once per instruction set (QM_ISA). */
+/* registers.c - Arithmetic in registers for roofline.c; compiled once per instruction set
+ * (QM_ISA). */
 #include "experiments/bench/bench.h"
 
 #include "core/base/isa.h"
@@ -12,7 +13,8 @@ enum { LANES = 4 };
 #endif
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
 
-/* Enough to hide two latencies behind two units, and with both factors few enough for 16 registers. */
+/* Enough chains to hide two latencies behind two units; together with the two factors they fit into
+ * 16 registers. */
 enum { CHAINS = 12 };
 
 static float run(int64_t rounds, float times, float plus)

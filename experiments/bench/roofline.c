@@ -1,4 +1,4 @@
-/* roofline.c - what a machine gives: bandwidth, and arithmetic. */
+/* roofline.c - Measures the roofs of a machine: memory bandwidth and arithmetic in registers. */
 #include "core/base/isa.h"
 #include "experiments/bench/bench.h"
 #include "experiments/cli/cli.h"
@@ -28,12 +28,12 @@ static void memory(float *a, const float *b, int64_t n, int threads)
     }
 }
 
-/* Whoever is free takes the next piece, as threads of a step help each other.  Compilers know neither
- * the factors nor who reads the sum, and so leave the work in. */
+/* Threads that are idle take the next piece, as in a step.  The factors and the sum are volatile,
+ * so that compilers do not remove the work. */
 static void registers(int64_t n, int threads)
 {
     enum { PIECE = 1 << 16 };
-    static volatile float world[3] = {0.75f, 0.25f}; /* times, plus, what came out */
+    static volatile float world[3] = {0.75f, 0.25f}; /* times, plus, the sum */
     const struct qm_bench_registers *x = qm_bench_registers();
     int64_t rounds = PIECE * (QM_BENCH_OPS / 2) / x->numbers;
     float sum = 0.0f;
@@ -43,11 +43,11 @@ static void registers(int64_t n, int threads)
     world[2] = sum;
 }
 
-double qm_bench_yard_seconds(enum qm_bench_yard yard, float *a, const float *b, int64_t n,
+double qm_bench_roof_seconds(enum qm_bench_roof roof, float *a, const float *b, int64_t n,
                              int threads)
 {
     double start = qm_seconds();
-    if (yard == QM_BENCH_MEMORY)
+    if (roof == QM_BENCH_MEMORY)
         memory(a, b, n, threads);
     else
         registers(n, threads);

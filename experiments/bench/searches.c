@@ -1,4 +1,4 @@
-/* searches.c - what the search for a code costs, and whether it finds the codes that scan finds. */
+/* searches.c - Times the searches for a code and counts codes that differ from those of scan. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@ struct search_row {
     char quantizer[QM_QUANTIZER_TEXT];
     const char *map, *search;
     struct qm_search_cost cost;
-    double seconds[QM_BENCH_ROUNDS]; /* for N codes */
+    double seconds[QM_BENCH_ROUNDS]; /* per N codes */
     double differ;                   /* share of codes that differ from scan/mid */
 };
 
@@ -26,7 +26,8 @@ static const char *const search_maps[] = {"int:4s", "nf4:4s", "nf4a8:4s", "dyn:4
 static const char *const search_words[] = {"scan",   "bisect", "argmin", "mids",
                                            "ladder", "grid",   "arith",  "edges"};
 
-/* Fills rows with every search that applies to every map; the engine's edges come last. */
+/* Fills rows with every search that applies to each map, the engine's edges last; returns their
+ * number. */
 static int search_rows(struct search_row *rows, struct qm_codec *codecs)
 {
     int n = 0;
@@ -54,7 +55,8 @@ static int search_rows(struct search_row *rows, struct qm_codec *codecs)
     return n;
 }
 
-/* Unit values for a codec, bell-shaped, as normalized states are; int: in code units. */
+/* Fills y with values in the unit range of a codec (int: in code units), bell-shaped as normalized
+ * states are. */
 static void fill_values(const struct qm_codec *c, float *y)
 {
     float top = c->cb.value[c->cb.n - 1];
@@ -66,7 +68,7 @@ static void fill_values(const struct qm_codec *c, float *y)
     }
 }
 
-/* Share of codes that are not those of scan with mid. */
+/* The share of codes that differ from those of scan with round mid. */
 static double differing(const struct qm_codec *c, const float *y, const uint8_t *got)
 {
     int differ = 0;
@@ -79,7 +81,7 @@ static double differing(const struct qm_codec *c, const float *y, const uint8_t 
     return (double)differ / N;
 }
 
-/* Round r of one search; round -1 warms up. */
+/* Times round r of one search; round -1 is the warm-up. */
 static void search_once(const struct qm_bench *b, struct search_row *row, const struct qm_codec *c,
                         int r, float *y, uint8_t *got, uint8_t *grid)
 {

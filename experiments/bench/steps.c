@@ -1,4 +1,4 @@
-/* steps.c - the step of every variant, beside adamw_f32 and the yardsticks. */
+/* steps.c - Times the step of every variant in turn with adamw_f32 and the roofs. */
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,18 +8,18 @@
 #include "experiments/bench/bench.h"
 #include "experiments/cli/cli.h"
 
-enum { WHOLE_ROUNDS = 5 };
-/* What the rounds of one rule over whole tensors may take, but for the first. */
+enum { TENSOR_ROUNDS = 5 };
+/* The most time for the rounds of one rule over whole tensors, without the warm-up. */
 #define SLOW_SECONDS 10.0
 
-/* What steps work on. */
+/* The arrays that steps work on. */
 struct arrays {
     struct qm_shape shape;
     float *p, *g;
-    void *stored; /* narrow parameters */
+    void *stored; /* the parameter in a narrow format */
 };
 
-/* A recipe's plans, for one thread and for all. */
+/* A recipe's plans, for one thread and for all threads. */
 struct bound {
     struct qm_param param;
     void *plan[2];
@@ -31,9 +31,10 @@ static void bound_close(struct bound *x)
         qm_backend_cpu.close(x->plan[h]);
 }
 
-/* Bytes that must move per parameter: p and g, the states both ways, and what another pass reads
- * again (the gradient and the slots with a global norm; of rules over whole tensors the gradient and
- * the states, once for each sum that must be complete before). */
+/* Bytes that a step must move per parameter: p read and written, g read, the states read and
+ * written, and the arrays that further passes read again (for slots with a global norm the gradient
+ * and the slot; for rules over whole tensors the gradient and the states, once for each sum that
+ * must be complete before the update). */
 static double bytes_moved(const struct qm_recipe *r, const struct qm_shape *shape)
 {
     double n = (double)qm_shape_numel(shape), again = r->rule->sums,
@@ -64,7 +65,7 @@ static qm_status bound_open(const struct qm_bench *b, const struct arrays *a,
     return QM_OK;
 }
 
-/* A row for a recipe, and its plans. */
+/* Adds a row for a recipe and opens its plans. */
 static qm_status row_open(const struct qm_bench *b, struct qm_bench_rows *s, const struct arrays *a,
                           const struct qm_recipe *r, struct bound *x)
 {
@@ -77,7 +78,7 @@ static qm_status row_open(const struct qm_bench *b, struct qm_bench_rows *s, con
     return QM_OK;
 }
 
-/* Seconds of one step of a plan. */
+/* Sets *seconds to the time of one step of a plan. */
 static qm_status timed(const struct qm_bench *b, const struct arrays *a, const struct bound *x,
                        int h, int r, double *seconds)
 {
@@ -93,49 +94,50 @@ static qm_status timed(const struct qm_bench *b, const struct arrays *a, const s
     return st;
 }
 
-/* Round r of x[count] in turn, the yardsticks last: time[count + QM_BENCH_YARDS][half].  The halves
- * of each follow one another, so that its scaling compares neighbours in time. */
+/* Times round r of x[count] in turn, then the roofs: time[count + QM_BENCH_ROOFS][half].  The two
+ * halves of each follow one another, so that a speed-up compares neighbours in time. */
 static qm_status one_round(const struct qm_bench *b, const struct arrays *a, const struct bound *x,
                            int count, int r, double (*time)[2], struct qm_progress *bar)
 {
-    for (int v = 0; v < count + QM_BENCH_YARDS; v++)
+    for (int v = 0; v < count + QM_BENCH_ROOFS; v++)
         for (int h = 0; h < 2; h++) {
             if (v < count)
                 QM_TRY(timed(b, a, &x[v], h, r, &time[v][h]));
             else
-                time[v][h] = qm_bench_yard_seconds(v - count, a->p, a->g, b->n, h ? b->threads : 1);
+                time[v][h] = qm_bench_roof_seconds(v - count, a->p, a->g, b->n, h ? b->threads : 1);
             if (bar)
                 qm_progress_add(bar, 1, 0);
         }
     return QM_OK;
 }
 
-/* Keeps a row's sample of round r; round -1 warms up. */
-static void keep(struct qm_bench_row *row, int r, const double *own, const double *f32,
-                 double (*yard)[2])
+/* Stores a row's samples of round r; round -1 is the warm-up. */
+static void add_sample(struct qm_bench_row *row, int r, const double *own, const double *f32,
+                       double (*roof)[2])
 {
     for (int h = 0; h < 2 && r >= 0; h++) {
         row->time[h][r] = own[h];
         row->f32[h][r] = f32[h];
-        for (int y = 0; y < QM_BENCH_YARDS; y++)
-            row->yard[y][h][r] = yard[y][h];
+        for (int y = 0; y < QM_BENCH_ROOFS; y++)
+            row->roof[y][h][r] = roof[y][h];
     }
 }
 
 static int is_f32(const struct qm_recipe *r) { return strcmp(r->base->name, "adamw_f32") == 0; }
 
-/* The next variant that is wanted, elementwise or over whole tensors; *k goes past it.  0: no more. */
-static int next_step(const struct qm_bench *b, int whole, int *k, struct qm_recipe *r)
+/* Finds the next wanted variant from *k on, elementwise or over whole tensors, and moves *k past
+ * it; returns 0 where no more is left. */
+static int next_step(const struct qm_bench *b, int over_tensor, int *k, struct qm_recipe *r)
 {
     while (*k < qm_variant_count())
         if (qm_recipe_parse(qm_variant_at((*k)++)->name, r) == QM_OK &&
-            (r->rule->block == NULL) == whole &&
+            (r->rule->block == NULL) == over_tensor &&
             (is_f32(r) || qm_name_matches(r->base->name, b->step)))
             return 1;
     return 0;
 }
 
-/* QM_NO_MATCH where only adamw_f32 would be left that was not asked for. */
+/* QM_NO_MATCH where --step matches no variant that would be timed. */
 static qm_status check_filter(const struct qm_bench *b)
 {
     const char *names[QM_BENCH_STEPS];
@@ -158,12 +160,12 @@ static qm_status check_filter(const struct qm_bench *b)
     return qm_name_unknown("variant", b->step, names, n);
 }
 
-/* Every elementwise rule in turn, round by round. */
+/* Times all elementwise rules in turn, round by round. */
 static qm_status run_elementwise(const struct qm_bench *b, struct qm_bench_rows *s,
                                  const struct arrays *a)
 {
     struct bound bound[QM_BENCH_STEPS] = {{.plan = {NULL}}};
-    double time[QM_BENCH_STEPS + QM_BENCH_YARDS][2];
+    double time[QM_BENCH_STEPS + QM_BENCH_ROOFS][2];
     struct qm_recipe recipe;
     qm_status st = QM_OK;
     int f32 = 0;
@@ -172,11 +174,11 @@ static qm_status run_elementwise(const struct qm_bench *b, struct qm_bench_rows 
         st = row_open(b, s, a, &recipe, &bound[s->count]);
     }
     struct qm_progress bar;
-    qm_progress_start(&bar, "steps", (int64_t)(b->rounds + 1) * 2 * (s->count + QM_BENCH_YARDS));
+    qm_progress_start(&bar, "steps", (int64_t)(b->rounds + 1) * 2 * (s->count + QM_BENCH_ROOFS));
     for (int r = -1; st == QM_OK && r < b->rounds; r++) {
         st = one_round(b, a, bound, s->count, r, time, &bar);
-        for (int v = 0; st == QM_OK && v < s->count + QM_BENCH_YARDS; v++)
-            keep(&s->row[v], r, time[v], time[f32], time + s->count);
+        for (int v = 0; st == QM_OK && v < s->count + QM_BENCH_ROOFS; v++)
+            add_sample(&s->row[v], r, time[v], time[f32], time + s->count);
     }
     qm_progress_end(&bar);
     for (int v = 0; v < s->count; v++)
@@ -184,23 +186,23 @@ static qm_status run_elementwise(const struct qm_bench *b, struct qm_bench_rows 
     return st;
 }
 
-/* One rule over whole tensors: adamw_f32 (x[0]), it (x[1]) and the yardsticks in turn.  A projection
- * is given (the sources make a new one every 200 steps). */
-static qm_status run_whole(const struct qm_bench *b, struct qm_bench_rows *s,
-                           const struct arrays *a, struct bound *x, struct qm_recipe *recipe)
+/* Times one rule over whole tensors: adamw_f32 (x[0]), the rule (x[1]) and the roofs in turn.  Its
+ * projection is set once and not recomputed (the sources compute a new one every 200 steps). */
+static qm_status run_tensor_rule(const struct qm_bench *b, struct qm_bench_rows *s,
+                                 const struct arrays *a, struct bound *x, struct qm_recipe *recipe)
 {
     struct qm_bench_row *row = &s->row[s->count];
-    double time[2 + QM_BENCH_YARDS][2];
+    double time[2 + QM_BENCH_ROOFS][2];
     recipe->hyper.gap = 0.0;
     qm_status st = row_open(b, s, a, recipe, &x[1]);
     for (int i = 0; st == QM_OK && i < recipe->rule->n_slots; i++)
         for (int h = 0; h < 2 && strcmp(recipe->rule->slot[i], "proj") == 0; h++)
             st = qm_backend_cpu.load(x[1].plan[h], i, NULL, a->g);
-    row->rounds = b->rounds < WHOLE_ROUNDS ? b->rounds : WHOLE_ROUNDS;
+    row->rounds = b->rounds < TENSOR_ROUNDS ? b->rounds : TENSOR_ROUNDS;
     for (int r = -1; st == QM_OK && r < row->rounds; r++) {
         st = one_round(b, a, x, 2, r, time, NULL);
         if (st == QM_OK)
-            keep(row, r, time[1], time[0], time + 2);
+            add_sample(row, r, time[1], time[0], time + 2);
         while (st == QM_OK && r < 0 && row->rounds > 1 &&
                row->rounds * (time[1][0] + time[1][1]) > SLOW_SECONDS)
             row->rounds--;
@@ -210,9 +212,9 @@ static qm_status run_whole(const struct qm_bench *b, struct qm_bench_rows *s,
     return st;
 }
 
-/* Rules over whole tensors, one after the other: the state of one at a time is in memory. */
-static qm_status run_wholes(const struct qm_bench *b, struct qm_bench_rows *s,
-                            const struct arrays *a)
+/* Times rules over whole tensors one after the other, so that memory holds the state of one. */
+static qm_status run_tensor_rules(const struct qm_bench *b, struct qm_bench_rows *s,
+                                  const struct arrays *a)
 {
     struct qm_recipe r;
     struct bound x[2] = {{.plan = {NULL}}};
@@ -224,7 +226,7 @@ static qm_status run_wholes(const struct qm_bench *b, struct qm_bench_rows *s,
     struct qm_progress bar;
     qm_progress_start(&bar, "steps over whole tensors", total);
     for (int k = 0; st == QM_OK && s->count < QM_BENCH_STEPS && next_step(b, 1, &k, &r);) {
-        st = run_whole(b, s, a, x, &r);
+        st = run_tensor_rule(b, s, a, x, &r);
         qm_progress_add(&bar, 1, 0);
     }
     qm_progress_end(&bar);
@@ -234,20 +236,20 @@ static qm_status run_wholes(const struct qm_bench *b, struct qm_bench_rows *s,
 
 static qm_status measure(const struct qm_bench *b, struct qm_bench_rows *s, const struct arrays *a)
 {
-    struct qm_bench_row yard[QM_BENCH_YARDS];
+    struct qm_bench_row roof[QM_BENCH_ROOFS];
     omp_set_num_threads(b->threads);
     qm_bench_fill(a->p, a->g, b->n);
     QM_TRY(run_elementwise(b, s, a));
-    memcpy(yard, s->row + s->count, sizeof yard); /* their rows stay the last */
+    memcpy(roof, s->row + s->count, sizeof roof); /* the rows of the roofs stay the last */
     if (!b->quick)
-        QM_TRY(run_wholes(b, s, a));
-    for (int y = 0; y < QM_BENCH_YARDS; y++) {
-        yard[y].name = y == QM_BENCH_MEMORY ? "a += s*b" : "registers";
-        yard[y].rounds = b->rounds;
-        yard[y].state_bytes = 0.0;
-        yard[y].moved = y == QM_BENCH_MEMORY ? 12.0 : 0.0;
+        QM_TRY(run_tensor_rules(b, s, a));
+    for (int y = 0; y < QM_BENCH_ROOFS; y++) {
+        roof[y].name = y == QM_BENCH_MEMORY ? "a += s*b" : "registers";
+        roof[y].rounds = b->rounds;
+        roof[y].state_bytes = 0.0;
+        roof[y].moved = y == QM_BENCH_MEMORY ? 12.0 : 0.0;
     }
-    memcpy(s->row + s->count, yard, sizeof yard);
+    memcpy(s->row + s->count, roof, sizeof roof);
     return QM_OK;
 }
 

@@ -1,4 +1,4 @@
-/* steps_table.c - what the samples of steps say, for people, as JSON and in a file. */
+/* steps_table.c - Summarises the samples of steps: as a table, as JSON and in the result file. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -6,7 +6,7 @@
 #include "experiments/bench/bench.h"
 #include "experiments/cli/cli.h"
 
-enum { ROWS = 2 * (QM_BENCH_STEPS + QM_BENCH_YARDS) }; /* first one thread, then all */
+enum { ROWS = 2 * (QM_BENCH_STEPS + QM_BENCH_ROOFS) }; /* first one thread, then all */
 
 struct qm_bench_summary qm_bench_summary(const struct qm_bench *b, const struct qm_bench_rows *rows,
                                          int v, int h)
@@ -22,25 +22,25 @@ struct qm_bench_summary qm_bench_summary(const struct qm_bench *b, const struct 
         .speedup = qm_bench_ratio(row->rounds, row->time[0], row->time[1], 1.0),
     };
     if (!registers) {
-        const double *yard = row->yard[QM_BENCH_MEMORY][h];
+        const double *bandwidth = row->roof[QM_BENCH_MEMORY][h];
         s.to_f32 = qm_bench_ratio(row->rounds, row->f32[h], t, 1.0);
-        s.of_yardstick = qm_bench_ratio(row->rounds, yard, t, row->moved / 12.0);
+        s.of_yardstick = qm_bench_ratio(row->rounds, bandwidth, t, row->moved / 12.0);
     }
-    for (int y = 0; y < QM_BENCH_YARDS; y++) {
+    for (int y = 0; y < QM_BENCH_ROOFS; y++) {
         for (int r = 0; r < row->rounds; r++)
-            x[r] = (row->time[0][r] / row->time[1][r]) / (row->yard[y][0][r] / row->yard[y][1][r]);
+            x[r] = (row->time[0][r] / row->time[1][r]) / (row->roof[y][0][r] / row->roof[y][1][r]);
         s.scaling[y] = qm_bench_median(x, row->rounds);
     }
     return s;
 }
 
-/* "-" where it means nothing, empty where only the half with all threads has it. */
-static void cell(struct qm_table *table, int there, int digits, double x)
+/* Prints x, "-" where it is NaN, and nothing where the column does not apply to this half. */
+static void cell(struct qm_table *table, int applies, int digits, double x)
 {
-    if (there && !isnan(x))
+    if (applies && !isnan(x))
         qm_table_cell(table, "%.*f", digits, x);
     else
-        qm_table_cell(table, "%s", there ? "-" : "");
+        qm_table_cell(table, "%s", applies ? "-" : "");
 }
 
 static void print_row(struct qm_table *table, const struct qm_bench_row *row, int threads, int h,
@@ -54,7 +54,7 @@ static void print_row(struct qm_table *table, const struct qm_bench_row *row, in
     cell(table, 1, 2, registers ? (double)NAN : row->moved);
     cell(table, 1, 0, s->of_yardstick * 100.0);
     cell(table, h, 2, s->speedup);
-    for (int y = 0; y < QM_BENCH_YARDS; y++)
+    for (int y = 0; y < QM_BENCH_ROOFS; y++)
         cell(table, h, 2, s->scaling[y]);
 }
 
@@ -87,7 +87,7 @@ json_t *qm_bench_steps_print(const struct qm_bench *b, const void *rows)
     struct qm_table *table =
         qm_cli.json ? NULL : qm_table_open(sizeof heads / sizeof *heads, heads);
     for (int h = 0; h < 2; h++)
-        for (int v = 0; v < s->count + QM_BENCH_YARDS; v++) {
+        for (int v = 0; v < s->count + QM_BENCH_ROOFS; v++) {
             struct qm_bench_summary sum = qm_bench_summary(b, s, v, h);
             int threads = h ? b->threads : 1;
             if (table)
@@ -100,7 +100,7 @@ json_t *qm_bench_steps_print(const struct qm_bench *b, const void *rows)
 }
 
 /* The columns of all rows, in the table's order. */
-enum { SUMMARIES = 4 + QM_BENCH_YARDS };
+enum { SUMMARIES = 4 + QM_BENCH_ROOFS };
 struct columns {
     int64_t threads[ROWS];
     const char *name[ROWS];
@@ -112,7 +112,7 @@ static void fill_columns(const struct qm_bench *b, const struct qm_bench_rows *s
 {
     int k = 0;
     for (int h = 0; h < 2; h++)
-        for (int v = 0; v < s->count + QM_BENCH_YARDS; v++, k++) {
+        for (int v = 0; v < s->count + QM_BENCH_ROOFS; v++, k++) {
             const struct qm_bench_row *row = &s->row[v];
             struct qm_bench_summary sum = qm_bench_summary(b, s, v, h);
             c->name[k] = row->name;
@@ -167,7 +167,7 @@ static qm_status write_columns(struct qm_store *f, int64_t rows, const struct co
 qm_status qm_bench_steps_store(const struct qm_bench *b, const void *rows, struct qm_store *f)
 {
     const struct qm_bench_rows *s = rows;
-    int64_t n = 2 * (s->count + QM_BENCH_YARDS);
+    int64_t n = 2 * (s->count + QM_BENCH_ROOFS);
     double *raw = malloc(sizeof *raw * (size_t)(n * b->rounds));
     struct columns c;
     if (!raw)

@@ -86,10 +86,10 @@ static void test_yards(void **state)
     for (int i = 0; i < N; i++)
         b[i] = 1e20f * (float)(i % 100);
     for (int threads = 1; threads <= 3; threads++)
-        assert_true(qm_bench_yard_seconds(QM_BENCH_REGISTERS, a, b, N, threads) > 0.0);
+        assert_true(qm_bench_roof_seconds(QM_BENCH_REGISTERS, a, b, N, threads) > 0.0);
     for (int i = 0; i < N; i++)
         assert_true(a[i] == 0.0f);
-    assert_true(qm_bench_yard_seconds(QM_BENCH_MEMORY, a, b, N, 2) > 0.0);
+    assert_true(qm_bench_roof_seconds(QM_BENCH_MEMORY, a, b, N, 2) > 0.0);
     for (int i = 0; i < N; i++)
         assert_true(a[i] == 1e-20f * b[i]);
 }
@@ -111,9 +111,9 @@ static void test_summary(void **state)
     *step = (struct qm_bench_row){.name = "step", .rounds = 3, .moved = 24.0};
     put(step->time, (const double[]){6.0, 8.0, 2.0}, (const double[]){2.0, 1.0, 4.0});
     put(step->f32, (const double[]){3.0, 8.0, 8.0}, (const double[]){8.0, 1.0, 2.0});
-    put(step->yard[QM_BENCH_MEMORY], (const double[]){3.0, 8.0, 6.0},
+    put(step->roof[QM_BENCH_MEMORY], (const double[]){3.0, 8.0, 6.0},
         (const double[]){3.0, 8.0, 1.0});
-    put(step->yard[QM_BENCH_REGISTERS], (const double[]){3.0, 8.0, 8.0},
+    put(step->roof[QM_BENCH_REGISTERS], (const double[]){3.0, 8.0, 8.0},
         (const double[]){2.0, 2.0, 8.0});
     *registers = *step;
     registers->moved = 0.0;
