@@ -461,7 +461,7 @@ int qm_cmd_run(int argc, char **argv)
         code = qm_cli_failed("run", st);
     for (int i = 0; code == 0 && i < o.n_suites; i++)
         if ((st = run_suite(&o, o.suite[i], all)) != QM_OK ||
-            (o.against && (st = qm_report_beside(all, o.against)) != QM_OK))
+            (o.against && (st = qm_report_against(all, o.against)) != QM_OK))
             code = qm_cli_failed("run", st);
     sigaction(SIGINT, &was_int, NULL);
     sigaction(SIGTERM, &was_term, NULL);

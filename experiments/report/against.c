@@ -1,4 +1,4 @@
-/* against.c - a result file beside an archive of other variants, pair by pair. */
+/* against.c - Compares the variants of a result file with those of an archive, pair by pair. */
 #include "experiments/report/against.h"
 
 #include <errno.h>
@@ -18,15 +18,16 @@ static const double start_bound = 1e-9, twin_bound = 1e-6, usual_delta = 0.02118
 /* ---- reading ------------------------------------------------------------------------------- */
 
 /* The runs of one file. */
-struct side {
+struct runs {
     int64_t rows, cells;
-    char **problem, **label, **status, **recipe,
-        **role;                   /* recipe, role: of cells; role may be NULL */
-    int64_t *cell, *seed, *steps; /* steps: of cells */
+    char **problem, **label, **status;
+    int64_t *cell, *seed;
     double *scale, *start, *twin, *d;
+    char **recipe, **role; /* [cells]; role may be NULL */
+    int64_t *steps;        /* [cells] */
 };
 
-static void side_free(struct side *s)
+static void runs_free(struct runs *s)
 {
     void *all[] = {s->problem, s->label, s->status, s->recipe, s->role, s->cell,
                    s->seed,    s->steps, s->scale,  s->start,  s->twin, s->d};
@@ -34,7 +35,7 @@ static void side_free(struct side *s)
         free(all[i]);
 }
 
-static qm_status side_read(struct qm_result *r, struct side *s)
+static qm_status runs_read(struct qm_result *r, struct runs *s)
 {
     QM_TRY(qm_result_texts(r, RUNS, "problem", &s->rows, &s->problem));
     QM_TRY(qm_result_texts(r, RUNS, "label", &s->rows, &s->label));
@@ -55,15 +56,16 @@ static qm_status side_read(struct qm_result *r, struct side *s)
     return QM_OK;
 }
 
-/* Whether its suite names it: no null pair, no part of an error budget. */
-static int is_plain(const struct side *s, int64_t i)
+/* Whether the suite names run i: not a null pair or a part of an error budget. */
+static int is_plain(const struct runs *s, int64_t i)
 {
     return !s->role || strcmp(s->role[s->cell[i]], "plain") == 0;
 }
 
 /* ---- pairing ------------------------------------------------------------------------------- */
 
-/* How far a run came on the way to a partner. */
+/* The conditions that a partner must meet, in the order of checking; the furthest one that any
+ * archived run reaches is the reason why a run has no partner. */
 /* clang-format off */
 #define STAGE_LIST(X)                                                                     \
     X(problem, "the archive has no such problem")                                         \
@@ -91,14 +93,15 @@ static const char *const stage_text[] = {
 #undef X
 };
 
-static const char *family(const struct side *s, int64_t i)
+static const char *family(const struct runs *s, int64_t i)
 {
     struct qm_recipe recipe;
     return qm_recipe_parse(s->recipe[s->cell[i]], &recipe) == QM_OK ? recipe.rule->family : "";
 }
 
-static enum stage meet(const struct side *a, int64_t i, const char *family_a, const struct side *b,
-                       int64_t k, const char *family_b)
+/* The condition that run k of b fails as a partner of run i of a, or STAGE_paired. */
+static enum stage stage_of(const struct runs *a, int64_t i, const char *family_a,
+                           const struct runs *b, int64_t k, const char *family_b)
 {
     if (strcmp(a->problem[i], b->problem[k]) != 0)
         return STAGE_problem;
@@ -113,7 +116,7 @@ static enum stage meet(const struct side *a, int64_t i, const char *family_a, co
     if (is_failed || !isfinite(a->d[i]) || !isfinite(b->d[k]))
         return STAGE_result;
     if (strcmp(a->status[i], "diverged") == 0 && strcmp(b->status[k], "diverged") == 0)
-        return STAGE_lost; /* their gaps are what was put there */
+        return STAGE_lost; /* both gaps are the constant of diverged runs */
     if (strcmp(a->status[i], "elsewhere") == 0 || strcmp(b->status[k], "elsewhere") == 0)
         return STAGE_basin;
     if (is_start && is_twin)
@@ -129,7 +132,7 @@ struct pair {
 };
 
 struct pairs {
-    const struct side *a, *b;
+    const struct runs *a, *b;
     struct pair *pair;
     int64_t n, room;
     enum stage *stage; /* [a->rows]; STAGE_COUNT: not compared */
@@ -151,7 +154,7 @@ static int add_pair(struct pairs *p, int64_t i, int64_t k)
 
 static qm_status find_pairs(struct pairs *p)
 {
-    const struct side *a = p->a, *b = p->b;
+    const struct runs *a = p->a, *b = p->b;
     const char **theirs = calloc((size_t)b->rows + 1, sizeof *theirs);
     p->stage = calloc((size_t)a->rows + 1, sizeof *p->stage);
     int ok = theirs && p->stage;
@@ -163,7 +166,7 @@ static qm_status find_pairs(struct pairs *p)
         for (int64_t k = 0; ok && p->stage[i] != STAGE_COUNT && k < b->rows; k++) {
             if (!is_plain(b, k))
                 continue;
-            enum stage s = meet(a, i, mine, b, k, theirs[k]);
+            enum stage s = stage_of(a, i, mine, b, k, theirs[k]);
             p->stage[i] = s > p->stage[i] ? s : p->stage[i];
             ok = s != STAGE_paired || add_pair(p, i, k);
         }
@@ -172,7 +175,8 @@ static qm_status find_pairs(struct pairs *p)
     return ok ? QM_OK : qm_fail(QM_NO_MEMORY, "pairs");
 }
 
-/* By problem, labels, scale, then the values: equal ones end up side by side. */
+/* Orders pairs by problem, labels and scale; by_value by their values, so that equal observations
+ * become neighbours. */
 static int by_group(const void *x, const void *y, void *context)
 {
     const struct pairs *p = context;
@@ -204,7 +208,7 @@ static int by_both(const void *x, const void *y, void *context)
 /* ---- judging ------------------------------------------------------------------------------- */
 
 struct group {
-    int64_t first; /* pair that names it */
+    int64_t first; /* its first pair */
     struct qm_paired x;
     double q, delta;
 };
@@ -214,7 +218,7 @@ struct judged {
     int64_t n;
 };
 
-/* The margin of equivalence that the file itself states for a problem. */
+/* The margin of equivalence that the file states for a problem. */
 static double delta_of(struct qm_result *r, const char *problem)
 {
     int64_t rows;
@@ -230,7 +234,7 @@ static double delta_of(struct qm_result *r, const char *problem)
     return found;
 }
 
-/* Seeds that change nothing are one observation, as in the protocol. */
+/* Judges every group.  Seeds that change nothing are one observation, as in the protocol. */
 static qm_status judge_groups(struct pairs *p, struct qm_result *r, struct qm_bootstrap *b,
                               double *x, double *p_value, struct judged *out)
 {
@@ -314,10 +318,10 @@ static qm_status store_pairs(const struct pairs *p, const struct judged *j, stru
     return st;
 }
 
-/* A row per problem, label and reason. */
+/* Stores a row per problem, label and reason. */
 static qm_status store_apart(const struct pairs *p, struct qm_store *store)
 {
-    const struct side *a = p->a;
+    const struct runs *a = p->a;
     size_t room = (size_t)a->rows + 1;
     const char **text = calloc(3 * room, sizeof *text);
     int64_t *count = calloc(room, sizeof *count), n = 0;
@@ -369,7 +373,7 @@ static qm_status write_file(const struct pairs *p, const struct judged *j, const
 
 qm_status qm_against_write(struct qm_result *mine, struct qm_result *archive, const char *out)
 {
-    struct side a = {0}, b = {0};
+    struct runs a = {0}, b = {0};
     struct pairs p = {.a = &a, .b = &b};
     struct judged j = {0};
     struct qm_bootstrap *boot = NULL;
@@ -377,9 +381,9 @@ qm_status qm_against_write(struct qm_result *mine, struct qm_result *archive, co
     if (!qm_result_has(mine, RUNS) || !qm_result_has(archive, RUNS))
         return qm_fail(QM_NO_MATCH, "no %s in the %s: run a suite with protocol: paired", RUNS,
                        qm_result_has(mine, RUNS) ? "archive" : "result file");
-    qm_status st = side_read(mine, &a);
+    qm_status st = runs_read(mine, &a);
     if (st == QM_OK)
-        st = side_read(archive, &b);
+        st = runs_read(archive, &b);
     if (st == QM_OK)
         st = find_pairs(&p);
     if (st == QM_OK) {
@@ -396,8 +400,8 @@ qm_status qm_against_write(struct qm_result *mine, struct qm_result *archive, co
     free(j.group);
     free(p.pair);
     free(p.stage);
-    side_free(&a);
-    side_free(&b);
+    runs_free(&a);
+    runs_free(&b);
     return st;
 }
 

@@ -1,11 +1,11 @@
-/* archive.c - what is kept of a campaign for others to be compared with. */
+/* archive.c - Writes the part of a campaign that later campaigns are compared with. */
 #include "experiments/report/archive.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { DIGITS = 4 }; /* of a loss that is drawn */
+enum { DIGITS = 4 }; /* significant digits of losses in curves */
 
 /* ---- tables -------------------------------------------------------------------------------- */
 
@@ -22,7 +22,7 @@ static qm_status column_read(struct qm_result *r, const char *table, struct qm_c
     return st;
 }
 
-/* only: names of columns, the last NULL; or NULL for all. */
+/* only: names of columns, ended by NULL; or NULL for all columns. */
 static int is_wanted(const char *name, const char *const *only)
 {
     while (only && *only && strcmp(*only, name) != 0)
@@ -88,7 +88,7 @@ struct kept {
     double *step, *loss;
 };
 
-/* The curves of plain cells, one after the other. */
+/* Copies the curves of plain cells to k, one after the other. */
 static qm_status keep_curves(char **role, const int64_t *owner, const struct qm_result_curves *step,
                              const struct qm_result_curves *loss, struct kept *k)
 {

@@ -1,4 +1,4 @@
-/* compare.c - pairs of cells and what differs between them. */
+/* compare.c - Compares two result files cell by cell. */
 #include "experiments/report/compare.h"
 
 #include <gsl/gsl_cdf.h>
@@ -31,7 +31,8 @@ int qm_compare_direction(const char *metric)
 
 /* ---- files and pairs ------------------------------------------------------------------------- */
 
-struct side {
+/* The cells of one file. */
+struct cells {
     struct qm_result *file;
     int64_t n;
     char **id, **variant, **status;
@@ -43,16 +44,15 @@ struct pair {
     const char *variant;
 };
 
-static const struct side *sorting;
-
-static int by_id(const void *x, const void *y)
+static int by_id(const void *x, const void *y, void *context)
 {
+    const struct cells *s = context;
     int64_t i = *(const int64_t *)x, j = *(const int64_t *)y;
-    int order = strcmp(sorting->id[i], sorting->id[j]);
+    int order = strcmp(s->id[i], s->id[j]);
     return order ? order : (i > j) - (i < j);
 }
 
-static qm_status side_open(const char *path, struct side *s)
+static qm_status cells_open(const char *path, struct cells *s)
 {
     QM_TRY(qm_result_open(path, &s->file));
     qm_status st = qm_result_texts(s->file, "/cells", "id", &s->n, &s->id);
@@ -66,12 +66,11 @@ static qm_status side_open(const char *path, struct side *s)
         return qm_fail(QM_NO_MEMORY, "%lld cells", (long long)s->n);
     for (int64_t i = 0; i < s->n; i++)
         s->order[i] = i;
-    sorting = s;
-    qsort(s->order, (size_t)s->n, sizeof *s->order, by_id);
+    qsort_r(s->order, (size_t)s->n, sizeof *s->order, by_id, s);
     return QM_OK;
 }
 
-static void side_close(struct side *s)
+static void cells_close(struct cells *s)
 {
     qm_result_close(s->file);
     free(s->id);
@@ -87,8 +86,8 @@ static int by_variant(const void *x, const void *y)
     return order ? order : (p->a > q->a) - (p->a < q->a);
 }
 
-/* Both orders walked together; pairs come out by variant. */
-static int64_t make_pairs(const struct side *a, const struct side *b, struct pair *pair)
+/* Merges both orders into pairs of equal id, sorted by variant; returns their number. */
+static int64_t make_pairs(const struct cells *a, const struct cells *b, struct pair *pair)
 {
     int64_t n = 0;
     for (int64_t i = 0, j = 0; i < a->n && j < b->n;) {
@@ -103,7 +102,7 @@ static int64_t make_pairs(const struct side *a, const struct side *b, struct pai
     return n;
 }
 
-static void count_lost(const struct side *a, const struct side *b, const struct pair *pair,
+static void count_lost(const struct cells *a, const struct cells *b, const struct pair *pair,
                        struct qm_comparison *c)
 {
     for (int64_t i = 0; i < c->pairs; i++) {
@@ -116,7 +115,7 @@ static void count_lost(const struct side *a, const struct side *b, const struct 
 
 /* ---- statistics ------------------------------------------------------------------------------ */
 
-/* Mean, interval and p from the differences x[n]; broken and mended are set. */
+/* Sets mean, interval, p and verdict of r from the differences x[n]; broken and mended are set. */
 static void judge(struct qm_compare_row *r, const double *x, int64_t n)
 {
     double sum = 0.0, squares = 0.0;
@@ -150,7 +149,7 @@ static int by_p(const void *x, const void *y)
     return (p > q) - (p < q);
 }
 
-/* Adjusted p-values of all rows that have one, and their verdicts. */
+/* Sets the adjusted p-values of all rows that have a p-value, and their verdicts. */
 static qm_status discover(struct qm_comparison *c, double margin)
 {
     struct qm_compare_row **with = calloc((size_t)c->n_rows + 1, sizeof(struct qm_compare_row *));
@@ -184,7 +183,7 @@ static qm_status discover(struct qm_comparison *c, double margin)
 
 /* ---- metrics --------------------------------------------------------------------------------- */
 
-/* What x[n] do not show: pairs with a side that is no finite number. */
+/* Pairs of which a number is not finite; they have no difference. */
 struct jumps {
     int64_t broken, mended;
 };
@@ -214,10 +213,10 @@ static qm_status row_add(struct qm_comparison *c, const char *variant, const cha
     return r.variant && r.metric ? QM_OK : qm_fail(QM_NO_MEMORY, "a comparison");
 }
 
-/* One metric of all variants; a column that one file lacks compares nothing. */
-static qm_status metric_compare(const struct side *a, const struct side *b, const struct pair *pair,
-                                const char *metric, int direction, double *x,
-                                struct qm_comparison *c)
+/* Compares one metric of all variants.  QM_NO_MATCH: one of the files lacks it. */
+static qm_status metric_compare(const struct cells *a, const struct cells *b,
+                                const struct pair *pair, const char *metric, int direction,
+                                double *x, struct qm_comparison *c)
 {
     double *va = NULL, *vb = NULL;
     int64_t na, nb;
@@ -233,7 +232,7 @@ static qm_status metric_compare(const struct side *a, const struct side *b, cons
         for (end = i; end < c->pairs && strcmp(pair[end].variant, pair[i].variant) == 0; end++) {
             double before = va[pair[end].a], after = vb[pair[end].b];
             if (before == after && !isnan(before))
-                x[n++] = 0.0; /* infinities too */
+                x[n++] = 0.0; /* also for equal infinities */
             else if (isfinite(before) && isfinite(after))
                 x[n++] = after - before;
             else
@@ -247,7 +246,7 @@ static qm_status metric_compare(const struct side *a, const struct side *b, cons
     return st;
 }
 
-static qm_status all_metrics(const struct side *a, const struct side *b, const struct pair *pair,
+static qm_status all_metrics(const struct cells *a, const struct cells *b, const struct pair *pair,
                              double *x, struct qm_comparison *c)
 {
     struct qm_result_columns columns = {0};
@@ -262,7 +261,7 @@ static qm_status all_metrics(const struct side *a, const struct side *b, const s
     return st;
 }
 
-static qm_status some_metrics(const struct side *a, const struct side *b, const struct pair *pair,
+static qm_status some_metrics(const struct cells *a, const struct cells *b, const struct pair *pair,
                               char *const *metric, int n, double *x, struct qm_comparison *c)
 {
     for (int i = 0; i < n; i++) {
@@ -278,7 +277,7 @@ static qm_status some_metrics(const struct side *a, const struct side *b, const 
     return QM_OK;
 }
 
-static int by_place(const void *x, const void *y)
+static int by_row_variant(const void *x, const void *y)
 {
     return strcmp(((const struct qm_compare_row *)x)->variant,
                   ((const struct qm_compare_row *)y)->variant);
@@ -287,13 +286,13 @@ static int by_place(const void *x, const void *y)
 qm_status qm_compare(const char *path_a, const char *path_b, char *const *metric, int n_metrics,
                      double margin, struct qm_comparison *out)
 {
-    struct side a = {0}, b = {0};
+    struct cells a = {0}, b = {0};
     struct qm_comparison c = {0};
     struct pair *pair = NULL;
     double *x = NULL;
-    qm_status st = side_open(path_a, &a);
+    qm_status st = cells_open(path_a, &a);
     if (st == QM_OK)
-        st = side_open(path_b, &b);
+        st = cells_open(path_b, &b);
     if (st == QM_OK) {
         pair = calloc((size_t)a.n + 1, sizeof *pair);
         x = calloc((size_t)a.n + 1, sizeof *x);
@@ -313,9 +312,9 @@ qm_status qm_compare(const char *path_a, const char *path_b, char *const *metric
     if (st == QM_OK)
         st = discover(&c, margin);
     if (st == QM_OK && c.n_rows > 0)
-        qsort(c.row, (size_t)c.n_rows, sizeof *c.row, by_place);
-    side_close(&a);
-    side_close(&b);
+        qsort(c.row, (size_t)c.n_rows, sizeof *c.row, by_row_variant);
+    cells_close(&a);
+    cells_close(&b);
     free(pair);
     free(x);
     if (st == QM_OK)

@@ -1,15 +1,16 @@
-/* compare.h - two results files, cell by cell.
+/* compare.h - Compares two result files cell by cell.
  *
- * Cells pair by their id; where a file has an id several times, in order.  For each variant and
- * metric: the differences b - a of all pairs with two finite numbers, their mean with Student's 95 %
- * interval (cells are the units), and the one-sided p of b being worse.  Over all metrics that are
- * judged, Benjamini and Hochberg's procedure keeps the share of false alarms at 5 %.
+ * Cells pair by their id; cells with equal ids pair in their order.  For each variant and metric
+ * the comparison has the differences b - a of all pairs with two finite numbers, their mean with
+ * Student's 95 % interval (cells are the units), and the one-sided p of b being worse.  Benjamini
+ * and Hochberg's procedure keeps the false discovery rate over all judged metrics at 5 %.
  *
  *     same        every difference is 0
- *     worse       the false-discovery rate allows to say so, and the mean exceeds the margin; or a number
- *                 became NaN or infinite, or ceased to be infinite, for the worse (sqnr of +Inf: exact)
- *     better      the whole interval lies on the better side, the mean beyond the margin
- *     within      what would be worse or better, but for the margin
+ *     worse       the test rejects at this false discovery rate and the mean exceeds the margin; or
+ *                 a number became NaN, or became or ceased to be infinite, for the worse (an sqnr
+ *                 of +Inf is exact)
+ *     better      the whole interval lies on the better side, and the mean exceeds the margin
+ *     within      worse or better, but the mean lies within the margin
  *     unclear     none of these
  *     too few     one pair, and it differs: no interval
  *     changed     a metric that is not judged, and has differences */
@@ -19,9 +20,10 @@
 #include "experiments/store/result_reader.h"
 
 /* clang-format off */
-#define QM_COMPARED_LIST(X) \
-    X(same, "same") X(worse, "worse") X(better, "better") X(within, "within the margin") X(unclear, "unclear") \
-    X(few, "too few") X(changed, "changed")
+#define QM_COMPARED_LIST(X)                                                  \
+    X(same, "same") X(worse, "worse") X(better, "better")                    \
+    X(within, "within the margin") X(unclear, "unclear") X(few, "too few")   \
+    X(changed, "changed")
 /* clang-format on */
 enum qm_compared {
 #define X(name, text) QM_COMPARED_##name,
@@ -34,25 +36,25 @@ struct qm_compare_row {
     char *variant, *metric;
     int direction; /* 1: larger is better, -1: smaller is, 0: not judged */
     int64_t n, equal;
-    int64_t broken, mended; /* pairs with a NaN or an infinity on one side that got worse, better */
-    double mean, lo, hi, p, q; /* NaN where there is none */
+    int64_t broken, mended;    /* pairs with a NaN or an infinity that became worse, better */
+    double mean, lo, hi, p, q; /* NaN where undefined */
     enum qm_compared verdict;
 };
 
 struct qm_comparison {
     int64_t cells_a, cells_b, pairs, lost; /* lost: ok in a, diverged or failed in b */
-    int64_t found;                         /* the other way round */
+    int64_t found;                         /* ok in b, diverged or failed in a */
     int n_rows;
     struct qm_compare_row *row; /* by variant, then metric */
     int worse;
 };
 
-/* The direction of a metric that is judged without being asked for; 0: none. */
+/* The default direction of a metric; 0: it is not judged. */
 int qm_compare_direction(const char *metric);
 
-/* metric: n_metrics names with '+' or '-' at the end of those whose direction is to be another;
- * NULL: all of both files.  margin: in the metric's unit, >= 0.  QM_NO_MATCH: no cell in common, no such
- * metric.  Free with qm_comparison_free. */
+/* metric: n_metrics names, with '+' or '-' at the end to set a direction; NULL: all metrics that
+ * both files have.  margin: in the metric's unit, >= 0.  QM_NO_MATCH: the files have no cell in
+ * common, or no such metric.  The caller frees *out with qm_comparison_free. */
 qm_status qm_compare(const char *path_a, const char *path_b, char *const *metric, int n_metrics,
                      double margin, struct qm_comparison *out);
 void qm_comparison_free(struct qm_comparison *c);

@@ -1,4 +1,4 @@
-/* curated.c - the tables that a page starts with. */
+/* curated.c - Makes the tables that a page starts with from the stored tables. */
 #include "experiments/report/curated.h"
 
 #include <math.h>
@@ -12,9 +12,9 @@
 struct verdicts {
     int64_t rows;
     char **problem, **label, **verdict;
-    double *lr_scale, *n, *diverged, *failed, *mean, *lo95, *hi95, *lo90, *hi90, *median, *q,
-        *null_lo, *null_hi, *elsewhere, *detectable,
-        *bits; /* the last three: NULL in files that have no such column */
+    double *lr_scale, *n, *diverged, *failed, *mean, *lo95, *hi95, *lo90, *hi90, *median, *q;
+    double *null_lo, *null_hi;
+    double *elsewhere, *detectable, *bits; /* NULL in files that have no such column */
 };
 
 static void verdicts_free(struct verdicts *v)
@@ -56,7 +56,7 @@ static qm_status verdicts_read(struct qm_result *r, struct verdicts *v)
     return QM_OK;
 }
 
-/* "[-0.01, 0.02]", sorted by its lower end. */
+/* Adds a cell such as "[-0.01, 0.02]" that sorts by its lower end. */
 static void interval(struct qm_text_grid *g, double lo, double hi)
 {
     char text[80];
@@ -123,7 +123,8 @@ qm_status qm_verdicts_long(struct qm_result *r, struct qm_text_grid *out)
     return st;
 }
 
-/* The distinct of n texts in order of appearance, borrowed. */
+/* Sets out to the distinct ones of n texts in order of appearance, borrowed; returns their
+ * number. */
 static int64_t distinct(char **text, int64_t n, char **out)
 {
     int64_t found = 0;
@@ -137,14 +138,15 @@ static int64_t distinct(char **text, int64_t n, char **out)
     return found;
 }
 
-/* Whether each row's label is of the suite: no null pair, no part of an error budget.  keep[rows]. */
+/* Sets keep[rows] to whether the suite names the row's label: not those of null pairs and of the
+ * error budget. */
 static qm_status keep_named(struct qm_result *r, const struct verdicts *v, int *keep)
 {
     int64_t runs, cells, *cell = NULL;
     char **label = NULL, **role = NULL;
     int known = qm_result_texts(r, "/cells", "role", &cells, &role) == QM_OK;
     for (int64_t i = 0; i < v->rows; i++)
-        keep[i] = !known; /* written before there were roles */
+        keep[i] = !known; /* files of versions without roles */
     if (!known)
         return QM_OK;
     qm_status st = qm_result_texts(r, "/protocol/runs", "label", &runs, &label);
@@ -166,7 +168,7 @@ static qm_status keep_named(struct qm_result *r, const struct verdicts *v, int *
     return st;
 }
 
-/* The scale that variants are compared at: 1, or the nearest to it. */
+/* The lr_scale at which variants are compared: 1, or the nearest to it. */
 static double main_scale(const struct verdicts *v)
 {
     double one = v->rows ? v->lr_scale[0] : 1;
@@ -266,7 +268,7 @@ static qm_status outcomes_read(struct qm_result *r, struct outcomes *o)
     return qm_result_i64(r, "/cells", "seed", &o->rows, &o->seed);
 }
 
-/* Orders rows by status and reason, then as they are. */
+/* Orders rows by status and reason, then by their number. */
 static int by_reason(const void *a, const void *b, void *context)
 {
     const struct outcomes *o = context;

@@ -1,4 +1,4 @@
-/* escape.c - any text inside HTML, Markdown or LaTeX. */
+/* escape.c - Escapes any text for HTML, Markdown or LaTeX. */
 #include "experiments/report/escape.h"
 
 #include <string.h>
@@ -36,7 +36,7 @@ void qm_escape_markdown(FILE *to, const char *text)
         }
 }
 
-/* What LaTeX reads otherwise than it looks. */
+/* Characters that LaTeX does not print as they are. */
 static const struct {
     const char *from, *to;
 } latex[] = {

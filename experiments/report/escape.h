@@ -1,19 +1,19 @@
-/* escape.h - any text inside HTML, Markdown or LaTeX, meaning itself. */
+/* escape.h - Escapes any text for HTML, Markdown or LaTeX. */
 #ifndef QM_REPORT_ESCAPE_H
 #define QM_REPORT_ESCAPE_H
 
 #include <stdio.h>
 
-/* Text and attribute values alike: & < > " ' become references; control characters that XML does
- * not allow become U+FFFD.  Bytes from 128 on pass: what is stored is UTF-8. */
+/* For HTML text and attribute values: & < > " ' become references; control characters that XML does
+ * not allow become U+FFFD.  Bytes from 128 on pass unchanged, because stored texts are UTF-8. */
 void qm_escape_html(FILE *to, const char *text);
 
-/* Inside a cell of a table of GitHub's Markdown: all that could start markup or end the cell is
- * escaped, line ends become spaces. */
+/* For a cell of a table in GitHub's Markdown: characters that could start markup or end the cell
+ * are escaped; line ends become spaces. */
 void qm_escape_markdown(FILE *to, const char *text);
 
-/* Inside text mode of LaTeX, no package needed; line ends become spaces.  The letters beyond ASCII
- * that this program writes itself (a few signs) are spelled out, others pass as UTF-8. */
+/* For text mode of LaTeX without packages; line ends become spaces.  The few signs beyond ASCII
+ * that this program writes become commands; others pass as UTF-8. */
 void qm_escape_latex(FILE *to, const char *text);
 
 #endif

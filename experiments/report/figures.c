@@ -1,4 +1,4 @@
-/* figures.c - the figures of a page. */
+/* figures.c - Draws the figures of a page and reads them back. */
 #include "experiments/report/figures.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ static char python[] = "/usr/bin/python3";
 
 /* ---- running ------------------------------------------------------------------------------- */
 
-/* Runs argv; its output goes to the file `log`.  The exit code, or -1. */
+/* Runs argv with its output in the file `log`; returns the exit code, or -1. */
 static int run(char **argv, const char *log)
 {
     posix_spawn_file_actions_t actions;
@@ -37,7 +37,7 @@ static int run(char **argv, const char *log)
     return failed || !WIFEXITED(state) ? -1 : WEXITSTATUS(state);
 }
 
-/* The last line of a file that is not empty. */
+/* The last non-empty line of a file. */
 static void last_line(const char *path, char *out, size_t size)
 {
     char line[1024];
@@ -62,11 +62,11 @@ static void show(const char *path)
         fclose(f);
 }
 
-/* Whether Python runs and finds what the scripts import. */
+/* Checks that Python runs and finds the packages that the scripts import. */
 static qm_status find_python(const char *log)
 {
     static const char *const package[] = {"python3-numpy", "python3-h5py", "python3-matplotlib"};
-    enum { FIRST = 11 }; /* exit code for the first of them */
+    enum { FIRST = 11 }; /* exit code where the first package is missing */
     char line[1024], flag[] = "-c",
                      code[] = "import importlib.util as u, sys\n"
                               "for i, m in enumerate(('numpy', 'h5py', 'matplotlib')):\n"

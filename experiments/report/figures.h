@@ -1,6 +1,6 @@
-/* figures.h - the figures of a page: drawn by the scripts in plots/, which the program carries.
+/* figures.h - Draws the figures of a page with the scripts of plots/, which the program embeds.
  *
- * The scripts write themed SVG (colours are CSS variables, texts stay texts) and figures.json, a
+ * The scripts write themed SVG (colours are CSS variables, texts stay texts) and figures.json, one
  * line of JSON per figure: {name, title, caption, command, wide, legend: [{label, series, swatch}],
  * panels: [{file, title}]}. */
 #ifndef QM_REPORT_FIGURES_H
@@ -10,18 +10,19 @@
 
 #include "core/base/status.h"
 
-/* Draws all that fits the file `path` into the folder `out`, with /usr/bin/python3.  against: NULL,
- * or an archive that is drawn behind it; pairs: NULL, or the file that holds their comparison.
- * What the scripts say goes to stderr where verbose.  QM_SKIPPED: Python, numpy, h5py or matplotlib
- * is not there; the message names the package.  QM_INTERNAL: a script failed. */
+/* Draws all figures that apply to the file `path` into the folder `out`, with /usr/bin/python3.
+ * against: NULL, or an archive that is drawn behind the file; pairs: NULL, or the file that holds
+ * their comparison.  With verbose, the output of the scripts goes to stderr.  QM_SKIPPED: Python,
+ * numpy, h5py or matplotlib is missing; the message names the package.  QM_INTERNAL: a script
+ * failed. */
 qm_status qm_figures_draw(const char *path, const char *against, const char *pairs, const char *out,
                           int verbose);
 
-/* The lines of out/figures.json, each panel with its file's text as "svg".  QM_BAD_FILE where one
- * is missing or is no SVG. */
+/* Reads the lines of out/figures.json and adds the text of each panel's file as "svg".  QM_BAD_FILE
+ * where a file is missing or is no SVG. */
 qm_status qm_figures_read(const char *out, json_t **figures);
 
-/* Removes a folder that holds files and such folders. */
+/* Removes a folder and all it contains. */
 void qm_folder_remove(const char *path);
 
 #endif

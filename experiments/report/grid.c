@@ -1,4 +1,4 @@
-/* grid.c - a table of texts for reading. */
+/* grid.c - Builds a table of texts and writes it as HTML, Markdown or LaTeX. */
 #include "experiments/report/grid.h"
 
 #include <ctype.h>
@@ -93,7 +93,7 @@ int64_t qm_grid_rows(const struct qm_text_grid *g)
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
-/* One column of a stored table: one of the three is there. */
+/* One column of a stored table; one of the three is not NULL. */
 struct stored {
     char **text;
     int64_t *whole;
@@ -185,7 +185,7 @@ static void html_head(const struct qm_grid_head *h, FILE *to)
     fputs("</button></th>", to);
 }
 
-/* Where the text is the number, it says what it sorts by. */
+/* A cell.  Where the text of a number column is no plain number, data-key holds its sort key. */
 static void html_cell(const struct qm_text_grid *g, int64_t i, FILE *to)
 {
     const struct qm_grid_head *h = &g->head[i % g->n_cols];
@@ -201,8 +201,8 @@ static void html_cell(const struct qm_text_grid *g, int64_t i, FILE *to)
     fputs("</td>", to);
 }
 
-/* Its name as an id: "/protocol/runs" is t-protocol-runs. */
-static void put_id(const struct qm_text_grid *g, FILE *to)
+/* Prints the grid's name as an id: "/protocol/runs" becomes t-protocol-runs. */
+static void print_id(const struct qm_text_grid *g, FILE *to)
 {
     putc('t', to);
     putc('-', to);
@@ -213,11 +213,11 @@ static void put_id(const struct qm_text_grid *g, FILE *to)
 void qm_grid_html(const struct qm_text_grid *g, FILE *to)
 {
     fputs("<div class=\"box\" tabindex=\"0\" role=\"region\" aria-labelledby=\"", to);
-    put_id(g, to);
+    print_id(g, to);
     fputs("-name\">\n<table id=\"", to);
-    put_id(g, to);
+    print_id(g, to);
     fputs("\">\n<caption id=\"", to);
-    put_id(g, to);
+    print_id(g, to);
     fputs("-name\"><b>", to);
     qm_escape_html(to, g->name);
     fputs("</b> ", to);

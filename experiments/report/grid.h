@@ -1,25 +1,25 @@
-/* grid.h - a table of texts for reading: as HTML, Markdown or LaTeX.
+/* grid.h - A table of texts, written as HTML, Markdown or LaTeX.
  *
- * Built column by column, then cell by cell in the order of reading.  A failure to find memory is
- * kept in .failed and reported by qm_grid_check; everything else may be called on. */
+ * A grid is built column by column, then cell by cell, row by row.  A failed allocation is stored
+ * in .failed and reported by qm_grid_check; the other functions may be called all the same. */
 #ifndef QM_REPORT_GRID_H
 #define QM_REPORT_GRID_H
 
 #include "experiments/store/result_reader.h"
 
 struct qm_grid_head {
-    char *name, *unit, *text; /* unit "" or "1": not shown; text: "" or what the column means */
-    int number;               /* to the right, and sorted as numbers */
+    char *name, *unit, *text; /* unit "" or "1": not shown; text: meaning of the column, or "" */
+    int number;               /* right-aligned, and sorted as numbers */
 };
 
 struct qm_text_grid {
-    char *name, *text; /* name: of the table; text: one sentence, or "" */
+    char *name, *text; /* name: title of the table; text: one sentence, or "" */
     int n_cols, failed;
     int64_t n_cells, room;
-    int64_t rows_left_out; /* stored, but not here */
+    int64_t rows_left_out; /* rows of the stored table that the grid does not have */
     struct qm_grid_head *head;
     char **cell; /* n_cells, row by row */
-    double *key; /* what a number column sorts by; NaN sorts last */
+    double *key; /* [n_cells]: sort key in a number column; NaN sorts last */
 };
 
 void qm_grid_open(struct qm_text_grid *g, const char *name, const char *text);
@@ -33,12 +33,12 @@ void qm_grid_close(struct qm_text_grid *g);            /* frees what it holds; a
 
 int64_t qm_grid_rows(const struct qm_text_grid *g);
 
-/* A stored table, its first `most` rows.  Errors as result_reader.h's. */
+/* Reads the first `most` rows of a stored table.  Errors are those of store/result_reader.h. */
 qm_status qm_grid_read(struct qm_result *r, const char *table, int64_t most,
                        struct qm_text_grid *out);
 
-/* HTML: a box that scrolls by itself, a table whose heads are buttons that sort; its
- * id is made of the grid's name. */
+/* HTML: a scrolling box with a table whose heads are buttons that sort; the id is derived from the
+ * grid's name. */
 void qm_grid_html(const struct qm_text_grid *g, FILE *to);
 void qm_grid_markdown(const struct qm_text_grid *g, FILE *to);
 /* A table float with a tabular; needs no package. */

@@ -1,4 +1,4 @@
-/* listing.c - what a result file holds, and what made it. */
+/* listing.c - Lists the datasets of a result file and the attributes of its provenance. */
 #include "experiments/report/listing.h"
 
 #include <stdlib.h>
@@ -8,7 +8,8 @@
 
 enum { CACHE = 1 << 20, VALUE = 1024 };
 
-/* list with one zeroed entry more behind its n; NULL without memory, then list is what it was. */
+/* The list of n entries with one more, zeroed entry; NULL without memory, when the list stays
+ * valid. */
 static void *grow(void *list, int n, size_t size)
 {
     char *more = realloc(list, (size_t)(n + 1) * size);
@@ -31,7 +32,7 @@ static struct qm_listed_fact *add_fact(struct qm_listing *l)
     return more ? &more[l->n_facts] : NULL;
 }
 
-/* An attribute of one text or number, as text; "" where it is neither or not there. */
+/* Writes an attribute of one text or number as text; "" where it is neither or is missing. */
 static void attribute(hid_t object, const char *name, char *out, size_t size)
 {
     out[0] = 0;
@@ -101,7 +102,7 @@ static herr_t visit(hid_t file, const char *name, const H5O_info_t *info, void *
     return bad ? -1 : 0;
 }
 
-/* ---- what made it -------------------------------------------------------------------------- */
+/* ---- provenance ---------------------------------------------------------------------------- */
 
 static herr_t fact(hid_t group, const char *name, const H5A_info_t *info, void *context)
 {
@@ -118,7 +119,7 @@ static herr_t fact(hid_t group, const char *name, const H5A_info_t *info, void *
     return f->name && f->value ? 0 : -1;
 }
 
-/* The words of /provenance/argv, "qualm" before them. */
+/* Adds the words of /provenance/argv as one fact; returns whether it failed. */
 static int command_line(hid_t file, struct qm_listing *l)
 {
     hid_t id = H5Dopen2(file, "/provenance/argv", H5P_DEFAULT);

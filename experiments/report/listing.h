@@ -1,4 +1,4 @@
-/* listing.h - what a result file holds: its datasets, and what made it. */
+/* listing.h - Lists the datasets of a result file and the attributes of its provenance. */
 #ifndef QM_REPORT_LISTING_H
 #define QM_REPORT_LISTING_H
 
@@ -7,9 +7,9 @@
 enum qm_listed { QM_LISTED_table, QM_LISTED_array, QM_LISTED_text };
 
 struct qm_listing {
-    int n, n_facts, room; /* room: for the builder */
+    int n, n_facts;
     struct qm_listed_set {
-        char *path, *shape, *text; /* "/cells"; "3840 rows", "3840 x 48"; its description or "" */
+        char *path, *shape, *text; /* "/cells"; "3840 rows", "3840 x 48"; description, or "" */
         enum qm_listed kind;
     } * set; /* in byte order of the paths */
     struct qm_listed_fact {

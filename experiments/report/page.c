@@ -1,4 +1,4 @@
-/* page.c - one self-contained HTML page of a result file. */
+/* page.c - Writes a result file as one self-contained HTML page. */
 #include "experiments/report/page.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static int is_front(const char *path)
     return strncmp(path, "/summary/", 9) == 0 || strcmp(path, "/claims") == 0;
 }
 
-/* A heading and the place a link leads to. */
+/* Opens a section with a heading and the id that links lead to. */
 static void section(FILE *to, const char *id, const char *title)
 {
     fprintf(to, "<section id=\"%s\">\n<h2>", id);
@@ -23,7 +23,8 @@ static void section(FILE *to, const char *id, const char *title)
     fputs("</h2>\n", to);
 }
 
-static void put(FILE *to, const char *before, const char *text, const char *after)
+/* Prints the text, escaped, between two pieces of HTML. */
+static void print_text(FILE *to, const char *before, const char *text, const char *after)
 {
     fputs(before, to);
     qm_escape_html(to, text);
@@ -62,17 +63,17 @@ static void page_head(const struct qm_page *p, FILE *to)
           "style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n"
           "<link rel=\"icon\" href=\"data:,\">\n<title>",
           to);
-    put(to, "", name, "</title>\n<style>\n");
+    print_text(to, "", name, "</title>\n<style>\n");
     qm_report_text("page.css", to);
     fputs("</style>\n</head>\n<body>\n<a class=\"skip\" href=\"#main\">Skip to the results</a>\n"
           "<header>\n",
           to);
-    put(to, "<h1>", name, "</h1>\n");
+    print_text(to, "<h1>", name, "</h1>\n");
     if (question && *question)
-        put(to, "<p class=\"question\">", question, "</p>\n");
-    put(to, "<ul class=\"facts\"><li><code>", p->path, "</code></li>");
+        print_text(to, "<p class=\"question\">", question, "</p>\n");
+    print_text(to, "<ul class=\"facts\"><li><code>", p->path, "</code></li>");
     if (qm_result_has(p->r, "/cells") && qm_status_counts(p->r, counts, sizeof counts) == QM_OK)
-        put(to, "<li>cells: ", counts, "</li>");
+        print_text(to, "<li>cells: ", counts, "</li>");
     if (qm_result_has(p->r, PROTOCOL)) {
         count_line(p, PROTOCOL, "problem", "problem", "problems", to);
     }
@@ -88,11 +89,11 @@ static void page_nav(const struct qm_page *p, FILE *to)
     fputs("<nav aria-label=\"Contents\"><ul>\n", to);
     json_array_foreach(p->figures, i, figure)
     {
-        put(to, "<li><a href=\"#figure-", json_string_value(json_object_get(figure, "name")),
-            "\">");
+        print_text(to, "<li><a href=\"#figure-", json_string_value(json_object_get(figure, "name")),
+                   "\">");
         const char *menu = json_string_value(json_object_get(figure, "menu"));
-        put(to, "", menu ? menu : json_string_value(json_object_get(figure, "title")),
-            "</a></li>\n");
+        print_text(to, "", menu ? menu : json_string_value(json_object_get(figure, "title")),
+                   "</a></li>\n");
     }
     if (p->pairs)
         fputs("<li><a href=\"#against\">Archive</a></li>\n", to);
@@ -128,7 +129,8 @@ static void legend(const json_t *figure, FILE *to)
         else
             fputs("<li><span>", to);
         fputs(word(item, "swatch"), to);
-        put(to, " ", word(item, "label"), series >= 0 ? "</button></li>\n" : "</span></li>\n");
+        print_text(to, " ", word(item, "label"),
+                   series >= 0 ? "</button></li>\n" : "</span></li>\n");
     }
     fputs("</ul>\n", to);
 }
@@ -138,9 +140,9 @@ static void one_figure(const json_t *figure, FILE *to)
     size_t i;
     json_t *panel, *panels = json_object_get(figure, "panels");
     fprintf(to, "<section class=\"figure\" id=\"figure-%s\">\n", word(figure, "name"));
-    put(to, "<h2>", word(figure, "title"), "</h2>\n");
+    print_text(to, "<h2>", word(figure, "title"), "</h2>\n");
     if (*word(figure, "caption"))
-        put(to, "<p>", word(figure, "caption"), "</p>\n");
+        print_text(to, "<p>", word(figure, "caption"), "</p>\n");
     legend(figure, to);
     fprintf(to, "<div class=\"panels%s\">\n",
             json_is_true(json_object_get(figure, "wide")) ? " wide" : "");
@@ -148,12 +150,12 @@ static void one_figure(const json_t *figure, FILE *to)
     {
         fputs("<figure>", to);
         if (*word(panel, "title"))
-            put(to, "<figcaption>", word(panel, "title"), "</figcaption>");
+            print_text(to, "<figcaption>", word(panel, "title"), "</figcaption>");
         fputs(word(panel, "svg"), to); /* made by the scripts, with escapes of their own */
         fputs("</figure>\n", to);
     }
-    put(to, "</div>\n<p class=\"again\">Drawn by <code>", word(figure, "command"),
-        "</code></p>\n</section>\n");
+    print_text(to, "</div>\n<p class=\"again\">Drawn by <code>", word(figure, "command"),
+               "</code></p>\n</section>\n");
 }
 
 static void all_figures(const struct qm_page *p, FILE *to)
@@ -161,9 +163,9 @@ static void all_figures(const struct qm_page *p, FILE *to)
     size_t i;
     json_t *figure;
     if (p->no_figures) {
-        put(to, "<p class=\"missing\">No figures: ", p->no_figures, ". ");
-        put(to, "Where that is there, <code>qualm report ", p->path,
-            "</code> draws them from the same file.</p>\n");
+        print_text(to, "<p class=\"missing\">No figures: ", p->no_figures, ". ");
+        print_text(to, "Where that is there, <code>qualm report ", p->path,
+                   "</code> draws them from the same file.</p>\n");
     }
     json_array_foreach(p->figures, i, figure) one_figure(figure, to);
 }
@@ -191,7 +193,7 @@ static qm_status print_stored(const struct qm_page *p, const char *path, printer
     return QM_OK;
 }
 
-/* The comparison with an archive; nothing where there is none. */
+/* The tables of the comparison with an archive, if any. */
 static qm_status against(const struct qm_page *p, printer print, FILE *to)
 {
     static const char *const tables[] = {"/against/pairs", "/against/apart"};
@@ -244,14 +246,16 @@ static void provenance(const struct qm_page *p, FILE *to)
           to);
     for (int i = 0; i < p->listing.n_facts; i++) {
         const struct qm_listed_fact *f = &p->listing.fact[i];
-        put(to, "<tr><th scope=\"row\">", f->name, "</th><td>");
-        put(to, strcmp(f->name, "argv") == 0 ? "qualm " : "", f->value, "</td></tr>\n");
+        print_text(to, "<tr><th scope=\"row\">", f->name, "</th><td>");
+        print_text(to, strcmp(f->name, "argv") == 0 ? "qualm " : "", f->value, "</td></tr>\n");
     }
-    put(to, "</tbody></table></div>\n<p>This page: <code>qualm report ", p->path, "</code>. ");
+    print_text(to, "</tbody></table></div>\n<p>This page: <code>qualm report ", p->path,
+               "</code>. ");
     fputs("The hash of what the file says: <code>qualm digest</code>.</p>\n", to);
     if (plan)
-        put(to, "<details><summary>The suite, in canonical form</summary><pre tabindex=\"0\">",
-            plan, "</pre></details>\n");
+        print_text(to,
+                   "<details><summary>The suite, in canonical form</summary><pre tabindex=\"0\">",
+                   plan, "</pre></details>\n");
     fputs("</section>\n", to);
     free(plan);
 }
@@ -263,8 +267,8 @@ static qm_status stored(const struct qm_page *p, FILE *to)
         const struct qm_listed_set *s = &p->listing.set[i];
         if (s->kind != QM_LISTED_table || is_front(s->path))
             continue;
-        put(to, "<details><summary><code>", s->path, "</code> ");
-        put(to, "", s->shape, "</summary>\n");
+        print_text(to, "<details><summary><code>", s->path, "</code> ");
+        print_text(to, "", s->shape, "</summary>\n");
         QM_TRY(print_stored(p, s->path, qm_grid_html, to));
         fputs("</details>\n", to);
     }
@@ -275,12 +279,12 @@ static qm_status stored(const struct qm_page *p, FILE *to)
         const struct qm_listed_set *s = &p->listing.set[i];
         if (s->kind == QM_LISTED_table)
             continue;
-        put(to, "<tr><th scope=\"row\"><code>", s->path, "</code></th>");
-        put(to, "<td>", s->shape, "</td>");
-        put(to, "<td>", s->text, "</td></tr>\n");
+        print_text(to, "<tr><th scope=\"row\"><code>", s->path, "</code></th>");
+        print_text(to, "<td>", s->shape, "</td>");
+        print_text(to, "<td>", s->text, "</td></tr>\n");
     }
-    put(to, "</tbody></table></div>\n<p>Read them with <code>h5py.File(\"", p->path,
-        "\")</code>; results/README.md has the schema.</p></details>\n</section>\n");
+    print_text(to, "</tbody></table></div>\n<p>Read them with <code>h5py.File(\"", p->path,
+               "\")</code>; results/README.md has the schema.</p></details>\n</section>\n");
     return QM_OK;
 }
 
@@ -292,7 +296,7 @@ qm_status qm_page_write(const struct qm_page *p, FILE *to)
     all_figures(p, to);
     if (p->pairs) {
         section(to, "against", "Against the archive");
-        put(to, "<p>The archive is <code>", p->archive, "</code>.</p>\n");
+        print_text(to, "<p>The archive is <code>", p->archive, "</code>.</p>\n");
         QM_TRY(against(p, qm_grid_html, to));
         fputs("</section>\n", to);
     }

@@ -1,4 +1,4 @@
-/* report.c - a result file as a page. */
+/* report.c - Makes the page of a result file and the files that belong to it. */
 #include "experiments/report/report.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 
 /* ---- files --------------------------------------------------------------------------------- */
 
-/* X.html beside X.h5. */
+/* "DIR/X.html" for "DIR/X.h5". */
 static void default_out(const char *path, char *out, size_t size)
 {
     const char *slash = strrchr(path, '/'), *dot = strrchr(path, '.');
@@ -25,7 +25,7 @@ static void default_out(const char *path, char *out, size_t size)
     snprintf(out, size, "%.*s.html", n, path);
 }
 
-/* Writes by print to a file that appears whole, or to stdout for "-". */
+/* Writes the output of print to a file that appears whole, or to stdout for "-". */
 static qm_status write_file(const char *path, const struct qm_page *p,
                             qm_status (*print)(const struct qm_page *p, FILE *to))
 {
@@ -51,13 +51,13 @@ static qm_status write_file(const char *path, const struct qm_page *p,
     return st;
 }
 
-/* Nothing is written over the file that is read. */
+/* Checks that no output is the file that is read. */
 static qm_status check_outs(const struct qm_report *o, const char *page)
 {
     const char *const outs[] = {page, o->markdown, o->latex, o->archive};
     struct stat in, out;
     if (stat(o->path, &in) != 0)
-        return QM_OK; /* which shows when it is read */
+        return QM_OK; /* opening it reports the error */
     for (size_t i = 0; i < sizeof outs / sizeof *outs; i++)
         if (outs[i] && stat(outs[i], &out) == 0 && out.st_dev == in.st_dev &&
             out.st_ino == in.st_ino)
@@ -68,7 +68,7 @@ static qm_status check_outs(const struct qm_report *o, const char *page)
 
 /* ---- parts of the page --------------------------------------------------------------------- */
 
-/* A report in the making: a folder for what is drawn and compared. */
+/* A report under construction; folder holds its figures and the comparison with an archive. */
 struct making {
     const struct qm_report *o;
     struct qm_page page;
@@ -106,7 +106,8 @@ static qm_status compare(struct making *m)
     return st;
 }
 
-/* Those drawn beforehand, or new ones.  What only lacks Python is a note on the page. */
+/* Reads the figures drawn beforehand, or draws them.  Without Python the page has a note
+ * instead. */
 static qm_status get_figures(struct making *m)
 {
     struct qm_page *p = &m->page;
@@ -128,8 +129,8 @@ static qm_status get_figures(struct making *m)
     return (p->figures = json_array()) ? QM_OK : qm_fail(QM_NO_MEMORY, "figures");
 }
 
-/* What was made: a line for people, and JSON for machines. */
-static json_t *said(const struct making *m)
+/* Notes what was made, and returns it as JSON. */
+static json_t *describe(const struct making *m)
 {
     int tables = 0;
     const struct qm_page *p = &m->page;
@@ -176,7 +177,7 @@ qm_status qm_report_make(const struct qm_report *o, json_t **out)
     if (st == QM_OK)
         st = write_all(m);
     if (st == QM_OK)
-        *out = said(m);
+        *out = describe(m);
     json_decref(m->page.figures);
     qm_listing_free(&m->page.listing);
     qm_result_close(m->page.pairs);
@@ -187,7 +188,7 @@ qm_status qm_report_make(const struct qm_report *o, json_t **out)
     return st;
 }
 
-qm_status qm_report_beside(json_t *done, const char *archive)
+qm_status qm_report_against(json_t *done, const char *archive)
 {
     json_t *last = json_array_get(done, json_array_size(done) - 1), *out;
     const char *path = json_string_value(json_object_get(last, "file"));

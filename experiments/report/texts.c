@@ -1,4 +1,4 @@
-/* texts.c - the style, the script and the plotting scripts that the program carries. */
+/* texts.c - The embedded texts of the report: page.css, page.js and the plotting scripts. */
 #include "experiments/report/texts.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* texts.h - page.css, page.js and the plotting scripts, as the program carries them. */
+/* texts.h - The embedded texts of the report: page.css, page.js and the plotting scripts. */
 #ifndef QM_REPORT_TEXTS_H
 #define QM_REPORT_TEXTS_H
 
@@ -6,10 +6,10 @@
 
 #include "core/base/status.h"
 
-/* Writes the text of that name; nothing where there is none. */
+/* Writes the text of this name; nothing where no text has it. */
 void qm_report_text(const char *name, FILE *to);
 
-/* All Python scripts, side by side into that folder. */
+/* Writes all Python scripts into one folder. */
 qm_status qm_report_scripts(const char *folder);
 
 #endif
