@@ -5,7 +5,7 @@
  * with ReLU, softmax and cross-entropy in nats.  A step draws `batch` images with replacement from
  * the seed; the plotted loss is the mean over all images.  Its infimum is 0 and nowhere attained:
  * once every image is classified, larger outputs bring the loss arbitrarily near to 0
- * (test_problems_losses.c shows such a network).
+ * (test_problems_known.c shows such a network).
  *
  * Parameters: w1 64 x hidden, b1, w2 hidden x 10, b2; start w = N(0, 2 / rows of w), b = 0. */
 #include "experiments/cli/key_value_args.h"

@@ -86,4 +86,7 @@ static inline void check_close(const char *what, double got, double want, double
         fail_msg("%s: %.15g, expected %.15g within %g relative", what, got, want, relative);
 }
 
+/* Relative tolerance of a printed number of n digits: half a unit of the last digit of 1.00... */
+#define DIGITS(n) (0.5001 * pow(10, 1 - (n)))
+
 #endif

@@ -65,7 +65,8 @@ static void test_hits(void **state)
         for (int p = 0; p < 3; p++) {
             double *stair;
             int64_t n, deepest = -1;
-            assert_int_equal(qm_hitting_times_make(gap, step, N, persistence[p], &n, &stair), QM_OK);
+            assert_int_equal(qm_hitting_times_make(gap, step, N, persistence[p], &n, &stair),
+                             QM_OK);
             for (int64_t level = 0; level < 700; level++) {
                 int64_t want = brute(gap, step, N, persistence[p], level);
                 assert_int_equal(qm_hitting_times_step(stair, n, level), want);

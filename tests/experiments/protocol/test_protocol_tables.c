@@ -1,0 +1,345 @@
+/* test_protocol_tables.c - The tables of the protocol against tables computed by hand. */
+#include "tests/support/paired_cells.h"
+
+#include "experiments/protocol/tables.h"
+
+/* One outcome: gaps, and hitss of runtimes for targets 0, 25 and 50 of a problem with 50 levels. */
+static void outcome(struct qm_outcome *o, double gap, double twin, double t25, double t50,
+                    double twin25, double twin50)
+{
+    const double hits[2][3] = {{0, t25, t50}, {0, twin25, twin50}};
+    o->value = calloc((size_t)qm_value_count(), sizeof *o->value);
+    double *extra = o->value + qm_metric_count();
+    o->done = 1;
+    o->steps = 100;
+    extra[QM_EXTRA_start_gap] = 1;
+    extra[QM_EXTRA_gap] = gap;
+    extra[QM_EXTRA_twin_gap] = twin;
+    extra[QM_EXTRA_log_gap] = log10(gap / twin);
+    for (int k = 0; k < QM_HITS_COUNT; k++) {
+        int is_twin = k == QM_HITS_twin_hits || k == QM_HITS_twin_hits10;
+        o->hits[k] = calloc(6, sizeof(double));
+        for (int i = 0; i < 3; i++)
+            if (hits[is_twin][i] >= 0) {
+                o->hits[k][o->n_hits[k]++] = 25 * i;
+                o->hits[k][o->n_hits[k]++] = hits[is_twin][i];
+            }
+    }
+}
+
+/* Two variants, six seeds; runtimes: the twin needs 10 and 20 steps; `fast` 5 and 40; `slow` 20 and
+ * never.  Targets are levels 0 ... 50: 0 at step 0, 1 to 25 at the first, 26 to 50 at the second. */
+static void make_table(struct paired_cells *a, struct qm_protocol **p)
+{
+    cells_of("variant: [fast: adamw4_ao, slow: adamw8_ao]\nsource: [easy: \"problem:nqm:n=64\"]\n"
+             "seed: 1..6\n" PAIRED,
+             a);
+    assert_int_equal(a->r.n_cells, 12 + 12);
+    a->r.outcome = calloc((size_t)a->r.n_cells, sizeof *a->r.outcome);
+    for (int64_t i = 0; i < a->r.n_cells; i++) {
+        const struct qm_cell *c = &a->r.cell[i];
+        double s = (double)c->seed, twin = 0.1 + 0.01 * s;
+        if (c->role != QM_CELL_plain)
+            outcome(&a->r.outcome[i], twin, twin, 10, 20, 10, 20);
+        else if (c->choice[0] == 0)
+            outcome(&a->r.outcome[i], twin * (1 + 1e-4 * s), twin, 5, 40, 10, 20);
+        else
+            outcome(&a->r.outcome[i], 2 * twin * (1 + 1e-3 * s), twin, 20, -1, 10, 20);
+    }
+    assert_int_equal(qm_protocol_make(&a->r, p), QM_OK);
+    assert_non_null(*p);
+}
+
+static int find_word(const struct qm_words *w, const char *word)
+{
+    for (int i = 0; i < w->n; i++)
+        if (strcmp(w->word[i], word) == 0)
+            return i;
+    fail_msg("no '%s'", word);
+    return -1;
+}
+
+static double share(const struct qm_curve_row *row, int64_t n, int label, int is_twin, double tau)
+{
+    double found = nan("");
+    for (int64_t i = 0; i < n; i++)
+        if (row[i].label == label && row[i].is_twin_kind == is_twin &&
+            fabs(row[i].tau - tau) < 1e-9 * tau)
+            found = row[i].share;
+    return found;
+}
+
+static void test_tables(void **state)
+{
+    struct paired_cells a;
+    struct qm_protocol *p;
+    (void)state;
+    make_table(&a, &p);
+    int fast = find_word(&p->label, "fast"), slow = find_word(&p->label, "slow");
+    assert_string_equal(p->problem.word[0], "easy");
+    for (int j = 0; j < QM_TARGETS; j++)
+        assert_int_equal(p->target[0][j], j);
+    for (int64_t i = 0; i < p->n_runs; i++)
+        for (int j = 0; j < QM_TARGETS; j++) {
+            int label = p->run[i].label, part = j == 0 ? 0 : j <= 25 ? 1 : 2;
+            static const int want[3][3] = {{0, 5, 40}, {0, 20, -1}, {0, 10, 20}};
+            int row = label == fast ? 0 : label == slow ? 1 : 2;
+            assert_int_equal(p->hits[QM_HITS_hits][i * QM_TARGETS + j], want[row][part]);
+            assert_int_equal(p->hits[QM_HITS_twin_hits][i * QM_TARGETS + j], want[2][part]);
+        }
+
+    /* ECDF: 1 target at once, 25 more at the first runtime, the rest at the second */
+    near_to(share(p->ecdf, p->n_ecdf, fast, 0, 4), 1 / 51.0, 1e-15);
+    near_to(share(p->ecdf, p->n_ecdf, fast, 0, 5), 26 / 51.0, 1e-15);
+    near_to(share(p->ecdf, p->n_ecdf, fast, 0, 100), 1, 0);
+    near_to(share(p->ecdf, p->n_ecdf, slow, 0, 100), 26 / 51.0, 1e-15);
+    near_to(share(p->ecdf, p->n_ecdf, -2, 0, 10), 26 / 51.0, 1e-15); /* the twin */
+
+    /* ratios to the twin: fast 1, 1/2 (25 times), 2 (25); slow 1, 2 (25), infinite (25) */
+    near_to(share(p->profile, p->n_profiles, fast, 1, 0.25), 0, 0);
+    near_to(share(p->profile, p->n_profiles, fast, 1, 0.5), 25 / 51.0, 1e-15);
+    near_to(share(p->profile, p->n_profiles, fast, 1, 1), 26 / 51.0, 1e-15);
+    near_to(share(p->profile, p->n_profiles, fast, 1, 2), 1, 0);
+    near_to(share(p->profile, p->n_profiles, slow, 1, 16), 26 / 51.0, 1e-15);
+    /* to the best of all labels, float32 among them: fast 1, 1 (25), 2 (25); slow 1, 4 (25) */
+    near_to(share(p->profile, p->n_profiles, fast, 0, 1), 26 / 51.0, 1e-15);
+    near_to(share(p->profile, p->n_profiles, fast, 0, 2), 1, 0);
+    near_to(share(p->profile, p->n_profiles, slow, 0, 4), 26 / 51.0, 1e-15);
+    near_to(share(p->profile, p->n_profiles, slow, 0, 2), 1 / 51.0, 1e-15);
+    for (int64_t i = 0; i < p->n_scores; i++) {
+        const struct qm_score_row *s = &p->score[i];
+        if (s->label == fast) { /* 26 count on all of [1, 4], 25 on two thirds */
+            near_to(s->score[1], (26 + 25 * 2 / 3.0) / 51, 1e-14);
+            near_to(s->score[0], (26 + 25 * 2 / 3.0) / 51, 1e-14);
+        } else if (s->label == slow) { /* ratios 2 and 4 */
+            near_to(s->score[1], (1 + 25 * 2 / 3.0) / 51, 1e-14);
+            near_to(s->score[0], 1 / 51.0, 1e-14);
+        }
+        assert_int_equal(s->n[1], 6 * 51);
+    }
+
+    /* d of fast is log10(1 + 1e-4 s), of slow log10 2 (1 + 1e-3 s) */
+    for (int64_t i = 0; i < p->n_verdicts; i++) {
+        const struct qm_verdict_row *v = &p->verdict[i];
+        assert_int_equal(v->d.n, 6);
+        near_to(v->delta, log10(1.05), 1e-16);
+        if (v->of.label == fast) {
+            near_to(v->d.median, 0.5 * (log10(1.0003) + log10(1.0004)), 1e-12);
+            near_to(v->d.median_lo, log10(1.0001), 1e-12);
+            near_to(v->d.median_hi, log10(1.0006), 1e-12);
+            assert_int_equal(v->verdict, QM_DECISION_equivalent);
+            assert_true(v->q <= 0.05); /* other than 0, and yet equivalent */
+        } else if (v->of.label == slow) {
+            assert_int_equal(v->verdict, QM_DECISION_worse);
+            near_to(v->null.mean, 0, 0);
+        } else {
+            assert_true(isnan(v->q)); /* nulls are no part of the family */
+            assert_int_equal(v->verdict, QM_DECISION_equivalent);
+        }
+    }
+    qm_protocol_free(p);
+    release(&a);
+}
+
+/* Seeds that change nothing are one observation; a diverged run counts as it stands; what a failed
+ * run would have shown is not guessed. */
+static void test_few(void **state)
+{
+    struct paired_cells a;
+    struct qm_protocol *p;
+    (void)state;
+    make_table(&a, &p);
+    qm_protocol_free(p);
+    double *first = a.r.outcome[0].value + qm_metric_count();
+    for (int64_t i = 0; i < 6; i++) { /* all seeds of `fast` alike */
+        double *extra = a.r.outcome[i].value + qm_metric_count();
+        memcpy(extra, first, QM_EXTRA_COUNT * sizeof *extra);
+    }
+    double *lost = a.r.outcome[6].value + qm_metric_count();
+    lost[QM_EXTRA_log_gap] = nan("");
+    a.r.outcome[7].diverged = 1;
+    assert_int_equal(qm_protocol_make(&a.r, &p), QM_OK);
+    for (int64_t i = 0; i < p->n_verdicts; i++) {
+        const struct qm_verdict_row *v = &p->verdict[i];
+        if (strcmp(p->label.word[v->of.label], "fast") == 0)
+            assert_true(v->d.n == 1 && v->verdict == QM_DECISION_few);
+        if (strcmp(p->label.word[v->of.label], "slow") == 0)
+            assert_true(v->d.n == 5 && v->failed == 1 && v->diverged == 1 &&
+                        v->verdict == QM_DECISION_few);
+    }
+    assert_int_equal(p->hits[QM_HITS_hits][6 * QM_TARGETS], -1);
+    /* the failed one of six is infinitely late in every curve */
+    int slow = find_word(&p->label, "slow");
+    near_to(share(p->ecdf, p->n_ecdf, slow, 0, 100), 5 * 26 / (6 * 51.0), 1e-15);
+    near_to(share(p->profile, p->n_profiles, slow, 1, 16), 5 * 26 / (6 * 51.0), 1e-15);
+    near_to(share(p->profile, p->n_profiles, slow, 0, 16), 5 * 26 / (6 * 51.0), 1e-15);
+    near_to(share(p->ecdf, p->n_ecdf, -2, 0, 10), 26 / 51.0, 1e-15); /* its twin did not fail */
+    qm_protocol_free(p);
+    release(&a);
+}
+
+/* Seeds that all reach the floor are as many observations: equivalent.  Where both sides diverged
+ * nothing is seen of the variant; where it alone did, it is worse, though the twin is at the floor. */
+static void test_limits(void **state)
+{
+    struct paired_cells a;
+    struct qm_protocol *p;
+    const double floor = 0x1p-52;
+    (void)state;
+    make_table(&a, &p);
+    qm_protocol_free(p);
+    for (int round = 0; round < 3; round++) {
+        for (int64_t i = 0; i < 6; i++) {
+            double *extra = a.r.outcome[i].value + qm_metric_count();
+            extra[QM_EXTRA_start_gap] = 1 + (double)i;
+            extra[QM_EXTRA_gap] = round ? 1000 : floor;
+            extra[QM_EXTRA_twin_gap] = round < 2 ? floor : 1000;
+            extra[QM_EXTRA_log_gap] = round == 1 ? log10(1000 / floor) : 0;
+            a.r.outcome[i].diverged = round > 0;
+        }
+        assert_int_equal(qm_protocol_make(&a.r, &p), QM_OK);
+        const struct qm_verdict_row *v = &p->verdict[0];
+        assert_string_equal(p->label.word[v->of.label], "fast");
+        assert_int_equal(v->d.n, round < 2 ? 6 : 0);
+        assert_int_equal(v->diverged, round ? 6 : 0);
+        assert_int_equal(v->twin_diverged, round < 2 ? 0 : 6);
+        assert_int_equal(v->verdict, round == 0   ? QM_DECISION_equivalent
+                                     : round == 1 ? QM_DECISION_worse
+                                                  : QM_DECISION_few);
+        qm_protocol_free(p);
+    }
+    /* one far pair among equal ones: the resamples' interval goes on for hundreds of decades */
+    double d[6] = {-15, 1e-9, 2e-9, -1e-9, 3e-9, -2e-9};
+    struct qm_bootstrap *b;
+    struct qm_paired bare;
+    for (int64_t i = 0; i < 6; i++) {
+        double *extra = a.r.outcome[i].value + qm_metric_count();
+        extra[QM_EXTRA_twin_gap] = 0.5;
+        extra[QM_EXTRA_gap] = 0.5 * pow(10, d[i]);
+        extra[QM_EXTRA_log_gap] = d[i];
+        a.r.outcome[i].diverged = 0;
+    }
+    assert_int_equal(qm_bootstrap_open(&b), QM_OK);
+    assert_int_equal(qm_paired_make(b, d, 6, &bare), QM_OK);
+    qm_bootstrap_close(b);
+    assert_true(bare.lo95 < -100);
+    assert_int_equal(qm_protocol_make(&a.r, &p), QM_OK);
+    near_to(p->verdict[0].d.lo95, -log10(1000 / floor), 1e-12);
+    qm_protocol_free(p);
+    release(&a);
+}
+
+/* Where no twin comes below its start there is nothing to reach: no score, rather than a full one. */
+static void test_no_targets(void **state)
+{
+    struct paired_cells a;
+    struct qm_protocol *p;
+    (void)state;
+    make_table(&a, &p);
+    qm_protocol_free(p);
+    for (int64_t i = 0; i < a.r.n_cells; i++)
+        for (int k = 0; k < QM_HITS_COUNT; k++)
+            a.r.outcome[i].n_hits[k] = 2; /* level 0 at step 0 */
+    assert_int_equal(qm_protocol_make(&a.r, &p), QM_OK);
+    assert_int_equal(p->n_scores, 4);
+    for (int64_t i = 0; i < p->n_scores; i++)
+        assert_true(isnan(p->score[i].score[0]) && isnan(p->score[i].score[1]) &&
+                    p->score[i].n[0] == 0);
+    assert_true(p->n_ecdf == 0 && p->n_profiles == 0);
+    qm_protocol_free(p);
+    release(&a);
+}
+
+/* The twin's best rate is one at which something ran. */
+static void test_best_rate(void **state)
+{
+    struct paired_cells a;
+    struct qm_protocol *p;
+    (void)state;
+    cells_of("variant: adamw4_ao\nsource: \"problem:nqm:n=64\"\nseed: 1..6\nlr_scale: [0.5, 1, "
+             "2]\n" PAIRED,
+             &a);
+    a.r.outcome = calloc((size_t)a.r.n_cells, sizeof *a.r.outcome);
+    for (int64_t i = 0; i < a.r.n_cells; i++) {
+        const struct qm_cell *c = &a.r.cell[i];
+        double twin = 0.01 * (double)c->seed * c->lr_scale;
+        outcome(&a.r.outcome[i], twin, twin, 1, 2, 1, 2);
+        if (c->lr_scale == 0.5)
+            a.r.outcome[i].value[qm_metric_count() + QM_EXTRA_log_gap] = nan("");
+    }
+    assert_int_equal(qm_protocol_make(&a.r, &p), QM_OK);
+    assert_int_equal(p->n_sensitivity, 9);
+    for (int64_t i = 0; i < p->n_sensitivity; i++)
+        assert_int_equal(p->sensitivity[i].twin_best, p->scale[p->sensitivity[i].of.scale] == 1.0);
+    qm_protocol_free(p);
+    release(&a);
+}
+
+/* d = 1 of all, 0.4 without the first state's codes, 0.75 without the second's. */
+static void test_budget(void **state)
+{
+    struct paired_cells a;
+    struct qm_protocol *p;
+    static const double d[] = {1, 0.4, 0.75};
+    static const struct {
+        const char *part;
+        double share;
+    } want[] = {
+        {"first-moment codes", 0.6}, {"second-moment codes", 0.25}, {"rest", 0.15}, {"all", 1}};
+    (void)state;
+    cells_of("variant: adamw4_ao\nsource: \"problem:nqm:n=64\"\nseed: 1..6\nbudget: 1\n" PAIRED,
+             &a);
+    a.r.outcome = calloc((size_t)a.r.n_cells, sizeof *a.r.outcome);
+    for (int64_t i = 0; i < a.r.n_cells; i++) {
+        const struct qm_cell *c = &a.r.cell[i];
+        double twin = 1e-3 * (double)c->seed;
+        int k = c->role == QM_CELL_without ? 1 + (int)c->part : 0;
+        outcome(&a.r.outcome[i], c->role == QM_CELL_plain || k ? twin * pow(10, d[k]) : twin, twin,
+                1, 2, 1, 2);
+    }
+    assert_int_equal(qm_protocol_make(&a.r, &p), QM_OK);
+    assert_int_equal(p->n_budget, 4);
+    for (int i = 0; i < 4; i++) {
+        assert_string_equal(p->budget[i].part, want[i].part);
+        near_to(p->budget[i].share.mean, want[i].share, 1e-12);
+        assert_true(p->budget[i].share.lo95 <= want[i].share + 1e-12 &&
+                    p->budget[i].share.hi95 >= want[i].share - 1e-12);
+    }
+    qm_protocol_free(p);
+
+    /* seed 3 fails without the one part, seed 5 ends elsewhere without the other; d depends on the
+     * seed: the rows are of the other four */
+    for (int64_t i = 0; i < a.r.n_cells; i++) {
+        const struct qm_cell *c = &a.r.cell[i];
+        double *extra = a.r.outcome[i].value + qm_metric_count();
+        if (c->role == QM_CELL_plain) {
+            extra[QM_EXTRA_log_gap] = (double)c->seed;
+            extra[QM_EXTRA_gap] = extra[QM_EXTRA_twin_gap] * pow(10, (double)c->seed);
+        } else if (c->role == QM_CELL_without && c->seed == 3 && c->part == QM_BUDGET_first) {
+            extra[QM_EXTRA_log_gap] = nan("");
+        } else if (c->role == QM_CELL_without && c->seed == 5 && c->part == QM_BUDGET_second) {
+            extra[QM_EXTRA_basin] = 1;
+        }
+    }
+    assert_int_equal(qm_protocol_make(&a.r, &p), QM_OK);
+    assert_int_equal(p->n_budget, 4);
+    double sum = 0;
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(p->budget[i].share.n, 4);
+        sum += i < 3 ? p->budget[i].share.mean : 0;
+    }
+    near_to(p->budget[3].share.mean, (1 + 2 + 4 + 6) / 4.0, 1e-12);
+    near_to(sum, p->budget[3].share.mean, 1e-12);
+    qm_protocol_free(p);
+    release(&a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tables),     cmocka_unit_test(test_few),
+        cmocka_unit_test(test_limits),     cmocka_unit_test(test_best_rate),
+        cmocka_unit_test(test_no_targets), cmocka_unit_test(test_budget),
+    };
+    return cmocka_run_group_tests(tests, make_suite_file, remove_suite_file);
+}
