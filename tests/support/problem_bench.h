@@ -1,4 +1,4 @@
-/* problem_bench.h - for tests: an open problem with a point, a gradient and two state vectors. */
+/* problem_bench.h - An open problem with a point, a gradient and two state vectors, for tests. */
 #ifndef QM_SUPPORT_PROBLEM_BENCH_H
 #define QM_SUPPORT_PROBLEM_BENCH_H
 

@@ -1,5 +1,6 @@
-/* report_sample.h - a results file of a made-up campaign, through the real writer: for tests of what
- * draws and prints such files.  Its numbers mean nothing. */
+/* report_sample.h - Writes a result file of a made-up campaign for tests of figures and pages.
+ *
+ * The real writer writes the file; its numbers mean nothing. */
 #ifndef QM_SUPPORT_REPORT_SAMPLE_H
 #define QM_SUPPORT_REPORT_SAMPLE_H
 
@@ -13,7 +14,7 @@
 enum { S_LABELS = 12, S_PROBLEMS = 8, S_SEEDS = 8, S_SCALES = 5, S_POINTS = 41, S_TARGETS = 51 };
 enum { S_RUNS = S_LABELS * S_PROBLEMS * S_SEEDS * S_SCALES };
 
-/* The last one is no variant of the suite: a part of the error budget. */
+/* The last label is not a variant of the suite but a part of the error budget. */
 static const char *const s_label[S_LABELS] = {
     "adamw_f32",   "adamw8_bnb",     "adamw8_ao",         "adamw_fp8_ao",
     "adamw4_ao",   "adamw4_lpmm",    "adamw4_lpmm_group", "adamw4_lpmm_factor",
@@ -22,20 +23,20 @@ static const char *const s_problem[S_PROBLEMS] = {
     "quad:cond=1e4,layout=dct", "quad:cond=1e4,layout=sorted", "nqm:n=1024", "rosen:n=64",
     "logreg:n=1000,d=20",       "lowrank:p=64,q=32",           "mlp:d=64",   "mclm:K=32"};
 static const double s_scale[S_SCALES] = {0.25, 0.5, 1, 2, 4};
-/* Texts that would do harm where they are not escaped. */
+/* Texts that do harm unless they are escaped. */
 static const char *const s_evil[3] = {"<script>alert(1)</script>",
                                       "a&b \"q\" 'r' |x| 100% $5 #_~^\\",
                                       "{brace} `tick` *star* \xce\xb2"};
 
-/* What a second file has otherwise than the first. */
+/* How a second file differs from the first. */
 struct s_change {
     int evil, seeds; /* seeds: added to every seed */
     double twin;     /* log10 of a factor on every gap and twin's gap */
     int64_t steps;   /* 0: 2000 */
-    int limits; /* on the first problem label 2 diverges and label 3 is at the floor, as its twin */
+    int limits; /* on the first problem label 2 diverges; label 3 and its twin are at the floor */
 };
 
-/* Uniform in [-1, 1), by what it is for. */
+/* A uniform number in [-1, 1), a function of the four arguments. */
 static inline double s_noise(int64_t a, int64_t b, int64_t c, int64_t d)
 {
     uint64_t z = (uint64_t)(((a * 131 + b) * 137 + c) * 139 + d) + 0x9e3779b97f4a7c15u;
@@ -44,7 +45,8 @@ static inline double s_noise(int64_t a, int64_t b, int64_t c, int64_t d)
     return (double)((z ^ (z >> 31)) >> 11) * 0x1p-52 - 1;
 }
 
-/* How bad a label is on a problem; the first is equivalent, and some are better on one. */
+/* The mean of d of a label on a problem; the first label is equivalent, and some are better on one
+ * problem. */
 static inline double s_effect(int64_t label, int64_t problem)
 {
     double size = label == 0 ? 0.001 : 0.004 * pow(2.1, (double)(label % 9));
@@ -372,7 +374,7 @@ static inline qm_status s_targets(struct qm_store *s)
     return qm_store_array(s, "/protocol/hits", QM_DTYPE_i64, &shape, hits, "1", "made up", NULL);
 }
 
-/* evil: with texts that must be escaped. */
+/* Writes the file; how.evil: with texts that must be escaped. */
 static inline qm_status s_write(const char *path, struct s_change how)
 {
     int evil = how.evil;

@@ -1,4 +1,4 @@
-/* result_sample.h - a result file with everything in it, and with any one thing changed. */
+/* result_sample.h - Writes a result file with every kind of content, and with one thing changed. */
 #ifndef QM_SUPPORT_RESULT_SAMPLE_H
 #define QM_SUPPORT_RESULT_SAMPLE_H
 
@@ -19,7 +19,7 @@
 
 static char folder[64];
 
-/* Paths under the test's folder, in a few rotating buffers. */
+/* A path in the test's folder, in one of a few rotating buffers. */
 static inline char *in_folder(const char *name)
 {
     static char text[4][400];

@@ -1,4 +1,4 @@
-/* test_bench.c - what `qualm bench` makes of samples, and its arithmetic in registers. */
+/* test_bench.c - Summaries of samples of `qualm bench`, and its arithmetic in registers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 
 enum { MOST = 192 };
 
-/* The recurrence as registers.c's declaration states it, a number at a time. */
+/* The recurrence as its declaration in bench.h states it, one number at a time. */
 static float plainly(int numbers, int64_t rounds, float times, float plus)
 {
     float sum = 0.0f;
@@ -65,8 +65,8 @@ static double shortest(int64_t rounds)
     return best;
 }
 
-/* Eight times the work takes about eight times as long, although x has long settled at 1: nothing is
- * left out.  Nor is it faster than four vectors of its width in each cycle of 6 GHz. */
+/* Eight times the work takes about eight times as long, although x has reached 1 long before: the
+ * compiler removes nothing.  The work is not faster than four vectors per cycle at 6 GHz. */
 static void test_registers_do_the_work(void **state)
 {
     const int64_t rounds = 10000;
@@ -77,8 +77,8 @@ static void test_registers_do_the_work(void **state)
     assert_true(ops / eight < 4.0 * qm_bench_registers()->numbers / 12.0 * 6e9);
 }
 
-/* The yardstick leaves the arrays alone; the other adds 1e-20 b to a. */
-static void test_yards(void **state)
+/* The roof of registers leaves the arrays alone; that of memory adds 1e-20 b to a. */
+static void test_roofs(void **state)
 {
     enum { N = 1 << 16 };
     static float a[N], b[N];
@@ -94,13 +94,14 @@ static void test_yards(void **state)
         assert_true(a[i] == 1e-20f * b[i]);
 }
 
-static void put(double (*to)[QM_BENCH_ROUNDS], const double *one, const double *all)
+static void set_rounds(double (*to)[QM_BENCH_ROUNDS], const double *one, const double *all)
 {
     memcpy(to[0], one, 3 * sizeof *one);
     memcpy(to[1], all, 3 * sizeof *all);
 }
 
-/* Medians of ratios: those of times would say 3 for the speed-up here and 1.5 for the scaling. */
+/* Summaries are medians of ratios; ratios of medians would be 3 for the speed-up and 1.5 for the
+ * scaling here. */
 static void test_summary(void **state)
 {
     struct qm_bench b = {.n = 1 << 20, .rounds = 3, .threads = 2};
@@ -109,12 +110,12 @@ static void test_summary(void **state)
     (void)state;
     s->count = 1;
     *step = (struct qm_bench_row){.name = "step", .rounds = 3, .moved = 24.0};
-    put(step->time, (const double[]){6.0, 8.0, 2.0}, (const double[]){2.0, 1.0, 4.0});
-    put(step->f32, (const double[]){3.0, 8.0, 8.0}, (const double[]){8.0, 1.0, 2.0});
-    put(step->roof[QM_BENCH_MEMORY], (const double[]){3.0, 8.0, 6.0},
-        (const double[]){3.0, 8.0, 1.0});
-    put(step->roof[QM_BENCH_REGISTERS], (const double[]){3.0, 8.0, 8.0},
-        (const double[]){2.0, 2.0, 8.0});
+    set_rounds(step->time, (const double[]){6.0, 8.0, 2.0}, (const double[]){2.0, 1.0, 4.0});
+    set_rounds(step->f32, (const double[]){3.0, 8.0, 8.0}, (const double[]){8.0, 1.0, 2.0});
+    set_rounds(step->roof[QM_BENCH_MEMORY], (const double[]){3.0, 8.0, 6.0},
+               (const double[]){3.0, 8.0, 1.0});
+    set_rounds(step->roof[QM_BENCH_REGISTERS], (const double[]){3.0, 8.0, 8.0},
+               (const double[]){2.0, 2.0, 8.0});
     *registers = *step;
     registers->moved = 0.0;
     struct qm_bench_summary one = qm_bench_summary(&b, s, 0, 0),
@@ -137,7 +138,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_registers),
         cmocka_unit_test(test_registers_do_the_work),
-        cmocka_unit_test(test_yards),
+        cmocka_unit_test(test_roofs),
         cmocka_unit_test(test_summary),
     };
     return cmocka_run_group_tests_name("bench", tests, NULL, NULL);

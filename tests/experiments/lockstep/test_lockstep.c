@@ -1,4 +1,5 @@
-/* test_lockstep.c - couplings against hand computation, recorded files, threads, real tables. */
+/* test_lockstep.c - Couplings against hand computation, recorded files, threads, published
+ * tables. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +24,7 @@ static char suite_path[] = "/tmp/qm_lockstep_XXXXXX", data_path[64];
 
 static float exp_avg[N], exp_avg_sq[N], grad[STEPS * N], param[N], lion_avg[N];
 
-static void put(hid_t at, const char *name, int rank, const hsize_t *dims, const float *x)
+static void write_dataset(hid_t at, const char *name, int rank, const hsize_t *dims, const float *x)
 {
     assert_true(H5LTmake_dataset_float(at, name, rank, dims, x) >= 0);
 }
@@ -35,7 +36,7 @@ static hid_t group(hid_t at, const char *name)
     return g;
 }
 
-static void put_number(hid_t at, const char *name, double x)
+static void write_number(hid_t at, const char *name, double x)
 {
     assert_true(H5LTset_attribute_double(at, ".", name, &x, 1) >= 0);
 }
@@ -55,30 +56,30 @@ static void write_data(void)
     hid_t run = group(f, "run"), state = group(run, "s000005"), trace = group(run, "trace");
     hid_t w = group(state, "w"), small = group(state, "small"), tw = group(trace, "w");
     assert_true(H5LTset_attribute_string(run, ".", "optimizer", "adamw") >= 0);
-    put_number(run, "beta1", 0.8);
-    put_number(run, "beta2", 0.9);
-    put_number(run, "eps", 1e-8);
-    put_number(state, "lr", 0.25);
-    put_number(trace, "first_step", 11);
-    put_number(tw, "weight_decay", 0.5);
-    put(w, "exp_avg", 2, dims + 1, exp_avg);
-    put(w, "exp_avg_sq", 2, dims + 1, exp_avg_sq);
-    put(w, "grad", 2, dims + 1, grad);
-    put(w, "param", 2, dims + 1, param);
+    write_number(run, "beta1", 0.8);
+    write_number(run, "beta2", 0.9);
+    write_number(run, "eps", 1e-8);
+    write_number(state, "lr", 0.25);
+    write_number(trace, "first_step", 11);
+    write_number(tw, "weight_decay", 0.5);
+    write_dataset(w, "exp_avg", 2, dims + 1, exp_avg);
+    write_dataset(w, "exp_avg_sq", 2, dims + 1, exp_avg_sq);
+    write_dataset(w, "grad", 2, dims + 1, grad);
+    write_dataset(w, "param", 2, dims + 1, param);
     hsize_t three = 3;
-    put(small, "exp_avg", 1, &three, exp_avg);
-    put(tw, "grad", 3, dims, grad);
-    put(tw, "param_init", 2, dims + 1, param);
-    put(tw, "exp_avg_init", 2, dims + 1, exp_avg);
-    put(tw, "exp_avg_sq_init", 2, dims + 1, exp_avg_sq);
+    write_dataset(small, "exp_avg", 1, &three, exp_avg);
+    write_dataset(tw, "grad", 3, dims, grad);
+    write_dataset(tw, "param_init", 2, dims + 1, param);
+    write_dataset(tw, "exp_avg_init", 2, dims + 1, exp_avg);
+    write_dataset(tw, "exp_avg_sq_init", 2, dims + 1, exp_avg_sq);
     hid_t lion = group(f, "run_lion"), lion_state = group(lion, "s000005");
     hid_t of_lion = group(lion_state, "of_lion");
     assert_true(H5LTset_attribute_string(lion, ".", "optimizer", "lion") >= 0);
-    put_number(lion, "beta1", 0.8);
-    put_number(lion, "beta2", 0.9);
-    put_number(lion_state, "lr", 0.25);
-    put(of_lion, "exp_avg", 2, dims + 1, lion_avg);
-    put(of_lion, "grad", 2, dims + 1, grad);
+    write_number(lion, "beta1", 0.8);
+    write_number(lion, "beta2", 0.9);
+    write_number(lion_state, "lr", 0.25);
+    write_dataset(of_lion, "exp_avg", 2, dims + 1, lion_avg);
+    write_dataset(of_lion, "grad", 2, dims + 1, grad);
     double lr[STEPS] = {0.1, 0.1, 0.1, 0.05, 0.05, 0.05};
     hsize_t steps = STEPS;
     assert_true(H5LTmake_dataset_double(trace, "lr", 1, &steps, lr) >= 0);
@@ -249,7 +250,7 @@ static void test_oneshot(void **state)
 
 static int sign(double x) { return (x > 0) - (x < 0); }
 
-/* Lion's update is of the recorded gradient too; no other rule gets one on such a run. */
+/* Lion's update also uses the recorded gradient; other rules have no update on such a record. */
 static void test_oneshot_lion(void **state)
 {
     struct ran a;
@@ -274,8 +275,9 @@ static void test_oneshot_lion(void **state)
     release(&a);
 }
 
-/* What an update takes off the parameter, for rules whose states do not give it: the sign for Lion,
- * the gradient for the first step of SGD: lambda_i = 1e4^(-i/63) on quad's start of ones. */
+/* Updates measured in the parameter, for rules whose states do not give them: the sign for Lion,
+ * the gradient for the first step of SGD, which is lambda_i = 1e4^(-i/63) on quad's start of
+ * ones. */
 static void test_updates_made(void **state)
 {
     struct ran a;
@@ -319,7 +321,7 @@ static void test_theory(void **state)
         if (!(fabs(value(&a, i, "theory_z")) < 5))
             fail_msg("cell %d: %g standard errors", (int)i, value(&a, i, "theory_z"));
     release(&a);
-    /* a floor that is: no theory */
+    /* a floor that is met: no theory */
     run_text("variant: ema4_uniform\nsource: \"dist:gauss\"\n"
              "exp_avg: [\"nf4:4s/block:64/floor:1\"]\nn: 4096\n",
              &a);
@@ -327,7 +329,7 @@ static void test_theory(void **state)
     release(&a);
 }
 
-/* The average by hand: what the variant holds after each recorded gradient, and the exact one. */
+/* The average by hand: the variant's after each recorded gradient, and the exact one. */
 static void test_trace(void **state)
 {
     struct ran a;
@@ -480,7 +482,7 @@ static void test_stop(void **state)
     release(&a);
 }
 
-/* The published tables of the recorded data, where it is at hand: medians to the printed digit. */
+/* The published tables of the recorded data, where the data exist: medians to the printed digit. */
 static void test_real(void **state)
 {
     char glob[512];

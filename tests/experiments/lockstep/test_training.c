@@ -1,4 +1,5 @@
-/* test_training.c - how a problem is trained: warm-up, decay by rank, basins. */
+/* test_training.c - Training of problems: warm-up, weight decay by rank, basins, estimates of
+ * work. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -122,7 +123,8 @@ static void test_warmup(void **state)
 
 /* ---- what problems suggest ------------------------------------------------------------------- */
 
-/* A wrapper has steps and rates for its usual base; around another problem it takes that one's. */
+/* A wrapper suggests steps and rates for its default base; around another base, those of the
+ * base. */
 static void test_suggestions(void **state)
 {
     static const struct {
@@ -165,7 +167,8 @@ static struct qm_lockstep_pair *after(const struct qm_cell *c, int64_t steps)
     return a;
 }
 
-/* One update from the same start: matrices as with decay, all else as without, on both sides. */
+/* One update from the same start, of variant and twin: matrices move as with decay, all other
+ * tensors as without. */
 static void test_decay_rank(void **state)
 {
     struct ran r;
@@ -196,7 +199,7 @@ static void test_decay_rank(void **state)
     release(&r);
 }
 
-/* Twins of different trainings are not taken for each other. */
+/* The cache distinguishes the twins of different trainings. */
 static void test_twins_apart(void **state)
 {
     struct ran r;
@@ -234,7 +237,8 @@ static void test_twins_apart(void **state)
 
 /* ---- basins ---------------------------------------------------------------------------------- */
 
-/* The two minima of the chain of four (reference values to ten digits), alone and behind a wrapper. */
+/* The two minima of the chain of four (reference values to ten digits), alone and as the base of a
+ * wrapper. */
 static void test_rosen_basins(void **state)
 {
     static const double minimum[2][4] = {{1, 1, 1, 1},
@@ -269,8 +273,8 @@ static void test_rosen_basins(void **state)
     release(&r);
 }
 
-/* Ten seeds by hand.  Twins of seeds 1 to 7 end in basin 1; the variant follows but for seed 3, and
- * seed 7 diverges.  What counts: 1, 2, 4, 5, 6, 7. */
+/* Ten seeds by hand.  The twins of seeds 1 to 7 end in basin 1, and the variant too except for seed
+ * 3; seed 7 diverges.  Seeds 1, 2, 4, 5, 6, 7 count. */
 static void test_basins_judged(void **state)
 {
     struct ran r;
@@ -325,7 +329,7 @@ static void test_basins_judged(void **state)
 
 /* ---- cost ------------------------------------------------------------------------------------ */
 
-/* One layer, counted by hand: K 8, T 4, C 2 with batch 1, eval 5 (a fifth of them per step). */
+/* The operations of one layer counted by hand: K 8, T 4, C 2, batch 1, eval 5 (one per step). */
 static void test_work(void **state)
 {
     const struct qm_problem *mclm, *spike, *quad;

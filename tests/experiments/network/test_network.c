@@ -39,7 +39,7 @@ static void test_chain_table(void **state)
     }
 }
 
-/* Drawn tokens follow the chain: their mean surprise is the entropy, at the start and later. */
+/* Drawn tokens follow the chain: the mean of -log P is the entropy, at the start and later. */
 static void test_chain_draws(void **state)
 {
     enum { SEQUENCES = 4000, LENGTH = 6 };
@@ -66,7 +66,7 @@ static void test_chain_draws(void **state)
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-/* Every instruction set and shape gives the bits of the plain loops. */
+/* Products with every instruction set and shape have the bits of plain loops. */
 static void test_dense(void **state)
 {
     enum { MOST = 40 };
@@ -98,7 +98,7 @@ static void test_dense(void **state)
     qm_isa_force(own);
 }
 
-/* The exponential: 2 ULP, the same bits at every instruction set and length. */
+/* The exponential is within 2 ULP and has the same bits for every instruction set and length. */
 static void test_vector_exp(void **state)
 {
     enum { N = 40000 };

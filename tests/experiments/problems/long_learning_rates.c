@@ -1,12 +1,12 @@
-/* long_learning_rates.c - the learning rates that the problems suggest, found again (problem.h says how);
- * and the noisy quadratic model at full size against its closed form over 10^4 steps.
+/* long_learning_rates.c - Repeats the search for the learning rates that the problems suggest.
  *
- *     long_problems [NAME ...]
+ *     long_learning_rates [NAME ...]
  *
- * Prints, for every problem with a loss and every family, the gap over its start at each rate
- * (* where the null pair parts), and exits 1 when the lowest one is not at the rate that the
- * problem's file holds, or when a mean is off by more than 3 standard errors.
- * `make check-long`; minutes. */
+ * problem.h describes the search.  The program prints, for every problem with a loss and every
+ * family, the normalised gap at each rate (with * where float32 and double parameters end apart),
+ * and exits 1 when the best rate is not the one in the problem's file.  It also compares the noisy
+ * quadratic model at full size with its closed form over 10^4 steps, and exits 1 when a mean is off
+ * by more than 3 standard errors.  `make check-long` runs it; it takes minutes. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,9 +18,10 @@
 
 enum { FAMILIES = 3, RATES = 14, POINTS = 16, MOST = 16 };
 
-/* Runs whose parameters are rounded to float32 after each step must end as near as this. */
+/* The largest ratio between the gaps of runs with double parameters and with parameters rounded to
+ * float32 after each step. */
 #define NULL_ROOM 1.05
-#define LEAST     1e-12 /* gaps are cut at the resolution of double */
+#define LEAST     1e-12 /* smaller gaps are below the resolution of double */
 
 static const char *const family[FAMILIES] = {"adamw", "sgdm", "lion"};
 static const double highest[FAMILIES] = {0.1, 100, 0.01};
@@ -69,8 +70,9 @@ static void step(struct run *r, const struct qm_oracle *o, const struct qm_oracl
     }
 }
 
-/* Instances on which a rate is tried.  Sorted, the quadratic is solved to the last bit at any rate of
- * AdamW; suites start it at random and shuffle it too, where Adam oscillates late at high rates. */
+/* Instances on which a rate is tried.  AdamW solves the sorted quadratic to the last bit at any
+ * rate; suites also start it at random and shuffle it, and Adam then oscillates late at high
+ * rates. */
 static const struct {
     const char *name, *args;
     uint64_t seed;
@@ -80,7 +82,7 @@ static const struct {
     {"quad", "layout=shuffled,start=normal", 3},
 };
 
-/* Mean gap over the last eighth of the budget, over the gap of the start; infinite where it
+/* The mean gap over the last eighth of the steps, over the gap of the start; infinite where the run
  * diverges. */
 static double gap_on(const struct qm_problem *p, const char *args, uint64_t seed, int f, double lr,
                      int narrow)
@@ -113,7 +115,8 @@ static double gap_on(const struct qm_problem *p, const char *args, uint64_t seed
     return sum / start;
 }
 
-/* The gaps on all instances of a problem; at its default arguments and seed 1 where none are listed. */
+/* Sets gap[] to the gaps on all listed instances of a problem, or at its default arguments and seed
+ * 1; returns their number. */
 static int gaps_at(const struct qm_problem *p, int f, double lr, int narrow, double *gap)
 {
     int n = 0;
@@ -136,11 +139,11 @@ static int null_agrees(const struct qm_problem *p, int f, double lr, const doubl
     int same = 1, n = gaps_at(p, f, lr, 1, narrow);
     for (int i = 0; i < n; i++)
         same &= narrow[i] < NULL_ROOM * gap[i] && narrow[i] * NULL_ROOM > gap[i];
-    printf("%s", same ? "" : "*"); /* float32 parameters part from double ones */
+    printf("%s", same ? "" : "*"); /* float32 and double parameters end apart */
     return same;
 }
 
-/* Whether the search ends where the problem's file says. */
+/* Whether the search ends at the rate in the problem's file. */
 static int search(const struct qm_problem *p, int f)
 {
     double best = HUGE_VAL, best_lr = 0, above = HUGE_VAL;
@@ -157,7 +160,7 @@ static int search(const struct qm_problem *p, int f)
         }
         above = gap;
         fflush(stdout);
-        if (gap > 10 * best) /* the rest is slower still */
+        if (gap > 10 * best) /* smaller rates are slower still */
             break;
     }
     int same = fabs(best_lr - frozen(p, f)) <= 1e-6 * best_lr;
@@ -165,8 +168,8 @@ static int search(const struct qm_problem *p, int f)
     return same;
 }
 
-/* Mean loss of 48 runs of SGDM (0.05, momentum 0.9) at n = 1000, in standard errors off the closed
- * form. */
+/* The mean loss of 48 runs of SGDM (lr 0.05, momentum 0.9) at n = 1000 against the closed form, in
+ * standard errors; returns the number of marks that are off by more than 3. */
 static int against_closed_form(const char *args)
 {
     enum { RUNS = 48, MARKS = 5 };
@@ -216,7 +219,7 @@ int main(int argc, char **argv)
             bad += against_closed_form("") + against_closed_form("nu=3");
         const struct qm_problem *quad;
         if (wanted && strcmp(p->name, "spike") == 0 && qm_problem_find("quad", &quad) == QM_OK)
-            for (int f = 0; f < FAMILIES; f++) /* what spikes do is seen at its base's rates */
+            for (int f = 0; f < FAMILIES; f++) /* spikes are studied at the base's rates */
                 bad += frozen(p, f) != frozen(quad, f) || p->steps != quad->steps;
         else
             for (int f = 0; wanted && p->optimum && f < FAMILIES; f++)

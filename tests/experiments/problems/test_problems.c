@@ -1,4 +1,4 @@
-/* test_problems.c - problems against known answers, closed forms and finite differences. */
+/* test_problems.c - All problems: gradients, optima, purity, suggested rates, shapes, arguments. */
 #include "tests/support/problem_bench.h"
 
 #include "experiments/problems/problem_wrapper.h"
@@ -23,7 +23,7 @@ static const char *const small[][2] = {
 };
 #define SMALL (sizeof small / sizeof small[0])
 
-/* Loss at x + h d. */
+/* The plotted loss at x + h d. */
 static double loss_along(struct bench *b, const double *d, double h)
 {
     for (int64_t i = 0; i < b->n; i++)
@@ -31,8 +31,9 @@ static double loss_along(struct bench *b, const double *d, double h)
     return b->p->eval(b->self, b->v, 1, NULL);
 }
 
-/* All losses here are quadratic, where central differences are exact up to rounding: step 1e-2
- * leaves 4 ulp of the loss over 2e-2.  Noise is additive and taken off by the gradient at 0. */
+/* All losses here are quadratic, so that central differences are exact up to rounding: a step of
+ * 1e-2 leaves 4 ulp of the loss over 2e-2.  Noise is additive, and the gradient at 0 is
+ *                                           subtracted. */
 static void check_derivative(struct bench *b, const double *noise, const double *d)
 {
     double slope = 0, h = 1e-2, room = 0;
@@ -81,7 +82,7 @@ static void test_gradients(void **state)
     check_gradient("quad", "n=65536,layout=dct", 0);
 }
 
-/* The loss that a step returns, at x + h d. */
+/* The loss that a step returns at x + h d. */
 static double step_along(struct bench *b, const double *d, double h)
 {
     for (int64_t i = 0; i < b->n; i++)
@@ -89,9 +90,9 @@ static double step_along(struct bench *b, const double *d, double h)
     return b->p->eval(b->self, b->m, 3, b->v);
 }
 
-/* At the default sizes: the gradient of a step against differences of sixth order of the loss that
- * the same step returns, near the start.  Additive noise is the gradient at the optimum, which else
- * is 0. */
+/* At the default sizes and near the start, the gradient of a step against differences of sixth
+ * order of the loss that the same step returns.  Additive noise is measured as the gradient at the
+ * optimum, which is 0 without noise. */
 static void check_direction(const char *name)
 {
     static const double weight[] = {0, 45, -9, 1};
@@ -166,7 +167,8 @@ static void test_optima(void **state)
         check_optimum(qm_problem_at(k)->name, "");
 }
 
-/* Same arguments, same bytes, whatever was asked before; seeds matter where something is random. */
+/* Equal arguments give equal bytes, whatever was evaluated before; the seed matters where something
+ * is random. */
 static void test_pure(void **state)
 {
     static const char *const cases[][2] = {
@@ -232,7 +234,8 @@ static void test_suggestions(void **state)
                     lion_step(&b, p->lr_lion, t);
             }
             double gap = (loss(&b) - best) / (first - best);
-            /* A spike stays in Adam's second moment for 11,513 steps: from its step on Adam stands. */
+            /* A spike stays in Adam's second moment for 11,513 steps, in which Adam hardly
+             * moves. */
             int stands = family == 0 && strcmp(p->name, "spike") == 0;
             if (!(gap < (strcmp(p->name, "mclm") == 0 ? 0.5 : stands ? 0.7 : 0.2)))
                 fail_msg("%s: gap %g after %d steps", p->name, gap, (int)p->steps / 2);
@@ -319,7 +322,8 @@ static void test_names_and_arguments(void **state)
     assert_null(qm_problem_at(qm_problem_count()));
 }
 
-/* What is misspelt is told from what a problem does not do, before anything is opened. */
+/* The check of arguments reports misspelt words before a problem is opened, but not values that
+ * only open refuses. */
 static void test_well_written(void **state)
 {
     static const struct {

@@ -34,8 +34,8 @@ static void test_rosen_start(void **state)
     }
 }
 
-/* Gradient descent from the printed point ends in a second minimum: the gradient vanishes, every
- * way leads up, and the value is the printed one. */
+/* Gradient descent from the printed point ends in a second minimum: the gradient vanishes, the loss
+ * rises in every direction, and the value is the printed one. */
 static void check_basin(const char *args, const double *near, double value)
 {
     struct bench b = opened("rosen", args, 1);
@@ -67,7 +67,7 @@ static void test_rosen_basins(void **state)
 
 /* ---- quad ------------------------------------------------------------------------------------ */
 
-/* The rate per step of the closed form is what theory says at the best rates. */
+/* At the best learning rates the contraction per step of the closed form is that of theory. */
 static void test_quad_rates(void **state)
 {
     static const double conds[] = {1e2, 1e4, 1e6};
@@ -102,7 +102,7 @@ static void test_quad_rates(void **state)
 
 /* ---- logreg ---------------------------------------------------------------------------------- */
 
-/* cond of the Hessian at w from data derived again; counts the labels y = 1. */
+/* The condition of the Hessian at w, from data derived again; counts the labels y = 1. */
 static double condition(const double *w, int n, int d, double lambda, uint32_t seed, int separable,
                         int *ones)
 {
@@ -180,7 +180,7 @@ static void test_logreg_table(void **state)
     }
 }
 
-/* lambda = 0: the gradient fades like 1 / t and the weights grow. */
+/* With lambda = 0 the gradient fades like 1 / t and the weights grow. */
 static void test_logreg_fading(void **state)
 {
     struct bench b = opened("logreg", "lambda=0,labels=separable,batch=0", 1);
@@ -221,7 +221,7 @@ static void test_factor_table(void **state)
 
 /* ---- embed ----------------------------------------------------------------------------------- */
 
-/* Token probabilities read off the loss: it is 1/2 p_w when E_w is off by 1 in one place. */
+/* Token probabilities from the loss, which is 1/2 p_w when E_w is off by 1 in one element. */
 static void check_embed(const char *args, double top, double least, double entropy, double unseen)
 {
     struct bench b = opened("embed", args, 3);
@@ -246,7 +246,8 @@ static void check_embed(const char *args, double top, double least, double entro
     check_close("p_min", p[rows - 1], least, DIGITS(7));
     check_close("entropy", h, entropy, DIGITS(7));
     check_close("unseen", expected, unseen, DIGITS(5));
-    /* The draws follow it: rows of the gradient are zero but where a token was drawn. */
+    /* The draws follow the probabilities: a row of the gradient is zero unless its token was
+     * drawn. */
     memset(b.x, 0, (size_t)b.n * sizeof *b.x);
     for (int t = 1; t <= 1000; t++) {
         b.p->eval(b.self, b.x, t, b.g);
@@ -271,7 +272,7 @@ static void test_embed_table(void **state)
     check_embed("s=1.2", 0.215318503, 9.959772e-6, 4.717130, 951.81);
 }
 
-/* The rarest tenth: 0 once those rows are right, whatever the others do. */
+/* The loss of the rarest tenth is 0 once these rows are right, whatever the other rows are. */
 static void test_embed_rare(void **state)
 {
     struct bench b = opened("embed", "rows=100,d=2,loss=rare", 1);
@@ -290,7 +291,7 @@ static void test_embed_rare(void **state)
 
 /* ---- mlp ------------------------------------------------------------------------------------- */
 
-/* The closed form against the mean over fresh samples, value and gradient: steps are samples. */
+/* Value and gradient of the closed form against the mean over fresh samples, one batch per step. */
 static void check_population(const char *args)
 {
     enum { STEPS = 3000 };
@@ -333,7 +334,8 @@ static void test_mlp_population(void **state)
 
 /* ---- mclm ------------------------------------------------------------------------------------ */
 
-/* The reference size counts as its tensors say; the model at the start knows nothing. */
+/* The number of parameters of the reference size; at the start the model predicts all symbols
+ * equally. */
 static void test_mclm_size(void **state)
 {
     struct bench b = opened("mclm", "T=64,C=64,L=2,heads=4,batch=16", 1);
@@ -349,7 +351,8 @@ static void test_mclm_size(void **state)
     done(&b);
 }
 
-/* Order 2 is learnable beyond what one token of context gives: below the bigram entropy. */
+/* On a chain of order 2 the model learns from two tokens of context: its loss falls below the
+ * bigram entropy. */
 static void test_mclm_attention(void **state)
 {
     struct bench b = opened("mclm", "K=6,T=8,C=16,L=1,heads=2,batch=16,order=2,a=4,eval=32", 1);
@@ -368,7 +371,7 @@ static void test_mclm_attention(void **state)
 
 /* ---- digits ---------------------------------------------------------------------------------- */
 
-/* A network that classifies every image: with its outputs s times larger the loss goes to 0 as s
+/* A network that classifies every image.  With its outputs multiplied by s the loss goes to 0 as s
  * grows, so the infimum is 0. */
 static void test_digits_infimum(void **state)
 {

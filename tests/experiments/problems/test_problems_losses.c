@@ -1,8 +1,8 @@
-/* test_problems_losses.c - every loss written down a second time, in complex long double.
+/* test_problems_losses.c - Every loss and gradient against a second loss in complex long double.
  *
- * With x + i h d, h = 1e-40, the imaginary part of the loss over h is its derivative along d to the
- * last bits of long double: no differences, no truncation, and ReLU's kinks are decided by the real
- * part.  The real part is the loss.  What a step draws is derived again from its definition: rows,
+ * At x + i h d with h = 1e-40, the imaginary part of the loss over h is its derivative along d to
+ * the last bits of long double, without differences or truncation; the real part is the loss, and
+ * decides the branch of ReLU.  The draws of a step are derived again from their definition: rows,
  * tokens and samples are functions of (seed, stream, step, index). */
 #include "tests/support/problem_bench.h"
 
@@ -254,7 +254,7 @@ static num mlp_of(const num *p, uint64_t seed, int64_t step, int use_relu)
 static num mlp_erf(const num *p, uint64_t seed, int64_t step) { return mlp_of(p, seed, step, 0); }
 static num mlp_relu(const num *p, uint64_t seed, int64_t step) { return mlp_of(p, seed, step, 1); }
 
-/* hidden=5,batch=8; the images from the file in the tree, not from what is embedded. */
+/* hidden=5,batch=8; the images come from the file in the tree, not from the embedded copy. */
 static num digits(const num *p, uint64_t seed, int64_t step)
 {
     enum { HIDDEN = 5, BATCH = 8, IMAGES = 1797 };
@@ -438,7 +438,7 @@ static const struct {
     {"mclm", "K=5,T=4,C=6,L=2,heads=3,batch=2,order=2,a=2,eval=3,data_seed=4", mclm, 0.3},
 };
 
-/* Rounding of the double side: a few operations' worth of the largest element. */
+/* Rounding of the problem, which is in double: a few operations' worth of the largest element. */
 #define ROUNDING 2e-14
 
 static void check_case(size_t c, uint64_t seed, int64_t step)

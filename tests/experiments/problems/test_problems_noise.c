@@ -1,4 +1,5 @@
-/* test_problems_noise.c - Noise, spikes and prescribed gradients of the problems, in closed form. */
+/* test_problems_noise.c - Noise, spikes and prescribed gradients of the problems, in closed
+ * form. */
 #include "tests/support/problem_bench.h"
 
 #include <stdio.h>
@@ -7,7 +8,7 @@
 
 /* ---- heavy, spike, ema ----------------------------------------------------------------------- */
 
-/* The noise alone: a base whose gradient is 0. */
+/* The noise alone, from a base whose gradient is 0. */
 static void noise_of(const char *args, uint64_t seed, int64_t t, int64_t n, double *out)
 {
     struct bench b = opened("heavy", args, seed);
@@ -36,7 +37,7 @@ static void test_heavy(void **state)
     assert_true(memcmp(z, again, sizeof z) != 0);
     noise_of("nu=1,sigma=3,base=quad:n=100000", 3, 5, N, again);
     assert_true(memcmp(z, again, sizeof z) != 0);
-    /* nqm with its own noise: another stream */
+    /* nqm with its own noise uses another stream */
     struct bench own = opened("nqm", "nu=3,n=1000", 2), sum = opened("heavy", "base=nqm,nu=3", 2);
     own.p->eval(own.self, own.x, 4, own.g);
     sum.p->eval(sum.self, sum.x, 4, sum.g);
@@ -57,8 +58,8 @@ static void test_heavy(void **state)
     done(&sum);
 }
 
-/* The largest of B elements: 2.5961 on average for normals and B = 64, growing like B^(1/3) for
- * t_3. */
+/* The mean of the largest |z| of B elements: 2.5961 for normals and B = 64; it grows like B^(1/3)
+ * for t_3. */
 static double mean_largest(const char *args, int block)
 {
     enum { N = 131072 };
@@ -102,7 +103,8 @@ static void test_spike(void **state)
     done(&b);
 }
 
-/* The clip comes last: of a spike, of an ordinary gradient that is too long, and of none that is not. */
+/* The clip is applied last: it scales a spike and an ordinary gradient with a larger norm, and
+ * leaves a gradient with a smaller norm alone. */
 static void test_clip(void **state)
 {
     struct bench b = opened("spike", "at=3,times=100,clip=2,base=quad:n=50", 1);
@@ -127,8 +129,8 @@ static void test_clip(void **state)
     done(&b);
 }
 
-/* Exact Adam: the spike's step moves no parameter by more than (1 - beta1) / sqrt(1 - beta2) lr
- * beyond what a step of its own may, and the second moment fades as exp(-(1 - beta2) t). */
+/* With exact Adam the step of the spike moves no parameter by more than (1 - beta1) / sqrt(1 -
+ * beta2) lr beyond an ordinary step, and the second moment fades like exp(-(1 - beta2) t). */
 static void test_spike_adam(void **state)
 {
     struct bench b = opened("spike", "at=300,times=1e4,base=quad:n=64,cond=10", 1);
@@ -150,7 +152,8 @@ static void test_spike_adam(void **state)
     done(&b);
 }
 
-/* The state of an element after the whole of `ema`, as the engine keeps it with this quantizer. */
+/* The state of an odd element after all steps of `ema`, as the engine stores it with this
+ * quantizer. */
 static double odd_mean(const char *quantizer, double beta2)
 {
     char text[256];
@@ -179,7 +182,8 @@ static double odd_mean(const char *quantizer, double beta2)
     return sum;
 }
 
-/* Even elements get 1; odd ones 0.5 for 3000 steps, then 0 for 5000. */
+/* The squared gradients are 1 for even elements; for odd ones 0.5 for 3000 steps, then 0 for
+ * 5000. */
 static void test_ema_table(void **state)
 {
     static const struct {
@@ -210,7 +214,8 @@ static void test_ema_table(void **state)
 
 /* ---- nqm over 10^4 steps --------------------------------------------------------------------- */
 
-/* Mean loss over runs within 3 standard errors of the closed form, from 1 to 10^4 steps. */
+/* The mean loss over runs lies within 3 standard errors of the closed form, from 1 to 10^4
+ * steps. */
 static void check_long_run(const char *args, double lr, double momentum, int runs)
 {
     static const int64_t steps[] = {1, 10, 100, 1000, 10000};
@@ -245,9 +250,10 @@ static void test_nqm_long(void **state)
     check_long_run("n=40,nu=3", 0.05, 0.9, 100);
 }
 
-/* Momentum stored with stochastic rounding to a grid: white noise of variance q adds (beta / (1 -
- * beta))^2 q to the gradient's, and the stationary mean square of x follows.  Nearest rounding on a
- * grid that swallows the momentum is plain SGD with a small rate: a lower floor, reached later. */
+/* Momentum stored with stochastic rounding to a grid: the white noise of variance q adds
+ * (beta / (1 - beta))^2 q to the variance of the gradient, and the stationary mean square of x
+ * follows.  Nearest rounding on a grid that swallows the momentum is plain SGD with a small rate:
+ * its floor is lower and reached later. */
 static void check_stored_momentum(double grid, int nearest, double *square, double *want)
 {
     enum { N = 3, STEPS = 400000, BURN = 20000 };

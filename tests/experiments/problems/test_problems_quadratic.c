@@ -5,14 +5,14 @@
 
 /* ---- quad ------------------------------------------------------------------------------------ */
 
-/* n = 1024, condition 1e4, lambda_max 1; from the eigenvalue recurrences. */
+/* Losses of n = 1024, condition 1e4, lambda_max 1, from the recurrences of the eigenvalues. */
 static const int64_t table_steps[] = {0, 1, 10, 100, 1000, 10000};
 static const double table_gd[] = {55.78025343072,  18.50627425719,   2.639020106468,
                                   0.2708216536421, 0.02274085527294, 3.790891812017e-4};
 static const double table_ball[] = {55.78025343072,   18.50627425719,    10.44994702260,
                                     0.02358875263167, 3.715024795827e-4, 5.156039279434e-13};
 
-/* 13 printed digits; a loss with 12 decades behind it keeps one digit less. */
+/* 13 printed digits; a loss that has fallen by 12 decades keeps one digit less. */
 #define PRINTED 2e-12
 
 static void check_quad_table(const char *args, double momentum, const double *want)
@@ -74,7 +74,8 @@ static int64_t largest_prime_factor(int64_t n)
 }
 
 /* Q and its transpose against their definition in long double.  The FFT's error grows like log n
- * for small factors and, its twiddles being a recurrence there, like the factor for large ones. */
+ * for small prime factors of n, and like the factor for large ones, whose twiddles are a
+ * recurrence. */
 static void test_quad_dct(void **state)
 {
     static const int64_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 30, 31, 64, 100, 127, 256};
@@ -157,7 +158,7 @@ static void test_nqm_table(void **state)
     done(&b);
 }
 
-/* The powers against the plain recurrence of E x^2, E v^2, E x v, step by step. */
+/* The matrix powers against the recurrence of E x^2, E v^2, E x v, step by step. */
 static void test_nqm_recurrence(void **state)
 {
     static const double rates[][2] = {{0.05, 0.9}, {0.5, 0.5}, {1.9, 0.2}, {0.01, 0.99}, {2.5, 0.9},
@@ -225,7 +226,7 @@ static void test_nqm_monte_carlo(void **state)
     check_monte_carlo("n=100,batch=1,start=one,nu=6", 0.1, 0.9, 1000);
 }
 
-/* Noise of variance h / batch, white over steps and elements. */
+/* The noise has variance h / batch and is white over steps and elements. */
 static void test_nqm_noise(void **state)
 {
     enum { STEPS = 20000, ELEMENTS = 3 };
@@ -293,14 +294,14 @@ static void test_data_generator(void **state)
     qm_data_close(data);
     assert_int_equal(qm_data_open(12345, &data), QM_OK);
     z[1] = 7;
-    qm_data_normals(data, 1, z); /* the sine is dropped, not kept for the next array */
+    qm_data_normals(data, 1, z); /* the next array must not begin with the dropped sine */
     assert_true(z[1] == 7);
     qm_data_normals(data, 1, z);
     assert_true(fabs(z[0] - want[2]) < 1e-10);
     qm_data_close(data);
 }
 
-/* A minibatch gradient has the exact gradient as its mean. */
+/* The mean of minibatch gradients is the exact gradient. */
 static void test_lowrank_minibatch(void **state)
 {
     enum { STEPS = 4000, NUMEL = 20 };

@@ -8,7 +8,8 @@
 
 static int everything;
 
-/* By the definition: the first look from which `persistence` looks are at most the level's gap. */
+/* The hitting time of a level by its definition: the first step from which on `persistence` gaps
+ * are at most the level's. */
 static int64_t brute(const double *gap, const int64_t *step, int64_t n, int persistence,
                      int64_t level)
 {
@@ -40,7 +41,7 @@ static void same_outcome(const struct qm_outcome *x, const struct qm_outcome *y)
         same_numbers("curves", x->track[k], y->track[k], x->n_points);
     for (int k = 0; k < QM_HITS_COUNT; k++) {
         assert_int_equal(x->n_hits[k], y->n_hits[k]);
-        same_numbers("stairs", x->hits[k], y->hits[k], x->n_hits[k]);
+        same_numbers("hits", x->hits[k], y->hits[k], x->n_hits[k]);
     }
 }
 
@@ -61,9 +62,10 @@ static void run_all(const struct paired_cells *a, struct qm_twin_cache *twins, i
     qm_metrics_close(m);
 }
 
-/* With none, a large one, one that holds a single twin, another order: the same bits.  Among the
- * cells: rules whose updates are seen in the parameter, bfloat16 parameters (another start),
- * minibatches (other looks), runs that diverge, points by step and by its logarithm. */
+/* The bits are the same without a cache, with a large one, with one that holds a single twin, and
+ * in another order of cells.  The cells include rules whose updates are measured in the parameter,
+ * bfloat16 parameters (another start), minibatches (another loss interval), runs that diverge, and
+ * points by step and by its logarithm. */
 static void test_twins_kept(void **state)
 {
     static const char *const suites[] = {
@@ -86,7 +88,7 @@ static void test_twins_kept(void **state)
         run_all(&a, large, 0, out[1]);
         assert_true(qm_twin_hits(large) > a.r.n_cells / 3);
         run_all(&a, small, 1, out[2]);
-        run_all(&a, large, 1, out[3]); /* all twins are there now */
+        run_all(&a, large, 1, out[3]); /* the cache now has all twins */
         int diverged = 0;
         for (int64_t i = 0; i < a.r.n_cells; i++) {
             for (int j = 1; j < 4; j++)
@@ -105,7 +107,7 @@ static void test_twins_kept(void **state)
     }
 }
 
-/* What a closed cell says of gaps and hits, from its curve with a point at every step. */
+/* Gaps and hitting times of a closed cell against its curve, which has a point at every step. */
 static void test_gaps(void **state)
 {
     struct paired_cells a;
@@ -122,7 +124,7 @@ static void test_gaps(void **state)
         int64_t step[51];
         assert_int_equal(o[i].diverged, i);
         assert_true(isfinite(x[QM_EXTRA_moved]) && isfinite(x[QM_EXTRA_twin_moved]));
-        if (i) { /* lost: as bad as 1000 times the start, whatever came */
+        if (i) { /* diverged: the gap is 1000 */
             assert_true(x[QM_EXTRA_gap] == 1e3 && o[i].steps < 50);
             assert_true(isinf(x[QM_EXTRA_recovery]));
             continue;
@@ -150,7 +152,8 @@ static void test_gaps(void **state)
     release(&a);
 }
 
-/* A peak of 4 at step 2, back at step 8; the first of two peaks; never back; never off. */
+/* A peak of 4 at step 2 that ends at step 8; the first of two peaks; a peak without recovery; equal
+ * runs without a peak. */
 static void test_peak(void **state)
 {
     const double gap[] = {1, 0.8, 2, 1.04, 0.4, 1.2}, twin[] = {1, 0.8, 0.5, 0.5, 0.39, 0.3};
@@ -166,7 +169,7 @@ static void test_peak(void **state)
     assert_true(qm_gap_peak(twin, gap, step, 6, &recovery) == 0 && recovery == 0);
 }
 
-/* By the curve of every step: an 8-bit variant that a spike throws off, and that comes back. */
+/* Peak and recovery of an 8-bit variant after a spike, against its curve of every step. */
 static void test_spiked(void **state)
 {
     struct paired_cells a;
@@ -191,8 +194,9 @@ static void test_spiked(void **state)
     release(&a);
 }
 
-/* Sums of few powers of two, exact on both sides: the variant is its twin to the bit.  All elements
- * do the same, beyond the minimum and back, so the farthest is not the last. */
+/* With sums of few powers of two, which are exact in float and double, the variant equals its twin
+ * to the bit.  All elements pass the minimum and come back, so that the largest distance from the
+ * start is not the last one. */
 static void test_equal_runs(void **state)
 {
     struct paired_cells a;
@@ -216,8 +220,8 @@ static void test_equal_runs(void **state)
     release(&a);
 }
 
-/* Exact Adam: the first step, spike or not, moves by lr; a spike at step t by at most
- * (1 - beta1) / sqrt(1 - beta2) lr, corrected for the bias of t steps, and by nearly as much. */
+/* Exact Adam moves by lr in the first step, and in a spike at step t by at most and nearly
+ * (1 - beta1) / sqrt(1 - beta2) lr, corrected for the bias of t steps. */
 static void test_moved(void **state)
 {
     struct paired_cells a;
@@ -242,7 +246,8 @@ static void test_moved(void **state)
     release(&a);
 }
 
-/* The twin beside itself from a start one ulp off: near, not equal, and no codes anywhere. */
+/* The twin against itself from a start one ulp off is near but not equal; variants with codes are
+ * refused. */
 static void test_ulp(void **state)
 {
     struct paired_cells a;
@@ -267,7 +272,7 @@ static void test_ulp(void **state)
     release(&a);
 }
 
-/* Problems whose gradients bring the plotted loss along bring that very number. */
+/* Where gives_loss holds, the loss returned with a gradient equals the plotted one to the bit. */
 static void test_losses_given(void **state)
 {
     static const char *const args[][2] = {{"heavy", "base=nqm:n=64"},
@@ -308,10 +313,11 @@ static void test_losses_given(void **state)
     assert_true(given >= 5);
 }
 
-/* ---- nothing is found where nothing is ------------------------------------------------------- */
+/* ---- null comparisons ------------------------------------------------------------------------ */
 
-/* A stochastic variant against itself with other draws of rounding, paired by data seed: alone, one
- * in twenty may differ; as one family hardly any.  The bound is four standard errors above. */
+/* A stochastic variant against itself with other draws of rounding, paired by data seed.  Judged
+ * singly, one comparison in twenty may differ; judged as one family, hardly any.  The bound lies
+ * four standard errors above these rates. */
 static void test_null(void **state)
 {
     int comparisons = everything ? 200 : 40, seeds = everything ? 16 : 8, alone = 0, family = 0;

@@ -11,7 +11,8 @@ static int count_role(const struct paired_cells *a, enum qm_cell_role role)
     return n;
 }
 
-/* Nulls once for every source, seed, rate and hyper-parameter; parts once for what has them. */
+/* Null cells exist once for every source, seed, rate and hyper-parameter; cells of the error budget
+ * once for every recipe that has the part. */
 static void test_control_cells(void **state)
 {
     struct paired_cells a;
@@ -26,8 +27,8 @@ static void test_control_cells(void **state)
     /* rules adamw and lion8, two sources, three seeds, two rates, two beta1; one rounding seed */
     assert_int_equal(count_role(&a, QM_CELL_float32), 2 * 2 * 3 * 2 * 2);
     assert_int_equal(count_role(&a, QM_CELL_ulp), 2 * 2 * 3 * 2 * 2);
-    /* two slots, two slots, float16 scales and parameter (this rule keeps no residual beside float32
-     * states); at lr_scale 1 */
+    /* two slots; two slots; float16 scales and the parameter (this rule has no residual when its
+     * states are float32); at lr_scale 1 */
     assert_int_equal(count_role(&a, QM_CELL_without), (2 + 2 + 2) * 2 * 3 * 2 * 2);
     for (int64_t i = 0; i < own; i++) {
         const struct qm_cell *c = &a.r.cell[i], *full = &a.r.cell[c->float32];
@@ -57,8 +58,9 @@ static void test_control_cells(void **state)
     release(&a);
 }
 
-/* A null pair never stands among the runs of a variant, nor among those with other constants: rules
- * without a float32 variant of their own, two sets of constants, a variant called like the null. */
+/* The label of a null pair differs from that of every variant and of null pairs with other
+ * hyper-parameters: for rules without a float32 variant of their own, two sets of hyper-parameters,
+ * and a variant whose label is that of the null. */
 static void test_labels_apart(void **state)
 {
     static const char *const suites[] = {
@@ -95,7 +97,7 @@ static void test_labels_apart(void **state)
     release(&a);
 }
 
-/* No two runs of one problem, seed and rate share a label, unless they are the same run. */
+/* Checks that no two runs of one problem, seed and rate share a label. */
 static void labels_apart(const struct paired_cells *a)
 {
     for (int64_t i = 0; i < a->r.n_cells; i++)
@@ -111,8 +113,8 @@ static void labels_apart(const struct paired_cells *a)
         }
 }
 
-/* The null of a rule without a float32 variant, of other hyper-parameters, and of a variant that an
- * axis of one value changes: none is averaged with what it is the null of. */
+/* Labels of the nulls of a rule without a float32 variant, of other hyper-parameters, and of a
+ * variant that an axis of one value changes; none is averaged with the variant itself. */
 static void test_labels(void **state)
 {
     struct paired_cells a;
@@ -147,7 +149,7 @@ static void test_labels(void **state)
     release(&a);
 }
 
-/* Whether some state of a tensor of this problem gets the format that the recipe asks for. */
+/* Whether some state of a tensor of this problem has the format that the recipe asks for. */
 static int has_format(const struct qm_cell *c)
 {
     struct qm_shape shape[QM_PROBLEM_TENSORS];
@@ -165,7 +167,8 @@ static int has_format(const struct qm_cell *c)
     return found;
 }
 
-/* In no cell of a comparison do all tensors fall back to float32: it would say nothing. */
+/* Checks that in no cell all tensors fall back to float32, because its verdict would mean
+ * nothing. */
 static void formats_used(const struct paired_cells *a)
 {
     for (int64_t i = 0; i < qm_protocol_own(a->r.cell, a->r.n_cells); i++)
@@ -174,7 +177,7 @@ static void formats_used(const struct paired_cells *a)
                      a->r.cell[i].recipe.base->name, a->r.cell[i].source_text);
 }
 
-/* The shipped paired suites, one seed of each. */
+/* Labels and formats of the shipped paired suites, with one seed each. */
 static void test_labels_shipped(void **state)
 {
     glob_t found;
@@ -194,7 +197,7 @@ static void test_labels_shipped(void **state)
             labels_apart(&a);
             formats_used(&a);
             qm_cells_free(a.r.cell, a.r.n_cells);
-            seed->n = seeds; /* as it is freed */
+            seed->n = seeds; /* freeing the suite needs the old number */
         }
         qm_suite_free(a.s);
     }

@@ -3,7 +3,8 @@
 
 #include "experiments/protocol/tables.h"
 
-/* One outcome: gaps, and hitss of runtimes for targets 0, 25 and 50 of a problem with 50 levels. */
+/* An outcome with gaps, and with hitting times of the targets 0, 25 and 50 of a problem with 50
+ * levels. */
 static void outcome(struct qm_outcome *o, double gap, double twin, double t25, double t50,
                     double twin25, double twin50)
 {
@@ -27,8 +28,9 @@ static void outcome(struct qm_outcome *o, double gap, double twin, double t25, d
     }
 }
 
-/* Two variants, six seeds; runtimes: the twin needs 10 and 20 steps; `fast` 5 and 40; `slow` 20 and
- * never.  Targets are levels 0 ... 50: 0 at step 0, 1 to 25 at the first, 26 to 50 at the second. */
+/* Two variants and six seeds.  The runtimes of the twin are 10 and 20 steps, those of `fast` 5 and
+ * 40, those of `slow` 20 and never.  Targets are levels 0 ... 50: level 0 is hit at step 0, levels
+ * 1 to 25 at the first runtime, 26 to 50 at the second. */
 static void make_table(struct paired_cells *a, struct qm_protocol **p)
 {
     cells_of("variant: [fast: adamw4_ao, slow: adamw8_ao]\nsource: [easy: \"problem:nqm:n=64\"]\n"
@@ -88,7 +90,7 @@ static void test_tables(void **state)
             assert_int_equal(p->hits[QM_HITS_twin_hits][i * QM_TARGETS + j], want[2][part]);
         }
 
-    /* ECDF: 1 target at once, 25 more at the first runtime, the rest at the second */
+    /* ECDF: 1 target at step 0, 25 more at the first runtime, the rest at the second */
     near_to(share(p->ecdf, p->n_ecdf, fast, 0, 4), 1 / 51.0, 1e-15);
     near_to(share(p->ecdf, p->n_ecdf, fast, 0, 5), 26 / 51.0, 1e-15);
     near_to(share(p->ecdf, p->n_ecdf, fast, 0, 100), 1, 0);
@@ -108,7 +110,7 @@ static void test_tables(void **state)
     near_to(share(p->profile, p->n_profiles, slow, 0, 2), 1 / 51.0, 1e-15);
     for (int64_t i = 0; i < p->n_scores; i++) {
         const struct qm_score_row *s = &p->score[i];
-        if (s->label == fast) { /* 26 count on all of [1, 4], 25 on two thirds */
+        if (s->label == fast) { /* 26 targets count on all of [1, 4], 25 on two thirds */
             near_to(s->score[1], (26 + 25 * 2 / 3.0) / 51, 1e-14);
             near_to(s->score[0], (26 + 25 * 2 / 3.0) / 51, 1e-14);
         } else if (s->label == slow) { /* ratios 2 and 4 */
@@ -128,12 +130,12 @@ static void test_tables(void **state)
             near_to(v->d.median_lo, log10(1.0001), 1e-12);
             near_to(v->d.median_hi, log10(1.0006), 1e-12);
             assert_int_equal(v->verdict, QM_DECISION_equivalent);
-            assert_true(v->q <= 0.05); /* other than 0, and yet equivalent */
+            assert_true(v->q <= 0.05); /* significantly not 0, and yet equivalent */
         } else if (v->of.label == slow) {
             assert_int_equal(v->verdict, QM_DECISION_worse);
             near_to(v->null.mean, 0, 0);
         } else {
-            assert_true(isnan(v->q)); /* nulls are no part of the family */
+            assert_true(isnan(v->q)); /* nulls are not part of the family */
             assert_int_equal(v->verdict, QM_DECISION_equivalent);
         }
     }
@@ -141,8 +143,8 @@ static void test_tables(void **state)
     release(&a);
 }
 
-/* Seeds that change nothing are one observation; a diverged run counts as it stands; what a failed
- * run would have shown is not guessed. */
+/* Seeds that change nothing are one observation; a diverged run counts with its gap; a failed run
+ * does not count in verdicts. */
 static void test_few(void **state)
 {
     struct paired_cells a;
@@ -151,7 +153,7 @@ static void test_few(void **state)
     make_table(&a, &p);
     qm_protocol_free(p);
     double *first = a.r.outcome[0].value + qm_metric_count();
-    for (int64_t i = 0; i < 6; i++) { /* all seeds of `fast` alike */
+    for (int64_t i = 0; i < 6; i++) { /* makes all seeds of `fast` equal */
         double *extra = a.r.outcome[i].value + qm_metric_count();
         memcpy(extra, first, QM_EXTRA_COUNT * sizeof *extra);
     }
@@ -168,7 +170,7 @@ static void test_few(void **state)
                         v->verdict == QM_DECISION_few);
     }
     assert_int_equal(p->hits[QM_HITS_hits][6 * QM_TARGETS], -1);
-    /* the failed one of six is infinitely late in every curve */
+    /* the failed one of six has infinite runtimes in every curve */
     int slow = find_word(&p->label, "slow");
     near_to(share(p->ecdf, p->n_ecdf, slow, 0, 100), 5 * 26 / (6 * 51.0), 1e-15);
     near_to(share(p->profile, p->n_profiles, slow, 1, 16), 5 * 26 / (6 * 51.0), 1e-15);
@@ -178,8 +180,9 @@ static void test_few(void **state)
     release(&a);
 }
 
-/* Seeds that all reach the floor are as many observations: equivalent.  Where both sides diverged
- * nothing is seen of the variant; where it alone did, it is worse, though the twin is at the floor. */
+/* Seeds that all reach the floor are several observations, and equivalent.  Pairs of which both
+ * runs diverged do not count; a variant that alone diverged is worse, even with its twin at the
+ * floor. */
 static void test_limits(void **state)
 {
     struct paired_cells a;
@@ -208,7 +211,7 @@ static void test_limits(void **state)
                                                   : QM_DECISION_few);
         qm_protocol_free(p);
     }
-    /* one far pair among equal ones: the resamples' interval goes on for hundreds of decades */
+    /* one far pair among nearly equal ones: the bootstrap's interval spans hundreds of decades */
     double d[6] = {-15, 1e-9, 2e-9, -1e-9, 3e-9, -2e-9};
     struct qm_bootstrap *b;
     struct qm_paired bare;
@@ -229,7 +232,8 @@ static void test_limits(void **state)
     release(&a);
 }
 
-/* Where no twin comes below its start there is nothing to reach: no score, rather than a full one. */
+/* Where no twin comes below its start, all targets are the start: labels have no score, not a full
+ * one. */
 static void test_no_targets(void **state)
 {
     struct paired_cells a;
@@ -250,7 +254,7 @@ static void test_no_targets(void **state)
     release(&a);
 }
 
-/* The twin's best rate is one at which something ran. */
+/* The twin's best rate is one at which a run succeeded. */
 static void test_best_rate(void **state)
 {
     struct paired_cells a;
@@ -275,7 +279,7 @@ static void test_best_rate(void **state)
     release(&a);
 }
 
-/* d = 1 of all, 0.4 without the first state's codes, 0.75 without the second's. */
+/* d is 1 with all parts, 0.4 without the first state's codes, 0.75 without the second's. */
 static void test_budget(void **state)
 {
     struct paired_cells a;
@@ -307,8 +311,8 @@ static void test_budget(void **state)
     }
     qm_protocol_free(p);
 
-    /* seed 3 fails without the one part, seed 5 ends elsewhere without the other; d depends on the
-     * seed: the rows are of the other four */
+    /* seed 3 fails without one part and seed 5 ends in another basin without the other; d depends
+     * on the seed, and the rows use the other four seeds */
     for (int64_t i = 0; i < a.r.n_cells; i++) {
         const struct qm_cell *c = &a.r.cell[i];
         double *extra = a.r.outcome[i].value + qm_metric_count();

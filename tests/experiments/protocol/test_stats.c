@@ -1,4 +1,4 @@
-/* test_stats.c - first hits, intervals, decisions: against brute force, closed forms, printed tables.
+/* test_stats.c - Hitting times, bootstrap intervals and decisions against brute force and tables.
  *
  * `test_stats all` takes 4,000 samples per coverage. */
 #include <setjmp.h>
@@ -28,7 +28,8 @@ static void near_to(double x, double want, double within)
 
 /* ---- first hits ------------------------------------------------------------------------------ */
 
-/* By the definition: the first look from which `persistence` looks are at most the level's gap. */
+/* The hitting time of a level by its definition: the first step from which on `persistence` gaps
+ * are at most the level's. */
 static int64_t brute(const double *gap, const int64_t *step, int64_t n, int persistence,
                      int64_t level)
 {
@@ -81,7 +82,8 @@ static void test_hits(void **state)
     gsl_rng_free(rng);
 }
 
-/* A constant ratio is its own mean; one that grows like t^a has the mean a / 2 of a log10 T. */
+/* The mean of a constant ratio is its log10; a ratio that grows like t^a has the mean
+ * (a / 2) log10 T. */
 static void test_area(void **state)
 {
     enum { N = 1001 };
@@ -129,8 +131,8 @@ static double coverage(struct qm_bootstrap *b, int64_t n, int is_lognormal, int 
     return (double)held / samples;
 }
 
-/* The published coverages of nominal 95 %: .96 .95 .93 of normal d, .89 .93 .92 of log-normal d, at
- * n = 10, 16, 32, to the hundredth and themselves of samples. */
+/* The published coverages of nominal 95 % at n = 10, 16, 32: .96 .95 .93 for normal d, .89 .93 .92
+ * for log-normal d.  They are rounded to the hundredth and come from samples themselves. */
 static void test_coverage(void **state)
 {
     static const double want[2][3] = {{.96, .95, .93}, {.89, .93, .92}};
@@ -186,7 +188,7 @@ static void test_paired_edges(void **state)
     qm_bootstrap_close(b);
 }
 
-/* Between order statistics, of which the outer ones may be infinite. */
+/* Quantiles between order statistics, of which the outer ones may be infinite. */
 static void test_quantiles(void **state)
 {
     const double x[] = {-HUGE_VAL, 1, 3, HUGE_VAL}, y[] = {2};
@@ -198,7 +200,8 @@ static void test_quantiles(void **state)
     assert_true(qm_quantile(y, 1, 0.7) == 2 && isnan(qm_quantile(y, 0, 0.7)));
 }
 
-/* Every pattern of n signs about the median is as likely: count those that the ranks enclose. */
+/* All patterns of n signs about the median are equally likely; counts those that the ranks
+ * enclose. */
 static void test_median_ranks(void **state)
 {
     (void)state;

@@ -1,6 +1,7 @@
-/* test_report.c - escapes, grids and curated tables of reports.
+/* test_report.c - Escapes, grids, curated tables, comparisons and archives of reports.
  *
- *     test_report sample FILE [evil|seeds]   writes the made-up campaign of report_sample.h, for bats */
+ *     test_report sample FILE [evil|seeds]   writes the made-up campaign of report_sample.h, for
+ *                                            bats */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,11 +31,11 @@ static int teardown(void **state)
     return unlink(sample);
 }
 
-static char *printed(void (*put)(FILE *to, const char *text), const char *text)
+static char *printed(void (*print)(FILE *to, const char *text), const char *text)
 {
     static char out[512];
     FILE *f = fmemopen(out, sizeof out, "w");
-    put(f, text);
+    print(f, text);
     fclose(f);
     return out;
 }
@@ -53,7 +54,7 @@ static void escapes(void **state)
     assert_string_equal(printed(qm_escape_latex, "-[1] <x>"), "{-}{[}1{]} $<$x$>$");
 }
 
-/* Rows of a grid, as text between tabs. */
+/* The text of a cell of a grid. */
 static const char *cell(const struct qm_text_grid *g, int64_t row, int column)
 {
     return g->cell[row * g->n_cols + column];
@@ -76,7 +77,7 @@ static void grids(void **state)
     qm_result_close(r);
 }
 
-/* The same numbers as the file's own rows. */
+/* The curated tables have the numbers of the file's rows. */
 static void verdicts(void **state)
 {
     (void)state;
@@ -87,7 +88,7 @@ static void verdicts(void **state)
     assert_int_equal(qm_verdicts_long(r, &all), QM_OK);
     assert_int_equal(qm_grid_rows(&all), S_LABELS * S_PROBLEMS * S_SCALES);
     assert_int_equal(qm_verdicts_wide(r, &wide), QM_OK);
-    assert_int_equal(qm_grid_rows(&wide), S_LABELS - 1); /* a part of the budget is no variant */
+    assert_int_equal(qm_grid_rows(&wide), S_LABELS - 1); /* without the part of the budget */
     assert_int_equal(wide.n_cols, 1 + S_PROBLEMS);
     for (int j = 0; j < S_LABELS - 1; j++)
         for (int p = 0; p < S_PROBLEMS; p++) {
@@ -143,7 +144,7 @@ static void listing(void **state)
 
 static char archive[64], mine[64], pairs[64];
 
-/* Writes an archive, a file with a change, and their comparison, open. */
+/* Writes an archive, a file with a change, and their comparison, which it opens. */
 static struct qm_result *compared(struct s_change how)
 {
     struct qm_result *a, *b, *out;
@@ -164,7 +165,7 @@ static struct qm_result *compared(struct s_change how)
     return out;
 }
 
-/* Rows of /against/apart of a label on a problem: how many runs, by what reason. */
+/* The number of runs in /against/apart of a label on a problem, and the reason. */
 static int64_t apart(struct qm_result *r, const char *label, const char *problem,
                      const char *reason)
 {
@@ -184,7 +185,7 @@ static int64_t apart(struct qm_result *r, const char *label, const char *problem
     return sum;
 }
 
-/* The mean of d[label] - d[other] at the problem's learning rate, as the sample has them. */
+/* The mean of d[label] - d[other] at the problem's learning rate in the sample. */
 static double expected(int64_t label, int64_t other, int64_t problem)
 {
     double sum = 0;
@@ -196,7 +197,8 @@ static double expected(int64_t label, int64_t other, int64_t problem)
     return sum / S_SEEDS;
 }
 
-/* Every pair of labels of one twin, and no other, with the means of the runs that were written. */
+/* Every pair of labels with the same twin is compared, and no other; the means are those of the
+ * runs that were written. */
 static void against_itself(void **state)
 {
     (void)state;
@@ -244,7 +246,7 @@ static void against_itself(void **state)
     qm_result_close(r);
 }
 
-/* What does not agree is left out and named. */
+/* Runs that do not agree are left out, with a reason. */
 static void against_others(void **state)
 {
     (void)state;
@@ -270,7 +272,8 @@ static void against_others(void **state)
     qm_result_close(r);
 }
 
-/* Two that diverge are not equal, they are not compared; seeds at the floor are as many as they are. */
+/* Pairs that both diverge are not compared; seeds that all reach the floor are several
+ * observations. */
 static void against_limits(void **state)
 {
     (void)state;
@@ -307,7 +310,7 @@ static void against_limits(void **state)
     qm_result_close(r);
 }
 
-/* An archive says of runs and verdicts what its file says, and draws the same curves. */
+/* An archive has the runs and verdicts of its file, and the same curves. */
 static void archives(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* test_claim.c - intervals of closed form and of known coverage, verdicts, and suites with claims. */
+/* test_claim.c - Claims: intervals in closed form and their coverage, verdicts, suites with
+ * claims. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -75,7 +76,8 @@ static void test_closed_forms(void **state)
     assert_true(isnan(e.mean) && isnan(e.lo) && isnan(e.hi));
 }
 
-/* Of 4000 intervals for five normals 95 % hold the mean: 3800 +- 4 standard errors (13.8 each). */
+/* Of 4000 intervals for five normals, 95 % enclose the mean: 3800 +- 4 standard errors (13.8
+ * each). */
 static void test_coverage(void **state)
 {
     (void)state;
@@ -175,7 +177,7 @@ static void test_mistakes(void **state)
     }
 }
 
-/* The canonical text reads back to itself, claims included. */
+/* Reading the canonical text of a suite gives the same text, claims included. */
 static void test_plan_reads_back(void **state)
 {
     (void)state;
@@ -190,7 +192,7 @@ static void test_plan_reads_back(void **state)
                   &s),
         QM_OK);
     assert_int_equal(s->n_expects, 5);
-    for (int i = 0; i < 2; i++) { /* one for a, one for b, in their place */
+    for (int i = 0; i < 2; i++) { /* one for a, one for b, at the place of the original */
         const struct qm_expect *e = &s->expect[2 + i];
         assert_string_equal(e->value, "mse");
         assert_true(e->n_of == 2 && !e->each && e->line == 11);
@@ -207,8 +209,8 @@ static void test_plan_reads_back(void **state)
     qm_suite_free(again);
 }
 
-/* Known values in place of metrics: sqnr = 10 * format + seed, collapse = seed^2, two block sizes
- * that differ by 1: units are seeds, each the mean of its two cells. */
+/* Known values replace the metrics: sqnr = 10 * format + seed, collapse = seed^2, and the two block
+ * sizes differ by 1.  Units are seeds, each the mean of its two cells. */
 static void test_judge(void **state)
 {
     (void)state;
@@ -261,7 +263,7 @@ static void test_judge(void **state)
     qm_suite_free(s);
 }
 
-/* What the tree ships reads, names real metrics and labels, and has a source. */
+/* The shipped claims can be read, name existing metrics and labels, and have a source. */
 static void test_shipped_claims(void **state)
 {
     (void)state;
@@ -285,7 +287,8 @@ static void test_shipped_claims(void **state)
     globfree(&found);
 }
 
-/* Stored parameters in the loop: nearest bfloat16 follows worst, a residual nearly as float32. */
+/* Of the formats of parameters, bfloat16 to nearest follows the twin worst, and bfloat16 with a
+ * residual nearly as well as float32. */
 static void test_stored_parameters_run(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* test_suite.c - suites: errors with lines, products, skips; summaries of known values. */
+/* test_suite.c - Suites: errors with lines, products, skipped cells; summaries of known values. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -120,7 +120,7 @@ static void test_plan_reads_back(void **state)
     qm_suite_free(again);
 }
 
-/* Workers and merge read the plan: a text comes back from it whatever is in it. */
+/* Workers and merge read the plan, so every text must read back from it unchanged. */
 static void test_any_label_reads_back(void **state)
 {
     static const char *const labels[] = {"a\xc2\x85z",
@@ -297,7 +297,8 @@ static void test_classes(void **state)
 
 /* ---- summaries ------------------------------------------------------------------------------- */
 
-/* Two formats (a skipped third) times four seeds; sqnr = 10 * format + seed^2, first NaN. */
+/* Two formats, and a third that is skipped, times four seeds; sqnr = 10 * format + seed^2, the
+ * first one NaN. */
 static const char summary_suite[] =
     "variant: ema4_uniform\nsource: dist:gauss\nseed: [1, 2, 3, 4]\n"
     "exp_avg: [b: \"nf4:4s/block:64\", a: \"dyn:4s/block:64\", u: \"lin:4u/block:64\"]\n"
