@@ -1,4 +1,4 @@
-/* lockstep.c - Runs a cell: the loop of couplings local and global; calls those of the others. */
+/* lockstep.c - Runs a cell: has the loop of couplings local and global, calls the other couplings. */
 #include "experiments/lockstep/lockstep_internal.h"
 
 #include "core/recipe/backend.h"

@@ -3,8 +3,8 @@
  * The parameter E is rows x d, the targets T are unit normals (data_seed, portable generator), and
  * token w has probability p_w proportional to (w + 1)^-s.  A step draws `batch` tokens; its loss is
  * 1/(2 batch) sum ||E_w - T_w||^2, and its gradient is dense, with zeros in every row that was not
- * drawn.  The plotted loss is the population loss 1/2 sum p_w ||E_w - T_w||^2 with floor 0 at E =
- * T; loss=rare restricts that sum to the rarest tenth of the tokens and divides it by their
+ * drawn.  The plotted loss is the population loss 1/2 sum p_w ||E_w - T_w||^2 with floor 0 where
+ * E = T; loss=rare restricts this sum to the rarest tenth of the tokens and divides it by their
  * probability.  The expected square of a gradient is roughly proportional to p_w, so the second
  * moment spans a factor of rows^s across the table.
  *

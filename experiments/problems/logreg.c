@@ -1,10 +1,10 @@
 /* logreg.c - Problem `logreg`: logistic regression with a certified optimum.
  *
  * F(w) = 1/n sum_i log(1 + exp(-y_i x_i w)) + lambda/2 ||w||^2; w is one vector of d.  The data
- * depend on data_seed alone (portable generator): X is n x d normals, the teacher d normals, and z
- * = 2 X teacher / sqrt(d).  Labels are y = sign z (labels=separable) or P(y = 1) = 1 / (1 +
- * exp(-z)) by one uniform per row (labels=noisy).  Then column j of X is multiplied by 10^(-2 j /
- * (d - 1)).  The start is w = 0, where F = ln 2.
+ * depend on data_seed alone (portable generator): X is n x d normals, the teacher d normals, and
+ * z = 2 X teacher / sqrt(d).  Labels are y = sign z (labels=separable), or drawn with
+ * P(y = 1) = 1 / (1 + exp(-z)) by one uniform per row (labels=noisy).  Then column j of X is
+ * multiplied by 10^(-2 j / (d - 1)).  The start is w = 0, where F = ln 2.
  *
  * Newton's method, damped by halving, finds the optimum.  Since F is lambda-strongly convex,
  * F(w) - F* <= ||grad F(w)||^2 / (2 lambda), and opening fails unless this bound is below 1e-24.

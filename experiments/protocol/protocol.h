@@ -18,9 +18,9 @@
  *   label      The variant, or where axes override recipes their labels joined by "; ".  A null
  *              pair is labelled by the variant of its rule: "adamw_f32; float32", "adamw_f32; start
  *              ulp".
- *   verdict    One per problem, label and lr_scale, over seeds (stats.h): `equivalent` where the 90
- *              % interval of the mean of d lies in +- delta (log10 1.05, or what the suite or
- *              problem states); `better` or `worse` where the 95 % interval excludes 0 and the
+ *   verdict    One per problem, label and lr_scale, over seeds (stats.h): `equivalent` where the
+ *              90 % interval of the mean of d lies in +- delta (log10 1.05, or the margin of the
+ *              suite or problem); `better` or `worse` where the 95 % interval excludes 0 and the
  *              false discovery rate over all plain cells of the suite is 5 %; else `undecided`.
  *              Runs that are equal to the bit in the start's loss and both gaps count once; pairs
  *              that both diverged do not count; fewer than six pairs are `too few`.  Intervals are
