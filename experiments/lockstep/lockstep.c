@@ -1,4 +1,4 @@
-/* lockstep.c - Runs a cell: has the loop of couplings local and global, calls the other couplings. */
+/* lockstep.c - Runs a cell: the loop of couplings local and global, and calls for the others. */
 #include "experiments/lockstep/lockstep_internal.h"
 
 #include "core/recipe/backend.h"
