@@ -11,7 +11,8 @@ enum { PORTIONS = 16 }; /* in which a thread takes its share of a pass */
 
 /* Prefetches part k of `parts` of the next piece's parameters and gradients.  One part is asked for
  * before each of the first two slots is decoded and one before it is encoded: both compute in
- * registers, so memory would be idle.  Float32 states need no prefetch: the processor foresees them. */
+ * registers, so memory would be idle.  Float32 states need no prefetch: the processor foresees
+ * them. */
 static void fetch_ahead(const struct qm_cpu_step *st, int64_t from, int64_t n, int k, int parts,
                         int with_param)
 {
@@ -27,8 +28,8 @@ static void fetch_ahead(const struct qm_cpu_step *st, int64_t from, int64_t n, i
         __builtin_prefetch(g + (size_t)i * g_size, 0, 2);
 }
 
-/* Folds the maxima of a piece into the thread's own set.  fold: 1, or 2 for norms that need a second
- * fold after the first is complete. */
+/* Folds the maxima of a piece into the thread's own set.  fold: 1, or 2 for norms that need a
+ * second fold after the first is complete. */
 static void slot_fold(struct qm_cpu_slot *s, int64_t from, int64_t n, const float *x, int thread,
                       int fold)
 {

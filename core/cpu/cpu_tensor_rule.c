@@ -21,8 +21,8 @@ qm_status qm_cpu_tensor_rule_open(struct qm_cpu_plan *p)
     return QM_OK;
 }
 
-/* The rounds of `states`: after each round its slots are encoded, and decoded again where the recipe
- * or the rule reads the stored state. */
+/* The rounds of `states`: after each round its slots are encoded, and decoded again where the
+ * recipe or the rule reads the stored state. */
 static qm_status run_rounds(const struct qm_cpu_step *st, struct qm_whole *w)
 {
     const struct qm_cpu_plan *p = st->p;

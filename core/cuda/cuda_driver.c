@@ -1,4 +1,4 @@
-/* cuda_driver.c - loading libcuda.so.1, and its errors as statuses. */
+/* cuda_driver.c - Loads libcuda.so.1 and turns its errors into statuses. */
 #include "core/cuda/cuda_driver.h"
 
 #include <pthread.h>
