@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "core/base/sha256.h"
-#include "core/compile/build.h"
+#include "core/compile/kernel_build.h"
 #include "core/compile/cubin_cache.h"
-#include "core/compile/device_text.h"
+#include "core/compile/embedded_text.h"
 #include "core/device/device.h"
 #include "core/emu/emu_fast.h"
 

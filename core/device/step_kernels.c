@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "core/compile/device_text.h"
+#include "core/compile/embedded_text.h"
 
 const char *qm_step_kernel_name(enum qm_step_kernel k)
 {

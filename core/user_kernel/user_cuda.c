@@ -9,8 +9,8 @@
 
 #include "core/abi/kernel_abi.h"
 #include "core/abi/kernel_cuda.h"
-#include "core/compile/build.h"
 #include "core/compile/cubin_cache.h"
+#include "core/compile/kernel_build.h"
 #include "core/device/device_cuda.h"
 
 /* FENCE bytes on both sides of each buffer are compared after a step; ALIGN as kernel_cuda.h says. */
