@@ -212,7 +212,7 @@ void qm_device_binary_free(struct qm_device_binary *b)
     memset(b, 0, sizeof *b);
 }
 
-/* ---- the register report ---------------------------------------------------------------------- */
+/* ---- the register report --------------------------------------------------------------------- */
 
 /* The number before `what` in [line, end); 0: what is not there. */
 static int number_before(const char *line, const char *end, const char *what)
