@@ -1,4 +1,7 @@
-/* emu_checks.cpp - what -fsanitize=alignment,bounds,... calls: the language's own rules. */
+/* emu_checks.cpp - Reports violations of C++'s own rules: overflows, shifts, bounds, alignment.
+ *
+ * The functions are those that -fsanitize=alignment,bounds,... calls where a check fails; the
+ * structs are laid out as the compiler passes them. */
 #include "emu_runtime.hpp"
 
 #include <stdio.h>
