@@ -32,17 +32,18 @@ enum qm_kernel_dtype { QM_KERNEL_F32, QM_KERNEL_BF16, QM_KERNEL_F16, QM_KERNEL_E
 /* One tensor of optimizer state.  It has the parameter's shape, except in factored rules; a slot
  * that a tensor does not have has n = 0.
  *
- * bits == 0: plain floats in values[n]; `quantizer` is "f32", or "bf16" or "f16" where each float is
- *   rounded to that format before it is stored.  codes, scales, codebook and draws are NULL.
- * bits > 0: codes and scales; values is NULL.  Unless the quantizer names a curve, element i decodes
- *   to codebook[code i] * scale; where several scales apply, the smallest of them.
+ * bits == 0: plain floats in values[n]; `quantizer` is "f32", or "bf16" or "f16" where each float
+ *   is rounded to that format before it is stored.  codes, scales, codebook and draws are NULL.
+ * bits > 0: codes and scales; values is NULL.  Unless the quantizer names a curve, element i
+ *   decodes to codebook[code i] * scale; where several scales apply, the smallest of them.
  *
  * codes   packed as the quantizer's last axis says.  hi: the first code in the highest bits of the
  *         first byte; lo: in the lowest; byte, and 8 bits always: one byte each.
  * scales  float32, in this order.  block: one per `block` consecutive elements, the last block
  *         short; tensor: one; row, col: one per row or column; rank1 of two and more dims: one per
- *         index of the first axis, then of the second, ... (of one dim: blocks of 128); curve allog:
- *         two per block.  Scales stored as float16 or nested are given as the float32 they decode to.
+ *         index of the first axis, then of the second, ... (of one dim: blocks of 128); curve
+ *         allog: two per block.  Scales stored as float16 or nested are given as the float32 they
+ *         decode to.
  *
  * A slot `proj` is the projection of a matrix: rank x columns on the right, rows x rank on the
  * left.  The step itself makes a new projection at steps 1, 1 + gap, 1 + 2 gap, ..., and while it
