@@ -1,12 +1,14 @@
-/* test_many_tensors.c - rules over whole tensors on many tensors at once, on the emulator: the bits of each are
- * those of the CPU backend, which steps it alone; and how many launches that takes. */
+/* test_many_tensors.c - Tests tensor rules on many tensors at once, on the emulator.
+ *
+ * The bits of each tensor must be those of the CPU backend, which steps it alone; the number of
+ * launches must not grow with the number of tensors. */
 #include "tests/support/device_compare.h"
 
 #include "core/device/tensor_rule_plan.h"
 
 enum { MOST = 320, SLOT_BYTES = 1 << 16 };
 
-/* The emulator, counting. */
+/* The emulator, counting launches and buffers. */
 static int launches;
 
 static qm_status count_launch(void *module, enum qm_step_kernel k, unsigned grid_x, unsigned grid_y,
@@ -100,7 +102,7 @@ static void step_many(struct many *m, int64_t t)
         assert_int_equal(qm_tensor_rule_take(m->plan, k, m->tensor[k].p[1]), QM_OK);
 }
 
-/* Parameters, and what each slot holds. */
+/* Compares parameters and slots. */
 static void compare_many(struct many *m, const char *recipe, int64_t t)
 {
     static uint8_t codes[2][SLOT_BYTES];
@@ -152,7 +154,8 @@ static const struct qm_shape ragged[] = {
 };
 enum { RAGGED = sizeof ragged / sizeof *ragged };
 
-/* Every rule with kernels: tensors that differ in size, form and dims, empty ones, single elements. */
+/* Every rule with kernels: tensors that differ in size, form and dims, empty ones, single
+ * elements. */
 static void test_ragged(void **state)
 {
     const char *only = getenv("QM_TEST_ONLY");
@@ -172,8 +175,8 @@ static void test_ragged(void **state)
     assert_true(only || done > 10);
 }
 
-/* As many as the longest takes, more where tensors of different dims go different ways; but not a number for
- * each tensor. */
+/* There are as many launches as the tensor that needs most has, and more where tensors of different
+ * dims need different operations; but not a number for each tensor. */
 static void test_launches(void **state)
 {
     static const char *const recipes[] = {"lamb_bnb,max_unorm=1", "adafactor_hf", "came8_026"};
@@ -197,7 +200,8 @@ static void test_launches(void **state)
     }
 }
 
-/* Parameters and gradients of 16 bits; states read back; two norms that fetch numbers. */
+/* Parameters and gradients of 16 bits; states that are read back; two rules whose norms go to the
+ * host. */
 static void test_recipes(void **state)
 {
     static const char *const recipes[] = {
@@ -228,7 +232,7 @@ static void test_hundreds(void **state)
     assert_int_equal(all, one);
 }
 
-/* What goes wrong in one lane is told, and the plan closes with nothing left behind. */
+/* A failure of one tensor's task is reported, and closing the plan frees everything. */
 static int fail_at, buffers;
 
 static qm_status failing_launch(void *module, enum qm_step_kernel k, unsigned grid_x,
