@@ -33,7 +33,7 @@ struct qm_device {
                         void **args);
     qm_status (*sync)(void);
 
-    int (*blocks)(void); /* its multiprocessors: so many blocks run at once, at least */
+    int (*blocks)(void); /* the number of its multiprocessors */
 };
 
 extern const struct qm_device qm_device_cuda, qm_device_emu;

@@ -19,7 +19,7 @@ struct operation {
 
 /* The run of the rule's code for one tensor. */
 struct task {
-    struct qm_launch_queue *all;
+    struct qm_launch_queue *queue;
     struct {
         qm_address at;
         size_t bytes;
@@ -116,13 +116,13 @@ static void sweep(enum qm_sweep_kind kind, const struct qm_sweep *a)
     int number = (int)kind;
     int64_t blocks = blocks_of(a);
     void *args[] = {&number, &copy};
-    if (current->all->n > 1)
+    if (current->queue->n > 1)
         (void)record(kind, a);
     else if (current->st == QM_OK)
-        keep(current->all->d->launch(current->all->module,
-                                     number < QM_SWEEP_SUMS ? QM_KERNEL_whole_sums
-                                                            : QM_KERNEL_whole_sweep,
-                                     (unsigned)(blocks < 65535 ? blocks : 65535), 1, args));
+        keep(current->queue->d->launch(current->queue->module,
+                                       number < QM_SWEEP_SUMS ? QM_KERNEL_whole_sums
+                                                              : QM_KERNEL_whole_sweep,
+                                       (unsigned)(blocks < 65535 ? blocks : 65535), 1, args));
 }
 
 static qm_status room(size_t bytes, void **out)
@@ -132,7 +132,7 @@ static qm_status room(size_t bytes, void **out)
         if (t->array[i].at && (t->array[i].is_used || t->array[i].bytes < bytes))
             continue;
         if (!t->array[i].at) {
-            keep(t->all->d->reserve(bytes, &t->array[i].at));
+            keep(t->queue->d->reserve(bytes, &t->array[i].at));
             QM_TRY(t->st);
             t->array[i].bytes = bytes;
         }
@@ -155,7 +155,7 @@ static qm_status kept(int64_t key, size_t bytes, void **out, int *is_new)
 {
     struct task *t = current;
     if (!t->kept.at)
-        keep(t->all->d->reserve(bytes, &t->kept.at));
+        keep(t->queue->d->reserve(bytes, &t->kept.at));
     QM_TRY(t->st);
     *is_new = !t->kept.is_there || t->kept.key != key;
     t->kept.is_there = 1;
@@ -174,39 +174,39 @@ static void get(void *to, const void *from, size_t bytes)
 {
     struct task *t = current;
     memset(to, 0, bytes);
-    if (t->all->n == 1 && t->st == QM_OK)
-        keep(t->all->d->get(to, address(from), bytes));
-    if (t->all->n == 1 || bytes == 0)
+    if (t->queue->n == 1 && t->st == QM_OK)
+        keep(t->queue->d->get(to, address(from), bytes));
+    if (t->queue->n == 1 || bytes == 0)
         return;
     struct qm_sweep a = copy_of(bytes, from, NULL);
     struct operation *op = record(QM_SWEEP_copy, &a);
-    size_t at = t->all->got.used;
+    size_t at = t->queue->got.used;
     if (!op)
         return;
-    if (!grow(&t->all->got, bytes)) {
+    if (!grow(&t->queue->got, bytes)) {
         keep(qm_fail(QM_NO_MEMORY, "%zu bytes from the device", bytes));
         t->n_operations--;
         return;
     }
     op->what = OPERATION_GET;
     op->at = at;
-    swapcontext(&t->context, &t->all->host); /* until the bytes are here */
+    swapcontext(&t->context, &t->queue->host); /* until the bytes are here */
     if (t->st == QM_OK)
-        memcpy(to, t->all->got.at + at, bytes);
+        memcpy(to, t->queue->got.at + at, bytes);
 }
 
 static void put(void *to, const void *from, size_t bytes)
 {
     struct task *t = current;
-    if (t->all->n == 1) {
+    if (t->queue->n == 1) {
         if (t->st == QM_OK)
-            keep(t->all->d->put(address(to), from, bytes));
+            keep(t->queue->d->put(address(to), from, bytes));
         return;
     }
     struct qm_sweep a = copy_of(bytes, NULL, to);
     struct operation *op = bytes ? record(QM_SWEEP_copy, &a) : NULL;
-    size_t at = t->all->put.used;
-    void *data = op ? grow(&t->all->put, bytes) : NULL;
+    size_t at = t->queue->put.used;
+    void *data = op ? grow(&t->queue->put, bytes) : NULL;
     if (op && !data) {
         keep(qm_fail(QM_NO_MEMORY, "%zu bytes to the device", bytes));
         t->n_operations--;
@@ -306,12 +306,12 @@ struct launch {
 
 /* The next operation of every task that has one: fills their part of the table.  data: the address
  * of `put` on the device. */
-static struct launch next_launch(struct qm_launch_queue *all, int at, struct qm_sweep *list,
+static struct launch next_launch(struct qm_launch_queue *queue, int at, struct qm_sweep *list,
                                  int *kind, qm_address data)
 {
     struct launch now = {at, 0, 0};
-    for (int k = 0; k < all->n; k++) {
-        struct task *t = &all->task[k];
+    for (int k = 0; k < queue->n; k++) {
+        struct task *t = &queue->task[k];
         if (t->next == t->n_operations)
             continue;
         const struct operation *op = &t->operation[t->next++];
@@ -321,7 +321,7 @@ static struct launch next_launch(struct qm_launch_queue *all, int at, struct qm_
         if (op->what == OPERATION_PUT)
             list[i].x[1] = pointer(data + op->at);
         if (op->what == OPERATION_GET)
-            list[i].x[0] = pointer(all->got_at + op->at);
+            list[i].x[0] = pointer(queue->got_at + op->at);
         now.wanted += blocks_of(&op->a);
     }
     return now;
@@ -343,56 +343,56 @@ static void share_blocks(const struct launch *l, const struct qm_sweep *list, in
 
 /* Writes the table to the device (n operations, their kinds, the blocks of each launch, the data
  * for the device) and launches it; then fetches the results. */
-static qm_status launch_table(struct qm_launch_queue *all, int n, int launches,
+static qm_status launch_table(struct qm_launch_queue *queue, int n, int launches,
                               struct launch *launch)
 {
     size_t kinds_at = sizeof(struct qm_sweep) * (size_t)n,
            first_at = kinds_at + sizeof(int) * (size_t)n;
     size_t data_at = first_at + sizeof(int) * (size_t)(n + launches);
-    size_t bytes = data_at + all->put.used;
-    all->table.used = 0;
-    unsigned char *table = grow(&all->table, bytes);
+    size_t bytes = data_at + queue->put.used;
+    queue->table.used = 0;
+    unsigned char *table = grow(&queue->table, bytes);
     if (!table)
         return qm_fail(QM_NO_MEMORY, "%d operations", n);
     struct qm_sweep *list = (struct qm_sweep *)(void *)table;
     int *kind = (int *)(void *)(table + kinds_at), *first = (int *)(void *)(table + first_at);
-    QM_TRY(fit(all->d, bytes, &all->table_at, &all->table_room));
-    QM_TRY(fit(all->d, all->got.used, &all->got_at, &all->got_room));
+    QM_TRY(fit(queue->d, bytes, &queue->table_at, &queue->table_room));
+    QM_TRY(fit(queue->d, queue->got.used, &queue->got_at, &queue->got_room));
     for (int i = 0, at = 0; i < launches; i++) {
-        launch[i] = next_launch(all, at, list + at, kind + at, all->table_at + data_at);
+        launch[i] = next_launch(queue, at, list + at, kind + at, queue->table_at + data_at);
         share_blocks(&launch[i], list + at, first + at + i);
         at += launch[i].count;
     }
-    if (all->put.used)
-        memcpy(table + data_at, all->put.at, all->put.used);
-    QM_TRY(all->d->put(all->table_at, table, bytes));
+    if (queue->put.used)
+        memcpy(table + data_at, queue->put.at, queue->put.used);
+    QM_TRY(queue->d->put(queue->table_at, table, bytes));
     for (int i = 0; i < launches; i++) {
         size_t at = (size_t)launch[i].at;
-        qm_address list_at = all->table_at + sizeof *list * at;
-        qm_address kind_at = all->table_at + kinds_at + sizeof(int) * at;
-        qm_address own_at = all->table_at + first_at + sizeof(int) * (at + (size_t)i);
+        qm_address list_at = queue->table_at + sizeof *list * at;
+        qm_address kind_at = queue->table_at + kinds_at + sizeof(int) * at;
+        qm_address own_at = queue->table_at + first_at + sizeof(int) * (at + (size_t)i);
         void *args[] = {&list_at, &own_at, &kind_at, &launch[i].count};
-        QM_TRY(all->d->launch(all->module, QM_KERNEL_whole_sweeps,
-                              (unsigned)first[at + (size_t)(i + launch[i].count)], 1, args));
+        QM_TRY(queue->d->launch(queue->module, QM_KERNEL_whole_sweeps,
+                                (unsigned)first[at + (size_t)(i + launch[i].count)], 1, args));
     }
-    return all->got.used ? all->d->get(all->got.at, all->got_at, all->got.used) : QM_OK;
+    return queue->got.used ? queue->d->get(queue->got.at, queue->got_at, queue->got.used) : QM_OK;
 }
 
 /* Launches everything recorded, in as many launches as the longest task has operations. */
-static qm_status flush(struct qm_launch_queue *all)
+static qm_status flush(struct qm_launch_queue *queue)
 {
     int n = 0, launches = 0;
-    for (int k = 0; k < all->n; k++) {
-        n += all->task[k].n_operations;
-        launches = all->task[k].n_operations > launches ? all->task[k].n_operations : launches;
+    for (int k = 0; k < queue->n; k++) {
+        n += queue->task[k].n_operations;
+        launches = queue->task[k].n_operations > launches ? queue->task[k].n_operations : launches;
     }
     struct launch *launch = calloc((size_t)launches + 1, sizeof *launch);
     qm_status st = !launch ? qm_fail(QM_NO_MEMORY, "%d launches", launches)
-                   : n > 0 ? launch_table(all, n, launches, launch)
+                   : n > 0 ? launch_table(queue, n, launches, launch)
                            : QM_OK;
-    for (int k = 0; k < all->n; k++)
-        all->task[k].n_operations = all->task[k].next = 0;
-    all->put.used = 0;
+    for (int k = 0; k < queue->n; k++)
+        queue->task[k].n_operations = queue->task[k].next = 0;
+    queue->put.used = 0;
     free(launch);
     return st;
 }
@@ -402,10 +402,10 @@ static qm_status flush(struct qm_launch_queue *all)
 static void run_task(void)
 {
     struct task *t = current;
-    qm_status st = t->all->work(t->w);
+    qm_status st = t->queue->work(t->w);
     keep(st);
     t->is_done = 1;
-    swapcontext(&t->context, &t->all->host);
+    swapcontext(&t->context, &t->queue->host);
 }
 
 static qm_status stack_of(struct task *t)
@@ -431,105 +431,105 @@ static void context_of(struct task *t)
 
 /* Runs each task until it waits or ends, then launches what they recorded, until all have ended.
  * After a failure the tasks still run to their ends, without operations. */
-static void run_many(struct qm_launch_queue *all)
+static void run_many(struct qm_launch_queue *queue)
 {
-    for (int left = all->n; left > 0;) {
-        all->got.used = 0;
+    for (int left = queue->n; left > 0;) {
+        queue->got.used = 0;
         left = 0;
-        for (int k = 0; k < all->n; k++) {
-            current = &all->task[k];
+        for (int k = 0; k < queue->n; k++) {
+            current = &queue->task[k];
             if (!current->is_done)
-                swapcontext(&all->host, &current->context);
-            left += !all->task[k].is_done;
+                swapcontext(&queue->host, &current->context);
+            left += !queue->task[k].is_done;
         }
-        qm_status st = flush(all);
-        for (int k = 0; k < all->n && st != QM_OK; k++)
-            all->task[k].st = st;
+        qm_status st = flush(queue);
+        for (int k = 0; k < queue->n && st != QM_OK; k++)
+            queue->task[k].st = st;
     }
 }
 
-static qm_status begin_many(struct qm_launch_queue *all, const uint8_t *takes_part)
+static qm_status begin_many(struct qm_launch_queue *queue, const uint8_t *takes_part)
 {
-    for (int k = 0; k < all->n; k++) {
-        struct task *t = &all->task[k];
+    for (int k = 0; k < queue->n; k++) {
+        struct task *t = &queue->task[k];
         t->n_operations = t->next = 0;
         t->is_done = takes_part && !takes_part[k];
         QM_TRY(stack_of(t));
         context_of(t);
     }
-    all->put.used = 0;
+    queue->put.used = 0;
     return QM_OK;
 }
 
-qm_status qm_launch_queue_run(struct qm_launch_queue *all, void *module,
+qm_status qm_launch_queue_run(struct qm_launch_queue *queue, void *module,
                               qm_status (*work)(const struct qm_whole *), const struct qm_whole *w,
                               const uint8_t *takes_part)
 {
     qm_status st = QM_OK;
-    all->module = module;
-    all->work = work;
-    for (int k = 0; k < all->n; k++) {
-        all->task[k].w = &w[k];
-        all->task[k].st = QM_OK;
+    queue->module = module;
+    queue->work = work;
+    for (int k = 0; k < queue->n; k++) {
+        queue->task[k].w = &w[k];
+        queue->task[k].st = QM_OK;
     }
-    if (all->n > 1)
-        st = begin_many(all, takes_part);
-    current = all->task;
+    if (queue->n > 1)
+        st = begin_many(queue, takes_part);
+    current = queue->task;
     qm_whole_on(&functions);
-    if (all->n > 1 && st == QM_OK)
-        run_many(all);
+    if (queue->n > 1 && st == QM_OK)
+        run_many(queue);
     else if (st == QM_OK && (!takes_part || takes_part[0]))
         st = work(w);
     qm_whole_on(NULL);
     current = NULL;
-    for (int k = 0; k < all->n && st == QM_OK; k++)
-        st = all->task[k].st;
-    for (int k = 0; k < all->n && st != QM_OK; k++)
-        all->task[k].kept.is_there = 0;
+    for (int k = 0; k < queue->n && st == QM_OK; k++)
+        st = queue->task[k].st;
+    for (int k = 0; k < queue->n && st != QM_OK; k++)
+        queue->task[k].kept.is_there = 0;
     return st;
 }
 
-void qm_launch_queue_begin(struct qm_launch_queue *all)
+void qm_launch_queue_begin(struct qm_launch_queue *queue)
 {
-    for (int k = 0; k < all->n; k++)
+    for (int k = 0; k < queue->n; k++)
         for (int i = 0; i < ARRAYS; i++)
-            all->task[k].array[i].is_used = 0;
+            queue->task[k].array[i].is_used = 0;
 }
 
 qm_status qm_launch_queue_open(const struct qm_device *d, int n, struct qm_launch_queue **out)
 {
-    struct qm_launch_queue *all = calloc(1, sizeof *all);
+    struct qm_launch_queue *queue = calloc(1, sizeof *queue);
     struct task *task = calloc((size_t)(n > 0 ? n : 1), sizeof *task);
-    if (!all || !task) {
-        free(all);
+    if (!queue || !task) {
+        free(queue);
         free(task);
         return qm_fail(QM_NO_MEMORY, "%d tensors", n);
     }
-    *all = (struct qm_launch_queue){.d = d, .n = n, .task = task};
+    *queue = (struct qm_launch_queue){.d = d, .n = n, .task = task};
     for (int k = 0; k < n; k++)
-        task[k].all = all;
-    *out = all;
+        task[k].queue = queue;
+    *out = queue;
     return QM_OK;
 }
 
-void qm_launch_queue_close(struct qm_launch_queue *all)
+void qm_launch_queue_close(struct qm_launch_queue *queue)
 {
-    if (!all)
+    if (!queue)
         return;
-    for (int k = 0; k < all->n; k++) {
-        struct task *t = &all->task[k];
+    for (int k = 0; k < queue->n; k++) {
+        struct task *t = &queue->task[k];
         for (int i = 0; i < ARRAYS; i++)
-            all->d->release(t->array[i].at);
-        all->d->release(t->kept.at);
+            queue->d->release(t->array[i].at);
+        queue->d->release(t->kept.at);
         if (t->stack)
             munmap(t->stack, GUARD + STACK);
         free(t->operation);
     }
-    all->d->release(all->table_at);
-    all->d->release(all->got_at);
-    free(all->table.at);
-    free(all->put.at);
-    free(all->got.at);
-    free(all->task);
-    free(all);
+    queue->d->release(queue->table_at);
+    queue->d->release(queue->got_at);
+    free(queue->table.at);
+    free(queue->put.at);
+    free(queue->got.at);
+    free(queue->task);
+    free(queue);
 }

@@ -17,14 +17,14 @@ struct qm_launch_queue; /* opaque */
 
 /* A queue for n tensors on a device. */
 qm_status qm_launch_queue_open(const struct qm_device *d, int n, struct qm_launch_queue **out);
-void qm_launch_queue_close(struct qm_launch_queue *all); /* accepts NULL */
+void qm_launch_queue_close(struct qm_launch_queue *queue); /* accepts NULL */
 
 /* Begins a step: arrays that the rule asked for in the last one can be used again. */
-void qm_launch_queue_begin(struct qm_launch_queue *all);
+void qm_launch_queue_begin(struct qm_launch_queue *queue);
 
 /* Calls work(&w[k]) for each tensor k with takes_part[k] (NULL: all), with the kernels of `module`.
  * Returns the first failure; the other tensors are then in an undefined state. */
-qm_status qm_launch_queue_run(struct qm_launch_queue *all, void *module,
+qm_status qm_launch_queue_run(struct qm_launch_queue *queue, void *module,
                               qm_status (*work)(const struct qm_whole *), const struct qm_whole *w,
                               const uint8_t *takes_part);
 

@@ -27,13 +27,13 @@
  * spills rather than exceed 64 registers. */
 enum { EACH = QM_STEP_EACH, THREADS = QM_STEP_THREADS, WARP = 32 };
 
-/* How a slot's statistics come about. */
+/* How the statistics of a slot's blocks are computed. */
 enum way {
     WAY_PLAIN,  /* no codes */
     WAY_NONE,   /* norm id */
     WAY_LANES,  /* blocks of 8 to 256 elements, a power of two: by shuffles */
     WAY_SHARED, /* other blocks within a tile: in shared memory */
-    WAY_TWICE   /* in global memory, by a kernel of its own */
+    WAY_TWICE   /* in global memory, by kernels qm_fold_1 and qm_fold_2 */
 };
 
 template <int I> struct slot;

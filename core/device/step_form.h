@@ -9,8 +9,8 @@
 #include "core/device/step.h"
 #include "core/recipe/recipe.h"
 
-/* How a slot's statistics come about; numbered as enum way of step.cu, which says what each
- * means. */
+/* How the statistics of a slot's blocks are computed; numbered as enum way of step.cu, which says
+ * what each means. */
 enum qm_way { QM_WAY_PLAIN, QM_WAY_NONE, QM_WAY_LANES, QM_WAY_SHARED, QM_WAY_TWICE };
 
 struct qm_slot_form {

@@ -23,14 +23,14 @@ enum qm_mode {
 /* Kernels of step.cu and tensor_rule.cu, "qm_" before each name; step_emu.cu uses the same numbers.
  * fold_1, fold_2 and scales exist where the form has that many folds; step_by_value, codes and
  * whole_* where the form asks for them. */
-#define QM_STEP_KERNEL_LIST(X)                                                          \
-    X(step)                                                                             \
-    X(fold_1)                                                                           \
-    X(fold_2)                                                                           \
-    X(scales)                                                                           \
-    X(decode)                                                                           \
-    X(step_by_value) X(codes) X(whole_load) X(whole_store) X(whole_sweep) X(whole_sums) \
-        X(whole_sweeps)
+#define QM_STEP_KERNEL_LIST(X) \
+    X(step)                    \
+    X(fold_1)                  \
+    X(fold_2)                  \
+    X(scales)                  \
+    X(decode)                  \
+    X(step_by_value)           \
+    X(codes) X(whole_load) X(whole_store) X(whole_sweep) X(whole_sums) X(whole_sweeps)
 
 enum qm_step_kernel {
 #define X(name) QM_KERNEL_##name,

@@ -12,7 +12,7 @@ struct source {
     uint32_t line, column;
 };
 struct type {
-    uint16_t kind, info; /* 0: integer; info: log2 of its bits, twice, plus 1 where signed */
+    uint16_t kind, info; /* 0: integer; info: 2 log2(bits), plus 1 where signed */
     char name[1];
 };
 struct mismatch {

@@ -417,7 +417,7 @@ qm_status qm_emu_rewrite(const char *text, char **out)
 {
     struct rewriter *r = calloc(1, sizeof *r);
     qm_status st = QM_OK;
-    int is_start = 1; /* of a line */
+    int is_start = 1; /* of a line: blanks at most stand before */
     if (!r)
         return qm_fail(QM_NO_MEMORY, "the rewriter");
     put(r, "", 0);
