@@ -12,9 +12,9 @@
  *
  * A step is stateless: everything carried from one step to the next lies in the buffers below, the
  * same input gives the same bits, and calls for several tensors may come in any order.  Buffers are
- * host memory, start at multiples of 64 bytes and end where they are said to end: memory beyond is
- * not mapped or is compared afterwards.  What is const lies in read-only memory.  Every element of
- * every buffer that is not const is to be up to date on return.  Tensors may have 0 elements. */
+ * host memory, start at multiples of 64 bytes and have exactly the sizes stated: memory beyond them
+ * is not mapped, or is compared afterwards.  Buffers that are const lie in read-only memory.  On
+ * return, every element of every other buffer must be up to date.  Tensors may have 0 elements. */
 #ifndef QM_KERNEL_ABI_H
 #define QM_KERNEL_ABI_H
 
@@ -29,28 +29,30 @@
 /* Element types of parameters and gradients; e4m3 is the 8-bit float e4m3fn. */
 enum qm_kernel_dtype { QM_KERNEL_F32, QM_KERNEL_BF16, QM_KERNEL_F16, QM_KERNEL_E4M3 };
 
-/* One tensor of optimizer state.  It has the parameter's shape but in factored rules; a slot that a
- * tensor does not have has n = 0.
+/* One tensor of optimizer state.  It has the parameter's shape, except in factored rules; a slot
+ * that a tensor does not have has n = 0.
  *
- * bits == 0: plain floats in values[n]; `quantizer` is "f32", or "bf16" or "f16" where each float is
- *   rounded to that format before it is stored.  codes, scales, codebook and draws are NULL.
- * bits > 0: codes and scales; values is NULL.  Without a curve word element i decodes to
- *   codebook[code i] * scale, where several scales apply the smallest of them.
+ * bits == 0: plain floats in values[n]; `quantizer` is "f32", or "bf16" or "f16" where each float
+ *   is rounded to that format before it is stored.  codes, scales, codebook and draws are NULL.
+ * bits > 0: codes and scales; values is NULL.  Unless the quantizer names a curve, element i
+ *   decodes to codebook[code i] * scale; where several scales apply, the smallest of them.
  *
  * codes   packed as the quantizer's last axis says.  hi: the first code in the highest bits of the
  *         first byte; lo: in the lowest; byte, and 8 bits always: one byte each.
- * scales  float32 in this order: block, one per `block` consecutive elements, the last one short;
- *         tensor, one; row, col, one per row or column; rank1 of two and more dims, one per index of
- *         the first axis, then of the second, ... (1-D: blocks of 128); curve allog, two per block.
- *         Scales stored as float16 or nested are given as the float32 they decode to.
+ * scales  float32, in this order.  block: one per `block` consecutive elements, the last block
+ *         short; tensor: one; row, col: one per row or column; rank1 of two and more dims: one per
+ *         index of the first axis, then of the second, ... (of one dim: blocks of 128); curve
+ *         allog: two per block.  Scales stored as float16 or nested are given as the float32 they
+ *         decode to.
  *
- * A slot `proj` is the projection of a matrix (rank x columns on the right, rows x rank on the left),
- * and the step itself makes a new one: at steps 1, 1 + gap, ..., and while it is all zero; else it stays.
- * Random ones are those of `tensor` (variants/native/apollo_f32.c draws them), singular vectors any that
- * are right.  What a limiter carries is a slot of one number. */
+ * A slot `proj` is the projection of a matrix: rank x columns on the right, rows x rank on the
+ * left.  The step itself makes a new projection at steps 1, 1 + gap, 1 + 2 gap, ..., and while it
+ * is all zero; at other steps it stays.  A random projection is determined by the number `tensor`
+ * (variants/native/apollo_f32.c draws it); of singular vectors any correct choice is accepted.  The
+ * number that a limiter carries from step to step is a slot of one element. */
 struct qm_kernel_slot {
     const char *name;      /* "exp_avg" */
-    const char *quantizer; /* what this tensor really gets: "dyn:4s/block:128/bisect/near/hi" */
+    const char *quantizer; /* of this tensor: "dyn:4s/block:128/bisect/near/hi" */
     int bits, is_signed;
     int64_t block; /* N of block:N; 0: the norm has none */
     int64_t n;
@@ -82,8 +84,8 @@ struct qm_kernel_args {
     int n_slots;
     struct qm_kernel_slot slot[QM_KERNEL_SLOTS];
     int64_t t;       /* number of this step, from 1 */
-    uint64_t seed;   /* of the run, and */
-    uint32_t tensor; /* the tensor's number in it, for rules that draw for themselves */
+    uint64_t seed;   /* of the run; like `tensor` for rules that draw random numbers themselves */
+    uint32_t tensor; /* the tensor's number in the run */
     /* Hyper-parameters; `qualm show VARIANT` says what each means and where it stands. */
     double lr, beta1, beta2, beta3, eps, eps1, eps2, weight_decay, momentum, dampening, alpha, clip,
         t_alpha, t_beta3, beta2_decay, rank, side, gap, scale, margin, max_unorm, gnorm_scale,
@@ -93,13 +95,13 @@ struct qm_kernel_args {
         decouple_lr;
 };
 
-#if !defined(__CUDACC_RTC__) /* which takes device code alone */
+#if !defined(__CUDACC_RTC__) /* NVRTC takes device code only */
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Required.  0: done; anything else: the kernel does not take this input and has changed nothing;
- * the case is counted as refused. */
+/* Required.  Returns 0 when the step is done.  Any other value: the kernel does not take this input
+ * and has changed nothing; the case is counted as refused. */
 int qm_kernel_step(const struct qm_kernel_args *a);
 
 extern const int qm_kernel_abi;   /* required: QM_KERNEL_ABI of the header it was built with */
@@ -109,7 +111,7 @@ extern const char qm_kernel_as[]; /* optional: stands in for --as */
 }
 #endif
 
-/* Defines the last two. */
+/* Defines qm_kernel_abi and qm_kernel_as. */
 #define QM_KERNEL(recipe)                    \
     const int qm_kernel_abi = QM_KERNEL_ABI; \
     const char qm_kernel_as[] = recipe

@@ -1,14 +1,14 @@
 /* kernel_cuda.h - what a CUDA kernel file (.cu) must hold to be judged by `qualm check --kernel`.
  *
- * A file has one of two forms.  `--backend emu` (no GPU, no toolkit; a C++ compiler) takes both,
- * `--backend cuda` (NVRTC, which knows no host code) takes the second; and nvcc makes a .so of the
- * first that `--kernel` takes as it is.
+ * A file has one of two forms.  `--backend emu` takes both; it needs a C++ compiler, but neither a
+ * GPU nor the toolkit.  `--backend cuda` takes form 1, because NVRTC compiles no host code.  From a
+ * file of form 2 nvcc makes a .so that `--kernel` takes as it is.
  *
  * 1. Device code alone.  The harness launches it:
  *
  *     #include "kernel_cuda.h"
- *     QM_CUDA_KERNEL("adamw4_ao");                   the variant or recipe that it claims to be
- *     QM_CUDA_LAUNCH(qm_cuda_step, 128, 256, 0);     kernel, threads, elements a block, shared bytes
+ *     QM_CUDA_KERNEL("adamw4_ao");                the variant or recipe that it claims to be
+ *     QM_CUDA_LAUNCH(qm_cuda_step, 128, 256, 0);  kernel, threads, elements a block, shared bytes
  *     extern "C" __global__ void qm_cuda_step(struct qm_cuda_args c)
  *     {
  *         const struct qm_kernel_args *a = &c.a;
@@ -19,16 +19,16 @@
  *         ...
  *     }
  *
- * Further kernels qm_cuda_step_2 to qm_cuda_step_8, each with its launch line, follow in that order,
- * each after the one before has ended: for norms that need the whole tensor first.
+ * Further kernels qm_cuda_step_2 to qm_cuda_step_8, each with its launch line, are launched in this
+ * order, each after the one before has ended: for norms that need the whole tensor first.
  *
- * 2. Host code too: kernel_abi.h as it stands, QM_KERNEL("...") and int qm_kernel_step(a), which
+ * 2.  Host code too: kernel_abi.h as it stands, QM_KERNEL("...") and int qm_kernel_step(a), which
  * launches with <<<grid, block, shared, stream>>>.  The buffers of `a` are host memory: copy them
- * with cudaMalloc and cudaMemcpy.  Under emu they may also be handed to kernels as they are.  All
- * that was launched is to be waited for (cudaDeviceSynchronize) before the step returns.
+ * with cudaMalloc and cudaMemcpy.  Under emu they may also be handed to kernels as they are.
+ * Before the step returns, it must wait for everything it launched (cudaDeviceSynchronize).
  *
- * A nearest-code routine for `qualm prove FILE.cu --map MAP` is device code alone, one kernel that does
- * what core/abi/kernel_nearest.h says of the function qm_nearest:
+ * A nearest-code routine for `qualm prove FILE.cu --map MAP` is device code alone: one kernel that
+ * does what kernel_nearest.h says of the function qm_nearest:
  *
  *     #include "kernel_cuda.h"
  *     QM_CUDA_LAUNCH(qm_cuda_nearest, 256, 256, 0);
@@ -56,25 +56,25 @@ struct qm_cuda_args {
      * quantizer, recipe, param) are NULL. */
     struct qm_kernel_args a;
 
-    /* Device word, 0 at first.  Not 0 afterwards: the kernel does not take this input and has changed
-     * nothing; the step counts as refused. */
+    /* A word of device memory, 0 at first.  If it is not 0 afterwards, the kernel does not take
+     * this input and has changed nothing; the step counts as refused. */
     uint32_t *refused;
 
-    /* Device memory, zeroed before each step: a float for each scale of slot 0, of slot 1, ..., then
-     * QM_CUDA_SCRATCH_SPARE more; n_scratch in all. */
+    /* Device memory, zeroed before each step: n_scratch floats, one for each scale of slot 0, of
+     * slot 1, ..., then QM_CUDA_SCRATCH_SPARE more. */
     float *scratch;
     int64_t n_scratch;
 };
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__) || defined(QM_EMU)
-/* Not const: NVRTC would keep a constant to itself. */
+/* Not const: NVRTC does not export constants. */
 #define QM_CUDA_EXPORT(type, name, ...) \
     extern "C" {                        \
     __device__ type name = __VA_ARGS__; \
     }                                   \
     extern "C" __device__ type name
 
-/* Who it is; once in a file of the first form. */
+/* The variant or recipe that the file claims to be; once in a file of form 1. */
 #if defined(__CUDACC_RTC__)
 #define QM_CUDA_KERNEL(recipe)                       \
     QM_CUDA_EXPORT(int, qm_cuda_abi, QM_KERNEL_ABI); \
@@ -83,13 +83,15 @@ struct qm_cuda_args {
 #define QM_CUDA_KERNEL(recipe) QM_KERNEL(recipe)
 #endif
 
-/* How a kernel is launched: in one dimension, `threads` a block (at most 1024), with `shared` bytes
- * of dynamic shared memory, in ceil(n / elements) blocks and at least one, n as in
- * qm_kernel_args; elements 0: in one block.  Read by the harness as the int[3] NAME_launch. */
+/* How a kernel is launched, in one dimension: blocks of `threads` threads (at most 1024) and
+ * `shared` bytes of dynamic shared memory; max(1, ceil(n / elements)) blocks, n as in
+ * qm_kernel_args, and one block where elements is 0.  The harness reads these numbers as the int[3]
+ * NAME_launch. */
 #define QM_CUDA_LAUNCH(name, threads, elements, shared) \
     QM_CUDA_EXPORT(int, name##_launch[3], {threads, elements, shared})
 
-/* Any thread may call it, before anything is changed; every thread returns then. */
+/* Refuses the input.  Any thread may call it, before anything is changed; then every thread
+ * returns. */
 static inline __device__ void qm_cuda_refuse(const struct qm_cuda_args *c)
 {
     atomicExch(c->refused, 1u);

@@ -1,15 +1,16 @@
-/* kernel_nearest.h - what a file of yours exports so that `qualm prove FILE --map MAP` can prove it.
+/* kernel_nearest.h - What a file of your own must export to be proved by `qualm prove FILE --map
+ * MAP`.
  *
- * The codes of n unit values, elementwise: code[i] depends on y[i] and on nothing else, neither on n nor
- * on i nor on other elements.
- *   y       n floats, n >= 1: any bits, NaN and Inf among them, and beyond the map's range; aligned as
- *           floats are; not to be written
- *   code    n bytes, written and not read: stored codes (0 to 2^bits - 1 that the map has), not packed.
- *           Nothing else is written
- * (A .cu file holds a kernel instead: kernel_cuda.h.)
+ * qm_nearest computes the codes of n unit values.  code[i] depends on y[i] alone: not on n, not on
+ * i, not on other elements.
+ *   y       n floats, n >= 1, aligned as floats are, not to be written; any bits, so also NaN, Inf
+ *           and values beyond the map's range
+ *   code    n bytes, to be written and not read: stored codes, one byte each, not packed, from 0 to
+ *           2^bits - 1 and in the map; nothing else may be written
+ * A .cu file has a kernel instead of this function: see kernel_cuda.h.
  *
- * Called from several threads at once with different buffers, with n from 1 to 4096.  It returns, and
- * it does not end the process. */
+ * The function is called from several threads at once, with different buffers and n from 1 to 4096.
+ * It must return; it must not end the process. */
 #ifndef QM_KERNEL_NEAREST_H
 #define QM_KERNEL_NEAREST_H
 

@@ -1,4 +1,5 @@
-/* cubin_cache.c - see cubin_cache.h. */
+/* cubin_cache.c - Reads and writes compiled kernels on disk, and compiles those that are not
+ * there. */
 #include "core/compile/cubin_cache.h"
 
 #include <errno.h>
@@ -11,7 +12,7 @@
 #include <unistd.h>
 
 #include "core/base/sha256.h"
-#include "core/compile/device_text.h"
+#include "core/compile/embedded_text.h"
 
 #define FORMAT "qualm cubin 1"
 
@@ -22,7 +23,7 @@ struct header {
 
 static void add_text(struct qm_sha256 *h, const char *text)
 {
-    uint64_t n = text ? strlen(text) : 0; /* lengths keep neighbours apart */
+    uint64_t n = text ? strlen(text) : 0; /* its length delimits it from the next text */
     qm_sha256_add(h, &n, sizeof n);
     qm_sha256_add(h, text, n);
 }
@@ -51,7 +52,7 @@ void qm_cubin_key(const struct qm_device_source *s, char key[QM_CACHE_KEY])
     qm_sha256_hex(&h, key);
 }
 
-/* Makes a folder and those above it. */
+/* Makes a folder and its parents.  Returns whether the folder exists. */
 static int make_folder(char *path)
 {
     for (char *p = path + 1; *p; p++)
@@ -99,6 +100,8 @@ static void digest_of(const struct qm_device_binary *b, size_t log_size, char ou
     qm_sha256_hex(&h, out);
 }
 
+/* Reads a whole file of the cache and checks its sizes, key and digest.  Returns whether it is
+ * good; *out is to be freed in any case. */
 static int take(FILE *f, const char *key, struct qm_device_binary *out)
 {
     struct header h;

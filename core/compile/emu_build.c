@@ -1,22 +1,26 @@
-/* emu_build.c - a CUDA source as a shared object that runs on the CPU: preprocessed, rewritten,
- * compiled with every access seen, linked with the layer of core/emu. */
+/* emu_build.c - Builds a CUDA source into a shared object that runs on the CPU.
+ *
+ * The source is preprocessed, rewritten to C++ (core/emu/emu_rewrite.h), compiled with a call
+ * before every memory access and linked with the layer of core/emu, which answers these calls. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "core/compile/build.h"
+#include "core/compile/embedded_text.h"
+#include "core/compile/kernel_build.h"
 #include "core/emu/emu_rewrite.h"
 
-/* What is written beside the source, and names of CUDA's headers that the layer stands in for. */
+/* Texts that are written into the folder; and CUDA's headers, for which texts of core/emu stand
+ * in. */
 static const char *const texts[] = {
 #define QM_TEXT(name, ...) name,
 #include "emu.inc"
 #undef QM_TEXT
     "kernel_abi.h", "kernel_cuda.h", NULL};
 static const struct {
-    const char *name, *text; /* text: what stands in for it */
+    const char *name, *text; /* a header of CUDA's; the text that it includes here */
 } stands_in[] = {
     {"cuda.h", "qm_emu.hpp"},
     {"cuda_runtime.h", "qm_emu.hpp"},
@@ -36,8 +40,9 @@ static const struct {
     {"cuda/std/functional", "qm_emu_cub.hpp"},
 };
 
-/* thread: each access calls __tsan_...; the others call __ubsan_... where they fail.  emu_memory.cpp
- * and emu_checks.cpp define both; no sanitizer's library is linked. */
+/* -fsanitize=thread: each access calls a function __tsan_...; the other sanitizers call __ubsan_...
+ * where a check fails.  core/emu/emu_access.cpp and emu_checks.cpp define these functions; no
+ * sanitizer's library is linked. */
 #define KERNEL_FLAGS                                                                           \
     "-std=c++17 -O1 -g1 -fPIC -ffp-contract=off -fno-math-errno -fno-strict-aliasing "         \
     "-fsanitize=thread,alignment,bounds,signed-integer-overflow,integer-divide-by-zero,shift," \
@@ -49,7 +54,7 @@ static const struct {
 static qm_status header_write(const char *folder, const char *name, const char *text)
 {
     char path[PATH_MAX];
-    QM_TRY(qm_text_folder(folder, name));
+    QM_TRY(qm_embedded_folder(folder, name));
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *f = fopen(path, "w");
     if (!f)
@@ -66,9 +71,9 @@ static int is_dual(const char *name)
 static qm_status texts_write(const char *folder)
 {
     for (int i = 0; texts[i]; i++) {
-        char name[80]; /* the dual headers know each other by path */
+        char name[80]; /* dual headers include each other by path */
         snprintf(name, sizeof name, "%s%s", is_dual(texts[i]) ? "core/base/" : "", texts[i]);
-        QM_TRY(qm_text_write(folder, name));
+        QM_TRY(qm_embedded_write(folder, name));
     }
     for (size_t i = 0; i < sizeof stands_in / sizeof *stands_in; i++)
         QM_TRY(header_write(folder, stands_in[i].name, stands_in[i].text));
@@ -102,12 +107,14 @@ qm_status qm_build_read(const char *path, char **out, size_t *size)
     return QM_OK;
 }
 
-/* The compiler, its flags, wanted ones, the user's, then words up to NULL. */
+/* A command line and the texts its words lie in: $CXX, the fixed flags, the caller's flags,
+ * $CXXFLAGS. */
 struct compile {
     struct qm_command c;
     char compiler[512], fixed[512], wanted[256], flags[1024];
 };
 
+/* Sets the command line; words: what follows the flags, up to NULL. */
 static void compile_with(struct compile *k, const char *fixed, const char *wanted,
                          const char *const *words)
 {
@@ -166,7 +173,7 @@ qm_status qm_emu_build(const char *source, const char *folder, const char *flags
     snprintf(made, sizeof made, "%s/emu_layer.o", folder);
     snprintf(part, sizeof part, "%s/kernel.o", folder);
     qm_status st = layer && kernel ? texts_write(folder) : qm_fail(QM_NO_MEMORY, "a command");
-    int has_layer = access(made, R_OK) == 0; /* of an earlier build in this folder */
+    int has_layer = access(made, R_OK) == 0; /* from an earlier build in this folder */
     if (st == QM_OK && !has_layer) {
         compile_with(layer, LAYER_FLAGS, "", (const char *const[]){"-c", from, "-o", made, NULL});
         st = qm_command_start(&layer->c, HINT, &pid);

@@ -1,83 +1,18 @@
-/* kernel_build.c - compiles a kernel's source; the header and the templates that travel with the
- * executable. */
-#include "core/compile/build.h"
-#include "core/user_kernel/backend_file.h"
+/* kernel_build.c - Builds a C kernel with the system's compiler, whose command lines it runs. */
+#include "core/compile/kernel_build.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <spawn.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/compile/embedded_text.h"
+
 extern char **environ;
-
-/* ---- texts --------------------------------------------------------------------------------- */
-
-static const struct text {
-    const char *name;
-    const char *const *lines;
-} texts[] = {
-#define QM_TEXT(name, ...) {name, (const char *const[]){__VA_ARGS__}},
-#include "texts.inc"
-#undef QM_TEXT
-    {NULL, NULL}};
-
-const char *qm_kernel_file_name(int i)
-{
-    int n = 0;
-    while (texts[n].name)
-        n++;
-    return i >= 0 && i < n ? texts[i].name : NULL;
-}
-
-const char *const *qm_kernel_file_text(const char *name)
-{
-    for (const struct text *t = texts; t->name; t++)
-        if (strcmp(t->name, name) == 0)
-            return t->lines;
-    return NULL;
-}
-
-/* Texts of core/emu are for the compiler alone: templates do not list them. */
-static const struct text layer[] = {
-#define QM_TEXT(name, ...) {name, (const char *const[]){__VA_ARGS__}},
-#include "emu.inc"
-#undef QM_TEXT
-    {NULL, NULL}};
-
-qm_status qm_text_folder(const char *folder, const char *name)
-{
-    char path[PATH_MAX];
-    for (const char *slash = name; (slash = strchr(slash, '/')); slash++) {
-        snprintf(path, sizeof path, "%s/%.*s", folder, (int)(slash - name), name);
-        if (mkdir(path, 0700) != 0 && errno != EEXIST)
-            return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
-    }
-    return QM_OK;
-}
-
-qm_status qm_text_write(const char *folder, const char *name)
-{
-    char path[PATH_MAX];
-    const char *base = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
-    const char *const *line = qm_kernel_file_text(base);
-    for (const struct text *t = layer; !line && t->name; t++)
-        line = strcmp(t->name, base) == 0 ? t->lines : NULL;
-    QM_TRY(qm_text_folder(folder, name));
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *f = fopen(path, "w");
-    if (!f)
-        return qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
-    for (; line && *line; line++)
-        fputs(*line, f);
-    return fclose(f) == 0 ? QM_OK : qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
-}
-
-/* ---- the compiler -------------------------------------------------------------------------- */
 
 void qm_command_add(struct qm_command *c, const char *word)
 {
@@ -138,8 +73,8 @@ qm_status qm_kernel_file_build(const char *source, const char *folder, char *obj
         return qm_fail(QM_BAD_FILE, "%s: %s", source, strerror(errno));
     if (is_cuda(source))
         return qm_emu_build(source, folder, "", object, size);
-    QM_TRY(qm_text_write(folder, "kernel_abi.h"));
-    QM_TRY(qm_text_write(folder, "kernel_nearest.h"));
+    QM_TRY(qm_embedded_write(folder, "kernel_abi.h"));
+    QM_TRY(qm_embedded_write(folder, "kernel_nearest.h"));
     snprintf(compiler, sizeof compiler, "%s", cc && *cc ? cc : "cc");
     snprintf(flags, sizeof flags, "%s", more ? more : "");
     snprintf(include, sizeof include, "-I%s", folder);

@@ -1,4 +1,4 @@
-/* nvrtc.c - NVIDIA's run-time compiler, by dlopen. */
+/* nvrtc.c - Loads NVIDIA's run-time compiler, compiles with it, and reads its resource report. */
 #include "core/compile/nvrtc.h"
 
 #include <dlfcn.h>
@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "core/compile/device_text.h"
+#include "core/compile/embedded_text.h"
 #include "core/cuda/cuda_load.h"
 
 /* clang-format off */
@@ -114,7 +114,8 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* "--gpu-architecture=sm_90", or the highest virtual one below an architecture that is not known. */
+/* Writes the option "--gpu-architecture=sm_90"; for an architecture that this NVRTC does not know,
+ * the highest virtual one below it (compute_90).  Returns whether the result will be PTX. */
 static int arch_option(int arch, char *out, size_t size)
 {
     int n = 0, all[ARCHS], below = 0;
@@ -137,7 +138,7 @@ static char *log_of(void *program)
     return log;
 }
 
-/* The first line of the log with "error" in it, and the one that says where. */
+/* The failure, with the first line of the log that contains "error". */
 static qm_status failed(const char *name, const char *log)
 {
     const char *error = log ? strstr(log, "error") : NULL;
@@ -176,7 +177,7 @@ qm_status qm_nvrtc_compile(const struct qm_device_source *s, struct qm_device_bi
         texts[n] = qm_device_text(names[n]);
         if (!texts[n])
             return qm_fail(QM_NO_MEMORY, "the text of %s", names[n]);
-        if (strncmp(names[n], "core/abi/", 9) == 0) { /* as users include it */
+        if (strncmp(names[n], "core/abi/", 9) == 0) { /* users include it without a folder */
             names[n + 1] = names[n] + 9;
             texts[n + 1] = texts[n];
             n++;
@@ -211,8 +212,9 @@ void qm_device_binary_free(struct qm_device_binary *b)
     memset(b, 0, sizeof *b);
 }
 
-/* ---- the register report ---------------------------------------------------------------------- */
+/* ---- the register report --------------------------------------------------------------------- */
 
+/* The number before `what` in [line, end); 0: what is not there. */
 static int number_before(const char *line, const char *end, const char *what)
 {
     const char *at = strstr(line, what);

@@ -1,4 +1,4 @@
-/* cuda_driver.c - loading libcuda.so.1, and its errors as statuses. */
+/* cuda_driver.c - Loads libcuda.so.1 and turns its errors into statuses. */
 #include "core/cuda/cuda_driver.h"
 
 #include <pthread.h>
@@ -50,7 +50,7 @@ static int bind_all(void *handle)
             snprintf(driver.reason, sizeof driver.reason, "%s has no %s", driver.path, names[i]);
             return 0;
         }
-    /* The plain name is limited from 12.8 on; older drivers have no other. */
+    /* From 12.8 on the function without _v2 is restricted; older drivers export no other. */
     void *newer;
     if (qm_library_symbol(handle, "cuEventElapsedTime_v2", &newer) == QM_OK)
         memcpy(&driver.cu.EventElapsedTime, &newer, sizeof newer);

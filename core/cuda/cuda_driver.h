@@ -1,7 +1,8 @@
-/* cuda_driver.h - the CUDA driver's functions, bound when they are first wanted.
+/* cuda_driver.h - The functions of the CUDA driver, loaded at run time when they are first wanted.
  *
- * Prototypes are our own, so that no CUDA header is needed; names are the exported, versioned ones.
- * Only the primary context is used (cuCtxCreate changes between toolkits). */
+ * The prototypes stand here, so that no CUDA header is needed; the names are the exported,
+ * versioned ones.  Only the primary context is used, because cuCtxCreate changes between
+ * toolkits. */
 #ifndef QM_CUDA_CUDA_DRIVER_H
 #define QM_CUDA_CUDA_DRIVER_H
 
@@ -70,17 +71,20 @@ enum {
     QM_CU_FUNC_REGISTERS = 4
 };
 
-/* The driver, with a device behind it (cuInit done), loaded once.  QM_SKIPPED: "GPU backend unavailable:
- * REASON": no libcuda.so.1, the toolkit's stub, no device, driver and library do not match ... */
+/* The driver, initialized (cuInit) and with at least one device; loaded once, kept for good.
+ * QM_SKIPPED: "GPU backend unavailable: REASON" (no libcuda.so.1, the toolkit's stub, no device,
+ * driver and library do not match). */
 qm_status qm_cuda_driver(const struct qm_cuda **out);
 
-/* One line on what the driver is, or why there is none. */
+/* Writes one line: the driver's path, version and first device, or why there is none. */
 void qm_cuda_driver_text(char *text, size_t size);
 
-/* 0: QM_OK.  Else QM_NO_MEMORY (error 2) or QM_INTERNAL: "cuMemAlloc_v2: CUDA_ERROR_... (2): ...". */
+/* The status of a driver's error number: 0 is QM_OK, 2 (out of memory) QM_NO_MEMORY, all others
+ * QM_INTERNAL, with "CALL: CUDA_ERROR_... (NUMBER): TEXT" as message. */
 qm_status qm_cuda_error(int error, const char *call);
 
-/* QM_CU(cu, MemAlloc, (&at, bytes)): calls, and returns from the function where that fails. */
+/* QM_CU(cu, MemAlloc, (&at, bytes)) calls cuMemAlloc; where it fails, the caller returns its
+ * status. */
 #define QM_CU(cu, member, arguments) QM_TRY(qm_cuda_error((cu)->member arguments, "cu" #member))
 
 #endif

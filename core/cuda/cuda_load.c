@@ -1,4 +1,4 @@
-/* cuda_load.c - where CUDA's shared libraries lie. */
+/* cuda_load.c - Finds and opens CUDA's shared libraries. */
 #include "core/cuda/cuda_load.h"
 
 #include <dlfcn.h>
@@ -59,7 +59,7 @@ static void *try_toolkit(enum qm_library which, char *found, size_t size)
     return handle ? handle : try_names(which, "/usr/local/cuda/lib64", found, size);
 }
 
-/* Wheels lie at nvidia/PART/lib (nvidia/cu13/lib since CUDA 13). */
+/* Python's wheels keep libraries at nvidia/PART/lib (nvidia/cu13/lib since CUDA 13). */
 static void *try_wheels(enum qm_library which, char *found, size_t size)
 {
     static const char *const under[] = {

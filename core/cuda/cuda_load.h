@@ -1,16 +1,16 @@
-/* cuda_load.h - finds CUDA's shared libraries when they are wanted, and only then.
+/* cuda_load.h - Finds CUDA's shared libraries at run time, when they are first wanted.
  *
- * Nothing of CUDA is needed to build or start.  A library is sought in this order:
+ * The program is built and starts without CUDA.  A library is sought in this order:
  *
- *   1. the path in its environment variable (QM_LIBCUDA, QM_NVRTC, QM_CURAND, QM_NVML); where that is
- *      set nothing else is tried, so that QM_LIBCUDA=none hides the driver
+ *   1. the path in its environment variable (QM_LIBCUDA, QM_NVRTC, QM_CURAND, QM_NVML); where the
+ *      variable is set nothing else is tried, so that QM_LIBCUDA=none hides the driver
  *   2. its names, newest first, where the loader looks (LD_LIBRARY_PATH, ldconfig)
  *   3. $CUDA_HOME/lib64, $CUDA_PATH/lib64, /usr/local/cuda/lib64
  *   4. Python's wheels: site-packages/nvidia/.../lib under $VIRTUAL_ENV, $CONDA_PREFIX, ~/.local,
  *      /usr/local and /usr
  *
- * The driver's libcuda.so.1 and libnvidia-ml.so.1 belong to the system: 1 and 2 only, and never the
- * toolkit's stub directory. */
+ * The driver's libcuda.so.1 and libnvidia-ml.so.1 belong to the system: they are sought by 1 and 2
+ * only, and never in the toolkit's directory of stubs. */
 #ifndef QM_CUDA_CUDA_LOAD_H
 #define QM_CUDA_CUDA_LOAD_H
 
@@ -32,14 +32,16 @@ enum qm_library {
 #undef X
 };
 
-/* A handle of dlopen, or NULL; it stays loaded (CUDA's libraries do not give back what they took).
- * found[size]: its path, or why there is none ("no libcuda.so.1 where the loader looks"). */
+/* Opens a library: a handle of dlopen, or NULL.  It stays loaded, because CUDA's libraries do not
+ * give back what they took.  found[size]: its path, or why there is none ("no libcuda.so.1 where
+ * the loader looks"). */
 void *qm_library_open(enum qm_library which, char *found, size_t size);
 
-/* For tests: symbol(name) stands in for this library from now on; before anybody has opened it. */
+/* For tests: from now on symbol(name) replaces this library, which nobody may have opened yet. */
 void qm_library_stand_in(enum qm_library which, void *(*symbol)(const char *name));
 
-/* A function of it into *function, which is any pointer to a function; QM_SKIPPED: it is not there. */
+/* Stores a function of an open library in *function, a pointer to a function of any type.
+ * QM_SKIPPED: the library has no such function. */
 qm_status qm_library_symbol(void *handle, const char *symbol, void *function);
 
 #endif

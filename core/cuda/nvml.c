@@ -1,4 +1,4 @@
-/* nvml.c - libnvidia-ml.so.1 by dlopen. */
+/* nvml.c - Loads libnvidia-ml.so.1 and asks it for a GPU's state. */
 #include "core/cuda/nvml.h"
 
 #include <pthread.h>

@@ -1,5 +1,4 @@
-/* backend_device.c - backends cuda and emu: a plan is a batch of one tensor on a device, or what whole.h
- * makes of a rule over whole tensors. */
+/* backend_device.c - The backends "cuda" and "emu": plans of one tensor on a device. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,13 +6,15 @@
 #include "core/device/tensor_rule_plan.h"
 #include "core/recipe/backend.h"
 
+/* The mode of plans that are opened from now on; each plan keeps its own.  It is not a parameter
+ * because struct qm_backend has one `open` for all backends, and the others know no mode. */
 static enum qm_mode mode = QM_MODE_exact;
 
 void qm_backend_device_mode(enum qm_mode m) { mode = m; }
 
 struct plan {
-    struct qm_batch *batch;
-    struct qm_whole_plan *whole; /* in its place */
+    struct qm_batch *batch;                  /* of an elementwise rule, else NULL */
+    struct qm_tensor_rule_plan *tensor_rule; /* of a tensor rule, else NULL */
     struct qm_param param;
     int64_t n;
 };
@@ -24,7 +25,7 @@ static void device_close(void *plan)
     if (!p)
         return;
     qm_batch_close(p->batch);
-    qm_whole_close(p->whole);
+    qm_tensor_rule_close(p->tensor_rule);
     free(p);
 }
 
@@ -37,8 +38,9 @@ static qm_status open_on(const struct qm_device *d, const struct qm_recipe *r,
         return qm_fail(QM_NO_MEMORY, "plan for %s", r->base->name);
     p->param = r->param;
     p->n = qm_shape_numel(shape);
-    qm_status st = r->rule->tensor ? qm_whole_open(d, mode, r, 1, shape, &tensor, &p->whole)
-                                   : qm_batch_open(d, mode, r, 1, shape, &tensor, &p->batch);
+    qm_status st = r->rule->tensor
+                       ? qm_tensor_rule_open(d, mode, r, 1, shape, &tensor, &p->tensor_rule)
+                       : qm_batch_open(d, mode, r, 1, shape, &tensor, &p->batch);
     if (st == QM_OK) {
         *plan = p;
         return QM_OK;
@@ -59,10 +61,10 @@ static qm_status device_step(void *plan, struct qm_tensor *param, const struct q
         return qm_fail(QM_BAD_ARG, "steps count from 1, got %lld", (long long)t);
     if (!g->data)
         return QM_OK;
-    if (p->whole) {
-        QM_TRY(qm_whole_give(p->whole, 0, param->data, g->data, g->dtype));
-        QM_TRY(qm_whole_run(p->whole, t, seed));
-        return qm_whole_take(p->whole, 0, param->data);
+    if (p->tensor_rule) {
+        QM_TRY(qm_tensor_rule_give(p->tensor_rule, 0, param->data, g->data, g->dtype));
+        QM_TRY(qm_tensor_rule_run(p->tensor_rule, t, seed));
+        return qm_tensor_rule_take(p->tensor_rule, 0, param->data);
     }
     QM_TRY(qm_batch_give(p->batch, 0, param->data, g->data, g->dtype));
     QM_TRY(qm_batch_run(p->batch, t, seed));
@@ -72,28 +74,28 @@ static qm_status device_step(void *plan, struct qm_tensor *param, const struct q
 static qm_status device_decode(void *plan, int slot, float *out)
 {
     struct plan *p = plan;
-    return p->whole ? qm_whole_decode(p->whole, 0, slot, out)
-                    : qm_batch_decode(p->batch, 0, slot, out);
+    return p->tensor_rule ? qm_tensor_rule_decode(p->tensor_rule, 0, slot, out)
+                          : qm_batch_decode(p->batch, 0, slot, out);
 }
 
 static qm_status device_save(void *plan, int slot, uint8_t *codes, float *scales)
 {
     struct plan *p = plan;
-    return p->whole ? qm_whole_save(p->whole, 0, slot, codes, scales)
-                    : qm_batch_save(p->batch, 0, slot, codes, scales);
+    return p->tensor_rule ? qm_tensor_rule_save(p->tensor_rule, 0, slot, codes, scales)
+                          : qm_batch_save(p->batch, 0, slot, codes, scales);
 }
 
 static qm_status device_load(void *plan, int slot, const uint8_t *codes, const float *scales)
 {
     struct plan *p = plan;
-    return p->whole ? qm_whole_load(p->whole, 0, slot, codes, scales)
-                    : qm_batch_load(p->batch, 0, slot, codes, scales);
+    return p->tensor_rule ? qm_tensor_rule_load(p->tensor_rule, 0, slot, codes, scales)
+                          : qm_batch_load(p->batch, 0, slot, codes, scales);
 }
 
 static int64_t device_bytes(const void *plan)
 {
     const struct plan *p = plan;
-    return p->whole ? qm_whole_bytes(p->whole) : qm_batch_bytes(p->batch);
+    return p->tensor_rule ? qm_tensor_rule_bytes(p->tensor_rule) : qm_batch_bytes(p->batch);
 }
 
 #define BACKEND(name)                                                                     \

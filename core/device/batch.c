@@ -1,4 +1,4 @@
-/* batch.c - the host's side of a step's kernels. */
+/* batch.c - The host's side of a step: buffers, descriptors, chunks, launches, the state. */
 #include "core/device/batch.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@ enum { CODES, SCALES, STAT, BUFFERS };
 
 struct slot {
     int64_t n_scales;
-    qm_address buffer[BUFFERS]; /* values of a slot without codes: SCALES */
+    qm_address buffer[BUFFERS]; /* SCALES: of a slot without codes, its values */
 };
 
 struct tensor {
@@ -28,8 +28,8 @@ struct qm_batch {
     enum qm_mode mode;
     struct qm_recipe r;
     struct qm_step_form form;
-    void *module; /* for form.grad */
-    int n, blocks, by_value, is_wide;
+    void *module;                     /* the kernels for gradients of type form.grad */
+    int n, blocks, by_value, is_wide; /* is_wide: qm_batch_load_wide has made room for gradients */
     int64_t chunk, n_chunks;
     struct tensor *tensor;
     uint64_t *desc;
@@ -40,7 +40,7 @@ struct qm_batch {
 const struct qm_step_form *qm_batch_form(const struct qm_batch *b) { return &b->form; }
 void *qm_batch_module(const struct qm_batch *b) { return b->module; }
 
-/* ---- buffers ---------------------------------------------------------------------------------- */
+/* ---- buffers --------------------------------------------------------------------------------- */
 
 void qm_batch_close(struct qm_batch *b)
 {
@@ -65,12 +65,13 @@ void qm_batch_close(struct qm_batch *b)
 
 static size_t floats(int64_t n) { return sizeof(float) * (size_t)n; }
 
-/* First contents: code and scale of the recipe. */
+/* Fills a slot with the code and the scale that the recipe starts with. */
 static qm_status slot_fill(struct qm_batch *b, const struct tensor *t, int i)
 {
     const struct qm_codec *c = &b->form.slot[i].codec;
     const struct slot *s = &t->slot[i];
-    int init = b->r.init_code[i] < c->cb.n ? b->r.init_code[i] : 0; /* map replaced */
+    int init = b->r.init_code[i] < c->cb.n ? b->r.init_code[i]
+                                           : 0; /* an override may give a smaller map */
     int64_t bytes = qm_code_bytes(c, t->n);
     uint8_t *codes = calloc((size_t)bytes + 1, 1);
     float *scales = malloc(floats(s->n_scales + 1));
@@ -107,14 +108,14 @@ static qm_status tensor_open(struct qm_batch *b, struct tensor *t)
     int residual = qm_param_residual(&b->r.param);
     for (int i = 0; i < b->form.n_slots; i++)
         QM_TRY(slot_open(b, t, i));
-    if (qm_whole_is_slot(b->r.rule))
-        return b->d->reserve(qm_whole_is_plain(&b->r) ? 0 : floats(t->n), &t->g);
+    if (qm_tensor_rule_is_slot(b->r.rule))
+        return b->d->reserve(qm_tensor_rule_is_plain(&b->r) ? 0 : floats(t->n), &t->g);
     QM_TRY(b->d->reserve((size_t)(t->n * qm_param_bytes(&b->r.param)), &t->p));
-    QM_TRY(b->d->reserve(floats(t->n), &t->g)); /* of any type */
+    QM_TRY(b->d->reserve(floats(t->n), &t->g)); /* room for any type */
     return residual ? b->d->reserve((size_t)(t->n * residual), &t->residual) : QM_OK;
 }
 
-/* ---- tables ----------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 static uint64_t *desc_of(const struct qm_batch *b, int k)
 {
@@ -146,7 +147,8 @@ static void desc_fill(const struct qm_batch *b, int k)
     }
 }
 
-/* Elements of a chunk: whole tiles, and enough chunks to keep the device busy. */
+/* Elements of a chunk: a whole number of tiles; wanted = 0: small enough to keep the device
+ * busy. */
 static int64_t chunk_of(const struct qm_batch *b, int64_t wanted)
 {
     int64_t total = 0, tile = b->form.tile;
@@ -188,9 +190,9 @@ qm_status qm_batch_cut(struct qm_batch *b, int64_t chunk, int blocks)
                : qm_fail(QM_NO_MEMORY, "%lld chunks", (long long)n);
 }
 
-/* ---- opening ---------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
-/* The form of all; each tensor must have it. */
+/* The form of the first tensor, which every other one must have. */
 static qm_status form_of_all(struct qm_batch *b, int n, const struct qm_shape *shapes)
 {
     struct qm_step_form *other = malloc(sizeof *other);
@@ -236,7 +238,7 @@ static qm_status open_all(struct qm_batch *b, int n, const struct qm_shape *shap
     QM_TRY(b->d->reserve(bytes, &b->desc_at));
     QM_TRY(b->d->put(b->desc_at, b->desc, bytes));
     QM_TRY(qm_batch_cut(b, 0, 0));
-    return qm_whole_is_plain(&b->r) ? QM_OK : b->d->load(&b->form, b->mode, &b->module);
+    return qm_tensor_rule_is_plain(&b->r) ? QM_OK : b->d->load(&b->form, b->mode, &b->module);
 }
 
 qm_status qm_batch_open(const struct qm_device *d, enum qm_mode mode, const struct qm_recipe *r,
@@ -268,7 +270,7 @@ qm_status qm_batch_by_value(struct qm_batch *b, int is_by_value)
     return b->d->load(&b->form, b->mode, &b->module);
 }
 
-/* ---- a step ----------------------------------------------------------------------------------- */
+/* ---- a step ---------------------------------------------------------------------------------- */
 
 qm_status qm_batch_give(struct qm_batch *b, int k, const void *param, const void *g,
                         enum qm_dtype g_type)
@@ -291,7 +293,7 @@ qm_status qm_batch_take(struct qm_batch *b, int k, void *param)
     return b->d->get(param, t->p, (size_t)(t->n * qm_param_bytes(&b->r.param)));
 }
 
-/* What the rule prepares, for all tensors and for those of one element. */
+/* The rule's scalars; flag[1] for tensors of one element (qm_rule.single). */
 static struct qm_step_scalars scalars_of(const struct qm_batch *b, int64_t t, uint64_t seed)
 {
     struct qm_step_scalars s = {.seed = seed, .step = (uint32_t)t};
@@ -320,7 +322,8 @@ static qm_status launch(const struct qm_batch *b, enum qm_step_kernel k, struct 
     return b->d->launch(b->module, k, grid_of(b, n), 1, args);
 }
 
-/* As many launches as it takes to hand everything over by value; a tensor may go on in the next. */
+/* Hands the tables over by value, in as many launches as that takes; a tensor may be split between
+ * two. */
 static qm_status launch_by_value(const struct qm_batch *b, struct qm_step_scalars *s)
 {
     unsigned char table[QM_STEP_BY_VALUE];
@@ -344,7 +347,8 @@ static qm_status launch_by_value(const struct qm_batch *b, struct qm_step_scalar
     return QM_OK;
 }
 
-/* Stored scales of what was folded; a launch takes at most 65,535 rows of blocks. */
+/* The stored scales of folded slots, a row of blocks for each tensor: a launch takes at most
+ * 65,535. */
 static qm_status launch_scales(const struct qm_batch *b)
 {
     int64_t most = 1;
@@ -378,7 +382,7 @@ qm_status qm_batch_run(struct qm_batch *b, int64_t t, uint64_t seed)
     return b->form.folds > 0 ? launch_scales(b) : QM_OK;
 }
 
-/* ---- state ------------------------------------------------------------------------------------ */
+/* ---- state ----------------------------------------------------------------------------------- */
 
 static qm_status slot_check(const struct qm_batch *b, int slot)
 {
@@ -395,7 +399,8 @@ struct qm_batch_place qm_batch_place(const struct qm_batch *b, int k)
                                    t->slot[0].buffer[CODES]};
 }
 
-/* A kernel whose arguments begin with descriptors and chunks, over n chunks from the first on. */
+/* Launches a kernel whose arguments begin with descriptors and chunks, over chunks [first, first +
+ * n). more, yet_more: its further arguments. */
 static qm_status launch_chunks(struct qm_batch *b, enum qm_step_kernel kernel, int64_t first,
                                int64_t n, void *more, void *yet_more)
 {
@@ -452,7 +457,7 @@ qm_status qm_batch_decode(struct qm_batch *b, int k, int slot, float *out)
     return st;
 }
 
-/* Codes between their packed bytes on the device and one byte each. */
+/* Unpacks the codes on the device into out[n] (one byte each), or packs in[n] into them. */
 static qm_status codes_move(struct qm_batch *b, const struct tensor *t, int slot, uint8_t *out,
                             const uint8_t *in)
 {

@@ -1,4 +1,5 @@
-/* device_cuda.c - kernels on the first GPU (or number $QM_CUDA_DEVICE): its primary context, one stream. */
+/* device_cuda.c - The device "cuda": GPU 0, or number $QM_CUDA_DEVICE; its primary context, one
+ * stream. */
 #include "core/device/device_cuda.h"
 
 #include <pthread.h>
@@ -28,7 +29,7 @@ static struct {
 } gpu;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* ---- the device ----------------------------------------------------------------------------------- */
+/* ---- the device ------------------------------------------------------------------------------ */
 
 static qm_status open_device(void)
 {
@@ -56,7 +57,7 @@ static void open_once(void)
     gpu.st = gpu.st == QM_OK ? QM_OK : QM_SKIPPED;
 }
 
-/* The context is a thread's: made current at each entry. */
+/* Opens the device once, and makes its context current: contexts belong to threads. */
 static qm_status enter(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -69,7 +70,7 @@ static qm_status enter(void)
 
 static qm_status cuda_probe(void) { return enter(); }
 
-/* ---- memory --------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static qm_status cuda_reserve(size_t bytes, qm_address *out)
 {
@@ -105,7 +106,7 @@ static qm_status cuda_put(qm_address to, const void *from, size_t bytes)
     QM_TRY(enter());
     if (bytes)
         QM_CU(gpu.cu, MemcpyHtoDAsync, (to, from, bytes, gpu.stream));
-    return cuda_sync(); /* the caller's memory may go */
+    return cuda_sync(); /* the caller may free its memory on return */
 }
 
 static qm_status cuda_get(void *to, qm_address from, size_t bytes)
@@ -116,7 +117,7 @@ static qm_status cuda_get(void *to, qm_address from, size_t bytes)
     return cuda_sync();
 }
 
-/* ---- kernels -------------------------------------------------------------------------------------- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 static qm_status bind_kernels(const struct qm_step_form *f, const struct qm_device_binary *b,
                               struct module *m)
@@ -202,7 +203,7 @@ const struct qm_device qm_device_cuda = {
     .blocks = cuda_blocks,
 };
 
-/* ---- for measuring -------------------------------------------------------------------------------- */
+/* ---- for measuring --------------------------------------------------------------------------- */
 
 qm_status qm_cuda_context(const struct qm_cuda **cu, void **stream, int *device)
 {

@@ -1,5 +1,7 @@
-/* device_emu.c - step.cu on the CPU: compiled by the C++ compiler with the layer of core/emu, a shared
- * object for each form, cached by what it was made of. */
+/* device_emu.c - The device "emu": step.cu compiled for the CPU with the layer of core/emu.
+ *
+ * Each form of a step is a shared object, which is cached under the hash of its sources, compiler
+ * and flags (cubin_cache.h names the folder). */
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
@@ -10,9 +12,9 @@
 #include <unistd.h>
 
 #include "core/base/sha256.h"
-#include "core/compile/build.h"
 #include "core/compile/cubin_cache.h"
-#include "core/compile/device_text.h"
+#include "core/compile/embedded_text.h"
+#include "core/compile/kernel_build.h"
 #include "core/device/device.h"
 #include "core/emu/emu_fast.h"
 
@@ -21,12 +23,12 @@ enum { ALIGN = 256, MODULES = 4096, LOADED = 8, REGIONS = 16000 };
 typedef const char *run_fn(int kernel, unsigned grid_x, unsigned grid_y, void **args,
                            const struct qm_step_region *regions, int n_regions);
 
-/* Each has a thousand stacks: few are loaded at a time, the others lie in the cache. */
+/* A loaded module has a thousand stacks, so at most LOADED of those that are cached stay loaded. */
 static struct module {
     char key[QM_CACHE_KEY];
     enum qm_mode mode;
     int is_cached;
-    long used; /* when, in launches */
+    long used; /* number of its last launch */
     void *handle;
     run_fn *run;
 } modules[MODULES];
@@ -37,7 +39,7 @@ static struct qm_step_region regions[REGIONS];
 static int n_regions;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* ---- memory ------------------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static qm_status emu_reserve(size_t bytes, qm_address *out)
 {
@@ -84,7 +86,7 @@ static qm_status emu_get(void *to, qm_address from, size_t bytes)
     return QM_OK;
 }
 
-/* ---- building ------------------------------------------------------------------------------------ */
+/* ---- building -------------------------------------------------------------------------------- */
 
 static void add(struct qm_sha256 *h, const char *text)
 {
@@ -99,7 +101,7 @@ static const char *environment(const char *name)
     return text ? text : "";
 }
 
-/* The first line that the compiler says of itself; "": there is none. */
+/* The first line of $CXX --version; "": there is no such compiler. */
 static char compiler[256];
 static void ask_compiler(void)
 {
@@ -164,7 +166,8 @@ static qm_status write_text(const char *to, const char *name, const char *text)
     return fclose(f) == 0 ? QM_OK : qm_fail(QM_BAD_FILE, "%s: %s", path, strerror(errno));
 }
 
-/* One of the texts of a step, with the divisions of the mode. */
+/* Writes one of the device's sources; in mode fast with displaced divisions
+ * (core/emu/emu_fast.h). */
 static qm_status write_device_text(const char *to, const char *path, enum qm_mode mode)
 {
     char *text = NULL;
@@ -176,7 +179,8 @@ static qm_status write_device_text(const char *to, const char *path, enum qm_mod
     return st;
 }
 
-/* step.cu and behind it step_emu.cu, as one file: the rewriter leaves what is included alone. */
+/* Writes all sources, and into `source` step.cu followed by step_emu.cu: the rewriter changes no
+ * included file. */
 static qm_status write_sources(const char *to, const char *recipe, enum qm_mode mode,
                                const char *source)
 {
@@ -197,7 +201,7 @@ static qm_status write_sources(const char *to, const char *recipe, enum qm_mode 
     return f && fclose(f) == 0 ? QM_OK : qm_fail(QM_BAD_FILE, "%s: %s", source, strerror(errno));
 }
 
-/* Where builds take place, one after the other: the layer is compiled once. */
+/* The folder of all builds, one after the other, so that the layer is compiled once. */
 static char folder[] = "/tmp/qualm-emu-XXXXXX";
 
 static void remove_folder(void)
@@ -205,7 +209,7 @@ static void remove_folder(void)
     char command[64];
     snprintf(command, sizeof command, "rm -rf '%s'", folder);
     if (system(command) != 0)
-        (void)0; /* a temporary folder that stays */
+        (void)0; /* the temporary folder stays */
 }
 
 static qm_status open_folder(void)
@@ -236,7 +240,8 @@ static qm_status copy_file(const char *from, const char *to)
     return is_whole ? QM_OK : qm_fail(QM_BAD_FILE, "%s: %s", to, strerror(errno));
 }
 
-/* `object`: where the shared object goes, under a name of its own. */
+/* Builds the shared object, under a name of this process in the cache or in the folder:
+ * object[size]. */
 static qm_status build(const char *recipe, const struct module *m, char *object, size_t size)
 {
     char source[64], made[PATH_MAX], name[QM_CACHE_KEY + 32];
@@ -250,7 +255,7 @@ static qm_status build(const char *recipe, const struct module *m, char *object,
     return copy_file(made, object);
 }
 
-/* Unloads the one that was not used for longest. */
+/* Unloads the least recently used module where LOADED are loaded. */
 static void make_room(void)
 {
     struct module *oldest = NULL;
@@ -277,7 +282,7 @@ static qm_status module_bind(struct module *m, const char *object)
     return QM_OK;
 }
 
-/* Loads it from the cache, or builds it: under a name of its own, then renamed. */
+/* Loads a module from the cache, else builds it and renames it into the cache. */
 static qm_status module_open(struct module *m, const char *recipe)
 {
     char name[QM_CACHE_KEY + 8], cached[PATH_MAX], object[PATH_MAX];
@@ -336,7 +341,7 @@ static qm_status emu_load(const struct qm_step_form *f, enum qm_mode mode, void 
     return st;
 }
 
-/* ---- running ------------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static qm_status emu_launch(void *module, enum qm_step_kernel k, unsigned grid_x, unsigned grid_y,
                             void **args)

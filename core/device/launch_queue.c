@@ -1,4 +1,4 @@
-/* launch_queue.c - see launch_queue.h. */
+/* launch_queue.c - Runs tensor rules as coroutines and turns their operations into launches. */
 #include "core/device/launch_queue.h"
 
 #include <stdlib.h>
@@ -6,34 +6,36 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
-enum { ROOMS = 16, STACK = 1 << 19, GUARD = 4096 };
+enum { ARRAYS = 16, STACK = 1 << 19, GUARD = 4096 };
 
-/* An operation that was noted.  The address of what is handed over or fetched is known when it is launched. */
-struct note {
+/* A recorded operation.  A transfer is a copy of words; its end in the table (PUT: the source) or
+ * in the buffer of results (GET: the target) gets its address when the operation is launched. */
+struct operation {
     enum qm_sweep_kind kind;
-    enum { NOTE_PLAIN, NOTE_PUT, NOTE_GET } what;
-    size_t at; /* in what is handed over, or fetched */
+    enum { OPERATION_SWEEP, OPERATION_PUT, OPERATION_GET } what;
+    size_t at; /* of a transfer: its byte in `put` or `got` */
     struct qm_sweep a;
 };
 
-struct lane {
-    struct qm_launch_queue *all;
+/* The run of the rule's code for one tensor. */
+struct task {
+    struct qm_launch_queue *queue;
     struct {
         qm_address at;
         size_t bytes;
         int is_used;
-    } room[ROOMS]; /* what the rule asked for so far */
+    } array[ARRAYS]; /* that the rule has asked for; kept from step to step */
     struct {
         qm_address at;
         int64_t key;
         int is_there;
-    } kept;
-    qm_status st; /* the first failure, and what the work returned */
-    /* Of many lanes: */
+    } kept;       /* qm_whole_kept */
+    qm_status st; /* the first failure, or what the work returned */
+    /* Where there are several tasks, each is a coroutine: */
     ucontext_t context;
     char *stack;
-    struct note *note;
-    int n_notes, most_notes, next, is_done;
+    struct operation *operation;
+    int n_operations, most_operations, next, is_done; /* next: the first that is not launched */
     const struct qm_tensor_rule_args *w;
 };
 
@@ -46,17 +48,18 @@ struct qm_launch_queue {
     const struct qm_device *d;
     void *module;
     int n;
-    struct lane *lane;
+    struct task *task;
     qm_status (*work)(const struct qm_tensor_rule_args *);
     ucontext_t host;
-    struct bytes table, put,
-        got; /* operations in the order of their launches; data for and from there */
+    struct bytes table;    /* operations in the order of their launches, then `put` */
+    struct bytes put, got; /* data for the device, and from it */
     qm_address table_at, got_at;
-    size_t table_room, got_room;
+    size_t table_room, got_room; /* bytes reserved at these addresses */
 };
 
-static _Thread_local struct lane *current;
+static _Thread_local struct task *current; /* whose code runs */
 
+/* Keeps the first failure of a task. */
 static void keep(qm_status st)
 {
     if (current->st == QM_OK)
@@ -66,13 +69,12 @@ static void keep(qm_status st)
 static void *pointer(qm_address at) { return (void *)(uintptr_t)at; }
 static qm_address address(const void *p) { return (qm_address)(uintptr_t)p; }
 
-unsigned qm_lanes_blocks(int64_t n, int64_t each)
+static int64_t blocks_of(const struct qm_sweep *a)
 {
-    int64_t blocks = (n + each - 1) / each;
-    return (unsigned)(blocks < 65535 ? blocks : 65535);
+    return (a->n + QM_STEP_THREADS - 1) / QM_STEP_THREADS;
 }
 
-/* Room for more bytes behind those in use; NULL: there is none. */
+/* Appends `more` bytes, whose address it returns; NULL: no memory. */
 static void *grow(struct bytes *b, size_t more)
 {
     if (b->used + more > b->room) {
@@ -87,81 +89,82 @@ static void *grow(struct bytes *b, size_t more)
     return b->at + b->used - more;
 }
 
-/* ---- what the rule's operations become ---------------------------------------------------------- */
+/* ---- the rule's operations: launched at once, or recorded ------------------------------------ */
 
-static struct note *note_of(enum qm_sweep_kind kind, const struct qm_sweep *a)
+static struct operation *record(enum qm_sweep_kind kind, const struct qm_sweep *a)
 {
-    struct lane *l = current;
-    if (l->st != QM_OK)
+    struct task *t = current;
+    if (t->st != QM_OK)
         return NULL;
-    if (l->n_notes == l->most_notes) {
-        int most = 2 * l->most_notes + 16;
-        struct note *more = realloc(l->note, sizeof *more * (size_t)most);
+    if (t->n_operations == t->most_operations) {
+        int most = 2 * t->most_operations + 16;
+        struct operation *more = realloc(t->operation, sizeof *more * (size_t)most);
         if (!more) {
             keep(qm_fail(QM_NO_MEMORY, "%d operations", most));
             return NULL;
         }
-        l->note = more;
-        l->most_notes = most;
+        t->operation = more;
+        t->most_operations = most;
     }
-    l->note[l->n_notes] = (struct note){.kind = kind, .a = *a};
-    return &l->note[l->n_notes++];
+    t->operation[t->n_operations] = (struct operation){.kind = kind, .a = *a};
+    return &t->operation[t->n_operations++];
 }
 
 static void sweep(enum qm_sweep_kind kind, const struct qm_sweep *a)
 {
     struct qm_sweep copy = *a;
     int number = (int)kind;
+    int64_t blocks = blocks_of(a);
     void *args[] = {&number, &copy};
-    if (current->all->n > 1)
-        (void)note_of(kind, a);
+    if (current->queue->n > 1)
+        (void)record(kind, a);
     else if (current->st == QM_OK)
-        keep(current->all->d->launch(current->all->module,
-                                     number < QM_SWEEP_SUMS ? QM_KERNEL_whole_sums
-                                                            : QM_KERNEL_whole_sweep,
-                                     qm_lanes_blocks(a->n, QM_STEP_THREADS), 1, args));
+        keep(current->queue->d->launch(current->queue->module,
+                                       number < QM_SWEEP_SUMS ? QM_KERNEL_whole_sums
+                                                              : QM_KERNEL_whole_sweep,
+                                       (unsigned)(blocks < 65535 ? blocks : 65535), 1, args));
 }
 
 static qm_status room(size_t bytes, void **out)
 {
-    struct lane *l = current;
-    for (int i = 0; i < ROOMS; i++) {
-        if (l->room[i].at && (l->room[i].is_used || l->room[i].bytes < bytes))
+    struct task *t = current;
+    for (int i = 0; i < ARRAYS; i++) {
+        if (t->array[i].at && (t->array[i].is_used || t->array[i].bytes < bytes))
             continue;
-        if (!l->room[i].at) {
-            keep(l->all->d->reserve(bytes, &l->room[i].at));
-            QM_TRY(l->st);
-            l->room[i].bytes = bytes;
+        if (!t->array[i].at) {
+            keep(t->queue->d->reserve(bytes, &t->array[i].at));
+            QM_TRY(t->st);
+            t->array[i].bytes = bytes;
         }
-        l->room[i].is_used = 1;
-        *out = pointer(l->room[i].at);
+        t->array[i].is_used = 1;
+        *out = pointer(t->array[i].at);
         return QM_OK;
     }
-    keep(qm_fail(QM_NO_MEMORY, "a rule asks for more than %d arrays at once", ROOMS));
-    return l->st;
+    keep(qm_fail(QM_NO_MEMORY, "a rule asks for more than %d arrays at once", ARRAYS));
+    return t->st;
 }
 
 static void release(void *p)
 {
-    for (int i = 0; p && i < ROOMS; i++)
-        if (current->room[i].at == address(p))
-            current->room[i].is_used = 0;
+    for (int i = 0; p && i < ARRAYS; i++)
+        if (current->array[i].at == address(p))
+            current->array[i].is_used = 0;
 }
 
 static qm_status kept(int64_t key, size_t bytes, void **out, int *is_new)
 {
-    struct lane *l = current;
-    if (!l->kept.at)
-        keep(l->all->d->reserve(bytes, &l->kept.at));
-    QM_TRY(l->st);
-    *is_new = !l->kept.is_there || l->kept.key != key;
-    l->kept.is_there = 1;
-    l->kept.key = key;
-    *out = pointer(l->kept.at);
+    struct task *t = current;
+    if (!t->kept.at)
+        keep(t->queue->d->reserve(bytes, &t->kept.at));
+    QM_TRY(t->st);
+    *is_new = !t->kept.is_there || t->kept.key != key;
+    t->kept.is_there = 1;
+    t->kept.key = key;
+    *out = pointer(t->kept.at);
     return QM_OK;
 }
 
-/* Transfers of many lanes are copies of words beside the other operations. */
+/* A transfer of several tasks: a copy of words, launched like any operation. */
 static struct qm_sweep copy_of(size_t bytes, const void *from, const void *to)
 {
     return (struct qm_sweep){.n = (int64_t)(bytes / sizeof(float)), .x = {QM_AT(to), QM_AT(from)}};
@@ -169,50 +172,50 @@ static struct qm_sweep copy_of(size_t bytes, const void *from, const void *to)
 
 static void get(void *to, const void *from, size_t bytes)
 {
-    struct lane *l = current;
+    struct task *t = current;
     memset(to, 0, bytes);
-    if (l->all->n == 1 && l->st == QM_OK)
-        keep(l->all->d->get(to, address(from), bytes));
-    if (l->all->n == 1 || bytes == 0)
+    if (t->queue->n == 1 && t->st == QM_OK)
+        keep(t->queue->d->get(to, address(from), bytes));
+    if (t->queue->n == 1 || bytes == 0)
         return;
     struct qm_sweep a = copy_of(bytes, from, NULL);
-    struct note *n = note_of(QM_SWEEP_copy, &a);
-    size_t at = l->all->got.used;
-    if (!n)
+    struct operation *op = record(QM_SWEEP_copy, &a);
+    size_t at = t->queue->got.used;
+    if (!op)
         return;
-    if (!grow(&l->all->got, bytes)) {
+    if (!grow(&t->queue->got, bytes)) {
         keep(qm_fail(QM_NO_MEMORY, "%zu bytes from the device", bytes));
-        l->n_notes--;
+        t->n_operations--;
         return;
     }
-    n->what = NOTE_GET;
-    n->at = at;
-    swapcontext(&l->context, &l->all->host); /* until it is there */
-    if (l->st == QM_OK)
-        memcpy(to, l->all->got.at + at, bytes);
+    op->what = OPERATION_GET;
+    op->at = at;
+    swapcontext(&t->context, &t->queue->host); /* until the bytes are here */
+    if (t->st == QM_OK)
+        memcpy(to, t->queue->got.at + at, bytes);
 }
 
 static void put(void *to, const void *from, size_t bytes)
 {
-    struct lane *l = current;
-    if (l->all->n == 1) {
-        if (l->st == QM_OK)
-            keep(l->all->d->put(address(to), from, bytes));
+    struct task *t = current;
+    if (t->queue->n == 1) {
+        if (t->st == QM_OK)
+            keep(t->queue->d->put(address(to), from, bytes));
         return;
     }
     struct qm_sweep a = copy_of(bytes, NULL, to);
-    struct note *n = bytes ? note_of(QM_SWEEP_copy, &a) : NULL;
-    size_t at = l->all->put.used;
-    void *data = n ? grow(&l->all->put, bytes) : NULL;
-    if (n && !data) {
+    struct operation *op = bytes ? record(QM_SWEEP_copy, &a) : NULL;
+    size_t at = t->queue->put.used;
+    void *data = op ? grow(&t->queue->put, bytes) : NULL;
+    if (op && !data) {
         keep(qm_fail(QM_NO_MEMORY, "%zu bytes to the device", bytes));
-        l->n_notes--;
+        t->n_operations--;
     }
     if (!data)
         return;
     memcpy(data, from, bytes);
-    n->what = NOTE_PUT;
-    n->at = at;
+    op->what = OPERATION_PUT;
+    op->at = at;
 }
 
 static struct qm_sweep of(int64_t n, float *x0, const float *x1, float c0, float c1)
@@ -220,7 +223,7 @@ static struct qm_sweep of(int64_t n, float *x0, const float *x1, float c0, float
     return (struct qm_sweep){.n = n, .c = {c0, c1}, .x = {x0, QM_AT(x1)}};
 }
 
-/* Argument lists of struct qm_tensor_rule_loops to operations; n > 0, as chunks are. */
+/* The functions of struct qm_tensor_rule_loops as operations; n > 0, as QM_CHUNKS hands over. */
 #define BLOCK(name, list, ...)           \
     static void name list                \
     {                                    \
@@ -278,58 +281,55 @@ static const struct qm_tensor_rule_loops blocks = {.moment = moment,
                                                    .add_scaled = add_scaled,
                                                    .lpmm_lerp = lpmm_lerp};
 
-static const struct qm_tensor_rule_device there = {&blocks, room, release, get, put, sweep, kept};
+static const struct qm_tensor_rule_device functions = {&blocks, room,  release, get,
+                                                       put,     sweep, kept};
 
-/* ---- notes to launches ------------------------------------------------------------------------------ */
+/* ---- recorded operations to launches --------------------------------------------------------- */
 
-/* Memory there for so many bytes, kept from step to step. */
-static qm_status fit(const struct qm_device *d, size_t bytes, qm_address *at, size_t *there_is)
+/* Reserves at least `bytes` on the device, unless that many are; kept from step to step. */
+static qm_status fit(const struct qm_device *d, size_t bytes, qm_address *at, size_t *reserved)
 {
-    if (bytes <= *there_is)
+    if (bytes <= *reserved)
         return QM_OK;
     d->release(*at);
     *at = 0;
-    *there_is = 0;
+    *reserved = 0;
     QM_TRY(d->reserve(2 * bytes, at));
-    *there_is = 2 * bytes;
+    *reserved = 2 * bytes;
     return QM_OK;
 }
 
-/* Operations at[0 .. count] of the table; `wanted` blocks. */
+/* Operations [at, at + count) of the table; `wanted`: the blocks they would have by themselves. */
 struct launch {
     int at, count;
     int64_t wanted;
 };
 
-static int64_t blocks_of(const struct qm_sweep *a)
-{
-    return (a->n + QM_STEP_THREADS - 1) / QM_STEP_THREADS;
-}
-
-/* The next operation of every lane that has one; they fill the table and the kinds. */
-static struct launch next_launch(struct qm_launch_queue *all, int at, struct qm_sweep *list,
+/* The next operation of every task that has one: fills their part of the table.  data: the address
+ * of `put` on the device. */
+static struct launch next_launch(struct qm_launch_queue *queue, int at, struct qm_sweep *list,
                                  int *kind, qm_address data)
 {
     struct launch now = {at, 0, 0};
-    for (int k = 0; k < all->n; k++) {
-        struct lane *l = &all->lane[k];
-        if (l->next == l->n_notes)
+    for (int k = 0; k < queue->n; k++) {
+        struct task *t = &queue->task[k];
+        if (t->next == t->n_operations)
             continue;
-        const struct note *note = &l->note[l->next++];
+        const struct operation *op = &t->operation[t->next++];
         int i = now.count++;
-        kind[i] = (int)note->kind;
-        list[i] = note->a;
-        if (note->what == NOTE_PUT)
-            list[i].x[1] = pointer(data + note->at);
-        if (note->what == NOTE_GET)
-            list[i].x[0] = pointer(all->got_at + note->at);
-        now.wanted += blocks_of(&note->a);
+        kind[i] = (int)op->kind;
+        list[i] = op->a;
+        if (op->what == OPERATION_PUT)
+            list[i].x[1] = pointer(data + op->at);
+        if (op->what == OPERATION_GET)
+            list[i].x[0] = pointer(queue->got_at + op->at);
+        now.wanted += blocks_of(&op->a);
     }
     return now;
 }
 
-/* Blocks of each operation of a launch: first[count + 1].  At least one each, and no more in all than keep a
- * device busy. */
+/* The first block of each operation of a launch, first[count + 1]: at least one block each, and in
+ * all about MOST at most, which keep any device busy. */
 static void share_blocks(const struct launch *l, const struct qm_sweep *list, int *first)
 {
     enum { MOST = 16384 };
@@ -342,193 +342,195 @@ static void share_blocks(const struct launch *l, const struct qm_sweep *list, in
     }
 }
 
-/* The table there: n operations, their kinds, the blocks of each launch, what is handed over. */
-static qm_status launch_table(struct qm_launch_queue *all, int n, int launches,
+/* Writes the table to the device (n operations, their kinds, the blocks of each launch, the data
+ * for the device) and launches it; then fetches the results. */
+static qm_status launch_table(struct qm_launch_queue *queue, int n, int launches,
                               struct launch *launch)
 {
     size_t kinds_at = sizeof(struct qm_sweep) * (size_t)n,
            first_at = kinds_at + sizeof(int) * (size_t)n;
     size_t data_at = first_at + sizeof(int) * (size_t)(n + launches);
-    size_t bytes = data_at + all->put.used;
-    all->table.used = 0;
-    unsigned char *table = grow(&all->table, bytes);
+    size_t bytes = data_at + queue->put.used;
+    queue->table.used = 0;
+    unsigned char *table = grow(&queue->table, bytes);
     if (!table)
         return qm_fail(QM_NO_MEMORY, "%d operations", n);
     struct qm_sweep *list = (struct qm_sweep *)(void *)table;
     int *kind = (int *)(void *)(table + kinds_at), *first = (int *)(void *)(table + first_at);
-    QM_TRY(fit(all->d, bytes, &all->table_at, &all->table_room));
-    QM_TRY(fit(all->d, all->got.used, &all->got_at, &all->got_room));
+    QM_TRY(fit(queue->d, bytes, &queue->table_at, &queue->table_room));
+    QM_TRY(fit(queue->d, queue->got.used, &queue->got_at, &queue->got_room));
     for (int i = 0, at = 0; i < launches; i++) {
-        launch[i] = next_launch(all, at, list + at, kind + at, all->table_at + data_at);
+        launch[i] = next_launch(queue, at, list + at, kind + at, queue->table_at + data_at);
         share_blocks(&launch[i], list + at, first + at + i);
         at += launch[i].count;
     }
-    if (all->put.used)
-        memcpy(table + data_at, all->put.at, all->put.used);
-    QM_TRY(all->d->put(all->table_at, table, bytes));
+    if (queue->put.used)
+        memcpy(table + data_at, queue->put.at, queue->put.used);
+    QM_TRY(queue->d->put(queue->table_at, table, bytes));
     for (int i = 0; i < launches; i++) {
         size_t at = (size_t)launch[i].at;
-        qm_address list_at = all->table_at + sizeof *list * at;
-        qm_address kind_at = all->table_at + kinds_at + sizeof(int) * at;
-        qm_address own_at = all->table_at + first_at + sizeof(int) * (at + (size_t)i);
+        qm_address list_at = queue->table_at + sizeof *list * at;
+        qm_address kind_at = queue->table_at + kinds_at + sizeof(int) * at;
+        qm_address own_at = queue->table_at + first_at + sizeof(int) * (at + (size_t)i);
         void *args[] = {&list_at, &own_at, &kind_at, &launch[i].count};
-        QM_TRY(all->d->launch(all->module, QM_KERNEL_whole_sweeps,
-                              (unsigned)first[at + (size_t)(i + launch[i].count)], 1, args));
+        QM_TRY(queue->d->launch(queue->module, QM_KERNEL_whole_sweeps,
+                                (unsigned)first[at + (size_t)(i + launch[i].count)], 1, args));
     }
-    return all->got.used ? all->d->get(all->got.at, all->got_at, all->got.used) : QM_OK;
+    return queue->got.used ? queue->d->get(queue->got.at, queue->got_at, queue->got.used) : QM_OK;
 }
 
-/* As many launches as the lane that noted most has operations. */
-static qm_status flush(struct qm_launch_queue *all)
+/* Launches everything recorded, in as many launches as the longest task has operations. */
+static qm_status flush(struct qm_launch_queue *queue)
 {
     int n = 0, launches = 0;
-    for (int k = 0; k < all->n; k++) {
-        n += all->lane[k].n_notes;
-        launches = all->lane[k].n_notes > launches ? all->lane[k].n_notes : launches;
+    for (int k = 0; k < queue->n; k++) {
+        n += queue->task[k].n_operations;
+        launches = queue->task[k].n_operations > launches ? queue->task[k].n_operations : launches;
     }
     struct launch *launch = calloc((size_t)launches + 1, sizeof *launch);
     qm_status st = !launch ? qm_fail(QM_NO_MEMORY, "%d launches", launches)
-                   : n > 0 ? launch_table(all, n, launches, launch)
+                   : n > 0 ? launch_table(queue, n, launches, launch)
                            : QM_OK;
-    for (int k = 0; k < all->n; k++)
-        all->lane[k].n_notes = all->lane[k].next = 0;
-    all->put.used = 0;
+    for (int k = 0; k < queue->n; k++)
+        queue->task[k].n_operations = queue->task[k].next = 0;
+    queue->put.used = 0;
     free(launch);
     return st;
 }
 
-/* ---- lanes ------------------------------------------------------------------------------------------ */
+/* ---- tasks ----------------------------------------------------------------------------------- */
 
-static void run_lane(void)
+static void run_task(void)
 {
-    struct lane *l = current;
-    qm_status st = l->all->work(l->w);
+    struct task *t = current;
+    qm_status st = t->queue->work(t->w);
     keep(st);
-    l->is_done = 1;
-    swapcontext(&l->context, &l->all->host);
+    t->is_done = 1;
+    swapcontext(&t->context, &t->queue->host);
 }
 
-static qm_status stack_of(struct lane *l)
+static qm_status stack_of(struct task *t)
 {
-    if (l->stack)
+    if (t->stack)
         return QM_OK;
     char *at = mmap(NULL, GUARD + STACK, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED)
         return qm_fail(QM_NO_MEMORY, "a stack of %d bytes", STACK);
-    l->stack = at;
+    t->stack = at;
     return mprotect(at, GUARD, PROT_NONE) == 0 ? QM_OK : qm_fail(QM_INTERNAL, "mprotect");
 }
 
-static void context_of(struct lane *l)
+static void context_of(struct task *t)
 {
-    getcontext(&l->context);
-    l->context.uc_stack.ss_sp = l->stack + GUARD;
-    l->context.uc_stack.ss_size = STACK;
-    l->context.uc_link = NULL;
-    makecontext(&l->context, run_lane, 0);
+    getcontext(&t->context);
+    t->context.uc_stack.ss_sp = t->stack + GUARD;
+    t->context.uc_stack.ss_size = STACK;
+    t->context.uc_link = NULL;
+    makecontext(&t->context, run_task, 0);
 }
 
-/* Each lane as far as it gets, then what they noted, until all are done; they end after a failure too. */
-static void run_many(struct qm_launch_queue *all)
+/* Runs each task until it waits or ends, then launches what they recorded, until all have ended.
+ * After a failure the tasks still run to their ends, without operations. */
+static void run_many(struct qm_launch_queue *queue)
 {
-    for (int left = all->n; left > 0;) {
-        all->got.used = 0;
+    for (int left = queue->n; left > 0;) {
+        queue->got.used = 0;
         left = 0;
-        for (int k = 0; k < all->n; k++) {
-            current = &all->lane[k];
+        for (int k = 0; k < queue->n; k++) {
+            current = &queue->task[k];
             if (!current->is_done)
-                swapcontext(&all->host, &current->context);
-            left += !all->lane[k].is_done;
+                swapcontext(&queue->host, &current->context);
+            left += !queue->task[k].is_done;
         }
-        qm_status st = flush(all);
-        for (int k = 0; k < all->n && st != QM_OK; k++)
-            all->lane[k].st = st;
+        qm_status st = flush(queue);
+        for (int k = 0; k < queue->n && st != QM_OK; k++)
+            queue->task[k].st = st;
     }
 }
 
-static qm_status begin_many(struct qm_launch_queue *all, const uint8_t *takes_part)
+static qm_status begin_many(struct qm_launch_queue *queue, const uint8_t *takes_part)
 {
-    for (int k = 0; k < all->n; k++) {
-        struct lane *l = &all->lane[k];
-        l->n_notes = l->next = 0;
-        l->is_done = takes_part && !takes_part[k];
-        QM_TRY(stack_of(l));
-        context_of(l);
+    for (int k = 0; k < queue->n; k++) {
+        struct task *t = &queue->task[k];
+        t->n_operations = t->next = 0;
+        t->is_done = takes_part && !takes_part[k];
+        QM_TRY(stack_of(t));
+        context_of(t);
     }
-    all->put.used = 0;
+    queue->put.used = 0;
     return QM_OK;
 }
 
-qm_status qm_lanes_run(struct qm_launch_queue *all, void *module,
-                       qm_status (*work)(const struct qm_tensor_rule_args *),
-                       const struct qm_tensor_rule_args *w, const uint8_t *takes_part)
+qm_status qm_launch_queue_run(struct qm_launch_queue *queue, void *module,
+                              qm_status (*work)(const struct qm_tensor_rule_args *),
+                              const struct qm_tensor_rule_args *w, const uint8_t *takes_part)
 {
     qm_status st = QM_OK;
-    all->module = module;
-    all->work = work;
-    for (int k = 0; k < all->n; k++) {
-        all->lane[k].w = &w[k];
-        all->lane[k].st = QM_OK;
+    queue->module = module;
+    queue->work = work;
+    for (int k = 0; k < queue->n; k++) {
+        queue->task[k].w = &w[k];
+        queue->task[k].st = QM_OK;
     }
-    if (all->n > 1)
-        st = begin_many(all, takes_part);
-    current = all->lane;
-    qm_tensor_rule_set_device(&there);
-    if (all->n > 1 && st == QM_OK)
-        run_many(all);
+    if (queue->n > 1)
+        st = begin_many(queue, takes_part);
+    current = queue->task;
+    qm_tensor_rule_set_device(&functions);
+    if (queue->n > 1 && st == QM_OK)
+        run_many(queue);
     else if (st == QM_OK && (!takes_part || takes_part[0]))
         st = work(w);
     qm_tensor_rule_set_device(NULL);
     current = NULL;
-    for (int k = 0; k < all->n && st == QM_OK; k++)
-        st = all->lane[k].st;
-    for (int k = 0; k < all->n && st != QM_OK; k++)
-        all->lane[k].kept.is_there = 0;
+    for (int k = 0; k < queue->n && st == QM_OK; k++)
+        st = queue->task[k].st;
+    for (int k = 0; k < queue->n && st != QM_OK; k++)
+        queue->task[k].kept.is_there = 0;
     return st;
 }
 
-void qm_lanes_begin(struct qm_launch_queue *all)
+void qm_launch_queue_begin(struct qm_launch_queue *queue)
 {
-    for (int k = 0; k < all->n; k++)
-        for (int i = 0; i < ROOMS; i++)
-            all->lane[k].room[i].is_used = 0;
+    for (int k = 0; k < queue->n; k++)
+        for (int i = 0; i < ARRAYS; i++)
+            queue->task[k].array[i].is_used = 0;
 }
 
-qm_status qm_lanes_open(const struct qm_device *d, int n, struct qm_launch_queue **out)
+qm_status qm_launch_queue_open(const struct qm_device *d, int n, struct qm_launch_queue **out)
 {
-    struct qm_launch_queue *all = calloc(1, sizeof *all);
-    struct lane *lane = calloc((size_t)(n > 0 ? n : 1), sizeof *lane);
-    if (!all || !lane) {
-        free(all);
-        free(lane);
+    struct qm_launch_queue *queue = calloc(1, sizeof *queue);
+    struct task *task = calloc((size_t)(n > 0 ? n : 1), sizeof *task);
+    if (!queue || !task) {
+        free(queue);
+        free(task);
         return qm_fail(QM_NO_MEMORY, "%d tensors", n);
     }
-    *all = (struct qm_launch_queue){.d = d, .n = n, .lane = lane};
+    *queue = (struct qm_launch_queue){.d = d, .n = n, .task = task};
     for (int k = 0; k < n; k++)
-        lane[k].all = all;
-    *out = all;
+        task[k].queue = queue;
+    *out = queue;
     return QM_OK;
 }
 
-void qm_lanes_close(struct qm_launch_queue *all)
+void qm_launch_queue_close(struct qm_launch_queue *queue)
 {
-    if (!all)
+    if (!queue)
         return;
-    for (int k = 0; k < all->n; k++) {
-        struct lane *l = &all->lane[k];
-        for (int i = 0; i < ROOMS; i++)
-            all->d->release(l->room[i].at);
-        all->d->release(l->kept.at);
-        if (l->stack)
-            munmap(l->stack, GUARD + STACK);
-        free(l->note);
+    for (int k = 0; k < queue->n; k++) {
+        struct task *t = &queue->task[k];
+        for (int i = 0; i < ARRAYS; i++)
+            queue->d->release(t->array[i].at);
+        queue->d->release(t->kept.at);
+        if (t->stack)
+            munmap(t->stack, GUARD + STACK);
+        free(t->operation);
     }
-    all->d->release(all->table_at);
-    all->d->release(all->got_at);
-    free(all->table.at);
-    free(all->put.at);
-    free(all->got.at);
-    free(all->lane);
-    free(all);
+    queue->d->release(queue->table_at);
+    queue->d->release(queue->got_at);
+    free(queue->table.at);
+    free(queue->put.at);
+    free(queue->got.at);
+    free(queue->task);
+    free(queue);
 }

@@ -1,16 +1,18 @@
-/* step.cu - a step of any elementwise recipe on a GPU: decode and update; fold statistics; normalize,
- * encode, store.
+/* step.cu - The kernels of a step of any elementwise recipe: decode, update, fold statistics,
+ * encode.
  *
- * Compiled once per recipe (cuda_source.c): "step_recipe.h" holds the parameter's and gradient's formats, the
- * rule's element function and a struct slot<I> for each slot, whose quantizer is a constant.  Element
- * semantics are those of the dual headers, so a CPU gives the same bits.
+ * It is compiled once for each recipe (step_kernels.c).  "step_recipe.h" (step_form.c) holds the
+ * formats of parameter and gradient, the rule's element function and a struct slot<I> for each
+ * slot, whose quantizer is a constant.  Elements are computed by the functions of the dual headers,
+ * so a CPU gives the same bits.
  *
- * A thread holds eight consecutive elements; 256 threads a tile, which is a whole number of blocks of
- * every slot that is stored in one pass.  Statistics are maxima of bits: exact in any order, so neither
- * threads nor blocks nor the cutting into chunks can change a result.  Slots whose scale reaches further
- * (tensor, row, rank1, blocks that fit no tile) are folded by qm_fold first, by atomic maxima.
+ * A thread holds eight consecutive elements, 256 threads a tile, which is a whole number of blocks
+ * of every slot that is stored in one pass.  Statistics are maxima of bits: exact in any order, so
+ * neither threads nor blocks nor the division into chunks can change a result.  Slots whose scales
+ * reach further (norms tensor, row, col, rank1; blocks that fit no tile) are first folded by
+ * qm_fold_1 and qm_fold_2, by atomic maxima.
  *
- * Rules over whole tensors use the same code for each of their slots, and tensor_rule.cu for the rest. */
+ * Tensor rules use the same code for each of their slots, and tensor_rule.cu for the rest. */
 #include "core/base/philox.h"
 #include "core/device/step.h"
 #include "core/quant/adaptive_log.h"
@@ -21,22 +23,26 @@
 
 #define QM_DEV static __device__ __forceinline__
 
-/* Two blocks a multiprocessor are asked for, or ptxas spills rather than exceed 64 registers. */
+/* The kernels ask for two blocks on a multiprocessor (__launch_bounds__): without that, ptxas
+ * spills rather than exceed 64 registers. */
 enum { EACH = QM_STEP_EACH, THREADS = QM_STEP_THREADS, WARP = 32 };
 
-/* How a slot's statistics come about. */
+/* How the statistics of a slot's blocks are computed. */
 enum way {
     WAY_PLAIN,  /* no codes */
     WAY_NONE,   /* norm id */
     WAY_LANES,  /* blocks of 8 to 256 elements, a power of two: by shuffles */
     WAY_SHARED, /* other blocks within a tile: in shared memory */
-    WAY_TWICE   /* in global memory, by a kernel of its own */
+    WAY_TWICE   /* in global memory, by kernels qm_fold_1 and qm_fold_2 */
 };
 
 template <int I> struct slot;
 
-#include "step_recipe.h" /* QM_SLOTS QM_RANK QM_TILE QM_FOLDS QM_PLACED QM_ELEMENT_FN QM_FORMAT QM_WRITE QM_GRADIENT */
+/* Defines QM_SLOTS, QM_RANK, QM_TILE, QM_FOLDS, QM_ROOM, QM_SHARED_WAY, QM_VALUES, QM_EDGES,
+ * QM_FIRST_SLOT, QM_ELEMENT_FN, QM_FORMAT, QM_WRITE, QM_GRADIENT, and slot<I> for each slot. */
+#include "step_recipe.h"
 
+/* A descriptor (step.h). */
 struct desc {
     void *p;
     const void *g;
@@ -52,9 +58,10 @@ struct desc {
     } slot[QM_SLOTS];
 };
 
-/* ---- tables in shared memory ------------------------------------------------------------------ */
+/* ---- tables in shared memory ----------------------------------------------------------------- */
 
-/* Unit values of each code and the edges between them, where neither is a constant in the code. */
+/* Unit values of each code, and the edges between them where these are not constants in the
+ * code. */
 struct tables {
     float value[QM_SLOTS][QM_VALUES];
     float edge[QM_SLOTS][QM_EDGES];
@@ -74,7 +81,7 @@ template <int I> QM_DEV void table_fill(struct tables *s)
     }
 }
 
-/* ---- memory ------------------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 struct alignas(16) four {
     uint32_t w[4];
@@ -88,7 +95,8 @@ QM_DEV int is_aligned(const void *at, int bytes)
     return ((uint64_t)at & (uint64_t)(bytes - 1)) == 0;
 }
 
-/* Eight elements of BYTES each from element `at` on, of which `count` are there. */
+/* Loads eight elements of BYTES each from element `at` on; only the first `count` exist, the others
+ * are 0. */
 template <int BYTES> QM_DEV void load(const void *base, int64_t at, int count, uint32_t *out)
 {
     const uint8_t *from = (const uint8_t *)base + at * BYTES;
@@ -154,7 +162,8 @@ template <int BYTES> QM_DEV void store(void *base, int64_t at, int count, const 
         }
 }
 
-/* Eight packed codes; `at` is a multiple of 8 and the buffer aligned, so that they end on a byte. */
+/* Loads eight packed codes; `at` is a multiple of 8 and the buffer is aligned, so they fill whole
+ * bytes. */
 template <int I> QM_DEV void load_codes(const uint8_t *base, int64_t at, int count, uint32_t *code)
 {
     const struct qm_quantizer q = slot<I>::q();
@@ -195,13 +204,15 @@ template <int I> QM_DEV void store_codes(uint8_t *base, int64_t at, int count, c
     }
 }
 
-/* ---- places ------------------------------------------------------------------------------------ */
+/* ---- places ---------------------------------------------------------------------------------- */
 
+/* The indices of an element. */
 struct place {
     int64_t at[QM_RANK];
 };
 
-/* Quotients by the host's inverses of the dims, at most one off: no division, below 2^51 elements. */
+/* The place of element `flat`.  Quotients are products with the host's inverses of the dims,
+ * corrected by one where they are off: no division.  Exact below 2^51 elements. */
 QM_DEV struct place place_of(const struct desc *t, int64_t flat)
 {
     struct place w;
@@ -237,7 +248,8 @@ QM_DEV int64_t scale_index(const struct desc *t, const struct place *w, int64_t 
     return qm_scale_index_of(slot<I>::q().norm, slot<I>::block, t->dim, w->at, flat, group);
 }
 
-/* The number that an element's groups are scaled by, and, for norms that divide twice, the other. */
+/* The scale of an element: the smallest of its groups' scales.  For norms that divide twice, the
+ * second divisor's, and *first the first one's (else 1). */
 template <int I>
 QM_DEV float scale_at(const struct desc *t, const float *scales, const struct place *w,
                       int64_t flat, float *first)
@@ -254,7 +266,7 @@ QM_DEV float scale_at(const struct desc *t, const float *scales, const struct pl
     return m;
 }
 
-/* ---- decoding ---------------------------------------------------------------------------------- */
+/* ---- decoding -------------------------------------------------------------------------------- */
 
 template <int I>
 QM_DEV void decode(const struct desc *t, const struct tables *s, int64_t at, int count, float *x)
@@ -316,9 +328,9 @@ QM_DEV void decode_all(const struct desc *t, const struct tables *s, int64_t at,
     }
 }
 
-/* ---- encoding ---------------------------------------------------------------------------------- */
+/* ---- encoding -------------------------------------------------------------------------------- */
 
-/* Edges <= y, of 15 constants: each step of the bisection picks the next edge. */
+/* The number of edges <= y among 15 constants, by bisection. */
 QM_DEV int edges_of_16(const float *e, float y)
 {
     int a = y >= e[7];
@@ -329,7 +341,8 @@ QM_DEV int edges_of_16(const float *e, float y)
     return 8 * a + 4 * b + 2 * c + d;
 }
 
-/* The stored code of unit value y: by the edges where they decide, else by the search itself. */
+/* The stored code of unit value y: by the edges where they decide it, else by the quantizer's
+ * search. */
 template <int I>
 QM_DEV uint32_t code_of(const struct tables *s, const struct qm_quantizer *q,
                         const struct qm_codebook *b, float y, uint32_t draw)
@@ -371,7 +384,7 @@ QM_DEV uint32_t encode_one(const struct tables *s, const struct qm_quantizer *q,
     return code;
 }
 
-/* Draws of the eight elements from `at` on, a multiple of 8. */
+/* Random draws of the eight elements from `at` on, which is a multiple of 8. */
 QM_DEV void draws_for(const struct qm_step_scalars *step, const struct desc *t, enum qm_role role,
                       int64_t at, uint32_t *out)
 {
@@ -397,7 +410,7 @@ QM_DEV void slot_draws(const struct qm_step_scalars *step, const struct desc *t,
                   at, draw);
 }
 
-/* ---- statistics -------------------------------------------------------------------------------- */
+/* ---- statistics ------------------------------------------------------------------------------ */
 
 template <int I> QM_DEV uint32_t stat_of(const struct qm_quantizer *q, float x, int number)
 {
@@ -408,7 +421,7 @@ template <int I> QM_DEV uint32_t stat_of(const struct qm_quantizer *q, float x, 
 
 QM_DEV uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
-/* The largest of `count` numbers of a thread. */
+/* The maximum over a thread's first `count` elements. */
 template <int I>
 QM_DEV uint32_t stat_of_thread(const struct qm_quantizer *q, const float *x, int count, int number)
 {
@@ -419,7 +432,8 @@ QM_DEV uint32_t stat_of_thread(const struct qm_quantizer *q, const float *x, int
     return m;
 }
 
-/* Over `lanes` neighbouring threads, a power of two; every thread of the warp comes here. */
+/* The maximum over `lanes` neighbouring threads, a power of two; every thread of the warp must call
+ * it. */
 QM_DEV uint32_t over_lanes(uint32_t m, int lanes)
 {
     for (int d = 1; d < lanes; d *= 2)
@@ -427,11 +441,12 @@ QM_DEV uint32_t over_lanes(uint32_t m, int lanes)
     return m;
 }
 
-/* Raises a number in global memory.  It only ever grows, so one read before may save the atomic. */
+/* Raises a number in global memory to m.  The number only grows, so a plain read may save the
+ * atomic. */
 QM_DEV void raise(float *stat, int64_t at, uint32_t m)
 {
     uint32_t *to = (uint32_t *)stat + at;
-#ifndef QM_EMU /* which takes the unordered read for a race */
+#ifndef QM_EMU /* the emulator would report this read as a race */
     if (m <= *(volatile uint32_t *)to)
         return;
 #endif
@@ -439,7 +454,8 @@ QM_DEV void raise(float *stat, int64_t at, uint32_t m)
         atomicMax(to, m);
 }
 
-/* The same for numbers of a thread that all go to one place, and mostly to that of the whole warp. */
+/* Raises stat[at] to m, where most often all threads of a warp have the same `at`: one atomic for
+ * all. */
 QM_DEV void raise_together(float *stat, int64_t at, uint32_t m)
 {
     int64_t common = __shfl_sync(0xffffffffu, at, 0);
@@ -452,9 +468,10 @@ QM_DEV void raise_together(float *stat, int64_t at, uint32_t m)
         raise(stat, at, m);
 }
 
-/* ---- blocks within a tile ----------------------------------------------------------------------- */
+/* ---- blocks within a tile -------------------------------------------------------------------- */
 
-/* Folds into the room of the tile; barriers before and after are the caller's. */
+/* Folds a thread's elements into the tile's maxima in shared memory (room); the caller places
+ * barriers before and after. */
 template <int I>
 QM_DEV void fold_shared(struct tables *s, int64_t tile, int64_t at, int count, const float *x)
 {
@@ -490,12 +507,18 @@ QM_DEV void fold_shared_all(struct tables *s, int64_t tile, int64_t at, int coun
     }
 }
 
-/* Codes and scale of a block whose statistics are m[numbers]: of the thread's eight elements, or of
- * those that lie in this block. */
+/* A thread's eight elements to be encoded. */
+struct eight {
+    const float *x;
+    const uint32_t *draw;
+    uint32_t *code; /* the result */
+};
+
+/* Encodes elements [from, to) of the eight, which lie in this block; its statistics are m[numbers].
+ * is_first: element `from` is the block's first, and the thread stores the scale. */
 template <int I>
 QM_DEV void put_block(const struct desc *t, const struct tables *s, int64_t block,
-                      const uint32_t *m, const float *x, int from, int to, int is_first,
-                      const uint32_t *draw, uint32_t *code)
+                      const uint32_t *m, const struct eight &e, int from, int to, int is_first)
 {
     const struct qm_quantizer q = slot<I>::q();
     const struct qm_codebook b = slot<I>::book(s->value[I]);
@@ -506,7 +529,7 @@ QM_DEV void put_block(const struct desc *t, const struct tables *s, int64_t bloc
         qm_adaptive_log_numbers(stat, &span, &low);
         for (int j = 0; j < EACH; j++)
             if (j >= from && j < to)
-                code[j] = qm_adaptive_log_code(x[j], span, low, b.n);
+                e.code[j] = qm_adaptive_log_code(e.x[j], span, low, b.n);
         if (is_first)
             scale[0] = span, scale[1] = low;
     } else {
@@ -515,12 +538,13 @@ QM_DEV void put_block(const struct desc *t, const struct tables *s, int64_t bloc
         const struct qm_divisor d = qm_divisor_of(&q, &b, max, is_short);
         for (int j = 0; j < EACH; j++)
             if (j >= from && j < to)
-                code[j] = encode_one<I>(s, &q, &b, x[j], max, d.by, is_short, draw[j]);
+                e.code[j] = encode_one<I>(s, &q, &b, e.x[j], max, d.by, is_short, e.draw[j]);
         if (is_first)
             scale[0] = d.stored;
     }
 }
 
+/* Encodes and stores a slot whose blocks lie within a tile, or that has norm id. */
 template <int I>
 QM_DEV void put_one_pass(const struct desc *t, const struct tables *s,
                          const struct qm_step_scalars *step, int64_t tile, int64_t at, int count,
@@ -528,13 +552,14 @@ QM_DEV void put_one_pass(const struct desc *t, const struct tables *s,
 {
     const struct qm_quantizer q = slot<I>::q();
     uint32_t draw[EACH], code[EACH], m[2] = {0, 0};
+    const struct eight e = {x, draw, code};
     slot_draws<I>(step, t, at, draw);
     for (int j = 0; j < EACH; j++)
         code[j] = 0;
     if constexpr (slot<I>::way == WAY_LANES) {
         for (int number = 0; number < slot<I>::numbers; number++)
             m[number] = over_lanes(stat_of_thread<I>(&q, x, count, number), slot<I>::block / EACH);
-        __syncwarp(); /* the old scale was read by all */
+        __syncwarp(); /* every thread has read the old scale */
     }
     if (count == 0)
         return;
@@ -549,7 +574,7 @@ QM_DEV void put_one_pass(const struct desc *t, const struct tables *s,
             for (int number = 0; number < slot<I>::numbers; number++)
                 m[number] = s->room[slot<I>::room +
                                     (at - tile) / slot<I>::block * slot<I>::numbers + number];
-        put_block<I>(t, s, k, m, x, 0, count, at == k * slot<I>::block, draw, code);
+        put_block<I>(t, s, k, m, e, 0, count, at == k * slot<I>::block);
     } else {
         for (int j = 0; j < EACH; j++) {
             int64_t k = (at + j) / slot<I>::block;
@@ -557,15 +582,15 @@ QM_DEV void put_one_pass(const struct desc *t, const struct tables *s,
                 m[number] = s->room[slot<I>::room + (k - tile / slot<I>::block) * slot<I>::numbers +
                                     number];
             if (j < count)
-                put_block<I>(t, s, k, m, x, j, j + 1, at + j == k * slot<I>::block, draw, code);
+                put_block<I>(t, s, k, m, e, j, j + 1, at + j == k * slot<I>::block);
         }
     }
     store_codes<I>(t->slot[I].codes, at, count, code);
 }
 
-/* ---- scales beyond a tile ------------------------------------------------------------------------ */
+/* ---- scales beyond a tile -------------------------------------------------------------------- */
 
-/* Pass 1 folds |x|; pass 2, of norms that divide twice, what the first division leaves. */
+/* Pass 1 folds |x|; pass 2, for norms that divide twice, the quotients by the first divisor. */
 template <int I, int PASS>
 QM_DEV void fold_twice(const struct desc *t, int64_t at, int count, const float *x)
 {
@@ -618,6 +643,7 @@ QM_DEV void fold_twice(const struct desc *t, int64_t at, int count, const float 
     }
 }
 
+/* Encodes and stores a slot whose statistics were folded before. */
 template <int I>
 QM_DEV void put_twice(const struct desc *t, const struct tables *s,
                       const struct qm_step_scalars *step, int64_t at, int count, const float *x)
@@ -656,7 +682,7 @@ QM_DEV void put_twice(const struct desc *t, const struct tables *s,
     store_codes<I>(t->slot[I].codes, at, count, code);
 }
 
-/* ---- all slots ----------------------------------------------------------------------------------- */
+/* ---- all slots ------------------------------------------------------------------------------- */
 
 template <int I, int PASS>
 QM_DEV void fold_all(const struct desc *t, int64_t at, int count, const float (*x)[EACH])
@@ -688,7 +714,7 @@ QM_DEV void put_all(const struct desc *t, const struct tables *s,
     }
 }
 
-/* ---- the parameter -------------------------------------------------------------------------------- */
+/* ---- the parameter --------------------------------------------------------------------------- */
 
 enum {
     PARAM_BYTES = QM_FORMAT == QM_PARAM_f32    ? 4
@@ -736,9 +762,9 @@ QM_DEV void load_gradient(const struct desc *t, int64_t at, int count, float *g)
         g[j] = qm_param_widen(QM_GRADIENT, bits[j]);
 }
 
-/* ---- kernels --------------------------------------------------------------------------------------- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
-/* Decode and update: the new parameters and states of a thread's elements, in float32. */
+/* Loads, decodes and updates a thread's elements: the new parameters p and states x, in float32. */
 QM_DEV void update(const struct desc *t, const struct tables *s, const struct qm_step_scalars *step,
                    int64_t at, int count, float *p, float (*x)[EACH])
 {
@@ -771,14 +797,14 @@ QM_DEV void run_tile(const struct desc *t, struct tables *s, const struct qm_ste
                                                                 : EACH;
     float p[EACH], x[QM_SLOTS][EACH];
     if (count == 0)
-        at = tile; /* where loads that are not wanted do no harm */
+        at = tile; /* a valid address for its loads, which are not used */
     update(t, s, step, at, count, p, x);
     if constexpr (PASS > 0) {
         fold_all<0, PASS>(t, at, count, x);
         return;
     }
     if constexpr (QM_SHARED_WAY) {
-        __syncthreads(); /* the last tile's room was read */
+        __syncthreads(); /* the last tile's maxima have been read */
         for (int k = (int)threadIdx.x; k < QM_ROOM; k += THREADS)
             s->room[k] = 0;
         __syncthreads();
@@ -823,7 +849,7 @@ __launch_bounds__(QM_STEP_THREADS, 2) void qm_fold_1(const struct desc *tensors,
     run<1>(tensors, chunks, n_chunks, &step);
 }
 
-/* The stored scales of what was folded, and zeros for the next step. */
+/* The stored scales of folded slots; sets their maxima to 0 for the next step. */
 template <int I> QM_DEV void scales_of(const struct desc *t)
 {
     if constexpr (I < QM_SLOTS) {
@@ -866,7 +892,7 @@ __launch_bounds__(QM_STEP_THREADS, 2) void qm_fold_2(const struct desc *tensors,
 }
 #endif
 
-/* Slot `which` as it decodes. */
+/* Decodes slot `which` to out. */
 template <int I>
 QM_DEV void decode_slot(const struct desc *t, const struct tables *s, int which, int64_t at,
                         int count, float *out)
@@ -884,7 +910,7 @@ QM_DEV void decode_slot(const struct desc *t, const struct tables *s, int which,
     }
 }
 
-/* out NULL: to where each tensor's gradient lies. */
+/* Decodes slot `which`; out NULL: to the address of each tensor's gradient. */
 extern "C" __global__ __launch_bounds__(QM_STEP_THREADS,
                                         2) void qm_decode(const struct desc *tensors,
                                                           const struct qm_chunk *chunks,
@@ -904,8 +930,9 @@ extern "C" __global__ __launch_bounds__(QM_STEP_THREADS,
 }
 
 #ifdef QM_CODES
-/* Floats of `count` consecutive bit patterns from `first` on whose code of slot 0 is not that of the pattern
- * before (the first one always): found[0] of them, pairs of bits and code in list[], at most `most`. */
+/* Lists where the code of slot 0 changes among the floats of `count` consecutive bit patterns from
+ * `first` on, the first pattern always: found[0] of them, as pairs of bits and code in list[], at
+ * most `most`. */
 extern "C" __global__
 __launch_bounds__(QM_STEP_THREADS, 2) void qm_codes(uint64_t first, uint64_t count, uint32_t *found,
                                                     uint32_t *list, uint32_t most)
@@ -928,12 +955,13 @@ __launch_bounds__(QM_STEP_THREADS, 2) void qm_codes(uint64_t first, uint64_t cou
 }
 #endif
 
-#ifdef QM_WHOLE
+#ifdef QM_TENSOR_RULE
 #include "core/device/tensor_rule.cu"
 #endif
 
 #ifdef QM_BY_VALUE
-/* The same step with tensors and chunks in the kernel's parameters: what does the table cost? */
+/* A step with tensors and chunks in the kernel's parameters, to measure what tables in memory
+ * cost. */
 struct by_value {
     struct desc tensors[QM_BY_VALUE_TENSORS];
     struct qm_chunk chunks[QM_BY_VALUE_CHUNKS];

@@ -1,41 +1,44 @@
-/* step.h - what a step's kernels are handed (dual): the host fills it in, core/device/step.cu reads.
+/* step.h - What the host hands to the kernels of core/device/step.cu (dual): descriptors, chunks,
+ * scalars.
  *
- * Tensors lie as descriptors of 64-bit words in device memory, built once, so that one launch serves
- * any number of them; chunks say who does what.  A descriptor's length depends on the recipe: all in
- * one launch have the same slots, quantizers and rank. */
+ * A tensor is described by 64-bit words in device memory, which are written once, so that one
+ * launch serves any number of tensors; chunks divide the elements among the blocks.  A descriptor's
+ * length depends on the recipe: all tensors of a launch have the same slots, quantizers and
+ * rank. */
 #ifndef QM_DEVICE_STEP_H
 #define QM_DEVICE_STEP_H
 
 #include "core/base/dual.h"
 
-/* THREADS of EACH elements: a tile is at most their product.  BY_VALUE: the bytes of tensors and chunks
- * that fit in the kernel's parameters beside the rest. */
+/* A block has THREADS threads of EACH elements; a tile is at most their product.  CHUNK: the most
+ * elements of a chunk by default.  BY_VALUE: bytes of descriptors and chunks that fit into a
+ * kernel's parameters, next to the others. */
 enum { QM_STEP_THREADS = 256, QM_STEP_EACH = 8, QM_STEP_CHUNK = 32768, QM_STEP_BY_VALUE = 3840 };
 
-/* Words of a descriptor, then as many dims as the form's rank, then their inverses as doubles, then
- * QM_SLOT_COUNT words per slot. */
+/* The first words of a descriptor.  From QM_DESC_DIMS on follow the dims, as many as the form's
+ * rank, their inverses as doubles, and QM_SLOT_COUNT words for each slot. */
 enum qm_desc_word {
     QM_DESC_P,
     QM_DESC_G,
     QM_DESC_RESIDUAL,
     QM_DESC_N,
-    QM_DESC_ID, /* the tensor's number, + 2^32 where the rule treats its one element otherwise */
+    QM_DESC_ID, /* the tensor's number, plus 2^32 for a tensor of one element */
     QM_DESC_DIMS
 };
 enum qm_slot_word {
     QM_SLOT_CODES,
-    QM_SLOT_SCALES, /* as they decode; values of a slot without codes */
-    QM_SLOT_STAT,   /* raw maxima, 0 between steps; of slots that take two passes */
+    QM_SLOT_SCALES, /* float32 values of the scales; the values of a slot without codes */
+    QM_SLOT_STAT,   /* raw maxima of a folded slot, 0 between steps */
     QM_SLOT_N_SCALES,
     QM_SLOT_COUNT
 };
 
-/* Elements [first, first + count) of a tensor; first: a multiple of the tile. */
+/* Elements [first, first + count) of a tensor; first is a multiple of the tile. */
 struct qm_chunk {
     int64_t tensor, first, count;
 };
 
-/* Scalars of one step: struct qm_rule_step's, flag[1] those of a tensor of one element. */
+/* Scalars of one step, from struct qm_rule_step; flag[1]: the flags for tensors of one element. */
 struct qm_step_scalars {
     float c[16];
     int flag[2][4];
@@ -43,7 +46,7 @@ struct qm_step_scalars {
     uint32_t step;
 };
 
-/* Memory that a launch may touch; of the emulator, which asks. */
+/* Memory that a launch may touch; the emulator checks every access against it. */
 struct qm_step_region {
     const char *name;
     void *at;

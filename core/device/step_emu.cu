@@ -1,4 +1,4 @@
-/* step_emu.cu - launches step.cu's kernels on the emulator: device_emu.c puts it behind step.cu. */
+/* step_emu.cu - Launches step.cu's kernels on the emulator; device_emu.c appends it to step.cu. */
 
 enum { STEP_REGION = 2 }; /* core/emu/emu_runtime.hpp: QM_REGION_STEP */
 void qm_region_add(const char *name, const void *at, size_t bytes, int flags);
@@ -13,8 +13,8 @@ void qm_emu_step_end(int is_refused);
         *(const int64_t *)args[2]
 #define TABLES CHUNKS, *(const struct qm_step_scalars *)args[3]
 
-/* One launch over buffers that lie in these regions; what was found wrong, or "".  kernel: as enum
- * qm_step_kernel. */
+/* One launch; kernel: numbered as enum qm_step_kernel; regions: all memory that it may touch.
+ * Returns the text of the first finding, or "". */
 extern "C" const char *qm_step_emu(int kernel, unsigned grid_x, unsigned grid_y, void **args,
                                    const struct qm_step_region *regions, int n_regions)
 {
@@ -49,7 +49,7 @@ extern "C" const char *qm_step_emu(int kernel, unsigned grid_x, unsigned grid_y,
             *(uint32_t *const *)args[3], *(const uint32_t *)args[4]);
         break;
 #endif
-#ifdef QM_WHOLE
+#ifdef QM_TENSOR_RULE
     case 7:
         qm_whole_load<<<grid, QM_STEP_THREADS>>>(CHUNKS, *(const int *)args[3],
                                                  *(const int *)args[4]);

@@ -1,4 +1,4 @@
-/* step_form.c - slots to ways of folding, and constants to text. */
+/* step_form.c - Chooses how each slot is folded, and writes the recipe's constants as CUDA text. */
 #include "core/device/step_form.h"
 
 #include <stdlib.h>
@@ -12,7 +12,8 @@ enum { TILE = QM_STEP_THREADS * QM_STEP_EACH, WARP = 32 };
 
 static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
 
-/* The norm that a shape really gets. */
+/* Replaces rank-1 norms by what they are for this rank: blocks up to 1 dim, rank1 from 3 dims
+ * on. */
 static void resolve_norm(struct qm_quantizer *q, int rank)
 {
     int is_rank1 = q->norm == QM_NORM_rank1 || q->norm == QM_NORM_rank1block;
@@ -29,7 +30,7 @@ static int is_placed(enum qm_norm n)
     return n != QM_NORM_id && n != QM_NORM_tensor && n != QM_NORM_block;
 }
 
-/* step: what the tile is a multiple of so far. */
+/* *step: the number of elements that the tile must be a multiple of, so far. */
 static enum qm_way way_of(const struct qm_quantizer *q, int64_t *step)
 {
     if (q->bits == 0)
@@ -74,7 +75,7 @@ qm_status qm_step_form(const struct qm_recipe *r, const struct qm_shape *shape, 
     out->rule = r->rule;
     out->param = r->param;
     out->grad = grad;
-    out->whole = r->rule->tensor != NULL;
+    out->tensor_rule = r->rule->tensor != NULL;
     out->n_slots = r->rule->n_slots;
     out->rank = 1;
     for (int i = 0; i < out->n_slots; i++) {
@@ -121,7 +122,8 @@ static int is_e4m3(const struct qm_codec *c)
     return c->cb.is_float && c->q.round == QM_ROUND_even && c->has_edges;
 }
 
-/* Codes rounded up to a power of two: that many edges, less one, are searched; 0: none are. */
+/* The number of codes rounded up to a power of two, n: the search bisects n - 1 edges.  0: the slot
+ * does not search edges. */
 static int edge_count(const struct qm_codec *c)
 {
     int n = 16;
@@ -132,8 +134,8 @@ static int edge_count(const struct qm_codec *c)
     return n;
 }
 
-/* Whether the edges decide every number: beyond the limit that they were sought in, a monotone search
- * gives what it gives there. */
+/* Whether the edges decide every number: a monotone search gives beyond the limit, up to which
+ * edges were sought, the code that it gives at the limit. */
 static int edges_suffice(const struct qm_codec *c)
 {
     float limit = qm_codec_limit(c);
@@ -142,7 +144,7 @@ static int edges_suffice(const struct qm_codec *c)
            qm_code_of(c, -INFINITY, 0) == qm_code_of(c, -limit, 0);
 }
 
-/* As bits: where there is no edge a NaN, which nothing reaches. */
+/* Prints the edges as bits; a missing edge is a NaN, which no number reaches. */
 static void print_edges(FILE *f, const struct qm_codec *c, int i)
 {
     int n = edge_count(c);
@@ -238,11 +240,11 @@ static const char *format_of(enum qm_dtype grad)
     return grad == QM_DTYPE_bf16 ? "bf16" : grad == QM_DTYPE_f16 ? "f16" : "f32";
 }
 
-/* Slots without draws do not depend on it. */
+/* 0 for slots without random draws, so that their texts do not depend on the slot. */
 static int first_slot(const struct qm_step_form *s)
 {
     const struct qm_quantizer *q = &s->slot[0].codec.q;
-    return q->bits && qm_round_draws(q->round) ? qm_whole_slot_number(s->rule) : 0;
+    return q->bits && qm_round_draws(q->round) ? qm_tensor_rule_slot_number(s->rule) : 0;
 }
 
 static void print_form(FILE *f, const struct qm_step_form *s)
@@ -272,8 +274,8 @@ static void print_form(FILE *f, const struct qm_step_form *s)
         fputs("#define QM_BY_VALUE\n", f);
     if (s->codes)
         fputs("#define QM_CODES\n", f);
-    if (s->whole)
-        fputs("#define QM_WHOLE\n", f);
+    if (s->tensor_rule)
+        fputs("#define QM_TENSOR_RULE\n", f);
     for (int i = 0; i < s->n_slots; i++)
         print_slot(f, &s->slot[i], i);
 }

@@ -1,9 +1,9 @@
-/* step_kernels.c - see step_kernels.h. */
+/* step_kernels.c - Names, options and compilation of the kernels of a form. */
 #include "core/device/step_kernels.h"
 
 #include <stdlib.h>
 
-#include "core/compile/device_text.h"
+#include "core/compile/embedded_text.h"
 
 const char *qm_step_kernel_name(enum qm_step_kernel k)
 {
@@ -17,7 +17,7 @@ const char *qm_step_kernel_name(enum qm_step_kernel k)
 
 int qm_step_has_kernel(const struct qm_step_form *f, enum qm_step_kernel k)
 {
-    return k >= QM_KERNEL_whole_load                        ? f->whole
+    return k >= QM_KERNEL_whole_load                        ? f->tensor_rule
            : k == QM_KERNEL_codes                           ? f->codes
            : k == QM_KERNEL_step_by_value                   ? f->by_value
            : k == QM_KERNEL_fold_2                          ? f->folds > 1
@@ -51,8 +51,8 @@ qm_status qm_step_compile(const struct qm_step_form *f, enum qm_mode mode, int a
     return st;
 }
 
-/* --prec-div=false: quotients within 2 ulp, --prec-sqrt=false: roots within 1 (CUDA C++ Programming Guide,
- * mathematical functions). */
+/* --prec-div=false: quotients within 2 ULP; --prec-sqrt=false: roots within 1 ULP (CUDA C++
+ * Programming Guide, mathematical functions). */
 struct qm_reorder qm_step_reorder(enum qm_mode mode)
 {
     struct qm_reorder r = {0};

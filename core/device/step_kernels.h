@@ -1,14 +1,17 @@
-/* step_kernels.h - the kernels of a form: options, entry points, compiling. */
+/* step_kernels.h - The kernels of a form: their names, the modes they are compiled in,
+ * compilation. */
 #ifndef QM_DEVICE_STEP_KERNELS_H
 #define QM_DEVICE_STEP_KERNELS_H
 
 #include "core/compile/nvrtc.h"
 #include "core/device/step_form.h"
 
-/* exact: IEEE division and square roots, nothing contracted: the CPU's bits.  fast: contraction and
- * approximate division and roots (qm_step_reorder). */
+/* Mode exact: IEEE division and square roots, nothing contracted, so the bits are the CPU's.  Mode
+ * fast: contraction, approximate division and square roots (qm_step_reorder). */
 /* clang-format off */
-#define QM_MODE_LIST(X) X(exact, "the CPU's bits") X(fast, "contracted, approximate division and roots")
+#define QM_MODE_LIST(X)         \
+    X(exact, "the CPU's bits") \
+    X(fast, "contracted, approximate division and roots")
 /* clang-format on */
 
 enum qm_mode {
@@ -17,15 +20,17 @@ enum qm_mode {
 #undef X
 };
 
-/* Names in step.cu, numbered as step_emu.cu does; qm_fold_1, qm_scales, qm_fold_2 are there as the form
- * has folds, the last two where it asks for them. */
-#define QM_STEP_KERNEL_LIST(X)                                                                    \
-    X(step)                                                                                       \
-    X(fold_1)                                                                                     \
-    X(fold_2)                                                                                     \
-    X(scales)                                                                                     \
-    X(decode) X(step_by_value) X(codes) X(whole_load) X(whole_store) X(whole_sweep) X(whole_sums) \
-        X(whole_sweeps)
+/* Kernels of step.cu and tensor_rule.cu, "qm_" before each name; step_emu.cu uses the same numbers.
+ * fold_1, fold_2 and scales exist where the form has that many folds; step_by_value, codes and
+ * whole_* where the form asks for them. */
+#define QM_STEP_KERNEL_LIST(X) \
+    X(step)                    \
+    X(fold_1)                  \
+    X(fold_2)                  \
+    X(scales)                  \
+    X(decode)                  \
+    X(step_by_value)           \
+    X(codes) X(whole_load) X(whole_store) X(whole_sweep) X(whole_sums) X(whole_sweeps)
 
 enum qm_step_kernel {
 #define X(name) QM_KERNEL_##name,
@@ -37,14 +42,15 @@ enum qm_step_kernel {
 const char *qm_step_kernel_name(enum qm_step_kernel k); /* "qm_step" */
 int qm_step_has_kernel(const struct qm_step_form *f, enum qm_step_kernel k);
 
-/* By NVRTC for a compute capability times ten, by way of the cache.  Statuses as of qm_device_compile. */
+/* Compiles the kernels of a form by NVRTC, or reads them from the cache; arch: ten times the
+ * compute capability.  Statuses as qm_device_compile. */
 qm_status qm_step_compile(const struct qm_step_form *f, enum qm_mode mode, int arch,
                           struct qm_device_binary *out);
 
-/* The mode of plans of backends cuda and emu that are opened from now on; exact at first. */
+/* Sets the mode of plans of backends cuda and emu that are opened from now on; exact at first. */
 void qm_backend_device_mode(enum qm_mode mode);
 
-/* What a mode does beside the documented order, for the judge's bounds. */
+/* What a mode changes in the documented order of operations; for error bounds. */
 struct qm_reorder qm_step_reorder(enum qm_mode mode);
 
 #endif

@@ -1,16 +1,20 @@
-/* tensor_rule.cu - kernels of rules over whole tensors; step.cu ends with them where the form asks.
+/* tensor_rule.cu - Kernels of tensor rules; step.cu includes it where the form asks for them.
  *
- * A step there is a row of launches that the host issues (whole.c): the parameter and the gradient as
- * float32; each slot decoded; one launch per operation of core/rule/sweep.h, in the order of the rule's own
- * code; slots encoded, perhaps decoded again; the parameter stored.  Sums keep the
- * order that the CPU defines: rows, columns, channels, matrices and elements of a product run beside each
- * other, a thread each; the squares of a tensor go in blocks whose sums are exact (core/rule/tensor_rule.h);
- * bitsandbytes' norm in eight lanes is one thread's.
+ * A step of a tensor rule is a sequence of launches by the host (tensor_rule_plan.c): parameter and
+ * gradient are converted to float32; slots are decoded; each operation of core/rule/sweep.h is a
+ * launch, in the order of the rule's own code; slots are encoded and, where the rule reads the
+ * stored state, decoded again; the parameter is stored.
  *
- * A projection is data: the host draws or factorizes a new one when it is due (core/rule/lowrank.h). */
+ * Sums keep the order that the CPU defines.  Rows, columns, channels, matrices and elements of a
+ * product are independent and have a thread each.  The squares of a tensor are added in blocks
+ * whose sums are exact (core/rule/tensor_rule.h).  bitsandbytes' norm in eight lanes is done by one
+ * thread.
+ *
+ * A projection is data: the host draws or factorizes a new one when it is due
+ * (core/rule/lowrank.h). */
 
-/* The parameter to the values of slot 0, and the gradient to its codes, which that slot does not have, as
- * float32; either where it is asked for. */
+/* Converts to float32: the parameter (param != 0) into the values of slot 0, the gradient (gradient
+ * != 0) into the memory of that slot's codes, of which it has none. */
 extern "C" __global__
 __launch_bounds__(QM_STEP_THREADS) void qm_whole_load(const struct desc *tensors,
                                                       const struct qm_chunk *chunks,
@@ -40,6 +44,7 @@ __launch_bounds__(QM_STEP_THREADS) void qm_whole_load(const struct desc *tensors
     }
 }
 
+/* Stores the parameter from the float32 values of slot 0. */
 extern "C" __global__ __launch_bounds__(QM_STEP_THREADS) void qm_whole_store(
     const struct desc *tensors, const struct qm_chunk *chunks, int64_t n_chunks,
     struct qm_step_scalars step)
@@ -60,8 +65,9 @@ extern "C" __global__ __launch_bounds__(QM_STEP_THREADS) void qm_whole_store(
     }
 }
 
-/* kind: enum qm_sweep_kind, the same for all threads.  Sums take more registers, so they stand apart; as many
- * blocks stay on a multiprocessor as leaves 40 registers to a thread, or 64. */
+/* One operation on every index of a; kind: enum qm_sweep_kind.  Sums take more registers, so they
+ * have a kernel of their own: the bounds leave 40 registers to a thread of qm_whole_sweep and 64 to
+ * one of qm_whole_sums. */
 #define X(name) \
     case QM_SWEEP_##name: qm_sweep_##name(&a, i); break;
 extern "C" __global__ __launch_bounds__(QM_STEP_THREADS, 6) void qm_whole_sweep(int kind,
@@ -84,7 +90,8 @@ extern "C" __global__ __launch_bounds__(QM_STEP_THREADS, 4) void qm_whole_sums(i
         }
 }
 
-/* Operations on many tensors: list[k] is of kind[k], and blocks first[k] to first[k + 1] - 1 are its own. */
+/* One operation on each of many tensors: operation list[k] is of kind[k] and is done by blocks
+ * [first[k], first[k + 1]). */
 extern "C" __global__ __launch_bounds__(QM_STEP_THREADS,
                                         2) void qm_whole_sweeps(const struct qm_sweep *list,
                                                                 const int *first, const int *kind,

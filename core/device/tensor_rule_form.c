@@ -1,4 +1,4 @@
-/* tensor_rule_form.c - see tensor_rule_form.h. */
+/* tensor_rule_form.c - Recipes and forms of a tensor rule's slots and of its parameter. */
 #include "core/device/tensor_rule_form.h"
 
 #include <string.h>
@@ -13,7 +13,8 @@ static void prepare(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)
 static const struct qm_elementwise_ops replace = {.element = "replace"};
 static const struct qm_tensor_ops with_sweeps = {.on_device = 1};
 
-/* Draws go by the number of the slot in its rule: the third stands for all that follow. */
+/* A rule that stores the gradient in its one slot.  Random draws depend on the number of the slot
+ * in its tensor rule (qm_tensor_rule_slot_number); all slots from the third on share one. */
 #define RULE(text, ops)                                                                       \
     {                                                                                         \
         .name = text, .n_slots = 1, .slot = {"values"}, .slot_sign = {1}, .prepare = prepare, \
@@ -23,23 +24,24 @@ static const struct qm_rule slot_rule[] = {RULE("slot 0", NULL), RULE("slot 1", 
                                            RULE("slot 2", NULL)};
 static const struct qm_rule body_rule = RULE("body", &with_sweeps);
 
-int qm_whole_is_slot(const struct qm_rule *r)
+int qm_tensor_rule_is_slot(const struct qm_rule *r)
 {
     return r >= slot_rule && r < slot_rule + sizeof slot_rule / sizeof *slot_rule;
 }
 
-int qm_whole_slot_number(const struct qm_rule *r)
+int qm_tensor_rule_slot_number(const struct qm_rule *r)
 {
-    return qm_whole_is_slot(r) ? (int)(r - slot_rule) : 0;
+    return qm_tensor_rule_is_slot(r) ? (int)(r - slot_rule) : 0;
 }
 
-int qm_whole_is_plain(const struct qm_recipe *r)
+int qm_tensor_rule_is_plain(const struct qm_recipe *r)
 {
-    return qm_whole_is_slot(r->rule) && r->slot[0].bits == 0 && r->slot[0].plain == QM_PLAIN_f32;
+    return qm_tensor_rule_is_slot(r->rule) && r->slot[0].bits == 0 &&
+           r->slot[0].plain == QM_PLAIN_f32;
 }
 
-qm_status qm_whole_recipe(const struct qm_recipe *r, int i, const struct qm_shape *shape,
-                          struct qm_recipe *out, struct qm_shape *slot)
+qm_status qm_tensor_rule_recipe(const struct qm_recipe *r, int i, const struct qm_shape *shape,
+                                struct qm_recipe *out, struct qm_shape *slot)
 {
     const struct qm_quantizer f32 = {.plain = QM_PLAIN_f32};
     if (!r->rule->tensor || !r->rule->tensor->on_device)
@@ -49,7 +51,7 @@ qm_status qm_whole_recipe(const struct qm_recipe *r, int i, const struct qm_shap
     *slot = *shape;
     memset(out->min_numel, 0, sizeof out->min_numel);
     memset(out->whole_blocks, 0, sizeof out->whole_blocks);
-    if (i == QM_WHOLE_BODY) {
+    if (i == QM_TENSOR_RULE_BODY) {
         out->rule = &body_rule;
         out->slot[0] = out->plain[0] = f32;
         return QM_OK;
@@ -64,14 +66,15 @@ qm_status qm_whole_recipe(const struct qm_recipe *r, int i, const struct qm_shap
     return QM_OK;
 }
 
-qm_status qm_whole_form(const struct qm_recipe *r, int i, const struct qm_shape *shape,
-                        enum qm_dtype grad, struct qm_step_form *out, int *is_needed)
+qm_status qm_tensor_rule_form(const struct qm_recipe *r, int i, const struct qm_shape *shape,
+                              enum qm_dtype grad, struct qm_step_form *out, int *is_needed)
 {
     struct qm_recipe one;
     struct qm_shape slot;
-    QM_TRY(qm_whole_recipe(r, i, shape, &one, &slot));
-    *is_needed = i == QM_WHOLE_BODY || (!qm_whole_is_plain(&one) && qm_shape_numel(&slot) > 0);
-    return qm_step_form(&one, &slot, i == QM_WHOLE_BODY ? grad : QM_DTYPE_f32, out);
+    QM_TRY(qm_tensor_rule_recipe(r, i, shape, &one, &slot));
+    *is_needed =
+        i == QM_TENSOR_RULE_BODY || (!qm_tensor_rule_is_plain(&one) && qm_shape_numel(&slot) > 0);
+    return qm_step_form(&one, &slot, i == QM_TENSOR_RULE_BODY ? grad : QM_DTYPE_f32, out);
 }
 
 qm_status qm_recipe_form(const struct qm_recipe *r, int part, const struct qm_shape *shape,
@@ -81,8 +84,8 @@ qm_status qm_recipe_form(const struct qm_recipe *r, int part, const struct qm_sh
     *is_there = !r->rule->tensor && part == 0;
     if (!r->rule->tensor)
         return part == 0 ? qm_step_form(r, shape, grad, out) : QM_OK;
-    for (int i = QM_WHOLE_BODY; i < r->rule->n_slots; i++) {
-        QM_TRY(qm_whole_form(r, i, shape, grad, out, &is_needed));
+    for (int i = QM_TENSOR_RULE_BODY; i < r->rule->n_slots; i++) {
+        QM_TRY(qm_tensor_rule_form(r, i, shape, grad, out, &is_needed));
         if (is_needed && left-- == 0) {
             *is_there = 1;
             return QM_OK;

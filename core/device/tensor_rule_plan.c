@@ -1,4 +1,4 @@
-/* tensor_rule_plan.c - see whole.h. */
+/* tensor_rule_plan.c - Tensors of a tensor rule, grouped by form into batches, and their steps. */
 #include "core/device/tensor_rule_plan.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "core/device/tensor_rule_form.h"
 #include "core/recipe/backend.h"
 
-/* A slot, or the parameter, of all tensors: tensor k is number index[k] of batch[which[k]]. */
+/* One slot, or the parameter, of all tensors: tensor k is number index[k] of batch[which[k]]. */
 struct part {
     int n_batches, *which, *index;
     struct qm_batch **batch;
@@ -19,12 +19,12 @@ struct tensor {
     int64_t n;
     uint32_t id;
     int slot_is_f32[QM_MAX_SLOTS], in_place[QM_MAX_SLOTS];
-    qm_address room; /* n floats */
+    qm_address room; /* n floats for the rule */
     struct qm_rule_step step;
-    int round[QM_MAX_SLOTS]; /* of this step */
+    int round[QM_MAX_SLOTS]; /* qm_rule.round_of, in this step */
 };
 
-struct qm_whole_plan {
+struct qm_tensor_rule_plan {
     const struct qm_device *d;
     enum qm_mode mode;
     struct qm_recipe r;
@@ -33,7 +33,7 @@ struct qm_whole_plan {
     struct qm_tensor_rule_args *w;
     uint8_t *takes_part;
     struct part body, slot[QM_MAX_SLOTS];
-    struct qm_launch_queue *lanes;
+    struct qm_launch_queue *queue;
 };
 
 static void *pointer(qm_address at) { return (void *)(uintptr_t)at; }
@@ -45,9 +45,12 @@ static struct qm_batch_place place_of(const struct part *p, int k)
     return qm_batch_place(batch_of(p, k), p->index[k]);
 }
 
-void *qm_whole_module(const struct qm_whole_plan *p) { return qm_batch_module(p->body.batch[0]); }
+void *qm_tensor_rule_module(const struct qm_tensor_rule_plan *p)
+{
+    return qm_batch_module(p->body.batch[0]);
+}
 
-/* ---- parts: tensors by form -------------------------------------------------------------------------- */
+/* ---- parts: tensors by form ------------------------------------------------------------------ */
 
 static void part_close(struct part *p)
 {
@@ -58,7 +61,7 @@ static void part_close(struct part *p)
     free(p->index);
 }
 
-/* What tells the forms of one part apart, as text; the caller frees it. */
+/* The text of a form, by which forms are compared; the caller frees it. */
 static qm_status form_text(const struct qm_recipe *one, const struct qm_shape *shape, char **out)
 {
     struct qm_step_form *f = malloc(sizeof *f);
@@ -69,13 +72,14 @@ static qm_status form_text(const struct qm_recipe *one, const struct qm_shape *s
     return st;
 }
 
-/* When a rule has slot i encoded and read back, which depends on the tensor's dims: of a later step. */
-static int ways_of(const struct qm_whole_plan *p, const struct tensor *t, int i)
+/* When slot i is encoded and whether it is read back, as a number by which tensors are grouped: it
+ * depends on the tensor's dims.  Of step 2, which stands for all later ones. */
+static int ways_of(const struct qm_tensor_rule_plan *p, const struct tensor *t, int i)
 {
     const struct qm_rule *rule = p->r.rule;
     struct qm_rule_step s;
     const struct qm_tensor_rule_args w = {.s = &s, .shape = &t->shape, .tensor = t->id};
-    if (i == QM_WHOLE_BODY)
+    if (i == QM_TENSOR_RULE_BODY)
         return 0;
     rule->prepare(&p->r.hyper, 2, &s);
     s.hyper = &p->r.hyper;
@@ -83,25 +87,25 @@ static int ways_of(const struct qm_whole_plan *p, const struct tensor *t, int i)
 }
 
 struct forms {
-    char **text; /* of each batch, as many as there are tensors at most */
+    char **text; /* of each batch; at most as many as tensors */
     int *ways;
-    struct qm_shape *shape;
-    struct qm_recipe *recipe; /* of the batch's first tensor */
+    struct qm_shape *shape;   /* of each tensor's slot */
+    struct qm_recipe *recipe; /* of each batch's first tensor */
 };
 
-/* Finds each tensor's batch by its form; notes what the plan wants to know of slot i. */
-static qm_status part_sort(struct qm_whole_plan *p, int i, struct part *part, struct forms *f)
+/* Finds each tensor's batch by its form, and sets what the plan keeps about slot i. */
+static qm_status part_sort(struct qm_tensor_rule_plan *p, int i, struct part *part, struct forms *f)
 {
     for (int k = 0; k < p->n; k++) {
         struct tensor *t = &p->tensor[k];
         struct qm_recipe one;
         char *text;
         int b = 0, ways = ways_of(p, t, i);
-        QM_TRY(qm_whole_recipe(&p->r, i, &t->shape, &one, &f->shape[k]));
-        if (i != QM_WHOLE_BODY) {
+        QM_TRY(qm_tensor_rule_recipe(&p->r, i, &t->shape, &one, &f->shape[k]));
+        if (i != QM_TENSOR_RULE_BODY) {
             t->slot_shape[i] = f->shape[k];
             t->slot_is_f32[i] = one.slot[0].bits == 0;
-            t->in_place[i] = qm_whole_is_plain(&one);
+            t->in_place[i] = qm_tensor_rule_is_plain(&one);
         }
         QM_TRY(form_text(&one, &f->shape[k], &text));
         while (b < part->n_batches && (f->ways[b] != ways || strcmp(f->text[b], text) != 0))
@@ -119,7 +123,8 @@ static qm_status part_sort(struct qm_whole_plan *p, int i, struct part *part, st
     return QM_OK;
 }
 
-static qm_status part_batches(struct qm_whole_plan *p, struct part *part, const struct forms *f)
+static qm_status part_batches(struct qm_tensor_rule_plan *p, struct part *part,
+                              const struct forms *f)
 {
     struct qm_shape *shapes = malloc(sizeof *shapes * (size_t)p->n);
     uint32_t *ids = malloc(sizeof *ids * (size_t)p->n);
@@ -140,7 +145,7 @@ static qm_status part_batches(struct qm_whole_plan *p, struct part *part, const 
     return st;
 }
 
-static qm_status part_open(struct qm_whole_plan *p, int i, struct part *part)
+static qm_status part_open(struct qm_tensor_rule_plan *p, int i, struct part *part)
 {
     size_t n = (size_t)p->n;
     struct forms f = {calloc(n, sizeof *f.text), calloc(n, sizeof *f.ways),
@@ -163,9 +168,9 @@ static qm_status part_open(struct qm_whole_plan *p, int i, struct part *part)
     return st;
 }
 
-/* ---- the plan ------------------------------------------------------------------------------------- */
+/* ---- the plan -------------------------------------------------------------------------------- */
 
-void qm_whole_close(struct qm_whole_plan *p)
+void qm_tensor_rule_close(struct qm_tensor_rule_plan *p)
 {
     if (!p)
         return;
@@ -174,14 +179,14 @@ void qm_whole_close(struct qm_whole_plan *p)
         part_close(&p->slot[i]);
     for (int k = 0; p->tensor && k < p->n; k++)
         p->d->release(p->tensor[k].room);
-    qm_lanes_close(p->lanes);
+    qm_launch_queue_close(p->queue);
     free(p->tensor);
     free(p->w);
     free(p->takes_part);
     free(p);
 }
 
-static qm_status open_all(struct qm_whole_plan *p, const struct qm_shape *shapes,
+static qm_status open_all(struct qm_tensor_rule_plan *p, const struct qm_shape *shapes,
                           const uint32_t *ids)
 {
     p->tensor = calloc((size_t)p->n, sizeof *p->tensor);
@@ -197,19 +202,19 @@ static qm_status open_all(struct qm_whole_plan *p, const struct qm_shape *shapes
         if (t->n < 0)
             return qm_fail(QM_BAD_ARG, "tensor has more than 2^63 elements");
     }
-    QM_TRY(part_open(p, QM_WHOLE_BODY, &p->body));
+    QM_TRY(part_open(p, QM_TENSOR_RULE_BODY, &p->body));
     for (int i = 0; i < p->n_slots; i++)
         QM_TRY(part_open(p, i, &p->slot[i]));
     for (int k = 0; k < p->n; k++)
         QM_TRY(p->d->reserve(sizeof(float) * (size_t)p->tensor[k].n, &p->tensor[k].room));
-    return qm_lanes_open(p->d, p->n, &p->lanes);
+    return qm_launch_queue_open(p->d, p->n, &p->queue);
 }
 
-qm_status qm_whole_open(const struct qm_device *d, enum qm_mode mode, const struct qm_recipe *r,
-                        int n, const struct qm_shape *shapes, const uint32_t *ids,
-                        struct qm_whole_plan **out)
+qm_status qm_tensor_rule_open(const struct qm_device *d, enum qm_mode mode,
+                              const struct qm_recipe *r, int n, const struct qm_shape *shapes,
+                              const uint32_t *ids, struct qm_tensor_rule_plan **out)
 {
-    struct qm_whole_plan *p = calloc(1, sizeof *p);
+    struct qm_tensor_rule_plan *p = calloc(1, sizeof *p);
     if (!p)
         return qm_fail(QM_NO_MEMORY, "plan for %s", r->base->name);
     p->d = d;
@@ -223,24 +228,24 @@ qm_status qm_whole_open(const struct qm_device *d, enum qm_mode mode, const stru
     if (st == QM_OK)
         *out = p;
     else
-        qm_whole_close(p);
+        qm_tensor_rule_close(p);
     return st;
 }
 
-/* ---- a step --------------------------------------------------------------------------------------- */
+/* ---- a step ---------------------------------------------------------------------------------- */
 
-qm_status qm_whole_give(struct qm_whole_plan *p, int k, const void *param, const void *g,
-                        enum qm_dtype g_type)
+qm_status qm_tensor_rule_give(struct qm_tensor_rule_plan *p, int k, const void *param,
+                              const void *g, enum qm_dtype g_type)
 {
     return qm_batch_give(batch_of(&p->body, k), p->body.index[k], param, g, g_type);
 }
 
-qm_status qm_whole_take(struct qm_whole_plan *p, int k, void *param)
+qm_status qm_tensor_rule_take(struct qm_tensor_rule_plan *p, int k, void *param)
 {
     return qm_batch_take(batch_of(&p->body, k), p->body.index[k], param);
 }
 
-/* How the parameter is stored, as rules ask for it (struct qm_tensor_rule_args). */
+/* The format that the parameter is rounded to, to nearest (member param of struct qm_tensor_rule_args). */
 static enum qm_dtype rounds_to(const struct qm_param *p)
 {
     if (p->write != QM_WRITE_near)
@@ -250,8 +255,8 @@ static enum qm_dtype rounds_to(const struct qm_param *p)
                                        : QM_DTYPE_f32;
 }
 
-/* Scalars and places of tensor k. */
-static void prepare(struct qm_whole_plan *p, int k, int64_t step)
+/* Scalars and addresses of tensor k for this step. */
+static void prepare(struct qm_tensor_rule_plan *p, int k, int64_t step)
 {
     struct tensor *t = &p->tensor[k];
     struct qm_batch_place at = place_of(&p->body, k);
@@ -280,8 +285,8 @@ static void prepare(struct qm_whole_plan *p, int k, int64_t step)
         t->round[i] = qm_rule_update_round(p->r.rule, &p->w[k], i);
 }
 
-/* The parameters and the gradients as float32, where they are not. */
-static qm_status load_wide(struct qm_whole_plan *p)
+/* Converts parameters and gradients that are not float32. */
+static qm_status load_wide(struct qm_tensor_rule_plan *p)
 {
     for (int b = 0; b < p->body.n_batches; b++) {
         struct qm_batch *body = p->body.batch[b];
@@ -293,35 +298,36 @@ static qm_status load_wide(struct qm_whole_plan *p)
     return QM_OK;
 }
 
-/* What is done to slot i of a tensor; 0: nothing. */
-typedef int wish(const struct qm_whole_plan *p, int k, int i, int round);
+/* Whether slot i of tensor k is to be encoded, or decoded, now. */
+typedef int slot_filter(const struct qm_tensor_rule_plan *p, int k, int i, int round);
 
-static int is_coded(const struct qm_whole_plan *p, int k, int i, int round)
+static int is_coded(const struct qm_tensor_rule_plan *p, int k, int i, int round)
 {
     (void)round;
     return !p->tensor[k].in_place[i];
 }
 
-static int is_of_round(const struct qm_whole_plan *p, int k, int i, int round)
+static int is_of_round(const struct qm_tensor_rule_plan *p, int k, int i, int round)
 {
     return is_coded(p, k, i, round) && p->tensor[k].round[i] == round;
 }
 
-static int is_read_back(const struct qm_whole_plan *p, int k, int i, int round)
+static int is_read_back(const struct qm_tensor_rule_plan *p, int k, int i, int round)
 {
     return is_of_round(p, k, i, round) &&
            (p->r.state_stored || qm_rule_applies_stored(p->r.rule, &p->w[k], i));
 }
 
-/* What apply keeps for the next step is float32. */
-static int is_kept(const struct qm_whole_plan *p, int k, int i, int round)
+/* `apply` may leave numbers for the next step in plain slots. */
+static int is_kept(const struct qm_tensor_rule_plan *p, int k, int i, int round)
 {
     return is_coded(p, k, i, round) && p->tensor[k].slot_is_f32[i];
 }
 
-/* Whether batch b of slot i is wanted: by all of its tensors that have elements, or by none. */
-static qm_status is_wanted(const struct qm_whole_plan *p, int i, int b, wish *is, int round,
-                           int *out)
+/* Whether batch b of slot i is to be encoded or decoded: all of its tensors that have elements must
+ * agree. */
+static qm_status is_wanted(const struct qm_tensor_rule_plan *p, int i, int b, slot_filter *is,
+                           int round, int *out)
 {
     int wanted = 0, not_wanted = 0;
     for (int k = 0; k < p->n; k++)
@@ -337,7 +343,8 @@ static qm_status is_wanted(const struct qm_whole_plan *p, int i, int b, wish *is
                : QM_OK;
 }
 
-static qm_status encode(struct qm_whole_plan *p, wish *is, int round, int64_t t, uint64_t seed)
+static qm_status encode(struct qm_tensor_rule_plan *p, slot_filter *is, int round, int64_t t,
+                        uint64_t seed)
 {
     for (int i = 0; i < p->n_slots; i++)
         for (int b = 0; b < p->slot[i].n_batches; b++) {
@@ -349,7 +356,7 @@ static qm_status encode(struct qm_whole_plan *p, wish *is, int round, int64_t t,
     return QM_OK;
 }
 
-static qm_status decode(struct qm_whole_plan *p, wish *is, int round)
+static qm_status decode(struct qm_tensor_rule_plan *p, slot_filter *is, int round)
 {
     for (int i = 0; i < p->n_slots; i++)
         for (int b = 0; b < p->slot[i].n_batches; b++) {
@@ -361,8 +368,9 @@ static qm_status decode(struct qm_whole_plan *p, wish *is, int round)
     return QM_OK;
 }
 
-/* Who has a slot in this round or in a later one. */
-static int last_round(struct qm_whole_plan *p, int round)
+/* Sets who takes part in a round: tensors with a slot of this round or of a later one.  Returns
+ * whether any does. */
+static int begin_round(struct qm_tensor_rule_plan *p, int round)
 {
     int any = 0;
     for (int k = 0; k < p->n; k++) {
@@ -375,36 +383,37 @@ static int last_round(struct qm_whole_plan *p, int round)
     return any;
 }
 
-/* After each round of `states` its slots are encoded, and perhaps decoded again (struct qm_rule). */
-static qm_status run_rule(struct qm_whole_plan *p, int64_t t, uint64_t seed)
+/* After each round of `states` its slots are encoded, and decoded again where they are read
+ * back. */
+static qm_status run_rule(struct qm_tensor_rule_plan *p, int64_t t, uint64_t seed)
 {
     const struct qm_rule *rule = p->r.rule;
-    void *module = qm_whole_module(p);
-    for (int round = 0; last_round(p, round); round++) {
-        QM_TRY(qm_lanes_run(p->lanes, module, rule->tensor->states, p->w, p->takes_part));
+    void *module = qm_tensor_rule_module(p);
+    for (int round = 0; begin_round(p, round); round++) {
+        QM_TRY(qm_launch_queue_run(p->queue, module, rule->tensor->states, p->w, p->takes_part));
         QM_TRY(encode(p, is_of_round, round, t, seed));
         QM_TRY(decode(p, is_read_back, round));
     }
-    QM_TRY(qm_lanes_run(p->lanes, module, rule->tensor->apply, p->w, NULL));
+    QM_TRY(qm_launch_queue_run(p->queue, module, rule->tensor->apply, p->w, NULL));
     return encode(p, is_kept, 0, t, seed);
 }
 
-qm_status qm_whole_run(struct qm_whole_plan *p, int64_t t, uint64_t seed)
+qm_status qm_tensor_rule_run(struct qm_tensor_rule_plan *p, int64_t t, uint64_t seed)
 {
     QM_TRY(load_wide(p));
     for (int k = 0; k < p->n; k++)
         prepare(p, k, t);
     QM_TRY(decode(p, is_coded, 0));
-    qm_lanes_begin(p->lanes);
+    qm_launch_queue_begin(p->queue);
     QM_TRY(run_rule(p, t, seed));
     for (int b = 0; b < p->body.n_batches && p->r.param.format != QM_PARAM_f32; b++)
         QM_TRY(qm_batch_store_wide(p->body.batch[b], t, seed));
     return QM_OK;
 }
 
-/* ---- state ---------------------------------------------------------------------------------------- */
+/* ---- state ----------------------------------------------------------------------------------- */
 
-static qm_status slot_check(const struct qm_whole_plan *p, int slot)
+static qm_status slot_check(const struct qm_tensor_rule_plan *p, int slot)
 {
     if (slot >= 0 && slot < p->n_slots)
         return QM_OK;
@@ -412,14 +421,15 @@ static qm_status slot_check(const struct qm_whole_plan *p, int slot)
                    slot);
 }
 
-qm_status qm_whole_decode(struct qm_whole_plan *p, int k, int slot, float *out)
+qm_status qm_tensor_rule_decode(struct qm_tensor_rule_plan *p, int k, int slot, float *out)
 {
     QM_TRY(slot_check(p, slot));
     const struct part *s = &p->slot[slot];
     return qm_batch_decode(batch_of(s, k), s->index[k], 0, out);
 }
 
-qm_status qm_whole_save(struct qm_whole_plan *p, int k, int slot, uint8_t *codes, float *scales)
+qm_status qm_tensor_rule_save(struct qm_tensor_rule_plan *p, int k, int slot, uint8_t *codes,
+                              float *scales)
 {
     if (slot == QM_RESIDUAL)
         return qm_batch_save(batch_of(&p->body, k), p->body.index[k], slot, codes, scales);
@@ -428,8 +438,8 @@ qm_status qm_whole_save(struct qm_whole_plan *p, int k, int slot, uint8_t *codes
     return qm_batch_save(batch_of(s, k), s->index[k], 0, codes, scales);
 }
 
-qm_status qm_whole_load(struct qm_whole_plan *p, int k, int slot, const uint8_t *codes,
-                        const float *scales)
+qm_status qm_tensor_rule_load(struct qm_tensor_rule_plan *p, int k, int slot, const uint8_t *codes,
+                              const float *scales)
 {
     if (slot == QM_RESIDUAL)
         return qm_batch_load(batch_of(&p->body, k), p->body.index[k], slot, codes, scales);
@@ -438,7 +448,7 @@ qm_status qm_whole_load(struct qm_whole_plan *p, int k, int slot, const uint8_t 
     return qm_batch_load(batch_of(s, k), s->index[k], 0, codes, scales);
 }
 
-int64_t qm_whole_bytes(const struct qm_whole_plan *p)
+int64_t qm_tensor_rule_bytes(const struct qm_tensor_rule_plan *p)
 {
     int64_t sum = 0;
     for (int k = 0; k < p->n; k++)

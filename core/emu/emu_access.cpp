@@ -1,15 +1,21 @@
-/* emu_access.cpp - every access of a kernel: in bounds, of what was written, without a race.
+/* emu_access.cpp - Checks every memory access of a kernel: bounds, unwritten memory, data races.
  *
- * Memory that can be written has cells: who wrote it last, who read it last.  Accesses by two threads
- * of a block conflict within an epoch (between two barriers) unless both are atomic, or __syncwarp
- * stands between them; those of two blocks within a launch. */
+ * Writable memory has a record for each byte, a cell: its last write and its last reads.  Two
+ * accesses of which one is a write are a race where nothing orders them:
+ *
+ *   threads of one block    in the same epoch (between two barriers), unless both are atomic or
+ *                           __syncwarp stands between them
+ *   threads of two blocks   in the same launch, unless both are atomic or the launch has a
+ *                           __threadfence
+ *   two launches            in streams that nothing orders */
 #include "emu_memory.hpp"
 
 enum { ATOMIC = 0x8000, HOST_STACK = 1 << 20 };
-enum access { READ, WRITE, BOTH }; /* BOTH: an atomic */
+enum access { READ, WRITE, BOTH }; /* BOTH: an atomic operation */
 
-/* Whether an earlier access of this block is this thread's own, or comes before it: what a lane wrote,
- * by __syncwarp; what it read, by a shuffle or vote too, since these do not end before it is there. */
+/* Whether an access earlier in this epoch is by this thread, or is ordered before the current
+ * access by its warp.  o: which meetings of lanes count.  After a write only __syncwarp orders;
+ * after a read also a shuffle or vote, which does not end before that lane has reached it. */
 static inline int is_ordered(const struct stamp *s, const struct qm_order *o)
 {
     uint32_t thread = s->thread & 1023u, lane = thread % QM_WARP;
@@ -20,9 +26,9 @@ static inline int is_ordered(const struct stamp *s, const struct qm_order *o)
             o->seen[qm_now.thread % QM_WARP][lane] > s->clock);
 }
 
-static uint32_t last_fence;
+static uint32_t last_fence; /* the epoch of the last __threadfence */
 
-/* Whether `s` conflicts with an access now; stamps of launches before this one do not. */
+/* Whether the access `s` races with the current one; accesses of earlier launches do not. */
 static inline int conflicts(const struct stamp *s, const struct qm_order *o, int is_atomic,
                             int is_shared)
 {
@@ -31,10 +37,11 @@ static inline int conflicts(const struct stamp *s, const struct qm_order *o, int
     if (s->epoch >= qm_now.block_epoch)
         return s->epoch == qm_now.epoch && !is_ordered(s, o);
     return !is_shared &&
-           last_fence < qm_now.launch_epoch; /* another block's; a fence hands it over */
+           last_fence < qm_now.launch_epoch; /* another block's: a fence in this launch orders it */
 }
 
-/* Launches of other streams that this one is not ordered after; 0: reported. */
+/* Whether this launch is ordered after those that touched the cell; 0: it is not, which has been
+ * reported. */
 static int launches_are_ordered(const struct region *r, uintptr_t a, size_t size,
                                 const struct cell *c, int write, uint32_t code)
 {
@@ -52,7 +59,7 @@ static int launches_are_ordered(const struct region *r, uintptr_t a, size_t size
     return 1;
 }
 
-/* One cell; 0: a conflict, which has been reported. */
+/* Checks an access to one cell and records it; 0: a race, which has been reported. */
 static inline int touch(struct cell *c, enum access how, uint32_t code, const struct region *r,
                         uintptr_t a, size_t size)
 {
@@ -76,7 +83,8 @@ static inline int touch(struct cell *c, enum access how, uint32_t code, const st
         c->w = now;
         return 1;
     }
-    /* r[1] is kept where it tells more than r[0] would: it is of another warp. */
+    /* r[0] moves to r[1], unless r[1] is of this epoch and r[0] of this warp: then r[1] tells
+     * more. */
     if (c->r[0].epoch == now.epoch && c->r[0].thread != now.thread &&
         (c->r[1].epoch != now.epoch || c->r[0].thread / QM_WARP != now.thread / QM_WARP))
         c->r[1] = c->r[0];
@@ -84,8 +92,8 @@ static inline int touch(struct cell *c, enum access how, uint32_t code, const st
     return 1;
 }
 
-/* Bytes from..to-1 of the cells.  written: the least epoch of a write that counts as one.  Returns
- * how many bytes nobody wrote; -1: a conflict was reported. */
+/* Checks and records an access to bytes [from, to) of the cells.  written: writes of earlier epochs
+ * do not count.  Returns how many bytes nobody has written; -1: a race has been reported. */
 static inline int64_t touch_all(struct cell *cells, size_t from, size_t to, enum access how,
                                 uint32_t code, const struct region *r, uintptr_t a,
                                 uint32_t written)
@@ -122,7 +130,7 @@ static void access_shared(uintptr_t a, size_t size, enum access how, int is_rang
     }
     int64_t unwritten =
         touch_all(qm_arena_cells, at, at + size, how, code, NULL, a, qm_now.block_epoch);
-    if (unwritten > 0 && (!is_range || unwritten == (int64_t)size)) /* a struct's padding may be */
+    if (unwritten > 0 && (!is_range || unwritten == (int64_t)size)) /* of a struct: padding */
         qm_found_unwritten(NULL, a, size, code);
 }
 
@@ -156,7 +164,7 @@ static inline void access_at(uintptr_t a, size_t size, enum access how, int is_r
     struct region *r = qm_region_of(a);
     if (r)
         access_region(r, a, size, how, is_range, code);
-    else if (a - qm_now.host_stack > HOST_STACK || !is_range) /* a call's arguments are copied */
+    else if (a - qm_now.host_stack > HOST_STACK || !is_range) /* arguments are copied */
         qm_found_outside(a, size, how != READ, code);
 }
 
@@ -169,7 +177,7 @@ static inline void access(const volatile void *address, size_t size, enum access
         return;
     if (how == READ && r && (r->flags & QM_REGION_CONST) && a - r->at < r->bytes &&
         size <= r->bytes - (a - r->at))
-        return; /* the most common, and always right */
+        return; /* the most common access, and always correct */
     access_at(a, size, how, is_range, (uint32_t)((uintptr_t)from - 1 - qm_module_base));
 }
 
@@ -181,7 +189,7 @@ extern "C" void qm_emu_atomic(const volatile void *address, size_t size, struct 
 
 extern "C" void qm_emu_fence(void) { last_fence = qm_now.epoch; }
 
-/* ---- what the compiler calls -------------------------------------------------------------------- */
+/* ---- functions that the compiler's instrumentation calls ------------------------------------- */
 
 #define FROM __builtin_return_address(0)
 #define QM_HOOK(n)                                                            \
@@ -205,10 +213,11 @@ void __tsan_func_exit(void) {}
 void __tsan_vptr_update(void **a, void *) { access(a, sizeof(void *), WRITE, 0, FROM); }
 void __tsan_vptr_read(void **a) { access(a, sizeof(void *), READ, 0, FROM); }
 
-/* Calls that the compiler leaves; the linker sends them here (--wrap). */
+/* Calls of these functions in the kernel come here by the linker's option --wrap. */
 void *__real_memcpy(void *to, const void *from, size_t n);
 void *__real_memmove(void *to, const void *from, size_t n);
 void *__real_memset(void *to, int byte, size_t n);
+
 void *__wrap_memcpy(void *to, const void *from, size_t n)
 {
     access(from, n, READ, 1, FROM);

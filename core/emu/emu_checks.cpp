@@ -1,4 +1,7 @@
-/* emu_checks.cpp - what -fsanitize=alignment,bounds,... calls: the language's own rules. */
+/* emu_checks.cpp - Reports violations of C++'s own rules: overflows, shifts, bounds, alignment.
+ *
+ * The functions are those that -fsanitize=alignment,bounds,... calls where a check fails; the
+ * structs are laid out as the compiler passes them. */
 #include "emu_runtime.hpp"
 
 #include <stdio.h>
@@ -9,7 +12,7 @@ struct source {
     uint32_t line, column;
 };
 struct type {
-    uint16_t kind, info; /* 0: integer; info: log2 of its bits, twice, plus 1 where signed */
+    uint16_t kind, info; /* 0: integer; info: 2 log2(bits), plus 1 where signed */
     char name[1];
 };
 struct mismatch {

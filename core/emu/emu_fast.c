@@ -1,12 +1,12 @@
-/* emu_fast.c - see emu_fast.h. */
+/* emu_fast.c - Rewrites divisions for mode fast, and chooses its compiler flags. */
 #include "core/emu/emu_fast.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The end of what a division cannot stand in, at `at`: a comment, a string, a line of the preprocessor
- * (with those that continue it); `at` itself where there is none.  is_first: nothing but blanks before it. */
+/* The end of a comment, string or preprocessor line (with its continuation lines) that begins at
+ * `at`; `at` itself where none does.  is_first: only blanks stand before it on its line. */
 static const char *plain_end(const char *at, int is_first)
 {
     if (strncmp(at, "/*", 2) == 0) {

@@ -1,11 +1,14 @@
-/* emu_found.cpp - findings about memory in words: which bytes of what, who, and the line. */
+/* emu_found.cpp - The texts of findings about memory: which thread, which bytes, which line. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "emu_memory.hpp"
 
-/* ---- places ----------------------------------------------------------------------------------- */
+/* ---- places ---------------------------------------------------------------------------------- */
+
+/* A place in the source is a number (stamp.code): the address of an instruction in the module, or,
+ * with bit 31 set, an entry of the hash table `places`. */
 
 enum { PLACES = 4096 };
 static struct qm_emu_at places[PLACES];
@@ -44,7 +47,7 @@ static void place_of(uint32_t code, char *text, size_t size)
         line[strcspn(line, " \n")] = '\0';
         const char *slash = strrchr(line, '/'), *name = slash ? slash + 1 : line;
         if (strncmp(name, "qm_emu", 6) == 0 || *name == '?')
-            continue; /* an inline function of the layer: who called it? */
+            continue; /* an inline function of the layer: the next line is its caller */
         snprintf(text, size, "%.199s", name);
         break;
     }
@@ -52,7 +55,7 @@ static void place_of(uint32_t code, char *text, size_t size)
         pclose(f);
 }
 
-/* ---- findings --------------------------------------------------------------------------------- */
+/* ---- findings -------------------------------------------------------------------------------- */
 
 static void fail_at(uint32_t code, const char *what)
 {
@@ -62,7 +65,7 @@ static void fail_at(uint32_t code, const char *what)
     qm_emu_fail(nowhere, "%s: %s", place, what);
 }
 
-/* "4 bytes at byte 64 of shared of_warp" */
+/* Writes "4 bytes at byte 64 of shared of_warp"; r NULL: shared memory. */
 static void name_bytes(const struct region *r, uintptr_t a, size_t size, char *text, size_t room)
 {
     if (r) {
@@ -80,7 +83,7 @@ static void name_bytes(const struct region *r, uintptr_t a, size_t size, char *t
                  at - v->at, v->name);
 }
 
-/* An access outside of all buffers: which one is nearest? */
+/* An access outside of all buffers: the finding names the nearest one. */
 void qm_found_outside(uintptr_t a, size_t size, int write, uint32_t code)
 {
     char who[64], what[400];

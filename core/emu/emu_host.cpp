@@ -1,4 +1,4 @@
-/* emu_host.cpp - the harness's side: a step, its buffers; and the runtime library's: streams, memory. */
+/* emu_host.cpp - The host's side: CUDA's streams, events and memory; steps of a kernel file. */
 #include "emu_runtime.hpp"
 #include "kernel_cuda.h"
 
@@ -7,12 +7,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* ---- launches in streams ---------------------------------------------------------------------- */
+/* ---- launches in streams --------------------------------------------------------------------- */
 
-struct
-    qm_emu_stream { /* 0 is the default one, which orders itself with all but non-blocking ones */
-    int id, is_free, is_open;
-    uint32_t sees[QM_STREAMS]; /* launches of each stream that come before its next one */
+/* Stream 0 is the default stream, which is ordered with all streams but the non-blocking ones. */
+struct qm_emu_stream {
+    int id, is_free, is_open;  /* is_free: non-blocking */
+    uint32_t sees[QM_STREAMS]; /* launches of each stream that are ordered before its next one */
 };
 struct qm_emu_event {
     uint32_t sees[QM_STREAMS];
@@ -27,7 +27,7 @@ static struct launch {
 static int n_launches, n_streams = 1, last_error;
 static size_t shared_allowed = QM_STATIC_MOST;
 static struct qm_emu_stream streams[QM_STREAMS];
-static uint32_t host_sees[QM_STREAMS];
+static uint32_t host_sees[QM_STREAMS]; /* launches of each stream that the host has waited for */
 
 static void join(uint32_t *to, const uint32_t *from)
 {
@@ -36,7 +36,8 @@ static void join(uint32_t *to, const uint32_t *from)
             to[i] = from[i];
 }
 
-/* Work in a stream begins: after what the host has waited for, and the default stream's rule. */
+/* Begins work in a stream, ordered after what the host has waited for and by the default stream's
+ * rule. */
 static struct qm_emu_stream *begin(struct qm_emu_stream *s)
 {
     s = s ? s : &streams[0];
@@ -49,7 +50,7 @@ static struct qm_emu_stream *begin(struct qm_emu_stream *s)
     return s;
 }
 
-static const struct qm_emu_stream *current;
+static const struct qm_emu_stream *current; /* of the work that runs */
 
 int qm_launch_begin(void *stream, const char *name)
 {
@@ -70,7 +71,7 @@ const char *qm_launch_unordered(uint32_t epoch)
     int low = 0, high = n_launches - 1;
     if (n_streams == 1 || n_launches == 0)
         return NULL;
-    while (low < high) { /* the last that began by then */
+    while (low < high) { /* the last launch that had begun by then */
         int k = (low + high + 1) / 2;
         if (launches[k].epoch <= epoch)
             low = k;
@@ -81,6 +82,7 @@ const char *qm_launch_unordered(uint32_t epoch)
     return l->epoch <= epoch && current && current->sees[l->stream] < l->number ? l->name : NULL;
 }
 
+/* A launch that the host has not waited for, or NULL. */
 static const char *unwaited()
 {
     for (int i = 0; i < n_launches; i++)
@@ -125,7 +127,7 @@ struct qm_emu_stream *qm_emu_stream_open(unsigned int flags)
 void qm_emu_stream_close(struct qm_emu_stream *stream)
 {
     if (stream)
-        stream->is_open = 0; /* what it still has to do is done */
+        stream->is_open = 0; /* all its work is done: work is done at once */
 }
 
 void qm_emu_wait(struct qm_emu_stream *stream, int for_all)
@@ -152,10 +154,10 @@ void qm_emu_event_wait(struct qm_emu_event *event, struct qm_emu_stream *stream,
     join(is_host ? host_sees : (stream ? stream : &streams[0])->sees, event->sees);
 }
 
-/* ---- memory ------------------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
-static const size_t malloc_at = 256,
-                    malloc_most = (size_t)1 << 30; /* at: and to no more is aligned */
+/* Memory is aligned to malloc_at bytes and to no more; malloc_most: the most bytes of one call. */
+static const size_t malloc_at = 256, malloc_most = (size_t)1 << 30;
 
 void *qm_emu_malloc(size_t bytes)
 {
@@ -236,7 +238,7 @@ void qm_emu_fill(void *to, int byte, size_t bytes, struct qm_emu_stream *stream,
 }
 }
 
-/* ---- the buffers of a step ----------------------------------------------------------------------- */
+/* ---- the buffers of a step ------------------------------------------------------------------- */
 
 static size_t type_bytes(int dtype)
 {
@@ -278,7 +280,7 @@ static void add_args(const struct qm_kernel_args *a)
         add_slot(&a->slot[i], i);
 }
 
-/* ---- a step -------------------------------------------------------------------------------------- */
+/* ---- a step ---------------------------------------------------------------------------------- */
 
 typedef void step_fn(struct qm_cuda_args c);
 extern "C" {
@@ -343,7 +345,7 @@ static void call_step(const void *closure)
     c->kernel(c->args);
 }
 
-/* Device code alone: its kernels, one after the other. */
+/* A step of a file of device code alone: its kernels, one after the other. */
 static int device_step(const struct qm_kernel_args *a)
 {
     static struct call c;
@@ -359,7 +361,7 @@ static int device_step(const struct qm_kernel_args *a)
         c.args.n_scratch += a->slot[i].n_scales;
     }
     size_t bytes = sizeof(float) * (size_t)c.args.n_scratch;
-    c.args.scratch = (float *)calloc(1, bytes); /* of 2^31 elements: pages that nobody touches */
+    c.args.scratch = (float *)calloc(1, bytes); /* of 2^31 elements: most pages are never touched */
     qm_region_add("scratch", c.args.scratch, bytes, QM_REGION_STEP);
     for (const struct step *s = steps; s < steps + QM_CUDA_STEPS && s->kernel && !refused; s++) {
         if (!s->launch) {
@@ -379,7 +381,7 @@ static int device_step(const struct qm_kernel_args *a)
 }
 
 extern "C" {
-/* What lies between is a step: of a kernel file, or of step_emu.cu. */
+/* Begin and end of a step, of a kernel file or of core/device/step_emu.cu. */
 void qm_emu_step_begin(void)
 {
     *qm_emu_text = '\0';
@@ -418,7 +420,7 @@ int qm_kernel_step(const struct qm_kernel_args *a)
     return *qm_emu_text ? 0 : refused;
 }
 
-/* A nearest-code routine (kernel_nearest.h) by the file's kernel. */
+/* The nearest-code routine (kernel_nearest.h) of a file with the kernel qm_cuda_nearest. */
 void qm_nearest(const float *y, long n, unsigned char *code)
 {
     struct qm_emu_at nowhere = {NULL, 0};
@@ -439,7 +441,7 @@ void qm_nearest(const float *y, long n, unsigned char *code)
     qm_emu_step_end(0);
 }
 
-/* The same for a tensor in reserved address space: only blocks at its ends are run. */
+/* A step of a tensor in reserved address space, of which only the blocks at its ends are run. */
 int qm_emu_far_step(const struct qm_kernel_args *a)
 {
     qm_far_n = a->n;
@@ -448,10 +450,11 @@ int qm_emu_far_step(const struct qm_kernel_args *a)
     return refused;
 }
 
-/* What was found in the last step, or "". */
+/* The first finding of the last step, or "". */
 const char *qm_emu_finding(void) { return qm_emu_text; }
 
-/* Where a signal struck, as text; async-signal-safe but for the stack it needs. */
+/* Writes the thread and kernel in which a signal struck, or "".  Async-signal-safe, but it needs
+ * stack. */
 void qm_emu_where(char *text, size_t size)
 {
     char who[64];

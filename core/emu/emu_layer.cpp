@@ -1,4 +1,4 @@
-/* emu_layer.cpp - the layer's parts, compiled at once. */
+/* emu_layer.cpp - The parts of the layer as one translation unit. */
 #include "emu_access.cpp"
 #include "emu_checks.cpp"
 #include "emu_found.cpp"

@@ -1,4 +1,5 @@
-/* emu_memory.cpp - what memory there is: buffers, shared variables, the file's own. */
+/* emu_memory.cpp - The memory a kernel may touch: buffers, shared variables, the file's
+ * variables. */
 #include "emu_memory.hpp"
 
 #include <dlfcn.h>
@@ -12,11 +13,11 @@ enum { REGIONS = 16384, VARIABLES = 512 };
 static struct region regions[REGIONS];
 static int n_regions;
 struct region *qm_region_seen[QM_PAGES];
-static int is_sorted, any_seen; /* the regions, by address; qm_region_seen holds some */
+static int is_sorted, any_seen; /* regions[] by address; qm_region_seen is not all NULL */
 
 uintptr_t qm_module_base;
 
-/* ---- shared memory ---------------------------------------------------------------------------- */
+/* ---- shared memory --------------------------------------------------------------------------- */
 
 extern "C" {
 alignas(1024) unsigned char qm_emu_arena[QM_ARENA];
@@ -26,8 +27,9 @@ __asm__(".globl qm_emu_dynamic\n.set qm_emu_dynamic, qm_emu_arena + 16\n");
 
 static struct variable variables[VARIABLES];
 static int n_variables;
-static uint16_t
-    owner[QM_ARENA / 16]; /* the variable + 1 that a granule, or the gap behind it, is of */
+/* Number + 1 of the variable that holds these 16 bytes, or that stands before the gap they are
+ * in. */
+static uint16_t owner[QM_ARENA / 16];
 static size_t arena_used = QM_DYNAMIC_AT + QM_DYNAMIC_MOST + QM_GAP, static_bytes;
 size_t qm_dynamic_bytes;
 struct cell *qm_arena_cells;
@@ -85,9 +87,10 @@ void qm_memory_block(size_t dynamic)
         qm_arena_cells = qm_cells_for(QM_ARENA);
 }
 
-/* ---- regions ---------------------------------------------------------------------------------- */
+/* ---- regions --------------------------------------------------------------------------------- */
 
-/* Regions come, go or move: a launch over hundreds of tensors adds thousands. */
+/* Forgets what depends on regions[], which changes.  It must be cheap: a launch over hundreds of
+ * tensors adds thousands of regions. */
 static void forget_places(void)
 {
     if (any_seen)
@@ -112,7 +115,7 @@ static void region_remove(int i)
     forget_places();
 }
 
-/* As stacks_close of emu_threads.cpp: the record of the kernel's own variables is not small. */
+/* A process loads and unloads many kernels, and the cells of the file's own variables are large. */
 static void __attribute__((destructor)) regions_close()
 {
     while (n_regions > 0)
@@ -150,14 +153,14 @@ struct region *qm_region_of(uintptr_t a)
         is_sorted = 1;
     }
     any_seen = 1;
-    int low = 0; /* the last that begins at or before a */
+    int low = 0; /* the last region that begins at or before a */
     for (int high = n_regions; high - low > 1;) {
         int middle = low + (high - low) / 2;
         *(regions[middle].at <= a ? &low : &high) = middle;
     }
     if (n_regions > 0 && a - regions[low].at < regions[low].bytes)
         return *last = &regions[low];
-    for (int i = 0; i < low; i++) /* one may lie within another */
+    for (int i = 0; i < low; i++) /* a region may lie within another */
         if (a - regions[i].at < regions[i].bytes)
             return *last = &regions[i];
     return NULL;
@@ -182,7 +185,7 @@ int qm_region_covers(const void *at, size_t bytes, const char **name, size_t *le
 {
     const struct region *r = qm_region_of((uintptr_t)at);
     if (!r || (r->flags & QM_REGION_MODULE))
-        return 1; /* host memory: not known */
+        return 1; /* host memory, whose bounds are not known */
     *name = r->name;
     *left = r->bytes - ((uintptr_t)at - r->at);
     return bytes <= *left;
@@ -214,7 +217,7 @@ int qm_region_unordered(const void *at, size_t bytes, const char **kernel)
     return 0;
 }
 
-/* The module's own data: __device__ and __constant__ variables. */
+/* Adds the module's own data as regions: __device__ and __constant__ variables. */
 static int add_module(struct dl_phdr_info *info, size_t size, void *self)
 {
     (void)size;
@@ -244,7 +247,7 @@ __attribute__((constructor)) static void find_module()
     dl_iterate_phdr(add_module, (void *)(uintptr_t)find_module);
 }
 
-/* Many kernels, loaded and unloaded, in one process. */
+/* A process loads and unloads many kernels. */
 __attribute__((destructor)) static void cells_close()
 {
     for (int i = 0; i < n_regions; i++)

@@ -1,4 +1,5 @@
-/* emu_rewrite.c - a pass over tokens; types and expressions are only found the ends of. */
+/* emu_rewrite.c - One pass over tokens: finds where types and expressions end; does not parse
+ * them. */
 #include "core/emu/emu_rewrite.h"
 
 #include <ctype.h>
@@ -14,7 +15,7 @@ struct rewriter {
     size_t used, room;
     int is_system, line, n_made, failed;
     char file[FILE_TEXT];
-    /* Tokens last written, by where they start in out; a ring. */
+    /* A ring of the last tokens written, by their first bytes in out. */
     size_t token[TOKENS];
     int n_tokens;
 };
@@ -47,7 +48,7 @@ static void put_number(struct rewriter *r, const char *name, int n)
     puts_to(r, text);
 }
 
-/* As a C string without quotes; white space as one blank. */
+/* Escapes text for a C string; white space becomes one blank. */
 static void put_quoted(struct rewriter *r, const char *text, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -91,7 +92,7 @@ static const char *raw_end(const char *s)
     return at ? at + strlen(end) : s + strlen(s);
 }
 
-/* The end of the token at s, which is no blank. */
+/* The end of the token at s, which must not be a blank. */
 static const char *token_end(const char *s)
 {
     if (is_word(*s)) {
@@ -123,7 +124,7 @@ static int word_is(const char *s, const char *end, const char *word)
     return (size_t)(end - s) == strlen(word) && memcmp(s, word, (size_t)(end - s)) == 0;
 }
 
-/* Past the bracket that closes the one at s; NULL: none does. */
+/* The end of the bracket that closes the one at s; NULL: none does. */
 static const char *closing(const char *s)
 {
     int depth = 0;
@@ -152,13 +153,13 @@ static void put_token(struct rewriter *r, const char *s, const char *end)
     put(r, s, (size_t)(end - s));
 }
 
-/* The k-th last token's text, 0 the last; "" where there is none. */
+/* The text from the k-th last token on, 0 being the last token; "" where there is none. */
 static const char *last(const struct rewriter *r, int k)
 {
     return k < r->n_tokens && k < TOKENS ? r->out + r->token[(r->n_tokens - 1 - k) % TOKENS] : "";
 }
 
-/* How many of the last tokens begin the statement that the next one goes on with. */
+/* How many of the last tokens belong to the statement that the next token continues. */
 static int statement(const struct rewriter *r)
 {
     int k = 0;
@@ -167,7 +168,7 @@ static int statement(const struct rewriter *r)
     return k;
 }
 
-/* The index of the first token of a kernel's name, or -1:  a::b<c, d> */
+/* The number, for last(), of the first token of a kernel's name such as a::b<c, d>; -1: no name. */
 static int kernel_name(const struct rewriter *r)
 {
     int k = 0;
@@ -197,7 +198,7 @@ static int kernel_name(const struct rewriter *r)
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
-/* At <<<. */
+/* Rewrites a launch; the input stands at <<<. */
 static qm_status launch(struct rewriter *r)
 {
     const char *config = r->in + 3, *s = config, *end;
@@ -235,9 +236,10 @@ static qm_status launch(struct rewriter *r)
     return QM_OK;
 }
 
-/* ---- shared memory ----------------------------------------------------------------------------- */
+/* ---- shared memory --------------------------------------------------------------------------- */
 
-/* A declarator and what stands before it: its stars, or the name; 0: it is no such thing. */
+/* Finds the name of a declarator, and where its stars begin (else its name).  Returns 0 where it is
+ * not a declarator. */
 static int declarator(const char *s, const char *end, const char **stars, const char **name,
                       const char **name_end)
 {
@@ -262,7 +264,7 @@ static int declarator(const char *s, const char *end, const char **stars, const 
     return *name != NULL;
 }
 
-/* The first , outside of brackets, or end. */
+/* The first comma outside of brackets, or end. */
 static const char *comma(const char *s, const char *end)
 {
     int angles = 0;
@@ -276,7 +278,8 @@ static const char *comma(const char *s, const char *end)
     return end;
 }
 
-/* A type's words, without storage classes; alignas as the attribute that a typedef takes. */
+/* Writes a type's words, without storage classes; alignas becomes the attribute that a typedef
+ * takes. */
 static void put_type(struct rewriter *r, const char *s, const char *end)
 {
     while (s < end) {
@@ -325,7 +328,7 @@ static void put_variable(struct rewriter *r, int base, const char *stars, const 
     puts_to(r, text);
 }
 
-/* At __shared__: the declaration that it stands in. */
+/* Rewrites the declaration that __shared__, where the input stands, is part of. */
 static qm_status shared(struct rewriter *r)
 {
     int k = statement(r), base = ++r->n_made, is_dynamic = 0;
@@ -369,9 +372,9 @@ static qm_status shared(struct rewriter *r)
     return QM_OK;
 }
 
-/* ---- all --------------------------------------------------------------------------------------- */
+/* ---- all ------------------------------------------------------------------------------------- */
 
-/* # 12 "file" 3: where the following lines are from. */
+/* A line marker, # 12 "file" 3: file and line of the following lines; 3: a system header. */
 static void marker(struct rewriter *r)
 {
     const char *end = strchr(r->in, '\n'), *quote;
@@ -414,7 +417,7 @@ qm_status qm_emu_rewrite(const char *text, char **out)
 {
     struct rewriter *r = calloc(1, sizeof *r);
     qm_status st = QM_OK;
-    int is_start = 1; /* of a line */
+    int is_start = 1; /* of a line: blanks at most stand before */
     if (!r)
         return qm_fail(QM_NO_MEMORY, "the rewriter");
     put(r, "", 0);

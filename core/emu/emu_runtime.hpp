@@ -1,6 +1,7 @@
-/* emu_runtime.hpp - what the parts of the layer share: threads, memory, findings, streams.
+/* emu_runtime.hpp - Declarations that the parts of the layer share: threads, memory, findings,
+ * streams.
  *
- * Compiled with each kernel, without sanitizers; nothing here is for kernels. */
+ * The layer is compiled without sanitizers.  Kernels do not include this header. */
 #ifndef QM_EMU_RUNTIME_HPP
 #define QM_EMU_RUNTIME_HPP
 
@@ -27,24 +28,25 @@ struct qm_emu_at {
 enum qm_emu_kind { QM_SHUFFLE, QM_VOTE, QM_MATCH, QM_SYNCWARP, QM_ACTIVE };
 enum qm_emu_join { QM_JOIN_NONE, QM_JOIN_COUNT, QM_JOIN_AND, QM_JOIN_OR };
 
-/* What lanes of a warp know of each other.  Each has a clock that counts where it met others;
- * seen[b][a] is a's clock when b last met it.  Where all met, all have the clock `base`, seen or not. */
+/* Vector clocks of a warp's lanes.  A lane's clock own[] counts the meetings it took part in;
+ * seen[b][a] is a's clock when b last met it, directly or through others.  `base` is the clock of
+ * the last meeting of all lanes, which every lane has seen. */
 struct qm_order {
     uint16_t base, own[QM_WARP], seen[QM_WARP][QM_WARP];
     int is_partial; /* seen is not all 0 */
 };
 
-/* Where a launch stands: read by the memory part at every access. */
+/* The state of a launch, read at every memory access. */
 struct qm_emu_now {
     int is_running;        /* within a kernel */
     unsigned int thread;   /* of the block */
     uintptr_t stack;       /* of this fiber; 0 outside */
-    uintptr_t host_stack;  /* where the launching code's begins */
+    uintptr_t host_stack;  /* frame of the code that launched */
     uint32_t epoch;        /* grows at every barrier of a block and every block, never shrinks */
-    uint32_t block_epoch;  /* the first of this block */
-    uint32_t launch_epoch; /* of this launch */
-    uint32_t step_epoch;   /* of this step */
-    const struct qm_order *synced, *met; /* of this thread's warp */
+    uint32_t block_epoch;  /* the first epoch of this block */
+    uint32_t launch_epoch; /* the first epoch of this launch */
+    uint32_t step_epoch;   /* the first epoch of this step */
+    const struct qm_order *synced, *met; /* of this thread's warp: __syncwarp; all meetings */
     int many_streams;
     const char *kernel;
 };
@@ -53,43 +55,43 @@ extern const size_t qm_stack_bytes;
 extern int64_t qm_far_n; /* not 0: elements of a tensor of which only the ends are run */
 
 extern "C" {
-/* The first finding of a step is kept; the launch is given up. */
+/* Reports a finding: the first one of a step is kept, and the launch ends. */
 void qm_emu_fail(struct qm_emu_at at, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 extern char qm_emu_text[800]; /* "" while there is none */
 extern struct qm_index qm_emu_thread_index, qm_emu_block_index, qm_emu_block_size, qm_emu_grid_size;
 }
 
-/* "thread (1,0,0) of block (0,0,0)" of a thread of this block; the buffer's. */
+/* Writes "thread (1,0,0) of block (0,0,0)", of a thread of this block, to text, which it
+ * returns. */
 const char *qm_thread_name(unsigned int thread, char text[64]);
 
 /* Whether an address is in the memory of the fibers' stacks. */
 int qm_is_stack(uintptr_t a);
 
-/* A buffer that kernels may use.  name: kept. */
-enum {
-    QM_REGION_CONST = 1,
-    QM_REGION_STEP = 2,
-    QM_REGION_BLANK = 4
-}; /* STEP: for this step;
-                                                                        * BLANK: not written yet */
+/* Memory that kernels may touch.  CONST: read only; STEP: until the step ends; BLANK: not written
+ * yet. name: kept, not copied. */
+enum { QM_REGION_CONST = 1, QM_REGION_STEP = 2, QM_REGION_BLANK = 4 };
 void qm_region_add(const char *name, const void *at, size_t bytes, int flags);
 void qm_region_drop(const void *at);
 void qm_region_drop_step(void);
+/* For copies: whether `bytes` bytes from `at` on lie in one region, or not in any known one; *left:
+ * how many do.  Marks bytes as written.  Whether an unordered launch, *kernel, wrote any of the
+ * bytes. */
 int qm_region_covers(const void *at, size_t bytes, const char **name, size_t *left);
-void qm_region_written(const void *at, size_t bytes); /* by cudaMemcpy and the like */
-int qm_region_unordered(const void *at, size_t bytes, const char **kernel); /* for a copy */
+void qm_region_written(const void *at, size_t bytes);
+int qm_region_unordered(const void *at, size_t bytes, const char **kernel);
 
-/* A block starts: shared memory holds nothing; `dynamic` bytes of the launch's. */
+/* Begins a block: shared memory is unwritten; `dynamic`: bytes of the launch's dynamic part. */
 void qm_memory_block(size_t dynamic);
 
-/* Launches, ordered by streams.  */
-int qm_launch_begin(void *stream, const char *name); /* its number; -1: not to be run */
-const char *qm_launch_unordered(uint32_t epoch); /* name of a launch of that epoch which the current
-                                                      * one is not ordered after; else NULL */
-void qm_streams_step(void);
-const char *qm_launch_unwaited(void); /* one the host has not waited for, or NULL */
-void qm_launch_failed(int error);
-size_t qm_shared_allowed(void);
+/* Begins a launch in a stream (NULL: the default one): its number, or -1: it must not run. */
+int qm_launch_begin(void *stream, const char *name);
+
+/* The name of the launch of that epoch where the current one is not ordered after it, else NULL. */
+const char *qm_launch_unordered(uint32_t epoch);
+
+void qm_launch_failed(int error); /* sets what cudaGetLastError returns */
+size_t qm_shared_allowed(void);   /* bytes of dynamic shared memory that a launch may have */
 
 #endif

@@ -1,7 +1,7 @@
-/* emu_threads.cpp - the threads of a block as fibers: barriers, warps, launches.
+/* emu_threads.cpp - Runs the threads of a block as fibers: launches, barriers, warp functions.
  *
- * A fiber runs until it waits; then the next one does.  Threads take turns in the order of their
- * numbers, so a run repeats itself exactly. */
+ * A fiber runs until it waits; then the next one runs.  Threads take turns in the order of their
+ * numbers, so a run is exactly reproducible. */
 #include "emu_runtime.hpp"
 
 #include <stdarg.h>
@@ -32,13 +32,13 @@ struct fiber {
 #else
     ucontext_t context;
 #endif
-    /* what it waits in */
+    /* Where it waits: a barrier or a function of its warp. */
     struct qm_emu_at at;
     const char *name;
     enum qm_emu_join join; /* barrier */
     int x;
     enum qm_emu_kind kind;
-    uint32_t mask, met; /* warp: who is meant, who came */
+    uint32_t mask, met; /* warp: the lanes of the call; those that met */
     uint64_t value;
     uint64_t *values;
     int from;
@@ -46,12 +46,12 @@ struct fiber {
 
 static struct fiber fibers[QM_THREADS_MOST];
 static struct warp {
-    uint32_t live, waiting;      /* lanes that have not ended; that are IN_WARP */
-    struct qm_order synced, met; /* by __syncwarp; by whatever brings lanes together */
+    uint32_t live, waiting;      /* lanes that have not ended; lanes that are IN_WARP */
+    struct qm_order synced, met; /* meetings by __syncwarp; by any function of the warp */
 } warps[QM_THREADS_MOST / QM_WARP];
 static unsigned int n_threads;
 static int running = -1; /* the fiber that runs; -1: the scheduler */
-static int is_abandoned;
+static int is_abandoned; /* the launch has a finding and ends */
 static void (*kernel_call)(const void *);
 static const void *kernel_closure;
 
@@ -72,7 +72,7 @@ static const char *file_of(const char *path)
     return slash ? slash + 1 : path ? path : "?";
 }
 
-/* The first finding stays. */
+/* Keeps the first finding, and ends the launch. */
 static void report_list(struct qm_emu_at at, const char *format, va_list list)
 {
     char what[600], where[200] = "";
@@ -85,7 +85,7 @@ static void report_list(struct qm_emu_at at, const char *format, va_list list)
     is_abandoned = 1;
 }
 
-/* A finding of the scheduler's. */
+/* Reports a finding from the scheduler's code. */
 static void __attribute__((format(printf, 2, 3)))
 report(struct qm_emu_at at, const char *format, ...)
 {
@@ -159,7 +159,8 @@ static void entry()
 static unsigned char *stacks;
 static const size_t stacks_bytes = (size_t)(STACK + GUARD) * QM_THREADS_MOST + GUARD;
 
-/* Many kernels, loaded and unloaded, in one process: each stack is two of the few mappings it may have. */
+/* A process loads and unloads many kernels, and each stack takes two of the mappings it may
+ * have. */
 static void __attribute__((destructor)) stacks_close()
 {
     if (stacks)
@@ -200,7 +201,7 @@ static void fiber_start(unsigned int i)
     /* Stacks at different offsets of a page, so that they share the cache. */
     uintptr_t top = (uintptr_t)(f->stack + STACK) - 64 - (i * 832u) % 4096 / 64 * 64;
     void **sp = (void **)top;
-    *--sp = NULL; /* entry is called as it were: its frame starts 8 off a multiple of 16 */
+    *--sp = NULL; /* as if `entry` were called: its frame starts 8 off a multiple of 16 */
     *--sp = (void *)entry;
     for (int r = 0; r < 6; r++)
         *--sp = NULL;
@@ -237,7 +238,7 @@ static void divergent(const struct fiber *a, const struct fiber *b)
            two, file_of(b->at.file), b->at.line, b->name);
 }
 
-/* Every thread waits at a barrier or has ended. */
+/* Opens a barrier: every thread waits at one or has ended. */
 static void barrier_open()
 {
     const struct fiber *first = NULL;
@@ -271,7 +272,7 @@ static void barrier_open()
 
 /* ---- warps ---------------------------------------------------------------------------------- */
 
-/* Lanes `who` have met: what one of them has seen, all have. */
+/* Lanes `who` have met: each has now seen what any of them has seen. */
 static void order_meet(struct qm_order *o, uint32_t who, uint32_t live)
 {
     uint16_t top[QM_WARP] = {0}, most = o->base;
@@ -306,7 +307,7 @@ static void order_reset(struct qm_order *o)
     o->is_partial = 0;
 }
 
-/* Lanes `who` have met: each learns what the others gave. */
+/* Lanes `who` have met: each gets the values of the others. */
 static void meet(unsigned int warp, uint32_t who)
 {
     struct fiber *base = &fibers[warp * QM_WARP];
@@ -332,7 +333,7 @@ static void meet(unsigned int warp, uint32_t who)
     w->waiting &= ~who;
 }
 
-/* Lets those lanes of a warp go on whose partners are all there; 0: none. */
+/* Lets those lanes of a warp go on whose partners have all arrived.  Returns whether any did. */
 static int warp_open(unsigned int warp)
 {
     struct fiber *base = &fibers[warp * QM_WARP];
@@ -366,7 +367,8 @@ static int warp_open(unsigned int warp)
     return moved;
 }
 
-/* Nobody of the warp can go on: those that asked who is active are. */
+/* No lane of the warp can go on: the lanes that wait in __activemask are the active ones.  Returns
+ * whether there are any. */
 static int active_open(unsigned int warp)
 {
     struct fiber *base = &fibers[warp * QM_WARP];
@@ -402,7 +404,7 @@ extern "C" unsigned int qm_emu_warp(enum qm_emu_kind kind, unsigned int mask, ui
     f->name = name;
     f->at = at;
     if ((warps[warp].waiting & mask) == (warps[warp].live & mask)) {
-        qm_now.is_running = 0; /* memcpy here is no access of the kernel's */
+        qm_now.is_running = 0; /* memcpy here is not an access by the kernel */
         warp_open(warp);
         qm_now.is_running = 1;
     }
@@ -413,13 +415,13 @@ extern "C" unsigned int qm_emu_warp(enum qm_emu_kind kind, unsigned int mask, ui
 
 /* ---- a block -------------------------------------------------------------------------------- */
 
-/* Who waits for whom, when nobody can go on. */
+/* Reports who waits for whom: no thread can go on. */
 static void stuck()
 {
     const struct fiber *waits = NULL, *other = NULL;
     for (unsigned int i = 0; i < n_threads && !waits; i++)
         if (fibers[i].state == IN_WARP)
-            waits = &fibers[i]; /* there is one: else the barrier had opened */
+            waits = &fibers[i]; /* there is one, or the barrier would have opened */
     unsigned int base = (unsigned int)(waits - fibers) / QM_WARP * QM_WARP;
     for (unsigned int k = 0; k < QM_WARP && base + k < n_threads && !other; k++) {
         const struct fiber *f = &fibers[base + k];
@@ -444,7 +446,8 @@ static void stuck()
                other->at.line);
 }
 
-/* Until each of its lanes waits for another warp, or for ever, or has ended; 0: nothing moved. */
+/* Runs a warp until each of its lanes has ended or waits for other warps, or for ever.  Returns
+ * whether any lane ran. */
 static int run_warp(unsigned int from, unsigned int end)
 {
     int any = 0;
@@ -505,8 +508,9 @@ static void run_block(size_t shared)
 
 int64_t qm_far_n;
 
-/* The blocks that stand where elements 0, 2^31 - 1, 2^31 and the last of qm_far_n do, and those before
- * them, as the last block may be short; how many. */
+/* Chooses the blocks that elements 0, 2^31 - 1, 2^31 and the last of qm_far_n belong to by their
+ * share of the grid, and the blocks before those, as the last block may be short.  Returns how
+ * many. */
 static int far_blocks(uint64_t blocks, uint64_t chosen[8])
 {
     const uint64_t n = (uint64_t)qm_far_n, elements[] = {0, (1ull << 31) - 1, 1ull << 31, n - 1};
@@ -543,7 +547,7 @@ extern "C" void qm_emu_launch(struct qm_index grid, struct qm_index block, size_
                               const void *closure, struct qm_emu_at at)
 {
     if (*qm_emu_text)
-        return; /* this step has failed already */
+        return; /* this step has a finding already */
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) {
         qm_launch_failed(9);
         return;

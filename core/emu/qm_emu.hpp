@@ -1,11 +1,13 @@
-/* qm_emu.hpp - CUDA's language on a CPU, for one kernel file; included before anything else.
+/* qm_emu.hpp - CUDA's language on a CPU, for one kernel file, which includes it before anything
+ * else.
  *
- * The kernel is compiled as C++17 with -fsanitize=thread, whose calls (__tsan_read4, ...) emu_memory.cpp
- * answers itself: so every access to memory is seen, with its place.  Threads are fibers of
- * emu_threads.cpp, run one after the other until each waits; blocks run one after the other.
+ * The kernel is compiled as C++17 with -fsanitize=thread, so that each memory access calls a
+ * function (__tsan_read4, ...); emu_access.cpp defines these functions and so sees every access
+ * with its place. Threads are fibers (emu_threads.cpp), which run one after the other, each until
+ * it waits; blocks run one after the other.
  *
- * __shared__, <<<>>> and extern __shared__ are rewritten before compilation (emu_rewrite.c).
- * What this layer does not know does not compile, or is a finding that names it. */
+ * __shared__, extern __shared__ and <<<>>> are rewritten before compilation (emu_rewrite.c).  CUDA
+ * that the layer does not know does not compile, or is a finding that names it. */
 #ifndef QM_EMU_HPP
 #define QM_EMU_HPP
 
@@ -70,7 +72,7 @@ struct dim3 {
     constexpr operator uint3() const { return {x, y, z}; }
 };
 
-/* Set by the layer before a fiber goes on; to the fiber itself they never change. */
+/* The layer sets these before a fiber runs; the fiber itself never sees them change. */
 extern "C" {
 extern const uint3 threadIdx __asm__("qm_emu_thread_index");
 extern const uint3 blockIdx __asm__("qm_emu_block_index");
@@ -79,9 +81,10 @@ extern const dim3 gridDim __asm__("qm_emu_grid_size");
 }
 static const int warpSize = 32;
 
-/* ---- what the layer is asked for ----------------------------------------------------------- */
+/* ---- functions of the layer ---------------------------------------------------------------- */
 
-/* A place in the kernel's text; as the last, defaulted parameter it is the caller's. */
+/* A place in the kernel's source; as a defaulted last parameter (QM_AT) it is the place of the
+ * call. */
 struct qm_emu_at {
     const char *file;
     int line;
@@ -96,26 +99,27 @@ enum qm_emu_kind { QM_SHUFFLE, QM_VOTE, QM_MATCH, QM_SYNCWARP, QM_ACTIVE };
 enum qm_emu_join { QM_JOIN_NONE, QM_JOIN_COUNT, QM_JOIN_AND, QM_JOIN_OR };
 
 extern "C" {
-/* All threads of the block that have not ended; returns the join of their x. */
+/* A barrier of all threads of the block that have not ended; returns the join of their x. */
 int qm_emu_barrier(enum qm_emu_join join, int x, const char *name, qm_emu_at at);
 
-/* The lanes of mask meet: each gives x.  Then value[] holds what each lane gave; the return value is
- * the lanes that took part.  Of a QM_SHUFFLE only value[from] is set, whose lane must be one of them. */
+/* The lanes of `mask` meet, each with a number x.  Then value[] holds each lane's x; returns the
+ * lanes that took part.  QM_SHUFFLE sets value[from] only; lane `from` must take part. */
 unsigned int qm_emu_warp(enum qm_emu_kind kind, unsigned int mask, uint64_t x, int from,
                          uint64_t value[32], const char *name, qm_emu_at at);
 
-/* A read and write that is one with respect to other atomics. */
+/* Announces an atomic read and write. */
 void qm_emu_atomic(const volatile void *address, size_t size, qm_emu_at at);
 void qm_emu_fence(void);
 
-/* Memory of a shared variable: the same for every thread of the block, undefined when it starts. */
+/* The memory of a shared variable, one for all threads of a block and undefined when the block
+ * starts. */
 void *qm_emu_shared(void *key, size_t size, size_t align, const char *name);
 extern unsigned char qm_emu_dynamic[];
 
-/* Ends the launch with a finding. */
+/* Reports a finding and ends the launch. */
 void qm_emu_fail(qm_emu_at at, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Runs a kernel: call(closure) once for each thread.  stream: of cudaStreamCreate, or 0. */
+/* Runs a kernel: calls call(closure) once for each thread.  stream: of cudaStreamCreate, or 0. */
 void qm_emu_launch(dim3 grid, dim3 block, size_t shared, void *stream, const char *name,
                    void (*call)(const void *closure), const void *closure, qm_emu_at at);
 }
@@ -332,7 +336,7 @@ QM_ATOMIC(atomicInc, old >= x ? 0 : old + 1)
 QM_ATOMIC(atomicDec, old == 0 || old > x ? x : old - 1)
 #undef QM_ATOMIC
 
-/* No template: kernels overload them for floats, which CUDA does not have. */
+/* Not templates: kernels overload these functions for float, which CUDA does not have. */
 #define QM_ATOMIC(T)                                    \
     QM_PLAIN inline T atomicMax(T *address, T x, QM_AT) \
     {                                                   \

@@ -1,7 +1,7 @@
-/* qm_emu_api.hpp - the part of CUDA's runtime library that launching code of one kernel uses.
+/* qm_emu_api.hpp - The part of CUDA's runtime library that the launching code of a kernel uses.
  *
- * Work is done at once; what streams and events order is kept, so that a kernel that uses what
- * another one made without being ordered after it is found. */
+ * Work is done at once.  The order that streams and events define is recorded, so that a kernel is
+ * found that uses another kernel's result without being ordered after it. */
 #ifndef QM_EMU_API_HPP
 #define QM_EMU_API_HPP
 
@@ -198,7 +198,7 @@ inline cudaError_t cudaEventSynchronize(cudaEvent_t e)
     return cudaSuccess;
 }
 
-/* ---- the device: small, so that grids that are sized by it stay small --------------------------- */
+/* ---- the device: few multiprocessors, so that grids sized by their number stay small -------- */
 
 struct cudaDeviceProp {
     char name[256] = "qualm emu";

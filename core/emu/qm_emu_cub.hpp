@@ -1,8 +1,8 @@
 /* qm_emu_cub.hpp - CUB's collectives of a block and a warp that optimizers' kernels use.
  *
- * They move data through their TempStorage and wait as CUB's own do, so that storage which is used again
- * without a barrier is found; sums are taken in CUB's order.  What is undefined there (the result of a
- * reduction in other threads than the first) is all ones here, a NaN. */
+ * They move data through their TempStorage and wait as CUB's own do, so that reuse of the storage
+ * without a barrier is found; sums are taken in CUB's order.  A result that CUB leaves undefined (a
+ * reduction's, in all threads but the first) has all bits set, which is a NaN. */
 #ifndef QM_EMU_CUB_HPP
 #define QM_EMU_CUB_HPP
 
@@ -54,7 +54,7 @@ inline int thread()
     return (int)(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z));
 }
 
-/* Lane 0 gets the sum of `valid` lanes: to each the one 1, 2, 4, ... above is added. */
+/* Lane 0 gets the sum of the first `valid` lanes: lane i adds lane i + 1, then i + 2, i + 4, ... */
 template <int WIDTH, class T, class Op> inline T warp_reduce(T x, Op op, int valid, qm_emu_at at)
 {
     int lane = qm_emu::lane() % WIDTH;
@@ -129,7 +129,7 @@ class BlockReduce
     TempStorage &temp;
 };
 
-/* Thread i's items are i * ITEMS and on; those from `valid` on are left out. */
+/* Thread i gets items [i * ITEMS, (i + 1) * ITEMS); items from `valid` on are not loaded. */
 template <class T, int THREADS, int ITEMS, BlockLoadAlgorithm ALGORITHM = BLOCK_LOAD_DIRECT>
 class BlockLoad
 {

@@ -1,7 +1,10 @@
-/* qm_emu_fast.hpp - quotients and roots as inexact as mode fast allows them to be: of float32, displaced by up to
- * QM_EMU_DIV_ULP and QM_EMU_ROOT_ULP units in the last place of the true result, the way being a function of the
- * operands (CUDA C++ Programming Guide, mathematical functions: 2 with --prec-div=false, 1 with
- * --prec-sqrt=false).  A GPU's are more exact than that nearly everywhere, so what passes here passes there. */
+/* qm_emu_fast.hpp - Quotients and square roots as inexact as mode fast allows.
+ *
+ * Float32 results are displaced from the true result by up to QM_EMU_DIV_ULP and QM_EMU_ROOT_ULP
+ * units in the last place; direction and size are a function of the operands.  The defaults are the
+ * limits of the CUDA C++ Programming Guide, mathematical functions: 2 with --prec-div=false, 1 with
+ * --prec-sqrt=false.  A GPU is more exact than that nearly everywhere, so a kernel that passes here
+ * passes there. */
 #ifndef QM_EMU_FAST_HPP
 #define QM_EMU_FAST_HPP
 
@@ -16,7 +19,8 @@
 
 namespace qm_emu
 {
-/* x, which is nowhere near overflow, moved by `way` in [-1, 1] times ulp - 1/2 units, then rounded. */
+/* x, which must not be near overflow, displaced by way * (ulp - 1/2) units, way in [-1, 1]; then
+ * rounded to float32. */
 inline float displaced(double x, double ulp, double way)
 {
     int e = 0;
@@ -25,7 +29,7 @@ inline float displaced(double x, double ulp, double way)
     return (float)(x + way * (ulp - 0.5) * unit);
 }
 
-/* In [-1, 1], by bits. */
+/* A number in [-1, 1] that is a hash of the operands' bits. */
 inline double way_of(unsigned a, unsigned b)
 {
     unsigned h = a * 0x9E3779B1u ^ b * 0x85EBCA77u;

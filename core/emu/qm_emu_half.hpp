@@ -1,7 +1,7 @@
-/* qm_emu_half.hpp - half, bfloat16 and fp8 as cuda_fp16.h, cuda_bf16.h and cuda_fp8.h have them.
+/* qm_emu_half.hpp - The types half, bfloat16 and fp8 of cuda_fp16.h, cuda_bf16.h and cuda_fp8.h.
  *
- * Arithmetic is that of float32, rounded: for one operation on such short numbers that is the correctly
- * rounded result. */
+ * An operation is done in float32 and rounded, which gives the correctly rounded result for one
+ * operation on numbers that short. */
 #ifndef QM_EMU_HALF_HPP
 #define QM_EMU_HALF_HPP
 
@@ -107,7 +107,7 @@ inline __nv_bfloat162 __float22bfloat162_rn(float2 v)
 inline __nv_bfloat162 __halves2bfloat162(__nv_bfloat16 x, __nv_bfloat16 y) { return {x, y}; }
 inline float2 __bfloat1622float2(__nv_bfloat162 v) { return {(float)v.x, (float)v.y}; }
 
-/* ---- fp8: storage, converted to and from floats ------------------------------------------------ */
+/* ---- fp8: storage, converted to and from floats ---------------------------------------------- */
 
 typedef unsigned char __nv_fp8_storage_t;
 enum __nv_saturation_t { __NV_NOSAT, __NV_SATFINITE };

@@ -1,7 +1,7 @@
-/* qm_emu_math.hpp - device functions on numbers.
+/* qm_emu_math.hpp - CUDA's device functions on numbers.
  *
- * Approximate ones (rsqrtf, __expf, __fdividef, ...) give the correctly rounded result or the C
- * library's: a GPU may differ by the units in the last place that its manual states. */
+ * Approximate functions (rsqrtf, __expf, __fdividef, ...) give the correctly rounded result or the
+ * C library's: a GPU may differ by the units in the last place that its manual states. */
 #ifndef QM_EMU_MATH_HPP
 #define QM_EMU_MATH_HPP
 
@@ -124,7 +124,7 @@ inline float __tanhf(float a) { return tanhf(a); }
 inline float __saturatef(float a) { return a >= 0.0f ? a < 1.0f ? a : 1.0f : 0.0f; }
 inline float fdividef(float a, float b) { return a / b; }
 
-/* ---- conversions: out of range they saturate, NaN becomes 0 ------------------------------------ */
+/* ---- conversions: out of range they saturate, NaN becomes 0 ---------------------------------- */
 
 namespace qm_emu
 {
@@ -161,7 +161,7 @@ inline float __ll2float_rn(long long x) { return (float)x; }
 inline double __int2double_rn(int x) { return x; }
 inline float __double2float_rn(double x) { return (float)x; }
 
-/* ---- loads and stores with hints: the hint is ignored ------------------------------------------ */
+/* ---- loads and stores with hints: the hint is ignored ---------------------------------------- */
 
 #define QM_LOAD(name) \
     template <class T> inline T name(const T *p) { return *p; }

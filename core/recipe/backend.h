@@ -1,55 +1,62 @@
-/* backend.h - a backend binds a recipe to a shape and runs its steps. */
+/* backend.h - The interface of a backend, which binds a recipe to a tensor's shape and runs its
+ * steps.
+ *
+ * Functions return QM_OK or the reason of a failure (core/base/status.h). */
 #ifndef QM_RECIPE_BACKEND_H
 #define QM_RECIPE_BACKEND_H
 
 #include "core/recipe/recipe.h"
 
-#define QM_RESIDUAL (-1) /* in place of a slot's number, for save and load */
+/* For save and load, in place of a slot's number: the residuals of the parameter. */
+#define QM_RESIDUAL (-1)
 
 struct qm_backend {
     const char *name;
-    qm_status (*probe)(void); /* QM_OK, or QM_SKIPPED with why it cannot run here */
+    qm_status (*probe)(void); /* QM_OK, or QM_SKIPPED: cannot run here */
 
-    /* One tensor's plan: owns codes, scales and scratch.  tensor: its number in the problem, part
-     * of the random counter.  States start as the recipe says. */
+    /* Opens one tensor's plan, which owns codes, scales and scratch; states start as the recipe
+     * says.  tensor: its number in the problem, which is part of the random counter. */
     qm_status (*open)(const struct qm_recipe *r, const struct qm_shape *shape, uint32_t tensor,
                       void **plan);
 
-    /* Step t >= 1 of p (in place; f32, or as the recipe stores it) with gradient g (f32, bf16 or
-     * f16).  g->data NULL: there is no gradient, and the tensor is skipped whole, decay too.  seed:
-     * of this run. */
+    /* Step t >= 1 of parameter p (in place; f32, or as the recipe stores it) with gradient g (f32,
+     * bf16 or f16).  g->data NULL: there is no gradient; nothing changes, not even by weight decay.
+     * seed: the run's. */
     qm_status (*step)(void *plan, struct qm_tensor *p, const struct qm_tensor *g, int64_t t,
                       uint64_t seed);
 
-    /* Slot i as it decodes: numel floats. */
+    /* Decodes slot i into out[numel]. */
     qm_status (*decode)(void *plan, int slot, float *out);
 
-    /* Raw state for bit verdicts; for an f32 slot codes is NULL and scales its numel values.
-     * codes: unpacked, numel bytes; scales: qm_scale_count floats.  NULL: not wanted.
-     * slot QM_RESIDUAL: what the write-back keeps beside the parameter; codes takes its
-     * numel * qm_param_residual bytes, scales is not touched. */
+    /* The raw state, for comparisons of bits, out of a plan and into it; NULL: not wanted.
+     *   codes    numel bytes, unpacked; not touched for an f32 slot
+     *   scales   qm_scale_count floats; for an f32 slot its numel values
+     * Slot QM_RESIDUAL: codes takes the numel * qm_param_residual bytes of the residuals, scales is
+     * not touched. */
     qm_status (*save)(void *plan, int slot, uint8_t *codes, float *scales);
     qm_status (*load)(void *plan, int slot, const uint8_t *codes, const float *scales);
 
-    int64_t (*bytes)(const void *plan); /* what the state really costs */
+    int64_t (*bytes)(const void *plan); /* of state, as stored */
     void (*close)(void *plan);          /* accepts NULL */
 };
 
 extern const struct qm_backend qm_backend_cpu;
 
-/* Rules on a GPU (those over whole tensors: whole.h), compiled by NVRTC when a plan is opened, and the same kernels on the CPU by
- * the emulator (core/device/step.cu).  open: QM_SKIPPED where there is no GPU, compiler or kernel. */
+/* Steps on a GPU by kernels that NVRTC compiles when a plan is opened (core/device/step.cu), and
+ * the same kernels on the CPU by the emulator.  open: QM_SKIPPED where there is no GPU, compiler or
+ * kernel. */
 extern const struct qm_backend qm_backend_cuda, qm_backend_emu;
 
-/* Replaces hyper-parameters of an open plan (a learning-rate schedule).  initial_lr 0 keeps the
- * plan's own, which is the learning rate that it was opened with. */
+/* Replaces the hyper-parameters of an open plan of backend cpu, for a learning-rate schedule.
+ * h->initial_lr 0: the plan keeps its own, which is at first the lr that it was opened with. */
 void qm_plan_cpu_hyper(void *plan, const struct qm_hyper *h);
 
-/* The residuals that the parameter's write-back keeps (kahan: 16-bit floats, ecc8: int8, ecc16:
- * int16), one per element, to read or to replace; NULL where there are none. */
+/* The residuals that write-back of the parameter keeps in a plan of backend cpu, one per element,
+ * to read or to replace (kahan: 16-bit floats, ecc8: int8, ecc16: int16); NULL: there are none.
+ * They belong to the plan. */
 void *qm_plan_cpu_residual(void *plan);
 
-/* The instruction set the CPU kernels run at: "sse2", "avx2", "avx512"; QM_ISA lowers it. */
+/* The instruction set that backend cpu uses: "sse2", "avx2" or "avx512"; $QM_ISA lowers it. */
 const char *qm_cpu_isa(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* recipe.c - variants with overrides: parsing, printing, fallbacks, sizes. */
+/* recipe.c - Recipes: parsing, printing, the fallback to plain floats, sizes. */
 #include "core/recipe/recipe.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* recipe.h - any point of the space: a variant with overrides applied.  Plain data.
+/* recipe.h - A recipe is a variant with overrides applied: any point of the space.  Plain data.
  *
  *     adamw4_ao                                              the variant
  *     adamw4_ao,exp_avg=nf4/block:64/bisect/near/hi          one slot's quantizer replaced
@@ -17,40 +17,48 @@ struct qm_recipe {
     const struct qm_rule *rule;
     struct qm_quantizer slot[QM_MAX_SLOTS];
     int64_t min_numel[QM_MAX_SLOTS];
-    int whole_blocks[QM_MAX_SLOTS];
-    struct qm_quantizer plain[QM_MAX_SLOTS]; /* what tensors get that are too small for slot[] */
+    int whole_blocks[QM_MAX_SLOTS];          /* 1: tensors of partial blocks get plain[] as well */
+    struct qm_quantizer plain[QM_MAX_SLOTS]; /* for tensors smaller than min_numel[] */
     int init_code[QM_MAX_SLOTS];
     float init_scale[QM_MAX_SLOTS];
     enum qm_dtype grad;    /* f32, bf16 or f16 */
     struct qm_param param; /* how the parameter is stored */
-    int state_stored;      /* rules over whole tensors apply the stored state, not the fresh one */
+    int state_stored;      /* 1: tensor rules apply the stored state, not the fresh one */
     struct qm_hyper hyper;
 };
 
-#define QM_RECIPE_TEXT 768
+#define QM_RECIPE_TEXT 768 /* bytes of a recipe's text, its final NUL included */
 
+/* A variant without overrides, and the recipe that a text names.  QM_NO_MATCH: no such variant or
+ * key; QM_BAD_ARG: a value cannot be read, or the composition makes no sense. */
 qm_status qm_recipe_from(const struct qm_variant *v, struct qm_recipe *out);
 qm_status qm_recipe_parse(const char *text, struct qm_recipe *out);
 
-/* The variant's name and every override, in canonical order; parses back to an equal recipe. */
+/* Writes the variant's name and every override, in canonical order, to text[QM_RECIPE_TEXT], which
+ * it returns; the text parses back to an equal recipe. */
 char *qm_recipe_print(const struct qm_recipe *r, char *text);
 
-/* "bf16/stoch" and back; QM_NO_MATCH names the nearest word. */
+/* The parameter's format from a text such as "bf16/stoch", and back.  QM_NO_MATCH names the nearest
+ * word. */
 qm_status qm_param_parse(const char *text, struct qm_param *out);
 const char *qm_param_text(const struct qm_param *p, char text[24]);
 
-/* Bytes that the write-back keeps beside each parameter (residuals). */
+/* Bytes of the residual that write-back keeps for each parameter; 0: none. */
 int qm_param_residual(const struct qm_param *p);
-int qm_param_bytes(const struct qm_param *p); /* of one stored parameter */
 
-/* The tensor type that the backend wants such parameters in (e4m3: u8), and parameters to and from
- * it, to nearest. */
+/* Bytes of one stored parameter, without its residual. */
+int qm_param_bytes(const struct qm_param *p);
+
+/* The type of tensors that hold such parameters (e4m3: u8). */
 enum qm_dtype qm_param_dtype(const struct qm_param *p);
+
+/* n parameters from float32, rounded to nearest, and to float32; residuals play no part. */
 void qm_param_from_float(const struct qm_param *p, int64_t n, const float *x, void *out);
 void qm_param_to_float(const struct qm_param *p, int64_t n, const void *x, float *out);
 
-/* One override; key "exp_avg", "exp_avg.map" (any axis), "exp_avg.min_numel", "exp_avg.plain", "lr", "grad",
- * "param", * "state_used" (fresh or stored), ... */
+/* Applies one override.  Keys: "exp_avg", "exp_avg.map" (or another axis), "exp_avg.min_numel",
+ * "exp_avg.plain", "lr" and the other hyper-parameters, "grad", "param", "state_used" (fresh or
+ * stored). */
 qm_status qm_recipe_set(struct qm_recipe *r, const char *key, const char *value);
 
 /* QM_OK, or why the composition makes no sense (an unsigned map on a signed slot, ...). */
@@ -59,7 +67,8 @@ qm_status qm_recipe_applicable(const struct qm_recipe *r);
 /* Whether every state, the parameter and the gradient are float32. */
 int qm_recipe_is_full(const struct qm_recipe *r);
 
-/* The quantizer that slot i of a tensor of this shape really gets: the fallbacks applied. */
+/* The quantizer of slot i for a tensor of this shape, which may be too small for slot[i] or not fit
+ * its blocks: then plain[i]. */
 struct qm_quantizer qm_recipe_slot(const struct qm_recipe *r, int i, const struct qm_shape *shape);
 
 /* Bytes of optimizer state for one tensor of this shape, all slots. */

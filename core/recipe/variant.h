@@ -1,4 +1,4 @@
-/* variant.h - what a variant module provides: one constant, named after its file. */
+/* variant.h - The constant that a variant's file provides, and the registry of variants. */
 #ifndef QM_RECIPE_VARIANT_H
 #define QM_RECIPE_VARIANT_H
 
@@ -8,9 +8,9 @@ struct qm_variant_slot {
     const char *name;      /* the rule's slot name; checked when the registry is opened */
     const char *quantizer; /* "dyn:4s/block:128/bisect/near/hi" or "f32" */
     int64_t min_numel;     /* smaller tensors keep this slot plain; 0: none do */
-    int whole_blocks;      /* 1: so do tensors that are no multiple of the block (torchao) */
-    const char *plain;     /* what those get: "f32" (also NULL), "bf16" or "f16" */
-    int init_code;         /* first content of every code, with scale init_scale */
+    int whole_blocks;      /* 1: tensors that are no multiple of the block too (torchao) */
+    const char *plain;     /* the plain format: "f32" (also NULL), "bf16" or "f16" */
+    int init_code;         /* every code at first; every scale is init_scale */
     float init_scale;
 };
 
@@ -20,8 +20,8 @@ struct qm_variant {
     const char *source;  /* required: paper; project and file */
     const char *rule;    /* required: a name in core/rule */
     struct qm_variant_slot slot[QM_MAX_SLOTS];
-    struct qm_hyper hyper; /* the source's defaults */
-    const char *param; /* optional, NULL: "f32"; how the parameter is stored (core/rule/param.h) */
+    struct qm_hyper hyper;  /* the source's defaults */
+    const char *param;      /* optional, NULL: "f32"; the stored parameter (core/rule/param.h) */
     const char *state_used; /* optional, NULL: "fresh"; "stored": the step reads the codes back */
     double state_bits;      /* per parameter at 1024 x 1024, scales included: tested */
     double step_sqnr_db;    /* floor of the states' SQNR after one step from the oracle's: tested */

@@ -12,12 +12,12 @@
 #ifndef QM_RULE_ELEMENT_H
 #define QM_RULE_ELEMENT_H
 
-#include "core/rule/param.h"
 #include "core/rule/adamw.h"
 #include "core/rule/bnb.h"
 #include "core/rule/lion.h"
 #include "core/rule/lion8.h"
 #include "core/rule/lpmm.h"
+#include "core/rule/param.h"
 #include "core/rule/sgdm.h"
 
 /* clang-format off */

@@ -5,9 +5,9 @@
 #ifndef QM_RULE_LION8_H
 #define QM_RULE_LION8_H
 
-#include "core/rule/param.h"
 #include "core/rule/adamw.h"
 #include "core/rule/lion.h"
+#include "core/rule/param.h"
 
 /* flag[] of lion8_unfused, besides QM_FLAG_MAXIMIZE. */
 enum {

@@ -1,4 +1,4 @@
-/* backend_file.c - steps by a kernel file of the user's. */
+/* backend_file.c - The backend "file": loads a user's kernel file and runs its steps. */
 #include "core/user_kernel/backend_file.h"
 
 #include <assert.h>
@@ -12,16 +12,17 @@
 #include "core/user_kernel/guarded_memory.h"
 #include "core/user_kernel/user_cuda.h"
 
-/* The header repeats what the lists of rule.h say; a test compares every member. */
+/* kernel_abi.h repeats the lists of rule.h; a test compares every member. */
 _Static_assert(QM_KERNEL_SLOTS == QM_MAX_SLOTS && QM_KERNEL_RANK == QM_MAX_RANK, "kernel_abi.h");
 
 struct qm_kernel_file {
     void *object;
     int (*step)(const struct qm_kernel_args *a);
     const char *as;
-    struct qm_user_cuda *gpu; /* kernels on the GPU, in place of step */
+    struct qm_user_cuda *gpu; /* kernels on the GPU, in place of `step`; else NULL */
 
-    /* Of backend emu, else NULL: what the last step broke, or ""; where a signal struck. */
+    /* Of a kernel of backend emu, else NULL: the last step's finding, or ""; where a signal
+     * struck. */
     const char *(*finding)(void);
     void (*where)(char *text, size_t size);
 };
@@ -35,7 +36,7 @@ struct slot {
     int64_t n, n_scales; /* n_scales of a plain slot: 0 */
     char quantizer[QM_QUANTIZER_TEXT];
     char what[SLOT_BUFFERS][40];
-    struct qm_guarded buffer[SLOT_BUFFERS]; /* values of a plain slot: SCALES */
+    struct qm_guarded buffer[SLOT_BUFFERS]; /* SCALES: of a plain slot, its values */
 };
 
 struct plan {
@@ -51,12 +52,12 @@ struct plan {
     double seconds;
 };
 
-static struct qm_kernel_file *current;
-static const struct plan *running; /* within a step */
+static struct qm_kernel_file *current; /* of plans that are opened from now on */
+static const struct plan *running;     /* the plan within a step; read by signal handlers */
 
 /* ---- the file ------------------------------------------------------------------------------ */
 
-/* A cubin: what qm_user_cuda_build made. */
+/* Opens a cubin of qm_user_cuda_build. */
 static qm_status open_on_gpu(const char *object, struct qm_kernel_file **out)
 {
     struct qm_kernel_file *k = calloc(1, sizeof *k);
@@ -146,7 +147,8 @@ static void file_close(void *plan)
     free(p);
 }
 
-/* What each stored code decodes to at scale 1; under a curve its unit value. */
+/* The codebook: what each stored code decodes to at scale 1 (under a curve, its unit value); NaN
+ * for codes that do not exist. */
 static void fill_codebook(struct slot *s)
 {
     float *out = (float *)s->buffer[CODEBOOK].at;
@@ -186,7 +188,8 @@ static qm_status slot_open(struct plan *p, int i)
     fill_codebook(s);
     if (qm_round_draws(q.round))
         QM_TRY(buffer_open(s, DRAWS, sizeof(uint32_t) * (size_t)s->n, name));
-    int init = p->r.init_code[i] < s->c.cb.n ? p->r.init_code[i] : 0; /* map replaced */
+    int init = p->r.init_code[i] < s->c.cb.n ? p->r.init_code[i]
+                                             : 0; /* an override may give a smaller map */
     for (int64_t k = 0; k < s->n && init; k++)
         qm_pack_put(q.pack, q.bits, s->buffer[CODES].at, k, (uint32_t)init);
     for (int64_t k = 0; k < s->n_scales; k++)
@@ -254,7 +257,7 @@ static enum qm_kernel_dtype gradient_dtype(enum qm_dtype d)
 
 static void *memory(const struct qm_guarded *g) { return g->map ? g->at : NULL; }
 
-/* The draws of one role, into read-only memory. */
+/* Writes the random draws of one role into a buffer and makes it read-only. */
 static void fill_draws(struct qm_guarded *g, int64_t n, uint64_t seed, int64_t t, uint32_t tensor,
                        enum qm_role role)
 {
@@ -339,18 +342,18 @@ static const char *first_damaged(const struct plan *p)
     return NULL;
 }
 
-/* Whether sums round to nearest and denormals are kept. */
+/* Whether arithmetic rounds to nearest and keeps denormals. */
 static int arithmetic_is_plain(void)
 {
     volatile float tiny = 0x1p-140f, one = 1.0f, product = tiny * one;
     return fegetround() == FE_TONEAREST && qm_bits(product) == qm_bits(0x1p-140f);
 }
 
-/* Gradient, draws and arguments, in memory that the kernel may only read. */
+/* Writes gradient, draws and arguments into memory that the kernel can only read. */
 static qm_status prepare(struct plan *p, const struct qm_tensor *g, int64_t t, uint64_t seed)
 {
     size_t g_bytes = (size_t)p->n * qm_dtype_size(g->dtype);
-    if (p->g.bytes != g_bytes) { /* another type than the last step's */
+    if (p->g.bytes != g_bytes) { /* of another type than in the last step */
         qm_guarded_close(&p->g);
         QM_TRY(qm_guarded_open(&p->g, g_bytes, "gradients"));
     }
@@ -449,7 +452,8 @@ static void append_number(char *text, size_t size, size_t x)
     append(text, size, d);
 }
 
-/* The buffer whose mapping holds the address; guarded pages belong to it. */
+/* Describes an address that lies in a buffer's mapping, its unmapped pages included; 0: it does
+ * not. */
 static int describe(const struct qm_guarded *g, const unsigned char *at, char *text, size_t size)
 {
     if (!g->map || at < g->map || at >= g->map + g->map_bytes)

@@ -1,7 +1,7 @@
-/* emu_large_index.c - a step of 2^31 + 7 elements, of which the blocks at its ends are run: do indices of
- * elements survive 32 bits?
+/* emu_large_index.c - Runs a step of 2^31 + 7 elements, to find indices that overflow 32 bits.
  *
- * Its buffers are address space that is not backed by memory but where it is touched. */
+ * Only the blocks at certain elements are run, and the buffers are reserved address space, of which
+ * the system backs only the touched pages with memory. */
 #include "core/user_kernel/emu_large_index.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 enum { SMALL = 1 << 16, NEAR = 1 << 14, MAPS = 64 };
 
-/* Elements whose neighbourhood is run. */
+/* Elements whose blocks are run. */
 static const int64_t looked_at[] = {0, QM_FAR_N - 8, QM_FAR_N - 7, QM_FAR_N - 1};
 
 struct far {
@@ -44,7 +44,7 @@ static qm_status reserve(struct far *f, void *where, int64_t bytes)
     return QM_OK;
 }
 
-/* A slot of `small`, as large as the tensor. */
+/* Makes a slot of a tensor of SMALL elements a slot of the large tensor. */
 static qm_status slot_reserve(struct far *f, struct qm_kernel_slot *s)
 {
     int64_t n = QM_FAR_N, small = s->n;
@@ -83,7 +83,7 @@ static qm_status buffers_reserve(struct far *f)
     return QM_OK;
 }
 
-/* All elements had the same input. */
+/* Compares the parameters at looked_at[]: all elements had the same input. */
 static qm_status compare(const struct qm_kernel_args *a)
 {
     const float *p = a->p;

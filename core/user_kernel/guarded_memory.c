@@ -1,4 +1,5 @@
-/* guarded_memory.c - one mapping per buffer: a page without access, the buffer, a page without access. */
+/* guarded_memory.c - One mapping for each buffer: a page without access, the buffer, another such
+ * page. */
 #include "core/user_kernel/guarded_memory.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* guarded_memory.h - buffers between unmapped pages. */
+/* guarded_memory.h - Buffers between pages without access, so that accesses outside of them
+ * fault. */
 #ifndef QM_USER_KERNEL_GUARDED_MEMORY_H
 #define QM_USER_KERNEL_GUARDED_MEMORY_H
 
@@ -6,21 +7,22 @@
 
 #include <stddef.h>
 
-/* at[0 .. bytes - 1], aligned to 64; plain data, filled by qm_guarded_open. */
+/* The buffer is at[bytes], aligned to 64 bytes; it ends at the page behind it but for that
+ * alignment. */
 struct qm_guarded {
     unsigned char *map, *at;
     size_t map_bytes, bytes, page;
     const char *what; /* for messages; not owned */
 };
 
-/* Zeroed memory; 0 bytes give a buffer that cannot be touched.  what: kept, not copied. */
+/* Opens a zeroed buffer; of 0 bytes, one that no access can touch.  what: kept, not copied. */
 qm_status qm_guarded_open(struct qm_guarded *g, size_t bytes, const char *what);
 void qm_guarded_close(struct qm_guarded *g); /* accepts a zeroed struct */
 
-/* From now on the pages can be read only, or written again. */
+/* Makes the buffer's pages read-only, or writable again. */
 void qm_guarded_protect(struct qm_guarded *g, int read_only);
 
-/* Whether what lies between the buffer and the unmapped pages is as it was. */
+/* Whether the bytes between the buffer and the pages around it are unchanged. */
 int qm_guarded_is_intact(const struct qm_guarded *g);
 
 #endif

@@ -1,4 +1,4 @@
-/* user_cuda.c - see user_cuda.h. */
+/* user_cuda.c - Builds, loads and launches a user's kernels on the GPU. */
 #include "core/user_kernel/user_cuda.h"
 
 #include <errno.h>
@@ -9,11 +9,12 @@
 
 #include "core/abi/kernel_abi.h"
 #include "core/abi/kernel_cuda.h"
-#include "core/compile/build.h"
 #include "core/compile/cubin_cache.h"
+#include "core/compile/kernel_build.h"
 #include "core/device/device_cuda.h"
 
-/* FENCE bytes on both sides of each buffer are compared after a step; ALIGN as kernel_cuda.h says. */
+/* FENCE: bytes on both sides of each buffer, compared after a step; a multiple of the 64 bytes that
+ * kernel_cuda.h promises. */
 enum { FENCE = 256, FENCE_BYTE = 0x5a, DEFAULT_ARCH = 90, WORDS = 16, BUFFERS = 64 };
 
 struct qm_user_cuda {
@@ -23,7 +24,7 @@ struct qm_user_cuda {
     char as[512];
 };
 
-/* ---- building ---------------------------------------------------------------------------------- */
+/* ---- building -------------------------------------------------------------------------------- */
 
 static int arch_here(void)
 {
@@ -66,9 +67,9 @@ qm_status qm_user_cuda_build(const char *source, const char *object)
     return st;
 }
 
-/* ---- opening ----------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
-/* A variable of the module; the driver's error is not an error where it is not there. */
+/* Reads a variable of the module; 0: the module has none of that name. */
 static int read_global(const struct qm_user_cuda *u, const char *name, void *out, size_t size)
 {
     qm_device_pointer at;
@@ -159,12 +160,12 @@ void qm_user_cuda_close(struct qm_user_cuda *u)
 
 const char *qm_user_cuda_as(const struct qm_user_cuda *u) { return *u->as ? u->as : NULL; }
 
-/* ---- a step ------------------------------------------------------------------------------------ */
+/* ---- a step ---------------------------------------------------------------------------------- */
 
-/* A buffer of the host's and its copy between fences. */
+/* A buffer of the host, and its copy on the device between fences. */
 struct buffer {
     const char *what, *of;
-    void *host; /* NULL: zeros, not copied back */
+    void *host;
     size_t bytes;
     int is_const;
     qm_address base;
@@ -175,7 +176,8 @@ struct buffers {
     struct buffer at[BUFFERS];
 };
 
-/* The device's address of it, in *out; NULL stays NULL. */
+/* Copies a buffer to the device between fences; its device address goes to *out, a pointer.  host
+ * NULL: *out is NULL. */
 static qm_status add(struct buffers *b, const char *what, const char *of, const void *host,
                      size_t bytes, int is_const, void *out)
 {
@@ -202,7 +204,7 @@ static void release_all(struct buffers *b)
         qm_device_cuda.release(b->at[i].base);
 }
 
-/* Back to the host, and whether the fences stand. */
+/* Checks the fences, and copies back the buffers that are not const. */
 static qm_status take_all(const struct buffers *b)
 {
     unsigned char fence[FENCE], want[FENCE];
@@ -266,7 +268,7 @@ static qm_status launch(struct qm_user_cuda *u, int k, int64_t n, void **args)
         "cuLaunchKernel");
     if (st == QM_OK)
         st = qm_cuda_error(u->cu->StreamSynchronize(u->stream), "the kernel");
-    return st == QM_OK ? QM_OK : QM_CHECK_FAILED; /* an address that is not there, no such launch */
+    return st == QM_OK ? QM_OK : QM_CHECK_FAILED; /* an invalid address, or an invalid launch */
 }
 
 static qm_status launch_all(struct qm_user_cuda *u, struct qm_cuda_args *c)

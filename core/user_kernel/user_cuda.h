@@ -1,4 +1,5 @@
-/* user_cuda.h - a user's kernels (core/abi/kernel_cuda.h, device code alone) on the GPU, by NVRTC. */
+/* user_cuda.h - A user's kernels on the GPU: device code alone (core/abi/kernel_cuda.h), by
+ * NVRTC. */
 #ifndef QM_USER_KERNEL_USER_CUDA_H
 #define QM_USER_KERNEL_USER_CUDA_H
 
@@ -10,26 +11,30 @@
 struct qm_kernel_args;
 struct qm_user_cuda; /* opaque */
 
-/* Compiles a .cu file for the GPU that is here, else for sm_90, into object (size bytes; may be NULL: it is
- * only asked whether it compiles).  Headers are sought beside it; the words of $CUDAFLAGS are added
- * ("-I/usr/local/cuda/include --fmad=false").  QM_BAD_ARG: it does not compile; QM_SKIPPED: no NVRTC. */
+/* Compiles a .cu file for this machine's GPU, or for sm_90 where there is none, into the file
+ * `object` (NULL: only compiles).  Headers are sought in the source's folder; the words of
+ * $CUDAFLAGS are added to the options ("-I/usr/local/cuda/include --fmad=false").  QM_BAD_ARG: the
+ * source does not compile; QM_SKIPPED: there is no NVRTC. */
 qm_status qm_user_cuda_build(const char *source, const char *object);
 
-/* Loads what that made.  QM_BAD_ARG: no qm_cuda_step, no launch line, another ABI; QM_SKIPPED: no GPU. */
+/* Loads such an object.  QM_BAD_ARG: it has no qm_cuda_step or no launch line, or is of another
+ * ABI; QM_SKIPPED: there is no GPU. */
 qm_status qm_user_cuda_open(const char *object, struct qm_user_cuda **out);
 void qm_user_cuda_close(struct qm_user_cuda *u); /* accepts NULL */
 
-const char *qm_user_cuda_as(const struct qm_user_cuda *u); /* or NULL */
+/* The recipe that the kernel claims to be (QM_CUDA_KERNEL), or NULL. */
+const char *qm_user_cuda_as(const struct qm_user_cuda *u);
 
-/* One step: buffers to the device, every kernel, what is not const back.  *refused: the kernel does not take
- * this input.  QM_CHECK_FAILED: it wrote just before or behind a buffer, or the driver stopped it. */
+/* One step: copies the buffers to the device, launches every kernel, copies back what is not const.
+ * *refused: 1 where the kernel does not take this input.  QM_CHECK_FAILED: the kernel wrote just
+ * before or past a buffer, or the driver stopped it. */
 qm_status qm_user_cuda_step(struct qm_user_cuda *u, const struct qm_kernel_args *a, int *refused);
 
-/* A nearest-code routine (core/abi/kernel_cuda.h) in such an object.  QM_BAD_ARG: no qm_cuda_nearest, no launch
- * line; QM_SKIPPED: no GPU. */
+/* Loads an object with a nearest-code routine (core/abi/kernel_cuda.h).  QM_BAD_ARG: it has no
+ * qm_cuda_nearest or no launch line; QM_SKIPPED: there is no GPU. */
 qm_status qm_user_cuda_nearest_open(const char *object, struct qm_user_cuda **out);
 
-/* Codes of y[n].  QM_CHECK_FAILED as above. */
+/* The codes of y[n], into code[n].  QM_CHECK_FAILED as qm_user_cuda_step. */
 qm_status qm_user_cuda_nearest(struct qm_user_cuda *u, const float *y, int64_t n,
                                unsigned char *code);
 

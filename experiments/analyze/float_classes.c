@@ -46,7 +46,7 @@ static int32_t correct(const float *restrict x, int64_t n, struct qm_float_class
 }
 
 void QM_ISA_NAME(qm_float_classes)(const float *restrict x, int64_t n, double *restrict want,
-                            struct qm_float_classes *out)
+                                   struct qm_float_classes *out)
 {
     struct qm_float_classes c = {.n = n};
     int32_t largest = 0;

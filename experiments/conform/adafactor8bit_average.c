@@ -179,7 +179,8 @@ void qm_adafactor8_replay_stall(struct qm_conform *c)
     r.hyper.factored = 1;
     stall_side(c, &r, &shape, "v_float_state");
     qm_adafactor8_square_text(0, 0.0, 1024, text);
-    if (qm_run_quantizer(c, &r, shape.rank > 1 ? QM_ADAFACTOR8_ROW : QM_ADAFACTOR8_V, text, 0, 1.0f) &&
+    if (qm_run_quantizer(c, &r, shape.rank > 1 ? QM_ADAFACTOR8_ROW : QM_ADAFACTOR8_V, text, 0,
+                         1.0f) &&
         (shape.rank < 2 || qm_run_quantizer(c, &r, QM_ADAFACTOR8_COL, text, 0, 1.0f)))
         stall_side(c, &r, &shape, "v_quantised_state");
 }

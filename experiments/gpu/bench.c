@@ -100,10 +100,10 @@ qm_status qm_gpu_work_add(struct qm_gpu_work *w, enum qm_mode mode, const struct
 {
     int k = w->n++;
     for (int turn = 0; turn < QM_BENCH_TURNS; turn++)
-        QM_TRY(
-            r->rule->tensor
-                ? qm_whole_open(&qm_device_cuda, mode, r, n, shapes, ids, &w->part[turn][k].whole)
-                : qm_batch_open(&qm_device_cuda, mode, r, n, shapes, ids, &w->part[turn][k].batch));
+        QM_TRY(r->rule->tensor ? qm_tensor_rule_open(&qm_device_cuda, mode, r, n, shapes, ids,
+                                                     &w->part[turn][k].whole)
+                               : qm_batch_open(&qm_device_cuda, mode, r, n, shapes, ids,
+                                               &w->part[turn][k].batch));
     return QM_OK;
 }
 
@@ -112,7 +112,7 @@ void qm_gpu_work_close(struct qm_gpu_work *w)
     for (int turn = 0; turn < QM_BENCH_TURNS; turn++)
         for (int k = 0; k < w->n; k++) {
             qm_batch_close(w->part[turn][k].batch);
-            qm_whole_close(w->part[turn][k].whole);
+            qm_tensor_rule_close(w->part[turn][k].whole);
         }
 }
 
@@ -121,7 +121,7 @@ qm_status qm_gpu_work_run(void *work)
     struct qm_gpu_work *w = work;
     int turn = (int)(w->t++ % QM_BENCH_TURNS);
     for (int k = 0; k < w->n; k++)
-        QM_TRY(w->part[turn][k].whole ? qm_whole_run(w->part[turn][k].whole, w->t, 1)
+        QM_TRY(w->part[turn][k].whole ? qm_tensor_rule_run(w->part[turn][k].whole, w->t, 1)
                                       : qm_batch_run(w->part[turn][k].batch, w->t, 1));
     return QM_OK;
 }

@@ -55,7 +55,7 @@ struct qm_gpu_work {
     int64_t t; /* number of the last step */
     struct {
         struct qm_batch *batch;
-        struct qm_whole_plan *whole;
+        struct qm_tensor_rule_plan *whole;
     } part[QM_BENCH_TURNS][QM_BENCH_TENSORS];
 };
 

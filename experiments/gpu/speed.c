@@ -84,8 +84,8 @@ static double bytes_of_whole(const struct qm_recipe *r, const struct qm_shape *s
 /* Describes the kernel with the most work: the step, or the operations on whole tensors. */
 static qm_status describe(struct qm_gpu_bench *b, const struct qm_gpu_work *w, json_t *row)
 {
-    const struct qm_whole_plan *whole = w->part[0][0].whole;
-    void *module = whole ? qm_whole_module(whole) : qm_batch_module(w->part[0][0].batch);
+    const struct qm_tensor_rule_plan *whole = w->part[0][0].whole;
+    void *module = whole ? qm_tensor_rule_module(whole) : qm_batch_module(w->part[0][0].batch);
     enum qm_step_kernel kernel = whole ? QM_KERNEL_whole_sweep : QM_KERNEL_step;
     struct qm_kernel_use use = qm_cuda_use(module, kernel);
     struct qm_gpu_now now = {0};
@@ -119,10 +119,10 @@ static qm_status set_inputs(struct qm_gpu_bench *b, const struct qm_recipe *r, i
         qm_param_from_float(&r->param, b->n, b->p, stored);
     for (int turn = 0; turn < QM_BENCH_TURNS && st == QM_OK; turn++)
         st = w->part[turn][0].whole
-                 ? qm_whole_give(w->part[turn][0].whole, 0, stored, b->g, r->grad)
+                 ? qm_tensor_rule_give(w->part[turn][0].whole, 0, stored, b->g, r->grad)
                  : qm_batch_give(w->part[turn][0].batch, 0, stored, b->g, r->grad);
     for (int turn = 0; turn < QM_BENCH_TURNS && st == QM_OK && proj >= 0; turn++)
-        st = qm_whole_load(w->part[turn][0].whole, 0, proj, NULL, b->g);
+        st = qm_tensor_rule_load(w->part[turn][0].whole, 0, proj, NULL, b->g);
     free(stored);
     return st;
 }

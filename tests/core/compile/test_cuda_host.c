@@ -1,5 +1,5 @@
-/* test_cuda_host.c - what of CUDA works without a GPU: the random generator against cuRAND's own, run-time
- * compilation, the cache of kernels. */
+/* test_cuda_host.c - Tests what works without a GPU: the random generator against cuRAND's,
+ * compilation at run time, the cache of kernels. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,11 +26,11 @@
         skip();                     \
     } while (0)
 
-/* ---- cuRAND ------------------------------------------------------------------------------------ */
+/* ---- cuRAND ---------------------------------------------------------------------------------- */
 
 enum { PHILOX = 161 }; /* CURAND_RNG_PSEUDO_PHILOX4_32_10 */
 
-/* Word w of the host generator: 65,536 subsequences, four words of each in turn. */
+/* Word w of cuRAND's host generator: 65,536 subsequences, four words of each in turn. */
 static uint32_t host_word(uint64_t seed, uint64_t w)
 {
     return qm_philox_stream(seed, (w >> 2) & 65535, (w >> 18) * 4 + (w & 3));
@@ -71,7 +71,7 @@ static void test_curand(void **state)
     free(out);
 }
 
-/* Four draws at the price of one are the four draws. */
+/* qm_draw_four gives the same numbers as four calls of qm_draw. */
 static void test_draw_four(void **state)
 {
     (void)state;
@@ -84,7 +84,7 @@ static void test_draw_four(void **state)
     }
 }
 
-/* ---- compiling --------------------------------------------------------------------------------- */
+/* ---- compiling ------------------------------------------------------------------------------- */
 
 static const char *const small =
     "extern \"C\" __global__ void small(float *x) { x[threadIdx.x] *= 2; }";
@@ -113,7 +113,7 @@ static void test_compile(void **state)
     assert_false(qm_kernel_use(b.log, "other", &use));
     qm_device_binary_free(&b);
 
-    s.arch = 91; /* there is none: PTX of the one below */
+    s.arch = 91; /* there is no such architecture: PTX of the one below */
     assert_int_equal(qm_nvrtc_compile(&s, &b), QM_OK);
     assert_true(b.is_ptx);
     assert_non_null(strstr(b.data, ".target sm_90"));
@@ -126,7 +126,7 @@ static void test_compile(void **state)
     qm_device_binary_free(&b);
 }
 
-/* A kernel that keeps an array in memory is told from one that does not. */
+/* The resource report tells a kernel that keeps an array in local memory from one that does not. */
 static void test_report(void **state)
 {
     struct qm_device_source s = source("extern \"C\" __global__ void small(float *x, int k) {"
@@ -143,7 +143,7 @@ static void test_report(void **state)
     qm_device_binary_free(&b);
 }
 
-/* ---- the cache --------------------------------------------------------------------------------- */
+/* ---- the cache ------------------------------------------------------------------------------- */
 
 static char folder[] = "/tmp/qm-cache-XXXXXX";
 
@@ -224,7 +224,7 @@ static void test_cache(void **state)
     compile(&s, 0, data);
     setenv("QM_CACHE", folder, 1);
 
-    other.options = more; /* all that may change the binary is in the key */
+    other.options = more; /* the key depends on everything that may change the binary */
     qm_cubin_key(&s, key[0]);
     qm_cubin_key(&other, key[1]);
     assert_string_not_equal(key[0], key[1]);
@@ -239,7 +239,7 @@ static void test_cache(void **state)
     assert_string_not_equal(key[0], key[1]);
 }
 
-/* Writers and readers at once: every reader gets the whole, or nothing. */
+/* Writers and readers at once: every reader gets a whole binary, or none. */
 static void test_cache_race(void **state)
 {
     enum { PROCESSES = 4, ROUNDS = 300 };
@@ -276,7 +276,7 @@ static void test_cache_race(void **state)
     free(b.data);
 }
 
-/* ---- the report -------------------------------------------------------------------------------- */
+/* ---- the report ------------------------------------------------------------------------------ */
 
 static void test_report_file(void **state)
 {
@@ -302,7 +302,7 @@ static void test_report_file(void **state)
     while (fgets(line, sizeof line, f))
         found |= strstr(line, "| b | no |") ? 1 : strstr(line, "| a | yes |") ? 2 : 0;
     fclose(f);
-    assert_int_equal(found, 1); /* what is equal is counted */
+    assert_int_equal(found, 1); /* equal cases are counted */
     snprintf(h5, sizeof h5, "%.*s.h5", (int)strlen(path) - 3, path);
     assert_int_equal(qm_result_open(h5, &r), QM_OK);
     assert_string_equal(qm_result_kind(r), "gpu");

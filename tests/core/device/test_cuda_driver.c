@@ -1,5 +1,7 @@
-/* test_cuda_driver.c - the host's side of backend cuda without a GPU: stand-ins for the driver and NVRTC
- * that hand the kernels to the emulator.  What they cannot show is what a GPU computes. */
+/* test_cuda_driver.c - Tests the host's side of backend cuda without a GPU.
+ *
+ * Stand-ins for the driver and NVRTC hand the kernels to the emulator.  They cannot show what a GPU
+ * computes. */
 #include "tests/support/device_compare.h"
 
 #include <time.h>
@@ -7,7 +9,7 @@
 #include "core/cuda/cuda_load.h"
 #include "core/device/device_cuda.h"
 
-/* ---- NVRTC: the binary is the text of step_recipe.h ---------------------------------------------- */
+/* ---- NVRTC: its binary is the text of step_recipe.h ------------------------------------------ */
 
 static char *recipe;
 static int compiles;
@@ -127,7 +129,7 @@ static void *rtc_symbol(const char *name)
     return NULL;
 }
 
-/* ---- the driver --------------------------------------------------------------------------------- */
+/* ---- the driver ------------------------------------------------------------------------------ */
 
 static int fail_next_alloc, fail_next_launch;
 static int64_t allocated, launches;
@@ -270,9 +272,9 @@ static int cu_FuncGetAttribute(int *value, int attribute, void *function)
     *value = 0;
     return 0;
 }
-static int cu_LaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                           unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
-                           void *stream, void **args, void **extra)
+#define XYZ(name) unsigned name##_x, unsigned name##_y, unsigned name##_z
+static int cu_LaunchKernel(void *function, XYZ(grid), XYZ(block), unsigned shared, void *stream,
+                           void **args, void **extra)
 {
     const struct function *f = function;
     assert_int_equal(grid_z * block_y * block_z, 1);
@@ -367,13 +369,13 @@ static void *cu_symbol(const char *name)
 static int open_stand_ins(void **state)
 {
     (void)state;
-    setenv("QM_CACHE", "off", 1); /* a run before this one has filled it */
+    setenv("QM_CACHE", "off", 1); /* an earlier run has filled it */
     qm_library_stand_in(QM_LIBRARY_cuda, cu_symbol);
     qm_library_stand_in(QM_LIBRARY_nvrtc, rtc_symbol);
     return 0;
 }
 
-/* ---- tests ---------------------------------------------------------------------------------------- */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 static void needs_compiler(void)
 {
@@ -400,10 +402,10 @@ static void test_steps(void **state)
                 fail_msg("%s: %s", recipes[i], what);
         }
     assert_true(launches > 0 && compiles > 0);
-    assert_int_equal(allocated, 0); /* all is given back */
+    assert_int_equal(allocated, 0); /* everything is freed */
 }
 
-/* Every error is a status that names the call and the recipe, and leaves nothing behind. */
+/* Every error is a status that names the call and the recipe, and no memory stays allocated. */
 static void test_errors(void **state)
 {
     const struct qm_shape shape = {1, {5120}};
@@ -437,7 +439,7 @@ static void test_errors(void **state)
     assert_int_equal(allocated, 0);
 }
 
-/* A gradient of another type than the recipe's gets kernels of its own. */
+/* A gradient of another type than the recipe's is handled by kernels of its own. */
 static void test_gradient_types(void **state)
 {
     const struct qm_shape shape = {1, {300}};
@@ -463,7 +465,8 @@ static void test_gradient_types(void **state)
     assert_memory_equal(p[0], p[1], sizeof p[0]);
 }
 
-/* gpu-check's measuring and reporting, rehearsed: what they need is there and nothing is lost. */
+/* A rehearsal of gpu-check's measurements and reports: they find what they need, and free
+ * memory. */
 static void test_speed(void **state)
 {
     struct qm_speed s = {0};
@@ -492,8 +495,8 @@ static void test_speed(void **state)
     assert_int_equal(system(command), 0);
 }
 
-/* Rules over whole tensors are measured too: every launch of a step lies between the events, and the bytes
- * are those that a step must move. */
+/* Tensor rules are measured too: every launch of a step lies between the events, and the bytes are
+ * those that a step must move. */
 static void test_speed_of_whole(void **state)
 {
     struct qm_speed s = {0};
@@ -507,14 +510,16 @@ static void test_speed_of_whole(void **state)
     assert_in_range(rounds, 2, 8);
     assert_true(json_real_value(json_object_get(row, "seconds")) >=
                 json_real_value(json_object_get(row, "least_seconds")));
-    /* p both ways, g twice; codes and scales of exp_avg, two rows and 4096 columns: read twice, written once */
+    /* p both ways, g twice; codes and scales of exp_avg, two rows and 4096 columns: read twice,
+     * written once */
     double want = 2 * 4 + 2 * 4 + 3 * (0.5 + 4.0 / 128) + 3 * 4 * (2 + 4096) / 8192.0;
     double bytes = json_real_value(json_object_get(row, "bytes_per_parameter"));
     assert_true(bytes > want - 1e-9 && bytes < want + 1e-9);
     assert_int_equal(allocated, 0);
     json_decref(s.rows);
     json_decref(s.tables);
-    if (qm_speed_measure("apollo_f32", 8192, 1, &s) != QM_OK) /* what has no kernel is left out */
+    if (qm_speed_measure("apollo_f32", 8192, 1, &s) !=
+        QM_OK) /* a recipe without a kernel is left out */
         fail_msg("%s", qm_message());
     assert_in_range(json_array_size(s.rows), 0, 2);
     json_decref(s.rows);
@@ -534,8 +539,9 @@ static json_t *ratio_of(json_t *rows, const char *mode, int tensors)
     return NULL;
 }
 
-/* Others' optimizers beside ours: the sizes go there, the times come back as ratios; what cannot be compared
- * or is not there has its reason, and a program that fails is an error. */
+/* Comparison with others' optimizers: the sizes are sent to their program, its times come back as
+ * ratios; an optimizer that is missing or cannot be compared has a reason, and a program that fails
+ * is an error. */
 static void test_peers(void **state)
 {
     static const char command[] = "PYTHONPATH=tests/peers/fake /usr/bin/python3 "
@@ -562,7 +568,7 @@ static void test_peers(void **state)
     assert_true(json_real_value(ratio_of(rows, "exact", 100)) == 2.0);
     assert_int_equal(json_array_size(skipped), 2); /* torchao's two */
 
-    s.n = 4096; /* which we have not measured */
+    s.n = 4096; /* a size that was not measured here */
     assert_int_equal(qm_peers_measure(command, &s, rows, skipped), QM_OK);
     assert_string_equal(json_string_value(json_object_get(json_array_get(skipped, 2), "reason")),
                         "1 tensors of 4096 elements: no time of adamw_f32");

@@ -1,5 +1,8 @@
-/* test_fast_mode.c - mode fast on the emulator: contracted, with quotients and roots as inexact as that mode
- * allows, judged by the oracle's bounds with that declared; and by bounds without it, which must fail. */
+/* test_fast_mode.c - Tests mode fast on the emulator: contracted, quotients and roots as inexact as
+ * allowed.
+ *
+ * Results are judged by the oracle's bounds with these errors declared, which must pass, and
+ * without, which must fail. */
 #include "tests/support/device_compare.h"
 
 #include "core/device/step_kernels.h"
@@ -47,7 +50,7 @@ static void must_pass(const char *recipe, int stride)
     assert_true(qm_tally_passed(&t));
 }
 
-/* All rules over whole tensors that have kernels. */
+/* All tensor rules that have kernels. */
 static void test_whole(void **state)
 {
     const char *only = getenv("QM_TEST_ONLY");
@@ -64,7 +67,8 @@ static void test_whole(void **state)
     assert_true(only || done > 10);
 }
 
-/* Of each way that a quotient or a root enters a format: by a scale, a maximum, a curve, two scales. */
+/* One format for each way that a quotient or root enters: by a scale, a maximum, a curve, two
+ * scales. */
 static void test_elementwise(void **state)
 {
     static const char *const recipes[] = {"adamw4_ao", "adam_fp8_ao", "flash_adamw",
@@ -83,8 +87,9 @@ static void must_fail(const char *recipe, struct qm_reorder reorder)
     assert_false(qm_tally_passed(&t));
 }
 
-/* Formats notice quotients that are not declared; beside the roundings of a rule's other operations two units are
- * lost, but more than is declared is found there too, of quotients and of roots. */
+/* Formats notice quotients that are not declared.  In a rule the roundings of its other operations
+ * hide an error of two units, but errors larger than declared are found there too, of quotients and
+ * of roots. */
 static void test_bounds_are_needed(void **state)
 {
     const struct qm_reorder all = qm_step_reorder(QM_MODE_fast);
@@ -104,8 +109,8 @@ static void test_bounds_are_needed(void **state)
     unsetenv("CXXFLAGS");
 }
 
-/* With exact quotients and roots what is left is contraction, which shows in the bits; its bounds are those of
- * the two roundings that it saves. */
+/* With exact quotients and roots only contraction is left, which shows in the bits; its bounds are
+ * those of the two roundings that it saves. */
 static void test_contraction(void **state)
 {
     const struct qm_shape shape = {2, {61, 67}};
@@ -126,7 +131,7 @@ static void test_contraction(void **state)
     unsetenv("CXXFLAGS");
 }
 
-/* Divisions are found where they are, and nowhere else. */
+/* The rewriter finds every division, and nothing else. */
 static void test_divisions(void **state)
 {
     static const char source[] = "#include \"a/b.h\"\n"

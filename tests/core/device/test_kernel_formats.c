@@ -1,4 +1,5 @@
-/* test_kernel_formats.c - formats that no variant has, and many tensors in one launch, as test_step_kernels.c. */
+/* test_kernel_formats.c - Tests step.cu on formats that no variant has, and on many tensors in one
+ * launch. */
 #include "experiments/prove/report.h"
 #include "tests/support/device_compare.h"
 
@@ -12,7 +13,8 @@ static float gaussish(uint64_t seed, int64_t t, int64_t i)
     return sum;
 }
 
-/* What no variant has: other norms, widths, orders, curves, rounds, searches, scale words, types. */
+/* Overrides that no variant has: norms, widths, packings, curves, rounds, searches, scale words,
+ * types. */
 static void test_formats(void **state)
 {
     static const char *const slots[] = {
@@ -77,7 +79,7 @@ static void test_formats(void **state)
     assert_int_equal(compare("adamw4_lpmm,exp_avg.norm=row", &cube), QM_OK);
 }
 
-/* ---- many tensors ------------------------------------------------------------------------------ */
+/* ---- many tensors ---------------------------------------------------------------------------- */
 
 enum { TENSORS = 41 };
 
@@ -111,7 +113,7 @@ static void batch_steps(const char *recipe, int n, const struct qm_shape *shapes
     qm_batch_close(b);
 }
 
-/* The same tensors by themselves on the CPU. */
+/* Steps the same tensors one by one on the CPU. */
 static void cpu_steps(const char *recipe, int n, const struct qm_shape *shapes,
                       uint8_t (*out)[4 * MOST])
 {
@@ -132,7 +134,7 @@ static void cpu_steps(const char *recipe, int n, const struct qm_shape *shapes,
     }
 }
 
-/* One launch for all of them, however it is cut: the bits of each alone. */
+/* One launch for all tensors gives the bits of each tensor alone, whatever the chunks. */
 static void test_batches(void **state)
 {
     static const char *const recipes[] = {
@@ -161,7 +163,7 @@ static void test_batches(void **state)
     }
 }
 
-/* Shapes that want other kernels do not share a launch. */
+/* Shapes that need different kernels cannot be one batch. */
 static void test_batch_refuses(void **state)
 {
     const struct qm_shape shapes[] = {{2, {128, 64}}, {1, {100}}};
@@ -180,8 +182,8 @@ static void test_batch_refuses(void **state)
                      QM_SKIPPED);
 }
 
-/* Codes of floats around ties, edges, zeros, the ends, NaN and Inf by the kernel that gpu-check runs over
- * all of them. */
+/* Codes of floats around ties, edges, zeros, the ends, NaN and Inf, by the kernel that gpu-check
+ * runs over all floats. */
 static void test_codes(void **state)
 {
     static const char *const quantizers[] = {
@@ -211,11 +213,11 @@ static void test_codes(void **state)
             assert_true(r.compared >= r.runs && (k % 2 || r.compared == 6000));
             runs += r.runs;
         }
-        assert_true(runs > sizeof around / sizeof *around); /* some edge was there */
+        assert_true(runs > sizeof around / sizeof *around); /* there was an edge */
     }
 }
 
-/* A proof of what a device gave sees one float whose code is another, and only that one. */
+/* A proof of the codes that a device gave finds a single float with a wrong code, and no other. */
 static void test_proof_of_device(void **state)
 {
     static const float edges[] = {-1e-42f, 0.0397f, 0.999f};
@@ -242,11 +244,11 @@ static void test_proof_of_device(void **state)
             qm_record_close(&record);
             if (planted)
                 break;
-            uint32_t last = qm_bits(qm_unordered((int32_t)to)); /* the largest bits of the walk */
+            uint32_t last = qm_bits(qm_unordered((int32_t)to)); /* the largest bits of the range */
             struct qm_code_runs *runs = &r->runs;
             assert_true(runs->change[runs->n - 1].bits != last);
             runs->change = realloc(runs->change, sizeof *runs->change * (size_t)(runs->n + 1));
-            if (from < 0) /* of negative floats the smallest has the largest */
+            if (from < 0) /* the smallest negative float has the largest bits */
                 last = qm_bits(qm_unordered((int32_t)from));
             runs->change[runs->n] =
                 (struct qm_code_change){last, runs->change[runs->n - 1].code ^ 8};

@@ -1,12 +1,14 @@
-/* test_many_tensors.c - rules over whole tensors on many tensors at once, on the emulator: the bits of each are
- * those of the CPU backend, which steps it alone; and how many launches that takes. */
+/* test_many_tensors.c - Tests tensor rules on many tensors at once, on the emulator.
+ *
+ * The bits of each tensor must be those of the CPU backend, which steps it alone; the number of
+ * launches must not grow with the number of tensors. */
 #include "tests/support/device_compare.h"
 
 #include "core/device/tensor_rule_plan.h"
 
 enum { MOST = 320, SLOT_BYTES = 1 << 16 };
 
-/* The emulator, counting. */
+/* The emulator, counting launches and buffers. */
 static int launches;
 
 static qm_status count_launch(void *module, enum qm_step_kernel k, unsigned grid_x, unsigned grid_y,
@@ -35,7 +37,7 @@ struct many {
     struct qm_device d;
     int n;
     struct tensor tensor[MOST];
-    struct qm_whole_plan *plan;
+    struct qm_tensor_rule_plan *plan;
 };
 
 static void open_many(struct many *m, const char *recipe, int n, const struct qm_shape *shapes)
@@ -61,13 +63,13 @@ static void open_many(struct many *m, const char *recipe, int n, const struct qm
         free(x);
         assert_int_equal(qm_backend_cpu.open(&m->r, &t->shape, ids[k], &t->cpu), QM_OK);
     }
-    if (qm_whole_open(&m->d, QM_MODE_exact, &m->r, n, shapes, ids, &m->plan) != QM_OK)
+    if (qm_tensor_rule_open(&m->d, QM_MODE_exact, &m->r, n, shapes, ids, &m->plan) != QM_OK)
         fail_msg("%s: %s", recipe, qm_message());
 }
 
 static void close_many(struct many *m)
 {
-    qm_whole_close(m->plan);
+    qm_tensor_rule_close(m->plan);
     for (int k = 0; k < m->n; k++) {
         qm_backend_cpu.close(m->tensor[k].cpu);
         free(m->tensor[k].p[0]);
@@ -90,17 +92,17 @@ static void step_many(struct many *m, int64_t t)
             else
                 ((uint16_t *)(void *)x->g)[i] = qm_float_to_bf16(wide[i]);
         free(wide);
-        assert_int_equal(qm_whole_give(m->plan, k, x->p[1], x->g, m->r.grad), QM_OK);
+        assert_int_equal(qm_tensor_rule_give(m->plan, k, x->p[1], x->g, m->r.grad), QM_OK);
         assert_int_equal(qm_backend_cpu.step(x->cpu, &p, &g, t, SEED), QM_OK);
     }
     launches = 0;
-    if (qm_whole_run(m->plan, t, SEED) != QM_OK)
+    if (qm_tensor_rule_run(m->plan, t, SEED) != QM_OK)
         fail_msg("%s", qm_message());
     for (int k = 0; k < m->n; k++)
-        assert_int_equal(qm_whole_take(m->plan, k, m->tensor[k].p[1]), QM_OK);
+        assert_int_equal(qm_tensor_rule_take(m->plan, k, m->tensor[k].p[1]), QM_OK);
 }
 
-/* Parameters, and what each slot holds. */
+/* Compares parameters and slots. */
 static void compare_many(struct many *m, const char *recipe, int64_t t)
 {
     static uint8_t codes[2][SLOT_BYTES];
@@ -116,7 +118,7 @@ static void compare_many(struct many *m, const char *recipe, int64_t t)
             memset(codes, 0, sizeof codes);
             memset(scales, 0, sizeof scales);
             assert_int_equal(qm_backend_cpu.save(x->cpu, i, codes[0], scales[0]), QM_OK);
-            assert_int_equal(qm_whole_save(m->plan, k, i, codes[1], scales[1]), QM_OK);
+            assert_int_equal(qm_tensor_rule_save(m->plan, k, i, codes[1], scales[1]), QM_OK);
             if (memcmp(codes[0], codes[1], sizeof codes[0]) != 0 ||
                 memcmp(scales[0], scales[1], sizeof scales[0]) != 0)
                 fail_msg("%s, tensor %d of %s, step %d: slot %d differs", recipe, k, dims, (int)t,
@@ -152,7 +154,8 @@ static const struct qm_shape ragged[] = {
 };
 enum { RAGGED = sizeof ragged / sizeof *ragged };
 
-/* Every rule with kernels: tensors that differ in size, form and dims, empty ones, single elements. */
+/* Every rule with kernels: tensors that differ in size, form and dims, empty ones, single
+ * elements. */
 static void test_ragged(void **state)
 {
     const char *only = getenv("QM_TEST_ONLY");
@@ -172,8 +175,8 @@ static void test_ragged(void **state)
     assert_true(only || done > 10);
 }
 
-/* As many as the longest takes, more where tensors of different dims go different ways; but not a number for
- * each tensor. */
+/* There are as many launches as the tensor that needs most has, and more where tensors of different
+ * dims need different operations; but not a number for each tensor. */
 static void test_launches(void **state)
 {
     static const char *const recipes[] = {"lamb_bnb,max_unorm=1", "adafactor_hf", "came8_026"};
@@ -197,7 +200,8 @@ static void test_launches(void **state)
     }
 }
 
-/* Parameters and gradients of 16 bits; states read back; two norms that fetch numbers. */
+/* Parameters and gradients of 16 bits; states that are read back; two rules whose norms go to the
+ * host. */
 static void test_recipes(void **state)
 {
     static const char *const recipes[] = {
@@ -228,7 +232,7 @@ static void test_hundreds(void **state)
     assert_int_equal(all, one);
 }
 
-/* What goes wrong in one lane is told, and the plan closes with nothing left behind. */
+/* A failure of one tensor's task is reported, and closing the plan frees everything. */
 static int fail_at, buffers;
 
 static qm_status failing_launch(void *module, enum qm_step_kernel k, unsigned grid_x,
@@ -259,7 +263,7 @@ static void test_failures(void **state)
     const uint32_t ids[] = {0, 1};
     struct qm_device d = qm_device_emu;
     struct qm_recipe r;
-    struct qm_whole_plan *plan;
+    struct qm_tensor_rule_plan *plan;
     int at = 0;
     qm_status st = QM_INTERNAL;
     (void)state;
@@ -269,16 +273,16 @@ static void test_failures(void **state)
     d.release = counted_release;
     assert_int_equal(qm_recipe_parse("lamb_bnb,max_unorm=1", &r), QM_OK);
     for (; st != QM_OK; at++) {
-        assert_int_equal(qm_whole_open(&d, QM_MODE_exact, &r, 2, shapes, ids, &plan), QM_OK);
+        assert_int_equal(qm_tensor_rule_open(&d, QM_MODE_exact, &r, 2, shapes, ids, &plan), QM_OK);
         for (int k = 0; k < 2; k++)
-            assert_int_equal(qm_whole_give(plan, k, p[k], g, QM_DTYPE_f32), QM_OK);
+            assert_int_equal(qm_tensor_rule_give(plan, k, p[k], g, QM_DTYPE_f32), QM_OK);
         fail_at = at;
-        st = qm_whole_run(plan, 1, SEED);
+        st = qm_tensor_rule_run(plan, 1, SEED);
         if (st != QM_OK) {
             assert_int_equal(st, QM_INTERNAL);
             assert_non_null(strstr(qm_message(), "planted"));
         }
-        qm_whole_close(plan);
+        qm_tensor_rule_close(plan);
         assert_int_equal(buffers, 0);
     }
     assert_true(at > 4);

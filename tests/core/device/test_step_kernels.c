@@ -1,5 +1,6 @@
-/* test_step_kernels.c - the kernels of step.cu against the CPU backend, bit for bit, on the emulator: every
- * elementwise variant, ragged shapes, several steps. */
+/* test_step_kernels.c - Compares step.cu on the emulator with the CPU backend, bit for bit.
+ *
+ * Every elementwise variant, ragged shapes, several steps. */
 #include "tests/support/device_compare.h"
 
 #include "core/rule/element.h"
@@ -32,7 +33,7 @@ static void test_variants(void **state)
     assert_true(done > 0);
 }
 
-/* Every rule with a loop has its element function, and the list knows it. */
+/* Every rule with a loop has an element function, which is in the list. */
 static void test_elements(void **state)
 {
     static const char *const names[] = {

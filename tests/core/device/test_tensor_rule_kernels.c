@@ -1,6 +1,8 @@
-/* test_tensor_rule_kernels.c - rules over whole tensors on the emulator against the CPU backend, bit for bit:
- * codes, scales and parameters over several steps, tensors of one to four dims, projections that are drawn,
- * factorized, given and renewed. */
+/* test_tensor_rule_kernels.c - Compares tensor rules on the emulator with the CPU backend, bit for
+ * bit.
+ *
+ * Codes, scales and parameters over several steps; tensors of one to four dims; projections that
+ * are drawn, factorized, given and renewed. */
 #include "tests/support/device_compare.h"
 
 #include <math.h>
@@ -43,7 +45,7 @@ static void test_variants(void **state)
     assert_true(done > 0);
 }
 
-/* Every branch of the rules, 16-bit parameters and gradients, states of few elements coded. */
+/* Every branch of the rules; 16-bit parameters and gradients; states of few elements, quantized. */
 static const char *const recipes[] = {
     "lamb_bnb,max_unorm=1,param=bf16/kahan,grad=bf16",
     "lamb_bnb_cpu,max_unorm=0.5,gnorm_scale=0.5",
@@ -115,7 +117,7 @@ static void test_projections(void **state)
             assert_int_equal(compare(projecting[i], &matrices[k]), QM_OK);
 }
 
-/* Fira's RMSProp, which no variant stands for. */
+/* Fira's RMSProp, which no variant uses. */
 static void test_fira_rms(void **state)
 {
     static const char *const forms[] = {"fira_f32,gap=2", "fira_f32,gap=2,momentum=0",
@@ -139,8 +141,9 @@ static void test_fira_rms(void **state)
         }
 }
 
-/* Any order of steps, as where a state is loaded: a plan that begins in the middle draws, one that comes
- * back to an earlier step has that step's projection, a given one stays. */
+/* Steps in any order, as after a state is loaded: a plan that begins in the middle draws its
+ * projection, one that goes back to an earlier step has that step's projection, and a given
+ * projection stays. */
 static void follow_any_order(const char *recipe, int proj)
 {
     enum { M = 19, N = 23, MOST = 4 * M * N };
@@ -190,7 +193,8 @@ static void test_any_order(void **state)
     follow_any_order("fira_f32,gap=4", 0);
 }
 
-/* What the CPU refuses in the middle of a step the device refuses with the same words, and both go on. */
+/* Where the CPU fails in the middle of a step, the device fails with the same message, and both can
+ * go on. */
 static void test_refusal(void **state)
 {
     const struct qm_backend *b[2] = {&qm_backend_cpu, &qm_backend_emu};
@@ -205,7 +209,7 @@ static void test_refusal(void **state)
     assert_int_equal(qm_recipe_parse("apollo_f32,side=2,rank=3", &r), QM_OK);
     for (int k = 0; k < 2; k++) {
         assert_int_equal(b[k]->open(&r, &shape, 5, &plan), QM_OK);
-        for (int t = 1; t <= 30; t++) { /* more often than there are arrays to ask for */
+        for (int t = 1; t <= 30; t++) { /* more steps than there are arrays to ask for */
             assert_int_equal(b[k]->step(plan, &pt, &gt, t, SEED), QM_BAD_ARG);
             assert_non_null(strstr(qm_message(), "3 channel scales do not fit a 5 x 9 gradient"));
         }
@@ -220,7 +224,7 @@ static void test_refusal(void **state)
     assert_non_null(strstr(qm_message(), "rule apollo works on whole tensors on the host"));
 }
 
-/* Large tensors are given their projection, where there is a slot for it. */
+/* Of large tensors the projection is given, where there is a slot for it. */
 static void test_given(void **state)
 {
     const struct qm_shape shape = {2, {131072, 4}};
@@ -245,7 +249,7 @@ static void test_given(void **state)
     assert_int_equal(compare("apollo_f32", &shape), QM_OK);
 }
 
-/* A rule of sums alone, of numbers that cancel: another order of any of them gives other bits. */
+/* A rule of sums only, over numbers that cancel: any other order of additions gives other bits. */
 enum { ROWS = 71, COLS = 67, NUMBERS = ROWS * COLS };
 
 static void sums_prepare(const struct qm_hyper *h, int64_t t, struct qm_rule_step *s)

@@ -1,5 +1,5 @@
-/* test_emu.c - backend emu: the templates without an alarm, ten planted bugs with one, CUDA's primitives
- * against what they are defined to give. */
+/* test_emu.c - Tests backend emu: no finding in the templates, one in each of ten planted bugs, and
+ * CUDA's primitives against their definitions. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -61,7 +61,7 @@ static char *file_text(const char *path)
     return text;
 }
 
-/* A template, or a file of tests/emu. */
+/* The text of a template or of a file of tests/emu. */
 static char *source_of(const char *name)
 {
     char path[80];
@@ -70,7 +70,7 @@ static char *source_of(const char *name)
     return lines ? joined(lines) : file_text(path);
 }
 
-/* Replaces a piece that stands there exactly once; text is freed. */
+/* Replaces a piece of text that occurs exactly once; frees text. */
 static char *patched(char *text, const char *from, const char *to)
 {
     char *at = strstr(text, from);
@@ -85,7 +85,7 @@ static char *patched(char *text, const char *from, const char *to)
 
 static qm_status build(const char *text, struct qm_kernel_file **out)
 {
-    static int count; /* dlopen knows files by their names */
+    static int count; /* dlopen identifies files by their names */
     char source[128], object[256], own[320];
     snprintf(source, sizeof source, "%s/bug.cu", folder);
     FILE *f = fopen(source, "w");
@@ -98,9 +98,9 @@ static qm_status build(const char *text, struct qm_kernel_file **out)
     return qm_kernel_file_open(own, out);
 }
 
-/* ---- steps ------------------------------------------------------------------------------------ */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
-/* Three steps of n elements with fixed numbers; a copy of p goes to *out where out is given. */
+/* Three steps of n elements with fixed numbers; a copy of p goes to *out unless out is NULL. */
 static qm_status steps(struct qm_kernel_file *k, const char *as, int64_t n, int count, float **out)
 {
     struct qm_recipe r;
@@ -129,7 +129,7 @@ static qm_status steps(struct qm_kernel_file *k, const char *as, int64_t n, int 
     return st;
 }
 
-/* ---- no alarm --------------------------------------------------------------------------------- */
+/* ---- no finding ------------------------------------------------------------------------------ */
 
 static void clean(const char *name)
 {
@@ -166,7 +166,7 @@ static void templates_are_clean(void **state)
     clean("two_streams.cu");
 }
 
-/* ---- planted bugs ------------------------------------------------------------------------------ */
+/* ---- planted bugs ---------------------------------------------------------------------------- */
 
 static const struct bug {
     const char *what, *name, *from, *to;
@@ -252,7 +252,7 @@ static void planted_bugs_are_found(void **state)
     }
 }
 
-/* ---- primitives: each row of tests/emu/primitives.cu ---------------------------------------------- */
+/* ---- primitives: each row of tests/emu/primitives.cu ----------------------------------------- */
 
 static float x_of(int i) { return (float)(i * i % 37) - 11.5f; }
 
@@ -348,7 +348,7 @@ static void primitives_are_right(void **state)
     qm_kernel_file_close(k);
 }
 
-/* ---- what cannot be emulated is named ------------------------------------------------------------- */
+/* ---- errors name what cannot be emulated ----------------------------------------------------- */
 
 static void the_rewriter(void **state)
 {

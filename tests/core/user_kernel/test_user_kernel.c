@@ -1,4 +1,4 @@
-/* test_user_kernel.c - kernel files: the interface, the backend over them, every template. */
+/* test_user_kernel.c - Tests kernel files: the interface, backend "file", every template. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -33,8 +33,8 @@ static int close_folder(void **state)
     return system(command); /* NOLINT */
 }
 
-/* Builds from lines of source text; each kernel gets a name of its own, as dlopen knows files by
- * their inode. */
+/* Builds a kernel from lines of source text; each gets a name of its own, as dlopen identifies
+ * files by their inode. */
 static qm_status build_as(const char *end, const char *const *lines, struct qm_kernel_file **out)
 {
     char source[128], object[128];
@@ -59,8 +59,8 @@ static qm_status build(const char *const *lines, struct qm_kernel_file **out)
 
 /* ---- the header ---------------------------------------------------------------------------- */
 
-/* Every hyper-parameter of the lists stands in the header, with its type, in the same order, and
- * nothing else between or behind them. */
+/* The header has every hyper-parameter of the lists, with its type and in the same order, and
+ * nothing between or behind them. */
 static void hyper_members(void **state)
 {
     (void)state;
@@ -129,7 +129,7 @@ static void compare(const struct qm_recipe *r, struct pair *x, const char *what,
     }
 }
 
-/* Several steps of a template beside the composed step, on every kind of block. */
+/* Compares several steps of a template with the composed step, on every kind of block. */
 static void side_by_side(const char *name, const struct qm_recipe *r, const struct qm_shape *shape,
                          double tolerance)
 {
@@ -177,7 +177,7 @@ static void side_by_side(const char *name, const struct qm_recipe *r, const stru
     free(x.g);
 }
 
-/* Bit for bit, but for what sums in another order (adafactor), and the one that leaves fma out. */
+/* Bit for bit, except for a template that sums in another order (adafactor) and one without fma. */
 static void templates(void **state)
 {
     static const struct qm_shape shapes[] = {{1, {5000}},    {2, {61, 67}}, {3, {3, 40, 50}},
@@ -189,16 +189,17 @@ static void templates(void **state)
     for (int i = 0; (file = qm_kernel_file_name(i)); i++) {
         struct qm_kernel_file *k;
         struct qm_recipe r;
-        int is_loose =
-            0; /* the last bit of the library's log2f decides codes, or rounding the basis
-                           * of singular vectors whose values are near: for the judge only */
+        /* Codes depend on the last bit of the library's log2f, or on the basis of singular vectors
+         * of near values, which rounding decides: only the judge can compare these. */
+        int is_loose = 0;
         if (strstr(file, ".h"))
             continue;
         if (build_as(strrchr(file, '.'), qm_kernel_file_text(file), &k) != QM_OK)
             fail_msg("%s: %s", file, qm_message());
         const char *as = qm_kernel_file_as(k);
         assert_non_null(as);
-        assert_int_equal(strncmp(as, file, strcspn(as, ",")), 0); /* the variant, and more */
+        assert_int_equal(strncmp(as, file, strcspn(as, ",")),
+                         0); /* the variant, perhaps with overrides */
         assert_int_equal(qm_recipe_parse(as, &r), QM_OK);
         for (int slot = 0; slot < r.rule->n_slots; slot++)
             is_loose |= r.slot[slot].curve == QM_CURVE_log2;
@@ -216,7 +217,7 @@ static void templates(void **state)
     assert_true(count >= 10);
 }
 
-/* ---- files that are none ------------------------------------------------------------------- */
+/* ---- files that are not kernels ------------------------------------------------------------ */
 
 #define HEAD "#include \"kernel_abi.h\"\nQM_KERNEL(\"sgdm_f32\");\n"
 
@@ -278,7 +279,7 @@ static qm_status one_step(const char *recipe, int64_t n, float *p, const float *
     return st;
 }
 
-/* The kernel answers through the parameter what it was given. */
+/* A kernel that reports its arguments through the parameter. */
 static void arguments(void **state)
 {
     float p[300] = {0}, g[300] = {0};
@@ -302,7 +303,7 @@ static void arguments(void **state)
     qm_kernel_file_close(k);
 }
 
-/* Each out-of-place write within the alignment is seen; a refusal changes nothing. */
+/* Every write outside a buffer but within its alignment is found; a refusal changes nothing. */
 static void misbehaviour(void **state)
 {
     static const struct {
@@ -329,7 +330,7 @@ static void misbehaviour(void **state)
     assert_non_null(strstr(qm_message(), "returned 4"));
     assert_true(p[0] == 1.0f);
     qm_kernel_file_close(k);
-    assert_int_equal(one_step("sgdm_f32", 5, p, g), QM_BAD_ARG); /* none is in use */
+    assert_int_equal(one_step("sgdm_f32", 5, p, g), QM_BAD_ARG); /* no kernel is in use */
 }
 
 int main(void)

@@ -109,7 +109,9 @@ static void test_not_vacuous(void **state)
         assert_true(t.worst_ratio > 0.25); /* the bounds are tight within a factor of 4 */
         /* float16 overflows early; in rules with products of means one unbounded element makes the
          * others unbounded */
-        assert_true(t.unbounded < t.judged / (!r.rule->elementwise ? 5 : r.slot[0].scale.f16 ? 10 : 20));
+        assert_true(t.unbounded < t.judged / (!r.rule->elementwise  ? 5
+                                              : r.slot[0].scale.f16 ? 10
+                                                                    : 20));
         if (r.slot[0].bits == 0)
             continue;
         assert_true(t.verdict[QM_VERDICT_EQUAL] > 50000);

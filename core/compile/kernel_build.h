@@ -1,0 +1,50 @@
+/* kernel_build.h - Builds a kernel's source into a shared object by the system's compiler. */
+#ifndef QM_COMPILE_KERNEL_BUILD_H
+#define QM_COMPILE_KERNEL_BUILD_H
+
+#include <sys/types.h>
+
+#include "core/base/status.h"
+
+/* Compiles a user's kernel file into `folder`/kernel.so, whose path goes to object[size].
+ *
+ * A C source is compiled by $CC (default cc) with -std=c11 -O2 -ffp-contract=off and the words of
+ * $CFLAGS after them; kernel_abi.h and kernel_nearest.h are written into `folder` first.  A .cu
+ * source is built for backend emu (qm_emu_build).  The compiler's messages go to stderr.
+ * QM_BAD_ARG: the compiler cannot be run or finds an error; QM_BAD_FILE: source or folder cannot be
+ * used. */
+qm_status qm_kernel_file_build(const char *source, const char *folder, char *object, size_t size);
+
+/* Builds a CUDA source for backend emu into `folder`/kernel.so, with $CXX (default c++) and the
+ * words of $CXXFLAGS; flags: more words for the kernel itself, or "".  Statuses as above;
+ * QM_BAD_ARG too for CUDA that cannot be emulated (core/emu/emu_rewrite.h). */
+qm_status qm_emu_build(const char *source, const char *folder, const char *flags, char *object,
+                       size_t size);
+
+/* Reads a whole file; a NUL follows its bytes.  The caller frees *out; *size does not count the
+ * NUL. */
+qm_status qm_build_read(const char *path, char **out, size_t *size);
+
+/* ---- the compiler's command line ------------------------------------------------------------ */
+
+enum { QM_BUILD_WORDS = 96 };
+
+/* Its words are strings that the caller keeps. */
+struct qm_command {
+    int n;
+    char *argv[QM_BUILD_WORDS + 1];
+};
+
+/* Adds the blank-separated words of text, which is cut in place; words beyond the room are left
+ * out. */
+void qm_command_words(struct qm_command *c, char *text);
+void qm_command_add(struct qm_command *c, const char *word);
+
+/* Runs the compiler and waits for it; or starts it, and waits later.  Its standard output goes to
+ * stderr.  QM_BAD_ARG: it cannot be run (hint: what the user can do), or it finds `source`
+ * wrong. */
+qm_status qm_command_run(struct qm_command *c, const char *source, const char *hint);
+qm_status qm_command_start(struct qm_command *c, const char *hint, pid_t *pid);
+qm_status qm_command_wait(const struct qm_command *c, pid_t pid, const char *source);
+
+#endif
