@@ -344,7 +344,7 @@ man: qualm ## manual pages in build/CC/man, by help2man out of --help
 	rm -rf $(MAN); mkdir -p $(MAN); \
 	help2man -N -n "$$(./qualm --help | sed -n 2p)" -o $(MAN)/qualm.1 ./qualm || exit 1; \
 	for c in $(COMMANDS); do \
-	  printf '#!/bin/sh\n[ "$$1" = --version ] && exec $(CURDIR)/qualm --version\nexec $(CURDIR)/qualm %s "$$@"\n' $$c > $(MAN)/qualm-$$c; \
+	  printf '#!/bin/sh\n[ "$$1" = --version ] && exec echo qualm-%s $(VERSION)\nexec $(CURDIR)/qualm %s "$$@"\n' $$c $$c > $(MAN)/qualm-$$c; \
 	  chmod +x $(MAN)/qualm-$$c; \
 	  help2man -N -n "$$(./qualm --help | sed -n "s/^  $$c  *//p" | head -1)" -o $(MAN)/qualm-$$c.1 $(MAN)/qualm-$$c || exit 1; \
 	  rm $(MAN)/qualm-$$c; \

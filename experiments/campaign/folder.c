@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -12,6 +13,7 @@
 
 #include "core/base/sha256.h"
 #include "experiments/cli/cli.h"
+#include "experiments/machine/shipped_files.h"
 #include "experiments/store/atomic_file.h"
 
 enum { FORMAT = 1 };
@@ -55,7 +57,8 @@ static qm_status add_data(const struct qm_suite *s, struct qm_sha256 *h)
     for (int i = 0; i < s->n_data; i++) {
         glob_t found = {0};
         qm_status st = QM_OK;
-        glob(s->data[i], 0, NULL, &found);
+        char pattern[PATH_MAX];
+        glob(qm_shipped(s->data[i], pattern, sizeof pattern), 0, NULL, &found);
         for (size_t k = 0; st == QM_OK && k < found.gl_pathc; k++) {
             char hash[65];
             const char *slash = strrchr(found.gl_pathv[k], '/');

@@ -2,6 +2,7 @@
 #include "experiments/command/catalog.h"
 
 #include <glob.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +10,7 @@
 #include "core/base/number.h"
 #include "experiments/command/command.h"
 #include "experiments/lockstep/lockstep.h"
+#include "experiments/machine/shipped_files.h"
 #include "experiments/problems/problem.h"
 #include "experiments/run/suite_load.h"
 #include "experiments/source/distribution.h"
@@ -196,11 +198,12 @@ static void add_registries(struct list *l)
 static void add_suites(struct list *l)
 {
     glob_t found = {0};
-    glob(QM_SUITES "*.yaml", 0, NULL, &found);
+    char pattern[PATH_MAX];
+    glob(qm_shipped(QM_SUITES "*.yaml", pattern, sizeof pattern), 0, NULL, &found);
     for (size_t i = 0; i < found.gl_pathc && !l->failed; i++) {
         struct qm_suite *s = NULL;
         qm_status st = qm_suite_read(found.gl_pathv[i], &s);
-        char *name = strdup(found.gl_pathv[i] + strlen(QM_SUITES));
+        char *name = strdup(strrchr(found.gl_pathv[i], '/') + 1);
         char *text = strdup(st != QM_OK ? qm_message() : s->title ? s->title : "");
         l->failed |= !name || !text;
         if (!l->failed) {

@@ -2,6 +2,8 @@
 #ifndef QM_COMMAND_CATALOG_H
 #define QM_COMMAND_CATALOG_H
 
+#include <limits.h>
+
 #include <jansson.h>
 
 #include "core/recipe/recipe.h"
@@ -29,11 +31,11 @@ int qm_kind_find(const char *word, enum qm_kind *out); /* singular or plural; 0:
 
 /* One named thing.  data: its const struct qm_variant, qm_rule, qm_problem, qm_dist or qm_metric;
  * an outcome (a quantity of runs besides the metrics) has a qm_metric too; NULL for words of an
- * axis and for suites.  Suites are found in the folder QM_SUITES below the working directory. */
+ * axis and for suites.  qm_shipped finds the suites in the folder QM_SUITES. */
 struct qm_item {
     enum qm_kind kind;
     const char *name, *text;
-    char file[96]; /* the file, or folder, that defines it */
+    char file[PATH_MAX]; /* the file, or folder, that defines it */
     const void *data;
 };
 

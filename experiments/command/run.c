@@ -5,6 +5,7 @@
 #include "experiments/campaign/worker.h"
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
+#include "experiments/machine/shipped_files.h"
 #include "experiments/recipes/lpmm_config.h"
 #include "experiments/report/against.h"
 #include "experiments/report/report.h"
@@ -419,7 +420,8 @@ static qm_status run_suite(struct options *o, const char *word, json_t *into)
 /* Adds every suite of claims, for --claims without SUITE. */
 static qm_status all_claims(struct options *o, glob_t *found)
 {
-    if (glob(QM_SUITES "claims/*.yaml", 0, NULL, found) != 0)
+    char pattern[PATH_MAX];
+    if (glob(qm_shipped(QM_SUITES "claims/*.yaml", pattern, sizeof pattern), 0, NULL, found) != 0)
         return qm_fail(QM_NO_MATCH, "no suites in " QM_SUITES "claims/");
     for (size_t i = 0; i < found->gl_pathc; i++)
         QM_TRY(qm_cli_append(&o->suite, &o->n_suites, found->gl_pathv[i]));

@@ -18,32 +18,37 @@ static int is_there(const char *path)
     return access(folder, F_OK) == 0;
 }
 
-/* The folder of the running program; "" where the system does not tell. */
-static const char *own_folder(char *out, size_t size)
+/* Cuts the last part of a path off; the path of the root stays. */
+static void to_parent(char *path)
 {
-    ssize_t n = readlink("/proc/self/exe", out, size - 1);
-    out[n > 0 ? n : 0] = 0;
-    char *end = strrchr(out, '/');
+    char *end = strrchr(path, '/');
     if (end)
         *end = 0;
-    return out;
+}
+
+/* Whether FOLDER/BELOW PATH, written together, is there and fits; writes it to out[size]. */
+static int found_in(const char *folder, const char *below, const char *path, char *out, size_t size)
+{
+    return snprintf(out, size, "%s/%s%s", folder, below, path) < (int)size && is_there(out);
 }
 
 char *qm_shipped(const char *path, char *out, size_t size)
 {
-    static const char *const below[] = {"/../share/qualm", "", "/../.."};
-    char own[PATH_MAX];
+    char own[PATH_MAX], parent[PATH_MAX];
     const char *share = getenv("QUALM_SHARE");
-    if (is_there(path) || path[0] == '/') {
-        snprintf(out, size, "%s", path);
-        return out;
-    }
-    if (share && *share && snprintf(out, size, "%s/%s", share, path) < (int)size && is_there(out))
-        return out;
-    own_folder(own, sizeof own);
-    for (size_t i = 0; i < sizeof below / sizeof *below; i++)
-        if (snprintf(out, size, "%s%s/%s", own, below[i], path) < (int)size && is_there(out))
+    ssize_t n = readlink("/proc/self/exe", own, sizeof own - 1);
+    own[n > 0 ? n : 0] = 0;
+    to_parent(own);
+    memcpy(parent, own, sizeof parent);
+    to_parent(parent);
+    if (!is_there(path) && path[0] != '/') {
+        if ((share && *share && found_in(share, "", path, out, size)) ||
+            found_in(parent, "share/qualm/", path, out, size) || found_in(own, "", path, out, size))
             return out;
+        to_parent(parent);
+        if (found_in(parent, "", path, out, size))
+            return out;
+    }
     snprintf(out, size, "%s", path);
     return out;
 }

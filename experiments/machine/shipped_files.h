@@ -1,7 +1,7 @@
 /* shipped_files.h - Finds the files that ship with the program, from whatever folder it is started.
  *
- * Suites, recorded states, the baseline and the plot scripts are named by their path in the source
- * tree ("experiments/suites/").  qm_shipped looks for such a path, in this order,
+ * Suites, recorded states and the baseline are named by their path in the source tree
+ * ("experiments/suites/").  qm_shipped looks for such a path, in this order,
  *   in the current folder, which is the source tree for who builds from it;
  *   in $QUALM_SHARE, where that is set;
  *   in share/qualm beside the program's own folder (`make install`);
@@ -11,9 +11,9 @@
 
 #include <stddef.h>
 
-/* Writes to out[size] where `path` stands; its last part may be a pattern of glob ("*.h5"), of which
- * only the folder is looked for.  Where nothing is found, or the result would not fit, out is `path`
- * itself, cut to size, so that an error names what was sought.  Returns out. */
+/* Writes to out[size] where `path` stands.  The last part of path may be a pattern of glob ("*.h5"):
+ * then only its folder is looked for.  Where nothing is found, or where the result would not fit,
+ * out is `path` itself, cut to size, so that an error names what was sought.  Returns out. */
 char *qm_shipped(const char *path, char *out, size_t size);
 
 #endif

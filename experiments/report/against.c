@@ -2,12 +2,14 @@
 #include "experiments/report/against.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "core/recipe/recipe.h"
+#include "experiments/machine/shipped_files.h"
 #include "experiments/protocol/stats.h"
 
 #define RUNS     "/protocol/runs"
@@ -412,7 +414,9 @@ qm_status qm_against_find(const char *word, char *path, size_t size)
         return QM_OK;
     if (strchr(word, '/'))
         return qm_fail(QM_BAD_FILE, "%s: %s", word, strerror(errno));
-    snprintf(path, size, "results/%s.h5", word);
+    char name[PATH_MAX];
+    snprintf(name, sizeof name, "results/%s.h5", word);
+    qm_shipped(name, path, size);
     return access(path, F_OK) == 0 ? QM_OK
                                    : qm_fail(QM_NO_MATCH,
                                              "no archive '%s': expected a result file, or NAME for "

@@ -2,12 +2,14 @@
 #include "experiments/run/suite_load.h"
 
 #include <glob.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "core/base/name.h"
 #include "experiments/cli/cli.h"
+#include "experiments/machine/shipped_files.h"
 #include "experiments/run/claim.h"
 #include "experiments/run/summary.h"
 
@@ -29,14 +31,15 @@ qm_status qm_loaded_suite_find(const char *word, char *path, size_t size)
         return QM_OK; /* reading it reports what is wrong */
     size_t n = strlen(word);
     int has_ending = n > 5 && strcmp(word + n - 5, ".yaml") == 0;
-    snprintf(path, size, QM_SUITES "%s%s", word, has_ending ? "" : ".yaml");
-    if (access(path, F_OK) == 0)
+    char name[PATH_MAX];
+    snprintf(name, sizeof name, QM_SUITES "%s%s", word, has_ending ? "" : ".yaml");
+    if (access(qm_shipped(name, path, size), F_OK) == 0)
         return QM_OK;
     glob_t found = {0};
-    glob(QM_SUITES "*.yaml", 0, NULL, &found);
-    for (size_t i = 0; i < found.gl_pathc; i++) { /* turns QM_SUITES "NAME.yaml" into "NAME" */
-        memmove(found.gl_pathv[i], found.gl_pathv[i] + strlen(QM_SUITES),
-                strlen(found.gl_pathv[i] + strlen(QM_SUITES)) + 1);
+    glob(qm_shipped(QM_SUITES "*.yaml", name, sizeof name), 0, NULL, &found);
+    for (size_t i = 0; i < found.gl_pathc; i++) { /* turns "FOLDER/NAME.yaml" into "NAME" */
+        char *last = strrchr(found.gl_pathv[i], '/') + 1;
+        memmove(found.gl_pathv[i], last, strlen(last) + 1);
         *strrchr(found.gl_pathv[i], '.') = 0;
     }
     const char *nearest =

@@ -2,9 +2,11 @@
 #include "experiments/source/replay.h"
 
 #include "core/base/grow.h"
+#include "experiments/machine/shipped_files.h"
 #include "experiments/readers/reader.h"
 
 #include <glob.h>
+#include <limits.h>
 #include <regex.h>
 #include <stdlib.h>
 #include <string.h>
@@ -271,7 +273,8 @@ qm_status qm_replay_open(char *const *globs, int n_globs, struct qm_replay **out
     qm_status st = r ? QM_OK : qm_fail(QM_NO_MEMORY, "recorded data");
     for (int i = 0; st == QM_OK && i < n_globs; i++) {
         glob_t found = {0};
-        if (glob(globs[i], 0, NULL, &found) != 0)
+        char pattern[PATH_MAX];
+        if (glob(qm_shipped(globs[i], pattern, sizeof pattern), 0, NULL, &found) != 0)
             st = qm_fail(QM_NO_MATCH, "data: no file matches '%s'", globs[i]);
         for (size_t j = 0; st == QM_OK && j < found.gl_pathc; j++)
             st = open_file(r, found.gl_pathv[j]);

@@ -1,0 +1,86 @@
+#!/usr/bin/env bats
+# install.bats - Installs the program in a folder of the test and runs it from elsewhere.
+load ../../support/cli_common
+
+setup_file() {
+    ROOT=$(cd "$(dirname "$BATS_TEST_FILENAME")/../../.." && pwd)
+    export D=$BATS_FILE_TMPDIR/dest
+    make -C "$ROOT" install DESTDIR="$D" PREFIX=/usr INSTALL=0 BUILD="${BUILD:-build/gcc}" \
+        >"$BATS_FILE_TMPDIR/log" 2>&1 || { cat "$BATS_FILE_TMPDIR/log"; return 1; }
+    mkdir "$BATS_FILE_TMPDIR/elsewhere"
+}
+
+setup() {
+    cd "$BATS_FILE_TMPDIR/elsewhere"
+    Q=$D/usr/bin/qualm
+}
+
+@test "an installed qualm lists the suites that the tree has" {
+    [ "$("$Q" list suites --names)" = "$(cd "$ROOT" && ./qualm list suites --names)" ]
+    "$Q" list suites --json | grep -q "$D/usr/share/qualm/experiments/suites/smoke.yaml"
+}
+
+@test "suites give the digests of the tree, in one process and in workers" {
+    "$Q" run smoke --out here.h5 -q
+    "$Q" run rank1 --size small --workers 2 --out states.h5 -q
+    (cd "$ROOT" && ./qualm run smoke --out "$BATS_TEST_TMPDIR/smoke.h5" -q &&
+        ./qualm run rank1 --size small -w 0 --out "$BATS_TEST_TMPDIR/rank1.h5" -q)
+    digest() { "$Q" digest "$1" | cut -d' ' -f1; }
+    [ "$(digest here.h5)" = "$(digest "$BATS_TEST_TMPDIR/smoke.h5")" ]
+    [ "$(digest states.h5)" = "$(digest "$BATS_TEST_TMPDIR/rank1.h5")" ]
+}
+
+@test "the baseline is found, and a page is written without the tree" {
+    printf '%s\n' 'protocol: paired' 'coupling: closed' 'variant: [adamw4_ao]' \
+        'source: "problem:quad:n=256"' 'seed: 1..6' 'steps: 20' >mini.yaml
+    "$Q" run mini.yaml --against baseline --out mini.h5 -q
+    [ -s mini.html ]
+}
+
+@test "a suite that is not there is one line, from any folder" {
+    fails_with 4 "no suite 'smoek'; did you mean 'smoke'?" run smoek
+    QUALM=$Q fails_with 4 "no suite 'smoek'; did you mean 'smoke'?" run smoek
+}
+
+@test "QUALM_SHARE names another folder of files" {
+    mkdir -p "$BATS_TEST_TMPDIR/share/experiments/suites"
+    cp "$ROOT/experiments/suites/smoke.yaml" "$BATS_TEST_TMPDIR/share/experiments/suites/mine.yaml"
+    run -0 env QUALM_SHARE="$BATS_TEST_TMPDIR/share" "$Q" list suites --names
+    [ "$output" = mine ]
+}
+
+@test "headers, data, scripts, completion and manual pages are installed" {
+    for f in include/qualm/kernel_abi.h share/qualm/results/baseline.h5 \
+        share/qualm/plots/figures/rank1.py share/qualm/experiments/suites/claims/collapse.yaml \
+        share/qualm/variants/native/adamw4_ao.c share/bash-completion/completions/qualm; do
+        [ -s "$D/usr/$f" ] || { echo "no $f"; return 1; }
+    done
+    cc -fsyntax-only -x c - <<<"#include \"$D/usr/include/qualm/kernel_abi.h\""
+    command -v help2man >/dev/null || skip "no help2man (Debian's package help2man)"
+    for c in $("$Q" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p'); do
+        grep -q "qualm-$c" "$D/usr/share/man/man1/qualm-$c.1" || { echo "no page of $c"; return 1; }
+    done
+}
+
+@test "an installed plot script draws an installed program's results" {
+    mkdir -p results
+    "$Q" run theory --size small --out results/theory.h5 -q
+    "$PYTHON" "$D/usr/share/qualm/plots/figures/block_size.py" --results results --out out
+    [ -s out/block_size.png ]
+}
+
+@test "uninstall leaves nothing" {
+    make -C "$ROOT" uninstall DESTDIR="$D" PREFIX=/usr >/dev/null
+    [ -z "$(find "$D" -type f)" ]
+}
+
+@test "make dist packs a tree that knows its version and commit without git" {
+    command -v xz >/dev/null || skip "no xz (Debian's package xz-utils)"
+    git -C "$ROOT" rev-parse HEAD >/dev/null 2>&1 || skip "this tree is not a git clone"
+    make -C "$ROOT" dist >/dev/null
+    tar -xJf "$ROOT"/build/qualm-*.tar.xz -C "$BATS_TEST_TMPDIR"
+    cd "$BATS_TEST_TMPDIR"/qualm-*
+    [ "$(cat .commit)" = "$(git -C "$ROOT" describe --always --abbrev=12 --exclude='*')" ]
+    [ -f Makefile ] && [ -f tests/run.sh ] && [ -f core/README.md ]
+    make -n qualm INSTALL=0 | grep -q "QM_COMMIT='\"$(cat .commit)\"'"
+}
