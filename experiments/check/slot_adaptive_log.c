@@ -7,8 +7,8 @@
  *
  *   low    max(log2(min of x > 0), -126), or high - 1 where this is not below high: an interval,
  *          from the intervals of the fresh state
- *   span   max(high - low, 1e-12) from the stored low: an interval, from that of high and one
- *          rounding
+ *   span   max(high - low, 1e-12) from the stored low: an interval, from the interval of high and
+ *          one rounding
  *   code   0 for x = 0, else 1 + even((log2 x - low) / span (n - 2)) within 1 .. n - 1, from the
  *          stored pair: an interval of at most a few u of 254 steps, so almost every element has
  *          one code

@@ -47,7 +47,7 @@ struct qm_call qm_trial_call(const struct qm_trial *t, int k);
 qm_status qm_trial_copy(const struct qm_trial *old, const int *from, int n, struct qm_trial *out);
 
 /* A new trial of another shape.  Element i comes from element map[i] of the old trial, a scale from
- * the old scale of its first element, an entry of a slot of rows or columns from that of its first
+ * the old scale of its first element, an entry per row or column from the old entry of its first
  * element. */
 qm_status qm_trial_remap(const struct qm_trial *old, const struct qm_shape *shape,
                          const int64_t *map, struct qm_trial *out);

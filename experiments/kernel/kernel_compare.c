@@ -78,15 +78,15 @@ static qm_status memory(struct plan *p)
     for (int i = 0; i < slots; i++)
         p->most = slot_n(p, i) > p->most ? slot_n(p, i) : p->most;
     size_t room = 2 * (size_t)p->most + 512; /* a tiny tensor may have more scales than elements */
-    size_t beside = (size_t)p->format.residual_bytes * room;
-    p->p = malloc((size_t)p->format.bytes * room + 2 * beside);
+    size_t residual_bytes = (size_t)p->format.residual_bytes * room;
+    p->p = malloc((size_t)p->format.bytes * room + 2 * residual_bytes);
     p->x = malloc(2 * sizeof(float) * room);
     p->codes = malloc(2 * room);
     p->g = malloc((size_t)(slots + 2) * sizeof(double) * room);
     if (!p->p || !p->x || !p->codes || !p->g)
         return qm_fail(QM_NO_MEMORY, "buffers of %lld elements", (long long)p->most);
     p->residual[0] = (char *)p->p + (size_t)p->format.bytes * room;
-    p->residual[1] = (char *)p->residual[0] + beside;
+    p->residual[1] = (char *)p->residual[0] + residual_bytes;
     p->y = p->x + room;
     p->other = p->codes + room;
     for (int i = 0; i < slots; i++)

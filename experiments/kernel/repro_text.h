@@ -9,7 +9,7 @@
  * source are turned off. */
 qm_status qm_repro_source(FILE *f, const char *path, int is_quiet);
 
-/* Writes kernel_abi.h, and a qm_kernel_step that calls that of the shared object. */
+/* Writes kernel_abi.h, and a qm_kernel_step that calls the shared object's qm_kernel_step. */
 qm_status qm_repro_object(FILE *f, const char *object);
 
 /* Writes "static const float repro_NAME[calls][n] = {" and returns its length.  type: f for float;
