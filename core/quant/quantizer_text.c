@@ -58,11 +58,11 @@ static const char *const words[] = {
 enum { COUNT_WORDS = sizeof words / sizeof *words };
 
 /* The settings of a quantizer string, each of which may occur once. */
-#define SETTING_LIST(X)                                                                            \
-    X(norm)                                                                                        \
-    X(curve)                                                                                       \
-    X(search) X(round) X(unit) X(pack) X(floor) X(guard) X(cap) X(zero) X(least) X(maxskip) X(nan) \
-        X(sign) X(f16) X(nest)
+/* clang-format off */
+#define SETTING_LIST(X)                                                                           \
+    X(norm) X(curve) X(search) X(round) X(unit) X(pack) X(floor) X(guard) X(cap) X(zero) X(least) \
+    X(maxskip) X(nan) X(sign) X(f16) X(nest)
+/* clang-format on */
 enum setting {
 #define X(name) SET_##name,
     SETTING_LIST(X)

@@ -1,8 +1,8 @@
 /* simd.h - The vector primitives of encoding and decoding, one table per instruction set.
  *
- * All are pure functions with the same bits at every instruction set.  A block is ordinary if no x
- * in it is NaN and its divisor d is positive and finite; encode.c encodes all other blocks in the
- * defining form. */
+ * All are pure functions with the same bits at every instruction set.  A block is ordinary if every
+ * x in it is finite and its divisor d is positive and finite; encode.c encodes all other blocks in
+ * the defining form. */
 #ifndef QM_QUANT_SIMD_H
 #define QM_QUANT_SIMD_H
 
