@@ -1,7 +1,7 @@
 #!/bin/bash
-# run.sh - runs every test program and every bats file, two at a time, and adds up their counts.
-# Called by `make test` from the top of the tree with BUILD set; the last line is the sum.  ONLY names
-# parts of paths: only the tests that affected_tests.py finds for them run.
+# run.sh - Runs every test program and every bats file, two at a time, and adds up their counts.
+# `make test` calls it from the top of the tree with BUILD set; the last line is the sum.  ONLY names
+# parts of paths: then only the tests that affected_tests.py finds for them run.
 set -u
 logs=$BUILD/logs
 rm -rf "$logs"
@@ -9,7 +9,8 @@ mkdir -p "$logs"
 export QM_SHARED=${QM_SHARED:-../shared} OMP_WAIT_POLICY=passive
 export MALLOC_PERTURB_=85 # memory that nobody wrote is not zero
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:abort_on_error=0}
-[ -d "$QM_SHARED/data" ] || echo "skipping the full golden and real data: not present, the shipped selection is tested"
+[ -d "$QM_SHARED/data" ] ||
+    echo "skipping the full golden and real data: not present, the shipped selection is tested"
 
 one() { # a test program or a .bats file
     local name log start=$SECONDS
@@ -32,7 +33,8 @@ if [ -n "${ONLY:-}" ]; then
     read -ra words <<<"$ONLY"
     mapfile -t chosen < <(/usr/bin/python3 tests/style/affected_tests.py "$BUILD" "${words[@]}")
     linked=$(/usr/bin/python3 tests/style/affected_tests.py --linked "$BUILD" "${words[@]}" | wc -l)
-    echo "ONLY=$ONLY: ${#chosen[@]} tests concern it; it is linked into $linked, which make test runs"
+    echo "ONLY=$ONLY: ${#chosen[@]} tests concern it; it is linked into $linked," \
+        "which make test runs"
     [ "${#chosen[@]}" -gt 0 ] || { echo "no test concerns '$ONLY'" >&2; exit 4; }
     printf '    %s\n' "${chosen[@]}"
 else

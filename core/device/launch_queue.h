@@ -1,12 +1,12 @@
 /* launch_queue.h - Runs a tensor rule on a device for many tensors at once, with few launches.
  *
  * The rule's own code runs on the host, as one coroutine (a task) for each tensor, and its
- * operations on the tensor (core/rule/tensor_rule.h) are recorded.  A task waits where it needs a number
- * from the device.  When every task waits or has ended, the operations are launched, the first
- * operation of every task in one launch, then the second, and so on, and the numbers come back in
- * one transfer.  The operations of a tensor keep their order and tensors share no data, so bits do
- * not depend on the other tensors.  A single tensor needs no recording: each operation is launched
- * at once. */
+ * operations on the tensor (core/rule/tensor_rule.h) are recorded.  A task waits where it needs a
+ * number from the device.  When every task waits or has ended, the operations are launched, the
+ * first operation of every task in one launch, then the second, and so on, and the numbers come
+ * back in one transfer.  The operations of a tensor keep their order and tensors share no data, so
+ * bits do not depend on the other tensors.  A single tensor needs no recording: each operation is
+ * launched at once. */
 #ifndef QM_DEVICE_LAUNCH_QUEUE_H
 #define QM_DEVICE_LAUNCH_QUEUE_H
 

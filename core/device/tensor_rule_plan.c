@@ -245,7 +245,8 @@ qm_status qm_tensor_rule_take(struct qm_tensor_rule_plan *p, int k, void *param)
     return qm_batch_take(batch_of(&p->body, k), p->body.index[k], param);
 }
 
-/* The format that the parameter is rounded to, to nearest (member param of struct qm_tensor_rule_args). */
+/* The format that the parameter is rounded to, to nearest (member param of struct
+ * qm_tensor_rule_args). */
 static enum qm_dtype rounds_to(const struct qm_param *p)
 {
     if (p->write != QM_WRITE_near)

@@ -1,7 +1,7 @@
 /* simd_group.h - Encodes and decodes groups of elements in vector registers.
  *
- * A group is GROUP elements.  simd.c and core/rule/packed_blocks.h, which are compiled once per instruction
- * set, include this header and build loops of its functions. */
+ * A group is GROUP elements.  simd.c and core/rule/packed_blocks.h, which are compiled once per
+ * instruction set, include this header and build loops of its functions. */
 #ifndef QM_QUANT_SIMD_GROUP_H
 #define QM_QUANT_SIMD_GROUP_H
 

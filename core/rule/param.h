@@ -100,8 +100,8 @@ QM_FN uint32_t qm_param_stochastic(enum qm_param_format format, float x, uint32_
     return qm_param_nearest(format, (u >> 31) ? -y : y);
 }
 
-/* The residual of x over w' (bits h) in the same format; 0 where w' is not finite (its difference to x
- * would be stuck at -Inf or NaN). */
+/* The residual of x over w' (bits h) in the same format; 0 where w' is not finite (its difference
+ * to x would be stuck at -Inf or NaN). */
 QM_FN uint32_t qm_kahan_residual(enum qm_param_format format, float x, uint32_t h)
 {
     float r = x - qm_param_widen(format, h);
@@ -125,8 +125,8 @@ QM_FN float qm_ecc_scale(float x, int k)
     return x * qm_float(half << 23) * qm_float((both - half) << 23);
 }
 
-/* The residual of x over w' (bits h) in steps of half an ulp / most; most: 127 or 32767.  Half a step
- * away from zero; 0 means none, and is what NaN and Inf get. */
+/* The residual of x over w' (bits h) in steps of half an ulp / most; most: 127 or 32767.  Half a
+ * step away from zero; 0 means none, and is what NaN and Inf get. */
 QM_FN int qm_ecc_encode(enum qm_param_format format, float x, uint32_t h, int most)
 {
     float r = qm_ecc_scale(x - qm_param_widen(format, h), 1 - qm_ecc_ulp(format, h)), a = fabsf(r);

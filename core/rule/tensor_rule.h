@@ -8,9 +8,9 @@
 #include "core/rule/tensor_rule_loops.h"
 
 /* A device in whose memory the arrays of a tensor rule lie.  A step of the rule makes the same
- * calls as on the host, and each call launches a kernel (core/device/tensor_rule_plan.c).  The device keeps a
- * failure and reports it after the step.  Of its loops only moment, taken, divide, multiply,
- * residual, decay_step, average, decay, add_scaled and lpmm_lerp are not NULL. */
+ * calls as on the host, and each call launches a kernel (core/device/tensor_rule_plan.c).  The
+ * device keeps a failure and reports it after the step.  Of its loops only moment, taken, divide,
+ * multiply, residual, decay_step, average, decay, add_scaled and lpmm_lerp are not NULL. */
 struct qm_tensor_rule_device {
     const struct qm_tensor_rule_loops *loops;
     qm_status (*room)(size_t bytes, void **out);

@@ -39,7 +39,7 @@ static int is_read_back(const struct qm_case_run *r, int i, int64_t t)
 }
 
 /* Whether a parameter of 16 bits is also rounded between the operations of the step.  Rules over
- * whole tensors (core/rule/tensor_rule.h) round so only where the parameter is stored to nearest. */
+ * whole tensors (core/rule/tensor_rule.h) do so only where the parameter is stored to nearest. */
 static int is_rounded_between(const struct qm_case_run *r)
 {
     const struct qm_param *p = &r->judged.param;

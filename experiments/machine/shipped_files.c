@@ -1,4 +1,4 @@
-/* shipped_files.c - Finds the files that ship with the program, from whatever folder it is started. */
+/* shipped_files.c - Finds the files that ship with the program, from any folder. */
 #include "experiments/machine/shipped_files.h"
 
 #include <limits.h>

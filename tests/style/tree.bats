@@ -74,7 +74,8 @@ setup() {
 
 @test "the sources are laid out as clang-format 14 lays them out" {
     command -v clang-format >/dev/null || skip "no clang-format (Debian's package clang-format)"
-    clang-format --version | grep -q 'version 14' || skip "clang-format is not version 14, Debian 12's"
+    clang-format --version | grep -q 'version 14' ||
+        skip "clang-format is not version 14, Debian 12's"
     run make check-format
     echo "${output: -2000}"
     [ "$status" -eq 0 ]
