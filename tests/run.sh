@@ -1,7 +1,7 @@
 #!/bin/bash
 # run.sh - Runs every test program and every bats file, two at a time, and adds up their counts.
-# `make test` calls it from the top of the tree with BUILD set; the last line is the sum.  ONLY names
-# parts of paths: then only the tests that affected_tests.py finds for them run.
+# `make test` calls it from the top of the tree with BUILD set; the last line is the sum.  ONLY
+# names parts of paths: then only the tests that affected_tests.py finds for them run.
 set -u
 logs=$BUILD/logs
 rm -rf "$logs"

@@ -90,12 +90,12 @@ static float averaged(const struct qm_kernel_slot *s, int64_t i, float fresh, fl
 }
 
 /* Averages means of g^2 into a factor: count means per matrix, each over n elements, a stride
- * apart; matrices are `each` elements apart. */
+ * apart; matrices have count * n elements. */
 static void factor(const struct qm_kernel_slot *s, const float *g, int64_t count, int64_t n,
-                   int64_t jump, int64_t stride, int64_t each, float b, float *x)
+                   int64_t jump, int64_t stride, float b, float *x)
 {
     for (int64_t i = 0; i < s->n; i++) {
-        const float *at = g + i / count * each + i % count * jump;
+        const float *at = g + i / count * (count * n) + i % count * jump;
         double sum = 0.0;
         for (int64_t k = 0; k < n; k++)
             sum += (double)(at[k * stride] * at[k * stride]);
@@ -147,8 +147,8 @@ int qm_kernel_step(const struct qm_kernel_args *a)
     float *x = u + n, beta1 = (float)a->beta1;
 
     if (factored) {
-        factor(&s[ROW], g, rows, cols, cols, 1, rows * cols, b, x);
-        factor(&s[COL], g, cols, rows, 1, cols, rows * cols, b, x);
+        factor(&s[ROW], g, rows, cols, cols, 1, b, x);
+        factor(&s[COL], g, cols, rows, 1, cols, b, x);
     } else {
         for (int64_t i = 0; i < n; i++)
             x[i] = averaged(&s[FULL], i, g[i] * g[i], b);
