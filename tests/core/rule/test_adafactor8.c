@@ -1,220 +1,12 @@
-/* test_adafactor8.c - the family of adafactor8bit: its oracle on closed forms, its rules against the
- * oracle, its codes, and states that change their format in mid-run. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+/* test_adafactor8.c - Tests the family of adafactor8bit: rules against the oracle, codes, and states
+ * that change their format during a run. */
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "core/base/philox.h"
 #include "core/recipe/backend.h"
 #include "oracle/oracle.h"
-
-enum { M, ROW, COL, V, CONF_ROW, CONF_COL, NORM, PROJ, SLOTS, MOST = 4096 };
-
-static double slot_room[SLOTS][MOST], *slots[SLOTS];
-
-static void slots_reset(void)
-{
-    for (int s = 0; s < SLOTS; s++)
-        slots[s] = memset(slot_room[s], 0, sizeof slot_room[s]);
-}
-
-static void near_to(double got, double want, double relative)
-{
-    if (!(fabs(got - want) <= relative * fabs(want)))
-        fail_msg("got %.17g, want %.17g", got, want);
-}
-
-static void step(const char *family, double *p, const double *g, int rank, int64_t a, int64_t b,
-                 const struct qm_oracle_hyper *h, int64_t t)
-{
-    struct qm_shape shape = {rank, {a, b}};
-    const struct qm_oracle *o = qm_oracle_find(family);
-    assert_non_null(o);
-    assert_int_equal(qm_oracle_step(o, p, slots, g, &shape, 0, h, t), QM_OK);
-}
-
-static const char *const families[2] = {"adafactor8", "adafactor8_021"};
-
-/* A plain Adafactor: no moments of first order, no decay, nothing relative. */
-static struct qm_oracle_hyper plain(void)
-{
-    return (struct qm_oracle_hyper){.lr = 0.25,
-                                    .beta1 = -1.0,
-                                    .beta2 = -1.0,
-                                    .beta2_decay = -0.8,
-                                    .eps = 1e-8,
-                                    .eps1 = 1e-18,
-                                    .eps2 = 1e-3,
-                                    .clip = 1.0,
-                                    .gap = -1.0,
-                                    .scale = 1.0,
-                                    .margin = 0.01,
-                                    .factored = 1};
-}
-
-/* ---- the oracle on closed forms --------------------------------------------------------------- */
-
-/* |g| = u v^T: the factored second moment is g^2, and the first step is one of signs. */
-static void step_of_signs(void **state)
-{
-    (void)state;
-    const double u[3] = {1.0, 8.0, 0.5}, v[4] = {2.0, -3.0, 0.25, 7.0};
-    for (int f = 0; f < 2; f++)
-        for (int factored = 0; factored < 2; factored++) {
-            struct qm_oracle_hyper h = plain();
-            double p[12] = {0.0}, g[12];
-            h.factored = factored;
-            for (int i = 0; i < 12; i++)
-                g[i] = u[i / 4] * v[i % 4];
-            slots_reset();
-            step(families[f], p, g, 2, 3, 4, &h, 1);
-            for (int i = 0; i < 12; i++)
-                near_to(p[i], copysign(0.25, -g[i]), 1e-9);
-            assert_true((slots[V][0] != 0.0) == !factored && (slots[ROW][0] != 0.0) == factored);
-        }
-}
-
-/* With beta2 = 3/4 the first V is g^2 / 4 and U is 2: clipped to d, or not. */
-static void clipping(void **state)
-{
-    (void)state;
-    const double g[4] = {3.0, -5.0, 1e-3, -7e4};
-    for (int f = 0; f < 2; f++)
-        for (int k = 0; k < 2; k++) {
-            struct qm_oracle_hyper h = plain();
-            double p[4] = {0.0};
-            h.beta2 = 0.75;
-            h.clip = k ? 4.0 : 1.0;
-            slots_reset();
-            step(families[f], p, g, 1, 4, 0, &h, 1);
-            for (int i = 0; i < 4; i++)
-                near_to(p[i], copysign(k ? 0.5 : 0.25, -g[i]), 1e-9);
-        }
-}
-
-/* Rates: relative to 1 / sqrt(t), to RMS(p), to neither; decay with alpha or with rho. */
-static void rates(void **state)
-{
-    (void)state;
-    const double g[2] = {0.0, 0.0};
-    for (int f = 0; f < 2; f++)
-        for (int bits = 0; bits < 8; bits++) {
-            struct qm_oracle_hyper h = plain();
-            double p[2] = {3.0, -4.0}, r = sqrt(12.5);
-            h.lr = 0.5;
-            h.weight_decay = 0.125;
-            h.relative_step = bits & 1;
-            h.scale_parameter = bits >> 1 & 1;
-            h.scale_weight_decay = bits >> 2 & 1;
-            double rho = h.relative_step ? 0.25 : 0.5, alpha = h.scale_parameter ? r * rho : rho;
-            slots_reset();
-            step(families[f], p, g, 1, 2, 0, &h, 16);
-            near_to(p[0], 3.0 * (1.0 - 0.125 * (h.scale_weight_decay ? alpha : rho)), 1e-14);
-            near_to(p[1], p[0] * -4.0 / 3.0, 1e-14);
-        }
-}
-
-/* Adam's corrections: with both betas fixed the first step is lr sign(g). */
-static void bias_correction(void **state)
-{
-    (void)state;
-    const double g[3] = {2.0, -1e-2, 30.0};
-    for (int f = 0; f < 2; f++) {
-        struct qm_oracle_hyper h = plain();
-        double p[3] = {0.0};
-        h.beta1 = 0.9;
-        h.beta2 = 0.999;
-        h.clip = 1e9;
-        slots_reset();
-        step(families[f], p, g, 1, 3, 0, &h, 1);
-        for (int i = 0; i < 3; i++)
-            near_to(p[i], copysign(0.25, -g[i]), 1e-9);
-        near_to(slots[M][2], 3.0, 1e-14);
-        h.relative_step = 1; /* none then: U = 0.1 / sqrt(0.001), rho = min(0.25, 1) */
-        double q[3] = {0.0};
-        slots_reset();
-        step(families[f], q, g, 1, 3, 0, &h, 1);
-        near_to(q[0], -0.25 * 0.1 / sqrt(0.001), 1e-9);
-    }
-}
-
-/* beta1 = 0: M is U = signs, the residual is eps alone, and its factors (1 - beta3) eps. */
-static void confidence(void **state)
-{
-    (void)state;
-    const double g[4] = {2.0, -4.0, 1.0, -2.0};
-    for (int twice = 0; twice < 2; twice++) {
-        struct qm_oracle_hyper h = plain();
-        double p[4] = {0.0};
-        h.beta1 = 0.0;
-        h.beta3 = 0.99;
-        h.eps = 1e-4;
-        h.clip_twice = twice;
-        slots_reset();
-        step("adafactor8", p, g, 2, 2, 2, &h, 1);
-        near_to(slots[CONF_ROW][1], 1e-6, 1e-6);
-        near_to(slots[M][1], -1.0, 1e-9);
-        for (int i = 0; i < 4; i++)
-            near_to(p[i], copysign(twice ? 0.25 : 250.0, -g[i]), 1e-6);
-    }
-}
-
-/* P = I and no first moment: row i is scaled by sqrt(cols) / |row|, so every row has one length. */
-static void projected(void **state)
-{
-    (void)state;
-    const double g[6] = {3.0, 4.0, -1.0, 0.0, 5.0, 12.0}, sign[6] = {1, 1, -1, 0, 1, 1};
-    for (int f = 0; f < 2; f++)
-        for (int tall = 0; tall < 2; tall++) {
-            struct qm_oracle_hyper h = plain();
-            double p[6] = {0.0}, x[6];
-            h.rank = 2.0;
-            h.factored = 0;
-            h.eps = 1e-300;
-            slots_reset();
-            slots[PROJ][0] = slots[PROJ][3] = 1.0;
-            for (int i = 0; i < 6; i++)
-                x[tall ? i : i % 2 * 3 + i / 2] = g[i];
-            h.clip = 1e9;
-            step(families[f], p, x, 2, tall ? 3 : 2, tall ? 2 : 3, &h, 1);
-            for (int i = 0; i < 6; i++) {
-                int row = i / 2;
-                double length = hypot(g[2 * row], g[2 * row + 1]);
-                double count = fabs(sign[2 * row]) + fabs(sign[2 * row + 1]);
-                near_to(p[tall ? i : i % 2 * 3 + i / 2], -0.25 * g[i] * sqrt(count) / length, 1e-7);
-            }
-            near_to(slots[NORM][0], sqrt(5.0), 1e-7);
-        }
-}
-
-/* The norm that passes grows by at most 1 + margin, whatever the gradient does. */
-static void limited(void **state)
-{
-    (void)state;
-    for (int f = 0; f < 2; f++) {
-        struct qm_oracle_hyper h = plain();
-        double p[2] = {0.0}, g[2] = {1.0, -1.0}, before = 0.0;
-        h.limiter = 1;
-        h.beta2 = 0.99;
-        h.eps1 = 1.0; /* V is 1 while the gradient is small, so U is g and grows with it */
-        h.clip = 1e9;
-        slots_reset();
-        for (int64_t t = 1; t <= 3; t++) {
-            double old = p[0];
-            g[0] = -(g[1] = -1e-4 * pow(30.0, (double)t));
-            step(families[f], p, g, 1, 2, 0, &h, t);
-            if (t > 1)
-                near_to(slots[NORM][0], 1.01 * (before + 1e-8), 1e-7);
-            near_to(old - p[0], 0.25 * slots[NORM][0] / sqrt(2.0), 1e-9);
-            before = slots[NORM][0];
-        }
-    }
-}
+#include "tests/support/adafactor8_slots.h"
+#include "tests/support/expect_near.h"
 
 /* ---- the rules against the oracle -------------------------------------------------------------- */
 
@@ -424,7 +216,7 @@ static void came_on_cuda(void **state)
         for (int k = 0; k < SLOTS; k++) {
             assert_int_equal(qm_backend_cpu.decode(plan, k, got), QM_OK);
             for (int i = 0; i < numbers[k]; i++) /* one code off would be 6 % at least */
-                near_to((double)got[i], room[0][k][i], 1e-5);
+                expect_near((double)got[i], room[0][k][i], 1e-5);
         }
     }
     qm_backend_cpu.close(plan);
@@ -610,19 +402,9 @@ static void conversion(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(step_of_signs),
-        cmocka_unit_test(clipping),
-        cmocka_unit_test(rates),
-        cmocka_unit_test(bias_correction),
-        cmocka_unit_test(confidence),
-        cmocka_unit_test(projected),
-        cmocka_unit_test(limited),
-        cmocka_unit_test(rules_agree),
-        cmocka_unit_test(came_on_cuda_is_refused),
-        cmocka_unit_test(came_on_cuda),
-        cmocka_unit_test(adaptive_code),
-        cmocka_unit_test(lower_search),
-        cmocka_unit_test(stall),
+        cmocka_unit_test(rules_agree),  cmocka_unit_test(came_on_cuda_is_refused),
+        cmocka_unit_test(came_on_cuda), cmocka_unit_test(adaptive_code),
+        cmocka_unit_test(lower_search), cmocka_unit_test(stall),
         cmocka_unit_test(conversion),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
