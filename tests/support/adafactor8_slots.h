@@ -1,4 +1,4 @@
-/* adafactor8_slots.h - The slots of one tensor of the family adafactor8 in double, for its oracle. */
+/* adafactor8_slots.h - Holds one tensor's slots of the family adafactor8 for its oracle. */
 #ifndef QM_SUPPORT_ADAFACTOR8_SLOTS_H
 #define QM_SUPPORT_ADAFACTOR8_SLOTS_H
 

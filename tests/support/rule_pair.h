@@ -18,12 +18,12 @@
 
 enum { ROOM = 4096 };
 
-/* Float32 steps against the oracle from the same state, of a tensor's largest value: what the
- * recorded runs of the public code allow (tests/golden); a sum rounds once here, so far less is
- * used. */
+/* The error of a float32 step against the oracle's step from the same state, relative to the
+ * tensor's largest value.  The recorded runs of the public code have the same tolerance
+ * (tests/golden).  A sum rounds once here, so the errors stay far below it. */
 #define STEP_TOLERANCE 2e-6
 
-/* A rule's tensor in float and the oracle's in double. */
+/* One tensor with its states: the rule's in float, the oracle's in double. */
 struct pair {
     const struct qm_rule *rule;
     const struct qm_oracle *oracle;
@@ -95,7 +95,7 @@ static inline qm_status step_double(struct pair *q, int64_t t)
     return qm_oracle_step(q->oracle, q->p64, slots, q->g64, &q->shape, q->tensor, &q->oh, t);
 }
 
-/* The oracle goes on from the rule's state. */
+/* Copies the rule's parameter and states to the oracle. */
 static inline void take_over(struct pair *q)
 {
     for (int64_t i = 0; i < q->n; i++)
@@ -113,7 +113,8 @@ static inline double largest(const double *x, int64_t n)
     return m;
 }
 
-/* scale: the largest value before the step, which counts where a lone value cancels. */
+/* Fails where got and want differ by more than STEP_TOLERANCE max(largest |want|, scale).
+ * scale: the largest magnitude before the step, because the only element of a tensor may cancel. */
 static inline void assert_close(const char *what, int64_t t, const float *got, const double *want,
                                 int64_t n, double scale)
 {
@@ -171,7 +172,8 @@ static inline struct qm_hyper lowrank_hyper(double rank, double scale)
     return h;
 }
 
-/* 24 steps, each from the rule's state: rows of other scales, a zero gradient, a spike. */
+/* Compares 24 steps, each from the rule's state.  The rows differ in scale, the gradient of step
+ * 6 is zero, and the gradient of step 12 is 1000 times larger. */
 static inline void follow(const char *rule, const struct qm_hyper *h, int rank, int64_t a,
                           int64_t b, int64_t c)
 {

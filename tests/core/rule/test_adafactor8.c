@@ -1,5 +1,5 @@
-/* test_adafactor8.c - Tests the family of adafactor8bit: rules against the oracle, codes, and states
- * that change their format during a run. */
+/* test_adafactor8.c - Tests the family of adafactor8bit: rules against the oracle, codes, and
+ * states that change their format during a run. */
 #include <stdlib.h>
 
 #include "core/base/philox.h"
@@ -8,7 +8,7 @@
 #include "tests/support/adafactor8_slots.h"
 #include "tests/support/expect_near.h"
 
-/* ---- the rules against the oracle -------------------------------------------------------------- */
+/* ---- the rules against the oracle ------------------------------------------------------------ */
 
 static float noise(uint64_t seed, int64_t t, int64_t i)
 {
@@ -18,7 +18,8 @@ static float noise(uint64_t seed, int64_t t, int64_t i)
     return sum;
 }
 
-/* Twelve steps side by side in float32 states; the parameter to 2e-5 of what it has moved. */
+/* Compares twelve steps with float32 states.  In every step the parameters agree to 2e-5 of the
+ * largest move of a parameter. */
 static void agree(const char *text, const struct qm_shape *shape)
 {
     struct qm_recipe r;
@@ -97,7 +98,8 @@ static void rules_agree(void **state)
             }
 }
 
-/* The CUDA path of 0.2.4 rebuilt the update from its codes within a kernel whose text is not available. */
+/* CAME on the CUDA path of 0.2.4 is refused: it rebuilds the update from its codes in a kernel
+ * whose text is not available. */
 static void came_on_cuda_is_refused(void **state)
 {
     (void)state;
@@ -115,14 +117,14 @@ static void came_on_cuda_is_refused(void **state)
     assert_int_equal(qm_recipe_parse("adamw_f32,beta1=-1", &r), QM_BAD_ARG);
 }
 
-/* ---- CAME on the CUDA path, by hand --------------------------------------------------------------- */
+/* ---- CAME on the CUDA path, by hand ---------------------------------------------------------- */
 
 enum { ROWS = 12, COLS = 20, ALL = ROWS * COLS };
 static const char *const came_cuda =
     "adafactor8_026,beta2=0.99,beta3=0.95,relative_step=0,scale_parameter=0,exp_avg.min_numel=0,"
     "row_var.min_numel=0,col_var.min_numel=0,conf_row.min_numel=0,conf_col.min_numel=0";
 
-/* What a slot's codes give back of x[n]. */
+/* Encodes x[n] by a slot's quantizer and decodes it. */
 static void through_codes(const struct qm_recipe *r, int slot, int64_t n, double *x)
 {
     struct qm_codec c;
@@ -138,7 +140,8 @@ static void through_codes(const struct qm_recipe *r, int slot, int64_t n, double
         x[i] = (double)wide[i];
 }
 
-/* Row and column means of x enter the averages with weight b, and become what their codes say. */
+/* Adds the row and column means of x + add to the averages with weight b, then encodes and
+ * decodes the averages. */
 static void average_by_hand(const struct qm_recipe *r, int slot, const double *x, double add,
                             double b, double *row, double *col)
 {
@@ -158,7 +161,8 @@ static void average_by_hand(const struct qm_recipe *r, int slot, const double *x
     through_codes(r, slot + 1, COLS, col);
 }
 
-/* One step; fresh: the residual of the momentum before it is encoded, which is wrong here. */
+/* One step.  With `fresh` the residual uses the momentum before it is encoded, which the CUDA
+ * path does not do. */
 static void came_by_hand(const struct qm_recipe *r, int fresh, const float *g, double *s[SLOTS],
                          double *p, int64_t t)
 {
@@ -215,7 +219,7 @@ static void came_on_cuda(void **state)
             came_by_hand(&r, fresh, g, s[fresh], want[fresh], t);
         for (int k = 0; k < SLOTS; k++) {
             assert_int_equal(qm_backend_cpu.decode(plan, k, got), QM_OK);
-            for (int i = 0; i < numbers[k]; i++) /* one code off would be 6 % at least */
+            for (int i = 0; i < numbers[k]; i++) /* a code off by one would be at least 6 % off */
                 expect_near((double)got[i], room[0][k][i], 1e-5);
         }
     }
@@ -229,10 +233,10 @@ static void came_on_cuda(void **state)
     assert_true(off[1] > 1e-3 * most);
 }
 
-/* ---- codes ------------------------------------------------------------------------------------- */
+/* ---- codes ----------------------------------------------------------------------------------- */
 
-/* Zeros are exact, the rest errs by at most half a step of the block's own range, and the ends of
- * the range are met. */
+/* Zeros are exact.  Another value errs by at most half a step of its block's range in log2,
+ * span / 508, also at the ends of the range. */
 static void adaptive_code(void **state)
 {
     (void)state;
@@ -263,7 +267,7 @@ static void adaptive_code(void **state)
         assert_int_equal(qm_codec_parse(&c, bad[i]), QM_BAD_ARG);
 }
 
-/* Search lower: the nearest entry, but a number that is not zero keeps its sign. */
+/* Search `lower` gives the nearest entry, except that a nonzero number always keeps its sign. */
 static void lower_search(void **state)
 {
     (void)state;
@@ -282,8 +286,8 @@ static void lower_search(void **state)
     assert_true(c.cb.value[qm_code_of(&c, 1e-30f, 0)] > 0.0f);
 }
 
-/* A second moment on the fixed log grid stays where it was when its gradients shrink; in float32
- * it decays, and on the adaptive grid of a block of equals it decays too. */
+/* The mean log2 of the odd elements' second moments after 400 steps; after step 50 the gradients
+ * of the odd elements shrink to a hundredth. */
 static double after_drop(const char *recipe)
 {
     struct qm_recipe r;
@@ -307,18 +311,20 @@ static double after_drop(const char *recipe)
     return sum / (MOST / 2.0);
 }
 
+/* When its gradients shrink, a second moment on the fixed log grid keeps its value.  In float32 it
+ * decays, and on the adaptive grid of a block of equal values it decays too (not tested here). */
 static void stall(void **state)
 {
     (void)state;
     double exact = after_drop("adafactor8_024_torch,beta1=-1,beta2=0.99,variance=f32");
     double fixed = after_drop("adafactor8_024_torch,beta1=-1,beta2=0.99");
     assert_true(exact < -4.0);        /* 0.99^350 of 1/3 */
-    assert_true(fixed > exact + 4.0); /* the grid does not let go */
+    assert_true(fixed > exact + 4.0); /* the grid holds the old value */
 }
 
-/* ---- formats that change in mid-run -------------------------------------------------------------- */
+/* ---- formats that change during a run -------------------------------------------------------- */
 
-/* The floats of a slot, encoded by its new quantizer, into the new plan. */
+/* Decodes every slot of plan `from`, encodes it by r's quantizer and loads it into plan `to`. */
 static void convert(void *from, void *to, const struct qm_recipe *r, const struct qm_shape *shape)
 {
     static float x[MOST], scales[MOST];
@@ -350,8 +356,9 @@ static void steps(void *plan, const struct qm_shape *shape, float *p, int64_t fr
     }
 }
 
-/* To the same format the momentum does not change by a bit, the log code by the last places of its
- * scale; to another the run goes on within the new format's error; float32 keeps every value. */
+/* In the same format the momentum keeps every bit, and the log code changes by the last places
+ * of its scale.  In another format the run continues within the new format's error.  float32
+ * keeps every value. */
 static void conversion(void **state)
 {
     (void)state;

@@ -14,7 +14,7 @@ static void step(const char *family, double *p, const double *g, int rank, int64
 
 static const char *const families[2] = {"adafactor8", "adafactor8_021"};
 
-/* A plain Adafactor: no moments of first order, no decay, nothing relative. */
+/* Adafactor without first moment, weight decay, relative step and parameter scaling. */
 static struct qm_oracle_hyper plain(void)
 {
     return (struct qm_oracle_hyper){.lr = 0.25,
@@ -31,7 +31,7 @@ static struct qm_oracle_hyper plain(void)
                                     .factored = 1};
 }
 
-/* |g| = u v^T: the factored second moment is g^2, and the first step is one of signs. */
+/* For |g| = u v^T the factored second moment is g^2, and the first step is -lr sign(g). */
 static void step_of_signs(void **state)
 {
     (void)state;
@@ -51,7 +51,7 @@ static void step_of_signs(void **state)
         }
 }
 
-/* With beta2 = 3/4 the first V is g^2 / 4 and U is 2: clipped to d, or not. */
+/* With beta2 = 3/4 the first V is g^2 / 4 and |U| = 2, which d = 1 clips and d = 4 does not. */
 static void clipping(void **state)
 {
     (void)state;
@@ -69,7 +69,8 @@ static void clipping(void **state)
         }
 }
 
-/* Rates: relative to 1 / sqrt(t), to RMS(p), to neither; decay with alpha or with rho. */
+/* rho = min(lr, 1 / sqrt(t)) with relative_step, else lr; alpha = rho RMS(p) with
+ * scale_parameter, else rho.  The decay uses alpha with scale_weight_decay, else rho. */
 static void rates(void **state)
 {
     (void)state;
@@ -91,7 +92,7 @@ static void rates(void **state)
         }
 }
 
-/* Adam's corrections: with both betas fixed the first step is lr sign(g). */
+/* With both betas fixed, Adam's bias corrections make the first step -lr sign(g). */
 static void bias_correction(void **state)
 {
     (void)state;
@@ -107,7 +108,7 @@ static void bias_correction(void **state)
         for (int i = 0; i < 3; i++)
             expect_near(p[i], copysign(0.25, -g[i]), 1e-9);
         expect_near(slots[M][2], 3.0, 1e-14);
-        h.relative_step = 1; /* none then: U = 0.1 / sqrt(0.001), rho = min(0.25, 1) */
+        h.relative_step = 1; /* no corrections: U = 0.1 / sqrt(0.001), rho = min(0.25, 1) */
         double q[3] = {0.0};
         slots_reset();
         step(families[f], q, g, 1, 3, 0, &h, 1);
@@ -115,7 +116,8 @@ static void bias_correction(void **state)
     }
 }
 
-/* beta1 = 0: M is U = signs, the residual is eps alone, and its factors (1 - beta3) eps. */
+/* With beta1 = 0, M = U = sign(g), the squared residual is eps alone, and its factors are
+ * (1 - beta3) eps. */
 static void confidence(void **state)
 {
     (void)state;
@@ -136,7 +138,8 @@ static void confidence(void **state)
     }
 }
 
-/* P = I and no first moment: row i is scaled by sqrt(cols) / |row|, so every row has one length. */
+/* With P = I and no first moment, row i is scaled by sqrt(c) / |row i|, where c is the number of
+ * its nonzero elements. */
 static void projected(void **state)
 {
     (void)state;
@@ -165,7 +168,8 @@ static void projected(void **state)
         }
 }
 
-/* The norm that passes grows by at most 1 + margin, whatever the gradient does. */
+/* The norm of the update grows by at most the factor 1 + margin per step, whatever the gradient
+ * does. */
 static void limited(void **state)
 {
     (void)state;

@@ -47,7 +47,7 @@ static void came_follows(void **state)
 
 /* ---- Adafactor ------------------------------------------------------------------------------- */
 
-/* At t = 1 beta2 is 0: whatever the factors held, they are the current means. */
+/* At t = 1 beta2 is 0: the factors become the current means, whatever they held before. */
 static void adafactor_starts_fresh(void **state)
 {
     (void)state;
@@ -75,8 +75,8 @@ static void adafactor_starts_fresh(void **state)
     }
 }
 
-/* g = a b^T has a squared gradient of rank 1, of which the factors are exact: U = sign(g), of RMS
- * 1, so the step is lr_t in every element. */
+/* For g = a b^T the squared gradient has rank 1 and its factors are exact: U = sign(g) has an
+ * RMS of 1, so every element moves by lr_t. */
 static void adafactor_of_rank_one(void **state)
 {
     (void)state;
@@ -98,13 +98,13 @@ static void adafactor_of_rank_one(void **state)
     }
 }
 
-/* All-zero gradients from the first step on: finite, and the parameter stays. */
+/* If the gradients are zero from the first step on, the parameter keeps every value. */
 static void zero_gradients_are_finite(void **state)
 {
     (void)state;
     struct qm_hyper h = plain(1e-2), came = came_hyper(1e-3), low = lowrank_hyper(3, 1.0);
     h.beta1 = 0.0;
-    h.eps1 = 0x1p-23; /* PyTorch's; its square must not underflow */
+    h.eps1 = 0x1p-23; /* PyTorch's default; its square must not underflow */
     const struct {
         const char *rule;
         const struct qm_hyper *h;
@@ -128,8 +128,8 @@ static void zero_gradients_are_finite(void **state)
     }
 }
 
-/* Of gradients of 1e-12 the paper's form makes full steps; PyTorch's clamps V at eps1^2, so that U
- * is g / eps1. */
+/* With gradients of 1e-12 the paper's form makes full steps.  PyTorch's form clamps V at eps1^2,
+ * so U = g / eps1. */
 static void tiny_gradients(void **state)
 {
     (void)state;
@@ -151,9 +151,10 @@ static void tiny_gradients(void **state)
 
 /* ---- CAME ------------------------------------------------------------------------------------ */
 
-/* A gradient of one magnitude has factors of rank 1 and, clipped, u = sign(g): then
+/* A gradient of constant magnitude has exact factors, and clipping makes u = sign(g).  Then
  *   m_t = 1 - beta1^t,  R_t = sum_k (1 - beta3) beta3^(t-k) beta1^(2k),  step = m_t / sqrt(R_t),
- * 0.1 / (0.9 sqrt(1e-4)) = 11.11 at first, 48.5 at step 59: R is not corrected for its start. */
+ * which is 0.1 / (0.9 sqrt(1e-4)) = 11.11 at step 1 and 48.5 at step 59: R is not
+ * corrected for its bias. */
 static void came_amplifies(void **state)
 {
     (void)state;
@@ -180,7 +181,7 @@ static void came_amplifies(void **state)
     free(q);
 }
 
-/* The same on fresh Gaussian gradients of 64 x 64. */
+/* The RMS of CAME's steps, with a new Gaussian gradient of 64 x 64 at every step. */
 static void came_on_noise(void **state)
 {
     (void)state;
@@ -194,13 +195,13 @@ static void came_on_noise(void **state)
         assert_int_equal(step_double(q, t), QM_OK);
         for (int i = 0; i < ROOM; i++)
             before[i] -= q->p64[i];
-        /* another draw of 4096 normals, and figures of two digits */
+        /* The published run drew other normals, and most of its figures have two digits. */
         expect_near(norm(before, ROOM) / 64.0, published[t - 1], t == 1 ? 1e-3 : 2e-2);
     }
     free(q);
 }
 
-/* beta1 = 0: m = u and q = eps2 exactly, the step is u / sqrt((1 - beta3^t) eps2). */
+/* With beta1 = 0, m = u and q = eps2 exactly, so the step is u / sqrt((1 - beta3^t) eps2). */
 static void came_without_momentum(void **state)
 {
     (void)state;

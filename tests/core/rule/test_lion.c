@@ -28,7 +28,8 @@ static void lion(void **state)
     free(q);
 }
 
-/* Signs disagree only where the interpolation is within its rounding of 0; else steps are equal. */
+/* The signs of rule and oracle differ only where the interpolation is within its rounding error
+ * of 0; elsewhere the steps are equal. */
 static void lion_signs(void **state)
 {
     (void)state;

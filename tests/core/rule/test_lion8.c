@@ -52,9 +52,9 @@ static void test_refused(void **state)
     }
 }
 
-/* ---- one step ---------------------------------------------------------------------------------- */
+/* ---- one step -------------------------------------------------------------------------------- */
 
-/* The decay is by lr / initial_lr, the lr that the plan was opened with. */
+/* A step decays by d = weight_decay lr / initial_lr; initial_lr is the lr of the opened plan. */
 static void test_schedule(void **state)
 {
     (void)state;
@@ -80,8 +80,8 @@ static void test_schedule(void **state)
     }
 }
 
-/* FlashOptim's default decays by lr weight_decay, its decouple_lr by weight_decay lr / initial_lr:
- * a zero gradient leaves nothing but the decay. */
+/* FlashOptim decays by d = lr weight_decay, and with decouple_lr by
+ * d = weight_decay lr / initial_lr.  With a zero gradient the decay is the whole step. */
 static void test_decouple_lr(void **state)
 {
     (void)state;
@@ -96,7 +96,7 @@ static void test_decouple_lr(void **state)
         opt_step(&o, g);
         assert_true(opt_at(&o, 0) == want && opt_at(&o, 1) == -want);
         struct qm_hyper h = o.r.hyper;
-        h.lr = 0.25; /* d = 1/16; of half the initial rate 1/8 */
+        h.lr = 0.25; /* d = 1/16; with decouple_lr 1/8 */
         want = k % 2 ? 5.25f : 6.5625f;
         qm_plan_cpu_hyper(o.plan, &h);
         opt_step(&o, g);
@@ -125,7 +125,7 @@ static void test_signs(void **state)
     }
 }
 
-/* Without a gradient nothing happens, not even decay. */
+/* A step without a gradient changes nothing: it does not even decay the parameter. */
 static void test_no_gradient(void **state)
 {
     (void)state;
@@ -153,8 +153,8 @@ static void test_no_gradient(void **state)
     opt_close(&o);
 }
 
-/* 1 + 2^-7 decays by 2^-8 to 1.00388, in bf16 1; minus 0.0024 that is 0.9976, in bf16 1 - 2^-8.  In
- * one go it is 1.00148, in bf16 1. */
+/* The unfused step rounds twice: 1 + 2^-7 decays by 2^-8 to 1.00388, which is 1 in bf16, and
+ * 1 - 0.0024 = 0.9976 is 1 - 2^-8 in bf16.  The fused step rounds once: 1.00148 is 1 in bf16. */
 static void test_two_roundings(void **state)
 {
     (void)state;
@@ -170,7 +170,7 @@ static void test_two_roundings(void **state)
     opt_close(&o);
 }
 
-/* torch 1.13 on CPU: a decay of 2^-9 is lost, since 1 - 2^-9 is 1 in bf16. */
+/* torch 1.13 loses a decay of 2^-9 on the CPU, because 1 - 2^-9 is 1 in bf16. */
 static void test_lost_decay(void **state)
 {
     (void)state;
@@ -184,14 +184,15 @@ static void test_lost_decay(void **state)
         h.weight_decay = 0x1p-9;
         rule->prepare(&h, 1, &s);
         s.param = QM_PARAM_bf16;
-        for (int t = 0; t < 2; t++) /* 1.25 (1 - 2^-9) is nearer to 1.25, but twice is not */
+        /* 1.25 (1 - 2^-9) would round to 1.25, but 1.25 (1 - 2^-9)^2 would not. */
+        for (int t = 0; t < 2; t++)
             rule->elementwise->block(&s, 1, &p, &g, slot);
         assert_true(p == 1.25f);
         h.weight_decay = 0x1p-8 + 0x1p-9;
         rule->prepare(&h, 1, &s);
         s.param = QM_PARAM_bf16;
         p = 1.0f;
-        rule->elementwise->block(&s, 1, &p, &g, slot); /* 1 - 3/512: a tie, to even */
+        rule->elementwise->block(&s, 1, &p, &g, slot); /* 1 - 3/512 is a tie, which goes to even */
         assert_true(p == 1.0f - 0x1p-7f);
         s.param = QM_PARAM_f32;
         p = 1.0f;
@@ -200,7 +201,7 @@ static void test_lost_decay(void **state)
     }
 }
 
-/* beta 1: the momentum never changes; beta 0: sign descent. */
+/* With betas of 1 the momentum never changes; with betas of 0 the rule is sign descent. */
 static void test_end_betas(void **state)
 {
     (void)state;
@@ -222,7 +223,7 @@ static void test_end_betas(void **state)
     opt_close(&o);
 }
 
-/* ---- the quantizer ----------------------------------------------------------------------------- */
+/* ---- the quantizer --------------------------------------------------------------------------- */
 
 static void test_quantizer(void **state)
 {
@@ -235,7 +236,8 @@ static void test_quantizer(void **state)
     assert_int_equal(qm_codec_parse(&both, "lint:8s/block:32/arith/near/floor:6e-8/f16both"),
                      QM_OK);
     assert_int_equal(c.cb.n, 255); /* -128 is no code */
-    /* halves go up on both sides: multiples of 1/2 under a largest value of 127 */
+    /* Halves round up for both signs; the inputs are multiples of 1/2 below a largest value of
+     * 127. */
     for (int i = 0; i < 32; i++)
         x[i] = i == 31 ? 127.0f : (float)(i - 16) * 0.5f;
     memset(x + 32, 0, 32 * sizeof *x);
@@ -248,7 +250,8 @@ static void test_quantizer(void **state)
         assert_int_equal(codes[i], 127);
     qm_decode(&c, &shape, codes, scales, y);
     assert_true(y[40] == 0.0f);
-    /* |x^ - x| <= A/254 (1 + 2^-11) + |x| 2^-11; with one scale A'/254 alone, beyond the end less */
+    /* A: the block's absmax.  |x^ - x| <= A/254 (1 + 2^-11) + |x| 2^-11.  If both passes use the
+     * rounded absmax A', the bound is A'/254, and a value beyond A' is clamped to A'. */
     for (int k = 0; k < 200; k++) {
         float largest[2] = {0.0f, 0.0f};
         for (int i = 0; i < 64; i++) {
@@ -269,7 +272,8 @@ static void test_quantizer(void **state)
             assert_true(fabsf(y[i] - x[i]) <= (over > room ? over * 1.0001f : room));
         }
     }
-    /* float16's underflow: a group of at most 2^-25 decodes to 0, whatever its codes */
+    /* An absmax of at most 2^-25 underflows in float16: the group decodes to 0, whatever its
+     * codes. */
     for (int i = 0; i < 64; i++)
         x[i] = i < 32 ? 0x1p-25f : 0x1p-24f;
     assert_int_equal(qm_encode(&c, &shape, x, NULL, codes, scales), QM_OK);
@@ -277,7 +281,8 @@ static void test_quantizer(void **state)
     assert_true(codes[0] == 254 && y[0] == 0.0f && y[32] == 0x1p-24f);
 }
 
-/* Four bits: seven levels a side; which nibble comes first is not published. */
+/* Four bits give seven levels per sign.  The order of the two nibbles in a byte is not
+ * published. */
 static void test_four_bits(void **state)
 {
     (void)state;
@@ -295,9 +300,9 @@ static void test_four_bits(void **state)
     opt_close(&o);
 }
 
-/* ---- the oracles ------------------------------------------------------------------------------- */
+/* ---- the oracles ----------------------------------------------------------------------------- */
 
-/* beta1 = 1/2, beta2 = 3/4, eta = 1/2 of eta_0 = 1, lambda = 1/4: by hand. */
+/* Steps computed by hand with beta1 = 1/2, beta2 = 3/4, eta = 1/2, eta_0 = 1, lambda = 1/4. */
 static void test_oracle_lion(void **state)
 {
     (void)state;
@@ -310,14 +315,14 @@ static void test_oracle_lion(void **state)
     o->step(p, slot, g, 1, 3, &h, 1);
     assert_true(p[0] == 7.5 && m[0] == 0.0);  /* c = -1: 8 (7/8) + 1/2 */
     assert_true(p[1] == 7.0 && m[1] == 0.0);  /* c = 0 */
-    assert_true(p[2] == 7.0 && m[2] == -1.0); /* c = 0 of both signs */
+    assert_true(p[2] == 7.0 && m[2] == -1.0); /* c = 0, the terms cancel */
     h.initial_lr = 0.0;                       /* decay by lambda itself */
     h.maximize = 1;
     o->step(p, slot, g, 1, 3, &h, 2);
     assert_true(p[0] == 7.5 * 0.75 - 0.5 && m[0] == 0.75);
 }
 
-/* A constant gradient: m = g (1 - tau) (1 - mu^t) / (1 - mu). */
+/* A constant gradient g gives m = g (1 - tau) (1 - mu^t) / (1 - mu). */
 static void test_oracle_sgd(void **state)
 {
     (void)state;

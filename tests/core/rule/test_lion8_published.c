@@ -2,7 +2,8 @@
  * llm-foundry tests/optim/test_lion8b.py (T1 to T4) and FlashOptim's tests. */
 #include "tests/support/one_tensor.h"
 
-/* FlashOptim's round trip: zeros stay, cosine > .9999, mean error <= absmax / 255 * 1.6. */
+/* FlashOptim's round trip: zeros stay zero, the cosine is above 0.9999, and the mean error is at
+ * most 1.6 absmax / 255. */
 static void test_round_trip(void **state)
 {
     (void)state;
@@ -131,7 +132,8 @@ static struct change compare(const double *want, const double *got, int64_t n)
     return (struct change){ab / sqrt(aa * bb), ee / aa};
 }
 
-/* T4: true float32, unquantized, unfused, fused and fused with errors go the same way. */
+/* T4: weights of true float32, unquantized, unfused, fused, and fused with error correction
+ * change by nearly the same vector. */
 static void same_way(enum qm_param_format format, int side, int init, int kind, const char *curve)
 {
     static const char *const formats[] = {"f32", "bf16", "f16"};
@@ -209,7 +211,8 @@ static void test_same_way(void **state)
                 }
 }
 
-/* Many small steps: what is lost is less with 8 bits of error than without, and less with 16. */
+/* Over 100 small steps, 8 bits of error correction lose less than none, and 16 bits lose less
+ * than 8. */
 static void test_widths(void **state)
 {
     (void)state;

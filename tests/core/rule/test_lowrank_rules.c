@@ -46,8 +46,9 @@ static void lowrank_follows(void **state)
 
 /* ---- the limiter ----------------------------------------------------------------------------- */
 
-/* One step of U = 0 leaves prev = 0; from there the norm is let grow by 1.01 (prev + 1e-8):
- * 1.01e-8, 2.0301e-8, ... and 1388 steps to 1, 1730 to 30: ln(1 + |U| / 1.01e-6) / ln 1.01. */
+/* A first step with U = 0 leaves prev = 0.  Afterwards the norm is at most 1.01 (prev + 1e-8),
+ * which gives 1.01e-8, 2.0301e-8, ...  It reaches |U| after ln(1 + |U| / 1.01e-6) / ln 1.01
+ * steps, rounded up: 1388 steps to 1, 1730 steps to 30. */
 static void limiter_latches(void **state)
 {
     (void)state;
@@ -76,8 +77,8 @@ static void limiter_latches(void **state)
         for (int i = 1; i <= 3000; i++) {
             y = (float)cases[k].norm;
             qm_limit_growth(&y, 1, 0.01, 2, &kept);
-            if (i <
-                cases[k].steps - 5) /* each step errs by some roundings, the sum over all counts */
+            /* The roundings of all steps add up: 5 steps of tolerance. */
+            if (i < cases[k].steps - 5)
                 assert_true(y < (float)cases[k].norm);
             if (i > cases[k].steps + 5)
                 assert_true(y == (float)cases[k].norm && kept == y);
@@ -85,7 +86,8 @@ static void limiter_latches(void **state)
     }
 }
 
-/* In one line: x min(1, gamma (prev + 1e-8) / |x|); what is kept is the limited norm. */
+/* The limiter gives x min(1, (1 + margin) (prev + 1e-8) / |x|), and prev becomes the limited
+ * norm. */
 static void limiter_formula(void **state)
 {
     (void)state;
@@ -108,7 +110,7 @@ static void limiter_formula(void **state)
     }
 }
 
-/* The latch in a whole step: APOLLO and Fira after one all-zero gradient. */
+/* After a zero first gradient the norms of APOLLO's and Fira's steps grow as in limiter_latches. */
 static void limiter_in_a_step(void **state)
 {
     (void)state;
@@ -129,7 +131,8 @@ static void limiter_in_a_step(void **state)
     }
 }
 
-/* Off, Fira steps as with a margin that is never reached, to the bit, and keeps no norm. */
+/* Without the limiter Fira's steps equal, to the bit, the steps with a margin that is never
+ * reached, and no norm is stored. */
 static void limiter_off(void **state)
 {
     (void)state;
@@ -154,7 +157,8 @@ static void limiter_off(void **state)
 
 /* ---- projections ----------------------------------------------------------------------------- */
 
-/* The generator's published words, and the chain of seeds recorded from the public code. */
+/* The Mersenne Twister gives its published words, and the seeds of the projections are the chain
+ * that was recorded from the public code. */
 static void seeds(void **state)
 {
     (void)state;
@@ -176,7 +180,8 @@ static void seeds(void **state)
             assert_true(qm_lowrank_seed((uint64_t)p + 1, k) == chain[p][k]);
 }
 
-/* Rule and oracle draw the same bits: 16 and more, no multiple of 16, less than 16; both sides. */
+/* Rule and oracle draw the same bits for right and left projections.  The numbers of entries are
+ * multiples of 16, other numbers above 16, and numbers below 16. */
 static void random_matrices(void **state)
 {
     (void)state;
@@ -208,7 +213,8 @@ static void random_matrices(void **state)
     assert_true(fabs(squares / 1e5 - 0.25) < 4.0 * 0.25 * sqrt(2.0 / 1e5));
 }
 
-/* Moments go on through a new projection; without a gap the given one stays. */
+/* The moments continue unchanged when the projection is replaced; with gap 0 the given
+ * projection stays. */
 static void refresh(void **state)
 {
     (void)state;
@@ -237,8 +243,9 @@ static void refresh(void **state)
     free(q);
 }
 
-/* Orthonormal to float rounding; the directions of a matrix with known singular vectors; the whole
- * basis where G is zero; oracle and rule agree up to rounding over the gap. */
+/* The vectors are orthonormal up to float rounding.  They are the known ones of a matrix with
+ * known singular vectors, and the standard basis where G is zero.  Oracle and rule agree up to
+ * rounding over the gap between singular values. */
 static void singular_vectors(void **state)
 {
     (void)state;
@@ -277,7 +284,8 @@ static void singular_vectors(void **state)
     }
 }
 
-/* At full rank P P^T is 1: with alpha = 1 nothing is left, with 1/4 three quarters of G. */
+/* At full rank P^T P = I: the residual that Fira adds is 0 for alpha = 1 and 3/4 of G for
+ * alpha = 1/4. */
 static void fira_keeps_the_rest(void **state)
 {
     (void)state;
@@ -303,8 +311,8 @@ static void fira_keeps_the_rest(void **state)
     }
 }
 
-/* A side that does not fit the channels is refused, as the source raises; rank 1 and one scale a
- * tensor fit everything; neither more nor less than two dims are projected. */
+/* A side that does not fit the channels is refused; the source raises an error there.  Rank 1
+ * and one scale per tensor fit every side.  Only tensors of two dimensions are projected. */
 static void side_must_fit(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* test_lion8_state.c - Tests the state dictionaries of 8-bit Lion: keys, round trips, refused input,
- * and the check of the learning rate. */
+/* test_lion8_state.c - Tests the state dictionaries of 8-bit Lion: keys, round trips, refused
+ * input, and the check of the learning rate. */
 #include "experiments/conform/lion8_state.h"
 #include "tests/support/one_tensor.h"
 
@@ -22,7 +22,7 @@ static void test_keys(void **state)
     assert_non_null(strstr(qm_message(), "exp_avg::quantized"));
 }
 
-/* T5: compressed and plain, with errors, loaded into a fresh optimizer. */
+/* T5: the compressed momentum, the plain momentum and the errors load into a fresh optimizer. */
 static void test_save_load(void **state)
 {
     (void)state;
@@ -46,7 +46,7 @@ static void test_save_load(void **state)
         opt_momentum(&o, m);
         assert_int_equal(qm_codec_init(&c, &o.r.slot[0]), QM_OK);
         assert_int_equal(qm_backend_cpu.save(o.plan, 0, codes, scales), QM_OK);
-        /* compressed: every bit */
+        /* The compressed form keeps every bit. */
         assert_int_equal(qm_lion8_compress(&c, &shape, codes, scales, q, s16), QM_OK);
         assert_int_equal(qm_lion8_expand(&c, &shape, q, s16, count, codes_back, again), QM_OK);
         assert_memory_equal(codes, codes_back, (size_t)n);
@@ -54,19 +54,19 @@ static void test_save_load(void **state)
         assert_int_equal(qm_backend_cpu.load(fresh.plan, 0, codes_back, again), QM_OK);
         opt_momentum(&fresh, back);
         assert_memory_equal(m, back, sizeof *m * (size_t)n);
-        /* plain: bf16 first, then quantized again */
+        /* The plain form is rounded to bf16, then quantized again. */
         qm_lion8_plain(m, n, bf16);
         assert_int_equal(qm_lion8_requantize(&c, &shape, bf16, codes_back, again), QM_OK);
         qm_decode(&c, &shape, codes_back, again, back);
         for (int64_t i = 0; i < n; i++)
             assert_true(fabsf(back[i] - m[i]) <= 1.0f / 254.0f);
-        /* errors: every byte */
+        /* The errors keep every byte. */
         uint8_t *errors = qm_plan_cpu_residual(o.plan);
         qm_lion8_errors_save(errors, n, bf16);
         assert_int_equal(qm_lion8_errors_load(bf16, n + n % 2, n, qm_plan_cpu_residual(fresh.plan)),
                          QM_OK);
         assert_memory_equal(errors, qm_plan_cpu_residual(fresh.plan), (size_t)n);
-        /* what does not fit */
+        /* Input that does not fit is refused. */
         assert_int_equal(qm_lion8_expand(&c, &shape, q, s16, count + 1, codes_back, again),
                          QM_BAD_ARG);
         assert_non_null(strstr(qm_message(), "got "));
@@ -85,7 +85,8 @@ static void test_save_load(void **state)
     assert_non_null(strstr(qm_message(), "dyn:8s"));
 }
 
-/* Least rate for bf16 of largest 3: 2^1 2^-7 / .49; a byte of residual makes it 2^-8 times that. */
+/* The least learning rate for bf16 weights of magnitude up to 3 is 2^1 2^-7 / 0.49; a residual
+ * of one byte makes it 2^-8 times as large. */
 static void test_least_rate(void **state)
 {
     (void)state;
