@@ -140,8 +140,8 @@ static void test_codes(void **state)
                     continue;
                 }
                 assert_int_equal(qm_ecc_encode(formats[f], -x, h ^ 0x8000u, most), -e);
-                /* The error is at most half a step of the residual, but for float32 rounding.  A step
-                 * is half an ulp divided by most. */
+                /* The error is at most half a step of the residual, but for float32 rounding.  A
+                 * step is half an ulp divided by most. */
                 float half = qm_ecc_scale(1.0f, qm_ecc_ulp(formats[f], h) - 1);
                 double error = fabs((double)qm_ecc_decode(formats[f], h, e, most) - (double)x);
                 assert_true(error <= (double)half * (0.5 / most) * 1.001 +
