@@ -1,4 +1,4 @@
-/* primitives.cu - CUDA's primitives, each with its result in a row of 64 parameters: see test_emu.c. */
+/* primitives.cu - Writes each CUDA primitive's result to a row of 64 parameters, for test_emu.c. */
 #include <cub/cub.cuh>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

@@ -1,5 +1,5 @@
-/* two_streams.cu - 4-bit AdamW of lpmm with host code: maxima in one kernel, codes in another one,
- * each in a stream of its own, scratch memory padded to whole blocks. */
+/* two_streams.cu - 4-bit AdamW of lpmm with host code, in two streams: one updates the moments,
+ * the other encodes them.  Scratch memory is padded to whole blocks. */
 #include <cuda_runtime.h>
 
 #include "kernel_cuda.h"
@@ -23,7 +23,7 @@ static __device__ float lerp(float a, float b, float w)
     return w < 0.5f ? fmaf(w, b - a, a) : fmaf(w - 1.0f, b - a, b);
 }
 
-/* Moments and parameters; the pad stays as it is. */
+/* Updates moments and parameters; the pad stays unchanged. */
 __global__ void update(const struct qm_kernel_args *a, struct moments x, float step, float root_bc2)
 {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -38,7 +38,7 @@ __global__ void update(const struct qm_kernel_args *a, struct moments x, float s
     x.v[i] = v;
 }
 
-/* A thread block per block; it reads the pad too, which is to hold zeros. */
+/* Encodes one quantizer block per thread block.  It also reads the pad, which must hold zeros. */
 template <int WHICH> __global__ void encode(const struct qm_kernel_args *a, const float *x)
 {
     extern __shared__ float top[];

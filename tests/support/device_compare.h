@@ -1,4 +1,4 @@
-/* device_compare.h - what tests of the kernels share: steps on the emulator beside the CPU's. */
+/* device_compare.h - Compares steps on the emulator with the CPU's steps, for tests of kernels. */
 #ifndef QM_SUPPORT_DEVICE_COMPARE_H
 #define QM_SUPPORT_DEVICE_COMPARE_H
 
@@ -23,7 +23,7 @@ enum { STEPS = 3, SEED = 77 };
         skip();                     \
     } while (0)
 
-/* Fails where the emulator's bits are not the CPU's; returns QM_SKIPPED where there is no kernel. */
+/* Fails if the emulator's bits are not the CPU's.  Returns QM_SKIPPED if there is no kernel. */
 static inline qm_status compare(const char *recipe, const struct qm_shape *shape)
 {
     struct qm_recipe r;

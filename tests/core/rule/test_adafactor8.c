@@ -1,222 +1,14 @@
-/* test_adafactor8.c - the family of adafactor8bit: its oracle on closed forms, its rules against the
- * oracle, its codes, and states that change their format in mid-run. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+/* test_adafactor8.c - Tests the family of adafactor8bit: rules against the oracle, codes, and
+ * states that change their format during a run. */
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "core/base/philox.h"
 #include "core/recipe/backend.h"
 #include "oracle/oracle.h"
+#include "tests/support/adafactor8_slots.h"
+#include "tests/support/expect_near.h"
 
-enum { M, ROW, COL, V, CONF_ROW, CONF_COL, NORM, PROJ, SLOTS, MOST = 4096 };
-
-static double slot_room[SLOTS][MOST], *slots[SLOTS];
-
-static void slots_reset(void)
-{
-    for (int s = 0; s < SLOTS; s++)
-        slots[s] = memset(slot_room[s], 0, sizeof slot_room[s]);
-}
-
-static void near_to(double got, double want, double relative)
-{
-    if (!(fabs(got - want) <= relative * fabs(want)))
-        fail_msg("got %.17g, want %.17g", got, want);
-}
-
-static void step(const char *family, double *p, const double *g, int rank, int64_t a, int64_t b,
-                 const struct qm_oracle_hyper *h, int64_t t)
-{
-    struct qm_shape shape = {rank, {a, b}};
-    const struct qm_oracle *o = qm_oracle_find(family);
-    assert_non_null(o);
-    assert_int_equal(qm_oracle_step(o, p, slots, g, &shape, 0, h, t), QM_OK);
-}
-
-static const char *const families[2] = {"adafactor8", "adafactor8_021"};
-
-/* A plain Adafactor: no moments of first order, no decay, nothing relative. */
-static struct qm_oracle_hyper plain(void)
-{
-    return (struct qm_oracle_hyper){.lr = 0.25,
-                                    .beta1 = -1.0,
-                                    .beta2 = -1.0,
-                                    .beta2_decay = -0.8,
-                                    .eps = 1e-8,
-                                    .eps1 = 1e-18,
-                                    .eps2 = 1e-3,
-                                    .clip = 1.0,
-                                    .gap = -1.0,
-                                    .scale = 1.0,
-                                    .margin = 0.01,
-                                    .factored = 1};
-}
-
-/* ---- the oracle on closed forms --------------------------------------------------------------- */
-
-/* |g| = u v^T: the factored second moment is g^2, and the first step is one of signs. */
-static void step_of_signs(void **state)
-{
-    (void)state;
-    const double u[3] = {1.0, 8.0, 0.5}, v[4] = {2.0, -3.0, 0.25, 7.0};
-    for (int f = 0; f < 2; f++)
-        for (int factored = 0; factored < 2; factored++) {
-            struct qm_oracle_hyper h = plain();
-            double p[12] = {0.0}, g[12];
-            h.factored = factored;
-            for (int i = 0; i < 12; i++)
-                g[i] = u[i / 4] * v[i % 4];
-            slots_reset();
-            step(families[f], p, g, 2, 3, 4, &h, 1);
-            for (int i = 0; i < 12; i++)
-                near_to(p[i], copysign(0.25, -g[i]), 1e-9);
-            assert_true((slots[V][0] != 0.0) == !factored && (slots[ROW][0] != 0.0) == factored);
-        }
-}
-
-/* With beta2 = 3/4 the first V is g^2 / 4 and U is 2: clipped to d, or not. */
-static void clipping(void **state)
-{
-    (void)state;
-    const double g[4] = {3.0, -5.0, 1e-3, -7e4};
-    for (int f = 0; f < 2; f++)
-        for (int k = 0; k < 2; k++) {
-            struct qm_oracle_hyper h = plain();
-            double p[4] = {0.0};
-            h.beta2 = 0.75;
-            h.clip = k ? 4.0 : 1.0;
-            slots_reset();
-            step(families[f], p, g, 1, 4, 0, &h, 1);
-            for (int i = 0; i < 4; i++)
-                near_to(p[i], copysign(k ? 0.5 : 0.25, -g[i]), 1e-9);
-        }
-}
-
-/* Rates: relative to 1 / sqrt(t), to RMS(p), to neither; decay with alpha or with rho. */
-static void rates(void **state)
-{
-    (void)state;
-    const double g[2] = {0.0, 0.0};
-    for (int f = 0; f < 2; f++)
-        for (int bits = 0; bits < 8; bits++) {
-            struct qm_oracle_hyper h = plain();
-            double p[2] = {3.0, -4.0}, r = sqrt(12.5);
-            h.lr = 0.5;
-            h.weight_decay = 0.125;
-            h.relative_step = bits & 1;
-            h.scale_parameter = bits >> 1 & 1;
-            h.scale_weight_decay = bits >> 2 & 1;
-            double rho = h.relative_step ? 0.25 : 0.5, alpha = h.scale_parameter ? r * rho : rho;
-            slots_reset();
-            step(families[f], p, g, 1, 2, 0, &h, 16);
-            near_to(p[0], 3.0 * (1.0 - 0.125 * (h.scale_weight_decay ? alpha : rho)), 1e-14);
-            near_to(p[1], p[0] * -4.0 / 3.0, 1e-14);
-        }
-}
-
-/* Adam's corrections: with both betas fixed the first step is lr sign(g). */
-static void bias_correction(void **state)
-{
-    (void)state;
-    const double g[3] = {2.0, -1e-2, 30.0};
-    for (int f = 0; f < 2; f++) {
-        struct qm_oracle_hyper h = plain();
-        double p[3] = {0.0};
-        h.beta1 = 0.9;
-        h.beta2 = 0.999;
-        h.clip = 1e9;
-        slots_reset();
-        step(families[f], p, g, 1, 3, 0, &h, 1);
-        for (int i = 0; i < 3; i++)
-            near_to(p[i], copysign(0.25, -g[i]), 1e-9);
-        near_to(slots[M][2], 3.0, 1e-14);
-        h.relative_step = 1; /* none then: U = 0.1 / sqrt(0.001), rho = min(0.25, 1) */
-        double q[3] = {0.0};
-        slots_reset();
-        step(families[f], q, g, 1, 3, 0, &h, 1);
-        near_to(q[0], -0.25 * 0.1 / sqrt(0.001), 1e-9);
-    }
-}
-
-/* beta1 = 0: M is U = signs, the residual is eps alone, and its factors (1 - beta3) eps. */
-static void confidence(void **state)
-{
-    (void)state;
-    const double g[4] = {2.0, -4.0, 1.0, -2.0};
-    for (int twice = 0; twice < 2; twice++) {
-        struct qm_oracle_hyper h = plain();
-        double p[4] = {0.0};
-        h.beta1 = 0.0;
-        h.beta3 = 0.99;
-        h.eps = 1e-4;
-        h.clip_twice = twice;
-        slots_reset();
-        step("adafactor8", p, g, 2, 2, 2, &h, 1);
-        near_to(slots[CONF_ROW][1], 1e-6, 1e-6);
-        near_to(slots[M][1], -1.0, 1e-9);
-        for (int i = 0; i < 4; i++)
-            near_to(p[i], copysign(twice ? 0.25 : 250.0, -g[i]), 1e-6);
-    }
-}
-
-/* P = I and no first moment: row i is scaled by sqrt(cols) / |row|, so every row has one length. */
-static void projected(void **state)
-{
-    (void)state;
-    const double g[6] = {3.0, 4.0, -1.0, 0.0, 5.0, 12.0}, sign[6] = {1, 1, -1, 0, 1, 1};
-    for (int f = 0; f < 2; f++)
-        for (int tall = 0; tall < 2; tall++) {
-            struct qm_oracle_hyper h = plain();
-            double p[6] = {0.0}, x[6];
-            h.rank = 2.0;
-            h.factored = 0;
-            h.eps = 1e-300;
-            slots_reset();
-            slots[PROJ][0] = slots[PROJ][3] = 1.0;
-            for (int i = 0; i < 6; i++)
-                x[tall ? i : i % 2 * 3 + i / 2] = g[i];
-            h.clip = 1e9;
-            step(families[f], p, x, 2, tall ? 3 : 2, tall ? 2 : 3, &h, 1);
-            for (int i = 0; i < 6; i++) {
-                int row = i / 2;
-                double length = hypot(g[2 * row], g[2 * row + 1]);
-                double count = fabs(sign[2 * row]) + fabs(sign[2 * row + 1]);
-                near_to(p[tall ? i : i % 2 * 3 + i / 2], -0.25 * g[i] * sqrt(count) / length, 1e-7);
-            }
-            near_to(slots[NORM][0], sqrt(5.0), 1e-7);
-        }
-}
-
-/* The norm that passes grows by at most 1 + margin, whatever the gradient does. */
-static void limited(void **state)
-{
-    (void)state;
-    for (int f = 0; f < 2; f++) {
-        struct qm_oracle_hyper h = plain();
-        double p[2] = {0.0}, g[2] = {1.0, -1.0}, before = 0.0;
-        h.limiter = 1;
-        h.beta2 = 0.99;
-        h.eps1 = 1.0; /* V is 1 while the gradient is small, so U is g and grows with it */
-        h.clip = 1e9;
-        slots_reset();
-        for (int64_t t = 1; t <= 3; t++) {
-            double old = p[0];
-            g[0] = -(g[1] = -1e-4 * pow(30.0, (double)t));
-            step(families[f], p, g, 1, 2, 0, &h, t);
-            if (t > 1)
-                near_to(slots[NORM][0], 1.01 * (before + 1e-8), 1e-7);
-            near_to(old - p[0], 0.25 * slots[NORM][0] / sqrt(2.0), 1e-9);
-            before = slots[NORM][0];
-        }
-    }
-}
-
-/* ---- the rules against the oracle -------------------------------------------------------------- */
+/* ---- the rules against the oracle ------------------------------------------------------------ */
 
 static float noise(uint64_t seed, int64_t t, int64_t i)
 {
@@ -226,7 +18,8 @@ static float noise(uint64_t seed, int64_t t, int64_t i)
     return sum;
 }
 
-/* Twelve steps side by side in float32 states; the parameter to 2e-5 of what it has moved. */
+/* Compares twelve steps with float32 states.  In every step the parameters agree to 2e-5 of the
+ * largest move of a parameter. */
 static void agree(const char *text, const struct qm_shape *shape)
 {
     struct qm_recipe r;
@@ -305,7 +98,8 @@ static void rules_agree(void **state)
             }
 }
 
-/* The CUDA path of 0.2.4 rebuilt the update from its codes within a kernel whose text is not available. */
+/* CAME on the CUDA path of 0.2.4 is refused: it rebuilds the update from its codes in a kernel
+ * whose text is not available. */
 static void came_on_cuda_is_refused(void **state)
 {
     (void)state;
@@ -323,14 +117,14 @@ static void came_on_cuda_is_refused(void **state)
     assert_int_equal(qm_recipe_parse("adamw_f32,beta1=-1", &r), QM_BAD_ARG);
 }
 
-/* ---- CAME on the CUDA path, by hand --------------------------------------------------------------- */
+/* ---- CAME on the CUDA path, by hand ---------------------------------------------------------- */
 
 enum { ROWS = 12, COLS = 20, ALL = ROWS * COLS };
 static const char *const came_cuda =
     "adafactor8_026,beta2=0.99,beta3=0.95,relative_step=0,scale_parameter=0,exp_avg.min_numel=0,"
     "row_var.min_numel=0,col_var.min_numel=0,conf_row.min_numel=0,conf_col.min_numel=0";
 
-/* What a slot's codes give back of x[n]. */
+/* Encodes x[n] by a slot's quantizer and decodes it. */
 static void through_codes(const struct qm_recipe *r, int slot, int64_t n, double *x)
 {
     struct qm_codec c;
@@ -346,7 +140,8 @@ static void through_codes(const struct qm_recipe *r, int slot, int64_t n, double
         x[i] = (double)wide[i];
 }
 
-/* Row and column means of x enter the averages with weight b, and become what their codes say. */
+/* Adds the row and column means of x + add to the averages with weight b, then encodes and
+ * decodes the averages. */
 static void average_by_hand(const struct qm_recipe *r, int slot, const double *x, double add,
                             double b, double *row, double *col)
 {
@@ -366,7 +161,8 @@ static void average_by_hand(const struct qm_recipe *r, int slot, const double *x
     through_codes(r, slot + 1, COLS, col);
 }
 
-/* One step; fresh: the residual of the momentum before it is encoded, which is wrong here. */
+/* One step.  With `fresh` the residual uses the momentum before it is encoded, which the CUDA
+ * path does not do. */
 static void came_by_hand(const struct qm_recipe *r, int fresh, const float *g, double *s[SLOTS],
                          double *p, int64_t t)
 {
@@ -423,8 +219,8 @@ static void came_on_cuda(void **state)
             came_by_hand(&r, fresh, g, s[fresh], want[fresh], t);
         for (int k = 0; k < SLOTS; k++) {
             assert_int_equal(qm_backend_cpu.decode(plan, k, got), QM_OK);
-            for (int i = 0; i < numbers[k]; i++) /* one code off would be 6 % at least */
-                near_to((double)got[i], room[0][k][i], 1e-5);
+            for (int i = 0; i < numbers[k]; i++) /* a code off by one would be at least 6 % off */
+                expect_near((double)got[i], room[0][k][i], 1e-5);
         }
     }
     qm_backend_cpu.close(plan);
@@ -437,10 +233,10 @@ static void came_on_cuda(void **state)
     assert_true(off[1] > 1e-3 * most);
 }
 
-/* ---- codes ------------------------------------------------------------------------------------- */
+/* ---- codes ----------------------------------------------------------------------------------- */
 
-/* Zeros are exact, the rest errs by at most half a step of the block's own range, and the ends of
- * the range are met. */
+/* Zeros are exact.  Another value errs by at most half a step of its block's range in log2,
+ * span / 508, also at the ends of the range. */
 static void adaptive_code(void **state)
 {
     (void)state;
@@ -471,7 +267,7 @@ static void adaptive_code(void **state)
         assert_int_equal(qm_codec_parse(&c, bad[i]), QM_BAD_ARG);
 }
 
-/* Search lower: the nearest entry, but a number that is not zero keeps its sign. */
+/* Search `lower` gives the nearest entry, except that a nonzero number always keeps its sign. */
 static void lower_search(void **state)
 {
     (void)state;
@@ -490,8 +286,8 @@ static void lower_search(void **state)
     assert_true(c.cb.value[qm_code_of(&c, 1e-30f, 0)] > 0.0f);
 }
 
-/* A second moment on the fixed log grid stays where it was when its gradients shrink; in float32
- * it decays, and on the adaptive grid of a block of equals it decays too. */
+/* The mean log2 of the odd elements' second moments after 400 steps; after step 50 the gradients
+ * of the odd elements shrink to a hundredth. */
 static double after_drop(const char *recipe)
 {
     struct qm_recipe r;
@@ -515,18 +311,20 @@ static double after_drop(const char *recipe)
     return sum / (MOST / 2.0);
 }
 
+/* When its gradients shrink, a second moment on the fixed log grid keeps its value.  In float32 it
+ * decays, and on the adaptive grid of a block of equal values it decays too (not tested here). */
 static void stall(void **state)
 {
     (void)state;
     double exact = after_drop("adafactor8_024_torch,beta1=-1,beta2=0.99,variance=f32");
     double fixed = after_drop("adafactor8_024_torch,beta1=-1,beta2=0.99");
     assert_true(exact < -4.0);        /* 0.99^350 of 1/3 */
-    assert_true(fixed > exact + 4.0); /* the grid does not let go */
+    assert_true(fixed > exact + 4.0); /* the grid holds the old value */
 }
 
-/* ---- formats that change in mid-run -------------------------------------------------------------- */
+/* ---- formats that change during a run -------------------------------------------------------- */
 
-/* The floats of a slot, encoded by its new quantizer, into the new plan. */
+/* Decodes every slot of plan `from`, encodes it by r's quantizer and loads it into plan `to`. */
 static void convert(void *from, void *to, const struct qm_recipe *r, const struct qm_shape *shape)
 {
     static float x[MOST], scales[MOST];
@@ -558,8 +356,9 @@ static void steps(void *plan, const struct qm_shape *shape, float *p, int64_t fr
     }
 }
 
-/* To the same format the momentum does not change by a bit, the log code by the last places of its
- * scale; to another the run goes on within the new format's error; float32 keeps every value. */
+/* In the same format the momentum keeps every bit, and the log code changes by the last places
+ * of its scale.  In another format the run continues within the new format's error.  float32
+ * keeps every value. */
 static void conversion(void **state)
 {
     (void)state;
@@ -610,19 +409,9 @@ static void conversion(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(step_of_signs),
-        cmocka_unit_test(clipping),
-        cmocka_unit_test(rates),
-        cmocka_unit_test(bias_correction),
-        cmocka_unit_test(confidence),
-        cmocka_unit_test(projected),
-        cmocka_unit_test(limited),
-        cmocka_unit_test(rules_agree),
-        cmocka_unit_test(came_on_cuda_is_refused),
-        cmocka_unit_test(came_on_cuda),
-        cmocka_unit_test(adaptive_code),
-        cmocka_unit_test(lower_search),
-        cmocka_unit_test(stall),
+        cmocka_unit_test(rules_agree),  cmocka_unit_test(came_on_cuda_is_refused),
+        cmocka_unit_test(came_on_cuda), cmocka_unit_test(adaptive_code),
+        cmocka_unit_test(lower_search), cmocka_unit_test(stall),
         cmocka_unit_test(conversion),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

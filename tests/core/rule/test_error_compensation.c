@@ -1,7 +1,9 @@
-/* test_error_compensation.c - error correction of 16-bit parameters: the invariants that FlashOptim publishes with
- * it (test/test_ecc_invariants.py), over all 2^23 mantissas of an exponent.
+/* test_error_compensation.c - Tests the error correction of 16-bit parameters: the invariants
+ * that FlashOptim publishes with it (test/test_ecc_invariants.py), over all 2^23 mantissas of an
+ * exponent.
  *
- * `test_ecc all` covers every sign and exponent; without it, the exponents where something changes. */
+ * `test_error_compensation all` covers every sign and exponent; without `all` the
+ * program covers the exponents where the counts change. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +17,8 @@
 
 static int everything;
 
-/* e: error without correction, e8 and e16: with it; r, r8, r16: relative to |x|. */
+/* e: the error without correction; e8, e16: the error with 8 or 16 bits of correction; r, r8,
+ * r16: these errors relative to |x|. */
 enum {
     EXACT_8,   /* e = 0 gives e8 = 0 */
     EXACT_16,  /* and e16 = 0 */
@@ -32,7 +35,8 @@ static const char *const invariants[INVARIANTS] = {
     "16 no worse than 8",     "large errors shrink (8)", "large errors shrink (16)",
     "16 better in the middle"};
 
-/* Exceptions among the finite values of one sign and exponent; -127: float32 subnormals. */
+/* Counts the exceptions among the finite values of one sign and exponent; exponent -127: float32
+ * subnormals. */
 static void count(enum qm_param_format format, int negative, int exponent, int64_t out[INVARIANTS])
 {
     uint32_t base = ((uint32_t)negative << 31) | ((uint32_t)(exponent + 127) << 23);
@@ -61,15 +65,16 @@ static void count(enum qm_param_format format, int negative, int exponent, int64
     memcpy(out, n, sizeof n);
 }
 
-/* How many exceptions the source tolerates for each sign and exponent.  Its counts come from a GPU,
- * where the decoder's last product and sum are one fma; with that, all of ours are at most its
- * own.  In separate operations the product is subnormal for bf16 exponents -125 to -119 and rounds
- * once more: there the counts are those of this arithmetic. */
+/* The number of exceptions that the source tolerates for each sign and exponent.  The source
+ * counted on a GPU, where the decoder's last product and sum are one fma; with that fma, every
+ * count here is at most the source's.  In separate operations the product is subnormal for bf16
+ * exponents -125 to -119 and rounds once more: for these exponents the table holds the counts of
+ * separate operations. */
 static const struct {
     const char *name;
     enum qm_param_format format;
     int from, to;
-    int some[4]; /* what is tested without `all`; 99: no more */
+    int some[4]; /* exponents tested without `all`; 99 ends the list */
     int64_t tolerated[INVARIANTS];
 } ranges[] = {
     {"bf16 least normal", QM_PARAM_bf16, -126, -126, {-126, 99}, {0, 0, 32, 32, 0, 0, 32129}},
@@ -135,7 +140,8 @@ static void test_codes(void **state)
                     continue;
                 }
                 assert_int_equal(qm_ecc_encode(formats[f], -x, h ^ 0x8000u, most), -e);
-                /* within half a step of half an ulp, float rounding aside */
+                /* The error is at most half a step of the residual, but for float32 rounding.  A
+                 * step is half an ulp divided by most. */
                 float half = qm_ecc_scale(1.0f, qm_ecc_ulp(formats[f], h) - 1);
                 double error = fabs((double)qm_ecc_decode(formats[f], h, e, most) - (double)x);
                 assert_true(error <= (double)half * (0.5 / most) * 1.001 +
@@ -160,7 +166,8 @@ static void test_by_hand(void **state)
     assert_true(qm_ecc_decode(QM_PARAM_bf16, 0x3f80, 127, 127) == 1.0f + 0x1p-8f);
     assert_true(qm_ecc_decode(QM_PARAM_bf16, 0xbf80, -127, 127) == -1.0f - 0x1p-8f);
     assert_true(qm_ecc_decode(QM_PARAM_bf16, 0x0001, 127, 127) == 0x1p-133f + 0x1p-134f);
-    /* beyond half an ulp (a parameter that was changed behind the residual): the end of the range */
+    /* An error beyond half an ulp (the parameter was changed, its residual was not) gets the
+     * last code. */
     assert_int_equal(qm_ecc_encode(QM_PARAM_bf16, 2.0f, 0x3f80, 127), 127);
     assert_int_equal(qm_ecc_encode(QM_PARAM_bf16, -2.0f, 0x3f80, 127), -127);
 }

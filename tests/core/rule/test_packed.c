@@ -1,5 +1,5 @@
-/* test_packed.c - rules on packed blocks in one loop against decode, rule and encode one by one: equal
- * bits, whatever is in the blocks. */
+/* test_packed.c - Tests that rules on packed blocks in one loop give the bits of decoding, rule
+ * and encoding one after another, for any content of the blocks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,15 +17,15 @@
 
 enum { BLOCKS = 41, N = 256 * BLOCKS };
 
-struct side {
+struct outcome {
     float p[N], scales[2][N];
     uint8_t packed[2][N];
 };
 
-static struct side one, two;
+static struct outcome want, got;
 static float g[N];
 
-/* About normal, by element and step. */
+/* An approximately normal number for an element and a step. */
 static float noise(int64_t i, int64_t t)
 {
     float sum = -2.0f;
@@ -34,8 +34,8 @@ static float noise(int64_t i, int64_t t)
     return sum;
 }
 
-/* Gradients with what the loop must leave to others: NaN, Inf, zeros, first moments below the range of
- * inverses, squares that overflow or vanish. */
+/* Gradients with the cases that the loop must leave to other code: NaN, Inf, zeros, first
+ * moments below the range of inverses, squares that overflow or underflow. */
 static void gradients(int64_t t, int64_t n, int64_t block)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -56,7 +56,7 @@ static void parse(const char *text, struct qm_codec *c)
     assert_int_equal(qm_codec_parse(c, text), QM_OK);
 }
 
-static void start(const struct qm_codec c[2], struct side *s)
+static void start(const struct qm_codec c[2], struct outcome *s)
 {
     memset(s, 0, sizeof *s);
     for (int64_t i = 0; i < N; i++)
@@ -67,7 +67,7 @@ static void start(const struct qm_codec c[2], struct side *s)
 
 /* One step, phase by phase. */
 static void step_plainly(const struct qm_rule *rule, const struct qm_rule_step *s,
-                         const struct qm_codec c[2], int64_t n, struct side *x)
+                         const struct qm_codec c[2], int64_t n, struct outcome *x)
 {
     static float m[N], v[N];
     float *const slot[] = {m, v};
@@ -97,27 +97,27 @@ static void compare(const char *name, const char *const text[2], enum use use)
     for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
         int64_t block = c[0].q.block, n = counts[k] * block;
         memset(g, 0, sizeof g);
-        start(c, &one);
-        start(c, &two);
+        start(c, &want);
+        start(c, &got);
         for (int64_t t = 1; t <= 24; t++) { /* some corrections have no inverse */
             struct qm_rule_step s;
             struct qm_packed_slot at[2];
             for (int i = 0; i < 2; i++)
                 at[i] = (struct qm_packed_slot){
-                    .c = &c[i], .packed = two.packed[i], .scales = two.scales[i]};
+                    .c = &c[i], .packed = got.packed[i], .scales = got.scales[i]};
             gradients(t, n, block);
             rule->prepare(&h, t, &s);
             s.hyper = &h;
-            int done = rule->elementwise->packed(&s, n, two.p, g, at);
+            int done = rule->elementwise->packed(&s, n, got.p, g, at);
             assert_int_equal(done, expected(use, &s));
             if (!done)
-                step_plainly(rule, &s, c, n, &two);
-            step_plainly(rule, &s, c, n, &one);
+                step_plainly(rule, &s, c, n, &got);
+            step_plainly(rule, &s, c, n, &want);
             for (int i = 0; i < 2; i++) {
-                assert_memory_equal(one.packed[i], two.packed[i], sizeof one.packed[i]);
-                assert_memory_equal(one.scales[i], two.scales[i], sizeof one.scales[i]);
+                assert_memory_equal(want.packed[i], got.packed[i], sizeof want.packed[i]);
+                assert_memory_equal(want.scales[i], got.scales[i], sizeof want.scales[i]);
             }
-            assert_memory_equal(one.p, two.p, sizeof one.p);
+            assert_memory_equal(want.p, got.p, sizeof want.p);
         }
     }
 }
@@ -151,7 +151,7 @@ static void one_loop_is_the_phases(void **state)
             DONE);
 }
 
-/* Slots of unlike blocks, kept signs, short blocks: the loop refuses. */
+/* The loop refuses slots of unlike block sizes, keepsign, blocks of 32 elements, and recip. */
 static void others_are_refused(void **state)
 {
     (void)state;
@@ -172,8 +172,9 @@ static void others_are_refused(void **state)
             REFUSED);
 }
 
-/* Whole steps of a recipe: parameters, codes and scales after a few, by this level and so many threads. */
-static void run(const char *text, struct qm_shape shape, int steps, int threads, struct side *x)
+/* Runs whole steps of a recipe with this many threads at the current instruction set; x receives
+ * the parameters, codes and scales. */
+static void run(const char *text, struct qm_shape shape, int steps, int threads, struct outcome *x)
 {
     struct qm_recipe r;
     void *plan;
@@ -191,7 +192,7 @@ static void run(const char *text, struct qm_shape shape, int steps, int threads,
             g[i] = 0.0f; /* a column of zeros */
         assert_int_equal(qm_backend_cpu.step(plan, &p, &grad, t, 7), QM_OK);
     }
-    for (int64_t i = 0; i < n; i++) /* of a NaN the sign is open */
+    for (int64_t i = 0; i < n; i++) /* the sign of a NaN is unspecified */
         x->p[i] = x->p[i] != x->p[i] ? NAN : x->p[i];
     for (int k = 0; k < 2; k++)
         assert_int_equal(qm_backend_cpu.save(plan, k, x->packed[k], x->scales[k]), QM_OK);
@@ -204,11 +205,11 @@ static void expect_agreement(const char *text, struct qm_shape shape)
     int threads = omp_get_max_threads();
     for (int steps = 4; steps <= 6; steps++) { /* before NaN and Inf, with them, after them */
         qm_isa_force(QM_ISA_sse2);
-        run(text, shape, steps, 1, &one);
+        run(text, shape, steps, 1, &want);
         qm_isa_force(best);
         for (int team = 1; team <= 3; team++) {
-            run(text, shape, steps, team, &two);
-            assert_memory_equal(&one, &two, sizeof one);
+            run(text, shape, steps, team, &got);
+            assert_memory_equal(&want, &got, sizeof want);
         }
     }
     omp_set_num_threads(threads);
@@ -228,15 +229,16 @@ static void levels_threads_and_tails_agree(void **state)
                              (struct qm_shape){1, {k > 2 ? sizes[i] / 256 * 256 : sizes[i]}});
 }
 
-/* Rows of zeros, a column of zeros, NaN, Inf; rows that are whole groups and rows that are not. */
+/* The gradients hold rows of zeros, a column of zeros, NaN and Inf; some rows are whole groups,
+ * other rows are not. */
 static void rank1_agrees(void **state)
 {
     (void)state;
-    static const int64_t sides[][2] = {{80, 128}, {160, 64}, {16, 640}, {3, 1024}, {33, 192},
-                                       {70, 100}, {1, 9216}, {50, 64},  {9, 1000}};
-    for (size_t i = 0; i < sizeof sides / sizeof *sides; i++)
+    static const int64_t dims[][2] = {{80, 128}, {160, 64}, {16, 640}, {3, 1024}, {33, 192},
+                                      {70, 100}, {1, 9216}, {50, 64},  {9, 1000}};
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
         expect_agreement("adamw4_lpmm,exp_avg.min_numel=0,exp_avg_sq.min_numel=0",
-                         (struct qm_shape){2, {sides[i][0], sides[i][1]}});
+                         (struct qm_shape){2, {dims[i][0], dims[i][1]}});
 }
 
 int main(void)

@@ -1,7 +1,7 @@
-/* test_param.c - low-bit parameters: every format and way of writing against its definition.
+/* test_param.c - Tests every format and way of writing of low-bit parameters on its definition.
  *
- * The definition is a grid of doubles: all finite values of a format, decoded here from the format's
- * own formula, in order.  Everything else follows from an element's two neighbours on it. */
+ * The definition is a grid of doubles: all finite values of a format in order, decoded here by the
+ * format's formula.  All expected results follow from an element's two neighbours on the grid. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@ enum { FORMATS = 3 };
 
 static uint32_t word(uint64_t i) { return qm_philox_stream(20240117, 3, i); }
 
-/* (1 + m / 2^mantissa) 2^(e - bias), without the 1 and with e = 1 for e = 0. */
+/* (1 + m / 2^mantissa) 2^(e - bias); for e = 0, (m / 2^mantissa) 2^(1 - bias). */
 static double value_of(const struct format *f, int code)
 {
     int e = code >> f->mantissa, m = code & ((1 << f->mantissa) - 1);
@@ -40,10 +40,10 @@ static double value_of(const struct format *f, int code)
     return ldexp(significand, (e > 0 ? e : 1) - f->bias - f->mantissa);
 }
 
-/* The code below or at |x|, which is below the value that would follow the largest. */
+/* The largest code of a value <= x; 0 <= x < value_of(f, f->codes). */
 static int floor_code(const struct format *f, double x)
 {
-    int from = 0, to = f->codes; /* value_of(codes) is what follows the largest */
+    int from = 0, to = f->codes; /* value_of(codes) would follow the largest value */
     while (to - from > 1) {
         int mid = (from + to) / 2;
         if (value_of(f, mid) <= x)
@@ -54,7 +54,7 @@ static int floor_code(const struct format *f, double x)
     return from;
 }
 
-/* Bits of a code that may lie one beyond the largest, with x's sign. */
+/* The bits of a code, which may lie one beyond the largest, with x's sign. */
 static uint32_t coded(const struct format *f, int code, float x)
 {
     int beyond = f->saturates ? f->codes - 1 : f->codes; /* codes: Inf */
@@ -152,7 +152,8 @@ static void test_stochastic(void **state)
             }
             low = floor_code(f, a);
             share = (a - value_of(f, low)) / (value_of(f, low + 1) - value_of(f, low));
-            double threshold = floor(ldexp(share, 32)); /* share is exact: a power of two below */
+            /* share is exact, because its divisor is a power of two. */
+            double threshold = floor(ldexp(share, 32));
             if (threshold > 0.0) {
                 draws[n++] = (uint32_t)threshold - 1;
                 draws[1] = (uint32_t)threshold;
@@ -209,7 +210,8 @@ static void test_stochastic_bias(void **state)
         }
 }
 
-/* An error-corrected parameter: within half a step of the residual of the float32 value. */
+/* An error-corrected parameter differs from the float32 value by at most half a step of its
+ * residual. */
 static void test_error_correction(void **state)
 {
     float x;
@@ -336,8 +338,9 @@ static struct kept written(const struct qm_param *q, float x, uint32_t draw)
     return k;
 }
 
-/* 1000 steps of +-lr with a drift, from values about N(0, 1) on the grid: mean |x - master| over mean
- * |true change|, x restored from what is kept and master a float32 number that takes the steps. */
+/* mean |x - master| / mean |change of master| after 1000 steps of +-lr with a drift, from values
+ * about N(0, 1) on the grid.  x is restored from the stored parameter and its residual; master
+ * is a float32 number that takes the same steps. */
 static double off_course(const char *text, double lr)
 {
     enum { N = 1000, STEPS = 1000 };
@@ -364,9 +367,9 @@ static double off_course(const char *text, double lr)
     return error / change;
 }
 
-/* The relative error of each way at three step lengths; bounds are twice what a simulation of 20,000
- * bfloat16 weights gave (nearest 0.72, 0.985, 0.998; stoch 0.11, 0.40, 1.26; ...), and less for f16,
- * which has three bits more. */
+/* The relative error of each way of writing at three step lengths.  A bound is twice the error
+ * in a simulation of 20,000 bfloat16 weights (nearest 0.72, 0.985, 0.998; stoch 0.11, 0.40,
+ * 1.26; ...); it is `finer` times smaller for f16, which has three bits more. */
 static void test_small_steps(void **state)
 {
     static const struct {
@@ -382,7 +385,7 @@ static void test_small_steps(void **state)
     for (int j = 0; j < 3; j++) {
         double last = off_course("bf16/near", lr[j]);
         print_message("lr %g: bf16/near %.3g", lr[j], last);
-        assert_true(last > 0.5); /* what all of this is for: steps below half an ulp are lost */
+        assert_true(last > 0.5); /* steps below half an ulp are lost */
         for (int w = 0; w < 4; w++) {
             snprintf(text, sizeof text, "bf16/%s", ways[w].write);
             double off = off_course(text, lr[j]);

@@ -1,5 +1,5 @@
-/* test_tensor_sums.c - sums and loops of rules over whole tensors against their definitions, to the bit, at
- * every instruction set. */
+/* test_tensor_sums.c - Tests sums and loops of rules over whole tensors on their definitions, to
+ * the bit, at every instruction set. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@ static uint64_t word(uint64_t *s)
     return *s >> 32;
 }
 
-/* Of both signs, of 2^-60 to 2^3 with bits significant ones. */
+/* A float of either sign with an exponent of -60 to 3 and at most `bits` fraction bits. */
 static float any(uint64_t *s, int bits)
 {
     uint32_t w = (uint32_t)word(s), e = 67u + w % 64u;
@@ -35,7 +35,7 @@ static double in_order(const float *x, int64_t n)
     return s;
 }
 
-/* The defining chain at every level, one thread and three. */
+/* Compares with the sum in index order, at every instruction set with one thread and with three. */
 static void expect_sum(const float *x, int64_t n, const char *what)
 {
     double want = in_order(x, n);
@@ -57,7 +57,7 @@ static void test_sum_squares(void **state)
     enum { N = 1 << 20 };
     float *x = malloc(sizeof *x * N);
     uint64_t s = 5;
-    for (int bits = 1; bits <= 23; bits += 2) { /* few bits: all sums exact; some: many ties */
+    for (int bits = 1; bits <= 23; bits += 2) { /* few bits: every sum is exact; more: many ties */
         for (int64_t i = 0; i < N; i++)
             x[i] = any(&s, bits);
         expect_sum(x, N - bits, "sizes 2^-60 to 2^3");
@@ -70,7 +70,7 @@ static void test_sum_squares(void **state)
     x[7] = x[4096] = 0x1p-13f;
     x[8] = 0x1.8p-13f;
     expect_sum(x, N, "ties");
-    for (int64_t i = 0; i < N; i++) /* doubles again and again */
+    for (int64_t i = 0; i < N; i++) /* the numbers double every 9000 elements */
         x[i] = ldexpf(1.0f + 0x1p-23f * (float)(i % 77), (int)(i / 9000));
     expect_sum(x, N, "growing");
     memset(x, 0, sizeof *x * N);
@@ -128,7 +128,7 @@ static void test_means(void **state)
 
 struct doubling {
     const float *x;
-    int *times; /* that each was formed */
+    int *times; /* how often each number was formed */
 };
 
 static void form_doubled(const void *how, int64_t from, int64_t n, float *out)
@@ -140,7 +140,8 @@ static void form_doubled(const void *how, int64_t from, int64_t n, float *out)
     }
 }
 
-/* Formed or made, both means are those of the two passes, and so is the sum; each number is formed once. */
+/* Means and sums of numbers that are formed on demand, or made before, equal those of the
+ * separate passes; qm_two_means forms each number once. */
 static void test_two_means(void **state)
 {
     (void)state;
@@ -203,8 +204,9 @@ static void test_product(void **state)
     }
 }
 
-/* Four million quotients, some at the floor, tiny, zero, not finite.  Every third row divides by 1/b, b
- * odd: many products with b are mid-points of floats, and the roots' rounding decides. */
+/* Four million quotients; some are at the floor, tiny, zero or not finite.  Every third row
+ * divides by 1/b, b odd: many products x b are mid-points of floats, so the rounding of the root
+ * decides. */
 static void test_over_root(void **state)
 {
     (void)state;
