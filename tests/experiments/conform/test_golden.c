@@ -68,6 +68,8 @@ static void test_size(void **state)
         fail_msg("tests/golden holds %lld bytes, at most %d", bytes, MOST);
 }
 
+/* Replays the whole recordings from which the shipped selections were taken, where they are at
+ * hand. */
 static void test_shared(void **state)
 {
     const char *root = getenv("QM_SHARED");
@@ -78,11 +80,21 @@ static void test_shared(void **state)
     if (glob(pattern, 0, NULL, &found) != 0)
         skip();
     int64_t count[QM_OUTCOME_COUNT];
-    int64_t differs = 0;
-    for (size_t i = 0; i < found.gl_pathc; i++)
+    int64_t differs = 0, replayed = 0;
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        const char *name = strrchr(found.gl_pathv[i], '/') + 1;
+        char shipped[512];
+        snprintf(shipped, sizeof shipped, "tests/golden/%s", name);
+        if (access(shipped, F_OK) != 0) {
+            print_message("skipped: data/golden/%s: no selection of this file ships\n", name);
+            continue;
+        }
         differs += replay(found.gl_pathv[i], count);
+        replayed++;
+    }
     globfree(&found);
     assert_int_equal(differs, 0);
+    assert_true(replayed > 0);
 }
 
 /* ---- foreign and damaged files ---- */
