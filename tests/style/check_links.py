@@ -2,8 +2,9 @@
 
     /usr/bin/python3 tests/style/check_links.py
 
-It looks at the links of every Markdown file, and at every path of the tree that a comment or a text
-names ("core/quant/search.h").  One line per path that is not there; exits 1 when there is any.
+It looks at the links of every Markdown file, at every path of the tree that a comment or a text
+names ("core/quant/search.h"), and at every identifier that a folder's README quotes (`qm_encode`):
+some source must contain it.  One line per name that is not there; exits 1 when there is any.
 """
 import os
 import re
@@ -25,8 +26,19 @@ def tracked():
                                           ".bash", ".sh", ".yaml")) and os.path.exists(f)]
 
 
+def is_word(name, words):
+    """Whether the sources contain the name, or the two parts that a macro pastes together."""
+    cuts = [i + 1 for i, c in enumerate(name) if c == "_"]
+    return name in words or any(name[:i] in words and name[i:] in words for i in cuts)
+
+
 def main():
     missing, looked_at = [], 0
+    words = set()
+    for path in tracked():
+        if not path.endswith(".md"):
+            with open(path, encoding="utf-8") as f:
+                words.update(re.findall(r"\w+", f.read()))
     for path in tracked():
         with open(path, encoding="utf-8") as f:
             text = f.read()
@@ -34,11 +46,17 @@ def main():
         if path.endswith(".md"):
             wanted += [(m.start(), os.path.join(os.path.dirname(path), m.group(1)))
                        for m in re.finditer(r"\]\(([^)#:]+)[)#]", text)]
+        if re.fullmatch(r"(core|oracle|experiments|variants|tests|plots)/README.md", path):
+            for m in re.finditer(r"`([A-Za-z]\w*_\w+)(?:\(\))?`", text):
+                looked_at += 1
+                if not is_word(m.group(1), words) and not MADE_UP.search(m.group(1)):
+                    missing.append(f"{path}:{text.count(chr(10), 0, m.start()) + 1}: no source has "
+                                   + m.group(1))
         for at, name in wanted:
             looked_at += 1
             if not MADE_UP.search(name) and not os.path.exists(name):
                 missing.append(f"{path}:{text.count(chr(10), 0, at) + 1}: {name} is not there")
-    print("\n".join(missing + [f"check-links: {looked_at} paths, {len(missing)} missing"]))
+    print("\n".join(missing + [f"check-links: {looked_at} names, {len(missing)} missing"]))
     sys.exit(bool(missing))
 
 
