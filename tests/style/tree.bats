@@ -101,7 +101,7 @@ setup() {
 @test "a change names the tests that it can affect" {
     run "$PYTHON" tests/style/affected_tests.py "$BUILD" core/quant/search.h
     [ "$status" -eq 0 ]
-    [[ $output == *"$BUILD/tests/core/quant/test_quant"* ]]
+    [[ $output == *"$BUILD/tests/core/quant/test_search"* ]]
     [[ $output != *test_sha256* ]]
     run "$PYTHON" tests/style/affected_tests.py "$BUILD" sha256
     [[ $output == *"$BUILD/tests/core/base/test_sha256"* ]]
