@@ -62,10 +62,10 @@ static inline int64_t qm_chunk_size(int64_t total)
     return qm_tensor_rule_device() && total > 0 ? total : QM_TENSOR_CHUNK;
 }
 
-/* Elements of the chunk that begins at `from`. */
+/* Elements of the chunk that begins at `from`; on a device only one chunk begins, at 0. */
 static inline int64_t qm_chunk_n(int64_t total, int64_t from)
 {
-    int64_t size = qm_chunk_size(total);
+    int64_t size = from > 0 ? QM_TENSOR_CHUNK : qm_chunk_size(total);
     return total - from < size ? total - from : size;
 }
 
