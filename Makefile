@@ -181,9 +181,9 @@ tests: $(TESTS)
 
 # ---- what every result records ---------------------------------------------------------------
 VERSION := $(shell sed -n 's/^.define QM_VERSION "\(.*\)"/\1/p' experiments/machine/version.h)
-# A tree without git is what `make dist` packed: it holds the commit in a file.
-COMMIT := $(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null || \
-  cat .commit 2>/dev/null || echo unknown)
+# What `make dist` packed holds the commit in a file, which counts also inside another repository.
+COMMIT := $(shell cat .commit 2>/dev/null || \
+  git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null || echo unknown)
 PROVENANCE := -DQM_COMMIT='"$(COMMIT)"' -DQM_CFLAGS='"$(CFLAGS)"'
 $(BUILD)/gen/provenance: FORCE
 	@mkdir -p $(@D)
@@ -254,7 +254,7 @@ check-style: ## no line, function, list of parameters or file is longer than the
 
 # A header without include guard is a part of one source file and makes no sense alone; neither do
 # the two that are the inside of loops for one instruction set.
-HEADERS := $(shell grep -l '^.ifndef QM_' $(sort $(wildcard core/*/*.h oracle/*.h oracle/*/*.h \
+HEADERS := $(shell grep -lE '^.(ifndef|pragma once)' $(sort $(wildcard core/*/*.h oracle/*.h oracle/*/*.h \
   experiments/*/*.h variants/*.h variants/*/*.h)))
 HEADERS := $(filter-out core/quant/simd_group.h core/rule/packed_blocks.h,$(HEADERS))
 check-headers: ## all public headers together in one translation unit: one meaning per name
@@ -262,7 +262,8 @@ check-headers: ## all public headers together in one translation unit: one meani
 	$(Q)$(CC) $(CPPFLAGS) -std=c11 $(WARN) -fmax-errors=10 -fsyntax-only $(BUILD)/headers.c && \
 	  echo "check-headers: $(words $(HEADERS)) headers in one translation unit"
 
-FORMATTED := $(shell git ls-files '*.c' '*.h' '*.cu' '*.cpp' '*.hpp' 2>/dev/null)
+FORMATTED := $(shell find core oracle experiments variants tests -name '*.[ch]' -o -name '*.cu' \
+  -o -name '*.[ch]pp')
 CLANG_FORMAT := clang-format
 format: ## lay all sources out with clang-format 14, as Debian 12 has it
 	$(Q)$(CLANG_FORMAT) -i $(FORMATTED)
@@ -344,30 +345,37 @@ man: qualm ## manual pages in build/CC/man, by help2man out of --help
 	rm -rf $(MAN); mkdir -p $(MAN); \
 	help2man -N -n "$$(./qualm --help | sed -n 2p)" -o $(MAN)/qualm.1 ./qualm || exit 1; \
 	for c in $(COMMANDS); do \
-	  printf '#!/bin/sh\n[ "$$1" = --version ] && exec echo qualm-%s $(VERSION)\nexec $(CURDIR)/qualm %s "$$@"\n' $$c $$c > $(MAN)/qualm-$$c; \
-	  chmod +x $(MAN)/qualm-$$c; \
-	  help2man -N -n "$$(./qualm --help | sed -n "s/^  $$c  *//p" | head -1)" -o $(MAN)/qualm-$$c.1 $(MAN)/qualm-$$c || exit 1; \
-	  rm $(MAN)/qualm-$$c; \
+	  help=$(MAN)/help text=$(MAN)/text; ./qualm $$c --help > $$help || exit 1; \
+	  { printf '[EXAMPLES]\n.nf\n'; sed -n '/^Examples:/,/^$$/p' $$help | sed -e 1d -e '/^$$/d' -e 's/\\/\\\\/g'; \
+	    printf '.fi\n[SEE ALSO]\n.BR qualm (1)\n'; } > $$text; \
+	  printf '#!/bin/sh\n[ "$$1" = --version ] && exec echo qualm-%s $(VERSION)\nexec sed "/^Examples:/,/^\$$/d" $(CURDIR)/%s\n' \
+	    $$c $$help > $(MAN)/qualm-$$c; chmod +x $(MAN)/qualm-$$c; \
+	  help2man -N -i $$text -n "$$(./qualm --help | sed -n "s/^  $$c  *//p" | head -1)" -o $(MAN)/qualm-$$c.1 \
+	    $(MAN)/qualm-$$c || exit 1; rm $(MAN)/qualm-$$c $$help $$text; \
 	done; echo "man: $$(ls $(MAN) | wc -l) pages in $(MAN)"
 
 install: qualm man ## install below DESTDIR PREFIX (/usr/local): program, manual, completion, headers, data
-	@install -Dm755 $(BUILD)/qualm$(if $(filter 1,$(MPI)),-mpi) $(DESTDIR)$(PREFIX)/bin/qualm
-	@for f in $(SHIPPED); do install -Dm644 $$f $(SHARE)/qualm/$$f || exit 1; done
-	@for f in $(wildcard core/abi/*.h); do install -Dm644 $$f $(INCLUDE)/$${f##*/} || exit 1; done
-	@for f in $(MAN)/*.1; do [ ! -e $$f ] || install -Dm644 $$f $(SHARE)/man/man1/$${f##*/} || exit 1; done
-	@mkdir -p $(SHARE)/bash-completion/completions
-	@./qualm completion bash > $(SHARE)/bash-completion/completions/qualm
+	@install -Dm755 $(BUILD)/qualm$(if $(filter 1,$(MPI)),-mpi) "$(DESTDIR)$(PREFIX)/bin/qualm"
+	@for f in $(SHIPPED); do install -Dm644 $$f "$(SHARE)/qualm/$$f" || exit 1; done
+	@for f in $(wildcard core/abi/*.h); do install -Dm644 $$f "$(INCLUDE)/$${f##*/}" || exit 1; done
+	@for f in $(MAN)/*.1; do \
+	  [ ! -e $$f ] || install -Dm644 $$f "$(SHARE)/man/man1/$${f##*/}" || exit 1; done
+	@mkdir -p "$(SHARE)/bash-completion/completions"
+	@./qualm completion bash > "$(SHARE)/bash-completion/completions/qualm"
 	@echo "install: $(DESTDIR)$(PREFIX)/bin/qualm and $(words $(SHIPPED)) files in $(SHARE)/qualm"
 
 uninstall: ## remove what install put there
-	@rm -rf $(DESTDIR)$(PREFIX)/bin/qualm $(SHARE)/qualm $(INCLUDE) $(SHARE)/man/man1/qualm.1 \
-	  $(SHARE)/man/man1/qualm-*.1 $(SHARE)/bash-completion/completions/qualm
+	@rm -f "$(DESTDIR)$(PREFIX)/bin/qualm" "$(SHARE)"/man/man1/qualm.1 "$(SHARE)"/man/man1/qualm-*.1 \
+	  "$(SHARE)/bash-completion/completions/qualm"
+	@rm -rf "$(SHARE)/qualm" "$(INCLUDE)"
 	@echo "uninstall: removed from $(DESTDIR)$(PREFIX)"
 
 DIST := qualm-$(VERSION)
 dist: ## build/qualm-VERSION.tar.xz of the last commit, which builds without git
+	@[ "$$(git rev-parse --show-toplevel 2>/dev/null)" = "$(CURDIR)" ] || \
+	  { echo "qualm: make dist packs the last commit: this folder is no git clone" >&2; exit 1; }
 	@mkdir -p build
-	$(Q)git archive --format=tar --prefix=$(DIST)/ \
+	$(Q)set -o pipefail; git archive --format=tar --prefix=$(DIST)/ \
 	  --add-virtual-file=$(DIST)/.commit:"$$(git describe --always --abbrev=12 --exclude='*')" HEAD | \
 	  xz -T0 > build/$(DIST).tar.xz && ls -l build/$(DIST).tar.xz
 

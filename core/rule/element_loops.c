@@ -9,9 +9,9 @@
 #include "core/rule/reciprocal.h"
 
 #define INLINE static inline __attribute__((always_inline))
-/* Before a loop whose arrays do not overlap: compilers do not heed local pointers that are restrict.
- * clang would warn of the loops that it cannot vectorize nevertheless: those of float16, and without
- * fused multiply-add those that call fmaf. */
+/* Before a loop whose arrays do not overlap: compilers do not heed local pointers that are
+ * restrict. clang would warn of the loops that it cannot vectorize nevertheless: those of float16,
+ * and without fused multiply-add those that call fmaf. */
 #ifdef __clang__
 #pragma clang diagnostic ignored "-Wpass-failed"
 #define APART_LOOP _Pragma("clang loop vectorize(assume_safety)")

@@ -1,21 +1,20 @@
 /* shipped_files.c - Finds the files that ship with the program, from any folder. */
 #include "experiments/machine/shipped_files.h"
 
+#include <glob.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* Whether `path`, or the folder of a pattern, is there. */
+/* Whether a file is there that `path`, which may be a pattern of glob, names. */
 static int is_there(const char *path)
 {
-    char folder[PATH_MAX];
-    const char *end = strrchr(path, '/');
-    if (!strchr(path, '*') || !end)
-        return access(path, F_OK) == 0;
-    snprintf(folder, sizeof folder, "%.*s", (int)(end - path), path);
-    return access(folder, F_OK) == 0;
+    glob_t found = {0};
+    int is_found = access(path, F_OK) == 0 || glob(path, 0, NULL, &found) == 0;
+    globfree(&found);
+    return is_found;
 }
 
 /* Cuts the last part of a path off; the path of the root stays. */

@@ -11,9 +11,9 @@
 
 #include <stddef.h>
 
-/* Writes to out[size] where `path` stands.  The last part of path may be a pattern of glob
- * ("*.h5"): then only its folder is looked for.  Where nothing is found, or where the result would
- * not fit, out is `path` itself, cut to size, so that an error names it.  Returns out. */
+/* Writes to out[size] where `path` stands.  The path may be a pattern of glob ("*.h5"), of which at
+ * least one file must be there.  Where nothing is found, or where the result would not fit, out is
+ * `path` itself, cut to size, so that an error names it.  Returns out. */
 char *qm_shipped(const char *path, char *out, size_t size);
 
 #endif

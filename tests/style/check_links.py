@@ -8,7 +8,6 @@ some source must contain it.  One line per name that is not there; exits 1 when 
 """
 import os
 import re
-import subprocess
 import sys
 
 PATH = re.compile(r"(?<![\w/.*{-])((?:core|variants|oracle|experiments|plots|tests)/[\w/.-]*\w\."
@@ -19,11 +18,14 @@ MADE_UP = re.compile(r"NAME|XXX|mine|valley|/x\.|test_X|nosuch|test_functional|t
                      r"oracle/theory.h$")
 
 
-def tracked():
-    out = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], capture_output=True,
-                         text=True, check=True).stdout.split("\n")
-    return [f for f in out if f.endswith((".md", ".c", ".h", ".cu", ".hpp", ".cpp", ".py", ".bats",
-                                          ".bash", ".sh", ".yaml")) and os.path.exists(f)]
+def texts():
+    """Every source and text of the tree but what is built, by the file system."""
+    for folder, folders, files in os.walk("."):
+        folders[:] = sorted(d for d in folders if not d.startswith(".")
+                            and d not in ("build", "bundle", "__pycache__"))
+        yield from (os.path.relpath(os.path.join(folder, f)) for f in sorted(files)
+                    if f.endswith((".md", ".c", ".h", ".cu", ".hpp", ".cpp", ".py", ".bats",
+                                   ".bash", ".sh", ".yaml")))
 
 
 def is_word(name, words):
@@ -35,11 +37,11 @@ def is_word(name, words):
 def main():
     missing, looked_at = [], 0
     words = set()
-    for path in tracked():
+    for path in texts():
         if not path.endswith(".md"):
             with open(path, encoding="utf-8") as f:
                 words.update(re.findall(r"\w+", f.read()))
-    for path in tracked():
+    for path in texts():
         with open(path, encoding="utf-8") as f:
             text = f.read()
         wanted = [(m.start(), m.group(1)) for m in PATH.finditer(text)]

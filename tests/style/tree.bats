@@ -34,7 +34,7 @@ setup() {
     cc -c "$BATS_TEST_TMPDIR/r.c" -o "$BATS_TEST_TMPDIR/b/core/rule/r.o"
     run "$PYTHON" tests/style/check_layers.py "$BATS_TEST_TMPDIR/b"
     [ "$status" -eq 1 ]
-    [[ $output == *"the oracle uses the core: oracle/rule/o -> core/rule/r: rule"* ]]
+    [[ $output == *"symbol goes up: oracle/rule/o -> core/rule/r: rule"* ]]
 }
 
 @test "all public headers compile in one translation unit" {
