@@ -74,6 +74,21 @@ setup() {
     [ -z "$(find "$D" -type f)" ]
 }
 
+@test "paths with spaces: install and uninstall touch nothing else" {
+    mkdir "$BATS_TEST_TMPDIR/victim"
+    echo precious >"$BATS_TEST_TMPDIR/victim/file"
+    make -C "$ROOT" install DESTDIR="$BATS_TEST_TMPDIR/victim place" PREFIX="/my prefix" >/dev/null
+    "$BATS_TEST_TMPDIR/victim place/my prefix/bin/qualm" list suites --names | grep -qx smoke
+    make -C "$ROOT" uninstall DESTDIR="$BATS_TEST_TMPDIR/victim place" PREFIX="/my prefix" >/dev/null
+    [ -z "$(find "$BATS_TEST_TMPDIR/victim place" -type f)" ]
+    [ "$(cat "$BATS_TEST_TMPDIR/victim/file")" = precious ]
+}
+
+@test "an empty folder of suites in the current folder hides nothing" {
+    mkdir -p experiments/suites
+    [ "$("$ROOT/qualm" list suites --names | wc -l)" -gt 20 ]
+}
+
 @test "make dist packs a tree that knows its version and commit without git" {
     command -v xz >/dev/null || skip "no xz (Debian's package xz-utils)"
     git -C "$ROOT" rev-parse HEAD >/dev/null 2>&1 || skip "this tree is not a git clone"
