@@ -108,5 +108,6 @@ setup() {
     run "$PYTHON" tests/style/affected_tests.py --linked "$BUILD" core/base/status
     [ "$(printf '%s\n' "$output" | grep -c test_)" -gt 40 ]
     run "$PYTHON" tests/style/affected_tests.py "$BUILD" no/such/file
-    [ -z "$output" ]
+    [ "$status" -eq 1 ]
+    [[ $output == "no file has 'no/such/file' in its path" ]]
 }
