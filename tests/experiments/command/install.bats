@@ -77,10 +77,11 @@ setup() {
 @test "paths with spaces: install and uninstall touch nothing else" {
     mkdir "$BATS_TEST_TMPDIR/victim"
     echo precious >"$BATS_TEST_TMPDIR/victim/file"
-    make -C "$ROOT" install DESTDIR="$BATS_TEST_TMPDIR/victim place" PREFIX="/my prefix" >/dev/null
-    "$BATS_TEST_TMPDIR/victim place/my prefix/bin/qualm" list suites --names | grep -qx smoke
-    make -C "$ROOT" uninstall DESTDIR="$BATS_TEST_TMPDIR/victim place" PREFIX="/my prefix" >/dev/null
-    [ -z "$(find "$BATS_TEST_TMPDIR/victim place" -type f)" ]
+    place="$BATS_TEST_TMPDIR/victim place"
+    make -C "$ROOT" install DESTDIR="$place" PREFIX="/my prefix" >/dev/null
+    "$place/my prefix/bin/qualm" list suites --names | grep -qx smoke
+    make -C "$ROOT" uninstall DESTDIR="$place" PREFIX="/my prefix" >/dev/null
+    [ -z "$(find "$place" -type f)" ]
     [ "$(cat "$BATS_TEST_TMPDIR/victim/file")" = precious ]
 }
 
