@@ -8,10 +8,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/user_kernel/process_tree.h"
 #include "experiments/campaign/mpi_dispatch.h"
 #include "experiments/campaign/worker.h"
 #include "experiments/cli/cli.h"
-#include "experiments/kernel/child.h"
 
 enum {
     TICK_MS = 50,
@@ -202,7 +202,7 @@ static void check_limits(struct state *s, struct qm_worker *w, double now)
         return;
     if (now - w->since > o->seconds)
         kill_worker(w, late);
-    else if (qm_child_resident(w->pid) > o->mebibytes)
+    else if (qm_process_resident(w->pid) > o->mebibytes)
         kill_worker(w, large);
 }
 

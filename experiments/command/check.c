@@ -10,7 +10,6 @@
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
 #include "experiments/kernel/kernel.h"
-#include "experiments/kernel/worker.h"
 #include "experiments/recipes/recipe_list.h"
 
 enum {
@@ -30,7 +29,7 @@ enum {
     KEY_BACKEND,
     KEY_MODE,
     KEY_NO_SHRINK,
-    KEY_WORKER
+    KEY_ALLOW_REFUSED
 };
 
 static const uint64_t default_seed = 20240501;
@@ -43,7 +42,7 @@ struct options {
     uint64_t seed;
     enum qm_mode mode;
     struct qm_kernel_options kernel;
-    const char *template, *worker, *backend;
+    const char *template, *backend;
     const char *only_kernel; /* name of an option given that needs --kernel; or NULL */
 };
 
@@ -77,7 +76,8 @@ static const struct argp_option options[] = {
      "leave out the reproducer NAME-repro.c of the worst failure (see qualm shrink)", 1},
     {"template", KEY_TEMPLATE, "VARIANT", 0,
      "print a kernel to start from, or kernel_abi.h, or kernel_cuda.h; \"list\" names them", 1},
-    {"kernel-worker", KEY_WORKER, "JOB", OPTION_HIDDEN, NULL, 1},
+    {"allow-refused", KEY_ALLOW_REFUSED, "N", 0,
+     "the kernel may refuse N cases (default 0: a refusal is a failure)", 1},
     {0}};
 
 static double number_of(struct argp_state *state, const char *option, const char *arg)
@@ -106,18 +106,22 @@ static int kernel_option(int key, char *arg, struct argp_state *state, struct op
     case KEY_FOREVER: k->forever = 1; break;
     case KEY_NO_SHRINK: k->no_shrink = 1; break;
     case KEY_JUNIT: k->junit = arg; break;
+    case KEY_ALLOW_REFUSED:
+        k->allow_refused = (int64_t)number_of(state, "allow-refused", arg);
+        break;
     case KEY_LIMIT_TIME: k->limits.seconds = number_of(state, "limit-time", arg); break;
     case KEY_LIMIT_MEMORY: k->limits.mebibytes = number_of(state, "limit-memory", arg); break;
     default: return 0;
     }
-    o->only_kernel = key == KEY_AS          ? "as"
-                     : key == KEY_AGAINST   ? "against"
-                     : key == KEY_REGIME    ? "regime"
-                     : key == KEY_TIME      ? "time"
-                     : key == KEY_FOREVER   ? "forever"
-                     : key == KEY_JUNIT     ? "junit"
-                     : key == KEY_NO_SHRINK ? "no-shrink"
-                                            : "limit-...";
+    o->only_kernel = key == KEY_AS              ? "as"
+                     : key == KEY_AGAINST       ? "against"
+                     : key == KEY_REGIME        ? "regime"
+                     : key == KEY_TIME          ? "time"
+                     : key == KEY_FOREVER       ? "forever"
+                     : key == KEY_JUNIT         ? "junit"
+                     : key == KEY_NO_SHRINK     ? "no-shrink"
+                     : key == KEY_ALLOW_REFUSED ? "allow-refused"
+                                                : "limit-...";
     return 1;
 }
 
@@ -135,7 +139,6 @@ static error_t option(int key, char *arg, struct argp_state *state)
             argp_error(state, "--mode: expected exact or fast, got '%s'", arg);
         o->mode = strcmp(arg, "fast") == 0 ? QM_MODE_fast : QM_MODE_exact;
         return 0;
-    case KEY_WORKER: o->worker = arg; return 0;
     case KEY_CASE: o->one_case = arg; return 0;
     case KEY_LIST: o->list = 1; return 0;
     case KEY_SPECIALS: o->specials = 1; return 0;
@@ -305,9 +308,7 @@ static qm_status backend_found(const char *name, const char *file, const struct 
 static int other_work(struct options *o)
 {
     const struct qm_backend *backend;
-    qm_status st = o->worker ? QM_OK : backend_found(o->backend, o->kernel.file, &backend);
-    if (o->worker)
-        return qm_worker_main(o->worker);
+    qm_status st = backend_found(o->backend, o->kernel.file, &backend);
     if (st != QM_OK)
         return qm_cli_failed("check", st);
     if (o->template)
@@ -447,7 +448,9 @@ int qm_cmd_check(int argc, char **argv)
         .children = children,
     };
     struct options o = {
-        .status = QM_OK, .seed = default_seed, .kernel.limits = {.seconds = 10, .mebibytes = 2048}};
+        .status = QM_OK,
+        .seed = default_seed,
+        .kernel.limits = {.seconds = 10, .mebibytes = 2048, .processes = QM_PROCESSES}};
     int code = qm_cli_parse(&argp, argc, argv, &o);
     if (code == 0)
         code = run(&o);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "core/base/name.h"
+#include "core/user_kernel/host.h"
 #include "experiments/campaign/worker.h"
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
@@ -108,6 +109,8 @@ int main(int argc, char **argv)
         return qm_exit_code(QM_BAD_ARG);
     }
     const char *word = argv[1];
+    if (strcmp(word, QM_HOST_WORD) == 0)
+        return qm_host_main();
     if (strcmp(word, QM_CAMPAIGN_WORKER) == 0)
         return qm_campaign_worker(argc - 1, argv + 1);
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {

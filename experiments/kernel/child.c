@@ -12,21 +12,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/user_kernel/process_tree.h"
 #include "experiments/cli/cli.h"
 #include "experiments/kernel/wire.h"
-#include "experiments/kernel/worker.h"
 
 extern char **environ;
 
 enum { LINE_MOST = 1 << 20, TICK_MS = 20 };
-
-static const char *const end_names[] = {
-#define X(name, text) #name,
-    QM_END_LIST(X)
-#undef X
-};
-
-const char *qm_end_name(enum qm_end e) { return end_names[e]; }
 
 /* ---- start and stop -------------------------------------------------------------------------- */
 
@@ -134,20 +126,6 @@ static void drain(struct qm_child *c)
     }
 }
 
-double qm_child_resident(pid_t pid)
-{
-    char path[48];
-    long long pages = 0, all;
-    snprintf(path, sizeof path, "/proc/%d/statm", (int)pid);
-    FILE *f = fopen(path, "r");
-    if (!f)
-        return 0.0;
-    if (fscanf(f, "%lld %lld", &all, &pages) != 2)
-        pages = 0;
-    fclose(f);
-    return (double)pages * (double)sysconf(_SC_PAGESIZE) / 1048576.0;
-}
-
 /* 1: the process has ended; another process may still hold its end of the socket. */
 static int is_over(const struct qm_child *c)
 {
@@ -187,7 +165,7 @@ static enum qm_end read_line(struct qm_child *c, const struct qm_child_limits *l
             snprintf(why, size, "no answer within %g s", limits->seconds);
             return QM_END_hung;
         }
-        double used = qm_child_resident(c->pid);
+        double used = qm_process_resident(c->pid);
         if (used > limits->mebibytes) {
             snprintf(why, size, "%.0f MiB of memory, the limit is %g", used, limits->mebibytes);
             return QM_END_memory;

@@ -5,25 +5,9 @@
 #include <jansson.h>
 #include <sys/types.h>
 
-#include "core/base/status.h"
+#include "core/user_kernel/host.h"
 
-/* The ways in which a request ends. */
-/* clang-format off */
-#define QM_END_LIST(X)                                                    \
-    X(answered, "an answer came")                                         \
-    X(crashed,  "the process died by a signal")                           \
-    X(hung,     "no answer within the limit; it was killed")              \
-    X(memory,   "it used more memory than the limit; it was killed")      \
-    X(left,     "the process ended by itself, with exit() or the like")   \
-    X(garbage,  "what came was no answer; it was killed")                 \
-    X(stopped,  "the user interrupted")
-/* clang-format on */
-enum qm_end {
-#define X(name, text) QM_END_##name,
-    QM_END_LIST(X)
-#undef X
-};
-const char *qm_end_name(enum qm_end e);
+enum { QM_WORKER_FD = 199 }; /* the socket to the parent; standard output belongs to the kernel */
 
 struct qm_child_limits {
     double seconds;   /* of one request, wall clock */
@@ -50,8 +34,6 @@ qm_status qm_child_start(struct qm_child *c, const char *command, const json_t *
  * old kernel. */
 enum qm_end qm_child_ask(struct qm_child *c, json_t *request, const struct qm_child_limits *limits,
                          json_t **reply, char *why, size_t size, int *old);
-
-double qm_child_resident(pid_t pid); /* resident memory in MiB; 0: unknown */
 
 void qm_child_stop(struct qm_child *c); /* kills the worker; accepts a zeroed or stopped one */
 

@@ -2,11 +2,13 @@
 #ifndef QM_EXPERIMENTS_KERNEL_KERNEL_H
 #define QM_EXPERIMENTS_KERNEL_KERNEL_H
 
+#include <jansson.h>
+
 #include "experiments/check/judge.h"
-#include "experiments/kernel/child.h"
+#include "experiments/kernel/kernel_case.h"
 #include "experiments/kernel/kernel_compare.h"
 
-enum { QM_REGIMES = 32, QM_HANGS = 3 };
+enum { QM_REGIMES = 32, QM_HANGS = 3, QM_PROCESSES = 64 };
 
 /* An additional case for CUDA sources, with indices beyond 32 bits
  * (core/user_kernel/emu_large_index.h). */
@@ -20,23 +22,10 @@ struct qm_kernel_options {
     int n_regimes, forever, has_seed, no_shrink;
     int on_gpu; /* 1: a .cu file runs on the GPU, 0: in the emulator */
     uint64_t seed;
-    double time; /* seconds; 0: no limit */
-    struct qm_child_limits limits;
+    double time;           /* seconds; 0: no limit */
+    int64_t allow_refused; /* cases that the kernel may refuse */
+    struct qm_host_limits limits;
 };
-
-/* The result of a case: the judge's, or how its worker ended. */
-/* clang-format off */
-#define QM_CASE_RESULT_LIST(X) \
-    X(passed) X(failed) X(refused) X(crashed) X(hung) X(memory) X(left) X(garbage) X(unfit)
-/* clang-format on */
-enum qm_case_result {
-#define X(name) QM_CASE_##name,
-    QM_CASE_RESULT_LIST(X)
-#undef X
-        QM_CASE_RESULT_COUNT
-};
-const char *qm_case_result_name(enum qm_case_result r);
-int qm_case_result_is_bad(enum qm_case_result r); /* 1: not passed, refused or unfit */
 
 struct qm_kernel_case {
     char name[QM_CASE_TEXT];
@@ -50,8 +39,8 @@ struct qm_kernel_case {
 struct qm_kernel_run {
     const struct qm_kernel_options *o;
     char recipe[QM_RECIPE_TEXT];
-    char old_trouble[400];     /* why the old kernel no longer runs, or "" */
-    struct qm_subject subject; /* its recipe alone is set */
+    char old_trouble[400]; /* why the old kernel no longer runs, or "" */
+    struct qm_subject subject;
     struct qm_tally tally;
     struct qm_kernel_case *cases;
     int n_cases, room;                             /* of cases[] */
@@ -68,7 +57,8 @@ struct qm_kernel_run {
 qm_status qm_kernel_run(const struct qm_kernel_options *o, struct qm_kernel_run *r);
 void qm_kernel_run_free(struct qm_kernel_run *r);
 
-/* 1: no case failed, no worker ended, and at least one number was judged. */
+/* 1: no case failed, no process ended, at least one number was judged, none is OFF_BY_ONE or WRONG,
+ * and no more cases were refused than allowed. */
 int qm_kernel_run_passed(const struct qm_kernel_run *r);
 
 /* Prints the command line that runs one case again alone into text[size]. */

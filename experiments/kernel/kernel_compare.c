@@ -25,24 +25,18 @@ struct plan {
     double *want[QM_MAX_SLOTS + 1], *g;
 };
 
-/* The state of the comparison.  It is one static object, because the functions of a qm_backend
- * receive no argument of their caller and a worker process compares one pair of kernels, one case
- * at a time. */
-static struct {
+/* The state of the comparison.  Each thread has one, because the functions of a qm_backend receive
+ * no argument of their caller and a thread compares one pair of kernels, one case at a time. */
+static _Thread_local struct {
     struct qm_kernel_file *now, *old;
     struct qm_kernel_compare_count count[QM_MAX_SLOTS + 1];
     int next_counts; /* 1: the plan that is opened next is compared */
 } comparison;
 
-void qm_kernel_compare_use(struct qm_kernel_file *now, struct qm_kernel_file *old)
+void qm_kernel_compare_begin(struct qm_kernel_file *now, struct qm_kernel_file *old)
 {
     comparison.now = now;
     comparison.old = old;
-    memset(comparison.count, 0, sizeof comparison.count);
-}
-
-void qm_kernel_compare_begin(void)
-{
     memset(comparison.count, 0, sizeof comparison.count);
     comparison.next_counts = 1;
 }
@@ -260,6 +254,22 @@ static int64_t compare_bytes(const void *plan)
     return qm_backend_file.bytes(((const struct plan *)plan)->now);
 }
 
+static qm_status compare_hyper(void *plan, const struct qm_hyper *h)
+{
+    struct plan *p = plan;
+    QM_TRY(qm_backend_file.hyper(p->now, h));
+    QM_TRY(qm_recipe_schedule(&p->r, h));
+    return qm_backend_file.hyper(p->old, h);
+}
+
+static qm_status compare_restart(void)
+{
+    qm_kernel_file_use(comparison.old);
+    QM_TRY(qm_backend_file.restart());
+    qm_kernel_file_use(comparison.now);
+    return qm_backend_file.restart();
+}
+
 static qm_status compare_probe(void) { return QM_OK; }
 
 const struct qm_backend qm_backend_compare = {
@@ -272,4 +282,6 @@ const struct qm_backend qm_backend_compare = {
     .load = compare_load,
     .bytes = compare_bytes,
     .close = compare_close,
+    .hyper = compare_hyper,
+    .restart = compare_restart,
 };

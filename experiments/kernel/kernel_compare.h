@@ -3,8 +3,8 @@
  * Each step starts both kernels from the new kernel's state and parameter.  The new kernel's
  * results are judged and carried to the next step.  The old kernel's results are compared with them
  * and with the oracle's. */
-#ifndef QM_KERNEL_KERNEL_COMPARE_H
-#define QM_KERNEL_KERNEL_COMPARE_H
+#ifndef QM_EXPERIMENTS_KERNEL_KERNEL_COMPARE_H
+#define QM_EXPERIMENTS_KERNEL_KERNEL_COMPARE_H
 
 #include "core/user_kernel/backend_file.h"
 
@@ -17,11 +17,9 @@ struct qm_kernel_compare_count {
     double error_new, error_old;
 };
 
-/* Sets both kernels and zeroes the counts. */
-void qm_kernel_compare_use(struct qm_kernel_file *now, struct qm_kernel_file *old);
-
-/* Zeroes the counts before a case; the first plan that is opened next is compared. */
-void qm_kernel_compare_begin(void);
+/* Before a case of this thread: sets both kernels and zeroes its counts; the plan that is opened
+ * next is compared. */
+void qm_kernel_compare_begin(struct qm_kernel_file *now, struct qm_kernel_file *old);
 const struct qm_kernel_compare_count *qm_kernel_compare_counts(void); /* [QM_MAX_SLOTS + 1] */
 
 extern const struct qm_backend qm_backend_compare;

@@ -19,9 +19,9 @@ struct plan {
     uint8_t *codes, *other;
 };
 
-/* The state of the case.  It is one static object, because the functions of a qm_backend receive no
- * argument of their caller and a worker process judges one case at a time. */
-static struct {
+/* The state of the case.  Each thread has one, because the functions of a qm_backend receive no
+ * argument of their caller and a thread judges one case at a time. */
+static _Thread_local struct {
     struct qm_kernel_file *kernel;
     struct qm_peer_rules_result result;
     int next_is_judged; /* 1: the plan that is opened next is judged */
@@ -342,6 +342,24 @@ static int64_t peer_bytes(const void *plan)
     return qm_backend_file.bytes(((const struct plan *)plan)->kernel);
 }
 
+static qm_status peer_hyper(void *plan, const struct qm_hyper *h)
+{
+    struct plan *p = plan;
+    QM_TRY(qm_backend_file.hyper(p->kernel, h));
+    QM_TRY(qm_recipe_schedule(&p->r, h));
+    if (!p->is_judged)
+        return QM_OK;
+    QM_TRY(qm_backend_file.hyper(p->free_kernel, h));
+    QM_TRY(qm_backend_cpu.hyper(p->cpu, h));
+    return qm_backend_cpu.hyper(p->free_cpu, h);
+}
+
+static qm_status peer_restart(void)
+{
+    qm_kernel_file_use(current.kernel);
+    return qm_backend_file.restart();
+}
+
 static qm_status peer_probe(void) { return QM_OK; }
 
 const struct qm_backend qm_backend_peer_rules = {
@@ -354,4 +372,6 @@ const struct qm_backend qm_backend_peer_rules = {
     .load = peer_load,
     .bytes = peer_bytes,
     .close = peer_close,
+    .hyper = peer_hyper,
+    .restart = peer_restart,
 };

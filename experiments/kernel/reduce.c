@@ -23,36 +23,21 @@ static void on_signal(int sig)
 
 /* ---- the subject ----------------------------------------------------------------------------- */
 
-/* Asks the kernel for its variant's name, in a child, which loads the kernel. */
-static void ask_name(struct qm_forked_trial *forked, const void *arg)
-{
-    const char *as = NULL;
-    struct qm_kernel_file *k = NULL;
-    (void)arg;
-    if (qm_kernel_file_open(forked->object, &k) == QM_OK)
-        as = qm_kernel_file_as(k);
-    forked->out->how = as ? QM_CASE_passed : QM_CASE_unfit;
-    snprintf(forked->out->text, sizeof forked->out->text, "%s", as ? as : "");
-}
-
-static qm_status begin(struct qm_reduction *r, struct qm_forked_trial *forked)
+static qm_status begin(struct qm_reduction *r, struct qm_attempts *a)
 {
     static struct qm_tally t;
-    if (r->file) {
-        const struct qm_attempt *o = qm_forked_trial_run(forked, ask_name, NULL, 10.0);
-        if (o->how == QM_CASE_refused)
-            return qm_fail(QM_BAD_ARG, "%s", o->text);
-        if (qm_case_result_is_bad(o->how))
-            return qm_fail(QM_SKIPPED, "the kernel cannot be loaded: %s", o->text);
-        if (!r->as && o->how == QM_CASE_unfit)
+    if (a->kernel) {
+        QM_TRY(qm_host_up(qm_kernel_file_host(a->kernel)));
+        const char *as = r->as ? r->as : qm_kernel_file_as(a->kernel);
+        if (!as)
             return qm_fail(QM_BAD_ARG, "the kernel does not say which variant it is; give --as");
-        QM_TRY(qm_recipe_parse(r->as ? r->as : o->text, &r->recipe));
+        QM_TRY(qm_recipe_parse(as, &r->recipe));
     }
-    forked->subject->recipe = r->recipe;
-    forked->subject->backend = &qm_backend_cpu; /* plans of kernel files decode by the same table */
-    QM_TRY(qm_judge_begin(forked->subject, &t));
-    if (forked->object)
-        forked->subject->backend = &qm_backend_file;
+    a->subject->recipe = r->recipe;
+    a->subject->backend = &qm_backend_cpu; /* plans of kernel files decode by the same table */
+    QM_TRY(qm_judge_begin(a->subject, &t));
+    if (a->kernel)
+        a->subject->backend = &qm_backend_file;
     return QM_OK;
 }
 
@@ -73,13 +58,13 @@ static int case_at(const struct qm_reduction *r, const struct qm_shape *shape, i
     return 1;
 }
 
-static qm_status first_failing(struct qm_reduction *r, struct qm_forked_trial *forked)
+static qm_status first_failing(struct qm_reduction *r, struct qm_attempts *a, double until)
 {
     struct qm_shape shape = {0};
     qm_status st;
     if (r->one_case) {
         QM_TRY(qm_case_parse(r->one_case, &r->c));
-        return qm_shrink(forked, &r->c, r->seed, r->steps, r->seconds, &r->shrunk);
+        return qm_shrink(a, &r->c, r->seed, r->steps, until, &r->shrunk);
     }
     if (r->shape)
         QM_TRY(qm_shape_parse(r->shape, &shape));
@@ -89,7 +74,10 @@ static qm_status first_failing(struct qm_reduction *r, struct qm_forked_trial *f
     for (int i = 0; case_at(r, &shape, i, &r->c); i++) {
         if (stop)
             return qm_fail(QM_INTERRUPTED, "interrupted");
-        st = qm_shrink(forked, &r->c, r->seed, r->steps, r->seconds, &r->shrunk);
+        if (qm_seconds() >= until)
+            return qm_fail(QM_NO_MATCH, "no case failed within %g s; --time gives more",
+                           r->seconds);
+        st = qm_shrink(a, &r->c, r->seed, r->steps, until, &r->shrunk);
         if (st != QM_NO_MATCH && st != QM_SKIPPED)
             return st;
     }
@@ -124,21 +112,21 @@ static qm_status keep_object(const struct qm_reduction *r, const char *from, cha
     return st;
 }
 
-static qm_status write_program(struct qm_reduction *r, struct qm_forked_trial *forked,
-                               const char *folder)
+static qm_status write_program(struct qm_reduction *r, struct qm_attempts *a,
+                               const struct qm_kernel_files *files)
 {
     char name[QM_CASE_TEXT], origin[QM_CASE_TEXT + 48], object[PATH_MAX] = "";
     const char *end = r->file ? strrchr(r->file, '.') : NULL;
     snprintf(origin, sizeof origin, "case %s, seed %llu", qm_case_print(&r->c, name),
              (unsigned long long)r->seed);
     if (qm_kernel_is_cuda(r->file))
-        QM_TRY(keep_object(r, forked->object, object));
+        QM_TRY(keep_object(r, files->object, object));
     struct qm_repro repro = {.source = end && strcmp(end, ".c") == 0 ? r->file : NULL,
-                             .object = *object ? object : NULL,
+                             .object = *object ? object : files->object,
                              .origin = origin,
                              .path = r->out,
-                             .folder = folder};
-    qm_status st = qm_repro_write(forked, &r->shrunk, &repro, &r->is_verified);
+                             .folder = files->folder};
+    qm_status st = qm_repro_write(a, &r->shrunk, &repro, &r->is_verified);
     if (st == QM_SKIPPED) {
         snprintf(r->why, sizeof r->why, "%s", qm_message());
         return QM_OK;
@@ -150,21 +138,21 @@ static qm_status write_program(struct qm_reduction *r, struct qm_forked_trial *f
 static qm_status reduce(struct qm_reduction *r, const struct qm_kernel_files *files)
 {
     static struct qm_subject subject;
-    struct qm_forked_trial forked = {.subject = &subject,
-                                     .object = r->file ? files->object : NULL,
-                                     .mebibytes = r->mebibytes,
-                                     .stop = &stop};
+    struct qm_attempts a = {.subject = &subject, .stop = &stop};
+    double until = qm_seconds() + r->seconds;
+    const struct qm_host_limits limits = {
+        .seconds = r->seconds, .mebibytes = r->mebibytes, .processes = QM_PROCESSES, .stop = &stop};
     memset(&subject, 0, sizeof subject);
-    qm_status st = qm_forked_trial_open(&forked);
+    qm_status st = r->file ? qm_kernel_file_apart(files->object, &limits, &a.kernel) : QM_OK;
     if (st == QM_OK)
-        st = begin(r, &forked);
+        st = begin(r, &a);
     if (st == QM_OK)
-        st = first_failing(r, &forked);
+        st = first_failing(r, &a, until);
     if (st == QM_OK && stop)
         st = qm_fail(QM_INTERRUPTED, "interrupted");
     if (st == QM_OK && r->file && r->out)
-        st = write_program(r, &forked, files->folder);
-    qm_forked_trial_close(&forked);
+        st = write_program(r, &a, files);
+    qm_kernel_file_close(a.kernel);
     return st;
 }
 

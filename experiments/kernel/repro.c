@@ -345,7 +345,7 @@ static void put_number_check(const struct writer *w, const struct qm_kernel_args
 
 static void put_main(const struct writer *w, const struct qm_kernel_args *a)
 {
-    const struct qm_attempt *o = &w->s->attempt;
+    const struct qm_kernel_verdict *o = &w->s->attempt;
     if (!w->is_direct)
         fputs("\nint main(void)\n{\n    struct qm_kernel_args a[2];\n", w->f);
     if (o->how != QM_CASE_failed) {
@@ -417,19 +417,19 @@ static qm_status put_all(struct writer *w, const struct writing *x)
     return QM_OK;
 }
 
-/* Writes the draft in a child, because a plan needs the kernel loaded; the kernel does not run. */
-static void write_draft(struct qm_forked_trial *forked, const void *arg)
+/* Writes the draft; the plan that makes the arguments runs no step. */
+static qm_status write_draft(struct qm_kernel_file *kernel, const struct writing *x)
 {
-    const struct writing *x = arg;
     struct writer w = {.t = &x->s->trial, .s = x->s, .f = fopen(x->draft, "w")};
+    qm_kernel_file_use(kernel);
     qm_status st = w.f ? qm_backend_file.open(&w.t->recipe, &w.t->shape, 1, &w.plan)
                        : qm_fail(QM_BAD_FILE, "%s: %s", x->draft, strerror(errno));
     if (st == QM_OK)
         st = put_all(&w, x);
+    qm_backend_file.close(w.plan);
     if (w.f && fclose(w.f) != 0 && st == QM_OK)
         st = qm_fail(QM_BAD_FILE, "%s: %s", x->draft, strerror(errno));
-    forked->out->how = st == QM_OK ? QM_CASE_passed : QM_CASE_refused;
-    snprintf(forked->out->text, sizeof forked->out->text, "%s", st == QM_OK ? "" : qm_message());
+    return st;
 }
 
 /* 1: the draft compiles without a warning and exits with 1. */
@@ -475,19 +475,17 @@ static int is_reproducible(const struct qm_shrunk *s)
                                           s->trial.recipe.param.format == QM_PARAM_f32));
 }
 
-qm_status qm_repro_write(struct qm_forked_trial *forked, const struct qm_shrunk *s,
+qm_status qm_repro_write(struct qm_attempts *attempts, const struct qm_shrunk *s,
                          const struct qm_repro *r, int *verified)
 {
     char draft[PATH_MAX];
-    struct writing x = {s, r, r->object ? r->object : forked->object, draft, 0};
+    struct writing x = {s, r, r->object, draft, 0};
     if (!is_reproducible(s))
         return qm_fail(QM_SKIPPED, "no program is written for this failure");
     snprintf(draft, sizeof draft, "%s/repro.c", r->folder);
     *verified = 0;
     for (; !*verified && x.is_quiet < 2; x.is_quiet++) {
-        const struct qm_attempt *o = qm_forked_trial_run(forked, write_draft, &x, 30.0);
-        if (o->how != QM_CASE_passed)
-            return qm_fail(QM_INTERNAL, "%s", o->text);
+        QM_TRY(write_draft(attempts->kernel, &x));
         *verified = is_verified(r);
     }
     return publish(draft, r->path);

@@ -11,7 +11,7 @@
 
 struct qm_repro {
     const char *source; /* the kernel's .c file; NULL: an object is loaded */
-    const char *object; /* its path; NULL: forked->object, which the user gave */
+    const char *object; /* the path of its shared object */
     const char *origin; /* "case ..., seed 1": the failing case */
     const char *path;   /* of the file that is written */
     const char *folder; /* temporary folder for compiling */
@@ -19,7 +19,7 @@ struct qm_repro {
 
 /* Writes the program, compiles it with warnings and runs it.  *verified 1: it compiles without a
  * warning and exits with 1.  QM_SKIPPED: a program cannot check this failure. */
-qm_status qm_repro_write(struct qm_forked_trial *forked, const struct qm_shrunk *s,
+qm_status qm_repro_write(struct qm_attempts *attempts, const struct qm_shrunk *s,
                          const struct qm_repro *r, int *verified);
 
 #endif

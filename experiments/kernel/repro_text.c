@@ -277,7 +277,7 @@ void qm_repro_comment(FILE *f, const char *text)
 
 /* ---- fixed parts ----------------------------------------------------------------------------- */
 
-void qm_repro_includes(FILE *f, const struct qm_attempt *o, int is_direct)
+void qm_repro_includes(FILE *f, const struct qm_kernel_verdict *o, int is_direct)
 {
     int died = o->how != QM_CASE_failed, is_guarded = qm_repro_memory(o) != QM_REPRO_PLAIN;
     if (!died && o->finding.place == QM_PLACE_MODE)
@@ -295,7 +295,7 @@ void qm_repro_includes(FILE *f, const struct qm_attempt *o, int is_direct)
     fputs(is_guarded ? "#include <unistd.h>\n\n" : "\n", f);
 }
 
-enum qm_repro_memory qm_repro_memory(const struct qm_attempt *o)
+enum qm_repro_memory qm_repro_memory(const struct qm_kernel_verdict *o)
 {
     enum qm_place place = o->finding.place;
     if (o->how != QM_CASE_failed)

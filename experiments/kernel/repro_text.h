@@ -2,7 +2,7 @@
 #ifndef QM_EXPERIMENTS_KERNEL_REPRO_TEXT_H
 #define QM_EXPERIMENTS_KERNEL_REPRO_TEXT_H
 
-#include "experiments/kernel/forked_trial.h"
+#include "experiments/kernel/attempt.h"
 
 /* Writes the kernel's source.  kernel_abi.h replaces the line that includes it, without its
  * comments; other files that are included by quotes get absolute paths.  is_quiet: warnings of the
@@ -29,9 +29,9 @@ void qm_repro_comment(FILE *f, const char *text);
 /* The memory of the buffers: from the heap; between pages that are not mapped; between such pages,
  * and in a list that is searched after the step. */
 enum qm_repro_memory { QM_REPRO_PLAIN, QM_REPRO_GUARDED, QM_REPRO_LISTED };
-enum qm_repro_memory qm_repro_memory(const struct qm_attempt *o);
+enum qm_repro_memory qm_repro_memory(const struct qm_kernel_verdict *o);
 
-void qm_repro_includes(FILE *f, const struct qm_attempt *o, int is_direct);
+void qm_repro_includes(FILE *f, const struct qm_kernel_verdict *o, int is_direct);
 
 /* Writes the function that allocates a buffer. */
 void qm_repro_place(FILE *f, enum qm_repro_memory memory);

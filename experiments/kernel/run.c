@@ -1,16 +1,18 @@
-/* run.c - Runs the cases of a kernel check one after the other, each in a worker process. */
+/* run.c - Runs the cases of a kernel check on several processes and joins their results in order. */
+#include <omp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include "experiments/cli/cli.h"
 #include "experiments/kernel/files.h"
 #include "experiments/kernel/kernel.h"
 #include "experiments/kernel/regime.h"
-#include "experiments/kernel/wire.h"
+#include "experiments/kernel/speed.h"
 
-enum { SPEED_N = 1 << 20 };
+enum { MOST_THREADS = 16, AHEAD = 256, WAIT_US = 200 };
 
 static volatile int stop;
 
@@ -20,20 +22,102 @@ static void on_signal(int sig)
     stop = 1;
 }
 
-static const char *const result_names[] = {
-#define X(name) #name,
-    QM_CASE_RESULT_LIST(X)
-#undef X
+/* ---- one case -------------------------------------------------------------------------------- */
+
+/* The result of a case, until those before it are there too. */
+struct result {
+    struct qm_kernel_case c;
+    struct qm_tally tally;
+    struct qm_kernel_compare_count compared[QM_MAX_SLOTS + 1];
+    char old_trouble[400];
+    qm_status status; /* not QM_OK: a failure that is not the kernel's, or an interruption */
+    char why[400];
 };
 
-const char *qm_case_result_name(enum qm_case_result r) { return result_names[r]; }
+/* One judging thread with its processes. */
+struct judge {
+    struct qm_kernel_run *r;
+    struct qm_kernel_file *now, *old; /* old: NULL without --against */
+    struct qm_subject subject;
+};
 
-int qm_case_result_is_bad(enum qm_case_result r)
+static void judge_close(struct judge *j)
 {
-    return r != QM_CASE_passed && r != QM_CASE_refused && r != QM_CASE_unfit;
+    qm_kernel_file_close(j->now);
+    qm_kernel_file_close(j->old);
 }
 
-/* ---- one case -------------------------------------------------------------------------------- */
+static qm_status judge_open(struct judge *j, const struct qm_kernel_files *f)
+{
+    struct qm_host_limits limits = j->r->o->limits;
+    limits.stop = &stop;
+    j->subject = j->r->subject;
+    QM_TRY(qm_kernel_file_apart(f->object, &limits, &j->now));
+    if (j->r->o->against)
+        QM_TRY(qm_kernel_file_apart(f->old_object, &limits, &j->old));
+    return QM_OK;
+}
+
+static int is_large_index(const char *name) { return strcmp(name, QM_LARGE_INDEX_CASE) == 0; }
+
+/* Runs the case with indices beyond 32 bits. */
+static qm_status large_index(struct judge *j, struct result *out, struct qm_kernel_verdict *v)
+{
+    struct qm_finding none = {0};
+    struct qm_host *host = qm_kernel_file_host(j->now);
+    qm_host_begin(host);
+    qm_status st = qm_host_large_index(host, j->r->recipe);
+    QM_TRY(qm_kernel_conclude(j->now, st, "", &none, v));
+    if (v->how == QM_CASE_refused ||
+        v->how == QM_CASE_hung) /* its threads loop over all elements */
+        v->how = QM_CASE_unfit;
+    out->tally.skipped += v->how == QM_CASE_unfit;
+    out->tally.cases += v->how != QM_CASE_unfit;
+    if (v->how == QM_CASE_failed) {
+        out->tally.failed_cases = out->tally.n_findings = 1;
+        out->tally.finding[0] = v->finding;
+        snprintf(out->tally.finding[0].name, QM_CASE_TEXT, "%s", out->c.name);
+    }
+    return QM_OK;
+}
+
+static void judge_case(struct judge *j, const struct qm_case *c, struct result *out)
+{
+    struct qm_kernel_verdict *v = calloc(1, sizeof *v);
+    double from = qm_seconds();
+    qm_status st = v ? QM_OK : qm_fail(QM_NO_MEMORY, "a verdict");
+    if (st == QM_OK && is_large_index(out->c.name)) {
+        st = large_index(j, out, v);
+    } else if (st == QM_OK) {
+        j->subject.backend = j->old ? &qm_backend_compare : &qm_backend_file;
+        qm_kernel_compare_begin(j->now, j->old);
+        if (j->old)
+            qm_host_begin(qm_kernel_file_host(j->old));
+        st = qm_kernel_judge(&j->subject, j->now, c, out->c.seed, &out->tally, v);
+        memcpy(out->compared, qm_kernel_compare_counts(), sizeof out->compared);
+    }
+    if (j->old && qm_host_end(qm_kernel_file_host(j->old)) != QM_END_answered)
+        snprintf(out->old_trouble, sizeof out->old_trouble, "%.90s: %.300s", out->c.name,
+                 qm_host_why(qm_kernel_file_host(j->old)));
+    out->c.seconds = qm_seconds() - from;
+    out->status = st;
+    snprintf(out->why, sizeof out->why, "%s", st != QM_OK ? qm_message() : "");
+    if (st == QM_OK) {
+        out->c.result = v->how;
+        out->c.text = *v->text ? strdup(v->text) : NULL;
+    }
+    free(v);
+}
+
+/* ---- results in order ------------------------------------------------------------------------ */
+
+static int64_t bad_cases(const struct qm_kernel_run *r)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < QM_CASE_RESULT_COUNT; i++)
+        sum += qm_case_result_is_bad((enum qm_case_result)i) ? r->count[i] : 0;
+    return sum;
+}
 
 static qm_status keep(struct qm_kernel_run *r, const struct qm_kernel_case *c)
 {
@@ -54,260 +138,272 @@ static qm_status keep(struct qm_kernel_run *r, const struct qm_kernel_case *c)
     return QM_OK;
 }
 
-static void add_compared(struct qm_kernel_run *r, const json_t *from)
+static void add_compared(struct qm_kernel_run *r, const struct result *x)
 {
-    int slots = r->subject.recipe.rule->n_slots;
-    for (int i = 0; i <= slots; i++) {
-        const json_t *c = json_array_get(from, (size_t)i);
-        struct qm_kernel_compare_count *to = &r->compared[i < slots ? i : QM_MAX_SLOTS];
-        to->n += json_integer_value(json_array_get(c, 0));
-        to->codes += json_integer_value(json_array_get(c, 1));
-        to->scales += json_integer_value(json_array_get(c, 2));
-        to->values += json_integer_value(json_array_get(c, 3));
-        to->steps += json_integer_value(json_array_get(c, 4));
-        to->better += json_integer_value(json_array_get(c, 5));
-        to->worse += json_integer_value(json_array_get(c, 6));
-        to->error_new += json_number_value(json_array_get(c, 7));
-        to->error_old += json_number_value(json_array_get(c, 8));
+    for (int i = 0; i <= QM_MAX_SLOTS && !*r->old_trouble; i++) {
+        const struct qm_kernel_compare_count *from = &x->compared[i];
+        struct qm_kernel_compare_count *to = &r->compared[i];
+        to->n += from->n;
+        to->codes += from->codes;
+        to->scales += from->scales;
+        to->values += from->values;
+        to->steps += from->steps;
+        to->better += from->better;
+        to->worse += from->worse;
+        to->error_new += from->error_new;
+        to->error_old += from->error_old;
     }
+    if (!*r->old_trouble)
+        memcpy(r->old_trouble, x->old_trouble, sizeof r->old_trouble);
 }
 
-/* Takes the result of case c, and its tally, from the worker's answer. */
-static qm_status take_answer(struct qm_kernel_run *r, const json_t *reply, struct qm_kernel_case *c)
-{
-    const json_t *tally = json_object_get(reply, "tally");
-    const char *refused = json_string_value(json_object_get(reply, "refused"));
-    const char *error = json_string_value(json_object_get(reply, "error"));
-    const json_t *findings = json_object_get(tally, "findings");
-    if (error)
-        return qm_fail((qm_status)json_integer_value(json_object_get(reply, "status")), "%s",
-                       error);
-    if (!qm_wire_add(&r->tally, tally))
-        return qm_fail(QM_INTERNAL, "the worker's tally cannot be read");
-    add_compared(r, json_object_get(reply, "against"));
-    const char *text = json_string_value(json_object_get(json_array_get(findings, 0), "text"));
-    c->result = text                                                        ? QM_CASE_failed
-                : refused                                                   ? QM_CASE_refused
-                : json_integer_value(json_object_get(tally, "skipped")) > 0 ? QM_CASE_unfit
-                                                                            : QM_CASE_passed;
-    if (text || refused)
-        c->text = strdup(text ? text : refused);
-    return QM_OK;
-}
-
-static enum qm_case_result result_of(enum qm_end e)
-{
-    return e == QM_END_crashed  ? QM_CASE_crashed
-           : e == QM_END_hung   ? QM_CASE_hung
-           : e == QM_END_memory ? QM_CASE_memory
-           : e == QM_END_left   ? QM_CASE_left
-                                : QM_CASE_garbage;
-}
-
-struct worker {
+/* The cases of a run and the results that wait for those before them. */
+struct cases {
     struct qm_kernel_run *r;
-    json_t *job;
-    struct qm_child child;
-    int is_up;
+    const struct qm_regimes *regimes;
+    struct qm_progress progress;
+    double from;
+    int64_t next, given, merged; /* index of the next case; cases given out and joined */
+    int is_far_left;             /* 1: the case with indices beyond 32 bits comes last */
+    struct result *waiting[AHEAD];
+    qm_status status;
+    char why[400];
 };
 
-/* Starts a worker unless one is ready.  QM_CHECK_FAILED: loading the kernel ends the worker. */
-static qm_status worker_up(struct worker *s)
+/* Joins one result to the run.  Results behind the third hang are left out, so that the report does
+ * not depend on the number of threads. */
+static void join(struct cases *all, struct result *x)
 {
-    char why[400];
-    int old;
-    json_t *reply;
-    if (s->is_up)
-        return QM_OK;
-    QM_TRY(qm_child_start(&s->child, "check", s->job, &stop));
-    enum qm_end how =
-        qm_child_ask(&s->child, NULL, &s->r->o->limits, &reply, why, sizeof why, &old);
-    if (how == QM_END_stopped)
-        return qm_fail(QM_INTERRUPTED, "interrupted");
-    if (how != QM_END_answered)
-        return qm_fail(QM_CHECK_FAILED, "%s while it was loaded: %s", qm_end_name(how), why);
-    const char *as = json_string_value(json_object_get(reply, "as"));
-    qm_status st = QM_OK;
-    if (!as)
-        st = qm_fail((qm_status)json_integer_value(json_object_get(reply, "status")), "%s",
-                     json_string_value(json_object_get(reply, "error")));
-    else if (!*s->r->recipe) { /* the first worker */
-        snprintf(s->r->recipe, sizeof s->r->recipe, "%s", as);
-        st = qm_recipe_parse(as, &s->r->subject.recipe);
-        if (st == QM_OK && !qm_wire_add(&s->r->tally, json_object_get(reply, "tally")))
-            st = qm_fail(QM_INTERNAL, "the worker's tally cannot be read");
+    struct qm_kernel_run *r = all->r;
+    int64_t bad = bad_cases(r);
+    if (all->status == QM_OK && x->status != QM_OK) {
+        all->status = x->status;
+        memcpy(all->why, x->why, sizeof all->why);
     }
-    json_decref(reply);
-    s->is_up = st == QM_OK;
-    if (st != QM_OK)
-        qm_child_stop(&s->child);
-    return st;
+    if (all->status != QM_OK || r->hangs >= QM_HANGS) {
+        r->left_out += all->status == QM_OK;
+        free(x->c.text);
+        return;
+    }
+    qm_tally_merge(&r->tally, &x->tally);
+    add_compared(r, x);
+    r->hangs += x->c.result == QM_CASE_hung;
+    all->status = keep(r, &x->c);
+    if (bad == 0 && bad_cases(r) > 0) /* at once, because --forever has no table at its end */
+        qm_note("first failure, after %.1f s: %s %s: %s", qm_seconds() - all->from, x->c.name,
+                qm_case_result_name(x->c.result), x->c.text ? x->c.text : "");
+    qm_progress_add(&all->progress, 1, bad_cases(r) - bad);
 }
 
-static int is_large_index(const char *name) { return strcmp(name, QM_LARGE_INDEX_CASE) == 0; }
-
-static enum qm_end ask(struct worker *s, const struct qm_kernel_case *c, int against,
-                       json_t **reply, char *why, size_t size, int *old)
+static void put_result(struct cases *all, int64_t at, struct result *x)
 {
-    json_t *request =
-        json_pack("{s:s, s:s, s:o, s:b}", "do", is_large_index(c->name) ? "large_index" : "judge",
-                  "case", c->name, "seed", qm_wire_seed(c->seed), "against", against);
-    enum qm_end how = qm_child_ask(&s->child, request, &s->r->o->limits, reply, why, size, old);
-    if (how != QM_END_answered) {
-        qm_child_stop(&s->child);
-        s->is_up = 0;
+    all->waiting[at % AHEAD] = x;
+    for (; (x = all->waiting[all->merged % AHEAD]); all->merged++) {
+        all->waiting[all->merged % AHEAD] = NULL;
+        join(all, x);
+        free(x);
     }
-    return how;
 }
 
-/* Runs one case, in a fresh worker where the last one has ended.  Where two kernels run and the
- * worker ends, the case runs again without the old kernel, which tells the two apart. */
-static qm_status one_case(struct worker *s, const char *name, uint64_t seed)
+/* ---- all cases ------------------------------------------------------------------------------- */
+
+static int is_over(const struct cases *all)
 {
-    struct qm_kernel_case c = {.seed = seed};
-    char why[400];
-    int old = 0, against = s->r->o->against && !*s->r->old_trouble && !is_large_index(name);
-    json_t *reply = NULL;
-    snprintf(c.name, sizeof c.name, "%s", name);
-    QM_TRY(worker_up(s));
-    double from = qm_seconds();
-    enum qm_end how = ask(s, &c, against, &reply, why, sizeof why, &old);
-    if (against && how != QM_END_answered && how != QM_END_stopped) {
-        char first[400];
-        snprintf(first, sizeof first, "%.90s: %.300s", c.name, why);
-        QM_TRY(worker_up(s));
-        how = ask(s, &c, 0, &reply, why, sizeof why, &old);
-        if (how == QM_END_answered) /* the new kernel runs alone from now on */
-            snprintf(s->r->old_trouble, sizeof s->r->old_trouble, "%s", first);
-    }
-    c.seconds = qm_seconds() - from;
-    if (how == QM_END_stopped)
-        return qm_fail(QM_INTERRUPTED, "interrupted");
-    if (how == QM_END_answered) {
-        qm_status st = take_answer(s->r, reply, &c);
-        json_decref(reply);
-        QM_TRY(st);
-    } else if (is_large_index(name) && how == QM_END_hung) {
-        c.result = QM_CASE_unfit; /* its threads loop over all 2^31 elements */
-    } else {
-        c.result = result_of(how);
-        c.text = strdup(why);
-        s->r->hangs += how == QM_END_hung;
-    }
-    return keep(s->r, &c);
+    const struct qm_kernel_run *r = all->r;
+    return stop || all->status != QM_OK || r->hangs >= QM_HANGS ||
+           (r->o->time > 0.0 && qm_seconds() - all->from >= r->o->time);
 }
 
-/* ---- all ------------------------------------------------------------------------------------- */
-
-static int is_over(const struct qm_kernel_run *r, double from)
+/* Takes the next case; returns 0 where there is none.  *at -1: none yet, because the results of too
+ * many are waited for. */
+static int next_case(struct cases *all, struct qm_case *c, int64_t *at, struct qm_kernel_case *out)
 {
-    return stop || r->hangs >= QM_HANGS || (r->o->time > 0.0 && qm_seconds() - from >= r->o->time);
-}
-
-static int64_t bad_cases(const struct qm_kernel_run *r)
-{
-    int64_t sum = 0;
-    for (int i = 0; i < QM_CASE_RESULT_COUNT; i++)
-        sum += qm_case_result_is_bad((enum qm_case_result)i) ? r->count[i] : 0;
-    return sum;
-}
-
-/* Prints the first failure at once, because --forever has no table at its end. */
-static void note_first(const struct qm_kernel_run *r, double seconds)
-{
-    const struct qm_kernel_case *c = &r->cases[r->n_cases - 1];
-    qm_note("first failure, after %.1f s: %s %s: %s", seconds, c->name,
-            qm_case_result_name(c->result), c->text ? c->text : "");
-}
-
-static qm_status all_cases(struct worker *s, const struct qm_regimes *regimes)
-{
-    struct qm_kernel_run *r = s->r;
-    struct qm_progress progress;
-    struct qm_case c;
-    char name[QM_CASE_TEXT];
-    double from = qm_seconds();
-    int total = 0;
-    qm_status st = QM_OK;
-    if (r->o->one_case && is_large_index(r->o->one_case))
-        return one_case(s, QM_LARGE_INDEX_CASE, r->seed);
-    if (r->o->one_case) {
-        QM_TRY(qm_case_parse(r->o->one_case, &c));
-        return one_case(s, qm_case_print(&c, name), r->seed);
-    }
-    for (int i = 0; i < qm_case_count(); i++) {
-        c = qm_case_at(i);
-        total += qm_regimes_take(regimes, &c);
-    }
-    if (total == 0)
-        return qm_fail(QM_NO_MATCH, "no case has these regimes together");
-    qm_progress_start(&progress, "check", r->o->forever ? 0 : total);
-    for (int64_t i = 0; st == QM_OK && (r->o->forever || i < qm_case_count()); i++) {
-        c = r->o->forever ? qm_regimes_draw(regimes, r->seed, i) : qm_case_at((int)i);
-        if (!qm_regimes_take(regimes, &c))
-            continue;
-        if (is_over(r, from)) {
-            if (r->o->forever)
+    const struct qm_kernel_run *r = all->r;
+    const char *one = r->o->one_case;
+    int is_far = one && is_large_index(one);
+    *at = -1;
+    if (is_over(all))
+        return 0;
+    if (all->given - all->merged >= AHEAD)
+        return 1;
+    out->seed = r->seed;
+    if (one && all->next++ > 0)
+        return 0;
+    if (one && !is_far) {
+        qm_case_parse(one, c); /* all_cases has tried it */
+    } else if (!one) {
+        int64_t i;
+        do {
+            i = all->next++;
+            if (!r->o->forever && i >= qm_case_count())
                 break;
-            r->left_out++;
+            *c = r->o->forever ? qm_regimes_draw(all->regimes, r->seed, i) : qm_case_at((int)i);
+        } while (!qm_regimes_take(all->regimes, c));
+        is_far = !r->o->forever && i >= qm_case_count();
+        if (is_far && !all->is_far_left)
+            return 0;
+        if (is_far)
+            all->is_far_left = 0;
+        if (r->o->forever)
+            out->seed = r->seed + (uint64_t)i;
+    }
+    if (is_far)
+        snprintf(out->name, sizeof out->name, "%s", QM_LARGE_INDEX_CASE);
+    else
+        qm_case_print(c, out->name);
+    *at = all->given++;
+    return 1;
+}
+
+/* Joins what happens to a process after its last case: threads of the kernel that go on. */
+static void linger(struct cases *all, struct judge *j)
+{
+    struct qm_host *host = qm_kernel_file_host(j->now);
+    struct qm_finding none = {0};
+    struct result *x = calloc(1, sizeof *x);
+    struct qm_kernel_verdict *v = calloc(1, sizeof *v);
+    qm_host_begin(host);
+    if (x && v && qm_host_linger(host) == QM_CHECK_FAILED &&
+        qm_kernel_conclude(j->now, QM_CHECK_FAILED, "", &none, v) == QM_OK) {
+        x->c = (struct qm_kernel_case){.seed = all->r->seed, .result = v->how};
+        snprintf(x->c.name, sizeof x->c.name, "after the last case");
+        x->c.text = strdup(v->text);
+#pragma omp critical(qm_kernel_cases)
+        join(all, x);
+    }
+    free(x);
+    free(v);
+}
+
+static void run_cases(struct cases *all, struct judge *j)
+{
+    for (int more = 1; more;) {
+        struct qm_case c;
+        struct result *x = calloc(1, sizeof *x);
+        int64_t at = -1;
+#pragma omp critical(qm_kernel_cases)
+        {
+            more = next_case(all, &c, &at, &x->c);
+        }
+        if (more && at < 0)
+            usleep(WAIT_US);
+        if (!more || at < 0) {
+            free(x);
             continue;
         }
-        int64_t bad = bad_cases(r);
-        st = one_case(s, qm_case_print(&c, name), r->o->forever ? r->seed + (uint64_t)i : r->seed);
-        if (bad == 0 && bad_cases(r) > 0)
-            note_first(r, qm_seconds() - from);
-        qm_progress_add(&progress, 1, bad_cases(r) - bad);
+        judge_case(j, &c, x);
+#pragma omp critical(qm_kernel_cases)
+        put_result(all, at, x);
     }
-    if (st == QM_OK && qm_kernel_is_cuda(r->o->file) && !r->o->on_gpu && r->o->n_regimes == 0 &&
-        !r->o->forever && !is_over(r, from))
-        st = one_case(s, QM_LARGE_INDEX_CASE, r->seed);
-    qm_progress_end(&progress);
-    if (st == QM_INTERRUPTED) {
-        r->interrupted = 1;
-        st = QM_OK;
-    }
-    return st;
+    if (all->status == QM_OK && !stop)
+        linger(all, j);
 }
 
-/* Times both kernels, where possible; a kernel that fails cases is timed too. */
-static void time_both(struct worker *s)
+static int64_t listed(const struct qm_kernel_run *r, const struct qm_regimes *regimes)
 {
-    char why[400];
-    int old;
-    json_t *reply = NULL, *request;
-    struct qm_child_limits limits = s->r->o->limits;
-    if (!s->r->o->against || s->r->hangs || stop || worker_up(s) != QM_OK)
-        return;
-    limits.seconds += 4.0;
-    request = json_pack("{s:s, s:I, s:f}", "do", "speed", "n", (json_int_t)SPEED_N, "limit", 2.0);
-    if (qm_child_ask(&s->child, request, &limits, &reply, why, sizeof why, &old) != QM_END_answered)
-        return;
-    if (json_object_get(reply, "new"))
-        s->r->speed = json_incref(reply);
-    s->r->speed_n = SPEED_N;
-    json_decref(reply);
+    int64_t total = 0;
+    for (int i = 0; i < qm_case_count() && !r->o->one_case; i++) {
+        struct qm_case c = qm_case_at(i);
+        total += qm_regimes_take(regimes, &c);
+    }
+    return total;
+}
+
+static qm_status all_cases(struct qm_kernel_run *r, const struct qm_kernel_files *f,
+                           struct judge *first)
+{
+    struct qm_regimes regimes;
+    struct cases all = {.r = r, .regimes = &regimes, .from = qm_seconds()};
+    struct qm_case c;
+    int levels = omp_get_max_active_levels(), threads = omp_get_max_threads();
+    QM_TRY(qm_regimes_of(r->o, &regimes));
+    if (r->o->one_case && !is_large_index(r->o->one_case))
+        QM_TRY(qm_case_parse(r->o->one_case, &c));
+    int64_t total = listed(r, &regimes);
+    if (!r->o->one_case && total == 0)
+        return qm_fail(QM_NO_MATCH, "no case has these regimes together");
+    all.is_far_left = qm_kernel_is_cuda(r->o->file) && !r->o->on_gpu && r->o->n_regimes == 0;
+    threads = r->o->one_case || r->o->on_gpu ? 1 : threads < MOST_THREADS ? threads : MOST_THREADS;
+    qm_progress_start(&all.progress, "check", r->o->forever || r->o->one_case ? 0 : total);
+    omp_set_max_active_levels(2); /* backend cpu, where the judge asks it */
+#pragma omp parallel num_threads(threads)
+    {
+        struct judge own = {.r = r}, *j = omp_get_thread_num() == 0 ? first : &own;
+        qm_status st = j == &own ? judge_open(j, f) : QM_OK;
+        if (st == QM_OK)
+            run_cases(&all, j);
+        judge_close(&own); /* the first has judges enough where this one cannot be opened */
+    }
+    omp_set_max_active_levels(levels);
+    qm_progress_end(&all.progress);
+    for (int i = 0; i < AHEAD; i++)
+        free(all.waiting[i]);
+    if (all.status == QM_OK && !r->o->forever && !r->o->one_case)
+        r->left_out +=
+            total + all.is_far_left > all.given ? total + all.is_far_left - all.given : 0;
+    if (all.status == QM_INTERRUPTED) {
+        r->interrupted = 1;
+        return QM_OK;
+    }
+    return all.status == QM_OK ? QM_OK : qm_fail(all.status, "%s", all.why);
+}
+
+/* ---- the run --------------------------------------------------------------------------------- */
+
+/* Loads the kernels for the first time: which recipe is judged?  QM_CHECK_FAILED: loading the kernel
+ * ends its process, which is the result of a case "load". */
+static qm_status begin(struct qm_kernel_run *r, const struct qm_kernel_files *f, struct judge *j)
+{
+    struct qm_kernel_case c = {.result = QM_CASE_passed, .name = "load"};
+    struct qm_kernel_verdict v;
+    struct qm_finding none = {0};
+    QM_TRY(judge_open(j, f));
+    qm_status st = qm_host_up(qm_kernel_file_host(j->now));
+    if (st == QM_CHECK_FAILED) {
+        QM_TRY(qm_kernel_conclude(j->now, st, "", &none, &v));
+        char text[QM_VERDICT_TEXT + 64];
+        snprintf(text, sizeof text, "%s while it was loaded: %s", qm_case_result_name(v.how),
+                 v.text);
+        c.result = v.how;
+        c.text = strdup(text);
+        QM_TRY(keep(r, &c));
+        return qm_fail(QM_CHECK_FAILED, "%s", text);
+    }
+    QM_TRY(st);
+    const char *as = r->o->as ? r->o->as : qm_kernel_file_as(j->now);
+    if (!as)
+        return qm_fail(QM_BAD_ARG, "the kernel does not say which variant it is; give --as");
+    QM_TRY(qm_recipe_parse(as, &r->subject.recipe));
+    qm_recipe_print(&r->subject.recipe, r->recipe);
+    if (j->old) {
+        st = qm_host_up(qm_kernel_file_host(j->old));
+        if (st == QM_CHECK_FAILED)
+            st = qm_fail(QM_BAD_ARG, "it ended while it was loaded: %s",
+                         qm_host_why(qm_kernel_file_host(j->old)));
+        if (st != QM_OK)
+            return qm_fail_in(st, "--against");
+    }
+    r->subject.backend = &qm_backend_file;
+    r->subject.reorder = (struct qm_reorder){.fma = 1, .recip = 1, .average = 1, .tree = 1};
+    qm_kernel_file_use(j->now);
+    st = qm_judge_begin(&r->subject, &r->tally);
+    j->subject = r->subject;
+    return st;
 }
 
 static qm_status run_with(struct qm_kernel_run *r, const struct qm_kernel_files *f)
 {
-    struct qm_regimes regimes;
-    struct worker s = {.r = r};
-    QM_TRY(qm_regimes_of(r->o, &regimes));
-    s.job = json_pack("{s:s, s:s?, s:s?}", "object", f->object, "as", r->o->as, "against",
-                      r->o->against ? f->old_object : NULL);
-    qm_status st = worker_up(&s);
-    if (st == QM_CHECK_FAILED) { /* loading the kernel crashes: no case can run */
-        struct qm_kernel_case c = {.result = QM_CASE_crashed, .text = strdup(qm_message())};
-        snprintf(c.name, sizeof c.name, "load");
-        st = keep(r, &c);
+    struct judge first = {.r = r};
+    qm_status st = begin(r, f, &first);
+    if (st == QM_CHECK_FAILED) {
+        st = QM_OK; /* no case can run */
     } else if (st == QM_OK) {
-        st = all_cases(&s, &regimes);
-        if (st == QM_OK)
-            time_both(&s);
+        st = all_cases(r, f, &first);
+        if (st == QM_OK && first.old && !r->hangs && !stop)
+            qm_kernel_speed(r, first.now, first.old);
         qm_judge_end(&r->subject, &r->tally);
     }
-    qm_child_stop(&s.child);
-    json_decref(s.job);
+    judge_close(&first);
     return st;
 }
 
@@ -350,5 +446,8 @@ void qm_kernel_run_free(struct qm_kernel_run *r)
 
 int qm_kernel_run_passed(const struct qm_kernel_run *r)
 {
-    return bad_cases(r) == 0 && r->count[QM_CASE_passed] > 0 && qm_tally_passed(&r->tally);
+    return bad_cases(r) == 0 && r->count[QM_CASE_passed] > 0 && qm_tally_passed(&r->tally) &&
+           r->tally.verdict[QM_VERDICT_OFF_BY_ONE] == 0 &&
+           r->tally.verdict[QM_VERDICT_WRONG] == 0 &&
+           r->count[QM_CASE_refused] <= r->o->allow_refused;
 }

@@ -31,7 +31,7 @@ static int emulator_kind(const char *text)
     return k;
 }
 
-static int is_equal_failure(const struct qm_attempt *a, const struct qm_attempt *b)
+static int is_equal_failure(const struct qm_kernel_verdict *a, const struct qm_kernel_verdict *b)
 {
     if (a->how == QM_CASE_failed && a->finding.place == QM_PLACE_LAYER &&
         emulator_kind(a->text) != emulator_kind(b->text))
@@ -43,7 +43,7 @@ static int is_equal_failure(const struct qm_attempt *a, const struct qm_attempt 
 
 int qm_shrink_is_over(struct shrink *s)
 {
-    int over = qm_seconds() >= s->until || (s->forked->stop && *s->forked->stop);
+    int over = qm_seconds() >= s->until || (s->attempts->stop && *s->attempts->stop);
     s->out->is_cut |= over;
     return over;
 }
@@ -51,8 +51,9 @@ int qm_shrink_is_over(struct shrink *s)
 /* Seconds of one attempt: a share per element, and little where the first failure is a hang. */
 static double limit(const struct shrink *s, const struct qm_trial *t)
 {
-    double per = 2e-5 * (double)t->n * t->n_calls;
-    return (s->first.how == QM_CASE_hung ? 0.2 : 2.0) + per;
+    double most = (s->first.how == QM_CASE_hung ? 0.2 : 2.0) + 2e-5 * (double)t->n * t->n_calls;
+    double left = s->until - qm_seconds();
+    return most < left ? most : left;
 }
 
 int qm_shrink_fails(struct shrink *s, const struct qm_trial *t)
@@ -60,7 +61,7 @@ int qm_shrink_fails(struct shrink *s, const struct qm_trial *t)
     int slot = s->first.how == QM_CASE_failed ? s->first.finding.slot : QM_SLOT_NONE;
     if (qm_shrink_is_over(s))
         return 0;
-    const struct qm_attempt *o = qm_forked_trial_judge(s->forked, t, slot, limit(s, t));
+    const struct qm_kernel_verdict *o = qm_attempt_judge(s->attempts, t, slot, limit(s, t));
     if (!is_equal_failure(o, &s->first))
         return 0;
     s->out->attempt = *o;
@@ -184,14 +185,17 @@ static qm_status begin(struct shrink *s, const struct qm_case *c, uint64_t seed,
     struct qm_trial *t = &s->out->trial;
     int64_t n = qm_shape_numel(&c->shape);
     int room = n * steps <= KEPT_MOST ? steps : 1;
-    double long_enough = 5.0 + 2e-5 * (double)n * steps;
+    double long_enough = 5.0 + 2e-5 * (double)n * steps, left = s->until - qm_seconds();
+    long_enough = long_enough < left ? long_enough : left;
     for (;;) {
-        QM_TRY(qm_trial_of_case(&s->forked->subject->recipe, c, seed, room, t));
-        s->first = *qm_forked_trial_record(s->forked, c, steps, t, long_enough);
-        int begun = s->first.begun;
+        QM_TRY(qm_trial_of_case(&s->attempts->subject->recipe, c, seed, room, t));
+        s->first = *qm_attempt_record(s->attempts, c, steps, t, long_enough);
+        int begun = s->attempts->begun;
         s->found = qm_seconds();
         if (s->first.how == QM_CASE_refused)
             return qm_fail(QM_SKIPPED, "%s", s->first.text);
+        if (s->first.how == QM_CASE_hung && qm_seconds() >= s->until)
+            return qm_fail(QM_NO_MATCH, "time ran out before the case had failed");
         if (!qm_case_result_is_bad(s->first.how) || begun < 1)
             return qm_fail(QM_NO_MATCH, "nothing to shrink: no step of this case fails");
         s->out->attempt = s->first;
@@ -207,15 +211,13 @@ static qm_status begin(struct shrink *s, const struct qm_case *c, uint64_t seed,
     }
 }
 
-qm_status qm_shrink(struct qm_forked_trial *forked, const struct qm_case *c, uint64_t seed,
-                    int steps, double seconds, struct qm_shrunk *out)
+qm_status qm_shrink(struct qm_attempts *attempts, const struct qm_case *c, uint64_t seed, int steps,
+                    double until, struct qm_shrunk *out)
 {
-    struct shrink s = {.forked = forked, .out = out};
+    struct shrink s = {.attempts = attempts, .out = out, .until = until};
     double from = qm_seconds();
     memset(out, 0, sizeof *out);
-    s.until = from + 1e9;
     qm_status st = begin(&s, c, seed, steps);
-    s.until = qm_seconds() + seconds;
     if (st != QM_OK) {
         qm_trial_close(&out->trial);
         return st;
@@ -235,7 +237,7 @@ qm_status qm_shrink(struct qm_forked_trial *forked, const struct qm_case *c, uin
         qm_shrink_elements(&s);
     qm_shrink_floats(&s);
     simpler_settings(&s);
-    out->attempts = forked->attempts;
+    out->attempts = attempts->n;
     out->seconds = qm_seconds() - from;
     out->case_seconds = s.found - from;
     return QM_OK;

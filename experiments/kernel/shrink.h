@@ -7,20 +7,20 @@
 #ifndef QM_EXPERIMENTS_KERNEL_SHRINK_H
 #define QM_EXPERIMENTS_KERNEL_SHRINK_H
 
-#include "experiments/kernel/forked_trial.h"
+#include "experiments/kernel/attempt.h"
 
 struct qm_shrunk {
     struct qm_trial trial; /* the caller closes it */
-    struct qm_attempt attempt;
+    struct qm_kernel_verdict attempt;
     int64_t elements_before, attempts;
     int steps_before, is_cut;     /* is_cut: time ran out */
     double seconds, case_seconds; /* in all; until the case had failed */
 };
 
-/* Runs `steps` steps of the case and shrinks the first that fails, for `seconds` more.
- * QM_NO_MATCH: no step fails; QM_SKIPPED: the case is refused. */
-qm_status qm_shrink(struct qm_forked_trial *forked, const struct qm_case *c, uint64_t seed,
-                    int steps, double seconds, struct qm_shrunk *out);
+/* Runs `steps` steps of the case and shrinks the first that fails, until the time `until`
+ * (qm_seconds).  QM_NO_MATCH: no step fails; QM_SKIPPED: the case is refused. */
+qm_status qm_shrink(struct qm_attempts *attempts, const struct qm_case *c, uint64_t seed, int steps,
+                    double until, struct qm_shrunk *out);
 
 /* Number of blocks of the tensor; 1 where scales have no blocks. */
 int64_t qm_shrunk_blocks(const struct qm_shrunk *s);

@@ -41,7 +41,7 @@ static int fields_of(const struct shrink *s, int call, struct field *out)
         int coded = t->slot[i].bits > 0;
         if (coded)
             out[n++] = (struct field){
-                c.codes[i], 1, t->slot_n[i], zero_code(&s->forked->subject->decider[i]), 0, 0.0f};
+                c.codes[i], 1, t->slot_n[i], zero_code(&s->attempts->subject->decider[i]), 0, 0.0f};
         out[n++] = (struct field){(unsigned char *)c.scales[i], sizeof(float), t->n_scales[i], 0, 1,
                                   coded ? 1.0f : 0.0f};
     }

@@ -5,9 +5,9 @@
 #include "experiments/kernel/shrink.h"
 
 struct shrink {
-    struct qm_forked_trial *forked;
+    struct qm_attempts *attempts;
     struct qm_shrunk *out; /* the smallest failing trial so far, and its attempt */
-    struct qm_attempt first;
+    struct qm_kernel_verdict first;
     double found, until; /* times: the case had failed; the end */
 };
 

@@ -1,4 +1,4 @@
-/* trial.c - Compiles a kernel of the registry and has a worker judge it in every regime. */
+/* trial.c - Compiles a kernel of the registry and judges it in every regime, in its own process. */
 #include "experiments/mutants/trial.h"
 
 #include <errno.h>
@@ -10,18 +10,17 @@
 #include <unistd.h>
 
 #include "core/user_kernel/backend_file.h"
-#include "experiments/kernel/child.h"
-#include "experiments/kernel/wire.h"
+#include "experiments/kernel/kernel_case.h"
+#include "experiments/kernel/kernel_compare.h"
+#include "experiments/kernel/peer_rules.h"
 
-static const struct qm_child_limits limits = {.seconds = 60.0, .mebibytes = 2048.0};
+static const struct qm_host_limits limits = {.seconds = 60.0, .mebibytes = 2048.0, .processes = 64};
 
-struct worker {
+struct judge {
     struct qm_mutant_trial *t;
-    struct qm_child child;
-    json_t *job;
-    struct qm_subject subject; /* its recipe alone is set */
-    const volatile int *stop;
-    int is_up;
+    struct qm_kernel_file *kernel, *template; /* template: NULL unless both are compared */
+    struct qm_subject subject;
+    struct qm_tally tally;
 };
 
 /* ---- the file -------------------------------------------------------------------------------- */
@@ -54,78 +53,72 @@ static void remove_files(const char *folder)
     }
 }
 
-/* ---- the worker ------------------------------------------------------------------------------ */
+/* ---- the judge ------------------------------------------------------------------------------- */
 
-static qm_status worker_up(struct worker *s)
+static void judge_close(struct judge *j)
 {
-    char why[400];
-    int old;
-    json_t *reply = NULL;
-    if (s->is_up)
-        return QM_OK;
-    QM_TRY(qm_child_start(&s->child, "check", s->job, s->stop));
-    enum qm_end how = qm_child_ask(&s->child, NULL, &limits, &reply, why, sizeof why, &old);
-    if (how != QM_END_answered) {
-        qm_child_stop(&s->child);
-        return how == QM_END_stopped ? qm_fail(QM_INTERRUPTED, "interrupted")
-                                     : qm_fail(QM_BAD_ARG, "while it was loaded: %s", why);
-    }
-    const char *as = json_string_value(json_object_get(reply, "as"));
-    qm_status st =
-        as ? qm_recipe_parse(as, &s->subject.recipe)
-           : qm_fail(QM_BAD_ARG, "%s", json_string_value(json_object_get(reply, "error")));
-    json_decref(reply);
-    s->is_up = st == QM_OK;
-    if (st != QM_OK)
-        qm_child_stop(&s->child);
-    return st;
+    if (!j)
+        return;
+    qm_kernel_file_close(j->kernel);
+    qm_kernel_file_close(j->template);
+    free(j);
 }
 
-/* The result of a case, from the worker's answer.  finding: its text, or NULL; the caller owns
- * it. */
-static enum qm_cell_is read_answer(struct worker *s, const json_t *reply, char **finding)
+/* Loads a kernel into a process of its own. */
+static qm_status up(const char *object, const volatile int *stop, struct qm_kernel_file **out)
 {
-    struct qm_tally *t = calloc(1, sizeof *t);
-    enum qm_cell_is is = QM_CELL_refused;
-    const char *text = json_string_value(json_object_get(reply, "refused"));
-    if (!text)
-        text = json_string_value(json_object_get(reply, "error"));
-    if (t && !text && qm_wire_add(t, json_object_get(reply, "tally"))) {
-        qm_judge_end(&s->subject, t);
-        is = t->failed_cases ? QM_CELL_killed : t->judged > 0 ? QM_CELL_survives : is;
-        text = t->failed_cases ? t->finding[0].text : NULL;
-    }
-    *finding = text ? strdup(text) : NULL;
-    free(t);
-    return is;
+    struct qm_host_limits own = limits;
+    own.stop = stop;
+    QM_TRY(qm_kernel_file_apart(object, &own, out));
+    qm_status st = qm_host_up(qm_kernel_file_host(*out));
+    return st == QM_CHECK_FAILED ? qm_fail(QM_BAD_ARG, "while it was loaded: %s",
+                                           qm_host_why(qm_kernel_file_host(*out)))
+                                 : st;
 }
 
-static qm_status one_case(struct worker *s, int regime, uint64_t seed, struct qm_kill_cell *c)
+static qm_status judge_begin(struct judge *j, const char *object, const volatile int *stop)
 {
-    char name[QM_CASE_TEXT], why[400];
-    int old;
-    json_t *reply = NULL;
-    qm_mutant_regime_case(regime, s->t->entry->shape, name, sizeof name);
-    QM_TRY(worker_up(s));
-    json_t *request = json_pack("{s:s, s:s, s:o, s:b}", "do", "judge", "case", name, "seed",
-                                qm_wire_seed(seed), "peer_rules", 1);
-    enum qm_end how = qm_child_ask(&s->child, request, &limits, &reply, why, sizeof why, &old);
-    if (how == QM_END_stopped)
-        return qm_fail(QM_INTERRUPTED, "interrupted");
-    if (how != QM_END_answered) {
-        qm_child_stop(&s->child);
-        s->is_up = 0;
-        *c = (struct qm_kill_cell){.is = QM_CELL_killed, .finding = strdup(why)};
-        return QM_OK;
-    }
-    *c = (struct qm_kill_cell){.digest = qm_wire_seed_of(json_object_get(reply, "digest"))};
-    c->rejected_by = (unsigned)json_integer_value(json_object_get(reply, "killed"));
-    c->is = read_answer(s, reply, &c->finding);
-    json_decref(reply);
+    QM_TRY(up(object, stop, &j->kernel));
+    const char *as = qm_kernel_file_as(j->kernel);
+    if (!as)
+        return qm_fail(QM_BAD_ARG, "the kernel does not say which variant it is");
+    QM_TRY(qm_recipe_parse(as, &j->subject.recipe));
+    j->subject.backend = &qm_backend_file;
+    j->subject.reorder = (struct qm_reorder){.fma = 1, .recip = 1, .average = 1, .tree = 1};
+    qm_kernel_file_use(j->kernel);
+    return qm_judge_begin(&j->subject, &j->tally);
+}
+
+static qm_status one_case(struct judge *j, int regime, uint64_t seed, struct qm_kill_cell *c)
+{
+    char name[QM_CASE_TEXT];
+    struct qm_kernel_verdict v;
+    struct qm_tally *t = &j->tally;
+    struct qm_case which;
+    qm_mutant_regime_case(regime, j->t->entry->shape, name, sizeof name);
+    QM_TRY(qm_case_parse(name, &which));
+    memset(t, 0, sizeof *t);
+    j->subject.backend = &qm_backend_peer_rules;
+    qm_peer_rules_begin(j->kernel);
+    qm_status st = qm_kernel_judge(&j->subject, j->kernel, &which, seed, t, &v);
+    if (st == QM_INTERRUPTED)
+        return st;
+    struct qm_peer_rules_result rules = qm_peer_rules_result();
+    *c = (struct qm_kill_cell){.digest = rules.digest, .rejected_by = rules.killed};
+    if (st == QM_OK && !qm_case_result_is_bad(v.how) && v.how != QM_CASE_refused)
+        qm_judge_end(&j->subject, t);
+    c->is = st != QM_OK || v.how == QM_CASE_refused               ? QM_CELL_refused
+            : qm_case_result_is_bad(v.how) || t->failed_cases > 0 ? QM_CELL_killed
+            : t->judged > 0                                       ? QM_CELL_survives
+                                                                  : QM_CELL_refused;
+    const char *text = st != QM_OK           ? qm_message()
+                       : t->failed_cases > 0 ? t->finding[0].text
+                                             : v.text;
+    c->finding = *text ? strdup(text) : NULL;
     return QM_OK;
 }
 
-static qm_status all_cases(struct worker *s, uint64_t seed, int seeds)
+static qm_status all_cases(struct judge *s, uint64_t seed, int seeds)
 {
     struct qm_mutant_trial *t = s->t;
     for (int k = 0; k < seeds; k++)
@@ -147,22 +140,19 @@ static qm_status all_cases(struct worker *s, uint64_t seed, int seeds)
 qm_status qm_mutant_trial_run(struct qm_mutant_trial *t, const char *folder, uint64_t seed,
                               int seeds, const volatile int *stop)
 {
-    struct worker *s = calloc(1, sizeof *s);
+    struct judge *j = calloc(1, sizeof *j);
     char object[PATH_MAX];
-    if (!s)
+    if (!j)
         return qm_fail(QM_NO_MEMORY, "a trial");
-    s->t = t;
-    s->stop = stop;
+    j->t = t;
     for (int i = 0; i < QM_MUTANT_REGIME_COUNT; i++)
         t->cell[i] = (struct qm_kill_cell){.is = QM_CELL_none};
     qm_status st = build(t->entry, folder, object, sizeof object);
-    if (st == QM_OK) {
-        s->job = json_pack("{s:s}", "object", object);
-        st = all_cases(s, seed, seeds);
-    }
-    qm_child_stop(&s->child);
-    json_decref(s->job);
-    free(s);
+    if (st == QM_OK)
+        st = judge_begin(j, object, stop);
+    if (st == QM_OK)
+        st = all_cases(j, seed, seeds);
+    judge_close(j);
     remove_files(folder);
     if (st != QM_BAD_ARG && st != QM_BAD_FILE)
         return st;
@@ -174,72 +164,59 @@ qm_status qm_mutant_trial_run(struct qm_mutant_trial *t, const char *folder, uin
 
 /* Adds the counts.  A quantized slot differs by its codes and scales, another array by its
  * values. */
-static void count_differences(const json_t *against, struct qm_mutant_difference *to)
+static void count_differences(const struct qm_kernel_compare_count *c,
+                              struct qm_mutant_difference *to)
 {
-    size_t i;
-    const json_t *c;
-    json_array_foreach(against, i, c)
-    {
-        int64_t codes =
-            json_integer_value(json_array_get(c, 1)) + json_integer_value(json_array_get(c, 2));
-        to->outputs += json_integer_value(json_array_get(c, 0));
-        to->differ += codes > 0 ? codes : json_integer_value(json_array_get(c, 3));
+    for (int i = 0; i <= QM_MAX_SLOTS; i++) {
+        to->outputs += c[i].n;
+        to->differ += c[i].codes + c[i].scales > 0 ? c[i].codes + c[i].scales : c[i].values;
     }
 }
 
-static qm_status ask_both(struct worker *s, int regime, uint64_t seed)
+static qm_status judge_both(struct judge *j, int regime, uint64_t seed)
 {
-    char name[QM_CASE_TEXT], why[400];
-    int old;
-    json_t *reply = NULL;
-    struct qm_tally *t = calloc(1, sizeof *t);
-    if (!t)
-        return qm_fail(QM_NO_MEMORY, "a tally");
-    qm_mutant_regime_case(regime, s->t->entry->shape, name, sizeof name);
-    qm_status st = worker_up(s);
-    json_t *request = json_pack("{s:s, s:s, s:o, s:b}", "do", "judge", "case", name, "seed",
-                                qm_wire_seed(seed), "against", 1);
-    enum qm_end how = st == QM_OK
-                          ? qm_child_ask(&s->child, request, &limits, &reply, why, sizeof why, &old)
-                          : QM_END_stopped;
-    if (how == QM_END_answered && qm_wire_add(t, json_object_get(reply, "tally"))) {
-        struct qm_mutant_difference *to = &s->t->cell[regime].difference;
-        count_differences(json_object_get(reply, "against"), to);
-        to->judged = t->judged;
-        to->unbounded = t->unbounded;
-        to->worst = t->worst_ratio;
-    } else if (st == QM_OK) {
-        st = how == QM_END_stopped
-                 ? qm_fail(QM_INTERRUPTED, "interrupted")
-                 : qm_fail(QM_INTERNAL, "%s: beside its template: %s", s->t->entry->id, why);
-    }
-    json_decref(reply);
-    free(t);
-    return st;
+    char name[QM_CASE_TEXT];
+    struct qm_kernel_verdict v;
+    struct qm_tally *t = &j->tally;
+    struct qm_case which;
+    struct qm_mutant_difference *to = &j->t->cell[regime].difference;
+    qm_mutant_regime_case(regime, j->t->entry->shape, name, sizeof name);
+    QM_TRY(qm_case_parse(name, &which));
+    memset(t, 0, sizeof *t);
+    j->subject.backend = &qm_backend_compare;
+    qm_kernel_compare_begin(j->kernel, j->template);
+    qm_host_begin(qm_kernel_file_host(j->template));
+    QM_TRY(qm_kernel_judge(&j->subject, j->kernel, &which, seed, t, &v));
+    if (qm_case_result_is_bad(v.how) && v.how != QM_CASE_failed)
+        return qm_fail(QM_INTERNAL, "%s: beside its template: %s", j->t->entry->id, v.text);
+    count_differences(qm_kernel_compare_counts(), to);
+    to->judged = t->judged;
+    to->unbounded = t->unbounded;
+    to->worst = t->worst_ratio;
+    return QM_OK;
 }
 
 qm_status qm_mutant_trial_compare(struct qm_mutant_trial *t, const struct qm_mutant_entry *template,
                                   int regime, const char *folder, uint64_t seed,
                                   const volatile int *stop)
 {
-    struct worker *s = calloc(1, sizeof *s);
+    struct judge *j = calloc(1, sizeof *j);
     char object[PATH_MAX], other[PATH_MAX], own[PATH_MAX - 32];
-    if (!s)
+    if (!j)
         return qm_fail(QM_NO_MEMORY, "a trial");
-    s->t = t;
-    s->stop = stop;
+    j->t = t;
     snprintf(own, sizeof own, "%s/template", folder);
     qm_status st = mkdir(own, 0700) == 0 ? build(template, own, other, sizeof other)
                                          : qm_fail(QM_BAD_FILE, "%s: %s", own, strerror(errno));
     if (st == QM_OK)
         st = build(t->entry, folder, object, sizeof object);
-    if (st == QM_OK) {
-        s->job = json_pack("{s:s, s:s}", "object", object, "against", other);
-        st = ask_both(s, regime, seed);
-    }
-    qm_child_stop(&s->child);
-    json_decref(s->job);
-    free(s);
+    if (st == QM_OK)
+        st = judge_begin(j, object, stop);
+    if (st == QM_OK)
+        st = up(other, stop, &j->template);
+    if (st == QM_OK)
+        st = judge_both(j, regime, seed);
+    judge_close(j);
     remove_files(own);
     rmdir(own);
     remove_files(folder);

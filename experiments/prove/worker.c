@@ -11,8 +11,8 @@
 
 #include "core/user_kernel/user_cuda.h"
 #include "experiments/cli/cli.h"
+#include "experiments/kernel/child.h"
 #include "experiments/kernel/wire.h"
-#include "experiments/kernel/worker.h"
 #include "experiments/prove/prove.h"
 #include "experiments/prove/report.h"
 

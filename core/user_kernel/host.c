@@ -1,0 +1,618 @@
+/* host.c - The judge's side of a kernel's process: starts it, asks it, watches it, ends it. */
+#include "core/user_kernel/host.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/user_kernel/host_page.h"
+#include "core/user_kernel/kernel_object.h"
+#include "core/user_kernel/process_tree.h"
+
+enum { TICK_MS = 20, PATIENCE_MS = 1000, LINGER_MS = 100, PRINTED = 512, PRINTED_SHOWN = 160 };
+
+extern char **environ;
+
+struct qm_host {
+    char object[4096];
+    struct qm_host_limits limits;
+    pid_t warden, pid;                      /* 0: there is none */
+    int warden_fd, fd, out, watch, page_fd; /* -1: closed */
+    struct qm_host_page *page;
+    char before[QM_PROCESS_STATE]; /* the host's state before it loaded the kernel */
+    struct {
+        const struct qm_arena *arena; /* NULL: free */
+        uint64_t base, total;
+        int is_mapped; /* 0: in a process that has ended */
+    } plan[QM_HOST_PLANS];
+    uint64_t first, last;  /* addresses of all mappings of this process */
+    double spent, seconds; /* waited for in this case; of the last request */
+    enum qm_end end;
+    int signal, is_stale; /* is_stale: the next case gets a fresh process */
+    int n_notes;
+    char note[QM_HOST_NOTES][160], as[1024], printed[PRINTED + 1], why[QM_HOST_TEXT];
+};
+
+static const char *const end_names[] = {
+#define X(name, text) #name,
+    QM_END_LIST(X)
+#undef X
+};
+
+const char *qm_end_name(enum qm_end e) { return end_names[e]; }
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Copies text of the host's: at most size - 1 printable characters. */
+static void copy_text(char *to, const char *from, size_t size)
+{
+    size_t n = strnlen(from, size - 1);
+    for (size_t i = 0; i < n; i++)
+        to[i] = from[i] >= ' ' && from[i] < 127 ? from[i] : from[i] == '\t' ? ' ' : '?';
+    to[n] = '\0';
+}
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+/* ---- the warden ------------------------------------------------------------------------------ */
+
+static int spawn(struct qm_host *h, int fd)
+{
+    char program[] = "/proc/self/exe", name[] = "qualm", word[] = QM_HOST_WORD;
+    char *argv[] = {name, word, h->object, NULL};
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attr;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, fd, QM_HOST_SOCKET);
+    posix_spawnattr_init(&attr);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP); /* Ctrl-C reaches the judge alone */
+    int failed = posix_spawn(&h->warden, program, &actions, &attr, argv, environ);
+    posix_spawnattr_destroy(&attr);
+    posix_spawn_file_actions_destroy(&actions);
+    return failed;
+}
+
+static qm_status warden_up(struct qm_host *h)
+{
+    int both[2], failed = 0;
+    if (h->warden > 0)
+        return QM_OK;
+    prctl(PR_SET_DUMPABLE, 0); /* nobody traces the judge, or writes to its memory */
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, both) != 0)
+        return qm_fail(QM_INTERNAL, "no socket: %s", strerror(errno));
+    if (both[1] == QM_HOST_SOCKET) /* dup2 onto itself would keep close-on-exec */
+        both[1] = fcntl(both[1], F_DUPFD_CLOEXEC, QM_HOST_SOCKET + 1), close(QM_HOST_SOCKET);
+    failed = spawn(h, both[1]);
+    close(both[1]);
+    h->warden_fd = both[0];
+    if (!failed)
+        return QM_OK;
+    h->warden = 0;
+    close_fd(&h->warden_fd);
+    return qm_fail(QM_INTERNAL, "cannot start a process: %s", strerror(failed));
+}
+
+static void warden_down(struct qm_host *h)
+{
+    close_fd(&h->warden_fd); /* it ends what is left, and itself */
+    while (h->warden > 0 && waitpid(h->warden, NULL, 0) < 0 && errno == EINTR)
+        ;
+    h->warden = 0;
+}
+
+/* Asks the warden; 0: it is gone. */
+static int ask_warden(struct qm_host *h, struct qm_warden_request request, const int *fds, int n,
+                      struct qm_warden_answer *a)
+{
+    *a = (struct qm_warden_answer){.state = -1};
+    return qm_host_send(h->warden_fd, &request, sizeof request, fds, n) == sizeof request &&
+           qm_host_receive(h->warden_fd, a, sizeof *a, NULL, 0) == sizeof *a;
+}
+
+/* ---- start and end --------------------------------------------------------------------------- */
+
+/* Ends the host; returns how the system says that it ended. */
+static struct qm_warden_answer end_host(struct qm_host *h, int patience)
+{
+    struct qm_warden_answer a = {.state = -1};
+    if (h->pid > 0 &&
+        !ask_warden(h, (struct qm_warden_request){.ends = 1, .patience = patience}, NULL, 0, &a))
+        warden_down(h);
+    h->pid = 0;
+    h->is_stale = 0;
+    close_fd(&h->fd);
+    close_fd(&h->watch);
+    for (int i = 0; i < QM_HOST_PLANS; i++)
+        h->plan[i].is_mapped = 0;
+    return a;
+}
+
+void qm_host_down(struct qm_host *h)
+{
+    end_host(h, 0);
+    close_fd(&h->out);
+}
+
+qm_status qm_host_open(const char *object, const struct qm_host_limits *limits,
+                       struct qm_host **out)
+{
+    struct qm_host *h = calloc(1, sizeof *h);
+    if (!h)
+        return qm_fail(QM_NO_MEMORY, "a host");
+    h->warden_fd = h->fd = h->out = h->watch = -1;
+    h->limits = *limits;
+    snprintf(h->object, sizeof h->object, "%s", object);
+    h->page_fd = memfd_create("qualm-requests", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    void *page = MAP_FAILED;
+    if (h->page_fd >= 0 && ftruncate(h->page_fd, sizeof *h->page) == 0)
+        page = mmap(NULL, sizeof *h->page, PROT_READ | PROT_WRITE, MAP_SHARED, h->page_fd, 0);
+    h->page = page == MAP_FAILED ? NULL : page;
+    if (h->page) {
+        fcntl(h->page_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+        *out = h;
+        return QM_OK;
+    }
+    qm_host_close(h);
+    return qm_fail(QM_NO_MEMORY, "shared memory: %s", strerror(errno));
+}
+
+void qm_host_close(struct qm_host *h)
+{
+    if (!h)
+        return;
+    qm_host_down(h);
+    warden_down(h);
+    if (h->page)
+        munmap(h->page, sizeof *h->page);
+    close_fd(&h->page_fd);
+    free(h);
+}
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+/* Keeps the last characters that the kernel prints. */
+static void drain(struct qm_host *h)
+{
+    char more[4096];
+    ssize_t n;
+    for (int k = 0; k < 64 && (n = read(h->out, more, sizeof more)) > 0; k++) { /* may never end */
+        size_t used = strlen(h->printed), take = (size_t)n < PRINTED ? (size_t)n : PRINTED;
+        if (used + take > PRINTED) {
+            memmove(h->printed, h->printed + used + take - PRINTED, PRINTED - take);
+            used = PRINTED - take;
+        }
+        for (size_t i = 0; i < take; i++)
+            h->printed[used + i] = more[(size_t)n - take + i] ? more[(size_t)n - take + i] : ' ';
+        h->printed[used + take] = '\0';
+    }
+}
+
+/* Looks at what the host uses; QM_END_answered: all is within its limits. */
+static enum qm_end look(struct qm_host *h, char *why, size_t size)
+{
+    pid_t *all = malloc(sizeof *all * QM_TREE_MOST);
+    int n = all ? qm_process_descendants(h->pid, all) : 0;
+    double used = qm_process_resident(h->pid);
+    for (int i = 0; i < n; i++)
+        used += qm_process_resident(all[i]);
+    if (n > 0 && used > h->limits.mebibytes) { /* pages that they share count once */
+        double share = qm_process_share(h->pid);
+        for (int i = 0; i < n; i++)
+            share += qm_process_share(all[i]);
+        used = share > 0.0 ? share : used;
+    }
+    free(all);
+    if (used > h->limits.mebibytes) {
+        snprintf(why, size, "%.0f MiB of memory%s, the limit is %g", used,
+                 n > 0 ? " with its child processes" : "", h->limits.mebibytes);
+        return QM_END_memory;
+    }
+    if (n > h->limits.processes) {
+        snprintf(why, size, "%d child processes at one time, the limit is %d", n,
+                 h->limits.processes);
+        return QM_END_processes;
+    }
+    if (qm_process_letter(h->pid) == 'T') {
+        snprintf(why, size, "it stopped itself (SIGSTOP)");
+        return QM_END_hung;
+    }
+    return QM_END_answered;
+}
+
+/* Reads what the host sent; QM_END_stopped: nothing yet. */
+static enum qm_end read_answer(struct qm_host *h, char byte, char *why, size_t size)
+{
+    char got[64];
+    ssize_t n = recv(h->fd, got, sizeof got - 1, MSG_DONTWAIT);
+    if (n == 1 && *got == byte)
+        return QM_END_answered;
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+        return QM_END_left; /* or crashed, by its state */
+    if (n < 0)
+        return QM_END_stopped;
+    char text[64];
+    got[n] = '\0';
+    copy_text(text, got, sizeof text);
+    snprintf(why, size, "what came from its process is no answer: %s", text);
+    return QM_END_garbage;
+}
+
+/* Waits for the host's byte, within `seconds`. */
+static enum qm_end await(struct qm_host *h, char byte, double seconds, char *why, size_t size)
+{
+    double from = now(), next_look = from + 1e-3 * TICK_MS;
+    for (;;) {
+        struct pollfd fds[] = {{h->fd, POLLIN, 0}, {h->out, POLLIN, 0}, {h->watch, POLLIN, 0}};
+        poll(fds, 3, TICK_MS);
+        drain(h);
+        int has_ended = fds[2].revents != 0;
+        enum qm_end how = read_answer(h, byte, why, size);
+        if (how != QM_END_stopped)
+            return how;
+        if (has_ended)
+            return QM_END_left;
+        if (h->limits.stop && *h->limits.stop)
+            return QM_END_stopped;
+        if (now() - from > seconds) {
+            snprintf(why, size, "no answer within %g s", h->limits.seconds);
+            return QM_END_hung;
+        }
+        if (now() < next_look)
+            continue;
+        next_look = now() + 1e-3 * TICK_MS;
+        if (h->watch < 0 && qm_process_letter(h->pid) == 'Z')
+            return QM_END_left;
+        how = look(h, why, size);
+        if (how != QM_END_answered)
+            return how;
+    }
+}
+
+/* ---- how it ended ---------------------------------------------------------------------------- */
+
+/* The name of a signal; sigabbrev_np is of glibc 2.32. */
+static void signal_text(int sig, char *text, size_t size)
+{
+    static const struct {
+        int number;
+        const char *name;
+    } all[] = {{SIGSEGV, "SIGSEGV"}, {SIGBUS, "SIGBUS"},   {SIGFPE, "SIGFPE"},
+               {SIGILL, "SIGILL"},   {SIGABRT, "SIGABRT"}, {SIGKILL, "SIGKILL"},
+               {SIGTERM, "SIGTERM"}, {SIGPIPE, "SIGPIPE"}, {SIGXCPU, "SIGXCPU"},
+               {SIGSYS, "SIGSYS"},   {SIGTRAP, "SIGTRAP"}, {SIGXFSZ, "SIGXFSZ"},
+               {SIGALRM, "SIGALRM"}, {SIGHUP, "SIGHUP"},   {SIGINT, "SIGINT"}};
+    snprintf(text, size, "signal %d", sig);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i].number == sig)
+            snprintf(text, size, "%s", all[i].name);
+}
+
+/* Describes the address of the fault that the host tells. */
+static void where_text(const struct qm_host *h, char *text, size_t size)
+{
+    uint64_t at = h->page->fault;
+    *text = '\0';
+    if (at < 65536)
+        snprintf(text, size, "at a null pointer");
+    for (int i = 0; i < QM_HOST_PLANS && !*text; i++)
+        if (h->plan[i].arena && at >= h->plan[i].base && at < h->plan[i].base + h->plan[i].total)
+            qm_arena_describe(h->plan[i].arena, h->plan[i].base, at, text, size);
+    if (!*text && at >= h->first && at < h->last)
+        snprintf(text, size, "in the arrays of an earlier call");
+    if (*text && at >= 65536 && !h->page->is_running)
+        snprintf(text + strlen(text), size - strlen(text), ", after the step's return");
+}
+
+static void add_printed(const struct qm_host *h, char *why, size_t size)
+{
+    size_t n = strlen(h->printed), used = strlen(why);
+    char text[PRINTED_SHOWN + 1];
+    copy_text(text, h->printed + (n > PRINTED_SHOWN ? n - PRINTED_SHOWN : 0), sizeof text);
+    for (size_t k = strlen(text); k > 0 && (text[k - 1] == '?' || text[k - 1] == ' ');)
+        text[--k] = '\0';
+    if (*text)
+        snprintf(why + used, size - used, "; it had printed: %s", text);
+}
+
+/* Ends the host after a request that was not answered, and tells how it ended.  QM_CHECK_FAILED or
+ * QM_INTERRUPTED. */
+static qm_status ended(struct qm_host *h, enum qm_end how, char *why, size_t size)
+{
+    char where[200] = "", name[32], state[QM_PROCESS_STATE], what[64] = "";
+    if (how != QM_END_left) {
+        qm_process_state(h->pid, state);
+        qm_process_difference(h->before, state, what, sizeof what);
+    }
+    if (h->page->has_fault)
+        where_text(h, where, sizeof where);
+    struct qm_warden_answer a = end_host(h, how == QM_END_left ? PATIENCE_MS : 0);
+    drain(h);
+    close_fd(&h->out);
+    h->signal = 0;
+    if (how == QM_END_left && a.state < 0) {
+        snprintf(why, size, "it ended the process that watches it");
+        how = QM_END_garbage;
+    } else if (how == QM_END_left &&
+               (!a.had_ended || (WIFEXITED(a.state) && WEXITSTATUS(a.state) == QM_HOST_LOST))) {
+        snprintf(why, size, "it closed the connection%s", a.had_ended ? "" : " and went on");
+        how = QM_END_garbage;
+    } else if (how == QM_END_left && WIFSIGNALED(a.state)) {
+        h->signal = WTERMSIG(a.state);
+        signal_text(h->signal, name, sizeof name);
+        snprintf(why, size, "%s%s%s", name, *where ? " " : "", where);
+        how = QM_END_crashed;
+    } else if (how == QM_END_left) {
+        snprintf(why, size, "it called exit(%d)", WEXITSTATUS(a.state));
+    }
+    if (*what)
+        snprintf(why + strlen(why), size - strlen(why), "; it had changed its %s", what);
+    add_printed(h, why, size);
+    h->end = how;
+    snprintf(h->why, sizeof h->why, "%s", why);
+    return how == QM_END_stopped ? qm_fail(QM_INTERRUPTED, "interrupted")
+                                 : qm_fail(QM_CHECK_FAILED, "%s", why);
+}
+
+/* Sends a request, with a descriptor where fd >= 0, and waits for its answer. */
+static qm_status ask(struct qm_host *h, enum qm_host_request what, int fd, double seconds)
+{
+    char byte = (char)what, why[QM_HOST_TEXT + 200] = "", junk[64];
+    enum qm_end how = QM_END_answered;
+    double from = now();
+    if (what != QM_HOST_ready) {
+        *h->printed = '\0';
+        ssize_t n = recv(h->fd, junk, sizeof junk - 1, MSG_DONTWAIT);
+        if (n > 0) {
+            snprintf(why, sizeof why, "it wrote %d bytes to the judge's descriptor", (int)n);
+            how = QM_END_garbage;
+        } else if (n == 0 || qm_host_send(h->fd, &byte, 1, &fd, fd >= 0) != 1) {
+            how = QM_END_left;
+        }
+    }
+    if (how == QM_END_answered)
+        how = await(h, byte, seconds, why, sizeof why);
+    h->seconds = now() - from;
+    h->spent += h->seconds;
+    return how == QM_END_answered ? QM_OK : ended(h, how, why, sizeof why);
+}
+
+/* ---- requests -------------------------------------------------------------------------------- */
+
+static qm_status start(struct qm_host *h)
+{
+    int both[2], out[2];
+    struct qm_warden_answer a;
+    QM_TRY(warden_up(h));
+    close_fd(&h->out);
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, both) != 0)
+        return qm_fail(QM_INTERNAL, "no socket: %s", strerror(errno));
+    if (pipe2(out, O_CLOEXEC) != 0) {
+        close(both[0]);
+        close(both[1]);
+        return qm_fail(QM_INTERNAL, "no pipe: %s", strerror(errno));
+    }
+    fcntl(out[0], F_SETFL, O_NONBLOCK); /* writes of the kernel block */
+    const int fds[] = {both[1], out[1], h->page_fd};
+    int ok = ask_warden(h, (struct qm_warden_request){.ends = 0}, fds, 3, &a);
+    close(both[1]);
+    close(out[1]);
+    h->fd = both[0];
+    h->out = out[0];
+    h->pid = ok ? a.pid : 0;
+    h->first = h->last = 0;
+    h->page->has_fault = h->page->is_running = 0;
+    if (!ok) { /* the last kernel ended it */
+        warden_down(h);
+        close_fd(&h->fd);
+        return qm_fail(QM_INTERNAL, "the process that starts kernels has ended");
+    }
+    if (h->pid <= 0) {
+        h->pid = 0;
+        close_fd(&h->fd);
+        return qm_fail(QM_INTERNAL, "no process for the kernel");
+    }
+    h->watch = qm_process_watch(h->pid);
+    return ask(h, QM_HOST_ready, -1, h->limits.seconds);
+}
+
+/* The host's status and text.  A status that no kernel has reason to give is a failed check. */
+static qm_status said(const struct qm_host *h, int is_loading)
+{
+    char text[QM_HOST_TEXT];
+    qm_status st = (qm_status)h->page->status;
+    copy_text(text, h->page->text, sizeof text);
+    if (st == QM_OK)
+        return QM_OK;
+    int is_known = st == QM_SKIPPED || (is_loading && (st == QM_BAD_ARG || st == QM_BAD_FILE));
+    return qm_fail(is_known ? st : QM_CHECK_FAILED, "%s", text);
+}
+
+qm_status qm_host_up(struct qm_host *h)
+{
+    if (h->pid > 0)
+        return QM_OK;
+    qm_status st = start(h);
+    if (st == QM_INTERNAL) /* the warden may have been ended: once more */
+        st = start(h);
+    QM_TRY(st);
+    qm_process_state(h->pid, h->before);
+    snprintf(h->page->object, sizeof h->page->object, "%s", h->object);
+    QM_TRY(ask(h, QM_HOST_load, -1, h->limits.seconds));
+    st = said(h, 1);
+    copy_text(h->as, h->page->as, sizeof h->as);
+    const char *dot = strrchr(h->object, '.');
+    if (dot && strcmp(dot, ".cubin") == 0) /* the driver changes what it likes */
+        qm_process_state(h->pid, h->before);
+    if (st != QM_OK)
+        qm_host_down(h);
+    return st;
+}
+
+const char *qm_host_as(struct qm_host *h) { return *h->as ? h->as : NULL; }
+
+void qm_host_begin(struct qm_host *h)
+{
+    if (h->is_stale)
+        qm_host_down(h);
+    h->spent = 0.0;
+    h->n_notes = 0;
+    h->end = QM_END_answered;
+    h->signal = 0;
+    *h->why = '\0';
+}
+
+void qm_host_allow(struct qm_host *h, double seconds) { h->limits.seconds = seconds; }
+
+void qm_host_add_note(struct qm_host *h, const char *format, const char *what)
+{
+    char text[160];
+    snprintf(text, sizeof text, format, what);
+    for (int i = 0; i < h->n_notes; i++)
+        if (strcmp(h->note[i], text) == 0)
+            return;
+    if (h->n_notes < QM_HOST_NOTES)
+        memcpy(h->note[h->n_notes++], text, sizeof text);
+    h->is_stale = 1;
+}
+
+static void compare_state(struct qm_host *h)
+{
+    char state[QM_PROCESS_STATE], what[64];
+    qm_process_state(h->pid, state);
+    qm_process_difference(h->before, state, what, sizeof what);
+    if (*what)
+        qm_host_add_note(h, "left the %s of its process changed", what);
+}
+
+qm_status qm_host_settle(struct qm_host *h)
+{
+    pid_t *all;
+    if (h->pid <= 0)
+        return QM_OK;
+    compare_state(h);
+    if (!(all = malloc(sizeof *all * QM_TREE_MOST)))
+        return qm_fail(QM_NO_MEMORY, "a list of processes");
+    int n = qm_process_descendants(h->warden, all) - 1;
+    free(all);
+    if (n <= 0)
+        return QM_OK;
+    end_host(h, 0);
+    h->end = QM_END_processes;
+    snprintf(h->why, sizeof h->why, "it left %d process%s behind, which %s ended", n,
+             n > 1 ? "es" : "", n > 1 ? "were" : "was");
+    return qm_fail(QM_CHECK_FAILED, "%s", h->why);
+}
+
+qm_status qm_host_linger(struct qm_host *h)
+{
+    char why[QM_HOST_TEXT] = "";
+    if (h->pid <= 0 || qm_process_threads(h->pid) < 2)
+        return QM_OK;
+    struct pollfd fds[] = {{h->fd, POLLIN, 0}, {h->watch, POLLIN, 0}};
+    if (poll(fds, 2, LINGER_MS) <= 0)
+        return QM_OK;
+    return ended(h, QM_END_left, why, sizeof why);
+}
+
+enum qm_end qm_host_end(const struct qm_host *h) { return h->end; }
+const char *qm_host_why(const struct qm_host *h) { return h->why; }
+int qm_host_signal(const struct qm_host *h) { return h->signal; }
+double qm_host_seconds(const struct qm_host *h) { return h->seconds; }
+
+const char *qm_host_note(const struct qm_host *h, int i)
+{
+    return i < h->n_notes ? h->note[i] : NULL;
+}
+
+static double left(const struct qm_host *h)
+{
+    double seconds = h->limits.seconds - h->spent;
+    return seconds > 0.0 ? seconds : 0.0;
+}
+
+int qm_host_is_mapped(const struct qm_host *h, int slot, const struct qm_arena *a)
+{
+    return h->pid > 0 && slot >= 0 && h->plan[slot].arena == a && h->plan[slot].is_mapped;
+}
+
+qm_status qm_host_map(struct qm_host *h, const struct qm_arena *a, int *slot, uint64_t *base)
+{
+    int i = 0;
+    while (i < QM_HOST_PLANS && h->plan[i].arena && h->plan[i].arena != a)
+        i++;
+    if (i == QM_HOST_PLANS)
+        return qm_fail(QM_INTERNAL, "more than %d plans of a kernel at once", QM_HOST_PLANS);
+    QM_TRY(qm_host_up(h));
+    h->page->view = a->view;
+    h->page->slot = i;
+    QM_TRY(ask(h, QM_HOST_map, a->fd, h->limits.seconds));
+    h->plan[i].arena = a;
+    h->plan[i].base = *base = h->page->base;
+    h->plan[i].total = h->page->total;
+    *slot = i;
+    if (*base == 0) {
+        compare_state(h);
+        h->plan[i].arena = NULL;
+        return qm_fail(QM_CHECK_FAILED, "its process has no address space for the arrays");
+    }
+    h->plan[i].is_mapped = 1;
+    uint64_t end = *base + h->plan[i].total;
+    h->first = h->first && h->first < *base ? h->first : *base;
+    h->last = h->last > end ? h->last : end;
+    return QM_OK;
+}
+
+void qm_host_unmap(struct qm_host *h, int slot)
+{
+    if (h->pid > 0 && h->plan[slot].is_mapped) {
+        h->page->slot = slot;
+        if (ask(h, QM_HOST_unmap, -1, h->limits.seconds) != QM_OK)
+            h->is_stale = 0; /* it has ended, and qm_host_end tells how */
+    }
+    h->plan[slot].arena = NULL;
+    h->plan[slot].is_mapped = 0;
+}
+
+qm_status qm_host_step(struct qm_host *h, int slot, int keep_open)
+{
+    h->page->slot = slot;
+    h->page->keep_open = keep_open;
+    h->page->args =
+        h->plan[slot].base + h->plan[slot].arena->array[0].at + h->plan[slot].arena->view.guard;
+    QM_TRY(ask(h, QM_HOST_step, -1, left(h)));
+    if (h->page->mode == QM_FLOAT_ROUNDING)
+        qm_host_add_note(h, "left the rounding mode changed%s", "");
+    else if (h->page->mode != QM_FLOAT_PLAIN)
+        qm_host_add_note(
+            h, "left the treatment of denormals changed%s",
+            ": they are flushed to zero, as crtfastmath.o does, which -ffast-math links");
+    return said(h, 0);
+}
+
+qm_status qm_host_large_index(struct qm_host *h, const char *recipe)
+{
+    QM_TRY(qm_host_up(h));
+    snprintf(h->page->recipe, sizeof h->page->recipe, "%s", recipe);
+    QM_TRY(ask(h, QM_HOST_large, -1, left(h)));
+    return said(h, 0);
+}

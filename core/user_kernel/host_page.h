@@ -1,0 +1,57 @@
+/* host_page.h - What the judge and the host of a kernel write into the page they share.
+ *
+ * The kernel can write there too; the judge copies what it reads and believes none of it. */
+#ifndef QM_USER_KERNEL_HOST_PAGE_H
+#define QM_USER_KERNEL_HOST_PAGE_H
+
+#include "core/user_kernel/host.h"
+
+/* Requests to the host: one byte each, answered by the same byte; `map` comes with the memory file. */
+enum qm_host_request {
+    QM_HOST_ready = 'r', /* not asked: the host's first byte */
+    QM_HOST_load = 'l',
+    QM_HOST_map = 'm',
+    QM_HOST_unmap = 'u',
+    QM_HOST_step = 's',
+    QM_HOST_large = 'x'
+};
+
+struct qm_host_page {
+    /* Of the judge. */
+    char object[4096], recipe[1024];
+    struct qm_arena_view view;
+    int slot, keep_open;
+    uint64_t args; /* address of the arguments of a step, in the host */
+    /* Of the host. */
+    int status, mode, is_running;
+    char text[QM_HOST_TEXT], as[1024];
+    uint64_t base, total, fault;
+    int has_fault;
+};
+
+/* Requests to the warden, and their answers. */
+struct qm_warden_request {
+    int ends; /* 1: end the host and all its descendants; 0: fork one, with descriptors: its socket,
+               * its output, its page */
+    int patience; /* milliseconds in which it may end by itself */
+};
+struct qm_warden_answer {
+    int pid;       /* of the new host */
+    int state;     /* of the ended host, as waitpid gives it; -1: there was none */
+    int had_ended; /* 1: it ended by itself */
+};
+
+enum {
+    QM_HOST_SOCKET = 3, /* the descriptor of the warden's socket, and of the host's */
+    QM_HOST_LOST = 97   /* exit code of a host that has lost its socket */
+};
+
+/* Sends bytes with at most 3 descriptors; receives them.  Return the number of bytes, or -1. */
+long qm_host_send(int fd, const void *data, size_t size, const int *fds, int n_fds);
+long qm_host_receive(int fd, void *data, size_t size, int *fds, int n_fds);
+
+/* host_confine.c.  Takes from this process what would reach the judge and the warden, as far as the
+ * system allows: capabilities, ptrace, signals to them, limits of others. */
+void qm_host_confine(int judge, int warden);
+
+#endif

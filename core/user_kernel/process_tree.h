@@ -1,0 +1,36 @@
+/* process_tree.h - What the system knows of a process and its descendants (Linux, /proc). */
+#ifndef QM_USER_KERNEL_PROCESS_TREE_H
+#define QM_USER_KERNEL_PROCESS_TREE_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+enum { QM_TREE_MOST = 4096, QM_PROCESS_STATE = 1536 };
+
+/* The live descendants of a process, at most QM_TREE_MOST, parents first; zombies are left out but
+ * their children are not.  Returns their number. */
+int qm_process_descendants(pid_t pid, pid_t *out);
+
+double qm_process_resident(pid_t pid); /* resident memory in MiB; 0: unknown */
+
+/* The proportional share of memory in MiB, in which a page of n processes counts 1/n in each; slower
+ * to ask.  0: unknown. */
+double qm_process_share(pid_t pid);
+
+int qm_process_threads(pid_t pid); /* 0: there is no such process */
+char qm_process_letter(pid_t pid); /* of the state: R, S, Z, T, ...; 0: there is no such process */
+
+/* Writes what a step must leave as it was, one "name\tvalue" a line: signal mask and handlers,
+ * umask, working directory, resource limits. */
+void qm_process_state(pid_t pid, char text[QM_PROCESS_STATE]);
+
+/* Writes the name of the first line that differs to what[size], "" where none does. */
+void qm_process_difference(const char *before, const char *now, char *what, size_t size);
+
+/* Kills all descendants of a process until there are none; returns how many there were at first. */
+int qm_process_end_descendants(pid_t pid);
+
+/* A descriptor that is readable once the process has ended, or -1 where the system has none. */
+int qm_process_watch(pid_t pid);
+
+#endif

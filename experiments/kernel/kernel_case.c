@@ -1,0 +1,126 @@
+/* kernel_case.c - Joins what the judge and what the system say of one case into a verdict. */
+#include "experiments/kernel/kernel_case.h"
+
+#include <string.h>
+
+#include "experiments/check/slot_parts.h"
+
+static const char *const result_names[] = {
+#define X(name) #name,
+    QM_CASE_RESULT_LIST(X)
+#undef X
+};
+
+const char *qm_case_result_name(enum qm_case_result r) { return result_names[r]; }
+
+int qm_case_result_is_bad(enum qm_case_result r)
+{
+    return r != QM_CASE_passed && r != QM_CASE_refused && r != QM_CASE_unfit;
+}
+
+static enum qm_case_result result_of(enum qm_end e)
+{
+    return e == QM_END_crashed     ? QM_CASE_crashed
+           : e == QM_END_hung      ? QM_CASE_hung
+           : e == QM_END_memory    ? QM_CASE_memory
+           : e == QM_END_left      ? QM_CASE_left
+           : e == QM_END_processes ? QM_CASE_processes
+                                   : QM_CASE_garbage;
+}
+
+/* The place of a finding that only its text tells. */
+static enum qm_place place_of(const char *text)
+{
+    return strstr(text, " outside the buffer") ? QM_PLACE_OUTSIDE
+           : strstr(text, " after its return") || strstr(text, ", which are const") ||
+                   strstr(text, " refused the input")
+               ? QM_PLACE_NONE
+               : QM_PLACE_LAYER;
+}
+
+static void add_notes(struct qm_host *host, struct qm_kernel_verdict *v)
+{
+    const char *note;
+    for (int i = 0; (note = qm_host_note(host, i)); i++) {
+        size_t used = strlen(v->text);
+        if (v->how != QM_CASE_failed || !v->finding.severity) {
+            *v->text = '\0';
+            used = 0;
+            qm_finding_set(&v->finding, QM_BAD_MACHINERY, "it %s", note);
+            v->finding.place = strstr(note, "rounding mode") || strstr(note, "denormals")
+                                   ? QM_PLACE_MODE
+                                   : QM_PLACE_NONE;
+        }
+        v->how = QM_CASE_failed;
+        snprintf(v->text + used, sizeof v->text - used, "%s%s", used ? "; it " : "it ", note);
+    }
+}
+
+qm_status qm_kernel_conclude(struct qm_kernel_file *kernel, qm_status st, const char *name,
+                             const struct qm_finding *f, struct qm_kernel_verdict *v)
+{
+    struct qm_host *host = kernel ? qm_kernel_file_host(kernel) : NULL;
+    size_t n = strlen(name);
+    char why[QM_HOST_TEXT];
+    snprintf(why, sizeof why, "%s",
+             n > 0 && strncmp(qm_message(), name, n) == 0 ? qm_message() + n + 2 : qm_message());
+    memset(v, 0, sizeof *v);
+    if (host && qm_host_end(host) == QM_END_answered)
+        qm_host_settle(host);
+    if (host && qm_host_end(host) == QM_END_stopped)
+        return qm_fail(QM_INTERRUPTED, "interrupted");
+    if (host && qm_host_end(host) != QM_END_answered) {
+        v->how = result_of(qm_host_end(host));
+        v->signal = qm_host_signal(host);
+        snprintf(v->text, sizeof v->text, "%s", qm_host_why(host));
+        return QM_OK;
+    }
+    if (st == QM_OK) {
+        v->how = f->severity ? QM_CASE_failed : QM_CASE_passed;
+        v->finding = *f;
+        snprintf(v->text, sizeof v->text, "%s", f->severity ? f->text : "");
+    } else if (st == QM_CHECK_FAILED) {
+        v->how = QM_CASE_failed;
+        qm_finding_set(&v->finding, QM_BAD_MACHINERY, "%s", why);
+        v->finding.place = place_of(why);
+        snprintf(v->text, sizeof v->text, "%s", why);
+    } else if (st == QM_SKIPPED) {
+        v->how = QM_CASE_refused;
+        snprintf(v->text, sizeof v->text, "%s", why);
+    } else {
+        return st;
+    }
+    if (host)
+        add_notes(host, v);
+    return QM_OK;
+}
+
+qm_status qm_kernel_judge(const struct qm_subject *s, struct qm_kernel_file *kernel,
+                          const struct qm_case *c, uint64_t seed, struct qm_tally *t,
+                          struct qm_kernel_verdict *v)
+{
+    static const struct qm_finding none;
+    char name[QM_CASE_TEXT];
+    int64_t skipped = t->skipped;
+    int found = t->n_findings;
+    qm_case_print(c, name);
+    qm_host_begin(qm_kernel_file_host(kernel));
+    qm_kernel_file_use(kernel);
+    qm_status st = qm_judge_case(s, c, seed, t);
+    const struct qm_finding *f = t->n_findings > found ? &t->finding[found] : &none;
+    QM_TRY(qm_kernel_conclude(kernel, st, name, f, v));
+    if (v->how == QM_CASE_passed && t->skipped > skipped)
+        v->how = QM_CASE_unfit;
+    if (v->how != QM_CASE_failed)
+        return QM_OK;
+    if (st != QM_OK)
+        t->cases++;
+    if (t->n_findings == found) { /* only the backend or the process shows it */
+        t->failed_cases++;
+        if (found < QM_FINDINGS) {
+            t->finding[t->n_findings++] = v->finding;
+            snprintf(t->finding[found].name, sizeof t->finding[found].name, "%s", name);
+        }
+    }
+    return QM_OK;
+}
