@@ -17,7 +17,8 @@ static const struct argp_option options[] = {
      0},
     {"steps", KEY_STEPS, "N", 0, "steps of the case (default 3)", 0},
     {"seed", 's', "N", 0, "of parameters and gradients (default 20240501)", 0},
-    {"time", KEY_TIME, "S", 0, "stop shrinking after S seconds (default 30)", 0},
+    {"time", KEY_TIME, "S", 0,
+     "stop after S seconds, of which the search for a failing case is a part (default 10)", 0},
     {"limit-memory", KEY_LIMIT_MEMORY, "MIB", 0, "resident memory of a step (default 2048)", 0},
     {"out", 'o', "FILE", 0, "the program to write (default NAME-repro.c)", 0},
     {0}};
@@ -95,7 +96,7 @@ int qm_cmd_shrink(int argc, char **argv)
     static struct options o;
     char out[256];
     o = (struct options){
-        .r = {.seed = 20240501, .steps = QM_CHECK_STEPS, .seconds = 30.0, .mebibytes = 2048.0}};
+        .r = {.seed = 20240501, .steps = QM_CHECK_STEPS, .seconds = 10.0, .mebibytes = 2048.0}};
     int code = qm_cli_parse(&argp, argc, argv, &o);
     if (code != 0)
         return code;

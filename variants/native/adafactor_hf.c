@@ -36,9 +36,10 @@ int qm_kernel_step(const struct qm_kernel_args *a)
 {
     const float *g = a->g;
     float *p = a->p, *row = a->slot[0].values, *col = a->slot[1].values, *v = a->slot[2].values;
+    float *m = a->slot[3].values; /* without beta1 there is no first moment */
     int factored = a->slot[0].n > 0, last = factored ? a->ndim - 1 : 0;
     int64_t cols = factored ? a->dim[last] : a->n, rows = factored ? a->dim[last - 1] : 1;
-    if (a->p_dtype != QM_KERNEL_F32 || a->g_dtype != QM_KERNEL_F32 || a->beta1 != 0.0)
+    if (a->p_dtype != QM_KERNEL_F32 || a->g_dtype != QM_KERNEL_F32)
         return 1; /* refused */
     if (a->n == 0)
         return 0;
@@ -80,7 +81,10 @@ int qm_kernel_step(const struct qm_kernel_args *a)
                     continue;
                 if (a->weight_decay != 0.0)
                     p[at] = fmaf(p[at], (float)(-a->weight_decay * lr), p[at]);
-                p[at] = p[at] - u / clip * (float)lr;
+                float step = u / clip * (float)lr;
+                if (a->beta1 != 0.0)
+                    step = m[at] = fmaf(step, (float)(1.0 - a->beta1), m[at] * (float)a->beta1);
+                p[at] = p[at] - step;
             }
         }
         if (pass == 0)

@@ -12,7 +12,7 @@ setup() {
 
 # No test leaves a process or a file behind.
 teardown() {
-    ! pgrep -f "kernel-worker.*$BATS_TEST_TMPDIR" || return 1
+    ! pgrep -f "kernel-host.*$BATS_TEST_TMPDIR" || return 1
     [ -z "$(ls "$TMPDIR")" ] || { ls "$TMPDIR"; return 1; }
 }
 

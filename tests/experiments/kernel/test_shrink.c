@@ -17,6 +17,7 @@
 
 #include "core/user_kernel/backend_file.h"
 #include "experiments/check/trial.h"
+#include "experiments/cli/cli.h"
 #include "experiments/kernel/reduce.h"
 
 /* ---- trials ---------------------------------------------------------------------------------- */
@@ -158,7 +159,7 @@ static void a_variant_that_fails_is_printed(void **state)
     (void)state;
     static struct qm_subject s = {.backend = &qm_backend_cpu};
     static struct qm_tally tally;
-    struct qm_forked_trial forked = {.subject = &s};
+    struct qm_attempts attempts = {.subject = &s};
     struct qm_shrunk n;
     struct qm_case c;
     char *text = NULL;
@@ -166,10 +167,9 @@ static void a_variant_that_fails_is_printed(void **state)
     assert_int_equal(qm_recipe_parse("adamw4_ao", &s.recipe), QM_OK);
     assert_int_equal(qm_judge_begin(&s, &tally), QM_OK);
     assert_int_equal(qm_case_parse("61x67/normal/wd/t5/forced", &c), QM_OK);
-    assert_int_equal(qm_forked_trial_open(&forked), QM_OK);
-    assert_int_equal(qm_shrink(&forked, &c, 7, 3, 60.0, &n), QM_NO_MATCH);
+    assert_int_equal(qm_shrink(&attempts, &c, 7, 3, qm_seconds() + 60.0, &n), QM_NO_MATCH);
     s.alter = other_beta2;
-    assert_int_equal(qm_shrink(&forked, &c, 7, 3, 60.0, &n), QM_OK);
+    assert_int_equal(qm_shrink(&attempts, &c, 7, 3, qm_seconds() + 60.0, &n), QM_OK);
     assert_int_equal(n.trial.n, 1);
     assert_int_equal(n.trial.n_calls, 1);
     assert_int_equal(n.elements_before, 61 * 67);
@@ -181,7 +181,6 @@ static void a_variant_that_fails_is_printed(void **state)
     assert_non_null(strstr(text, "  exp_avg_sq scale[0] = "));
     free(text);
     qm_trial_close(&n.trial);
-    qm_forked_trial_close(&forked);
 }
 
 /* ---- planted bugs ---------------------------------------------------------------------------- */
@@ -302,7 +301,8 @@ static void one_bug(const struct bug *b)
                              .one_case = b->one_case,
                              .seed = 11,
                              .steps = QM_CHECK_STEPS,
-                             .seconds = 60.0};
+                             .seconds = 60.0,
+                             .mebibytes = 2048.0};
     qm_status st = qm_reduce(&r);
     if (st != QM_OK)
         fail_msg("%s: %s", b->name, qm_message());
@@ -343,7 +343,8 @@ static void a_right_kernel_gives_nothing_to_shrink(void **state)
     struct qm_reduction r = {.file = source,
                              .one_case = "129/normal/wd/t1/forced",
                              .steps = QM_CHECK_STEPS,
-                             .seconds = 10.0};
+                             .seconds = 10.0,
+                             .mebibytes = 2048.0};
     assert_int_equal(qm_reduce(&r), QM_NO_MATCH);
     assert_non_null(strstr(qm_message(), "nothing to shrink"));
     qm_reduction_free(&r);
@@ -366,7 +367,8 @@ static void shrinking_is_deterministic(void **state)
                                  .one_case = "61x67/normal/wd/t1/forced",
                                  .seed = 3,
                                  .steps = QM_CHECK_STEPS,
-                                 .seconds = 60.0};
+                                 .seconds = 60.0,
+                                 .mebibytes = 2048.0};
         assert_int_equal(qm_reduce(&r), QM_OK);
         said[i] = text_of_file(out);
         qm_reduction_free(&r);
@@ -393,7 +395,8 @@ static int close_folder(void **state)
     return system(command);
 }
 
-int main(void)
+/* The processes of kernels are this program again. */
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scales_follow_the_first_element_of_their_block),
@@ -405,5 +408,7 @@ int main(void)
         cmocka_unit_test(shrinking_is_deterministic),
         cmocka_unit_test(every_bug_becomes_a_program_that_passes_once_mended),
     };
+    if (argc > 1 && strcmp(argv[1], QM_HOST_WORD) == 0)
+        return qm_host_main();
     return cmocka_run_group_tests(tests, open_folder, close_folder);
 }

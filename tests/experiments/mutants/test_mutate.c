@@ -10,10 +10,10 @@
 #include <cmocka.h>
 
 #include "core/base/philox.h"
+#include "core/user_kernel/host.h"
 #include "experiments/check/draws.h"
 #include "experiments/cli/cli.h"
 #include "experiments/kernel/peer_rules.h"
-#include "experiments/kernel/worker.h"
 #include "experiments/mutants/matrix.h"
 
 /* ---- the registry ---------------------------------------------------------------------------- */
@@ -262,7 +262,7 @@ static void draws(void **state)
     assert_false(qm_draws_biased(a, 50)); /* too few to judge */
 }
 
-/* Workers are this program again. */
+/* The processes of kernels are this program again. */
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -270,8 +270,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(gate),   cmocka_unit_test(unexplained), cmocka_unit_test(equivalence),
         cmocka_unit_test(rules),  cmocka_unit_test(draws),
     };
-    if (argc == 4 && strcmp(argv[2], "--kernel-worker") == 0)
-        return qm_worker_main(argv[3]);
+    if (argc > 1 && strcmp(argv[1], QM_HOST_WORD) == 0)
+        return qm_host_main();
     qm_cli.quiet = 1;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
