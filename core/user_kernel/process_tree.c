@@ -164,6 +164,9 @@ int qm_process_end_descendants(pid_t pid)
 
 /* ---- what a step must leave as it was -------------------------------------------------------- */
 
+/* Signals 32 and 33, which the C library handles once a process has threads. */
+#define OF_LIBC 0x180000000ull
+
 static const struct {
     const char *line, *name;
 } lines[] = {
@@ -180,9 +183,9 @@ void qm_process_state(pid_t pid, char text[QM_PROCESS_STATE])
     read_file(pid, "status", status, sizeof status);
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         const char *at = strstr(status, lines[i].line);
-        at = at ? at + strlen(lines[i].line) : "";
-        used += (size_t)snprintf(text + used, QM_PROCESS_STATE - used, "%s\t%.*s\n", lines[i].name,
-                                 (int)strcspn(at, "\n"), at);
+        unsigned long long bits = at ? strtoull(at + strlen(lines[i].line), NULL, 16) : 0;
+        used += (size_t)snprintf(text + used, QM_PROCESS_STATE - used, "%s\t%llx\n", lines[i].name,
+                                 i > 0 ? bits & ~OF_LIBC : bits);
     }
     for (int i = 0; i < RLIM_NLIMITS; i++) {
         struct rlimit r = {0, 0};

@@ -10,32 +10,19 @@
 
 #define SHRINK_SECONDS 10.0
 
-/* The status that says why nothing was judged. */
-static qm_status nothing_judged(const struct qm_kernel_run *r)
-{
-    if (r->interrupted && !r->o->forever)
-        return qm_fail(QM_INTERRUPTED, "interrupted");
-    if (r->count[QM_CASE_refused] > 0)
-        return qm_fail(QM_SKIPPED, "the kernel refuses every case");
-    return qm_fail(QM_SKIPPED, "nothing could be judged");
-}
-
 static qm_status finish(const struct qm_kernel_run *r)
 {
-    int bad = 0;
-    for (int i = 0; i < QM_CASE_RESULT_COUNT; i++)
-        bad |= qm_case_result_is_bad((enum qm_case_result)i) && r->count[i] > 0;
     qm_kernel_report(r);
     if (r->o->junit)
         QM_TRY(qm_kernel_junit(r, r->o->junit));
-    if (bad || r->tally.failed_cases > 0)
+    if (qm_kernel_run_failed(r))
         return QM_CHECK_FAILED;
-    if (!qm_kernel_run_passed(r))
-        return nothing_judged(r);
-    return r->interrupted && !r->o->forever ? QM_INTERRUPTED : QM_OK;
+    if (r->interrupted && !r->o->forever)
+        return qm_kernel_run_passed(r) ? QM_INTERRUPTED : qm_fail(QM_INTERRUPTED, "interrupted");
+    return qm_kernel_run_passed(r) ? QM_OK : qm_fail(QM_SKIPPED, "nothing could be judged");
 }
 
-/* The first case that ended its worker, else the case with the worst finding; NULL: no failing case
+/* The first case that ended its process, else the case with the worst finding; NULL: no failing case
  * can be run again alone. */
 static const struct qm_kernel_case *worst_case(const struct qm_kernel_run *r)
 {

@@ -32,6 +32,7 @@ struct qm_kernel_case {
     uint64_t seed;
     double seconds;
     enum qm_case_result result;
+    int slot;   /* of the finding; QM_SLOT_ANY: there is none */
     char *text; /* the finding, or why the case was refused; owned, may be NULL */
 };
 
@@ -57,9 +58,10 @@ struct qm_kernel_run {
 qm_status qm_kernel_run(const struct qm_kernel_options *o, struct qm_kernel_run *r);
 void qm_kernel_run_free(struct qm_kernel_run *r);
 
-/* 1: no case failed, no process ended, at least one number was judged, none is OFF_BY_ONE or WRONG,
- * and no more cases were refused than allowed. */
-int qm_kernel_run_passed(const struct qm_kernel_run *r);
+/* 1: a case failed or its process ended, a number is OFF_BY_ONE or WRONG, or more cases were refused
+ * than allowed. */
+int qm_kernel_run_failed(const struct qm_kernel_run *r);
+int qm_kernel_run_passed(const struct qm_kernel_run *r); /* not so, and something was judged */
 
 /* Prints the command line that runs one case again alone into text[size]. */
 void qm_kernel_again(const struct qm_kernel_run *r, const struct qm_kernel_case *c, char *text,

@@ -4,9 +4,14 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
+#include "experiments/kernel/counts.h"
 #include "experiments/kernel/kernel.h"
 
-enum { SHOWN = 8 }; /* failing cases printed one by one, without -v */
+enum {
+    SHOWN = 8,        /* failing cases printed one by one, without -v */
+    COUNTS_SHOWN = 8, /* words of a coordinate, likewise */
+    LINE = 90
+};
 
 static const char *const verdict_names[] = {
 #define X(name) #name,
@@ -152,6 +157,9 @@ static json_t *to_json(const struct qm_kernel_run *r)
     json_object_set_new(out, "worst_case", json_string(t->worst_case));
     json_object_set_new(out, "rmse", qm_rmse_json(t->rmse, r->subject.recipe.rule));
     json_object_set_new(out, "failures", failures);
+    json_object_set_new(out, "failed", json_boolean(qm_kernel_run_failed(r)));
+    json_object_set_new(out, "failed_by", qm_kernel_counts(r, 0));
+    json_object_set_new(out, "refused_by", qm_kernel_counts(r, 1));
     if (r->o->against)
         json_object_set_new(out, "against", compared_json(r));
     return out;
@@ -179,45 +187,54 @@ static void put_number(struct qm_table *t, const json_t *from, const char *key)
         qm_table_cell(t, "-");
 }
 
-/* Prints one row: cases by their results, and numbers by their verdicts. */
-static void print_row(const json_t *all)
+static const char *verdict_of(const json_t *all)
 {
-    const char *heads[10 + QM_CASE_RESULT_COUNT + QM_VERDICT_COUNT] = {"as"};
+    int has_failed = json_is_true(json_object_get(all, "failed"));
+    return has_failed                                     ? "FAILED"
+           : json_is_true(json_object_get(all, "passed")) ? "passed"
+                                                          : "nothing judged";
+}
+
+/* Prints the verdict and two rows: cases by their results, numbers by their verdicts. */
+static void print_rows(const json_t *all)
+{
+    const char *heads[4 + QM_CASE_RESULT_COUNT + QM_VERDICT_COUNT] = {"cases"};
     const json_t *results = json_object_get(all, "results"),
                  *verdicts = json_object_get(all, "verdicts");
     int n = 1, shown[QM_CASE_RESULT_COUNT];
+    long long cases = 0;
+    printf("as %s: %s\n", *text_of(all, "as") ? text_of(all, "as") : "-", verdict_of(all));
     for (int i = 0; i < QM_CASE_RESULT_COUNT; i++) {
         const char *name = qm_case_result_name((enum qm_case_result)i);
         shown[i] = i == QM_CASE_passed || i == QM_CASE_failed || whole(results, name) > 0;
+        cases += whole(results, name);
         if (shown[i])
             heads[n++] = name;
     }
-    heads[n++] = "judged";
-    for (int i = 0; i < QM_VERDICT_COUNT; i++)
-        heads[n++] = verdict_names[i];
-    heads[n++] = "may overflow";
     heads[n++] = "worst/bound";
     heads[n++] = "RMSE/f32";
     heads[n++] = "of states";
-    heads[n++] = "verdict";
     struct qm_table *t = qm_table_open(n, heads);
-    qm_table_cell(t, "%s", *text_of(all, "as") ? text_of(all, "as") : "-");
+    qm_table_cell(t, "%lld", cases);
     for (int i = 0; i < QM_CASE_RESULT_COUNT; i++)
         if (shown[i])
             qm_table_cell(t, "%lld", whole(results, qm_case_result_name((enum qm_case_result)i)));
-    qm_table_cell(t, "%lld", whole(all, "judged"));
-    for (int i = 0; i < QM_VERDICT_COUNT; i++)
-        qm_table_cell(t, "%lld", whole(verdicts, verdict_names[i]));
-    qm_table_cell(t, "%lld", whole(all, "unbounded"));
     put_number(t, all, "worst_ratio");
     for (int slots = 0; slots < 2; slots++) {
         char ratio[32];
         qm_rmse_text(json_object_get(all, "rmse"), slots, ratio, sizeof ratio);
         qm_table_cell(t, "%s", ratio);
     }
-    int is_bad = json_array_size(json_object_get(all, "failures")) > 0;
-    int has_passed = json_is_true(json_object_get(all, "passed"));
-    qm_table_cell(t, "%s", is_bad ? "FAILED" : has_passed ? "passed" : "nothing judged");
+    qm_table_close(t);
+    heads[0] = "numbers";
+    for (int i = 0; i < QM_VERDICT_COUNT; i++)
+        heads[i + 1] = verdict_names[i];
+    heads[QM_VERDICT_COUNT + 1] = "may overflow";
+    t = qm_table_open(QM_VERDICT_COUNT + 2, heads);
+    qm_table_cell(t, "%lld", whole(all, "judged"));
+    for (int i = 0; i < QM_VERDICT_COUNT; i++)
+        qm_table_cell(t, "%lld", whole(verdicts, verdict_names[i]));
+    qm_table_cell(t, "%lld", whole(all, "unbounded"));
     qm_table_close(t);
 }
 
@@ -263,12 +280,49 @@ static void print_compared(const json_t *v)
                json_number_value(json_object_get(speed, "times_as_fast_median")));
 }
 
-static void print_refused(const struct qm_kernel_run *r)
+/* Prints "failed by class    exact 9 of 20, ..." for each coordinate. */
+static void print_counts(const json_t *all, const char *what)
+{
+    char key[32];
+    const char *axis;
+    json_t *counts;
+    snprintf(key, sizeof key, "%s_by", what);
+    json_object_foreach(json_object_get(all, key), axis, counts)
+    {
+        size_t i, column = 0;
+        json_t *one;
+        printf("%s by %-8s", what, axis);
+        json_array_foreach(counts, i, one)
+        {
+            char text[96];
+            long long of = whole(one, "of");
+            if (i == COUNTS_SHOWN && !qm_cli.verbose) {
+                printf(", and %zu more", json_array_size(counts) - i);
+                break;
+            }
+            size_t n = (size_t)snprintf(text, sizeof text, "%s %lld", text_of(one, "name"),
+                                        whole(one, "cases"));
+            if (of > 0)
+                n += (size_t)snprintf(text + n, sizeof text - n, " of %lld", of);
+            printf("%s%s",
+                   i == 0              ? " "
+                   : column + n > LINE ? ",\n                    "
+                                       : ", ",
+                   text);
+            column = column + n > LINE ? n : column + n + 2;
+        }
+        putchar('\n');
+    }
+}
+
+static void print_refused(const struct qm_kernel_run *r, const json_t *all)
 {
     for (int i = 0; i < r->n_cases; i++)
         if (r->cases[i].result == QM_CASE_refused) {
-            printf("refused %s: %s%s\n", r->cases[i].name, r->cases[i].text ? r->cases[i].text : "",
-                   r->count[QM_CASE_refused] > 1 ? " (and others)" : "");
+            print_counts(all, "refused");
+            printf("refused %lld cases, of which %lld may be (--allow-refused N); %s: %s\n",
+                   (long long)r->count[QM_CASE_refused], (long long)r->o->allow_refused,
+                   r->cases[i].name, r->cases[i].text ? r->cases[i].text : "");
             return;
         }
 }
@@ -282,7 +336,8 @@ void qm_kernel_report(const struct qm_kernel_run *r)
         qm_json_print(all);
         return;
     }
-    print_row(all);
+    print_rows(all);
+    print_counts(all, "failed");
     json_array_foreach(failures, i, f)
     {
         if (i == SHOWN && !qm_cli.verbose)
@@ -292,7 +347,7 @@ void qm_kernel_report(const struct qm_kernel_run *r)
     }
     if (json_array_size(failures) > SHOWN && !qm_cli.verbose)
         printf("FAILED: %zu more cases (-v prints them)\n", json_array_size(failures) - SHOWN);
-    print_refused(r);
+    print_refused(r, all);
     if (r->hangs >= QM_HANGS)
         printf("stopped: %d cases hung\n", r->hangs);
     if (r->left_out)

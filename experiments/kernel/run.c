@@ -104,6 +104,7 @@ static void judge_case(struct judge *j, const struct qm_case *c, struct result *
     snprintf(out->why, sizeof out->why, "%s", st != QM_OK ? qm_message() : "");
     if (st == QM_OK) {
         out->c.result = v->how;
+        out->c.slot = v->finding.severity ? v->finding.slot : QM_SLOT_ANY;
         out->c.text = *v->text ? strdup(v->text) : NULL;
     }
     free(v);
@@ -444,10 +445,14 @@ void qm_kernel_run_free(struct qm_kernel_run *r)
     memset(r, 0, sizeof *r);
 }
 
+int qm_kernel_run_failed(const struct qm_kernel_run *r)
+{
+    return bad_cases(r) > 0 || r->tally.failed_cases > 0 ||
+           r->tally.verdict[QM_VERDICT_OFF_BY_ONE] > 0 || r->tally.verdict[QM_VERDICT_WRONG] > 0 ||
+           r->count[QM_CASE_refused] > r->o->allow_refused;
+}
+
 int qm_kernel_run_passed(const struct qm_kernel_run *r)
 {
-    return bad_cases(r) == 0 && r->count[QM_CASE_passed] > 0 && qm_tally_passed(&r->tally) &&
-           r->tally.verdict[QM_VERDICT_OFF_BY_ONE] == 0 &&
-           r->tally.verdict[QM_VERDICT_WRONG] == 0 &&
-           r->count[QM_CASE_refused] <= r->o->allow_refused;
+    return !qm_kernel_run_failed(r) && r->count[QM_CASE_passed] > 0 && qm_tally_passed(&r->tally);
 }

@@ -326,6 +326,11 @@ static void misbehaviour(void **state)
         qm_kernel_file_close(k);
     }
     struct qm_kernel_file *k = use("((float *)a->p)[0] = 9; return 4;");
+    assert_int_equal(one_step("sgdm_f32", 5, p, g), QM_CHECK_FAILED);
+    assert_non_null(strstr(qm_message(), "changed the parameters and then refused the input"));
+    assert_true(p[0] == 1.0f);
+    qm_kernel_file_close(k);
+    k = use("return 4;");
     assert_int_equal(one_step("sgdm_f32", 5, p, g), QM_SKIPPED);
     assert_non_null(strstr(qm_message(), "returned 4"));
     assert_true(p[0] == 1.0f);

@@ -219,14 +219,19 @@ C
     [[ $output == *scale* ]]
 }
 
-@test "refused cases are counted; exit code 77 if the kernel refuses all" {
+@test "a refused case is a failure unless it is allowed; refusals are listed by coordinate" {
     kernel k.c "if (a->ndim != 2) return 5;"
     expression='(d["passed"], d["results"]["refused"] > 50, d["results"]["passed"] > 50)'
-    [ "$(json_value "$expression" check --no-shrink --kernel k.c)" = "(True, True, True)" ]
+    [ "$(json_value "$expression" check --no-shrink --kernel k.c)" = "(False, True, True)" ]
+    [ "$(json_value "$expression" check --no-shrink --kernel k.c --allow-refused 300)" = \
+        "(True, True, True)" ]
+    run -1 "$QUALM" check --no-shrink --kernel k.c -q
+    [[ $output == *"refused by shape"*"0 may be (--allow-refused N)"*"it returned 5"* ]]
     kernel k.c "return 5;"
-    fails_with 77 "refuses every case" check --no-shrink --kernel k.c
-    run -77 "$QUALM" check --no-shrink --kernel k.c -q --case "$one"
-    [[ $output == *"it returned 5"* && $output == *"nothing judged"* ]]
+    run -1 "$QUALM" check --no-shrink --kernel k.c -q --case "$one"
+    [[ $output == *"it returned 5"* && $output == *"FAILED"* ]]
+    run -77 "$QUALM" check --no-shrink --kernel k.c -q --case "$one" --allow-refused 1
+    [[ $output == *"nothing judged"* ]]
 }
 
 @test "a file that is no kernel: the compiler's message and exit code 2" {
