@@ -24,8 +24,8 @@ struct qm_arena_view {
     } part[QM_ARENA_PARTS];
 };
 
-/* The values around arrays, which a kernel that reads past an end takes for data: the largest codes;
- * NaN, of float32 and of 16 bits. */
+/* The values around arrays, which a kernel that reads past an end takes for data: the largest
+ * codes; NaN, of float32 and of 16 bits. */
 enum qm_poison { QM_POISON_CODES = 0xff, QM_POISON_F32 = 0x7fe5a5a5, QM_POISON_16 = 0x7fe57fe5 };
 
 struct qm_arena {
@@ -72,8 +72,8 @@ qm_status qm_arena_take(struct qm_arena *a);
 /* QM_CHECK_FAILED: shared memory differs from the copy (a step that refused its input). */
 qm_status qm_arena_is_untouched(const struct qm_arena *a);
 
-/* Maps the file fd as `view` says, without access, near `hint` where that is free.  NULL: no address
- * space.  *total: bytes of the mapping. */
+/* Maps the file fd as `view` says, without access, near `hint` where that is free.  NULL: no
+ * address space.  *total: bytes of the mapping. */
 unsigned char *qm_arena_map(int fd, const struct qm_arena_view *view, void *hint, uint64_t *total);
 
 /* Opens the arrays of a mapping for a step, or closes them all. */

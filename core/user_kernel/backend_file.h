@@ -52,8 +52,8 @@ struct qm_kernel_args;
 qm_status qm_plan_file_args(void *plan, const struct qm_tensor *param, const struct qm_tensor *g,
                             int64_t t, uint64_t seed, const struct qm_kernel_args **out);
 
-/* Seconds of the kernel's own run in the plan's last step; of a kernel apart, with the way there and
- * back. */
+/* Seconds of the kernel's own run in the plan's last step; of a kernel apart, with the way there
+ * and back. */
 double qm_plan_file_seconds(const void *plan);
 
 #endif

@@ -210,18 +210,8 @@ static void drain(struct qm_host *h)
 /* Looks at what the host uses; QM_END_answered: all is within its limits. */
 static enum qm_end look(struct qm_host *h, char *why, size_t size)
 {
-    pid_t *all = malloc(sizeof *all * QM_TREE_MOST);
-    int n = all ? qm_process_descendants(h->pid, all) : 0;
-    double used = qm_process_resident(h->pid);
-    for (int i = 0; i < n; i++)
-        used += qm_process_resident(all[i]);
-    if (n > 0 && used > h->limits.mebibytes) { /* pages that they share count once */
-        double share = qm_process_share(h->pid);
-        for (int i = 0; i < n; i++)
-            share += qm_process_share(all[i]);
-        used = share > 0.0 ? share : used;
-    }
-    free(all);
+    int n;
+    double used = qm_process_use(h->pid, h->limits.mebibytes, &n);
     if (used > h->limits.mebibytes) {
         snprintf(why, size, "%.0f MiB of memory%s, the limit is %g", used,
                  n > 0 ? " with its child processes" : "", h->limits.mebibytes);
@@ -290,23 +280,6 @@ static enum qm_end await(struct qm_host *h, char byte, double seconds, char *why
 
 /* ---- how it ended ---------------------------------------------------------------------------- */
 
-/* The name of a signal; sigabbrev_np is of glibc 2.32. */
-static void signal_text(int sig, char *text, size_t size)
-{
-    static const struct {
-        int number;
-        const char *name;
-    } all[] = {{SIGSEGV, "SIGSEGV"}, {SIGBUS, "SIGBUS"},   {SIGFPE, "SIGFPE"},
-               {SIGILL, "SIGILL"},   {SIGABRT, "SIGABRT"}, {SIGKILL, "SIGKILL"},
-               {SIGTERM, "SIGTERM"}, {SIGPIPE, "SIGPIPE"}, {SIGXCPU, "SIGXCPU"},
-               {SIGSYS, "SIGSYS"},   {SIGTRAP, "SIGTRAP"}, {SIGXFSZ, "SIGXFSZ"},
-               {SIGALRM, "SIGALRM"}, {SIGHUP, "SIGHUP"},   {SIGINT, "SIGINT"}};
-    snprintf(text, size, "signal %d", sig);
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (all[i].number == sig)
-            snprintf(text, size, "%s", all[i].name);
-}
-
 /* Describes the address of the fault that the host tells. */
 static void where_text(const struct qm_host *h, char *text, size_t size)
 {
@@ -358,7 +331,7 @@ static qm_status ended(struct qm_host *h, enum qm_end how, char *why, size_t siz
         how = QM_END_garbage;
     } else if (how == QM_END_left && WIFSIGNALED(a.state)) {
         h->signal = WTERMSIG(a.state);
-        signal_text(h->signal, name, sizeof name);
+        qm_process_signal(h->signal, name, sizeof name);
         snprintf(why, size, "%s%s%s", name, *where ? " " : "", where);
         how = QM_END_crashed;
     } else if (how == QM_END_left) {

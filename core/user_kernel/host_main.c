@@ -197,8 +197,8 @@ static void reap(void)
         }
 }
 
-/* Ends the host, where it does not end by itself within `patience` milliseconds, and everything that
- * it started. */
+/* Ends the host, where it does not end by itself within `patience` milliseconds, and everything
+ * that it started. */
 static struct qm_warden_answer end_all(int patience)
 {
     struct qm_warden_answer a = {.state = -1};

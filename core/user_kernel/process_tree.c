@@ -38,7 +38,9 @@ double qm_process_resident(pid_t pid)
     return (double)pages * (double)sysconf(_SC_PAGESIZE) / 1048576.0;
 }
 
-double qm_process_share(pid_t pid)
+/* The proportional share of memory in MiB, in which a page of n processes counts 1/n in each; 0:
+ * unknown. */
+static double share_of(pid_t pid)
 {
     char text[4096];
     const char *at =
@@ -73,6 +75,22 @@ char qm_process_letter(pid_t pid)
 {
     int parent;
     return stat_of(pid, &parent);
+}
+
+void qm_process_signal(int sig, char *text, size_t size)
+{
+    static const struct {
+        int number;
+        const char *name;
+    } all[] = {{SIGSEGV, "SIGSEGV"}, {SIGBUS, "SIGBUS"},   {SIGFPE, "SIGFPE"},
+               {SIGILL, "SIGILL"},   {SIGABRT, "SIGABRT"}, {SIGKILL, "SIGKILL"},
+               {SIGTERM, "SIGTERM"}, {SIGPIPE, "SIGPIPE"}, {SIGXCPU, "SIGXCPU"},
+               {SIGSYS, "SIGSYS"},   {SIGTRAP, "SIGTRAP"}, {SIGXFSZ, "SIGXFSZ"},
+               {SIGALRM, "SIGALRM"}, {SIGHUP, "SIGHUP"},   {SIGINT, "SIGINT"}};
+    snprintf(text, size, "signal %d", sig);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i].number == sig)
+            snprintf(text, size, "%s", all[i].name);
 }
 
 int qm_process_watch(pid_t pid)
@@ -140,6 +158,23 @@ int qm_process_descendants(pid_t pid, pid_t *out)
             out[live++] = out[i];
     }
     return live;
+}
+
+double qm_process_use(pid_t pid, double most, int *descendants)
+{
+    pid_t *all = malloc(sizeof *all * QM_TREE_MOST);
+    int n = all ? qm_process_descendants(pid, all) : 0;
+    double used = qm_process_resident(pid), share = 0.0;
+    for (int i = 0; i < n; i++)
+        used += qm_process_resident(all[i]);
+    if (n > 0 && used > most) {
+        share = share_of(pid);
+        for (int i = 0; i < n; i++)
+            share += share_of(all[i]);
+    }
+    free(all);
+    *descendants = n;
+    return share > 0.0 ? share : used;
 }
 
 int qm_process_end_descendants(pid_t pid)

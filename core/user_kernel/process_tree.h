@@ -13,12 +13,15 @@ int qm_process_descendants(pid_t pid, pid_t *out);
 
 double qm_process_resident(pid_t pid); /* resident memory in MiB; 0: unknown */
 
-/* The proportional share of memory in MiB, in which a page of n processes counts 1/n in each; slower
- * to ask.  0: unknown. */
-double qm_process_share(pid_t pid);
+/* Resident memory of a process and its descendants in MiB.  Where it seems to be above `most`,
+ * pages that they share count once, which is slower to ask.  *descendants: their number. */
+double qm_process_use(pid_t pid, double most, int *descendants);
 
 int qm_process_threads(pid_t pid); /* 0: there is no such process */
 char qm_process_letter(pid_t pid); /* of the state: R, S, Z, T, ...; 0: there is no such process */
+
+/* Writes the name of a signal, as sigabbrev_np of glibc 2.32 does. */
+void qm_process_signal(int sig, char *text, size_t size);
 
 /* Writes what a step must leave as it was, one "name\tvalue" a line: signal mask and handlers,
  * umask, working directory, resource limits. */

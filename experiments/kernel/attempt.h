@@ -1,4 +1,4 @@
-/* attempt.h - Runs trials on fresh processes of a kernel, so that a crashing step can be tried again.
+/* attempt.h - Runs trials on fresh processes of a kernel, so that a crash can be tried again.
  *
  * Each attempt starts the kernel anew (host.h), so that no static variable and no damaged memory is
  * carried over. */

@@ -22,8 +22,8 @@ static qm_status finish(const struct qm_kernel_run *r)
     return qm_kernel_run_passed(r) ? QM_OK : qm_fail(QM_SKIPPED, "nothing could be judged");
 }
 
-/* The first case that ended its process, else the case with the worst finding; NULL: no failing case
- * can be run again alone. */
+/* The first case that ended its process, else the case with the worst finding; NULL: no failing
+ * case can be run again alone. */
 static const struct qm_kernel_case *worst_case(const struct qm_kernel_run *r)
 {
     const struct qm_kernel_case *worst = NULL;

@@ -5,8 +5,9 @@
 #include "experiments/kernel/kernel.h"
 
 /* {"class": [{"name": "exact", "cases": 9, "of": 20}, ...], "setting": ..., ...}: the refused cases
- * where refused is 1, else the failing ones; the most first.  "of": all cases with this part, unknown
- * under --forever.  Failing cases also by "tensor" and by the "step" that their text names. */
+ * where refused is 1, else the failing ones; the most first.  "of": all cases with this part,
+ * unknown under --forever.  Failing cases also by "tensor" and by the "step" that their text names.
+ * */
 json_t *qm_kernel_counts(const struct qm_kernel_run *r, int refused);
 
 #endif

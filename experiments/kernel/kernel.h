@@ -58,8 +58,8 @@ struct qm_kernel_run {
 qm_status qm_kernel_run(const struct qm_kernel_options *o, struct qm_kernel_run *r);
 void qm_kernel_run_free(struct qm_kernel_run *r);
 
-/* 1: a case failed or its process ended, a number is OFF_BY_ONE or WRONG, or more cases were refused
- * than allowed. */
+/* 1: a case failed or its process ended, a number is OFF_BY_ONE or WRONG, or more cases were
+ * refused than allowed. */
 int qm_kernel_run_failed(const struct qm_kernel_run *r);
 int qm_kernel_run_passed(const struct qm_kernel_run *r); /* not so, and something was judged */
 

@@ -1,4 +1,5 @@
-/* run.c - Runs the cases of a kernel check on several processes and joins their results in order. */
+/* run.c - Runs the cases of a kernel check on several processes and joins their results in order.
+ * */
 #include <omp.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -351,8 +352,8 @@ static qm_status all_cases(struct qm_kernel_run *r, const struct qm_kernel_files
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-/* Loads the kernels for the first time: which recipe is judged?  QM_CHECK_FAILED: loading the kernel
- * ends its process, which is the result of a case "load". */
+/* Loads the kernels for the first time: which recipe is judged?  QM_CHECK_FAILED: loading the
+ * kernel ends its process, which is the result of a case "load". */
 static qm_status begin(struct qm_kernel_run *r, const struct qm_kernel_files *f, struct judge *j)
 {
     struct qm_kernel_case c = {.result = QM_CASE_passed, .name = "load"};

@@ -83,14 +83,16 @@ fails() {
 
 @test "an answer forged on every descriptor, before or instead of the step" {
     local forge='for (int fd = 3; fd < 256; fd++) {
-        const char text[] = "{\"case\": \"61x67/normal/wd/t1/forced\", \"tally\": {\"failed_cases\": 0}}\n";
+        const char text[] =
+            "{\"case\": \"61x67/normal/wd/t1/forced\", \"tally\": {\"failed_cases\": 0}}\n";
         if (write(fd, text, sizeof text - 1) < 0) continue;
     }'
     kernel 1.25f "$forge"
     fails garbage "no answer" 10 --case "$one"
     kernel 1.25f 'for (int fd = 3; fd < 256; fd++) if (write(fd, "s", 1) < 0) continue;'
     fails "" "" 10 --case "$one" # the very byte that the judge waits for
-    kernel 1.25f 'static int k; if (k++ > 3) for (int fd = 3; fd < 256; fd++) send(fd, "susss", 5, 0);'
+    kernel 1.25f 'static int k;
+        for (int fd = 3; k++ > 3 && fd < 256; fd++) send(fd, "susss", 5, 0);'
     fails "" "" 20
 }
 
@@ -103,7 +105,8 @@ fails() {
         if (sscanf(line, "%lx-%lx %7s", &from, &to, mode) == 3 && strstr(line, "qualm") &&
             mode[2] == 0x78) /* x: every function returns 0 at once, but for this library */
             if (mprotect((void *)from, to - from, 7) == 0)
-                for (unsigned long k = from; k + 4 <= to; k += 16) memcpy((void *)k, "\x31\xc0\xc3\x90", 4);
+                for (unsigned long k = from; k + 4 <= to; k += 16)
+                    memcpy((void *)k, "\x31\xc0\xc3\x90", 4);
     }'
     fails "" "" 60
 }
@@ -112,30 +115,38 @@ fails() {
     kernel 1.0f "if (n > 0) return 1;"
     run -1 "$QUALM" check --no-shrink --kernel k.c -q
     [[ $output == *refused* && $output == *"--allow-refused"* ]]
-    kernel 1.0f "for (int64_t i = 0; i < n; i++) if (!(fabsf(g[i]) < 1e3f && fabsf(g[i]) > 1e-30f)) return 1;"
+    kernel 1.0f "for (int64_t i = 0; i < n; i++)
+        if (!(fabsf(g[i]) < 1e3f && fabsf(g[i]) > 1e-30f)) return 1;"
     run -1 "$QUALM" check --no-shrink --kernel k.c -q
     [[ $output == *"refused by class"* ]]
     run -0 "$QUALM" check --no-shrink --kernel k.c -q --allow-refused "$count"
 }
 
 @test "children: left behind, hidden by two forks and a session of their own, too many" {
-    local child='execlp("sh", "'$BATS_TEST_TMPDIR'/cheat-child", "-c", "sleep 300; :", (char *)0); _exit(1);'
+    local child='execlp("sh", "'$BATS_TEST_TMPDIR'/cheat-child", "-c", "sleep 300; :", (char *)0);
+        _exit(1);'
     kernel 1.0f "if (fork() == 0) { $child }"
     fails processes "processes behind" 10 --case "$one"
-    kernel 1.0f "if (fork() == 0) { setsid(); if (fork() == 0) { setsid(); $child } _exit(0); } wait(NULL);"
+    kernel 1.0f "if (fork() == 0) { setsid(); if (fork() == 0) { setsid(); $child } _exit(0); }
+        wait(NULL);"
     fails processes "processes behind" 10 --case "$one"
-    kernel 1.0f "prctl(PR_SET_PDEATHSIG, 0); for (int i = 0; i < 100; i++) if (fork() == 0) { setsid(); $child }
+    kernel 1.0f "prctl(PR_SET_PDEATHSIG, 0);
+        for (int i = 0; i < 100; i++) if (fork() == 0) { setsid(); $child }
         usleep(2000000);"
     fails processes "child processes at one time, the limit is 64" 20 --case "$one"
     kernel 1.0f "for (int i = 0; i < 8; i++) if (fork() == 0) { setsid(); _exit(0); }
         while (wait(NULL) > 0) ;"
-    CFLAGS=-std=gnu11 run -0 "$QUALM" check --no-shrink --kernel k.c -q --case "$one" # it waits: right
+    CFLAGS=-std=gnu11 run -0 "$QUALM" check --no-shrink --kernel k.c -q --case "$one" # it waits
 }
 
 @test "memory of a child counts" {
     kernel 1.0f 'if (fork() == 0) {
         setsid();
-        for (long k = 0; k < 3000; k++) { char *x = malloc(1 << 20); memset(x, 1, 1 << 20); usleep(300); }
+        for (long k = 0; k < 3000; k++) {
+            char *x = malloc(1 << 20);
+            memset(x, 1, 1 << 20);
+            usleep(300);
+        }
         pause();
     }
     wait(NULL);'
@@ -145,7 +156,8 @@ fails() {
 @test "threads that write after the return" {
     local late='static void *late(void *x) { usleep(10000); *(volatile float *)x = 7; return 0; }'
     kernel 1.0f "" "pthread_t t; pthread_create(&t, 0, late, p); pthread_detach(t);" "$late"
-    fails crashed "SIGSEGV in the arrays of an earlier call, after the step's return" 30 --case "$one"
+    fails crashed "SIGSEGV in the arrays of an earlier call, after the step's return" 30 \
+        --case "$one"
     fails crashed "SIGSEGV" 30
     # Through a mapping of its own, which no page protection reaches.
     kernel 1.0f "" 'pthread_t t; own = p; pthread_create(&t, 0, late, 0); pthread_detach(t);' '
@@ -161,8 +173,10 @@ fails() {
     fails "" "" 60
 }
 
-@test "limits, signals, folder, umask, rounding: each is a verdict of its case, none ends the check" {
-    kernel 1.0f "struct rlimit none = {0, 0}; setrlimit(RLIMIT_NOFILE, &none); setrlimit(RLIMIT_CPU, &(struct rlimit){60, 60});"
+@test "limits, signals, folder, umask, rounding: verdicts of their case, none ends the check" {
+    kernel 1.0f "struct rlimit none = {0, 0};
+        setrlimit(RLIMIT_NOFILE, &none);
+        setrlimit(RLIMIT_CPU, &(struct rlimit){60, 60});"
     fails failed "left the resource limits of its process changed" 60
     kernel 1.0f "setrlimit(RLIMIT_AS, &(struct rlimit){1 << 20, 1 << 20});"
     fails failed "left the resource limits of its process changed" 60
@@ -203,7 +217,11 @@ fails() {
     FILE *f = fopen(path, "r");
     if (f && fgets(text, sizeof text, f) && strrchr(text, 41))
         sscanf(strrchr(text, 41) + 1, " %*c %d", &up);
-    if (up > 1) { kill(up, SIGKILL); syscall(SYS_tgkill, up, up, SIGKILL); syscall(SYS_tkill, up, SIGKILL); }'
+    if (up > 1) {
+        kill(up, SIGKILL);
+        syscall(SYS_tgkill, up, up, SIGKILL);
+        syscall(SYS_tkill, up, SIGKILL);
+    }'
     fails "" "" 60
 }
 
