@@ -3,7 +3,7 @@
  *     judge (this program)  --socket-->  warden (this program again)  --fork-->  host: the kernel
  *
  * The warden never loads the kernel.  It forks hosts, reaps all that a kernel starts, and tells how
- * a host ended.  The host gets arrays in shared memory (arena.h), a page of requests and one byte per
+ * a host ended.  The host gets arrays in shared memory (arena.h), a page of requests, one byte per
  * request; what it says decides nothing in the kernel's favour: results are judged in the judge's
  * copy of the arrays, ends and changes of the process are asked of the system.
  *
