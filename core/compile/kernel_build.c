@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/compile/embedded_text.h"
+#include "core/emu/emu_fast.h"
 
 extern char **environ;
 
@@ -71,8 +72,11 @@ qm_status qm_kernel_file_build(const char *source, const char *folder, char *obj
     struct qm_command c = {0};
     if (access(source, R_OK) != 0)
         return qm_fail(QM_BAD_FILE, "%s: %s", source, strerror(errno));
-    if (is_cuda(source))
-        return qm_emu_build(source, folder, "", object, size);
+    if (is_cuda(source)) {
+        const char *form = qm_fmad_used() == QM_FMAD_true ? qm_emu_fast_flags() : "";
+        return form ? qm_emu_build(source, folder, form, object, size)
+                    : qm_fail(QM_SKIPPED, "contracted code wants a processor with fma");
+    }
     QM_TRY(qm_embedded_write(folder, "kernel_abi.h"));
     QM_TRY(qm_embedded_write(folder, "kernel_nearest.h"));
     snprintf(compiler, sizeof compiler, "%s", cc && *cc ? cc : "cc");

@@ -30,6 +30,7 @@ enum {
     KEY_BACKEND,
     KEY_MODE,
     KEY_NO_SHRINK,
+    KEY_FMAD,
     KEY_WORKER
 };
 
@@ -75,6 +76,10 @@ static const struct argp_option options[] = {
     {"limit-memory", KEY_LIMIT_MEMORY, "MIB", 0, "resident memory (default 2048)", 1},
     {"no-shrink", KEY_NO_SHRINK, NULL, 0,
      "leave out the reproducer NAME-repro.c of the worst failure (see qualm shrink)", 1},
+    {"fmad", KEY_FMAD, "BOOL", 0,
+     "of a .cu file: judge it contracted (true) or not (false) alone; default: what $CUDAFLAGS "
+     "says, else both",
+     1},
     {"template", KEY_TEMPLATE, "VARIANT", 0,
      "print a kernel to start from, or kernel_abi.h, or kernel_cuda.h; \"list\" names them", 1},
     {"kernel-worker", KEY_WORKER, "JOB", OPTION_HIDDEN, NULL, 1},
@@ -106,6 +111,11 @@ static int kernel_option(int key, char *arg, struct argp_state *state, struct op
     case KEY_FOREVER: k->forever = 1; break;
     case KEY_NO_SHRINK: k->no_shrink = 1; break;
     case KEY_JUNIT: k->junit = arg; break;
+    case KEY_FMAD:
+        if (strcmp(arg, "true") != 0 && strcmp(arg, "false") != 0)
+            argp_error(state, "--fmad: expected true or false, got '%s'", arg);
+        k->fmad = arg;
+        break;
     case KEY_LIMIT_TIME: k->limits.seconds = number_of(state, "limit-time", arg); break;
     case KEY_LIMIT_MEMORY: k->limits.mebibytes = number_of(state, "limit-memory", arg); break;
     default: return 0;
@@ -117,6 +127,7 @@ static int kernel_option(int key, char *arg, struct argp_state *state, struct op
                      : key == KEY_FOREVER   ? "forever"
                      : key == KEY_JUNIT     ? "junit"
                      : key == KEY_NO_SHRINK ? "no-shrink"
+                     : key == KEY_FMAD      ? "fmad"
                                             : "limit-...";
     return 1;
 }

@@ -2,6 +2,7 @@
 #ifndef QM_EXPERIMENTS_KERNEL_KERNEL_H
 #define QM_EXPERIMENTS_KERNEL_KERNEL_H
 
+#include "core/compile/kernel_build.h"
 #include "experiments/check/judge.h"
 #include "experiments/kernel/child.h"
 #include "experiments/kernel/kernel_compare.h"
@@ -16,6 +17,7 @@ int qm_kernel_is_cuda(const char *file); /* 1: the name ends in .cu */
 
 struct qm_kernel_options {
     const char *file, *as, *against, *junit, *one_case, *backend; /* NULL but for file: not given */
+    const char *fmad; /* "true" or "false": the one form of a .cu file that is judged; or NULL */
     const char *regime[QM_REGIMES];
     int n_regimes, forever, has_seed, no_shrink;
     int on_gpu; /* 1: a .cu file runs on the GPU, 0: in the emulator */
@@ -43,7 +45,17 @@ struct qm_kernel_case {
     uint64_t seed;
     double seconds;
     enum qm_case_result result;
-    char *text; /* the finding, or why the case was refused; owned, may be NULL */
+    enum qm_fmad form; /* of a .cu file */
+    char *text;        /* the finding, or why the case was refused; owned, may be NULL */
+};
+
+/* The forms of a .cu file (core/compile/kernel_build.h) that a check judges, and the bad cases of
+ * each. */
+struct qm_kernel_forms {
+    int has[QM_FMADS], is_same; /* is_same: contraction changes nothing, so one run judges both */
+    int64_t bad[QM_FMADS];
+    const char *left_out; /* why the contracted form is not judged, or NULL */
+    char lines[4096];     /* what is contracted (qm_fmad_lines) */
 };
 
 /* A whole check.  Under --forever only the failing cases are kept. */
@@ -56,6 +68,7 @@ struct qm_kernel_run {
     struct qm_kernel_case *cases;
     int n_cases, room;                             /* of cases[] */
     int64_t count[QM_CASE_RESULT_COUNT], left_out; /* left_out: cases that were not run */
+    struct qm_kernel_forms forms;
     struct qm_kernel_compare_count compared[QM_MAX_SLOTS + 1];
     json_t *speed; /* {"new": [...], "old": [...]} or NULL */
     int64_t speed_n;

@@ -38,6 +38,7 @@ int qm_case_result_is_bad(enum qm_case_result r)
 static qm_status keep(struct qm_kernel_run *r, const struct qm_kernel_case *c)
 {
     r->count[c->result]++;
+    r->forms.bad[c->form] += qm_case_result_is_bad(c->result);
     if (r->o->forever && !qm_case_result_is_bad(c->result)) {
         free(c->text);
         return QM_OK;
@@ -106,7 +107,8 @@ static enum qm_case_result result_of(enum qm_end e)
 
 struct worker {
     struct qm_kernel_run *r;
-    json_t *job;
+    enum qm_fmad form;
+    json_t *job; /* NULL: this form is not judged */
     struct qm_child child;
     int is_up;
 };
@@ -164,7 +166,7 @@ static enum qm_end ask(struct worker *s, const struct qm_kernel_case *c, int aga
  * worker ends, the case runs again without the old kernel, which tells the two apart. */
 static qm_status one_case(struct worker *s, const char *name, uint64_t seed)
 {
-    struct qm_kernel_case c = {.seed = seed};
+    struct qm_kernel_case c = {.seed = seed, .form = s->form};
     char why[400];
     int old = 0, against = s->r->o->against && !*s->r->old_trouble && !is_large_index(name);
     json_t *reply = NULL;
@@ -197,6 +199,15 @@ static qm_status one_case(struct worker *s, const char *name, uint64_t seed)
     return keep(s->r, &c);
 }
 
+/* Runs one case in each form that is judged; s: QM_FMADS workers. */
+static qm_status each_form(struct worker *s, const char *name, uint64_t seed)
+{
+    for (int i = 0; i < QM_FMADS; i++)
+        if (s[i].job)
+            QM_TRY(one_case(&s[i], name, seed));
+    return QM_OK;
+}
+
 /* ---- all ------------------------------------------------------------------------------------- */
 
 static int is_over(const struct qm_kernel_run *r, double from)
@@ -216,6 +227,8 @@ static int64_t bad_cases(const struct qm_kernel_run *r)
 static void note_first(const struct qm_kernel_run *r, double seconds)
 {
     const struct qm_kernel_case *c = &r->cases[r->n_cases - 1];
+    while (c > r->cases && !qm_case_result_is_bad(c->result))
+        c--;
     qm_note("first failure, after %.1f s: %s %s: %s", seconds, c->name,
             qm_case_result_name(c->result), c->text ? c->text : "");
 }
@@ -230,10 +243,10 @@ static qm_status all_cases(struct worker *s, const struct qm_regimes *regimes)
     int total = 0;
     qm_status st = QM_OK;
     if (r->o->one_case && is_large_index(r->o->one_case))
-        return one_case(s, QM_LARGE_INDEX_CASE, r->seed);
+        return each_form(s, QM_LARGE_INDEX_CASE, r->seed);
     if (r->o->one_case) {
         QM_TRY(qm_case_parse(r->o->one_case, &c));
-        return one_case(s, qm_case_print(&c, name), r->seed);
+        return each_form(s, qm_case_print(&c, name), r->seed);
     }
     for (int i = 0; i < qm_case_count(); i++) {
         c = qm_case_at(i);
@@ -253,14 +266,14 @@ static qm_status all_cases(struct worker *s, const struct qm_regimes *regimes)
             continue;
         }
         int64_t bad = bad_cases(r);
-        st = one_case(s, qm_case_print(&c, name), r->o->forever ? r->seed + (uint64_t)i : r->seed);
+        st = each_form(s, qm_case_print(&c, name), r->o->forever ? r->seed + (uint64_t)i : r->seed);
         if (bad == 0 && bad_cases(r) > 0)
             note_first(r, qm_seconds() - from);
         qm_progress_add(&progress, 1, bad_cases(r) - bad);
     }
     if (st == QM_OK && qm_kernel_is_cuda(r->o->file) && !r->o->on_gpu && r->o->n_regimes == 0 &&
         !r->o->forever && !is_over(r, from))
-        st = one_case(s, QM_LARGE_INDEX_CASE, r->seed);
+        st = each_form(s, QM_LARGE_INDEX_CASE, r->seed);
     qm_progress_end(&progress);
     if (st == QM_INTERRUPTED) {
         r->interrupted = 1;
@@ -288,35 +301,77 @@ static void time_both(struct worker *s)
     json_decref(reply);
 }
 
-static qm_status run_with(struct qm_kernel_run *r, const struct qm_kernel_files *f)
+static qm_status run_workers(struct worker *s, const struct qm_regimes *regimes)
 {
-    struct qm_regimes regimes;
-    struct worker s = {.r = r};
-    QM_TRY(qm_regimes_of(r->o, &regimes));
-    s.job = json_pack("{s:s, s:s?, s:s?}", "object", f->object, "as", r->o->as, "against",
-                      r->o->against ? f->old_object : NULL);
-    qm_status st = worker_up(&s);
+    struct qm_kernel_run *r = s->r;
+    struct worker *first = s[0].job ? &s[0] : &s[1];
+    qm_status st = worker_up(first);
     if (st == QM_CHECK_FAILED) { /* loading the kernel crashes: no case can run */
         struct qm_kernel_case c = {.result = QM_CASE_crashed, .text = strdup(qm_message())};
+        c.form = first->form;
         snprintf(c.name, sizeof c.name, "load");
-        st = keep(r, &c);
-    } else if (st == QM_OK) {
-        st = all_cases(&s, &regimes);
+        return keep(r, &c);
+    }
+    if (st == QM_OK) {
+        st = all_cases(s, regimes);
         if (st == QM_OK)
-            time_both(&s);
+            time_both(first);
         qm_judge_end(&r->subject, &r->tally);
     }
-    qm_child_stop(&s.child);
-    json_decref(s.job);
+    return st;
+}
+
+/* Compiles the forms that are judged, and tells where contraction changes nothing. */
+static qm_status build_forms(struct qm_kernel_run *r, struct qm_kernel_files f[QM_FMADS])
+{
+    struct qm_kernel_forms *forms = &r->forms;
+    int is_cuda = qm_kernel_is_cuda(r->o->file), is_emulated = is_cuda && !r->o->on_gpu;
+    forms->has[QM_FMAD_false] = 1; /* of a .c file, its only form */
+    if (is_cuda)
+        qm_fmad_asked(r->o->fmad, forms->has);
+    if (is_emulated && forms->has[QM_FMAD_true] && forms->has[QM_FMAD_false] &&
+        !qm_fmad_emulated()) {
+        forms->left_out = "this processor has no fused multiply-add";
+        forms->has[QM_FMAD_true] = 0;
+    }
+    for (int i = 0; i < QM_FMADS; i++) {
+        if (!forms->has[i] || (i == QM_FMAD_false && forms->is_same))
+            continue;
+        qm_fmad_use((enum qm_fmad)i);
+        QM_TRY(qm_kernel_files_open(r->o, &f[i]));
+        if (!is_emulated || i != QM_FMAD_true)
+            continue;
+        snprintf(forms->lines, sizeof forms->lines, "%s", f[i].lines);
+        forms->is_same = !*forms->lines && forms->has[QM_FMAD_false] && !r->o->against;
+    }
+    return QM_OK;
+}
+
+static qm_status run_forms(struct qm_kernel_run *r, struct qm_kernel_files f[QM_FMADS])
+{
+    struct qm_regimes regimes;
+    struct worker s[QM_FMADS] = {{.r = r, .form = QM_FMAD_true}, {.r = r, .form = QM_FMAD_false}};
+    QM_TRY(qm_regimes_of(r->o, &regimes));
+    QM_TRY(build_forms(r, f));
+    for (int i = 0; i < QM_FMADS; i++)
+        if (*f[i].object)
+            s[i].job = json_pack("{s:s, s:s?, s:s?}", "object", f[i].object, "as", r->o->as,
+                                 "against", r->o->against ? f[i].old_object : NULL);
+    qm_status st = run_workers(s, &regimes);
+    for (int i = 0; i < QM_FMADS; i++) {
+        qm_child_stop(&s[i].child);
+        json_decref(s[i].job);
+    }
     return st;
 }
 
 qm_status qm_kernel_run(const struct qm_kernel_options *o, struct qm_kernel_run *r)
 {
     struct sigaction act = {.sa_handler = on_signal}, was_int, was_term;
-    struct qm_kernel_files f;
+    static struct qm_kernel_files f[QM_FMADS];
     double from = qm_seconds();
     memset(r, 0, sizeof *r);
+    memset(f, 0, sizeof f);
     r->o = o;
     r->seed = o->seed;
     if (o->forever && !o->has_seed) {
@@ -328,10 +383,9 @@ qm_status qm_kernel_run(const struct qm_kernel_options *o, struct qm_kernel_run 
     sigemptyset(&act.sa_mask);
     sigaction(SIGINT, &act, &was_int);
     sigaction(SIGTERM, &act, &was_term);
-    qm_status st = qm_kernel_files_open(o, &f);
-    if (st == QM_OK)
-        st = run_with(r, &f);
-    qm_kernel_files_close(&f);
+    qm_status st = run_forms(r, f);
+    for (int i = 0; i < QM_FMADS; i++)
+        qm_kernel_files_close(&f[i]);
     sigaction(SIGINT, &was_int, NULL);
     sigaction(SIGTERM, &was_term, NULL);
     r->interrupted |= stop != 0;

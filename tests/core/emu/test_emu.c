@@ -373,7 +373,7 @@ static void the_rewriter(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *out = NULL;
-        qm_status st = qm_emu_rewrite(cases[i].from, &out);
+        qm_status st = qm_emu_rewrite(cases[i].from, "/layer", &out);
         if (st != (cases[i].to ? QM_OK : QM_BAD_ARG))
             fail_msg("'%s': %s", cases[i].from, st == QM_OK ? out : qm_message());
         if (st != QM_OK)
