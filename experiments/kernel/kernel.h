@@ -9,8 +9,8 @@
 
 enum { QM_REGIMES = 32, QM_HANGS = 3 };
 
-/* An additional case for CUDA sources, with indices beyond 32 bits
- * (core/user_kernel/emu_large_index.h). */
+/* An additional case with indices beyond 32 bits (core/user_kernel/large_index.h).  By default
+ * emulated kernels have it; others, for which it takes a minute, where it is asked for. */
 #define QM_LARGE_INDEX_CASE "2147483655/far"
 
 int qm_kernel_is_cuda(const char *file); /* 1: the name ends in .cu */
@@ -69,6 +69,7 @@ struct qm_kernel_run {
     int n_cases, room;                             /* of cases[] */
     int64_t count[QM_CASE_RESULT_COUNT], left_out; /* left_out: cases that were not run */
     struct qm_kernel_forms forms;
+    char not_far[400]; /* why no tensor of 2^31 + 7 elements was judged, or "" */
     struct qm_kernel_compare_count compared[QM_MAX_SLOTS + 1];
     json_t *speed; /* {"new": [...], "old": [...]} or NULL */
     int64_t speed_n;

@@ -213,6 +213,8 @@ static json_t *to_json(const struct qm_kernel_run *r)
     json_object_set_new(out, "failures", failures);
     if (r->o->against)
         json_object_set_new(out, "against", compared_json(r));
+    if (*r->not_far)
+        json_object_set_new(out, "beyond_2_31", json_string(r->not_far));
     if (qm_kernel_is_cuda(r->o->file))
         json_object_set_new(out, "forms", forms_json(r));
     return out;
@@ -356,6 +358,8 @@ void qm_kernel_report(const struct qm_kernel_run *r)
     if (json_array_size(failures) > SHOWN && !qm_cli.verbose)
         printf("FAILED: %zu more cases (-v prints them)\n", json_array_size(failures) - SHOWN);
     print_refused(r);
+    if (*r->not_far)
+        printf("not judged: indices beyond 2^31 (%s)\n", r->not_far);
     if (r->hangs >= QM_HANGS)
         printf("stopped: %d cases hung\n", r->hangs);
     if (r->left_out)

@@ -10,7 +10,9 @@
 #include "experiments/kernel/regime.h"
 #include "experiments/kernel/wire.h"
 
-enum { SPEED_N = 1 << 20 };
+/* LARGE_INDEX: limits of that case for a kernel that runs over all its elements.  Its arrays map the
+ * same pages again and again, and each mapping counts as resident. */
+enum { SPEED_N = 1 << 20, LARGE_INDEX_SECONDS = 300, LARGE_INDEX_MEBIBYTES = 1 << 20 };
 
 static volatile int stop;
 
@@ -78,6 +80,7 @@ static qm_status take_answer(struct qm_kernel_run *r, const json_t *reply, struc
 {
     const json_t *tally = json_object_get(reply, "tally");
     const char *refused = json_string_value(json_object_get(reply, "refused"));
+    const char *unfit = json_string_value(json_object_get(reply, "unfit"));
     const char *error = json_string_value(json_object_get(reply, "error"));
     const json_t *findings = json_object_get(tally, "findings");
     if (error)
@@ -91,8 +94,10 @@ static qm_status take_answer(struct qm_kernel_run *r, const json_t *reply, struc
                 : refused                                                   ? QM_CASE_refused
                 : json_integer_value(json_object_get(tally, "skipped")) > 0 ? QM_CASE_unfit
                                                                             : QM_CASE_passed;
-    if (text || refused)
-        c->text = strdup(text ? text : refused);
+    if (text || refused || unfit)
+        c->text = strdup(text ? text : refused ? refused : unfit);
+    if (unfit)
+        snprintf(r->not_far, sizeof r->not_far, "%s", unfit);
     return QM_OK;
 }
 
@@ -154,7 +159,12 @@ static enum qm_end ask(struct worker *s, const struct qm_kernel_case *c, int aga
     json_t *request =
         json_pack("{s:s, s:s, s:o, s:b}", "do", is_large_index(c->name) ? "large_index" : "judge",
                   "case", c->name, "seed", qm_wire_seed(c->seed), "against", against);
-    enum qm_end how = qm_child_ask(&s->child, request, &s->r->o->limits, reply, why, size, old);
+    struct qm_child_limits limits = s->r->o->limits;
+    if (is_large_index(c->name) && !qm_kernel_is_cuda(s->r->o->file)) {
+        limits.seconds = limits.seconds > LARGE_INDEX_SECONDS ? limits.seconds : LARGE_INDEX_SECONDS;
+        limits.mebibytes = LARGE_INDEX_MEBIBYTES;
+    }
+    enum qm_end how = qm_child_ask(&s->child, request, &limits, reply, why, size, old);
     if (how != QM_END_answered) {
         qm_child_stop(&s->child);
         s->is_up = 0;
@@ -189,8 +199,10 @@ static qm_status one_case(struct worker *s, const char *name, uint64_t seed)
         qm_status st = take_answer(s->r, reply, &c);
         json_decref(reply);
         QM_TRY(st);
-    } else if (is_large_index(name) && how == QM_END_hung) {
-        c.result = QM_CASE_unfit; /* its threads loop over all 2^31 elements */
+    } else if (is_large_index(name) && (how == QM_END_hung || how == QM_END_memory)) {
+        c.result = QM_CASE_unfit; /* it loops over all 2^31 elements */
+        c.text = strdup(why);
+        snprintf(s->r->not_far, sizeof s->r->not_far, "%s", why);
     } else {
         c.result = result_of(how);
         c.text = strdup(why);
@@ -271,8 +283,13 @@ static qm_status all_cases(struct worker *s, const struct qm_regimes *regimes)
             note_first(r, qm_seconds() - from);
         qm_progress_add(&progress, 1, bad_cases(r) - bad);
     }
-    if (st == QM_OK && qm_kernel_is_cuda(r->o->file) && !r->o->on_gpu && r->o->n_regimes == 0 &&
-        !r->o->forever && !is_over(r, from))
+    int is_emulated = qm_kernel_is_cuda(r->o->file) && !r->o->on_gpu;
+    if (!is_emulated || r->o->n_regimes > 0 || r->o->forever || is_over(r, from))
+        snprintf(r->not_far, sizeof r->not_far, "%s",
+                 is_emulated      ? "this check is not of all cases"
+                 : r->o->on_gpu   ? "not tried on a GPU; --backend emu does"
+                                  : "takes a minute; --case " QM_LARGE_INDEX_CASE);
+    else if (st == QM_OK)
         st = each_form(s, QM_LARGE_INDEX_CASE, r->seed);
     qm_progress_end(&progress);
     if (st == QM_INTERRUPTED) {

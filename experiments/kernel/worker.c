@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "core/user_kernel/backend_file.h"
-#include "core/user_kernel/emu_large_index.h"
+#include "core/user_kernel/large_index.h"
 #include "experiments/cli/cli.h"
 #include "experiments/kernel/kernel_compare.h"
 #include "experiments/kernel/peer_rules.h"
@@ -141,7 +141,7 @@ static json_t *large_index(struct qm_subject *s, const json_t *request)
     const char *name = json_string_value(json_object_get(request, "case"));
     static struct qm_tally t;
     memset(&t, 0, sizeof t);
-    qm_status st = qm_emu_far(kernel, &s->recipe);
+    qm_status st = qm_large_index(kernel, &s->recipe);
     if (st == QM_CHECK_FAILED)
         add_verdict(&t, name);
     else if (st == QM_SKIPPED)
@@ -150,7 +150,10 @@ static json_t *large_index(struct qm_subject *s, const json_t *request)
         return failed(st);
     else
         t.cases = 1;
-    return json_pack("{s:s, s:o}", "case", name, "tally", qm_wire_tally(&t));
+    json_t *reply = json_pack("{s:s, s:o}", "case", name, "tally", qm_wire_tally(&t));
+    if (st == QM_SKIPPED)
+        json_object_set_new(reply, "unfit", json_string(qm_message()));
+    return reply;
 }
 
 /* Makes one step and appends the seconds that the kernel took. */

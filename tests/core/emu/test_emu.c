@@ -16,7 +16,7 @@
 #include "core/base/half.h"
 #include "core/emu/emu_rewrite.h"
 #include "core/user_kernel/backend_file.h"
-#include "core/user_kernel/emu_large_index.h"
+#include "core/user_kernel/large_index.h"
 
 static char folder[64];
 
@@ -142,12 +142,10 @@ static void clean(const char *name)
         if (st != QM_OK && !(st == QM_SKIPPED && strstr(qm_message(), "refuses")))
             fail_msg("%s, %lld elements: %s", name, (long long)sizes[i], qm_message());
     }
-    if (strcmp(name, "two_streams.cu") != 0) { /* it would copy 2^31 elements */
-        struct qm_recipe r;
-        assert_int_equal(qm_recipe_parse(qm_kernel_file_as(k), &r), QM_OK);
-        if (qm_emu_far(k, &r) != QM_OK)
-            fail_msg("%s: %s", name, qm_message());
-    }
+    struct qm_recipe r;
+    assert_int_equal(qm_recipe_parse(qm_kernel_file_as(k), &r), QM_OK);
+    if (qm_large_index(k, &r) != QM_OK)
+        fail_msg("%s: %s", name, qm_message());
     free(text);
     qm_kernel_file_close(k);
 }
@@ -239,7 +237,7 @@ static void planted_bugs_are_found(void **state)
         assert_int_equal(qm_recipe_parse(qm_kernel_file_as(k), &r), QM_OK);
         qm_status st = steps(k, NULL, 4103, 2, NULL);
         if (st == QM_OK)
-            st = qm_emu_far(k, &r);
+            st = qm_large_index(k, &r);
         if (st != QM_CHECK_FAILED)
             fail_msg("%s: %s", b->what, st == QM_OK ? "not found" : qm_message());
         if (!strstr(qm_message(), b->says))
