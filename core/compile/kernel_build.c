@@ -64,6 +64,10 @@ static int is_cuda(const char *source)
     return n > 3 && strcmp(source + n - 3, ".cu") == 0;
 }
 
+static int integers_wrap;
+
+void qm_kernel_build_wraps(int wraps) { integers_wrap = wraps; }
+
 qm_status qm_kernel_file_build(const char *source, const char *folder, char *object, size_t size)
 {
     const char *cc = getenv("CC"), *more = getenv("CFLAGS");
@@ -85,6 +89,8 @@ qm_status qm_kernel_file_build(const char *source, const char *folder, char *obj
     snprintf(object, size, "%s/kernel.so", folder);
     qm_command_words(&c, compiler);
     qm_command_words(&c, fixed);
+    if (integers_wrap)
+        qm_command_add(&c, "-fwrapv");
     qm_command_words(&c, flags);
     const char *last[] = {include, "-o", object, source, "-lm"};
     for (size_t i = 0; i < sizeof last / sizeof *last; i++)

@@ -15,6 +15,10 @@
  * used. */
 qm_status qm_kernel_file_build(const char *source, const char *folder, char *object, size_t size);
 
+/* 1: C sources are compiled with -fwrapv from now on.  Without it the compiler may widen an int
+ * index that overflows, which hides the fault from a run (core/user_kernel/large_index.h). */
+void qm_kernel_build_wraps(int wraps);
+
 /* Builds a CUDA source for backend emu into `folder`/kernel.so, with $CXX (default c++) and the
  * words of $CXXFLAGS; flags: more words for the kernel itself, or "".  Statuses as above;
  * QM_BAD_ARG too for CUDA that cannot be emulated (core/emu/emu_rewrite.h). */

@@ -178,7 +178,7 @@ static inline void access(const volatile void *address, size_t size, enum access
     const struct region *r = qm_region_seen[(a >> 12) % QM_PAGES];
     if (!qm_now.is_running || a - qm_now.stack < qm_stack_bytes || size == 0)
         return;
-    if (qm_far.n > 0 && !qm_far_access(a, size)) {
+    if (qm_far.n > 0 && !qm_far_access(a, size, how != READ)) {
         qm_step_leave();
         return;
     }

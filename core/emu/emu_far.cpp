@@ -27,9 +27,28 @@ static int64_t bits_of(const struct region *r)
     return 0;
 }
 
-int qm_far_access(uintptr_t a, size_t size)
+/* Counts a page of memory once: a bit for each page of the lower half of 2^48 bytes. */
+static uint64_t *seen;
+
+static void count_page(uintptr_t a)
 {
-    if (++qm_far.accesses > QM_FAR_ACCESSES) {
+    uintptr_t page = a >> 12;
+    if (!seen) {
+        void *map = mmap(NULL, (size_t)1 << 32, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        seen = map == MAP_FAILED ? NULL : (uint64_t *)map;
+    }
+    if (!seen || page >> 35)
+        return;
+    qm_far.pages += !(seen[page / 64] >> page % 64 & 1);
+    seen[page / 64] |= 1ull << page % 64;
+}
+
+int qm_far_access(uintptr_t a, size_t size, int write)
+{
+    if (write)
+        count_page(a);
+    if (++qm_far.accesses > QM_FAR_ACCESSES || qm_far.pages > QM_FAR_PAGES) {
         qm_far.left = "its thread blocks loop over too many elements for the emulator";
         return 0;
     }
@@ -96,6 +115,14 @@ int qm_far_learned(uint64_t blocks, uint64_t chosen[QM_FAR_BLOCKS])
         munmap(touched, touched_bytes());
     touched = NULL;
     return count;
+}
+
+void qm_far_end(void)
+{
+    if (seen)
+        munmap(seen, (size_t)1 << 32);
+    seen = NULL;
+    qm_far = {};
 }
 
 /* ---- sparse memory --------------------------------------------------------------------------- */

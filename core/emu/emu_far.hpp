@@ -10,19 +10,22 @@
 
 #include "emu_runtime.hpp"
 
-/* Accesses of one step, after which it is left: a block may loop over millions of elements. */
-enum { QM_FAR_ACCESSES = 60000000, QM_FAR_BLOCKS = 256 };
+/* Accesses of one step, and pages that it writes, after which it is left: a block may loop over
+ * millions of elements. */
+enum { QM_FAR_ACCESSES = 60000000, QM_FAR_PAGES = 1 << 17, QM_FAR_BLOCKS = 256 };
 
 struct qm_far {
     int64_t n, block; /* elements; n 0: an ordinary step */
     int is_learning;  /* within block 0 of a launch */
-    int64_t accesses;
+    int64_t accesses, pages;
     const char *left; /* why the step was left, or NULL */
 };
 extern struct qm_far qm_far;
 
 /* Notes an access by a kernel.  Returns 0 where the step is to be left. */
-int qm_far_access(uintptr_t a, size_t size);
+int qm_far_access(uintptr_t a, size_t size, int write);
+
+void qm_far_end(void);
 
 /* Around block 0 of a launch of so many blocks; end: the further blocks to be run, in ascending
  * order, to chosen[]; returns how many. */

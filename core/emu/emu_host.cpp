@@ -462,7 +462,7 @@ int qm_emu_far_step(const struct qm_kernel_args *a, int64_t block, const char **
     qm_far.block = block;
     int refused = qm_kernel_step(a);
     *left = qm_far.left;
-    qm_far = {};
+    qm_far_end();
     return refused;
 }
 

@@ -344,6 +344,7 @@ static qm_status build_forms(struct qm_kernel_run *r, struct qm_kernel_files f[Q
     struct qm_kernel_forms *forms = &r->forms;
     int is_cuda = qm_kernel_is_cuda(r->o->file), is_emulated = is_cuda && !r->o->on_gpu;
     forms->has[QM_FMAD_false] = 1; /* of a .c file, its only form */
+    qm_kernel_build_wraps(r->o->one_case && is_large_index(r->o->one_case));
     if (is_cuda)
         qm_fmad_asked(r->o->fmad, forms->has);
     if (is_emulated && forms->has[QM_FMAD_true] && forms->has[QM_FMAD_false] &&

@@ -141,15 +141,18 @@ static json_t *large_index(struct qm_subject *s, const json_t *request)
     const char *name = json_string_value(json_object_get(request, "case"));
     static struct qm_tally t;
     memset(&t, 0, sizeof t);
-    qm_status st = qm_large_index(kernel, &s->recipe);
+    int64_t judged = 0;
+    qm_status st = qm_large_index(kernel, &s->recipe, &judged);
     if (st == QM_CHECK_FAILED)
         add_verdict(&t, name);
     else if (st == QM_SKIPPED)
         t.skipped = 1;
     else if (st != QM_OK)
         return failed(st);
-    else
+    else {
         t.cases = 1;
+        t.judged = t.verdict[QM_VERDICT_EQUAL] = judged;
+    }
     json_t *reply = json_pack("{s:s, s:o}", "case", name, "tally", qm_wire_tally(&t));
     if (st == QM_SKIPPED)
         json_object_set_new(reply, "unfit", json_string(qm_message()));
