@@ -103,8 +103,8 @@ int qm_far_learned(uint64_t blocks, uint64_t chosen[QM_FAR_BLOCKS])
     qm_far.is_learning = 0;
     for (int k = 0; k < 2 && run > 0; k++)
         for (int64_t e = first[k]; e < end[k]; e = e / run * run + run)
-            count = add((uint64_t)(stride < n ? e % stride : e) / (uint64_t)run, blocks, chosen,
-                        count);
+            count =
+                add((uint64_t)(stride < n ? e % stride : e) / (uint64_t)run, blocks, chosen, count);
     for (int k = 0; k < 2 && run == 0; k++) { /* by their share of the grid */
         uint64_t from = (uint64_t)((unsigned __int128)first[k] * blocks / (uint64_t)n);
         uint64_t to = (uint64_t)((unsigned __int128)(end[k] - 1) * blocks / (uint64_t)n);
@@ -169,7 +169,8 @@ void qm_far_fill(void *to, int byte, size_t bytes)
 {
     const struct region *r = qm_region_of((uintptr_t)to);
     int64_t bits = r ? bits_of(r) : 0;
-    const int64_t first[] = {0, (INT64_C(1) << 31) - qm_far.block}, end[] = {qm_far.block, qm_far.n};
+    const int64_t first[] = {0, (INT64_C(1) << 31) - qm_far.block},
+                  end[] = {qm_far.block, qm_far.n};
     if (bytes == 0)
         return;
     each_page(to, bytes, [=](uintptr_t at, size_t n) { memset((void *)at, byte, n); });

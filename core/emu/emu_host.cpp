@@ -158,23 +158,28 @@ void qm_emu_event_wait(struct qm_emu_event *event, struct qm_emu_stream *stream,
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Memory is aligned to malloc_at bytes and to no more; malloc_most: the most bytes of one call, in
- * an ordinary step. */
-static const size_t malloc_at = 256, malloc_most = (size_t)1 << 30, far_most = (size_t)1 << 36;
+ * an ordinary step.  In a step beyond 2^31 elements bytes without memory lie before it, which no
+ * index of 32 bits leaves. */
+static const size_t malloc_at = 256, malloc_most = (size_t)1 << 30;
+static const size_t far_most = (size_t)1 << 36, far_before = (size_t)1 << 33;
+/* The region's name also tells which of the two it is. */
+static const char malloc_name[] = "memory of cudaMalloc", far_name[] = "memory of cudaMalloc";
 
 void *qm_emu_malloc(size_t bytes)
 {
+    size_t lead = (qm_far.n > 0 ? far_before : 0) + malloc_at;
     void *map = bytes > 0 && bytes <= (qm_far.n > 0 ? far_most : malloc_most)
-                    ? mmap(NULL, malloc_at + bytes, PROT_READ | PROT_WRITE,
+                    ? mmap(NULL, lead + bytes, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
                     : MAP_FAILED;
     if (map == MAP_FAILED) {
         last_error = bytes > 0 ? 2 : last_error;
         return NULL;
     }
-    void *p = (unsigned char *)map + malloc_at;
+    void *p = (unsigned char *)map + lead;
     if (qm_far.n == 0)
         memset(p, 0xff, bytes); /* NaNs */
-    qm_region_add("memory of cudaMalloc", p, bytes, QM_REGION_BLANK);
+    qm_region_add(qm_far.n > 0 ? far_name : malloc_name, p, bytes, QM_REGION_BLANK);
     return p;
 }
 
@@ -189,7 +194,8 @@ void qm_emu_free(void *p, struct qm_emu_at at)
         return;
     }
     qm_region_drop(p);
-    munmap((unsigned char *)p - malloc_at, malloc_at + bytes);
+    size_t lead = (name == far_name ? far_before : 0) + malloc_at;
+    munmap((unsigned char *)p - lead, lead + bytes);
 }
 
 static int copy_is_valid(const void *p, size_t bytes, const char *what, struct qm_emu_at at)

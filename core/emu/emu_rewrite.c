@@ -437,7 +437,7 @@ static int attribute(struct rewriter *r, const char *end)
  * flags. */
 static int is_refused_pragma(const struct rewriter *r, const char *end)
 {
-    static const char *const words[] = {"optimize", "target",       "attribute", "push_options",
+    static const char *const words[] = {"optimize", "target",      "attribute",    "push_options",
                                         "fp",       "pop_options", "reset_options"};
     const char *s = skip_blanks(r->in + 1), *next = token_end(s);
     if (r->is_layer || r->is_system || !word_is(s, next, "pragma"))

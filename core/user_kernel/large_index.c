@@ -81,23 +81,21 @@ static qm_status map_window(const struct far *f, const struct array *x, int wind
                : QM_OK;
 }
 
-/* Reserves the address space of the large array: of a .c kernel it ends at a page without access,
- * but for alignment to 64 bytes. */
+/* Reserves the address space of the large array, after bytes without access.  Of a .c kernel it ends
+ * at a page without access, but for alignment to 64 bytes. */
 static qm_status reserve(const struct far *f, struct array *x)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = offset(x, QM_FAR_N);
     size_t room = (bytes + 63) / 64 * 64, inner = (room + page - 1) / page * page;
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-    x->map_bytes = f->is_emulated ? inner : before + inner + page;
-    void *map = mmap(NULL, x->map_bytes, f->is_emulated ? PROT_READ | PROT_WRITE : PROT_NONE, flags,
-                     -1, 0);
+    x->map_bytes = before + inner + page;
+    void *map = mmap(NULL, x->map_bytes, PROT_NONE, flags, -1, 0);
     if (map == MAP_FAILED)
         return no_space();
     x->map = map;
-    x->far = x->map;
-    if (f->is_emulated)
-        return QM_OK;
     x->far = x->map + before + inner - room;
+    if (f->is_emulated)
+        return mprotect(x->map + before, inner, PROT_READ | PROT_WRITE) == 0 ? QM_OK : no_space();
     QM_TRY(map_again(x->map + before, x->map + before + inner));
     QM_TRY(map_window(f, x, 0));
     return map_window(f, x, 1);

@@ -161,7 +161,8 @@ static enum qm_end ask(struct worker *s, const struct qm_kernel_case *c, int aga
                   "case", c->name, "seed", qm_wire_seed(c->seed), "against", against);
     struct qm_child_limits limits = s->r->o->limits;
     if (is_large_index(c->name) && !qm_kernel_is_cuda(s->r->o->file)) {
-        limits.seconds = limits.seconds > LARGE_INDEX_SECONDS ? limits.seconds : LARGE_INDEX_SECONDS;
+        limits.seconds =
+            limits.seconds > LARGE_INDEX_SECONDS ? limits.seconds : LARGE_INDEX_SECONDS;
         limits.mebibytes = LARGE_INDEX_MEBIBYTES;
     }
     enum qm_end how = qm_child_ask(&s->child, request, &limits, reply, why, size, old);
@@ -286,9 +287,9 @@ static qm_status all_cases(struct worker *s, const struct qm_regimes *regimes)
     int is_emulated = qm_kernel_is_cuda(r->o->file) && !r->o->on_gpu;
     if (!is_emulated || r->o->n_regimes > 0 || r->o->forever || is_over(r, from))
         snprintf(r->not_far, sizeof r->not_far, "%s",
-                 is_emulated      ? "this check is not of all cases"
-                 : r->o->on_gpu   ? "not tried on a GPU; --backend emu does"
-                                  : "takes a minute; --case " QM_LARGE_INDEX_CASE);
+                 is_emulated    ? "this check is not of all cases"
+                 : r->o->on_gpu ? "not tried on a GPU; --backend emu does"
+                                : "takes a minute; --case " QM_LARGE_INDEX_CASE);
     else if (st == QM_OK)
         st = each_form(s, QM_LARGE_INDEX_CASE, r->seed);
     qm_progress_end(&progress);

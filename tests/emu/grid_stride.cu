@@ -39,14 +39,22 @@ int qm_kernel_step(const struct qm_kernel_args *a)
     if (a->n == 0)
         return 0;
     size_t bytes = sizeof(float) * (size_t)a->n;
-    struct scalars c = {(float)a->beta1, (float)(1.0 - a->beta1), (float)a->beta2,
-                        (float)(1.0 - a->beta2), (float)(1.0 - a->lr * a->weight_decay),
-                        (float)(-a->lr / (1.0 - pow(a->beta1, (double)a->t))),
-                        (float)sqrt(1.0 - pow(a->beta2, (double)a->t)), (float)a->eps, a->maximize};
+    double bc1 = 1.0 - pow(a->beta1, (double)a->t), bc2 = 1.0 - pow(a->beta2, (double)a->t);
+    struct scalars c;
+    c.beta1 = (float)a->beta1;
+    c.take1 = (float)(1.0 - a->beta1);
+    c.beta2 = (float)a->beta2;
+    c.take2 = (float)(1.0 - a->beta2);
+    c.decay = (float)(1.0 - a->lr * a->weight_decay);
+    c.step = (float)(-a->lr / bc1);
+    c.root_bc2 = (float)sqrt(bc2);
+    c.eps = (float)a->eps;
+    c.maximize = a->maximize;
     float *p = on_device(a->p, bytes), *g = on_device(a->g, bytes);
     float *m = on_device(a->slot[0].values, bytes), *v = on_device(a->slot[1].values, bytes);
     int64_t blocks = (a->n + THREADS - 1) / THREADS;
-    update<<<blocks < MOST_BLOCKS ? (int)blocks : MOST_BLOCKS, THREADS>>>(p, g, m, v, a->n, c);
+    int grid = blocks < MOST_BLOCKS ? (int)blocks : MOST_BLOCKS;
+    update<<<grid, THREADS>>>(p, g, m, v, a->n, c);
     cudaMemcpy(a->p, p, bytes, cudaMemcpyDeviceToHost);
     cudaMemcpy(a->slot[0].values, m, bytes, cudaMemcpyDeviceToHost);
     cudaMemcpy(a->slot[1].values, v, bytes, cudaMemcpyDeviceToHost);

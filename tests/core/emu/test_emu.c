@@ -287,7 +287,8 @@ static const struct bug far_bugs[] = {
      "?its thread blocks loop over too many elements"},
     {"four elements a thread", "grid_stride.cu",
      "for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) {",
-     "for (int64_t from = 4 * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x); from < n; from += 4 "
+     "for (int64_t from = 4 * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x); from < n; from += "
+     "4 "
      "* stride) for (int64_t i = from; i < from + 4 && i < n; i++) {",
      NULL},
     {"a stretch of the tensor for each block", "grid_stride.cu",
@@ -315,7 +316,9 @@ static void indices_beyond_32_bits(void **state)
             fail_msg("%s: %s", b->what, qm_message());
         qm_status st = qm_large_index(k, &r, &judged);
         int is_left = b->says && *b->says == '?';
-        if (st != (is_left ? QM_SKIPPED : b->says ? QM_CHECK_FAILED : QM_OK) ||
+        if (st != (is_left   ? QM_SKIPPED
+                   : b->says ? QM_CHECK_FAILED
+                             : QM_OK) ||
             (b->says && !strstr(qm_message(), b->says + is_left)))
             fail_msg("%s: %s", b->what, st == QM_OK ? "not found" : qm_message());
         assert_true(b->says || judged > 1000);
@@ -471,10 +474,8 @@ static void the_rewriter(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_rewriter),
-        cmocka_unit_test(primitives_are_right),
-        cmocka_unit_test(templates_are_clean),
-        cmocka_unit_test(planted_bugs_are_found),
+        cmocka_unit_test(the_rewriter),           cmocka_unit_test(primitives_are_right),
+        cmocka_unit_test(templates_are_clean),    cmocka_unit_test(planted_bugs_are_found),
         cmocka_unit_test(indices_beyond_32_bits),
     };
     if (system("c++ --version >/dev/null 2>&1") != 0) { /* NOLINT */
