@@ -136,7 +136,7 @@ static void compile_with(struct compile *k, const char *fixed, const char *wante
         qm_command_add(&k->c, *words);
 }
 
-/* ---- contraction ------------------------------------------------------------------------------ */
+/* ---- contraction ----------------------------------------------------------------------------- */
 
 static char lines[4096];
 

@@ -81,8 +81,8 @@ static qm_status map_window(const struct far *f, const struct array *x, int wind
                : QM_OK;
 }
 
-/* Reserves the address space of the large array, after bytes without access.  Of a .c kernel it ends
- * at a page without access, but for alignment to 64 bytes. */
+/* Reserves the address space of the large array, after bytes without access.  Of a .c kernel it
+ * ends at a page without access, but for alignment to 64 bytes. */
 static qm_status reserve(const struct far *f, struct array *x)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = offset(x, QM_FAR_N);
@@ -327,11 +327,6 @@ static qm_status steps(const struct kernel *k, struct far *f, void *plan, int is
             st = compare(f, &f->array[i], w, is_exact, all);
     free(all);
     return st;
-}
-
-int qm_large_index_is_quick(const struct qm_kernel_file *k)
-{
-    return qm_kernel_file_symbol(k, "qm_emu_far_step") != NULL;
 }
 
 qm_status qm_large_index(struct qm_kernel_file *k, const struct qm_recipe *r, int64_t *judged)

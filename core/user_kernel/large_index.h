@@ -21,11 +21,8 @@
  *
  * QM_CHECK_FAILED: the emulator has a finding, or an element differs.  QM_SKIPPED, with the reason:
  * the kernel refuses, its scales need the whole tensor, its blocks run too long on the emulator, or
- * there is no address space.  A .c kernel that indexes out of bounds dies of a signal.  *judged: how
- * many numbers were compared. */
+ * there is no address space.  A .c kernel that indexes out of bounds dies of a signal.  *judged:
+ * how many numbers were compared. */
 qm_status qm_large_index(struct qm_kernel_file *k, const struct qm_recipe *r, int64_t *judged);
-
-/* 1: the kernel is one of backend emu, for which this takes seconds and not a minute. */
-int qm_large_index_is_quick(const struct qm_kernel_file *k);
 
 #endif

@@ -10,8 +10,8 @@
 #include "experiments/kernel/regime.h"
 #include "experiments/kernel/wire.h"
 
-/* LARGE_INDEX: limits of that case for a kernel that runs over all its elements.  Its arrays map the
- * same pages again and again, and each mapping counts as resident. */
+/* LARGE_INDEX: limits of that case for a kernel that runs over all its elements.  Its arrays map
+ * the same pages again and again, and each mapping counts as resident. */
 enum { SPEED_N = 1 << 20, LARGE_INDEX_SECONDS = 300, LARGE_INDEX_MEBIBYTES = 1 << 20 };
 
 static volatile int stop;

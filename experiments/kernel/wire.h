@@ -6,7 +6,7 @@
  *     worker   {"case": ID, "tally": T}              with "refused": TEXT of a refusal, "against":
  *                                                    A where asked for, "digest": "0x..." and
  *                                                    "killed": BITS where peer_rules is true
- *     parent   {"do": "large_index", "case": QM_LARGE_INDEX_CASE}    answered as "judge", with "unfit": why
+ *     parent   {"do": "large_index", "case": QM_LARGE_INDEX_CASE}   answered as "judge"; or "unfit"
  *     parent   {"do": "speed", "n": ELEMENTS, "limit": SECONDS}
  *     worker   {"new": [SECONDS...], "old": [SECONDS...]}
  *     worker   {"where": TEXT, "old": BOOL}          the last line of a worker that gets a signal
