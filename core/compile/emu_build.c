@@ -1,7 +1,8 @@
 /* emu_build.c - Builds a CUDA source into a shared object that runs on the CPU.
  *
  * The source is preprocessed, rewritten to C++ (core/emu/emu_rewrite.h), compiled with a call
- * before every memory access and linked with the layer of core/emu, which answers these calls. */
+ * before every memory access and linked with the layer of core/emu, which answers these calls.  In
+ * form QM_FMAD_true the compiler contracts, and its assembly tells where. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -10,6 +11,8 @@
 
 #include "core/compile/embedded_text.h"
 #include "core/compile/kernel_build.h"
+#include "core/emu/emu_contracted.h"
+#include "core/emu/emu_fast.h"
 #include "core/emu/emu_rewrite.h"
 
 /* Texts that are written into the folder; and CUDA's headers, for which texts of core/emu stand
@@ -46,7 +49,8 @@ static const struct {
 #define KERNEL_FLAGS                                                                           \
     "-std=c++17 -O1 -g1 -fPIC -ffp-contract=off -fno-math-errno -fno-strict-aliasing "         \
     "-fsanitize=thread,alignment,bounds,signed-integer-overflow,integer-divide-by-zero,shift," \
-    "float-cast-overflow -Wno-unknown-pragmas -Dqm_kernel_step=qm_emu_user_step"
+    "float-cast-overflow -Wno-unknown-pragmas -Wno-ignored-optimization-argument "             \
+    "-Dqm_kernel_step=qm_emu_user_step"
 #define LAYER_FLAGS "-std=c++17 -O2 -g1 -fPIC"
 #define LINK_FLAGS  "-shared -Wl,-Bsymbolic -Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset"
 #define HINT        "CXX chooses another; the Debian package is g++"
@@ -132,23 +136,76 @@ static void compile_with(struct compile *k, const char *fixed, const char *wante
         qm_command_add(&k->c, *words);
 }
 
-/* source -> kernel.ii -> kernel.emu.ii -> kernel.o */
-static qm_status kernel_compile(const char *source, const char *folder, const char *flags,
-                                struct compile *k)
+/* ---- contraction ----------------------------------------------------------------------------- */
+
+static char lines[4096];
+
+const char *qm_fmad_lines(void) { return lines; }
+
+/* Appends "mine.cu:20: TEXT" to lines. */
+static void add_line(const char *path, int number)
 {
-    char layer[PATH_MAX], plain[PATH_MAX], rewritten[PATH_MAX], object[PATH_MAX], *text = NULL,
-                                                                                  *new_text = NULL;
+    char text[400] = "";
+    const char *slash = strrchr(path, '/');
+    FILE *f = fopen(path, "r");
+    for (int i = 0; f && i < number; i++)
+        if (!fgets(text, sizeof text, f))
+            *text = '\0';
+    if (f)
+        fclose(f);
+    text[strcspn(text, "\n")] = '\0';
+    size_t used = strlen(lines);
+    snprintf(lines + used, sizeof lines - used, "%s%s:%d: %.120s", used ? "\n" : "",
+             slash ? slash + 1 : path, number, text + strspn(text, " \t"));
+}
+
+/* Finds what the flags of form QM_FMAD_true contracted: the assembly beside that of the same flags
+ * without contraction. */
+static qm_status find_lines(const char *source, const char *folder, const char *assembly)
+{
+    static const char *const plain[] = {"-ffp-contract=off", NULL};
+    struct qm_contracted found;
+    struct compile *k = calloc(1, sizeof *k);
+    char path[PATH_MAX], other[PATH_MAX], flags[256], *text[2] = {NULL, NULL};
+    size_t size;
+    snprintf(path, sizeof path, "%s/kernel.emu.ii", folder);
+    snprintf(other, sizeof other, "%s/plain.s", folder);
+    snprintf(flags, sizeof flags, "%s %s", qm_emu_fast_flags(), plain[0]);
+    qm_status st = k ? QM_OK : qm_fail(QM_NO_MEMORY, "a command");
+    if (st == QM_OK) {
+        compile_with(k, KERNEL_FLAGS, flags, (const char *const[]){"-S", path, "-o", other, NULL});
+        st = qm_command_run(&k->c, source, HINT);
+    }
+    if (st == QM_OK)
+        st = qm_build_read(assembly, &text[0], &size);
+    if (st == QM_OK)
+        st = qm_build_read(other, &text[1], &size);
+    if (st == QM_OK)
+        st = qm_emu_contracted(text[0], text[1], &found);
+    for (int i = 0; st == QM_OK && i < found.n && i < QM_CONTRACTED_LINES; i++)
+        add_line(found.at[i].file, found.at[i].line);
+    free(text[0]);
+    free(text[1]);
+    free(k);
+    return st;
+}
+
+/* ---- a kernel -------------------------------------------------------------------------------- */
+
+/* source -> kernel.ii -> kernel.emu.ii */
+static qm_status kernel_rewrite(const char *source, const char *folder, const char *flags,
+                                const char *rewritten, struct compile *k)
+{
+    char layer[PATH_MAX], plain[PATH_MAX], *text = NULL, *new_text = NULL;
     size_t length;
     snprintf(layer, sizeof layer, "%s/qm_emu.hpp", folder);
     snprintf(plain, sizeof plain, "%s/kernel.ii", folder);
-    snprintf(rewritten, sizeof rewritten, "%s/kernel.emu.ii", folder);
-    snprintf(object, sizeof object, "%s/kernel.o", folder);
     compile_with(k, KERNEL_FLAGS, flags,
                  (const char *const[]){"-x", "c++", "-E", "-isystem", folder, "-include", layer,
                                        source, "-o", plain, NULL});
     QM_TRY(qm_command_run(&k->c, source, HINT));
     QM_TRY(qm_build_read(plain, &text, &length));
-    qm_status st = qm_emu_rewrite(text, &new_text);
+    qm_status st = qm_emu_rewrite(text, folder, &new_text);
     free(text);
     QM_TRY(st);
     FILE *f = fopen(rewritten, "w");
@@ -157,9 +214,29 @@ static qm_status kernel_compile(const char *source, const char *folder, const ch
     free(new_text);
     if (!f || fclose(f) != 0)
         return qm_fail(QM_BAD_FILE, "%s: %s", rewritten, strerror(errno));
+    return QM_OK;
+}
+
+/* kernel.emu.ii -> kernel.s -> kernel.o */
+static qm_status kernel_compile(const char *source, const char *folder, const char *flags,
+                                struct compile *k)
+{
+    char rewritten[PATH_MAX], assembly[PATH_MAX], object[PATH_MAX];
+    int is_contracted = strstr(flags, "-ffp-contract=fast") != NULL;
+    pid_t pid;
+    snprintf(rewritten, sizeof rewritten, "%s/kernel.emu.ii", folder);
+    snprintf(assembly, sizeof assembly, "%s/kernel.s", folder);
+    snprintf(object, sizeof object, "%s/kernel.o", folder);
+    *lines = '\0';
+    QM_TRY(kernel_rewrite(source, folder, flags, rewritten, k));
     compile_with(k, KERNEL_FLAGS, flags,
-                 (const char *const[]){"-c", rewritten, "-o", object, NULL});
-    return qm_command_run(&k->c, source, HINT);
+                 (const char *const[]){"-S", rewritten, "-o", assembly, NULL});
+    QM_TRY(qm_command_run(&k->c, source, HINT));
+    compile_with(k, "", "", (const char *const[]){"-c", assembly, "-o", object, NULL});
+    QM_TRY(qm_command_start(&k->c, HINT, &pid));
+    qm_status st = is_contracted ? find_lines(source, folder, assembly) : QM_OK;
+    qm_status other = qm_command_wait(&k->c, pid, source);
+    return st == QM_OK ? other : st;
 }
 
 qm_status qm_emu_build(const char *source, const char *folder, const char *flags, char *object,

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/compile/embedded_text.h"
+#include "core/emu/emu_fast.h"
 
 extern char **environ;
 
@@ -63,6 +64,10 @@ static int is_cuda(const char *source)
     return n > 3 && strcmp(source + n - 3, ".cu") == 0;
 }
 
+static int integers_wrap;
+
+void qm_kernel_build_wraps(int wraps) { integers_wrap = wraps; }
+
 qm_status qm_kernel_file_build(const char *source, const char *folder, char *object, size_t size)
 {
     const char *cc = getenv("CC"), *more = getenv("CFLAGS");
@@ -71,8 +76,11 @@ qm_status qm_kernel_file_build(const char *source, const char *folder, char *obj
     struct qm_command c = {0};
     if (access(source, R_OK) != 0)
         return qm_fail(QM_BAD_FILE, "%s: %s", source, strerror(errno));
-    if (is_cuda(source))
-        return qm_emu_build(source, folder, "", object, size);
+    if (is_cuda(source)) {
+        const char *form = qm_fmad_used() == QM_FMAD_true ? qm_emu_fast_flags() : "";
+        return form ? qm_emu_build(source, folder, form, object, size)
+                    : qm_fail(QM_SKIPPED, "contracted code wants a processor with fma");
+    }
     QM_TRY(qm_embedded_write(folder, "kernel_abi.h"));
     QM_TRY(qm_embedded_write(folder, "kernel_nearest.h"));
     snprintf(compiler, sizeof compiler, "%s", cc && *cc ? cc : "cc");
@@ -81,6 +89,8 @@ qm_status qm_kernel_file_build(const char *source, const char *folder, char *obj
     snprintf(object, size, "%s/kernel.so", folder);
     qm_command_words(&c, compiler);
     qm_command_words(&c, fixed);
+    if (integers_wrap)
+        qm_command_add(&c, "-fwrapv");
     qm_command_words(&c, flags);
     const char *last[] = {include, "-o", object, source, "-lm"};
     for (size_t i = 0; i < sizeof last / sizeof *last; i++)

@@ -15,11 +15,40 @@
  * used. */
 qm_status qm_kernel_file_build(const char *source, const char *folder, char *object, size_t size);
 
+/* 1: C sources are compiled with -fwrapv from now on.  Without it the compiler may widen an int
+ * index that overflows, which hides the fault from a run (core/user_kernel/large_index.h). */
+void qm_kernel_build_wraps(int wraps);
+
 /* Builds a CUDA source for backend emu into `folder`/kernel.so, with $CXX (default c++) and the
  * words of $CXXFLAGS; flags: more words for the kernel itself, or "".  Statuses as above;
  * QM_BAD_ARG too for CUDA that cannot be emulated (core/emu/emu_rewrite.h). */
 qm_status qm_emu_build(const char *source, const char *folder, const char *flags, char *object,
                        size_t size);
+
+/* ---- contraction of a user's CUDA source ----------------------------------------------------- */
+
+/* nvcc and NVRTC make a product and a sum one fused operation, unless they get --fmad=false.  So a
+ * user's CUDA source has two forms. */
+enum qm_fmad { QM_FMAD_true, QM_FMAD_false, QM_FMADS };
+
+/* The form that qm_kernel_file_build and qm_user_cuda_build compile from now on; at first
+ * QM_FMAD_false. */
+void qm_fmad_use(enum qm_fmad form);
+enum qm_fmad qm_fmad_used(void);
+
+/* "contracted (--fmad=true)" */
+const char *qm_fmad_text(enum qm_fmad form);
+
+/* Which forms are to be judged: has[form] is 1 for each.  option: "true" or "false" of an option
+ * --fmad, or NULL; then a --fmad or -fmad among the words of $CUDAFLAGS; else both. */
+void qm_fmad_asked(const char *option, int has[QM_FMADS]);
+
+/* 1: this processor and compiler can run contracted code on backend emu. */
+int qm_fmad_emulated(void);
+
+/* The lines that the last build in form QM_FMAD_true for backend emu contracted, as
+ * "mine.cu:20: TEXT" with a newline between them; "": none, so that the two forms are the same. */
+const char *qm_fmad_lines(void);
 
 /* Reads a whole file; a NUL follows its bytes.  The caller frees *out; *size does not count the
  * NUL. */

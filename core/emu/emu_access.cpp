@@ -8,6 +8,7 @@
  *   threads of two blocks   in the same launch, unless both are atomic or the launch has a
  *                           __threadfence
  *   two launches            in streams that nothing orders */
+#include "emu_far.hpp"
 #include "emu_memory.hpp"
 
 enum { ATOMIC = 0x8000, HOST_STACK = 1 << 20 };
@@ -147,6 +148,8 @@ static void access_region(struct region *r, uintptr_t a, size_t size, enum acces
             qm_found_constant(r, a, size, code);
         return;
     }
+    if (qm_far.n > 0)
+        return; /* memory without records */
     if (!r->cells && !(r->cells = qm_cells_for(r->bytes)))
         return;
     int64_t unwritten =
@@ -175,6 +178,10 @@ static inline void access(const volatile void *address, size_t size, enum access
     const struct region *r = qm_region_seen[(a >> 12) % QM_PAGES];
     if (!qm_now.is_running || a - qm_now.stack < qm_stack_bytes || size == 0)
         return;
+    if (qm_far.n > 0 && !qm_far_access(a, size, how != READ)) {
+        qm_step_leave();
+        return;
+    }
     if (how == READ && r && (r->flags & QM_REGION_CONST) && a - r->at < r->bytes &&
         size <= r->bytes - (a - r->at))
         return; /* the most common access, and always correct */

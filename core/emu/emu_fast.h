@@ -10,8 +10,8 @@
  * strings, preprocessor lines and a /= b are not changed.  The caller frees *out. */
 qm_status qm_emu_divisions(const char *text, char **out);
 
-/* Compiler flags in addition to those of mode exact; NULL: this machine has no fused
- * multiply-add. */
+/* Compiler flags, in addition to those of mode exact, that contract; NULL: this machine has no
+ * fused multiply-add. */
 const char *qm_emu_fast_flags(void);
 
 #endif

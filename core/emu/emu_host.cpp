@@ -1,4 +1,5 @@
 /* emu_host.cpp - The host's side: CUDA's streams, events and memory; steps of a kernel file. */
+#include "emu_far.hpp"
 #include "emu_runtime.hpp"
 #include "kernel_cuda.h"
 
@@ -156,22 +157,29 @@ void qm_emu_event_wait(struct qm_emu_event *event, struct qm_emu_stream *stream,
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Memory is aligned to malloc_at bytes and to no more; malloc_most: the most bytes of one call. */
+/* Memory is aligned to malloc_at bytes and to no more; malloc_most: the most bytes of one call, in
+ * an ordinary step.  In a step beyond 2^31 elements bytes without memory lie before it, which no
+ * index of 32 bits leaves. */
 static const size_t malloc_at = 256, malloc_most = (size_t)1 << 30;
+static const size_t far_most = (size_t)1 << 36, far_before = (size_t)1 << 33;
+/* The region's name also tells which of the two it is. */
+static const char malloc_name[] = "memory of cudaMalloc", far_name[] = "memory of cudaMalloc";
 
 void *qm_emu_malloc(size_t bytes)
 {
-    void *map = bytes > 0 && bytes <= malloc_most
-                    ? mmap(NULL, malloc_at + bytes, PROT_READ | PROT_WRITE,
-                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+    size_t lead = (qm_far.n > 0 ? far_before : 0) + malloc_at;
+    void *map = bytes > 0 && bytes <= (qm_far.n > 0 ? far_most : malloc_most)
+                    ? mmap(NULL, lead + bytes, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
                     : MAP_FAILED;
     if (map == MAP_FAILED) {
         last_error = bytes > 0 ? 2 : last_error;
         return NULL;
     }
-    void *p = (unsigned char *)map + malloc_at;
-    memset(p, 0xff, bytes); /* NaNs */
-    qm_region_add("memory of cudaMalloc", p, bytes, QM_REGION_BLANK);
+    void *p = (unsigned char *)map + lead;
+    if (qm_far.n == 0)
+        memset(p, 0xff, bytes); /* NaNs */
+    qm_region_add(qm_far.n > 0 ? far_name : malloc_name, p, bytes, QM_REGION_BLANK);
     return p;
 }
 
@@ -186,7 +194,8 @@ void qm_emu_free(void *p, struct qm_emu_at at)
         return;
     }
     qm_region_drop(p);
-    munmap((unsigned char *)p - malloc_at, malloc_at + bytes);
+    size_t lead = (name == far_name ? far_before : 0) + malloc_at;
+    munmap((unsigned char *)p - lead, lead + bytes);
 }
 
 static int copy_is_valid(const void *p, size_t bytes, const char *what, struct qm_emu_at at)
@@ -218,8 +227,12 @@ void qm_emu_copy(void *to, const void *from, size_t bytes, struct qm_emu_stream 
     current = begin(stream);
     if (copy_is_valid(from, bytes, "reads", at) && copy_is_valid(to, bytes, "writes", at) &&
         copy_is_ordered(from, bytes, at) && copy_is_ordered(to, bytes, at)) {
-        memcpy(to, from, bytes);
-        qm_region_written(to, bytes);
+        if (qm_far.n > 0) {
+            qm_far_copy(to, from, bytes);
+        } else {
+            memcpy(to, from, bytes);
+            qm_region_written(to, bytes);
+        }
     }
     if (waits)
         qm_emu_wait(stream, 0);
@@ -232,8 +245,12 @@ void qm_emu_fill(void *to, int byte, size_t bytes, struct qm_emu_stream *stream,
         return;
     current = begin(stream);
     if (copy_is_valid(to, bytes, "writes", at) && copy_is_ordered(to, bytes, at)) {
-        memset(to, byte, bytes);
-        qm_region_written(to, bytes);
+        if (qm_far.n > 0) {
+            qm_far_fill(to, byte, bytes);
+        } else {
+            memset(to, byte, bytes);
+            qm_region_written(to, bytes);
+        }
     }
 }
 }
@@ -441,12 +458,17 @@ void qm_nearest(const float *y, long n, unsigned char *code)
     qm_emu_step_end(0);
 }
 
-/* A step of a tensor in reserved address space, of which only the blocks at its ends are run. */
-int qm_emu_far_step(const struct qm_kernel_args *a)
+/* A step of a tensor in reserved address space, of which only the blocks are run that work on the
+ * first `block` elements and on those from 2^31 - block on.  *left: why it was left before its end,
+ * or NULL. */
+int qm_emu_far_step(const struct qm_kernel_args *a, int64_t block, const char **left)
 {
-    qm_far_n = a->n;
+    qm_far = {};
+    qm_far.n = a->n;
+    qm_far.block = block;
     int refused = qm_kernel_step(a);
-    qm_far_n = 0;
+    *left = qm_far.left;
+    qm_far_end();
     return refused;
 }
 

@@ -11,9 +11,10 @@ enum { TOKENS = 4096, FILE_TEXT = 200 };
 
 struct rewriter {
     const char *in; /* the next character */
+    const char *layer;
     char *out;
     size_t used, room;
-    int is_system, line, n_made, failed;
+    int is_system, is_layer, line, n_made, failed;
     char file[FILE_TEXT];
     /* A ring of the last tokens written, by their first bytes in out. */
     size_t token[TOKENS];
@@ -372,6 +373,87 @@ static qm_status shared(struct rewriter *r)
     return QM_OK;
 }
 
+/* ---- attributes ------------------------------------------------------------------------------ */
+
+/* Attributes by which a source would hide accesses from the checks, or change the flags it is
+ * compiled with; nvcc knows none of them in device code. */
+static int is_refused_attribute(const char *s, const char *end)
+{
+    static const char *const names[] = {"no_sanitize",
+                                        "no_sanitize_thread",
+                                        "no_sanitize_undefined",
+                                        "no_sanitize_address",
+                                        "no_sanitize_memory",
+                                        "no_sanitize_coverage",
+                                        "disable_sanitizer_instrumentation",
+                                        "no_instrument_function",
+                                        "optimize",
+                                        "target"};
+    while (s < end && *s == '_')
+        s++;
+    while (s < end && end[-1] == '_')
+        end--;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (word_is(s, end, names[i]))
+            return 1;
+    return 0;
+}
+
+/* Whether the last tokens open an attribute list: `((`, `[[`, `::` of a scoped name, or a comma
+ * within such a list. */
+static int is_in_attribute(const struct rewriter *r)
+{
+    int depth = 0;
+    for (int k = 0; k < 64 && *last(r, k); k++) {
+        char c = *last(r, k);
+        depth += (c == ')' || c == ']') - (c == '(' || c == '[');
+        if (c == ';' || c == '{' || c == '}')
+            return 0;
+        if (depth == -2)
+            return c == '[' ? *last(r, k - 1) == '['
+                            : strncmp(last(r, k + 1), "__attribute", 11) == 0;
+    }
+    return 0;
+}
+
+/* Writes `unused` for a refused attribute and its arguments, where the input stands.  Returns
+ * whether it did. */
+static int attribute(struct rewriter *r, const char *end)
+{
+    if (r->is_layer || !is_refused_attribute(r->in, end) || !is_in_attribute(r))
+        return 0;
+    const char *args = skip_blanks(end), *close = *args == '(' ? closing(args) : NULL;
+    put_token(r, "unused", "unused" + 6);
+    for (const char *s = r->in; close && s < close; s++)
+        if (*s == '\n') {
+            put(r, "\n", 1);
+            r->line++;
+        }
+    r->in = close ? close : end;
+    return 1;
+}
+
+/* Whether the line at the input, which ends at `end`, is a pragma that changes attributes or
+ * flags. */
+static int is_refused_pragma(const struct rewriter *r, const char *end)
+{
+    static const char *const words[] = {"optimize", "target",      "attribute",    "push_options",
+                                        "fp",       "pop_options", "reset_options"};
+    const char *s = skip_blanks(r->in + 1), *next = token_end(s);
+    if (r->is_layer || r->is_system || !word_is(s, next, "pragma"))
+        return 0;
+    s = skip_blanks(next);
+    next = token_end(s);
+    if (!word_is(s, next, "GCC") && !word_is(s, next, "clang"))
+        return 0;
+    s = skip_blanks(next);
+    next = token_end(s);
+    for (size_t i = 0; i < sizeof words / sizeof *words && next <= end; i++)
+        if (word_is(s, next, words[i]))
+            return 1;
+    return 0;
+}
+
 /* ---- all ------------------------------------------------------------------------------------- */
 
 /* A line marker, # 12 "file" 3: file and line of the following lines; 3: a system header. */
@@ -390,15 +472,25 @@ static void marker(struct rewriter *r)
         r->is_system = 0;
         for (const char *s = close; s < end; s++)
             r->is_system |= *s == '3';
+        r->is_layer = r->is_system && strncmp(quote + 1, r->layer, strlen(r->layer)) == 0 &&
+                      quote[1 + strlen(r->layer)] == '/';
         r->line = (int)line - 1;
     }
-    put(r, r->in, (size_t)(end - r->in));
+    if (!is_refused_pragma(r, end))
+        put(r, r->in, (size_t)(end - r->in));
     r->in = end;
 }
 
 static qm_status one_token(struct rewriter *r)
 {
     const char *s = r->in, *end = token_end(s);
+    if (attribute(r, end))
+        return QM_OK;
+    if (r->is_system) {
+        put_token(r, s, end);
+        r->in = end;
+        return QM_OK;
+    }
     if (word_is(s, end, "__shared__"))
         return shared(r);
     if (strncmp(s, "<<<", 3) == 0)
@@ -413,7 +505,7 @@ static qm_status one_token(struct rewriter *r)
     return QM_OK;
 }
 
-qm_status qm_emu_rewrite(const char *text, char **out)
+qm_status qm_emu_rewrite(const char *text, const char *layer, char **out)
 {
     struct rewriter *r = calloc(1, sizeof *r);
     qm_status st = QM_OK;
@@ -421,6 +513,7 @@ qm_status qm_emu_rewrite(const char *text, char **out)
     if (!r)
         return qm_fail(QM_NO_MEMORY, "the rewriter");
     put(r, "", 0);
+    r->layer = layer;
     for (r->in = text; st == QM_OK && *r->in && !r->failed;) {
         if (*r->in == '\n') {
             put(r, r->in++, 1);
@@ -428,7 +521,7 @@ qm_status qm_emu_rewrite(const char *text, char **out)
             is_start = 1;
         } else if (*r->in == '#' && is_start)
             marker(r);
-        else if (r->is_system) {
+        else if (r->is_layer) {
             const char *end = strchr(r->in, '\n');
             end = end ? end : r->in + strlen(r->in);
             put(r, r->in, (size_t)(end - r->in));

@@ -10,9 +10,12 @@
  *     extern __shared__ T x[];          to a pointer to the launch's dynamic shared memory
  *     k<T><<<grid, block, n, s>>>(a);   to a call of qm_emu::launch with a lambda
  *     __noinline__                      to an attribute of g++
+ *     no_sanitize and its like,         to the attribute `unused`, so that no access is hidden and
+ *     optimize, target                  the compiler's flags hold; pragmas for the same are dropped
  *
- * Lines keep their numbers; the text of system headers is not changed.  The caller frees *out.
- * QM_BAD_ARG, with file and line: inline PTX, or one of the above that cannot be read. */
-qm_status qm_emu_rewrite(const char *text, char **out);
+ * Lines keep their numbers.  The text of system headers is not changed but for those attributes;
+ * that of files in `layer`, a folder, not at all.  The caller frees *out.  QM_BAD_ARG, with file
+ * and line: inline PTX, or one of the above that cannot be read. */
+qm_status qm_emu_rewrite(const char *text, const char *layer, char **out);
 
 #endif

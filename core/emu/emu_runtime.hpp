@@ -52,7 +52,6 @@ struct qm_emu_now {
 };
 extern struct qm_emu_now qm_now;
 extern const size_t qm_stack_bytes;
-extern int64_t qm_far_n; /* not 0: elements of a tensor of which only the ends are run */
 
 extern "C" {
 /* Reports a finding: the first one of a step is kept, and the launch ends. */
@@ -61,6 +60,9 @@ void qm_emu_fail(struct qm_emu_at at, const char *format, ...)
 extern char qm_emu_text[800]; /* "" while there is none */
 extern struct qm_index qm_emu_thread_index, qm_emu_block_index, qm_emu_block_size, qm_emu_grid_size;
 }
+
+/* Ends the step without a finding, from a thread of a kernel. */
+void qm_step_leave(void);
 
 /* Writes "thread (1,0,0) of block (0,0,0)", of a thread of this block, to text, which it
  * returns. */

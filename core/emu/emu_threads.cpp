@@ -2,6 +2,7 @@
  *
  * A fiber runs until it waits; then the next one runs.  Threads take turns in the order of their
  * numbers, so a run is exactly reproducible. */
+#include "emu_far.hpp"
 #include "emu_runtime.hpp"
 
 #include <stdarg.h>
@@ -101,6 +102,13 @@ extern "C" void qm_emu_fail(struct qm_emu_at at, const char *format, ...)
     va_start(list, format);
     report_list(at, format, list);
     va_end(list);
+    if (running >= 0)
+        to_scheduler();
+}
+
+void qm_step_leave(void)
+{
+    is_abandoned = 1;
     if (running >= 0)
         to_scheduler();
 }
@@ -506,23 +514,22 @@ static void run_block(size_t shared)
 
 /* ---- launches ------------------------------------------------------------------------------- */
 
-int64_t qm_far_n;
-
-/* Chooses the blocks that elements 0, 2^31 - 1, 2^31 and the last of qm_far_n belong to by their
- * share of the grid, and the blocks before those, as the last block may be short.  Returns how
- * many. */
-static int far_blocks(uint64_t blocks, uint64_t chosen[8])
+static void run_block_number(uint64_t i, size_t shared)
 {
-    const uint64_t n = (uint64_t)qm_far_n, elements[] = {0, (1ull << 31) - 1, 1ull << 31, n - 1};
-    int count = 0;
-    for (int k = 0; k < 8; k++) {
-        uint64_t i = (uint64_t)((unsigned __int128)elements[k / 2] * blocks / n);
-        if (k % 2 == 0)
-            i -= i > 0;
-        if (count == 0 || i > chosen[count - 1])
-            chosen[count++] = i;
-    }
-    return count;
+    struct qm_index g = qm_emu_grid_size;
+    qm_emu_block_index = qm_index{(unsigned int)(i % g.x), (unsigned int)(i / g.x % g.y),
+                                  (unsigned int)(i / g.x / g.y)};
+    run_block(shared);
+}
+
+static void run_far(uint64_t blocks, size_t shared)
+{
+    static uint64_t chosen[QM_FAR_BLOCKS];
+    qm_far_learn();
+    run_block_number(0, shared);
+    int n = qm_far_learned(blocks, chosen);
+    for (int k = 0; k < n && !is_abandoned; k++)
+        run_block_number(chosen[k], shared);
 }
 
 static int launch_is_valid(struct qm_index g, struct qm_index b, size_t shared, const char *name,
@@ -546,8 +553,8 @@ extern "C" void qm_emu_launch(struct qm_index grid, struct qm_index block, size_
                               void *stream, const char *name, void (*call)(const void *),
                               const void *closure, struct qm_emu_at at)
 {
-    if (*qm_emu_text)
-        return; /* this step has a finding already */
+    if (*qm_emu_text || qm_far.left)
+        return; /* this step has a finding already, or is left */
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) {
         qm_launch_failed(9);
         return;
@@ -569,17 +576,13 @@ extern "C" void qm_emu_launch(struct qm_index grid, struct qm_index block, size_
     is_abandoned = 0;
     qm_now.host_stack = (uintptr_t)__builtin_frame_address(0);
     uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;
-    uint64_t chosen[8], n = qm_far_n ? (uint64_t)far_blocks(blocks, chosen) : blocks;
-    for (uint64_t k = 0; k < n && !is_abandoned; k++) {
-        uint64_t i = qm_far_n ? chosen[k] : k;
-        qm_emu_block_index =
-            qm_index{(unsigned int)(i % grid.x), (unsigned int)(i / grid.x % grid.y),
-                     (unsigned int)(i / grid.x / grid.y)};
-        run_block(shared);
-    }
+    if (qm_far.n > 0)
+        run_far(blocks, shared);
+    for (uint64_t k = 0; k < blocks && qm_far.n == 0 && !is_abandoned; k++)
+        run_block_number(k, shared);
     running = -1;
     qm_now.stack = 0;
     qm_now.kernel = NULL;
-    if (is_abandoned)
+    if (is_abandoned && !qm_far.left)
         qm_launch_failed(719);
 }

@@ -150,6 +150,28 @@ template <class To, class From> QM_PLAIN inline To bits(const From &x)
     __builtin_memcpy(&to, &x, sizeof to < sizeof x ? sizeof to : sizeof x);
     return to;
 }
+
+/* The value x, through a register that the compiler does not see into: nothing before is contracted
+ * with anything after. */
+#if defined(__x86_64__)
+#define QM_OPAQUE "+x"
+#elif defined(__aarch64__)
+#define QM_OPAQUE "+w"
+#else
+#define QM_OPAQUE "+m"
+#endif
+inline __attribute__((always_inline)) float opaque(float x)
+{
+    __asm__("" : QM_OPAQUE(x));
+    return x;
+}
+inline __attribute__((always_inline)) double opaque(double x)
+{
+    __asm__("" : QM_OPAQUE(x));
+    return x;
+}
+template <class T> inline T opaque(T x) { return x; }
+#undef QM_OPAQUE
 } // namespace qm_emu
 
 /* ---- barriers and warps -------------------------------------------------------------------- */
@@ -326,8 +348,8 @@ template <class T> struct same { /* keeps an argument out of deduction */
     {                                                                                              \
         return name(address, x, at);                                                               \
     }
-QM_ATOMIC(atomicAdd, old + x)
-QM_ATOMIC(atomicSub, old - x)
+QM_ATOMIC(atomicAdd, old + qm_emu::opaque(x))
+QM_ATOMIC(atomicSub, old - qm_emu::opaque(x))
 QM_ATOMIC(atomicExch, x)
 QM_ATOMIC(atomicAnd, old &x)
 QM_ATOMIC(atomicOr, old | x)
@@ -368,6 +390,13 @@ QM_PLAIN inline T atomicCAS(T *address, typename qm_emu::same<T>::type was,
         *address = x;
     return old;
 }
+
+/* The host's entry is compiled without contraction in either form (core/compile/kernel_build.h). */
+#if !defined(__clang__)
+struct qm_kernel_args;
+extern "C" int qm_kernel_step(const struct qm_kernel_args *a)
+    __attribute__((optimize("fp-contract=off")));
+#endif
 
 #include "qm_emu_api.hpp"
 #include "qm_emu_math.hpp"

@@ -95,16 +95,18 @@ inline unsigned int __umul24(unsigned int a, unsigned int b)
 
 /* ---- arithmetic ------------------------------------------------------------------------------ */
 
-inline float __fadd_rn(float a, float b) { return a + b; }
-inline float __fsub_rn(float a, float b) { return a - b; }
-inline float __fmul_rn(float a, float b) { return a * b; }
+/* Functions with a rounding mode in their name are never contracted: qm_emu::opaque. */
+inline float __fadd_rn(float a, float b) { return qm_emu::opaque(a) + qm_emu::opaque(b); }
+inline float __fsub_rn(float a, float b) { return qm_emu::opaque(a) - qm_emu::opaque(b); }
+inline float __fmul_rn(float a, float b) { return qm_emu::opaque(a * b); }
 inline float __fdiv_rn(float a, float b) { return a / b; }
 inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 inline float __frcp_rn(float a) { return 1.0f / a; }
 inline float __fsqrt_rn(float a) { return sqrtf(a); }
 inline float __frsqrt_rn(float a) { return (float)(1.0 / sqrt((double)a)); }
-inline double __dadd_rn(double a, double b) { return a + b; }
-inline double __dmul_rn(double a, double b) { return a * b; }
+inline double __dadd_rn(double a, double b) { return qm_emu::opaque(a) + qm_emu::opaque(b); }
+inline double __dsub_rn(double a, double b) { return qm_emu::opaque(a) - qm_emu::opaque(b); }
+inline double __dmul_rn(double a, double b) { return qm_emu::opaque(a * b); }
 inline double __ddiv_rn(double a, double b) { return a / b; }
 inline double __dsqrt_rn(double a) { return sqrt(a); }
 inline double __fma_rn(double a, double b, double c) { return fma(a, b, c); }

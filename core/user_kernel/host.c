@@ -582,10 +582,18 @@ qm_status qm_host_step(struct qm_host *h, int slot, int keep_open)
     return said(h, 0);
 }
 
-qm_status qm_host_large_index(struct qm_host *h, const char *recipe)
+qm_status qm_host_large_index(struct qm_host *h, const char *recipe, double seconds,
+                              double mebibytes, int64_t *judged)
 {
+    struct qm_host_limits before = h->limits;
+    *judged = 0;
     QM_TRY(qm_host_up(h));
+    h->limits.seconds = seconds;
+    h->limits.mebibytes = mebibytes;
     snprintf(h->page->recipe, sizeof h->page->recipe, "%s", recipe);
-    QM_TRY(ask(h, QM_HOST_large, -1, left(h)));
+    qm_status st = ask(h, QM_HOST_large, -1, seconds);
+    h->limits = before;
+    QM_TRY(st);
+    *judged = h->page->judged > 0 ? h->page->judged : 0;
     return said(h, 0);
 }

@@ -92,7 +92,10 @@ int qm_host_is_mapped(const struct qm_host *h, int slot, const struct qm_arena *
  * refuses; QM_CHECK_FAILED: a finding of the emulator or the driver, or the process ended. */
 qm_status qm_host_step(struct qm_host *h, int slot, int keep_open);
 
-/* Runs the case of 2^31 + 7 elements (emu_large_index.h) for a recipe, in the host. */
-qm_status qm_host_large_index(struct qm_host *h, const char *recipe);
+/* Runs the case of 2^31 + 7 elements (large_index.h) for a recipe within these limits.  The host
+ * itself compares there, so this case can fail a kernel, and its pass is the host's word.  *judged:
+ * numbers compared. */
+qm_status qm_host_large_index(struct qm_host *h, const char *recipe, double seconds,
+                              double mebibytes, int64_t *judged);
 
 #endif

@@ -14,9 +14,9 @@
 
 #include "core/recipe/recipe.h"
 #include "core/user_kernel/backend_file.h"
-#include "core/user_kernel/emu_large_index.h"
 #include "core/user_kernel/host_page.h"
 #include "core/user_kernel/kernel_object.h"
+#include "core/user_kernel/large_index.h"
 #include "core/user_kernel/process_tree.h"
 
 enum { STACK = 65536, REAP_MS = 100, ENDING = 50000 };
@@ -118,11 +118,13 @@ static void large_index(void)
 {
     struct qm_recipe r;
     struct qm_kernel_file *k;
+    int64_t judged = 0;
     qm_status st = qm_recipe_parse(host.page->recipe, &r);
     if (st == QM_OK)
         st = qm_kernel_file_open(host.page->object, &k); /* loaded already: counted once more */
     if (st == QM_OK) {
-        st = qm_emu_far(k, &r);
+        st = qm_large_index(k, &r, &judged);
+        host.page->judged = judged;
         qm_kernel_file_close(k);
     }
     say(st);

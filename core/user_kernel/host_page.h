@@ -27,6 +27,7 @@ struct qm_host_page {
     int status, mode, is_running;
     char text[QM_HOST_TEXT], as[1024];
     uint64_t base, total, fault;
+    int64_t judged; /* numbers that the case of 2^31 + 7 elements compared */
     int has_fault;
 };
 

@@ -38,6 +38,20 @@ static int arch_here(void)
     return 10 * major + minor;
 }
 
+/* The words of $CUDAFLAGS but for --fmad, which the form says. */
+static int words_without_fmad(char *flags, const char **words)
+{
+    int n = 0, is_value = 0;
+    for (char *word, *rest = flags; n < WORDS && (word = strsep(&rest, " \t"));) {
+        const char *name = *word == '-' ? word + 1 + (word[1] == '-') : "";
+        int is_fmad = strncmp(name, "fmad", 4) == 0 && (!name[4] || name[4] == '=');
+        if (*word && !is_fmad && !is_value)
+            words[n++] = word;
+        is_value = *word ? is_fmad && !name[4] : is_value;
+    }
+    return n;
+}
+
 qm_status qm_user_cuda_build(const char *source, const char *object)
 {
     const char *more = getenv("CUDAFLAGS"), *options[WORDS + 4] = {NULL};
@@ -50,9 +64,8 @@ qm_status qm_user_cuda_build(const char *source, const char *object)
     snprintf(include, sizeof include, "-I%s", dirname(path));
     options[n++] = include;
     snprintf(flags, sizeof flags, "%s", more ? more : "");
-    for (char *word, *rest = flags; n < WORDS && (word = strsep(&rest, " \t"));)
-        if (*word)
-            options[n++] = word;
+    n += words_without_fmad(flags, options + n);
+    options[n++] = qm_fmad_used() == QM_FMAD_true ? "--fmad=true" : "--fmad=false";
     struct qm_device_source s = {
         .name = source, .text = text, .options = options, .arch = arch_here()};
     struct qm_device_binary b = {0};

@@ -29,6 +29,7 @@ enum {
     KEY_BACKEND,
     KEY_MODE,
     KEY_NO_SHRINK,
+    KEY_FMAD,
     KEY_ALLOW_REFUSED
 };
 
@@ -74,6 +75,10 @@ static const struct argp_option options[] = {
     {"limit-memory", KEY_LIMIT_MEMORY, "MIB", 0, "resident memory (default 2048)", 1},
     {"no-shrink", KEY_NO_SHRINK, NULL, 0,
      "leave out the reproducer NAME-repro.c of the worst failure (see qualm shrink)", 1},
+    {"fmad", KEY_FMAD, "BOOL", 0,
+     "of a .cu file: judge it contracted (true) or not (false) alone; default: what $CUDAFLAGS "
+     "says, else both",
+     1},
     {"template", KEY_TEMPLATE, "VARIANT", 0,
      "print a kernel to start from, or kernel_abi.h, or kernel_cuda.h; \"list\" names them", 1},
     {"allow-refused", KEY_ALLOW_REFUSED, "N", 0,
@@ -109,6 +114,11 @@ static int kernel_option(int key, char *arg, struct argp_state *state, struct op
     case KEY_ALLOW_REFUSED:
         k->allow_refused = (int64_t)number_of(state, "allow-refused", arg);
         break;
+    case KEY_FMAD:
+        if (strcmp(arg, "true") != 0 && strcmp(arg, "false") != 0)
+            argp_error(state, "--fmad: expected true or false, got '%s'", arg);
+        k->fmad = arg;
+        break;
     case KEY_LIMIT_TIME: k->limits.seconds = number_of(state, "limit-time", arg); break;
     case KEY_LIMIT_MEMORY: k->limits.mebibytes = number_of(state, "limit-memory", arg); break;
     default: return 0;
@@ -121,6 +131,7 @@ static int kernel_option(int key, char *arg, struct argp_state *state, struct op
                      : key == KEY_JUNIT         ? "junit"
                      : key == KEY_NO_SHRINK     ? "no-shrink"
                      : key == KEY_ALLOW_REFUSED ? "allow-refused"
+                     : key == KEY_FMAD          ? "fmad"
                                                 : "limit-...";
     return 1;
 }
@@ -424,7 +435,9 @@ int qm_cmd_check(int argc, char **argv)
             "  With --kernel FILE your own step is judged in place of the variant's, in a child "
             "process: crashes, hangs and writes past the end are verdicts like others.  A CUDA "
             "source (kernel_cuda.h) runs thread by thread on the CPU: races, divergent barriers, "
-            "unwritten memory and accesses out of bounds are verdicts with their line."
+            "unwritten memory and accesses out of bounds are verdicts with their line.  It is "
+            "judged "
+            "contracted, as nvcc and NVRTC compile by default, and uncontracted (--fmad)."
             "\n\nRMSE/f32 is the error of the parameter after one step, root mean square against "
             "the oracle, over that of the same rule in plain float32 from the same inputs "
             "(gradients of class normal, geometric mean over steps): 1 where float32 would do no "
@@ -442,6 +455,10 @@ int qm_cmd_check(int argc, char **argv)
             "  qualm check --backend emu --mode fast adafactor8_026     as inexact as that may be\n"
             "  qualm check --kernel mine.c\n"
             "  qualm check --template adamw4_ao.cu > mine.cu; qualm check --kernel mine.cu\n"
+            "  CUDAFLAGS=--fmad=false qualm check --kernel mine.cu     as nvcc --fmad=false "
+            "mine.cu\n"
+            "  qualm check --kernel mine.c --case 2147483655/far       indices beyond 2^31: a "
+            "minute\n"
             "  qualm check --kernel mine.so --as adamw4_ao,exp_avg.norm=block:64 --junit out.xml\n"
             "  qualm check --kernel mine.c --against old.c --regime planted --regime wd\n"
             "  qualm check --kernel mine.c --forever --time 60",

@@ -25,7 +25,8 @@ enum {
     KEY_ALPHA,
     KEY_WORKER,
     KEY_ALL,
-    KEY_BACKEND
+    KEY_BACKEND,
+    KEY_FMAD
 };
 
 enum { WORDS = 64 };
@@ -50,6 +51,8 @@ static const struct argp_option options[] = {
     {"backend", KEY_BACKEND, "NAME", 0,
      "who runs a routine: cpu (default), cuda (a GPU), emu (CUDA emulated, at most 2^26 floats)",
      0},
+    {"fmad", KEY_FMAD, "BOOL", 0,
+     "of a .cu file: contracted (true) or not (false) alone; default: $CUDAFLAGS, else both", 0},
     {"threads", 't', "N", 0, "default: all cores", 0},
     {"limit", KEY_LIMIT, "S", 0, "seconds that a KERNEL may take (default 600)", 0},
     {"scales", KEY_SCALES, "M,V[;M,V...]", 0,
@@ -110,6 +113,11 @@ static error_t option(int key, char *arg, struct argp_state *state)
         o->nan = arg;
         return 0;
     case KEY_BACKEND: o->backend = arg; return 0;
+    case KEY_FMAD:
+        if (strcmp(arg, "true") != 0 && strcmp(arg, "false") != 0)
+            argp_error(state, "--fmad: expected true or false, got '%s'", arg);
+        o->fmad = arg;
+        return 0;
     case KEY_AGAINST: o->against = arg; return 0;
     case KEY_RANGE: read_range(o, arg, state); return 0;
     case KEY_INTERVALS: o->intervals = (int)positive(arg, "intervals", state); return 0;
@@ -272,7 +280,8 @@ static const char doc[] =
     "  void qm_nearest(const float *y, long n, unsigned char *code);\n"
     "(core/abi/kernel_nearest.h), compiled with $CC or cc and $CFLAGS, and run in a process of "
     "its own, so that a crash, a hang and a write outside the buffer are verdicts.  A .cu file "
-    "holds a kernel qm_cuda_nearest (core/abi/kernel_cuda.h).\n\n"
+    "holds a kernel qm_cuda_nearest (core/abi/kernel_cuda.h), and is proved contracted and not "
+    "(--fmad).\n\n"
     "Examples:\n"
     "  qualm prove --all\n"
     "  qualm prove nf4:4s/ladder/mid\n"

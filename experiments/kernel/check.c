@@ -57,6 +57,7 @@ static void shrink_worst(const struct qm_kernel_run *r)
         qm_note("not shrunk: %s", r->interrupted ? "interrupted" : "no case fails alone");
         return;
     }
+    qm_fmad_use(r->forms.is_same ? QM_FMAD_true : c->form);
     qm_reduction_name(r->o->file, out, sizeof out);
     n = (struct qm_reduction){.file = r->o->file,
                               .as = r->recipe,

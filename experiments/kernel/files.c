@@ -49,6 +49,7 @@ qm_status qm_kernel_files_open(const struct qm_kernel_options *o, struct qm_kern
         return qm_fail(QM_BAD_FILE, "no temporary folder: %s", strerror(errno));
     }
     QM_TRY(object_of(o->file, o->on_gpu, f->folder, f->object, sizeof f->object));
+    snprintf(f->lines, sizeof f->lines, "%s", qm_fmad_lines());
     if (!o->against)
         return QM_OK;
     strcpy(f->old_folder, f->folder);

@@ -6,6 +6,7 @@
 
 struct qm_kernel_files {
     char folder[256], old_folder[280], object[4096], old_object[4096];
+    char lines[4096]; /* qm_fmad_lines of the new kernel */
 };
 
 /* Compiles the sources.  QM_BAD_ARG: a source does not compile, or the file's ending is unknown;

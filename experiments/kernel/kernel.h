@@ -4,20 +4,22 @@
 
 #include <jansson.h>
 
+#include "core/compile/kernel_build.h"
 #include "experiments/check/judge.h"
 #include "experiments/kernel/kernel_case.h"
 #include "experiments/kernel/kernel_compare.h"
 
 enum { QM_REGIMES = 32, QM_HANGS = 3, QM_PROCESSES = 64 };
 
-/* An additional case for CUDA sources, with indices beyond 32 bits
- * (core/user_kernel/emu_large_index.h). */
+/* An additional case with indices beyond 32 bits (core/user_kernel/large_index.h).  By default
+ * emulated kernels have it; others, for which it takes a minute, where it is asked for. */
 #define QM_LARGE_INDEX_CASE "2147483655/far"
 
 int qm_kernel_is_cuda(const char *file); /* 1: the name ends in .cu */
 
 struct qm_kernel_options {
     const char *file, *as, *against, *junit, *one_case, *backend; /* NULL but for file: not given */
+    const char *fmad; /* "true" or "false": the one form of a .cu file that is judged; or NULL */
     const char *regime[QM_REGIMES];
     int n_regimes, forever, has_seed, no_shrink;
     int on_gpu; /* 1: a .cu file runs on the GPU, 0: in the emulator */
@@ -32,8 +34,18 @@ struct qm_kernel_case {
     uint64_t seed;
     double seconds;
     enum qm_case_result result;
-    int slot;   /* of the finding; QM_SLOT_ANY: there is none */
-    char *text; /* the finding, or why the case was refused; owned, may be NULL */
+    int slot;          /* of the finding; QM_SLOT_ANY: there is none */
+    enum qm_fmad form; /* of a .cu file */
+    char *text;        /* the finding, or why the case was refused; owned, may be NULL */
+};
+
+/* The forms of a .cu file (core/compile/kernel_build.h) that a check judges, and the bad cases of
+ * each. */
+struct qm_kernel_forms {
+    int has[QM_FMADS], is_same; /* is_same: contraction changes nothing, so one run judges both */
+    int64_t bad[QM_FMADS];
+    const char *left_out; /* why the contracted form is not judged, or NULL */
+    char lines[4096];     /* what is contracted (qm_fmad_lines) */
 };
 
 /* A whole check.  Under --forever only the failing cases are kept. */
@@ -46,6 +58,8 @@ struct qm_kernel_run {
     struct qm_kernel_case *cases;
     int n_cases, room;                             /* of cases[] */
     int64_t count[QM_CASE_RESULT_COUNT], left_out; /* left_out: cases that were not run */
+    struct qm_kernel_forms forms;
+    char not_far[400]; /* why no tensor of 2^31 + 7 elements was judged, or "" */
     struct qm_kernel_compare_count compared[QM_MAX_SLOTS + 1];
     json_t *speed; /* {"new": [...], "old": [...]} or NULL */
     int64_t speed_n;

@@ -22,12 +22,15 @@ static const char *const verdict_names[] = {
 void qm_kernel_again(const struct qm_kernel_run *r, const struct qm_kernel_case *c, char *text,
                      size_t size)
 {
-    char one[QM_CASE_TEXT + 64] = "", as[QM_RECIPE_TEXT + 16] = "";
+    char one[QM_CASE_TEXT + 64] = "", as[QM_RECIPE_TEXT + 16] = "", form[32] = "";
     if (strchr(c->name, '/'))
         snprintf(one, sizeof one, " --case %s --seed %llu", c->name, (unsigned long long)c->seed);
     if (*r->recipe)
         snprintf(as, sizeof as, " --as '%s'", r->recipe);
-    snprintf(text, size, "qualm check --kernel %s%s%s", r->o->file, as, one);
+    if (qm_kernel_is_cuda(r->o->file) && !r->forms.is_same)
+        snprintf(form, sizeof form, " --fmad=%s", c->form == QM_FMAD_true ? "true" : "false");
+    snprintf(text, size, "qualm check --kernel %s%s%s%s%s", r->o->file,
+             r->o->on_gpu ? " --backend cuda" : "", as, form, one);
 }
 
 /* ---- speed and errors of two kernels --------------------------------------------------------- */
@@ -101,15 +104,71 @@ static json_t *compared_json(const struct qm_kernel_run *r)
     return out;
 }
 
+/* ---- forms ----------------------------------------------------------------------------------- */
+
+/* "contracted", "uncontracted", or "both" where they are the same code. */
+static const char *form_name(const struct qm_kernel_run *r, enum qm_fmad form)
+{
+    return r->forms.is_same ? "both" : form == QM_FMAD_true ? "contracted" : "uncontracted";
+}
+
+static json_t *forms_json(const struct qm_kernel_run *r)
+{
+    const struct qm_kernel_forms *f = &r->forms;
+    json_t *out = json_object();
+    for (int i = 0; i < QM_FMADS; i++) {
+        int64_t bad = f->bad[f->is_same ? QM_FMAD_true : i];
+        const char *verdict = !f->has[i] ? "not judged" : bad > 0 ? "failed" : "passed";
+        json_object_set_new(out, i == QM_FMAD_true ? "contracted" : "uncontracted",
+                            json_pack("{s:s, s:I}", "verdict", verdict, "failed_cases",
+                                      (json_int_t)(f->has[i] ? bad : 0)));
+    }
+    json_object_set_new(out, "contraction_changes", json_string(f->lines));
+    if (f->left_out)
+        json_object_set_new(out, "left_out", json_string(f->left_out));
+    return out;
+}
+
+/* Prints which forms of a .cu file were judged, and, where one alone fails, what contraction does
+ * to it. */
+static void print_forms(const struct qm_kernel_run *r)
+{
+    const struct qm_kernel_forms *f = &r->forms;
+    int has_both = f->has[QM_FMAD_true] && f->has[QM_FMAD_false];
+    if (f->left_out)
+        printf("judged uncontracted (--fmad=false) alone: %s\n", f->left_out);
+    else if (!has_both)
+        printf("judged %s alone, as --fmad asks; nvcc and NVRTC contract by default\n",
+               qm_fmad_text(f->has[QM_FMAD_true] ? QM_FMAD_true : QM_FMAD_false));
+    else if (f->is_same)
+        printf("contraction changes nothing in this kernel: --fmad=true and --fmad=false are the "
+               "same code\n");
+    else
+        printf("judged %s, as nvcc and NVRTC compile by default: %s; %s: %s\n",
+               qm_fmad_text(QM_FMAD_true), f->bad[QM_FMAD_true] ? "FAILED" : "passed",
+               qm_fmad_text(QM_FMAD_false), f->bad[QM_FMAD_false] ? "FAILED" : "passed");
+    if (f->bad[QM_FMAD_true] && !f->bad[QM_FMAD_false] && *f->lines) {
+        char text[sizeof f->lines];
+        snprintf(text, sizeof text, "%s", f->lines);
+        printf("a product and a sum become one fused operation in\n");
+        for (char *line, *rest = text; (line = strsep(&rest, "\n"));)
+            printf("    %s\n", line);
+        printf("    (__fmul_rn, __fadd_rn and __fsub_rn are never contracted)\n");
+    }
+}
+
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
 static json_t *failure(const struct qm_kernel_run *r, const struct qm_kernel_case *c)
 {
     char again[QM_RECIPE_TEXT + 1024];
     qm_kernel_again(r, c, again, sizeof again);
-    return json_pack("{s:s, s:s, s:s, s:s}", "case", c->name, "result",
-                     qm_case_result_name(c->result), "what", c->text ? c->text : "", "again",
-                     again);
+    json_t *out =
+        json_pack("{s:s, s:s, s:s, s:s}", "case", c->name, "result", qm_case_result_name(c->result),
+                  "what", c->text ? c->text : "", "again", again);
+    if (qm_kernel_is_cuda(r->o->file))
+        json_object_set_new(out, "form", json_string(form_name(r, c->form)));
+    return out;
 }
 
 /* Adds the findings that belong to no single case: the codebook, the rates of stochastic
@@ -162,6 +221,10 @@ static json_t *to_json(const struct qm_kernel_run *r)
     json_object_set_new(out, "refused_by", qm_kernel_counts(r, 1));
     if (r->o->against)
         json_object_set_new(out, "against", compared_json(r));
+    if (*r->not_far)
+        json_object_set_new(out, "beyond_2_31", json_string(r->not_far));
+    if (qm_kernel_is_cuda(r->o->file))
+        json_object_set_new(out, "forms", forms_json(r));
     return out;
 }
 
@@ -337,6 +400,8 @@ void qm_kernel_report(const struct qm_kernel_run *r)
         return;
     }
     print_rows(all);
+    if (qm_kernel_is_cuda(r->o->file))
+        print_forms(r);
     print_counts(all, "failed");
     json_array_foreach(failures, i, f)
     {
@@ -348,6 +413,8 @@ void qm_kernel_report(const struct qm_kernel_run *r)
     if (json_array_size(failures) > SHOWN && !qm_cli.verbose)
         printf("FAILED: %zu more cases (-v prints them)\n", json_array_size(failures) - SHOWN);
     print_refused(r, all);
+    if (*r->not_far)
+        printf("not judged: indices beyond 2^31 (%s)\n", r->not_far);
     if (r->hangs >= QM_HANGS)
         printf("stopped: %d cases hung\n", r->hangs);
     if (r->left_out)

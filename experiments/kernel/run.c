@@ -1,5 +1,6 @@
 /* run.c - Runs the cases of a kernel check on several processes and joins their results in order.
  * */
+#include <math.h>
 #include <omp.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -13,7 +14,15 @@
 #include "experiments/kernel/regime.h"
 #include "experiments/kernel/speed.h"
 
-enum { MOST_THREADS = 16, AHEAD = 256, WAIT_US = 200 };
+/* LARGE_INDEX: limits of that case for a kernel that runs over all its elements.  Its arrays map the
+ * same pages again and again, and each mapping counts as resident. */
+enum {
+    MOST_THREADS = 16,
+    AHEAD = 256,
+    WAIT_US = 200,
+    LARGE_INDEX_SECONDS = 300,
+    LARGE_INDEX_MEBIBYTES = 1 << 20
+};
 
 static volatile int stop;
 
@@ -30,22 +39,25 @@ struct result {
     struct qm_kernel_case c;
     struct qm_tally tally;
     struct qm_kernel_compare_count compared[QM_MAX_SLOTS + 1];
-    char old_trouble[400];
+    char old_trouble[400], not_far[400];
     qm_status status; /* not QM_OK: a failure that is not the kernel's, or an interruption */
     char why[400];
 };
 
-/* One judging thread with its processes. */
+/* One judging thread with its processes, in each form that is judged; NULL: not that form, or no
+ * --against. */
 struct judge {
     struct qm_kernel_run *r;
-    struct qm_kernel_file *now, *old; /* old: NULL without --against */
+    struct qm_kernel_file *now[QM_FMADS], *old[QM_FMADS];
     struct qm_subject subject;
 };
 
 static void judge_close(struct judge *j)
 {
-    qm_kernel_file_close(j->now);
-    qm_kernel_file_close(j->old);
+    for (int i = 0; i < QM_FMADS; i++) {
+        qm_kernel_file_close(j->now[i]);
+        qm_kernel_file_close(j->old[i]);
+    }
 }
 
 static qm_status judge_open(struct judge *j, const struct qm_kernel_files *f)
@@ -53,9 +65,12 @@ static qm_status judge_open(struct judge *j, const struct qm_kernel_files *f)
     struct qm_host_limits limits = j->r->o->limits;
     limits.stop = &stop;
     j->subject = j->r->subject;
-    QM_TRY(qm_kernel_file_apart(f->object, &limits, &j->now));
-    if (j->r->o->against)
-        QM_TRY(qm_kernel_file_apart(f->old_object, &limits, &j->old));
+    for (int i = 0; i < QM_FMADS; i++) {
+        if (*f[i].object)
+            QM_TRY(qm_kernel_file_apart(f[i].object, &limits, &j->now[i]));
+        if (*f[i].old_object)
+            QM_TRY(qm_kernel_file_apart(f[i].old_object, &limits, &j->old[i]));
+    }
     return QM_OK;
 }
 
@@ -65,15 +80,25 @@ static int is_large_index(const char *name) { return strcmp(name, QM_LARGE_INDEX
 static qm_status large_index(struct judge *j, struct result *out, struct qm_kernel_verdict *v)
 {
     struct qm_finding none = {0};
-    struct qm_host *host = qm_kernel_file_host(j->now);
-    qm_host_begin(host);
-    qm_status st = qm_host_large_index(host, j->r->recipe);
-    QM_TRY(qm_kernel_conclude(j->now, st, "", &none, v));
-    if (v->how == QM_CASE_refused ||
-        v->how == QM_CASE_hung) /* its threads loop over all elements */
-        v->how = QM_CASE_unfit;
+    struct qm_kernel_file *kernel = j->now[out->c.form];
+    struct qm_host_limits limits = j->r->o->limits;
+    int64_t judged;
+    if (!qm_kernel_is_cuda(j->r->o->file)) {
+        limits.seconds = fmax(limits.seconds, LARGE_INDEX_SECONDS);
+        limits.mebibytes = LARGE_INDEX_MEBIBYTES;
+    }
+    qm_host_begin(qm_kernel_file_host(kernel));
+    qm_status st = qm_host_large_index(qm_kernel_file_host(kernel), j->r->recipe, limits.seconds,
+                                       limits.mebibytes, &judged);
+    QM_TRY(qm_kernel_conclude(kernel, st, "", &none, v));
+    if (v->how == QM_CASE_refused || v->how == QM_CASE_hung || v->how == QM_CASE_memory) {
+        v->how = QM_CASE_unfit; /* of the last two: it loops over all 2^31 elements */
+        snprintf(out->not_far, sizeof out->not_far, "%.399s", v->text);
+    }
     out->tally.skipped += v->how == QM_CASE_unfit;
     out->tally.cases += v->how != QM_CASE_unfit;
+    if (v->how == QM_CASE_passed)
+        out->tally.judged = out->tally.verdict[QM_VERDICT_EQUAL] = judged;
     if (v->how == QM_CASE_failed) {
         out->tally.failed_cases = out->tally.n_findings = 1;
         out->tally.finding[0] = v->finding;
@@ -85,21 +110,22 @@ static qm_status large_index(struct judge *j, struct result *out, struct qm_kern
 static void judge_case(struct judge *j, const struct qm_case *c, struct result *out)
 {
     struct qm_kernel_verdict *v = calloc(1, sizeof *v);
+    struct qm_kernel_file *now = j->now[out->c.form], *old = j->old[out->c.form];
     double from = qm_seconds();
     qm_status st = v ? QM_OK : qm_fail(QM_NO_MEMORY, "a verdict");
     if (st == QM_OK && is_large_index(out->c.name)) {
         st = large_index(j, out, v);
     } else if (st == QM_OK) {
-        j->subject.backend = j->old ? &qm_backend_compare : &qm_backend_file;
-        qm_kernel_compare_begin(j->now, j->old);
-        if (j->old)
-            qm_host_begin(qm_kernel_file_host(j->old));
-        st = qm_kernel_judge(&j->subject, j->now, c, out->c.seed, &out->tally, v);
+        j->subject.backend = old ? &qm_backend_compare : &qm_backend_file;
+        qm_kernel_compare_begin(now, old);
+        if (old)
+            qm_host_begin(qm_kernel_file_host(old));
+        st = qm_kernel_judge(&j->subject, now, c, out->c.seed, &out->tally, v);
         memcpy(out->compared, qm_kernel_compare_counts(), sizeof out->compared);
     }
-    if (j->old && qm_host_end(qm_kernel_file_host(j->old)) != QM_END_answered)
+    if (old && qm_host_end(qm_kernel_file_host(old)) != QM_END_answered)
         snprintf(out->old_trouble, sizeof out->old_trouble, "%.90s: %.300s", out->c.name,
-                 qm_host_why(qm_kernel_file_host(j->old)));
+                 qm_host_why(qm_kernel_file_host(old)));
     out->c.seconds = qm_seconds() - from;
     out->status = st;
     snprintf(out->why, sizeof out->why, "%s", st != QM_OK ? qm_message() : "");
@@ -124,6 +150,7 @@ static int64_t bad_cases(const struct qm_kernel_run *r)
 static qm_status keep(struct qm_kernel_run *r, const struct qm_kernel_case *c)
 {
     r->count[c->result]++;
+    r->forms.bad[c->form] += qm_case_result_is_bad(c->result);
     if (r->o->forever && !qm_case_result_is_bad(c->result)) {
         free(c->text);
         return QM_OK;
@@ -167,6 +194,9 @@ struct cases {
     double from;
     int64_t next, given, merged; /* index of the next case; cases given out and joined */
     int is_far_left;             /* 1: the case with indices beyond 32 bits comes last */
+    int form;                    /* of the last case given out; QM_FMADS: all its forms are */
+    struct qm_case last;
+    struct qm_kernel_case last_as;
     struct result *waiting[AHEAD];
     qm_status status;
     char why[400];
@@ -190,6 +220,8 @@ static void join(struct cases *all, struct result *x)
     qm_tally_merge(&r->tally, &x->tally);
     add_compared(r, x);
     r->hangs += x->c.result == QM_CASE_hung;
+    if (*x->not_far)
+        memcpy(r->not_far, x->not_far, sizeof r->not_far);
     all->status = keep(r, &x->c);
     if (bad == 0 && bad_cases(r) > 0) /* at once, because --forever has no table at its end */
         qm_note("first failure, after %.1f s: %s %s: %s", qm_seconds() - all->from, x->c.name,
@@ -216,58 +248,76 @@ static int is_over(const struct cases *all)
            (r->o->time > 0.0 && qm_seconds() - all->from >= r->o->time);
 }
 
-/* Takes the next case; returns 0 where there is none.  *at -1: none yet, because the results of too
- * many are waited for. */
-static int next_case(struct cases *all, struct qm_case *c, int64_t *at, struct qm_kernel_case *out)
+/* Draws or finds the next case of the run; 0: there are no more. */
+static int find_case(struct cases *all)
 {
     const struct qm_kernel_run *r = all->r;
     const char *one = r->o->one_case;
+    int64_t i = all->next;
     int is_far = one && is_large_index(one);
+    all->last_as = (struct qm_kernel_case){.seed = r->seed};
+    if (one && all->next++ > 0)
+        return 0;
+    if (one && !is_far)
+        qm_case_parse(one, &all->last); /* all_cases has tried it */
+    while (!one) {
+        i = all->next++;
+        is_far = !r->o->forever && i >= qm_case_count();
+        if (is_far)
+            break;
+        all->last = r->o->forever ? qm_regimes_draw(all->regimes, r->seed, i) : qm_case_at((int)i);
+        if (qm_regimes_take(all->regimes, &all->last))
+            break;
+    }
+    if (is_far && !one && !all->is_far_left)
+        return 0;
+    if (is_far)
+        all->is_far_left = 0;
+    if (r->o->forever && !one)
+        all->last_as.seed = r->seed + (uint64_t)i;
+    if (is_far)
+        snprintf(all->last_as.name, sizeof all->last_as.name, "%s", QM_LARGE_INDEX_CASE);
+    else
+        qm_case_print(&all->last, all->last_as.name);
+    return 1;
+}
+
+/* Takes the next case in the next form; returns 0 where there is none.  *at -1: none yet, because
+ * the results of too many are waited for. */
+static int next_case(struct cases *all, const struct judge *j, struct qm_case *c, int64_t *at,
+                     struct qm_kernel_case *out)
+{
     *at = -1;
     if (is_over(all))
         return 0;
     if (all->given - all->merged >= AHEAD)
         return 1;
-    out->seed = r->seed;
-    if (one && all->next++ > 0)
-        return 0;
-    if (one && !is_far) {
-        qm_case_parse(one, c); /* all_cases has tried it */
-    } else if (!one) {
-        int64_t i;
-        do {
-            i = all->next++;
-            if (!r->o->forever && i >= qm_case_count())
-                break;
-            *c = r->o->forever ? qm_regimes_draw(all->regimes, r->seed, i) : qm_case_at((int)i);
-        } while (!qm_regimes_take(all->regimes, c));
-        is_far = !r->o->forever && i >= qm_case_count();
-        if (is_far && !all->is_far_left)
+    do
+        all->form++;
+    while (all->form < QM_FMADS && !j->now[all->form]);
+    if (all->form >= QM_FMADS) {
+        if (!find_case(all))
             return 0;
-        if (is_far)
-            all->is_far_left = 0;
-        if (r->o->forever)
-            out->seed = r->seed + (uint64_t)i;
+        all->form = j->now[0] ? 0 : 1;
     }
-    if (is_far)
-        snprintf(out->name, sizeof out->name, "%s", QM_LARGE_INDEX_CASE);
-    else
-        qm_case_print(c, out->name);
+    *c = all->last;
+    *out = all->last_as;
+    out->form = (enum qm_fmad)all->form;
     *at = all->given++;
     return 1;
 }
 
 /* Joins what happens to a process after its last case: threads of the kernel that go on. */
-static void linger(struct cases *all, struct judge *j)
+static void linger(struct cases *all, struct qm_kernel_file *kernel, enum qm_fmad form)
 {
-    struct qm_host *host = qm_kernel_file_host(j->now);
+    struct qm_host *host = qm_kernel_file_host(kernel);
     struct qm_finding none = {0};
     struct result *x = calloc(1, sizeof *x);
     struct qm_kernel_verdict *v = calloc(1, sizeof *v);
     qm_host_begin(host);
     if (x && v && qm_host_linger(host) == QM_CHECK_FAILED &&
-        qm_kernel_conclude(j->now, QM_CHECK_FAILED, "", &none, v) == QM_OK) {
-        x->c = (struct qm_kernel_case){.seed = all->r->seed, .result = v->how};
+        qm_kernel_conclude(kernel, QM_CHECK_FAILED, "", &none, v) == QM_OK) {
+        x->c = (struct qm_kernel_case){.seed = all->r->seed, .result = v->how, .form = form};
         snprintf(x->c.name, sizeof x->c.name, "after the last case");
         x->c.text = strdup(v->text);
 #pragma omp critical(qm_kernel_cases)
@@ -285,7 +335,7 @@ static void run_cases(struct cases *all, struct judge *j)
         int64_t at = -1;
 #pragma omp critical(qm_kernel_cases)
         {
-            more = next_case(all, &c, &at, &x->c);
+            more = next_case(all, j, &c, &at, &x->c);
         }
         if (more && at < 0)
             usleep(WAIT_US);
@@ -297,8 +347,9 @@ static void run_cases(struct cases *all, struct judge *j)
 #pragma omp critical(qm_kernel_cases)
         put_result(all, at, x);
     }
-    if (all->status == QM_OK && !stop)
-        linger(all, j);
+    for (int i = 0; i < QM_FMADS && all->status == QM_OK && !stop; i++)
+        if (j->now[i])
+            linger(all, j->now[i], (enum qm_fmad)i);
 }
 
 static int64_t listed(const struct qm_kernel_run *r, const struct qm_regimes *regimes)
@@ -315,7 +366,7 @@ static qm_status all_cases(struct qm_kernel_run *r, const struct qm_kernel_files
                            struct judge *first)
 {
     struct qm_regimes regimes;
-    struct cases all = {.r = r, .regimes = &regimes, .from = qm_seconds()};
+    struct cases all = {.r = r, .regimes = &regimes, .from = qm_seconds(), .form = QM_FMADS};
     struct qm_case c;
     int levels = omp_get_max_active_levels(), threads = omp_get_max_threads();
     QM_TRY(qm_regimes_of(r->o, &regimes));
@@ -324,7 +375,16 @@ static qm_status all_cases(struct qm_kernel_run *r, const struct qm_kernel_files
     int64_t total = listed(r, &regimes);
     if (!r->o->one_case && total == 0)
         return qm_fail(QM_NO_MATCH, "no case has these regimes together");
-    all.is_far_left = qm_kernel_is_cuda(r->o->file) && !r->o->on_gpu && r->o->n_regimes == 0;
+    int is_emulated = qm_kernel_is_cuda(r->o->file) && !r->o->on_gpu, forms = 0;
+    all.is_far_left = is_emulated && r->o->n_regimes == 0 && !r->o->forever && !r->o->one_case;
+    if (!all.is_far_left && !(r->o->one_case && is_large_index(r->o->one_case)))
+        snprintf(r->not_far, sizeof r->not_far, "%s",
+                 is_emulated    ? "this check is not of all cases"
+                 : r->o->on_gpu ? "not tried on a GPU; --backend emu does"
+                                : "takes a minute; --case " QM_LARGE_INDEX_CASE);
+    for (int i = 0; i < QM_FMADS; i++)
+        forms += first->now[i] != NULL;
+    total = (total + all.is_far_left) * forms;
     threads = r->o->one_case || r->o->on_gpu ? 1 : threads < MOST_THREADS ? threads : MOST_THREADS;
     qm_progress_start(&all.progress, "check", r->o->forever || r->o->one_case ? 0 : total);
     omp_set_max_active_levels(2); /* backend cpu, where the judge asks it */
@@ -352,57 +412,93 @@ static qm_status all_cases(struct qm_kernel_run *r, const struct qm_kernel_files
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-/* Loads the kernels for the first time: which recipe is judged?  QM_CHECK_FAILED: loading the
- * kernel ends its process, which is the result of a case "load". */
-static qm_status begin(struct qm_kernel_run *r, const struct qm_kernel_files *f, struct judge *j)
+/* Loads a kernel for the first time.  QM_CHECK_FAILED: that ends its process, which is the result of
+ * a case "load". */
+static qm_status load(struct qm_kernel_run *r, struct qm_kernel_file *kernel, enum qm_fmad form)
 {
-    struct qm_kernel_case c = {.result = QM_CASE_passed, .name = "load"};
+    struct qm_kernel_case c = {.name = "load", .form = form, .slot = QM_SLOT_ANY};
     struct qm_kernel_verdict v;
     struct qm_finding none = {0};
+    char text[QM_VERDICT_TEXT + 64];
+    qm_status st = qm_host_up(qm_kernel_file_host(kernel));
+    if (st != QM_CHECK_FAILED)
+        return st;
+    QM_TRY(qm_kernel_conclude(kernel, st, "", &none, &v));
+    snprintf(text, sizeof text, "%s while it was loaded: %s", qm_case_result_name(v.how), v.text);
+    c.result = v.how;
+    c.text = strdup(text);
+    QM_TRY(keep(r, &c));
+    return qm_fail(QM_CHECK_FAILED, "%s", text);
+}
+
+/* Loads the kernels: which recipe is judged?  QM_CHECK_FAILED: no case can run. */
+static qm_status begin(struct qm_kernel_run *r, const struct qm_kernel_files *f, struct judge *j)
+{
     QM_TRY(judge_open(j, f));
-    qm_status st = qm_host_up(qm_kernel_file_host(j->now));
-    if (st == QM_CHECK_FAILED) {
-        QM_TRY(qm_kernel_conclude(j->now, st, "", &none, &v));
-        char text[QM_VERDICT_TEXT + 64];
-        snprintf(text, sizeof text, "%s while it was loaded: %s", qm_case_result_name(v.how),
-                 v.text);
-        c.result = v.how;
-        c.text = strdup(text);
-        QM_TRY(keep(r, &c));
-        return qm_fail(QM_CHECK_FAILED, "%s", text);
-    }
-    QM_TRY(st);
-    const char *as = r->o->as ? r->o->as : qm_kernel_file_as(j->now);
+    for (int i = 0; i < QM_FMADS; i++)
+        if (j->now[i])
+            QM_TRY(load(r, j->now[i], (enum qm_fmad)i));
+    int form = j->now[0] ? 0 : 1;
+    const char *as = r->o->as ? r->o->as : qm_kernel_file_as(j->now[form]);
     if (!as)
         return qm_fail(QM_BAD_ARG, "the kernel does not say which variant it is; give --as");
     QM_TRY(qm_recipe_parse(as, &r->subject.recipe));
     qm_recipe_print(&r->subject.recipe, r->recipe);
-    if (j->old) {
-        st = qm_host_up(qm_kernel_file_host(j->old));
+    for (int i = 0; i < QM_FMADS; i++) {
+        struct qm_host *host = j->old[i] ? qm_kernel_file_host(j->old[i]) : NULL;
+        qm_status st = host ? qm_host_up(host) : QM_OK;
         if (st == QM_CHECK_FAILED)
-            st = qm_fail(QM_BAD_ARG, "it ended while it was loaded: %s",
-                         qm_host_why(qm_kernel_file_host(j->old)));
+            st = qm_fail(QM_BAD_ARG, "it ended while it was loaded: %s", qm_host_why(host));
         if (st != QM_OK)
             return qm_fail_in(st, "--against");
     }
     r->subject.backend = &qm_backend_file;
     r->subject.reorder = (struct qm_reorder){.fma = 1, .recip = 1, .average = 1, .tree = 1};
-    qm_kernel_file_use(j->now);
-    st = qm_judge_begin(&r->subject, &r->tally);
+    qm_kernel_file_use(j->now[form]);
+    qm_status st = qm_judge_begin(&r->subject, &r->tally);
     j->subject = r->subject;
     return st;
 }
 
-static qm_status run_with(struct qm_kernel_run *r, const struct qm_kernel_files *f)
+/* Compiles the forms that are judged, and tells where contraction changes nothing. */
+static qm_status build_forms(struct qm_kernel_run *r, struct qm_kernel_files f[QM_FMADS])
+{
+    struct qm_kernel_forms *forms = &r->forms;
+    int is_cuda = qm_kernel_is_cuda(r->o->file), is_emulated = is_cuda && !r->o->on_gpu;
+    forms->has[QM_FMAD_false] = 1; /* of a .c file, its only form */
+    qm_kernel_build_wraps(r->o->one_case && is_large_index(r->o->one_case));
+    if (is_cuda)
+        qm_fmad_asked(r->o->fmad, forms->has);
+    if (is_emulated && forms->has[QM_FMAD_true] && forms->has[QM_FMAD_false] &&
+        !qm_fmad_emulated()) {
+        forms->left_out = "this processor has no fused multiply-add";
+        forms->has[QM_FMAD_true] = 0;
+    }
+    for (int i = 0; i < QM_FMADS; i++) {
+        if (!forms->has[i] || (i == QM_FMAD_false && forms->is_same))
+            continue;
+        qm_fmad_use((enum qm_fmad)i);
+        QM_TRY(qm_kernel_files_open(r->o, &f[i]));
+        if (!is_emulated || i != QM_FMAD_true)
+            continue;
+        snprintf(forms->lines, sizeof forms->lines, "%s", f[i].lines);
+        forms->is_same = !*forms->lines && forms->has[QM_FMAD_false] && !r->o->against;
+    }
+    return QM_OK;
+}
+
+static qm_status run_with(struct qm_kernel_run *r, struct qm_kernel_files f[QM_FMADS])
 {
     struct judge first = {.r = r};
+    QM_TRY(build_forms(r, f));
     qm_status st = begin(r, f, &first);
+    int form = first.now[0] ? 0 : 1;
     if (st == QM_CHECK_FAILED) {
-        st = QM_OK; /* no case can run */
+        st = QM_OK;
     } else if (st == QM_OK) {
         st = all_cases(r, f, &first);
-        if (st == QM_OK && first.old && !r->hangs && !stop)
-            qm_kernel_speed(r, first.now, first.old);
+        if (st == QM_OK && first.old[form] && !r->hangs && !stop)
+            qm_kernel_speed(r, first.now[form], first.old[form]);
         qm_judge_end(&r->subject, &r->tally);
     }
     judge_close(&first);
@@ -412,9 +508,10 @@ static qm_status run_with(struct qm_kernel_run *r, const struct qm_kernel_files 
 qm_status qm_kernel_run(const struct qm_kernel_options *o, struct qm_kernel_run *r)
 {
     struct sigaction act = {.sa_handler = on_signal}, was_int, was_term;
-    struct qm_kernel_files f;
+    static struct qm_kernel_files f[QM_FMADS];
     double from = qm_seconds();
     memset(r, 0, sizeof *r);
+    memset(f, 0, sizeof f);
     r->o = o;
     r->seed = o->seed;
     if (o->forever && !o->has_seed) {
@@ -426,10 +523,9 @@ qm_status qm_kernel_run(const struct qm_kernel_options *o, struct qm_kernel_run 
     sigemptyset(&act.sa_mask);
     sigaction(SIGINT, &act, &was_int);
     sigaction(SIGTERM, &act, &was_term);
-    qm_status st = qm_kernel_files_open(o, &f);
-    if (st == QM_OK)
-        st = run_with(r, &f);
-    qm_kernel_files_close(&f);
+    qm_status st = run_with(r, f);
+    for (int i = 0; i < QM_FMADS; i++)
+        qm_kernel_files_close(&f[i]);
     sigaction(SIGINT, &was_int, NULL);
     sigaction(SIGTERM, &was_term, NULL);
     r->interrupted |= stop != 0;

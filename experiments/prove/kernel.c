@@ -117,12 +117,60 @@ static qm_status run_worker(const char *object, const char *path, const struct q
     return st;
 }
 
+/* Proves one form of a kernel; of other files than .cu there is one. */
+static qm_status prove_form(const char *path, int on_gpu, const struct qm_prove_options *o,
+                            json_t **out, int *is_same)
+{
+    struct qm_kernel_options files = {.file = path, .on_gpu = on_gpu};
+    struct qm_kernel_files f;
+    qm_status st = qm_kernel_files_open(&files, &f);
+    *is_same = st == QM_OK && !on_gpu && !*f.lines;
+    if (st == QM_OK)
+        st = run_worker(f.object, path, o, out);
+    qm_kernel_files_close(&f);
+    return st;
+}
+
+/* Proves the forms of a .cu file that are asked for, until one does not hold; the proof says of
+ * which it is. */
+static qm_status prove_forms(const char *path, int on_gpu, const struct qm_prove_options *o,
+                             json_t **out)
+{
+    int has[QM_FMADS], is_same = 0, n = 0;
+    const char *text = "";
+    qm_fmad_asked(o->fmad, has);
+    if (has[0] && has[1] && !on_gpu && !qm_fmad_emulated())
+        has[QM_FMAD_true] = 0;
+    for (int i = 0; i < QM_FMADS; i++) {
+        json_t *one = NULL;
+        if (!has[i] || (is_same && i == QM_FMAD_false))
+            continue;
+        qm_fmad_use((enum qm_fmad)i);
+        qm_status st = prove_form(path, on_gpu, o, &one, &is_same);
+        if (st != QM_OK) {
+            json_decref(*out);
+            return st;
+        }
+        json_decref(*out);
+        *out = one;
+        n++;
+        text = qm_fmad_text((enum qm_fmad)i);
+        if (!json_is_true(json_object_get(one, "holds")))
+            break;
+        if (n == 2)
+            text = "contracted and uncontracted (--fmad=true, --fmad=false)";
+    }
+    if (is_same && has[0] && has[1])
+        text = "contraction changes nothing";
+    json_object_set_new(*out, "form", json_string(text));
+    return QM_OK;
+}
+
 qm_status qm_prove_kernel(const char *path, const struct qm_prove_options *o, json_t **out,
                           int *holds)
 {
     int on_gpu = o->backend && strcmp(o->backend, "cuda") == 0;
-    struct qm_kernel_options files = {.file = path, .on_gpu = on_gpu};
-    struct qm_kernel_files f;
+    int is_same;
     struct sigaction act = {.sa_handler = on_stop}, before[2];
     if (!o->map)
         return qm_fail(QM_BAD_ARG, "a kernel wants --map: which values its codes mean");
@@ -133,10 +181,9 @@ qm_status qm_prove_kernel(const char *path, const struct qm_prove_options *o, js
         QM_TRY(qm_backend_cuda.probe());
     sigaction(SIGINT, &act, &before[0]);
     sigaction(SIGTERM, &act, &before[1]);
-    qm_status st = qm_kernel_files_open(&files, &f);
-    if (st == QM_OK)
-        st = run_worker(f.object, path, o, out);
-    qm_kernel_files_close(&f);
+    *out = NULL;
+    qm_status st = qm_kernel_is_cuda(path) ? prove_forms(path, on_gpu, o, out)
+                                           : prove_form(path, on_gpu, o, out, &is_same);
     sigaction(SIGINT, &before[0], NULL);
     sigaction(SIGTERM, &before[1], NULL);
     if (st == QM_OK) {

@@ -11,9 +11,10 @@ enum { QM_PROVE_EMU_BITS = 26 }; /* backend emu takes 2^26 floats at most: about
 struct qm_prove_options {
     const char *map, *round, *nan, *against; /* --map, --round, --nan, --against; NULL: not given */
     const char *backend;                     /* --backend: cpu, cuda, emu; NULL: cpu */
-    int64_t from, to;                        /* --range as keys; by default all */
-    int intervals;                           /* most entries of a printed list */
-    double limit;                            /* seconds for a foreign routine */
+    const char *fmad;   /* --fmad: "true" or "false", the one form of a .cu file; NULL: not given */
+    int64_t from, to;   /* --range as keys; by default all */
+    int intervals;      /* most entries of a printed list */
+    double limit;       /* seconds for a foreign routine */
     const char *scales; /* --scales: "M,V" or "M,V;M,V"; NULL: a list of edge cases */
     int64_t t;          /* step number of a whole step */
     double param;       /* its parameter */

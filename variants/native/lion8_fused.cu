@@ -14,7 +14,7 @@ static __device__ float half_of(float x)
         return __uint_as_float(0x7f800000u);
     if (x < 6.103515625e-05f) /* 2^-14: steps of 2^-24 */
         return x + 0.5f - 0.5f;
-    float far = x * 8193.0f;
+    float far = __fmul_rn(x, 8193.0f); /* contracted, far - x would be exact */
     return x == x ? far - (far - x) : x;
 }
 

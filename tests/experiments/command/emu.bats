@@ -23,8 +23,12 @@ race() { plant race.cu adamw4_lpmm_group.cu 's/atomicMax(top, \(.*\));/*top = ma
     run -0 --separate-stderr "$QUALM" check --kernel mine.cu --json
     [[ $stderr == *"mine.cu: backend emu, on the CPU"* ]]
     "$PYTHON" -c 'import json, sys; d = json.load(sys.stdin)
-assert d["passed"] and d["results"]["passed"] == 321, d["results"]
-assert sum(d["results"].values()) == 321, d["results"]' <<<"$output"
+assert d["passed"] and d["results"]["passed"] == 642, d["results"]
+assert sum(d["results"].values()) == 642, d["results"]
+for form in ("contracted", "uncontracted"):
+    assert d["forms"][form]["verdict"] == "passed", d["forms"]
+assert "p[i] * decay - sign * lr" in d["forms"]["contraction_changes"]
+assert "beyond_2_31" not in d' <<<"$output"
     [ "$(ls)" = mine.cu ]
 }
 
@@ -56,13 +60,77 @@ assert sum(d["results"].values()) == 321, d["results"]' <<<"$output"
     [[ $output == "expected: nothing found; got: race.cu:39: data race:"* ]]
 }
 
+@test "a trick that contraction breaks: which form fails, in which line; --fmad and CUDAFLAGS" {
+    plant trick.cu lion8_fused.cu 's/__fmul_rn(x, 8193.0f)/x * 8193.0f/'
+    run -1 "$QUALM" check --no-shrink --kernel trick.cu --case "$one" -q
+    [[ $output == *"contracted (--fmad=true), as nvcc and NVRTC compile by default: FAILED"* ]]
+    [[ $output == *"uncontracted (--fmad=false): passed"* ]]
+    [[ $output == *"trick.cu:18: return x == x ? far - (far - x) : x;"* ]]
+    line=$(sed -n 's/^ *again: qualm //p' <<<"$output" | head -1)
+    [[ $line == *"--fmad=true"* ]]
+    run -1 bash -c "'$QUALM' $line -q --no-shrink"
+    run -0 "$QUALM" check --no-shrink --kernel trick.cu --case "$one" -q --fmad=false
+    [[ $output == *"judged uncontracted (--fmad=false) alone, as --fmad asks"* ]]
+    run -0 env CUDAFLAGS="-lineinfo -fmad false" "$QUALM" check --kernel trick.cu --case "$one" -q
+    run -1 env CUDAFLAGS=--fmad=false "$QUALM" check --no-shrink --kernel trick.cu --case "$one" \
+        -q --fmad=true
+    run -0 env CXXFLAGS=-ffp-contract=off "$QUALM" check --kernel trick.cu --case "$one" -q
+    [[ $output == *"contraction changes nothing in this kernel"* ]]
+    fails_with 2 "--fmad: expected true or false, got 'no'" check --kernel trick.cu --fmad=no
+}
+
+@test "the host's arithmetic is not contracted, nor are functions with a rounding mode" {
+    "$QUALM" check --template lion8_fused.cu > right.cu
+    cat > exact.cu <<'EOF'
+#include "kernel_cuda.h"
+QM_KERNEL("adamw_f32");
+__global__ void device(const struct qm_kernel_args *a, float x, float y, float z,
+                       float w)
+{
+    float one = __fadd_rn(x * y, z), two = __fmul_rn(x, y) + z, off = x * w + z;
+    __shared__ float sum;
+    sum = z;
+    atomicAdd(&sum, x * y);
+    ((float *)a->p)[0] = one == two && one == sum ? off == one ? 2.0f : 3.0f : 4.0f;
+}
+int qm_kernel_step(const struct qm_kernel_args *a)
+{
+    volatile float x = 1.0f + 0x1p-12f, z = -1.0f;
+    float product = x * x, sum = x * x + z;
+    if (product + z != sum)
+        return 1;
+    if (a->n)
+        device<<<1, 1>>>(a, x, x, z, x);
+    return cudaDeviceSynchronize();
+}
+EOF
+    run -1 "$QUALM" check --no-shrink --kernel exact.cu --case 1/normal/default/t1/forced -q --json
+    "$PYTHON" -c 'import json, sys
+d = json.load(sys.stdin)
+assert d["results"]["refused"] == 0, d["results"]
+said = {f["form"]: f["what"] for f in d["failures"]}
+assert "0x1.8p+1" in said["contracted"] and "0x1p+1" in said["uncontracted"], said' <<<"$output"
+}
+
+@test "a .c kernel of 2^31 + 7 elements is judged on request; a check without it says so" {
+    "$QUALM" check --template adamw_f32 > mine.c
+    run -0 "$QUALM" check --kernel mine.c -q --time 0.01
+    [[ $output == *"not judged: indices beyond 2^31 (takes a minute; --case 2147483655/far)"* ]]
+    sed 's/i < a->n;/i < a->n \&\& a->n < 0x7fffffff;/' mine.c > leaves.c
+    run -1 "$QUALM" check --no-shrink --kernel leaves.c --case 2147483655/far -q
+    [[ $output == *"step 2 of 2^31 + 7 elements: parameter 0 stays as it is"* ]]
+    sed 's/: g\[i\]/: *(const float *)((const char *)g + (int)(4 * i))/' mine.c > bytes.c
+    run -1 "$QUALM" check --no-shrink --kernel bytes.c --case 2147483655/far -q
+    [[ $output == *"SIGSEGV"* ]]
+}
+
 @test "a 32-bit index fails only at 2^31 + 7 elements" {
     plant far.cu adamw8_bnb.cu \
         's/int64_t from = (int64_t)blockIdx.x \* BLOCK, i/int from = blockIdx.x * BLOCK, i/'
     run -0 "$QUALM" check --no-shrink --kernel far.cu --case "$one" -q
     run -1 "$QUALM" check --no-shrink --kernel far.cu --case 2147483655/far -q
     local where="far.cu:93: thread (0,0,0) of block (8388608,0,0)"
-    [[ $output == *"step 1 of 2^31 + 7 elements: $where reads 4 bytes out of bounds"* ]]
+    [[ $output == *"step 2 of 2^31 + 7 elements: $where reads 4 bytes out of bounds"* ]]
 }
 
 @test "kernels that cannot be emulated or compiled are refused with the reason" {

@@ -1,0 +1,185 @@
+/* emu_far.cpp - Chooses the blocks of a step beyond 2^31 elements, and copies its sparse memory. */
+#include "emu_far.hpp"
+#include "emu_memory.hpp"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct qm_far qm_far;
+
+/* ---- which elements block 0 touches ---------------------------------------------------------- */
+
+static uint64_t *touched; /* a bit per element, in address space without memory */
+
+/* Bits of memory per element where the region holds so many for each element of the tensor, as
+ * arrays do that are padded a little; 0: it is no such array. */
+static int64_t bits_of(const struct region *r)
+{
+    static const int64_t all[] = {2, 4, 8, 16, 32, 64};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        int64_t least = (qm_far.n * all[i] + 7) / 8, bytes = (int64_t)r->bytes;
+        if (bytes >= least && bytes - least <= least / 64)
+            return all[i];
+    }
+    return 0;
+}
+
+/* Counts a page of memory once: a bit for each page of the lower half of 2^48 bytes. */
+static uint64_t *seen;
+
+static void count_page(uintptr_t a)
+{
+    uintptr_t page = a >> 12;
+    if (!seen) {
+        void *map = mmap(NULL, (size_t)1 << 32, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        seen = map == MAP_FAILED ? NULL : (uint64_t *)map;
+    }
+    if (!seen || page >> 35)
+        return;
+    qm_far.pages += !(seen[page / 64] >> page % 64 & 1);
+    seen[page / 64] |= 1ull << page % 64;
+}
+
+int qm_far_access(uintptr_t a, size_t size, int write)
+{
+    if (write)
+        count_page(a);
+    if (++qm_far.accesses > QM_FAR_ACCESSES || qm_far.pages > QM_FAR_PAGES) {
+        qm_far.left = "its thread blocks loop over too many elements for the emulator";
+        return 0;
+    }
+    const struct region *r = qm_far.is_learning && touched ? qm_region_of(a) : NULL;
+    int64_t bits = r ? bits_of(r) : 0;
+    if (bits == 0)
+        return 1;
+    int64_t from = (int64_t)(a - r->at) * 8 / bits, to = (int64_t)(a - r->at + size) * 8 / bits;
+    for (int64_t i = from; i < to && i < qm_far.n; i++)
+        touched[i / 64] |= 1ull << i % 64;
+    return 1;
+}
+
+static size_t touched_bytes() { return (size_t)(qm_far.n / 64 + 2) * sizeof *touched; }
+
+void qm_far_learn(void)
+{
+    void *map = mmap(NULL, touched_bytes(), PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    touched = map == MAP_FAILED ? NULL : (uint64_t *)map;
+    qm_far.is_learning = 1;
+}
+
+/* The first element from `from` on whose bit is `bit`; n: there is none. */
+static int64_t next(int64_t from, uint64_t bit)
+{
+    int64_t i = from;
+    while (i < qm_far.n && (touched[i / 64] >> i % 64 & 1) != bit)
+        i += i % 64 == 0 && touched[i / 64] == (bit ? 0 : ~0ull) ? 64 : 1;
+    return i < qm_far.n ? i : qm_far.n;
+}
+
+static int add(uint64_t block, uint64_t blocks, uint64_t chosen[QM_FAR_BLOCKS], int count)
+{
+    int at = 0;
+    while (at < count && chosen[at] < block)
+        at++;
+    if (block == 0 || block >= blocks || count == QM_FAR_BLOCKS ||
+        (at < count && chosen[at] == block))
+        return count;
+    memmove(&chosen[at + 1], &chosen[at], (size_t)(count - at) * sizeof *chosen);
+    chosen[at] = block;
+    return count + 1;
+}
+
+int qm_far_learned(uint64_t blocks, uint64_t chosen[QM_FAR_BLOCKS])
+{
+    const int64_t n = qm_far.n, first[] = {0, (INT64_C(1) << 31) - qm_far.block};
+    const int64_t end[] = {qm_far.block, n};
+    int64_t run = touched ? next(0, 0) : 0, stride = run > 0 ? next(run, 1) : 0;
+    int count = 0;
+    qm_far.is_learning = 0;
+    for (int k = 0; k < 2 && run > 0; k++)
+        for (int64_t e = first[k]; e < end[k]; e = e / run * run + run)
+            count =
+                add((uint64_t)(stride < n ? e % stride : e) / (uint64_t)run, blocks, chosen, count);
+    for (int k = 0; k < 2 && run == 0; k++) { /* by their share of the grid */
+        uint64_t from = (uint64_t)((unsigned __int128)first[k] * blocks / (uint64_t)n);
+        uint64_t to = (uint64_t)((unsigned __int128)(end[k] - 1) * blocks / (uint64_t)n);
+        for (uint64_t b = from > 0 ? from - 1 : 0; b <= to && b < blocks; b++)
+            count = add(b, blocks, chosen, count);
+    }
+    if (touched)
+        munmap(touched, touched_bytes());
+    touched = NULL;
+    return count;
+}
+
+void qm_far_end(void)
+{
+    if (seen)
+        munmap(seen, (size_t)1 << 32);
+    seen = NULL;
+    qm_far = {};
+}
+
+/* ---- sparse memory --------------------------------------------------------------------------- */
+
+enum { PAGE = 4096, PAGES = 4096 };
+
+/* Calls work for the part of each page in [at, at + bytes) that holds something. */
+template <class F> static void each_page(const void *at, size_t bytes, const F &work)
+{
+    static uint64_t entry[PAGES]; /* of /proc/self/pagemap: bit 63, present; bit 62, swapped out */
+    int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    uintptr_t from = (uintptr_t)at, end = from + bytes;
+    for (uintptr_t page = from / PAGE; page <= (end - 1) / PAGE; page += PAGES) {
+        size_t n = (end - 1) / PAGE - page + 1;
+        n = n < PAGES ? n : (size_t)PAGES;
+        ssize_t got = pread(fd, entry, n * sizeof *entry, (off_t)(page * sizeof *entry));
+        if (got != (ssize_t)(n * sizeof *entry)) {
+            qm_far.left = "/proc/self/pagemap, which its copies need, cannot be read";
+            break;
+        }
+        for (size_t i = 0; i < n; i++) {
+            uintptr_t low = (page + i) * PAGE, high = low + PAGE;
+            low = low > from ? low : from;
+            high = high < end ? high : end;
+            if (entry[i] >> 62)
+                work(low, high - low);
+        }
+    }
+    if (fd >= 0)
+        close(fd);
+}
+
+void qm_far_copy(void *to, const void *from, size_t bytes)
+{
+    uintptr_t a = (uintptr_t)from, b = (uintptr_t)to;
+    if (bytes == 0)
+        return;
+    each_page(to, bytes, [](uintptr_t at, size_t n) { memset((void *)at, 0, n); });
+    each_page(from, bytes,
+              [=](uintptr_t at, size_t n) { memcpy((void *)(b + (at - a)), (void *)at, n); });
+}
+
+void qm_far_fill(void *to, int byte, size_t bytes)
+{
+    const struct region *r = qm_region_of((uintptr_t)to);
+    int64_t bits = r ? bits_of(r) : 0;
+    const int64_t first[] = {0, (INT64_C(1) << 31) - qm_far.block},
+                  end[] = {qm_far.block, qm_far.n};
+    if (bytes == 0)
+        return;
+    each_page(to, bytes, [=](uintptr_t at, size_t n) { memset((void *)at, byte, n); });
+    for (int k = 0; k < 2 && bits > 0 && byte != 0; k++) {
+        uintptr_t low = r->at + (uintptr_t)(first[k] * bits / 8);
+        uintptr_t high = k == 1 ? r->at + r->bytes : r->at + (uintptr_t)((end[k] * bits + 7) / 8);
+        low = low > (uintptr_t)to ? low : (uintptr_t)to;
+        high = high < (uintptr_t)to + bytes ? high : (uintptr_t)to + bytes;
+        if (low < high)
+            memset((void *)low, byte, high - low);
+    }
+}

@@ -1,0 +1,354 @@
+/* large_index.c - Runs a step of 2^31 + 7 elements, to find indices that overflow 32 bits. */
+#include "core/user_kernel/large_index.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "core/abi/kernel_abi.h"
+
+/* SMALL divides 2^31, so that a kernel treats the tails of both tensors alike.  BLOCK: elements
+ * looked at on each side, at least; a multiple of the blocks that share a scale.  CHUNK: bytes of
+ * memory behind an array of a .c kernel. */
+enum { SMALL = 1 << 16, BLOCK = 256, TAIL = 7, ARRAYS = 4 * QM_KERNEL_SLOTS + 4 };
+enum { CHUNK = 8 << 20 };
+static const size_t before = (size_t)8 << 30; /* bytes without access before an array */
+
+/* An array of both tensors; `per` elements share `bytes` bytes. */
+struct array {
+    const char *what, *of;
+    unsigned char *small, *far, *map;
+    size_t map_bytes;
+    int64_t per, bytes;
+    int is_const, is_float;
+};
+
+struct far {
+    struct qm_kernel_args small, a;
+    struct array array[ARRAYS];
+    int n_arrays, is_emulated;
+    int64_t block, judged;
+};
+
+static int64_t first_of(const struct far *f, int64_t n, int window)
+{
+    return window ? n - TAIL - f->block : 0;
+}
+
+static int64_t end_of(const struct far *f, int64_t n, int window) { return window ? n : f->block; }
+
+/* Bytes of an array of n elements, and where one of the two windows lies in it. */
+static size_t offset(const struct array *x, int64_t element)
+{
+    return (size_t)((element + x->per - 1) / x->per * x->bytes);
+}
+
+/* ---- arrays ---------------------------------------------------------------------------------- */
+
+static qm_status no_space(void)
+{
+    return qm_fail(QM_SKIPPED, "no address space for 2^31 elements: %s", strerror(errno));
+}
+
+/* Maps [from, to) of an array, whole pages, to one piece of memory again and again. */
+static qm_status map_again(unsigned char *from, unsigned char *to)
+{
+    int fd = memfd_create("qualm", MFD_CLOEXEC), failed = fd < 0 || ftruncate(fd, CHUNK) != 0;
+    for (; !failed && from < to; from += CHUNK) {
+        size_t n = to - from < CHUNK ? (size_t)(to - from) : CHUNK;
+        failed = mmap(from, n, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_SHARED, fd, 0) == MAP_FAILED;
+    }
+    qm_status st = failed ? no_space() : QM_OK;
+    if (fd >= 0)
+        close(fd);
+    return st;
+}
+
+/* Gives the pages of one window their own memory. */
+static qm_status map_window(const struct far *f, const struct array *x, int window)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t low = (uintptr_t)x->far + offset(x, first_of(f, QM_FAR_N, window));
+    uintptr_t high = (uintptr_t)x->far + offset(x, end_of(f, QM_FAR_N, window));
+    low = low / page * page;
+    high = (high + page - 1) / page * page;
+    return mmap((void *)low, high - low, PROT_READ | PROT_WRITE,
+                MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED
+               ? no_space()
+               : QM_OK;
+}
+
+/* Reserves the address space of the large array, after bytes without access.  Of a .c kernel it
+ * ends at a page without access, but for alignment to 64 bytes. */
+static qm_status reserve(const struct far *f, struct array *x)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = offset(x, QM_FAR_N);
+    size_t room = (bytes + 63) / 64 * 64, inner = (room + page - 1) / page * page;
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    x->map_bytes = before + inner + page;
+    void *map = mmap(NULL, x->map_bytes, PROT_NONE, flags, -1, 0);
+    if (map == MAP_FAILED)
+        return no_space();
+    x->map = map;
+    x->far = x->map + before + inner - room;
+    if (f->is_emulated)
+        return mprotect(x->map + before, inner, PROT_READ | PROT_WRITE) == 0 ? QM_OK : no_space();
+    QM_TRY(map_again(x->map + before, x->map + before + inner));
+    QM_TRY(map_window(f, x, 0));
+    return map_window(f, x, 1);
+}
+
+static void copy_windows(const struct far *f, const struct array *x)
+{
+    for (int w = 0; w < 2; w++) {
+        size_t from = offset(x, first_of(f, SMALL + TAIL, w));
+        memcpy(x->far + offset(x, first_of(f, QM_FAR_N, w)), x->small + from,
+               offset(x, end_of(f, SMALL + TAIL, w)) - from);
+    }
+}
+
+/* Adds an array whose small form is at `small` (NULL: there is none); the address of the large one
+ * goes to *out, a pointer. */
+static qm_status add(struct far *f, struct array x, const void *small, void *out)
+{
+    if (!small)
+        return QM_OK;
+    struct array *to = &f->array[f->n_arrays++];
+    *to = x;
+    to->small = (unsigned char *)(uintptr_t)small;
+    QM_TRY(reserve(f, to));
+    copy_windows(f, to);
+    if (x.is_const)
+        mprotect(to->far - (uintptr_t)to->far % (uintptr_t)sysconf(_SC_PAGESIZE),
+                 offset(to, QM_FAR_N), PROT_READ);
+    memcpy(out, &to->far, sizeof to->far);
+    return QM_OK;
+}
+
+static void far_close(struct far *f)
+{
+    for (int i = 0; i < f->n_arrays; i++)
+        if (f->array[i].map)
+            munmap(f->array[i].map, f->array[i].map_bytes);
+}
+
+/* Blocks that share a scale divide the windows. */
+static qm_status slot_fits(struct far *f, const struct qm_kernel_slot *s)
+{
+    if (s->n == 0)
+        return QM_OK;
+    if (s->ndim != 1 || s->n != SMALL + TAIL || (s->bits && s->block <= 0))
+        return qm_fail(QM_SKIPPED, "%s has scales that need the whole tensor", s->name);
+    while (s->bits && f->block % s->block != 0 && f->block < SMALL / 4)
+        f->block *= 2;
+    if (s->bits && f->block % s->block != 0)
+        return qm_fail(QM_SKIPPED, "%s has blocks of %lld elements", s->name, (long long)s->block);
+    return QM_OK;
+}
+
+static qm_status slot_add(struct far *f, int i)
+{
+    const struct qm_kernel_slot *from = &f->small.slot[i];
+    struct qm_kernel_slot *to = &f->a.slot[i];
+    if (from->n == 0)
+        return QM_OK;
+    int64_t blocks = from->bits ? (from->n + from->block - 1) / from->block : 0;
+    int64_t scales = blocks ? from->n_scales / blocks : 0; /* of a block */
+    struct array draws = {"draws", from->name, .per = 1, .bytes = 4, .is_const = 1};
+    struct array values = {"value", from->name, .per = 1, .bytes = 4, .is_float = 1};
+    struct array codes = {"code byte", from->name, .per = 8, .bytes = from->bits};
+    struct array scale = {"scale", from->name, .per = from->block, .bytes = 4 * scales,
+                          .is_float = 1};
+    if (from->code_bytes == from->n)
+        codes.per = codes.bytes = 1;
+    to->n = to->dim[0] = QM_FAR_N;
+    QM_TRY(add(f, draws, from->draws, &to->draws));
+    if (!from->bits)
+        return add(f, values, from->values, &to->values);
+    to->n_scales = scales * ((QM_FAR_N + from->block - 1) / from->block);
+    to->code_bytes = (int64_t)offset(&codes, QM_FAR_N);
+    QM_TRY(add(f, codes, from->codes, &to->codes));
+    return add(f, scale, from->scales, &to->scales);
+}
+
+/* Chooses the windows. */
+static qm_status fit(struct far *f, const struct qm_kernel_args *a)
+{
+    f->block = BLOCK;
+    if (a->p_dtype != QM_KERNEL_F32 || a->g_dtype != QM_KERNEL_F32 || a->residual || a->p_draws)
+        return qm_fail(QM_SKIPPED, "only float32 parameters and gradients are tried");
+    for (int i = 0; i < a->n_slots; i++)
+        QM_TRY(slot_fits(f, &a->slot[i]));
+    return QM_OK;
+}
+
+static qm_status arrays_reserve(struct far *f)
+{
+    struct qm_kernel_args *a = &f->a;
+    struct array p = {"parameter", "", .per = 1, .bytes = 4, .is_float = 1};
+    struct array g = {"gradient", "", .per = 1, .bytes = 4, .is_const = 1};
+    a->n = a->dim[0] = QM_FAR_N;
+    QM_TRY(add(f, p, f->small.p, &a->p));
+    QM_TRY(add(f, g, f->small.g, &a->g));
+    for (int i = 0; i < a->n_slots; i++)
+        QM_TRY(slot_add(f, i));
+    return QM_OK;
+}
+
+/* ---- comparing ------------------------------------------------------------------------------- */
+
+/* Whether two floats agree: to the bit, or within rounding where the rule has norms of the whole
+ * tensor. */
+static int agree(float x, float y, int is_exact)
+{
+    return memcmp(&x, &y, sizeof x) == 0 ||
+           (!is_exact && fabsf(x - y) <= 1e-5f * fmaxf(fabsf(x), fabsf(y)));
+}
+
+/* Compares one array's window with the small tensor's.  p_before: the parameters before the
+ * step. */
+static qm_status compare(struct far *f, const struct array *x, int w, int is_exact,
+                         const float *p_before)
+{
+    static const char head[] = "step 2 of 2^31 + 7 elements: ";
+    size_t at = offset(x, first_of(f, QM_FAR_N, w)), from = offset(x, first_of(f, SMALL + TAIL, w));
+    size_t end = offset(x, end_of(f, SMALL + TAIL, w));
+    size_t size = x->is_float ? sizeof(float) : 1;
+    for (size_t k = from; k < end && (x->is_float || is_exact); k += size) {
+        const unsigned char *far = x->far + at + (k - from), *small = x->small + k;
+        long long number = (long long)((at + (k - from)) / size);
+        float got = 0.0f, want = 0.0f;
+        f->judged++;
+        if (!x->is_float && *far != *small)
+            return qm_fail(QM_CHECK_FAILED,
+                           "%s%s %lld of %s is 0x%02x, and 0x%02x where the same numbers stand in "
+                           "a tensor of 2^16 + 7",
+                           head, x->what, number, x->of, *far, *small);
+        if (!x->is_float)
+            continue;
+        memcpy(&got, far, sizeof got);
+        memcpy(&want, small, sizeof want);
+        if (agree(got, want, is_exact))
+            continue;
+        if (!*x->of && got == p_before[k / size])
+            return qm_fail(QM_CHECK_FAILED, "%sparameter %lld stays as it is", head, number);
+        return qm_fail(QM_CHECK_FAILED,
+                       "%s%s %lld%s%s is %a, and %a where the same numbers stand in a tensor of "
+                       "2^16 + 7",
+                       head, x->what, number, *x->of ? " of " : "", x->of, (double)got,
+                       (double)want);
+    }
+    return QM_OK;
+}
+
+/* ---- a step ---------------------------------------------------------------------------------- */
+
+struct kernel {
+    int (*step)(const struct qm_kernel_args *a);
+    int (*far_step)(const struct qm_kernel_args *a, int64_t block, const char **left);
+    const char *(*finding)(void);
+};
+
+static void bind(struct qm_kernel_file *k, struct kernel *out)
+{
+    void *step = qm_kernel_file_symbol(k, "qm_kernel_step");
+    void *far_step = qm_kernel_file_symbol(k, "qm_emu_far_step");
+    void *finding = qm_kernel_file_symbol(k, "qm_emu_finding");
+    memcpy(&out->step, &step, sizeof step);
+    memcpy(&out->far_step, &far_step, sizeof far_step);
+    memcpy(&out->finding, &finding, sizeof finding);
+}
+
+static qm_status run_small(const struct kernel *k, const struct qm_kernel_args *a)
+{
+    if (k->step(a))
+        return qm_fail(QM_SKIPPED, "the kernel refuses 2^16 + 7 elements");
+    if (k->finding && *k->finding())
+        return qm_fail(QM_CHECK_FAILED, "step %lld of 2^16 + 7 elements: %s", (long long)a->t,
+                       k->finding());
+    return QM_OK;
+}
+
+static qm_status run_far(const struct kernel *k, const struct far *f)
+{
+    const char *left = NULL;
+    int refused = k->far_step ? k->far_step(&f->a, f->block, &left) : k->step(&f->a);
+    if (k->finding && *k->finding())
+        return qm_fail(QM_CHECK_FAILED, "step 2 of 2^31 + 7 elements: %s", k->finding());
+    if (left)
+        return qm_fail(QM_SKIPPED, "%s", left);
+    return refused ? qm_fail(QM_SKIPPED, "the kernel refuses 2^31 + 7 elements") : QM_OK;
+}
+
+/* A number for element i of the small tensor, not 0; 0 outside of the windows. */
+static float number(const struct far *f, int64_t i, int64_t prime, float most)
+{
+    int is_there = i < f->block || i >= first_of(f, SMALL + TAIL, 1);
+    return is_there ? most * ((float)((i * 7919 + 3571) % prime - prime / 2) + 0.5f) / (float)prime
+                    : 0.0f;
+}
+
+static qm_status steps(const struct kernel *k, struct far *f, void *plan, int is_exact)
+{
+    enum { N = SMALL + TAIL };
+    const struct qm_shape shape = {1, {N}};
+    const struct qm_kernel_args *small;
+    float *all = calloc(2 * N, sizeof *all), *g = all + N;
+    struct qm_tensor p = {all, QM_DTYPE_f32, shape}, tg = {g, QM_DTYPE_f32, shape};
+    qm_status st =
+        all ? qm_plan_file_args(plan, &p, &tg, 1, 1, &small) : qm_fail(QM_NO_MEMORY, "a step");
+    if (st == QM_OK)
+        st = fit(f, small);
+    for (int64_t i = 0; st == QM_OK && i < N; i++) {
+        all[i] = number(f, i, 1009, 1.0f);
+        g[i] = number(f, i, 757, 0.01f);
+    }
+    if (st == QM_OK)
+        st = qm_plan_file_args(plan, &p, &tg, 1, 1, &small);
+    if (st == QM_OK)
+        st = run_small(k, small);
+    if (st == QM_OK) {
+        memcpy(all, small->p, N * sizeof *all);
+        st = qm_plan_file_args(plan, &p, &tg, 2, 1, &small);
+    }
+    if (st == QM_OK) {
+        f->small = f->a = *small;
+        st = arrays_reserve(f);
+    }
+    if (st == QM_OK)
+        st = run_far(k, f);
+    if (st == QM_OK)
+        st = run_small(k, small);
+    for (int i = 0; i < f->n_arrays; i++)
+        for (int w = 0; w < 2 && st == QM_OK && !f->array[i].is_const; w++)
+            st = compare(f, &f->array[i], w, is_exact, all);
+    free(all);
+    return st;
+}
+
+qm_status qm_large_index(struct qm_kernel_file *k, const struct qm_recipe *r, int64_t *judged)
+{
+    const struct qm_shape shape = {1, {SMALL + TAIL}};
+    struct kernel kernel;
+    void *plan = NULL;
+    struct far *f = calloc(1, sizeof *f);
+    if (!f)
+        return qm_fail(QM_NO_MEMORY, "a step");
+    bind(k, &kernel);
+    f->is_emulated = kernel.far_step != NULL;
+    qm_kernel_file_use(k);
+    qm_status st = !kernel.step ? qm_fail(QM_SKIPPED, "not tried on a GPU")
+                   : qm_param_type(r->param.format) != QM_DTYPE_f32
+                       ? qm_fail(QM_SKIPPED, "only float32 parameters and gradients are tried")
+                       : qm_backend_file.open(r, &shape, 0, &plan);
+    if (st == QM_OK)
+        st = steps(&kernel, f, plan, r->rule->elementwise != NULL);
+    *judged = f->judged;
+    qm_backend_file.close(plan);
+    far_close(f);
+    free(f);
+    return st;
+}

@@ -1,0 +1,28 @@
+/* large_index.h - Tests a kernel with indices beyond 32 bits, without the memory for them.
+ *
+ * The program's output calls this case "far". */
+#ifndef QM_USER_KERNEL_LARGE_INDEX_H
+#define QM_USER_KERNEL_LARGE_INDEX_H
+
+#include "core/user_kernel/backend_file.h"
+
+#define QM_FAR_N ((int64_t)2147483648 + 7)
+
+/* Runs step 2 of a tensor of QM_FAR_N elements.  What its first elements and those from
+ * 2^31 - block on become must be, to the bit, what they become in a tensor of 2^16 + 7 elements by
+ * the same kernel; their gradients, parameters and states of step 1 differ from element to element.
+ * All other elements are zeros, so that norms of the whole tensor agree, within rounding.
+ *
+ * The arrays are address space.  On backend emu only the pages touched have memory, and of each
+ * launch those blocks are run that work on the elements looked at (core/emu/emu_far.hpp).  Of a .c
+ * or .so kernel, which runs over all elements, the arrays map one small piece of memory again and
+ * again, but for the elements looked at, so that the pages in between share their contents; 8 GiB
+ * without access lie before each array.
+ *
+ * QM_CHECK_FAILED: the emulator has a finding, or an element differs.  QM_SKIPPED, with the reason:
+ * the kernel refuses, its scales need the whole tensor, its blocks run too long on the emulator, or
+ * there is no address space.  A .c kernel that indexes out of bounds dies of a signal.  *judged:
+ * how many numbers were compared. */
+qm_status qm_large_index(struct qm_kernel_file *k, const struct qm_recipe *r, int64_t *judged);
+
+#endif
