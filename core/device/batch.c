@@ -382,6 +382,11 @@ qm_status qm_batch_run(struct qm_batch *b, int64_t t, uint64_t seed)
     return b->form.folds > 0 ? launch_scales(b) : QM_OK;
 }
 
+qm_status qm_batch_hyper(struct qm_batch *b, const struct qm_hyper *h)
+{
+    return qm_recipe_schedule(&b->r, h);
+}
+
 /* ---- state ----------------------------------------------------------------------------------- */
 
 static qm_status slot_check(const struct qm_batch *b, int slot)

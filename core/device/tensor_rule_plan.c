@@ -412,6 +412,11 @@ qm_status qm_tensor_rule_run(struct qm_tensor_rule_plan *p, int64_t t, uint64_t 
     return QM_OK;
 }
 
+qm_status qm_tensor_rule_hyper(struct qm_tensor_rule_plan *p, const struct qm_hyper *h)
+{
+    return qm_recipe_schedule(&p->r, h);
+}
+
 /* ---- state ----------------------------------------------------------------------------------- */
 
 static qm_status slot_check(const struct qm_tensor_rule_plan *p, int slot)

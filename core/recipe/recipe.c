@@ -329,6 +329,27 @@ qm_status qm_recipe_applicable(const struct qm_recipe *r)
     return QM_OK;
 }
 
+qm_status qm_recipe_schedule(struct qm_recipe *r, const struct qm_hyper *h)
+{
+    struct qm_recipe next = *r;
+    const char *fixed = h->rank != r->hyper.rank   ? "rank"
+                        : h->side != r->hyper.side ? "side"
+                                                   : NULL;
+#define X(name, value, text)      \
+    if (h->name != r->hyper.name) \
+        fixed = #name;
+    QM_HYPER_FLAG_LIST(X)
+#undef X
+    if (fixed)
+        return qm_fail(QM_BAD_ARG, "%s cannot change between the steps of a plan", fixed);
+    next.hyper = *h;
+    if (h->initial_lr == 0.0)
+        next.hyper.initial_lr = r->hyper.initial_lr;
+    QM_TRY(qm_recipe_applicable(&next));
+    *r = next;
+    return QM_OK;
+}
+
 int qm_recipe_is_full(const struct qm_recipe *r)
 {
     int full = r->param.format == QM_PARAM_f32 && r->grad == QM_DTYPE_f32;
