@@ -237,6 +237,7 @@ qm_status qm_case_run_renew(struct qm_case_run *r)
     qm_status st = b->restart ? b->restart() : QM_OK;
     if (st == QM_OK)
         st = qm_company_load(r, states);
+    qm_company_forget(states);
     for (int i = 0; i < r->n_plans && st == QM_OK; i++) {
         struct qm_case_plan *s = &r->plan[i];
         st = handle_open(r, s, i + 1);

@@ -127,7 +127,8 @@ qm_status qm_company_step(struct qm_case_run *r);
 void qm_company_close(struct qm_case_run *r);
 struct qm_company_states; /* opaque */
 qm_status qm_company_save(struct qm_case_run *r, struct qm_company_states **out);
-qm_status qm_company_load(struct qm_case_run *r, struct qm_company_states *from); /* releases it */
+qm_status qm_company_load(struct qm_case_run *r, const struct qm_company_states *from);
+void qm_company_forget(struct qm_company_states *s); /* accepts NULL */
 
 /* case_input.c.  Loads the state before the first step into both plans. */
 qm_status qm_case_run_start(struct qm_case_run *r);

@@ -113,9 +113,9 @@ struct qm_company_states {
 /* Numbers that hold every slot's codes and scales, of whatever norm. */
 static size_t room(const struct qm_companion *c) { return (size_t)(4 * c->n + 4096); }
 
-static void states_free(struct qm_company_states *s)
+void qm_company_forget(struct qm_company_states *s)
 {
-    for (int role = 0; role < QM_COMPANIONS; role++)
+    for (int role = 0; role < QM_COMPANIONS && s; role++)
         for (int i = 0; i <= QM_MAX_SLOTS; i++) {
             free(s->of[role].codes[i]);
             if (i < QM_MAX_SLOTS)
@@ -156,12 +156,12 @@ qm_status qm_company_save(struct qm_case_run *r, struct qm_company_states **out)
     }
     if (st == QM_OK)
         *out = s;
-    else if (s)
-        states_free(s);
+    else
+        qm_company_forget(s);
     return st;
 }
 
-qm_status qm_company_load(struct qm_case_run *r, struct qm_company_states *from)
+qm_status qm_company_load(struct qm_case_run *r, const struct qm_company_states *from)
 {
     const struct qm_backend *b = r->s->backend;
     qm_status st = QM_OK;
@@ -176,6 +176,5 @@ qm_status qm_company_load(struct qm_case_run *r, struct qm_company_states *from)
         for (int i = 0; i < r->n_slots && st == QM_OK; i++)
             st = b->load(c->plan, i, of->codes[i], of->scales[i]);
     }
-    states_free(from);
     return st;
 }

@@ -159,6 +159,18 @@ double qm_hyper_draw(int k, enum qm_hyper_bin bin, uint32_t word)
 
 /* ---- schedules ------------------------------------------------------------------------------- */
 
+/* 1: an open plan of tensors of any shape takes the hyper-parameters h. */
+static int is_takeable(const struct qm_recipe *r, const struct qm_hyper *h)
+{
+    static const struct qm_shape shapes[] = {{1, {24}}, {2, {6, 5}}, {2, {5, 6}}, {3, {2, 3, 4}}};
+    int is = 1;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes && is; i++) {
+        struct qm_recipe now = *r;
+        is = qm_recipe_schedule(&now, &shapes[i], h) == QM_OK;
+    }
+    return is;
+}
+
 /* Replaces number k by a drawn one, unless the rule refuses it. */
 static void vary(struct qm_recipe *r, int k, uint64_t seed, uint64_t stream)
 {
@@ -169,7 +181,7 @@ static void vary(struct qm_recipe *r, int k, uint64_t seed, uint64_t stream)
     if (k == QM_HYPER_lr) /* 0 in every eighth step, else a number as schedules have it */
         value = bin % 8 ? qm_hyper_draw(k, QM_HYPER_BIN_ordinary, word) : 0.0;
     qm_hyper_put(&next.hyper, k, value);
-    if (!isnan(value) && qm_recipe_applicable(&next) == QM_OK)
+    if (!isnan(value) && is_takeable(r, &next.hyper))
         *r = next;
 }
 
