@@ -7,6 +7,8 @@
 
 #include "core/base/philox.h"
 
+enum { PROJECTED = 4096 }; /* elements; the reference takes the square of the sides to project */
+
 void qm_domain_of(const struct qm_recipe *r, const struct qm_backend *b, struct qm_domain *out)
 {
     *out = (struct qm_domain){.recipe = *r,
@@ -15,6 +17,8 @@ void qm_domain_of(const struct qm_recipe *r, const struct qm_backend *b, struct 
                               .can_restart = b->restart != NULL,
                               .largest = (1 << 20) + 8};
     out->rounds_by_draws = r->param.write == QM_WRITE_stoch && r->param.format != QM_PARAM_f32;
+    if (out->reads >> QM_HYPER_rank & 1)
+        out->largest = PROJECTED;
     for (int i = 0; i < r->rule->n_slots; i++) {
         const struct qm_quantizer *q = &r->slot[i];
         int is_new = q->bits && q->norm == QM_NORM_block && q->block > 1;
@@ -63,6 +67,7 @@ static int64_t elements(const struct qm_domain *d, struct source *s, int64_t i)
     for (size_t k = 0; k < sizeof large / sizeof *large; k++)
         if (i % large[k].every == large[k].at && (1 << large[k].power) + 8 <= d->largest)
             return (1 << large[k].power) - 3 + below(s, 7);
+    int64_t most = d->largest < 20000 ? d->largest : 20000, small = most < 4096 ? most : 4096;
     switch (below(s, 20)) {
     case 0: return below(s, 3) ? 1 : 0;
     case 1:
@@ -75,10 +80,10 @@ static int64_t elements(const struct qm_domain *d, struct source *s, int64_t i)
     case 8: { /* around whole blocks of the recipe's own sizes */
         int64_t block = d->block[below(s, d->n_blocks)];
         int64_t n = block * log_uniform(s, 8) + (one_in(s, 3) ? 0 : below(s, 9) - 4);
-        return n > 0 ? n : 1;
+        return n < 1 ? 1 : n <= most ? n : most;
     }
-    case 9: return log_uniform(s, 20000);
-    default: return log_uniform(s, 4096);
+    case 9: return log_uniform(s, most);
+    default: return log_uniform(s, small);
     }
 }
 
