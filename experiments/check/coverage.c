@@ -85,6 +85,10 @@ static json_t *left_out(const struct qm_domain *d)
     if (!d->can_restart)
         json_array_append_new(out, json_pack("{s:s, s:s}", "coordinate", "fresh process", "reason",
                                              "the backend lives in this process"));
+    if (d->last_step < 1 << 20)
+        json_array_append_new(
+            out, json_pack("{s:s, s:s}", "coordinate", "step above 2^18", "reason",
+                           "the seeds of all projections before it would have to be drawn"));
     if (d->largest < 1 << 15)
         json_array_append_new(out, json_pack("{s:s, s:s}", "coordinate", "size above 4096",
                                              "reason", "the reference projects in quadratic time"));

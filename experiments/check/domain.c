@@ -7,7 +7,9 @@
 
 #include "core/base/philox.h"
 
-enum { PROJECTED = 4096 }; /* elements; the reference takes the square of the sides to project */
+/* Rules that project: their reference takes the square of a side, and both sides draw the seeds of
+ * all projections before the current one. */
+enum { PROJECTED = 4096, PROJECTED_STEP = 1 << 18 };
 
 void qm_domain_of(const struct qm_recipe *r, const struct qm_backend *b, struct qm_domain *out)
 {
@@ -15,10 +17,13 @@ void qm_domain_of(const struct qm_recipe *r, const struct qm_backend *b, struct 
                               .reads = qm_hyper_read(r),
                               .can_schedule = b->hyper != NULL,
                               .can_restart = b->restart != NULL,
+                              .last_step = ((int64_t)1 << 40) + 1,
                               .largest = (1 << 20) + 8};
     out->rounds_by_draws = r->param.write == QM_WRITE_stoch && r->param.format != QM_PARAM_f32;
-    if (out->reads >> QM_HYPER_rank & 1)
+    if (out->reads >> QM_HYPER_rank & 1) {
         out->largest = PROJECTED;
+        out->last_step = PROJECTED_STEP;
+    }
     for (int i = 0; i < r->rule->n_slots; i++) {
         const struct qm_quantizer *q = &r->slot[i];
         int is_new = q->bits && q->norm == QM_NORM_block && q->block > 1;
@@ -125,7 +130,7 @@ static struct qm_shape shape(const struct qm_domain *d, struct source *s, int64_
 
 /* ---- the other coordinates ------------------------------------------------------------------- */
 
-static int64_t first_step(struct source *s)
+static int64_t any_step(struct source *s)
 {
     int64_t t;
     switch (below(s, 10)) {
@@ -148,6 +153,12 @@ static enum qm_class gradient_class(struct source *s)
     if (one_in(s, 2))
         return often[below(s, sizeof often / sizeof *often)];
     return (enum qm_class)below(s, QM_CLASS_COUNT);
+}
+
+static int64_t first_step(const struct qm_domain *d, struct source *s)
+{
+    int64_t t = any_step(s);
+    return t <= d->last_step ? t : 1 + t % d->last_step;
 }
 
 /* An exponent, edges favoured: near 0, near the ends of float32, or any. */
@@ -227,7 +238,7 @@ static int many_draws(const struct qm_domain *d, struct source *s, int64_t i, st
     *c = (struct qm_case){.shape = {1, {(1 << 17) - below(s, 99)}},
                           .kind = QM_CLASS_planted,
                           .setting = i % 80 == 13 ? QM_SETTING_lr0 : QM_SETTING_default,
-                          .t = first_step(s),
+                          .t = first_step(d, s),
                           .forced = 1};
     if (!is_taken(d, c))
         c->setting = QM_SETTING_default;
@@ -242,7 +253,7 @@ struct qm_case qm_domain_draw(const struct qm_domain *d, uint64_t seed, int64_t 
         return c;
     c.forced = !one_in(&s, 4);
     c.shape = shape(d, &s, i);
-    c.t = first_step(&s);
+    c.t = first_step(d, &s);
     c.kind = gradient_class(&s);
     hyper(d, &s, &c);
     parts(d, &s, &c);

@@ -16,6 +16,7 @@ struct qm_domain {
     int n_blocks;
     int rounds_by_draws;           /* a slot or the parameter is rounded stochastically */
     int can_schedule, can_restart; /* what the backend can do */
+    int64_t last_step;             /* the largest first step */
     int64_t largest;               /* elements of the largest tensor */
 };
 
