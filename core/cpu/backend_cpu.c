@@ -186,7 +186,8 @@ static qm_status cpu_probe(void) { return QM_OK; }
 
 static qm_status cpu_hyper(void *plan, const struct qm_hyper *h)
 {
-    return qm_recipe_schedule(&((struct qm_cpu_plan *)plan)->r, h);
+    struct qm_cpu_plan *p = plan;
+    return qm_recipe_schedule(&p->r, &p->shape, h);
 }
 
 void *qm_plan_cpu_residual(void *plan) { return ((struct qm_cpu_plan *)plan)->residual; }

@@ -384,7 +384,13 @@ qm_status qm_batch_run(struct qm_batch *b, int64_t t, uint64_t seed)
 
 qm_status qm_batch_hyper(struct qm_batch *b, const struct qm_hyper *h)
 {
-    return qm_recipe_schedule(&b->r, h);
+    struct qm_recipe next = b->r;
+    for (int k = 0; k < b->n; k++) {
+        next = b->r;
+        QM_TRY(qm_recipe_schedule(&next, &b->tensor[k].shape, h));
+    }
+    b->r = next;
+    return QM_OK;
 }
 
 /* ---- state ----------------------------------------------------------------------------------- */

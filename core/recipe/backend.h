@@ -40,8 +40,8 @@ struct qm_backend {
     void (*close)(void *plan);          /* accepts NULL */
 
     /* OPTIONAL.  Replaces the hyper-parameters of an open plan between two steps, as a schedule
-     * does; the state stays.  h may differ from those of the plan in numbers only: flags, rank and
-     * side decide on the slots' shapes and on kernels, and another one is QM_BAD_ARG.
+     * does; the state stays.  What decides on the slots' shapes and on kernels stays too, else
+     * QM_BAD_ARG: flags, rank and side, and for some rules whether a beta is 0.
      * h->initial_lr 0: the plan keeps its own, which is at first the lr that it was opened with.
      * NULL: the backend cannot. */
     qm_status (*hyper)(void *plan, const struct qm_hyper *h);

@@ -273,7 +273,7 @@ static qm_status file_open(const struct qm_recipe *r, const struct qm_shape *sha
 static qm_status file_hyper(void *plan, const struct qm_hyper *h)
 {
     struct plan *p = plan;
-    QM_TRY(qm_recipe_schedule(&p->r, h));
+    QM_TRY(qm_recipe_schedule(&p->r, &p->shape, h));
     QM_TRY(qm_arena_settle(&p->arena));
     p->given.hyper = *h;
     qm_recipe_print(&p->given, head_of(p)->recipe);
@@ -284,6 +284,7 @@ static qm_status file_restart(void)
 {
     if (!current || !current->host)
         return qm_fail(QM_SKIPPED, "a kernel within this process cannot be started afresh");
+    QM_TRY(qm_host_settle(current->host)); /* what the process left is asked while it is there */
     qm_host_down(current->host);
     return QM_OK;
 }

@@ -21,7 +21,7 @@ struct qm_kernel_options {
     const char *file, *as, *against, *junit, *one_case, *backend; /* NULL but for file: not given */
     const char *fmad; /* "true" or "false": the one form of a .cu file that is judged; or NULL */
     const char *regime[QM_REGIMES];
-    int n_regimes, forever, has_seed, no_shrink;
+    int n_regimes, forever, quick, draws, has_seed, no_shrink; /* draws: cases beside the core */
     int on_gpu; /* 1: a .cu file runs on the GPU, 0: in the emulator */
     uint64_t seed;
     double time;           /* seconds; 0: no limit */
@@ -61,7 +61,9 @@ struct qm_kernel_run {
     struct qm_kernel_forms forms;
     char not_far[400]; /* why no tensor of 2^31 + 7 elements was judged, or "" */
     struct qm_kernel_compare_count compared[QM_MAX_SLOTS + 1];
-    json_t *speed; /* {"new": [...], "old": [...]} or NULL */
+    struct qm_coverage coverage; /* of the cases that were judged */
+    json_t *covered;             /* qm_coverage_json of it, or NULL */
+    json_t *speed;               /* {"new": [...], "old": [...]} or NULL */
     int64_t speed_n;
     double seconds;
     uint64_t seed;

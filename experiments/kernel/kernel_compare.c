@@ -258,7 +258,7 @@ static qm_status compare_hyper(void *plan, const struct qm_hyper *h)
 {
     struct plan *p = plan;
     QM_TRY(qm_backend_file.hyper(p->now, h));
-    QM_TRY(qm_recipe_schedule(&p->r, h));
+    QM_TRY(qm_recipe_schedule(&p->r, &p->shape, h));
     return qm_backend_file.hyper(p->old, h);
 }
 

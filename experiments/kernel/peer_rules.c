@@ -346,7 +346,7 @@ static qm_status peer_hyper(void *plan, const struct qm_hyper *h)
 {
     struct plan *p = plan;
     QM_TRY(qm_backend_file.hyper(p->kernel, h));
-    QM_TRY(qm_recipe_schedule(&p->r, h));
+    QM_TRY(qm_recipe_schedule(&p->r, &p->shape, h));
     if (!p->is_judged)
         return QM_OK;
     QM_TRY(qm_backend_file.hyper(p->free_kernel, h));

@@ -219,6 +219,8 @@ static json_t *to_json(const struct qm_kernel_run *r)
     json_object_set_new(out, "failed", json_boolean(qm_kernel_run_failed(r)));
     json_object_set_new(out, "failed_by", qm_kernel_counts(r, 0));
     json_object_set_new(out, "refused_by", qm_kernel_counts(r, 1));
+    if (r->covered)
+        json_object_set(out, "coverage", r->covered);
     if (r->o->against)
         json_object_set_new(out, "against", compared_json(r));
     if (*r->not_far)
@@ -415,6 +417,8 @@ void qm_kernel_report(const struct qm_kernel_run *r)
     print_refused(r, all);
     if (*r->not_far)
         printf("not judged: indices beyond 2^31 (%s)\n", r->not_far);
+    if (r->covered)
+        qm_coverage_print(r->covered, r->recipe);
     if (r->hangs >= QM_HANGS)
         printf("stopped: %d cases hung\n", r->hangs);
     if (r->left_out)

@@ -37,6 +37,7 @@ static void on_signal(int sig)
 /* The result of a case, until those before it are there too. */
 struct result {
     struct qm_kernel_case c;
+    struct qm_case which;
     struct qm_tally tally;
     struct qm_kernel_compare_count compared[QM_MAX_SLOTS + 1];
     char old_trouble[400], not_far[400];
@@ -189,7 +190,7 @@ static void add_compared(struct qm_kernel_run *r, const struct result *x)
 /* The cases of a run and the results that wait for those before them. */
 struct cases {
     struct qm_kernel_run *r;
-    const struct qm_regimes *regimes;
+    struct qm_regimes *regimes;
     struct qm_progress progress;
     double from;
     int64_t next, given, merged; /* index of the next case; cases given out and joined */
@@ -220,6 +221,8 @@ static void join(struct cases *all, struct result *x)
     qm_tally_merge(&r->tally, &x->tally);
     add_compared(r, x);
     r->hangs += x->c.result == QM_CASE_hung;
+    if ((x->c.result == QM_CASE_passed || x->c.result == QM_CASE_failed) && x->which.t > 0)
+        qm_coverage_add(&r->coverage, &all->regimes->domain, &x->which);
     if (*x->not_far)
         memcpy(r->not_far, x->not_far, sizeof r->not_far);
     all->status = keep(r, &x->c);
@@ -262,10 +265,10 @@ static int find_case(struct cases *all)
         qm_case_parse(one, &all->last); /* all_cases has tried it */
     while (!one) {
         i = all->next++;
-        is_far = !r->o->forever && i >= qm_case_count();
+        is_far = i >= qm_regimes_count(all->regimes);
         if (is_far)
             break;
-        all->last = r->o->forever ? qm_regimes_draw(all->regimes, r->seed, i) : qm_case_at((int)i);
+        all->last = qm_regimes_at(all->regimes, r->seed, i);
         if (qm_regimes_take(all->regimes, &all->last))
             break;
     }
@@ -343,6 +346,8 @@ static void run_cases(struct cases *all, struct judge *j)
             free(x);
             continue;
         }
+        if (!is_large_index(x->c.name))
+            x->which = c;
         judge_case(j, &c, x);
 #pragma omp critical(qm_kernel_cases)
         put_result(all, at, x);
@@ -355,8 +360,8 @@ static void run_cases(struct cases *all, struct judge *j)
 static int64_t listed(const struct qm_kernel_run *r, const struct qm_regimes *regimes)
 {
     int64_t total = 0;
-    for (int i = 0; i < qm_case_count() && !r->o->one_case; i++) {
-        struct qm_case c = qm_case_at(i);
+    for (int64_t i = 0; !r->o->forever && !r->o->one_case && i < qm_regimes_count(regimes); i++) {
+        struct qm_case c = qm_regimes_at(regimes, r->seed, i);
         total += qm_regimes_take(regimes, &c);
     }
     return total;
@@ -372,8 +377,9 @@ static qm_status all_cases(struct qm_kernel_run *r, const struct qm_kernel_files
     QM_TRY(qm_regimes_of(r->o, &regimes));
     if (r->o->one_case && !is_large_index(r->o->one_case))
         QM_TRY(qm_case_parse(r->o->one_case, &c));
+    qm_regimes_draw_for(&regimes, &r->subject.recipe);
     int64_t total = listed(r, &regimes);
-    if (!r->o->one_case && total == 0)
+    if (!r->o->one_case && !r->o->forever && total == 0)
         return qm_fail(QM_NO_MATCH, "no case has these regimes together");
     int is_emulated = qm_kernel_is_cuda(r->o->file) && !r->o->on_gpu, forms = 0;
     all.is_far_left = is_emulated && r->o->n_regimes == 0 && !r->o->forever && !r->o->one_case;
@@ -398,6 +404,8 @@ static qm_status all_cases(struct qm_kernel_run *r, const struct qm_kernel_files
     }
     omp_set_max_active_levels(levels);
     qm_progress_end(&all.progress);
+    if (!r->o->one_case)
+        r->covered = qm_coverage_json(&r->coverage, &regimes.domain);
     for (int i = 0; i < AHEAD; i++)
         free(all.waiting[i]);
     if (all.status == QM_OK && !r->o->forever && !r->o->one_case)
@@ -539,6 +547,7 @@ void qm_kernel_run_free(struct qm_kernel_run *r)
         free(r->cases[i].text);
     free(r->cases);
     json_decref(r->speed);
+    json_decref(r->covered);
     memset(r, 0, sizeof *r);
 }
 
