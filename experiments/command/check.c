@@ -93,7 +93,9 @@ static const struct argp_option options[] = {
     {"template", KEY_TEMPLATE, "VARIANT", 0,
      "print a kernel to start from, or kernel_abi.h, or kernel_cuda.h; \"list\" names them", 1},
     {"allow-refused", KEY_ALLOW_REFUSED, "N", 0,
-     "the kernel may refuse N cases (default 0: a refusal is a failure)", 1},
+     "the kernel may refuse N cases beside those that the template of its variant refuses (default "
+     "0: such a refusal is a failure)",
+     1},
     {0}};
 
 static double number_of(struct argp_state *state, const char *option, const char *arg)

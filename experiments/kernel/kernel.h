@@ -58,6 +58,7 @@ struct qm_kernel_run {
     struct qm_kernel_case *cases;
     int n_cases, room;                             /* of cases[] */
     int64_t count[QM_CASE_RESULT_COUNT], left_out; /* left_out: cases that were not run */
+    int64_t excused; /* refused cases that the shipped template refuses too */
     struct qm_kernel_forms forms;
     char not_far[400]; /* why no tensor of 2^31 + 7 elements was judged, or "" */
     struct qm_kernel_compare_count compared[QM_MAX_SLOTS + 1];

@@ -217,6 +217,7 @@ static json_t *to_json(const struct qm_kernel_run *r)
     json_object_set_new(out, "rmse", qm_rmse_json(t->rmse, r->subject.recipe.rule));
     json_object_set_new(out, "failures", failures);
     json_object_set_new(out, "failed", json_boolean(qm_kernel_run_failed(r)));
+    json_object_set_new(out, "refused_as_the_template", json_integer((json_int_t)r->excused));
     json_object_set_new(out, "failed_by", qm_kernel_counts(r, 0));
     json_object_set_new(out, "refused_by", qm_kernel_counts(r, 1));
     if (r->covered)
@@ -385,9 +386,11 @@ static void print_refused(const struct qm_kernel_run *r, const json_t *all)
     for (int i = 0; i < r->n_cases; i++)
         if (r->cases[i].result == QM_CASE_refused) {
             print_counts(all, "refused");
-            printf("refused %lld cases, of which %lld may be (--allow-refused N); %s: %s\n",
-                   (long long)r->count[QM_CASE_refused], (long long)r->o->allow_refused,
-                   r->cases[i].name, r->cases[i].text ? r->cases[i].text : "");
+            printf("refused %lld cases: the template of this variant refuses %lld of them, "
+                   "--allow-refused permits %lld; %s: %s\n",
+                   (long long)r->count[QM_CASE_refused], (long long)r->excused,
+                   (long long)r->o->allow_refused, r->cases[i].name,
+                   r->cases[i].text ? r->cases[i].text : "");
             return;
         }
 }
