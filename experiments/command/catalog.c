@@ -91,7 +91,7 @@ static const struct word hyper_words[] = {
 };
 
 static const struct qm_metric outcomes[] = {
-#define X(name, unit, text) {#name, unit, text, QM_METRICS_brief, NULL},
+#define X(name, unit, better, text) {#name, unit, text, QM_METRICS_brief, QM_BETTER_##better, NULL},
     QM_EXTRA_LIST(X)
 #undef X
 };
