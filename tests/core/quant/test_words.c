@@ -105,6 +105,51 @@ static void test_unique(void **state)
                 fail_msg("two axes have the word %s", all[i].word);
 }
 
+/* The words that README's row of an axis has, in order: what stands in backticks outside of
+ * parentheses, less ":4s", and less what follows ':' in a word. */
+static void words_of(const char *readme, const char *axis, char *out, size_t room)
+{
+    char start[32];
+    snprintf(start, sizeof start, "\n| %s | ", axis);
+    const char *at = strstr(readme, start);
+    assert_non_null(at);
+    int quoted = 0, depth = 0, skip = 0;
+    size_t n = 0;
+    for (at += strlen(start); *at != '|' && n + 2 < room; at++) {
+        depth += (*at == '(') - (*at == ')');
+        skip = *at == ':' || (skip && *at != ' ' && *at != '`');
+        if (*at == '`')
+            quoted = !quoted;
+        if (depth == 0 && (*at == '`' || *at == ' ') && n > 0 && out[n - 1] != ' ')
+            out[n++] = ' ';
+        else if (depth == 0 && quoted && !skip && *at != '`' && *at != ' ')
+            out[n++] = *at;
+    }
+    out[n] = 0;
+}
+
+/* README's table of words is the lists. */
+static void test_readme(void **state)
+{
+    (void)state;
+    static char readme[1 << 18];
+    FILE *f = fopen("README.md", "r");
+    assert_non_null(f);
+    readme[fread(readme, 1, sizeof readme - 1, f)] = 0;
+    fclose(f);
+#define X(word, ...) #word " "
+    const char *want[][2] = {{"map", QM_MAP_LIST(X)},       {"norm", QM_NORM_LIST(X)},
+                             {"search", QM_SEARCH_LIST(X)}, {"round", QM_ROUND_LIST(X)},
+                             {"unit", QM_UNIT_LIST(X)},     {"scale", QM_SCALE_WORD_LIST(X)},
+                             {"curve", QM_CURVE_LIST(X)},   {"pack", QM_PACK_LIST(X)}};
+#undef X
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        char words[1024];
+        words_of(readme, want[i][0], words, sizeof words);
+        assert_string_equal(words, want[i][1]);
+    }
+}
+
 /* Where a round of this kind ends: y in a cell of width 1 whose lower end is position k. */
 static float want(enum qm_round_kind kind, float k, double part)
 {
@@ -160,6 +205,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_words),
         cmocka_unit_test(test_unique),
+        cmocka_unit_test(test_readme),
         cmocka_unit_test(test_kinds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
