@@ -5,9 +5,9 @@
  * None of the words below is printed at its default.  A word with a number after ':' may be a word
  * of another axis too, as floor is a round and floor:V a scale word.
  *
- * keepsign moves up if x > 0 and down otherwise, with 0 moving down to the top code.  It also applies
- * to -0, to NaN and to the NaN unit values of an all-zero group: +0 gets the top code there, which is
- * harmless as the scale is 0.  Signed maps only.
+ * keepsign moves up if x > 0 and down otherwise, with 0 moving down to the top code.  It also
+ * applies to -0, to NaN and to the NaN unit values of an all-zero group: +0 gets the top code
+ * there, which is harmless as the scale is 0.  Signed maps only.
  *
  * In a group whose divisor is 0, the unit value 0/0 is NaN, and the nan word decides its code,
  * unless zero:C is given. */

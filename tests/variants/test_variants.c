@@ -1,7 +1,8 @@
 /* test_variants.c - Tests every registered variant on any shape, instruction set and thread count.
  *
- * The steps do what the variant's file declares: state size, SQNR, quantizers.  `test_variants WORD`
- * tests the recipes alone whose text matches the word, as `qualm list` matches. */
+ * The steps do what the variant's file declares: state size, SQNR, quantizers.
+ *
+ * `test_variants WORD` tests only recipes whose text matches the word, as `qualm list` matches. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

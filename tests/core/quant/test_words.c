@@ -1,4 +1,4 @@
-/* test_words.c - Tests the words of the axes: each is found as what it is, rounds keep their kind. */
+/* test_words.c - Tests the words of the axes: each is found as what it is, and is in README. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
