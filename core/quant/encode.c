@@ -9,7 +9,7 @@
 static void store_codes(const struct qm_codec *c, const float *y, int64_t n, uint8_t *codes)
 {
     for (int64_t j = 0; j < n && c->cb.is_float; j++)
-        codes[j] = (uint8_t)(codes[j] == c->cb.zero && qm_bits(y[j]) >> 31 ? c->cb.n : codes[j]);
+        codes[j] = (uint8_t)(codes[j] == c->cb.zero && qm_sign_bit(y[j]) ? c->cb.n : codes[j]);
     for (int64_t j = 0; j < n && c->cb.is_permuted; j++)
         codes[j] = c->cb.perm[codes[j]];
 }
