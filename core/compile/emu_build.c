@@ -10,6 +10,7 @@
 
 #include "core/compile/embedded_text.h"
 #include "core/compile/kernel_build.h"
+#include "core/emu/emu_nan.h"
 #include "core/emu/emu_rewrite.h"
 
 /* Texts that are written into the folder; and CUDA's headers, for which texts of core/emu stand
@@ -46,7 +47,7 @@ static const struct {
 #define KERNEL_FLAGS                                                                           \
     "-std=c++17 -O1 -g1 -fPIC -ffp-contract=off -fno-math-errno -fno-strict-aliasing "         \
     "-fsanitize=thread,alignment,bounds,signed-integer-overflow,integer-divide-by-zero,shift," \
-    "float-cast-overflow -Wno-unknown-pragmas -Dqm_kernel_step=qm_emu_user_step"
+    "float-cast-overflow -Wno-unknown-pragmas -Dqm_kernel_step=qm_emu_user_step " QM_EMU_NAN_FLAGS
 #define LAYER_FLAGS "-std=c++17 -O2 -g1 -fPIC"
 #define LINK_FLAGS  "-shared -Wl,-Bsymbolic -Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset"
 #define HINT        "CXX chooses another; the Debian package is g++"
@@ -132,16 +133,33 @@ static void compile_with(struct compile *k, const char *fixed, const char *wante
         qm_command_add(&k->c, *words);
 }
 
-/* source -> kernel.ii -> kernel.emu.ii -> kernel.o */
+/* Changes an assembly in place, so that float32 arithmetic makes NVIDIA's NaNs. */
+static qm_status nans_change(const char *assembly)
+{
+    char *text = NULL, *changed = NULL;
+    size_t size;
+    QM_TRY(qm_build_read(assembly, &text, &size));
+    qm_status st = qm_emu_nans(text, &changed);
+    free(text);
+    QM_TRY(st);
+    FILE *f = fopen(assembly, "w");
+    if (f)
+        fputs(changed, f);
+    free(changed);
+    return f && fclose(f) == 0 ? QM_OK : qm_fail(QM_BAD_FILE, "%s: %s", assembly, strerror(errno));
+}
+
+/* source -> kernel.ii -> kernel.emu.ii -> kernel.s -> kernel.o */
 static qm_status kernel_compile(const char *source, const char *folder, const char *flags,
                                 struct compile *k)
 {
-    char layer[PATH_MAX], plain[PATH_MAX], rewritten[PATH_MAX], object[PATH_MAX], *text = NULL,
-                                                                                  *new_text = NULL;
+    char layer[PATH_MAX], plain[PATH_MAX], rewritten[PATH_MAX], assembly[PATH_MAX],
+        object[PATH_MAX], *text = NULL, *new_text = NULL;
     size_t length;
     snprintf(layer, sizeof layer, "%s/qm_emu.hpp", folder);
     snprintf(plain, sizeof plain, "%s/kernel.ii", folder);
     snprintf(rewritten, sizeof rewritten, "%s/kernel.emu.ii", folder);
+    snprintf(assembly, sizeof assembly, "%s/kernel.s", folder);
     snprintf(object, sizeof object, "%s/kernel.o", folder);
     compile_with(k, KERNEL_FLAGS, flags,
                  (const char *const[]){"-x", "c++", "-E", "-isystem", folder, "-include", layer,
@@ -158,7 +176,10 @@ static qm_status kernel_compile(const char *source, const char *folder, const ch
     if (!f || fclose(f) != 0)
         return qm_fail(QM_BAD_FILE, "%s: %s", rewritten, strerror(errno));
     compile_with(k, KERNEL_FLAGS, flags,
-                 (const char *const[]){"-c", rewritten, "-o", object, NULL});
+                 (const char *const[]){"-S", rewritten, "-o", assembly, NULL});
+    QM_TRY(qm_command_run(&k->c, source, HINT));
+    QM_TRY(nans_change(assembly));
+    compile_with(k, "", "", (const char *const[]){"-c", assembly, "-o", object, NULL});
     return qm_command_run(&k->c, source, HINT);
 }
 
