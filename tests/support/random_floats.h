@@ -11,8 +11,8 @@ static inline uint32_t random_word(void)
 }
 
 /* A float in [-1, 1], some scaled by a power of two down to 2^-39; one in 16 is a zero, one in 16 a
- * subnormal number.  With `special` one in 16 is an infinity and one in 16 a quiet NaN of either sign
- * and any payload. */
+ * subnormal number.  With `special` one in 16 is an infinity and one in 16 a quiet NaN of either
+ * sign and any payload. */
 static inline float random_float(int special)
 {
     uint32_t w = random_word(), kind = w % 16;

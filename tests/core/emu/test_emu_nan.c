@@ -1,7 +1,7 @@
 /* test_emu_nan.c - Tests that float32 arithmetic makes NVIDIA's NaNs on the emulator.
  *
- * Every operation of tests/emu/nans.cu gives 0x7fffffff where its result is NaN and the C operation's
- * bits elsewhere; moves keep every bit. */
+ * Every operation of tests/emu/nans.cu gives 0x7fffffff where its result is NaN and the C
+ * operation's bits elsewhere; moves keep every bit. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
