@@ -43,6 +43,10 @@ QM_FN float qm_float(uint32_t u)
 
 QM_FN int qm_isnan(float x) { return (qm_bits(x) & 0x7fffffffu) > 0x7f800000u; }
 
+/* The sign bit of x; 0 for every NaN, whose sign bit says nothing: an invalid operation makes a
+ * negative NaN on x86 and a positive one on NVIDIA's GPUs.  Codes and signs are chosen by this. */
+QM_FN uint32_t qm_sign_bit(float x) { return qm_bits(x) - 0x80000000u <= 0x7f800000u; }
+
 /* An order-preserving map of the floats to the integers: for numbers a < b implies
  * qm_ordered(a) < qm_ordered(b); -0 is mapped just below +0, and NaNs lie beyond the infinities.
  * qm_unordered is its inverse. */

@@ -13,6 +13,7 @@
 #include "core/compile/kernel_build.h"
 #include "core/emu/emu_contracted.h"
 #include "core/emu/emu_fast.h"
+#include "core/emu/emu_nan.h"
 #include "core/emu/emu_rewrite.h"
 
 /* Texts that are written into the folder; and CUDA's headers, for which texts of core/emu stand
@@ -50,7 +51,7 @@ static const struct {
     "-std=c++17 -O1 -g1 -fPIC -ffp-contract=off -fno-math-errno -fno-strict-aliasing "         \
     "-fsanitize=thread,alignment,bounds,signed-integer-overflow,integer-divide-by-zero,shift," \
     "float-cast-overflow -Wno-unknown-pragmas -Wno-ignored-optimization-argument "             \
-    "-Dqm_kernel_step=qm_emu_user_step"
+    "-Dqm_kernel_step=qm_emu_user_step " QM_EMU_NAN_FLAGS
 #define LAYER_FLAGS "-std=c++17 -O2 -g1 -fPIC"
 #define LINK_FLAGS  "-shared -Wl,-Bsymbolic -Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset"
 #define HINT        "CXX chooses another; the Debian package is g++"
@@ -190,6 +191,22 @@ static qm_status find_lines(const char *source, const char *folder, const char *
     return st;
 }
 
+/* Writes the assembly `from` to `to`, changed so that float32 arithmetic makes NVIDIA's NaNs. */
+static qm_status nans_change(const char *from, const char *to)
+{
+    char *text = NULL, *changed = NULL;
+    size_t size;
+    QM_TRY(qm_build_read(from, &text, &size));
+    qm_status st = qm_emu_nans(text, &changed);
+    free(text);
+    QM_TRY(st);
+    FILE *f = fopen(to, "w");
+    if (f)
+        fputs(changed, f);
+    free(changed);
+    return f && fclose(f) == 0 ? QM_OK : qm_fail(QM_BAD_FILE, "%s: %s", to, strerror(errno));
+}
+
 /* ---- a kernel -------------------------------------------------------------------------------- */
 
 /* source -> kernel.ii -> kernel.emu.ii */
@@ -221,18 +238,20 @@ static qm_status kernel_rewrite(const char *source, const char *folder, const ch
 static qm_status kernel_compile(const char *source, const char *folder, const char *flags,
                                 struct compile *k)
 {
-    char rewritten[PATH_MAX], assembly[PATH_MAX], object[PATH_MAX];
+    char rewritten[PATH_MAX], assembly[PATH_MAX], changed[PATH_MAX], object[PATH_MAX];
     int is_contracted = strstr(flags, "-ffp-contract=fast") != NULL;
     pid_t pid;
     snprintf(rewritten, sizeof rewritten, "%s/kernel.emu.ii", folder);
     snprintf(assembly, sizeof assembly, "%s/kernel.s", folder);
+    snprintf(changed, sizeof changed, "%s/kernel.nan.s", folder);
     snprintf(object, sizeof object, "%s/kernel.o", folder);
     *lines = '\0';
     QM_TRY(kernel_rewrite(source, folder, flags, rewritten, k));
     compile_with(k, KERNEL_FLAGS, flags,
                  (const char *const[]){"-S", rewritten, "-o", assembly, NULL});
     QM_TRY(qm_command_run(&k->c, source, HINT));
-    compile_with(k, "", "", (const char *const[]){"-c", assembly, "-o", object, NULL});
+    QM_TRY(nans_change(assembly, changed));
+    compile_with(k, "", "", (const char *const[]){"-c", changed, "-o", object, NULL});
     QM_TRY(qm_command_start(&k->c, HINT, &pid));
     qm_status st = is_contracted ? find_lines(source, folder, assembly) : QM_OK;
     qm_status other = qm_command_wait(&k->c, pid, source);

@@ -136,7 +136,7 @@ static void key_of(const char *recipe, enum qm_mode mode, char key[QM_CACHE_KEY]
     };
     struct qm_sha256 h;
     qm_sha256_start(&h);
-    add(&h, "qualm emu 1");
+    add(&h, "qualm emu 2");
     add(&h, compiler_text());
     add(&h, environment("CXX"));
     add(&h, environment("CXXFLAGS"));

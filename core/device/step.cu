@@ -349,7 +349,7 @@ QM_DEV uint32_t code_of(const struct tables *s, const struct qm_quantizer *q,
 {
     int k = 0;
     if (qm_isnan(y))
-        return qm_stored_code(b, y, qm_position_of_nan(q, b, y));
+        return qm_stored_code(b, y, qm_position_of_nan(q, b));
     if constexpr (slot<I>::is_e4m3)
         return qm_float_to_e4m3(y, 1);
     if (slot<I>::n_edges == 0 || !(slot<I>::edges_suffice || fabsf(y) <= slot<I>::limit)) {

@@ -9,7 +9,7 @@
 static void store_codes(const struct qm_codec *c, const float *y, int64_t n, uint8_t *codes)
 {
     for (int64_t j = 0; j < n && c->cb.is_float; j++)
-        codes[j] = (uint8_t)(codes[j] == c->cb.zero && qm_bits(y[j]) >> 31 ? c->cb.n : codes[j]);
+        codes[j] = (uint8_t)(codes[j] == c->cb.zero && qm_sign_bit(y[j]) ? c->cb.n : codes[j]);
     for (int64_t j = 0; j < n && c->cb.is_permuted; j++)
         codes[j] = c->cb.perm[codes[j]];
 }
@@ -62,7 +62,7 @@ static void encode_run(const struct qm_codec *c, const float *x, int64_t n, floa
     }
     int ordinary = c->has_edges && d.by > 0.0f && qm_bits(max) < 0x7f800000u &&
                    (divides || (factor < INFINITY && factor > 0.0f)) &&
-                   !(by_arith && c->q.round != QM_ROUND_even && c->q.round != QM_ROUND_near) &&
+                   !(by_arith && !qm_simd_has_arith(c->q.round)) &&
                    !(c->q.scale.max_skips_nan && v->max_bits(x, n) > 0x7f800000u);
     if (!ordinary) {
         for (int64_t i = 0; i < n; i++)

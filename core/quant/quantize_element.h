@@ -89,11 +89,11 @@ QM_FN int qm_unit_divides(const struct qm_quantizer *q, int is_short)
 
 /* ---- encoding ------------------------------------------------------------------------------- */
 
-/* The sorted position of a NaN unit value y. */
-QM_FN int qm_position_of_nan(const struct qm_quantizer *q, const struct qm_codebook *cb, float y)
+/* The sorted position of a NaN unit value. */
+QM_FN int qm_position_of_nan(const struct qm_quantizer *q, const struct qm_codebook *cb)
 {
     if (cb->is_float && q->scale.nan == QM_NAN_low)
-        return cb->n + 1 + (int)(qm_bits(y) >> 31);
+        return cb->n + 1;
     return q->scale.nan == QM_NAN_top    ? cb->n - 1
            : q->scale.nan == QM_NAN_zero ? (cb->zero > 0 ? cb->zero : 0)
                                          : 0;
@@ -105,7 +105,7 @@ QM_FN int qm_position(const struct qm_quantizer *q, const struct qm_codebook *cb
                       uint32_t draw)
 {
     if (qm_isnan(y))
-        return qm_position_of_nan(q, cb, y);
+        return qm_position_of_nan(q, cb);
     int k = qm_search_code(q->search, q->round, y, cb, draw);
     return k > q->scale.least ? k : q->scale.least;
 }
@@ -113,7 +113,7 @@ QM_FN int qm_position(const struct qm_quantizer *q, const struct qm_codebook *cb
 /* The stored code of a position; y: its unit value. */
 QM_FN uint32_t qm_stored_code(const struct qm_codebook *cb, float y, int position)
 {
-    if (cb->is_float && position == cb->zero && qm_bits(y) >> 31)
+    if (cb->is_float && position == cb->zero && qm_sign_bit(y))
         position = cb->n;
     return cb->is_permuted ? cb->perm[position] : (uint32_t)position;
 }
@@ -151,12 +151,12 @@ QM_FN uint32_t qm_encode_one(const struct qm_quantizer *q, const struct qm_codeb
     return qm_stored_code(cb, y, qm_position(q, cb, y, draw));
 }
 
-/* Scale word keepsign: moves a code whose value's sign differs from x's.  n_negative: number of
- * codes whose value has a sign bit; n: number of codes, a power of two. */
+/* Scale word keepsign: moves a code whose value's sign differs from x's; NaN counts as positive.
+ * n_negative: number of codes whose value has a sign bit; n: number of codes, a power of two. */
 QM_FN uint32_t qm_keep_sign(uint32_t n_negative, uint32_t n, float x, uint32_t code)
 {
     uint32_t moved = x > 0.0f ? code + 1 : code - 1;
-    return (code < n_negative) != (qm_bits(x) >> 31) ? moved & (n - 1) : code;
+    return (code < n_negative) != qm_sign_bit(x) ? moved & (n - 1) : code;
 }
 
 /* ---- decoding ------------------------------------------------------------------------------- */

@@ -29,7 +29,7 @@ static const char *const search_names[] = {
 #undef X
 };
 static const char *const round_names[] = {
-#define X(name, text) #name,
+#define X(name, text, kind) #name,
     QM_ROUND_LIST(X)
 #undef X
 };
@@ -48,10 +48,9 @@ static const char *const plain_names[] = {"f32", "bf16", "f16"};
 static const char *const words[] = {
 #define X(name, ...) #name,
     QM_NORM_LIST(X) QM_CURVE_LIST(X) QM_SEARCH_LIST(X)
-    QM_ROUND_LIST(X) QM_UNIT_LIST(X) QM_PACK_LIST(X)
+    QM_ROUND_LIST(X) QM_UNIT_LIST(X) QM_PACK_LIST(X) QM_SCALE_WORD_LIST(X)
 #undef X
-    "logblock", "guard",   "cap",      "zero", "least", "maxskip",
-    "nantop",   "nanzero", "keepsign", "f16", "f16both", "nest",
+    "logblock",
 };
 /* clang-format on */
 
@@ -95,18 +94,9 @@ struct scale_word {
     int number; /* FLAG: the member's value; WHOLE: the least number allowed */
 };
 static const struct scale_word scale_words[] = {
-    {"floor", SET_floor, REAL, 0},
-    {"guard", SET_guard, REAL, 0},
-    {"cap", SET_cap, REAL, 0},
-    {"zero", SET_zero, WHOLE, 0},
-    {"least", SET_least, WHOLE, 1},
-    {"nest", SET_nest, WHOLE, 1},
-    {"maxskip", SET_maxskip, FLAG, 1},
-    {"nantop", SET_nan, FLAG, QM_NAN_top},
-    {"nanzero", SET_nan, FLAG, QM_NAN_zero},
-    {"keepsign", SET_sign, FLAG, 1},
-    {"f16", SET_f16, FLAG, QM_F16_stored},
-    {"f16both", SET_f16, FLAG, QM_F16_both},
+#define X(word, setting, value, number, text) {#word, SET_##setting, value, number},
+    QM_SCALE_WORD_LIST(X)
+#undef X
 };
 enum { SCALE_WORDS = sizeof scale_words / sizeof *scale_words };
 
@@ -219,8 +209,7 @@ static qm_status read_word(struct qm_quantizer *q, struct seen *s, const char *w
         return qm_norm_has_block(q->norm) ? read_count(word, value, 1, &q->block)
                                           : no_value(word, value);
     }
-    int is_round = w && w->setting == SET_floor && !value; /* "floor" alone is a round */
-    if (w && w->value != FLAG && !is_round)
+    if (w && w->value != FLAG && value) /* alone it may be another axis's: floor is a round */
         return read_scale_word(&q->scale, s, w, value);
     QM_TRY(no_value(word, value));
     for (int k = 0; k < CHOICES; k++)

@@ -2,30 +2,16 @@
  *
  *     stored = round_dtype(min(max(maximum, floor), cap) * gain)      gain: the map's (map.h)
  *
- * Words, none of which is printed at its default:
- *     floor:V   the maximum is raised to at least V before the gain is applied (torchao,
- *               adafactor8bit 1e-12)
- *     guard:V   the divisor is at least V; the stored scale is not raised, except in a short
- *               last block under unit recip_tail (bitsandbytes 1e-38)
- *     cap:V     the maximum is at most V (adafactor8bit CUDA log2 code)
- *     least:C   sorted positions below C become C (lpmm sr1, sr2: a crude way to leave zero out)
- *     zero:C    code of every element of an all-zero group, instead of the code of 0 / scale
- *     maxskip   the maximum ignores NaN (fmax); otherwise one NaN makes the scale NaN
- *     nantop    a NaN unit value gets the top code (lpmm, bitsandbytes default); otherwise the
- *               lowest code, or the NaN code of a float format
- *     nanzero   a NaN unit value gets the code of zero (adafactor8bit CUDA uniform, bitsandbytes
- *               FP4 tree)
- *     keepsign  a code whose value's sign differs from x's moves by one: up if x > 0, down
- *               otherwise, with 0 moving down to the top code.  This also applies to -0, to NaN and
- *               to the NaN unit values of an all-zero group: +0 gets the top code there, which is
- *               harmless as the scale is 0.  Signed maps only (bitsandbytes
- *               kOptimizerStatic8bit*Blockwise, first moments)
- *     f16       scales are stored as float16 (Lion 8-bit); x is divided by the unrounded scale
- *     f16both   scales are stored as float16, and x is divided by the rounded scale too, so that
- *               both directions use one scale; wants a floor of at least 6e-8, below which float16
- *               is 0
- *     nest:N    the scales minus their mean are stored in 8 bits as dyn:8s/block:N/grid; x is
- *               divided by the unrounded scale (bitsandbytes compress_statistics)
+ * None of the words below is printed at its default.  A word with a number after ':' may be a word
+ * of another axis too, as floor is a round and floor:V a scale word.
+ *
+ * keepsign moves up if x > 0 and down otherwise, with 0 moving down to the top code.  It also
+ * applies to -0, to NaN, which counts as positive whatever its sign bit, and to the NaN unit values
+ * of an all-zero group: +0 gets the top code there, which is harmless as the scale is 0.  Signed
+ * maps only.
+ *
+ * f16both, under which both directions use one scale, wants a floor of at least 6e-8, below which
+ * float16 is 0.
  *
  * In a group whose divisor is 0, the unit value 0/0 is NaN, and the nan word decides its code,
  * unless zero:C is given. */
@@ -33,6 +19,29 @@
 #define QM_QUANT_SCALE_H
 
 #include "core/base/dual.h"
+
+/* clang-format off */
+#define QM_SCALE_WORD_LIST(X) /* word, what it sets, what follows ':', the value set or the least number, text */     \
+    X(floor,    floor,   REAL,  0, "floor:V - the maximum is raised to at least V before the gain (torchao, "         \
+                                   "adafactor8bit 1e-12)")                                                            \
+    X(guard,    guard,   REAL,  0, "guard:V - the divisor is at least V; the stored scale is not raised, except in "  \
+                                   "a short last block under unit recip_tail (bitsandbytes 1e-38)")                   \
+    X(cap,      cap,     REAL,  0, "cap:V - the maximum is at most V (adafactor8bit CUDA log2 code)")                 \
+    X(zero,     zero,    WHOLE, 0, "zero:C - code of every element of an all-zero group")                             \
+    X(least,    least,   WHOLE, 1, "least:C - sorted positions below C become C (lpmm sr1, sr2)")                     \
+    X(maxskip,  maxskip, FLAG,  1, "NaN is ignored by the maximum; otherwise it makes the scale NaN")                 \
+    X(nantop,   nan,     FLAG,  QM_NAN_top, "a NaN unit value gets the top code (lpmm, bitsandbytes default); "       \
+                                   "otherwise the lowest, or the NaN code of a float format")                         \
+    X(nanzero,  nan,     FLAG,  QM_NAN_zero, "a NaN unit value gets the code of zero (adafactor8bit CUDA uniform, "   \
+                                   "bitsandbytes FP4 tree)")                                                          \
+    X(keepsign, sign,    FLAG,  1, "a code whose value has not the sign bit of x moves by one "                       \
+                                   "(bitsandbytes CUDA first moments)")                                               \
+    X(f16,      f16,     FLAG,  QM_F16_stored, "scales are stored as float16; x is divided by the unrounded one "     \
+                                   "(Lion 8-bit)")                                                                    \
+    X(f16both,  f16,     FLAG,  QM_F16_both, "scales are stored as float16, and x is divided by the rounded one too") \
+    X(nest,     nest,    WHOLE, 1, "nest:N - scales minus their mean in 8 bits, dyn:8s/block:N/grid "                 \
+                                   "(bitsandbytes compress_statistics)")
+/* clang-format on */
 
 enum qm_nan { QM_NAN_low, QM_NAN_top, QM_NAN_zero };
 enum qm_f16 { QM_F16_none, QM_F16_stored, QM_F16_both };

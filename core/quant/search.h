@@ -98,23 +98,12 @@ QM_FN int qm_search_lower(float x, const struct qm_codebook *cb)
     return k;
 }
 
-/* Evenly spaced maps: position + base = y * factor, rounded, clamped; NaN gives 0.  Ties up are
- * floor(y * factor + 1/2): fused where x is multiplied by steps / scale (unit recip; adafactor8bit
- * CUDA log2 code), in two roundings where y is a quotient already (FlashOptim, Lion 8-bit). */
+/* Evenly spaced maps: position + base = y * factor, rounded (qm_round_step), clamped; NaN gives
+ * 0. */
 QM_FN int qm_search_arith(enum qm_round round, int fused, float y, float factor,
                           const struct qm_codebook *cb, uint32_t draw)
 {
-    float z = y * factor, k = floorf(z), f = z - k, r;
-    switch (round) {
-    case QM_ROUND_near: r = floorf(fused ? fmaf(y, factor, 0.5f) : z + 0.5f); break;
-    case QM_ROUND_mid: r = f > 0.5f ? k + 1.0f : k; break;
-    case QM_ROUND_even: r = rintf(z); break;
-    case QM_ROUND_away: r = roundf(z); break;
-    case QM_ROUND_stoch: r = rintf(f + qm_uniform(draw) - 0.5f) != 0.0f ? k + 1.0f : k; break;
-    case QM_ROUND_dither: r = rintf(z + (qm_uniform(draw) - 0.5f)); break;
-    case QM_ROUND_ceil: r = ceilf(z); break;
-    default: r = k; break;
-    }
+    float r = qm_round_step(round, fused, y, factor, draw);
     float low = (float)cb->base, high = (float)(cb->base + cb->n - 1);
     r = r > low ? r : low; /* also NaN */
     r = r < high ? r : high;
@@ -125,7 +114,7 @@ QM_FN int qm_search_arith(enum qm_round round, int fused, float y, float factor,
 QM_FN int qm_search_code(enum qm_search search, enum qm_round round, float x,
                          const struct qm_codebook *cb, uint32_t draw)
 {
-    int k;
+    int k = 0;
     switch (search) {
     case QM_SEARCH_arith: return qm_search_arith(round, 0, x, cb->steps, cb, draw);
     case QM_SEARCH_ladder: return qm_search_cuts(x, cb->cut, cb->n - 1);
@@ -133,12 +122,12 @@ QM_FN int qm_search_code(enum qm_search search, enum qm_round round, float x,
     case QM_SEARCH_grid: return qm_search_grid(x, cb);
     case QM_SEARCH_lower: return qm_search_lower(x, cb);
     case QM_SEARCH_mids:
-        k = 0;
         for (int i = 0; i + 1 < cb->n; i++)
             k += x > (cb->value[i] + cb->value[i + 1]) * 0.5f;
         return k;
     case QM_SEARCH_scan: k = qm_search_scan(x, cb); break;
-    default: k = qm_search_bisect(x, cb); break;
+    case QM_SEARCH_bisect: k = qm_search_bisect(x, cb); break;
+    case QM_SEARCH_COUNT: break;
     }
     if (k + 1 < cb->n && x > cb->value[0])
         k += qm_round_up(round, x, cb->value[k], cb->value[k + 1], k, draw);

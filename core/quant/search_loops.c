@@ -15,29 +15,38 @@ static void store(const int32_t *k, int64_t n, uint8_t *position)
         position[j] = (uint8_t)k[j];
 }
 
-/* Axis round on a chunk: replaces the position k of a cell's lower end by the position taken. */
-static void choose(const struct qm_codec *c, const float *y, int32_t *k, int64_t n)
+/* Axis round on n elements: replaces the position k of a cell's lower end by the position taken.
+ * lo, hi: the cell's ends, both at the last entry.  Rounds that draw read draw 0. */
+#define ROUND(word, text, kind)                                                 \
+    case QM_ROUND_##word:                                                       \
+        for (int64_t j = 0; j < n; j++) {                                       \
+            int up = qm_round_up(QM_ROUND_##word, x[j], lo[j], hi[j], k[j], 0); \
+            k[j] += up & (x[j] > low) & (k[j] < top);                           \
+        }                                                                       \
+        break;
+static void take_ends(const struct qm_codec *c, const float *x, const float *lo, const float *hi,
+                      int32_t *k, int64_t n)
 {
-    const float *value = c->cb.value, low = value[0];
+    float low = c->cb.value[0];
     int32_t top = c->cb.n - 1;
-#define ROUND(up)                                                                 \
-    for (int64_t j = 0; j < n; j++) {                                             \
-        int32_t at = k[j], next = at < top ? at + 1 : at;                         \
-        float x = y[j], lo = value[at], hi = value[next], mid = (lo + hi) * 0.5f; \
-        (void)mid;                                                                \
-        int32_t r = (up);                                                         \
-        k[j] = at + (r & (x > low) & (at < top));                                 \
-    }                                                                             \
-    break
     switch (c->q.round) {
-    case QM_ROUND_near: ROUND(x - lo >= (hi - lo) * 0.5f);
-    case QM_ROUND_mid: ROUND(x > mid);
-    case QM_ROUND_even: ROUND((x > mid) | ((x == mid) & at));
-    case QM_ROUND_away: ROUND((x > mid) | ((x == mid) & (x >= 0.0f)));
-    case QM_ROUND_ceil: ROUND(x > lo);
-    default: break;
+        QM_ROUND_LIST(ROUND)
+    case QM_ROUND_COUNT: break;
     }
+}
 #undef ROUND
+
+/* Axis round on a chunk of at most CHUNK elements. */
+static void choose(const struct qm_codec *c, const float *x, int32_t *k, int64_t n)
+{
+    const float *value = c->cb.value;
+    int32_t top = c->cb.n - 1;
+    float lo[CHUNK], hi[CHUNK];
+    for (int64_t j = 0; j < n; j++) {
+        lo[j] = value[k[j]];
+        hi[j] = value[k[j] < top ? k[j] + 1 : top];
+    }
+    take_ends(c, x, lo, hi, k, n);
 }
 
 static void scan(const struct qm_codec *c, const float *y, int64_t n, uint8_t *position,
@@ -61,8 +70,9 @@ static void scan(const struct qm_codec *c, const float *y, int64_t n, uint8_t *p
 #if defined(__AVX512F__)
 #include <immintrin.h>
 
-/* Bisection and round for a table of at most 16 entries in one register: lookups are permutes. */
-static __m512i bisect16(enum qm_round round, __m512 x, __m512 table, __m512 low, __m512i top)
+/* Bisects in a table of at most 16 entries, which one register holds, so that lookups are permutes:
+ * the positions, and the ends of their cells. */
+static __m512i bisect16(__m512 x, __m512 table, __m512 low, __m512i top, float *lo, float *hi)
 {
     __m512i k = _mm512_setzero_si512();
     __mmask16 above = _mm512_cmp_ps_mask(x, low, _CMP_GT_OQ);
@@ -72,22 +82,9 @@ static __m512i bisect16(enum qm_round round, __m512 x, __m512 table, __m512 low,
         k = _mm512_mask_mov_epi32(k, _mm512_mask_cmp_ps_mask(above, x, v, _CMP_GE_OQ), next);
     }
     __m512i next = _mm512_min_epi32(_mm512_add_epi32(k, _mm512_set1_epi32(1)), top);
-    __m512 lo = _mm512_permutexvar_ps(k, table), hi = _mm512_permutexvar_ps(next, table);
-    __m512 half = _mm512_set1_ps(0.5f), mid = _mm512_mul_ps(_mm512_add_ps(lo, hi), half);
-    __mmask16 up = _mm512_cmp_ps_mask(x, mid, _CMP_GT_OQ),
-              tie = _mm512_cmp_ps_mask(x, mid, _CMP_EQ_OQ);
-    switch (round) {
-    case QM_ROUND_near:
-        up = _mm512_cmp_ps_mask(_mm512_sub_ps(x, lo), _mm512_mul_ps(_mm512_sub_ps(hi, lo), half),
-                                _CMP_GE_OQ);
-        break;
-    case QM_ROUND_mid: break;
-    case QM_ROUND_even: up |= tie & _mm512_test_epi32_mask(k, _mm512_set1_epi32(1)); break;
-    case QM_ROUND_away: up |= tie & _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_GE_OQ); break;
-    case QM_ROUND_ceil: up = _mm512_cmp_ps_mask(x, lo, _CMP_GT_OQ); break;
-    default: up = 0; break;
-    }
-    return _mm512_mask_mov_epi32(k, up & above, next);
+    _mm512_storeu_ps(lo, _mm512_permutexvar_ps(k, table));
+    _mm512_storeu_ps(hi, _mm512_permutexvar_ps(next, table));
+    return k;
 }
 
 /* Bisects for at most 16 entries and a multiple of 16 elements; returns the number of elements
@@ -97,25 +94,18 @@ static int64_t bisect_small(const struct qm_codec *c, const float *value, const 
 {
     __m512 table = _mm512_loadu_ps(value), low = _mm512_set1_ps(value[0]);
     __m512i top = _mm512_set1_epi32(c->cb.n - 1);
-    int64_t i = 0;
-#define LOOP(word)                                                                            \
-    case QM_ROUND_##word:                                                                     \
-        for (; i + 16 <= n; i += 16)                                                          \
-            _mm_storeu_si128((__m128i *)(position + i),                                       \
-                             _mm512_cvtepi32_epi8(bisect16(                                   \
-                                 QM_ROUND_##word, _mm512_loadu_ps(y + i), table, low, top))); \
-        break;
-    switch (c->cb.n <= 16 ? c->q.round : QM_ROUND_COUNT) {
-        LOOP(near)
-        LOOP(mid)
-        LOOP(even)
-        LOOP(away)
-        LOOP(floor)
-        LOOP(ceil)
-    default: break;
+    int64_t whole = c->cb.n <= 16 ? n / 16 * 16 : 0;
+    for (int64_t i = 0; i < whole; i += CHUNK) {
+        int32_t k[CHUNK];
+        float lo[CHUNK], hi[CHUNK];
+        int64_t m = whole - i < CHUNK ? whole - i : CHUNK;
+        for (int64_t j = 0; j < m; j += 16)
+            _mm512_storeu_si512(
+                k + j, bisect16(_mm512_loadu_ps(y + i + j), table, low, top, lo + j, hi + j));
+        take_ends(c, y + i, lo, hi, k, m);
+        store(k, m, position + i);
     }
-#undef LOOP
-    return i;
+    return whole;
 }
 #else
 static int64_t bisect_small(const struct qm_codec *c, const float *value, const float *y, int64_t n,
@@ -245,14 +235,21 @@ static void arith(const struct qm_codec *c, const float *y, int64_t n, uint8_t *
                   const uint8_t *grid)
 {
     (void)grid;
-    if (c->q.round == QM_ROUND_even)
+    if (c->q.round == QM_ROUND_even) {
         QM_ISA_NAME(qm_simd).arith(c, y, c->cb.steps, n, position);
-    else if (c->q.round == QM_ROUND_near)
-        for (int64_t i = 0; i < n; i++)
-            position[i] = (uint8_t)qm_search_arith(QM_ROUND_near, 0, y[i], c->cb.steps, &c->cb, 0);
-    else
-        for (int64_t i = 0; i < n; i++)
-            position[i] = (uint8_t)qm_search_arith(c->q.round, 0, y[i], c->cb.steps, &c->cb, 0);
+        return;
+    }
+#define ROUND(word, text, kind)                                                             \
+    case QM_ROUND_##word:                                                                   \
+        for (int64_t i = 0; i < n; i++)                                                     \
+            position[i] =                                                                   \
+                (uint8_t)qm_search_arith(QM_ROUND_##word, 0, y[i], c->cb.steps, &c->cb, 0); \
+        break;
+    switch (c->q.round) {
+        QM_ROUND_LIST(ROUND)
+    case QM_ROUND_COUNT: break;
+    }
+#undef ROUND
 }
 
 static void edges(const struct qm_codec *c, const float *y, int64_t n, uint8_t *position,

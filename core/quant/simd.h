@@ -9,6 +9,13 @@
 #include "core/base/isa.h"
 #include "core/quant/quantizer.h"
 
+/* Whether `arith` below covers search arith with this round; the others have their defining form
+ * alone. */
+QM_FN int qm_simd_has_arith(enum qm_round round)
+{
+    return round == QM_ROUND_even || round == QM_ROUND_near;
+}
+
 /* The curves that encode_blocks and decode_blocks support. */
 #define QM_SIMD_CURVES(X) X(none) X(sqrt) X(softsign)
 
@@ -38,7 +45,8 @@ struct qm_simd {
     /* position[i] = the number of edges c->edge[k] <= y[i]. */
     void (*positions)(const struct qm_codec *c, const float *y, int64_t n, uint8_t *position);
 
-    /* Search arith with round even, or near by one fma: y * factor rounded and clamped. */
+    /* Search arith with a round that qm_simd_has_arith: y * factor rounded (near: by one fma)
+     * and clamped. */
     void (*arith)(const struct qm_codec *c, const float *y, float factor, int64_t n,
                   uint8_t *position);
 

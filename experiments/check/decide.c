@@ -143,7 +143,10 @@ static void arith_threshold(struct qm_decider *d, int k)
     case QM_ROUND_even: set(&d->cut[k], at, odd, product, product); break;
     case QM_ROUND_away: set(&d->cut[k], at, at > 0.0, product, product); break;
     case QM_ROUND_ceil: set(&d->cut[k], (base + k) / steps, 0, product, product); break;
-    default: set(&d->cut[k], (base + k + 1) / steps, 1, product, product); break;
+    case QM_ROUND_floor:
+    case QM_ROUND_stoch: /* the lower end of those that draw */
+    case QM_ROUND_dither: set(&d->cut[k], (base + k + 1) / steps, 1, product, product); break;
+    case QM_ROUND_COUNT: break;
     }
 }
 
@@ -181,7 +184,10 @@ static void round_threshold(struct qm_decider *d, int k, double below, double ab
     case QM_ROUND_even: set(t, mid, k & 1, below, above); break;
     case QM_ROUND_away: set(t, mid, mid >= 0.0, below, above); break;
     case QM_ROUND_ceil: set(t, lo, 0, 0.0, 0.0); break;
-    default: set(t, hi, 1, 0.0, 0.0); break; /* floor, and the lower end of stoch */
+    case QM_ROUND_floor:
+    case QM_ROUND_stoch: /* the lower end of those that draw */
+    case QM_ROUND_dither: set(t, hi, 1, 0.0, 0.0); break;
+    case QM_ROUND_COUNT: break;
     }
 }
 

@@ -44,42 +44,33 @@ static const char *const kind_files[QM_KIND_COUNT] = {
 };
 
 /* Words of core/quant/scale.h, which has no enum for them because they combine freely. */
-enum { FLOOR, GUARD, CAP, ZERO, LEAST, MAXSKIP, NANTOP, NANZERO, KEEPSIGN, F16, F16BOTH, NEST };
-static const struct {
-    const char *name, *text;
-} scale_words[] = {
-    [FLOOR] = {"floor", "floor:V - the scale is at least V (torchao, adafactor8bit 1e-12)"},
-    [GUARD] = {"guard", "guard:V - the divisor is at least V, the stored scale is not raised "
-                        "(bitsandbytes 1e-38)"},
-    [CAP] = {"cap", "cap:V - the maximum is at most V (adafactor8bit CUDA log2 code)"},
-    [ZERO] = {"zero", "zero:C - code of every element of an all-zero group"},
-    [LEAST] = {"least", "least:C - sorted positions below C become C (lpmm sr1, sr2)"},
-    [MAXSKIP] = {"maxskip", "NaN is ignored by the maximum; otherwise it makes the scale NaN"},
-    [NANTOP] = {"nantop", "a NaN unit value gets the top code (lpmm, bitsandbytes default); "
-                          "otherwise the lowest"},
-    [NANZERO] = {"nanzero", "a NaN unit value gets the code of zero (adafactor8bit CUDA uniform, "
-                            "bitsandbytes FP4 tree)"},
-    [KEEPSIGN] = {"keepsign", "a code whose value has not the sign bit of x moves by one "
-                              "(bitsandbytes CUDA first moments)"},
-    [F16] = {"f16", "scales are stored as float16; x is divided by the unrounded one (Lion 8-bit)"},
-    [F16BOTH] = {"f16both",
-                 "scales are stored as float16, and x is divided by the rounded one too"},
-    [NEST] = {"nest", "nest:N - scales minus their mean in 8 bits, dyn:8s/block:N/grid "
-                      "(bitsandbytes compress_statistics)"},
+enum {
+#define X(word, setting, value, number, text) SCALE_##word,
+    QM_SCALE_WORD_LIST(X)
+#undef X
 };
 
 struct word {
     const char *name, *text;
+};
+static const struct word scale_words[] = {
+#define X(word, setting, value, number, text) {#word, text},
+    QM_SCALE_WORD_LIST(X)
+#undef X
 };
 static const struct word map_words[] = {
 #define X(name, from, to, signs, text) {#name, text},
     QM_MAP_LIST(X)
 #undef X
 };
+static const struct word round_words[] = {
+#define X(name, text, kind) {#name, text},
+    QM_ROUND_LIST(X)
+#undef X
+};
 #define X(name, text) {#name, text},
 static const struct word search_words[] = {QM_SEARCH_LIST(X)};
 static const struct word norm_words[] = {QM_NORM_LIST(X)};
-static const struct word round_words[] = {QM_ROUND_LIST(X)};
 static const struct word unit_words[] = {QM_UNIT_LIST(X)};
 static const struct word curve_words[] = {QM_CURVE_LIST(X)};
 static const struct word pack_words[] = {QM_PACK_LIST(X)};
@@ -100,7 +91,7 @@ static const struct word hyper_words[] = {
 };
 
 static const struct qm_metric outcomes[] = {
-#define X(name, unit, text) {#name, unit, text, QM_METRICS_brief, NULL},
+#define X(name, unit, better, text) {#name, unit, text, QM_METRICS_brief, QM_BETTER_##better, NULL},
     QM_EXTRA_LIST(X)
 #undef X
 };
@@ -253,28 +244,28 @@ static void explain_value(json_t *out, int which, double v)
 static void explain_scale(json_t *out, const struct qm_scale_rule *s)
 {
     size_t before = json_array_size(out);
+    const struct word *nan = &scale_words[s->nan == QM_NAN_top ? SCALE_nantop : SCALE_nanzero];
+    const struct word *f16 = &scale_words[s->f16 == QM_F16_both ? SCALE_f16both : SCALE_f16];
     if (s->floor > 0)
-        explain_value(out, FLOOR, (double)s->floor);
+        explain_value(out, SCALE_floor, (double)s->floor);
     if (s->guard > 0)
-        explain_value(out, GUARD, (double)s->guard);
+        explain_value(out, SCALE_guard, (double)s->guard);
     if (s->cap > 0)
-        explain_value(out, CAP, (double)s->cap);
+        explain_value(out, SCALE_cap, (double)s->cap);
     if (s->zero >= 0)
-        explain_value(out, ZERO, (double)s->zero);
+        explain_value(out, SCALE_zero, (double)s->zero);
     if (s->least > 0)
-        explain_value(out, LEAST, (double)s->least);
+        explain_value(out, SCALE_least, (double)s->least);
     if (s->max_skips_nan)
-        explain(out, QM_KIND_scale, "maxskip", scale_words[MAXSKIP].text, 0);
+        explain(out, QM_KIND_scale, "maxskip", scale_words[SCALE_maxskip].text, 0);
     if (s->nan != QM_NAN_low)
-        explain(out, QM_KIND_scale, s->nan == QM_NAN_top ? "nantop" : "nanzero",
-                scale_words[s->nan == QM_NAN_top ? NANTOP : NANZERO].text, 0);
+        explain(out, QM_KIND_scale, nan->name, nan->text, 0);
     if (s->keep_sign)
-        explain(out, QM_KIND_scale, "keepsign", scale_words[KEEPSIGN].text, 0);
+        explain(out, QM_KIND_scale, "keepsign", scale_words[SCALE_keepsign].text, 0);
     if (s->f16)
-        explain(out, QM_KIND_scale, scale_words[s->f16 == QM_F16_both ? F16BOTH : F16].name,
-                scale_words[s->f16 == QM_F16_both ? F16BOTH : F16].text, 0);
+        explain(out, QM_KIND_scale, f16->name, f16->text, 0);
     if (s->nest)
-        explain_value(out, NEST, (double)s->nest);
+        explain_value(out, SCALE_nest, (double)s->nest);
     if (json_array_size(out) == before)
         explain(out, QM_KIND_scale, "f32", "the maximum as it is, in float32", 1);
 }

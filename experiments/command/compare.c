@@ -23,10 +23,9 @@ static const struct argp_option options[] = {
 static const char doc[] =
     "Compare two results files, paired cell by cell: B minus A.\v"
     "Cells pair by their id (recipe, source, seed ...), whatever suite they "
-    "come from.  Judged are sqnr, "
-    "step_sqnr, state0_sqnr, state1_sqnr, param_sqnr, loss_ratio, "
-    "loss_ratio_mean and log_gap, for each "
-    "variant: worse, where a paired t test over its cells says so with a "
+    "come from.  Judged are the metrics and outcomes that `qualm list` calls better when higher or "
+    "lower (sqnr, loss_ratio ...), for each variant: worse, where a paired t test over its cells "
+    "says so with a "
     "false-discovery rate of 5 % "
     "over all that is judged, or where a number became NaN or infinite (or finite: an sqnr of "
     "Inf is exact) for the worse, `broken`; the table gives means with 95 % intervals.  "

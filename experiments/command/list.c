@@ -64,7 +64,9 @@ static json_t *row(const struct qm_item *item)
         json_object_set_new(o, "args", json_string(d->args));
         json_object_set_new(o, "sign", json_string(d->sign ? "both" : "never negative"));
     } else if (item->kind == QM_KIND_metric || item->kind == QM_KIND_outcome) {
-        json_object_set_new(o, "unit", json_string(((const struct qm_metric *)item->data)->unit));
+        const struct qm_metric *m = item->data;
+        json_object_set_new(o, "unit", json_string(m->unit));
+        json_object_set_new(o, "better", json_string(qm_better_text(m->better)));
     } else if (item->kind == QM_KIND_rule) {
         json_object_set_new(o, "family", json_string(((const struct qm_rule *)item->data)->family));
     }

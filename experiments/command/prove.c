@@ -41,8 +41,8 @@ static const struct argp_option options[] = {
     {"all", KEY_ALL, NULL, 0, "every registered and published routine (the default)", 0},
     {"map", KEY_MAP, "MAP", 0, "the map of a SEARCH or a KERNEL: nf4, dyn:8s, ...", 0},
     {"round", KEY_ROUND, "WORD", 0,
-     "of a SEARCH (default mid); of a KERNEL: where ties must go, near "
-     "(up), mid (down), even or away (default: either way)",
+     "of a SEARCH (default mid); of a KERNEL: where ties must go, by a "
+     "nearest word of `qualm list rounds` (default: either way)",
      0},
     {"nan", KEY_NAN, "WORD", 0, "low, top or zero: the code of NaN (KERNEL: default any)", 0},
     {"against", KEY_AGAINST, "MAP", 0, "count what is not nearest of this map's values instead", 0},

@@ -267,7 +267,9 @@ static qm_status show_item(const struct qm_item *item, json_t **out)
         set_text(o, "args", d->args);
         set_text(o, "sign", d->sign ? "both" : "never negative");
     } else if (item->kind == QM_KIND_metric || item->kind == QM_KIND_outcome) {
-        set_text(o, "unit", ((const struct qm_metric *)item->data)->unit);
+        const struct qm_metric *m = item->data;
+        set_text(o, "unit", m->unit);
+        set_text(o, "better", qm_better_text(m->better));
     }
     if (item->kind == QM_KIND_map)
         map_widths(o, item->name);

@@ -136,7 +136,7 @@ struct qm_golden_run {
 };
 
 /* Encodes x by the codec and compares scales, codes, packed bytes, and the decoding of the
- * recorded codes with the recorded scales. */
+ * recorded codes with the recorded scales.  Codes of a float format that mean NaN are equal. */
 void qm_judge_quantizer(struct qm_conform *c, const struct qm_codec *codec,
                         const struct qm_shape *shape, const float *x,
                         const struct qm_golden_run *want);

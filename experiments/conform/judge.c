@@ -204,6 +204,17 @@ static void judge_packed(struct qm_conform *c, const struct qm_codec *codec, con
     qm_judge_codes(c, "packed", bytes, want->packed, want->packed_bytes);
 }
 
+/* Takes the recorded code where both codes mean NaN: which of a float format's NaN codes was
+ * recorded is the sign of the NaN that the recording machine made. */
+static void take_nan_codes(const struct qm_codec *codec, const int64_t *want, int64_t n,
+                           uint8_t *codes)
+{
+    for (int64_t i = 0; i < n && codec->cb.is_float && want; i++)
+        if (qm_isnan(qm_unit_value(&codec->q, &codec->cb, codes[i])) &&
+            qm_isnan(qm_unit_value(&codec->q, &codec->cb, (uint8_t)want[i])))
+            codes[i] = (uint8_t)want[i];
+}
+
 void qm_judge_quantizer(struct qm_conform *c, const struct qm_codec *codec,
                         const struct qm_shape *shape, const float *x,
                         const struct qm_golden_run *want)
@@ -225,6 +236,7 @@ void qm_judge_quantizer(struct qm_conform *c, const struct qm_codec *codec,
         return;
     }
     qm_judge_floats(c, "scale", scales, want->scales, n_scales);
+    take_nan_codes(codec, want->codes, n, codes);
     qm_judge_codes(c, "code", codes, want->codes, n);
     if (want->packed)
         judge_packed(c, codec, codes, n, want);

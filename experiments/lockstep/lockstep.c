@@ -13,8 +13,9 @@
 
 static const struct {
     const char *name, *unit, *text;
+    enum qm_better better;
 } extras[] = {
-#define X(name, unit, text) {#name, unit, text},
+#define X(name, unit, better, text) {#name, unit, text, QM_BETTER_##better},
     QM_EXTRA_LIST(X)
 #undef X
 };
@@ -37,6 +38,12 @@ const char *qm_value_text(int i)
 {
     int n = qm_metric_count();
     return i < n ? qm_metric_at(i)->text : extras[i - n].text;
+}
+
+enum qm_better qm_value_better(int i)
+{
+    int n = qm_metric_count();
+    return i < n ? qm_metric_at(i)->better : extras[i - n].better;
 }
 
 int qm_value_find(const char *name)

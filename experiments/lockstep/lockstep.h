@@ -45,28 +45,28 @@
 /* Columns of /metrics in addition to those of oracle/metric/metric.h, then the curves.  Result
  * files store the texts, and digests cover them. */
 /* clang-format off */
-#define QM_EXTRA_LIST(X) /* name, unit, text */                                                   \
-    X(state0_sqnr, "dB", "SQNR of the first state after the last step (local, global, closed)")   \
-    X(state1_sqnr, "dB", "SQNR of the second state after the last step")                          \
-    X(param_sqnr,  "dB", "SQNR of the parameter's movement since the start, against the twin's")  \
-    X(loss,        "1",  "loss of the variant after the last step, above the problem's floor")    \
-    X(twin_loss,   "1",  "the same of the double-precision twin")                                 \
-    X(loss_ratio,  "log10", "log10 of loss / twin_loss after the last step")                      \
-    X(loss_ratio_mean, "log10", "its mean over the points of the curve after the start")          \
-    X(start_gap,   "1",  "loss of the start above the floor; closed, as the six that follow")     \
-    X(gap,         "1",  "loss after the last step over start_gap; 1000 once diverged")           \
-    X(twin_gap,    "1",  "the same of the double-precision twin")                                 \
-    X(log_gap,     "log10", "log10 of gap / twin_gap")                                            \
-    X(area,        "log10", "mean of log10 gap / twin_gap over the logarithm of the step")        \
-    X(basin,       "1",  "basin in which the variant ended, 0: that of the floor; diverged: NaN") \
-    X(twin_basin,  "1",  "the same of the double-precision twin")                                 \
-    X(theory_nmse, "1",  "NMSE by quadrature (oracle/theory.h), oneshot of closed-form laws")     \
-    X(theory_sqnr, "dB", "SQNR by quadrature: -10 log10 of theory_nmse")                          \
-    X(theory_z,    "1",  "standard errors (by block) between measured and theoretical NMSE")      \
-    X(peak,        "log10", "largest log10 of gap / twin_gap at any step; closed, as all below")  \
-    X(recovery,    "steps", "from that step on until gap <= 1.05 twin_gap; never: Inf")           \
-    X(moved,       "1",  "largest distance of an element from its start at any step")             \
-    X(twin_moved,  "1",  "the same of the double-precision twin")
+#define QM_EXTRA_LIST(X) /* name, unit, better (metric.h), text */                                                \
+    X(state0_sqnr,     "dB",    higher, "SQNR of the first state after the last step (local, global, closed)")    \
+    X(state1_sqnr,     "dB",    higher, "SQNR of the second state after the last step")                           \
+    X(param_sqnr,      "dB",    higher, "SQNR of the parameter's movement since the start, against the twin's")   \
+    X(loss,            "1",     none,   "loss of the variant after the last step, above the problem's floor")     \
+    X(twin_loss,       "1",     none,   "the same of the double-precision twin")                                  \
+    X(loss_ratio,      "log10", lower,  "log10 of loss / twin_loss after the last step")                          \
+    X(loss_ratio_mean, "log10", lower,  "its mean over the points of the curve after the start")                  \
+    X(start_gap,       "1",     none,   "loss of the start above the floor; closed, as the six that follow")      \
+    X(gap,             "1",     none,   "loss after the last step over start_gap; 1000 once diverged")            \
+    X(twin_gap,        "1",     none,   "the same of the double-precision twin")                                  \
+    X(log_gap,         "log10", lower,  "log10 of gap / twin_gap")                                                \
+    X(area,            "log10", none,   "mean of log10 gap / twin_gap over the logarithm of the step")            \
+    X(basin,           "1",     none,   "basin in which the variant ended, 0: that of the floor; diverged: NaN")  \
+    X(twin_basin,      "1",     none,   "the same of the double-precision twin")                                  \
+    X(theory_nmse,     "1",     none,   "NMSE by quadrature (oracle/theory.h), oneshot of closed-form laws")      \
+    X(theory_sqnr,     "dB",    none,   "SQNR by quadrature: -10 log10 of theory_nmse")                           \
+    X(theory_z,        "1",     none,   "standard errors (by block) between measured and theoretical NMSE")       \
+    X(peak,            "log10", none,   "largest log10 of gap / twin_gap at any step; closed, as all below")      \
+    X(recovery,        "steps", none,   "from that step on until gap <= 1.05 twin_gap; never: Inf")               \
+    X(moved,           "1",     none,   "largest distance of an element from its start at any step")              \
+    X(twin_moved,      "1",     none,   "the same of the double-precision twin")
 #define QM_TRACK_LIST(X) /* name, unit, text */                                                   \
     X(step,        "1",  "number of updates done")                                                \
     X(loss,        "1",  "loss of the variant above the floor")                                   \
@@ -83,7 +83,7 @@
 /* clang-format on */
 
 enum qm_extra {
-#define X(name, unit, text) QM_EXTRA_##name,
+#define X(name, unit, better, text) QM_EXTRA_##name,
     QM_EXTRA_LIST(X)
 #undef X
         QM_EXTRA_COUNT
@@ -108,6 +108,7 @@ int qm_value_count(void);
 const char *qm_value_name(int i);
 const char *qm_value_unit(int i);
 const char *qm_value_text(int i);
+enum qm_better qm_value_better(int i);
 int qm_value_find(const char *name); /* -1: no value has this name */
 
 struct qm_outcome {

@@ -104,8 +104,7 @@ static int plain_codec(const struct qm_codec *c, double *value, double **cut)
     const struct qm_quantizer *q = &c->q;
     if (q->bits == 0 || q->norm != QM_NORM_block || q->curve != QM_CURVE_none ||
         q->scale.cap != 0.0f || q->scale.nest || q->scale.f16 || q->scale.keep_sign ||
-        q->scale.least || q->round == QM_ROUND_dither ||
-        (!c->has_edges && q->round >= QM_ROUND_floor))
+        q->scale.least || (qm_round_draws(q->round) && q->round != QM_ROUND_stoch))
         return 0;
     double gain = (double)c->cb.gain;
     for (int k = 0; k < c->cb.n; k++)
@@ -114,8 +113,7 @@ static int plain_codec(const struct qm_codec *c, double *value, double **cut)
         *cut = NULL;
         return 1;
     }
-    qm_theory_midpoints(value, c->cb.n, *cut);
-    for (int k = 0; c->has_edges && k + 1 < c->cb.n; k++)
+    for (int k = 0; k + 1 < c->cb.n; k++)
         (*cut)[k] = (double)c->edge[k] * gain;
     return 1;
 }

@@ -65,7 +65,7 @@ static qm_status add(struct qm_routine_names *list, const struct qm_quantizer *q
 static int is_routine(const struct qm_quantizer *q)
 {
     return q->bits > 0 && q->curve != QM_CURVE_allog && !qm_round_draws(q->round) &&
-           q->round != QM_ROUND_floor && q->round != QM_ROUND_ceil;
+           !qm_round_is_directed(q->round);
 }
 
 static qm_status add_registered(struct qm_routine_names *list, int search)

@@ -11,6 +11,12 @@
 #include "experiments/prove/prove.h"
 #include "oracle/codebook/codebook.h"
 
+static const char *const round_names[] = {
+#define X(name, text, kind) #name,
+    QM_ROUND_LIST(X)
+#undef X
+};
+
 /* ---- claims ---------------------------------------------------------------------------------- */
 
 static void decide_by_definition(const void *of, double y, int *low, int *high)
@@ -123,8 +129,8 @@ qm_status qm_routine_open(struct qm_routine *r, const struct qm_quantizer *q, co
                        "a unit value alone");
     if (qm_round_draws(q->round))
         return qm_fail(QM_BAD_ARG, "a round that draws is not a function of the value: see stoch:");
-    if (q->round == QM_ROUND_floor || q->round == QM_ROUND_ceil)
-        return qm_fail(QM_BAD_ARG, "rounds floor and ceil are not meant to be nearest");
+    if (qm_round_is_directed(q->round))
+        return qm_fail(QM_BAD_ARG, "round %s is not meant to be nearest", round_names[q->round]);
     QM_TRY(qm_codec_init(&r->codec, q));
     QM_TRY(claim_nearest(r, &d));
     QM_TRY(claim_definition(&d, &r->claims.right[QM_CLAIM_definition]));
@@ -144,14 +150,39 @@ qm_status qm_routine_open(struct qm_routine *r, const struct qm_quantizer *q, co
     return QM_OK;
 }
 
+/* The ties of a round as qm_oracle_nearest takes them; NO_TIES: it is not meant to be nearest. */
+enum { NO_TIES = -2 };
+static int tie_of(enum qm_round round)
+{
+    switch (qm_round_kind(round)) {
+    case QM_ROUND_TIES_UP: return 1;
+    case QM_ROUND_TIES_DOWN: return -1;
+    case QM_ROUND_TIES_EVEN: return 0;
+    case QM_ROUND_TIES_AWAY: return 2;
+    case QM_ROUND_DIRECTED:
+    case QM_ROUND_DRAWN: break;
+    }
+    return NO_TIES;
+}
+
+/* Fails with the round words that say where ties go. */
+static qm_status no_ties(enum qm_round round)
+{
+    char words[128] = "";
+    for (int r = 0; r < QM_ROUND_COUNT; r++)
+        if (tie_of((enum qm_round)r) != NO_TIES)
+            snprintf(words + strlen(words), sizeof words - strlen(words), "%s%s",
+                     *words ? ", " : "", round_names[r]);
+    return qm_fail(QM_BAD_ARG, "round %s is not nearest: ties go as one of %s says",
+                   round_names[round], words);
+}
+
 /* The nearest position, with ties as the round word says; equal values are all allowed. */
 static void decide_nearest(const void *of, double y, int *low, int *high)
 {
-    static const int tie[QM_ROUND_COUNT] = {
-        [QM_ROUND_near] = 1, [QM_ROUND_mid] = -1, [QM_ROUND_even] = 0, [QM_ROUND_away] = 2};
     const struct qm_routine *r = of;
     const double *value = r->claims.value;
-    *low = *high = qm_oracle_nearest(value, r->claims.n, y, tie[r->q.round]);
+    *low = *high = qm_oracle_nearest(value, r->claims.n, y, tie_of(r->q.round));
     while (*low > 0 && value[*low - 1] == value[*low])
         --*low;
     while (*high + 1 < r->claims.n && value[*high + 1] == value[*high])
@@ -219,9 +250,8 @@ qm_status qm_routine_foreign(struct qm_routine *r, const struct qm_quantizer *q,
     struct qm_decider d;
     memset(r, 0, sizeof *r);
     r->q = *q;
-    if (ties &&
-        (q->round == QM_ROUND_floor || q->round == QM_ROUND_ceil || qm_round_draws(q->round)))
-        return qm_fail(QM_BAD_ARG, "ties go near (up), mid (down), even or away (from zero)");
+    if (ties && tie_of(q->round) == NO_TIES)
+        return no_ties(q->round);
     qm_codebook_build(q->map, q->bits, q->sign, cb);
     QM_TRY(claim_nearest(r, &d));
     if (ties || nan)

@@ -29,7 +29,7 @@ static void run_search(const struct qm_routine *r, const float *y, int64_t n, ui
         return;
     }
     int fused = r->q.search == QM_SEARCH_arith && r->q.unit == QM_UNIT_recip;
-    if (fused && (r->q.round == QM_ROUND_even || r->q.round == QM_ROUND_near))
+    if (fused && qm_simd_has_arith(r->q.round))
         qm_simd()->arith(c, y, c->cb.steps, n, code);
     else if (fused)
         for (int64_t i = 0; i < n; i++)

@@ -6,13 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double ALPHA = 0.05;
+#include "experiments/lockstep/lockstep.h"
 
-static const struct {
-    const char *name;
-    int direction;
-} judged[] = {{"sqnr", 1},       {"step_sqnr", 1},   {"state0_sqnr", 1},      {"state1_sqnr", 1},
-              {"param_sqnr", 1}, {"loss_ratio", -1}, {"loss_ratio_mean", -1}, {"log_gap", -1}};
+static const double ALPHA = 0.05;
 
 static const char *const names[] = {
 #define X(name, text) text,
@@ -23,10 +19,8 @@ const char *qm_compared_name(enum qm_compared c) { return names[c]; }
 
 int qm_compare_direction(const char *metric)
 {
-    for (size_t i = 0; i < sizeof judged / sizeof *judged; i++)
-        if (strcmp(judged[i].name, metric) == 0)
-            return judged[i].direction;
-    return 0;
+    int i = qm_value_find(metric);
+    return i < 0 ? QM_BETTER_none : qm_value_better(i);
 }
 
 /* ---- files and pairs ------------------------------------------------------------------------- */

@@ -49,7 +49,7 @@ struct qm_comparison {
     int worse;
 };
 
-/* The default direction of a metric; 0: it is not judged. */
+/* The direction that the list of metrics or of outcomes states (enum qm_better); 0: not judged. */
 int qm_compare_direction(const char *metric);
 
 /* metric: n_metrics names, with '+' or '-' at the end to set a direction; NULL: all metrics that

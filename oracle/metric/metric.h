@@ -48,11 +48,16 @@ void qm_metrics_add(struct qm_metrics *m, const struct qm_sample *s);
 /* Both must have one level. */
 void qm_metrics_merge(struct qm_metrics *into, const struct qm_metrics *from);
 
+/* Where a value is better, as comparisons of results judge it; none: they do not judge it. */
+enum qm_better { QM_BETTER_lower = -1, QM_BETTER_none = 0, QM_BETTER_higher = 1 };
+const char *qm_better_text(enum qm_better better); /* "lower", "higher" or "" */
+
 /* One metric of the list: name, unit, a line of text, and its value.  A statistic over no elements
  * is NaN; so is one from an accumulator below the metric's level. */
 struct qm_metric {
     const char *name, *unit, *text;
     enum qm_metrics_level level; /* the lowest level that has it */
+    enum qm_better better;
     double (*value)(const struct qm_metrics *m);
 };
 int qm_metric_count(void);

@@ -1,6 +1,7 @@
-/* metric_list.c - The list of metrics: name, unit, level, text, and value from the sums.
+/* metric_list.c - The list of metrics: name, unit, level, direction, text, value from the sums.
  *
- * A row of the list is X(name, unit, level, text, value of m).  A new metric needs its sums in
+ * A row of the list is X(name, unit, level, better, text, value of m).  better: higher or lower
+ * where `qualm compare` judges the metric by default, else none.  A new metric needs its sums in
  * metric_state.h, its row here and its definition in results/METRICS.md. */
 #include "oracle/metric/metric.h"
 #include "oracle/metric/metric_state.h"
@@ -155,119 +156,119 @@ static double rms_got(const struct qm_pair_sums *p)
 
 /* clang-format off */
 #define METRIC_LIST(X) \
-    X(count, "elements", brief, "elements with finite want and got", (double)S->n) \
-    X(nan_want, "elements", brief, "NaN in the exact values", (double)m->nan_want) \
-    X(inf_want, "elements", brief, "Inf in the exact values", (double)m->inf_want) \
-    X(nan_got, "elements", brief, "NaN in the decoded values", (double)m->nan_got) \
-    X(inf_got, "elements", brief, "Inf in the decoded values", (double)m->inf_got) \
-    X(step_nonfinite, "elements", basic, "NaN or Inf in either step", (double)m->step_nonfinite) \
-    X(mse, "x^2", brief, "mean squared error", over(value_of(&S->sq_err) / (double)S->n, S->n)) \
-    X(rmse, "x", brief, "root mean squared error", rms(S)) \
-    X(nmse, "1", brief, "sum of squared errors over sum of squares", qm_pair_sums_nmse(S)) \
-    X(sqnr, "dB", brief, "-10 log10 of nmse", decibel(qm_pair_sums_nmse(S))) \
-    X(mean_abs, "x", basic, "mean absolute error", mean_abs(m)) \
-    X(max_abs, "x", brief, "largest absolute error", over(S->max_err, S->n)) \
-    X(max_rel, "1", basic, "largest |e| / |x| over x != 0", over(S->max_rel, nonzero(S))) \
-    X(max_rel_scaled, "1", full, "the same over |x| >= scale / 100", \
+    X(count, "elements", brief, none, "elements with finite want and got", (double)S->n) \
+    X(nan_want, "elements", brief, none, "NaN in the exact values", (double)m->nan_want) \
+    X(inf_want, "elements", brief, none, "Inf in the exact values", (double)m->inf_want) \
+    X(nan_got, "elements", brief, none, "NaN in the decoded values", (double)m->nan_got) \
+    X(inf_got, "elements", brief, none, "Inf in the decoded values", (double)m->inf_got) \
+    X(step_nonfinite, "elements", basic, none, "NaN or Inf in either step", (double)m->step_nonfinite) \
+    X(mse, "x^2", brief, none, "mean squared error", over(value_of(&S->sq_err) / (double)S->n, S->n)) \
+    X(rmse, "x", brief, none, "root mean squared error", rms(S)) \
+    X(nmse, "1", brief, none, "sum of squared errors over sum of squares", qm_pair_sums_nmse(S)) \
+    X(sqnr, "dB", brief, higher, "-10 log10 of nmse", decibel(qm_pair_sums_nmse(S))) \
+    X(mean_abs, "x", basic, none, "mean absolute error", mean_abs(m)) \
+    X(max_abs, "x", brief, none, "largest absolute error", over(S->max_err, S->n)) \
+    X(max_rel, "1", basic, none, "largest |e| / |x| over x != 0", over(S->max_rel, nonzero(S))) \
+    X(max_rel_scaled, "1", full, none, "the same over |x| >= scale / 100", \
       over(FX->max_rel_scaled, FX->scaled)) \
-    X(bias, "x", basic, "mean error", mean_err(S)) \
-    X(bias_se, "x", basic, "standard error of the mean error", err_se(S)) \
-    X(bias_z, "1", basic, "mean error in standard errors", err_z(S)) \
-    X(error_sd, "x", basic, "standard deviation of the error", err_sd(S)) \
-    X(rel_bias, "1", basic, "sum of errors over sum of |x|", \
+    X(bias, "x", basic, none, "mean error", mean_err(S)) \
+    X(bias_se, "x", basic, none, "standard error of the mean error", err_se(S)) \
+    X(bias_z, "1", basic, none, "mean error in standard errors", err_z(S)) \
+    X(error_sd, "x", basic, none, "standard deviation of the error", err_sd(S)) \
+    X(rel_bias, "1", basic, none, "sum of errors over sum of |x|", \
       ratio(value_of(&S->err), value_of(&S->abs_want), S->n)) \
-    X(shrinkage, "x", basic, "mean of |x^| - |x|", over(value_of(&S->shrink) / (double)S->n, S->n)) \
-    X(rel_shrinkage, "1", basic, "sum of |x^| - |x| over sum of |x|", \
+    X(shrinkage, "x", basic, none, "mean of |x^| - |x|", over(value_of(&S->shrink) / (double)S->n, S->n)) \
+    X(rel_shrinkage, "1", basic, none, "sum of |x^| - |x| over sum of |x|", \
       ratio(value_of(&S->shrink), value_of(&S->abs_want), S->n)) \
-    X(angle, "rad", basic, "angle between exact and decoded", qm_pair_sums_angle(S)) \
-    X(cosine, "1", basic, "cosine of that angle", cos(qm_pair_sums_angle(S))) \
-    X(norm_ratio, "1", basic, "norm of decoded over norm of exact", qm_pair_sums_norm_ratio(S)) \
-    X(collapse, "1", brief, "share decoded to 0, of x != 0", share(S->collapsed, nonzero(S))) \
-    X(collapse_abs, "1", basic, "the same, weighted by |x|", \
+    X(angle, "rad", basic, none, "angle between exact and decoded", qm_pair_sums_angle(S)) \
+    X(cosine, "1", basic, none, "cosine of that angle", cos(qm_pair_sums_angle(S))) \
+    X(norm_ratio, "1", basic, none, "norm of decoded over norm of exact", qm_pair_sums_norm_ratio(S)) \
+    X(collapse, "1", brief, none, "share decoded to 0, of x != 0", share(S->collapsed, nonzero(S))) \
+    X(collapse_abs, "1", basic, none, "the same, weighted by |x|", \
       over(value_of(&S->collapsed_abs) / value_of(&S->abs_want), nonzero(S))) \
-    X(collapse_step, "1", basic, "the same, weighted by the exact step", \
+    X(collapse_step, "1", basic, none, "the same, weighted by the exact step", \
       ratio(value_of(&m->lost_want_step), value_of(&U->abs_want), U->n)) \
-    X(collapse_got_step, "1", basic, "the same, weighted by the step made", \
+    X(collapse_got_step, "1", basic, none, "the same, weighted by the step made", \
       ratio(value_of(&m->lost_got_step), value_of(&U->abs_want) + value_of(&U->shrink), U->n)) \
-    X(birth, "1", basic, "share not decoded to 0, of x = 0", share(born(S), S->zero_want)) \
-    X(sign_flip, "1", basic, "share decoded to the opposite sign, of x != 0", \
+    X(birth, "1", basic, none, "share not decoded to 0, of x = 0", share(born(S), S->zero_want)) \
+    X(sign_flip, "1", basic, none, "share decoded to the opposite sign, of x != 0", \
       share(S->flipped, nonzero(S))) \
-    X(beyond_2x, "1", basic, "share with x^ / x outside [1/2, 2], of x != 0", \
+    X(beyond_2x, "1", basic, none, "share with x^ / x outside [1/2, 2], of x != 0", \
       share(S->beyond, nonzero(S))) \
-    X(rel_p1, "1", full, "1 % quantile of |e| / max(|x|, 2^-126)", QUANTILE(0.01)) \
-    X(rel_p5, "1", full, "5 % quantile", QUANTILE(0.05)) \
-    X(rel_p25, "1", full, "25 % quantile", QUANTILE(0.25)) \
-    X(rel_p50, "1", full, "median", QUANTILE(0.5)) \
-    X(rel_p75, "1", full, "75 % quantile", QUANTILE(0.75)) \
-    X(rel_p95, "1", full, "95 % quantile", QUANTILE(0.95)) \
-    X(rel_p99, "1", full, "99 % quantile", QUANTILE(0.99)) \
-    X(rel_p99_9, "1", full, "99.9 % quantile", QUANTILE(0.999)) \
-    X(rel_min, "1", full, "smallest, exact", over(FX->rel.min, FX->rel.n)) \
-    X(rel_max, "1", full, "largest, exact", over(FX->rel.max, FX->rel.n)) \
-    X(log_mean, "1", full, "mean of ln(x^ / x), same nonzero sign", stream_mean(&FX->log)) \
-    X(log_rms, "1", full, "RMS of ln(x^ / x)", stream_rms(&FX->log)) \
-    X(log_max, "1", full, "largest |ln(x^ / x)|", stream_max(&FX->log)) \
-    X(ulp_mean, "ulp", full, "mean |e| in float32 ULPs of x", stream_abs(&FX->ulp)) \
-    X(ulp_rms, "ulp", full, "RMS of the same", stream_rms(&FX->ulp)) \
-    X(ulp_max, "ulp", full, "largest of the same", stream_max(&FX->ulp)) \
-    X(exact, "1", full, "share with x^ equal to x rounded to float32", share(FX->equal, S->n)) \
-    X(invsqrt_mean, "x^-1/2", full, "mean |1/(sqrt v + eps) - 1/(sqrt v^ + eps)|", \
+    X(rel_p1, "1", full, none, "1 % quantile of |e| / max(|x|, 2^-126)", QUANTILE(0.01)) \
+    X(rel_p5, "1", full, none, "5 % quantile", QUANTILE(0.05)) \
+    X(rel_p25, "1", full, none, "25 % quantile", QUANTILE(0.25)) \
+    X(rel_p50, "1", full, none, "median", QUANTILE(0.5)) \
+    X(rel_p75, "1", full, none, "75 % quantile", QUANTILE(0.75)) \
+    X(rel_p95, "1", full, none, "95 % quantile", QUANTILE(0.95)) \
+    X(rel_p99, "1", full, none, "99 % quantile", QUANTILE(0.99)) \
+    X(rel_p99_9, "1", full, none, "99.9 % quantile", QUANTILE(0.999)) \
+    X(rel_min, "1", full, none, "smallest, exact", over(FX->rel.min, FX->rel.n)) \
+    X(rel_max, "1", full, none, "largest, exact", over(FX->rel.max, FX->rel.n)) \
+    X(log_mean, "1", full, none, "mean of ln(x^ / x), same nonzero sign", stream_mean(&FX->log)) \
+    X(log_rms, "1", full, none, "RMS of ln(x^ / x)", stream_rms(&FX->log)) \
+    X(log_max, "1", full, none, "largest |ln(x^ / x)|", stream_max(&FX->log)) \
+    X(ulp_mean, "ulp", full, none, "mean |e| in float32 ULPs of x", stream_abs(&FX->ulp)) \
+    X(ulp_rms, "ulp", full, none, "RMS of the same", stream_rms(&FX->ulp)) \
+    X(ulp_max, "ulp", full, none, "largest of the same", stream_max(&FX->ulp)) \
+    X(exact, "1", full, none, "share with x^ equal to x rounded to float32", share(FX->equal, S->n)) \
+    X(invsqrt_mean, "x^-1/2", full, none, "mean |1/(sqrt v + eps) - 1/(sqrt v^ + eps)|", \
       stream_abs(&FX->invsqrt[QM_EPS_OWN])) \
-    X(invsqrt_rms, "x^-1/2", full, "RMS of the same", stream_rms(&FX->invsqrt[QM_EPS_OWN])) \
-    X(invsqrt_max, "x^-1/2", full, "largest of the same", stream_max(&FX->invsqrt[QM_EPS_OWN])) \
-    X(rho_mean, "1", full, "mean of (sqrt v + eps)/(sqrt v^ + eps) - 1", \
+    X(invsqrt_rms, "x^-1/2", full, none, "RMS of the same", stream_rms(&FX->invsqrt[QM_EPS_OWN])) \
+    X(invsqrt_max, "x^-1/2", full, none, "largest of the same", stream_max(&FX->invsqrt[QM_EPS_OWN])) \
+    X(rho_mean, "1", full, none, "mean of (sqrt v + eps)/(sqrt v^ + eps) - 1", \
       stream_mean(&FX->rho[QM_EPS_OWN])) \
-    X(rho_rms, "1", full, "RMS of the same", stream_rms(&FX->rho[QM_EPS_OWN])) \
-    X(rho_max, "1", full, "largest magnitude of the same", stream_max(&FX->rho[QM_EPS_OWN])) \
-    X(invsqrt_mean_1e6, "x^-1/2", full, "invsqrt_mean with eps = 1e-6", \
+    X(rho_rms, "1", full, none, "RMS of the same", stream_rms(&FX->rho[QM_EPS_OWN])) \
+    X(rho_max, "1", full, none, "largest magnitude of the same", stream_max(&FX->rho[QM_EPS_OWN])) \
+    X(invsqrt_mean_1e6, "x^-1/2", full, none, "invsqrt_mean with eps = 1e-6", \
       stream_abs(&FX->invsqrt[QM_EPS_1E6])) \
-    X(invsqrt_rms_1e6, "x^-1/2", full, "invsqrt_rms with eps = 1e-6", \
+    X(invsqrt_rms_1e6, "x^-1/2", full, none, "invsqrt_rms with eps = 1e-6", \
       stream_rms(&FX->invsqrt[QM_EPS_1E6])) \
-    X(invsqrt_max_1e6, "x^-1/2", full, "invsqrt_max with eps = 1e-6", \
+    X(invsqrt_max_1e6, "x^-1/2", full, none, "invsqrt_max with eps = 1e-6", \
       stream_max(&FX->invsqrt[QM_EPS_1E6])) \
-    X(rho_mean_1e6, "1", full, "rho_mean with eps = 1e-6", stream_mean(&FX->rho[QM_EPS_1E6])) \
-    X(rho_rms_1e6, "1", full, "rho_rms with eps = 1e-6", stream_rms(&FX->rho[QM_EPS_1E6])) \
-    X(rho_max_1e6, "1", full, "rho_max with eps = 1e-6", stream_max(&FX->rho[QM_EPS_1E6])) \
-    X(rho_alive_rms, "1", full, "RMS of sqrt(v / v^) - 1, 0 where v^ = 0", \
+    X(rho_mean_1e6, "1", full, none, "rho_mean with eps = 1e-6", stream_mean(&FX->rho[QM_EPS_1E6])) \
+    X(rho_rms_1e6, "1", full, none, "rho_rms with eps = 1e-6", stream_rms(&FX->rho[QM_EPS_1E6])) \
+    X(rho_max_1e6, "1", full, none, "rho_max with eps = 1e-6", stream_max(&FX->rho[QM_EPS_1E6])) \
+    X(rho_alive_rms, "1", full, none, "RMS of sqrt(v / v^) - 1, 0 where v^ = 0", \
       stream_rms(&FX->rho_alive)) \
-    X(invsqrt_negative, "elements", full, "left out of these: v < 0 or v^ < 0", \
+    X(invsqrt_negative, "elements", full, none, "left out of these: v < 0 or v^ < 0", \
       (double)FX->negative) \
-    X(invsqrt_singular, "elements", full, "left out of these: eps = 0 with v = 0 or v^ = 0", \
+    X(invsqrt_singular, "elements", full, none, "left out of these: eps = 0 with v = 0 or v^ = 0", \
       (double)FX->singular) \
-    X(step_nmse, "1", basic, "nmse of the update", qm_pair_sums_nmse(U)) \
-    X(step_sqnr, "dB", basic, "-10 log10 of step_nmse", decibel(qm_pair_sums_nmse(U))) \
-    X(step_rmse, "1", basic, "root mean squared error of the update", rms(U)) \
-    X(step_rms, "1", basic, "root mean square of the update from the quantized state, lr = 1", \
+    X(step_nmse, "1", basic, none, "nmse of the update", qm_pair_sums_nmse(U)) \
+    X(step_sqnr, "dB", basic, higher, "-10 log10 of step_nmse", decibel(qm_pair_sums_nmse(U))) \
+    X(step_rmse, "1", basic, none, "root mean squared error of the update", rms(U)) \
+    X(step_rms, "1", basic, none, "root mean square of the update from the quantized state, lr = 1", \
       rms_got(U)) \
-    X(step_max, "1", basic, "largest |update| from the quantized state, lr = 1", \
+    X(step_max, "1", basic, none, "largest |update| from the quantized state, lr = 1", \
       over(U->max_got, U->n)) \
-    X(step_max_abs, "1", basic, "largest absolute error of the update", over(U->max_err, U->n)) \
-    X(step_angle, "rad", basic, "angle between the updates", qm_pair_sums_angle(U)) \
-    X(step_norm_ratio, "1", basic, "norm of the update over that of the exact", \
+    X(step_max_abs, "1", basic, none, "largest absolute error of the update", over(U->max_err, U->n)) \
+    X(step_angle, "rad", basic, none, "angle between the updates", qm_pair_sums_angle(U)) \
+    X(step_norm_ratio, "1", basic, none, "norm of the update over that of the exact", \
       qm_pair_sums_norm_ratio(U)) \
-    X(step_cos_grad, "1", full, "cosine of the update and the gradient", cos_grad(FX)) \
-    X(step_sign, "1", basic, "share of updates of another sign", qm_pair_sums_disagree(U)) \
-    X(step_sign_abs, "1", basic, "the same, weighted by the exact |update|", disagree_abs(U)) \
-    X(codes_used, "codes", brief, "codes that occur", over(code_use(m).used, code_use(m).n)) \
-    X(code_utilisation, "1", brief, "codes that occur, of 2^bits", \
+    X(step_cos_grad, "1", full, none, "cosine of the update and the gradient", cos_grad(FX)) \
+    X(step_sign, "1", basic, none, "share of updates of another sign", qm_pair_sums_disagree(U)) \
+    X(step_sign_abs, "1", basic, none, "the same, weighted by the exact |update|", disagree_abs(U)) \
+    X(codes_used, "codes", brief, none, "codes that occur", over(code_use(m).used, code_use(m).n)) \
+    X(code_utilisation, "1", brief, none, "codes that occur, of 2^bits", \
       over(code_use(m).used / code_use(m).levels, code_use(m).n)) \
-    X(code_entropy, "bits", brief, "entropy of the codes", code_use(m).entropy) \
-    X(code_entropy_mm, "bits", brief, "the same with Miller and Madow's correction", \
+    X(code_entropy, "bits", brief, none, "entropy of the codes", code_use(m).entropy) \
+    X(code_entropy_mm, "bits", brief, none, "the same with Miller and Madow's correction", \
       entropy_corrected(m)) \
-    X(code_efficiency, "1", brief, "entropy over code width", code_use(m).entropy / m->bits) \
-    X(code_perplexity, "codes", brief, "2^entropy", exp2(code_use(m).entropy)) \
-    X(code_low, "1", brief, "share on code 0", code_share(m, 1, 0)) \
-    X(code_high, "1", brief, "share on the last code", code_share(m, 0, 1)) \
-    X(saturation, "1", brief, "share on code 0 or the last", code_share(m, 1, 1)) \
-    X(clipped, "1", full, "share with |x| > scale", share(FX->clipped, FX->scaled)) \
-    X(ks, "1", full, "Kolmogorov-Smirnov distance, from below", gap(m).ks) \
-    X(ks_high, "1", full, "and from above", gap(m).ks_high) \
-    X(w1, "x", full, "Wasserstein-1 distance, from below", fmin(gap(m).w1, mean_abs(m))) \
-    X(w1_high, "x", full, "and from above", fmin(gap(m).w1_high, mean_abs(m))) \
-    X(w2, "x", full, "Wasserstein-2 distance", fmin(gap(m).w2, rms(S))) \
-    X(w2_error, "x", full, "and how far off that may be", gap(m).w2_error)
+    X(code_efficiency, "1", brief, none, "entropy over code width", code_use(m).entropy / m->bits) \
+    X(code_perplexity, "codes", brief, none, "2^entropy", exp2(code_use(m).entropy)) \
+    X(code_low, "1", brief, none, "share on code 0", code_share(m, 1, 0)) \
+    X(code_high, "1", brief, none, "share on the last code", code_share(m, 0, 1)) \
+    X(saturation, "1", brief, none, "share on code 0 or the last", code_share(m, 1, 1)) \
+    X(clipped, "1", full, none, "share with |x| > scale", share(FX->clipped, FX->scaled)) \
+    X(ks, "1", full, none, "Kolmogorov-Smirnov distance, from below", gap(m).ks) \
+    X(ks_high, "1", full, none, "and from above", gap(m).ks_high) \
+    X(w1, "x", full, none, "Wasserstein-1 distance, from below", fmin(gap(m).w1, mean_abs(m))) \
+    X(w1_high, "x", full, none, "and from above", fmin(gap(m).w1_high, mean_abs(m))) \
+    X(w2, "x", full, none, "Wasserstein-2 distance", fmin(gap(m).w2, rms(S))) \
+    X(w2_error, "x", full, none, "and how far off that may be", gap(m).w2_error)
 
-#define X(metric, unit, least, text, value)                                                        \
+#define X(metric, unit, least, better, text, value)                                                \
     static double get_##metric(const struct qm_metrics *m)                                         \
     {                                                                                              \
         return m->level < QM_METRICS_##least ? nan("") : (value);                                  \
@@ -276,11 +277,17 @@ METRIC_LIST(X)
 #undef X
 
 static const struct qm_metric metrics[] = {
-#define X(metric, unit, least, text, value) {#metric, unit, text, QM_METRICS_##least, get_##metric},
+#define X(metric, unit, least, better, text, value)                                                \
+    {#metric, unit, text, QM_METRICS_##least, QM_BETTER_##better, get_##metric},
     METRIC_LIST(X)
 #undef X
 };
 /* clang-format on */
+
+const char *qm_better_text(enum qm_better better)
+{
+    return better == QM_BETTER_lower ? "lower" : better == QM_BETTER_higher ? "higher" : "";
+}
 
 int qm_metric_count(void) { return (int)(sizeof metrics / sizeof *metrics); }
 

@@ -181,7 +181,8 @@ static void define_block(const struct qm_codec *c, const float *x, int64_t n, ui
     for (int64_t i = 0; i < n; i++) {
         float y = qm_curve_unit_to(c->q.curve, qm_curve_to(c->q.curve, x[i]) / m);
         int k = is_zero ? c->q.scale.zero : qm_code_of(c, y, 0);
-        if (c->q.scale.keep_sign && !signbit(c->cb.value[k]) != !signbit(x[i]))
+        int is_negative = !isnan(x[i]) && signbit(x[i]); /* NaN counts as positive */
+        if (c->q.scale.keep_sign && !signbit(c->cb.value[k]) != !is_negative)
             k = (x[i] > 0.0f ? k + 1 : k - 1) & (c->cb.n - 1);
         codes[i] = c->cb.perm[k];
     }
