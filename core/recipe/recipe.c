@@ -178,10 +178,11 @@ static qm_status set_slot(struct qm_recipe *r, int i, const char *sub, const cha
     return qm_quantizer_set(&r->slot[i], sub, value);
 }
 
-/* An override that changes nothing is no error, so that a suite may say weight_decay: 0 for all. */
-static qm_status check_read(const struct qm_rule *rule, const char *key, int changes)
+/* An override of what the rule does not read is taken where it states the value that the recipe has
+ * or the default, so that a suite may say weight_decay: 0 for all; nothing then depends on it. */
+static qm_status check_read(const struct qm_rule *rule, const char *key, int is_as_before)
 {
-    if (!changes || qm_rule_reads(rule, key))
+    if (is_as_before || qm_rule_reads(rule, key))
         return QM_OK;
     return qm_fail(QM_BAD_ARG, "%s: rule %s does not read it; it reads %s", key, rule->name,
                    rule->reads);
@@ -209,22 +210,23 @@ qm_status qm_recipe_set(struct qm_recipe *r, const char *key, const char *value)
         return qm_param_parse(value, &r->param);
     if (strcmp(key, "state_used") == 0)
         return set_used(r, value);
-#define X(name, initial, text)                                                       \
-    if (strcmp(key, #name) == 0) {                                                   \
-        if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)                      \
-            return qm_fail(QM_BAD_ARG, "%s: expected 0 or 1, got '%s'", key, value); \
-        QM_TRY(check_read(r->rule, key, h->name != (*value == '1')));                \
-        h->name = *value == '1';                                                     \
-        return QM_OK;                                                                \
+#define X(name, initial, text)                                                                     \
+    if (strcmp(key, #name) == 0) {                                                                 \
+        if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)                                    \
+            return qm_fail(QM_BAD_ARG, "%s: expected 0 or 1, got '%s'", key, value);               \
+        QM_TRY(                                                                                    \
+            check_read(r->rule, key, (*value == '1') == h->name || (*value == '1') == (initial))); \
+        h->name = *value == '1';                                                                   \
+        return QM_OK;                                                                              \
     }
     QM_HYPER_FLAG_LIST(X)
 #undef X
-#define X(name, initial, text)                          \
-    if (strcmp(key, #name) == 0) {                      \
-        QM_TRY(read_number(key, value, &v));            \
-        QM_TRY(check_read(r->rule, key, h->name != v)); \
-        h->name = v;                                    \
-        return QM_OK;                                   \
+#define X(name, initial, text)                                            \
+    if (strcmp(key, #name) == 0) {                                        \
+        QM_TRY(read_number(key, value, &v));                              \
+        QM_TRY(check_read(r->rule, key, v == h->name || v == (initial))); \
+        h->name = v;                                                      \
+        return QM_OK;                                                     \
     }
     QM_HYPER_LIST(X)
 #undef X
@@ -283,13 +285,15 @@ char *qm_recipe_print(const struct qm_recipe *r, char *text)
         PUT(",param=%s", qm_param_text(&r->param, q));
     if (r->state_stored != base.state_stored)
         PUT(",state_used=%s", r->state_stored ? "stored" : "fresh");
-#define X(name, initial, text)                                             \
-    if (r->hyper.name != base.hyper.name && qm_rule_reads(r->rule, #name)) \
+#define X(name, initial, text)                                         \
+    if (r->hyper.name != base.hyper.name &&                            \
+        (r->hyper.name == (initial) || qm_rule_reads(r->rule, #name))) \
         PUT(",%s=%s", #name, qm_double_text(r->hyper.name, number));
     QM_HYPER_LIST(X)
 #undef X
-#define X(name, initial, text)                                             \
-    if (r->hyper.name != base.hyper.name && qm_rule_reads(r->rule, #name)) \
+#define X(name, initial, text)                                         \
+    if (r->hyper.name != base.hyper.name &&                            \
+        (r->hyper.name == (initial) || qm_rule_reads(r->rule, #name))) \
         PUT(",%s=%d", #name, r->hyper.name);
     QM_HYPER_FLAG_LIST(X)
 #undef X

@@ -12,7 +12,8 @@ struct lion {
 
 /* theta' = theta d - lr sign(c), c = beta1 m + (1 - beta1) g, d the decay factor.  Where the ball
  * of c contains 0, or c may overflow, the sign may be -1, 0 or 1.  Where c is NaN it is NaN in every
- * order, and sign(NaN) = 0: the parameter decays. */
+ * order, and sign(NaN) = 0: the parameter decays.  Where c is infinite, a difference of an average
+ * of the form a + w (b - a) may be NaN. */
 static void element(const void *scalars, struct qm_bound_element *at)
 {
     const struct lion *s = scalars;
@@ -20,8 +21,10 @@ static void element(const void *scalars, struct qm_bound_element *at)
     struct qm_ball old = qm_ball_exact(at->slot[0]), p;
     p = qm_ball_round_to(s->between, qm_ball_mul(qm_ball_exact(at->p), s->decay));
     struct qm_ball c = qm_bound_average(&s->c, old, g), m = qm_bound_average(&s->m, old, g);
-    int is_sure = isnan(c.x) || c.e == 0.0 || fabs(c.x) > c.e;
-    double sign = c.x > 0.0 ? 1.0 : c.x < 0.0 ? -1.0 : 0.0;
+    double x = s->c.beta.x * old.x + s->c.weight.x * g.x;
+    double sign = x > 0.0 ? 1.0 : x < 0.0 ? -1.0 : 0.0;
+    int is_sure =
+        isfinite(x) ? c.e == 0.0 || fabs(x) > c.e : isnan(x) || !(s->c.lerp || s->c.either);
     struct qm_ball step = is_sure ? qm_ball_mul(qm_ball_exact(sign), s->lr)
                                   : (struct qm_ball){0.0, s->lr.x + s->lr.e};
     at->e[0] = m.e;

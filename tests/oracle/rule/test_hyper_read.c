@@ -280,8 +280,8 @@ static void test_lists_hold_names(void **state)
     }
 }
 
-/* Overrides of what the rule does not read are refused, unless they change nothing; the others are
- * printed again. */
+/* Overrides of what the rule does not read are refused, unless they state the value it has or the
+ * default; the others are printed again. */
 static void test_overrides(void **state)
 {
     (void)state;
@@ -291,12 +291,14 @@ static void test_overrides(void **state)
             char text[QM_RECIPE_TEXT];
             assert_int_equal(qm_recipe_parse(qm_variant_at(v)->name, &base), QM_OK);
             for (int value = 0; value < 2; value++) {
-                struct qm_hyper h = base.hyper;
+                struct qm_hyper h = base.hyper, initial = qm_hyper_default(), at_value = initial;
                 r = base;
                 set(&h, names[k], value);
+                set(&at_value, names[k], value);
                 int same = memcmp(&h, &base.hyper, sizeof h) == 0;
+                int is_default = memcmp(&at_value, &initial, sizeof initial) == 0;
                 qm_status st = qm_recipe_set(&r, names[k], value ? "1" : "0");
-                int takes = same || qm_rule_reads(r.rule, names[k]);
+                int takes = same || is_default || qm_rule_reads(r.rule, names[k]);
                 if ((st == QM_OK) != takes || (st != QM_OK && st != QM_BAD_ARG))
                     fail_msg("%s,%s=%d: status %d, %s", r.base->name, names[k], value, (int)st,
                              qm_message());
