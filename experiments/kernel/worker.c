@@ -235,7 +235,7 @@ static json_t *ready(const json_t *job, struct qm_subject *s)
     static struct qm_tally t;
     char text[QM_RECIPE_TEXT];
     s->backend = &qm_backend_file;
-    s->reorder = (struct qm_reorder){.fma = 1, .recip = 1, .average = 1, .tree = 1};
+    s->reorder = qm_reorder_any();
     qm_status st = load(job, s);
     if (st == QM_OK)
         st = qm_judge_begin(s, &t);

@@ -3,6 +3,9 @@
 
 /* The scalars of one step. */
 struct lion {
+    const struct qm_bound_step *b;
+    double rate, lambda;  /* the decay factor is 1 - rate lambda */
+    int within;           /* the decay is relative to lr, so it may be part of the step */
     int maximize;         /* the gradient's sign is changed */
     struct qm_ball gamma; /* gnorm_scale; 1 in Lion 8-bit */
     struct qm_beta c, m;
@@ -18,8 +21,9 @@ static void element(const void *scalars, struct qm_bound_element *at)
 {
     const struct lion *s = scalars;
     struct qm_ball g = qm_ball_mul(s->gamma, qm_ball_exact(s->maximize ? -at->g : at->g));
-    struct qm_ball old = qm_ball_exact(at->slot[0]), p;
-    p = qm_ball_round_to(s->between, qm_ball_mul(qm_ball_exact(at->p), s->decay));
+    struct qm_ball old = at->old[0], p;
+    p = qm_ball_exact(at->p);
+    p = qm_ball_round_to(s->between, qm_bound_decayed(s->b, p, s->decay, s->rate, s->lambda));
     struct qm_ball c = qm_bound_average(&s->c, old, g), m = qm_bound_average(&s->m, old, g);
     double x = s->c.beta.x * old.x + s->c.weight.x * g.x;
     double sign = x > 0.0 ? 1.0 : x < 0.0 ? -1.0 : 0.0;
@@ -29,18 +33,28 @@ static void element(const void *scalars, struct qm_bound_element *at)
                                   : (struct qm_ball){0.0, s->lr.x + s->lr.e};
     at->e[0] = m.e;
     p = qm_ball_add(p, qm_ball_negated(step));
+    if (s->within && s->b->reorder.fold && is_sure && s->lambda != 0.0) {
+        struct qm_ball of_p = qm_ball_mul(qm_ball_scalar(s->lambda), qm_ball_exact(at->p));
+        of_p = qm_ball_mul(s->lr, qm_ball_add(qm_ball_exact(sign), of_p));
+        p = qm_ball_either(p, qm_ball_add(qm_ball_exact(at->p), qm_ball_negated(of_p)));
+    }
     at->e_p = p.e + (is_sure ? 0.0 : fabs(sign) * s->lr.x);
     if (s->between)
         at->p_want = p.x;
 }
 
-static qm_status bound(const struct qm_bound_step *b, int maximize, double gamma,
-                       struct qm_ball decay)
+static qm_status bound(const struct qm_bound_step *b, int maximize, double gamma, double rate,
+                       int within)
 {
+    struct qm_ball decay = qm_bound_one_minus(b, b->h->weight_decay, rate);
     int lerp = !!(b->order & QM_ORDER_lerp_m);
     if (b->order & QM_ORDER_factor)
         decay = qm_ball_round_to(b->between, decay);
-    struct lion s = {maximize,
+    struct lion s = {b,
+                     rate,
+                     b->h->weight_decay,
+                     within,
+                     maximize,
                      qm_ball_scalar(gamma),
                      qm_bound_beta(b, b->h->beta1, lerp),
                      qm_bound_beta(b, b->h->beta2, lerp),
@@ -55,11 +69,11 @@ qm_status qm_bound_lion8(const struct qm_bound_step *b)
 {
     const struct qm_oracle_hyper *h = b->h;
     double ratio = h->initial_lr != 0.0 ? h->lr / h->initial_lr : 1.0;
-    return bound(b, h->maximize, 1.0, qm_bound_one_minus(b, h->weight_decay, ratio));
+    return bound(b, h->maximize, 1.0, ratio, 0);
 }
 
 qm_status qm_bound_lion(const struct qm_bound_step *b)
 {
     double gamma = b->h->gnorm_scale != 0.0 ? b->h->gnorm_scale : 1.0;
-    return bound(b, 0, gamma, qm_bound_one_minus(b, b->h->lr, b->h->weight_decay));
+    return bound(b, 0, gamma, b->h->lr, 1);
 }
