@@ -32,7 +32,9 @@ struct qm_beta qm_bound_weight(const struct qm_bound_step *b, double weight, int
 
 /* old + weight (fresh - old), and the same from the other end, fresh + (weight - 1) (fresh - old).
  * The difference is rounded to u |fresh - old|, so where a weight is 1 or 0 the smaller of two
- * operands of different size is lost: the error is then of the size u of the larger one. */
+ * operands of different size is lost: the error is then of the size u of the larger one.  The
+ * second is only for weights from 1/2 on: the rounding of weight - 1 to float32 is an error u of a
+ * smaller weight's 1, as if 1 - beta were formed in float32. */
 static struct qm_ball from_old(const struct qm_beta *w, struct qm_ball old, struct qm_ball fresh)
 {
     struct qm_ball difference = qm_ball_add(fresh, qm_ball_negated(old));
@@ -57,8 +59,8 @@ struct qm_ball qm_bound_average(const struct qm_beta *w, struct qm_ball old, str
         return !w->lerp   ? sum(w, old, fresh)
                : is_small ? from_old(w, old, fresh)
                           : from_fresh(w, old, fresh);
-    return qm_ball_either(qm_ball_either(sum(w, old, fresh), from_old(w, old, fresh)),
-                          from_fresh(w, old, fresh));
+    struct qm_ball x = qm_ball_either(sum(w, old, fresh), from_old(w, old, fresh));
+    return is_small ? x : qm_ball_either(x, from_fresh(w, old, fresh));
 }
 
 static struct qm_ball weighted_square(const struct qm_beta *w, struct qm_ball old, struct qm_ball g)

@@ -20,10 +20,10 @@
  *
  * Re-orderings that the judged side declares (struct qm_reorder, core/base/order.h) add to e.  An
  * fma of two rounded operands adds nothing: it rounds once where the analysis counts two roundings.
- * Where it takes in the product that decodes a state, the state is not rounded (e_old, e_stored).  A
- * rounded reciprocal adds u |x| + eta |a| to a quotient a / b, an approximate inverse root within k
- * ulp adds (2 k + 1) u |x| to a root, float32 sums of n terms in any order add u (n - 1) sum |a_i|.
- * Of other forms of an average, of a decay or of a step (qm_ball_either) the largest e counts. */
+ * Where it takes in the product that decodes a state, the state is not rounded (e_old, e_stored).
+ * A rounded reciprocal adds u |x| + eta |a| to a quotient a / b, an approximate inverse root within
+ * k ulp adds (2 k + 1) u |x| to a root, a float32 tree of depth d adds u d sum |a_i| to a sum. Of
+ * other forms of an average, of a decay or of a step (qm_ball_either) the largest e counts. */
 #ifndef QM_BOUND_BOUND_H
 #define QM_BOUND_BOUND_H
 
@@ -205,10 +205,10 @@ static inline struct qm_ball qm_ball_either(struct qm_ball a, struct qm_ball b)
     return a;
 }
 
-/* The weights of an average beta old + (1 - beta) fresh, as the order forms them: beta,
- * weight = 1 - beta, weight - 1.  lerp: the average is old + weight (fresh - old), or from the other
- * end where weight >= 1/2.  either: the judged side may use any form of QM_REORDER_LIST, so the
- * largest of their bounds counts. */
+/* The weights of an average beta old + (1 - beta) fresh, as the order forms them: beta, weight = 1
+ * - beta, weight - 1.  lerp: the average is old + weight (fresh - old), or from the other end where
+ * weight >= 1/2.  either: the judged side may use any form of QM_REORDER_LIST, so the largest of
+ * their bounds counts. */
 struct qm_beta {
     int lerp, either;
     struct qm_ball beta, weight, weight_minus_1;

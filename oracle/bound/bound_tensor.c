@@ -36,31 +36,44 @@ struct qm_ball qm_ball_max(struct qm_ball a, struct qm_ball b)
     return (struct qm_ball){top.x, fmax(top.e, other.x + other.e - top.x)};
 }
 
-/* The sum x of n terms with sum |terms| = size, whose own errors add up to e: adds the error of n
- * additions in double and, where the judged side may sum in float32, of n - 1 additions in any
- * order: each partial sum is rounded once, and no term is part of more than n - 1 of them.  A
+/* The depth of the deepest tree that the list of re-orderings allows for n terms: 32 + n / 256
+ * terms one after the other in each of many lanes, and the lanes pairwise. */
+static double depth_of(int64_t n)
+{
+    int64_t depth = 32 + n / 256;
+    for (int64_t k = 1; k < n; k *= 2)
+        depth++;
+    return (double)(depth < n - 1 ? depth : n - 1);
+}
+
+/* Adds the error of a sum in float32, of `roundings` more roundings of each term, where the judged
+ * side may sum so.  Each partial sum is rounded once, and a term is part of `depth` of them.  A
  * partial sum is at most `size` and may overflow where that does. */
+static struct qm_ball in_float_tree(const struct qm_bound_step *b, struct qm_ball sum, double size,
+                                    int64_t n, int roundings)
+{
+    if (!b->reorder.tree)
+        return sum;
+    sum.e += (depth_of(n) + roundings) * QM_U * (size + sum.e) * (1.0 + 0x1p-10);
+    sum.e += roundings * (double)n * QM_ETA;
+    if (!(size + sum.e <= (double)FLT_MAX))
+        sum.e = HUGE_VAL;
+    return sum;
+}
+
+/* The sum x of n terms with sum |terms| = size, whose own errors add up to e: adds the error of n
+ * additions in double and of float32 sums. */
 static struct qm_ball with_summation_error(const struct qm_bound_step *b, double x, double e,
                                            double size, int64_t n)
 {
     e += DOUBLE * (double)n * size;
-    if (b->reorder.tree) {
-        e += (double)(n - 1) * QM_U * (size + e) * (1.0 + 0x1p-10);
-        if (!(size + e <= (double)FLT_MAX))
-            e = HUGE_VAL;
-    }
-    return (struct qm_ball){x, e};
+    return in_float_tree(b, (struct qm_ball){x, e}, size, n, 0);
 }
 
 struct qm_ball qm_ball_of_products(const struct qm_bound_step *b, struct qm_ball sum, double size,
                                    int64_t n)
 {
-    if (!b->reorder.tree)
-        return sum;
-    sum.e += ((double)n * QM_U * (size + sum.e) + (double)n * QM_ETA) * (1.0 + 0x1p-10);
-    if (!(size + sum.e <= (double)FLT_MAX))
-        sum.e = HUGE_VAL;
-    return sum;
+    return in_float_tree(b, sum, size, n, 1);
 }
 
 /* Sum of n balls from x on, `step` apart. */

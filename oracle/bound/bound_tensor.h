@@ -2,8 +2,8 @@
  *
  * The rules sum in double, in the order of the indices, and round once.  So the functions below
  * return unrounded balls with the error of n additions in double, and qm_ball_float32 rounds them.
- * Where the judged side may sum in float32 instead (reorder.tree), every addition of some order
- * counts, and the operations that follow a sum count as float32, too (qm_ball_round_double). */
+ * Where the judged side may sum in a float32 tree instead (reorder.tree), the depth of the tree
+ * enters, and the operations that follow a sum count as float32, too (qm_ball_round_double). */
 #ifndef QM_BOUND_BOUND_TENSOR_H
 #define QM_BOUND_BOUND_TENSOR_H
 

@@ -14,9 +14,9 @@ struct lion {
 };
 
 /* theta' = theta d - lr sign(c), c = beta1 m + (1 - beta1) g, d the decay factor.  Where the ball
- * of c contains 0, or c may overflow, the sign may be -1, 0 or 1.  Where c is NaN it is NaN in every
- * order, and sign(NaN) = 0: the parameter decays.  Where c is infinite, a difference of an average
- * of the form a + w (b - a) may be NaN. */
+ * of c contains 0, or c may overflow, the sign may be -1, 0 or 1.  Where c is NaN it is NaN in
+ * every order, and sign(NaN) = 0: the parameter decays.  Where c is infinite, a difference of an
+ * average of the form a + w (b - a) may be NaN. */
 static void element(const void *scalars, struct qm_bound_element *at)
 {
     const struct lion *s = scalars;
