@@ -47,6 +47,11 @@ struct options {
     const char *only_kernel; /* name of an option given that needs --kernel; or NULL */
 };
 
+#define X(name, text) "  - " text "\n"
+#define Y(text)       "  - " text "\n"
+#define ALLOWED       QM_REORDER_LIST(X)
+#define NOT_ALLOWED   QM_REORDER_NOT_LIST(Y)
+
 static const struct argp_option options[] = {
     {"case", KEY_CASE, "ID", 0, "this case only; see --list-cases", 0},
     {"list-cases", KEY_LIST, NULL, 0, "print the cases and stop", 0},
@@ -429,7 +434,9 @@ int qm_cmd_check(int argc, char **argv)
             "(gradients of class normal, geometric mean over steps): 1 where float32 would do no "
             "better.  \"of states\" is the same for the state whose format costs most; --json has "
             "each."
-            "\vExamples:\n"
+            "\vA kernel may differ from its rule's order of operations in these points:\n" ALLOWED
+            "and is another rule or format, to be judged with another --as, where it "
+            "has:\n" NOT_ALLOWED "\nExamples:\n"
             "  qualm check\n"
             "  qualm check adamw4_ao --json\n"
             "  qualm check adamw4_ao,exp_avg.round=mid\n"
