@@ -6,6 +6,7 @@
 #include "core/device/tensor_rule_form.h"
 #include "core/user_kernel/user_cuda.h"
 #include "experiments/check/judge.h"
+#include "experiments/check/search_table.h"
 #include "experiments/check/specials_table.h"
 #include "experiments/cli/cli.h"
 #include "experiments/command/command.h"
@@ -17,6 +18,7 @@ enum {
     KEY_CASE = 256,
     KEY_LIST,
     KEY_SPECIALS,
+    KEY_SEARCH,
     KEY_KERNEL,
     KEY_AS,
     KEY_AGAINST,
@@ -39,7 +41,7 @@ struct options {
     struct qm_recipes recipes;
     qm_status status; /* the first failure of a recipe */
     const char *one_case;
-    int list, specials;
+    int list, specials, search;
     uint64_t seed;
     enum qm_mode mode;
     struct qm_kernel_options kernel;
@@ -57,6 +59,11 @@ static const struct argp_option options[] = {
     {"list-cases", KEY_LIST, NULL, 0, "print the cases and stop", 0},
     {"specials", KEY_SPECIALS, NULL, 0,
      "what each variant does with NaN, Inf, zeros, denormals and squares that overflow; judged", 0},
+    {"search", KEY_SEARCH, NULL, 0,
+     "climb to inputs at which the error comes nearest its bound, for --time S altogether (default "
+     "60): is the bound that I am judged by right, and is it sharp?",
+     0},
+    {"time", KEY_TIME, "S", 0, "stop after S seconds: --search, or a kernel's check", 0},
     {"seed", 's', "N", 0, "of parameters and gradients (default 20240501)", 0},
     {"backend", KEY_BACKEND, "NAME", 0,
      "cpu (default); cuda: on the GPU, by NVRTC; emu: the same kernels on the CPU", 0},
@@ -72,7 +79,6 @@ static const struct argp_option options[] = {
      1},
     {"regime", KEY_REGIME, "NAME", 0,
      "only cases of this class or setting (planted, denormal, wd0, ...); may be repeated", 1},
-    {"time", KEY_TIME, "S", 0, "stop after S seconds", 1},
     {"forever", KEY_FOREVER, NULL, 0,
      "random cases with fresh seeds until interrupted, or --time is over", 1},
     {"junit", KEY_JUNIT, "FILE", 0, "write the results as JUnit XML", 1},
@@ -144,6 +150,7 @@ static error_t option(int key, char *arg, struct argp_state *state)
     case KEY_CASE: o->one_case = arg; return 0;
     case KEY_LIST: o->list = 1; return 0;
     case KEY_SPECIALS: o->specials = 1; return 0;
+    case KEY_SEARCH: o->search = 1; return 0;
     case 's':
         o->seed = strtoull(arg, &end, 10);
         o->kernel.has_seed = 1;
@@ -151,7 +158,8 @@ static error_t option(int key, char *arg, struct argp_state *state)
             argp_error(state, "--seed: expected a whole number, got '%s'", arg);
         return 0;
     case ARGP_KEY_END:
-        if (o->only_kernel && !o->kernel.file)
+        if (o->only_kernel && !o->kernel.file &&
+            !(o->search && strcmp(o->only_kernel, "time") == 0))
             argp_error(state, "--%s needs --kernel FILE", o->only_kernel);
         if (o->kernel.file && o->recipes.n > 0)
             argp_error(state, "--kernel takes what it is judged as by --as");
@@ -305,6 +313,13 @@ static qm_status backend_found(const char *name, const char *file, const struct 
     return qm_fail(QM_NO_MATCH, "no backend '%s'; expected cpu, cuda or emu", name);
 }
 
+static int search(const struct options *o)
+{
+    const struct qm_search_job job = {&o->recipes, o->kernel.file, o->kernel.as,
+                                      o->kernel.time > 0.0 ? o->kernel.time : 60.0, o->seed};
+    return qm_search_print(&job);
+}
+
 /* Does the work of options other than a check of variants; returns its exit code, or -1 for a
  * check. */
 static int other_work(struct options *o)
@@ -324,6 +339,8 @@ static int other_work(struct options *o)
         list_cases();
         return 0;
     }
+    if (o->search && o->kernel.file)
+        return search(o);
     if (!o->kernel.file)
         return -1;
     o->kernel.one_case = o->one_case;
@@ -396,6 +413,8 @@ static int run(struct options *o)
     qm_backend_device_mode(o->mode);
     if (st == QM_OK && o->recipes.n == 0)
         st = qm_recipes_add_all(&o->recipes);
+    if (st == QM_OK && o->search)
+        return search(o);
     if (st == QM_OK && o->specials)
         return qm_specials_print(&o->recipes, o->seed);
     if (st == QM_OK)
@@ -446,6 +465,8 @@ int qm_cmd_check(int argc, char **argv)
             "  qualm check --backend emu adamw4_ao        the CUDA kernels, without a GPU\n"
             "  qualm check --backend cuda --mode fast     the GPU, contracted and approximate\n"
             "  qualm check --backend emu --mode fast adafactor8_026     as inexact as that may be\n"
+            "  qualm check --search --time 20 adamw4_ao        the bound's largest share\n"
+            "  qualm check --search --kernel mine.c\n"
             "  qualm check --kernel mine.c\n"
             "  qualm check --template adamw4_ao.cu > mine.cu; qualm check --kernel mine.cu\n"
             "  qualm check --kernel mine.so --as adamw4_ao,exp_avg.norm=block:64 --junit out.xml\n"
