@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/base/half.h"
 #include "core/base/philox.h"
 #include "experiments/check/trial.h"
 
@@ -113,21 +114,40 @@ static int arrays_of(const struct qm_trial *t, struct array *out)
             continue;
         if (t->slot[i].bits)
             out[n++] = (struct array){call.codes[i], t->slot_n[i], 1};
+        if (t->slot[i].bits && t->slot[i].scale.nest) /* has a format of its own */
+            continue;
         out[n++] = (struct array){(unsigned char *)call.scales[i], t->n_scales[i], sizeof(float)};
     }
     return n;
 }
 
-/* A code must be one; a scale, and a state that takes no sign, not negative. */
+static void keep_finite(float *x, int64_t n)
+{
+    for (int64_t k = 0; k < n; k++)
+        x[k] = isfinite(x[k]) ? x[k] : 1.0f;
+}
+
+/* Numbers must be finite, as only such have a ratio; codes must be codes; scales, and states that
+ * take no sign, not negative; a scale that is stored as float16 one of those. */
 static void repair(struct qm_trial *t)
 {
     struct qm_call call = qm_trial_call(t, 0);
+    if (qm_param_dtype(&t->recipe.param) == QM_DTYPE_f32)
+        keep_finite(call.p, t->n);
+    if (t->recipe.grad == QM_DTYPE_f32)
+        keep_finite(call.g, t->n);
     for (int i = 0; i < t->recipe.rule->n_slots; i++) {
-        int is_signed = !t->slot[i].bits && t->recipe.rule->slot_sign[i];
-        for (int64_t k = 0; k < t->slot_n[i] && t->slot[i].bits; k++)
-            call.codes[i][k] &= (uint8_t)((1u << t->slot[i].bits) - 1u);
-        for (int64_t k = 0; k < t->n_scales[i] && !is_signed; k++)
-            call.scales[i][k] = fabsf(call.scales[i][k]);
+        const struct qm_quantizer *q = &t->slot[i];
+        float *scale = call.scales[i];
+        int is_signed = !q->bits && t->recipe.rule->slot_sign[i];
+        for (int64_t k = 0; k < t->slot_n[i] && q->bits; k++)
+            call.codes[i][k] &= (uint8_t)((1u << q->bits) - 1u);
+        for (int64_t k = 0; k < t->n_scales[i]; k++) {
+            scale[k] = is_signed ? scale[k] : fabsf(scale[k]);
+            if (q->bits && q->scale.f16 != QM_F16_none)
+                scale[k] = qm_round_f16(scale[k]);
+        }
+        keep_finite(scale, t->n_scales[i]);
     }
 }
 

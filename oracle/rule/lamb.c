@@ -71,7 +71,8 @@ static void lars_step(double *theta, double *const *slot, const double *grad, in
     double *b = slot[0], sum = 0.0;
     for (int64_t i = 0; i < n; i++) {
         double g = gamma_of(h) * grad[i], old = t == 1 ? 0.0 : h->momentum * b[i];
-        b[i] = old + (g + h->weight_decay * theta[i]);
+        double l2 = h->weight_decay != 0.0 ? h->weight_decay * theta[i] : 0.0;
+        b[i] = old + (g + l2);
         double w = is_bare ? old + g : b[i];
         sum += w * w;
     }
